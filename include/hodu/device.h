@@ -1,0 +1,33 @@
+/* Where tensors live and work runs. */
+#ifndef HODU_DEVICE_H
+#define HODU_DEVICE_H
+
+#include <hodu/base.h>
+
+typedef enum hd_device_kind { HD_DEVICE_DEFAULT = 0, HD_DEVICE_CPU, HD_DEVICE_CUDA, HD_DEVICE_METAL, HD_DEVICE_KINDS } hd_device_kind;
+
+typedef struct hd_device {
+    hd_device_kind kind;
+    int index;
+} hd_device;
+
+static inline hd_device hd_cpu(void) { hd_device d = {HD_DEVICE_CPU, 0}; return d; }
+static inline hd_device hd_cuda(int index) { hd_device d = {HD_DEVICE_CUDA, index}; return d; }
+static inline hd_device hd_metal(void) { hd_device d = {HD_DEVICE_METAL, 0}; return d; }
+
+HD_BEGIN_DECLS
+/* True when the device can be used in this process. */
+HD_API bool hd_device_available(hd_device device);
+/* Sets this thread's device for new tensors; one that is not there is an error and changes nothing. */
+HD_API void hd_set_device(hd_device device);
+HD_API hd_device hd_current_device(void);
+/* Waits for whatever still runs on this thread's device. */
+HD_API void hd_synchronize(void);
+/* Threads that large operations use, the caller among them: HODU_NUM_THREADS, else the number of cores. */
+HD_API int hd_num_threads(void);
+HD_API void hd_set_num_threads(int count);
+/* The instruction set the CPU kernels run with: "avx512", "avx2" or "baseline" (HODU_ISA can ask for a lower one). */
+HD_API const char *hd_cpu_isa(void);
+HD_END_DECLS
+
+#endif

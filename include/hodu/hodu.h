@@ -1,0 +1,16 @@
+/* hodu: deep learning in plain C. This header includes all the others. */
+#ifndef HODU_H
+#define HODU_H
+
+#include <hodu/base.h>
+#include <hodu/device.h>
+#include <hodu/dtype.h>
+#include <hodu/error.h>
+#include <hodu/memory.h>
+#include <hodu/ops.h>
+#include <hodu/random.h>
+#include <hodu/scope.h>
+#include <hodu/shape.h>
+#include <hodu/tensor.h>
+
+#endif

@@ -1,0 +1,435 @@
+/* Every op, written by tools/generate.c from src/ops/elementwise.def and src/ops/ops.def: edit those.
+ * An op returns a new tensor that belongs to the current scope, or NULL when an error is pending. */
+#ifndef HODU_OPS_H
+#define HODU_OPS_H
+
+#include <hodu/op_options.h>
+#include <hodu/tensor.h>
+
+HD_BEGIN_DECLS
+/* ---- Elementwise: operands broadcast and promote; hd_X_scalar takes a C number as second operand ---- */
+/* -x (floats and integers) */
+HD_API hd_tensor *hd_neg(hd_tensor *x);
+/* |x| (floats and integers) */
+HD_API hd_tensor *hd_abs(hd_tensor *x);
+/* -1, 0 or 1 by the sign of x; NaN stays (floats and integers) */
+HD_API hd_tensor *hd_sign(hd_tensor *x);
+/* x * x (floats and integers) */
+HD_API hd_tensor *hd_square(hd_tensor *x);
+/* square root; NaN below 0 (floats; integers become the default float) */
+HD_API hd_tensor *hd_sqrt(hd_tensor *x);
+/* 1 / sqrt(x) (floats; integers become the default float) */
+HD_API hd_tensor *hd_rsqrt(hd_tensor *x);
+/* 1 / x (floats; integers become the default float) */
+HD_API hd_tensor *hd_recip(hd_tensor *x);
+/* largest integer <= x (floats and integers) */
+HD_API hd_tensor *hd_floor(hd_tensor *x);
+/* smallest integer >= x (floats and integers) */
+HD_API hd_tensor *hd_ceil(hd_tensor *x);
+/* nearest integer, halves to even (floats and integers) */
+HD_API hd_tensor *hd_round(hd_tensor *x);
+/* x without its fraction (floats and integers) */
+HD_API hd_tensor *hd_trunc(hd_tensor *x);
+/* bits of x flipped; of bool: not (integers and bool) */
+HD_API hd_tensor *hd_bitwise_not(hd_tensor *x);
+/* e^x (floats; integers become the default float) */
+HD_API hd_tensor *hd_exp(hd_tensor *x);
+/* 2^x (floats; integers become the default float) */
+HD_API hd_tensor *hd_exp2(hd_tensor *x);
+/* 10^x (floats; integers become the default float) */
+HD_API hd_tensor *hd_exp10(hd_tensor *x);
+/* e^x - 1, exact near 0 (floats; integers become the default float) */
+HD_API hd_tensor *hd_expm1(hd_tensor *x);
+/* natural logarithm; -inf at 0, NaN below (floats; integers become the default float) */
+HD_API hd_tensor *hd_log(hd_tensor *x);
+/* base-2 logarithm (floats; integers become the default float) */
+HD_API hd_tensor *hd_log2(hd_tensor *x);
+/* base-10 logarithm (floats; integers become the default float) */
+HD_API hd_tensor *hd_log10(hd_tensor *x);
+/* log(1 + x), exact near 0 (floats; integers become the default float) */
+HD_API hd_tensor *hd_log1p(hd_tensor *x);
+/* sine of radians (floats; integers become the default float) */
+HD_API hd_tensor *hd_sin(hd_tensor *x);
+/* cosine of radians (floats; integers become the default float) */
+HD_API hd_tensor *hd_cos(hd_tensor *x);
+/* tangent of radians (floats; integers become the default float) */
+HD_API hd_tensor *hd_tan(hd_tensor *x);
+/* inverse sine; NaN outside [-1, 1] (floats; integers become the default float) */
+HD_API hd_tensor *hd_asin(hd_tensor *x);
+/* inverse cosine; NaN outside [-1, 1] (floats; integers become the default float) */
+HD_API hd_tensor *hd_acos(hd_tensor *x);
+/* inverse tangent (floats; integers become the default float) */
+HD_API hd_tensor *hd_atan(hd_tensor *x);
+/* hyperbolic sine (floats; integers become the default float) */
+HD_API hd_tensor *hd_sinh(hd_tensor *x);
+/* hyperbolic cosine (floats; integers become the default float) */
+HD_API hd_tensor *hd_cosh(hd_tensor *x);
+/* hyperbolic tangent (floats; integers become the default float) */
+HD_API hd_tensor *hd_tanh(hd_tensor *x);
+/* inverse hyperbolic sine (floats; integers become the default float) */
+HD_API hd_tensor *hd_asinh(hd_tensor *x);
+/* inverse hyperbolic cosine; NaN below 1 (floats; integers become the default float) */
+HD_API hd_tensor *hd_acosh(hd_tensor *x);
+/* inverse hyperbolic tangent; NaN outside [-1, 1] (floats; integers become the default float) */
+HD_API hd_tensor *hd_atanh(hd_tensor *x);
+/* error function (floats; integers become the default float) */
+HD_API hd_tensor *hd_erf(hd_tensor *x);
+/* 1 - erf(x), exact in the tail (floats; integers become the default float) */
+HD_API hd_tensor *hd_erfc(hd_tensor *x);
+/* inverse error function; NaN outside [-1, 1] (floats; integers become the default float) */
+HD_API hd_tensor *hd_erfinv(hd_tensor *x);
+/* log |gamma(x)| (floats; integers become the default float) */
+HD_API hd_tensor *hd_lgamma(hd_tensor *x);
+/* derivative of lgamma (floats; integers become the default float) */
+HD_API hd_tensor *hd_digamma(hd_tensor *x);
+/* 1 / (1 + e^-x) (floats; integers become the default float) */
+HD_API hd_tensor *hd_sigmoid(hd_tensor *x);
+/* log(sigmoid(x)), never -inf by underflow (floats; integers become the default float) */
+HD_API hd_tensor *hd_log_sigmoid(hd_tensor *x);
+/* max(x, 0) (floats and integers) */
+HD_API hd_tensor *hd_relu(hd_tensor *x);
+/* x limited to [0, 6] (floats and integers) */
+HD_API hd_tensor *hd_relu6(hd_tensor *x);
+/* x * P(N(0,1) <= x), by the error function (floats; integers become the default float) */
+HD_API hd_tensor *hd_gelu(hd_tensor *x);
+/* gelu in its tanh approximation (floats; integers become the default float) */
+HD_API hd_tensor *hd_gelu_tanh(hd_tensor *x);
+/* x * sigmoid(x), also called swish (floats; integers become the default float) */
+HD_API hd_tensor *hd_silu(hd_tensor *x);
+/* x * tanh(softplus(x)) (floats; integers become the default float) */
+HD_API hd_tensor *hd_mish(hd_tensor *x);
+/* 1.0507 * (x where x > 0, else 1.6733 * (e^x - 1)) (floats; integers become the default float) */
+HD_API hd_tensor *hd_selu(hd_tensor *x);
+/* x / (1 + |x|) (floats; integers become the default float) */
+HD_API hd_tensor *hd_softsign(hd_tensor *x);
+/* (x + 3) / 6 limited to [0, 1] (floats; integers become the default float) */
+HD_API hd_tensor *hd_hardsigmoid(hd_tensor *x);
+/* x * hardsigmoid(x) (floats; integers become the default float) */
+HD_API hd_tensor *hd_hardswish(hd_tensor *x);
+/* x - tanh(x) (floats; integers become the default float) */
+HD_API hd_tensor *hd_tanhshrink(hd_tensor *x);
+/* log(x / (1 - x)); NaN outside [0, 1] (floats; integers become the default float) */
+HD_API hd_tensor *hd_logit(hd_tensor *x);
+/* x where x > 0, else slope * x (floats; integers become the default float) */
+HD_API hd_tensor *hd_leaky_relu(hd_tensor *x, double slope);
+/* x where x > 0, else alpha * (e^x - 1) (floats; integers become the default float) */
+HD_API hd_tensor *hd_elu(hd_tensor *x, double alpha);
+/* x where x > 0, else alpha * (e^(x / alpha) - 1) (floats; integers become the default float) */
+HD_API hd_tensor *hd_celu(hd_tensor *x, double alpha);
+/* x moved towards 0 by bound, 0 within it (floats; integers become the default float) */
+HD_API hd_tensor *hd_softshrink(hd_tensor *x, double bound);
+/* x, but 0 where |x| <= bound (floats; integers become the default float) */
+HD_API hd_tensor *hd_hardshrink(hd_tensor *x, double bound);
+/* max(x, low); NaN stays (floats and integers) */
+HD_API hd_tensor *hd_clamp_min(hd_tensor *x, double low);
+/* min(x, high); NaN stays (floats and integers) */
+HD_API hd_tensor *hd_clamp_max(hd_tensor *x, double high);
+/* x limited to [low, high]; NaN stays; the gradient is 1 at the bounds (floats and integers) */
+HD_API hd_tensor *hd_clamp(hd_tensor *x, double low, double high);
+/* x limited to [low, high]; the gradient is 0 at the bounds (floats and integers) */
+HD_API hd_tensor *hd_hardtanh(hd_tensor *x, double low, double high);
+/* x where x > bound, else value (floats and integers) */
+HD_API hd_tensor *hd_threshold(hd_tensor *x, double bound, double value);
+/* log(1 + e^(beta x)) / beta, never overflows; x itself where beta x > limit (floats; integers become the default float) */
+HD_API hd_tensor *hd_softplus(hd_tensor *x, double beta, double limit);
+/* x with NaN, inf and -inf replaced (floats; integers become the default float) */
+HD_API hd_tensor *hd_nan_to_num(hd_tensor *x, double nan, double high, double low);
+/* true where x is NaN (floats; integers become the default float) */
+HD_API hd_tensor *hd_isnan(hd_tensor *x);
+/* true where x is infinite (floats; integers become the default float) */
+HD_API hd_tensor *hd_isinf(hd_tensor *x);
+/* true where x is neither NaN nor infinite (floats; integers become the default float) */
+HD_API hd_tensor *hd_isfinite(hd_tensor *x);
+/* true where x is 0 (every dtype) */
+HD_API hd_tensor *hd_logical_not(hd_tensor *x);
+/* a + b; integers wrap (floats and integers) */
+HD_API hd_tensor *hd_add(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_add_scalar(hd_tensor *x, double value);
+/* a - b; integers wrap (floats and integers) */
+HD_API hd_tensor *hd_sub(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_sub_scalar(hd_tensor *x, double value);
+/* a * b; integers wrap (floats and integers) */
+HD_API hd_tensor *hd_mul(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_mul_scalar(hd_tensor *x, double value);
+/* a / b; of integers the default float (floats; integers become the default float) */
+HD_API hd_tensor *hd_div(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_div_scalar(hd_tensor *x, double value);
+/* a / b towards zero, as C divides; integers: b = 0 is an error (floats and integers) */
+HD_API hd_tensor *hd_trunc_divide(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_trunc_divide_scalar(hd_tensor *x, double value);
+/* what trunc_divide leaves, with the sign of a; integers: b = 0 is an error (floats and integers) */
+HD_API hd_tensor *hd_rem(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_rem_scalar(hd_tensor *x, double value);
+/* a / b downwards, as Python's //; integers: b = 0 is an error (floats and integers) */
+HD_API hd_tensor *hd_floor_divide(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_floor_divide_scalar(hd_tensor *x, double value);
+/* what floor_divide leaves, with the sign of b, as Python's %; integers: b = 0 is an error (floats and integers) */
+HD_API hd_tensor *hd_mod(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_mod_scalar(hd_tensor *x, double value);
+/* a^b; integers: b < 0 is an error (floats and integers) */
+HD_API hd_tensor *hd_pow(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_pow_scalar(hd_tensor *x, double value);
+/* the larger; NaN if either is (every dtype) */
+HD_API hd_tensor *hd_maximum(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_maximum_scalar(hd_tensor *x, double value);
+/* the smaller; NaN if either is (every dtype) */
+HD_API hd_tensor *hd_minimum(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_minimum_scalar(hd_tensor *x, double value);
+/* the larger; NaN only if both are (floats; integers become the default float) */
+HD_API hd_tensor *hd_fmax(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_fmax_scalar(hd_tensor *x, double value);
+/* the smaller; NaN only if both are (floats; integers become the default float) */
+HD_API hd_tensor *hd_fmin(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_fmin_scalar(hd_tensor *x, double value);
+/* angle of the point (b, a), in (-pi, pi] (floats; integers become the default float) */
+HD_API hd_tensor *hd_atan2(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_atan2_scalar(hd_tensor *x, double value);
+/* |a| with the sign of b (floats; integers become the default float) */
+HD_API hd_tensor *hd_copysign(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_copysign_scalar(hd_tensor *x, double value);
+/* sqrt(a^2 + b^2) without overflow (floats; integers become the default float) */
+HD_API hd_tensor *hd_hypot(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_hypot_scalar(hd_tensor *x, double value);
+/* (a - b)^2 (floats and integers) */
+HD_API hd_tensor *hd_squared_difference(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_squared_difference_scalar(hd_tensor *x, double value);
+/* a where a > 0, else b * a (floats; integers become the default float) */
+HD_API hd_tensor *hd_prelu(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_prelu_scalar(hd_tensor *x, double value);
+/* number of one bits (integers and bool) */
+HD_API hd_tensor *hd_popcount(hd_tensor *x);
+/* bits of a and b (integers and bool) */
+HD_API hd_tensor *hd_bitwise_and(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_bitwise_and_scalar(hd_tensor *x, double value);
+/* bits of a or b (integers and bool) */
+HD_API hd_tensor *hd_bitwise_or(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_bitwise_or_scalar(hd_tensor *x, double value);
+/* bits of a exclusive-or b (integers and bool) */
+HD_API hd_tensor *hd_bitwise_xor(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_bitwise_xor_scalar(hd_tensor *x, double value);
+/* a << b; 0 when b is not within the width (integers and bool) */
+HD_API hd_tensor *hd_shift_left(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_shift_left_scalar(hd_tensor *x, double value);
+/* a >> b with the sign; 0 or -1 when b is not within the width (integers and bool) */
+HD_API hd_tensor *hd_shift_right(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_shift_right_scalar(hd_tensor *x, double value);
+/* a == b (every dtype) */
+HD_API hd_tensor *hd_eq(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_eq_scalar(hd_tensor *x, double value);
+/* a != b; true for NaN (every dtype) */
+HD_API hd_tensor *hd_ne(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_ne_scalar(hd_tensor *x, double value);
+/* a < b (every dtype) */
+HD_API hd_tensor *hd_lt(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_lt_scalar(hd_tensor *x, double value);
+/* a <= b (every dtype) */
+HD_API hd_tensor *hd_le(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_le_scalar(hd_tensor *x, double value);
+/* a > b (every dtype) */
+HD_API hd_tensor *hd_gt(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_gt_scalar(hd_tensor *x, double value);
+/* a >= b (every dtype) */
+HD_API hd_tensor *hd_ge(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_ge_scalar(hd_tensor *x, double value);
+/* true where neither is 0 (every dtype) */
+HD_API hd_tensor *hd_logical_and(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_logical_and_scalar(hd_tensor *x, double value);
+/* true where one is not 0 (every dtype) */
+HD_API hd_tensor *hd_logical_or(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_logical_or_scalar(hd_tensor *x, double value);
+/* true where exactly one is not 0 (every dtype) */
+HD_API hd_tensor *hd_logical_xor(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_logical_xor_scalar(hd_tensor *x, double value);
+/* a where the condition c (bool) holds, else b (every dtype) */
+HD_API hd_tensor *hd_where(hd_tensor *condition, hd_tensor *a, hd_tensor *b);
+/* a * b + c, rounded once (floats; integers become the default float) */
+HD_API hd_tensor *hd_fma(hd_tensor *a, hd_tensor *b, hd_tensor *c);
+/* a + c * (b - a) (floats; integers become the default float) */
+HD_API hd_tensor *hd_lerp(hd_tensor *a, hd_tensor *b, hd_tensor *c);
+/* a + scale * b * c (floats and integers) */
+HD_API hd_tensor *hd_addcmul(hd_tensor *a, hd_tensor *b, hd_tensor *c, double scale);
+/* a + scale * b / c (floats; integers become the default float) */
+HD_API hd_tensor *hd_addcdiv(hd_tensor *a, hd_tensor *b, hd_tensor *c, double scale);
+
+/* ---- Creation ---- */
+/* All elements are value. */
+HD_API hd_tensor *hd_full(hd_shape shape, double value, hd_dtype dtype);
+/* Values undefined, for writing into. */
+HD_API hd_tensor *hd_empty(hd_shape shape, hd_dtype dtype);
+/* start, start + step, ... : [count]; what arange and linspace are made of. */
+HD_API hd_tensor *hd_range(double start, double step, int64_t count, hd_dtype dtype);
+/* All zeros. */
+HD_API hd_tensor *hd_zeros(hd_shape shape, hd_dtype dtype);
+/* All ones. */
+HD_API hd_tensor *hd_ones(hd_shape shape, hd_dtype dtype);
+/* Zeros with the shape and dtype of x. */
+HD_API hd_tensor *hd_zeros_like(hd_tensor *x);
+/* Ones with the shape and dtype of x. */
+HD_API hd_tensor *hd_ones_like(hd_tensor *x);
+/* value with the shape and dtype of x. */
+HD_API hd_tensor *hd_full_like(hd_tensor *x, double value);
+/* start, start + step, ... below stop (above it when step < 0): [count]. */
+HD_API hd_tensor *hd_arange(double start, double stop, double step, hd_dtype dtype);
+/* count points from start to stop, both among them: [count]. */
+HD_API hd_tensor *hd_linspace(double start, double stop, int64_t count, hd_dtype dtype);
+/* 10^linspace(start, stop): [count]. */
+HD_API hd_tensor *hd_logspace(double start, double stop, int64_t count, hd_dtype dtype);
+/* Ones on the diagonal, else zeros: [rows, columns]. */
+HD_API hd_tensor *hd_eye(int64_t rows, int64_t columns, hd_dtype dtype);
+/* Ones at and below the diagonal: [rows, columns]. */
+HD_API hd_tensor *hd_tri(int64_t rows, int64_t columns, int64_t diagonal, hd_dtype dtype);
+
+/* ---- Random ---- */
+/* Uniform in [low, high); floats. */
+HD_API hd_tensor *hd_uniform(hd_shape shape, hd_dtype dtype, double low, double high);
+/* Normal with this mean and standard deviation; floats. */
+HD_API hd_tensor *hd_normal(hd_shape shape, hd_dtype dtype, double mean, double deviation);
+/* Whole numbers in [low, high); integers, HD_DTYPE_DEFAULT gives i64. */
+HD_API hd_tensor *hd_randint(hd_shape shape, hd_dtype dtype, int64_t low, int64_t high);
+/* 0 to count - 1 in random order, i64: [count]. */
+HD_API hd_tensor *hd_permutation(int64_t count);
+/* count indices drawn by weight from each row of [n] or [m, n], i64: [count] or [m, count]. */
+HD_API hd_tensor *hd_multinomial(hd_tensor *weights, int64_t count, bool with_replacement);
+/* Uniform in [0, 1). */
+HD_API hd_tensor *hd_rand(hd_shape shape, hd_dtype dtype);
+/* Normal with mean 0 and deviation 1. */
+HD_API hd_tensor *hd_randn(hd_shape shape, hd_dtype dtype);
+/* The same as hd_normal. */
+HD_API hd_tensor *hd_randn_with(hd_shape shape, hd_dtype dtype, double mean, double deviation);
+/* 1 with this probability, else 0. */
+HD_API hd_tensor *hd_bernoulli(hd_shape shape, hd_dtype dtype, double probability);
+
+/* ---- Types ---- */
+/* x as dtype; floats to integers truncate and saturate, NaN gives 0; x itself when it has that dtype. */
+HD_API hd_tensor *hd_cast(hd_tensor *x, hd_dtype dtype);
+/* The bits of x read as a dtype of the same size; a view. */
+HD_API hd_tensor *hd_bitcast(hd_tensor *x, hd_dtype dtype);
+
+/* ---- Reductions ---- */
+/* Sum over axes; bool and integers sum in i64 (u64 when unsigned). */
+HD_API hd_tensor *hd_sum(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts);
+/* Product over axes; dtypes as hd_sum. */
+HD_API hd_tensor *hd_prod(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts);
+/* Largest over axes; NaN if any is; an empty axis is an error. */
+HD_API hd_tensor *hd_max(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts);
+/* Smallest over axes; NaN if any is; an empty axis is an error. */
+HD_API hd_tensor *hd_min(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts);
+/* True where one is not 0 over axes: bool. */
+HD_API hd_tensor *hd_any(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts);
+/* True where none is 0 over axes: bool. */
+HD_API hd_tensor *hd_all(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts);
+/* Index of the largest on an axis, the first of equals or the first NaN: i64. */
+HD_API hd_tensor *hd_argmax(hd_tensor *x, int axis, const hd_reduce_opts *opts);
+/* Index of the smallest on an axis, the first of equals or the first NaN: i64. */
+HD_API hd_tensor *hd_argmin(hd_tensor *x, int axis, const hd_reduce_opts *opts);
+/* Mean over axes; integers give the default float. */
+HD_API hd_tensor *hd_mean(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts);
+/* Variance over axes: squared deviations over (count - correction). */
+HD_API hd_tensor *hd_var(hd_tensor *x, hd_axes axes, double correction, const hd_reduce_opts *opts);
+/* Square root of hd_var. */
+HD_API hd_tensor *hd_std(hd_tensor *x, hd_axes axes, double correction, const hd_reduce_opts *opts);
+/* (sum |x|^p)^(1/p) over axes; p may be 0, inf or -inf. */
+HD_API hd_tensor *hd_norm(hd_tensor *x, double p, hd_axes axes, const hd_reduce_opts *opts);
+/* log(sum(e^x)) over axes without overflow. */
+HD_API hd_tensor *hd_logsumexp(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts);
+/* How many are not 0 over axes: i64. */
+HD_API hd_tensor *hd_count_nonzero(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts);
+/* Sums x over what broadcasting shape to x's shape has stretched: shape. */
+HD_API hd_tensor *hd_sum_to_shape(hd_tensor *x, hd_shape shape);
+
+/* ---- Views: no data moves ---- */
+/* The same elements in another shape; one size may be -1. Copies when the strides do not allow a view. */
+HD_API hd_tensor *hd_reshape(hd_tensor *x, hd_shape shape);
+/* Axis i of the result is axis order[i] of x. */
+HD_API hd_tensor *hd_permute(hd_tensor *x, hd_axes order);
+/* x repeated along axes of size 1 or missing in front, to shape. */
+HD_API hd_tensor *hd_broadcast_to(hd_tensor *x, hd_shape shape);
+/* x[start:stop:step] on an axis as Python slices: negative counts from the end, out of range is cut; HD_END means no bound. */
+HD_API hd_tensor *hd_slice(hd_tensor *x, int axis, int64_t start, int64_t stop, int64_t step);
+/* The diagonal of two axes, as the last axis. */
+HD_API hd_tensor *hd_diagonal(hd_tensor *x, int64_t offset, int axis1, int axis2);
+/* Windows of size along an axis, step apart; the window is a new last axis. */
+HD_API hd_tensor *hd_unfold(hd_tensor *x, int axis, int64_t size, int64_t step);
+/* Any layout over x's storage (in elements), checked to lie inside it. */
+HD_API hd_tensor *hd_as_strided(hd_tensor *x, hd_shape shape, hd_shape strides, int64_t offset);
+/* All elements in one axis: [count]. */
+HD_API hd_tensor *hd_flatten(hd_tensor *x);
+/* Without these axes of size 1; without all such axes for HD_AXES(). */
+HD_API hd_tensor *hd_squeeze(hd_tensor *x, hd_axes axes);
+/* With a new axis of size 1 at this place of the result. */
+HD_API hd_tensor *hd_unsqueeze(hd_tensor *x, int axis);
+/* With two axes exchanged. */
+HD_API hd_tensor *hd_transpose(hd_tensor *x, int axis1, int axis2);
+/* With the last two axes exchanged. */
+HD_API hd_tensor *hd_t(hd_tensor *x);
+/* With one axis moved to another place. */
+HD_API hd_tensor *hd_move_axis(hd_tensor *x, int from, int to);
+/* hd_broadcast_to, where -1 keeps a size. */
+HD_API hd_tensor *hd_expand(hd_tensor *x, hd_shape shape);
+/* x[index] on an axis, which goes. */
+HD_API hd_tensor *hd_select(hd_tensor *x, int axis, int64_t index);
+/* length elements from start on an axis; out of range is an error. */
+HD_API hd_tensor *hd_narrow(hd_tensor *x, int axis, int64_t start, int64_t length);
+/* With these axes reversed; all for HD_AXES(). */
+HD_API hd_tensor *hd_flip(hd_tensor *x, hd_axes axes);
+
+/* ---- Movement ---- */
+/* x itself when it is contiguous, else a copy that is. */
+HD_API hd_tensor *hd_contiguous(hd_tensor *x);
+/* Tensors one behind the other on an axis. */
+HD_API hd_tensor *hd_concat(hd_tensor *const *tensors, int count, int axis);
+/* Adds value around; padding[i] is before and after on axis i of the last count axes; negative cuts. */
+HD_API hd_tensor *hd_pad(hd_tensor *x, const hd_padding *padding, int count, double value);
+/* Adds elements of x around: reflected, its edge, or wrapped around. */
+HD_API hd_tensor *hd_pad_with(hd_tensor *x, const hd_padding *padding, int count, hd_pad_mode mode);
+/* A copy with memory of its own. */
+HD_API hd_tensor *hd_copy(hd_tensor *x);
+/* Tensors of one shape along a new axis. */
+HD_API hd_tensor *hd_stack(hd_tensor *const *tensors, int count, int axis);
+/* Elements moved by shift along an axis, around the end. */
+HD_API hd_tensor *hd_roll(hd_tensor *x, int64_t shift, int axis);
+/* x repeated times[i] along axis i. */
+HD_API hd_tensor *hd_tile(hd_tensor *x, hd_shape times);
+/* Each element of an axis repeated times. */
+HD_API hd_tensor *hd_repeat_interleave(hd_tensor *x, int64_t times, int axis);
+/* x at and below the diagonal of the last two axes, else 0. */
+HD_API hd_tensor *hd_tril(hd_tensor *x, int64_t diagonal);
+/* x at and above the diagonal of the last two axes, else 0. */
+HD_API hd_tensor *hd_triu(hd_tensor *x, int64_t diagonal);
+
+/* ---- Indexing: negative indices count from the end, out of range is an error ---- */
+/* result[i,j] = x[index[i,j], j] for axis 0 and so on; index: an integer tensor of x's rank; its shape. */
+HD_API hd_tensor *hd_gather(hd_tensor *x, int axis, hd_tensor *index);
+/* A copy of x with result[index[i,j], j] set to, or combined with, source[i,j] for axis 0 and so on; of duplicates the last one is set. */
+HD_API hd_tensor *hd_scatter(hd_tensor *x, int axis, hd_tensor *index, hd_tensor *source, hd_scatter_mode mode);
+/* Slices of x on an axis, by a one-dimensional index: that axis has the index's size. */
+HD_API hd_tensor *hd_index_select(hd_tensor *x, int axis, hd_tensor *index);
+/* Elements of x seen as flat: the index's shape. */
+HD_API hd_tensor *hd_take(hd_tensor *x, hd_tensor *index);
+/* hd_gather with x and index broadcast on the other axes. */
+HD_API hd_tensor *hd_take_along_axis(hd_tensor *x, int axis, hd_tensor *index);
+/* A copy of x with slices of source added at a one-dimensional index. */
+HD_API hd_tensor *hd_index_add(hd_tensor *x, int axis, hd_tensor *index, hd_tensor *source);
+/* x with value where the bool mask holds. */
+HD_API hd_tensor *hd_masked_fill(hd_tensor *x, hd_tensor *mask, double value);
+/* 1 at the index, else 0, on a new last axis. */
+HD_API hd_tensor *hd_one_hot(hd_tensor *index, int64_t classes, hd_dtype dtype);
+
+/* ---- Contraction ---- */
+/* Matrix product as NumPy: [m,k] x [k,n] -> [m,n]; axes in front broadcast; vectors lose their axis. */
+HD_API hd_tensor *hd_matmul(hd_tensor *a, hd_tensor *b);
+/* Inner product of two vectors [n]. */
+HD_API hd_tensor *hd_dot(hd_tensor *a, hd_tensor *b);
+/* Products of all pairs: [n], [m] -> [n,m]. */
+HD_API hd_tensor *hd_outer(hd_tensor *a, hd_tensor *b);
+
+/* ---- Reversed scalar forms ---- */
+/* value - x. */
+HD_API hd_tensor *hd_rsub_scalar(hd_tensor *x, double value);
+/* value / x. */
+HD_API hd_tensor *hd_rdiv_scalar(hd_tensor *x, double value);
+/* value^x. */
+HD_API hd_tensor *hd_rpow_scalar(hd_tensor *x, double value);
+HD_END_DECLS
+
+#endif

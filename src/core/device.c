@@ -1,0 +1,43 @@
+/* The list of devices, and the thread's choice among them. */
+#include "core/device.h"
+#include "core/object.h"
+
+static const char *const kind_names[HD_DEVICE_KINDS] = {"default", "cpu", "cuda", "metal"};
+
+const hd_device_interface *hd_device_interface_of(hd_device_kind kind) {
+    static const hd_device_interface *const interfaces[HD_DEVICE_KINDS] = {[HD_DEVICE_CPU] = &hd_cpu_interface};
+    return (unsigned)kind < HD_DEVICE_KINDS ? interfaces[kind] : NULL;
+}
+
+hd_executor *hd_device_executor(hd_device device) {
+    const hd_device_interface *interface = hd_device_interface_of(device.kind);
+    return interface != NULL && interface->available(device.index) ? interface->executor(device.index) : NULL;
+}
+
+bool hd_device_available(hd_device device) { return hd_device_executor(device) != NULL; }
+
+void hd_set_device(hd_device device) {
+    HD_ENTER("hd_set_device", );
+    hd_executor *executor = hd_device_executor(device);
+    if (executor == NULL) {
+        hd_fail(HD_ERROR_DEVICE, "device %s:%d is not available here; hd_device_available tells",
+                (unsigned)device.kind < HD_DEVICE_KINDS ? kind_names[device.kind] : "?", device.index);
+        return;
+    }
+    if (thread->executor != hd_device_executor(thread->device)) {
+        hd_fail(HD_ERROR_STATE, "calls are being captured; choose the device before or after");
+        return;
+    }
+    thread->device = device;
+    thread->executor = executor;
+}
+
+hd_device hd_current_device(void) {
+    const hd_thread *t = hd_thread_self();
+    return t == NULL ? hd_cpu() : t->device;
+}
+
+void hd_synchronize(void) {
+    HD_ENTER("hd_synchronize", );
+    hd_device_interface_of(thread->device.kind)->synchronize(thread->device.index);
+}

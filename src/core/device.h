@@ -1,0 +1,21 @@
+/* Devices: one struct of functions each. */
+#ifndef HD_CORE_DEVICE_H
+#define HD_CORE_DEVICE_H
+
+#include "core/execute.h"
+
+typedef struct hd_device_interface {
+    const char *name;
+    bool (*available)(int index);
+    hd_executor *(*executor)(int index);
+    void (*synchronize)(int index);
+} hd_device_interface;
+
+/* Defined by the device rooms; NULL for those that are not built. */
+const hd_device_interface *hd_device_interface_of(hd_device_kind kind);
+extern const hd_device_interface hd_cpu_interface;
+
+/* The executor that runs calls on a device; NULL when it is not there. */
+hd_executor *hd_device_executor(hd_device device);
+
+#endif

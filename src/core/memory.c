@@ -1,0 +1,244 @@
+/* The caching allocator: size classes, the caches, the hooks and the figures. */
+#include "core/memory.h"
+#include "core/object.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+    SMALL_CLASSES = 64,        /* up to 64 KB: cached by the thread */
+    CLASSES = 320,             /* up to 2^47 bytes */
+    THREAD_CACHE = 1 << 20,    /* bytes a thread caches at most */
+    HUGE_PAGE = 2 << 20,
+};
+_Static_assert((int)SMALL_CLASSES <= (int)HD_BIN_COUNT, "a bin for every small class");
+
+/* Steps of 64 bytes up to 1 KB, then eight steps to each doubling, so that at most an eighth is wasted. */
+static uint32_t class_of(size_t bytes) {
+    if (bytes <= 1024) return bytes == 0 ? 0 : (uint32_t)((bytes - 1) / 64);
+    const int e = 63 - __builtin_clzll(bytes - 1);
+    return (uint32_t)(16 + (e - 10) * 8 + (int)(((bytes - 1) >> (e - 3)) & 7));
+}
+
+static size_t class_capacity(uint32_t c) {
+    if (c < 16) return (c + 1) * (size_t)64;
+    return (size_t)(8 + (c - 16) % 8 + 1) << ((c - 16) / 8 + 10 - 3);
+}
+
+static struct {
+    pthread_mutex_t lock;
+    hd_block *bins[CLASSES];
+    size_t cached;
+    size_t limit;
+    bool limit_set;
+    size_t live, peak; /* large blocks in use */
+    hd_memory_hooks hooks;
+} shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static _Atomic int64_t system_allocations, fail_after = -1, attempts;
+
+/* ---- the system ------------------------------------------------------------------------------------------------ */
+void hd_memory_fail_after(int64_t n) {
+    atomic_store(&attempts, 0);
+    atomic_store(&fail_after, n);
+}
+int64_t hd_memory_attempts(void) { return atomic_load(&attempts); }
+
+static bool fails_now(void) {
+    const int64_t after = atomic_load_explicit(&fail_after, memory_order_relaxed);
+    const int64_t attempt = atomic_fetch_add_explicit(&attempts, 1, memory_order_relaxed);
+    return after >= 0 && attempt >= after;
+}
+
+void *hd_system_allocate(size_t size) {
+    if (fails_now()) return NULL;
+    atomic_fetch_add_explicit(&system_allocations, 1, memory_order_relaxed);
+    if (shared.hooks.allocate != NULL) return shared.hooks.allocate(size, 64, shared.hooks.user);
+    if (size < 2 * (size_t)HUGE_PAGE) return aligned_alloc(64, (size + 63) / 64 * 64);
+    void *memory = NULL; /* huge pages: a 64 MB tensor then costs 32 page faults instead of 16384 */
+    if (posix_memalign(&memory, HUGE_PAGE, size) != 0) return NULL;
+    madvise(memory, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+    return memory;
+}
+
+void hd_system_release(void *memory, size_t size) {
+    if (memory == NULL) return;
+    if (shared.hooks.release != NULL) shared.hooks.release(memory, size, shared.hooks.user);
+    else free(memory);
+}
+
+void *hd_array_resize(void *array, size_t bytes) { return fails_now() ? NULL : realloc(array, bytes); }
+void hd_array_release(void *array) { free(array); }
+
+static void block_to_system(hd_block *block) { hd_system_release(block, sizeof *block + block->capacity); }
+
+static size_t cache_limit(void) { /* under the lock */
+    if (!shared.limit_set) {
+        const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+        shared.limit = pages > 0 && page > 0 ? (size_t)pages / 4 * (size_t)page : (size_t)1 << 30;
+        shared.limit_set = true;
+    }
+    return shared.limit;
+}
+
+/* ---- the shared cache ------------------------------------------------------------------------------------------ */
+static void trim_shared(void) { /* under the lock */
+    for (uint32_t c = 0; c < CLASSES; ++c)
+        while (shared.bins[c] != NULL) {
+            hd_block *block = shared.bins[c];
+            shared.bins[c] = block->next;
+            shared.cached -= block->capacity;
+            block_to_system(block);
+        }
+}
+
+static hd_block *large_new(hd_thread *thread, uint32_t size_class) {
+    const size_t capacity = class_capacity(size_class);
+    pthread_mutex_lock(&shared.lock);
+    hd_block *block = shared.bins[size_class];
+    if (block != NULL) {
+        shared.bins[size_class] = block->next;
+        shared.cached -= capacity;
+    }
+    shared.live += capacity;
+    if (shared.live > shared.peak) shared.peak = shared.live;
+    pthread_mutex_unlock(&shared.lock);
+    if (block == NULL) block = hd_system_allocate(sizeof *block + capacity);
+    if (block == NULL) { /* what is cached may make the room */
+        hd_memory_trim_thread(thread);
+        pthread_mutex_lock(&shared.lock);
+        trim_shared();
+        pthread_mutex_unlock(&shared.lock);
+        block = hd_system_allocate(sizeof *block + capacity);
+    }
+    if (block == NULL) {
+        pthread_mutex_lock(&shared.lock);
+        shared.live -= capacity;
+        pthread_mutex_unlock(&shared.lock);
+    }
+    return block;
+}
+
+static void large_recycle(hd_block *block) {
+    pthread_mutex_lock(&shared.lock);
+    shared.live -= block->capacity;
+    const bool keep = shared.cached + block->capacity <= cache_limit();
+    if (keep) {
+        block->next = shared.bins[block->size_class];
+        shared.bins[block->size_class] = block;
+        shared.cached += block->capacity;
+    }
+    pthread_mutex_unlock(&shared.lock);
+    if (!keep) block_to_system(block);
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------------------------- */
+hd_block *hd_block_new(hd_thread *thread, size_t bytes) {
+    const uint32_t size_class = class_of(bytes);
+    hd_block *block;
+    if (__builtin_expect(bytes > (size_t)1 << 47, 0)) {
+        hd_fail(HD_ERROR_MEMORY, "no machine has %zu bytes", bytes);
+        return NULL;
+    }
+    if (size_class < SMALL_CLASSES) {
+        block = thread->bins[size_class].head;
+        if (__builtin_expect(block != NULL, 1)) {
+            thread->bins[size_class].head = block->next;
+            thread->bin_bytes -= block->capacity;
+            hd_count(&thread->cached_bytes, -(int64_t)block->capacity);
+        } else {
+            block = hd_system_allocate(sizeof *block + class_capacity(size_class));
+        }
+    } else {
+        block = large_new(thread, size_class);
+    }
+    if (__builtin_expect(block == NULL, 0)) {
+        hd_fail(HD_ERROR_MEMORY, "no memory for %zu bytes; release tensors, end scopes sooner, or use smaller batches", bytes);
+        return NULL;
+    }
+    atomic_store_explicit(&block->references, 1, memory_order_relaxed);
+    block->size_class = size_class;
+    block->capacity = class_capacity(size_class);
+    hd_count(&thread->live_bytes, (int64_t)block->capacity);
+    return block;
+}
+
+void hd_block_recycle(hd_thread *thread, hd_block *block) {
+    hd_count(&thread->live_bytes, -(int64_t)block->capacity);
+    if (block->size_class >= SMALL_CLASSES) {
+        large_recycle(block);
+    } else if (thread->bin_bytes + block->capacity <= THREAD_CACHE && (!shared.limit_set || shared.limit > 0)) {
+        block->next = thread->bins[block->size_class].head;
+        thread->bins[block->size_class].head = block;
+        thread->bin_bytes += block->capacity;
+        hd_count(&thread->cached_bytes, (int64_t)block->capacity);
+    } else {
+        block_to_system(block);
+    }
+}
+
+void hd_memory_trim_thread(hd_thread *thread) {
+    for (uint32_t c = 0; c < SMALL_CLASSES; ++c)
+        while (thread->bins[c].head != NULL) {
+            hd_block *block = thread->bins[c].head;
+            thread->bins[c].head = block->next;
+            hd_count(&thread->cached_bytes, -(int64_t)block->capacity);
+            block_to_system(block);
+        }
+    thread->bin_bytes = 0;
+    hd_header_trim(thread);
+}
+
+/* ---- the public side ------------------------------------------------------------------------------------------- */
+hd_memory_stats hd_memory(void) {
+    hd_memory_stats stats;
+    pthread_mutex_lock(&shared.lock);
+    stats.peak_bytes = (int64_t)shared.peak;
+    stats.cached_bytes = (int64_t)shared.cached;
+    pthread_mutex_unlock(&shared.lock);
+    stats.live_bytes = hd_counter_sum(HD_COUNTER_BYTES);
+    stats.cached_bytes += hd_counter_sum(HD_COUNTER_CACHED);
+    stats.system_allocations = atomic_load_explicit(&system_allocations, memory_order_relaxed);
+    return stats;
+}
+
+void hd_memory_reset_peak(void) {
+    pthread_mutex_lock(&shared.lock);
+    shared.peak = shared.live;
+    pthread_mutex_unlock(&shared.lock);
+}
+
+void hd_memory_set_limit(size_t bytes) {
+    pthread_mutex_lock(&shared.lock);
+    shared.limit = bytes;
+    shared.limit_set = true;
+    if (shared.cached > bytes) trim_shared();
+    pthread_mutex_unlock(&shared.lock);
+}
+
+void hd_memory_trim(void) {
+    hd_thread *thread = hd_thread_self();
+    if (thread != NULL) hd_memory_trim_thread(thread);
+    pthread_mutex_lock(&shared.lock);
+    trim_shared();
+    pthread_mutex_unlock(&shared.lock);
+}
+
+void hd_memory_set_hooks(const hd_memory_hooks *hooks) {
+    HD_ENTER("hd_memory_set_hooks", );
+    if (hooks != NULL && (hooks->allocate == NULL || hooks->release == NULL)) {
+        hd_fail(HD_ERROR_NULL_ARGUMENT, "both `allocate` and `release` are needed");
+        return;
+    }
+    hd_memory_trim();
+    const int64_t live = hd_live_objects(), cached = hd_counter_sum(HD_COUNTER_CACHED);
+    if (live != 0 || cached != 0) {
+        hd_fail(HD_ERROR_STATE, "%lld objects live and other threads cache %lld bytes; set the hooks before any tensor is made",
+                (long long)live, (long long)cached);
+        return;
+    }
+    (void)thread;
+    shared.hooks = hooks != NULL ? *hooks : (hd_memory_hooks){0};
+}

@@ -1,0 +1,41 @@
+/* The caching allocator. Blocks carry a reference count of their own, so that storages can share bytes until one of
+ * them writes. Small blocks are cached per thread, large ones in one shared cache under a byte limit. */
+#ifndef HD_CORE_MEMORY_H
+#define HD_CORE_MEMORY_H
+
+#include "core/thread.h"
+
+typedef struct hd_block {
+    _Alignas(64) _Atomic int32_t references;
+    uint32_t size_class;
+    size_t capacity; /* usable bytes behind this header */
+    struct hd_block *next;
+} hd_block;
+
+static inline void *hd_block_data(hd_block *block) { return block + 1; }
+
+/* A block of at least `bytes`, 64-byte aligned, its contents undefined; NULL with an error when there is none. */
+hd_block *hd_block_new(hd_thread *thread, size_t bytes);
+void hd_block_recycle(hd_thread *thread, hd_block *block);
+static inline void hd_block_release(hd_thread *thread, hd_block *block) {
+    if (atomic_load_explicit(&block->references, memory_order_acquire) == 1 ||
+        atomic_fetch_sub_explicit(&block->references, 1, memory_order_acq_rel) == 1)
+        hd_block_recycle(thread, block);
+}
+
+/* From the hooks, 64-byte aligned; NULL without an error when there is none. */
+void *hd_system_allocate(size_t size);
+void hd_system_release(void *memory, size_t size);
+/* Plain arrays for bookkeeping (scopes, plans): never from the hooks. */
+void *hd_array_resize(void *array, size_t bytes);
+void hd_array_release(void *array);
+
+/* Gives a thread's cached blocks and headers back; its counters are the caller's to keep. */
+void hd_memory_trim_thread(hd_thread *thread);
+
+/* For tests: the n-th allocation from now on fails (0: the next); -1 turns it off. Counts hooks and arrays alike. */
+void hd_memory_fail_after(int64_t n);
+/* For tests: allocations that would have been counted since hd_memory_fail_after. */
+int64_t hd_memory_attempts(void);
+
+#endif

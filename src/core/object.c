@@ -1,0 +1,168 @@
+/* Objects and the scopes that own them. */
+#include "core/object.h"
+#include "core/memory.h"
+
+#include <string.h>
+
+const hd_kind hd_kind_released = {"released object", NULL};
+
+hd_error hd_scope_grow(hd_thread *thread) {
+    const uint32_t capacity = thread->object_capacity ? thread->object_capacity * 2 : 256;
+    hd_object **objects = hd_array_resize(thread->objects, capacity * sizeof *objects);
+    if (objects == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to note %u objects in a scope", capacity);
+    thread->objects = objects;
+    thread->object_capacity = capacity;
+    return HD_OK;
+}
+
+hd_scope_token hd_scope_begin(const hd_scope_token *self, const char *file, int line) {
+    hd_scope_token token = {NULL, 0};
+    hd_thread *t = hd_thread_self();
+    if (t == NULL) return token;
+    if (t->scope_count == t->scope_capacity) {
+        const uint32_t capacity = t->scope_capacity ? t->scope_capacity * 2 : 16;
+        hd_scope_frame *scopes = hd_array_resize(t->scopes, capacity * sizeof *scopes);
+        if (scopes == NULL) { /* the block's objects then belong to the scope around it */
+            t->call = "HD_SCOPE";
+            hd_fail(HD_ERROR_MEMORY, "no memory for %u nested scopes", capacity);
+            return token;
+        }
+        t->scopes = scopes;
+        t->scope_capacity = capacity;
+    }
+    t->scopes[t->scope_count] = (hd_scope_frame){.first = t->object_count, .file = file, .line = line, .token = self};
+    token.self = self;
+    token.depth = ++t->scope_count;
+    return token;
+}
+
+static void release_above(hd_thread *t, uint32_t first) {
+    while (t->object_count > first) {
+        hd_object *o = t->objects[--t->object_count];
+        o->in_scope = false;
+        hd_object_release(t, o);
+    }
+}
+
+void hd_scope_close(hd_thread *t, hd_scope_token *token) {
+    if (token->self != token || token->depth == 0 || token->depth > t->scope_count) return;
+    if (t->scopes[token->depth - 1].token != token) return; /* not a scope of this thread, or one already ended */
+    release_above(t, t->scopes[token->depth - 1].first);
+    t->scope_count = token->depth - 1;
+    token->self = NULL;
+}
+
+void hd_scope_end(hd_scope_token *token) {
+    hd_thread *t = hd_thread_self();
+    if (t == NULL || token == NULL) return;
+    const uint32_t before = t->scope_count;
+    hd_scope_close(t, token);
+    if (before > 0 && t->scope_count == 0) hd_error_report_unread(t);
+}
+
+void hd_scope_end_all(hd_thread *t) {
+    t->scope_count = 0;
+    release_above(t, 0);
+    hd_array_release(t->objects);
+    hd_array_release(t->scopes);
+    t->objects = NULL;
+    t->scopes = NULL;
+    t->object_capacity = t->scope_capacity = 0;
+}
+
+/* An object is kept by moving it to the front of its scope's range and letting the range begin behind it. */
+void *hd_keep_object(void *x) {
+    hd_thread *t = hd_thread_self();
+    if (t == NULL || x == NULL || t->scope_count == 0) return x;
+    hd_scope_frame *frame = &t->scopes[t->scope_count - 1];
+    for (uint32_t i = t->object_count; i-- > frame->first;) {
+        if (t->objects[i] != x) continue;
+        t->objects[i] = t->objects[frame->first];
+        t->objects[frame->first++] = x;
+        break;
+    }
+    return x; /* not found: an outer scope owns it already */
+}
+
+static bool was_released(const hd_object *o, const char *call) {
+    if (o->kind != &hd_kind_released) return false;
+    hd_thread_self()->call = call;
+    hd_fail(HD_ERROR_RELEASED, "the object was released before; keep it with hd_keep or hd_retain");
+    return true;
+}
+
+void *hd_retain_object(void *x) {
+    HD_ENTER_ALWAYS("hd_retain", x);
+    if (x == NULL || was_released(x, "hd_retain")) return x;
+    hd_object_retain(x);
+    return x;
+}
+
+void hd_release(const void *x) {
+    HD_ENTER_ALWAYS("hd_release", );
+    hd_object *o = (hd_object *)(uintptr_t)x;
+    if (o == NULL || was_released(o, "hd_release")) return;
+    if (o->in_scope && atomic_load_explicit(&o->references, memory_order_acquire) == 1) {
+        uint32_t i = thread->object_count;
+        while (i-- > 0 && thread->objects[i] != o) {}
+        if (i == UINT32_MAX) {
+            hd_fail(HD_ERROR_STATE, "this %s belongs to a scope of another thread; hd_retain it there before handing it over", o->kind->name);
+            return;
+        }
+        memmove(&thread->objects[i], &thread->objects[i + 1], (thread->object_count - i - 1) * sizeof *thread->objects);
+        thread->object_count--;
+        for (uint32_t s = thread->scope_count; s-- > 0 && thread->scopes[s].first > i;) thread->scopes[s].first--;
+        o->in_scope = false;
+    }
+    hd_object_release(thread, o);
+}
+
+int64_t hd_live_objects(void) { return hd_counter_sum(HD_COUNTER_OBJECTS); }
+
+/* ---- headers ------------------------------------------------------------------------------------------------------
+ * Released headers queue up first in, first out, and are reused only when enough others wait, so that a use after
+ * release finds hd_kind_released for a while; debug builds wait for longer. */
+#ifdef NDEBUG
+enum { HEADERS_WAITING = 16, HEADERS_KEPT = 4096 };
+#else
+enum { HEADERS_WAITING = 4096, HEADERS_KEPT = 16384 };
+#endif
+
+static void **link_of(void *header) { return (void **)((char *)header + sizeof(hd_object)); }
+
+static const size_t header_bytes[] = {HD_HEADER_TENSOR_BYTES, HD_HEADER_STORAGE_BYTES};
+
+static void *pop_oldest(hd_freelist *list) {
+    void *header = list->head;
+    list->head = *link_of(header);
+    list->count--;
+    return header;
+}
+
+void *hd_header_allocate(hd_thread *thread, hd_header_class which) {
+    hd_freelist *list = &thread->headers[which];
+    hd_count(&thread->live_objects, 1);
+    if (__builtin_expect(list->count > HEADERS_WAITING, 1)) return pop_oldest(list);
+    void *header = hd_system_allocate(header_bytes[which]);
+    if (header == NULL) {
+        hd_count(&thread->live_objects, -1);
+        hd_fail(HD_ERROR_MEMORY, "no memory for the header of a %s", which == HD_HEADER_TENSOR ? "tensor" : "storage");
+    }
+    return header;
+}
+
+void hd_header_recycle(hd_thread *thread, hd_header_class which, void *header) {
+    hd_freelist *list = &thread->headers[which];
+    hd_count(&thread->live_objects, -1);
+    ((hd_object *)header)->kind = &hd_kind_released;
+    *link_of(header) = NULL;
+    if (list->count == 0) list->head = header;
+    else *link_of(list->tail) = header;
+    list->tail = header;
+    if (__builtin_expect(++list->count > HEADERS_KEPT, 0)) hd_system_release(pop_oldest(list), header_bytes[which]);
+}
+
+void hd_header_trim(hd_thread *thread) {
+    for (int which = 0; which < HD_FREELIST_KINDS; ++which)
+        while (thread->headers[which].count > 0) hd_system_release(pop_oldest(&thread->headers[which]), header_bytes[which]);
+}

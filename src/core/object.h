@@ -1,0 +1,66 @@
+/* Objects: what scopes own. Reference counts are atomic, but the common case, the last reference, costs only a load:
+ * whoever holds the only reference cannot be raced. */
+#ifndef HD_CORE_OBJECT_H
+#define HD_CORE_OBJECT_H
+
+#include "core/error.h"
+
+typedef struct hd_object hd_object;
+
+/* What every kind of object can do. */
+typedef struct hd_kind {
+    const char *name;                              /* "tensor", for messages */
+    void (*destroy)(hd_thread *thread, hd_object *object); /* gives up what it holds and its memory */
+} hd_kind;
+
+struct hd_object {
+    const hd_kind *kind;         /* &hd_kind_released once it is gone: use after release is noticed, not undefined */
+    _Atomic int32_t references;
+    bool in_scope;               /* one of the references is a scope's */
+    uint8_t tag[3];              /* free for the kind */
+};
+
+extern const hd_kind hd_kind_released;
+
+static inline void hd_object_init(hd_object *o, const hd_kind *kind) {
+    o->kind = kind;
+    atomic_store_explicit(&o->references, 1, memory_order_relaxed);
+    o->in_scope = false;
+}
+
+static inline void hd_object_retain(hd_object *o) { atomic_fetch_add_explicit(&o->references, 1, memory_order_relaxed); }
+
+static inline void hd_object_release(hd_thread *thread, hd_object *o) {
+    if (atomic_load_explicit(&o->references, memory_order_acquire) == 1 ||
+        atomic_fetch_sub_explicit(&o->references, 1, memory_order_acq_rel) == 1)
+        o->kind->destroy(thread, o);
+}
+
+/* Gives a new object to the current scope; on failure (no memory) the object is released. */
+hd_error hd_scope_grow(hd_thread *thread);
+static inline hd_error hd_scope_own(hd_thread *thread, hd_object *o) {
+    if (__builtin_expect(thread->object_count == thread->object_capacity, 0)) {
+        const hd_error status = hd_scope_grow(thread);
+        if (status != HD_OK) {
+            hd_object_release(thread, o);
+            return status;
+        }
+    }
+    thread->objects[thread->object_count++] = o;
+    o->in_scope = true;
+    return HD_OK;
+}
+
+/* Ends a scope and those above it, as hd_scope_end does, without a report of unread errors. */
+void hd_scope_close(hd_thread *thread, hd_scope_token *token);
+/* Releases all objects of all scopes: the end of a thread. */
+void hd_scope_end_all(hd_thread *thread);
+
+/* Memory for object headers, recycled per thread; a header released elsewhere joins the list of that thread. */
+typedef enum hd_header_class { HD_HEADER_TENSOR, HD_HEADER_STORAGE } hd_header_class;
+enum { HD_HEADER_TENSOR_BYTES = 256, HD_HEADER_STORAGE_BYTES = 128 };
+void *hd_header_allocate(hd_thread *thread, hd_header_class which); /* NULL with an error when there is no memory */
+void hd_header_recycle(hd_thread *thread, hd_header_class which, void *header);
+void hd_header_trim(hd_thread *thread);
+
+#endif

@@ -1,0 +1,194 @@
+/* The thread pool. A job is published by raising the epoch in `ticket`; chunks are claimed by compare-and-swap on the
+ * pair (epoch, next chunk), so a worker that wakes late finds the epoch gone and takes nothing. The caller never waits
+ * for a worker that has not claimed a chunk: when another program holds the other core, it simply does all the work. */
+#include "core/pool.h"
+#include "core/error.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#if defined(__x86_64__) || defined(__i386__)
+#define PAUSE() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define PAUSE() __asm__ volatile("yield")
+#else
+#define PAUSE() ((void)0)
+#endif
+
+enum { MAX_THREADS = 256, SPIN_NANOSECONDS = 60000, PAUSES_PER_LOOK = 32 };
+
+static struct {
+    _Alignas(64) _Atomic uint64_t ticket; /* epoch << 32 | next chunk */
+    _Alignas(64) _Atomic uint32_t wake;   /* the epoch again: what sleepers wait on */
+    _Atomic uint32_t sleepers;
+    _Alignas(64) _Atomic uint32_t finished;
+    _Alignas(64) _Atomic(hd_chunk_function) work;
+    _Atomic(void *) context;
+    _Atomic uint32_t chunks;
+    _Atomic bool busy;
+    _Atomic int threads; /* 0: not decided yet */
+    int workers;         /* started; under the lock */
+    pthread_mutex_t lock;
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void futex(_Atomic uint32_t *word, int operation, uint32_t value) { syscall(SYS_futex, word, operation, value, NULL, NULL, 0); }
+
+static int64_t nanoseconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void claim_chunks(uint32_t epoch) {
+    uint64_t ticket = atomic_load_explicit(&pool.ticket, memory_order_acquire);
+    for (;;) {
+        const uint32_t chunk = (uint32_t)ticket;
+        if ((uint32_t)(ticket >> 32) != epoch) return;
+        const hd_chunk_function work = atomic_load_explicit(&pool.work, memory_order_relaxed);
+        void *context = atomic_load_explicit(&pool.context, memory_order_relaxed);
+        if (chunk >= atomic_load_explicit(&pool.chunks, memory_order_relaxed)) return;
+        /* success proves that the job read above is still this epoch's */
+        if (!atomic_compare_exchange_weak_explicit(&pool.ticket, &ticket, ticket + 1, memory_order_acq_rel, memory_order_acquire)) continue;
+        work(context, chunk);
+        atomic_fetch_add_explicit(&pool.finished, 1, memory_order_release);
+        ticket = atomic_load_explicit(&pool.ticket, memory_order_acquire);
+    }
+}
+
+static void *worker(void *number) {
+    uint32_t last = 0;
+    for (;;) {
+        int64_t until = nanoseconds() + SPIN_NANOSECONDS;
+        uint32_t epoch;
+        while ((epoch = (uint32_t)(atomic_load_explicit(&pool.ticket, memory_order_acquire) >> 32)) == last) {
+            for (int i = 0; i < PAUSES_PER_LOOK; ++i) PAUSE();
+            if (nanoseconds() < until) continue;
+            atomic_fetch_add(&pool.sleepers, 1);
+            if (atomic_load(&pool.wake) == last) futex(&pool.wake, FUTEX_WAIT_PRIVATE, last);
+            atomic_fetch_sub(&pool.sleepers, 1);
+            until = nanoseconds() + SPIN_NANOSECONDS;
+        }
+        last = epoch;
+        if ((intptr_t)number < atomic_load_explicit(&pool.threads, memory_order_relaxed)) claim_chunks(epoch);
+    }
+    return NULL;
+}
+
+/* ---- how many -------------------------------------------------------------------------------------------------- */
+static int decide_threads(void) {
+    const char *wish = getenv("HODU_NUM_THREADS");
+    long count = wish != NULL ? strtol(wish, NULL, 10) : 0;
+    if (count <= 0) {
+        cpu_set_t set;
+        count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
+    }
+    return count < 1 ? 1 : count > MAX_THREADS ? MAX_THREADS : (int)count;
+}
+
+int hd_pool_threads(void) {
+    int threads = atomic_load_explicit(&pool.threads, memory_order_relaxed);
+    if (threads == 0) {
+        threads = decide_threads();
+        atomic_store_explicit(&pool.threads, threads, memory_order_relaxed);
+    }
+    return threads;
+}
+
+int hd_num_threads(void) { return hd_pool_threads(); }
+
+void hd_set_num_threads(int count) {
+    HD_ENTER("hd_set_num_threads", );
+    (void)thread;
+    if (count < 1 || count > MAX_THREADS) hd_fail(HD_ERROR_VALUE, "%d threads; 1 to %d are possible", count, (int)MAX_THREADS);
+    else atomic_store_explicit(&pool.threads, count, memory_order_relaxed);
+}
+
+/* In a child process the workers are gone: begin anew. The child of a busy pool runs alone until then. */
+static void after_fork(void) {
+    pool.workers = 0;
+    pthread_mutex_init(&pool.lock, NULL);
+    atomic_store(&pool.sleepers, 0);
+    atomic_store(&pool.busy, false);
+}
+
+static void start_workers(int wanted) {
+    static bool fork_handled; /* under the lock */
+    pthread_mutex_lock(&pool.lock);
+    if (!fork_handled) fork_handled = pthread_atfork(NULL, NULL, after_fork) == 0;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's, not the workers' */
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes) == 0) {
+        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+        pthread_t id;
+        while (pool.workers < wanted && pthread_create(&id, &attributes, worker, (void *)(intptr_t)(pool.workers + 1)) == 0) pool.workers++;
+        pthread_attr_destroy(&attributes);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+/* ---- running --------------------------------------------------------------------------------------------------- */
+void hd_parallel(int64_t chunks, hd_chunk_function work, void *context) {
+    const int threads = hd_pool_threads();
+    bool free_pool = false;
+    if (chunks <= 1 || threads <= 1 || chunks > UINT32_MAX - 1 ||
+        !atomic_compare_exchange_strong_explicit(&pool.busy, &free_pool, true, memory_order_acquire, memory_order_relaxed)) {
+        for (int64_t c = 0; c < chunks; ++c) work(context, c);
+        return;
+    }
+    if (pool.workers < threads - 1) start_workers(threads - 1);
+    const uint32_t epoch = (uint32_t)(atomic_load_explicit(&pool.ticket, memory_order_relaxed) >> 32) + 1;
+    /* close the old epoch first: a worker that comes late must not claim one of the new job's chunks in its name */
+    atomic_store_explicit(&pool.ticket, (uint64_t)(epoch - 1) << 32 | UINT32_MAX, memory_order_release);
+    atomic_store_explicit(&pool.work, work, memory_order_relaxed);
+    atomic_store_explicit(&pool.context, context, memory_order_relaxed);
+    atomic_store_explicit(&pool.chunks, (uint32_t)chunks, memory_order_relaxed);
+    atomic_store_explicit(&pool.finished, 0, memory_order_relaxed);
+    atomic_store_explicit(&pool.ticket, (uint64_t)epoch << 32, memory_order_seq_cst);
+    atomic_store(&pool.wake, epoch);
+    if (atomic_load(&pool.sleepers) > 0) futex(&pool.wake, FUTEX_WAKE_PRIVATE, INT_MAX);
+    claim_chunks(epoch);
+    for (uint32_t waited = 0; atomic_load_explicit(&pool.finished, memory_order_acquire) != (uint32_t)chunks;) {
+        PAUSE();
+        if (++waited > 10000) { /* a worker was put aside in the middle of its chunk */
+            sched_yield();
+            waited = 0;
+        }
+    }
+    atomic_store_explicit(&pool.busy, false, memory_order_release);
+}
+
+typedef struct range_job {
+    hd_range_function work;
+    void *context;
+    int64_t count, step;
+} range_job;
+
+static void run_range(void *context, int64_t chunk) {
+    const range_job *job = context;
+    const int64_t begin = chunk * job->step, end = begin + job->step;
+    job->work(job->context, begin, end < job->count ? end : job->count);
+}
+
+void hd_parallel_range(int64_t count, int64_t grain, hd_range_function work, void *context) {
+    const int threads = count > grain ? hd_pool_threads() : 1;
+    if (threads == 1) {
+        if (count > 0) work(context, 0, count);
+        return;
+    }
+    int64_t pieces = count / grain;
+    if (pieces > 2 * threads) pieces = 2 * threads;
+    if (pieces < 1) pieces = 1;
+    range_job job = {work, context, count, (count + pieces - 1) / pieces};
+    if (job.step >= 1024) job.step = (job.step + 63) / 64 * 64; /* whole cache lines for every dtype */
+    hd_parallel((count + job.step - 1) / job.step, run_range, &job);
+}

@@ -1,0 +1,84 @@
+/* Generators. The numbers themselves are made by the devices. */
+#include "core/random.h"
+
+struct hd_generator {
+    hd_object object;
+    void *free_list_link; /* where object headers keep their list */
+    _Atomic uint64_t draw;
+    uint64_t seed;
+};
+_Static_assert(sizeof(struct hd_generator) <= HD_HEADER_STORAGE_BYTES, "a generator fits a small header");
+
+static void generator_destroy(hd_thread *thread, hd_object *object) { hd_header_recycle(thread, HD_HEADER_STORAGE, object); }
+static const hd_kind generator_kind = {"generator", generator_destroy};
+
+void hd_generator_next(hd_thread *thread, uint64_t *seed, uint64_t *draw) {
+    if (thread->generator != NULL) {
+        *seed = thread->generator->seed;
+        *draw = atomic_fetch_add_explicit(&thread->generator->draw, 1, memory_order_relaxed);
+    } else {
+        *seed = thread->own_seed;
+        *draw = thread->own_draw++;
+    }
+}
+
+void hd_seed(uint64_t seed) {
+    HD_ENTER("hd_seed", );
+    hd_generator_set(NULL, seed, 0);
+    (void)thread;
+}
+
+hd_generator *hd_generator_new(uint64_t seed) {
+    HD_ENTER("hd_generator_new", NULL);
+    hd_generator *g = hd_header_allocate(thread, HD_HEADER_STORAGE);
+    if (g == NULL) return NULL;
+    hd_object_init(&g->object, &generator_kind);
+    g->seed = seed;
+    atomic_store_explicit(&g->draw, 0, memory_order_relaxed);
+    return hd_scope_own(thread, &g->object) == HD_OK ? g : NULL;
+}
+
+static hd_error check_generator(const hd_generator *g) {
+    if (g->object.kind == &generator_kind) return HD_OK;
+    return hd_fail(g->object.kind == &hd_kind_released ? HD_ERROR_RELEASED : HD_ERROR_STATE, "`g` is not a living generator");
+}
+
+hd_generator *hd_generator_use(hd_generator *g) {
+    HD_ENTER("hd_generator_use", NULL);
+    if (g != NULL && check_generator(g) != HD_OK) return NULL;
+    hd_generator *before = thread->generator;
+    if (before == g) return before;
+    if (before != NULL) { /* what the thread held goes to the scope, so that the caller may still use it */
+        thread->generator = NULL;
+        const bool owned = before->object.in_scope;
+        if (owned) hd_object_release(thread, &before->object);
+        else if (hd_scope_own(thread, &before->object) != HD_OK) return NULL;
+    }
+    if (g != NULL) hd_object_retain(&g->object);
+    thread->generator = g;
+    return before;
+}
+
+uint64_t hd_generator_seed(const hd_generator *g) {
+    HD_ENTER("hd_generator_seed", 0);
+    if (g == NULL) g = thread->generator;
+    return g == NULL ? thread->own_seed : check_generator(g) == HD_OK ? g->seed : 0;
+}
+
+uint64_t hd_generator_draw(const hd_generator *g) {
+    HD_ENTER("hd_generator_draw", 0);
+    if (g == NULL) g = thread->generator;
+    return g == NULL ? thread->own_draw : check_generator(g) == HD_OK ? atomic_load_explicit(&g->draw, memory_order_relaxed) : 0;
+}
+
+void hd_generator_set(hd_generator *g, uint64_t seed, uint64_t draw) {
+    HD_ENTER("hd_generator_set", );
+    if (g == NULL) g = thread->generator;
+    if (g == NULL) {
+        thread->own_seed = seed;
+        thread->own_draw = draw;
+    } else if (check_generator(g) == HD_OK) {
+        g->seed = seed;
+        atomic_store_explicit(&g->draw, draw, memory_order_relaxed);
+    }
+}

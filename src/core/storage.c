@@ -1,0 +1,71 @@
+/* Storages: making, borrowing, sharing and writing. */
+#include "core/storage.h"
+
+#include <string.h>
+
+static char no_bytes[64]; /* what storages of zero bytes point to */
+
+static void storage_destroy(hd_thread *thread, hd_object *object) {
+    hd_storage *s = (hd_storage *)object;
+    if (s->home != NULL) s->home->leave(s);
+    if (s->block != NULL) hd_block_release(thread, s->block);
+    else if (s->release != NULL) s->release(s->data, s->release_user);
+    hd_header_recycle(thread, HD_HEADER_STORAGE, s);
+}
+static const hd_kind storage_kind = {"storage", storage_destroy};
+
+static inline hd_storage *storage_header(hd_thread *thread, size_t bytes, void *data, hd_block *block) {
+    hd_storage *s = hd_header_allocate(thread, HD_HEADER_STORAGE);
+    if (s == NULL) return NULL;
+    hd_object_init(&s->object, &storage_kind);
+    s->bytes = bytes;
+    s->data = data;
+    s->block = block;
+    s->home = NULL;
+    s->release = NULL;
+    atomic_store_explicit(&s->version, 0, memory_order_relaxed);
+    s->device = hd_cpu();
+    return s;
+}
+
+hd_storage *hd_storage_new(hd_thread *thread, size_t bytes) {
+    if (bytes == 0) return storage_header(thread, 0, no_bytes, NULL);
+    hd_block *block = hd_block_new(thread, bytes);
+    if (block == NULL) return NULL;
+    hd_storage *s = storage_header(thread, bytes, hd_block_data(block), block);
+    if (s == NULL) hd_block_release(thread, block);
+    return s;
+}
+
+hd_storage *hd_storage_borrow(hd_thread *thread, void *data, size_t bytes, void (*release)(void *, void *), void *user) {
+    hd_storage *s = storage_header(thread, bytes, data, NULL);
+    if (s == NULL) return NULL;
+    s->release = release;
+    s->release_user = user;
+    return s;
+}
+
+hd_storage *hd_storage_snapshot(hd_thread *thread, hd_storage *storage) {
+    void *data = hd_storage_bytes(thread, storage, HD_READ);
+    if (data == NULL) return NULL;
+    if (storage->block != NULL) {
+        hd_storage *shared = storage_header(thread, storage->bytes, data, storage->block);
+        if (shared != NULL) atomic_fetch_add_explicit(&storage->block->references, 1, memory_order_relaxed);
+        return shared;
+    }
+    hd_storage *copy = hd_storage_new(thread, storage->bytes); /* borrowed memory may change under us: copy it */
+    if (copy != NULL) memcpy(copy->data, data, storage->bytes);
+    return copy;
+}
+
+hd_error hd_storage_prepare_write(hd_thread *thread, hd_storage *s) {
+    atomic_fetch_add_explicit(&s->version, 1, memory_order_relaxed);
+    if (s->block == NULL || atomic_load_explicit(&s->block->references, memory_order_acquire) == 1) return HD_OK;
+    hd_block *own = hd_block_new(thread, s->bytes);
+    if (own == NULL) return HD_ERROR_MEMORY;
+    memcpy(hd_block_data(own), s->data, s->bytes);
+    hd_block_release(thread, s->block);
+    s->block = own;
+    s->data = hd_block_data(own);
+    return HD_OK;
+}

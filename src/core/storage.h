@@ -1,0 +1,50 @@
+/* Storages: the bytes tensors look at. All access goes through hd_storage_bytes, which may fail: the bytes may have
+ * their home elsewhere (a device, a script's state, a file not yet read), or be shared until somebody writes. */
+#ifndef HD_CORE_STORAGE_H
+#define HD_CORE_STORAGE_H
+
+#include "core/memory.h"
+#include "core/object.h"
+
+typedef struct hd_storage hd_storage;
+
+typedef enum hd_access { HD_READ, HD_WRITE } hd_access;
+
+/* A home keeps a storage's bytes. `fetch` makes storage->data valid for the access, or fails with an error; it may end
+ * the home by clearing storage->home. `leave` is called once, when the storage goes or gives up its home. */
+typedef struct hd_home {
+    const char *name;
+    hd_error (*fetch)(hd_storage *storage, hd_access access);
+    void (*leave)(hd_storage *storage);
+} hd_home;
+
+struct hd_storage {
+    hd_object object;
+    size_t bytes;
+    void *data;             /* where the bytes are, unless `home` keeps them elsewhere */
+    hd_block *block;        /* what owns data; NULL when borrowed */
+    const hd_home *home;    /* NULL: here */
+    void *home_state;
+    void (*release)(void *data, void *user); /* of borrowed bytes */
+    void *release_user;
+    _Atomic uint32_t version; /* raised by every write; a tape compares it */
+    hd_device device;
+};
+_Static_assert(sizeof(hd_storage) <= HD_HEADER_STORAGE_BYTES, "a storage fits its header");
+
+/* New bytes, undefined; NULL with an error when there is no memory. */
+hd_storage *hd_storage_new(hd_thread *thread, size_t bytes);
+/* Borrowed bytes. */
+hd_storage *hd_storage_borrow(hd_thread *thread, void *data, size_t bytes, void (*release)(void *, void *), void *user);
+/* A storage with the same bytes that shares memory until one of the two is written. */
+hd_storage *hd_storage_snapshot(hd_thread *thread, hd_storage *storage);
+hd_error hd_storage_prepare_write(hd_thread *thread, hd_storage *storage);
+
+/* The bytes, valid for the access; NULL with an error when they cannot be had. */
+static inline void *hd_storage_bytes(hd_thread *thread, hd_storage *s, hd_access access) {
+    if (__builtin_expect(s->home != NULL, 0) && s->home->fetch(s, access) != HD_OK) return NULL;
+    if (access == HD_WRITE && hd_storage_prepare_write(thread, s) != HD_OK) return NULL;
+    return s->data;
+}
+
+#endif

@@ -1,0 +1,53 @@
+/* The tensor: a layout over a storage. */
+#ifndef HD_CORE_TENSOR_H
+#define HD_CORE_TENSOR_H
+
+#include "core/dtype.h"
+#include "core/shape.h"
+#include "core/storage.h"
+
+struct hd_op;
+
+struct hd_tensor {
+    hd_object object;
+    hd_storage *storage; /* overwritten by the list of free headers after release; what follows stays for messages */
+    const struct hd_op *made_by; /* NULL: from data */
+    int64_t count;
+    uint8_t dtype;
+    bool contiguous;
+    hd_layout layout;
+};
+_Static_assert(sizeof(hd_tensor) <= HD_HEADER_TENSOR_BYTES, "a tensor fits its header");
+
+extern const hd_kind hd_kind_tensor;
+
+/* All three give a reference that is the caller's (no scope owns it yet), or NULL with an error. */
+hd_tensor *hd_tensor_new(hd_thread *thread, hd_dtype dtype, const hd_shape *shape); /* contiguous, values undefined */
+hd_tensor *hd_tensor_over(hd_thread *thread, hd_storage *storage, hd_dtype dtype, const hd_layout *layout); /* retains storage */
+hd_tensor *hd_tensor_scalar(hd_thread *thread, hd_dtype dtype, double value);
+
+/* Hands a new tensor to the current scope and returns it; NULL stays NULL. */
+static inline hd_tensor *hd_tensor_give(hd_thread *thread, hd_tensor *t) {
+    return t != NULL && hd_scope_own(thread, &t->object) == HD_OK ? t : NULL;
+}
+
+static inline void hd_tensor_drop(hd_thread *thread, hd_tensor *t) {
+    if (t != NULL) hd_object_release(thread, &t->object);
+}
+
+/* That an argument is a living tensor. */
+hd_error hd_tensor_check_slow(const hd_tensor *t, const char *parameter);
+static inline hd_error hd_tensor_check(const hd_tensor *t, const char *parameter) {
+    return __builtin_expect(t != NULL && t->object.kind == &hd_kind_tensor, 1) ? HD_OK : hd_tensor_check_slow(t, parameter);
+}
+
+/* The address of a tensor's first element, its storage made ready; NULL with an error. */
+static inline char *hd_tensor_bytes(hd_thread *thread, const hd_tensor *t, hd_access access) {
+    char *bytes = hd_storage_bytes(thread, t->storage, access);
+    return bytes == NULL ? NULL : bytes + t->layout.offset * hd_dtype_bytes[t->dtype];
+}
+
+/* True when two elements of dst are one place in memory (a broadcast view), so that writing it is ambiguous. */
+bool hd_layout_overlaps_itself(const hd_layout *layout);
+
+#endif

@@ -1,0 +1,79 @@
+/* Creating, registering and ending per-thread contexts. */
+#include "core/thread.h"
+#include "core/device.h"
+#include "core/memory.h"
+#include "core/object.h"
+
+#include <pthread.h>
+
+__thread hd_thread *hd_thread_pointer __attribute__((tls_model("initial-exec")));
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_once_t once;
+    pthread_key_t key;
+    bool has_key;
+    hd_thread *first;
+    int64_t gone[HD_COUNTERS]; /* what ended threads had counted */
+} registry = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+
+static _Atomic int64_t *counter_of(hd_thread *t, hd_counter which) {
+    switch (which) {
+    case HD_COUNTER_OBJECTS: return &t->live_objects;
+    case HD_COUNTER_BYTES: return &t->live_bytes;
+    case HD_COUNTER_CACHED:
+    case HD_COUNTERS: break;
+    }
+    return &t->cached_bytes;
+}
+
+static void thread_end(void *context) {
+    hd_thread *t = context;
+    hd_thread_pointer = t; /* destructors may run after the variable was reset */
+    hd_error_report_unread(t);
+    hd_scope_end_all(t);
+    if (t->generator != NULL) hd_object_release(t, (hd_object *)t->generator);
+    hd_memory_trim_thread(t);
+    pthread_mutex_lock(&registry.lock);
+    for (int c = 0; c < HD_COUNTERS; ++c) registry.gone[c] += atomic_load_explicit(counter_of(t, (hd_counter)c), memory_order_relaxed);
+    if (t->previous != NULL) t->previous->next = t->next;
+    else registry.first = t->next;
+    if (t->next != NULL) t->next->previous = t->previous;
+    pthread_mutex_unlock(&registry.lock);
+    hd_thread_pointer = NULL;
+    hd_array_release(t);
+}
+
+static void make_key(void) { registry.has_key = pthread_key_create(&registry.key, thread_end) == 0; }
+
+hd_thread *hd_thread_create(void) {
+    pthread_once(&registry.once, make_key);
+    hd_thread *t = hd_array_resize(NULL, sizeof *t);
+    if (t == NULL) return NULL;
+    *t = (hd_thread){.device = hd_cpu(), .default_dtype = HD_F32};
+    t->executor = hd_device_executor(t->device);
+    pthread_mutex_lock(&registry.lock);
+    t->next = registry.first;
+    if (t->next != NULL) t->next->previous = t;
+    registry.first = t;
+    pthread_mutex_unlock(&registry.lock);
+    hd_thread_pointer = t;
+    if (registry.has_key) pthread_setspecific(registry.key, t);
+    return t;
+}
+
+int64_t hd_counter_sum(hd_counter which) {
+    pthread_mutex_lock(&registry.lock);
+    int64_t sum = registry.gone[which];
+    for (hd_thread *t = registry.first; t != NULL; t = t->next) sum += atomic_load_explicit(counter_of(t, which), memory_order_relaxed);
+    pthread_mutex_unlock(&registry.lock);
+    return sum;
+}
+
+/* The thread that leaves main runs no key destructors. */
+__attribute__((destructor)) static void library_end(void) {
+    if (hd_thread_pointer != NULL) thread_end(hd_thread_pointer);
+    if (registry.has_key) pthread_key_delete(registry.key); /* its destructor may be unloaded now */
+}
+
+const char *hd_version(void) { return HD_VERSION_STRING; }

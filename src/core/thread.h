@@ -1,0 +1,105 @@
+/* The per-thread context: the one place where the library keeps mutable state. Everything ambient lives here (the
+ * pending error, the scopes, the device, the generator, caches) and the two hooks through which other rooms take part:
+ * the executor (who runs a call) and the observer (who watches it). */
+#ifndef HD_CORE_THREAD_H
+#define HD_CORE_THREAD_H
+
+#include <stdatomic.h>
+
+#include <hodu/hodu.h>
+
+typedef struct hd_thread hd_thread;
+typedef struct hd_executor hd_executor;
+typedef struct hd_observer hd_observer;
+struct hd_object;
+
+#define HD_BIN_COUNT 80    /* size classes a thread caches: blocks up to 64 KB */
+#define HD_FREELIST_KINDS 2 /* tensor headers and storage headers */
+
+typedef struct hd_scope_frame {
+    uint32_t first; /* index of the scope's first object in hd_thread.objects */
+    int line;
+    const char *file;
+    const void *token;
+} hd_scope_frame;
+
+typedef struct hd_freelist {
+    void *head, *tail; /* linked through the first word behind the object header */
+    uint32_t count;
+} hd_freelist;
+
+struct hd_thread {
+    /* hot: read by every call */
+    hd_error error_code;
+    uint32_t call_depth;   /* > 0 inside a composite: its own name stays in messages */
+    const char *call;      /* the public function that runs, "hd_add" */
+    const void *caller;    /* where it was called from */
+    hd_executor *executor; /* runs calls: the device's, or a builder's */
+    hd_observer *observer; /* watches calls: the active tape, or NULL */
+    struct hd_object **objects; /* what the open scopes own, oldest first */
+    uint32_t object_count, object_capacity;
+    uint32_t scope_count, scope_capacity;
+    hd_scope_frame *scopes;
+    hd_freelist headers[HD_FREELIST_KINDS];
+    struct { void *head; uint32_t count; } bins[HD_BIN_COUNT];
+    size_t bin_bytes;
+
+    /* counters of this thread alone; their sum over all threads is the process's (a release may happen elsewhere) */
+    _Atomic int64_t live_objects, live_bytes, cached_bytes;
+
+    /* ambient state */
+    hd_device device;
+    hd_dtype default_dtype;
+    uint64_t own_seed, own_draw;
+    hd_generator *generator; /* retained; NULL: own_seed and own_draw */
+
+    /* the first error */
+    char error_message[512];
+    char error_place[256];
+    char error_call[64];
+    bool error_read;
+
+    hd_thread *next, *previous; /* registry of live threads */
+};
+
+extern __thread hd_thread *hd_thread_pointer __attribute__((tls_model("initial-exec")));
+hd_thread *hd_thread_create(void);
+
+/* The calling thread's context; NULL only when there is no memory for one. */
+static inline hd_thread *hd_thread_self(void) {
+    hd_thread *t = hd_thread_pointer;
+    return __builtin_expect(t != NULL, 1) ? t : hd_thread_create();
+}
+
+/* Sums one counter over all threads, living and gone. */
+typedef enum hd_counter { HD_COUNTER_OBJECTS, HD_COUNTER_BYTES, HD_COUNTER_CACHED, HD_COUNTERS } hd_counter;
+int64_t hd_counter_sum(hd_counter which);
+
+static inline void hd_count(_Atomic int64_t *counter, int64_t by) { /* only the owner writes: no read-modify-write */
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by, memory_order_relaxed);
+}
+
+/* Opens a public function: HD_ENTER("hd_add", NULL); gives `thread`, or returns `failure` while an error is pending. */
+static inline hd_thread *hd_thread_enter(const char *call, const void *caller) {
+    hd_thread *t = hd_thread_self();
+    if (__builtin_expect(t == NULL || t->error_code != HD_OK, 0)) return NULL;
+    if (t->call_depth == 0) {
+        t->call = call;
+        t->caller = caller;
+    }
+    return t;
+}
+#define HD_ENTER(name, failure)                                                                                        \
+    hd_thread *thread = hd_thread_enter(name, __builtin_return_address(0));                                            \
+    if (thread == NULL) return failure
+
+/* Like HD_ENTER for what must act also while an error is pending (ends, releases, queries). */
+#define HD_ENTER_ALWAYS(name, failure)                                                                                 \
+    hd_thread *thread = hd_thread_self();                                                                              \
+    if (thread == NULL) return failure;                                                                                \
+    if (thread->call_depth == 0 && thread->error_code == HD_OK) {                                                      \
+        thread->call = name;                                                                                           \
+        thread->caller = __builtin_return_address(0);                                                                  \
+    }
+
+#endif

@@ -1,0 +1,148 @@
+/* The CPU device: which kernels this machine runs, and the executor that runs calls with them. */
+#include "device/cpu/cpu.h"
+#include "core/device.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+const uint8_t hd_compute_dtype[HD_COMPUTE_COUNT] = {
+#define DTYPE_OF(NAME, name) [HD_COMPUTE_##NAME] = HD_##NAME,
+#define HD_B8 HD_BOOL
+    HD_COMPUTE_LIST(DTYPE_OF)
+};
+
+/* ---- instruction sets ------------------------------------------------------------------------------------------- */
+#define DECLARE_TABLE(NAME, name) extern const hd_elementwise_kernel ISA_TABLE(name)[HD_OP_ELEMENTWISE_COUNT];
+#define USE_TABLE(NAME, name) table.elementwise[HD_COMPUTE_##NAME] = ISA_TABLE(name);
+#define FILL(isa_name)                                                                                                 \
+    void hd_fill_memory_##isa_name(hd_cpu_kernels *);                                                                  \
+    void hd_fill_gemm_##isa_name(hd_cpu_kernels *);                                                                    \
+    void hd_fill_random_##isa_name(hd_cpu_kernels *);
+
+static hd_cpu_kernels table;
+static pthread_once_t table_once = PTHREAD_ONCE_INIT;
+
+#define ISA_TABLE(name) hd_elementwise_baseline_##name
+HD_COMPUTE_LIST(DECLARE_TABLE)
+FILL(baseline)
+static void use_baseline(void) {
+    table.isa = "baseline";
+    HD_COMPUTE_LIST(USE_TABLE)
+    hd_fill_memory_baseline(&table);
+    hd_fill_gemm_baseline(&table);
+    hd_fill_random_baseline(&table);
+}
+#undef ISA_TABLE
+
+#ifdef HD_HAS_X86
+#define ISA_TABLE(name) hd_elementwise_avx2_##name
+HD_COMPUTE_LIST(DECLARE_TABLE)
+FILL(avx2)
+static void use_avx2(void) {
+    table.isa = "avx2";
+    HD_COMPUTE_LIST(USE_TABLE)
+    hd_fill_memory_avx2(&table);
+    hd_fill_gemm_avx2(&table);
+    hd_fill_random_avx2(&table);
+}
+#undef ISA_TABLE
+
+#define ISA_TABLE(name) hd_elementwise_avx512_##name
+HD_COMPUTE_LIST(DECLARE_TABLE)
+FILL(avx512)
+static void use_avx512(void) {
+    table.isa = "avx512";
+    HD_COMPUTE_LIST(USE_TABLE)
+    hd_fill_memory_avx512(&table);
+    hd_fill_gemm_avx512(&table);
+    hd_fill_random_avx512(&table);
+}
+#undef ISA_TABLE
+#endif
+
+static void choose_isa(void) {
+    const char *wish = getenv("HODU_ISA");
+#ifdef HD_HAS_X86
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && (wish == NULL || strcmp(wish, "baseline") != 0);
+    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                        __builtin_cpu_supports("avx512vl") && (wish == NULL || strcmp(wish, "avx2") != 0);
+    if (avx512) use_avx512();
+    else if (avx2) use_avx2();
+    else use_baseline();
+#else
+    (void)wish;
+    use_baseline();
+#endif
+}
+
+const hd_cpu_kernels *hd_kernels(void) { return &table; } /* filled before any call: see cpu_executor */
+
+const char *hd_cpu_isa(void) {
+    pthread_once(&table_once, choose_isa);
+    return table.isa;
+}
+
+/* ---- the executor ------------------------------------------------------------------------------------------------ */
+hd_error hd_cpu_outputs(hd_thread *thread, hd_call *call) {
+    for (int i = 0; i < call->output_count; ++i) {
+        call->outputs[i] = hd_tensor_new(thread, call->dtype[i], &call->shape[i]);
+        if (__builtin_expect(call->outputs[i] != NULL, 1)) continue;
+        while (i-- > 0) hd_tensor_drop(thread, call->outputs[i]);
+        return thread->error_code;
+    }
+    return HD_OK;
+}
+
+static hd_error run_view(hd_thread *thread, hd_call *call) {
+    call->outputs[0] = hd_tensor_over(thread, call->inputs[0]->storage, call->dtype[0], call->view);
+    return call->outputs[0] != NULL ? HD_OK : thread->error_code;
+}
+
+static hd_error run_cast(hd_thread *thread, hd_call *call) {
+    HD_TRY(hd_cpu_outputs(thread, call));
+    const hd_error status = hd_cpu_copy(thread, call->outputs[0], call->inputs[0]);
+    if (status != HD_OK) hd_tensor_drop(thread, call->outputs[0]);
+    return status;
+}
+
+static hd_error cpu_run(hd_executor *self, hd_thread *thread, hd_call *call) {
+    (void)self;
+    switch ((hd_family)call->op->family) {
+    case HD_FAMILY_ELEMENTWISE: return hd_cpu_elementwise(thread, call);
+    case HD_FAMILY_CREATE: return hd_cpu_create(thread, call);
+    case HD_FAMILY_RANDOM: return hd_cpu_random(thread, call);
+    case HD_FAMILY_CAST: return run_cast(thread, call);
+    case HD_FAMILY_REDUCE: return hd_cpu_reduce(thread, call);
+    case HD_FAMILY_ARGREDUCE: return hd_cpu_argreduce(thread, call);
+    case HD_FAMILY_VIEW: return run_view(thread, call);
+    case HD_FAMILY_MOVE: return hd_cpu_move(thread, call);
+    case HD_FAMILY_INDEX: return hd_cpu_index(thread, call);
+    case HD_FAMILY_CONTRACT: return hd_cpu_contract(thread, call);
+    case HD_FAMILY_COUNT: break;
+    }
+    return hd_fail(HD_ERROR_INTERNAL, "the CPU cannot run family %d", call->op->family);
+}
+
+static hd_error cpu_write(hd_executor *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
+    (void)self;
+    if (dst->storage != src->storage) return hd_cpu_copy(thread, dst, src);
+    hd_tensor *copy = hd_tensor_new(thread, (hd_dtype)src->dtype, &src->layout.shape); /* they may overlap: as if src were copied first */
+    if (copy == NULL) return thread->error_code;
+    hd_error status = hd_cpu_copy(thread, copy, src);
+    if (status == HD_OK) status = hd_cpu_copy(thread, dst, copy);
+    hd_tensor_drop(thread, copy);
+    return status;
+}
+
+static hd_executor executor = {.name = "cpu", .run = cpu_run, .write = cpu_write};
+
+static bool cpu_available(int index) { return index == 0; }
+static hd_executor *cpu_executor(int index) {
+    (void)index;
+    pthread_once(&table_once, choose_isa);
+    return &executor;
+}
+static void cpu_synchronize(int index) { (void)index; }
+
+const hd_device_interface hd_cpu_interface = {.name = "cpu", .available = cpu_available, .executor = cpu_executor, .synchronize = cpu_synchronize};

@@ -1,0 +1,27 @@
+/* The CPU device: what its files share. Each family has one function that fills a call's outputs. */
+#ifndef HD_DEVICE_CPU_CPU_H
+#define HD_DEVICE_CPU_CPU_H
+
+#include "core/pool.h"
+#include "device/cpu/kernels.h"
+
+hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call);
+hd_error hd_cpu_create(hd_thread *thread, hd_call *call);
+hd_error hd_cpu_random(hd_thread *thread, hd_call *call);
+hd_error hd_cpu_reduce(hd_thread *thread, hd_call *call);
+hd_error hd_cpu_argreduce(hd_thread *thread, hd_call *call);
+hd_error hd_cpu_move(hd_thread *thread, hd_call *call);
+hd_error hd_cpu_index(hd_thread *thread, hd_call *call);
+hd_error hd_cpu_contract(hd_thread *thread, hd_call *call);
+
+/* dst <- src: cast, any strides on both sides, src's shape broadcast to dst's; no overlap. */
+hd_error hd_cpu_copy(hd_thread *thread, hd_tensor *dst, const hd_tensor *src);
+/* x as a contiguous tensor of `dtype`: x itself with one more reference, or a copy. NULL with an error. */
+hd_tensor *hd_cpu_ready(hd_thread *thread, hd_tensor *x, hd_dtype dtype);
+/* Makes the call's outputs, contiguous and undefined. */
+hd_error hd_cpu_outputs(hd_thread *thread, hd_call *call);
+
+/* The dtype whose elements a compute type is made of. */
+extern const uint8_t hd_compute_dtype[HD_COMPUTE_COUNT];
+
+#endif

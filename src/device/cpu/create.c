@@ -1,0 +1,51 @@
+/* Creation: constant fills and ranges. */
+#include "device/cpu/cpu.h"
+
+#include <string.h>
+
+static void fill_bytes(char *data, int64_t count, size_t bytes, const void *value) {
+    bool zero = true;
+    for (size_t i = 0; i < bytes; ++i) zero = zero && ((const char *)value)[i] == 0;
+    if (zero) {
+        memset(data, 0, (size_t)count * bytes);
+        return;
+    }
+#define FILL(U)                                                                                                        \
+    {                                                                                                                  \
+        U v;                                                                                                           \
+        memcpy(&v, value, sizeof v);                                                                                   \
+        for (int64_t i = 0; i < count; ++i) ((U *)data)[i] = v;                                                        \
+        break;                                                                                                         \
+    }
+    switch (bytes) {
+    case 1: memset(data, *(const unsigned char *)value, (size_t)count); break;
+    case 2: FILL(uint16_t)
+    case 4: FILL(uint32_t)
+    default: FILL(uint64_t)
+    }
+#undef FILL
+}
+
+static void fill_range(hd_tensor *out, const hd_range_attributes *a) {
+    const size_t bytes = hd_dtype_bytes[out->dtype];
+    char *data = out->storage->data;
+    const bool whole = out->dtype == HD_I64 && a->start == (double)(int64_t)a->start && a->step == (double)(int64_t)a->step;
+    for (int64_t i = 0; i < out->count; ++i) {
+        const double value = a->has_last && i == out->count - 1 ? a->last : a->start + (double)i * a->step;
+        if (whole && !a->has_last) ((int64_t *)data)[i] = (int64_t)a->start + i * (int64_t)a->step; /* exact past 2^53 */
+        else hd_element_from_f64(data + (size_t)i * bytes, (hd_dtype)out->dtype, value);
+    }
+}
+
+hd_error hd_cpu_create(hd_thread *thread, hd_call *call) {
+    HD_TRY(hd_cpu_outputs(thread, call));
+    hd_tensor *out = call->outputs[0];
+    if (call->op->id == HD_OP_range) {
+        fill_range(out, call->attributes);
+    } else if (call->op->id == HD_OP_full) {
+        double value = 0;
+        hd_element_from_f64(&value, (hd_dtype)out->dtype, ((const hd_full_attributes *)call->attributes)->value);
+        fill_bytes(out->storage->data, out->count, hd_dtype_bytes[out->dtype], &value);
+    }
+    return HD_OK;
+}

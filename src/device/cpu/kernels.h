@@ -1,0 +1,58 @@
+/* The CPU's kernels: loops over contiguous memory, compiled once per instruction set. Everything about shapes, strides
+ * and dtypes is dealt with by the files that call them. */
+#ifndef HD_DEVICE_CPU_KERNELS_H
+#define HD_DEVICE_CPU_KERNELS_H
+
+#include "ops/op.h"
+
+/* out[i] = row(in[0][i], ...): all of the row's compute type; conditions and bool results are bytes 0 or 1. */
+typedef void (*hd_elementwise_kernel)(void *out, const void *const in[3], const void *numbers, int64_t n);
+
+/* out[i] = (type)in[i] */
+typedef void (*hd_convert_kernel)(void *out, const void *in, int64_t n);
+
+/* Reductions that kernels know; any and all are max and min of bool. */
+typedef enum hd_reduction { HD_REDUCE_SUM, HD_REDUCE_PROD, HD_REDUCE_MAX, HD_REDUCE_MIN, HD_REDUCTIONS } hd_reduction;
+typedef struct hd_reduce_kernels {
+    /* *accumulator = *accumulator (op) in[0] (op) ... ; accumulators of f32 sums and products are f64 */
+    void (*row)(void *accumulator, const void *in, int64_t n);
+    /* accumulator[j] = accumulator[j] (op) in[0][j] (op) in[1][j] ... over `rows` rows, `stride` elements apart */
+    void (*columns)(void *accumulator, const void *in, int64_t n, int64_t rows, int64_t stride);
+} hd_reduce_kernels;
+
+/* C (+)= A B on one panel: see gemm.c. */
+typedef struct hd_gemm_kernels {
+    int mr, nr; /* the tile a micro-kernel computes */
+    /* C[mr,nr] (ldc apart) = A packed [k][mr] times B rows of nr elements, ldb apart; adds to C when accumulate */
+    void (*tile)(int64_t k, const void *a, const void *b, int64_t ldb, void *c, int64_t ldc, bool accumulate);
+    /* the same with unpacked A: element (i, p) at a[i * row + p * column], for `rows` <= mr rows */
+    void (*thin)(int rows, int64_t k, const void *a, int64_t row, int64_t column, const void *b, int64_t ldb, void *c, int64_t ldc, bool accumulate);
+    /* packs rows x k of A (any strides) as [k][mr], missing rows as zeros */
+    void (*pack_a)(void *out, const void *a, int64_t rows, int64_t k, int64_t row, int64_t column);
+    /* packs k x columns of B (any strides) as [k][nr], missing columns as zeros */
+    void (*pack_b)(void *out, const void *b, int64_t k, int64_t columns, int64_t row, int64_t column);
+    /* sum of x[i] * y[i] */
+    double (*dot)(const void *x, const void *y, int64_t n);
+} hd_gemm_kernels;
+
+typedef struct hd_cpu_kernels {
+    const char *isa;
+    const hd_elementwise_kernel *elementwise[HD_COMPUTE_COUNT]; /* [compute][op] */
+    hd_convert_kernel convert[HD_COMPUTE_COUNT][HD_COMPUTE_COUNT]; /* [from][to] */
+    hd_convert_kernel decode[HD_DTYPE_COUNT];                      /* small float -> f32 */
+    hd_convert_kernel encode[HD_DTYPE_COUNT];                      /* f32 -> small float */
+    hd_convert_kernel sticky[HD_COMPUTE_COUNT]; /* wide type -> f32 rounded to odd, so that encoding it rounds once */
+    hd_reduce_kernels reduce[HD_REDUCTIONS][HD_COMPUTE_COUNT];
+    hd_gemm_kernels gemm_f32, gemm_f64;
+    /* element e of draw (seed, draw), for e in [first, first + n): see random.c */
+    void (*uniform_f32)(float *out, int64_t first, int64_t n, uint64_t seed, uint64_t draw);
+    void (*uniform_f64)(double *out, int64_t first, int64_t n, uint64_t seed, uint64_t draw);
+    void (*normal_f32)(float *out, int64_t first, int64_t n, uint64_t seed, uint64_t draw);
+    void (*normal_f64)(double *out, int64_t first, int64_t n, uint64_t seed, uint64_t draw);
+    void (*bits_u64)(uint64_t *out, int64_t first, int64_t n, uint64_t seed, uint64_t draw);
+} hd_cpu_kernels;
+
+/* The best set this machine can run. */
+const hd_cpu_kernels *hd_kernels(void);
+
+#endif

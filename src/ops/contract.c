@@ -1,0 +1,70 @@
+/* Contraction: the matrix product and what is made of it. */
+#include "ops/op.h"
+
+static hd_error check_product(const hd_tensor *a, const hd_tensor *b) {
+    const hd_shape *x = &a->layout.shape, *y = &b->layout.shape;
+    if (x->rank == 0 || y->rank == 0) return hd_fail(HD_ERROR_SHAPE, "%s x %s: a scalar has no matrix product; use hd_mul", HD_SHAPE_TEXT(*x), HD_SHAPE_TEXT(*y));
+    if (a->dtype == HD_BOOL && b->dtype == HD_BOOL) return hd_fail(HD_ERROR_DTYPE, "does not take bool; cast with hd_cast");
+    const int64_t inner_a = x->size[x->rank - 1], inner_b = y->size[y->rank > 1 ? y->rank - 2 : 0];
+    return inner_a == inner_b ? HD_OK
+                              : hd_fail(HD_ERROR_SHAPE, "%s x %s: inner sizes %lld and %lld differ", HD_SHAPE_TEXT(*x), HD_SHAPE_TEXT(*y), (long long)inner_a, (long long)inner_b);
+}
+
+/* a [..., m, k] and b [..., k, n], both of rank >= 2 */
+static hd_tensor *matrix_product(hd_thread *thread, hd_tensor *a, hd_tensor *b) {
+    hd_shape x = a->layout.shape, y = b->layout.shape, shape;
+    const int64_t m = x.size[x.rank - 2], n = y.size[y.rank - 1];
+    x.rank -= 2; /* what is in front of the matrices */
+    y.rank -= 2;
+    HD_TRY_OR(hd_shape_broadcast(&x, &y, &shape), NULL);
+    shape.size[shape.rank++] = m;
+    shape.size[shape.rank++] = n;
+    const hd_dtype dtype = hd_dtype_promote((hd_dtype)a->dtype, (hd_dtype)b->dtype);
+    int64_t count;
+    HD_TRY_OR(hd_shape_check(&shape, hd_dtype_bytes[dtype], &count), NULL);
+    hd_tensor *inputs[2] = {a, b};
+    hd_call call = hd_call_of(HD_OP_matmul, inputs, 2, dtype, &shape, NULL);
+    return hd_execute(thread, &call);
+}
+
+hd_tensor *hd_matmul(hd_tensor *a, hd_tensor *b) {
+    HD_ENTER("hd_matmul", NULL);
+    HD_TRY_OR(hd_tensor_check(a, "a"), NULL);
+    HD_TRY_OR(hd_tensor_check(b, "b"), NULL);
+    HD_TRY_OR(check_product(a, b), NULL);
+    const bool row = a->layout.shape.rank == 1, column = b->layout.shape.rank == 1;
+    if (!row && !column) return matrix_product(thread, a, b);
+    hd_span span;
+    hd_span_begin(&span, thread, "matmul");
+    hd_tensor *left = row ? hd_unsqueeze(a, 0) : a, *right = column ? hd_unsqueeze(b, 1) : b;
+    hd_tensor *product = left != NULL && right != NULL ? matrix_product(thread, left, right) : NULL;
+    if (product != NULL && column) product = hd_squeeze(product, HD_AXES(-1));
+    if (product != NULL && row) product = hd_squeeze(product, HD_AXES(column ? -1 : -2));
+    return hd_span_end(&span, product);
+}
+
+hd_tensor *hd_dot(hd_tensor *a, hd_tensor *b) {
+    HD_ENTER("hd_dot", NULL);
+    HD_TRY_OR(hd_tensor_check(a, "a"), NULL);
+    HD_TRY_OR(hd_tensor_check(b, "b"), NULL);
+    if (a->layout.shape.rank != 1 || b->layout.shape.rank != 1) {
+        hd_fail(HD_ERROR_SHAPE, "%s and %s; both must be vectors [n]", HD_SHAPE_TEXT(a->layout.shape), HD_SHAPE_TEXT(b->layout.shape));
+        return NULL;
+    }
+    hd_span span;
+    hd_span_begin(&span, thread, "dot");
+    return hd_span_end(&span, hd_matmul(a, b));
+}
+
+hd_tensor *hd_outer(hd_tensor *a, hd_tensor *b) {
+    HD_ENTER("hd_outer", NULL);
+    HD_TRY_OR(hd_tensor_check(a, "a"), NULL);
+    HD_TRY_OR(hd_tensor_check(b, "b"), NULL);
+    if (a->layout.shape.rank != 1 || b->layout.shape.rank != 1) {
+        hd_fail(HD_ERROR_SHAPE, "%s and %s; both must be vectors", HD_SHAPE_TEXT(a->layout.shape), HD_SHAPE_TEXT(b->layout.shape));
+        return NULL;
+    }
+    hd_span span;
+    hd_span_begin(&span, thread, "outer");
+    return hd_span_end(&span, hd_mul(hd_unsqueeze(a, 1), b));
+}

@@ -1,0 +1,108 @@
+/* Creation ops. */
+#include "ops/op.h"
+
+#include <math.h>
+
+static hd_tensor *create(hd_thread *thread, hd_op_id id, const hd_shape *shape, hd_dtype dtype, const void *attributes) {
+    int64_t count;
+    HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
+    HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &count), NULL);
+    hd_call call = hd_call_of(id, NULL, 0, dtype, shape, attributes);
+    return hd_execute(thread, &call);
+}
+
+static hd_tensor *full(hd_thread *thread, const hd_shape *shape, double value, hd_dtype dtype) {
+    const hd_full_attributes attributes = {value};
+    return create(thread, HD_OP_full, shape, dtype, &attributes);
+}
+
+hd_tensor *hd_full(hd_shape shape, double value, hd_dtype dtype) {
+    HD_ENTER("hd_full", NULL);
+    return full(thread, &shape, value, dtype);
+}
+
+hd_tensor *hd_zeros(hd_shape shape, hd_dtype dtype) {
+    HD_ENTER("hd_zeros", NULL);
+    return full(thread, &shape, 0, dtype);
+}
+
+hd_tensor *hd_ones(hd_shape shape, hd_dtype dtype) {
+    HD_ENTER("hd_ones", NULL);
+    return full(thread, &shape, 1, dtype);
+}
+
+hd_tensor *hd_empty(hd_shape shape, hd_dtype dtype) {
+    HD_ENTER("hd_empty", NULL);
+    const hd_full_attributes attributes = {0};
+    return create(thread, HD_OP_empty, &shape, dtype, &attributes);
+}
+
+#define LIKE(name, ...)                                                                                                \
+    HD_ENTER(name, NULL);                                                                                              \
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);                                                                          \
+    return full(thread, &x->layout.shape, __VA_ARGS__, (hd_dtype)x->dtype)
+
+hd_tensor *hd_zeros_like(hd_tensor *x) { LIKE("hd_zeros_like", 0); }
+hd_tensor *hd_ones_like(hd_tensor *x) { LIKE("hd_ones_like", 1); }
+hd_tensor *hd_full_like(hd_tensor *x, double value) { LIKE("hd_full_like", value); }
+
+/* ---- ranges ------------------------------------------------------------------------------------------------------- */
+static hd_tensor *range(hd_thread *thread, const hd_range_attributes *a, double count, hd_dtype dtype) {
+    if (!(count >= 0 && count < 0x1p62)) {
+        hd_fail(HD_ERROR_OVERFLOW, "a range of %g elements", count);
+        return NULL;
+    }
+    const hd_shape shape = {.rank = 1, .size = {(int64_t)count}};
+    return create(thread, HD_OP_range, &shape, dtype, a);
+}
+
+hd_tensor *hd_range(double start, double step, int64_t count, hd_dtype dtype) {
+    HD_ENTER("hd_range", NULL);
+    return range(thread, &(hd_range_attributes){.start = start, .step = step}, (double)count, dtype);
+}
+
+hd_tensor *hd_arange(double start, double stop, double step, hd_dtype dtype) {
+    HD_ENTER("hd_arange", NULL);
+    if (step == 0 || !isfinite(start) || !isfinite(stop) || !isfinite(step)) {
+        hd_fail(HD_ERROR_VALUE, "from %g to %g in steps of %g; all must be finite and the step not 0", start, stop, step);
+        return NULL;
+    }
+    const double count = ceil((stop - start) / step);
+    return range(thread, &(hd_range_attributes){.start = start, .step = step}, count > 0 ? count : 0, dtype);
+}
+
+hd_tensor *hd_linspace(double start, double stop, int64_t count, hd_dtype dtype) {
+    HD_ENTER("hd_linspace", NULL);
+    const double step = count > 1 ? (stop - start) / (double)(count - 1) : 0;
+    return range(thread, &(hd_range_attributes){.start = start, .step = step, .last = stop, .has_last = count > 1}, (double)count, dtype);
+}
+
+hd_tensor *hd_logspace(double start, double stop, int64_t count, hd_dtype dtype) {
+    HD_ENTER("hd_logspace", NULL);
+    hd_span span;
+    hd_span_begin(&span, thread, "logspace");
+    return hd_span_end(&span, hd_exp10(hd_linspace(start, stop, count, dtype)));
+}
+
+/* ---- matrices ------------------------------------------------------------------------------------------------------ */
+/* rows - columns: where a row's number stands against a column's, [rows, columns]. */
+static hd_tensor *distance(int64_t rows, int64_t columns) {
+    hd_tensor *r = hd_unsqueeze(hd_range(0, 1, rows, HD_I64), 1), *c = hd_range(0, 1, columns, HD_I64);
+    return hd_sub(r, c);
+}
+
+hd_tensor *hd_eye(int64_t rows, int64_t columns, hd_dtype dtype) {
+    HD_ENTER("hd_eye", NULL);
+    HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
+    hd_span span;
+    hd_span_begin(&span, thread, "eye");
+    return hd_span_end(&span, hd_cast(hd_eq_scalar(distance(rows, columns), 0), dtype));
+}
+
+hd_tensor *hd_tri(int64_t rows, int64_t columns, int64_t diagonal, hd_dtype dtype) {
+    HD_ENTER("hd_tri", NULL);
+    HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
+    hd_span span;
+    hd_span_begin(&span, thread, "tri");
+    return hd_span_end(&span, hd_cast(hd_ge_scalar(distance(rows, columns), -(double)diagonal), dtype));
+}

@@ -1,0 +1,145 @@
+/* Indexing ops: shapes and dtypes of indices; the indices themselves are checked where they are read. */
+#include "ops/op.h"
+
+static hd_error check_index(const hd_tensor *index) {
+    HD_TRY(hd_tensor_check(index, "index"));
+    if (!hd_dtype_is_integer((hd_dtype)index->dtype)) return hd_fail(HD_ERROR_DTYPE, "the index is %s; it must be an integer tensor", hd_dtype_name((hd_dtype)index->dtype));
+    return HD_OK;
+}
+
+/* For gather and scatter: one index per element, within x on the other axes. */
+static hd_error check_element_index(const hd_tensor *x, const hd_tensor *index, int axis) {
+    const hd_shape *a = &x->layout.shape, *b = &index->layout.shape;
+    bool fits = a->rank == b->rank;
+    for (int i = 0; i < a->rank && fits; ++i) fits = i == axis || b->size[i] <= a->size[i];
+    return fits ? HD_OK
+                : hd_fail(HD_ERROR_SHAPE, "the index %s does not fit %s: the same rank, and no size larger beside axis %d", HD_SHAPE_TEXT(*b), HD_SHAPE_TEXT(*a), axis);
+}
+
+hd_tensor *hd_gather(hd_tensor *x, int axis, hd_tensor *index) {
+    HD_ENTER("hd_gather", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    HD_TRY_OR(check_index(index), NULL);
+    HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
+    HD_TRY_OR(check_element_index(x, index, axis), NULL);
+    const hd_axis_attributes attributes = {axis};
+    hd_tensor *inputs[2] = {x, index};
+    hd_call call = hd_call_of(HD_OP_gather, inputs, 2, (hd_dtype)x->dtype, &index->layout.shape, &attributes);
+    return hd_execute(thread, &call);
+}
+
+hd_tensor *hd_scatter(hd_tensor *x, int axis, hd_tensor *index, hd_tensor *source, hd_scatter_mode mode) {
+    HD_ENTER("hd_scatter", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    HD_TRY_OR(check_index(index), NULL);
+    HD_TRY_OR(hd_tensor_check(source, "source"), NULL);
+    HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
+    HD_TRY_OR(check_element_index(x, index, axis), NULL);
+    if (mode < HD_SCATTER_SET || mode > HD_SCATTER_MIN) {
+        hd_fail(HD_ERROR_VALUE, "%d is none of the modes HD_SCATTER_*", (int)mode);
+        return NULL;
+    }
+    if (!hd_shape_equal(source->layout.shape, index->layout.shape)) {
+        hd_fail(HD_ERROR_SHAPE, "source %s and index %s differ", HD_SHAPE_TEXT(source->layout.shape), HD_SHAPE_TEXT(index->layout.shape));
+        return NULL;
+    }
+    if (source->dtype != x->dtype) {
+        hd_fail(HD_ERROR_DTYPE, "source is %s and x %s; cast one of them", hd_dtype_name((hd_dtype)source->dtype), hd_dtype_name((hd_dtype)x->dtype));
+        return NULL;
+    }
+    const hd_scatter_attributes attributes = {axis, mode};
+    hd_tensor *inputs[3] = {x, index, source};
+    hd_call call = hd_call_of(HD_OP_scatter, inputs, 3, (hd_dtype)x->dtype, &x->layout.shape, &attributes);
+    return hd_execute(thread, &call);
+}
+
+hd_tensor *hd_index_select(hd_tensor *x, int axis, hd_tensor *index) {
+    HD_ENTER("hd_index_select", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    HD_TRY_OR(check_index(index), NULL);
+    HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
+    if (index->layout.shape.rank != 1) {
+        hd_fail(HD_ERROR_SHAPE, "the index is %s; it must have one axis", HD_SHAPE_TEXT(index->layout.shape));
+        return NULL;
+    }
+    hd_shape shape = x->layout.shape;
+    shape.size[axis] = index->count;
+    const hd_axis_attributes attributes = {axis};
+    hd_tensor *inputs[2] = {x, index};
+    hd_call call = hd_call_of(HD_OP_index_select, inputs, 2, (hd_dtype)x->dtype, &shape, &attributes);
+    return hd_execute(thread, &call);
+}
+
+/* ---- composites ------------------------------------------------------------------------------------------------------------- */
+hd_tensor *hd_take(hd_tensor *x, hd_tensor *index) {
+    HD_ENTER("hd_take", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    HD_TRY_OR(check_index(index), NULL);
+    hd_span span;
+    hd_span_begin(&span, thread, "take");
+    return hd_span_end(&span, hd_reshape(hd_index_select(hd_flatten(x), 0, hd_flatten(index)), index->layout.shape));
+}
+
+hd_tensor *hd_take_along_axis(hd_tensor *x, int axis, hd_tensor *index) {
+    HD_ENTER("hd_take_along_axis", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    HD_TRY_OR(check_index(index), NULL);
+    hd_shape a = x->layout.shape, b = index->layout.shape, both;
+    HD_TRY_OR(hd_axis_resolve(axis, a.rank, &axis), NULL);
+    if (a.rank != b.rank) {
+        hd_fail(HD_ERROR_SHAPE, "x %s and index %s differ in rank", HD_SHAPE_TEXT(a), HD_SHAPE_TEXT(b));
+        return NULL;
+    }
+    const int64_t of_x = a.size[axis], of_index = b.size[axis];
+    a.size[axis] = b.size[axis] = 1;
+    HD_TRY_OR(hd_shape_broadcast(&a, &b, &both), NULL);
+    a = b = both;
+    a.size[axis] = of_x;
+    b.size[axis] = of_index;
+    hd_span span;
+    hd_span_begin(&span, thread, "take_along_axis");
+    hd_tensor *wide = hd_broadcast_to(x, a);
+    return hd_span_end(&span, hd_gather(wide, axis, hd_broadcast_to(index, b)));
+}
+
+hd_tensor *hd_index_add(hd_tensor *x, int axis, hd_tensor *index, hd_tensor *source) {
+    HD_ENTER("hd_index_add", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    HD_TRY_OR(check_index(index), NULL);
+    HD_TRY_OR(hd_tensor_check(source, "source"), NULL);
+    const hd_shape *shape = &source->layout.shape;
+    HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
+    if (index->layout.shape.rank != 1 || shape->rank != x->layout.shape.rank || shape->size[axis] != index->count) {
+        hd_fail(HD_ERROR_SHAPE, "index %s and source %s: the index has one axis, and the source its size on axis %d", HD_SHAPE_TEXT(index->layout.shape), HD_SHAPE_TEXT(*shape), axis);
+        return NULL;
+    }
+    hd_shape on_axis = {.rank = shape->rank};
+    for (int i = 0; i < shape->rank; ++i) on_axis.size[i] = i == axis ? index->count : 1;
+    hd_span span;
+    hd_span_begin(&span, thread, "index_add");
+    hd_tensor *wide = hd_broadcast_to(hd_reshape(index, on_axis), *shape);
+    return hd_span_end(&span, hd_scatter(x, axis, wide, source, HD_SCATTER_ADD));
+}
+
+hd_tensor *hd_masked_fill(hd_tensor *x, hd_tensor *mask, double value) {
+    HD_ENTER("hd_masked_fill", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    HD_TRY_OR(hd_tensor_check(mask, "mask"), NULL);
+    hd_span span;
+    hd_span_begin(&span, thread, "masked_fill");
+    return hd_span_end(&span, hd_where(mask, hd_full(HD_SHAPE(), value, (hd_dtype)x->dtype), x));
+}
+
+hd_tensor *hd_one_hot(hd_tensor *index, int64_t classes, hd_dtype dtype) {
+    HD_ENTER("hd_one_hot", NULL);
+    HD_TRY_OR(check_index(index), NULL);
+    HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
+    hd_span span;
+    hd_span_begin(&span, thread, "one_hot");
+    /* taking rows of the unit matrix checks the range of the indices too */
+    hd_tensor *rows = hd_index_select(hd_eye(classes, classes, dtype), 0, hd_flatten(index));
+    hd_shape shape = index->layout.shape;
+    if (shape.rank < HD_MAX_RANK) shape.size[shape.rank] = classes;
+    shape.rank++;
+    return hd_span_end(&span, shape.rank <= HD_MAX_RANK ? hd_reshape(rows, shape) : (hd_fail(HD_ERROR_SHAPE, "no room for another axis"), NULL));
+}

@@ -1,0 +1,104 @@
+/* Random ops: each takes the next draw of the thread's generator. */
+#include "core/random.h"
+#include "ops/op.h"
+
+#include <math.h>
+
+static hd_tensor *draw(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs, int count, const hd_shape *shape, hd_dtype dtype, hd_random_attributes *a) {
+    int64_t elements;
+    HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &elements), NULL);
+    hd_generator_next(thread, &a->seed, &a->draw);
+    hd_call call = hd_call_of(id, inputs, count, dtype, shape, a);
+    return hd_execute(thread, &call);
+}
+
+static hd_tensor *draw_float(hd_thread *thread, hd_op_id id, const hd_shape *shape, hd_dtype dtype, double a, double b) {
+    HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
+    if (!hd_dtype_is_float(dtype)) {
+        hd_fail(HD_ERROR_DTYPE, "draws floats, not %s; hd_randint draws integers", hd_dtype_name(dtype));
+        return NULL;
+    }
+    if (!isfinite(a) || !isfinite(b) || (id == HD_OP_uniform ? a > b : b < 0)) {
+        hd_fail(HD_ERROR_VALUE, id == HD_OP_uniform ? "the interval [%g, %g) is not one" : "mean %g and deviation %g; both must be finite and the deviation >= 0", a, b);
+        return NULL;
+    }
+    return draw(thread, id, NULL, 0, shape, dtype, &(hd_random_attributes){.a = a, .b = b});
+}
+
+hd_tensor *hd_uniform(hd_shape shape, hd_dtype dtype, double low, double high) {
+    HD_ENTER("hd_uniform", NULL);
+    return draw_float(thread, HD_OP_uniform, &shape, dtype, low, high);
+}
+
+hd_tensor *hd_rand(hd_shape shape, hd_dtype dtype) {
+    HD_ENTER("hd_rand", NULL);
+    return draw_float(thread, HD_OP_uniform, &shape, dtype, 0, 1);
+}
+
+hd_tensor *hd_normal(hd_shape shape, hd_dtype dtype, double mean, double deviation) {
+    HD_ENTER("hd_normal", NULL);
+    return draw_float(thread, HD_OP_normal, &shape, dtype, mean, deviation);
+}
+
+hd_tensor *hd_randn(hd_shape shape, hd_dtype dtype) {
+    HD_ENTER("hd_randn", NULL);
+    return draw_float(thread, HD_OP_normal, &shape, dtype, 0, 1);
+}
+
+hd_tensor *hd_randn_with(hd_shape shape, hd_dtype dtype, double mean, double deviation) {
+    HD_ENTER("hd_randn_with", NULL);
+    return draw_float(thread, HD_OP_normal, &shape, dtype, mean, deviation);
+}
+
+hd_tensor *hd_randint(hd_shape shape, hd_dtype dtype, int64_t low, int64_t high) {
+    HD_ENTER("hd_randint", NULL);
+    if (dtype == HD_DTYPE_DEFAULT) dtype = HD_I64;
+    HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
+    if (!hd_dtype_is_integer(dtype)) {
+        hd_fail(HD_ERROR_DTYPE, "draws integers, not %s", hd_dtype_name(dtype));
+        return NULL;
+    }
+    double ends[2];
+    hd_element_from_f64(&ends[0], dtype, (double)low);
+    hd_element_from_f64(&ends[1], dtype, (double)high - 1);
+    const bool wide = dtype == HD_I64 || (dtype == HD_U64 && low >= 0);
+    if (low >= high || (!wide && (hd_element_to_i64(&ends[0], dtype) != low || hd_element_to_i64(&ends[1], dtype) != high - 1))) {
+        hd_fail(HD_ERROR_VALUE, "[%lld, %lld) is empty or does not fit %s", (long long)low, (long long)high, hd_dtype_name(dtype));
+        return NULL;
+    }
+    return draw(thread, HD_OP_randint, NULL, 0, &shape, dtype, &(hd_random_attributes){.low = low, .high = high});
+}
+
+hd_tensor *hd_permutation(int64_t count) {
+    HD_ENTER("hd_permutation", NULL);
+    const hd_shape shape = {.rank = 1, .size = {count}};
+    return draw(thread, HD_OP_permutation, NULL, 0, &shape, HD_I64, &(hd_random_attributes){0});
+}
+
+hd_tensor *hd_multinomial(hd_tensor *weights, int64_t count, bool with_replacement) {
+    HD_ENTER("hd_multinomial", NULL);
+    HD_TRY_OR(hd_tensor_check(weights, "weights"), NULL);
+    hd_shape shape = weights->layout.shape;
+    if (shape.rank < 1 || shape.rank > 2 || shape.size[shape.rank - 1] == 0 || !hd_dtype_is_float((hd_dtype)weights->dtype)) {
+        hd_fail(HD_ERROR_SHAPE, "weights are %s %s; expected floats of shape [n] or [m,n] with n > 0", hd_dtype_name((hd_dtype)weights->dtype), HD_SHAPE_TEXT(shape));
+        return NULL;
+    }
+    if (count < 0) {
+        hd_fail(HD_ERROR_VALUE, "%lld draws", (long long)count);
+        return NULL;
+    }
+    shape.size[shape.rank - 1] = count;
+    return draw(thread, HD_OP_multinomial, &weights, 1, &shape, HD_I64, &(hd_random_attributes){.with_replacement = with_replacement});
+}
+
+hd_tensor *hd_bernoulli(hd_shape shape, hd_dtype dtype, double probability) {
+    HD_ENTER("hd_bernoulli", NULL);
+    HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
+    if (!(probability >= 0 && probability <= 1)) {
+        hd_fail(HD_ERROR_VALUE, "%g is no probability", probability);
+        return NULL;
+    }
+    hd_span span;
+    hd_span_begin(&span, thread, "bernoulli");
+    return hd_span_end(&span, hd_cast(hd_lt_scalar(hd_rand(shape, HD_F32), probability), dtype));
+}

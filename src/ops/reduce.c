@@ -1,0 +1,177 @@
+/* Reductions, and what is made of them. */
+#include "ops/op.h"
+
+#include <math.h>
+
+static hd_dtype result_dtype(hd_op_id id, hd_dtype dtype) {
+    if (id == HD_OP_any || id == HD_OP_all) return HD_BOOL;
+    if ((id == HD_OP_sum || id == HD_OP_prod) && !hd_dtype_is_float(dtype)) return dtype == HD_BOOL || hd_dtype_is_signed(dtype) ? HD_I64 : HD_U64;
+    return dtype;
+}
+
+static hd_shape reduced_shape(const hd_shape *shape, const bool *reduced, bool keep) {
+    hd_shape out = {.rank = 0};
+    for (int i = 0; i < shape->rank; ++i)
+        if (!reduced[i] || keep) out.size[out.rank++] = reduced[i] ? 1 : shape->size[i];
+    return out;
+}
+
+static hd_error check_not_empty(const hd_shape *shape, const bool *reduced) {
+    for (int i = 0; i < shape->rank; ++i)
+        if (reduced[i] && shape->size[i] == 0) return hd_fail(HD_ERROR_SHAPE, "axis %d of %s is empty and has no such element", i, HD_SHAPE_TEXT(*shape));
+    return HD_OK;
+}
+
+static hd_tensor *reduce(const char *name, const void *caller, hd_op_id id, hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) {
+    hd_thread *thread = hd_thread_enter(name, caller);
+    if (thread == NULL) return NULL;
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    HD_READ_OPTS(hd_reduce_opts, opts);
+    hd_reduce_attributes attributes = {.keep_dims = options.keep_dims};
+    HD_TRY_OR(hd_axes_resolve(axes, x->layout.shape.rank, attributes.reduced), NULL);
+    if (id == HD_OP_max || id == HD_OP_min) HD_TRY_OR(check_not_empty(&x->layout.shape, attributes.reduced), NULL);
+    const hd_shape shape = reduced_shape(&x->layout.shape, attributes.reduced, options.keep_dims);
+    hd_call call = hd_call_of(id, &x, 1, result_dtype(id, (hd_dtype)x->dtype), &shape, &attributes);
+    return hd_execute(thread, &call);
+}
+
+#define REDUCTION(name)                                                                                                \
+    hd_tensor *hd_##name(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) {                                     \
+        return reduce("hd_" #name, __builtin_return_address(0), HD_OP_##name, x, axes, opts);                          \
+    }
+REDUCTION(sum)
+REDUCTION(prod)
+REDUCTION(max)
+REDUCTION(min)
+REDUCTION(any)
+REDUCTION(all)
+
+static hd_tensor *arg_reduce(hd_thread *thread, hd_op_id id, hd_tensor *x, int axis, const hd_reduce_opts *opts) {
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    HD_READ_OPTS(hd_reduce_opts, opts);
+    hd_reduce_attributes attributes = {.keep_dims = options.keep_dims};
+    HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
+    attributes.reduced[axis] = true;
+    HD_TRY_OR(check_not_empty(&x->layout.shape, attributes.reduced), NULL);
+    const hd_shape shape = reduced_shape(&x->layout.shape, attributes.reduced, options.keep_dims);
+    hd_call call = hd_call_of(id, &x, 1, HD_I64, &shape, &attributes);
+    return hd_execute(thread, &call);
+}
+
+hd_tensor *hd_argmax(hd_tensor *x, int axis, const hd_reduce_opts *opts) {
+    HD_ENTER("hd_argmax", NULL);
+    return arg_reduce(thread, HD_OP_argmax, x, axis, opts);
+}
+
+hd_tensor *hd_argmin(hd_tensor *x, int axis, const hd_reduce_opts *opts) {
+    HD_ENTER("hd_argmin", NULL);
+    return arg_reduce(thread, HD_OP_argmin, x, axis, opts);
+}
+
+/* ---- composites ---------------------------------------------------------------------------------------------------- */
+static hd_error count_reduced(const hd_tensor *x, hd_axes axes, double *count) {
+    bool reduced[HD_MAX_RANK];
+    HD_TRY(hd_tensor_check(x, "x"));
+    HD_TRY(hd_axes_resolve(axes, x->layout.shape.rank, reduced));
+    *count = 1;
+    for (int i = 0; i < x->layout.shape.rank; ++i) *count *= reduced[i] ? (double)x->layout.shape.size[i] : 1;
+    return HD_OK;
+}
+
+/* Integers as the default float; sums of small floats must not be rounded before they are divided: as f32. */
+static hd_tensor *as_float(hd_tensor *x) {
+    const hd_dtype dtype = hd_tensor_dtype(x);
+    return hd_cast(x, !hd_dtype_is_float(dtype) ? HD_DTYPE_DEFAULT : hd_dtype_is_small_float(dtype) ? HD_F32 : dtype);
+}
+static hd_dtype float_result(const hd_thread *thread, const hd_tensor *x) { return hd_dtype_is_float((hd_dtype)x->dtype) ? (hd_dtype)x->dtype : thread->default_dtype; }
+
+hd_tensor *hd_mean(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) {
+    HD_ENTER("hd_mean", NULL);
+    double count;
+    HD_TRY_OR(count_reduced(x, axes, &count), NULL);
+    hd_span span;
+    hd_span_begin(&span, thread, "mean");
+    return hd_span_end(&span, hd_cast(hd_div_scalar(hd_sum(as_float(x), axes, opts), count), float_result(thread, x)));
+}
+
+static hd_tensor *variance(hd_thread *thread, hd_tensor *x, hd_axes axes, double correction, const hd_reduce_opts *opts, bool root) {
+    double count;
+    HD_TRY_OR(count_reduced(x, axes, &count), NULL);
+    hd_span span;
+    hd_span_begin(&span, thread, root ? "std" : "var");
+    hd_tensor *f = as_float(x), *mean = hd_mean(f, axes, HD_OPTS(hd_reduce_opts, .keep_dims = true));
+    const double divisor = count - correction > 0 ? count - correction : 0; /* 0 / 0: NaN, as for one sample */
+    hd_tensor *v = hd_div_scalar(hd_sum(hd_square(hd_sub(f, mean)), axes, opts), divisor);
+    return hd_span_end(&span, hd_cast(root ? hd_sqrt(v) : v, float_result(thread, x)));
+}
+
+hd_tensor *hd_var(hd_tensor *x, hd_axes axes, double correction, const hd_reduce_opts *opts) {
+    HD_ENTER("hd_var", NULL);
+    return variance(thread, x, axes, correction, opts, false);
+}
+
+hd_tensor *hd_std(hd_tensor *x, hd_axes axes, double correction, const hd_reduce_opts *opts) {
+    HD_ENTER("hd_std", NULL);
+    return variance(thread, x, axes, correction, opts, true);
+}
+
+hd_tensor *hd_norm(hd_tensor *x, double p, hd_axes axes, const hd_reduce_opts *opts) {
+    HD_ENTER("hd_norm", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    if (p != p) {
+        hd_fail(HD_ERROR_VALUE, "p is NaN");
+        return NULL;
+    }
+    hd_span span;
+    hd_span_begin(&span, thread, "norm");
+    hd_tensor *f = as_float(x), *result;
+    if (isinf(p)) result = p > 0 ? hd_max(hd_abs(f), axes, opts) : hd_min(hd_abs(f), axes, opts);
+    else if (p == 0) result = hd_cast(hd_count_nonzero(f, axes, opts), (hd_dtype)HD_F64);
+    else if (p == 1) result = hd_sum(hd_abs(f), axes, opts);
+    else if (p == 2) result = hd_sqrt(hd_sum(hd_square(f), axes, opts));
+    else result = hd_pow_scalar(hd_sum(hd_pow_scalar(hd_abs(f), p), axes, opts), 1 / p);
+    return hd_span_end(&span, hd_cast(result, float_result(thread, x)));
+}
+
+hd_tensor *hd_logsumexp(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) {
+    HD_ENTER("hd_logsumexp", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    hd_span span;
+    hd_span_begin(&span, thread, "logsumexp");
+    hd_tensor *f = as_float(x), *largest = hd_max(f, axes, HD_OPTS(hd_reduce_opts, .keep_dims = true));
+    /* a row of infinities: subtracting them would give NaN */
+    hd_tensor *shift = hd_where(hd_isinf(largest), hd_zeros_like(largest), largest);
+    hd_tensor *sum = hd_log(hd_sum(hd_exp(hd_sub(f, shift)), axes, opts));
+    hd_tensor *back = hd_sum(shift, axes, opts); /* one element each: the shape of the result */
+    return hd_span_end(&span, hd_cast(hd_add(sum, back), float_result(thread, x)));
+}
+
+hd_tensor *hd_count_nonzero(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) {
+    HD_ENTER("hd_count_nonzero", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    hd_span span;
+    hd_span_begin(&span, thread, "count_nonzero");
+    return hd_span_end(&span, hd_sum(hd_ne_scalar(x, 0), axes, opts));
+}
+
+hd_tensor *hd_sum_to_shape(hd_tensor *x, hd_shape shape) {
+    HD_ENTER("hd_sum_to_shape", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    const hd_shape *from = &x->layout.shape;
+    hd_shape broadcast;
+    int64_t count;
+    HD_TRY_OR(hd_shape_check(&shape, 1, &count), NULL);
+    HD_TRY_OR(hd_shape_broadcast(&shape, from, &broadcast), NULL);
+    if (!hd_shape_equal(broadcast, *from)) {
+        hd_fail(HD_ERROR_SHAPE, "%s does not broadcast to x's %s", HD_SHAPE_TEXT(shape), HD_SHAPE_TEXT(*from));
+        return NULL;
+    }
+    if (hd_shape_equal(shape, *from)) return x;
+    hd_axes axes = {.count = 0};
+    const int extra = from->rank - shape.rank;
+    for (int i = 0; i < from->rank; ++i)
+        if (i < extra || (shape.size[i - extra] == 1 && from->size[i] != 1)) axes.axis[axes.count++] = i;
+    hd_span span;
+    hd_span_begin(&span, thread, "sum_to_shape");
+    return hd_span_end(&span, hd_reshape(axes.count > 0 ? hd_sum(x, axes, NULL) : x, shape));
+}

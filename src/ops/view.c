@@ -1,0 +1,366 @@
+/* Views: another layout over the same storage. */
+#include "ops/op.h"
+
+#include <stdlib.h>
+
+hd_tensor *hd_view(hd_thread *thread, hd_op_id id, hd_tensor *x, hd_dtype dtype, const hd_layout *layout, const void *attributes) {
+    hd_call call = hd_call_of(id, &x, 1, dtype, &layout->shape, attributes);
+    call.view = layout;
+    return hd_execute(thread, &call);
+}
+
+static hd_tensor *view_of(hd_thread *thread, hd_op_id id, hd_tensor *x, const hd_layout *layout, const void *attributes) {
+    return hd_view(thread, id, x, (hd_dtype)x->dtype, layout, attributes);
+}
+
+/* ---- reshape ------------------------------------------------------------------------------------------------------- */
+/* Fills in a size of -1 and checks that the number of elements stays. */
+static hd_error resolve_reshape(const hd_tensor *x, hd_shape *shape) {
+    int unknown = -1;
+    int64_t known = 1;
+    if (shape->rank < 0 || shape->rank > HD_MAX_RANK) return hd_fail(HD_ERROR_SHAPE, "a shape of more than %d axes", HD_MAX_RANK);
+    for (int i = 0; i < shape->rank; ++i) {
+        if (shape->size[i] == -1 && unknown < 0) {
+            unknown = i;
+        } else if (shape->size[i] < 0 || __builtin_mul_overflow(known, shape->size[i], &known)) {
+            return hd_fail(HD_ERROR_SHAPE, "%s cannot take the shape %s; sizes are >= 0, and one may be -1", HD_SHAPE_TEXT(x->layout.shape), HD_SHAPE_TEXT(*shape));
+        }
+    }
+    if (unknown >= 0 && known > 0 && x->count % known == 0) {
+        shape->size[unknown] = x->count / known;
+        known = x->count;
+    }
+    if (known != x->count || (unknown >= 0 && shape->size[unknown] < 0))
+        return hd_fail(HD_ERROR_SHAPE, "%s has %lld elements, which do not fit %s", HD_SHAPE_TEXT(x->layout.shape), (long long)x->count, HD_SHAPE_TEXT(*shape));
+    return HD_OK;
+}
+
+/* Strides for the new shape over the old memory: possible when every group of new axes lies in axes of x that step
+ * through memory as one. */
+static bool reshape_layout(const hd_layout *from, const hd_shape *shape, int64_t count, hd_layout *to) {
+    hd_layout_contiguous(to, shape);
+    to->offset = from->offset;
+    if (count == 0 || hd_layout_is_contiguous(from)) return true;
+    int64_t size[HD_MAX_RANK], stride[HD_MAX_RANK];
+    int rank = 0;
+    for (int i = 0; i < from->shape.rank; ++i) { /* merge what steps as one */
+        if (from->shape.size[i] == 1) continue;
+        if (rank > 0 && stride[rank - 1] == from->stride[i] * from->shape.size[i]) size[rank - 1] *= from->shape.size[i];
+        else size[rank++] = from->shape.size[i];
+        stride[rank - 1] = from->stride[i];
+    }
+    int axis = shape->rank - 1;
+    for (int g = rank - 1; g >= 0; --g) {
+        int64_t covered = 1;
+        while (axis >= 0 && covered < size[g]) {
+            to->stride[axis] = stride[g] * covered;
+            covered *= shape->size[axis--];
+        }
+        if (covered != size[g]) return false;
+    }
+    return true;
+}
+
+hd_tensor *hd_reshape(hd_tensor *x, hd_shape shape) {
+    HD_ENTER("hd_reshape", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    HD_TRY_OR(resolve_reshape(x, &shape), NULL);
+    const hd_shape_attributes attributes = {shape};
+    hd_layout layout;
+    if (reshape_layout(&x->layout, &shape, x->count, &layout)) return view_of(thread, HD_OP_reshape, x, &layout, &attributes);
+    hd_span span;
+    hd_span_begin(&span, thread, "reshape");
+    hd_tensor *copy = hd_contiguous(x);
+    if (copy != NULL) reshape_layout(&copy->layout, &shape, x->count, &layout);
+    return hd_span_end(&span, copy == NULL ? NULL : view_of(thread, HD_OP_reshape, copy, &layout, &attributes));
+}
+
+hd_tensor *hd_flatten(hd_tensor *x) {
+    HD_ENTER("hd_flatten", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    return hd_reshape(x, HD_SHAPE(x->count));
+}
+
+static hd_shape without_axes(const hd_shape *shape, const bool *gone) {
+    hd_shape out = {.rank = 0};
+    for (int i = 0; i < shape->rank; ++i)
+        if (!gone[i]) out.size[out.rank++] = shape->size[i];
+    return out;
+}
+
+hd_tensor *hd_squeeze(hd_tensor *x, hd_axes axes) {
+    HD_ENTER("hd_squeeze", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    bool gone[HD_MAX_RANK];
+    HD_TRY_OR(hd_axes_resolve(axes, x->layout.shape.rank, gone), NULL);
+    for (int i = 0; i < x->layout.shape.rank; ++i) {
+        if (axes.count == 0) {
+            gone[i] = x->layout.shape.size[i] == 1;
+        } else if (gone[i] && x->layout.shape.size[i] != 1) {
+            hd_fail(HD_ERROR_SHAPE, "axis %d of %s has size %lld, not 1", i, HD_SHAPE_TEXT(x->layout.shape), (long long)x->layout.shape.size[i]);
+            return NULL;
+        }
+    }
+    return hd_reshape(x, without_axes(&x->layout.shape, gone));
+}
+
+hd_tensor *hd_unsqueeze(hd_tensor *x, int axis) {
+    HD_ENTER("hd_unsqueeze", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    hd_shape shape = x->layout.shape;
+    if (shape.rank == HD_MAX_RANK) {
+        hd_fail(HD_ERROR_SHAPE, "%s has %d axes already, the most there can be", HD_SHAPE_TEXT(shape), HD_MAX_RANK);
+        return NULL;
+    }
+    HD_TRY_OR(hd_axis_resolve(axis, shape.rank + 1, &axis), NULL);
+    for (int i = shape.rank; i > axis; --i) shape.size[i] = shape.size[i - 1];
+    shape.size[axis] = 1;
+    shape.rank++;
+    return hd_reshape(x, shape);
+}
+
+/* ---- permutations of axes ---------------------------------------------------------------------------------------------- */
+hd_tensor *hd_permute(hd_tensor *x, hd_axes order) {
+    HD_ENTER("hd_permute", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    const int rank = x->layout.shape.rank;
+    bool seen[HD_MAX_RANK];
+    if (order.count != rank) {
+        hd_fail(HD_ERROR_AXIS, "%d axes for %s, which has %d", order.count, HD_SHAPE_TEXT(x->layout.shape), rank);
+        return NULL;
+    }
+    HD_TRY_OR(hd_axes_resolve(order, rank, seen), NULL);
+    hd_layout layout = x->layout;
+    for (int i = 0; i < rank; ++i) {
+        hd_axis_resolve(order.axis[i], rank, &order.axis[i]);
+        layout.shape.size[i] = x->layout.shape.size[order.axis[i]];
+        layout.stride[i] = x->layout.stride[order.axis[i]];
+    }
+    const hd_axes_attributes attributes = {order};
+    return view_of(thread, HD_OP_permute, x, &layout, &attributes);
+}
+
+static hd_axes natural_order(int rank) {
+    hd_axes order = {.count = rank};
+    for (int i = 0; i < rank; ++i) order.axis[i] = i;
+    return order;
+}
+
+hd_tensor *hd_transpose(hd_tensor *x, int axis1, int axis2) {
+    HD_ENTER("hd_transpose", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    const int rank = x->layout.shape.rank;
+    HD_TRY_OR(hd_axis_resolve(axis1, rank, &axis1), NULL);
+    HD_TRY_OR(hd_axis_resolve(axis2, rank, &axis2), NULL);
+    hd_axes order = natural_order(rank);
+    order.axis[axis1] = axis2;
+    order.axis[axis2] = axis1;
+    return hd_permute(x, order);
+}
+
+hd_tensor *hd_t(hd_tensor *x) {
+    HD_ENTER("hd_t", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    if (x->layout.shape.rank < 2) {
+        hd_fail(HD_ERROR_SHAPE, "%s has no two axes to exchange", HD_SHAPE_TEXT(x->layout.shape));
+        return NULL;
+    }
+    return hd_transpose(x, -2, -1);
+}
+
+hd_tensor *hd_move_axis(hd_tensor *x, int from, int to) {
+    HD_ENTER("hd_move_axis", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    const int rank = x->layout.shape.rank;
+    HD_TRY_OR(hd_axis_resolve(from, rank, &from), NULL);
+    HD_TRY_OR(hd_axis_resolve(to, rank, &to), NULL);
+    hd_axes order = natural_order(rank);
+    const int step = from < to ? 1 : -1;
+    for (int i = from; i != to; i += step) order.axis[i] = order.axis[i + step];
+    order.axis[to] = from;
+    return hd_permute(x, order);
+}
+
+/* ---- broadcasting --------------------------------------------------------------------------------------------------------- */
+static hd_tensor *broadcast(hd_thread *thread, hd_tensor *x, const hd_shape *shape) {
+    int64_t count;
+    hd_shape both;
+    HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[x->dtype], &count), NULL);
+    HD_TRY_OR(hd_shape_broadcast(&x->layout.shape, shape, &both), NULL);
+    if (!hd_shape_equal(both, *shape)) {
+        hd_fail(HD_ERROR_SHAPE, "%s does not broadcast to %s", HD_SHAPE_TEXT(x->layout.shape), HD_SHAPE_TEXT(*shape));
+        return NULL;
+    }
+    hd_layout layout = {.shape = *shape, .offset = x->layout.offset};
+    hd_layout_broadcast(&x->layout, shape, layout.stride);
+    const hd_shape_attributes attributes = {*shape};
+    return view_of(thread, HD_OP_broadcast_to, x, &layout, &attributes);
+}
+
+hd_tensor *hd_broadcast_to(hd_tensor *x, hd_shape shape) {
+    HD_ENTER("hd_broadcast_to", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    return broadcast(thread, x, &shape);
+}
+
+hd_tensor *hd_expand(hd_tensor *x, hd_shape shape) {
+    HD_ENTER("hd_expand", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    const int extra = shape.rank - x->layout.shape.rank;
+    for (int i = 0; i < shape.rank; ++i)
+        if (shape.size[i] == -1 && i >= extra && extra >= 0) shape.size[i] = x->layout.shape.size[i - extra];
+    return broadcast(thread, x, &shape);
+}
+
+/* ---- slices ------------------------------------------------------------------------------------------------------------------ */
+static hd_tensor *slice(hd_thread *thread, hd_tensor *x, int axis, int64_t start, int64_t count, int64_t step) {
+    hd_layout layout = x->layout;
+    layout.shape.size[axis] = count;
+    if (count > 0) layout.offset += start * layout.stride[axis];
+    layout.stride[axis] *= count > 1 ? step : 1;
+    const hd_slice_attributes attributes = {axis, start, count, step};
+    return view_of(thread, HD_OP_slice, x, &layout, &attributes);
+}
+
+/* Python's rules: from the end when negative, then cut to what there is. */
+static int64_t bound_of(int64_t given, int64_t none, int64_t size, int64_t lowest, int64_t highest) {
+    if (given == HD_END) return none;
+    if (given < 0) given = given < -size ? lowest : given + size;
+    return given < lowest ? lowest : given > highest ? highest : given;
+}
+
+hd_tensor *hd_slice(hd_tensor *x, int axis, int64_t start, int64_t stop, int64_t step) {
+    HD_ENTER("hd_slice", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
+    const int64_t size = x->layout.shape.size[axis];
+    if (step == 0 || step == INT64_MIN) {
+        hd_fail(HD_ERROR_VALUE, "the step is 0 or too large");
+        return NULL;
+    }
+    int64_t count;
+    if (step > 0) {
+        start = bound_of(start, 0, size, 0, size);
+        stop = bound_of(stop, size, size, 0, size);
+        count = stop > start ? (stop - start - 1) / step + 1 : 0;
+    } else {
+        start = bound_of(start, size - 1, size, -1, size - 1);
+        stop = bound_of(stop, -1, size, -1, size - 1);
+        count = start > stop ? (start - stop - 1) / -step + 1 : 0;
+    }
+    return slice(thread, x, axis, start, count, step);
+}
+
+hd_tensor *hd_narrow(hd_tensor *x, int axis, int64_t start, int64_t length) {
+    HD_ENTER("hd_narrow", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
+    const int64_t size = x->layout.shape.size[axis];
+    if (start < 0) start += size;
+    if (start < 0 || length < 0 || start > size || length > size - start) {
+        hd_fail(HD_ERROR_INDEX, "%lld elements from %lld do not lie in axis %d of %s", (long long)length, (long long)start, axis, HD_SHAPE_TEXT(x->layout.shape));
+        return NULL;
+    }
+    return slice(thread, x, axis, start, length, 1);
+}
+
+hd_tensor *hd_select(hd_tensor *x, int axis, int64_t index) {
+    HD_ENTER("hd_select", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
+    const int64_t size = x->layout.shape.size[axis];
+    if (index < -size || index >= size) {
+        hd_fail(HD_ERROR_INDEX, "index %lld is out of range for axis %d of %s", (long long)index, axis, HD_SHAPE_TEXT(x->layout.shape));
+        return NULL;
+    }
+    bool gone[HD_MAX_RANK] = {false};
+    gone[axis] = true;
+    hd_span span;
+    hd_span_begin(&span, thread, "select");
+    hd_tensor *one = slice(thread, x, axis, index < 0 ? index + size : index, 1, 1);
+    return hd_span_end(&span, one == NULL ? NULL : hd_reshape(one, without_axes(&one->layout.shape, gone)));
+}
+
+hd_tensor *hd_flip(hd_tensor *x, hd_axes axes) {
+    HD_ENTER("hd_flip", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    bool flipped[HD_MAX_RANK];
+    HD_TRY_OR(hd_axes_resolve(axes, x->layout.shape.rank, flipped), NULL);
+    hd_span span;
+    hd_span_begin(&span, thread, "flip");
+    for (int i = 0; i < x->layout.shape.rank && x != NULL; ++i)
+        if (flipped[i]) x = hd_slice(x, i, HD_END, HD_END, -1);
+    return hd_span_end(&span, x);
+}
+
+/* ---- diagonals, windows, free layouts ----------------------------------------------------------------------------------------- */
+hd_tensor *hd_diagonal(hd_tensor *x, int64_t offset, int axis1, int axis2) {
+    HD_ENTER("hd_diagonal", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    const hd_layout *from = &x->layout;
+    HD_TRY_OR(hd_axis_resolve(axis1, from->shape.rank, &axis1), NULL);
+    HD_TRY_OR(hd_axis_resolve(axis2, from->shape.rank, &axis2), NULL);
+    if (axis1 == axis2) {
+        hd_fail(HD_ERROR_AXIS, "axis %d is given twice", axis1);
+        return NULL;
+    }
+    const int64_t n1 = from->shape.size[axis1], n2 = from->shape.size[axis2];
+    const int64_t row = offset < 0 ? (offset < -n1 ? n1 : -offset) : 0, column = offset > 0 ? (offset > n2 ? n2 : offset) : 0;
+    const int64_t length = n1 - row < n2 - column ? n1 - row : n2 - column;
+    hd_layout layout = {.offset = from->offset};
+    for (int i = 0; i < from->shape.rank; ++i) {
+        if (i == axis1 || i == axis2) continue;
+        layout.stride[layout.shape.rank] = from->stride[i];
+        layout.shape.size[layout.shape.rank++] = from->shape.size[i];
+    }
+    if (length > 0) layout.offset += row * from->stride[axis1] + column * from->stride[axis2];
+    layout.stride[layout.shape.rank] = from->stride[axis1] + from->stride[axis2];
+    layout.shape.size[layout.shape.rank++] = length > 0 ? length : 0;
+    const hd_diagonal_attributes attributes = {offset, axis1, axis2};
+    return view_of(thread, HD_OP_diagonal, x, &layout, &attributes);
+}
+
+hd_tensor *hd_unfold(hd_tensor *x, int axis, int64_t size, int64_t step) {
+    HD_ENTER("hd_unfold", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    hd_layout layout = x->layout;
+    HD_TRY_OR(hd_axis_resolve(axis, layout.shape.rank, &axis), NULL);
+    if (layout.shape.rank == HD_MAX_RANK || size < 0 || step < 1 || size > layout.shape.size[axis]) {
+        hd_fail(HD_ERROR_SHAPE, "windows of %lld, %lld apart, on axis %d of %s: the window must fit the axis, the step be >= 1, the rank below %d", (long long)size, (long long)step,
+                axis, HD_SHAPE_TEXT(layout.shape), HD_MAX_RANK);
+        return NULL;
+    }
+    const int last = layout.shape.rank++;
+    layout.shape.size[last] = size;
+    layout.stride[last] = layout.stride[axis];
+    layout.shape.size[axis] = (layout.shape.size[axis] - size) / step + 1;
+    layout.stride[axis] *= step;
+    const hd_slice_attributes attributes = {axis, 0, size, step};
+    return view_of(thread, HD_OP_unfold, x, &layout, &attributes);
+}
+
+hd_tensor *hd_as_strided(hd_tensor *x, hd_shape shape, hd_shape strides, int64_t offset) {
+    HD_ENTER("hd_as_strided", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    int64_t count;
+    HD_TRY_OR(hd_shape_check(&shape, hd_dtype_bytes[x->dtype], &count), NULL);
+    if (strides.rank != shape.rank) {
+        hd_fail(HD_ERROR_SHAPE, "%d strides for %s", strides.rank, HD_SHAPE_TEXT(shape));
+        return NULL;
+    }
+    hd_strided_attributes attributes = {{.shape = shape, .offset = offset}};
+    const int64_t elements = (int64_t)(x->storage->bytes / hd_dtype_bytes[x->dtype]);
+    int64_t lowest = offset, highest = offset;
+    bool outside = false;
+    for (int i = 0; i < shape.rank; ++i) {
+        attributes.layout.stride[i] = strides.size[i];
+        int64_t reach = 0;
+        outside = outside || (shape.size[i] > 1 && __builtin_mul_overflow(shape.size[i] - 1, strides.size[i], &reach));
+        outside = outside || __builtin_add_overflow(reach < 0 ? lowest : highest, reach, reach < 0 ? &lowest : &highest);
+    }
+    if (count > 0 && (outside || lowest < 0 || highest >= elements)) {
+        hd_fail(HD_ERROR_INDEX, "the layout reaches from element %lld to %lld of a storage of %lld", (long long)lowest, (long long)highest, (long long)elements);
+        return NULL;
+    }
+    return view_of(thread, HD_OP_as_strided, x, &attributes.layout, &attributes);
+}

@@ -1,0 +1,164 @@
+/* Writes what follows from the op tables: include/hodu/ops.h, docs/ops.md and docs/dtypes.md.
+ *     generate ops.h | ops.md | dtypes.md | rows.json  > file
+ * `make generate` runs it for all; a test fails when the committed files are not what it writes. */
+#include <stdio.h>
+#include <string.h>
+
+#include <hodu/dtype.h>
+
+typedef struct row {
+    const char *kind, *name, *types, *ulp, *document, *reference, *p, *q, *r;
+} row;
+
+static const row rows[] = {
+#define UNARY(name, types, ulp, doc, ref, ...) {"unary", #name, #types, #ulp, doc, ref, 0, 0, 0},
+#define UNARY1(name, types, ulp, doc, ref, p, ...) {"unary", #name, #types, #ulp, doc, ref, #p, 0, 0},
+#define UNARY2(name, types, ulp, doc, ref, p, q, ...) {"unary", #name, #types, #ulp, doc, ref, #p, #q, 0},
+#define UNARY3(name, types, ulp, doc, ref, p, q, r, ...) {"unary", #name, #types, #ulp, doc, ref, #p, #q, #r},
+#define TEST(name, types, doc, ref, ...) {"test", #name, #types, "0", doc, ref, 0, 0, 0},
+#define BINARY(name, types, ulp, doc, ref, ...) {"binary", #name, #types, #ulp, doc, ref, 0, 0, 0},
+#define SPLIT(name, ulp, doc, ref, ...) {"binary", #name, "NUMBERS", #ulp, doc, ref, 0, 0, 0},
+#define COMPARE(name, types, doc, ref, ...) {"compare", #name, #types, "0", doc, ref, 0, 0, 0},
+#define CHOOSE(name, types, doc, ref, ...) {"choose", #name, #types, "0", doc, ref, 0, 0, 0},
+#define TERNARY(name, types, ulp, doc, ref, ...) {"ternary", #name, #types, #ulp, doc, ref, 0, 0, 0},
+#define TERNARY1(name, types, ulp, doc, ref, p, ...) {"ternary", #name, #types, #ulp, doc, ref, #p, 0, 0},
+#include "ops/elementwise.def"
+};
+enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
+
+typedef struct other {
+    const char *kind, *name, *signature, *document, *gradient;
+} other;
+
+#define TEXT_(...) #__VA_ARGS__
+#define TEXT(...) TEXT_(__VA_ARGS__)
+#define DIFFERENTIABLE yes
+#define ZERO(why) zero: why
+#define NONE(why) none: why
+static const other others[] = {
+#define SECTION(title) {"section", title, 0, 0, 0},
+#define PRIMITIVE(name, family, inputs, most, outputs, attributes, signature, doc, gradient) {"primitive", #name, #signature, doc, TEXT(gradient)},
+#define COMPOSITE(name, signature, doc) {"composite", #name, #signature, doc, "by its parts"},
+#include "ops/ops.def"
+};
+enum { OTHER_COUNT = sizeof others / sizeof others[0] };
+
+static int is(const char *a, const char *b) { return strcmp(a, b) == 0; }
+
+static const char *operands(const row *r) {
+    if (is(r->kind, "unary") || is(r->kind, "test")) return "hd_tensor *x";
+    if (is(r->kind, "choose")) return "hd_tensor *condition, hd_tensor *a, hd_tensor *b";
+    return is(r->kind, "ternary") ? "hd_tensor *a, hd_tensor *b, hd_tensor *c" : "hd_tensor *a, hd_tensor *b";
+}
+
+static void signature(const row *r) {
+    printf("(%s", operands(r));
+    if (r->p) printf(", double %s", r->p);
+    if (r->q) printf(", double %s", r->q);
+    if (r->r) printf(", double %s", r->r);
+    printf(")");
+}
+
+static int has_scalar_form(const row *r) { return is(r->kind, "binary") || is(r->kind, "compare"); }
+
+static const char *types_text(const row *r) {
+    if (is(r->types, "FLOATS")) return "floats; integers become the default float";
+    if (is(r->types, "NUMBERS")) return "floats and integers";
+    return is(r->types, "INTS") ? "integers and bool" : "every dtype";
+}
+
+static void write_header(void) {
+    puts("/* Every op, written by tools/generate.c from src/ops/elementwise.def and src/ops/ops.def: edit those.\n"
+         " * An op returns a new tensor that belongs to the current scope, or NULL when an error is pending. */\n"
+         "#ifndef HODU_OPS_H\n#define HODU_OPS_H\n\n#include <hodu/op_options.h>\n#include <hodu/tensor.h>\n\nHD_BEGIN_DECLS");
+    puts("/* ---- Elementwise: operands broadcast and promote; hd_X_scalar takes a C number as second operand ---- */");
+    for (int i = 0; i < ROW_COUNT; ++i) {
+        printf("/* %s (%s) */\nHD_API hd_tensor *hd_%s", rows[i].document, types_text(&rows[i]), rows[i].name);
+        signature(&rows[i]);
+        puts(";");
+        if (has_scalar_form(&rows[i])) printf("HD_API hd_tensor *hd_%s_scalar(hd_tensor *x, double value);\n", rows[i].name);
+    }
+    for (int i = 0; i < OTHER_COUNT; ++i) {
+        const other *o = &others[i];
+        if (is(o->kind, "section")) printf("\n/* ---- %s ---- */\n", o->name);
+        else printf("/* %s */\nHD_API hd_tensor *hd_%s%s;\n", o->document, o->name, o->signature);
+    }
+    puts("HD_END_DECLS\n\n#endif");
+}
+
+static void write_cell(const char *text) {
+    for (; *text; ++text) printf(*text == '|' ? "\\|" : "%c", *text);
+}
+
+static void write_document(void) {
+    puts("# Ops\n\nWritten by `make generate` from the op tables in `src/ops`; edit those.\n\n## Elementwise\n\n"
+         "Operands broadcast and promote ([dtypes.md](dtypes.md)). The error is of an f32 result, in units in the last place;\n"
+         "\"of inputs\" means measured at the largest operand. Every row has a derivative.\n\n"
+         "| op | what | dtypes | error | scalar form |\n|---|---|---|---|---|");
+    for (int i = 0; i < ROW_COUNT; ++i) {
+        printf("| `hd_%s", rows[i].name);
+        signature(&rows[i]);
+        printf("` | ");
+        write_cell(rows[i].document);
+        const int of_inputs = rows[i].ulp[0] == '-';
+        printf(" | %s | %s%s | %s |\n", types_text(&rows[i]), rows[i].ulp + of_inputs, of_inputs ? " of inputs" : "", has_scalar_form(&rows[i]) ? "yes" : "");
+    }
+    for (int i = 0; i < OTHER_COUNT; ++i) {
+        const other *o = &others[i];
+        if (is(o->kind, "section")) {
+            printf("\n## %s\n\n| op | what | kind | gradient |\n|---|---|---|---|\n", o->name);
+            continue;
+        }
+        printf("| `hd_%s%s` | ", o->name, o->signature);
+        write_cell(o->document);
+        printf(" | %s | ", o->kind);
+        for (const char *c = o->gradient; *c; ++c)
+            if (*c != '"' && *c != '\\') putchar(*c);
+        puts(" |");
+    }
+}
+
+static void write_dtypes(void) {
+    puts("# dtypes\n\nWritten by `make generate`. The dtype in which two operands meet:\n");
+    printf("| |");
+    for (int b = 1; b < HD_DTYPE_COUNT; ++b) printf(" %s |", hd_dtype_name((hd_dtype)b));
+    printf("\n|---|");
+    for (int b = 1; b < HD_DTYPE_COUNT; ++b) printf("---|");
+    for (int a = 1; a < HD_DTYPE_COUNT; ++a) {
+        printf("\n| **%s** |", hd_dtype_name((hd_dtype)a));
+        for (int b = 1; b < HD_DTYPE_COUNT; ++b) printf(" %s |", hd_dtype_name(hd_dtype_promote((hd_dtype)a, (hd_dtype)b)));
+    }
+    puts("\n\nA C number never widens a float tensor; with an integer tensor a whole number takes the tensor's dtype and a\n"
+         "fractional one the default float; with a bool tensor a whole number gives i64. Division and transcendental functions\n"
+         "of integers give the default float. Small floats (f8, bf16, f16) compute in f32 and round once. Sums of bool and\n"
+         "integers are i64, of unsigned ones u64. Float to integer casts truncate and saturate, NaN gives 0.");
+}
+
+static void write_string(const char *text) {
+    putchar('"');
+    for (; *text; ++text) printf(*text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+    putchar('"');
+}
+
+static void write_rows(void) { /* for tests/golden/make_golden.py */
+    puts("[");
+    for (int i = 0; i < ROW_COUNT; ++i) {
+        printf("  {\"kind\": \"%s\", \"name\": \"%s\", \"types\": \"%s\", \"numbers\": [", rows[i].kind, rows[i].name, rows[i].types);
+        const char *names[3] = {rows[i].p, rows[i].q, rows[i].r};
+        for (int k = 0; k < 3 && names[k]; ++k) printf("%s\"%s\"", k ? ", " : "", names[k]);
+        printf("], \"reference\": ");
+        write_string(rows[i].reference);
+        printf("}%s\n", i + 1 < ROW_COUNT ? "," : "");
+    }
+    puts("]");
+}
+
+int main(int argc, char **argv) {
+    const char *what = argc == 2 ? argv[1] : "";
+    if (is(what, "ops.h")) write_header();
+    else if (is(what, "ops.md")) write_document();
+    else if (is(what, "dtypes.md")) write_dtypes();
+    else if (is(what, "rows.json")) write_rows();
+    else return fputs("usage: generate ops.h|ops.md|dtypes.md|rows.json\n", stderr), 2;
+    return 0;
+}
