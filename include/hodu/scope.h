@@ -21,7 +21,7 @@ typedef struct hd_scope_token {
 HD_BEGIN_DECLS
 /* Begins a scope whose token will be stored at `self`; file and line go into error messages. For compilers without the
  * cleanup attribute: hd_scope_token s = hd_scope_begin(&s, __FILE__, __LINE__); ... hd_scope_end(&s); */
-HD_API hd_scope_token hd_scope_begin(const hd_scope_token *self, const char *file, int line);
+HD_API hd_scope_token hd_scope_begin(hd_scope_token *self, const char *file, int line);
 /* Ends it and every scope begun after it, error or not; ending one twice does nothing. */
 HD_API void hd_scope_end(hd_scope_token *token);
 /* Gives x to the scope around the current one and returns it, so that it outlives the block; NULL stays NULL. */

@@ -15,7 +15,7 @@ hd_error hd_scope_grow(hd_thread *thread) {
     return HD_OK;
 }
 
-hd_scope_token hd_scope_begin(const hd_scope_token *self, const char *file, int line) {
+hd_scope_token hd_scope_begin(hd_scope_token *self, const char *file, int line) {
     hd_scope_token token = {NULL, 0};
     hd_thread *t = hd_thread_self();
     if (t == NULL) return token;
