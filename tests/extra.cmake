@@ -1,0 +1,63 @@
+# Beside the test programs: labels, and the tests of the house itself, which are scripts in structure/.
+
+# A test that reads HODU_LONG has a long form (`make check-long`); one that makes threads of its own is worth most
+# under tsan.
+foreach(file ${HODU_TEST_FILES})
+  file(RELATIVE_PATH relative ${CMAKE_CURRENT_SOURCE_DIR} ${file})
+  string(REGEX REPLACE "test_(.*)\\.c$" "\\1" name ${relative})
+  file(STRINGS ${file} long REGEX "HODU_LONG")
+  if(long)
+    set_property(TEST ${name} APPEND PROPERTY LABELS long)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 7200)
+  endif()
+  file(STRINGS ${file} threads REGEX "pthread_create|hd_set_num_threads|fork\\(")
+  if(threads)
+    set_property(TEST ${name} APPEND PROPERTY LABELS threads)
+  endif()
+
+  # The ops once more with the plainest kernels, which the machine at hand would otherwise never choose.
+  if(name MATCHES "^(ops|device)/")
+    string(REPLACE "/" "_" target "test_${name}")
+    add_test(NAME baseline/${name} COMMAND ${target})
+    set_tests_properties(baseline/${name} PROPERTIES TIMEOUT 600 ENVIRONMENT HODU_ISA=baseline LABELS baseline)
+  endif()
+endforeach()
+
+set(HODU_STRUCTURE ${CMAKE_CURRENT_SOURCE_DIR}/structure)
+set(HODU_STRUCTURE_WORK ${CMAKE_CURRENT_BINARY_DIR}/structure)
+function(hodu_structure_test name script)
+  add_test(NAME structure/${name} COMMAND sh ${HODU_STRUCTURE}/${script} ${ARGN})
+  set_tests_properties(structure/${name} PROPERTIES TIMEOUT 300 LABELS structure)
+endfunction()
+
+# What follows asks nothing of a running program; sanitizers have no say in it.
+if(HODU_SANITIZE)
+  return()
+endif()
+
+hodu_structure_test(rooms rooms.sh ${PROJECT_SOURCE_DIR}/src)
+hodu_structure_test(rooms-can-fail rooms_can_fail.sh ${HODU_STRUCTURE}/rooms.sh ${HODU_STRUCTURE_WORK}/rooms)
+hodu_structure_test(generated generated.sh $<TARGET_FILE:generate> ${PROJECT_SOURCE_DIR})
+hodu_structure_test(symbols symbols.sh $<TARGET_FILE:hodu> $<TARGET_FILE:hodu_static> ${PROJECT_SOURCE_DIR}/include ${CMAKE_C_COMPILER})
+hodu_structure_test(setup setup.sh ${PROJECT_SOURCE_DIR}/scripts/setup ${HODU_STRUCTURE_WORK}/setup)
+
+# With every compiler of the machine: `scripts/setup --hostile` sees to it that both are there.
+foreach(pair gcc:g++ clang:clang++)
+  string(REPLACE ":" ";" pair ${pair})
+  list(GET pair 0 c)
+  list(GET pair 1 cxx)
+  find_program(HODU_TEST_${c} ${c})
+  find_program(HODU_TEST_${cxx} ${cxx})
+  mark_as_advanced(HODU_TEST_${c} HODU_TEST_${cxx})
+  if(HODU_TEST_${c} AND HODU_TEST_${cxx})
+    hodu_structure_test(headers-${c} headers.sh ${PROJECT_SOURCE_DIR}/include ${c} ${cxx})
+    hodu_structure_test(install-${c} install.sh ${PROJECT_BINARY_DIR} ${HODU_STRUCTURE_WORK}/install-${c} ${c} ${cxx})
+  else()
+    message(STATUS "No ${c} and ${cxx} here: the headers and the installed copy are not tested with them")
+  endif()
+endforeach()
+
+if(CMAKE_C_COMPILER_ID STREQUAL GNU) # it builds the library anew: once is enough
+  hodu_structure_test(new-op new_op.sh ${PROJECT_SOURCE_DIR} ${HODU_STRUCTURE_WORK}/new-op)
+  set_tests_properties(structure/new-op PROPERTIES COST 1000) # starts first
+endif()

@@ -39,13 +39,12 @@ typedef uint8_t c_b8; /* bool: 0 or 1 */
     W_INLINE c_##t w_select_##t(bool c, c_##t a, c_##t b) { return c ? a : b; }
 
 /* ---- floats ------------------------------------------------------------------------------------------------------
- * SSE2 has no rounding instruction and gcc would call libm there; adding and subtracting 1.5 * 2^(mantissa bits)
- * rounds to nearest even for |a| below 2^(mantissa bits - 1); above that every value is whole already. The barrier
- * keeps the compiler from simplifying the pair away. */
+ * SSE2 has no rounding instruction and gcc would call libm there; adding and subtracting 2^(mantissa bits), with the
+ * sign of a, rounds to nearest even for |a| below that; above it every value is whole already. */
 #if defined(__x86_64__) && !defined(__SSE4_1__)
-#define W_ROUNDING(t, s, magic, whole)                                                                                 \
+#define W_ROUNDING(t, s, whole)                                                                                        \
     W_INLINE c_##t w_rint_##t(c_##t a) {                                                                               \
-        const c_##t m = __builtin_copysign##s((c_##t)(magic), a);                                                      \
+        const c_##t m = __builtin_copysign##s((c_##t)(whole), a);                                                      \
         const c_##t r = __builtin_copysign##s((a + m) - m, a);                                                         \
         return __builtin_fabs##s(a) < (c_##t)(whole) ? r : a;                                                          \
     }                                                                                                                  \
@@ -62,16 +61,16 @@ typedef uint8_t c_b8; /* bool: 0 or 1 */
         return __builtin_copysign##s(r, a);                                                                            \
     }
 #else
-#define W_ROUNDING(t, s, magic, whole)                                                                                 \
+#define W_ROUNDING(t, s, whole)                                                                                        \
     W_INLINE c_##t w_rint_##t(c_##t a) { return __builtin_rint##s(a); }                                                \
     W_INLINE c_##t w_floor_##t(c_##t a) { return __builtin_floor##s(a); }                                              \
     W_INLINE c_##t w_ceil_##t(c_##t a) { return __builtin_ceil##s(a); }                                                \
     W_INLINE c_##t w_trunc_##t(c_##t a) { return __builtin_trunc##s(a); }
 #endif
 
-#define W_FLOAT(t, s, magic, whole)                                                                                    \
+#define W_FLOAT(t, s, whole)                                                                                           \
     W_COMMON(t)                                                                                                        \
-    W_ROUNDING(t, s, magic, whole)                                                                                     \
+    W_ROUNDING(t, s, whole)                                                                                            \
     W_INLINE c_##t w_add_##t(c_##t a, c_##t b) { return a + b; }                                                       \
     W_INLINE c_##t w_sub_##t(c_##t a, c_##t b) { return a - b; }                                                       \
     W_INLINE c_##t w_mul_##t(c_##t a, c_##t b) { return a * b; }                                                       \
@@ -94,8 +93,8 @@ typedef uint8_t c_b8; /* bool: 0 or 1 */
         for (int i = n - 2; i >= 0; --i) r = r * x + k[i];                                                             \
         return r;                                                                                                      \
     }
-W_FLOAT(f32, f, 12582912.0, 4194304.0)
-W_FLOAT(f64, , 6755399441055744.0, 2251799813685248.0)
+W_FLOAT(f32, f, 8388608.0)
+W_FLOAT(f64, , 4503599627370496.0)
 
 W_INLINE uint32_t w_bits_f32(float a) { uint32_t u; memcpy(&u, &a, 4); return u; }
 W_INLINE uint64_t w_bits_f64(double a) { uint64_t u; memcpy(&u, &a, 8); return u; }

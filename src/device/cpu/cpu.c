@@ -35,7 +35,7 @@ static void use_baseline(void) {
 }
 #undef ISA_TABLE
 
-#ifdef HD_HAS_X86
+#ifdef HD_HAS_AVX2
 #define ISA_TABLE(name) hd_elementwise_avx2_##name
 HD_COMPUTE_LIST(DECLARE_TABLE)
 FILL(avx2)
@@ -47,7 +47,9 @@ static void use_avx2(void) {
     hd_fill_random_avx2(&table);
 }
 #undef ISA_TABLE
+#endif
 
+#ifdef HD_HAS_AVX512
 #define ISA_TABLE(name) hd_elementwise_avx512_##name
 HD_COMPUTE_LIST(DECLARE_TABLE)
 FILL(avx512)
@@ -63,17 +65,22 @@ static void use_avx512(void) {
 
 static void choose_isa(void) {
     const char *wish = getenv("HODU_ISA");
-#ifdef HD_HAS_X86
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && (wish == NULL || strcmp(wish, "baseline") != 0);
-    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-                        __builtin_cpu_supports("avx512vl") && (wish == NULL || strcmp(wish, "avx2") != 0);
-    if (avx512) use_avx512();
-    else if (avx2) use_avx2();
-    else use_baseline();
-#else
-    (void)wish;
-    use_baseline();
+    const bool baseline = wish != NULL && strcmp(wish, "baseline") == 0, avx2 = wish != NULL && strcmp(wish, "avx2") == 0;
+    (void)baseline, (void)avx2;
+#ifdef HD_HAS_AVX512
+    if (!baseline && !avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        use_avx512();
+        return;
+    }
 #endif
+#ifdef HD_HAS_AVX2
+    if (!baseline && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        use_avx2();
+        return;
+    }
+#endif
+    use_baseline();
 }
 
 const hd_cpu_kernels *hd_kernels(void) { return &table; } /* filled before any call: see cpu_executor */

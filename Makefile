@@ -1,0 +1,92 @@
+# The front door: every goal is a line or two over CMake, Ninja and CTest. `make` alone lists the goals.
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+CASES ?=
+# More for the configure step, e.g. CONFIGURE="-DHODU_ISAS=baseline".
+CONFIGURE ?=
+
+configure = cmake --preset $(1) $(CONFIGURE) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }
+build = cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
+test = ctest --preset $(1) -j $(JOBS)
+
+.PHONY: help demo check check-hostile check-asan check-tsan check-clang check-long bench bench-peers generate golden install format clean setup
+
+help:
+	@echo "make demo           set up, build and run examples/demo.c"
+	@echo "make check          set up, build and run every test"
+	@echo "make check-hostile  the tests under asan+ubsan, under tsan, and built by clang"
+	@echo "make check-long     the tests that take long, in full (every f32 bit pattern)"
+	@echo "make bench          the benchmarks; CASES=pattern for some of them"
+	@echo "make bench-peers    the same cases in NumPy, PyTorch, JAX and onnxruntime beside ours"
+	@echo "make generate       write include/hodu/ops.h, docs/ops.md and docs/dtypes.md from the op tables"
+	@echo "make golden         make the golden values of the op tables anew, with PyTorch"
+	@echo "make install        into PREFIX (now $(PREFIX)), below DESTDIR when that is set"
+	@echo "make format         lay the code out with clang-format"
+	@echo "make clean          remove build/"
+
+setup:
+	@scripts/setup
+	@mkdir -p build
+
+demo: setup
+	@$(call configure,release)
+	@$(call build,release,example_demo)
+	@build/release/examples/example_demo
+
+check: setup
+	@$(call configure,release)
+	@$(call build,release)
+	@$(call test,release)
+
+check-hostile:
+	@scripts/setup --hostile
+	@$(MAKE) --no-print-directory check-asan
+	@$(MAKE) --no-print-directory check-tsan
+	@$(MAKE) --no-print-directory check-clang
+
+check-asan check-tsan check-clang: check-%: setup
+	@echo "==> $*"
+	@$(call configure,$*)
+	@$(call build,$*)
+	@$(call test,$*)
+
+check-long: setup
+	@$(call configure,release)
+	@$(call build,release)
+	@HODU_LONG=1 $(call test,release) -L long
+
+bench: setup
+	@$(call configure,release)
+	@$(call build,release)
+	@scripts/bench "$(CASES)"
+
+bench-peers: setup
+	@scripts/setup --python
+	@$(call configure,release)
+	@$(call build,release)
+	@scripts/bench --peers "$(CASES)"
+
+# The tool needs only the tables, so this works while the library does not build for want of a prototype.
+generate: setup
+	@$(call configure,release)
+	@$(call build,release,generate)
+	@scripts/generate build/release/generate
+
+golden: generate
+	@scripts/setup --python
+	@test -x .venv/bin/python || python3 -m venv .venv
+	@.venv/bin/python -c 'import torch, numpy' 2>/dev/null || .venv/bin/python -m pip install torch numpy
+	@build/release/generate rows.json >build/rows.json
+	@.venv/bin/python tests/golden/make_golden.py build/rows.json tests/golden/elementwise.txt
+
+install: setup
+	@$(call configure,release)
+	@$(call build,release)
+	@DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
+
+format:
+	@scripts/setup --format
+	@git ls-files -z '*.c' '*.h' '*.cpp' | xargs -0 clang-format -i
+
+clean:
+	@rm -rf build

@@ -1,0 +1,236 @@
+/* Ops that run at once: what a call costs when tensors are tiny, and how near the machine's limits it comes when they
+ * are large. A case is a row in the list at the end, its peers a row in peers.py, its bar a row in bars.json. */
+#include "harness.h"
+#include "loop.h"
+
+static hd_tensor *normal(hd_shape shape) { return hd_randn(shape, HD_F32); }
+static hd_shape vector(int64_t n) { return HD_SHAPE(n); }
+static hd_shape square(int64_t n) { return HD_SHAPE(n, n); }
+
+/* ---- calls ------------------------------------------------------------------------------------------------------ */
+static void add_2x3(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = normal(HD_SHAPE(2, 3)), *y = normal(HD_SHAPE(2, 3));
+    while (bench_round(b))
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_add(x, y);
+        }
+}
+
+static void add_scalar_2x3(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = normal(HD_SHAPE(2, 3));
+    while (bench_round(b))
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_add_scalar(x, 2.0);
+        }
+}
+
+/* Ten ops, each on the last one's result. */
+static void chain_of_10(hd_tensor *x, hd_tensor *y) {
+    HD_SCOPE;
+    hd_tensor *z = hd_mul(hd_add(x, y), y);
+    z = hd_exp(hd_neg(hd_square(z)));
+    z = hd_sub(hd_tanh(z), x);
+    z = hd_relu(hd_add_scalar(z, 0.5));
+    hd_maximum(z, y);
+}
+
+static void chain_10(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = normal(HD_SHAPE(2, 3)), *y = normal(HD_SHAPE(2, 3));
+    while (bench_round(b)) BENCH(b, "hodu") chain_of_10(x, y);
+}
+
+/* Calls to the system's allocator in a thousand chains of ten ops, after the first few. */
+static void chain_10_allocations(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = normal(HD_SHAPE(2, 3)), *y = normal(HD_SHAPE(2, 3));
+    for (int i = 0; i < 10; ++i) chain_of_10(x, y);
+    const int64_t before = hd_memory().system_allocations;
+    for (int i = 0; i < 1000; ++i) chain_of_10(x, y);
+    bench_value(b, "hodu", (double)(hd_memory().system_allocations - before));
+}
+
+/* ---- elementwise ------------------------------------------------------------------------------------------------ */
+typedef hd_tensor *unary(hd_tensor *x);
+typedef hd_tensor *binary(hd_tensor *x, hd_tensor *y);
+
+static void measure_unary(bench *b, unary *op, hd_shape shape) {
+    HD_SCOPE;
+    hd_tensor *x = normal(shape);
+    while (bench_round(b))
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            op(x);
+        }
+}
+
+static void exp_2_20(bench *b) { measure_unary(b, hd_exp, vector(1 << 20)); }
+static void tanh_2_20(bench *b) { measure_unary(b, hd_tanh, vector(1 << 20)); }
+static void sigmoid_2_20(bench *b) { measure_unary(b, hd_sigmoid, vector(1 << 20)); }
+static void gelu_2_20(bench *b) { measure_unary(b, hd_gelu, vector(1 << 20)); }
+
+/* Against a plain loop over memory of its own that was touched before, on as many threads. */
+static void measure_against_loop(bench *b, binary *op, loop_body *body, int64_t n) {
+    HD_SCOPE;
+    hd_tensor *x = normal(vector(n)), *y = normal(vector(n));
+    loop *l = loop_new(body, n, hd_num_threads());
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            op(x, y);
+        }
+        BENCH(b, "loop") loop_run(l);
+    }
+    loop_free(l);
+}
+
+static void add_2_24(bench *b) { measure_against_loop(b, hd_add, loop_add, 1 << 24); }
+static void mul_2_24(bench *b) { measure_against_loop(b, hd_mul, loop_mul, 1 << 24); }
+
+/* x + odd, where odd is a view or broadcasts, against x + even, both as large as x and contiguous. */
+static void measure_against_contiguous(bench *b, hd_tensor *x, hd_tensor *odd, hd_tensor *even) {
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_add(x, odd);
+        }
+        BENCH(b, "contiguous") {
+            HD_SCOPE;
+            hd_add(x, even);
+        }
+    }
+}
+
+static void broadcast_4096x1024(bench *b) {
+    HD_SCOPE;
+    measure_against_contiguous(b, normal(HD_SHAPE(4096, 1024)), normal(vector(1024)), normal(HD_SHAPE(4096, 1024)));
+}
+
+static void transposed_4096x4096(bench *b) {
+    HD_SCOPE;
+    hd_tensor *y = normal(square(4096));
+    measure_against_contiguous(b, normal(square(4096)), hd_t(y), y);
+}
+
+/* bf16 + f32 -> f32 */
+static void mixed_bf16_add_2_20(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = hd_cast(normal(vector(1 << 20)), HD_BF16), *y = normal(vector(1 << 20));
+    while (bench_round(b))
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_add(x, y);
+        }
+}
+
+/* ---- reductions ------------------------------------------------------------------------------------------------- */
+static void sum_2_24(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = normal(vector(1 << 24));
+    while (bench_round(b))
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_sum(x, HD_AXES(), NULL);
+        }
+}
+
+static void sum_axis0_4096x4096(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = normal(square(4096));
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_sum(x, HD_AXES(0), NULL);
+        }
+        BENCH(b, "last-axis") {
+            HD_SCOPE;
+            hd_sum(x, HD_AXES(1), NULL);
+        }
+    }
+}
+
+static void sum_axis1_4096x4096(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = normal(square(4096));
+    while (bench_round(b))
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_sum(x, HD_AXES(1), NULL);
+        }
+}
+
+/* ---- matmul ----------------------------------------------------------------------------------------------------- */
+static void measure_matmul(bench *b, int64_t n) {
+    HD_SCOPE;
+    hd_tensor *x = normal(square(n)), *y = normal(square(n));
+    while (bench_round(b))
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_matmul(x, y);
+        }
+}
+
+static void matmul_64(bench *b) { measure_matmul(b, 64); }
+static void matmul_512(bench *b) { measure_matmul(b, 512); }
+static void matmul_1024(bench *b) { measure_matmul(b, 1024); }
+
+/* ---- random and indexing ---------------------------------------------------------------------------------------- */
+static void randn_2_20(bench *b) {
+    while (bench_round(b))
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_randn(vector(1 << 20), HD_F32);
+        }
+}
+
+static void gather_4096x1024(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = normal(HD_SHAPE(4096, 1024)), *index = hd_randint(HD_SHAPE(4096, 1024), HD_I64, 0, 1024);
+    while (bench_round(b))
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_gather(x, 1, index);
+        }
+}
+
+/* As an embedding: 16384 rows out of a table. */
+static void index_select_65536x64(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = normal(HD_SHAPE(65536, 64)), *index = hd_randint(vector(16384), HD_I64, 0, 65536);
+    while (bench_round(b))
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_index_select(x, 0, index);
+        }
+}
+
+static const bench_case cases[] = {
+    {"eager/add-2x3", "ns", add_2x3},
+    {"eager/add-scalar-2x3", "ns", add_scalar_2x3},
+    {"eager/chain-10-2x3", "ns", chain_10},
+    {"eager/chain-10-allocations", "allocations", chain_10_allocations},
+    {"eager/add-2^24", "us", add_2_24},
+    {"eager/mul-2^24", "us", mul_2_24},
+    {"eager/broadcast-4096x1024", "us", broadcast_4096x1024},
+    {"eager/transposed-4096x4096", "us", transposed_4096x4096},
+    {"eager/mixed-bf16-add-2^20", "us", mixed_bf16_add_2_20},
+    {"eager/exp-2^20", "us", exp_2_20},
+    {"eager/tanh-2^20", "us", tanh_2_20},
+    {"eager/sigmoid-2^20", "us", sigmoid_2_20},
+    {"eager/gelu-2^20", "us", gelu_2_20},
+    {"eager/sum-2^24", "us", sum_2_24},
+    {"eager/sum-axis0-4096x4096", "us", sum_axis0_4096x4096},
+    {"eager/sum-axis1-4096x4096", "us", sum_axis1_4096x4096},
+    {"eager/matmul-64", "us", matmul_64},
+    {"eager/matmul-512", "us", matmul_512},
+    {"eager/matmul-1024", "us", matmul_1024},
+    {"eager/randn-2^20", "us", randn_2_20},
+    {"eager/gather-4096x1024", "us", gather_4096x1024},
+    {"eager/index-select-65536x64", "us", index_select_65536x64},
+};
+
+int main(int argc, char **argv) { return bench_main(argc, argv, cases, sizeof cases / sizeof *cases); }

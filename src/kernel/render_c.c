@@ -1,0 +1,114 @@
+/* Kernel IR as C text. The words are those of words_c.h, whose text is the preamble: a word is written in C once. */
+#include "kernel/ir.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+extern const unsigned char hd_words_text[]; /* words_c.h, embedded by the build */
+extern const size_t hd_words_text_size;
+
+#define APPEND(...) at += (size_t)snprintf(at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0, __VA_ARGS__)
+
+static const char *type_name(hd_compute type) {
+#define NAME(NAME_, name) #name,
+    static const char *const names[] = {HD_COMPUTE_LIST(NAME)};
+#undef NAME
+    return names[type];
+}
+
+size_t hd_render_preamble(char *out, size_t capacity) {
+    if (capacity > 0) {
+        const size_t n = hd_words_text_size < capacity - 1 ? hd_words_text_size : capacity - 1;
+        memcpy(out, hd_words_text, n);
+        out[n] = '\0';
+    }
+    return hd_words_text_size;
+}
+
+static size_t render_constant(const hd_ir *ir, double value, char *out, size_t capacity) {
+    size_t at = 0;
+    if (value != value) APPEND("(c_%s)NAN", type_name(ir->type));
+    else if (isinf(value)) APPEND("(c_%s)%sINFINITY", type_name(ir->type), value < 0 ? "-" : "");
+    else if (ir->type == HD_COMPUTE_F32 || ir->type == HD_COMPUTE_F64) APPEND("(c_%s)%a", type_name(ir->type), value);
+    else APPEND("(c_%s)%lld", type_name(ir->type), (long long)value);
+    return at;
+}
+
+/* One statement per node: const c_f32 v3 = w_mul_f32(v1, v2); */
+static size_t render_node(const hd_ir *ir, int i, char *out, size_t capacity) {
+    const hd_ir_node *n = &ir->nodes[i];
+    const char *type = type_name(ir->type);
+    size_t at = 0;
+    if (n->type == HD_CONDITION) APPEND("        const bool v%d = ", i);
+    else APPEND("        const c_%s v%d = ", type, i);
+    if (n->word == HD_WORD_INPUT) APPEND("p%d[i]", n->index);
+    else if (n->word == HD_WORD_NUMBER) APPEND("((const c_%s *)numbers)[%d]", type, n->index);
+    else if (n->word == HD_WORD_CONSTANT) at += render_constant(ir, n->value, at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0);
+    else if (n->word == HD_WORD_BOTH || n->word == HD_WORD_EITHER) APPEND("v%d %c v%d", n->operand[0], n->word == HD_WORD_BOTH ? '&' : '|', n->operand[1]);
+    else if (n->word == HD_WORD_UNLESS) APPEND("!v%d", n->operand[0]);
+    else {
+        APPEND("w_");
+        for (const char *c = hd_words[n->word].name; *c; ++c) APPEND("%c", tolower((unsigned char)*c));
+        APPEND("_%s(", type);
+        for (int k = 0; k < hd_words[n->word].arity; ++k) APPEND("%sv%d", k ? ", " : "", n->operand[k]);
+        APPEND(")");
+    }
+    APPEND(";\n");
+    return at;
+}
+
+static size_t render_nodes(const hd_ir *ir, char *out, size_t capacity) {
+    size_t at = 0;
+    for (int i = 0; i <= ir->result; ++i) at += render_node(ir, i, at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0);
+    return at;
+}
+
+size_t hd_render_programs(hd_compute type, char *out, size_t capacity) {
+    size_t at = 0;
+    const char *t = type_name(type);
+    for (int word = 0; word < HD_WORD_INPUT; ++word) /* first all declarations: programs use one another */
+        if (hd_words[word].is_function) {
+            APPEND("W_INLINE c_%s w_", t);
+            for (const char *c = hd_words[word].name; *c; ++c) APPEND("%c", tolower((unsigned char)*c));
+            APPEND(hd_words[word].arity == 2 ? "_%s(c_%s, c_%s);\n" : "_%s(c_%s);\n", t, t, t);
+        }
+    for (int word = 0; word < HD_WORD_INPUT; ++word) {
+        if (!hd_words[word].is_function) continue;
+        hd_ir ir;
+        hd_ir_init(&ir, type);
+        const int a = hd_ir_input(&ir, 0, false), b = hd_words[word].arity == 2 ? hd_ir_input(&ir, 1, false) : -1;
+        ir.result = hd_ir_program(&ir, (hd_word)word, a, b);
+        if (ir.result < 0 || hd_ir_renumber(&ir) != HD_OK) {
+            hd_ir_release(&ir);
+            return 0;
+        }
+        APPEND("W_INLINE c_%s w_", t);
+        for (const char *c = hd_words[word].name; *c; ++c) APPEND("%c", tolower((unsigned char)*c));
+        APPEND(hd_words[word].arity == 2 ? "_%s(c_%s a, c_%s b) {\n" : "_%s(c_%s a) {\n", t, t, t);
+        APPEND("        const c_%s *const p0 = &a;\n", t);
+        if (hd_words[word].arity == 2) APPEND("        const c_%s *const p1 = &b;\n", t);
+        APPEND("        enum { i = 0 };\n");
+        at += render_nodes(&ir, at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0);
+        APPEND("        return v%d;\n}\n", ir.result);
+        hd_ir_release(&ir);
+    }
+    return at;
+}
+
+size_t hd_render_c(const hd_ir *ir, const char *name, char *out, size_t capacity) {
+    size_t at = 0;
+    const char *type = type_name(ir->type);
+    APPEND("void %s(void *out, const void *const in[3], const void *numbers, int64_t n) {\n", name);
+    for (int i = 0; i < ir->count; ++i)
+        if (ir->nodes[i].word == HD_WORD_INPUT)
+            APPEND("    const %s%s *restrict p%d = in[%d];\n", ir->nodes[i].type == HD_CONDITION ? "uint8_t" : "c_", ir->nodes[i].type == HD_CONDITION ? "" : type, ir->nodes[i].index,
+                   ir->nodes[i].index);
+    const bool condition = ir->nodes[ir->result].type == HD_CONDITION;
+    APPEND("    %s%s *restrict o = out;\n    (void)in;\n    (void)numbers;\n", condition ? "uint8_t" : "c_", condition ? "" : type);
+    APPEND("    for (int64_t i = 0; i < n; ++i) {\n");
+    at += render_nodes(ir, at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0);
+    APPEND("        o[i] = v%d;\n    }\n}\n", ir->result);
+    return at;
+}

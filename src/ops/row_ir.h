@@ -1,0 +1,20 @@
+/* Elementwise rows as kernel IR. */
+#ifndef HD_OPS_ROW_IR_H
+#define HD_OPS_ROW_IR_H
+
+#include "kernel/ir.h"
+#include "ops/op.h"
+
+/* Where the variables of sentences stand among the inputs of the IR:
+ *     values:      x or a, b, c at 0, 1, 2 (for `where`: the condition, a, b)
+ *     derivatives: the same, then the incoming gradient g at 3 and the row's value y at 4 */
+enum { HD_INPUT_GRADIENT = 3, HD_INPUT_VALUE = 4 };
+
+/* True when the row has kernels in this compute type. */
+bool hd_row_takes(hd_op_id id, hd_compute type);
+/* The row's value in this type. */
+hd_error hd_row_value_ir(hd_op_id id, hd_compute type, hd_ir *out);
+/* The derivative by operand k (of `where`: 1 and 2), in a float type. */
+hd_error hd_row_derivative_ir(hd_op_id id, int operand, hd_compute type, hd_ir *out);
+
+#endif
