@@ -14,6 +14,9 @@ list(APPEND HODU_SOURCES ${PROJECT_BINARY_DIR}/generated/words_text.c)
 # Never -ffast-math: NaN, infinities and signed zeros survive, and the caller's rounding flags stay his.
 set(HODU_KERNEL_OPTIMIZE -O3 CACHE STRING "How hard to optimise kernels; less builds faster")
 set(HODU_KERNEL_FLAGS ${HODU_KERNEL_OPTIMIZE} -fno-math-errno -fno-trapping-math -ffp-contract=fast)
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  list(APPEND HODU_KERNEL_FLAGS -fno-thread-jumps) # it takes limits to a range apart into branches
+endif()
 
 # The best that the machine has is chosen at run time.
 set(HODU_FLAGS_baseline "")

@@ -47,10 +47,10 @@ static hd_error grow(hd_ir *ir) {
     hd_ir_node *nodes = hd_array_resize(ir->nodes, (size_t)capacity * sizeof *nodes);
     if (nodes == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for %d nodes of kernel IR", capacity);
     ir->nodes = nodes;
-    ir->capacity = capacity;
     int32_t *table = hd_array_resize(ir->table, (size_t)capacity * 2 * sizeof *table);
     if (table == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to look up %d nodes of kernel IR", capacity);
     ir->table = table;
+    ir->capacity = capacity;
     ir->table_size = capacity * 2;
     for (int i = 0; i < ir->table_size; ++i) table[i] = -1;
     for (int i = 0; i < ir->count; ++i) {
@@ -62,7 +62,7 @@ static hd_error grow(hd_ir *ir) {
 }
 
 static int add_node(hd_ir *ir, const hd_ir_node *node) {
-    if (ir->count + 1 > ir->capacity / 2 * 2 - 1 && grow(ir) != HD_OK) return -1;
+    if (ir->count == ir->capacity && grow(ir) != HD_OK) return -1;
     uint64_t at = node_hash(node) % (uint64_t)ir->table_size;
     for (; ir->table[at] >= 0; at = (at + 1) % (uint64_t)ir->table_size)
         if (node_equal(&ir->nodes[ir->table[at]], node)) return ir->table[at];

@@ -19,6 +19,13 @@
 #define W(word) W_JOIN(w_##word, T) /* w_add_f32 */
 #define CT W_JOIN(c, T)             /* the C type of T: c_f32 */
 
+/* gcc unrolls 16 rounds by itself, and what is not unrolled is not vectorised; clang unrolls all, unless told to. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define W_UNROLL _Pragma("GCC unroll 32")
+#else
+#define W_UNROLL
+#endif
+
 typedef float c_f32;
 typedef double c_f64;
 typedef int8_t c_i8;
@@ -90,7 +97,7 @@ typedef uint8_t c_b8; /* bool: 0 or 1 */
     W_INLINE c_##t w_copysign_##t(c_##t a, c_##t b) { return __builtin_copysign##s(a, b); }                            \
     W_INLINE c_##t w_poly_##t(c_##t x, const c_##t *k, int n) {                                                        \
         c_##t r = k[n - 1];                                                                                            \
-        for (int i = n - 2; i >= 0; --i) r = r * x + k[i];                                                             \
+        W_UNROLL for (int i = n - 2; i >= 0; --i) r = r * x + k[i];                                                    \
         return r;                                                                                                      \
     }
 W_FLOAT(f32, f, 8388608.0)
@@ -199,8 +206,8 @@ W_INLINE c_b8 w_popcount_b8(c_b8 a) { return a; }
 #define LT(a, b) W(lt)(a, b)
 #define LE(a, b) W(le)(a, b)
 #define EQ(a, b) W(eq)(a, b)
-#define BOTH(a, b) ((a) & (b))
-#define EITHER(a, b) ((a) | (b))
+#define BOTH(a, b) ((int)(a) & (int)(b))
+#define EITHER(a, b) ((int)(a) | (int)(b))
 #define UNLESS(a) (!(a))
 #define SELECT(c, a, b) W(select)(c, a, b)
 #define AND(a, b) W(and)(a, b)

@@ -121,8 +121,8 @@ def text(value):
     if math.isinf(value):
         return "inf" if value > 0 else "-inf"
     short = repr(value)
-    short = short[:-2] if short.endswith(".0") and value != 0 else short
-    return min(short, "-0" if math.copysign(1, value) < 0 and value == 0 else short, value.hex(), key=len)
+    short = short[:-2] if short.endswith(".0") else short
+    return min(short, value.hex(), key=len)
 
 
 def operand_text(value):
@@ -187,6 +187,8 @@ def write_integers(out, row, dtype):
     except RuntimeError as error:  # an integer kernel PyTorch has not
         print(f"{row['name']} {dtype}: left out, {str(error).splitlines()[0]}", file=sys.stderr)
         return 0
+    if value.dtype.is_floating_point:  # sign, whose reference has a NaN in it
+        value = value.to(kind)
     return write_block(out, row, dtype, points, [value.tolist()], numbers)
 
 
