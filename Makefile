@@ -56,6 +56,7 @@ check-long: setup
 	@HODU_LONG=1 $(call test,release) -L long
 
 bench: setup
+	@scripts/setup --python
 	@$(call configure,release)
 	@$(call build,release)
 	@scripts/bench "$(CASES)"

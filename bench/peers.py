@@ -158,7 +158,7 @@ class Jax(Framework):
 
 
 class Onnxruntime(Framework):
-    """One node in a model; only what has an operator of that name."""
+    """Each op is a model of one node."""
 
     start = "import numpy, onnxruntime; onnxruntime.OrtValue.ortvalue_from_numpy(numpy.ones((2, 3), numpy.float32))"
     OPERATORS = {  # op: operator, attributes
@@ -174,8 +174,6 @@ class Onnxruntime(Framework):
         self.onnx, self.ort, self.version = onnx, onnxruntime, onnxruntime.__version__
 
     def prepare(self, op, inputs):
-        if op.startswith("start"):
-            return getattr(self, op)
         if op not in self.OPERATORS or any(i.dtype == "bf16" for i in inputs):
             return None
         operator, attributes = self.OPERATORS[op]
@@ -196,31 +194,28 @@ FRAMEWORKS = {"numpy": Numpy, "torch": Torch, "jax": Jax, "onnxruntime": Onnxrun
 
 
 # ---- measuring -------------------------------------------------------------------------------------------------------
-def median_seconds(call, wait):
+def median_seconds(call, wait, wait_each):
     """As bench/harness.h: once unmeasured, then samples of 2 ms or one call, and their median. Python's loop is part of
-    the figure, as it is of every use; results are waited for at the end of each call, of tiny ones (whose cost is the
-    call itself) at the end of each sample."""
-    wait(call())
-    repeat, elapsed = 1, 0.0
-    while True:
+    the figure, as it is of every use. A framework that only queues its work is waited for after each call; after each
+    sample in cases whose cost is the call itself."""
+
+    def sample(repeat):
         begin = time.perf_counter()
         for _ in range(repeat):
             result = call()
+            if wait_each:
+                wait(result)
         wait(result)
-        elapsed = time.perf_counter() - begin
-        if elapsed >= 2e-3:
-            break
+        return time.perf_counter() - begin
+
+    sample(1)
+    repeat = 1
+    while sample(repeat) < 2e-3:
         repeat *= 2
-    samples, spent = [], 0.0
-    while spent < SECONDS or len(samples) < 7:
-        begin = time.perf_counter()
-        for _ in range(repeat):
-            result = call()
-        wait(result)
-        elapsed = time.perf_counter() - begin
-        spent += elapsed
-        samples.append(elapsed / repeat)
-    return statistics.median(samples)
+    samples = []
+    while sum(samples) < SECONDS or len(samples) < 7:
+        samples.append(sample(repeat))
+    return statistics.median(samples) / repeat
 
 
 def start_ms(framework):
@@ -251,11 +246,7 @@ def measure(framework, name):
         call = framework.prepare(op, inputs)
         if call is None:
             return {}
-        wait = framework.wait
-        if unit != "ns":  # ops that are only queued would pile up
-            call, now = (lambda: wait(now())), call
-            wait = lambda result: None
-        value = median_seconds(call, wait) * {"ns": 1e9, "us": 1e6, "ms": 1e3}[unit]
+        value = median_seconds(call, framework.wait, unit != "ns") * {"ns": 1e9, "us": 1e6, "ms": 1e3}[unit]
     return {"case": name, "unit": unit, "value": value}
 
 

@@ -28,16 +28,24 @@ const char *hd_shape_text(char *out, size_t capacity, const hd_shape *shape) {
     return out;
 }
 
-hd_error hd_shape_check(const hd_shape *shape, size_t element_bytes, int64_t *count) {
+static hd_error bad_shape(const hd_shape *shape) {
     if (shape->rank < 0 || shape->rank > HD_MAX_RANK)
         return hd_fail(HD_ERROR_SHAPE, "a shape of more than %d axes; the rank may be 0 to %d", HD_MAX_RANK, HD_MAX_RANK);
     for (int i = 0; i < shape->rank; ++i)
         if (shape->size[i] < 0) return hd_fail(HD_ERROR_SHAPE, "shape %s has a negative size at axis %d", HD_SHAPE_TEXT(*shape), i);
-    *count = hd_shape_count(*shape);
-    int64_t bytes;
-    if (*count < 0 || __builtin_mul_overflow(*count, (int64_t)element_bytes, &bytes))
-        return hd_fail(HD_ERROR_OVERFLOW, "shape %s has more bytes than 64 bits can count", HD_SHAPE_TEXT(*shape));
-    return HD_OK;
+    return hd_fail(HD_ERROR_OVERFLOW, "shape %s has more bytes than 64 bits can count", HD_SHAPE_TEXT(*shape));
+}
+
+hd_error hd_shape_check(const hd_shape *shape, size_t element_bytes, int64_t *count) {
+    int64_t bytes = (int64_t)element_bytes;
+    bool bad = (unsigned)shape->rank > HD_MAX_RANK, empty = false;
+    for (int i = 0; i < shape->rank && !bad; ++i) {
+        bad = shape->size[i] < 0;
+        empty = empty || shape->size[i] == 0;
+    }
+    for (int i = 0; i < shape->rank && !bad && !empty; ++i) bad = __builtin_mul_overflow(bytes, shape->size[i], &bytes);
+    *count = empty ? 0 : bytes >> __builtin_ctzll(element_bytes);
+    return __builtin_expect(bad, 0) ? bad_shape(shape) : HD_OK;
 }
 
 hd_error hd_shape_broadcast(const hd_shape *a, const hd_shape *b, hd_shape *out) {
@@ -81,7 +89,7 @@ void hd_layout_contiguous(hd_layout *layout, const hd_shape *shape) {
     layout->offset = 0;
     for (int i = shape->rank - 1; i >= 0; --i) {
         layout->stride[i] = stride;
-        stride *= shape->size[i] > 1 ? shape->size[i] : 1;
+        stride *= shape->size[i] > 1 ? shape->size[i] : 1; /* an empty axis: any stride will do */
     }
 }
 

@@ -7,7 +7,8 @@ hd_tensor *hd_cast(hd_tensor *x, hd_dtype dtype) {
     HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
     if ((hd_dtype)x->dtype == dtype) return x;
     const hd_cast_attributes attributes = {dtype};
-    hd_call call = hd_call_of(HD_OP_cast, &x, 1, dtype, &x->layout.shape, &attributes);
+    hd_call call;
+    hd_call_init(&call, HD_OP_cast, &x, 1, dtype, &x->layout.shape, &attributes);
     return hd_execute(thread, &call);
 }
 

@@ -23,7 +23,8 @@ static hd_tensor *matrix_product(hd_thread *thread, hd_tensor *a, hd_tensor *b) 
     int64_t count;
     HD_TRY_OR(hd_shape_check(&shape, hd_dtype_bytes[dtype], &count), NULL);
     hd_tensor *inputs[2] = {a, b};
-    hd_call call = hd_call_of(HD_OP_matmul, inputs, 2, dtype, &shape, NULL);
+    hd_call call;
+    hd_call_init(&call, HD_OP_matmul, inputs, 2, dtype, &shape, NULL);
     return hd_execute(thread, &call);
 }
 

@@ -7,7 +7,8 @@ static hd_tensor *create(hd_thread *thread, hd_op_id id, const hd_shape *shape, 
     int64_t count;
     HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
     HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &count), NULL);
-    hd_call call = hd_call_of(id, NULL, 0, dtype, shape, attributes);
+    hd_call call;
+    hd_call_init(&call, id, NULL, 0, dtype, shape, attributes);
     return hd_execute(thread, &call);
 }
 

@@ -24,7 +24,8 @@ hd_tensor *hd_gather(hd_tensor *x, int axis, hd_tensor *index) {
     HD_TRY_OR(check_element_index(x, index, axis), NULL);
     const hd_axis_attributes attributes = {axis};
     hd_tensor *inputs[2] = {x, index};
-    hd_call call = hd_call_of(HD_OP_gather, inputs, 2, (hd_dtype)x->dtype, &index->layout.shape, &attributes);
+    hd_call call;
+    hd_call_init(&call, HD_OP_gather, inputs, 2, (hd_dtype)x->dtype, &index->layout.shape, &attributes);
     return hd_execute(thread, &call);
 }
 
@@ -49,7 +50,8 @@ hd_tensor *hd_scatter(hd_tensor *x, int axis, hd_tensor *index, hd_tensor *sourc
     }
     const hd_scatter_attributes attributes = {axis, mode};
     hd_tensor *inputs[3] = {x, index, source};
-    hd_call call = hd_call_of(HD_OP_scatter, inputs, 3, (hd_dtype)x->dtype, &x->layout.shape, &attributes);
+    hd_call call;
+    hd_call_init(&call, HD_OP_scatter, inputs, 3, (hd_dtype)x->dtype, &x->layout.shape, &attributes);
     return hd_execute(thread, &call);
 }
 
@@ -66,7 +68,8 @@ hd_tensor *hd_index_select(hd_tensor *x, int axis, hd_tensor *index) {
     shape.size[axis] = index->count;
     const hd_axis_attributes attributes = {axis};
     hd_tensor *inputs[2] = {x, index};
-    hd_call call = hd_call_of(HD_OP_index_select, inputs, 2, (hd_dtype)x->dtype, &shape, &attributes);
+    hd_call call;
+    hd_call_init(&call, HD_OP_index_select, inputs, 2, (hd_dtype)x->dtype, &shape, &attributes);
     return hd_execute(thread, &call);
 }
 

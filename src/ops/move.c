@@ -2,7 +2,8 @@
 #include "ops/op.h"
 
 static hd_tensor *copy_of(hd_thread *thread, hd_tensor *x) {
-    hd_call call = hd_call_of(HD_OP_contiguous, &x, 1, (hd_dtype)x->dtype, &x->layout.shape, NULL);
+    hd_call call;
+    hd_call_init(&call, HD_OP_contiguous, &x, 1, (hd_dtype)x->dtype, &x->layout.shape, NULL);
     return hd_execute(thread, &call);
 }
 
@@ -44,7 +45,8 @@ hd_tensor *hd_concat(hd_tensor *const *tensors, int count, int axis) {
         dtype = hd_dtype_promote(dtype, (hd_dtype)tensors[i]->dtype);
     }
     const hd_axis_attributes attributes = {axis};
-    hd_call call = hd_call_of(HD_OP_concat, tensors, count, dtype, &shape, &attributes);
+    hd_call call;
+    hd_call_init(&call, HD_OP_concat, tensors, count, dtype, &shape, &attributes);
     return hd_execute(thread, &call);
 }
 
@@ -92,7 +94,8 @@ hd_tensor *hd_pad(hd_tensor *x, const hd_padding *padding, int count, double val
     }
     int64_t elements;
     HD_TRY_OR(hd_shape_check(&shape, hd_dtype_bytes[x->dtype], &elements), NULL);
-    hd_call call = hd_call_of(HD_OP_pad, &x, 1, (hd_dtype)x->dtype, &shape, &attributes);
+    hd_call call;
+    hd_call_init(&call, HD_OP_pad, &x, 1, (hd_dtype)x->dtype, &shape, &attributes);
     return hd_execute(thread, &call);
 }
 

@@ -74,18 +74,18 @@ typedef struct hd_strided_attributes { hd_layout layout; } hd_strided_attributes
 typedef struct hd_pad_attributes { hd_padding padding[HD_MAX_RANK]; double value; } hd_pad_attributes;
 typedef struct hd_scatter_attributes { int axis; hd_scatter_mode mode; } hd_scatter_attributes;
 
-/* A call with one output, ready to run. */
-static inline hd_call hd_call_of(hd_op_id id, hd_tensor *const *inputs, int count, hd_dtype dtype, const hd_shape *shape, const void *attributes) {
-    hd_call call;
-    call.op = &hd_ops[id];
-    call.attributes = attributes;
-    call.inputs = inputs;
-    call.input_count = count;
-    call.output_count = 1;
-    call.dtype[0] = dtype;
-    call.shape[0] = *shape;
-    call.view = NULL;
-    return call;
+/* Describes a call with one output, ready to run. In place: returning a struct this large by value costs more than
+ * running a small op. */
+static inline void hd_call_init(hd_call *call, hd_op_id id, hd_tensor *const *inputs, int count, hd_dtype dtype, const hd_shape *shape, const void *attributes) {
+    call->op = &hd_ops[id];
+    call->attributes = attributes;
+    call->inputs = inputs;
+    call->input_count = count;
+    call->output_count = 1;
+    call->dtype[0] = dtype;
+    call->shape[0].rank = shape->rank;
+    for (int i = 0; i < shape->rank; ++i) call->shape[0].size[i] = shape->size[i];
+    call->view = NULL;
 }
 
 /* Runs a view of x: the same storage under another layout. */

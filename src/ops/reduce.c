@@ -31,7 +31,8 @@ static hd_tensor *reduce(const char *name, const void *caller, hd_op_id id, hd_t
     HD_TRY_OR(hd_axes_resolve(axes, x->layout.shape.rank, attributes.reduced), NULL);
     if (id == HD_OP_max || id == HD_OP_min) HD_TRY_OR(check_not_empty(&x->layout.shape, attributes.reduced), NULL);
     const hd_shape shape = reduced_shape(&x->layout.shape, attributes.reduced, options.keep_dims);
-    hd_call call = hd_call_of(id, &x, 1, result_dtype(id, (hd_dtype)x->dtype), &shape, &attributes);
+    hd_call call;
+    hd_call_init(&call, id, &x, 1, result_dtype(id, (hd_dtype)x->dtype), &shape, &attributes);
     return hd_execute(thread, &call);
 }
 
@@ -54,7 +55,8 @@ static hd_tensor *arg_reduce(hd_thread *thread, hd_op_id id, hd_tensor *x, int a
     attributes.reduced[axis] = true;
     HD_TRY_OR(check_not_empty(&x->layout.shape, attributes.reduced), NULL);
     const hd_shape shape = reduced_shape(&x->layout.shape, attributes.reduced, options.keep_dims);
-    hd_call call = hd_call_of(id, &x, 1, HD_I64, &shape, &attributes);
+    hd_call call;
+    hd_call_init(&call, id, &x, 1, HD_I64, &shape, &attributes);
     return hd_execute(thread, &call);
 }
 

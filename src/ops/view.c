@@ -4,7 +4,8 @@
 #include <stdlib.h>
 
 hd_tensor *hd_view(hd_thread *thread, hd_op_id id, hd_tensor *x, hd_dtype dtype, const hd_layout *layout, const void *attributes) {
-    hd_call call = hd_call_of(id, &x, 1, dtype, &layout->shape, attributes);
+    hd_call call;
+    hd_call_init(&call, id, &x, 1, dtype, &layout->shape, attributes);
     call.view = layout;
     return hd_execute(thread, &call);
 }

@@ -80,13 +80,14 @@ static inline double unit_at(double v, int digits) {
 
 /* Is `got`, a float of `digits` bits, within `ulps` units (at the magnitude of `scale`, or of the reference if that is
  * larger) of `want`? What lies beyond the range must be infinite, NaN must be NaN, infinities and zeros have their sign;
- * at the very end of the range either side will do. Where `want` is subnormal, a factor of it may have been, and the
- * unit grows by the other factor: at most the largest operand. */
+ * at the very end of the range either side will do. Gradual underflow: where a factor of `want` may have been subnormal
+ * (the other being at most the largest operand), the unit is that of subnormals times the operand. */
 static inline bool within(double got, double want, double ulps, double scale, double operand, int digits) {
     if (isnan(want) || isnan(got)) return isnan(want) && isnan(got);
     const double most = digits == 24 ? 0x1.fffffep127 : 0x1.fffffffffffffp1023;
-    const bool subnormal = fabs(want) < (digits == 24 ? 0x1p-126 : 0x1p-1022);
-    const double unit = unit_at(fmax(fabs(want), fabs(scale)), digits), allowed = ulps * unit * (subnormal ? fmax(1, operand) : 1);
+    const double factor = fmax(1, operand), unit = unit_at(fmax(fabs(want), fabs(scale)), digits);
+    const bool vanishing = fabs(want) < (digits == 24 ? 0x1p-126 : 0x1p-1022) * factor;
+    const double allowed = ulps * (vanishing ? fmax(unit, unit_at(0, digits) * factor) : unit);
     if (isinf(want)) return got == want;
     if (digits == 24 && ulps < 0.5) return got == (double)(float)want && signbit(got) == signbit(want);
     if (isinf(got)) return signbit(got) == signbit(want) && fabs(want) > most - allowed;

@@ -14,24 +14,25 @@ const uint8_t hd_compute_dtype[HD_COMPUTE_COUNT] = {
 
 /* ---- instruction sets ------------------------------------------------------------------------------------------- */
 #define DECLARE_TABLE(NAME, name) extern const hd_elementwise_kernel ISA_TABLE(name)[HD_OP_ELEMENTWISE_COUNT];
-#define USE_TABLE(NAME, name) table.elementwise[HD_COMPUTE_##NAME] = ISA_TABLE(name);
+#define USE_TABLE(NAME, name) table->elementwise[HD_COMPUTE_##NAME] = ISA_TABLE(name);
 #define FILL(isa_name)                                                                                                 \
     void hd_fill_memory_##isa_name(hd_cpu_kernels *);                                                                  \
     void hd_fill_gemm_##isa_name(hd_cpu_kernels *);                                                                    \
     void hd_fill_random_##isa_name(hd_cpu_kernels *);
 
-static hd_cpu_kernels table;
+hd_cpu_kernels hd_kernel_table;
+static hd_cpu_kernels *const table = &hd_kernel_table;
 static pthread_once_t table_once = PTHREAD_ONCE_INIT;
 
 #define ISA_TABLE(name) hd_elementwise_baseline_##name
 HD_COMPUTE_LIST(DECLARE_TABLE)
 FILL(baseline)
 static void use_baseline(void) {
-    table.isa = "baseline";
+    table->isa = "baseline";
     HD_COMPUTE_LIST(USE_TABLE)
-    hd_fill_memory_baseline(&table);
-    hd_fill_gemm_baseline(&table);
-    hd_fill_random_baseline(&table);
+    hd_fill_memory_baseline(table);
+    hd_fill_gemm_baseline(table);
+    hd_fill_random_baseline(table);
 }
 #undef ISA_TABLE
 
@@ -40,11 +41,11 @@ static void use_baseline(void) {
 HD_COMPUTE_LIST(DECLARE_TABLE)
 FILL(avx2)
 static void use_avx2(void) {
-    table.isa = "avx2";
+    table->isa = "avx2";
     HD_COMPUTE_LIST(USE_TABLE)
-    hd_fill_memory_avx2(&table);
-    hd_fill_gemm_avx2(&table);
-    hd_fill_random_avx2(&table);
+    hd_fill_memory_avx2(table);
+    hd_fill_gemm_avx2(table);
+    hd_fill_random_avx2(table);
 }
 #undef ISA_TABLE
 #endif
@@ -54,28 +55,34 @@ static void use_avx2(void) {
 HD_COMPUTE_LIST(DECLARE_TABLE)
 FILL(avx512)
 static void use_avx512(void) {
-    table.isa = "avx512";
+    table->isa = "avx512";
     HD_COMPUTE_LIST(USE_TABLE)
-    hd_fill_memory_avx512(&table);
-    hd_fill_gemm_avx512(&table);
-    hd_fill_random_avx512(&table);
+    hd_fill_memory_avx512(table);
+    hd_fill_gemm_avx512(table);
+    hd_fill_random_avx512(table);
 }
 #undef ISA_TABLE
+#endif
+
+#ifdef HD_HAS_AVX2
+static bool has_avx2(void) { /* with all that the build's flags for this set allow the compiler to use */
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+}
 #endif
 
 static void choose_isa(void) {
     const char *wish = getenv("HODU_ISA");
     const bool baseline = wish != NULL && strcmp(wish, "baseline") == 0, avx2 = wish != NULL && strcmp(wish, "avx2") == 0;
     (void)baseline, (void)avx2;
-#ifdef HD_HAS_AVX512
+#if defined(HD_HAS_AVX512) && defined(HD_HAS_AVX2)
     if (!baseline && !avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        __builtin_cpu_supports("avx512vl") && has_avx2()) {
         use_avx512();
         return;
     }
 #endif
 #ifdef HD_HAS_AVX2
-    if (!baseline && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    if (!baseline && has_avx2()) {
         use_avx2();
         return;
     }
@@ -83,11 +90,9 @@ static void choose_isa(void) {
     use_baseline();
 }
 
-const hd_cpu_kernels *hd_kernels(void) { return &table; } /* filled before any call: see cpu_executor */
-
 const char *hd_cpu_isa(void) {
     pthread_once(&table_once, choose_isa);
-    return table.isa;
+    return table->isa;
 }
 
 /* ---- the executor ------------------------------------------------------------------------------------------------ */

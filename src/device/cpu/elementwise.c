@@ -323,6 +323,34 @@ static hd_error report_fault(const hd_call *call, int64_t fault, const hd_shape 
                    (long long)fault, HD_SHAPE_TEXT(*shape), zero ? "be divided by 0" : "have a negative exponent: use floats");
 }
 
+/* Anything goes: strides, broadcasts, dtypes, guards. Apart from the function below, whose frame stays small. */
+static __attribute__((noinline)) hd_error run_general(const hd_call *call, hd_elementwise_kernel kernel, char *const *data, const void *numbers) {
+    const hd_row *row = &hd_rows[call->op->id];
+    const hd_compute compute = (hd_compute)hd_dtype_compute[call->compute];
+    const hd_tensor *out = call->outputs[0];
+    job j = {.kernel = kernel, .inputs = call->input_count, .guard = compute >= HD_COMPUTE_F32 ? HD_GUARD_NONE : (hd_guard)row->guard};
+    memcpy(j.numbers, numbers, sizeof j.numbers);
+    hd_operand_over(&j.operand[0], data[0], out, &out->layout.shape);
+    j.compute[0] = row->gives_bool ? HD_COMPUTE_B8 : compute;
+    for (int k = 0; k < call->input_count; ++k) {
+        hd_operand_over(&j.operand[k + 1], data[k + 1], call->inputs[k], &out->layout.shape);
+        j.compute[k + 1] = k == 0 && row->chooses ? HD_COMPUTE_B8 : compute;
+    }
+    HD_TRY(run_job(&j, &out->layout.shape));
+    return j.fault == INT64_MAX ? HD_OK : report_fault(call, j.fault, &out->layout.shape);
+}
+
+static __attribute__((noinline)) void run_threads(const hd_call *call, hd_elementwise_kernel kernel, char *const *data, const void *numbers) {
+    const hd_tensor *out = call->outputs[0];
+    flat_job f = {.kernel = kernel, .out = data[0], .numbers = numbers, .out_bytes = hd_dtype_bytes[out->dtype]};
+    for (int k = 0; k < 3; ++k) {
+        const int from = k < call->input_count ? k : call->input_count - 1;
+        f.in[k] = data[from + 1];
+        f.in_bytes[k] = hd_dtype_bytes[call->inputs[from]->dtype];
+    }
+    hd_parallel_range(out->count, GRAIN, run_contiguous, &f);
+}
+
 hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call) {
     const hd_op_id id = (hd_op_id)call->op->id;
     const hd_row *row = &hd_rows[id];
@@ -334,48 +362,33 @@ hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call) {
     if (out->count == 0) return HD_OK;
     char *data[HD_MAX_OPERANDS];
     data[0] = out->storage->data;
+    /* simple: every operand lies there as the kernel wants it */
     bool simple = !hd_dtype_is_small_float(call->compute) && (row->guard == HD_GUARD_NONE || compute >= HD_COMPUTE_F32);
     for (int k = 0; k < call->input_count; ++k) {
         const hd_tensor *x = call->inputs[k];
         data[k + 1] = hd_tensor_bytes(thread, x, HD_READ);
-        if (__builtin_expect(data[k + 1] == NULL, 0)) goto failed;
+        if (__builtin_expect(data[k + 1] == NULL, 0)) {
+            hd_tensor_drop(thread, out);
+            return thread->error_code;
+        }
         simple = simple && x->contiguous && x->count == out->count && (x->dtype == call->compute || (k == 0 && row->chooses));
     }
-    double typed_numbers[3];
-    if (call->attributes != NULL)
-        for (int i = 0; i < row->numbers; ++i) {
-            const hd_dtype as = (hd_dtype)hd_compute_dtype[compute];
-            hd_element_from_f64((char *)typed_numbers + (size_t)i * hd_dtype_bytes[as], as, ((const double *)call->attributes)[i]);
-        }
-    if (__builtin_expect(simple, 1)) {
+    double numbers[3] = {0}; /* of the compute type */
+    for (int i = 0; i < row->numbers; ++i) {
+        const hd_dtype as = (hd_dtype)hd_compute_dtype[compute];
+        hd_element_from_f64((char *)numbers + (size_t)i * hd_dtype_bytes[as], as, ((const double *)call->attributes)[i]);
+    }
+    hd_error status = HD_OK;
+    if (__builtin_expect(!simple, 0)) {
+        status = run_general(call, kernel, data, numbers);
+        if (status != HD_OK) hd_tensor_drop(thread, out);
+    } else if (out->count > GRAIN) {
+        run_threads(call, kernel, data, numbers);
+    } else {
         const void *const in[3] = {data[1], data[call->input_count > 1 ? 2 : 1], data[call->input_count]};
-        if (out->count <= GRAIN) {
-            kernel(data[0], in, typed_numbers, out->count);
-            return HD_OK;
-        }
-        flat_job f = {.kernel = kernel, .out = data[0], .numbers = typed_numbers, .out_bytes = hd_dtype_bytes[out->dtype]};
-        for (int k = 0; k < 3; ++k) {
-            const int from = k < call->input_count ? k : call->input_count - 1;
-            f.in[k] = data[from + 1];
-            f.in_bytes[k] = hd_dtype_bytes[call->inputs[from]->dtype];
-        }
-        hd_parallel_range(out->count, GRAIN, run_contiguous, &f);
-        return HD_OK;
+        kernel(data[0], in, numbers, out->count);
     }
-    job j = {.kernel = kernel, .inputs = call->input_count, .guard = compute >= HD_COMPUTE_F32 ? HD_GUARD_NONE : (hd_guard)row->guard};
-    memcpy(j.numbers, typed_numbers, sizeof j.numbers);
-    hd_operand_over(&j.operand[0], data[0], out, &out->layout.shape);
-    j.compute[0] = row->gives_bool ? HD_COMPUTE_B8 : compute;
-    for (int k = 0; k < call->input_count; ++k) {
-        hd_operand_over(&j.operand[k + 1], data[k + 1], call->inputs[k], &out->layout.shape);
-        j.compute[k + 1] = k == 0 && row->chooses ? HD_COMPUTE_B8 : compute;
-    }
-    if (run_job(&j, &out->layout.shape) != HD_OK) goto failed;
-    if (j.fault == INT64_MAX) return HD_OK;
-    report_fault(call, j.fault, &out->layout.shape);
-failed:
-    hd_tensor_drop(thread, out);
-    return thread->error_code;
+    return status;
 }
 
 /* ---- copies ---------------------------------------------------------------------------------------------------------- */

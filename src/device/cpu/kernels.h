@@ -52,7 +52,8 @@ typedef struct hd_cpu_kernels {
     void (*bits_u64)(uint64_t *out, int64_t first, int64_t n, uint64_t seed, uint64_t draw);
 } hd_cpu_kernels;
 
-/* The best set this machine can run. */
-const hd_cpu_kernels *hd_kernels(void);
+/* The best set this machine can run; filled before any call reaches the device. */
+extern hd_cpu_kernels hd_kernel_table;
+static inline const hd_cpu_kernels *hd_kernels(void) { return &hd_kernel_table; }
 
 #endif

@@ -1,0 +1,125 @@
+/* The libm reading: the rows read in f64, with the functions of C's libm for the FUNCTION words, and simple code of our
+ * own for the few libm has not. An oracle for the f32 kernels that shares no program of math.def with them. */
+#ifndef HD_TESTS_GOLDEN_LIBM_H
+#define HD_TESTS_GOLDEN_LIBM_H
+
+#include "golden/rows.h"
+#include "kernel/words_c.h"
+
+#define LIBM(name)                                                                                                     \
+    W_INLINE double w_##name##_f64(double a) { return name(a); }
+LIBM(exp) LIBM(exp2) LIBM(expm1) LIBM(log) LIBM(log2) LIBM(log1p) LIBM(sin) LIBM(cos) LIBM(tan) LIBM(asin) LIBM(acos)
+LIBM(atan) LIBM(sinh) LIBM(cosh) LIBM(tanh) LIBM(asinh) LIBM(acosh) LIBM(atanh) LIBM(erf) LIBM(erfc) LIBM(lgamma)
+#undef LIBM
+W_INLINE double w_pow_f64(double a, double b) { return pow(a, b); }
+W_INLINE double w_atan2_f64(double a, double b) { return atan2(a, b); }
+W_INLINE double w_sigmoid_f64(double a) { return a < 0 ? exp(a) / (1 + exp(a)) : 1 / (1 + exp(-a)); }
+
+/* Reflection below 0, one step up at a time to 16, then the asymptotic series; long double, as the terms cancel. */
+static double w_digamma_f64(double a) {
+    static const long double PI_LONG = 3.14159265358979323846264338327950288L;
+    if (isnan(a) || a == -INFINITY || (a < 0 && a == rint(a))) return NAN;
+    if (a == 0) return copysign(INFINITY, -a);
+    if (isinf(a)) return a;
+    long double x = a, sum = 0;
+    if (a < 0) {
+        const long double r = x - rintl(x); /* tan has period pi */
+        sum = -PI_LONG / tanl(PI_LONG * r);
+        x = 1 - x;
+    }
+    for (; x < 16; x += 1) sum -= 1 / x;
+    const long double z = 1 / (x * x);
+    return (double)(sum + logl(x) - 0.5L / x -
+                    z * (1.0L / 12 - z * (1.0L / 120 - z * (1.0L / 252 - z * (1.0L / 240 - z * (1.0L / 132 - z * 691 / 32760))))));
+}
+
+/* Bisection on erf, or on erfc where erf is flat. */
+static double w_erfinv_f64(double a) {
+    if (!(fabs(a) < 1)) return fabs(a) == 1 ? copysign(INFINITY, a) : NAN;
+    if (fabs(a) < 1e-9) return a * 0.88622692545275801365;
+    const double target = fabs(a);
+    double low = 0, high = 6;
+    for (int i = 0; i < 80; ++i) {
+        const double middle = 0.5 * (low + high);
+        const bool below = target < 0.5 ? erf(middle) < target : erfc(middle) > 1 - target;
+        if (below) low = middle;
+        else high = middle;
+    }
+    return copysign(0.5 * (low + high), a);
+}
+
+#define T f64
+#define VALUE(name) static double oracle_##name(const double in[3], const double number[3])
+#define ONE(name, value, ...)                                                                                          \
+    VALUE(name) {                                                                                                      \
+        const double x = in[0];                                                                                        \
+        __VA_ARGS__(void) number;                                                                                      \
+        return (double)(value);                                                                                        \
+    }
+#define TWO(name, value)                                                                                               \
+    VALUE(name) {                                                                                                      \
+        const double a = in[0], b = in[1];                                                                             \
+        (void)number;                                                                                                  \
+        return (double)(value);                                                                                        \
+    }
+#define THREE(name, value, ...)                                                                                        \
+    VALUE(name) {                                                                                                      \
+        const double a = in[0], b = in[1], c = in[2];                                                                  \
+        __VA_ARGS__(void) number;                                                                                      \
+        return (value);                                                                                                \
+    }
+#define NUMBER(p, k) const double p = number[k];
+#define ON_FLOATS(...) __VA_ARGS__
+#define ON_NUMBERS(...) __VA_ARGS__
+#define ON_ALL(...) __VA_ARGS__
+#define ON_INTS(...)
+
+#define UNARY(name, types, ulp, doc, ref, value, dx) ON_##types(ONE(name, value, ))
+#define UNARY1(name, types, ulp, doc, ref, p, value, dx) ONE(name, value, NUMBER(p, 0))
+#define UNARY2(name, types, ulp, doc, ref, p, q, value, dx) ONE(name, value, NUMBER(p, 0) NUMBER(q, 1))
+#define UNARY3(name, types, ulp, doc, ref, p, q, r, value, dx) ONE(name, value, NUMBER(p, 0) NUMBER(q, 1) NUMBER(r, 2))
+#define TEST(name, types, doc, ref, condition) ONE(name, condition, )
+#define BINARY(name, types, ulp, doc, ref, value, da, db) ON_##types(TWO(name, value))
+#define SPLIT(name, ulp, doc, ref, guard, ints, floats, da, db) TWO(name, floats)
+#define COMPARE(name, types, doc, ref, condition) TWO(name, condition)
+#define CHOOSE(name, types, doc, ref, value, da, db)                                                                   \
+    VALUE(name) {                                                                                                      \
+        const bool c = in[0] != 0;                                                                                     \
+        const double a = in[1], b = in[2];                                                                             \
+        (void)number;                                                                                                  \
+        return (value);                                                                                                \
+    }
+#define TERNARY(name, types, ulp, doc, ref, value, da, db, dc) THREE(name, value, )
+#define TERNARY1(name, types, ulp, doc, ref, p, value, da, db, dc) THREE(name, value, NUMBER(p, 0))
+#include "ops/elementwise.def"
+
+typedef double row_oracle(const double in[3], const double number[3]);
+static row_oracle *const row_oracles[HD_OP_ELEMENTWISE_COUNT] = { /* NULL: of integers only */
+#define ENTRY(name) [HD_OP_##name] = oracle_##name,
+#define UNARY(name, types, ...) ON_##types(ENTRY(name))
+#define UNARY1(name, ...) ENTRY(name)
+#define UNARY2(name, ...) ENTRY(name)
+#define UNARY3(name, ...) ENTRY(name)
+#define TEST(name, ...) ENTRY(name)
+#define BINARY(name, types, ...) ON_##types(ENTRY(name))
+#define SPLIT(name, ...) ENTRY(name)
+#define COMPARE(name, ...) ENTRY(name)
+#define CHOOSE(name, ...) ENTRY(name)
+#define TERNARY(name, ...) ENTRY(name)
+#define TERNARY1(name, ...) ENTRY(name)
+#include "ops/elementwise.def"
+};
+
+#undef T
+#undef VALUE
+#undef ONE
+#undef TWO
+#undef THREE
+#undef NUMBER
+#undef ENTRY
+#undef ON_FLOATS
+#undef ON_NUMBERS
+#undef ON_ALL
+#undef ON_INTS
+
+#endif

@@ -1,0 +1,122 @@
+"""Writes families.txt beside it: what NumPy says about the ops that are not elementwise.
+
+    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install numpy && /tmp/venv/bin/python tests/golden/make_families.py
+
+A line is `name arguments -> rank sizes values`; tests/ops/families.h reads it. Inputs are either `fixture`, a formula
+that the tests know too, or 0, 1, 2, ... in some shape.
+"""
+import itertools
+import os
+import warnings
+
+import numpy as np
+
+warnings.simplefilter("ignore")
+out = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "families.txt"), "w")
+out.write(f"# NumPy {np.__version__}, by make_families.py\n")
+
+
+def text(x):
+    return "none" if x is None else repr(int(x)) if float(x).is_integer() and abs(x) < 2**53 else repr(float(x))
+
+
+def emit(name, arguments, result):
+    result = np.asarray(result)
+    words = [name, *map(text, arguments), "->", str(result.ndim), *map(str, result.shape), *map(text, result.ravel())]
+    out.write(" ".join(words) + "\n")
+
+
+def fixture(*shape):
+    return (((np.arange(np.prod(shape, dtype=int)) * 37 + 11) % 101 - 50) / 8).reshape(shape)
+
+
+def count(*shape):
+    return np.arange(np.prod(shape, dtype=int), dtype=float).reshape(shape)
+
+
+# ---- views ----
+for n in (0, 1, 7):
+    bounds = (None, -8, -7, -6, -3, -1, 0, 1, 3, 6, 7, 9) if n == 7 else (None, -2, -1, 0, 1, 2)
+    for start, stop, step in itertools.product(bounds, bounds, (-3, -2, -1, 1, 2, 3)):
+        emit("slice", (n, start, stop, step), np.arange(n)[start:stop:step])
+for offset, (a, b) in itertools.product(range(-5, 6), ((0, 1), (1, 0), (0, 2), (2, 1), (-1, 0))):
+    emit("diagonal", (offset, a, b), np.diagonal(count(3, 4, 2), offset, a, b))
+for order in itertools.permutations(range(3)):
+    emit("permute", order, count(2, 3, 4).transpose(order))
+for a, b in itertools.product(range(-4, 4), repeat=2):
+    emit("move_axis", (a, b), np.moveaxis(count(2, 3, 1, 4), a, b))
+    emit("transpose", (a, b), np.swapaxes(count(2, 3, 1, 4), a, b))
+for axis, size, step in ((0, 1, 1), (0, 2, 1), (1, 3, 2), (-1, 4, 1), (1, 2, 3), (0, 3, 1)):
+    windows = np.lib.stride_tricks.sliding_window_view(count(3, 4), size, axis)
+    emit("unfold", (axis, size, step), windows[(slice(None),) * (axis % 2) + (slice(None, None, step),)])
+
+# ---- movement ----
+for mode, widths in itertools.product(("reflect", "edge", "wrap"), ((0, 0, 0, 0), (1, 2, 3, 0), (2, 2, 1, 3), (0, 1, 0, 0))):
+    pairs = (widths[:2], widths[2:])
+    emit("pad_with", (("reflect", "edge", "wrap").index(mode) + 1, *widths), np.pad(count(3, 4), pairs, mode))
+for widths in ((0, 0, 0, 0), (1, 2, 3, 0), (5, 0, 0, 5)):
+    emit("pad", widths, np.pad(count(3, 4), (widths[:2], widths[2:]), constant_values=-9))
+for shift, axis in itertools.product((-9, -1, 0, 1, 4, 7, 10**15), (0, 1, -1)):
+    emit("roll", (shift, axis), np.roll(count(3, 4), shift, axis))
+for times in itertools.product((0, 1, 2, 3), repeat=2):
+    emit("tile", times, np.tile(count(3, 4), times))
+    emit("repeat_interleave", times, np.repeat(count(3, 4), times[0], times[1] % 2))
+for diagonal in range(-4, 6):
+    emit("tril", (diagonal,), np.tril(count(2, 3, 4), diagonal))
+    emit("triu", (diagonal,), np.triu(count(2, 3, 4), diagonal))
+
+# ---- creation ----
+for start, stop, step in ((0, 5, 1), (5, 0, 1), (0, 1, 0.1), (0, 0.3, 0.1), (1, 1.3, 0.1), (1, 2, 0.3), (0, -1, -0.25), (0.5, 10, 2.5),
+                          (0, 1, 1 / 3), (0, 7, 7 / 49), (-3, 3, 0.7), (1e6, 1e6 + 1, 0.125), (10, 0, -3), (0, 1, 2), (2, 2, 1)):
+    emit("arange", (start, stop, step), np.arange(start, stop, step))
+for start, stop, n in ((0, 1, 5), (0, 1, 1), (0, 1, 0), (-2, 3, 7), (1, -1, 4), (0.1, 0.7, 13), (5, 5, 3), (0, 1e9, 11)):
+    emit("linspace", (start, stop, n), np.linspace(start, stop, n))
+    if stop < 10:
+        emit("logspace", (start, stop, n), np.logspace(start, stop, n))
+for rows, columns, k in itertools.product((0, 1, 3), (0, 2, 5), range(-3, 4)):
+    emit("tri", (rows, columns, k), np.tri(rows, columns, k))
+    if k == 0:
+        emit("eye", (rows, columns), np.eye(rows, columns))
+
+# ---- reductions of fixture(4, 3, 5), over a set of axes given as bits; the second argument is keep_dims ----
+x = fixture(4, 3, 5)
+for bits, keep in itertools.product(range(1, 8), (0, 1)):
+    axes, k = tuple(i for i in range(3) if bits >> i & 1), bool(keep)
+    emit("sum", (bits, keep), x.sum(axes, keepdims=k))
+    emit("prod", (bits, keep), x.prod(axes, keepdims=k))
+    emit("max", (bits, keep), x.max(axes, keepdims=k))
+    emit("min", (bits, keep), x.min(axes, keepdims=k))
+    emit("any", (bits, keep), (x > 5).any(axes, keepdims=k))
+    emit("all", (bits, keep), (x > -5).all(axes, keepdims=k))
+    emit("mean", (bits, keep), x.mean(axes, keepdims=k))
+    emit("count_nonzero", (bits, keep), np.count_nonzero(np.trunc(x), axes, keepdims=k))
+    emit("logsumexp", (bits, keep), np.logaddexp.reduce(x, axes, keepdims=k) if len(axes) == 1 else np.log(np.exp(x).sum(axes, keepdims=k)))
+    for correction in (0, 1, 2.5):
+        emit("var", (bits, keep, correction), x.var(axes, ddof=correction, keepdims=k))
+        emit("std", (bits, keep, correction), x.std(axes, ddof=correction, keepdims=k))
+    for p in (0, 1, 2, 3, 0.5, -1, np.inf, -np.inf):  # of a flat axis: NumPy's norm of two axes is the matrix norm
+        flat = np.moveaxis(x, axes, range(len(axes))).reshape(-1, *(x.shape[i] for i in range(3) if i not in axes))
+        n = np.linalg.norm(flat, p, 0)
+        emit("norm", (bits, keep, p), np.expand_dims(n, axes) if keep else n)
+nan = float("nan")
+for values in ([1, 3, 3, 2], [2, 1, 1, 1], [1, nan, 5, nan], [nan, 1], [-np.inf, -np.inf], [np.inf, nan], [0.0, -0.0], [7]):
+    emit("argmax", values, np.argmax(values))
+    emit("argmin", values, np.argmin(values))
+
+# ---- indexing and products ----
+for axis in (0, 1, 2, -1):
+    index = (np.arange(7) * 5 % (2 * x.shape[axis]) - x.shape[axis])
+    emit("index_select", (axis,), np.take(x, index, axis))
+    along = np.resize(index, x.shape)
+    emit("take_along_axis", (axis,), np.take_along_axis(x, along, axis))
+    added = x.copy()
+    view = np.moveaxis(added, axis, 0)
+    np.add.at(view, index, np.moveaxis(fixture(*[7 if i == axis % 3 else s for i, s in enumerate(x.shape)]), axis, 0))
+    emit("index_add", (axis,), added)
+shapes = ((3,), (2, 3), (3, 4), (5, 2, 3), (5, 3, 2), (1, 3, 2), (4, 1, 2, 3), (5, 3, 1), (2, 1, 3), (0, 3), (3, 0))
+for a, b in itertools.product(shapes, repeat=2):
+    try:
+        emit("matmul", (len(a), *a, len(b), *b), fixture(*a) @ fixture(*b))
+    except ValueError:
+        pass
+out.close()
