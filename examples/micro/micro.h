@@ -180,7 +180,7 @@ static inline micro_names micro_names_invent(void) {
     static const char *const ending[] = {"",    "a",   "n",  "na", "ne", "lia", "ra",
                                          "son", "ton", "us", "el", "y",  "ie",  "rin"};
     static const double ending_weight[] = {8, 9, 6, 6, 3, 3, 3, 1, 1, 2, 3, 3, 2, 1};
-    static const double more_syllables[] = {0, 15, 18, 1};
+    static const double more_syllables[] = {0, 10, 20, 4};
     const uint64_t keep = micro_state;
     micro_names names = {0, NULL};
     micro_state = 1;
