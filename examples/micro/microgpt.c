@@ -19,17 +19,27 @@
 
 enum { D = 16, H = 4, S = D / H, F = 4 * D, B = 16, V = MICRO_VOCABULARY };
 
-/* The model: 27*16 + 16*16 + 4*16*16 + 2*64*16 + 27*16 = 4,192 parameters, no biases. */
-static Value token_embedding[V * D], position_embedding[B * D];
-static Value wq[D * D], wk[D * D], wv[D * D], wo[D * D]; /* queries, keys, values, and out again */
-static Value fc1[F * D], fc2[D * F];                     /* the MLP: [F, D] up, [D, F] down */
-static Value head[V * D];                                /* position -> logits */
+/* The model is one array of 4,192 parameters; these are the places where its matrices begin. There are no biases. */
+enum {
+    TOKEN = 0,                /* [V, D] what a token is */
+    POSITION = TOKEN + V * D, /* [B, D] where it stands */
+    QUERY = POSITION + B * D, /* [D, D] */
+    KEY = QUERY + D * D,      /* [D, D] */
+    VALUE = KEY + D * D,      /* [D, D] */
+    OUT = VALUE + D * D,      /* [D, D] from the heads back into the stream */
+    UP = OUT + D * D,         /* [F, D] the MLP */
+    DOWN = UP + F * D,        /* [D, F] */
+    HEAD = DOWN + D * F,      /* [V, D] position -> logits */
+    PARAMETERS = HEAD + V * D,
+};
+static Value w[PARAMETERS];
 
 /* What each position remembers for the ones after it, growing by one row a position. */
 static Value keys[B][D], values[B][D];
 
-static void linear(int rows, int columns, const Value *w, const Value *x, Value *y) {
-    for (int r = 0; r < rows; ++r) y[r] = vdot(columns, w + r * columns, x);
+/* y [rows] = matrix [rows, columns] x [columns] */
+static void linear(int rows, int columns, const Value *matrix, const Value *x, Value *y) {
+    for (int r = 0; r < rows; ++r) y[r] = vdot(columns, matrix + r * columns, x);
 }
 
 /* y = x / sqrt(mean(x^2) + eps): keeps the numbers of a position near size 1, however deep the stack. eps = 1e-5 keeps a
@@ -59,24 +69,24 @@ static void attend(int t, const Value *q, Value *out) {
 /* Logits [V] for what follows `token` at position t; positions 0..t-1 must have been seen. */
 static void gpt(int token, int t, Value *logits) {
     Value x[D], y[D], q[D], hidden[F];
-    for (int i = 0; i < D; ++i) x[i] = vadd(token_embedding[token * D + i], position_embedding[t * D + i]);
+    for (int i = 0; i < D; ++i) x[i] = vadd(w[TOKEN + token * D + i], w[POSITION + t * D + i]);
     rmsnorm(x, x);
 
     rmsnorm(x, y); /* attention: positions talk to each other; its result is added to x, not put in its place */
-    linear(D, D, wq, y, q);
-    linear(D, D, wk, y, keys[t]);
-    linear(D, D, wv, y, values[t]);
+    linear(D, D, w + QUERY, y, q);
+    linear(D, D, w + KEY, y, keys[t]);
+    linear(D, D, w + VALUE, y, values[t]);
     attend(t, q, y);
-    linear(D, D, wo, y, q);
+    linear(D, D, w + OUT, y, q);
     for (int i = 0; i < D; ++i) x[i] = vadd(x[i], q[i]);
 
     rmsnorm(x, y); /* MLP: each position thinks for itself */
-    linear(F, D, fc1, y, hidden);
+    linear(F, D, w + UP, y, hidden);
     for (int i = 0; i < F; ++i) hidden[i] = vrelu(hidden[i]);
-    linear(D, F, fc2, hidden, y);
+    linear(D, F, w + DOWN, hidden, y);
     for (int i = 0; i < D; ++i) x[i] = vadd(x[i], y[i]);
 
-    linear(V, D, head, x, logits);
+    linear(V, D, w + HEAD, x, logits);
 }
 
 /* Mean over the positions of -log p(the next letter). The log is clipped at 1e-10 (see hd_value_log): a probability
@@ -113,19 +123,7 @@ static void sample(double temperature) {
 int main(int argc, char **argv) {
     const micro_options options = micro_begin(argc, argv, "microgpt", 1000);
     micro_names names = micro_names_load(&options);
-    struct {
-        Value *w;
-        int n;
-    } const weights[] = {{token_embedding, V * D},
-                         {position_embedding, B * D},
-                         {wq, D * D},
-                         {wk, D * D},
-                         {wv, D * D},
-                         {wo, D * D},
-                         {fc1, F * D},
-                         {fc2, D * F},
-                         {head, V * D}};
-    for (size_t i = 0; i < sizeof weights / sizeof *weights; ++i) micro_init(weights[i].n, weights[i].w, 0.08);
+    micro_init(PARAMETERS, w, 0.08);
     printf("microgpt: %d names, %d parameters, %d steps\n", names.count, hd_value_param_count(), options.steps);
 
     /* Adam divides each parameter's step by the size its gradients have had; its epsilon 1e-8 keeps a parameter that has
