@@ -15,6 +15,11 @@
 
 #include <hodu/value.h>
 
+/* What --data is; a program that reads something else says so before it includes this. */
+#ifndef MICRO_DATA_HELP
+#define MICRO_DATA_HELP "names, one a line, letters a-z (default: the list that comes with the programs)"
+#endif
+
 /* Exit status: 0 the criterion is reached, 1 it is not, 2 the program could not do its work. */
 static inline void micro_fail(const char *what, const char *about) {
     fprintf(stderr, "error: %s%s%s\n", what, about ? ": " : "", about ? about : "");

@@ -16,14 +16,14 @@
  * the draft decides how fast, never what. (A draft that proposes its likeliest token but is checked as if it had drawn it
  * would not be lossless.)
  */
-#include "micro.h"
-
 #define HD_VALUE_SHORT
 #include <hodu/value.h>
 
 // --- AUTOGRAD IN THIS SCRIPT ---
 // This Value class follows the canonical interface exactly.
 // See docs/autograd-interface.md for the full specification.
+
+#include "micro.h"
 
 enum { B = 16, V = MICRO_VOCABULARY, BIG = 16, SMALL = 8, MOST = 4192, AHEAD = 4, WIDTH = 3, SAMPLES = 300 };
 

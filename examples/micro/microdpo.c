@@ -13,14 +13,14 @@
  * It starts at -log(1/2) = 0.693, because at first pi = ref. beta = 0.1 says how far the policy may move away.
  * Here the taste is for long names: in each pair the longer name was chosen.
  */
-#include "micro.h"
-
 #define HD_VALUE_SHORT
 #include <hodu/value.h>
 
 // --- AUTOGRAD IN THIS SCRIPT ---
 // This Value class follows the canonical interface exactly.
 // See docs/autograd-interface.md for the full specification.
+
+#include "micro.h"
 
 enum { D = 16, H = 4, S = D / H, F = 4 * D, B = 16, V = MICRO_VOCABULARY, PAIRS = 150, BATCH = 4 };
 

@@ -8,14 +8,14 @@
  * Shapes: D = 16 numbers a position, H = 4 heads of S = 4 numbers each, up to B = 16 positions, V = 27 tokens (a..z, and
  * one that both begins and ends a name). A matrix [rows, columns] is stored row after row; y = W x is y[r] = W[r] . x.
  */
-#include "micro.h"
-
 #define HD_VALUE_SHORT
 #include <hodu/value.h>
 
 // --- AUTOGRAD IN THIS SCRIPT ---
 // This Value class follows the canonical interface exactly.
 // See docs/autograd-interface.md for the full specification.
+
+#include "micro.h"
 
 enum { D = 16, H = 4, S = D / H, F = 4 * D, B = 16, V = MICRO_VOCABULARY };
 

@@ -12,14 +12,14 @@
  *
  * The cache grows by 2 * 16 numbers a position: memory for time.
  */
-#include "micro.h"
-
 #define HD_VALUE_SHORT
 #include <hodu/value.h>
 
 // --- AUTOGRAD IN THIS SCRIPT ---
 // This Value class follows the canonical interface exactly.
 // See docs/autograd-interface.md for the full specification.
+
+#include "micro.h"
 
 enum { D = 16, H = 2, S = D / H, F = 4 * D, B = 32, V = MICRO_VOCABULARY, TOKENS = 16 };
 

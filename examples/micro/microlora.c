@@ -10,14 +10,14 @@
  *
  * The experiment: a base model learns names that begin with a..m; then only the adapters learn names with n..z.
  */
-#include "micro.h"
-
 #define HD_VALUE_SHORT
 #include <hodu/value.h>
 
 // --- AUTOGRAD IN THIS SCRIPT ---
 // This Value class follows the canonical interface exactly.
 // See docs/autograd-interface.md for the full specification.
+
+#include "micro.h"
 
 enum { D = 16, H = 4, S = D / H, F = 4 * D, B = 16, V = MICRO_VOCABULARY, RANK = 2 };
 

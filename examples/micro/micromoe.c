@@ -19,8 +19,6 @@
  * what backward leaves in its gradient is where the work by hand begins.
  * Parameters: 216 + 96 + 32 + 4 * 256 + 216 = 1,584. There is no attention: a letter knows itself and its position.
  */
-#include "micro.h"
-
 #define HD_VALUE_SHORT
 #include <hodu/value.h>
 
@@ -30,6 +28,8 @@
 // - (router only): experts are plain floats with gradients by hand, joined to the graph by hd_value_op
 // Base operations (add, mul, tanh, exp, relu, pow, backward) are identical
 // to the canonical spec.
+
+#include "micro.h"
 
 enum { D = 8, B = 12, V = MICRO_VOCABULARY, EXPERTS = 4, PICKS = 2, M = 16 };
 

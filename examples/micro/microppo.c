@@ -19,8 +19,6 @@
  * The reward model and the critic (linear, 28 + 1 numbers) are plain numbers with gradients by hand: they are small, and
  * nothing has to flow through them.
  */
-#include "micro.h"
-
 #define HD_VALUE_SHORT
 #include <hodu/value.h>
 
@@ -30,6 +28,8 @@
 // - clip(): PPO ratio clipping; its gradient is 0 outside the bounds and on them
 // Base operations (add, mul, tanh, exp, relu, pow, backward) are identical
 // to the canonical spec.
+
+#include "micro.h"
 
 enum { D = 8, H = 2, S = D / H, F = 4 * D, B = 12, V = MICRO_VOCABULARY };
 enum { FEATURES = 28, HIDDEN = 32, BATCH = 4, EPOCHS = 12 };

@@ -13,14 +13,14 @@
  * The model is trained in full precision; only then are its nine matrices rounded, and the loss is measured again on names
  * that were kept back.
  */
-#include "micro.h"
-
 #define HD_VALUE_SHORT
 #include <hodu/value.h>
 
 // --- AUTOGRAD IN THIS SCRIPT ---
 // This Value class follows the canonical interface exactly.
 // See docs/autograd-interface.md for the full specification.
+
+#include "micro.h"
 
 enum { D = 16, H = 4, S = D / H, F = 4 * D, B = 16, V = MICRO_VOCABULARY };
 

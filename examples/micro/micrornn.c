@@ -16,8 +16,6 @@
  *
  * x is one-hot (27 numbers, one of them 1), so Wx x is simply the row of Wx that belongs to the letter: no products.
  */
-#include "micro.h"
-
 #define HD_VALUE_SHORT
 #include <hodu/value.h>
 
@@ -27,6 +25,8 @@
 // - sigmoid(): Required for GRU gating (z_t and r_t computations)
 // Base operations (add, mul, tanh, exp, relu, pow, backward) are identical
 // to the canonical spec.
+
+#include "micro.h"
 
 enum { N = 32, V = MICRO_VOCABULARY, LONGEST = 16, TRAINING_NAMES = 200 };
 

@@ -1,0 +1,70 @@
+# The scalar Value engine: a header without a library, its ten programs, its tests and its benchmark.
+# HODU_ROOT is the source tree; without it, the directory of the including CMakeLists.txt.
+if(NOT DEFINED HODU_ROOT)
+  set(HODU_ROOT ${CMAKE_CURRENT_SOURCE_DIR})
+endif()
+
+set(HODU_MICRO_PROGRAMS microgpt micrornn microlora microdpo microppo micromoe microkv microquant microbeam microvae)
+set(HODU_MICRO_DIR ${CMAKE_BINARY_DIR}/micro)
+
+# Optimised in every kind of build: ten trainings at -O0 would make the tests of a debug build wait.
+add_library(value-flags INTERFACE)
+target_include_directories(value-flags INTERFACE ${HODU_ROOT}/include)
+target_compile_options(value-flags INTERFACE -O2 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wswitch-enum -Werror
+  $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>)
+target_link_libraries(value-flags INTERFACE m)
+
+foreach(program IN LISTS HODU_MICRO_PROGRAMS)
+  add_executable(${program} ${HODU_ROOT}/examples/micro/${program}.c)
+  target_link_libraries(${program} PRIVATE value-flags)
+  target_compile_definitions(${program} PRIVATE MICRO_NAMES="${HODU_ROOT}/examples/micro/names.txt")
+  set_target_properties(${program} PROPERTIES C_STANDARD 11 C_EXTENSIONS OFF RUNTIME_OUTPUT_DIRECTORY ${HODU_MICRO_DIR})
+endforeach()
+
+add_custom_target(micro
+  COMMAND sh ${HODU_ROOT}/scripts/micro ${HODU_MICRO_DIR}
+  DEPENDS ${HODU_MICRO_PROGRAMS} USES_TERMINAL VERBATIM)
+
+add_custom_target(micro-dist
+  COMMAND sh ${HODU_ROOT}/scripts/micro-dist ${HODU_ROOT} ${CMAKE_BINARY_DIR}/micro-dist
+  VERBATIM)
+
+# The benchmark is optimised in every build too, for the same reason as the programs; it is never a test.
+add_executable(bench-value ${HODU_ROOT}/bench/value.c)
+target_link_libraries(bench-value PRIVATE value-flags)
+set_target_properties(bench-value PROPERTIES C_STANDARD 11)
+
+find_package(PkgConfig QUIET)
+if(PkgConfig_FOUND)
+  pkg_check_modules(CMOCKA QUIET IMPORTED_TARGET cmocka)
+endif()
+
+if(BUILD_TESTING)
+  foreach(program IN LISTS HODU_MICRO_PROGRAMS)
+    add_test(NAME value/${program} COMMAND ${program})
+  endforeach()
+
+  if(CMOCKA_FOUND)
+    find_package(Threads REQUIRED)
+    foreach(name engine golden gradcheck memory)
+      add_executable(test-value-${name} ${HODU_ROOT}/tests/value/${name}.c)
+      target_link_libraries(test-value-${name} PRIVATE value-flags PkgConfig::CMOCKA Threads::Threads)
+      set_target_properties(test-value-${name} PROPERTIES C_STANDARD 11 C_EXTENSIONS OFF)
+      add_test(NAME value/${name} COMMAND test-value-${name})
+    endforeach()
+    target_sources(test-value-engine PRIVATE ${HODU_ROOT}/tests/value/engine_other_file.c)
+  else()
+    message(STATUS "cmocka not found: the C tests of value.h are not built")
+  endif()
+
+  # What C++ makes of the header, and what plain commands make of header and programs.
+  if(CMAKE_CXX_COMPILER)
+    add_executable(test-value-cxx ${HODU_ROOT}/tests/value/cxx.cpp)
+    target_link_libraries(test-value-cxx PRIVATE value-flags)
+    set_target_properties(test-value-cxx PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
+    add_test(NAME value/cxx COMMAND test-value-cxx)
+  endif()
+  add_test(NAME value/callouts COMMAND sh ${HODU_ROOT}/tests/value/callouts.sh ${HODU_ROOT})
+  add_test(NAME value/flags COMMAND sh ${HODU_ROOT}/tests/value/flags.sh ${HODU_ROOT} ${HODU_MICRO_DIR})
+  add_test(NAME value/alone COMMAND sh ${HODU_ROOT}/tests/value/alone.sh ${HODU_ROOT} ${CMAKE_C_COMPILER})
+endif()
