@@ -26,7 +26,7 @@ static times train(const micro_names *names) {
     double now = micro_now();
     for (int step = 0; step < STEPS; ++step) {
         const char *name = names->name[step % names->count];
-        const double positions = micro_min((int)strlen(name) + 1, B);
+        const double positions = micro_positions(name, B);
         const Value loss = name_loss(name);
         const double after_forward = micro_now();
         hd_value_backward(loss);

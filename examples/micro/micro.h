@@ -157,6 +157,12 @@ static inline int micro_token_at(const char *name, int i) {
     return i == 0 || name[i - 1] == '\0' ? MICRO_BOS : micro_token(name[i - 1]);
 }
 
+/* How many positions of a name there are to learn from: its letters and its end, as far as they fit into the block. */
+static inline int micro_positions(const char *name, int block) {
+    const size_t length = strlen(name);
+    return length < (size_t)block ? (int)length + 1 : block;
+}
+
 static inline int micro_min(int a, int b) { return a < b ? a : b; }
 
 static inline void micro_names_add(micro_names *names, const char *name) {

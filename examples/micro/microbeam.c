@@ -113,7 +113,7 @@ static double train(model *m, const micro_names *names, int steps) {
     double recent = 0.0;
     for (int step = 0; step < steps; ++step) {
         const char *name = names->name[step % names->count];
-        const int positions = micro_min((int)strlen(name) + 1, B);
+        const int positions = micro_positions(name, B);
         Value losses[B];
         for (int t = 0; t < positions; ++t) {
             Value logits[V], p[V];

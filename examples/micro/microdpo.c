@@ -93,7 +93,7 @@ static void gpt(int token, int t, Value *logits) {
 /* log pi(name) = sum over its letters, and the end, of log p(letter). Each log is clipped at 1e-10: a letter the model
  * has ruled out costs 23 instead of infinity, and the gradient back to it stays alive. */
 static Value log_probability(const char *name, int *letters) {
-    const int positions = micro_min((int)strlen(name) + 1, B);
+    const int positions = micro_positions(name, B);
     Value logs[B];
     for (int t = 0; t < positions; ++t) {
         Value logits[V], p[V];

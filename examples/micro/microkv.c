@@ -90,7 +90,7 @@ static void gpt(int token, int t, Value *logits) {
 /* Mean over the positions of -log p(next letter); the log is clipped at 1e-10, so a probability that has rounded to 0
  * costs 23 and still has a gradient. */
 static Value name_loss(const char *name) {
-    const int positions = micro_min((int)strlen(name) + 1, B);
+    const int positions = micro_positions(name, B);
     Value losses[B];
     for (int t = 0; t < positions; ++t) {
         Value logits[V], p[V];

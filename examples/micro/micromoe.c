@@ -190,7 +190,7 @@ int main(int argc, char **argv) {
     const int tail = micro_min(options.steps, 200);
     for (int step = 0; step < options.steps; ++step) {
         const char *name = names.name[step % names.count];
-        const int positions = micro_min((int)strlen(name) + 1, B);
+        const int positions = micro_positions(name, B);
         Value losses[B], p_sum[EXPERTS];
         routing r[B];
         int picks[EXPERTS] = {0};

@@ -111,7 +111,7 @@ static void gpt(const Value *model, int token, int t, Value *logits) {
 /* log p of every letter of a name and of its end, clipped at 1e-10 so that none is -inf and each has a gradient. Returns
  * how many: a name of 12 letters fills the block and has no end. */
 static int letter_logs(const Value *model, const char *name, Value *logs) {
-    const int positions = micro_min((int)strlen(name) + 1, B);
+    const int positions = micro_positions(name, B);
     for (int t = 0; t < positions; ++t) {
         Value logits[V], p[V];
         gpt(model, micro_token_at(name, t), t, logits);

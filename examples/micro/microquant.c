@@ -91,7 +91,7 @@ static void gpt(int token, int t, Value *logits) {
 /* Mean over the positions of -log p(next letter); the log is clipped at 1e-10, so a probability that has rounded to 0
  * costs 23 and still has a gradient. */
 static Value name_loss(const char *name) {
-    const int positions = micro_min((int)strlen(name) + 1, B);
+    const int positions = micro_positions(name, B);
     Value losses[B];
     for (int t = 0; t < positions; ++t) {
         Value logits[V], p[V];
@@ -130,7 +130,7 @@ static void float_softmax(int n, double *x) {
 /* Mean of -log p(next letter); all parameters in `plain`. */
 static double float_loss(const double *plain, const char *name) {
     static double keys_seen[B][D], values_seen[B][D];
-    const int positions = micro_min((int)strlen(name) + 1, B);
+    const int positions = micro_positions(name, B);
     double loss = 0.0;
     for (int t = 0; t < positions; ++t) {
         double x[D], y[D], q[D], hidden[F], weight[B], logits[V];

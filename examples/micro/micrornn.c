@@ -119,7 +119,7 @@ static void zero_state(Value *h) {
 
 /* Sum of -log p(next letter) over the name; `letters` gets how many there were. */
 static Value name_loss(const network *net, const char *name, int *letters) {
-    const int positions = micro_min((int)strlen(name) + 1, LONGEST);
+    const int positions = micro_positions(name, LONGEST);
     Value h[N], losses[LONGEST];
     zero_state(h);
     for (int t = 0; t < positions; ++t) {

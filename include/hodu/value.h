@@ -64,18 +64,23 @@ typedef struct hd_value_tape {
     char error[160];     /* "": none */
 } hd_value_tape;
 
-/* What id 0 reads before the first allocation. */
-static double hd_value_nowhere[1] = {NAN};
-
 /* One tape a thread for the whole program, not one a source file. */
 #if defined(__cplusplus)
-inline thread_local hd_value_tape hd_value_here = {hd_value_nowhere, hd_value_nowhere, nullptr, 0, 0, 0, 0, 0, 0, {0}};
+#define HD_VALUE_SHARED       inline
+#define HD_VALUE_THREAD_LOCAL thread_local
 #elif defined(__GNUC__)
-__attribute__((weak, visibility("hidden"))) _Thread_local hd_value_tape hd_value_here = {
-    hd_value_nowhere, hd_value_nowhere, NULL, 0, 0, 0, 0, 0, 0, {0}};
+#define HD_VALUE_SHARED       __attribute__((weak, visibility("hidden")))
+#define HD_VALUE_THREAD_LOCAL _Thread_local
 #else /* no weak symbols: include this header in one source file only */
-static _Thread_local hd_value_tape hd_value_here = {hd_value_nowhere, hd_value_nowhere, NULL, 0, 0, 0, 0, 0, 0, {0}};
+#define HD_VALUE_SHARED       static
+#define HD_VALUE_THREAD_LOCAL _Thread_local
 #endif
+
+/* What id 0 reads before the first allocation. */
+HD_VALUE_SHARED double hd_value_nowhere[1] = {NAN};
+
+HD_VALUE_SHARED HD_VALUE_THREAD_LOCAL hd_value_tape hd_value_here = {
+    hd_value_nowhere, hd_value_nowhere, NULL, 0, 0, 0, 0, 0, 0, {0}};
 
 #if defined(__GNUC__)
 #define HD_VALUE_RARE          __attribute__((noinline, cold, unused))
@@ -317,16 +322,20 @@ static inline hd_value hd_value_log(hd_value x) {
 /* The document has both names; here both clamp. */
 static inline hd_value hd_value_safe_log(hd_value x) { return hd_value_log(x); }
 
+/* Is an array there for n values? */
+static inline bool hd_value_array(const char *function, int n, const void *array) {
+    if (n < 0) return hd_value_fail(function, "n must be >= 0", n);
+    return n == 0 || array || hd_value_fail(function, "an array is NULL, but n is not 0", n);
+}
+
 /* ---- An operation of one's own ------------------------------------------------------------------------------------ */
 
 /* A value from its data, its n children and the n local gradients d(value)/d(child). More than two children are chained:
  * each link holds one child and hands its gradient on unchanged to the next link, so n children take max(1, n-1) nodes. */
 static inline hd_value hd_value_op(double data, int n, const hd_value *children, const double *local_gradients) {
     const hd_value nothing = {0};
-    if (n < 0 || (n > 0 && (!children || !local_gradients))) {
-        hd_value_fail("hd_value_op", "n must be >= 0, children and local gradients not NULL", n);
+    if (!hd_value_array("hd_value_op", n, children) || !hd_value_array("hd_value_op", n, local_gradients))
         return nothing;
-    }
     for (int i = 0; i < n; ++i)
         if (!hd_value_alive(children[i]) && !hd_value_dead("hd_value_op", children[i])) return nothing;
     if (n == 0) return hd_value_const(data);
@@ -345,7 +354,9 @@ static inline hd_value hd_value_op(double data, int n, const hd_value *children,
 
 /* x[0] + x[1] + ... : n-1 nodes. The empty sum is 0. */
 static inline hd_value hd_value_sum(int n, const hd_value *x) {
-    if (n <= 0) return hd_value_const(0.0);
+    const hd_value nothing = {0};
+    if (!hd_value_array("hd_value_sum", n, x)) return nothing;
+    if (n == 0) return hd_value_const(0.0);
     hd_value total = x[0];
     for (int i = 1; i < n; ++i) total = hd_value_add(total, x[i]);
     return total;
@@ -355,7 +366,8 @@ static inline hd_value hd_value_sum(int n, const hd_value *x) {
 static inline hd_value hd_value_dot(int n, const hd_value *a, const hd_value *b) {
     hd_value_tape *t = &hd_value_here;
     hd_value total = {0};
-    if (n <= 0) return hd_value_const(0.0);
+    if (!hd_value_array("hd_value_dot", n, a) || !hd_value_array("hd_value_dot", n, b)) return total;
+    if (n == 0) return hd_value_const(0.0);
     if (!hd_value_reserve(2 * (int64_t)n - 1)) return total;
     double *data = t->data;
     hd_value_edges *edge = t->edge;
@@ -443,6 +455,7 @@ static inline uint64_t hd_value_total_nodes(void) { return hd_value_here.past_no
  * overflows past 709 and inf/inf is NaN. c is a plain number: it cancels, so it needs no gradient. */
 static inline void hd_value_softmax(int n, const hd_value *logits, hd_value *probabilities) {
     double largest = -INFINITY;
+    if (!hd_value_array("hd_value_softmax", n, logits) || !hd_value_array("hd_value_softmax", n, probabilities)) return;
     for (int i = 0; i < n; ++i) {
         const double x = hd_value_data(logits[i]);
         if (x > largest) largest = x;
@@ -473,6 +486,7 @@ typedef struct hd_value_adam {
     bool no_bias_correction;  /* the interface document's plain form */
     int64_t step;             /* taken so far */
     double *moment;           /* [count] first moments, then [count] second ones; kept between steps */
+    int held;                 /* the count they were made for */
 } hd_value_adam;
 
 static inline bool hd_value_adam_step(hd_value_adam *adam, double lr) {
@@ -488,7 +502,11 @@ static inline bool hd_value_adam_step(hd_value_adam *adam, double lr) {
         adam->moment = (double *)HD_VALUE_MALLOC(2 * n * sizeof(double));
         if (!adam->moment) return hd_value_fail("hd_value_adam_step", "no memory for the moments", count);
         for (size_t i = 0; i < 2 * n; ++i) adam->moment[i] = 0.0;
+        adam->held = count;
     }
+    if (adam->held != count)
+        return hd_value_fail("hd_value_adam_step", "count has changed since the first step; hd_value_adam_free first",
+                             count);
     const double beta1 = adam->beta1 == 0.0 ? 0.9 : adam->beta1;
     const double beta2 = adam->beta2 == 0.0 ? 0.999 : adam->beta2;
     /* eps keeps a parameter whose second moment is still about 0 from dividing by 0; 1e-8 is the usual choice. */

@@ -416,8 +416,22 @@ static void misuse_is_an_error_and_never_a_crash(void **state) {
     check_error("hd_value_op");
     assert_true(isnan(vdata(hd_value_op(1.0, 1, &wild, &local))));
     check_error("hd_value_op");
+    assert_true(isnan(vdata(vsum(2, NULL))));
+    check_error("hd_value_sum");
+    assert_true(isnan(vdata(vdot(-1, &wild, &wild))));
+    check_error("hd_value_dot");
+    vsoftmax(2, NULL, NULL);
+    check_error("hd_value_softmax");
     assert_false(hd_value_adam_step(&adam, 0.1));
     check_error("hd_value_adam_step");
+    (void)hd_value_param(1.0);
+    (void)hd_value_param(1.0);
+    hd_value_adam narrow = {.count = 1};
+    assert_true(hd_value_adam_step(&narrow, 0.1));
+    narrow.count = 2; /* its moments are for one */
+    assert_false(hd_value_adam_step(&narrow, 0.1));
+    check_error("hd_value_adam_step");
+    hd_value_adam_free(&narrow);
     assert_false(hd_value_sgd_step(-1, 3, 0.1));
     check_error("hd_value_sgd_step");
     assert_true(isnan(vdata(vadd(nothing, 1.0)))); /* NaN goes on as NaN, it is no second error */
