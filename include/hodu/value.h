@@ -84,9 +84,11 @@ HD_VALUE_SHARED HD_VALUE_THREAD_LOCAL hd_value_tape hd_value_here = {
 
 #if defined(__GNUC__)
 #define HD_VALUE_RARE          __attribute__((noinline, cold, unused))
+#define HD_VALUE_HOT           static inline __attribute__((always_inline))
 #define HD_VALUE_UNLIKELY(yes) __builtin_expect(!!(yes), 0)
 #else
 #define HD_VALUE_RARE
+#define HD_VALUE_HOT           static inline
 #define HD_VALUE_UNLIKELY(yes) (yes)
 #endif
 
@@ -147,7 +149,7 @@ HD_VALUE_RARE static bool hd_value_grow(int64_t n) {
     return hd_value_move(t->parameter_room, room < 1024 ? 1024 : room);
 }
 
-static inline bool hd_value_reserve(int64_t n) {
+HD_VALUE_HOT bool hd_value_reserve(int64_t n) {
     const hd_value_tape *t = &hd_value_here;
     return !HD_VALUE_UNLIKELY(t->node_room - t->nodes < n) || hd_value_grow(n);
 }
@@ -168,18 +170,22 @@ static inline hd_value hd_value_param(double data) {
     return v;
 }
 
-/* The one way a node comes into being; local gradients are filed beside the children they belong to. */
-static inline hd_value hd_value_node(double data, int32_t a, double da, int32_t b, double db) {
-    hd_value_tape *t = &hd_value_here;
-    hd_value v = {0};
-    if (!hd_value_reserve(1)) return v;
-    v.id = ++t->nodes;
-    t->data[v.id] = data;
-    hd_value_edges *e = t->edge + v.id;
+HD_VALUE_HOT void hd_value_write(double *data, double number, hd_value_edges *e, int32_t a, double da, int32_t b,
+                                 double db) {
+    *data = number;
     e->child[0] = a;
     e->child[1] = b;
     e->local[0] = da;
     e->local[1] = db;
+}
+
+/* The one way a node comes into being: its number, and its children with their local gradients. */
+HD_VALUE_HOT hd_value hd_value_node(double data, int32_t a, double da, int32_t b, double db) {
+    hd_value_tape *t = &hd_value_here;
+    hd_value v = {0};
+    if (!hd_value_reserve(1)) return v;
+    v.id = ++t->nodes;
+    hd_value_write(t->data + v.id, data, t->edge + v.id, a, da, b, db);
     return v;
 }
 
@@ -187,7 +193,7 @@ static inline hd_value hd_value_node(double data, int32_t a, double da, int32_t 
 static inline hd_value hd_value_const(double data) { return hd_value_node(data, 0, 0.0, 0, 0.0); }
 
 /* Is v a value of this thread that no reset or free has dropped? (A dropped id that has been given out again looks alive.) */
-static inline bool hd_value_alive(hd_value v) {
+HD_VALUE_HOT bool hd_value_alive(hd_value v) {
     const hd_value_tape *t = &hd_value_here;
     return v.id >= -t->parameters && v.id <= t->nodes;
 }
@@ -230,7 +236,7 @@ typedef struct hd_value_operand {
     int32_t id;
 } hd_value_operand;
 
-static inline hd_value_operand hd_value_of_value(hd_value v) {
+HD_VALUE_HOT hd_value_operand hd_value_of_value(hd_value v) {
     hd_value_operand nothing = {NAN, 0}, o = {0.0, v.id};
     if (HD_VALUE_UNLIKELY(!hd_value_alive(v))) {
         hd_value_dead("hd_value operation", v);
@@ -240,7 +246,7 @@ static inline hd_value_operand hd_value_of_value(hd_value v) {
     return o;
 }
 
-static inline hd_value_operand hd_value_of_number(double x) {
+HD_VALUE_HOT hd_value_operand hd_value_of_number(double x) {
     hd_value_operand o = {x, 0};
     return o;
 }
@@ -260,15 +266,15 @@ static inline hd_value_operand hd_value_operand_of(double x) { return hd_value_o
 #define hd_value_mul(a, b) hd_value_mul_operands(HD_VALUE_OPERAND(a), HD_VALUE_OPERAND(b))
 #define hd_value_div(a, b) hd_value_div_operands(HD_VALUE_OPERAND(a), HD_VALUE_OPERAND(b))
 
-static inline hd_value hd_value_add_operands(hd_value_operand a, hd_value_operand b) {
+HD_VALUE_HOT hd_value hd_value_add_operands(hd_value_operand a, hd_value_operand b) {
     return hd_value_node(a.data + b.data, a.id, 1.0, b.id, 1.0);
 }
 
-static inline hd_value hd_value_sub_operands(hd_value_operand a, hd_value_operand b) {
+HD_VALUE_HOT hd_value hd_value_sub_operands(hd_value_operand a, hd_value_operand b) {
     return hd_value_node(a.data - b.data, a.id, 1.0, b.id, -1.0);
 }
 
-static inline hd_value hd_value_mul_operands(hd_value_operand a, hd_value_operand b) {
+HD_VALUE_HOT hd_value hd_value_mul_operands(hd_value_operand a, hd_value_operand b) {
     return hd_value_node(a.data * b.data, a.id, b.data, b.id, a.data);
 }
 
@@ -369,27 +375,27 @@ static inline hd_value hd_value_dot(int n, const hd_value *a, const hd_value *b)
     if (!hd_value_array("hd_value_dot", n, a) || !hd_value_array("hd_value_dot", n, b)) return total;
     if (n == 0) return hd_value_const(0.0);
     if (!hd_value_reserve(2 * (int64_t)n - 1)) return total;
+    /* Copies, which the compiler can hold in registers through the loop. */
     double *data = t->data;
     hd_value_edges *edge = t->edge;
-    int32_t id = t->nodes;
-    double sum = 0.0;
+    const int32_t oldest = -t->parameters, newest = t->nodes;
+    int32_t id = newest;
+    double sum = -0.0; /* -0 + x is x, also for x = -0 */
     for (int i = 0; i < n; ++i) {
-        const hd_value_operand x = hd_value_of_value(a[i]), y = hd_value_of_value(b[i]);
-        const hd_value_edges product = {{x.id, y.id}, {y.data, x.data}};
-        data[++id] = x.data * y.data;
-        edge[id] = product;
-        if (i == 0) {
-            sum = data[id];
-            total.id = id;
-            continue;
+        const int32_t x = a[i].id, y = b[i].id;
+        if (HD_VALUE_UNLIKELY(x < oldest || x > newest || y < oldest || y > newest)) {
+            hd_value_dead("hd_value_dot", x < oldest || x > newest ? a[i] : b[i]);
+            return total;
         }
-        const hd_value_edges addition = {{total.id, id}, {1.0, 1.0}};
-        sum += data[id];
-        data[++id] = sum;
-        edge[id] = addition;
-        total.id = id;
+        const double xd = data[x], yd = data[y];
+        const int32_t before = id++;
+        sum += xd * yd;
+        hd_value_write(data + id, xd * yd, edge + id, x, yd, y, xd);
+        if (i == 0) continue;
+        ++id;
+        hd_value_write(data + id, sum, edge + id, before, 1.0, id - 1, 1.0);
     }
-    t->nodes = id;
+    total.id = t->nodes = id;
     return total;
 }
 
