@@ -1,9 +1,9 @@
 /* How fast and how small the scalar Value engine is. One thread. The model is microgpt itself, included as it is.
  *
- * Nodes are counted as the arena counts them: every addition, product, exponential ... is one scalar node of 40 bytes; a
- * dot product of n terms is 2n-1 of them. Python's count for the same run is higher (50 T^2 + 7690 T + 3 a name of T
- * positions), because there numbers, negations and quotients take nodes too; both are printed, and ns a node is per node of
- * ours. Times are the best of several runs: the machine may have other things to do. */
+ * Nodes are counted as the arena counts them: every addition, product, exponential ... is one scalar node of 40
+ * bytes; a dot product of n terms is 2n-1 of them. Python's count for the same run is higher (50 T^2 + 7690 T + 3 a
+ * name of T positions), because there numbers, negations and quotients take nodes too; both are printed, and ns a
+ * node is per node of ours. Times are the best of several runs: the machine may have other things to do. */
 #define main microgpt_main
 #include "../examples/micro/microgpt.c"
 #undef main

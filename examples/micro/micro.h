@@ -26,7 +26,7 @@ static inline void micro_fail(const char *what, const char *about) {
     exit(2);
 }
 
-/* ---- Random numbers: the same on every machine for a seed (splitmix64) --------------------------------------------- */
+/* ---- Random numbers: the same on every machine for a seed (splitmix64) ------------------------------------------- */
 
 static uint64_t micro_state;
 
@@ -67,7 +67,7 @@ static inline void micro_init(int n, hd_value *w, double deviation) {
     for (int i = 0; i < n; ++i) w[i] = hd_value_param(deviation * micro_normal());
 }
 
-/* ---- Flags ---------------------------------------------------------------------------------------------------------- */
+/* ---- Flags ------------------------------------------------------------------------------------------------------- */
 
 typedef struct micro_options {
     const char *program;
@@ -139,7 +139,7 @@ static inline int micro_phase(const micro_options *o, int planned) {
     return n < 1 ? 1 : n;
 }
 
-/* ---- Names ---------------------------------------------------------------------------------------------------------- */
+/* ---- Names ------------------------------------------------------------------------------------------------------- */
 
 enum { MICRO_LETTERS = 26, MICRO_VOCABULARY = 27, MICRO_BOS = 26, MICRO_NAME_MAX = 31 };
 
@@ -176,8 +176,8 @@ static inline void micro_names_add(micro_names *names, const char *name) {
     memcpy(names->name[names->count++], name, strlen(name));
 }
 
-/* Names nobody bears: syllables of onset, vowel and coda with uneven frequencies and an ending, drawn from a fixed seed.
- * names.txt is this list written out. */
+/* Names nobody bears: syllables of onset, vowel and coda with uneven frequencies and an ending, drawn from a fixed
+ * seed. names.txt is this list written out. */
 static inline micro_names micro_names_invent(void) {
     static const char *const onset[] = {"b",  "c",  "d",  "f",  "g",  "h",  "j",  "k",  "l",  "m",  "n",  "p",
                                         "qu", "r",  "s",  "t",  "v",  "w",  "x",  "y",  "z",  "br", "ch", "cl",
@@ -260,7 +260,7 @@ static inline micro_names micro_names_load(const micro_options *o) {
     return names;
 }
 
-/* ---- The closing line ------------------------------------------------------------------------------------------------ */
+/* ---- The closing line -------------------------------------------------------------------------------------------- */
 
 /* Prints what `make micro` collects, gives memory back, and returns the exit status. */
 static inline int micro_end(const micro_options *o, micro_names *names, double loss, const char *criterion,

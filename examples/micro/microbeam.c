@@ -1,20 +1,20 @@
-/* microbeam: six ways to write with the same model, from always the likeliest letter to guessing ahead without cheating.
+/* microbeam: six ways to write with the same model, from greed to guessing ahead without cheating.
  *
  * Idea. A model gives probabilities; decoding makes text of them.
  *     greedy        always the likeliest token
  *     temperature   draw from softmax(logits / 0.7): sharper than the model itself
  *     top-k         draw among the 5 likeliest
  *     top-p         draw among the fewest tokens that together have 90%
- *     beam          keep the 3 likeliest beginnings, extend each by every token, keep the 3 likeliest again: a greedy choice
- *                   that turns out badly is not the end
+ *     beam          keep the 3 likeliest beginnings, extend each by every token, keep the 3 likeliest again: a greedy
+ *                   choice that turns out badly is not the end
  *     speculative   a small draft model writes 4 tokens, the large one checks them all in one pass
  *
  * Speculative decoding must not change what is written. The draft draws x from its own q; with p of the target,
  *     x is accepted with probability min(1, p(x) / q(x)),
  *     else a token is drawn from max(0, p - q), made to sum to 1, and what the draft wrote after it is dropped.
- * Then x comes out with probability  min(q, p) + (1 - sum min(q, p)) * max(0, p - q) / (1 - sum min(q, p)) = p(x), exactly:
- * the draft decides how fast, never what. (A draft that proposes its likeliest token but is checked as if it had drawn it
- * would not be lossless.)
+ * Then x comes out with probability  min(q, p) + (1 - sum min(q, p)) * max(0, p - q) / (1 - sum min(q, p)) = p(x),
+ * exactly: the draft decides how fast, never what. (A draft that proposes its likeliest token but is checked as if it
+ * had drawn it would not be lossless.)
  */
 #define HD_VALUE_SHORT
 #include <hodu/value.h>
@@ -52,7 +52,7 @@ static void model_init(model *m, int d) {
     micro_init(m->parameters, m->w, 0.08);
 }
 
-/* ---- Training: Values ----------------------------------------------------------------------------------------------- */
+/* ---- Training: Values -------------------------------------------------------------------------------------------- */
 
 static Value keys[B][BIG], values[B][BIG];
 
@@ -134,7 +134,7 @@ static double train(model *m, const micro_names *names, int steps) {
     return recent;
 }
 
-/* ---- Decoding: plain numbers ------------------------------------------------------------------------------------------ */
+/* ---- Decoding: plain numbers ------------------------------------------------------------------------------------- */
 
 /* What a model has read. To forget the last tokens, lower the length: their rows will be written over. */
 typedef struct reader {
@@ -243,7 +243,7 @@ static int likeliest(const double *p) {
     return best;
 }
 
-/* ---- Drawing rules: what is left of p to draw from --------------------------------------------------------------------- */
+/* ---- Drawing rules: what is left of p to draw from --------------------------------------------------------------- */
 
 static void keep_all(double *weight) { (void)weight; }
 
@@ -281,7 +281,7 @@ static text write_by(const model *target, int prompt, void (*rule)(double *)) {
     return x;
 }
 
-/* ---- Beam --------------------------------------------------------------------------------------------------------------- */
+/* ---- Beam -------------------------------------------------------------------------------------------------------- */
 
 static text write_beam(const model *target, int prompt) {
     static struct {
@@ -319,7 +319,7 @@ static text write_beam(const model *target, int prompt) {
     }
 }
 
-/* ---- Speculative -------------------------------------------------------------------------------------------------------- */
+/* ---- Speculative ------------------------------------------------------------------------------------------------- */
 
 static double acceptance(double p, double q) { return p >= q ? 1.0 : p / q; }
 
@@ -389,7 +389,7 @@ static double speculative_error(const model *target, const model *draft, const c
     return error;
 }
 
-/* ---- Comparison --------------------------------------------------------------------------------------------------------- */
+/* ---- Comparison -------------------------------------------------------------------------------------------------- */
 
 static int compare_strings(const void *a, const void *b) { return strcmp((const char *)a, (const char *)b); }
 

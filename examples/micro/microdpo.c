@@ -1,8 +1,8 @@
 /* microdpo: teach a GPT a preference from pairs, without a reward model and without sampling.
  *
- * Idea. Someone has looked at pairs of names and said which of the two is better. The classical way trains a reward model
- * on that and then searches for a policy with high reward that stays near the model we had (the reference). DPO solves
- * that search on paper: the best policy has the reward
+ * Idea. Someone has looked at pairs of names and said which of the two is better. The classical way trains a reward
+ * model on that and then searches for a policy with high reward that stays near the model we had (the reference). DPO
+ * solves that search on paper: the best policy has the reward
  *
  *     r(name) = beta * ( log pi(name) - log ref(name) )                        the implicit reward
  *

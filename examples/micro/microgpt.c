@@ -1,12 +1,13 @@
 /* microgpt: a complete GPT, trained letter by letter on names, with nothing between you and the arithmetic.
  *
  * Idea. A language model reads the tokens so far and says how likely each token is to come next. To attend is to look
- * back: every position offers a key (what it has) and a value (what it tells) and asks with a query; where a query and a
- * key agree, that position's value flows in. Training nudges 4,192 numbers so that the letters that really came next
- * become more likely.
+ * back: every position offers a key (what it has) and a value (what it tells) and asks with a query; where a query
+ * and a key agree, that position's value flows in. Training nudges 4,192 numbers so that the letters that really came
+ * next become more likely.
  *
- * Shapes: D = 16 numbers a position, H = 4 heads of S = 4 numbers each, up to B = 16 positions, V = 27 tokens (a..z, and
- * one that both begins and ends a name). A matrix [rows, columns] is stored row after row; y = W x is y[r] = W[r] . x.
+ * Shapes: D = 16 numbers a position, H = 4 heads of S = 4 numbers each, up to B = 16 positions, V = 27 tokens (a..z,
+ * and one that both begins and ends a name). A matrix [rows, columns] is stored row after row, and
+ * y = W x means y[r] = W[r] . x.
  */
 #define HD_VALUE_SHORT
 #include <hodu/value.h>
@@ -42,8 +43,8 @@ static void linear(int rows, int columns, const Value *matrix, const Value *x, V
     for (int r = 0; r < rows; ++r) y[r] = vdot(columns, matrix + r * columns, x);
 }
 
-/* y = x / sqrt(mean(x^2) + eps): keeps the numbers of a position near size 1, however deep the stack. eps = 1e-5 keeps a
- * position of all zeros from dividing by 0. */
+/* y = x / sqrt(mean(x^2) + eps): keeps the numbers of a position near size 1, however deep the stack. eps = 1e-5
+ * keeps a position of all zeros from dividing by 0. */
 static void rmsnorm(const Value *x, Value *y) {
     const Value mean_square = vmul(vdot(D, x, x), 1.0 / D);
     const Value scale = vpow(vadd(mean_square, 1e-5), -0.5);
@@ -126,8 +127,8 @@ int main(int argc, char **argv) {
     micro_init(PARAMETERS, w, 0.08);
     printf("microgpt: %d names, %d parameters, %d steps\n", names.count, hd_value_param_count(), options.steps);
 
-    /* Adam divides each parameter's step by the size its gradients have had; its epsilon 1e-8 keeps a parameter that has
-     * had none from dividing by 0. The learning rate falls in a line to 0, so that the last steps only settle. */
+    /* Adam divides each parameter's step by the size its gradients have had; its epsilon 1e-8 keeps a parameter that
+     * has had none from dividing by 0. The learning rate falls in a line to 0, so that the last steps only settle. */
     hd_value_adam adam = {.beta1 = 0.85, .beta2 = 0.99};
     double recent = 0.0; /* mean loss of the last 100 steps: one name alone says little */
     const int tail = micro_min(options.steps, 100);

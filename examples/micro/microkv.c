@@ -1,11 +1,12 @@
 /* microkv: why a GPT keeps its keys and values: the same tokens for a seventh of the work.
  *
- * Idea. To write token t+1, position t attends to the keys and values of positions 0..t. Those of the earlier positions
- * have not changed since the last token: what stands before them has not, and nothing looks ahead. Without a cache all of
- * it is computed anew for every token; with a cache only the new position is, and its key and value are appended.
+ * Idea. To write token t+1, position t attends to the keys and values of positions 0..t. Those of the earlier
+ * positions have not changed since the last token: what stands before them has not, and nothing looks ahead. Without
+ * a cache all of it is computed anew for every token; with a cache only the new position is, and its key and value
+ * are appended.
  *
- * Multiplications for one position, matrices only: 4 * 16*16 (q, k, v, out) + 2 * 16*64 (MLP) = 3,072; the head 27*16 = 432,
- * needed for the last position alone; attention 2 * 16 for each position looked at. For 16 tokens:
+ * Multiplications for one position, matrices only: 4 * 16*16 (q, k, v, out) + 2 * 16*64 (MLP) = 3,072; the head
+ * 27*16 = 432, needed for the last position alone; attention 2 * 16 for each position looked at. For 16 tokens:
  *
  *     with cache      16 * (3,072 + 432) + 32 * (1 + 2 + ... + 16)                                    =  60,416
  *     without         (1 + 2 + ... + 16) * 3,072 + 16 * 432 + 32 * sum of 1 + ... + t, t = 1..16      = 450,816
@@ -104,7 +105,7 @@ static Value name_loss(const char *name) {
 static double plain[PARAMETERS]; /* the trained parameters */
 static long multiplies;          /* in matrix products and attention */
 
-/* ---- The same model in plain numbers ------------------------------------------------------------------------------- */
+/* ---- The same model in plain numbers ----------------------------------------------------------------------------- */
 
 static void float_linear(int rows, int columns, const double *matrix, const double *x, double *y) {
     for (int r = 0; r < rows; ++r) {
@@ -179,8 +180,8 @@ static int likeliest(const double *logits) {
     return best;
 }
 
-/* Writes 16 tokens, always the likeliest; tokens[0] is BOS, and a BOS in between begins the next name. Returns the number
- * of multiplications; logits [16][27] are kept to be compared. */
+/* Writes 16 tokens, always the likeliest; tokens[0] is BOS, and a BOS in between begins the next name. Returns the
+ * number of multiplications; logits [16][27] are kept to be compared. */
 static long generate(bool with_cache, int tokens[TOKENS + 1], double logits[TOKENS][V]) {
     static cache c;
     multiplies = 0;

@@ -5,8 +5,8 @@
  *
  *     W' = W + B A          A [2, 16] ~ N(0, 0.02),  B [16, 2] = 0          rank 2: 64 numbers instead of 256
  *
- * computed as W x + B (A x). B = 0 makes the adapted model start exactly as the base model, and A random keeps the first
- * gradient of B from being 0 too. The adapters sit on the queries and the values: 2 * 64 = 128 new parameters.
+ * computed as W x + B (A x). B = 0 makes the adapted model start exactly as the base model, and A random keeps the
+ * first gradient of B from being 0 too. The adapters sit on the queries and the values: 2 * 64 = 128 new parameters.
  *
  * The experiment: a base model learns names that begin with a..m; then only the adapters learn names with n..z.
  */

@@ -9,10 +9,10 @@
  *     expert_e(x) = W2_e relu(W1_e x)                                        W1 [16, 8], W2 [8, 16]
  *     logits  = head y                                                       [27]
  *
- * Left alone, a router soon sends everything to the expert that happened to learn first. An auxiliary loss keeps the load
- * even:  4 * sum_e share_e * mean p_e,  with share_e = the part of all picks that went to e. share_e is a count and has
- * no gradient; mean p_e has one, and it says: lower p_e in proportion to how busy e has been. (Built from plain numbers
- * only, as one may be tempted to, the whole term has gradient 0 and two experts starve.)
+ * Left alone, a router soon sends everything to the expert that happened to learn first. An auxiliary loss keeps the
+ * load even:  4 * sum_e share_e * mean p_e,  with share_e = the part of all picks that went to e. share_e is a count
+ * and has no gradient; mean p_e has one, and it says: lower p_e in proportion to how busy e has been. (Built from
+ * plain numbers only, as one may be tempted to, the whole term has gradient 0 and two experts starve.)
  *
  * Autograd is hybrid: embeddings, router and head are Values; the experts are plain numbers with gradients by hand. An
  * expert's output enters the graph as an operation of its own with the Jacobian of the expert as local gradients, and
@@ -55,7 +55,7 @@ static void rmsnorm(const Value *x, Value *y) {
     for (int i = 0; i < D; ++i) y[i] = vmul(x[i], scale);
 }
 
-/* ---- Experts: plain numbers ---------------------------------------------------------------------------------------- */
+/* ---- Experts: plain numbers -------------------------------------------------------------------------------------- */
 
 static struct expert {
     double w1[M][D], w2[D][M];
@@ -90,7 +90,8 @@ static void expert_forward(expert_call *call, struct expert *expert, const Value
     }
 }
 
-/* After backward: d loss / d W2 = g hidden^T,  d loss / d W1 = (W2^T g where hidden > 0) x^T,  with g = d loss / d out. */
+/* After backward, with g = d loss / d out:
+ *     d loss / d W2 = g hidden^T,     d loss / d W1 = (W2^T g where hidden > 0) x^T */
 static void expert_backward(const expert_call *call) {
     struct expert *e = call->expert;
     for (int m = 0; m < M; ++m) {
@@ -118,7 +119,7 @@ static void experts_step(double lr) {
     }
 }
 
-/* ---- The model ------------------------------------------------------------------------------------------------------- */
+/* ---- The model --------------------------------------------------------------------------------------------------- */
 
 /* What happened at one position. */
 typedef struct routing {

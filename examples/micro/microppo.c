@@ -12,12 +12,13 @@
  *     advantage = reward still to come - value(prefix)        was it better than the critic expected?
  *     loss      = -mean min( ratio * advantage, clip(ratio, 0.8, 1.2) * advantage )
  *
- * The clip is what makes several steps on the same names safe: once a ratio has gone 20% the way the advantage wants, its
- * gradient is 0 and the letter pushes no further. With only one step a batch all ratios are 1 and it would never bind.
- * The reward of a name is r - 0.5 * (log p_old - log p_ref), summed over its letters: a price on leaving the reference.
+ * The clip is what makes several steps on the same names safe: once a ratio has gone 20% the way the advantage wants,
+ * its gradient is 0 and the letter pushes no further. With only one step a batch all ratios are 1 and it would never
+ * bind. The reward of a name is r - 0.5 * (log p_old - log p_ref), summed over its letters: a price on leaving the
+ * reference.
  *
- * The reward model and the critic (linear, 28 + 1 numbers) are plain numbers with gradients by hand: they are small, and
- * nothing has to flow through them.
+ * The reward model and the critic (linear, 28 + 1 numbers) are plain numbers with gradients by hand: they are small,
+ * and nothing has to flow through them.
  */
 #define HD_VALUE_SHORT
 #include <hodu/value.h>
@@ -42,7 +43,7 @@ static Value clip(Value x, double low, double high) {
     return hd_value_op(d < low ? low : d > high ? high : d, 1, &x, &slope);
 }
 
-/* ---- 1. The policy ---------------------------------------------------------------------------------------------------- */
+/* ---- 1. The policy ----------------------------------------------------------------------------------------------- */
 
 /* The GPT of microgpt.c, which explains it: one array of parameters, and where its matrices begin. */
 enum {
@@ -108,8 +109,8 @@ static void gpt(const Value *model, int token, int t, Value *logits) {
     linear(V, D, model + HEAD, x, logits);
 }
 
-/* log p of every letter of a name and of its end, clipped at 1e-10 so that none is -inf and each has a gradient. Returns
- * how many: a name of 12 letters fills the block and has no end. */
+/* log p of every letter of a name and of its end, clipped at 1e-10 so that none is -inf and each has a gradient.
+ * Returns how many: a name of 12 letters fills the block and has no end. */
 static int letter_logs(const Value *model, const char *name, Value *logs) {
     const int positions = micro_positions(name, B);
     for (int t = 0; t < positions; ++t) {
@@ -145,7 +146,7 @@ static void sample(const Value *model, char name[B + 1]) {
     hd_value_reset();
 }
 
-/* ---- 2. The reward model, by hand ------------------------------------------------------------------------------------- */
+/* ---- 2. The reward model, by hand -------------------------------------------------------------------------------- */
 
 static bool is_vowel(char c) { return c == 'a' || c == 'e' || c == 'i' || c == 'o' || c == 'u'; }
 
@@ -211,7 +212,8 @@ static bool draw_pair(const micro_names *names, int from, int to, const char *pa
     return false;
 }
 
-/* Hinge with margin 1: max(0, 1 - (score of preferred - score of other)). Returns the accuracy on names not trained on. */
+/* Hinge with margin 1: max(0, 1 - (score of preferred - score of other)). Returns the accuracy on names not trained
+ * on. */
 static double train_reward(const micro_names *names, int steps) {
     const int train = names->count > 10 ? names->count * 4 / 5 : names->count;
     const int test = names->count > 10 ? train : 0;
@@ -237,7 +239,7 @@ static double train_reward(const micro_names *names, int steps) {
     return tests ? (double)right / tests : 0.0;
 }
 
-/* ---- 3. The critic, and PPO --------------------------------------------------------------------------------------------- */
+/* ---- 3. The critic, and PPO -------------------------------------------------------------------------------------- */
 
 static double critic[FEATURES + 1];
 

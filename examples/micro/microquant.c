@@ -10,8 +10,8 @@
  *     int4        absmax per row with levels -7..7
  *
  * Rounding is half to even (rint): half away from zero would push every tie outwards, and the errors would add up.
- * The model is trained in full precision; only then are its nine matrices rounded, and the loss is measured again on names
- * that were kept back.
+ * The model is trained in full precision; only then are its nine matrices rounded, and the loss is measured again on
+ * names that were kept back.
  */
 #define HD_VALUE_SHORT
 #include <hodu/value.h>
@@ -102,7 +102,7 @@ static Value name_loss(const char *name) {
     return vmul(vsum(positions, losses), 1.0 / positions);
 }
 
-/* ---- The same model in plain numbers ------------------------------------------------------------------------------- */
+/* ---- The same model in plain numbers ----------------------------------------------------------------------------- */
 
 static void float_linear(int rows, int columns, const double *matrix, const double *x, double *y) {
     for (int r = 0; r < rows; ++r) {
@@ -171,7 +171,7 @@ static double float_loss(const double *plain, const char *name) {
     return loss;
 }
 
-/* ---- Quantising -------------------------------------------------------------------------------------------------------- */
+/* ---- Quantising -------------------------------------------------------------------------------------------------- */
 
 static const struct matrix {
     int begin, rows, columns;

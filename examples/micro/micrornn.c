@@ -1,11 +1,12 @@
 /* micrornn: two recurrent networks on the same names, and why one of them remembers.
  *
- * Idea. A recurrent network reads one letter at a time and carries what it has read in a hidden state h [32]. The plain
- * RNN rewrites the whole state at every step, so the gradient that should tell step 1 what mattered at step 16 has
- * passed through 16 matrices and 16 tanh, each of which shrinks it: it vanishes. The GRU has gates. Its update gate z
- * decides, number by number, how much of the state to rewrite; where z is near 0 the state, and with it the gradient, is
- * carried over untouched. (A trained RNN can learn weights that let some of it through; what makes that slow is how it
- * starts. So the criterion looks at the fresh networks, and the figures after training are printed beside it.)
+ * Idea. A recurrent network reads one letter at a time and carries what it has read in a hidden state h [32]. The
+ * plain RNN rewrites the whole state at every step, so the gradient that should tell step 1 what mattered at step 16
+ * has passed through 16 matrices and 16 tanh, each of which shrinks it: it vanishes. The GRU has gates. Its update
+ * gate z decides, number by number, how much of the state to rewrite; where z is near 0 the state, and with it the
+ * gradient, is carried over untouched. (A trained RNN can learn weights that let some of it through; what makes that
+ * slow is how it starts. So the criterion looks at the fresh networks, and the figures after training are printed
+ * beside it.)
  *
  *     RNN   h' = tanh(Wx x + Wh h + b)                      27*32 + 32*32 + 32 + (27*32 + 27)       = 2,811 parameters
  *     GRU   z  = sigmoid(Wxz x + Whz h)                     3 * (27*32 + 32*32) + (27*32 + 27)      = 6,555
@@ -30,7 +31,8 @@
 
 enum { N = 32, V = MICRO_VOCABULARY, LONGEST = 16, TRAINING_NAMES = 200 };
 
-/* 1 / (1 + e^-x). Written with e^-|x|, which never overflows: at x = -1000 the plain formula computes exp(1000) = inf. */
+/* 1 / (1 + e^-x). Written with e^-|x|, which never overflows: at x = -1000 the plain formula computes exp(1000) =
+ * inf. */
 static Value sigmoid(Value x) {
     const double small = exp(-fabs(vdata(x)));
     const double s = (vdata(x) >= 0.0 ? 1.0 : small) / (1.0 + small);
@@ -63,9 +65,9 @@ static void network_init(network *net, bool gru) {
     net->first = hd_value_param_count();
     double none[N] = {0.0}, update[N], reset[N];
     for (int i = 0; i < N; ++i) {
-        /* The first 8 numbers of the state start with z = sigmoid(-4) = 0.02: a gate nearly shut, a memory that keeps for
-         * 50 letters, and a way for gradients to reach the first letters before anything has been learned. The others
-         * start as a quick memory. The reset gate starts open. */
+        /* The first 8 numbers of the state start with z = sigmoid(-4) = 0.02: a gate nearly shut, a memory that keeps
+         * for 50 letters, and a way for gradients to reach the first letters before anything has been learned. The
+         * others start as a quick memory. The reset gate starts open. */
         update[i] = i < 8 ? -4.0 : 1.0;
         reset[i] = 2.0;
     }
@@ -154,8 +156,8 @@ static double train(const network *net, const micro_names *names, int steps) {
     return recent / recent_letters;
 }
 
-/* How much does the loss at the last of 16 letters feel a change of the state after letter t? Prints |d loss / d h_t| for
- * every t and returns first / last. */
+/* How much does the loss at the last of 16 letters feel a change of the state after letter t? Prints |d loss / d h_t|
+ * for every t and returns first / last. */
 static double gradient_reach(const network *net, const char *letters) {
     Value h[LONGEST + 1][N];
     double norm[LONGEST + 1];

@@ -1,18 +1,19 @@
-/* microvae: a variational autoencoder: squeeze points through a code, and make the codes so tidy that new ones can be drawn.
+/* microvae: a variational autoencoder: squeeze points through a code, and make the codes so tidy that new ones can be
+ * drawn.
  *
- * Idea. An encoder turns a point x into a cloud of codes, N(mean, exp(log_var)); a code z drawn from it is turned back into
- * a point by the decoder. Two forces act. Reconstruction wants every point to keep a code of its own. The KL divergence
- * wants every cloud to look like N(0, 1), so that the clouds together fill that bell without gaps; then a z drawn from it is
- * a code the decoder knows, and the decoder has become a generator.
+ * Idea. An encoder turns a point x into a cloud of codes, N(mean, exp(log_var)); a code z drawn from it is turned
+ * back into a point by the decoder. Two forces act. Reconstruction wants every point to keep a code of its own. The
+ * KL divergence wants every cloud to look like N(0, 1), so that the clouds together fill that bell without gaps; then
+ * a z drawn from it is a code the decoder knows, and the decoder has become a generator.
  *
  *     encoder   h = tanh(W x + b)  [16];   mean = Wm h + bm  [2];   log_var = Wv h + bv  [2]         48 + 34 + 34
  *     code      z = mean + exp(log_var / 2) * noise,  noise ~ N(0, 1)                                [2]
  *     decoder   g = tanh(U z + c)  [16];   x' = Uo g + co  [2]                                       48 + 34  = 198
- *     loss      |x - x'|^2 / (2 * 0.3)  +  KL( N(mean, exp(log_var)) || N(0, 1) )                    -ELBO, up to a constant
+ *     loss      |x - x'|^2 / (2 * 0.3)  +  KL( N(mean, exp(log_var)) || N(0, 1) )                -ELBO, up to a constant
  *
- * Drawing z as mean + deviation * noise (the reparametrisation) keeps the randomness out of the way of the gradient: noise
- * is a plain number, mean and log_var are not.
- * The data: 800 points in four clouds around (+-2, +-2) of variance 0.3, the 0.3 of the loss.
+ * Drawing z as mean + deviation * noise (the reparametrisation) keeps the randomness out of the way of the gradient:
+ * noise is a plain number, mean and log_var are not. The data: 800 points in four clouds around (+-2, +-2) of
+ * variance 0.3, the 0.3 of the loss.
  */
 #define HD_VALUE_SHORT
 #include <hodu/value.h>
@@ -71,8 +72,8 @@ static void point_loss(const double x[X], Value *reconstruction, Value *kl) {
     for (int i = 0; i < Z; ++i) {
         const double noise = micro_normal();
         z[i] = vadd(mean[i], vmul(vexp(vmul(log_var[i], 0.5)), noise));
-        /* hd_value_kl clamps log_var to [-5, 5]: an encoder gone astray with log_var = 10 would claim a variance of 22,026
-         * and bury everything else under its loss. Inside the clamp the gradient is alive. */
+        /* hd_value_kl clamps log_var to [-5, 5]: an encoder gone astray with log_var = 10 would claim a variance of
+         * 22,026 and bury everything else under its loss. Inside the clamp the gradient is alive. */
         kls[i] = hd_value_kl(mean[i], log_var[i]);
     }
     decode(z, back);

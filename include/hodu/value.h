@@ -22,9 +22,10 @@
  *     id < 0   a parameter; it survives reset, and its gradient accumulates until hd_value_zero_grad()
  *     id = 0   nowhere: the child of a plain number, and what an operation returns after running out of memory (NaN)
  *
- * Everything belongs to the calling thread. A mistake or a lack of memory never ends the program: the first error sticks,
- * hd_value_ok() turns false, hd_value_error() says what happened, backward and the optimizers do nothing any more, until
- * hd_value_error_clear(). Numbers out of a function's domain are not errors: they give inf or NaN as in <math.h>.
+ * Everything belongs to the calling thread. A mistake or a lack of memory never ends the program: the first error
+ * sticks, hd_value_ok() turns false, hd_value_error() says what happened, backward and the optimizers do nothing any
+ * more, until hd_value_error_clear(). Numbers out of a function's domain are not errors: they give inf or NaN as in
+ * <math.h>, but for log, which is clamped.
  */
 #ifndef HODU_VALUE_H
 #define HODU_VALUE_H
@@ -103,13 +104,15 @@ HD_VALUE_RARE static bool hd_value_fail(const char *function, const char *what, 
     return false;
 }
 
-/* Moves the arrays to room for so many parameters and nodes. All or nothing: after a failure the old ones still stand. */
+/* Moves the arrays to room for so many parameters and nodes. All or nothing: after a failure the old ones still
+ * stand. */
 HD_VALUE_RARE static bool hd_value_move(int64_t parameter_room, int64_t node_room) {
     hd_value_tape *t = &hd_value_here;
     const char *const too_many = "no memory for so many nodes and parameters; reset the arena more often";
     if (!hd_value_ok()) return false;
-    if (parameter_room + node_room >= INT32_MAX) return hd_value_fail("hd_value", too_many, parameter_room + node_room);
     const size_t before = (size_t)parameter_room, after = (size_t)node_room + 1;
+    if (parameter_room + node_room >= INT32_MAX || before + after > SIZE_MAX / sizeof(hd_value_edges))
+        return hd_value_fail("hd_value", too_many, parameter_room + node_room);
     double *data = (double *)HD_VALUE_MALLOC((before + after) * sizeof *data);
     double *grad = (double *)HD_VALUE_MALLOC((before + after) * sizeof *grad);
     hd_value_edges *edge = (hd_value_edges *)HD_VALUE_MALLOC(after * sizeof *edge);
@@ -144,9 +147,12 @@ HD_VALUE_RARE static bool hd_value_move(int64_t parameter_room, int64_t node_roo
 /* Room for n more nodes. Doubling, so that after the first steps of a training loop no memory is asked for again. */
 HD_VALUE_RARE static bool hd_value_grow(int64_t n) {
     const hd_value_tape *t = &hd_value_here;
-    const int64_t need = t->nodes + n, twice = 2 * (int64_t)t->node_room;
-    const int64_t room = twice < need ? need : twice;
-    return hd_value_move(t->parameter_room, room < 1024 ? 1024 : room);
+    const int64_t need = t->nodes + n, most = INT32_MAX - 1 - (int64_t)t->parameter_room;
+    int64_t room = 2 * (int64_t)t->node_room;
+    if (room < 1024) room = 1024;
+    if (room > most) room = most;
+    if (room < need) room = need;
+    return hd_value_move(t->parameter_room, room);
 }
 
 HD_VALUE_HOT bool hd_value_reserve(int64_t n) {
@@ -192,7 +198,8 @@ HD_VALUE_HOT hd_value hd_value_node(double data, int32_t a, double da, int32_t b
 /* An input: a leaf of the arena. Most often a plain number will do as an operand instead, and needs no node. */
 static inline hd_value hd_value_const(double data) { return hd_value_node(data, 0, 0.0, 0, 0.0); }
 
-/* Is v a value of this thread that no reset or free has dropped? (A dropped id that has been given out again looks alive.) */
+/* Is v a value of this thread that no reset or free has dropped? (A dropped id that has been given out again looks
+ * alive.) */
 HD_VALUE_HOT bool hd_value_alive(hd_value v) {
     const hd_value_tape *t = &hd_value_here;
     return v.id >= -t->parameters && v.id <= t->nodes;
@@ -220,6 +227,7 @@ static inline void hd_value_set_data(hd_value v, double data) {
         hd_value_here.data[v.id] = data;
 }
 
+/* For clipping and the like; a node that is newer than the last backward has no gradient to set. */
 static inline void hd_value_set_grad(hd_value v, double grad) {
     if (v.id == 0 || !hd_value_alive(v))
         hd_value_dead("hd_value_set_grad", v);
@@ -295,7 +303,7 @@ static inline hd_value hd_value_pow(hd_value x, double power) {
     return hd_value_node(pow(a.data, power), a.id, slope, 0, 0.0);
 }
 
-/* ---- Activations -------------------------------------------------------------------------------------------------- */
+/* ---- Activations ------------------------------------------------------------------------------------------------- */
 
 static inline hd_value hd_value_tanh(hd_value x) {
     const hd_value_operand a = hd_value_of_value(x);
@@ -328,16 +336,17 @@ static inline hd_value hd_value_log(hd_value x) {
 /* The document has both names; here both clamp. */
 static inline hd_value hd_value_safe_log(hd_value x) { return hd_value_log(x); }
 
+/* ---- An operation of one's own ----------------------------------------------------------------------------------- */
+
 /* Is an array there for n values? */
 static inline bool hd_value_array(const char *function, int n, const void *array) {
     if (n < 0) return hd_value_fail(function, "n must be >= 0", n);
     return n == 0 || array || hd_value_fail(function, "an array is NULL, but n is not 0", n);
 }
 
-/* ---- An operation of one's own ------------------------------------------------------------------------------------ */
-
-/* A value from its data, its n children and the n local gradients d(value)/d(child). More than two children are chained:
- * each link holds one child and hands its gradient on unchanged to the next link, so n children take max(1, n-1) nodes. */
+/* A value from its data, its n children and the n local gradients d(value)/d(child). More than two children are
+ * chained: each link holds one child and hands its gradient on unchanged to the next link, so n children take max(1,
+ * n-1) nodes. */
 static inline hd_value hd_value_op(double data, int n, const hd_value *children, const double *local_gradients) {
     const hd_value nothing = {0};
     if (!hd_value_array("hd_value_op", n, children) || !hd_value_array("hd_value_op", n, local_gradients))
@@ -356,7 +365,7 @@ static inline hd_value hd_value_op(double data, int n, const hd_value *children,
     return link;
 }
 
-/* ---- Sums: the same nodes as the loop with mul and add, written faster -------------------------------------------- */
+/* ---- Sums: the same nodes as the loop with mul and add, written faster ------------------------------------------- */
 
 /* x[0] + x[1] + ... : n-1 nodes. The empty sum is 0. */
 static inline hd_value hd_value_sum(int n, const hd_value *x) {
@@ -399,12 +408,12 @@ static inline hd_value hd_value_dot(int n, const hd_value *a, const hd_value *b)
     return total;
 }
 
-/* ---- Backward and the life of gradients --------------------------------------------------------------------------- */
+/* ---- Backward and the life of gradients -------------------------------------------------------------------------- */
 
 /* Gradients of root with respect to everything it was made from. Those of nodes start from 0 every time, so a second
- * backward on the same graph does not compound them; those of parameters add up until hd_value_zero_grad().
- * A node whose gradient is exactly 0 passes nothing on: nodes that root does not depend on stay silent, and 0 * inf does
- * not turn into NaN. Returns false, and does nothing, after an error. */
+ * backward on the same graph does not compound them; those of parameters add up until hd_value_zero_grad(). A node
+ * whose gradient is exactly 0 passes nothing on: nodes that root does not depend on stay silent, and 0 * inf does not
+ * turn into NaN. Returns false, and does nothing, after an error. */
 static inline bool hd_value_backward(hd_value root) {
     hd_value_tape *t = &hd_value_here;
     if (!hd_value_ok()) return false;
@@ -424,7 +433,8 @@ static inline bool hd_value_backward(hd_value root) {
     return true;
 }
 
-/* Before every backward of a training loop: forgetting it is the most common mistake, gradients then pile up over steps. */
+/* Before every backward of a training loop: forgetting it is the most common mistake, gradients then pile up over
+ * steps. */
 static inline void hd_value_zero_grad(void) {
     hd_value_tape *t = &hd_value_here;
     if (t->parameters) memset(t->grad - t->parameters, 0, (size_t)t->parameters * sizeof *t->grad);
@@ -454,7 +464,7 @@ static inline int hd_value_param_count(void) { return hd_value_here.parameters; 
 static inline int hd_value_node_count(void) { return hd_value_here.nodes; } /* since the last reset */
 static inline uint64_t hd_value_total_nodes(void) { return hd_value_here.past_nodes + (uint64_t)hd_value_here.nodes; }
 
-/* ---- Numerical patterns ------------------------------------------------------------------------------------------- */
+/* ---- Numerical patterns ------------------------------------------------------------------------------------------ */
 
 /* probability[i] = exp(logit[i]) / sum_j exp(logit[j]).
  * Stable softmax: softmax(x) = softmax(x - c) for any c. With c = the largest logit every exp is <= 1; without it exp
@@ -471,10 +481,10 @@ static inline void hd_value_softmax(int n, const hd_value *logits, hd_value *pro
     for (int i = 0; i < n; ++i) probabilities[i] = hd_value_div(probabilities[i], total);
 }
 
-/* KL( N(mean, exp(log_var)) || N(0, 1) ) = -1/2 (1 + log_var - mean^2 - exp(log_var)).
- * log_var is clamped to [-5, 5]: exp(5) = 148 is a sensible variance, exp(10) = 22,026 blows the loss up. Inside the
- * clamp the gradient is alive, outside and at its bounds it is 0. The interface document rebuilds the clamped number as a
- * constant, which cuts that gradient off, and has the sign turned round; both are put right here. */
+/* KL( N(mean, exp(log_var)) || N(0, 1) ) = -1/2 (1 + log_var - mean^2 - exp(log_var)). log_var is clamped to [-5, 5]:
+ * exp(5) = 148 is a sensible variance, exp(10) = 22,026 blows the loss up. Inside the clamp the gradient is alive,
+ * outside and at its bounds it is 0. The interface document rebuilds the clamped number as a constant, which cuts
+ * that gradient off, and has the sign turned round; both are put right here. */
 static inline hd_value hd_value_kl(hd_value mean, hd_value log_var) {
     const double lv = hd_value_data(log_var);
     const double inside = lv > -5.0 && lv < 5.0 ? 1.0 : 0.0;
@@ -483,23 +493,28 @@ static inline hd_value hd_value_kl(hd_value mean, hd_value log_var) {
     return hd_value_mul(-0.5, hd_value_sub(spread, hd_value_mul(mean, mean)));
 }
 
-/* ---- Optimizers --------------------------------------------------------------------------------------------------- */
+/* ---- Optimizers -------------------------------------------------------------------------------------------------- */
 
-/* Adam over the parameters made as number first, first+1, ... of the thread. Start from {0}: a zero means the default. */
+/* Adam over `count` parameters of the thread, from number `first` in the order they were made. Start from {0}: a zero
+ * means the default, and -0.0 says zero where that is meant. */
 typedef struct hd_value_adam {
-    int first, count;         /* count 0: all parameters there are at the first step, from `first` on */
+    int first, count;         /* count 0: all that there are at the first step, from `first` on */
     double beta1, beta2, eps; /* 0.9, 0.999, 1e-8 */
     bool no_bias_correction;  /* the interface document's plain form */
     int64_t step;             /* taken so far */
-    double *moment;           /* [count] first moments, then [count] second ones; kept between steps */
-    int held;                 /* the count they were made for */
+    double *moment;           /* [held] first moments, then [held] second ones; kept between steps */
+    int held;
 } hd_value_adam;
+
+static inline double hd_value_default(double given, double otherwise) {
+    return given == 0.0 && !signbit(given) ? otherwise : given;
+}
 
 static inline bool hd_value_adam_step(hd_value_adam *adam, double lr) {
     hd_value_tape *t = &hd_value_here;
     if (!hd_value_ok()) return false;
-    if (adam->count == 0) adam->count = t->parameters - adam->first;
-    const int first = adam->first, count = adam->count;
+    const int first = adam->first, all = adam->moment ? adam->held : t->parameters - first;
+    const int count = adam->count ? adam->count : all;
     if (first < 0 || count < 0 || first > t->parameters - count)
         return hd_value_fail("hd_value_adam_step", "first .. first+count must be parameters; last", first + count);
     if (count == 0) return true;
@@ -513,11 +528,11 @@ static inline bool hd_value_adam_step(hd_value_adam *adam, double lr) {
     if (adam->held != count)
         return hd_value_fail("hd_value_adam_step", "count has changed since the first step; hd_value_adam_free first",
                              count);
-    const double beta1 = adam->beta1 == 0.0 ? 0.9 : adam->beta1;
-    const double beta2 = adam->beta2 == 0.0 ? 0.999 : adam->beta2;
+    const double beta1 = hd_value_default(adam->beta1, 0.9), beta2 = hd_value_default(adam->beta2, 0.999);
     /* eps keeps a parameter whose second moment is still about 0 from dividing by 0; 1e-8 is the usual choice. */
-    const double eps = adam->eps == 0.0 ? 1e-8 : adam->eps;
-    /* Both moments start at 0 and so are too small at first, by the factors 1 - beta^step: dividing by them corrects it. */
+    const double eps = hd_value_default(adam->eps, 1e-8);
+    /* Both moments start at 0 and so are too small at first, by the factors 1 - beta^step: dividing by them corrects
+     * it. */
     const double step = (double)++adam->step;
     const double correct1 = adam->no_bias_correction ? 1.0 : 1.0 / (1.0 - pow(beta1, step));
     const double correct2 = adam->no_bias_correction ? 1.0 : 1.0 / (1.0 - pow(beta2, step));
@@ -532,6 +547,7 @@ static inline bool hd_value_adam_step(hd_value_adam *adam, double lr) {
     return true;
 }
 
+/* Forgets the moments and the step count; the next step starts anew. */
 static inline void hd_value_adam_free(hd_value_adam *adam) {
     HD_VALUE_FREE(adam->moment);
     adam->moment = NULL;
@@ -551,7 +567,7 @@ static inline bool hd_value_sgd_step(int first, int count, double lr) {
 
 #endif
 
-/* ---- Short names, for a page of maths: #define HD_VALUE_SHORT before the include ---------------------------------- */
+/* ---- Short names, for a page of maths: #define HD_VALUE_SHORT before the include --------------------------------- */
 
 #if defined(HD_VALUE_SHORT) && !defined(HD_VALUE_SHORT_DONE)
 #define HD_VALUE_SHORT_DONE

@@ -15,7 +15,7 @@ static int fresh(void **state) {
     return 0;
 }
 
-/* ---- The test vectors of the interface document, and micrograd's ---------------------------------------------------- */
+/* ---- The test vectors of the interface document, and micrograd's ------------------------------------------------- */
 
 static void seed_vector_simple_chain(void **state) {
     (void)state;
@@ -86,7 +86,7 @@ static void micrograd_more_ops(void **state) {
     check_close("db", vgrad(b), 645.5772594752186, 1e-15);
 }
 
-/* ---- Operands ----------------------------------------------------------------------------------------------------------- */
+/* ---- Operands ---------------------------------------------------------------------------------------------------- */
 
 static void numbers_stand_on_either_side(void **state) {
     (void)state;
@@ -113,7 +113,7 @@ static void two_numbers_make_a_constant(void **state) {
     check_close("gradient", vgrad(x), 10.0, 0.0);
 }
 
-/* ---- Numbers at the edge: the documented value, never a crash ------------------------------------------------------------ */
+/* ---- Numbers at the edge: the documented value, never a crash ---------------------------------------------------- */
 
 static void edge(const char *what, Value y, Value x, double value, double slope) {
     assert_true(hd_value_backward(y));
@@ -166,7 +166,7 @@ static void kl_has_the_right_sign_and_a_live_gradient(void **state) {
     }
 }
 
-/* ---- Backward ---------------------------------------------------------------------------------------------------------- */
+/* ---- Backward ---------------------------------------------------------------------------------------------------- */
 
 static void second_backward_does_not_compound(void **state) {
     (void)state;
@@ -233,7 +233,7 @@ static void a_node_takes_forty_bytes(void **state) {
     assert_int_equal(sizeof(hd_value), 4);
 }
 
-/* ---- Own operations and sums --------------------------------------------------------------------------------------------- */
+/* ---- Own operations and sums ------------------------------------------------------------------------------------- */
 
 static void own_operation_with_any_number_of_children(void **state) {
     (void)state;
@@ -287,7 +287,7 @@ static void dot_and_sum_are_the_written_out_loops(void **state) {
     }
 }
 
-/* ---- Arena, parameters, optimizers ----------------------------------------------------------------------------------------- */
+/* ---- Arena, parameters, optimizers ------------------------------------------------------------------------------- */
 
 static void reset_drops_nodes_and_keeps_parameters(void **state) {
     (void)state;
@@ -360,7 +360,7 @@ static void two_source_files_share_a_tape(void **state) {
     check_close("gradient", vgrad(x), 6.0, 0.0);
 }
 
-/* ---- Errors ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Errors ------------------------------------------------------------------------------------------------------ */
 
 static void errors_stick_and_stop_updates(void **state) {
     (void)state;
@@ -440,7 +440,7 @@ static void misuse_is_an_error_and_never_a_crash(void **state) {
     assert_true(hd_value_ok());
 }
 
-/* ---- Threads ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Threads ----------------------------------------------------------------------------------------------------- */
 
 enum { WEIGHTS = 5, SAMPLES = 12 };
 

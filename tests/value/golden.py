@@ -1,4 +1,6 @@
-"""Writes golden.h: what PyTorch (float64) says about every operation of hodu/value.h. Run by hand: python golden.py > golden.h
+"""Writes golden.h: what PyTorch (float64) says about every operation of hodu/value.h. Run by hand:
+
+    python golden.py > golden.h && clang-format -i golden.h
 
 Left out, because value.h differs on purpose: log below its clamp (torch gives -inf), clip at its bounds (torch passes the
 gradient there), relu of NaN (torch passes the gradient), and points where the gradient is 0 * inf."""

@@ -1,4 +1,4 @@
-/* Memory of value.h: none is asked for after warm-up, all is given back, and a lack of it is an error, never a crash. */
+/* Memory of value.h: none is asked for after warm-up, all is given back, a lack of it is an error. */
 #include <stdint.h>
 #include <stdlib.h>
 
