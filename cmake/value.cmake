@@ -10,8 +10,8 @@ set(HODU_MICRO_DIR ${CMAKE_BINARY_DIR}/micro)
 # Optimised in every kind of build: ten trainings at -O0 would make the tests of a debug build wait.
 add_library(value-flags INTERFACE)
 target_include_directories(value-flags INTERFACE ${HODU_ROOT}/include)
-target_compile_options(value-flags INTERFACE -O2 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wswitch-enum -Werror
-  $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>)
+target_compile_options(value-flags INTERFACE -O2 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wswitch-enum
+  -Wstrict-prototypes -Werror)
 target_link_libraries(value-flags INTERFACE m)
 
 foreach(program IN LISTS HODU_MICRO_PROGRAMS)
@@ -39,7 +39,7 @@ if(PkgConfig_FOUND)
   pkg_check_modules(CMOCKA QUIET IMPORTED_TARGET cmocka)
 endif()
 
-if(BUILD_TESTING)
+if(NOT DEFINED BUILD_TESTING OR BUILD_TESTING)
   foreach(program IN LISTS HODU_MICRO_PROGRAMS)
     add_test(NAME value/${program} COMMAND ${program})
   endforeach()
@@ -57,13 +57,7 @@ if(BUILD_TESTING)
     message(STATUS "cmocka not found: the C tests of value.h are not built")
   endif()
 
-  # What C++ makes of the header, and what plain commands make of header and programs.
-  if(CMAKE_CXX_COMPILER)
-    add_executable(test-value-cxx ${HODU_ROOT}/tests/value/cxx.cpp)
-    target_link_libraries(test-value-cxx PRIVATE value-flags)
-    set_target_properties(test-value-cxx PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
-    add_test(NAME value/cxx COMMAND test-value-cxx)
-  endif()
+  # What plain commands make of the header, in C and C++, and of the programs.
   add_test(NAME value/callouts COMMAND sh ${HODU_ROOT}/tests/value/callouts.sh ${HODU_ROOT})
   add_test(NAME value/flags COMMAND sh ${HODU_ROOT}/tests/value/flags.sh ${HODU_ROOT} ${HODU_MICRO_DIR})
   add_test(NAME value/alone COMMAND sh ${HODU_ROOT}/tests/value/alone.sh ${HODU_ROOT} ${CMAKE_C_COMPILER})

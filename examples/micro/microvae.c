@@ -9,7 +9,7 @@
  *     encoder   h = tanh(W x + b)  [16];   mean = Wm h + bm  [2];   log_var = Wv h + bv  [2]         48 + 34 + 34
  *     code      z = mean + exp(log_var / 2) * noise,  noise ~ N(0, 1)                                [2]
  *     decoder   g = tanh(U z + c)  [16];   x' = Uo g + co  [2]                                       48 + 34  = 198
- *     loss      |x - x'|^2 / (2 * 0.3)  +  KL( N(mean, exp(log_var)) || N(0, 1) )                -ELBO, up to a constant
+ *     loss      |x - x'|^2 / (2 * 0.3)  +  KL( N(mean, exp(log_var)) || N(0, 1) )               -ELBO + constant
  *
  * Drawing z as mean + deviation * noise (the reparametrisation) keeps the randomness out of the way of the gradient:
  * noise is a plain number, mean and log_var are not. The data: 800 points in four clouds around (+-2, +-2) of

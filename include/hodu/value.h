@@ -448,16 +448,18 @@ static inline void hd_value_reset(void) {
     t->graded = 0;
 }
 
-/* Gives this thread's memory back; parameters go too. */
+/* Gives this thread's memory back; parameters go too. A pending error stays. */
 static inline void hd_value_free(void) {
     hd_value_tape *t = &hd_value_here;
+    hd_value_reset();
     if (t->edge) {
         HD_VALUE_FREE(t->data - t->parameter_room);
         HD_VALUE_FREE(t->grad - t->parameter_room);
         HD_VALUE_FREE(t->edge);
     }
-    memset(t, 0, sizeof *t);
     t->data = t->grad = hd_value_nowhere;
+    t->edge = NULL;
+    t->node_room = t->parameters = t->parameter_room = 0;
 }
 
 static inline int hd_value_param_count(void) { return hd_value_here.parameters; }
@@ -516,7 +518,8 @@ static inline bool hd_value_adam_step(hd_value_adam *adam, double lr) {
     const int first = adam->first, all = adam->moment ? adam->held : t->parameters - first;
     const int count = adam->count ? adam->count : all;
     if (first < 0 || count < 0 || first > t->parameters - count)
-        return hd_value_fail("hd_value_adam_step", "first .. first+count must be parameters; last", first + count);
+        return hd_value_fail("hd_value_adam_step", "first + count must lie within the parameters there are",
+                             first + count);
     if (count == 0) return true;
     const size_t n = (size_t)count;
     if (!adam->moment) {
@@ -560,7 +563,8 @@ static inline bool hd_value_sgd_step(int first, int count, double lr) {
     if (!hd_value_ok()) return false;
     if (count == 0) count = t->parameters - first;
     if (first < 0 || count < 0 || first > t->parameters - count)
-        return hd_value_fail("hd_value_sgd_step", "first .. first+count must be parameters; last", first + count);
+        return hd_value_fail("hd_value_sgd_step", "first + count must lie within the parameters there are",
+                             first + count);
     for (int i = first + 1; i <= first + count; ++i) t->data[-i] -= lr * t->grad[-i];
     return true;
 }

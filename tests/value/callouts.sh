@@ -1,5 +1,6 @@
 #!/bin/sh
-# Every micro program must carry the interface document's callout block right after its include of value.h, word for word.
+# Every micro program must carry the interface document's callout block right after its include of value.h,
+# word for word.
 set -u
 root=${1:?usage: callouts.sh SOURCE-TREE}
 status=0

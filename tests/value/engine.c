@@ -292,6 +292,7 @@ static void dot_and_sum_are_the_written_out_loops(void **state) {
 static void reset_drops_nodes_and_keeps_parameters(void **state) {
     (void)state;
     Value p[1000];
+    const uint64_t before = hd_value_total_nodes();
     for (int i = 0; i < 1000; ++i) { /* parameters may come at any time, also between nodes */
         p[i] = hd_value_param(i);
         const Value y = vmul(p[i], 2.0);
@@ -301,7 +302,7 @@ static void reset_drops_nodes_and_keeps_parameters(void **state) {
     assert_int_equal(hd_value_param_count(), 1000);
     hd_value_reset();
     assert_int_equal(hd_value_node_count(), 0);
-    assert_int_equal(hd_value_total_nodes(), 1000);
+    assert_int_equal(hd_value_total_nodes() - before, 1000);
     for (int i = 0; i < 1000; ++i) check_close("parameter", vdata(p[i]), i, 0.0);
     hd_value_backward(vmul(p[999], p[0]));
     check_close("gradient", vgrad(p[0]), 999.0, 0.0);

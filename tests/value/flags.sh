@@ -54,6 +54,16 @@ expect 2 'no points' "$programs/microvae" --data "$work/empty"
 expect 2 'nowhere' "$programs/microvae" --data "$work/nowhere"
 expect 1 'result | microvae' "$programs/microvae" --steps 2 --data "$work/points"
 
+# The models have as many parameters as their description says.
+for line in 'microgpt 4192 parameters' 'micrornn RNN: 2811 parameters' 'micrornn GRU: 6555 parameters' \
+            'microlora LoRA: 128 parameters (3.1%' 'microdpo 4192 parameters' 'microppo policy: 1296 parameters' \
+            'microppo reward model: 961 parameters' 'micromoe 1584 parameters' 'microkv 4448 parameters' \
+            'microquant 4192 parameters' 'microbeam d = 16: 4192 parameters' 'microbeam d =  8: 1328 parameters' \
+            'microvae 198 parameters'; do
+    "$programs/${line%% *}" --steps 1 > "$work/out" 2>&1
+    grep -qF -- "${line#* }" "$work/out" || { echo "missing in the output: $line"; status=1; }
+done
+
 # The same seed gives the same output, but for times; another seed another one; too few steps miss the criterion.
 for seed in 5 5 6; do "$programs/microgpt" --steps 20 --seed $seed | grep -v '^result' > "$work/run.$seed.$(ls "$work" | wc -l)"; done
 set -- "$work"/run.5.*
