@@ -195,11 +195,23 @@ static void backward_from_the_middle(void **state) {
     check_close("what is newer than the root", vgrad(c), 0.0, 0.0);
     const Value later = vmul(a, 7.0);
     check_close("made after backward", vgrad(later), 0.0, 0.0);
-    hd_value_backward(a);
-    check_close("a leaf as root", vgrad(a), 1.0, 0.0);
+    const Value leaf = hd_value_const(1.0);
+    hd_value_backward(leaf);
+    check_close("a leaf as root", vgrad(leaf), 1.0, 0.0);
     const Value p = hd_value_param(1.0);
     hd_value_backward(p);
     check_close("a parameter as root", vgrad(p), 1.0, 0.0);
+}
+
+static void memory_is_used_again_but_not_its_gradients(void **state) {
+    (void)state;
+    Value x = hd_value_const(1.0);
+    for (int i = 0; i < 50; ++i) x = vmul(x, 2.0);
+    hd_value_backward(x);
+    hd_value_reset();
+    for (int i = 0; i < 10; ++i) check_close("before any backward", vgrad(hd_value_const(1.0)), 0.0, 0.0);
+    hd_value_backward(hd_value_const(1.0));
+    for (int i = 0; i < 10; ++i) check_close("newer than the backward", vgrad(hd_value_const(1.0)), 0.0, 0.0);
 }
 
 static void nodes_beside_the_graph_stay_silent(void **state) {
@@ -261,6 +273,9 @@ static void dot_and_sum_are_the_written_out_loops(void **state) {
     (void)state;
     enum { N = 7 };
     Value a[N], b[N];
+    const Value zeros[2] = {hd_value_param(-0.0), hd_value_param(-0.0)},
+                ones[2] = {hd_value_param(1), hd_value_param(1)};
+    assert_true(signbit(vdata(vdot(2, zeros, ones)))); /* -0 + -0 is -0 */
     for (int i = 0; i < N; ++i) {
         a[i] = hd_value_param(0.1 * i - 0.3);
         b[i] = hd_value_param(1.0 / (i + 1));
@@ -381,6 +396,9 @@ static void errors_stick_and_stop_updates(void **state) {
     hd_value_error_clear();
     assert_true(hd_value_backward(vmul(p, p)));
     check_close("gradient", vgrad(p), 2.0, 0.0);
+    assert_true(isnan(vdata((Value){1 << 20})));
+    hd_value_free(); /* gives memory back, but hides nothing */
+    assert_false(hd_value_ok());
 }
 
 static void check_error(const char *names) {
@@ -497,6 +515,7 @@ int main(void) {
         TEST(kl_has_the_right_sign_and_a_live_gradient),
         TEST(second_backward_does_not_compound),
         TEST(backward_from_the_middle),
+        TEST(memory_is_used_again_but_not_its_gradients),
         TEST(nodes_beside_the_graph_stay_silent),
         TEST(a_chain_of_ten_million_nodes),
         TEST(a_node_takes_forty_bytes),
