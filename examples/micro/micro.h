@@ -55,11 +55,14 @@ static inline int micro_draw(int n, const double *weight) {
     double total = 0.0;
     for (int i = 0; i < n; ++i) total += weight[i];
     double left = micro_uniform() * total;
-    for (int i = 0; i < n - 1; ++i) {
+    int last = 0; /* where rounding leaves something over: the last index that can be drawn at all */
+    for (int i = 0; i < n; ++i) {
+        if (!(weight[i] > 0.0)) continue;
+        last = i;
         left -= weight[i];
-        if (left < 0.0) return i;
+        if (left < 0.0) break;
     }
-    return n - 1;
+    return last;
 }
 
 /* n parameters from N(0, deviation^2). */

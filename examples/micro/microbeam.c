@@ -209,11 +209,11 @@ static double safe_log(double p) { return log(p < 1e-10 ? 1e-10 : p); } /* log(0
  * tokens follow the first. */
 typedef struct text {
     int token[B + 1], length;
-    double log_p; /* of everything after the prompt, by the target */
+    double log_p; /* of everything after the start, by the target */
 } text;
 
-static text text_begin(int prompt) {
-    text x = {{MICRO_BOS, prompt}, prompt == MICRO_BOS ? 1 : 2, 0.0};
+static text text_begin(int start) {
+    text x = {{MICRO_BOS, start}, start == MICRO_BOS ? 1 : 2, 0.0};
     return x;
 }
 
@@ -267,9 +267,9 @@ static void top_k(double *weight) { keep_top(weight, 5, 2.0); }
 static void top_p(double *weight) { keep_top(weight, V, 0.9); }
 static void only_best(double *weight) { keep_top(weight, 1, 2.0); } /* greedy */
 
-static text write_by(const model *target, int prompt, void (*rule)(double *)) {
+static text write_by(const model *target, int start, void (*rule)(double *)) {
     reader r = {.m = target};
-    text x = text_begin(prompt);
+    text x = text_begin(start);
     while (!text_done(&x)) {
         double p[V], weight[V];
         catch_up(&r, &x, p);
@@ -283,14 +283,14 @@ static text write_by(const model *target, int prompt, void (*rule)(double *)) {
 
 /* ---- Beam -------------------------------------------------------------------------------------------------------- */
 
-static text write_beam(const model *target, int prompt) {
+static text write_beam(const model *target, int start) {
     static struct {
         text x;
         reader r;
     } beam[WIDTH], next[WIDTH];
     int width = 1;
     memset(beam, 0, sizeof beam);
-    beam[0].x = text_begin(prompt);
+    beam[0].x = text_begin(start);
     beam[0].r.m = target;
     for (;;) {
         double score[WIDTH * V], p[WIDTH][V];

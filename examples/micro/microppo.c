@@ -281,10 +281,10 @@ static Value ppo_loss(const episode *batch, int *clipped, int *letters) {
         (void)letter_logs(policy, e->name, logs);
         for (int t = 0; t < e->letters; ++t) {
             const Value ratio = vexp(vsub(logs[t], e->old_log[t]));
-            const Value free = vmul(ratio, e->advantage[t]);
+            const Value bare = vmul(ratio, e->advantage[t]);
             const Value held = vmul(clip(ratio, 1.0 - CLIP, 1.0 + CLIP), e->advantage[t]);
-            const bool binds = vdata(held) < vdata(free);
-            terms[n++] = binds ? held : free;
+            const bool binds = vdata(held) < vdata(bare);
+            terms[n++] = binds ? held : bare;
             *clipped += binds;
         }
     }
