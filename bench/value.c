@@ -4,6 +4,7 @@
  * bytes; a dot product of n terms is 2n-1 of them. Python's count for the same run is higher (50 T^2 + 7690 T + 3 a
  * name of T positions), because there numbers, negations and quotients take nodes too; both are printed, and ns a
  * node is per node of ours. Times are the best of several runs: the machine may have other things to do. */
+int microgpt_main(int argc, char **argv);
 #define main microgpt_main
 #include "../examples/micro/microgpt.c"
 #undef main

@@ -1,4 +1,5 @@
-# The scalar Value engine: a header without a library, its ten programs, its tests and its benchmark.
+# The scalar Value engine: a header without a library, its ten programs and its tests. (Its benchmark, bench/value.c, is
+# built like every other.)
 # HODU_ROOT is the source tree; without it, the directory of the including CMakeLists.txt.
 if(NOT DEFINED HODU_ROOT)
   set(HODU_ROOT ${CMAKE_CURRENT_SOURCE_DIR})
@@ -8,15 +9,15 @@ set(HODU_MICRO_PROGRAMS microgpt micrornn microlora microdpo microppo micromoe m
 set(HODU_MICRO_DIR ${CMAKE_BINARY_DIR}/micro)
 
 # Optimised in every kind of build: ten trainings at -O0 would make the tests of a debug build wait.
-add_library(value-flags INTERFACE)
-target_include_directories(value-flags INTERFACE ${HODU_ROOT}/include)
-target_compile_options(value-flags INTERFACE -O2 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wswitch-enum
-  -Wstrict-prototypes -Werror)
-target_link_libraries(value-flags INTERFACE m)
+add_library(hodu_value_flags INTERFACE)
+target_include_directories(hodu_value_flags INTERFACE ${HODU_ROOT}/include)
+target_compile_options(hodu_value_flags INTERFACE -O2 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wswitch-enum
+  -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror)
+target_link_libraries(hodu_value_flags INTERFACE m)
 
 foreach(program IN LISTS HODU_MICRO_PROGRAMS)
   add_executable(${program} ${HODU_ROOT}/examples/micro/${program}.c)
-  target_link_libraries(${program} PRIVATE value-flags)
+  target_link_libraries(${program} PRIVATE hodu_value_flags)
   target_compile_definitions(${program} PRIVATE MICRO_NAMES="${HODU_ROOT}/examples/micro/names.txt")
   set_target_properties(${program} PROPERTIES C_STANDARD 11 C_EXTENSIONS OFF RUNTIME_OUTPUT_DIRECTORY ${HODU_MICRO_DIR})
 endforeach()
@@ -29,26 +30,20 @@ add_custom_target(micro-dist
   COMMAND sh ${HODU_ROOT}/scripts/micro-dist ${HODU_ROOT} ${CMAKE_BINARY_DIR}/micro-dist
   VERBATIM)
 
-# The benchmark is optimised in every build too, for the same reason as the programs; it is never a test.
-add_executable(bench-value ${HODU_ROOT}/bench/value.c)
-target_link_libraries(bench-value PRIVATE value-flags)
-set_target_properties(bench-value PROPERTIES C_STANDARD 11)
-
-find_package(PkgConfig QUIET)
-if(PkgConfig_FOUND)
-  pkg_check_modules(CMOCKA QUIET IMPORTED_TARGET cmocka)
-endif()
-
-if(NOT DEFINED BUILD_TESTING OR BUILD_TESTING)
+if(NOT DEFINED HODU_TESTS OR HODU_TESTS)
   foreach(program IN LISTS HODU_MICRO_PROGRAMS)
     add_test(NAME value/${program} COMMAND ${program})
   endforeach()
 
-  if(CMOCKA_FOUND)
+  find_package(PkgConfig QUIET)
+  if(PkgConfig_FOUND AND NOT TARGET PkgConfig::CMOCKA)
+    pkg_check_modules(CMOCKA QUIET IMPORTED_TARGET cmocka)
+  endif()
+  if(TARGET PkgConfig::CMOCKA)
     find_package(Threads REQUIRED)
     foreach(name engine golden gradcheck memory)
       add_executable(test-value-${name} ${HODU_ROOT}/tests/value/${name}.c)
-      target_link_libraries(test-value-${name} PRIVATE value-flags PkgConfig::CMOCKA Threads::Threads)
+      target_link_libraries(test-value-${name} PRIVATE hodu_value_flags PkgConfig::CMOCKA Threads::Threads)
       set_target_properties(test-value-${name} PROPERTIES C_STANDARD 11 C_EXTENSIONS OFF)
       add_test(NAME value/${name} COMMAND test-value-${name})
     endforeach()
