@@ -23,7 +23,7 @@
 #include <time.h>
 
 #define BENCH_SAMPLE 2e-3 /* seconds: long against the clock, short against what else the machine may be doing */
-#define BENCH_QUIET 2e-3  /* seconds of rest before a sample when lanes take turns: a thread pool may still spin */
+#define BENCH_QUIET 5e-4  /* seconds of rest before a sample when lanes take turns: a thread pool may still spin */
 enum { BENCH_LANES = 4, BENCH_SAMPLES = 512, BENCH_SAMPLES_LEAST = 7 };
 
 typedef struct bench_lane {

@@ -1,4 +1,5 @@
 /* Comparing tensors, with an explanation. */
+#include "core/options.h"
 #include "core/tensor.h"
 
 #include <math.h>
@@ -43,12 +44,12 @@ bool hd_allclose(const hd_tensor *a, const hd_tensor *b, const hd_allclose_opts 
     HD_ENTER("hd_allclose", false);
     HD_TRY_OR(hd_tensor_check(a, "a"), false);
     HD_TRY_OR(hd_tensor_check(b, "b"), false);
-    hd_allclose_opts o = opts != NULL ? *opts : HD_DEFAULTS(hd_allclose_opts);
-    if (o.relative == 0 && !signbit(o.relative)) o.relative = 1e-5; /* HD_ZERO says zero */
-    if (o.absolute == 0 && !signbit(o.absolute)) o.absolute = 1e-8;
-    if (o.explain != NULL && o.explain_capacity > 0) o.explain[0] = '\0';
+    HD_READ_OPTS(hd_allclose_opts, opts, false);
+    if (options.relative == 0 && !signbit(options.relative)) options.relative = 1e-5; /* HD_ZERO says zero */
+    if (options.absolute == 0 && !signbit(options.absolute)) options.absolute = 1e-8;
+    if (options.explain != NULL && options.explain_capacity > 0) options.explain[0] = '\0';
     if (!hd_shape_equal(a->layout.shape, b->layout.shape)) {
-        if (o.explain != NULL) snprintf(o.explain, o.explain_capacity, "shapes %s and %s differ", HD_SHAPE_TEXT(a->layout.shape), HD_SHAPE_TEXT(b->layout.shape));
+        if (options.explain != NULL) snprintf(options.explain, options.explain_capacity, "shapes %s and %s differ", HD_SHAPE_TEXT(a->layout.shape), HD_SHAPE_TEXT(b->layout.shape));
         return false;
     }
     const char *x = hd_storage_bytes(thread, a->storage, HD_READ), *y = hd_storage_bytes(thread, b->storage, HD_READ);
@@ -57,7 +58,7 @@ bool hd_allclose(const hd_tensor *a, const hd_tensor *b, const hd_allclose_opts 
     for (int64_t i = 0; i < a->count; ++i) {
         const double p = hd_element_to_f64(x + offset_at(&a->layout, i) * hd_dtype_bytes[a->dtype], (hd_dtype)a->dtype);
         const double q = hd_element_to_f64(y + offset_at(&b->layout, i) * hd_dtype_bytes[b->dtype], (hd_dtype)b->dtype);
-        const double apart = beyond(p, q, &o);
+        const double apart = beyond(p, q, &options);
         if (apart == 0) continue;
         if (d.count++ == 0 || apart > d.worst) {
             d.worst = apart;
@@ -66,6 +67,6 @@ bool hd_allclose(const hd_tensor *a, const hd_tensor *b, const hd_allclose_opts 
             d.b = q;
         }
     }
-    if (d.count > 0) explain(&o, &a->layout.shape, a->count, &d);
+    if (d.count > 0) explain(&options, &a->layout.shape, a->count, &d);
     return d.count == 0;
 }

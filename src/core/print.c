@@ -1,6 +1,7 @@
 /* Tensors as text, the way NumPy's str() writes an array (NumPy 2.3 and later). A few looks at the elements that are
  * shown find the columns they need, a last one writes them, straight to the caller's buffer or to stdout: nothing is
  * allocated, however large the tensor. */
+#include "core/options.h"
 #include "core/tensor.h"
 
 #include <math.h>
@@ -364,13 +365,7 @@ static hd_error option(const char *name, int *value, int otherwise) {
 }
 
 static hd_error read_options(hd_print_opts *o, const hd_print_opts *given) {
-    if (given != NULL) {
-        size_t size;
-        memcpy(&size, given, sizeof size);
-        if (size < sizeof size || size > 4096)
-            return hd_fail(HD_ERROR_VALUE, "the options' struct_size is %zu; make options with HD_OPTS or HD_DEFAULTS", size);
-        memcpy(o, given, size < sizeof *o ? size : sizeof *o);
-    }
+    HD_TRY(hd_read_options(o, sizeof *o, given));
     HD_TRY(option("precision", &o->precision, 8));
     HD_TRY(option("threshold", &o->threshold, 1000));
     HD_TRY(option("edge", &o->edge, 3));
@@ -379,7 +374,7 @@ static hd_error read_options(hd_print_opts *o, const hd_print_opts *given) {
 
 static hd_error put_tensor(hd_thread *thread, writer *w, const hd_tensor *t, const hd_print_opts *given) {
     HD_TRY(hd_tensor_check(t, "t"));
-    hd_print_opts o = HD_DEFAULTS(hd_print_opts);
+    hd_print_opts o;
     HD_TRY(read_options(&o, given));
     if (t->count == 0) {
         put(w, '[', 1);

@@ -3,6 +3,7 @@
 #define HD_OPS_OP_H
 
 #include "core/execute.h"
+#include "core/options.h"
 
 typedef enum hd_family {
     HD_FAMILY_ELEMENTWISE,
@@ -90,11 +91,5 @@ static inline void hd_call_init(hd_call *call, hd_op_id id, hd_tensor *const *in
 
 /* Runs a view of x: the same storage under another layout. */
 hd_tensor *hd_view(hd_thread *thread, hd_op_id id, hd_tensor *x, hd_dtype dtype, const hd_layout *layout, const void *attributes);
-
-/* Reads options of any age: fields the caller's struct does not have are zero. */
-#define HD_READ_OPTS(type, opts) \
-    type options = {0}; \
-    do { if (hd_read_options(&options, sizeof options, opts) != HD_OK) return NULL; } while (0)
-hd_error hd_read_options(void *out, size_t size, const void *given);
 
 #endif

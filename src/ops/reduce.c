@@ -26,7 +26,7 @@ static hd_tensor *reduce(const char *name, const void *caller, hd_op_id id, hd_t
     hd_thread *thread = hd_thread_enter(name, caller);
     if (thread == NULL) return NULL;
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
-    HD_READ_OPTS(hd_reduce_opts, opts);
+    HD_READ_OPTS(hd_reduce_opts, opts, NULL);
     hd_reduce_attributes attributes = {.keep_dims = options.keep_dims};
     HD_TRY_OR(hd_axes_resolve(axes, x->layout.shape.rank, attributes.reduced), NULL);
     if (id == HD_OP_max || id == HD_OP_min) HD_TRY_OR(check_not_empty(&x->layout.shape, attributes.reduced), NULL);
@@ -49,7 +49,7 @@ REDUCTION(all)
 
 static hd_tensor *arg_reduce(hd_thread *thread, hd_op_id id, hd_tensor *x, int axis, const hd_reduce_opts *opts) {
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
-    HD_READ_OPTS(hd_reduce_opts, opts);
+    HD_READ_OPTS(hd_reduce_opts, opts, NULL);
     hd_reduce_attributes attributes = {.keep_dims = options.keep_dims};
     HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
     attributes.reduced[axis] = true;

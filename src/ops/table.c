@@ -1,8 +1,6 @@
 /* The op tables as constant data. */
 #include "ops/op.h"
 
-#include <string.h>
-
 #define ROW(row_name, count, bytes, text)                                                                              \
     [HD_OP_##row_name] = {.name = #row_name, .id = HD_OP_##row_name, .family = HD_FAMILY_ELEMENTWISE,                  \
                           .min_inputs = count, .max_inputs = count, .outputs = 1, .attribute_bytes = bytes, .document = text},
@@ -46,13 +44,3 @@ const hd_row hd_rows[HD_OP_ELEMENTWISE_COUNT] = {
 #define TERNARY1(name, types, ulp, doc, ref, ...) TRAITS(name, types, 3, 1, NONE, false, false, ulp, ref)
 #include "ops/elementwise.def"
 };
-
-hd_error hd_read_options(void *out, size_t size, const void *given) {
-    if (given == NULL) return HD_OK;
-    size_t given_size;
-    memcpy(&given_size, given, sizeof given_size);
-    if (given_size < sizeof(size_t) || given_size > 4096)
-        return hd_fail(HD_ERROR_VALUE, "the options' struct_size is %zu; make options with HD_OPTS or HD_DEFAULTS", given_size);
-    memcpy(out, given, given_size < size ? given_size : size);
-    return HD_OK;
-}

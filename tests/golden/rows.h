@@ -89,9 +89,9 @@ static inline bool within(double got, double want, double ulps, double scale, do
     const bool vanishing = fabs(want) < (digits == 24 ? 0x1p-126 : 0x1p-1022) * factor;
     const double allowed = ulps * (vanishing ? fmax(unit, unit_at(0, digits) * factor) : unit);
     if (isinf(want)) return got == want;
-    if (digits == 24 && ulps < 0.5) return got == (double)(float)want && signbit(got) == signbit(want);
-    if (isinf(got)) return signbit(got) == signbit(want) && fabs(want) > most - allowed;
-    if (want == 0 && got == 0) return signbit(want) == signbit(got);
+    if (digits == 24 && ulps < 0.5) return got == (double)(float)want && !signbit(got) == !signbit(want);
+    if (isinf(got)) return !signbit(got) == !signbit(want) && fabs(want) > most - allowed;
+    if (want == 0 && got == 0) return !signbit(want) == !signbit(got);
     return fabs(got - want) <= allowed || (fabs(want) > most && fabs(got) >= most - allowed);
 }
 

@@ -29,6 +29,7 @@ typedef struct reduction {
     const char *data;
     axes_list kept, gone;
     int64_t strip; /* results in a strip; 0: rows */
+    int64_t together; /* results that one thread must take together */
     char *out;     /* [pieces][kept] accumulators */
     int64_t pieces, piece;
 } reduction;
@@ -115,11 +116,14 @@ static void set_identity(const reduction *r, char *accumulator, int64_t n) {
     for (int64_t i = 0; i < n; ++i) memcpy(accumulator + (size_t)i * r->accumulator_bytes, r->identity, r->accumulator_bytes);
 }
 
+/* Results that lie side by side. Threads never share a narrow strip: cut in two it would be added up in another order. */
+static int64_t whole_strip(const reduction *r) { return r->kept.space.size[r->kept.space.rank - 1]; }
+
 /* A narrow strip, [many, width] in one piece of memory with width < 64: several rows are taken as one long row, and the
  * groups of the long accumulator are folded at the end. */
 static bool reduce_narrow(const reduction *r, const char *base, int64_t width, int64_t begin, int64_t end, void *accumulator) {
     const axes_list *gone = &r->gone;
-    if (width >= 64 || gone->space.rank != 1 || gone->stride[0] != width || end - begin < 64) return false;
+    if (width >= 64 || width != whole_strip(r) || gone->space.rank != 1 || gone->stride[0] != width || end - begin < 64) return false;
     if (hd_dtype_is_small_float(r->dtype) || hd_dtype_compute[r->dtype] != r->compute) return false;
     const int64_t group = STRIP / width, rows = (end - begin) / group;
     _Alignas(64) char wide[STRIP * 8];
@@ -136,6 +140,10 @@ static void reduce_results(const reduction *r, int64_t first, int64_t after, int
     const axes_list *kept = &r->kept;
     const int last = kept->space.rank - 1;
     int64_t coordinate[HD_MAX_RANK];
+    if (begin == end) { /* of nothing */
+        set_identity(r, out + (size_t)first * r->accumulator_bytes, after - first);
+        return;
+    }
     hd_space_locate(&kept->space, first, coordinate);
     for (int64_t k = first; k < after;) {
         const char *base = r->data + offset_of(kept, coordinate) * (int64_t)r->bytes;
@@ -161,9 +169,9 @@ static void reduce_results(const reduction *r, int64_t first, int64_t after, int
     }
 }
 
-static void run_results(void *context, int64_t first, int64_t after) {
+static void run_results(void *context, int64_t first, int64_t after) { /* counted in `together` results */
     const reduction *r = context;
-    reduce_results(r, first, after, 0, r->gone.space.count, r->out);
+    reduce_results(r, first * r->together, after * r->together, 0, r->gone.space.count, r->out);
 }
 
 static void run_piece(void *context, int64_t piece) {
@@ -219,9 +227,10 @@ static hd_error run_reduction(hd_thread *thread, reduction *r, hd_tensor *out) {
         set_identity(r, final, results);
         r->fold.columns(final, r->out, results, r->pieces, results);
     } else {
-        const int64_t grain = GRAIN / (r->gone.space.count > 0 ? r->gone.space.count : 1);
-        const int64_t least = r->strip > 0 ? 64 : 1;
-        hd_parallel_range(results, grain > least ? grain : least, run_results, r);
+        int64_t grain = GRAIN / (r->gone.space.count > 0 ? r->gone.space.count : 1);
+        if (r->strip > 0 && grain < 64) grain = 64;
+        r->together = r->strip > 0 && whole_strip(r) < 64 ? whole_strip(r) : 1;
+        hd_parallel_range(results / r->together, grain / r->together + 1, run_results, r);
     }
     hd_tile_room tile;
     char *to = out->storage->data;
