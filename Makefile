@@ -40,9 +40,7 @@ check: setup
 
 check-hostile:
 	@scripts/setup --hostile
-	@$(MAKE) --no-print-directory check-asan
-	@$(MAKE) --no-print-directory check-tsan
-	@$(MAKE) --no-print-directory check-clang
+	@status=0; for goal in asan tsan clang; do $(MAKE) --no-print-directory check-$$goal || status=1; done; exit $$status
 
 check-asan check-tsan check-clang: check-%: setup
 	@echo "==> $*"

@@ -11,21 +11,23 @@ static hd_shape square(int64_t n) { return HD_SHAPE(n, n); }
 static void add_2x3(bench *b) {
     HD_SCOPE;
     hd_tensor *x = normal(HD_SHAPE(2, 3)), *y = normal(HD_SHAPE(2, 3));
-    while (bench_round(b))
+    while (bench_round(b)) {
         BENCH(b, "hodu") {
             HD_SCOPE;
             hd_add(x, y);
         }
+    }
 }
 
 static void add_scalar_2x3(bench *b) {
     HD_SCOPE;
     hd_tensor *x = normal(HD_SHAPE(2, 3));
-    while (bench_round(b))
+    while (bench_round(b)) {
         BENCH(b, "hodu") {
             HD_SCOPE;
             hd_add_scalar(x, 2.0);
         }
+    }
 }
 
 /* Ten ops, each on the last one's result. */
@@ -41,7 +43,7 @@ static void chain_of_10(hd_tensor *x, hd_tensor *y) {
 static void chain_10(bench *b) {
     HD_SCOPE;
     hd_tensor *x = normal(HD_SHAPE(2, 3)), *y = normal(HD_SHAPE(2, 3));
-    while (bench_round(b)) BENCH(b, "hodu") chain_of_10(x, y);
+    while (bench_round(b)) { BENCH(b, "hodu") chain_of_10(x, y); }
 }
 
 /* Calls to the system's allocator in a thousand chains of ten ops, after the first few. */
@@ -61,11 +63,12 @@ typedef hd_tensor *binary(hd_tensor *x, hd_tensor *y);
 static void measure_unary(bench *b, unary *op, hd_shape shape) {
     HD_SCOPE;
     hd_tensor *x = normal(shape);
-    while (bench_round(b))
+    while (bench_round(b)) {
         BENCH(b, "hodu") {
             HD_SCOPE;
             op(x);
         }
+    }
 }
 
 static void exp_2_20(bench *b) { measure_unary(b, hd_exp, vector(1 << 20)); }
@@ -120,22 +123,24 @@ static void transposed_4096x4096(bench *b) {
 static void mixed_bf16_add_2_20(bench *b) {
     HD_SCOPE;
     hd_tensor *x = hd_cast(normal(vector(1 << 20)), HD_BF16), *y = normal(vector(1 << 20));
-    while (bench_round(b))
+    while (bench_round(b)) {
         BENCH(b, "hodu") {
             HD_SCOPE;
             hd_add(x, y);
         }
+    }
 }
 
 /* ---- reductions ------------------------------------------------------------------------------------------------- */
 static void sum_2_24(bench *b) {
     HD_SCOPE;
     hd_tensor *x = normal(vector(1 << 24));
-    while (bench_round(b))
+    while (bench_round(b)) {
         BENCH(b, "hodu") {
             HD_SCOPE;
             hd_sum(x, HD_AXES(), NULL);
         }
+    }
 }
 
 static void sum_axis0_4096x4096(bench *b) {
@@ -156,22 +161,24 @@ static void sum_axis0_4096x4096(bench *b) {
 static void sum_axis1_4096x4096(bench *b) {
     HD_SCOPE;
     hd_tensor *x = normal(square(4096));
-    while (bench_round(b))
+    while (bench_round(b)) {
         BENCH(b, "hodu") {
             HD_SCOPE;
             hd_sum(x, HD_AXES(1), NULL);
         }
+    }
 }
 
 /* ---- matmul ----------------------------------------------------------------------------------------------------- */
 static void measure_matmul(bench *b, int64_t n) {
     HD_SCOPE;
     hd_tensor *x = normal(square(n)), *y = normal(square(n));
-    while (bench_round(b))
+    while (bench_round(b)) {
         BENCH(b, "hodu") {
             HD_SCOPE;
             hd_matmul(x, y);
         }
+    }
 }
 
 static void matmul_64(bench *b) { measure_matmul(b, 64); }
@@ -180,32 +187,35 @@ static void matmul_1024(bench *b) { measure_matmul(b, 1024); }
 
 /* ---- random and indexing ---------------------------------------------------------------------------------------- */
 static void randn_2_20(bench *b) {
-    while (bench_round(b))
+    while (bench_round(b)) {
         BENCH(b, "hodu") {
             HD_SCOPE;
             hd_randn(vector(1 << 20), HD_F32);
         }
+    }
 }
 
 static void gather_4096x1024(bench *b) {
     HD_SCOPE;
     hd_tensor *x = normal(HD_SHAPE(4096, 1024)), *index = hd_randint(HD_SHAPE(4096, 1024), HD_I64, 0, 1024);
-    while (bench_round(b))
+    while (bench_round(b)) {
         BENCH(b, "hodu") {
             HD_SCOPE;
             hd_gather(x, 1, index);
         }
+    }
 }
 
 /* As an embedding: 16384 rows out of a table. */
 static void index_select_65536x64(bench *b) {
     HD_SCOPE;
     hd_tensor *x = normal(HD_SHAPE(65536, 64)), *index = hd_randint(vector(16384), HD_I64, 0, 65536);
-    while (bench_round(b))
+    while (bench_round(b)) {
         BENCH(b, "hodu") {
             HD_SCOPE;
             hd_index_select(x, 0, index);
         }
+    }
 }
 
 static const bench_case cases[] = {

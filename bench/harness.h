@@ -23,7 +23,7 @@
 #include <time.h>
 
 #define BENCH_SAMPLE 2e-3 /* seconds: long against the clock, short against what else the machine may be doing */
-#define BENCH_QUIET 5e-4  /* seconds of rest before a sample when lanes take turns: a thread pool may still spin */
+#define BENCH_QUIET  5e-4 /* seconds of rest before a sample when lanes take turns: a thread pool may still spin */
 enum { BENCH_LANES = 4, BENCH_SAMPLES = 512, BENCH_SAMPLES_LEAST = 7 };
 
 typedef struct bench_lane {
@@ -52,7 +52,8 @@ typedef struct bench_case {
     void (*run)(bench *b);
 } bench_case;
 
-#define BENCH(b, lane) for (int64_t left_ = bench_begin(b, lane); left_ > 0; left_ = left_ > 1 ? left_ - 1 : bench_end(b))
+#define BENCH(b, lane)                                                                                                 \
+    for (int64_t left_ = bench_begin(b, lane); left_ > 0; left_ = left_ > 1 ? left_ - 1 : bench_end(b))
 
 static inline double bench_now(void) {
     struct timespec t;
@@ -128,7 +129,10 @@ static inline double bench_median(const bench *b, bench_lane *lane) {
     qsort(lane->sample, (size_t)lane->samples, sizeof(double), bench_compare);
     const int n = lane->samples;
     const double median = (lane->sample[(n - 1) / 2] + lane->sample[n / 2]) / 2;
-    const double scale = strcmp(b->unit, "ns") == 0 ? 1e9 : strcmp(b->unit, "us") == 0 ? 1e6 : strcmp(b->unit, "ms") == 0 ? 1e3 : 1;
+    const double scale = strcmp(b->unit, "ns") == 0   ? 1e9
+                         : strcmp(b->unit, "us") == 0 ? 1e6
+                         : strcmp(b->unit, "ms") == 0 ? 1e3
+                                                      : 1;
     return median * scale;
 }
 
@@ -136,7 +140,8 @@ static inline void bench_report(bench *b, const bench_case *c, FILE *json, bool 
     const double value = bench_median(b, bench_find(b, "hodu"));
     printf("%-32s %12.2f %s", c->name, value, c->unit);
     if (json != NULL)
-        fprintf(json, "%s\n {\"case\": \"%s\", \"unit\": \"%s\", \"hodu\": %.6g, \"peers\": {", first ? "" : ",", c->name, c->unit, value);
+        fprintf(json, "%s\n {\"case\": \"%s\", \"unit\": \"%s\", \"hodu\": %.6g, \"peers\": {", first ? "" : ",",
+                c->name, c->unit, value);
     for (int i = 0, peers = 0; i < b->lanes; ++i) {
         if (strcmp(b->lane[i].name, "hodu") == 0) continue;
         const double peer = bench_median(b, &b->lane[i]);
@@ -160,11 +165,16 @@ static inline int bench_main(int argc, char **argv, const bench_case *cases, siz
     double seconds = 0.3;
     bool list = false;
     for (int i = 1; i < argc; ++i) {
-        if (strcmp(argv[i], "--list") == 0) list = true;
-        else if (strcmp(argv[i], "--json") == 0 && i + 1 < argc) json_path = argv[++i];
-        else if (strcmp(argv[i], "--case") == 0 && i + 1 < argc) exact = argv[++i];
-        else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc) seconds = atof(argv[++i]);
-        else if (argv[i][0] != '-') pattern = argv[i];
+        if (strcmp(argv[i], "--list") == 0)
+            list = true;
+        else if (strcmp(argv[i], "--json") == 0 && i + 1 < argc)
+            json_path = argv[++i];
+        else if (strcmp(argv[i], "--case") == 0 && i + 1 < argc)
+            exact = argv[++i];
+        else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc)
+            seconds = atof(argv[++i]);
+        else if (argv[i][0] != '-')
+            pattern = argv[i];
         else {
             fprintf(stderr, "usage: %s [PATTERN] [--case NAME] [--seconds S] [--json FILE] [--list]\n", argv[0]);
             return 2;

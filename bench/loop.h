@@ -14,19 +14,21 @@ typedef void loop_body(float *restrict out, const float *restrict a, const float
 
 /* The compiler's baseline would be four floats wide; memory is the bound from eight on. */
 #if defined(__x86_64__)
-#define LOOP_WIDE __attribute__((noinline, target("avx2")))
+#define LOOP_WIDE       __attribute__((noinline, target("avx2")))
 #define LOOP_HAS_WIDE() __builtin_cpu_supports("avx2")
 #else
-#define LOOP_WIDE __attribute__((noinline))
+#define LOOP_WIDE       __attribute__((noinline))
 #define LOOP_HAS_WIDE() 1
 #endif
 
 #define LOOP_DEFINE(name, op)                                                                                          \
-    LOOP_WIDE static void name##_wide(float *restrict out, const float *restrict a, const float *restrict b, int64_t n) { \
+    LOOP_WIDE static void name##_wide(float *restrict out, const float *restrict a, const float *restrict b,           \
+                                      int64_t n) {                                                                     \
         for (int64_t i = 0; i < n; ++i) out[i] = a[i] op b[i];                                                         \
     }                                                                                                                  \
     static void name(float *restrict out, const float *restrict a, const float *restrict b, int64_t n) {               \
-        if (LOOP_HAS_WIDE()) name##_wide(out, a, b, n);                                                                \
+        if (LOOP_HAS_WIDE())                                                                                           \
+            name##_wide(out, a, b, n);                                                                                 \
         else                                                                                                           \
             for (int64_t i = 0; i < n; ++i) out[i] = a[i] op b[i];                                                     \
     }
@@ -56,7 +58,8 @@ static void loop_fail(const char *what) {
 }
 
 static void loop_run_part(const loop *l, int index) {
-    const int64_t first = l->n * index / l->threads & ~(int64_t)15, next = l->n * (index + 1) / l->threads & ~(int64_t)15;
+    const int64_t first = l->n * index / l->threads & ~(int64_t)15,
+                  next = l->n * (index + 1) / l->threads & ~(int64_t)15;
     l->body(l->out + first, l->a + first, l->b + first, next - first);
 }
 

@@ -221,7 +221,7 @@ def median_seconds(call, wait, wait_each):
 def start_ms(framework):
     """A Python that imports the framework and makes one tensor, from its launch to its end."""
     samples = []
-    for _ in range(4):
+    for _ in range(3):
         begin = time.perf_counter()
         subprocess.run([sys.executable, "-c", framework.start], check=True)
         samples.append((time.perf_counter() - begin) * 1e3)

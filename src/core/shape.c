@@ -43,7 +43,8 @@ hd_error hd_shape_check(const hd_shape *shape, size_t element_bytes, int64_t *co
         bad = shape->size[i] < 0;
         empty = empty || shape->size[i] == 0;
     }
-    for (int i = 0; i < shape->rank && !bad && !empty; ++i) bad = __builtin_mul_overflow(bytes, shape->size[i], &bytes);
+    for (int i = 0; i < shape->rank && !bad; ++i) /* also when there are no elements: the strides must fit */
+        bad = shape->size[i] != 0 && __builtin_mul_overflow(bytes, shape->size[i], &bytes);
     *count = empty ? 0 : bytes >> __builtin_ctzll(element_bytes);
     return __builtin_expect(bad, 0) ? bad_shape(shape) : HD_OK;
 }

@@ -41,7 +41,10 @@ hd_tensor *hd_concat(hd_tensor *const *tensors, int count, int axis) {
             hd_fail(HD_ERROR_SHAPE, "%s and %s (tensor %d) differ beside axis %d", HD_SHAPE_TEXT(tensors[0]->layout.shape), HD_SHAPE_TEXT(*other), i, axis);
             return NULL;
         }
-        shape.size[axis] += other->size[axis];
+        if (__builtin_add_overflow(shape.size[axis], other->size[axis], &shape.size[axis])) {
+            hd_fail(HD_ERROR_OVERFLOW, "axis %d of the result would be longer than 64 bits can count", axis);
+            return NULL;
+        }
         dtype = hd_dtype_promote(dtype, (hd_dtype)tensors[i]->dtype);
     }
     const hd_axis_attributes attributes = {axis};
@@ -205,9 +208,11 @@ static hd_tensor *triangle(hd_thread *thread, hd_tensor *x, int64_t diagonal, bo
         hd_fail(HD_ERROR_SHAPE, "%s is no matrix", HD_SHAPE_TEXT(*shape));
         return NULL;
     }
+    const int64_t rows = shape->size[shape->rank - 2], columns = shape->size[shape->rank - 1];
+    diagonal = diagonal < -rows ? -rows : diagonal > columns ? columns : diagonal; /* farther out changes nothing */
     hd_span span;
     hd_span_begin(&span, thread, lower ? "tril" : "triu");
-    hd_tensor *below = hd_tri(shape->size[shape->rank - 2], shape->size[shape->rank - 1], lower ? diagonal : diagonal - 1, HD_BOOL);
+    hd_tensor *below = hd_tri(rows, columns, lower ? diagonal : diagonal - 1, HD_BOOL);
     hd_tensor *zero = hd_full(HD_SHAPE(), 0, (hd_dtype)x->dtype);
     return hd_span_end(&span, lower ? hd_where(below, x, zero) : hd_where(below, zero, x));
 }

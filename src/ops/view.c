@@ -33,7 +33,7 @@ static hd_error resolve_reshape(const hd_tensor *x, hd_shape *shape) {
     }
     if (known != x->count || (unknown >= 0 && shape->size[unknown] < 0))
         return hd_fail(HD_ERROR_SHAPE, "%s has %lld elements, which do not fit %s", HD_SHAPE_TEXT(x->layout.shape), (long long)x->count, HD_SHAPE_TEXT(*shape));
-    return HD_OK;
+    return hd_shape_check(shape, hd_dtype_bytes[x->dtype], &known);
 }
 
 /* Strides for the new shape over the old memory: possible when every group of new axes lies in axes of x that step
@@ -285,11 +285,12 @@ hd_tensor *hd_select(hd_tensor *x, int axis, int64_t index) {
 hd_tensor *hd_flip(hd_tensor *x, hd_axes axes) {
     HD_ENTER("hd_flip", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    const int rank = x->layout.shape.rank;
     bool flipped[HD_MAX_RANK];
-    HD_TRY_OR(hd_axes_resolve(axes, x->layout.shape.rank, flipped), NULL);
+    HD_TRY_OR(hd_axes_resolve(axes, rank, flipped), NULL);
     hd_span span;
     hd_span_begin(&span, thread, "flip");
-    for (int i = 0; i < x->layout.shape.rank && x != NULL; ++i)
+    for (int i = 0; i < rank && x != NULL; ++i)
         if (flipped[i]) x = hd_slice(x, i, HD_END, HD_END, -1);
     return hd_span_end(&span, x);
 }
