@@ -83,8 +83,14 @@ static hd_tensor *run_scalar(const char *name, const void *caller, hd_op_id id, 
     hd_thread *thread = hd_thread_enter(name, caller);
     if (thread == NULL) return NULL;
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
-    hd_tensor *number = hd_tensor_scalar(thread, hd_dtype_with_number(thread, (hd_dtype)x->dtype, value), value);
+    const hd_dtype dtype = hd_dtype_with_number(thread, (hd_dtype)x->dtype, value);
+    hd_tensor *number = hd_tensor_scalar(thread, dtype, value);
     if (number == NULL) return NULL;
+    if (!hd_dtype_is_float(dtype) && hd_element_to_f64(number->storage->data, dtype) != value) {
+        hd_fail(HD_ERROR_VALUE, "%.17g does not fit %s; cast the tensor to a wider dtype first", value, hd_dtype_name(dtype));
+        hd_tensor_drop(thread, number);
+        return NULL;
+    }
     hd_tensor *result = reversed ? run_binary(name, caller, id, number, x) : run_binary(name, caller, id, x, number);
     hd_tensor_drop(thread, number);
     return result;

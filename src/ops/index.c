@@ -112,8 +112,11 @@ hd_tensor *hd_index_add(hd_tensor *x, int axis, hd_tensor *index, hd_tensor *sou
     HD_TRY_OR(hd_tensor_check(source, "source"), NULL);
     const hd_shape *shape = &source->layout.shape;
     HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
-    if (index->layout.shape.rank != 1 || shape->rank != x->layout.shape.rank || shape->size[axis] != index->count) {
-        hd_fail(HD_ERROR_SHAPE, "index %s and source %s: the index has one axis, and the source its size on axis %d", HD_SHAPE_TEXT(index->layout.shape), HD_SHAPE_TEXT(*shape), axis);
+    bool fits = index->layout.shape.rank == 1 && shape->rank == x->layout.shape.rank;
+    for (int i = 0; i < shape->rank && fits; ++i) fits = shape->size[i] == (i == axis ? index->count : x->layout.shape.size[i]);
+    if (!fits) {
+        hd_fail(HD_ERROR_SHAPE, "index %s and source %s for x %s: the index has one axis, and the source x's shape with the index's size on axis %d",
+                HD_SHAPE_TEXT(index->layout.shape), HD_SHAPE_TEXT(*shape), HD_SHAPE_TEXT(x->layout.shape), axis);
         return NULL;
     }
     hd_shape on_axis = {.rank = shape->rank};
@@ -139,8 +142,8 @@ hd_tensor *hd_one_hot(hd_tensor *index, int64_t classes, hd_dtype dtype) {
     HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
     hd_span span;
     hd_span_begin(&span, thread, "one_hot");
-    /* taking rows of the unit matrix checks the range of the indices too */
-    hd_tensor *rows = hd_index_select(hd_eye(classes, classes, dtype), 0, hd_flatten(index));
+    hd_tensor *places = hd_reshape(index, HD_SHAPE(index->count, 1)); /* scattering checks the range of the indices too */
+    hd_tensor *rows = hd_scatter(hd_zeros(HD_SHAPE(index->count, classes), dtype), 1, places, hd_ones(HD_SHAPE(index->count, 1), dtype), HD_SCATTER_SET);
     hd_shape shape = index->layout.shape;
     if (shape.rank < HD_MAX_RANK) shape.size[shape.rank] = classes;
     shape.rank++;

@@ -136,10 +136,16 @@ static hd_error cpu_run(hd_executor *self, hd_thread *thread, hd_call *call) {
     return hd_fail(HD_ERROR_INTERNAL, "the CPU cannot run family %d", call->op->family);
 }
 
+/* Borrowed memory may lie in two storages. */
+static bool may_overlap(const hd_storage *a, const hd_storage *b) {
+    const uintptr_t x = (uintptr_t)a->data, y = (uintptr_t)b->data;
+    return a == b || (x < y + b->bytes && y < x + a->bytes);
+}
+
 static hd_error cpu_write(hd_executor *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
     (void)self;
-    if (dst->storage != src->storage) return hd_cpu_copy(thread, dst, src);
-    hd_tensor *copy = hd_tensor_new(thread, (hd_dtype)src->dtype, &src->layout.shape); /* they may overlap: as if src were copied first */
+    if (!may_overlap(dst->storage, src->storage)) return hd_cpu_copy(thread, dst, src);
+    hd_tensor *copy = hd_tensor_new(thread, (hd_dtype)src->dtype, &src->layout.shape); /* as if src were copied first */
     if (copy == NULL) return thread->error_code;
     hd_error status = hd_cpu_copy(thread, copy, src);
     if (status == HD_OK) status = hd_cpu_copy(thread, dst, copy);

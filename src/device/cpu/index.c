@@ -12,10 +12,12 @@ static hd_tensor *ready_index(hd_thread *thread, hd_tensor *index, int64_t bound
     if (ready == NULL) return NULL;
     hd_error status = hd_cpu_copy(thread, ready, index);
     int64_t *v = ready->storage->data;
+    const bool is_u64 = index->dtype == HD_U64; /* where what is negative as i64 is past INT64_MAX */
     for (int64_t i = 0; i < ready->count && status == HD_OK; ++i) {
-        if (v[i] < -bound || v[i] >= bound)
-            status = hd_fail(HD_ERROR_INDEX, "index %lld at place %lld of %s is out of range for an axis of size %lld", (long long)v[i], (long long)i,
-                             HD_SHAPE_TEXT(index->layout.shape), (long long)bound);
+        if (v[i] < (is_u64 ? 0 : -bound) || v[i] >= bound)
+            status = hd_fail(HD_ERROR_INDEX, is_u64 ? "index %llu at place %lld of %s is out of range for an axis of size %lld"
+                                                    : "index %lld at place %lld of %s is out of range for an axis of size %lld",
+                             (long long)v[i], (long long)i, HD_SHAPE_TEXT(index->layout.shape), (long long)bound);
         v[i] += v[i] < 0 ? bound : 0;
     }
     if (status == HD_OK) return ready;
