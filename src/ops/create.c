@@ -80,9 +80,10 @@ hd_tensor *hd_linspace(double start, double stop, int64_t count, hd_dtype dtype)
 
 hd_tensor *hd_logspace(double start, double stop, int64_t count, hd_dtype dtype) {
     HD_ENTER("hd_logspace", NULL);
+    HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
     hd_span span;
-    hd_span_begin(&span, thread, "logspace");
-    return hd_span_end(&span, hd_exp10(hd_linspace(start, stop, count, dtype)));
+    hd_span_begin(&span, thread, "logspace"); /* in f64: a rounded exponent would be many times its error in the power */
+    return hd_span_end(&span, hd_cast(hd_exp10(hd_linspace(start, stop, count, HD_F64)), dtype));
 }
 
 /* ---- matrices ------------------------------------------------------------------------------------------------------ */

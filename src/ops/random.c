@@ -23,6 +23,10 @@ static hd_tensor *draw_float(hd_thread *thread, hd_op_id id, const hd_shape *sha
         hd_fail(HD_ERROR_VALUE, id == HD_OP_uniform ? "the interval [%g, %g) is not one" : "mean %g and deviation %g; both must be finite and the deviation >= 0", a, b);
         return NULL;
     }
+    if (id == HD_OP_uniform && !isfinite(dtype == HD_F64 ? b - a : (double)(float)(b - a))) {
+        hd_fail(HD_ERROR_VALUE, "the interval [%g, %g) is too wide for %s", a, b, hd_dtype_name(dtype));
+        return NULL;
+    }
     return draw(thread, id, NULL, 0, shape, dtype, &(hd_random_attributes){.a = a, .b = b});
 }
 

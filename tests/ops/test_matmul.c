@@ -213,11 +213,9 @@ static void errors_show_both_shapes(void **state) {
     assert_error(HD_ERROR_SHAPE, "hd_outer: [2,3] and [4,5]; both must be vectors");
     assert_null(hd_matmul(NULL, b));
     assert_error(HD_ERROR_NULL_ARGUMENT, "hd_matmul: `a` is NULL");
-    hd_tensor *tall = hd_broadcast_to(a, HD_SHAPE(1LL << 20, 1LL << 20, 2, 3));
-    assert_null(hd_matmul(hd_reshape(hd_broadcast_to(hd_scalar(1, HD_F32), HD_SHAPE(1LL << 40, 1)), HD_SHAPE(1LL << 40, 1)), hd_broadcast_to(hd_scalar(1, HD_F32), HD_SHAPE(1, 1LL << 40))));
+    hd_tensor *one = hd_scalar(1, HD_F32);
+    assert_null(hd_matmul(hd_broadcast_to(one, HD_SHAPE(1LL << 40, 1)), hd_broadcast_to(one, HD_SHAPE(1, 1LL << 40))));
     assert_error(HD_ERROR_OVERFLOW, "hd_matmul: shape [1099511627776,1099511627776]");
-    assert_null(hd_matmul(tall, hd_ones(HD_SHAPE(2, 1), HD_F32)));
-    assert_error(HD_ERROR_SHAPE, "inner sizes 3 and 2 differ");
 }
 
 RUN(test(shapes_as_numpy), test(small_sizes_in_all_pairs), test(sizes_around_the_edges_of_tiles), test(thin_products), test(other_dtypes_and_mixed_ones), test(batches_broadcast),

@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum {
-    K_BLOCK = 384,         /* a panel of A, mr * K_BLOCK, and one of B stay in the first-level cache together */
+    K_BLOCK = 256,         /* a panel of A, mr * K_BLOCK, and one of B stay in the first-level cache together */
     M_BLOCK = 192,         /* rows of A packed at once, for the second-level cache */
     SMALL = 96 * 96 * 96,  /* products below this are not packed */
     PARALLEL = 64 * 64 * 64

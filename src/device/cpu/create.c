@@ -26,13 +26,16 @@ static void fill_bytes(char *data, int64_t count, size_t bytes, const void *valu
 #undef FILL
 }
 
+static bool is_whole(double v) { return v > -0x1p63 && v < 0x1p63 && v == (double)(int64_t)v; }
+
 static void fill_range(hd_tensor *out, const hd_range_attributes *a) {
     const size_t bytes = hd_dtype_bytes[out->dtype];
     char *data = out->storage->data;
-    const bool whole = out->dtype == HD_I64 && a->start == (double)(int64_t)a->start && a->step == (double)(int64_t)a->step;
+    const bool whole = out->dtype == HD_I64 && !a->has_last && is_whole(a->start) && is_whole(a->step);
     for (int64_t i = 0; i < out->count; ++i) {
         const double value = a->has_last && i == out->count - 1 ? a->last : a->start + (double)i * a->step;
-        if (whole && !a->has_last) ((int64_t *)data)[i] = (int64_t)a->start + i * (int64_t)a->step; /* exact past 2^53 */
+        int64_t exact; /* also past 2^53 */
+        if (whole && !__builtin_mul_overflow(i, (int64_t)a->step, &exact) && !__builtin_add_overflow(exact, (int64_t)a->start, &exact)) ((int64_t *)data)[i] = exact;
         else hd_element_from_f64(data + (size_t)i * bytes, (hd_dtype)out->dtype, value);
     }
 }

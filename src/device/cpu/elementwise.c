@@ -7,8 +7,8 @@
 enum {
     GRAIN = 16384,      /* elements below which waking a thread costs more than it gains */
     ROW_MODE = 64,      /* rows at least this long are walked one by one, shorter ones gathered together */
-    BLOCK_ROWS = 16,    /* of a transposed operand: a cache line of f32 */
-    BLOCK_COLUMNS = 256,
+    BLOCK_ROWS = 32,    /* of a transposed operand: two cache lines of f32 */
+    BLOCK_COLUMNS = 128,
     BLOCKED_FROM = 16384
 };
 
@@ -193,6 +193,10 @@ typedef struct block_room {
     }                                                                                                                  \
     break
 static void transpose_block(char *out, const char *at, int64_t rows, int64_t columns, int64_t stride, size_t bytes) {
+    if (bytes == 4 && rows % 8 == 0 && columns % 8 == 0) {
+        hd_kernels()->transpose_4(out, BLOCK_COLUMNS, at, stride, rows, columns);
+        return;
+    }
     switch (bytes) {
     case 1: TRANSPOSE(uint8_t);
     case 2: TRANSPOSE(uint16_t);
@@ -303,18 +307,44 @@ static hd_error run_job(job *j, const hd_shape *shape) {
 }
 
 /* ---- calls --------------------------------------------------------------------------------------------------------- */
+/* Operands that lie there as the kernel wants them, or are one element for all (in_bytes 0). */
 typedef struct flat_job {
     hd_elementwise_kernel kernel;
     const char *in[3];
     char *out;
     const void *numbers;
     int64_t in_bytes[3], out_bytes;
+    bool has_single;
+    uint8_t element_bytes[3];
 } flat_job;
+
+static void fill_single(char *out, const char *element, size_t bytes, int64_t n) {
+    if (bytes == 4) {
+        uint32_t v;
+        memcpy(&v, element, 4);
+        for (int64_t i = 0; i < n; ++i) ((uint32_t *)out)[i] = v;
+    } else {
+        for (int64_t i = 0; i < n; ++i) memcpy(out + (size_t)i * bytes, element, bytes);
+    }
+}
 
 static void run_contiguous(void *context, int64_t begin, int64_t end) {
     const flat_job *f = context;
-    const void *const in[3] = {f->in[0] + begin * f->in_bytes[0], f->in[1] + begin * f->in_bytes[1], f->in[2] + begin * f->in_bytes[2]};
-    f->kernel(f->out + begin * f->out_bytes, in, f->numbers, end - begin);
+    if (!f->has_single) {
+        const void *const in[3] = {f->in[0] + begin * f->in_bytes[0], f->in[1] + begin * f->in_bytes[1], f->in[2] + begin * f->in_bytes[2]};
+        f->kernel(f->out + begin * f->out_bytes, in, f->numbers, end - begin);
+        return;
+    }
+    enum { TILE = 512 };
+    _Alignas(64) char filled[3][TILE * 8];
+    const int64_t longest = end - begin < TILE ? end - begin : TILE;
+    for (int k = 0; k < 3; ++k)
+        if (f->in_bytes[k] == 0) fill_single(filled[k], f->in[k], f->element_bytes[k], longest);
+    for (int64_t i = begin; i < end; i += TILE) {
+        const void *in[3];
+        for (int k = 0; k < 3; ++k) in[k] = f->in_bytes[k] == 0 ? filled[k] : f->in[k] + i * f->in_bytes[k];
+        f->kernel(f->out + i * f->out_bytes, in, f->numbers, end - i < TILE ? end - i : TILE);
+    }
 }
 
 static hd_error report_fault(const hd_call *call, int64_t fault, const hd_shape *shape) {
@@ -340,15 +370,24 @@ static __attribute__((noinline)) hd_error run_general(const hd_call *call, hd_el
     return j.fault == INT64_MAX ? HD_OK : report_fault(call, j.fault, &out->layout.shape);
 }
 
-static __attribute__((noinline)) void run_threads(const hd_call *call, hd_elementwise_kernel kernel, char *const *data, const void *numbers) {
+static __attribute__((noinline)) void run_flat_job(const hd_call *call, hd_elementwise_kernel kernel, char *const *data, const void *numbers) {
     const hd_tensor *out = call->outputs[0];
     flat_job f = {.kernel = kernel, .out = data[0], .numbers = numbers, .out_bytes = hd_dtype_bytes[out->dtype]};
     for (int k = 0; k < 3; ++k) {
-        const int from = k < call->input_count ? k : call->input_count - 1;
+        const int from = k < call->input_count ? k : 0;
+        const hd_tensor *x = call->inputs[from];
+        const bool single = x->count != out->count && k < call->input_count;
         f.in[k] = data[from + 1];
-        f.in_bytes[k] = hd_dtype_bytes[call->inputs[from]->dtype];
+        f.element_bytes[k] = hd_dtype_bytes[x->dtype];
+        f.in_bytes[k] = single ? 0 : f.element_bytes[k];
+        f.has_single = f.has_single || single;
     }
-    hd_parallel_range(out->count, GRAIN, run_contiguous, &f);
+    for (int k = call->input_count; k < 3; ++k) { /* operands the kernel does not read */
+        f.in[k] = f.in[0];
+        f.in_bytes[k] = f.in_bytes[0];
+    }
+    if (out->count <= GRAIN) run_contiguous(&f, 0, out->count);
+    else hd_parallel_range(out->count, GRAIN, run_contiguous, &f);
 }
 
 hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call) {
@@ -362,8 +401,8 @@ hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call) {
     if (out->count == 0) return HD_OK;
     char *data[HD_MAX_OPERANDS];
     data[0] = out->storage->data;
-    /* simple: every operand lies there as the kernel wants it */
-    bool simple = !hd_dtype_is_small_float(call->compute) && (row->guard == HD_GUARD_NONE || compute >= HD_COMPUTE_F32);
+    /* simple: every operand lies there as the kernel wants it, or is a single element */
+    bool single = false, simple = !hd_dtype_is_small_float(call->compute) && (row->guard == HD_GUARD_NONE || compute >= HD_COMPUTE_F32);
     for (int k = 0; k < call->input_count; ++k) {
         const hd_tensor *x = call->inputs[k];
         data[k + 1] = hd_tensor_bytes(thread, x, HD_READ);
@@ -371,7 +410,8 @@ hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call) {
             hd_tensor_drop(thread, out);
             return thread->error_code;
         }
-        simple = simple && x->contiguous && x->count == out->count && (x->dtype == call->compute || (k == 0 && row->chooses));
+        simple = simple && x->contiguous && (x->count == out->count || x->count == 1) && (x->dtype == call->compute || (k == 0 && row->chooses));
+        single = single || x->count != out->count;
     }
     double numbers[3] = {0}; /* of the compute type */
     for (int i = 0; i < row->numbers; ++i) {
@@ -382,8 +422,8 @@ hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call) {
     if (__builtin_expect(!simple, 0)) {
         status = run_general(call, kernel, data, numbers);
         if (status != HD_OK) hd_tensor_drop(thread, out);
-    } else if (out->count > GRAIN) {
-        run_threads(call, kernel, data, numbers);
+    } else if (out->count > GRAIN || single) {
+        run_flat_job(call, kernel, data, numbers);
     } else {
         const void *const in[3] = {data[1], data[call->input_count > 1 ? 2 : 1], data[call->input_count]};
         kernel(data[0], in, numbers, out->count);

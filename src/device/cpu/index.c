@@ -90,19 +90,30 @@ static void step(const hd_space *space, int64_t *coordinate) {
     }
 }
 
+/* A row of the index at a time: along it, x is walked with one stride (0 when the row is the indexed axis). */
 static void run_gather(void *context, int64_t begin, int64_t end) {
     const element_job *j = context;
+    const int last = j->space.rank - 1;
+    const int64_t along = last == j->axis ? 0 : j->stride[last], step_index = j->stride[j->axis];
     int64_t coordinate[HD_MAX_RANK];
     hd_space_locate(&j->space, begin, coordinate);
-    for (int64_t e = begin; e < end; ++e, step(&j->space, coordinate)) {
-        const char *from = j->from + place_of(j, coordinate, j->index[e]) * (int64_t)j->bytes;
-        char *to = j->to + (size_t)e * j->bytes;
+    for (int64_t e = begin; e < end;) {
+        const int64_t left = j->space.size[last] - coordinate[last], run = left < end - e ? left : end - e;
+        const int64_t *index = j->index + e;
+        const int64_t base = place_of(j, coordinate, 0);
+#define GATHER_ROW(U)                                                                                                  \
+    for (int64_t i = 0; i < run; ++i) ((U *)j->to)[e + i] = ((const U *)j->from)[base + i * along + index[i] * step_index]; \
+    break
         switch (j->bytes) {
-        case 1: *to = *from; break;
-        case 2: memcpy(to, from, 2); break;
-        case 4: memcpy(to, from, 4); break;
-        default: memcpy(to, from, 8); break;
+        case 1: GATHER_ROW(uint8_t);
+        case 2: GATHER_ROW(uint16_t);
+        case 4: GATHER_ROW(uint32_t);
+        default: GATHER_ROW(uint64_t);
         }
+#undef GATHER_ROW
+        e += run;
+        coordinate[last] = 0;
+        hd_space_next_row(&j->space, coordinate);
     }
 }
 
@@ -112,6 +123,7 @@ static hd_error gather(hd_thread *thread, hd_call *call, const hd_tensor *index)
     j.from = hd_tensor_bytes(thread, call->inputs[0], HD_READ);
     j.to = call->outputs[0]->storage->data;
     if (j.from == NULL) return thread->error_code;
+
     hd_parallel_range(index->count, GRAIN, run_gather, &j);
     return HD_OK;
 }

@@ -42,6 +42,8 @@ typedef struct hd_cpu_kernels {
     hd_convert_kernel decode[HD_DTYPE_COUNT];                      /* small float -> f32 */
     hd_convert_kernel encode[HD_DTYPE_COUNT];                      /* f32 -> small float */
     hd_convert_kernel sticky[HD_COMPUTE_COUNT]; /* wide type -> f32 rounded to odd, so that encoding it rounds once */
+    /* out[r * out_stride + c] = in[c * in_stride + r] for elements of 4 bytes; rows and columns are multiples of 8 */
+    void (*transpose_4)(void *out, int64_t out_stride, const void *in, int64_t in_stride, int64_t rows, int64_t columns);
     hd_reduce_kernels reduce[HD_REDUCTIONS][HD_COMPUTE_COUNT];
     hd_gemm_kernels gemm_f32, gemm_f64;
     /* element e of draw (seed, draw), for e in [first, first + n): see random.c */

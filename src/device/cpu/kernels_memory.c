@@ -91,6 +91,32 @@ STICKY(u32, (double)in[i])
 STICKY(i64, hd_i64_sticky(in[i]))
 STICKY(u64, hd_u64_sticky(in[i]))
 
+/* ---- transposing 8 x 8 elements of 4 bytes: pairs, then pairs of pairs, then halves ------------------------------- */
+typedef uint32_t row8 __attribute__((vector_size(32), aligned(4), may_alias));
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+static void transpose_4(void *o, int64_t out_stride, const void *p, int64_t in_stride, int64_t rows, int64_t columns) {
+    for (int64_t c = 0; c < columns; c += 8)
+        for (int64_t r = 0; r < rows; r += 8) {
+            const uint32_t *in = (const uint32_t *)p + c * in_stride + r;
+            uint32_t *out = (uint32_t *)o + r * out_stride + c;
+            row8 a[8], b[8];
+            for (int i = 0; i < 8; ++i) a[i] = *(const row8 *)(in + i * in_stride);
+            for (int i = 0; i < 4; ++i) {
+                b[2 * i] = SHUFFLE(a[2 * i], a[2 * i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+                b[2 * i + 1] = SHUFFLE(a[2 * i], a[2 * i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+            }
+            for (int i = 0; i < 2; ++i)
+                for (int k = 0; k < 2; ++k) {
+                    a[4 * i + 2 * k] = SHUFFLE(b[4 * i + k], b[4 * i + k + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+                    a[4 * i + 2 * k + 1] = SHUFFLE(b[4 * i + k], b[4 * i + k + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+                }
+            for (int i = 0; i < 4; ++i) {
+                *(row8 *)(out + i * out_stride) = SHUFFLE(a[i], a[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+                *(row8 *)(out + (i + 4) * out_stride) = SHUFFLE(a[i], a[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+            }
+        }
+}
+
 /* ---- reductions --------------------------------------------------------------------------------------------------
  * A row goes through LANES accumulators at once, which is what lets it vectorise and, for floats, is also the first
  * level of a pairwise sum; after BLOCK elements the lanes are folded, and float blocks are added up in f64. */
@@ -200,6 +226,7 @@ EXTREME_OF(f64)
 void KERNELS(hd_fill_memory)(hd_cpu_kernels *table) {
     HD_COMPUTE_LIST(CONVERT_FROM)
     HD_COMPUTE_LIST(EXTREMES_OF)
+    table->transpose_4 = transpose_4;
     table->decode[HD_BF16] = decode_bf16;
     table->decode[HD_F16] = decode_f16;
     table->decode[HD_F8E4M3] = decode_f8e4m3;

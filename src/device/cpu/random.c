@@ -14,14 +14,25 @@ typedef struct draw_job {
     char *out;
 } draw_job;
 
+/* The largest number of a dtype that lies in [low, high): rounding may reach the upper end, which does not. */
+static double uniform_top(const hd_random_attributes *a, hd_dtype dtype) {
+    const uint64_t sign = (uint64_t)1 << (8 * hd_dtype_bytes[dtype] - 1);
+    uint64_t bits = 0;
+    hd_element_from_f64(&bits, dtype, a->b);
+    if (!(hd_element_to_f64(&bits, dtype) < a->b)) bits = (bits & ~sign) == 0 ? sign | 1 : bits & sign ? bits + 1 : bits - 1; /* the one below */
+    const double top = hd_element_to_f64(&bits, dtype);
+    return top > a->a ? top : a->a;
+}
+
 static void draw_f32(const draw_job *d, int64_t first, int64_t n, float *v) {
     const hd_random_attributes *a = d->attributes;
-    const float low = (float)a->a, scale = d->op == HD_OP_uniform ? (float)(a->b - a->a) : (float)a->b, high = (float)a->b;
+    const float low = (float)a->a, scale = d->op == HD_OP_uniform ? (float)(a->b - a->a) : (float)a->b;
     if (d->op == HD_OP_uniform) {
+        const float top = (float)uniform_top(a, d->dtype);
         hd_kernels()->uniform_f32(v, first, n, a->seed, a->draw);
-        for (int64_t i = 0; i < n; ++i) { /* rounding may reach the upper end, which is not in the interval */
+        for (int64_t i = 0; i < n; ++i) {
             const float x = low + scale * v[i];
-            v[i] = x < high ? x : low;
+            v[i] = x < top ? x : top;
         }
     } else {
         hd_kernels()->normal_f32(v, first, n, a->seed, a->draw);
@@ -32,10 +43,11 @@ static void draw_f32(const draw_job *d, int64_t first, int64_t n, float *v) {
 static void draw_f64(const draw_job *d, int64_t first, int64_t n, double *v) {
     const hd_random_attributes *a = d->attributes;
     if (d->op == HD_OP_uniform) {
+        const double top = uniform_top(a, d->dtype);
         hd_kernels()->uniform_f64(v, first, n, a->seed, a->draw);
         for (int64_t i = 0; i < n; ++i) {
             const double x = a->a + (a->b - a->a) * v[i];
-            v[i] = x < a->b ? x : a->a;
+            v[i] = x < top ? x : top;
         }
     } else {
         hd_kernels()->normal_f64(v, first, n, a->seed, a->draw);
@@ -129,11 +141,11 @@ static hd_error multinomial_row(const hd_random_attributes *a, const double *w, 
     for (int64_t i = 0; i < n; ++i) {
         double u;
         hd_kernels()->uniform_f64(&u, row * n + i, 1, a->seed, a->draw);
-        const double finish = w[i] > 0 ? -log1p(-u) / w[i] : INFINITY; /* >= 0: its bits order as it does */
+        const double finish = -log1p(-u) / w[i]; /* >= 0: its bits order as it does */
         scratch[i].index = i;
         uint64_t key;
         __builtin_memcpy(&key, &finish, 8);
-        scratch[i].key = key;
+        scratch[i].key = w[i] > 0 ? key : UINT64_MAX; /* behind the smallest weight, whose time may round to infinity */
     }
     qsort(scratch, (size_t)n, sizeof *scratch, by_key);
     for (int64_t k = 0; k < count; ++k) out[k] = scratch[k].index;
