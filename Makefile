@@ -9,7 +9,7 @@ configure = cmake --preset $(1) $(CONFIGURE) >build/$(1).log 2>&1 || { cat build
 build = cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
 test = ctest --preset $(1) -j $(JOBS)
 
-.PHONY: help demo check check-hostile check-asan check-tsan check-clang check-long bench bench-peers generate golden install format clean setup
+.PHONY: help demo check check-hostile check-asan check-tsan check-clang check-long bench bench-peers generate golden micro micro-dist install format clean setup
 
 help:
 	@echo "make demo           set up, build and run examples/demo.c"
@@ -18,6 +18,7 @@ help:
 	@echo "make check-long     the tests that take long, in full (every f32 bit pattern)"
 	@echo "make bench          the benchmarks; CASES=pattern for some of them"
 	@echo "make bench-peers    the same cases in NumPy, PyTorch, JAX and onnxruntime beside ours"
+	@echo "make micro          the ten micro programs, with a table; make micro-dist writes self-contained copies"
 	@echo "make generate       write include/hodu/ops.h, docs/ops.md and docs/dtypes.md from the op tables"
 	@echo "make golden         make the golden values of the op tables anew, with PyTorch"
 	@echo "make install        into PREFIX (now $(PREFIX)), below DESTDIR when that is set"
@@ -65,6 +66,10 @@ bench-peers: setup
 	@$(call build,release)
 	@scripts/bench --peers "$(CASES)"
 
+micro micro-dist: setup
+	@$(call configure,release)
+	@$(call build,release,$@)
+
 # The tool needs only the tables, so this works while the library does not build for want of a prototype.
 generate: setup
 	@$(call configure,release)
@@ -77,6 +82,7 @@ golden: generate
 	@.venv/bin/python -c 'import torch, numpy' 2>/dev/null || .venv/bin/python -m pip install torch numpy
 	@build/release/generate rows.json >build/rows.json
 	@.venv/bin/python tests/golden/make_golden.py build/rows.json tests/golden/elementwise.txt
+	@.venv/bin/python tests/golden/make_families.py tests/golden/families.txt
 
 install: setup
 	@$(call configure,release)

@@ -39,7 +39,7 @@ hd_scope_token hd_scope_begin(hd_scope_token *self, const char *file, int line) 
 static void release_above(hd_thread *t, uint32_t first) {
     while (t->object_count > first) {
         hd_object *o = t->objects[--t->object_count];
-        o->in_scope = false;
+        atomic_store_explicit(&o->in_scope, false, memory_order_relaxed); /* seen by whoever sees our reference gone */
         hd_object_release(t, o);
     }
 }
@@ -102,7 +102,7 @@ void hd_release(const void *x) {
     HD_ENTER_ALWAYS("hd_release", );
     hd_object *o = (hd_object *)(uintptr_t)x;
     if (o == NULL || was_released(o, "hd_release")) return;
-    if (o->in_scope && atomic_load_explicit(&o->references, memory_order_acquire) == 1) {
+    if (atomic_load_explicit(&o->references, memory_order_acquire) == 1 && atomic_load_explicit(&o->in_scope, memory_order_relaxed)) {
         uint32_t i = thread->object_count;
         while (i-- > 0 && thread->objects[i] != o) {}
         if (i == UINT32_MAX) {
@@ -112,7 +112,7 @@ void hd_release(const void *x) {
         memmove(&thread->objects[i], &thread->objects[i + 1], (thread->object_count - i - 1) * sizeof *thread->objects);
         thread->object_count--;
         for (uint32_t s = thread->scope_count; s-- > 0 && thread->scopes[s].first > i;) thread->scopes[s].first--;
-        o->in_scope = false;
+        atomic_store_explicit(&o->in_scope, false, memory_order_relaxed);
     }
     hd_object_release(thread, o);
 }

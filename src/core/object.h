@@ -16,7 +16,7 @@ typedef struct hd_kind {
 struct hd_object {
     const hd_kind *kind;         /* &hd_kind_released once it is gone: use after release is noticed, not undefined */
     _Atomic int32_t references;
-    bool in_scope;               /* one of the references is a scope's */
+    _Atomic bool in_scope;       /* one of the references is a scope's */
     uint8_t tag[3];              /* free for the kind */
 };
 
@@ -25,7 +25,7 @@ extern const hd_kind hd_kind_released;
 static inline void hd_object_init(hd_object *o, const hd_kind *kind) {
     o->kind = kind;
     atomic_store_explicit(&o->references, 1, memory_order_relaxed);
-    o->in_scope = false;
+    atomic_store_explicit(&o->in_scope, false, memory_order_relaxed);
 }
 
 static inline void hd_object_retain(hd_object *o) { atomic_fetch_add_explicit(&o->references, 1, memory_order_relaxed); }
@@ -47,7 +47,7 @@ static inline hd_error hd_scope_own(hd_thread *thread, hd_object *o) {
         }
     }
     thread->objects[thread->object_count++] = o;
-    o->in_scope = true;
+    atomic_store_explicit(&o->in_scope, true, memory_order_relaxed);
     return HD_OK;
 }
 

@@ -350,7 +350,7 @@ hd_tensor *hd_as_strided(hd_tensor *x, hd_shape shape, hd_shape strides, int64_t
         hd_fail(HD_ERROR_SHAPE, "%d strides for %s", strides.rank, HD_SHAPE_TEXT(shape));
         return NULL;
     }
-    hd_strided_attributes attributes = {{.shape = shape, .offset = offset}};
+    hd_strided_attributes attributes = {{.shape = shape, .offset = count > 0 ? offset : 0}}; /* no elements are nowhere */
     const int64_t elements = (int64_t)(x->storage->bytes / hd_dtype_bytes[x->dtype]);
     int64_t lowest = offset, highest = offset;
     bool outside = false;

@@ -1,7 +1,8 @@
 /* Creation: constants of every dtype, ranges counted as NumPy counts them, matrices, and what is refused. */
 #include "families.h"
 
-static const hd_shape shapes[] = {{.rank = 0}, {.rank = 1, .size = {0}}, {.rank = 1, .size = {1000}}, {.rank = 3, .size = {2, 3, 4}}, {.rank = 8, .size = {1, 2, 1, 2, 1, 2, 1, 2}}, {.rank = 2, .size = {0, 5}}};
+static const hd_shape shapes[] = {{.rank = 0}, {.rank = 1, .size = {0}}, {.rank = 1, .size = {1000}}, {.rank = 3, .size = {2, 3, 4}},
+                                  {.rank = 8, .size = {1, 2, 1, 2, 1, 2, 1, 2}}, {.rank = 2, .size = {0, 5}}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 static void constants_of_every_dtype_and_shape(void **state) {

@@ -189,6 +189,39 @@ static void copies_have_memory_of_their_own(void **state) {
     assert_values(copies[0], HD_F32, 0, 1, 2, 3, 4, 5);
 }
 
+static void large_copies_in_any_order(void **state) { /* in tiles and by threads: every element arrives */
+    (void)state;
+    const int before = hd_num_threads();
+    static const hd_dtype dtypes[] = {HD_F32, HD_U8, HD_F64, HD_I16, HD_BF16};
+    for (int threads = 1; threads <= 3; threads += 2)
+        for (int d = 0; d < 5; ++d) {
+            HD_SCOPE;
+            hd_set_num_threads(threads);
+            enum { A = 301, B = 97, C = 20 };
+            int64_t *v = malloc(sizeof *v * A * B * C), *w = malloc(sizeof *w * A * B * C);
+            for (int64_t i = 0; i < A * B * C; ++i) v[i] = i * 31 % 128;
+            hd_tensor *x = hd_cast(hd_from_data(v, HD_SHAPE(A, B, C), HD_I64), dtypes[d]), *out = hd_empty(HD_SHAPE(C, A, B), dtypes[d]);
+            static const int orders[][3] = {{2, 0, 1}, {1, 2, 0}, {2, 1, 0}, {1, 0, 2}, {0, 2, 1}};
+            for (int o = 0; o < 5; ++o) { /* read out of order, and with a cast */
+                hd_tensor *y = hd_copy(hd_permute(x, hd_axes_of(orders[o], 3)));
+                assert_true(hd_to_array(o % 2 ? y : hd_permute(x, hd_axes_of(orders[o], 3)), w, HD_I64, A * B * C));
+                const int64_t size[3] = {A, B, C};
+                int64_t at[3], n = 0;
+                for (at[orders[o][0]] = 0; at[orders[o][0]] < size[orders[o][0]]; ++at[orders[o][0]])
+                    for (at[orders[o][1]] = 0; at[orders[o][1]] < size[orders[o][1]]; ++at[orders[o][1]])
+                        for (at[orders[o][2]] = 0; at[orders[o][2]] < size[orders[o][2]]; ++at[orders[o][2]], ++n)
+                            if (w[n] != v[(at[0] * B + at[1]) * C + at[2]]) fail_msg("%s, order %d, element %lld", hd_dtype_name(dtypes[d]), o, (long long)n);
+            }
+            hd_assign(hd_permute(out, HD_AXES(1, 2, 0)), x); /* written out of order */
+            assert_same(hd_permute(out, HD_AXES(1, 2, 0)), x);
+            hd_assign(hd_flip(out, HD_AXES()), hd_broadcast_to(hd_select(hd_select(x, 0, 1), 1, 3), HD_SHAPE(C, A, B)));
+            for (int64_t i = 0; i < C * A; i += 7) assert_same(hd_flip(hd_select(hd_reshape(out, HD_SHAPE(C * A, B)), 0, i), HD_AXES()), hd_select(hd_select(x, 0, 1), 1, 3));
+            free(v);
+            free(w);
+        }
+    hd_set_num_threads(before);
+}
+
 /* ---- writing in place ------------------------------------------------------------------------------------------------------- */
 static void assign_through_any_view(void **state) {
     (void)state;
@@ -309,5 +342,5 @@ static void writing_refuses(void **state) { /* and has written nothing */
 }
 
 RUN(test(as_numpy_for_any_dtype_and_layout), test(concat_of_any_layouts_and_dtypes), test(stack_makes_an_axis), test(joining_refuses), test(padding_may_cut),
-    test(pad_with_needs_something_to_repeat), test(repeating_refuses), test(copies_have_memory_of_their_own), test(assign_through_any_view),
+    test(pad_with_needs_something_to_repeat), test(repeating_refuses), test(copies_have_memory_of_their_own), test(large_copies_in_any_order), test(assign_through_any_view),
     test(overlap_is_as_if_the_source_were_copied_first), test(dst_keeps_its_dtype), test(writing_refuses))

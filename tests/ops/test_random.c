@@ -261,7 +261,8 @@ static void randint_covers_its_interval_evenly(void **state) {
     assert_true(wide.lowest < -9e18 && wide.highest > 9e18);
     assert_int_equal(hd_tensor_dtype(hd_randint(HD_SHAPE(1), HD_DTYPE_DEFAULT, 0, 2)), HD_I64);
     assert_values(hd_randint(HD_SHAPE(2), HD_U64, INT64_MAX - 1, INT64_MAX), HD_U64, 0x1p63, 0x1p63);
-    const struct { hd_dtype dtype; int64_t low, high; } bad[] = {{HD_I32, 3, 3}, {HD_I32, 4, 3}, {HD_U8, -1, 3}, {HD_U8, 0, 257}, {HD_I8, -129, 0}, {HD_U64, -1, 1}, {HD_I64, 0, INT64_MIN}, {HD_U32, 0, 1LL << 33}};
+    const struct { hd_dtype dtype; int64_t low, high; } bad[] = {
+        {HD_I32, 3, 3}, {HD_I32, 4, 3}, {HD_U8, -1, 3}, {HD_U8, 0, 257}, {HD_I8, -129, 0}, {HD_U64, -1, 1}, {HD_I64, 0, INT64_MIN}, {HD_U32, 0, 1LL << 33}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
         assert_null(hd_randint(HD_SHAPE(2), bad[i].dtype, bad[i].low, bad[i].high));
         assert_error(HD_ERROR_VALUE, "is empty or does not fit");
@@ -341,8 +342,9 @@ static void multinomial_draws_by_weight(void **state) {
     assert_values(hd_multinomial(hd_from_data((const double[]){0, 1e-310}, HD_SHAPE(2), HD_F64), 1, true), HD_I64, 1);
     assert_int_equal(hd_tensor_count(hd_multinomial(w, 0, true)), 0);
     assert_ok();
-    const struct { float w[3]; int64_t count; const char *why; } bad[] = {{{1, -1, 1}, 1, "weight -1 at row 0, place 1"}, {{1, NAN, 1}, 1, "at row 0, place 1"}, {{1, 1, INFINITY}, 1, "weight inf at row 0, place 2"},
-                                                                          {{0, 0, 0}, 1, "add up to 0"}, {{1, 0, 1}, 3, "row 0 has 2 positive weights, fewer than the 3 draws"}, {{1, 1, 1}, -1, "-1 draws"}};
+    const struct { float w[3]; int64_t count; const char *why; } bad[] = {
+        {{1, -1, 1}, 1, "weight -1 at row 0, place 1"}, {{1, NAN, 1}, 1, "at row 0, place 1"}, {{1, 1, INFINITY}, 1, "weight inf at row 0, place 2"},
+        {{0, 0, 0}, 1, "add up to 0"}, {{1, 0, 1}, 3, "row 0 has 2 positive weights, fewer than the 3 draws"}, {{1, 1, 1}, -1, "-1 draws"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
         assert_null(hd_multinomial(hd_from_data(bad[i].w, HD_SHAPE(3), HD_F32), bad[i].count, false));
         assert_error(HD_ERROR_VALUE, bad[i].why);

@@ -350,7 +350,8 @@ static void large_inputs_do_not_depend_on_threads(void **state) {
                 if (threads == 1) check_large_sum(r[0], x, n[0], n[1], n[2]);
                 for (int i = 0; i < 5; ++i) {
                     if (threads == 1) one[i] = r[i];
-                    else if (!same_bits(one[i], r[i])) fail_msg("reduction %d of [%lld,%lld,%lld] %s differs with %d threads", i, (long long)n[0], (long long)n[1], (long long)n[2], hd_dtype_name(dtypes[d]), threads);
+                    else if (!same_bits(one[i], r[i]))
+                        fail_msg("reduction %d of [%lld,%lld,%lld] %s differs with %d threads", i, (long long)n[0], (long long)n[1], (long long)n[2], hd_dtype_name(dtypes[d]), threads);
                 }
             }
         }

@@ -257,9 +257,8 @@ static void as_strided_stays_inside_the_storage(void **state) {
     }
     assert_null(hd_as_strided(x, HD_SHAPE(2, 2), HD_SHAPE(1), 0));
     assert_error(HD_ERROR_SHAPE, "hd_as_strided: 1 strides for [2,2]");
-    hd_tensor *nothing = hd_as_strided(x, HD_SHAPE(0), HD_SHAPE(1), INT64_MAX); /* reaches nowhere; is harmless wherever it goes */
-    if (nothing != NULL) assert_int_equal(hd_tensor_count(hd_contiguous(hd_exp(nothing))), 0);
-    hd_error_clear();
+    hd_tensor *nothing = hd_as_strided(x, HD_SHAPE(0), HD_SHAPE(1), INT64_MAX); /* no elements lie inside, wherever they begin */
+    assert_values(hd_sum(nothing, HD_AXES(), NULL), HD_F32, 0);
 }
 
 static void bitcast_reads_the_bits(void **state) {

@@ -66,7 +66,7 @@ static void use_avx512(void) {
 
 #ifdef HD_HAS_AVX2
 static bool has_avx2(void) { /* with all that the build's flags for this set allow the compiler to use */
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
 }
 #endif
 

@@ -8,7 +8,8 @@ enum {
     GRAIN = 16384,      /* elements below which waking a thread costs more than it gains */
     ROW_MODE = 64,      /* rows at least this long are walked one by one, shorter ones gathered together */
     BLOCK_ROWS = 32,    /* of a transposed operand: two cache lines of f32 */
-    BLOCK_COLUMNS = 128,
+    BLOCK_COLUMNS = 1024,
+    BLOCK_PITCH = BLOCK_COLUMNS + 16, /* a power of two would put all rows into the same few places of the cache */
     BLOCKED_FROM = 16384
 };
 
@@ -179,7 +180,7 @@ static void run_range(void *context, int64_t begin, int64_t end) {
  * reads each line of the transposed operand once and uses all of it. */
 typedef struct block_room {
     rooms r;
-    _Alignas(64) char block[HD_MAX_OPERANDS][BLOCK_ROWS * BLOCK_COLUMNS * 8];
+    _Alignas(64) char block[HD_MAX_OPERANDS][BLOCK_ROWS * BLOCK_PITCH * 8];
 } block_room;
 
 #define TRANSPOSE(U)                                                                                                   \
@@ -187,14 +188,14 @@ typedef struct block_room {
         const U *restrict p = (const U *)at + c * stride;                                                              \
         U *restrict o = (U *)out + c;                                                                                  \
         if (rows == BLOCK_ROWS)                                                                                        \
-            for (int i = 0; i < BLOCK_ROWS; ++i) o[i * BLOCK_COLUMNS] = p[i];                                          \
+            for (int i = 0; i < BLOCK_ROWS; ++i) o[i * BLOCK_PITCH] = p[i];                                          \
         else                                                                                                           \
-            for (int64_t i = 0; i < rows; ++i) o[i * BLOCK_COLUMNS] = p[i];                                            \
+            for (int64_t i = 0; i < rows; ++i) o[i * BLOCK_PITCH] = p[i];                                            \
     }                                                                                                                  \
     break
 static void transpose_block(char *out, const char *at, int64_t rows, int64_t columns, int64_t stride, size_t bytes) {
     if (bytes == 4 && rows % 8 == 0 && columns % 8 == 0) {
-        hd_kernels()->transpose_4(out, BLOCK_COLUMNS, at, stride, rows, columns);
+        hd_kernels()->transpose_4(out, BLOCK_PITCH, at, stride, rows, columns);
         return;
     }
     switch (bytes) {
@@ -216,24 +217,30 @@ static void run_block(job *j, block_room *room, int64_t *coordinate, int64_t row
         const size_t bytes = hd_dtype_bytes[o->dtype];
         at[k] = o->data + hd_operand_offset(o, space, coordinate) * (int64_t)bytes;
         transposed[k] = k > 0 && o->stride[axis] == 1 && o->stride[last] != 1 && o->stride[last] != 0;
-        if (transposed[k]) transpose_block(room->block[k], at[k], rows, columns, o->stride[last], bytes);
+        if (!transposed[k]) continue;
+        transpose_block(room->block[k], at[k], rows, columns, o->stride[last], bytes);
     }
     int64_t index = 0;
     for (int i = 0; i < space->rank; ++i) index = index * space->size[i] + coordinate[i];
     int64_t row_step = 1;
     for (int i = axis + 1; i < space->rank; ++i) row_step *= space->size[i];
-    for (int64_t row = 0; row < rows; ++row) {
-        const void *in[3] = {NULL};
-        for (int k = 1; k <= j->inputs; ++k) {
-            const hd_operand *o = &j->operand[k];
-            const int64_t bytes = hd_dtype_bytes[o->dtype];
-            if (room->r.constant[k] != NULL) in[k - 1] = room->r.constant[k];
-            else if (transposed[k]) in[k - 1] = hd_tile_load(room->block[k] + row * BLOCK_COLUMNS * bytes, 1, columns, o->dtype, j->compute[k], &room->r.operand[k]);
-            else in[k - 1] = hd_tile_load(at[k] + row * o->stride[axis] * bytes, o->stride[last], columns, o->dtype, j->compute[k], &room->r.operand[k]);
+    bool all_direct = j->kernel != NULL && j->guard == HD_GUARD_NONE && direct(j, 0) && j->operand[0].stride[last] == 1;
+    for (int k = 1; k <= j->inputs; ++k) all_direct = all_direct && direct(j, k) && (transposed[k] || j->operand[k].stride[last] == 1);
+    const int64_t step = all_direct ? columns : HD_TILE;
+    for (int64_t row = 0; row < rows; ++row)
+        for (int64_t c = 0; c < columns; c += step) {
+            const int64_t n = columns - c < step ? columns - c : step;
+            const void *in[3] = {NULL};
+            for (int k = 1; k <= j->inputs; ++k) {
+                const hd_operand *o = &j->operand[k];
+                const int64_t bytes = hd_dtype_bytes[o->dtype];
+                if (room->r.constant[k] != NULL) in[k - 1] = room->r.constant[k];
+                else if (transposed[k]) in[k - 1] = hd_tile_load(room->block[k] + (row * BLOCK_PITCH + c) * bytes, 1, n, o->dtype, j->compute[k], &room->r.operand[k]);
+                else in[k - 1] = hd_tile_load(at[k] + (row * o->stride[axis] + c * o->stride[last]) * bytes, o->stride[last], n, o->dtype, j->compute[k], &room->r.operand[k]);
+            }
+            const hd_operand *o = &j->operand[0];
+            finish_tile(j, &room->r, in, at[0] + (row * o->stride[axis] + c * o->stride[last]) * hd_dtype_bytes[o->dtype], o->stride[last], n, index + row * row_step + c);
         }
-        const hd_operand *o = &j->operand[0];
-        finish_tile(j, &room->r, in, at[0] + row * o->stride[axis] * hd_dtype_bytes[o->dtype], o->stride[last], columns, index + row * row_step);
-    }
 }
 
 /* Items of work: strips of BLOCK_ROWS along the blocked axis, for every combination of the axes outside both. */

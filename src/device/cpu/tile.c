@@ -35,8 +35,9 @@ void hd_space_collapse(hd_space *space, const hd_shape *shape, hd_operand *opera
 
 void hd_space_locate(const hd_space *space, int64_t index, int64_t coordinate[HD_MAX_RANK]) {
     for (int i = space->rank - 1; i >= 0; --i) {
-        coordinate[i] = index % space->size[i];
-        index /= space->size[i];
+        const int64_t size = space->size[i] > 0 ? space->size[i] : 1; /* of an empty space: its beginning */
+        coordinate[i] = index % size;
+        index /= size;
     }
 }
 
