@@ -160,44 +160,50 @@ hd_tensor *hd_roll(hd_tensor *x, int64_t shift, int axis) {
     return hd_span_end(&span, hd_concat(parts, 2, axis));
 }
 
+/* One axis made `times` as long: as a whole again and again, or each element by itself. x is seen as [outer, inner], so
+ * that no rank is too high; the length was checked. */
+static hd_tensor *repeat(hd_tensor *x, int axis, int64_t times, bool elements) {
+    hd_shape shape = hd_tensor_shape(x);
+    int64_t outer = 1, inner = 1;
+    for (int i = 0; i < shape.rank; ++i) *(i < axis || (elements && i == axis) ? &outer : &inner) *= shape.size[i];
+    if (axis < shape.rank) shape.size[axis] *= times;
+    return hd_reshape(hd_broadcast_to(hd_reshape(x, HD_SHAPE(outer, 1, inner)), HD_SHAPE(outer, times, inner)), shape);
+}
+
 hd_tensor *hd_tile(hd_tensor *x, hd_shape times) {
     HD_ENTER("hd_tile", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
     const int rank = x->layout.shape.rank;
-    if (times.rank != rank || rank * 2 > HD_MAX_RANK) { /* each axis becomes two on the way */
-        hd_fail(HD_ERROR_SHAPE, "%d repeats for %s; one per axis, and at most %d axes", times.rank, HD_SHAPE_TEXT(x->layout.shape), HD_MAX_RANK / 2);
+    if (times.rank != rank) {
+        hd_fail(HD_ERROR_SHAPE, "%d repeats for %s; one per axis", times.rank, HD_SHAPE_TEXT(x->layout.shape));
         return NULL;
     }
-    hd_shape apart = {.rank = 2 * rank}, stretched = apart, result = {.rank = rank};
     for (int i = 0; i < rank; ++i) {
-        apart.size[2 * i] = 1;
-        stretched.size[2 * i] = times.size[i];
-        apart.size[2 * i + 1] = stretched.size[2 * i + 1] = x->layout.shape.size[i];
-        if (times.size[i] < 0 || __builtin_mul_overflow(times.size[i], x->layout.shape.size[i], &result.size[i])) {
+        int64_t size;
+        if (times.size[i] < 0 || __builtin_mul_overflow(times.size[i], x->layout.shape.size[i], &size)) {
             hd_fail(HD_ERROR_SHAPE, "axis %d of %s repeated %lld times", i, HD_SHAPE_TEXT(x->layout.shape), (long long)times.size[i]);
             return NULL;
         }
     }
     hd_span span;
     hd_span_begin(&span, thread, "tile");
-    return hd_span_end(&span, hd_reshape(hd_broadcast_to(hd_reshape(x, apart), stretched), result));
+    for (int i = rank - 1; i >= 0 && x != NULL; --i)
+        if (times.size[i] != 1) x = repeat(x, i, times.size[i], false);
+    return hd_span_end(&span, x);
 }
 
 hd_tensor *hd_repeat_interleave(hd_tensor *x, int64_t times, int axis) {
     HD_ENTER("hd_repeat_interleave", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
     HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
-    hd_shape result = x->layout.shape;
-    if (times < 0 || result.rank == HD_MAX_RANK || __builtin_mul_overflow(times, result.size[axis], &result.size[axis])) {
-        hd_fail(HD_ERROR_VALUE, "%s repeated %lld times on axis %d; times >= 0 and a rank below %d", HD_SHAPE_TEXT(x->layout.shape), (long long)times, axis, HD_MAX_RANK);
+    int64_t size;
+    if (times < 0 || __builtin_mul_overflow(times, x->layout.shape.size[axis], &size)) {
+        hd_fail(HD_ERROR_VALUE, "%s repeated %lld times on axis %d; times >= 0 and a size that fits", HD_SHAPE_TEXT(x->layout.shape), (long long)times, axis);
         return NULL;
     }
     hd_span span;
     hd_span_begin(&span, thread, "repeat_interleave");
-    hd_tensor *apart = hd_unsqueeze(x, axis + 1);
-    hd_shape stretched = hd_tensor_shape(apart);
-    stretched.size[axis + 1] = times;
-    return hd_span_end(&span, hd_reshape(hd_broadcast_to(apart, stretched), result));
+    return hd_span_end(&span, repeat(x, axis, times, true));
 }
 
 /* ---- triangles --------------------------------------------------------------------------------------------------------------------- */

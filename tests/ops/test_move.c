@@ -146,6 +146,19 @@ static void pad_with_needs_something_to_repeat(void **state) {
     assert_error(HD_ERROR_VALUE, "mode 7");
 }
 
+static void repeating_works_at_any_rank(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = counting(HD_SHAPE(1, 1, 2, 1, 1, 1, 1, 2), HD_F32);
+    hd_tensor *y = hd_tile(x, HD_SHAPE(1, 1, 1, 2, 1, 1, 1, 2)), *z = hd_repeat_interleave(x, 2, -1);
+    assert_values(y, HD_F32, 0, 1, 0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 2, 3);
+    assert_true(hd_shape_equal(hd_tensor_shape(y), HD_SHAPE(1, 1, 2, 2, 1, 1, 1, 4)));
+    assert_values(z, HD_F32, 0, 0, 1, 1, 2, 2, 3, 3);
+    assert_true(hd_shape_equal(hd_tensor_shape(z), HD_SHAPE(1, 1, 2, 1, 1, 1, 1, 4)));
+    assert_values(hd_tile(hd_scalar(3, HD_I32), HD_SHAPE()), HD_I32, 3);
+    assert_values(hd_tile(hd_t(counting(HD_SHAPE(2, 2), HD_I8)), HD_SHAPE(2, 1)), HD_I8, 0, 2, 1, 3, 0, 2, 1, 3);
+}
+
 static void repeating_refuses(void **state) {
     (void)state;
     HD_SCOPE;
@@ -342,5 +355,5 @@ static void writing_refuses(void **state) { /* and has written nothing */
 }
 
 RUN(test(as_numpy_for_any_dtype_and_layout), test(concat_of_any_layouts_and_dtypes), test(stack_makes_an_axis), test(joining_refuses), test(padding_may_cut),
-    test(pad_with_needs_something_to_repeat), test(repeating_refuses), test(copies_have_memory_of_their_own), test(large_copies_in_any_order), test(assign_through_any_view),
+    test(pad_with_needs_something_to_repeat), test(repeating_works_at_any_rank), test(repeating_refuses), test(copies_have_memory_of_their_own), test(large_copies_in_any_order), test(assign_through_any_view),
     test(overlap_is_as_if_the_source_were_copied_first), test(dst_keeps_its_dtype), test(writing_refuses))
