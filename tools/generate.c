@@ -93,7 +93,7 @@ static void write_cell(const char *text) {
 static void write_document(void) {
     puts("# Ops\n\nWritten by `make generate` from the op tables in `src/ops`; edit those.\n\n## Elementwise\n\n"
          "Operands broadcast and promote ([dtypes.md](dtypes.md)). The error is of an f32 result, in units in the last place;\n"
-         "\"of inputs\" means measured at the largest operand. Every row has a derivative.\n\n"
+         "\"of inputs\" means measured at the largest operand. Rows with a float result have a derivative (zero where it is by nature).\n\n"
          "| op | what | dtypes | error | scalar form |\n|---|---|---|---|---|");
     for (int i = 0; i < ROW_COUNT; ++i) {
         printf("| `hd_%s", rows[i].name);
@@ -128,7 +128,8 @@ static void write_dtypes(void) {
         printf("\n| **%s** |", hd_dtype_name((hd_dtype)a));
         for (int b = 1; b < HD_DTYPE_COUNT; ++b) printf(" %s |", hd_dtype_name(hd_dtype_promote((hd_dtype)a, (hd_dtype)b)));
     }
-    puts("\n\nA C number never widens a float tensor; with an integer tensor a whole number takes the tensor's dtype and a\n"
+    puts("\n\nA C number never widens a float tensor; with an integer tensor a whole number takes the tensor's dtype (one that does\n"
+         "not fit is an error, except in comparisons and as a bound of clamp) and a\n"
          "fractional one the default float; with a bool tensor a whole number gives i64. Division and transcendental functions\n"
          "of integers give the default float. Small floats (f8, bf16, f16) compute in f32 and round once. Sums of bool and\n"
          "integers are i64, of unsigned ones u64. Float to integer casts truncate and saturate, NaN gives 0.");

@@ -32,7 +32,8 @@ HD_API bool hd_ok(void);
 HD_API hd_error hd_error_code(void);
 /* The pending error in a sentence: call, what was given, what was expected, what to do. "" when there is none. */
 HD_API const char *hd_error_message(void);
-/* Where the first failing call was made: the scope's file and line, and the calling address. "" when unknown. */
+/* Where the first failing call was made: the file and line of the innermost HD_SCOPE, and the caller, by name or as
+ * "program+0x29c6" for `addr2line -e program 0x29c6`. "" when unknown. */
 HD_API const char *hd_error_place(void);
 /* The name of the call that failed, such as "hd_matmul"; "" when none. */
 HD_API const char *hd_error_call(void);

@@ -1,4 +1,4 @@
-/* hodu: deep learning in plain C. This header includes all the others. */
+/* hodu: deep learning in plain C. This header includes all the others but value.h, which stands alone. */
 #ifndef HODU_H
 #define HODU_H
 

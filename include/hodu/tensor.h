@@ -28,14 +28,28 @@ HD_API bool hd_tensor_shares_storage(const hd_tensor *a, const hd_tensor *b);
 /* ---- making tensors from memory ---- */
 /* Copies shape-many elements of `dtype` from `data`. */
 HD_API hd_tensor *hd_from_data(const void *data, hd_shape shape, hd_dtype dtype);
-/* Borrows `data` (no copy); `release(data, user)` is called when the last tensor on it goes, and may be NULL. */
+/* Borrows `data` (no copy); `release(data, user)` is called when the last tensor on it goes, and may be NULL. When the
+ * call fails, `release` is not called: the memory stays the caller's. */
 HD_API hd_tensor *hd_from_blob(void *data, hd_shape shape, hd_dtype dtype, void (*release)(void *data, void *user), void *user);
 /* A rank-0 tensor; HD_DTYPE_DEFAULT is the thread's default float. */
 HD_API hd_tensor *hd_scalar(double value, hd_dtype dtype);
 /* HD_TENSOR_F32(shape, 1, 2, 3, ...): from a list of values; their count must fit the shape. */
 HD_API hd_tensor *hd_from_f32_list(hd_shape shape, const float *values, size_t count);
 HD_API hd_tensor *hd_from_i64_list(hd_shape shape, const int64_t *values, size_t count);
-#ifndef __cplusplus
+#ifdef __cplusplus
+extern "C++" {
+template <class... V> inline hd_tensor *hd_f32_list(hd_shape shape, V... values) {
+    const float list[] = {static_cast<float>(values)...};
+    return hd_from_f32_list(shape, list, sizeof...(values));
+}
+template <class... V> inline hd_tensor *hd_i64_list(hd_shape shape, V... values) {
+    const int64_t list[] = {static_cast<int64_t>(values)...};
+    return hd_from_i64_list(shape, list, sizeof...(values));
+}
+}
+#define HD_TENSOR_F32(shape, ...) hd_f32_list(shape, __VA_ARGS__)
+#define HD_TENSOR_I64(shape, ...) hd_i64_list(shape, __VA_ARGS__)
+#else
 #define HD_TENSOR_F32(shape, ...)                                                                                      \
     hd_from_f32_list(shape, (const float[]){__VA_ARGS__}, sizeof((const float[]){__VA_ARGS__}) / sizeof(float))
 #define HD_TENSOR_I64(shape, ...)                                                                                      \
@@ -62,8 +76,9 @@ static inline const bool *hd_data_bool(const hd_tensor *t) { return (const bool 
 HD_API bool hd_to_array(const hd_tensor *t, void *out, hd_dtype dtype, size_t capacity);
 
 /* ---- in place ----
- * dst keeps its dtype and shape; src is cast and broadcast to it. Overlap of dst and src is safe: the result is as if
- * src had been copied first. */
+ * dst keeps its dtype and shape. hd_assign casts src and broadcasts it to dst; hd_add_ and its kin compute in the dtype
+ * both meet in, and refuse a float result for an integer dst. Overlap of dst and src is safe: the result is as if src had
+ * been copied first. */
 HD_API void hd_assign(hd_tensor *dst, hd_tensor *src);
 HD_API void hd_fill(hd_tensor *dst, double value);
 HD_API void hd_zero_(hd_tensor *dst);

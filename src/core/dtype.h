@@ -25,6 +25,11 @@ hd_error hd_dtype_resolve(const hd_thread *thread, hd_dtype given, hd_dtype *out
 /* The dtype in which a tensor of dtype `t` meets a C number: it never widens a float. */
 hd_dtype hd_dtype_with_number(const hd_thread *thread, hd_dtype t, double number);
 
+/* True when an element of the dtype can hold the number: integers take whole numbers in their range, bool any. */
+bool hd_number_fits(hd_dtype dtype, double number);
+/* That it fits; else an error that says so. */
+hd_error hd_number_check(hd_dtype dtype, double number);
+
 /* One element as the widest type of its kind; stores saturate, NaN gives 0 in integers. */
 double hd_element_to_f64(const void *element, hd_dtype dtype);
 int64_t hd_element_to_i64(const void *element, hd_dtype dtype);

@@ -18,7 +18,7 @@ void hd_set_default_dtype(hd_dtype dtype) {
 
 hd_error hd_dtype_resolve(const hd_thread *thread, hd_dtype given, hd_dtype *out) {
     *out = given == HD_DTYPE_DEFAULT ? thread->default_dtype : given;
-    if ((unsigned)given >= HD_DTYPE_COUNT) return hd_fail(HD_ERROR_DTYPE, "%d is no dtype", (int)given);
+    if ((unsigned)given >= HD_DTYPE_COUNT) return hd_fail(HD_ERROR_DTYPE, "%d is no dtype; they are HD_BOOL to HD_F64, or HD_DTYPE_DEFAULT", (int)given);
     return HD_OK;
 }
 
@@ -27,6 +27,18 @@ hd_dtype hd_dtype_with_number(const hd_thread *thread, hd_dtype t, double number
     const bool whole = number == floor(number) && fabs(number) < 0x1p63;
     if (!whole) return thread->default_dtype;
     return t == HD_BOOL ? HD_I64 : t;
+}
+
+bool hd_number_fits(hd_dtype dtype, double number) {
+    double element = 0;
+    if (hd_dtype_is_float(dtype) || dtype == HD_BOOL) return true;
+    hd_element_from_f64(&element, dtype, number);
+    return hd_element_to_f64(&element, dtype) == number;
+}
+
+hd_error hd_number_check(hd_dtype dtype, double number) {
+    if (hd_number_fits(dtype, number)) return HD_OK;
+    return hd_fail(HD_ERROR_VALUE, "%.17g does not fit %s; use a number that does, or cast the tensor to a wider dtype or a float", number, hd_dtype_name(dtype));
 }
 
 #define LOAD(type) (*(const type *)element)

@@ -58,7 +58,7 @@ hd_error hd_tensor_check_slow(const hd_tensor *t, const char *parameter) {
     if (t->object.kind == &hd_kind_released)
         return hd_fail(HD_ERROR_RELEASED, "`%s` is a tensor %s%s that was released, most likely by the end of its scope; hd_keep or hd_retain it",
                        parameter, t->made_by ? "made by hd_" : "from data", t->made_by ? t->made_by->name : "");
-    return hd_fail(HD_ERROR_STATE, "`%s` is no tensor", parameter);
+    return hd_fail(HD_ERROR_STATE, "`%s` is no tensor, but another object", parameter);
 }
 
 bool hd_layout_overlaps_itself(const hd_layout *layout) {
@@ -207,5 +207,6 @@ hd_tensor *hd_from_i64_list(hd_shape shape, const int64_t *values, size_t count)
 hd_tensor *hd_scalar(double value, hd_dtype dtype) {
     HD_ENTER("hd_scalar", NULL);
     HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
+    HD_TRY_OR(hd_number_check(dtype, value), NULL);
     return hd_tensor_give(thread, hd_tensor_scalar(thread, dtype, value));
 }

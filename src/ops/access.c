@@ -8,7 +8,7 @@
 static const void *only_element(hd_thread *thread, const hd_tensor *t) {
     HD_TRY_OR(hd_tensor_check(t, "t"), NULL);
     if (t->count != 1) {
-        hd_fail(HD_ERROR_SHAPE, "%s has %lld elements, not one", HD_SHAPE_TEXT(t->layout.shape), (long long)t->count);
+        hd_fail(HD_ERROR_SHAPE, "%s has %lld elements, not one; pick one with hd_select, or use hd_to_array", HD_SHAPE_TEXT(t->layout.shape), (long long)t->count);
         return NULL;
     }
     return hd_tensor_bytes(thread, t, HD_READ);
@@ -73,7 +73,7 @@ void hd_assign(hd_tensor *dst, hd_tensor *src) {
 }
 
 static void fill(hd_thread *thread, hd_tensor *dst, double value) {
-    if (hd_tensor_check(dst, "dst") != HD_OK) return;
+    if (hd_tensor_check(dst, "dst") != HD_OK || hd_number_check((hd_dtype)dst->dtype, value) != HD_OK) return;
     hd_tensor *number = hd_tensor_scalar(thread, (hd_dtype)dst->dtype, value);
     if (number != NULL) hd_write(thread, dst, number);
     hd_tensor_drop(thread, number);
@@ -95,7 +95,9 @@ static void update(hd_thread *thread, hd_tensor *(*op)(hd_tensor *, hd_tensor *)
     hd_span span;
     hd_span_begin(&span, thread, name);
     hd_tensor *result = op(dst, x);
-    if (result != NULL) hd_write(thread, dst, result);
+    if (result != NULL && hd_dtype_is_float((hd_dtype)result->dtype) && !hd_dtype_is_float((hd_dtype)dst->dtype))
+        hd_fail(HD_ERROR_DTYPE, "the result is %s, which %s cannot hold; hd_assign the cast that you mean", hd_dtype_name((hd_dtype)result->dtype), hd_dtype_name((hd_dtype)dst->dtype));
+    else if (result != NULL) hd_write(thread, dst, result);
     hd_span_end(&span, NULL);
 }
 

@@ -14,6 +14,8 @@ static hd_tensor *create(hd_thread *thread, hd_op_id id, const hd_shape *shape, 
 
 static hd_tensor *full(hd_thread *thread, const hd_shape *shape, double value, hd_dtype dtype) {
     const hd_full_attributes attributes = {value};
+    HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
+    HD_TRY_OR(hd_number_check(dtype, value), NULL);
     return create(thread, HD_OP_full, shape, dtype, &attributes);
 }
 
@@ -50,7 +52,7 @@ hd_tensor *hd_full_like(hd_tensor *x, double value) { LIKE("hd_full_like", value
 /* ---- ranges ------------------------------------------------------------------------------------------------------- */
 static hd_tensor *range(hd_thread *thread, const hd_range_attributes *a, double count, hd_dtype dtype) {
     if (!(count >= 0 && count < 0x1p62)) {
-        hd_fail(HD_ERROR_OVERFLOW, "a range of %g elements", count);
+        hd_fail(count < 0 ? HD_ERROR_VALUE : HD_ERROR_OVERFLOW, "a range of %g elements", count);
         return NULL;
     }
     const hd_shape shape = {.rank = 1, .size = {(int64_t)count}};

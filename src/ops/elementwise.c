@@ -21,12 +21,11 @@ static hd_error compute_dtype(const hd_thread *thread, hd_op_id id, hd_dtype pro
     return HD_OK;
 }
 
-/* Numbers in integer rows must be whole, or the row would silently mean another number. */
+/* Numbers in integer rows must fit, or the row would silently mean another number. A bound may lie outside the range. */
 static hd_error check_numbers(hd_op_id id, hd_dtype dtype, const double *numbers) {
-    if (hd_dtype_is_float(dtype)) return HD_OK;
+    const bool bounds = id == HD_OP_clamp || id == HD_OP_clamp_min || id == HD_OP_clamp_max || id == HD_OP_hardtanh;
     for (int i = 0; i < hd_rows[id].numbers; ++i)
-        if (!isinf(numbers[i]) && numbers[i] != floor(numbers[i]))
-            return hd_fail(HD_ERROR_VALUE, "%g is not a whole number, but the tensor is %s; cast it to a float first", numbers[i], hd_dtype_name(dtype));
+        if (!(bounds && numbers[i] == floor(numbers[i]))) HD_TRY(hd_number_check(dtype, numbers[i]));
     return HD_OK;
 }
 
@@ -83,14 +82,12 @@ static hd_tensor *run_scalar(const char *name, const void *caller, hd_op_id id, 
     hd_thread *thread = hd_thread_enter(name, caller);
     if (thread == NULL) return NULL;
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
-    const hd_dtype dtype = hd_dtype_with_number(thread, (hd_dtype)x->dtype, value);
+    hd_dtype dtype = hd_dtype_with_number(thread, (hd_dtype)x->dtype, value);
+    if (hd_rows[id].gives_bool && !hd_number_fits(dtype, value)) /* a comparison has an answer for any number */
+        dtype = x->dtype != HD_U64 && hd_number_fits(HD_I64, value) ? HD_I64 : HD_F64;
+    HD_TRY_OR(hd_number_check(dtype, value), NULL);
     hd_tensor *number = hd_tensor_scalar(thread, dtype, value);
     if (number == NULL) return NULL;
-    if (!hd_dtype_is_float(dtype) && hd_element_to_f64(number->storage->data, dtype) != value) {
-        hd_fail(HD_ERROR_VALUE, "%.17g does not fit %s; cast the tensor to a wider dtype first", value, hd_dtype_name(dtype));
-        hd_tensor_drop(thread, number);
-        return NULL;
-    }
     hd_tensor *result = reversed ? run_binary(name, caller, id, number, x) : run_binary(name, caller, id, x, number);
     hd_tensor_drop(thread, number);
     return result;

@@ -83,6 +83,7 @@ hd_tensor *hd_pad(hd_tensor *x, const hd_padding *padding, int count, double val
     HD_ENTER("hd_pad", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
     hd_pad_attributes attributes = {.value = value};
+    HD_TRY_OR(hd_number_check((hd_dtype)x->dtype, value), NULL);
     HD_TRY_OR(spread_padding(x, padding, count, attributes.padding), NULL);
     hd_shape shape = x->layout.shape;
     for (int i = 0; i < shape.rank; ++i) {

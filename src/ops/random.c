@@ -85,7 +85,7 @@ hd_tensor *hd_multinomial(hd_tensor *weights, int64_t count, bool with_replaceme
     HD_TRY_OR(hd_tensor_check(weights, "weights"), NULL);
     hd_shape shape = weights->layout.shape;
     if (shape.rank < 1 || shape.rank > 2 || shape.size[shape.rank - 1] == 0 || !hd_dtype_is_float((hd_dtype)weights->dtype)) {
-        hd_fail(HD_ERROR_SHAPE, "weights are %s %s; expected floats of shape [n] or [m,n] with n > 0", hd_dtype_name((hd_dtype)weights->dtype), HD_SHAPE_TEXT(shape));
+        hd_fail(hd_dtype_is_float((hd_dtype)weights->dtype) ? HD_ERROR_SHAPE : HD_ERROR_DTYPE, "weights are %s %s; expected floats of shape [n] or [m,n] with n > 0", hd_dtype_name((hd_dtype)weights->dtype), HD_SHAPE_TEXT(shape));
         return NULL;
     }
     if (count < 0) {

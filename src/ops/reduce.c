@@ -93,6 +93,8 @@ hd_tensor *hd_mean(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) {
     HD_TRY_OR(count_reduced(x, axes, &count), NULL);
     hd_span span;
     hd_span_begin(&span, thread, "mean");
+    if (!hd_dtype_is_float((hd_dtype)x->dtype)) /* integers sum exactly */
+        return hd_span_end(&span, hd_cast(hd_div_scalar(hd_sum(x, axes, opts), count), thread->default_dtype));
     return hd_span_end(&span, hd_cast(hd_div_scalar(hd_sum(as_float(x), axes, opts), count), float_result(thread, x)));
 }
 

@@ -236,7 +236,7 @@ hd_tensor *hd_slice(hd_tensor *x, int axis, int64_t start, int64_t stop, int64_t
     HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
     const int64_t size = x->layout.shape.size[axis];
     if (step == 0 || step == INT64_MIN) {
-        hd_fail(HD_ERROR_VALUE, "the step is 0 or too large");
+        hd_fail(HD_ERROR_VALUE, "a step of %lld; it must not be 0", (long long)step);
         return NULL;
     }
     int64_t count;

@@ -180,7 +180,7 @@ static void a_whole_number_takes_an_integers_dtype_and_a_fraction_the_default_fl
         assert_values(hd_gt_scalar(x, 4.5), HD_BOOL, 1, 1);
         assert_values(hd_clamp(x, 0, 3), (hd_dtype)d, 3, 3);
         assert_null(hd_clamp(x, 0, 2.5));
-        assert_error(HD_ERROR_VALUE, "2.5 is not a whole number");
+        assert_error(HD_ERROR_VALUE, "2.5 does not fit");
     }
     HD_SCOPE;
     assert_values(hd_add_scalar(hd_full(HD_SHAPE(2), 1, HD_BOOL), 2), HD_I64, 3, 3);

@@ -29,7 +29,7 @@ static hd_tensor *matrix(int64_t rows, int64_t columns, hd_dtype dtype, int layo
     case TRANSPOSED: return hd_t(hd_contiguous(hd_t(x)));
     case STEPPED: return hd_slice(hd_slice(hd_repeat_interleave(hd_repeat_interleave(x, 2, 0), 3, 1), 0, 1, HD_END, 2), 1, 0, HD_END, 3);
     case REVERSED: return hd_flip(hd_contiguous(hd_flip(x, HD_AXES())), HD_AXES());
-    case PADDED: return hd_slice(hd_slice(hd_pad(x, (const hd_padding[]){{1, 2}, {3, 1}}, 2, NAN), 0, 1, 1 + rows, 1), 1, 3, 3 + columns, 1);
+    case PADDED: return hd_slice(hd_slice(hd_pad(x, (const hd_padding[]){{1, 2}, {3, 1}}, 2, hd_dtype_is_float(hd_tensor_dtype(x)) ? NAN : 77), 0, 1, 1 + rows, 1), 1, 3, 3 + columns, 1);
     default: return x;
     }
 }

@@ -312,10 +312,12 @@ static void dst_keeps_its_dtype(void **state) {
     HD_SCOPE;
     hd_tensor *x = hd_range(0, 1, 4, HD_I32);
     hd_add_(x, hd_scalar(0.75, HD_F64));
+    assert_error(HD_ERROR_DTYPE, "hd_add_: the result is f64, which i32 cannot hold");
+    hd_div_(x, hd_scalar(2, HD_I32));
+    assert_error(HD_ERROR_DTYPE, "hd_div_");
     assert_values(x, HD_I32, 0, 1, 2, 3);
-    hd_div_(hd_add(x, hd_scalar(0, HD_I32)), hd_scalar(2, HD_I32));
-    hd_fill(x, 300.7);
-    assert_values(x, HD_I32, 300, 300, 300, 300);
+    hd_add_(x, hd_scalar(300, HD_I16));
+    assert_values(x, HD_I32, 300, 301, 302, 303);
     hd_tensor *b = hd_empty(HD_SHAPE(2), HD_BOOL);
     hd_fill(b, 0.5);
     assert_values(b, HD_BOOL, 1, 1);

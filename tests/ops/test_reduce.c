@@ -358,6 +358,12 @@ static void large_inputs_do_not_depend_on_threads(void **state) {
     hd_set_num_threads(before);
 }
 
-RUN(test(as_numpy), test(argmax_takes_the_first_of_equals_and_the_first_nan), test(every_set_of_axes_of_any_layout), test(argmax_on_any_axis_of_any_layout),
+static void the_mean_of_integers_is_of_their_exact_sum(void **state) {
+    (void)state;
+    HD_SCOPE;
+    assert_values(hd_mean(HD_TENSOR_I64(HD_SHAPE(2), (1 << 30) + 1, -(1 << 30)), HD_AXES(), NULL), HD_F32, 0.5);
+}
+
+RUN(test(the_mean_of_integers_is_of_their_exact_sum), test(as_numpy), test(argmax_takes_the_first_of_equals_and_the_first_nan), test(every_set_of_axes_of_any_layout), test(argmax_on_any_axis_of_any_layout),
     test(nan_goes_through_from_any_place), test(tiny_numbers_and_minus_zero_in_any_and_all), test(infinities_in_logsumexp), test(empty_axes), test(bad_axes_are_named),
     test(integers_sum_wide_and_wrap), test(sums_of_f32_are_accurate), test(sum_to_shape_undoes_broadcasting), test(large_inputs_do_not_depend_on_threads))

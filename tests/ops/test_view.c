@@ -33,7 +33,7 @@ static void slices_with_extreme_bounds(void **state) {
     assert_int_equal(hd_tensor_count(hd_slice(x, 0, HD_END, INT64_MAX, -1)), 0);
     assert_ok();
     assert_null(hd_slice(x, 0, 0, 5, 0));
-    assert_error(HD_ERROR_VALUE, "hd_slice: the step is 0");
+    assert_error(HD_ERROR_VALUE, "hd_slice: a step of 0");
     assert_null(hd_slice(x, 0, 0, 5, INT64_MIN));
     assert_error(HD_ERROR_VALUE, "hd_slice: the step is 0 or too large");
     assert_null(hd_slice(x, 1, 0, 5, 1));
