@@ -35,7 +35,7 @@ static void slices_with_extreme_bounds(void **state) {
     assert_null(hd_slice(x, 0, 0, 5, 0));
     assert_error(HD_ERROR_VALUE, "hd_slice: a step of 0");
     assert_null(hd_slice(x, 0, 0, 5, INT64_MIN));
-    assert_error(HD_ERROR_VALUE, "hd_slice: the step is 0 or too large");
+    assert_error(HD_ERROR_VALUE, "hd_slice: a step of -9223372036854775808");
     assert_null(hd_slice(x, 1, 0, 5, 1));
     assert_error(HD_ERROR_AXIS, "hd_slice: axis 1 is out of range");
 }
