@@ -122,8 +122,9 @@ static void transpose_4(void *o, int64_t out_stride, const void *p, int64_t in_s
 
 /* ---- reductions --------------------------------------------------------------------------------------------------
  * A row goes through LANES accumulators at once, which is what lets it vectorise and, for floats, is also the first
- * level of a pairwise sum; after BLOCK elements the lanes are folded, and float blocks are added up in f64. */
-enum { LANES = 64, BLOCK = 64 * LANES };
+ * level of a pairwise sum; GROUPs of 16 to a lane are added up by themselves first; after BLOCK elements the lanes are
+ * folded, and float blocks are added up in f64. */
+enum { LANES = 64, GROUP = 16 * LANES, BLOCK = 64 * LANES };
 
 #define ROW_KERNEL(name, t, A, identity, op)                                                                           \
     static void row_##name##_##t(void *accumulator, const void *p, int64_t n) {                                        \
@@ -133,10 +134,17 @@ enum { LANES = 64, BLOCK = 64 * LANES };
             const int64_t block = n < BLOCK ? n : BLOCK;                                                               \
             int64_t i = 0;                                                                                             \
             if (block >= LANES) {                                                                                      \
-                c_##t lane[LANES];                                                                                     \
+                c_##t lane[LANES], group[LANES];                                                                       \
                 for (int j = 0; j < LANES; ++j) lane[j] = in[j];                                                       \
-                for (i = LANES; i + LANES <= block; i += LANES)                                                        \
+                for (i = LANES; i + LANES <= block && i < GROUP; i += LANES)                                           \
                     for (int j = 0; j < LANES; ++j) lane[j] = op##_##t(lane[j], in[i + j]);                            \
+                while (i + LANES <= block) {                                                                           \
+                    const int64_t end = i + GROUP < block ? i + GROUP : block;                                         \
+                    for (int j = 0; j < LANES; ++j) group[j] = in[i + j];                                              \
+                    for (i += LANES; i + LANES <= end; i += LANES)                                                     \
+                        for (int j = 0; j < LANES; ++j) group[j] = op##_##t(group[j], in[i + j]);                      \
+                    for (int j = 0; j < LANES; ++j) lane[j] = op##_##t(lane[j], group[j]);                             \
+                }                                                                                                      \
                 for (int half = LANES / 2; half > 0; half /= 2)                                                        \
                     for (int j = 0; j < half; ++j) lane[j] = op##_##t(lane[j], lane[j + half]);                        \
                 total = fold_##name##_##t(total, lane[0]);                                                             \
