@@ -41,6 +41,10 @@ hodu_structure_test(generated generated.sh $<TARGET_FILE:generate> ${PROJECT_SOU
 hodu_structure_test(symbols symbols.sh $<TARGET_FILE:hodu> $<TARGET_FILE:hodu_static> ${PROJECT_SOURCE_DIR}/include ${CMAKE_C_COMPILER})
 hodu_structure_test(setup setup.sh ${PROJECT_SOURCE_DIR}/scripts/setup ${HODU_STRUCTURE_WORK}/setup)
 
+if(CMAKE_C_COMPILER_ID STREQUAL GNU AND CMAKE_C_COMPILER_VERSION VERSION_GREATER_EQUAL 12 AND "avx2" IN_LIST HODU_ISAS_BUILT)
+  hodu_structure_test(vectorised vectorised.sh ${PROJECT_SOURCE_DIR} ${CMAKE_C_COMPILER})
+endif()
+
 # With every compiler of the machine: `scripts/setup --hostile` sees to it that both are there.
 foreach(pair gcc:g++ clang:clang++)
   string(REPLACE ":" ";" pair ${pair})

@@ -70,6 +70,11 @@ static inline const float *hd_data_f32(const hd_tensor *t) { return (const float
 static inline const double *hd_data_f64(const hd_tensor *t) { return (const double *)hd_data(t, HD_F64); }
 static inline const int32_t *hd_data_i32(const hd_tensor *t) { return (const int32_t *)hd_data(t, HD_I32); }
 static inline const int64_t *hd_data_i64(const hd_tensor *t) { return (const int64_t *)hd_data(t, HD_I64); }
+static inline const int8_t *hd_data_i8(const hd_tensor *t) { return (const int8_t *)hd_data(t, HD_I8); }
+static inline const int16_t *hd_data_i16(const hd_tensor *t) { return (const int16_t *)hd_data(t, HD_I16); }
+static inline const uint16_t *hd_data_u16(const hd_tensor *t) { return (const uint16_t *)hd_data(t, HD_U16); }
+static inline const uint32_t *hd_data_u32(const hd_tensor *t) { return (const uint32_t *)hd_data(t, HD_U32); }
+static inline const uint64_t *hd_data_u64(const hd_tensor *t) { return (const uint64_t *)hd_data(t, HD_U64); }
 static inline const uint8_t *hd_data_u8(const hd_tensor *t) { return (const uint8_t *)hd_data(t, HD_U8); }
 static inline const bool *hd_data_bool(const hd_tensor *t) { return (const bool *)hd_data(t, HD_BOOL); }
 /* Copies all elements, in row-major order, as `dtype` into `out`, which has room for `capacity` elements. Any strides. */

@@ -191,6 +191,9 @@ void hd_memory_trim_thread(hd_thread *thread) {
     hd_header_trim(thread);
 }
 
+void hd_memory_before_fork(void) { pthread_mutex_lock(&shared.lock); }
+void hd_memory_after_fork(void) { pthread_mutex_unlock(&shared.lock); }
+
 /* ---- the public side ------------------------------------------------------------------------------------------- */
 hd_memory_stats hd_memory(void) {
     hd_memory_stats stats;

@@ -33,6 +33,10 @@ void hd_array_release(void *array);
 /* Gives a thread's cached blocks and headers back; its counters are the caller's to keep. */
 void hd_memory_trim_thread(hd_thread *thread);
 
+/* A fork while another thread holds the lock would leave the child with it: these go around it. */
+void hd_memory_before_fork(void);
+void hd_memory_after_fork(void);
+
 /* For tests: the n-th allocation from now on fails (0: the next); -1 turns it off. Counts hooks and arrays alike. */
 void hd_memory_fail_after(int64_t n);
 /* For tests: allocations that would have been counted since hd_memory_fail_after. */

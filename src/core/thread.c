@@ -44,7 +44,19 @@ static void thread_end(void *context) {
     hd_array_release(t);
 }
 
-static void make_key(void) { registry.has_key = pthread_key_create(&registry.key, thread_end) == 0; }
+static void before_fork(void) {
+    pthread_mutex_lock(&registry.lock);
+    hd_memory_before_fork();
+}
+static void after_fork(void) {
+    hd_memory_after_fork();
+    pthread_mutex_unlock(&registry.lock);
+}
+
+static void make_key(void) {
+    registry.has_key = pthread_key_create(&registry.key, thread_end) == 0;
+    pthread_atfork(before_fork, after_fork, after_fork);
+}
 
 hd_thread *hd_thread_create(void) {
     pthread_once(&registry.once, make_key);

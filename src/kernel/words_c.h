@@ -86,8 +86,14 @@ typedef uint8_t c_b8; /* bool: 0 or 1 */
     W_INLINE c_##t w_abs_##t(c_##t a) { return __builtin_fabs##s(a); }                                                 \
     W_INLINE c_##t w_muladd_##t(c_##t a, c_##t b, c_##t c) { return a * b + c; }                                       \
     W_INLINE c_##t w_fma_##t(c_##t a, c_##t b, c_##t c) { return __builtin_fma##s(a, b, c); }                          \
-    W_INLINE c_##t w_max_##t(c_##t a, c_##t b) { return a > b || a != a ? a : b; }                                  \
-    W_INLINE c_##t w_min_##t(c_##t a, c_##t b) { return a < b || a != a ? a : b; }                                  \
+    W_INLINE c_##t w_max_##t(c_##t a, c_##t b) {                                                                       \
+        const c_##t larger = a > b ? a : b; /* b when one is NaN */                                                    \
+        return a == a ? larger : a;                                                                                    \
+    }                                                                                                                  \
+    W_INLINE c_##t w_min_##t(c_##t a, c_##t b) {                                                                       \
+        const c_##t smaller = a < b ? a : b;                                                                           \
+        return a == a ? smaller : a;                                                                                   \
+    }                                                                                                                  \
     W_INLINE c_##t w_cut_##t(c_##t a, c_##t lo, c_##t hi) {                                                            \
         a = a > lo ? a : lo;                                                                                           \
         return a < hi ? a : hi;                                                                                        \
