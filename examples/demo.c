@@ -57,7 +57,13 @@ static void speed(void) {
     hd_tensor *small = hd_ones(HD_SHAPE(2, 3), HD_F32);
     hd_tensor *large = hd_randn(HD_SHAPE(1 << 22), HD_F32), *matrix = hd_randn(HD_SHAPE(1024, 1024), HD_F32);
     printf("\nhow quick, with %s and %d threads:\n", hd_cpu_isa(), hd_num_threads());
-    const double calls = TIME(20, for (int i = 0; i < 10000; ++i) { HD_SCOPE; hd_add(small, small); }) / 10000;
+    const double calls = TIME(
+                             20,
+                             for (int i = 0; i < 10000; ++i) {
+                                 HD_SCOPE;
+                                 hd_add(small, small);
+                             }) /
+                         10000;
     printf("  add [2,3]            %8.0f ns\n", calls * 1e9);
     printf("  add [4194304]        %8.2f ms\n", TIME(10, hd_add(large, large)) * 1e3);
     printf("  exp [4194304]        %8.2f ms\n", TIME(10, hd_exp(large)) * 1e3);

@@ -15,19 +15,23 @@
 #include <hodu/hodu.h>
 
 /* No error is pending. */
-#define assert_ok() \
-    do { if (!hd_ok()) fail_msg("unexpected error: %s", hd_error_message()); } while (0)
+#define assert_ok()                                                                                                    \
+    do {                                                                                                               \
+        if (!hd_ok()) fail_msg("unexpected error: %s", hd_error_message());                                            \
+    } while (0)
 
 /* An error with this code and this text in its message is pending; clears it. */
 #define assert_error(code, text)                                                                                       \
     do {                                                                                                               \
         if (hd_error_code() != (code) || strstr(hd_error_message(), (text)) == NULL)                                   \
-            fail_msg("expected an error \"%s\" with \"%s\", got \"%s\"", hd_error_meaning(code), text, hd_error_message()); \
+            fail_msg("expected an error \"%s\" with \"%s\", got \"%s\"", hd_error_meaning(code), text,                 \
+                     hd_error_message());                                                                              \
         hd_error_clear();                                                                                              \
     } while (0)
 
 /* Tensors agree in shape and, within tolerances, in value. */
-static inline void assert_close_within(const hd_tensor *a, const hd_tensor *b, double relative, double absolute, const char *file, int line) {
+static inline void assert_close_within(const hd_tensor *a, const hd_tensor *b, double relative, double absolute,
+                                       const char *file, int line) {
     char why[512] = "";
     hd_allclose_opts o = HD_DEFAULTS(hd_allclose_opts);
     o.relative = relative;
@@ -42,18 +46,20 @@ static inline void assert_close_within(const hd_tensor *a, const hd_tensor *b, d
     }
 }
 #define assert_close(a, b, relative, absolute) assert_close_within(a, b, relative, absolute, __FILE__, __LINE__)
-#define assert_same(a, b) assert_close_within(a, b, HD_ZERO, HD_ZERO, __FILE__, __LINE__)
+#define assert_same(a, b)                      assert_close_within(a, b, HD_ZERO, HD_ZERO, __FILE__, __LINE__)
 
 /* A tensor has this dtype, and these values in row-major order: assert_values(t, HD_F32, 1, 2, 3). */
-static inline void assert_values_are(const hd_tensor *t, hd_dtype dtype, const double *values, size_t count, const char *file, int line) {
+static inline void assert_values_are(const hd_tensor *t, hd_dtype dtype, const double *values, size_t count,
+                                     const char *file, int line) {
     if (!hd_ok()) {
         print_error("%s:%d: %s\n", file, line, hd_error_message());
         _fail(file, line);
     }
     double got[4096];
     if (hd_tensor_dtype(t) != dtype || hd_tensor_count(t) != (int64_t)count || !hd_to_array(t, got, HD_F64, 4096)) {
-        print_error("%s:%d: got %lld elements of %s, expected %zu of %s (%s)\n", file, line, (long long)hd_tensor_count(t), hd_dtype_name(hd_tensor_dtype(t)), count,
-                    hd_dtype_name(dtype), hd_error_message());
+        print_error("%s:%d: got %lld elements of %s, expected %zu of %s (%s)\n", file, line,
+                    (long long)hd_tensor_count(t), hd_dtype_name(hd_tensor_dtype(t)), count, hd_dtype_name(dtype),
+                    hd_error_message());
         _fail(file, line);
     }
     for (size_t i = 0; i < count; ++i)
@@ -63,13 +69,15 @@ static inline void assert_values_are(const hd_tensor *t, hd_dtype dtype, const d
         }
 }
 #define assert_values(t, dtype, ...)                                                                                   \
-    assert_values_are(t, dtype, (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double), __FILE__, __LINE__)
+    assert_values_are(t, dtype, (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double), \
+                      __FILE__, __LINE__)
 
 static inline int no_leaks(void **state) {
     (void)state;
     const int64_t objects = hd_live_objects(), bytes = hd_memory().live_bytes;
     if (objects == 0 && bytes == 0 && hd_ok()) return 0;
-    print_error("left behind: %lld objects, %lld bytes, error \"%s\"\n", (long long)objects, (long long)bytes, hd_error_message());
+    print_error("left behind: %lld objects, %lld bytes, error \"%s\"\n", (long long)objects, (long long)bytes,
+                hd_error_message());
     return -1;
 }
 

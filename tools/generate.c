@@ -11,17 +11,17 @@ typedef struct row {
 } row;
 
 static const row rows[] = {
-#define UNARY(name, types, ulp, doc, ref, ...) {"unary", #name, #types, #ulp, doc, ref, 0, 0, 0},
-#define UNARY1(name, types, ulp, doc, ref, p, ...) {"unary", #name, #types, #ulp, doc, ref, #p, 0, 0},
-#define UNARY2(name, types, ulp, doc, ref, p, q, ...) {"unary", #name, #types, #ulp, doc, ref, #p, #q, 0},
+#define UNARY(name, types, ulp, doc, ref, ...)           {"unary", #name, #types, #ulp, doc, ref, 0, 0, 0},
+#define UNARY1(name, types, ulp, doc, ref, p, ...)       {"unary", #name, #types, #ulp, doc, ref, #p, 0, 0},
+#define UNARY2(name, types, ulp, doc, ref, p, q, ...)    {"unary", #name, #types, #ulp, doc, ref, #p, #q, 0},
 #define UNARY3(name, types, ulp, doc, ref, p, q, r, ...) {"unary", #name, #types, #ulp, doc, ref, #p, #q, #r},
-#define TEST(name, types, doc, ref, ...) {"test", #name, #types, "0", doc, ref, 0, 0, 0},
-#define BINARY(name, types, ulp, doc, ref, ...) {"binary", #name, #types, #ulp, doc, ref, 0, 0, 0},
-#define SPLIT(name, ulp, doc, ref, ...) {"binary", #name, "NUMBERS", #ulp, doc, ref, 0, 0, 0},
-#define COMPARE(name, types, doc, ref, ...) {"compare", #name, #types, "0", doc, ref, 0, 0, 0},
-#define CHOOSE(name, types, doc, ref, ...) {"choose", #name, #types, "0", doc, ref, 0, 0, 0},
-#define TERNARY(name, types, ulp, doc, ref, ...) {"ternary", #name, #types, #ulp, doc, ref, 0, 0, 0},
-#define TERNARY1(name, types, ulp, doc, ref, p, ...) {"ternary", #name, #types, #ulp, doc, ref, #p, 0, 0},
+#define TEST(name, types, doc, ref, ...)                 {"test", #name, #types, "0", doc, ref, 0, 0, 0},
+#define BINARY(name, types, ulp, doc, ref, ...)          {"binary", #name, #types, #ulp, doc, ref, 0, 0, 0},
+#define SPLIT(name, ulp, doc, ref, ...)                  {"binary", #name, "NUMBERS", #ulp, doc, ref, 0, 0, 0},
+#define COMPARE(name, types, doc, ref, ...)              {"compare", #name, #types, "0", doc, ref, 0, 0, 0},
+#define CHOOSE(name, types, doc, ref, ...)               {"choose", #name, #types, "0", doc, ref, 0, 0, 0},
+#define TERNARY(name, types, ulp, doc, ref, ...)         {"ternary", #name, #types, #ulp, doc, ref, 0, 0, 0},
+#define TERNARY1(name, types, ulp, doc, ref, p, ...)     {"ternary", #name, #types, #ulp, doc, ref, #p, 0, 0},
 #include "ops/elementwise.def"
 };
 enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
@@ -30,14 +30,19 @@ typedef struct other {
     const char *kind, *name, *signature, *document, *gradient;
 } other;
 
-#define TEXT_(...) #__VA_ARGS__
-#define TEXT(...) TEXT_(__VA_ARGS__)
+#define TEXT_(...)     #__VA_ARGS__
+#define TEXT(...)      TEXT_(__VA_ARGS__)
 #define DIFFERENTIABLE yes
-#define ZERO(why) zero: why
-#define NONE(why) none: why
+#define ZERO(why)                                                                                                      \
+    zero:                                                                                                              \
+    why
+#define NONE(why)                                                                                                      \
+    none:                                                                                                              \
+    why
 static const other others[] = {
 #define SECTION(title) {"section", title, 0, 0, 0},
-#define PRIMITIVE(name, family, inputs, most, outputs, attributes, signature, doc, gradient) {"primitive", #name, #signature, doc, TEXT(gradient)},
+#define PRIMITIVE(name, family, inputs, most, outputs, attributes, signature, doc, gradient)                           \
+    {"primitive", #name, #signature, doc, TEXT(gradient)},
 #define COMPOSITE(name, signature, doc) {"composite", #name, #signature, doc, "by its parts"},
 #include "ops/ops.def"
 };
@@ -70,18 +75,22 @@ static const char *types_text(const row *r) {
 static void write_header(void) {
     puts("/* Every op, written by tools/generate.c from src/ops/elementwise.def and src/ops/ops.def: edit those.\n"
          " * An op returns a new tensor that belongs to the current scope, or NULL when an error is pending. */\n"
-         "#ifndef HODU_OPS_H\n#define HODU_OPS_H\n\n#include <hodu/op_options.h>\n#include <hodu/tensor.h>\n\nHD_BEGIN_DECLS");
+         "#ifndef HODU_OPS_H\n#define HODU_OPS_H\n\n#include <hodu/op_options.h>\n#include "
+         "<hodu/tensor.h>\n\nHD_BEGIN_DECLS");
     puts("/* ---- Elementwise: operands broadcast and promote; hd_X_scalar takes a C number as second operand ---- */");
     for (int i = 0; i < ROW_COUNT; ++i) {
         printf("/* %s (%s) */\nHD_API hd_tensor *hd_%s", rows[i].document, types_text(&rows[i]), rows[i].name);
         signature(&rows[i]);
         puts(";");
-        if (has_scalar_form(&rows[i])) printf("HD_API hd_tensor *hd_%s_scalar(hd_tensor *x, double value);\n", rows[i].name);
+        if (has_scalar_form(&rows[i]))
+            printf("HD_API hd_tensor *hd_%s_scalar(hd_tensor *x, double value);\n", rows[i].name);
     }
     for (int i = 0; i < OTHER_COUNT; ++i) {
         const other *o = &others[i];
-        if (is(o->kind, "section")) printf("\n/* ---- %s ---- */\n", o->name);
-        else printf("/* %s */\nHD_API hd_tensor *hd_%s%s;\n", o->document, o->name, o->signature);
+        if (is(o->kind, "section"))
+            printf("\n/* ---- %s ---- */\n", o->name);
+        else
+            printf("/* %s */\nHD_API hd_tensor *hd_%s%s;\n", o->document, o->name, o->signature);
     }
     puts("HD_END_DECLS\n\n#endif");
 }
@@ -92,8 +101,10 @@ static void write_cell(const char *text) {
 
 static void write_document(void) {
     puts("# Ops\n\nWritten by `make generate` from the op tables in `src/ops`; edit those.\n\n## Elementwise\n\n"
-         "Operands broadcast and promote ([dtypes.md](dtypes.md)). The error is of an f32 result, in units in the last place;\n"
-         "\"of inputs\" means measured at the largest operand. Rows with a float result have a derivative (zero where it is by nature).\n\n"
+         "Operands broadcast and promote ([dtypes.md](dtypes.md)). The error is of an f32 result, in units in the last "
+         "place;\n"
+         "\"of inputs\" means measured at the largest operand. Rows with a float result have a derivative (zero where "
+         "it is by nature).\n\n"
          "| op | what | dtypes | error | scalar form |\n|---|---|---|---|---|");
     for (int i = 0; i < ROW_COUNT; ++i) {
         printf("| `hd_%s", rows[i].name);
@@ -101,7 +112,8 @@ static void write_document(void) {
         printf("` | ");
         write_cell(rows[i].document);
         const int of_inputs = rows[i].ulp[0] == '-';
-        printf(" | %s | %s%s | %s |\n", types_text(&rows[i]), rows[i].ulp + of_inputs, of_inputs ? " of inputs" : "", has_scalar_form(&rows[i]) ? "yes" : "");
+        printf(" | %s | %s%s | %s |\n", types_text(&rows[i]), rows[i].ulp + of_inputs, of_inputs ? " of inputs" : "",
+               has_scalar_form(&rows[i]) ? "yes" : "");
     }
     for (int i = 0; i < OTHER_COUNT; ++i) {
         const other *o = &others[i];
@@ -126,12 +138,16 @@ static void write_dtypes(void) {
     for (int b = 1; b < HD_DTYPE_COUNT; ++b) printf("---|");
     for (int a = 1; a < HD_DTYPE_COUNT; ++a) {
         printf("\n| **%s** |", hd_dtype_name((hd_dtype)a));
-        for (int b = 1; b < HD_DTYPE_COUNT; ++b) printf(" %s |", hd_dtype_name(hd_dtype_promote((hd_dtype)a, (hd_dtype)b)));
+        for (int b = 1; b < HD_DTYPE_COUNT; ++b)
+            printf(" %s |", hd_dtype_name(hd_dtype_promote((hd_dtype)a, (hd_dtype)b)));
     }
-    puts("\n\nA C number never widens a float tensor; with an integer tensor a whole number takes the tensor's dtype (one that does\n"
+    puts("\n\nA C number never widens a float tensor; with an integer tensor a whole number takes the tensor's dtype "
+         "(one that does\n"
          "not fit is an error, except in comparisons and as a bound of clamp) and a\n"
-         "fractional one the default float; with a bool tensor a whole number gives i64. Division and transcendental functions\n"
-         "of integers give the default float. Small floats (f8, bf16, f16) compute in f32 and round once. Sums of bool and\n"
+         "fractional one the default float; with a bool tensor a whole number gives i64. Division and transcendental "
+         "functions\n"
+         "of integers give the default float. Small floats (f8, bf16, f16) compute in f32 and round once. Sums of bool "
+         "and\n"
          "integers are i64, of unsigned ones u64. Float to integer casts truncate and saturate, NaN gives 0.");
 }
 
@@ -144,7 +160,8 @@ static void write_string(const char *text) {
 static void write_rows(void) { /* for tests/golden/make_golden.py */
     puts("[");
     for (int i = 0; i < ROW_COUNT; ++i) {
-        printf("  {\"kind\": \"%s\", \"name\": \"%s\", \"types\": \"%s\", \"numbers\": [", rows[i].kind, rows[i].name, rows[i].types);
+        printf("  {\"kind\": \"%s\", \"name\": \"%s\", \"types\": \"%s\", \"numbers\": [", rows[i].kind, rows[i].name,
+               rows[i].types);
         const char *names[3] = {rows[i].p, rows[i].q, rows[i].r};
         for (int k = 0; k < 3 && names[k]; ++k) printf("%s\"%s\"", k ? ", " : "", names[k]);
         printf("], \"reference\": ");
@@ -156,10 +173,15 @@ static void write_rows(void) { /* for tests/golden/make_golden.py */
 
 int main(int argc, char **argv) {
     const char *what = argc == 2 ? argv[1] : "";
-    if (is(what, "ops.h")) write_header();
-    else if (is(what, "ops.md")) write_document();
-    else if (is(what, "dtypes.md")) write_dtypes();
-    else if (is(what, "rows.json")) write_rows();
-    else return fputs("usage: generate ops.h|ops.md|dtypes.md|rows.json\n", stderr), 2;
+    if (is(what, "ops.h"))
+        write_header();
+    else if (is(what, "ops.md"))
+        write_document();
+    else if (is(what, "dtypes.md"))
+        write_dtypes();
+    else if (is(what, "rows.json"))
+        write_rows();
+    else
+        return fputs("usage: generate ops.h|ops.md|dtypes.md|rows.json\n", stderr), 2;
     return 0;
 }

@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HD_VERSION_MAJOR 0
-#define HD_VERSION_MINOR 1
-#define HD_VERSION_PATCH 0
+#define HD_VERSION_MAJOR  0
+#define HD_VERSION_MINOR  1
+#define HD_VERSION_PATCH  0
 #define HD_VERSION_STRING "0.1.0"
 
 #ifndef HD_API
@@ -17,14 +17,14 @@
 
 #ifdef __cplusplus
 #define HD_BEGIN_DECLS extern "C" {
-#define HD_END_DECLS }
+#define HD_END_DECLS   }
 #else
 #define HD_BEGIN_DECLS
 #define HD_END_DECLS
 #endif
 
-#define HD_CONCAT_(a, b) a##b
-#define HD_CONCAT(a, b) HD_CONCAT_(a, b)
+#define HD_CONCAT_(a, b)  a##b
+#define HD_CONCAT(a, b)   HD_CONCAT_(a, b)
 #define HD_UNIQUE(prefix) HD_CONCAT(prefix, __COUNTER__)
 
 /* Options are the last parameter, a pointer, NULL for the defaults. A zero field means its default; where zero is
@@ -41,10 +41,10 @@ template <class T> inline T hd_options_defaults() {
 }
 }
 #define HD_OPTS(type, ...) hd_options_address(type{.struct_size = sizeof(type), __VA_ARGS__})
-#define HD_DEFAULTS(type) hd_options_defaults<type>()
+#define HD_DEFAULTS(type)  hd_options_defaults<type>()
 #else
 #define HD_OPTS(type, ...) (&(const type){.struct_size = sizeof(type), __VA_ARGS__})
-#define HD_DEFAULTS(type) ((type){.struct_size = sizeof(type)})
+#define HD_DEFAULTS(type)  ((type){.struct_size = sizeof(type)})
 #endif
 #define HD_ZERO (-0.0)
 

@@ -4,16 +4,31 @@
 
 #include <hodu/base.h>
 
-typedef enum hd_device_kind { HD_DEVICE_DEFAULT = 0, HD_DEVICE_CPU, HD_DEVICE_CUDA, HD_DEVICE_METAL, HD_DEVICE_KINDS } hd_device_kind;
+typedef enum hd_device_kind {
+    HD_DEVICE_DEFAULT = 0,
+    HD_DEVICE_CPU,
+    HD_DEVICE_CUDA,
+    HD_DEVICE_METAL,
+    HD_DEVICE_KINDS
+} hd_device_kind;
 
 typedef struct hd_device {
     hd_device_kind kind;
     int index;
 } hd_device;
 
-static inline hd_device hd_cpu(void) { hd_device d = {HD_DEVICE_CPU, 0}; return d; }
-static inline hd_device hd_cuda(int index) { hd_device d = {HD_DEVICE_CUDA, index}; return d; }
-static inline hd_device hd_metal(void) { hd_device d = {HD_DEVICE_METAL, 0}; return d; }
+static inline hd_device hd_cpu(void) {
+    hd_device d = {HD_DEVICE_CPU, 0};
+    return d;
+}
+static inline hd_device hd_cuda(int index) {
+    hd_device d = {HD_DEVICE_CUDA, index};
+    return d;
+}
+static inline hd_device hd_metal(void) {
+    hd_device d = {HD_DEVICE_METAL, 0};
+    return d;
+}
 
 HD_BEGIN_DECLS
 /* True when the device can be used in this process. */

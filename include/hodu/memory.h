@@ -5,9 +5,9 @@
 #include <hodu/base.h>
 
 typedef struct hd_memory_stats {
-    int64_t live_bytes;         /* in use by tensors now */
-    int64_t peak_bytes;         /* the most live_bytes that blocks of 64 KB and more reached, since hd_memory_reset_peak */
-    int64_t cached_bytes;       /* freed and kept for reuse */
+    int64_t live_bytes;   /* in use by tensors now */
+    int64_t peak_bytes;   /* the most live_bytes that blocks of 64 KB and more reached, since hd_memory_reset_peak */
+    int64_t cached_bytes; /* freed and kept for reuse */
     int64_t system_allocations; /* calls to the system or the hooks so far */
 } hd_memory_stats;
 

@@ -19,6 +19,12 @@ typedef struct hd_padding {
 typedef enum hd_pad_mode { HD_PAD_REFLECT = 1, HD_PAD_REPLICATE, HD_PAD_CIRCULAR } hd_pad_mode;
 
 /* What hd_scatter does with the element that is there. */
-typedef enum hd_scatter_mode { HD_SCATTER_SET = 1, HD_SCATTER_ADD, HD_SCATTER_MUL, HD_SCATTER_MAX, HD_SCATTER_MIN } hd_scatter_mode;
+typedef enum hd_scatter_mode {
+    HD_SCATTER_SET = 1,
+    HD_SCATTER_ADD,
+    HD_SCATTER_MUL,
+    HD_SCATTER_MAX,
+    HD_SCATTER_MIN
+} hd_scatter_mode;
 
 #endif

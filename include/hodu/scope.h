@@ -51,8 +51,8 @@ template <class T> inline T *hd_retain(T *x) { return static_cast<T *>(hd_retain
 #else
 #define HD_SCOPE_AT_(token)                                                                                            \
     hd_scope_token token __attribute__((cleanup(hd_scope_end), unused)) = hd_scope_begin(&token, __FILE__, __LINE__)
-#define HD_SCOPE HD_SCOPE_AT_(HD_UNIQUE(hd_scope_))
-#define hd_keep(x) ((__typeof__(x))hd_keep_object(x))
+#define HD_SCOPE     HD_SCOPE_AT_(HD_UNIQUE(hd_scope_))
+#define hd_keep(x)   ((__typeof__(x))hd_keep_object(x))
 #define hd_retain(x) ((__typeof__(x))hd_retain_object(x))
 #endif
 

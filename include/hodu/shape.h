@@ -44,11 +44,12 @@ template <class... N> inline hd_axes hd_axes_list(N... axes) {
 }
 }
 #define HD_SHAPE(...) hd_shape_list(__VA_ARGS__)
-#define HD_AXES(...) hd_axes_list(__VA_ARGS__)
+#define HD_AXES(...)  hd_axes_list(__VA_ARGS__)
 #else
 #define HD_SHAPE(...)                                                                                                  \
     hd_shape_of((const int64_t[]){0, __VA_ARGS__} + 1, sizeof((const int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t) - 1)
-#define HD_AXES(...) hd_axes_of((const int[]){0, __VA_ARGS__} + 1, sizeof((const int[]){0, __VA_ARGS__}) / sizeof(int) - 1)
+#define HD_AXES(...)                                                                                                   \
+    hd_axes_of((const int[]){0, __VA_ARGS__} + 1, sizeof((const int[]){0, __VA_ARGS__}) / sizeof(int) - 1)
 #endif
 
 HD_BEGIN_DECLS

@@ -30,7 +30,8 @@ HD_API bool hd_tensor_shares_storage(const hd_tensor *a, const hd_tensor *b);
 HD_API hd_tensor *hd_from_data(const void *data, hd_shape shape, hd_dtype dtype);
 /* Borrows `data` (no copy); `release(data, user)` is called when the last tensor on it goes, and may be NULL. When the
  * call fails, `release` is not called: the memory stays the caller's. */
-HD_API hd_tensor *hd_from_blob(void *data, hd_shape shape, hd_dtype dtype, void (*release)(void *data, void *user), void *user);
+HD_API hd_tensor *hd_from_blob(void *data, hd_shape shape, hd_dtype dtype, void (*release)(void *data, void *user),
+                               void *user);
 /* A rank-0 tensor; HD_DTYPE_DEFAULT is the thread's default float. */
 HD_API hd_tensor *hd_scalar(double value, hd_dtype dtype);
 /* HD_TENSOR_F32(shape, 1, 2, 3, ...): from a list of values; their count must fit the shape. */
@@ -107,8 +108,8 @@ HD_API int64_t hd_format(const hd_tensor *t, char *out, size_t capacity, const h
 
 typedef struct hd_allclose_opts {
     size_t struct_size;
-    double relative; /* 1e-5 by default */
-    double absolute; /* 1e-8 by default */
+    double relative;  /* 1e-5 by default */
+    double absolute;  /* 1e-8 by default */
     bool nan_differs; /* by default two NaNs at one place are equal */
     char *explain;    /* where to write what differs: where, both values, the largest error, how many; may be NULL */
     size_t explain_capacity;

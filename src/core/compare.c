@@ -36,8 +36,10 @@ static void explain(const hd_allclose_opts *o, const hd_shape *shape, int64_t to
         at.size[i] = index % shape->size[i];
         index /= shape->size[i];
     }
-    snprintf(o->explain, o->explain_capacity, "%lld of %lld elements differ; the most at %s: %.9g against %.9g, %.3g apart (%.3g relative)", (long long)d->count,
-             (long long)total, HD_SHAPE_TEXT(at), d->a, d->b, fabs(d->a - d->b), fabs(d->a - d->b) / fabs(d->b));
+    snprintf(o->explain, o->explain_capacity,
+             "%lld of %lld elements differ; the most at %s: %.9g against %.9g, %.3g apart (%.3g relative)",
+             (long long)d->count, (long long)total, HD_SHAPE_TEXT(at), d->a, d->b, fabs(d->a - d->b),
+             fabs(d->a - d->b) / fabs(d->b));
 }
 
 bool hd_allclose(const hd_tensor *a, const hd_tensor *b, const hd_allclose_opts *opts) {
@@ -49,7 +51,9 @@ bool hd_allclose(const hd_tensor *a, const hd_tensor *b, const hd_allclose_opts 
     if (options.absolute == 0 && !signbit(options.absolute)) options.absolute = 1e-8;
     if (options.explain != NULL && options.explain_capacity > 0) options.explain[0] = '\0';
     if (!hd_shape_equal(a->layout.shape, b->layout.shape)) {
-        if (options.explain != NULL) snprintf(options.explain, options.explain_capacity, "shapes %s and %s differ", HD_SHAPE_TEXT(a->layout.shape), HD_SHAPE_TEXT(b->layout.shape));
+        if (options.explain != NULL)
+            snprintf(options.explain, options.explain_capacity, "shapes %s and %s differ",
+                     HD_SHAPE_TEXT(a->layout.shape), HD_SHAPE_TEXT(b->layout.shape));
         return false;
     }
     const char *x = hd_storage_bytes(thread, a->storage, HD_READ), *y = hd_storage_bytes(thread, b->storage, HD_READ);

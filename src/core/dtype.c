@@ -6,10 +6,10 @@ const uint8_t hd_dtype_bytes[HD_DTYPE_COUNT] = {HD_DTYPE_LIST(SIZE)};
 #undef SIZE
 
 const uint8_t hd_dtype_compute[HD_DTYPE_COUNT] = {
-    [HD_BOOL] = HD_COMPUTE_B8,     [HD_U8] = HD_COMPUTE_U8,       [HD_U16] = HD_COMPUTE_U16,   [HD_U32] = HD_COMPUTE_U32,
-    [HD_U64] = HD_COMPUTE_U64,     [HD_I8] = HD_COMPUTE_I8,       [HD_I16] = HD_COMPUTE_I16,   [HD_I32] = HD_COMPUTE_I32,
-    [HD_I64] = HD_COMPUTE_I64,     [HD_F8E4M3] = HD_COMPUTE_F32,  [HD_F8E5M2] = HD_COMPUTE_F32, [HD_BF16] = HD_COMPUTE_F32,
-    [HD_F16] = HD_COMPUTE_F32,     [HD_F32] = HD_COMPUTE_F32,     [HD_F64] = HD_COMPUTE_F64,
+    [HD_BOOL] = HD_COMPUTE_B8, [HD_U8] = HD_COMPUTE_U8,      [HD_U16] = HD_COMPUTE_U16,    [HD_U32] = HD_COMPUTE_U32,
+    [HD_U64] = HD_COMPUTE_U64, [HD_I8] = HD_COMPUTE_I8,      [HD_I16] = HD_COMPUTE_I16,    [HD_I32] = HD_COMPUTE_I32,
+    [HD_I64] = HD_COMPUTE_I64, [HD_F8E4M3] = HD_COMPUTE_F32, [HD_F8E5M2] = HD_COMPUTE_F32, [HD_BF16] = HD_COMPUTE_F32,
+    [HD_F16] = HD_COMPUTE_F32, [HD_F32] = HD_COMPUTE_F32,    [HD_F64] = HD_COMPUTE_F64,
 };
 
 const char *hd_dtype_name(hd_dtype dtype) {
@@ -30,8 +30,8 @@ hd_dtype hd_dtype_promote(hd_dtype a, hd_dtype b) {
     if (a == HD_BOOL) return b;
     if (hd_dtype_is_float(b)) {
         if (!hd_dtype_is_float(a)) return b;
-        if (b == HD_F8E5M2) return HD_BF16;                 /* the two f8 formats meet in bf16 */
-        if (a == HD_BF16 && b == HD_F16) return HD_F32;     /* neither holds the other */
+        if (b == HD_F8E5M2) return HD_BF16;             /* the two f8 formats meet in bf16 */
+        if (a == HD_BF16 && b == HD_F16) return HD_F32; /* neither holds the other */
         return b;
     }
     if (hd_dtype_is_signed(a) || !hd_dtype_is_signed(b)) return b; /* both signed or both unsigned: the wider */

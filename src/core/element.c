@@ -13,12 +13,14 @@ void hd_set_default_dtype(hd_dtype dtype) {
     HD_ENTER("hd_set_default_dtype", );
     if (dtype != HD_F16 && dtype != HD_BF16 && dtype != HD_F32 && dtype != HD_F64)
         hd_fail(HD_ERROR_DTYPE, "%s cannot be the default; use f16, bf16, f32 or f64", hd_dtype_name(dtype));
-    else thread->default_dtype = dtype;
+    else
+        thread->default_dtype = dtype;
 }
 
 hd_error hd_dtype_resolve(const hd_thread *thread, hd_dtype given, hd_dtype *out) {
     *out = given == HD_DTYPE_DEFAULT ? thread->default_dtype : given;
-    if ((unsigned)given >= HD_DTYPE_COUNT) return hd_fail(HD_ERROR_DTYPE, "%d is no dtype; they are HD_BOOL to HD_F64, or HD_DTYPE_DEFAULT", (int)given);
+    if ((unsigned)given >= HD_DTYPE_COUNT)
+        return hd_fail(HD_ERROR_DTYPE, "%d is no dtype; they are HD_BOOL to HD_F64, or HD_DTYPE_DEFAULT", (int)given);
     return HD_OK;
 }
 
@@ -38,7 +40,9 @@ bool hd_number_fits(hd_dtype dtype, double number) {
 
 hd_error hd_number_check(hd_dtype dtype, double number) {
     if (hd_number_fits(dtype, number)) return HD_OK;
-    return hd_fail(HD_ERROR_VALUE, "%.17g does not fit %s; use a number that does, or cast the tensor to a wider dtype or a float", number, hd_dtype_name(dtype));
+    return hd_fail(HD_ERROR_VALUE,
+                   "%.17g does not fit %s; use a number that does, or cast the tensor to a wider dtype or a float",
+                   number, hd_dtype_name(dtype));
 }
 
 #define LOAD(type) (*(const type *)element)

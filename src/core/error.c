@@ -16,7 +16,8 @@ static void describe_place(const hd_thread *t, char *out, size_t capacity) {
         length = snprintf(out, capacity, "in the scope of %s:%d", frame->file ? frame->file : "?", frame->line);
     }
     Dl_info info;
-    if (t->caller != NULL && length >= 0 && (size_t)length < capacity && dladdr(t->caller, &info) != 0 && info.dli_fname) {
+    if (t->caller != NULL && length >= 0 && (size_t)length < capacity && dladdr(t->caller, &info) != 0 &&
+        info.dli_fname) {
         const char *separator = length > 0 ? ", " : "", *slash = strrchr(info.dli_fname, '/');
         const char *object = slash ? slash + 1 : info.dli_fname;
         if (info.dli_sname != NULL)

@@ -5,10 +5,11 @@ hd_error hd_write(hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
     hd_shape shape;
     HD_TRY(hd_shape_broadcast(&dst->layout.shape, &src->layout.shape, &shape));
     if (!hd_shape_equal(shape, dst->layout.shape))
-        return hd_fail(HD_ERROR_SHAPE, "%s does not broadcast to the destination's %s", HD_SHAPE_TEXT(src->layout.shape),
-                       HD_SHAPE_TEXT(dst->layout.shape));
+        return hd_fail(HD_ERROR_SHAPE, "%s does not broadcast to the destination's %s",
+                       HD_SHAPE_TEXT(src->layout.shape), HD_SHAPE_TEXT(dst->layout.shape));
     if (hd_layout_overlaps_itself(&dst->layout))
-        return hd_fail(HD_ERROR_STATE, "the destination %s is a view in which elements share memory; make it contiguous first",
+        return hd_fail(HD_ERROR_STATE,
+                       "the destination %s is a view in which elements share memory; make it contiguous first",
                        HD_SHAPE_TEXT(dst->layout.shape));
     HD_TRY(thread->executor->write(thread->executor, thread, dst, src));
     if (thread->observer != NULL) thread->observer->wrote(thread->observer, thread, dst, src);
@@ -18,8 +19,9 @@ hd_error hd_write(hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
 void hd_span_begin(hd_span *span, hd_thread *thread, const char *name) {
     span->thread = thread;
     thread->call_depth++;
-    span->token = hd_scope_begin(&span->token, thread->scope_count ? thread->scopes[thread->scope_count - 1].file : NULL,
-                                 thread->scope_count ? thread->scopes[thread->scope_count - 1].line : 0);
+    span->token =
+        hd_scope_begin(&span->token, thread->scope_count ? thread->scopes[thread->scope_count - 1].file : NULL,
+                       thread->scope_count ? thread->scopes[thread->scope_count - 1].line : 0);
     if (thread->executor->span_begin != NULL) thread->executor->span_begin(thread->executor, thread, name);
 }
 

@@ -9,9 +9,9 @@ enum { HD_MAX_INPUTS = 64, HD_MAX_OUTPUTS = 2 };
 
 /* An op, as every room may know it. The tables of the ops room make one per row. */
 typedef struct hd_op {
-    const char *name;     /* "add"; on disk and in caches an op is known by this, never by its number */
-    uint16_t id;          /* its place in the tables: hd_op_id */
-    uint8_t family;       /* hd_family */
+    const char *name; /* "add"; on disk and in caches an op is known by this, never by its number */
+    uint16_t id;      /* its place in the tables: hd_op_id */
+    uint8_t family;   /* hd_family */
     uint8_t min_inputs, max_inputs, outputs;
     uint16_t attribute_bytes;
     const char *document; /* its doc line */
@@ -25,7 +25,7 @@ typedef struct hd_call {
     int input_count, output_count;
     hd_dtype dtype[HD_MAX_OUTPUTS]; /* of each output */
     hd_shape shape[HD_MAX_OUTPUTS];
-    hd_dtype compute;               /* elementwise: the dtype the operands meet in */
+    hd_dtype compute;      /* elementwise: the dtype the operands meet in */
     const hd_layout *view; /* for views: the output's layout over the first input's storage, else NULL */
     hd_tensor *outputs[HD_MAX_OUTPUTS];
 } hd_call;

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 enum {
-    SMALL_CLASSES = 64,        /* up to 64 KB: cached by the thread */
-    CLASSES = 320,             /* up to 2^47 bytes */
-    THREAD_CACHE = 1 << 20,    /* bytes a thread caches at most */
+    SMALL_CLASSES = 64,     /* up to 64 KB: cached by the thread */
+    CLASSES = 320,          /* up to 2^47 bytes */
+    THREAD_CACHE = 1 << 20, /* bytes a thread caches at most */
     HUGE_PAGE = 2 << 20,
 };
 _Static_assert((int)SMALL_CLASSES <= (int)HD_BIN_COUNT, "a bin for every small class");
@@ -65,8 +65,10 @@ void *hd_system_allocate(size_t size) {
 
 void hd_system_release(void *memory, size_t size) {
     if (memory == NULL) return;
-    if (shared.hooks.release != NULL) shared.hooks.release(memory, size, shared.hooks.user);
-    else free(memory);
+    if (shared.hooks.release != NULL)
+        shared.hooks.release(memory, size, shared.hooks.user);
+    else
+        free(memory);
 }
 
 void *hd_array_resize(void *array, size_t bytes) { return fails_now() ? NULL : realloc(array, bytes); }
@@ -155,7 +157,8 @@ hd_block *hd_block_new(hd_thread *thread, size_t bytes) {
         block = large_new(thread, size_class);
     }
     if (__builtin_expect(block == NULL, 0)) {
-        hd_fail(HD_ERROR_MEMORY, "no memory for %zu bytes; release tensors, end scopes sooner, or use smaller batches", bytes);
+        hd_fail(HD_ERROR_MEMORY, "no memory for %zu bytes; release tensors, end scopes sooner, or use smaller batches",
+                bytes);
         return NULL;
     }
     atomic_store_explicit(&block->references, 1, memory_order_relaxed);
@@ -238,7 +241,8 @@ void hd_memory_set_hooks(const hd_memory_hooks *hooks) {
     hd_memory_trim();
     const int64_t live = hd_live_objects(), cached = hd_counter_sum(HD_COUNTER_CACHED);
     if (live != 0 || cached != 0) {
-        hd_fail(HD_ERROR_STATE, "%lld objects live and other threads cache %lld bytes; set the hooks before any tensor is made",
+        hd_fail(HD_ERROR_STATE,
+                "%lld objects live and other threads cache %lld bytes; set the hooks before any tensor is made",
                 (long long)live, (long long)cached);
         return;
     }

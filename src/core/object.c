@@ -102,11 +102,14 @@ void hd_release(const void *x) {
     HD_ENTER_ALWAYS("hd_release", );
     hd_object *o = (hd_object *)(uintptr_t)x;
     if (o == NULL || was_released(o, "hd_release")) return;
-    if (atomic_load_explicit(&o->references, memory_order_acquire) == 1 && atomic_load_explicit(&o->in_scope, memory_order_relaxed)) {
+    if (atomic_load_explicit(&o->references, memory_order_acquire) == 1 &&
+        atomic_load_explicit(&o->in_scope, memory_order_relaxed)) {
         uint32_t i = thread->object_count;
         while (i-- > 0 && thread->objects[i] != o) {}
         if (i == UINT32_MAX) {
-            hd_fail(HD_ERROR_STATE, "this %s belongs to a scope of another thread; hd_retain it there before handing it over", o->kind->name);
+            hd_fail(HD_ERROR_STATE,
+                    "this %s belongs to a scope of another thread; hd_retain it there before handing it over",
+                    o->kind->name);
             return;
         }
         memmove(&thread->objects[i], &thread->objects[i + 1], (thread->object_count - i - 1) * sizeof *thread->objects);
@@ -156,13 +159,16 @@ void hd_header_recycle(hd_thread *thread, hd_header_class which, void *header) {
     hd_count(&thread->live_objects, -1);
     ((hd_object *)header)->kind = &hd_kind_released;
     *link_of(header) = NULL;
-    if (list->count == 0) list->head = header;
-    else *link_of(list->tail) = header;
+    if (list->count == 0)
+        list->head = header;
+    else
+        *link_of(list->tail) = header;
     list->tail = header;
     if (__builtin_expect(++list->count > HEADERS_KEPT, 0)) hd_system_release(pop_oldest(list), header_bytes[which]);
 }
 
 void hd_header_trim(hd_thread *thread) {
     for (int which = 0; which < HD_FREELIST_KINDS; ++which)
-        while (thread->headers[which].count > 0) hd_system_release(pop_oldest(&thread->headers[which]), header_bytes[which]);
+        while (thread->headers[which].count > 0)
+            hd_system_release(pop_oldest(&thread->headers[which]), header_bytes[which]);
 }

@@ -9,15 +9,15 @@ typedef struct hd_object hd_object;
 
 /* What every kind of object can do. */
 typedef struct hd_kind {
-    const char *name;                              /* "tensor", for messages */
+    const char *name;                                      /* "tensor", for messages */
     void (*destroy)(hd_thread *thread, hd_object *object); /* gives up what it holds and its memory */
 } hd_kind;
 
 struct hd_object {
-    const hd_kind *kind;         /* &hd_kind_released once it is gone: use after release is noticed, not undefined */
+    const hd_kind *kind; /* &hd_kind_released once it is gone: use after release is noticed, not undefined */
     _Atomic int32_t references;
-    _Atomic bool in_scope;       /* one of the references is a scope's */
-    uint8_t tag[3];              /* free for the kind */
+    _Atomic bool in_scope; /* one of the references is a scope's */
+    uint8_t tag[3];        /* free for the kind */
 };
 
 extern const hd_kind hd_kind_released;
@@ -28,7 +28,9 @@ static inline void hd_object_init(hd_object *o, const hd_kind *kind) {
     atomic_store_explicit(&o->in_scope, false, memory_order_relaxed);
 }
 
-static inline void hd_object_retain(hd_object *o) { atomic_fetch_add_explicit(&o->references, 1, memory_order_relaxed); }
+static inline void hd_object_retain(hd_object *o) {
+    atomic_fetch_add_explicit(&o->references, 1, memory_order_relaxed);
+}
 
 static inline void hd_object_release(hd_thread *thread, hd_object *o) {
     if (atomic_load_explicit(&o->references, memory_order_acquire) == 1 ||

@@ -9,7 +9,8 @@ hd_error hd_read_options(void *out, size_t size, const void *given) {
     size_t given_size;
     memcpy(&given_size, given, sizeof given_size);
     if (given_size < sizeof(size_t) || given_size > 4096)
-        return hd_fail(HD_ERROR_VALUE, "the options' struct_size is %zu; make options with HD_OPTS or HD_DEFAULTS", given_size);
+        return hd_fail(HD_ERROR_VALUE, "the options' struct_size is %zu; make options with HD_OPTS or HD_DEFAULTS",
+                       given_size);
     memcpy(out, given, given_size < size ? given_size : size);
     return HD_OK;
 }

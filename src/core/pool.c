@@ -38,7 +38,9 @@ static struct {
     pthread_mutex_t lock;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static void futex(_Atomic uint32_t *word, int operation, uint32_t value) { syscall(SYS_futex, word, operation, value, NULL, NULL, 0); }
+static void futex(_Atomic uint32_t *word, int operation, uint32_t value) {
+    syscall(SYS_futex, word, operation, value, NULL, NULL, 0);
+}
 
 static int64_t nanoseconds(void) {
     struct timespec t;
@@ -55,7 +57,9 @@ static void claim_chunks(uint32_t epoch) {
         void *context = atomic_load_explicit(&pool.context, memory_order_relaxed);
         if (chunk >= atomic_load_explicit(&pool.chunks, memory_order_relaxed)) return;
         /* success proves that the job read above is still this epoch's */
-        if (!atomic_compare_exchange_weak_explicit(&pool.ticket, &ticket, ticket + 1, memory_order_acq_rel, memory_order_acquire)) continue;
+        if (!atomic_compare_exchange_weak_explicit(&pool.ticket, &ticket, ticket + 1, memory_order_acq_rel,
+                                                   memory_order_acquire))
+            continue;
         work(context, chunk);
         atomic_fetch_add_explicit(&pool.finished, 1, memory_order_release);
         ticket = atomic_load_explicit(&pool.ticket, memory_order_acquire);
@@ -106,8 +110,10 @@ int hd_num_threads(void) { return hd_pool_threads(); }
 void hd_set_num_threads(int count) {
     HD_ENTER("hd_set_num_threads", );
     (void)thread;
-    if (count < 1 || count > MAX_THREADS) hd_fail(HD_ERROR_VALUE, "%d threads; 1 to %d are possible", count, (int)MAX_THREADS);
-    else atomic_store_explicit(&pool.threads, count, memory_order_relaxed);
+    if (count < 1 || count > MAX_THREADS)
+        hd_fail(HD_ERROR_VALUE, "%d threads; 1 to %d are possible", count, (int)MAX_THREADS);
+    else
+        atomic_store_explicit(&pool.threads, count, memory_order_relaxed);
 }
 
 /* In a child process the workers are gone: begin anew. The child of a busy pool runs alone until then. */
@@ -129,7 +135,9 @@ static void start_workers(int wanted) {
     if (pthread_attr_init(&attributes) == 0) {
         pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
         pthread_t id;
-        while (pool.workers < wanted && pthread_create(&id, &attributes, worker, (void *)(intptr_t)(pool.workers + 1)) == 0) pool.workers++;
+        while (pool.workers < wanted &&
+               pthread_create(&id, &attributes, worker, (void *)(intptr_t)(pool.workers + 1)) == 0)
+            pool.workers++;
         pthread_attr_destroy(&attributes);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -141,7 +149,8 @@ void hd_parallel(int64_t chunks, hd_chunk_function work, void *context) {
     const int threads = hd_pool_threads();
     bool free_pool = false;
     if (chunks <= 1 || threads <= 1 || chunks > UINT32_MAX - 1 ||
-        !atomic_compare_exchange_strong_explicit(&pool.busy, &free_pool, true, memory_order_acquire, memory_order_relaxed)) {
+        !atomic_compare_exchange_strong_explicit(&pool.busy, &free_pool, true, memory_order_acquire,
+                                                 memory_order_relaxed)) {
         for (int64_t c = 0; c < chunks; ++c) work(context, c);
         return;
     }

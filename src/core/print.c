@@ -98,8 +98,10 @@ static decimal decimal_shortest(double v, hd_dtype dtype) {
     int low = 1, high = MOST_DIGITS;
     while (low < high) {
         const int middle = (low + high) / 2;
-        if (decimal_try(v, dtype, middle, &d)) high = middle;
-        else low = middle + 1;
+        if (decimal_try(v, dtype, middle, &d))
+            high = middle;
+        else
+            low = middle + 1;
     }
     decimal_try(v, dtype, low, &d);
     return d;
@@ -121,7 +123,8 @@ static number number_of(const decimal *d, bool negative, int point) {
     for (int i = point > 0 ? 0 : point - 1; i < point && used + 1 < sizeof n.whole; ++i)
         n.whole[used++] = i >= 0 && i < d->count ? d->digit[i] : '0';
     used = 0;
-    for (int i = point; i < d->count && used + 1 < sizeof n.fraction; ++i) n.fraction[used++] = i >= 0 ? d->digit[i] : '0';
+    for (int i = point; i < d->count && used + 1 < sizeof n.fraction; ++i)
+        n.fraction[used++] = i >= 0 ? d->digit[i] : '0';
     return n;
 }
 
@@ -199,9 +202,12 @@ static int larger(int a, int b) { return a > b ? a : b; }
 static void write_whole(char out[WORD], const void *element, hd_dtype dtype) {
     uint64_t u = 0;
     if (dtype == HD_U64) memcpy(&u, element, sizeof u);
-    if (dtype == HD_BOOL) snprintf(out, WORD, "%s", hd_element_to_i64(element, dtype) != 0 ? "True" : "False");
-    else if (dtype == HD_U64) snprintf(out, WORD, "%llu", (unsigned long long)u);
-    else snprintf(out, WORD, "%lld", (long long)hd_element_to_i64(element, dtype));
+    if (dtype == HD_BOOL)
+        snprintf(out, WORD, "%s", hd_element_to_i64(element, dtype) != 0 ? "True" : "False");
+    else if (dtype == HD_U64)
+        snprintf(out, WORD, "%llu", (unsigned long long)u);
+    else
+        snprintf(out, WORD, "%lld", (long long)hd_element_to_i64(element, dtype));
 }
 
 static columns columns_of_whole(shown *s) {
@@ -241,7 +247,8 @@ static columns columns_of_floats(shown *s, int precision) {
             longest_word = larger(longest_word, v < 0 ? 4 : 3);
             continue;
         }
-        const number n = c.scientific ? number_scientific(v, s->dtype, precision) : number_positional(v, s->dtype, precision);
+        const number n =
+            c.scientific ? number_scientific(v, s->dtype, precision) : number_positional(v, s->dtype, precision);
         c.before = larger(c.before, (int)strlen(n.whole));
         fraction = larger(fraction, (int)strlen(n.fraction));
         c.exponent = larger(c.exponent, abs(n.exponent) < 100 ? 2 : 3);
@@ -301,8 +308,10 @@ typedef struct writer {
 } writer;
 
 static void emit(writer *w, char c) {
-    if (w->file != NULL) w->failed |= putc(c, w->file) == EOF;
-    else if ((uint64_t)w->length + 1 < w->capacity) w->out[w->length] = c;
+    if (w->file != NULL)
+        w->failed |= putc(c, w->file) == EOF;
+    else if ((uint64_t)w->length + 1 < w->capacity)
+        w->out[w->length] = c;
     ++w->length;
 }
 
@@ -359,7 +368,9 @@ static void put_array(writer *w, shown *s, const hd_print_opts *o) {
 /* ---- the calls ---- */
 
 static hd_error option(const char *name, int *value, int otherwise) {
-    if (*value < 0) return hd_fail(HD_ERROR_VALUE, "%s is %d; it must be above 0, or 0 for the default %d", name, *value, otherwise);
+    if (*value < 0)
+        return hd_fail(HD_ERROR_VALUE, "%s is %d; it must be above 0, or 0 for the default %d", name, *value,
+                       otherwise);
     if (*value == 0) *value = otherwise;
     return HD_OK;
 }
@@ -398,7 +409,8 @@ int64_t hd_format(const hd_tensor *t, char *out, size_t capacity, const hd_print
     if (out != NULL && capacity > 0) out[0] = '\0';
     HD_ENTER("hd_format", -1);
     if (out == NULL && capacity > 0) {
-        hd_fail(HD_ERROR_NULL_ARGUMENT, "`out` is NULL but its capacity is %zu; pass 0 to ask for the length", capacity);
+        hd_fail(HD_ERROR_NULL_ARGUMENT, "`out` is NULL but its capacity is %zu; pass 0 to ask for the length",
+                capacity);
         return -1;
     }
     writer w = {.out = out, .capacity = capacity};

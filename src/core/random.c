@@ -9,7 +9,9 @@ struct hd_generator {
 };
 _Static_assert(sizeof(struct hd_generator) <= HD_HEADER_STORAGE_BYTES, "a generator fits a small header");
 
-static void generator_destroy(hd_thread *thread, hd_object *object) { hd_header_recycle(thread, HD_HEADER_STORAGE, object); }
+static void generator_destroy(hd_thread *thread, hd_object *object) {
+    hd_header_recycle(thread, HD_HEADER_STORAGE, object);
+}
 static const hd_kind generator_kind = {"generator", generator_destroy};
 
 void hd_generator_next(hd_thread *thread, uint64_t *seed, uint64_t *draw) {
@@ -40,7 +42,8 @@ hd_generator *hd_generator_new(uint64_t seed) {
 
 static hd_error check_generator(const hd_generator *g) {
     if (g->object.kind == &generator_kind) return HD_OK;
-    return hd_fail(g->object.kind == &hd_kind_released ? HD_ERROR_RELEASED : HD_ERROR_STATE, "`g` is not a living generator");
+    return hd_fail(g->object.kind == &hd_kind_released ? HD_ERROR_RELEASED : HD_ERROR_STATE,
+                   "`g` is not a living generator");
 }
 
 hd_generator *hd_generator_use(hd_generator *g) {
@@ -51,8 +54,10 @@ hd_generator *hd_generator_use(hd_generator *g) {
     if (before != NULL) { /* what the thread held goes to the scope, so that the caller may still use it */
         thread->generator = NULL;
         const bool owned = before->object.in_scope;
-        if (owned) hd_object_release(thread, &before->object);
-        else if (hd_scope_own(thread, &before->object) != HD_OK) return NULL;
+        if (owned)
+            hd_object_release(thread, &before->object);
+        else if (hd_scope_own(thread, &before->object) != HD_OK)
+            return NULL;
     }
     if (g != NULL) hd_object_retain(&g->object);
     thread->generator = g;
@@ -68,7 +73,9 @@ uint64_t hd_generator_seed(const hd_generator *g) {
 uint64_t hd_generator_draw(const hd_generator *g) {
     HD_ENTER("hd_generator_draw", 0);
     if (g == NULL) g = thread->generator;
-    return g == NULL ? thread->own_draw : check_generator(g) == HD_OK ? atomic_load_explicit(&g->draw, memory_order_relaxed) : 0;
+    return g == NULL                     ? thread->own_draw
+           : check_generator(g) == HD_OK ? atomic_load_explicit(&g->draw, memory_order_relaxed)
+                                         : 0;
 }
 
 void hd_generator_set(hd_generator *g, uint64_t seed, uint64_t draw) {

@@ -30,9 +30,11 @@ const char *hd_shape_text(char *out, size_t capacity, const hd_shape *shape) {
 
 static hd_error bad_shape(const hd_shape *shape) {
     if (shape->rank < 0 || shape->rank > HD_MAX_RANK)
-        return hd_fail(HD_ERROR_SHAPE, "a shape of more than %d axes; the rank may be 0 to %d", HD_MAX_RANK, HD_MAX_RANK);
+        return hd_fail(HD_ERROR_SHAPE, "a shape of more than %d axes; the rank may be 0 to %d", HD_MAX_RANK,
+                       HD_MAX_RANK);
     for (int i = 0; i < shape->rank; ++i)
-        if (shape->size[i] < 0) return hd_fail(HD_ERROR_SHAPE, "shape %s has a negative size at axis %d", HD_SHAPE_TEXT(*shape), i);
+        if (shape->size[i] < 0)
+            return hd_fail(HD_ERROR_SHAPE, "shape %s has a negative size at axis %d", HD_SHAPE_TEXT(*shape), i);
     return hd_fail(HD_ERROR_OVERFLOW, "shape %s has more bytes than 64 bits can count", HD_SHAPE_TEXT(*shape));
 }
 
@@ -55,8 +57,10 @@ hd_error hd_shape_broadcast(const hd_shape *a, const hd_shape *b, hd_shape *out)
         const int ia = i - (result.rank - a->rank), ib = i - (result.rank - b->rank);
         const int64_t x = ia >= 0 ? a->size[ia] : 1, y = ib >= 0 ? b->size[ib] : 1;
         if (x != y && x != 1 && y != 1)
-            return hd_fail(HD_ERROR_SHAPE, "%s and %s do not broadcast: sizes %lld and %lld differ at axis %d of the result and neither is 1",
-                           HD_SHAPE_TEXT(*a), HD_SHAPE_TEXT(*b), (long long)x, (long long)y, i);
+            return hd_fail(
+                HD_ERROR_SHAPE,
+                "%s and %s do not broadcast: sizes %lld and %lld differ at axis %d of the result and neither is 1",
+                HD_SHAPE_TEXT(*a), HD_SHAPE_TEXT(*b), (long long)x, (long long)y, i);
         result.size[i] = x == 1 ? y : x;
     }
     *out = result;
@@ -67,13 +71,15 @@ hd_error hd_axis_resolve(int axis, int rank, int *out) {
     const int resolved = axis < 0 ? axis + rank : axis;
     if (resolved < 0 || resolved >= rank)
         return rank == 0 ? hd_fail(HD_ERROR_AXIS, "axis %d of a scalar, which has none", axis)
-                         : hd_fail(HD_ERROR_AXIS, "axis %d is out of range; a tensor of rank %d has axes %d to %d", axis, rank, -rank, rank - 1);
+                         : hd_fail(HD_ERROR_AXIS, "axis %d is out of range; a tensor of rank %d has axes %d to %d",
+                                   axis, rank, -rank, rank - 1);
     *out = resolved;
     return HD_OK;
 }
 
 hd_error hd_axes_resolve(hd_axes axes, int rank, bool chosen[HD_MAX_RANK]) {
-    if (axes.count < 0 || axes.count > HD_MAX_RANK) return hd_fail(HD_ERROR_AXIS, "a list of more than %d axes", HD_MAX_RANK);
+    if (axes.count < 0 || axes.count > HD_MAX_RANK)
+        return hd_fail(HD_ERROR_AXIS, "a list of more than %d axes", HD_MAX_RANK);
     for (int i = 0; i < HD_MAX_RANK; ++i) chosen[i] = axes.count == 0;
     for (int i = 0; i < axes.count; ++i) {
         int axis = 0;
@@ -107,5 +113,6 @@ bool hd_layout_is_contiguous(const hd_layout *layout) {
 
 void hd_layout_broadcast(const hd_layout *layout, const hd_shape *to, int64_t stride[HD_MAX_RANK]) {
     const int shift = to->rank - layout->shape.rank;
-    for (int i = 0; i < to->rank; ++i) stride[i] = i >= shift && layout->shape.size[i - shift] != 1 ? layout->stride[i - shift] : 0;
+    for (int i = 0; i < to->rank; ++i)
+        stride[i] = i >= shift && layout->shape.size[i - shift] != 1 ? layout->stride[i - shift] : 0;
 }

@@ -7,8 +7,16 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t hd_f32_bits(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
-static inline float hd_f32_from_bits(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
+static inline uint32_t hd_f32_bits(float f) {
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    return u;
+}
+static inline float hd_f32_from_bits(uint32_t u) {
+    float f;
+    memcpy(&f, &u, 4);
+    return f;
+}
 
 static inline float hd_bf16_decode(uint16_t v) { return hd_f32_from_bits((uint32_t)v << 16); }
 static inline uint16_t hd_bf16_encode(float f) {
@@ -71,7 +79,8 @@ static inline float hd_f32_round_to_odd(double d) {
 }
 /* 64-bit integers: fold the low bits into one sticky bit so that f64 holds the rest exactly. */
 static inline double hd_i64_sticky(int64_t i) {
-    return i >= ((int64_t)1 << 50) || i <= -((int64_t)1 << 50) ? (double)((i >> 13) | ((i & 0x1fff) != 0)) * 8192.0 : (double)i;
+    return i >= ((int64_t)1 << 50) || i <= -((int64_t)1 << 50) ? (double)((i >> 13) | ((i & 0x1fff) != 0)) * 8192.0
+                                                               : (double)i;
 }
 static inline double hd_u64_sticky(uint64_t i) {
     return i >= (uint64_t)1 << 50 ? (double)(int64_t)((i >> 14) | ((i & 0x3fff) != 0)) * 16384.0 : (double)(int64_t)i;

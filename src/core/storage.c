@@ -8,8 +8,10 @@ static char no_bytes[64]; /* what storages of zero bytes point to */
 static void storage_destroy(hd_thread *thread, hd_object *object) {
     hd_storage *s = (hd_storage *)object;
     if (s->home != NULL) s->home->leave(s);
-    if (s->block != NULL) hd_block_release(thread, s->block);
-    else if (s->release != NULL) s->release(s->data, s->release_user);
+    if (s->block != NULL)
+        hd_block_release(thread, s->block);
+    else if (s->release != NULL)
+        s->release(s->data, s->release_user);
     hd_header_recycle(thread, HD_HEADER_STORAGE, s);
 }
 static const hd_kind storage_kind = {"storage", storage_destroy};
@@ -37,7 +39,8 @@ hd_storage *hd_storage_new(hd_thread *thread, size_t bytes) {
     return s;
 }
 
-hd_storage *hd_storage_borrow(hd_thread *thread, void *data, size_t bytes, void (*release)(void *, void *), void *user) {
+hd_storage *hd_storage_borrow(hd_thread *thread, void *data, size_t bytes, void (*release)(void *, void *),
+                              void *user) {
     hd_storage *s = storage_header(thread, bytes, data, NULL);
     if (s == NULL) return NULL;
     s->release = release;

@@ -21,9 +21,9 @@ typedef struct hd_home {
 struct hd_storage {
     hd_object object;
     size_t bytes;
-    void *data;             /* where the bytes are, unless `home` keeps them elsewhere */
-    hd_block *block;        /* what owns data; NULL when borrowed */
-    const hd_home *home;    /* NULL: here */
+    void *data;          /* where the bytes are, unless `home` keeps them elsewhere */
+    hd_block *block;     /* what owns data; NULL when borrowed */
+    const hd_home *home; /* NULL: here */
     void *home_state;
     void (*release)(void *data, void *user); /* of borrowed bytes */
     void *release_user;

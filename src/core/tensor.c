@@ -56,8 +56,10 @@ hd_tensor *hd_tensor_scalar(hd_thread *thread, hd_dtype dtype, double value) {
 hd_error hd_tensor_check_slow(const hd_tensor *t, const char *parameter) {
     if (t == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`%s` is NULL", parameter);
     if (t->object.kind == &hd_kind_released)
-        return hd_fail(HD_ERROR_RELEASED, "`%s` is a tensor %s%s that was released, most likely by the end of its scope; hd_keep or hd_retain it",
-                       parameter, t->made_by ? "made by hd_" : "from data", t->made_by ? t->made_by->name : "");
+        return hd_fail(
+            HD_ERROR_RELEASED,
+            "`%s` is a tensor %s%s that was released, most likely by the end of its scope; hd_keep or hd_retain it",
+            parameter, t->made_by ? "made by hd_" : "from data", t->made_by ? t->made_by->name : "");
     return hd_fail(HD_ERROR_STATE, "`%s` is no tensor, but another object", parameter);
 }
 
@@ -138,10 +140,13 @@ bool hd_tensor_shares_storage(const hd_tensor *a, const hd_tensor *b) {
 }
 
 /* ---- from memory ----------------------------------------------------------------------------------------------- */
-static hd_error check_data(const void *data, const hd_shape *shape, hd_dtype *dtype, const hd_thread *thread, int64_t *count) {
+static hd_error check_data(const void *data, const hd_shape *shape, hd_dtype *dtype, const hd_thread *thread,
+                           int64_t *count) {
     HD_TRY(hd_dtype_resolve(thread, *dtype, dtype));
     HD_TRY(hd_shape_check(shape, hd_dtype_bytes[*dtype], count));
-    return data == NULL && *count > 0 ? hd_fail(HD_ERROR_NULL_ARGUMENT, "`data` is NULL for shape %s", HD_SHAPE_TEXT(*shape)) : HD_OK;
+    return data == NULL && *count > 0
+               ? hd_fail(HD_ERROR_NULL_ARGUMENT, "`data` is NULL for shape %s", HD_SHAPE_TEXT(*shape))
+               : HD_OK;
 }
 
 static hd_tensor *from_data(hd_thread *thread, const void *data, const hd_shape *shape, hd_dtype dtype) {
@@ -161,7 +166,8 @@ hd_tensor *hd_from_data(const void *data, hd_shape shape, hd_dtype dtype) {
     return from_data(thread, data, &shape, dtype);
 }
 
-hd_tensor *hd_from_blob(void *data, hd_shape shape, hd_dtype dtype, void (*release)(void *data, void *user), void *user) {
+hd_tensor *hd_from_blob(void *data, hd_shape shape, hd_dtype dtype, void (*release)(void *data, void *user),
+                        void *user) {
     HD_ENTER("hd_from_blob", NULL);
     int64_t count;
     HD_TRY_OR(check_data(data, &shape, &dtype, thread, &count), NULL);
@@ -184,11 +190,13 @@ hd_tensor *hd_from_blob(void *data, hd_shape shape, hd_dtype dtype, void (*relea
     return t;
 }
 
-static hd_tensor *from_list(hd_thread *thread, const hd_shape *shape, const void *values, size_t count, hd_dtype dtype) {
+static hd_tensor *from_list(hd_thread *thread, const hd_shape *shape, const void *values, size_t count,
+                            hd_dtype dtype) {
     int64_t expected;
     HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &expected), NULL);
     if ((uint64_t)expected != count) {
-        hd_fail(HD_ERROR_SHAPE, "%zu values for shape %s, which has %lld", count, HD_SHAPE_TEXT(*shape), (long long)expected);
+        hd_fail(HD_ERROR_SHAPE, "%zu values for shape %s, which has %lld", count, HD_SHAPE_TEXT(*shape),
+                (long long)expected);
         return NULL;
     }
     return from_data(thread, values, shape, dtype);

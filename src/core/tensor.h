@@ -23,7 +23,8 @@ extern const hd_kind hd_kind_tensor;
 
 /* All three give a reference that is the caller's (no scope owns it yet), or NULL with an error. */
 hd_tensor *hd_tensor_new(hd_thread *thread, hd_dtype dtype, const hd_shape *shape); /* contiguous, values undefined */
-hd_tensor *hd_tensor_over(hd_thread *thread, hd_storage *storage, hd_dtype dtype, const hd_layout *layout); /* retains storage */
+hd_tensor *hd_tensor_over(hd_thread *thread, hd_storage *storage, hd_dtype dtype,
+                          const hd_layout *layout); /* retains storage */
 hd_tensor *hd_tensor_scalar(hd_thread *thread, hd_dtype dtype, double value);
 
 /* Hands a new tensor to the current scope and returns it; NULL stays NULL. */
@@ -38,7 +39,8 @@ static inline void hd_tensor_drop(hd_thread *thread, hd_tensor *t) {
 /* That an argument is a living tensor. */
 hd_error hd_tensor_check_slow(const hd_tensor *t, const char *parameter);
 static inline hd_error hd_tensor_check(const hd_tensor *t, const char *parameter) {
-    return __builtin_expect(t != NULL && t->object.kind == &hd_kind_tensor, 1) ? HD_OK : hd_tensor_check_slow(t, parameter);
+    return __builtin_expect(t != NULL && t->object.kind == &hd_kind_tensor, 1) ? HD_OK
+                                                                               : hd_tensor_check_slow(t, parameter);
 }
 
 /* The address of a tensor's first element, its storage made ready; NULL with an error. */

@@ -35,9 +35,12 @@ static void thread_end(void *context) {
     if (t->generator != NULL) hd_object_release(t, (hd_object *)t->generator);
     hd_memory_trim_thread(t);
     pthread_mutex_lock(&registry.lock);
-    for (int c = 0; c < HD_COUNTERS; ++c) registry.gone[c] += atomic_load_explicit(counter_of(t, (hd_counter)c), memory_order_relaxed);
-    if (t->previous != NULL) t->previous->next = t->next;
-    else registry.first = t->next;
+    for (int c = 0; c < HD_COUNTERS; ++c)
+        registry.gone[c] += atomic_load_explicit(counter_of(t, (hd_counter)c), memory_order_relaxed);
+    if (t->previous != NULL)
+        t->previous->next = t->next;
+    else
+        registry.first = t->next;
     if (t->next != NULL) t->next->previous = t->previous;
     pthread_mutex_unlock(&registry.lock);
     hd_thread_pointer = NULL;
@@ -77,7 +80,8 @@ hd_thread *hd_thread_create(void) {
 int64_t hd_counter_sum(hd_counter which) {
     pthread_mutex_lock(&registry.lock);
     int64_t sum = registry.gone[which];
-    for (hd_thread *t = registry.first; t != NULL; t = t->next) sum += atomic_load_explicit(counter_of(t, which), memory_order_relaxed);
+    for (hd_thread *t = registry.first; t != NULL; t = t->next)
+        sum += atomic_load_explicit(counter_of(t, which), memory_order_relaxed);
     pthread_mutex_unlock(&registry.lock);
     return sum;
 }

@@ -13,8 +13,8 @@ typedef struct hd_executor hd_executor;
 typedef struct hd_observer hd_observer;
 struct hd_object;
 
-#define HD_BIN_COUNT 80    /* size classes a thread caches: blocks up to 64 KB */
-#define HD_FREELIST_KINDS 2 /* tensor headers and storage headers */
+#define HD_BIN_COUNT      80 /* size classes a thread caches: blocks up to 64 KB */
+#define HD_FREELIST_KINDS 2  /* tensor headers and storage headers */
 
 typedef struct hd_scope_frame {
     uint32_t first; /* index of the scope's first object in hd_thread.objects */
@@ -31,17 +31,20 @@ typedef struct hd_freelist {
 struct hd_thread {
     /* hot: read by every call */
     hd_error error_code;
-    uint32_t call_depth;   /* > 0 inside a composite: its own name stays in messages */
-    const char *call;      /* the public function that runs, "hd_add" */
-    const void *caller;    /* where it was called from */
-    hd_executor *executor; /* runs calls: the device's, or a builder's */
-    hd_observer *observer; /* watches calls: the active tape, or NULL */
+    uint32_t call_depth;        /* > 0 inside a composite: its own name stays in messages */
+    const char *call;           /* the public function that runs, "hd_add" */
+    const void *caller;         /* where it was called from */
+    hd_executor *executor;      /* runs calls: the device's, or a builder's */
+    hd_observer *observer;      /* watches calls: the active tape, or NULL */
     struct hd_object **objects; /* what the open scopes own, oldest first */
     uint32_t object_count, object_capacity;
     uint32_t scope_count, scope_capacity;
     hd_scope_frame *scopes;
     hd_freelist headers[HD_FREELIST_KINDS];
-    struct { void *head; uint32_t count; } bins[HD_BIN_COUNT];
+    struct {
+        void *head;
+        uint32_t count;
+    } bins[HD_BIN_COUNT];
     size_t bin_bytes;
 
     /* counters of this thread alone; their sum over all threads is the process's (a release may happen elsewhere) */

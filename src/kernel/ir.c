@@ -9,7 +9,10 @@
 #define HD_RESULT_COND true
 const hd_word_info hd_words[HD_WORD_COUNT] = {
 #define WORD(word_name, word_arity, result, word_domain, meaning)                                                      \
-    [HD_WORD_##word_name] = {.name = #word_name, .arity = word_arity, .domain = HD_DOMAIN_##word_domain, .gives_condition = HD_RESULT_##result},
+    [HD_WORD_##word_name] = {.name = #word_name,                                                                       \
+                             .arity = word_arity,                                                                      \
+                             .domain = HD_DOMAIN_##word_domain,                                                        \
+                             .gives_condition = HD_RESULT_##result},
 #define FUNCTION(word_name, program, word_arity, meaning)                                                              \
     [HD_WORD_##word_name] = {.name = #word_name, .arity = word_arity, .domain = HD_DOMAIN_FLOAT, .is_function = true},
 #include "kernel/words.def"
@@ -30,7 +33,8 @@ void hd_ir_release(hd_ir *ir) {
 static uint64_t node_hash(const hd_ir_node *n) {
     uint64_t value, h = 0x9E3779B97F4A7C15u;
     memcpy(&value, &n->value, 8);
-    const uint64_t parts[5] = {(uint64_t)n->word << 32 | (uint64_t)n->type << 16 | n->index, (uint32_t)n->operand[0], (uint32_t)n->operand[1], (uint32_t)n->operand[2], value};
+    const uint64_t parts[5] = {(uint64_t)n->word << 32 | (uint64_t)n->type << 16 | n->index, (uint32_t)n->operand[0],
+                               (uint32_t)n->operand[1], (uint32_t)n->operand[2], value};
     for (int i = 0; i < 5; ++i) {
         h = (h ^ parts[i]) * 0xBF58476D1CE4E5B9u;
         h ^= h >> 29;
@@ -39,7 +43,8 @@ static uint64_t node_hash(const hd_ir_node *n) {
 }
 
 static bool node_equal(const hd_ir_node *a, const hd_ir_node *b) {
-    return a->word == b->word && a->type == b->type && a->index == b->index && memcmp(a->operand, b->operand, sizeof a->operand) == 0 && memcmp(&a->value, &b->value, 8) == 0;
+    return a->word == b->word && a->type == b->type && a->index == b->index &&
+           memcmp(a->operand, b->operand, sizeof a->operand) == 0 && memcmp(&a->value, &b->value, 8) == 0;
 }
 
 static hd_error grow(hd_ir *ir) {
@@ -75,21 +80,31 @@ int hd_ir_put(hd_ir *ir, hd_word word, int a, int b, int c) {
     const int arity = hd_words[word].arity;
     if (a < 0 || (arity > 1 && b < 0) || (arity > 2 && c < 0)) return -1; /* something before failed */
     const int typed = word == HD_WORD_SELECT ? b : a;
-    hd_ir_node node = {.word = (uint8_t)word, .type = hd_words[word].gives_condition ? HD_CONDITION : ir->nodes[typed].type, .operand = {a, b, c}};
+    hd_ir_node node = {.word = (uint8_t)word,
+                       .type = hd_words[word].gives_condition ? HD_CONDITION : ir->nodes[typed].type,
+                       .operand = {a, b, c}};
     return add_node(ir, &node);
 }
 
 int hd_ir_constant(hd_ir *ir, double value) {
-    if (ir->type == HD_COMPUTE_F32) value = (double)(float)value; /* what the kernel sees: equal constants are then one */
-    return add_node(ir, &(hd_ir_node){.word = HD_WORD_CONSTANT, .type = (uint8_t)ir->type, .operand = {-1, -1, -1}, .value = value});
+    if (ir->type == HD_COMPUTE_F32)
+        value = (double)(float)value; /* what the kernel sees: equal constants are then one */
+    return add_node(
+        ir,
+        &(hd_ir_node){.word = HD_WORD_CONSTANT, .type = (uint8_t)ir->type, .operand = {-1, -1, -1}, .value = value});
 }
 
 int hd_ir_input(hd_ir *ir, int index, bool condition) {
-    return add_node(ir, &(hd_ir_node){.word = HD_WORD_INPUT, .type = condition ? HD_CONDITION : (uint8_t)ir->type, .index = (uint16_t)index, .operand = {-1, -1, -1}});
+    return add_node(ir, &(hd_ir_node){.word = HD_WORD_INPUT,
+                                      .type = condition ? HD_CONDITION : (uint8_t)ir->type,
+                                      .index = (uint16_t)index,
+                                      .operand = {-1, -1, -1}});
 }
 
 int hd_ir_number(hd_ir *ir, int index) {
-    return add_node(ir, &(hd_ir_node){.word = HD_WORD_NUMBER, .type = (uint8_t)ir->type, .index = (uint16_t)index, .operand = {-1, -1, -1}});
+    return add_node(
+        ir, &(hd_ir_node){
+                .word = HD_WORD_NUMBER, .type = (uint8_t)ir->type, .index = (uint16_t)index, .operand = {-1, -1, -1}});
 }
 
 int hd_ir_polynomial(hd_ir *ir, int x, const double *coefficients, int count) {
@@ -124,7 +139,8 @@ hd_error hd_ir_expand(hd_ir *ir) {
         int *moved = hd_array_resize(NULL, (size_t)ir->count * sizeof *moved);
         hd_ir out;
         hd_ir_init(&out, ir->type);
-        hd_error status = needed == NULL || moved == NULL ? hd_fail(HD_ERROR_MEMORY, "no memory to expand kernel IR") : HD_OK;
+        hd_error status =
+            needed == NULL || moved == NULL ? hd_fail(HD_ERROR_MEMORY, "no memory to expand kernel IR") : HD_OK;
         for (int i = 0; i <= ir->result && status == HD_OK; ++i) {
             if (!needed[i]) continue;
             hd_ir_node n = ir->nodes[i];
@@ -148,10 +164,12 @@ hd_error hd_ir_expand(hd_ir *ir) {
 }
 
 hd_error hd_ir_renumber(hd_ir *ir) {
-    int *moved = hd_array_resize(NULL, (size_t)ir->count * sizeof *moved), *stack = hd_array_resize(NULL, ((size_t)ir->count * 3 + 1) * sizeof *stack);
+    int *moved = hd_array_resize(NULL, (size_t)ir->count * sizeof *moved),
+        *stack = hd_array_resize(NULL, ((size_t)ir->count * 3 + 1) * sizeof *stack);
     hd_ir out;
     hd_ir_init(&out, ir->type);
-    hd_error status = moved == NULL || stack == NULL ? hd_fail(HD_ERROR_MEMORY, "no memory to renumber kernel IR") : HD_OK;
+    hd_error status =
+        moved == NULL || stack == NULL ? hd_fail(HD_ERROR_MEMORY, "no memory to renumber kernel IR") : HD_OK;
     for (int i = 0; i < ir->count && status == HD_OK; ++i) moved[i] = -1;
     int depth = 0;
     if (status == HD_OK) stack[depth++] = ir->result;
@@ -204,22 +222,31 @@ static const char *type_name(uint8_t type) {
 
 static hd_error verify_node(const hd_ir *ir, int i) {
     const hd_ir_node *n = &ir->nodes[i];
-    if (n->word >= HD_WORD_COUNT || n->type > HD_CONDITION) return hd_fail(HD_ERROR_INTERNAL, "kernel IR node %%%d is no word", i);
+    if (n->word >= HD_WORD_COUNT || n->type > HD_CONDITION)
+        return hd_fail(HD_ERROR_INTERNAL, "kernel IR node %%%d is no word", i);
     const hd_word_info *w = &hd_words[n->word];
     for (int k = 0; k < 3; ++k)
         if (k < w->arity ? n->operand[k] < 0 || n->operand[k] >= i : n->operand[k] != -1)
-            return hd_fail(HD_ERROR_INTERNAL, "kernel IR node %%%d (%s): operand %d is %%%d; a word's operands stand before it, and it has %d", i, w->name, k, n->operand[k], w->arity);
+            return hd_fail(
+                HD_ERROR_INTERNAL,
+                "kernel IR node %%%d (%s): operand %d is %%%d; a word's operands stand before it, and it has %d", i,
+                w->name, k, n->operand[k], w->arity);
     if (w->arity == 0) {
         const bool fits = n->type == ir->type || (n->word == HD_WORD_INPUT && n->type == HD_CONDITION);
-        return fits ? HD_OK : hd_fail(HD_ERROR_INTERNAL, "kernel IR node %%%d (%s) is %s in a row of %s", i, w->name, type_name(n->type), type_name((uint8_t)ir->type));
+        return fits ? HD_OK
+                    : hd_fail(HD_ERROR_INTERNAL, "kernel IR node %%%d (%s) is %s in a row of %s", i, w->name,
+                              type_name(n->type), type_name((uint8_t)ir->type));
     }
     const int first = n->word == HD_WORD_SELECT ? 1 : 0;
     const uint8_t type = ir->nodes[n->operand[first]].type;
     for (int k = first; k < w->arity; ++k)
         if (ir->nodes[n->operand[k]].type != type || !in_domain(type, (hd_word_domain)w->domain))
-            return hd_fail(HD_ERROR_INTERNAL, "kernel IR node %%%d (%s): operand %d is %s, which does not fit", i, w->name, k, type_name(ir->nodes[n->operand[k]].type));
-    if (first == 1 && ir->nodes[n->operand[0]].type != HD_CONDITION) return hd_fail(HD_ERROR_INTERNAL, "kernel IR node %%%d (SELECT): the first operand is no condition", i);
-    if (n->type != (w->gives_condition ? HD_CONDITION : type)) return hd_fail(HD_ERROR_INTERNAL, "kernel IR node %%%d (%s) has type %s", i, w->name, type_name(n->type));
+            return hd_fail(HD_ERROR_INTERNAL, "kernel IR node %%%d (%s): operand %d is %s, which does not fit", i,
+                           w->name, k, type_name(ir->nodes[n->operand[k]].type));
+    if (first == 1 && ir->nodes[n->operand[0]].type != HD_CONDITION)
+        return hd_fail(HD_ERROR_INTERNAL, "kernel IR node %%%d (SELECT): the first operand is no condition", i);
+    if (n->type != (w->gives_condition ? HD_CONDITION : type))
+        return hd_fail(HD_ERROR_INTERNAL, "kernel IR node %%%d (%s) has type %s", i, w->name, type_name(n->type));
     return HD_OK;
 }
 
@@ -230,14 +257,16 @@ hd_error hd_ir_verify(const hd_ir *ir) {
 }
 
 /* ---- looking --------------------------------------------------------------------------------------------------------- */
-#define APPEND(...) at += (size_t)snprintf(at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0, __VA_ARGS__)
+#define APPEND(...)                                                                                                    \
+    at += (size_t)snprintf(at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0, __VA_ARGS__)
 
 size_t hd_ir_print(const hd_ir *ir, char *out, size_t capacity) {
     size_t at = 0;
     for (int i = 0; i < ir->count; ++i) {
         const hd_ir_node *n = &ir->nodes[i];
         APPEND("%%%d = ", i);
-        for (const char *c = hd_words[n->word].name; *c; ++c) APPEND("%c", *c >= 'A' && *c <= 'Z' ? *c - 'A' + 'a' : *c);
+        for (const char *c = hd_words[n->word].name; *c; ++c)
+            APPEND("%c", *c >= 'A' && *c <= 'Z' ? *c - 'A' + 'a' : *c);
         if (n->word == HD_WORD_INPUT || n->word == HD_WORD_NUMBER) APPEND(" %d", n->index);
         if (n->word == HD_WORD_CONSTANT) APPEND(" %.17g", n->value);
         for (int k = 0; k < 3 && n->operand[k] >= 0; ++k) APPEND("%s%%%d", k ? ", " : " ", n->operand[k]);

@@ -8,7 +8,7 @@
 
 typedef enum hd_word {
 #define WORD(name, arity, result, domain, meaning) HD_WORD_##name,
-#define FUNCTION(name, program, arity, meaning) HD_WORD_##name,
+#define FUNCTION(name, program, arity, meaning)    HD_WORD_##name,
 #include "kernel/words.def"
     HD_WORD_INPUT,    /* operand `index` of the row: x; a, b, c; g, y */
     HD_WORD_NUMBER,   /* C number `index` of the row */

@@ -5,8 +5,8 @@
     static int program_##name(hd_ir *ir, int x, int unused) {                                                          \
         (void)unused;
 #define PROGRAM2(name, a, b) static int program_##name(hd_ir *ir, int a, int b) {
-#define LET(v, e) const int v = (e);
-#define WHEN(v, e) const int v = (e);
+#define LET(v, e)            const int v = (e);
+#define WHEN(v, e)           const int v = (e);
 #define RESULT(e)                                                                                                      \
     return (e);                                                                                                        \
     }

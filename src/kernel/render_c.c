@@ -9,7 +9,8 @@
 extern const unsigned char hd_words_text[]; /* words_c.h, embedded by the build */
 extern const size_t hd_words_text_size;
 
-#define APPEND(...) at += (size_t)snprintf(at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0, __VA_ARGS__)
+#define APPEND(...)                                                                                                    \
+    at += (size_t)snprintf(at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0, __VA_ARGS__)
 
 static const char *type_name(hd_compute type) {
 #define NAME(NAME_, name) #name,
@@ -29,10 +30,14 @@ size_t hd_render_preamble(char *out, size_t capacity) {
 
 static size_t render_constant(const hd_ir *ir, double value, char *out, size_t capacity) {
     size_t at = 0;
-    if (value != value) APPEND("(c_%s)NAN", type_name(ir->type));
-    else if (isinf(value)) APPEND("(c_%s)%sINFINITY", type_name(ir->type), value < 0 ? "-" : "");
-    else if (ir->type == HD_COMPUTE_F32 || ir->type == HD_COMPUTE_F64) APPEND("(c_%s)%a", type_name(ir->type), value);
-    else APPEND("(c_%s)%lld", type_name(ir->type), (long long)value);
+    if (value != value)
+        APPEND("(c_%s)NAN", type_name(ir->type));
+    else if (isinf(value))
+        APPEND("(c_%s)%sINFINITY", type_name(ir->type), value < 0 ? "-" : "");
+    else if (ir->type == HD_COMPUTE_F32 || ir->type == HD_COMPUTE_F64)
+        APPEND("(c_%s)%a", type_name(ir->type), value);
+    else
+        APPEND("(c_%s)%lld", type_name(ir->type), (long long)value);
     return at;
 }
 
@@ -41,13 +46,20 @@ static size_t render_node(const hd_ir *ir, int i, char *out, size_t capacity) {
     const hd_ir_node *n = &ir->nodes[i];
     const char *type = type_name(ir->type);
     size_t at = 0;
-    if (n->type == HD_CONDITION) APPEND("        const bool v%d = ", i);
-    else APPEND("        const c_%s v%d = ", type, i);
-    if (n->word == HD_WORD_INPUT) APPEND("p%d[i]", n->index);
-    else if (n->word == HD_WORD_NUMBER) APPEND("((const c_%s *)numbers)[%d]", type, n->index);
-    else if (n->word == HD_WORD_CONSTANT) at += render_constant(ir, n->value, at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0);
-    else if (n->word == HD_WORD_BOTH || n->word == HD_WORD_EITHER) APPEND("v%d %c v%d", n->operand[0], n->word == HD_WORD_BOTH ? '&' : '|', n->operand[1]);
-    else if (n->word == HD_WORD_UNLESS) APPEND("!v%d", n->operand[0]);
+    if (n->type == HD_CONDITION)
+        APPEND("        const bool v%d = ", i);
+    else
+        APPEND("        const c_%s v%d = ", type, i);
+    if (n->word == HD_WORD_INPUT)
+        APPEND("p%d[i]", n->index);
+    else if (n->word == HD_WORD_NUMBER)
+        APPEND("((const c_%s *)numbers)[%d]", type, n->index);
+    else if (n->word == HD_WORD_CONSTANT)
+        at += render_constant(ir, n->value, at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0);
+    else if (n->word == HD_WORD_BOTH || n->word == HD_WORD_EITHER)
+        APPEND("v%d %c v%d", n->operand[0], n->word == HD_WORD_BOTH ? '&' : '|', n->operand[1]);
+    else if (n->word == HD_WORD_UNLESS)
+        APPEND("!v%d", n->operand[0]);
     else {
         APPEND("w_");
         for (const char *c = hd_words[n->word].name; *c; ++c) APPEND("%c", tolower((unsigned char)*c));
@@ -61,7 +73,8 @@ static size_t render_node(const hd_ir *ir, int i, char *out, size_t capacity) {
 
 static size_t render_nodes(const hd_ir *ir, char *out, size_t capacity) {
     size_t at = 0;
-    for (int i = 0; i <= ir->result; ++i) at += render_node(ir, i, at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0);
+    for (int i = 0; i <= ir->result; ++i)
+        at += render_node(ir, i, at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0);
     return at;
 }
 
@@ -103,10 +116,11 @@ size_t hd_render_c(const hd_ir *ir, const char *name, char *out, size_t capacity
     APPEND("void %s(void *out, const void *const in[3], const void *numbers, int64_t n) {\n", name);
     for (int i = 0; i < ir->count; ++i)
         if (ir->nodes[i].word == HD_WORD_INPUT)
-            APPEND("    const %s%s *restrict p%d = in[%d];\n", ir->nodes[i].type == HD_CONDITION ? "uint8_t" : "c_", ir->nodes[i].type == HD_CONDITION ? "" : type, ir->nodes[i].index,
-                   ir->nodes[i].index);
+            APPEND("    const %s%s *restrict p%d = in[%d];\n", ir->nodes[i].type == HD_CONDITION ? "uint8_t" : "c_",
+                   ir->nodes[i].type == HD_CONDITION ? "" : type, ir->nodes[i].index, ir->nodes[i].index);
     const bool condition = ir->nodes[ir->result].type == HD_CONDITION;
-    APPEND("    %s%s *restrict o = out;\n    (void)in;\n    (void)numbers;\n", condition ? "uint8_t" : "c_", condition ? "" : type);
+    APPEND("    %s%s *restrict o = out;\n    (void)in;\n    (void)numbers;\n", condition ? "uint8_t" : "c_",
+           condition ? "" : type);
     APPEND("    for (int64_t i = 0; i < n; ++i) {\n");
     at += render_nodes(ir, at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0);
     APPEND("        o[i] = v%d;\n    }\n}\n", ir->result);

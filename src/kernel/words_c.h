@@ -13,11 +13,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#define W_INLINE static inline __attribute__((always_inline, unused))
+#define W_INLINE      static inline __attribute__((always_inline, unused))
 #define W_JOIN_(a, b) a##_##b
-#define W_JOIN(a, b) W_JOIN_(a, b)
-#define W(word) W_JOIN(w_##word, T) /* w_add_f32 */
-#define CT W_JOIN(c, T)             /* the C type of T: c_f32 */
+#define W_JOIN(a, b)  W_JOIN_(a, b)
+#define W(word)       W_JOIN(w_##word, T) /* w_add_f32 */
+#define CT            W_JOIN(c, T)        /* the C type of T: c_f32 */
 
 /* gcc unrolls 16 rounds by itself, and what is not unrolled is not vectorised; clang unrolls all, unless told to. */
 #if defined(__GNUC__) && !defined(__clang__)
@@ -109,10 +109,26 @@ typedef uint8_t c_b8; /* bool: 0 or 1 */
 W_FLOAT(f32, f, 8388608.0)
 W_FLOAT(f64, , 4503599627370496.0)
 
-W_INLINE uint32_t w_bits_f32(float a) { uint32_t u; memcpy(&u, &a, 4); return u; }
-W_INLINE uint64_t w_bits_f64(double a) { uint64_t u; memcpy(&u, &a, 8); return u; }
-W_INLINE float w_unbits_f32(uint32_t u) { float a; memcpy(&a, &u, 4); return a; }
-W_INLINE double w_unbits_f64(uint64_t u) { double a; memcpy(&a, &u, 8); return a; }
+W_INLINE uint32_t w_bits_f32(float a) {
+    uint32_t u;
+    memcpy(&u, &a, 4);
+    return u;
+}
+W_INLINE uint64_t w_bits_f64(double a) {
+    uint64_t u;
+    memcpy(&u, &a, 8);
+    return u;
+}
+W_INLINE float w_unbits_f32(uint32_t u) {
+    float a;
+    memcpy(&a, &u, 4);
+    return a;
+}
+W_INLINE double w_unbits_f64(uint64_t u) {
+    double a;
+    memcpy(&a, &u, 8);
+    return a;
+}
 
 W_INLINE float w_exp2i_f32(float n) { return w_unbits_f32((uint32_t)((int32_t)n + 127) << 23); }
 W_INLINE float w_exponent_f32(float a) { return (float)((int32_t)((w_bits_f32(a) >> 23) & 255u) - 127); }
@@ -137,7 +153,7 @@ W_INLINE double w_mantissa_f64(double a) {
     W_INLINE c_##t w_max_##t(c_##t a, c_##t b) { return a > b ? a : b; }                                               \
     W_INLINE c_##t w_min_##t(c_##t a, c_##t b) { return a < b ? a : b; }                                               \
     W_INLINE c_##t w_idiv_##t(c_##t a, c_##t b) {                                                                      \
-        const bool wraps = (lowest) != 0 && b == (c_##t)-1; /* a / -1 overflows for the lowest a: negate instead */    \
+        const bool wraps = (lowest) != 0 && b == (c_##t) - 1; /* a / -1 overflows for the lowest a: negate instead */  \
         const c_##t d = b == 0 || wraps ? (c_##t)1 : b;                                                                \
         return b == 0 ? (c_##t)0 : wraps ? (c_##t)(0 - (U)a) : (c_##t)(a / d);                                         \
     }                                                                                                                  \
@@ -157,7 +173,7 @@ W_INLINE double w_mantissa_f64(double a) {
     W_INLINE c_##t w_and_##t(c_##t a, c_##t b) { return (c_##t)(a & b); }                                              \
     W_INLINE c_##t w_or_##t(c_##t a, c_##t b) { return (c_##t)(a | b); }                                               \
     W_INLINE c_##t w_xor_##t(c_##t a, c_##t b) { return (c_##t)(a ^ b); }                                              \
-    W_INLINE c_##t w_not_##t(c_##t a) { return (c_##t)~a; }                                                            \
+    W_INLINE c_##t w_not_##t(c_##t a) { return (c_##t) ~a; }                                                           \
     W_INLINE c_##t w_shl_##t(c_##t a, c_##t b) {                                                                       \
         const U width = sizeof(c_##t) * 8, by = (U)b;                                                                  \
         return by < width ? (c_##t)((U)a << (by & (sizeof(U) * 8 - 1))) : (c_##t)0;                                    \
@@ -194,88 +210,90 @@ W_INLINE c_b8 w_shr_b8(c_b8 a, c_b8 b) { return a & (b ^ 1); }
 W_INLINE c_b8 w_popcount_b8(c_b8 a) { return a; }
 
 /* ---- the words ------------------------------------------------------------------------------------------------- */
-#define ADD(a, b) W(add)(a, b)
-#define SUB(a, b) W(sub)(a, b)
-#define MUL(a, b) W(mul)(a, b)
-#define DIV(a, b) W(div)(a, b)
-#define IDIV(a, b) W(idiv)(a, b)
-#define IREM(a, b) W(irem)(a, b)
-#define IPOW(a, b) W(ipow)(a, b)
-#define FMOD(a, b) W(fmod)(a, b)
-#define NEG(a) W(neg)(a)
-#define ABS(a) W(abs)(a)
+#define ADD(a, b)       W(add)(a, b)
+#define SUB(a, b)       W(sub)(a, b)
+#define MUL(a, b)       W(mul)(a, b)
+#define DIV(a, b)       W(div)(a, b)
+#define IDIV(a, b)      W(idiv)(a, b)
+#define IREM(a, b)      W(irem)(a, b)
+#define IPOW(a, b)      W(ipow)(a, b)
+#define FMOD(a, b)      W(fmod)(a, b)
+#define NEG(a)          W(neg)(a)
+#define ABS(a)          W(abs)(a)
 #define MULADD(a, b, c) W(muladd)(a, b, c)
-#define FMA(a, b, c) W(fma)(a, b, c)
-#define MAX(a, b) W(max)(a, b)
-#define MIN(a, b) W(min)(a, b)
-#define CUT(a, lo, hi) W(cut)(a, lo, hi)
-#define LT(a, b) W(lt)(a, b)
-#define LE(a, b) W(le)(a, b)
-#define EQ(a, b) W(eq)(a, b)
-#define BOTH(a, b) ((int)(a) & (int)(b))
-#define EITHER(a, b) ((int)(a) | (int)(b))
-#define UNLESS(a) (!(a))
+#define FMA(a, b, c)    W(fma)(a, b, c)
+#define MAX(a, b)       W(max)(a, b)
+#define MIN(a, b)       W(min)(a, b)
+#define CUT(a, lo, hi)  W(cut)(a, lo, hi)
+#define LT(a, b)        W(lt)(a, b)
+#define LE(a, b)        W(le)(a, b)
+#define EQ(a, b)        W(eq)(a, b)
+#define BOTH(a, b)      ((int)(a) & (int)(b))
+#define EITHER(a, b)    ((int)(a) | (int)(b))
+#define UNLESS(a)       (!(a))
 #define SELECT(c, a, b) W(select)(c, a, b)
-#define AND(a, b) W(and)(a, b)
-#define OR(a, b) W(or)(a, b)
-#define XOR(a, b) W(xor)(a, b)
-#define NOT(a) W(not)(a)
-#define SHL(a, b) W(shl)(a, b)
-#define SHR(a, b) W(shr)(a, b)
-#define POPCOUNT(a) W(popcount)(a)
-#define RINT(a) W(rint)(a)
-#define FLOOR(a) W(floor)(a)
-#define CEIL(a) W(ceil)(a)
-#define TRUNC(a) W(trunc)(a)
-#define SQRT(a) W(sqrt)(a)
-#define COPYSIGN(a, b) W(copysign)(a, b)
-#define EXP2I(a) W(exp2i)(a)
-#define EXPONENT(a) W(exponent)(a)
-#define MANTISSA(a) W(mantissa)(a)
+#define AND(a, b)       W (and)(a, b)
+#define OR(a, b)        W(or)(a, b)
+#define XOR(a, b)       W (xor)(a, b)
+#define NOT(a)          W(not )(a)
+#define SHL(a, b)       W(shl)(a, b)
+#define SHR(a, b)       W(shr)(a, b)
+#define POPCOUNT(a)     W(popcount)(a)
+#define RINT(a)         W(rint)(a)
+#define FLOOR(a)        W(floor)(a)
+#define CEIL(a)         W(ceil)(a)
+#define TRUNC(a)        W(trunc)(a)
+#define SQRT(a)         W(sqrt)(a)
+#define COPYSIGN(a, b)  W(copysign)(a, b)
+#define EXP2I(a)        W(exp2i)(a)
+#define EXPONENT(a)     W(exponent)(a)
+#define MANTISSA(a)     W(mantissa)(a)
 
-#define EXP(a) W(exp)(a)
-#define EXP2(a) W(exp2)(a)
-#define EXPM1(a) W(expm1)(a)
-#define LOG(a) W(log)(a)
-#define LOG2(a) W(log2)(a)
-#define LOG1P(a) W(log1p)(a)
-#define SIN(a) W(sin)(a)
-#define COS(a) W(cos)(a)
-#define TAN(a) W(tan)(a)
-#define ASIN(a) W(asin)(a)
-#define ACOS(a) W(acos)(a)
-#define ATAN(a) W(atan)(a)
-#define SINH(a) W(sinh)(a)
-#define COSH(a) W(cosh)(a)
-#define TANH(a) W(tanh)(a)
-#define ASINH(a) W(asinh)(a)
-#define ACOSH(a) W(acosh)(a)
-#define ATANH(a) W(atanh)(a)
-#define ERF(a) W(erf)(a)
-#define ERFC(a) W(erfc)(a)
-#define ERFINV(a) W(erfinv)(a)
-#define SIGMOID(a) W(sigmoid)(a)
-#define LGAMMA(a) W(lgamma)(a)
-#define DIGAMMA(a) W(digamma)(a)
+#define EXP(a)      W(exp)(a)
+#define EXP2(a)     W(exp2)(a)
+#define EXPM1(a)    W(expm1)(a)
+#define LOG(a)      W(log)(a)
+#define LOG2(a)     W(log2)(a)
+#define LOG1P(a)    W(log1p)(a)
+#define SIN(a)      W(sin)(a)
+#define COS(a)      W(cos)(a)
+#define TAN(a)      W(tan)(a)
+#define ASIN(a)     W(asin)(a)
+#define ACOS(a)     W(acos)(a)
+#define ATAN(a)     W(atan)(a)
+#define SINH(a)     W(sinh)(a)
+#define COSH(a)     W(cosh)(a)
+#define TANH(a)     W(tanh)(a)
+#define ASINH(a)    W(asinh)(a)
+#define ACOSH(a)    W(acosh)(a)
+#define ATANH(a)    W(atanh)(a)
+#define ERF(a)      W(erf)(a)
+#define ERFC(a)     W(erfc)(a)
+#define ERFINV(a)   W(erfinv)(a)
+#define SIGMOID(a)  W(sigmoid)(a)
+#define LGAMMA(a)   W(lgamma)(a)
+#define DIGAMMA(a)  W(digamma)(a)
 #define TRIGAMMA(a) W(trigamma)(a)
-#define POW(a, b) W(pow)(a, b)
+#define POW(a, b)   W(pow)(a, b)
 #define ATAN2(a, b) W(atan2)(a, b)
 
 /* ---- constants and programs ---------------------------------------------------------------------------------------
  * K(v): a literal. K2(v32, v64): a literal per precision. POLY(x, C(c0, c1, ...), C(...)): the polynomial
  * c0 + c1 x + ..., coefficients per precision. Set W_PRECISION to 32 or 64 together with T. */
-#define K(v) ((CT)(v))
-#define C(...) ((const CT[]){__VA_ARGS__})
-#define W_PICK_32(a, b) a
-#define W_PICK_64(a, b) b
-#define W_PICK(a, b) W_JOIN(W_PICK, W_PRECISION)(a, b)
-#define K2(v32, v64) ((CT)W_PICK(v32, v64))
+#define K(v)              ((CT)(v))
+#define C(...)            ((const CT[]){__VA_ARGS__})
+#define W_PICK_32(a, b)   a
+#define W_PICK_64(a, b)   b
+#define W_PICK(a, b)      W_JOIN(W_PICK, W_PRECISION)(a, b)
+#define K2(v32, v64)      ((CT)W_PICK(v32, v64))
 #define POLY(x, c32, c64) W(poly)(x, W_PICK(c32, c64), (int)(sizeof(W_PICK(c32, c64)) / sizeof(CT)))
 
-#define PROGRAM1(name, x) W_INLINE CT W(name)(CT x) {
+#define PROGRAM1(name, x)    W_INLINE CT W(name)(CT x) {
 #define PROGRAM2(name, a, b) W_INLINE CT W(name)(CT a, CT b) {
-#define LET(v, e) const CT v = (e);
-#define WHEN(v, e) const bool v = (e);
-#define RESULT(e) return (e); }
+#define LET(v, e)            const CT v = (e);
+#define WHEN(v, e)           const bool v = (e);
+#define RESULT(e)                                                                                                      \
+    return (e);                                                                                                        \
+    }
 
 #endif

@@ -8,7 +8,8 @@
 static const void *only_element(hd_thread *thread, const hd_tensor *t) {
     HD_TRY_OR(hd_tensor_check(t, "t"), NULL);
     if (t->count != 1) {
-        hd_fail(HD_ERROR_SHAPE, "%s has %lld elements, not one; pick one with hd_select, or use hd_to_array", HD_SHAPE_TEXT(t->layout.shape), (long long)t->count);
+        hd_fail(HD_ERROR_SHAPE, "%s has %lld elements, not one; pick one with hd_select, or use hd_to_array",
+                HD_SHAPE_TEXT(t->layout.shape), (long long)t->count);
         return NULL;
     }
     return hd_tensor_bytes(thread, t, HD_READ);
@@ -28,8 +29,12 @@ int64_t hd_item_i64(const hd_tensor *t) {
 
 static hd_error check_direct(const hd_tensor *t, hd_dtype dtype) {
     HD_TRY(hd_tensor_check(t, "t"));
-    if ((hd_dtype)t->dtype != dtype) return hd_fail(HD_ERROR_DTYPE, "the tensor is %s, not %s; hd_to_array converts", hd_dtype_name((hd_dtype)t->dtype), hd_dtype_name(dtype));
-    if (!t->contiguous) return hd_fail(HD_ERROR_STATE, "%s is a view that is not contiguous; use hd_contiguous or hd_to_array", HD_SHAPE_TEXT(t->layout.shape));
+    if ((hd_dtype)t->dtype != dtype)
+        return hd_fail(HD_ERROR_DTYPE, "the tensor is %s, not %s; hd_to_array converts",
+                       hd_dtype_name((hd_dtype)t->dtype), hd_dtype_name(dtype));
+    if (!t->contiguous)
+        return hd_fail(HD_ERROR_STATE, "%s is a view that is not contiguous; use hd_contiguous or hd_to_array",
+                       HD_SHAPE_TEXT(t->layout.shape));
     return HD_OK;
 }
 
@@ -54,7 +59,8 @@ bool hd_to_array(const hd_tensor *t, void *out, hd_dtype dtype, size_t capacity)
         return false;
     }
     if ((uint64_t)t->count > capacity) {
-        hd_fail(HD_ERROR_SHAPE, "%s has %lld elements, but there is room for %zu", HD_SHAPE_TEXT(t->layout.shape), (long long)t->count, capacity);
+        hd_fail(HD_ERROR_SHAPE, "%s has %lld elements, but there is room for %zu", HD_SHAPE_TEXT(t->layout.shape),
+                (long long)t->count, capacity);
         return false;
     }
     hd_span span;
@@ -90,14 +96,17 @@ void hd_zero_(hd_tensor *dst) {
 }
 
 /* The result is made beside dst and then written, so that it does not matter how the operands overlap. */
-static void update(hd_thread *thread, hd_tensor *(*op)(hd_tensor *, hd_tensor *), const char *name, hd_tensor *dst, hd_tensor *x) {
+static void update(hd_thread *thread, hd_tensor *(*op)(hd_tensor *, hd_tensor *), const char *name, hd_tensor *dst,
+                   hd_tensor *x) {
     if (hd_tensor_check(dst, "dst") != HD_OK || hd_tensor_check(x, "x") != HD_OK) return;
     hd_span span;
     hd_span_begin(&span, thread, name);
     hd_tensor *result = op(dst, x);
     if (result != NULL && hd_dtype_is_float((hd_dtype)result->dtype) && !hd_dtype_is_float((hd_dtype)dst->dtype))
-        hd_fail(HD_ERROR_DTYPE, "the result is %s, which %s cannot hold; hd_assign the cast that you mean", hd_dtype_name((hd_dtype)result->dtype), hd_dtype_name((hd_dtype)dst->dtype));
-    else if (result != NULL) hd_write(thread, dst, result);
+        hd_fail(HD_ERROR_DTYPE, "the result is %s, which %s cannot hold; hd_assign the cast that you mean",
+                hd_dtype_name((hd_dtype)result->dtype), hd_dtype_name((hd_dtype)dst->dtype));
+    else if (result != NULL)
+        hd_write(thread, dst, result);
     hd_span_end(&span, NULL);
 }
 

@@ -17,8 +17,9 @@ hd_tensor *hd_bitcast(hd_tensor *x, hd_dtype dtype) {
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
     HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
     if (hd_dtype_bytes[x->dtype] != hd_dtype_bytes[dtype] || dtype == HD_BOOL) {
-        hd_fail(HD_ERROR_DTYPE, "%s has %d bytes and %s has %d; both must be of one size, and no bits are read as bool", hd_dtype_name((hd_dtype)x->dtype),
-                hd_dtype_bytes[x->dtype], hd_dtype_name(dtype), hd_dtype_bytes[dtype]);
+        hd_fail(HD_ERROR_DTYPE, "%s has %d bytes and %s has %d; both must be of one size, and no bits are read as bool",
+                hd_dtype_name((hd_dtype)x->dtype), hd_dtype_bytes[x->dtype], hd_dtype_name(dtype),
+                hd_dtype_bytes[dtype]);
         return NULL;
     }
     const hd_cast_attributes attributes = {dtype};

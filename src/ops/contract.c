@@ -3,12 +3,16 @@
 
 static hd_error check_product(const hd_tensor *a, const hd_tensor *b) {
     const hd_shape *x = &a->layout.shape, *y = &b->layout.shape;
-    if (x->rank == 0 || y->rank == 0) return hd_fail(HD_ERROR_SHAPE, "%s x %s: a scalar has no matrix product; use hd_mul", HD_SHAPE_TEXT(*x), HD_SHAPE_TEXT(*y));
-    if (a->dtype == HD_BOOL && b->dtype == HD_BOOL) return hd_fail(HD_ERROR_DTYPE, "does not take bool; cast with hd_cast");
+    if (x->rank == 0 || y->rank == 0)
+        return hd_fail(HD_ERROR_SHAPE, "%s x %s: a scalar has no matrix product; use hd_mul", HD_SHAPE_TEXT(*x),
+                       HD_SHAPE_TEXT(*y));
+    if (a->dtype == HD_BOOL && b->dtype == HD_BOOL)
+        return hd_fail(HD_ERROR_DTYPE, "does not take bool; cast with hd_cast");
     const int64_t inner_a = x->size[x->rank - 1], inner_b = y->size[y->rank > 1 ? y->rank - 2 : 0];
     const bool turned = y->rank > 1 && inner_a != inner_b && y->size[y->rank - 1] == inner_a;
     return inner_a == inner_b ? HD_OK
-                              : hd_fail(HD_ERROR_SHAPE, "%s x %s: inner sizes %lld and %lld differ%s", HD_SHAPE_TEXT(*x), HD_SHAPE_TEXT(*y), (long long)inner_a, (long long)inner_b,
+                              : hd_fail(HD_ERROR_SHAPE, "%s x %s: inner sizes %lld and %lld differ%s",
+                                        HD_SHAPE_TEXT(*x), HD_SHAPE_TEXT(*y), (long long)inner_a, (long long)inner_b,
                                         turned ? "; did you mean hd_t(b)?" : "");
 }
 
@@ -51,7 +55,8 @@ hd_tensor *hd_dot(hd_tensor *a, hd_tensor *b) {
     HD_TRY_OR(hd_tensor_check(a, "a"), NULL);
     HD_TRY_OR(hd_tensor_check(b, "b"), NULL);
     if (a->layout.shape.rank != 1 || b->layout.shape.rank != 1) {
-        hd_fail(HD_ERROR_SHAPE, "%s and %s; both must be vectors [n]", HD_SHAPE_TEXT(a->layout.shape), HD_SHAPE_TEXT(b->layout.shape));
+        hd_fail(HD_ERROR_SHAPE, "%s and %s; both must be vectors [n]", HD_SHAPE_TEXT(a->layout.shape),
+                HD_SHAPE_TEXT(b->layout.shape));
         return NULL;
     }
     hd_span span;
@@ -64,7 +69,8 @@ hd_tensor *hd_outer(hd_tensor *a, hd_tensor *b) {
     HD_TRY_OR(hd_tensor_check(a, "a"), NULL);
     HD_TRY_OR(hd_tensor_check(b, "b"), NULL);
     if (a->layout.shape.rank != 1 || b->layout.shape.rank != 1) {
-        hd_fail(HD_ERROR_SHAPE, "%s and %s; both must be vectors", HD_SHAPE_TEXT(a->layout.shape), HD_SHAPE_TEXT(b->layout.shape));
+        hd_fail(HD_ERROR_SHAPE, "%s and %s; both must be vectors", HD_SHAPE_TEXT(a->layout.shape),
+                HD_SHAPE_TEXT(b->layout.shape));
         return NULL;
     }
     hd_span span;

@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-static hd_tensor *create(hd_thread *thread, hd_op_id id, const hd_shape *shape, hd_dtype dtype, const void *attributes) {
+static hd_tensor *create(hd_thread *thread, hd_op_id id, const hd_shape *shape, hd_dtype dtype,
+                         const void *attributes) {
     int64_t count;
     HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
     HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &count), NULL);
@@ -67,7 +68,8 @@ hd_tensor *hd_range(double start, double step, int64_t count, hd_dtype dtype) {
 hd_tensor *hd_arange(double start, double stop, double step, hd_dtype dtype) {
     HD_ENTER("hd_arange", NULL);
     if (step == 0 || !isfinite(start) || !isfinite(stop) || !isfinite(step)) {
-        hd_fail(HD_ERROR_VALUE, "from %g to %g in steps of %g; all must be finite and the step not 0", start, stop, step);
+        hd_fail(HD_ERROR_VALUE, "from %g to %g in steps of %g; all must be finite and the step not 0", start, stop,
+                step);
         return NULL;
     }
     const double count = ceil((stop - start) / step);
@@ -77,14 +79,16 @@ hd_tensor *hd_arange(double start, double stop, double step, hd_dtype dtype) {
 hd_tensor *hd_linspace(double start, double stop, int64_t count, hd_dtype dtype) {
     HD_ENTER("hd_linspace", NULL);
     const double step = count > 1 ? (stop - start) / (double)(count - 1) : 0;
-    return range(thread, &(hd_range_attributes){.start = start, .step = step, .last = stop, .has_last = count > 1}, (double)count, dtype);
+    return range(thread, &(hd_range_attributes){.start = start, .step = step, .last = stop, .has_last = count > 1},
+                 (double)count, dtype);
 }
 
 hd_tensor *hd_logspace(double start, double stop, int64_t count, hd_dtype dtype) {
     HD_ENTER("hd_logspace", NULL);
     HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
     hd_span span;
-    hd_span_begin(&span, thread, "logspace"); /* in f64: a rounded exponent would be many times its error in the power */
+    hd_span_begin(&span, thread,
+                  "logspace"); /* in f64: a rounded exponent would be many times its error in the power */
     return hd_span_end(&span, hd_cast(hd_exp10(hd_linspace(start, stop, count, HD_F64)), dtype));
 }
 

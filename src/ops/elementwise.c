@@ -16,8 +16,8 @@ static hd_error compute_dtype(const hd_thread *thread, hd_op_id id, hd_dtype pro
         return HD_OK;
     }
     if ((types == HD_TYPES_NUMBERS && promoted == HD_BOOL) || (types == HD_TYPES_INTS && is_float))
-        return hd_fail(HD_ERROR_DTYPE, "does not take %s, only %s; cast with hd_cast%s", hd_dtype_name(promoted), types_text[types],
-                       promoted == HD_BOOL ? " or use a logical op" : "");
+        return hd_fail(HD_ERROR_DTYPE, "does not take %s, only %s; cast with hd_cast%s", hd_dtype_name(promoted),
+                       types_text[types], promoted == HD_BOOL ? " or use a logical op" : "");
     return HD_OK;
 }
 
@@ -40,14 +40,16 @@ static inline bool same_shape(const hd_tensor *a, const hd_tensor *b) {
     return true;
 }
 
-static inline hd_tensor *run_row(const char *name, const void *caller, hd_op_id id, hd_tensor *const *inputs, int operands, const double *numbers) {
+static inline hd_tensor *run_row(const char *name, const void *caller, hd_op_id id, hd_tensor *const *inputs,
+                                 int operands, const double *numbers) {
     hd_thread *thread = hd_thread_enter(name, caller);
     if (thread == NULL) return NULL;
     const bool chooses = hd_rows[id].chooses;
     for (int i = 0; i < operands; ++i)
         HD_TRY_OR(hd_tensor_check(inputs[i], chooses ? choice_parameters[i] : parameters[operands][i]), NULL);
     if (chooses && inputs[0]->dtype != HD_BOOL) {
-        hd_fail(HD_ERROR_DTYPE, "the condition is %s; it must be bool (compare, or hd_cast)", hd_dtype_name((hd_dtype)inputs[0]->dtype));
+        hd_fail(HD_ERROR_DTYPE, "the condition is %s; it must be bool (compare, or hd_cast)",
+                hd_dtype_name((hd_dtype)inputs[0]->dtype));
         return NULL;
     }
     hd_dtype promoted = (hd_dtype)inputs[chooses]->dtype, dtype;
@@ -56,10 +58,12 @@ static inline hd_tensor *run_row(const char *name, const void *caller, hd_op_id 
     HD_TRY_OR(compute_dtype(thread, id, promoted, &dtype), NULL);
     if (numbers != NULL) HD_TRY_OR(check_numbers(id, dtype, numbers), NULL);
     hd_call call;
-    hd_call_init(&call, id, inputs, operands, hd_rows[id].gives_bool ? HD_BOOL : dtype, &inputs[0]->layout.shape, numbers);
+    hd_call_init(&call, id, inputs, operands, hd_rows[id].gives_bool ? HD_BOOL : dtype, &inputs[0]->layout.shape,
+                 numbers);
     call.compute = dtype;
     for (int i = 1; i < operands; ++i)
-        if (!same_shape(inputs[0], inputs[i])) HD_TRY_OR(hd_shape_broadcast(&call.shape[0], &inputs[i]->layout.shape, &call.shape[0]), NULL);
+        if (!same_shape(inputs[0], inputs[i]))
+            HD_TRY_OR(hd_shape_broadcast(&call.shape[0], &inputs[i]->layout.shape, &call.shape[0]), NULL);
     return hd_execute(thread, &call);
 }
 
@@ -72,13 +76,15 @@ static hd_tensor *run_binary(const char *name, const void *caller, hd_op_id id, 
     return run_row(name, caller, id, inputs, 2, NULL);
 }
 
-static hd_tensor *run_ternary(const char *name, const void *caller, hd_op_id id, hd_tensor *a, hd_tensor *b, hd_tensor *c, const double *numbers) {
+static hd_tensor *run_ternary(const char *name, const void *caller, hd_op_id id, hd_tensor *a, hd_tensor *b,
+                              hd_tensor *c, const double *numbers) {
     hd_tensor *inputs[3] = {a, b, c};
     return run_row(name, caller, id, inputs, 3, numbers);
 }
 
 /* A C number as operand: it takes the dtype in which it meets the tensor, so that it never widens a float. */
-static hd_tensor *run_scalar(const char *name, const void *caller, hd_op_id id, hd_tensor *x, double value, bool reversed) {
+static hd_tensor *run_scalar(const char *name, const void *caller, hd_op_id id, hd_tensor *x, double value,
+                             bool reversed) {
     hd_thread *thread = hd_thread_enter(name, caller);
     if (thread == NULL) return NULL;
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
@@ -103,10 +109,10 @@ static hd_tensor *run_scalar(const char *name, const void *caller, hd_op_id id, 
         return run_scalar("hd_" #name "_scalar", CALLER, HD_OP_##name, x, value, false);                               \
     }
 
-#define UNARY(name, ...) ONE_OPERAND(name)
-#define TEST(name, ...) ONE_OPERAND(name)
-#define BINARY(name, ...) TWO_OPERANDS(name)
-#define SPLIT(name, ...) TWO_OPERANDS(name)
+#define UNARY(name, ...)   ONE_OPERAND(name)
+#define TEST(name, ...)    ONE_OPERAND(name)
+#define BINARY(name, ...)  TWO_OPERANDS(name)
+#define SPLIT(name, ...)   TWO_OPERANDS(name)
 #define COMPARE(name, ...) TWO_OPERANDS(name)
 #define UNARY1(name, types, ulp, doc, ref, p, ...)                                                                     \
     hd_tensor *hd_##name(hd_tensor *x, double p) {                                                                     \
@@ -134,6 +140,12 @@ static hd_tensor *run_scalar(const char *name, const void *caller, hd_op_id id, 
     }
 #include "ops/elementwise.def"
 
-hd_tensor *hd_rsub_scalar(hd_tensor *x, double value) { return run_scalar("hd_rsub_scalar", CALLER, HD_OP_sub, x, value, true); }
-hd_tensor *hd_rdiv_scalar(hd_tensor *x, double value) { return run_scalar("hd_rdiv_scalar", CALLER, HD_OP_div, x, value, true); }
-hd_tensor *hd_rpow_scalar(hd_tensor *x, double value) { return run_scalar("hd_rpow_scalar", CALLER, HD_OP_pow, x, value, true); }
+hd_tensor *hd_rsub_scalar(hd_tensor *x, double value) {
+    return run_scalar("hd_rsub_scalar", CALLER, HD_OP_sub, x, value, true);
+}
+hd_tensor *hd_rdiv_scalar(hd_tensor *x, double value) {
+    return run_scalar("hd_rdiv_scalar", CALLER, HD_OP_div, x, value, true);
+}
+hd_tensor *hd_rpow_scalar(hd_tensor *x, double value) {
+    return run_scalar("hd_rpow_scalar", CALLER, HD_OP_pow, x, value, true);
+}

@@ -3,7 +3,9 @@
 
 static hd_error check_index(const hd_tensor *index) {
     HD_TRY(hd_tensor_check(index, "index"));
-    if (!hd_dtype_is_integer((hd_dtype)index->dtype)) return hd_fail(HD_ERROR_DTYPE, "the index is %s; it must be an integer tensor", hd_dtype_name((hd_dtype)index->dtype));
+    if (!hd_dtype_is_integer((hd_dtype)index->dtype))
+        return hd_fail(HD_ERROR_DTYPE, "the index is %s; it must be an integer tensor",
+                       hd_dtype_name((hd_dtype)index->dtype));
     return HD_OK;
 }
 
@@ -13,7 +15,9 @@ static hd_error check_element_index(const hd_tensor *x, const hd_tensor *index, 
     bool fits = a->rank == b->rank;
     for (int i = 0; i < a->rank && fits; ++i) fits = i == axis || b->size[i] <= a->size[i];
     return fits ? HD_OK
-                : hd_fail(HD_ERROR_SHAPE, "the index %s does not fit %s: the same rank, and no size larger beside axis %d", HD_SHAPE_TEXT(*b), HD_SHAPE_TEXT(*a), axis);
+                : hd_fail(HD_ERROR_SHAPE,
+                          "the index %s does not fit %s: the same rank, and no size larger beside axis %d",
+                          HD_SHAPE_TEXT(*b), HD_SHAPE_TEXT(*a), axis);
 }
 
 hd_tensor *hd_gather(hd_tensor *x, int axis, hd_tensor *index) {
@@ -41,11 +45,13 @@ hd_tensor *hd_scatter(hd_tensor *x, int axis, hd_tensor *index, hd_tensor *sourc
         return NULL;
     }
     if (!hd_shape_equal(source->layout.shape, index->layout.shape)) {
-        hd_fail(HD_ERROR_SHAPE, "source %s and index %s differ", HD_SHAPE_TEXT(source->layout.shape), HD_SHAPE_TEXT(index->layout.shape));
+        hd_fail(HD_ERROR_SHAPE, "source %s and index %s differ", HD_SHAPE_TEXT(source->layout.shape),
+                HD_SHAPE_TEXT(index->layout.shape));
         return NULL;
     }
     if (source->dtype != x->dtype) {
-        hd_fail(HD_ERROR_DTYPE, "source is %s and x %s; cast one of them", hd_dtype_name((hd_dtype)source->dtype), hd_dtype_name((hd_dtype)x->dtype));
+        hd_fail(HD_ERROR_DTYPE, "source is %s and x %s; cast one of them", hd_dtype_name((hd_dtype)source->dtype),
+                hd_dtype_name((hd_dtype)x->dtype));
         return NULL;
     }
     const hd_scatter_attributes attributes = {axis, mode};
@@ -113,9 +119,12 @@ hd_tensor *hd_index_add(hd_tensor *x, int axis, hd_tensor *index, hd_tensor *sou
     const hd_shape *shape = &source->layout.shape;
     HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
     bool fits = index->layout.shape.rank == 1 && shape->rank == x->layout.shape.rank;
-    for (int i = 0; i < shape->rank && fits; ++i) fits = shape->size[i] == (i == axis ? index->count : x->layout.shape.size[i]);
+    for (int i = 0; i < shape->rank && fits; ++i)
+        fits = shape->size[i] == (i == axis ? index->count : x->layout.shape.size[i]);
     if (!fits) {
-        hd_fail(HD_ERROR_SHAPE, "index %s and source %s for x %s: the index has one axis, and the source x's shape with the index's size on axis %d",
+        hd_fail(HD_ERROR_SHAPE,
+                "index %s and source %s for x %s: the index has one axis, and the source x's shape with the index's "
+                "size on axis %d",
                 HD_SHAPE_TEXT(index->layout.shape), HD_SHAPE_TEXT(*shape), HD_SHAPE_TEXT(x->layout.shape), axis);
         return NULL;
     }
@@ -142,10 +151,13 @@ hd_tensor *hd_one_hot(hd_tensor *index, int64_t classes, hd_dtype dtype) {
     HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
     hd_span span;
     hd_span_begin(&span, thread, "one_hot");
-    hd_tensor *places = hd_reshape(index, HD_SHAPE(index->count, 1)); /* scattering checks the range of the indices too */
-    hd_tensor *rows = hd_scatter(hd_zeros(HD_SHAPE(index->count, classes), dtype), 1, places, hd_ones(HD_SHAPE(index->count, 1), dtype), HD_SCATTER_SET);
+    hd_tensor *places =
+        hd_reshape(index, HD_SHAPE(index->count, 1)); /* scattering checks the range of the indices too */
+    hd_tensor *rows = hd_scatter(hd_zeros(HD_SHAPE(index->count, classes), dtype), 1, places,
+                                 hd_ones(HD_SHAPE(index->count, 1), dtype), HD_SCATTER_SET);
     hd_shape shape = index->layout.shape;
     if (shape.rank < HD_MAX_RANK) shape.size[shape.rank] = classes;
     shape.rank++;
-    return hd_span_end(&span, shape.rank <= HD_MAX_RANK ? hd_reshape(rows, shape) : (hd_fail(HD_ERROR_SHAPE, "no room for another axis"), NULL));
+    return hd_span_end(&span, shape.rank <= HD_MAX_RANK ? hd_reshape(rows, shape)
+                                                        : (hd_fail(HD_ERROR_SHAPE, "no room for another axis"), NULL));
 }

@@ -22,7 +22,8 @@ hd_tensor *hd_copy(hd_tensor *x) {
 /* ---- one behind the other ---------------------------------------------------------------------------------------------- */
 static hd_error check_list(hd_tensor *const *tensors, int count) {
     if (tensors == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`tensors` is NULL");
-    if (count < 1 || count > HD_MAX_INPUTS) return hd_fail(HD_ERROR_VALUE, "%d tensors; 1 to %d can be joined at once", count, (int)HD_MAX_INPUTS);
+    if (count < 1 || count > HD_MAX_INPUTS)
+        return hd_fail(HD_ERROR_VALUE, "%d tensors; 1 to %d can be joined at once", count, (int)HD_MAX_INPUTS);
     for (int i = 0; i < count; ++i) HD_TRY(hd_tensor_check(tensors[i], "tensors[i]"));
     return HD_OK;
 }
@@ -38,7 +39,8 @@ hd_tensor *hd_concat(hd_tensor *const *tensors, int count, int axis) {
         bool fits = other->rank == shape.rank;
         for (int k = 0; k < shape.rank && fits; ++k) fits = k == axis || other->size[k] == shape.size[k];
         if (!fits) {
-            hd_fail(HD_ERROR_SHAPE, "%s and %s (tensor %d) differ beside axis %d", HD_SHAPE_TEXT(tensors[0]->layout.shape), HD_SHAPE_TEXT(*other), i, axis);
+            hd_fail(HD_ERROR_SHAPE, "%s and %s (tensor %d) differ beside axis %d",
+                    HD_SHAPE_TEXT(tensors[0]->layout.shape), HD_SHAPE_TEXT(*other), i, axis);
             return NULL;
         }
         if (__builtin_add_overflow(shape.size[axis], other->size[axis], &shape.size[axis])) {
@@ -58,7 +60,8 @@ hd_tensor *hd_stack(hd_tensor *const *tensors, int count, int axis) {
     HD_TRY_OR(check_list(tensors, count), NULL);
     for (int i = 1; i < count; ++i)
         if (!hd_shape_equal(tensors[0]->layout.shape, tensors[i]->layout.shape)) {
-            hd_fail(HD_ERROR_SHAPE, "%s and %s (tensor %d) differ; stacked tensors have one shape", HD_SHAPE_TEXT(tensors[0]->layout.shape), HD_SHAPE_TEXT(tensors[i]->layout.shape), i);
+            hd_fail(HD_ERROR_SHAPE, "%s and %s (tensor %d) differ; stacked tensors have one shape",
+                    HD_SHAPE_TEXT(tensors[0]->layout.shape), HD_SHAPE_TEXT(tensors[i]->layout.shape), i);
             return NULL;
         }
     hd_span span;
@@ -73,7 +76,9 @@ hd_tensor *hd_stack(hd_tensor *const *tensors, int count, int axis) {
 static hd_error spread_padding(const hd_tensor *x, const hd_padding *padding, int count, hd_padding out[HD_MAX_RANK]) {
     const int rank = x->layout.shape.rank;
     if (padding == NULL && count > 0) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`padding` is NULL");
-    if (count < 0 || count > rank) return hd_fail(HD_ERROR_AXIS, "padding for %d axes of %s, which has %d", count, HD_SHAPE_TEXT(x->layout.shape), rank);
+    if (count < 0 || count > rank)
+        return hd_fail(HD_ERROR_AXIS, "padding for %d axes of %s, which has %d", count, HD_SHAPE_TEXT(x->layout.shape),
+                       rank);
     for (int i = 0; i < HD_MAX_RANK; ++i) out[i] = (hd_padding){0, 0};
     for (int i = 0; i < count; ++i) out[rank - count + i] = padding[i];
     return HD_OK;
@@ -89,9 +94,11 @@ hd_tensor *hd_pad(hd_tensor *x, const hd_padding *padding, int count, double val
     for (int i = 0; i < shape.rank; ++i) {
         const hd_padding p = attributes.padding[i];
         int64_t size = 0;
-        const bool overflow = __builtin_add_overflow(shape.size[i], p.before, &size) || __builtin_add_overflow(size, p.after, &size);
+        const bool overflow =
+            __builtin_add_overflow(shape.size[i], p.before, &size) || __builtin_add_overflow(size, p.after, &size);
         if (overflow || size < 0 || p.before < -shape.size[i] || p.after < -shape.size[i]) {
-            hd_fail(HD_ERROR_SHAPE, "padding (%lld, %lld) does not fit axis %d of %s", (long long)p.before, (long long)p.after, i, HD_SHAPE_TEXT(x->layout.shape));
+            hd_fail(HD_ERROR_SHAPE, "padding (%lld, %lld) does not fit axis %d of %s", (long long)p.before,
+                    (long long)p.after, i, HD_SHAPE_TEXT(x->layout.shape));
             return NULL;
         }
         shape.size[i] = size;
@@ -125,10 +132,16 @@ hd_tensor *hd_pad_with(hd_tensor *x, const hd_padding *padding, int count, hd_pa
     HD_TRY_OR(spread_padding(x, padding, count, all), NULL);
     const int rank = x->layout.shape.rank;
     for (int i = 0; i < rank; ++i) {
-        const int64_t size = x->layout.shape.size[i], most = mode == HD_PAD_REFLECT ? size - 1 : mode == HD_PAD_CIRCULAR ? size : size > 0 ? INT64_MAX : 0;
+        const int64_t size = x->layout.shape.size[i], most = mode == HD_PAD_REFLECT    ? size - 1
+                                                             : mode == HD_PAD_CIRCULAR ? size
+                                                             : size > 0                ? INT64_MAX
+                                                                                       : 0;
         const int64_t wide = all[i].before > all[i].after ? all[i].before : all[i].after;
-        if (mode < HD_PAD_REFLECT || mode > HD_PAD_CIRCULAR || all[i].before < 0 || all[i].after < 0 || (wide > 0 && wide > most)) {
-            hd_fail(HD_ERROR_VALUE, "padding (%lld, %lld) of axis %d of %s in mode %d; modes are HD_PAD_*, widths >= 0, below the size to reflect and at most the size to wrap",
+        if (mode < HD_PAD_REFLECT || mode > HD_PAD_CIRCULAR || all[i].before < 0 || all[i].after < 0 ||
+            (wide > 0 && wide > most)) {
+            hd_fail(HD_ERROR_VALUE,
+                    "padding (%lld, %lld) of axis %d of %s in mode %d; modes are HD_PAD_*, widths >= 0, below the size "
+                    "to reflect and at most the size to wrap",
                     (long long)all[i].before, (long long)all[i].after, i, HD_SHAPE_TEXT(x->layout.shape), (int)mode);
             return NULL;
         }
@@ -182,7 +195,8 @@ hd_tensor *hd_tile(hd_tensor *x, hd_shape times) {
     for (int i = 0; i < rank; ++i) {
         int64_t size;
         if (times.size[i] < 0 || __builtin_mul_overflow(times.size[i], x->layout.shape.size[i], &size)) {
-            hd_fail(HD_ERROR_SHAPE, "axis %d of %s repeated %lld times", i, HD_SHAPE_TEXT(x->layout.shape), (long long)times.size[i]);
+            hd_fail(HD_ERROR_SHAPE, "axis %d of %s repeated %lld times", i, HD_SHAPE_TEXT(x->layout.shape),
+                    (long long)times.size[i]);
             return NULL;
         }
     }
@@ -199,7 +213,8 @@ hd_tensor *hd_repeat_interleave(hd_tensor *x, int64_t times, int axis) {
     HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
     int64_t size;
     if (times < 0 || __builtin_mul_overflow(times, x->layout.shape.size[axis], &size)) {
-        hd_fail(HD_ERROR_VALUE, "%s repeated %lld times on axis %d; times >= 0 and a size that fits", HD_SHAPE_TEXT(x->layout.shape), (long long)times, axis);
+        hd_fail(HD_ERROR_VALUE, "%s repeated %lld times on axis %d; times >= 0 and a size that fits",
+                HD_SHAPE_TEXT(x->layout.shape), (long long)times, axis);
         return NULL;
     }
     hd_span span;

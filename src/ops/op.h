@@ -21,16 +21,16 @@ typedef enum hd_family {
 
 /* One enumerator per row: HD_OP_add. The elementwise ones come first. */
 typedef enum hd_op_id {
-#define UNARY(name, ...) HD_OP_##name,
-#define UNARY1(name, ...) HD_OP_##name,
-#define UNARY2(name, ...) HD_OP_##name,
-#define UNARY3(name, ...) HD_OP_##name,
-#define TEST(name, ...) HD_OP_##name,
-#define BINARY(name, ...) HD_OP_##name,
-#define SPLIT(name, ...) HD_OP_##name,
-#define COMPARE(name, ...) HD_OP_##name,
-#define CHOOSE(name, ...) HD_OP_##name,
-#define TERNARY(name, ...) HD_OP_##name,
+#define UNARY(name, ...)    HD_OP_##name,
+#define UNARY1(name, ...)   HD_OP_##name,
+#define UNARY2(name, ...)   HD_OP_##name,
+#define UNARY3(name, ...)   HD_OP_##name,
+#define TEST(name, ...)     HD_OP_##name,
+#define BINARY(name, ...)   HD_OP_##name,
+#define SPLIT(name, ...)    HD_OP_##name,
+#define COMPARE(name, ...)  HD_OP_##name,
+#define CHOOSE(name, ...)   HD_OP_##name,
+#define TERNARY(name, ...)  HD_OP_##name,
 #define TERNARY1(name, ...) HD_OP_##name,
 #include "ops/elementwise.def"
     HD_OP_ELEMENTWISE_COUNT,
@@ -47,12 +47,12 @@ typedef enum hd_types { HD_TYPES_FLOATS, HD_TYPES_NUMBERS, HD_TYPES_INTS, HD_TYP
 typedef enum hd_guard { HD_GUARD_NONE, HD_GUARD_ZERO, HD_GUARD_NEGATIVE } hd_guard;
 
 typedef struct hd_row {
-    uint8_t types;     /* hd_types */
-    uint8_t operands;  /* 1 to 3 */
-    uint8_t numbers;   /* C doubles: 0 to 3 */
-    uint8_t guard;     /* hd_guard: what integers in b must not be */
-    bool gives_bool;   /* the result is bool, whatever the operands */
-    bool chooses;      /* the first operand is a condition, of dtype bool */
+    uint8_t types;    /* hd_types */
+    uint8_t operands; /* 1 to 3 */
+    uint8_t numbers;  /* C doubles: 0 to 3 */
+    uint8_t guard;    /* hd_guard: what integers in b must not be */
+    bool gives_bool;  /* the result is bool, whatever the operands */
+    bool chooses;     /* the first operand is a condition, of dtype bool */
     float ulp;
     const char *reference;
 } hd_row;
@@ -60,24 +60,62 @@ typedef struct hd_row {
 extern const hd_row hd_rows[HD_OP_ELEMENTWISE_COUNT];
 
 /* ---- attributes of calls ---- */
-typedef struct hd_number_attributes { double number[3]; } hd_number_attributes; /* of elementwise rows with C doubles */
-typedef struct hd_full_attributes { double value; } hd_full_attributes;
-typedef struct hd_range_attributes { double start, step, last; bool has_last; } hd_range_attributes;
-typedef struct hd_random_attributes { uint64_t seed, draw; double a, b; int64_t low, high; bool with_replacement; } hd_random_attributes;
-typedef struct hd_cast_attributes { hd_dtype dtype; } hd_cast_attributes;
-typedef struct hd_reduce_attributes { bool reduced[HD_MAX_RANK]; bool keep_dims; } hd_reduce_attributes;
-typedef struct hd_shape_attributes { hd_shape shape; } hd_shape_attributes;
-typedef struct hd_axes_attributes { hd_axes axes; } hd_axes_attributes;
-typedef struct hd_axis_attributes { int axis; } hd_axis_attributes;
-typedef struct hd_slice_attributes { int axis; int64_t start, count, step; } hd_slice_attributes; /* resolved */
-typedef struct hd_diagonal_attributes { int64_t offset; int axis1, axis2; } hd_diagonal_attributes;
-typedef struct hd_strided_attributes { hd_layout layout; } hd_strided_attributes;
-typedef struct hd_pad_attributes { hd_padding padding[HD_MAX_RANK]; double value; } hd_pad_attributes;
-typedef struct hd_scatter_attributes { int axis; hd_scatter_mode mode; } hd_scatter_attributes;
+typedef struct hd_number_attributes {
+    double number[3];
+} hd_number_attributes; /* of elementwise rows with C doubles */
+typedef struct hd_full_attributes {
+    double value;
+} hd_full_attributes;
+typedef struct hd_range_attributes {
+    double start, step, last;
+    bool has_last;
+} hd_range_attributes;
+typedef struct hd_random_attributes {
+    uint64_t seed, draw;
+    double a, b;
+    int64_t low, high;
+    bool with_replacement;
+} hd_random_attributes;
+typedef struct hd_cast_attributes {
+    hd_dtype dtype;
+} hd_cast_attributes;
+typedef struct hd_reduce_attributes {
+    bool reduced[HD_MAX_RANK];
+    bool keep_dims;
+} hd_reduce_attributes;
+typedef struct hd_shape_attributes {
+    hd_shape shape;
+} hd_shape_attributes;
+typedef struct hd_axes_attributes {
+    hd_axes axes;
+} hd_axes_attributes;
+typedef struct hd_axis_attributes {
+    int axis;
+} hd_axis_attributes;
+typedef struct hd_slice_attributes {
+    int axis;
+    int64_t start, count, step;
+} hd_slice_attributes; /* resolved */
+typedef struct hd_diagonal_attributes {
+    int64_t offset;
+    int axis1, axis2;
+} hd_diagonal_attributes;
+typedef struct hd_strided_attributes {
+    hd_layout layout;
+} hd_strided_attributes;
+typedef struct hd_pad_attributes {
+    hd_padding padding[HD_MAX_RANK];
+    double value;
+} hd_pad_attributes;
+typedef struct hd_scatter_attributes {
+    int axis;
+    hd_scatter_mode mode;
+} hd_scatter_attributes;
 
 /* Describes a call with one output, ready to run. In place: returning a struct this large by value costs more than
  * running a small op. */
-static inline void hd_call_init(hd_call *call, hd_op_id id, hd_tensor *const *inputs, int count, hd_dtype dtype, const hd_shape *shape, const void *attributes) {
+static inline void hd_call_init(hd_call *call, hd_op_id id, hd_tensor *const *inputs, int count, hd_dtype dtype,
+                                const hd_shape *shape, const void *attributes) {
     call->op = &hd_ops[id];
     call->attributes = attributes;
     call->inputs = inputs;
@@ -90,6 +128,7 @@ static inline void hd_call_init(hd_call *call, hd_op_id id, hd_tensor *const *in
 }
 
 /* Runs a view of x: the same storage under another layout. */
-hd_tensor *hd_view(hd_thread *thread, hd_op_id id, hd_tensor *x, hd_dtype dtype, const hd_layout *layout, const void *attributes);
+hd_tensor *hd_view(hd_thread *thread, hd_op_id id, hd_tensor *x, hd_dtype dtype, const hd_layout *layout,
+                   const void *attributes);
 
 #endif

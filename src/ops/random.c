@@ -4,7 +4,8 @@
 
 #include <math.h>
 
-static hd_tensor *draw(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs, int count, const hd_shape *shape, hd_dtype dtype, hd_random_attributes *a) {
+static hd_tensor *draw(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs, int count, const hd_shape *shape,
+                       hd_dtype dtype, hd_random_attributes *a) {
     int64_t elements;
     HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &elements), NULL);
     hd_generator_next(thread, &a->seed, &a->draw);
@@ -13,14 +14,18 @@ static hd_tensor *draw(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs,
     return hd_execute(thread, &call);
 }
 
-static hd_tensor *draw_float(hd_thread *thread, hd_op_id id, const hd_shape *shape, hd_dtype dtype, double a, double b) {
+static hd_tensor *draw_float(hd_thread *thread, hd_op_id id, const hd_shape *shape, hd_dtype dtype, double a,
+                             double b) {
     HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
     if (!hd_dtype_is_float(dtype)) {
         hd_fail(HD_ERROR_DTYPE, "draws floats, not %s; hd_randint draws integers", hd_dtype_name(dtype));
         return NULL;
     }
     if (!isfinite(a) || !isfinite(b) || (id == HD_OP_uniform ? a > b : b < 0)) {
-        hd_fail(HD_ERROR_VALUE, id == HD_OP_uniform ? "the interval [%g, %g) is not one" : "mean %g and deviation %g; both must be finite and the deviation >= 0", a, b);
+        hd_fail(HD_ERROR_VALUE,
+                id == HD_OP_uniform ? "the interval [%g, %g) is not one"
+                                    : "mean %g and deviation %g; both must be finite and the deviation >= 0",
+                a, b);
         return NULL;
     }
     if (id == HD_OP_uniform && !isfinite(dtype == HD_F64 ? b - a : (double)(float)(b - a))) {
@@ -67,8 +72,10 @@ hd_tensor *hd_randint(hd_shape shape, hd_dtype dtype, int64_t low, int64_t high)
     hd_element_from_f64(&ends[0], dtype, (double)low);
     hd_element_from_f64(&ends[1], dtype, (double)high - 1);
     const bool wide = dtype == HD_I64 || (dtype == HD_U64 && low >= 0);
-    if (low >= high || (!wide && (hd_element_to_i64(&ends[0], dtype) != low || hd_element_to_i64(&ends[1], dtype) != high - 1))) {
-        hd_fail(HD_ERROR_VALUE, "[%lld, %lld) is empty or does not fit %s", (long long)low, (long long)high, hd_dtype_name(dtype));
+    if (low >= high ||
+        (!wide && (hd_element_to_i64(&ends[0], dtype) != low || hd_element_to_i64(&ends[1], dtype) != high - 1))) {
+        hd_fail(HD_ERROR_VALUE, "[%lld, %lld) is empty or does not fit %s", (long long)low, (long long)high,
+                hd_dtype_name(dtype));
         return NULL;
     }
     return draw(thread, HD_OP_randint, NULL, 0, &shape, dtype, &(hd_random_attributes){.low = low, .high = high});
@@ -84,8 +91,11 @@ hd_tensor *hd_multinomial(hd_tensor *weights, int64_t count, bool with_replaceme
     HD_ENTER("hd_multinomial", NULL);
     HD_TRY_OR(hd_tensor_check(weights, "weights"), NULL);
     hd_shape shape = weights->layout.shape;
-    if (shape.rank < 1 || shape.rank > 2 || shape.size[shape.rank - 1] == 0 || !hd_dtype_is_float((hd_dtype)weights->dtype)) {
-        hd_fail(hd_dtype_is_float((hd_dtype)weights->dtype) ? HD_ERROR_SHAPE : HD_ERROR_DTYPE, "weights are %s %s; expected floats of shape [n] or [m,n] with n > 0", hd_dtype_name((hd_dtype)weights->dtype), HD_SHAPE_TEXT(shape));
+    if (shape.rank < 1 || shape.rank > 2 || shape.size[shape.rank - 1] == 0 ||
+        !hd_dtype_is_float((hd_dtype)weights->dtype)) {
+        hd_fail(hd_dtype_is_float((hd_dtype)weights->dtype) ? HD_ERROR_SHAPE : HD_ERROR_DTYPE,
+                "weights are %s %s; expected floats of shape [n] or [m,n] with n > 0",
+                hd_dtype_name((hd_dtype)weights->dtype), HD_SHAPE_TEXT(shape));
         return NULL;
     }
     if (count < 0) {
@@ -93,7 +103,8 @@ hd_tensor *hd_multinomial(hd_tensor *weights, int64_t count, bool with_replaceme
         return NULL;
     }
     shape.size[shape.rank - 1] = count;
-    return draw(thread, HD_OP_multinomial, &weights, 1, &shape, HD_I64, &(hd_random_attributes){.with_replacement = with_replacement});
+    return draw(thread, HD_OP_multinomial, &weights, 1, &shape, HD_I64,
+                &(hd_random_attributes){.with_replacement = with_replacement});
 }
 
 hd_tensor *hd_bernoulli(hd_shape shape, hd_dtype dtype, double probability) {

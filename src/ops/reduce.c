@@ -5,7 +5,8 @@
 
 static hd_dtype result_dtype(hd_op_id id, hd_dtype dtype) {
     if (id == HD_OP_any || id == HD_OP_all) return HD_BOOL;
-    if ((id == HD_OP_sum || id == HD_OP_prod) && !hd_dtype_is_float(dtype)) return dtype == HD_BOOL || hd_dtype_is_signed(dtype) ? HD_I64 : HD_U64;
+    if ((id == HD_OP_sum || id == HD_OP_prod) && !hd_dtype_is_float(dtype))
+        return dtype == HD_BOOL || hd_dtype_is_signed(dtype) ? HD_I64 : HD_U64;
     return dtype;
 }
 
@@ -18,11 +19,13 @@ static hd_shape reduced_shape(const hd_shape *shape, const bool *reduced, bool k
 
 static hd_error check_not_empty(const hd_shape *shape, const bool *reduced) {
     for (int i = 0; i < shape->rank; ++i)
-        if (reduced[i] && shape->size[i] == 0) return hd_fail(HD_ERROR_SHAPE, "axis %d of %s is empty and has no such element", i, HD_SHAPE_TEXT(*shape));
+        if (reduced[i] && shape->size[i] == 0)
+            return hd_fail(HD_ERROR_SHAPE, "axis %d of %s is empty and has no such element", i, HD_SHAPE_TEXT(*shape));
     return HD_OK;
 }
 
-static hd_tensor *reduce(const char *name, const void *caller, hd_op_id id, hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) {
+static hd_tensor *reduce(const char *name, const void *caller, hd_op_id id, hd_tensor *x, hd_axes axes,
+                         const hd_reduce_opts *opts) {
     hd_thread *thread = hd_thread_enter(name, caller);
     if (thread == NULL) return NULL;
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
@@ -85,7 +88,9 @@ static hd_tensor *as_float(hd_tensor *x) {
     const hd_dtype dtype = hd_tensor_dtype(x);
     return hd_cast(x, !hd_dtype_is_float(dtype) ? HD_DTYPE_DEFAULT : hd_dtype_is_small_float(dtype) ? HD_F32 : dtype);
 }
-static hd_dtype float_result(const hd_thread *thread, const hd_tensor *x) { return hd_dtype_is_float((hd_dtype)x->dtype) ? (hd_dtype)x->dtype : thread->default_dtype; }
+static hd_dtype float_result(const hd_thread *thread, const hd_tensor *x) {
+    return hd_dtype_is_float((hd_dtype)x->dtype) ? (hd_dtype)x->dtype : thread->default_dtype;
+}
 
 hd_tensor *hd_mean(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) {
     HD_ENTER("hd_mean", NULL);
@@ -98,7 +103,8 @@ hd_tensor *hd_mean(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) {
     return hd_span_end(&span, hd_cast(hd_div_scalar(hd_sum(as_float(x), axes, opts), count), float_result(thread, x)));
 }
 
-static hd_tensor *variance(hd_thread *thread, hd_tensor *x, hd_axes axes, double correction, const hd_reduce_opts *opts, bool root) {
+static hd_tensor *variance(hd_thread *thread, hd_tensor *x, hd_axes axes, double correction, const hd_reduce_opts *opts,
+                           bool root) {
     double count;
     HD_TRY_OR(count_reduced(x, axes, &count), NULL);
     hd_span span;
@@ -129,11 +135,16 @@ hd_tensor *hd_norm(hd_tensor *x, double p, hd_axes axes, const hd_reduce_opts *o
     hd_span span;
     hd_span_begin(&span, thread, "norm");
     hd_tensor *f = as_float(x), *result;
-    if (isinf(p)) result = p > 0 ? hd_max(hd_abs(f), axes, opts) : hd_min(hd_abs(f), axes, opts);
-    else if (p == 0) result = hd_cast(hd_count_nonzero(f, axes, opts), (hd_dtype)HD_F64);
-    else if (p == 1) result = hd_sum(hd_abs(f), axes, opts);
-    else if (p == 2) result = hd_sqrt(hd_sum(hd_square(f), axes, opts));
-    else result = hd_pow_scalar(hd_sum(hd_pow_scalar(hd_abs(f), p), axes, opts), 1 / p);
+    if (isinf(p))
+        result = p > 0 ? hd_max(hd_abs(f), axes, opts) : hd_min(hd_abs(f), axes, opts);
+    else if (p == 0)
+        result = hd_cast(hd_count_nonzero(f, axes, opts), (hd_dtype)HD_F64);
+    else if (p == 1)
+        result = hd_sum(hd_abs(f), axes, opts);
+    else if (p == 2)
+        result = hd_sqrt(hd_sum(hd_square(f), axes, opts));
+    else
+        result = hd_pow_scalar(hd_sum(hd_pow_scalar(hd_abs(f), p), axes, opts), 1 / p);
     return hd_span_end(&span, hd_cast(result, float_result(thread, x)));
 }
 

@@ -3,14 +3,16 @@
 
 #include <stdlib.h>
 
-hd_tensor *hd_view(hd_thread *thread, hd_op_id id, hd_tensor *x, hd_dtype dtype, const hd_layout *layout, const void *attributes) {
+hd_tensor *hd_view(hd_thread *thread, hd_op_id id, hd_tensor *x, hd_dtype dtype, const hd_layout *layout,
+                   const void *attributes) {
     hd_call call;
     hd_call_init(&call, id, &x, 1, dtype, &layout->shape, attributes);
     call.view = layout;
     return hd_execute(thread, &call);
 }
 
-static hd_tensor *view_of(hd_thread *thread, hd_op_id id, hd_tensor *x, const hd_layout *layout, const void *attributes) {
+static hd_tensor *view_of(hd_thread *thread, hd_op_id id, hd_tensor *x, const hd_layout *layout,
+                          const void *attributes) {
     return hd_view(thread, id, x, (hd_dtype)x->dtype, layout, attributes);
 }
 
@@ -19,12 +21,14 @@ static hd_tensor *view_of(hd_thread *thread, hd_op_id id, hd_tensor *x, const hd
 static hd_error resolve_reshape(const hd_tensor *x, hd_shape *shape) {
     int unknown = -1;
     int64_t known = 1;
-    if (shape->rank < 0 || shape->rank > HD_MAX_RANK) return hd_fail(HD_ERROR_SHAPE, "a shape of more than %d axes", HD_MAX_RANK);
+    if (shape->rank < 0 || shape->rank > HD_MAX_RANK)
+        return hd_fail(HD_ERROR_SHAPE, "a shape of more than %d axes", HD_MAX_RANK);
     for (int i = 0; i < shape->rank; ++i) {
         if (shape->size[i] == -1 && unknown < 0) {
             unknown = i;
         } else if (shape->size[i] < 0 || __builtin_mul_overflow(known, shape->size[i], &known)) {
-            return hd_fail(HD_ERROR_SHAPE, "%s cannot take the shape %s; sizes are >= 0, and one may be -1", HD_SHAPE_TEXT(x->layout.shape), HD_SHAPE_TEXT(*shape));
+            return hd_fail(HD_ERROR_SHAPE, "%s cannot take the shape %s; sizes are >= 0, and one may be -1",
+                           HD_SHAPE_TEXT(x->layout.shape), HD_SHAPE_TEXT(*shape));
         }
     }
     if (unknown >= 0 && known > 0 && x->count % known == 0) {
@@ -32,7 +36,8 @@ static hd_error resolve_reshape(const hd_tensor *x, hd_shape *shape) {
         known = x->count;
     }
     if (known != x->count || (unknown >= 0 && shape->size[unknown] < 0))
-        return hd_fail(HD_ERROR_SHAPE, "%s has %lld elements, which do not fit %s", HD_SHAPE_TEXT(x->layout.shape), (long long)x->count, HD_SHAPE_TEXT(*shape));
+        return hd_fail(HD_ERROR_SHAPE, "%s has %lld elements, which do not fit %s", HD_SHAPE_TEXT(x->layout.shape),
+                       (long long)x->count, HD_SHAPE_TEXT(*shape));
     return hd_shape_check(shape, hd_dtype_bytes[x->dtype], &known);
 }
 
@@ -46,8 +51,10 @@ static bool reshape_layout(const hd_layout *from, const hd_shape *shape, int64_t
     int rank = 0;
     for (int i = 0; i < from->shape.rank; ++i) { /* merge what steps as one */
         if (from->shape.size[i] == 1) continue;
-        if (rank > 0 && stride[rank - 1] == from->stride[i] * from->shape.size[i]) size[rank - 1] *= from->shape.size[i];
-        else size[rank++] = from->shape.size[i];
+        if (rank > 0 && stride[rank - 1] == from->stride[i] * from->shape.size[i])
+            size[rank - 1] *= from->shape.size[i];
+        else
+            size[rank++] = from->shape.size[i];
         stride[rank - 1] = from->stride[i];
     }
     int axis = shape->rank - 1;
@@ -68,7 +75,8 @@ hd_tensor *hd_reshape(hd_tensor *x, hd_shape shape) {
     HD_TRY_OR(resolve_reshape(x, &shape), NULL);
     const hd_shape_attributes attributes = {shape};
     hd_layout layout;
-    if (reshape_layout(&x->layout, &shape, x->count, &layout)) return view_of(thread, HD_OP_reshape, x, &layout, &attributes);
+    if (reshape_layout(&x->layout, &shape, x->count, &layout))
+        return view_of(thread, HD_OP_reshape, x, &layout, &attributes);
     hd_span span;
     hd_span_begin(&span, thread, "reshape");
     hd_tensor *copy = hd_contiguous(x);
@@ -98,7 +106,8 @@ hd_tensor *hd_squeeze(hd_tensor *x, hd_axes axes) {
         if (axes.count == 0) {
             gone[i] = x->layout.shape.size[i] == 1;
         } else if (gone[i] && x->layout.shape.size[i] != 1) {
-            hd_fail(HD_ERROR_SHAPE, "axis %d of %s has size %lld, not 1", i, HD_SHAPE_TEXT(x->layout.shape), (long long)x->layout.shape.size[i]);
+            hd_fail(HD_ERROR_SHAPE, "axis %d of %s has size %lld, not 1", i, HD_SHAPE_TEXT(x->layout.shape),
+                    (long long)x->layout.shape.size[i]);
             return NULL;
         }
     }
@@ -259,7 +268,8 @@ hd_tensor *hd_narrow(hd_tensor *x, int axis, int64_t start, int64_t length) {
     const int64_t size = x->layout.shape.size[axis];
     if (start < 0) start += size;
     if (start < 0 || length < 0 || start > size || length > size - start) {
-        hd_fail(HD_ERROR_INDEX, "%lld elements from %lld do not lie in axis %d of %s", (long long)length, (long long)start, axis, HD_SHAPE_TEXT(x->layout.shape));
+        hd_fail(HD_ERROR_INDEX, "%lld elements from %lld do not lie in axis %d of %s", (long long)length,
+                (long long)start, axis, HD_SHAPE_TEXT(x->layout.shape));
         return NULL;
     }
     return slice(thread, x, axis, start, length, 1);
@@ -271,7 +281,8 @@ hd_tensor *hd_select(hd_tensor *x, int axis, int64_t index) {
     HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
     const int64_t size = x->layout.shape.size[axis];
     if (index < -size || index >= size) {
-        hd_fail(HD_ERROR_INDEX, "index %lld is out of range for axis %d of %s", (long long)index, axis, HD_SHAPE_TEXT(x->layout.shape));
+        hd_fail(HD_ERROR_INDEX, "index %lld is out of range for axis %d of %s", (long long)index, axis,
+                HD_SHAPE_TEXT(x->layout.shape));
         return NULL;
     }
     bool gone[HD_MAX_RANK] = {false};
@@ -307,7 +318,8 @@ hd_tensor *hd_diagonal(hd_tensor *x, int64_t offset, int axis1, int axis2) {
         return NULL;
     }
     const int64_t n1 = from->shape.size[axis1], n2 = from->shape.size[axis2];
-    const int64_t row = offset < 0 ? (offset < -n1 ? n1 : -offset) : 0, column = offset > 0 ? (offset > n2 ? n2 : offset) : 0;
+    const int64_t row = offset < 0 ? (offset < -n1 ? n1 : -offset) : 0,
+                  column = offset > 0 ? (offset > n2 ? n2 : offset) : 0;
     const int64_t length = n1 - row < n2 - column ? n1 - row : n2 - column;
     hd_layout layout = {.offset = from->offset};
     for (int i = 0; i < from->shape.rank; ++i) {
@@ -328,8 +340,10 @@ hd_tensor *hd_unfold(hd_tensor *x, int axis, int64_t size, int64_t step) {
     hd_layout layout = x->layout;
     HD_TRY_OR(hd_axis_resolve(axis, layout.shape.rank, &axis), NULL);
     if (layout.shape.rank == HD_MAX_RANK || size < 0 || step < 1 || size > layout.shape.size[axis]) {
-        hd_fail(HD_ERROR_SHAPE, "windows of %lld, %lld apart, on axis %d of %s: the window must fit the axis, the step be >= 1, the rank below %d", (long long)size, (long long)step,
-                axis, HD_SHAPE_TEXT(layout.shape), HD_MAX_RANK);
+        hd_fail(HD_ERROR_SHAPE,
+                "windows of %lld, %lld apart, on axis %d of %s: the window must fit the axis, the step be >= 1, the "
+                "rank below %d",
+                (long long)size, (long long)step, axis, HD_SHAPE_TEXT(layout.shape), HD_MAX_RANK);
         return NULL;
     }
     const int last = layout.shape.rank++;
@@ -350,7 +364,8 @@ hd_tensor *hd_as_strided(hd_tensor *x, hd_shape shape, hd_shape strides, int64_t
         hd_fail(HD_ERROR_SHAPE, "%d strides for %s", strides.rank, HD_SHAPE_TEXT(shape));
         return NULL;
     }
-    hd_strided_attributes attributes = {{.shape = shape, .offset = count > 0 ? offset : 0}}; /* no elements are nowhere */
+    hd_strided_attributes attributes = {
+        {.shape = shape, .offset = count > 0 ? offset : 0}}; /* no elements are nowhere */
     const int64_t elements = (int64_t)(x->storage->bytes / hd_dtype_bytes[x->dtype]);
     int64_t lowest = offset, highest = offset;
     bool outside = false;
@@ -358,10 +373,12 @@ hd_tensor *hd_as_strided(hd_tensor *x, hd_shape shape, hd_shape strides, int64_t
         attributes.layout.stride[i] = strides.size[i];
         int64_t reach = 0;
         outside = outside || (shape.size[i] > 1 && __builtin_mul_overflow(shape.size[i] - 1, strides.size[i], &reach));
-        outside = outside || __builtin_add_overflow(reach < 0 ? lowest : highest, reach, reach < 0 ? &lowest : &highest);
+        outside =
+            outside || __builtin_add_overflow(reach < 0 ? lowest : highest, reach, reach < 0 ? &lowest : &highest);
     }
     if (count > 0 && (outside || lowest < 0 || highest >= elements)) {
-        hd_fail(HD_ERROR_INDEX, "the layout reaches from element %lld to %lld of a storage of %lld", (long long)lowest, (long long)highest, (long long)elements);
+        hd_fail(HD_ERROR_INDEX, "the layout reaches from element %lld to %lld of a storage of %lld", (long long)lowest,
+                (long long)highest, (long long)elements);
         return NULL;
     }
     return view_of(thread, HD_OP_as_strided, x, &attributes.layout, &attributes);

@@ -179,5 +179,6 @@ static void every_code_has_a_meaning(void **state) {
     assert_string_equal(hd_error_meaning((hd_error)999), "unknown error code");
 }
 
-RUN(test(the_first_error_sticks), test(scopes_end_while_an_error_is_pending), test(null_and_wrong_arguments_are_named), test(composites_keep_their_own_name),
-    test(an_unread_error_is_printed_at_the_root_scopes_end), test(hodu_trap_stops_at_the_first_error), test(every_code_has_a_meaning))
+RUN(test(the_first_error_sticks), test(scopes_end_while_an_error_is_pending), test(null_and_wrong_arguments_are_named),
+    test(composites_keep_their_own_name), test(an_unread_error_is_printed_at_the_root_scopes_end),
+    test(hodu_trap_stops_at_the_first_error), test(every_code_has_a_meaning))

@@ -173,17 +173,34 @@ static void failing_at_every_place(void (*program)(void)) {
             return;
         }
         if (hd_ok()) continue; /* it could do without: a cache was trimmed and the second try went well */
-        if (hd_error_code() != HD_ERROR_MEMORY) fail_msg("allocation %d failed, but the error is: %s", (int)n, hd_error_message());
+        if (hd_error_code() != HD_ERROR_MEMORY)
+            fail_msg("allocation %d failed, but the error is: %s", (int)n, hd_error_message());
         hd_error_clear();
         hd_generator_use(NULL);
     }
 }
 
-static void elementwise_survives(void **state) { (void)state; failing_at_every_place(elementwise_program); }
-static void reductions_survive(void **state) { (void)state; failing_at_every_place(reduce_program); }
-static void movement_survives(void **state) { (void)state; failing_at_every_place(movement_program); }
-static void indexing_survives(void **state) { (void)state; failing_at_every_place(index_program); }
-static void products_survive(void **state) { (void)state; failing_at_every_place(matmul_program); }
+static void elementwise_survives(void **state) {
+    (void)state;
+    failing_at_every_place(elementwise_program);
+}
+static void reductions_survive(void **state) {
+    (void)state;
+    failing_at_every_place(reduce_program);
+}
+static void movement_survives(void **state) {
+    (void)state;
+    failing_at_every_place(movement_program);
+}
+static void indexing_survives(void **state) {
+    (void)state;
+    failing_at_every_place(index_program);
+}
+static void products_survive(void **state) {
+    (void)state;
+    failing_at_every_place(matmul_program);
+}
 
-RUN(test(freed_memory_is_reused), test(figures_add_up), test(the_limit_holds), test(sizes_are_rounded_up_and_aligned), test(hooks_replace_the_system), test(elementwise_survives),
-    test(reductions_survive), test(movement_survives), test(indexing_survives), test(products_survive))
+RUN(test(freed_memory_is_reused), test(figures_add_up), test(the_limit_holds), test(sizes_are_rounded_up_and_aligned),
+    test(hooks_replace_the_system), test(elementwise_survives), test(reductions_survive), test(movement_survives),
+    test(indexing_survives), test(products_survive))

@@ -53,7 +53,8 @@ static void prints_text(const char *expected, const hd_tensor *t) {
 
 /* of(HD_U8, uint8_t, 0, 255): a tensor of rank 1. */
 #define of(dtype, type, ...)                                                                                           \
-    hd_from_data((const type[]){__VA_ARGS__}, HD_SHAPE((int64_t)(sizeof((const type[]){__VA_ARGS__}) / sizeof(type))), dtype)
+    hd_from_data((const type[]){__VA_ARGS__}, HD_SHAPE((int64_t)(sizeof((const type[]){__VA_ARGS__}) / sizeof(type))), \
+                 dtype)
 #define f32s(...) of(HD_F32, float, __VA_ARGS__)
 #define f64s(...) of(HD_F64, double, __VA_ARGS__)
 #define f16s(...) hd_cast(f64s(__VA_ARGS__), HD_F16)
@@ -228,7 +229,8 @@ static void huge_options_are_harmless(void **state) {
     (void)state;
     HD_SCOPE;
     char text[256];
-    const hd_print_opts *huge = HD_OPTS(hd_print_opts, .precision = INT32_MAX, .threshold = 1, .edge = INT32_MAX, .width = INT32_MAX);
+    const hd_print_opts *huge =
+        HD_OPTS(hd_print_opts, .precision = INT32_MAX, .threshold = 1, .edge = INT32_MAX, .width = INT32_MAX);
     hd_format(f64s(1 / 3.0, -1e-300, 1e300), text, sizeof text, huge);
     assert_string_equal(text, "[ 3.333333333333333e-001 -1.000000000000000e-300  1.000000000000000e+300]");
     hd_format(f64s(1 / 3.0, 0.0123456789012345), text, sizeof text, huge);
@@ -239,7 +241,10 @@ static void options_of_an_older_header_are_read(void **state) {
     (void)state;
     HD_SCOPE;
     char text[64];
-    const struct { size_t struct_size; int precision; } older = {.struct_size = offsetof(hd_print_opts, threshold), .precision = 2};
+    const struct {
+        size_t struct_size;
+        int precision;
+    } older = {.struct_size = offsetof(hd_print_opts, threshold), .precision = 2};
     assert_int_equal(hd_format(f32s(0.123f), text, sizeof text, (const void *)&older), 6);
     assert_string_equal(text, "[0.12]");
 }
@@ -314,8 +319,9 @@ static void print_goes_to_stdout(void **state) {
     assert_string_equal(text, "[[0 3]\n [1 4]\n [2 5]]\n");
 }
 
-RUN(test(integers_and_booleans), test(floats_show_the_digits_of_their_dtype), test(large_small_and_far_apart_are_scientific), test(nan_and_inf_align),
-    test(small_floats_show_few_digits), test(scalars_are_plain), test(brackets_and_blank_lines), test(views_print_what_they_show), test(long_lines_wrap),
-    test(large_tensors_are_summarised), test(options_are_followed), test(every_golden_text_was_checked), test(huge_options_are_harmless),
-    test(options_of_an_older_header_are_read), test(small_buffers_get_what_fits), test(wrong_arguments_are_errors), test(needs_no_memory),
-    test(print_goes_to_stdout))
+RUN(test(integers_and_booleans), test(floats_show_the_digits_of_their_dtype),
+    test(large_small_and_far_apart_are_scientific), test(nan_and_inf_align), test(small_floats_show_few_digits),
+    test(scalars_are_plain), test(brackets_and_blank_lines), test(views_print_what_they_show), test(long_lines_wrap),
+    test(large_tensors_are_summarised), test(options_are_followed), test(every_golden_text_was_checked),
+    test(huge_options_are_harmless), test(options_of_an_older_header_are_read), test(small_buffers_get_what_fits),
+    test(wrong_arguments_are_errors), test(needs_no_memory), test(print_goes_to_stdout))

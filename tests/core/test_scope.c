@@ -109,5 +109,6 @@ static void deep_nesting(void **state) {
     hd_scope_end(&tokens[0]);
 }
 
-RUN(test(leaves_nothing_behind), test(keep_hands_to_the_enclosing_scope), test(retain_and_release), test(release_takes_out_of_the_scope), test(outer_end_ends_inner),
-    test(use_after_scope_end_is_an_error), test(deep_nesting))
+RUN(test(leaves_nothing_behind), test(keep_hands_to_the_enclosing_scope), test(retain_and_release),
+    test(release_takes_out_of_the_scope), test(outer_end_ends_inner), test(use_after_scope_end_is_an_error),
+    test(deep_nesting))

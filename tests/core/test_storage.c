@@ -121,7 +121,8 @@ static void note_span_end(hd_executor *self, hd_thread *thread) {
 }
 static void saw_run(hd_observer *self, hd_thread *thread, const hd_call *call) {
     (void)self, (void)thread;
-    snprintf(notes.log + strlen(notes.log), sizeof notes.log - strlen(notes.log), "[%s %d->%d] ", call->op->name, call->input_count, call->output_count);
+    snprintf(notes.log + strlen(notes.log), sizeof notes.log - strlen(notes.log), "[%s %d->%d] ", call->op->name,
+             call->input_count, call->output_count);
 }
 static void saw_write(hd_observer *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
     (void)self, (void)thread, (void)dst, (void)src;
@@ -133,16 +134,19 @@ static void the_executor_runs_and_the_observer_sees_every_call(void **state) {
     HD_SCOPE;
     hd_thread *thread = hd_thread_self();
     hd_tensor *x = hd_ones(HD_SHAPE(2, 2), HD_F32);
-    notes = (recorder){.executor = {"notes", note_run, note_write, note_span_begin, note_span_end}, .observer = {saw_run, saw_write}, .device = thread->executor};
+    notes = (recorder){.executor = {"notes", note_run, note_write, note_span_begin, note_span_end},
+                       .observer = {saw_run, saw_write},
+                       .device = thread->executor};
     thread->executor = &notes.executor;
     thread->observer = &notes.observer;
     hd_tensor *y = hd_mean(hd_relu(x), HD_AXES(0), NULL);
     hd_add_(x, y);
     thread->executor = notes.device;
     thread->observer = NULL;
-    assert_string_equal(notes.log, "relu [relu 1->1] mean( sum [sum 1->1] div [div 2->1] ) add_( add [add 2->1] write [write] ) ");
+    assert_string_equal(notes.log,
+                        "relu [relu 1->1] mean( sum [sum 1->1] div [div 2->1] ) add_( add [add 2->1] write [write] ) ");
     assert_values(x, HD_F32, 2, 2, 2, 2);
 }
 
-RUN(test(bytes_come_from_their_home_or_fail_by_name), test(a_snapshot_shares_bytes_until_one_side_writes), test(borrowed_memory_is_given_back_once),
-    test(the_executor_runs_and_the_observer_sees_every_call))
+RUN(test(bytes_come_from_their_home_or_fail_by_name), test(a_snapshot_shares_bytes_until_one_side_writes),
+    test(borrowed_memory_is_given_back_once), test(the_executor_runs_and_the_observer_sees_every_call))

@@ -95,7 +95,9 @@ static void releasing_anothers_scope_is_an_error(void **state) {
 }
 
 static void count_chunk(void *context, int64_t chunk) { atomic_fetch_add(&((_Atomic int *)context)[chunk], 1); }
-static void nested_chunk(void *context, int64_t chunk) { hd_parallel(8, count_chunk, (_Atomic int *)context + 8 * chunk); }
+static void nested_chunk(void *context, int64_t chunk) {
+    hd_parallel(8, count_chunk, (_Atomic int *)context + 8 * chunk);
+}
 
 static void every_chunk_runs_once_also_nested(void **state) {
     (void)state;
@@ -128,5 +130,6 @@ static void the_pool_works_after_fork(void **state) {
     assert_true(hd_item(hd_sum(hd_add(x, x), HD_AXES(), NULL)) == 1 << 19);
 }
 
-RUN(test(errors_seeds_and_dtypes_are_per_thread), test(an_object_may_be_released_elsewhere), test(many_threads_read_one_tensor_and_share_the_pool), test(releasing_anothers_scope_is_an_error),
+RUN(test(errors_seeds_and_dtypes_are_per_thread), test(an_object_may_be_released_elsewhere),
+    test(many_threads_read_one_tensor_and_share_the_pool), test(releasing_anothers_scope_is_an_error),
     test(every_chunk_runs_once_also_nested), test(the_pool_works_after_fork))

@@ -8,10 +8,13 @@
 
 #define LIBM(name)                                                                                                     \
     W_INLINE double w_##name##_f64(double a) { return name(a); }
-LIBM(exp) LIBM(exp2) LIBM(expm1) LIBM(log) LIBM(log2) LIBM(log1p) LIBM(sin) LIBM(cos) LIBM(tan) LIBM(asin) LIBM(acos)
-LIBM(atan) LIBM(sinh) LIBM(cosh) LIBM(tanh) LIBM(asinh) LIBM(acosh) LIBM(atanh) LIBM(erf) LIBM(erfc) LIBM(lgamma)
+LIBM(exp)
+LIBM(exp2) LIBM(expm1) LIBM(log) LIBM(log2) LIBM(log1p) LIBM(sin) LIBM(cos) LIBM(tan) LIBM(asin) LIBM(acos) LIBM(atan)
+    LIBM(sinh) LIBM(cosh) LIBM(tanh) LIBM(asinh) LIBM(acosh) LIBM(atanh) LIBM(erf) LIBM(erfc) LIBM(lgamma)
 #undef LIBM
-W_INLINE double w_pow_f64(double a, double b) { return pow(a, b); }
+        W_INLINE double w_pow_f64(double a, double b) {
+    return pow(a, b);
+}
 W_INLINE double w_atan2_f64(double a, double b) { return atan2(a, b); }
 W_INLINE double w_sigmoid_f64(double a) { return a < 0 ? exp(a) / (1 + exp(a)) : 1 / (1 + exp(-a)); }
 
@@ -30,7 +33,8 @@ static double w_digamma_f64(double a) {
     for (; x < 16; x += 1) sum -= 1 / x;
     const long double z = 1 / (x * x);
     return (double)(sum + logl(x) - 0.5L / x -
-                    z * (1.0L / 12 - z * (1.0L / 120 - z * (1.0L / 252 - z * (1.0L / 240 - z * (1.0L / 132 - z * 691 / 32760))))));
+                    z * (1.0L / 12 -
+                         z * (1.0L / 120 - z * (1.0L / 252 - z * (1.0L / 240 - z * (1.0L / 132 - z * 691 / 32760))))));
 }
 
 /* Bisection on erf, or on erfc where erf is flat. */
@@ -42,13 +46,15 @@ static double w_erfinv_f64(double a) {
     for (int i = 0; i < 80; ++i) {
         const double middle = 0.5 * (low + high);
         const bool below = target < 0.5 ? erf(middle) < target : erfc(middle) > 1 - target;
-        if (below) low = middle;
-        else high = middle;
+        if (below)
+            low = middle;
+        else
+            high = middle;
     }
     return copysign(0.5 * (low + high), a);
 }
 
-#define T f64
+#define T           f64
 #define VALUE(name) static double oracle_##name(const double in[3], const double number[3])
 #define ONE(name, value, ...)                                                                                          \
     VALUE(name) {                                                                                                      \
@@ -68,20 +74,20 @@ static double w_erfinv_f64(double a) {
         __VA_ARGS__(void) number;                                                                                      \
         return (value);                                                                                                \
     }
-#define NUMBER(p, k) const double p = number[k];
-#define ON_FLOATS(...) __VA_ARGS__
+#define NUMBER(p, k)    const double p = number[k];
+#define ON_FLOATS(...)  __VA_ARGS__
 #define ON_NUMBERS(...) __VA_ARGS__
-#define ON_ALL(...) __VA_ARGS__
+#define ON_ALL(...)     __VA_ARGS__
 #define ON_INTS(...)
 
-#define UNARY(name, types, ulp, doc, ref, value, dx) ON_##types(ONE(name, value, ))
-#define UNARY1(name, types, ulp, doc, ref, p, value, dx) ONE(name, value, NUMBER(p, 0))
-#define UNARY2(name, types, ulp, doc, ref, p, q, value, dx) ONE(name, value, NUMBER(p, 0) NUMBER(q, 1))
-#define UNARY3(name, types, ulp, doc, ref, p, q, r, value, dx) ONE(name, value, NUMBER(p, 0) NUMBER(q, 1) NUMBER(r, 2))
-#define TEST(name, types, doc, ref, condition) ONE(name, condition, )
-#define BINARY(name, types, ulp, doc, ref, value, da, db) ON_##types(TWO(name, value))
+#define UNARY(name, types, ulp, doc, ref, value, dx)            ON_##types(ONE(name, value, ))
+#define UNARY1(name, types, ulp, doc, ref, p, value, dx)        ONE(name, value, NUMBER(p, 0))
+#define UNARY2(name, types, ulp, doc, ref, p, q, value, dx)     ONE(name, value, NUMBER(p, 0) NUMBER(q, 1))
+#define UNARY3(name, types, ulp, doc, ref, p, q, r, value, dx)  ONE(name, value, NUMBER(p, 0) NUMBER(q, 1) NUMBER(r, 2))
+#define TEST(name, types, doc, ref, condition)                  ONE(name, condition, )
+#define BINARY(name, types, ulp, doc, ref, value, da, db)       ON_##types(TWO(name, value))
 #define SPLIT(name, ulp, doc, ref, guard, ints, floats, da, db) TWO(name, floats)
-#define COMPARE(name, types, doc, ref, condition) TWO(name, condition)
+#define COMPARE(name, types, doc, ref, condition)               TWO(name, condition)
 #define CHOOSE(name, types, doc, ref, value, da, db)                                                                   \
     VALUE(name) {                                                                                                      \
         const bool c = in[0] != 0;                                                                                     \
@@ -89,24 +95,25 @@ static double w_erfinv_f64(double a) {
         (void)number;                                                                                                  \
         return (value);                                                                                                \
     }
-#define TERNARY(name, types, ulp, doc, ref, value, da, db, dc) THREE(name, value, )
+#define TERNARY(name, types, ulp, doc, ref, value, da, db, dc)     THREE(name, value, )
 #define TERNARY1(name, types, ulp, doc, ref, p, value, da, db, dc) THREE(name, value, NUMBER(p, 0))
 #include "ops/elementwise.def"
 
 typedef double row_oracle(const double in[3], const double number[3]);
-static row_oracle *const row_oracles[HD_OP_ELEMENTWISE_COUNT] = { /* NULL: of integers only */
-#define ENTRY(name) [HD_OP_##name] = oracle_##name,
-#define UNARY(name, types, ...) ON_##types(ENTRY(name))
-#define UNARY1(name, ...) ENTRY(name)
-#define UNARY2(name, ...) ENTRY(name)
-#define UNARY3(name, ...) ENTRY(name)
-#define TEST(name, ...) ENTRY(name)
+static row_oracle *const row_oracles[HD_OP_ELEMENTWISE_COUNT] = {
+    /* NULL: of integers only */
+#define ENTRY(name)              [HD_OP_##name] = oracle_##name,
+#define UNARY(name, types, ...)  ON_##types(ENTRY(name))
+#define UNARY1(name, ...)        ENTRY(name)
+#define UNARY2(name, ...)        ENTRY(name)
+#define UNARY3(name, ...)        ENTRY(name)
+#define TEST(name, ...)          ENTRY(name)
 #define BINARY(name, types, ...) ON_##types(ENTRY(name))
-#define SPLIT(name, ...) ENTRY(name)
-#define COMPARE(name, ...) ENTRY(name)
-#define CHOOSE(name, ...) ENTRY(name)
-#define TERNARY(name, ...) ENTRY(name)
-#define TERNARY1(name, ...) ENTRY(name)
+#define SPLIT(name, ...)         ENTRY(name)
+#define COMPARE(name, ...)       ENTRY(name)
+#define CHOOSE(name, ...)        ENTRY(name)
+#define TERNARY(name, ...)       ENTRY(name)
+#define TERNARY1(name, ...)      ENTRY(name)
 #include "ops/elementwise.def"
 };
 

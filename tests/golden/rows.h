@@ -16,31 +16,31 @@ typedef hd_tensor *row_call(hd_tensor *const t[3], const double number[3]);
         (void)number;                                                                                                  \
         return hd_##name(__VA_ARGS__);                                                                                 \
     }
-#define UNARY(name, ...) CALL(name, t[0])
-#define UNARY1(name, ...) CALL(name, t[0], number[0])
-#define UNARY2(name, ...) CALL(name, t[0], number[0], number[1])
-#define UNARY3(name, ...) CALL(name, t[0], number[0], number[1], number[2])
-#define TEST(name, ...) CALL(name, t[0])
-#define BINARY(name, ...) CALL(name, t[0], t[1])
-#define SPLIT(name, ...) CALL(name, t[0], t[1])
-#define COMPARE(name, ...) CALL(name, t[0], t[1])
-#define CHOOSE(name, ...) CALL(name, t[0], t[1], t[2])
-#define TERNARY(name, ...) CALL(name, t[0], t[1], t[2])
+#define UNARY(name, ...)    CALL(name, t[0])
+#define UNARY1(name, ...)   CALL(name, t[0], number[0])
+#define UNARY2(name, ...)   CALL(name, t[0], number[0], number[1])
+#define UNARY3(name, ...)   CALL(name, t[0], number[0], number[1], number[2])
+#define TEST(name, ...)     CALL(name, t[0])
+#define BINARY(name, ...)   CALL(name, t[0], t[1])
+#define SPLIT(name, ...)    CALL(name, t[0], t[1])
+#define COMPARE(name, ...)  CALL(name, t[0], t[1])
+#define CHOOSE(name, ...)   CALL(name, t[0], t[1], t[2])
+#define TERNARY(name, ...)  CALL(name, t[0], t[1], t[2])
 #define TERNARY1(name, ...) CALL(name, t[0], t[1], t[2], number[0])
 #include "ops/elementwise.def"
 
 static row_call *const row_calls[HD_OP_ELEMENTWISE_COUNT] = {
 #define UNARY(name, ...) [HD_OP_##name] = call_##name,
-#define UNARY1 UNARY
-#define UNARY2 UNARY
-#define UNARY3 UNARY
-#define TEST UNARY
-#define BINARY UNARY
-#define SPLIT UNARY
-#define COMPARE UNARY
-#define CHOOSE UNARY
-#define TERNARY UNARY
-#define TERNARY1 UNARY
+#define UNARY1           UNARY
+#define UNARY2           UNARY
+#define UNARY3           UNARY
+#define TEST             UNARY
+#define BINARY           UNARY
+#define SPLIT            UNARY
+#define COMPARE          UNARY
+#define CHOOSE           UNARY
+#define TERNARY          UNARY
+#define TERNARY1         UNARY
 #include "ops/elementwise.def"
 };
 #undef CALL
@@ -49,8 +49,9 @@ static inline const char *row_name(int id) { return hd_ops[id].name; }
 
 /* The row's C numbers that make it say something at ordinary points, as in make_golden.py. */
 static inline const double *row_numbers(int id) {
-    static const double slope[3] = {0.125}, alpha[3] = {1.5}, bound[3] = {0.5}, low[3] = {-2}, high[3] = {3}, both[3] = {-2, 3},
-                        threshold[3] = {1, 20}, softplus[3] = {2, 20}, replace[3] = {7, 3, -2}, scale[3] = {3};
+    static const double slope[3] = {0.125}, alpha[3] = {1.5}, bound[3] = {0.5}, low[3] = {-2}, high[3] = {3},
+                        both[3] = {-2, 3}, threshold[3] = {1, 20}, softplus[3] = {2, 20}, replace[3] = {7, 3, -2},
+                        scale[3] = {3};
     switch (id) {
     case HD_OP_leaky_relu: return slope;
     case HD_OP_elu:

@@ -40,8 +40,10 @@ static inline uint32_t small_nearest(const small_format *f, long double v) {
     const long double magnitude = fabsl(v);
     while (high - low > 1) {
         const uint32_t middle = (low + high) / 2;
-        if (small_magnitude(f, middle) <= magnitude) low = middle;
-        else high = middle;
+        if (small_magnitude(f, middle) <= magnitude)
+            low = middle;
+        else
+            high = middle;
     }
     const long double below = magnitude - small_magnitude(f, low), above = small_magnitude(f, low + 1) - magnitude;
     const uint32_t nearest = below < above || (below == above && low % 2 == 0) ? low : low + 1;

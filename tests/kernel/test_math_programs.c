@@ -20,12 +20,12 @@
 
 #include "kernel/words_c.h"
 
-#define T f32
+#define T           f32
 #define W_PRECISION 32
 #include "kernel/math.def"
 #undef T
 #undef W_PRECISION
-#define T f64
+#define T           f64
 #define W_PRECISION 64
 #include "kernel/math.def"
 #undef T
@@ -49,7 +49,7 @@
     static __attribute__((noinline)) void loop_##name##_##t(const c_##t *a, const c_##t *b, c_##t *y, size_t n) {      \
         for (size_t i = 0; i < n; ++i) y[i] = w_##name##_##t(a[i], b[i]);                                              \
     }
-#define PROGRAM1(name, x) LOOPS1(name, f32) LOOPS1(name, f64)
+#define PROGRAM1(name, x)    LOOPS1(name, f32) LOOPS1(name, f64)
 #define PROGRAM2(name, a, b) LOOPS2(name, f32) LOOPS2(name, f64)
 #include "kernel/math.def"
 #undef PROGRAM1
@@ -72,8 +72,8 @@ static long double tan_pi(long double x) {
 }
 
 static long double digamma_l(long double x) {
-    static const long double b[] = {1.0L / 12, -1.0L / 120, 1.0L / 252, -1.0L / 240, 1.0L / 132, -691.0L / 32760,
-                                    1.0L / 12, -3617.0L / 8160};
+    static const long double b[] = {1.0L / 12,  -1.0L / 120,     1.0L / 252, -1.0L / 240,
+                                    1.0L / 132, -691.0L / 32760, 1.0L / 12,  -3617.0L / 8160};
     if (x == 0) return copysignl(INFINITY, -x);
     if (isnan(x) || x == -INFINITY || (x < 0 && x == rintl(x))) return NAN;
     if (x == INFINITY) return x;
@@ -85,8 +85,8 @@ static long double digamma_l(long double x) {
     return logl(x) - 0.5L / x - tail + sum;
 }
 static long double trigamma_l(long double x) {
-    static const long double b[] = {1.0L / 6, -1.0L / 30, 1.0L / 42, -1.0L / 30, 5.0L / 66, -691.0L / 2730,
-                                    7.0L / 6, -3617.0L / 510};
+    static const long double b[] = {1.0L / 6,  -1.0L / 30,     1.0L / 42, -1.0L / 30,
+                                    5.0L / 66, -691.0L / 2730, 7.0L / 6,  -3617.0L / 510};
     if (isnan(x) || x == -INFINITY) return NAN;
     if (x == INFINITY) return 0;
     if (x <= 0 && x == rintl(x)) return INFINITY;
@@ -123,14 +123,23 @@ static double lgamma_d(double x) { return x == -INFINITY ? INFINITY : lgamma(x);
 static long double lgamma_l(long double x) { return x == -INFINITY ? INFINITY : lgammal(x); }
 
 #define REFERENCE1(name, single, wide)                                                                                 \
-    static double ref_##name##_f32(double a, double b) { (void)b; return single(a); }                                  \
-    static long double ref_##name##_f64(long double a, long double b) { (void)b; return wide(a); }
-#define REF1(name) REFERENCE1(name, name, name##l)
+    static double ref_##name##_f32(double a, double b) {                                                               \
+        (void)b;                                                                                                       \
+        return single(a);                                                                                              \
+    }                                                                                                                  \
+    static long double ref_##name##_f64(long double a, long double b) {                                                \
+        (void)b;                                                                                                       \
+        return wide(a);                                                                                                \
+    }
+#define REF1(name)     REFERENCE1(name, name, name##l)
 #define REF1_OWN(name) REFERENCE1(name, name##_d, name##_l)
-REF1(exp) REF1(exp2) REF1(expm1) REF1(log) REF1(log2) REF1(log1p) REF1(sin) REF1(cos) REF1(tan) REF1(asin) REF1(acos)
-REF1(atan) REF1(sinh) REF1(cosh) REF1(tanh) REF1(asinh) REF1(acosh) REF1(atanh) REF1(erf) REF1(erfc)
-REF1_OWN(erfinv) REF1_OWN(sigmoid) REF1_OWN(lgamma) REF1_OWN(digamma) REF1_OWN(trigamma)
-static double ref_pow_f32(double a, double b) { return pow(a, b); }
+REF1(exp)
+REF1(exp2) REF1(expm1) REF1(log) REF1(log2) REF1(log1p) REF1(sin) REF1(cos) REF1(tan) REF1(asin) REF1(acos) REF1(atan)
+    REF1(sinh) REF1(cosh) REF1(tanh) REF1(asinh) REF1(acosh) REF1(atanh) REF1(erf) REF1(erfc) REF1_OWN(erfinv)
+        REF1_OWN(sigmoid) REF1_OWN(lgamma) REF1_OWN(digamma)
+            REF1_OWN(trigamma) static double ref_pow_f32(double a, double b) {
+    return pow(a, b);
+}
 static long double ref_pow_f64(long double a, long double b) { return powl(a, b); }
 static double ref_atan2_f32(double a, double b) { return atan2(a, b); }
 static long double ref_atan2_f64(long double a, long double b) { return atan2l(a, b); }
@@ -225,16 +234,100 @@ static uint64_t random_bits(void) {
 }
 static double random_unit(void) { return (double)(random_bits() >> 11) * 0x1p-53; }
 
-static const double special[] = {
-    0.0, 1.0, 2.0, 3.0, 4.0, 0.5, 1.5, 2.5, 0.25, 0.75, 10.0, 100.0, 1e-3, 1e-10, 1e-30, 1e-37, 1e-44, 1e30, 3e38,
-    1e300, 5e-324, 1e-310, 2.2250738585072014e-308, 1.7976931348623157e308, 1.17549435e-38, 1.4e-45, 3.4028234e38,
-    INFINITY, NAN, 88.0, 88.722839, 88.72284, 89.0, 89.415986, 89.5, 103.9, 104.0, 709.78, 709.79, 710.47, 710.48,
-    745.13, 745.2, 1.5707963267948966, 3.141592653589793, 6.283185307179586, 0.78539816339744828, 0.99999994,
-    1.0000001, 0.9999999999999999, 1.0000000000000002, 127.0, 128.0, 126.0, 149.0, 150.0, 1022.0, 1023.0, 1024.0,
-    1074.0, 1075.0, 9.0, 9.1, 19.0, 20.0, 5.9, 6.0, 10.05, 10.06, 26.5, 27.2, 27.3, 170.0, 1.4616321449683623, 33.0,
-    34.0, 35.0, 36.0, 16777216.0, 16777215.0, 8388608.0, 8388607.0, 8388607.5, 9007199254740991.0, 9007199254740992.0,
-    4503599627370496.5, 2147483648.0, 4294967296.0, 6381956970095103.0 * 0x1p797, 16367173.0 * 0x1p72,
-    0.3465735902799726, 0.69314718055994529, 0.6931472, 1.4142135623730951};
+static const double special[] = {0.0,
+                                 1.0,
+                                 2.0,
+                                 3.0,
+                                 4.0,
+                                 0.5,
+                                 1.5,
+                                 2.5,
+                                 0.25,
+                                 0.75,
+                                 10.0,
+                                 100.0,
+                                 1e-3,
+                                 1e-10,
+                                 1e-30,
+                                 1e-37,
+                                 1e-44,
+                                 1e30,
+                                 3e38,
+                                 1e300,
+                                 5e-324,
+                                 1e-310,
+                                 2.2250738585072014e-308,
+                                 1.7976931348623157e308,
+                                 1.17549435e-38,
+                                 1.4e-45,
+                                 3.4028234e38,
+                                 INFINITY,
+                                 NAN,
+                                 88.0,
+                                 88.722839,
+                                 88.72284,
+                                 89.0,
+                                 89.415986,
+                                 89.5,
+                                 103.9,
+                                 104.0,
+                                 709.78,
+                                 709.79,
+                                 710.47,
+                                 710.48,
+                                 745.13,
+                                 745.2,
+                                 1.5707963267948966,
+                                 3.141592653589793,
+                                 6.283185307179586,
+                                 0.78539816339744828,
+                                 0.99999994,
+                                 1.0000001,
+                                 0.9999999999999999,
+                                 1.0000000000000002,
+                                 127.0,
+                                 128.0,
+                                 126.0,
+                                 149.0,
+                                 150.0,
+                                 1022.0,
+                                 1023.0,
+                                 1024.0,
+                                 1074.0,
+                                 1075.0,
+                                 9.0,
+                                 9.1,
+                                 19.0,
+                                 20.0,
+                                 5.9,
+                                 6.0,
+                                 10.05,
+                                 10.06,
+                                 26.5,
+                                 27.2,
+                                 27.3,
+                                 170.0,
+                                 1.4616321449683623,
+                                 33.0,
+                                 34.0,
+                                 35.0,
+                                 36.0,
+                                 16777216.0,
+                                 16777215.0,
+                                 8388608.0,
+                                 8388607.0,
+                                 8388607.5,
+                                 9007199254740991.0,
+                                 9007199254740992.0,
+                                 4503599627370496.5,
+                                 2147483648.0,
+                                 4294967296.0,
+                                 6381956970095103.0 * 0x1p797,
+                                 16367173.0 * 0x1p72,
+                                 0.3465735902799726,
+                                 0.69314718055994529,
+                                 0.6931472,
+                                 1.4142135623730951};
 enum { SPECIALS = sizeof special / sizeof *special };
 
 static void report(const Program *p, const char *type, const Worst *w, double bound, bool *failed) {
@@ -341,8 +434,10 @@ static void pairs(const Program *p, bool single, Worst *w) {
         }
         a32[n] = (float)a64[n], b32[n] = (float)b64[n];
         if (++n == BATCH || i == total - 1) {
-            if (single) batch_f32(p, a32, b32, n, w);
-            else batch_f64(p, a64, b64, n, w);
+            if (single)
+                batch_f32(p, a32, b32, n, w);
+            else
+                batch_f64(p, a64, b64, n, w);
             n = 0;
         }
     }
@@ -354,8 +449,10 @@ static void programs_f32(void **state) {
     for (const Program *p = programs; p < programs + PROGRAM_COUNT; ++p) {
         if (!chosen(p)) continue;
         Worst w = {0};
-        if (two(p)) pairs(p, true, &w);
-        else sweep_f32(p, &w);
+        if (two(p))
+            pairs(p, true, &w);
+        else
+            sweep_f32(p, &w);
         report(p, "f32", &w, p->ulp32, &failed);
     }
     assert_false(failed);
@@ -366,8 +463,10 @@ static void programs_f64(void **state) {
     for (const Program *p = programs; p < programs + PROGRAM_COUNT; ++p) {
         if (!chosen(p)) continue;
         Worst w = {0};
-        if (two(p)) pairs(p, false, &w);
-        else sample_f64(p, &w);
+        if (two(p))
+            pairs(p, false, &w);
+        else
+            sample_f64(p, &w);
         report(p, "f64", &w, p->ulp64, &failed);
     }
     assert_false(failed);

@@ -36,14 +36,17 @@ static char *room(text *t, size_t needed) {
 static void render_row(text *t, hd_op_id id, hd_compute type, int derivative) {
     hd_ir ir;
     char name[128];
-    const hd_error status = derivative < 0 ? hd_row_value_ir(id, type, &ir) : hd_row_derivative_ir(id, derivative, type, &ir);
+    const hd_error status =
+        derivative < 0 ? hd_row_value_ir(id, type, &ir) : hd_row_derivative_ir(id, derivative, type, &ir);
     if (status != HD_OK) fail_msg("%s: %s", hd_ops[id].name, hd_error_message());
     snprintf(name, sizeof name, "row_%s_%d_%d", hd_ops[id].name, (int)type, derivative + 1);
     ADD_TEXT(t, hd_render_c, &ir, name);
     hd_ir_release(&ir);
 }
 
-static bool has_derivative(hd_op_id id, int k) { return !hd_rows[id].gives_bool && k < hd_rows[id].operands && !(hd_rows[id].chooses && k == 0); }
+static bool has_derivative(hd_op_id id, int k) {
+    return !hd_rows[id].gives_bool && k < hd_rows[id].operands && !(hd_rows[id].chooses && k == 0);
+}
 
 static void *compile(const text *t) {
     char folder[] = "/tmp/hodu-render-XXXXXX", command[512], path[128];
@@ -54,7 +57,9 @@ static void *compile(const text *t) {
     assert_int_equal(fwrite(t->data, 1, t->length, file), t->length);
     fclose(file);
     const char *cc = getenv("CC");
-    snprintf(command, sizeof command, "%s -std=c11 -w -O1 -fno-math-errno -fno-trapping-math -shared -fPIC -o %s/rows.so %s -lm", cc ? cc : "cc", folder, path);
+    snprintf(command, sizeof command,
+             "%s -std=c11 -w -O1 -fno-math-errno -fno-trapping-math -shared -fPIC -o %s/rows.so %s -lm", cc ? cc : "cc",
+             folder, path);
     if (system(command) != 0) fail_msg("the rendered text does not compile: %s", command);
     snprintf(path, sizeof path, "%s/rows.so", folder);
     void *library = dlopen(path, RTLD_NOW);
@@ -73,7 +78,8 @@ static uint64_t random_bits(void) {
     return random_state ^= random_state << 17;
 }
 
-static const hd_dtype dtype_of[HD_COMPUTE_COUNT] = {HD_BOOL, HD_U8, HD_U16, HD_U32, HD_U64, HD_I8, HD_I16, HD_I32, HD_I64, HD_F32, HD_F64};
+static const hd_dtype dtype_of[HD_COMPUTE_COUNT] = {HD_BOOL, HD_U8,  HD_U16, HD_U32, HD_U64, HD_I8,
+                                                    HD_I16,  HD_I32, HD_I64, HD_F32, HD_F64};
 
 static void fill(void *values, hd_compute type) {
     static const double special[] = {0, -0.0, 1, -1, 0.5, 2, 3, -3, 6, 1e-30, 1e30, INFINITY, -INFINITY, NAN};
@@ -87,21 +93,25 @@ static void fill(void *values, hd_compute type) {
 }
 
 /* Two results may differ by rounding (one is compiled with fused multiply-adds, one without). */
-static void compare(const char *what, hd_compute type, const void *got, const void *expected, double ulp, const void *scale) {
+static void compare(const char *what, hd_compute type, const void *got, const void *expected, double ulp,
+                    const void *scale) {
     const size_t bytes = hd_dtype_size(dtype_of[type]);
     const double unit = type == HD_COMPUTE_F64 ? 0x1p-52 : type == HD_COMPUTE_F32 ? 0x1p-23 : 0;
     for (int i = 0; i < N; ++i) {
-        const double a = hd_element_to_f64((const char *)got + (size_t)i * bytes, dtype_of[type]), b = hd_element_to_f64((const char *)expected + (size_t)i * bytes, dtype_of[type]);
+        const double a = hd_element_to_f64((const char *)got + (size_t)i * bytes, dtype_of[type]),
+                     b = hd_element_to_f64((const char *)expected + (size_t)i * bytes, dtype_of[type]);
         if (a == b || (a != a && b != b)) continue;
         double size = fmax(fabs(b), 1e-300); /* rows whose terms cancel are measured at their operand */
-        if (scale != NULL) size = fmax(size, fabs(hd_element_to_f64((const char *)scale + (size_t)i * bytes, dtype_of[type])));
-        if (!(fabs(a - b) <= ulp * unit * size)) fail_msg("%s in type %d, element %d: rendered %.17g, expected %.17g", what, (int)type, i, a, b);
+        if (scale != NULL)
+            size = fmax(size, fabs(hd_element_to_f64((const char *)scale + (size_t)i * bytes, dtype_of[type])));
+        if (!(fabs(a - b) <= ulp * unit * size))
+            fail_msg("%s in type %d, element %d: rendered %.17g, expected %.17g", what, (int)type, i, a, b);
     }
 }
 
 /* ---- the C reading of the derivatives --------------------------------------------------------------------------------- */
 #include "kernel/words_c.h"
-#define T f64
+#define T           f64
 #define W_PRECISION 64
 #include "kernel/math.def"
 #define DERIVATIVE(label, numbers, value)                                                                              \
@@ -113,27 +123,32 @@ static void compare(const char *what, hd_compute type, const void *got, const vo
             numbers out[i] = (value);                                                                                  \
         }                                                                                                              \
     }
-#define NUMBER(n, k) const double n = p_[k]; (void)n;
-#define UNARY(name, t, u, d, r, value, dx) DERIVATIVE(d0_##name, , dx)
-#define UNARY1(name, t, u, d, r, n1, value, dx) DERIVATIVE(d0_##name, NUMBER(n1, 0), dx)
+#define NUMBER(n, k)                                                                                                   \
+    const double n = p_[k];                                                                                            \
+    (void)n;
+#define UNARY(name, t, u, d, r, value, dx)          DERIVATIVE(d0_##name, , dx)
+#define UNARY1(name, t, u, d, r, n1, value, dx)     DERIVATIVE(d0_##name, NUMBER(n1, 0), dx)
 #define UNARY2(name, t, u, d, r, n1, n2, value, dx) DERIVATIVE(d0_##name, NUMBER(n1, 0) NUMBER(n2, 1), dx)
-#define UNARY3(name, t, u, d, r, n1, n2, n3, value, dx) DERIVATIVE(d0_##name, NUMBER(n1, 0) NUMBER(n2, 1) NUMBER(n3, 2), dx)
-#define BINARY(name, t, u, d, r, value, da, db) DERIVATIVE(d0_##name, , da) DERIVATIVE(d1_##name, , db)
+#define UNARY3(name, t, u, d, r, n1, n2, n3, value, dx)                                                                \
+    DERIVATIVE(d0_##name, NUMBER(n1, 0) NUMBER(n2, 1) NUMBER(n3, 2), dx)
+#define BINARY(name, t, u, d, r, value, da, db)           DERIVATIVE(d0_##name, , da) DERIVATIVE(d1_##name, , db)
 #define SPLIT(name, u, d, r, guard, ints, floats, da, db) DERIVATIVE(d0_##name, , da) DERIVATIVE(d1_##name, , db)
-#define TERNARY(name, t, u, d, r, value, da, db, dc) DERIVATIVE(d0_##name, , da) DERIVATIVE(d1_##name, , db) DERIVATIVE(d2_##name, , dc)
+#define TERNARY(name, t, u, d, r, value, da, db, dc)                                                                   \
+    DERIVATIVE(d0_##name, , da) DERIVATIVE(d1_##name, , db) DERIVATIVE(d2_##name, , dc)
 #define TERNARY1(name, t, u, d, r, n1, value, da, db, dc)                                                              \
-    DERIVATIVE(d0_##name, NUMBER(n1, 0), da) DERIVATIVE(d1_##name, NUMBER(n1, 0), db) DERIVATIVE(d2_##name, NUMBER(n1, 0), dc)
+    DERIVATIVE(d0_##name, NUMBER(n1, 0), da)                                                                           \
+    DERIVATIVE(d1_##name, NUMBER(n1, 0), db) DERIVATIVE(d2_##name, NUMBER(n1, 0), dc)
 #include "ops/elementwise.def"
 
 typedef void (*reading)(double *, const double *const[], const double *);
 static const reading readings[HD_OP_ELEMENTWISE_COUNT][3] = {
-#define UNARY(name, ...) [HD_OP_##name] = {d0_##name},
-#define UNARY1(name, ...) [HD_OP_##name] = {d0_##name},
-#define UNARY2(name, ...) [HD_OP_##name] = {d0_##name},
-#define UNARY3(name, ...) [HD_OP_##name] = {d0_##name},
-#define BINARY(name, ...) [HD_OP_##name] = {d0_##name, d1_##name},
-#define SPLIT(name, ...) [HD_OP_##name] = {d0_##name, d1_##name},
-#define TERNARY(name, ...) [HD_OP_##name] = {d0_##name, d1_##name, d2_##name},
+#define UNARY(name, ...)    [HD_OP_##name] = {d0_##name},
+#define UNARY1(name, ...)   [HD_OP_##name] = {d0_##name},
+#define UNARY2(name, ...)   [HD_OP_##name] = {d0_##name},
+#define UNARY3(name, ...)   [HD_OP_##name] = {d0_##name},
+#define BINARY(name, ...)   [HD_OP_##name] = {d0_##name, d1_##name},
+#define SPLIT(name, ...)    [HD_OP_##name] = {d0_##name, d1_##name},
+#define TERNARY(name, ...)  [HD_OP_##name] = {d0_##name, d1_##name, d2_##name},
 #define TERNARY1(name, ...) [HD_OP_##name] = {d0_##name, d1_##name, d2_##name},
 #include "ops/elementwise.def"
 };
@@ -146,7 +161,10 @@ static void *library;
 static kernel find(hd_op_id id, hd_compute type, int derivative) {
     char name[128];
     snprintf(name, sizeof name, "row_%s_%d_%d", hd_ops[id].name, (int)type, derivative + 1);
-    union { void *object; kernel function; } symbol = {.object = dlsym(library, name)};
+    union {
+        void *object;
+        kernel function;
+    } symbol = {.object = dlsym(library, name)};
     if (symbol.object == NULL) fail_msg("%s is missing", name);
     return symbol.function;
 }
@@ -163,7 +181,8 @@ static int render_all(void **state) {
         for (int type = 0; type < HD_COMPUTE_COUNT; ++type)
             if (hd_row_takes((hd_op_id)id, (hd_compute)type)) render_row(&rendered, (hd_op_id)id, (hd_compute)type, -1);
         for (int k = 0; k < 3; ++k)
-            if (has_derivative((hd_op_id)id, k) && hd_row_takes((hd_op_id)id, HD_COMPUTE_F64)) render_row(&rendered, (hd_op_id)id, HD_COMPUTE_F64, k);
+            if (has_derivative((hd_op_id)id, k) && hd_row_takes((hd_op_id)id, HD_COMPUTE_F64))
+                render_row(&rendered, (hd_op_id)id, HD_COMPUTE_F64, k);
     }
     library = compile(&rendered);
     return 0;
@@ -185,11 +204,14 @@ static void rendered_values_equal_eager_kernels(void **state) {
             if (!hd_row_takes((hd_op_id)id, type)) continue;
             for (int k = 0; k < 3; ++k) fill(in[k], hd_rows[id].chooses && k == 0 ? HD_COMPUTE_B8 : type);
             double numbers[3] = {0}; /* of the type */
-            for (int k = 0; k < hd_rows[id].numbers; ++k) hd_element_from_f64((char *)numbers + (size_t)k * hd_dtype_size(dtype_of[type]), dtype_of[type], k == 0 ? 1 : 3);
+            for (int k = 0; k < hd_rows[id].numbers; ++k)
+                hd_element_from_f64((char *)numbers + (size_t)k * hd_dtype_size(dtype_of[type]), dtype_of[type],
+                                    k == 0 ? 1 : 3);
             const void *const operands[3] = {in[0], in[1], in[2]};
             find((hd_op_id)id, type, -1)(got, operands, numbers, N);
             hd_kernels()->elementwise[type][id](expected, operands, numbers, N);
-            compare(hd_ops[id].name, hd_rows[id].gives_bool ? HD_COMPUTE_B8 : type, got, expected, 64, hd_rows[id].ulp < 0 ? in[0] : NULL);
+            compare(hd_ops[id].name, hd_rows[id].gives_bool ? HD_COMPUTE_B8 : type, got, expected, 64,
+                    hd_rows[id].ulp < 0 ? in[0] : NULL);
         }
 }
 
@@ -284,7 +306,11 @@ static void survives_failing_allocations(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {test(rendered_values_equal_eager_kernels), test(rendered_derivatives_equal_the_c_reading), test(expanded_ir_has_no_functions_and_prints_the_same),
-                                       test(prints_readably), test(the_verifier_finds_what_is_wrong), test(survives_failing_allocations)};
+    const struct CMUnitTest tests[] = {test(rendered_values_equal_eager_kernels),
+                                       test(rendered_derivatives_equal_the_c_reading),
+                                       test(expanded_ir_has_no_functions_and_prints_the_same),
+                                       test(prints_readably),
+                                       test(the_verifier_finds_what_is_wrong),
+                                       test(survives_failing_allocations)};
     return cmocka_run_group_tests(tests, render_all, close_all);
 }

@@ -131,15 +131,18 @@ static inline void random_model(model *m, hd_shape shape, hd_dtype dtype) {
 }
 
 /* t has this dtype, shape and values, up to a relative error. */
-static inline void assert_tensor_within(const hd_tensor *t, hd_dtype dtype, const hd_shape *shape, const double *v, double relative, const char *file, int line) {
+static inline void assert_tensor_within(const hd_tensor *t, hd_dtype dtype, const hd_shape *shape, const double *v,
+                                        double relative, const char *file, int line) {
     if (!hd_ok()) {
         print_error("%s:%d: %s\n", file, line, hd_error_message());
         _fail(file, line);
     }
     double *got = malloc((size_t)hd_tensor_count(t) * sizeof *got + 1);
-    if (hd_tensor_dtype(t) != dtype || !hd_shape_equal(hd_tensor_shape(t), *shape) || !hd_to_array(t, got, HD_F64, (size_t)hd_tensor_count(t))) {
-        print_error("%s:%d: rank %d, %lld elements of %s; expected rank %d, %lld of %s\n", file, line, hd_tensor_rank(t), (long long)hd_tensor_count(t),
-                    hd_dtype_name(hd_tensor_dtype(t)), shape->rank, (long long)hd_shape_count(*shape), hd_dtype_name(dtype));
+    if (hd_tensor_dtype(t) != dtype || !hd_shape_equal(hd_tensor_shape(t), *shape) ||
+        !hd_to_array(t, got, HD_F64, (size_t)hd_tensor_count(t))) {
+        print_error("%s:%d: rank %d, %lld elements of %s; expected rank %d, %lld of %s\n", file, line,
+                    hd_tensor_rank(t), (long long)hd_tensor_count(t), hd_dtype_name(hd_tensor_dtype(t)), shape->rank,
+                    (long long)hd_shape_count(*shape), hd_dtype_name(dtype));
         _fail(file, line);
     }
     for (int64_t i = 0; i < hd_shape_count(*shape); ++i)
@@ -149,9 +152,10 @@ static inline void assert_tensor_within(const hd_tensor *t, hd_dtype dtype, cons
         }
     free(got);
 }
-#define assert_tensor_close(t, dtype, shape, v, relative) assert_tensor_within(t, dtype, shape, v, relative, __FILE__, __LINE__)
+#define assert_tensor_close(t, dtype, shape, v, relative)                                                              \
+    assert_tensor_within(t, dtype, shape, v, relative, __FILE__, __LINE__)
 #define assert_tensor(t, dtype, shape, v) assert_tensor_within(t, dtype, shape, v, 0, __FILE__, __LINE__)
-#define assert_model(m, dtype) assert_tensor((m)->t, dtype, &(m)->shape, (m)->v)
+#define assert_model(m, dtype)            assert_tensor((m)->t, dtype, &(m)->shape, (m)->v)
 
 /* ---- NumPy's results: tests/golden/families.txt ----------------------------------------------------------------------
  * A line is   name  arguments  ->  rank sizes  values   with arguments and values as numbers ("none" is HD_END). */
@@ -170,7 +174,9 @@ static inline golden golden_open(const char *name) {
     return g;
 }
 
-static inline double golden_number(const char *word) { return strcmp(word, "none") == 0 ? (double)HD_END : strtod(word, NULL); }
+static inline double golden_number(const char *word) {
+    return strcmp(word, "none") == 0 ? (double)HD_END : strtod(word, NULL);
+}
 
 /* The next line of this name; false, and closed, after the last. There must be one. */
 static inline bool golden_next(golden *g) {
@@ -178,7 +184,8 @@ static inline bool golden_next(golden *g) {
     while (fgets(line, sizeof line, g->file) != NULL) {
         char *rest = NULL, *word = strtok_r(line, " \n", &rest);
         if (word == NULL || strcmp(word, g->name) != 0) continue;
-        for (g->arguments = 0; (word = strtok_r(NULL, " \n", &rest)) != NULL && strcmp(word, "->") != 0;) g->argument[g->arguments++] = golden_number(word);
+        for (g->arguments = 0; (word = strtok_r(NULL, " \n", &rest)) != NULL && strcmp(word, "->") != 0;)
+            g->argument[g->arguments++] = golden_number(word);
         g->shape = (hd_shape){.rank = atoi(strtok_r(NULL, " \n", &rest))};
         for (int i = 0; i < g->shape.rank; ++i) g->shape.size[i] = atoll(strtok_r(NULL, " \n", &rest));
         int64_t n = 0;

@@ -1,8 +1,12 @@
 /* Creation: constants of every dtype, ranges counted as NumPy counts them, matrices, and what is refused. */
 #include "families.h"
 
-static const hd_shape shapes[] = {{.rank = 0}, {.rank = 1, .size = {0}}, {.rank = 1, .size = {1000}}, {.rank = 3, .size = {2, 3, 4}},
-                                  {.rank = 8, .size = {1, 2, 1, 2, 1, 2, 1, 2}}, {.rank = 2, .size = {0, 5}}};
+static const hd_shape shapes[] = {{.rank = 0},
+                                  {.rank = 1, .size = {0}},
+                                  {.rank = 1, .size = {1000}},
+                                  {.rank = 3, .size = {2, 3, 4}},
+                                  {.rank = 8, .size = {1, 2, 1, 2, 1, 2, 1, 2}},
+                                  {.rank = 2, .size = {0, 5}}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 static void constants_of_every_dtype_and_shape(void **state) {
@@ -84,9 +88,11 @@ static void arange_counts_as_numpy(void **state) {
     (void)state;
     for (golden g = golden_open("arange"); golden_next(&g);) {
         HD_SCOPE;
-        hd_tensor *x = hd_arange(g.argument[0], g.argument[1], g.argument[2], HD_F64), *expect = hd_from_data(g.v, g.shape, HD_F64);
+        hd_tensor *x = hd_arange(g.argument[0], g.argument[1], g.argument[2], HD_F64),
+                  *expect = hd_from_data(g.v, g.shape, HD_F64);
         assert_close(x, expect, 1e-14, 1e-14); /* NumPy adds its steps up otherwise */
-        assert_close(hd_arange(g.argument[0], g.argument[1], g.argument[2], HD_F32), hd_cast(expect, HD_F32), 1e-6, 1e-7);
+        assert_close(hd_arange(g.argument[0], g.argument[1], g.argument[2], HD_F32), hd_cast(expect, HD_F32), 1e-6,
+                     1e-7);
     }
     HD_SCOPE;
     double v[100];
@@ -121,7 +127,8 @@ static void linspace_and_logspace_as_numpy(void **state) {
     (void)state;
     for (golden g = golden_open("linspace"); golden_next(&g);) {
         HD_SCOPE;
-        hd_tensor *x = hd_linspace(g.argument[0], g.argument[1], (int64_t)g.argument[2], HD_F64), *expect = hd_from_data(g.v, g.shape, HD_F64);
+        hd_tensor *x = hd_linspace(g.argument[0], g.argument[1], (int64_t)g.argument[2], HD_F64),
+                  *expect = hd_from_data(g.v, g.shape, HD_F64);
         assert_close(x, expect, 1e-15, 1e-15);
         const int64_t n = hd_tensor_count(x);
         if (n > 1) assert_true(hd_item(hd_select(x, 0, -1)) == g.argument[1]); /* the end exactly */
@@ -149,12 +156,14 @@ static void eye_and_tri_as_numpy(void **state) {
     for (golden g = golden_open("tri"); golden_next(&g);) {
         HD_SCOPE;
         const hd_dtype dtype = (hd_dtype)(1 + round++ % (HD_DTYPE_COUNT - 1));
-        assert_tensor(hd_tri((int64_t)g.argument[0], (int64_t)g.argument[1], (int64_t)g.argument[2], dtype), dtype, &g.shape, g.v);
+        assert_tensor(hd_tri((int64_t)g.argument[0], (int64_t)g.argument[1], (int64_t)g.argument[2], dtype), dtype,
+                      &g.shape, g.v);
     }
     for (int dtype = HD_BOOL; dtype < HD_DTYPE_COUNT; ++dtype)
         for (golden g = golden_open("eye"); golden_next(&g);) {
             HD_SCOPE;
-            assert_tensor(hd_eye((int64_t)g.argument[0], (int64_t)g.argument[1], (hd_dtype)dtype), (hd_dtype)dtype, &g.shape, g.v);
+            assert_tensor(hd_eye((int64_t)g.argument[0], (int64_t)g.argument[1], (hd_dtype)dtype), (hd_dtype)dtype,
+                          &g.shape, g.v);
         }
     HD_SCOPE;
     assert_values(hd_tri(2, 2, INT64_MAX, HD_F32), HD_F32, 1, 1, 1, 1);
@@ -166,13 +175,15 @@ static void data_is_copied_and_blobs_are_borrowed(void **state) {
     (void)state;
     HD_SCOPE;
     float v[3] = {1, 2, 3};
-    hd_tensor *copy = hd_from_data(v, HD_SHAPE(3), HD_F32), *borrowed = hd_from_blob(v, HD_SHAPE(3), HD_F32, NULL, NULL);
+    hd_tensor *copy = hd_from_data(v, HD_SHAPE(3), HD_F32),
+              *borrowed = hd_from_blob(v, HD_SHAPE(3), HD_F32, NULL, NULL);
     v[0] = 9;
     assert_values(copy, HD_F32, 1, 2, 3);
     assert_values(borrowed, HD_F32, 9, 2, 3);
     hd_fill(borrowed, 5);
     assert_float_equal(v[2], 5, 0);
-    assert_values(hd_from_data((const uint8_t[]){0, 7, 255}, HD_SHAPE(3), HD_BOOL), HD_BOOL, 0, 1, 1); /* only 0 and 1 are bool */
+    assert_values(hd_from_data((const uint8_t[]){0, 7, 255}, HD_SHAPE(3), HD_BOOL), HD_BOOL, 0, 1,
+                  1); /* only 0 and 1 are bool */
     assert_int_equal(hd_tensor_count(hd_from_data(NULL, HD_SHAPE(0), HD_F32)), 0);
     assert_ok();
     assert_null(hd_from_data(NULL, HD_SHAPE(1), HD_F32));
@@ -191,7 +202,8 @@ static void bad_arguments(void **state) {
     assert_null(hd_zeros(HD_SHAPE(1, 1, 1, 1, 1, 1, 1, 1, 1), HD_F32));
     assert_error(HD_ERROR_SHAPE, "hd_zeros: a shape of more than 8 axes");
     assert_null(hd_empty(HD_SHAPE(1LL << 40, 1LL << 40), HD_F32));
-    assert_error(HD_ERROR_OVERFLOW, "hd_empty: shape [1099511627776,1099511627776] has more bytes than 64 bits can count");
+    assert_error(HD_ERROR_OVERFLOW,
+                 "hd_empty: shape [1099511627776,1099511627776] has more bytes than 64 bits can count");
     assert_null(hd_empty(HD_SHAPE(INT64_MAX), HD_F64));
     assert_error(HD_ERROR_OVERFLOW, "hd_empty");
     assert_null(hd_zeros(HD_SHAPE(0, 1LL << 40, 1LL << 40), HD_F32)); /* as NumPy: too large even when empty */
@@ -229,5 +241,7 @@ static void bad_arguments(void **state) {
     assert_error(HD_ERROR_NULL_ARGUMENT, "hd_zeros_like: `x` is NULL");
 }
 
-RUN(test(constants_of_every_dtype_and_shape), test(a_likeness_of_a_view_is_contiguous), test(constants_must_fit_the_dtype), test(constants_are_rounded_once_and_the_default_dtype_counts), test(arange_counts_as_numpy), test(whole_ranges_are_exact),
-    test(linspace_and_logspace_as_numpy), test(eye_and_tri_as_numpy), test(data_is_copied_and_blobs_are_borrowed), test(bad_arguments))
+RUN(test(constants_of_every_dtype_and_shape), test(a_likeness_of_a_view_is_contiguous),
+    test(constants_must_fit_the_dtype), test(constants_are_rounded_once_and_the_default_dtype_counts),
+    test(arange_counts_as_numpy), test(whole_ranges_are_exact), test(linspace_and_logspace_as_numpy),
+    test(eye_and_tri_as_numpy), test(data_is_copied_and_blobs_are_borrowed), test(bad_arguments))

@@ -43,7 +43,9 @@ static uint64_t write_float(long double v, hd_dtype d) {
     return bits;
 }
 
-static uint64_t masked(uint64_t bits, hd_dtype d) { return bits_of(d) == 64 ? bits : bits & ((1ull << bits_of(d)) - 1); }
+static uint64_t masked(uint64_t bits, hd_dtype d) {
+    return bits_of(d) == 64 ? bits : bits & ((1ull << bits_of(d)) - 1);
+}
 
 /* Floats to integers truncate and saturate, NaN gives 0; integers to integers wrap; NaN is true. */
 static uint64_t write_element(long double v, hd_dtype to, bool from_float) {
@@ -57,15 +59,18 @@ static uint64_t write_element(long double v, hd_dtype to, bool from_float) {
 }
 
 static const long double special[] = {
-    0, -0.0L, 1, -1, 0.5L, -0.5L, 0.999L, -0.999L, 1.5L, 2.5L, -1.5L, 127, 128, -128, -129, 127.9L, 255, 256, 255.9L, 300, -300, 448, 464, 465, 480, 1000,
-    32767, 32768, -32768, -32769, 57344, 61440, 65503, 65504, 65519, 65520, 65535, 65536, 70000, 1e6L, 16777215, 16777217, 16777219, 2147483647, 2147483648.0L,
-    -2147483648.0L, -2147483649.0L, 4294967295.0L, 4294967296.0L, 1e10L, -1e10L, 9007199254740993.0L, -9007199254740993.0L, 9223372036854775807.0L,
-    9223372036854775808.0L, -9223372036854775807.0L - 1, 18446744073709551615.0L, 1.8446744073709552e19L, 1e20L, -1e20L, 3.4028234663852886e38L,
-    3.4028235677973366e38L, 1e39L, -1e39L, 1e300L, 1e-3L, 1e-8L, 5.960464477539063e-08L, 2.9802322387695312e-08L, 2.9802322387695316e-08L, 0.001953125L,
-    0.0009765625L, 1e-30L, 1e-40L, 1e-46L, 1e-300L, 4.9406564584124654e-324L, INFINITY, -INFINITY, NAN,
+    0, -0.0L, 1, -1, 0.5L, -0.5L, 0.999L, -0.999L, 1.5L, 2.5L, -1.5L, 127, 128, -128, -129, 127.9L, 255, 256, 255.9L,
+    300, -300, 448, 464, 465, 480, 1000, 32767, 32768, -32768, -32769, 57344, 61440, 65503, 65504, 65519, 65520, 65535,
+    65536, 70000, 1e6L, 16777215, 16777217, 16777219, 2147483647, 2147483648.0L, -2147483648.0L, -2147483649.0L,
+    4294967295.0L, 4294967296.0L, 1e10L, -1e10L, 9007199254740993.0L, -9007199254740993.0L, 9223372036854775807.0L,
+    9223372036854775808.0L, -9223372036854775807.0L - 1, 18446744073709551615.0L, 1.8446744073709552e19L, 1e20L, -1e20L,
+    3.4028234663852886e38L, 3.4028235677973366e38L, 1e39L, -1e39L, 1e300L, 1e-3L, 1e-8L, 5.960464477539063e-08L,
+    2.9802322387695312e-08L, 2.9802322387695316e-08L, 0.001953125L, 0.0009765625L, 1e-30L, 1e-40L, 1e-46L, 1e-300L,
+    4.9406564584124654e-324L, INFINITY, -INFINITY, NAN,
     /* ties in f16 and bf16, broken by what f32 would drop: rounding twice gets these wrong */
-    1.00048828125L, 1.0004882812500002L, 1.0004882812499998L, 1.00390625L, 1.0039062500000002L, 1.0039062499999998L, 36310271995674624.0L, 36310271995674625.0L,
-    36310271995674623.0L, 72057594037927937.0L, 72339069014638593.0L, 72339069014638591.0L};
+    1.00048828125L, 1.0004882812500002L, 1.0004882812499998L, 1.00390625L, 1.0039062500000002L, 1.0039062499999998L,
+    36310271995674624.0L, 36310271995674625.0L, 36310271995674623.0L, 72057594037927937.0L, 72339069014638593.0L,
+    72339069014638591.0L};
 enum { SPECIAL = sizeof special / sizeof special[0] };
 
 static void check_cast(hd_dtype from, hd_dtype to) {
@@ -87,8 +92,9 @@ static void check_cast(hd_dtype from, hd_dtype to) {
         const uint64_t want = write_element(v, to, hd_dtype_is_float(from));
         const bool nan = hd_dtype_is_float(to) && isnan(read_element(want, to)) && isnan(read_element(bits, to));
         if (bits != want && !nan)
-            fail_msg("%.20Lg from %s to %s is %.20Lg (0x%llx), expected %.20Lg (0x%llx)", v, hd_dtype_name(from), hd_dtype_name(to), read_element(bits, to),
-                     (unsigned long long)bits, read_element(want, to), (unsigned long long)want);
+            fail_msg("%.20Lg from %s to %s is %.20Lg (0x%llx), expected %.20Lg (0x%llx)", v, hd_dtype_name(from),
+                     hd_dtype_name(to), read_element(bits, to), (unsigned long long)bits, read_element(want, to),
+                     (unsigned long long)want);
     }
 }
 
@@ -112,11 +118,13 @@ static void cast_to_the_same_dtype_is_the_tensor(void **state) {
 static void promotion_is_as_written_in_the_catalogue(void **state) {
     (void)state;
     static const hd_dtype table[][3] = {
-        {HD_BOOL, HD_U8, HD_U8},        {HD_BOOL, HD_F8E4M3, HD_F8E4M3}, {HD_U8, HD_U32, HD_U32},   {HD_U8, HD_I8, HD_I16},
-        {HD_U16, HD_I8, HD_I32},        {HD_U16, HD_I32, HD_I32},        {HD_U32, HD_I32, HD_I64},  {HD_U32, HD_I64, HD_I64},
-        {HD_U64, HD_I8, HD_F32},        {HD_U64, HD_I64, HD_F32},        {HD_U64, HD_U8, HD_U64},   {HD_I8, HD_I64, HD_I64},
-        {HD_I64, HD_F16, HD_F16},       {HD_U64, HD_BF16, HD_BF16},      {HD_I64, HD_F32, HD_F32},  {HD_BF16, HD_F16, HD_F32},
-        {HD_F8E4M3, HD_F8E5M2, HD_BF16}, {HD_F32, HD_F64, HD_F64},       {HD_F16, HD_F32, HD_F32},  {HD_I32, HD_F8E5M2, HD_F8E5M2}};
+        {HD_BOOL, HD_U8, HD_U8},   {HD_BOOL, HD_F8E4M3, HD_F8E4M3}, {HD_U8, HD_U32, HD_U32},
+        {HD_U8, HD_I8, HD_I16},    {HD_U16, HD_I8, HD_I32},         {HD_U16, HD_I32, HD_I32},
+        {HD_U32, HD_I32, HD_I64},  {HD_U32, HD_I64, HD_I64},        {HD_U64, HD_I8, HD_F32},
+        {HD_U64, HD_I64, HD_F32},  {HD_U64, HD_U8, HD_U64},         {HD_I8, HD_I64, HD_I64},
+        {HD_I64, HD_F16, HD_F16},  {HD_U64, HD_BF16, HD_BF16},      {HD_I64, HD_F32, HD_F32},
+        {HD_BF16, HD_F16, HD_F32}, {HD_F8E4M3, HD_F8E5M2, HD_BF16}, {HD_F32, HD_F64, HD_F64},
+        {HD_F16, HD_F32, HD_F32},  {HD_I32, HD_F8E5M2, HD_F8E5M2}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; ++i) {
         assert_int_equal(hd_dtype_promote(table[i][0], table[i][1]), table[i][2]);
         assert_int_equal(hd_dtype_promote(table[i][1], table[i][0]), table[i][2]);
@@ -136,9 +144,11 @@ static void operands_of_any_two_dtypes_meet(void **state) {
         for (int b = 1; b < HD_DTYPE_COUNT; ++b) {
             HD_SCOPE;
             const hd_dtype common = hd_dtype_promote((hd_dtype)a, (hd_dtype)b);
-            hd_tensor *x = hd_cast(hd_from_data(a_values, HD_SHAPE(6), HD_F64), (hd_dtype)a), *y = hd_cast(hd_from_data(b_values, HD_SHAPE(6), HD_F64), (hd_dtype)b);
+            hd_tensor *x = hd_cast(hd_from_data(a_values, HD_SHAPE(6), HD_F64), (hd_dtype)a),
+                      *y = hd_cast(hd_from_data(b_values, HD_SHAPE(6), HD_F64), (hd_dtype)b);
             hd_tensor *wide_x = hd_cast(x, common), *wide_y = hd_cast(y, common);
-            hd_tensor *condition = hd_cast(hd_from_data((const bool[]){1, 0, 1, 1, 0, 0}, HD_SHAPE(6), HD_BOOL), HD_BOOL);
+            hd_tensor *condition =
+                hd_cast(hd_from_data((const bool[]){1, 0, 1, 1, 0, 0}, HD_SHAPE(6), HD_BOOL), HD_BOOL);
             if (common != HD_BOOL) {
                 hd_tensor *sum = hd_add(x, y);
                 assert_ok();
@@ -213,7 +223,8 @@ static void rows_name_the_dtype_they_do_not_take(void **state) {
             hd_tensor *x = hd_ones(HD_SHAPE(2), (hd_dtype)d), *in[3] = {x, x, x};
             if (row->chooses) in[0] = hd_ones(HD_SHAPE(2), HD_BOOL);
             hd_tensor *y = row_calls[id](in, row_numbers(id));
-            const bool refuses = (row->types == HD_TYPES_NUMBERS && d == HD_BOOL) || (row->types == HD_TYPES_INTS && hd_dtype_is_float((hd_dtype)d));
+            const bool refuses = (row->types == HD_TYPES_NUMBERS && d == HD_BOOL) ||
+                                 (row->types == HD_TYPES_INTS && hd_dtype_is_float((hd_dtype)d));
             if (refuses) {
                 assert_null(y);
                 char text[64];
@@ -235,6 +246,8 @@ static void a_condition_must_be_bool(void **state) {
     assert_error(HD_ERROR_DTYPE, "the condition is f32; it must be bool");
 }
 
-RUN(test(casts_between_all_dtypes), test(cast_to_the_same_dtype_is_the_tensor), test(promotion_is_as_written_in_the_catalogue), test(operands_of_any_two_dtypes_meet),
+RUN(test(casts_between_all_dtypes), test(cast_to_the_same_dtype_is_the_tensor),
+    test(promotion_is_as_written_in_the_catalogue), test(operands_of_any_two_dtypes_meet),
     test(a_number_never_widens_a_float), test(a_whole_number_takes_an_integers_dtype_and_a_fraction_the_default_float),
-    test(functions_of_integers_give_the_default_float), test(rows_name_the_dtype_they_do_not_take), test(a_condition_must_be_bool))
+    test(functions_of_integers_give_the_default_float), test(rows_name_the_dtype_they_do_not_take),
+    test(a_condition_must_be_bool))

@@ -13,12 +13,12 @@
 #include "golden/rows.h"
 
 #include "kernel/words_c.h"
-#define T f32
+#define T           f32
 #define W_PRECISION 32
 #include "golden/gradients.h"
 #undef T
 #undef W_PRECISION
-#define T f64
+#define T           f64
 #define W_PRECISION 64
 #include "golden/gradients.h"
 #undef T
@@ -78,7 +78,9 @@ static const exception gradient_exceptions[] = {
 #define EXCEPTED(table, b, i, digits) excepted(table, sizeof(table) / sizeof(table[0]), b, i, digits)
 static bool excepted(const exception *table, size_t count, const block *b, int i, int digits) {
     for (size_t k = 0; k < count; ++k)
-        if (table[k].id == b->id && (table[k].digits == 0 || table[k].digits == digits) && table[k].at(b->in[0][i], b->in[1][i])) return true;
+        if (table[k].id == b->id && (table[k].digits == 0 || table[k].digits == digits) &&
+            table[k].at(b->in[0][i], b->in[1][i]))
+            return true;
     return false;
 }
 
@@ -129,7 +131,9 @@ static void read_point(block *b, char *line) {
 static void complain(const block *b, int i, const char *what, double got, double want) {
     ++failures;
     print_error("%s(", row_name(b->id));
-    for (int k = 0; k < b->operands; ++k) print_error(b->integers ? "%s%.0f" : "%s%.9g", k ? ", " : "", b->integers ? (double)b->whole[k][i] : b->in[k][i]);
+    for (int k = 0; k < b->operands; ++k)
+        print_error(b->integers ? "%s%.0f" : "%s%.9g", k ? ", " : "",
+                    b->integers ? (double)b->whole[k][i] : b->in[k][i]);
     print_error("): %s %.17g, expected %.17g\n", what, got, want);
 }
 
@@ -141,7 +145,8 @@ static double largest_operand(const block *b, int i) {
 }
 
 static hd_tensor *operand(const block *b, int k, hd_dtype dtype) { /* 1 to 3 operands, the condition as bool */
-    hd_tensor *t = b->integers ? hd_from_data(b->whole[k], HD_SHAPE(b->count), HD_I64) : hd_from_data(b->in[k], HD_SHAPE(b->count), HD_F64);
+    hd_tensor *t = b->integers ? hd_from_data(b->whole[k], HD_SHAPE(b->count), HD_I64)
+                               : hd_from_data(b->in[k], HD_SHAPE(b->count), HD_F64);
     return hd_cast(t, k == 0 && hd_rows[b->id].chooses ? HD_BOOL : dtype);
 }
 
@@ -172,14 +177,16 @@ static void check_integers(const block *b) {
     int64_t got[MOST_POINTS];
     assert_true(hd_to_array(run(b, b->dtype), got, HD_I64, MOST_POINTS));
     for (int i = 0; i < b->count; ++i)
-        if (got[i] != b->whole_value[i]) complain(b, i, hd_dtype_name(b->dtype), (double)got[i], (double)b->whole_value[i]);
+        if (got[i] != b->whole_value[i])
+            complain(b, i, hd_dtype_name(b->dtype), (double)got[i], (double)b->whole_value[i]);
 }
 
 static void check_gradient(const block *b, int i, int k, double got, int digits) {
     static const char *const what[3] = {"first gradient", "second gradient", "third gradient"};
     const double want = b->gradient[k][i], ulps = 16 + 4 * (double)fabsf(hd_rows[b->id].ulp);
     if (got == 0 && want == 0) return; /* the sign of a zero gradient means nothing */
-    if (!within(got, want, ulps, upstream, 0, digits) && !EXCEPTED(gradient_exceptions, b, i, digits)) complain(b, i, what[k], got, want);
+    if (!within(got, want, ulps, upstream, 0, digits) && !EXCEPTED(gradient_exceptions, b, i, digits))
+        complain(b, i, what[k], got, want);
 }
 
 static void check_gradients(const block *b) {
@@ -215,7 +222,8 @@ static void check_block(const block *b) {
 static void every_row_agrees_with_pytorch(void **state) {
     (void)state;
     char path[1024];
-    snprintf(path, sizeof path, "%.*s/golden/elementwise.txt", (int)(sizeof HODU_TEST_DATA - sizeof "/data"), HODU_TEST_DATA);
+    snprintf(path, sizeof path, "%.*s/golden/elementwise.txt", (int)(sizeof HODU_TEST_DATA - sizeof "/data"),
+             HODU_TEST_DATA);
     FILE *file = fopen(path, "r");
     if (file == NULL) fail_msg("cannot open %s", path);
     static block b;

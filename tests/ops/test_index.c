@@ -13,14 +13,16 @@ static void as_numpy(void **state) {
     for (golden g = golden_open("index_select"); golden_next(&g);) {
         HD_SCOPE;
         hd_tensor *x = fixture(HD_SHAPE(4, 3, 5), HD_F64);
-        assert_tensor(hd_index_select(x, (int)g.argument[0], script_index(hd_tensor_size(x, (int)g.argument[0]))), HD_F64, &g.shape, g.v);
+        assert_tensor(hd_index_select(x, (int)g.argument[0], script_index(hd_tensor_size(x, (int)g.argument[0]))),
+                      HD_F64, &g.shape, g.v);
     }
     for (golden g = golden_open("take_along_axis"); golden_next(&g);) {
         HD_SCOPE;
         hd_tensor *x = fixture(HD_SHAPE(4, 3, 5), HD_F64), *seven = script_index(hd_tensor_size(x, (int)g.argument[0]));
         int64_t along[60];
         for (int i = 0; i < 60; ++i) along[i] = hd_data_i64(seven)[i % 7];
-        assert_tensor(hd_take_along_axis(x, (int)g.argument[0], hd_from_data(along, HD_SHAPE(4, 3, 5), HD_I64)), HD_F64, &g.shape, g.v);
+        assert_tensor(hd_take_along_axis(x, (int)g.argument[0], hd_from_data(along, HD_SHAPE(4, 3, 5), HD_I64)), HD_F64,
+                      &g.shape, g.v);
     }
     for (golden g = golden_open("index_add"); golden_next(&g);) {
         HD_SCOPE;
@@ -28,7 +30,8 @@ static void as_numpy(void **state) {
         hd_tensor *x = fixture(HD_SHAPE(4, 3, 5), HD_F64);
         hd_shape shape = hd_tensor_shape(x);
         shape.size[(axis + 3) % 3] = 7;
-        assert_tensor(hd_index_add(x, axis, script_index(hd_tensor_size(x, axis)), fixture(shape, HD_F64)), HD_F64, &g.shape, g.v);
+        assert_tensor(hd_index_add(x, axis, script_index(hd_tensor_size(x, axis)), fixture(shape, HD_F64)), HD_F64,
+                      &g.shape, g.v);
     }
 }
 
@@ -38,11 +41,13 @@ static const hd_dtype index_dtypes[] = {HD_I64, HD_I32, HD_I16, HD_I8, HD_U8, HD
 /* An index for gather and scatter: x's rank, no larger beside the axis, of any integer dtype, any layout. */
 static void random_index(model *index, const hd_shape *x, int axis) {
     hd_shape shape = *x;
-    for (int i = 0; i < shape.rank; ++i) shape.size[i] = i == axis ? random_below(6) : shape.size[i] - random_below(2) * (shape.size[i] > 1);
+    for (int i = 0; i < shape.rank; ++i)
+        shape.size[i] = i == axis ? random_below(6) : shape.size[i] - random_below(2) * (shape.size[i] > 1);
     const hd_dtype dtype = index_dtypes[random_below(8)];
     const bool is_signed = hd_dtype_promote(dtype, HD_I8) == dtype;
     double v[MODEL_MOST];
-    for (int64_t i = 0; i < hd_shape_count(shape); ++i) v[i] = (double)(random_below(x->size[axis] * (is_signed ? 2 : 1)) - (is_signed ? x->size[axis] : 0));
+    for (int64_t i = 0; i < hd_shape_count(shape); ++i)
+        v[i] = (double)(random_below(x->size[axis] * (is_signed ? 2 : 1)) - (is_signed ? x->size[axis] : 0));
     model_of(index, shape, dtype, v);
     if (random_below(2)) index->t = hd_flip(hd_contiguous(hd_flip(index->t, HD_AXES())), HD_AXES());
 }
@@ -88,13 +93,15 @@ static void scatter_in_every_mode_and_dtype(void **state) { /* in index order: o
         random_model(&x, random_shape(rank, 4), dtype);
         random_index(&index, &x.shape, axis);
         double s[MODEL_MOST];
-        for (int64_t i = 0; i < index.count; ++i) s[i] = mode == HD_SCATTER_MUL && dtype != HD_BOOL ? (double)(1 + random_below(2)) : random_value(dtype);
+        for (int64_t i = 0; i < index.count; ++i)
+            s[i] = mode == HD_SCATTER_MUL && dtype != HD_BOOL ? (double)(1 + random_below(2)) : random_value(dtype);
         model_of(&source, index.shape, dtype, s);
         for (int64_t i = 0; i < index.count; ++i) {
             const int64_t to = target_of(&index, i, &x.shape, axis);
             x.v[to] = combine(mode, dtype, x.v[to], source.v[i]);
         }
-        hd_tensor *rounded = hd_cast(hd_cast(hd_from_data(x.v, x.shape, HD_F64), HD_I64), dtype); /* integers wrap, small floats round once */
+        hd_tensor *rounded = hd_cast(hd_cast(hd_from_data(x.v, x.shape, HD_F64), HD_I64),
+                                     dtype); /* integers wrap, small floats round once */
         if (hd_dtype_is_float(dtype)) rounded = hd_cast(hd_from_data(x.v, x.shape, HD_F64), dtype);
         hd_tensor *before = hd_copy(x.t), *result = hd_scatter(x.t, axis, index.t, source.t, mode);
         assert_ok();
@@ -112,13 +119,16 @@ static void large_gathers_use_threads(void **state) {
     const int before = hd_num_threads();
     hd_set_num_threads(3);
     hd_seed(1);
-    hd_tensor *x = hd_reshape(hd_range(0, 1, N, HD_F32), HD_SHAPE(N / 3, 3)), *index = hd_randint(HD_SHAPE(N), HD_I64, -N / 3, N / 3);
-    hd_tensor *rows = hd_index_select(x, 0, index), *taken = hd_take(x, index), *gathered = hd_gather(hd_flatten(x), 0, index);
+    hd_tensor *x = hd_reshape(hd_range(0, 1, N, HD_F32), HD_SHAPE(N / 3, 3)),
+              *index = hd_randint(HD_SHAPE(N), HD_I64, -N / 3, N / 3);
+    hd_tensor *rows = hd_index_select(x, 0, index), *taken = hd_take(x, index),
+              *gathered = hd_gather(hd_flatten(x), 0, index);
     const int64_t *p = hd_data_i64(index);
     const float *r = hd_data_f32(rows), *t = hd_data_f32(taken), *g = hd_data_f32(gathered);
     for (int64_t i = 0; i < N; ++i) {
         const int64_t row = p[i] < 0 ? p[i] + N / 3 : p[i], flat = p[i] < 0 ? p[i] + N : p[i];
-        if (r[3 * i + 2] != (float)(3 * row + 2) || t[i] != (float)flat || g[i] != (float)flat) fail_msg("element %lld is wrong", (long long)i);
+        if (r[3 * i + 2] != (float)(3 * row + 2) || t[i] != (float)flat || g[i] != (float)flat)
+            fail_msg("element %lld is wrong", (long long)i);
     }
     hd_set_num_threads(before);
 }
@@ -133,8 +143,10 @@ static void take_sees_x_as_flat(void **state) {
     assert_true(hd_shape_equal(hd_tensor_shape(y), HD_SHAPE(2, 2)));
     assert_values(hd_take(x, hd_scalar(-2, HD_I32)), HD_F32, 2);
     assert_values(hd_take(hd_scalar(8, HD_F32), HD_TENSOR_I64(HD_SHAPE(2), 0, -1)), HD_F32, 8, 8);
-    assert_values(hd_take_along_axis(x, 1, HD_TENSOR_I64(HD_SHAPE(1, 1), 1)), HD_F32, 3, 4, 5); /* the index broadcasts */
-    assert_values(hd_take_along_axis(HD_TENSOR_F32(HD_SHAPE(1, 2), 5, 6), 1, HD_TENSOR_I64(HD_SHAPE(2, 1), 1, 0)), HD_F32, 6, 5); /* and x */
+    assert_values(hd_take_along_axis(x, 1, HD_TENSOR_I64(HD_SHAPE(1, 1), 1)), HD_F32, 3, 4,
+                  5); /* the index broadcasts */
+    assert_values(hd_take_along_axis(HD_TENSOR_F32(HD_SHAPE(1, 2), 5, 6), 1, HD_TENSOR_I64(HD_SHAPE(2, 1), 1, 0)),
+                  HD_F32, 6, 5); /* and x */
 }
 
 static void an_empty_index_takes_nothing(void **state) {
@@ -144,10 +156,14 @@ static void an_empty_index_takes_nothing(void **state) {
     assert_true(hd_shape_equal(hd_tensor_shape(hd_index_select(x, 0, none)), HD_SHAPE(0, 2)));
     assert_true(hd_shape_equal(hd_tensor_shape(hd_take(x, hd_zeros(HD_SHAPE(0, 4), HD_I64))), HD_SHAPE(0, 4)));
     assert_true(hd_shape_equal(hd_tensor_shape(hd_gather(x, 0, hd_zeros(HD_SHAPE(0, 2), HD_I64))), HD_SHAPE(0, 2)));
-    assert_same(hd_scatter(x, 0, hd_zeros(HD_SHAPE(0, 2), HD_I64), hd_zeros(HD_SHAPE(0, 2), HD_F32), HD_SCATTER_SET), x);
+    assert_same(hd_scatter(x, 0, hd_zeros(HD_SHAPE(0, 2), HD_I64), hd_zeros(HD_SHAPE(0, 2), HD_F32), HD_SCATTER_SET),
+                x);
     assert_same(hd_index_add(x, 1, none, hd_zeros(HD_SHAPE(3, 0), HD_F32)), x);
-    assert_true(hd_shape_equal(hd_tensor_shape(hd_index_select(hd_zeros(HD_SHAPE(0, 2), HD_F32), 0, none)), HD_SHAPE(0, 2)));
-    assert_true(hd_shape_equal(hd_tensor_shape(hd_index_select(hd_zeros(HD_SHAPE(2, 0), HD_F32), 0, HD_TENSOR_I64(HD_SHAPE(3), 0, 1, 0))), HD_SHAPE(3, 0)));
+    assert_true(
+        hd_shape_equal(hd_tensor_shape(hd_index_select(hd_zeros(HD_SHAPE(0, 2), HD_F32), 0, none)), HD_SHAPE(0, 2)));
+    assert_true(hd_shape_equal(
+        hd_tensor_shape(hd_index_select(hd_zeros(HD_SHAPE(2, 0), HD_F32), 0, HD_TENSOR_I64(HD_SHAPE(3), 0, 1, 0))),
+        HD_SHAPE(3, 0)));
     assert_true(hd_shape_equal(hd_tensor_shape(hd_one_hot(none, 3, HD_F32)), HD_SHAPE(0, 3)));
     assert_ok();
     assert_null(hd_index_select(hd_zeros(HD_SHAPE(0), HD_F32), 0, HD_TENSOR_I64(HD_SHAPE(1), 0)));
@@ -181,7 +197,8 @@ static void out_of_range_names_place_and_bound(void **state) {
 static void wrong_shapes_and_dtypes(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = hd_ones(HD_SHAPE(3, 4), HD_F32), *i1 = HD_TENSOR_I64(HD_SHAPE(2), 0, 1), *i2 = hd_zeros(HD_SHAPE(3, 4), HD_I64);
+    hd_tensor *x = hd_ones(HD_SHAPE(3, 4), HD_F32), *i1 = HD_TENSOR_I64(HD_SHAPE(2), 0, 1),
+              *i2 = hd_zeros(HD_SHAPE(3, 4), HD_I64);
     assert_null(hd_gather(x, 0, hd_zeros(HD_SHAPE(3, 4), HD_F32)));
     assert_error(HD_ERROR_DTYPE, "hd_gather: the index is f32; it must be an integer tensor");
     assert_null(hd_index_select(x, 0, hd_zeros(HD_SHAPE(3), HD_BOOL)));
@@ -215,12 +232,14 @@ static void masked_fill_and_one_hot(void **state) {
     HD_SCOPE;
     hd_tensor *x = hd_reshape(hd_range(0, 1, 4, HD_F16), HD_SHAPE(2, 2));
     assert_values(hd_masked_fill(x, hd_gt_scalar(x, 1), -1), HD_F16, 0, 1, -1, -1);
-    assert_values(hd_masked_fill(x, hd_from_data((const bool[]){1, 0}, HD_SHAPE(2), HD_BOOL), INFINITY), HD_F16, INFINITY, 1, INFINITY, 3);
+    assert_values(hd_masked_fill(x, hd_from_data((const bool[]){1, 0}, HD_SHAPE(2), HD_BOOL), INFINITY), HD_F16,
+                  INFINITY, 1, INFINITY, 3);
     assert_values(hd_masked_fill(hd_range(0, 1, 3, HD_I32), hd_ones(HD_SHAPE(), HD_BOOL), 7), HD_I32, 7, 7, 7);
     assert_null(hd_masked_fill(x, x, 0));
     assert_error(HD_ERROR_DTYPE, "hd_masked_fill: the condition is f16; it must be bool");
     for (int dtype = HD_BOOL; dtype < HD_DTYPE_COUNT; ++dtype)
-        assert_values(hd_one_hot(HD_TENSOR_I64(HD_SHAPE(3), 1, 0, -1), 3, (hd_dtype)dtype), (hd_dtype)dtype, 0, 1, 0, 1, 0, 0, 0, 0, 1);
+        assert_values(hd_one_hot(HD_TENSOR_I64(HD_SHAPE(3), 1, 0, -1), 3, (hd_dtype)dtype), (hd_dtype)dtype, 0, 1, 0, 1,
+                      0, 0, 0, 0, 1);
     assert_values(hd_one_hot(hd_scalar(1, HD_U8), 2, HD_DTYPE_DEFAULT), HD_F32, 0, 1);
     assert_null(hd_one_hot(hd_scalar(1, HD_F32), 2, HD_F32));
     assert_error(HD_ERROR_DTYPE, "hd_one_hot: the index is f32");
@@ -231,7 +250,8 @@ static void masked_fill_and_one_hot(void **state) {
     hd_error_clear();
 }
 
-static void a_large_vocabulary_is_cheap(void **state) { /* one_hot of few indices costs what its result does, not classes^2 */
+static void
+a_large_vocabulary_is_cheap(void **state) { /* one_hot of few indices costs what its result does, not classes^2 */
     (void)state;
     HD_SCOPE;
     hd_memory_reset_peak();
@@ -241,5 +261,6 @@ static void a_large_vocabulary_is_cheap(void **state) { /* one_hot of few indice
     assert_true(hd_memory().peak_bytes < 64 << 20);
 }
 
-RUN(test(as_numpy), test(gather_of_any_layout), test(scatter_in_every_mode_and_dtype), test(large_gathers_use_threads), test(take_sees_x_as_flat), test(an_empty_index_takes_nothing),
-    test(out_of_range_names_place_and_bound), test(wrong_shapes_and_dtypes), test(masked_fill_and_one_hot), test(a_large_vocabulary_is_cheap))
+RUN(test(as_numpy), test(gather_of_any_layout), test(scatter_in_every_mode_and_dtype), test(large_gathers_use_threads),
+    test(take_sees_x_as_flat), test(an_empty_index_takes_nothing), test(out_of_range_names_place_and_bound),
+    test(wrong_shapes_and_dtypes), test(masked_fill_and_one_hot), test(a_large_vocabulary_is_cheap))

@@ -3,7 +3,8 @@
 #include "golden/rows.h"
 
 enum { LAYOUTS = 6, MOST = 132 * 140 };
-static const char *const layout_name[LAYOUTS] = {"contiguous", "transposed", "stepped", "reversed", "reversed and transposed", "offset"};
+static const char *const layout_name[LAYOUTS] = {
+    "contiguous", "transposed", "stepped", "reversed", "reversed and transposed", "offset"};
 
 /* The same values in another layout. */
 static hd_tensor *laid_out(hd_tensor *x, int layout) {
@@ -29,8 +30,10 @@ static hd_tensor *values(dice *d, hd_shape shape, hd_dtype dtype, int operand) {
     const int64_t count = hd_shape_count(shape);
     assert_true(count <= MOST);
     for (int64_t i = 0; i < count; ++i) {
-        if (hd_dtype_is_float(dtype)) data[i] = 6 * roll_unit(d) - 3;
-        else data[i] = operand == 1 ? 1 + (double)(roll(d) % 7) : (double)(roll(d) % 100);
+        if (hd_dtype_is_float(dtype))
+            data[i] = 6 * roll_unit(d) - 3;
+        else
+            data[i] = operand == 1 ? 1 + (double)(roll(d) % 7) : (double)(roll(d) % 100);
     }
     return hd_cast(hd_from_data(data, shape, HD_F64), dtype);
 }
@@ -46,7 +49,8 @@ static bool takes(int id, hd_dtype dtype) {
 }
 
 static void operands(int id, dice *d, hd_shape shape, hd_dtype dtype, hd_tensor *out[3]) {
-    for (int k = 0; k < hd_rows[id].operands; ++k) out[k] = values(d, shape, k == 0 && hd_rows[id].chooses ? HD_BOOL : dtype, k);
+    for (int k = 0; k < hd_rows[id].operands; ++k)
+        out[k] = values(d, shape, k == 0 && hd_rows[id].chooses ? HD_BOOL : dtype, k);
 }
 
 /* Equal bit for bit, NaN to NaN. */
@@ -58,8 +62,8 @@ static void expect_equal(int id, hd_tensor *got, hd_tensor *want, const char *ho
     assert_true(hd_to_array(got, a, HD_F64, MOST) && hd_to_array(want, b, HD_F64, MOST));
     for (int64_t i = 0; i < hd_tensor_count(want); ++i)
         if (!(isnan(a[i]) && isnan(b[i])) && memcmp(&a[i], &b[i], sizeof a[i]) != 0)
-            fail_msg("%s of %s, %s: element %lld is %.17g, but %.17g when contiguous", row_name(id), hd_dtype_name(hd_tensor_dtype(want)), how, (long long)i,
-                     a[i], b[i]);
+            fail_msg("%s of %s, %s: element %lld is %.17g, but %.17g when contiguous", row_name(id),
+                     hd_dtype_name(hd_tensor_dtype(want)), how, (long long)i, a[i], b[i]);
 }
 
 static const hd_dtype kinds[] = {HD_F32, HD_F64, HD_BF16, HD_I32, HD_U8, HD_BOOL};
@@ -71,19 +75,20 @@ static const hd_dtype kinds[] = {HD_F32, HD_F64, HD_BF16, HD_I32, HD_U8, HD_BOOL
 static void strided_operands(void **state) {
     (void)state;
     dice d = roll_from("strided_operands", 11);
-    const hd_shape shapes[] = {HD_SHAPE(7, 5), HD_SHAPE(3, 70), HD_SHAPE(132, 140)}; /* tiles across, within rows; blocks */
+    const hd_shape shapes[] = {HD_SHAPE(7, 5), HD_SHAPE(3, 70),
+                               HD_SHAPE(132, 140)}; /* tiles across, within rows; blocks */
     FOR_ROWS_AND_KINDS(id, dtype)
-        for (int s = 0; s < (kind == 0 ? 3 : 2); ++s) {
-            HD_SCOPE;
-            hd_tensor *x[3] = {NULL}, *y[3] = {NULL};
-            operands(id, &d, shapes[s], dtype, x);
-            hd_tensor *want = row_calls[id](x, row_numbers(id));
-            for (int layout = 1; layout < LAYOUTS; ++layout)
-                for (int mix = 0; mix < hd_rows[id].operands; ++mix) { /* all alike, or each its own */
-                    for (int k = 0; k < hd_rows[id].operands; ++k) y[k] = laid_out(x[k], (layout + mix * k) % LAYOUTS);
-                    expect_equal(id, row_calls[id](y, row_numbers(id)), want, layout_name[layout]);
-                }
-        }
+    for (int s = 0; s < (kind == 0 ? 3 : 2); ++s) {
+        HD_SCOPE;
+        hd_tensor *x[3] = {NULL}, *y[3] = {NULL};
+        operands(id, &d, shapes[s], dtype, x);
+        hd_tensor *want = row_calls[id](x, row_numbers(id));
+        for (int layout = 1; layout < LAYOUTS; ++layout)
+            for (int mix = 0; mix < hd_rows[id].operands; ++mix) { /* all alike, or each its own */
+                for (int k = 0; k < hd_rows[id].operands; ++k) y[k] = laid_out(x[k], (layout + mix * k) % LAYOUTS);
+                expect_equal(id, row_calls[id](y, row_numbers(id)), want, layout_name[layout]);
+            }
+    }
 }
 
 static void broadcast_operands(void **state) {
@@ -99,7 +104,8 @@ static void broadcast_operands(void **state) {
                 hd_tensor *x[3] = {NULL}, *y[3] = {NULL};
                 for (int k = 0; k < hd_rows[id].operands; ++k) {
                     const bool whole = k == hd_rows[id].operands - 1 && turn % 2 == 1;
-                    x[k] = values(&d, whole ? full : stretched[(turn + k) % 4], k == 0 && hd_rows[id].chooses ? HD_BOOL : dtype, k);
+                    x[k] = values(&d, whole ? full : stretched[(turn + k) % 4],
+                                  k == 0 && hd_rows[id].chooses ? HD_BOOL : dtype, k);
                     y[k] = hd_contiguous(hd_broadcast_to(x[k], full));
                 }
                 hd_tensor *got = row_calls[id](x, row_numbers(id));

@@ -13,7 +13,8 @@ static void shapes_as_numpy(void **state) {
                 shape[i] = (hd_shape){.rank = (int)*a++};
                 for (int k = 0; k < shape[i].rank; ++k) shape[i].size[k] = (int64_t)*a++;
             }
-            assert_tensor(hd_matmul(fixture(shape[0], (hd_dtype)dtype), fixture(shape[1], (hd_dtype)dtype)), (hd_dtype)dtype, &g.shape, g.v);
+            assert_tensor(hd_matmul(fixture(shape[0], (hd_dtype)dtype), fixture(shape[1], (hd_dtype)dtype)),
+                          (hd_dtype)dtype, &g.shape, g.v);
         }
 }
 
@@ -27,14 +28,21 @@ static hd_tensor *matrix(int64_t rows, int64_t columns, hd_dtype dtype, int layo
     hd_tensor *x = hd_cast(hd_from_data(v, HD_SHAPE(rows, columns), HD_F64), dtype);
     switch (layout) {
     case TRANSPOSED: return hd_t(hd_contiguous(hd_t(x)));
-    case STEPPED: return hd_slice(hd_slice(hd_repeat_interleave(hd_repeat_interleave(x, 2, 0), 3, 1), 0, 1, HD_END, 2), 1, 0, HD_END, 3);
+    case STEPPED:
+        return hd_slice(hd_slice(hd_repeat_interleave(hd_repeat_interleave(x, 2, 0), 3, 1), 0, 1, HD_END, 2), 1, 0,
+                        HD_END, 3);
     case REVERSED: return hd_flip(hd_contiguous(hd_flip(x, HD_AXES())), HD_AXES());
-    case PADDED: return hd_slice(hd_slice(hd_pad(x, (const hd_padding[]){{1, 2}, {3, 1}}, 2, hd_dtype_is_float(hd_tensor_dtype(x)) ? NAN : 77), 0, 1, 1 + rows, 1), 1, 3, 3 + columns, 1);
+    case PADDED:
+        return hd_slice(hd_slice(hd_pad(x, (const hd_padding[]){{1, 2}, {3, 1}}, 2,
+                                        hd_dtype_is_float(hd_tensor_dtype(x)) ? NAN : 77),
+                                 0, 1, 1 + rows, 1),
+                        1, 3, 3 + columns, 1);
     default: return x;
     }
 }
 
-static void check_product(int64_t m, int64_t k, int64_t n, hd_dtype dtype_a, int layout_a, hd_dtype dtype_b, int layout_b) {
+static void check_product(int64_t m, int64_t k, int64_t n, hd_dtype dtype_a, int layout_a, hd_dtype dtype_b,
+                          int layout_b) {
     HD_SCOPE;
     double *a, *b;
     hd_tensor *x = matrix(m, k, dtype_a, layout_a, &a), *y = matrix(k, n, dtype_b, layout_b, &b);
@@ -47,10 +55,15 @@ static void check_product(int64_t m, int64_t k, int64_t n, hd_dtype dtype_a, int
     hd_tensor *expect = hd_from_data(c, HD_SHAPE(m, n), HD_F64); /* exact: cast it, so that it rounds or wraps once */
     expect = hd_cast(hd_dtype_is_float(dtype) ? expect : hd_cast(expect, HD_I64), dtype);
     char why[256] = "";
-    hd_allclose_opts o = {.struct_size = sizeof o, .relative = HD_ZERO, .absolute = HD_ZERO, .explain = why, .explain_capacity = sizeof why};
+    hd_allclose_opts o = {.struct_size = sizeof o,
+                          .relative = HD_ZERO,
+                          .absolute = HD_ZERO,
+                          .explain = why,
+                          .explain_capacity = sizeof why};
     if (z == NULL || hd_tensor_dtype(z) != dtype || !hd_allclose(z, expect, &o))
-        fail_msg("[%lld,%lld] %s (layout %d) x [%lld,%lld] %s (layout %d): %s%s", (long long)m, (long long)k, hd_dtype_name(dtype_a), layout_a, (long long)k, (long long)n,
-                 hd_dtype_name(dtype_b), layout_b, why, hd_error_message());
+        fail_msg("[%lld,%lld] %s (layout %d) x [%lld,%lld] %s (layout %d): %s%s", (long long)m, (long long)k,
+                 hd_dtype_name(dtype_a), layout_a, (long long)k, (long long)n, hd_dtype_name(dtype_b), layout_b, why,
+                 hd_error_message());
     free(a);
     free(b);
     free(c);
@@ -60,7 +73,9 @@ static void small_sizes_in_all_pairs(void **state) {
     (void)state;
     for (int64_t m = 1; m <= 20; m += m < 8 ? 1 : 3)
         for (int64_t k = 0; k <= 20; k += k < 6 ? 1 : 5)
-            for (int64_t n = 1; n <= 20; ++n) check_product(m, k, n, random_below(2) ? HD_F32 : HD_F64, (int)random_below(LAYOUTS), HD_F32, (int)random_below(LAYOUTS));
+            for (int64_t n = 1; n <= 20; ++n)
+                check_product(m, k, n, random_below(2) ? HD_F32 : HD_F64, (int)random_below(LAYOUTS), HD_F32,
+                              (int)random_below(LAYOUTS));
 }
 
 static void sizes_around_the_edges_of_tiles(void **state) {
@@ -95,15 +110,19 @@ static void thin_products(void **state) {
 
 static void other_dtypes_and_mixed_ones(void **state) {
     (void)state;
-    static const hd_dtype dtypes[] = {HD_F32, HD_F64, HD_BF16, HD_F16, HD_I32, HD_I64, HD_U8, HD_I8, HD_U64, HD_F8E4M3, HD_I16, HD_U32};
+    static const hd_dtype dtypes[] = {HD_F32, HD_F64, HD_BF16, HD_F16,    HD_I32, HD_I64,
+                                      HD_U8,  HD_I8,  HD_U64,  HD_F8E4M3, HD_I16, HD_U32};
     enum { N = sizeof dtypes / sizeof *dtypes };
     for (int i = 0; i < N; ++i)
-        for (int j = 0; j < N; ++j) check_product(5 + i, 4 + j, 33, dtypes[i], (int)random_below(LAYOUTS), dtypes[j], (int)random_below(LAYOUTS));
+        for (int j = 0; j < N; ++j)
+            check_product(5 + i, 4 + j, 33, dtypes[i], (int)random_below(LAYOUTS), dtypes[j],
+                          (int)random_below(LAYOUTS));
     check_product(70, 60, 65, HD_U8, TRANSPOSED, HD_U8, STEPPED); /* wraps */
     check_product(100, 97, 95, HD_BF16, PLAIN, HD_BF16, TRANSPOSED);
     HD_SCOPE;
     assert_values(hd_matmul(hd_ones(HD_SHAPE(1, 3), HD_BOOL), hd_full(HD_SHAPE(3, 1), 5, HD_I16)), HD_I16, 15);
-    hd_tensor *long_sum = hd_matmul(hd_ones(HD_SHAPE(1, 1000), HD_BF16), hd_full(HD_SHAPE(1000, 1), 1.0, HD_BF16)); /* summed in f32 */
+    hd_tensor *long_sum =
+        hd_matmul(hd_ones(HD_SHAPE(1, 1000), HD_BF16), hd_full(HD_SHAPE(1000, 1), 1.0, HD_BF16)); /* summed in f32 */
     assert_values(long_sum, HD_BF16, 1000);
 }
 
@@ -116,7 +135,8 @@ static void batches_broadcast(void **state) {
             const int64_t m = sizes[s][0], k = sizes[s][1], n = sizes[s][2];
             hd_seed(s);
             hd_tensor *a = hd_cast(hd_randint(kind & 1 ? HD_SHAPE(3, 1, m, k) : HD_SHAPE(m, k), HD_I32, -3, 4), HD_F32);
-            hd_tensor *b = hd_cast(hd_randint(kind & 2 ? HD_SHAPE(2, k, n) : HD_SHAPE(3, 2, n, k), HD_I32, -3, 4), HD_F32);
+            hd_tensor *b =
+                hd_cast(hd_randint(kind & 2 ? HD_SHAPE(2, k, n) : HD_SHAPE(3, 2, n, k), HD_I32, -3, 4), HD_F32);
             if (!(kind & 2)) b = hd_t(b);
             hd_tensor *c = hd_matmul(a, b);
             const int64_t batch = hd_tensor_count(c) / (m * n);
@@ -135,10 +155,13 @@ static void nothing_times_nothing(void **state) {
     for (int dtype = HD_U8; dtype < HD_DTYPE_COUNT; ++dtype) {
         HD_SCOPE;
         const hd_dtype d = (hd_dtype)dtype;
-        assert_values(hd_matmul(hd_ones(HD_SHAPE(2, 0), d), hd_ones(HD_SHAPE(0, 3), d)), d, 0, 0, 0, 0, 0, 0); /* an empty sum */
+        assert_values(hd_matmul(hd_ones(HD_SHAPE(2, 0), d), hd_ones(HD_SHAPE(0, 3), d)), d, 0, 0, 0, 0, 0,
+                      0); /* an empty sum */
         assert_values(hd_matmul(hd_ones(HD_SHAPE(0), d), hd_ones(HD_SHAPE(0), d)), d, 0);
-        assert_true(hd_shape_equal(hd_tensor_shape(hd_matmul(hd_ones(HD_SHAPE(0, 4), d), hd_ones(HD_SHAPE(4, 3), d))), HD_SHAPE(0, 3)));
-        assert_true(hd_shape_equal(hd_tensor_shape(hd_matmul(hd_ones(HD_SHAPE(0, 2, 4), d), hd_ones(HD_SHAPE(4), d))), HD_SHAPE(0, 2)));
+        assert_true(hd_shape_equal(hd_tensor_shape(hd_matmul(hd_ones(HD_SHAPE(0, 4), d), hd_ones(HD_SHAPE(4, 3), d))),
+                                   HD_SHAPE(0, 3)));
+        assert_true(hd_shape_equal(hd_tensor_shape(hd_matmul(hd_ones(HD_SHAPE(0, 2, 4), d), hd_ones(HD_SHAPE(4), d))),
+                                   HD_SHAPE(0, 2)));
     }
 }
 
@@ -161,29 +184,35 @@ static void real_numbers_within_rounding(void **state) {
     hd_tensor *a = hd_randn(HD_SHAPE(65, 700), HD_F64), *b = hd_randn(HD_SHAPE(700, 33), HD_F64);
     hd_tensor *exact = hd_sum(hd_mul(hd_unsqueeze(a, 2), b), HD_AXES(1), NULL);
     assert_close(hd_matmul(a, b), exact, 1e-12, 1e-12);
-    assert_close(hd_matmul(hd_cast(a, HD_F32), hd_cast(b, HD_F32)), exact, 1e-5, 2e-4); /* sqrt(700) * 700 half units at most, in practice 1e-5 */
+    assert_close(hd_matmul(hd_cast(a, HD_F32), hd_cast(b, HD_F32)), exact, 1e-5,
+                 2e-4); /* sqrt(700) * 700 half units at most, in practice 1e-5 */
     assert_close(hd_dot(hd_select(a, 0, 3), hd_select(b, 1, 4)), hd_select(hd_select(exact, 0, 3), 0, 4), 1e-12, 1e-12);
     assert_same(hd_outer(hd_select(a, 1, 0), hd_select(b, 0, 0)), hd_mul(hd_narrow(a, 1, 0, 1), hd_narrow(b, 0, 0, 1)));
 }
 
 static void the_result_does_not_depend_on_threads(void **state) {
     (void)state;
-    static const int64_t sizes[][3] = {{300, 301, 302}, {1, 900, 2000}, {3, 800, 640}, {2000, 700, 1}, {30, 2000, 40}, {1000, 17, 33}, {2, 3000, 100}};
+    static const int64_t sizes[][3] = {{300, 301, 302}, {1, 900, 2000}, {3, 800, 640}, {2000, 700, 1},
+                                       {30, 2000, 40},  {1000, 17, 33}, {2, 3000, 100}};
     const int before = hd_num_threads();
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; ++s)
         for (int way = 0; way < 6; ++way) {
             HD_SCOPE;
             const hd_dtype dtype = way % 2 ? HD_F32 : HD_F64;
             hd_seed(s);
-            hd_tensor *a = hd_randn(HD_SHAPE(sizes[s][0], sizes[s][1]), dtype), *b = hd_randn(HD_SHAPE(sizes[s][1], sizes[s][2]), dtype);
+            hd_tensor *a = hd_randn(HD_SHAPE(sizes[s][0], sizes[s][1]), dtype),
+                      *b = hd_randn(HD_SHAPE(sizes[s][1], sizes[s][2]), dtype);
             if (way / 2 == 1) b = hd_t(hd_contiguous(hd_t(b)));
             if (way / 2 == 2) a = hd_t(hd_contiguous(hd_t(a)));
             hd_tensor *one = NULL;
             for (int threads = 1; threads <= 3; ++threads) {
                 hd_set_num_threads(threads);
                 hd_tensor *c = hd_matmul(a, b);
-                if (threads == 1) one = c;
-                else assert_memory_equal(hd_data(c, dtype), hd_data(one, dtype), (size_t)hd_tensor_count(c) * hd_dtype_size(dtype));
+                if (threads == 1)
+                    one = c;
+                else
+                    assert_memory_equal(hd_data(c, dtype), hd_data(one, dtype),
+                                        (size_t)hd_tensor_count(c) * hd_dtype_size(dtype));
             }
         }
     hd_set_num_threads(before);
@@ -218,5 +247,7 @@ static void errors_show_both_shapes(void **state) {
     assert_error(HD_ERROR_OVERFLOW, "hd_matmul: shape [1099511627776,1099511627776]");
 }
 
-RUN(test(shapes_as_numpy), test(small_sizes_in_all_pairs), test(sizes_around_the_edges_of_tiles), test(thin_products), test(other_dtypes_and_mixed_ones), test(batches_broadcast),
-    test(nothing_times_nothing), test(special_values_go_through), test(real_numbers_within_rounding), test(the_result_does_not_depend_on_threads), test(errors_show_both_shapes))
+RUN(test(shapes_as_numpy), test(small_sizes_in_all_pairs), test(sizes_around_the_edges_of_tiles), test(thin_products),
+    test(other_dtypes_and_mixed_ones), test(batches_broadcast), test(nothing_times_nothing),
+    test(special_values_go_through), test(real_numbers_within_rounding), test(the_result_does_not_depend_on_threads),
+    test(errors_show_both_shapes))

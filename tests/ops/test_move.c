@@ -1,7 +1,9 @@
 /* Movement: elements in new places, NumPy's results, whose memory is whose, and writing in place. */
 #include "families.h"
 
-static hd_tensor *counting(hd_shape shape, hd_dtype dtype) { return hd_reshape(hd_range(0, 1, hd_shape_count(shape), dtype), shape); }
+static hd_tensor *counting(hd_shape shape, hd_dtype dtype) {
+    return hd_reshape(hd_range(0, 1, hd_shape_count(shape), dtype), shape);
+}
 
 /* ---- NumPy ---------------------------------------------------------------------------------------------------------- */
 static hd_tensor *golden_move(const golden *g, hd_tensor *x) { /* of 0, 1, ... in [3,4]; triangles of [2,3,4] */
@@ -28,7 +30,8 @@ static void as_numpy_for_any_dtype_and_layout(void **state) {
             const hd_dtype dtype = dtypes[round++ % 5];
             hd_tensor *x = counting(i < 5 ? HD_SHAPE(3, 4) : HD_SHAPE(2, 3, 4), dtype);
             assert_tensor(golden_move(&g, x), dtype, &g.shape, g.v);
-            hd_tensor *crooked = hd_flip(hd_t(hd_contiguous(hd_t(hd_flip(x, HD_AXES())))), HD_AXES()); /* the same values, stored otherwise */
+            hd_tensor *crooked = hd_flip(hd_t(hd_contiguous(hd_t(hd_flip(x, HD_AXES())))),
+                                         HD_AXES()); /* the same values, stored otherwise */
             assert_tensor(golden_move(&g, crooked), dtype, &g.shape, g.v);
         }
 }
@@ -60,7 +63,8 @@ static void concat_of_any_layouts_and_dtypes(void **state) {
         int64_t n = 0;
         for (int64_t b = 0; b < before; ++b)
             for (int p = 0; p < parts; ++p)
-                for (int64_t k = 0; k < part[p].shape.size[axis] * behind; ++k) v[n++] = part[p].v[b * part[p].shape.size[axis] * behind + k];
+                for (int64_t k = 0; k < part[p].shape.size[axis] * behind; ++k)
+                    v[n++] = part[p].v[b * part[p].shape.size[axis] * behind + k];
         shape.size[axis] = along;
         assert_tensor(hd_concat(tensors, parts, random_below(2) ? axis : axis - rank), dtype, &shape, v);
     }
@@ -115,7 +119,8 @@ static void padding_may_cut(void **state) {
     assert_int_equal(hd_tensor_count(hd_pad(x, (const hd_padding[]){{-2, -2}}, 1, 9)), 0);
     assert_values(hd_pad(hd_zeros(HD_SHAPE(0), HD_I32), (const hd_padding[]){{1, 1}}, 1, 3), HD_I32, 3, 3);
     assert_values(hd_pad(hd_scalar(4, HD_F32), NULL, 0, 9), HD_F32, 4);
-    assert_values(hd_pad(hd_flip(x, HD_AXES()), (const hd_padding[]){{-1, 0}, {0, 1}}, 2, 0.5), HD_F32, 3, 2, 1, 0, 0.5);
+    assert_values(hd_pad(hd_flip(x, HD_AXES()), (const hd_padding[]){{-1, 0}, {0, 1}}, 2, 0.5), HD_F32, 3, 2, 1, 0,
+                  0.5);
     assert_ok();
     assert_null(hd_pad(x, (const hd_padding[]){{-3, -2}}, 1, 0));
     assert_error(HD_ERROR_SHAPE, "hd_pad: padding (-3, -2) does not fit axis 1 of [2,4]");
@@ -133,7 +138,8 @@ static void pad_with_needs_something_to_repeat(void **state) {
     (void)state;
     HD_SCOPE;
     hd_tensor *x = counting(HD_SHAPE(2, 3), HD_F32);
-    assert_values(hd_pad_with(x, (const hd_padding[]){{5, 0}}, 1, HD_PAD_REPLICATE), HD_F32, 0, 0, 0, 0, 0, 0, 1, 2, 3, 3, 3, 3, 3, 3, 4, 5);
+    assert_values(hd_pad_with(x, (const hd_padding[]){{5, 0}}, 1, HD_PAD_REPLICATE), HD_F32, 0, 0, 0, 0, 0, 0, 1, 2, 3,
+                  3, 3, 3, 3, 3, 4, 5);
     assert_null(hd_pad_with(x, (const hd_padding[]){{3, 0}}, 1, HD_PAD_REFLECT));
     assert_error(HD_ERROR_VALUE, "hd_pad_with: padding (3, 0) of axis 1 of [2,3]");
     assert_null(hd_pad_with(x, (const hd_padding[]){{0, 4}}, 1, HD_PAD_CIRCULAR));
@@ -193,7 +199,9 @@ static void copies_have_memory_of_their_own(void **state) {
     assert_ptr_equal(hd_contiguous(x), x);
     hd_tensor *same = hd_contiguous(hd_t(hd_t(x)));
     assert_true(hd_tensor_shares_storage(same, x));
-    hd_tensor *copies[] = {hd_copy(x), hd_contiguous(hd_t(x)), hd_concat(&x, 1, 0), hd_pad(x, NULL, 0, 0), hd_tile(x, HD_SHAPE(1, 2)), hd_tril(x, 5)};
+    hd_tensor *copies[] = {
+        hd_copy(x),   hd_contiguous(hd_t(x)), hd_concat(&x, 1, 0), hd_pad(x, NULL, 0, 0), hd_tile(x, HD_SHAPE(1, 2)),
+        hd_tril(x, 5)};
     for (size_t i = 0; i < sizeof copies / sizeof *copies; ++i) {
         assert_false(hd_tensor_shares_storage(copies[i], x));
         assert_true(hd_tensor_is_contiguous(copies[i]));
@@ -213,7 +221,8 @@ static void large_copies_in_any_order(void **state) { /* in tiles and by threads
             enum { A = 301, B = 97, C = 20 };
             int64_t *v = malloc(sizeof *v * A * B * C), *w = malloc(sizeof *w * A * B * C);
             for (int64_t i = 0; i < A * B * C; ++i) v[i] = i * 31 % 128;
-            hd_tensor *x = hd_cast(hd_from_data(v, HD_SHAPE(A, B, C), HD_I64), dtypes[d]), *out = hd_empty(HD_SHAPE(C, A, B), dtypes[d]);
+            hd_tensor *x = hd_cast(hd_from_data(v, HD_SHAPE(A, B, C), HD_I64), dtypes[d]),
+                      *out = hd_empty(HD_SHAPE(C, A, B), dtypes[d]);
             static const int orders[][3] = {{2, 0, 1}, {1, 2, 0}, {2, 1, 0}, {1, 0, 2}, {0, 2, 1}};
             for (int o = 0; o < 5; ++o) { /* read out of order, and with a cast */
                 hd_tensor *y = hd_copy(hd_permute(x, hd_axes_of(orders[o], 3)));
@@ -223,12 +232,15 @@ static void large_copies_in_any_order(void **state) { /* in tiles and by threads
                 for (at[orders[o][0]] = 0; at[orders[o][0]] < size[orders[o][0]]; ++at[orders[o][0]])
                     for (at[orders[o][1]] = 0; at[orders[o][1]] < size[orders[o][1]]; ++at[orders[o][1]])
                         for (at[orders[o][2]] = 0; at[orders[o][2]] < size[orders[o][2]]; ++at[orders[o][2]], ++n)
-                            if (w[n] != v[(at[0] * B + at[1]) * C + at[2]]) fail_msg("%s, order %d, element %lld", hd_dtype_name(dtypes[d]), o, (long long)n);
+                            if (w[n] != v[(at[0] * B + at[1]) * C + at[2]])
+                                fail_msg("%s, order %d, element %lld", hd_dtype_name(dtypes[d]), o, (long long)n);
             }
             hd_assign(hd_permute(out, HD_AXES(1, 2, 0)), x); /* written out of order */
             assert_same(hd_permute(out, HD_AXES(1, 2, 0)), x);
             hd_assign(hd_flip(out, HD_AXES()), hd_broadcast_to(hd_select(hd_select(x, 0, 1), 1, 3), HD_SHAPE(C, A, B)));
-            for (int64_t i = 0; i < C * A; i += 7) assert_same(hd_flip(hd_select(hd_reshape(out, HD_SHAPE(C * A, B)), 0, i), HD_AXES()), hd_select(hd_select(x, 0, 1), 1, 3));
+            for (int64_t i = 0; i < C * A; i += 7)
+                assert_same(hd_flip(hd_select(hd_reshape(out, HD_SHAPE(C * A, B)), 0, i), HD_AXES()),
+                            hd_select(hd_select(x, 0, 1), 1, 3));
             free(v);
             free(w);
         }
@@ -266,8 +278,12 @@ static void assign_through_any_view(void **state) {
             for (int k = 0; k < from.rank; ++k) at[k] = from.size[k] == 1 ? 0 : at[k];
             const double v = src.v[index_of(&from, at)];
             const bool is_float = hd_dtype_is_float(dtype), is_unsigned = dtype >= HD_U8 && dtype <= HD_U64;
-            dst.base[place] = dtype == HD_BOOL ? v != 0 : is_float ? v : is_unsigned && (v < 0 && hd_dtype_is_float(other)) ? 0 : trunc(v);
-            if (is_unsigned && v < 0 && !hd_dtype_is_float(other)) dst.base[place] = ldexp(1, 8 * (int)hd_dtype_size(dtype)) + v; /* integers wrap */
+            dst.base[place] = dtype == HD_BOOL                                     ? v != 0
+                              : is_float                                           ? v
+                              : is_unsigned && (v < 0 && hd_dtype_is_float(other)) ? 0
+                                                                                   : trunc(v);
+            if (is_unsigned && v < 0 && !hd_dtype_is_float(other))
+                dst.base[place] = ldexp(1, 8 * (int)hd_dtype_size(dtype)) + v; /* integers wrap */
         }
         double expect[MODEL_MOST];
         hd_tensor *as_dtype = hd_cast(hd_from_data(dst.base, all, HD_F64), dtype);
@@ -289,7 +305,7 @@ static void overlap_is_as_if_the_source_were_copied_first(void **state) {
     hd_tensor *m = counting(HD_SHAPE(3, 3), HD_I32);
     hd_assign(m, hd_t(m));
     assert_values(m, HD_I32, 0, 3, 6, 1, 4, 7, 2, 5, 8);
-    hd_assign(m, hd_select(m, 0, 2));                                    /* its last row into all */
+    hd_assign(m, hd_select(m, 0, 2)); /* its last row into all */
     assert_values(m, HD_I32, 2, 5, 8, 2, 5, 8, 2, 5, 8);
     hd_add_(hd_slice(x, 0, 0, 5, 1), hd_slice(x, 0, 1, 6, 1));
     assert_values(x, HD_F32, 9, 7, 5, 3, 1, 0);
@@ -299,7 +315,8 @@ static void overlap_is_as_if_the_source_were_copied_first(void **state) {
     assert_values(x, HD_F32, 0, -32, -56, -72, -80, -81);
     static float memory[2001]; /* the same in borrowed memory, which two storages may share */
     for (int i = 0; i < 2001; ++i) memory[i] = (float)i;
-    hd_tensor *low = hd_from_blob(memory, HD_SHAPE(2000), HD_F32, NULL, NULL), *high = hd_from_blob(memory + 1, HD_SHAPE(2000), HD_F32, NULL, NULL);
+    hd_tensor *low = hd_from_blob(memory, HD_SHAPE(2000), HD_F32, NULL, NULL),
+              *high = hd_from_blob(memory + 1, HD_SHAPE(2000), HD_F32, NULL, NULL);
     hd_assign(high, low);
     assert_same(high, hd_range(0, 1, 2000, HD_F32));
     hd_assign(high, hd_flip(low, HD_AXES()));
@@ -356,6 +373,8 @@ static void writing_refuses(void **state) { /* and has written nothing */
     assert_ok();
 }
 
-RUN(test(as_numpy_for_any_dtype_and_layout), test(concat_of_any_layouts_and_dtypes), test(stack_makes_an_axis), test(joining_refuses), test(padding_may_cut),
-    test(pad_with_needs_something_to_repeat), test(repeating_works_at_any_rank), test(repeating_refuses), test(copies_have_memory_of_their_own), test(large_copies_in_any_order), test(assign_through_any_view),
-    test(overlap_is_as_if_the_source_were_copied_first), test(dst_keeps_its_dtype), test(writing_refuses))
+RUN(test(as_numpy_for_any_dtype_and_layout), test(concat_of_any_layouts_and_dtypes), test(stack_makes_an_axis),
+    test(joining_refuses), test(padding_may_cut), test(pad_with_needs_something_to_repeat),
+    test(repeating_works_at_any_rank), test(repeating_refuses), test(copies_have_memory_of_their_own),
+    test(large_copies_in_any_order), test(assign_through_any_view), test(overlap_is_as_if_the_source_were_copied_first),
+    test(dst_keeps_its_dtype), test(writing_refuses))

@@ -10,7 +10,8 @@ enum { POINTS = 6000 };
  * overflows halfway would be infinite here and finite in f64. */
 static float random_f32(dice *d, bool wild) {
     static const double spread[] = {1, 3, 8, 30, 126};
-    static const float special[] = {0, -0.0f, 1, -1, 0.5f, 2, -2, 3, INFINITY, -INFINITY, NAN, 0x1p-149f, 0x1.fffffep127f};
+    static const float special[] = {0,        -0.0f,     1,   -1,        0.5f,           2, -2, 3,
+                                    INFINITY, -INFINITY, NAN, 0x1p-149f, 0x1.fffffep127f};
     const int rare = 2 * !wild, spreads = wild ? 5 : 4;
     const uint64_t r = roll(d) % 100;
     if (r < 3) return special[roll(d) % (sizeof special / sizeof special[0] - (size_t)rare)];
@@ -32,7 +33,8 @@ static int compare_with_oracle(int id, dice *d) {
     const hd_row *row = &hd_rows[id];
     hd_tensor *t[3] = {NULL};
     for (int k = 0; k < row->operands; ++k) {
-        for (int i = 0; i < POINTS; ++i) in[k][i] = k == 0 && row->chooses ? (float)(roll(d) & 1) : random_f32(d, row->operands < 3);
+        for (int i = 0; i < POINTS; ++i)
+            in[k][i] = k == 0 && row->chooses ? (float)(roll(d) & 1) : random_f32(d, row->operands < 3);
         if (k == 1 && !row->chooses)
             for (int i = 0; i < POINTS; i += 50) in[1][i] = in[0][i]; /* ties */
         t[k] = hd_from_data(in[k], HD_SHAPE(POINTS), HD_F32);
@@ -53,11 +55,12 @@ static int compare_with_oracle(int id, dice *d) {
         if (fabs(want) >= 0x1p-126 && error > worst) worst = error, worst_at = i;
         if (within(got[i], want, (double)fabsf(row->ulp), scale, operand, 24)) continue;
         if (++bad <= 5)
-            print_error("%s(%.9g, %.9g, %.9g) is %.9g, expected %.17g: %.3g units off, %g allowed\n", row_name(id), point[0], point[1], point[2], got[i], want,
-                        error, (double)fabsf(row->ulp));
+            print_error("%s(%.9g, %.9g, %.9g) is %.9g, expected %.17g: %.3g units off, %g allowed\n", row_name(id),
+                        point[0], point[1], point[2], got[i], want, error, (double)fabsf(row->ulp));
     }
     if (getenv("HODU_WORST"))
-        printf("%-20s %6.2f of %g, at %.9g, %.9g, %.9g\n", row_name(id), worst, (double)row->ulp, (double)in[0][worst_at], (double)in[1][worst_at], (double)in[2][worst_at]);
+        printf("%-20s %6.2f of %g, at %.9g, %.9g, %.9g\n", row_name(id), worst, (double)row->ulp,
+               (double)in[0][worst_at], (double)in[1][worst_at], (double)in[2][worst_at]);
     return bad;
 }
 
@@ -143,7 +146,8 @@ static bool integer_oracle(int id, wide a, wide b, hd_dtype d, wide *out) {
 
 /* Extremes and their neighbours, small numbers, shifts around the width, and anything. */
 static wide random_integer(dice *d, hd_dtype dtype) {
-    const wide lowest = is_signed(dtype) ? -((wide)1 << (bits_of(dtype) - 1)) : 0, highest = lowest + ((wide)1 << bits_of(dtype)) - 1;
+    const wide lowest = is_signed(dtype) ? -((wide)1 << (bits_of(dtype) - 1)) : 0,
+               highest = lowest + ((wide)1 << bits_of(dtype)) - 1;
     const int64_t near = (int64_t)(roll(d) % 4);
     switch (roll(d) % 8) {
     case 0: return lowest + near;
@@ -188,8 +192,8 @@ static int compare_integers(int id, hd_dtype dtype, dice *d) {
         integer_oracle(id, value[0][i], value[1][i], dtype, &want);
         const wide is = row->gives_bool ? ((const uint8_t *)got)[i] : element(got, i, dtype);
         if (is != (row->gives_bool ? want : wrap(want, dtype)) && ++bad <= 5)
-            print_error("%s of %s (%lld, %lld) is %lld, expected %lld (as i64)\n", row_name(id), hd_dtype_name(dtype), (long long)value[0][i],
-                        (long long)value[1][i], (long long)is, (long long)wrap(want, dtype));
+            print_error("%s of %s (%lld, %lld) is %lld, expected %lld (as i64)\n", row_name(id), hd_dtype_name(dtype),
+                        (long long)value[0][i], (long long)value[1][i], (long long)is, (long long)wrap(want, dtype));
     }
     return bad;
 }
@@ -231,11 +235,12 @@ static void float_mod_has_the_sign_of_the_divisor(void **state) {
     (void)state;
     HD_SCOPE;
     const float a[] = {-3, 3, -3, 3, -0.0f, 0, 5, -5, 5, -5}, b[] = {3, -3, -3, 3, 3, -3, 3, 3, -3, -3};
-    const float mod[] = {0, -0.0f, -0.0f, 0, 0, -0.0f, 2, 1, -1, -2}, quotient[] = {-1, -1, 1, 1, -0.0f, -0.0f, 1, -2, -2, 1};
+    const float mod[] = {0, -0.0f, -0.0f, 0, 0, -0.0f, 2, 1, -1, -2},
+                quotient[] = {-1, -1, 1, 1, -0.0f, -0.0f, 1, -2, -2, 1};
     hd_tensor *x = hd_from_data(a, HD_SHAPE(10), HD_F32), *y = hd_from_data(b, HD_SHAPE(10), HD_F32);
     assert_memory_equal(hd_data(hd_mod(x, y), HD_F32), mod, sizeof mod);
     assert_memory_equal(hd_data(hd_floor_divide(x, y), HD_F32), quotient, sizeof quotient);
 }
 
-RUN(test(f32_rows_agree_with_libm), test(integer_rows_agree_with_wide_arithmetic), test(integer_division_by_zero_is_an_error),
-    test(float_mod_has_the_sign_of_the_divisor))
+RUN(test(f32_rows_agree_with_libm), test(integer_rows_agree_with_wide_arithmetic),
+    test(integer_division_by_zero_is_an_error), test(float_mod_has_the_sign_of_the_divisor))

@@ -14,16 +14,22 @@ static void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
     for (int round = 0; round < 10; ++round) {
         if (round > 0) k[0] += 0x9E3779B9, k[1] += 0xBB67AE85;
         const uint64_t p0 = (uint64_t)0xD2511F53 * c[0], p1 = (uint64_t)0xCD9E8D57 * c[2];
-        const uint32_t next[4] = {(uint32_t)(p1 >> 32) ^ c[1] ^ k[0], (uint32_t)p1, (uint32_t)(p0 >> 32) ^ c[3] ^ k[1], (uint32_t)p0};
+        const uint32_t next[4] = {(uint32_t)(p1 >> 32) ^ c[1] ^ k[0], (uint32_t)p1, (uint32_t)(p0 >> 32) ^ c[3] ^ k[1],
+                                  (uint32_t)p0};
         memcpy(c, next, sizeof c);
     }
     memcpy(out, c, sizeof c);
 }
 
-static const struct { uint32_t counter[4], key[2], answer[4]; } known[] = {
-    {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
-    {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-    {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}, {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}}};
+static const struct {
+    uint32_t counter[4], key[2], answer[4];
+} known[] = {{{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+             {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+              {0xffffffff, 0xffffffff},
+              {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+             {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+              {0xa4093822, 0x299f31d0},
+              {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}}};
 
 static void the_bits_are_philox(void **state) {
     (void)state;
@@ -41,12 +47,14 @@ static void the_bits_are_philox(void **state) {
     assert_int_equal(pair[0], 0x41c83b0e408f276d);
     assert_int_equal(pair[1], 0x6d5451fda20bc7c6);
     static const int64_t first[] = {0, 1, 2, 127, 128, 255, 8191, (1LL << 33) + 5, 1LL << 61};
-    for (size_t f = 0; f < sizeof first / sizeof *first; ++f) { /* any place in a draw, with a key and draw of digits of pi */
+    for (size_t f = 0; f < sizeof first / sizeof *first;
+         ++f) { /* any place in a draw, with a key and draw of digits of pi */
         uint64_t got[300];
         hd_kernels()->bits_u64(got, first[f], 300, 0x299f31d0a4093822, 0x0370734413198a2e);
         for (int64_t i = 0; i < 300; ++i) {
             const uint64_t block = (uint64_t)(first[f] + i) / 2;
-            philox((const uint32_t[4]){(uint32_t)block, (uint32_t)(block >> 32), 0x13198a2e, 0x03707344}, known[2].key, words);
+            philox((const uint32_t[4]){(uint32_t)block, (uint32_t)(block >> 32), 0x13198a2e, 0x03707344}, known[2].key,
+                   words);
             const int half = (int)((first[f] + i) % 2) * 2;
             assert_int_equal(got[i], (uint64_t)words[half + 1] << 32 | words[half]);
         }
@@ -85,7 +93,8 @@ static void an_element_depends_only_on_its_place(void **state) { /* not on the l
         }
         for (size_t i = 0; i < sizeof lengths / sizeof *lengths; ++i) {
             hd_seed(11);
-            assert_memory_equal(hd_data(drawn(kind, lengths[i]), dtype), hd_data(all, dtype), (size_t)lengths[i] * hd_dtype_size(dtype));
+            assert_memory_equal(hd_data(drawn(kind, lengths[i]), dtype), hd_data(all, dtype),
+                                (size_t)lengths[i] * hd_dtype_size(dtype));
         }
     }
     hd_set_num_threads(before);
@@ -130,8 +139,12 @@ static void instruction_sets_agree(void **state) { /* integers exactly, floats t
     for (int set = 1; set < 3; ++set)
         for (int i = 0; i < PRINTED; ++i) {
             const int kind = i / 600;
-            const double unit = kind == 2 ? 0x1p-20 : kind == 3 ? 0x1p-48 : kind == 8 ? 0x1p-10 : 0; /* of normals; the rest is exact */
-            if (!(fabs(v[set][i] - v[0][i]) <= unit * (fabs(v[0][i]) + (kind == 3 ? 1e-3 : 1)))) fail_msg("draw %d, element %d: %.17g and %.17g", kind, i % 600, v[set][i], v[0][i]);
+            const double unit = kind == 2   ? 0x1p-20
+                                : kind == 3 ? 0x1p-48
+                                : kind == 8 ? 0x1p-10
+                                            : 0; /* of normals; the rest is exact */
+            if (!(fabs(v[set][i] - v[0][i]) <= unit * (fabs(v[0][i]) + (kind == 3 ? 1e-3 : 1))))
+                fail_msg("draw %d, element %d: %.17g and %.17g", kind, i % 600, v[set][i], v[0][i]);
         }
 }
 
@@ -170,7 +183,9 @@ static void seeds_and_generators(void **state) {
 }
 
 /* ---- distributions ------------------------------------------------------------------------------------------------------------ */
-typedef struct moments { double mean, variance, skew, kurtosis, neighbours, lowest, highest; } moments;
+typedef struct moments {
+    double mean, variance, skew, kurtosis, neighbours, lowest, highest;
+} moments;
 static moments moments_of(hd_tensor *x) {
     const double *v = hd_data_f64(hd_cast(x, HD_F64));
     const int64_t n = hd_tensor_count(x);
@@ -192,8 +207,11 @@ static moments moments_of(hd_tensor *x) {
     m.kurtosis /= m.variance * m.variance;
     return m;
 }
-#define assert_near(x, expected, within) \
-    do { if (!(fabs((double)(x) - (double)(expected)) <= (within))) fail_msg(#x " is %g, expected %g within %g", (double)(x), (double)(expected), (double)(within)); } while (0)
+#define assert_near(x, expected, within)                                                                               \
+    do {                                                                                                               \
+        if (!(fabs((double)(x) - (double)(expected)) <= (within)))                                                     \
+            fail_msg(#x " is %g, expected %g within %g", (double)(x), (double)(expected), (double)(within));           \
+    } while (0)
 
 static void moments_of_uniform_and_normal(void **state) { /* of a million: within five standard errors */
     (void)state;
@@ -220,7 +238,8 @@ static void moments_of_uniform_and_normal(void **state) { /* of a million: withi
 
 static void uniform_never_reaches_high(void **state) { /* also where rounding to the dtype would */
     (void)state;
-    static const double ends[][2] = {{0, 1}, {1, 2}, {-1, 0}, {-2, -1}, {0, 0x1p-100}, {100, 101}, {1, 1.0000002}, {-1.5, 3}};
+    static const double ends[][2] = {{0, 1},        {1, 2},     {-1, 0},        {-2, -1},
+                                     {0, 0x1p-100}, {100, 101}, {1, 1.0000002}, {-1.5, 3}};
     for (int dtype = HD_F8E4M3; dtype <= HD_F64; ++dtype)
         for (size_t i = 0; i < sizeof ends / sizeof *ends; ++i) {
             HD_SCOPE;
@@ -229,7 +248,8 @@ static void uniform_never_reaches_high(void **state) { /* also where rounding to
             if (hd_item(hd_scalar(high, (hd_dtype)dtype)) <= first) continue; /* no number between them */
             hd_tensor *x = hd_uniform(HD_SHAPE(100000), (hd_dtype)dtype, low, high);
             if (!(hd_item(hd_max(x, HD_AXES(), NULL)) < high && hd_item(hd_min(x, HD_AXES(), NULL)) >= first))
-                fail_msg("%s in [%g, %g) reaches %.9g to %.9g", hd_dtype_name((hd_dtype)dtype), low, high, hd_item(hd_min(x, HD_AXES(), NULL)), hd_item(hd_max(x, HD_AXES(), NULL)));
+                fail_msg("%s in [%g, %g) reaches %.9g to %.9g", hd_dtype_name((hd_dtype)dtype), low, high,
+                         hd_item(hd_min(x, HD_AXES(), NULL)), hd_item(hd_max(x, HD_AXES(), NULL)));
         }
     HD_SCOPE;
     assert_values(hd_uniform(HD_SHAPE(3), HD_F32, 2, 2), HD_F32, 2, 2, 2);
@@ -255,14 +275,18 @@ static void randint_covers_its_interval_evenly(void **state) {
         }
         for (int k = 0; k < 13; ++k) assert_near((double)seen[k], N / 13.0, 5 * sqrt(N / 13.0));
     }
-    const moments bytes = moments_of(hd_randint(HD_SHAPE(100000), HD_U8, 0, 256)), small = moments_of(hd_randint(HD_SHAPE(100000), HD_I8, -128, 128));
+    const moments bytes = moments_of(hd_randint(HD_SHAPE(100000), HD_U8, 0, 256)),
+                  small = moments_of(hd_randint(HD_SHAPE(100000), HD_I8, -128, 128));
     assert_true(bytes.lowest == 0 && bytes.highest == 255 && small.lowest == -128 && small.highest == 127);
     const moments wide = moments_of(hd_randint(HD_SHAPE(10000), HD_DTYPE_DEFAULT, INT64_MIN, INT64_MAX));
     assert_true(wide.lowest < -9e18 && wide.highest > 9e18);
     assert_int_equal(hd_tensor_dtype(hd_randint(HD_SHAPE(1), HD_DTYPE_DEFAULT, 0, 2)), HD_I64);
     assert_values(hd_randint(HD_SHAPE(2), HD_U64, INT64_MAX - 1, INT64_MAX), HD_U64, 0x1p63, 0x1p63);
-    const struct { hd_dtype dtype; int64_t low, high; } bad[] = {
-        {HD_I32, 3, 3}, {HD_I32, 4, 3}, {HD_U8, -1, 3}, {HD_U8, 0, 257}, {HD_I8, -129, 0}, {HD_U64, -1, 1}, {HD_I64, 0, INT64_MIN}, {HD_U32, 0, 1LL << 33}};
+    const struct {
+        hd_dtype dtype;
+        int64_t low, high;
+    } bad[] = {{HD_I32, 3, 3},   {HD_I32, 4, 3},  {HD_U8, -1, 3},         {HD_U8, 0, 257},
+               {HD_I8, -129, 0}, {HD_U64, -1, 1}, {HD_I64, 0, INT64_MIN}, {HD_U32, 0, 1LL << 33}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
         assert_null(hd_randint(HD_SHAPE(2), bad[i].dtype, bad[i].low, bad[i].high));
         assert_error(HD_ERROR_VALUE, "is empty or does not fit");
@@ -325,7 +349,8 @@ static void multinomial_draws_by_weight(void **state) {
     hd_tensor *w = HD_TENSOR_F32(HD_SHAPE(2, 4), 1, 0, 2, 3, 0, 0, 5, 0), *x = hd_multinomial(w, N, true);
     assert_true(hd_shape_equal(hd_tensor_shape(x), HD_SHAPE(2, N)));
     for (int k = 0; k < 4; ++k) {
-        const double times = hd_item(hd_count_nonzero(hd_eq_scalar(hd_select(x, 0, 0), k), HD_AXES(), NULL)), p = (const double[]){1, 0, 2, 3}[k] / 6;
+        const double times = hd_item(hd_count_nonzero(hd_eq_scalar(hd_select(x, 0, 0), k), HD_AXES(), NULL)),
+                     p = (const double[]){1, 0, 2, 3}[k] / 6;
         assert_near(times, N * p, 5 * sqrt(N * p * (1 - p)));
     }
     assert_true(hd_item(hd_all(hd_eq_scalar(hd_select(x, 0, 1), 2), HD_AXES(), NULL)) == 1);
@@ -338,13 +363,21 @@ static void multinomial_draws_by_weight(void **state) {
     }
     assert_near(first[3], 3000, 5 * sqrt(1500));
     assert_near(first[0], 1000, 5 * sqrt(833));
-    assert_values(hd_multinomial(hd_from_data((const double[]){0, 1e-310}, HD_SHAPE(2), HD_F64), 1, false), HD_I64, 1); /* however small */
+    assert_values(hd_multinomial(hd_from_data((const double[]){0, 1e-310}, HD_SHAPE(2), HD_F64), 1, false), HD_I64,
+                  1); /* however small */
     assert_values(hd_multinomial(hd_from_data((const double[]){0, 1e-310}, HD_SHAPE(2), HD_F64), 1, true), HD_I64, 1);
     assert_int_equal(hd_tensor_count(hd_multinomial(w, 0, true)), 0);
     assert_ok();
-    const struct { float w[3]; int64_t count; const char *why; } bad[] = {
-        {{1, -1, 1}, 1, "weight -1 at row 0, place 1"}, {{1, NAN, 1}, 1, "at row 0, place 1"}, {{1, 1, INFINITY}, 1, "weight inf at row 0, place 2"},
-        {{0, 0, 0}, 1, "add up to 0"}, {{1, 0, 1}, 3, "row 0 has 2 positive weights, fewer than the 3 draws"}, {{1, 1, 1}, -1, "-1 draws"}};
+    const struct {
+        float w[3];
+        int64_t count;
+        const char *why;
+    } bad[] = {{{1, -1, 1}, 1, "weight -1 at row 0, place 1"},
+               {{1, NAN, 1}, 1, "at row 0, place 1"},
+               {{1, 1, INFINITY}, 1, "weight inf at row 0, place 2"},
+               {{0, 0, 0}, 1, "add up to 0"},
+               {{1, 0, 1}, 3, "row 0 has 2 positive weights, fewer than the 3 draws"},
+               {{1, 1, 1}, -1, "-1 draws"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
         assert_null(hd_multinomial(hd_from_data(bad[i].w, HD_SHAPE(3), HD_F32), bad[i].count, false));
         assert_error(HD_ERROR_VALUE, bad[i].why);
@@ -378,8 +411,16 @@ static void bad_arguments(void **state) {
 
 int main(int count, char **arguments) {
     if (count > 1 && strcmp(arguments[1], "--draw") == 0) return print_draws();
-    const struct CMUnitTest tests[] = {test(the_bits_are_philox), test(an_element_depends_only_on_its_place), test(instruction_sets_agree), test(seeds_and_generators),
-                                       test(moments_of_uniform_and_normal), test(uniform_never_reaches_high), test(randint_covers_its_interval_evenly), test(bernoulli_has_its_probability),
-                                       test(a_permutation_is_one), test(multinomial_draws_by_weight), test(bad_arguments)};
+    const struct CMUnitTest tests[] = {test(the_bits_are_philox),
+                                       test(an_element_depends_only_on_its_place),
+                                       test(instruction_sets_agree),
+                                       test(seeds_and_generators),
+                                       test(moments_of_uniform_and_normal),
+                                       test(uniform_never_reaches_high),
+                                       test(randint_covers_its_interval_evenly),
+                                       test(bernoulli_has_its_probability),
+                                       test(a_permutation_is_one),
+                                       test(multinomial_draws_by_weight),
+                                       test(bad_arguments)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,11 @@ static hd_tensor *golden_reduction(const golden *g, const char *name, hd_tensor 
     if (strcmp(name, "var") == 0) return hd_var(x, axes, g->argument[2], &o);
     if (strcmp(name, "std") == 0) return hd_std(x, axes, g->argument[2], &o);
     if (strcmp(name, "norm") == 0) return hd_norm(x, g->argument[2], axes, &o);
-    const struct { const char *name; reduction run; } plain[] = {{"sum", hd_sum}, {"prod", hd_prod}, {"max", hd_max}, {"min", hd_min}, {"mean", hd_mean}, {"logsumexp", hd_logsumexp}};
+    const struct {
+        const char *name;
+        reduction run;
+    } plain[] = {{"sum", hd_sum}, {"prod", hd_prod}, {"max", hd_max},
+                 {"min", hd_min}, {"mean", hd_mean}, {"logsumexp", hd_logsumexp}};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; ++i)
         if (strcmp(name, plain[i].name) == 0) return plain[i].run(x, axes, &o);
     fail_msg("no reduction %s", name);
@@ -31,13 +35,16 @@ static hd_tensor *golden_reduction(const golden *g, const char *name, hd_tensor 
 
 static void as_numpy(void **state) {
     (void)state;
-    const char *const names[] = {"sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "norm", "logsumexp", "count_nonzero"};
+    const char *const names[] = {"sum",  "prod", "max", "min",  "any",       "all",
+                                 "mean", "var",  "std", "norm", "logsumexp", "count_nonzero"};
     for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
         for (golden g = golden_open(names[i]); golden_next(&g);) {
             HD_SCOPE;
             const hd_dtype result = i == 4 || i == 5 ? HD_BOOL : i == 11 ? HD_I64 : HD_F64;
-            assert_tensor_close(golden_reduction(&g, names[i], fixture(HD_SHAPE(4, 3, 5), HD_F64)), result, &g.shape, g.v, 1e-13);
-            assert_tensor_close(golden_reduction(&g, names[i], fixture(HD_SHAPE(4, 3, 5), HD_F32)), result == HD_F64 ? HD_F32 : result, &g.shape, g.v, 3e-6);
+            assert_tensor_close(golden_reduction(&g, names[i], fixture(HD_SHAPE(4, 3, 5), HD_F64)), result, &g.shape,
+                                g.v, 1e-13);
+            assert_tensor_close(golden_reduction(&g, names[i], fixture(HD_SHAPE(4, 3, 5), HD_F32)),
+                                result == HD_F64 ? HD_F32 : result, &g.shape, g.v, 3e-6);
         }
 }
 
@@ -169,8 +176,10 @@ static void nan_goes_through_from_any_place(void **state) {
             hd_fill(hd_select(x, 0, place), NAN);
             x = hd_cast(x, (hd_dtype)dtype);
             hd_tensor *column = hd_broadcast_to(hd_unsqueeze(x, 1), HD_SHAPE(200, 3));
-            assert_true(isnan(hd_item(hd_max(x, HD_AXES(), NULL))) && isnan(hd_item(hd_min(x, HD_AXES(), NULL))) && isnan(hd_item(hd_sum(x, HD_AXES(), NULL))));
-            assert_true(isnan(hd_item(hd_logsumexp(x, HD_AXES(), NULL))) && isnan(hd_item(hd_norm(x, INFINITY, HD_AXES(), NULL))));
+            assert_true(isnan(hd_item(hd_max(x, HD_AXES(), NULL))) && isnan(hd_item(hd_min(x, HD_AXES(), NULL))) &&
+                        isnan(hd_item(hd_sum(x, HD_AXES(), NULL))));
+            assert_true(isnan(hd_item(hd_logsumexp(x, HD_AXES(), NULL))) &&
+                        isnan(hd_item(hd_norm(x, INFINITY, HD_AXES(), NULL))));
             assert_values(hd_max(column, HD_AXES(0), NULL), (hd_dtype)dtype, NAN, NAN, NAN);
             assert_values(hd_min(hd_contiguous(column), HD_AXES(0), NULL), (hd_dtype)dtype, NAN, NAN, NAN);
             assert_int_equal(hd_item_i64(hd_argmax(x, 0, NULL)), place);
@@ -257,15 +266,20 @@ static void integers_sum_wide_and_wrap(void **state) {
     (void)state;
     HD_SCOPE;
     assert_values(hd_sum(hd_full(HD_SHAPE(1000), 255, HD_U8), HD_AXES(), NULL), HD_U64, 255000);
-    assert_values(hd_sum(hd_full(HD_SHAPE(300, 7), -128, HD_I8), HD_AXES(0), NULL), HD_I64, -38400, -38400, -38400, -38400, -38400, -38400, -38400);
+    assert_values(hd_sum(hd_full(HD_SHAPE(300, 7), -128, HD_I8), HD_AXES(0), NULL), HD_I64, -38400, -38400, -38400,
+                  -38400, -38400, -38400, -38400);
     assert_values(hd_sum(hd_ones(HD_SHAPE(700), HD_BOOL), HD_AXES(), NULL), HD_I64, 700);
     hd_tensor *big = hd_from_data((const int64_t[]){INT64_MAX, 1, 2}, HD_SHAPE(3), HD_I64);
     assert_int_equal(hd_item_i64(hd_sum(big, HD_AXES(), NULL)), INT64_MIN + 2);
     assert_int_equal(hd_item_i64(hd_max(big, HD_AXES(), NULL)), INT64_MAX);
-    assert_int_equal(hd_item_i64(hd_argmax(hd_from_data((const int64_t[]){INT64_MAX - 1, INT64_MAX}, HD_SHAPE(2), HD_I64), 0, NULL)), 1);
-    assert_int_equal(hd_item_i64(hd_argmax(hd_from_data((const uint64_t[]){5, UINT64_MAX, 7}, HD_SHAPE(3), HD_U64), 0, NULL)), 1);
+    assert_int_equal(
+        hd_item_i64(hd_argmax(hd_from_data((const int64_t[]){INT64_MAX - 1, INT64_MAX}, HD_SHAPE(2), HD_I64), 0, NULL)),
+        1);
+    assert_int_equal(
+        hd_item_i64(hd_argmax(hd_from_data((const uint64_t[]){5, UINT64_MAX, 7}, HD_SHAPE(3), HD_U64), 0, NULL)), 1);
     assert_values(hd_mean(hd_from_data((const int32_t[]){1, 2}, HD_SHAPE(2), HD_I32), HD_AXES(), NULL), HD_F32, 1.5);
-    assert_values(hd_mean(hd_from_data((const bool[]){1, 0, 1, 1}, HD_SHAPE(4), HD_BOOL), HD_AXES(), NULL), HD_F32, 0.75);
+    assert_values(hd_mean(hd_from_data((const bool[]){1, 0, 1, 1}, HD_SHAPE(4), HD_BOOL), HD_AXES(), NULL), HD_F32,
+                  0.75);
     assert_values(hd_mean(hd_full(HD_SHAPE(40000), 2, HD_F16), HD_AXES(), NULL), HD_F16, 2); /* the sum is past f16 */
 }
 
@@ -274,7 +288,8 @@ static void sums_of_f32_are_accurate(void **state) {
     HD_SCOPE;
     enum { N = 1 << 22 };
     assert_true(hd_item(hd_sum(hd_ones(HD_SHAPE(N), HD_F32), HD_AXES(), NULL)) == N);
-    const double bound = 22 * 0x1p-24; /* what pairwise summation of 2^22 numbers promises, beside the sum of their sizes */
+    const double bound =
+        22 * 0x1p-24; /* what pairwise summation of 2^22 numbers promises, beside the sum of their sizes */
     const double tenths = (double)0.1f * N;
     assert_true(fabs(hd_item(hd_sum(hd_full(HD_SHAPE(N), 0.1, HD_F32), HD_AXES(), NULL)) - tenths) <= bound * tenths);
     hd_tensor *columns = hd_sum(hd_full(HD_SHAPE(N / 4, 4), 0.1, HD_F32), HD_AXES(0), NULL);
@@ -287,7 +302,8 @@ static void sums_of_f32_are_accurate(void **state) {
     for (int i = 0; i < N; ++i) sum += (double)p[i], sizes += fabs((double)p[i]);
     assert_true(fabs(hd_item(hd_sum(x, HD_AXES(), NULL)) - sum) <= bound * sizes); /* much cancels */
     assert_true(fabs(hd_item(hd_var(x, HD_AXES(), 0, NULL)) - 1) < 0.003);
-    hd_tensor *far = hd_add_scalar(hd_cast(hd_narrow(x, 0, 0, 1000), HD_F64), 1e4); /* the variance of what lies far from 0 */
+    hd_tensor *far =
+        hd_add_scalar(hd_cast(hd_narrow(x, 0, 0, 1000), HD_F64), 1e4); /* the variance of what lies far from 0 */
     assert_close(hd_var(hd_cast(far, HD_F32), HD_AXES(), 1, NULL), hd_var(far, HD_AXES(), 1, NULL), 1e-3, 0);
     assert_true(hd_item(hd_sum(hd_full(HD_SHAPE(4096), 1, HD_BF16), HD_AXES(), NULL)) == 4096); /* accumulated in f32 */
 }
@@ -308,7 +324,8 @@ static void sum_to_shape_undoes_broadcasting(void **state) {
 /* ---- large inputs, and threads ------------------------------------------------------------------------------------------ */
 static bool same_bits(hd_tensor *a, hd_tensor *b) {
     const hd_dtype d = hd_tensor_dtype(a);
-    return d == hd_tensor_dtype(b) && hd_shape_equal(hd_tensor_shape(a), hd_tensor_shape(b)) && memcmp(hd_data(a, d), hd_data(b, d), (size_t)hd_tensor_count(a) * hd_dtype_size(d)) == 0;
+    return d == hd_tensor_dtype(b) && hd_shape_equal(hd_tensor_shape(a), hd_tensor_shape(b)) &&
+           memcmp(hd_data(a, d), hd_data(b, d), (size_t)hd_tensor_count(a) * hd_dtype_size(d)) == 0;
 }
 
 /* The sum over an axis of [a, n, b], as plain loops in f64, each with its own order. */
@@ -325,14 +342,17 @@ static void check_large_sum(hd_tensor *sum, hd_tensor *x, int64_t a, int64_t n, 
             }
     const double unit = hd_tensor_dtype(x) == HD_F64 ? 0x1p-46 : hd_tensor_dtype(x) == HD_F32 ? 0x1p-22 : 0;
     for (int64_t i = 0; i < a * b; ++i)
-        if (!(fabs(s[i] - total[i]) <= unit * sizes[i])) fail_msg("sum %lld of [%lld,%lld,%lld] is %.17g, expected %.17g", (long long)i, (long long)a, (long long)n, (long long)b, s[i], total[i]);
+        if (!(fabs(s[i] - total[i]) <= unit * sizes[i]))
+            fail_msg("sum %lld of [%lld,%lld,%lld] is %.17g, expected %.17g", (long long)i, (long long)a, (long long)n,
+                     (long long)b, s[i], total[i]);
     free(total);
 }
 
 static void large_inputs_do_not_depend_on_threads(void **state) {
     (void)state;
-    static const int64_t shapes[][3] = {{3, 200000, 1}, {1, 3, 200000}, {200000, 3, 1}, {1, 200000, 3}, {5, 70000, 1}, {1, 5, 70000}, {1, 1000003, 1}, {1, 1000003, 1},
-                                        {400, 300, 3}, {700, 40, 17}, {33, 5000, 2}, {2, 900, 130}, {1, 700, 700}, {90, 1, 9000}};
+    static const int64_t shapes[][3] = {{3, 200000, 1}, {1, 3, 200000},  {200000, 3, 1},  {1, 200000, 3}, {5, 70000, 1},
+                                        {1, 5, 70000},  {1, 1000003, 1}, {1, 1000003, 1}, {400, 300, 3},  {700, 40, 17},
+                                        {33, 5000, 2},  {2, 900, 130},   {1, 700, 700},   {90, 1, 9000}};
     const hd_dtype dtypes[] = {HD_F32, HD_F64, HD_I32, HD_U8};
     const int before = hd_num_threads();
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; ++s)
@@ -340,18 +360,22 @@ static void large_inputs_do_not_depend_on_threads(void **state) {
             HD_SCOPE;
             const int64_t *n = shapes[s];
             hd_seed(s);
-            hd_tensor *x = d < 2 ? hd_randn(HD_SHAPE(n[0], n[1], n[2]), dtypes[d]) : hd_randint(HD_SHAPE(n[0], n[1], n[2]), dtypes[d], d == 2 ? -9 : 0, 200);
+            hd_tensor *x = d < 2 ? hd_randn(HD_SHAPE(n[0], n[1], n[2]), dtypes[d])
+                                 : hd_randint(HD_SHAPE(n[0], n[1], n[2]), dtypes[d], d == 2 ? -9 : 0, 200);
             if (s == 7) x = hd_flip(x, HD_AXES(1));
             hd_tensor *one[5] = {0};
             for (int threads = 1; threads <= 3; ++threads) {
                 hd_set_num_threads(threads);
-                hd_tensor *r[5] = {hd_sum(x, HD_AXES(1), NULL), hd_max(x, HD_AXES(1), NULL), hd_argmin(x, 1, NULL), hd_any(x, HD_AXES(1), NULL), hd_var(x, HD_AXES(1), 1, NULL)};
+                hd_tensor *r[5] = {hd_sum(x, HD_AXES(1), NULL), hd_max(x, HD_AXES(1), NULL), hd_argmin(x, 1, NULL),
+                                   hd_any(x, HD_AXES(1), NULL), hd_var(x, HD_AXES(1), 1, NULL)};
                 assert_ok();
                 if (threads == 1) check_large_sum(r[0], x, n[0], n[1], n[2]);
                 for (int i = 0; i < 5; ++i) {
-                    if (threads == 1) one[i] = r[i];
+                    if (threads == 1)
+                        one[i] = r[i];
                     else if (!same_bits(one[i], r[i]))
-                        fail_msg("reduction %d of [%lld,%lld,%lld] %s differs with %d threads", i, (long long)n[0], (long long)n[1], (long long)n[2], hd_dtype_name(dtypes[d]), threads);
+                        fail_msg("reduction %d of [%lld,%lld,%lld] %s differs with %d threads", i, (long long)n[0],
+                                 (long long)n[1], (long long)n[2], hd_dtype_name(dtypes[d]), threads);
                 }
             }
         }
@@ -364,6 +388,9 @@ static void the_mean_of_integers_is_of_their_exact_sum(void **state) {
     assert_values(hd_mean(HD_TENSOR_I64(HD_SHAPE(2), (1 << 30) + 1, -(1 << 30)), HD_AXES(), NULL), HD_F32, 0.5);
 }
 
-RUN(test(the_mean_of_integers_is_of_their_exact_sum), test(as_numpy), test(argmax_takes_the_first_of_equals_and_the_first_nan), test(every_set_of_axes_of_any_layout), test(argmax_on_any_axis_of_any_layout),
-    test(nan_goes_through_from_any_place), test(tiny_numbers_and_minus_zero_in_any_and_all), test(infinities_in_logsumexp), test(empty_axes), test(bad_axes_are_named),
-    test(integers_sum_wide_and_wrap), test(sums_of_f32_are_accurate), test(sum_to_shape_undoes_broadcasting), test(large_inputs_do_not_depend_on_threads))
+RUN(test(the_mean_of_integers_is_of_their_exact_sum), test(as_numpy),
+    test(argmax_takes_the_first_of_equals_and_the_first_nan), test(every_set_of_axes_of_any_layout),
+    test(argmax_on_any_axis_of_any_layout), test(nan_goes_through_from_any_place),
+    test(tiny_numbers_and_minus_zero_in_any_and_all), test(infinities_in_logsumexp), test(empty_axes),
+    test(bad_axes_are_named), test(integers_sum_wide_and_wrap), test(sums_of_f32_are_accurate),
+    test(sum_to_shape_undoes_broadcasting), test(large_inputs_do_not_depend_on_threads))

@@ -27,16 +27,20 @@ static void every_pattern_decodes(void **state) {
         const uint32_t count = 2 * small_sign(f);
         static uint16_t patterns[65536];
         for (uint32_t p = 0; p < count; ++p) {
-            if (hd_dtype_size(f->dtype) == 1) ((uint8_t *)patterns)[p] = (uint8_t)p;
-            else patterns[p] = (uint16_t)p;
+            if (hd_dtype_size(f->dtype) == 1)
+                ((uint8_t *)patterns)[p] = (uint8_t)p;
+            else
+                patterns[p] = (uint16_t)p;
         }
         const float *cast = hd_data_f32(hd_cast(hd_from_data(patterns, HD_SHAPE(count), f->dtype), HD_F32));
         for (uint32_t p = 0; p < count; ++p) {
             const long double want = small_value(f, p);
             const float got = decode(f->dtype, p);
             const bool nan = isnan(want) && isnan(got) && isnan(cast[p]);
-            if (!nan && (got != want || cast[p] != got || !signbit(got) != !signbit(want) || !signbit(cast[p]) != !signbit(want)))
-                fail_msg("%s 0x%x is %Lg, not %g (cast: %g)", hd_dtype_name(f->dtype), p, want, (double)got, (double)cast[p]);
+            if (!nan && (got != want || cast[p] != got || !signbit(got) != !signbit(want) ||
+                         !signbit(cast[p]) != !signbit(want)))
+                fail_msg("%s 0x%x is %Lg, not %g (cast: %g)", hd_dtype_name(f->dtype), p, want, (double)got,
+                         (double)cast[p]);
         }
     }
 }
@@ -44,7 +48,8 @@ static void every_pattern_decodes(void **state) {
 static void expect_encoding(const small_format *f, float v, uint32_t want) {
     for (int sign = 0; sign < 2; ++sign) {
         const uint32_t got = encode(f->dtype, sign ? -v : v), signed_want = want | (sign ? small_sign(f) : 0);
-        if (got != signed_want) fail_msg("%a in %s is 0x%x, not 0x%x", (double)(sign ? -v : v), hd_dtype_name(f->dtype), got, signed_want);
+        if (got != signed_want)
+            fail_msg("%a in %s is 0x%x, not 0x%x", (double)(sign ? -v : v), hd_dtype_name(f->dtype), got, signed_want);
     }
 }
 
@@ -83,7 +88,8 @@ static void kernels_encode_as_the_header(void **state) {
             const uint32_t want = encode(f->dtype, values[i]);
             if (!isnan(values[i])) assert_int_equal(want, small_nearest(f, (long double)values[i]));
             if (pattern_at(got, i, f->dtype) != want)
-                fail_msg("%a cast to %s is 0x%x, not 0x%x", (double)values[i], hd_dtype_name(f->dtype), pattern_at(got, i, f->dtype), want);
+                fail_msg("%a cast to %s is 0x%x, not 0x%x", (double)values[i], hd_dtype_name(f->dtype),
+                         pattern_at(got, i, f->dtype), want);
         }
     }
 }
@@ -128,5 +134,5 @@ static void rows_compute_in_f32_and_round_once(void **state) {
             for (int k = 0; k < SMALL_FORMATS; ++k) check_row(id, &small_formats[k], &d);
 }
 
-RUN(test(every_pattern_decodes), test(midpoints_round_to_even_and_neighbours_to_the_nearest), test(kernels_encode_as_the_header),
-    test(rows_compute_in_f32_and_round_once))
+RUN(test(every_pattern_decodes), test(midpoints_round_to_even_and_neighbours_to_the_nearest),
+    test(kernels_encode_as_the_header), test(rows_compute_in_f32_and_round_once))

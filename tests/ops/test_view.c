@@ -2,7 +2,9 @@
 #include "families.h"
 
 /* 0, 1, 2, ... in a shape. */
-static hd_tensor *counting(hd_shape shape, hd_dtype dtype) { return hd_reshape(hd_range(0, 1, hd_shape_count(shape), dtype), shape); }
+static hd_tensor *counting(hd_shape shape, hd_dtype dtype) {
+    return hd_reshape(hd_range(0, 1, hd_shape_count(shape), dtype), shape);
+}
 
 #define assert_shape(t, ...) assert_true(hd_shape_equal(hd_tensor_shape(t), HD_SHAPE(__VA_ARGS__)))
 #define assert_view_of(t, x) assert_true(hd_tensor_shares_storage(t, x))
@@ -18,7 +20,8 @@ static void slices_follow_python(void **state) {
         hd_tensor *y = hd_slice(x, 0, start, stop, step);
         assert_tensor(y, HD_I32, &g.shape, g.v);
         assert_view_of(y, x);
-        hd_tensor *inside = hd_slice(hd_t(hd_broadcast_to(x, HD_SHAPE(2, hd_tensor_size(x, 0)))), 0, start, stop, step); /* also of a strided axis */
+        hd_tensor *inside = hd_slice(hd_t(hd_broadcast_to(x, HD_SHAPE(2, hd_tensor_size(x, 0)))), 0, start, stop,
+                                     step); /* also of a strided axis */
         assert_tensor(hd_select(inside, 1, 1), HD_I32, &g.shape, g.v);
     }
 }
@@ -52,11 +55,13 @@ static void permutations_as_numpy(void **state) {
     }
     for (golden g = golden_open("move_axis"); golden_next(&g);) {
         HD_SCOPE;
-        assert_tensor(hd_move_axis(counting(HD_SHAPE(2, 3, 1, 4), HD_F32), (int)g.argument[0], (int)g.argument[1]), HD_F32, &g.shape, g.v);
+        assert_tensor(hd_move_axis(counting(HD_SHAPE(2, 3, 1, 4), HD_F32), (int)g.argument[0], (int)g.argument[1]),
+                      HD_F32, &g.shape, g.v);
     }
     for (golden g = golden_open("transpose"); golden_next(&g);) {
         HD_SCOPE;
-        assert_tensor(hd_transpose(counting(HD_SHAPE(2, 3, 1, 4), HD_F32), (int)g.argument[0], (int)g.argument[1]), HD_F32, &g.shape, g.v);
+        assert_tensor(hd_transpose(counting(HD_SHAPE(2, 3, 1, 4), HD_F32), (int)g.argument[0], (int)g.argument[1]),
+                      HD_F32, &g.shape, g.v);
     }
 }
 
@@ -64,13 +69,15 @@ static void diagonals_and_windows_as_numpy(void **state) {
     (void)state;
     for (golden g = golden_open("diagonal"); golden_next(&g);) {
         HD_SCOPE;
-        hd_tensor *x = counting(HD_SHAPE(3, 4, 2), HD_F32), *y = hd_diagonal(x, (int64_t)g.argument[0], (int)g.argument[1], (int)g.argument[2]);
+        hd_tensor *x = counting(HD_SHAPE(3, 4, 2), HD_F32),
+                  *y = hd_diagonal(x, (int64_t)g.argument[0], (int)g.argument[1], (int)g.argument[2]);
         assert_tensor(y, HD_F32, &g.shape, g.v);
         assert_view_of(y, x);
     }
     for (golden g = golden_open("unfold"); golden_next(&g);) {
         HD_SCOPE;
-        hd_tensor *x = counting(HD_SHAPE(3, 4), HD_F32), *y = hd_unfold(x, (int)g.argument[0], (int64_t)g.argument[1], (int64_t)g.argument[2]);
+        hd_tensor *x = counting(HD_SHAPE(3, 4), HD_F32),
+                  *y = hd_unfold(x, (int)g.argument[0], (int64_t)g.argument[1], (int64_t)g.argument[2]);
         assert_tensor(y, HD_F32, &g.shape, g.v);
         assert_view_of(y, x);
     }
@@ -88,7 +95,8 @@ static void diagonals_and_windows_as_numpy(void **state) {
 }
 
 /* ---- reshape -------------------------------------------------------------------------------------------------------- */
-static void reshape_of_any_layout(void **state) { /* the same values in row-major order, a view whenever strides allow */
+static void
+reshape_of_any_layout(void **state) { /* the same values in row-major order, a view whenever strides allow */
     (void)state;
     static model m;
     for (int round = 0; round < 600; ++round) {
@@ -107,8 +115,10 @@ static void reshape_of_any_layout(void **state) { /* the same values in row-majo
         if (hd_shape_count(shape) != m.count) continue;
         hd_tensor *y = hd_reshape(m.t, shape);
         assert_tensor(y, HD_I32, &shape, m.v);
-        if (hd_tensor_is_contiguous(m.t)) assert_view_of(y, m.t);
-        else if (!hd_tensor_shares_storage(y, m.t)) assert_true(hd_tensor_is_contiguous(y));
+        if (hd_tensor_is_contiguous(m.t))
+            assert_view_of(y, m.t);
+        else if (!hd_tensor_shares_storage(y, m.t))
+            assert_true(hd_tensor_is_contiguous(y));
         if (shape.rank > 0) {
             hd_shape open = shape;
             open.size[random_below(shape.rank)] = -1;
@@ -124,9 +134,9 @@ static void reshape_copies_only_when_it_must(void **state) {
     HD_SCOPE;
     hd_tensor *x = counting(HD_SHAPE(4, 6), HD_F32);
     assert_view_of(hd_reshape(x, HD_SHAPE(2, 2, 3, 2)), x);
-    assert_view_of(hd_reshape(hd_t(x), HD_SHAPE(2, 3, 4)), x);              /* splits an axis of the transpose */
+    assert_view_of(hd_reshape(hd_t(x), HD_SHAPE(2, 3, 4)), x); /* splits an axis of the transpose */
     assert_view_of(hd_reshape(hd_slice(x, 1, 0, 6, 2), HD_SHAPE(2, 2, 3)), x);
-    assert_view_of(hd_flatten(hd_flip(x, HD_AXES())), x);                   /* reversed as a whole: one stride */
+    assert_view_of(hd_flatten(hd_flip(x, HD_AXES())), x); /* reversed as a whole: one stride */
     hd_tensor *one = hd_scalar(1, HD_F32);
     assert_view_of(hd_flatten(hd_broadcast_to(one, HD_SHAPE(3, 4))), one); /* stride 0 throughout */
     assert_copy_of(hd_flatten(hd_t(x)), x);
@@ -153,7 +163,8 @@ static void reshape_refuses_what_does_not_fit(void **state) {
     assert_shape(hd_reshape(none, HD_SHAPE(3, -1)), 3, 0);
     assert_null(hd_reshape(none, HD_SHAPE(0, -1))); /* any size would do: as NumPy, an error */
     assert_error(HD_ERROR_SHAPE, "hd_reshape: [0,3] has 0 elements");
-    assert_null(hd_reshape(none, HD_SHAPE(0, INT64_MAX, INT64_MAX))); /* as NumPy: strides must fit also where nothing is */
+    assert_null(
+        hd_reshape(none, HD_SHAPE(0, INT64_MAX, INT64_MAX))); /* as NumPy: strides must fit also where nothing is */
     assert_error(HD_ERROR_OVERFLOW, "hd_reshape");
     assert_null(hd_reshape(none, HD_SHAPE(INT64_MAX, INT64_MAX, 0)));
     assert_error(HD_ERROR_SHAPE, "hd_reshape");
@@ -243,21 +254,27 @@ static void as_strided_stays_inside_the_storage(void **state) {
     HD_SCOPE;
     hd_tensor *x = counting(HD_SHAPE(12), HD_F32);
     assert_values(hd_as_strided(x, HD_SHAPE(3, 2), HD_SHAPE(4, -1), 1), HD_F32, 1, 0, 5, 4, 9, 8);
-    assert_values(hd_as_strided(hd_narrow(x, 0, 6, 2), HD_SHAPE(2), HD_SHAPE(11), 0), HD_F32, 0, 11); /* of the storage, not the view */
+    assert_values(hd_as_strided(hd_narrow(x, 0, 6, 2), HD_SHAPE(2), HD_SHAPE(11), 0), HD_F32, 0,
+                  11); /* of the storage, not the view */
     assert_values(hd_as_strided(x, HD_SHAPE(), HD_SHAPE(), 11), HD_F32, 11);
     assert_shape(hd_as_strided(x, HD_SHAPE(0, 5), HD_SHAPE(INT64_MAX, INT64_MAX), 0), 0, 5);
     assert_ok();
-    const struct { hd_shape shape, strides; int64_t offset; } outside[] = {
-        {HD_SHAPE(2), HD_SHAPE(12), 0}, {HD_SHAPE(2), HD_SHAPE(-1), 0}, {HD_SHAPE(), HD_SHAPE(), 12}, {HD_SHAPE(), HD_SHAPE(), -1},
-        {HD_SHAPE(3, 2), HD_SHAPE(4, 4), 0}, {HD_SHAPE(3), HD_SHAPE(INT64_MAX), 0}, {HD_SHAPE(2), HD_SHAPE(INT64_MIN), 11}, {HD_SHAPE(2, 2), HD_SHAPE(INT64_MAX, INT64_MIN), 5},
-        {HD_SHAPE(1), HD_SHAPE(0), INT64_MAX}, {HD_SHAPE(2), HD_SHAPE(1), INT64_MAX}};
+    const struct {
+        hd_shape shape, strides;
+        int64_t offset;
+    } outside[] = {{HD_SHAPE(2), HD_SHAPE(12), 0},         {HD_SHAPE(2), HD_SHAPE(-1), 0},
+                   {HD_SHAPE(), HD_SHAPE(), 12},           {HD_SHAPE(), HD_SHAPE(), -1},
+                   {HD_SHAPE(3, 2), HD_SHAPE(4, 4), 0},    {HD_SHAPE(3), HD_SHAPE(INT64_MAX), 0},
+                   {HD_SHAPE(2), HD_SHAPE(INT64_MIN), 11}, {HD_SHAPE(2, 2), HD_SHAPE(INT64_MAX, INT64_MIN), 5},
+                   {HD_SHAPE(1), HD_SHAPE(0), INT64_MAX},  {HD_SHAPE(2), HD_SHAPE(1), INT64_MAX}};
     for (size_t i = 0; i < sizeof outside / sizeof *outside; ++i) {
         assert_null(hd_as_strided(x, outside[i].shape, outside[i].strides, outside[i].offset));
         assert_error(HD_ERROR_INDEX, "hd_as_strided: the layout reaches");
     }
     assert_null(hd_as_strided(x, HD_SHAPE(2, 2), HD_SHAPE(1), 0));
     assert_error(HD_ERROR_SHAPE, "hd_as_strided: 1 strides for [2,2]");
-    hd_tensor *nothing = hd_as_strided(x, HD_SHAPE(0), HD_SHAPE(1), INT64_MAX); /* no elements lie inside, wherever they begin */
+    hd_tensor *nothing =
+        hd_as_strided(x, HD_SHAPE(0), HD_SHAPE(1), INT64_MAX); /* no elements lie inside, wherever they begin */
     assert_values(hd_sum(nothing, HD_AXES(), NULL), HD_F32, 0);
 }
 
@@ -286,6 +303,8 @@ static void writing_through_a_view_shows_in_the_tensor(void **state) {
     assert_values(x, HD_I32, 1, 0, 5, 0, 1, 5, 7, 7, 5);
 }
 
-RUN(test(slices_follow_python), test(slices_with_extreme_bounds), test(permutations_as_numpy), test(diagonals_and_windows_as_numpy), test(reshape_of_any_layout),
-    test(reshape_copies_only_when_it_must), test(reshape_refuses_what_does_not_fit), test(axes_of_size_one_come_and_go), test(broadcasting_repeats_without_copying),
-    test(select_narrow_and_flip), test(as_strided_stays_inside_the_storage), test(bitcast_reads_the_bits), test(writing_through_a_view_shows_in_the_tensor))
+RUN(test(slices_follow_python), test(slices_with_extreme_bounds), test(permutations_as_numpy),
+    test(diagonals_and_windows_as_numpy), test(reshape_of_any_layout), test(reshape_copies_only_when_it_must),
+    test(reshape_refuses_what_does_not_fit), test(axes_of_size_one_come_and_go),
+    test(broadcasting_repeats_without_copying), test(select_narrow_and_flip), test(as_strided_stays_inside_the_storage),
+    test(bitcast_reads_the_bits), test(writing_through_a_view_shows_in_the_tensor))

@@ -7,9 +7,9 @@
 #include <string.h>
 
 enum {
-    K_BLOCK = 256,         /* a panel of A, mr * K_BLOCK, and one of B stay in the first-level cache together */
-    M_BLOCK = 192,         /* rows of A packed at once, for the second-level cache */
-    SMALL = 96 * 96 * 96,  /* products below this are not packed */
+    K_BLOCK = 256,        /* a panel of A, mr * K_BLOCK, and one of B stay in the first-level cache together */
+    M_BLOCK = 192,        /* rows of A packed at once, for the second-level cache */
+    SMALL = 96 * 96 * 96, /* products below this are not packed */
     PARALLEL = 64 * 64 * 64
 };
 
@@ -39,19 +39,22 @@ static void pack_panels(void *context, int64_t begin, int64_t end) {
     const int nr = p->kernels->nr;
     for (int64_t panel = begin; panel < end; ++panel)
         for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK)
-            p->kernels->pack_b(panel_of_b(p, k0, panel), p->b + (k0 * p->b_row + panel * nr * p->b_column) * (int64_t)p->bytes, minimum(K_BLOCK, p->k - k0),
-                               minimum(nr, p->n - panel * nr), p->b_row, p->b_column);
+            p->kernels->pack_b(panel_of_b(p, k0, panel),
+                               p->b + (k0 * p->b_row + panel * nr * p->b_column) * (int64_t)p->bytes,
+                               minimum(K_BLOCK, p->k - k0), minimum(nr, p->n - panel * nr), p->b_row, p->b_column);
 }
 
 /* A tile at the edge of C is computed whole, aside, and its part is added or copied. */
-static void edge_tile(const product *p, int64_t kc, const char *a, const char *b, char *c, int64_t rows, int64_t columns, bool accumulate) {
+static void edge_tile(const product *p, int64_t kc, const char *a, const char *b, char *c, int64_t rows,
+                      int64_t columns, bool accumulate) {
     _Alignas(64) char whole[64 * 64 * 8];
     const int64_t nr = p->kernels->nr;
     p->kernels->tile(kc, a, b, nr, whole, nr, false);
     for (int64_t i = 0; i < rows; ++i) {
         char *to = c + (size_t)(i * p->n) * p->bytes;
         const char *from = whole + (size_t)(i * nr) * p->bytes;
-        if (!accumulate) memcpy(to, from, (size_t)columns * p->bytes);
+        if (!accumulate)
+            memcpy(to, from, (size_t)columns * p->bytes);
         else if (p->bytes == 4)
             for (int64_t j = 0; j < columns; ++j) ((float *)to)[j] += ((const float *)from)[j];
         else
@@ -59,7 +62,8 @@ static void edge_tile(const product *p, int64_t kc, const char *a, const char *b
     }
 }
 
-static void multiply_block(const product *p, const char *packed_a, int64_t row0, int64_t rows, int64_t k0, int64_t kc, int64_t panel0, int64_t panel1) {
+static void multiply_block(const product *p, const char *packed_a, int64_t row0, int64_t rows, int64_t k0, int64_t kc,
+                           int64_t panel0, int64_t panel1) {
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr;
     for (int64_t panel = panel0; panel < panel1; ++panel) {
         const char *b = panel_of_b(p, k0, panel);
@@ -67,8 +71,10 @@ static void multiply_block(const product *p, const char *packed_a, int64_t row0,
         for (int64_t i = 0; i < rows; i += mr) {
             const char *a = packed_a + (size_t)(i * kc) * p->bytes;
             char *c = p->c + (size_t)((row0 + i) * p->n + panel * nr) * p->bytes;
-            if (columns == nr && rows - i >= mr) p->kernels->tile(kc, a, b, nr, c, p->n, k0 > 0);
-            else edge_tile(p, kc, a, b, c, minimum(mr, rows - i), columns, k0 > 0);
+            if (columns == nr && rows - i >= mr)
+                p->kernels->tile(kc, a, b, nr, c, p->n, k0 > 0);
+            else
+                edge_tile(p, kc, a, b, c, minimum(mr, rows - i), columns, k0 > 0);
         }
     }
 }
@@ -78,8 +84,10 @@ static void multiply_piece(void *context, int64_t piece) {
     const int64_t mr = p->kernels->mr, panels = pieces_of(p->n, p->kernels->nr);
     const int64_t row_piece = piece / p->column_pieces, column_piece = piece % p->column_pieces;
     const int64_t strips = pieces_of(p->m, mr);
-    const int64_t row_begin = strips * row_piece / p->row_pieces * mr, row_end = minimum(strips * (row_piece + 1) / p->row_pieces * mr, p->m);
-    const int64_t panel0 = panels * column_piece / p->column_pieces, panel1 = panels * (column_piece + 1) / p->column_pieces;
+    const int64_t row_begin = strips * row_piece / p->row_pieces * mr,
+                  row_end = minimum(strips * (row_piece + 1) / p->row_pieces * mr, p->m);
+    const int64_t panel0 = panels * column_piece / p->column_pieces,
+                  panel1 = panels * (column_piece + 1) / p->column_pieces;
     const int64_t m_block = M_BLOCK / mr * mr;
     char *packed_a = p->packed_a + (size_t)piece * (size_t)(m_block * K_BLOCK) * p->bytes;
     for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK) {
@@ -87,8 +95,9 @@ static void multiply_piece(void *context, int64_t piece) {
         for (int64_t row0 = row_begin; row0 < row_end; row0 += m_block) {
             const int64_t rows = minimum(m_block, row_end - row0);
             for (int64_t i = 0; i < rows; i += mr)
-                p->kernels->pack_a(packed_a + (size_t)(i * kc) * p->bytes, p->a + ((row0 + i) * p->a_row + k0 * p->a_column) * (int64_t)p->bytes, minimum(mr, rows - i), kc,
-                                   p->a_row, p->a_column);
+                p->kernels->pack_a(packed_a + (size_t)(i * kc) * p->bytes,
+                                   p->a + ((row0 + i) * p->a_row + k0 * p->a_column) * (int64_t)p->bytes,
+                                   minimum(mr, rows - i), kc, p->a_row, p->a_column);
             multiply_block(p, packed_a, row0, rows, k0, kc, panel0, panel1);
         }
     }
@@ -99,10 +108,13 @@ static hd_error multiply_packed(hd_thread *thread, product *p) {
     const int threads = p->m * p->n * p->k >= PARALLEL ? hd_pool_threads() : 1;
     /* cut the longer side: whole strips of A or whole panels of B for each thread */
     p->row_pieces = p->column_pieces = 1;
-    if (pieces_of(p->m, mr) >= 2 * threads) p->row_pieces = threads;
-    else p->column_pieces = minimum(threads, panels);
+    if (pieces_of(p->m, mr) >= 2 * threads)
+        p->row_pieces = threads;
+    else
+        p->column_pieces = minimum(threads, panels);
     const int64_t pieces = p->row_pieces * p->column_pieces;
-    const size_t b_bytes = (size_t)(panels * nr * p->k) * p->bytes, a_bytes = (size_t)(pieces * m_block * K_BLOCK) * p->bytes;
+    const size_t b_bytes = (size_t)(panels * nr * p->k) * p->bytes,
+                 a_bytes = (size_t)(pieces * m_block * K_BLOCK) * p->bytes;
     hd_block *room = hd_block_new(thread, b_bytes + a_bytes + 64);
     if (room == NULL) return HD_ERROR_MEMORY;
     p->packed_b = hd_block_data(room);
@@ -121,7 +133,8 @@ static void multiply_small(const product *p) {
         const int64_t columns = minimum(nr, p->n - j);
         if (columns == nr) {
             for (int64_t i = 0; i < p->m; i += mr)
-                p->kernels->thin((int)minimum(mr, p->m - i), p->k, p->a + i * p->a_row * (int64_t)p->bytes, p->a_row, p->a_column, p->b + j * (int64_t)p->bytes, p->b_row,
+                p->kernels->thin((int)minimum(mr, p->m - i), p->k, p->a + i * p->a_row * (int64_t)p->bytes, p->a_row,
+                                 p->a_column, p->b + j * (int64_t)p->bytes, p->b_row,
                                  p->c + (size_t)(i * p->n + j) * p->bytes, p->n, false);
             continue;
         }
@@ -130,9 +143,12 @@ static void multiply_small(const product *p) {
             for (int64_t k0 = 0; k0 < p->k; k0 += k_step) {
                 const int64_t kc = minimum(k_step, p->k - k0);
                 p->kernels->pack_b(edge_b, p->b + (k0 * p->b_row + j) * (int64_t)p->bytes, kc, columns, p->b_row, 1);
-                p->kernels->thin((int)rows, kc, p->a + (i * p->a_row + k0 * p->a_column) * (int64_t)p->bytes, p->a_row, p->a_column, edge_b, nr, edge_c, nr, k0 > 0);
+                p->kernels->thin((int)rows, kc, p->a + (i * p->a_row + k0 * p->a_column) * (int64_t)p->bytes, p->a_row,
+                                 p->a_column, edge_b, nr, edge_c, nr, k0 > 0);
             }
-            for (int64_t r = 0; r < rows; ++r) memcpy(p->c + (size_t)((i + r) * p->n + j) * p->bytes, edge_c + (size_t)(r * nr) * p->bytes, (size_t)columns * p->bytes);
+            for (int64_t r = 0; r < rows; ++r)
+                memcpy(p->c + (size_t)((i + r) * p->n + j) * p->bytes, edge_c + (size_t)(r * nr) * p->bytes,
+                       (size_t)columns * p->bytes);
         }
     }
 }
@@ -142,9 +158,12 @@ static void multiply_dots(void *context, int64_t begin, int64_t end) {
     const product *p = context;
     for (int64_t j = begin; j < end; ++j)
         for (int64_t i = 0; i < p->m; ++i) {
-            const double sum = p->kernels->dot(p->a + i * p->a_row * (int64_t)p->bytes, p->b + j * p->b_column * (int64_t)p->bytes, p->k);
-            if (p->bytes == 4) ((float *)p->c)[i * p->n + j] = (float)sum;
-            else ((double *)p->c)[i * p->n + j] = sum;
+            const double sum = p->kernels->dot(p->a + i * p->a_row * (int64_t)p->bytes,
+                                               p->b + j * p->b_column * (int64_t)p->bytes, p->k);
+            if (p->bytes == 4)
+                ((float *)p->c)[i * p->n + j] = (float)sum;
+            else
+                ((double *)p->c)[i * p->n + j] = sum;
         }
 }
 
@@ -156,7 +175,8 @@ static void multiply_columns(void *context, int64_t begin, int64_t end) {
     const int64_t nr = part.kernels->nr, mr = part.kernels->mr;
     for (int64_t j = first; j + nr <= last; j += nr, part.b += nr * (int64_t)part.bytes)
         for (int64_t i = 0; i < part.m; i += mr)
-            part.kernels->thin((int)minimum(mr, part.m - i), part.k, part.a + i * part.a_row * (int64_t)part.bytes, part.a_row, part.a_column, part.b, part.b_row,
+            part.kernels->thin((int)minimum(mr, part.m - i), part.k, part.a + i * part.a_row * (int64_t)part.bytes,
+                               part.a_row, part.a_column, part.b, part.b_row,
                                part.c + (size_t)(i * part.n + j) * part.bytes, part.n, false);
 }
 
@@ -197,12 +217,10 @@ static hd_error multiply(hd_thread *thread, product *p) {
         break;
 static void multiply_integers(const product *p, hd_compute type) {
     switch (type) {
-        INTEGER_CASE(U8, u8) INTEGER_CASE(U16, u16) INTEGER_CASE(U32, u32) INTEGER_CASE(U64, u64)
-        INTEGER_CASE(I8, i8) INTEGER_CASE(I16, i16) INTEGER_CASE(I32, i32) INTEGER_CASE(I64, i64)
-    case HD_COMPUTE_B8:
-    case HD_COMPUTE_F32:
-    case HD_COMPUTE_F64:
-    case HD_COMPUTE_COUNT: break;
+        INTEGER_CASE(U8, u8)
+        INTEGER_CASE(U16, u16) INTEGER_CASE(U32, u32) INTEGER_CASE(U64, u64) INTEGER_CASE(I8, i8) INTEGER_CASE(I16, i16)
+            INTEGER_CASE(I32, i32) INTEGER_CASE(I64, i64) case HD_COMPUTE_B8 : case HD_COMPUTE_F32 : case HD_COMPUTE_F64
+            : case HD_COMPUTE_COUNT : break;
     }
 }
 
@@ -228,7 +246,8 @@ static hd_error multiply_matrix(const batch_job *j, int64_t index) {
     return HD_OK;
 }
 
-static void run_small_batch(void *context, int64_t begin, int64_t end) { /* small products need no memory: they cannot fail */
+static void run_small_batch(void *context, int64_t begin,
+                            int64_t end) { /* small products need no memory: they cannot fail */
     for (int64_t i = begin; i < end; ++i) multiply_matrix(context, i);
 }
 
@@ -240,14 +259,25 @@ static hd_error contract(hd_thread *thread, const hd_tensor *a, const hd_tensor 
     hd_layout_broadcast(&a->layout, &a_shape, j.a_stride);
     hd_layout_broadcast(&b->layout, &b_shape, j.b_stride);
     memcpy(j.size, out->layout.shape.size, sizeof j.size);
-    j.first = (product){.bytes = hd_dtype_bytes[out->dtype], .m = a_shape.size[last - 1], .n = b_shape.size[last], .k = a_shape.size[last],
-                        .a = hd_tensor_bytes(thread, a, HD_READ), .b = hd_tensor_bytes(thread, b, HD_READ), .c = out->storage->data,
-                        .a_row = j.a_stride[last - 1], .a_column = j.a_stride[last], .b_row = j.b_stride[last - 1], .b_column = j.b_stride[last],
-                        .kernels = out->dtype == HD_F32 ? &hd_kernels()->gemm_f32 : out->dtype == HD_F64 ? &hd_kernels()->gemm_f64 : NULL};
+    j.first = (product){.bytes = hd_dtype_bytes[out->dtype],
+                        .m = a_shape.size[last - 1],
+                        .n = b_shape.size[last],
+                        .k = a_shape.size[last],
+                        .a = hd_tensor_bytes(thread, a, HD_READ),
+                        .b = hd_tensor_bytes(thread, b, HD_READ),
+                        .c = out->storage->data,
+                        .a_row = j.a_stride[last - 1],
+                        .a_column = j.a_stride[last],
+                        .b_row = j.b_stride[last - 1],
+                        .b_column = j.b_stride[last],
+                        .kernels = out->dtype == HD_F32   ? &hd_kernels()->gemm_f32
+                                   : out->dtype == HD_F64 ? &hd_kernels()->gemm_f64
+                                                          : NULL};
     if (j.first.a == NULL || j.first.b == NULL) return thread->error_code;
     if (j.first.n == 1) j.first.b_column = 1;
     if (j.first.k == 1) j.first.a_column = 1;
-    const int64_t matrix = j.first.m * j.first.n, batch = matrix > 0 ? out->count / matrix : 0, work = matrix * j.first.k;
+    const int64_t matrix = j.first.m * j.first.n, batch = matrix > 0 ? out->count / matrix : 0,
+                  work = matrix * j.first.k;
     if (batch > 1 && work <= SMALL && (j.first.b_column == 1 || j.first.kernels == NULL)) {
         hd_parallel_range(batch, PARALLEL / (work + 1) + 1, run_small_batch, &j);
         return HD_OK;
@@ -262,7 +292,8 @@ hd_error hd_cpu_contract(hd_thread *thread, hd_call *call) {
     const hd_dtype as = (hd_dtype)hd_compute_dtype[hd_dtype_compute[out->dtype]];
     hd_error status = HD_OK;
     if (out->count == 0) return HD_OK;
-    if ((hd_dtype)a->dtype != as) a = ready[0] = hd_cpu_ready(thread, a, as); /* small floats, or the narrower of two dtypes */
+    if ((hd_dtype)a->dtype != as)
+        a = ready[0] = hd_cpu_ready(thread, a, as); /* small floats, or the narrower of two dtypes */
     if ((hd_dtype)b->dtype != as) b = ready[1] = hd_cpu_ready(thread, b, as);
     hd_tensor *c = out;
     if ((hd_dtype)out->dtype != as) c = ready[2] = hd_tensor_new(thread, as, &out->layout.shape);

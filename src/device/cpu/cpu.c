@@ -8,13 +8,12 @@
 
 const uint8_t hd_compute_dtype[HD_COMPUTE_COUNT] = {
 #define DTYPE_OF(NAME, name) [HD_COMPUTE_##NAME] = HD_##NAME,
-#define HD_B8 HD_BOOL
-    HD_COMPUTE_LIST(DTYPE_OF)
-};
+#define HD_B8                HD_BOOL
+    HD_COMPUTE_LIST(DTYPE_OF)};
 
 /* ---- instruction sets ------------------------------------------------------------------------------------------- */
 #define DECLARE_TABLE(NAME, name) extern const hd_elementwise_kernel ISA_TABLE(name)[HD_OP_ELEMENTWISE_COUNT];
-#define USE_TABLE(NAME, name) table->elementwise[HD_COMPUTE_##NAME] = ISA_TABLE(name);
+#define USE_TABLE(NAME, name)     table->elementwise[HD_COMPUTE_##NAME] = ISA_TABLE(name);
 #define FILL(isa_name)                                                                                                 \
     void hd_fill_memory_##isa_name(hd_cpu_kernels *);                                                                  \
     void hd_fill_gemm_##isa_name(hd_cpu_kernels *);                                                                    \
@@ -72,11 +71,12 @@ static bool has_avx2(void) { /* with all that the build's flags for this set all
 
 static void choose_isa(void) {
     const char *wish = getenv("HODU_ISA");
-    const bool baseline = wish != NULL && strcmp(wish, "baseline") == 0, avx2 = wish != NULL && strcmp(wish, "avx2") == 0;
+    const bool baseline = wish != NULL && strcmp(wish, "baseline") == 0,
+               avx2 = wish != NULL && strcmp(wish, "avx2") == 0;
     (void)baseline, (void)avx2;
 #if defined(HD_HAS_AVX512) && defined(HD_HAS_AVX2)
-    if (!baseline && !avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl") && has_avx2()) {
+    if (!baseline && !avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && has_avx2()) {
         use_avx512();
         return;
     }
@@ -163,4 +163,5 @@ static hd_executor *cpu_executor(int index) {
 }
 static void cpu_synchronize(int index) { (void)index; }
 
-const hd_device_interface hd_cpu_interface = {.name = "cpu", .available = cpu_available, .executor = cpu_executor, .synchronize = cpu_synchronize};
+const hd_device_interface hd_cpu_interface = {
+    .name = "cpu", .available = cpu_available, .executor = cpu_executor, .synchronize = cpu_synchronize};

@@ -35,8 +35,11 @@ static void fill_range(hd_tensor *out, const hd_range_attributes *a) {
     for (int64_t i = 0; i < out->count; ++i) {
         const double value = a->has_last && i == out->count - 1 ? a->last : a->start + (double)i * a->step;
         int64_t exact; /* also past 2^53 */
-        if (whole && !__builtin_mul_overflow(i, (int64_t)a->step, &exact) && !__builtin_add_overflow(exact, (int64_t)a->start, &exact)) ((int64_t *)data)[i] = exact;
-        else hd_element_from_f64(data + (size_t)i * bytes, (hd_dtype)out->dtype, value);
+        if (whole && !__builtin_mul_overflow(i, (int64_t)a->step, &exact) &&
+            !__builtin_add_overflow(exact, (int64_t)a->start, &exact))
+            ((int64_t *)data)[i] = exact;
+        else
+            hd_element_from_f64(data + (size_t)i * bytes, (hd_dtype)out->dtype, value);
     }
 }
 

@@ -5,9 +5,9 @@
 #include <string.h>
 
 enum {
-    GRAIN = 16384,      /* elements below which waking a thread costs more than it gains */
-    ROW_MODE = 64,      /* rows at least this long are walked one by one, shorter ones gathered together */
-    BLOCK_ROWS = 32,    /* of a transposed operand: two cache lines of f32 */
+    GRAIN = 16384,   /* elements below which waking a thread costs more than it gains */
+    ROW_MODE = 64,   /* rows at least this long are walked one by one, shorter ones gathered together */
+    BLOCK_ROWS = 32, /* of a transposed operand: two cache lines of f32 */
     BLOCK_COLUMNS = 1024,
     BLOCK_PITCH = BLOCK_COLUMNS + 16, /* a power of two would put all rows into the same few places of the cache */
     BLOCKED_FROM = 16384
@@ -26,7 +26,7 @@ typedef struct job {
     bool constant[HD_MAX_OPERANDS];   /* one element for the whole space */
     int blocked_axis;                 /* the axis along which a transposed operand is contiguous; -1: none */
     _Atomic bool out_of_memory;
-    _Atomic int64_t fault;            /* the first element that broke the guard; INT64_MAX: none */
+    _Atomic int64_t fault; /* the first element that broke the guard; INT64_MAX: none */
 } job;
 
 /* ---- the guard: integers that must not be -------------------------------------------------------------------------- */
@@ -54,8 +54,9 @@ static int64_t first_negative(const void *values, int64_t n, hd_compute type) {
 #undef FIRST_BAD
 
 static void check_guard(job *j, const void *values, int64_t n, int64_t index) {
-    const int64_t bad = j->guard == HD_GUARD_ZERO ? first_zero(values, n, hd_dtype_bytes[hd_compute_dtype[j->compute[2]]])
-                                                  : first_negative(values, n, j->compute[2]);
+    const int64_t bad = j->guard == HD_GUARD_ZERO
+                            ? first_zero(values, n, hd_dtype_bytes[hd_compute_dtype[j->compute[2]]])
+                            : first_negative(values, n, j->compute[2]);
     if (bad < 0) return;
     int64_t known = atomic_load(&j->fault);
     while (index + bad < known && !atomic_compare_exchange_weak(&j->fault, &known, index + bad)) {}
@@ -87,7 +88,10 @@ static void finish_tile(job *j, rooms *r, const void *const in[3], char *at, int
 
 static void load_constants(const job *j, rooms *r) {
     for (int k = 1; k <= j->inputs; ++k)
-        r->constant[k] = j->constant[k] ? hd_tile_load(j->operand[k].data, 0, j->space.count < HD_TILE ? j->space.count : HD_TILE, j->operand[k].dtype, j->compute[k], &r->operand[k]) : NULL;
+        r->constant[k] = j->constant[k]
+                             ? hd_tile_load(j->operand[k].data, 0, j->space.count < HD_TILE ? j->space.count : HD_TILE,
+                                            j->operand[k].dtype, j->compute[k], &r->operand[k])
+                             : NULL;
 }
 
 /* ---- rows at least ROW_MODE long: tiles within rows ---------------------------------------------------------------- */
@@ -111,15 +115,19 @@ static void run_rows(job *j, rooms *r, int64_t begin, int64_t end) {
             if (r->constant[k] != NULL) {
                 in[k - 1] = r->constant[k];
             } else if (o->stride[last] == 0) {
-                if (filled[k] != at) fill[k] = hd_tile_load(at, 0, space->size[last] < HD_TILE ? space->size[last] : HD_TILE, o->dtype, j->compute[k], &r->operand[k]);
+                if (filled[k] != at)
+                    fill[k] = hd_tile_load(at, 0, space->size[last] < HD_TILE ? space->size[last] : HD_TILE, o->dtype,
+                                           j->compute[k], &r->operand[k]);
                 filled[k] = at;
                 in[k - 1] = fill[k];
             } else {
-                in[k - 1] = all_direct ? at : hd_tile_load(at, o->stride[last], run, o->dtype, j->compute[k], &r->operand[k]);
+                in[k - 1] =
+                    all_direct ? at : hd_tile_load(at, o->stride[last], run, o->dtype, j->compute[k], &r->operand[k]);
             }
         }
         const hd_operand *o = &j->operand[0];
-        finish_tile(j, r, in, o->data + hd_operand_offset(o, space, coordinate) * hd_dtype_bytes[o->dtype], o->stride[last], run, index);
+        finish_tile(j, r, in, o->data + hd_operand_offset(o, space, coordinate) * hd_dtype_bytes[o->dtype],
+                    o->stride[last], run, index);
         index += run;
         coordinate[last] += run;
         if (coordinate[last] == space->size[last]) {
@@ -139,8 +147,8 @@ static void store_flat(job *j, rooms *r, int64_t index, int64_t n, const void *v
     hd_space_locate(space, index, coordinate);
     for (int64_t done = 0; done < n;) {
         const int64_t left = space->size[last] - coordinate[last], run = n - done < left ? n - done : left;
-        hd_tile_store(o->data + hd_operand_offset(o, space, coordinate) * hd_dtype_bytes[o->dtype], o->stride[last], run, o->dtype, j->compute[0],
-                      (const char *)values + (size_t)done * bytes, &r->operand[0]);
+        hd_tile_store(o->data + hd_operand_offset(o, space, coordinate) * hd_dtype_bytes[o->dtype], o->stride[last],
+                      run, o->dtype, j->compute[0], (const char *)values + (size_t)done * bytes, &r->operand[0]);
         done += run;
         coordinate[last] = 0;
         hd_space_next_row(space, coordinate);
@@ -153,9 +161,13 @@ static void run_flat(job *j, rooms *r, int64_t begin, int64_t end) {
         const void *in[3] = {NULL};
         for (int k = 1; k <= j->inputs; ++k) {
             const hd_operand *o = &j->operand[k];
-            if (r->constant[k] != NULL) in[k - 1] = r->constant[k];
-            else if (j->contiguous[k]) in[k - 1] = hd_tile_load(o->data + index * hd_dtype_bytes[o->dtype], 1, n, o->dtype, j->compute[k], &r->operand[k]);
-            else in[k - 1] = hd_tile_load_flat(o, &j->space, index, n, j->compute[k], &r->operand[k]);
+            if (r->constant[k] != NULL)
+                in[k - 1] = r->constant[k];
+            else if (j->contiguous[k])
+                in[k - 1] = hd_tile_load(o->data + index * hd_dtype_bytes[o->dtype], 1, n, o->dtype, j->compute[k],
+                                         &r->operand[k]);
+            else
+                in[k - 1] = hd_tile_load_flat(o, &j->space, index, n, j->compute[k], &r->operand[k]);
         }
         if (j->contiguous[0]) {
             finish_tile(j, r, in, j->operand[0].data + index * hd_dtype_bytes[j->operand[0].dtype], 1, n, index);
@@ -171,8 +183,10 @@ static void run_range(void *context, int64_t begin, int64_t end) {
     job *j = context;
     rooms r;
     load_constants(j, &r);
-    if (j->space.rank == 1 || j->space.size[j->space.rank - 1] >= ROW_MODE) run_rows(j, &r, begin, end);
-    else run_flat(j, &r, begin, end);
+    if (j->space.rank == 1 || j->space.size[j->space.rank - 1] >= ROW_MODE)
+        run_rows(j, &r, begin, end);
+    else
+        run_flat(j, &r, begin, end);
 }
 
 /* ---- a transposed operand: blocks of BLOCK_ROWS x BLOCK_COLUMNS ------------------------------------------------------
@@ -188,9 +202,9 @@ typedef struct block_room {
         const U *restrict p = (const U *)at + c * stride;                                                              \
         U *restrict o = (U *)out + c;                                                                                  \
         if (rows == BLOCK_ROWS)                                                                                        \
-            for (int i = 0; i < BLOCK_ROWS; ++i) o[i * BLOCK_PITCH] = p[i];                                          \
+            for (int i = 0; i < BLOCK_ROWS; ++i) o[i * BLOCK_PITCH] = p[i];                                            \
         else                                                                                                           \
-            for (int64_t i = 0; i < rows; ++i) o[i * BLOCK_PITCH] = p[i];                                            \
+            for (int64_t i = 0; i < rows; ++i) o[i * BLOCK_PITCH] = p[i];                                              \
     }                                                                                                                  \
     break
 static void transpose_block(char *out, const char *at, int64_t rows, int64_t columns, int64_t stride, size_t bytes) {
@@ -225,7 +239,8 @@ static void run_block(job *j, block_room *room, int64_t *coordinate, int64_t row
     int64_t row_step = 1;
     for (int i = axis + 1; i < space->rank; ++i) row_step *= space->size[i];
     bool all_direct = j->kernel != NULL && j->guard == HD_GUARD_NONE && direct(j, 0) && j->operand[0].stride[last] == 1;
-    for (int k = 1; k <= j->inputs; ++k) all_direct = all_direct && direct(j, k) && (transposed[k] || j->operand[k].stride[last] == 1);
+    for (int k = 1; k <= j->inputs; ++k)
+        all_direct = all_direct && direct(j, k) && (transposed[k] || j->operand[k].stride[last] == 1);
     const int64_t step = all_direct ? columns : HD_TILE;
     for (int64_t row = 0; row < rows; ++row)
         for (int64_t c = 0; c < columns; c += step) {
@@ -234,12 +249,19 @@ static void run_block(job *j, block_room *room, int64_t *coordinate, int64_t row
             for (int k = 1; k <= j->inputs; ++k) {
                 const hd_operand *o = &j->operand[k];
                 const int64_t bytes = hd_dtype_bytes[o->dtype];
-                if (room->r.constant[k] != NULL) in[k - 1] = room->r.constant[k];
-                else if (transposed[k]) in[k - 1] = hd_tile_load(room->block[k] + (row * BLOCK_PITCH + c) * bytes, 1, n, o->dtype, j->compute[k], &room->r.operand[k]);
-                else in[k - 1] = hd_tile_load(at[k] + (row * o->stride[axis] + c * o->stride[last]) * bytes, o->stride[last], n, o->dtype, j->compute[k], &room->r.operand[k]);
+                if (room->r.constant[k] != NULL)
+                    in[k - 1] = room->r.constant[k];
+                else if (transposed[k])
+                    in[k - 1] = hd_tile_load(room->block[k] + (row * BLOCK_PITCH + c) * bytes, 1, n, o->dtype,
+                                             j->compute[k], &room->r.operand[k]);
+                else
+                    in[k - 1] = hd_tile_load(at[k] + (row * o->stride[axis] + c * o->stride[last]) * bytes,
+                                             o->stride[last], n, o->dtype, j->compute[k], &room->r.operand[k]);
             }
             const hd_operand *o = &j->operand[0];
-            finish_tile(j, &room->r, in, at[0] + (row * o->stride[axis] + c * o->stride[last]) * hd_dtype_bytes[o->dtype], o->stride[last], n, index + row * row_step + c);
+            finish_tile(j, &room->r, in,
+                        at[0] + (row * o->stride[axis] + c * o->stride[last]) * hd_dtype_bytes[o->dtype],
+                        o->stride[last], n, index + row * row_step + c);
         }
 }
 
@@ -263,10 +285,12 @@ static void run_strips(void *context, int64_t begin, int64_t end) {
             outer /= space->size[i];
         }
         coordinate[axis] = item % strips * BLOCK_ROWS;
-        const int64_t rows = space->size[axis] - coordinate[axis] < BLOCK_ROWS ? space->size[axis] - coordinate[axis] : BLOCK_ROWS;
+        const int64_t rows =
+            space->size[axis] - coordinate[axis] < BLOCK_ROWS ? space->size[axis] - coordinate[axis] : BLOCK_ROWS;
         for (int64_t c = 0; c < space->size[last]; c += BLOCK_COLUMNS) {
             coordinate[last] = c;
-            run_block(j, room, coordinate, rows, space->size[last] - c < BLOCK_COLUMNS ? space->size[last] - c : BLOCK_COLUMNS);
+            run_block(j, room, coordinate, rows,
+                      space->size[last] - c < BLOCK_COLUMNS ? space->size[last] - c : BLOCK_COLUMNS);
         }
     }
     free(room);
@@ -310,7 +334,9 @@ static hd_error run_job(job *j, const hd_shape *shape) {
     } else {
         hd_parallel_range(j->space.count, GRAIN, run_range, j);
     }
-    return j->out_of_memory ? hd_fail(HD_ERROR_MEMORY, "no memory to transpose a block of %zu bytes", sizeof(block_room)) : HD_OK;
+    return j->out_of_memory
+               ? hd_fail(HD_ERROR_MEMORY, "no memory to transpose a block of %zu bytes", sizeof(block_room))
+               : HD_OK;
 }
 
 /* ---- calls --------------------------------------------------------------------------------------------------------- */
@@ -338,7 +364,8 @@ static void fill_single(char *out, const char *element, size_t bytes, int64_t n)
 static void run_contiguous(void *context, int64_t begin, int64_t end) {
     const flat_job *f = context;
     if (!f->has_single) {
-        const void *const in[3] = {f->in[0] + begin * f->in_bytes[0], f->in[1] + begin * f->in_bytes[1], f->in[2] + begin * f->in_bytes[2]};
+        const void *const in[3] = {f->in[0] + begin * f->in_bytes[0], f->in[1] + begin * f->in_bytes[1],
+                                   f->in[2] + begin * f->in_bytes[2]};
         f->kernel(f->out + begin * f->out_bytes, in, f->numbers, end - begin);
         return;
     }
@@ -356,16 +383,21 @@ static void run_contiguous(void *context, int64_t begin, int64_t end) {
 
 static hd_error report_fault(const hd_call *call, int64_t fault, const hd_shape *shape) {
     const bool zero = hd_rows[call->op->id].guard == HD_GUARD_ZERO;
-    return hd_fail(zero ? HD_ERROR_DIVISION : HD_ERROR_VALUE, "b is %s at element %lld of the result %s; integers cannot %s", zero ? "0" : "negative",
-                   (long long)fault, HD_SHAPE_TEXT(*shape), zero ? "be divided by 0" : "have a negative exponent: use floats");
+    return hd_fail(zero ? HD_ERROR_DIVISION : HD_ERROR_VALUE,
+                   "b is %s at element %lld of the result %s; integers cannot %s", zero ? "0" : "negative",
+                   (long long)fault, HD_SHAPE_TEXT(*shape),
+                   zero ? "be divided by 0" : "have a negative exponent: use floats");
 }
 
 /* Anything goes: strides, broadcasts, dtypes, guards. Apart from the function below, whose frame stays small. */
-static __attribute__((noinline)) hd_error run_general(const hd_call *call, hd_elementwise_kernel kernel, char *const *data, const void *numbers) {
+static __attribute__((noinline)) hd_error run_general(const hd_call *call, hd_elementwise_kernel kernel,
+                                                      char *const *data, const void *numbers) {
     const hd_row *row = &hd_rows[call->op->id];
     const hd_compute compute = (hd_compute)hd_dtype_compute[call->compute];
     const hd_tensor *out = call->outputs[0];
-    job j = {.kernel = kernel, .inputs = call->input_count, .guard = compute >= HD_COMPUTE_F32 ? HD_GUARD_NONE : (hd_guard)row->guard};
+    job j = {.kernel = kernel,
+             .inputs = call->input_count,
+             .guard = compute >= HD_COMPUTE_F32 ? HD_GUARD_NONE : (hd_guard)row->guard};
     memcpy(j.numbers, numbers, sizeof j.numbers);
     hd_operand_over(&j.operand[0], data[0], out, &out->layout.shape);
     j.compute[0] = row->gives_bool ? HD_COMPUTE_B8 : compute;
@@ -377,7 +409,8 @@ static __attribute__((noinline)) hd_error run_general(const hd_call *call, hd_el
     return j.fault == INT64_MAX ? HD_OK : report_fault(call, j.fault, &out->layout.shape);
 }
 
-static __attribute__((noinline)) void run_flat_job(const hd_call *call, hd_elementwise_kernel kernel, char *const *data, const void *numbers) {
+static __attribute__((noinline)) void run_flat_job(const hd_call *call, hd_elementwise_kernel kernel, char *const *data,
+                                                   const void *numbers) {
     const hd_tensor *out = call->outputs[0];
     flat_job f = {.kernel = kernel, .out = data[0], .numbers = numbers, .out_bytes = hd_dtype_bytes[out->dtype]};
     for (int k = 0; k < 3; ++k) {
@@ -393,8 +426,10 @@ static __attribute__((noinline)) void run_flat_job(const hd_call *call, hd_eleme
         f.in[k] = f.in[0];
         f.in_bytes[k] = f.in_bytes[0];
     }
-    if (out->count <= GRAIN) run_contiguous(&f, 0, out->count);
-    else hd_parallel_range(out->count, GRAIN, run_contiguous, &f);
+    if (out->count <= GRAIN)
+        run_contiguous(&f, 0, out->count);
+    else
+        hd_parallel_range(out->count, GRAIN, run_contiguous, &f);
 }
 
 hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call) {
@@ -402,14 +437,16 @@ hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call) {
     const hd_row *row = &hd_rows[id];
     const hd_compute compute = (hd_compute)hd_dtype_compute[call->compute];
     const hd_elementwise_kernel kernel = hd_kernels()->elementwise[compute][id];
-    if (__builtin_expect(kernel == NULL, 0)) return hd_fail(HD_ERROR_INTERNAL, "no kernel for %s", hd_dtype_name(call->compute));
+    if (__builtin_expect(kernel == NULL, 0))
+        return hd_fail(HD_ERROR_INTERNAL, "no kernel for %s", hd_dtype_name(call->compute));
     HD_TRY(hd_cpu_outputs(thread, call));
     hd_tensor *out = call->outputs[0];
     if (out->count == 0) return HD_OK;
     char *data[HD_MAX_OPERANDS];
     data[0] = out->storage->data;
     /* simple: every operand lies there as the kernel wants it, or is a single element */
-    bool single = false, simple = !hd_dtype_is_small_float(call->compute) && (row->guard == HD_GUARD_NONE || compute >= HD_COMPUTE_F32);
+    bool single = false,
+         simple = !hd_dtype_is_small_float(call->compute) && (row->guard == HD_GUARD_NONE || compute >= HD_COMPUTE_F32);
     for (int k = 0; k < call->input_count; ++k) {
         const hd_tensor *x = call->inputs[k];
         data[k + 1] = hd_tensor_bytes(thread, x, HD_READ);
@@ -417,13 +454,15 @@ hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call) {
             hd_tensor_drop(thread, out);
             return thread->error_code;
         }
-        simple = simple && x->contiguous && (x->count == out->count || x->count == 1) && (x->dtype == call->compute || (k == 0 && row->chooses));
+        simple = simple && x->contiguous && (x->count == out->count || x->count == 1) &&
+                 (x->dtype == call->compute || (k == 0 && row->chooses));
         single = single || x->count != out->count;
     }
     double numbers[3] = {0}; /* of the compute type */
     for (int i = 0; i < row->numbers; ++i) {
         const hd_dtype as = (hd_dtype)hd_compute_dtype[compute];
-        hd_element_from_f64((char *)numbers + (size_t)i * hd_dtype_bytes[as], as, ((const double *)call->attributes)[i]);
+        hd_element_from_f64((char *)numbers + (size_t)i * hd_dtype_bytes[as], as,
+                            ((const double *)call->attributes)[i]);
     }
     hd_error status = HD_OK;
     if (__builtin_expect(!simple, 0)) {
@@ -444,7 +483,8 @@ hd_error hd_cpu_copy(hd_thread *thread, hd_tensor *dst, const hd_tensor *src) {
     if (from == NULL || to == NULL) return thread->error_code;
     if (dst->count == 0) return HD_OK;
     const size_t bytes = hd_dtype_bytes[dst->dtype];
-    if (dst->dtype == src->dtype && dst->contiguous && src->contiguous && dst->count == src->count && dst->count <= GRAIN) {
+    if (dst->dtype == src->dtype && dst->contiguous && src->contiguous && dst->count == src->count &&
+        dst->count <= GRAIN) {
         memcpy(to, from, (size_t)dst->count * bytes);
         return HD_OK;
     }

@@ -15,8 +15,9 @@ static hd_tensor *ready_index(hd_thread *thread, hd_tensor *index, int64_t bound
     const bool is_u64 = index->dtype == HD_U64; /* where what is negative as i64 is past INT64_MAX */
     for (int64_t i = 0; i < ready->count && status == HD_OK; ++i) {
         if (v[i] < (is_u64 ? 0 : -bound) || v[i] >= bound)
-            status = hd_fail(HD_ERROR_INDEX, is_u64 ? "index %llu at place %lld of %s is out of range for an axis of size %lld"
-                                                    : "index %lld at place %lld of %s is out of range for an axis of size %lld",
+            status = hd_fail(HD_ERROR_INDEX,
+                             is_u64 ? "index %llu at place %lld of %s is out of range for an axis of size %lld"
+                                    : "index %lld at place %lld of %s is out of range for an axis of size %lld",
                              (long long)v[i], (long long)i, HD_SHAPE_TEXT(index->layout.shape), (long long)bound);
         v[i] += v[i] < 0 ? bound : 0;
     }
@@ -37,7 +38,8 @@ typedef struct select_job {
 static void run_select(void *context, int64_t begin, int64_t end) {
     const select_job *j = context;
     for (int64_t k = begin; k < end; ++k)
-        memcpy(j->to + (size_t)k * j->slice, j->from + (size_t)(k / j->count * j->size + j->index[k % j->count]) * j->slice, j->slice);
+        memcpy(j->to + (size_t)k * j->slice,
+               j->from + (size_t)(k / j->count * j->size + j->index[k % j->count]) * j->slice, j->slice);
 }
 
 static hd_error index_select(hd_thread *thread, hd_call *call, const hd_tensor *index) {
@@ -46,9 +48,11 @@ static hd_error index_select(hd_thread *thread, hd_call *call, const hd_tensor *
     if (x == NULL) return thread->error_code;
     const char *from = hd_tensor_bytes(thread, x, HD_READ);
     if (from != NULL && out->count > 0) {
-        select_job j = {from, out->storage->data, index->storage->data, index->count, x->layout.shape.size[axis], hd_dtype_bytes[x->dtype]};
+        select_job j = {from,         out->storage->data,         index->storage->data,
+                        index->count, x->layout.shape.size[axis], hd_dtype_bytes[x->dtype]};
         for (int i = axis + 1; i < x->layout.shape.rank; ++i) j.slice *= (size_t)x->layout.shape.size[i];
-        const int64_t slices = out->count * hd_dtype_bytes[x->dtype] / (int64_t)j.slice, grain = GRAIN * 4 / (int64_t)j.slice;
+        const int64_t slices = out->count * hd_dtype_bytes[x->dtype] / (int64_t)j.slice,
+                      grain = GRAIN * 4 / (int64_t)j.slice;
         hd_parallel_range(slices, grain > 0 ? grain : 1, run_select, &j);
     }
     hd_tensor_drop(thread, x);
@@ -102,7 +106,8 @@ static void run_gather(void *context, int64_t begin, int64_t end) {
         const int64_t *index = j->index + e;
         const int64_t base = place_of(j, coordinate, 0);
 #define GATHER_ROW(U)                                                                                                  \
-    for (int64_t i = 0; i < run; ++i) ((U *)j->to)[e + i] = ((const U *)j->from)[base + i * along + index[i] * step_index]; \
+    for (int64_t i = 0; i < run; ++i)                                                                                  \
+        ((U *)j->to)[e + i] = ((const U *)j->from)[base + i * along + index[i] * step_index];                          \
     break
         switch (j->bytes) {
         case 1: GATHER_ROW(uint8_t);
@@ -140,8 +145,8 @@ static hd_error gather(hd_thread *thread, hd_call *call, const hd_tensor *index)
                                        : v;                                                                            \
         break;                                                                                                         \
     }
-#define w_add_b8(a, b) ((a) | (b)) /* of bool: or, and */
-#define w_mul_b8(a, b) ((a) & (b))
+#define w_add_b8(a, b)       ((a) | (b)) /* of bool: or, and */
+#define w_mul_b8(a, b)       ((a) & (b))
 #define COMBINE_ADD(t, a, b) w_add_##t(a, b)
 #define COMBINE_MUL(t, a, b) w_mul_##t(a, b)
 static void run_scatter(const element_job *j, hd_compute type, hd_scatter_mode mode) {
@@ -180,12 +185,15 @@ static hd_error scatter(hd_thread *thread, hd_call *call, const hd_tensor *index
 }
 
 hd_error hd_cpu_index(hd_thread *thread, hd_call *call) {
-    const int axis = call->op->id == HD_OP_scatter ? ((const hd_scatter_attributes *)call->attributes)->axis : ((const hd_axis_attributes *)call->attributes)->axis;
+    const int axis = call->op->id == HD_OP_scatter ? ((const hd_scatter_attributes *)call->attributes)->axis
+                                                   : ((const hd_axis_attributes *)call->attributes)->axis;
     hd_tensor *index = ready_index(thread, call->inputs[1], call->inputs[0]->layout.shape.size[axis]);
     if (index == NULL) return thread->error_code;
     hd_error status = hd_cpu_outputs(thread, call);
     if (status == HD_OK) {
-        status = call->op->id == HD_OP_scatter ? scatter(thread, call, index) : call->op->id == HD_OP_gather ? gather(thread, call, index) : index_select(thread, call, index);
+        status = call->op->id == HD_OP_scatter  ? scatter(thread, call, index)
+                 : call->op->id == HD_OP_gather ? gather(thread, call, index)
+                                                : index_select(thread, call, index);
         if (status != HD_OK) hd_tensor_drop(thread, call->outputs[0]);
     }
     hd_tensor_drop(thread, index);

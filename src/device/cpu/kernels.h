@@ -26,7 +26,8 @@ typedef struct hd_gemm_kernels {
     /* C[mr,nr] (ldc apart) = A packed [k][mr] times B rows of nr elements, ldb apart; adds to C when accumulate */
     void (*tile)(int64_t k, const void *a, const void *b, int64_t ldb, void *c, int64_t ldc, bool accumulate);
     /* the same with unpacked A: element (i, p) at a[i * row + p * column], for `rows` <= mr rows */
-    void (*thin)(int rows, int64_t k, const void *a, int64_t row, int64_t column, const void *b, int64_t ldb, void *c, int64_t ldc, bool accumulate);
+    void (*thin)(int rows, int64_t k, const void *a, int64_t row, int64_t column, const void *b, int64_t ldb, void *c,
+                 int64_t ldc, bool accumulate);
     /* packs rows x k of A (any strides) as [k][mr], missing rows as zeros */
     void (*pack_a)(void *out, const void *a, int64_t rows, int64_t k, int64_t row, int64_t column);
     /* packs k x columns of B (any strides) as [k][nr], missing columns as zeros */
@@ -37,13 +38,14 @@ typedef struct hd_gemm_kernels {
 
 typedef struct hd_cpu_kernels {
     const char *isa;
-    const hd_elementwise_kernel *elementwise[HD_COMPUTE_COUNT]; /* [compute][op] */
+    const hd_elementwise_kernel *elementwise[HD_COMPUTE_COUNT];    /* [compute][op] */
     hd_convert_kernel convert[HD_COMPUTE_COUNT][HD_COMPUTE_COUNT]; /* [from][to] */
     hd_convert_kernel decode[HD_DTYPE_COUNT];                      /* small float -> f32 */
     hd_convert_kernel encode[HD_DTYPE_COUNT];                      /* f32 -> small float */
     hd_convert_kernel sticky[HD_COMPUTE_COUNT]; /* wide type -> f32 rounded to odd, so that encoding it rounds once */
     /* out[r * out_stride + c] = in[c * in_stride + r] for elements of 4 bytes; rows and columns are multiples of 8 */
-    void (*transpose_4)(void *out, int64_t out_stride, const void *in, int64_t in_stride, int64_t rows, int64_t columns);
+    void (*transpose_4)(void *out, int64_t out_stride, const void *in, int64_t in_stride, int64_t rows,
+                        int64_t columns);
     hd_reduce_kernels reduce[HD_REDUCTIONS][HD_COMPUTE_COUNT];
     hd_gemm_kernels gemm_f32, gemm_f64;
     /* element e of draw (seed, draw), for e in [first, first + n): see random.c */

@@ -5,8 +5,8 @@
 
 #define TYPE_IS_f32 1
 #define TYPE_IS_f64 2
-#define TYPE_IS_b8 3
-#define CLASS W_JOIN(TYPE_IS, T)
+#define TYPE_IS_b8  3
+#define CLASS       W_JOIN(TYPE_IS, T)
 #if CLASS == TYPE_IS_f32
 #define W_PRECISION 32
 #elif CLASS == TYPE_IS_f64
@@ -15,7 +15,7 @@
 
 #ifdef W_PRECISION
 #include "kernel/math.def"
-#define ON_FLOATS(...) __VA_ARGS__
+#define ON_FLOATS(...)  __VA_ARGS__
 #define ON_NUMBERS(...) __VA_ARGS__
 #define ON_INTS(...)
 #define SENTENCE(ints, floats) floats
@@ -25,8 +25,8 @@
 #define ON_INTS(...) __VA_ARGS__
 #else
 #define ON_FLOATS(...)
-#define ON_NUMBERS(...) __VA_ARGS__
-#define ON_INTS(...) __VA_ARGS__
+#define ON_NUMBERS(...)        __VA_ARGS__
+#define ON_INTS(...)           __VA_ARGS__
 #define SENTENCE(ints, floats) ints
 #endif
 #define ON_ALL(...) __VA_ARGS__
@@ -66,34 +66,36 @@
     }
 #define NUMBER(p, k) const CT p = ((const CT *)numbers)[k];
 
-#define UNARY(name, types, ulp, doc, ref, value, dx) ON_##types(ONE(name, CT, value, ))
-#define UNARY1(name, types, ulp, doc, ref, p, value, dx) ON_##types(ONE(name, CT, value, NUMBER(p, 0)))
+#define UNARY(name, types, ulp, doc, ref, value, dx)        ON_##types(ONE(name, CT, value, ))
+#define UNARY1(name, types, ulp, doc, ref, p, value, dx)    ON_##types(ONE(name, CT, value, NUMBER(p, 0)))
 #define UNARY2(name, types, ulp, doc, ref, p, q, value, dx) ON_##types(ONE(name, CT, value, NUMBER(p, 0) NUMBER(q, 1)))
-#define UNARY3(name, types, ulp, doc, ref, p, q, r, value, dx) ON_##types(ONE(name, CT, value, NUMBER(p, 0) NUMBER(q, 1) NUMBER(r, 2)))
-#define TEST(name, types, doc, ref, condition) ON_##types(ONE(name, uint8_t, condition, ))
-#define BINARY(name, types, ulp, doc, ref, value, da, db) ON_##types(TWO(name, CT, value))
+#define UNARY3(name, types, ulp, doc, ref, p, q, r, value, dx)                                                         \
+    ON_##types(ONE(name, CT, value, NUMBER(p, 0) NUMBER(q, 1) NUMBER(r, 2)))
+#define TEST(name, types, doc, ref, condition)                  ON_##types(ONE(name, uint8_t, condition, ))
+#define BINARY(name, types, ulp, doc, ref, value, da, db)       ON_##types(TWO(name, CT, value))
 #define SPLIT(name, ulp, doc, ref, guard, ints, floats, da, db) ON_NUMBERS(TWO(name, CT, SENTENCE(ints, floats)))
-#define COMPARE(name, types, doc, ref, condition) ON_##types(TWO(name, uint8_t, condition))
-#define CHOOSE(name, types, doc, ref, value, da, db) ON_##types(THREE(name, uint8_t, c, a, b, value, ))
-#define TERNARY(name, types, ulp, doc, ref, value, da, db, dc) ON_##types(THREE(name, CT, a, b, c, value, ))
-#define TERNARY1(name, types, ulp, doc, ref, p, value, da, db, dc) ON_##types(THREE(name, CT, a, b, c, value, NUMBER(p, 0)))
+#define COMPARE(name, types, doc, ref, condition)               ON_##types(TWO(name, uint8_t, condition))
+#define CHOOSE(name, types, doc, ref, value, da, db)            ON_##types(THREE(name, uint8_t, c, a, b, value, ))
+#define TERNARY(name, types, ulp, doc, ref, value, da, db, dc)  ON_##types(THREE(name, CT, a, b, c, value, ))
+#define TERNARY1(name, types, ulp, doc, ref, p, value, da, db, dc)                                                     \
+    ON_##types(THREE(name, CT, a, b, c, value, NUMBER(p, 0)))
 #include "ops/elementwise.def"
 
 #define TABLE_(isa, t) hd_elementwise_##isa##_##t
-#define TABLE(isa, t) TABLE_(isa, t)
+#define TABLE(isa, t)  TABLE_(isa, t)
 extern const hd_elementwise_kernel TABLE(HD_ISA, T)[HD_OP_ELEMENTWISE_COUNT];
 const hd_elementwise_kernel TABLE(HD_ISA, T)[HD_OP_ELEMENTWISE_COUNT] = {
-#define ENTRY(name) [HD_OP_##name] = k_##name,
-#define UNARY(name, types, ...) ON_##types(ENTRY(name))
-#define UNARY1(name, types, ...) ON_##types(ENTRY(name))
-#define UNARY2(name, types, ...) ON_##types(ENTRY(name))
-#define UNARY3(name, types, ...) ON_##types(ENTRY(name))
-#define TEST(name, types, ...) ON_##types(ENTRY(name))
-#define BINARY(name, types, ...) ON_##types(ENTRY(name))
-#define SPLIT(name, ...) ON_NUMBERS(ENTRY(name))
-#define COMPARE(name, types, ...) ON_##types(ENTRY(name))
-#define CHOOSE(name, types, ...) ON_##types(ENTRY(name))
-#define TERNARY(name, types, ...) ON_##types(ENTRY(name))
+#define ENTRY(name)                [HD_OP_##name] = k_##name,
+#define UNARY(name, types, ...)    ON_##types(ENTRY(name))
+#define UNARY1(name, types, ...)   ON_##types(ENTRY(name))
+#define UNARY2(name, types, ...)   ON_##types(ENTRY(name))
+#define UNARY3(name, types, ...)   ON_##types(ENTRY(name))
+#define TEST(name, types, ...)     ON_##types(ENTRY(name))
+#define BINARY(name, types, ...)   ON_##types(ENTRY(name))
+#define SPLIT(name, ...)           ON_NUMBERS(ENTRY(name))
+#define COMPARE(name, types, ...)  ON_##types(ENTRY(name))
+#define CHOOSE(name, types, ...)   ON_##types(ENTRY(name))
+#define TERNARY(name, types, ...)  ON_##types(ENTRY(name))
 #define TERNARY1(name, types, ...) ON_##types(ENTRY(name))
 #include "ops/elementwise.def"
 };

@@ -37,7 +37,8 @@ enum { VECTOR = 16, TILE_ROWS = 4 };
             *(loose_##t *)(c + LANES_##t) = old1 + sum[i][1];                                                          \
         }                                                                                                              \
     }                                                                                                                  \
-    static void tile_##t(int64_t k, const void *a, const void *b, int64_t ldb, void *c, int64_t ldc, bool accumulate) { \
+    static void tile_##t(int64_t k, const void *a, const void *b, int64_t ldb, void *c, int64_t ldc,                   \
+                         bool accumulate) {                                                                            \
         tile_body_##t(TILE_ROWS, k, a, 1, TILE_ROWS, b, ldb, c, ldc, accumulate);                                      \
     }                                                                                                                  \
     static void thin_##t(int rows, int64_t k, const void *a, int64_t row, int64_t column, const void *b, int64_t ldb,  \
@@ -47,17 +48,19 @@ enum { VECTOR = 16, TILE_ROWS = 4 };
         case 2: tile_body_##t(2, k, a, row, column, b, ldb, c, ldc, accumulate); return;                               \
         case 3: tile_body_##t(3, k, a, row, column, b, ldb, c, ldc, accumulate); return;                               \
         case 4: tile_body_##t(4, k, a, row, column, b, ldb, c, ldc, accumulate); return;                               \
-        case TILE_ROWS > 4 ? TILE_ROWS : 5: tile_body_##t(TILE_ROWS, k, a, row, column, b, ldb, c, ldc, accumulate); return; \
+        case TILE_ROWS > 4 ? TILE_ROWS:                                                                                \
+            5 : tile_body_##t(TILE_ROWS, k, a, row, column, b, ldb, c, ldc, accumulate);                               \
+            return;                                                                                                    \
         default:                                                                                                       \
             for (int i = 0; i < rows; i += 4)                                                                          \
-                thin_##t(rows - i < 4 ? rows - i : 4, k, (const T *)a + i * row, row, column, b, ldb, (T *)c + i * ldc, \
-                         ldc, accumulate);                                                                             \
+                thin_##t(rows - i < 4 ? rows - i : 4, k, (const T *)a + i * row, row, column, b, ldb,                  \
+                         (T *)c + i * ldc, ldc, accumulate);                                                           \
         }                                                                                                              \
     }                                                                                                                  \
     static void pack_a_##t(void *o, const void *p, int64_t rows, int64_t k, int64_t row, int64_t column) {             \
         T *restrict out = o;                                                                                           \
         const T *a = p;                                                                                                \
-        if (rows < TILE_ROWS) memset(out, 0, (size_t)k * TILE_ROWS * sizeof(T));                                       \
+        if (rows < TILE_ROWS) memset(out, 0, (size_t)k *TILE_ROWS * sizeof(T));                                        \
         if (row == 1 && rows == TILE_ROWS) {                                                                           \
             for (int64_t q = 0; q < k; ++q)                                                                            \
                 for (int i = 0; i < TILE_ROWS; ++i) out[q * TILE_ROWS + i] = a[q * column + i];                        \
@@ -76,7 +79,7 @@ enum { VECTOR = 16, TILE_ROWS = 4 };
             for (int64_t q = 0; q < k; ++q) memcpy(out + q * COLUMNS_##t, b + q * row, COLUMNS_##t * sizeof(T));       \
             return;                                                                                                    \
         }                                                                                                              \
-        if (columns < COLUMNS_##t) memset(out, 0, (size_t)k * COLUMNS_##t * sizeof(T));                                \
+        if (columns < COLUMNS_##t) memset(out, 0, (size_t)k *COLUMNS_##t * sizeof(T));                                 \
         for (int64_t q0 = 0; q0 < k; q0 += 16) {                                                                       \
             const int64_t q1 = k - q0 < 16 ? k : q0 + 16;                                                              \
             for (int64_t j = 0; j < columns; ++j)                                                                      \
@@ -88,7 +91,8 @@ enum { VECTOR = 16, TILE_ROWS = 4 };
         vector_##t sum[4] = {{0}, {0}, {0}, {0}};                                                                      \
         int64_t i = 0;                                                                                                 \
         for (; i + 4 * LANES_##t <= n; i += 4 * LANES_##t)                                                             \
-            for (int j = 0; j < 4; ++j) sum[j] += *(const loose_##t *)(x + i + j * LANES_##t) * *(const loose_##t *)(y + i + j * LANES_##t); \
+            for (int j = 0; j < 4; ++j)                                                                                \
+                sum[j] += *(const loose_##t *)(x + i + j * LANES_##t) * *(const loose_##t *)(y + i + j * LANES_##t);   \
         const vector_##t all = (sum[0] + sum[1]) + (sum[2] + sum[3]);                                                  \
         double total = 0;                                                                                              \
         for (int j = 0; j < LANES_##t; ++j) total += (double)all[j];                                                   \

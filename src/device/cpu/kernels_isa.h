@@ -5,8 +5,8 @@
 #include "device/cpu/kernels.h"
 
 #define KERNELS__(name, isa) name##_##isa
-#define KERNELS_(name, isa) KERNELS__(name, isa)
-#define KERNELS(name) KERNELS_(name, HD_ISA)
+#define KERNELS_(name, isa)  KERNELS__(name, isa)
+#define KERNELS(name)        KERNELS_(name, HD_ISA)
 
 void KERNELS(hd_fill_memory)(hd_cpu_kernels *table);
 void KERNELS(hd_fill_gemm)(hd_cpu_kernels *table);

@@ -43,14 +43,16 @@ FROM_FLOAT_WIDE(double, uint64_t, 0, 0x1p64, UINT64_MAX)
 #define TO_BOOL_AND_FLOATS(from) CONVERT(from, b8, v != 0) CONVERT(from, f32, v) CONVERT(from, f64, v)
 #define FROM_INTEGER(from)                                                                                             \
     TO_BOOL_AND_FLOATS(from)                                                                                           \
-    CONVERT(from, u8, v) CONVERT(from, u16, v) CONVERT(from, u32, v) CONVERT(from, u64, v)                             \
-    CONVERT(from, i8, v) CONVERT(from, i16, v) CONVERT(from, i32, v) CONVERT(from, i64, v)
+    CONVERT(from, u8, v)                                                                                               \
+    CONVERT(from, u16, v) CONVERT(from, u32, v) CONVERT(from, u64, v) CONVERT(from, i8, v) CONVERT(from, i16, v)       \
+        CONVERT(from, i32, v) CONVERT(from, i64, v)
 #define FROM_FLOATING(from, F)                                                                                         \
     TO_BOOL_AND_FLOATS(from)                                                                                           \
-    CONVERT(from, u8, to_uint8_t_from_##F(v)) CONVERT(from, u16, to_uint16_t_from_##F(v))                              \
-    CONVERT(from, u32, to_uint32_t_from_##F(v)) CONVERT(from, u64, to_uint64_t_from_##F(v))                            \
-    CONVERT(from, i8, to_int8_t_from_##F(v)) CONVERT(from, i16, to_int16_t_from_##F(v))                                \
-    CONVERT(from, i32, to_int32_t_from_##F(v)) CONVERT(from, i64, to_int64_t_from_##F(v))
+    CONVERT(from, u8, to_uint8_t_from_##F(v))                                                                          \
+    CONVERT(from, u16, to_uint16_t_from_##F(v)) CONVERT(from, u32, to_uint32_t_from_##F(v))                            \
+        CONVERT(from, u64, to_uint64_t_from_##F(v)) CONVERT(from, i8, to_int8_t_from_##F(v))                           \
+            CONVERT(from, i16, to_int16_t_from_##F(v)) CONVERT(from, i32, to_int32_t_from_##F(v))                      \
+                CONVERT(from, i64, to_int64_t_from_##F(v))
 FROM_INTEGER(b8)
 FROM_INTEGER(u8)
 FROM_INTEGER(u16)
@@ -97,7 +99,8 @@ typedef uint32_t row8 __attribute__((vector_size(32), aligned(4), may_alias));
 static void transpose_4(void *o, int64_t out_stride, const void *p, int64_t in_stride, int64_t rows, int64_t columns) {
     for (int64_t c = 0; c < columns; c += 8) {
         for (int i = 0; i < 8; ++i) /* lines a whole row apart: no hardware fetches them ahead */
-            for (int64_t r = 0; r < rows; r += 16) __builtin_prefetch((const uint32_t *)p + (c + 24 + i) * in_stride + r);
+            for (int64_t r = 0; r < rows; r += 16)
+                __builtin_prefetch((const uint32_t *)p + (c + 24 + i) * in_stride + r);
         for (int64_t r = 0; r < rows; r += 8) {
             const uint32_t *in = (const uint32_t *)p + c * in_stride + r;
             uint32_t *out = (uint32_t *)o + r * out_stride + c;

@@ -5,12 +5,12 @@
 #include "device/cpu/kernels_isa.h"
 #include "kernel/words_c.h"
 
-#define T f32
+#define T           f32
 #define W_PRECISION 32
 #include "kernel/math.def"
 #undef T
 #undef W_PRECISION
-#define T f64
+#define T           f64
 #define W_PRECISION 64
 #include "kernel/math.def"
 #undef T
@@ -44,7 +44,8 @@ static void philox(uint32_t words[4][BLOCKS], uint64_t first, uint64_t seed, uin
     do {                                                                                                               \
         const int64_t from = (begin) > first ? (begin) : first;                                                        \
         const int64_t to = (begin) + (count) < first + n ? (begin) + (count) : first + n;                              \
-        if (to > from) memcpy((out) + (from - first), (buffer) + (from - (begin)), (size_t)(to - from) * sizeof *(out)); \
+        if (to > from)                                                                                                 \
+            memcpy((out) + (from - first), (buffer) + (from - (begin)), (size_t)(to - from) * sizeof *(out));          \
     } while (0)
 
 static void uniform_f32(float *out, int64_t first, int64_t n, uint64_t seed, uint64_t draw) {
@@ -88,11 +89,14 @@ static void normal_f32(float *out, int64_t first, int64_t n, uint64_t seed, uint
         philox(words, (uint64_t)block, seed, draw);
         for (int w = 0; w < 4; w += 2) {
             for (int i = 0; i < BLOCKS; ++i) { /* 32 bits of u1, so that the tails reach 6.6 deviations */
-                const float u1 = (float)(int32_t)(words[w][i] >> 16) * 0x1p-16f + ((float)(int32_t)(words[w][i] & 0xffffu) + 0.5f) * 0x1p-32f;
+                const float u1 = (float)(int32_t)(words[w][i] >> 16) * 0x1p-16f +
+                                 ((float)(int32_t)(words[w][i] & 0xffffu) + 0.5f) * 0x1p-32f;
                 radius[i] = SQRT(MUL(K(-2), LOG(u1)));
             }
-            for (int i = 0; i < BLOCKS; ++i) cosine[i] = COS((float)(int32_t)(words[w + 1][i] >> 8) * (float)(0x1p-24 * 6.283185307179586));
-            for (int i = 0; i < BLOCKS; ++i) sine[i] = SIN((float)(int32_t)(words[w + 1][i] >> 8) * (float)(0x1p-24 * 6.283185307179586));
+            for (int i = 0; i < BLOCKS; ++i)
+                cosine[i] = COS((float)(int32_t)(words[w + 1][i] >> 8) * (float)(0x1p-24 * 6.283185307179586));
+            for (int i = 0; i < BLOCKS; ++i)
+                sine[i] = SIN((float)(int32_t)(words[w + 1][i] >> 8) * (float)(0x1p-24 * 6.283185307179586));
             for (int i = 0; i < BLOCKS; ++i) {
                 values[4 * i + w] = radius[i] * cosine[i];
                 values[4 * i + w + 1] = radius[i] * sine[i];
@@ -112,7 +116,8 @@ static void normal_f64(double *out, int64_t first, int64_t n, uint64_t seed, uin
         for (int i = 0; i < BLOCKS; ++i) {
             const double u1 = ((double)(int64_t)(((uint64_t)words[1][i] << 32 | words[0][i]) >> 11) + 0.5) * 0x1p-53;
             radius[i] = SQRT(MUL(K(-2), LOG(u1)));
-            angle[i] = (double)(int64_t)(((uint64_t)words[3][i] << 32 | words[2][i]) >> 11) * (0x1p-53 * 6.283185307179586);
+            angle[i] =
+                (double)(int64_t)(((uint64_t)words[3][i] << 32 | words[2][i]) >> 11) * (0x1p-53 * 6.283185307179586);
         }
         for (int i = 0; i < BLOCKS; ++i) values[2 * i] = radius[i] * COS(angle[i]);
         for (int i = 0; i < BLOCKS; ++i) values[2 * i + 1] = radius[i] * SIN(angle[i]);

@@ -19,7 +19,8 @@ static double uniform_top(const hd_random_attributes *a, hd_dtype dtype) {
     const uint64_t sign = (uint64_t)1 << (8 * hd_dtype_bytes[dtype] - 1);
     uint64_t bits = 0;
     hd_element_from_f64(&bits, dtype, a->b);
-    if (!(hd_element_to_f64(&bits, dtype) < a->b)) bits = (bits & ~sign) == 0 ? sign | 1 : bits & sign ? bits + 1 : bits - 1; /* the one below */
+    if (!(hd_element_to_f64(&bits, dtype) < a->b))
+        bits = (bits & ~sign) == 0 ? sign | 1 : bits & sign ? bits + 1 : bits - 1; /* the one below */
     const double top = hd_element_to_f64(&bits, dtype);
     return top > a->a ? top : a->a;
 }
@@ -59,7 +60,8 @@ static void draw_int(const draw_job *d, int64_t first, int64_t n, int64_t *v) {
     const hd_random_attributes *a = d->attributes;
     const uint64_t width = (uint64_t)a->high - (uint64_t)a->low;
     hd_kernels()->bits_u64((uint64_t *)v, first, n, a->seed, a->draw);
-    for (int64_t i = 0; i < n; ++i) v[i] = (int64_t)((uint64_t)a->low + (uint64_t)(((u128)(uint64_t)v[i] * width) >> 64));
+    for (int64_t i = 0; i < n; ++i)
+        v[i] = (int64_t)((uint64_t)a->low + (uint64_t)(((u128)(uint64_t)v[i] * width) >> 64));
 }
 
 static void draw_range(void *context, int64_t begin, int64_t end) {
@@ -69,10 +71,15 @@ static void draw_range(void *context, int64_t begin, int64_t end) {
     _Alignas(64) char values[HD_TILE * 8];
     for (int64_t i = begin; i < end; i += HD_TILE) {
         const int64_t n = end - i < HD_TILE ? end - i : HD_TILE;
-        hd_compute from = d->op == HD_OP_randint ? HD_COMPUTE_I64 : d->dtype == HD_F64 ? HD_COMPUTE_F64 : HD_COMPUTE_F32;
-        if (from == HD_COMPUTE_I64) draw_int(d, i, n, (int64_t *)values);
-        else if (from == HD_COMPUTE_F64) draw_f64(d, i, n, (double *)values);
-        else draw_f32(d, i, n, (float *)values);
+        hd_compute from = d->op == HD_OP_randint ? HD_COMPUTE_I64
+                          : d->dtype == HD_F64   ? HD_COMPUTE_F64
+                                                 : HD_COMPUTE_F32;
+        if (from == HD_COMPUTE_I64)
+            draw_int(d, i, n, (int64_t *)values);
+        else if (from == HD_COMPUTE_F64)
+            draw_f64(d, i, n, (double *)values);
+        else
+            draw_f32(d, i, n, (float *)values);
         hd_tile_store(d->out + (size_t)i * bytes, 1, n, d->dtype, from, values, &room);
     }
 }
@@ -106,19 +113,26 @@ static hd_error check_weights(const double *w, int64_t n, int64_t row, int64_t n
     int64_t positive = 0;
     *total = 0;
     for (int64_t i = 0; i < n; ++i) {
-        if (!(w[i] >= 0) || isinf(w[i])) return hd_fail(HD_ERROR_VALUE, "weight %g at row %lld, place %lld; weights are finite and >= 0", w[i], (long long)row, (long long)i);
+        if (!(w[i] >= 0) || isinf(w[i]))
+            return hd_fail(HD_ERROR_VALUE, "weight %g at row %lld, place %lld; weights are finite and >= 0", w[i],
+                           (long long)row, (long long)i);
         positive += w[i] > 0;
         *total += w[i];
     }
-    if (*total <= 0 || isinf(*total)) return hd_fail(HD_ERROR_VALUE, "the weights of row %lld add up to %g; they need a finite, positive sum", (long long)row, *total);
+    if (*total <= 0 || isinf(*total))
+        return hd_fail(HD_ERROR_VALUE, "the weights of row %lld add up to %g; they need a finite, positive sum",
+                       (long long)row, *total);
     if (positive < needed)
-        return hd_fail(HD_ERROR_VALUE, "row %lld has %lld positive weights, fewer than the %lld draws without replacement", (long long)row, (long long)positive, (long long)needed);
+        return hd_fail(HD_ERROR_VALUE,
+                       "row %lld has %lld positive weights, fewer than the %lld draws without replacement",
+                       (long long)row, (long long)positive, (long long)needed);
     return HD_OK;
 }
 
 /* With replacement: u times the total, found in the running sum. Without: the smallest of -log(u) / w win (an
  * exponential race), in the order in which they finish. `scratch` has room for n keyed. */
-static hd_error multinomial_row(const hd_random_attributes *a, const double *w, int64_t n, int64_t row, int64_t count, int64_t *out, keyed *scratch) {
+static hd_error multinomial_row(const hd_random_attributes *a, const double *w, int64_t n, int64_t row, int64_t count,
+                                int64_t *out, keyed *scratch) {
     double total;
     HD_TRY(check_weights(w, n, row, a->with_replacement ? 0 : count, &total));
     if (a->with_replacement) {
@@ -130,8 +144,10 @@ static hd_error multinomial_row(const hd_random_attributes *a, const double *w, 
             int64_t low = 0, high = n - 1; /* the first place whose running sum exceeds u */
             while (low < high) {
                 const int64_t middle = (low + high) / 2;
-                if (running[middle] > u * sum) high = middle;
-                else low = middle + 1;
+                if (running[middle] > u * sum)
+                    high = middle;
+                else
+                    low = middle + 1;
             }
             while (low > 0 && w[low] == 0) --low; /* rounding may run past the last positive weight */
             out[k] = low;
@@ -161,7 +177,8 @@ static hd_error multinomial(hd_thread *thread, hd_call *call, hd_tensor *out) {
     hd_block *scratch = hd_block_new(thread, (size_t)n * sizeof(keyed));
     hd_error status = scratch == NULL ? HD_ERROR_MEMORY : HD_OK;
     for (int64_t r = 0; r < rows && status == HD_OK; ++r)
-        status = multinomial_row(call->attributes, (const double *)weights->storage->data + r * n, n, r, count, (int64_t *)out->storage->data + r * count, hd_block_data(scratch));
+        status = multinomial_row(call->attributes, (const double *)weights->storage->data + r * n, n, r, count,
+                                 (int64_t *)out->storage->data + r * count, hd_block_data(scratch));
     if (scratch != NULL) hd_block_release(thread, scratch);
     hd_tensor_drop(thread, weights);
     return status;

@@ -9,10 +9,10 @@
 #include <string.h>
 
 enum {
-    GRAIN = 32768,  /* elements worth a thread */
-    PIECE = 65536,  /* elements of a piece when what goes is cut */
-    STRIP = 512,    /* results accumulated at once */
-    SHORT = 16      /* rows shorter than this are taken as strips */
+    GRAIN = 32768, /* elements worth a thread */
+    PIECE = 65536, /* elements of a piece when what goes is cut */
+    STRIP = 512,   /* results accumulated at once */
+    SHORT = 16     /* rows shorter than this are taken as strips */
 };
 
 typedef struct axes_list {
@@ -28,9 +28,9 @@ typedef struct reduction {
     char identity[8];
     const char *data;
     axes_list kept, gone;
-    int64_t strip; /* results in a strip; 0: rows */
+    int64_t strip;    /* results in a strip; 0: rows */
     int64_t together; /* results that one thread must take together */
-    char *out;     /* [pieces][kept] accumulators */
+    char *out;        /* [pieces][kept] accumulators */
     int64_t pieces, piece;
 } reduction;
 
@@ -65,7 +65,8 @@ static int64_t offset_of(const axes_list *list, const int64_t *coordinate) {
 static void reduce_row(const reduction *r, const char *base, int64_t begin, int64_t end, void *accumulator) {
     const axes_list *gone = &r->gone;
     const int last = gone->space.rank - 1;
-    const bool direct = gone->stride[last] == 1 && !hd_dtype_is_small_float(r->dtype) && hd_dtype_compute[r->dtype] == r->compute;
+    const bool direct =
+        gone->stride[last] == 1 && !hd_dtype_is_small_float(r->dtype) && hd_dtype_compute[r->dtype] == r->compute;
     hd_tile_room room;
     int64_t coordinate[HD_MAX_RANK];
     hd_space_locate(&gone->space, begin, coordinate);
@@ -74,7 +75,8 @@ static void reduce_row(const reduction *r, const char *base, int64_t begin, int6
         if (run > end - i) run = end - i;
         if (!direct && run > HD_TILE) run = HD_TILE;
         const char *at = base + offset_of(gone, coordinate) * (int64_t)r->bytes;
-        r->kernels.row(accumulator, direct ? at : hd_tile_load(at, gone->stride[last], run, r->dtype, r->compute, &room), run);
+        r->kernels.row(accumulator,
+                       direct ? at : hd_tile_load(at, gone->stride[last], run, r->dtype, r->compute, &room), run);
         i += run;
         coordinate[last] += run;
         if (coordinate[last] == gone->space.size[last]) {
@@ -85,7 +87,8 @@ static void reduce_row(const reduction *r, const char *base, int64_t begin, int6
 }
 
 /* ---- strips: neighbouring results together ----------------------------------------------------------------------------- */
-static void reduce_strip(const reduction *r, const char *base, int64_t width, int64_t stride, int64_t begin, int64_t end, void *accumulator) {
+static void reduce_strip(const reduction *r, const char *base, int64_t width, int64_t stride, int64_t begin,
+                         int64_t end, void *accumulator) {
     const axes_list *gone = &r->gone;
     const int last = gone->space.rank - 1;
     const bool direct = stride == 1 && !hd_dtype_is_small_float(r->dtype) && hd_dtype_compute[r->dtype] == r->compute;
@@ -103,7 +106,8 @@ static void reduce_strip(const reduction *r, const char *base, int64_t width, in
                 for (int64_t w = 0; w < width; w += HD_TILE) {
                     const int64_t n = width - w < HD_TILE ? width - w : HD_TILE;
                     const char *from = at + (k * gone->stride[last] + w * stride) * (int64_t)r->bytes;
-                    r->kernels.columns((char *)accumulator + (size_t)w * r->accumulator_bytes, hd_tile_load(from, stride, n, r->dtype, r->compute, &room), n, 1, 0);
+                    r->kernels.columns((char *)accumulator + (size_t)w * r->accumulator_bytes,
+                                       hd_tile_load(from, stride, n, r->dtype, r->compute, &room), n, 1, 0);
                 }
         }
         i += run;
@@ -113,7 +117,8 @@ static void reduce_strip(const reduction *r, const char *base, int64_t width, in
 }
 
 static void set_identity(const reduction *r, char *accumulator, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) memcpy(accumulator + (size_t)i * r->accumulator_bytes, r->identity, r->accumulator_bytes);
+    for (int64_t i = 0; i < n; ++i)
+        memcpy(accumulator + (size_t)i * r->accumulator_bytes, r->identity, r->accumulator_bytes);
 }
 
 /* Results that lie side by side. Threads never share a narrow strip: cut in two it would be added up in another order. */
@@ -121,9 +126,11 @@ static int64_t whole_strip(const reduction *r) { return r->kept.space.size[r->ke
 
 /* A narrow strip, [many, width] in one piece of memory with width < 64: several rows are taken as one long row, and the
  * groups of the long accumulator are folded at the end. */
-static bool reduce_narrow(const reduction *r, const char *base, int64_t width, int64_t begin, int64_t end, void *accumulator) {
+static bool reduce_narrow(const reduction *r, const char *base, int64_t width, int64_t begin, int64_t end,
+                          void *accumulator) {
     const axes_list *gone = &r->gone;
-    if (width >= 64 || width != whole_strip(r) || gone->space.rank != 1 || gone->stride[0] != width || end - begin < 64) return false;
+    if (width >= 64 || width != whole_strip(r) || gone->space.rank != 1 || gone->stride[0] != width || end - begin < 64)
+        return false;
     if (hd_dtype_is_small_float(r->dtype) || hd_dtype_compute[r->dtype] != r->compute) return false;
     const int64_t group = STRIP / width, rows = (end - begin) / group;
     _Alignas(64) char wide[STRIP * 8];
@@ -176,23 +183,33 @@ static void run_results(void *context, int64_t first, int64_t after) { /* counte
 
 static void run_piece(void *context, int64_t piece) {
     const reduction *r = context;
-    const int64_t begin = piece * r->piece, end = begin + r->piece < r->gone.space.count ? begin + r->piece : r->gone.space.count;
-    reduce_results(r, 0, r->kept.space.count, begin, end, r->out + (size_t)(piece * r->kept.space.count) * r->accumulator_bytes);
+    const int64_t begin = piece * r->piece,
+                  end = begin + r->piece < r->gone.space.count ? begin + r->piece : r->gone.space.count;
+    reduce_results(r, 0, r->kept.space.count, begin, end,
+                   r->out + (size_t)(piece * r->kept.space.count) * r->accumulator_bytes);
 }
 
 /* ---- what a row of the table means ---------------------------------------------------------------------------------------- */
 static void choose_types(reduction *r, hd_op_id op, hd_dtype dtype) {
-    hd_reduction kind = op == HD_OP_sum ? HD_REDUCE_SUM : op == HD_OP_prod ? HD_REDUCE_PROD : op == HD_OP_max || op == HD_OP_any ? HD_REDUCE_MAX : HD_REDUCE_MIN;
+    hd_reduction kind = op == HD_OP_sum                      ? HD_REDUCE_SUM
+                        : op == HD_OP_prod                   ? HD_REDUCE_PROD
+                        : op == HD_OP_max || op == HD_OP_any ? HD_REDUCE_MAX
+                                                             : HD_REDUCE_MIN;
     r->compute = (hd_compute)hd_dtype_compute[dtype];
     if (op == HD_OP_any || op == HD_OP_all) r->compute = HD_COMPUTE_B8;
     r->accumulator = r->compute;
     if (kind == HD_REDUCE_SUM || kind == HD_REDUCE_PROD) {
-        if (!hd_dtype_is_float(dtype)) r->compute = hd_dtype_is_signed(dtype) || dtype == HD_BOOL ? HD_COMPUTE_I64 : HD_COMPUTE_U64;
-        else if (kind == HD_REDUCE_PROD) r->compute = HD_COMPUTE_F64;
+        if (!hd_dtype_is_float(dtype))
+            r->compute = hd_dtype_is_signed(dtype) || dtype == HD_BOOL ? HD_COMPUTE_I64 : HD_COMPUTE_U64;
+        else if (kind == HD_REDUCE_PROD)
+            r->compute = HD_COMPUTE_F64;
         r->accumulator = r->compute == HD_COMPUTE_F32 ? HD_COMPUTE_F64 : r->compute;
     }
     const hd_dtype as = (hd_dtype)hd_compute_dtype[r->accumulator];
-    const double identity = kind == HD_REDUCE_SUM ? 0 : kind == HD_REDUCE_PROD ? 1 : kind == HD_REDUCE_MAX ? -INFINITY : INFINITY;
+    const double identity = kind == HD_REDUCE_SUM    ? 0
+                            : kind == HD_REDUCE_PROD ? 1
+                            : kind == HD_REDUCE_MAX  ? -INFINITY
+                                                     : INFINITY;
     hd_element_from_f64(r->identity, as, op == HD_OP_any ? 0 : op == HD_OP_all ? 1 : identity);
     if (as == HD_BOOL && kind == HD_REDUCE_MAX) r->identity[0] = 0;
     r->kernels = hd_kernels()->reduce[kind][r->compute];
@@ -202,13 +219,15 @@ static void choose_types(reduction *r, hd_op_id op, hd_dtype dtype) {
 
 static void choose_way(reduction *r) {
     const axes_list *kept = &r->kept, *gone = &r->gone;
-    const int64_t along_kept = llabs(kept->stride[kept->space.rank - 1]), along_gone = llabs(gone->stride[gone->space.rank - 1]);
+    const int64_t along_kept = llabs(kept->stride[kept->space.rank - 1]),
+                  along_gone = llabs(gone->stride[gone->space.rank - 1]);
     const bool many = kept->space.count > 1;
     const bool rows = !many || along_gone <= along_kept;
     r->strip = rows && !(many && gone->space.count < SHORT) ? 0 : STRIP;
     r->pieces = 1;
     r->piece = gone->space.count;
-    const int64_t elements = kept->space.count * gone->space.count, lanes = r->strip == 0 ? kept->space.count : (kept->space.count + 127) / 128;
+    const int64_t elements = kept->space.count * gone->space.count,
+                  lanes = r->strip == 0 ? kept->space.count : (kept->space.count + 127) / 128;
     if (elements > 2 * PIECE && lanes < 4 && gone->space.count > 1) { /* the same cut for any number of threads */
         r->piece = PIECE / kept->space.count > 0 ? PIECE / kept->space.count : 1;
         r->pieces = (gone->space.count + r->piece - 1) / r->piece;
@@ -217,7 +236,8 @@ static void choose_way(reduction *r) {
 
 static hd_error run_reduction(hd_thread *thread, reduction *r, hd_tensor *out) {
     const int64_t results = r->kept.space.count;
-    hd_block *room = hd_block_new(thread, (size_t)(r->pieces * results + (r->pieces > 1 ? results : 0)) * r->accumulator_bytes);
+    hd_block *room =
+        hd_block_new(thread, (size_t)(r->pieces * results + (r->pieces > 1 ? results : 0)) * r->accumulator_bytes);
     if (room == NULL) return HD_ERROR_MEMORY;
     r->out = hd_block_data(room);
     char *final = r->out;
@@ -235,8 +255,8 @@ static hd_error run_reduction(hd_thread *thread, reduction *r, hd_tensor *out) {
     hd_tile_room tile;
     char *to = out->storage->data;
     for (int64_t i = 0; i < results; i += HD_TILE)
-        hd_tile_store(to + (size_t)i * hd_dtype_bytes[out->dtype], 1, results - i < HD_TILE ? results - i : HD_TILE, (hd_dtype)out->dtype, r->accumulator,
-                      final + (size_t)i * r->accumulator_bytes, &tile);
+        hd_tile_store(to + (size_t)i * hd_dtype_bytes[out->dtype], 1, results - i < HD_TILE ? results - i : HD_TILE,
+                      (hd_dtype)out->dtype, r->accumulator, final + (size_t)i * r->accumulator_bytes, &tile);
     hd_block_release(thread, room);
     return HD_OK;
 }
@@ -244,11 +264,13 @@ static hd_error run_reduction(hd_thread *thread, reduction *r, hd_tensor *out) {
 hd_error hd_cpu_reduce(hd_thread *thread, hd_call *call) {
     const hd_reduce_attributes *a = call->attributes;
     const hd_tensor *x = call->inputs[0];
-    reduction r = {.dtype = (hd_dtype)x->dtype, .bytes = hd_dtype_bytes[x->dtype], .kept.space.count = 1, .gone.space.count = 1};
+    reduction r = {
+        .dtype = (hd_dtype)x->dtype, .bytes = hd_dtype_bytes[x->dtype], .kept.space.count = 1, .gone.space.count = 1};
     r.data = hd_tensor_bytes(thread, x, HD_READ);
     if (r.data == NULL) return thread->error_code;
     HD_TRY(hd_cpu_outputs(thread, call));
-    for (int i = 0; i < x->layout.shape.rank; ++i) add_axis(a->reduced[i] ? &r.gone : &r.kept, x->layout.shape.size[i], x->layout.stride[i]);
+    for (int i = 0; i < x->layout.shape.rank; ++i)
+        add_axis(a->reduced[i] ? &r.gone : &r.kept, x->layout.shape.size[i], x->layout.stride[i]);
     close_axes(&r.kept);
     close_axes(&r.gone);
     choose_types(&r, (hd_op_id)call->op->id, (hd_dtype)x->dtype);

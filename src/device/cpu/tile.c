@@ -16,7 +16,8 @@ void hd_space_collapse(hd_space *space, const hd_shape *shape, hd_operand *opera
         space->count *= shape->size[i];
         if (shape->size[i] == 1) continue;
         bool merge = rank > 0;
-        for (int k = 0; k < count && merge; ++k) merge = operands[k].stride[rank - 1] == operands[k].stride[i] * shape->size[i];
+        for (int k = 0; k < count && merge; ++k)
+            merge = operands[k].stride[rank - 1] == operands[k].stride[i] * shape->size[i];
         if (merge) {
             space->size[rank - 1] *= shape->size[i];
         } else {
@@ -102,14 +103,16 @@ const void *hd_tile_load(const char *at, int64_t stride, int64_t n, hd_dtype dty
     return to_compute(raw, n, dtype, to, room);
 }
 
-const void *hd_tile_load_flat(const hd_operand *o, const hd_space *space, int64_t from, int64_t n, hd_compute to, hd_tile_room *room) {
+const void *hd_tile_load_flat(const hd_operand *o, const hd_space *space, int64_t from, int64_t n, hd_compute to,
+                              hd_tile_room *room) {
     const size_t bytes = hd_dtype_bytes[o->dtype];
     const int last = space->rank - 1;
     int64_t coordinate[HD_MAX_RANK];
     hd_space_locate(space, from, coordinate);
     for (int64_t done = 0; done < n;) {
         const int64_t left = space->size[last] - coordinate[last], run = n - done < left ? n - done : left;
-        gather(room->raw + (size_t)done * bytes, o->data + hd_operand_offset(o, space, coordinate) * (int64_t)bytes, o->stride[last], run, bytes);
+        gather(room->raw + (size_t)done * bytes, o->data + hd_operand_offset(o, space, coordinate) * (int64_t)bytes,
+               o->stride[last], run, bytes);
         done += run;
         coordinate[last] = 0;
         hd_space_next_row(space, coordinate);
@@ -117,7 +120,8 @@ const void *hd_tile_load_flat(const hd_operand *o, const hd_space *space, int64_
     return to_compute(room->raw, n, o->dtype, to, room);
 }
 
-void hd_tile_store(char *at, int64_t stride, int64_t n, hd_dtype dtype, hd_compute from, const void *values, hd_tile_room *room) {
+void hd_tile_store(char *at, int64_t stride, int64_t n, hd_dtype dtype, hd_compute from, const void *values,
+                   hd_tile_room *room) {
     const hd_cpu_kernels *k = hd_kernels();
     const hd_compute to = (hd_compute)hd_dtype_compute[dtype];
     if (hd_dtype_is_small_float(dtype)) {

@@ -34,9 +34,11 @@ void hd_space_collapse(hd_space *space, const hd_shape *shape, hd_operand *opera
 /* n <= HD_TILE elements, `stride` apart, as compute type `to`: in place when that is what lies there. */
 const void *hd_tile_load(const char *at, int64_t stride, int64_t n, hd_dtype dtype, hd_compute to, hd_tile_room *room);
 /* Elements `from` .. `from + n` of the space in row-major order, gathered across rows. */
-const void *hd_tile_load_flat(const hd_operand *operand, const hd_space *space, int64_t from, int64_t n, hd_compute to, hd_tile_room *room);
+const void *hd_tile_load_flat(const hd_operand *operand, const hd_space *space, int64_t from, int64_t n, hd_compute to,
+                              hd_tile_room *room);
 /* The other way: n elements of compute type `from` into memory. */
-void hd_tile_store(char *at, int64_t stride, int64_t n, hd_dtype dtype, hd_compute from, const void *values, hd_tile_room *room);
+void hd_tile_store(char *at, int64_t stride, int64_t n, hd_dtype dtype, hd_compute from, const void *values,
+                   hd_tile_room *room);
 
 /* Coordinates of a linear index, and the offset of an operand there. */
 void hd_space_locate(const hd_space *space, int64_t index, int64_t coordinate[HD_MAX_RANK]);

@@ -10,7 +10,8 @@ int main(void) {
     hd_tensor *y = hd_add(hd_exp(hd_sub(x, x)), hd_mul_scalar(x, 2));
     const double total = hd_item(hd_sum(y, HD_AXES(), NULL));
     if (!hd_ok()) return fprintf(stderr, "%s\n", hd_error_message()), 1;
-    if (total != 24 || strcmp(hd_version(), HD_VERSION_STRING) != 0) return fprintf(stderr, "%s gives %g\n", hd_version(), total), 1;
+    if (total != 24 || strcmp(hd_version(), HD_VERSION_STRING) != 0)
+        return fprintf(stderr, "%s gives %g\n", hd_version(), total), 1;
     printf("hodu %s, %g\n", hd_version(), total);
     return 0;
 }
