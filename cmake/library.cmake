@@ -70,7 +70,7 @@ foreach(part ${HODU_KERNEL_OBJECTS})
 endforeach()
 
 add_library(hodu SHARED ${HODU_ALL_OBJECTS})
-target_link_options(hodu PRIVATE -Wl,-Bsymbolic-functions) # our own calls of public functions go straight
+target_link_options(hodu PRIVATE -Wl,-Bsymbolic-functions -Wl,-z,nodelete) # our own calls go straight; workers outlive a dlclose
 add_library(hodu_static STATIC ${HODU_ALL_OBJECTS})
 set_target_properties(hodu PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 set_target_properties(hodu_static PROPERTIES OUTPUT_NAME hodu)

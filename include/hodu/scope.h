@@ -28,7 +28,7 @@ HD_API void hd_scope_end(hd_scope_token *token);
 HD_API void *hd_keep_object(void *x);
 /* Adds a reference that is yours: the object lives until hd_release. Returns x. */
 HD_API void *hd_retain_object(void *x);
-/* Gives up a reference of yours; on an object only its scope holds, takes it out of the scope and frees it early. Some
+/* Gives up a reference of yours, from hd_retain; without one, takes the object out of its scope before the scope's end. Some
  * calls return their argument itself (hd_cast to the same dtype, hd_contiguous): releasing that releases the argument. */
 HD_API void hd_release(const void *x);
 /* Objects alive in the process, all threads together. */

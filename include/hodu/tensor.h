@@ -29,7 +29,7 @@ HD_API bool hd_tensor_shares_storage(const hd_tensor *a, const hd_tensor *b);
 /* Copies shape-many elements of `dtype` from `data`. */
 HD_API hd_tensor *hd_from_data(const void *data, hd_shape shape, hd_dtype dtype);
 /* Borrows `data` (no copy); `release(data, user)` is called when the last tensor on it goes, and may be NULL. When the
- * call fails, `release` is not called: the memory stays the caller's. */
+ * call fails, `release` is not called: the memory stays the caller's. Bytes of bool must be 0 or 1. */
 HD_API hd_tensor *hd_from_blob(void *data, hd_shape shape, hd_dtype dtype, void (*release)(void *data, void *user),
                                void *user);
 /* A rank-0 tensor; HD_DTYPE_DEFAULT is the thread's default float. */

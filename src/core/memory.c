@@ -31,8 +31,8 @@ static struct {
     pthread_mutex_t lock;
     hd_block *bins[CLASSES];
     size_t cached;
-    size_t limit;
-    bool limit_set;
+    _Atomic size_t limit; /* read without the lock too */
+    _Atomic bool limit_set;
     size_t live, peak; /* large blocks in use */
     hd_memory_hooks hooks;
 } shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -96,6 +96,8 @@ static void trim_shared(void) { /* under the lock */
         }
 }
 
+static void trim_blocks(hd_thread *thread);
+
 static hd_block *large_new(hd_thread *thread, uint32_t size_class) {
     const size_t capacity = class_capacity(size_class);
     pthread_mutex_lock(&shared.lock);
@@ -109,7 +111,7 @@ static hd_block *large_new(hd_thread *thread, uint32_t size_class) {
     pthread_mutex_unlock(&shared.lock);
     if (block == NULL) block = hd_system_allocate(sizeof *block + capacity);
     if (block == NULL) { /* what is cached may make the room */
-        hd_memory_trim_thread(thread);
+        trim_blocks(thread);
         pthread_mutex_lock(&shared.lock);
         trim_shared();
         pthread_mutex_unlock(&shared.lock);
@@ -182,7 +184,7 @@ void hd_block_recycle(hd_thread *thread, hd_block *block) {
     }
 }
 
-void hd_memory_trim_thread(hd_thread *thread) {
+static void trim_blocks(hd_thread *thread) {
     for (uint32_t c = 0; c < SMALL_CLASSES; ++c)
         while (thread->bins[c].head != NULL) {
             hd_block *block = thread->bins[c].head;
@@ -191,6 +193,10 @@ void hd_memory_trim_thread(hd_thread *thread) {
             block_to_system(block);
         }
     thread->bin_bytes = 0;
+}
+
+void hd_memory_trim_thread(hd_thread *thread) {
+    trim_blocks(thread);
     hd_header_trim(thread);
 }
 
@@ -222,6 +228,8 @@ void hd_memory_set_limit(size_t bytes) {
     shared.limit_set = true;
     if (shared.cached > bytes) trim_shared();
     pthread_mutex_unlock(&shared.lock);
+    hd_thread *thread = bytes == 0 ? hd_thread_self() : NULL;
+    if (thread != NULL) trim_blocks(thread);
 }
 
 void hd_memory_trim(void) {
@@ -239,7 +247,7 @@ void hd_memory_set_hooks(const hd_memory_hooks *hooks) {
         return;
     }
     hd_memory_trim();
-    const int64_t live = hd_live_objects(), cached = hd_counter_sum(HD_COUNTER_CACHED);
+    const int64_t live = hd_live_objects(), cached = hd_counter_sum(HD_COUNTER_CACHED) + hd_counter_sum(HD_COUNTER_HEADERS);
     if (live != 0 || cached != 0) {
         hd_fail(HD_ERROR_STATE,
                 "%lld objects live and other threads cache %lld bytes; set the hooks before any tensor is made",

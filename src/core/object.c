@@ -39,7 +39,7 @@ hd_scope_token hd_scope_begin(hd_scope_token *self, const char *file, int line) 
 static void release_above(hd_thread *t, uint32_t first) {
     while (t->object_count > first) {
         hd_object *o = t->objects[--t->object_count];
-        atomic_store_explicit(&o->in_scope, false, memory_order_relaxed); /* seen by whoever sees our reference gone */
+        atomic_store_explicit(&o->in_scope, false, memory_order_relaxed);
         hd_object_release(t, o);
     }
 }
@@ -94,27 +94,38 @@ static bool was_released(const hd_object *o, const char *call) {
 void *hd_retain_object(void *x) {
     HD_ENTER_ALWAYS("hd_retain", x);
     if (x == NULL || was_released(x, "hd_retain")) return x;
+    atomic_fetch_add_explicit(&((hd_object *)x)->retained, 1, memory_order_relaxed);
     hd_object_retain(x);
     return x;
 }
 
+/* Takes the object out of the scope of this thread that owns it; false when none does. */
+static bool take_out_of_scope(hd_thread *t, const hd_object *o) {
+    uint32_t i = t->object_count;
+    while (i-- > 0 && t->objects[i] != o) {}
+    if (i == UINT32_MAX) return false;
+    memmove(&t->objects[i], &t->objects[i + 1], (t->object_count - i - 1) * sizeof *t->objects);
+    t->object_count--;
+    for (uint32_t s = t->scope_count; s-- > 0 && t->scopes[s].first > i;) t->scopes[s].first--;
+    return true;
+}
+
+/* First the references that hd_retain gave out, then the scope's: those the library holds are never the caller's. */
 void hd_release(const void *x) {
     HD_ENTER_ALWAYS("hd_release", );
     hd_object *o = (hd_object *)(uintptr_t)x;
     if (o == NULL || was_released(o, "hd_release")) return;
-    if (atomic_load_explicit(&o->references, memory_order_acquire) == 1 &&
-        atomic_load_explicit(&o->in_scope, memory_order_relaxed)) {
-        uint32_t i = thread->object_count;
-        while (i-- > 0 && thread->objects[i] != o) {}
-        if (i == UINT32_MAX) {
+    int32_t retained = atomic_load_explicit(&o->retained, memory_order_relaxed);
+    while (retained > 0 && !atomic_compare_exchange_weak_explicit(&o->retained, &retained, retained - 1,
+                                                                  memory_order_relaxed, memory_order_relaxed)) {}
+    if (retained == 0) {
+        if (!take_out_of_scope(thread, o)) {
             hd_fail(HD_ERROR_STATE,
-                    "this %s belongs to a scope of another thread; hd_retain it there before handing it over",
+                    "this %s is not yours to release: nobody retained it, and it belongs to no scope of this thread; "
+                    "hd_retain it before handing it over",
                     o->kind->name);
             return;
         }
-        memmove(&thread->objects[i], &thread->objects[i + 1], (thread->object_count - i - 1) * sizeof *thread->objects);
-        thread->object_count--;
-        for (uint32_t s = thread->scope_count; s-- > 0 && thread->scopes[s].first > i;) thread->scopes[s].first--;
         atomic_store_explicit(&o->in_scope, false, memory_order_relaxed);
     }
     hd_object_release(thread, o);
@@ -135,8 +146,10 @@ static void **link_of(void *header) { return (void **)((char *)header + sizeof(h
 
 static const size_t header_bytes[] = {HD_HEADER_TENSOR_BYTES, HD_HEADER_STORAGE_BYTES};
 
-static void *pop_oldest(hd_freelist *list) {
+static void *pop_oldest(hd_thread *thread, hd_header_class which) {
+    hd_freelist *list = &thread->headers[which];
     void *header = list->head;
+    hd_count(&thread->header_bytes, -(int64_t)header_bytes[which]);
     list->head = *link_of(header);
     list->count--;
     return header;
@@ -145,7 +158,7 @@ static void *pop_oldest(hd_freelist *list) {
 void *hd_header_allocate(hd_thread *thread, hd_header_class which) {
     hd_freelist *list = &thread->headers[which];
     hd_count(&thread->live_objects, 1);
-    if (__builtin_expect(list->count > HEADERS_WAITING, 1)) return pop_oldest(list);
+    if (__builtin_expect(list->count > HEADERS_WAITING, 1)) return pop_oldest(thread, which);
     void *header = hd_system_allocate(header_bytes[which]);
     if (header == NULL) {
         hd_count(&thread->live_objects, -1);
@@ -157,6 +170,7 @@ void *hd_header_allocate(hd_thread *thread, hd_header_class which) {
 void hd_header_recycle(hd_thread *thread, hd_header_class which, void *header) {
     hd_freelist *list = &thread->headers[which];
     hd_count(&thread->live_objects, -1);
+    hd_count(&thread->header_bytes, (int64_t)header_bytes[which]);
     ((hd_object *)header)->kind = &hd_kind_released;
     *link_of(header) = NULL;
     if (list->count == 0)
@@ -164,11 +178,11 @@ void hd_header_recycle(hd_thread *thread, hd_header_class which, void *header) {
     else
         *link_of(list->tail) = header;
     list->tail = header;
-    if (__builtin_expect(++list->count > HEADERS_KEPT, 0)) hd_system_release(pop_oldest(list), header_bytes[which]);
+    if (__builtin_expect(++list->count > HEADERS_KEPT, 0)) hd_system_release(pop_oldest(thread, which), header_bytes[which]);
 }
 
 void hd_header_trim(hd_thread *thread) {
     for (int which = 0; which < HD_FREELIST_KINDS; ++which)
         while (thread->headers[which].count > 0)
-            hd_system_release(pop_oldest(&thread->headers[which]), header_bytes[which]);
+            hd_system_release(pop_oldest(thread, (hd_header_class)which), header_bytes[which]);
 }

@@ -16,8 +16,8 @@ typedef struct hd_kind {
 struct hd_object {
     const hd_kind *kind; /* &hd_kind_released once it is gone: use after release is noticed, not undefined */
     _Atomic int32_t references;
-    _Atomic bool in_scope; /* one of the references is a scope's */
-    uint8_t tag[3];        /* free for the kind */
+    _Atomic int32_t retained; /* those of them that hd_retain gave to the user */
+    _Atomic bool in_scope;    /* one of them is a scope's */
 };
 
 extern const hd_kind hd_kind_released;
@@ -25,6 +25,7 @@ extern const hd_kind hd_kind_released;
 static inline void hd_object_init(hd_object *o, const hd_kind *kind) {
     o->kind = kind;
     atomic_store_explicit(&o->references, 1, memory_order_relaxed);
+    atomic_store_explicit(&o->retained, 0, memory_order_relaxed);
     atomic_store_explicit(&o->in_scope, false, memory_order_relaxed);
 }
 

@@ -121,6 +121,7 @@ static void after_fork(void) {
     pool.workers = 0;
     pthread_mutex_init(&pool.lock, NULL);
     atomic_store(&pool.sleepers, 0);
+    atomic_fetch_or(&pool.ticket, UINT32_MAX); /* nobody is left to run the chunks of a job that was under way */
     atomic_store(&pool.busy, false);
 }
 

@@ -11,7 +11,7 @@ static void storage_destroy(hd_thread *thread, hd_object *object) {
     if (s->block != NULL)
         hd_block_release(thread, s->block);
     else if (s->release != NULL)
-        s->release(s->data, s->release_user);
+        s->release(s->data != no_bytes ? s->data : NULL, s->release_user);
     hd_header_recycle(thread, HD_HEADER_STORAGE, s);
 }
 static const hd_kind storage_kind = {"storage", storage_destroy};
@@ -41,7 +41,7 @@ hd_storage *hd_storage_new(hd_thread *thread, size_t bytes) {
 
 hd_storage *hd_storage_borrow(hd_thread *thread, void *data, size_t bytes, void (*release)(void *, void *),
                               void *user) {
-    hd_storage *s = storage_header(thread, bytes, data, NULL);
+    hd_storage *s = storage_header(thread, bytes, data != NULL ? data : no_bytes, NULL); /* NULL would read as a failure */
     if (s == NULL) return NULL;
     s->release = release;
     s->release_user = user;

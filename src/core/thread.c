@@ -21,6 +21,7 @@ static _Atomic int64_t *counter_of(hd_thread *t, hd_counter which) {
     switch (which) {
     case HD_COUNTER_OBJECTS: return &t->live_objects;
     case HD_COUNTER_BYTES: return &t->live_bytes;
+    case HD_COUNTER_HEADERS: return &t->header_bytes;
     case HD_COUNTER_CACHED:
     case HD_COUNTERS: break;
     }

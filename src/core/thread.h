@@ -48,7 +48,7 @@ struct hd_thread {
     size_t bin_bytes;
 
     /* counters of this thread alone; their sum over all threads is the process's (a release may happen elsewhere) */
-    _Atomic int64_t live_objects, live_bytes, cached_bytes;
+    _Atomic int64_t live_objects, live_bytes, cached_bytes, header_bytes;
 
     /* ambient state */
     hd_device device;
@@ -75,7 +75,13 @@ static inline hd_thread *hd_thread_self(void) {
 }
 
 /* Sums one counter over all threads, living and gone. */
-typedef enum hd_counter { HD_COUNTER_OBJECTS, HD_COUNTER_BYTES, HD_COUNTER_CACHED, HD_COUNTERS } hd_counter;
+typedef enum hd_counter {
+    HD_COUNTER_OBJECTS,
+    HD_COUNTER_BYTES,
+    HD_COUNTER_CACHED,  /* bytes of blocks */
+    HD_COUNTER_HEADERS, /* bytes of headers that wait for reuse */
+    HD_COUNTERS
+} hd_counter;
 int64_t hd_counter_sum(hd_counter which);
 
 static inline void hd_count(_Atomic int64_t *counter, int64_t by) { /* only the owner writes: no read-modify-write */

@@ -99,6 +99,12 @@ void hd_zero_(hd_tensor *dst) {
 static void update(hd_thread *thread, hd_tensor *(*op)(hd_tensor *, hd_tensor *), const char *name, hd_tensor *dst,
                    hd_tensor *x) {
     if (hd_tensor_check(dst, "dst") != HD_OK || hd_tensor_check(x, "x") != HD_OK) return;
+    hd_shape shape;
+    if (hd_shape_broadcast(&dst->layout.shape, &x->layout.shape, &shape) != HD_OK) return;
+    if (!hd_shape_equal(shape, dst->layout.shape)) { /* before a result is made that cannot be written */
+        hd_fail(HD_ERROR_SHAPE, "%s does not broadcast to the destination's %s", HD_SHAPE_TEXT(x->layout.shape), HD_SHAPE_TEXT(dst->layout.shape));
+        return;
+    }
     hd_span span;
     hd_span_begin(&span, thread, name);
     hd_tensor *result = op(dst, x);

@@ -166,7 +166,8 @@ hd_tensor *hd_roll(hd_tensor *x, int64_t shift, int axis) {
     HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
     const int64_t size = x->layout.shape.size[axis];
     if (size == 0) return x;
-    shift = ((shift % size) + size) % size;
+    shift %= size;
+    if (shift < 0) shift += size;
     hd_span span;
     hd_span_begin(&span, thread, "roll");
     hd_tensor *parts[2] = {hd_narrow(x, axis, size - shift, shift), NULL};

@@ -216,9 +216,9 @@ hd_tensor *hd_broadcast_to(hd_tensor *x, hd_shape shape) {
 hd_tensor *hd_expand(hd_tensor *x, hd_shape shape) {
     HD_ENTER("hd_expand", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
-    const int extra = shape.rank - x->layout.shape.rank;
-    for (int i = 0; i < shape.rank; ++i)
-        if (shape.size[i] == -1 && i >= extra && extra >= 0) shape.size[i] = x->layout.shape.size[i - extra];
+    const int extra = (unsigned)shape.rank <= HD_MAX_RANK ? shape.rank - x->layout.shape.rank : -1; /* broadcast() rejects the rest */
+    for (int i = 0; extra >= 0 && i < shape.rank; ++i)
+        if (shape.size[i] == -1 && i >= extra) shape.size[i] = x->layout.shape.size[i - extra];
     return broadcast(thread, x, &shape);
 }
 
@@ -349,8 +349,12 @@ hd_tensor *hd_unfold(hd_tensor *x, int axis, int64_t size, int64_t step) {
     const int last = layout.shape.rank++;
     layout.shape.size[last] = size;
     layout.stride[last] = layout.stride[axis];
-    layout.shape.size[axis] = (layout.shape.size[axis] - size) / step + 1;
-    layout.stride[axis] *= step;
+    const int64_t windows = (layout.shape.size[axis] - size) / step;
+    if (windows == INT64_MAX) { hd_fail(HD_ERROR_OVERFLOW, "more windows than 64 bits can count"); return NULL; }
+    layout.shape.size[axis] = windows + 1;
+    if (windows > 0) layout.stride[axis] *= step;
+    int64_t count;
+    HD_TRY_OR(hd_shape_check(&layout.shape, hd_dtype_bytes[x->dtype], &count), NULL);
     const hd_slice_attributes attributes = {axis, 0, size, step};
     return view_of(thread, HD_OP_unfold, x, &layout, &attributes);
 }
@@ -370,7 +374,7 @@ hd_tensor *hd_as_strided(hd_tensor *x, hd_shape shape, hd_shape strides, int64_t
     int64_t lowest = offset, highest = offset;
     bool outside = false;
     for (int i = 0; i < shape.rank; ++i) {
-        attributes.layout.stride[i] = strides.size[i];
+        attributes.layout.stride[i] = count > 0 && shape.size[i] > 1 ? strides.size[i] : 0;
         int64_t reach = 0;
         outside = outside || (shape.size[i] > 1 && __builtin_mul_overflow(shape.size[i] - 1, strides.size[i], &reach));
         outside =

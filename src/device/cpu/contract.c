@@ -10,7 +10,8 @@ enum {
     K_BLOCK = 256,        /* a panel of A, mr * K_BLOCK, and one of B stay in the first-level cache together */
     M_BLOCK = 192,        /* rows of A packed at once, for the second-level cache */
     SMALL = 96 * 96 * 96, /* products below this are not packed */
-    PARALLEL = 64 * 64 * 64
+    PARALLEL = 64 * 64 * 64,
+    EDGE_BYTES = 8192 /* a tile of C, mr * nr elements, or some rows of a panel: on the stack of a small thread */
 };
 
 typedef struct product {
@@ -26,6 +27,11 @@ typedef struct product {
 } product;
 
 static int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
+/* m n k, or the most there is: broadcast operands may be absurdly large. */
+static int64_t work_of(int64_t m, int64_t n, int64_t k) {
+    int64_t work;
+    return __builtin_mul_overflow(m, n, &work) || __builtin_mul_overflow(work, k, &work) ? INT64_MAX : work;
+}
 static int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
 
 /* ---- packed ------------------------------------------------------------------------------------------------------------ */
@@ -47,7 +53,7 @@ static void pack_panels(void *context, int64_t begin, int64_t end) {
 /* A tile at the edge of C is computed whole, aside, and its part is added or copied. */
 static void edge_tile(const product *p, int64_t kc, const char *a, const char *b, char *c, int64_t rows,
                       int64_t columns, bool accumulate) {
-    _Alignas(64) char whole[64 * 64 * 8];
+    _Alignas(64) char whole[EDGE_BYTES];
     const int64_t nr = p->kernels->nr;
     p->kernels->tile(kc, a, b, nr, whole, nr, false);
     for (int64_t i = 0; i < rows; ++i) {
@@ -105,7 +111,7 @@ static void multiply_piece(void *context, int64_t piece) {
 
 static hd_error multiply_packed(hd_thread *thread, product *p) {
     const int64_t nr = p->kernels->nr, mr = p->kernels->mr, panels = pieces_of(p->n, nr), m_block = M_BLOCK / mr * mr;
-    const int threads = p->m * p->n * p->k >= PARALLEL ? hd_pool_threads() : 1;
+    const int threads = work_of(p->m, p->n, p->k) >= PARALLEL ? hd_pool_threads() : 1;
     /* cut the longer side: whole strips of A or whole panels of B for each thread */
     p->row_pieces = p->column_pieces = 1;
     if (pieces_of(p->m, mr) >= 2 * threads)
@@ -113,6 +119,8 @@ static hd_error multiply_packed(hd_thread *thread, product *p) {
     else
         p->column_pieces = minimum(threads, panels);
     const int64_t pieces = p->row_pieces * p->column_pieces;
+    if (p->k > ((int64_t)1 << 47) / (panels * nr))
+        return hd_fail(HD_ERROR_MEMORY, "no memory to pack a matrix of %lld x %lld", (long long)p->k, (long long)p->n);
     const size_t b_bytes = (size_t)(panels * nr * p->k) * p->bytes,
                  a_bytes = (size_t)(pieces * m_block * K_BLOCK) * p->bytes;
     hd_block *room = hd_block_new(thread, b_bytes + a_bytes + 64);
@@ -128,7 +136,7 @@ static hd_error multiply_packed(hd_thread *thread, product *p) {
 /* ---- small: B is read in place, row by row; needs neighbouring columns side by side ---------------------------------------- */
 static void multiply_small(const product *p) {
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr;
-    _Alignas(64) char edge_b[64 * 64 * 8], edge_c[64 * 64 * 8];
+    _Alignas(64) char edge_b[EDGE_BYTES], edge_c[EDGE_BYTES];
     for (int64_t j = 0; j < p->n; j += nr) {
         const int64_t columns = minimum(nr, p->n - j);
         if (columns == nr) {
@@ -139,7 +147,7 @@ static void multiply_small(const product *p) {
             continue;
         }
         for (int64_t i = 0; i < p->m; i += mr) { /* the last columns, through a panel that fits */
-            const int64_t rows = minimum(mr, p->m - i), k_step = 64 * 64 * 8 / (nr * (int64_t)p->bytes);
+            const int64_t rows = minimum(mr, p->m - i), k_step = EDGE_BYTES / (nr * (int64_t)p->bytes);
             for (int64_t k0 = 0; k0 < p->k; k0 += k_step) {
                 const int64_t kc = minimum(k_step, p->k - k0);
                 p->kernels->pack_b(edge_b, p->b + (k0 * p->b_row + j) * (int64_t)p->bytes, kc, columns, p->b_row, 1);
@@ -186,13 +194,13 @@ static hd_error multiply(hd_thread *thread, product *p) {
         memset(p->c, 0, (size_t)(p->m * p->n) * p->bytes);
         return HD_OK;
     }
-    const int64_t work = p->m * p->n * p->k;
+    const int64_t work = work_of(p->m, p->n, p->k);
     if (p->m <= 2 && p->b_row == 1 && p->a_column == 1) {
-        hd_parallel_range(p->n, PARALLEL / (p->m * p->k) + 1, multiply_dots, p);
+        hd_parallel_range(p->n, PARALLEL / work_of(p->m, 1, p->k) + 1, multiply_dots, p);
         return HD_OK;
     }
     if (p->b_column == 1 && p->m <= 4 && p->n % p->kernels->nr == 0) {
-        hd_parallel_range(p->n / p->kernels->nr, PARALLEL / (p->m * p->k * p->kernels->nr) + 1, multiply_columns, p);
+        hd_parallel_range(p->n / p->kernels->nr, PARALLEL / work_of(p->m, p->kernels->nr, p->k) + 1, multiply_columns, p);
         return HD_OK;
     }
     if (p->b_column == 1 && (work <= SMALL || p->m <= 4)) {
@@ -277,9 +285,9 @@ static hd_error contract(hd_thread *thread, const hd_tensor *a, const hd_tensor 
     if (j.first.n == 1) j.first.b_column = 1;
     if (j.first.k == 1) j.first.a_column = 1;
     const int64_t matrix = j.first.m * j.first.n, batch = matrix > 0 ? out->count / matrix : 0,
-                  work = matrix * j.first.k;
+                  work = work_of(j.first.m, j.first.n, j.first.k);
     if (batch > 1 && work <= SMALL && (j.first.b_column == 1 || j.first.kernels == NULL)) {
-        hd_parallel_range(batch, PARALLEL / (work + 1) + 1, run_small_batch, &j);
+        hd_parallel_range(batch, PARALLEL / (work > 0 ? work : 1) + 1, run_small_batch, &j);
         return HD_OK;
     }
     for (int64_t i = 0; i < batch; ++i) HD_TRY(multiply_matrix(&j, i));
