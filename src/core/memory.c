@@ -150,7 +150,6 @@ hd_block *hd_block_new(hd_thread *thread, size_t bytes) {
         block = thread->bins[size_class].head;
         if (__builtin_expect(block != NULL, 1)) {
             thread->bins[size_class].head = block->next;
-            thread->bin_bytes -= block->capacity;
             hd_count(&thread->cached_bytes, -(int64_t)block->capacity);
         } else {
             block = hd_system_allocate(sizeof *block + class_capacity(size_class));
@@ -174,10 +173,9 @@ void hd_block_recycle(hd_thread *thread, hd_block *block) {
     hd_count(&thread->live_bytes, -(int64_t)block->capacity);
     if (block->size_class >= SMALL_CLASSES) {
         large_recycle(block);
-    } else if (thread->bin_bytes + block->capacity <= THREAD_CACHE && (!shared.limit_set || shared.limit > 0)) {
+    } else if ((size_t)atomic_load_explicit(&thread->cached_bytes, memory_order_relaxed) + block->capacity <= THREAD_CACHE && (!shared.limit_set || shared.limit > 0)) {
         block->next = thread->bins[block->size_class].head;
         thread->bins[block->size_class].head = block;
-        thread->bin_bytes += block->capacity;
         hd_count(&thread->cached_bytes, (int64_t)block->capacity);
     } else {
         block_to_system(block);
@@ -192,7 +190,6 @@ static void trim_blocks(hd_thread *thread) {
             hd_count(&thread->cached_bytes, -(int64_t)block->capacity);
             block_to_system(block);
         }
-    thread->bin_bytes = 0;
 }
 
 void hd_memory_trim_thread(hd_thread *thread) {

@@ -149,28 +149,35 @@ static const size_t header_bytes[] = {HD_HEADER_TENSOR_BYTES, HD_HEADER_STORAGE_
 static void *pop_oldest(hd_thread *thread, hd_header_class which) {
     hd_freelist *list = &thread->headers[which];
     void *header = list->head;
-    hd_count(&thread->header_bytes, -(int64_t)header_bytes[which]);
     list->head = *link_of(header);
     list->count--;
     return header;
 }
 
+static void give_back_oldest(hd_thread *thread, hd_header_class which) {
+    hd_count(&thread->header_bytes, -(int64_t)header_bytes[which]);
+    hd_system_release(pop_oldest(thread, which), header_bytes[which]);
+}
+
 void *hd_header_allocate(hd_thread *thread, hd_header_class which) {
-    hd_freelist *list = &thread->headers[which];
-    hd_count(&thread->live_objects, 1);
-    if (__builtin_expect(list->count > HEADERS_WAITING, 1)) return pop_oldest(thread, which);
-    void *header = hd_system_allocate(header_bytes[which]);
-    if (header == NULL) {
-        hd_count(&thread->live_objects, -1);
-        hd_fail(HD_ERROR_MEMORY, "no memory for the header of a %s", which == HD_HEADER_TENSOR ? "tensor" : "storage");
+    void *header;
+    if (__builtin_expect(thread->headers[which].count > HEADERS_WAITING, 1)) {
+        header = pop_oldest(thread, which);
+    } else {
+        header = hd_system_allocate(header_bytes[which]);
+        if (header == NULL) {
+            hd_fail(HD_ERROR_MEMORY, "no memory for the header of a %s", which == HD_HEADER_TENSOR ? "tensor" : "storage");
+            return NULL;
+        }
+        hd_count(&thread->header_bytes, (int64_t)header_bytes[which]);
     }
+    hd_count(&thread->live_objects, 1);
     return header;
 }
 
 void hd_header_recycle(hd_thread *thread, hd_header_class which, void *header) {
     hd_freelist *list = &thread->headers[which];
     hd_count(&thread->live_objects, -1);
-    hd_count(&thread->header_bytes, (int64_t)header_bytes[which]);
     ((hd_object *)header)->kind = &hd_kind_released;
     *link_of(header) = NULL;
     if (list->count == 0)
@@ -178,11 +185,10 @@ void hd_header_recycle(hd_thread *thread, hd_header_class which, void *header) {
     else
         *link_of(list->tail) = header;
     list->tail = header;
-    if (__builtin_expect(++list->count > HEADERS_KEPT, 0)) hd_system_release(pop_oldest(thread, which), header_bytes[which]);
+    if (__builtin_expect(++list->count > HEADERS_KEPT, 0)) give_back_oldest(thread, which);
 }
 
 void hd_header_trim(hd_thread *thread) {
     for (int which = 0; which < HD_FREELIST_KINDS; ++which)
-        while (thread->headers[which].count > 0)
-            hd_system_release(pop_oldest(thread, (hd_header_class)which), header_bytes[which]);
+        while (thread->headers[which].count > 0) give_back_oldest(thread, (hd_header_class)which);
 }

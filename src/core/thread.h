@@ -45,7 +45,6 @@ struct hd_thread {
         void *head;
         uint32_t count;
     } bins[HD_BIN_COUNT];
-    size_t bin_bytes;
 
     /* counters of this thread alone; their sum over all threads is the process's (a release may happen elsewhere) */
     _Atomic int64_t live_objects, live_bytes, cached_bytes, header_bytes;
@@ -79,7 +78,7 @@ typedef enum hd_counter {
     HD_COUNTER_OBJECTS,
     HD_COUNTER_BYTES,
     HD_COUNTER_CACHED,  /* bytes of blocks */
-    HD_COUNTER_HEADERS, /* bytes of headers that wait for reuse */
+    HD_COUNTER_HEADERS, /* bytes of headers, in use or waiting to be */
     HD_COUNTERS
 } hd_counter;
 int64_t hd_counter_sum(hd_counter which);
