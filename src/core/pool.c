@@ -196,7 +196,7 @@ void hd_parallel_range(int64_t count, int64_t grain, hd_range_function work, voi
         return;
     }
     int64_t pieces = count / grain;
-    if (pieces > 2 * threads) pieces = 2 * threads;
+    if (pieces > 8 * threads) pieces = 8 * threads; /* the cores of shared machines are not equally quick */
     if (pieces < 1) pieces = 1;
     range_job job = {work, context, count, (count + pieces - 1) / pieces};
     if (job.step >= 1024) job.step = (job.step + 63) / 64 * 64; /* whole cache lines for every dtype */

@@ -9,7 +9,7 @@
 typedef void (*hd_chunk_function)(void *context, int64_t chunk);
 void hd_parallel(int64_t chunks, hd_chunk_function work, void *context);
 
-/* Runs work(context, begin, end) over [0, count) in ranges of at least `grain`, at most one or two per thread. */
+/* Runs work(context, begin, end) over [0, count) in ranges of at least `grain`, at most a few per thread. */
 typedef void (*hd_range_function)(void *context, int64_t begin, int64_t end);
 void hd_parallel_range(int64_t count, int64_t grain, hd_range_function work, void *context);
 

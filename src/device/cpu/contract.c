@@ -114,10 +114,9 @@ static hd_error multiply_packed(hd_thread *thread, product *p) {
     const int threads = work_of(p->m, p->n, p->k) >= PARALLEL ? hd_pool_threads() : 1;
     /* cut the longer side: whole strips of A or whole panels of B for each thread */
     p->row_pieces = p->column_pieces = 1;
-    if (pieces_of(p->m, mr) >= 2 * threads)
-        p->row_pieces = threads;
-    else
-        p->column_pieces = minimum(threads, panels);
+    const int64_t strips = pieces_of(p->m, mr), most = 4 * threads; /* more than threads: their cores may differ */
+    if (threads > 1 && strips >= 2 * threads) p->row_pieces = minimum(strips / 2, most);
+    else if (threads > 1) p->column_pieces = minimum(panels, most);
     const int64_t pieces = p->row_pieces * p->column_pieces;
     if (p->k > ((int64_t)1 << 47) / (panels * nr))
         return hd_fail(HD_ERROR_MEMORY, "no memory to pack a matrix of %lld x %lld", (long long)p->k, (long long)p->n);
