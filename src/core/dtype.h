@@ -7,8 +7,7 @@
 /* The types kernels compute in. Small floats compute in f32. X(NAME, name of the type in kernels) */
 #define HD_COMPUTE_LIST(X)                                                                                             \
     X(B8, b8)                                                                                                          \
-    X(U8, u8) X(U16, u16) X(U32, u32) X(U64, u64) X(I8, i8) X(I16, i16) X(I32, i32) X(I64, i64) X(F32, f32)            \
-        X(F64, f64)
+    X(U8, u8) X(U16, u16) X(U32, u32) X(U64, u64) X(I8, i8) X(I16, i16) X(I32, i32) X(I64, i64) X(F32, f32) X(F64, f64)
 #define HD_COMPUTE_ENUM(NAME, name) HD_COMPUTE_##NAME,
 typedef enum hd_compute { HD_COMPUTE_LIST(HD_COMPUTE_ENUM) HD_COMPUTE_COUNT } hd_compute;
 #undef HD_COMPUTE_ENUM

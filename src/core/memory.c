@@ -173,7 +173,9 @@ void hd_block_recycle(hd_thread *thread, hd_block *block) {
     hd_count(&thread->live_bytes, -(int64_t)block->capacity);
     if (block->size_class >= SMALL_CLASSES) {
         large_recycle(block);
-    } else if ((size_t)atomic_load_explicit(&thread->cached_bytes, memory_order_relaxed) + block->capacity <= THREAD_CACHE && (!shared.limit_set || shared.limit > 0)) {
+    } else if ((size_t)atomic_load_explicit(&thread->cached_bytes, memory_order_relaxed) + block->capacity <=
+                   THREAD_CACHE &&
+               (!shared.limit_set || shared.limit > 0)) {
         block->next = thread->bins[block->size_class].head;
         thread->bins[block->size_class].head = block;
         hd_count(&thread->cached_bytes, (int64_t)block->capacity);
@@ -244,7 +246,8 @@ void hd_memory_set_hooks(const hd_memory_hooks *hooks) {
         return;
     }
     hd_memory_trim();
-    const int64_t live = hd_live_objects(), cached = hd_counter_sum(HD_COUNTER_CACHED) + hd_counter_sum(HD_COUNTER_HEADERS);
+    const int64_t live = hd_live_objects(),
+                  cached = hd_counter_sum(HD_COUNTER_CACHED) + hd_counter_sum(HD_COUNTER_HEADERS);
     if (live != 0 || cached != 0) {
         hd_fail(HD_ERROR_STATE,
                 "%lld objects live and other threads cache %lld bytes; set the hooks before any tensor is made",

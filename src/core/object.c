@@ -166,7 +166,8 @@ void *hd_header_allocate(hd_thread *thread, hd_header_class which) {
     } else {
         header = hd_system_allocate(header_bytes[which]);
         if (header == NULL) {
-            hd_fail(HD_ERROR_MEMORY, "no memory for the header of a %s", which == HD_HEADER_TENSOR ? "tensor" : "storage");
+            hd_fail(HD_ERROR_MEMORY, "no memory for the header of a %s",
+                    which == HD_HEADER_TENSOR ? "tensor" : "storage");
             return NULL;
         }
         hd_count(&thread->header_bytes, (int64_t)header_bytes[which]);

@@ -41,7 +41,8 @@ hd_storage *hd_storage_new(hd_thread *thread, size_t bytes) {
 
 hd_storage *hd_storage_borrow(hd_thread *thread, void *data, size_t bytes, void (*release)(void *, void *),
                               void *user) {
-    hd_storage *s = storage_header(thread, bytes, data != NULL ? data : no_bytes, NULL); /* NULL would read as a failure */
+    hd_storage *s =
+        storage_header(thread, bytes, data != NULL ? data : no_bytes, NULL); /* NULL would read as a failure */
     if (s == NULL) return NULL;
     s->release = release;
     s->release_user = user;

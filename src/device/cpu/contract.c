@@ -8,7 +8,7 @@
 
 enum {
     K_BLOCK = 256,        /* a panel of A, mr * K_BLOCK, and one of B stay in the first-level cache together */
-    M_BLOCK = 192,        /* rows of A packed at once, for the second-level cache */
+    M_BLOCK = 384,        /* rows of A packed at once, for the second-level cache */
     SMALL = 96 * 96 * 96, /* products below this are not packed */
     PARALLEL = 64 * 64 * 64,
     EDGE_BYTES = 8192 /* a tile of C, mr * nr elements, or some rows of a panel: on the stack of a small thread */
@@ -114,9 +114,11 @@ static hd_error multiply_packed(hd_thread *thread, product *p) {
     const int threads = work_of(p->m, p->n, p->k) >= PARALLEL ? hd_pool_threads() : 1;
     /* cut the longer side: whole strips of A or whole panels of B for each thread */
     p->row_pieces = p->column_pieces = 1;
-    const int64_t strips = pieces_of(p->m, mr), most = 4 * threads; /* more than threads: their cores may differ */
-    if (threads > 1 && strips >= 2 * threads) p->row_pieces = minimum(strips / 2, most);
-    else if (threads > 1) p->column_pieces = minimum(panels, most);
+    const int64_t strips = pieces_of(p->m, mr), most = 2 * threads; /* more than threads: their cores may differ */
+    if (threads > 1 && strips >= 2 * threads)
+        p->row_pieces = minimum(strips / 2, most);
+    else if (threads > 1)
+        p->column_pieces = minimum(panels, most);
     const int64_t pieces = p->row_pieces * p->column_pieces;
     if (p->k > ((int64_t)1 << 47) / (panels * nr))
         return hd_fail(HD_ERROR_MEMORY, "no memory to pack a matrix of %lld x %lld", (long long)p->k, (long long)p->n);
@@ -199,7 +201,8 @@ static hd_error multiply(hd_thread *thread, product *p) {
         return HD_OK;
     }
     if (p->b_column == 1 && p->m <= 4 && p->n % p->kernels->nr == 0) {
-        hd_parallel_range(p->n / p->kernels->nr, PARALLEL / work_of(p->m, p->kernels->nr, p->k) + 1, multiply_columns, p);
+        hd_parallel_range(p->n / p->kernels->nr, PARALLEL / work_of(p->m, p->kernels->nr, p->k) + 1, multiply_columns,
+                          p);
         return HD_OK;
     }
     if (p->b_column == 1 && (work <= SMALL || p->m <= 4)) {
@@ -225,8 +228,9 @@ static hd_error multiply(hd_thread *thread, product *p) {
 static void multiply_integers(const product *p, hd_compute type) {
     switch (type) {
         INTEGER_CASE(U8, u8)
-        INTEGER_CASE(U16, u16) INTEGER_CASE(U32, u32) INTEGER_CASE(U64, u64) INTEGER_CASE(I8, i8) INTEGER_CASE(I16, i16)
-            INTEGER_CASE(I32, i32) INTEGER_CASE(I64, i64) case HD_COMPUTE_B8 : case HD_COMPUTE_F32 : case HD_COMPUTE_F64
+        INTEGER_CASE(U16, u16)
+        INTEGER_CASE(U32, u32) INTEGER_CASE(U64, u64) INTEGER_CASE(I8, i8) INTEGER_CASE(I16, i16) INTEGER_CASE(I32, i32)
+            INTEGER_CASE(I64, i64) case HD_COMPUTE_B8 : case HD_COMPUTE_F32 : case HD_COMPUTE_F64
             : case HD_COMPUTE_COUNT : break;
     }
 }
