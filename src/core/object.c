@@ -136,42 +136,20 @@ int64_t hd_live_objects(void) { return hd_counter_sum(HD_COUNTER_OBJECTS); }
 /* ---- headers ------------------------------------------------------------------------------------------------------
  * Released headers queue up first in, first out, and are reused only when enough others wait, so that a use after
  * release finds hd_kind_released for a while; debug builds wait for longer. */
-#ifdef NDEBUG
-enum { HEADERS_WAITING = 16, HEADERS_KEPT = 4096 };
-#else
-enum { HEADERS_WAITING = 4096, HEADERS_KEPT = 16384 };
-#endif
-
-static void **link_of(void *header) { return (void **)((char *)header + sizeof(hd_object)); }
-
 static const size_t header_bytes[] = {HD_HEADER_TENSOR_BYTES, HD_HEADER_STORAGE_BYTES};
-
-static void *pop_oldest(hd_thread *thread, hd_header_class which) {
-    hd_freelist *list = &thread->headers[which];
-    void *header = list->head;
-    list->head = *link_of(header);
-    list->count--;
-    return header;
-}
 
 static void give_back_oldest(hd_thread *thread, hd_header_class which) {
     hd_count(&thread->header_bytes, -(int64_t)header_bytes[which]);
-    hd_system_release(pop_oldest(thread, which), header_bytes[which]);
+    hd_system_release(hd_header_pop(&thread->headers[which]), header_bytes[which]);
 }
 
-void *hd_header_allocate(hd_thread *thread, hd_header_class which) {
-    void *header;
-    if (__builtin_expect(thread->headers[which].count > HEADERS_WAITING, 1)) {
-        header = pop_oldest(thread, which);
-    } else {
-        header = hd_system_allocate(header_bytes[which]);
-        if (header == NULL) {
-            hd_fail(HD_ERROR_MEMORY, "no memory for the header of a %s",
-                    which == HD_HEADER_TENSOR ? "tensor" : "storage");
-            return NULL;
-        }
-        hd_count(&thread->header_bytes, (int64_t)header_bytes[which]);
+void *hd_header_from_system(hd_thread *thread, hd_header_class which) {
+    void *header = hd_system_allocate(header_bytes[which]);
+    if (header == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory for the header of a %s", which == HD_HEADER_TENSOR ? "tensor" : "storage");
+        return NULL;
     }
+    hd_count(&thread->header_bytes, (int64_t)header_bytes[which]);
     hd_count(&thread->live_objects, 1);
     return header;
 }
@@ -180,13 +158,13 @@ void hd_header_recycle(hd_thread *thread, hd_header_class which, void *header) {
     hd_freelist *list = &thread->headers[which];
     hd_count(&thread->live_objects, -1);
     ((hd_object *)header)->kind = &hd_kind_released;
-    *link_of(header) = NULL;
+    *hd_header_link(header) = NULL;
     if (list->count == 0)
         list->head = header;
     else
-        *link_of(list->tail) = header;
+        *hd_header_link(list->tail) = header;
     list->tail = header;
-    if (__builtin_expect(++list->count > HEADERS_KEPT, 0)) give_back_oldest(thread, which);
+    if (__builtin_expect(++list->count > HD_HEADERS_KEPT, 0)) give_back_oldest(thread, which);
 }
 
 void hd_header_trim(hd_thread *thread) {

@@ -62,7 +62,29 @@ void hd_scope_end_all(hd_thread *thread);
 /* Memory for object headers, recycled per thread; a header released elsewhere joins the list of that thread. */
 typedef enum hd_header_class { HD_HEADER_TENSOR, HD_HEADER_STORAGE } hd_header_class;
 enum { HD_HEADER_TENSOR_BYTES = 256, HD_HEADER_STORAGE_BYTES = 128 };
-void *hd_header_allocate(hd_thread *thread, hd_header_class which); /* NULL with an error when there is no memory */
+/* Released headers queue up first in, first out, and are reused only when enough others wait, so that a use after
+ * release finds hd_kind_released for a while; debug builds wait for longer. */
+#ifdef NDEBUG
+enum { HD_HEADERS_WAITING = 16, HD_HEADERS_KEPT = 4096 };
+#else
+enum { HD_HEADERS_WAITING = 4096, HD_HEADERS_KEPT = 16384 };
+#endif
+static inline void **hd_header_link(void *header) { return (void **)((char *)header + sizeof(hd_object)); }
+static inline void *hd_header_pop(hd_freelist *list) {
+    void *header = list->head;
+    list->head = *hd_header_link(header);
+    list->count--;
+    return header;
+}
+void *hd_header_from_system(hd_thread *thread, hd_header_class which);
+
+/* NULL with an error when there is no memory. */
+static inline void *hd_header_allocate(hd_thread *thread, hd_header_class which) {
+    if (__builtin_expect(thread->headers[which].count <= HD_HEADERS_WAITING, 0))
+        return hd_header_from_system(thread, which);
+    hd_count(&thread->live_objects, 1);
+    return hd_header_pop(&thread->headers[which]);
+}
 void hd_header_recycle(hd_thread *thread, hd_header_class which, void *header);
 void hd_header_trim(hd_thread *thread);
 

@@ -90,16 +90,6 @@ hd_error hd_axes_resolve(hd_axes axes, int rank, bool chosen[HD_MAX_RANK]) {
     return HD_OK;
 }
 
-void hd_layout_contiguous(hd_layout *layout, const hd_shape *shape) {
-    int64_t stride = 1;
-    layout->shape = *shape;
-    layout->offset = 0;
-    for (int i = shape->rank - 1; i >= 0; --i) {
-        layout->stride[i] = stride;
-        stride *= shape->size[i] > 1 ? shape->size[i] : 1; /* an empty axis: any stride will do */
-    }
-}
-
 bool hd_layout_is_contiguous(const hd_layout *layout) {
     int64_t expected = 1;
     for (int i = layout->shape.rank - 1; i >= 0; --i) {

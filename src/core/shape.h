@@ -27,7 +27,15 @@ hd_error hd_axis_resolve(int axis, int rank, int *out);
 hd_error hd_axes_resolve(hd_axes axes, int rank, bool chosen[HD_MAX_RANK]);
 
 /* Row-major strides for a shape. */
-void hd_layout_contiguous(hd_layout *layout, const hd_shape *shape);
+static inline void hd_layout_contiguous(hd_layout *layout, const hd_shape *shape) {
+    int64_t stride = 1;
+    layout->shape = *shape;
+    layout->offset = 0;
+    for (int i = shape->rank - 1; i >= 0; --i) {
+        layout->stride[i] = stride;
+        stride *= shape->size[i] > 1 ? shape->size[i] : 1; /* an empty axis: any stride will do */
+    }
+}
 bool hd_layout_is_contiguous(const hd_layout *layout);
 /* The strides of a layout seen under a broadcast shape: 0 on stretched axes. */
 void hd_layout_broadcast(const hd_layout *layout, const hd_shape *to, int64_t stride[HD_MAX_RANK]);

@@ -432,6 +432,15 @@ static __attribute__((noinline)) void run_flat_job(const hd_call *call, hd_eleme
         hd_parallel_range(out->count, GRAIN, run_contiguous, &f);
 }
 
+/* The most common operand: here, in one piece, of the compute type. */
+static inline bool plain(const hd_tensor *x, hd_dtype compute, int64_t count) {
+    return x->contiguous && x->count == count && x->dtype == compute && x->storage->home == NULL &&
+           !hd_dtype_is_small_float(compute);
+}
+static inline const char *first_byte(const hd_tensor *x) {
+    return (const char *)x->storage->data + x->layout.offset * hd_dtype_bytes[x->dtype];
+}
+
 hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call) {
     const hd_op_id id = (hd_op_id)call->op->id;
     const hd_row *row = &hd_rows[id];
@@ -442,6 +451,15 @@ hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call) {
     HD_TRY(hd_cpu_outputs(thread, call));
     hd_tensor *out = call->outputs[0];
     if (out->count == 0) return HD_OK;
+    const int last = call->input_count - 1;
+    if (out->count <= GRAIN && !row->chooses && row->numbers == 0 && row->guard == HD_GUARD_NONE &&
+        plain(call->inputs[0], call->compute, out->count) && plain(call->inputs[last > 1], call->compute, out->count) &&
+        plain(call->inputs[last], call->compute, out->count)) {
+        const void *const in[3] = {first_byte(call->inputs[0]), first_byte(call->inputs[last > 0]),
+                                   first_byte(call->inputs[last])};
+        kernel(out->storage->data, in, NULL, out->count);
+        return HD_OK;
+    }
     char *data[HD_MAX_OPERANDS];
     data[0] = out->storage->data;
     /* simple: every operand lies there as the kernel wants it, or is a single element */
