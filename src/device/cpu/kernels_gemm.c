@@ -17,6 +17,7 @@ enum { VECTOR = 16, TILE_ROWS = 4 };
 #define GEMM(T, t)                                                                                                     \
     typedef T vector_##t __attribute__((vector_size(VECTOR)));                                                         \
     typedef T loose_##t __attribute__((vector_size(VECTOR), aligned(sizeof(T)), may_alias)); /* any address */         \
+    typedef T four_##t __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));                     \
     enum { LANES_##t = VECTOR / sizeof(T), COLUMNS_##t = 2 * LANES_##t };                                              \
     INLINE void tile_body_##t(const int rows, int64_t k, const T *a, int64_t row, int64_t column, const T *b,          \
                               int64_t ldb, T *c, int64_t ldc, bool accumulate) {                                       \
@@ -66,7 +67,24 @@ enum { VECTOR = 16, TILE_ROWS = 4 };
                 for (int i = 0; i < TILE_ROWS; ++i) out[q * TILE_ROWS + i] = a[q * column + i];                        \
             return;                                                                                                    \
         }                                                                                                              \
-        for (int64_t q0 = 0; q0 < k; q0 += 16) { /* a cache line of each row at a time */                              \
+        int64_t done = 0;                                                                                              \
+        if (column == 1 && rows == TILE_ROWS && TILE_ROWS % 4 == 0) /* 4 x 4 elements at a time */                     \
+            for (; done + 4 <= k; done += 4)                                                                           \
+                for (int i = 0; i < TILE_ROWS; i += 4) {                                                               \
+                    const T *from = a + i * row + done;                                                                \
+                    const four_##t r0 = *(const four_##t *)from, r1 = *(const four_##t *)(from + row);                 \
+                    const four_##t r2 = *(const four_##t *)(from + 2 * row), r3 = *(const four_##t *)(from + 3 * row); \
+                    const four_##t low0 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5),                                 \
+                                   low1 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);                                 \
+                    const four_##t high0 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7),                                \
+                                   high1 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);                                \
+                    T *to = out + done * TILE_ROWS + i;                                                                \
+                    *(four_##t *)to = __builtin_shufflevector(low0, low1, 0, 1, 4, 5);                                 \
+                    *(four_##t *)(to + TILE_ROWS) = __builtin_shufflevector(low0, low1, 2, 3, 6, 7);                   \
+                    *(four_##t *)(to + 2 * TILE_ROWS) = __builtin_shufflevector(high0, high1, 0, 1, 4, 5);             \
+                    *(four_##t *)(to + 3 * TILE_ROWS) = __builtin_shufflevector(high0, high1, 2, 3, 6, 7);             \
+                }                                                                                                      \
+        for (int64_t q0 = done; q0 < k; q0 += 16) { /* a cache line of each row at a time */                           \
             const int64_t q1 = k - q0 < 16 ? k : q0 + 16;                                                              \
             for (int64_t i = 0; i < rows; ++i)                                                                         \
                 for (int64_t q = q0; q < q1; ++q) out[q * TILE_ROWS + i] = a[i * row + q * column];                    \
