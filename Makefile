@@ -82,7 +82,7 @@ golden: generate
 	@.venv/bin/python -c 'import torch, numpy' 2>/dev/null || .venv/bin/python -m pip install torch numpy
 	@build/release/generate rows.json >build/rows.json
 	@.venv/bin/python tests/golden/make_golden.py build/rows.json tests/golden/elementwise.txt
-	@.venv/bin/python tests/golden/make_families.py tests/golden/families.txt
+	@.venv/bin/python tests/golden/make_families.py
 
 install: setup
 	@$(call configure,release)

@@ -39,7 +39,10 @@ static inline void assert_close_within(const hd_tensor *a, const hd_tensor *b, d
     o.explain = why;
     o.explain_capacity = sizeof why;
     const bool close = hd_allclose(a, b, &o);
-    if (!hd_ok()) _fail("", 0), print_error("%s\n", hd_error_message());
+    if (!hd_ok()) {
+        print_error("%s:%d: %s\n", file, line, hd_error_message());
+        _fail(file, line);
+    }
     if (!close) {
         print_error("%s:%d: %s\n", file, line, why);
         _fail(file, line);

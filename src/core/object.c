@@ -133,9 +133,7 @@ void hd_release(const void *x) {
 
 int64_t hd_live_objects(void) { return hd_counter_sum(HD_COUNTER_OBJECTS); }
 
-/* ---- headers ------------------------------------------------------------------------------------------------------
- * Released headers queue up first in, first out, and are reused only when enough others wait, so that a use after
- * release finds hd_kind_released for a while; debug builds wait for longer. */
+/* ---- headers: see object.h for why they wait ------------------------------------------------------------------- */
 static const size_t header_bytes[] = {HD_HEADER_TENSOR_BYTES, HD_HEADER_STORAGE_BYTES};
 
 static void give_back_oldest(hd_thread *thread, hd_header_class which) {

@@ -213,11 +213,11 @@ static bool in_domain(uint8_t type, hd_word_domain domain) {
     return type != HD_CONDITION;
 }
 
-static const char *type_name(uint8_t type) {
+const char *hd_ir_type_name(int type) {
 #define NAME(NAME_, name) #name,
     static const char *const names[] = {HD_COMPUTE_LIST(NAME) "condition"};
 #undef NAME
-    return type <= HD_CONDITION ? names[type] : "?";
+    return type >= 0 && type <= HD_CONDITION ? names[type] : "?";
 }
 
 static hd_error verify_node(const hd_ir *ir, int i) {
@@ -235,18 +235,18 @@ static hd_error verify_node(const hd_ir *ir, int i) {
         const bool fits = n->type == ir->type || (n->word == HD_WORD_INPUT && n->type == HD_CONDITION);
         return fits ? HD_OK
                     : hd_fail(HD_ERROR_INTERNAL, "kernel IR node %%%d (%s) is %s in a row of %s", i, w->name,
-                              type_name(n->type), type_name((uint8_t)ir->type));
+                              hd_ir_type_name(n->type), hd_ir_type_name((int)ir->type));
     }
     const int first = n->word == HD_WORD_SELECT ? 1 : 0;
     const uint8_t type = ir->nodes[n->operand[first]].type;
     for (int k = first; k < w->arity; ++k)
         if (ir->nodes[n->operand[k]].type != type || !in_domain(type, (hd_word_domain)w->domain))
             return hd_fail(HD_ERROR_INTERNAL, "kernel IR node %%%d (%s): operand %d is %s, which does not fit", i,
-                           w->name, k, type_name(ir->nodes[n->operand[k]].type));
+                           w->name, k, hd_ir_type_name(ir->nodes[n->operand[k]].type));
     if (first == 1 && ir->nodes[n->operand[0]].type != HD_CONDITION)
         return hd_fail(HD_ERROR_INTERNAL, "kernel IR node %%%d (SELECT): the first operand is no condition", i);
     if (n->type != (w->gives_condition ? HD_CONDITION : type))
-        return hd_fail(HD_ERROR_INTERNAL, "kernel IR node %%%d (%s) has type %s", i, w->name, type_name(n->type));
+        return hd_fail(HD_ERROR_INTERNAL, "kernel IR node %%%d (%s) has type %s", i, w->name, hd_ir_type_name(n->type));
     return HD_OK;
 }
 
@@ -270,7 +270,7 @@ size_t hd_ir_print(const hd_ir *ir, char *out, size_t capacity) {
         if (n->word == HD_WORD_INPUT || n->word == HD_WORD_NUMBER) APPEND(" %d", n->index);
         if (n->word == HD_WORD_CONSTANT) APPEND(" %.17g", n->value);
         for (int k = 0; k < 3 && n->operand[k] >= 0; ++k) APPEND("%s%%%d", k ? ", " : " ", n->operand[k]);
-        APPEND(" : %s\n", type_name(n->type));
+        APPEND(" : %s\n", hd_ir_type_name(n->type));
     }
     APPEND("return %%%d\n", ir->result);
     return at;

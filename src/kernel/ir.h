@@ -71,6 +71,8 @@ hd_error hd_ir_verify(const hd_ir *ir);
 /* One line per node: "%2 = mul %0, %1 : f32". Length as snprintf. */
 size_t hd_ir_print(const hd_ir *ir, char *out, size_t capacity);
 uint64_t hd_ir_hash(const hd_ir *ir);
+/* "f32"; "condition" for HD_CONDITION. */
+const char *hd_ir_type_name(int type);
 
 /* C text (see words_c.h, which is its preamble): a function `name` with the ABI of an eager kernel,
  *     void name(void *out, const void *const in[3], const void *numbers, int64_t n)

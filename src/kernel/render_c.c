@@ -12,13 +12,6 @@ extern const size_t hd_words_text_size;
 #define APPEND(...)                                                                                                    \
     at += (size_t)snprintf(at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0, __VA_ARGS__)
 
-static const char *type_name(hd_compute type) {
-#define NAME(NAME_, name) #name,
-    static const char *const names[] = {HD_COMPUTE_LIST(NAME)};
-#undef NAME
-    return names[type];
-}
-
 size_t hd_render_preamble(char *out, size_t capacity) {
     if (capacity > 0) {
         const size_t n = hd_words_text_size < capacity - 1 ? hd_words_text_size : capacity - 1;
@@ -31,20 +24,20 @@ size_t hd_render_preamble(char *out, size_t capacity) {
 static size_t render_constant(const hd_ir *ir, double value, char *out, size_t capacity) {
     size_t at = 0;
     if (value != value)
-        APPEND("(c_%s)NAN", type_name(ir->type));
+        APPEND("(c_%s)NAN", hd_ir_type_name((int)ir->type));
     else if (isinf(value))
-        APPEND("(c_%s)%sINFINITY", type_name(ir->type), value < 0 ? "-" : "");
+        APPEND("(c_%s)%sINFINITY", hd_ir_type_name((int)ir->type), value < 0 ? "-" : "");
     else if (ir->type == HD_COMPUTE_F32 || ir->type == HD_COMPUTE_F64)
-        APPEND("(c_%s)%a", type_name(ir->type), value);
+        APPEND("(c_%s)%a", hd_ir_type_name((int)ir->type), value);
     else
-        APPEND("(c_%s)%lld", type_name(ir->type), (long long)value);
+        APPEND("(c_%s)%lld", hd_ir_type_name((int)ir->type), (long long)value);
     return at;
 }
 
 /* One statement per node: const c_f32 v3 = w_mul_f32(v1, v2); */
 static size_t render_node(const hd_ir *ir, int i, char *out, size_t capacity) {
     const hd_ir_node *n = &ir->nodes[i];
-    const char *type = type_name(ir->type);
+    const char *type = hd_ir_type_name((int)ir->type);
     size_t at = 0;
     if (n->type == HD_CONDITION)
         APPEND("        const bool v%d = ", i);
@@ -80,7 +73,7 @@ static size_t render_nodes(const hd_ir *ir, char *out, size_t capacity) {
 
 size_t hd_render_programs(hd_compute type, char *out, size_t capacity) {
     size_t at = 0;
-    const char *t = type_name(type);
+    const char *t = hd_ir_type_name((int)type);
     for (int word = 0; word < HD_WORD_INPUT; ++word) /* first all declarations: programs use one another */
         if (hd_words[word].is_function) {
             APPEND("W_INLINE c_%s w_", t);
@@ -112,7 +105,7 @@ size_t hd_render_programs(hd_compute type, char *out, size_t capacity) {
 
 size_t hd_render_c(const hd_ir *ir, const char *name, char *out, size_t capacity) {
     size_t at = 0;
-    const char *type = type_name(ir->type);
+    const char *type = hd_ir_type_name((int)ir->type);
     APPEND("void %s(void *out, const void *const in[3], const void *numbers, int64_t n) {\n", name);
     for (int i = 0; i < ir->count; ++i)
         if (ir->nodes[i].word == HD_WORD_INPUT)
