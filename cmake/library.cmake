@@ -3,7 +3,10 @@ file(GLOB HODU_SOURCES CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/core/*.c
   ${PROJECT_SOURCE_DIR}/src/kernel/*.c
   ${PROJECT_SOURCE_DIR}/src/ops/*.c
-  ${PROJECT_SOURCE_DIR}/src/device/cpu/*.c)
+  ${PROJECT_SOURCE_DIR}/src/device/cpu/*.c
+  ${PROJECT_SOURCE_DIR}/src/grad/*.c
+  ${PROJECT_SOURCE_DIR}/src/nn/*.c
+  ${PROJECT_SOURCE_DIR}/src/optim/*.c)
 list(FILTER HODU_SOURCES EXCLUDE REGEX "/kernels_[a-z]+\\.c$")
 
 # The C renderer's preamble is the C reading of the vocabulary itself.
@@ -52,6 +55,10 @@ foreach(isa ${HODU_ISAS_BUILT})
   foreach(type b8 u8 u16 u32 u64 i8 i16 i32 i64 f32 f64)
     hodu_add_kernels(hodu_kernels_${isa}_${type} ${isa} ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_elementwise.c)
     target_compile_definitions(hodu_kernels_${isa}_${type} PRIVATE T=${type})
+  endforeach()
+  foreach(type f32 f64)
+    hodu_add_kernels(hodu_derivatives_${isa}_${type} ${isa} ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_derivative.c)
+    target_compile_definitions(hodu_derivatives_${isa}_${type} PRIVATE T=${type})
   endforeach()
 endforeach()
 

@@ -32,7 +32,10 @@ typedef struct other {
 
 #define TEXT_(...)     #__VA_ARGS__
 #define TEXT(...)      TEXT_(__VA_ARGS__)
-#define DIFFERENTIABLE yes
+#define VJP(...) yes
+#define STOP(why)                                                                                                      \
+    stops:                                                                                                             \
+    why
 #define ZERO(why)                                                                                                      \
     zero:                                                                                                              \
     why

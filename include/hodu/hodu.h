@@ -6,8 +6,12 @@
 #include <hodu/device.h>
 #include <hodu/dtype.h>
 #include <hodu/error.h>
+#include <hodu/grad.h>
+#include <hodu/list.h>
 #include <hodu/memory.h>
+#include <hodu/nn.h>
 #include <hodu/ops.h>
+#include <hodu/optim.h>
 #include <hodu/random.h>
 #include <hodu/scope.h>
 #include <hodu/shape.h>

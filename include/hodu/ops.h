@@ -332,6 +332,10 @@ HD_API hd_tensor *hd_std(hd_tensor *x, hd_axes axes, double correction, const hd
 HD_API hd_tensor *hd_norm(hd_tensor *x, double p, hd_axes axes, const hd_reduce_opts *opts);
 /* log(sum(e^x)) over axes without overflow. */
 HD_API hd_tensor *hd_logsumexp(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts);
+/* e^x over its sum on an axis, in f32 at least; NaN where all are -inf. */
+HD_API hd_tensor *hd_softmax(hd_tensor *x, int axis);
+/* log of hd_softmax, exact where that underflows. */
+HD_API hd_tensor *hd_log_softmax(hd_tensor *x, int axis);
 /* How many are not 0 over axes: i64. */
 HD_API hd_tensor *hd_count_nonzero(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts);
 /* Sums x over what broadcasting shape to x's shape has stretched: shape. */
@@ -352,6 +356,8 @@ HD_API hd_tensor *hd_diagonal(hd_tensor *x, int64_t offset, int axis1, int axis2
 HD_API hd_tensor *hd_unfold(hd_tensor *x, int axis, int64_t size, int64_t step);
 /* Any layout over x's storage (in elements), checked to lie inside it. */
 HD_API hd_tensor *hd_as_strided(hd_tensor *x, hd_shape shape, hd_shape strides, int64_t offset);
+/* The same values without history: gradients stop here; shares memory with x. */
+HD_API hd_tensor *hd_detach(hd_tensor *x);
 /* All elements in one axis: [count]. */
 HD_API hd_tensor *hd_flatten(hd_tensor *x);
 /* Without these axes of size 1; without all such axes for HD_AXES(). */
@@ -418,6 +424,8 @@ HD_API hd_tensor *hd_one_hot(hd_tensor *index, int64_t classes, hd_dtype dtype);
 /* ---- Contraction ---- */
 /* Matrix product as NumPy: [m,k] x [k,n] -> [m,n]; axes in front broadcast; vectors lose their axis. */
 HD_API hd_tensor *hd_matmul(hd_tensor *a, hd_tensor *b);
+/* x weight^T + bias: x [..., in], weight [out, in], bias [out] or NULL -> [..., out]; floats. */
+HD_API hd_tensor *hd_affine(hd_tensor *x, hd_tensor *weight, hd_tensor *bias);
 /* Inner product of two vectors [n]. */
 HD_API hd_tensor *hd_dot(hd_tensor *a, hd_tensor *b);
 /* Products of all pairs: [n], [m] -> [n,m]. */

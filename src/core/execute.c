@@ -11,9 +11,10 @@ hd_error hd_write(hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
         return hd_fail(HD_ERROR_STATE,
                        "the destination %s is a view in which elements share memory; make it contiguous first",
                        HD_SHAPE_TEXT(dst->layout.shape));
+    hd_observer *observer = thread->observer;
+    if (observer != NULL && observer->writes != NULL) HD_TRY(observer->writes(observer, thread, dst, src));
     HD_TRY(thread->executor->write(thread->executor, thread, dst, src));
-    if (thread->observer != NULL) thread->observer->wrote(thread->observer, thread, dst, src);
-    return HD_OK;
+    return observer != NULL && observer->wrote != NULL ? observer->wrote(observer, thread, dst, src) : HD_OK;
 }
 
 void hd_span_begin(hd_span *span, hd_thread *thread, const char *name) {

@@ -7,14 +7,44 @@
 
 enum { HD_MAX_INPUTS = 64, HD_MAX_OUTPUTS = 2 };
 
+/* What a vjp is given, and gives: the gradients of an op's inputs from that of its output. */
+typedef struct hd_vjp_call {
+    const struct hd_op *op;
+    const void *attributes;
+    hd_dtype compute; /* elementwise: the dtype the operands met in */
+    int input_count;
+    hd_tensor *const *inputs; /* those that the row saves, else NULL */
+    hd_tensor *output;        /* likewise */
+    hd_tensor *gradient;      /* of the output */
+    const hd_shape *shapes;   /* of the inputs */
+    const uint8_t *dtypes;
+    const bool *wanted;  /* which gradients to fill in */
+    hd_tensor **results; /* they belong to the current scope; NULL means zero */
+} hd_vjp_call;
+
+typedef enum hd_gradient {
+    HD_GRADIENT_VJP,  /* by its vjp */
+    HD_GRADIENT_ZERO, /* zero by nature */
+    HD_GRADIENT_NONE, /* there is none: backward through it is an error */
+    HD_GRADIENT_STOP  /* the result has no history */
+} hd_gradient;
+
+/* What a vjp reads, as bits. */
+enum { HD_SAVE_INPUT0 = 1, HD_SAVE_INPUT1 = 2, HD_SAVE_INPUT2 = 4, HD_SAVE_OUTPUT = 8, HD_SAVE_ANY = 15 };
+
 /* An op, as every room may know it. The tables of the ops room make one per row. */
 typedef struct hd_op {
     const char *name; /* "add"; on disk and in caches an op is known by this, never by its number */
     uint16_t id;      /* its place in the tables: hd_op_id */
     uint8_t family;   /* hd_family */
     uint8_t min_inputs, max_inputs, outputs;
+    uint8_t derivative; /* 1 + the operand, for the derivative of an elementwise row; else 0 */
+    uint8_t gradient;   /* hd_gradient */
+    uint8_t saves[3];   /* what the gradient of input i reads (of the third one and all behind it: saves[2]) */
     uint16_t attribute_bytes;
     const char *document; /* its doc line */
+    const char *reason;   /* why its gradient is zero or not there */
+    void (*vjp)(hd_thread *thread, const hd_vjp_call *v);
 } hd_op;
 
 /* A call of an op: what goes in, what will come out, then what came out. */
@@ -32,6 +62,7 @@ typedef struct hd_call {
 
 struct hd_executor {
     const char *name;
+    bool fuses; /* runs fused ops (affine, derivatives of rows) as one; a builder wants them written out */
     /* Fills call->outputs with new references, or fails and leaves none. */
     hd_error (*run)(hd_executor *self, hd_thread *thread, hd_call *call);
     /* dst <- src, cast and broadcast; both checked. Overlap is the executor's to handle. */
@@ -42,9 +73,22 @@ struct hd_executor {
 };
 
 struct hd_observer {
-    void (*ran)(hd_observer *self, hd_thread *thread, const hd_call *call);
-    void (*wrote)(hd_observer *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src);
+    bool of_all; /* is told of every call, not only of those on tracked tensors */
+    hd_error (*ran)(hd_observer *self, hd_thread *thread, const hd_call *call);
+    /* Before and after a write; before it the observer may refuse. */
+    hd_error (*writes)(hd_observer *self, hd_thread *thread, const hd_tensor *dst, const hd_tensor *src);
+    hd_error (*wrote)(hd_observer *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src);
 };
+
+/* From the grad room: the observer a thread begins with, and the end of a thread's tapes. */
+hd_observer *hd_observer_at_start(void);
+void hd_tapes_end(hd_thread *thread);
+
+static inline bool hd_call_tracked(const hd_call *call) {
+    for (int i = 0; i < call->input_count; ++i)
+        if (call->inputs[i]->tracking != HD_UNTRACKED) return true;
+    return false;
+}
 
 /* Runs the call; its outputs belong to the current scope. Returns the first one, NULL on failure. */
 static inline hd_tensor *hd_execute(hd_thread *thread, hd_call *call) {
@@ -56,7 +100,9 @@ static inline hd_tensor *hd_execute(hd_thread *thread, hd_call *call) {
             return NULL;
         }
     }
-    if (__builtin_expect(thread->observer != NULL, 0)) thread->observer->ran(thread->observer, thread, call);
+    hd_observer *observer = thread->observer;
+    if (observer != NULL && (hd_call_tracked(call) || observer->of_all) && observer->ran(observer, thread, call) != HD_OK)
+        return NULL;
     return call->outputs[0];
 }
 

@@ -54,6 +54,12 @@ static inline hd_error hd_scope_own(hd_thread *thread, hd_object *o) {
     return HD_OK;
 }
 
+/* One more reference, which is the current scope's: for what the library holds and hands out. */
+static inline void *hd_scope_share(hd_thread *thread, hd_object *o) {
+    hd_object_retain(o);
+    return hd_scope_own(thread, o) == HD_OK ? (void *)o : NULL;
+}
+
 /* Ends a scope and those above it, as hd_scope_end does, without a report of unread errors. */
 void hd_scope_close(hd_thread *thread, hd_scope_token *token);
 /* Releases all objects of all scopes: the end of a thread. */

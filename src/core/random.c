@@ -79,7 +79,7 @@ uint64_t hd_generator_draw(const hd_generator *g) {
 }
 
 void hd_generator_set(hd_generator *g, uint64_t seed, uint64_t draw) {
-    HD_ENTER("hd_generator_set", );
+    HD_ENTER_ALWAYS("hd_generator_set", ); /* setting a generator back must work while an error is pending */
     if (g == NULL) g = thread->generator;
     if (g == NULL) {
         thread->own_seed = seed;

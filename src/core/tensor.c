@@ -7,6 +7,7 @@
 
 static void tensor_destroy(hd_thread *thread, hd_object *object) {
     hd_tensor *t = (hd_tensor *)object;
+    if (t->history.slot != NULL) hd_object_release(thread, t->history.slot);
     hd_object_release(thread, &t->storage->object);
     hd_header_recycle(thread, HD_HEADER_TENSOR, t);
 }
@@ -28,6 +29,7 @@ hd_tensor *hd_tensor_new(hd_thread *thread, hd_dtype dtype, const hd_shape *shap
     t->count = count;
     t->dtype = (uint8_t)dtype;
     t->contiguous = true;
+    hd_history_clear(t);
     hd_layout_contiguous(&t->layout, shape);
     return t;
 }
@@ -43,6 +45,7 @@ hd_tensor *hd_tensor_over(hd_thread *thread, hd_storage *storage, hd_dtype dtype
     t->count = hd_shape_count(layout->shape);
     t->dtype = (uint8_t)dtype;
     t->contiguous = hd_layout_is_contiguous(layout);
+    hd_history_clear(t);
     return t;
 }
 

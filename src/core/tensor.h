@@ -8,6 +8,16 @@
 
 struct hd_op;
 
+/* Whether calls on a tensor are noted on a tape. */
+typedef enum hd_tracking { HD_UNTRACKED, HD_TRACKED_LEAF, HD_TRACKED_RESULT } hd_tracking;
+
+/* What the grad room keeps on a tensor. */
+typedef struct hd_history {
+    _Atomic uint64_t place;   /* on which tape, and where on it: see grad/tape.h; 0: on none */
+    uint32_t context, thread; /* where an op made it, for messages */
+    hd_object *slot;          /* its gradient and hooks, released with it; NULL: none yet */
+} hd_history;
+
 struct hd_tensor {
     hd_object object;
     hd_storage *storage; /* overwritten by the list of free headers after release; what follows stays for messages */
@@ -15,11 +25,19 @@ struct hd_tensor {
     int64_t count;
     uint8_t dtype;
     bool contiguous;
+    uint8_t tracking; /* hd_tracking */
     hd_layout layout;
+    hd_history history;
 };
 _Static_assert(sizeof(hd_tensor) <= HD_HEADER_TENSOR_BYTES, "a tensor fits its header");
 
 extern const hd_kind hd_kind_tensor;
+
+static inline void hd_history_clear(hd_tensor *t) {
+    t->tracking = HD_UNTRACKED;
+    atomic_store_explicit(&t->history.place, 0, memory_order_relaxed);
+    t->history.slot = NULL;
+}
 
 /* All three give a reference that is the caller's (no scope owns it yet), or NULL with an error. */
 hd_tensor *hd_tensor_new(hd_thread *thread, hd_dtype dtype, const hd_shape *shape); /* contiguous, values undefined */

@@ -1,6 +1,7 @@
 /* Creating, registering and ending per-thread contexts. */
 #include "core/thread.h"
 #include "core/device.h"
+#include "core/execute.h"
 #include "core/memory.h"
 #include "core/object.h"
 
@@ -14,6 +15,7 @@ static struct {
     pthread_key_t key;
     bool has_key;
     hd_thread *first;
+    uint32_t started;
     int64_t gone[HD_COUNTERS]; /* what ended threads had counted */
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
 
@@ -32,6 +34,7 @@ static void thread_end(void *context) {
     hd_thread *t = context;
     hd_thread_pointer = t; /* destructors may run after the variable was reset */
     hd_error_report_unread(t);
+    hd_tapes_end(t);
     hd_scope_end_all(t);
     if (t->generator != NULL) hd_object_release(t, (hd_object *)t->generator);
     hd_memory_trim_thread(t);
@@ -68,10 +71,12 @@ hd_thread *hd_thread_create(void) {
     if (t == NULL) return NULL;
     *t = (hd_thread){.device = hd_cpu(), .default_dtype = HD_F32};
     t->executor = hd_device_executor(t->device);
+    t->observer = hd_observer_at_start();
     pthread_mutex_lock(&registry.lock);
     t->next = registry.first;
     if (t->next != NULL) t->next->previous = t;
     registry.first = t;
+    t->number = ++registry.started;
     pthread_mutex_unlock(&registry.lock);
     hd_thread_pointer = t;
     if (registry.has_key) pthread_setspecific(registry.key, t);

@@ -36,6 +36,7 @@ struct hd_thread {
     const void *caller;         /* where it was called from */
     hd_executor *executor;      /* runs calls: the device's, or a builder's */
     hd_observer *observer;      /* watches calls: the active tape, or NULL */
+    struct hd_tapes *tapes;     /* the grad room's: contexts and their tapes, NULL until there are any */
     struct hd_object **objects; /* what the open scopes own, oldest first */
     uint32_t object_count, object_capacity;
     uint32_t scope_count, scope_capacity;
@@ -61,6 +62,7 @@ struct hd_thread {
     char error_call[64];
     bool error_read;
 
+    uint32_t number;            /* 1 for the first thread that used the library, and so on: for messages */
     hd_thread *next, *previous; /* registry of live threads */
 };
 

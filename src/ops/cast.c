@@ -25,3 +25,8 @@ hd_tensor *hd_bitcast(hd_tensor *x, hd_dtype dtype) {
     const hd_cast_attributes attributes = {dtype};
     return hd_view(thread, HD_OP_bitcast, x, dtype, &x->layout, &attributes);
 }
+
+void hd_vjp_cast(hd_thread *thread, const hd_vjp_call *v) {
+    (void)thread;
+    v->results[0] = hd_cast(v->gradient, (hd_dtype)v->dtypes[0]);
+}

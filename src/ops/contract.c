@@ -50,6 +50,44 @@ hd_tensor *hd_matmul(hd_tensor *a, hd_tensor *b) {
     return hd_span_end(&span, product);
 }
 
+hd_tensor *hd_affine(hd_tensor *x, hd_tensor *weight, hd_tensor *bias) {
+    HD_ENTER("hd_affine", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    HD_TRY_OR(hd_tensor_check(weight, "weight"), NULL);
+    if (bias != NULL) HD_TRY_OR(hd_tensor_check(bias, "bias"), NULL);
+    const hd_shape *w = &weight->layout.shape, *in = &x->layout.shape;
+    if (w->rank != 2 || in->rank < 1 || in->size[in->rank - 1] != w->size[1]) {
+        hd_fail(HD_ERROR_SHAPE, "x %s and weight %s: weight is [out, in], and the last axis of x has size in",
+                HD_SHAPE_TEXT(*in), HD_SHAPE_TEXT(*w));
+        return NULL;
+    }
+    if (bias != NULL && (bias->layout.shape.rank != 1 || bias->layout.shape.size[0] != w->size[0])) {
+        hd_fail(HD_ERROR_SHAPE, "bias %s for weight %s; it must be [%lld]", HD_SHAPE_TEXT(bias->layout.shape),
+                HD_SHAPE_TEXT(*w), (long long)w->size[0]);
+        return NULL;
+    }
+    hd_dtype dtype = hd_dtype_promote((hd_dtype)x->dtype, (hd_dtype)weight->dtype);
+    if (bias != NULL) dtype = hd_dtype_promote(dtype, (hd_dtype)bias->dtype);
+    if (!hd_dtype_is_float(dtype)) {
+        hd_fail(HD_ERROR_DTYPE, "%s; it takes floats", hd_dtype_name(dtype));
+        return NULL;
+    }
+    if (!thread->executor->fuses) {
+        hd_span span;
+        hd_span_begin(&span, thread, "affine");
+        hd_tensor *product = hd_matmul(x, hd_t(weight));
+        return hd_span_end(&span, bias != NULL ? hd_add(product, bias) : product);
+    }
+    hd_shape shape = *in;
+    shape.size[shape.rank - 1] = w->size[0];
+    int64_t count;
+    HD_TRY_OR(hd_shape_check(&shape, hd_dtype_bytes[dtype], &count), NULL);
+    hd_tensor *inputs[3] = {x, weight, bias};
+    hd_call call;
+    hd_call_init(&call, HD_OP_affine, inputs, bias != NULL ? 3 : 2, dtype, &shape, NULL);
+    return hd_execute(thread, &call);
+}
+
 hd_tensor *hd_dot(hd_tensor *a, hd_tensor *b) {
     HD_ENTER("hd_dot", NULL);
     HD_TRY_OR(hd_tensor_check(a, "a"), NULL);
@@ -76,4 +114,46 @@ hd_tensor *hd_outer(hd_tensor *a, hd_tensor *b) {
     hd_span span;
     hd_span_begin(&span, thread, "outer");
     return hd_span_end(&span, hd_mul(hd_unsqueeze(a, 1), b));
+}
+
+/* ---- gradients --------------------------------------------------------------------------------------------------------- */
+/* All axes but the last as one. */
+static hd_tensor *as_rows(hd_tensor *t) {
+    if (t == NULL || t->layout.shape.rank == 2) return t;
+    const int64_t columns = t->layout.shape.size[t->layout.shape.rank - 1];
+    return hd_reshape(t, HD_SHAPE(columns > 0 ? t->count / columns : 0, columns));
+}
+
+void hd_vjp_matmul(hd_thread *thread, const hd_vjp_call *v) {
+    (void)thread;
+    hd_tensor *g = v->gradient;
+    if (v->wanted[0]) {
+        hd_tensor *d = hd_sum_to_shape(hd_matmul(g, hd_t(v->inputs[1])), v->shapes[0]);
+        v->results[0] = hd_cast(d, (hd_dtype)v->dtypes[0]);
+    }
+    if (v->wanted[1]) {
+        /* many matrices times one: their rows are one tall matrix */
+        const bool tall = v->shapes[1].rank == 2 && v->shapes[0].rank > 2 && v->shapes[0].size[v->shapes[0].rank - 1] > 0 &&
+                          v->shapes[1].size[1] > 0;
+        hd_tensor *a = tall ? as_rows(v->inputs[0]) : v->inputs[0];
+        hd_tensor *d = hd_matmul(hd_t(a), tall ? as_rows(g) : g);
+        v->results[1] = hd_cast(hd_sum_to_shape(d, v->shapes[1]), (hd_dtype)v->dtypes[1]);
+    }
+}
+
+void hd_vjp_affine(hd_thread *thread, const hd_vjp_call *v) {
+    (void)thread;
+    hd_tensor *g = v->gradient;
+    const hd_shape *x = &v->shapes[0], *w = &v->shapes[1];
+    const bool empty = w->size[0] == 0 || w->size[1] == 0; /* as_rows could not tell the number of rows */
+    if (v->wanted[0]) v->results[0] = hd_cast(hd_matmul(g, v->inputs[1]), (hd_dtype)v->dtypes[0]);
+    if (v->wanted[1]) {
+        hd_tensor *d = empty ? hd_zeros(*w, (hd_dtype)v->dtypes[1])
+                             : hd_matmul(hd_t(as_rows(g)), x->rank == 2 ? v->inputs[0] : as_rows(v->inputs[0]));
+        v->results[1] = hd_cast(d, (hd_dtype)v->dtypes[1]);
+    }
+    if (v->input_count == 3 && v->wanted[2]) {
+        hd_tensor *d = hd_sum_to_shape(g, v->shapes[2]);
+        v->results[2] = hd_cast(d, (hd_dtype)v->dtypes[2]);
+    }
 }

@@ -161,3 +161,76 @@ hd_tensor *hd_one_hot(hd_tensor *index, int64_t classes, hd_dtype dtype) {
     return hd_span_end(&span, shape.rank <= HD_MAX_RANK ? hd_reshape(rows, shape)
                                                         : (hd_fail(HD_ERROR_SHAPE, "no room for another axis"), NULL));
 }
+
+/* ---- gradients ---------------------------------------------------------------------------------------------------------------- */
+static hd_tensor *zeros_for(const hd_vjp_call *v, int input) {
+    return hd_zeros(v->shapes[input], (hd_dtype)v->dtypes[input]);
+}
+
+/* Duplicates add up. */
+void hd_vjp_gather(hd_thread *thread, const hd_vjp_call *v) {
+    (void)thread;
+    const int axis = ((const hd_axis_attributes *)v->attributes)->axis;
+    v->results[0] = hd_scatter(zeros_for(v, 0), axis, v->inputs[1], v->gradient, HD_SCATTER_ADD);
+}
+
+void hd_vjp_index_select(hd_thread *thread, const hd_vjp_call *v) {
+    (void)thread;
+    const int axis = ((const hd_axis_attributes *)v->attributes)->axis;
+    v->results[0] = hd_index_add(zeros_for(v, 0), axis, v->inputs[1], v->gradient);
+}
+
+/* Which places of the source are the last to be set on theirs. */
+static hd_tensor *winners(const hd_vjp_call *v, int axis, hd_tensor *index) {
+    hd_tensor *number = hd_reshape(hd_range(0, 1, index->count, HD_I64), index->layout.shape);
+    hd_tensor *last = hd_scatter(hd_full(v->shapes[0], -1, HD_I64), axis, index, number, HD_SCATTER_SET);
+    return hd_eq(hd_gather(last, axis, index), number);
+}
+
+void hd_vjp_scatter(hd_thread *thread, const hd_vjp_call *v) {
+    (void)thread;
+    const hd_scatter_attributes *s = v->attributes;
+    hd_tensor *index = v->inputs[1], *g = v->gradient, *x = v->inputs[0], *source = v->inputs[2];
+    const int axis = s->axis;
+    const hd_dtype dtype = (hd_dtype)v->dtypes[0];
+    hd_tensor *to_x = NULL, *to_source = NULL;
+    switch (s->mode) {
+    case HD_SCATTER_SET:
+        if (v->wanted[0]) to_x = hd_scatter(g, axis, index, zeros_for(v, 2), HD_SCATTER_SET);
+        if (v->wanted[2]) to_source = hd_where(winners(v, axis, index), hd_gather(g, axis, index), zeros_for(v, 2));
+        break;
+    case HD_SCATTER_ADD:
+        to_x = g;
+        if (v->wanted[2]) to_source = hd_gather(g, axis, index);
+        break;
+    case HD_SCATTER_MUL: { /* the product of all others; those that are 0 are counted, not divided by */
+        hd_tensor *x_zero = hd_eq_scalar(x, 0), *s_zero = hd_eq_scalar(source, 0), *one = hd_full(HD_SHAPE(), 1, dtype);
+        hd_tensor *none = hd_full(HD_SHAPE(), 0, dtype);
+        hd_tensor *x_safe = hd_where(x_zero, one, x), *s_safe = hd_where(s_zero, one, source);
+        hd_tensor *product = hd_scatter(x_safe, axis, index, s_safe, HD_SCATTER_MUL);
+        hd_tensor *zeros = hd_scatter(hd_cast(x_zero, dtype), axis, index, hd_cast(s_zero, dtype), HD_SCATTER_ADD);
+        hd_tensor *product_s = hd_gather(product, axis, index), *zeros_s = hd_gather(zeros, axis, index);
+        if (v->wanted[0]) {
+            hd_tensor *others = hd_where(hd_eq(zeros, hd_cast(x_zero, dtype)), hd_div(product, x_safe), none);
+            to_x = hd_mul(g, others);
+        }
+        if (v->wanted[2]) {
+            hd_tensor *others = hd_where(hd_eq(zeros_s, hd_cast(s_zero, dtype)), hd_div(product_s, s_safe), none);
+            to_source = hd_mul(hd_gather(g, axis, index), others);
+        }
+        break;
+    }
+    case HD_SCATTER_MAX:
+    case HD_SCATTER_MIN: { /* shared evenly among those that are the result */
+        hd_tensor *y = hd_detach(v->output);
+        hd_tensor *from_x = hd_cast(hd_eq(x, y), dtype);
+        hd_tensor *from_source = hd_cast(hd_eq(source, hd_gather(y, axis, index)), dtype);
+        hd_tensor *share = hd_div(g, hd_scatter(from_x, axis, index, from_source, HD_SCATTER_ADD));
+        if (v->wanted[0]) to_x = hd_mul(share, from_x);
+        if (v->wanted[2]) to_source = hd_mul(hd_gather(share, axis, index), from_source);
+        break;
+    }
+    }
+    if (v->wanted[0]) v->results[0] = to_x;
+    if (v->wanted[2]) v->results[2] = to_source;
+}

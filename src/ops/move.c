@@ -249,3 +249,30 @@ hd_tensor *hd_triu(hd_tensor *x, int64_t diagonal) {
     HD_ENTER("hd_triu", NULL);
     return triangle(thread, x, diagonal, false);
 }
+
+/* ---- gradients ----------------------------------------------------------------------------------------------------------------------- */
+void hd_vjp_contiguous(hd_thread *thread, const hd_vjp_call *v) {
+    (void)thread;
+    v->results[0] = v->gradient;
+}
+
+void hd_vjp_concat(hd_thread *thread, const hd_vjp_call *v) {
+    (void)thread;
+    const int axis = ((const hd_axis_attributes *)v->attributes)->axis;
+    int64_t start = 0;
+    for (int i = 0; i < v->input_count; ++i) {
+        const int64_t length = v->shapes[i].size[axis];
+        if (v->wanted[i]) v->results[i] = hd_cast(hd_narrow(v->gradient, axis, start, length), (hd_dtype)v->dtypes[i]);
+        start += length;
+    }
+}
+
+void hd_vjp_pad(hd_thread *thread, const hd_vjp_call *v) {
+    (void)thread;
+    const hd_pad_attributes *attributes = v->attributes;
+    hd_padding back[HD_MAX_RANK];
+    const int rank = v->shapes[0].rank;
+    for (int i = 0; i < rank; ++i)
+        back[i] = (hd_padding){-attributes->padding[i].before, -attributes->padding[i].after};
+    v->results[0] = hd_pad(v->gradient, back, rank, 0);
+}

@@ -7,6 +7,7 @@
 
 typedef enum hd_family {
     HD_FAMILY_ELEMENTWISE,
+    HD_FAMILY_DERIVATIVE, /* of an elementwise row by an operand: what backward runs */
     HD_FAMILY_CREATE,
     HD_FAMILY_RANDOM,
     HD_FAMILY_CAST,
@@ -41,6 +42,9 @@ typedef enum hd_op_id {
 } hd_op_id;
 
 extern const hd_op hd_ops[HD_OP_COUNT];
+/* The derivative of a row by an operand, as an op that runs fused: its inputs are what the sentence uses of a, b, c, y and
+ * the gradient, in this order. */
+extern const hd_op hd_derivatives[HD_OP_ELEMENTWISE_COUNT][3];
 
 /* ---- elementwise rows: what the dtype rules and the kernels need to know ---- */
 typedef enum hd_types { HD_TYPES_FLOATS, HD_TYPES_NUMBERS, HD_TYPES_INTS, HD_TYPES_ALL } hd_types;
@@ -126,6 +130,19 @@ static inline void hd_call_init(hd_call *call, hd_op_id id, hd_tensor *const *in
     for (int i = 0; i < shape->rank; ++i) call->shape[0].size[i] = shape->size[i];
     call->view = NULL;
 }
+
+/* The vjps that rows of ops.def name, next to the ops; and the one of all elementwise rows. */
+#define VJP(function, ...) void hd_vjp_##function(hd_thread *thread, const hd_vjp_call *v);
+#define ZERO(why)
+#define NONE(why)
+#define STOP(why)
+#define PRIMITIVE(name, family, least, most, outputs, attributes, signature, doc, gradient) gradient
+#include "ops/ops.def"
+#undef VJP
+#undef ZERO
+#undef NONE
+#undef STOP
+void hd_vjp_elementwise(hd_thread *thread, const hd_vjp_call *v);
 
 /* Runs a view of x: the same storage under another layout. */
 hd_tensor *hd_view(hd_thread *thread, hd_op_id id, hd_tensor *x, hd_dtype dtype, const hd_layout *layout,

@@ -161,6 +161,35 @@ hd_tensor *hd_logsumexp(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) 
     return hd_span_end(&span, hd_cast(hd_add(sum, back), float_result(thread, x)));
 }
 
+/* The largest of each row does not matter to the result, so no gradient flows through it. */
+static hd_tensor *shifted(hd_tensor *x, int axis) {
+    hd_tensor *f = as_float(x);
+    hd_tensor *largest = hd_max(hd_detach(f), HD_AXES(axis), HD_OPTS(hd_reduce_opts, .keep_dims = true));
+    return hd_sub(f, largest);
+}
+
+static hd_tensor *softmax(hd_thread *thread, hd_tensor *x, int axis, bool in_logarithm) {
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
+    const hd_dtype dtype = float_result(thread, x);
+    if (x->count == 0) return hd_cast(x, dtype);
+    hd_span span;
+    hd_span_begin(&span, thread, in_logarithm ? "log_softmax" : "softmax");
+    hd_tensor *s = shifted(x, axis), *e = hd_exp(s);
+    hd_tensor *sum = hd_sum(e, HD_AXES(axis), HD_OPTS(hd_reduce_opts, .keep_dims = true));
+    return hd_span_end(&span, hd_cast(in_logarithm ? hd_sub(s, hd_log(sum)) : hd_div(e, sum), dtype));
+}
+
+hd_tensor *hd_softmax(hd_tensor *x, int axis) {
+    HD_ENTER("hd_softmax", NULL);
+    return softmax(thread, x, axis, false);
+}
+
+hd_tensor *hd_log_softmax(hd_tensor *x, int axis) {
+    HD_ENTER("hd_log_softmax", NULL);
+    return softmax(thread, x, axis, true);
+}
+
 hd_tensor *hd_count_nonzero(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) {
     HD_ENTER("hd_count_nonzero", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
@@ -189,4 +218,78 @@ hd_tensor *hd_sum_to_shape(hd_tensor *x, hd_shape shape) {
     hd_span span;
     hd_span_begin(&span, thread, "sum_to_shape");
     return hd_span_end(&span, hd_reshape(axes.count > 0 ? hd_sum(x, axes, NULL) : x, shape));
+}
+
+/* ---- gradients ------------------------------------------------------------------------------------------------------- */
+/* A reduced tensor with its axes back, of size 1. */
+static hd_tensor *with_axes(hd_tensor *t, const hd_vjp_call *v) {
+    const hd_reduce_attributes *attributes = v->attributes;
+    return hd_reshape(t, reduced_shape(&v->shapes[0], attributes->reduced, true));
+}
+
+void hd_vjp_sum(hd_thread *thread, const hd_vjp_call *v) {
+    (void)thread;
+    v->results[0] = hd_broadcast_to(with_axes(v->gradient, v), v->shapes[0]);
+}
+
+/* Shared evenly among those that are largest; when the result is NaN, among the NaNs. */
+void hd_vjp_extreme(hd_thread *thread, const hd_vjp_call *v) {
+    (void)thread;
+    const hd_reduce_attributes *attributes = v->attributes;
+    hd_axes axes = {.count = 0};
+    for (int i = 0; i < v->shapes[0].rank; ++i)
+        if (attributes->reduced[i]) axes.axis[axes.count++] = i;
+    if (axes.count == 0) { /* a scalar, or nothing reduced */
+        v->results[0] = v->gradient;
+        return;
+    }
+    hd_tensor *x = hd_detach(v->inputs[0]), *y = with_axes(hd_detach(v->output), v);
+    hd_tensor *is_nan = hd_logical_and(hd_isnan(x), hd_isnan(y));
+    hd_tensor *mask = hd_cast(hd_logical_or(hd_eq(x, y), is_nan), (hd_dtype)v->dtypes[0]);
+    hd_tensor *share = hd_div(with_axes(v->gradient, v), hd_sum(mask, axes, HD_OPTS(hd_reduce_opts, .keep_dims = true)));
+    v->results[0] = hd_mul(mask, share);
+}
+
+/* p[..., i] = the product of all x[..., j] with j < i; by doubling: p covers 1, 2, 4, ... elements in front of each. */
+static hd_tensor *products_before(hd_tensor *x) {
+    const int last = hd_tensor_rank(x) - 1;
+    const int64_t n = hd_tensor_size(x, last);
+    hd_tensor *p = hd_pad(hd_narrow(x, last, 0, n - 1), &(hd_padding){1, 0}, 1, 1);
+    for (int64_t reach = 1; reach < n && p != NULL; reach *= 2)
+        p = hd_mul(p, hd_pad(hd_narrow(p, last, 0, n - reach), &(hd_padding){reach, 0}, 1, 1));
+    return p;
+}
+
+/* The product of all others, without dividing: right also when some are 0, to any order. */
+void hd_vjp_prod(hd_thread *thread, const hd_vjp_call *v) {
+    (void)thread;
+    const hd_reduce_attributes *attributes = v->attributes;
+    const hd_shape *shape = &v->shapes[0];
+    hd_axes order = {.count = 0}, back = {.count = shape->rank};
+    hd_shape rows = {.rank = 0}, moved = {.rank = shape->rank};
+    int64_t reduced = 1;
+    for (int pass = 0; pass < 2; ++pass) /* the axes that stay, then those that go */
+        for (int i = 0; i < shape->rank; ++i)
+            if (attributes->reduced[i] == (pass == 1)) order.axis[order.count++] = i;
+    for (int i = 0; i < shape->rank; ++i) {
+        back.axis[order.axis[i]] = i;
+        moved.size[i] = shape->size[order.axis[i]];
+        if (attributes->reduced[order.axis[i]])
+            reduced *= moved.size[i];
+        else
+            rows.size[rows.rank++] = moved.size[i];
+    }
+    if (reduced == 0) { /* nothing was multiplied */
+        v->results[0] = hd_zeros(*shape, (hd_dtype)v->dtypes[0]);
+        return;
+    }
+    rows.size[rows.rank++] = reduced;
+    if (rows.rank > HD_MAX_RANK) { /* nothing reduced at the highest rank */
+        v->results[0] = v->gradient;
+        return;
+    }
+    hd_tensor *x = hd_reshape(hd_permute(v->inputs[0], order), rows), *turned = hd_flip(x, HD_AXES(-1));
+    hd_tensor *others = hd_mul(products_before(x), hd_flip(products_before(turned), HD_AXES(-1)));
+    others = hd_permute(hd_reshape(others, moved), back);
+    v->results[0] = hd_mul(others, with_axes(v->gradient, v));
 }

@@ -5,6 +5,7 @@
     [HD_OP_##row_name] = {.name = #row_name,                                                                           \
                           .id = HD_OP_##row_name,                                                                      \
                           .family = HD_FAMILY_ELEMENTWISE,                                                             \
+                          .vjp = hd_vjp_elementwise,                                                                   \
                           .min_inputs = count,                                                                         \
                           .max_inputs = count,                                                                         \
                           .outputs = 1,                                                                                \
@@ -12,6 +13,13 @@
                           .document = text},
 #define NUMBERS_BYTES(n) ((n) * sizeof(double))
 typedef char none; /* "no attributes", for sizeof below */
+
+/* The gradient column; X0, X1, X2 and Y are what a vjp reads. */
+enum { X0 = HD_SAVE_INPUT0, X1 = HD_SAVE_INPUT1, X2 = HD_SAVE_INPUT2, Y = HD_SAVE_OUTPUT };
+#define VJP(function, ...) .gradient = HD_GRADIENT_VJP, .vjp = hd_vjp_##function, .saves = {__VA_ARGS__}
+#define ZERO(why)          .gradient = HD_GRADIENT_ZERO, .reason = why
+#define NONE(why)          .gradient = HD_GRADIENT_NONE, .reason = why
+#define STOP(why)          .gradient = HD_GRADIENT_STOP, .reason = why
 
 const hd_op hd_ops[HD_OP_COUNT] = {
 #define UNARY(name, types, ulp, doc, ...)    ROW(name, 1, 0, doc)
@@ -34,8 +42,34 @@ const hd_op hd_ops[HD_OP_COUNT] = {
                           .max_inputs = most,                                                                          \
                           .outputs = row_outputs,                                                                      \
                           .attribute_bytes = sizeof(row_attributes) == 1 ? 0 : sizeof(row_attributes),                 \
-                          .document = doc},
+                          .document = doc,                                                                             \
+                          gradient},
 #include "ops/ops.def"
+};
+
+#define DERIVATIVE(row_name, k, bytes)                                                                                 \
+    [k] = {.name = #row_name "'",                                                                                      \
+           .id = HD_OP_##row_name,                                                                                     \
+           .family = HD_FAMILY_DERIVATIVE,                                                                             \
+           .min_inputs = 1,                                                                                            \
+           .max_inputs = 3,                                                                                            \
+           .outputs = 1,                                                                                               \
+           .derivative = (k) + 1,                                                                                      \
+           .gradient = HD_GRADIENT_NONE,                                                                               \
+           .reason = "a derivative without an op of its own",                                                          \
+           .attribute_bytes = bytes}
+#define DERIVATIVES(name, bytes) [HD_OP_##name] = {DERIVATIVE(name, 0, bytes), DERIVATIVE(name, 1, bytes), DERIVATIVE(name, 2, bytes)},
+const hd_op hd_derivatives[HD_OP_ELEMENTWISE_COUNT][3] = {
+#define UNARY(name, ...)    DERIVATIVES(name, 0)
+#define UNARY1(name, ...)   DERIVATIVES(name, NUMBERS_BYTES(1))
+#define UNARY2(name, ...)   DERIVATIVES(name, NUMBERS_BYTES(2))
+#define UNARY3(name, ...)   DERIVATIVES(name, NUMBERS_BYTES(3))
+#define BINARY(name, ...)   DERIVATIVES(name, 0)
+#define SPLIT(name, ...)    DERIVATIVES(name, 0)
+#define CHOOSE(name, ...)   DERIVATIVES(name, 0)
+#define TERNARY(name, ...)  DERIVATIVES(name, 0)
+#define TERNARY1(name, ...) DERIVATIVES(name, NUMBERS_BYTES(1))
+#include "ops/elementwise.def"
 };
 
 #define TRAITS(name, row_types, n, k, forbidden, to_bool, choice, error, ref)                                          \

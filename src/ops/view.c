@@ -84,6 +84,12 @@ hd_tensor *hd_reshape(hd_tensor *x, hd_shape shape) {
     return hd_span_end(&span, copy == NULL ? NULL : view_of(thread, HD_OP_reshape, copy, &layout, &attributes));
 }
 
+hd_tensor *hd_detach(hd_tensor *x) {
+    HD_ENTER("hd_detach", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    return view_of(thread, HD_OP_detach, x, &x->layout, NULL);
+}
+
 hd_tensor *hd_flatten(hd_tensor *x) {
     HD_ENTER("hd_flatten", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
@@ -386,4 +392,95 @@ hd_tensor *hd_as_strided(hd_tensor *x, hd_shape shape, hd_shape strides, int64_t
         return NULL;
     }
     return view_of(thread, HD_OP_as_strided, x, &attributes.layout, &attributes);
+}
+
+/* ---- gradients ------------------------------------------------------------------------------------------------------------------ */
+void hd_vjp_reshape(hd_thread *thread, const hd_vjp_call *v) {
+    (void)thread;
+    v->results[0] = hd_reshape(v->gradient, v->shapes[0]);
+}
+
+void hd_vjp_permute(hd_thread *thread, const hd_vjp_call *v) {
+    (void)thread;
+    const hd_axes *order = &((const hd_axes_attributes *)v->attributes)->axes;
+    hd_axes back = {.count = order->count};
+    for (int i = 0; i < order->count; ++i) back.axis[order->axis[i]] = i;
+    v->results[0] = hd_permute(v->gradient, back);
+}
+
+void hd_vjp_broadcast_to(hd_thread *thread, const hd_vjp_call *v) {
+    (void)thread;
+    v->results[0] = hd_sum_to_shape(v->gradient, v->shapes[0]);
+}
+
+/* Zeros between, before and behind. */
+void hd_vjp_slice(hd_thread *thread, const hd_vjp_call *v) {
+    (void)thread;
+    const hd_slice_attributes *s = v->attributes;
+    const hd_shape *shape = &v->shapes[0];
+    const int axis = s->axis, behind = shape->rank - axis; /* axes from this one on: what padding counts */
+    if (s->count == 0) return;
+    hd_tensor *g = v->gradient;
+    const int64_t step = s->step < 0 ? -s->step : s->step, first = s->step < 0 ? s->start + (s->count - 1) * s->step : s->start;
+    if (s->step < 0) g = hd_flip(g, HD_AXES(axis));
+    int64_t length = s->count;
+    hd_padding padding[HD_MAX_RANK] = {{0, 0}};
+    if (step > 1 && s->count > 1) {
+        if (shape->rank == HD_MAX_RANK) { /* no room for another axis */
+            hd_shape all = {.rank = shape->rank};
+            for (int i = 0; i < shape->rank; ++i) all.size[i] = i == axis ? s->count : 1;
+            hd_tensor *places = hd_reshape(hd_arange((double)first, (double)(first + s->count * step), (double)step, HD_I64), all);
+            hd_tensor *zeros = hd_zeros(*shape, (hd_dtype)v->dtypes[0]);
+            v->results[0] = g == NULL ? NULL : hd_scatter(zeros, axis, hd_broadcast_to(places, g->layout.shape), g, HD_SCATTER_ADD);
+            return;
+        }
+        hd_shape apart = hd_tensor_shape(g);
+        apart.size[axis] *= step;
+        hd_tensor *column = hd_unsqueeze(g, axis + 1);
+        padding[0] = (hd_padding){0, step - 1};
+        hd_tensor *spread = hd_reshape(hd_pad(column, padding, behind, 0), apart);
+        length = (s->count - 1) * step + 1;
+        g = hd_narrow(spread, axis, 0, length);
+    }
+    padding[0] = (hd_padding){first, shape->size[axis] - first - length};
+    v->results[0] = hd_pad(g, padding, behind, 0);
+}
+
+/* For views that may show an element several times: each place of the view adds to the element it shows. */
+static hd_tensor *add_back(hd_tensor *gradient, hd_tensor *places, int64_t count) {
+    if (gradient == NULL) return NULL;
+    hd_tensor *zeros = hd_zeros(HD_SHAPE(count), (hd_dtype)gradient->dtype);
+    return hd_index_add(zeros, 0, hd_flatten(places), hd_flatten(gradient));
+}
+static hd_tensor *numbered(const hd_shape *shape) { /* each element is its own place */
+    return hd_reshape(hd_range(0, 1, hd_shape_count(*shape), HD_I64), *shape);
+}
+
+void hd_vjp_diagonal(hd_thread *thread, const hd_vjp_call *v) {
+    (void)thread;
+    const hd_diagonal_attributes *d = v->attributes;
+    hd_tensor *places = hd_diagonal(numbered(&v->shapes[0]), d->offset, d->axis1, d->axis2);
+    v->results[0] = hd_reshape(add_back(v->gradient, places, hd_shape_count(v->shapes[0])), v->shapes[0]);
+}
+
+void hd_vjp_unfold(hd_thread *thread, const hd_vjp_call *v) {
+    (void)thread;
+    const hd_slice_attributes *s = v->attributes;
+    hd_tensor *places = hd_unfold(numbered(&v->shapes[0]), s->axis, s->count, s->step);
+    v->results[0] = hd_reshape(add_back(v->gradient, places, hd_shape_count(v->shapes[0])), v->shapes[0]);
+}
+
+static hd_tensor *strided_as(hd_tensor *t, const hd_layout *layout) {
+    hd_shape strides = {.rank = layout->shape.rank};
+    for (int i = 0; i < strides.rank; ++i) strides.size[i] = layout->stride[i];
+    return hd_as_strided(t, layout->shape, strides, layout->offset);
+}
+
+/* Through the storage that both look at: the result adds to it, x reads from it. */
+void hd_vjp_as_strided(hd_thread *thread, const hd_vjp_call *v) {
+    (void)thread;
+    const hd_tensor *x = v->inputs[0];
+    const hd_shape storage = HD_SHAPE((int64_t)(x->storage->bytes / hd_dtype_bytes[x->dtype]));
+    hd_tensor *places = strided_as(numbered(&storage), &((const hd_strided_attributes *)v->attributes)->layout);
+    v->results[0] = strided_as(add_back(v->gradient, places, storage.size[0]), &x->layout);
 }

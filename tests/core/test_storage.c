@@ -119,14 +119,16 @@ static void note_span_end(hd_executor *self, hd_thread *thread) {
     (void)self, (void)thread;
     strcat(notes.log, ") ");
 }
-static void saw_run(hd_observer *self, hd_thread *thread, const hd_call *call) {
+static hd_error saw_run(hd_observer *self, hd_thread *thread, const hd_call *call) {
     (void)self, (void)thread;
     snprintf(notes.log + strlen(notes.log), sizeof notes.log - strlen(notes.log), "[%s %d->%d] ", call->op->name,
              call->input_count, call->output_count);
+    return HD_OK;
 }
-static void saw_write(hd_observer *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
+static hd_error saw_write(hd_observer *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
     (void)self, (void)thread, (void)dst, (void)src;
     strcat(notes.log, "[write] ");
+    return HD_OK;
 }
 
 static void the_executor_runs_and_the_observer_sees_every_call(void **state) {
@@ -134,15 +136,20 @@ static void the_executor_runs_and_the_observer_sees_every_call(void **state) {
     HD_SCOPE;
     hd_thread *thread = hd_thread_self();
     hd_tensor *x = hd_ones(HD_SHAPE(2, 2), HD_F32);
-    notes = (recorder){.executor = {"notes", note_run, note_write, note_span_begin, note_span_end},
-                       .observer = {saw_run, saw_write},
+    notes = (recorder){.executor = {.name = "notes",
+                                    .run = note_run,
+                                    .write = note_write,
+                                    .span_begin = note_span_begin,
+                                    .span_end = note_span_end},
+                       .observer = {.of_all = true, .ran = saw_run, .wrote = saw_write},
                        .device = thread->executor};
+    hd_observer *observer = thread->observer;
     thread->executor = &notes.executor;
     thread->observer = &notes.observer;
     hd_tensor *y = hd_mean(hd_relu(x), HD_AXES(0), NULL);
     hd_add_(x, y);
     thread->executor = notes.device;
-    thread->observer = NULL;
+    thread->observer = observer;
     assert_string_equal(notes.log,
                         "relu [relu 1->1] mean( sum [sum 1->1] div [div 2->1] ) add_( add [add 2->1] write [write] ) ");
     assert_values(x, HD_F32, 2, 2, 2, 2);

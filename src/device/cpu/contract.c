@@ -262,6 +262,7 @@ static void run_small_batch(void *context, int64_t begin,
     for (int64_t i = begin; i < end; ++i) multiply_matrix(context, i);
 }
 
+/* A [..., m, k] B [..., k, n]. */
 static hd_error contract(hd_thread *thread, const hd_tensor *a, const hd_tensor *b, hd_tensor *out) {
     const int rank = out->layout.shape.rank, last = rank - 1;
     batch_job j = {.thread = thread, .type = (hd_compute)hd_dtype_compute[out->dtype], .rank = rank - 2};
@@ -297,21 +298,47 @@ static hd_error contract(hd_thread *thread, const hd_tensor *a, const hd_tensor 
     return HD_OK;
 }
 
+/* x [..., k], weight [n, k] and the result as the matrices that contract() takes; x must be contiguous. */
+static hd_tensor as_matrix(const hd_tensor *t, int64_t rows, int64_t columns, int64_t row, int64_t column) {
+    return (hd_tensor){.storage = t->storage,
+                       .dtype = t->dtype,
+                       .count = rows * columns,
+                       .layout = {.shape = HD_SHAPE(rows, columns), .stride = {row, column}, .offset = t->layout.offset}};
+}
+
+static hd_error affine(hd_thread *thread, hd_tensor *x, hd_tensor *weight, const hd_tensor *bias, hd_tensor *out) {
+    const int64_t n = weight->layout.shape.size[0], k = weight->layout.shape.size[1], m = out->count / n;
+    const hd_tensor a = as_matrix(x, m, k, k, 1),
+                    b = as_matrix(weight, k, n, weight->layout.stride[1], weight->layout.stride[0]);
+    hd_tensor c = as_matrix(out, m, n, n, 1);
+    HD_TRY(contract(thread, &a, &b, &c));
+    const void *values = bias == NULL ? NULL : hd_tensor_bytes(thread, bias, HD_READ);
+    if (bias == NULL) return HD_OK;
+    if (values == NULL) return thread->error_code;
+    const hd_gemm_kernels *kernels = out->dtype == HD_F32 ? &hd_kernels()->gemm_f32 : &hd_kernels()->gemm_f64;
+    kernels->add_row(out->storage->data, values, m, n);
+    return HD_OK;
+}
+
 hd_error hd_cpu_contract(hd_thread *thread, hd_call *call) {
     HD_TRY(hd_cpu_outputs(thread, call));
-    hd_tensor *out = call->outputs[0], *a = call->inputs[0], *b = call->inputs[1], *ready[3] = {NULL};
+    hd_tensor *out = call->outputs[0], *in[3] = {NULL}, *ready[4] = {NULL};
+    if (out->count == 0) return HD_OK;
+    const bool is_affine = call->op->id == HD_OP_affine;
     const hd_dtype as = (hd_dtype)hd_compute_dtype[hd_dtype_compute[out->dtype]];
     hd_error status = HD_OK;
-    if (out->count == 0) return HD_OK;
-    if ((hd_dtype)a->dtype != as)
-        a = ready[0] = hd_cpu_ready(thread, a, as); /* small floats, or the narrower of two dtypes */
-    if ((hd_dtype)b->dtype != as) b = ready[1] = hd_cpu_ready(thread, b, as);
+    for (int i = 0; i < call->input_count && status == HD_OK; ++i) {
+        in[i] = call->inputs[i]; /* a copy for small floats, the narrower of two dtypes, rows that are not one matrix */
+        if ((hd_dtype)in[i]->dtype != as || (is_affine && i != 1 && !in[i]->contiguous))
+            in[i] = ready[i] = hd_cpu_ready(thread, in[i], as);
+        if (in[i] == NULL) status = thread->error_code;
+    }
     hd_tensor *c = out;
-    if ((hd_dtype)out->dtype != as) c = ready[2] = hd_tensor_new(thread, as, &out->layout.shape);
-    if (a == NULL || b == NULL || c == NULL) status = thread->error_code;
-    if (status == HD_OK) status = contract(thread, a, b, c);
+    if (status == HD_OK && (hd_dtype)out->dtype != as) c = ready[3] = hd_tensor_new(thread, as, &out->layout.shape);
+    if (c == NULL) status = thread->error_code;
+    if (status == HD_OK) status = is_affine ? affine(thread, in[0], in[1], in[2], c) : contract(thread, in[0], in[1], c);
     if (status == HD_OK && c != out) status = hd_cpu_copy(thread, out, c);
-    for (int i = 0; i < 3; ++i) hd_tensor_drop(thread, ready[i]);
+    for (int i = 0; i < 4; ++i) hd_tensor_drop(thread, ready[i]);
     if (status != HD_OK) hd_tensor_drop(thread, out);
     return status;
 }

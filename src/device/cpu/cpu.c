@@ -14,6 +14,12 @@ const uint8_t hd_compute_dtype[HD_COMPUTE_COUNT] = {
 /* ---- instruction sets ------------------------------------------------------------------------------------------- */
 #define DECLARE_TABLE(NAME, name) extern const hd_elementwise_kernel ISA_TABLE(name)[HD_OP_ELEMENTWISE_COUNT];
 #define USE_TABLE(NAME, name)     table->elementwise[HD_COMPUTE_##NAME] = ISA_TABLE(name);
+#define DERIVATIVES(isa_name)                                                                                          \
+    extern const hd_elementwise_kernel hd_derivative_##isa_name##_f32[HD_OP_ELEMENTWISE_COUNT][3];                     \
+    extern const hd_elementwise_kernel hd_derivative_##isa_name##_f64[HD_OP_ELEMENTWISE_COUNT][3];
+#define USE_DERIVATIVES(isa_name)                                                                                      \
+    table->derivative[HD_COMPUTE_F32] = hd_derivative_##isa_name##_f32;                                                \
+    table->derivative[HD_COMPUTE_F64] = hd_derivative_##isa_name##_f64;
 #define FILL(isa_name)                                                                                                 \
     void hd_fill_memory_##isa_name(hd_cpu_kernels *);                                                                  \
     void hd_fill_gemm_##isa_name(hd_cpu_kernels *);                                                                    \
@@ -26,9 +32,11 @@ static pthread_once_t table_once = PTHREAD_ONCE_INIT;
 #define ISA_TABLE(name) hd_elementwise_baseline_##name
 HD_COMPUTE_LIST(DECLARE_TABLE)
 FILL(baseline)
+DERIVATIVES(baseline)
 static void use_baseline(void) {
     table->isa = "baseline";
     HD_COMPUTE_LIST(USE_TABLE)
+    USE_DERIVATIVES(baseline)
     hd_fill_memory_baseline(table);
     hd_fill_gemm_baseline(table);
     hd_fill_random_baseline(table);
@@ -39,9 +47,11 @@ static void use_baseline(void) {
 #define ISA_TABLE(name) hd_elementwise_avx2_##name
 HD_COMPUTE_LIST(DECLARE_TABLE)
 FILL(avx2)
+DERIVATIVES(avx2)
 static void use_avx2(void) {
     table->isa = "avx2";
     HD_COMPUTE_LIST(USE_TABLE)
+    USE_DERIVATIVES(avx2)
     hd_fill_memory_avx2(table);
     hd_fill_gemm_avx2(table);
     hd_fill_random_avx2(table);
@@ -53,9 +63,11 @@ static void use_avx2(void) {
 #define ISA_TABLE(name) hd_elementwise_avx512_##name
 HD_COMPUTE_LIST(DECLARE_TABLE)
 FILL(avx512)
+DERIVATIVES(avx512)
 static void use_avx512(void) {
     table->isa = "avx512";
     HD_COMPUTE_LIST(USE_TABLE)
+    USE_DERIVATIVES(avx512)
     hd_fill_memory_avx512(table);
     hd_fill_gemm_avx512(table);
     hd_fill_random_avx512(table);
@@ -121,7 +133,8 @@ static hd_error run_cast(hd_thread *thread, hd_call *call) {
 static hd_error cpu_run(hd_executor *self, hd_thread *thread, hd_call *call) {
     (void)self;
     switch ((hd_family)call->op->family) {
-    case HD_FAMILY_ELEMENTWISE: return hd_cpu_elementwise(thread, call);
+    case HD_FAMILY_ELEMENTWISE:
+    case HD_FAMILY_DERIVATIVE: return hd_cpu_elementwise(thread, call);
     case HD_FAMILY_CREATE: return hd_cpu_create(thread, call);
     case HD_FAMILY_RANDOM: return hd_cpu_random(thread, call);
     case HD_FAMILY_CAST: return run_cast(thread, call);
@@ -153,7 +166,7 @@ static hd_error cpu_write(hd_executor *self, hd_thread *thread, hd_tensor *dst, 
     return status;
 }
 
-static hd_executor executor = {.name = "cpu", .run = cpu_run, .write = cpu_write};
+static hd_executor executor = {.name = "cpu", .fuses = true, .run = cpu_run, .write = cpu_write};
 
 static bool cpu_available(int index) { return index == 0; }
 static hd_executor *cpu_executor(int index) {

@@ -445,7 +445,9 @@ hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call) {
     const hd_op_id id = (hd_op_id)call->op->id;
     const hd_row *row = &hd_rows[id];
     const hd_compute compute = (hd_compute)hd_dtype_compute[call->compute];
-    const hd_elementwise_kernel kernel = hd_kernels()->elementwise[compute][id];
+    const hd_elementwise_kernel kernel = call->op->derivative == 0
+                                             ? hd_kernels()->elementwise[compute][id]
+                                             : hd_kernels()->derivative[compute][id][call->op->derivative - 1];
     if (__builtin_expect(kernel == NULL, 0))
         return hd_fail(HD_ERROR_INTERNAL, "no kernel for %s", hd_dtype_name(call->compute));
     HD_TRY(hd_cpu_outputs(thread, call));

@@ -32,6 +32,8 @@ typedef struct hd_gemm_kernels {
     void (*pack_a)(void *out, const void *a, int64_t rows, int64_t k, int64_t row, int64_t column);
     /* packs k x columns of B (any strides) as [k][nr], missing columns as zeros */
     void (*pack_b)(void *out, const void *b, int64_t k, int64_t columns, int64_t row, int64_t column);
+    /* row[0..n) added to each of the `rows` rows of C */
+    void (*add_row)(void *c, const void *row, int64_t rows, int64_t n);
     /* sum of x[i] * y[i] */
     double (*dot)(const void *x, const void *y, int64_t n);
 } hd_gemm_kernels;
@@ -39,6 +41,7 @@ typedef struct hd_gemm_kernels {
 typedef struct hd_cpu_kernels {
     const char *isa;
     const hd_elementwise_kernel *elementwise[HD_COMPUTE_COUNT];    /* [compute][op] */
+    const hd_elementwise_kernel (*derivative[HD_COMPUTE_COUNT])[3]; /* [compute][op][operand]; NULL for integers */
     hd_convert_kernel convert[HD_COMPUTE_COUNT][HD_COMPUTE_COUNT]; /* [from][to] */
     hd_convert_kernel decode[HD_DTYPE_COUNT];                      /* small float -> f32 */
     hd_convert_kernel encode[HD_DTYPE_COUNT];                      /* f32 -> small float */

@@ -104,6 +104,15 @@ enum { VECTOR = 16, TILE_ROWS = 4 };
                 for (int64_t q = q0; q < q1; ++q) out[q * COLUMNS_##t + j] = b[q * row + j * column];                  \
         }                                                                                                              \
     }                                                                                                                  \
+    static void add_row_##t(void *p, const void *q, int64_t rows, int64_t n) {                                         \
+        T *c = p;                                                                                                      \
+        const T *restrict row = q;                                                                                     \
+        if (n == 1) /* a column */                                                                                     \
+            for (int64_t i = 0; i < rows; ++i) c[i] += row[0];                                                         \
+        else                                                                                                           \
+            for (int64_t i = 0; i < rows; ++i)                                                                         \
+                for (int64_t j = 0; j < n; ++j) c[i * n + j] += row[j];                                                \
+    }                                                                                                                  \
     static double dot_##t(const void *p, const void *q, int64_t n) {                                                   \
         const T *x = p, *y = q;                                                                                        \
         vector_##t sum[4] = {{0}, {0}, {0}, {0}};                                                                      \
@@ -121,6 +130,6 @@ GEMM(float, f32)
 GEMM(double, f64)
 
 void KERNELS(hd_fill_gemm)(hd_cpu_kernels *table) {
-    table->gemm_f32 = (hd_gemm_kernels){TILE_ROWS, COLUMNS_f32, tile_f32, thin_f32, pack_a_f32, pack_b_f32, dot_f32};
-    table->gemm_f64 = (hd_gemm_kernels){TILE_ROWS, COLUMNS_f64, tile_f64, thin_f64, pack_a_f64, pack_b_f64, dot_f64};
+    table->gemm_f32 = (hd_gemm_kernels){TILE_ROWS, COLUMNS_f32, tile_f32, thin_f32, pack_a_f32, pack_b_f32, add_row_f32, dot_f32};
+    table->gemm_f64 = (hd_gemm_kernels){TILE_ROWS, COLUMNS_f64, tile_f64, thin_f64, pack_a_f64, pack_b_f64, add_row_f64, dot_f64};
 }

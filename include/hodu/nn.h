@@ -1,0 +1,113 @@
+/* Models: modules hold parameters, buffers and other modules, and have a forward function. Losses are functions. */
+#ifndef HODU_NN_H
+#define HODU_NN_H
+
+#include <hodu/list.h>
+
+typedef struct hd_module hd_module;
+
+HD_BEGIN_DECLS
+/* ---- using a module ---- */
+/* The module's output for x. */
+HD_API hd_tensor *hd_forward(hd_module *module, hd_tensor *x);
+/* Its parameters and those of the modules in it, each once, in the order they were added. */
+HD_API hd_tensors *hd_module_parameters(hd_module *module);
+/* The name of parameter `index` of that list, "0.weight"; valid as long as the module. */
+HD_API const char *hd_module_parameter_name(hd_module *module, int64_t index);
+/* The parameter or buffer of that name. */
+HD_API hd_tensor *hd_module_get(hd_module *module, const char *name);
+/* Training is how modules begin; evaluation turns dropout and the like off. */
+HD_API void hd_module_train(hd_module *module);
+HD_API void hd_module_eval(hd_module *module);
+HD_API bool hd_module_is_training(const hd_module *module);
+
+/* ---- modules ---- */
+typedef struct hd_linear_opts {
+    size_t struct_size;
+    bool no_bias;
+    hd_dtype dtype; /* the default float by default */
+} hd_linear_opts;
+/* x [..., in] -> [..., out]: x weight^T + bias, with weight [out, in] and bias [out] drawn uniformly within
+ * 1 / sqrt(in). */
+HD_API hd_module *hd_linear(int64_t in, int64_t out, const hd_linear_opts *opts);
+/* One after the other. HD_SEQUENTIAL(a, b, c) writes it shorter. */
+HD_API hd_module *hd_sequential(hd_module *const *modules, int64_t count);
+
+/* Activations as layers: hd_relu_layer() applies hd_relu, and so on. */
+HD_API hd_module *hd_relu_layer(void);
+HD_API hd_module *hd_relu6_layer(void);
+HD_API hd_module *hd_sigmoid_layer(void);
+HD_API hd_module *hd_log_sigmoid_layer(void);
+HD_API hd_module *hd_tanh_layer(void);
+HD_API hd_module *hd_gelu_layer(void);
+HD_API hd_module *hd_gelu_tanh_layer(void);
+HD_API hd_module *hd_silu_layer(void);
+HD_API hd_module *hd_mish_layer(void);
+HD_API hd_module *hd_selu_layer(void);
+HD_API hd_module *hd_softsign_layer(void);
+HD_API hd_module *hd_hardsigmoid_layer(void);
+HD_API hd_module *hd_hardswish_layer(void);
+HD_API hd_module *hd_tanhshrink_layer(void);
+HD_API hd_module *hd_leaky_relu_layer(double slope);
+HD_API hd_module *hd_elu_layer(double alpha);
+HD_API hd_module *hd_celu_layer(double alpha);
+HD_API hd_module *hd_softshrink_layer(double bound);
+HD_API hd_module *hd_hardshrink_layer(double bound);
+HD_API hd_module *hd_hardtanh_layer(double low, double high);
+HD_API hd_module *hd_threshold_layer(double bound, double value);
+HD_API hd_module *hd_softplus_layer(double beta, double limit);
+HD_API hd_module *hd_softmax_layer(int axis);
+HD_API hd_module *hd_log_softmax_layer(int axis);
+
+/* ---- a module of your own: a struct, a forward function, and what it holds ---- */
+typedef struct hd_module_class {
+    const char *name; /* "linear" */
+    hd_tensor *(*forward)(hd_module *module, hd_tensor *x);
+    void (*destroy)(void *state); /* releases the state; NULL when there is nothing to release */
+} hd_module_class;
+/* A module of this class; `state` is yours, hd_module_state returns it. The class must outlive the module. */
+HD_API hd_module *hd_module_new(const hd_module_class *class_, void *state);
+HD_API void *hd_module_state(const hd_module *module);
+/* Gives the module a parameter (which then requires a gradient), a buffer, or another module; it holds them from then
+ * on. Names are unique within a module. Each returns what it was given. */
+HD_API hd_tensor *hd_module_add_parameter(hd_module *module, const char *name, hd_tensor *parameter);
+HD_API hd_tensor *hd_module_add_buffer(hd_module *module, const char *name, hd_tensor *buffer);
+HD_API hd_module *hd_module_add(hd_module *module, const char *name, hd_module *child);
+
+/* ---- losses ---- */
+typedef enum hd_reduction_kind { HD_REDUCTION_DEFAULT, HD_REDUCTION_MEAN, HD_REDUCTION_SUM, HD_REDUCTION_NONE } hd_reduction_kind;
+typedef struct hd_loss_opts {
+    size_t struct_size;
+    hd_reduction_kind reduction; /* the mean by default: a scalar */
+} hd_loss_opts;
+/* (prediction - target)^2. */
+HD_API hd_tensor *hd_mse(hd_tensor *prediction, hd_tensor *target, const hd_loss_opts *opts);
+
+typedef struct hd_cross_entropy_opts {
+    size_t struct_size;
+    hd_reduction_kind reduction; /* the mean by default, over what is not ignored, by weight */
+    hd_tensor *weight;           /* of each class: [classes]; all 1 by default */
+    double label_smoothing;      /* this much of the target is spread evenly over the classes */
+    bool ignores;                /* rows whose target is ignore_index count for nothing */
+    int64_t ignore_index;
+} hd_cross_entropy_opts;
+/* -log softmax(logits)[target]: logits [n, classes] or [classes]; target: class numbers [n] or [], or probabilities of
+ * the logits' shape. */
+HD_API hd_tensor *hd_cross_entropy(hd_tensor *logits, hd_tensor *target, const hd_cross_entropy_opts *opts);
+HD_END_DECLS
+
+#ifdef __cplusplus
+extern "C++" {
+template <class... M> inline hd_module *hd_sequential_of(M... modules) {
+    hd_module *const list[] = {modules...}; /* a brace list is evaluated in order */
+    return hd_sequential(list, (int64_t)sizeof...(modules));
+}
+}
+#define HD_SEQUENTIAL(...) hd_sequential_of(__VA_ARGS__)
+#else
+#define HD_SEQUENTIAL(...)                                                                                             \
+    hd_sequential((hd_module *const[]){__VA_ARGS__},                                                                   \
+                  (int64_t)(sizeof((hd_module *const[]){__VA_ARGS__}) / sizeof(hd_module *)))
+#endif
+
+#endif

@@ -1,0 +1,167 @@
+/* Contexts: the stack of what is active on a thread, and the public functions over it. */
+#include "grad/tape.h"
+
+/* ---- the thread's tapes ---------------------------------------------------------------------------------------------- */
+hd_tapes *hd_tapes_create(hd_thread *thread) {
+    hd_tapes *tapes = hd_array_resize(NULL, sizeof *tapes);
+    if (tapes == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory for a tape");
+        return NULL;
+    }
+    *tapes = (hd_tapes){.last_id = 0};
+    tapes->active = &tapes->root;
+    return thread->tapes = tapes;
+}
+
+hd_observer *hd_observer_at_start(void) { return hd_observer_for(true); }
+
+static void drop_frame(hd_thread *thread, hd_tapes *tapes) {
+    const hd_frame frame = tapes->frames[--tapes->frame_count];
+    if (frame.kind == HD_FRAME_CONTEXT) {
+        hd_tape_destroy(thread, &frame.context->tape);
+        hd_array_release(frame.context);
+    }
+    hd_context *active = &tapes->root;
+    for (uint32_t i = tapes->frame_count; i-- > 0 && active == &tapes->root;)
+        if (tapes->frames[i].kind != HD_FRAME_NO_GRAD) {
+            active = tapes->frames[i].context;
+            break;
+        }
+    tapes->active = active;
+    thread->observer = frame.observer;
+}
+
+void hd_tapes_end(hd_thread *thread) {
+    hd_tapes *tapes = thread->tapes;
+    if (tapes == NULL) return;
+    while (tapes->frame_count > 0) drop_frame(thread, tapes);
+    hd_tape_destroy(thread, &tapes->root.tape);
+    hd_array_release(tapes->frames);
+    hd_array_release(tapes->queue);
+    hd_array_release(tapes);
+    thread->tapes = NULL;
+}
+
+/* ---- frames ------------------------------------------------------------------------------------------------------------ */
+hd_context *hd_context_enter(hd_thread *thread, hd_frame_kind kind, const void *token) {
+    hd_tapes *tapes = hd_tapes_of(thread);
+    if (tapes == NULL) return NULL;
+    if (tapes->frame_count == tapes->frame_capacity) {
+        const uint32_t capacity = tapes->frame_capacity ? tapes->frame_capacity * 2 : 8;
+        hd_frame *frames = hd_array_resize(tapes->frames, capacity * sizeof *frames);
+        if (frames == NULL) {
+            hd_fail(HD_ERROR_MEMORY, "no memory for %u nested contexts", capacity);
+            return NULL;
+        }
+        tapes->frames = frames;
+        tapes->frame_capacity = capacity;
+    }
+    hd_context *context = kind == HD_FRAME_DEFAULT ? &tapes->root : tapes->active;
+    if (kind == HD_FRAME_CONTEXT) {
+        context = hd_array_resize(NULL, sizeof *context);
+        if (context == NULL) {
+            hd_fail(HD_ERROR_MEMORY, "no memory for a context");
+            return NULL;
+        }
+        *context = (hd_context){.id = ++tapes->last_id};
+    }
+    tapes->frames[tapes->frame_count++] =
+        (hd_frame){.kind = kind, .context = context, .token = token, .observer = thread->observer};
+    tapes->active = context;
+    if (kind == HD_FRAME_NO_GRAD) thread->observer = hd_observer_for(false);
+    return context;
+}
+
+void hd_context_leave(hd_thread *thread) { drop_frame(thread, thread->tapes); }
+
+static hd_grad_token begin(hd_frame_kind kind, hd_grad_token *self, const char *name) {
+    hd_grad_token token = {NULL, 0};
+    HD_ENTER_ALWAYS(name, token); /* a block ends what it began, so it begins also while an error is pending */
+    if (hd_context_enter(thread, kind, self) == NULL) return token;
+    token.self = self;
+    token.depth = thread->tapes->frame_count;
+    return token;
+}
+
+hd_grad_token hd_grad_context_begin(hd_grad_token *self) { return begin(HD_FRAME_CONTEXT, self, "HD_GRAD_CONTEXT"); }
+hd_grad_token hd_grad_context_begin_default(hd_grad_token *self) {
+    return begin(HD_FRAME_DEFAULT, self, "HD_GRAD_CONTEXT_DEFAULT");
+}
+hd_grad_token hd_no_grad_begin(hd_grad_token *self) { return begin(HD_FRAME_NO_GRAD, self, "HD_NO_GRAD"); }
+
+void hd_grad_end(hd_grad_token *token) {
+    HD_ENTER_ALWAYS("the end of a block", );
+    hd_tapes *tapes = thread->tapes;
+    if (token == NULL || tapes == NULL || token->self != token || token->depth == 0 || token->depth > tapes->frame_count)
+        return;
+    if (tapes->frames[token->depth - 1].token != token) return; /* not of this thread, or ended already */
+    while (tapes->frame_count >= token->depth) {
+        const hd_frame *top = &tapes->frames[tapes->frame_count - 1];
+        if (top->token == NULL)
+            hd_fail(HD_ERROR_STATE, "context %lld was pushed in this block and never popped; it is gone now",
+                    (long long)top->context->id);
+        drop_frame(thread, tapes);
+    }
+    token->self = NULL;
+}
+
+int64_t hd_grad_context_push(void) {
+    HD_ENTER("hd_grad_context_push", -1);
+    const hd_context *context = hd_context_enter(thread, HD_FRAME_CONTEXT, NULL);
+    return context != NULL ? context->id : -1;
+}
+
+void hd_grad_context_pop(int64_t id) {
+    HD_ENTER_ALWAYS("hd_grad_context_pop", );
+    const hd_tapes *tapes = hd_tapes_of(thread);
+    if (tapes == NULL) return;
+    if (id == 0) {
+        hd_fail(HD_ERROR_STATE, "context 0 is always there; hd_clear_default_context_tape empties it");
+        return;
+    }
+    const hd_frame *top = tapes->frame_count > 0 ? &tapes->frames[tapes->frame_count - 1] : NULL;
+    if (top == NULL || top->kind != HD_FRAME_CONTEXT || top->context->id != id) {
+        hd_fail(HD_ERROR_STATE, "context %lld is not the innermost one (context %lld is active); pop in reverse order",
+                (long long)id, (long long)tapes->active->id);
+        return;
+    }
+    if (top->token != NULL) {
+        hd_fail(HD_ERROR_STATE, "context %lld was begun by HD_GRAD_CONTEXT and ends with its block", (long long)id);
+        return;
+    }
+    if (top->context->tape.running) {
+        hd_fail(HD_ERROR_STATE, "backward is walking the tape of context %lld", (long long)id);
+        return;
+    }
+    drop_frame(thread, thread->tapes);
+}
+
+/* ---- tapes --------------------------------------------------------------------------------------------------------------- */
+int64_t hd_grad_context_id(void) {
+    HD_ENTER_ALWAYS("hd_grad_context_id", 0);
+    return thread->tapes != NULL ? thread->tapes->active->id : 0;
+}
+
+int64_t hd_tape_length(void) {
+    HD_ENTER_ALWAYS("hd_tape_length", 0);
+    if (thread->tapes == NULL) return 0;
+    const hd_tape *tape = &thread->tapes->active->tape;
+    return tape->count - tape->leaves;
+}
+
+static void clear(hd_thread *thread, hd_tape *tape) {
+    if (tape->running)
+        hd_fail(HD_ERROR_STATE, "backward is walking this tape; clear it when backward has returned");
+    else
+        hd_tape_clear(thread, tape);
+}
+
+void hd_clear_tape(void) {
+    HD_ENTER_ALWAYS("hd_clear_tape", );
+    if (thread->tapes != NULL) clear(thread, &thread->tapes->active->tape);
+}
+
+void hd_clear_default_context_tape(void) {
+    HD_ENTER_ALWAYS("hd_clear_default_context_tape", );
+    if (thread->tapes != NULL) clear(thread, &thread->tapes->root.tape);
+}

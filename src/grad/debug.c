@@ -1,0 +1,68 @@
+/* HODU_DEBUG=nan: the first op whose result or gradient is not finite is an error that names it. */
+#include "grad/tape.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool nan_is_an_error;
+
+static void read_environment(void) { /* a list: HODU_DEBUG=nan,... */
+    const char *list = getenv("HODU_DEBUG");
+    for (const char *word = list; word != NULL && *word != '\0';) {
+        const size_t length = strcspn(word, ",");
+        nan_is_an_error = nan_is_an_error || (length == 3 && strncmp(word, "nan", 3) == 0);
+        word += length + (word[length] == ',');
+    }
+}
+
+bool hd_debug_nan(void) {
+    pthread_once(&once, read_environment);
+    return nan_is_an_error;
+}
+
+hd_error hd_check_finite(hd_thread *thread, hd_tensor *t, const char *what, const char *op) {
+    if (!hd_dtype_is_float((hd_dtype)t->dtype) || t->count == 0) return HD_OK;
+    hd_observer *observer = thread->observer;
+    thread->observer = NULL;
+    hd_span span;
+    hd_span_begin(&span, thread, "check_finite");
+    hd_tensor *finite = hd_isfinite(t), *all = hd_all(finite, HD_AXES(), NULL);
+    if (all != NULL && hd_item_i64(all) == 0) {
+        const int64_t at = hd_item_i64(hd_argmin(hd_flatten(finite), 0, NULL));
+        const double value = hd_item(hd_select(hd_flatten(t), 0, at));
+        hd_fail(HD_ERROR_VALUE, "HODU_DEBUG=nan: %s of hd_%s is not finite: element %lld of %s is %g", what, op,
+                (long long)at, HD_SHAPE_TEXT(t->layout.shape), value);
+    }
+    hd_span_end(&span, NULL);
+    thread->observer = observer;
+    return thread->error_code;
+}
+
+static hd_error check_results(hd_thread *thread, const hd_call *call) {
+    if (call->op->family == HD_FAMILY_CREATE || call->op->family == HD_FAMILY_VIEW) return HD_OK; /* as the caller wished */
+    for (int i = 0; i < call->output_count; ++i)
+        HD_TRY(hd_check_finite(thread, call->outputs[i], "the result", call->op->name));
+    return HD_OK;
+}
+
+static hd_error checked_ran(hd_observer *self, hd_thread *thread, const hd_call *call) {
+    (void)self;
+    HD_TRY(check_results(thread, call));
+    return hd_call_tracked(call) ? hd_tape_observer.ran(&hd_tape_observer, thread, call) : HD_OK;
+}
+static hd_error only_checked(hd_observer *self, hd_thread *thread, const hd_call *call) {
+    (void)self;
+    return check_results(thread, call);
+}
+
+hd_observer *hd_observer_for(bool recording) {
+    static hd_observer with_tape, without;
+    if (!hd_debug_nan()) return recording ? &hd_tape_observer : NULL;
+    with_tape = (hd_observer){
+        .of_all = true, .ran = checked_ran, .writes = hd_tape_observer.writes, .wrote = hd_tape_observer.wrote};
+    without = (hd_observer){.of_all = true, .ran = only_checked};
+    return recording ? &with_tape : &without;
+}

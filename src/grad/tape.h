@@ -1,0 +1,148 @@
+/* Tapes: what was computed from tensors that require gradients, in order.
+ *
+ * A record is one call: the op, its attributes, where its inputs came from, and the values its vjp reads, nothing else.
+ * Records lie in chunks, one behind the other, each as large as it must be. An **edge** names a result: record * 2 +
+ * output. A tensor knows its **place**: the serial number of a tape and an edge on it. Clearing a tape gives it a new
+ * serial number, so that all places on it are forgotten at once; a tensor whose place is not on the active tape acts as
+ * a leaf there. A leaf is a record without op that holds its tensor. */
+#ifndef HD_GRAD_TAPE_H
+#define HD_GRAD_TAPE_H
+
+#include "core/list.h"
+#include "ops/op.h"
+
+typedef struct hd_saved {
+    hd_tensor *tensor;
+    uint32_t version; /* of its storage when it was saved */
+} hd_saved;
+
+typedef struct hd_record {
+    const hd_op *op;                       /* NULL: a leaf; saved()[0] is its tensor */
+    hd_tensor *gradient[HD_MAX_OUTPUTS];   /* while backward runs: the sum that arrived */
+    uint32_t inputs;
+    uint8_t outputs, saves; /* saves: HD_SAVE_* */
+    uint8_t dtype, compute; /* of the output; of an elementwise row */
+    uint16_t saved_at, shapes_at, attributes_at; /* in units of 8 bytes from the record; 0: none */
+    bool reached; /* in backward's queue */
+    bool watched; /* has hooks, or keeps its gradient: see hd_watch */
+    bool needed, target; /* hd_grad_of: leads to a wanted tensor; is one */
+    uint32_t edges[]; /* of the inputs; 0: no gradient is wanted; then their dtypes */
+} hd_record;
+
+static inline uint8_t *hd_record_dtypes(hd_record *r) { return (uint8_t *)(r->edges + r->inputs); }
+static inline hd_saved *hd_record_saved(hd_record *r) { return (hd_saved *)((uint64_t *)r + r->saved_at); }
+static inline const void *hd_record_attributes(hd_record *r) {
+    return r->attributes_at == 0 ? NULL : (uint64_t *)r + r->attributes_at;
+}
+
+/* A result that is no leaf whose gradient somebody wants to see. */
+typedef struct hd_watch {
+    uint32_t edge;
+    struct hd_slot *slot; /* retained */
+} hd_watch;
+
+typedef struct hd_chunk {
+    struct hd_chunk *next;
+    size_t used, capacity;
+    uint64_t data[];
+} hd_chunk;
+
+typedef struct hd_tape {
+    uint32_t serial; /* never the same for two tapes, nor before and after a clear; 0: not used yet */
+    uint32_t count, capacity, leaves; /* leaves: those of the records that are */
+    hd_record **records; /* records[1] to records[count] */
+    hd_chunk *chunks;    /* the one in use first */
+    hd_chunk *spare;     /* kept by a clear for what comes next */
+    hd_watch *watches;
+    uint32_t watch_count, watch_capacity;
+    uint32_t backwards; /* since the last clear */
+    bool warned;        /* that it keeps growing */
+    bool running;       /* backward walks it */
+} hd_tape;
+
+typedef struct hd_context {
+    int64_t id;
+    hd_tape tape;
+} hd_context;
+
+/* What a declaration or a push left on the thread's stack. */
+typedef enum hd_frame_kind { HD_FRAME_CONTEXT, HD_FRAME_DEFAULT, HD_FRAME_NO_GRAD } hd_frame_kind;
+typedef struct hd_frame {
+    hd_frame_kind kind;
+    hd_context *context; /* that is active: owned by HD_FRAME_CONTEXT */
+    const void *token;   /* NULL: hd_grad_context_push */
+    hd_observer *observer; /* that was there before */
+} hd_frame;
+
+typedef struct hd_tapes {
+    hd_context root; /* context 0 */
+    hd_context *active;
+    hd_frame *frames;
+    uint32_t frame_count, frame_capacity;
+    int64_t last_id;
+    uint32_t *queue; /* backward's heap of records, kept between walks */
+    uint32_t queue_count, queue_capacity;
+} hd_tapes;
+
+/* ---- the gradient of a tensor ---- */
+typedef struct hd_hook {
+    hd_grad_hook fn;
+    void *user;
+} hd_hook;
+typedef struct hd_slot {
+    hd_object object;
+    hd_tensor *gradient; /* NULL: none, or zeros that nobody asked for yet */
+    hd_tensor *pending;  /* the next gradient, while backward delivers */
+    bool known;          /* backward or zero_grad has been */
+    bool kept;           /* of a result: hd_retain_grad */
+    uint32_t hook_count;
+    hd_hook *hooks;
+} hd_slot;
+/* The slot of t, made when it has none; NULL with an error. */
+hd_slot *hd_slot_of(hd_thread *thread, hd_tensor *t);
+static inline hd_slot *hd_slot_get(const hd_tensor *t) { return (hd_slot *)t->history.slot; }
+
+/* ---- the thread's tapes ---- */
+hd_tapes *hd_tapes_create(hd_thread *thread);
+static inline hd_tapes *hd_tapes_of(hd_thread *thread) {
+    return __builtin_expect(thread->tapes != NULL, 1) ? thread->tapes : hd_tapes_create(thread);
+}
+void hd_tape_clear(hd_thread *thread, hd_tape *tape);
+/* Gives everything back. */
+void hd_tape_destroy(hd_thread *thread, hd_tape *tape);
+/* The edge of t on this tape; 0: it is not on it. */
+static inline uint32_t hd_edge_on(const hd_tape *tape, const hd_tensor *t) {
+    const uint64_t place = atomic_load_explicit(&t->history.place, memory_order_relaxed);
+    return tape->serial != 0 && place >> 32 == tape->serial ? (uint32_t)place : 0;
+}
+/* Likewise; what is not on it, but tracked, becomes a leaf of it. 0 for what is not tracked, or with an error. */
+uint32_t hd_edge_of(hd_thread *thread, hd_tape *tape, hd_tensor *t);
+/* A new record with room for its parts; NULL with an error. */
+hd_record *hd_record_new(hd_thread *thread, hd_tape *tape, const hd_op *op, int64_t inputs, int saved, size_t shape_words,
+                         size_t attribute_bytes);
+/* t is output `output` of the newest record. */
+void hd_place(hd_thread *thread, hd_tapes *tapes, hd_tensor *t, int output);
+
+/* A new context, active until hd_context_leave; for walks inside a walk. NULL with an error. */
+hd_context *hd_context_enter(hd_thread *thread, hd_frame_kind kind, const void *token);
+void hd_context_leave(hd_thread *thread);
+
+/* The observer of this thread's state: the tape, the one of HODU_DEBUG=nan, or none. */
+hd_observer *hd_observer_for(bool recording);
+extern hd_observer hd_tape_observer;
+bool hd_debug_nan(void);
+/* That all elements are finite; else an error that says which is not. */
+hd_error hd_check_finite(hd_thread *thread, hd_tensor *t, const char *what, const char *op);
+
+/* ---- checkpoints: records that compute anew ---- */
+typedef struct hd_checkpoint_attributes {
+    hd_function fn;
+    void *user;
+    hd_tensors *inputs, *leaves; /* what fn takes; what it read of tracked tensors. Retained */
+    uint64_t seed, draw;         /* of the generator, so that dropout is the same again */
+    uint32_t versions[];         /* of the leaves */
+} hd_checkpoint_attributes;
+extern const hd_op hd_op_checkpoint;
+void hd_checkpoint_vjp(hd_thread *thread, hd_record *r, hd_tensor *gradient, hd_tensor **results);
+
+#endif

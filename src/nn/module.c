@@ -1,0 +1,235 @@
+/* Modules: what they hold, and walking through it. */
+#include "nn/module.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void forget_names(hd_module *m) {
+    for (int64_t i = 0; i < m->name_count; ++i) hd_array_release(m->names[i]);
+    hd_array_release(m->names);
+    m->names = NULL;
+    m->name_count = 0;
+}
+
+static void module_destroy(hd_thread *thread, hd_object *object) {
+    hd_module *m = (hd_module *)object;
+    for (int64_t i = 0; i < m->member_count; ++i) {
+        hd_object_release(thread, m->members[i].object);
+        hd_array_release(m->members[i].name);
+    }
+    hd_array_release(m->members);
+    forget_names(m);
+    if (m->class_->destroy != NULL) m->class_->destroy(m->state);
+    m->object.kind = &hd_kind_released;
+    hd_count(&thread->live_objects, -1);
+    hd_array_release(m);
+}
+static const hd_kind module_kind = {"module", module_destroy};
+
+static hd_error module_check(const hd_module *m, const char *parameter) {
+    if (m == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`%s` is NULL", parameter);
+    return m->object.kind == &module_kind ? HD_OK : hd_fail(HD_ERROR_STATE, "`%s` is no living module", parameter);
+}
+
+hd_module *hd_module_new(const hd_module_class *class_, void *state) {
+    HD_ENTER("hd_module_new", NULL);
+    if (class_ == NULL || class_->forward == NULL || class_->name == NULL) {
+        hd_fail(HD_ERROR_NULL_ARGUMENT, "`class_` needs a name and a forward function");
+        return NULL;
+    }
+    hd_module *m = hd_array_resize(NULL, sizeof *m);
+    if (m == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory for a module");
+        return NULL;
+    }
+    *m = (hd_module){.class_ = class_, .state = state, .training = true};
+    hd_object_init(&m->object, &module_kind);
+    hd_count(&thread->live_objects, 1);
+    return hd_scope_own(thread, &m->object) == HD_OK ? m : NULL;
+}
+
+void *hd_module_state(const hd_module *module) {
+    HD_ENTER_ALWAYS("hd_module_state", NULL);
+    return module_check(module, "module") == HD_OK ? module->state : NULL;
+}
+
+/* ---- members ------------------------------------------------------------------------------------------------------------ */
+static hd_error add_member(hd_module *m, int kind, const char *name, void *object) {
+    if (name == NULL || name[0] == '\0' || strchr(name, '.') != NULL)
+        return hd_fail(HD_ERROR_VALUE, "the name \"%s\": it must not be empty nor have a dot", name ? name : "");
+    for (int64_t i = 0; i < m->member_count; ++i)
+        if (strcmp(m->members[i].name, name) == 0)
+            return hd_fail(HD_ERROR_VALUE, "the module %s has a \"%s\" already", m->class_->name, name);
+    hd_member *members = hd_array_resize(m->members, (size_t)(m->member_count + 1) * sizeof *members);
+    if (members != NULL) m->members = members;
+    char *own = members == NULL ? NULL : hd_array_resize(NULL, strlen(name) + 1);
+    if (own == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for \"%s\"", name);
+    strcpy(own, name);
+    hd_object_retain(object);
+    m->members[m->member_count] = (hd_member){.name = own, .object = object};
+    m->members[m->member_count++].kind = kind;
+    forget_names(m);
+    return HD_OK;
+}
+
+hd_tensor *hd_module_add_parameter(hd_module *module, const char *name, hd_tensor *parameter) {
+    HD_ENTER("hd_module_add_parameter", NULL);
+    HD_TRY_OR(module_check(module, "module"), NULL);
+    HD_TRY_OR(hd_tensor_check(parameter, "parameter"), NULL);
+    hd_span span;
+    hd_span_begin(&span, thread, "module_add_parameter");
+    hd_requires_grad(parameter);
+    if (thread->error_code == HD_OK) add_member(module, HD_MEMBER_PARAMETER, name, parameter);
+    hd_span_end(&span, NULL);
+    return thread->error_code == HD_OK ? parameter : NULL;
+}
+
+hd_tensor *hd_module_add_buffer(hd_module *module, const char *name, hd_tensor *buffer) {
+    HD_ENTER("hd_module_add_buffer", NULL);
+    HD_TRY_OR(module_check(module, "module"), NULL);
+    HD_TRY_OR(hd_tensor_check(buffer, "buffer"), NULL);
+    return add_member(module, HD_MEMBER_BUFFER, name, buffer) == HD_OK ? buffer : NULL;
+}
+
+static bool contains(const hd_module *m, const hd_module *searched) {
+    if (m == searched) return true;
+    for (int64_t i = 0; i < m->member_count; ++i)
+        if (m->members[i].kind == HD_MEMBER_MODULE && contains(m->members[i].object, searched)) return true;
+    return false;
+}
+
+hd_module *hd_module_add(hd_module *module, const char *name, hd_module *child) {
+    HD_ENTER("hd_module_add", NULL);
+    HD_TRY_OR(module_check(module, "module"), NULL);
+    HD_TRY_OR(module_check(child, "child"), NULL);
+    if (contains(child, module)) {
+        hd_fail(HD_ERROR_VALUE, "the module %s would contain itself", module->class_->name);
+        return NULL;
+    }
+    return add_member(module, HD_MEMBER_MODULE, name, child) == HD_OK ? child : NULL;
+}
+
+/* ---- using one ------------------------------------------------------------------------------------------------------------ */
+hd_tensor *hd_forward(hd_module *module, hd_tensor *x) {
+    HD_ENTER("hd_forward", NULL);
+    HD_TRY_OR(module_check(module, "module"), NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    return module->class_->forward(module, x);
+}
+
+static void set_training(hd_module *m, bool training) {
+    m->training = training;
+    for (int64_t i = 0; i < m->member_count; ++i)
+        if (m->members[i].kind == HD_MEMBER_MODULE) set_training(m->members[i].object, training);
+}
+
+void hd_module_train(hd_module *module) {
+    HD_ENTER("hd_module_train", );
+    if (module_check(module, "module") == HD_OK) set_training(module, true);
+}
+void hd_module_eval(hd_module *module) {
+    HD_ENTER("hd_module_eval", );
+    if (module_check(module, "module") == HD_OK) set_training(module, false);
+}
+bool hd_module_is_training(const hd_module *module) {
+    HD_ENTER_ALWAYS("hd_module_is_training", false);
+    return module_check(module, "module") == HD_OK && module->training;
+}
+
+/* ---- all parameters --------------------------------------------------------------------------------------------------------- */
+/* A walk over the parameters of a module and of those in it; one that is shared is seen once. */
+typedef struct walk {
+    hd_tensor **found;
+    char **names; /* NULL: not wanted */
+    int64_t count, capacity;
+    bool no_memory;
+} walk;
+
+static void note(walk *w, hd_tensor *t, const char *prefix, const char *name) {
+    for (int64_t i = 0; i < w->count; ++i)
+        if (w->found[i] == t) return;
+    if (w->count == w->capacity) {
+        const int64_t capacity = w->capacity ? w->capacity * 2 : 16;
+        hd_tensor **found = hd_array_resize(w->found, (size_t)capacity * sizeof *found);
+        if (found != NULL) w->found = found;
+        char **names = found == NULL || w->names == NULL ? w->names : hd_array_resize(w->names, (size_t)capacity * sizeof *names);
+        if (names != NULL) w->names = names;
+        w->no_memory = w->no_memory || found == NULL || (w->names != NULL && names == NULL);
+        if (w->no_memory) return;
+        w->capacity = capacity;
+    }
+    if (w->names != NULL) {
+        char *full = hd_array_resize(NULL, strlen(prefix) + strlen(name) + 1);
+        w->no_memory = w->no_memory || full == NULL;
+        if (full == NULL) return;
+        sprintf(full, "%s%s", prefix, name);
+        w->names[w->count] = full;
+    }
+    w->found[w->count++] = t;
+}
+
+static void collect(const hd_module *m, const char *prefix, walk *w) {
+    for (int64_t i = 0; i < m->member_count && !w->no_memory; ++i) {
+        const hd_member *member = &m->members[i];
+        if (member->kind == HD_MEMBER_PARAMETER) note(w, member->object, prefix, member->name);
+        if (member->kind != HD_MEMBER_MODULE) continue;
+        char *inner = hd_array_resize(NULL, strlen(prefix) + strlen(member->name) + 2);
+        w->no_memory = inner == NULL;
+        if (inner == NULL) return;
+        sprintf(inner, "%s%s.", prefix, member->name);
+        collect(member->object, inner, w);
+        hd_array_release(inner);
+    }
+}
+
+hd_tensors *hd_module_parameters(hd_module *module) {
+    HD_ENTER("hd_module_parameters", NULL);
+    HD_TRY_OR(module_check(module, "module"), NULL);
+    walk w = {.names = NULL};
+    collect(module, "", &w);
+    hd_tensors *list = w.no_memory ? NULL : hd_tensors_new(thread, w.count);
+    for (int64_t i = 0; list != NULL && i < w.count; ++i) hd_tensors_put(list, i, w.found[i]);
+    hd_array_release(w.found);
+    if (w.no_memory) hd_fail(HD_ERROR_MEMORY, "no memory for a list of parameters");
+    return list;
+}
+
+const char *hd_module_parameter_name(hd_module *module, int64_t index) {
+    HD_ENTER("hd_module_parameter_name", NULL);
+    HD_TRY_OR(module_check(module, "module"), NULL);
+    forget_names(module); /* a child may have changed */
+    walk w = {.capacity = 0, .names = hd_array_resize(NULL, sizeof(char *))};
+    w.no_memory = w.names == NULL;
+    if (!w.no_memory) collect(module, "", &w);
+    module->names = w.names;
+    module->name_count = w.count;
+    hd_array_release(w.found);
+    if (w.no_memory) {
+        hd_fail(HD_ERROR_MEMORY, "no memory for the names of parameters");
+        return NULL;
+    }
+    if (index < 0 || index >= w.count) {
+        hd_fail(HD_ERROR_INDEX, "parameter %lld of %lld", (long long)index, (long long)w.count);
+        return NULL;
+    }
+    return module->names[index];
+}
+
+hd_tensor *hd_module_get(hd_module *module, const char *name) {
+    HD_ENTER("hd_module_get", NULL);
+    HD_TRY_OR(module_check(module, "module"), NULL);
+    const hd_module *m = module;
+    for (const char *part = name; m != NULL && part != NULL;) {
+        const size_t length = strcspn(part, ".");
+        const hd_member *found = NULL;
+        for (int64_t i = 0; i < m->member_count && found == NULL; ++i)
+            if (strlen(m->members[i].name) == length && strncmp(m->members[i].name, part, length) == 0)
+                found = &m->members[i];
+        if (found == NULL) break;
+        if (part[length] == '\0' && found->kind != HD_MEMBER_MODULE) return hd_scope_share(thread, found->object);
+        m = part[length] == '.' && found->kind == HD_MEMBER_MODULE ? found->object : NULL;
+        part += length + 1;
+    }
+    hd_fail(HD_ERROR_VALUE, "the module %s has no parameter or buffer \"%s\"", module->class_->name, name ? name : "");
+    return NULL;
+}

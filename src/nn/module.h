@@ -1,0 +1,27 @@
+/* Modules from inside. */
+#ifndef HD_NN_MODULE_H
+#define HD_NN_MODULE_H
+
+#include "core/execute.h"
+#include "core/list.h"
+#include "core/options.h"
+
+/* Something a module holds, by name. */
+typedef struct hd_member {
+    enum { HD_MEMBER_PARAMETER, HD_MEMBER_BUFFER, HD_MEMBER_MODULE } kind;
+    char *name;
+    void *object; /* hd_tensor or hd_module, retained */
+} hd_member;
+
+struct hd_module {
+    hd_object object;
+    const hd_module_class *class_;
+    void *state;
+    bool training;
+    hd_member *members;
+    int64_t member_count;
+    char **names; /* of all parameters, made when first asked for */
+    int64_t name_count;
+};
+
+#endif

@@ -1,0 +1,232 @@
+/* Optimizers: what they share, SGD and Adam. */
+#include "core/execute.h"
+#include "core/list.h"
+#include "core/options.h"
+
+#include <math.h>
+
+enum { MAX_SLOTS = 4 };
+
+struct hd_optimizer {
+    hd_object object;
+    const hd_optimizer_class *class_;
+    void *state;
+    hd_tensors *parameters; /* retained, as are the tensors below */
+    hd_tensor *learning_rate, *steps; /* rank 0, f64: state that a script can carry */
+    hd_tensor *(*slots)[MAX_SLOTS];   /* of each parameter; made at its first update */
+};
+
+static void optimizer_destroy(hd_thread *thread, hd_object *object) {
+    hd_optimizer *o = (hd_optimizer *)object;
+    for (int64_t i = 0; o->slots != NULL && i < o->parameters->count; ++i)
+        for (int k = 0; k < MAX_SLOTS; ++k) hd_tensor_drop(thread, o->slots[i][k]);
+    hd_array_release(o->slots);
+    hd_tensor_drop(thread, o->learning_rate);
+    hd_tensor_drop(thread, o->steps);
+    if (o->parameters != NULL) hd_object_release(thread, &o->parameters->object);
+    if (o->class_->destroy != NULL) o->class_->destroy(o->state);
+    o->object.kind = &hd_kind_released;
+    hd_count(&thread->live_objects, -1);
+    hd_array_release(o);
+}
+static const hd_kind optimizer_kind = {"optimizer", optimizer_destroy};
+
+static hd_error optimizer_check(const hd_optimizer *o) {
+    if (o == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`optimizer` is NULL");
+    return o->object.kind == &optimizer_kind ? HD_OK : hd_fail(HD_ERROR_STATE, "`optimizer` is no living optimizer");
+}
+
+static hd_error check_parameters(const hd_tensors *parameters) {
+    HD_TRY(hd_tensors_check(parameters, "parameters"));
+    if (parameters->count == 0) return hd_fail(HD_ERROR_VALUE, "there are no parameters");
+    for (int64_t i = 0; i < parameters->count; ++i) {
+        const hd_tensor *p = parameters->items[i];
+        if (p->tracking != HD_TRACKED_LEAF)
+            return hd_fail(HD_ERROR_VALUE, "parameter %lld, %s of %s, is no leaf that requires a gradient; hd_param makes one",
+                           (long long)i, HD_SHAPE_TEXT(p->layout.shape), hd_dtype_name((hd_dtype)p->dtype));
+        for (int64_t k = 0; k < i; ++k)
+            if (parameters->items[k] == p)
+                return hd_fail(HD_ERROR_VALUE, "parameters %lld and %lld are one tensor; it would be updated twice",
+                               (long long)k, (long long)i);
+    }
+    return HD_OK;
+}
+
+hd_optimizer *hd_optimizer_new(const hd_optimizer_class *class_, void *state, hd_tensors *parameters,
+                               double learning_rate) {
+    HD_ENTER("hd_optimizer_new", NULL);
+    if (class_ == NULL || class_->update == NULL || class_->slots < 0 || class_->slots > MAX_SLOTS) {
+        hd_fail(HD_ERROR_VALUE, "`class_` needs an update function and 0 to %d slots", (int)MAX_SLOTS);
+        return NULL;
+    }
+    HD_TRY_OR(check_parameters(parameters), NULL);
+    if (!(learning_rate >= 0) || isinf(learning_rate)) {
+        hd_fail(HD_ERROR_VALUE, "a learning rate of %g; it must be finite and not negative", learning_rate);
+        return NULL;
+    }
+    hd_optimizer *o = hd_array_resize(NULL, sizeof *o);
+    if (o == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory for an optimizer");
+        return NULL;
+    }
+    *o = (hd_optimizer){.class_ = class_, .state = NULL};
+    hd_object_init(&o->object, &optimizer_kind);
+    hd_count(&thread->live_objects, 1);
+    hd_object_retain(&parameters->object);
+    o->parameters = parameters;
+    o->learning_rate = hd_tensor_scalar(thread, HD_F64, learning_rate);
+    o->steps = hd_tensor_scalar(thread, HD_F64, 0);
+    o->slots = hd_array_resize(NULL, (size_t)parameters->count * sizeof *o->slots);
+    for (int64_t i = 0; o->slots != NULL && i < parameters->count; ++i)
+        for (int k = 0; k < MAX_SLOTS; ++k) o->slots[i][k] = NULL;
+    if (o->slots == NULL) hd_fail(HD_ERROR_MEMORY, "no memory for an optimizer");
+    if (thread->error_code != HD_OK) {
+        const hd_optimizer_class nothing = {.name = class_->name}; /* the state stays the caller's */
+        o->class_ = &nothing;
+        hd_object_release(thread, &o->object);
+        return NULL;
+    }
+    o->state = state;
+    return hd_scope_own(thread, &o->object) == HD_OK ? o : NULL;
+}
+
+/* ---- using one ---------------------------------------------------------------------------------------------------------------- */
+static hd_error update(hd_thread *thread, hd_optimizer *o, int64_t i) {
+    hd_tensor *p = o->parameters->items[i];
+    for (int k = 0; k < o->class_->slots; ++k) {
+        if (o->slots[i][k] != NULL) continue;
+        hd_tensor *zeros = hd_zeros(p->layout.shape, (hd_dtype)p->dtype);
+        if (zeros == NULL) return thread->error_code;
+        hd_object_retain(&zeros->object);
+        o->slots[i][k] = zeros;
+    }
+    hd_tensor *gradient = hd_grad(p);
+    if (gradient != NULL) o->class_->update(o, o->state, p, gradient, o->slots[i]);
+    return thread->error_code;
+}
+
+void hd_optimizer_step(hd_optimizer *optimizer) {
+    HD_ENTER("hd_optimizer_step", );
+    if (optimizer_check(optimizer) != HD_OK) return;
+    HD_NO_GRAD;
+    hd_span span;
+    hd_span_begin(&span, thread, "optimizer_step");
+    hd_assign(optimizer->steps, hd_add_scalar(optimizer->steps, 1));
+    if (optimizer->class_->begin != NULL) optimizer->class_->begin(optimizer, optimizer->state);
+    for (int64_t i = 0; i < optimizer->parameters->count && thread->error_code == HD_OK; ++i)
+        if (hd_has_grad(optimizer->parameters->items[i])) update(thread, optimizer, i);
+    hd_span_end(&span, NULL);
+}
+
+void hd_optimizer_zero_grad(hd_optimizer *optimizer) {
+    HD_ENTER("hd_optimizer_zero_grad", );
+    if (optimizer_check(optimizer) != HD_OK) return;
+    for (int64_t i = 0; i < optimizer->parameters->count; ++i) hd_zero_grad(optimizer->parameters->items[i]);
+    hd_clear_default_context_tape();
+}
+
+hd_tensor *hd_optimizer_learning_rate(hd_optimizer *optimizer) {
+    HD_ENTER("hd_optimizer_learning_rate", NULL);
+    HD_TRY_OR(optimizer_check(optimizer), NULL);
+    return hd_scope_share(thread, &optimizer->learning_rate->object);
+}
+
+hd_tensor *hd_optimizer_steps(hd_optimizer *optimizer) {
+    HD_ENTER("hd_optimizer_steps", NULL);
+    HD_TRY_OR(optimizer_check(optimizer), NULL);
+    return hd_scope_share(thread, &optimizer->steps->object);
+}
+
+hd_tensors *hd_optimizer_parameters(hd_optimizer *optimizer) {
+    HD_ENTER("hd_optimizer_parameters", NULL);
+    HD_TRY_OR(optimizer_check(optimizer), NULL);
+    return hd_scope_share(thread, &optimizer->parameters->object);
+}
+
+void hd_optimizer_set_learning_rate(hd_optimizer *optimizer, double learning_rate) {
+    HD_ENTER("hd_optimizer_set_learning_rate", );
+    if (optimizer_check(optimizer) != HD_OK) return;
+    if (!(learning_rate >= 0) || isinf(learning_rate)) {
+        hd_fail(HD_ERROR_VALUE, "a learning rate of %g; it must be finite and not negative", learning_rate);
+        return;
+    }
+    hd_fill(optimizer->learning_rate, learning_rate);
+}
+
+/* ---- SGD ------------------------------------------------------------------------------------------------------------------------ */
+static void sgd_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot) {
+    const hd_sgd_opts *opts = state;
+    if (opts->weight_decay != 0) g = hd_add(g, hd_mul_scalar(p, opts->weight_decay));
+    if (opts->momentum != 0) {
+        hd_tensor *moved = hd_add(hd_mul_scalar(slot[0], opts->momentum), hd_mul_scalar(g, 1 - opts->dampening));
+        if (opts->dampening != 0) moved = hd_where(hd_eq_scalar(o->steps, 1), g, moved); /* the first gradient counts whole */
+        hd_assign(slot[0], moved);
+        g = opts->nesterov ? hd_add(g, hd_mul_scalar(slot[0], opts->momentum)) : slot[0];
+    }
+    hd_assign(p, hd_addcmul(p, hd_cast(o->learning_rate, hd_tensor_dtype(p)), g, -1));
+}
+static const hd_optimizer_class sgd_class = {.name = "sgd", .slots = 0, .update = sgd_update, .destroy = hd_array_release};
+static const hd_optimizer_class sgd_with_momentum = {
+    .name = "sgd", .slots = 1, .update = sgd_update, .destroy = hd_array_release};
+
+static hd_optimizer *with_state(const hd_optimizer_class *class_, const void *opts, size_t bytes, hd_tensors *parameters,
+                                double learning_rate) {
+    void *state = hd_array_resize(NULL, bytes);
+    if (state == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory for an optimizer");
+        return NULL;
+    }
+    __builtin_memcpy(state, opts, bytes);
+    hd_optimizer *o = hd_optimizer_new(class_, state, parameters, learning_rate);
+    if (o == NULL) hd_array_release(state);
+    return o;
+}
+
+hd_optimizer *hd_sgd(hd_tensors *parameters, double learning_rate, const hd_sgd_opts *opts) {
+    HD_ENTER("hd_sgd", NULL);
+    (void)thread;
+    HD_READ_OPTS(hd_sgd_opts, opts, NULL);
+    if (options.momentum < 0 || options.weight_decay < 0 ||
+        (options.nesterov && (options.momentum == 0 || options.dampening != 0))) {
+        hd_fail(HD_ERROR_VALUE, "momentum %g, dampening %g, weight_decay %g%s: none may be negative, and nesterov needs "
+                                "momentum without dampening",
+                options.momentum, options.dampening, options.weight_decay, options.nesterov ? ", nesterov" : "");
+        return NULL;
+    }
+    return with_state(options.momentum != 0 ? &sgd_with_momentum : &sgd_class, &options, sizeof options, parameters,
+                      learning_rate);
+}
+
+/* ---- Adam ----------------------------------------------------------------------------------------------------------------------- */
+/* Bias corrections follow from the step count as tensors, so that a captured step stays right at every run. */
+static void adam_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot) {
+    const hd_adam_opts *opts = state;
+    const hd_dtype dtype = hd_tensor_dtype(p);
+    if (opts->weight_decay != 0) g = hd_add(g, hd_mul_scalar(p, opts->weight_decay));
+    hd_tensor *m = slot[0], *v = slot[1];
+    hd_assign(m, hd_add(hd_mul_scalar(m, opts->beta1), hd_mul_scalar(g, 1 - opts->beta1)));
+    hd_assign(v, hd_add(hd_mul_scalar(v, opts->beta2), hd_mul_scalar(hd_square(g), 1 - opts->beta2)));
+    hd_tensor *correction1 = hd_rsub_scalar(hd_rpow_scalar(o->steps, opts->beta1), 1);
+    hd_tensor *correction2 = hd_rsub_scalar(hd_rpow_scalar(o->steps, opts->beta2), 1);
+    hd_tensor *rate = hd_cast(hd_div(o->learning_rate, correction1), dtype);
+    hd_tensor *root = hd_mul(hd_sqrt(v), hd_cast(hd_rsqrt(correction2), dtype));
+    hd_assign(p, hd_sub(p, hd_mul(hd_div(m, hd_add_scalar(root, opts->epsilon)), rate)));
+}
+static const hd_optimizer_class adam_class = {.name = "adam", .slots = 2, .update = adam_update, .destroy = hd_array_release};
+
+hd_optimizer *hd_adam(hd_tensors *parameters, double learning_rate, const hd_adam_opts *opts) {
+    HD_ENTER("hd_adam", NULL);
+    (void)thread;
+    HD_READ_OPTS(hd_adam_opts, opts, NULL);
+    if (options.beta1 == 0) options.beta1 = signbit(options.beta1) ? 0 : 0.9;
+    if (options.beta2 == 0) options.beta2 = signbit(options.beta2) ? 0 : 0.999;
+    if (options.epsilon == 0) options.epsilon = 1e-8;
+    if (!(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1 && options.epsilon > 0 &&
+          options.weight_decay >= 0)) {
+        hd_fail(HD_ERROR_VALUE, "beta1 %g, beta2 %g, epsilon %g, weight_decay %g: betas are in [0, 1), epsilon is > 0, the "
+                                "decay not negative",
+                options.beta1, options.beta2, options.epsilon, options.weight_decay);
+        return NULL;
+    }
+    return with_state(&adam_class, &options, sizeof options, parameters, learning_rate);
+}
