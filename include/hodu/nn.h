@@ -30,7 +30,7 @@ typedef struct hd_linear_opts {
 /* x [..., in] -> [..., out]: x weight^T + bias, with weight [out, in] and bias [out] drawn uniformly within
  * 1 / sqrt(in). */
 HD_API hd_module *hd_linear(int64_t in, int64_t out, const hd_linear_opts *opts);
-/* One after the other. HD_SEQUENTIAL(a, b, c) writes it shorter. */
+/* One after the other. HD_SEQUENTIAL(a, b, c) writes it shorter; gcc and clang make them in this order. */
 HD_API hd_module *hd_sequential(hd_module *const *modules, int64_t count);
 
 /* Activations as layers: hd_relu_layer() applies hd_relu, and so on. */

@@ -8,6 +8,10 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool nan_is_an_error;
+static hd_observer with_tape, without_tape; /* that also look at every result */
+
+static hd_error checked_ran(hd_observer *self, hd_thread *thread, const hd_call *call);
+static hd_error only_checked(hd_observer *self, hd_thread *thread, const hd_call *call);
 
 static void read_environment(void) { /* a list: HODU_DEBUG=nan,... */
     const char *list = getenv("HODU_DEBUG");
@@ -16,6 +20,9 @@ static void read_environment(void) { /* a list: HODU_DEBUG=nan,... */
         nan_is_an_error = nan_is_an_error || (length == 3 && strncmp(word, "nan", 3) == 0);
         word += length + (word[length] == ',');
     }
+    with_tape = (hd_observer){
+        .of_all = true, .ran = checked_ran, .writes = hd_tape_observer.writes, .wrote = hd_tape_observer.wrote};
+    without_tape = (hd_observer){.of_all = true, .ran = only_checked};
 }
 
 bool hd_debug_nan(void) {
@@ -59,10 +66,6 @@ static hd_error only_checked(hd_observer *self, hd_thread *thread, const hd_call
 }
 
 hd_observer *hd_observer_for(bool recording) {
-    static hd_observer with_tape, without;
     if (!hd_debug_nan()) return recording ? &hd_tape_observer : NULL;
-    with_tape = (hd_observer){
-        .of_all = true, .ran = checked_ran, .writes = hd_tape_observer.writes, .wrote = hd_tape_observer.wrote};
-    without = (hd_observer){.of_all = true, .ran = only_checked};
-    return recording ? &with_tape : &without;
+    return recording ? &with_tape : &without_tape;
 }

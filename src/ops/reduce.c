@@ -103,16 +103,24 @@ hd_tensor *hd_mean(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) {
     return hd_span_end(&span, hd_cast(hd_div_scalar(hd_sum(as_float(x), axes, opts), count), float_result(thread, x)));
 }
 
+/* v^power, for v >= 0; where v is 0 its gradient is 0, not infinity: what a norm's subgradient is there. */
+static hd_tensor *root(hd_tensor *v, double power) {
+    if (v == NULL) return NULL;
+    hd_tensor *is_zero = hd_eq_scalar(v, 0), *one = hd_full(HD_SHAPE(), 1, (hd_dtype)v->dtype);
+    hd_tensor *safe = hd_where(is_zero, one, v), *zero = hd_full(HD_SHAPE(), power > 0 ? 0 : INFINITY, (hd_dtype)v->dtype);
+    return hd_where(is_zero, zero, power == 0.5 ? hd_sqrt(safe) : hd_pow_scalar(safe, power));
+}
+
 static hd_tensor *variance(hd_thread *thread, hd_tensor *x, hd_axes axes, double correction, const hd_reduce_opts *opts,
-                           bool root) {
+                           bool with_root) {
     double count;
     HD_TRY_OR(count_reduced(x, axes, &count), NULL);
     hd_span span;
-    hd_span_begin(&span, thread, root ? "std" : "var");
+    hd_span_begin(&span, thread, with_root ? "std" : "var");
     hd_tensor *f = as_float(x), *mean = hd_mean(f, axes, HD_OPTS(hd_reduce_opts, .keep_dims = true));
     const double divisor = count - correction > 0 ? count - correction : 0; /* 0 / 0: NaN, as for one sample */
     hd_tensor *v = hd_div_scalar(hd_sum(hd_square(hd_sub(f, mean)), axes, opts), divisor);
-    return hd_span_end(&span, hd_cast(root ? hd_sqrt(v) : v, float_result(thread, x)));
+    return hd_span_end(&span, hd_cast(with_root ? root(v, 0.5) : v, float_result(thread, x)));
 }
 
 hd_tensor *hd_var(hd_tensor *x, hd_axes axes, double correction, const hd_reduce_opts *opts) {
@@ -142,9 +150,9 @@ hd_tensor *hd_norm(hd_tensor *x, double p, hd_axes axes, const hd_reduce_opts *o
     else if (p == 1)
         result = hd_sum(hd_abs(f), axes, opts);
     else if (p == 2)
-        result = hd_sqrt(hd_sum(hd_square(f), axes, opts));
+        result = root(hd_sum(hd_square(f), axes, opts), 0.5);
     else
-        result = hd_pow_scalar(hd_sum(hd_pow_scalar(hd_abs(f), p), axes, opts), 1 / p);
+        result = root(hd_sum(root(hd_abs(f), p), axes, opts), 1 / p);
     return hd_span_end(&span, hd_cast(result, float_result(thread, x)));
 }
 
@@ -153,7 +161,8 @@ hd_tensor *hd_logsumexp(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) 
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
     hd_span span;
     hd_span_begin(&span, thread, "logsumexp");
-    hd_tensor *f = as_float(x), *largest = hd_max(f, axes, HD_OPTS(hd_reduce_opts, .keep_dims = true));
+    hd_tensor *f = as_float(x);
+    hd_tensor *largest = hd_max(hd_detach(f), axes, HD_OPTS(hd_reduce_opts, .keep_dims = true)); /* cancels: no gradient */
     /* a row of infinities: subtracting them would give NaN */
     hd_tensor *shift = hd_where(hd_isinf(largest), hd_zeros_like(largest), largest);
     hd_tensor *sum = hd_log(hd_sum(hd_exp(hd_sub(f, shift)), axes, opts));

@@ -169,7 +169,7 @@ static const hd_optimizer_class sgd_class = {.name = "sgd", .slots = 0, .update 
 static const hd_optimizer_class sgd_with_momentum = {
     .name = "sgd", .slots = 1, .update = sgd_update, .destroy = hd_array_release};
 
-static hd_optimizer *with_state(const hd_optimizer_class *class_, const void *opts, size_t bytes, hd_tensors *parameters,
+static hd_optimizer *with_state(hd_thread *thread, const hd_optimizer_class *class_, const void *opts, size_t bytes, hd_tensors *parameters,
                                 double learning_rate) {
     void *state = hd_array_resize(NULL, bytes);
     if (state == NULL) {
@@ -177,14 +177,15 @@ static hd_optimizer *with_state(const hd_optimizer_class *class_, const void *op
         return NULL;
     }
     __builtin_memcpy(state, opts, bytes);
+    thread->call_depth++; /* messages keep the name of the caller */
     hd_optimizer *o = hd_optimizer_new(class_, state, parameters, learning_rate);
+    thread->call_depth--;
     if (o == NULL) hd_array_release(state);
     return o;
 }
 
 hd_optimizer *hd_sgd(hd_tensors *parameters, double learning_rate, const hd_sgd_opts *opts) {
     HD_ENTER("hd_sgd", NULL);
-    (void)thread;
     HD_READ_OPTS(hd_sgd_opts, opts, NULL);
     if (options.momentum < 0 || options.weight_decay < 0 ||
         (options.nesterov && (options.momentum == 0 || options.dampening != 0))) {
@@ -193,7 +194,7 @@ hd_optimizer *hd_sgd(hd_tensors *parameters, double learning_rate, const hd_sgd_
                 options.momentum, options.dampening, options.weight_decay, options.nesterov ? ", nesterov" : "");
         return NULL;
     }
-    return with_state(options.momentum != 0 ? &sgd_with_momentum : &sgd_class, &options, sizeof options, parameters,
+    return with_state(thread, options.momentum != 0 ? &sgd_with_momentum : &sgd_class, &options, sizeof options, parameters,
                       learning_rate);
 }
 
@@ -216,7 +217,6 @@ static const hd_optimizer_class adam_class = {.name = "adam", .slots = 2, .updat
 
 hd_optimizer *hd_adam(hd_tensors *parameters, double learning_rate, const hd_adam_opts *opts) {
     HD_ENTER("hd_adam", NULL);
-    (void)thread;
     HD_READ_OPTS(hd_adam_opts, opts, NULL);
     if (options.beta1 == 0) options.beta1 = signbit(options.beta1) ? 0 : 0.9;
     if (options.beta2 == 0) options.beta2 = signbit(options.beta2) ? 0 : 0.999;
@@ -228,5 +228,5 @@ hd_optimizer *hd_adam(hd_tensors *parameters, double learning_rate, const hd_ada
                 options.beta1, options.beta2, options.epsilon, options.weight_decay);
         return NULL;
     }
-    return with_state(&adam_class, &options, sizeof options, parameters, learning_rate);
+    return with_state(thread, &adam_class, &options, sizeof options, parameters, learning_rate);
 }

@@ -1,0 +1,338 @@
+/* Handwritten digits: a network of two layers learns to read 1,797 little images in a moment.
+ *
+ * It shows a whole training program: data from a file, mini-batches in random order, a test set the network never
+ * learns from, progress, and an account at the end: accuracy, what is taken for what, and the loss as a picture. */
+#define _POSIX_C_SOURCE 200809L /* isatty */
+#include <hodu/hodu.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifndef HODU_EXAMPLE_DATA
+#define HODU_EXAMPLE_DATA "examples/data"
+#endif
+
+enum { PIXELS = 64, CLASSES = 10, HIDDEN = 128, EPOCHS = 30, BATCH = 32, FEWEST_IMAGES = 100 };
+static const double goal = 0.96;
+
+/* ---- the data ---- */
+
+typedef struct image {
+    uint8_t label, pixel[PIXELS]; /* 0 to 9; 0 (paper) to 16 (ink) */
+} image;
+
+_Static_assert(sizeof(image) == 1 + PIXELS, "an array of images is a matrix of bytes");
+
+/* "7 003e..": a digit, a space, a character 0-9, a-g for each pixel; data/README.md says more. */
+static bool parse(const char *line, image *out) {
+    static const char values[] = "0123456789abcdefg";
+    if (strlen(line) != 2 + PIXELS || line[0] < '0' || line[0] > '9' || line[1] != ' ') return false;
+    out->label = (uint8_t)(line[0] - '0');
+    for (int i = 0; i < PIXELS; ++i) {
+        const char *at = strchr(values, line[2 + i]);
+        if (!at) return false;
+        out->pixel[i] = (uint8_t)(at - values);
+    }
+    return true;
+}
+
+/* Reads all images of a file into *images, which is the caller's to free; -1 after saying what is wrong. */
+static int64_t load(const char *path, image **images) {
+    *images = NULL;
+    FILE *file = fopen(path, "r");
+    if (!file) return fprintf(stderr, "digits: %s: %s\n", path, strerror(errno)), -1;
+    int64_t count = 0, room = 0;
+    const char *wrong = NULL;
+    for (char line[128]; !wrong && fgets(line, sizeof line, file); ++count) {
+        line[strcspn(line, "\r\n")] = '\0';
+        if (count == room) {
+            room = room ? 2 * room : 1024;
+            image *more = realloc(*images, (size_t)room * sizeof **images);
+            if (!more)
+                wrong = "there is no memory for it";
+            else
+                *images = more;
+        }
+        if (!wrong && !parse(line, *images + count)) wrong = "not a digit, a space and 64 pixels 0-9, a-g";
+    }
+    if (!wrong && ferror(file)) wrong = "it cannot be read further";
+    if (!wrong && count < FEWEST_IMAGES) wrong = "the file ends here: too few images to learn from";
+    fclose(file);
+    if (!wrong) return count;
+    return fprintf(stderr, "digits: %s, line %lld: %s\n", path, (long long)count, wrong), -1;
+}
+
+typedef struct dataset {
+    hd_tensor *images, *labels; /* [n,64] f32 in 0..1; [n] i64 */
+} dataset;
+
+/* Every fifth image is for the test, the others are for training. */
+static void split(const image *from, int64_t count, dataset *train, dataset *test) {
+    hd_tensor *bytes = hd_from_data(from, HD_SHAPE(count, 1 + PIXELS), HD_U8); /* an image is 65 bytes, label first */
+    hd_tensor *labels = hd_cast(hd_select(bytes, 1, 0), HD_I64);
+    hd_tensor *images = hd_div_scalar(hd_cast(hd_narrow(bytes, 1, 1, PIXELS), HD_F32), 16);
+    hd_tensor *some_images[4], *some_labels[4];
+    for (int k = 0; k < 4; ++k) {
+        some_images[k] = hd_slice(images, 0, k, HD_END, 5);
+        some_labels[k] = hd_slice(labels, 0, k, HD_END, 5);
+    }
+    *train = (dataset){hd_concat(some_images, 4, 0), hd_concat(some_labels, 4, 0)};
+    *test = (dataset){hd_slice(images, 0, 4, HD_END, 5), hd_slice(labels, 0, 4, HD_END, 5)};
+}
+
+/* ---- training ---- */
+
+typedef struct history {
+    int epochs, batches;  /* so far */
+    double *batch;        /* the loss of each batch */
+    double train[EPOCHS]; /* its mean over each epoch */
+    double test[EPOCHS];  /* the loss on the test set after each epoch */
+    double accuracy;      /* on the test set, now */
+} history;
+
+/* One pass over the training set in random order; returns the mean loss. */
+static double train_epoch(hd_module *model, hd_optimizer *optimizer, const dataset *data, history *h) {
+    HD_SCOPE;
+    const int64_t count = hd_tensor_size(data->labels, 0);
+    hd_tensor *order = hd_permutation(count);
+    double total = 0;
+    for (int64_t start = 0; start < count && hd_ok(); start += BATCH) {
+        HD_SCOPE; /* a step's tensors go with it */
+        const int64_t size = start + BATCH < count ? BATCH : count - start;
+        hd_tensor *batch = hd_narrow(order, 0, start, size);
+        hd_tensor *logits = hd_forward(model, hd_index_select(data->images, 0, batch)); /* [size,10] */
+        hd_tensor *labels = hd_index_select(data->labels, 0, batch);
+        /* Smoothed labels ask for 91 %, not for certainty, which makes the network err less on what it has not seen. */
+        hd_backward(hd_cross_entropy(logits, labels, HD_OPTS(hd_cross_entropy_opts, .label_smoothing = 0.1)));
+        hd_optimizer_step(optimizer);
+        hd_optimizer_zero_grad(optimizer);
+        HD_NO_GRAD; /* the loss to look at is the plain one, as for the test set */
+        const double loss = hd_item(hd_cross_entropy(logits, labels, NULL));
+        h->batch[h->batches++] = loss;
+        total += loss * (double)size;
+    }
+    return total / (double)count;
+}
+
+/* The loss on data the network does not learn from; writes the answers, [n] i64, and how many of them are right. */
+static double evaluate(hd_module *model, const dataset *data, int64_t *answers, double *accuracy) {
+    HD_SCOPE;
+    HD_NO_GRAD; /* nothing will be differentiated: no tape */
+    const int64_t count = hd_tensor_size(data->labels, 0);
+    hd_tensor *logits = hd_forward(model, data->images);
+    hd_tensor *answer = hd_argmax(logits, 1, NULL);
+    hd_to_array(answer, answers, HD_I64, (size_t)count);
+    *accuracy = hd_item(hd_count_nonzero(hd_eq(answer, data->labels), HD_AXES(), NULL)) / (double)count;
+    return hd_item(hd_cross_entropy(logits, data->labels, NULL));
+}
+
+/* One line, drawn over and over on a terminal; elsewhere a plain line now and then. */
+static void show_progress(const history *h) {
+    const int done = h->epochs, cells = 12 * done / EPOCHS;
+    const bool terminal = isatty(STDOUT_FILENO);
+    if (!terminal && done % 5 != 0) return;
+    printf("%sepoch %2d/%d  loss %.4f  test loss %.4f  accuracy %.1f %%", terminal ? "\r" : "", done, EPOCHS,
+           h->train[done - 1], h->test[done - 1], 100 * h->accuracy);
+    if (terminal) printf("  [%.*s%*s]", cells, "############", 12 - cells, "");
+    if (!terminal || done == EPOCHS) putchar('\n');
+    fflush(stdout);
+}
+
+static void train(hd_module *model, const dataset *data, const dataset *test, int64_t *answers, history *h) {
+    const double rate = 0.005;
+    hd_optimizer *optimizer = hd_adam(hd_module_parameters(model), rate, NULL);
+    for (int epoch = 0; epoch < EPOCHS && hd_ok(); ++epoch) {
+        /* Smaller steps towards the end: the network settles instead of jumping about. */
+        hd_optimizer_set_learning_rate(optimizer, rate * (1 - (double)epoch / EPOCHS));
+        h->train[epoch] = train_epoch(model, optimizer, data, h);
+        h->test[epoch] = evaluate(model, test, answers, &h->accuracy);
+        h->epochs = epoch + 1;
+        if (hd_ok()) show_progress(h);
+    }
+}
+
+/* ---- the account ---- */
+
+/* Test image i of a file is image 5 i + 4. */
+static const image *test_image(const image *images, int64_t i) { return images + 5 * i + 4; }
+
+static void print_confusion(const image *images, const int64_t *answers, int64_t count) {
+    int table[CLASSES][CLASSES] = {{0}};
+    for (int64_t i = 0; i < count; ++i) ++table[test_image(images, i)->label][answers[i]];
+    puts("\nrows: what it is; columns: what it is taken for\n");
+    printf("   ");
+    for (int column = 0; column < CLASSES; ++column) printf("%4d", column);
+    putchar('\n');
+    for (int row = 0; row < CLASSES; ++row) {
+        printf("%3d", row);
+        for (int column = 0; column < CLASSES; ++column)
+            if (table[row][column])
+                printf("%4d", table[row][column]);
+            else
+                printf("   .");
+        putchar('\n');
+    }
+}
+
+/* The first few that were misread, side by side. */
+static void print_mistakes(const image *images, const int64_t *answers, int64_t count) {
+    const image *shown[4];
+    int64_t taken_for[4];
+    int n = 0;
+    for (int64_t i = 0; i < count && n < 4; ++i) {
+        if (test_image(images, i)->label == answers[i]) continue;
+        shown[n] = test_image(images, i);
+        taken_for[n++] = answers[i];
+    }
+    if (n) puts("\nsome that were misread\n");
+    for (int k = 0; k < n; ++k) printf("  %d taken for %d     ", shown[k]->label, (int)taken_for[k]);
+    for (int row = 0; n && row < 8; ++row) {
+        putchar('\n');
+        for (int k = 0; k < n; ++k) {
+            printf("  ");
+            for (int column = 0; column < 8; ++column) { /* twice each: characters are twice as high as wide */
+                const char ink = " .:-=+*#%@"[shown[k]->pixel[8 * row + column] * 9 / 16];
+                printf("%c%c", ink, ink);
+            }
+            printf("  ");
+        }
+    }
+    if (n) putchar('\n');
+}
+
+/* ---- the picture: losses over epochs, on a logarithmic axis because they fall by orders of magnitude ---- */
+
+enum { WIDTH = 760, HEIGHT = 420, LEFT = 64, RIGHT = 24, TOP = 64, BOTTOM = 52 };
+
+typedef struct axes {
+    double epochs, low, high; /* x from 0 to epochs, y from low to high */
+} axes;
+
+static double at_x(const axes *a, double epoch) { return LEFT + epoch / a->epochs * (WIDTH - LEFT - RIGHT); }
+
+static double at_y(const axes *a, double loss) {
+    const double part = log(fmin(fmax(loss, a->low), a->high) / a->low) / log(a->high / a->low);
+    return HEIGHT - BOTTOM - part * (HEIGHT - TOP - BOTTOM);
+}
+
+/* Point i of n lies at (i + 1) / n of the axis. */
+static void draw_curve(FILE *svg, const axes *a, const double *loss, int n, const char *style) {
+    fprintf(svg, "<polyline fill='none' stroke-linejoin='round' %s points='", style);
+    for (int i = 0; i < n; ++i) fprintf(svg, "%.1f,%.1f ", at_x(a, a->epochs * (i + 1) / n), at_y(a, loss[i]));
+    fprintf(svg, "'/>\n");
+}
+
+static void draw_axes(FILE *svg, const axes *a) {
+    for (double decade = 1e-6; decade < 1e6; decade *= 10) {
+        for (int step = 1; step <= 5; step += step == 2 ? 3 : 1) { /* 1, 2, 5 */
+            if (decade * step < a->low || decade * step > a->high) continue;
+            const double y = at_y(a, decade * step);
+            fprintf(svg, "<path d='M%d %.1fH%d' stroke='%s'/>", LEFT, y, WIDTH - RIGHT, step == 1 ? "#ccc" : "#eee");
+            fprintf(svg, "<text x='%d' y='%.1f' text-anchor='end'>%g</text>\n", LEFT - 8, y + 4, decade * step);
+        }
+    }
+    for (int epoch = 0; epoch <= a->epochs; epoch += 5) {
+        const double x = at_x(a, epoch);
+        fprintf(svg, "<path d='M%.1f %dv5' stroke='#888'/>", x, HEIGHT - BOTTOM);
+        fprintf(svg, "<text x='%.1f' y='%d' text-anchor='middle'>%d</text>\n", x, HEIGHT - BOTTOM + 20, epoch);
+    }
+    fprintf(svg, "<path d='M%d %dV%dH%d' fill='none' stroke='#888'/>\n", LEFT, TOP, HEIGHT - BOTTOM, WIDTH - RIGHT);
+    fprintf(svg, "<text x='%d' y='%d' text-anchor='middle'>epoch</text>\n", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12);
+    fprintf(svg, "<text transform='translate(18 %d) rotate(-90)' text-anchor='middle'>cross-entropy</text>\n",
+            (TOP + HEIGHT - BOTTOM) / 2);
+}
+
+static bool write_picture(const char *path, const history *h) {
+    FILE *svg = fopen(path, "w");
+    if (!svg) return fprintf(stderr, "digits: %s: %s\n", path, strerror(errno)), false;
+    axes a = {.epochs = h->epochs, .low = 1, .high = 1};
+    for (int i = 0; i < h->epochs; ++i) {
+        a.low = fmin(a.low, fmin(h->train[i], h->test[i]));
+        a.high = fmax(a.high, fmax(h->train[i], h->test[i]));
+    }
+    for (int i = 0; i < h->batches; ++i) a.high = fmax(a.high, h->batch[i]);
+    a.low = fmax(a.low / 2, 1e-6); /* single batches go lower: cut off */
+    a.high *= 1.1;
+
+    fprintf(svg,
+            "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' viewBox='0 0 %d %d' "
+            "font-family='system-ui, sans-serif' font-size='12' fill='#444'>\n",
+            WIDTH, HEIGHT, WIDTH, HEIGHT);
+    fprintf(svg, "<rect width='100%%' height='100%%' fill='#fff'/>\n");
+    fprintf(svg,
+            "<text x='%d' y='30' font-size='17' fill='#111'>Handwritten digits: %.1f %% of the test set read "
+            "right</text>\n",
+            LEFT, 100 * h->accuracy);
+    draw_axes(svg, &a);
+    draw_curve(svg, &a, h->batch, h->batches, "stroke='#9dbbe3' stroke-width='0.8'");
+    draw_curve(svg, &a, h->train, h->epochs, "stroke='#1f5fae' stroke-width='2.5'");
+    draw_curve(svg, &a, h->test, h->epochs, "stroke='#d9480f' stroke-width='2.5'");
+    const struct {
+        const char *color, *name;
+    } key[] = {{"#9dbbe3", "training, each batch"}, {"#1f5fae", "training, mean of an epoch"}, {"#d9480f", "test"}};
+    for (int i = 0; i < 3; ++i) {
+        const int x = LEFT + 210 * i;
+        fprintf(svg, "<path d='M%d 50h22' stroke='%s' stroke-width='3'/>", x, key[i].color);
+        fprintf(svg, "<text x='%d' y='54'>%s</text>\n", x + 28, key[i].name);
+    }
+    fprintf(svg, "</svg>\n");
+    const bool whole = !ferror(svg);
+    if (fclose(svg) != 0 || !whole) return fprintf(stderr, "digits: %s cannot be written\n", path), false;
+    printf("\nthe loss, drawn: %s\n", path);
+    return true;
+}
+
+/* ---- all of it ---- */
+
+static int learn(const image *images, int64_t count, const char *svg, int64_t *answers, history *h) {
+    HD_SCOPE;
+    hd_seed(1);
+    dataset data, test;
+    split(images, count, &data, &test);
+    const int64_t tests = hd_tensor_size(test.labels, 0);
+
+    hd_module *model =
+        HD_SEQUENTIAL(hd_linear(PIXELS, HIDDEN, NULL), hd_relu_layer(), hd_linear(HIDDEN, CLASSES, NULL));
+    printf("%lld images to learn from, %lld to test with\n", (long long)(count - tests), (long long)tests);
+    train(model, &data, &test, answers, h);
+    if (!hd_ok()) return hd_exit_status();
+
+    print_confusion(images, answers, tests);
+    print_mistakes(images, answers, tests);
+    const bool drawn = write_picture(svg, h);
+    printf("test accuracy: %.2f %%\n", 100 * h->accuracy);
+    if (h->accuracy < goal) return fprintf(stderr, "digits: less than %.0f %%\n", 100 * goal), 1;
+    return drawn ? hd_exit_status() : 1;
+}
+
+int main(int argc, char **argv) {
+    const char *path = HODU_EXAMPLE_DATA "/digits.txt", *svg = "digits.svg";
+    for (int i = 1; i < argc; i += 2) {
+        const bool has_value = i + 1 < argc;
+        if (has_value && strcmp(argv[i], "--data") == 0)
+            path = argv[i + 1];
+        else if (has_value && strcmp(argv[i], "--svg") == 0)
+            svg = argv[i + 1];
+        else
+            return fprintf(stderr, "usage: %s [--data FILE] [--svg FILE]\n", argv[0]), 2;
+    }
+    image *images = NULL;
+    const int64_t count = load(path, &images);
+    int status = 1;
+    if (count > 0) {
+        int64_t *answers = calloc((size_t)count, sizeof *answers);
+        history h = {.batch = calloc((size_t)(EPOCHS * (count / BATCH + 1)), sizeof(double))};
+        if (answers && h.batch)
+            status = learn(images, count, svg, answers, &h);
+        else
+            fprintf(stderr, "digits: out of memory\n");
+        free(h.batch);
+        free(answers);
+    }
+    free(images);
+    return status;
+}
