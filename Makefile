@@ -12,7 +12,7 @@ test = ctest --preset $(1) -j $(JOBS)
 .PHONY: help demo check check-hostile check-asan check-tsan check-clang check-long bench bench-peers generate golden micro micro-dist install format clean setup
 
 help:
-	@echo "make demo           set up, build and run examples/demo.c"
+	@echo "make demo           set up, build and train a network on handwritten digits (examples/digits.c)"
 	@echo "make check          set up, build and run every test"
 	@echo "make check-hostile  the tests under asan+ubsan, under tsan, and built by clang"
 	@echo "make check-long     the tests that take long, in full (every f32 bit pattern)"
@@ -31,8 +31,8 @@ setup:
 
 demo: setup
 	@$(call configure,release)
-	@$(call build,release,example_demo)
-	@build/release/examples/example_demo
+	@$(call build,release,example_digits)
+	@build/release/examples/example_digits --svg build/digits.svg
 
 check: setup
 	@$(call configure,release)
