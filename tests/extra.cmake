@@ -30,6 +30,8 @@ function(hodu_structure_test name script)
   set_tests_properties(structure/${name} PROPERTIES TIMEOUT 300 LABELS structure)
 endfunction()
 
+include(docs/docs.cmake)
+
 # What follows asks nothing of a running program; sanitizers have no say in it.
 if(HODU_SANITIZE)
   return()

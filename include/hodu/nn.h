@@ -12,7 +12,7 @@ HD_BEGIN_DECLS
 HD_API hd_tensor *hd_forward(hd_module *module, hd_tensor *x);
 /* Its parameters and those of the modules in it, each once, in the order they were added. */
 HD_API hd_tensors *hd_module_parameters(hd_module *module);
-/* The name of parameter `index` of that list, "0.weight"; valid as long as the module. */
+/* The name of parameter `index` of that list, "0.weight"; valid until modules are added. */
 HD_API const char *hd_module_parameter_name(hd_module *module, int64_t index);
 /* The parameter or buffer of that name. */
 HD_API hd_tensor *hd_module_get(hd_module *module, const char *name);

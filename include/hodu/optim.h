@@ -8,7 +8,7 @@ typedef struct hd_optimizer hd_optimizer;
 
 HD_BEGIN_DECLS
 /* ---- using one ---- */
-/* One update of every parameter that has a gradient. */
+/* One update of every parameter at which a gradient arrived since hd_optimizer_zero_grad. */
 HD_API void hd_optimizer_step(hd_optimizer *optimizer);
 /* hd_zero_grad for every parameter, and hd_clear_default_context_tape. Tapes of other contexts are yours to clear. */
 HD_API void hd_optimizer_zero_grad(hd_optimizer *optimizer);

@@ -56,13 +56,14 @@ typedef struct hd_call {
     hd_dtype dtype[HD_MAX_OUTPUTS]; /* of each output */
     hd_shape shape[HD_MAX_OUTPUTS];
     hd_dtype compute;      /* elementwise: the dtype the operands meet in */
+    bool given;            /* the outputs are there already, contiguous, and only to be filled: from a plan */
     const hd_layout *view; /* for views: the output's layout over the first input's storage, else NULL */
     hd_tensor *outputs[HD_MAX_OUTPUTS];
 } hd_call;
 
 struct hd_executor {
     const char *name;
-    bool fuses; /* runs fused ops (affine, derivatives of rows) as one; a builder wants them written out */
+    bool captures; /* only records calls; random numbers are drawn when what was recorded runs */
     /* Fills call->outputs with new references, or fails and leaves none. */
     hd_error (*run)(hd_executor *self, hd_thread *thread, hd_call *call);
     /* dst <- src, cast and broadcast; both checked. Overlap is the executor's to handle. */

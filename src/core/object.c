@@ -133,6 +133,21 @@ void hd_release(const void *x) {
 
 int64_t hd_live_objects(void) { return hd_counter_sum(HD_COUNTER_OBJECTS); }
 
+void hd_object_bury(hd_thread *thread, hd_object *o) {
+    o->kind = &hd_kind_released;
+    hd_count(&thread->live_objects, -1);
+    void **grave = &thread->graves[thread->next_grave++ % (sizeof thread->graves / sizeof thread->graves[0])];
+    hd_array_release(*grave);
+    *grave = o;
+}
+
+void hd_object_bury_all(hd_thread *thread) {
+    for (size_t i = 0; i < sizeof thread->graves / sizeof thread->graves[0]; ++i) {
+        hd_array_release(thread->graves[i]);
+        thread->graves[i] = NULL;
+    }
+}
+
 /* ---- headers: see object.h for why they wait ------------------------------------------------------------------- */
 static const size_t header_bytes[] = {HD_HEADER_TENSOR_BYTES, HD_HEADER_STORAGE_BYTES};
 

@@ -65,6 +65,11 @@ void hd_scope_close(hd_thread *thread, hd_scope_token *token);
 /* Releases all objects of all scopes: the end of a thread. */
 void hd_scope_end_all(hd_thread *thread);
 
+/* For objects that are arrays: marks one as released and gives its memory back after some others. */
+void hd_object_bury(hd_thread *thread, hd_object *o);
+/* Those that wait: the end of a thread. */
+void hd_object_bury_all(hd_thread *thread);
+
 /* Memory for object headers, recycled per thread; a header released elsewhere joins the list of that thread. */
 typedef enum hd_header_class { HD_HEADER_TENSOR, HD_HEADER_STORAGE } hd_header_class;
 enum { HD_HEADER_TENSOR_BYTES = 256, HD_HEADER_STORAGE_BYTES = 128 };

@@ -37,6 +37,7 @@ static void thread_end(void *context) {
     hd_tapes_end(t);
     hd_scope_end_all(t);
     if (t->generator != NULL) hd_object_release(t, (hd_object *)t->generator);
+    hd_object_bury_all(t);
     hd_memory_trim_thread(t);
     pthread_mutex_lock(&registry.lock);
     for (int c = 0; c < HD_COUNTERS; ++c)

@@ -47,6 +47,9 @@ struct hd_thread {
         uint32_t count;
     } bins[HD_BIN_COUNT];
 
+    void *graves[32]; /* released objects that are no headers wait here, so that a use after release is noticed */
+    uint32_t next_grave;
+
     /* counters of this thread alone; their sum over all threads is the process's (a release may happen elsewhere) */
     _Atomic int64_t live_objects, live_bytes, cached_bytes, header_bytes;
 

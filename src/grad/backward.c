@@ -11,11 +11,13 @@ typedef struct walk {
     hd_context *context;
     hd_tape *tape;
     const hd_tensors *wanted; /* hd_grad_of: only these; NULL: all leaves */
+    bool inside;              /* another walk: hooks of leaves are its */
     hd_tensor **found;        /* of each wanted one, retained; NULL: zero */
     struct arrival {          /* hd_backward: leaves and their gradients, added when all went well */
         hd_tensor *leaf;      /* held by the tape */
         hd_slot *slot;        /* of a result that keeps its gradient (leaf is NULL) */
         hd_tensor *gradient;  /* retained; NULL: zero */
+        bool finished;        /* an earlier arrival at the same slot is dealt with first */
     } *arrivals;
     uint32_t arrival_count, arrival_capacity;
 } walk;
@@ -74,7 +76,9 @@ static hd_error arrive(walk *w, uint32_t edge, hd_tensor *gradient) {
 
 static hd_error run_hooks(walk *w, const hd_slot *slot, const char *what, hd_tensor **gradient) {
     for (uint32_t i = 0; i < slot->hook_count && *gradient != NULL; ++i) {
+        const uint32_t depth = w->tapes->frame_count;
         hd_tensor *other = slot->hooks[i].fn(*gradient, slot->hooks[i].user);
+        hd_frames_restore(w->thread, depth, "a hook");
         if (w->thread->error_code != HD_OK) return w->thread->error_code;
         if (other == NULL) continue;
         HD_TRY(hd_tensor_check(other, "the hook's gradient"));
@@ -96,7 +100,7 @@ static hd_error note_arrival(walk *w, hd_tensor *leaf, hd_slot *slot, hd_tensor 
         w->arrival_capacity = capacity;
     }
     if (gradient != NULL) hd_object_retain(&gradient->object);
-    w->arrivals[w->arrival_count++] = (struct arrival){leaf, slot, gradient};
+    w->arrivals[w->arrival_count++] = (struct arrival){leaf, slot, gradient, false};
     return HD_OK;
 }
 
@@ -115,17 +119,16 @@ static hd_error find(walk *w, const hd_tensor *leaf, uint32_t edge, hd_tensor *g
 }
 
 /* ---- one record ---------------------------------------------------------------------------------------------------------------- */
+/* A leaf may have several records (see new_leaf): its hooks wait for all of them. */
 static hd_error visit_leaf(walk *w, hd_record *r, hd_tensor *gradient) {
     hd_tensor *leaf = hd_record_saved(r)[0].tensor;
-    if (leaf->history.slot != NULL) HD_TRY(run_hooks(w, hd_slot_get(leaf), "a leaf", &gradient));
     return w->wanted != NULL ? find(w, leaf, 0, gradient) : note_arrival(w, leaf, NULL, gradient);
 }
 
 /* Somebody has hooks on a result, or wants its gradient kept. */
-static hd_error visit_watched(walk *w, hd_record *r, uint32_t index) {
-    for (uint32_t i = 0; i < w->tape->watch_count; ++i) {
-        const hd_watch watch = w->tape->watches[i];
-        if (watch.edge / 2 != index) continue;
+static hd_error visit_watched(walk *w, hd_record *r) {
+    for (uint32_t i = r->watch; i != 0; i = w->tape->watches[i - 1].next) {
+        const hd_watch watch = w->tape->watches[i - 1];
         hd_tensor *before = r->gradient[watch.edge & 1], *after = before;
         HD_TRY(run_hooks(w, watch.slot, r->op->name, &after));
         if (after != before) {
@@ -199,7 +202,7 @@ static hd_error run_vjp(walk *w, hd_record *r, hd_tensor **results) {
 
 static hd_error visit_call(walk *w, hd_record *r, uint32_t index) {
     hd_thread *thread = w->thread;
-    if (r->watched) HD_TRY(visit_watched(w, r, index));
+    if (r->watch != 0) HD_TRY(visit_watched(w, r));
     if (w->wanted != NULL && r->target) HD_TRY(find(w, NULL, index * 2, r->gradient[0]));
     if (r->op->gradient == HD_GRADIENT_NONE)
         return hd_fail(HD_ERROR_STATE, "hd_%s has no gradient: %s; hd_detach its input if none is meant", r->op->name,
@@ -259,7 +262,8 @@ static hd_error walk_alone(walk *w, uint32_t edge, hd_tensor *seed) {
         tapes->queue_count = tapes->queue_capacity = 0;
     }
     w->tape->running = true;
-    const hd_error status = walk_back(w, edge, seed);
+    hd_error status = w->wanted != NULL ? mark_needed(w, edge / 2) : HD_OK;
+    if (status == HD_OK) status = walk_back(w, edge, seed);
     w->tape->running = false;
     if (count > 0) {
         hd_array_release(tapes->queue);
@@ -273,6 +277,8 @@ static hd_error walk_alone(walk *w, uint32_t edge, hd_tensor *seed) {
 /* ---- what is asked for ------------------------------------------------------------------------------------------------------------ */
 static hd_error check_loss(hd_thread *thread, const hd_tapes *tapes, const hd_tensor *loss, uint32_t *edge) {
     HD_TRY(hd_tensor_check(loss, "loss"));
+    if (tapes->active->tape.running)
+        return hd_fail(HD_ERROR_STATE, "backward is walking this tape already; a hook may not call it");
     const long long here = tapes->active->id;
     if (thread->observer == NULL || thread->observer->writes == NULL)
         return hd_fail(HD_ERROR_STATE, "under HD_NO_GRAD nothing is on a tape; call it outside that block");
@@ -294,9 +300,11 @@ static hd_error check_loss(hd_thread *thread, const hd_tapes *tapes, const hd_te
                        "hd_%s made the loss in context %u of thread %u; this is context %lld of thread %u, and tapes belong "
                        "to their thread",
                        made_by, loss->history.context, loss->history.thread, here, thread->number);
+    bool open = loss->history.context == 0;
+    for (uint32_t i = 0; i < tapes->frame_count; ++i) open = open || tapes->frames[i].context->id == loss->history.context;
     if (loss->history.context != here)
-        return hd_fail(HD_ERROR_STATE, "hd_%s made the loss in context %u, but context %lld is active", made_by,
-                       loss->history.context, here);
+        return hd_fail(HD_ERROR_STATE, "hd_%s made the loss in context %u, %s context %lld is active", made_by,
+                       loss->history.context, open ? "but" : "which has ended;", here);
     return hd_fail(HD_ERROR_STATE, "the history of the loss is gone: the tape of context %lld was cleared after hd_%s made it",
                    here, made_by);
 }
@@ -321,7 +329,7 @@ static void warn_of_growth(hd_context *context) {
     if (++context->tape.backwards < BACKWARDS || context->tape.warned) return;
     context->tape.warned = true;
     fprintf(stderr,
-            "hodu: the tape of gradient context %lld has %u records after %d calls of hd_backward and was never cleared; "
+            "hodu: the tape of gradient context %lld has %u records after %d calls of hd_backward or hd_grad_of and was never cleared; "
             "call %s in every step\n",
             (long long)context->id, context->tape.count - context->tape.leaves, BACKWARDS,
             context->id == 0 ? "hd_optimizer_zero_grad or hd_clear_tape" : "hd_clear_tape");
@@ -339,19 +347,30 @@ static hd_tensor *own_gradient(hd_thread *thread, hd_tensor *gradient) {
     return copy;
 }
 
-/* The gradient that follows from one arrival, beside the one that is there. */
-static hd_error prepare(hd_thread *thread, hd_slot *slot, hd_tensor *gradient) {
-    hd_tensor *before = slot->pending != NULL ? slot->pending : slot->gradient, *after;
-    if (before != NULL) {
-        after = hd_add(before, gradient);
-        if (after == NULL) return thread->error_code;
-        hd_object_retain(&after->object);
-    } else {
-        hd_object_retain(&gradient->object);
-        after = gradient;
-    }
+/* pending <- pending + gradient */
+static hd_error add_pending(hd_thread *thread, hd_slot *slot, hd_tensor *gradient) {
+    hd_tensor *sum = slot->pending == NULL ? gradient : hd_add(slot->pending, gradient);
+    if (sum == NULL) return thread->error_code;
+    hd_object_retain(&sum->object);
     hd_tensor_drop(thread, slot->pending);
-    slot->pending = after;
+    slot->pending = sum;
+    return HD_OK;
+}
+
+/* What arrived at a slot, whole: its hooks, and what was there before. */
+static hd_error finish_pending(walk *w, hd_slot *slot, bool leaf) {
+    hd_thread *thread = w->thread;
+    hd_tensor *whole = slot->pending;
+    if (leaf) HD_TRY(run_hooks(w, slot, "a leaf", &whole));
+    if (whole != slot->pending) {
+        hd_object_retain(&whole->object);
+        hd_tensor_drop(thread, slot->pending);
+        slot->pending = whole;
+    }
+    if (slot->gradient != NULL) return add_pending(thread, slot, slot->gradient);
+    hd_tensor *own = own_gradient(thread, slot->pending);
+    if (own == NULL) return thread->error_code;
+    slot->pending = own;
     return HD_OK;
 }
 
@@ -362,16 +381,14 @@ static hd_error deliver(walk *w) {
     for (uint32_t i = 0; i < w->arrival_count && status == HD_OK; ++i) {
         struct arrival *a = &w->arrivals[i];
         if (a->slot == NULL) a->slot = hd_slot_of(thread, a->leaf);
-        status = a->slot == NULL ? thread->error_code : a->gradient == NULL ? HD_OK : prepare(thread, a->slot, a->gradient);
+        a->finished = a->slot != NULL && a->slot->pending != NULL; /* by an earlier arrival */
+        status = a->slot == NULL ? thread->error_code : a->gradient == NULL ? HD_OK : add_pending(thread, a->slot, a->gradient);
         hd_tensor_drop(thread, a->gradient); /* so that a gradient that is nobody else's can be taken over */
         a->gradient = NULL;
     }
     for (uint32_t i = 0; i < w->arrival_count && status == HD_OK; ++i) {
-        hd_slot *slot = w->arrivals[i].slot;
-        if (slot->pending == NULL) continue;
-        hd_tensor *own = own_gradient(thread, slot->pending);
-        if (own == NULL) status = thread->error_code;
-        if (own != NULL) slot->pending = own;
+        const struct arrival *a = &w->arrivals[i];
+        if (a->slot->pending != NULL && !a->finished) status = finish_pending(w, a->slot, a->leaf != NULL);
     }
     for (uint32_t i = 0; i < w->arrival_count; ++i) {
         hd_slot *slot = w->arrivals[i].slot;
@@ -390,10 +407,6 @@ static void backward(hd_thread *thread, hd_tensor *loss, hd_tensor *seed) {
     uint32_t edge;
     if (tapes == NULL || check_loss(thread, tapes, loss, &edge) != HD_OK) return;
     walk w = {.thread = thread, .tapes = tapes, .context = tapes->active, .tape = &tapes->active->tape};
-    if (w.tape->running) {
-        hd_fail(HD_ERROR_STATE, "backward is walking this tape already; a hook may not call it");
-        return;
-    }
     hd_observer *observer = thread->observer;
     thread->observer = NULL;
     hd_span span;
@@ -419,15 +432,52 @@ void hd_backward_with(hd_tensor *loss, const hd_backward_opts *opts) {
 }
 
 /* ---- gradients as values -------------------------------------------------------------------------------------------------------------- */
+/* What the loss came from, from the oldest record to the newest, as an array of `count`; NULL with an error. */
+static uint32_t *ancestors(walk *w, uint32_t last, uint32_t *count) {
+    uint32_t *list = NULL, capacity = 0, size = 0;
+    hd_error status = push(w, last);
+    w->tape->records[last]->reached = status == HD_OK;
+    while (w->tapes->queue_count > 0) {
+        const uint32_t index = pop(w->tapes);
+        hd_record *r = w->tape->records[index];
+        r->reached = false;
+        if (size == capacity && status == HD_OK) {
+            capacity = capacity ? capacity * 2 : 64;
+            uint32_t *larger = hd_array_resize(list, capacity * sizeof *list);
+            if (larger == NULL) status = hd_fail(HD_ERROR_MEMORY, "no memory to mark %u records", capacity);
+            if (larger != NULL) list = larger;
+        }
+        if (status == HD_OK) list[size++] = index;
+        for (uint32_t i = 0; i < r->inputs && status == HD_OK; ++i) {
+            hd_record *from = w->tape->records[r->edges[i] / 2];
+            if (r->edges[i] == 0 || from->reached) continue;
+            status = push(w, r->edges[i] / 2);
+            from->reached = status == HD_OK;
+        }
+    }
+    for (uint32_t i = 0; i < size / 2; ++i) {
+        const uint32_t swap = list[i];
+        list[i] = list[size - 1 - i];
+        list[size - 1 - i] = swap;
+    }
+    *count = size;
+    if (status == HD_OK) return list;
+    hd_array_release(list);
+    return NULL;
+}
+
 /* Marks the records between the loss and what is wanted, so that nothing else is computed. */
-static void mark_needed(walk *w, uint32_t last) {
-    for (uint32_t i = 1; i <= last; ++i) w->tape->records[i]->target = false;
+static hd_error mark_needed(walk *w, uint32_t last) {
+    uint32_t count;
+    uint32_t *list = ancestors(w, last, &count);
+    if (list == NULL) return w->thread->error_code;
+    for (uint32_t i = 0; i < count; ++i) w->tape->records[list[i]]->target = false;
     for (int64_t k = 0; k < w->wanted->count; ++k) {
         const uint32_t edge = hd_edge_on(w->tape, w->wanted->items[k]);
-        if (edge != 0 && edge / 2 <= last) w->tape->records[edge / 2]->target = true;
+        if (edge != 0) w->tape->records[edge / 2]->target = true;
     }
-    for (uint32_t i = 1; i <= last; ++i) {
-        hd_record *r = w->tape->records[i];
+    for (uint32_t i = 0; i < count; ++i) {
+        hd_record *r = w->tape->records[list[i]];
         if (r->op == NULL) /* a tensor may have several: see new_leaf */
             for (int64_t k = 0; k < w->wanted->count && !r->target; ++k)
                 r->target = w->wanted->items[k] == hd_record_saved(r)[0].tensor;
@@ -435,10 +485,27 @@ static void mark_needed(walk *w, uint32_t last) {
         for (uint32_t k = 0; k < r->inputs && !r->needed; ++k)
             r->needed = r->edges[k] != 0 && w->tape->records[r->edges[k] / 2]->needed;
     }
+    hd_array_release(list);
+    return HD_OK;
+}
+
+/* hd_grad_of: the hooks of leaves, when all of their gradient was found. */
+static hd_error run_leaf_hooks(walk *w) {
+    for (int64_t i = 0; i < w->wanted->count && !w->inside; ++i) {
+        const hd_tensor *leaf = w->wanted->items[i];
+        if (leaf->tracking != HD_TRACKED_LEAF || leaf->history.slot == NULL || w->found[i] == NULL) continue;
+        hd_tensor *gradient = w->found[i];
+        HD_TRY(run_hooks(w, hd_slot_get(leaf), "a leaf", &gradient));
+        if (gradient == w->found[i]) continue;
+        hd_object_retain(&gradient->object);
+        hd_tensor_drop(w->thread, w->found[i]);
+        w->found[i] = gradient;
+    }
+    return HD_OK;
 }
 
 static hd_tensors *grad_of(hd_thread *thread, hd_tensor *loss, const hd_tensors *inputs, hd_tensor *seed,
-                           bool differentiable) {
+                           bool differentiable, bool inside) {
     hd_tapes *tapes = hd_tapes_of(thread);
     uint32_t edge;
     if (tapes == NULL || hd_tensors_check(inputs, "inputs") != HD_OK || check_loss(thread, tapes, loss, &edge) != HD_OK)
@@ -449,21 +516,18 @@ static hd_tensors *grad_of(hd_thread *thread, hd_tensor *loss, const hd_tensors 
                     (long long)i, HD_SHAPE_TEXT(inputs->items[i]->layout.shape));
             return NULL;
         }
-    walk w = {.thread = thread, .tapes = tapes, .context = tapes->active, .tape = &tapes->active->tape, .wanted = inputs};
-    if (w.tape->running) {
-        hd_fail(HD_ERROR_STATE, "backward is walking this tape already; a hook may not call it");
-        return NULL;
-    }
+    walk w = {.thread = thread, .tapes = tapes, .context = tapes->active, .tape = &tapes->active->tape,
+              .wanted = inputs, .inside = inside};
     hd_tensors *list = hd_tensors_new(thread, inputs->count);
     if (list == NULL) return NULL;
     w.found = list->items;
-    mark_needed(&w, edge / 2);
     hd_observer *observer = thread->observer;
     if (!differentiable) thread->observer = NULL;
     hd_span span;
     hd_span_begin(&span, thread, "grad_of");
     seed = seed_for(loss, seed);
-    if (seed != NULL) walk_alone(&w, edge, seed);
+    if (seed != NULL && walk_alone(&w, edge, seed) == HD_OK) run_leaf_hooks(&w);
+    if (thread->error_code == HD_OK && !inside) warn_of_growth(w.context);
     for (int64_t i = 0; i < inputs->count && thread->error_code == HD_OK; ++i) {
         if (list->items[i] != NULL) continue;
         hd_tensor *zeros = hd_zeros(inputs->items[i]->layout.shape, (hd_dtype)inputs->items[i]->dtype);
@@ -477,13 +541,17 @@ static hd_tensors *grad_of(hd_thread *thread, hd_tensor *loss, const hd_tensors 
 hd_tensors *hd_grad_of(hd_tensor *loss, hd_tensors *inputs, const hd_grad_of_opts *opts) {
     HD_ENTER("hd_grad_of", NULL);
     HD_READ_OPTS(hd_grad_of_opts, opts, NULL);
-    return grad_of(thread, loss, inputs, options.seed, options.differentiable);
+    return grad_of(thread, loss, inputs, options.seed, options.differentiable, false);
+}
+
+hd_tensors *hd_gradients_inside(hd_thread *thread, hd_tensor *loss, const hd_tensors *inputs, hd_tensor *seed) {
+    return grad_of(thread, loss, inputs, seed, false, true);
 }
 
 hd_tensors *hd_vjp(hd_tensor *y, hd_tensors *inputs, hd_tensor *seed) {
     HD_ENTER("hd_vjp", NULL);
     HD_TRY_OR(hd_tensor_check(seed, "seed"), NULL);
-    return grad_of(thread, y, inputs, seed, false);
+    return grad_of(thread, y, inputs, seed, false, false);
 }
 
 /* The vjp is linear in its seed u: its derivative by u, times the tangents, is the product with the Jacobian. */
@@ -503,16 +571,16 @@ hd_tensor *hd_jvp(hd_tensor *y, hd_tensors *inputs, hd_tensors *tangents) {
     hd_span span;
     hd_span_begin(&span, thread, "jvp");
     hd_tensor *u = hd_requires_grad(hd_zeros(y->layout.shape, (hd_dtype)y->dtype)), *product = NULL;
-    hd_tensors *pulled = u == NULL ? NULL : grad_of(thread, y, inputs, u, true);
+    hd_tensors *pulled = u == NULL ? NULL : grad_of(thread, y, inputs, u, true, false);
     for (int64_t i = 0; pulled != NULL && i < inputs->count; ++i) {
         hd_tensor *part = hd_sum(hd_mul(pulled->items[i], tangents->items[i]), HD_AXES(), NULL);
         product = product == NULL ? part : hd_add(product, part);
     }
     hd_tensor *result = NULL;
-    if (product != NULL && product->tracking == HD_UNTRACKED) {
+    if (thread->error_code == HD_OK && (product == NULL || product->tracking == HD_UNTRACKED)) {
         result = hd_zeros(y->layout.shape, (hd_dtype)y->dtype); /* y does not depend on any of them */
     } else if (product != NULL) {
-        hd_tensors *by_u = grad_of(thread, product, hd_tensors_from(&u, 1), NULL, false);
+        hd_tensors *by_u = grad_of(thread, product, hd_tensors_from(&u, 1), NULL, false, false);
         if (by_u != NULL) result = hd_scope_share(thread, &by_u->items[0]->object);
     }
     return hd_span_end(&span, result);

@@ -16,6 +16,10 @@ static hd_tensors *leaves_of(hd_thread *thread, const hd_tape *tape) {
     return list;
 }
 
+static uint32_t version_of(const hd_tensor *t) {
+    return atomic_load_explicit(&t->storage->version, memory_order_relaxed);
+}
+
 static hd_error record_checkpoint(hd_thread *thread, hd_tensor *y, hd_function fn, void *user, hd_tensors *inputs,
                                   hd_tensors *leaves, uint64_t seed, uint64_t draw) {
     hd_tapes *tapes = thread->tapes;
@@ -26,7 +30,8 @@ static hd_error record_checkpoint(hd_thread *thread, hd_tensor *y, hd_function f
     hd_record *r = thread->error_code != HD_OK
                        ? NULL
                        : hd_record_new(thread, tape, &hd_op_checkpoint, leaves->count, 0, 0,
-                                       sizeof(hd_checkpoint_attributes) + (size_t)leaves->count * sizeof(uint32_t));
+                                       sizeof(hd_checkpoint_attributes) + (size_t)leaves->count * sizeof(uint32_t) +
+                                           (size_t)inputs->count * sizeof(uint32_t));
     if (r != NULL) {
         hd_checkpoint_attributes *c = (hd_checkpoint_attributes *)((uint64_t *)r + r->attributes_at);
         c->fn = fn;
@@ -40,8 +45,9 @@ static hd_error record_checkpoint(hd_thread *thread, hd_tensor *y, hd_function f
         for (int64_t i = 0; i < leaves->count; ++i) {
             r->edges[i] = edges[i];
             hd_record_dtypes(r)[i] = leaves->items[i]->dtype;
-            c->versions[i] = atomic_load_explicit(&leaves->items[i]->storage->version, memory_order_relaxed);
+            c->versions[i] = version_of(leaves->items[i]);
         }
+        for (int64_t i = 0; i < inputs->count; ++i) c->versions[leaves->count + i] = version_of(inputs->items[i]);
         r->dtype = r->compute = y->dtype;
         hd_place(thread, tapes, y, 0);
     }
@@ -64,11 +70,13 @@ hd_tensor *hd_checkpoint(hd_function fn, void *user, hd_tensors *inputs) {
         return NULL;
     }
     const hd_tape *tape = &thread->tapes->active->tape;
+    const uint32_t depth = thread->tapes->frame_count;
     hd_tensor *y = fn(inputs, user);
+    hd_frames_restore(thread, depth, "the function of hd_checkpoint");
     const uint32_t edge = y != NULL && thread->error_code == HD_OK ? hd_edge_on(tape, y) : 0;
     const bool computed = edge != 0 && tape->records[edge / 2]->op != NULL;
     hd_tensors *leaves = computed ? leaves_of(thread, tape) : NULL;
-    hd_context_leave(thread);
+    hd_context_leave(thread, depth, "");
     thread->call = "hd_checkpoint";
     if (leaves != NULL) record_checkpoint(thread, y, fn, user, inputs, leaves, seed, draw);
     if (scope.self != NULL) hd_keep_object(y);
@@ -82,20 +90,22 @@ void hd_checkpoint_vjp(hd_thread *thread, hd_record *r, hd_tensor *gradient, hd_
         hd_fail(HD_ERROR_STATE, "hd_checkpoint forgets what a second derivative needs; call the function itself there");
         return;
     }
-    for (int64_t i = 0; i < c->leaves->count; ++i)
-        if (atomic_load_explicit(&c->leaves->items[i]->storage->version, memory_order_relaxed) != c->versions[i]) {
-            hd_fail(HD_ERROR_STATE, "a tensor %s that a checkpoint reads was changed in place since; call hd_backward before",
-                    HD_SHAPE_TEXT(c->leaves->items[i]->layout.shape));
-            return;
-        }
+    for (int64_t i = 0; i < c->leaves->count + c->inputs->count; ++i) {
+        const hd_tensor *t = i < c->leaves->count ? c->leaves->items[i] : c->inputs->items[i - c->leaves->count];
+        if (version_of(t) == c->versions[i]) continue;
+        hd_fail(HD_ERROR_STATE, "a tensor %s that a checkpoint reads was changed in place since; call hd_backward before",
+                HD_SHAPE_TEXT(t->layout.shape));
+        return;
+    }
     if (hd_context_enter(thread, HD_FRAME_CONTEXT, r) == NULL) return;
+    const uint32_t depth = thread->tapes->frame_count;
     thread->observer = hd_observer_for(true);
     const uint64_t seed = hd_generator_seed(NULL), draw = hd_generator_draw(NULL);
     hd_generator_set(NULL, c->seed, c->draw);
     hd_tensor *y = c->fn(c->inputs, c->user);
     hd_generator_set(NULL, seed, draw);
     hd_tensors *gradients =
-        y == NULL || thread->error_code != HD_OK ? NULL : hd_grad_of(y, c->leaves, HD_OPTS(hd_grad_of_opts, .seed = gradient));
-    hd_context_leave(thread);
+        y == NULL || thread->error_code != HD_OK ? NULL : hd_gradients_inside(thread, y, c->leaves, gradient);
+    hd_context_leave(thread, depth, "the function of hd_checkpoint");
     for (int64_t i = 0; gradients != NULL && i < c->leaves->count; ++i) results[i] = gradients->items[i];
 }

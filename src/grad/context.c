@@ -72,7 +72,18 @@ hd_context *hd_context_enter(hd_thread *thread, hd_frame_kind kind, const void *
     return context;
 }
 
-void hd_context_leave(hd_thread *thread) { drop_frame(thread, thread->tapes); }
+void hd_frames_restore(hd_thread *thread, uint32_t count, const char *who) {
+    hd_tapes *tapes = thread->tapes;
+    if (tapes->frame_count > count)
+        hd_fail(HD_ERROR_STATE, "%s began context %lld and did not end it; it is gone now", who,
+                (long long)tapes->active->id);
+    while (tapes->frame_count > count) drop_frame(thread, tapes);
+}
+
+void hd_context_leave(hd_thread *thread, uint32_t depth, const char *who) {
+    hd_frames_restore(thread, depth, who);
+    drop_frame(thread, thread->tapes);
+}
 
 static hd_grad_token begin(hd_frame_kind kind, hd_grad_token *self, const char *name) {
     hd_grad_token token = {NULL, 0};
@@ -95,6 +106,12 @@ void hd_grad_end(hd_grad_token *token) {
     if (token == NULL || tapes == NULL || token->self != token || token->depth == 0 || token->depth > tapes->frame_count)
         return;
     if (tapes->frames[token->depth - 1].token != token) return; /* not of this thread, or ended already */
+    for (uint32_t i = token->depth - 1; i < tapes->frame_count; ++i)
+        if (tapes->frames[i].kind == HD_FRAME_CONTEXT && tapes->frames[i].context->tape.running) {
+            hd_fail(HD_ERROR_STATE, "backward is walking the tape of context %lld; it ends when backward has returned",
+                    (long long)tapes->frames[i].context->id);
+            return;
+        }
     while (tapes->frame_count >= token->depth) {
         const hd_frame *top = &tapes->frames[tapes->frame_count - 1];
         if (top->token == NULL)
@@ -120,7 +137,12 @@ void hd_grad_context_pop(int64_t id) {
         return;
     }
     const hd_frame *top = tapes->frame_count > 0 ? &tapes->frames[tapes->frame_count - 1] : NULL;
-    if (top == NULL || top->kind != HD_FRAME_CONTEXT || top->context->id != id) {
+    if (top != NULL && top->kind != HD_FRAME_CONTEXT) {
+        hd_fail(HD_ERROR_STATE, "an %s block is open inside context %lld; it must end first",
+                top->kind == HD_FRAME_NO_GRAD ? "HD_NO_GRAD" : "HD_GRAD_CONTEXT_DEFAULT", (long long)id);
+        return;
+    }
+    if (top == NULL || top->context->id != id) {
         hd_fail(HD_ERROR_STATE, "context %lld is not the innermost one (context %lld is active); pop in reverse order",
                 (long long)id, (long long)tapes->active->id);
         return;

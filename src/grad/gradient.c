@@ -77,6 +77,11 @@ bool hd_has_grad(const hd_tensor *t) {
     return slot != NULL && slot->known;
 }
 
+bool hd_gradient_arrived(const hd_tensor *t) {
+    const hd_slot *slot = hd_slot_get(t);
+    return slot != NULL && slot->gradient != NULL;
+}
+
 static void explain_missing(const hd_tensor *t, const hd_slot *slot) {
     if (t->tracking == HD_UNTRACKED)
         hd_fail(HD_ERROR_STATE, "gradient not computed: the tensor %s does not require one; hd_requires_grad before it is "
@@ -170,8 +175,9 @@ static hd_error watch(hd_thread *thread, hd_tensor *t) {
                        (long long)tapes->active->id);
     hd_slot *slot = hd_slot_of(thread, t);
     if (slot == NULL) return thread->error_code;
-    for (uint32_t i = 0; i < tape->watch_count; ++i)
-        if (tape->watches[i].edge == edge) return HD_OK;
+    hd_record *r = tape->records[edge / 2];
+    for (uint32_t i = r->watch; i != 0; i = tape->watches[i - 1].next)
+        if (tape->watches[i - 1].edge == edge) return HD_OK;
     if (tape->watch_count == tape->watch_capacity) {
         const uint32_t capacity = tape->watch_capacity ? tape->watch_capacity * 2 : 8;
         hd_watch *watches = hd_array_resize(tape->watches, capacity * sizeof *watches);
@@ -180,8 +186,8 @@ static hd_error watch(hd_thread *thread, hd_tensor *t) {
         tape->watch_capacity = capacity;
     }
     hd_object_retain(&slot->object);
-    tape->watches[tape->watch_count++] = (hd_watch){edge, slot};
-    tape->records[edge / 2]->watched = true;
+    tape->watches[tape->watch_count++] = (hd_watch){edge, r->watch, slot};
+    r->watch = tape->watch_count;
     return HD_OK;
 }
 

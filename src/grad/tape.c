@@ -72,7 +72,8 @@ hd_record *hd_record_new(hd_thread *thread, hd_tape *tape, const hd_op *op, int6
     r->saved_at = (uint16_t)fixed;
     r->shapes_at = shape_words == 0 ? 0 : (uint16_t)(fixed + saved_words);
     r->attributes_at = attribute_bytes == 0 ? 0 : (uint16_t)(fixed + saved_words + shape_words);
-    r->reached = r->watched = r->needed = r->target = false;
+    r->watch = 0;
+    r->reached = r->needed = r->target = false;
     tape->records[++tape->count] = r;
     return r;
 }

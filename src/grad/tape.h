@@ -24,7 +24,7 @@ typedef struct hd_record {
     uint8_t dtype, compute; /* of the output; of an elementwise row */
     uint16_t saved_at, shapes_at, attributes_at; /* in units of 8 bytes from the record; 0: none */
     bool reached; /* in backward's queue */
-    bool watched; /* has hooks, or keeps its gradient: see hd_watch */
+    uint32_t watch; /* 1 + its first hd_watch; 0: none */
     bool needed, target; /* hd_grad_of: leads to a wanted tensor; is one */
     uint32_t edges[]; /* of the inputs; 0: no gradient is wanted; then their dtypes */
 } hd_record;
@@ -38,6 +38,7 @@ static inline const void *hd_record_attributes(hd_record *r) {
 /* A result that is no leaf whose gradient somebody wants to see. */
 typedef struct hd_watch {
     uint32_t edge;
+    uint32_t next; /* 1 + the watch of the record's other output; 0: none */
     struct hd_slot *slot; /* retained */
 } hd_watch;
 
@@ -102,6 +103,9 @@ typedef struct hd_slot {
 hd_slot *hd_slot_of(hd_thread *thread, hd_tensor *t);
 static inline hd_slot *hd_slot_get(const hd_tensor *t) { return (hd_slot *)t->history.slot; }
 
+/* Whether a gradient arrived at t since the last hd_zero_grad: what an optimizer goes by. */
+bool hd_gradient_arrived(const hd_tensor *t);
+
 /* ---- the thread's tapes ---- */
 hd_tapes *hd_tapes_create(hd_thread *thread);
 static inline hd_tapes *hd_tapes_of(hd_thread *thread) {
@@ -125,7 +129,12 @@ void hd_place(hd_thread *thread, hd_tapes *tapes, hd_tensor *t, int output);
 
 /* A new context, active until hd_context_leave; for walks inside a walk. NULL with an error. */
 hd_context *hd_context_enter(hd_thread *thread, hd_frame_kind kind, const void *token);
-void hd_context_leave(hd_thread *thread);
+/* Leaves it; `depth` is tapes->frame_count after it was entered. An error when `who` left more behind. */
+void hd_context_leave(hd_thread *thread, uint32_t depth, const char *who);
+/* Drops what user code left on the stack of frames, which is an error. */
+void hd_frames_restore(hd_thread *thread, uint32_t count, const char *who);
+/* The gradients of `loss` for `inputs`, for a walk inside a walk: hooks of leaves are the outer walk's to run. */
+hd_tensors *hd_gradients_inside(hd_thread *thread, hd_tensor *loss, const hd_tensors *inputs, hd_tensor *seed);
 
 /* The observer of this thread's state: the tape, the one of HODU_DEBUG=nan, or none. */
 hd_observer *hd_observer_for(bool recording);
@@ -140,7 +149,7 @@ typedef struct hd_checkpoint_attributes {
     void *user;
     hd_tensors *inputs, *leaves; /* what fn takes; what it read of tracked tensors. Retained */
     uint64_t seed, draw;         /* of the generator, so that dropout is the same again */
-    uint32_t versions[];         /* of the leaves */
+    uint32_t versions[];         /* of the leaves, then of the inputs */
 } hd_checkpoint_attributes;
 extern const hd_op hd_op_checkpoint;
 void hd_checkpoint_vjp(hd_thread *thread, hd_record *r, hd_tensor *gradient, hd_tensor **results);

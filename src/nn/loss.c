@@ -68,6 +68,14 @@ static hd_tensor *of_classes(hd_tensor *logs, hd_tensor *target, const hd_cross_
         kept = hd_ne_scalar(target, (double)o->ignore_index);
         target = hd_where(kept, target, hd_zeros_like(target));
     }
+    hd_tensor *least = target == NULL || hd_thread_self()->executor->captures || hd_tensor_count(target) == 0
+                           ? NULL
+                           : hd_min(target, HD_AXES(), NULL);
+    if (least != NULL && hd_item_i64(least) < 0) { /* hd_gather would count from the end, and train towards the last class */
+        hd_fail(HD_ERROR_INDEX, "a class number of %lld; they begin at 0 (.ignores and .ignore_index leave rows out)",
+                (long long)hd_item_i64(least));
+        return NULL;
+    }
     hd_tensor *column = hd_unsqueeze(target, 1);
     hd_tensor *loss = hd_neg(hd_squeeze(hd_gather(logs, 1, column), HD_AXES(1)));
     if (o->weight != NULL) {

@@ -4,11 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static void forget_names(hd_module *m) {
-    for (int64_t i = 0; i < m->name_count; ++i) hd_array_release(m->names[i]);
-    hd_array_release(m->names);
-    m->names = NULL;
-    m->name_count = 0;
+static void release_names(char **names, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) hd_array_release(names[i]);
+    hd_array_release(names);
 }
 
 static void module_destroy(hd_thread *thread, hd_object *object) {
@@ -18,17 +16,17 @@ static void module_destroy(hd_thread *thread, hd_object *object) {
         hd_array_release(m->members[i].name);
     }
     hd_array_release(m->members);
-    forget_names(m);
+    release_names(m->names, m->name_count);
     if (m->class_->destroy != NULL) m->class_->destroy(m->state);
-    m->object.kind = &hd_kind_released;
-    hd_count(&thread->live_objects, -1);
-    hd_array_release(m);
+    hd_object_bury(thread, object);
 }
 static const hd_kind module_kind = {"module", module_destroy};
 
 static hd_error module_check(const hd_module *m, const char *parameter) {
     if (m == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`%s` is NULL", parameter);
-    return m->object.kind == &module_kind ? HD_OK : hd_fail(HD_ERROR_STATE, "`%s` is no living module", parameter);
+    if (m->object.kind == &module_kind) return HD_OK;
+    return hd_fail(m->object.kind == &hd_kind_released ? HD_ERROR_RELEASED : HD_ERROR_STATE, "`%s` is no living module",
+                   parameter);
 }
 
 hd_module *hd_module_new(const hd_module_class *class_, void *state) {
@@ -42,10 +40,14 @@ hd_module *hd_module_new(const hd_module_class *class_, void *state) {
         hd_fail(HD_ERROR_MEMORY, "no memory for a module");
         return NULL;
     }
-    *m = (hd_module){.class_ = class_, .state = state, .training = true};
+    static const hd_module_class not_yet = {.name = "module"}; /* on failure the state stays the caller's */
+    *m = (hd_module){.class_ = &not_yet, .training = true};
     hd_object_init(&m->object, &module_kind);
     hd_count(&thread->live_objects, 1);
-    return hd_scope_own(thread, &m->object) == HD_OK ? m : NULL;
+    if (hd_scope_own(thread, &m->object) != HD_OK) return NULL;
+    m->class_ = class_;
+    m->state = state;
+    return m;
 }
 
 void *hd_module_state(const hd_module *module) {
@@ -54,12 +56,17 @@ void *hd_module_state(const hd_module *module) {
 }
 
 /* ---- members ------------------------------------------------------------------------------------------------------------ */
-static hd_error add_member(hd_module *m, int kind, const char *name, void *object) {
+static hd_error check_name(const hd_module *m, const char *name) {
     if (name == NULL || name[0] == '\0' || strchr(name, '.') != NULL)
         return hd_fail(HD_ERROR_VALUE, "the name \"%s\": it must not be empty nor have a dot", name ? name : "");
     for (int64_t i = 0; i < m->member_count; ++i)
         if (strcmp(m->members[i].name, name) == 0)
             return hd_fail(HD_ERROR_VALUE, "the module %s has a \"%s\" already", m->class_->name, name);
+    return HD_OK;
+}
+
+static hd_error add_member(hd_module *m, int kind, const char *name, void *object) {
+    HD_TRY(check_name(m, name));
     hd_member *members = hd_array_resize(m->members, (size_t)(m->member_count + 1) * sizeof *members);
     if (members != NULL) m->members = members;
     char *own = members == NULL ? NULL : hd_array_resize(NULL, strlen(name) + 1);
@@ -68,7 +75,6 @@ static hd_error add_member(hd_module *m, int kind, const char *name, void *objec
     hd_object_retain(object);
     m->members[m->member_count] = (hd_member){.name = own, .object = object};
     m->members[m->member_count++].kind = kind;
-    forget_names(m);
     return HD_OK;
 }
 
@@ -78,7 +84,7 @@ hd_tensor *hd_module_add_parameter(hd_module *module, const char *name, hd_tenso
     HD_TRY_OR(hd_tensor_check(parameter, "parameter"), NULL);
     hd_span span;
     hd_span_begin(&span, thread, "module_add_parameter");
-    hd_requires_grad(parameter);
+    if (check_name(module, name) == HD_OK) hd_requires_grad(parameter);
     if (thread->error_code == HD_OK) add_member(module, HD_MEMBER_PARAMETER, name, parameter);
     hd_span_end(&span, NULL);
     return thread->error_code == HD_OK ? parameter : NULL;
@@ -194,22 +200,30 @@ hd_tensors *hd_module_parameters(hd_module *module) {
     return list;
 }
 
+/* Brings the module's list of names up to date; names that did not change stay where they are. */
+static hd_error renew_names(hd_module *m) {
+    walk w = {.capacity = 0, .names = hd_array_resize(NULL, sizeof(char *))};
+    w.no_memory = w.names == NULL;
+    if (!w.no_memory) collect(m, "", &w);
+    hd_array_release(w.found);
+    bool same = w.count == m->name_count;
+    for (int64_t i = 0; i < w.count && same; ++i) same = strcmp(w.names[i], m->names[i]) == 0;
+    if (!same && !w.no_memory) {
+        release_names(m->names, m->name_count);
+        m->names = w.names;
+        m->name_count = w.count;
+        return HD_OK;
+    }
+    release_names(w.names, w.count);
+    return w.no_memory ? hd_fail(HD_ERROR_MEMORY, "no memory for the names of parameters") : HD_OK;
+}
+
 const char *hd_module_parameter_name(hd_module *module, int64_t index) {
     HD_ENTER("hd_module_parameter_name", NULL);
     HD_TRY_OR(module_check(module, "module"), NULL);
-    forget_names(module); /* a child may have changed */
-    walk w = {.capacity = 0, .names = hd_array_resize(NULL, sizeof(char *))};
-    w.no_memory = w.names == NULL;
-    if (!w.no_memory) collect(module, "", &w);
-    module->names = w.names;
-    module->name_count = w.count;
-    hd_array_release(w.found);
-    if (w.no_memory) {
-        hd_fail(HD_ERROR_MEMORY, "no memory for the names of parameters");
-        return NULL;
-    }
-    if (index < 0 || index >= w.count) {
-        hd_fail(HD_ERROR_INDEX, "parameter %lld of %lld", (long long)index, (long long)w.count);
+    HD_TRY_OR(renew_names(module), NULL);
+    if (index < 0 || index >= module->name_count) {
+        hd_fail(HD_ERROR_INDEX, "parameter %lld of %lld", (long long)index, (long long)module->name_count);
         return NULL;
     }
     return module->names[index];

@@ -72,12 +72,6 @@ hd_tensor *hd_affine(hd_tensor *x, hd_tensor *weight, hd_tensor *bias) {
         hd_fail(HD_ERROR_DTYPE, "%s; it takes floats", hd_dtype_name(dtype));
         return NULL;
     }
-    if (!thread->executor->fuses) {
-        hd_span span;
-        hd_span_begin(&span, thread, "affine");
-        hd_tensor *product = hd_matmul(x, hd_t(weight));
-        return hd_span_end(&span, bias != NULL ? hd_add(product, bias) : product);
-    }
     hd_shape shape = *in;
     shape.size[shape.rank - 1] = w->size[0];
     int64_t count;

@@ -67,6 +67,10 @@ static inline hd_tensor *run_row(const char *name, const void *caller, hd_op_id 
     return hd_execute(thread, &call);
 }
 
+hd_tensor *hd_run_row(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs, const double *numbers) {
+    return run_row(thread->call, thread->caller, id, inputs, hd_rows[id].operands, numbers);
+}
+
 static hd_tensor *run_unary(const char *name, const void *caller, hd_op_id id, hd_tensor *x, const double *numbers) {
     return run_row(name, caller, id, &x, 1, numbers);
 }

@@ -128,6 +128,7 @@ static inline void hd_call_init(hd_call *call, hd_op_id id, hd_tensor *const *in
     call->dtype[0] = dtype;
     call->shape[0].rank = shape->rank;
     for (int i = 0; i < shape->rank; ++i) call->shape[0].size[i] = shape->size[i];
+    call->given = false;
     call->view = NULL;
 }
 
@@ -143,6 +144,18 @@ static inline void hd_call_init(hd_call *call, hd_op_id id, hd_tensor *const *in
 #undef NONE
 #undef STOP
 void hd_vjp_elementwise(hd_thread *thread, const hd_vjp_call *v);
+
+/* The layout of a view of something that lies as `from` says, for the attributes of a call that was checked. False: a
+ * reshape that its strides do not allow. */
+bool hd_view_layout(hd_op_id id, const void *attributes, const hd_layout *from, hd_layout *to);
+
+/* An elementwise row by its id, as its public function runs it. */
+hd_tensor *hd_run_row(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs, const double *numbers);
+
+/* Calls the op `id` (derivative: 1 + operand, or 0) as its public function does, with all checks, from the attributes of
+ * an earlier call; NULL with an error when they do not fit. Draws are not taken: the attributes say which. */
+hd_tensor *hd_replay(hd_thread *thread, hd_op_id id, int derivative, const void *attributes, hd_tensor *const *inputs,
+                     int count, hd_dtype dtype, const hd_shape *shape);
 
 /* Runs a view of x: the same storage under another layout. */
 hd_tensor *hd_view(hd_thread *thread, hd_op_id id, hd_tensor *x, hd_dtype dtype, const hd_layout *layout,

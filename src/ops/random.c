@@ -8,7 +8,7 @@ static hd_tensor *draw(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs,
                        hd_dtype dtype, hd_random_attributes *a) {
     int64_t elements;
     HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &elements), NULL);
-    hd_generator_next(thread, &a->seed, &a->draw);
+    if (!thread->executor->captures) hd_generator_next(thread, &a->seed, &a->draw);
     hd_call call;
     hd_call_init(&call, id, inputs, count, dtype, shape, a);
     return hd_execute(thread, &call);

@@ -102,8 +102,7 @@ void hd_vjp_elementwise(hd_thread *thread, const hd_vjp_call *v) {
         if (uses == 0) continue;
         hd_tensor *d = v->gradient;
         if (uses != HD_USES_GRADIENT) {
-            const bool fused = thread->observer == NULL && thread->executor->fuses &&
-                               __builtin_popcount(uses & (HD_SAVE_ANY | HD_USES_GRADIENT)) <= 3;
+            const bool fused = thread->observer == NULL && __builtin_popcount(uses & (HD_SAVE_ANY | HD_USES_GRADIENT)) <= 3;
             d = fused ? run_derivative(thread, id, i, variables, v->compute, v->compute, shape, v->attributes)
                       : read_derivative(id, i, variables, v->compute, v->attributes);
         }

@@ -11,9 +11,10 @@ hd_tensor *hd_view(hd_thread *thread, hd_op_id id, hd_tensor *x, hd_dtype dtype,
     return hd_execute(thread, &call);
 }
 
-static hd_tensor *view_of(hd_thread *thread, hd_op_id id, hd_tensor *x, const hd_layout *layout,
-                          const void *attributes) {
-    return hd_view(thread, id, x, (hd_dtype)x->dtype, layout, attributes);
+static hd_tensor *view_of(hd_thread *thread, hd_op_id id, hd_tensor *x, const void *attributes) {
+    hd_layout layout;
+    hd_view_layout(id, attributes, &x->layout, &layout);
+    return hd_view(thread, id, x, (hd_dtype)x->dtype, &layout, attributes);
 }
 
 /* ---- reshape ------------------------------------------------------------------------------------------------------- */
@@ -69,25 +70,77 @@ static bool reshape_layout(const hd_layout *from, const hd_shape *shape, int64_t
     return true;
 }
 
+static void diagonal_layout(const hd_diagonal_attributes *d, const hd_layout *from, hd_layout *to) {
+    const int64_t n1 = from->shape.size[d->axis1], n2 = from->shape.size[d->axis2], offset = d->offset;
+    const int64_t row = offset < 0 ? (offset < -n1 ? n1 : -offset) : 0,
+                  column = offset > 0 ? (offset > n2 ? n2 : offset) : 0;
+    const int64_t length = n1 - row < n2 - column ? n1 - row : n2 - column;
+    *to = (hd_layout){.offset = from->offset};
+    for (int i = 0; i < from->shape.rank; ++i) {
+        if (i == d->axis1 || i == d->axis2) continue;
+        to->stride[to->shape.rank] = from->stride[i];
+        to->shape.size[to->shape.rank++] = from->shape.size[i];
+    }
+    if (length > 0) to->offset += row * from->stride[d->axis1] + column * from->stride[d->axis2];
+    to->stride[to->shape.rank] = from->stride[d->axis1] + from->stride[d->axis2];
+    to->shape.size[to->shape.rank++] = length > 0 ? length : 0;
+}
+
+static void unfold_layout(const hd_slice_attributes *s, hd_layout *to) {
+    const int last = to->shape.rank++;
+    to->shape.size[last] = s->count;
+    to->stride[last] = to->stride[s->axis];
+    const int64_t windows = (to->shape.size[s->axis] - s->count) / s->step;
+    to->shape.size[s->axis] = windows + 1;
+    if (windows > 0) to->stride[s->axis] *= s->step;
+}
+
+bool hd_view_layout(hd_op_id id, const void *attributes, const hd_layout *from, hd_layout *to) {
+    const hd_slice_attributes *s = attributes;
+    const hd_shape *shape = attributes;
+    const hd_axes *order = attributes;
+    *to = *from;
+    if (id == HD_OP_reshape) return reshape_layout(from, shape, hd_shape_count(*shape), to);
+    if (id == HD_OP_permute) {
+        for (int i = 0; i < order->count; ++i) {
+            to->shape.size[i] = from->shape.size[order->axis[i]];
+            to->stride[i] = from->stride[order->axis[i]];
+        }
+    } else if (id == HD_OP_broadcast_to) {
+        to->shape = *shape;
+        hd_layout_broadcast(from, shape, to->stride);
+    } else if (id == HD_OP_slice) {
+        to->shape.size[s->axis] = s->count;
+        if (s->count > 0) to->offset += s->start * to->stride[s->axis];
+        to->stride[s->axis] *= s->count > 1 ? s->step : 1;
+    } else if (id == HD_OP_diagonal) {
+        diagonal_layout(attributes, from, to);
+    } else if (id == HD_OP_unfold) {
+        unfold_layout(s, to);
+    } else if (id == HD_OP_as_strided) {
+        *to = ((const hd_strided_attributes *)attributes)->layout;
+    } /* bitcast, detach: as it is */
+    return true;
+}
+
 hd_tensor *hd_reshape(hd_tensor *x, hd_shape shape) {
     HD_ENTER("hd_reshape", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
     HD_TRY_OR(resolve_reshape(x, &shape), NULL);
     const hd_shape_attributes attributes = {shape};
     hd_layout layout;
-    if (reshape_layout(&x->layout, &shape, x->count, &layout))
-        return view_of(thread, HD_OP_reshape, x, &layout, &attributes);
+    if (hd_view_layout(HD_OP_reshape, &attributes, &x->layout, &layout))
+        return hd_view(thread, HD_OP_reshape, x, (hd_dtype)x->dtype, &layout, &attributes);
     hd_span span;
     hd_span_begin(&span, thread, "reshape");
     hd_tensor *copy = hd_contiguous(x);
-    if (copy != NULL) reshape_layout(&copy->layout, &shape, x->count, &layout);
-    return hd_span_end(&span, copy == NULL ? NULL : view_of(thread, HD_OP_reshape, copy, &layout, &attributes));
+    return hd_span_end(&span, copy == NULL ? NULL : view_of(thread, HD_OP_reshape, copy, &attributes));
 }
 
 hd_tensor *hd_detach(hd_tensor *x) {
     HD_ENTER("hd_detach", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
-    return view_of(thread, HD_OP_detach, x, &x->layout, NULL);
+    return view_of(thread, HD_OP_detach, x, NULL);
 }
 
 hd_tensor *hd_flatten(hd_tensor *x) {
@@ -146,14 +199,9 @@ hd_tensor *hd_permute(hd_tensor *x, hd_axes order) {
         return NULL;
     }
     HD_TRY_OR(hd_axes_resolve(order, rank, seen), NULL);
-    hd_layout layout = x->layout;
-    for (int i = 0; i < rank; ++i) {
-        hd_axis_resolve(order.axis[i], rank, &order.axis[i]);
-        layout.shape.size[i] = x->layout.shape.size[order.axis[i]];
-        layout.stride[i] = x->layout.stride[order.axis[i]];
-    }
+    for (int i = 0; i < rank; ++i) hd_axis_resolve(order.axis[i], rank, &order.axis[i]);
     const hd_axes_attributes attributes = {order};
-    return view_of(thread, HD_OP_permute, x, &layout, &attributes);
+    return view_of(thread, HD_OP_permute, x, &attributes);
 }
 
 static hd_axes natural_order(int rank) {
@@ -207,10 +255,8 @@ static hd_tensor *broadcast(hd_thread *thread, hd_tensor *x, const hd_shape *sha
         hd_fail(HD_ERROR_SHAPE, "%s does not broadcast to %s", HD_SHAPE_TEXT(x->layout.shape), HD_SHAPE_TEXT(*shape));
         return NULL;
     }
-    hd_layout layout = {.shape = *shape, .offset = x->layout.offset};
-    hd_layout_broadcast(&x->layout, shape, layout.stride);
     const hd_shape_attributes attributes = {*shape};
-    return view_of(thread, HD_OP_broadcast_to, x, &layout, &attributes);
+    return view_of(thread, HD_OP_broadcast_to, x, &attributes);
 }
 
 hd_tensor *hd_broadcast_to(hd_tensor *x, hd_shape shape) {
@@ -230,12 +276,8 @@ hd_tensor *hd_expand(hd_tensor *x, hd_shape shape) {
 
 /* ---- slices ------------------------------------------------------------------------------------------------------------------ */
 static hd_tensor *slice(hd_thread *thread, hd_tensor *x, int axis, int64_t start, int64_t count, int64_t step) {
-    hd_layout layout = x->layout;
-    layout.shape.size[axis] = count;
-    if (count > 0) layout.offset += start * layout.stride[axis];
-    layout.stride[axis] *= count > 1 ? step : 1;
     const hd_slice_attributes attributes = {axis, start, count, step};
-    return view_of(thread, HD_OP_slice, x, &layout, &attributes);
+    return view_of(thread, HD_OP_slice, x, &attributes);
 }
 
 /* Python's rules: from the end when negative, then cut to what there is. */
@@ -316,53 +358,38 @@ hd_tensor *hd_flip(hd_tensor *x, hd_axes axes) {
 hd_tensor *hd_diagonal(hd_tensor *x, int64_t offset, int axis1, int axis2) {
     HD_ENTER("hd_diagonal", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
-    const hd_layout *from = &x->layout;
-    HD_TRY_OR(hd_axis_resolve(axis1, from->shape.rank, &axis1), NULL);
-    HD_TRY_OR(hd_axis_resolve(axis2, from->shape.rank, &axis2), NULL);
+    HD_TRY_OR(hd_axis_resolve(axis1, x->layout.shape.rank, &axis1), NULL);
+    HD_TRY_OR(hd_axis_resolve(axis2, x->layout.shape.rank, &axis2), NULL);
     if (axis1 == axis2) {
         hd_fail(HD_ERROR_AXIS, "axis %d is given twice", axis1);
         return NULL;
     }
-    const int64_t n1 = from->shape.size[axis1], n2 = from->shape.size[axis2];
-    const int64_t row = offset < 0 ? (offset < -n1 ? n1 : -offset) : 0,
-                  column = offset > 0 ? (offset > n2 ? n2 : offset) : 0;
-    const int64_t length = n1 - row < n2 - column ? n1 - row : n2 - column;
-    hd_layout layout = {.offset = from->offset};
-    for (int i = 0; i < from->shape.rank; ++i) {
-        if (i == axis1 || i == axis2) continue;
-        layout.stride[layout.shape.rank] = from->stride[i];
-        layout.shape.size[layout.shape.rank++] = from->shape.size[i];
-    }
-    if (length > 0) layout.offset += row * from->stride[axis1] + column * from->stride[axis2];
-    layout.stride[layout.shape.rank] = from->stride[axis1] + from->stride[axis2];
-    layout.shape.size[layout.shape.rank++] = length > 0 ? length : 0;
     const hd_diagonal_attributes attributes = {offset, axis1, axis2};
-    return view_of(thread, HD_OP_diagonal, x, &layout, &attributes);
+    return view_of(thread, HD_OP_diagonal, x, &attributes);
 }
 
 hd_tensor *hd_unfold(hd_tensor *x, int axis, int64_t size, int64_t step) {
     HD_ENTER("hd_unfold", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
-    hd_layout layout = x->layout;
-    HD_TRY_OR(hd_axis_resolve(axis, layout.shape.rank, &axis), NULL);
-    if (layout.shape.rank == HD_MAX_RANK || size < 0 || step < 1 || size > layout.shape.size[axis]) {
+    const hd_shape *shape = &x->layout.shape;
+    HD_TRY_OR(hd_axis_resolve(axis, shape->rank, &axis), NULL);
+    if (shape->rank == HD_MAX_RANK || size < 0 || step < 1 || size > shape->size[axis]) {
         hd_fail(HD_ERROR_SHAPE,
                 "windows of %lld, %lld apart, on axis %d of %s: the window must fit the axis, the step be >= 1, the "
                 "rank below %d",
-                (long long)size, (long long)step, axis, HD_SHAPE_TEXT(layout.shape), HD_MAX_RANK);
+                (long long)size, (long long)step, axis, HD_SHAPE_TEXT(*shape), HD_MAX_RANK);
         return NULL;
     }
-    const int last = layout.shape.rank++;
-    layout.shape.size[last] = size;
-    layout.stride[last] = layout.stride[axis];
-    const int64_t windows = (layout.shape.size[axis] - size) / step;
-    if (windows == INT64_MAX) { hd_fail(HD_ERROR_OVERFLOW, "more windows than 64 bits can count"); return NULL; }
-    layout.shape.size[axis] = windows + 1;
-    if (windows > 0) layout.stride[axis] *= step;
+    if (shape->size[axis] - size == INT64_MAX) {
+        hd_fail(HD_ERROR_OVERFLOW, "more windows than 64 bits can count");
+        return NULL;
+    }
+    const hd_slice_attributes attributes = {axis, 0, size, step};
+    hd_layout layout;
+    hd_view_layout(HD_OP_unfold, &attributes, &x->layout, &layout);
     int64_t count;
     HD_TRY_OR(hd_shape_check(&layout.shape, hd_dtype_bytes[x->dtype], &count), NULL);
-    const hd_slice_attributes attributes = {axis, 0, size, step};
-    return view_of(thread, HD_OP_unfold, x, &layout, &attributes);
+    return hd_view(thread, HD_OP_unfold, x, (hd_dtype)x->dtype, &layout, &attributes);
 }
 
 hd_tensor *hd_as_strided(hd_tensor *x, hd_shape shape, hd_shape strides, int64_t offset) {
@@ -391,7 +418,7 @@ hd_tensor *hd_as_strided(hd_tensor *x, hd_shape shape, hd_shape strides, int64_t
                 (long long)highest, (long long)elements);
         return NULL;
     }
-    return view_of(thread, HD_OP_as_strided, x, &attributes.layout, &attributes);
+    return view_of(thread, HD_OP_as_strided, x, &attributes);
 }
 
 /* ---- gradients ------------------------------------------------------------------------------------------------------------------ */

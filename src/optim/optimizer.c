@@ -1,7 +1,5 @@
 /* Optimizers: what they share, SGD and Adam. */
-#include "core/execute.h"
-#include "core/list.h"
-#include "core/options.h"
+#include "grad/tape.h"
 
 #include <math.h>
 
@@ -25,15 +23,15 @@ static void optimizer_destroy(hd_thread *thread, hd_object *object) {
     hd_tensor_drop(thread, o->steps);
     if (o->parameters != NULL) hd_object_release(thread, &o->parameters->object);
     if (o->class_->destroy != NULL) o->class_->destroy(o->state);
-    o->object.kind = &hd_kind_released;
-    hd_count(&thread->live_objects, -1);
-    hd_array_release(o);
+    hd_object_bury(thread, object);
 }
 static const hd_kind optimizer_kind = {"optimizer", optimizer_destroy};
 
 static hd_error optimizer_check(const hd_optimizer *o) {
     if (o == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`optimizer` is NULL");
-    return o->object.kind == &optimizer_kind ? HD_OK : hd_fail(HD_ERROR_STATE, "`optimizer` is no living optimizer");
+    if (o->object.kind == &optimizer_kind) return HD_OK;
+    return hd_fail(o->object.kind == &hd_kind_released ? HD_ERROR_RELEASED : HD_ERROR_STATE,
+                   "`optimizer` is no living optimizer");
 }
 
 static hd_error check_parameters(const hd_tensors *parameters) {
@@ -69,7 +67,8 @@ hd_optimizer *hd_optimizer_new(const hd_optimizer_class *class_, void *state, hd
         hd_fail(HD_ERROR_MEMORY, "no memory for an optimizer");
         return NULL;
     }
-    *o = (hd_optimizer){.class_ = class_, .state = NULL};
+    static const hd_optimizer_class not_yet = {.name = "optimizer"}; /* on failure the state stays the caller's */
+    *o = (hd_optimizer){.class_ = &not_yet};
     hd_object_init(&o->object, &optimizer_kind);
     hd_count(&thread->live_objects, 1);
     hd_object_retain(&parameters->object);
@@ -81,13 +80,13 @@ hd_optimizer *hd_optimizer_new(const hd_optimizer_class *class_, void *state, hd
         for (int k = 0; k < MAX_SLOTS; ++k) o->slots[i][k] = NULL;
     if (o->slots == NULL) hd_fail(HD_ERROR_MEMORY, "no memory for an optimizer");
     if (thread->error_code != HD_OK) {
-        const hd_optimizer_class nothing = {.name = class_->name}; /* the state stays the caller's */
-        o->class_ = &nothing;
         hd_object_release(thread, &o->object);
         return NULL;
     }
+    if (hd_scope_own(thread, &o->object) != HD_OK) return NULL;
+    o->class_ = class_;
     o->state = state;
-    return hd_scope_own(thread, &o->object) == HD_OK ? o : NULL;
+    return o;
 }
 
 /* ---- using one ---------------------------------------------------------------------------------------------------------------- */
@@ -114,7 +113,7 @@ void hd_optimizer_step(hd_optimizer *optimizer) {
     hd_assign(optimizer->steps, hd_add_scalar(optimizer->steps, 1));
     if (optimizer->class_->begin != NULL) optimizer->class_->begin(optimizer, optimizer->state);
     for (int64_t i = 0; i < optimizer->parameters->count && thread->error_code == HD_OK; ++i)
-        if (hd_has_grad(optimizer->parameters->items[i])) update(thread, optimizer, i);
+        if (hd_gradient_arrived(optimizer->parameters->items[i])) update(thread, optimizer, i);
     hd_span_end(&span, NULL);
 }
 
@@ -165,6 +164,8 @@ static void sgd_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g,
     }
     hd_assign(p, hd_addcmul(p, hd_cast(o->learning_rate, hd_tensor_dtype(p)), g, -1));
 }
+static bool not_negative(double v) { return v >= 0 && isfinite(v); }
+
 static const hd_optimizer_class sgd_class = {.name = "sgd", .slots = 0, .update = sgd_update, .destroy = hd_array_release};
 static const hd_optimizer_class sgd_with_momentum = {
     .name = "sgd", .slots = 1, .update = sgd_update, .destroy = hd_array_release};
@@ -187,7 +188,7 @@ static hd_optimizer *with_state(hd_thread *thread, const hd_optimizer_class *cla
 hd_optimizer *hd_sgd(hd_tensors *parameters, double learning_rate, const hd_sgd_opts *opts) {
     HD_ENTER("hd_sgd", NULL);
     HD_READ_OPTS(hd_sgd_opts, opts, NULL);
-    if (options.momentum < 0 || options.weight_decay < 0 ||
+    if (!not_negative(options.momentum) || !not_negative(options.dampening) || !not_negative(options.weight_decay) ||
         (options.nesterov && (options.momentum == 0 || options.dampening != 0))) {
         hd_fail(HD_ERROR_VALUE, "momentum %g, dampening %g, weight_decay %g%s: none may be negative, and nesterov needs "
                                 "momentum without dampening",
@@ -222,7 +223,7 @@ hd_optimizer *hd_adam(hd_tensors *parameters, double learning_rate, const hd_ada
     if (options.beta2 == 0) options.beta2 = signbit(options.beta2) ? 0 : 0.999;
     if (options.epsilon == 0) options.epsilon = 1e-8;
     if (!(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1 && options.epsilon > 0 &&
-          options.weight_decay >= 0)) {
+          isfinite(options.epsilon) && not_negative(options.weight_decay))) {
         hd_fail(HD_ERROR_VALUE, "beta1 %g, beta2 %g, epsilon %g, weight_decay %g: betas are in [0, 1), epsilon is > 0, the "
                                 "decay not negative",
                 options.beta1, options.beta2, options.epsilon, options.weight_decay);

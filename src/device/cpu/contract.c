@@ -339,6 +339,6 @@ hd_error hd_cpu_contract(hd_thread *thread, hd_call *call) {
     if (status == HD_OK) status = is_affine ? affine(thread, in[0], in[1], in[2], c) : contract(thread, in[0], in[1], c);
     if (status == HD_OK && c != out) status = hd_cpu_copy(thread, out, c);
     for (int i = 0; i < 4; ++i) hd_tensor_drop(thread, ready[i]);
-    if (status != HD_OK) hd_tensor_drop(thread, out);
+    if (status != HD_OK) hd_cpu_drop_outputs(thread, call);
     return status;
 }

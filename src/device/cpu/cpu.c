@@ -109,6 +109,7 @@ const char *hd_cpu_isa(void) {
 
 /* ---- the executor ------------------------------------------------------------------------------------------------ */
 hd_error hd_cpu_outputs(hd_thread *thread, hd_call *call) {
+    if (call->given) return HD_OK;
     for (int i = 0; i < call->output_count; ++i) {
         call->outputs[i] = hd_tensor_new(thread, call->dtype[i], &call->shape[i]);
         if (__builtin_expect(call->outputs[i] != NULL, 1)) continue;
@@ -116,6 +117,10 @@ hd_error hd_cpu_outputs(hd_thread *thread, hd_call *call) {
         return thread->error_code;
     }
     return HD_OK;
+}
+
+void hd_cpu_drop_outputs(hd_thread *thread, hd_call *call) {
+    for (int i = 0; i < call->output_count && !call->given; ++i) hd_tensor_drop(thread, call->outputs[i]);
 }
 
 static hd_error run_view(hd_thread *thread, hd_call *call) {
@@ -126,7 +131,7 @@ static hd_error run_view(hd_thread *thread, hd_call *call) {
 static hd_error run_cast(hd_thread *thread, hd_call *call) {
     HD_TRY(hd_cpu_outputs(thread, call));
     const hd_error status = hd_cpu_copy(thread, call->outputs[0], call->inputs[0]);
-    if (status != HD_OK) hd_tensor_drop(thread, call->outputs[0]);
+    if (status != HD_OK) hd_cpu_drop_outputs(thread, call);
     return status;
 }
 
@@ -166,7 +171,7 @@ static hd_error cpu_write(hd_executor *self, hd_thread *thread, hd_tensor *dst, 
     return status;
 }
 
-static hd_executor executor = {.name = "cpu", .fuses = true, .run = cpu_run, .write = cpu_write};
+static hd_executor executor = {.name = "cpu", .run = cpu_run, .write = cpu_write};
 
 static bool cpu_available(int index) { return index == 0; }
 static hd_executor *cpu_executor(int index) {

@@ -18,8 +18,10 @@ hd_error hd_cpu_contract(hd_thread *thread, hd_call *call);
 hd_error hd_cpu_copy(hd_thread *thread, hd_tensor *dst, const hd_tensor *src);
 /* x as a contiguous tensor of `dtype`: x itself with one more reference, or a copy. NULL with an error. */
 hd_tensor *hd_cpu_ready(hd_thread *thread, hd_tensor *x, hd_dtype dtype);
-/* Makes the call's outputs, contiguous and undefined. */
+/* Makes the call's outputs, contiguous and undefined, unless they are given. */
 hd_error hd_cpu_outputs(hd_thread *thread, hd_call *call);
+/* Gives them up again, unless they were given. */
+void hd_cpu_drop_outputs(hd_thread *thread, hd_call *call);
 
 /* The dtype whose elements a compute type is made of. */
 extern const uint8_t hd_compute_dtype[HD_COMPUTE_COUNT];

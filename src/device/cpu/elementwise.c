@@ -471,7 +471,7 @@ hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call) {
         const hd_tensor *x = call->inputs[k];
         data[k + 1] = hd_tensor_bytes(thread, x, HD_READ);
         if (__builtin_expect(data[k + 1] == NULL, 0)) {
-            hd_tensor_drop(thread, out);
+            hd_cpu_drop_outputs(thread, call);
             return thread->error_code;
         }
         simple = simple && x->contiguous && (x->count == out->count || x->count == 1) &&
@@ -487,7 +487,7 @@ hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call) {
     hd_error status = HD_OK;
     if (__builtin_expect(!simple, 0)) {
         status = run_general(call, kernel, data, numbers);
-        if (status != HD_OK) hd_tensor_drop(thread, out);
+        if (status != HD_OK) hd_cpu_drop_outputs(thread, call);
     } else if (out->count > GRAIN || single) {
         run_flat_job(call, kernel, data, numbers);
     } else {

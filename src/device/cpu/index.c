@@ -194,7 +194,7 @@ hd_error hd_cpu_index(hd_thread *thread, hd_call *call) {
         status = call->op->id == HD_OP_scatter  ? scatter(thread, call, index)
                  : call->op->id == HD_OP_gather ? gather(thread, call, index)
                                                 : index_select(thread, call, index);
-        if (status != HD_OK) hd_tensor_drop(thread, call->outputs[0]);
+        if (status != HD_OK) hd_cpu_drop_outputs(thread, call);
     }
     hd_tensor_drop(thread, index);
     return status;

@@ -55,6 +55,6 @@ hd_error hd_cpu_move(hd_thread *thread, hd_call *call) {
     const hd_error status = call->op->id == HD_OP_concat ? concat(thread, call, out)
                             : call->op->id == HD_OP_pad  ? pad(thread, call, out)
                                                          : hd_cpu_copy(thread, out, call->inputs[0]);
-    if (status != HD_OK) hd_tensor_drop(thread, out);
+    if (status != HD_OK) hd_cpu_drop_outputs(thread, call);
     return status;
 }

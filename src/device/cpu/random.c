@@ -196,6 +196,6 @@ hd_error hd_cpu_random(hd_thread *thread, hd_call *call) {
         draw_job job = {call->attributes, (hd_op_id)call->op->id, (hd_dtype)out->dtype, out->storage->data};
         hd_parallel_range(out->count, GRAIN, draw_range, &job);
     }
-    if (status != HD_OK) hd_tensor_drop(thread, out);
+    if (status != HD_OK) hd_cpu_drop_outputs(thread, call);
     return status;
 }

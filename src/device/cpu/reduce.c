@@ -277,7 +277,7 @@ hd_error hd_cpu_reduce(hd_thread *thread, hd_call *call) {
     if (call->outputs[0]->count == 0) return HD_OK;
     choose_way(&r);
     const hd_error status = run_reduction(thread, &r, call->outputs[0]);
-    if (status != HD_OK) hd_tensor_drop(thread, call->outputs[0]);
+    if (status != HD_OK) hd_cpu_drop_outputs(thread, call);
     return status;
 }
 

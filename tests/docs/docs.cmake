@@ -1,0 +1,21 @@
+# The pages of docs/guide are programs: every C block in them is compiled, run, and held to what its comments say. A page
+# has a translation in docs/guide/ko with the same blocks.
+set(HODU_DOCS_FLAGS -O1)
+if(HODU_SANITIZE)
+  list(APPEND HODU_DOCS_FLAGS -g -fsanitize=${HODU_SANITIZE} -fno-sanitize-recover=all)
+endif()
+
+function(hodu_docs_test name page)
+  add_test(NAME docs/${name} COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/docs/run_blocks.sh ${PROJECT_SOURCE_DIR} ${page}
+    $<TARGET_FILE:hodu_static> ${CMAKE_CURRENT_BINARY_DIR}/docs/${name} ${ARGN} ${CMAKE_C_COMPILER} ${HODU_DOCS_FLAGS})
+  set_tests_properties(docs/${name} PROPERTIES TIMEOUT 900 LABELS docs)
+endfunction()
+
+foreach(page gradient-tape)
+  hodu_docs_test(${page} docs/guide/${page}.md)
+  hodu_docs_test(ko/${page} docs/guide/ko/${page}.md --same-as docs/guide/${page}.md)
+endforeach()
+
+add_test(NAME docs/can-fail COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/docs/can_fail.sh ${PROJECT_SOURCE_DIR}
+  $<TARGET_FILE:hodu_static> ${CMAKE_CURRENT_BINARY_DIR}/docs/can-fail ${CMAKE_C_COMPILER} ${HODU_DOCS_FLAGS})
+set_tests_properties(docs/can-fail PROPERTIES TIMEOUT 300 LABELS docs)

@@ -1,0 +1,541 @@
+/* The gradients of all ops that are no elementwise rows, and of the losses: hd_gradcheck in f64, first and second order, for
+ * plain, turned and reversed inputs.
+ *
+ * Every op of ops.def with a vjp must be on the tape of some case, every composite must have a case or be named among those
+ * that have no gradient: a new row fails here until it has one. */
+#include "core/thread.h"
+#include "grad/tape.h"
+#include "support.h"
+
+#include <math.h>
+
+/* ---- the cases --------------------------------------------------------------------------------------------------------
+ * CASE(op, label, IN(shapes of the inputs), result): the result in a, b, c. Inputs are distinct, of either sign, and from
+ * 0.3 to 2 large, at least 0.02 apart, so that differences with a step of 1e-4 do not change which one is largest. */
+#define IN(...) __VA_ARGS__
+#define S       HD_SHAPE
+#define X       HD_AXES
+#define KEEP    HD_OPTS(hd_reduce_opts, .keep_dims = true)
+#define I64     HD_TENSOR_I64
+#define P(...)  (const hd_padding[]){__VA_ARGS__}
+#define LIST(...)                                                                                                      \
+    (hd_tensor *const[]){__VA_ARGS__}, (int)(sizeof((hd_tensor *const[]){__VA_ARGS__}) / sizeof(hd_tensor *))
+#define POSITIVE(x)      hd_add_scalar(hd_square(x), 0.1)
+#define REDUCED(kind)    HD_OPTS(hd_loss_opts, .reduction = HD_REDUCTION_##kind)
+#define CE(logits, ...)  hd_cross_entropy(logits, __VA_ARGS__)
+#define CE_OPTS(...)     HD_OPTS(hd_cross_entropy_opts, __VA_ARGS__)
+#define CLASSES          I64(S(3), 2, 0, 2)
+#define LABELS(x)        hd_softmax(x, 1) /* probabilities that have a gradient themselves */
+
+#define REDUCTIONS(CASE)                                                                                               \
+    CASE(sum, all, IN(S(2, 3)), hd_sum(a, X(), NULL))                                                                  \
+    CASE(sum, first, IN(S(2, 3, 2)), hd_sum(a, X(0), NULL))                                                            \
+    CASE(sum, outer_kept, IN(S(2, 3, 2)), hd_sum(a, X(0, 2), KEEP))                                                    \
+    CASE(sum, scalar, IN(S()), hd_sum(a, X(), NULL))                                                                   \
+    CASE(sum, empty, IN(S(2, 0), S(2)), hd_add(hd_sum(a, X(1), NULL), b))                                              \
+    CASE(prod, all, IN(S(2, 3)), hd_prod(a, X(), NULL))                                                                \
+    CASE(prod, middle, IN(S(2, 3, 2)), hd_prod(a, X(1), NULL))                                                         \
+    CASE(prod, outer_kept, IN(S(2, 2, 3)), hd_prod(a, X(0, 2), KEEP))                                                  \
+    CASE(prod, of_one, IN(S(3, 1)), hd_prod(a, X(1), NULL))                                                            \
+    CASE(prod, scalar, IN(S()), hd_prod(a, X(), NULL))                                                                 \
+    CASE(prod, long, IN(S(9)), hd_prod(a, X(), NULL))                                                                  \
+    CASE(prod, empty, IN(S(2, 0), S(2)), hd_mul(hd_prod(a, X(1), NULL), b))                                            \
+    CASE(max, all, IN(S(2, 3)), hd_max(a, X(), NULL))                                                                  \
+    CASE(max, last_kept, IN(S(3, 4)), hd_max(a, X(-1), KEEP))                                                          \
+    CASE(max, outer, IN(S(2, 3, 2)), hd_max(a, X(0, 2), NULL))                                                         \
+    CASE(max, scalar, IN(S()), hd_max(a, X(), NULL))                                                                   \
+    CASE(max, squared, IN(S(2, 3)), hd_square(hd_max(a, X(0), NULL)))                                                  \
+    CASE(min, all, IN(S(2, 3)), hd_min(a, X(), NULL))                                                                  \
+    CASE(min, first, IN(S(3, 4)), hd_min(a, X(0), NULL))                                                               \
+    CASE(min, squared, IN(S(2, 3)), hd_square(hd_min(a, X(1), KEEP)))                                                  \
+    CASE(mean, all, IN(S(2, 3)), hd_mean(a, X(), NULL))                                                                \
+    CASE(mean, last_kept, IN(S(2, 3)), hd_mean(a, X(-1), KEEP))                                                        \
+    CASE(var, all, IN(S(2, 3)), hd_var(a, X(), 1, NULL))                                                               \
+    CASE(var, biased, IN(S(2, 3)), hd_var(a, X(1), 0, KEEP))                                                           \
+    CASE(std, all, IN(S(2, 3)), hd_std(a, X(), 1, NULL))                                                               \
+    CASE(std, first, IN(S(3, 2)), hd_std(a, X(0), 0, KEEP))                                                            \
+    CASE(norm, two, IN(S(2, 3)), hd_norm(a, 2, X(), NULL))                                                             \
+    CASE(norm, two_of_rows, IN(S(2, 3)), hd_norm(a, 2, X(1), KEEP))                                                    \
+    CASE(norm, one, IN(S(2, 3)), hd_norm(a, 1, X(0), NULL))                                                            \
+    CASE(norm, zero, IN(S(2, 3)), hd_norm(a, 0, X(0), NULL))                                                           \
+    CASE(norm, three, IN(S(2, 3)), hd_norm(a, 3, X(1), NULL))                                                          \
+    CASE(norm, half, IN(S(2, 3)), hd_norm(a, 0.5, X(), NULL))                                                          \
+    CASE(norm, minus_one, IN(S(2, 3)), hd_norm(a, -1, X(1), NULL))                                                     \
+    CASE(norm, largest, IN(S(2, 3)), hd_norm(a, INFINITY, X(1), NULL))                                                 \
+    CASE(norm, smallest, IN(S(2, 3)), hd_norm(a, -INFINITY, X(1), NULL))                                               \
+    CASE(logsumexp, all, IN(S(2, 3)), hd_logsumexp(a, X(), NULL))                                                      \
+    CASE(logsumexp, last_kept, IN(S(2, 3)), hd_logsumexp(a, X(-1), KEEP))                                              \
+    CASE(softmax, last, IN(S(2, 3)), hd_softmax(a, -1))                                                                \
+    CASE(softmax, first, IN(S(3, 2)), hd_softmax(a, 0))                                                                \
+    CASE(softmax, empty, IN(S(0, 3), S(2)), hd_concat(LIST(hd_flatten(hd_softmax(a, 1)), b), 0))                       \
+    CASE(log_softmax, last, IN(S(2, 3)), hd_log_softmax(a, -1))                                                        \
+    CASE(log_softmax, middle, IN(S(2, 3, 2)), hd_log_softmax(a, 1))                                                    \
+    CASE(sum_to_shape, in_front, IN(S(2, 3)), hd_sum_to_shape(a, S(3)))                                                \
+    CASE(sum_to_shape, inside, IN(S(2, 3, 2)), hd_sum_to_shape(a, S(3, 1)))                                            \
+    CASE(sum_to_shape, same, IN(S(2, 3)), hd_sum_to_shape(a, S(2, 3)))
+
+#define VIEWS(CASE)                                                                                                    \
+    CASE(reshape, flat, IN(S(2, 3)), hd_reshape(a, S(6)))                                                              \
+    CASE(reshape, other, IN(S(2, 3, 2)), hd_reshape(a, S(3, -1)))                                                      \
+    CASE(reshape, scalar, IN(S(1, 1)), hd_reshape(a, S()))                                                             \
+    CASE(reshape, turned, IN(S(2, 3)), hd_reshape(hd_t(a), S(2, 3)))                                                   \
+    CASE(reshape, empty, IN(S(0, 3), S(1)), hd_concat(LIST(hd_reshape(a, S(0)), b), 0))                                \
+    CASE(permute, three, IN(S(2, 3, 2)), hd_permute(a, X(2, 0, 1)))                                                    \
+    CASE(permute, back, IN(S(2, 3, 1)), hd_permute(a, X(-1, 1, 0)))                                                    \
+    CASE(broadcast_to, in_front, IN(S(3)), hd_broadcast_to(a, S(2, 3)))                                                \
+    CASE(broadcast_to, inside, IN(S(2, 1, 3)), hd_broadcast_to(a, S(2, 2, 2, 3)))                                      \
+    CASE(broadcast_to, scalar, IN(S()), hd_broadcast_to(a, S(2, 2)))                                                   \
+    CASE(broadcast_to, empty, IN(S(1, 3)), hd_sum(hd_broadcast_to(a, S(0, 3)), X(0), NULL))                            \
+    CASE(slice, front, IN(S(4, 2)), hd_slice(a, 0, HD_END, 2, 1))                                                      \
+    CASE(slice, behind, IN(S(2, 5)), hd_slice(a, 1, 2, HD_END, 1))                                                     \
+    CASE(slice, stepped, IN(S(2, 7)), hd_slice(a, -1, 1, HD_END, 3))                                                   \
+    CASE(slice, stepped_first, IN(S(7, 2)), hd_slice(a, 0, HD_END, -1, 2))                                             \
+    CASE(slice, one_of_steps, IN(S(5)), hd_slice(a, 0, 3, HD_END, 4))                                                  \
+    CASE(slice, reversed, IN(S(4, 2)), hd_slice(a, 0, HD_END, HD_END, -1))                                             \
+    CASE(slice, reversed_part, IN(S(2, 7)), hd_slice(a, 1, 5, 0, -2))                                                  \
+    CASE(slice, reversed_middle, IN(S(2, 6, 2)), hd_slice(a, 1, -2, HD_END, -3))                                       \
+    CASE(slice, empty, IN(S(3, 2)), hd_add(hd_sum(hd_slice(a, 0, 2, 1, 1), X(0), NULL), hd_select(a, 0, 0)))           \
+    CASE(slice, highest_rank, IN(S(1, 2, 1, 5, 1, 1, 1, 1)), hd_slice(a, 3, HD_END, HD_END, 2))                        \
+    CASE(slice, highest_rank_back, IN(S(1, 2, 1, 5, 1, 1, 1, 1)), hd_slice(a, 3, -2, HD_END, -2))                      \
+    CASE(slice, all, IN(S(3)), hd_slice(a, 0, HD_END, HD_END, 1))                                                      \
+    CASE(diagonal, main, IN(S(3, 3)), hd_diagonal(a, 0, 0, 1))                                                         \
+    CASE(diagonal, above, IN(S(2, 4)), hd_diagonal(a, 1, 0, 1))                                                        \
+    CASE(diagonal, below, IN(S(4, 2)), hd_diagonal(a, -2, 0, 1))                                                       \
+    CASE(diagonal, of_batches, IN(S(3, 2, 3)), hd_diagonal(a, 0, 2, 0))                                                \
+    CASE(diagonal, outside, IN(S(2, 2)), hd_add(hd_sum(hd_diagonal(a, 5, 0, 1), X(), NULL), a))                        \
+    CASE(unfold, overlapping, IN(S(6)), hd_unfold(a, 0, 3, 1))                                                         \
+    CASE(unfold, stepped, IN(S(2, 7)), hd_unfold(a, 1, 3, 2))                                                          \
+    CASE(unfold, apart, IN(S(7, 2)), hd_unfold(a, 0, 2, 3))                                                            \
+    CASE(unfold, squared, IN(S(5)), hd_square(hd_unfold(a, 0, 2, 1)))                                                  \
+    CASE(as_strided, turned, IN(S(2, 3)), hd_as_strided(a, S(3, 2), S(1, 3), 0))                                       \
+    CASE(as_strided, overlapping, IN(S(6)), hd_as_strided(a, S(3, 3), S(1, 1), 1))                                     \
+    CASE(as_strided, repeated, IN(S(4)), hd_square(hd_as_strided(a, S(2, 3), S(0, 1), 1)))                             \
+    CASE(as_strided, backwards, IN(S(5)), hd_as_strided(a, S(3), S(-2), 4))                                            \
+    CASE(flatten, two, IN(S(2, 3)), hd_flatten(a))                                                                     \
+    CASE(flatten, scalar, IN(S()), hd_flatten(a))                                                                      \
+    CASE(squeeze, all, IN(S(1, 3, 1)), hd_squeeze(a, X()))                                                             \
+    CASE(squeeze, one, IN(S(1, 3, 1)), hd_squeeze(a, X(-1)))                                                           \
+    CASE(unsqueeze, last, IN(S(2, 3)), hd_unsqueeze(a, -1))                                                            \
+    CASE(unsqueeze, scalar, IN(S()), hd_unsqueeze(a, 0))                                                               \
+    CASE(transpose, outer, IN(S(2, 3, 2)), hd_transpose(a, 0, 2))                                                      \
+    CASE(t, batches, IN(S(2, 2, 3)), hd_t(a))                                                                          \
+    CASE(move_axis, forward, IN(S(2, 3, 2)), hd_move_axis(a, 0, 2))                                                    \
+    CASE(move_axis, back, IN(S(2, 3, 2)), hd_move_axis(a, -1, 0))                                                      \
+    CASE(expand, keeping, IN(S(2, 1)), hd_expand(a, S(2, -1, 3)))                                                      \
+    CASE(select, first, IN(S(3, 2)), hd_select(a, 0, -1))                                                              \
+    CASE(select, of_vector, IN(S(3)), hd_select(a, 0, 1))                                                              \
+    CASE(narrow, middle, IN(S(2, 5)), hd_narrow(a, 1, 1, 3))                                                           \
+    CASE(flip, all, IN(S(2, 3)), hd_flip(a, X()))                                                                      \
+    CASE(flip, one, IN(S(2, 3)), hd_flip(a, X(0)))
+
+#define MOVEMENT(CASE)                                                                                                 \
+    CASE(contiguous, turned, IN(S(2, 3)), hd_contiguous(hd_t(a)))                                                      \
+    CASE(contiguous, broadcast, IN(S(1, 3)), hd_contiguous(hd_broadcast_to(a, S(2, 3))))                               \
+    CASE(copy, plain, IN(S(2, 3)), hd_copy(a))                                                                         \
+    CASE(concat, first, IN(S(2, 2), S(1, 2), S(3, 2)), hd_concat(LIST(a, b, c), 0))                                    \
+    CASE(concat, last, IN(S(2, 2), S(2, 1)), hd_concat(LIST(a, b), -1))                                                \
+    CASE(concat, with_itself, IN(S(2, 2)), hd_concat(LIST(a, a, hd_square(a)), 1))                                     \
+    CASE(concat, with_empty, IN(S(2, 2), S(2, 0)), hd_concat(LIST(b, a, b), 1))                                        \
+    CASE(concat, with_constant, IN(S(2), S(1)), hd_concat(LIST(a, hd_ones(S(3), HD_F64), b), 0))                       \
+    CASE(concat, alone, IN(S(2)), hd_concat(LIST(a), 0))                                                               \
+    CASE(concat, many, IN(S(1), S(1)),                                                                                 \
+         hd_concat(LIST(a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, \
+                        a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b), \
+                   0))                                                                                                 \
+    CASE(stack, first, IN(S(2, 2), S(2, 2)), hd_stack(LIST(a, b), 0))                                                  \
+    CASE(stack, last, IN(S(2), S(2)), hd_stack(LIST(a, b, a), -1))                                                     \
+    CASE(stack, scalars, IN(S(), S()), hd_stack(LIST(a, b), 0))                                                        \
+    CASE(pad, around, IN(S(2, 3)), hd_pad(a, P({1, 2}, {0, 1}), 2, 5))                                                 \
+    CASE(pad, last, IN(S(2, 3)), hd_pad(a, P({2, 0}), 1, 0))                                                           \
+    CASE(pad, negative, IN(S(4, 3)), hd_pad(a, P({-1, -2}, {1, -1}), 2, 5))                                            \
+    CASE(pad, cut_to_nothing, IN(S(2, 2)), hd_add(hd_sum(hd_pad(a, P({-1, -1}), 1, 0), X(), NULL), a))                 \
+    CASE(pad, empty, IN(S(0), S(2)), hd_mul(hd_pad(a, P({1, 1}), 1, 3), b))                                            \
+    CASE(pad, infinite, IN(S(2)), hd_max(hd_pad(a, P({1, 1}), 1, -INFINITY), X(), NULL))                               \
+    CASE(pad_with, reflect, IN(S(3, 4)), hd_pad_with(a, P({1, 2}, {3, 0}), 2, HD_PAD_REFLECT))                         \
+    CASE(pad_with, replicate, IN(S(2, 3)), hd_pad_with(a, P({1, 2}, {3, 1}), 2, HD_PAD_REPLICATE))                     \
+    CASE(pad_with, circular, IN(S(3, 2)), hd_pad_with(a, P({1, 3}, {2, 1}), 2, HD_PAD_CIRCULAR))                       \
+    CASE(roll, forward, IN(S(2, 3)), hd_roll(a, 1, 1))                                                                 \
+    CASE(roll, back, IN(S(4, 2)), hd_roll(a, -5, 0))                                                                   \
+    CASE(roll, not, IN(S(3)), hd_roll(a, 3, 0))                                                                        \
+    CASE(tile, both, IN(S(2, 2)), hd_tile(a, S(2, 3)))                                                                 \
+    CASE(tile, to_nothing, IN(S(2), S(1)), hd_concat(LIST(hd_tile(a, S(0)), b), 0))                                    \
+    CASE(repeat_interleave, first, IN(S(2, 2)), hd_repeat_interleave(a, 3, 0))                                         \
+    CASE(repeat_interleave, last, IN(S(2, 2)), hd_repeat_interleave(a, 2, -1))                                         \
+    CASE(tril, main, IN(S(3, 3)), hd_tril(a, 0))                                                                       \
+    CASE(tril, batches, IN(S(2, 2, 3)), hd_tril(a, 1))                                                                 \
+    CASE(triu, main, IN(S(3, 3)), hd_triu(a, 0))                                                                       \
+    CASE(triu, below, IN(S(3, 2)), hd_triu(a, -1))
+
+#define INDEXING(CASE)                                                                                                 \
+    CASE(gather, first, IN(S(3, 2)), hd_gather(a, 0, I64(S(2, 2), 2, 0, 1, -1)))                                       \
+    CASE(gather, duplicates, IN(S(2, 3)), hd_gather(a, 1, I64(S(2, 4), 0, 0, 2, 0, 1, 1, 1, -1)))                      \
+    CASE(gather, part, IN(S(3, 3)), hd_square(hd_gather(a, 1, I64(S(2, 1), 2, 1))))                                    \
+    CASE(gather, i32, IN(S(3)), hd_gather(a, 0, hd_cast(I64(S(2), 1, 1), HD_I32)))                                     \
+    CASE(gather, nothing, IN(S(3)), hd_add(hd_sum(hd_gather(a, 0, hd_zeros(S(0), HD_I64)), X(), NULL), a))             \
+    CASE(scatter, set, IN(S(3, 2), S(2, 2)), hd_scatter(a, 0, I64(S(2, 2), 2, 0, 0, 1), b, HD_SCATTER_SET))            \
+    CASE(scatter, set_twice, IN(S(2, 3), S(2, 4)),                                                                     \
+         hd_scatter(a, 1, I64(S(2, 4), 0, 0, 2, 0, 1, 1, -1, 1), b, HD_SCATTER_SET))                                   \
+    CASE(scatter, set_squared, IN(S(4), S(3)), hd_square(hd_scatter(a, 0, I64(S(3), 1, 1, 3), b, HD_SCATTER_SET)))     \
+    CASE(scatter, add, IN(S(3, 2), S(2, 2)), hd_scatter(a, 0, I64(S(2, 2), 2, 0, 0, 1), b, HD_SCATTER_ADD))            \
+    CASE(scatter, add_twice, IN(S(3), S(4)), hd_square(hd_scatter(a, 0, I64(S(4), 1, 1, -1, 1), b, HD_SCATTER_ADD)))   \
+    CASE(scatter, mul, IN(S(3, 2), S(2, 2)), hd_scatter(a, 0, I64(S(2, 2), 2, 0, 0, 1), b, HD_SCATTER_MUL))            \
+    CASE(scatter, mul_twice, IN(S(3), S(4)), hd_scatter(a, 0, I64(S(4), 1, 1, 0, 1), b, HD_SCATTER_MUL))               \
+    CASE(scatter, max, IN(S(3, 2), S(2, 2)), hd_scatter(a, 0, I64(S(2, 2), 2, 0, 0, 1), b, HD_SCATTER_MAX))            \
+    CASE(scatter, max_twice, IN(S(3), S(5)),                                                                           \
+         hd_square(hd_scatter(a, 0, I64(S(5), 1, 1, 0, 1, 0), b, HD_SCATTER_MAX)))                                     \
+    CASE(scatter, min, IN(S(2, 3), S(2, 2)), hd_scatter(a, 1, I64(S(2, 2), 2, 0, 1, 1), b, HD_SCATTER_MIN))            \
+    CASE(scatter, min_twice, IN(S(3), S(5)),                                                                           \
+         hd_square(hd_scatter(a, 0, I64(S(5), 1, 1, 0, 1, 0), b, HD_SCATTER_MIN)))                                     \
+    CASE(scatter, into_constant, IN(S(2)),                                                                             \
+         hd_scatter(hd_full(S(3), 2, HD_F64), 0, I64(S(2), 1, 1), a, HD_SCATTER_MUL))                                  \
+    CASE(scatter, of_constant, IN(S(3)),                                                                               \
+         hd_scatter(a, 0, I64(S(2), 1, 1), hd_full(S(2), 3, HD_F64), HD_SCATTER_MUL))                                  \
+    CASE(scatter, nothing, IN(S(3), S(0)), hd_scatter(a, 0, hd_zeros(S(0), HD_I64), b, HD_SCATTER_SET))                \
+    CASE(index_select, first, IN(S(3, 2)), hd_index_select(a, 0, I64(S(4), 2, 0, 2, -2)))                              \
+    CASE(index_select, last, IN(S(2, 3)), hd_square(hd_index_select(a, -1, I64(S(2), 1, 1))))                          \
+    CASE(index_select, nothing, IN(S(2), S(1)), hd_concat(LIST(hd_index_select(a, 0, hd_zeros(S(0), HD_I64)), b), 0))  \
+    CASE(index_add, first, IN(S(3, 2), S(2, 2)), hd_index_add(a, 0, I64(S(2), 2, 2), b))                               \
+    CASE(index_add, last, IN(S(2, 3), S(2, 2)), hd_square(hd_index_add(a, 1, I64(S(2), -1, 0), b)))                    \
+    CASE(take, matrix, IN(S(2, 3)), hd_take(a, I64(S(2, 2), 5, 0, 0, -1)))                                             \
+    CASE(take_along_axis, broadcast, IN(S(1, 3)), hd_take_along_axis(a, 1, I64(S(2, 2), 2, 0, 1, 1)))                  \
+    CASE(take_along_axis, index_broadcast, IN(S(2, 3)), hd_take_along_axis(a, 1, I64(S(1, 2), 2, 2)))                  \
+    CASE(masked_fill, some, IN(S(2, 2)),                                                                               \
+         hd_square(hd_masked_fill(a, hd_cast(I64(S(2, 2), 1, 0, 0, 1), HD_BOOL), 3)))                                  \
+    CASE(masked_fill, broadcast, IN(S(1, 2)), hd_masked_fill(a, hd_cast(I64(S(3, 1), 1, 0, 1), HD_BOOL), -INFINITY))
+
+#define CONTRACTION(CASE)                                                                                              \
+    CASE(matmul, matrices, IN(S(2, 3), S(3, 4)), hd_matmul(a, b))                                                      \
+    CASE(matmul, turned, IN(S(3, 2), S(4, 3)), hd_matmul(hd_t(a), hd_t(b)))                                            \
+    CASE(matmul, square_of_one, IN(S(2, 2)), hd_matmul(a, a))                                                          \
+    CASE(matmul, vectors, IN(S(3), S(3)), hd_matmul(a, b))                                                             \
+    CASE(matmul, row, IN(S(3), S(3, 2)), hd_matmul(a, b))                                                              \
+    CASE(matmul, column, IN(S(2, 3), S(3)), hd_matmul(a, b))                                                           \
+    CASE(matmul, batches, IN(S(2, 2, 3), S(2, 3, 2)), hd_matmul(a, b))                                                 \
+    CASE(matmul, batches_and_one, IN(S(2, 2, 3), S(3, 2)), hd_matmul(a, b))                                            \
+    CASE(matmul, one_and_batches, IN(S(2, 3), S(2, 3, 2)), hd_matmul(a, b))                                            \
+    CASE(matmul, batches_and_column, IN(S(2, 2, 3), S(3)), hd_matmul(a, b))                                            \
+    CASE(matmul, row_and_batches, IN(S(3), S(2, 3, 2)), hd_matmul(a, b))                                               \
+    CASE(matmul, broadcast_batches, IN(S(2, 1, 2, 2), S(1, 3, 2, 1)), hd_matmul(a, b))                                 \
+    CASE(matmul, broadcast_one, IN(S(1, 2, 2), S(3, 2, 2)), hd_matmul(a, b))                                           \
+    CASE(matmul, more_batches, IN(S(2, 2, 1, 2), S(2, 2, 1)), hd_matmul(a, b))                                         \
+    CASE(matmul, no_inner, IN(S(2, 0), S(0, 3), S(3)), hd_mul(hd_matmul(a, b), c))                                     \
+    CASE(matmul, no_rows, IN(S(0, 3), S(3, 2), S(2)), hd_mul(hd_sum(hd_matmul(a, b), X(0), NULL), c))                  \
+    CASE(matmul, no_columns, IN(S(2, 2, 3), S(3, 0), S(2, 2)), hd_mul(hd_sum(hd_matmul(a, b), X(2), NULL), c))         \
+    CASE(matmul, no_batches, IN(S(0, 2, 3), S(3, 2), S(2)), hd_mul(hd_sum(hd_matmul(a, b), X(0), NULL), c))            \
+    CASE(affine, vector, IN(S(3), S(2, 3), S(2)), hd_affine(a, b, c))                                                  \
+    CASE(affine, rows, IN(S(4, 3), S(2, 3), S(2)), hd_affine(a, b, c))                                                 \
+    CASE(affine, batches, IN(S(2, 2, 3), S(2, 3), S(2)), hd_affine(a, b, c))                                           \
+    CASE(affine, vector_alone, IN(S(3), S(2, 3)), hd_affine(a, b, NULL))                                               \
+    CASE(affine, rows_alone, IN(S(4, 3), S(2, 3)), hd_affine(a, b, NULL))                                              \
+    CASE(affine, batches_alone, IN(S(2, 2, 3), S(2, 3)), hd_square(hd_affine(a, b, NULL)))                             \
+    CASE(affine, turned, IN(S(3, 4), S(3, 2), S(2)), hd_affine(hd_t(a), hd_t(b), c))                                   \
+    CASE(affine, no_rows, IN(S(0, 3), S(2, 3), S(2)), hd_add(hd_sum(hd_affine(a, b, c), X(0), NULL), c))               \
+    CASE(affine, no_input, IN(S(2, 0), S(3, 0), S(3)), hd_square(hd_affine(a, b, c)))                                  \
+    CASE(affine, no_output, IN(S(2, 2, 3), S(0, 3), S(0)), hd_add(hd_sum(hd_affine(a, b, c), X(), NULL), a))           \
+    CASE(dot, vectors, IN(S(4), S(4)), hd_dot(a, b))                                                                   \
+    CASE(dot, of_one, IN(S(4)), hd_dot(a, a))                                                                          \
+    CASE(outer, vectors, IN(S(2), S(3)), hd_outer(a, b))                                                               \
+    CASE(rsub_scalar, plain, IN(S(2, 2)), hd_rsub_scalar(a, 2))                                                        \
+    CASE(rdiv_scalar, plain, IN(S(2, 2)), hd_rdiv_scalar(a, 2))                                                        \
+    CASE(rpow_scalar, plain, IN(S(2, 2)), hd_rpow_scalar(a, 2.5))
+
+/* No ops of the tables: losses, scalar powers where the base is negative, writing in place, dtypes that meet. */
+#define OTHERS(CASE)                                                                                                   \
+    CASE(loss, mse, IN(S(2, 3), S(2, 3)), hd_mse(a, b, NULL))                                                          \
+    CASE(loss, mse_mean, IN(S(2, 3), S(2, 3)), hd_mse(a, b, REDUCED(MEAN)))                                            \
+    CASE(loss, mse_sum, IN(S(2, 3), S(2, 3)), hd_mse(a, b, REDUCED(SUM)))                                              \
+    CASE(loss, mse_none, IN(S(2, 3), S(2, 3)), hd_mse(a, b, REDUCED(NONE)))                                            \
+    CASE(loss, ce, IN(S(3, 4)), CE(a, CLASSES, NULL))                                                                  \
+    CASE(loss, ce_sum, IN(S(3, 4)), CE(a, CLASSES, CE_OPTS(.reduction = HD_REDUCTION_SUM)))                            \
+    CASE(loss, ce_none, IN(S(3, 4)), CE(a, CLASSES, CE_OPTS(.reduction = HD_REDUCTION_NONE)))                          \
+    CASE(loss, ce_row, IN(S(4)), CE(a, I64(S(), 1), NULL))                                                             \
+    CASE(loss, ce_row_none, IN(S(4)), CE(a, I64(S(), 1), CE_OPTS(.reduction = HD_REDUCTION_NONE)))                     \
+    CASE(loss, ce_weight, IN(S(3, 4), S(4)), CE(a, CLASSES, CE_OPTS(.weight = POSITIVE(b))))                           \
+    CASE(loss, ce_weight_sum, IN(S(3, 4), S(4)),                                                                       \
+         CE(a, CLASSES, CE_OPTS(.weight = b, .reduction = HD_REDUCTION_SUM)))                                          \
+    CASE(loss, ce_weight_none, IN(S(3, 4), S(4)),                                                                      \
+         CE(a, CLASSES, CE_OPTS(.weight = b, .reduction = HD_REDUCTION_NONE)))                                         \
+    CASE(loss, ce_ignored, IN(S(3, 4)), CE(a, I64(S(3), 2, -100, 1), CE_OPTS(.ignores = true, .ignore_index = -100)))  \
+    CASE(loss, ce_ignored_none, IN(S(3, 4)),                                                                           \
+         CE(a, I64(S(3), 2, 0, 1), CE_OPTS(.ignores = true, .ignore_index = 0, .reduction = HD_REDUCTION_NONE)))       \
+    CASE(loss, ce_ignored_weight, IN(S(3, 4), S(4)),                                                                   \
+         CE(a, I64(S(3), 2, 3, 1), CE_OPTS(.ignores = true, .ignore_index = 3, .weight = POSITIVE(b))))                \
+    CASE(loss, ce_smooth, IN(S(3, 4)), CE(a, CLASSES, CE_OPTS(.label_smoothing = 0.3)))                                \
+    CASE(loss, ce_smooth_weight, IN(S(3, 4), S(4)),                                                                    \
+         CE(a, CLASSES, CE_OPTS(.label_smoothing = 0.3, .weight = POSITIVE(b))))                                       \
+    CASE(loss, ce_everything, IN(S(3, 4), S(4)),                                                                       \
+         CE(a, I64(S(3), 2, -1, 1),                                                                                    \
+            CE_OPTS(.label_smoothing = 0.3, .weight = POSITIVE(b), .ignores = true, .ignore_index = -1)))              \
+    CASE(loss, ce_labels, IN(S(3, 4), S(3, 4)), CE(a, LABELS(b), NULL))                                                \
+    CASE(loss, ce_labels_row, IN(S(4), S(4)), CE(a, hd_softmax(b, 0), NULL))                                           \
+    CASE(loss, ce_labels_sum, IN(S(3, 4), S(3, 4)), CE(a, LABELS(b), CE_OPTS(.reduction = HD_REDUCTION_SUM)))          \
+    CASE(loss, ce_labels_none, IN(S(3, 4), S(3, 4)), CE(a, LABELS(b), CE_OPTS(.reduction = HD_REDUCTION_NONE)))        \
+    CASE(loss, ce_labels_all, IN(S(3, 4), S(3, 4), S(4)),                                                              \
+         CE(a, LABELS(b), CE_OPTS(.label_smoothing = 0.3, .weight = c)))                                               \
+    CASE(power, square, IN(S(2, 3)), hd_pow_scalar(a, 2))                                                              \
+    CASE(power, cube, IN(S(2, 3)), hd_pow_scalar(a, 3))                                                                \
+    CASE(power, inverse, IN(S(2, 3)), hd_pow_scalar(a, -2))                                                            \
+    CASE(power, none, IN(S(2, 3)), hd_pow_scalar(a, 0))                                                                \
+    CASE(in_place, assign, IN(S(2, 3), S(3)), assigned(hd_copy(a), b, hd_assign))                                      \
+    CASE(in_place, add, IN(S(2, 3), S(3)), assigned(hd_square(a), b, hd_add_))                                         \
+    CASE(in_place, sub, IN(S(2, 3), S(3)), assigned(hd_square(a), b, hd_sub_))                                         \
+    CASE(in_place, mul, IN(S(2, 3), S(3)), assigned(hd_sin(a), b, hd_mul_))                                            \
+    CASE(in_place, div, IN(S(2, 3), S(3)), assigned(hd_sin(a), b, hd_div_))                                            \
+    CASE(in_place, into_constant, IN(S(3)), assigned(hd_full(S(2, 3), 2, HD_F64), a, hd_mul_))
+
+static hd_tensor *assigned(hd_tensor *dst, hd_tensor *src, void (*write)(hd_tensor *, hd_tensor *)) {
+    write(dst, src);
+    return dst;
+}
+
+#define ALL_CASES(CASE)                                                                                                \
+    REDUCTIONS(CASE) VIEWS(CASE) MOVEMENT(CASE) INDEXING(CASE) CONTRACTION(CASE) OTHERS(CASE)
+
+#define FUNCTION(op, label, inputs, ...)                                                                               \
+    static hd_tensor *run_##op##_##label(hd_tensors *in, void *user) {                                                 \
+        const int64_t count = hd_tensors_count(in);                                                                    \
+        hd_tensor *const a = hd_tensors_get(in, 0), *const b = count > 1 ? hd_tensors_get(in, 1) : NULL,               \
+                         *const c = count > 2 ? hd_tensors_get(in, 2) : NULL;                                          \
+        (void)a, (void)b, (void)c, (void)user;                                                                         \
+        return __VA_ARGS__;                                                                                            \
+    }
+ALL_CASES(FUNCTION)
+
+typedef struct family_case {
+    const char *op, *label;
+    hd_function run;
+    int inputs;
+    hd_shape shape[3];
+} family_case;
+enum { MOST_CASES = 400 };
+
+static int cases(family_case *list) {
+    int count = 0;
+#define ENTRY(name, title, inputs, ...)                                                                                \
+    list[count++] = (family_case){#name, #title, run_##name##_##title, sizeof((hd_shape[]){inputs}) / sizeof(hd_shape), \
+                                  {inputs}};
+    ALL_CASES(ENTRY)
+    assert_in_range(count, 1, MOST_CASES);
+    return count;
+}
+
+/* ---- values ---------------------------------------------------------------------------------------------------------- */
+/* Element i of all inputs together: magnitudes in [0.3, 2], no two of them within 0.02 (7 and 61 have no common factor). */
+static hd_tensor *input_of(hd_shape shape, int *used) {
+    enum { STEPS = 61 };
+    double v[STEPS];
+    const int64_t count = hd_shape_count(shape);
+    for (int64_t i = 0; i < count; ++i, ++*used) {
+        assert_in_range(*used, 0, STEPS - 1);
+        const int place = *used * 7 % STEPS;
+        v[i] = (0.3 + 1.7 * place / STEPS) * (*used * 5 % 3 == 1 ? -1 : 1);
+    }
+    return hd_from_data(v, shape, HD_F64);
+}
+
+static hd_tensors *inputs_of(const family_case *c) {
+    hd_tensor *list[3];
+    int used = 0;
+    for (int i = 0; i < c->inputs; ++i) list[i] = input_of(c->shape[i], &used);
+    return hd_tensors_from(list, c->inputs);
+}
+
+/* The same, as the function sees them: in another order in memory, or from the back. */
+typedef enum layout { PLAIN, TURNED, REVERSED, LAYOUTS } layout;
+typedef struct run {
+    const family_case *c;
+    layout layout;
+} run;
+
+static hd_tensor *with_layout(hd_tensors *in, void *user) {
+    const run *r = user;
+    hd_tensor *list[3];
+    for (int i = 0; i < r->c->inputs; ++i) {
+        hd_tensor *t = hd_tensors_get(in, i);
+        hd_axes order = {.count = hd_tensor_rank(t)};
+        for (int k = 0; k < order.count; ++k) order.axis[k] = order.count - 1 - k;
+        list[i] = r->layout == PLAIN      ? t
+                  : r->layout == REVERSED ? hd_flip(t, HD_AXES())
+                                          : hd_permute(hd_copy(hd_permute(t, order)), order);
+    }
+    return r->c->run(hd_tensors_from(list, r->c->inputs), NULL);
+}
+
+/* ---- differences ----------------------------------------------------------------------------------------------------- */
+/* Values are at most some hundreds, second derivatives too: rounding over the step of 1e-4 stays below 1e-9, the step's
+ * fourth power times fifth derivatives too. */
+static bool agrees(hd_function fn, void *user, hd_tensors *inputs, const char *op, const char *label) {
+    char why[256] = "";
+    const bool good = hd_gradcheck(fn, user, inputs,
+                                   HD_OPTS(hd_gradcheck_opts, .relative = 1e-7, .absolute = 1e-8, .second_order = true,
+                                           .explain = why, .explain_capacity = sizeof why));
+    if (!good) print_error("%s %s: %s%s\n", op, label, why, hd_error_message());
+    hd_error_clear();
+    return good;
+}
+
+static void gradients_agree_with_differences(void **state) {
+    (void)state;
+    static family_case list[MOST_CASES];
+    const int count = cases(list);
+    int bad = 0;
+    for (int i = 0; i < count; ++i)
+        for (int l = 0; l < LAYOUTS; ++l) {
+            HD_SCOPE;
+            run r = {&list[i], (layout)l};
+            bad += !agrees(with_layout, &r, inputs_of(&list[i]), list[i].op, list[i].label);
+        }
+    if (bad > 0) fail_msg("%d of them are wrong", bad);
+}
+
+/* Products with zeros among their factors: to be right to the second order nothing may be divided by. */
+static hd_tensor *product(hd_tensors *in, void *user) {
+    (void)user;
+    return hd_prod(hd_tensors_get(in, 0), HD_AXES(1), NULL);
+}
+static hd_tensor *scattered_product(hd_tensors *in, void *user) {
+    (void)user;
+    return hd_scatter(hd_tensors_get(in, 0), 0, HD_TENSOR_I64(HD_SHAPE(7), 0, 0, 1, 1, 2, 3, 3), hd_tensors_get(in, 1),
+                      HD_SCATTER_MUL);
+}
+static void products_with_zeros_are_right_to_the_second_order(void **state) {
+    (void)state;
+    HD_SCOPE;
+    const double rows[] = {2, 0, 3, 0.5, 0, 2, 0, 3, 0, 0, 0, 2}, into[] = {2, 3, 0, 0, 1.5},
+                 source[] = {0, 3, 0, 0, 2, 0, 1.5};
+    hd_tensor *x = hd_from_data(rows, HD_SHAPE(3, 4), HD_F64), *to = hd_from_data(into, HD_SHAPE(5), HD_F64);
+    hd_tensor *from = hd_from_data(source, HD_SHAPE(7), HD_F64);
+    const bool prod = agrees(product, NULL, HD_TENSORS(x), "prod", "with zeros");
+    const bool scatter = agrees(scattered_product, NULL, HD_TENSORS(to, from), "scatter", "product with zeros");
+    assert_true(prod && scatter);
+}
+
+/* ---- dtypes ---------------------------------------------------------------------------------------------------------- */
+/* Casting rounds, which differences would see; but halves and quarters, moved by an eighth, are exact in every dtype here. */
+static hd_tensor *through_dtypes(hd_tensors *in, void *user) {
+    (void)user;
+    hd_tensor *a = hd_tensors_get(in, 0), *b = hd_tensors_get(in, 1);
+    hd_tensor *small = hd_cast(hd_cast(a, HD_BF16), HD_F32), *half = hd_cast(b, HD_F16);
+    hd_tensor *joined = hd_concat((hd_tensor *const[]){small, half}, 2, 0);     /* f16 and f32 meet in f32 */
+    hd_tensor *product = hd_matmul(hd_cast(a, HD_F32), hd_t(hd_cast(b, HD_F64))); /* f32 and f64 */
+    hd_tensor *affine = hd_affine(hd_cast(a, HD_F16), hd_cast(b, HD_F32), hd_select(a, 1, 0));
+    hd_tensor *sum = hd_add(hd_mul(small, b), hd_cast(half, HD_F64));
+    return hd_add(hd_add(hd_sum(hd_mul(joined, joined), HD_AXES(), NULL), hd_mul(product, affine)), sum);
+}
+static hd_tensor *through_integers(hd_tensors *in, void *user) {
+    (void)user;
+    return hd_cast(hd_cast(hd_tensors_get(in, 0), HD_I64), HD_F64);
+}
+static void gradients_keep_the_dtypes_of_inputs(void **state) {
+    (void)state;
+    HD_SCOPE;
+    char why[256] = "";
+    hd_tensor *a = hd_cast(HD_TENSOR_F32(HD_SHAPE(2, 2), 1.5f, -0.5f, 2, 0.25f), HD_F64);
+    hd_tensor *b = hd_cast(HD_TENSOR_F32(HD_SHAPE(2, 2), -1, 0.75f, 0.5f, 1.25f), HD_F64);
+    const hd_gradcheck_opts *o = HD_OPTS(hd_gradcheck_opts, .step = 0.125, .relative = 1e-12, .absolute = 1e-12,
+                                         .second_order = true, .explain = why, .explain_capacity = sizeof why);
+    if (!hd_gradcheck(through_dtypes, NULL, HD_TENSORS(a, b), o)) fail_msg("%s%s", why, hd_error_message());
+    if (!hd_gradcheck(through_integers, NULL, HD_TENSORS(a), HD_OPTS(hd_gradcheck_opts, .second_order = true)))
+        fail_msg("%s", hd_error_message());
+}
+
+/* ---- what arrives, and what is covered ------------------------------------------------------------------------------- */
+/* hd_backward and hd_grad_of give the same, of the shape and dtype of each input. */
+static void gradients_have_the_shapes_of_inputs(void **state) {
+    (void)state;
+    static family_case list[MOST_CASES];
+    const int count = cases(list);
+    for (int i = 0; i < count; ++i) {
+        HD_SCOPE;
+        hd_tensors *in = inputs_of(&list[i]);
+        for (int k = 0; k < list[i].inputs; ++k) hd_requires_grad(hd_tensors_get(in, k));
+        hd_tensor *y = list[i].run(in, NULL);
+        hd_tensors *g = hd_grad_of(y, in, NULL);
+        hd_backward(y);
+        if (!hd_ok()) print_error("%s %s: ", list[i].op, list[i].label);
+        assert_ok();
+        for (int k = 0; k < list[i].inputs; ++k) {
+            hd_tensor *own = hd_grad(hd_tensors_get(in, k)), *given = hd_tensors_get(g, k);
+            assert_int_equal(hd_tensor_dtype(own), HD_F64);
+            assert_int_equal(hd_tensor_dtype(given), HD_F64);
+            assert_true(hd_shape_equal(hd_tensor_shape(own), list[i].shape[k]));
+            assert_same(own, given);
+        }
+        hd_clear_tape();
+    }
+}
+
+static void every_op_with_a_gradient_has_a_case(void **state) {
+    (void)state;
+    static family_case list[MOST_CASES];
+    bool seen[HD_OP_COUNT] = {false};
+    const int count = cases(list);
+    for (int i = 0; i < count; ++i) {
+        HD_SCOPE;
+        hd_tensors *in = inputs_of(&list[i]);
+        for (int k = 0; k < list[i].inputs; ++k) hd_requires_grad(hd_tensors_get(in, k));
+        list[i].run(in, NULL);
+        assert_ok();
+        const hd_tape *tape = &hd_thread_self()->tapes->active->tape;
+        bool here[HD_OP_COUNT] = {false};
+        for (uint32_t r = 1; r <= tape->count; ++r) {
+            const hd_op *op = tape->records[r]->op;
+            if (op != NULL && op->id < HD_OP_COUNT && op == &hd_ops[op->id]) here[op->id] = seen[op->id] = true;
+        }
+        for (int id = HD_OP_ELEMENTWISE_COUNT; id < HD_OP_COUNT; ++id) /* a case is what it says */
+            if (strcmp(hd_ops[id].name, list[i].op) == 0 && !here[id])
+                fail_msg("%s %s has no such op in it", list[i].op, list[i].label);
+        hd_clear_tape();
+    }
+    seen[HD_OP_cast] = true; /* gradients_keep_the_dtypes_of_inputs */
+    for (int id = HD_OP_ELEMENTWISE_COUNT; id < HD_OP_COUNT; ++id)
+        if (hd_ops[id].gradient == HD_GRADIENT_VJP && !seen[id])
+            fail_msg("hd_%s has a gradient and no case here", hd_ops[id].name);
+}
+
+static void every_composite_has_a_case_or_no_gradient(void **state) {
+    (void)state;
+    static const char *const composites[] = {
+#define COMPOSITE(name, signature, doc) #name,
+#include "ops/ops.def"
+    };
+    static const char *const constant[] = {"zeros",  "ones",     "zeros_like", "ones_like", "full_like",     "arange",
+                                           "linspace", "logspace", "eye",        "tri",       "rand",          "randn",
+                                           "randn_with", "bernoulli", "count_nonzero", "one_hot"};
+    static family_case list[MOST_CASES];
+    const int count = cases(list);
+    for (size_t i = 0; i < sizeof composites / sizeof composites[0]; ++i) {
+        bool found = false;
+        for (size_t k = 0; k < sizeof constant / sizeof constant[0]; ++k) found |= strcmp(constant[k], composites[i]) == 0;
+        for (int k = 0; k < count; ++k) found |= strcmp(list[k].op, composites[i]) == 0;
+        if (!found) fail_msg("hd_%s has no case here", composites[i]);
+    }
+}
+
+/* The other kinds of gradient: zero by nature, none, and stopped. */
+static void ops_without_a_vjp_say_so(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = hd_requires_grad(HD_TENSOR_F32(HD_SHAPE(2, 3), 1, 2, 3, 4, 5, 6));
+    hd_tensor *flat[] = {hd_any(x, HD_AXES(1), NULL), hd_all(x, HD_AXES(1), NULL), hd_argmax(x, 1, NULL),
+                         hd_argmin(x, 1, NULL), hd_multinomial(x, 2, true)};
+    for (size_t i = 0; i < sizeof flat / sizeof flat[0]; ++i) {
+        hd_zero_grad(x);
+        hd_backward(hd_sum(hd_cast(flat[i], HD_F32), HD_AXES(), NULL));
+        assert_values(hd_grad(x), HD_F32, 0, 0, 0, 0, 0, 0);
+    }
+    hd_backward(hd_sum(hd_cast(hd_bitcast(x, HD_I32), HD_F32), HD_AXES(), NULL));
+    assert_error(HD_ERROR_STATE, "bits have no derivative");
+    assert_false(hd_tensor_requires_grad(hd_detach(x)));
+    for (int id = HD_OP_ELEMENTWISE_COUNT; id < HD_OP_COUNT; ++id) { /* those are all that take tensors */
+        const bool known = id == HD_OP_any || id == HD_OP_all || id == HD_OP_argmax || id == HD_OP_argmin ||
+                           id == HD_OP_multinomial || id == HD_OP_bitcast || id == HD_OP_detach;
+        if (hd_ops[id].gradient != HD_GRADIENT_VJP && hd_ops[id].min_inputs > 0 && !known)
+            fail_msg("hd_%s has no gradient, and no test says so", hd_ops[id].name);
+    }
+}
+
+RUN(test(gradients_agree_with_differences), test(products_with_zeros_are_right_to_the_second_order),
+    test(gradients_keep_the_dtypes_of_inputs), test(gradients_have_the_shapes_of_inputs),
+    test(every_op_with_a_gradient_has_a_case), test(every_composite_has_a_case_or_no_gradient),
+    test(ops_without_a_vjp_say_so))
