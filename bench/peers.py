@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The cases of bench_eager and bench_process in another framework, one framework in a process.
+"""The cases of bench_eager, bench_grad and bench_process in another framework, one framework in a process.
 
     peers.py numpy|torch|jax|onnxruntime [PATTERN]    measures the matching cases, one JSON line each
     peers.py WHO --serve                              measures the case that each line of stdin names ({} when WHO
@@ -8,7 +8,8 @@
 A line of output is {"case", "unit", "value"}. Frameworks that let one choose use every core this process may run on.
 
 To add a case, add a row to CASES: its name (as in bench/*.c), unit, op, and what the op takes. To add an op, add a
-method to each framework below that has one.
+method to each framework below that has one: the call to time, or, when its name begins with "grad_", a function that
+prepares (makes parameters, compiles) and returns the call.
 """
 import fnmatch, json, os, statistics, subprocess, sys, time
 
@@ -65,6 +66,12 @@ CASES = {  # name: unit, op, inputs
     "eager/randn-2^20": ("us", "randn_2_20"),
     "eager/gather-4096x1024": ("us", "gather", Input(4096, 1024), indices(4096, 1024, below=1024)),
     "eager/index-select-65536x64": ("us", "index_select", Input(65536, 64), indices(16384, below=65536)),
+    "grad/add-2x3-taped": ("ns", "grad_add", TINY, TINY),
+    "grad/linear-3x1-epoch": ("us", "grad_linear_epoch", Input(100, 3), Input(100, 1)),
+    "grad/mlp-64x512x1024x512": ("us", "grad_mlp", Input(64, 512), Input(64, 512)),
+    "grad/backward-chain-1e5": ("us", "grad_chain_1e5", TINY, TINY),
+    "grad/softmax-cross-entropy-64x1000": ("us", "grad_cross_entropy", Input(64, 1000), indices(64, below=1000)),
+    "grad/gelu-2^20": ("us", "grad_gelu", MEDIUM, MEDIUM),
     "process/start-ms": ("ms", "start_ms"),
     "process/start-mb": ("MB", "start_mb"),
 }
@@ -79,7 +86,7 @@ class Framework:
         arrays = [self.array(i) for i in inputs]
         if function is None or any(a is None for a in arrays):
             return None
-        return lambda: function(*arrays)
+        return function(*arrays) if op.startswith("grad_") else lambda: function(*arrays)
 
     def wait(self, result):
         """Returns when the result is there; for frameworks that only queue the work."""
@@ -120,7 +127,6 @@ class Torch(Framework):
         import torch
 
         torch.set_num_threads(CORES)
-        torch.set_grad_enabled(False)
         self.torch, self.version = torch, torch.__version__
         self.exp, self.tanh, self.sigmoid, self.relu = torch.exp, torch.tanh, torch.sigmoid, torch.relu
         self.maximum, self.gelu = torch.maximum, torch.nn.functional.gelu
@@ -129,9 +135,59 @@ class Torch(Framework):
         a = self.torch.from_numpy(i.make())
         return a.bfloat16() if i.dtype == "bf16" else a
 
+    def prepare(self, op, inputs):
+        self.torch.set_grad_enabled(op.startswith("grad_"))
+        return super().prepare(op, inputs)
+
     def randn_2_20(self): return self.torch.randn(1 << 20)
     def gather(self, x, index): return self.torch.gather(x, 1, index)
     def index_select(self, x, index): return self.torch.index_select(x, 0, index)
+
+    def grad_add(self, x, y):
+        x.requires_grad_(), y.requires_grad_()
+        return lambda: x + y
+
+    def grad_linear_epoch(self, x, y):
+        model = self.torch.nn.Linear(3, 1)
+        sgd, mse = self.torch.optim.SGD(model.parameters(), 0.01), self.torch.nn.functional.mse_loss
+
+        def epoch():
+            mse(model(x), y).backward()
+            sgd.step()
+            sgd.zero_grad()
+        return epoch
+
+    def grad_mlp(self, x, y):
+        nn = self.torch.nn
+        model = nn.Sequential(nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 512))
+
+        def call():
+            nn.functional.mse_loss(model(x), y).backward()
+            model.zero_grad()
+        return call
+
+    def grad_chain_1e5(self, x, y):
+        seed = self.torch.ones_like(x)
+        z, y = x.requires_grad_(), y.requires_grad_()
+        for _ in range(100000):
+            z = z + y
+        return lambda: z.backward(seed, retain_graph=True)
+
+    def grad_cross_entropy(self, x, target):
+        x.requires_grad_()
+
+        def call():
+            self.torch.nn.functional.cross_entropy(x, target).backward()
+            x.grad = None
+        return call
+
+    def grad_gelu(self, x, seed):
+        x.requires_grad_()
+
+        def call():
+            self.gelu(x).backward(seed)
+            x.grad = None
+        return call
 
 
 class Jax(Framework):
@@ -155,6 +211,43 @@ class Jax(Framework):
     def randn_2_20(self): return self.jax.random.normal(self.key, (1 << 20,))
     def gather(self, x, index): return self.jnp.take_along_axis(x, index, 1)
     def index_select(self, x, index): return self.jnp.take(x, index, 0)
+
+    # Gradients are compiled, as jax trains.
+    def grad_linear_epoch(self, x, y):
+        def loss(w, b, x, y): return self.jnp.mean((x @ w + b - y) ** 2)
+
+        @self.jax.jit
+        def step(w, b, x, y):
+            _, (dw, db) = self.jax.value_and_grad(loss, (0, 1))(w, b, x, y)
+            return w - 0.01 * dw, b - 0.01 * db
+        parameters = [self.jnp.zeros((3, 1)), self.jnp.zeros(1)]
+
+        def epoch():
+            parameters[:] = step(*parameters, x, y)
+            return parameters
+        return epoch
+
+    def grad_mlp(self, x, y):
+        weights = [self.array(Input(*shape)) / 32 for shape in [(512, 1024), (1024,), (1024, 512), (512,)]]
+
+        def loss(weights, x, y):
+            w1, b1, w2, b2 = weights
+            return self.jnp.mean((self.relu(x @ w1 + b1) @ w2 + b2 - y) ** 2)
+        call = self.jax.jit(self.jax.value_and_grad(loss))
+        return lambda: call(weights, x, y)
+
+    def grad_cross_entropy(self, x, target):
+        def loss(x, target):
+            return -self.jnp.take_along_axis(self.jax.nn.log_softmax(x), target[:, None], 1).mean()
+        call = self.jax.jit(self.jax.value_and_grad(loss))
+        return lambda: call(x, target)
+
+    def grad_gelu(self, x, seed):
+        @self.jax.jit
+        def call(x, seed):
+            y, pull = self.jax.vjp(self.gelu, x)
+            return y, pull(seed)
+        return lambda: call(x, seed)
 
 
 class Onnxruntime(Framework):

@@ -252,6 +252,63 @@ static hd_error walk_back(walk *w, uint32_t edge, hd_tensor *seed) {
     return status;
 }
 
+/* What the loss came from, from the oldest record to the newest, as an array of `count`; NULL with an error. */
+static uint32_t *ancestors(walk *w, uint32_t last, uint32_t *count) {
+    uint32_t *list = NULL, capacity = 0, size = 0;
+    hd_error status = push(w, last);
+    w->tape->records[last]->reached = status == HD_OK;
+    while (w->tapes->queue_count > 0) {
+        const uint32_t index = pop(w->tapes);
+        hd_record *r = w->tape->records[index];
+        r->reached = false;
+        if (size == capacity && status == HD_OK) {
+            capacity = capacity ? capacity * 2 : 64;
+            uint32_t *larger = hd_array_resize(list, capacity * sizeof *list);
+            if (larger == NULL) status = hd_fail(HD_ERROR_MEMORY, "no memory to mark %u records", capacity);
+            if (larger != NULL) list = larger;
+        }
+        if (status == HD_OK) list[size++] = index;
+        for (uint32_t i = 0; i < r->inputs && status == HD_OK; ++i) {
+            hd_record *from = w->tape->records[r->edges[i] / 2];
+            if (r->edges[i] == 0 || from->reached) continue;
+            status = push(w, r->edges[i] / 2);
+            from->reached = status == HD_OK;
+        }
+    }
+    for (uint32_t i = 0; i < size / 2; ++i) {
+        const uint32_t swap = list[i];
+        list[i] = list[size - 1 - i];
+        list[size - 1 - i] = swap;
+    }
+    *count = size;
+    if (status == HD_OK) return list;
+    hd_array_release(list);
+    return NULL;
+}
+
+/* Marks the records between the loss and what is wanted, so that nothing else is computed. */
+static hd_error mark_needed(walk *w, uint32_t last) {
+    uint32_t count;
+    uint32_t *list = ancestors(w, last, &count);
+    if (list == NULL) return w->thread->error_code;
+    for (uint32_t i = 0; i < count; ++i) w->tape->records[list[i]]->target = false;
+    for (int64_t k = 0; k < w->wanted->count; ++k) {
+        const uint32_t edge = hd_edge_on(w->tape, w->wanted->items[k]);
+        if (edge != 0) w->tape->records[edge / 2]->target = true;
+    }
+    for (uint32_t i = 0; i < count; ++i) {
+        hd_record *r = w->tape->records[list[i]];
+        if (r->op == NULL) /* a tensor may have several: see new_leaf */
+            for (int64_t k = 0; k < w->wanted->count && !r->target; ++k)
+                r->target = w->wanted->items[k] == hd_record_saved(r)[0].tensor;
+        r->needed = r->target;
+        for (uint32_t k = 0; k < r->inputs && !r->needed; ++k)
+            r->needed = r->edges[k] != 0 && w->tape->records[r->edges[k] / 2]->needed;
+    }
+    hd_array_release(list);
+    return HD_OK;
+}
+
 /* A walk inside another one (a checkpoint computes anew) has a queue of its own. */
 static hd_error walk_alone(walk *w, uint32_t edge, hd_tensor *seed) {
     hd_tapes *tapes = w->tapes;
@@ -432,63 +489,6 @@ void hd_backward_with(hd_tensor *loss, const hd_backward_opts *opts) {
 }
 
 /* ---- gradients as values -------------------------------------------------------------------------------------------------------------- */
-/* What the loss came from, from the oldest record to the newest, as an array of `count`; NULL with an error. */
-static uint32_t *ancestors(walk *w, uint32_t last, uint32_t *count) {
-    uint32_t *list = NULL, capacity = 0, size = 0;
-    hd_error status = push(w, last);
-    w->tape->records[last]->reached = status == HD_OK;
-    while (w->tapes->queue_count > 0) {
-        const uint32_t index = pop(w->tapes);
-        hd_record *r = w->tape->records[index];
-        r->reached = false;
-        if (size == capacity && status == HD_OK) {
-            capacity = capacity ? capacity * 2 : 64;
-            uint32_t *larger = hd_array_resize(list, capacity * sizeof *list);
-            if (larger == NULL) status = hd_fail(HD_ERROR_MEMORY, "no memory to mark %u records", capacity);
-            if (larger != NULL) list = larger;
-        }
-        if (status == HD_OK) list[size++] = index;
-        for (uint32_t i = 0; i < r->inputs && status == HD_OK; ++i) {
-            hd_record *from = w->tape->records[r->edges[i] / 2];
-            if (r->edges[i] == 0 || from->reached) continue;
-            status = push(w, r->edges[i] / 2);
-            from->reached = status == HD_OK;
-        }
-    }
-    for (uint32_t i = 0; i < size / 2; ++i) {
-        const uint32_t swap = list[i];
-        list[i] = list[size - 1 - i];
-        list[size - 1 - i] = swap;
-    }
-    *count = size;
-    if (status == HD_OK) return list;
-    hd_array_release(list);
-    return NULL;
-}
-
-/* Marks the records between the loss and what is wanted, so that nothing else is computed. */
-static hd_error mark_needed(walk *w, uint32_t last) {
-    uint32_t count;
-    uint32_t *list = ancestors(w, last, &count);
-    if (list == NULL) return w->thread->error_code;
-    for (uint32_t i = 0; i < count; ++i) w->tape->records[list[i]]->target = false;
-    for (int64_t k = 0; k < w->wanted->count; ++k) {
-        const uint32_t edge = hd_edge_on(w->tape, w->wanted->items[k]);
-        if (edge != 0) w->tape->records[edge / 2]->target = true;
-    }
-    for (uint32_t i = 0; i < count; ++i) {
-        hd_record *r = w->tape->records[list[i]];
-        if (r->op == NULL) /* a tensor may have several: see new_leaf */
-            for (int64_t k = 0; k < w->wanted->count && !r->target; ++k)
-                r->target = w->wanted->items[k] == hd_record_saved(r)[0].tensor;
-        r->needed = r->target;
-        for (uint32_t k = 0; k < r->inputs && !r->needed; ++k)
-            r->needed = r->edges[k] != 0 && w->tape->records[r->edges[k] / 2]->needed;
-    }
-    hd_array_release(list);
-    return HD_OK;
-}
-
 /* hd_grad_of: the hooks of leaves, when all of their gradient was found. */
 static hd_error run_leaf_hooks(walk *w) {
     for (int64_t i = 0; i < w->wanted->count && !w->inside; ++i) {
