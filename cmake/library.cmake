@@ -5,6 +5,8 @@ file(GLOB HODU_SOURCES CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/ops/*.c
   ${PROJECT_SOURCE_DIR}/src/device/cpu/*.c
   ${PROJECT_SOURCE_DIR}/src/grad/*.c
+  ${PROJECT_SOURCE_DIR}/src/graph/*.c
+  ${PROJECT_SOURCE_DIR}/src/script/*.c
   ${PROJECT_SOURCE_DIR}/src/nn/*.c
   ${PROJECT_SOURCE_DIR}/src/optim/*.c)
 list(FILTER HODU_SOURCES EXCLUDE REGEX "/kernels_[a-z]+\\.c$")

@@ -3,6 +3,7 @@
 #define HODU_H
 
 #include <hodu/base.h>
+#include <hodu/builder.h>
 #include <hodu/device.h>
 #include <hodu/dtype.h>
 #include <hodu/error.h>
@@ -14,6 +15,7 @@
 #include <hodu/optim.h>
 #include <hodu/random.h>
 #include <hodu/scope.h>
+#include <hodu/script.h>
 #include <hodu/shape.h>
 #include <hodu/tensor.h>
 

@@ -48,6 +48,15 @@ hd_error hd_fail(hd_error code, const char *format, ...) {
     return code;
 }
 
+void hd_error_append(hd_thread *t, const char *format, ...) {
+    if (t->error_code == HD_OK) return;
+    const size_t length = strlen(t->error_message);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(t->error_message + length, sizeof t->error_message - length, format, arguments);
+    va_end(arguments);
+}
+
 void hd_error_take(hd_error_copy *out) {
     hd_thread *t = hd_thread_self();
     memset(out, 0, sizeof *out);

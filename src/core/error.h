@@ -24,6 +24,8 @@ typedef struct hd_error_copy {
     hd_error code;
     char message[512], place[256], call[64];
 } hd_error_copy;
+/* Adds to the message of the pending error, when there is one. */
+void hd_error_append(hd_thread *thread, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void hd_error_take(hd_error_copy *out);
 void hd_error_put(const hd_error_copy *error);
 

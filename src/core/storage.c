@@ -39,6 +39,14 @@ hd_storage *hd_storage_new(hd_thread *thread, size_t bytes) {
     return s;
 }
 
+hd_storage *hd_storage_elsewhere(hd_thread *thread, size_t bytes, const hd_home *home, void *state) {
+    hd_storage *s = storage_header(thread, bytes, no_bytes, NULL);
+    if (s == NULL) return NULL;
+    s->home = home;
+    s->home_state = state;
+    return s;
+}
+
 hd_storage *hd_storage_borrow(hd_thread *thread, void *data, size_t bytes, void (*release)(void *, void *),
                               void *user) {
     hd_storage *s =

@@ -14,6 +14,7 @@ typedef enum hd_access { HD_READ, HD_WRITE } hd_access;
  * the home by clearing storage->home. `leave` is called once, when the storage goes or gives up its home. */
 typedef struct hd_home {
     const char *name;
+    bool captured; /* there are no bytes: a value of a graph that has not run */
     hd_error (*fetch)(hd_storage *storage, hd_access access);
     void (*leave)(hd_storage *storage);
 } hd_home;
@@ -34,6 +35,8 @@ _Static_assert(sizeof(hd_storage) <= HD_HEADER_STORAGE_BYTES, "a storage fits it
 
 /* New bytes, undefined; NULL with an error when there is no memory. */
 hd_storage *hd_storage_new(hd_thread *thread, size_t bytes);
+/* Bytes that are elsewhere. */
+hd_storage *hd_storage_elsewhere(hd_thread *thread, size_t bytes, const hd_home *home, void *state);
 /* Borrowed bytes. */
 hd_storage *hd_storage_borrow(hd_thread *thread, void *data, size_t bytes, void (*release)(void *, void *), void *user);
 /* A storage with the same bytes that shares memory until one of the two is written. */

@@ -18,6 +18,11 @@ typedef struct hd_history {
     hd_object *slot;          /* its gradient and hooks, released with it; NULL: none yet */
 } hd_history;
 
+/* Which node of which recording a tensor is, while a builder captures: see graph/capture.c. */
+typedef struct hd_capture_note {
+    uint32_t recording, node, version; /* 0: none */
+} hd_capture_note;
+
 struct hd_tensor {
     hd_object object;
     hd_storage *storage; /* overwritten by the list of free headers after release; what follows stays for messages */
@@ -28,6 +33,7 @@ struct hd_tensor {
     uint8_t tracking; /* hd_tracking */
     hd_layout layout;
     hd_history history;
+    hd_capture_note captured;
 };
 _Static_assert(sizeof(hd_tensor) <= HD_HEADER_TENSOR_BYTES, "a tensor fits its header");
 
@@ -37,6 +43,7 @@ static inline void hd_history_clear(hd_tensor *t) {
     t->tracking = HD_UNTRACKED;
     atomic_store_explicit(&t->history.place, 0, memory_order_relaxed);
     t->history.slot = NULL;
+    t->captured.recording = 0;
 }
 
 /* All three give a reference that is the caller's (no scope owns it yet), or NULL with an error. */

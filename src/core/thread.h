@@ -36,6 +36,7 @@ struct hd_thread {
     const void *caller;         /* where it was called from */
     hd_executor *executor;      /* runs calls: the device's, or a builder's */
     hd_observer *observer;      /* watches calls: the active tape, or NULL */
+    struct hd_recording *recording; /* the graph room's: what a builder captures on this thread, or NULL */
     struct hd_tapes *tapes;     /* the grad room's: contexts and their tapes, NULL until there are any */
     struct hd_object **objects; /* what the open scopes own, oldest first */
     uint32_t object_count, object_capacity;

@@ -204,6 +204,10 @@ static hd_error visit_call(walk *w, hd_record *r, uint32_t index) {
     hd_thread *thread = w->thread;
     if (r->watch != 0) HD_TRY(visit_watched(w, r));
     if (w->wanted != NULL && r->target) HD_TRY(find(w, NULL, index * 2, r->gradient[0]));
+    bool goes_on = w->wanted == NULL;
+    for (uint32_t i = 0; i < r->inputs && !goes_on; ++i)
+        goes_on = r->edges[i] != 0 && w->tape->records[r->edges[i] / 2]->needed;
+    if (!goes_on) return HD_OK;
     if (r->op->gradient == HD_GRADIENT_NONE)
         return hd_fail(HD_ERROR_STATE, "hd_%s has no gradient: %s; hd_detach its input if none is meant", r->op->name,
                        r->op->reason);
@@ -493,7 +497,7 @@ void hd_backward_with(hd_tensor *loss, const hd_backward_opts *opts) {
 static hd_error run_leaf_hooks(walk *w) {
     for (int64_t i = 0; i < w->wanted->count && !w->inside; ++i) {
         const hd_tensor *leaf = w->wanted->items[i];
-        if (leaf->tracking != HD_TRACKED_LEAF || leaf->history.slot == NULL || w->found[i] == NULL) continue;
+        if (leaf->tracking != HD_TRACKED_LEAF || hd_slot_get(leaf) == NULL || w->found[i] == NULL) continue;
         hd_tensor *gradient = w->found[i];
         HD_TRY(run_hooks(w, hd_slot_get(leaf), "a leaf", &gradient));
         if (gradient == w->found[i]) continue;

@@ -72,6 +72,7 @@ hd_tensor *hd_checkpoint(hd_function fn, void *user, hd_tensors *inputs) {
     const hd_tape *tape = &thread->tapes->active->tape;
     const uint32_t depth = thread->tapes->frame_count;
     hd_tensor *y = fn(inputs, user);
+    thread->call = "hd_checkpoint";
     hd_frames_restore(thread, depth, "the function of hd_checkpoint");
     const uint32_t edge = y != NULL && thread->error_code == HD_OK ? hd_edge_on(tape, y) : 0;
     const bool computed = edge != 0 && tape->records[edge / 2]->op != NULL;

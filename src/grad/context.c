@@ -36,6 +36,12 @@ void hd_tapes_end(hd_thread *thread) {
     if (tapes == NULL) return;
     while (tapes->frame_count > 0) drop_frame(thread, tapes);
     hd_tape_destroy(thread, &tapes->root.tape);
+    for (uint32_t i = 0; i < tapes->apart_size; ++i) {
+        if (tapes->apart[i].tensor == NULL) continue;
+        hd_object_release(thread, &tapes->apart[i].slot->object);
+        hd_tensor_drop(thread, tapes->apart[i].tensor);
+    }
+    hd_array_release(tapes->apart);
     hd_array_release(tapes->frames);
     hd_array_release(tapes->queue);
     hd_array_release(tapes);

@@ -10,9 +10,7 @@ static void slot_destroy(hd_thread *thread, hd_object *object) {
 }
 static const hd_kind slot_kind = {"gradient", slot_destroy};
 
-hd_slot *hd_slot_of(hd_thread *thread, hd_tensor *t) {
-    (void)thread;
-    if (t->history.slot != NULL) return hd_slot_get(t);
+static hd_slot *new_slot(void) {
     hd_slot *slot = hd_array_resize(NULL, sizeof *slot);
     if (slot == NULL) {
         hd_fail(HD_ERROR_MEMORY, "no memory for a gradient");
@@ -20,8 +18,65 @@ hd_slot *hd_slot_of(hd_thread *thread, hd_tensor *t) {
     }
     *slot = (hd_slot){.known = false};
     hd_object_init(&slot->object, &slot_kind);
-    t->history.slot = &slot->object;
     return slot;
+}
+
+/* Values that a builder records have their own; so has everything outside of one. */
+static bool is_apart(const hd_thread *thread, const hd_tensor *t) {
+    return thread->executor->captures && !(t->storage->home != NULL && t->storage->home->captured);
+}
+
+static uint32_t place_apart(const hd_tapes *tapes, const hd_tensor *t) {
+    uint32_t at = (uint32_t)(((uintptr_t)t >> 8) * 0x9e3779b1u) & (tapes->apart_size - 1);
+    while (tapes->apart[at].tensor != NULL && tapes->apart[at].tensor != t) at = (at + 1) & (tapes->apart_size - 1);
+    return at;
+}
+
+hd_slot *hd_slot_apart(const hd_tensor *t) {
+    const hd_thread *thread = hd_thread_self();
+    if (!is_apart(thread, t)) return (hd_slot *)t->history.slot;
+    const hd_tapes *tapes = thread->tapes;
+    return tapes == NULL || tapes->apart_size == 0 ? NULL : tapes->apart[place_apart(tapes, t)].slot;
+}
+
+static hd_error grow_apart(hd_tapes *tapes) {
+    hd_tapes larger = {.apart_size = tapes->apart_size ? tapes->apart_size * 2 : 32};
+    larger.apart = hd_array_resize(NULL, larger.apart_size * sizeof *larger.apart);
+    if (larger.apart == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for a gradient");
+    for (uint32_t i = 0; i < larger.apart_size; ++i) {
+        larger.apart[i].tensor = NULL;
+        larger.apart[i].slot = NULL;
+    }
+    for (uint32_t i = 0; i < tapes->apart_size; ++i)
+        if (tapes->apart[i].tensor != NULL) larger.apart[place_apart(&larger, tapes->apart[i].tensor)] = tapes->apart[i];
+    hd_array_release(tapes->apart);
+    tapes->apart = larger.apart;
+    tapes->apart_size = larger.apart_size;
+    return HD_OK;
+}
+
+static hd_slot *slot_apart(hd_thread *thread, hd_tensor *t) {
+    hd_tapes *tapes = hd_tapes_of(thread);
+    if (tapes == NULL || (tapes->apart_count * 2 >= tapes->apart_size && grow_apart(tapes) != HD_OK)) return NULL;
+    const uint32_t at = place_apart(tapes, t);
+    if (tapes->apart[at].slot != NULL) return tapes->apart[at].slot;
+    hd_slot *slot = new_slot();
+    if (slot == NULL) return NULL;
+    hd_object_retain(&t->object);
+    tapes->apart[at].tensor = t;
+    tapes->apart[at].slot = slot;
+    tapes->apart_count++;
+    return slot;
+}
+
+hd_slot *hd_slot_of(hd_thread *thread, hd_tensor *t) {
+    if (is_apart(thread, t)) return slot_apart(thread, t);
+    if (t->history.slot == NULL) {
+        hd_slot *slot = new_slot();
+        if (slot == NULL) return NULL;
+        t->history.slot = &slot->object;
+    }
+    return (hd_slot *)t->history.slot;
 }
 
 /* ---- leaves ------------------------------------------------------------------------------------------------------------ */
@@ -35,7 +90,9 @@ static hd_error require(hd_thread *thread, hd_tensor *t, bool wanted) {
                        "t is no leaf: hd_%s made it in context %u; hd_detach it first, or use hd_retain_grad to keep its "
                        "gradient",
                        t->made_by != NULL ? t->made_by->name : "assign", t->history.context);
-    if (wanted && hd_slot_of(thread, t) == NULL) return thread->error_code;
+    if (wanted && thread->executor->captures && t->storage->home != NULL && t->storage->home->captured)
+        return hd_fail(HD_ERROR_STATE, "parameters are made before or beside what a builder records: make this one in a block "
+                                       "with HD_EAGER");
     t->tracking = wanted ? HD_TRACKED_LEAF : HD_UNTRACKED;
     atomic_store_explicit(&t->history.place, 0, memory_order_relaxed);
     return HD_OK;

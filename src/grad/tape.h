@@ -35,6 +35,20 @@ static inline const void *hd_record_attributes(hd_record *r) {
     return r->attributes_at == 0 ? NULL : (uint64_t *)r + r->attributes_at;
 }
 
+/* ---- the gradient of a tensor ---- */
+typedef struct hd_hook {
+    hd_grad_hook fn;
+    void *user;
+} hd_hook;
+typedef struct hd_slot {
+    hd_object object;
+    hd_tensor *gradient; /* NULL: none, or zeros that nobody asked for yet */
+    hd_tensor *pending;  /* the next gradient, while backward delivers */
+    bool known;          /* backward or zero_grad has been */
+    bool kept;           /* of a result: hd_retain_grad */
+    uint32_t hook_count;
+    hd_hook *hooks;
+} hd_slot;
 /* A result that is no leaf whose gradient somebody wants to see. */
 typedef struct hd_watch {
     uint32_t edge;
@@ -81,27 +95,22 @@ typedef struct hd_tapes {
     hd_frame *frames;
     uint32_t frame_count, frame_capacity;
     int64_t last_id;
+    struct { /* while a builder records: by tensor, both retained; `apart_size` places, a power of two */
+        hd_tensor *tensor;
+        hd_slot *slot;
+    } *apart;
+    uint32_t apart_count, apart_size;
     uint32_t *queue; /* backward's heap of records, kept between walks */
     uint32_t queue_count, queue_capacity;
 } hd_tapes;
 
-/* ---- the gradient of a tensor ---- */
-typedef struct hd_hook {
-    hd_grad_hook fn;
-    void *user;
-} hd_hook;
-typedef struct hd_slot {
-    hd_object object;
-    hd_tensor *gradient; /* NULL: none, or zeros that nobody asked for yet */
-    hd_tensor *pending;  /* the next gradient, while backward delivers */
-    bool known;          /* backward or zero_grad has been */
-    bool kept;           /* of a result: hd_retain_grad */
-    uint32_t hook_count;
-    hd_hook *hooks;
-} hd_slot;
 /* The slot of t, made when it has none; NULL with an error. */
 hd_slot *hd_slot_of(hd_thread *thread, hd_tensor *t);
-static inline hd_slot *hd_slot_get(const hd_tensor *t) { return (hd_slot *)t->history.slot; }
+/* While a builder records, gradients of tensors from outside are kept apart: outside they are as they were afterwards. */
+hd_slot *hd_slot_apart(const hd_tensor *t);
+static inline hd_slot *hd_slot_get(const hd_tensor *t) {
+    return __builtin_expect(hd_thread_self()->executor->captures, 0) ? hd_slot_apart(t) : (hd_slot *)t->history.slot;
+}
 
 /* Whether a gradient arrived at t since the last hd_zero_grad: what an optimizer goes by. */
 bool hd_gradient_arrived(const hd_tensor *t);

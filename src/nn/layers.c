@@ -21,6 +21,7 @@ hd_module *hd_linear(int64_t in, int64_t out, const hd_linear_opts *opts) {
                 (long long)out, hd_dtype_name(dtype));
         return NULL;
     }
+    HD_EAGER;                                               /* parameters are made at once, also inside a builder */
     hd_scope_token scope = hd_scope_begin(&scope, NULL, 0); /* the module holds what it needs */
     const double bound = 1 / sqrt((double)in);
     hd_module *m = hd_module_new(&linear_class, NULL);

@@ -107,7 +107,9 @@ static void update(hd_thread *thread, hd_tensor *(*op)(hd_tensor *, hd_tensor *)
     }
     hd_span span;
     hd_span_begin(&span, thread, name);
-    hd_tensor *result = op(dst, x);
+    /* the gradient of x may read what dst was: then a copy of that is kept */
+    const bool kept = thread->observer != NULL && x->tracking != HD_UNTRACKED && op == hd_mul;
+    hd_tensor *result = op(kept ? hd_copy(dst) : dst, x);
     if (result != NULL && hd_dtype_is_float((hd_dtype)result->dtype) && !hd_dtype_is_float((hd_dtype)dst->dtype))
         hd_fail(HD_ERROR_DTYPE, "the result is %s, which %s cannot hold; hd_assign the cast that you mean",
                 hd_dtype_name((hd_dtype)result->dtype), hd_dtype_name((hd_dtype)dst->dtype));

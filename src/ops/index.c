@@ -188,7 +188,6 @@ static hd_tensor *winners(const hd_vjp_call *v, int axis, hd_tensor *index) {
 }
 
 void hd_vjp_scatter(hd_thread *thread, const hd_vjp_call *v) {
-    (void)thread;
     const hd_scatter_attributes *s = v->attributes;
     hd_tensor *index = v->inputs[1], *g = v->gradient, *x = v->inputs[0], *source = v->inputs[2];
     const int axis = s->axis;
@@ -209,6 +208,11 @@ void hd_vjp_scatter(hd_thread *thread, const hd_vjp_call *v) {
         hd_tensor *x_safe = hd_where(x_zero, one, x), *s_safe = hd_where(s_zero, one, source);
         hd_tensor *product = hd_scatter(x_safe, axis, index, s_safe, HD_SCATTER_MUL);
         hd_tensor *zeros = hd_scatter(hd_cast(x_zero, dtype), axis, index, hd_cast(s_zero, dtype), HD_SCATTER_ADD);
+        if (thread->observer != NULL && !thread->executor->captures &&
+            hd_item_i64(hd_any(hd_gt_scalar(zeros, 0), HD_AXES(), NULL)) != 0) {
+            hd_fail(HD_ERROR_STATE, "hd_scatter with HD_SCATTER_MUL has no second derivative here where a factor is 0");
+            return;
+        }
         hd_tensor *product_s = hd_gather(product, axis, index), *zeros_s = hd_gather(zeros, axis, index);
         if (v->wanted[0]) {
             hd_tensor *others = hd_where(hd_eq(zeros, hd_cast(x_zero, dtype)), hd_div(product, x_safe), none);

@@ -94,6 +94,7 @@ static hd_error update(hd_thread *thread, hd_optimizer *o, int64_t i) {
     hd_tensor *p = o->parameters->items[i];
     for (int k = 0; k < o->class_->slots; ++k) {
         if (o->slots[i][k] != NULL) continue;
+        HD_EAGER;
         hd_tensor *zeros = hd_zeros(p->layout.shape, (hd_dtype)p->dtype);
         if (zeros == NULL) return thread->error_code;
         hd_object_retain(&zeros->object);

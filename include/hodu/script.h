@@ -1,0 +1,83 @@
+/* Scripts: captured calls, compiled once and run many times. One script belongs to one thread at a time; hd_script_clone
+ * makes another for another thread. */
+#ifndef HODU_SCRIPT_H
+#define HODU_SCRIPT_H
+
+#include <hodu/builder.h>
+
+typedef struct hd_outputs hd_outputs;
+
+/* Who compiles. The values are shared with no other enum, so that a wrong one is noticed. */
+typedef enum hd_compiler { HD_COMPILER_HODU = 0x4831, HD_COMPILER_XLA = 0x4832 } hd_compiler;
+/* O0 runs what was recorded as it was recorded; O1 simplifies first; O2, the default, and O3 do all there is. */
+typedef enum hd_optimization_level { HD_LEVEL_DEFAULT, HD_O0 = 0x4f30, HD_O1, HD_O2, HD_O3 } hd_optimization_level;
+
+HD_BEGIN_DECLS
+/* ---- inputs: kept across runs, read when a run begins ---- */
+HD_API void hd_script_set_input(hd_script *script, const char *name, hd_tensor *t);
+HD_API void hd_script_add_input(hd_script *script, const char *name, hd_tensor *t); /* the same */
+HD_API void hd_script_clear_inputs(hd_script *script);
+
+/* ---- compiling and running ---- */
+/* Compiles now instead of at the first run; once more does nothing. */
+HD_API void hd_script_compile(hd_script *script);
+/* Runs, and returns its outputs, which stay valid after the next run. */
+HD_API hd_outputs *hd_script_run(hd_script *script);
+HD_API hd_tensor *hd_outputs_get(const hd_outputs *outputs, const char *name);
+HD_API hd_tensor *hd_outputs_at(const hd_outputs *outputs, int64_t index);
+HD_API int64_t hd_outputs_count(const hd_outputs *outputs);
+/* Valid as long as the outputs. */
+HD_API const char *hd_outputs_name(const hd_outputs *outputs, int64_t index);
+/* An output of the last run. */
+HD_API hd_tensor *hd_script_output(hd_script *script, const char *name);
+
+/* ---- choosing: another value drops what was compiled, the same value does not ---- */
+HD_API bool hd_compiler_available(hd_compiler compiler);
+HD_API void hd_script_set_compiler(hd_script *script, hd_compiler compiler);
+HD_API void hd_script_set_backend(hd_script *script, hd_compiler compiler); /* the same */
+HD_API void hd_script_set_device(hd_script *script, hd_device device);
+HD_API void hd_script_set_optimization_level(hd_script *script, hd_optimization_level level);
+
+/* ---- state ---- */
+/* The tensor of that name as it is now: what the next run will read. */
+HD_API hd_tensor *hd_script_state(hd_script *script, const char *name);
+HD_API void hd_script_set_state(hd_script *script, const char *name, hd_tensor *value);
+
+/* ---- looking ---- */
+typedef struct hd_script_figures {
+    int64_t nodes;           /* that were recorded */
+    int64_t compiled_nodes;  /* that are left after passes */
+    int64_t launches;        /* kernels a run starts */
+    int64_t arena_bytes;     /* memory a run works in */
+    int64_t constant_bytes;
+    double compile_ms;
+    int64_t compilations, runs;
+} hd_script_figures;
+HD_API hd_script_figures hd_script_stats(const hd_script *script);
+/* Prints the graph to stdout as text. */
+HD_API void hd_script_print(const hd_script *script);
+/* The same text into `out` (always terminated); returns the length of the whole text, as snprintf does; -1 on error. */
+HD_API int64_t hd_script_format(const hd_script *script, char *out, size_t capacity);
+typedef struct hd_script_check_result {
+    double largest_difference; /* of any output or state, absolute */
+    double relative;           /* that difference, relative to the largest value of its tensor */
+    int64_t node;              /* of the recorded graph, the first that differs; -1: none */
+} hd_script_check_result;
+/* Runs the script with the inputs set, as compiled and at O0, without changing state, and compares. */
+HD_API hd_script_check_result hd_script_check(hd_script *script);
+
+/* ---- more of them ---- */
+/* Another script with the same code and constants, and inputs and state of its own (as they are now). */
+HD_API hd_script *hd_script_clone(hd_script *script);
+/* Into and from a .hoduscript file (the extension is added when there is none). Saved: graph, constants, bound and state
+ * tensors as they are now, the compiler and the level. */
+HD_API void hd_script_save(hd_script *script, const char *path);
+typedef struct hd_script_load_opts {
+    size_t struct_size;
+    bool map; /* constants are mapped, not read: quick, but if the file is truncated while it is in use, the process dies */
+} hd_script_load_opts;
+HD_API hd_script *hd_script_load(const char *path);
+HD_API hd_script *hd_script_load_with(const char *path, const hd_script_load_opts *opts);
+HD_END_DECLS
+
+#endif

@@ -1,0 +1,425 @@
+/* Capture: the executor of a thread that records. An op makes a node, and a tensor whose storage has no bytes. */
+#include "graph/capture.h"
+
+#include <string.h>
+
+static _Atomic uint32_t last_serial;
+
+/* ---- cells -------------------------------------------------------------------------------------------------------------------- */
+static uint32_t new_cell(hd_recording *r) {
+    if (r->free_cell != HD_NO_NODE) {
+        const uint32_t cell = r->free_cell;
+        r->free_cell = r->cells[cell].next;
+        return cell;
+    }
+    if (r->cell_count == r->cell_capacity) {
+        const uint32_t capacity = r->cell_capacity ? r->cell_capacity * 2 : 64;
+        hd_capture_cell *cells = hd_array_resize(r->cells, capacity * sizeof *cells);
+        if (cells == NULL) {
+            hd_fail(HD_ERROR_MEMORY, "no memory to record %u tensors", capacity);
+            return HD_NO_NODE;
+        }
+        r->cells = cells;
+        r->cell_capacity = capacity;
+    }
+    return r->cell_count++;
+}
+
+static uint32_t slot_of(const hd_recording *r, const hd_storage *s) {
+    uint32_t at = (uint32_t)(((uintptr_t)s >> 6) * 0x9e3779b1u) & (r->table_size - 1);
+    while (r->table[at] != 0 && r->cells[r->table[at] - 1].storage != s) at = (at + 1) & (r->table_size - 1);
+    return at;
+}
+
+static uint32_t find_outside(const hd_recording *r, const hd_storage *s) {
+    return r->table_size == 0 || r->table[slot_of(r, s)] == 0 ? HD_NO_NODE : r->table[slot_of(r, s)] - 1;
+}
+
+static hd_error grow_table(hd_recording *r) {
+    const uint32_t size = r->table_size ? r->table_size * 2 : 64;
+    uint32_t *table = hd_array_resize(NULL, size * sizeof *table), *before = r->table;
+    const uint32_t before_size = r->table_size;
+    if (table == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to record %u tensors", size);
+    memset(table, 0, size * sizeof *table);
+    r->table = table;
+    r->table_size = size;
+    for (uint32_t i = 0; i < before_size; ++i)
+        if (before[i] != 0) table[slot_of(r, r->cells[before[i] - 1].storage)] = before[i];
+    hd_array_release(before);
+    return HD_OK;
+}
+
+/* ---- values that were recorded have no bytes ------------------------------------------------------------------------------------ */
+static hd_error no_value(hd_storage *s, hd_access access) {
+    (void)access;
+    const hd_recording *r = s->release_user;
+    const hd_node *n = &r->graph->nodes[r->cells[(uintptr_t)s->home_state].current];
+    return hd_fail(HD_ERROR_STATE,
+                   "the value of this tensor (%s%s, recorded by builder \"%s\") is not known before its script runs; make it "
+                   "an output with hd_builder_add_output and run the script",
+                   hd_node_is_op(n) ? "hd_" : "", hd_node_name(n), hd_graph_string(r->graph, r->graph->name));
+}
+
+static void leave_recording(hd_storage *s) {
+    hd_recording *r = s->release_user;
+    const uint32_t cell = (uint32_t)(uintptr_t)s->home_state;
+    r->cells[cell].next = r->free_cell;
+    r->free_cell = cell;
+    s->release_user = NULL;
+    hd_recording_release(hd_thread_self(), r);
+}
+
+static const hd_home recorded_home = {.name = "recorded", .captured = true, .fetch = no_value, .leave = leave_recording};
+
+/* A tensor from outside that was written while recording: its bytes are those of before, which nobody here may take for
+ * the new value. Other threads, and HD_EAGER blocks, read it as ever. */
+static hd_error shadowed_fetch(hd_storage *s, hd_access access) {
+    (void)s, (void)access;
+    const hd_thread *thread = hd_thread_self();
+    if (thread->recording == NULL || !thread->executor->captures) return HD_OK;
+    return hd_fail(HD_ERROR_STATE, "this tensor was written while a builder records: its new value is not known before the "
+                                   "script runs");
+}
+static void shadowed_leave(hd_storage *s) { s->home = NULL; }
+static const hd_home shadowed_home = {.name = "shadowed", .fetch = shadowed_fetch, .leave = shadowed_leave};
+
+/* ---- tensors and nodes ------------------------------------------------------------------------------------------------------------- */
+static bool covers(const hd_tensor *t, const hd_shape *shape) {
+    return t->contiguous && t->layout.offset == 0 && hd_shape_equal(t->layout.shape, *shape);
+}
+
+static void note(hd_recording *r, hd_tensor *t, uint32_t node, uint32_t version) {
+    t->captured = (hd_capture_note){r->serial, node, version};
+}
+
+/* A new tensor of the node's dtype and shape, without bytes; a reference that is the caller's. */
+static hd_tensor *new_tensor(hd_thread *thread, hd_recording *r, uint32_t node, hd_dtype dtype, const hd_shape *shape) {
+    int64_t count;
+    HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &count), NULL);
+    const uint32_t cell = new_cell(r);
+    if (cell == HD_NO_NODE) return NULL;
+    hd_storage *s = hd_storage_elsewhere(thread, (size_t)count * hd_dtype_bytes[dtype], &recorded_home, (void *)(uintptr_t)cell);
+    if (s == NULL) {
+        r->cells[cell].next = r->free_cell;
+        r->free_cell = cell;
+        return NULL;
+    }
+    s->release_user = r;
+    hd_object_retain(&r->object);
+    r->cells[cell] = (hd_capture_cell){
+        .storage = s, .first = node, .current = node, .place = HD_NO_NODE, .dtype = (uint8_t)dtype, .shape = *shape};
+    hd_layout layout;
+    hd_layout_contiguous(&layout, shape);
+    hd_tensor *t = hd_tensor_over(thread, s, dtype, &layout);
+    hd_object_release(thread, &s->object);
+    if (t != NULL) note(r, t, node, 0);
+    return t;
+}
+
+hd_tensor *hd_recording_tensor(hd_thread *thread, hd_recording *r, uint32_t node) {
+    const hd_shape shape = hd_node_shape(r->graph, node);
+    return hd_tensor_give(thread, new_tensor(thread, r, node, (hd_dtype)r->graph->nodes[node].dtype, &shape));
+}
+
+static uint32_t add(hd_recording *r, uint16_t op, int derivative, const uint32_t *inputs, int count, hd_dtype dtype,
+                    const hd_shape *shape, const void *attributes) {
+    const uint32_t node = hd_graph_add(r->graph, op, derivative, inputs, count, dtype, shape, attributes);
+    if (node != HD_NO_NODE) r->graph->nodes[node].span = r->span;
+    return node;
+}
+
+/* A number is a node of its own, shared by equal ones; HD_NO_NODE when it is none that a double can say. */
+static uint32_t number_node(hd_thread *thread, hd_recording *r, const hd_tensor *t) {
+    const void *bytes = hd_tensor_bytes(thread, t, HD_READ);
+    if (bytes == NULL) return HD_NO_NODE;
+    const hd_dtype dtype = (hd_dtype)t->dtype;
+    const double value = hd_element_to_f64(bytes, dtype);
+    if ((dtype == HD_I64 || dtype == HD_U64) && !(value > -0x1p53 && value < 0x1p53)) return HD_NO_NODE;
+    if (value != value) return HD_NO_NODE; /* a NaN may carry bits */
+    uint64_t bits;
+    memcpy(&bits, &value, 8);
+    const uint32_t at = (uint32_t)((bits ^ bits >> 32) * 0x9e3779b1u >> 8 ^ dtype) % 64;
+    if (r->numbers[at].dtype == dtype && r->numbers[at].bits == bits) return r->numbers[at].node;
+    const hd_full_attributes attributes = {value};
+    const uint32_t node = add(r, HD_OP_full, 0, NULL, 0, dtype, &t->layout.shape, &attributes);
+    if (node != HD_NO_NODE) {
+        r->numbers[at].dtype = (uint8_t)dtype;
+        r->numbers[at].bits = bits;
+        r->numbers[at].node = node;
+    }
+    return node;
+}
+
+/* The storage of t as a cell: from outside, and not declared, it is a constant. */
+static uint32_t outside_cell(hd_thread *thread, hd_recording *r, const hd_tensor *t, const char *name, int kind) {
+    if ((r->outside_count + 1) * 2 > r->table_size) HD_TRY_OR(grow_table(r), HD_NO_NODE);
+    hd_storage *s = t->storage;
+    const hd_dtype dtype = (hd_dtype)t->dtype;
+    const int64_t elements = (int64_t)(s->bytes / hd_dtype_bytes[dtype]);
+    hd_shape shape = HD_SHAPE(elements);
+    if (t->contiguous && t->layout.offset == 0 && t->count == elements) shape = t->layout.shape;
+    uint32_t node = HD_NO_NODE;
+    if (kind >= 0) {
+        node = hd_graph_add_cell(r->graph, name, (hd_cell_kind)kind, s, dtype, &shape);
+    } else {
+        if (t->count == 1 && shape.rank == 0) node = number_node(thread, r, t);
+        if (node == HD_NO_NODE && thread->error_code == HD_OK) {
+            hd_storage *snapshot = hd_storage_snapshot(thread, s);
+            if (snapshot == NULL) return HD_NO_NODE;
+            node = hd_graph_add_constant(r->graph, snapshot, dtype, &shape);
+            hd_object_release(thread, &snapshot->object);
+        }
+    }
+    const uint32_t cell = node == HD_NO_NODE ? HD_NO_NODE : new_cell(r);
+    if (cell == HD_NO_NODE) return HD_NO_NODE;
+    hd_object_retain(&s->object);
+    r->cells[cell] = (hd_capture_cell){.storage = s,
+                                       .first = node,
+                                       .current = node,
+                                       .place = kind >= 0 ? r->graph->cell_count - 1 : HD_NO_NODE,
+                                       .outside = true,
+                                       .frozen = kind == HD_CELL_BOUND,
+                                       .dtype = (uint8_t)dtype,
+                                       .shape = shape};
+    r->table[slot_of(r, s)] = cell + 1;
+    r->outside_count++;
+    return cell;
+}
+
+static uint32_t cell_of(hd_thread *thread, hd_recording *r, const hd_tensor *t) {
+    hd_storage *s = t->storage;
+    if (s->home == &recorded_home) {
+        if (s->release_user == r) return (uint32_t)(uintptr_t)s->home_state;
+        const hd_graph *other = ((const hd_recording *)s->release_user)->graph;
+        hd_fail(HD_ERROR_STATE, "a tensor %s was recorded by another builder, \"%s\"; run its script and use the output",
+                HD_SHAPE_TEXT(t->layout.shape), hd_graph_string(other, other->name));
+        return HD_NO_NODE;
+    }
+    const uint32_t cell = find_outside(r, s);
+    return cell != HD_NO_NODE ? cell : outside_cell(thread, r, t, NULL, -1);
+}
+
+/* The part of a cell's value that t shows, derived anew. */
+static uint32_t derive(hd_recording *r, uint32_t cell, const hd_tensor *t) {
+    hd_capture_cell *c = &r->cells[cell];
+    uint32_t node = c->current;
+    if (t->dtype != c->dtype) {
+        const hd_cast_attributes attributes = {(hd_dtype)t->dtype};
+        if (hd_dtype_bytes[t->dtype] != hd_dtype_bytes[c->dtype]) {
+            hd_fail(HD_ERROR_DTYPE, "a view as %s of a storage that was recorded as %s", hd_dtype_name((hd_dtype)t->dtype),
+                    hd_dtype_name((hd_dtype)c->dtype));
+            return HD_NO_NODE;
+        }
+        node = add(r, HD_OP_bitcast, 0, &node, 1, (hd_dtype)t->dtype, &c->shape, &attributes);
+    }
+    if (node == HD_NO_NODE || covers(t, &c->shape)) return node;
+    const hd_strided_attributes attributes = {t->layout};
+    return add(r, HD_OP_as_strided, 0, &node, 1, (hd_dtype)t->dtype, &t->layout.shape, &attributes);
+}
+
+uint32_t hd_recording_node(hd_thread *thread, hd_recording *r, hd_tensor *t) {
+    const hd_storage *s = t->storage;
+    if (s->home != &recorded_home && t->count == 1 && t->layout.shape.rank == 0 && !t->object.in_scope &&
+        t->object.references == 1 && t->captured.recording == 0 && s->object.references == 1 && find_outside(r, s) == HD_NO_NODE) {
+        const uint32_t node = number_node(thread, r, t); /* an operand of this one call: nobody can write it later */
+        if (node != HD_NO_NODE || thread->error_code != HD_OK) return node;
+    }
+    const uint32_t cell = cell_of(thread, r, t);
+    if (cell == HD_NO_NODE) return HD_NO_NODE;
+    if (t->captured.recording == r->serial && t->captured.version == r->cells[cell].version) return t->captured.node;
+    const uint32_t node = derive(r, cell, t);
+    if (s->home == &recorded_home && node != HD_NO_NODE) note(r, t, node, r->cells[cell].version);
+    return node;
+}
+
+bool hd_recording_knows(const hd_recording *r, const hd_tensor *t) {
+    return t->storage->home == &recorded_home ? t->storage->release_user == r : find_outside(r, t->storage) != HD_NO_NODE;
+}
+
+hd_error hd_recording_declare(hd_thread *thread, hd_recording *r, const char *name, hd_cell_kind kind, hd_tensor *t) {
+    if (t->storage->home == &recorded_home)
+        return hd_fail(HD_ERROR_STATE, "\"%s\" is a value that was recorded; only tensors from outside can be bound or state", name);
+    if (find_outside(r, t->storage) != HD_NO_NODE)
+        return hd_fail(HD_ERROR_STATE,
+                       "\"%s\", %s, was used or declared already; declare it once, right after hd_builder_start (views and "
+                       "tied tensors share their memory's meaning)",
+                       name, HD_SHAPE_TEXT(t->layout.shape));
+    for (uint32_t i = 0; i < r->graph->cell_count; ++i)
+        if (strcmp(hd_graph_string(r->graph, r->graph->cells[i].name), name) == 0)
+            return hd_fail(HD_ERROR_VALUE, "\"%s\" is declared already", name);
+    return outside_cell(thread, r, t, name, kind) == HD_NO_NODE ? thread->error_code : HD_OK;
+}
+
+/* ---- the executor ------------------------------------------------------------------------------------------------------------------- */
+static hd_error capture_run(hd_executor *self, hd_thread *thread, hd_call *call) {
+    hd_recording *r = (hd_recording *)self;
+    uint32_t inputs[HD_MAX_INPUTS];
+    for (int i = 0; i < call->input_count; ++i) {
+        inputs[i] = hd_recording_node(thread, r, call->inputs[i]);
+        if (inputs[i] == HD_NO_NODE) return thread->error_code;
+    }
+    const uint16_t op = call->op->id;
+    if (op == HD_OP_as_strided && call->op->derivative == 0) { /* over the storage, not over the view it was called on */
+        const uint32_t cell = cell_of(thread, r, call->inputs[0]);
+        if (cell == HD_NO_NODE) return thread->error_code;
+        inputs[0] = r->cells[cell].current;
+    }
+    hd_random_attributes draw;
+    const void *attributes = call->attributes;
+    if (call->op->family == HD_FAMILY_RANDOM) {
+        draw = *(const hd_random_attributes *)attributes;
+        draw.seed = 0;
+        draw.draw = r->graph->draws++;
+        attributes = &draw;
+    }
+    const uint32_t node = add(r, op, call->op->derivative, inputs, call->input_count, call->dtype[0],
+                              &call->shape[0], attributes);
+    if (node == HD_NO_NODE) return thread->error_code;
+    if (call->view == NULL) {
+        call->outputs[0] = new_tensor(thread, r, node, call->dtype[0], &call->shape[0]);
+    } else {
+        const uint32_t cell = cell_of(thread, r, call->inputs[0]);
+        call->outputs[0] =
+            cell == HD_NO_NODE ? NULL : hd_tensor_over(thread, call->inputs[0]->storage, call->dtype[0], call->view);
+        if (call->outputs[0] != NULL) note(r, call->outputs[0], node, r->cells[cell].version);
+    }
+    return call->outputs[0] != NULL ? HD_OK : thread->error_code;
+}
+
+static hd_error capture_write(hd_executor *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
+    hd_recording *r = (hd_recording *)self;
+    uint32_t value = hd_recording_node(thread, r, src);
+    const uint32_t cell = value == HD_NO_NODE ? HD_NO_NODE : cell_of(thread, r, dst);
+    if (cell == HD_NO_NODE) return thread->error_code;
+    hd_capture_cell *c = &r->cells[cell];
+    const hd_dtype dtype = (hd_dtype)dst->dtype;
+    if (c->frozen)
+        return hd_fail(HD_ERROR_STATE, "the destination is bound to the script, which only reads it; declare it with "
+                                       "hd_builder_add_state to write it");
+    if (c->dtype != dtype) return hd_fail(HD_ERROR_DTYPE, "writing through a bitcast view cannot be recorded");
+    if (src->dtype != dst->dtype) {
+        const hd_cast_attributes attributes = {dtype};
+        value = add(r, HD_OP_cast, 0, &value, 1, dtype, &src->layout.shape, &attributes);
+        if (value == HD_NO_NODE) return thread->error_code;
+    }
+    if (!hd_shape_equal(src->layout.shape, dst->layout.shape)) {
+        const hd_shape_attributes attributes = {dst->layout.shape};
+        value = add(r, HD_OP_broadcast_to, 0, &value, 1, dtype, &dst->layout.shape, &attributes);
+        if (value == HD_NO_NODE) return thread->error_code;
+    }
+    if (!covers(dst, &c->shape)) {
+        const uint32_t inputs[2] = {c->current, value};
+        const hd_strided_attributes attributes = {dst->layout};
+        value = add(r, HD_NODE_WRITE, 0, inputs, 2, dtype, &c->shape, &attributes);
+        if (value == HD_NO_NODE) return thread->error_code;
+    }
+    c->current = value;
+    c->version++;
+    atomic_fetch_add_explicit(&dst->storage->version, 1, memory_order_relaxed); /* tapes notice; taken back at the end */
+    if (c->outside && dst->storage->home == NULL) dst->storage->home = &shadowed_home;
+    return HD_OK;
+}
+
+static void capture_span_begin(hd_executor *self, hd_thread *thread, const char *name) {
+    (void)thread;
+    hd_recording *r = (hd_recording *)self;
+    const uint32_t span = hd_graph_add_span(r->graph, name, r->span);
+    if (span != 0) r->span = span;
+}
+
+static void capture_span_end(hd_executor *self, hd_thread *thread) {
+    (void)thread;
+    hd_recording *r = (hd_recording *)self;
+    r->span = r->graph->spans[r->span].parent;
+}
+
+/* ---- beginning and ending ------------------------------------------------------------------------------------------------------------ */
+static void recording_destroy(hd_thread *thread, hd_object *object) {
+    hd_recording *r = (hd_recording *)((char *)object - offsetof(hd_recording, object));
+    for (uint32_t i = 0; i < r->table_size; ++i)
+        if (r->table[i] != 0) hd_object_release(thread, &r->cells[r->table[i] - 1].storage->object);
+    hd_graph_release(thread, r->graph);
+    hd_array_release(r->cells);
+    hd_array_release(r->table);
+    hd_array_release(r);
+}
+static const hd_kind recording_kind = {"recording", recording_destroy};
+
+hd_recording *hd_recording_new(hd_thread *thread, hd_graph *graph) {
+    hd_recording *r = hd_array_resize(NULL, sizeof *r);
+    if (r == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory for a builder");
+        hd_graph_release(thread, graph);
+        return NULL;
+    }
+    memset(r, 0, sizeof *r);
+    hd_object_init(&r->object, &recording_kind);
+    r->executor = (hd_executor){.name = "builder",
+                                .captures = true,
+                                .run = capture_run,
+                                .write = capture_write,
+                                .span_begin = capture_span_begin,
+                                .span_end = capture_span_end};
+    do r->serial = atomic_fetch_add_explicit(&last_serial, 1, memory_order_relaxed) + 1;
+    while (r->serial == 0);
+    r->graph = graph;
+    r->free_cell = HD_NO_NODE;
+    return r;
+}
+
+static void exchange(hd_thread *thread, hd_recording *r) {
+    hd_executor *executor = thread->executor;
+    hd_observer *observer = thread->observer;
+    struct hd_tapes *tapes = thread->tapes;
+    thread->executor = r->other.executor;
+    thread->observer = r->other.observer;
+    thread->tapes = r->other.tapes;
+    r->other.executor = executor;
+    r->other.observer = observer;
+    r->other.tapes = tapes;
+}
+
+void hd_recording_enter(hd_thread *thread, hd_recording *r) {
+    r->thread = thread;
+    r->other.executor = &r->executor;
+    r->other.observer = hd_observer_at_start();
+    r->other.tapes = NULL;
+    thread->recording = r;
+    exchange(thread, r);
+}
+
+void hd_recording_leave(hd_thread *thread, hd_recording *r) {
+    if (r->thread != thread) return;
+    if (r->eager) exchange(thread, r); /* an HD_EAGER block is still open: it has nothing left to end */
+    r->eager = false;
+    hd_tapes_end(thread); /* those of the recording */
+    exchange(thread, r);
+    r->thread = NULL;
+    thread->recording = NULL;
+    for (uint32_t i = 0; i < r->table_size; ++i) {
+        if (r->table[i] == 0) continue;
+        const hd_capture_cell *c = &r->cells[r->table[i] - 1];
+        atomic_fetch_sub_explicit(&c->storage->version, c->version, memory_order_relaxed);
+        if (c->storage->home == &shadowed_home) c->storage->home = NULL;
+        if (c->place != HD_NO_NODE) r->graph->cells[c->place].update = c->current;
+    }
+}
+
+hd_eager_token hd_eager_begin(hd_eager_token *self) {
+    hd_eager_token token = {NULL};
+    hd_thread *thread = hd_thread_self();
+    if (thread == NULL || thread->recording == NULL || thread->recording->eager) return token;
+    exchange(thread, thread->recording);
+    thread->recording->eager = true;
+    token.self = self;
+    return token;
+}
+
+void hd_eager_end(hd_eager_token *token) {
+    hd_thread *thread = hd_thread_self();
+    if (token == NULL || token->self != token) return;
+    token->self = NULL;
+    if (thread == NULL || thread->recording == NULL || !thread->recording->eager) return; /* the builder ended inside */
+    thread->recording->eager = false;
+    exchange(thread, thread->recording);
+}

@@ -1,0 +1,184 @@
+/* Checking and rebuilding graphs by calling their ops anew. */
+#include "graph/capture.h"
+
+#include <string.h>
+
+static hd_tensor *replay_write(hd_thread *thread, const hd_graph *g, uint32_t node, hd_tensor *const *inputs) {
+    hd_recording *r = thread->recording;
+    const hd_layout *layout = hd_node_attributes(g, node);
+    const hd_shape shape = hd_node_shape(g, node);
+    hd_shape strides = {.rank = layout->shape.rank};
+    for (int i = 0; i < layout->shape.rank && i < HD_MAX_RANK; ++i) strides.size[i] = layout->stride[i];
+    hd_tensor *base = hd_recording_tensor(thread, r, inputs[0]->captured.node); /* a storage of its own, to be written */
+    if (base == NULL) return NULL;
+    if (!hd_shape_equal(shape, base->layout.shape) || base->dtype != inputs[1]->dtype) {
+        hd_fail(HD_ERROR_SHAPE, "a write of %s into %s", HD_SHAPE_TEXT(inputs[1]->layout.shape), HD_SHAPE_TEXT(base->layout.shape));
+        return NULL;
+    }
+    hd_tensor *part = hd_as_strided(base, layout->shape, strides, layout->offset); /* checks that it lies inside */
+    if (part == NULL) return NULL;
+    if (!hd_shape_equal(part->layout.shape, inputs[1]->layout.shape) || hd_layout_overlaps_itself(&part->layout)) {
+        hd_fail(HD_ERROR_SHAPE, "a write of %s into a part %s", HD_SHAPE_TEXT(inputs[1]->layout.shape),
+                HD_SHAPE_TEXT(part->layout.shape));
+        return NULL;
+    }
+    const uint32_t nodes[2] = {inputs[0]->captured.node, inputs[1]->captured.node};
+    const uint32_t added = hd_graph_add(r->graph, HD_NODE_WRITE, 0, nodes, 2, (hd_dtype)base->dtype,
+                                        &shape, layout);
+    return added == HD_NO_NODE ? NULL : hd_recording_tensor(thread, r, added);
+}
+
+hd_tensor *hd_replay_node(hd_thread *thread, const hd_graph *g, uint32_t node, hd_tensor *const *inputs) {
+    const hd_node *n = &g->nodes[node];
+    const hd_shape shape = hd_node_shape(g, node);
+    hd_tensor *t;
+    if (n->op == HD_NODE_WRITE) {
+        t = n->input_count == 2 && n->attributes != 0 ? replay_write(thread, g, node, inputs) : NULL;
+    } else {
+        size_t bytes;
+        hd_attribute_fields(n->op, &bytes);
+        if ((bytes > 0) != (n->attributes != 0) && !(n->op < HD_OP_ELEMENTWISE_COUNT && bytes == 0))
+            return hd_fail(HD_ERROR_VALUE, "node %%%u, %s, lacks its attributes", node, hd_node_name(n)), NULL;
+        thread->call = hd_node_name(n);
+        t = hd_replay(thread, (hd_op_id)n->op, n->derivative, hd_node_attributes(g, node), inputs, n->input_count,
+                      (hd_dtype)n->dtype, &shape);
+    }
+    if (t == NULL || thread->error_code != HD_OK) {
+        hd_fail(HD_ERROR_VALUE, "node %%%u, %s, is not a call that can be made", node, hd_node_name(n));
+        return NULL;
+    }
+    if ((hd_dtype)t->dtype != (hd_dtype)n->dtype || !hd_shape_equal(t->layout.shape, shape)) {
+        hd_fail(HD_ERROR_SHAPE, "node %%%u, %s, gives %s%s, not %s%s", node, hd_node_name(n), hd_dtype_name((hd_dtype)t->dtype),
+                HD_SHAPE_TEXT(t->layout.shape), hd_dtype_name((hd_dtype)n->dtype), HD_SHAPE_TEXT(shape));
+        return NULL;
+    }
+    return t;
+}
+
+/* The last node that reads each node, so that tensors are given up as early as can be. */
+static void last_uses(const hd_graph *g, uint32_t *last) {
+    for (uint32_t i = 0; i < g->node_count; ++i) {
+        last[i] = i;
+        if (g->nodes[i].op < HD_NODE_INPUT || g->nodes[i].op == HD_NODE_WRITE)
+            for (int k = 0; k < g->nodes[i].input_count; ++k) last[hd_node_inputs(g, i)[k]] = i;
+    }
+    for (uint32_t i = 0; i < g->output_count; ++i) last[g->outputs[i].node] = g->node_count;
+    for (uint32_t i = 0; i < g->cell_count; ++i) last[g->cells[i].update] = g->node_count;
+}
+
+static hd_tensor *enter_node(hd_thread *thread, hd_recording *r, const hd_graph *g, uint32_t node) {
+    const hd_node *n = &g->nodes[node];
+    const hd_shape shape = hd_node_shape(g, node);
+    int64_t count;
+    if (n->dtype == 0 || n->dtype >= HD_DTYPE_COUNT) return hd_fail(HD_ERROR_DTYPE, "node %%%u has no dtype", node), NULL;
+    HD_TRY_OR(hd_shape_check(&shape, hd_dtype_bytes[n->dtype], &count), NULL);
+    uint32_t added = HD_NO_NODE;
+    const hd_storage *storage = n->op == HD_NODE_CONSTANT ? g->constants[n->first].storage
+                                : n->op == HD_NODE_CELL   ? g->cells[n->first].storage
+                                                          : NULL;
+    if (storage != NULL && storage->bytes != (size_t)count * hd_dtype_bytes[n->dtype])
+        return hd_fail(HD_ERROR_SHAPE, "node %%%u has %zu bytes, which do not fit %s%s", node, storage->bytes,
+                       hd_dtype_name((hd_dtype)n->dtype), HD_SHAPE_TEXT(shape)), NULL;
+    if (n->op == HD_NODE_INPUT)
+        added = hd_graph_add_input(r->graph, hd_graph_string(g, g->inputs[n->first].name), (hd_dtype)n->dtype, &shape);
+    else if (n->op == HD_NODE_CONSTANT)
+        added = hd_graph_add_constant(r->graph, g->constants[n->first].storage, (hd_dtype)n->dtype, &shape);
+    else
+        added = hd_graph_add_cell(r->graph, hd_graph_string(g, g->cells[n->first].name), g->cells[n->first].kind,
+                                  g->cells[n->first].storage, (hd_dtype)n->dtype, &shape);
+    return added == HD_NO_NODE ? NULL : hd_recording_tensor(thread, r, added);
+}
+
+hd_error hd_replay_graph(hd_thread *thread, hd_recording *r, const hd_graph *g, uint32_t *map) {
+    hd_tensor **values = hd_array_resize(NULL, (g->node_count + 1) * sizeof *values);
+    uint32_t *last = hd_array_resize(NULL, (g->node_count + 1) * sizeof *last);
+    if (values == NULL || last == NULL) {
+        hd_array_release(values);
+        hd_array_release(last);
+        return hd_fail(HD_ERROR_MEMORY, "no memory to check %u nodes", g->node_count);
+    }
+    memset(values, 0, (g->node_count + 1) * sizeof *values);
+    last_uses(g, last);
+    for (uint32_t i = 0; i < g->node_count && thread->error_code == HD_OK; ++i) {
+        const hd_node *n = &g->nodes[i];
+        hd_scope_token scope = hd_scope_begin(&scope, NULL, 0);
+        hd_tensor *inputs[HD_MAX_INPUTS], *t;
+        if (hd_node_is_op(n) || n->op == HD_NODE_WRITE) {
+            for (int k = 0; k < n->input_count; ++k) inputs[k] = values[hd_node_inputs(g, i)[k]];
+            t = hd_replay_node(thread, g, i, inputs);
+        } else {
+            t = enter_node(thread, r, g, i);
+        }
+        if (t != NULL) {
+            /* what other calls see of it is a value of its own, not a view */
+            map[i] = hd_recording_node(thread, r, t);
+            values[i] = map[i] == HD_NO_NODE ? NULL : hd_recording_tensor(thread, r, map[i]);
+            if (values[i] != NULL) hd_object_retain(&values[i]->object);
+            if (map[i] != HD_NO_NODE && n->span < r->graph->span_count) r->graph->nodes[map[i]].span = n->span;
+        }
+        hd_scope_close(thread, &scope);
+        for (int k = 0; k < n->input_count && t != NULL && (hd_node_is_op(n) || n->op == HD_NODE_WRITE); ++k) {
+            const uint32_t input = hd_node_inputs(g, i)[k];
+            if (last[input] == i && values[input] != NULL) {
+                hd_tensor_drop(thread, values[input]);
+                values[input] = NULL;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < g->node_count; ++i) hd_tensor_drop(thread, values[i]);
+    hd_array_release(values);
+    hd_array_release(last);
+    return thread->error_code;
+}
+
+/* ---- verifying ----------------------------------------------------------------------------------------------------------------------- */
+static hd_error check_tables(const hd_graph *g) {
+    for (uint32_t i = 0; i < g->node_count; ++i) {
+        const hd_node *n = &g->nodes[i];
+        const bool op = hd_node_is_op(n) || n->op == HD_NODE_WRITE;
+        if (n->op >= HD_NODE_END || n->derivative > 3 || (n->derivative > 0 && n->op >= HD_OP_ELEMENTWISE_COUNT))
+            return hd_fail(HD_ERROR_VALUE, "node %%%u is of no known kind", i);
+        if (op && (n->first > g->edge_count || n->input_count > g->edge_count - n->first || n->input_count > HD_MAX_INPUTS))
+            return hd_fail(HD_ERROR_VALUE, "node %%%u has inputs out of range", i);
+        for (int k = 0; op && k < n->input_count; ++k)
+            if (hd_node_inputs(g, i)[k] >= i) return hd_fail(HD_ERROR_VALUE, "node %%%u reads a node behind it", i);
+        const uint32_t table = n->op == HD_NODE_INPUT      ? g->input_count
+                               : n->op == HD_NODE_CONSTANT ? g->constant_count
+                               : n->op == HD_NODE_CELL     ? g->cell_count
+                                                           : UINT32_MAX;
+        if (!op && n->first >= table) return hd_fail(HD_ERROR_VALUE, "node %%%u is in no table", i);
+    }
+    for (uint32_t i = 0; i < g->output_count; ++i)
+        if (g->outputs[i].node >= g->node_count) return hd_fail(HD_ERROR_VALUE, "output %u is no node", i);
+    for (uint32_t i = 0; i < g->input_count; ++i)
+        if (g->inputs[i].node >= g->node_count || g->nodes[g->inputs[i].node].op != HD_NODE_INPUT ||
+            g->nodes[g->inputs[i].node].first != i)
+            return hd_fail(HD_ERROR_VALUE, "input %u has no node", i);
+    for (uint32_t i = 0; i < g->cell_count; ++i) {
+        const hd_graph_cell *c = &g->cells[i];
+        if (c->node >= g->node_count || c->update >= g->node_count || g->nodes[c->node].op != HD_NODE_CELL ||
+            g->nodes[c->node].first != i || g->nodes[c->node].dtype != g->nodes[c->update].dtype ||
+            g->nodes[c->node].shape != g->nodes[c->update].shape || (c->kind == HD_CELL_BOUND && c->update != c->node))
+            return hd_fail(HD_ERROR_VALUE, "cell %u and its update do not fit", i);
+    }
+    return HD_OK;
+}
+
+hd_error hd_graph_verify(hd_thread *thread, const hd_graph *g) {
+    HD_TRY(check_tables(g));
+    if (thread->recording != NULL) return HD_OK; /* inside a builder there is no second one */
+    hd_graph *scratch = hd_graph_new(thread, "verify");
+    hd_recording *r = scratch == NULL ? NULL : hd_recording_new(thread, scratch);
+    uint32_t *map = r == NULL ? NULL : hd_array_resize(NULL, (g->node_count + 1) * sizeof *map);
+    if (map != NULL) {
+        hd_recording_enter(thread, r);
+        thread->observer = NULL;
+        hd_replay_graph(thread, r, g, map);
+        hd_recording_leave(thread, r);
+        hd_array_release(map);
+    } else {
+        hd_fail(HD_ERROR_MEMORY, "no memory to check a graph");
+    }
+    hd_recording_release(thread, r);
+    return thread->error_code;
+}

@@ -1,0 +1,130 @@
+/* hd_script_check: what was compiled against O0. */
+#include "core/device.h"
+#include "script/script.h"
+
+#include <math.h>
+
+/* The graph with other outputs: every node from `first` to `last` whose value is a float. */
+static hd_graph *with_outputs(hd_thread *thread, const hd_graph *g, uint32_t first, uint32_t last) {
+    uint32_t *map;
+    hd_graph *out = hd_graph_like(thread, g, &map);
+    for (uint32_t i = 0; out != NULL && i < g->node_count && thread->error_code == HD_OK; ++i) {
+        uint32_t inputs[HD_MAX_INPUTS];
+        const hd_node *n = &g->nodes[i];
+        const bool op = hd_node_is_op(n) || n->op == HD_NODE_WRITE;
+        for (int k = 0; op && k < n->input_count; ++k) inputs[k] = map[hd_node_inputs(g, i)[k]];
+        if (map[i] == HD_NO_NODE) map[i] = hd_graph_copy(out, g, i, inputs);
+        if (map[i] == HD_NO_NODE || i < first || i > last || !op || !hd_dtype_is_float((hd_dtype)n->dtype)) continue;
+        hd_graph_add_output(out, hd_node_name(n), map[i]);
+        out->outputs[out->output_count - 1].name = i; /* only the number is needed */
+    }
+    hd_array_release(map);
+    if (thread->error_code == HD_OK) return out;
+    hd_graph_release(thread, out);
+    return NULL;
+}
+
+/* Runs a graph with the script's inputs and state, which stays as it is; fills `outputs` with new references. */
+static hd_error run_at(hd_thread *thread, const hd_script *s, hd_graph *g, hd_optimization_level level, hd_tensor **outputs) {
+    hd_executable *e = hd_compiler_interface_of(s->compiler)->compile(thread, g, s->device, level);
+    if (e == NULL) return thread->error_code;
+    hd_tensor **inputs = hd_array_resize(NULL, (g->input_count + 1) * sizeof *inputs);
+    if (inputs == NULL) hd_fail(HD_ERROR_MEMORY, "no memory for %u inputs", g->input_count);
+    for (uint32_t i = 0; inputs != NULL && i < g->input_count && thread->error_code == HD_OK; ++i)
+        inputs[i] = hd_contiguous(s->inputs[i]);
+    const hd_run run = {.inputs = inputs,
+                        .cells = s->cells,
+                        .seed = hd_generator_seed(NULL),
+                        .draw = hd_generator_draw(NULL),
+                        .keep_state = true,
+                        .outputs = outputs};
+    if (thread->error_code == HD_OK) e->run(e, thread, &run);
+    hd_array_release(inputs);
+    e->destroy(e, thread);
+    return thread->error_code;
+}
+
+/* The largest difference of two values, and that relative to the largest element. */
+static void compare(hd_tensor *a, hd_tensor *b, double *difference, double *relative) {
+    hd_tensor *x = hd_cast(a, HD_F64), *y = hd_cast(b, HD_F64);
+    hd_tensor *same = hd_logical_or(hd_eq(x, y), hd_logical_and(hd_isnan(x), hd_isnan(y)));
+    hd_tensor *apart = hd_where(same, hd_full(HD_SHAPE(), 0, HD_F64), hd_abs(hd_sub(x, y)));
+    *difference = *relative = 0;
+    if (hd_tensor_count(x) == 0) return;
+    *difference = hd_item(hd_max(apart, HD_AXES(), NULL)); /* NaN where only one is */
+    const double largest = hd_item(hd_max(hd_abs(y), HD_AXES(), NULL));
+    *relative = *difference == 0 ? 0 : largest > 0 ? *difference / largest : INFINITY;
+}
+
+/* Compares all outputs of a graph at O0 and at the script's level; *first is the first output that differs. */
+static hd_error compare_levels(hd_thread *thread, const hd_script *s, hd_graph *g, hd_script_check_result *result, int64_t *first) {
+    const size_t bytes = (g->output_count + 1) * sizeof(hd_tensor *);
+    hd_tensor **ours = hd_array_resize(NULL, bytes), **theirs = hd_array_resize(NULL, bytes);
+    for (uint32_t i = 0; ours != NULL && theirs != NULL && i < g->output_count; ++i) ours[i] = theirs[i] = NULL;
+    *first = -1;
+    if (ours == NULL || theirs == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory to compare %u values", g->output_count);
+    } else if (run_at(thread, s, g, s->level, ours) == HD_OK && run_at(thread, s, g, HD_O0, theirs) == HD_OK) {
+        for (uint32_t i = 0; i < g->output_count && thread->error_code == HD_OK; ++i) {
+            double difference, relative;
+            compare(ours[i], theirs[i], &difference, &relative);
+            if (difference != 0 && *first < 0) *first = i;
+            if (difference > result->largest_difference || difference != difference) {
+                result->largest_difference = difference;
+                result->relative = relative;
+            }
+        }
+    }
+    for (uint32_t i = 0; ours != NULL && theirs != NULL && i < g->output_count; ++i) {
+        hd_tensor_drop(thread, ours[i]);
+        hd_tensor_drop(thread, theirs[i]);
+    }
+    hd_array_release(ours);
+    hd_array_release(theirs);
+    return thread->error_code;
+}
+
+/* The graph with its updates as outputs too. */
+static hd_graph *with_updates(hd_thread *thread, const hd_graph *g) {
+    uint32_t *map;
+    hd_graph *out = hd_graph_like(thread, g, &map);
+    for (uint32_t i = 0; out != NULL && i < g->node_count && thread->error_code == HD_OK; ++i) {
+        uint32_t inputs[HD_MAX_INPUTS];
+        const hd_node *n = &g->nodes[i];
+        const bool op = hd_node_is_op(n) || n->op == HD_NODE_WRITE;
+        for (int k = 0; op && k < n->input_count; ++k) inputs[k] = map[hd_node_inputs(g, i)[k]];
+        if (map[i] == HD_NO_NODE) map[i] = hd_graph_copy(out, g, i, inputs);
+    }
+    for (uint32_t i = 0; out != NULL && i < g->cell_count && thread->error_code == HD_OK; ++i)
+        hd_graph_add_output(out, "update", map[g->cells[i].update]);
+    return out == NULL ? NULL : hd_graph_finish(thread, out, g, map);
+}
+
+hd_script_check_result hd_script_check(hd_script *script) {
+    hd_script_check_result result = {.node = -1};
+    HD_ENTER("hd_script_check", result);
+    if (hd_script_check_argument(script) != HD_OK) return result;
+    for (uint32_t i = 0; i < script->graph->input_count; ++i)
+        if (script->inputs[i] == NULL) {
+            hd_fail(HD_ERROR_STATE, "the input \"%s\" is not set", hd_graph_string(script->graph, script->graph->inputs[i].name));
+            return result;
+        }
+    HD_NO_GRAD;
+    hd_span span;
+    hd_span_begin(&span, thread, "script_check");
+    hd_graph *whole = with_updates(thread, script->graph);
+    int64_t first = -1;
+    if (whole != NULL) compare_levels(thread, script, whole, &result, &first);
+    hd_graph_release(thread, whole);
+    for (uint32_t begin = 0; first >= 0 && result.node < 0 && begin < script->graph->node_count && thread->error_code == HD_OK;
+         begin += 256) { /* where does it arise? */
+        hd_graph *part = with_outputs(thread, script->graph, begin, begin + 255);
+        hd_script_check_result ignored = {0};
+        int64_t at = -1;
+        if (part != NULL && compare_levels(thread, script, part, &ignored, &at) == HD_OK && at >= 0)
+            result.node = part->outputs[at].name;
+        hd_graph_release(thread, part);
+    }
+    hd_span_end(&span, NULL);
+    return result;
+}

@@ -1,0 +1,37 @@
+/* The seam between scripts and those who compile them. */
+#ifndef HD_SCRIPT_EXECUTABLE_H
+#define HD_SCRIPT_EXECUTABLE_H
+
+#include "graph/graph.h"
+
+typedef struct hd_executable hd_executable;
+
+/* What a run is given, and gives. */
+typedef struct hd_run {
+    hd_tensor *const *inputs;    /* one for each of graph->inputs, of its dtype and shape */
+    hd_storage *const *cells;    /* one for each of graph->cells */
+    uint64_t seed, draw;         /* the draws that the run takes begin here */
+    bool keep_state;             /* updates are left out */
+    hd_tensor **outputs;         /* new references, one for each of graph->outputs */
+} hd_run;
+
+/* What a compiler gives: dropped with `destroy`. */
+struct hd_executable {
+    hd_error (*run)(hd_executable *self, hd_thread *thread, const hd_run *run);
+    void (*destroy)(hd_executable *self, hd_thread *thread);
+    int64_t nodes, launches, arena_bytes; /* for stats */
+};
+
+typedef struct hd_compiler_interface {
+    const char *name;
+    /* For a graph that is not changed; NULL with an error. */
+    hd_executable *(*compile)(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level);
+} hd_compiler_interface;
+
+/* NULL when it is not built. */
+const hd_compiler_interface *hd_compiler_interface_of(hd_compiler compiler);
+
+/* Runs the eager kernels in order, in one arena. */
+hd_executable *hd_plan_compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level);
+
+#endif

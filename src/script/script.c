@@ -1,0 +1,450 @@
+/* Scripts: inputs, choices, compiling and running. */
+#include "script/script.h"
+#include "core/device.h"
+#include "core/random.h"
+#include "graph/builder.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- compilers ------------------------------------------------------------------------------------------------------------- */
+const hd_compiler_interface *hd_compiler_interface_of(hd_compiler compiler) {
+    static const hd_compiler_interface hodu = {"HODU", hd_plan_compile};
+    return compiler == HD_COMPILER_HODU ? &hodu : NULL;
+}
+
+bool hd_compiler_available(hd_compiler compiler) { return hd_compiler_interface_of(compiler) != NULL; }
+
+/* ---- making and releasing ---------------------------------------------------------------------------------------------------- */
+static void outputs_destroy(hd_thread *thread, hd_object *object) {
+    hd_outputs *o = (hd_outputs *)object;
+    for (uint32_t i = 0; i < o->count; ++i) hd_tensor_drop(thread, o->items[i]);
+    hd_graph_release(thread, o->graph);
+    hd_object_bury(thread, object);
+}
+static const hd_kind outputs_kind = {"outputs", outputs_destroy};
+
+static void drop_executable(hd_thread *thread, hd_script *s) {
+    if (s->executable != NULL) s->executable->destroy(s->executable, thread);
+    s->executable = NULL;
+}
+
+static void script_destroy(hd_thread *thread, hd_object *object) {
+    hd_script *s = (hd_script *)object;
+    drop_executable(thread, s);
+    if (s->last != NULL) hd_object_release(thread, &s->last->object);
+    for (uint32_t i = 0; s->inputs != NULL && i < s->graph->input_count; ++i) hd_tensor_drop(thread, s->inputs[i]);
+    for (uint32_t i = 0; s->cells != NULL && i < s->graph->cell_count; ++i)
+        if (s->cells[i] != NULL) hd_object_release(thread, &s->cells[i]->object);
+    hd_array_release(s->inputs);
+    hd_array_release(s->cells);
+    hd_graph_release(thread, s->graph);
+    hd_object_bury(thread, object);
+}
+static const hd_kind script_kind = {"script", script_destroy};
+
+hd_error hd_script_check_argument(const hd_script *s) {
+    if (s == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`script` is NULL");
+    if (s->object.kind == &script_kind) return HD_OK;
+    return hd_fail(s->object.kind == &hd_kind_released ? HD_ERROR_RELEASED : HD_ERROR_STATE, "`script` is no living script");
+}
+
+hd_script *hd_script_over(hd_thread *thread, hd_graph *graph, bool own_state) {
+    hd_script *s = hd_array_resize(NULL, sizeof *s);
+    if (s == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory for a script");
+        return NULL;
+    }
+    memset(s, 0, sizeof *s);
+    hd_object_init(&s->object, &script_kind);
+    hd_count(&thread->live_objects, 1);
+    hd_object_retain(&graph->object);
+    s->graph = graph;
+    s->compiler = HD_COMPILER_HODU;
+    s->device = thread->device;
+    s->level = HD_O2;
+    s->inputs = hd_array_resize(NULL, (graph->input_count + 1) * sizeof *s->inputs);
+    s->cells = hd_array_resize(NULL, (graph->cell_count + 1) * sizeof *s->cells);
+    if (s->inputs != NULL) memset(s->inputs, 0, (graph->input_count + 1) * sizeof *s->inputs);
+    if (s->cells != NULL) memset(s->cells, 0, (graph->cell_count + 1) * sizeof *s->cells);
+    if (s->inputs == NULL || s->cells == NULL) hd_fail(HD_ERROR_MEMORY, "no memory for a script");
+    for (uint32_t i = 0; s->cells != NULL && i < graph->cell_count && thread->error_code == HD_OK; ++i) {
+        if (own_state) {
+            s->cells[i] = hd_storage_snapshot(thread, graph->cells[i].storage);
+        } else {
+            hd_object_retain(&graph->cells[i].storage->object);
+            s->cells[i] = graph->cells[i].storage;
+        }
+    }
+    if (thread->error_code != HD_OK) {
+        hd_object_release(thread, &s->object);
+        return NULL;
+    }
+    return hd_scope_own(thread, &s->object) == HD_OK ? s : NULL;
+}
+
+hd_script *hd_builder_build(hd_builder *builder) {
+    HD_ENTER("hd_builder_build", NULL);
+    hd_graph *graph = hd_builder_graph(builder);
+    if (graph == NULL) return NULL;
+#ifndef NDEBUG
+    HD_TRY_OR(hd_graph_verify(thread, graph), NULL);
+#endif
+    return hd_script_over(thread, graph, false);
+}
+
+hd_script *hd_script_clone(hd_script *script) {
+    HD_ENTER("hd_script_clone", NULL);
+    HD_TRY_OR(hd_script_check_argument(script), NULL);
+    hd_script *s = hd_script_over(thread, script->graph, true);
+    if (s == NULL) return NULL;
+    s->compiler = script->compiler;
+    s->device = script->device;
+    s->level = script->level;
+    for (uint32_t i = 0; i < script->graph->cell_count; ++i) { /* state as it is in the script, not as it was recorded */
+        hd_storage *own = hd_storage_snapshot(thread, script->cells[i]);
+        if (own == NULL) return NULL;
+        hd_object_release(thread, &s->cells[i]->object);
+        s->cells[i] = own;
+    }
+    for (uint32_t i = 0; i < script->graph->input_count; ++i) {
+        s->inputs[i] = script->inputs[i];
+        if (s->inputs[i] != NULL) hd_object_retain(&s->inputs[i]->object);
+    }
+    return s;
+}
+
+/* ---- inputs ------------------------------------------------------------------------------------------------------------------- */
+static void list_names(char *out, size_t capacity, const hd_graph *g, const hd_graph_input *items, uint32_t count) {
+    size_t length = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < count && length < capacity; ++i)
+        length += (size_t)snprintf(out + length, capacity - length, "%s\"%s\"", i > 0 ? ", " : "", hd_graph_string(g, items[i].name));
+}
+
+static uint32_t find_name(const hd_graph *g, const hd_graph_input *items, uint32_t count, const char *name) {
+    for (uint32_t i = 0; i < count && name != NULL; ++i)
+        if (strcmp(hd_graph_string(g, items[i].name), name) == 0) return i;
+    return HD_NO_NODE;
+}
+
+static void set_input(hd_thread *thread, hd_script *s, const char *name, hd_tensor *t) {
+    if (hd_script_check_argument(s) != HD_OK || hd_tensor_check(t, "t") != HD_OK) return;
+    const hd_graph *g = s->graph;
+    const uint32_t i = find_name(g, g->inputs, g->input_count, name);
+    if (i == HD_NO_NODE) {
+        char names[256];
+        list_names(names, sizeof names, g, g->inputs, g->input_count);
+        hd_fail(HD_ERROR_VALUE, "the script \"%s\" has no input \"%s\"; it has %s", hd_graph_string(g, g->name),
+                name ? name : "", g->input_count > 0 ? names : "none");
+        return;
+    }
+    const uint32_t node = g->inputs[i].node;
+    const hd_shape shape = hd_node_shape(g, node);
+    if ((hd_dtype)t->dtype != (hd_dtype)g->nodes[node].dtype || !hd_shape_equal(t->layout.shape, shape)) {
+        hd_fail((hd_dtype)t->dtype != (hd_dtype)g->nodes[node].dtype ? HD_ERROR_DTYPE : HD_ERROR_SHAPE,
+                "the input \"%s\" is %s %s; given is %s %s", name, hd_dtype_name((hd_dtype)g->nodes[node].dtype),
+                HD_SHAPE_TEXT(shape), hd_dtype_name((hd_dtype)t->dtype), HD_SHAPE_TEXT(t->layout.shape));
+        return;
+    }
+    if (t->storage->home != NULL && t->storage->home->captured) {
+        hd_fail(HD_ERROR_STATE, "the input \"%s\" is given a value that a builder recorded and that is not known yet", name);
+        return;
+    }
+    hd_object_retain(&t->object);
+    hd_tensor_drop(thread, s->inputs[i]);
+    s->inputs[i] = t;
+}
+
+void hd_script_set_input(hd_script *script, const char *name, hd_tensor *t) {
+    HD_ENTER("hd_script_set_input", );
+    set_input(thread, script, name, t);
+}
+void hd_script_add_input(hd_script *script, const char *name, hd_tensor *t) {
+    HD_ENTER("hd_script_add_input", );
+    set_input(thread, script, name, t);
+}
+
+void hd_script_clear_inputs(hd_script *script) {
+    HD_ENTER_ALWAYS("hd_script_clear_inputs", );
+    if (hd_script_check_argument(script) != HD_OK) return;
+    for (uint32_t i = 0; i < script->graph->input_count; ++i) {
+        hd_tensor_drop(thread, script->inputs[i]);
+        script->inputs[i] = NULL;
+    }
+}
+
+/* ---- choices -------------------------------------------------------------------------------------------------------------------- */
+static void choose_compiler(hd_thread *thread, hd_script *s, hd_compiler compiler) {
+    if (hd_script_check_argument(s) != HD_OK) return;
+    if (compiler != HD_COMPILER_HODU && compiler != HD_COMPILER_XLA) {
+        hd_fail(HD_ERROR_VALUE, "%d is no compiler; there are HD_COMPILER_HODU and HD_COMPILER_XLA", (int)compiler);
+    } else if (!hd_compiler_available(compiler)) {
+        hd_fail(HD_ERROR_STATE, "the XLA compiler is not built into this library; the script keeps HODU");
+    } else if (s->compiler != compiler) {
+        drop_executable(thread, s);
+        s->compiler = compiler;
+    }
+}
+
+void hd_script_set_compiler(hd_script *script, hd_compiler compiler) {
+    HD_ENTER("hd_script_set_compiler", );
+    choose_compiler(thread, script, compiler);
+}
+void hd_script_set_backend(hd_script *script, hd_compiler compiler) {
+    HD_ENTER("hd_script_set_backend", );
+    choose_compiler(thread, script, compiler);
+}
+
+void hd_script_set_device(hd_script *script, hd_device device) {
+    HD_ENTER("hd_script_set_device", );
+    if (hd_script_check_argument(script) != HD_OK) return;
+    if (!hd_device_available(device)) {
+        hd_fail(HD_ERROR_DEVICE, "the device is not available here; hd_device_available tells. The script keeps its device");
+        return;
+    }
+    if (script->device.kind == device.kind && script->device.index == device.index) return;
+    drop_executable(thread, script);
+    script->device = device;
+}
+
+void hd_script_set_optimization_level(hd_script *script, hd_optimization_level level) {
+    HD_ENTER("hd_script_set_optimization_level", );
+    if (hd_script_check_argument(script) != HD_OK) return;
+    if (level != HD_LEVEL_DEFAULT && (level < HD_O0 || level > HD_O3)) {
+        hd_fail(HD_ERROR_VALUE, "%d is no level; there are HD_O0 to HD_O3", (int)level);
+        return;
+    }
+    if (level == HD_LEVEL_DEFAULT) level = HD_O2;
+    if (script->level == level) return;
+    drop_executable(thread, script);
+    script->level = level;
+}
+
+/* ---- compiling and running --------------------------------------------------------------------------------------------------------- */
+static hd_error check_not_recording(const hd_thread *thread) {
+    return thread->executor->captures
+               ? hd_fail(HD_ERROR_STATE, "a script cannot run while a builder records on this thread; end it, or use HD_EAGER")
+               : HD_OK;
+}
+
+static hd_error compile(hd_thread *thread, hd_script *s) {
+    if (s->executable != NULL) return HD_OK;
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    s->executable = hd_compiler_interface_of(s->compiler)->compile(thread, s->graph, s->device, s->level);
+    if (s->executable == NULL) return thread->error_code;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    s->compile_ms = (double)(end.tv_sec - begin.tv_sec) * 1e3 + (double)(end.tv_nsec - begin.tv_nsec) / 1e6;
+    s->compilations++;
+    return HD_OK;
+}
+
+void hd_script_compile(hd_script *script) {
+    HD_ENTER("hd_script_compile", );
+    if (hd_script_check_argument(script) == HD_OK && check_not_recording(thread) == HD_OK) compile(thread, script);
+}
+
+static hd_error check_inputs(const hd_script *s) {
+    const hd_graph *g = s->graph;
+    char names[256];
+    size_t length = 0;
+    int missing = 0;
+    for (uint32_t i = 0; i < g->input_count; ++i) {
+        if (s->inputs[i] != NULL) continue;
+        if (length < sizeof names)
+            length += (size_t)snprintf(names + length, sizeof names - length, "%s\"%s\"", missing > 0 ? ", " : "",
+                                       hd_graph_string(g, g->inputs[i].name));
+        ++missing;
+    }
+    return missing == 0 ? HD_OK
+                        : hd_fail(HD_ERROR_STATE, "%d input%s not set: %s; hd_script_set_input does that", missing,
+                                  missing > 1 ? "s are" : " is", names);
+}
+
+static hd_outputs *new_outputs(hd_thread *thread, hd_graph *g) {
+    hd_outputs *o = hd_array_resize(NULL, sizeof *o + g->output_count * sizeof *o->items);
+    if (o == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory for the outputs");
+        return NULL;
+    }
+    hd_object_init(&o->object, &outputs_kind);
+    hd_count(&thread->live_objects, 1);
+    hd_object_retain(&g->object);
+    o->graph = g;
+    o->count = g->output_count;
+    for (uint32_t i = 0; i < o->count; ++i) o->items[i] = NULL;
+    return o;
+}
+
+/* Runs an executable of the script's graph; the outputs are a new reference. NULL with an error. */
+static hd_outputs *run(hd_thread *thread, hd_script *s, hd_executable *executable, hd_graph *graph, bool keep_state) {
+    hd_outputs *o = new_outputs(thread, graph);
+    if (o == NULL) return NULL;
+    hd_tensor *few[16], **inputs = graph->input_count <= 16 ? few : hd_array_resize(NULL, graph->input_count * sizeof *inputs);
+    hd_span span;
+    hd_span_begin(&span, thread, "script_run");
+    if (inputs == NULL) hd_fail(HD_ERROR_MEMORY, "no memory for %u inputs", graph->input_count);
+    for (uint32_t i = 0; inputs != NULL && i < graph->input_count && thread->error_code == HD_OK; ++i)
+        inputs[i] = s->inputs[i]->contiguous ? s->inputs[i] : hd_contiguous(s->inputs[i]);
+    if (thread->error_code == HD_OK) {
+        hd_run job = {.inputs = inputs, .cells = s->cells, .keep_state = keep_state, .outputs = o->items};
+        job.seed = hd_generator_seed(NULL);
+        job.draw = hd_generator_draw(NULL);
+        if (graph->draws > 0 && !keep_state) hd_generator_set(NULL, job.seed, job.draw + graph->draws);
+        executable->run(executable, thread, &job);
+    }
+    hd_span_end(&span, NULL);
+    if (inputs != few) hd_array_release(inputs);
+    if (thread->error_code == HD_OK) return o;
+    hd_object_release(thread, &o->object);
+    return NULL;
+}
+
+hd_outputs *hd_script_run(hd_script *script) {
+    HD_ENTER("hd_script_run", NULL);
+    HD_TRY_OR(hd_script_check_argument(script), NULL);
+    HD_TRY_OR(check_not_recording(thread), NULL);
+    HD_TRY_OR(check_inputs(script), NULL);
+    HD_TRY_OR(compile(thread, script), NULL);
+    hd_outputs *o = run(thread, script, script->executable, script->graph, false);
+    if (o == NULL) return NULL;
+    script->runs++;
+    if (script->last != NULL) hd_object_release(thread, &script->last->object);
+    script->last = o;
+    return hd_scope_share(thread, &o->object);
+}
+
+/* ---- outputs ------------------------------------------------------------------------------------------------------------------------- */
+static hd_error outputs_check(const hd_outputs *o) {
+    if (o == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`outputs` is NULL");
+    if (o->object.kind == &outputs_kind) return HD_OK;
+    return hd_fail(o->object.kind == &hd_kind_released ? HD_ERROR_RELEASED : HD_ERROR_STATE, "`outputs` are no living outputs");
+}
+
+static hd_tensor *get_output(hd_thread *thread, const hd_outputs *o, const char *name) {
+    const uint32_t i = find_name(o->graph, o->graph->outputs, o->count, name);
+    if (i != HD_NO_NODE) return hd_scope_share(thread, &o->items[i]->object);
+    char names[256];
+    list_names(names, sizeof names, o->graph, o->graph->outputs, o->count);
+    hd_fail(HD_ERROR_VALUE, "there is no output \"%s\"; there are %s", name ? name : "", names);
+    return NULL;
+}
+
+hd_tensor *hd_outputs_get(const hd_outputs *outputs, const char *name) {
+    HD_ENTER("hd_outputs_get", NULL);
+    HD_TRY_OR(outputs_check(outputs), NULL);
+    return get_output(thread, outputs, name);
+}
+
+hd_tensor *hd_outputs_at(const hd_outputs *outputs, int64_t index) {
+    HD_ENTER("hd_outputs_at", NULL);
+    HD_TRY_OR(outputs_check(outputs), NULL);
+    if (index < 0 || index >= outputs->count) {
+        hd_fail(HD_ERROR_INDEX, "output %lld of %u", (long long)index, outputs->count);
+        return NULL;
+    }
+    return hd_scope_share(thread, &outputs->items[index]->object);
+}
+
+int64_t hd_outputs_count(const hd_outputs *outputs) {
+    HD_ENTER_ALWAYS("hd_outputs_count", 0);
+    return outputs_check(outputs) == HD_OK ? outputs->count : 0;
+}
+
+const char *hd_outputs_name(const hd_outputs *outputs, int64_t index) {
+    HD_ENTER("hd_outputs_name", NULL);
+    HD_TRY_OR(outputs_check(outputs), NULL);
+    if (index < 0 || index >= outputs->count) {
+        hd_fail(HD_ERROR_INDEX, "output %lld of %u", (long long)index, outputs->count);
+        return NULL;
+    }
+    return hd_graph_string(outputs->graph, outputs->graph->outputs[index].name);
+}
+
+hd_tensor *hd_script_output(hd_script *script, const char *name) {
+    HD_ENTER("hd_script_output", NULL);
+    HD_TRY_OR(hd_script_check_argument(script), NULL);
+    if (script->last == NULL) {
+        hd_fail(HD_ERROR_STATE, "the script has not run yet");
+        return NULL;
+    }
+    return get_output(thread, script->last, name);
+}
+
+/* ---- state ---------------------------------------------------------------------------------------------------------------------------- */
+/* A tensor over the storage of a cell; the current scope's. */
+static hd_tensor *cell_tensor(hd_thread *thread, const hd_script *s, const char *name) {
+    const hd_graph *g = s->graph;
+    for (uint32_t i = 0; i < g->cell_count && name != NULL; ++i) {
+        if (strcmp(hd_graph_string(g, g->cells[i].name), name) != 0) continue;
+        const hd_shape shape = hd_node_shape(g, g->cells[i].node);
+        hd_layout layout;
+        hd_layout_contiguous(&layout, &shape);
+        return hd_tensor_give(thread, hd_tensor_over(thread, s->cells[i], (hd_dtype)g->nodes[g->cells[i].node].dtype, &layout));
+    }
+    hd_fail(HD_ERROR_VALUE, "the script \"%s\" has no state or bound tensor \"%s\"", hd_graph_string(g, g->name), name ? name : "");
+    return NULL;
+}
+
+hd_tensor *hd_script_state(hd_script *script, const char *name) {
+    HD_ENTER("hd_script_state", NULL);
+    HD_TRY_OR(hd_script_check_argument(script), NULL);
+    return cell_tensor(thread, script, name);
+}
+
+void hd_script_set_state(hd_script *script, const char *name, hd_tensor *value) {
+    HD_ENTER("hd_script_set_state", );
+    if (hd_script_check_argument(script) != HD_OK || hd_tensor_check(value, "value") != HD_OK) return;
+    hd_span span;
+    hd_span_begin(&span, thread, "script_set_state");
+    hd_tensor *cell = cell_tensor(thread, script, name);
+    if (cell != NULL) {
+        HD_NO_GRAD;
+        if (!hd_shape_equal(cell->layout.shape, value->layout.shape) || cell->dtype != value->dtype)
+            hd_fail(HD_ERROR_SHAPE, "\"%s\" is %s %s; given is %s %s", name, hd_dtype_name((hd_dtype)cell->dtype),
+                    HD_SHAPE_TEXT(cell->layout.shape), hd_dtype_name((hd_dtype)value->dtype), HD_SHAPE_TEXT(value->layout.shape));
+        else
+            hd_assign(cell, value);
+    }
+    hd_span_end(&span, NULL);
+}
+
+/* ---- looking ---------------------------------------------------------------------------------------------------------------------------- */
+hd_script_figures hd_script_stats(const hd_script *script) {
+    hd_script_figures f = {0};
+    HD_ENTER_ALWAYS("hd_script_stats", f);
+    if (hd_script_check_argument(script) != HD_OK) return f;
+    f.nodes = script->graph->node_count;
+    for (uint32_t i = 0; i < script->graph->constant_count; ++i) f.constant_bytes += (int64_t)script->graph->constants[i].storage->bytes;
+    f.compile_ms = script->compile_ms;
+    f.compilations = script->compilations;
+    f.runs = script->runs;
+    if (script->executable != NULL) {
+        f.compiled_nodes = script->executable->nodes;
+        f.launches = script->executable->launches;
+        f.arena_bytes = script->executable->arena_bytes;
+    }
+    return f;
+}
+
+int64_t hd_script_format(const hd_script *script, char *out, size_t capacity) {
+    HD_ENTER("hd_script_format", -1);
+    HD_TRY_OR(hd_script_check_argument(script), -1);
+    char *text = hd_graph_print(script->graph);
+    if (text == NULL) return -1;
+    const int64_t length = (int64_t)strlen(text);
+    if (capacity > 0) snprintf(out, capacity, "%s", text);
+    hd_array_release(text);
+    return length;
+}
+
+void hd_script_print(const hd_script *script) {
+    HD_ENTER("hd_script_print", );
+    if (hd_script_check_argument(script) != HD_OK) return;
+    char *text = hd_graph_print(script->graph);
+    if (text != NULL) fputs(text, stdout);
+    hd_array_release(text);
+}

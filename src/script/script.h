@@ -1,0 +1,33 @@
+/* Scripts from inside. */
+#ifndef HD_SCRIPT_SCRIPT_H
+#define HD_SCRIPT_SCRIPT_H
+
+#include "core/options.h"
+#include "script/executable.h"
+
+struct hd_script {
+    hd_object object;
+    hd_graph *graph;      /* retained; shared by clones */
+    hd_tensor **inputs;   /* retained; NULL: not set */
+    hd_storage **cells;   /* retained: those of the graph, or the script's own */
+    hd_executable *executable; /* NULL: not compiled */
+    hd_outputs *last;     /* of the last run, retained */
+    hd_compiler compiler;
+    hd_device device;
+    hd_optimization_level level;
+    double compile_ms;
+    int64_t compilations, runs;
+};
+
+struct hd_outputs {
+    hd_object object;
+    hd_graph *graph; /* retained: names */
+    uint32_t count;
+    hd_tensor *items[]; /* retained */
+};
+
+/* A script over a graph, which is retained; the current scope's. `own_state`: cells get storages of their own. */
+hd_script *hd_script_over(hd_thread *thread, hd_graph *graph, bool own_state);
+hd_error hd_script_check_argument(const hd_script *script);
+
+#endif
