@@ -254,9 +254,10 @@ void hd_vjp_extreme(hd_thread *thread, const hd_vjp_call *v) {
     }
     hd_tensor *x = hd_detach(v->inputs[0]), *y = with_axes(hd_detach(v->output), v);
     hd_tensor *is_nan = hd_logical_and(hd_isnan(x), hd_isnan(y));
-    hd_tensor *mask = hd_cast(hd_logical_or(hd_eq(x, y), is_nan), (hd_dtype)v->dtypes[0]);
-    hd_tensor *share = hd_div(with_axes(v->gradient, v), hd_sum(mask, axes, HD_OPTS(hd_reduce_opts, .keep_dims = true)));
-    v->results[0] = hd_mul(mask, share);
+    const hd_dtype dtype = (hd_dtype)v->dtypes[0], wide = hd_dtype_is_small_float(dtype) ? HD_F32 : dtype; /* to count in */
+    hd_tensor *mask = hd_cast(hd_logical_or(hd_eq(x, y), is_nan), wide);
+    hd_tensor *count = hd_sum(mask, axes, HD_OPTS(hd_reduce_opts, .keep_dims = true));
+    v->results[0] = hd_cast(hd_mul(mask, hd_div(hd_cast(with_axes(v->gradient, v), wide), count)), dtype);
 }
 
 /* p[..., i] = the product of all x[..., j] with j < i; by doubling: p covers 1, 2, 4, ... elements in front of each. */

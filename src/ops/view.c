@@ -509,5 +509,11 @@ void hd_vjp_as_strided(hd_thread *thread, const hd_vjp_call *v) {
     const hd_tensor *x = v->inputs[0];
     const hd_shape storage = HD_SHAPE((int64_t)(x->storage->bytes / hd_dtype_bytes[x->dtype]));
     hd_tensor *places = strided_as(numbered(&storage), &((const hd_strided_attributes *)v->attributes)->layout);
-    v->results[0] = strided_as(add_back(v->gradient, places, storage.size[0]), &x->layout);
+    hd_tensor *sums = add_back(v->gradient, places, storage.size[0]);
+    if (hd_layout_overlaps_itself(&x->layout)) { /* places of x that are one element share what arrives there */
+        hd_tensor *ones = hd_ones(x->layout.shape, (hd_dtype)x->dtype);
+        hd_tensor *times = add_back(ones, strided_as(numbered(&storage), &x->layout), storage.size[0]);
+        sums = hd_div(sums, hd_clamp_min(times, 1));
+    }
+    v->results[0] = strided_as(sums, &x->layout);
 }

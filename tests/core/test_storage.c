@@ -18,7 +18,7 @@ static void leave(hd_storage *storage) {
     (void)storage;
     left++;
 }
-static const hd_home far_away = {"far away", fetch, leave};
+static const hd_home far_away = {.name = "far away", .fetch = fetch, .leave = leave};
 
 static void bytes_come_from_their_home_or_fail_by_name(void **state) {
     (void)state;

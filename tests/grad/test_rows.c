@@ -44,7 +44,7 @@ static const domain domains[] = {
     {HD_OP_relu6, {5.2}, {5.9}, true},
     {HD_OP_relu6, {6.1}, {8}, true},
     {HD_OP_softplus, {0.1}, {3}, true},
-    {HD_OP_softplus, {10.1}, {12}, true}, /* beyond its limit */
+    {HD_OP_softplus, {10.1}, {12}, true},               /* beyond its limit */
     {HD_OP_trunc_divide, {5.4, 2.1}, {5.8, 2.5}, true}, /* quotients from 2.16 to 2.76, or from 0.35 to 0.77 */
     {HD_OP_trunc_divide, {0.6, 1.3}, {1.0, 1.7}, true},
     {HD_OP_floor_divide, {5.4, 2.1}, {5.8, 2.5}, true},
@@ -139,8 +139,8 @@ static hd_tensor *run_trial(hd_tensors *in, void *user) {
 static bool agrees(hd_function fn, void *user, hd_tensors *inputs, bool second, const char *what) {
     char why[256] = "";
     const bool good = hd_gradcheck(fn, user, inputs,
-                                   HD_OPTS(hd_gradcheck_opts, .relative = 1e-6, .absolute = 1e-7, .second_order = second,
-                                           .explain = why, .explain_capacity = sizeof why));
+                                   HD_OPTS(hd_gradcheck_opts, .relative = 1e-6, .absolute = 1e-7,
+                                           .second_order = second, .explain = why, .explain_capacity = sizeof why));
     if (!good && hd_ok()) print_error("%s: %s\n", what, why);
     return good;
 }
@@ -337,10 +337,12 @@ static bool readings_agree(const hd_tensor *a, const hd_tensor *b, hd_dtype dtyp
                            const char *what) {
     char why[256] = "";
     const bool is_small = dtype == HD_F16 || dtype == HD_BF16;
-    const double computed = 16 * epsilon_of(dtype == HD_F64 ? HD_F64 : HD_F32), rounded = is_small ? 1.01 * epsilon_of(dtype) : 0;
+    const double computed = 16 * epsilon_of(dtype == HD_F64 ? HD_F64 : HD_F32),
+                 rounded = is_small ? 1.01 * epsilon_of(dtype) : 0;
     const double absolute = computed * terms * scale + (terms > 1 ? 4 * rounded * scale : 0);
-    const bool close = hd_allclose(a, b, HD_OPTS(hd_allclose_opts, .relative = computed + rounded, .absolute = absolute,
-                                                 .explain = why, .explain_capacity = sizeof why));
+    const bool close = hd_allclose(a, b,
+                                   HD_OPTS(hd_allclose_opts, .relative = computed + rounded, .absolute = absolute,
+                                           .explain = why, .explain_capacity = sizeof why));
     if (!close && hd_ok()) print_error("%s, %s: %s\n", what, hd_dtype_name(dtype), why);
     return close;
 }
@@ -352,7 +354,8 @@ static bool compare_readings(int id, hd_tensor *const *leaf, hd_tensor *seed, hd
     if (!hd_ok()) print_error("%s, %s: ", row_name(id), hd_dtype_name(dtype));
     assert_ok();
     if (fused.kernels != fused_kernels(id) || read.kernels != (id == HD_OP_digamma)) {
-        print_error("%s: %d derivative kernels in backward, %d in the reading\n", row_name(id), fused.kernels, read.kernels);
+        print_error("%s: %d derivative kernels in backward, %d in the reading\n", row_name(id), fused.kernels,
+                    read.kernels);
         return false;
     }
     bool good = true;
@@ -404,8 +407,8 @@ static void fused_kernels_agree_with_tensor_ops(void **state) {
 /* Zeros, infinities, NaN, kinks and ties: all pairs and triples of them. */
 static void both_readings_agree_at_special_values(void **state) {
     (void)state;
-    static const double points[] = {0,   -0.0, 0.5, -0.5, 1,   -1,   2,    -2,  3,         -3,
-                                    6.0, 20,   -20, 100,  -100, 1000, 2.5, 0.25, INFINITY, -INFINITY, NAN};
+    static const double points[] = {0,  -0.0, 0.5, -0.5, 1,    -1,  2,    -2,       3,         -3, 6.0,
+                                    20, -20,  100, -100, 1000, 2.5, 0.25, INFINITY, -INFINITY, NAN};
     enum { POINTS = sizeof points / sizeof points[0] };
     int bad = 0;
     for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id)
@@ -427,6 +430,42 @@ static void both_readings_agree_at_special_values(void **state) {
     if (bad > 0) fail_msg("%d of them differ", bad);
 }
 
+/* ---- forwards -------------------------------------------------------------------------------------------------------- */
+/* Jacobians of rows are diagonal: the product with tangents from the right is the sum of those from the left. Both run the
+ * same sentences, in another order: 16 units. */
+static void jvps_agree_with_vjps(void **state) {
+    (void)state;
+    dice d = roll_from("jvps_agree_with_vjps", 20240615);
+    int bad = 0;
+    for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id) {
+        HD_SCOPE;
+        if (!is_smooth(id)) continue;
+        const hd_shape shape = HD_SHAPE(3, 4);
+        const domain *in = domain_of(id, &d);
+        const int first = hd_rows[id].chooses, operands = hd_rows[id].operands;
+        hd_tensor *leaf[3] = {NULL}, *tangent[3] = {NULL}, *sum = hd_zeros(shape, HD_F64);
+        for (int k = 0; k < operands; ++k) {
+            leaf[k] = k < first ? random_condition(shape, &d) : hd_requires_grad(random_tensor(shape, in, k, &d));
+            tangent[k] = random_tensor(shape, NULL, 0, &d);
+        }
+        hd_tensor *y = row_calls[id](leaf, row_numbers(id));
+        double scale = 1;
+        for (int k = first; k < operands; ++k) {
+            hd_tensors *vjp = hd_vjp(y, HD_TENSORS(leaf[k]), tangent[k]);
+            assert_ok();
+            scale = fmax(scale, fmax(largest_of(tangent[k]), largest_of(hd_tensors_get(vjp, 0))));
+            sum = hd_add(sum, hd_tensors_get(vjp, 0));
+        }
+        hd_tensors *inputs = hd_tensors_from(leaf + first, operands - first);
+        hd_tensor *jvp = hd_jvp(y, inputs, hd_tensors_from(tangent + first, operands - first));
+        if (!hd_ok()) print_error("%s: ", row_name(id));
+        assert_ok();
+        bad += !readings_agree(jvp, sum, HD_F64, scale, 1, row_name(id));
+        hd_clear_tape();
+    }
+    if (bad > 0) fail_msg("%d of them differ", bad);
+}
+
 /* ---- zeros ----------------------------------------------------------------------------------------------------------- */
 static void flat_rows_give_zeros(void **state) {
     (void)state;
@@ -440,7 +479,8 @@ static void flat_rows_give_zeros(void **state) {
         if (!is_flat) continue;
         hd_tensor *leaf[3] = {NULL};
         const domain *in = domain_of(id, &d);
-        for (int k = 0; k < hd_rows[id].operands; ++k) leaf[k] = hd_requires_grad(random_tensor(HD_SHAPE(2, 3), in, k, &d));
+        for (int k = 0; k < hd_rows[id].operands; ++k)
+            leaf[k] = hd_requires_grad(random_tensor(HD_SHAPE(2, 3), in, k, &d));
         hd_backward(hd_sum(hd_cast(row_calls[id](leaf, row_numbers(id)), HD_F64), HD_AXES(), NULL));
         if (!hd_ok()) print_error("%s: ", row_name(id));
         for (int k = 0; k < hd_rows[id].operands; ++k) assert_values(hd_grad(leaf[k]), HD_F64, 0, 0, 0, 0, 0, 0);
@@ -464,5 +504,5 @@ static void integer_rows_refuse_floats(void **state) {
 
 RUN(test(derivatives_agree_with_differences), test(digamma_has_no_second_derivative), test(a_wrong_gradient_is_noticed),
     test(scalar_forms_agree_with_differences), test(second_derivatives_are_right_far_from_zero),
-    test(fused_kernels_agree_with_tensor_ops), test(both_readings_agree_at_special_values), test(flat_rows_give_zeros),
-    test(integer_rows_refuse_floats))
+    test(fused_kernels_agree_with_tensor_ops), test(both_readings_agree_at_special_values), test(jvps_agree_with_vjps),
+    test(flat_rows_give_zeros), test(integer_rows_refuse_floats))

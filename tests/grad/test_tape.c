@@ -91,7 +91,7 @@ static void context_0_can_be_made_active_inside_another(void **state) {
         {
             HD_GRAD_CONTEXT_DEFAULT;
             assert_int_equal(hd_grad_context_id(), 0);
-            y = hd_keep(hd_mul(x, x));
+            y = hd_mul(x, x);
             assert_int_equal(hd_tape_length(), 1);
             {
                 HD_GRAD_CONTEXT;
@@ -353,7 +353,7 @@ static void a_leaf_used_in_two_contexts_in_turn_gets_each_ones_gradient(void **s
         b = hd_mul_scalar(x, 10);
         {
             HD_GRAD_CONTEXT_DEFAULT;
-            a = hd_keep(hd_add(a, hd_mul_scalar(x, 3)));
+            a = hd_add(a, hd_mul_scalar(x, 3));
         }
         b = hd_add(b, hd_mul_scalar(x, 20));
         hd_backward(b);
@@ -816,7 +816,7 @@ static void a_hook_may_use_contexts_but_leaves_none_behind(void **state) {
     assert_int_equal(hd_tape_length(), 1);
     s.also = push_a_context, s.with = &id;
     hd_backward(y);
-    assert_error(HD_ERROR_STATE, "never popped");
+    assert_error(HD_ERROR_STATE, "did not end it");
     assert_int_equal(hd_grad_context_id(), 0);
     assert_true(hd_tensor_requires_grad(hd_mul(x, x)));
 }
@@ -1174,7 +1174,7 @@ static void own_modules_are_noted_like_any_other_call(void **state) {
     hd_tensor *scale = hd_module_add_parameter(inner, "scale", hd_full(HD_SHAPE(), 3, HD_F32));
     hd_module_add_buffer(inner, "shift", hd_full(HD_SHAPE(), 1, HD_F32));
     hd_tensor *y = hd_forward(outer, hd_full(HD_SHAPE(), 4, HD_F32)); /* s (s 5 + 1) */
-    assert_int_equal(hd_tape_length(), 4);
+    assert_int_equal(hd_tape_length(), 3); /* the first sum has no parameter in it */
     hd_backward(y);
     assert_true(hd_item(y) == 48 && gradient(scale) == 2 * 3 * 5 + 1);
 }

@@ -1,0 +1,223 @@
+"""What PyTorch says about gradients of ops that are no elementwise rows, also at ties, kinks and infinities:
+writes tests/golden/gradients_families.txt, which tests/grad/test_golden.c reads. `make golden` runs it.
+
+    case NAME            the function of that name in test_golden.c
+    leaf SHAPE VALUES    an input that requires a gradient; f64 here, values that f32 holds exactly
+    i64 SHAPE VALUES     an input that has none; likewise bool
+    seed SHAPE VALUES    the gradient of the result
+    grad VALUES          the gradient of each leaf, in their order
+
+A shape is its rank and its sizes.
+"""
+import math
+import pathlib
+
+import torch
+import torch.nn.functional as F
+
+INF, NAN = math.inf, math.nan
+out = (pathlib.Path(__file__).parent / "gradients_families.txt").open("w")
+print(f"# PyTorch {torch.__version__.split('+')[0]}, by make_gradients.py", file=out)
+
+
+def text(value):
+    value = float(value)
+    if math.isnan(value):
+        return "nan"
+    if value == 0:
+        return "-0" if math.copysign(1, value) < 0 else "0"
+    return str(int(value)) if abs(value) < 1e6 and value == int(value) else repr(value)
+
+
+def line(word, tensor, *, shape=True):
+    sizes = [len(tensor.shape), *tensor.shape] if shape else []
+    print(word, *sizes, *(text(v) for v in tensor.flatten().tolist()), file=out)
+
+
+def fixture(*shape, start=0):
+    """Exact in f32, distinct, of both signs, up to 2 large."""
+    return [((i + start) * 37 % 61 - 30) / 16 for i in range(math.prod(shape))], shape
+
+
+def numbers(*values, shape=None):
+    return values, shape or (len(values),)
+
+
+def index(*values, shape=None):
+    return torch.tensor(values, dtype=torch.int64).reshape(shape or (len(values),))
+
+
+def mask(*values, shape=None):
+    return torch.tensor(values, dtype=torch.bool).reshape(shape or (len(values),))
+
+
+def case(name, function, *inputs):
+    print("case", name, file=out)
+    tensors = []
+    for given in inputs:
+        if isinstance(given, torch.Tensor):
+            line({torch.int64: "i64", torch.bool: "bool"}[given.dtype], given)
+            tensors.append(given)
+        else:
+            values, shape = given
+            assert all(v != v or float(torch.tensor(v, dtype=torch.float32)) == v for v in values)
+            leaf = torch.tensor(values, dtype=torch.float64).reshape(shape).requires_grad_()
+            line("leaf", leaf.detach())
+            tensors.append(leaf)
+    result = function(*tensors)
+    seed = torch.tensor([(i * 5 % 7 - 3.5) / 2 for i in range(result.numel())], dtype=torch.float64).reshape(result.shape)
+    line("seed", seed)
+    result.backward(seed)
+    for t in tensors:
+        if t.requires_grad:
+            line("grad", t.grad if t.grad is not None else torch.zeros_like(t), shape=False)
+
+
+# ---- reductions ----
+case("sum_axes", lambda x: x.sum((0, 2)), fixture(2, 3, 2))
+case("mean_axis", lambda x: x.mean(1), fixture(2, 3))
+case("var_unbiased", lambda x: x.var(1), fixture(2, 4))
+case("var_biased", lambda x: x.var(0, correction=0), fixture(3, 2))
+case("var_of_one", lambda x: x.var(1), fixture(2, 1))
+case("std_unbiased", lambda x: x.std(1), fixture(2, 4))
+case("std_of_constant_rows", lambda x: x.std(1), numbers(2, 2, 2, 1, 2, 4, -3, -3, -3, shape=(3, 3)))
+case("std_of_one", lambda x: x.std(1), fixture(2, 1))
+PRODUCTS = numbers(2, 3, 4, 0, 3, 4, 0, 0, 4, 0, 0, 0, shape=(4, 3))
+case("prod_with_zeros", lambda x: x.prod(1), PRODUCTS)
+case("prod_all", lambda x: x.prod(), numbers(1.5, -2, 0, 3))
+TIES = numbers(1, 3, 3, 2, 2, 2, 0, -1, 0, -0.0, 0, -5, shape=(4, 3))
+case("max_ties", lambda x: x.amax(1), TIES)
+case("min_ties", lambda x: x.amin(1), TIES)
+case("max_all_ties", lambda x: x.amax(), TIES)
+case("max_axes_ties", lambda x: x.amax((0, 2)), numbers(1, 3, 3, 2, 2, 2, 0, 3, 3, 5, 0, 5, shape=(2, 3, 2)))
+case("max_infinite", lambda x: x.amax(1), numbers(-INF, -INF, INF, 1, INF, INF, shape=(3, 2)))
+NORMS = numbers(0, 0, 0, 0, 2, -1, 2, -2, 2, 1.5, -0.5, 3, shape=(4, 3))
+for label, p in (("1", 1), ("2", 2), ("3", 3), ("half", 0.5), ("1_5", 1.5), ("minus_1", -1), ("inf", INF), ("minus_inf", -INF)):
+    case(f"norm_{label}", lambda x: torch.linalg.vector_norm(x, p, 1), NORMS)
+MASKED = numbers(1, 2, -1, -INF, 0.5, 2, -INF, -INF, 1, 0, 0, 0, shape=(4, 3))
+HIDDEN = numbers(1, 2, -1, -INF, -INF, -INF, shape=(2, 3))  # the second row wholly masked
+case("logsumexp_masked", lambda x: x.logsumexp(1), MASKED)
+case("logsumexp_hidden", lambda x: x.logsumexp(1), HIDDEN)
+case("logsumexp_infinite", lambda x: x.logsumexp(1), numbers(INF, 1, 2, INF, shape=(2, 2)))
+SHIFT = torch.tensor([[1000.0], [-1000.0]])  # PyTorch rounds x - logsumexp(x); the gradient does not depend on a shift
+case("logsumexp_large", lambda x: (x - SHIFT).logsumexp(1), numbers(1000, 1001, -1000, -1001, shape=(2, 2)))
+case("softmax_masked", lambda x: x.softmax(1), MASKED)
+case("softmax_hidden", lambda x: x.softmax(1), HIDDEN)
+case("softmax_first", lambda x: x.softmax(0), fixture(3, 2))
+case("softmax_large", lambda x: x.softmax(1), numbers(1000, 1001, -1000, -1001, shape=(2, 2)))
+case("log_softmax_masked", lambda x: x.log_softmax(1), MASKED)
+case("log_softmax_hidden", lambda x: x.log_softmax(1), HIDDEN)
+case("log_softmax_large", lambda x: x.log_softmax(1), numbers(1000, -1000, -1000, 1000, shape=(2, 2)))
+
+# ---- rows at their kinks, through the tape ----
+KINKS = numbers(-2, -1, -0.5, -0.0, 0, 0.5, 1, 3, 6)
+case("relu", F.relu, KINKS)
+case("abs", torch.abs, KINKS)
+case("sign", torch.sign, KINKS)
+case("floor", torch.floor, KINKS)
+case("clamp", lambda x: x.clamp(-1, 3), KINKS)
+case("hardtanh", lambda x: F.hardtanh(x, -1, 3), KINKS)
+case("relu6", F.relu6, KINKS)
+case("leaky_relu", lambda x: F.leaky_relu(x, 0.125), KINKS)
+case("elu", lambda x: F.elu(x, 1.5), KINKS)
+case("hardswish", F.hardswish, KINKS)
+case("softshrink", lambda x: F.softshrink(x, 0.5), KINKS)
+case("sqrt", torch.sqrt, numbers(0, 4, -1, INF))
+case("rsqrt", torch.rsqrt, numbers(0, 4, -1, INF))
+case("log", torch.log, numbers(0, 4, -1, INF))
+case("maximum", torch.maximum, numbers(1, 2, 3, 0), numbers(1, 3, 2, -0.0))
+case("minimum", torch.minimum, numbers(1, 2, 3, 0), numbers(1, 3, 2, -0.0))
+case("maximum_of_one", lambda x: torch.maximum(x, x), numbers(1, -2, 0))
+case("maximum_broadcast", torch.maximum, numbers(1, 2, 3, 1, 1, 1, shape=(2, 3)), numbers(1, 2, shape=(2, 1)))
+case("pow", torch.pow, numbers(0, 0, 0, 0, 0, 2, 2, -2), numbers(0, 2, 0.5, 1, -1, 0, 3, 2))
+case("pow_0", lambda x: x ** 0, numbers(0, 2, -2))
+case("pow_1", lambda x: x ** 1, numbers(0, 2, -2))
+case("pow_2", lambda x: x ** 2, numbers(0, 2, -2))
+case("pow_half", lambda x: x ** 0.5, numbers(0, 4, -2))
+case("pow_minus_1", lambda x: x ** -1, numbers(0, 4, -2))
+case("rpow", lambda x: 2 ** x, numbers(0, 3, -2))
+case("where", torch.where, mask(True, False, True, False), numbers(1, NAN, 3, INF), numbers(NAN, 2, INF, 4))
+case("where_broadcast", lambda c, a, b: torch.where(c, a, b), mask(True, False, shape=(2, 1)), fixture(2, 3), numbers(NAN))
+case("where_of_sqrt", lambda x: torch.where(x > 0, x.sqrt(), 2 * x), numbers(4, -1, 0))
+case("where_of_safe_sqrt", lambda x: torch.where(x > 0, torch.where(x > 0, x, 1.0).sqrt(), 2 * x), numbers(4, -1, 0))
+
+# ---- views and movement ----
+case("permute", lambda x: x.permute(2, 0, 1), fixture(2, 3, 2))
+case("reshape_turned", lambda x: x.t().reshape(6), fixture(2, 3))
+case("broadcast_to", lambda x: x.broadcast_to(2, 2, 3), fixture(2, 1))
+case("broadcast_to", lambda x: x.broadcast_to(2, 2, 3), fixture(3))
+case("slice_stepped", lambda x: x[:, 1::3], fixture(2, 7))
+case("diagonal", lambda x: x.diagonal(1, 0, 2), fixture(3, 2, 4))
+case("unfold_overlapping", lambda x: x.unfold(1, 3, 1), fixture(2, 5))
+case("as_strided_overlapping", lambda x: x.as_strided((3, 3), (1, 2), 1), fixture(8))
+case("concat", lambda a, b: torch.cat((a, b, a), 1), fixture(2, 2), fixture(2, 1, start=9))
+case("stack", lambda a, b: torch.stack((a, b), 1), fixture(2, 2), fixture(2, 2, start=9))
+case("pad", lambda x: F.pad(x, (1, 2, 0, 1), value=5), fixture(2, 3))
+case("pad_negative", lambda x: F.pad(x, (-1, 1, 1, -2)), fixture(3, 4))
+for mode in ("reflect", "replicate", "circular"):
+    case(f"pad_{mode}", lambda x: F.pad(x.reshape(1, 1, 3, 4), (2, 3, 1, 2), mode=mode).reshape(6, 9), fixture(3, 4))
+case("roll", lambda x: x.roll(4, 1), fixture(2, 3))
+case("tile", lambda x: x.tile((2, 3)), fixture(2, 2))
+case("repeat_interleave", lambda x: x.repeat_interleave(3, 1), fixture(2, 2))
+case("tril", lambda x: x.tril(1), fixture(3, 3))
+case("triu", lambda x: x.triu(-1), fixture(2, 3, 2))
+case("flip", lambda x: x.flip(0, 2), fixture(2, 2, 2))
+case("masked_fill", lambda x, m: x.masked_fill(m, -INF), fixture(2, 3), mask(1, 0, 1, 0, 0, 0, shape=(2, 3)))
+
+# ---- indexing ----
+case("gather_duplicates", lambda x, i: x.gather(1, i), fixture(2, 3), index(0, 0, 2, 0, 1, 1, 1, 2, shape=(2, 4)))
+case("gather_part", lambda x, i: x.gather(0, i), fixture(3, 3), index(2, 2, shape=(1, 2)))
+case("index_select", lambda x, i: x.index_select(1, i), fixture(2, 3), index(2, 0, 2, 2))
+case("take", lambda x, i: x.take(i), fixture(2, 3), index(5, 0, 0, 3, shape=(2, 2)))
+case("take_along_axis", lambda x, i: x.take_along_dim(i, 1), fixture(2, 3), index(2, 0, shape=(1, 2)))
+case("index_add", lambda x, i, s: x.index_add(0, i, s), fixture(3, 2), index(2, 0, 2), fixture(3, 2, start=9))
+case("scatter_set", lambda x, i, s: x.scatter(1, i, s), fixture(2, 3), index(2, 0, 1, 2, shape=(2, 2)), fixture(2, 2, start=9))
+DUPLICATES = index(0, 0, 2, 0, 3, 3)
+case("scatter_add", lambda x, i, s: x.scatter_add(0, i, s), fixture(5), DUPLICATES, fixture(6, start=9))
+for label, mode in (("mul", "prod"), ("max", "amax"), ("min", "amin")):
+    case(f"scatter_{label}", lambda x, i, s: x.scatter_reduce(0, i, s, mode), fixture(5), DUPLICATES, fixture(6, start=9))
+    case(f"scatter_{label}", lambda x, i, s: x.scatter_reduce(0, i, s, mode), numbers(1, 1, 0, 2, 3), DUPLICATES,
+         numbers(1, 1, 4, 1, 2, 2))  # ties
+case("scatter_mul", lambda x, i, s: x.scatter_reduce(0, i, s, "prod"), numbers(2, 3, 0, 0, 5), DUPLICATES,
+     numbers(0, 3, 2, 4, 0, 2))  # one zero; a zero in x; several
+
+# ---- contraction ----
+case("matmul", torch.matmul, fixture(2, 3), fixture(3, 4, start=9))
+case("matmul", torch.matmul, fixture(3), fixture(3, start=9))
+case("matmul", torch.matmul, fixture(3), fixture(2, 3, 2, start=9))
+case("matmul", torch.matmul, fixture(2, 2, 3), fixture(3, start=9))
+case("matmul", torch.matmul, fixture(2, 2, 3), fixture(3, 2, start=9))
+case("matmul", torch.matmul, fixture(2, 1, 2, 3), fixture(3, 3, 2, start=9))
+case("affine", F.linear, fixture(3), fixture(2, 3, start=9), fixture(2, start=30))
+case("affine", F.linear, fixture(4, 3), fixture(2, 3, start=9), fixture(2, start=30))
+case("affine", F.linear, fixture(2, 2, 3), fixture(2, 3, start=9), fixture(2, start=30))
+case("affine_alone", F.linear, fixture(2, 2, 3), fixture(2, 3, start=9))
+case("dot", torch.dot, fixture(4), fixture(4, start=9))
+case("outer", torch.outer, fixture(2), fixture(3, start=9))
+
+# ---- losses ----
+for reduction in ("mean", "sum", "none"):
+    case(f"mse_{reduction}", lambda a, b: F.mse_loss(a, b, reduction=reduction), fixture(2, 3), fixture(2, 3, start=9))
+    case(f"ce_{reduction}", lambda x, t: F.cross_entropy(x, t, reduction=reduction), fixture(3, 4), index(2, 0, 2))
+    case(f"ce_weight_{reduction}", lambda x, t: F.cross_entropy(x, t, torch.tensor([1, 0.5, 2, 0.25]).double(), reduction=reduction),
+         fixture(3, 4), index(2, 1, 2))
+    case(f"ce_ignore_{reduction}", lambda x, t: F.cross_entropy(x, t, ignore_index=-100, reduction=reduction), fixture(3, 4),
+         index(2, -100, 1))
+    case(f"ce_smooth_{reduction}", lambda x, t: F.cross_entropy(x, t, label_smoothing=0.25, reduction=reduction), fixture(3, 4),
+         index(2, 0, 1))
+    case(f"ce_everything_{reduction}", lambda x, t: F.cross_entropy(x, t, torch.tensor([1, 0.5, 2, 0.25]).double(), ignore_index=3,
+                                                                    label_smoothing=0.25, reduction=reduction),
+         fixture(4, 4), index(2, 3, 1, 0))
+    case(f"ce_labels_{reduction}", lambda x, p: F.cross_entropy(x, p, reduction=reduction), fixture(2, 3),
+         numbers(0.5, 0.25, 0.25, 0, 1, 0, shape=(2, 3)))
+    case(f"ce_labels_all_{reduction}", lambda x, p: F.cross_entropy(x, p, torch.tensor([1, 0.5, 2]).double(), label_smoothing=0.25,
+                                                                    reduction=reduction),
+         fixture(2, 3), numbers(0.5, 0.25, 0.25, 0, 1, 0, shape=(2, 3)))
+case("ce_mean", F.cross_entropy, numbers(1, -INF, 2, 0.5, 3, -INF, shape=(2, 3)), index(0, 1))  # masked classes
+case("ce_mean", F.cross_entropy, numbers(1, -INF, 2, 0.5, 3, -INF, shape=(2, 3)), index(1, 2))  # which are the targets
+case("ce_smooth_mean", lambda x, t: F.cross_entropy(x, t, label_smoothing=0.25), numbers(1, -INF, 2, 0.5, 3, -INF, shape=(2, 3)),
+     index(0, 1))
+case("ce_ignore_mean", lambda x, t: F.cross_entropy(x, t, ignore_index=-100), fixture(2, 3), index(-100, -100))  # nothing left
+case("ce_row", F.cross_entropy, fixture(4), torch.tensor(1))
+case("ce_labels_row", F.cross_entropy, fixture(3), numbers(0.5, 0.25, 0.25))
+out.close()

@@ -1,0 +1,290 @@
+/* Tapes belong to threads; parameters, results and gradients may be handed from one to another. Worth most under tsan. */
+#include "support.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { THREADS = 4 };
+
+/* Runs a function in several threads at once; what one returns is what went wrong. */
+static void at_once(int count, void *(*function)(void *), void **arguments) {
+    pthread_t id[THREADS];
+    for (int i = 0; i < count; ++i)
+        assert_int_equal(pthread_create(&id[i], NULL, function, arguments != NULL ? arguments[i] : NULL), 0);
+    for (int i = 0; i < count; ++i) {
+        void *wrong;
+        pthread_join(id[i], &wrong);
+        if (wrong != NULL) fail_msg("thread %d: %s", i, (const char *)wrong);
+    }
+}
+static char *why(void) { /* the pending error, or NULL */
+    if (hd_ok()) return NULL;
+    static _Thread_local char text[512];
+    snprintf(text, sizeof text, "%s", hd_error_message());
+    hd_error_clear();
+    return strdup(text); /* outlives the thread; a failed test may leak */
+}
+
+/* ---- state -------------------------------------------------------------------------------------------------------- */
+static void *has_its_own(void *unused) {
+    (void)unused;
+    HD_SCOPE;
+    if (hd_grad_context_id() != 0 || hd_tape_length() != 0) return "a context or records of another thread";
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 3, HD_F32));
+    if (!hd_tensor_requires_grad(hd_mul(x, x))) return "HD_NO_GRAD of another thread";
+    if (hd_tape_length() != 1) return "the tape";
+    hd_clear_default_context_tape();
+    HD_GRAD_CONTEXT;
+    hd_backward(hd_mul(x, x));
+    return hd_item(hd_grad(x)) == 6 ? why() : "the gradient";
+}
+static void contexts_and_no_grad_are_per_thread(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 2, HD_F32)), *y = hd_mul(x, x);
+    {
+        HD_GRAD_CONTEXT;
+        HD_NO_GRAD;
+        at_once(THREADS, has_its_own, NULL);
+    }
+    assert_int_equal(hd_tape_length(), 1);
+    hd_backward(y);
+    assert_true(hd_item(hd_grad(x)) == 4);
+}
+
+static void *leaves_everything_open(void *x) {
+    hd_grad_context_push(); /* no scope, contexts and records left: the end of the thread sees to all of it */
+    hd_tensor *y = hd_exp(x);
+    hd_retain_grad(y);
+    static hd_grad_token token;
+    token = hd_no_grad_begin(&token);
+    hd_grad_context_push();
+    return hd_ok() ? NULL : "an error";
+}
+static void the_end_of_a_thread_ends_its_contexts_and_tapes(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = hd_param(hd_ones(HD_SHAPE(10), HD_F32));
+    const int64_t objects = hd_live_objects(), bytes = hd_memory().live_bytes;
+    void *arguments[1] = {x};
+    at_once(1, leaves_everything_open, arguments);
+    assert_int_equal(hd_live_objects(), objects);
+    assert_int_equal(hd_memory().live_bytes, bytes);
+}
+
+/* ---- sharing -------------------------------------------------------------------------------------------------------- */
+static struct {
+    hd_tensor *frozen, *weight, *data, *target;
+} shared;
+
+/* A model of its own on top of layers that all threads read: one plain, one that requires a gradient but is only asked for
+ * by hd_grad_of, which writes nothing into it. */
+static void *trains_its_copy(void *seed) {
+    HD_SCOPE;
+    hd_seed((uint64_t)(uintptr_t)seed);
+    hd_module *head = hd_linear(6, 1, NULL);
+    hd_optimizer *adam = hd_adam(hd_module_parameters(head), 0.05, NULL);
+    double first = 0, last = 0;
+    for (int i = 0; i < 60; ++i) {
+        HD_SCOPE;
+        hd_optimizer_zero_grad(adam);
+        hd_tensor *hidden = hd_tanh(hd_matmul(hd_matmul(shared.data, shared.frozen), shared.weight));
+        hd_tensor *loss = hd_mse(hd_forward(head, hidden), shared.target, NULL);
+        hd_tensors *parameters = hd_module_parameters(head);
+        hd_tensor *w = hd_tensors_get(parameters, 0), *b = hd_tensors_get(parameters, 1);
+        hd_tensors *gradients = hd_grad_of(loss, HD_TENSORS(w, b, shared.weight), NULL);
+        hd_set_grad(w, hd_tensors_get(gradients, 0));
+        hd_set_grad(b, hd_tensors_get(gradients, 1));
+        hd_optimizer_step(adam);
+        last = hd_item(loss);
+        if (i == 0) first = last;
+    }
+    if (!hd_ok()) return why();
+    return last < first * 0.9 ? NULL : "the loss does not fall";
+}
+static void threads_train_copies_over_shared_parameters(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_seed(1);
+    shared.frozen = hd_randn(HD_SHAPE(5, 6), HD_F32);
+    shared.weight = hd_param(hd_randn(HD_SHAPE(6, 6), HD_F32));
+    shared.data = hd_randn(HD_SHAPE(16, 5), HD_F32);
+    shared.target = hd_randn(HD_SHAPE(16, 1), HD_F32);
+    void *seeds[THREADS] = {(void *)1, (void *)2, (void *)3, (void *)4};
+    at_once(THREADS, trains_its_copy, seeds);
+    assert_false(hd_has_grad(shared.weight));
+}
+
+/* Two threads that use one leaf in turn overwrite its place each time. */
+static hd_tensor *leaf;
+static _Atomic int hook_calls;
+static _Atomic bool hook_saw_a_part;
+static hd_tensor *counts(hd_tensor *gradient, void *user) {
+    (void)user;
+    atomic_fetch_add(&hook_calls, 1);
+    if (hd_item(gradient) != 1 + 2 + 3 + 4) atomic_store(&hook_saw_a_part, true);
+    return NULL;
+}
+static void *uses_the_leaf(void *unused) {
+    (void)unused;
+    for (int i = 0; i < 300; ++i) {
+        HD_SCOPE;
+        HD_GRAD_CONTEXT;
+        hd_tensor *sum = hd_mul_scalar(leaf, 1);
+        for (int k = 2; k <= 4; ++k) sum = hd_add(sum, hd_mul_scalar(leaf, k));
+        if (hd_item(hd_tensors_get(hd_grad_of(sum, HD_TENSORS(leaf), NULL), 0)) != 10) return "the gradient of a shared leaf";
+    }
+    return why();
+}
+static void a_leaf_may_be_on_many_tapes_at_once(void **state) {
+    (void)state;
+    HD_SCOPE;
+    leaf = hd_param(hd_full(HD_SHAPE(), 2, HD_F32));
+    at_once(THREADS, uses_the_leaf, NULL);
+    hd_add_grad_hook(leaf, counts, NULL);
+    atomic_store(&hook_calls, 0);
+    at_once(THREADS, uses_the_leaf, NULL);
+    assert_int_equal(atomic_load(&hook_calls), 300 * THREADS); /* once for each walk, however the threads meet */
+    assert_false(atomic_load(&hook_saw_a_part));
+}
+
+/* ---- handing over ---------------------------------------------------------------------------------------------------- */
+static void *trains_what_it_is_given(void *optimizer) {
+    HD_SCOPE;
+    hd_tensor *w = hd_tensors_get(hd_optimizer_parameters(optimizer), 0);
+    for (int i = 0; i < 50; ++i) {
+        HD_SCOPE;
+        hd_optimizer_zero_grad(optimizer);
+        hd_backward(hd_mse(w, hd_full(HD_SHAPE(3), 7, HD_F32), NULL));
+        hd_optimizer_step(optimizer);
+    }
+    return why();
+}
+static void parameters_made_in_one_thread_are_trained_in_others(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = hd_param(hd_zeros(HD_SHAPE(3), HD_F32));
+    hd_optimizer *sgd = hd_sgd(HD_TENSORS(w), 0.1, HD_OPTS(hd_sgd_opts, .momentum = 0.5));
+    void *arguments[1] = {sgd};
+    for (int i = 0; i < 3; ++i) at_once(1, trains_what_it_is_given, arguments); /* one after the other */
+    assert_close(w, hd_full(HD_SHAPE(3), 7, HD_F32), 1e-4, HD_ZERO);
+    assert_true(hd_item(hd_optimizer_steps(sgd)) == 150);
+    hd_zero_grad(w);
+    hd_backward(hd_mul_scalar(w, 2)); /* and here again */
+    assert_values(hd_grad(w), HD_F32, 2, 2, 2);
+}
+
+static void *uses_a_foreign_result(void *result) {
+    HD_SCOPE;
+    hd_backward(hd_mul(result, result));
+    return hd_item(hd_grad(result)) == 2 * 9 ? why() : "the gradient of what another thread made";
+}
+static void a_result_of_another_thread_acts_as_a_leaf(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 3, HD_F32)), *y = hd_mul(x, x);
+    void *arguments[1] = {y};
+    at_once(1, uses_a_foreign_result, arguments);
+    assert_false(hd_has_grad(x));
+    assert_true(hd_item(hd_grad(y)) == 18); /* its gradient came along */
+    hd_backward(y);
+    assert_true(hd_item(hd_grad(x)) == 6);
+}
+
+static void *releases(void *object) {
+    hd_release(object);
+    return why();
+}
+static void what_a_tape_needs_may_be_released_elsewhere(void **state) {
+    (void)state;
+    hd_tensor *x, *y;
+    hd_module *model;
+    {
+        HD_SCOPE;
+        x = hd_retain(hd_param(hd_full(HD_SHAPE(100), 2, HD_F32)));
+        y = hd_retain(hd_exp(hd_mul(x, x)));
+        model = hd_retain(HD_SEQUENTIAL(hd_linear(2, 3, NULL), hd_tanh_layer()));
+        hd_backward(hd_forward(model, hd_ones(HD_SHAPE(2), HD_F32)));
+    }
+    void *arguments[2] = {x, model};
+    at_once(2, releases, arguments);
+    {
+        HD_SCOPE;
+        hd_backward(y); /* the tape holds what it reads */
+        assert_ok();
+    }
+    hd_clear_tape();
+    assert_int_equal(hd_live_objects(), 2); /* y and its storage */
+    arguments[0] = y;
+    at_once(1, releases, arguments);
+    assert_int_equal(hd_live_objects(), 0);
+}
+
+static void *makes_a_trained_model(void *place) {
+    HD_SCOPE;
+    hd_module *model = hd_retain(hd_linear(2, 1, NULL));
+    hd_backward(hd_forward(model, hd_ones(HD_SHAPE(2), HD_F32)));
+    *(hd_module **)place = model;
+    return why();
+}
+static void what_a_thread_made_outlives_it_with_its_gradients(void **state) {
+    (void)state;
+    hd_module *model = NULL;
+    void *arguments[1] = {&model};
+    at_once(1, makes_a_trained_model, arguments);
+    {
+        HD_SCOPE;
+        hd_tensor *weight = hd_module_get(model, "weight");
+        assert_values(hd_grad(weight), HD_F32, 1, 1);
+        hd_backward(hd_forward(model, hd_ones(HD_SHAPE(2), HD_F32)));
+        assert_values(hd_grad(weight), HD_F32, 2, 2);
+    }
+    hd_clear_tape();
+    hd_release(model);
+}
+
+/* ---- the pool, and forks --------------------------------------------------------------------------------------------- */
+static void *walks_large_tensors(void *unused) {
+    (void)unused;
+    HD_SCOPE;
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(300, 400), 0.5, HD_F32)), *w = hd_param(hd_full(HD_SHAPE(400, 30), 0.25, HD_F32));
+    for (int i = 0; i < 3; ++i) {
+        HD_SCOPE;
+        hd_backward(hd_sum(hd_matmul(hd_exp(hd_mul_scalar(x, 0)), w), HD_AXES(), NULL));
+        hd_clear_tape();
+    }
+    if (!hd_ok()) return why();
+    return hd_item(hd_select(hd_flatten(hd_grad(w)), 0, -1)) == 900 ? NULL : "the gradient";
+}
+static void walks_share_the_pool(void **state) {
+    (void)state;
+    hd_set_num_threads(3);
+    at_once(THREADS, walks_large_tensors, NULL);
+    hd_set_num_threads(1);
+}
+
+static void a_tape_works_on_after_fork(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 3, HD_F32)), *y = hd_mul(x, x);
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        hd_backward(hd_mul(y, x));
+        _exit(hd_item(hd_grad(x)) == 27 ? 0 : 1);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    assert_int_equal(status, 0);
+    assert_false(hd_has_grad(x));
+    hd_backward(y);
+    assert_true(hd_item(hd_grad(x)) == 6);
+}
+
+RUN(test(contexts_and_no_grad_are_per_thread), test(the_end_of_a_thread_ends_its_contexts_and_tapes),
+    test(threads_train_copies_over_shared_parameters), test(a_leaf_may_be_on_many_tapes_at_once),
+    test(parameters_made_in_one_thread_are_trained_in_others), test(a_result_of_another_thread_acts_as_a_leaf),
+    test(what_a_tape_needs_may_be_released_elsewhere), test(what_a_thread_made_outlives_it_with_its_gradients),
+    test(walks_share_the_pool), test(a_tape_works_on_after_fork))
