@@ -169,8 +169,12 @@ static void read_shapes(hd_record *r, const hd_shape *same, hd_shape *shapes) {
 
 static hd_error run_vjp(walk *w, hd_record *r, hd_tensor **results) {
     hd_thread *thread = w->thread;
-    if (r->op == &hd_op_checkpoint) {
-        hd_checkpoint_vjp(thread, r, r->gradient[0], results);
+    if (r->op == &hd_op_external) {
+        hd_external *external = *(hd_external *const *)hd_record_attributes(r);
+        if (thread->observer != NULL)
+            return hd_fail(HD_ERROR_STATE, "%s forgets what a second derivative needs; use the function or model itself there",
+                           external->name);
+        external->vjp(thread, external, r->gradient[0], results);
         return thread->error_code;
     }
     HD_TRY(check_versions(r));

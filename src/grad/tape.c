@@ -82,11 +82,7 @@ static void release_saved(hd_thread *thread, hd_record *r) {
     hd_saved *saved = hd_record_saved(r);
     const int count = r->op == NULL ? 1 : __builtin_popcount(r->saves);
     for (int i = 0; i < count; ++i) hd_tensor_drop(thread, saved[i].tensor);
-    if (r->op == &hd_op_checkpoint) {
-        const hd_checkpoint_attributes *c = hd_record_attributes(r);
-        hd_object_release(thread, &c->inputs->object);
-        hd_object_release(thread, &c->leaves->object);
-    }
+    if (r->op == &hd_op_external) hd_object_release(thread, *(hd_object *const *)hd_record_attributes(r));
 }
 
 void hd_tape_clear(hd_thread *thread, hd_tape *tape) {
@@ -233,6 +229,31 @@ static hd_error record_call(hd_thread *thread, const hd_call *call) {
 static hd_error tape_ran(hd_observer *self, hd_thread *thread, const hd_call *call) {
     (void)self;
     return record_call(thread, call);
+}
+
+const hd_op hd_op_external = {.name = "external", .family = HD_FAMILY_VIEW, .outputs = 1};
+
+hd_error hd_record_external(hd_thread *thread, hd_tensor *y, const hd_tensors *inputs, hd_external *external) {
+    hd_tapes *tapes = hd_tapes_of(thread);
+    if (tapes == NULL) return thread->error_code;
+    hd_tape *tape = &tapes->active->tape;
+    uint32_t *edges = hd_array_resize(NULL, (size_t)(inputs->count + 1) * sizeof *edges);
+    if (edges == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for %lld inputs", (long long)inputs->count);
+    for (int64_t i = 0; i < inputs->count; ++i) edges[i] = hd_edge_of(thread, tape, inputs->items[i]);
+    hd_record *r = thread->error_code != HD_OK
+                       ? NULL
+                       : hd_record_new(thread, tape, &hd_op_external, inputs->count, 0, 0, sizeof(hd_object *));
+    for (int64_t i = 0; r != NULL && i < inputs->count; ++i) {
+        r->edges[i] = edges[i];
+        hd_record_dtypes(r)[i] = inputs->items[i]->dtype;
+    }
+    hd_array_release(edges);
+    if (r == NULL) return thread->error_code;
+    hd_object_retain(&external->object);
+    *(hd_object **)((uint64_t *)r + r->attributes_at) = &external->object;
+    r->dtype = r->compute = y->dtype;
+    hd_place(thread, tapes, y, 0);
+    return HD_OK;
 }
 
 /* ---- writing in place ---------------------------------------------------------------------------------------------------- */

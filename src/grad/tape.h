@@ -152,15 +152,15 @@ bool hd_debug_nan(void);
 /* That all elements are finite; else an error that says which is not. */
 hd_error hd_check_finite(hd_thread *thread, hd_tensor *t, const char *what, const char *op);
 
-/* ---- checkpoints: records that compute anew ---- */
-typedef struct hd_checkpoint_attributes {
-    hd_function fn;
-    void *user;
-    hd_tensors *inputs, *leaves; /* what fn takes; what it read of tracked tensors. Retained */
-    uint64_t seed, draw;         /* of the generator, so that dropout is the same again */
-    uint32_t versions[];         /* of the leaves, then of the inputs */
-} hd_checkpoint_attributes;
-extern const hd_op hd_op_checkpoint;
-void hd_checkpoint_vjp(hd_thread *thread, hd_record *r, hd_tensor *gradient, hd_tensor **results);
+/* ---- records whose gradients somebody else computes: checkpoints, compiled models ---- */
+typedef struct hd_external {
+    hd_object object; /* first: the record holds it */
+    const char *name; /* for messages */
+    /* The gradients of the record's inputs from that of its output, into results (NULL: zero), of the current scope. */
+    void (*vjp)(hd_thread *thread, struct hd_external *self, hd_tensor *gradient, hd_tensor **results);
+} hd_external;
+extern const hd_op hd_op_external;
+/* Makes y the result of a record on the active tape with these inputs; retains `external`. */
+hd_error hd_record_external(hd_thread *thread, hd_tensor *y, const hd_tensors *inputs, hd_external *external);
 
 #endif

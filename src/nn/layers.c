@@ -34,7 +34,9 @@ hd_module *hd_linear(int64_t in, int64_t out, const hd_linear_opts *opts) {
 
 /* ---- sequential ------------------------------------------------------------------------------------------------------------ */
 static hd_tensor *sequential_forward(hd_module *m, hd_tensor *x) {
-    for (int64_t i = 0; i < m->member_count && x != NULL; ++i) x = hd_forward(m->members[i].object, x);
+    hd_thread *thread = hd_thread_self();
+    for (int64_t i = 0; i < m->member_count && x != NULL; ++i)
+        x = hd_module_forward_as(thread, m->members[i].object, m->members[i].name, x);
     return x;
 }
 static const hd_module_class sequential_class = {.name = "sequential", .forward = sequential_forward};

@@ -116,11 +116,23 @@ hd_module *hd_module_add(hd_module *module, const char *name, hd_module *child) 
 }
 
 /* ---- using one ------------------------------------------------------------------------------------------------------------ */
+/* A builder notes which module the calls came from: "0.linear" within a Sequential. */
+hd_tensor *hd_module_forward_as(hd_thread *thread, hd_module *module, const char *name, hd_tensor *x) {
+    hd_executor *executor = thread->executor;
+    if (executor->span_begin == NULL) return module->class_->forward(module, x);
+    char text[128];
+    snprintf(text, sizeof text, "%s%s%s", name, name[0] != '\0' ? "." : "", module->class_->name);
+    executor->span_begin(executor, thread, text);
+    hd_tensor *y = module->class_->forward(module, x);
+    if (thread->executor == executor) executor->span_end(executor, thread);
+    return y;
+}
+
 hd_tensor *hd_forward(hd_module *module, hd_tensor *x) {
     HD_ENTER("hd_forward", NULL);
     HD_TRY_OR(module_check(module, "module"), NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
-    return module->class_->forward(module, x);
+    return hd_module_forward_as(thread, module, "", x);
 }
 
 static void set_training(hd_module *m, bool training) {
@@ -145,6 +157,7 @@ bool hd_module_is_training(const hd_module *module) {
 /* ---- all parameters --------------------------------------------------------------------------------------------------------- */
 /* A walk over the parameters of a module and of those in it; one that is shared is seen once. */
 typedef struct walk {
+    int kind; /* HD_MEMBER_PARAMETER or HD_MEMBER_BUFFER */
     hd_tensor **found;
     char **names; /* NULL: not wanted */
     int64_t count, capacity;
@@ -177,7 +190,7 @@ static void note(walk *w, hd_tensor *t, const char *prefix, const char *name) {
 static void collect(const hd_module *m, const char *prefix, walk *w) {
     for (int64_t i = 0; i < m->member_count && !w->no_memory; ++i) {
         const hd_member *member = &m->members[i];
-        if (member->kind == HD_MEMBER_PARAMETER) note(w, member->object, prefix, member->name);
+        if ((int)member->kind == w->kind) note(w, member->object, prefix, member->name);
         if (member->kind != HD_MEMBER_MODULE) continue;
         char *inner = hd_array_resize(NULL, strlen(prefix) + strlen(member->name) + 2);
         w->no_memory = inner == NULL;
@@ -188,10 +201,22 @@ static void collect(const hd_module *m, const char *prefix, walk *w) {
     }
 }
 
+hd_error hd_module_each(hd_module *module, bool buffers, hd_error (*visit)(void *user, const char *name, hd_tensor *t), void *user) {
+    HD_TRY(module_check(module, "module"));
+    walk w = {.kind = buffers ? HD_MEMBER_BUFFER : HD_MEMBER_PARAMETER, .names = hd_array_resize(NULL, sizeof(char *))};
+    w.no_memory = w.names == NULL;
+    if (!w.no_memory) collect(module, "", &w);
+    hd_error status = w.no_memory ? hd_fail(HD_ERROR_MEMORY, "no memory for a list of parameters") : HD_OK;
+    for (int64_t i = 0; i < w.count && status == HD_OK; ++i) status = visit(user, w.names[i], w.found[i]);
+    hd_array_release(w.found);
+    release_names(w.names, w.count);
+    return status;
+}
+
 hd_tensors *hd_module_parameters(hd_module *module) {
     HD_ENTER("hd_module_parameters", NULL);
     HD_TRY_OR(module_check(module, "module"), NULL);
-    walk w = {.names = NULL};
+    walk w = {.kind = HD_MEMBER_PARAMETER};
     collect(module, "", &w);
     hd_tensors *list = w.no_memory ? NULL : hd_tensors_new(thread, w.count);
     for (int64_t i = 0; list != NULL && i < w.count; ++i) hd_tensors_put(list, i, w.found[i]);
@@ -202,7 +227,7 @@ hd_tensors *hd_module_parameters(hd_module *module) {
 
 /* Brings the module's list of names up to date; names that did not change stay where they are. */
 static hd_error renew_names(hd_module *m) {
-    walk w = {.capacity = 0, .names = hd_array_resize(NULL, sizeof(char *))};
+    walk w = {.kind = HD_MEMBER_PARAMETER, .names = hd_array_resize(NULL, sizeof(char *))};
     w.no_memory = w.names == NULL;
     if (!w.no_memory) collect(m, "", &w);
     hd_array_release(w.found);

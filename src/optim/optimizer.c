@@ -1,7 +1,9 @@
 /* Optimizers: what they share, SGD and Adam. */
+#include "optim/optimizer.h"
 #include "grad/tape.h"
 
 #include <math.h>
+#include <stdio.h>
 
 enum { MAX_SLOTS = 4 };
 
@@ -90,8 +92,9 @@ hd_optimizer *hd_optimizer_new(const hd_optimizer_class *class_, void *state, hd
 }
 
 /* ---- using one ---------------------------------------------------------------------------------------------------------------- */
-static hd_error update(hd_thread *thread, hd_optimizer *o, int64_t i) {
-    hd_tensor *p = o->parameters->items[i];
+/* What a parameter needs is made at its first update, at once, also inside a builder. */
+static hd_error make_slots(hd_thread *thread, hd_optimizer *o, int64_t i) {
+    const hd_tensor *p = o->parameters->items[i];
     for (int k = 0; k < o->class_->slots; ++k) {
         if (o->slots[i][k] != NULL) continue;
         HD_EAGER;
@@ -100,6 +103,27 @@ static hd_error update(hd_thread *thread, hd_optimizer *o, int64_t i) {
         hd_object_retain(&zeros->object);
         o->slots[i][k] = zeros;
     }
+    return HD_OK;
+}
+
+hd_error hd_optimizer_each(hd_thread *thread, hd_optimizer *o, hd_error (*visit)(void *, const char *, hd_tensor *), void *user) {
+    HD_TRY(optimizer_check(o));
+    HD_TRY(visit(user, "learning_rate", o->learning_rate));
+    HD_TRY(visit(user, "steps", o->steps));
+    for (int64_t i = 0; i < o->parameters->count; ++i) {
+        HD_TRY(make_slots(thread, o, i));
+        for (int k = 0; k < o->class_->slots; ++k) {
+            char name[48];
+            snprintf(name, sizeof name, "slot%d.%lld", k, (long long)i);
+            HD_TRY(visit(user, name, o->slots[i][k]));
+        }
+    }
+    return HD_OK;
+}
+
+static hd_error update(hd_thread *thread, hd_optimizer *o, int64_t i) {
+    hd_tensor *p = o->parameters->items[i];
+    HD_TRY(make_slots(thread, o, i));
     hd_tensor *gradient = hd_grad(p);
     if (gradient != NULL) o->class_->update(o, o->state, p, gradient, o->slots[i]);
     return thread->error_code;

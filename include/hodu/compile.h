@@ -1,0 +1,38 @@
+/* What knows both models and scripts: compiling a model, and the state of a model and its optimizer. */
+#ifndef HODU_COMPILE_H
+#define HODU_COMPILE_H
+
+#include <hodu/nn.h>
+#include <hodu/optim.h>
+#include <hodu/script.h>
+
+typedef enum hd_backend { HD_BACKEND_DEFAULT, HD_BACKEND_EAGER = 0x4231, HD_BACKEND_GRAPH } hd_backend;
+typedef enum hd_mode { HD_MODE_DEFAULT, HD_MODE_TRAINING = 0x4d31, HD_MODE_EVALUATION } hd_mode;
+
+typedef struct hd_compile_opts {
+    size_t struct_size;
+    hd_backend backend; /* eager, the default, runs the model as it is; graph captures and compiles it */
+    hd_mode mode; /* training, the default; evaluation: no tape, dropout off, running statistics used */
+    hd_optimization_level optimization_level; /* O1 by default; with backend graph only */
+    hd_compiler compiler;                     /* HD_COMPILER_HODU by default; with backend graph only */
+    hd_device device;                         /* the thread's by default */
+    int64_t cache_limit; /* graphs kept, one for each shape, dtype and set of flags: 8 by default; the oldest unused goes */
+} hd_compile_opts;
+
+typedef struct hd_compile_figures {
+    int64_t captures, hits, evictions, entries;
+} hd_compile_figures;
+
+HD_BEGIN_DECLS
+/* A module with the same parameters whose hd_forward gives the same results, gradients and draws, captured at its first
+ * call with inputs of a shape and compiled. Parameters are read as they are at each call; buffers are updated. What cannot
+ * be captured (reading a value inside) is an error at the call. */
+HD_API hd_module *hd_compile(hd_module *model, const hd_compile_opts *opts);
+HD_API hd_compile_figures hd_compile_stats(const hd_module *compiled);
+
+/* hd_builder_add_state for all parameters and buffers of a model, and all that an optimizer keeps (moments, step count,
+ * learning rate); either may be NULL. */
+HD_API void hd_builder_add_state_of(hd_builder *builder, hd_module *model, hd_optimizer *optimizer);
+HD_END_DECLS
+
+#endif

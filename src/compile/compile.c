@@ -1,0 +1,374 @@
+/* hd_compile: a module that is captured at its first call with inputs of a kind, and compiled.
+ *
+ * For training one joint graph of the forward pass and its gradients is captured, and cut in two: what does not depend on
+ * the gradient of the output is the forward script, whose further outputs are the values the backward script reads. They
+ * are ordinary tensors, so two forwards before one backward work. The tape gets one record. */
+#include "compile/cut.h"
+#include "grad/tape.h"
+#include "graph/builder.h"
+#include "nn/module.h"
+#include "script/script.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What one captured graph depends on. */
+typedef struct key {
+    hd_dtype dtype;
+    hd_shape shape;
+    bool training; /* the model's own flag, when it counts */
+    bool recorded; /* a tape watches */
+    uint64_t wanted; /* which parameters (and x) require gradients: a hash */
+} key;
+
+typedef struct entry {
+    key key;
+    uint64_t used; /* when, for the least recently used */
+    hd_script *forward, *backward; /* retained; backward: NULL in evaluation */
+    int64_t saved;                 /* outputs of the forward script behind y, which the backward script takes */
+    hd_tensors *tracked;           /* retained: what gradients go to; x is NULL in its place 0 when it is tracked */
+    bool of_x;
+} entry;
+
+typedef struct compiled {
+    hd_module *model; /* held by the module as a member */
+    hd_compile_opts opts;
+    entry **entries;
+    int64_t count;
+    uint64_t clock;
+    hd_compile_figures figures;
+} compiled;
+
+/* ---- one captured graph ------------------------------------------------------------------------------------------------------ */
+static void entry_release(hd_thread *thread, entry *e) {
+    if (e == NULL) return;
+    if (e->forward != NULL) hd_object_release(thread, (hd_object *)e->forward);
+    if (e->backward != NULL) hd_object_release(thread, (hd_object *)e->backward);
+    if (e->tracked != NULL) hd_object_release(thread, &e->tracked->object);
+    hd_array_release(e);
+}
+
+typedef struct binding {
+    hd_builder *builder;
+    bool state;
+} binding;
+
+static hd_error bind(void *user, const char *name, hd_tensor *t) {
+    const binding *b = user;
+    if (b->state)
+        hd_builder_add_state(b->builder, name, t);
+    else
+        hd_builder_bind(b->builder, name, t);
+    return hd_thread_self()->error_code;
+}
+
+static hd_script *configured(hd_thread *thread, hd_graph *graph, const hd_compile_opts *o) {
+    hd_script *s = hd_script_over(thread, graph, false);
+    if (s == NULL) return NULL;
+    s->compiler = o->compiler;
+    s->level = o->optimization_level;
+    s->device = o->device;
+    hd_object_retain(&s->object);
+    return s;
+}
+
+/* The parameters that require gradients, as a list of the current scope. */
+static hd_tensors *tracked_parameters(hd_thread *thread, hd_module *model) {
+    hd_tensors *all = hd_module_parameters(model);
+    if (all == NULL) return NULL;
+    int64_t count = 0;
+    for (int64_t i = 0; i < all->count; ++i) count += all->items[i]->tracking != HD_UNTRACKED;
+    hd_tensors *list = hd_tensors_new(thread, count);
+    for (int64_t i = 0, k = 0; list != NULL && i < all->count; ++i)
+        if (all->items[i]->tracking != HD_UNTRACKED) hd_tensors_put(list, k++, all->items[i]);
+    return list;
+}
+
+/* Records y, and for training the gradients for what is tracked, as outputs "y" and "g0", "g1", ... */
+static hd_error record(hd_thread *thread, compiled *c, hd_builder *b, const hd_tensor *x, hd_tensors *tracked, bool of_x,
+                       bool training) {
+    binding parameters = {b, false}, buffers = {b, true};
+    HD_TRY(hd_module_each(c->model, false, bind, &parameters));
+    HD_TRY(hd_module_each(c->model, true, bind, &buffers));
+    hd_tensor *input = hd_input("x", x->layout.shape, (hd_dtype)x->dtype);
+    if (input == NULL) return thread->error_code;
+    if (!training) {
+        HD_NO_GRAD;
+        hd_builder_add_output(b, "y", hd_forward(c->model, input));
+        return thread->error_code;
+    }
+    if (of_x) { /* a leaf of what is recorded */
+        input->tracking = HD_TRACKED_LEAF;
+    }
+    hd_tensor *y = hd_forward(c->model, input);
+    if (y == NULL) return thread->error_code;
+    hd_builder_add_output(b, "y", y);
+    hd_tensor *seed = hd_input("gradient of y", y->layout.shape, (hd_dtype)y->dtype);
+    hd_tensors *wanted = hd_tensors_new(thread, tracked->count + of_x);
+    if (wanted == NULL || seed == NULL) return thread->error_code;
+    if (of_x) hd_tensors_put(wanted, 0, input);
+    for (int64_t i = 0; i < tracked->count; ++i) hd_tensors_put(wanted, i + of_x, tracked->items[i]);
+    if (y->tracking == HD_UNTRACKED)
+        return hd_fail(HD_ERROR_STATE, "the model's output does not depend on its parameters; compile it with HD_MODE_EVALUATION");
+    hd_tensors *gradients = hd_vjp(y, wanted, seed);
+    for (int64_t i = 0; gradients != NULL && i < gradients->count; ++i) {
+        char name[24];
+        snprintf(name, sizeof name, "g%lld", (long long)i);
+        hd_builder_add_output(b, name, gradients->items[i]);
+    }
+    return thread->error_code;
+}
+
+static entry *capture(hd_thread *thread, compiled *c, const hd_tensor *x, const key *k, hd_tensors *tracked, bool of_x) {
+    hd_span span;
+    hd_span_begin(&span, thread, "compile");
+    entry *e = hd_array_resize(NULL, sizeof *e);
+    if (e == NULL) hd_fail(HD_ERROR_MEMORY, "no memory for a compiled model");
+    if (e != NULL) *e = (entry){.key = *k, .of_x = of_x};
+    hd_builder *b = e == NULL ? NULL : hd_builder_new("compiled");
+    if (b != NULL) {
+        hd_builder_start(b);
+        record(thread, c, b, x, tracked, of_x, k->recorded);
+        hd_builder_end(b);
+    }
+    hd_graph *whole = thread->error_code == HD_OK ? hd_builder_graph(b) : NULL;
+    if (whole != NULL && !k->recorded) {
+        e->forward = configured(thread, whole, &c->opts);
+    } else if (whole != NULL) {
+        hd_cut cut;
+        if (hd_graph_cut(thread, whole, "gradient of y", &cut) == HD_OK) {
+            e->forward = configured(thread, cut.forward, &c->opts);
+            e->backward = configured(thread, cut.backward, &c->opts);
+            e->saved = cut.saved;
+            hd_graph_release(thread, cut.forward);
+            hd_graph_release(thread, cut.backward);
+        }
+        hd_object_retain(&tracked->object);
+        e->tracked = tracked;
+    }
+    hd_span_end(&span, NULL);
+    if (thread->error_code == HD_OK) return e;
+    entry_release(thread, e);
+    return NULL;
+}
+
+/* ---- the record on the tape ----------------------------------------------------------------------------------------------------- */
+/* One forward run: what its backward needs. */
+typedef struct call {
+    hd_external external;
+    hd_script *backward; /* retained */
+    hd_tensors *saved, *tracked; /* retained */
+    bool of_x;
+    uint32_t versions[]; /* of the parameters */
+} call;
+
+static void call_destroy(hd_thread *thread, hd_object *object) {
+    call *c = (call *)object;
+    hd_object_release(thread, (hd_object *)c->backward);
+    hd_object_release(thread, &c->saved->object);
+    hd_object_release(thread, &c->tracked->object);
+    hd_array_release(c);
+}
+static const hd_kind call_kind = {"compiled call", call_destroy};
+
+static void call_vjp(hd_thread *thread, hd_external *self, hd_tensor *gradient, hd_tensor **results) {
+    call *c = (call *)self;
+    (void)thread;
+    for (int64_t i = 0; i < c->tracked->count; ++i)
+        if (c->tracked->items[i]->storage->version != c->versions[i]) {
+            hd_fail(HD_ERROR_STATE, "a parameter %s of the compiled model was changed in place after it was used; call "
+                                    "hd_backward before",
+                    HD_SHAPE_TEXT(c->tracked->items[i]->layout.shape));
+            return;
+        }
+    const hd_graph *g = c->backward->graph;
+    for (uint32_t i = 0; i < g->input_count; ++i) { /* "s<n>": a saved value; else the gradient of y */
+        const char *name = hd_graph_string(g, g->inputs[i].name);
+        int64_t number;
+        const bool saved = sscanf(name, "saved %lld", (long long *)&number) == 1;
+        hd_script_set_input(c->backward, name, saved ? c->saved->items[number] : gradient);
+    }
+    hd_outputs *out = hd_script_run(c->backward);
+    hd_script_clear_inputs(c->backward);
+    for (uint32_t i = 0; out != NULL && i < out->count; ++i) results[i] = out->items[i];
+}
+
+static hd_error put_on_tape(hd_thread *thread, const entry *e, hd_tensor *y, hd_tensor *x, const hd_outputs *out) {
+    call *c = hd_array_resize(NULL, sizeof *c + (size_t)e->tracked->count * sizeof *c->versions);
+    hd_tensors *saved = c == NULL ? NULL : hd_tensors_new(thread, e->saved);
+    hd_tensors *inputs = saved == NULL ? NULL : hd_tensors_new(thread, e->tracked->count + e->of_x);
+    if (inputs == NULL) {
+        hd_array_release(c);
+        return hd_fail(HD_ERROR_MEMORY, "no memory for a record");
+    }
+    for (int64_t i = 0; i < e->saved; ++i) hd_tensors_put(saved, i, out->items[1 + i]);
+    if (e->of_x) hd_tensors_put(inputs, 0, x);
+    for (int64_t i = 0; i < e->tracked->count; ++i) hd_tensors_put(inputs, i + e->of_x, e->tracked->items[i]);
+    *c = (call){.external = {.name = "a compiled model", .vjp = call_vjp},
+                .backward = e->backward, .saved = saved, .tracked = e->tracked, .of_x = e->of_x};
+    hd_object_init(&c->external.object, &call_kind);
+    hd_object_retain(&e->backward->object);
+    hd_object_retain(&saved->object);
+    hd_object_retain(&e->tracked->object);
+    for (int64_t i = 0; i < e->tracked->count; ++i) c->versions[i] = e->tracked->items[i]->storage->version;
+    const hd_error status = hd_record_external(thread, y, inputs, &c->external);
+    hd_object_release(thread, &c->external.object);
+    return status;
+}
+
+/* ---- the cache ------------------------------------------------------------------------------------------------------------------- */
+static bool same_key(const key *a, const key *b) {
+    return a->dtype == b->dtype && hd_shape_equal(a->shape, b->shape) && a->training == b->training &&
+           a->recorded == b->recorded && a->wanted == b->wanted;
+}
+
+static entry *find_entry(compiled *c, const key *k) {
+    for (int64_t i = 0; i < c->count; ++i)
+        if (same_key(&c->entries[i]->key, k)) {
+            c->entries[i]->used = ++c->clock;
+            c->figures.hits++;
+            return c->entries[i];
+        }
+    return NULL;
+}
+
+static hd_error add_entry(hd_thread *thread, compiled *c, entry *e) {
+    int64_t at = c->count;
+    if (c->count == c->opts.cache_limit) { /* the least recently used goes */
+        at = 0;
+        for (int64_t i = 1; i < c->count; ++i)
+            if (c->entries[i]->used < c->entries[at]->used) at = i;
+        entry_release(thread, c->entries[at]);
+        c->figures.evictions++;
+    } else {
+        entry **moved = hd_array_resize(c->entries, (size_t)(c->count + 1) * sizeof *moved);
+        if (moved == NULL) {
+            entry_release(thread, e);
+            return hd_fail(HD_ERROR_MEMORY, "no memory for a compiled model");
+        }
+        c->entries = moved;
+        c->count++;
+    }
+    e->used = ++c->clock;
+    c->entries[at] = e;
+    c->figures.captures++;
+    return HD_OK;
+}
+
+/* ---- the module -------------------------------------------------------------------------------------------------------------------- */
+static hd_tensor *run_eager(hd_thread *thread, compiled *c, hd_tensor *x) {
+    (void)thread;
+    if (c->opts.mode != HD_MODE_EVALUATION) return hd_forward(c->model, x);
+    HD_NO_GRAD;
+    const bool training = hd_module_is_training(c->model);
+    if (training) hd_module_eval(c->model);
+    hd_tensor *y = hd_forward(c->model, x);
+    if (training) hd_module_train(c->model);
+    return y;
+}
+
+static hd_tensor *compiled_forward(hd_module *module, hd_tensor *x) {
+    hd_thread *thread = hd_thread_self();
+    compiled *c = module->state;
+    if (c->opts.backend == HD_BACKEND_EAGER || thread->executor->captures) return run_eager(thread, c, x);
+    const bool evaluation = c->opts.mode == HD_MODE_EVALUATION;
+    const bool recorded = !evaluation && thread->observer != NULL && thread->observer->writes != NULL;
+    hd_span span;
+    hd_span_begin(&span, thread, "forward");
+    hd_tensors *tracked = tracked_parameters(thread, c->model);
+    if (tracked == NULL) return hd_span_end(&span, NULL);
+    const bool of_x = recorded && x->tracking != HD_UNTRACKED;
+    key k = {.dtype = (hd_dtype)x->dtype, .shape = x->layout.shape, .training = !evaluation && hd_module_is_training(c->model)};
+    k.recorded = recorded && (of_x || tracked->count > 0);
+    k.wanted = of_x;
+    for (int64_t i = 0; k.recorded && i < tracked->count; ++i) k.wanted = (k.wanted * 31 + (uintptr_t)tracked->items[i]) * 0x9e3779b97f4a7c15u;
+    entry *e = find_entry(c, &k);
+    if (e == NULL) {
+        const bool training = hd_module_is_training(c->model);
+        if (evaluation && training) hd_module_eval(c->model);
+        e = capture(thread, c, x, &k, tracked, of_x);
+        if (evaluation && training) hd_module_train(c->model);
+        if (e != NULL && add_entry(thread, c, e) != HD_OK) e = NULL;
+    }
+    hd_tensor *y = NULL;
+    if (e != NULL) {
+        hd_script_set_input(e->forward, "x", x);
+        hd_outputs *out = hd_script_run(e->forward);
+        hd_script_clear_inputs(e->forward);
+        if (out != NULL) y = hd_scope_share(thread, &out->items[0]->object);
+        if (y != NULL && k.recorded) put_on_tape(thread, e, y, x, out);
+        if (e->forward->last != NULL) { /* nobody asks for it later: values live as long as the tape needs them */
+            hd_object_release(thread, &e->forward->last->object);
+            e->forward->last = NULL;
+        }
+    }
+    return hd_span_end(&span, y);
+}
+
+static void compiled_destroy(void *state) {
+    compiled *c = state;
+    hd_thread *thread = hd_thread_self();
+    for (int64_t i = 0; i < c->count; ++i) entry_release(thread, c->entries[i]);
+    hd_array_release(c->entries);
+    hd_array_release(c);
+}
+static const hd_module_class compiled_class = {.name = "compiled", .forward = compiled_forward, .destroy = compiled_destroy};
+
+static hd_error check_options(const hd_thread *thread, hd_compile_opts *o) {
+    const hd_optimization_level level = o->optimization_level;
+    if (o->backend != HD_BACKEND_DEFAULT && o->backend != HD_BACKEND_EAGER && o->backend != HD_BACKEND_GRAPH)
+        return hd_fail(HD_ERROR_VALUE, "%d is no backend; there are HD_BACKEND_EAGER and HD_BACKEND_GRAPH", (int)o->backend);
+    if (o->mode != HD_MODE_DEFAULT && o->mode != HD_MODE_TRAINING && o->mode != HD_MODE_EVALUATION)
+        return hd_fail(HD_ERROR_VALUE, "%d is no mode; there are HD_MODE_TRAINING and HD_MODE_EVALUATION", (int)o->mode);
+    if (level != HD_LEVEL_DEFAULT && (level < HD_O0 || level > HD_O3))
+        return hd_fail(HD_ERROR_VALUE, "%d is no level; there are HD_O0 to HD_O3", (int)level);
+    if (o->compiler != 0 && o->compiler != HD_COMPILER_HODU && o->compiler != HD_COMPILER_XLA)
+        return hd_fail(HD_ERROR_VALUE, "%d is no compiler; there are HD_COMPILER_HODU and HD_COMPILER_XLA", (int)o->compiler);
+    if (o->backend == HD_BACKEND_DEFAULT) o->backend = HD_BACKEND_EAGER;
+    if (o->backend == HD_BACKEND_EAGER && (level != HD_LEVEL_DEFAULT || o->compiler != 0))
+        return hd_fail(HD_ERROR_VALUE, "the eager backend compiles nothing, so a level or compiler has no meaning; say .backend = "
+                                       "HD_BACKEND_GRAPH");
+    if (o->compiler == 0) o->compiler = HD_COMPILER_HODU;
+    if (!hd_compiler_available(o->compiler)) return hd_fail(HD_ERROR_STATE, "the XLA compiler is not built into this library");
+    if (level == HD_LEVEL_DEFAULT) o->optimization_level = HD_O1;
+    if (o->device.kind == HD_DEVICE_DEFAULT) o->device = thread->device;
+    if (!hd_device_available(o->device)) return hd_fail(HD_ERROR_DEVICE, "the device is not available here");
+    if (o->cache_limit == 0) o->cache_limit = 8;
+    return o->cache_limit > 0 ? HD_OK : hd_fail(HD_ERROR_VALUE, "a cache of %lld graphs", (long long)o->cache_limit);
+}
+
+hd_module *hd_compile(hd_module *model, const hd_compile_opts *opts) {
+    HD_ENTER("hd_compile", NULL);
+    HD_READ_OPTS(hd_compile_opts, opts, NULL);
+    if (model == NULL) {
+        hd_fail(HD_ERROR_NULL_ARGUMENT, "`model` is NULL");
+        return NULL;
+    }
+    HD_TRY_OR(check_options(thread, &options), NULL);
+    compiled *c = hd_array_resize(NULL, sizeof *c);
+    if (c == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory for a compiled model");
+        return NULL;
+    }
+    *c = (compiled){.model = model, .opts = options};
+    thread->call_depth++; /* messages keep this name */
+    hd_module *m = hd_module_new(&compiled_class, c);
+    if (m == NULL) hd_array_release(c);
+    if (m != NULL && hd_module_add(m, "model", model) == NULL) m = NULL;
+    thread->call_depth--;
+    if (m != NULL) m->training = model->training;
+    return m;
+}
+
+hd_compile_figures hd_compile_stats(const hd_module *module) {
+    hd_compile_figures none = {0};
+    HD_ENTER_ALWAYS("hd_compile_stats", none);
+    if (module == NULL || hd_module_state(module) == NULL || module->class_ != &compiled_class) {
+        hd_fail(HD_ERROR_STATE, "the module is none that hd_compile made");
+        return none;
+    }
+    const compiled *c = module->state;
+    hd_compile_figures figures = c->figures;
+    figures.entries = c->count;
+    return figures;
+}
