@@ -83,6 +83,7 @@ golden: generate
 	@build/release/generate rows.json >build/rows.json
 	@.venv/bin/python tests/golden/make_golden.py build/rows.json tests/golden/elementwise.txt
 	@.venv/bin/python tests/golden/make_families.py
+	@.venv/bin/python -W ignore tests/golden/make_gradients.py
 
 install: setup
 	@$(call configure,release)

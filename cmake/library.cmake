@@ -8,7 +8,8 @@ file(GLOB HODU_SOURCES CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/graph/*.c
   ${PROJECT_SOURCE_DIR}/src/script/*.c
   ${PROJECT_SOURCE_DIR}/src/nn/*.c
-  ${PROJECT_SOURCE_DIR}/src/optim/*.c)
+  ${PROJECT_SOURCE_DIR}/src/optim/*.c
+  ${PROJECT_SOURCE_DIR}/src/compile/*.c)
 list(FILTER HODU_SOURCES EXCLUDE REGEX "/kernels_[a-z]+\\.c$")
 
 # The C renderer's preamble is the C reading of the vocabulary itself.
