@@ -190,9 +190,8 @@ static hd_error record_call(hd_thread *thread, const hd_call *call) {
         same_shapes = same_shapes && hd_shape_equal(x->layout.shape, call->shape[0]);
     }
     if (thread->error_code != HD_OK) return thread->error_code;
-    const bool numbers = op->family == HD_FAMILY_ELEMENTWISE && call->attributes == NULL;
     hd_record *r = hd_record_new(thread, tape, op, call->input_count, __builtin_popcount(saves), same_shapes ? 0 : shape_words,
-                                 numbers ? 0 : op->attribute_bytes);
+                                 call->attributes == NULL ? 0 : op->attribute_bytes);
     if (r == NULL) return thread->error_code;
     r->outputs = (uint8_t)call->output_count;
     r->saves = (uint8_t)saves;

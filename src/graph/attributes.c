@@ -33,6 +33,8 @@ static const hd_field hd_pad_attributes_fields[] = {FIELD(hd_pad_attributes, pad
                                                     END};
 static const hd_field hd_scatter_attributes_fields[] = {FIELD(hd_scatter_attributes, axis, INT),
                                                         FIELD(hd_scatter_attributes, mode, INT), END};
+static const hd_field hd_matmul_attributes_fields[] = {FIELD(hd_matmul_attributes, turn_a, BOOL),
+                                                       FIELD(hd_matmul_attributes, turn_b, BOOL), END};
 static const hd_field number_fields[4][4] = {{END},
                                              {{"p", HD_FIELD_F64, 0}, END},
                                              {{"p", HD_FIELD_F64, 0}, {"q", HD_FIELD_F64, 8}, END},

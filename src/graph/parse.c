@@ -250,7 +250,9 @@ static hd_error read_op(reader *r, const char *word, uint32_t *out) {
         if (!accept(r, ",")) break;
     }
     _Alignas(8) char attributes[HD_ATTRIBUTES_MOST];
-    HD_TRY(read_attributes(r, op, attributes));
+    skip(r);
+    const bool without = op == HD_OP_matmul && *r->at != '{';
+    if (!without) HD_TRY(read_attributes(r, op, attributes));
     hd_dtype dtype;
     hd_shape shape;
     HD_TRY(read_type(r, &dtype, &shape));
@@ -259,7 +261,7 @@ static hd_error read_op(reader *r, const char *word, uint32_t *out) {
         if (draw >= UINT32_MAX) return wrong(r, "an ordinal");
         if (draw >= r->g->draws) r->g->draws = (uint32_t)draw + 1;
     }
-    *out = hd_graph_add(r->g, op, (int)operand + 1, inputs, count, dtype, &shape, attributes);
+    *out = hd_graph_add(r->g, op, (int)operand + 1, inputs, count, dtype, &shape, without ? NULL : attributes);
     return HD_OK;
 }
 

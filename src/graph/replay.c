@@ -37,7 +37,7 @@ hd_tensor *hd_replay_node(hd_thread *thread, const hd_graph *g, uint32_t node, h
     } else {
         size_t bytes;
         hd_attribute_fields(n->op, &bytes);
-        if ((bytes > 0) != (n->attributes != 0) && !(n->op < HD_OP_ELEMENTWISE_COUNT && bytes == 0))
+        if (bytes > 0 && n->attributes == 0 && n->op != HD_OP_matmul)
             return hd_fail(HD_ERROR_VALUE, "node %%%u, %s, lacks its attributes", node, hd_node_name(n)), NULL;
         thread->call = hd_node_name(n);
         t = hd_replay(thread, (hd_op_id)n->op, n->derivative, hd_node_attributes(g, node), inputs, n->input_count,

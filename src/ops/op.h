@@ -111,6 +111,9 @@ typedef struct hd_pad_attributes {
     hd_padding padding[HD_MAX_RANK];
     double value;
 } hd_pad_attributes;
+typedef struct hd_matmul_attributes {
+    bool turn_a, turn_b; /* the last two axes exchanged; a call without attributes turns neither */
+} hd_matmul_attributes;
 typedef struct hd_scatter_attributes {
     int axis;
     hd_scatter_mode mode;

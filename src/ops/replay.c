@@ -134,7 +134,12 @@ hd_tensor *hd_replay(hd_thread *thread, hd_op_id id, int derived, const void *at
         if (id == HD_OP_index_select) return hd_index_select(inputs[0], *(const int *)attributes, inputs[1]);
         return hd_scatter(inputs[0], scatter->axis, inputs[1], inputs[2], scatter->mode);
     case HD_FAMILY_CONTRACT:
-        if (id == HD_OP_matmul) return hd_matmul(inputs[0], inputs[1]);
+        if (id == HD_OP_matmul) {
+            const hd_matmul_attributes *turns = attributes;
+            hd_tensor *a = turns != NULL && turns->turn_a ? hd_t(inputs[0]) : inputs[0];
+            hd_tensor *b = turns != NULL && turns->turn_b ? hd_t(inputs[1]) : inputs[1];
+            return a == NULL || b == NULL ? NULL : hd_matmul(a, b);
+        }
         return hd_affine(inputs[0], inputs[1], count > 2 ? inputs[2] : NULL);
     case HD_FAMILY_DERIVATIVE:
     case HD_FAMILY_COUNT: break;

@@ -18,6 +18,7 @@ typedef struct buffer {
     uint32_t place; /* which output or cell */
     uint32_t last;  /* the last launch that reads it */
     size_t offset;  /* in the arena */
+    bool handed_on; /* an elementwise call writes its result over it */
 } buffer;
 
 typedef struct launch {
@@ -285,6 +286,29 @@ static hd_error give(arena *a, size_t offset, size_t bytes) {
     return HD_OK;
 }
 
+/* The input over which an elementwise call may write its result: of its type, read for the last time, and by nobody else
+ * in this call but in the same order. NULL: none. */
+static buffer *overwritable(const plan *p, uint32_t index) {
+    const hd_call *c = &p->launches[index]->call;
+    const hd_tensor *out = c->outputs[0];
+    if (p->launches[index]->is_copy ||
+        (c->op->family != HD_FAMILY_ELEMENTWISE && c->op->family != HD_FAMILY_DERIVATIVE) || !is_whole(p, (uint32_t)(out - p->tensors)))
+        return NULL;
+    for (int k = 0; k < c->input_count; ++k) {
+        const uint32_t t = (uint32_t)(c->inputs[k] - p->tensors);
+        buffer *b = p->buffers[p->buffer_of[t]];
+        bool fits = b->last == index && is_whole(p, t) && p->tensors[t].dtype == out->dtype &&
+                    hd_shape_equal(p->tensors[t].layout.shape, out->layout.shape);
+        for (int j = 0; j < c->input_count && fits; ++j) { /* another view of it would be read when it is half written */
+            const uint32_t other = (uint32_t)(c->inputs[j] - p->tensors);
+            fits = p->buffer_of[other] != p->buffer_of[t] || other == t ||
+                   (is_whole(p, other) && hd_shape_equal(p->tensors[other].layout.shape, out->layout.shape));
+        }
+        if (fits) return b;
+    }
+    return NULL;
+}
+
 /* Buffers begin at the launch that first fills them, and end with the last one that reads them. */
 static hd_error lay_out(hd_thread *thread, plan *p) {
     uint32_t *next = hd_array_resize(NULL, (p->buffer_count + 1) * sizeof *next); /* lists of buffers by last launch */
@@ -309,11 +333,13 @@ static hd_error lay_out(hd_thread *thread, plan *p) {
     for (uint32_t i = 0; i < p->launch_count && status == HD_OK; ++i) {
         buffer *out = p->buffers[p->buffer_of[p->launches[i]->call.outputs[0] - p->tensors]];
         if (out->room == IN_ARENA && out->storage.data == NULL) {
-            out->offset = take(&a, rounded(out->storage.bytes));
+            buffer *over = overwritable(p, i);
+            if (over != NULL) over->handed_on = true;
+            out->offset = over != NULL ? over->offset : take(&a, rounded(out->storage.bytes));
             out->storage.data = out; /* a mark: it has a place */
         }
         for (uint32_t e = ending[i]; e != NONE && status == HD_OK; e = next[e])
-            status = give(&a, p->buffers[e]->offset, rounded(p->buffers[e]->storage.bytes));
+            if (!p->buffers[e]->handed_on) status = give(&a, p->buffers[e]->offset, rounded(p->buffers[e]->storage.bytes));
     }
     hd_array_release(a.holes);
     hd_array_release(next);

@@ -320,6 +320,15 @@ static hd_error affine(hd_thread *thread, hd_tensor *x, hd_tensor *weight, const
     return HD_OK;
 }
 
+static void exchange_last_axes(hd_layout *layout) {
+    const int a = layout->shape.rank - 2, b = layout->shape.rank - 1;
+    const int64_t size = layout->shape.size[a], stride = layout->stride[a];
+    layout->shape.size[a] = layout->shape.size[b];
+    layout->stride[a] = layout->stride[b];
+    layout->shape.size[b] = size;
+    layout->stride[b] = stride;
+}
+
 hd_error hd_cpu_contract(hd_thread *thread, hd_call *call) {
     HD_TRY(hd_cpu_outputs(thread, call));
     hd_tensor *out = call->outputs[0], *in[3] = {NULL}, *ready[4] = {NULL};
@@ -333,6 +342,14 @@ hd_error hd_cpu_contract(hd_thread *thread, hd_call *call) {
             in[i] = ready[i] = hd_cpu_ready(thread, in[i], as);
         if (in[i] == NULL) status = thread->error_code;
     }
+    const hd_matmul_attributes *turns = is_affine ? NULL : call->attributes;
+    hd_tensor turned[2];
+    for (int i = 0; turns != NULL && i < 2 && status == HD_OK; ++i)
+        if (i == 0 ? turns->turn_a : turns->turn_b) {
+            turned[i] = (hd_tensor){.storage = in[i]->storage, .dtype = in[i]->dtype, .count = in[i]->count, .layout = in[i]->layout};
+            exchange_last_axes(&turned[i].layout);
+            in[i] = &turned[i];
+        }
     hd_tensor *c = out;
     if (status == HD_OK && (hd_dtype)out->dtype != as) c = ready[3] = hd_tensor_new(thread, as, &out->layout.shape);
     if (c == NULL) status = thread->error_code;

@@ -5,7 +5,15 @@
 
 #include "ops/op.h"
 
-/* out[i] = row(in[0][i], ...): all of the row's compute type; conditions and bool results are bytes 0 or 1. */
+/* In front of a loop: element i depends on nothing but elements i, though the result may lie where an operand lies. */
+#ifdef __clang__
+#define EACH_ALONE /* it looks at the addresses itself */
+#else
+#define EACH_ALONE _Pragma("GCC ivdep")
+#endif
+
+/* out[i] = row(in[0][i], ...): all of the row's compute type; conditions and bool results are bytes 0 or 1.
+ * out may be one of the inputs when their elements are of one size. */
 typedef void (*hd_elementwise_kernel)(void *out, const void *const in[3], const void *numbers, int64_t n);
 
 /* out[i] = (type)in[i] */

@@ -18,12 +18,12 @@
 #define KERNEL(name, operand, value, ...)                                                                              \
     static void d##operand##_##name(void *o, const void *const in[3], const void *numbers, int64_t n) {                \
         const unsigned uses = hd_row_uses(HD_OP_##name, operand);                                                      \
-        CT *restrict out = o;                                                                                          \
-        const CT *restrict pa = INPUT(HD_SAVE_INPUT0), *restrict pb = INPUT(HD_SAVE_INPUT1),                           \
-                           *restrict pc = INPUT(HD_SAVE_INPUT2), *restrict py = INPUT(HD_SAVE_OUTPUT),                 \
-                           *restrict pg = INPUT(HD_USES_GRADIENT);                                                     \
+        CT *out = o;                                                                                                   \
+        const CT *pa = INPUT(HD_SAVE_INPUT0), *pb = INPUT(HD_SAVE_INPUT1),                           \
+                           *pc = INPUT(HD_SAVE_INPUT2), *py = INPUT(HD_SAVE_OUTPUT),                 \
+                           *pg = INPUT(HD_USES_GRADIENT);                                                     \
         __VA_ARGS__(void) numbers;                                                                                     \
-        for (int64_t i = 0; i < n; ++i) {                                                                              \
+        EACH_ALONE for (int64_t i = 0; i < n; ++i) {                                                                              \
             const CT x = pa[i], a = pa[i], b = pb[i], c = pc[i], y = py[i], g = pg[i];                                 \
             (void)x, (void)a, (void)b, (void)c, (void)y, (void)g;                                                      \
             out[i] = (value);                                                                                          \
@@ -32,11 +32,11 @@
 /* The condition of a choice is bytes. */
 #define CHOICE(name, operand, value)                                                                                   \
     static void d##operand##_##name(void *o, const void *const in[3], const void *numbers, int64_t n) {                \
-        CT *restrict out = o;                                                                                          \
-        const uint8_t *restrict pc = in[0];                                                                            \
-        const CT *restrict pg = in[1];                                                                                 \
+        CT *out = o;                                                                                                   \
+        const uint8_t *pc = in[0];                                                                            \
+        const CT *pg = in[1];                                                                                 \
         (void)numbers;                                                                                                 \
-        for (int64_t i = 0; i < n; ++i) {                                                                              \
+        EACH_ALONE for (int64_t i = 0; i < n; ++i) {                                                                              \
             const uint8_t c = pc[i];                                                                                   \
             const CT g = pg[i];                                                                                        \
             out[i] = (value);                                                                                          \

@@ -34,31 +34,31 @@
 #define KERNEL(name) static void k_##name(void *o, const void *const in[3], const void *numbers, int64_t n)
 #define ONE(name, OUT, value, ...)                                                                                     \
     KERNEL(name) {                                                                                                     \
-        OUT *restrict out = o;                                                                                         \
-        const CT *restrict px = in[0];                                                                                 \
+        OUT *out = o;                                                                                                  \
+        const CT *px = in[0];                                                                                 \
         __VA_ARGS__(void) numbers;                                                                                     \
-        for (int64_t i = 0; i < n; ++i) {                                                                              \
+        EACH_ALONE for (int64_t i = 0; i < n; ++i) {                                                                              \
             const CT x = px[i];                                                                                        \
             out[i] = (value);                                                                                          \
         }                                                                                                              \
     }
 #define TWO(name, OUT, value)                                                                                          \
     KERNEL(name) {                                                                                                     \
-        OUT *restrict out = o;                                                                                         \
-        const CT *restrict pa = in[0], *restrict pb = in[1];                                                           \
+        OUT *out = o;                                                                                                  \
+        const CT *pa = in[0], *pb = in[1];                                                           \
         (void)numbers;                                                                                                 \
-        for (int64_t i = 0; i < n; ++i) {                                                                              \
+        EACH_ALONE for (int64_t i = 0; i < n; ++i) {                                                                              \
             const CT a = pa[i], b = pb[i];                                                                             \
             out[i] = (value);                                                                                          \
         }                                                                                                              \
     }
 #define THREE(name, CONDITION, FIRST, SECOND, THIRD, value, ...)                                                       \
     KERNEL(name) {                                                                                                     \
-        CT *restrict out = o;                                                                                          \
-        const CONDITION *restrict p0 = in[0];                                                                          \
-        const CT *restrict p1 = in[1], *restrict p2 = in[2];                                                           \
+        CT *out = o;                                                                                                   \
+        const CONDITION *p0 = in[0];                                                                          \
+        const CT *p1 = in[1], *p2 = in[2];                                                           \
         __VA_ARGS__(void) numbers;                                                                                     \
-        for (int64_t i = 0; i < n; ++i) {                                                                              \
+        EACH_ALONE for (int64_t i = 0; i < n; ++i) {                                                                              \
             const CONDITION FIRST = p0[i];                                                                             \
             const CT SECOND = p1[i], THIRD = p2[i];                                                                    \
             out[i] = (value);                                                                                          \
