@@ -4,6 +4,7 @@
  * the gradient of the output is the forward script, whose further outputs are the values the backward script reads. They
  * are ordinary tensors, so two forwards before one backward work. The tape gets one record. */
 #include "compile/cut.h"
+#include "core/device.h"
 #include "grad/tape.h"
 #include "graph/builder.h"
 #include "nn/module.h"
@@ -130,6 +131,7 @@ static entry *capture(hd_thread *thread, compiled *c, const hd_tensor *x, const 
         hd_builder_start(b);
         record(thread, c, b, x, tracked, of_x, k->recorded);
         hd_builder_end(b);
+        hd_error_append(thread, " (while hd_compile captures the model: what its forward reads of values must stay outside)");
     }
     hd_graph *whole = thread->error_code == HD_OK ? hd_builder_graph(b) : NULL;
     if (whole != NULL && !k->recorded) {
@@ -332,7 +334,7 @@ static hd_error check_options(const hd_thread *thread, hd_compile_opts *o) {
     if (!hd_compiler_available(o->compiler)) return hd_fail(HD_ERROR_STATE, "the XLA compiler is not built into this library");
     if (level == HD_LEVEL_DEFAULT) o->optimization_level = HD_O1;
     if (o->device.kind == HD_DEVICE_DEFAULT) o->device = thread->device;
-    if (!hd_device_available(o->device)) return hd_fail(HD_ERROR_DEVICE, "the device is not available here");
+    if (!hd_device_available(o->device)) return hd_fail(HD_ERROR_DEVICE, "device %s is not available here; hd_device_available tells", hd_device_text((char[32]){0}, o->device));
     if (o->cache_limit == 0) o->cache_limit = 8;
     return o->cache_limit > 0 ? HD_OK : hd_fail(HD_ERROR_VALUE, "a cache of %lld graphs", (long long)o->cache_limit);
 }
@@ -363,7 +365,10 @@ hd_module *hd_compile(hd_module *model, const hd_compile_opts *opts) {
 hd_compile_figures hd_compile_stats(const hd_module *module) {
     hd_compile_figures none = {0};
     HD_ENTER_ALWAYS("hd_compile_stats", none);
-    if (module == NULL || hd_module_state(module) == NULL || module->class_ != &compiled_class) {
+    thread->call_depth++; /* messages keep this name */
+    const bool mine = hd_module_state(module) != NULL && module->class_ == &compiled_class;
+    thread->call_depth--;
+    if (!mine) {
         hd_fail(HD_ERROR_STATE, "the module is none that hd_compile made");
         return none;
     }

@@ -2,11 +2,18 @@
 #include "core/device.h"
 #include "core/object.h"
 
+#include <stdio.h>
+
 static const char *const kind_names[HD_DEVICE_KINDS] = {"default", "cpu", "cuda", "metal"};
 
 const hd_device_interface *hd_device_interface_of(hd_device_kind kind) {
     static const hd_device_interface *const interfaces[HD_DEVICE_KINDS] = {[HD_DEVICE_CPU] = &hd_cpu_interface};
     return (unsigned)kind < HD_DEVICE_KINDS ? interfaces[kind] : NULL;
+}
+
+const char *hd_device_text(char *out, hd_device device) {
+    snprintf(out, 32, "%s:%d", (unsigned)device.kind < HD_DEVICE_KINDS ? kind_names[device.kind] : "?", device.index);
+    return out;
 }
 
 hd_executor *hd_device_executor(hd_device device) {
@@ -20,8 +27,7 @@ void hd_set_device(hd_device device) {
     HD_ENTER("hd_set_device", );
     hd_executor *executor = hd_device_executor(device);
     if (executor == NULL) {
-        hd_fail(HD_ERROR_DEVICE, "device %s:%d is not available here; hd_device_available tells",
-                (unsigned)device.kind < HD_DEVICE_KINDS ? kind_names[device.kind] : "?", device.index);
+        hd_fail(HD_ERROR_DEVICE, "device %s is not available here; hd_device_available tells", hd_device_text((char[32]){0}, device));
         return;
     }
     if (thread->executor != hd_device_executor(thread->device)) {

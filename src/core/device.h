@@ -15,6 +15,9 @@ typedef struct hd_device_interface {
 const hd_device_interface *hd_device_interface_of(hd_device_kind kind);
 extern const hd_device_interface hd_cpu_interface;
 
+/* "cuda:0" into a buffer of 32 bytes. */
+const char *hd_device_text(char *out, hd_device device);
+
 /* The executor that runs calls on a device; NULL when it is not there. */
 hd_executor *hd_device_executor(hd_device device);
 

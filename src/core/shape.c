@@ -80,7 +80,7 @@ hd_error hd_axis_resolve(int axis, int rank, int *out) {
 hd_error hd_axes_resolve(hd_axes axes, int rank, bool chosen[HD_MAX_RANK]) {
     if (axes.count < 0 || axes.count > HD_MAX_RANK)
         return hd_fail(HD_ERROR_AXIS, "a list of more than %d axes", HD_MAX_RANK);
-    for (int i = 0; i < HD_MAX_RANK; ++i) chosen[i] = axes.count == 0;
+    for (int i = 0; i < HD_MAX_RANK; ++i) chosen[i] = axes.count == 0 && i < rank;
     for (int i = 0; i < axes.count; ++i) {
         int axis = 0;
         HD_TRY(hd_axis_resolve(axes.axis[i], rank, &axis));

@@ -26,6 +26,10 @@ hd_builder *hd_builder_new(const char *name) {
         hd_fail(HD_ERROR_NULL_ARGUMENT, "`name` is NULL");
         return NULL;
     }
+    if (strlen(name) > HD_NAME_MOST) {
+        hd_fail(HD_ERROR_VALUE, "a name of %zu bytes; %d are allowed", strlen(name), (int)HD_NAME_MOST);
+        return NULL;
+    }
     hd_graph *graph = hd_graph_new(thread, name);
     hd_recording *r = graph == NULL ? NULL : hd_recording_new(thread, graph);
     hd_builder *b = r == NULL ? NULL : hd_array_resize(NULL, sizeof *b);
@@ -66,9 +70,14 @@ void hd_builder_end(hd_builder *builder) {
     builder->state = HD_BUILDER_ENDED;
 }
 
+static hd_error check_name(const char *name) {
+    if (name == NULL || name[0] == '\0') return hd_fail(HD_ERROR_VALUE, "the name is empty");
+    return strlen(name) <= HD_NAME_MOST ? HD_OK : hd_fail(HD_ERROR_VALUE, "a name of %zu bytes; %d are allowed", strlen(name), (int)HD_NAME_MOST);
+}
+
 static hd_error check_active(hd_thread *thread, const hd_builder *b, const char *name) {
     HD_TRY(hd_builder_check(b));
-    if (name == NULL || name[0] == '\0') return hd_fail(HD_ERROR_VALUE, "the name is empty");
+    HD_TRY(check_name(name));
     if (b->state != HD_BUILDER_ACTIVE || b->recording->thread != thread)
         return hd_fail(HD_ERROR_STATE, "builder \"%s\" is not active on this thread; call it between hd_builder_start and "
                                        "hd_builder_end",
@@ -101,10 +110,7 @@ hd_tensor *hd_input(const char *name, hd_shape shape, hd_dtype dtype) {
         hd_fail(HD_ERROR_STATE, "no builder is active on this thread; hd_builder_start comes first");
         return NULL;
     }
-    if (name == NULL || name[0] == '\0') {
-        hd_fail(HD_ERROR_VALUE, "the name is empty");
-        return NULL;
-    }
+    HD_TRY_OR(check_name(name), NULL);
     return add_input(thread, thread->recording, name, &shape, dtype);
 }
 

@@ -199,6 +199,15 @@ static uint32_t cell_of(hd_thread *thread, hd_recording *r, const hd_tensor *t) 
     return cell != HD_NO_NODE ? cell : outside_cell(thread, r, t, NULL, -1);
 }
 
+/* A layout as hd_as_strided would note it: what no element depends on is zero. */
+static hd_strided_attributes strided(const hd_layout *layout) {
+    hd_strided_attributes a = {{.shape = layout->shape, .offset = layout->offset}};
+    const bool empty = hd_shape_count(layout->shape) == 0;
+    for (int i = 0; i < layout->shape.rank; ++i) a.layout.stride[i] = !empty && layout->shape.size[i] > 1 ? layout->stride[i] : 0;
+    if (empty) a.layout.offset = 0;
+    return a;
+}
+
 /* The part of a cell's value that t shows, derived anew. */
 static uint32_t derive(hd_recording *r, uint32_t cell, const hd_tensor *t) {
     hd_capture_cell *c = &r->cells[cell];
@@ -213,7 +222,7 @@ static uint32_t derive(hd_recording *r, uint32_t cell, const hd_tensor *t) {
         node = add(r, HD_OP_bitcast, 0, &node, 1, (hd_dtype)t->dtype, &c->shape, &attributes);
     }
     if (node == HD_NO_NODE || covers(t, &c->shape)) return node;
-    const hd_strided_attributes attributes = {t->layout};
+    const hd_strided_attributes attributes = strided(&t->layout);
     return add(r, HD_OP_as_strided, 0, &node, 1, (hd_dtype)t->dtype, &t->layout.shape, &attributes);
 }
 
@@ -309,7 +318,7 @@ static hd_error capture_write(hd_executor *self, hd_thread *thread, hd_tensor *d
     }
     if (!covers(dst, &c->shape)) {
         const uint32_t inputs[2] = {c->current, value};
-        const hd_strided_attributes attributes = {dst->layout};
+        const hd_strided_attributes attributes = strided(&dst->layout);
         value = add(r, HD_NODE_WRITE, 0, inputs, 2, dtype, &c->shape, &attributes);
         if (value == HD_NO_NODE) return thread->error_code;
     }

@@ -148,6 +148,9 @@ hd_graph *hd_graph_parse(hd_thread *thread, const char *text);
 
 /* That every node follows from its inputs as its op says, by calling the ops anew. */
 hd_error hd_graph_verify(hd_thread *thread, const hd_graph *g);
+/* The same; *node is the first that does not. */
+hd_error hd_graph_verify_at(hd_thread *thread, const hd_graph *g, uint32_t *node);
+enum { HD_NAME_MOST = 1023 }; /* bytes of a name of an input, output, state or script */
 
 /* ---- passes: each makes a new graph; NULL with an error ---- */
 typedef hd_graph *(*hd_pass)(hd_thread *thread, const hd_graph *g);

@@ -2,6 +2,7 @@
  * text that means nothing is an error as it would be in a program. */
 #include "graph/capture.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,8 @@ typedef struct reader {
     int line;
     uint32_t *number; /* of each node that was written: its node in the draft */
     uint32_t number_count;
+    int *lines; /* of each node of the draft */
+    uint32_t line_count;
 } reader;
 
 static hd_error wrong(const reader *r, const char *expected) {
@@ -49,19 +52,26 @@ static hd_error read_word(reader *r, char *out, size_t capacity) {
     return HD_OK;
 }
 
+static int hex_digit(char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
 static hd_error read_name(reader *r, char *out, size_t capacity) {
     HD_TRY(expect(r, "\""));
     size_t n = 0;
     for (; *r->at != '"'; ++n) {
         if (*r->at == '\0' || *r->at == '\n' || n + 1 >= capacity) return wrong(r, "the end of a name");
-        if (*r->at == '\\' && r->at[1] == 'x') {
-            unsigned code;
-            if (sscanf(r->at + 2, "%2x", &code) != 1) return wrong(r, "two hexadecimal digits");
-            out[n] = (char)code;
-            r->at += 4;
-            continue;
+        if (*r->at == '\\') {
+            ++r->at;
+            if (*r->at == 'x') {
+                const int high = hex_digit(r->at[1]), low = high < 0 ? -1 : hex_digit(r->at[2]);
+                if (low < 0 || high * 16 + low == 0) return wrong(r, "two hexadecimal digits");
+                out[n] = (char)(high * 16 + low);
+                r->at += 3;
+                continue;
+            }
+            if (*r->at != '"' && *r->at != '\\') return wrong(r, "an escaped character");
         }
-        if (*r->at == '\\') ++r->at;
         out[n] = *r->at++;
     }
     out[n] = '\0';
@@ -72,8 +82,9 @@ static hd_error read_name(reader *r, char *out, size_t capacity) {
 static hd_error read_integer(reader *r, int64_t *out) {
     skip(r);
     char *end;
+    errno = 0;
     *out = strtoll(r->at, &end, 10);
-    if (end == r->at) return wrong(r, "an integer");
+    if (end == r->at || errno != 0) return wrong(r, "an integer of 64 bits");
     r->at = end;
     return HD_OK;
 }
@@ -114,7 +125,9 @@ static hd_error read_type(reader *r, hd_dtype *dtype, hd_shape *shape) {
     *shape = (hd_shape){.rank = 0};
     HD_TRY(read_list(r, shape->size, HD_MAX_RANK, &shape->rank));
     int64_t count;
-    return hd_shape_check(shape, hd_dtype_bytes[*dtype], &count);
+    const hd_error status = hd_shape_check(shape, hd_dtype_bytes[*dtype], &count);
+    if (status != HD_OK) hd_error_append(r->thread, " (line %d)", r->line);
+    return status;
 }
 
 static hd_error read_node(reader *r, uint32_t *out) {
@@ -137,7 +150,7 @@ static hd_error read_field(reader *r, const hd_field *f, char *attributes) {
     case HD_FIELD_INT:
         HD_TRY(read_integer(r, &values[0]));
         *(int *)at = (int)values[0];
-        return HD_OK;
+        return *(int *)at == values[0] ? HD_OK : wrong(r, "a smaller number");
     case HD_FIELD_BOOL:
         *(bool *)at = accept(r, "true");
         return *(bool *)at || accept(r, "false") ? HD_OK : wrong(r, "true or false");
@@ -146,7 +159,10 @@ static hd_error read_field(reader *r, const hd_field *f, char *attributes) {
     case HD_FIELD_AXES:
         HD_TRY(read_list(r, values, HD_MAX_RANK, &count));
         ((hd_axes *)at)->count = count;
-        for (int i = 0; i < count; ++i) ((hd_axes *)at)->axis[i] = (int)values[i];
+        for (int i = 0; i < count; ++i) {
+            ((hd_axes *)at)->axis[i] = (int)values[i];
+            if (((hd_axes *)at)->axis[i] != values[i]) return wrong(r, "smaller numbers");
+        }
         return HD_OK;
     case HD_FIELD_FLAGS:
         HD_TRY(read_list(r, values, HD_MAX_RANK, &count));
@@ -195,15 +211,17 @@ static hd_storage *storage_of(hd_thread *thread, hd_dtype dtype, const hd_shape 
     return s;
 }
 
+/* The values follow before their dtype is known: they are read again when it is. */
 static hd_error read_constant(reader *r, uint32_t *out) {
-    double values[8];
+    double ignored;
     int count = 0;
     if (accept(r, "#")) return hd_fail(HD_ERROR_VALUE, "line %d: the values of this constant are not in the text", r->line);
     HD_TRY(expect(r, "{"));
-    while (!accept(r, "}")) {
+    const char *values = r->at;
+    for (; !accept(r, "}"); ++count) {
         if (count == 8) return wrong(r, "}");
         if (count > 0) HD_TRY(expect(r, ","));
-        HD_TRY(read_number(r, &values[count++]));
+        HD_TRY(read_number(r, &ignored));
     }
     hd_dtype dtype;
     hd_shape shape;
@@ -211,18 +229,30 @@ static hd_error read_constant(reader *r, uint32_t *out) {
     if (hd_shape_count(shape) != count) return wrong(r, "a shape of as many elements");
     hd_storage *s = storage_of(r->thread, dtype, &shape);
     if (s == NULL) return r->thread->error_code;
-    for (int i = 0; i < count; ++i) hd_element_from_f64((char *)s->data + (size_t)i * hd_dtype_bytes[dtype], dtype, values[i]);
+    for (int i = 0; i < count; ++i) {
+        char *element = (char *)s->data + (size_t)i * hd_dtype_bytes[dtype], *end = NULL;
+        while (*values == ' ' || *values == ',') ++values;
+        if (dtype == HD_I64)
+            *(int64_t *)element = strtoll(values, &end, 10);
+        else if (dtype == HD_U64)
+            *(uint64_t *)element = strtoull(values, &end, 10);
+        else
+            hd_element_from_f64(element, dtype, strtod(values, &end));
+        values = end;
+    }
     *out = hd_graph_add_constant(r->g, s, dtype, &shape);
     hd_object_release(r->thread, &s->object);
     return HD_OK;
 }
 
 static hd_error read_cell(reader *r, hd_cell_kind kind, uint32_t *out) {
-    char name[256];
+    char name[HD_NAME_MOST + 1];
     hd_dtype dtype;
     hd_shape shape;
     HD_TRY(read_name(r, name, sizeof name));
     HD_TRY(read_type(r, &dtype, &shape));
+    for (uint32_t i = 0; i < r->g->cell_count; ++i)
+        if (strcmp(hd_graph_string(r->g, r->g->cells[i].name), name) == 0) return wrong(r, "another name: this one is taken");
     hd_storage *s = storage_of(r->thread, dtype, &shape); /* zeros: a text has no values */
     if (s == NULL) return r->thread->error_code;
     *out = hd_graph_add_cell(r->g, name, kind, s, dtype, &shape);
@@ -249,6 +279,8 @@ static hd_error read_op(reader *r, const char *word, uint32_t *out) {
         HD_TRY(read_node(r, &inputs[count++]));
         if (!accept(r, ",")) break;
     }
+    const hd_op *known = op == HD_NODE_WRITE ? NULL : operand < 0 ? &hd_ops[op] : &hd_derivatives[op][operand];
+    if (known != NULL ? count < known->min_inputs || count > known->max_inputs : count != 2) return wrong(r, "other inputs");
     _Alignas(8) char attributes[HD_ATTRIBUTES_MOST];
     skip(r);
     const bool without = op == HD_OP_matmul && *r->at != '{';
@@ -293,13 +325,15 @@ static hd_error define(reader *r) {
     HD_TRY(read_integer(r, &number));
     HD_TRY(expect(r, "="));
     HD_TRY(read_word(r, word, sizeof word));
-    if (number < 0 || number > 1 << 28) return wrong(r, "a number for the node");
+    if (number < 0 || number > 4 * (int64_t)r->g->node_count + 4096) return wrong(r, "a smaller number for the node");
     if (strcmp(word, "input") == 0) {
-        char name[256];
+        char name[HD_NAME_MOST + 1];
         hd_dtype dtype;
         hd_shape shape;
         HD_TRY(read_name(r, name, sizeof name));
         HD_TRY(read_type(r, &dtype, &shape));
+        for (uint32_t i = 0; i < r->g->input_count; ++i)
+            if (strcmp(hd_graph_string(r->g, r->g->inputs[i].name), name) == 0) return wrong(r, "another name: this one is taken");
         node = hd_graph_add_input(r->g, name, dtype, &shape);
     } else if (strcmp(word, "constant") == 0) {
         HD_TRY(read_constant(r, &node));
@@ -309,6 +343,13 @@ static hd_error define(reader *r) {
         HD_TRY(read_op(r, word, &node));
     }
     if (node == HD_NO_NODE) return r->thread->error_code;
+    if (node >= r->line_count) {
+        int *moved = hd_array_resize(r->lines, ((size_t)node * 2 + 16) * sizeof *moved);
+        if (moved == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for %u nodes", node);
+        r->lines = moved;
+        r->line_count = node * 2 + 16;
+    }
+    r->lines[node] = r->line;
     HD_TRY(read_span(r, node));
     if (number >= r->number_count) {
         const uint32_t count = (uint32_t)number * 2 + 16;
@@ -324,7 +365,7 @@ static hd_error define(reader *r) {
 }
 
 static hd_error read_line(reader *r) {
-    char name[256];
+    char name[HD_NAME_MOST + 1];
     uint32_t node = HD_NO_NODE;
     if (accept(r, "%")) return define(r);
     const bool output = accept(r, "output"), update = !output && accept(r, "update");
@@ -332,9 +373,12 @@ static hd_error read_line(reader *r) {
     HD_TRY(read_name(r, name, sizeof name));
     HD_TRY(expect(r, "="));
     HD_TRY(read_node(r, &node));
+    for (uint32_t i = 0; output && i < r->g->output_count; ++i)
+        if (strcmp(hd_graph_string(r->g, r->g->outputs[i].name), name) == 0) return wrong(r, "another name: this one is taken");
     if (output) return hd_graph_add_output(r->g, name, node);
     for (uint32_t i = 0; i < r->g->cell_count; ++i)
         if (strcmp(hd_graph_string(r->g, r->g->cells[i].name), name) == 0) {
+            if (r->g->cells[i].update != r->g->cells[i].node) return wrong(r, "one update of a state");
             r->g->cells[i].update = node;
             return HD_OK;
         }
@@ -349,7 +393,7 @@ static hd_error parse(reader *r) {
         if (*r->at == '\0') break;
         if (*r->at != '\n') {
             if (!named) {
-                char name[256];
+                char name[HD_NAME_MOST + 1];
                 HD_TRY(expect(r, "script"));
                 HD_TRY(read_name(r, name, sizeof name));
                 r->g = hd_graph_new(r->thread, name);
@@ -370,9 +414,15 @@ static hd_error parse(reader *r) {
 
 hd_graph *hd_graph_parse(hd_thread *thread, const char *text) {
     reader r = {.thread = thread, .at = text, .line = 1};
+    thread->call = "hd_graph_parse";
     hd_error status = parse(&r);
+    uint32_t node = HD_NO_NODE;
+    if (status == HD_OK) {
+        status = hd_graph_verify_at(thread, r.g, &node);
+        if (status != HD_OK && node != HD_NO_NODE) hd_error_append(thread, " (line %d)", r.lines[node]);
+    }
     hd_array_release(r.number);
-    if (status == HD_OK) status = hd_graph_verify(thread, r.g);
+    hd_array_release(r.lines);
     if (status == HD_OK) return r.g;
     hd_graph_release(thread, r.g);
     return NULL;

@@ -28,10 +28,26 @@ static hd_tensor *replay_write(hd_thread *thread, const hd_graph *g, uint32_t no
     return added == HD_NO_NODE ? NULL : hd_recording_tensor(thread, r, added);
 }
 
+/* That the call recorded what was written: attributes that ops would have resolved otherwise must not reach a plan. */
+static bool recorded_as(const hd_graph *g, uint32_t node, const hd_graph *made, uint32_t added) {
+    const hd_node *n = &g->nodes[node], *m = &made->nodes[added];
+    if (n->op == HD_OP_matmul) return true; /* turns are recorded as transposes */
+    size_t bytes;
+    hd_attribute_fields(n->op, &bytes);
+    return n->op == m->op && n->derivative == m->derivative && (n->attributes == 0) == (m->attributes == 0) &&
+           (n->attributes == 0 || memcmp(hd_node_attributes(g, node), hd_node_attributes(made, added), bytes) == 0);
+}
+
 hd_tensor *hd_replay_node(hd_thread *thread, const hd_graph *g, uint32_t node, hd_tensor *const *inputs) {
     const hd_node *n = &g->nodes[node];
     const hd_shape shape = hd_node_shape(g, node);
     hd_tensor *t;
+    hd_recording *r = thread->executor->captures ? thread->recording : NULL;
+    if (r != NULL && hd_node_is_op(n) && hd_ops[n->op].family == HD_FAMILY_RANDOM && n->attributes != 0) {
+        const uint64_t draw = ((const hd_random_attributes *)hd_node_attributes(g, node))->draw;
+        if (draw >= g->draws) return hd_fail(HD_ERROR_VALUE, "node %%%u takes draw %llu of %u", node, (unsigned long long)draw, g->draws), NULL;
+        r->graph->draws = (uint32_t)draw;
+    }
     if (n->op == HD_NODE_WRITE) {
         t = n->input_count == 2 && n->attributes != 0 ? replay_write(thread, g, node, inputs) : NULL;
     } else {
@@ -50,6 +66,10 @@ hd_tensor *hd_replay_node(hd_thread *thread, const hd_graph *g, uint32_t node, h
     if ((hd_dtype)t->dtype != (hd_dtype)n->dtype || !hd_shape_equal(t->layout.shape, shape)) {
         hd_fail(HD_ERROR_SHAPE, "node %%%u, %s, gives %s%s, not %s%s", node, hd_node_name(n), hd_dtype_name((hd_dtype)t->dtype),
                 HD_SHAPE_TEXT(t->layout.shape), hd_dtype_name((hd_dtype)n->dtype), HD_SHAPE_TEXT(shape));
+        return NULL;
+    }
+    if (r != NULL && !recorded_as(g, node, r->graph, hd_recording_node(thread, r, t))) {
+        hd_fail(HD_ERROR_VALUE, "node %%%u, %s, has attributes that no call leaves behind", node, hd_node_name(n));
         return NULL;
     }
     return t;
@@ -132,10 +152,11 @@ hd_error hd_replay_graph(hd_thread *thread, hd_recording *r, const hd_graph *g, 
 }
 
 /* ---- verifying ----------------------------------------------------------------------------------------------------------------------- */
-static hd_error check_tables(const hd_graph *g) {
+static hd_error check_tables(const hd_graph *g, uint32_t *node) {
     for (uint32_t i = 0; i < g->node_count; ++i) {
         const hd_node *n = &g->nodes[i];
         const bool op = hd_node_is_op(n) || n->op == HD_NODE_WRITE;
+        *node = i;
         if (n->op >= HD_NODE_END || n->derivative > 3 || (n->derivative > 0 && n->op >= HD_OP_ELEMENTWISE_COUNT))
             return hd_fail(HD_ERROR_VALUE, "node %%%u is of no known kind", i);
         if (op && (n->first > g->edge_count || n->input_count > g->edge_count - n->first || n->input_count > HD_MAX_INPUTS))
@@ -148,6 +169,7 @@ static hd_error check_tables(const hd_graph *g) {
                                                            : UINT32_MAX;
         if (!op && n->first >= table) return hd_fail(HD_ERROR_VALUE, "node %%%u is in no table", i);
     }
+    *node = HD_NO_NODE;
     for (uint32_t i = 0; i < g->output_count; ++i)
         if (g->outputs[i].node >= g->node_count) return hd_fail(HD_ERROR_VALUE, "output %u is no node", i);
     for (uint32_t i = 0; i < g->input_count; ++i)
@@ -165,7 +187,13 @@ static hd_error check_tables(const hd_graph *g) {
 }
 
 hd_error hd_graph_verify(hd_thread *thread, const hd_graph *g) {
-    HD_TRY(check_tables(g));
+    uint32_t node;
+    return hd_graph_verify_at(thread, g, &node);
+}
+
+hd_error hd_graph_verify_at(hd_thread *thread, const hd_graph *g, uint32_t *node) {
+    *node = HD_NO_NODE;
+    HD_TRY(check_tables(g, node));
     if (thread->recording != NULL) return HD_OK; /* inside a builder there is no second one */
     hd_graph *scratch = hd_graph_new(thread, "verify");
     hd_recording *r = scratch == NULL ? NULL : hd_recording_new(thread, scratch);
@@ -173,7 +201,9 @@ hd_error hd_graph_verify(hd_thread *thread, const hd_graph *g) {
     if (map != NULL) {
         hd_recording_enter(thread, r);
         thread->observer = NULL;
-        hd_replay_graph(thread, r, g, map);
+        for (uint32_t i = 0; i < g->node_count; ++i) map[i] = HD_NO_NODE;
+        if (hd_replay_graph(thread, r, g, map) != HD_OK) /* the first without a new node */
+            for (*node = 0; *node + 1 < g->node_count && map[*node] != HD_NO_NODE;) ++*node;
         hd_recording_leave(thread, r);
         hd_array_release(map);
     } else {

@@ -276,7 +276,7 @@ hd_tensor *hd_expand(hd_tensor *x, hd_shape shape) {
 
 /* ---- slices ------------------------------------------------------------------------------------------------------------------ */
 static hd_tensor *slice(hd_thread *thread, hd_tensor *x, int axis, int64_t start, int64_t count, int64_t step) {
-    const hd_slice_attributes attributes = {axis, start, count, step};
+    const hd_slice_attributes attributes = {axis, count > 0 ? start : 0, count, count > 0 ? step : 1};
     return view_of(thread, HD_OP_slice, x, &attributes);
 }
 

@@ -202,7 +202,8 @@ void hd_script_set_device(hd_script *script, hd_device device) {
     HD_ENTER("hd_script_set_device", );
     if (hd_script_check_argument(script) != HD_OK) return;
     if (!hd_device_available(device)) {
-        hd_fail(HD_ERROR_DEVICE, "the device is not available here; hd_device_available tells. The script keeps its device");
+        hd_fail(HD_ERROR_DEVICE, "device %s is not available here; hd_device_available tells. The script keeps its device",
+                hd_device_text((char[32]){0}, device));
         return;
     }
     if (script->device.kind == device.kind && script->device.index == device.index) return;

@@ -1,0 +1,112 @@
+/* .hoduscript files from inside; docs/hoduscript.md describes them byte by byte.
+ *
+ * A file is a head, a table of sections, the sections (strings, tables, nodes: a few bytes each, read and verified when a
+ * script is loaded), and the tensors' bytes behind them. Constants stay in the file until somebody reads them: their
+ * storages have the home "file", which holds the open file. */
+#ifndef HD_SCRIPT_FILE_H
+#define HD_SCRIPT_FILE_H
+
+#include "script/script.h"
+
+#include <pthread.h>
+
+#ifndef HD_HAS_FILES
+#define HD_HAS_FILES 1
+#endif
+
+enum {
+    HD_FILE_VERSION = 1,
+    HD_FILE_HEAD = 32,  /* bytes in front of the section table */
+    HD_FILE_ENTRY = 32, /* bytes of one section in the table */
+    HD_FILE_ALIGN = 64, /* where sections and tensors begin */
+    HD_FILE_NODE_BYTES = 24,
+    HD_FILE_TENSOR_BYTES = 24,
+    HD_FILE_SECTIONS_MOST = 256, /* a reader skips sections it need not know, but not any number of them */
+    HD_FILE_FIELDS_MOST = 16
+};
+
+/* The sections in the order in which they are written; DATA is always the last one. */
+#define HD_FILE_SECTION_LIST(X)                                                                                        \
+    X(STRS) X(SCRI) X(TYPE) X(OPER) X(SHAP) X(ATTR) X(SPAN) X(NODE) X(EDGE) X(INPT) X(OUTP) X(CELL) X(TENS) X(DATA)
+typedef enum hd_file_section {
+#define HD_FILE_SECTION_ENUM(id) HD_FILE_##id,
+    HD_FILE_SECTION_LIST(HD_FILE_SECTION_ENUM)
+#undef HD_FILE_SECTION_ENUM
+        HD_FILE_SECTION_COUNT
+} hd_file_section;
+extern const char hd_file_magic[8];
+extern const char *const hd_file_ids[HD_FILE_SECTION_COUNT];
+
+/* The names of nodes that are no ops, and the numbers of field kinds and cell kinds, as files have them. */
+extern const char *const hd_file_node_names[HD_NODE_END - HD_NODE_INPUT];
+uint32_t hd_file_field_kind(hd_field_kind kind);
+enum { HD_FILE_BOUND = 1, HD_FILE_STATE = 2 };
+
+static inline uint64_t hd_file_padded(uint64_t bytes) { return (bytes + HD_FILE_ALIGN - 1) / HD_FILE_ALIGN * HD_FILE_ALIGN; }
+
+/* Little endian, whatever the machine. */
+static inline uint32_t hd_file_u32(const unsigned char *at) {
+    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+static inline uint64_t hd_file_u64(const unsigned char *at) { return hd_file_u32(at) | (uint64_t)hd_file_u32(at + 4) << 32; }
+static inline void hd_file_set_u32(unsigned char *at, uint32_t v) {
+    for (int i = 0; i < 4; ++i) at[i] = (unsigned char)(v >> 8 * i);
+}
+static inline void hd_file_set_u64(unsigned char *at, uint64_t v) {
+    hd_file_set_u32(at, (uint32_t)v);
+    hd_file_set_u32(at + 4, (uint32_t)(v >> 32));
+}
+
+/* Puts words in front of the pending error's message, "is damaged": "constant #2 is damaged". The code stays, or becomes
+ * `code`; out of memory is always that. Returns it. */
+hd_error hd_file_reword(hd_thread *thread, hd_error code, const char *format, ...) __attribute__((format(printf, 3, 4), cold));
+/* As much of the end of a path as messages have room for. */
+const char *hd_file_short(const char *path);
+
+/* ---- an open file, held by all storages whose bytes are still in it ---- */
+struct hd_file;
+typedef struct hd_file_tensor {
+    struct hd_file *file;
+    uint64_t offset, bytes, checksum; /* the checksum covers the bytes and the zeros behind them */
+    uint32_t number, node;            /* for messages: constant #number, node %node */
+    bool is_bool;                     /* then every byte is 0 or 1 */
+    _Atomic bool ready;               /* the storage has its bytes */
+} hd_file_tensor;
+
+typedef struct hd_file {
+    hd_object object;
+    int descriptor;
+    uint64_t size;
+    char *path;
+    const unsigned char *map; /* all of it, when constants are mapped; else NULL */
+    pthread_mutex_t lock;     /* one thread at a time reads constants */
+    hd_file_tensor *tensors;  /* constants, then cells */
+    uint32_t tensor_count;
+} hd_file;
+
+/* Opens a file for reading; one reference. NULL with an error. */
+hd_file *hd_file_open(hd_thread *thread, const char *path);
+hd_error hd_file_map(hd_file *file);
+static inline void hd_file_release(hd_thread *thread, hd_file *file) {
+    if (file != NULL) hd_object_release(thread, &file->object);
+}
+/* Exactly these bytes, or an error. */
+hd_error hd_file_read(const hd_file *file, void *out, uint64_t offset, uint64_t bytes);
+/* A storage for a tensor of the file: one that reads it when it is first used, or one with bytes of its own now. */
+hd_storage *hd_file_constant(hd_thread *thread, hd_file_tensor *tensor);
+hd_storage *hd_file_cell(hd_thread *thread, hd_file_tensor *tensor);
+uint64_t hd_file_checksum(const void *bytes, size_t count);
+
+/* The graph of a file; *file_level and the like as saved. NULL with an error. */
+typedef struct hd_file_choices {
+    hd_compiler compiler;
+    hd_optimization_level level;
+} hd_file_choices;
+hd_graph *hd_file_read_graph(hd_thread *thread, hd_file *file, hd_file_choices *choices);
+/* That every node is a call that can be made; its attributes become those that the call has. */
+hd_error hd_file_check_calls(hd_thread *thread, hd_graph *g);
+
+/* Writes a script to `path`, which has its extension. */
+hd_error hd_file_write(hd_thread *thread, hd_script *script, const char *path);
+
+#endif
