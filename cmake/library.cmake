@@ -79,6 +79,19 @@ foreach(part ${HODU_KERNEL_OBJECTS})
   list(APPEND HODU_ALL_OBJECTS $<TARGET_OBJECTS:${part}>)
 endforeach()
 
+# .hoduscript files: without them hd_script_save and hd_script_load give an error that says so. Of xxhash only the header
+# is used, and only here: nothing is linked.
+option(HODU_FILES "Save and load scripts (needs xxhash.h)" ON)
+if(HODU_FILES)
+  find_path(HODU_XXHASH_INCLUDE xxhash.h)
+  mark_as_advanced(HODU_XXHASH_INCLUDE)
+  if(NOT HODU_XXHASH_INCLUDE)
+    message(FATAL_ERROR "xxhash.h is missing: install libxxhash-dev (scripts/setup does), or build with -DHODU_FILES=OFF")
+  endif()
+  target_include_directories(hodu_objects SYSTEM PRIVATE ${HODU_XXHASH_INCLUDE})
+endif()
+target_compile_definitions(hodu_objects PRIVATE HD_HAS_FILES=$<BOOL:${HODU_FILES}>)
+
 add_library(hodu SHARED ${HODU_ALL_OBJECTS})
 target_link_options(hodu PRIVATE -Wl,-Bsymbolic-functions -Wl,-z,nodelete) # our own calls go straight; workers outlive a dlclose
 add_library(hodu_static STATIC ${HODU_ALL_OBJECTS})
@@ -88,6 +101,7 @@ foreach(library hodu hodu_static)
   target_include_directories(${library} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(${library} PRIVATE Threads::Threads m ${CMAKE_DL_LIBS})
+  target_compile_definitions(${library} PUBLIC HD_HAS_FILES=$<BOOL:${HODU_FILES}>)
 endforeach()
 add_library(hodu::hodu ALIAS hodu)
 add_library(hodu::hodu_static ALIAS hodu_static)

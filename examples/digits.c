@@ -1,8 +1,12 @@
 /* Handwritten digits: a network of two layers learns to read 1,797 little images in a moment.
  *
  * It shows a whole training program: data from a file, mini-batches in random order, a test set the network never
- * learns from, progress, and an account at the end: accuracy, what is taken for what, and the loss as a picture. */
-#define _POSIX_C_SOURCE 200809L /* isatty */
+ * learns from, progress, and an account at the end: accuracy, what is taken for what, and the loss as a picture.
+ *
+ * It trains twice, from the same weights: dynamically, and as a script whose state is the model and its optimizer. The
+ * losses are the same. Then it saves the network as a script that makes logits of an image, and a second process, this
+ * program with --classify, loads that file and reads the test set with it. */
+#define _POSIX_C_SOURCE 200809L /* isatty, fork */
 #include <hodu/hodu.h>
 
 #include <errno.h>
@@ -10,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef HODU_EXAMPLE_DATA
@@ -18,6 +24,10 @@
 
 enum { PIXELS = 64, CLASSES = 10, HIDDEN = 128, EPOCHS = 30, BATCH = 32, FEWEST_IMAGES = 100 };
 static const double goal = 0.96;
+
+#ifndef HD_HAS_FILES
+#define HD_HAS_FILES 1 /* 0 is said by a build without files */
+#endif
 
 /* ---- the data ---- */
 
@@ -92,67 +102,173 @@ typedef struct history {
     double train[EPOCHS]; /* its mean over each epoch */
     double test[EPOCHS];  /* the loss on the test set after each epoch */
     double accuracy;      /* on the test set, now */
+    double seconds;       /* of training, all epochs */
 } history;
 
-/* One pass over the training set in random order; returns the mean loss. */
-static double train_epoch(hd_module *model, hd_optimizer *optimizer, const dataset *data, history *h) {
+typedef struct learner {
+    hd_module *model;
+    hd_optimizer *optimizer;
+    hd_script *step; /* NULL: its steps are run dynamically */
+} learner;
+
+static const double rate = 0.005; /* of learning, at first */
+
+static double now(void) {
+    struct timespec t;
+    timespec_get(&t, TIME_UTC);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* One step for images [BATCH,64] and labels [BATCH]; returns the loss. It runs at once, or is recorded by a builder. */
+static hd_tensor *step(const learner *l, hd_tensor *images, hd_tensor *labels) {
+    hd_tensor *logits = hd_forward(l->model, images); /* [BATCH,10] */
+    /* Smoothed labels ask for 91 %, not for certainty, which makes the network err less on what it has not seen. */
+    hd_backward(hd_cross_entropy(logits, labels, HD_OPTS(hd_cross_entropy_opts, .label_smoothing = 0.1)));
+    hd_optimizer_step(l->optimizer);
+    hd_optimizer_zero_grad(l->optimizer);
+    HD_NO_GRAD; /* the loss to look at is the plain one, as for the test set */
+    return hd_cross_entropy(logits, labels, NULL);
+}
+
+/* A new network, the same every time. */
+static learner new_learner(void) {
+    hd_seed(1);
+    hd_module *model =
+        HD_SEQUENTIAL(hd_linear(PIXELS, HIDDEN, NULL), hd_relu_layer(), hd_linear(HIDDEN, CLASSES, NULL));
+    return (learner){model, hd_adam(hd_module_parameters(model), rate, NULL), NULL};
+}
+
+/* The step of a learner as a script: what it changes, the parameters and what Adam keeps, is the script's state. */
+static hd_script *record_step(const learner *l) {
     HD_SCOPE;
-    const int64_t count = hd_tensor_size(data->labels, 0);
-    hd_tensor *order = hd_permutation(count);
+    hd_builder *builder = hd_builder_new("step");
+    hd_builder_start(builder);
+    hd_builder_add_state_of(builder, l->model, l->optimizer);
+    hd_tensor *images = hd_input("images", HD_SHAPE(BATCH, PIXELS), HD_F32);
+    hd_tensor *labels = hd_input("labels", HD_SHAPE(BATCH), HD_I64);
+    hd_builder_add_output(builder, "loss", step(l, images, labels));
+    hd_builder_end(builder);
+    hd_script *script = hd_builder_build(builder);
+    hd_script_compile(script);
+    return hd_keep(script);
+}
+
+/* One pass over the training set in random order; returns the mean loss. What does not fill a batch waits for the next
+ * epoch: the order is another one then. */
+static double train_epoch(const learner *l, const dataset *data, history *h) {
+    HD_SCOPE;
+    const int64_t batches = hd_tensor_size(data->labels, 0) / BATCH;
+    hd_tensor *order = hd_permutation(hd_tensor_size(data->labels, 0));
     double total = 0;
-    for (int64_t start = 0; start < count && hd_ok(); start += BATCH) {
+    for (int64_t i = 0; i < batches && hd_ok(); ++i) {
         HD_SCOPE; /* a step's tensors go with it */
-        const int64_t size = start + BATCH < count ? BATCH : count - start;
-        hd_tensor *batch = hd_narrow(order, 0, start, size);
-        hd_tensor *logits = hd_forward(model, hd_index_select(data->images, 0, batch)); /* [size,10] */
-        hd_tensor *labels = hd_index_select(data->labels, 0, batch);
-        /* Smoothed labels ask for 91 %, not for certainty, which makes the network err less on what it has not seen. */
-        hd_backward(hd_cross_entropy(logits, labels, HD_OPTS(hd_cross_entropy_opts, .label_smoothing = 0.1)));
-        hd_optimizer_step(optimizer);
-        hd_optimizer_zero_grad(optimizer);
-        HD_NO_GRAD; /* the loss to look at is the plain one, as for the test set */
-        const double loss = hd_item(hd_cross_entropy(logits, labels, NULL));
-        h->batch[h->batches++] = loss;
-        total += loss * (double)size;
+        hd_tensor *batch = hd_narrow(order, 0, i * BATCH, BATCH);
+        hd_tensor *images = hd_index_select(data->images, 0, batch), *labels = hd_index_select(data->labels, 0, batch);
+        hd_tensor *loss;
+        if (l->step) {
+            hd_script_set_input(l->step, "images", images);
+            hd_script_set_input(l->step, "labels", labels);
+            loss = hd_outputs_get(hd_script_run(l->step), "loss");
+        } else {
+            loss = step(l, images, labels);
+        }
+        total += h->batch[h->batches++] = hd_item(loss);
     }
-    return total / (double)count;
+    return total / (double)batches;
+}
+
+/* How many of the answers [n] are right, as a part of 1. */
+static double accuracy_of(hd_tensor *answers, hd_tensor *labels) {
+    return hd_item(hd_count_nonzero(hd_eq(answers, labels), HD_AXES(), NULL)) / (double)hd_tensor_count(labels);
 }
 
 /* The loss on data the network does not learn from; writes the answers, [n] i64, and how many of them are right. */
 static double evaluate(hd_module *model, const dataset *data, int64_t *answers, double *accuracy) {
     HD_SCOPE;
     HD_NO_GRAD; /* nothing will be differentiated: no tape */
-    const int64_t count = hd_tensor_size(data->labels, 0);
     hd_tensor *logits = hd_forward(model, data->images);
     hd_tensor *answer = hd_argmax(logits, 1, NULL);
-    hd_to_array(answer, answers, HD_I64, (size_t)count);
-    *accuracy = hd_item(hd_count_nonzero(hd_eq(answer, data->labels), HD_AXES(), NULL)) / (double)count;
+    hd_to_array(answer, answers, HD_I64, (size_t)hd_tensor_count(answer));
+    *accuracy = accuracy_of(answer, data->labels);
     return hd_item(hd_cross_entropy(logits, data->labels, NULL));
 }
 
 /* One line, drawn over and over on a terminal; elsewhere a plain line now and then. */
-static void show_progress(const history *h) {
+static void show_progress(const history *h, const char *how) {
     const int done = h->epochs, cells = 12 * done / EPOCHS;
     const bool terminal = isatty(STDOUT_FILENO);
-    if (!terminal && done % 5 != 0) return;
-    printf("%sepoch %2d/%d  loss %.4f  test loss %.4f  accuracy %.1f %%", terminal ? "\r" : "", done, EPOCHS,
+    if (!terminal && done % 10 != 0) return;
+    printf("%s%-7s  epoch %2d/%d  loss %.4f  test loss %.4f  accuracy %.1f %%", terminal ? "\r" : "", how, done, EPOCHS,
            h->train[done - 1], h->test[done - 1], 100 * h->accuracy);
     if (terminal) printf("  [%.*s%*s]", cells, "############", 12 - cells, "");
     if (!terminal || done == EPOCHS) putchar('\n');
     fflush(stdout);
 }
 
-static void train(hd_module *model, const dataset *data, const dataset *test, int64_t *answers, history *h) {
-    const double rate = 0.005;
-    hd_optimizer *optimizer = hd_adam(hd_module_parameters(model), rate, NULL);
+static void train(const learner *l, const dataset *data, const dataset *test, int64_t *answers, history *h) {
     for (int epoch = 0; epoch < EPOCHS && hd_ok(); ++epoch) {
-        /* Smaller steps towards the end: the network settles instead of jumping about. */
-        hd_optimizer_set_learning_rate(optimizer, rate * (1 - (double)epoch / EPOCHS));
-        h->train[epoch] = train_epoch(model, optimizer, data, h);
-        h->test[epoch] = evaluate(model, test, answers, &h->accuracy);
+        /* Smaller steps towards the end: the network settles instead of jumping about. A script sees it too: the
+         * learning rate is part of its state. */
+        hd_optimizer_set_learning_rate(l->optimizer, rate * (1 - (double)epoch / EPOCHS));
+        const double start = now();
+        h->train[epoch] = train_epoch(l, data, h);
+        h->seconds += now() - start;
+        h->test[epoch] = evaluate(l->model, test, answers, &h->accuracy);
         h->epochs = epoch + 1;
-        if (hd_ok()) show_progress(h);
+        if (hd_ok()) show_progress(h, l->step ? "script" : "dynamic");
     }
+}
+
+/* ---- the trained network in a file, and whoever reads it ---- */
+
+/* Evaluation, one image at a time: image [1,64] -> logits [1,10]. */
+static void save(hd_module *model, const char *path) {
+    HD_SCOPE;
+    hd_builder *builder = hd_builder_new("digits");
+    hd_builder_start(builder);
+    {
+        HD_NO_GRAD;
+        hd_tensor *pixels = hd_input("image", HD_SHAPE(1, PIXELS), HD_F32);
+        hd_builder_add_output(builder, "logits", hd_forward(model, pixels)); /* the parameters become constants */
+    }
+    hd_builder_end(builder);
+    hd_script_save(hd_builder_build(builder), path);
+}
+
+/* What the second process does: it has no model, only the file. */
+static int classify(const image *images, int64_t count, const char *path) {
+    HD_SCOPE;
+    dataset data, test;
+    split(images, count, &data, &test);
+    hd_script *script = hd_script_load(path);
+    const int64_t tests = hd_tensor_size(test.labels, 0);
+    hd_tensor *answers = hd_empty(HD_SHAPE(tests), HD_I64);
+    const double start = now();
+    for (int64_t i = 0; i < tests && hd_ok(); ++i) {
+        HD_SCOPE;
+        hd_script_set_input(script, "image", hd_narrow(test.images, 0, i, 1));
+        hd_tensor *logits = hd_outputs_get(hd_script_run(script), "logits");
+        hd_assign(hd_narrow(answers, 0, i, 1), hd_argmax(logits, 1, NULL));
+    }
+    const double seconds = now() - start, accuracy = accuracy_of(answers, test.labels);
+    if (!hd_ok()) return hd_exit_status();
+    printf("a second process read %s and got %.2f %% of %lld images right, in %.1f us each\n", path, 100 * accuracy,
+           (long long)tests, 1e6 * seconds / (double)tests);
+    return accuracy < goal;
+}
+
+/* Runs this program anew with --classify; its exit status. */
+static int classify_elsewhere(const char *program, const char *data, const char *path) {
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        execlp(program, program, "--data", data, "--classify", path, (char *)NULL);
+        fprintf(stderr, "digits: %s: %s\n", program, strerror(errno));
+        _exit(127);
+    }
+    int status = 1;
+    if (child < 0 || waitpid(child, &status, 0) < 0) return fprintf(stderr, "digits: fork: %s\n", strerror(errno)), 1;
+    return status;
 }
 
 /* ---- the account ---- */
@@ -286,51 +402,96 @@ static bool write_picture(const char *path, const history *h) {
     return true;
 }
 
+static void print_row(const char *how, const history *h) {
+    printf("%-7s  %9.5f  %9.5f  %6.2f ms", how, h->train[h->epochs - 1], h->test[h->epochs - 1],
+           1e3 * h->seconds / h->epochs);
+}
+
+/* Dynamic execution and the script next to each other; true when they learnt the same. */
+static bool print_comparison(const history *dynamic, const history *script, double once_ms) {
+    puts("\n         last loss  test loss   an epoch  to record and compile");
+    print_row("dynamic", dynamic);
+    print_row("\nscript ", script);
+    printf("  %.2f ms, once\n", once_ms);
+    double largest = 0;
+    for (int i = 0; i < dynamic->batches; ++i) largest = fmax(largest, fabs(dynamic->batch[i] - script->batch[i]));
+    printf("the losses of their %d batches differ by %g at most\n", dynamic->batches, largest);
+    return largest < 1e-3 && dynamic->batches == script->batches;
+}
+
 /* ---- all of it ---- */
 
-static int learn(const image *images, int64_t count, const char *svg, int64_t *answers, history *h) {
+typedef struct paths {
+    const char *program, *data, *svg, *classify; /* classify: the script to read the test set with, else NULL */
+    char script[512];                            /* where the network is saved: beside the picture */
+} paths;
+
+static int learn(const image *images, int64_t count, const paths *p, int64_t *answers, history *h) {
     HD_SCOPE;
-    hd_seed(1);
     dataset data, test;
     split(images, count, &data, &test);
     const int64_t tests = hd_tensor_size(test.labels, 0);
-
-    hd_module *model =
-        HD_SEQUENTIAL(hd_linear(PIXELS, HIDDEN, NULL), hd_relu_layer(), hd_linear(HIDDEN, CLASSES, NULL));
     printf("%lld images to learn from, %lld to test with\n", (long long)(count - tests), (long long)tests);
-    train(model, &data, &test, answers, h);
+
+    learner dynamic = new_learner();
+    train(&dynamic, &data, &test, answers, &h[0]);
+
+    learner recorded = new_learner();
+    const double start = now();
+    recorded.step = record_step(&recorded);
+    const double once_ms = 1e3 * (now() - start);
+    train(&recorded, &data, &test, answers, &h[1]);
+    if (HD_HAS_FILES) save(recorded.model, p->script);
     if (!hd_ok()) return hd_exit_status();
 
     print_confusion(images, answers, tests);
     print_mistakes(images, answers, tests);
-    const bool drawn = write_picture(svg, h);
-    printf("test accuracy: %.2f %%\n", 100 * h->accuracy);
-    if (h->accuracy < goal) return fprintf(stderr, "digits: less than %.0f %%\n", 100 * goal), 1;
+    const bool drawn = write_picture(p->svg, &h[1]);
+    const bool same = print_comparison(&h[0], &h[1], once_ms);
+    printf("test accuracy: %.2f %%\n", 100 * h[1].accuracy);
+    if (!same) return fprintf(stderr, "digits: the script does not train as dynamic execution does\n"), 1;
+    if (h[1].accuracy < goal) return fprintf(stderr, "digits: less than %.0f %%\n", 100 * goal), 1;
+    if (HD_HAS_FILES && classify_elsewhere(p->program, p->data, p->script) != 0) return 1;
     return drawn ? hd_exit_status() : 1;
 }
 
-int main(int argc, char **argv) {
-    const char *path = HODU_EXAMPLE_DATA "/digits.txt", *svg = "digits.svg";
+/* Reads the arguments; false when they make no sense. */
+static bool read_arguments(int argc, char **argv, paths *p) {
+    *p = (paths){.program = argv[0], .data = HODU_EXAMPLE_DATA "/digits.txt", .svg = "digits.svg"};
     for (int i = 1; i < argc; i += 2) {
-        const bool has_value = i + 1 < argc;
-        if (has_value && strcmp(argv[i], "--data") == 0)
-            path = argv[i + 1];
-        else if (has_value && strcmp(argv[i], "--svg") == 0)
-            svg = argv[i + 1];
+        if (i + 1 == argc) return false;
+        if (strcmp(argv[i], "--data") == 0)
+            p->data = argv[i + 1];
+        else if (strcmp(argv[i], "--svg") == 0)
+            p->svg = argv[i + 1];
+        else if (strcmp(argv[i], "--classify") == 0)
+            p->classify = argv[i + 1];
         else
-            return fprintf(stderr, "usage: %s [--data FILE] [--svg FILE]\n", argv[0]), 2;
+            return false;
     }
+    const size_t length = strlen(p->svg),
+                 stem = length > 4 && strcmp(p->svg + length - 4, ".svg") == 0 ? length - 4 : length;
+    return snprintf(p->script, sizeof p->script, "%.*s.hoduscript", (int)stem, p->svg) < (int)sizeof p->script;
+}
+
+int main(int argc, char **argv) {
+    paths p;
+    if (!read_arguments(argc, argv, &p))
+        return fprintf(stderr, "usage: %s [--data FILE] [--svg FILE] [--classify SCRIPT]\n", argv[0]), 2;
     image *images = NULL;
-    const int64_t count = load(path, &images);
+    const int64_t count = load(p.data, &images);
     int status = 1;
     if (count > 0) {
         int64_t *answers = calloc((size_t)count, sizeof *answers);
-        history h = {.batch = calloc((size_t)(EPOCHS * (count / BATCH + 1)), sizeof(double))};
-        if (answers && h.batch)
-            status = learn(images, count, svg, answers, &h);
-        else
+        double *losses = calloc((size_t)(2 * EPOCHS * (count / BATCH)), sizeof *losses);
+        if (!answers || !losses)
             fprintf(stderr, "digits: out of memory\n");
-        free(h.batch);
+        else if (p.classify)
+            status = classify(images, count, p.classify);
+        else
+            status = learn(images, count, &p, answers,
+                           (history[]){{.batch = losses}, {.batch = losses + EPOCHS * (count / BATCH)}});
+        free(losses);
         free(answers);
     }
     free(images);

@@ -48,7 +48,7 @@ HD_API void hd_zero_grad(hd_tensor *t);
 /* Lets hd_backward keep the gradient also of t that is no leaf, for hd_grad. */
 HD_API hd_tensor *hd_retain_grad(hd_tensor *t);
 /* fn(gradient, user) runs when the whole gradient of t is known, in every backward while t is on the tape; it may
- * return another gradient of the same shape, or NULL to leave it. */
+ * return another gradient of the same shape, or NULL to leave it; writing into the one it is given is not allowed. */
 typedef hd_tensor *(*hd_grad_hook)(hd_tensor *gradient, void *user);
 HD_API void hd_add_grad_hook(hd_tensor *t, hd_grad_hook fn, void *user);
 

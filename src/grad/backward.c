@@ -76,8 +76,10 @@ static hd_error arrive(walk *w, uint32_t edge, hd_tensor *gradient) {
 
 static hd_error run_hooks(walk *w, const hd_slot *slot, const char *what, hd_tensor **gradient) {
     for (uint32_t i = 0; i < slot->hook_count && *gradient != NULL; ++i) {
-        const uint32_t depth = w->tapes->frame_count;
+        const uint32_t depth = w->tapes->frame_count, floor = w->tapes->floor;
+        w->tapes->floor = depth; /* a hook may not end what is around it */
         hd_tensor *other = slot->hooks[i].fn(*gradient, slot->hooks[i].user);
+        w->tapes->floor = floor;
         hd_frames_restore(w->thread, depth, "a hook");
         if (w->thread->error_code != HD_OK) return w->thread->error_code;
         if (other == NULL) continue;
@@ -326,10 +328,8 @@ static hd_error walk_alone(walk *w, uint32_t edge, hd_tensor *seed) {
         tapes->queue = NULL;
         tapes->queue_count = tapes->queue_capacity = 0;
     }
-    w->tape->running = true;
     hd_error status = w->wanted != NULL ? mark_needed(w, edge / 2) : HD_OK;
     if (status == HD_OK) status = walk_back(w, edge, seed);
-    w->tape->running = false;
     if (count > 0) {
         hd_array_release(tapes->queue);
         tapes->queue = queue;
@@ -458,7 +458,7 @@ static hd_error deliver(walk *w) {
     for (uint32_t i = 0; i < w->arrival_count; ++i) {
         hd_slot *slot = w->arrivals[i].slot;
         if (slot == NULL) continue;
-        if (status == HD_OK) slot->known = true;
+        if (status == HD_OK) slot->known = slot->arrived = true;
         if (slot->pending == NULL) continue;
         hd_tensor_drop(thread, status == HD_OK ? slot->gradient : slot->pending);
         if (status == HD_OK) slot->gradient = slot->pending;
@@ -476,8 +476,10 @@ static void backward(hd_thread *thread, hd_tensor *loss, hd_tensor *seed) {
     thread->observer = NULL;
     hd_span span;
     hd_span_begin(&span, thread, "backward");
+    w.tape->running = true; /* also while the hooks of leaves run */
     seed = seed_for(loss, seed);
     if (seed != NULL && walk_alone(&w, edge, seed) == HD_OK) deliver(&w);
+    w.tape->running = false;
     for (uint32_t i = 0; i < w.arrival_count; ++i) hd_tensor_drop(thread, w.arrivals[i].gradient);
     hd_array_release(w.arrivals);
     hd_span_end(&span, NULL);
@@ -533,8 +535,10 @@ static hd_tensors *grad_of(hd_thread *thread, hd_tensor *loss, const hd_tensors 
     if (!differentiable) thread->observer = NULL;
     hd_span span;
     hd_span_begin(&span, thread, "grad_of");
+    w.tape->running = true;
     seed = seed_for(loss, seed);
     if (seed != NULL && walk_alone(&w, edge, seed) == HD_OK) run_leaf_hooks(&w);
+    w.tape->running = false;
     if (thread->error_code == HD_OK && !inside) warn_of_growth(w.context);
     for (int64_t i = 0; i < inputs->count && thread->error_code == HD_OK; ++i) {
         if (list->items[i] != NULL) continue;

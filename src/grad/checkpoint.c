@@ -25,6 +25,35 @@ static uint32_t version_of(const hd_tensor *t) {
     return atomic_load_explicit(&t->storage->version, memory_order_relaxed);
 }
 
+/* The tensors from outside that the newest context's tape has as leaves, as a list of the current scope. */
+static hd_tensors *leaves_of(hd_thread *thread, const hd_tape *tape) {
+    hd_tensors *list = hd_tensors_new(thread, tape->leaves);
+    int64_t count = 0;
+    for (uint32_t i = 1; list != NULL && i <= tape->count; ++i) {
+        if (tape->records[i]->op != NULL) continue;
+        hd_tensor *leaf = hd_record_saved(tape->records[i])[0].tensor;
+        bool known = false; /* a tensor may have several records, and its gradient is one */
+        for (int64_t k = 0; k < count && !known; ++k) known = list->items[k] == leaf;
+        if (!known) hd_tensors_put(list, count++, leaf);
+    }
+    if (list != NULL) list->count = count;
+    return list;
+}
+
+/* That fn read nothing this time that it did not read then: its gradient would be lost. */
+static hd_error check_leaves(hd_thread *thread, const checkpoint *c, const hd_tape *tape) {
+    const hd_tensors *now = leaves_of(thread, tape);
+    if (now == NULL) return thread->error_code;
+    for (int64_t i = 0; i < now->count; ++i) {
+        bool known = false;
+        for (int64_t k = 0; k < c->leaves->count && !known; ++k) known = c->leaves->items[k] == now->items[i];
+        if (!known)
+            return hd_fail(HD_ERROR_STATE, "the function of hd_checkpoint reads a tensor %s that it did not read before",
+                           HD_SHAPE_TEXT(now->items[i]->layout.shape));
+    }
+    return HD_OK;
+}
+
 static void checkpoint_vjp(hd_thread *thread, hd_external *self, hd_tensor *gradient, hd_tensor **results) {
     checkpoint *c = (checkpoint *)self;
     for (int64_t i = 0; i < c->leaves->count + c->inputs->count; ++i) {
@@ -39,24 +68,20 @@ static void checkpoint_vjp(hd_thread *thread, hd_external *self, hd_tensor *grad
     thread->observer = hd_observer_for(true);
     const uint64_t seed = hd_generator_seed(NULL), draw = hd_generator_draw(NULL);
     hd_generator_set(NULL, c->seed, c->draw);
+    const uint32_t floor = thread->tapes->floor;
+    thread->tapes->floor = depth;
     hd_tensor *y = c->fn(c->inputs, c->user);
+    thread->tapes->floor = floor;
     hd_generator_set(NULL, seed, draw);
+    if (thread->error_code == HD_OK && thread->tapes->frame_count == depth) check_leaves(thread, c, &thread->tapes->active->tape);
     hd_tensors *gradients =
         y == NULL || thread->error_code != HD_OK ? NULL : hd_gradients_inside(thread, y, c->leaves, gradient);
     hd_context_leave(thread, depth, "the function of hd_checkpoint");
     for (int64_t i = 0; gradients != NULL && i < c->leaves->count; ++i) results[i] = gradients->items[i];
 }
 
-/* The tensors from outside that the newest context's tape has as leaves, as a list of the current scope. */
-static hd_tensors *leaves_of(hd_thread *thread, const hd_tape *tape) {
-    hd_tensors *list = hd_tensors_new(thread, tape->leaves);
-    for (uint32_t i = 1, k = 0; list != NULL && i <= tape->count; ++i)
-        if (tape->records[i]->op == NULL) hd_tensors_put(list, k++, hd_record_saved(tape->records[i])[0].tensor);
-    return list;
-}
-
 static checkpoint *new_checkpoint(hd_function fn, void *user, hd_tensors *inputs, hd_tensors *leaves, uint64_t seed,
-                                  uint64_t draw) {
+                                  uint64_t draw, const uint32_t *input_versions) {
     checkpoint *c = hd_array_resize(NULL, sizeof *c + (size_t)(leaves->count + inputs->count) * sizeof *c->versions);
     if (c == NULL) {
         hd_fail(HD_ERROR_MEMORY, "no memory for a checkpoint of %lld inputs", (long long)leaves->count);
@@ -68,7 +93,7 @@ static checkpoint *new_checkpoint(hd_function fn, void *user, hd_tensors *inputs
     hd_object_retain(&inputs->object);
     hd_object_retain(&leaves->object);
     for (int64_t i = 0; i < leaves->count; ++i) c->versions[i] = version_of(leaves->items[i]);
-    for (int64_t i = 0; i < inputs->count; ++i) c->versions[leaves->count + i] = version_of(inputs->items[i]);
+    for (int64_t i = 0; i < inputs->count; ++i) c->versions[leaves->count + i] = input_versions[i];
     return c;
 }
 
@@ -82,14 +107,24 @@ hd_tensor *hd_checkpoint(hd_function fn, void *user, hd_tensors *inputs) {
     /* no tape to spare; and a builder plans memory by itself */
     if (thread->observer == NULL || thread->observer->writes == NULL || thread->executor->captures) return fn(inputs, user);
     const uint64_t seed = hd_generator_seed(NULL), draw = hd_generator_draw(NULL);
+    uint32_t *versions = hd_array_resize(NULL, (size_t)(inputs->count + 1) * sizeof *versions);
+    if (versions == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory for a checkpoint");
+        return NULL;
+    }
+    for (int64_t i = 0; i < inputs->count; ++i) versions[i] = version_of(inputs->items[i]); /* fn might write them */
     hd_scope_token scope = hd_scope_begin(&scope, __FILE__, __LINE__);
     if (hd_context_enter(thread, HD_FRAME_CONTEXT, &scope) == NULL) {
         hd_scope_close(thread, &scope);
+        hd_array_release(versions);
         return NULL;
     }
     const hd_tape *tape = &thread->tapes->active->tape;
     const uint32_t depth = thread->tapes->frame_count;
+    const uint32_t floor = thread->tapes->floor;
+    thread->tapes->floor = depth; /* fn may not end what is around it */
     hd_tensor *y = fn(inputs, user);
+    thread->tapes->floor = floor;
     thread->call = "hd_checkpoint";
     hd_frames_restore(thread, depth, "the function of hd_checkpoint");
     const uint32_t edge = y != NULL && thread->error_code == HD_OK ? hd_edge_on(tape, y) : 0;
@@ -97,12 +132,13 @@ hd_tensor *hd_checkpoint(hd_function fn, void *user, hd_tensors *inputs) {
     hd_tensors *leaves = computed ? leaves_of(thread, tape) : NULL;
     hd_context_leave(thread, depth, "");
     if (leaves != NULL) {
-        checkpoint *c = new_checkpoint(fn, user, inputs, leaves, seed, draw);
+        checkpoint *c = new_checkpoint(fn, user, inputs, leaves, seed, draw, versions);
         if (c != NULL) {
             hd_record_external(thread, y, leaves, &c->external);
             hd_object_release(thread, &c->external.object);
         }
     }
+    hd_array_release(versions);
     if (scope.self != NULL) hd_keep_object(y);
     hd_scope_close(thread, &scope);
     return thread->error_code == HD_OK ? y : NULL;

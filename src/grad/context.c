@@ -93,8 +93,13 @@ void hd_context_leave(hd_thread *thread, uint32_t depth, const char *who) {
 
 static hd_grad_token begin(hd_frame_kind kind, hd_grad_token *self, const char *name) {
     hd_grad_token token = {NULL, 0};
-    HD_ENTER_ALWAYS(name, token); /* a block ends what it began, so it begins also while an error is pending */
-    if (hd_context_enter(thread, kind, self) == NULL) return token;
+    hd_thread *thread = hd_thread_self(); /* a block ends what it began, so it begins also while an error is pending */
+    if (thread == NULL) return token;
+    const bool no_error = thread->error_code == HD_OK;
+    if (hd_context_enter(thread, kind, self) == NULL) {
+        if (no_error && thread->call_depth == 0) thread->call = name;
+        return token;
+    }
     token.self = self;
     token.depth = thread->tapes->frame_count;
     return token;
@@ -106,23 +111,26 @@ hd_grad_token hd_grad_context_begin_default(hd_grad_token *self) {
 }
 hd_grad_token hd_no_grad_begin(hd_grad_token *self) { return begin(HD_FRAME_NO_GRAD, self, "HD_NO_GRAD"); }
 
+static void fail_at_end(hd_thread *thread, const char *text, int64_t id) {
+    if (thread->call_depth == 0) thread->call = "the end of a block";
+    hd_fail(HD_ERROR_STATE, "context %lld %s", (long long)id, text);
+}
+
 void hd_grad_end(hd_grad_token *token) {
-    HD_ENTER_ALWAYS("the end of a block", );
-    hd_tapes *tapes = thread->tapes;
+    hd_thread *thread = hd_thread_self();
+    hd_tapes *tapes = thread == NULL ? NULL : thread->tapes;
     if (token == NULL || tapes == NULL || token->self != token || token->depth == 0 || token->depth > tapes->frame_count)
         return;
     if (tapes->frames[token->depth - 1].token != token) return; /* not of this thread, or ended already */
-    for (uint32_t i = token->depth - 1; i < tapes->frame_count; ++i)
-        if (tapes->frames[i].kind == HD_FRAME_CONTEXT && tapes->frames[i].context->tape.running) {
-            hd_fail(HD_ERROR_STATE, "backward is walking the tape of context %lld; it ends when backward has returned",
-                    (long long)tapes->frames[i].context->id);
-            return;
-        }
+    if (token->depth <= tapes->floor) {
+        fail_at_end(thread, "is in use by a walk back or a checkpoint; it ends when that has returned",
+                    tapes->frames[token->depth - 1].context->id);
+        return;
+    }
     while (tapes->frame_count >= token->depth) {
         const hd_frame *top = &tapes->frames[tapes->frame_count - 1];
         if (top->token == NULL)
-            hd_fail(HD_ERROR_STATE, "context %lld was pushed in this block and never popped; it is gone now",
-                    (long long)top->context->id);
+            fail_at_end(thread, "was pushed in this block and never popped; it is gone now", top->context->id);
         drop_frame(thread, tapes);
     }
     token->self = NULL;
@@ -157,7 +165,7 @@ void hd_grad_context_pop(int64_t id) {
         hd_fail(HD_ERROR_STATE, "context %lld was begun by HD_GRAD_CONTEXT and ends with its block", (long long)id);
         return;
     }
-    if (top->context->tape.running) {
+    if (tapes->frame_count <= tapes->floor) {
         hd_fail(HD_ERROR_STATE, "backward is walking the tape of context %lld", (long long)id);
         return;
     }

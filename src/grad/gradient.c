@@ -136,7 +136,7 @@ bool hd_has_grad(const hd_tensor *t) {
 
 bool hd_gradient_arrived(const hd_tensor *t) {
     const hd_slot *slot = hd_slot_get(t);
-    return slot != NULL && slot->gradient != NULL;
+    return slot != NULL && slot->arrived;
 }
 
 static void explain_missing(const hd_tensor *t, const hd_slot *slot) {
@@ -186,6 +186,7 @@ void hd_zero_grad(hd_tensor *t) {
     hd_tensor_drop(thread, slot->gradient);
     slot->gradient = NULL;
     slot->known = true;
+    slot->arrived = false;
 }
 
 void hd_set_grad(hd_tensor *t, hd_tensor *gradient) {
@@ -217,7 +218,7 @@ void hd_set_grad(hd_tensor *t, hd_tensor *gradient) {
     }
     hd_tensor_drop(thread, slot->gradient);
     slot->gradient = own;
-    slot->known = own != NULL;
+    slot->known = slot->arrived = own != NULL;
 }
 
 /* ---- hooks, and gradients of results ---------------------------------------------------------------------------------------- */

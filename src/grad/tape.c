@@ -42,10 +42,11 @@ static hd_chunk *next_chunk(hd_tape *tape, size_t words) {
 }
 
 static inline size_t words_of(size_t bytes) { return (bytes + 7) / 8; }
+/* Bits set among HD_SAVE_*: the baseline instruction set has no popcount, and a library call costs more. */
+static inline int saves_count(unsigned saves) { return (int)(0x4332322132212110 >> (saves * 4) & 15); }
 
-hd_record *hd_record_new(hd_thread *thread, hd_tape *tape, const hd_op *op, int64_t inputs, int saved,
-                         size_t shape_words, size_t attribute_bytes) {
-    (void)thread;
+static inline __attribute__((always_inline)) hd_record *record_new(hd_tape *tape, const hd_op *op, int64_t inputs, int saved,
+                                                                   size_t shape_words, size_t attribute_bytes) {
     if (__builtin_expect(tape->count + 1 >= tape->capacity, 0) && grow(tape) != HD_OK) return NULL;
     if (__builtin_expect(tape->serial == 0, 0)) tape->serial = new_serial();
     const size_t fixed = words_of(sizeof(hd_record) + (size_t)inputs * 5), saved_words = (size_t)saved * sizeof(hd_saved) / 8;
@@ -78,14 +79,22 @@ hd_record *hd_record_new(hd_thread *thread, hd_tape *tape, const hd_op *op, int6
     return r;
 }
 
+hd_record *hd_record_new(hd_thread *thread, hd_tape *tape, const hd_op *op, int64_t inputs, int saved,
+                         size_t shape_words, size_t attribute_bytes) {
+    (void)thread;
+    return record_new(tape, op, inputs, saved, shape_words, attribute_bytes);
+}
+
 static void release_saved(hd_thread *thread, hd_record *r) {
     hd_saved *saved = hd_record_saved(r);
-    const int count = r->op == NULL ? 1 : __builtin_popcount(r->saves);
+    const int count = r->op == NULL ? 1 : saves_count(r->saves);
     for (int i = 0; i < count; ++i) hd_tensor_drop(thread, saved[i].tensor);
     if (r->op == &hd_op_external) hd_object_release(thread, *(hd_object *const *)hd_record_attributes(r));
 }
 
 void hd_tape_clear(hd_thread *thread, hd_tape *tape) {
+    if (tape->clearing) return; /* called by what a release called */
+    tape->clearing = true;
     for (uint32_t i = 1; i <= tape->count; ++i) release_saved(thread, tape->records[i]);
     for (uint32_t i = 0; i < tape->watch_count; ++i) hd_object_release(thread, &tape->watches[i].slot->object);
     int kept = 0;
@@ -108,6 +117,7 @@ void hd_tape_clear(hd_thread *thread, hd_tape *tape) {
     }
     tape->count = tape->leaves = tape->watch_count = tape->backwards = 0;
     if (tape->serial != 0) tape->serial = new_serial();
+    tape->clearing = false;
 }
 
 void hd_tape_destroy(hd_thread *thread, hd_tape *tape) {
@@ -172,6 +182,13 @@ static inline uint32_t version_of(const hd_tensor *t) {
     return atomic_load_explicit(&t->storage->version, memory_order_relaxed);
 }
 
+static inline bool same_shape(const hd_shape *a, const hd_shape *b) {
+    if (a->rank != b->rank) return false;
+    for (int i = 0; i < a->rank; ++i)
+        if (a->size[i] != b->size[i]) return false;
+    return true;
+}
+
 static hd_error record_call(hd_thread *thread, const hd_call *call) {
     const hd_op *op = call->op;
     if (op->gradient == HD_GRADIENT_STOP) return HD_OK;
@@ -184,13 +201,14 @@ static hd_error record_call(hd_thread *thread, const hd_call *call) {
     size_t shape_words = 0;
     for (int i = 0; i < call->input_count; ++i) {
         hd_tensor *x = call->inputs[i];
-        edges[i] = hd_edge_of(thread, tape, x);
+        edges[i] = x->tracking == HD_UNTRACKED ? 0 : hd_edge_on(tape, x);
+        if (__builtin_expect(edges[i] == 0, 0)) edges[i] = hd_edge_of(thread, tape, x);
         if (edges[i] != 0 && op->gradient == HD_GRADIENT_VJP) saves |= saves_of(op, i);
         shape_words += 1 + (size_t)x->layout.shape.rank;
-        same_shapes = same_shapes && hd_shape_equal(x->layout.shape, call->shape[0]);
+        same_shapes = same_shapes && same_shape(&x->layout.shape, &call->shape[0]);
     }
     if (thread->error_code != HD_OK) return thread->error_code;
-    hd_record *r = hd_record_new(thread, tape, op, call->input_count, __builtin_popcount(saves), same_shapes ? 0 : shape_words,
+    hd_record *r = record_new(tape, op, call->input_count, saves_count(saves), same_shapes ? 0 : shape_words,
                                  call->attributes == NULL ? 0 : op->attribute_bytes);
     if (r == NULL) return thread->error_code;
     r->outputs = (uint8_t)call->output_count;

@@ -45,6 +45,7 @@ typedef struct hd_slot {
     hd_tensor *gradient; /* NULL: none, or zeros that nobody asked for yet */
     hd_tensor *pending;  /* the next gradient, while backward delivers */
     bool known;          /* backward or zero_grad has been */
+    bool arrived;        /* a gradient, since the last zero_grad */
     bool kept;           /* of a result: hd_retain_grad */
     uint32_t hook_count;
     hd_hook *hooks;
@@ -73,6 +74,7 @@ typedef struct hd_tape {
     uint32_t backwards; /* since the last clear */
     bool warned;        /* that it keeps growing */
     bool running;       /* backward walks it */
+    bool clearing;      /* what it holds is being released */
 } hd_tape;
 
 typedef struct hd_context {
@@ -94,6 +96,7 @@ typedef struct hd_tapes {
     hd_context *active;
     hd_frame *frames;
     uint32_t frame_count, frame_capacity;
+    uint32_t floor; /* frames that hooks and functions of checkpoints, which run now, may not end */
     int64_t last_id;
     struct { /* while a builder records: by tensor, both retained; `apart_size` places, a power of two */
         hd_tensor *tensor;

@@ -150,7 +150,7 @@ hd_graph *hd_graph_parse(hd_thread *thread, const char *text);
 hd_error hd_graph_verify(hd_thread *thread, const hd_graph *g);
 /* The same; *node is the first that does not. */
 hd_error hd_graph_verify_at(hd_thread *thread, const hd_graph *g, uint32_t *node);
-enum { HD_NAME_MOST = 1023 }; /* bytes of a name of an input, output, state or script */
+enum { HD_NAME_MOST = 4095 }; /* bytes of a name of an input, output, state or script */
 
 /* ---- passes: each makes a new graph; NULL with an error ---- */
 typedef hd_graph *(*hd_pass)(hd_thread *thread, const hd_graph *g);

@@ -378,7 +378,10 @@ static hd_error read_line(reader *r) {
     if (output) return hd_graph_add_output(r->g, name, node);
     for (uint32_t i = 0; i < r->g->cell_count; ++i)
         if (strcmp(hd_graph_string(r->g, r->g->cells[i].name), name) == 0) {
+            const hd_node *cell = &r->g->nodes[r->g->cells[i].node], *value = &r->g->nodes[node];
             if (r->g->cells[i].update != r->g->cells[i].node) return wrong(r, "one update of a state");
+            if (r->g->cells[i].kind != HD_CELL_STATE || cell->dtype != value->dtype || cell->shape != value->shape)
+                return wrong(r, "a state, and a value of its type");
             r->g->cells[i].update = node;
             return HD_OK;
         }

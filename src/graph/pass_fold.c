@@ -35,6 +35,7 @@ static hd_tensor *value_of(hd_thread *thread, const hd_graph *g, uint32_t node) 
     }
     hd_tensor *inputs[HD_MAX_INPUTS];
     for (int k = 0; k < n->input_count; ++k) inputs[k] = value_of(thread, g, hd_node_inputs(g, node)[k]);
+    if (hd_is_op(g, node, HD_OP_as_strided)) inputs[0] = hd_copy(inputs[0]); /* it looks at the storage under a view */
     return hd_replay_node(thread, g, node, inputs);
 }
 

@@ -35,6 +35,12 @@ uint32_t hd_file_field_kind(hd_field_kind kind) { /* never renumbered, unlike th
 }
 
 /* ---- messages -------------------------------------------------------------------------------------------------------------- */
+/* A message may quote a file, whose bytes must not reach a terminal as they are. */
+static void tame(char *text) {
+    for (; *text != '\0'; ++text)
+        if ((unsigned char)*text < 32 || *text == 127) *text = '?';
+}
+
 hd_error hd_file_reword(hd_thread *thread, hd_error code, const char *format, ...) {
     hd_error_copy error;
     char words[256];
@@ -43,6 +49,8 @@ hd_error hd_file_reword(hd_thread *thread, hd_error code, const char *format, ..
     va_start(arguments, format);
     vsnprintf(words, sizeof words, format, arguments);
     va_end(arguments);
+    tame(words);
+    tame(error.message);
     if (code == HD_OK || error.code == HD_ERROR_MEMORY) code = error.code;
     const size_t length = strlen(error.call);
     const bool named = length > 0 && strncmp(error.message, error.call, length) == 0 && error.message[length] == ':' &&
@@ -123,7 +131,8 @@ hd_script *hd_script_load(const char *path) {
 
 #else
 
-static const char without[] = "this library was built without files (HODU_FILES=OFF); scripts are neither saved nor loaded";
+static const char without[] =
+    "this library was built without files (HODU_FILES=OFF); scripts are neither saved nor loaded";
 
 void hd_script_save(hd_script *script, const char *path) {
     HD_ENTER("hd_script_save", );

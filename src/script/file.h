@@ -42,13 +42,17 @@ extern const char *const hd_file_node_names[HD_NODE_END - HD_NODE_INPUT];
 uint32_t hd_file_field_kind(hd_field_kind kind);
 enum { HD_FILE_BOUND = 1, HD_FILE_STATE = 2 };
 
-static inline uint64_t hd_file_padded(uint64_t bytes) { return (bytes + HD_FILE_ALIGN - 1) / HD_FILE_ALIGN * HD_FILE_ALIGN; }
+static inline uint64_t hd_file_padded(uint64_t bytes) {
+    return (bytes + HD_FILE_ALIGN - 1) / HD_FILE_ALIGN * HD_FILE_ALIGN;
+}
 
 /* Little endian, whatever the machine. */
 static inline uint32_t hd_file_u32(const unsigned char *at) {
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
-static inline uint64_t hd_file_u64(const unsigned char *at) { return hd_file_u32(at) | (uint64_t)hd_file_u32(at + 4) << 32; }
+static inline uint64_t hd_file_u64(const unsigned char *at) {
+    return hd_file_u32(at) | (uint64_t)hd_file_u32(at + 4) << 32;
+}
 static inline void hd_file_set_u32(unsigned char *at, uint32_t v) {
     for (int i = 0; i < 4; ++i) at[i] = (unsigned char)(v >> 8 * i);
 }
@@ -59,7 +63,8 @@ static inline void hd_file_set_u64(unsigned char *at, uint64_t v) {
 
 /* Puts words in front of the pending error's message, "is damaged": "constant #2 is damaged". The code stays, or becomes
  * `code`; out of memory is always that. Returns it. */
-hd_error hd_file_reword(hd_thread *thread, hd_error code, const char *format, ...) __attribute__((format(printf, 3, 4), cold));
+hd_error hd_file_reword(hd_thread *thread, hd_error code, const char *format, ...)
+    __attribute__((format(printf, 3, 4), cold));
 /* As much of the end of a path as messages have room for. */
 const char *hd_file_short(const char *path);
 
@@ -103,8 +108,8 @@ typedef struct hd_file_choices {
     hd_optimization_level level;
 } hd_file_choices;
 hd_graph *hd_file_read_graph(hd_thread *thread, hd_file *file, hd_file_choices *choices);
-/* That every node is a call that can be made; its attributes become those that the call has. */
-hd_error hd_file_check_calls(hd_thread *thread, hd_graph *g);
+/* That every node is a call that can be made. */
+hd_error hd_file_check_calls(hd_thread *thread, const hd_graph *g);
 
 /* Writes a script to `path`, which has its extension. */
 hd_error hd_file_write(hd_thread *thread, hd_script *script, const char *path);

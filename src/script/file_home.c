@@ -74,7 +74,8 @@ hd_error hd_file_read(const hd_file *f, void *out, uint64_t offset, uint64_t byt
         const ssize_t n = pread(f->descriptor, to, bytes < 1 << 30 ? (size_t)bytes : 1 << 30, (off_t)offset);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return hd_fail(HD_ERROR_STATE, "cannot be read: %s", strerror(errno));
-        if (n == 0) return hd_fail(HD_ERROR_VALUE, "ends at byte %llu, too early: it was cut", (unsigned long long)offset);
+        if (n == 0)
+            return hd_fail(HD_ERROR_VALUE, "ends at byte %llu, too early: it was cut", (unsigned long long)offset);
         to += n;
         offset += (uint64_t)n;
         bytes -= (uint64_t)n;
@@ -147,7 +148,8 @@ static hd_error fetch(hd_storage *s, hd_access access) {
     }
     pthread_mutex_unlock(&t->file->lock);
     if (status != HD_OK)
-        hd_file_reword(thread, HD_OK, "constant #%u (node %%%u) of \"%s\" ", t->number, t->node, hd_file_short(t->file->path));
+        hd_file_reword(thread, HD_OK, "constant #%u (node %%%u) of \"%s\" ", t->number, t->node,
+                       hd_file_short(t->file->path));
     return status;
 }
 

@@ -222,7 +222,8 @@ static hd_error check_order(const hd_graph *g) {
         if (n->op >= HD_NODE_INPUT && n->op <= HD_NODE_CELL) same = same && n->first == counts[n->op - HD_NODE_INPUT]++;
     }
     same = same && counts[0] == g->input_count && counts[1] == g->constant_count && counts[2] == g->cell_count;
-    return same ? HD_OK : hd_fail(HD_ERROR_INTERNAL, "is not written: the script's tables are not in the order of its nodes");
+    return same ? HD_OK
+                : hd_fail(HD_ERROR_INTERNAL, "is not written: the script's tables are not in the order of its nodes");
 }
 
 static void put_tables(writer *w) {
@@ -303,7 +304,8 @@ static void lay_out(writer *w) {
         end = w->offsets[s] + w->sizes[s];
     }
     for (uint32_t i = 0; i < tensor_count(w); ++i) {
-        hd_file_set_u64(w->sections[HD_FILE_TENS].at + 8 + (size_t)i * HD_FILE_TENSOR_BYTES, w->offsets[HD_FILE_DATA] + w->sizes[HD_FILE_DATA]);
+        hd_file_set_u64(w->sections[HD_FILE_TENS].at + 8 + (size_t)i * HD_FILE_TENSOR_BYTES,
+                        w->offsets[HD_FILE_DATA] + w->sizes[HD_FILE_DATA]);
         w->sizes[HD_FILE_DATA] += hd_file_padded(tensor_at(w, i)->bytes);
     }
 }
@@ -312,7 +314,8 @@ static hd_error write_all(const writer *w, const void *from, size_t count, uint6
     for (const char *at = from; count > 0;) {
         const ssize_t n = pwrite(w->descriptor, at, count < 1 << 30 ? count : 1 << 30, (off_t)offset);
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return hd_fail(HD_ERROR_STATE, "cannot be written: %s", n < 0 ? strerror(errno) : "no byte was taken");
+        if (n <= 0)
+            return hd_fail(HD_ERROR_STATE, "cannot be written: %s", n < 0 ? strerror(errno) : "no byte was taken");
         at += n;
         offset += (uint64_t)n;
         count -= (size_t)n;
@@ -384,7 +387,8 @@ static hd_error open_temporary(writer *w, const char *path, char *temporary) {
     for (int attempt = 0; attempt < 100; ++attempt) {
         struct timespec now;
         clock_gettime(CLOCK_MONOTONIC, &now);
-        sprintf(temporary, "%.*s.hodu-%lx-%x-%lx.tmp", folder, path, (long)getpid(), (unsigned)w->thread->number, (long)now.tv_nsec);
+        sprintf(temporary, "%.*s.hodu-%lx-%x-%lx.tmp", folder, path, (long)getpid(), (unsigned)w->thread->number,
+                (long)now.tv_nsec);
         w->descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (w->descriptor >= 0) return HD_OK;
         if (errno != EEXIST) break;
@@ -413,7 +417,8 @@ static hd_error replace(writer *w, const char *path, char *temporary) {
     hd_error status = fill(w);
     if (exists && status == HD_OK && fchmod(w->descriptor, old.st_mode & 0777) != 0)
         status = hd_fail(HD_ERROR_STATE, "cannot be written as readable as it was: %s", strerror(errno));
-    if (close(w->descriptor) != 0 && status == HD_OK) status = hd_fail(HD_ERROR_STATE, "cannot be written: %s", strerror(errno));
+    if (close(w->descriptor) != 0 && status == HD_OK)
+        status = hd_fail(HD_ERROR_STATE, "cannot be written: %s", strerror(errno));
     if (status == HD_OK && rename(temporary, path) != 0)
         status = hd_fail(HD_ERROR_STATE, "cannot take the place of what is there: %s", strerror(errno));
     if (status != HD_OK)
@@ -427,7 +432,8 @@ hd_error hd_file_write(hd_thread *thread, hd_script *script, const char *path) {
     writer w = {.thread = thread, .script = script, .g = script->graph, .descriptor = -1};
     char *real = NULL, *temporary = NULL;
     struct stat link;
-    if (lstat(path, &link) == 0 && S_ISLNK(link.st_mode)) real = realpath(path, NULL); /* the link stays, its target is replaced */
+    if (lstat(path, &link) == 0 && S_ISLNK(link.st_mode))
+        real = realpath(path, NULL); /* the link stays, its target is replaced */
     const char *target = real != NULL ? real : path;
     hd_error status = encode(&w);
     if (status == HD_OK) {

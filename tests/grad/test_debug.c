@@ -1,5 +1,5 @@
-/* HODU_DEBUG=nan: the first op whose result, or whose gradient, is not finite is an error that names it. The library reads
- * the environment once, so each case runs in a process of its own: this program, started again with a case to run. */
+/* HODU_DEBUG=nan: the first op whose result, or whose gradient, is not finite is an error that names it. The library
+ * reads the environment once, so each case runs in a process of its own: this program, started again with a case. */
 #include "support.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 
 static hd_tensor *values(void) { return hd_param(HD_TENSOR_F32(HD_SHAPE(2, 2), 4, 0, 1, 9)); }
 
-/* ---- cases: each prints what it found ------------------------------------------------------------------------------- */
+/* ---- cases: each prints what it found ---------------------------------------------------------------------------- */
 static void say(void) {
     printf("%s|%s\n", hd_error_call(), hd_error_message());
     hd_error_clear();
@@ -45,7 +45,9 @@ static void gradient_on_the_way(void) {
     hd_grad_of(y, HD_TENSORS(x), NULL);
     say();
     hd_grad_of(y, HD_TENSORS(x), HD_OPTS(hd_grad_of_opts, .differentiable = true));
-    printf("%s\n", hd_ok() ? "no error" : strstr(hd_error_message(), "is not finite") != NULL ? "named" : hd_error_message());
+    printf("%s\n", hd_ok()                                               ? "no error"
+                   : strstr(hd_error_message(), "is not finite") != NULL ? "named"
+                                                                         : hd_error_message());
     hd_error_clear();
     hd_backward(hd_mul(x, x)); /* the tape is unharmed */
     printf("%d\n", hd_ok() && hd_has_grad(x));
@@ -123,7 +125,7 @@ static const struct {
              {"training", training},
              {"in_threads", in_threads}};
 
-/* ---- running one ----------------------------------------------------------------------------------------------------- */
+/* ---- running one ------------------------------------------------------------------------------------------------- */
 static char output[4096];
 static const char *run_case(const char *name, const char *debug) {
     int ends[2];
@@ -156,7 +158,7 @@ static const char *run_case(const char *name, const char *debug) {
         if (strstr(text, part) == NULL) fail_msg("expected \"%s\" in \"%s\"", part, text);                             \
     } while (0)
 
-/* ---- tests ------------------------------------------------------------------------------------------------------------- */
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
 static void the_first_result_that_is_not_finite_is_named(void **state) {
     (void)state;
     const char *text = run_case("result_on_the_tape", "nan");
@@ -184,7 +186,9 @@ static void composites_are_looked_into(void **state) {
 static void the_first_gradient_that_is_not_finite_is_named(void **state) {
     (void)state;
     const char *text = run_case("gradient_on_the_way", "nan");
-    assert_says(text, "hd_backward|hd_backward: HODU_DEBUG=nan: a gradient of hd_sqrt is not finite: element 1 of [2,2] is inf\n0\n");
+    assert_says(
+        text,
+        "hd_backward|hd_backward: HODU_DEBUG=nan: a gradient of hd_sqrt is not finite: element 1 of [2,2] is inf\n0\n");
     assert_says(text, "hd_grad_of|");
     assert_says(text, "named\n1\n");
 }
@@ -212,7 +216,9 @@ static void every_thread_looks(void **state) {
 }
 static void only_the_word_nan_turns_it_on(void **state) {
     (void)state;
-    static const char *const off[] = {NULL, "", "nano", "na", "other", "NAN", ",,,"}, *const on[] = {"nan,other", "other,nan", ",nan"};
+    static const char *const off[] = {NULL, "", "nano", "na", "other", "NAN", ",,,"}, *const on[] = {"nan,other",
+                                                                                                     "other,nan",
+                                                                                                     ",nan"};
     for (int i = 0; i < 7; ++i) assert_string_equal(run_case("result_on_the_tape", off[i]), "|\n");
     for (int i = 0; i < 3; ++i) assert_says(run_case("result_on_the_tape", on[i]), "hd_sqrt");
     assert_says(run_case("gradient_on_the_way", NULL), "|\n1\n");

@@ -1,5 +1,5 @@
-/* What must not be asked of tapes, leaves, optimizers and modules: each is an error that says what and why, and leaves the
- * tape as it was. */
+/* What must not be asked of tapes, leaves, optimizers and modules: each is an error that says what and why, and leaves
+ * the tape as it was. */
 #include "support.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ static before begin(void) {
         hd_set_grad((b)->x, NULL);                                                                                     \
     } while (0)
 
-/* ---- backward ----------------------------------------------------------------------------------------------------- */
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
 static void backward_before_any_op(void **state) {
     (void)state;
     HD_SCOPE;
@@ -112,7 +112,8 @@ static void backward_from_another_threads_tensor_names_both(void **state) {
     assert_int_equal(pthread_create(&id, NULL, walks_anothers, message), 0);
     pthread_join(id, &result);
     assert_null(result);
-    const uint32_t there = number_in(message, "context 0 of thread "), here = number_in(message, "this is context 0 of thread ");
+    const uint32_t there = number_in(message, "context 0 of thread "),
+                   here = number_in(message, "this is context 0 of thread ");
     if (there == 0 || here == 0 || there == here) fail_msg("the message does not name both threads: %s", message);
     hd_backward(b.loss);
     assert_true(hd_item(hd_grad(b.x)) == 6);
@@ -244,7 +245,7 @@ static void while_an_error_is_pending_nothing_happens(void **state) {
     assert_false(hd_tensor_requires_grad(free_one));
 }
 
-/* ---- gradients ------------------------------------------------------------------------------------------------------ */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 static void a_gradient_that_was_not_computed(void **state) {
     (void)state;
     HD_SCOPE;
@@ -364,7 +365,7 @@ static void lists_are_read_within_their_bounds(void **state) {
     assert_int_equal(hd_tensors_count(hd_tensors_from(NULL, 0)), 0);
 }
 
-/* ---- checkpoints ------------------------------------------------------------------------------------------------------ */
+/* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 static hd_tensor *squared(hd_tensors *inputs, void *user) {
     (void)user;
     hd_tensor *x = hd_tensors_get(inputs, 0);
@@ -442,7 +443,7 @@ static void what_a_checkpoint_read_must_not_change_before_backward(void **state)
     assert_only_error(&b, HD_ERROR_STATE, "changed in place");
 }
 
-/* ---- optimizers --------------------------------------------------------------------------------------------------------- */
+/* ---- optimizers -------------------------------------------------------------------------------------------------- */
 static void optimizers_take_leaves_once_each_and_a_sensible_rate(void **state) {
     (void)state;
     HD_SCOPE;
@@ -519,7 +520,7 @@ static void optimizers_take_sensible_options(void **state) {
     assert_only_error(&b, HD_ERROR_VALUE, "slots");
 }
 
-/* ---- modules ------------------------------------------------------------------------------------------------------------ */
+/* ---- modules ----------------------------------------------------------------------------------------------------- */
 static hd_tensor *passes(hd_module *module, hd_tensor *x) {
     (void)module;
     return x;

@@ -1,5 +1,5 @@
-/* Memory: training runs flat, tapes are small and give everything back, long ones need no stack, and every allocation on
- * the way may fail. */
+/* Memory: training runs flat, tapes are small and give everything back, long ones need no stack, and every allocation
+ * on the way may fail. */
 #include "support.h"
 
 #include <malloc.h>
@@ -44,7 +44,7 @@ static void in_a_new_thread(void *(*function)(void *), void *argument, size_t st
     if (result != NULL) fail_msg("%s", (const char *)result);
 }
 
-/* ---- training --------------------------------------------------------------------------------------------------------- */
+/* ---- training ---------------------------------------------------------------------------------------------------- */
 static hd_module *small_model(void) {
     hd_seed(3);
     return HD_SEQUENTIAL(hd_linear(4, 8, NULL), hd_tanh_layer(), hd_linear(8, 3, NULL), hd_leaky_relu_layer(0.1));
@@ -154,7 +154,7 @@ static void everything_else_runs_flat_too(void **state) {
     assert_true(bytes_given_out() - given_out < 200); /* 200 rounds; how a free piece is cut differs by a few bytes */
 }
 
-/* ---- long tapes --------------------------------------------------------------------------------------------------------- */
+/* ---- long tapes -------------------------------------------------------------------------------------------------- */
 enum { LONG = SANITIZED ? 20000 : 1000000, SMALL_STACK = SANITIZED ? 1 << 20 : 64 << 10 };
 
 /* y = x + 1 + 1 + ..., each sum released at once; saves nothing. */
@@ -255,7 +255,7 @@ static void a_leaf_used_many_times_costs_one_place_each(void **state) {
     assert_true(hd_item(hd_grad(x)) == times - 1);
 }
 
-/* ---- every allocation fails once: a whole program, in a thread of its own -------------------------------------------------- */
+/* ---- every allocation fails once: a whole program, in a thread of its own ---------------------------------------- */
 typedef struct trial {
     void (*program)(void);
     int64_t n;
@@ -391,7 +391,8 @@ static void update_nothing(hd_optimizer *o, void *s, hd_tensor *p, hd_tensor *g,
 }
 static void make_one(int which, hd_tensors *parameters) {
     static const hd_module_class module_class = {.name = "own", .forward = sums_up, .destroy = count_destroyed};
-    static const hd_optimizer_class optimizer_class = {.name = "own", .update = update_nothing, .destroy = count_destroyed};
+    static const hd_optimizer_class optimizer_class = {
+        .name = "own", .update = update_nothing, .destroy = count_destroyed};
     hd_tensor *p = hd_tensors_get(parameters, 0);
     switch (which) {
     case 0: hd_leaky_relu_layer(0.1); break;
@@ -443,7 +444,7 @@ static void a_full_list_of_objects_survives(void **state) {
             }
 }
 
-/* ---- every allocation of a backward fails once: all gradients arrive, or none ------------------------------------------------ */
+/* ---- every allocation of a backward fails once: all gradients arrive, or none ------------------------------------ */
 enum { LEAVES = 6 };
 typedef struct setting {
     hd_tensor *leaf[LEAVES], *kept, *loss;
@@ -458,7 +459,8 @@ static setting prepare(void) {
         hd_neg(s.leaf[1]);
     }
     hd_neg(s.leaf[1]);
-    for (int i = 0; i < LEAVES; ++i) sum = hd_add(sum, hd_mean(hd_mul(s.leaf[i], s.leaf[(i + 1) % LEAVES == 0 ? 0 : i]), HD_AXES(), NULL));
+    for (int i = 0; i < LEAVES; ++i)
+        sum = hd_add(sum, hd_mean(hd_mul(s.leaf[i], s.leaf[(i + 1) % LEAVES == 0 ? 0 : i]), HD_AXES(), NULL));
     s.kept = hd_retain_grad(hd_tanh(sum));
     hd_add_grad_hook(s.leaf[2], halves, NULL);
     hd_add_grad_hook(s.kept, halves, NULL);
@@ -523,7 +525,7 @@ static void gradients_arrive_all_or_none(void **state) {
     for (int before = 0; before < 3; ++before) in_a_new_thread(all_or_nothing_everywhere, &before, 0);
 }
 
-/* ---- every allocation of an update fails once --------------------------------------------------------------------------------- */
+/* ---- every allocation of an update fails once -------------------------------------------------------------------- */
 static void a_failing_step_leaves_whole_parameters(void **state) {
     (void)state;
     maker *const makers[] = {plain_sgd, momentum, adam};

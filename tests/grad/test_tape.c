@@ -1,4 +1,4 @@
-/* Contexts and their tapes, backward and the gradients it leaves, hooks, writing in place, and what a tape holds on to. */
+/* Contexts and their tapes, backward and the gradients it leaves, hooks, writing in place, and what a tape holds. */
 #include "support.h"
 
 #include <sys/wait.h>
@@ -7,7 +7,7 @@
 static hd_tensor *number(double value) { return hd_param(hd_full(HD_SHAPE(), value, HD_F32)); }
 static double gradient(hd_tensor *t) { return hd_item(hd_grad(t)); }
 
-/* ---- contexts ----------------------------------------------------------------------------------------------------- */
+/* ---- contexts ---------------------------------------------------------------------------------------------------- */
 static void ids_name_what_is_active_and_are_never_used_twice(void **state) {
     (void)state;
     int64_t first, second;
@@ -240,7 +240,7 @@ static void contexts_nest_deeply(void **state) {
     assert_int_equal(hd_grad_context_id(), 0);
 }
 
-/* ---- clearing ------------------------------------------------------------------------------------------------------- */
+/* ---- clearing ---------------------------------------------------------------------------------------------------- */
 static void clearing_empties_the_active_tape_only(void **state) {
     (void)state;
     HD_SCOPE;
@@ -365,7 +365,7 @@ static void a_leaf_used_in_two_contexts_in_turn_gets_each_ones_gradient(void **s
     assert_true(hd_item(hd_tensors_get(hd_grad_of(a, HD_TENSORS(x), NULL), 0)) == 5);
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------------------- */
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
 static void backward_never_consumes_the_tape(void **state) {
     (void)state;
     HD_SCOPE;
@@ -427,7 +427,8 @@ static void a_seed_of_the_losss_shape_takes_the_place_of_ones(void **state) {
     hd_backward_with(y, HD_OPTS(hd_backward_opts, .seed = hd_cast(seed, HD_F64))); /* another float is cast */
     assert_values(hd_grad(x), HD_F32, 2, 40, 0);
     hd_zero_grad(x);
-    hd_backward_with(y, HD_OPTS(hd_backward_opts, .seed = hd_broadcast_to(hd_full(HD_SHAPE(1), 2, HD_F32), HD_SHAPE(3))));
+    hd_backward_with(y,
+                     HD_OPTS(hd_backward_opts, .seed = hd_broadcast_to(hd_full(HD_SHAPE(1), 2, HD_F32), HD_SHAPE(3))));
     assert_values(hd_grad(x), HD_F32, 4, 8, 12);
     hd_zero_grad(x);
     hd_backward_with(hd_add(x, x), HD_OPTS(hd_backward_opts, .seed = seed));
@@ -538,7 +539,7 @@ static void hd_concat_of_many_reaches_all(void **state) {
     for (int i = 0; i < 64; ++i) assert_true(hd_item(hd_select(hd_grad(parts[i]), 0, -1)) == 2 * i);
 }
 
-/* ---- leaves --------------------------------------------------------------------------------------------------------- */
+/* ---- leaves ------------------------------------------------------------------------------------------------------ */
 static void a_tensor_tells_whether_it_requires_a_gradient(void **state) {
     (void)state;
     HD_SCOPE;
@@ -642,11 +643,11 @@ static void retain_grad_keeps_the_gradient_of_a_result(void **state) {
     assert_error(HD_ERROR_STATE, "hd_retain_grad");
 }
 
-/* ---- hooks ---------------------------------------------------------------------------------------------------------- */
+/* ---- hooks ------------------------------------------------------------------------------------------------------- */
 typedef struct seen {
     int calls;
     double gradient[8];
-    double factor;                /* 0: returns NULL */
+    double factor;              /* 0: returns NULL */
     hd_tensor *(*also)(void *); /* what else it does, and returns, in the first call only */
     void *with;
 } seen;
@@ -796,6 +797,40 @@ static void a_hook_may_not_walk_or_clear_the_tape_and_nothing_breaks(void **stat
     assert_true(gradient(x) == 2 * 9 * 6 && gradient(apart) == 81);
 }
 
+/* Here nobody but the tape holds the leaves: clearing it would take them away under backward. */
+static void a_hook_of_a_leaf_may_not_clear_the_tape_either(void **state) {
+    (void)state;
+    HD_SCOPE;
+    seen s[2] = {{0}, {0}};
+    hd_tensor *x = number(3), *y;
+    {
+        HD_SCOPE;
+        hd_tensor *a = number(2), *b = number(5);
+        hd_add_grad_hook(a, look, &s[0]);
+        hd_add_grad_hook(b, look, &s[1]);
+        y = hd_keep(hd_mul(hd_mul(a, b), x));
+    }
+    hd_tensor *(*const mischief[])(void *) = {clear, clear_default, walk_again};
+    for (int i = 0; i < 3; ++i) {
+        for (int k = 0; k < 2; ++k) s[k].also = mischief[i], s[k].with = y;
+        hd_backward(y);
+        if (hd_ok()) fail_msg("%d: no error", i);
+        assert_int_equal(hd_error_code(), HD_ERROR_STATE);
+        hd_error_clear();
+        assert_false(hd_has_grad(x));
+        assert_int_equal(hd_tape_length(), 2);
+    }
+    s[0].also = s[1].also = NULL;
+    hd_backward(y);
+    assert_true(gradient(x) == 10);
+    seen wanted = {.also = clear};
+    hd_add_grad_hook(x, look, &wanted);
+    assert_null(hd_grad_of(y, HD_TENSORS(x), NULL));
+    assert_int_equal(hd_error_code(), HD_ERROR_STATE);
+    hd_error_clear();
+    assert_int_equal(hd_tape_length(), 2);
+}
+
 static hd_tensor *push_a_context(void *id) { return *(int64_t *)id = hd_grad_context_push(), NULL; }
 static hd_tensor *compute_in_a_context(void *x) {
     HD_GRAD_CONTEXT;
@@ -860,7 +895,7 @@ static void hooks_need_a_tensor_with_a_gradient_and_a_function(void **state) {
     assert_true(gradient(x) == 6);
 }
 
-/* ---- writing in place ------------------------------------------------------------------------------------------------- */
+/* ---- writing in place -------------------------------------------------------------------------------------------- */
 static void a_leaf_is_written_only_under_no_grad(void **state) {
     (void)state;
     HD_SCOPE;
@@ -976,7 +1011,8 @@ static void a_result_may_be_written_and_its_gradient_is_right(void **state) {
 static void a_tensor_that_shares_memory_is_not_written(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = hd_param(HD_TENSOR_F32(HD_SHAPE(3), 1, 2, 3)), *y = hd_mul_scalar(x, 2), *view = hd_slice(y, 0, 0, 2, 1);
+    hd_tensor *x = hd_param(HD_TENSOR_F32(HD_SHAPE(3), 1, 2, 3)), *y = hd_mul_scalar(x, 2),
+              *view = hd_slice(y, 0, 0, 2, 1);
     hd_fill(view, 0);
     assert_error(HD_ERROR_STATE, "shares its memory");
     hd_fill(y, 0);
@@ -995,7 +1031,7 @@ static void a_tensor_that_shares_memory_is_not_written(void **state) {
     assert_values(hd_grad(x), HD_F32, 8, 16, 0);
 }
 
-/* ---- what a tape holds ------------------------------------------------------------------------------------------------ */
+/* ---- what a tape holds ------------------------------------------------------------------------------------------- */
 typedef hd_tensor *build(hd_tensor *x, hd_tensor *c); /* x is on the tape, c a constant; both go with the scope */
 static hd_tensor *adds(hd_tensor *x, hd_tensor *c) { return hd_add(x, c); }
 static hd_tensor *subtracts(hd_tensor *x, hd_tensor *c) { return hd_sub(c, x); }
@@ -1011,7 +1047,9 @@ static hd_tensor *squares(hd_tensor *x, hd_tensor *c) { return (void)c, hd_mul(x
 static hd_tensor *rectifies(hd_tensor *x, hd_tensor *c) { return (void)c, hd_relu(x); }
 static hd_tensor *exponentiates(hd_tensor *x, hd_tensor *c) { return (void)c, hd_exp(x); }
 static hd_tensor *saturates(hd_tensor *x, hd_tensor *c) { return (void)c, hd_tanh(x); }
-static hd_tensor *multiplies(hd_tensor *x, hd_tensor *c) { return hd_matmul(hd_reshape(x, HD_SHAPE(10, 10)), hd_reshape(c, HD_SHAPE(10, 10))); }
+static hd_tensor *multiplies(hd_tensor *x, hd_tensor *c) {
+    return hd_matmul(hd_reshape(x, HD_SHAPE(10, 10)), hd_reshape(c, HD_SHAPE(10, 10)));
+}
 static hd_tensor *multiplies_both(hd_tensor *x, hd_tensor *c) { return hd_mul(x, hd_add(x, c)); }
 static hd_tensor *divides_by(hd_tensor *x, hd_tensor *c) { return hd_div(c, x); }
 
@@ -1086,7 +1124,7 @@ static void a_leaf_lives_as_long_as_a_tape_needs_it(void **state) {
     assert_int_equal(hd_live_objects(), 2);
 }
 
-/* ---- a tape that grows ------------------------------------------------------------------------------------------------ */
+/* ---- a tape that grows ------------------------------------------------------------------------------------------- */
 static void never_clears(void) {
     HD_SCOPE;
     hd_tensor *x = number(3);
@@ -1162,7 +1200,7 @@ static void a_tape_that_is_never_cleared_is_warned_of_once(void **state) {
     assert_string_equal(text, "");
 }
 
-/* ---- an own module on the tape ------------------------------------------------------------------------------------------ */
+/* ---- an own module on the tape ----------------------------------------------------------------------------------- */
 static hd_tensor *scaled_forward(hd_module *module, hd_tensor *x) {
     return hd_mul(hd_module_get(module, "scale"), hd_add(x, hd_module_get(module, "shift")));
 }
@@ -1174,7 +1212,7 @@ static void own_modules_are_noted_like_any_other_call(void **state) {
     hd_tensor *scale = hd_module_add_parameter(inner, "scale", hd_full(HD_SHAPE(), 3, HD_F32));
     hd_module_add_buffer(inner, "shift", hd_full(HD_SHAPE(), 1, HD_F32));
     hd_tensor *y = hd_forward(outer, hd_full(HD_SHAPE(), 4, HD_F32)); /* s (s 5 + 1) */
-    assert_int_equal(hd_tape_length(), 3); /* the first sum has no parameter in it */
+    assert_int_equal(hd_tape_length(), 3);                            /* the first sum has no parameter in it */
     hd_backward(y);
     assert_true(hd_item(y) == 48 && gradient(scale) == 2 * 3 * 5 + 1);
 }
@@ -1199,13 +1237,13 @@ RUN(test(ids_name_what_is_active_and_are_never_used_twice), test(a_context_ends_
     test(no_grad_notes_nothing_and_nests), test(retain_grad_keeps_the_gradient_of_a_result),
     test(a_hook_sees_the_whole_gradient_once), test(a_hook_replaces_what_flows_on),
     test(a_hook_that_gives_a_wrong_gradient_is_an_error_and_changes_nothing),
-    test(a_hooks_gradient_may_be_anything_of_its_shape),
-    test(a_hook_may_not_walk_or_clear_the_tape_and_nothing_breaks), test(a_hook_may_add_hooks),
-    test(hooks_need_a_tensor_with_a_gradient_and_a_function), test(a_leaf_is_written_only_under_no_grad),
-    test(a_saved_value_that_was_written_is_an_error_that_names_the_op), test(only_records_on_the_way_are_checked),
-    test(what_is_not_saved_may_be_written), test(a_result_may_be_written_and_its_gradient_is_right),
-    test(a_tensor_that_shares_memory_is_not_written), test(a_tape_holds_what_gradients_read_and_nothing_else),
-    test(a_loss_outlives_the_scopes_of_what_it_came_from), test(a_leaf_lives_as_long_as_a_tape_needs_it),
-    test(a_tape_that_is_never_cleared_is_warned_of_once), test(own_modules_are_noted_like_any_other_call),
+    test(a_hooks_gradient_may_be_anything_of_its_shape), test(a_hook_may_not_walk_or_clear_the_tape_and_nothing_breaks),
+    test(a_hook_may_add_hooks), test(hooks_need_a_tensor_with_a_gradient_and_a_function),
+    test(a_leaf_is_written_only_under_no_grad), test(a_saved_value_that_was_written_is_an_error_that_names_the_op),
+    test(only_records_on_the_way_are_checked), test(what_is_not_saved_may_be_written),
+    test(a_result_may_be_written_and_its_gradient_is_right), test(a_tensor_that_shares_memory_is_not_written),
+    test(a_tape_holds_what_gradients_read_and_nothing_else), test(a_loss_outlives_the_scopes_of_what_it_came_from),
+    test(a_leaf_lives_as_long_as_a_tape_needs_it), test(a_tape_that_is_never_cleared_is_warned_of_once),
+    test(own_modules_are_noted_like_any_other_call),
     test(a_hook_of_a_leaf_used_in_other_contexts_too_sees_the_whole_gradient),
-    test(a_hook_may_use_contexts_but_leaves_none_behind))
+    test(a_hook_may_use_contexts_but_leaves_none_behind), test(a_hook_of_a_leaf_may_not_clear_the_tape_either))

@@ -1,4 +1,4 @@
-/* Tapes belong to threads; parameters, results and gradients may be handed from one to another. Worth most under tsan. */
+/* Tapes belong to threads; parameters, results and gradients may be handed over. Worth most under tsan. */
 #include "support.h"
 
 #include <pthread.h>
@@ -27,7 +27,7 @@ static char *why(void) { /* the pending error, or NULL */
     return strdup(text); /* outlives the thread; a failed test may leak */
 }
 
-/* ---- state -------------------------------------------------------------------------------------------------------- */
+/* ---- state ------------------------------------------------------------------------------------------------------- */
 static void *has_its_own(void *unused) {
     (void)unused;
     HD_SCOPE;
@@ -74,13 +74,11 @@ static void the_end_of_a_thread_ends_its_contexts_and_tapes(void **state) {
     assert_int_equal(hd_memory().live_bytes, bytes);
 }
 
-/* ---- sharing -------------------------------------------------------------------------------------------------------- */
-static struct {
-    hd_tensor *frozen, *weight, *data, *target;
-} shared;
+/* ---- sharing ----------------------------------------------------------------------------------------------------- */
+static struct { hd_tensor *frozen, *weight, *data, *target; } shared;
 
-/* A model of its own on top of layers that all threads read: one plain, one that requires a gradient but is only asked for
- * by hd_grad_of, which writes nothing into it. */
+/* A model of its own on top of layers that all threads read: one plain, one that requires a gradient but is only asked
+ * for by hd_grad_of, which writes nothing into it. */
 static void *trains_its_copy(void *seed) {
     HD_SCOPE;
     hd_seed((uint64_t)(uintptr_t)seed);
@@ -134,7 +132,8 @@ static void *uses_the_leaf(void *unused) {
         HD_GRAD_CONTEXT;
         hd_tensor *sum = hd_mul_scalar(leaf, 1);
         for (int k = 2; k <= 4; ++k) sum = hd_add(sum, hd_mul_scalar(leaf, k));
-        if (hd_item(hd_tensors_get(hd_grad_of(sum, HD_TENSORS(leaf), NULL), 0)) != 10) return "the gradient of a shared leaf";
+        if (hd_item(hd_tensors_get(hd_grad_of(sum, HD_TENSORS(leaf), NULL), 0)) != 10)
+            return "the gradient of a shared leaf";
     }
     return why();
 }
@@ -150,7 +149,7 @@ static void a_leaf_may_be_on_many_tapes_at_once(void **state) {
     assert_false(atomic_load(&hook_saw_a_part));
 }
 
-/* ---- handing over ---------------------------------------------------------------------------------------------------- */
+/* ---- handing over ------------------------------------------------------------------------------------------------ */
 static void *trains_what_it_is_given(void *optimizer) {
     HD_SCOPE;
     hd_tensor *w = hd_tensors_get(hd_optimizer_parameters(optimizer), 0);
@@ -245,11 +244,12 @@ static void what_a_thread_made_outlives_it_with_its_gradients(void **state) {
     hd_release(model);
 }
 
-/* ---- the pool, and forks --------------------------------------------------------------------------------------------- */
+/* ---- the pool, and forks ----------------------------------------------------------------------------------------- */
 static void *walks_large_tensors(void *unused) {
     (void)unused;
     HD_SCOPE;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(300, 400), 0.5, HD_F32)), *w = hd_param(hd_full(HD_SHAPE(400, 30), 0.25, HD_F32));
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(300, 400), 0.5, HD_F32)),
+              *w = hd_param(hd_full(HD_SHAPE(400, 30), 0.25, HD_F32));
     for (int i = 0; i < 3; ++i) {
         HD_SCOPE;
         hd_backward(hd_sum(hd_matmul(hd_exp(hd_mul_scalar(x, 0)), w), HD_AXES(), NULL));

@@ -68,20 +68,18 @@ static void edge_tile(const product *p, int64_t kc, const char *a, const char *b
     }
 }
 
-static void multiply_block(const product *p, const char *packed_a, int64_t row0, int64_t rows, int64_t k0, int64_t kc,
-                           int64_t panel0, int64_t panel1) {
-    const int64_t mr = p->kernels->mr, nr = p->kernels->nr;
-    for (int64_t panel = panel0; panel < panel1; ++panel) {
-        const char *b = panel_of_b(p, k0, panel);
-        const int64_t columns = minimum(nr, p->n - panel * nr);
-        for (int64_t i = 0; i < rows; i += mr) {
-            const char *a = packed_a + (size_t)(i * kc) * p->bytes;
-            char *c = p->c + (size_t)((row0 + i) * p->n + panel * nr) * p->bytes;
-            if (columns == nr && rows - i >= mr)
-                p->kernels->tile(kc, a, b, nr, c, p->n, k0 > 0);
-            else
-                edge_tile(p, kc, a, b, c, minimum(mr, rows - i), columns, k0 > 0);
-        }
+static void multiply_panel(const product *p, const char *packed_a, int64_t row0, int64_t rows, int64_t k0, int64_t kc,
+                           int64_t panel, const char *b) {
+    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, columns = minimum(nr, p->n - panel * nr);
+    for (int64_t i = 0; i < rows; i += mr) {
+        const char *a = packed_a + (size_t)(i * kc) * p->bytes;
+        char *c = p->c + (size_t)((row0 + i) * p->n + panel * nr) * p->bytes;
+        if (columns == nr && rows - i >= mr)
+            p->kernels->tile(kc, a, b, nr, c, p->n, k0 > 0);
+        else if (columns == nr) /* the last rows alone, from packed A */
+            p->kernels->thin((int)(rows - i), kc, a, 1, mr, b, nr, c, p->n, k0 > 0);
+        else
+            edge_tile(p, kc, a, b, c, minimum(mr, rows - i), columns, k0 > 0);
     }
 }
 
@@ -104,7 +102,29 @@ static void multiply_piece(void *context, int64_t piece) {
                 p->kernels->pack_a(packed_a + (size_t)(i * kc) * p->bytes,
                                    p->a + ((row0 + i) * p->a_row + k0 * p->a_column) * (int64_t)p->bytes,
                                    minimum(mr, rows - i), kc, p->a_row, p->a_column);
-            multiply_block(p, packed_a, row0, rows, k0, kc, panel0, panel1);
+            for (int64_t panel = panel0; panel < panel1; ++panel)
+                multiply_panel(p, packed_a, row0, rows, k0, kc, panel, panel_of_b(p, k0, panel));
+        }
+    }
+}
+
+/* Columns cut among threads; all rows of A are packed at once, and each panel of B right before they meet it. */
+static void multiply_few_rows(void *context, int64_t piece) {
+    const product *p = context;
+    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panels = pieces_of(p->n, nr), m_block = M_BLOCK / mr * mr;
+    const int64_t panel0 = panels * piece / p->column_pieces, panel1 = panels * (piece + 1) / p->column_pieces;
+    char *packed_a = p->packed_a + (size_t)piece * (size_t)(m_block * K_BLOCK) * p->bytes;
+    char *packed_b = p->packed_b + (size_t)piece * (size_t)(nr * K_BLOCK) * p->bytes;
+    for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK) {
+        const int64_t kc = minimum(K_BLOCK, p->k - k0);
+        for (int64_t i = 0; i < p->m; i += mr)
+            p->kernels->pack_a(packed_a + (size_t)(i * kc) * p->bytes,
+                               p->a + (i * p->a_row + k0 * p->a_column) * (int64_t)p->bytes, minimum(mr, p->m - i), kc,
+                               p->a_row, p->a_column);
+        for (int64_t panel = panel0; panel < panel1; ++panel) {
+            p->kernels->pack_b(packed_b, p->b + (k0 * p->b_row + panel * nr * p->b_column) * (int64_t)p->bytes, kc,
+                               minimum(nr, p->n - panel * nr), p->b_row, p->b_column);
+            multiply_panel(p, packed_a, 0, p->m, k0, kc, panel, packed_b);
         }
     }
 }
@@ -115,21 +135,27 @@ static hd_error multiply_packed(hd_thread *thread, product *p) {
     /* cut the longer side: whole strips of A or whole panels of B for each thread */
     p->row_pieces = p->column_pieces = 1;
     const int64_t strips = pieces_of(p->m, mr), most = 2 * threads; /* more than threads: their cores may differ */
-    if (threads > 1 && strips >= 2 * threads)
+    /* B is read once when A is one block: then each panel is packed where it is used */
+    const bool few_rows = p->m <= m_block && (threads == 1 || panels >= 2 * threads);
+    if (threads > 1 && !few_rows && strips >= 2 * threads)
         p->row_pieces = minimum(strips / 2, most);
     else if (threads > 1)
         p->column_pieces = minimum(panels, most);
     const int64_t pieces = p->row_pieces * p->column_pieces;
     if (p->k > ((int64_t)1 << 47) / (panels * nr))
         return hd_fail(HD_ERROR_MEMORY, "no memory to pack a matrix of %lld x %lld", (long long)p->k, (long long)p->n);
-    const size_t b_bytes = (size_t)(panels * nr * p->k) * p->bytes,
+    const size_t b_bytes = (size_t)(few_rows ? pieces * nr * K_BLOCK : panels * nr * p->k) * p->bytes,
                  a_bytes = (size_t)(pieces * m_block * K_BLOCK) * p->bytes;
     hd_block *room = hd_block_new(thread, b_bytes + a_bytes + 64);
     if (room == NULL) return HD_ERROR_MEMORY;
     p->packed_b = hd_block_data(room);
     p->packed_a = p->packed_b + (b_bytes + 63) / 64 * 64;
-    hd_parallel_range(panels, threads > 1 ? (panels + threads - 1) / threads : panels, pack_panels, p);
-    hd_parallel(pieces, multiply_piece, p);
+    if (few_rows) {
+        hd_parallel(pieces, multiply_few_rows, p);
+    } else {
+        hd_parallel_range(panels, threads > 1 ? (panels + threads - 1) / threads : panels, pack_panels, p);
+        hd_parallel(pieces, multiply_piece, p);
+    }
     hd_block_release(thread, room);
     return HD_OK;
 }
@@ -147,11 +173,13 @@ static void multiply_small(const product *p) {
                                  p->c + (size_t)(i * p->n + j) * p->bytes, p->n, false);
             continue;
         }
+        const int64_t k_step = EDGE_BYTES / (nr * (int64_t)p->bytes);
         for (int64_t i = 0; i < p->m; i += mr) { /* the last columns, through a panel that fits */
-            const int64_t rows = minimum(mr, p->m - i), k_step = EDGE_BYTES / (nr * (int64_t)p->bytes);
+            const int64_t rows = minimum(mr, p->m - i);
             for (int64_t k0 = 0; k0 < p->k; k0 += k_step) {
                 const int64_t kc = minimum(k_step, p->k - k0);
-                p->kernels->pack_b(edge_b, p->b + (k0 * p->b_row + j) * (int64_t)p->bytes, kc, columns, p->b_row, 1);
+                if (i == 0 || p->k > k_step) /* else it is there still */
+                    p->kernels->pack_b(edge_b, p->b + (k0 * p->b_row + j) * (int64_t)p->bytes, kc, columns, p->b_row, 1);
                 p->kernels->thin((int)rows, kc, p->a + (i * p->a_row + k0 * p->a_column) * (int64_t)p->bytes, p->a_row,
                                  p->a_column, edge_b, nr, edge_c, nr, k0 > 0);
             }
@@ -189,6 +217,32 @@ static void multiply_columns(void *context, int64_t begin, int64_t end) {
                                part.c + (size_t)(i * part.n + j) * part.bytes, part.n, false);
 }
 
+/* ---- a few columns: packing would cost more than it brings ------------------------------------------------------------------ */
+#define NARROW(T, n)                                                                                                   \
+    case n:                                                                                                            \
+        for (int64_t i = 0; i < p->m; ++i) {                                                                           \
+            const T *a = (const T *)p->a + i * p->a_row, *b = (const T *)p->b;                                         \
+            T even[n] = {0}, odd[n] = {0};                                                                             \
+            int64_t q = 0;                                                                                             \
+            for (; q + 2 <= p->k; q += 2, b += 2 * p->b_row) {                                                         \
+                const T x = a[q * p->a_column], y = a[(q + 1) * p->a_column];                                          \
+                for (int j = 0; j < n; ++j) even[j] += x * b[j], odd[j] += y * b[p->b_row + j];                        \
+            }                                                                                                          \
+            if (q < p->k)                                                                                              \
+                for (int j = 0; j < n; ++j) even[j] += a[q * p->a_column] * b[j];                                      \
+            for (int j = 0; j < n; ++j) ((T *)p->c)[i * n + j] = even[j] + odd[j];                                     \
+        }                                                                                                              \
+        break;
+static void multiply_narrow(const product *p) {
+    if (p->bytes == 4) switch (p->n) {
+        NARROW(float, 1) NARROW(float, 2) NARROW(float, 3) NARROW(float, 4)
+        }
+    else
+        switch (p->n) {
+            NARROW(double, 1) NARROW(double, 2) NARROW(double, 3) NARROW(double, 4)
+        }
+}
+
 static hd_error multiply(hd_thread *thread, product *p) {
     if (p->m == 0 || p->n == 0) return HD_OK;
     if (p->k == 0) {
@@ -198,6 +252,10 @@ static hd_error multiply(hd_thread *thread, product *p) {
     const int64_t work = work_of(p->m, p->n, p->k);
     if (p->m <= 2 && p->b_row == 1 && p->a_column == 1) {
         hd_parallel_range(p->n, PARALLEL / work_of(p->m, 1, p->k) + 1, multiply_dots, p);
+        return HD_OK;
+    }
+    if (p->b_column == 1 && p->n <= 4 && work <= 1 << 14) {
+        multiply_narrow(p);
         return HD_OK;
     }
     if (p->b_column == 1 && p->m <= 4 && p->n % p->kernels->nr == 0) {

@@ -58,6 +58,18 @@ enum { VECTOR = 16, TILE_ROWS = 4 };
                          (T *)c + i * ldc, ldc, accumulate);                                                           \
         }                                                                                                              \
     }                                                                                                                  \
+    INLINE void transpose4_##t(const T *from, int64_t row, T *to, int64_t ld) {                                        \
+        const four_##t r0 = *(const four_##t *)from, r1 = *(const four_##t *)(from + row);                             \
+        const four_##t r2 = *(const four_##t *)(from + 2 * row), r3 = *(const four_##t *)(from + 3 * row);             \
+        const four_##t low0 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5),                                             \
+                       low1 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);                                             \
+        const four_##t high0 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7),                                            \
+                       high1 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);                                            \
+        *(four_##t *)to = __builtin_shufflevector(low0, low1, 0, 1, 4, 5);                                             \
+        *(four_##t *)(to + ld) = __builtin_shufflevector(low0, low1, 2, 3, 6, 7);                                      \
+        *(four_##t *)(to + 2 * ld) = __builtin_shufflevector(high0, high1, 0, 1, 4, 5);                                \
+        *(four_##t *)(to + 3 * ld) = __builtin_shufflevector(high0, high1, 2, 3, 6, 7);                                \
+    }                                                                                                                  \
     static void pack_a_##t(void *o, const void *p, int64_t rows, int64_t k, int64_t row, int64_t column) {             \
         T *restrict out = o;                                                                                           \
         const T *a = p;                                                                                                \
@@ -70,20 +82,8 @@ enum { VECTOR = 16, TILE_ROWS = 4 };
         int64_t done = 0;                                                                                              \
         if (column == 1 && rows == TILE_ROWS && TILE_ROWS % 4 == 0) /* 4 x 4 elements at a time */                     \
             for (; done + 4 <= k; done += 4)                                                                           \
-                for (int i = 0; i < TILE_ROWS; i += 4) {                                                               \
-                    const T *from = a + i * row + done;                                                                \
-                    const four_##t r0 = *(const four_##t *)from, r1 = *(const four_##t *)(from + row);                 \
-                    const four_##t r2 = *(const four_##t *)(from + 2 * row), r3 = *(const four_##t *)(from + 3 * row); \
-                    const four_##t low0 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5),                                 \
-                                   low1 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);                                 \
-                    const four_##t high0 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7),                                \
-                                   high1 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);                                \
-                    T *to = out + done * TILE_ROWS + i;                                                                \
-                    *(four_##t *)to = __builtin_shufflevector(low0, low1, 0, 1, 4, 5);                                 \
-                    *(four_##t *)(to + TILE_ROWS) = __builtin_shufflevector(low0, low1, 2, 3, 6, 7);                   \
-                    *(four_##t *)(to + 2 * TILE_ROWS) = __builtin_shufflevector(high0, high1, 0, 1, 4, 5);             \
-                    *(four_##t *)(to + 3 * TILE_ROWS) = __builtin_shufflevector(high0, high1, 2, 3, 6, 7);             \
-                }                                                                                                      \
+                for (int i = 0; i < TILE_ROWS; i += 4)                                                                 \
+                    transpose4_##t(a + i * row + done, row, out + done * TILE_ROWS + i, TILE_ROWS);                    \
         for (int64_t q0 = done; q0 < k; q0 += 16) { /* a cache line of each row at a time */                           \
             const int64_t q1 = k - q0 < 16 ? k : q0 + 16;                                                              \
             for (int64_t i = 0; i < rows; ++i)                                                                         \
@@ -98,8 +98,14 @@ enum { VECTOR = 16, TILE_ROWS = 4 };
             return;                                                                                                    \
         }                                                                                                              \
         if (columns < COLUMNS_##t) memset(out, 0, (size_t)k *COLUMNS_##t * sizeof(T));                                 \
-        for (int64_t q0 = 0; q0 < k; q0 += 16) {                                                                       \
+        for (int64_t q0 = 0; q0 < k; q0 += 16) { /* a cache line of each column at a time */                           \
             const int64_t q1 = k - q0 < 16 ? k : q0 + 16;                                                              \
+            if (row == 1 && columns == COLUMNS_##t && q1 - q0 == 16) { /* 4 x 4 elements at a time */                  \
+                for (int j = 0; j < COLUMNS_##t; j += 4)                                                               \
+                    for (int64_t q = q0; q < q1; q += 4)                                                               \
+                        transpose4_##t(b + j * column + q, column, out + q * COLUMNS_##t + j, COLUMNS_##t);            \
+                continue;                                                                                              \
+            }                                                                                                          \
             for (int64_t j = 0; j < columns; ++j)                                                                      \
                 for (int64_t q = q0; q < q1; ++q) out[q * COLUMNS_##t + j] = b[q * row + j * column];                  \
         }                                                                                                              \

@@ -1,0 +1,225 @@
+/* One list of calls for the tests of graphs and scripts: every primitive of ops.def and most composites, as functions of up
+ * to three float tensors. What is checked of it (a graph's text, a script's outputs, gradients) is checked of every op.
+ *
+ * CALL(label, IN(shapes of a, b, c), result). Results that have a gradient are floats. */
+#ifndef HD_TESTS_GRAPH_CALLS_H
+#define HD_TESTS_GRAPH_CALLS_H
+
+#include "core/thread.h"
+#include "graph/builder.h"
+#include "support.h"
+
+#include <math.h>
+
+#define IN(...) __VA_ARGS__
+#define S       HD_SHAPE
+#define X       HD_AXES
+#define KEEP    HD_OPTS(hd_reduce_opts, .keep_dims = true)
+#define I64     HD_TENSOR_I64
+#define PAD(...)                                                                                                       \
+    (const hd_padding[]) { __VA_ARGS__ }
+#define LIST(...)                                                                                                      \
+    (hd_tensor *const[]){__VA_ARGS__}, (int)(sizeof((hd_tensor *const[]){__VA_ARGS__}) / sizeof(hd_tensor *))
+
+#define CALLS(CALL)                                                                                                    \
+    /* made of nothing */                                                                                              \
+    CALL(full, IN(S(2)), hd_mul(a, hd_full(S(2), 0.1, HD_F32)))                                                        \
+    CALL(full_special, IN(S(2)), hd_maximum(a, hd_full(S(3, 1), -INFINITY, HD_F32)))                                   \
+    CALL(empty, IN(S(2)), hd_concat(LIST(a, hd_empty(S(0), HD_F32)), 0))                                               \
+    CALL(range, IN(S(3)), hd_mul(a, hd_arange(1, 4, 1, HD_F32)))                                                       \
+    CALL(linspace, IN(S(4)), hd_add(a, hd_linspace(-1, 0.1, 4, HD_F32)))                                               \
+    CALL(logspace, IN(S(3)), hd_mul(a, hd_logspace(0, 1, 3, HD_F32)))                                                  \
+    CALL(eye, IN(S(2, 3)), hd_mul(a, hd_eye(2, 3, HD_F32)))                                                            \
+    CALL(tri, IN(S(3, 3)), hd_mul(a, hd_tri(3, 3, -1, HD_F32)))                                                        \
+    CALL(uniform, IN(S(2, 2)), hd_mul(a, hd_uniform(S(2, 2), HD_F32, -1, 3)))                                          \
+    CALL(normal, IN(S(2, 2)), hd_mul(a, hd_normal(S(2, 2), HD_F32, 0.5, 2)))                                           \
+    CALL(randint, IN(S(4)), hd_mul(a, hd_cast(hd_randint(S(4), HD_I32, -5, 100), HD_F32)))                             \
+    CALL(permutation, IN(S(5)), hd_index_select(a, 0, hd_permutation(5)))                                              \
+    CALL(multinomial, IN(S(4)), hd_index_select(a, 0, hd_multinomial(a, 3, false)))                                    \
+    CALL(multinomial_rows, IN(S(2, 3)), hd_gather(a, 1, hd_multinomial(a, 4, true)))                                   \
+    CALL(bernoulli, IN(S(6)), hd_mul(a, hd_bernoulli(S(6), HD_F32, 0.5)))                                              \
+    /* types */                                                                                                        \
+    CALL(cast, IN(S(3)), hd_cast(hd_cast(a, HD_F16), HD_F64))                                                          \
+    CALL(cast_small, IN(S(3)), hd_mul(hd_cast(a, HD_BF16), hd_cast(a, HD_F8E4M3)))                                     \
+    CALL(cast_integer, IN(S(3)), hd_mul(a, hd_cast(hd_cast(hd_mul_scalar(a, 100), HD_I16), HD_F32)))                   \
+    CALL(bitcast, IN(S(3)), hd_mul(a, hd_cast(hd_bitcast(hd_detach(a), HD_I32), HD_F32)))                              \
+    /* reductions */                                                                                                   \
+    CALL(sum, IN(S(2, 3, 2)), hd_sum(a, X(0, 2), NULL))                                                                \
+    CALL(sum_all, IN(S(2, 3)), hd_sum(a, X(), NULL))                                                                   \
+    CALL(sum_kept, IN(S(2, 3)), hd_sum(a, X(-1), KEEP))                                                                \
+    CALL(sum_scalar, IN(S()), hd_sum(a, X(), NULL))                                                                    \
+    CALL(sum_empty, IN(S(2, 0), S(2)), hd_add(hd_sum(a, X(1), NULL), b))                                               \
+    CALL(prod, IN(S(2, 3)), hd_prod(a, X(1), NULL))                                                                    \
+    CALL(max, IN(S(2, 3)), hd_max(a, X(1), KEEP))                                                                      \
+    CALL(min, IN(S(2, 3)), hd_min(a, X(0), NULL))                                                                      \
+    CALL(any, IN(S(2, 3)), hd_where(hd_any(hd_gt_scalar(a, 1), X(1), KEEP), a, hd_neg(a)))                             \
+    CALL(all, IN(S(2, 3)), hd_where(hd_all(hd_gt_scalar(a, 0.5), X(1), KEEP), a, hd_neg(a)))                           \
+    CALL(argmax, IN(S(2, 3)), hd_take_along_axis(a, 1, hd_argmax(a, 1, KEEP)))                                         \
+    CALL(argmin, IN(S(2, 3)), hd_take_along_axis(a, 0, hd_argmin(a, 0, KEEP)))                                         \
+    CALL(mean, IN(S(2, 3)), hd_mean(a, X(1), NULL))                                                                    \
+    CALL(var, IN(S(2, 3)), hd_var(a, X(1), 1, NULL))                                                                   \
+    CALL(std, IN(S(2, 3)), hd_std(a, X(0), 0, KEEP))                                                                   \
+    CALL(norm, IN(S(2, 3)), hd_norm(a, 3, X(1), NULL))                                                                 \
+    CALL(norm_inf, IN(S(2, 3)), hd_norm(a, INFINITY, X(1), NULL))                                                      \
+    CALL(logsumexp, IN(S(2, 3)), hd_logsumexp(a, X(1), NULL))                                                          \
+    CALL(softmax, IN(S(2, 3)), hd_softmax(a, -1))                                                                      \
+    CALL(log_softmax, IN(S(2, 3)), hd_log_softmax(a, 0))                                                               \
+    CALL(sum_to_shape, IN(S(2, 3, 2)), hd_sum_to_shape(a, S(3, 1)))                                                    \
+    /* views */                                                                                                        \
+    CALL(reshape, IN(S(2, 3)), hd_reshape(a, S(3, -1)))                                                                \
+    CALL(reshape_turned, IN(S(2, 3)), hd_reshape(hd_t(a), S(6)))                                                       \
+    CALL(permute, IN(S(2, 3, 2)), hd_permute(a, X(2, 0, 1)))                                                           \
+    CALL(broadcast_to, IN(S(3)), hd_broadcast_to(a, S(2, 3)))                                                          \
+    CALL(slice, IN(S(2, 7)), hd_slice(a, 1, 1, HD_END, 3))                                                             \
+    CALL(slice_back, IN(S(5, 2)), hd_slice(a, 0, HD_END, HD_END, -2))                                                  \
+    CALL(slice_empty, IN(S(3, 2), S(2)), hd_add(hd_sum(hd_slice(a, 0, 2, 1, 1), X(0), NULL), b))                       \
+    CALL(diagonal, IN(S(3, 4)), hd_diagonal(a, 1, 0, 1))                                                               \
+    CALL(diagonal_back, IN(S(3, 2, 3)), hd_diagonal(a, -1, 2, 0))                                                      \
+    CALL(unfold, IN(S(2, 7)), hd_unfold(a, 1, 3, 2))                                                                   \
+    CALL(as_strided, IN(S(6)), hd_as_strided(a, S(3, 3), S(1, 1), 1))                                                  \
+    CALL(as_strided_turned, IN(S(2, 3)), hd_as_strided(hd_t(a), S(2, 2), S(-1, 2), 3))                                 \
+    CALL(detach, IN(S(3)), hd_mul(a, hd_detach(hd_exp(a))))                                                            \
+    CALL(flip, IN(S(2, 3)), hd_flip(a, X()))                                                                           \
+    CALL(select, IN(S(3, 2)), hd_select(a, 0, -1))                                                                     \
+    CALL(squeeze, IN(S(1, 3, 1)), hd_squeeze(a, X(0)))                                                                 \
+    CALL(move_axis, IN(S(2, 3, 2)), hd_move_axis(a, -1, 0))                                                            \
+    /* movement */                                                                                                     \
+    CALL(contiguous, IN(S(2, 3)), hd_contiguous(hd_t(a)))                                                              \
+    CALL(copy, IN(S(2, 3)), hd_copy(a))                                                                                \
+    CALL(concat, IN(S(2, 1), S(2, 3), S(2, 2)), hd_concat(LIST(a, b, a, c), 1))                                        \
+    CALL(concat_empty, IN(S(0, 2), S(2, 2)), hd_concat(LIST(a, b), 0))                                                 \
+    CALL(pad, IN(S(2, 3)), hd_pad(a, PAD({1, 0}, {0, 2}), 2, -0.5))                                                    \
+    CALL(pad_cut, IN(S(2, 2, 4)), hd_pad(a, PAD({-1, 2}), 1, INFINITY))                                                \
+    CALL(pad_with, IN(S(4)), hd_pad_with(a, PAD({2, 1}), 1, HD_PAD_REFLECT))                                           \
+    CALL(stack, IN(S(3), S(3)), hd_stack(LIST(a, b), 1))                                                               \
+    CALL(roll, IN(S(2, 3)), hd_roll(a, 2, 1))                                                                          \
+    CALL(tile, IN(S(2, 1)), hd_tile(a, S(2, 3)))                                                                       \
+    CALL(repeat_interleave, IN(S(2, 2)), hd_repeat_interleave(a, 2, 0))                                                \
+    CALL(tril, IN(S(3, 3)), hd_tril(a, 0))                                                                             \
+    /* indexing */                                                                                                     \
+    CALL(gather, IN(S(3, 2)), hd_gather(a, 0, I64(S(2, 2), 2, -1, 0, 0)))                                              \
+    CALL(index_select, IN(S(2, 4)), hd_index_select(a, 1, I64(S(3), 3, -4, 3)))                                        \
+    CALL(scatter_set, IN(S(4), S(2)), hd_scatter(a, 0, I64(S(2), 3, 1), b, HD_SCATTER_SET))                            \
+    CALL(scatter_add, IN(S(4), S(3)), hd_scatter(a, 0, I64(S(3), 3, 3, 0), b, HD_SCATTER_ADD))                         \
+    CALL(scatter_mul, IN(S(4), S(3)), hd_scatter(a, 0, I64(S(3), 3, 3, 0), b, HD_SCATTER_MUL))                         \
+    CALL(scatter_max, IN(S(4), S(3)), hd_scatter(a, 0, I64(S(3), 3, 2, 0), b, HD_SCATTER_MAX))                         \
+    CALL(scatter_min, IN(S(4), S(3)), hd_scatter(a, 0, I64(S(3), 3, 2, 0), b, HD_SCATTER_MIN))                         \
+    CALL(take, IN(S(2, 3)), hd_take(a, I64(S(2, 2), 5, 0, -1, 1)))                                                     \
+    CALL(index_add, IN(S(3, 2), S(2, 2)), hd_index_add(a, 0, I64(S(2), 2, 0), b))                                      \
+    CALL(masked_fill, IN(S(2, 3)), hd_masked_fill(a, hd_gt_scalar(a, 1), -7))                                          \
+    CALL(one_hot, IN(S(2, 3)), hd_mul(a, hd_one_hot(I64(S(2), 2, 0), 3, HD_F32)))                                      \
+    /* contraction */                                                                                                  \
+    CALL(matmul, IN(S(2, 3), S(3, 2)), hd_matmul(a, b))                                                                \
+    CALL(matmul_batches, IN(S(2, 2, 3), S(3)), hd_matmul(a, b))                                                        \
+    CALL(affine, IN(S(2, 3), S(4, 3), S(4)), hd_affine(a, b, c))                                                       \
+    CALL(affine_plain, IN(S(2, 2, 3), S(4, 3)), hd_affine(a, b, NULL))                                                 \
+    CALL(dot, IN(S(4), S(4)), hd_dot(a, b))                                                                            \
+    CALL(outer, IN(S(2), S(3)), hd_outer(a, b))                                                                        \
+    /* losses, scalars */                                                                                              \
+    CALL(mse, IN(S(2, 3), S(2, 3)), hd_mse(a, b, NULL))                                                                \
+    CALL(cross_entropy, IN(S(2, 3)), hd_cross_entropy(a, I64(S(2), 2, 0), NULL))                                       \
+    CALL(rsub, IN(S(3)), hd_rsub_scalar(a, 2))                                                                         \
+    CALL(rpow, IN(S(3)), hd_rpow_scalar(a, 1.5))                                                                       \
+    CALL(broadcasting, IN(S(2, 1), S(3), S()), hd_add(hd_mul(a, b), c))                                                \
+    CALL(mixed_dtypes, IN(S(2, 3), S(3)), hd_mul(hd_cast(a, HD_F16), b))
+
+#define CALL_FUNCTION(label, in, result)                                                                               \
+    static hd_tensor *call_##label(hd_tensor *a, hd_tensor *b, hd_tensor *c) {                                         \
+        (void)a, (void)b, (void)c;                                                                                     \
+        return result;                                                                                                 \
+    }
+CALLS(CALL_FUNCTION)
+#undef CALL_FUNCTION
+
+typedef struct named_call {
+    const char *name;
+    hd_tensor *(*run)(hd_tensor *a, hd_tensor *b, hd_tensor *c);
+    void (*shapes)(hd_shape out[3], int *count);
+} named_call;
+
+#define CALL_SHAPES(label, in, result)                                                                                 \
+    static void shapes_##label(hd_shape out[3], int *count) {                                                          \
+        const hd_shape list[] = {in};                                                                                  \
+        *count = (int)(sizeof list / sizeof list[0]);                                                                  \
+        for (int i = 0; i < *count; ++i) out[i] = list[i];                                                             \
+    }
+CALLS(CALL_SHAPES)
+#undef CALL_SHAPES
+#define CALL_ROW(label, in, result) {#label, call_##label, shapes_##label},
+static const named_call calls[] = {CALLS(CALL_ROW)};
+#undef CALL_ROW
+enum { CALL_COUNT = (int)(sizeof calls / sizeof calls[0]) };
+
+/* ---- operands ------------------------------------------------------------------------------------------------------------- */
+/* Distinct values from 0.3 to 2, and the same every time. */
+static inline hd_tensor *operand(hd_shape shape, int which, hd_dtype dtype) {
+    const int64_t count = hd_shape_count(shape);
+    double *v = malloc((size_t)(count + 1) * sizeof *v);
+    for (int64_t i = 0; i < count; ++i) v[i] = 0.3 + (double)((i * 37 + which * 11) % 101) / 60;
+    HD_EAGER;
+    hd_tensor *t = hd_cast(hd_from_data(v, shape, HD_F64), dtype);
+    free(v);
+    return t;
+}
+
+/* The operands of an elementwise row, of the dtype it takes; *count of them. Shapes broadcast. */
+static inline void row_operands(int id, hd_tensor **out, int *count) {
+    static const int64_t sizes[3][2] = {{2, 3}, {1, 3}, {2, 1}};
+    const hd_dtype dtype = hd_rows[id].types == HD_TYPES_INTS ? HD_I32 : HD_F32;
+    *count = hd_rows[id].operands;
+    for (int i = 0; i < *count; ++i) {
+        HD_EAGER;
+        hd_tensor *t = operand(hd_shape_of(sizes[i], 2), i, HD_F32);
+        if (id == HD_OP_atanh || id == HD_OP_asin || id == HD_OP_acos || id == HD_OP_erfinv || id == HD_OP_logit)
+            t = hd_mul_scalar(t, 0.45);
+        if (id == HD_OP_acosh) t = hd_add_scalar(t, 1);
+        if (dtype == HD_I32) t = hd_cast(hd_mul_scalar(t, 9), HD_I32);
+        if (hd_rows[id].chooses && i == 0) t = hd_gt_scalar(t, 1);
+        out[i] = t;
+    }
+}
+static const double row_numbers[3] = {0.25, 0.75, -1.5};
+
+/* ---- bit for bit ---------------------------------------------------------------------------------------------------------- */
+/* Same dtype, shape and bits; any two NaNs are the same. "" or what differs. */
+static inline const char *difference(hd_tensor *a, hd_tensor *b) {
+    static char why[256];
+    if (!hd_ok() || a == NULL || b == NULL) return hd_ok() ? "one is NULL" : hd_error_message();
+    if (hd_tensor_dtype(a) != hd_tensor_dtype(b) || !hd_shape_equal(hd_tensor_shape(a), hd_tensor_shape(b))) {
+        snprintf(why, sizeof why, "%s of rank %d and %s of rank %d", hd_dtype_name(hd_tensor_dtype(a)), hd_tensor_rank(a),
+                 hd_dtype_name(hd_tensor_dtype(b)), hd_tensor_rank(b));
+        return why;
+    }
+    HD_SCOPE;
+    HD_NO_GRAD;
+    const hd_dtype dtype = hd_tensor_dtype(a);
+    const size_t size = hd_dtype_size(dtype);
+    const char *x = hd_data(hd_contiguous(a), dtype), *y = hd_data(hd_contiguous(b), dtype);
+    if (!hd_ok()) return hd_error_message();
+    for (int64_t i = 0; i < hd_tensor_count(a); ++i) {
+        const char *p = x + (size_t)i * size, *q = y + (size_t)i * size;
+        if (memcmp(p, q, size) == 0) continue;
+        const double v = hd_element_to_f64(p, dtype), w = hd_element_to_f64(q, dtype);
+        if (v != v && w != w) continue;
+        snprintf(why, sizeof why, "element %lld of %lld is %.17g against %.17g", (long long)i, (long long)hd_tensor_count(a),
+                 v, w);
+        return why;
+    }
+    return "";
+}
+#define assert_identical(a, b)                                                                                         \
+    do {                                                                                                               \
+        const char *why_ = difference(a, b);                                                                           \
+        if (why_[0] != '\0') fail_msg("%s", why_);                                                                     \
+    } while (0)
+
+/* The graph that an ended builder recorded, as text; the caller frees it. */
+static inline char *text_of(const hd_graph *g) {
+    char *text = hd_graph_print(g);
+    if (text == NULL) fail_msg("%s", hd_error_message());
+    char *own = strdup(text);
+    hd_array_release(text);
+    return own;
+}
+
+#endif

@@ -1,0 +1,388 @@
+/* Optimizers: SGD and Adam against PyTorch (tests/golden/optim.txt, by make_optim.py), and what all of them share. */
+#include "support.h"
+
+#include <math.h>
+
+/* ---- against PyTorch --------------------------------------------------------------------------------------------- */
+enum { PARAMETERS = 8, STEPS = 20 };
+static const int shown[] = {1, 2, 3, 10, 11, 20};
+
+static hd_tensor *fixture(int which, hd_shape shape, double divisor, hd_dtype dtype) {
+    double values[64];
+    const int64_t count = hd_shape_count(shape);
+    for (int64_t i = 0; i < count; ++i) values[i] = (double)((i * 37 + 11 * which) % 101 - 50) / 32 / divisor;
+    return hd_cast(hd_from_data(values, shape, HD_F64), dtype);
+}
+
+/* Trains as the script does, and compares both parameters where it has shown them. */
+static void compare(hd_optimizer *(*make)(hd_tensors *, const double *), const double *options, const double *values,
+                    hd_dtype dtype, double tolerance) {
+    HD_SCOPE;
+    hd_tensor *x = fixture(4, HD_SHAPE(6, 3), 1, dtype), *target = fixture(5, HD_SHAPE(6, 2), 1, dtype);
+    hd_tensor *w = hd_param(fixture(6, HD_SHAPE(3, 2), 2, dtype)), *b = hd_param(fixture(7, HD_SHAPE(2), 2, dtype));
+    hd_optimizer *optimizer = make(HD_TENSORS(w, b), options);
+    for (int step = 1, at = 0; step <= STEPS; ++step) {
+        HD_SCOPE;
+        if (step == 11) hd_optimizer_set_learning_rate(optimizer, options[0] / 2);
+        hd_optimizer_zero_grad(optimizer);
+        hd_backward(hd_mse(hd_tanh(hd_add(hd_matmul(x, w), b)), target, NULL));
+        hd_optimizer_step(optimizer);
+        assert_ok();
+        assert_true(hd_item(hd_optimizer_steps(optimizer)) == step);
+        if (step != shown[at]) continue;
+        const double *v = values + at++ * PARAMETERS;
+        assert_close(w, hd_from_data(v, HD_SHAPE(3, 2), HD_F64), tolerance, tolerance);
+        assert_close(b, hd_from_data(v + 6, HD_SHAPE(2), HD_F64), tolerance, tolerance);
+    }
+    hd_clear_tape();
+}
+
+static void each_line(const char *kind, hd_optimizer *(*make)(hd_tensors *, const double *)) {
+    char path[1024];
+    snprintf(path, sizeof path, "%s/../golden/optim.txt", HODU_TEST_DATA);
+    FILE *file = fopen(path, "r");
+    if (file == NULL) fail_msg("cannot open %s", path);
+    static char text[1 << 16];
+    int found = 0;
+    while (fgets(text, sizeof text, file) != NULL) {
+        if (strncmp(text, kind, strlen(kind)) != 0) continue;
+        double options[8], values[PARAMETERS * 6];
+        char *at = text + strlen(kind);
+        int option_count = 0, count = 0;
+        while (at[1] != '-' || at[2] != '>') options[option_count++] = strtod(at, &at);
+        for (at += 3; count < PARAMETERS * 6; ++count) values[count] = strtod(at, &at);
+        assert_int_equal(option_count, 5);
+        assert_int_equal(*at, '\n');
+        compare(make, options, values, HD_F64, 1e-12);
+        compare(make, options, values, HD_F32, 1e-6);
+        ++found;
+    }
+    fclose(file);
+    assert_true(found >= 7);
+}
+
+static hd_optimizer *make_sgd(hd_tensors *p, const double *o) {
+    return hd_sgd(
+        p, o[0],
+        HD_OPTS(hd_sgd_opts, .momentum = o[1], .dampening = o[2], .weight_decay = o[3], .nesterov = o[4] != 0));
+}
+static hd_optimizer *make_adam(hd_tensors *p, const double *o) {
+    return hd_adam(p, o[0],
+                   HD_OPTS(hd_adam_opts, .beta1 = o[1] == 0 ? HD_ZERO : o[1], .beta2 = o[2] == 0 ? HD_ZERO : o[2],
+                           .epsilon = o[3], .weight_decay = o[4]));
+}
+static void sgd_agrees_with_pytorch(void **state) {
+    (void)state;
+    each_line("sgd ", make_sgd);
+}
+static void adam_agrees_with_pytorch(void **state) {
+    (void)state;
+    each_line("adam ", make_adam);
+}
+
+static void adam_has_its_usual_defaults(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *p[2];
+    hd_optimizer *optimizer[2];
+    for (int i = 0; i < 2; ++i) {
+        p[i] = hd_param(HD_TENSOR_F32(HD_SHAPE(2), 1, -2));
+        optimizer[i] = hd_adam(HD_TENSORS(p[i]), 0.01,
+                               i == 0 ? NULL : HD_OPTS(hd_adam_opts, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8));
+        for (int k = 0; k < 5; ++k) {
+            hd_set_grad(p[i], HD_TENSOR_F32(HD_SHAPE(2), k, 1 - k));
+            hd_optimizer_step(optimizer[i]);
+        }
+    }
+    assert_same(p[0], p[1]);
+}
+
+/* ---- steps and gradients ----------------------------------------------------------------------------------------- */
+static void parameters_without_a_gradient_are_left_alone(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *used = hd_param(hd_ones(HD_SHAPE(2), HD_F32)), *unused = hd_param(hd_ones(HD_SHAPE(2), HD_F32));
+    hd_optimizer *all[] = {
+        hd_sgd(HD_TENSORS(used, unused), 0.5, HD_OPTS(hd_sgd_opts, .weight_decay = 0.5, .momentum = 0.9)),
+        hd_adam(HD_TENSORS(used, unused), 0.5, HD_OPTS(hd_adam_opts, .weight_decay = 0.5))};
+    hd_backward(hd_mul(used, used));
+    for (int i = 0; i < 2; ++i) hd_optimizer_step(all[i]);
+    assert_values(unused, HD_F32, 1, 1);
+    assert_true(hd_item(hd_select(used, 0, 0)) < 1);
+    assert_false(hd_has_grad(unused));
+    hd_set_grad(used, NULL);
+    hd_tensor *before = hd_copy(hd_detach(used));
+    for (int i = 0; i < 2; ++i) hd_optimizer_step(all[i]); /* nobody has one: a step is counted, nothing moves */
+    assert_same(used, before);
+    for (int i = 0; i < 2; ++i) assert_true(hd_item(hd_optimizer_steps(all[i])) == 2);
+}
+
+static void looking_at_a_gradient_changes_no_step(void **state) {
+    (void)state;
+    HD_SCOPE;
+    for (int look = 0; look < 2; ++look) {
+        hd_tensor *used = hd_param(hd_ones(HD_SHAPE(2), HD_F32)), *unused = hd_param(hd_ones(HD_SHAPE(2), HD_F32));
+        hd_optimizer *sgd = hd_sgd(HD_TENSORS(used, unused), 0.5, HD_OPTS(hd_sgd_opts, .weight_decay = 0.5));
+        hd_backward(hd_mul(used, unused));
+        hd_optimizer_step(sgd);
+        assert_values(unused, HD_F32, 0.25, 0.25);
+        hd_optimizer_zero_grad(sgd);
+        if (look) hd_grad(unused); /* zeros, of which none arrived */
+        hd_backward(hd_mul(used, used));
+        if (look) assert_values(hd_grad(unused), HD_F32, 0, 0);
+        hd_optimizer_step(sgd);
+        assert_values(unused, HD_F32, 0.25, 0.25);
+        hd_optimizer_zero_grad(sgd);
+        hd_optimizer_step(sgd);
+        assert_values(unused, HD_F32, 0.25, 0.25);
+        hd_set_grad(unused, hd_zeros(HD_SHAPE(2), HD_F32)); /* one that was given counts, whatever it is */
+        hd_optimizer_step(sgd);
+        assert_values(unused, HD_F32, 0.1875, 0.1875);
+    }
+}
+
+static void zero_grad_zeroes_all_and_clears_the_tape(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *a = hd_param(hd_ones(HD_SHAPE(2), HD_F32)), *b = hd_param(hd_ones(HD_SHAPE(), HD_F64));
+    hd_optimizer *sgd = hd_sgd(HD_TENSORS(a, b), 0.5, NULL);
+    hd_optimizer_zero_grad(sgd); /* before any gradient */
+    assert_values(hd_grad(a), HD_F32, 0, 0);
+    hd_optimizer_step(sgd); /* zeros move nothing */
+    assert_values(a, HD_F32, 1, 1);
+    hd_backward(hd_mul(a, b));
+    assert_values(hd_grad(b), HD_F64, 2);
+    hd_optimizer_zero_grad(sgd);
+    assert_values(hd_grad(a), HD_F32, 0, 0);
+    assert_values(hd_grad(b), HD_F64, 0);
+    assert_int_equal(hd_tape_length(), 0);
+}
+
+static void a_step_is_on_no_tape(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *p = hd_param(hd_full(HD_SHAPE(), 3, HD_F32));
+    hd_optimizer *adam = hd_adam(HD_TENSORS(p), 0.5, NULL);
+    hd_tensor *loss = hd_mul(p, p);
+    hd_backward(loss);
+    hd_optimizer_step(adam);
+    assert_int_equal(hd_tape_length(), 1);
+    assert_true(hd_tensor_requires_grad(p));
+    assert_true(hd_tensor_requires_grad(hd_neg(p)));
+    hd_backward(loss); /* the parameter it needs has moved since */
+    assert_error(HD_ERROR_STATE, "hd_mul");
+    HD_NO_GRAD; /* a step works there too, and inside a context */
+    hd_optimizer_step(adam);
+    HD_GRAD_CONTEXT;
+    hd_optimizer_step(adam);
+    assert_true(hd_item(hd_optimizer_steps(adam)) == 3);
+}
+
+static void while_an_error_is_pending_a_step_updates_nothing(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *p = hd_param(hd_ones(HD_SHAPE(2), HD_F32));
+    hd_optimizer *sgd = hd_sgd(HD_TENSORS(p), 0.5, HD_OPTS(hd_sgd_opts, .momentum = 0.9));
+    hd_backward(hd_mul_scalar(p, 2));
+    hd_matmul(p, hd_ones(HD_SHAPE(3), HD_F32)); /* a mistake in the forward */
+    hd_optimizer_step(sgd);
+    hd_optimizer_zero_grad(sgd);
+    hd_optimizer_set_learning_rate(sgd, 7);
+    assert_error(HD_ERROR_SHAPE, "hd_matmul");
+    assert_values(p, HD_F32, 1, 1);
+    assert_values(hd_grad(p), HD_F32, 2, 2);
+    assert_true(hd_item(hd_optimizer_steps(sgd)) == 0);
+    hd_optimizer_step(sgd);
+    assert_values(p, HD_F32, 0, 0);
+}
+
+static void the_learning_rate_is_a_tensor_of_the_optimizers(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *p = hd_param(hd_zeros(HD_SHAPE(), HD_F32));
+    hd_optimizer *sgd = hd_sgd(HD_TENSORS(p), 0.5, NULL);
+    hd_tensor *rate = hd_optimizer_learning_rate(sgd), *steps = hd_optimizer_steps(sgd);
+    assert_values(rate, HD_F64, 0.5);
+    assert_values(steps, HD_F64, 0);
+    assert_int_equal(hd_tensor_rank(rate), 0);
+    hd_set_grad(p, hd_ones(HD_SHAPE(), HD_F32));
+    hd_optimizer_step(sgd);
+    assert_values(p, HD_F32, -0.5);
+    hd_optimizer_set_learning_rate(sgd, 2);
+    assert_values(rate, HD_F64, 2);
+    hd_optimizer_step(sgd);
+    assert_values(p, HD_F32, -2.5);
+    hd_fill(rate, 1); /* writing it is setting it */
+    hd_optimizer_step(sgd);
+    assert_values(p, HD_F32, -3.5);
+    hd_optimizer_set_learning_rate(sgd, 0);
+    hd_optimizer_step(sgd);
+    assert_values(p, HD_F32, -3.5);
+    assert_values(steps, HD_F64, 4);
+    assert_ptr_equal(hd_tensors_get(hd_optimizer_parameters(sgd), 0), p);
+}
+
+static void parameters_keep_their_dtype_and_memory(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static const hd_dtype dtypes[] = {HD_F64, HD_F32, HD_F16, HD_BF16};
+    for (int i = 0; i < 4; ++i) {
+        hd_tensor *p = hd_param(hd_full(HD_SHAPE(3), 2, dtypes[i])), *view = hd_detach(p);
+        hd_set_grad(p, hd_ones(HD_SHAPE(3), dtypes[i]));
+        hd_optimizer_step(hd_sgd(HD_TENSORS(p), 0.5, HD_OPTS(hd_sgd_opts, .momentum = 0.5, .weight_decay = 0.5)));
+        assert_values(p, dtypes[i], 1, 1, 1);
+        hd_optimizer_step(hd_adam(HD_TENSORS(p), 0.5, NULL));
+        assert_close(p, hd_full(HD_SHAPE(3), 0.5, HD_F32), 1e-2, HD_ZERO);
+        assert_true(hd_tensor_dtype(p) == dtypes[i]);
+        assert_same(view, p); /* updated in place */
+    }
+}
+
+static hd_optimizer *made_and_kept(void) {
+    HD_SCOPE;
+    hd_tensor *p = hd_param(hd_ones(HD_SHAPE(2), HD_F32));
+    hd_set_grad(p, p);
+    return hd_keep(hd_adam(HD_TENSORS(p), 0.5, NULL));
+}
+static void an_optimizer_holds_its_parameters(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_optimizer *adam = made_and_kept();
+    hd_optimizer_step(adam);
+    assert_ok();
+    assert_close(hd_tensors_get(hd_optimizer_parameters(adam), 0), hd_full(HD_SHAPE(2), 0.5, HD_F32), 1e-6, HD_ZERO);
+}
+
+static void an_optimizer_that_is_gone_is_an_error(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *p = hd_param(hd_ones(HD_SHAPE(2), HD_F32));
+    hd_set_grad(p, p);
+    hd_optimizer *gone;
+    hd_tensors *list;
+    {
+        HD_SCOPE;
+        list = HD_TENSORS(p);
+        gone = hd_sgd(list, 0.5, NULL);
+    }
+    hd_optimizer_step(gone);
+    assert_int_not_equal(hd_error_code(), HD_OK);
+    hd_error_clear();
+    hd_optimizer_zero_grad(gone);
+    assert_int_not_equal(hd_error_code(), HD_OK);
+    hd_error_clear();
+    assert_null(hd_sgd(list, 0.5, NULL));
+    assert_int_not_equal(hd_error_code(), HD_OK);
+    hd_error_clear();
+    assert_values(p, HD_F32, 1, 1);
+}
+
+static void two_optimizers_share_a_model(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_module *model = HD_SEQUENTIAL(hd_linear(2, 2, NULL), hd_linear(2, 1, NULL));
+    hd_tensors *all = hd_module_parameters(model);
+    hd_optimizer *body = hd_sgd(HD_TENSORS(hd_tensors_get(all, 0), hd_tensors_get(all, 1)), 0.1, NULL);
+    hd_optimizer *head = hd_adam(HD_TENSORS(hd_tensors_get(all, 2), hd_tensors_get(all, 3)), 0.1, NULL);
+    hd_tensor *before[4], *x = hd_ones(HD_SHAPE(3, 2), HD_F32);
+    for (int i = 0; i < 4; ++i) before[i] = hd_copy(hd_detach(hd_tensors_get(all, i)));
+    hd_backward(hd_mean(hd_forward(model, x), HD_AXES(), NULL));
+    hd_optimizer_step(head);
+    for (int i = 0; i < 2; ++i) assert_same(hd_tensors_get(all, i), before[i]);
+    for (int i = 2; i < 4; ++i) assert_false(hd_allclose(hd_tensors_get(all, i), before[i], NULL));
+    hd_optimizer_step(body);
+    for (int i = 0; i < 2; ++i) assert_false(hd_allclose(hd_tensors_get(all, i), before[i], NULL));
+}
+
+/* ---- an optimizer of one's own ----------------------------------------------------------------------------------- */
+typedef struct own {
+    int begun, updated, destroyed, fail_at;
+    bool order_was_right;
+} own;
+static void own_begin(hd_optimizer *o, void *state) {
+    own *s = state;
+    s->order_was_right = s->updated % 2 == 0; /* before the parameters */
+    ++s->begun;
+    assert_true(hd_item(hd_optimizer_steps(o)) == s->begun);
+}
+/* slot 0: the sum of gradients, slot 1: how many there were. */
+static void own_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot) {
+    own *s = state;
+    ++s->updated;
+    if (s->updated == s->fail_at) {
+        hd_add(p, NULL);
+        return;
+    }
+    assert_false(hd_tensor_requires_grad(hd_mul(p, p))); /* no tape here */
+    hd_add_(slot[0], g);
+    hd_assign(slot[1], hd_add_scalar(slot[1], 1));
+    hd_sub_(p, hd_mul(hd_div(slot[0], slot[1]), hd_cast(hd_optimizer_learning_rate(o), hd_tensor_dtype(p))));
+}
+static void own_destroy(void *state) { ++((own *)state)->destroyed; }
+static const hd_optimizer_class own_class = {
+    .name = "own", .slots = 2, .begin = own_begin, .update = own_update, .destroy = own_destroy};
+
+static void an_own_optimizer_has_slots_and_a_state(void **state) {
+    (void)state;
+    own s = {0};
+    {
+        HD_SCOPE;
+        hd_tensor *a = hd_param(hd_zeros(HD_SHAPE(2), HD_F32)), *b = hd_param(hd_zeros(HD_SHAPE(), HD_F64));
+        hd_optimizer *o = hd_optimizer_new(&own_class, &s, HD_TENSORS(a, b), 0.5);
+        for (int i = 1; i <= 3; ++i) {
+            hd_set_grad(a, hd_full(HD_SHAPE(2), i, HD_F32));
+            hd_set_grad(b, hd_full(HD_SHAPE(), 10 * i, HD_F64));
+            hd_optimizer_step(o);
+            assert_ok();
+            assert_true(s.order_was_right);
+        }
+        assert_values(a, HD_F32, -(1 + 1.5 + 2) * 0.5, -(1 + 1.5 + 2) * 0.5); /* the means of 1, 1 2, 1 2 3 */
+        assert_values(b, HD_F64, -(10 + 15 + 20) * 0.5);
+        assert_int_equal(s.begun, 3);
+        assert_int_equal(s.updated, 6);
+        hd_optimizer_zero_grad(o); /* comes with it */
+        assert_values(hd_grad(a), HD_F32, 0, 0);
+        assert_int_equal(s.destroyed, 0);
+    }
+    assert_int_equal(s.destroyed, 1);
+}
+
+static void an_update_that_fails_ends_the_step(void **state) {
+    (void)state;
+    own s = {.fail_at = 2};
+    HD_SCOPE;
+    hd_tensor *p[3];
+    for (int i = 0; i < 3; ++i) {
+        p[i] = hd_param(hd_zeros(HD_SHAPE(), HD_F32));
+        hd_set_grad(p[i], hd_ones(HD_SHAPE(), HD_F32));
+    }
+    hd_optimizer *o = hd_optimizer_new(&own_class, &s, HD_TENSORS(p[0], p[1], p[2]), 0.5);
+    hd_optimizer_step(o);
+    assert_error(HD_ERROR_NULL_ARGUMENT, "hd_optimizer_step: `b` is NULL");
+    assert_values(p[1], HD_F32, 0);
+    assert_values(p[2], HD_F32, 0);
+    assert_int_equal(s.updated, 2);
+    assert_true(hd_tensor_requires_grad(hd_neg(p[0]))); /* the tape is on again */
+}
+
+static void slots_are_optional_and_belong_to_their_parameter(void **state) {
+    (void)state;
+    HD_SCOPE;
+    own s = {0};
+    static const hd_optimizer_class widest = {.name = "widest", .slots = 4, .update = own_update};
+    hd_tensor *p = hd_param(hd_zeros(HD_SHAPE(2, 3), HD_F16));
+    hd_set_grad(p, hd_ones(HD_SHAPE(2, 3), HD_F16));
+    hd_optimizer *o = hd_optimizer_new(&widest, &s, HD_TENSORS(p), 1);
+    hd_optimizer_step(o);
+    assert_ok();
+    assert_values(p, HD_F16, -1, -1, -1, -1, -1, -1);
+}
+
+RUN(test(sgd_agrees_with_pytorch), test(adam_agrees_with_pytorch), test(adam_has_its_usual_defaults),
+    test(parameters_without_a_gradient_are_left_alone), test(zero_grad_zeroes_all_and_clears_the_tape),
+    test(a_step_is_on_no_tape), test(while_an_error_is_pending_a_step_updates_nothing),
+    test(the_learning_rate_is_a_tensor_of_the_optimizers), test(parameters_keep_their_dtype_and_memory),
+    test(an_optimizer_holds_its_parameters), test(an_optimizer_that_is_gone_is_an_error),
+    test(two_optimizers_share_a_model), test(an_own_optimizer_has_slots_and_a_state),
+    test(slots_are_optional_and_belong_to_their_parameter), test(an_update_that_fails_ends_the_step),
+    test(looking_at_a_gradient_changes_no_step))

@@ -1,0 +1,191 @@
+/* What is recorded means what it would have done at once: random programs with views, writes into views, state, bound
+ * tensors, constants and draws, run at once and as scripts at every level. Every op of the list, against itself at once.
+ *
+ * HODU_SEED=n runs program n alone, and prints it when it fails. */
+#include "graph/programs.h"
+
+/* ---- random programs ----------------------------------------------------------------------------------------------------- */
+/* Copies of what a run reads from outside; constants are new ones in every run. */
+static void copy_outside(const values *from, values *to) {
+    for (int i = 0; i < OUTSIDE; ++i) to->t[i] = hd_copy(from->t[i]);
+    to->count = OUTSIDE;
+}
+
+static void equals(hd_tensor *script, hd_tensor *at_once, bool exactly, uint64_t program, const char *what, int level, hd_script *s) {
+    const char *why = difference(script, at_once);
+    if (why[0] == '\0') return;
+    if (!exactly && hd_ok() && hd_allclose(script, at_once, HD_OPTS(hd_allclose_opts, .relative = 1e-5, .absolute = 1e-5))) return;
+    hd_error_clear();
+    if (getenv("HODU_SEED") != NULL) hd_script_print(s);
+    fail_msg("program %llu, %s at O%d: %s", (unsigned long long)program, what, level, why);
+}
+
+static void compare_program(uint64_t program, int steps) {
+    HD_SCOPE;
+    values start = {.count = 0}, recorded = {.count = 0};
+    make_outside(program, &start);
+    values outside;
+    copy_outside(&start, &outside);
+    hd_builder *b = record_program(program, steps, &recorded, &outside);
+    hd_script *s = hd_builder_build(b);
+    if (s == NULL) fail_msg("program %llu: %s", (unsigned long long)program, hd_error_message());
+    for (int i = 0; i < OUTSIDE; ++i) equals(outside.t[i], start.t[i], true, program, "outside after hd_builder_end", 0, s);
+    for (int level = 0; level < 4; ++level) {
+        HD_SCOPE;
+        hd_script_set_optimization_level(s, (hd_optimization_level)(HD_O0 + level));
+        for (int i = 2; i < 4; ++i) hd_assign(outside.t[i], start.t[i]);
+        hd_script_set_input(s, "x0", start.t[0]);
+        hd_script_set_input(s, "x1", start.t[1]);
+        values now;
+        copy_outside(&start, &now);
+        for (int run = 0; run < 2; ++run) {
+            HD_SCOPE;
+            hd_seed(program + (uint64_t)run);
+            for (int i = 0; i < OUTSIDE; ++i)
+                if (i != 2 && i != 3) now.t[i] = hd_copy(start.t[i]);
+            hd_tensor *state[2] = {now.t[2], now.t[3]};
+            run_program(program, steps, &now);
+            const uint64_t draws = hd_generator_draw(NULL);
+            assert_ok();
+            hd_seed(program + (uint64_t)run);
+            hd_outputs *o = hd_script_run(s);
+            if (o == NULL) fail_msg("program %llu at O%d: %s", (unsigned long long)program, level, hd_error_message());
+            assert_int_equal(hd_generator_draw(NULL), draws);
+            const bool exactly = level == 0 || !now.inexact;
+            for (int64_t i = 0; i < hd_outputs_count(o); ++i) {
+                const char *name = hd_outputs_name(o, i);
+                equals(hd_outputs_at(o, i), now.t[atoi(name + 1)], exactly, program, name, level, s);
+            }
+            now.t[2] = hd_retain(state[0]);
+            now.t[3] = hd_retain(state[1]);
+            equals(outside.t[2], state[0], exactly, program, "state s0", level, s);
+            equals(outside.t[3], state[1], exactly, program, "state s1", level, s);
+            equals(outside.t[4], start.t[4], true, program, "the bound one", level, s);
+            equals(outside.t[5], start.t[5], true, program, "a constant", level, s);
+            hd_release(state[0]);
+            hd_release(state[1]);
+        }
+        const hd_script_check_result check = hd_script_check(s);
+        assert_ok();
+        if (level == 0) assert_int_equal(check.node, -1);
+    }
+}
+
+static void random_programs_do_the_same_as_scripts(void **state) {
+    (void)state;
+    const char *seed = getenv("HODU_SEED");
+    const uint64_t first = seed != NULL ? strtoull(seed, NULL, 10) : 0, last = seed != NULL ? first : 1999;
+    for (uint64_t program = first; program <= last; ++program) compare_program(program, 5 + (int)(program % 45));
+}
+
+/* ---- every op ------------------------------------------------------------------------------------------------------------ */
+/* y recorded from inputs is y computed at once, at every level, and draws the same numbers. */
+static void same_as_at_once(const char *name, hd_tensor **in, int count, hd_tensor *(*run)(hd_tensor **in, const void *user),
+                            const void *user, bool exactly) {
+    static const char *const names[] = {"a", "b", "c"};
+    hd_seed(5);
+    hd_tensor *at_once = run(in, user);
+    const uint64_t draws = hd_generator_draw(NULL);
+    if (!hd_ok()) fail_msg("%s: %s", name, hd_error_message());
+    hd_builder *b = hd_builder_new(name);
+    hd_builder_start(b);
+    hd_tensor *inputs[3] = {NULL};
+    for (int i = 0; i < count; ++i) inputs[i] = hd_input(names[i], hd_tensor_shape(in[i]), hd_tensor_dtype(in[i]));
+    hd_builder_add_output(b, "y", run(inputs, user));
+    hd_builder_end(b);
+    hd_script *s = hd_builder_build(b);
+    if (s == NULL) fail_msg("%s: %s", name, hd_error_message());
+    for (int i = 0; i < count; ++i) hd_script_set_input(s, names[i], in[i]);
+    for (int level = HD_O0; level <= HD_O3; ++level) {
+        hd_script_set_optimization_level(s, (hd_optimization_level)level);
+        hd_seed(5);
+        hd_tensor *y = hd_outputs_get(hd_script_run(s), "y");
+        const char *why = difference(y, at_once);
+        if (why[0] != '\0' && ((level == HD_O0 && exactly) || !hd_ok() || !hd_allclose(y, at_once, NULL)))
+            fail_msg("%s at O%d: %s", name, level - HD_O0, why);
+        assert_int_equal(hd_generator_draw(NULL), draws);
+    }
+}
+
+static hd_tensor *run_call(hd_tensor **in, const void *user) { return ((const named_call *)user)->run(in[0], in[1], in[2]); }
+
+static void every_call_gives_what_it_gives_at_once(void **state) {
+    (void)state;
+    for (int k = 0; k < CALL_COUNT; ++k) {
+        HD_SCOPE;
+        hd_shape shapes[3];
+        int count;
+        calls[k].shapes(shapes, &count);
+        hd_tensor *in[3] = {NULL};
+        for (int i = 0; i < count; ++i) in[i] = operand(shapes[i], i, HD_F32);
+        same_as_at_once(calls[k].name, in, count, run_call, &calls[k], true);
+    }
+}
+
+/* Inputs that are turned are the script's to bring in order. */
+static void every_call_takes_inputs_of_any_layout(void **state) {
+    (void)state;
+    for (int k = 0; k < CALL_COUNT; ++k) {
+        HD_SCOPE;
+        if (strncmp(calls[k].name, "as_strided", 10) == 0) continue; /* looks at the storage itself */
+        hd_shape shapes[3];
+        int count;
+        calls[k].shapes(shapes, &count);
+        hd_tensor *in[3] = {NULL};
+        for (int i = 0; i < count; ++i) {
+            hd_shape wide = shapes[i];
+            for (int j = 0; j < wide.rank; ++j) wide.size[j] *= 2;
+            in[i] = operand(wide, i, HD_F32);
+            for (int j = 0; j < wide.rank; ++j) in[i] = hd_slice(in[i], j, HD_END, HD_END, -2);
+        }
+        same_as_at_once(calls[k].name, in, count, run_call, &calls[k], false); /* products of turned matrices round otherwise */
+    }
+}
+
+typedef struct row_call {
+    hd_op_id id;
+    double numbers[3];
+} row_call;
+static hd_tensor *run_row(hd_tensor **in, const void *user) {
+    const row_call *row = user;
+    return hd_run_row(hd_thread_self(), row->id, in, row->numbers);
+}
+
+static void every_row_gives_what_it_gives_at_once(void **state) {
+    (void)state;
+    for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id) {
+        HD_SCOPE;
+        hd_tensor *in[3];
+        int count;
+        row_operands(id, in, &count);
+        const row_call row = {(hd_op_id)id, {row_numbers[0], row_numbers[1], row_numbers[2]}};
+        same_as_at_once(hd_ops[id].name, in, count, run_row, &row, true);
+    }
+}
+
+/* All dtypes that a row takes, also mixed. */
+static void every_row_takes_its_dtypes(void **state) {
+    (void)state;
+    static const double v[] = {1, 0, 3, 2, 1, 5};
+    for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id)
+        for (int d = 1; d < HD_DTYPE_COUNT; ++d) {
+            HD_SCOPE;
+            const int operands = hd_rows[id].operands;
+            hd_tensor *in[3];
+            for (int i = 0; i < operands; ++i) {
+                const hd_dtype dtype = hd_rows[id].chooses && i == 0 ? HD_BOOL : i == 1 && id % 2 == 0 ? (hd_dtype)(1 + (d + 3) % 15) : (hd_dtype)d;
+                in[i] = hd_cast(hd_from_data(v, S(2, 3), HD_F64), dtype);
+                if (hd_rows[id].guard == HD_GUARD_ZERO && i == 1) in[i] = hd_cast(hd_add_scalar(hd_cast(in[i], HD_F64), 1), dtype);
+            }
+            const row_call row = {(hd_op_id)id, {0, 1, 2}};
+            run_row(in, &row);
+            if (!hd_ok()) { /* does not take it */
+                hd_error_clear();
+                continue;
+            }
+            same_as_at_once(hd_ops[id].name, in, operands, run_row, &row, true);
+        }
+}
+
+RUN(test(random_programs_do_the_same_as_scripts), test(every_call_gives_what_it_gives_at_once),
+    test(every_call_takes_inputs_of_any_layout), test(every_row_gives_what_it_gives_at_once), test(every_row_takes_its_dtypes))
