@@ -72,6 +72,8 @@ CASES = {  # name: unit, op, inputs
     "grad/backward-chain-1e5": ("us", "grad_chain_1e5", TINY, TINY),
     "grad/softmax-cross-entropy-64x1000": ("us", "grad_cross_entropy", Input(64, 1000), indices(64, below=1000)),
     "grad/gelu-2^20": ("us", "grad_gelu", MEDIUM, MEDIUM),
+    "script/linear-3x1-step": ("us", "grad_linear_epoch", Input(100, 3), Input(100, 1)),
+    "script/mlp-64x512x1024x512": ("us", "mlp", Input(64, 512)),
     "process/start-ms": ("ms", "start_ms"),
     "process/start-mb": ("MB", "start_mb"),
 }
@@ -166,6 +168,12 @@ class Torch(Framework):
             model.zero_grad()
         return call
 
+    def mlp(self, x):
+        if not hasattr(self, "network"):
+            nn = self.torch.nn
+            self.network = nn.Sequential(nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 512))
+        return self.network(x)
+
     def grad_chain_1e5(self, x, y):
         seed = self.torch.ones_like(x)
         z, y = x.requires_grad_(), y.requires_grad_()
@@ -235,6 +243,12 @@ class Jax(Framework):
             return self.jnp.mean((self.relu(x @ w1 + b1) @ w2 + b2 - y) ** 2)
         call = self.jax.jit(self.jax.value_and_grad(loss))
         return lambda: call(weights, x, y)
+
+    def mlp(self, x):
+        if not hasattr(self, "network"):
+            w1, b1, w2, b2 = [self.array(Input(*shape)) / 32 for shape in [(512, 1024), (1024,), (1024, 512), (512,)]]
+            self.network = self.jax.jit(lambda x: self.relu(x @ w1 + b1) @ w2 + b2)
+        return self.network(x)
 
     def grad_cross_entropy(self, x, target):
         def loss(x, target):
