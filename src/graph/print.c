@@ -126,15 +126,18 @@ static void put_attributes(text *t, const hd_graph *g, uint32_t node) {
 
 static void put_constant(text *t, const hd_graph *g, uint32_t node) {
     const hd_node *n = &g->nodes[node];
-    const hd_storage *s = g->constants[n->first].storage;
+    hd_thread *thread = hd_thread_self();
     const int64_t count = hd_node_count(g, node);
-    if (count > 8 || s->home != NULL || s->data == NULL) {
+    const bool fine = thread->error_code == HD_OK;
+    const char *data = count > 8 || !fine ? NULL : hd_storage_bytes(thread, g->constants[n->first].storage, HD_READ);
+    if (data == NULL) {
+        if (fine) hd_error_clear(); /* what cannot be read is written by its number */
         put(t, " #%u", n->first);
         return;
     }
     put(t, " {");
     for (int64_t i = 0; i < count; ++i) {
-        const char *element = (const char *)s->data + (size_t)i * hd_dtype_bytes[n->dtype];
+        const char *element = data + (size_t)i * hd_dtype_bytes[n->dtype];
         put(t, i > 0 ? ", " : "");
         if (hd_dtype_is_float((hd_dtype)n->dtype))
             put_number(t, hd_element_to_f64(element, (hd_dtype)n->dtype));

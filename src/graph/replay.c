@@ -31,7 +31,10 @@ static hd_tensor *replay_write(hd_thread *thread, const hd_graph *g, uint32_t no
 /* That the call recorded what was written: attributes that ops would have resolved otherwise must not reach a plan. */
 static bool recorded_as(const hd_graph *g, uint32_t node, const hd_graph *made, uint32_t added) {
     const hd_node *n = &g->nodes[node], *m = &made->nodes[added];
-    if (n->op == HD_OP_matmul) return true; /* turns are recorded as transposes */
+    if (n->op == HD_OP_matmul) { /* turns are recorded as transposes; products of vectors as those of matrices */
+        const uint32_t *in = hd_node_inputs(g, node);
+        return hd_node_shape(g, in[0]).rank >= 2 && hd_node_shape(g, in[1]).rank >= 2;
+    }
     size_t bytes;
     hd_attribute_fields(n->op, &bytes);
     return n->op == m->op && n->derivative == m->derivative && (n->attributes == 0) == (m->attributes == 0) &&
@@ -56,8 +59,11 @@ hd_tensor *hd_replay_node(hd_thread *thread, const hd_graph *g, uint32_t node, h
         if (bytes > 0 && n->attributes == 0 && n->op != HD_OP_matmul)
             return hd_fail(HD_ERROR_VALUE, "node %%%u, %s, lacks its attributes", node, hd_node_name(n)), NULL;
         thread->call = hd_node_name(n);
+        const hd_dtype before = thread->default_dtype; /* what integers became then may not be what they become now */
+        if (hd_dtype_is_float((hd_dtype)n->dtype)) thread->default_dtype = (hd_dtype)n->dtype;
         t = hd_replay(thread, (hd_op_id)n->op, n->derivative, hd_node_attributes(g, node), inputs, n->input_count,
                       (hd_dtype)n->dtype, &shape);
+        thread->default_dtype = before;
     }
     if (t == NULL || thread->error_code != HD_OK) {
         hd_fail(HD_ERROR_VALUE, "node %%%u, %s, is not a call that can be made", node, hd_node_name(n));

@@ -224,10 +224,11 @@ typedef struct arena {
     size_t top;
 } arena;
 
-static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+static size_t rounded(size_t bytes) { return bytes > SIZE_MAX - 63 ? SIZE_MAX : (bytes + 63) / 64 * 64; }
 
-/* The smallest hole that fits, or new room at the top. */
+/* The smallest hole that fits, or new room at the top; SIZE_MAX when no address is that large. */
 static size_t take(arena *a, size_t bytes) {
+    if (bytes > SIZE_MAX / 4 || a->top > SIZE_MAX / 4) return SIZE_MAX;
     uint32_t best = NONE;
     for (uint32_t i = 0; i < a->count; ++i)
         if (a->holes[i].bytes >= bytes && (best == NONE || a->holes[i].bytes < a->holes[best].bytes)) best = i;
@@ -336,6 +337,7 @@ static hd_error lay_out(hd_thread *thread, plan *p) {
             buffer *over = overwritable(p, i);
             if (over != NULL) over->handed_on = true;
             out->offset = over != NULL ? over->offset : take(&a, rounded(out->storage.bytes));
+            if (out->offset == SIZE_MAX) status = hd_fail(HD_ERROR_MEMORY, "the values of this script need more memory than can be addressed");
             out->storage.data = out; /* a mark: it has a place */
         }
         for (uint32_t e = ending[i]; e != NONE && status == HD_OK; e = next[e])

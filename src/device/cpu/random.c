@@ -175,9 +175,10 @@ static hd_error multinomial(hd_thread *thread, hd_call *call, hd_tensor *out) {
     const int64_t n = weights->layout.shape.size[rank - 1], rows = rank == 2 ? weights->layout.shape.size[0] : 1;
     const int64_t count = out->layout.shape.size[out->layout.shape.rank - 1];
     hd_block *scratch = hd_block_new(thread, (size_t)n * sizeof(keyed));
-    hd_error status = scratch == NULL ? HD_ERROR_MEMORY : HD_OK;
+    const double *values = (const double *)hd_tensor_bytes(thread, weights, HD_READ);
+    hd_error status = scratch == NULL || values == NULL ? thread->error_code : HD_OK;
     for (int64_t r = 0; r < rows && status == HD_OK; ++r)
-        status = multinomial_row(call->attributes, (const double *)weights->storage->data + r * n, n, r, count,
+        status = multinomial_row(call->attributes, values + r * n, n, r, count,
                                  (int64_t *)out->storage->data + r * count, hd_block_data(scratch));
     if (scratch != NULL) hd_block_release(thread, scratch);
     hd_tensor_drop(thread, weights);
