@@ -310,6 +310,8 @@ static buffer *overwritable(const plan *p, uint32_t index) {
     return NULL;
 }
 
+static char nothing[64]; /* where values without elements lie */
+
 /* Buffers begin at the launch that first fills them, and end with the last one that reads them. */
 static hd_error lay_out(hd_thread *thread, plan *p) {
     uint32_t *next = hd_array_resize(NULL, (p->buffer_count + 1) * sizeof *next); /* lists of buffers by last launch */
@@ -354,7 +356,8 @@ static hd_error lay_out(hd_thread *thread, plan *p) {
     }
     for (uint32_t i = 0; i < p->buffer_count; ++i) {
         buffer *b = p->buffers[i];
-        if (b->room == IN_ARENA) b->storage.data = p->arena != NULL ? (char *)hd_block_data(p->arena) + b->offset : NULL;
+        if (b->room != IN_ARENA) continue;
+        b->storage.data = b->storage.bytes > 0 && p->arena != NULL ? (char *)hd_block_data(p->arena) + b->offset : nothing;
     }
     return HD_OK;
 }

@@ -71,7 +71,7 @@ static inline void pick_two(dice *d, const values *v, hd_tensor **a, hd_tensor *
         }
         if (fit) return;
     }
-    *b = hd_scalar((double)below(d, 5) - 2, HD_F32);
+    *b = hd_scalar((double)below(d, 5) - 2, HD_F32); /* none does */
 }
 
 static inline hd_tensor *random_view(dice *d, hd_tensor *x) {
@@ -157,6 +157,7 @@ static inline hd_tensor *random_op(dice *d, values *v) {
         static const double numbers[] = {1, 0, -0.0, 2, -1};
         const double n = numbers[below(d, 5)];
         a = pick(d, v);
+        if (hd_tensor_dtype(a) == HD_U8) a = hd_cast(a, HD_I32);
         const int how = below(d, 5);
         return how == 0   ? hd_mul_scalar(a, n)
                : how == 1 ? hd_add_scalar(a, n)
