@@ -37,7 +37,7 @@ HD_API hd_optimizer *hd_adam(hd_tensors *parameters, double learning_rate, const
 /* ---- an optimizer of your own: a struct and a step function ---- */
 typedef struct hd_optimizer_class {
     const char *name;      /* "sgd" */
-    int slots;             /* tensors it keeps for each parameter, zeros at first (moments): 0 to 4 */
+    int slots;             /* tensors it keeps for each parameter, zeros at first (moments): 0 to 4; f32 for small floats */
     void (*begin)(hd_optimizer *optimizer, void *state); /* once per step, before the parameters; may be NULL */
     /* New value of one parameter; runs without a tape. slot[k] is updated with hd_assign and its kin. */
     void (*update)(hd_optimizer *optimizer, void *state, hd_tensor *parameter, hd_tensor *gradient,

@@ -92,13 +92,18 @@ hd_optimizer *hd_optimizer_new(const hd_optimizer_class *class_, void *state, hd
 }
 
 /* ---- using one ---------------------------------------------------------------------------------------------------------------- */
+/* Small floats are updated in f32, and rounded once: epsilon and moments would vanish in them. */
+static hd_dtype update_dtype(const hd_tensor *p) {
+    return hd_dtype_is_small_float((hd_dtype)p->dtype) ? HD_F32 : (hd_dtype)p->dtype;
+}
+
 /* What a parameter needs is made at its first update, at once, also inside a builder. */
 static hd_error make_slots(hd_thread *thread, hd_optimizer *o, int64_t i) {
     const hd_tensor *p = o->parameters->items[i];
     for (int k = 0; k < o->class_->slots; ++k) {
         if (o->slots[i][k] != NULL) continue;
         HD_EAGER;
-        hd_tensor *zeros = hd_zeros(p->layout.shape, (hd_dtype)p->dtype);
+        hd_tensor *zeros = hd_zeros(p->layout.shape, update_dtype(p));
         if (zeros == NULL) return thread->error_code;
         hd_object_retain(&zeros->object);
         o->slots[i][k] = zeros;
@@ -180,14 +185,17 @@ void hd_optimizer_set_learning_rate(hd_optimizer *optimizer, double learning_rat
 /* ---- SGD ------------------------------------------------------------------------------------------------------------------------ */
 static void sgd_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot) {
     const hd_sgd_opts *opts = state;
-    if (opts->weight_decay != 0) g = hd_add(g, hd_mul_scalar(p, opts->weight_decay));
+    const hd_dtype dtype = update_dtype(p);
+    hd_tensor *value = hd_cast(p, dtype);
+    g = hd_cast(g, dtype);
+    if (opts->weight_decay != 0) g = hd_add(g, hd_mul_scalar(value, opts->weight_decay));
     if (opts->momentum != 0) {
         hd_tensor *moved = hd_add(hd_mul_scalar(slot[0], opts->momentum), hd_mul_scalar(g, 1 - opts->dampening));
         if (opts->dampening != 0) moved = hd_where(hd_eq_scalar(o->steps, 1), g, moved); /* the first gradient counts whole */
         hd_assign(slot[0], moved);
         g = opts->nesterov ? hd_add(g, hd_mul_scalar(slot[0], opts->momentum)) : slot[0];
     }
-    hd_assign(p, hd_addcmul(p, hd_cast(o->learning_rate, hd_tensor_dtype(p)), g, -1));
+    hd_assign(p, hd_addcmul(value, hd_cast(o->learning_rate, dtype), g, -1));
 }
 static bool not_negative(double v) { return v >= 0 && isfinite(v); }
 
@@ -228,8 +236,10 @@ hd_optimizer *hd_sgd(hd_tensors *parameters, double learning_rate, const hd_sgd_
 /* Bias corrections follow from the step count as tensors, so that a captured step stays right at every run. */
 static void adam_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot) {
     const hd_adam_opts *opts = state;
-    const hd_dtype dtype = hd_tensor_dtype(p);
-    if (opts->weight_decay != 0) g = hd_add(g, hd_mul_scalar(p, opts->weight_decay));
+    const hd_dtype dtype = update_dtype(p);
+    hd_tensor *value = hd_cast(p, dtype);
+    g = hd_cast(g, dtype);
+    if (opts->weight_decay != 0) g = hd_add(g, hd_mul_scalar(value, opts->weight_decay));
     hd_tensor *m = slot[0], *v = slot[1];
     hd_assign(m, hd_add(hd_mul_scalar(m, opts->beta1), hd_mul_scalar(g, 1 - opts->beta1)));
     hd_assign(v, hd_add(hd_mul_scalar(v, opts->beta2), hd_mul_scalar(hd_square(g), 1 - opts->beta2)));
@@ -237,7 +247,7 @@ static void adam_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g
     hd_tensor *correction2 = hd_rsub_scalar(hd_rpow_scalar(o->steps, opts->beta2), 1);
     hd_tensor *rate = hd_cast(hd_div(o->learning_rate, correction1), dtype);
     hd_tensor *root = hd_mul(hd_sqrt(v), hd_cast(hd_rsqrt(correction2), dtype));
-    hd_assign(p, hd_sub(p, hd_mul(hd_div(m, hd_add_scalar(root, opts->epsilon)), rate)));
+    hd_assign(p, hd_sub(value, hd_mul(hd_div(m, hd_add_scalar(root, opts->epsilon)), rate)));
 }
 static const hd_optimizer_class adam_class = {.name = "adam", .slots = 2, .update = adam_update, .destroy = hd_array_release};
 

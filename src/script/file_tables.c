@@ -40,12 +40,14 @@ static hd_error note_section(hd_reader *r, const unsigned char *entry, uint64_t 
                   HD_VERSION_STRING);
 }
 
-/* Sections lie one behind the other, with zeros up to the next multiple of 64; the last one is DATA. */
-static hd_error check_section(hd_reader *r, const unsigned char *entry, bool last, uint64_t *end) {
+/* Sections lie one behind the other, with zeros up to the next multiple of 64; the last one is DATA, which begins after
+ * `before` bytes. */
+static hd_error check_section(hd_reader *r, const unsigned char *entry, bool last, uint64_t before, uint64_t *end) {
     const uint64_t offset = hd_file_u64(entry + 8), size = hd_file_u64(entry + 16), begin = hd_file_padded(*end);
     const bool data = memcmp(entry, hd_file_ids[HD_FILE_DATA], 4) == 0;
-    if (hd_file_u32(entry + 4) != 0 || data != last || offset != begin || offset > r->file->size ||
-        size > r->file->size - offset || (data && size != r->file->size - offset))
+    const uint64_t most = data ? r->file->size : before;
+    if (hd_file_u32(entry + 4) != 0 || data != last || offset != begin || offset > most || size > most - offset ||
+        (data && size != most - offset))
         return HD_BAD("has a section %.4s that is not where it should be, or overlaps another", (const char *)entry);
     for (uint64_t i = *end; i < begin; ++i)
         if (r->bytes[i] != 0) return HD_BAD("has bytes before section %.4s that should be 0", (const char *)entry);
@@ -74,7 +76,7 @@ hd_error hd_reader_sections(hd_reader *r) {
     HD_TRY(hd_file_read(r->file, r->bytes, 0, before));
     uint64_t end = HD_FILE_HEAD + (uint64_t)count * HD_FILE_ENTRY;
     for (uint32_t i = 0; i < count; ++i)
-        HD_TRY(check_section(r, entries + (size_t)i * HD_FILE_ENTRY, i + 1 == count, &end));
+        HD_TRY(check_section(r, entries + (size_t)i * HD_FILE_ENTRY, i + 1 == count, before, &end));
     for (int s = 0; s < HD_FILE_SECTION_COUNT; ++s)
         if (r->sections[s].section == NULL) return HD_BAD("has no section %s", hd_file_ids[s]);
     return HD_OK;

@@ -11,7 +11,7 @@ function(hodu_docs_test name page)
   set_tests_properties(docs/${name} PROPERTIES TIMEOUT 900 LABELS docs)
 endfunction()
 
-foreach(page gradient-tape)
+foreach(page gradient-tape builder-and-script compile)
   hodu_docs_test(${page} docs/guide/${page}.md)
   hodu_docs_test(ko/${page} docs/guide/ko/${page}.md --same-as docs/guide/${page}.md)
 endforeach()
