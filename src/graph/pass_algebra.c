@@ -1,6 +1,6 @@
 /* Rules that are true of every value, NaN, infinities and signed zeros included:
  *   x * 1, x / 1, 1 * x            x
- *   x - 0, x + (-0), x^1           x        (x + 0 is x but for x = -0: only where x cannot be, integers)
+ *   x - 0, x + (-0)                x        (x + 0 is x but for x = -0: only where x cannot be, integers)
  *   permute of permute, reshape of reshape, broadcast of broadcast     one of them, or none
  *   cast there and back through a wider type                            x
  *   a view that changes nothing, a copy of a value                      x */
@@ -15,7 +15,7 @@ static bool is_value(const hd_graph *g, uint32_t node, double wanted) {
 static uint32_t neutral(const hd_graph *g, const hd_node *n, const uint32_t *in) {
     const bool is_float = hd_dtype_is_float((hd_dtype)n->dtype);
     const bool right = (n->op == HD_OP_mul && is_value(g, in[1], 1)) || (n->op == HD_OP_div && is_value(g, in[1], 1)) ||
-                       (n->op == HD_OP_pow && is_value(g, in[1], 1)) || (n->op == HD_OP_sub && is_value(g, in[1], 0)) ||
+                       (n->op == HD_OP_sub && is_value(g, in[1], 0)) ||
                        (n->op == HD_OP_add && (is_value(g, in[1], -0.0) || (!is_float && is_value(g, in[1], 0))));
     const bool left = (n->op == HD_OP_mul && is_value(g, in[0], 1)) ||
                       (n->op == HD_OP_add && (is_value(g, in[0], -0.0) || (!is_float && is_value(g, in[0], 0))));

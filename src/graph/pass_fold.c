@@ -3,7 +3,10 @@
 
 #include "core/device.h"
 
-enum { LARGEST = 64 << 10 }; /* bytes of a result: larger ones would only make the script larger */
+enum {
+    LARGEST = 64 << 10, /* bytes of a result: larger ones would only make the script larger */
+    VIEWS = 16          /* views of a constant in a row that are looked through */
+};
 
 static bool is_constant(const hd_graph *g, uint32_t node) {
     return g->nodes[node].op == HD_NODE_CONSTANT || hd_is_op(g, node, HD_OP_full) || hd_is_op(g, node, HD_OP_range);
@@ -17,7 +20,7 @@ static bool worth(const hd_graph *g, uint32_t i, const hd_graph *out, const uint
     if (family == HD_FAMILY_VIEW || family == HD_FAMILY_RANDOM || family == HD_FAMILY_CREATE) return false;
     for (int k = 0; k < n->input_count; ++k) {
         uint32_t input = map[hd_node_inputs(g, i)[k]];
-        while (hd_node_is_op(&out->nodes[input]) && hd_node_op(&out->nodes[input])->family == HD_FAMILY_VIEW)
+        for (int v = 0; v < VIEWS && hd_node_is_op(&out->nodes[input]) && hd_node_op(&out->nodes[input])->family == HD_FAMILY_VIEW; ++v)
             input = hd_node_inputs(out, input)[0];
         if (!is_constant(out, input) || hd_node_bytes(out, input) > LARGEST) return false;
     }
