@@ -5,6 +5,7 @@
 
 enum {
     LARGEST = 64 << 10, /* bytes of a result: larger ones would only make the script larger */
+    ALTOGETHER = 4 << 20, /* bytes of all results: those in the midst of a chain are there until the pass ends */
     VIEWS = 16          /* views of a constant in a row that are looked through */
 };
 
@@ -58,12 +59,16 @@ static uint32_t fold(hd_thread *thread, hd_graph *out, const hd_graph *g, uint32
 
 hd_graph *hd_pass_fold(hd_thread *thread, const hd_graph *g) {
     uint32_t *map;
+    size_t folded = 0;
     hd_graph *out = hd_graph_like(thread, g, &map);
     hd_observer *observer = thread->observer;
     thread->observer = NULL;
     for (uint32_t i = 0; out != NULL && i < g->node_count && thread->error_code == HD_OK; ++i) {
         if (map[i] != HD_NO_NODE) continue;
-        if (worth(g, i, out, map)) map[i] = fold(thread, out, g, i, map);
+        if (folded + hd_node_bytes(g, i) <= ALTOGETHER && worth(g, i, out, map)) {
+            map[i] = fold(thread, out, g, i, map);
+            folded += hd_node_bytes(g, i);
+        }
         if (map[i] == HD_NO_NODE) map[i] = hd_copy_mapped(out, g, i, map);
     }
     thread->observer = observer;
