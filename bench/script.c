@@ -73,7 +73,8 @@ static double unrolled(int epochs, double *bytes) {
     hd_builder_start(b);
     hd_module *linear = hd_linear(3, 1, NULL);
     hd_optimizer *sgd = hd_sgd(hd_module_parameters(linear), 0.01, NULL);
-    hd_tensor *input = hd_input("input", HD_SHAPE(100, 3), HD_F32), *target = hd_input("target", HD_SHAPE(100, 1), HD_F32);
+    hd_tensor *input = hd_input("input", HD_SHAPE(100, 3), HD_F32),
+              *target = hd_input("target", HD_SHAPE(100, 1), HD_F32);
     hd_tensor *loss = NULL;
     for (int i = 0; i < epochs; ++i) {
         HD_SCOPE;

@@ -75,7 +75,12 @@ HD_API hd_tensor *hd_module_add_buffer(hd_module *module, const char *name, hd_t
 HD_API hd_module *hd_module_add(hd_module *module, const char *name, hd_module *child);
 
 /* ---- losses ---- */
-typedef enum hd_reduction_kind { HD_REDUCTION_DEFAULT, HD_REDUCTION_MEAN, HD_REDUCTION_SUM, HD_REDUCTION_NONE } hd_reduction_kind;
+typedef enum hd_reduction_kind {
+    HD_REDUCTION_DEFAULT,
+    HD_REDUCTION_MEAN,
+    HD_REDUCTION_SUM,
+    HD_REDUCTION_NONE
+} hd_reduction_kind;
 typedef struct hd_loss_opts {
     size_t struct_size;
     hd_reduction_kind reduction; /* the mean by default: a scalar */

@@ -28,16 +28,16 @@ HD_API hd_optimizer *hd_sgd(hd_tensors *parameters, double learning_rate, const 
 
 typedef struct hd_adam_opts {
     size_t struct_size;
-    double beta1, beta2;  /* 0.9 and 0.999 by default; HD_ZERO for 0 */
-    double epsilon;       /* 1e-8 by default */
-    double weight_decay;  /* 0 by default: added to the gradient */
+    double beta1, beta2; /* 0.9 and 0.999 by default; HD_ZERO for 0 */
+    double epsilon;      /* 1e-8 by default */
+    double weight_decay; /* 0 by default: added to the gradient */
 } hd_adam_opts;
 HD_API hd_optimizer *hd_adam(hd_tensors *parameters, double learning_rate, const hd_adam_opts *opts);
 
 /* ---- an optimizer of your own: a struct and a step function ---- */
 typedef struct hd_optimizer_class {
-    const char *name;      /* "sgd" */
-    int slots;             /* tensors it keeps for each parameter, zeros at first (moments): 0 to 4; f32 for small floats */
+    const char *name; /* "sgd" */
+    int slots;        /* tensors it keeps for each parameter, zeros at first (moments): 0 to 4; f32 for small floats */
     void (*begin)(hd_optimizer *optimizer, void *state); /* once per step, before the parameters; may be NULL */
     /* New value of one parameter; runs without a tape. slot[k] is updated with hd_assign and its kin. */
     void (*update)(hd_optimizer *optimizer, void *state, hd_tensor *parameter, hd_tensor *gradient,

@@ -45,10 +45,10 @@ HD_API void hd_script_set_state(hd_script *script, const char *name, hd_tensor *
 
 /* ---- looking ---- */
 typedef struct hd_script_figures {
-    int64_t nodes;           /* that were recorded */
-    int64_t compiled_nodes;  /* that are left after passes */
-    int64_t launches;        /* kernels a run starts */
-    int64_t arena_bytes;     /* memory a run works in */
+    int64_t nodes;          /* that were recorded */
+    int64_t compiled_nodes; /* that are left after passes */
+    int64_t launches;       /* kernels a run starts */
+    int64_t arena_bytes;    /* memory a run works in */
     int64_t constant_bytes;
     double compile_ms;
     int64_t compilations, runs;
@@ -74,7 +74,8 @@ HD_API hd_script *hd_script_clone(hd_script *script);
 HD_API void hd_script_save(hd_script *script, const char *path);
 typedef struct hd_script_load_opts {
     size_t struct_size;
-    bool map; /* constants are mapped, not read: quick, but if the file is truncated while it is in use, the process dies */
+    bool
+        map; /* constants are mapped, not read: quick, but if the file is truncated while it is in use, the process dies */
 } hd_script_load_opts;
 HD_API hd_script *hd_script_load(const char *path);
 HD_API hd_script *hd_script_load_with(const char *path, const hd_script_load_opts *opts);

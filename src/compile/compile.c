@@ -17,14 +17,14 @@
 typedef struct key {
     hd_dtype dtype;
     hd_shape shape;
-    bool training; /* the model's own flag, when it counts */
-    bool recorded; /* a tape watches */
+    bool training;   /* the model's own flag, when it counts */
+    bool recorded;   /* a tape watches */
     uint64_t wanted; /* which parameters (and x) require gradients: a hash */
 } key;
 
 typedef struct entry {
     key key;
-    uint64_t used; /* when, for the least recently used */
+    uint64_t used;                 /* when, for the least recently used */
     hd_script *forward, *backward; /* retained; backward: NULL in evaluation */
     int64_t saved;                 /* outputs of the forward script behind y, which the backward script takes */
     hd_tensors *tracked;           /* retained: what gradients go to; x is NULL in its place 0 when it is tracked */
@@ -86,8 +86,8 @@ static hd_tensors *tracked_parameters(hd_thread *thread, hd_module *model) {
 }
 
 /* Records y, and for training the gradients for what is tracked, as outputs "y" and "g0", "g1", ... */
-static hd_error record(hd_thread *thread, compiled *c, hd_builder *b, const hd_tensor *x, hd_tensors *tracked, bool of_x,
-                       bool training) {
+static hd_error record(hd_thread *thread, compiled *c, hd_builder *b, const hd_tensor *x, hd_tensors *tracked,
+                       bool of_x, bool training) {
     binding parameters = {b, false}, buffers = {b, true};
     HD_TRY(hd_module_each(c->model, false, bind, &parameters));
     HD_TRY(hd_module_each(c->model, true, bind, &buffers));
@@ -110,7 +110,8 @@ static hd_error record(hd_thread *thread, compiled *c, hd_builder *b, const hd_t
     if (of_x) hd_tensors_put(wanted, 0, input);
     for (int64_t i = 0; i < tracked->count; ++i) hd_tensors_put(wanted, i + of_x, tracked->items[i]);
     if (y->tracking == HD_UNTRACKED)
-        return hd_fail(HD_ERROR_STATE, "the model's output does not depend on its parameters; compile it with HD_MODE_EVALUATION");
+        return hd_fail(HD_ERROR_STATE,
+                       "the model's output does not depend on its parameters; compile it with HD_MODE_EVALUATION");
     hd_tensors *gradients = hd_vjp(y, wanted, seed);
     for (int64_t i = 0; gradients != NULL && i < gradients->count; ++i) {
         char name[24];
@@ -120,7 +121,8 @@ static hd_error record(hd_thread *thread, compiled *c, hd_builder *b, const hd_t
     return thread->error_code;
 }
 
-static entry *capture(hd_thread *thread, compiled *c, const hd_tensor *x, const key *k, hd_tensors *tracked, bool of_x) {
+static entry *capture(hd_thread *thread, compiled *c, const hd_tensor *x, const key *k, hd_tensors *tracked,
+                      bool of_x) {
     hd_span span;
     hd_span_begin(&span, thread, "compile");
     entry *e = hd_array_resize(NULL, sizeof *e);
@@ -131,7 +133,8 @@ static entry *capture(hd_thread *thread, compiled *c, const hd_tensor *x, const 
         hd_builder_start(b);
         record(thread, c, b, x, tracked, of_x, k->recorded);
         hd_builder_end(b);
-        hd_error_append(thread, " (while hd_compile captures the model: what its forward reads of values must stay outside)");
+        hd_error_append(thread,
+                        " (while hd_compile captures the model: what its forward reads of values must stay outside)");
     }
     hd_graph *whole = thread->error_code == HD_OK ? hd_builder_graph(b) : NULL;
     if (whole != NULL && !k->recorded) {
@@ -158,7 +161,7 @@ static entry *capture(hd_thread *thread, compiled *c, const hd_tensor *x, const 
 /* One forward run: what its backward needs. */
 typedef struct call {
     hd_external external;
-    hd_script *backward; /* retained */
+    hd_script *backward;         /* retained */
     hd_tensors *saved, *tracked; /* retained */
     bool of_x;
     uint32_t versions[]; /* of the parameters */
@@ -178,8 +181,9 @@ static void call_vjp(hd_thread *thread, hd_external *self, hd_tensor *gradient, 
     (void)thread;
     for (int64_t i = 0; i < c->tracked->count; ++i)
         if (c->tracked->items[i]->storage->version != c->versions[i]) {
-            hd_fail(HD_ERROR_STATE, "a parameter %s of the compiled model was changed in place after it was used; call "
-                                    "hd_backward before",
+            hd_fail(HD_ERROR_STATE,
+                    "a parameter %s of the compiled model was changed in place after it was used; call "
+                    "hd_backward before",
                     HD_SHAPE_TEXT(c->tracked->items[i]->layout.shape));
             return;
         }
@@ -207,7 +211,10 @@ static hd_error put_on_tape(hd_thread *thread, const entry *e, hd_tensor *y, hd_
     if (e->of_x) hd_tensors_put(inputs, 0, x);
     for (int64_t i = 0; i < e->tracked->count; ++i) hd_tensors_put(inputs, i + e->of_x, e->tracked->items[i]);
     *c = (call){.external = {.name = "a compiled model", .vjp = call_vjp},
-                .backward = e->backward, .saved = saved, .tracked = e->tracked, .of_x = e->of_x};
+                .backward = e->backward,
+                .saved = saved,
+                .tracked = e->tracked,
+                .of_x = e->of_x};
     hd_object_init(&c->external.object, &call_kind);
     hd_object_retain(&e->backward->object);
     hd_object_retain(&saved->object);
@@ -280,10 +287,13 @@ static hd_tensor *compiled_forward(hd_module *module, hd_tensor *x) {
     hd_tensors *tracked = tracked_parameters(thread, c->model);
     if (tracked == NULL) return hd_span_end(&span, NULL);
     const bool of_x = recorded && x->tracking != HD_UNTRACKED;
-    key k = {.dtype = (hd_dtype)x->dtype, .shape = x->layout.shape, .training = !evaluation && hd_module_is_training(c->model)};
+    key k = {.dtype = (hd_dtype)x->dtype,
+             .shape = x->layout.shape,
+             .training = !evaluation && hd_module_is_training(c->model)};
     k.recorded = recorded && (of_x || tracked->count > 0);
     k.wanted = of_x;
-    for (int64_t i = 0; k.recorded && i < tracked->count; ++i) k.wanted = (k.wanted * 31 + (uintptr_t)tracked->items[i]) * 0x9e3779b97f4a7c15u;
+    for (int64_t i = 0; k.recorded && i < tracked->count; ++i)
+        k.wanted = (k.wanted * 31 + (uintptr_t)tracked->items[i]) * 0x9e3779b97f4a7c15u;
     entry *e = find_entry(c, &k);
     if (e == NULL) {
         const bool training = hd_module_is_training(c->model);
@@ -314,27 +324,35 @@ static void compiled_destroy(void *state) {
     hd_array_release(c->entries);
     hd_array_release(c);
 }
-static const hd_module_class compiled_class = {.name = "compiled", .forward = compiled_forward, .destroy = compiled_destroy};
+static const hd_module_class compiled_class = {
+    .name = "compiled", .forward = compiled_forward, .destroy = compiled_destroy};
 
 static hd_error check_options(const hd_thread *thread, hd_compile_opts *o) {
     const hd_optimization_level level = o->optimization_level;
     if (o->backend != HD_BACKEND_DEFAULT && o->backend != HD_BACKEND_EAGER && o->backend != HD_BACKEND_GRAPH)
-        return hd_fail(HD_ERROR_VALUE, "%d is no backend; there are HD_BACKEND_EAGER and HD_BACKEND_GRAPH", (int)o->backend);
+        return hd_fail(HD_ERROR_VALUE, "%d is no backend; there are HD_BACKEND_EAGER and HD_BACKEND_GRAPH",
+                       (int)o->backend);
     if (o->mode != HD_MODE_DEFAULT && o->mode != HD_MODE_TRAINING && o->mode != HD_MODE_EVALUATION)
-        return hd_fail(HD_ERROR_VALUE, "%d is no mode; there are HD_MODE_TRAINING and HD_MODE_EVALUATION", (int)o->mode);
+        return hd_fail(HD_ERROR_VALUE, "%d is no mode; there are HD_MODE_TRAINING and HD_MODE_EVALUATION",
+                       (int)o->mode);
     if (level != HD_LEVEL_DEFAULT && (level < HD_O0 || level > HD_O3))
         return hd_fail(HD_ERROR_VALUE, "%d is no level; there are HD_O0 to HD_O3", (int)level);
     if (o->compiler != 0 && o->compiler != HD_COMPILER_HODU && o->compiler != HD_COMPILER_XLA)
-        return hd_fail(HD_ERROR_VALUE, "%d is no compiler; there are HD_COMPILER_HODU and HD_COMPILER_XLA", (int)o->compiler);
+        return hd_fail(HD_ERROR_VALUE, "%d is no compiler; there are HD_COMPILER_HODU and HD_COMPILER_XLA",
+                       (int)o->compiler);
     if (o->backend == HD_BACKEND_DEFAULT) o->backend = HD_BACKEND_EAGER;
     if (o->backend == HD_BACKEND_EAGER && (level != HD_LEVEL_DEFAULT || o->compiler != 0))
-        return hd_fail(HD_ERROR_VALUE, "the eager backend compiles nothing, so a level or compiler has no meaning; say .backend = "
-                                       "HD_BACKEND_GRAPH");
+        return hd_fail(HD_ERROR_VALUE,
+                       "the eager backend compiles nothing, so a level or compiler has no meaning; say .backend = "
+                       "HD_BACKEND_GRAPH");
     if (o->compiler == 0) o->compiler = HD_COMPILER_HODU;
-    if (!hd_compiler_available(o->compiler)) return hd_fail(HD_ERROR_STATE, "the XLA compiler is not built into this library");
+    if (!hd_compiler_available(o->compiler))
+        return hd_fail(HD_ERROR_STATE, "the XLA compiler is not built into this library");
     if (level == HD_LEVEL_DEFAULT) o->optimization_level = HD_O1;
     if (o->device.kind == HD_DEVICE_DEFAULT) o->device = thread->device;
-    if (!hd_device_available(o->device)) return hd_fail(HD_ERROR_DEVICE, "device %s is not available here; hd_device_available tells", hd_device_text((char[32]){0}, o->device));
+    if (!hd_device_available(o->device))
+        return hd_fail(HD_ERROR_DEVICE, "device %s is not available here; hd_device_available tells",
+                       hd_device_text((char[32]){0}, o->device));
     if (o->cache_limit == 0) o->cache_limit = 8;
     return o->cache_limit > 0 ? HD_OK : hd_fail(HD_ERROR_VALUE, "a cache of %lld graphs", (long long)o->cache_limit);
 }

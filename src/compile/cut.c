@@ -6,10 +6,10 @@
 
 typedef struct cutting {
     const hd_graph *g;
-    bool *later;      /* depends on the input at which is cut */
-    bool *used;       /* some output of the backward part needs it */
-    uint32_t *front;  /* the node in the forward graph */
-    uint32_t *back;   /* the node in the backward graph */
+    bool *later;     /* depends on the input at which is cut */
+    bool *used;      /* some output of the backward part needs it */
+    uint32_t *front; /* the node in the forward graph */
+    uint32_t *back;  /* the node in the backward graph */
     hd_cut *out;
 } cutting;
 
@@ -38,7 +38,8 @@ static uint32_t copy(hd_graph *to, const hd_graph *g, uint32_t i, const uint32_t
 static uint32_t copy_cell(hd_graph *to, const hd_graph *g, uint32_t i, hd_cell_kind kind) {
     const hd_graph_cell *cell = &g->cells[g->nodes[i].first];
     const hd_shape shape = hd_node_shape(g, i);
-    return hd_graph_add_cell(to, hd_graph_string(g, cell->name), kind, cell->storage, (hd_dtype)g->nodes[i].dtype, &shape);
+    return hd_graph_add_cell(to, hd_graph_string(g, cell->name), kind, cell->storage, (hd_dtype)g->nodes[i].dtype,
+                             &shape);
 }
 
 static hd_error make_forward(cutting *c) {
@@ -50,7 +51,8 @@ static hd_error make_forward(cutting *c) {
         const hd_shape shape = hd_node_shape(g, i);
         if (c->later[i]) continue;
         if (n->op == HD_NODE_INPUT)
-            c->front[i] = hd_graph_add_input(f, hd_graph_string(g, g->inputs[n->first].name), (hd_dtype)n->dtype, &shape);
+            c->front[i] =
+                hd_graph_add_input(f, hd_graph_string(g, g->inputs[n->first].name), (hd_dtype)n->dtype, &shape);
         else if (n->op == HD_NODE_CELL)
             c->front[i] = copy_cell(f, g, i, g->cells[n->first].kind);
         else
@@ -92,7 +94,8 @@ static hd_error make_backward(cutting *c, uint32_t seed) {
     const hd_graph *g = c->g;
     hd_graph *b = c->out->backward;
     const hd_shape shape = hd_node_shape(g, seed);
-    c->back[seed] = hd_graph_add_input(b, hd_graph_string(g, g->inputs[g->nodes[seed].first].name), (hd_dtype)g->nodes[seed].dtype, &shape);
+    c->back[seed] = hd_graph_add_input(b, hd_graph_string(g, g->inputs[g->nodes[seed].first].name),
+                                       (hd_dtype)g->nodes[seed].dtype, &shape);
     if (c->back[seed] == HD_NO_NODE) return hd_thread_self()->error_code;
     for (uint32_t i = 0; i < g->node_count; ++i) {
         if (!c->used[i] || c->back[i] != HD_NO_NODE) continue;
@@ -122,7 +125,8 @@ hd_error hd_graph_cut(hd_thread *thread, const hd_graph *g, const char *input, h
     out->forward = hd_graph_new(thread, "forward");
     out->backward = hd_graph_new(thread, "backward");
     hd_error status = HD_OK;
-    if (c.later == NULL || c.used == NULL || c.front == NULL || c.back == NULL || out->forward == NULL || out->backward == NULL)
+    if (c.later == NULL || c.used == NULL || c.front == NULL || c.back == NULL || out->forward == NULL ||
+        out->backward == NULL)
         status = hd_fail(HD_ERROR_MEMORY, "no memory to cut a graph of %u nodes", g->node_count);
     if (seed == HD_NO_NODE) status = hd_fail(HD_ERROR_INTERNAL, "no input \"%s\" to cut at", input);
     if (status == HD_OK) {

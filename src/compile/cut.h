@@ -5,7 +5,7 @@
 #include "graph/graph.h"
 
 typedef struct hd_cut {
-    hd_graph *forward;  /* output 0 of the whole, then the values that the other part reads: "saved 0", "saved 1", ... */
+    hd_graph *forward; /* output 0 of the whole, then the values that the other part reads: "saved 0", "saved 1", ... */
     hd_graph *backward; /* the other outputs; takes those values as inputs of these names */
     int64_t saved;
 } hd_cut;

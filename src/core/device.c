@@ -27,7 +27,8 @@ void hd_set_device(hd_device device) {
     HD_ENTER("hd_set_device", );
     hd_executor *executor = hd_device_executor(device);
     if (executor == NULL) {
-        hd_fail(HD_ERROR_DEVICE, "device %s is not available here; hd_device_available tells", hd_device_text((char[32]){0}, device));
+        hd_fail(HD_ERROR_DEVICE, "device %s is not available here; hd_device_available tells",
+                hd_device_text((char[32]){0}, device));
         return;
     }
     if (thread->executor != hd_device_executor(thread->device)) {

@@ -102,7 +102,8 @@ static inline hd_tensor *hd_execute(hd_thread *thread, hd_call *call) {
         }
     }
     hd_observer *observer = thread->observer;
-    if (observer != NULL && (hd_call_tracked(call) || observer->of_all) && observer->ran(observer, thread, call) != HD_OK)
+    if (observer != NULL && (hd_call_tracked(call) || observer->of_all) &&
+        observer->ran(observer, thread, call) != HD_OK)
         return NULL;
     return call->outputs[0];
 }

@@ -13,7 +13,8 @@ static const hd_kind tensors_kind = {"list of tensors", tensors_destroy};
 hd_error hd_tensors_check(const hd_tensors *list, const char *parameter) {
     if (list == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`%s` is NULL", parameter);
     if (list->object.kind != &tensors_kind)
-        return hd_fail(list->object.kind == &hd_kind_released ? HD_ERROR_RELEASED : HD_ERROR_STATE, "`%s` is no living list of tensors; HD_TENSORS(a, b) makes one", parameter);
+        return hd_fail(list->object.kind == &hd_kind_released ? HD_ERROR_RELEASED : HD_ERROR_STATE,
+                       "`%s` is no living list of tensors; HD_TENSORS(a, b) makes one", parameter);
     for (int64_t i = 0; i < list->count; ++i) HD_TRY(hd_tensor_check(list->items[i], parameter));
     return HD_OK;
 }

@@ -31,14 +31,14 @@ typedef struct hd_freelist {
 struct hd_thread {
     /* hot: read by every call */
     hd_error error_code;
-    uint32_t call_depth;        /* > 0 inside a composite: its own name stays in messages */
-    const char *call;           /* the public function that runs, "hd_add" */
-    const void *caller;         /* where it was called from */
-    hd_executor *executor;      /* runs calls: the device's, or a builder's */
-    hd_observer *observer;      /* watches calls: the active tape, or NULL */
+    uint32_t call_depth;            /* > 0 inside a composite: its own name stays in messages */
+    const char *call;               /* the public function that runs, "hd_add" */
+    const void *caller;             /* where it was called from */
+    hd_executor *executor;          /* runs calls: the device's, or a builder's */
+    hd_observer *observer;          /* watches calls: the active tape, or NULL */
     struct hd_recording *recording; /* the graph room's: what a builder captures on this thread, or NULL */
-    struct hd_tapes *tapes;     /* the grad room's: contexts and their tapes, NULL until there are any */
-    struct hd_object **objects; /* what the open scopes own, oldest first */
+    struct hd_tapes *tapes;         /* the grad room's: contexts and their tapes, NULL until there are any */
+    struct hd_object **objects;     /* what the open scopes own, oldest first */
     uint32_t object_count, object_capacity;
     uint32_t scope_count, scope_capacity;
     hd_scope_frame *scopes;

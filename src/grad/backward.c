@@ -18,7 +18,7 @@ typedef struct walk {
         hd_slot *slot;        /* of a result that keeps its gradient (leaf is NULL) */
         hd_tensor *gradient;  /* retained; NULL: zero */
         bool finished;        /* an earlier arrival at the same slot is dealt with first */
-    } *arrivals;
+    } * arrivals;
     uint32_t arrival_count, arrival_capacity;
 } walk;
 
@@ -149,10 +149,11 @@ static hd_error check_versions(hd_record *r) {
     for (int i = 0; i < count; ++i) {
         const uint32_t now = atomic_load_explicit(&saved[i].tensor->storage->version, memory_order_relaxed);
         if (now == saved[i].version) continue;
-        return hd_fail(HD_ERROR_STATE,
-                       "a value that hd_%s needs for its gradient, %s, was changed in place after it was used (version %u "
-                       "now, %u then); write into a copy (hd_copy), or call hd_backward before the write",
-                       r->op->name, HD_SHAPE_TEXT(saved[i].tensor->layout.shape), now, saved[i].version);
+        return hd_fail(
+            HD_ERROR_STATE,
+            "a value that hd_%s needs for its gradient, %s, was changed in place after it was used (version %u "
+            "now, %u then); write into a copy (hd_copy), or call hd_backward before the write",
+            r->op->name, HD_SHAPE_TEXT(saved[i].tensor->layout.shape), now, saved[i].version);
     }
     return HD_OK;
 }
@@ -174,7 +175,8 @@ static hd_error run_vjp(walk *w, hd_record *r, hd_tensor **results) {
     if (r->op == &hd_op_external) {
         hd_external *external = *(hd_external *const *)hd_record_attributes(r);
         if (thread->observer != NULL)
-            return hd_fail(HD_ERROR_STATE, "%s forgets what a second derivative needs; use the function or model itself there",
+            return hd_fail(HD_ERROR_STATE,
+                           "%s forgets what a second derivative needs; use the function or model itself there",
                            external->name);
         external->vjp(thread, external, r->gradient[0], results);
         return thread->error_code;
@@ -348,12 +350,14 @@ static hd_error check_loss(hd_thread *thread, const hd_tapes *tapes, const hd_te
     if (thread->observer == NULL || thread->observer->writes == NULL)
         return hd_fail(HD_ERROR_STATE, "under HD_NO_GRAD nothing is on a tape; call it outside that block");
     if (!hd_dtype_is_float((hd_dtype)loss->dtype))
-        return hd_fail(HD_ERROR_DTYPE, "the loss is %s; only floats have gradients", hd_dtype_name((hd_dtype)loss->dtype));
+        return hd_fail(HD_ERROR_DTYPE, "the loss is %s; only floats have gradients",
+                       hd_dtype_name((hd_dtype)loss->dtype));
     if (loss->tracking == HD_UNTRACKED)
-        return hd_fail(HD_ERROR_STATE,
-                       "the loss %s has no history: no tensor that requires a gradient went into it, or it was made under "
-                       "HD_NO_GRAD or detached",
-                       HD_SHAPE_TEXT(loss->layout.shape));
+        return hd_fail(
+            HD_ERROR_STATE,
+            "the loss %s has no history: no tensor that requires a gradient went into it, or it was made under "
+            "HD_NO_GRAD or detached",
+            HD_SHAPE_TEXT(loss->layout.shape));
     if (loss->tracking == HD_TRACKED_LEAF)
         return hd_fail(HD_ERROR_STATE, "the loss %s has no history: it is a leaf that no op made",
                        HD_SHAPE_TEXT(loss->layout.shape));
@@ -361,17 +365,20 @@ static hd_error check_loss(hd_thread *thread, const hd_tapes *tapes, const hd_te
     if (*edge != 0) return HD_OK;
     const char *made_by = loss->made_by != NULL ? loss->made_by->name : "assign";
     if (loss->history.thread != thread->number)
-        return hd_fail(HD_ERROR_STATE,
-                       "hd_%s made the loss in context %u of thread %u; this is context %lld of thread %u, and tapes belong "
-                       "to their thread",
-                       made_by, loss->history.context, loss->history.thread, here, thread->number);
+        return hd_fail(
+            HD_ERROR_STATE,
+            "hd_%s made the loss in context %u of thread %u; this is context %lld of thread %u, and tapes belong "
+            "to their thread",
+            made_by, loss->history.context, loss->history.thread, here, thread->number);
     bool open = loss->history.context == 0;
-    for (uint32_t i = 0; i < tapes->frame_count; ++i) open = open || tapes->frames[i].context->id == loss->history.context;
+    for (uint32_t i = 0; i < tapes->frame_count; ++i)
+        open = open || tapes->frames[i].context->id == loss->history.context;
     if (loss->history.context != here)
         return hd_fail(HD_ERROR_STATE, "hd_%s made the loss in context %u, %s context %lld is active", made_by,
                        loss->history.context, open ? "but" : "which has ended;", here);
-    return hd_fail(HD_ERROR_STATE, "the history of the loss is gone: the tape of context %lld was cleared after hd_%s made it",
-                   here, made_by);
+    return hd_fail(HD_ERROR_STATE,
+                   "the history of the loss is gone: the tape of context %lld was cleared after hd_%s made it", here,
+                   made_by);
 }
 
 static hd_tensor *seed_for(const hd_tensor *loss, hd_tensor *given) {
@@ -394,7 +401,8 @@ static void warn_of_growth(hd_context *context) {
     if (++context->tape.backwards < BACKWARDS || context->tape.warned) return;
     context->tape.warned = true;
     fprintf(stderr,
-            "hodu: the tape of gradient context %lld has %u records after %d calls of hd_backward or hd_grad_of and was never cleared; "
+            "hodu: the tape of gradient context %lld has %u records after %d calls of hd_backward or hd_grad_of and "
+            "was never cleared; "
             "call %s in every step\n",
             (long long)context->id, context->tape.count - context->tape.leaves, BACKWARDS,
             context->id == 0 ? "hd_optimizer_zero_grad or hd_clear_tape" : "hd_clear_tape");
@@ -447,7 +455,9 @@ static hd_error deliver(walk *w) {
         struct arrival *a = &w->arrivals[i];
         if (a->slot == NULL) a->slot = hd_slot_of(thread, a->leaf);
         a->finished = a->slot != NULL && a->slot->pending != NULL; /* by an earlier arrival */
-        status = a->slot == NULL ? thread->error_code : a->gradient == NULL ? HD_OK : add_pending(thread, a->slot, a->gradient);
+        status = a->slot == NULL       ? thread->error_code
+                 : a->gradient == NULL ? HD_OK
+                                       : add_pending(thread, a->slot, a->gradient);
         hd_tensor_drop(thread, a->gradient); /* so that a gradient that is nobody else's can be taken over */
         a->gradient = NULL;
     }
@@ -522,12 +532,17 @@ static hd_tensors *grad_of(hd_thread *thread, hd_tensor *loss, const hd_tensors 
         return NULL;
     for (int64_t i = 0; i < inputs->count; ++i)
         if (inputs->items[i]->tracking == HD_UNTRACKED) {
-            hd_fail(HD_ERROR_STATE, "input %lld, %s, has no gradient: it neither requires one nor comes from one that does",
+            hd_fail(HD_ERROR_STATE,
+                    "input %lld, %s, has no gradient: it neither requires one nor comes from one that does",
                     (long long)i, HD_SHAPE_TEXT(inputs->items[i]->layout.shape));
             return NULL;
         }
-    walk w = {.thread = thread, .tapes = tapes, .context = tapes->active, .tape = &tapes->active->tape,
-              .wanted = inputs, .inside = inside};
+    walk w = {.thread = thread,
+              .tapes = tapes,
+              .context = tapes->active,
+              .tape = &tapes->active->tape,
+              .wanted = inputs,
+              .inside = inside};
     hd_tensors *list = hd_tensors_new(thread, inputs->count);
     if (list == NULL) return NULL;
     w.found = list->items;

@@ -17,7 +17,8 @@ static hd_tensor *weighted_sum(hd_tensor *y) {
     if (y == NULL) return NULL;
     hd_tensor *f = hd_cast(y, HD_F64);
     if (hd_tensor_count(y) == 1) return hd_sum(f, HD_AXES(), NULL);
-    hd_tensor *weights = hd_reshape(hd_add_scalar(hd_cos(hd_range(1, 1, hd_tensor_count(y), HD_F64)), 0.25), hd_tensor_shape(y));
+    hd_tensor *weights =
+        hd_reshape(hd_add_scalar(hd_cos(hd_range(1, 1, hd_tensor_count(y), HD_F64)), 0.25), hd_tensor_shape(y));
     return hd_sum(hd_mul(f, weights), HD_AXES(), NULL);
 }
 
@@ -29,7 +30,8 @@ static hd_tensor *value_of(const check *c, hd_tensors *inputs) {
     hd_tensors *floats = hd_tensors_new(thread, c->directions->count);
     for (int64_t i = 0, k = 0; floats != NULL && i < inputs->count; ++i)
         if (inputs->items[i]->dtype == HD_F64) hd_tensors_put(floats, k++, inputs->items[i]);
-    hd_tensors *gradients = floats == NULL ? NULL : hd_grad_of(value, floats, HD_OPTS(hd_grad_of_opts, .differentiable = true));
+    hd_tensors *gradients =
+        floats == NULL ? NULL : hd_grad_of(value, floats, HD_OPTS(hd_grad_of_opts, .differentiable = true));
     hd_tensor *sum = NULL;
     for (int64_t i = 0; gradients != NULL && i < gradients->count; ++i) {
         hd_tensor *part = hd_sum(hd_mul(gradients->items[i], c->directions->items[i]), HD_AXES(), NULL);
@@ -119,7 +121,8 @@ static hd_tensors *directions_for(hd_thread *thread, const hd_tensors *inputs) {
     for (int64_t i = 0, k = 0; list != NULL && i < inputs->count; ++i) {
         const hd_tensor *t = inputs->items[i];
         if (t->dtype != HD_F64) continue;
-        hd_tensor *d = hd_reshape(hd_add_scalar(hd_sin(hd_range(1 + (double)i, 1, t->count, HD_F64)), 0.5), t->layout.shape);
+        hd_tensor *d =
+            hd_reshape(hd_add_scalar(hd_sin(hd_range(1 + (double)i, 1, t->count, HD_F64)), 0.5), t->layout.shape);
         if (d == NULL) return NULL;
         hd_tensors_put(list, k++, d);
     }
@@ -139,7 +142,8 @@ bool hd_gradcheck(hd_function fn, void *user, hd_tensors *inputs, const hd_gradc
         const hd_dtype dtype = (hd_dtype)inputs->items[i]->dtype;
         floats += dtype == HD_F64;
         if (hd_dtype_is_float(dtype) && dtype != HD_F64) {
-            hd_fail(HD_ERROR_DTYPE, "input %lld is %s; differences need f64: hd_cast it", (long long)i, hd_dtype_name(dtype));
+            hd_fail(HD_ERROR_DTYPE, "input %lld is %s; differences need f64: hd_cast it", (long long)i,
+                    hd_dtype_name(dtype));
             return false;
         }
     }

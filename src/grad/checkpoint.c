@@ -48,7 +48,8 @@ static hd_error check_leaves(hd_thread *thread, const checkpoint *c, const hd_ta
         bool known = false;
         for (int64_t k = 0; k < c->leaves->count && !known; ++k) known = c->leaves->items[k] == now->items[i];
         if (!known)
-            return hd_fail(HD_ERROR_STATE, "the function of hd_checkpoint reads a tensor %s that it did not read before",
+            return hd_fail(HD_ERROR_STATE,
+                           "the function of hd_checkpoint reads a tensor %s that it did not read before",
                            HD_SHAPE_TEXT(now->items[i]->layout.shape));
     }
     return HD_OK;
@@ -59,7 +60,8 @@ static void checkpoint_vjp(hd_thread *thread, hd_external *self, hd_tensor *grad
     for (int64_t i = 0; i < c->leaves->count + c->inputs->count; ++i) {
         const hd_tensor *t = i < c->leaves->count ? c->leaves->items[i] : c->inputs->items[i - c->leaves->count];
         if (version_of(t) == c->versions[i]) continue;
-        hd_fail(HD_ERROR_STATE, "a tensor %s that a checkpoint reads was changed in place since; call hd_backward before",
+        hd_fail(HD_ERROR_STATE,
+                "a tensor %s that a checkpoint reads was changed in place since; call hd_backward before",
                 HD_SHAPE_TEXT(t->layout.shape));
         return;
     }
@@ -73,7 +75,8 @@ static void checkpoint_vjp(hd_thread *thread, hd_external *self, hd_tensor *grad
     hd_tensor *y = c->fn(c->inputs, c->user);
     thread->tapes->floor = floor;
     hd_generator_set(NULL, seed, draw);
-    if (thread->error_code == HD_OK && thread->tapes->frame_count == depth) check_leaves(thread, c, &thread->tapes->active->tape);
+    if (thread->error_code == HD_OK && thread->tapes->frame_count == depth)
+        check_leaves(thread, c, &thread->tapes->active->tape);
     hd_tensors *gradients =
         y == NULL || thread->error_code != HD_OK ? NULL : hd_gradients_inside(thread, y, c->leaves, gradient);
     hd_context_leave(thread, depth, "the function of hd_checkpoint");
@@ -88,7 +91,12 @@ static checkpoint *new_checkpoint(hd_function fn, void *user, hd_tensors *inputs
         return NULL;
     }
     *c = (checkpoint){.external = {.name = "hd_checkpoint", .vjp = checkpoint_vjp},
-                      .fn = fn, .user = user, .inputs = inputs, .leaves = leaves, .seed = seed, .draw = draw};
+                      .fn = fn,
+                      .user = user,
+                      .inputs = inputs,
+                      .leaves = leaves,
+                      .seed = seed,
+                      .draw = draw};
     hd_object_init(&c->external.object, &checkpoint_kind);
     hd_object_retain(&inputs->object);
     hd_object_retain(&leaves->object);
@@ -105,7 +113,8 @@ hd_tensor *hd_checkpoint(hd_function fn, void *user, hd_tensors *inputs) {
         return NULL;
     }
     /* no tape to spare; and a builder plans memory by itself */
-    if (thread->observer == NULL || thread->observer->writes == NULL || thread->executor->captures) return fn(inputs, user);
+    if (thread->observer == NULL || thread->observer->writes == NULL || thread->executor->captures)
+        return fn(inputs, user);
     const uint64_t seed = hd_generator_seed(NULL), draw = hd_generator_draw(NULL);
     uint32_t *versions = hd_array_resize(NULL, (size_t)(inputs->count + 1) * sizeof *versions);
     if (versions == NULL) {

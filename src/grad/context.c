@@ -119,7 +119,8 @@ static void fail_at_end(hd_thread *thread, const char *text, int64_t id) {
 void hd_grad_end(hd_grad_token *token) {
     hd_thread *thread = hd_thread_self();
     hd_tapes *tapes = thread == NULL ? NULL : thread->tapes;
-    if (token == NULL || tapes == NULL || token->self != token || token->depth == 0 || token->depth > tapes->frame_count)
+    if (token == NULL || tapes == NULL || token->self != token || token->depth == 0 ||
+        token->depth > tapes->frame_count)
         return;
     if (tapes->frames[token->depth - 1].token != token) return; /* not of this thread, or ended already */
     if (token->depth <= tapes->floor) {

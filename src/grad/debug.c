@@ -49,7 +49,8 @@ hd_error hd_check_finite(hd_thread *thread, hd_tensor *t, const char *what, cons
 }
 
 static hd_error check_results(hd_thread *thread, const hd_call *call) {
-    if (call->op->family == HD_FAMILY_CREATE || call->op->family == HD_FAMILY_VIEW) return HD_OK; /* as the caller wished */
+    if (call->op->family == HD_FAMILY_CREATE || call->op->family == HD_FAMILY_VIEW)
+        return HD_OK; /* as the caller wished */
     for (int i = 0; i < call->output_count; ++i)
         HD_TRY(hd_check_finite(thread, call->outputs[i], "the result", call->op->name));
     return HD_OK;

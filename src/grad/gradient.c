@@ -48,7 +48,8 @@ static hd_error grow_apart(hd_tapes *tapes) {
         larger.apart[i].slot = NULL;
     }
     for (uint32_t i = 0; i < tapes->apart_size; ++i)
-        if (tapes->apart[i].tensor != NULL) larger.apart[place_apart(&larger, tapes->apart[i].tensor)] = tapes->apart[i];
+        if (tapes->apart[i].tensor != NULL)
+            larger.apart[place_apart(&larger, tapes->apart[i].tensor)] = tapes->apart[i];
     hd_array_release(tapes->apart);
     tapes->apart = larger.apart;
     tapes->apart_size = larger.apart_size;
@@ -86,13 +87,15 @@ static hd_error require(hd_thread *thread, hd_tensor *t, bool wanted) {
         return hd_fail(HD_ERROR_DTYPE, "%s has no gradients, only floats have; cast with hd_cast first",
                        hd_dtype_name((hd_dtype)t->dtype));
     if (t->tracking == HD_TRACKED_RESULT)
-        return hd_fail(HD_ERROR_STATE,
-                       "t is no leaf: hd_%s made it in context %u; hd_detach it first, or use hd_retain_grad to keep its "
-                       "gradient",
-                       t->made_by != NULL ? t->made_by->name : "assign", t->history.context);
+        return hd_fail(
+            HD_ERROR_STATE,
+            "t is no leaf: hd_%s made it in context %u; hd_detach it first, or use hd_retain_grad to keep its "
+            "gradient",
+            t->made_by != NULL ? t->made_by->name : "assign", t->history.context);
     if (wanted && thread->executor->captures && t->storage->home != NULL && t->storage->home->captured)
-        return hd_fail(HD_ERROR_STATE, "parameters are made before or beside what a builder records: make this one in a block "
-                                       "with HD_EAGER");
+        return hd_fail(HD_ERROR_STATE,
+                       "parameters are made before or beside what a builder records: make this one in a block "
+                       "with HD_EAGER");
     t->tracking = wanted ? HD_TRACKED_LEAF : HD_UNTRACKED;
     atomic_store_explicit(&t->history.place, 0, memory_order_relaxed);
     return HD_OK;
@@ -141,12 +144,14 @@ bool hd_gradient_arrived(const hd_tensor *t) {
 
 static void explain_missing(const hd_tensor *t, const hd_slot *slot) {
     if (t->tracking == HD_UNTRACKED)
-        hd_fail(HD_ERROR_STATE, "gradient not computed: the tensor %s does not require one; hd_requires_grad before it is "
-                                "used",
+        hd_fail(HD_ERROR_STATE,
+                "gradient not computed: the tensor %s does not require one; hd_requires_grad before it is "
+                "used",
                 HD_SHAPE_TEXT(t->layout.shape));
     else if (t->tracking == HD_TRACKED_RESULT && (slot == NULL || !slot->kept))
-        hd_fail(HD_ERROR_STATE, "gradient not computed: the tensor %s is no leaf (hd_%s made it); call hd_retain_grad "
-                                "before hd_backward",
+        hd_fail(HD_ERROR_STATE,
+                "gradient not computed: the tensor %s is no leaf (hd_%s made it); call hd_retain_grad "
+                "before hd_backward",
                 HD_SHAPE_TEXT(t->layout.shape), t->made_by != NULL ? t->made_by->name : "assign");
     else
         hd_fail(HD_ERROR_STATE, "gradient not computed: no hd_backward has reached the tensor %s yet",
@@ -229,8 +234,8 @@ static hd_error watch(hd_thread *thread, hd_tensor *t) {
     hd_tape *tape = &tapes->active->tape;
     const uint32_t edge = hd_edge_on(tape, t);
     if (edge == 0)
-        return hd_fail(HD_ERROR_STATE, "the tensor %s is not on the tape of context %lld", HD_SHAPE_TEXT(t->layout.shape),
-                       (long long)tapes->active->id);
+        return hd_fail(HD_ERROR_STATE, "the tensor %s is not on the tape of context %lld",
+                       HD_SHAPE_TEXT(t->layout.shape), (long long)tapes->active->id);
     hd_slot *slot = hd_slot_of(thread, t);
     if (slot == NULL) return thread->error_code;
     hd_record *r = tape->records[edge / 2];
@@ -253,7 +258,8 @@ static hd_error check_tracked(const hd_tensor *t) {
     HD_TRY(hd_tensor_check(t, "t"));
     return t->tracking != HD_UNTRACKED
                ? HD_OK
-               : hd_fail(HD_ERROR_STATE, "the tensor %s has no gradient: it neither requires one nor comes from one that does",
+               : hd_fail(HD_ERROR_STATE,
+                         "the tensor %s has no gradient: it neither requires one nor comes from one that does",
                          HD_SHAPE_TEXT(t->layout.shape));
 }
 

@@ -45,11 +45,12 @@ static inline size_t words_of(size_t bytes) { return (bytes + 7) / 8; }
 /* Bits set among HD_SAVE_*: the baseline instruction set has no popcount, and a library call costs more. */
 static inline int saves_count(unsigned saves) { return (int)(0x4332322132212110 >> (saves * 4) & 15); }
 
-static inline __attribute__((always_inline)) hd_record *record_new(hd_tape *tape, const hd_op *op, int64_t inputs, int saved,
-                                                                   size_t shape_words, size_t attribute_bytes) {
+static inline __attribute__((always_inline)) hd_record *
+record_new(hd_tape *tape, const hd_op *op, int64_t inputs, int saved, size_t shape_words, size_t attribute_bytes) {
     if (__builtin_expect(tape->count + 1 >= tape->capacity, 0) && grow(tape) != HD_OK) return NULL;
     if (__builtin_expect(tape->serial == 0, 0)) tape->serial = new_serial();
-    const size_t fixed = words_of(sizeof(hd_record) + (size_t)inputs * 5), saved_words = (size_t)saved * sizeof(hd_saved) / 8;
+    const size_t fixed = words_of(sizeof(hd_record) + (size_t)inputs * 5),
+                 saved_words = (size_t)saved * sizeof(hd_saved) / 8;
     const size_t words = fixed + saved_words + shape_words + words_of(attribute_bytes);
     if (words > UINT16_MAX) {
         hd_fail(HD_ERROR_VALUE, "%lld inputs are too many for one record", (long long)inputs);
@@ -209,7 +210,7 @@ static hd_error record_call(hd_thread *thread, const hd_call *call) {
     }
     if (thread->error_code != HD_OK) return thread->error_code;
     hd_record *r = record_new(tape, op, call->input_count, saves_count(saves), same_shapes ? 0 : shape_words,
-                                 call->attributes == NULL ? 0 : op->attribute_bytes);
+                              call->attributes == NULL ? 0 : op->attribute_bytes);
     if (r == NULL) return thread->error_code;
     r->outputs = (uint8_t)call->output_count;
     r->saves = (uint8_t)saves;

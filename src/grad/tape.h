@@ -17,16 +17,16 @@ typedef struct hd_saved {
 } hd_saved;
 
 typedef struct hd_record {
-    const hd_op *op;                       /* NULL: a leaf; saved()[0] is its tensor */
-    hd_tensor *gradient[HD_MAX_OUTPUTS];   /* while backward runs: the sum that arrived */
+    const hd_op *op;                     /* NULL: a leaf; saved()[0] is its tensor */
+    hd_tensor *gradient[HD_MAX_OUTPUTS]; /* while backward runs: the sum that arrived */
     uint32_t inputs;
-    uint8_t outputs, saves; /* saves: HD_SAVE_* */
-    uint8_t dtype, compute; /* of the output; of an elementwise row */
+    uint8_t outputs, saves;                      /* saves: HD_SAVE_* */
+    uint8_t dtype, compute;                      /* of the output; of an elementwise row */
     uint16_t saved_at, shapes_at, attributes_at; /* in units of 8 bytes from the record; 0: none */
-    bool reached; /* in backward's queue */
-    uint32_t watch; /* 1 + its first hd_watch; 0: none */
-    bool needed, target; /* hd_grad_of: leads to a wanted tensor; is one */
-    uint32_t edges[]; /* of the inputs; 0: no gradient is wanted; then their dtypes */
+    bool reached;                                /* in backward's queue */
+    uint32_t watch;                              /* 1 + its first hd_watch; 0: none */
+    bool needed, target;                         /* hd_grad_of: leads to a wanted tensor; is one */
+    uint32_t edges[];                            /* of the inputs; 0: no gradient is wanted; then their dtypes */
 } hd_record;
 
 static inline uint8_t *hd_record_dtypes(hd_record *r) { return (uint8_t *)(r->edges + r->inputs); }
@@ -53,7 +53,7 @@ typedef struct hd_slot {
 /* A result that is no leaf whose gradient somebody wants to see. */
 typedef struct hd_watch {
     uint32_t edge;
-    uint32_t next; /* 1 + the watch of the record's other output; 0: none */
+    uint32_t next;        /* 1 + the watch of the record's other output; 0: none */
     struct hd_slot *slot; /* retained */
 } hd_watch;
 
@@ -64,11 +64,11 @@ typedef struct hd_chunk {
 } hd_chunk;
 
 typedef struct hd_tape {
-    uint32_t serial; /* never the same for two tapes, nor before and after a clear; 0: not used yet */
+    uint32_t serial;                  /* never the same for two tapes, nor before and after a clear; 0: not used yet */
     uint32_t count, capacity, leaves; /* leaves: those of the records that are */
-    hd_record **records; /* records[1] to records[count] */
-    hd_chunk *chunks;    /* the one in use first */
-    hd_chunk *spare;     /* kept by a clear for what comes next */
+    hd_record **records;              /* records[1] to records[count] */
+    hd_chunk *chunks;                 /* the one in use first */
+    hd_chunk *spare;                  /* kept by a clear for what comes next */
     hd_watch *watches;
     uint32_t watch_count, watch_capacity;
     uint32_t backwards; /* since the last clear */
@@ -86,8 +86,8 @@ typedef struct hd_context {
 typedef enum hd_frame_kind { HD_FRAME_CONTEXT, HD_FRAME_DEFAULT, HD_FRAME_NO_GRAD } hd_frame_kind;
 typedef struct hd_frame {
     hd_frame_kind kind;
-    hd_context *context; /* that is active: owned by HD_FRAME_CONTEXT */
-    const void *token;   /* NULL: hd_grad_context_push */
+    hd_context *context;   /* that is active: owned by HD_FRAME_CONTEXT */
+    const void *token;     /* NULL: hd_grad_context_push */
     hd_observer *observer; /* that was there before */
 } hd_frame;
 
@@ -101,7 +101,7 @@ typedef struct hd_tapes {
     struct { /* while a builder records: by tensor, both retained; `apart_size` places, a power of two */
         hd_tensor *tensor;
         hd_slot *slot;
-    } *apart;
+    } * apart;
     uint32_t apart_count, apart_size;
     uint32_t *queue; /* backward's heap of records, kept between walks */
     uint32_t queue_count, queue_capacity;
@@ -134,8 +134,8 @@ static inline uint32_t hd_edge_on(const hd_tape *tape, const hd_tensor *t) {
 /* Likewise; what is not on it, but tracked, becomes a leaf of it. 0 for what is not tracked, or with an error. */
 uint32_t hd_edge_of(hd_thread *thread, hd_tape *tape, hd_tensor *t);
 /* A new record with room for its parts; NULL with an error. */
-hd_record *hd_record_new(hd_thread *thread, hd_tape *tape, const hd_op *op, int64_t inputs, int saved, size_t shape_words,
-                         size_t attribute_bytes);
+hd_record *hd_record_new(hd_thread *thread, hd_tape *tape, const hd_op *op, int64_t inputs, int saved,
+                         size_t shape_words, size_t attribute_bytes);
 /* t is output `output` of the newest record. */
 void hd_place(hd_thread *thread, hd_tapes *tapes, hd_tensor *t, int output);
 

@@ -3,42 +3,48 @@
 
 #include <string.h>
 
-#define FIELD(type, field, kind_) {#field, HD_FIELD_##kind_, offsetof(type, field)}
-#define END {NULL, HD_FIELD_END, 0}
+#define FIELD(type, field, kind_)                                                                                      \
+    { #field, HD_FIELD_##kind_, offsetof(type, field) }
+#define END                                                                                                            \
+    { NULL, HD_FIELD_END, 0 }
 
 static const hd_field none_fields[] = {END};
 static const hd_field hd_full_attributes_fields[] = {FIELD(hd_full_attributes, value, F64), END};
 static const hd_field hd_range_attributes_fields[] = {
-    FIELD(hd_range_attributes, start, F64), FIELD(hd_range_attributes, step, F64), FIELD(hd_range_attributes, last, F64),
-    FIELD(hd_range_attributes, has_last, BOOL), END};
+    FIELD(hd_range_attributes, start, F64), FIELD(hd_range_attributes, step, F64),
+    FIELD(hd_range_attributes, last, F64), FIELD(hd_range_attributes, has_last, BOOL), END};
 /* seed is not among them: a graph draws from the generator of the thread that runs it; draw is the node's ordinal. */
-static const hd_field hd_random_attributes_fields[] = {
-    FIELD(hd_random_attributes, draw, I64), FIELD(hd_random_attributes, a, F64),    FIELD(hd_random_attributes, b, F64),
-    FIELD(hd_random_attributes, low, I64),  FIELD(hd_random_attributes, high, I64), FIELD(hd_random_attributes, with_replacement, BOOL),
-    END};
+static const hd_field hd_random_attributes_fields[] = {FIELD(hd_random_attributes, draw, I64),
+                                                       FIELD(hd_random_attributes, a, F64),
+                                                       FIELD(hd_random_attributes, b, F64),
+                                                       FIELD(hd_random_attributes, low, I64),
+                                                       FIELD(hd_random_attributes, high, I64),
+                                                       FIELD(hd_random_attributes, with_replacement, BOOL),
+                                                       END};
 static const hd_field hd_cast_attributes_fields[] = {FIELD(hd_cast_attributes, dtype, DTYPE), END};
 static const hd_field hd_reduce_attributes_fields[] = {FIELD(hd_reduce_attributes, reduced, FLAGS),
                                                        FIELD(hd_reduce_attributes, keep_dims, BOOL), END};
 static const hd_field hd_shape_attributes_fields[] = {FIELD(hd_shape_attributes, shape, SHAPE), END};
 static const hd_field hd_axes_attributes_fields[] = {FIELD(hd_axes_attributes, axes, AXES), END};
 static const hd_field hd_axis_attributes_fields[] = {FIELD(hd_axis_attributes, axis, INT), END};
-static const hd_field hd_slice_attributes_fields[] = {FIELD(hd_slice_attributes, axis, INT), FIELD(hd_slice_attributes, start, I64),
-                                                      FIELD(hd_slice_attributes, count, I64), FIELD(hd_slice_attributes, step, I64),
-                                                      END};
+static const hd_field hd_slice_attributes_fields[] = {
+    FIELD(hd_slice_attributes, axis, INT), FIELD(hd_slice_attributes, start, I64),
+    FIELD(hd_slice_attributes, count, I64), FIELD(hd_slice_attributes, step, I64), END};
 static const hd_field hd_diagonal_attributes_fields[] = {FIELD(hd_diagonal_attributes, offset, I64),
                                                          FIELD(hd_diagonal_attributes, axis1, INT),
                                                          FIELD(hd_diagonal_attributes, axis2, INT), END};
 static const hd_field hd_strided_attributes_fields[] = {FIELD(hd_strided_attributes, layout, LAYOUT), END};
-static const hd_field hd_pad_attributes_fields[] = {FIELD(hd_pad_attributes, padding, PADDING), FIELD(hd_pad_attributes, value, F64),
-                                                    END};
+static const hd_field hd_pad_attributes_fields[] = {FIELD(hd_pad_attributes, padding, PADDING),
+                                                    FIELD(hd_pad_attributes, value, F64), END};
 static const hd_field hd_scatter_attributes_fields[] = {FIELD(hd_scatter_attributes, axis, INT),
                                                         FIELD(hd_scatter_attributes, mode, INT), END};
 static const hd_field hd_matmul_attributes_fields[] = {FIELD(hd_matmul_attributes, turn_a, BOOL),
                                                        FIELD(hd_matmul_attributes, turn_b, BOOL), END};
-static const hd_field number_fields[4][4] = {{END},
-                                             {{"p", HD_FIELD_F64, 0}, END},
-                                             {{"p", HD_FIELD_F64, 0}, {"q", HD_FIELD_F64, 8}, END},
-                                             {{"p", HD_FIELD_F64, 0}, {"q", HD_FIELD_F64, 8}, {"r", HD_FIELD_F64, 16}, END}};
+static const hd_field number_fields[4][4] = {
+    {END},
+    {{"p", HD_FIELD_F64, 0}, END},
+    {{"p", HD_FIELD_F64, 0}, {"q", HD_FIELD_F64, 8}, END},
+    {{"p", HD_FIELD_F64, 0}, {"q", HD_FIELD_F64, 8}, {"r", HD_FIELD_F64, 16}, END}};
 
 typedef struct none {
     char nothing;

@@ -18,7 +18,9 @@ hd_error hd_builder_check(const hd_builder *b) {
                    "`builder` is no living builder");
 }
 
-static const char *name_of(const hd_builder *b) { return hd_graph_string(b->recording->graph, b->recording->graph->name); }
+static const char *name_of(const hd_builder *b) {
+    return hd_graph_string(b->recording->graph, b->recording->graph->name);
+}
 
 hd_builder *hd_builder_new(const char *name) {
     HD_ENTER("hd_builder_new", NULL);
@@ -52,7 +54,8 @@ void hd_builder_start(hd_builder *builder) {
                 builder->state == HD_BUILDER_ACTIVE ? "is started already" : "has ended");
     } else if (thread->recording != NULL) {
         const hd_graph *active = thread->recording->graph;
-        hd_fail(HD_ERROR_STATE, "builder \"%s\" is active on this thread; end it first", hd_graph_string(active, active->name));
+        hd_fail(HD_ERROR_STATE, "builder \"%s\" is active on this thread; end it first",
+                hd_graph_string(active, active->name));
     } else {
         builder->state = HD_BUILDER_ACTIVE;
         hd_recording_enter(thread, builder->recording);
@@ -63,7 +66,8 @@ void hd_builder_end(hd_builder *builder) {
     HD_ENTER_ALWAYS("hd_builder_end", );
     if (hd_builder_check(builder) != HD_OK) return;
     if (builder->state != HD_BUILDER_ACTIVE || builder->recording->thread != thread) {
-        hd_fail(HD_ERROR_STATE, "builder \"%s\" is not active on this thread; hd_builder_start comes first", name_of(builder));
+        hd_fail(HD_ERROR_STATE, "builder \"%s\" is not active on this thread; hd_builder_start comes first",
+                name_of(builder));
         return;
     }
     hd_recording_leave(thread, builder->recording);
@@ -72,20 +76,24 @@ void hd_builder_end(hd_builder *builder) {
 
 static hd_error check_name(const char *name) {
     if (name == NULL || name[0] == '\0') return hd_fail(HD_ERROR_VALUE, "the name is empty");
-    return strlen(name) <= HD_NAME_MOST ? HD_OK : hd_fail(HD_ERROR_VALUE, "a name of %zu bytes; %d are allowed", strlen(name), (int)HD_NAME_MOST);
+    return strlen(name) <= HD_NAME_MOST
+               ? HD_OK
+               : hd_fail(HD_ERROR_VALUE, "a name of %zu bytes; %d are allowed", strlen(name), (int)HD_NAME_MOST);
 }
 
 static hd_error check_active(hd_thread *thread, const hd_builder *b, const char *name) {
     HD_TRY(hd_builder_check(b));
     HD_TRY(check_name(name));
     if (b->state != HD_BUILDER_ACTIVE || b->recording->thread != thread)
-        return hd_fail(HD_ERROR_STATE, "builder \"%s\" is not active on this thread; call it between hd_builder_start and "
-                                       "hd_builder_end",
+        return hd_fail(HD_ERROR_STATE,
+                       "builder \"%s\" is not active on this thread; call it between hd_builder_start and "
+                       "hd_builder_end",
                        name_of(b));
     return HD_OK;
 }
 
-static hd_tensor *add_input(hd_thread *thread, hd_recording *r, const char *name, const hd_shape *shape, hd_dtype dtype) {
+static hd_tensor *add_input(hd_thread *thread, hd_recording *r, const char *name, const hd_shape *shape,
+                            hd_dtype dtype) {
     int64_t count;
     HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
     HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &count), NULL);
@@ -157,7 +165,8 @@ hd_graph *hd_builder_graph(hd_builder *b) {
     bool updates = false;
     for (uint32_t i = 0; i < g->cell_count; ++i) updates = updates || g->cells[i].update != g->cells[i].node;
     if (g->output_count == 0 && !updates) {
-        hd_fail(HD_ERROR_STATE, "builder \"%s\" has no outputs; hd_builder_add_output comes before hd_builder_end", name_of(b));
+        hd_fail(HD_ERROR_STATE, "builder \"%s\" has no outputs; hd_builder_add_output comes before hd_builder_end",
+                name_of(b));
         return NULL;
     }
     return g;

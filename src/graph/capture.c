@@ -54,10 +54,11 @@ static hd_error no_value(hd_storage *s, hd_access access) {
     (void)access;
     const hd_recording *r = s->release_user;
     const hd_node *n = &r->graph->nodes[r->cells[(uintptr_t)s->home_state].current];
-    return hd_fail(HD_ERROR_STATE,
-                   "the value of this tensor (%s%s, recorded by builder \"%s\") is not known before its script runs; make it "
-                   "an output with hd_builder_add_output and run the script",
-                   hd_node_is_op(n) ? "hd_" : "", hd_node_name(n), hd_graph_string(r->graph, r->graph->name));
+    return hd_fail(
+        HD_ERROR_STATE,
+        "the value of this tensor (%s%s, recorded by builder \"%s\") is not known before its script runs; make it "
+        "an output with hd_builder_add_output and run the script",
+        hd_node_is_op(n) ? "hd_" : "", hd_node_name(n), hd_graph_string(r->graph, r->graph->name));
 }
 
 static void leave_recording(hd_storage *s) {
@@ -69,7 +70,8 @@ static void leave_recording(hd_storage *s) {
     hd_recording_release(hd_thread_self(), r);
 }
 
-static const hd_home recorded_home = {.name = "recorded", .captured = true, .fetch = no_value, .leave = leave_recording};
+static const hd_home recorded_home = {
+    .name = "recorded", .captured = true, .fetch = no_value, .leave = leave_recording};
 
 /* A tensor from outside that was written while recording: its bytes are those of before, which nobody here may take for
  * the new value. Other threads, and HD_EAGER blocks, read it as ever. */
@@ -77,8 +79,9 @@ static hd_error shadowed_fetch(hd_storage *s, hd_access access) {
     (void)s, (void)access;
     const hd_thread *thread = hd_thread_self();
     if (thread->recording == NULL || !thread->executor->captures) return HD_OK;
-    return hd_fail(HD_ERROR_STATE, "this tensor was written while a builder records: its new value is not known before the "
-                                   "script runs");
+    return hd_fail(HD_ERROR_STATE,
+                   "this tensor was written while a builder records: its new value is not known before the "
+                   "script runs");
 }
 static void shadowed_leave(hd_storage *s) { s->home = NULL; }
 static const hd_home shadowed_home = {.name = "shadowed", .fetch = shadowed_fetch, .leave = shadowed_leave};
@@ -98,7 +101,8 @@ static hd_tensor *new_tensor(hd_thread *thread, hd_recording *r, uint32_t node, 
     HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &count), NULL);
     const uint32_t cell = new_cell(r);
     if (cell == HD_NO_NODE) return NULL;
-    hd_storage *s = hd_storage_elsewhere(thread, (size_t)count * hd_dtype_bytes[dtype], &recorded_home, (void *)(uintptr_t)cell);
+    hd_storage *s =
+        hd_storage_elsewhere(thread, (size_t)count * hd_dtype_bytes[dtype], &recorded_home, (void *)(uintptr_t)cell);
     if (s == NULL) {
         r->cells[cell].next = r->free_cell;
         r->free_cell = cell;
@@ -191,7 +195,8 @@ static uint32_t cell_of(hd_thread *thread, hd_recording *r, const hd_tensor *t) 
     if (s->home == &recorded_home) {
         if (s->release_user == r) return (uint32_t)(uintptr_t)s->home_state;
         const hd_graph *other = ((const hd_recording *)s->release_user)->graph;
-        hd_fail(HD_ERROR_STATE, "a tensor %s was recorded by another builder, \"%s\"; run its script and use the output",
+        hd_fail(HD_ERROR_STATE,
+                "a tensor %s was recorded by another builder, \"%s\"; run its script and use the output",
                 HD_SHAPE_TEXT(t->layout.shape), hd_graph_string(other, other->name));
         return HD_NO_NODE;
     }
@@ -203,25 +208,30 @@ static uint32_t cell_of(hd_thread *thread, hd_recording *r, const hd_tensor *t) 
 static hd_strided_attributes strided(const hd_layout *layout) {
     hd_strided_attributes a = {{.shape = layout->shape, .offset = layout->offset}};
     const bool empty = hd_shape_count(layout->shape) == 0;
-    for (int i = 0; i < layout->shape.rank; ++i) a.layout.stride[i] = !empty && layout->shape.size[i] > 1 ? layout->stride[i] : 0;
+    for (int i = 0; i < layout->shape.rank; ++i)
+        a.layout.stride[i] = !empty && layout->shape.size[i] > 1 ? layout->stride[i] : 0;
     if (empty) a.layout.offset = 0;
     return a;
 }
 
+/* All of a cell's value, its bits read as t's dtype. */
+static uint32_t whole_value(hd_recording *r, uint32_t cell, const hd_tensor *t) {
+    const hd_capture_cell *c = &r->cells[cell];
+    if (t->dtype == c->dtype) return c->current;
+    const hd_cast_attributes attributes = {(hd_dtype)t->dtype};
+    if (hd_dtype_bytes[t->dtype] != hd_dtype_bytes[c->dtype]) {
+        hd_fail(HD_ERROR_DTYPE, "a view as %s of a storage that was recorded as %s", hd_dtype_name((hd_dtype)t->dtype),
+                hd_dtype_name((hd_dtype)c->dtype));
+        return HD_NO_NODE;
+    }
+    const hd_shape shape = c->shape;
+    return add(r, HD_OP_bitcast, 0, &c->current, 1, (hd_dtype)t->dtype, &shape, &attributes);
+}
+
 /* The part of a cell's value that t shows, derived anew. */
 static uint32_t derive(hd_recording *r, uint32_t cell, const hd_tensor *t) {
-    hd_capture_cell *c = &r->cells[cell];
-    uint32_t node = c->current;
-    if (t->dtype != c->dtype) {
-        const hd_cast_attributes attributes = {(hd_dtype)t->dtype};
-        if (hd_dtype_bytes[t->dtype] != hd_dtype_bytes[c->dtype]) {
-            hd_fail(HD_ERROR_DTYPE, "a view as %s of a storage that was recorded as %s", hd_dtype_name((hd_dtype)t->dtype),
-                    hd_dtype_name((hd_dtype)c->dtype));
-            return HD_NO_NODE;
-        }
-        node = add(r, HD_OP_bitcast, 0, &node, 1, (hd_dtype)t->dtype, &c->shape, &attributes);
-    }
-    if (node == HD_NO_NODE || covers(t, &c->shape)) return node;
+    const uint32_t node = whole_value(r, cell, t);
+    if (node == HD_NO_NODE || covers(t, &r->cells[cell].shape)) return node;
     const hd_strided_attributes attributes = strided(&t->layout);
     return add(r, HD_OP_as_strided, 0, &node, 1, (hd_dtype)t->dtype, &t->layout.shape, &attributes);
 }
@@ -229,7 +239,8 @@ static uint32_t derive(hd_recording *r, uint32_t cell, const hd_tensor *t) {
 uint32_t hd_recording_node(hd_thread *thread, hd_recording *r, hd_tensor *t) {
     const hd_storage *s = t->storage;
     if (s->home != &recorded_home && t->count == 1 && t->layout.shape.rank == 0 && !t->object.in_scope &&
-        t->object.references == 1 && t->captured.recording == 0 && s->object.references == 1 && find_outside(r, s) == HD_NO_NODE) {
+        t->object.references == 1 && t->captured.recording == 0 && s->object.references == 1 &&
+        find_outside(r, s) == HD_NO_NODE) {
         const uint32_t node = number_node(thread, r, t); /* an operand of this one call: nobody can write it later */
         if (node != HD_NO_NODE || thread->error_code != HD_OK) return node;
     }
@@ -242,17 +253,20 @@ uint32_t hd_recording_node(hd_thread *thread, hd_recording *r, hd_tensor *t) {
 }
 
 bool hd_recording_knows(const hd_recording *r, const hd_tensor *t) {
-    return t->storage->home == &recorded_home ? t->storage->release_user == r : find_outside(r, t->storage) != HD_NO_NODE;
+    return t->storage->home == &recorded_home ? t->storage->release_user == r
+                                              : find_outside(r, t->storage) != HD_NO_NODE;
 }
 
 hd_error hd_recording_declare(hd_thread *thread, hd_recording *r, const char *name, hd_cell_kind kind, hd_tensor *t) {
     if (t->storage->home == &recorded_home)
-        return hd_fail(HD_ERROR_STATE, "\"%s\" is a value that was recorded; only tensors from outside can be bound or state", name);
-    if (find_outside(r, t->storage) != HD_NO_NODE)
         return hd_fail(HD_ERROR_STATE,
-                       "\"%s\", %s, was used or declared already; declare it once, right after hd_builder_start (views and "
-                       "tied tensors share their memory's meaning)",
-                       name, HD_SHAPE_TEXT(t->layout.shape));
+                       "\"%s\" is a value that was recorded; only tensors from outside can be bound or state", name);
+    if (find_outside(r, t->storage) != HD_NO_NODE)
+        return hd_fail(
+            HD_ERROR_STATE,
+            "\"%s\", %s, was used or declared already; declare it once, right after hd_builder_start (views and "
+            "tied tensors share their memory's meaning)",
+            name, HD_SHAPE_TEXT(t->layout.shape));
     for (uint32_t i = 0; i < r->graph->cell_count; ++i)
         if (strcmp(hd_graph_string(r->graph, r->graph->cells[i].name), name) == 0)
             return hd_fail(HD_ERROR_VALUE, "\"%s\" is declared already", name);
@@ -268,10 +282,12 @@ static hd_error capture_run(hd_executor *self, hd_thread *thread, hd_call *call)
         if (inputs[i] == HD_NO_NODE) return thread->error_code;
     }
     const uint16_t op = call->op->id;
-    if (op == HD_OP_as_strided && call->op->derivative == 0) { /* over the storage, not over the view it was called on */
+    if (op == HD_OP_as_strided &&
+        call->op->derivative == 0) { /* over the storage, not over the view it was called on */
         const uint32_t cell = cell_of(thread, r, call->inputs[0]);
         if (cell == HD_NO_NODE) return thread->error_code;
-        inputs[0] = r->cells[cell].current;
+        inputs[0] = whole_value(r, cell, call->inputs[0]);
+        if (inputs[0] == HD_NO_NODE) return thread->error_code;
     }
     hd_random_attributes draw;
     const void *attributes = call->attributes;
@@ -281,8 +297,8 @@ static hd_error capture_run(hd_executor *self, hd_thread *thread, hd_call *call)
         draw.draw = r->graph->draws++;
         attributes = &draw;
     }
-    const uint32_t node = add(r, op, call->op->derivative, inputs, call->input_count, call->dtype[0],
-                              &call->shape[0], attributes);
+    const uint32_t node =
+        add(r, op, call->op->derivative, inputs, call->input_count, call->dtype[0], &call->shape[0], attributes);
     if (node == HD_NO_NODE) return thread->error_code;
     if (call->view == NULL) {
         call->outputs[0] = new_tensor(thread, r, node, call->dtype[0], &call->shape[0]);
@@ -324,7 +340,8 @@ static hd_error capture_write(hd_executor *self, hd_thread *thread, hd_tensor *d
     }
     c->current = value;
     c->version++;
-    atomic_fetch_add_explicit(&dst->storage->version, 1, memory_order_relaxed); /* tapes notice; taken back at the end */
+    atomic_fetch_add_explicit(&dst->storage->version, 1,
+                              memory_order_relaxed); /* tapes notice; taken back at the end */
     if (c->outside && dst->storage->home == NULL) dst->storage->home = &shadowed_home;
     return HD_OK;
 }

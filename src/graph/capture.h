@@ -6,7 +6,7 @@
 
 /* What a storage stands for while it is recorded: its value is a node, and writing gives it another. */
 typedef struct hd_capture_cell {
-    hd_storage *storage;   /* from outside: retained. Recorded ones hold the recording, not the other way round */
+    hd_storage *storage;     /* from outside: retained. Recorded ones hold the recording, not the other way round */
     uint32_t first, current; /* nodes: its value at first, and now */
     uint32_t version;        /* raised by every recorded write */
     uint32_t place;          /* in graph->cells; HD_NO_NODE: none */
@@ -23,7 +23,7 @@ typedef struct hd_recording {
     hd_graph *graph;
     hd_thread *thread; /* on which it is active; NULL: it is not */
     bool eager;        /* an HD_EAGER block is open */
-    struct { /* what is exchanged with the thread's when recording begins, ends or pauses */
+    struct {           /* what is exchanged with the thread's when recording begins, ends or pauses */
         hd_executor *executor;
         hd_observer *observer;
         struct hd_tapes *tapes;

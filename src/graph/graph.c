@@ -54,7 +54,8 @@ uint32_t hd_pool_intern(hd_pool *pool, const void *bytes, size_t count) {
     uint32_t at = hash & mask;
     for (; pool->table[at] != 0; at = (at + 1) & mask) {
         const uint32_t offset = pool->table[at];
-        if (pool->words[offset - 1] == ((uint64_t)count << 32 | hash) && memcmp(pool->words + offset, bytes, count) == 0)
+        if (pool->words[offset - 1] == ((uint64_t)count << 32 | hash) &&
+            memcmp(pool->words + offset, bytes, count) == 0)
             return offset;
     }
     const size_t words = (count + 7) / 8;
@@ -163,7 +164,8 @@ static hd_error add_edges(hd_graph *g, const uint32_t *inputs, int count, uint32
 }
 
 /* The dtype in which the operands of an elementwise node meet: that of the value, unless it is bool. */
-static hd_dtype compute_dtype(const hd_graph *g, uint16_t op, int derivative, const uint32_t *inputs, int count, hd_dtype dtype) {
+static hd_dtype compute_dtype(const hd_graph *g, uint16_t op, int derivative, const uint32_t *inputs, int count,
+                              hd_dtype dtype) {
     if (op >= HD_OP_ELEMENTWISE_COUNT || derivative != 0 || !hd_rows[op].gives_bool) return dtype;
     hd_dtype met = (hd_dtype)g->nodes[inputs[0]].dtype;
     for (int i = 1; i < count; ++i) met = hd_dtype_promote(met, (hd_dtype)g->nodes[inputs[i]].dtype);
@@ -192,8 +194,9 @@ uint32_t hd_graph_add(hd_graph *g, uint16_t op, int derivative, const uint32_t *
 uint32_t hd_graph_add_input(hd_graph *g, const char *name, hd_dtype dtype, const hd_shape *shape) {
     const uint32_t text = hd_graph_text(g, name);
     if (text == 0 || GROW(g, input) != HD_OK) return HD_NO_NODE;
-    const uint32_t node =
-        add_node(g, (hd_node){.op = HD_NODE_INPUT, .dtype = (uint8_t)dtype, .compute = (uint8_t)dtype, .first = g->input_count}, shape);
+    const uint32_t node = add_node(
+        g, (hd_node){.op = HD_NODE_INPUT, .dtype = (uint8_t)dtype, .compute = (uint8_t)dtype, .first = g->input_count},
+        shape);
     if (node != HD_NO_NODE) g->inputs[g->input_count++] = (hd_graph_input){text, node};
     return node;
 }
@@ -201,7 +204,10 @@ uint32_t hd_graph_add_input(hd_graph *g, const char *name, hd_dtype dtype, const
 uint32_t hd_graph_add_constant(hd_graph *g, hd_storage *storage, hd_dtype dtype, const hd_shape *shape) {
     HD_TRY_OR(GROW(g, constant), HD_NO_NODE);
     const uint32_t node = add_node(
-        g, (hd_node){.op = HD_NODE_CONSTANT, .dtype = (uint8_t)dtype, .compute = (uint8_t)dtype, .first = g->constant_count}, shape);
+        g,
+        (hd_node){
+            .op = HD_NODE_CONSTANT, .dtype = (uint8_t)dtype, .compute = (uint8_t)dtype, .first = g->constant_count},
+        shape);
     if (node == HD_NO_NODE) return node;
     hd_object_retain(&storage->object);
     g->constants[g->constant_count++] = (hd_graph_constant){storage};
@@ -212,11 +218,13 @@ uint32_t hd_graph_add_cell(hd_graph *g, const char *name, hd_cell_kind kind, hd_
                            const hd_shape *shape) {
     const uint32_t text = hd_graph_text(g, name);
     if (text == 0 || GROW(g, cell) != HD_OK) return HD_NO_NODE;
-    const uint32_t node =
-        add_node(g, (hd_node){.op = HD_NODE_CELL, .dtype = (uint8_t)dtype, .compute = (uint8_t)dtype, .first = g->cell_count}, shape);
+    const uint32_t node = add_node(
+        g, (hd_node){.op = HD_NODE_CELL, .dtype = (uint8_t)dtype, .compute = (uint8_t)dtype, .first = g->cell_count},
+        shape);
     if (node == HD_NO_NODE) return node;
     hd_object_retain(&storage->object);
-    g->cells[g->cell_count++] = (hd_graph_cell){.name = text, .node = node, .update = node, .kind = kind, .storage = storage};
+    g->cells[g->cell_count++] =
+        (hd_graph_cell){.name = text, .node = node, .update = node, .kind = kind, .storage = storage};
     return node;
 }
 
@@ -240,13 +248,13 @@ uint32_t hd_graph_copy(hd_graph *g, const hd_graph *from, uint32_t node, const u
     hd_node n = from->nodes[node];
     const hd_shape shape = hd_node_shape(from, node);
     if (n.op == HD_NODE_CONSTANT) {
-        const uint32_t added =
-            hd_graph_add_constant(g, from->constants[n.first].storage, (hd_dtype)n.dtype, &shape);
+        const uint32_t added = hd_graph_add_constant(g, from->constants[n.first].storage, (hd_dtype)n.dtype, &shape);
         if (added != HD_NO_NODE) g->nodes[added].span = n.span < g->span_count ? n.span : 0;
         return added;
     }
     if (n.attributes != 0) {
-        n.attributes = hd_pool_intern(&g->pool, hd_pool_at(&from->pool, n.attributes), hd_pool_size(&from->pool, n.attributes));
+        n.attributes =
+            hd_pool_intern(&g->pool, hd_pool_at(&from->pool, n.attributes), hd_pool_size(&from->pool, n.attributes));
         if (n.attributes == 0) return HD_NO_NODE;
     }
     if (n.span >= g->span_count) n.span = 0;
@@ -268,8 +276,8 @@ hd_graph *hd_graph_like(hd_thread *thread, const hd_graph *from, uint32_t **map)
     for (uint32_t i = 0; i < from->input_count; ++i) {
         const uint32_t node = from->inputs[i].node;
         const hd_shape shape = hd_node_shape(from, node);
-        (*map)[node] =
-            hd_graph_add_input(g, hd_graph_string(from, from->inputs[i].name), (hd_dtype)from->nodes[node].dtype, &shape);
+        (*map)[node] = hd_graph_add_input(g, hd_graph_string(from, from->inputs[i].name),
+                                          (hd_dtype)from->nodes[node].dtype, &shape);
         if ((*map)[node] == HD_NO_NODE) goto failed;
     }
     for (uint32_t i = 0; i < from->cell_count; ++i) {

@@ -22,9 +22,9 @@ typedef struct hd_node {
     uint8_t derivative;     /* 1 + the operand, for the derivative of an elementwise row */
     uint8_t dtype, compute; /* of the value; of an elementwise row */
     uint8_t input_count;
-    uint32_t first; /* its inputs: graph->edges[first ...]; or a place in a table */
+    uint32_t first;             /* its inputs: graph->edges[first ...]; or a place in a table */
     uint32_t shape, attributes; /* in graph->pool; no attributes: 0 */
-    uint32_t span; /* in graph->spans */
+    uint32_t span;              /* in graph->spans */
 } hd_node;
 
 /* Interned bytes: an offset stands for equal bytes. */
@@ -45,7 +45,7 @@ typedef struct hd_graph_constant {
 typedef enum hd_cell_kind { HD_CELL_BOUND, HD_CELL_STATE } hd_cell_kind;
 typedef struct hd_graph_cell {
     uint32_t name, node;
-    uint32_t update;     /* what it holds at the end of a run; its own node: unchanged */
+    uint32_t update; /* what it holds at the end of a run; its own node: unchanged */
     hd_cell_kind kind;
     hd_storage *storage; /* retained: the eager tensor's, or the script's own */
 } hd_graph_cell;
@@ -65,7 +65,8 @@ typedef struct hd_graph {
     hd_graph_cell *cells;
     hd_graph_span *spans;
     uint32_t node_count, edge_count, input_count, output_count, constant_count, cell_count, span_count;
-    uint32_t node_capacity, edge_capacity, input_capacity, output_capacity, constant_capacity, cell_capacity, span_capacity;
+    uint32_t node_capacity, edge_capacity, input_capacity, output_capacity, constant_capacity, cell_capacity,
+        span_capacity;
     uint32_t draws; /* random nodes: how many draws a run takes */
 } hd_graph;
 
@@ -90,7 +91,9 @@ int64_t hd_node_count(const hd_graph *g, uint32_t node);
 static inline const void *hd_node_attributes(const hd_graph *g, uint32_t node) {
     return g->nodes[node].attributes == 0 ? NULL : hd_pool_at(&g->pool, g->nodes[node].attributes);
 }
-static inline const uint32_t *hd_node_inputs(const hd_graph *g, uint32_t node) { return g->edges + g->nodes[node].first; }
+static inline const uint32_t *hd_node_inputs(const hd_graph *g, uint32_t node) {
+    return g->edges + g->nodes[node].first;
+}
 static inline bool hd_node_is_op(const hd_node *n) { return n->op < HD_OP_COUNT; }
 const hd_op *hd_node_op(const hd_node *n); /* of HD_NODE_*: NULL */
 const char *hd_node_name(const hd_node *n);
@@ -124,7 +127,7 @@ typedef enum hd_field_kind {
     HD_FIELD_DTYPE,
     HD_FIELD_SHAPE,
     HD_FIELD_AXES,
-    HD_FIELD_FLAGS,   /* bool[HD_MAX_RANK] */
+    HD_FIELD_FLAGS, /* bool[HD_MAX_RANK] */
     HD_FIELD_LAYOUT,
     HD_FIELD_PADDING, /* hd_padding[HD_MAX_RANK] */
     HD_FIELD_END

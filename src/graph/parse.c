@@ -39,7 +39,9 @@ static bool accept(reader *r, const char *token) {
 
 static hd_error expect(reader *r, const char *token) { return accept(r, token) ? HD_OK : wrong(r, token); }
 
-static bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
+static bool is_word(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
 
 static hd_error read_word(reader *r, char *out, size_t capacity) {
     skip(r);
@@ -53,7 +55,10 @@ static hd_error read_word(reader *r, char *out, size_t capacity) {
 }
 
 static int hex_digit(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 static hd_error read_name(reader *r, char *out, size_t capacity) {
@@ -134,7 +139,8 @@ static hd_error read_node(reader *r, uint32_t *out) {
     int64_t number;
     HD_TRY(expect(r, "%"));
     HD_TRY(read_integer(r, &number));
-    if (number < 0 || number >= r->number_count || r->number[number] == HD_NO_NODE) return wrong(r, "a node that was defined");
+    if (number < 0 || number >= r->number_count || r->number[number] == HD_NO_NODE)
+        return wrong(r, "a node that was defined");
     *out = r->number[number];
     return HD_OK;
 }
@@ -215,7 +221,8 @@ static hd_storage *storage_of(hd_thread *thread, hd_dtype dtype, const hd_shape 
 static hd_error read_constant(reader *r, uint32_t *out) {
     double ignored;
     int count = 0;
-    if (accept(r, "#")) return hd_fail(HD_ERROR_VALUE, "line %d: the values of this constant are not in the text", r->line);
+    if (accept(r, "#"))
+        return hd_fail(HD_ERROR_VALUE, "line %d: the values of this constant are not in the text", r->line);
     HD_TRY(expect(r, "{"));
     const char *values = r->at;
     for (; !accept(r, "}"); ++count) {
@@ -252,7 +259,8 @@ static hd_error read_cell(reader *r, hd_cell_kind kind, uint32_t *out) {
     HD_TRY(read_name(r, name, sizeof name));
     HD_TRY(read_type(r, &dtype, &shape));
     for (uint32_t i = 0; i < r->g->cell_count; ++i)
-        if (strcmp(hd_graph_string(r->g, r->g->cells[i].name), name) == 0) return wrong(r, "another name: this one is taken");
+        if (strcmp(hd_graph_string(r->g, r->g->cells[i].name), name) == 0)
+            return wrong(r, "another name: this one is taken");
     hd_storage *s = storage_of(r->thread, dtype, &shape); /* zeros: a text has no values */
     if (s == NULL) return r->thread->error_code;
     *out = hd_graph_add_cell(r->g, name, kind, s, dtype, &shape);
@@ -270,7 +278,8 @@ static hd_error read_op(reader *r, const char *word, uint32_t *out) {
     if (*r->at == '\'') {
         ++r->at;
         HD_TRY(read_integer(r, &operand));
-        if (operand < 0 || operand > 2 || op >= HD_OP_ELEMENTWISE_COUNT) return wrong(r, "an operand of an elementwise op");
+        if (operand < 0 || operand > 2 || op >= HD_OP_ELEMENTWISE_COUNT)
+            return wrong(r, "an operand of an elementwise op");
     }
     uint32_t inputs[HD_MAX_INPUTS];
     int count = 0;
@@ -280,7 +289,8 @@ static hd_error read_op(reader *r, const char *word, uint32_t *out) {
         if (!accept(r, ",")) break;
     }
     const hd_op *known = op == HD_NODE_WRITE ? NULL : operand < 0 ? &hd_ops[op] : &hd_derivatives[op][operand];
-    if (known != NULL ? count < known->min_inputs || count > known->max_inputs : count != 2) return wrong(r, "other inputs");
+    if (known != NULL ? count < known->min_inputs || count > known->max_inputs : count != 2)
+        return wrong(r, "other inputs");
     _Alignas(8) char attributes[HD_ATTRIBUTES_MOST];
     skip(r);
     const bool without = op == HD_OP_matmul && *r->at != '{';
@@ -310,7 +320,8 @@ static hd_error read_span(reader *r, uint32_t node) {
         r->at += n;
         uint32_t found = 0;
         for (uint32_t i = r->g->span_count; i-- > 1 && found == 0;) /* the newest of that name in that place */
-            if (r->g->spans[i].parent == span && strcmp(hd_graph_string(r->g, r->g->spans[i].name), word) == 0) found = i;
+            if (r->g->spans[i].parent == span && strcmp(hd_graph_string(r->g, r->g->spans[i].name), word) == 0)
+                found = i;
         span = found != 0 ? found : hd_graph_add_span(r->g, word, span);
         if (span == 0) return r->thread->error_code;
     } while (accept(r, "/"));
@@ -333,7 +344,8 @@ static hd_error define(reader *r) {
         HD_TRY(read_name(r, name, sizeof name));
         HD_TRY(read_type(r, &dtype, &shape));
         for (uint32_t i = 0; i < r->g->input_count; ++i)
-            if (strcmp(hd_graph_string(r->g, r->g->inputs[i].name), name) == 0) return wrong(r, "another name: this one is taken");
+            if (strcmp(hd_graph_string(r->g, r->g->inputs[i].name), name) == 0)
+                return wrong(r, "another name: this one is taken");
         node = hd_graph_add_input(r->g, name, dtype, &shape);
     } else if (strcmp(word, "constant") == 0) {
         HD_TRY(read_constant(r, &node));
@@ -374,7 +386,8 @@ static hd_error read_line(reader *r) {
     HD_TRY(expect(r, "="));
     HD_TRY(read_node(r, &node));
     for (uint32_t i = 0; output && i < r->g->output_count; ++i)
-        if (strcmp(hd_graph_string(r->g, r->g->outputs[i].name), name) == 0) return wrong(r, "another name: this one is taken");
+        if (strcmp(hd_graph_string(r->g, r->g->outputs[i].name), name) == 0)
+            return wrong(r, "another name: this one is taken");
     if (output) return hd_graph_add_output(r->g, name, node);
     for (uint32_t i = 0; i < r->g->cell_count; ++i)
         if (strcmp(hd_graph_string(r->g, r->g->cells[i].name), name) == 0) {

@@ -8,7 +8,8 @@
 
 static bool is_value(const hd_graph *g, uint32_t node, double wanted) {
     double value;
-    return hd_is_number(g, node, &value) && value == wanted && !(wanted == 0 && __builtin_signbit(value) != __builtin_signbit(wanted));
+    return hd_is_number(g, node, &value) && value == wanted &&
+           !(wanted == 0 && __builtin_signbit(value) != __builtin_signbit(wanted));
 }
 
 /* x itself, when the other operand changes nothing and x has the type of the result. */
@@ -29,8 +30,9 @@ static bool is_identity(const hd_axes *order) {
 }
 
 static bool holds_all(hd_dtype narrow, hd_dtype wide) { /* every value of one in the other */
-    return narrow != wide && hd_dtype_promote(narrow, wide) == wide && hd_dtype_is_float(narrow) == hd_dtype_is_float(wide) &&
-           hd_dtype_bytes[wide] > hd_dtype_bytes[narrow] && narrow != HD_BOOL;
+    return narrow != wide && hd_dtype_promote(narrow, wide) == wide &&
+           hd_dtype_is_float(narrow) == hd_dtype_is_float(wide) && hd_dtype_bytes[wide] > hd_dtype_bytes[narrow] &&
+           narrow != HD_BOOL;
 }
 
 /* The node of `out` that stands for a new one with these inputs; HD_NO_NODE: it must be made. */
@@ -43,7 +45,8 @@ static uint32_t simpler(hd_graph *out, const hd_graph *g, uint32_t i, uint32_t *
     const bool same = first->dtype == n->dtype && hd_shape_equal(first_shape, shape);
     if (n->op < HD_OP_ELEMENTWISE_COUNT && n->input_count == 2) {
         const uint32_t x = neutral(out, n, in);
-        if (x != HD_NO_NODE && out->nodes[x].dtype == n->dtype && hd_shape_equal(hd_node_shape(out, x), shape)) return x;
+        if (x != HD_NO_NODE && out->nodes[x].dtype == n->dtype && hd_shape_equal(hd_node_shape(out, x), shape))
+            return x;
         return HD_NO_NODE;
     }
     if (n->op == HD_OP_detach || n->op == HD_OP_contiguous) return in[0]; /* layouts are the plan's business */
@@ -62,7 +65,9 @@ static uint32_t simpler(hd_graph *out, const hd_graph *g, uint32_t i, uint32_t *
         hd_axes_attributes both = {{.count = outer->count}};
         for (int k = 0; k < outer->count; ++k) both.axes.axis[k] = inner->axis[outer->axis[k]];
         const uint32_t source = hd_node_inputs(out, in[0])[0];
-        return is_identity(&both.axes) ? source : hd_graph_add(out, HD_OP_permute, 0, &source, 1, (hd_dtype)n->dtype, &shape, &both);
+        return is_identity(&both.axes)
+                   ? source
+                   : hd_graph_add(out, HD_OP_permute, 0, &source, 1, (hd_dtype)n->dtype, &shape, &both);
     }
     if (n->op == HD_OP_cast && hd_is_op(out, in[0], HD_OP_cast)) {
         const uint32_t source = hd_node_inputs(out, in[0])[0];

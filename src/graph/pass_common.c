@@ -20,7 +20,8 @@ static bool equal(const hd_graph *g, uint32_t a, uint32_t b) {
     const hd_node *x = &g->nodes[a], *y = &g->nodes[b];
     return x->op == y->op && x->derivative == y->derivative && x->dtype == y->dtype && x->compute == y->compute &&
            x->shape == y->shape && x->attributes == y->attributes && x->input_count == y->input_count &&
-           (x->input_count == 0 || memcmp(hd_node_inputs(g, a), hd_node_inputs(g, b), x->input_count * sizeof(uint32_t)) == 0);
+           (x->input_count == 0 ||
+            memcmp(hd_node_inputs(g, a), hd_node_inputs(g, b), x->input_count * sizeof(uint32_t)) == 0);
 }
 
 hd_graph *hd_pass_common(hd_thread *thread, const hd_graph *g) {

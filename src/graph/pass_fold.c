@@ -4,9 +4,9 @@
 #include "core/device.h"
 
 enum {
-    LARGEST = 64 << 10, /* bytes of a result: larger ones would only make the script larger */
+    LARGEST = 64 << 10,   /* bytes of a result: larger ones would only make the script larger */
     ALTOGETHER = 4 << 20, /* bytes of all results: those in the midst of a chain are there until the pass ends */
-    VIEWS = 16          /* views of a constant in a row that are looked through */
+    VIEWS = 16            /* views of a constant in a row that are looked through */
 };
 
 static bool is_constant(const hd_graph *g, uint32_t node) {
@@ -21,7 +21,9 @@ static bool worth(const hd_graph *g, uint32_t i, const hd_graph *out, const uint
     if (family == HD_FAMILY_VIEW || family == HD_FAMILY_RANDOM || family == HD_FAMILY_CREATE) return false;
     for (int k = 0; k < n->input_count; ++k) {
         uint32_t input = map[hd_node_inputs(g, i)[k]];
-        for (int v = 0; v < VIEWS && hd_node_is_op(&out->nodes[input]) && hd_node_op(&out->nodes[input])->family == HD_FAMILY_VIEW; ++v)
+        for (int v = 0;
+             v < VIEWS && hd_node_is_op(&out->nodes[input]) && hd_node_op(&out->nodes[input])->family == HD_FAMILY_VIEW;
+             ++v)
             input = hd_node_inputs(out, input)[0];
         if (!is_constant(out, input) || hd_node_bytes(out, input) > LARGEST) return false;
     }
@@ -35,7 +37,8 @@ static hd_tensor *value_of(hd_thread *thread, const hd_graph *g, uint32_t node) 
         const hd_shape shape = hd_node_shape(g, node);
         hd_layout layout;
         hd_layout_contiguous(&layout, &shape);
-        return hd_tensor_give(thread, hd_tensor_over(thread, g->constants[n->first].storage, (hd_dtype)n->dtype, &layout));
+        return hd_tensor_give(thread,
+                              hd_tensor_over(thread, g->constants[n->first].storage, (hd_dtype)n->dtype, &layout));
     }
     hd_tensor *inputs[HD_MAX_INPUTS];
     for (int k = 0; k < n->input_count; ++k) inputs[k] = value_of(thread, g, hd_node_inputs(g, node)[k]);

@@ -5,7 +5,8 @@
 static uint32_t turned(const hd_graph *g, uint32_t node) {
     if (!hd_is_op(g, node, HD_OP_permute)) return HD_NO_NODE;
     const hd_axes *order = hd_node_attributes(g, node);
-    if (order->count < 2 || order->axis[order->count - 1] != order->count - 2 || order->axis[order->count - 2] != order->count - 1)
+    if (order->count < 2 || order->axis[order->count - 1] != order->count - 2 ||
+        order->axis[order->count - 2] != order->count - 1)
         return HD_NO_NODE;
     for (int i = 0; i < order->count - 2; ++i)
         if (order->axis[i] != i) return HD_NO_NODE;

@@ -142,7 +142,9 @@ static void put_constant(text *t, const hd_graph *g, uint32_t node) {
         if (hd_dtype_is_float((hd_dtype)n->dtype))
             put_number(t, hd_element_to_f64(element, (hd_dtype)n->dtype));
         else
-            put(t, n->dtype == HD_U64 ? "%llu" : "%lld", n->dtype == HD_U64 ? *(const unsigned long long *)element : (unsigned long long)hd_element_to_i64(element, (hd_dtype)n->dtype));
+            put(t, n->dtype == HD_U64 ? "%llu" : "%lld",
+                n->dtype == HD_U64 ? *(const unsigned long long *)element
+                                   : (unsigned long long)hd_element_to_i64(element, (hd_dtype)n->dtype));
     }
     put(t, "}");
 }

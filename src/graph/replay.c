@@ -9,10 +9,12 @@ static hd_tensor *replay_write(hd_thread *thread, const hd_graph *g, uint32_t no
     const hd_shape shape = hd_node_shape(g, node);
     hd_shape strides = {.rank = layout->shape.rank};
     for (int i = 0; i < layout->shape.rank && i < HD_MAX_RANK; ++i) strides.size[i] = layout->stride[i];
-    hd_tensor *base = hd_recording_tensor(thread, r, inputs[0]->captured.node); /* a storage of its own, to be written */
+    hd_tensor *base =
+        hd_recording_tensor(thread, r, inputs[0]->captured.node); /* a storage of its own, to be written */
     if (base == NULL) return NULL;
     if (!hd_shape_equal(shape, base->layout.shape) || base->dtype != inputs[1]->dtype) {
-        hd_fail(HD_ERROR_SHAPE, "a write of %s into %s", HD_SHAPE_TEXT(inputs[1]->layout.shape), HD_SHAPE_TEXT(base->layout.shape));
+        hd_fail(HD_ERROR_SHAPE, "a write of %s into %s", HD_SHAPE_TEXT(inputs[1]->layout.shape),
+                HD_SHAPE_TEXT(base->layout.shape));
         return NULL;
     }
     hd_tensor *part = hd_as_strided(base, layout->shape, strides, layout->offset); /* checks that it lies inside */
@@ -23,8 +25,7 @@ static hd_tensor *replay_write(hd_thread *thread, const hd_graph *g, uint32_t no
         return NULL;
     }
     const uint32_t nodes[2] = {inputs[0]->captured.node, inputs[1]->captured.node};
-    const uint32_t added = hd_graph_add(r->graph, HD_NODE_WRITE, 0, nodes, 2, (hd_dtype)base->dtype,
-                                        &shape, layout);
+    const uint32_t added = hd_graph_add(r->graph, HD_NODE_WRITE, 0, nodes, 2, (hd_dtype)base->dtype, &shape, layout);
     return added == HD_NO_NODE ? NULL : hd_recording_tensor(thread, r, added);
 }
 
@@ -48,7 +49,9 @@ hd_tensor *hd_replay_node(hd_thread *thread, const hd_graph *g, uint32_t node, h
     hd_recording *r = thread->executor->captures ? thread->recording : NULL;
     if (r != NULL && hd_node_is_op(n) && hd_ops[n->op].family == HD_FAMILY_RANDOM && n->attributes != 0) {
         const uint64_t draw = ((const hd_random_attributes *)hd_node_attributes(g, node))->draw;
-        if (draw >= g->draws) return hd_fail(HD_ERROR_VALUE, "node %%%u takes draw %llu of %u", node, (unsigned long long)draw, g->draws), NULL;
+        if (draw >= g->draws)
+            return hd_fail(HD_ERROR_VALUE, "node %%%u takes draw %llu of %u", node, (unsigned long long)draw, g->draws),
+                   NULL;
         r->graph->draws = (uint32_t)draw;
     }
     if (n->op == HD_NODE_WRITE) {
@@ -70,8 +73,9 @@ hd_tensor *hd_replay_node(hd_thread *thread, const hd_graph *g, uint32_t node, h
         return NULL;
     }
     if ((hd_dtype)t->dtype != (hd_dtype)n->dtype || !hd_shape_equal(t->layout.shape, shape)) {
-        hd_fail(HD_ERROR_SHAPE, "node %%%u, %s, gives %s%s, not %s%s", node, hd_node_name(n), hd_dtype_name((hd_dtype)t->dtype),
-                HD_SHAPE_TEXT(t->layout.shape), hd_dtype_name((hd_dtype)n->dtype), HD_SHAPE_TEXT(shape));
+        hd_fail(HD_ERROR_SHAPE, "node %%%u, %s, gives %s%s, not %s%s", node, hd_node_name(n),
+                hd_dtype_name((hd_dtype)t->dtype), HD_SHAPE_TEXT(t->layout.shape), hd_dtype_name((hd_dtype)n->dtype),
+                HD_SHAPE_TEXT(shape));
         return NULL;
     }
     if (r != NULL && !recorded_as(g, node, r->graph, hd_recording_node(thread, r, t))) {
@@ -96,7 +100,8 @@ static hd_tensor *enter_node(hd_thread *thread, hd_recording *r, const hd_graph 
     const hd_node *n = &g->nodes[node];
     const hd_shape shape = hd_node_shape(g, node);
     int64_t count;
-    if (n->dtype == 0 || n->dtype >= HD_DTYPE_COUNT) return hd_fail(HD_ERROR_DTYPE, "node %%%u has no dtype", node), NULL;
+    if (n->dtype == 0 || n->dtype >= HD_DTYPE_COUNT)
+        return hd_fail(HD_ERROR_DTYPE, "node %%%u has no dtype", node), NULL;
     HD_TRY_OR(hd_shape_check(&shape, hd_dtype_bytes[n->dtype], &count), NULL);
     uint32_t added = HD_NO_NODE;
     const hd_storage *storage = n->op == HD_NODE_CONSTANT ? g->constants[n->first].storage
@@ -104,7 +109,8 @@ static hd_tensor *enter_node(hd_thread *thread, hd_recording *r, const hd_graph 
                                                           : NULL;
     if (storage != NULL && storage->bytes != (size_t)count * hd_dtype_bytes[n->dtype])
         return hd_fail(HD_ERROR_SHAPE, "node %%%u has %zu bytes, which do not fit %s%s", node, storage->bytes,
-                       hd_dtype_name((hd_dtype)n->dtype), HD_SHAPE_TEXT(shape)), NULL;
+                       hd_dtype_name((hd_dtype)n->dtype), HD_SHAPE_TEXT(shape)),
+               NULL;
     if (n->op == HD_NODE_INPUT)
         added = hd_graph_add_input(r->graph, hd_graph_string(g, g->inputs[n->first].name), (hd_dtype)n->dtype, &shape);
     else if (n->op == HD_NODE_CONSTANT)
@@ -165,7 +171,8 @@ static hd_error check_tables(const hd_graph *g, uint32_t *node) {
         *node = i;
         if (n->op >= HD_NODE_END || n->derivative > 3 || (n->derivative > 0 && n->op >= HD_OP_ELEMENTWISE_COUNT))
             return hd_fail(HD_ERROR_VALUE, "node %%%u is of no known kind", i);
-        if (op && (n->first > g->edge_count || n->input_count > g->edge_count - n->first || n->input_count > HD_MAX_INPUTS))
+        if (op &&
+            (n->first > g->edge_count || n->input_count > g->edge_count - n->first || n->input_count > HD_MAX_INPUTS))
             return hd_fail(HD_ERROR_VALUE, "node %%%u has inputs out of range", i);
         for (int k = 0; op && k < n->input_count; ++k)
             if (hd_node_inputs(g, i)[k] >= i) return hd_fail(HD_ERROR_VALUE, "node %%%u reads a node behind it", i);

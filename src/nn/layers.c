@@ -73,27 +73,27 @@ static hd_module *with_numbers(const hd_module_class *class_, double a, double b
     return m;
 }
 
-#define PLAIN(op)                                                                                                    \
-    static hd_tensor *op##_forward(hd_module *m, hd_tensor *x) {                                                     \
+#define PLAIN(op)                                                                                                      \
+    static hd_tensor *op##_forward(hd_module *m, hd_tensor *x) {                                                       \
         (void)m;                                                                                                       \
-        return hd_##op(x);                                                                                           \
+        return hd_##op(x);                                                                                             \
     }                                                                                                                  \
-    static const hd_module_class op##_class = {.name = #op, .forward = op##_forward};                            \
-    hd_module *hd_##op##_layer(void) {                                                                               \
-        HD_ENTER("hd_" #op "_layer", NULL);                                                                          \
+    static const hd_module_class op##_class = {.name = #op, .forward = op##_forward};                                  \
+    hd_module *hd_##op##_layer(void) {                                                                                 \
+        HD_ENTER("hd_" #op "_layer", NULL);                                                                            \
         (void)thread;                                                                                                  \
-        return hd_module_new(&op##_class, NULL);                                                                     \
+        return hd_module_new(&op##_class, NULL);                                                                       \
     }
-#define WITH(op, parameters, first, second, call)                                                                    \
-    static hd_tensor *op##_forward(hd_module *m, hd_tensor *x) {                                                     \
+#define WITH(op, parameters, first, second, call)                                                                      \
+    static hd_tensor *op##_forward(hd_module *m, hd_tensor *x) {                                                       \
         const numbers *n = m->state;                                                                                   \
         return call;                                                                                                   \
     }                                                                                                                  \
-    static const hd_module_class op##_class = {.name = #op, .forward = op##_forward, .destroy = hd_array_release}; \
-    hd_module *hd_##op##_layer parameters {                                                                          \
-        HD_ENTER("hd_" #op "_layer", NULL);                                                                          \
+    static const hd_module_class op##_class = {.name = #op, .forward = op##_forward, .destroy = hd_array_release};     \
+    hd_module *hd_##op##_layer parameters {                                                                            \
+        HD_ENTER("hd_" #op "_layer", NULL);                                                                            \
         (void)thread;                                                                                                  \
-        return with_numbers(&op##_class, first, second);                                                             \
+        return with_numbers(&op##_class, first, second);                                                               \
     }
 
 PLAIN(relu)

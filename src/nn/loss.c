@@ -23,7 +23,8 @@ hd_tensor *hd_mse(hd_tensor *prediction, hd_tensor *target, const hd_loss_opts *
     HD_TRY_OR(hd_tensor_check(prediction, "prediction"), NULL);
     HD_TRY_OR(hd_tensor_check(target, "target"), NULL);
     HD_TRY_OR(check_reduction(options.reduction), NULL);
-    if (!hd_shape_equal(prediction->layout.shape, target->layout.shape)) { /* broadcasting here is nearly always a mistake */
+    if (!hd_shape_equal(prediction->layout.shape,
+                        target->layout.shape)) { /* broadcasting here is nearly always a mistake */
         hd_fail(HD_ERROR_SHAPE, "prediction %s and target %s differ; hd_reshape one of them",
                 HD_SHAPE_TEXT(prediction->layout.shape), HD_SHAPE_TEXT(target->layout.shape));
         return NULL;
@@ -40,14 +41,16 @@ static hd_error check_cross_entropy(const hd_tensor *logits, const hd_tensor *ta
     HD_TRY(check_reduction(o->reduction));
     const hd_shape *l = &logits->layout.shape, *t = &target->layout.shape;
     const bool probabilities = hd_dtype_is_float((hd_dtype)target->dtype);
-    const bool fits = (l->rank == 1 || l->rank == 2) && (probabilities ? hd_shape_equal(*l, *t)
-                                                                       : t->rank == l->rank - 1 && (t->rank == 0 || t->size[0] == l->size[0]));
+    const bool fits =
+        (l->rank == 1 || l->rank == 2) &&
+        (probabilities ? hd_shape_equal(*l, *t) : t->rank == l->rank - 1 && (t->rank == 0 || t->size[0] == l->size[0]));
     if (!fits || target->dtype == HD_BOOL)
-        return hd_fail(HD_ERROR_SHAPE,
-                       "logits %s of %s and target %s of %s: logits are [n, classes] or [classes]; the target has integers "
-                       "[n] or [], or probabilities of the logits' shape",
-                       HD_SHAPE_TEXT(*l), hd_dtype_name((hd_dtype)logits->dtype), HD_SHAPE_TEXT(*t),
-                       hd_dtype_name((hd_dtype)target->dtype));
+        return hd_fail(
+            HD_ERROR_SHAPE,
+            "logits %s of %s and target %s of %s: logits are [n, classes] or [classes]; the target has integers "
+            "[n] or [], or probabilities of the logits' shape",
+            HD_SHAPE_TEXT(*l), hd_dtype_name((hd_dtype)logits->dtype), HD_SHAPE_TEXT(*t),
+            hd_dtype_name((hd_dtype)target->dtype));
     if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
         return hd_fail(HD_ERROR_VALUE, "label_smoothing is %g; it must be in [0, 1]", o->label_smoothing);
     if (probabilities && o->ignores)
@@ -71,7 +74,8 @@ static hd_tensor *of_classes(hd_tensor *logs, hd_tensor *target, const hd_cross_
     hd_tensor *least = target == NULL || hd_thread_self()->executor->captures || hd_tensor_count(target) == 0
                            ? NULL
                            : hd_min(target, HD_AXES(), NULL);
-    if (least != NULL && hd_item_i64(least) < 0) { /* hd_gather would count from the end, and train towards the last class */
+    if (least != NULL &&
+        hd_item_i64(least) < 0) { /* hd_gather would count from the end, and train towards the last class */
         hd_fail(HD_ERROR_INDEX, "a class number of %lld; they begin at 0 (.ignores and .ignore_index leave rows out)",
                 (long long)hd_item_i64(least));
         return NULL;
@@ -114,7 +118,7 @@ hd_tensor *hd_cross_entropy(hd_tensor *logits, hd_tensor *target, const hd_cross
     hd_span_begin(&span, thread, "cross_entropy");
     hd_tensor *logs = hd_log_softmax(one_row ? hd_unsqueeze(logits, 0) : logits, 1), *weight = NULL;
     if (one_row) target = hd_unsqueeze(target, 0);
-    hd_tensor *loss = logs == NULL     ? NULL
+    hd_tensor *loss = logs == NULL    ? NULL
                       : probabilities ? of_probabilities(logs, target, &options)
                                       : of_classes(logs, target, &options, &weight);
     if (options.reduction == HD_REDUCTION_NONE)

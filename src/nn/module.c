@@ -171,7 +171,8 @@ static void note(walk *w, hd_tensor *t, const char *prefix, const char *name) {
         const int64_t capacity = w->capacity ? w->capacity * 2 : 16;
         hd_tensor **found = hd_array_resize(w->found, (size_t)capacity * sizeof *found);
         if (found != NULL) w->found = found;
-        char **names = found == NULL || w->names == NULL ? w->names : hd_array_resize(w->names, (size_t)capacity * sizeof *names);
+        char **names =
+            found == NULL || w->names == NULL ? w->names : hd_array_resize(w->names, (size_t)capacity * sizeof *names);
         if (names != NULL) w->names = names;
         w->no_memory = w->no_memory || found == NULL || (w->names != NULL && names == NULL);
         if (w->no_memory) return;
@@ -201,7 +202,8 @@ static void collect(const hd_module *m, const char *prefix, walk *w) {
     }
 }
 
-hd_error hd_module_each(hd_module *module, bool buffers, hd_error (*visit)(void *user, const char *name, hd_tensor *t), void *user) {
+hd_error hd_module_each(hd_module *module, bool buffers, hd_error (*visit)(void *user, const char *name, hd_tensor *t),
+                        void *user) {
     HD_TRY(module_check(module, "module"));
     walk w = {.kind = buffers ? HD_MEMBER_BUFFER : HD_MEMBER_PARAMETER, .names = hd_array_resize(NULL, sizeof(char *))};
     w.no_memory = w.names == NULL;

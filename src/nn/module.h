@@ -25,7 +25,8 @@ struct hd_module {
 };
 
 /* Calls visit for each parameter, or buffer, with its full name; stops at the first error. */
-hd_error hd_module_each(hd_module *module, bool buffers, hd_error (*visit)(void *user, const char *name, hd_tensor *t), void *user);
+hd_error hd_module_each(hd_module *module, bool buffers, hd_error (*visit)(void *user, const char *name, hd_tensor *t),
+                        void *user);
 /* Forward of a module that its parent knows by this name. */
 hd_tensor *hd_module_forward_as(hd_thread *thread, hd_module *module, const char *name, hd_tensor *x);
 

@@ -102,7 +102,8 @@ static void update(hd_thread *thread, hd_tensor *(*op)(hd_tensor *, hd_tensor *)
     hd_shape shape;
     if (hd_shape_broadcast(&dst->layout.shape, &x->layout.shape, &shape) != HD_OK) return;
     if (!hd_shape_equal(shape, dst->layout.shape)) { /* before a result is made that cannot be written */
-        hd_fail(HD_ERROR_SHAPE, "%s does not broadcast to the destination's %s", HD_SHAPE_TEXT(x->layout.shape), HD_SHAPE_TEXT(dst->layout.shape));
+        hd_fail(HD_ERROR_SHAPE, "%s does not broadcast to the destination's %s", HD_SHAPE_TEXT(x->layout.shape),
+                HD_SHAPE_TEXT(dst->layout.shape));
         return;
     }
     hd_span span;

@@ -127,8 +127,8 @@ void hd_vjp_matmul(hd_thread *thread, const hd_vjp_call *v) {
     }
     if (v->wanted[1]) {
         /* many matrices times one: their rows are one tall matrix */
-        const bool tall = v->shapes[1].rank == 2 && v->shapes[0].rank > 2 && v->shapes[0].size[v->shapes[0].rank - 1] > 0 &&
-                          v->shapes[1].size[1] > 0;
+        const bool tall = v->shapes[1].rank == 2 && v->shapes[0].rank > 2 &&
+                          v->shapes[0].size[v->shapes[0].rank - 1] > 0 && v->shapes[1].size[1] > 0;
         hd_tensor *a = tall ? as_rows(v->inputs[0]) : v->inputs[0];
         hd_tensor *d = hd_matmul(hd_t(a), tall ? as_rows(g) : g);
         v->results[1] = hd_cast(hd_sum_to_shape(d, v->shapes[1]), (hd_dtype)v->dtypes[1]);

@@ -107,7 +107,8 @@ hd_tensor *hd_mean(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) {
 static hd_tensor *root(hd_tensor *v, double power) {
     if (v == NULL) return NULL;
     hd_tensor *is_zero = hd_eq_scalar(v, 0), *one = hd_full(HD_SHAPE(), 1, (hd_dtype)v->dtype);
-    hd_tensor *safe = hd_where(is_zero, one, v), *zero = hd_full(HD_SHAPE(), power > 0 ? 0 : INFINITY, (hd_dtype)v->dtype);
+    hd_tensor *safe = hd_where(is_zero, one, v),
+              *zero = hd_full(HD_SHAPE(), power > 0 ? 0 : INFINITY, (hd_dtype)v->dtype);
     return hd_where(is_zero, zero, power == 0.5 ? hd_sqrt(safe) : hd_pow_scalar(safe, power));
 }
 
@@ -162,7 +163,8 @@ hd_tensor *hd_logsumexp(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) 
     hd_span span;
     hd_span_begin(&span, thread, "logsumexp");
     hd_tensor *f = as_float(x);
-    hd_tensor *largest = hd_max(hd_detach(f), axes, HD_OPTS(hd_reduce_opts, .keep_dims = true)); /* cancels: no gradient */
+    hd_tensor *largest =
+        hd_max(hd_detach(f), axes, HD_OPTS(hd_reduce_opts, .keep_dims = true)); /* cancels: no gradient */
     /* a row of infinities: subtracting them would give NaN */
     hd_tensor *shift = hd_where(hd_isinf(largest), hd_zeros_like(largest), largest);
     hd_tensor *sum = hd_log(hd_sum(hd_exp(hd_sub(f, shift)), axes, opts));
@@ -254,7 +256,8 @@ void hd_vjp_extreme(hd_thread *thread, const hd_vjp_call *v) {
     }
     hd_tensor *x = hd_detach(v->inputs[0]), *y = with_axes(hd_detach(v->output), v);
     hd_tensor *is_nan = hd_logical_and(hd_isnan(x), hd_isnan(y));
-    const hd_dtype dtype = (hd_dtype)v->dtypes[0], wide = hd_dtype_is_small_float(dtype) ? HD_F32 : dtype; /* to count in */
+    const hd_dtype dtype = (hd_dtype)v->dtypes[0],
+                   wide = hd_dtype_is_small_float(dtype) ? HD_F32 : dtype; /* to count in */
     hd_tensor *mask = hd_cast(hd_logical_or(hd_eq(x, y), is_nan), wide);
     hd_tensor *count = hd_sum(mask, axes, HD_OPTS(hd_reduce_opts, .keep_dims = true));
     v->results[0] = hd_cast(hd_mul(mask, hd_div(hd_cast(with_axes(v->gradient, v), wide), count)), dtype);

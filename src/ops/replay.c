@@ -13,7 +13,8 @@ static hd_axes axes_of(const bool *flags, int rank) {
 static hd_error check_reduced(const hd_reduce_attributes *a, int rank) {
     for (int i = rank; i < HD_MAX_RANK; ++i)
         if (a->reduced[i]) return hd_fail(HD_ERROR_AXIS, "axis %d of a tensor of rank %d", i, rank);
-    return rank == 0 || axes_of(a->reduced, rank).count > 0 ? HD_OK : hd_fail(HD_ERROR_AXIS, "a reduction over no axis");
+    return rank == 0 || axes_of(a->reduced, rank).count > 0 ? HD_OK
+                                                            : hd_fail(HD_ERROR_AXIS, "a reduction over no axis");
 }
 
 static hd_tensor *reduce(hd_op_id id, hd_tensor *x, const hd_reduce_attributes *a) {
@@ -54,11 +55,12 @@ static hd_tensor *view(hd_op_id id, hd_tensor *x, const void *attributes) {
     HD_TRY_OR(hd_axis_resolve(s->axis, x->layout.shape.rank, &axis), NULL);
     const int64_t size = x->layout.shape.size[axis], count = s->count;
     int64_t last = 0;
-    if (s->step == 0 || count < 0 || (count > 0 && (__builtin_mul_overflow(count - 1, s->step, &last) ||
-                                                    __builtin_add_overflow(last, s->start, &last) || s->start < 0 ||
-                                                    s->start >= size || last < 0 || last >= size))) {
-        hd_fail(HD_ERROR_INDEX, "%lld elements from %lld in steps of %lld do not lie in axis %d of %s", (long long)count,
-                (long long)s->start, (long long)s->step, axis, HD_SHAPE_TEXT(x->layout.shape));
+    if (s->step == 0 || count < 0 ||
+        (count > 0 &&
+         (__builtin_mul_overflow(count - 1, s->step, &last) || __builtin_add_overflow(last, s->start, &last) ||
+          s->start < 0 || s->start >= size || last < 0 || last >= size))) {
+        hd_fail(HD_ERROR_INDEX, "%lld elements from %lld in steps of %lld do not lie in axis %d of %s",
+                (long long)count, (long long)s->start, (long long)s->step, axis, HD_SHAPE_TEXT(x->layout.shape));
         return NULL;
     }
     if (count == 0) return hd_narrow(x, axis, 0, 0);
@@ -66,13 +68,13 @@ static hd_tensor *view(hd_op_id id, hd_tensor *x, const void *attributes) {
     return hd_slice(x, axis, s->start, stop < 0 ? HD_END : stop, s->step);
 }
 
-static hd_tensor *derivative(hd_thread *thread, hd_op_id id, int operand, const void *attributes, hd_tensor *const *inputs,
-                             int count, hd_dtype dtype) {
+static hd_tensor *derivative(hd_thread *thread, hd_op_id id, int operand, const void *attributes,
+                             hd_tensor *const *inputs, int count, hd_dtype dtype) {
     const unsigned uses = operand < hd_rows[id].operands ? hd_row_uses(id, operand) : 0;
     if (uses == 0 || __builtin_popcount(uses & (HD_SAVE_ANY | HD_USES_GRADIENT)) != count || count > 3 ||
         !hd_dtype_is_float(dtype)) {
-        hd_fail(HD_ERROR_VALUE, "no derivative of %s by operand %d takes %d tensors of %s", hd_ops[id].name, operand, count,
-                hd_dtype_name(dtype));
+        hd_fail(HD_ERROR_VALUE, "no derivative of %s by operand %d takes %d tensors of %s", hd_ops[id].name, operand,
+                count, hd_dtype_name(dtype));
         return NULL;
     }
     hd_shape shape = inputs[0]->layout.shape;

@@ -22,13 +22,13 @@ static inline unsigned hd_row_uses(hd_op_id id, int operand) {
     enum { x = HD_SAVE_INPUT0, a = HD_SAVE_INPUT0, b = HD_SAVE_INPUT1, c = HD_SAVE_INPUT2, y = HD_SAVE_OUTPUT };
     enum { g = HD_USES_GRADIENT };
     switch ((int)id * 3 + operand) {
-#define UNARY(name, t, u, d, r, value, dx)              USES(name, 0, dx)
-#define UNARY1(name, t, u, d, r, p, value, dx)          WITH(name, 0, NUMBER(p), dx)
-#define UNARY2(name, t, u, d, r, p, q, value, dx)       WITH(name, 0, NUMBER(p) NUMBER(q), dx)
-#define UNARY3(name, t, u, d, r, p, q, s, value, dx)    WITH(name, 0, NUMBER(p) NUMBER(q) NUMBER(s), dx)
-#define BINARY(name, t, u, d, r, value, da, db)         USES(name, 0, da) USES(name, 1, db)
-#define SPLIT(name, u, d, r, guard, ints, fl, da, db)   USES(name, 0, da) USES(name, 1, db)
-#define TERNARY(name, t, u, d, r, value, da, db, dc)    USES(name, 0, da) USES(name, 1, db) USES(name, 2, dc)
+#define UNARY(name, t, u, d, r, value, dx)            USES(name, 0, dx)
+#define UNARY1(name, t, u, d, r, p, value, dx)        WITH(name, 0, NUMBER(p), dx)
+#define UNARY2(name, t, u, d, r, p, q, value, dx)     WITH(name, 0, NUMBER(p) NUMBER(q), dx)
+#define UNARY3(name, t, u, d, r, p, q, s, value, dx)  WITH(name, 0, NUMBER(p) NUMBER(q) NUMBER(s), dx)
+#define BINARY(name, t, u, d, r, value, da, db)       USES(name, 0, da) USES(name, 1, db)
+#define SPLIT(name, u, d, r, guard, ints, fl, da, db) USES(name, 0, da) USES(name, 1, db)
+#define TERNARY(name, t, u, d, r, value, da, db, dc)  USES(name, 0, da) USES(name, 1, db) USES(name, 2, dc)
 #define TERNARY1(name, t, u, d, r, p, value, da, db, dc)                                                               \
     WITH(name, 0, NUMBER(p), da) WITH(name, 1, NUMBER(p), db) WITH(name, 2, NUMBER(p), dc)
 #include "ops/elementwise.def"

@@ -37,7 +37,8 @@ typedef hd_tensor *(*sentence)(hd_tensor *const *v, hd_tensor *const *p_, hd_dty
 
 #define SENTENCE(label, numbers, value)                                                                                \
     static hd_tensor *label(hd_tensor *const *v, hd_tensor *const *p_, hd_dtype dtype) {                               \
-        hd_tensor *const x = v[0], *const a = v[0], *const b = v[1], *const c = v[2], *const y = v[3], *const g = v[4]; \
+        hd_tensor *const x = v[0], *const a = v[0], *const b = v[1], *const c = v[2], *const y = v[3],                 \
+                         *const g = v[4];                                                                              \
         (void)x, (void)a, (void)b, (void)c, (void)y, (void)g, (void)p_, (void)dtype;                                   \
         numbers return (value);                                                                                        \
     }
@@ -50,13 +51,13 @@ typedef hd_tensor *(*sentence)(hd_tensor *const *v, hd_tensor *const *p_, hd_dty
 #define NUMBER(p, k)                                                                                                   \
     hd_tensor *const p = p_[k];                                                                                        \
     (void)p;
-#define UNARY(name, t, u, d, r, value, dx)              SENTENCE(d0_##name, , dx)
-#define UNARY1(name, t, u, d, r, p, value, dx)          SENTENCE(d0_##name, NUMBER(p, 0), dx)
-#define UNARY2(name, t, u, d, r, p, q, value, dx)       SENTENCE(d0_##name, NUMBER(p, 0) NUMBER(q, 1), dx)
-#define UNARY3(name, t, u, d, r, p, q, s, value, dx)    SENTENCE(d0_##name, NUMBER(p, 0) NUMBER(q, 1) NUMBER(s, 2), dx)
-#define BINARY(name, t, u, d, r, value, da, db)         SENTENCE(d0_##name, , da) SENTENCE(d1_##name, , db)
-#define SPLIT(name, u, d, r, guard, ints, fl, da, db)   SENTENCE(d0_##name, , da) SENTENCE(d1_##name, , db)
-#define CHOOSE(name, t, d, r, value, da, db)            CHOICE(d1_##name, da) CHOICE(d2_##name, db)
+#define UNARY(name, t, u, d, r, value, dx)            SENTENCE(d0_##name, , dx)
+#define UNARY1(name, t, u, d, r, p, value, dx)        SENTENCE(d0_##name, NUMBER(p, 0), dx)
+#define UNARY2(name, t, u, d, r, p, q, value, dx)     SENTENCE(d0_##name, NUMBER(p, 0) NUMBER(q, 1), dx)
+#define UNARY3(name, t, u, d, r, p, q, s, value, dx)  SENTENCE(d0_##name, NUMBER(p, 0) NUMBER(q, 1) NUMBER(s, 2), dx)
+#define BINARY(name, t, u, d, r, value, da, db)       SENTENCE(d0_##name, , da) SENTENCE(d1_##name, , db)
+#define SPLIT(name, u, d, r, guard, ints, fl, da, db) SENTENCE(d0_##name, , da) SENTENCE(d1_##name, , db)
+#define CHOOSE(name, t, d, r, value, da, db)          CHOICE(d1_##name, da) CHOICE(d2_##name, db)
 #define TERNARY(name, t, u, d, r, value, da, db, dc)                                                                   \
     SENTENCE(d0_##name, , da) SENTENCE(d1_##name, , db) SENTENCE(d2_##name, , dc)
 #define TERNARY1(name, t, u, d, r, p, value, da, db, dc)                                                               \
@@ -81,11 +82,12 @@ static const sentence sentences[HD_OP_ELEMENTWISE_COUNT][3] = {
 
 static hd_tensor *read_derivative(hd_op_id id, int operand, hd_tensor *const *variables, hd_dtype compute,
                                   const double *numbers) {
-    const hd_dtype dtype = hd_dtype_is_small_float(compute) ? HD_F32 : compute; /* small floats round once, at the end */
+    const hd_dtype dtype =
+        hd_dtype_is_small_float(compute) ? HD_F32 : compute; /* small floats round once, at the end */
     hd_tensor *v[5], *p[3] = {NULL};
     for (int k = 0; k < 5; ++k)
         v[k] = variables[k] != NULL && hd_dtype_is_float((hd_dtype)variables[k]->dtype) ? hd_cast(variables[k], dtype)
-                                                                                       : variables[k];
+                                                                                        : variables[k];
     for (int k = 0; k < hd_rows[id].numbers; ++k) p[k] = hd_full(HD_SHAPE(), numbers[k], dtype);
     return hd_cast(sentences[id][operand](v, p, dtype), compute);
 }
@@ -102,13 +104,15 @@ void hd_vjp_elementwise(hd_thread *thread, const hd_vjp_call *v) {
         if (uses == 0) continue;
         hd_tensor *d = v->gradient;
         if (uses != HD_USES_GRADIENT) {
-            const bool fused = thread->observer == NULL && __builtin_popcount(uses & (HD_SAVE_ANY | HD_USES_GRADIENT)) <= 3;
+            const bool fused =
+                thread->observer == NULL && __builtin_popcount(uses & (HD_SAVE_ANY | HD_USES_GRADIENT)) <= 3;
             d = fused ? run_derivative(thread, id, i, variables, v->compute, v->compute, shape, v->attributes)
                       : read_derivative(id, i, variables, v->compute, v->attributes);
         }
         if (d == NULL) return;
         if (!hd_shape_equal(d->layout.shape, v->shapes[i])) {
-            if (!hd_shape_equal(d->layout.shape, *shape)) d = hd_broadcast_to(d, *shape); /* a sentence without g's shape */
+            if (!hd_shape_equal(d->layout.shape, *shape))
+                d = hd_broadcast_to(d, *shape); /* a sentence without g's shape */
             d = hd_sum_to_shape(d, v->shapes[i]);
         }
         if (d != NULL && d->dtype != v->dtypes[i]) d = hd_cast(d, (hd_dtype)v->dtypes[i]);

@@ -58,7 +58,8 @@ const hd_op hd_ops[HD_OP_COUNT] = {
            .gradient = HD_GRADIENT_NONE,                                                                               \
            .reason = "a derivative without an op of its own",                                                          \
            .attribute_bytes = bytes}
-#define DERIVATIVES(name, bytes) [HD_OP_##name] = {DERIVATIVE(name, 0, bytes), DERIVATIVE(name, 1, bytes), DERIVATIVE(name, 2, bytes)},
+#define DERIVATIVES(name, bytes)                                                                                       \
+    [HD_OP_##name] = {DERIVATIVE(name, 0, bytes), DERIVATIVE(name, 1, bytes), DERIVATIVE(name, 2, bytes)},
 const hd_op hd_derivatives[HD_OP_ELEMENTWISE_COUNT][3] = {
 #define UNARY(name, ...)    DERIVATIVES(name, 0)
 #define UNARY1(name, ...)   DERIVATIVES(name, NUMBERS_BYTES(1))

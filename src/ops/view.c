@@ -268,7 +268,8 @@ hd_tensor *hd_broadcast_to(hd_tensor *x, hd_shape shape) {
 hd_tensor *hd_expand(hd_tensor *x, hd_shape shape) {
     HD_ENTER("hd_expand", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
-    const int extra = (unsigned)shape.rank <= HD_MAX_RANK ? shape.rank - x->layout.shape.rank : -1; /* broadcast() rejects the rest */
+    const int extra =
+        (unsigned)shape.rank <= HD_MAX_RANK ? shape.rank - x->layout.shape.rank : -1; /* broadcast() rejects the rest */
     for (int i = 0; extra >= 0 && i < shape.rank; ++i)
         if (shape.size[i] == -1 && i >= extra) shape.size[i] = x->layout.shape.size[i - extra];
     return broadcast(thread, x, &shape);
@@ -448,7 +449,8 @@ void hd_vjp_slice(hd_thread *thread, const hd_vjp_call *v) {
     const int axis = s->axis, behind = shape->rank - axis; /* axes from this one on: what padding counts */
     if (s->count == 0) return;
     hd_tensor *g = v->gradient;
-    const int64_t step = s->step < 0 ? -s->step : s->step, first = s->step < 0 ? s->start + (s->count - 1) * s->step : s->start;
+    const int64_t step = s->step < 0 ? -s->step : s->step,
+                  first = s->step < 0 ? s->start + (s->count - 1) * s->step : s->start;
     if (s->step < 0) g = hd_flip(g, HD_AXES(axis));
     int64_t length = s->count;
     hd_padding padding[HD_MAX_RANK] = {{0, 0}};
@@ -456,9 +458,11 @@ void hd_vjp_slice(hd_thread *thread, const hd_vjp_call *v) {
         if (shape->rank == HD_MAX_RANK) { /* no room for another axis */
             hd_shape all = {.rank = shape->rank};
             for (int i = 0; i < shape->rank; ++i) all.size[i] = i == axis ? s->count : 1;
-            hd_tensor *places = hd_reshape(hd_arange((double)first, (double)(first + s->count * step), (double)step, HD_I64), all);
+            hd_tensor *places =
+                hd_reshape(hd_arange((double)first, (double)(first + s->count * step), (double)step, HD_I64), all);
             hd_tensor *zeros = hd_zeros(*shape, (hd_dtype)v->dtypes[0]);
-            v->results[0] = g == NULL ? NULL : hd_scatter(zeros, axis, hd_broadcast_to(places, g->layout.shape), g, HD_SCATTER_ADD);
+            v->results[0] =
+                g == NULL ? NULL : hd_scatter(zeros, axis, hd_broadcast_to(places, g->layout.shape), g, HD_SCATTER_ADD);
             return;
         }
         hd_shape apart = hd_tensor_shape(g);

@@ -11,7 +11,7 @@ struct hd_optimizer {
     hd_object object;
     const hd_optimizer_class *class_;
     void *state;
-    hd_tensors *parameters; /* retained, as are the tensors below */
+    hd_tensors *parameters;           /* retained, as are the tensors below */
     hd_tensor *learning_rate, *steps; /* rank 0, f64: state that a script can carry */
     hd_tensor *(*slots)[MAX_SLOTS];   /* of each parameter; made at its first update */
 };
@@ -42,7 +42,8 @@ static hd_error check_parameters(const hd_tensors *parameters) {
     for (int64_t i = 0; i < parameters->count; ++i) {
         const hd_tensor *p = parameters->items[i];
         if (p->tracking != HD_TRACKED_LEAF)
-            return hd_fail(HD_ERROR_VALUE, "parameter %lld, %s of %s, is no leaf that requires a gradient; hd_param makes one",
+            return hd_fail(HD_ERROR_VALUE,
+                           "parameter %lld, %s of %s, is no leaf that requires a gradient; hd_param makes one",
                            (long long)i, HD_SHAPE_TEXT(p->layout.shape), hd_dtype_name((hd_dtype)p->dtype));
         for (int64_t k = 0; k < i; ++k)
             if (parameters->items[k] == p)
@@ -111,7 +112,8 @@ static hd_error make_slots(hd_thread *thread, hd_optimizer *o, int64_t i) {
     return HD_OK;
 }
 
-hd_error hd_optimizer_each(hd_thread *thread, hd_optimizer *o, hd_error (*visit)(void *, const char *, hd_tensor *), void *user) {
+hd_error hd_optimizer_each(hd_thread *thread, hd_optimizer *o, hd_error (*visit)(void *, const char *, hd_tensor *),
+                           void *user) {
     HD_TRY(optimizer_check(o));
     HD_TRY(visit(user, "learning_rate", o->learning_rate));
     HD_TRY(visit(user, "steps", o->steps));
@@ -191,7 +193,8 @@ static void sgd_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g,
     if (opts->weight_decay != 0) g = hd_add(g, hd_mul_scalar(value, opts->weight_decay));
     if (opts->momentum != 0) {
         hd_tensor *moved = hd_add(hd_mul_scalar(slot[0], opts->momentum), hd_mul_scalar(g, 1 - opts->dampening));
-        if (opts->dampening != 0) moved = hd_where(hd_eq_scalar(o->steps, 1), g, moved); /* the first gradient counts whole */
+        if (opts->dampening != 0)
+            moved = hd_where(hd_eq_scalar(o->steps, 1), g, moved); /* the first gradient counts whole */
         hd_assign(slot[0], moved);
         g = opts->nesterov ? hd_add(g, hd_mul_scalar(slot[0], opts->momentum)) : slot[0];
     }
@@ -199,12 +202,13 @@ static void sgd_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g,
 }
 static bool not_negative(double v) { return v >= 0 && isfinite(v); }
 
-static const hd_optimizer_class sgd_class = {.name = "sgd", .slots = 0, .update = sgd_update, .destroy = hd_array_release};
+static const hd_optimizer_class sgd_class = {
+    .name = "sgd", .slots = 0, .update = sgd_update, .destroy = hd_array_release};
 static const hd_optimizer_class sgd_with_momentum = {
     .name = "sgd", .slots = 1, .update = sgd_update, .destroy = hd_array_release};
 
-static hd_optimizer *with_state(hd_thread *thread, const hd_optimizer_class *class_, const void *opts, size_t bytes, hd_tensors *parameters,
-                                double learning_rate) {
+static hd_optimizer *with_state(hd_thread *thread, const hd_optimizer_class *class_, const void *opts, size_t bytes,
+                                hd_tensors *parameters, double learning_rate) {
     void *state = hd_array_resize(NULL, bytes);
     if (state == NULL) {
         hd_fail(HD_ERROR_MEMORY, "no memory for an optimizer");
@@ -223,13 +227,14 @@ hd_optimizer *hd_sgd(hd_tensors *parameters, double learning_rate, const hd_sgd_
     HD_READ_OPTS(hd_sgd_opts, opts, NULL);
     if (!not_negative(options.momentum) || !not_negative(options.dampening) || !not_negative(options.weight_decay) ||
         (options.nesterov && (options.momentum == 0 || options.dampening != 0))) {
-        hd_fail(HD_ERROR_VALUE, "momentum %g, dampening %g, weight_decay %g%s: none may be negative, and nesterov needs "
-                                "momentum without dampening",
+        hd_fail(HD_ERROR_VALUE,
+                "momentum %g, dampening %g, weight_decay %g%s: none may be negative, and nesterov needs "
+                "momentum without dampening",
                 options.momentum, options.dampening, options.weight_decay, options.nesterov ? ", nesterov" : "");
         return NULL;
     }
-    return with_state(thread, options.momentum != 0 ? &sgd_with_momentum : &sgd_class, &options, sizeof options, parameters,
-                      learning_rate);
+    return with_state(thread, options.momentum != 0 ? &sgd_with_momentum : &sgd_class, &options, sizeof options,
+                      parameters, learning_rate);
 }
 
 /* ---- Adam ----------------------------------------------------------------------------------------------------------------------- */
@@ -249,7 +254,8 @@ static void adam_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g
     hd_tensor *root = hd_mul(hd_sqrt(v), hd_cast(hd_rsqrt(correction2), dtype));
     hd_assign(p, hd_sub(value, hd_mul(hd_div(m, hd_add_scalar(root, opts->epsilon)), rate)));
 }
-static const hd_optimizer_class adam_class = {.name = "adam", .slots = 2, .update = adam_update, .destroy = hd_array_release};
+static const hd_optimizer_class adam_class = {
+    .name = "adam", .slots = 2, .update = adam_update, .destroy = hd_array_release};
 
 hd_optimizer *hd_adam(hd_tensors *parameters, double learning_rate, const hd_adam_opts *opts) {
     HD_ENTER("hd_adam", NULL);
@@ -259,8 +265,9 @@ hd_optimizer *hd_adam(hd_tensors *parameters, double learning_rate, const hd_ada
     if (options.epsilon == 0) options.epsilon = 1e-8;
     if (!(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1 && options.epsilon > 0 &&
           isfinite(options.epsilon) && not_negative(options.weight_decay))) {
-        hd_fail(HD_ERROR_VALUE, "beta1 %g, beta2 %g, epsilon %g, weight_decay %g: betas are in [0, 1), epsilon is > 0, the "
-                                "decay not negative",
+        hd_fail(HD_ERROR_VALUE,
+                "beta1 %g, beta2 %g, epsilon %g, weight_decay %g: betas are in [0, 1), epsilon is > 0, the "
+                "decay not negative",
                 options.beta1, options.beta2, options.epsilon, options.weight_decay);
         return NULL;
     }

@@ -25,7 +25,8 @@ static hd_graph *with_outputs(hd_thread *thread, const hd_graph *g, uint32_t fir
 }
 
 /* Runs a graph with the script's inputs and state, which stays as it is; fills `outputs` with new references. */
-static hd_error run_at(hd_thread *thread, const hd_script *s, hd_graph *g, hd_optimization_level level, hd_tensor **outputs) {
+static hd_error run_at(hd_thread *thread, const hd_script *s, hd_graph *g, hd_optimization_level level,
+                       hd_tensor **outputs) {
     hd_executable *e = hd_compiler_interface_of(s->compiler)->compile(thread, g, s->device, level);
     if (e == NULL) return thread->error_code;
     hd_tensor **inputs = hd_array_resize(NULL, (g->input_count + 1) * sizeof *inputs);
@@ -57,7 +58,8 @@ static void compare(hd_tensor *a, hd_tensor *b, double *difference, double *rela
 }
 
 /* Compares all outputs of a graph at O0 and at the script's level; *first is the first output that differs. */
-static hd_error compare_levels(hd_thread *thread, const hd_script *s, hd_graph *g, hd_script_check_result *result, int64_t *first) {
+static hd_error compare_levels(hd_thread *thread, const hd_script *s, hd_graph *g, hd_script_check_result *result,
+                               int64_t *first) {
     const size_t bytes = (g->output_count + 1) * sizeof(hd_tensor *);
     hd_tensor **ours = hd_array_resize(NULL, bytes), **theirs = hd_array_resize(NULL, bytes);
     for (uint32_t i = 0; ours != NULL && theirs != NULL && i < g->output_count; ++i) ours[i] = theirs[i] = NULL;
@@ -106,7 +108,8 @@ hd_script_check_result hd_script_check(hd_script *script) {
     if (hd_script_check_argument(script) != HD_OK) return result;
     for (uint32_t i = 0; i < script->graph->input_count; ++i)
         if (script->inputs[i] == NULL) {
-            hd_fail(HD_ERROR_STATE, "the input \"%s\" is not set", hd_graph_string(script->graph, script->graph->inputs[i].name));
+            hd_fail(HD_ERROR_STATE, "the input \"%s\" is not set",
+                    hd_graph_string(script->graph, script->graph->inputs[i].name));
             return result;
         }
     HD_NO_GRAD;
@@ -116,7 +119,8 @@ hd_script_check_result hd_script_check(hd_script *script) {
     int64_t first = -1;
     if (whole != NULL) compare_levels(thread, script, whole, &result, &first);
     hd_graph_release(thread, whole);
-    for (uint32_t begin = 0; first >= 0 && result.node < 0 && begin < script->graph->node_count && thread->error_code == HD_OK;
+    for (uint32_t begin = 0;
+         first >= 0 && result.node < 0 && begin < script->graph->node_count && thread->error_code == HD_OK;
          begin += 256) { /* where does it arise? */
         hd_graph *part = with_outputs(thread, script->graph, begin, begin + 255);
         hd_script_check_result ignored = {0};

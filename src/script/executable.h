@@ -8,11 +8,11 @@ typedef struct hd_executable hd_executable;
 
 /* What a run is given, and gives. */
 typedef struct hd_run {
-    hd_tensor *const *inputs;    /* one for each of graph->inputs, of its dtype and shape */
-    hd_storage *const *cells;    /* one for each of graph->cells */
-    uint64_t seed, draw;         /* the draws that the run takes begin here */
-    bool keep_state;             /* updates are left out */
-    hd_tensor **outputs;         /* new references, one for each of graph->outputs */
+    hd_tensor *const *inputs; /* one for each of graph->inputs, of its dtype and shape */
+    hd_storage *const *cells; /* one for each of graph->cells */
+    uint64_t seed, draw;      /* the draws that the run takes begin here */
+    bool keep_state;          /* updates are left out */
+    hd_tensor **outputs;      /* new references, one for each of graph->outputs */
 } hd_run;
 
 /* What a compiler gives: dropped with `destroy`. */

@@ -66,7 +66,8 @@ static buffer *new_buffer(plan *p, room kind, size_t bytes) {
     return b;
 }
 
-static void set_tensor(plan *p, uint32_t index, uint32_t b, hd_storage *storage, hd_dtype dtype, const hd_layout *layout) {
+static void set_tensor(plan *p, uint32_t index, uint32_t b, hd_storage *storage, hd_dtype dtype,
+                       const hd_layout *layout) {
     hd_tensor *t = &p->tensors[index];
     t->object.kind = &hd_kind_tensor;
     t->object.references = 1 << 20;
@@ -233,7 +234,8 @@ static size_t take(arena *a, size_t bytes) {
     for (uint32_t i = 0; i < a->count; ++i)
         if (a->holes[i].bytes >= bytes && (best == NONE || a->holes[i].bytes < a->holes[best].bytes)) best = i;
     if (best == NONE) {
-        if (a->count > 0 && a->holes[a->count - 1].offset + a->holes[a->count - 1].bytes == a->top) { /* stretch the last */
+        if (a->count > 0 &&
+            a->holes[a->count - 1].offset + a->holes[a->count - 1].bytes == a->top) { /* stretch the last */
             const size_t offset = a->holes[--a->count].offset;
             a->top = offset + bytes;
             return offset;
@@ -293,14 +295,16 @@ static buffer *overwritable(const plan *p, uint32_t index) {
     const hd_call *c = &p->launches[index]->call;
     const hd_tensor *out = c->outputs[0];
     if (p->launches[index]->is_copy ||
-        (c->op->family != HD_FAMILY_ELEMENTWISE && c->op->family != HD_FAMILY_DERIVATIVE) || !is_whole(p, (uint32_t)(out - p->tensors)))
+        (c->op->family != HD_FAMILY_ELEMENTWISE && c->op->family != HD_FAMILY_DERIVATIVE) ||
+        !is_whole(p, (uint32_t)(out - p->tensors)))
         return NULL;
     for (int k = 0; k < c->input_count; ++k) {
         const uint32_t t = (uint32_t)(c->inputs[k] - p->tensors);
         buffer *b = p->buffers[p->buffer_of[t]];
         bool fits = b->last == index && is_whole(p, t) && p->tensors[t].dtype == out->dtype &&
                     hd_shape_equal(p->tensors[t].layout.shape, out->layout.shape);
-        for (int j = 0; j < c->input_count && fits; ++j) { /* another view of it would be read when it is half written */
+        for (int j = 0; j < c->input_count && fits;
+             ++j) { /* another view of it would be read when it is half written */
             const uint32_t other = (uint32_t)(c->inputs[j] - p->tensors);
             fits = p->buffer_of[other] != p->buffer_of[t] || other == t ||
                    (is_whole(p, other) && hd_shape_equal(p->tensors[other].layout.shape, out->layout.shape));
@@ -339,11 +343,13 @@ static hd_error lay_out(hd_thread *thread, plan *p) {
             buffer *over = overwritable(p, i);
             if (over != NULL) over->handed_on = true;
             out->offset = over != NULL ? over->offset : take(&a, rounded(out->storage.bytes));
-            if (out->offset == SIZE_MAX) status = hd_fail(HD_ERROR_MEMORY, "the values of this script need more memory than can be addressed");
+            if (out->offset == SIZE_MAX)
+                status = hd_fail(HD_ERROR_MEMORY, "the values of this script need more memory than can be addressed");
             out->storage.data = out; /* a mark: it has a place */
         }
         for (uint32_t e = ending[i]; e != NONE && status == HD_OK; e = next[e])
-            if (!p->buffers[e]->handed_on) status = give(&a, p->buffers[e]->offset, rounded(p->buffers[e]->storage.bytes));
+            if (!p->buffers[e]->handed_on)
+                status = give(&a, p->buffers[e]->offset, rounded(p->buffers[e]->storage.bytes));
     }
     hd_array_release(a.holes);
     hd_array_release(next);
@@ -357,7 +363,8 @@ static hd_error lay_out(hd_thread *thread, plan *p) {
     for (uint32_t i = 0; i < p->buffer_count; ++i) {
         buffer *b = p->buffers[i];
         if (b->room != IN_ARENA) continue;
-        b->storage.data = b->storage.bytes > 0 && p->arena != NULL ? (char *)hd_block_data(p->arena) + b->offset : nothing;
+        b->storage.data =
+            b->storage.bytes > 0 && p->arena != NULL ? (char *)hd_block_data(p->arena) + b->offset : nothing;
     }
     return HD_OK;
 }

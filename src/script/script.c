@@ -48,7 +48,8 @@ static const hd_kind script_kind = {"script", script_destroy};
 hd_error hd_script_check_argument(const hd_script *s) {
     if (s == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`script` is NULL");
     if (s->object.kind == &script_kind) return HD_OK;
-    return hd_fail(s->object.kind == &hd_kind_released ? HD_ERROR_RELEASED : HD_ERROR_STATE, "`script` is no living script");
+    return hd_fail(s->object.kind == &hd_kind_released ? HD_ERROR_RELEASED : HD_ERROR_STATE,
+                   "`script` is no living script");
 }
 
 hd_script *hd_script_over(hd_thread *thread, hd_graph *graph, bool own_state) {
@@ -103,7 +104,8 @@ hd_script *hd_script_clone(hd_script *script) {
     s->compiler = script->compiler;
     s->device = script->device;
     s->level = script->level;
-    for (uint32_t i = 0; i < script->graph->cell_count; ++i) { /* state as it is in the script, not as it was recorded */
+    for (uint32_t i = 0; i < script->graph->cell_count;
+         ++i) { /* state as it is in the script, not as it was recorded */
         hd_storage *own = hd_storage_snapshot(thread, script->cells[i]);
         if (own == NULL) return NULL;
         hd_object_release(thread, &s->cells[i]->object);
@@ -121,7 +123,8 @@ static void list_names(char *out, size_t capacity, const hd_graph *g, const hd_g
     size_t length = 0;
     out[0] = '\0';
     for (uint32_t i = 0; i < count && length < capacity; ++i)
-        length += (size_t)snprintf(out + length, capacity - length, "%s\"%s\"", i > 0 ? ", " : "", hd_graph_string(g, items[i].name));
+        length += (size_t)snprintf(out + length, capacity - length, "%s\"%s\"", i > 0 ? ", " : "",
+                                   hd_graph_string(g, items[i].name));
 }
 
 static uint32_t find_name(const hd_graph *g, const hd_graph_input *items, uint32_t count, const char *name) {
@@ -150,7 +153,8 @@ static void set_input(hd_thread *thread, hd_script *s, const char *name, hd_tens
         return;
     }
     if (t->storage->home != NULL && t->storage->home->captured) {
-        hd_fail(HD_ERROR_STATE, "the input \"%s\" is given a value that a builder recorded and that is not known yet", name);
+        hd_fail(HD_ERROR_STATE, "the input \"%s\" is given a value that a builder recorded and that is not known yet",
+                name);
         return;
     }
     hd_object_retain(&t->object);
@@ -202,7 +206,8 @@ void hd_script_set_device(hd_script *script, hd_device device) {
     HD_ENTER("hd_script_set_device", );
     if (hd_script_check_argument(script) != HD_OK) return;
     if (!hd_device_available(device)) {
-        hd_fail(HD_ERROR_DEVICE, "device %s is not available here; hd_device_available tells. The script keeps its device",
+        hd_fail(HD_ERROR_DEVICE,
+                "device %s is not available here; hd_device_available tells. The script keeps its device",
                 hd_device_text((char[32]){0}, device));
         return;
     }
@@ -227,7 +232,8 @@ void hd_script_set_optimization_level(hd_script *script, hd_optimization_level l
 /* ---- compiling and running --------------------------------------------------------------------------------------------------------- */
 static hd_error check_not_recording(const hd_thread *thread) {
     return thread->executor->captures
-               ? hd_fail(HD_ERROR_STATE, "a script cannot run while a builder records on this thread; end it, or use HD_EAGER")
+               ? hd_fail(HD_ERROR_STATE,
+                         "a script cannot run while a builder records on this thread; end it, or use HD_EAGER")
                : HD_OK;
 }
 
@@ -284,7 +290,8 @@ static hd_outputs *new_outputs(hd_thread *thread, hd_graph *g) {
 static hd_outputs *run(hd_thread *thread, hd_script *s, hd_executable *executable, hd_graph *graph, bool keep_state) {
     hd_outputs *o = new_outputs(thread, graph);
     if (o == NULL) return NULL;
-    hd_tensor *few[16], **inputs = graph->input_count <= 16 ? few : hd_array_resize(NULL, graph->input_count * sizeof *inputs);
+    hd_tensor *few[16],
+        **inputs = graph->input_count <= 16 ? few : hd_array_resize(NULL, graph->input_count * sizeof *inputs);
     hd_span span;
     hd_span_begin(&span, thread, "script_run");
     if (inputs == NULL) hd_fail(HD_ERROR_MEMORY, "no memory for %u inputs", graph->input_count);
@@ -322,7 +329,8 @@ hd_outputs *hd_script_run(hd_script *script) {
 static hd_error outputs_check(const hd_outputs *o) {
     if (o == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`outputs` is NULL");
     if (o->object.kind == &outputs_kind) return HD_OK;
-    return hd_fail(o->object.kind == &hd_kind_released ? HD_ERROR_RELEASED : HD_ERROR_STATE, "`outputs` are no living outputs");
+    return hd_fail(o->object.kind == &hd_kind_released ? HD_ERROR_RELEASED : HD_ERROR_STATE,
+                   "`outputs` are no living outputs");
 }
 
 static hd_tensor *get_output(hd_thread *thread, const hd_outputs *o, const char *name) {
@@ -384,9 +392,11 @@ static hd_tensor *cell_tensor(hd_thread *thread, const hd_script *s, const char 
         const hd_shape shape = hd_node_shape(g, g->cells[i].node);
         hd_layout layout;
         hd_layout_contiguous(&layout, &shape);
-        return hd_tensor_give(thread, hd_tensor_over(thread, s->cells[i], (hd_dtype)g->nodes[g->cells[i].node].dtype, &layout));
+        return hd_tensor_give(thread,
+                              hd_tensor_over(thread, s->cells[i], (hd_dtype)g->nodes[g->cells[i].node].dtype, &layout));
     }
-    hd_fail(HD_ERROR_VALUE, "the script \"%s\" has no state or bound tensor \"%s\"", hd_graph_string(g, g->name), name ? name : "");
+    hd_fail(HD_ERROR_VALUE, "the script \"%s\" has no state or bound tensor \"%s\"", hd_graph_string(g, g->name),
+            name ? name : "");
     return NULL;
 }
 
@@ -406,7 +416,8 @@ void hd_script_set_state(hd_script *script, const char *name, hd_tensor *value) 
         HD_NO_GRAD;
         if (!hd_shape_equal(cell->layout.shape, value->layout.shape) || cell->dtype != value->dtype)
             hd_fail(HD_ERROR_SHAPE, "\"%s\" is %s %s; given is %s %s", name, hd_dtype_name((hd_dtype)cell->dtype),
-                    HD_SHAPE_TEXT(cell->layout.shape), hd_dtype_name((hd_dtype)value->dtype), HD_SHAPE_TEXT(value->layout.shape));
+                    HD_SHAPE_TEXT(cell->layout.shape), hd_dtype_name((hd_dtype)value->dtype),
+                    HD_SHAPE_TEXT(value->layout.shape));
         else
             hd_assign(cell, value);
     }
@@ -419,7 +430,8 @@ hd_script_figures hd_script_stats(const hd_script *script) {
     HD_ENTER_ALWAYS("hd_script_stats", f);
     if (hd_script_check_argument(script) != HD_OK) return f;
     f.nodes = script->graph->node_count;
-    for (uint32_t i = 0; i < script->graph->constant_count; ++i) f.constant_bytes += (int64_t)script->graph->constants[i].storage->bytes;
+    for (uint32_t i = 0; i < script->graph->constant_count; ++i)
+        f.constant_bytes += (int64_t)script->graph->constants[i].storage->bytes;
     f.compile_ms = script->compile_ms;
     f.compilations = script->compilations;
     f.runs = script->runs;

@@ -7,11 +7,11 @@
 
 struct hd_script {
     hd_object object;
-    hd_graph *graph;      /* retained; shared by clones */
-    hd_tensor **inputs;   /* retained; NULL: not set */
-    hd_storage **cells;   /* retained: those of the graph, or the script's own */
+    hd_graph *graph;           /* retained; shared by clones */
+    hd_tensor **inputs;        /* retained; NULL: not set */
+    hd_storage **cells;        /* retained: those of the graph, or the script's own */
     hd_executable *executable; /* NULL: not compiled */
-    hd_outputs *last;     /* of the last run, retained */
+    hd_outputs *last;          /* of the last run, retained */
     hd_compiler compiler;
     hd_device device;
     hd_optimization_level level;

@@ -109,7 +109,8 @@ static void evaluation_has_no_tape_and_leaves_the_flag(void **state) {
     (void)state;
     HD_SCOPE;
     net n = make(9);
-    hd_module *compiled = hd_compile(n.model, HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH, .mode = HD_MODE_EVALUATION));
+    hd_module *compiled =
+        hd_compile(n.model, HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH, .mode = HD_MODE_EVALUATION));
     hd_tensor *y = hd_forward(compiled, n.x);
     assert_true(hd_module_is_training(n.model));
     assert_false(hd_tensor_requires_grad(y));
@@ -147,7 +148,8 @@ static void graphs_are_kept_by_kind_and_the_oldest_goes(void **state) {
     HD_SCOPE;
     hd_seed(1);
     hd_module *model = hd_linear(3, 2, NULL);
-    hd_module *c = hd_compile(model, HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH, .mode = HD_MODE_EVALUATION, .cache_limit = 2));
+    hd_module *c = hd_compile(
+        model, HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH, .mode = HD_MODE_EVALUATION, .cache_limit = 2));
     for (int round = 0; round < 2; ++round)
         for (int64_t rows = 1; rows <= 3; ++rows) {
             HD_SCOPE;
@@ -182,7 +184,8 @@ static const hd_module_class reads_class = {.name = "reads", .forward = reads_fo
 static void what_cannot_be_captured_is_an_error_and_the_thread_goes_on(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_module *c = hd_compile(hd_module_new(&reads_class, NULL), HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH, .mode = HD_MODE_EVALUATION));
+    hd_module *c = hd_compile(hd_module_new(&reads_class, NULL),
+                              HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH, .mode = HD_MODE_EVALUATION));
     hd_tensor *x = hd_ones(HD_SHAPE(2), HD_F32);
     assert_null(hd_forward(c, x));
     assert_error(HD_ERROR_STATE, "hd_sum");
@@ -271,4 +274,5 @@ RUN(test(training_is_that_of_the_plain_model), test(two_forwards_before_one_back
     test(gradients_reach_the_input_through_several_models), test(evaluation_has_no_tape_and_leaves_the_flag),
     test(the_eager_backend_runs_the_model_as_it_is), test(graphs_are_kept_by_kind_and_the_oldest_goes),
     test(what_cannot_be_captured_is_an_error_and_the_thread_goes_on), test(wrong_options_are_errors),
-    test(second_derivatives_through_it_and_changed_parameters_are_errors), test(the_state_of_a_model_and_its_optimizer_in_one_call))
+    test(second_derivatives_through_it_and_changed_parameters_are_errors),
+    test(the_state_of_a_model_and_its_optimizer_in_one_call))

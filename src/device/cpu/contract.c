@@ -179,7 +179,8 @@ static void multiply_small(const product *p) {
             for (int64_t k0 = 0; k0 < p->k; k0 += k_step) {
                 const int64_t kc = minimum(k_step, p->k - k0);
                 if (i == 0 || p->k > k_step) /* else it is there still */
-                    p->kernels->pack_b(edge_b, p->b + (k0 * p->b_row + j) * (int64_t)p->bytes, kc, columns, p->b_row, 1);
+                    p->kernels->pack_b(edge_b, p->b + (k0 * p->b_row + j) * (int64_t)p->bytes, kc, columns, p->b_row,
+                                       1);
                 p->kernels->thin((int)rows, kc, p->a + (i * p->a_row + k0 * p->a_column) * (int64_t)p->bytes, p->a_row,
                                  p->a_column, edge_b, nr, edge_c, nr, k0 > 0);
             }
@@ -235,12 +236,10 @@ static void multiply_columns(void *context, int64_t begin, int64_t end) {
         break;
 static void multiply_narrow(const product *p) {
     if (p->bytes == 4) switch (p->n) {
-        NARROW(float, 1) NARROW(float, 2) NARROW(float, 3) NARROW(float, 4)
+            NARROW(float, 1) NARROW(float, 2) NARROW(float, 3) NARROW(float, 4)
         }
     else
-        switch (p->n) {
-            NARROW(double, 1) NARROW(double, 2) NARROW(double, 3) NARROW(double, 4)
-        }
+        switch (p->n) { NARROW(double, 1) NARROW(double, 2) NARROW(double, 3) NARROW(double, 4) }
 }
 
 static hd_error multiply(hd_thread *thread, product *p) {
@@ -287,7 +286,8 @@ static void multiply_integers(const product *p, hd_compute type) {
     switch (type) {
         INTEGER_CASE(U8, u8)
         INTEGER_CASE(U16, u16)
-        INTEGER_CASE(U32, u32) INTEGER_CASE(U64, u64) INTEGER_CASE(I8, i8) INTEGER_CASE(I16, i16) INTEGER_CASE(I32, i32)
+        INTEGER_CASE(U32, u32)
+        INTEGER_CASE(U64, u64) INTEGER_CASE(I8, i8) INTEGER_CASE(I16, i16) INTEGER_CASE(I32, i32)
             INTEGER_CASE(I64, i64) case HD_COMPUTE_B8 : case HD_COMPUTE_F32 : case HD_COMPUTE_F64
             : case HD_COMPUTE_COUNT : break;
     }
@@ -358,10 +358,11 @@ static hd_error contract(hd_thread *thread, const hd_tensor *a, const hd_tensor 
 
 /* x [..., k], weight [n, k] and the result as the matrices that contract() takes; x must be contiguous. */
 static hd_tensor as_matrix(const hd_tensor *t, int64_t rows, int64_t columns, int64_t row, int64_t column) {
-    return (hd_tensor){.storage = t->storage,
-                       .dtype = t->dtype,
-                       .count = rows * columns,
-                       .layout = {.shape = HD_SHAPE(rows, columns), .stride = {row, column}, .offset = t->layout.offset}};
+    return (hd_tensor){
+        .storage = t->storage,
+        .dtype = t->dtype,
+        .count = rows * columns,
+        .layout = {.shape = HD_SHAPE(rows, columns), .stride = {row, column}, .offset = t->layout.offset}};
 }
 
 static hd_error affine(hd_thread *thread, hd_tensor *x, hd_tensor *weight, const hd_tensor *bias, hd_tensor *out) {
@@ -404,14 +405,16 @@ hd_error hd_cpu_contract(hd_thread *thread, hd_call *call) {
     hd_tensor turned[2];
     for (int i = 0; turns != NULL && i < 2 && status == HD_OK; ++i)
         if (i == 0 ? turns->turn_a : turns->turn_b) {
-            turned[i] = (hd_tensor){.storage = in[i]->storage, .dtype = in[i]->dtype, .count = in[i]->count, .layout = in[i]->layout};
+            turned[i] = (hd_tensor){
+                .storage = in[i]->storage, .dtype = in[i]->dtype, .count = in[i]->count, .layout = in[i]->layout};
             exchange_last_axes(&turned[i].layout);
             in[i] = &turned[i];
         }
     hd_tensor *c = out;
     if (status == HD_OK && (hd_dtype)out->dtype != as) c = ready[3] = hd_tensor_new(thread, as, &out->layout.shape);
     if (c == NULL) status = thread->error_code;
-    if (status == HD_OK) status = is_affine ? affine(thread, in[0], in[1], in[2], c) : contract(thread, in[0], in[1], c);
+    if (status == HD_OK)
+        status = is_affine ? affine(thread, in[0], in[1], in[2], c) : contract(thread, in[0], in[1], c);
     if (status == HD_OK && c != out) status = hd_cpu_copy(thread, out, c);
     for (int i = 0; i < 4; ++i) hd_tensor_drop(thread, ready[i]);
     if (status != HD_OK) hd_cpu_drop_outputs(thread, call);

@@ -48,11 +48,11 @@ typedef struct hd_gemm_kernels {
 
 typedef struct hd_cpu_kernels {
     const char *isa;
-    const hd_elementwise_kernel *elementwise[HD_COMPUTE_COUNT];    /* [compute][op] */
+    const hd_elementwise_kernel *elementwise[HD_COMPUTE_COUNT];     /* [compute][op] */
     const hd_elementwise_kernel (*derivative[HD_COMPUTE_COUNT])[3]; /* [compute][op][operand]; NULL for integers */
-    hd_convert_kernel convert[HD_COMPUTE_COUNT][HD_COMPUTE_COUNT]; /* [from][to] */
-    hd_convert_kernel decode[HD_DTYPE_COUNT];                      /* small float -> f32 */
-    hd_convert_kernel encode[HD_DTYPE_COUNT];                      /* f32 -> small float */
+    hd_convert_kernel convert[HD_COMPUTE_COUNT][HD_COMPUTE_COUNT];  /* [from][to] */
+    hd_convert_kernel decode[HD_DTYPE_COUNT];                       /* small float -> f32 */
+    hd_convert_kernel encode[HD_DTYPE_COUNT];                       /* f32 -> small float */
     hd_convert_kernel sticky[HD_COMPUTE_COUNT]; /* wide type -> f32 rounded to odd, so that encoding it rounds once */
     /* out[r * out_stride + c] = in[c * in_stride + r] for elements of 4 bytes; rows and columns are multiples of 8 */
     void (*transpose_4)(void *out, int64_t out_stride, const void *in, int64_t in_stride, int64_t rows,

@@ -35,9 +35,9 @@
 #define ONE(name, OUT, value, ...)                                                                                     \
     KERNEL(name) {                                                                                                     \
         OUT *out = o;                                                                                                  \
-        const CT *px = in[0];                                                                                 \
+        const CT *px = in[0];                                                                                          \
         __VA_ARGS__(void) numbers;                                                                                     \
-        EACH_ALONE for (int64_t i = 0; i < n; ++i) {                                                                              \
+        EACH_ALONE for (int64_t i = 0; i < n; ++i) {                                                                   \
             const CT x = px[i];                                                                                        \
             out[i] = (value);                                                                                          \
         }                                                                                                              \
@@ -45,9 +45,9 @@
 #define TWO(name, OUT, value)                                                                                          \
     KERNEL(name) {                                                                                                     \
         OUT *out = o;                                                                                                  \
-        const CT *pa = in[0], *pb = in[1];                                                           \
+        const CT *pa = in[0], *pb = in[1];                                                                             \
         (void)numbers;                                                                                                 \
-        EACH_ALONE for (int64_t i = 0; i < n; ++i) {                                                                              \
+        EACH_ALONE for (int64_t i = 0; i < n; ++i) {                                                                   \
             const CT a = pa[i], b = pb[i];                                                                             \
             out[i] = (value);                                                                                          \
         }                                                                                                              \
@@ -55,10 +55,10 @@
 #define THREE(name, CONDITION, FIRST, SECOND, THIRD, value, ...)                                                       \
     KERNEL(name) {                                                                                                     \
         CT *out = o;                                                                                                   \
-        const CONDITION *p0 = in[0];                                                                          \
-        const CT *p1 = in[1], *p2 = in[2];                                                           \
+        const CONDITION *p0 = in[0];                                                                                   \
+        const CT *p1 = in[1], *p2 = in[2];                                                                             \
         __VA_ARGS__(void) numbers;                                                                                     \
-        EACH_ALONE for (int64_t i = 0; i < n; ++i) {                                                                              \
+        EACH_ALONE for (int64_t i = 0; i < n; ++i) {                                                                   \
             const CONDITION FIRST = p0[i];                                                                             \
             const CT SECOND = p1[i], THIRD = p2[i];                                                                    \
             out[i] = (value);                                                                                          \

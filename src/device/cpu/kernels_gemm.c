@@ -136,6 +136,8 @@ GEMM(float, f32)
 GEMM(double, f64)
 
 void KERNELS(hd_fill_gemm)(hd_cpu_kernels *table) {
-    table->gemm_f32 = (hd_gemm_kernels){TILE_ROWS, COLUMNS_f32, tile_f32, thin_f32, pack_a_f32, pack_b_f32, add_row_f32, dot_f32};
-    table->gemm_f64 = (hd_gemm_kernels){TILE_ROWS, COLUMNS_f64, tile_f64, thin_f64, pack_a_f64, pack_b_f64, add_row_f64, dot_f64};
+    table->gemm_f32 =
+        (hd_gemm_kernels){TILE_ROWS, COLUMNS_f32, tile_f32, thin_f32, pack_a_f32, pack_b_f32, add_row_f32, dot_f32};
+    table->gemm_f64 =
+        (hd_gemm_kernels){TILE_ROWS, COLUMNS_f64, tile_f64, thin_f64, pack_a_f64, pack_b_f64, add_row_f64, dot_f64};
 }

@@ -44,15 +44,16 @@ FROM_FLOAT_WIDE(double, uint64_t, 0, 0x1p64, UINT64_MAX)
 #define FROM_INTEGER(from)                                                                                             \
     TO_BOOL_AND_FLOATS(from)                                                                                           \
     CONVERT(from, u8, v)                                                                                               \
-    CONVERT(from, u16, v) CONVERT(from, u32, v) CONVERT(from, u64, v) CONVERT(from, i8, v) CONVERT(from, i16, v)       \
-        CONVERT(from, i32, v) CONVERT(from, i64, v)
+    CONVERT(from, u16, v)                                                                                              \
+    CONVERT(from, u32, v) CONVERT(from, u64, v) CONVERT(from, i8, v) CONVERT(from, i16, v) CONVERT(from, i32, v)       \
+        CONVERT(from, i64, v)
 #define FROM_FLOATING(from, F)                                                                                         \
     TO_BOOL_AND_FLOATS(from)                                                                                           \
     CONVERT(from, u8, to_uint8_t_from_##F(v))                                                                          \
-    CONVERT(from, u16, to_uint16_t_from_##F(v)) CONVERT(from, u32, to_uint32_t_from_##F(v))                            \
-        CONVERT(from, u64, to_uint64_t_from_##F(v)) CONVERT(from, i8, to_int8_t_from_##F(v))                           \
-            CONVERT(from, i16, to_int16_t_from_##F(v)) CONVERT(from, i32, to_int32_t_from_##F(v))                      \
-                CONVERT(from, i64, to_int64_t_from_##F(v))
+    CONVERT(from, u16, to_uint16_t_from_##F(v))                                                                        \
+    CONVERT(from, u32, to_uint32_t_from_##F(v)) CONVERT(from, u64, to_uint64_t_from_##F(v))                            \
+        CONVERT(from, i8, to_int8_t_from_##F(v)) CONVERT(from, i16, to_int16_t_from_##F(v))                            \
+            CONVERT(from, i32, to_int32_t_from_##F(v)) CONVERT(from, i64, to_int64_t_from_##F(v))
 FROM_INTEGER(b8)
 FROM_INTEGER(u8)
 FROM_INTEGER(u16)
