@@ -81,6 +81,8 @@ struct hd_observer {
     hd_error (*wrote)(hd_observer *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src);
 };
 
+/* From the graph room: ends a recording that is active when its thread ends. */
+void hd_recording_abandon(hd_thread *thread);
 /* From the grad room: the observer a thread begins with, and the end of a thread's tapes. */
 hd_observer *hd_observer_at_start(void);
 void hd_tapes_end(hd_thread *thread);

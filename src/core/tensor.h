@@ -31,6 +31,7 @@ struct hd_tensor {
     uint8_t dtype;
     bool contiguous;
     uint8_t tracking; /* hd_tracking */
+    bool operand;     /* a number that lives for one call: nobody can write it later */
     hd_layout layout;
     hd_history history;
     hd_capture_note captured;
@@ -44,6 +45,7 @@ static inline void hd_history_clear(hd_tensor *t) {
     atomic_store_explicit(&t->history.place, 0, memory_order_relaxed);
     t->history.slot = NULL;
     t->captured.recording = 0;
+    t->operand = false;
 }
 
 /* All three give a reference that is the caller's (no scope owns it yet), or NULL with an error. */

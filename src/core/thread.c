@@ -34,8 +34,10 @@ static void thread_end(void *context) {
     hd_thread *t = context;
     hd_thread_pointer = t; /* destructors may run after the variable was reset */
     hd_error_report_unread(t);
+    hd_recording_abandon(t);
     hd_tapes_end(t);
     hd_scope_end_all(t);
+    hd_tapes_end(t); /* what the last releases noted */
     if (t->generator != NULL) hd_object_release(t, (hd_object *)t->generator);
     hd_object_bury_all(t);
     hd_memory_trim_thread(t);

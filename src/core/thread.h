@@ -28,6 +28,12 @@ typedef struct hd_freelist {
     uint32_t count;
 } hd_freelist;
 
+typedef struct hd_aside {
+    hd_executor *executor;
+    hd_observer *observer;
+    struct hd_tapes *tapes;
+} hd_aside;
+
 struct hd_thread {
     /* hot: read by every call */
     hd_error error_code;
@@ -36,6 +42,9 @@ struct hd_thread {
     const void *caller;             /* where it was called from */
     hd_executor *executor;          /* runs calls: the device's, or a builder's */
     hd_observer *observer;          /* watches calls: the active tape, or NULL */
+    hd_aside aside;             /* what a builder, or an HD_EAGER block inside one, exchanged for its own */
+    uint32_t walks; /* backward and its kin that run: hooks may not change what they walk on */
+    void (*after_walks)(hd_thread *thread); /* what had to wait for them */
     struct hd_recording *recording; /* the graph room's: what a builder captures on this thread, or NULL */
     struct hd_tapes *tapes;         /* the grad room's: contexts and their tapes, NULL until there are any */
     struct hd_object **objects;     /* what the open scopes own, oldest first */

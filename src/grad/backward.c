@@ -487,14 +487,17 @@ static void backward(hd_thread *thread, hd_tensor *loss, hd_tensor *seed) {
     hd_span span;
     hd_span_begin(&span, thread, "backward");
     w.tape->running = true; /* also while the hooks of leaves run */
+    thread->walks++;
     seed = seed_for(loss, seed);
     if (seed != NULL && walk_alone(&w, edge, seed) == HD_OK) deliver(&w);
     w.tape->running = false;
+    thread->walks--;
     for (uint32_t i = 0; i < w.arrival_count; ++i) hd_tensor_drop(thread, w.arrivals[i].gradient);
     hd_array_release(w.arrivals);
     hd_span_end(&span, NULL);
     thread->observer = observer;
     if (thread->error_code == HD_OK) warn_of_growth(w.context);
+    if (thread->walks == 0 && thread->after_walks != NULL) thread->after_walks(thread);
 }
 
 void hd_backward(hd_tensor *loss) {
@@ -551,9 +554,11 @@ static hd_tensors *grad_of(hd_thread *thread, hd_tensor *loss, const hd_tensors 
     hd_span span;
     hd_span_begin(&span, thread, "grad_of");
     w.tape->running = true;
+    thread->walks++;
     seed = seed_for(loss, seed);
     if (seed != NULL && walk_alone(&w, edge, seed) == HD_OK) run_leaf_hooks(&w);
     w.tape->running = false;
+    thread->walks--;
     if (thread->error_code == HD_OK && !inside) warn_of_growth(w.context);
     for (int64_t i = 0; i < inputs->count && thread->error_code == HD_OK; ++i) {
         if (list->items[i] != NULL) continue;
@@ -562,6 +567,7 @@ static hd_tensors *grad_of(hd_thread *thread, hd_tensor *loss, const hd_tensors 
     }
     hd_span_end(&span, NULL);
     thread->observer = observer;
+    if (thread->walks == 0 && thread->after_walks != NULL) thread->after_walks(thread);
     return thread->error_code == HD_OK ? list : NULL;
 }
 

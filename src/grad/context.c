@@ -116,13 +116,13 @@ static void fail_at_end(hd_thread *thread, const char *text, int64_t id) {
     hd_fail(HD_ERROR_STATE, "context %lld %s", (long long)id, text);
 }
 
-void hd_grad_end(hd_grad_token *token) {
-    hd_thread *thread = hd_thread_self();
-    hd_tapes *tapes = thread == NULL ? NULL : thread->tapes;
-    if (token == NULL || tapes == NULL || token->self != token || token->depth == 0 ||
-        token->depth > tapes->frame_count)
-        return;
-    if (tapes->frames[token->depth - 1].token != token) return; /* not of this thread, or ended already */
+static bool has_token(const hd_tapes *tapes, const hd_grad_token *token) {
+    return tapes != NULL && token->depth > 0 && token->depth <= tapes->frame_count &&
+           tapes->frames[token->depth - 1].token == token;
+}
+
+static void end_frames(hd_thread *thread, hd_grad_token *token) {
+    hd_tapes *tapes = thread->tapes;
     if (token->depth <= tapes->floor) {
         fail_at_end(thread, "is in use by a walk back or a checkpoint; it ends when that has returned",
                     tapes->frames[token->depth - 1].context->id);
@@ -135,6 +135,23 @@ void hd_grad_end(hd_grad_token *token) {
         drop_frame(thread, tapes);
     }
     token->self = NULL;
+}
+
+void hd_grad_end(hd_grad_token *token) {
+    hd_thread *thread = hd_thread_self();
+    if (thread == NULL || token == NULL || token->self != token) return;
+    if (has_token(thread->tapes, token)) {
+        end_frames(thread, token);
+    } else if (has_token(thread->aside.tapes, token)) { /* a builder was started in the block and is still active */
+        struct hd_tapes *tapes = thread->tapes;
+        hd_observer *observer = thread->observer;
+        thread->tapes = thread->aside.tapes;
+        thread->observer = thread->aside.observer;
+        end_frames(thread, token);
+        thread->aside.observer = thread->observer;
+        thread->tapes = tapes;
+        thread->observer = observer;
+    } /* else: not of this thread, or ended already */
 }
 
 int64_t hd_grad_context_push(void) {

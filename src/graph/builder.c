@@ -5,8 +5,13 @@
 
 static void builder_destroy(hd_thread *thread, hd_object *object) {
     hd_builder *b = (hd_builder *)object;
-    if (b->state == HD_BUILDER_ACTIVE && b->recording->thread == thread) hd_recording_leave(thread, b->recording);
-    hd_recording_release(thread, b->recording);
+    if (b->state == HD_BUILDER_ACTIVE && b->recording->thread == thread) {
+        if (thread->walks > 0) /* released by a hook: the walk goes on with the recording's tape */
+            thread->after_walks = hd_recording_abandon;
+        else
+            hd_recording_leave(thread, b->recording);
+    }
+    if (thread->after_walks == NULL) hd_recording_release(thread, b->recording); /* else the one that waits holds it */
     hd_object_bury(thread, object);
 }
 static const hd_kind builder_kind = {"builder", builder_destroy};
@@ -52,6 +57,8 @@ void hd_builder_start(hd_builder *builder) {
     if (builder->state != HD_BUILDER_NEW) {
         hd_fail(HD_ERROR_STATE, "builder \"%s\" %s; make a new one with hd_builder_new", name_of(builder),
                 builder->state == HD_BUILDER_ACTIVE ? "is started already" : "has ended");
+    } else if (thread->walks > 0) {
+        hd_fail(HD_ERROR_STATE, "backward is walking a tape; start builder \"%s\" when it has returned", name_of(builder));
     } else if (thread->recording != NULL) {
         const hd_graph *active = thread->recording->graph;
         hd_fail(HD_ERROR_STATE, "builder \"%s\" is active on this thread; end it first",
@@ -68,6 +75,10 @@ void hd_builder_end(hd_builder *builder) {
     if (builder->state != HD_BUILDER_ACTIVE || builder->recording->thread != thread) {
         hd_fail(HD_ERROR_STATE, "builder \"%s\" is not active on this thread; hd_builder_start comes first",
                 name_of(builder));
+        return;
+    }
+    if (thread->walks > 0) {
+        hd_fail(HD_ERROR_STATE, "backward is walking a tape; end builder \"%s\" when it has returned", name_of(builder));
         return;
     }
     hd_recording_leave(thread, builder->recording);

@@ -238,10 +238,8 @@ static uint32_t derive(hd_recording *r, uint32_t cell, const hd_tensor *t) {
 
 uint32_t hd_recording_node(hd_thread *thread, hd_recording *r, hd_tensor *t) {
     const hd_storage *s = t->storage;
-    if (s->home != &recorded_home && t->count == 1 && t->layout.shape.rank == 0 && !t->object.in_scope &&
-        t->object.references == 1 && t->captured.recording == 0 && s->object.references == 1 &&
-        find_outside(r, s) == HD_NO_NODE) {
-        const uint32_t node = number_node(thread, r, t); /* an operand of this one call: nobody can write it later */
+    if (t->operand) {
+        const uint32_t node = number_node(thread, r, t); /* no cell: it is gone after the call */
         if (node != HD_NO_NODE || thread->error_code != HD_OK) return node;
     }
     const uint32_t cell = cell_of(thread, r, t);
@@ -311,6 +309,24 @@ static hd_error capture_run(hd_executor *self, hd_thread *thread, hd_call *call)
     return call->outputs[0] != NULL ? HD_OK : thread->error_code;
 }
 
+/* Notes the history of a tensor from outside before it is written: it has it back at the end. */
+static hd_error touch(hd_recording *r, hd_tensor *t) {
+    for (uint32_t i = 0; i < r->touched_count; ++i)
+        if (r->touched[i].tensor == t) return HD_OK;
+    if (r->touched_count % 16 == 0) { /* room for sixteen more */
+        void *moved = hd_array_resize(r->touched, (r->touched_count + 16u) * sizeof *r->touched);
+        if (moved == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to record a write");
+        r->touched = moved;
+    }
+    hd_object_retain(&t->object);
+    r->touched[r->touched_count++] = (hd_touched){.tensor = t,
+                                                  .tracking = t->tracking,
+                                                  .context = t->history.context,
+                                                  .thread = t->history.thread,
+                                                  .place = atomic_load_explicit(&t->history.place, memory_order_relaxed)};
+    return HD_OK;
+}
+
 static hd_error capture_write(hd_executor *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
     hd_recording *r = (hd_recording *)self;
     uint32_t value = hd_recording_node(thread, r, src);
@@ -322,6 +338,7 @@ static hd_error capture_write(hd_executor *self, hd_thread *thread, hd_tensor *d
         return hd_fail(HD_ERROR_STATE, "the destination is bound to the script, which only reads it; declare it with "
                                        "hd_builder_add_state to write it");
     if (c->dtype != dtype) return hd_fail(HD_ERROR_DTYPE, "writing through a bitcast view cannot be recorded");
+    if (c->outside) HD_TRY(touch(r, dst));
     if (src->dtype != dst->dtype) {
         const hd_cast_attributes attributes = {dtype};
         value = add(r, HD_OP_cast, 0, &value, 1, dtype, &src->layout.shape, &attributes);
@@ -393,35 +410,48 @@ hd_recording *hd_recording_new(hd_thread *thread, hd_graph *graph) {
     return r;
 }
 
-static void exchange(hd_thread *thread, hd_recording *r) {
+static void exchange(hd_thread *thread) {
     hd_executor *executor = thread->executor;
     hd_observer *observer = thread->observer;
     struct hd_tapes *tapes = thread->tapes;
-    thread->executor = r->other.executor;
-    thread->observer = r->other.observer;
-    thread->tapes = r->other.tapes;
-    r->other.executor = executor;
-    r->other.observer = observer;
-    r->other.tapes = tapes;
+    thread->executor = thread->aside.executor;
+    thread->observer = thread->aside.observer;
+    thread->tapes = thread->aside.tapes;
+    thread->aside.executor = executor;
+    thread->aside.observer = observer;
+    thread->aside.tapes = tapes;
 }
 
 void hd_recording_enter(hd_thread *thread, hd_recording *r) {
     r->thread = thread;
-    r->other.executor = &r->executor;
-    r->other.observer = hd_observer_at_start();
-    r->other.tapes = NULL;
+    r->before = thread->aside;
+    thread->aside.executor = &r->executor;
+    thread->aside.observer = hd_observer_at_start();
+    thread->aside.tapes = NULL;
     thread->recording = r;
-    exchange(thread, r);
+    exchange(thread);
 }
 
 void hd_recording_leave(hd_thread *thread, hd_recording *r) {
     if (r->thread != thread) return;
-    if (r->eager) exchange(thread, r); /* an HD_EAGER block is still open: it has nothing left to end */
+    if (r->eager) exchange(thread); /* an HD_EAGER block is still open: it has nothing left to end */
     r->eager = false;
     hd_tapes_end(thread); /* those of the recording */
-    exchange(thread, r);
+    exchange(thread);
     r->thread = NULL;
     thread->recording = NULL;
+    thread->aside = r->before;
+    for (uint32_t i = r->touched_count; i-- > 0;) {
+        hd_tensor *t = r->touched[i].tensor;
+        t->tracking = r->touched[i].tracking;
+        t->history.context = r->touched[i].context;
+        t->history.thread = r->touched[i].thread;
+        atomic_store_explicit(&t->history.place, r->touched[i].place, memory_order_relaxed);
+        hd_tensor_drop(thread, t);
+    }
+    hd_array_release(r->touched);
+    r->touched = NULL;
+    r->touched_count = 0;
     for (uint32_t i = 0; i < r->table_size; ++i) {
         if (r->table[i] == 0) continue;
         const hd_capture_cell *c = &r->cells[r->table[i] - 1];
@@ -431,11 +461,19 @@ void hd_recording_leave(hd_thread *thread, hd_recording *r) {
     }
 }
 
+void hd_recording_abandon(hd_thread *thread) {
+    hd_recording *r = thread->recording;
+    if (r == NULL) return;
+    hd_recording_leave(thread, r);
+    if (thread->after_walks != NULL) hd_recording_release(thread, r); /* its builder is gone */
+    thread->after_walks = NULL;
+}
+
 hd_eager_token hd_eager_begin(hd_eager_token *self) {
     hd_eager_token token = {NULL};
     hd_thread *thread = hd_thread_self();
     if (thread == NULL || thread->recording == NULL || thread->recording->eager) return token;
-    exchange(thread, thread->recording);
+    exchange(thread);
     thread->recording->eager = true;
     token.self = self;
     return token;
@@ -447,5 +485,5 @@ void hd_eager_end(hd_eager_token *token) {
     token->self = NULL;
     if (thread == NULL || thread->recording == NULL || !thread->recording->eager) return; /* the builder ended inside */
     thread->recording->eager = false;
-    exchange(thread, thread->recording);
+    exchange(thread);
 }

@@ -16,6 +16,14 @@ typedef struct hd_capture_cell {
     uint32_t next;  /* in the list of free cells */
 } hd_capture_cell;
 
+/* A tensor from outside, and its history when it was first written. */
+typedef struct hd_touched {
+    hd_tensor *tensor; /* retained */
+    uint64_t place;
+    uint32_t context, thread;
+    uint8_t tracking;
+} hd_touched;
+
 typedef struct hd_recording {
     hd_executor executor; /* first: the executor is the recording */
     hd_object object;     /* held by the builder and by every storage that was recorded */
@@ -23,11 +31,9 @@ typedef struct hd_recording {
     hd_graph *graph;
     hd_thread *thread; /* on which it is active; NULL: it is not */
     bool eager;        /* an HD_EAGER block is open */
-    struct {           /* what is exchanged with the thread's when recording begins, ends or pauses */
-        hd_executor *executor;
-        hd_observer *observer;
-        struct hd_tapes *tapes;
-    } other;
+    hd_aside before; /* what was aside when it began: a check inside another recording */
+    struct hd_touched *touched; /* tensors from outside that were written */
+    uint32_t touched_count;
     hd_capture_cell *cells;
     uint32_t cell_count, cell_capacity, free_cell;
     uint32_t *table; /* storages from outside: 1 + cell, by address */

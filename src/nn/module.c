@@ -94,6 +94,11 @@ hd_tensor *hd_module_add_buffer(hd_module *module, const char *name, hd_tensor *
     HD_ENTER("hd_module_add_buffer", NULL);
     HD_TRY_OR(module_check(module, "module"), NULL);
     HD_TRY_OR(hd_tensor_check(buffer, "buffer"), NULL);
+    if (buffer->storage->home != NULL && buffer->storage->home->captured) {
+        hd_fail(HD_ERROR_STATE, "the buffer \"%s\" is a value that a builder records; make it in a block with HD_EAGER",
+                name ? name : "");
+        return NULL;
+    }
     return add_member(module, HD_MEMBER_BUFFER, name, buffer) == HD_OK ? buffer : NULL;
 }
 

@@ -63,12 +63,16 @@ bool hd_to_array(const hd_tensor *t, void *out, hd_dtype dtype, size_t capacity)
                 (long long)t->count, capacity);
         return false;
     }
+    const bool recorded = t->storage->home != NULL && t->storage->home->captured;
+    hd_eager_token eager = {NULL}; /* a tensor from outside can be read also while a builder records */
+    if (!recorded) eager = hd_eager_begin(&eager);
     hd_span span;
     hd_span_begin(&span, thread, "to_array");
     hd_tensor *ready = hd_contiguous(hd_cast((hd_tensor *)(uintptr_t)t, dtype));
     const void *bytes = ready == NULL ? NULL : hd_tensor_bytes(thread, ready, HD_READ);
     if (bytes != NULL && t->count > 0) memcpy(out, bytes, (size_t)t->count * hd_dtype_bytes[dtype]);
     hd_span_end(&span, NULL);
+    hd_eager_end(&eager);
     return bytes != NULL;
 }
 
@@ -81,6 +85,7 @@ void hd_assign(hd_tensor *dst, hd_tensor *src) {
 static void fill(hd_thread *thread, hd_tensor *dst, double value) {
     if (hd_tensor_check(dst, "dst") != HD_OK || hd_number_check((hd_dtype)dst->dtype, value) != HD_OK) return;
     hd_tensor *number = hd_tensor_scalar(thread, (hd_dtype)dst->dtype, value);
+    if (number != NULL) number->operand = true;
     if (number != NULL) hd_write(thread, dst, number);
     hd_tensor_drop(thread, number);
 }

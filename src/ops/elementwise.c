@@ -98,6 +98,7 @@ static hd_tensor *run_scalar(const char *name, const void *caller, hd_op_id id, 
     HD_TRY_OR(hd_number_check(dtype, value), NULL);
     hd_tensor *number = hd_tensor_scalar(thread, dtype, value);
     if (number == NULL) return NULL;
+    number->operand = true;
     hd_tensor *result = reversed ? run_binary(name, caller, id, number, x) : run_binary(name, caller, id, x, number);
     hd_tensor_drop(thread, number);
     return result;

@@ -230,7 +230,7 @@ void hd_script_set_optimization_level(hd_script *script, hd_optimization_level l
 }
 
 /* ---- compiling and running --------------------------------------------------------------------------------------------------------- */
-static hd_error check_not_recording(const hd_thread *thread) {
+hd_error hd_script_check_eager(const hd_thread *thread) {
     return thread->executor->captures
                ? hd_fail(HD_ERROR_STATE,
                          "a script cannot run while a builder records on this thread; end it, or use HD_EAGER")
@@ -251,7 +251,7 @@ static hd_error compile(hd_thread *thread, hd_script *s) {
 
 void hd_script_compile(hd_script *script) {
     HD_ENTER("hd_script_compile", );
-    if (hd_script_check_argument(script) == HD_OK && check_not_recording(thread) == HD_OK) compile(thread, script);
+    if (hd_script_check_argument(script) == HD_OK && hd_script_check_eager(thread) == HD_OK) compile(thread, script);
 }
 
 static hd_error check_inputs(const hd_script *s) {
@@ -292,6 +292,8 @@ static hd_outputs *run(hd_thread *thread, hd_script *s, hd_executable *executabl
     if (o == NULL) return NULL;
     hd_tensor *few[16],
         **inputs = graph->input_count <= 16 ? few : hd_array_resize(NULL, graph->input_count * sizeof *inputs);
+    hd_observer *observer = thread->observer;
+    thread->observer = NULL; /* a run is noted on no tape */
     hd_span span;
     hd_span_begin(&span, thread, "script_run");
     if (inputs == NULL) hd_fail(HD_ERROR_MEMORY, "no memory for %u inputs", graph->input_count);
@@ -305,6 +307,7 @@ static hd_outputs *run(hd_thread *thread, hd_script *s, hd_executable *executabl
         executable->run(executable, thread, &job);
     }
     hd_span_end(&span, NULL);
+    thread->observer = observer;
     if (inputs != few) hd_array_release(inputs);
     if (thread->error_code == HD_OK) return o;
     hd_object_release(thread, &o->object);
@@ -314,7 +317,7 @@ static hd_outputs *run(hd_thread *thread, hd_script *s, hd_executable *executabl
 hd_outputs *hd_script_run(hd_script *script) {
     HD_ENTER("hd_script_run", NULL);
     HD_TRY_OR(hd_script_check_argument(script), NULL);
-    HD_TRY_OR(check_not_recording(thread), NULL);
+    HD_TRY_OR(hd_script_check_eager(thread), NULL);
     HD_TRY_OR(check_inputs(script), NULL);
     HD_TRY_OR(compile(thread, script), NULL);
     hd_outputs *o = run(thread, script, script->executable, script->graph, false);
@@ -408,7 +411,9 @@ hd_tensor *hd_script_state(hd_script *script, const char *name) {
 
 void hd_script_set_state(hd_script *script, const char *name, hd_tensor *value) {
     HD_ENTER("hd_script_set_state", );
-    if (hd_script_check_argument(script) != HD_OK || hd_tensor_check(value, "value") != HD_OK) return;
+    if (hd_script_check_argument(script) != HD_OK || hd_tensor_check(value, "value") != HD_OK ||
+        hd_script_check_eager(thread) != HD_OK)
+        return;
     hd_span span;
     hd_span_begin(&span, thread, "script_set_state");
     hd_tensor *cell = cell_tensor(thread, script, name);

@@ -29,5 +29,7 @@ struct hd_outputs {
 /* A script over a graph, which is retained; the current scope's. `own_state`: cells get storages of their own. */
 hd_script *hd_script_over(hd_thread *thread, hd_graph *graph, bool own_state);
 hd_error hd_script_check_argument(const hd_script *script);
+/* That no builder records on this thread. */
+hd_error hd_script_check_eager(const hd_thread *thread);
 
 #endif
