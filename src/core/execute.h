@@ -68,6 +68,8 @@ struct hd_executor {
     hd_error (*run)(hd_executor *self, hd_thread *thread, hd_call *call);
     /* dst <- src, cast and broadcast; both checked. Overlap is the executor's to handle. */
     hd_error (*write)(hd_executor *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src);
+    /* How many references to a storage are its own; NULL: none. */
+    int (*holds)(hd_executor *self, const hd_storage *storage);
     /* Around the calls of a composite ("softmax"); a device needs neither. */
     void (*span_begin)(hd_executor *self, hd_thread *thread, const char *name);
     void (*span_end)(hd_executor *self, hd_thread *thread);

@@ -603,7 +603,8 @@ hd_tensor *hd_jvp(hd_tensor *y, hd_tensors *inputs, hd_tensors *tangents) {
     }
     hd_span span;
     hd_span_begin(&span, thread, "jvp");
-    hd_tensor *u = hd_requires_grad(hd_zeros(y->layout.shape, (hd_dtype)y->dtype)), *product = NULL;
+    hd_tensor *u = hd_zeros(y->layout.shape, (hd_dtype)y->dtype), *product = NULL;
+    if (u != NULL) u->tracking = HD_TRACKED_LEAF; /* also while a builder records */
     hd_tensors *pulled = u == NULL ? NULL : grad_of(thread, y, inputs, u, true, false);
     for (int64_t i = 0; pulled != NULL && i < inputs->count; ++i) {
         hd_tensor *part = hd_sum(hd_mul(pulled->items[i], tangents->items[i]), HD_AXES(), NULL);

@@ -63,6 +63,17 @@ static hd_slot *slot_apart(hd_thread *thread, hd_tensor *t) {
     if (tapes->apart[at].slot != NULL) return tapes->apart[at].slot;
     hd_slot *slot = new_slot();
     if (slot == NULL) return NULL;
+    const hd_slot *outside = (const hd_slot *)t->history.slot;
+    if (outside != NULL && outside->hook_count > 0) { /* they run inside too */
+        slot->hooks = hd_array_resize(NULL, outside->hook_count * sizeof *slot->hooks);
+        if (slot->hooks == NULL) {
+            hd_array_release(slot);
+            hd_fail(HD_ERROR_MEMORY, "no memory for hooks");
+            return NULL;
+        }
+        for (uint32_t i = 0; i < outside->hook_count; ++i) slot->hooks[i] = outside->hooks[i];
+        slot->hook_count = outside->hook_count;
+    }
     hd_object_retain(&t->object);
     tapes->apart[at].tensor = t;
     tapes->apart[at].slot = slot;

@@ -285,14 +285,14 @@ static const hd_op assign_op = {
 
 static hd_error tape_writes(hd_observer *self, hd_thread *thread, const hd_tensor *dst, const hd_tensor *src) {
     (void)self;
-    (void)thread;
     if (dst->tracking == HD_TRACKED_LEAF)
         return hd_fail(HD_ERROR_STATE,
                        "the destination %s is a leaf that requires a gradient: updates of parameters belong into a "
                        "block with HD_NO_GRAD",
                        HD_SHAPE_TEXT(dst->layout.shape));
     if (dst->tracking == HD_UNTRACKED && src->tracking == HD_UNTRACKED) return HD_OK;
-    if (atomic_load_explicit(&dst->storage->object.references, memory_order_relaxed) > 1)
+    const int held = thread->executor->holds != NULL ? thread->executor->holds(thread->executor, dst->storage) : 0;
+    if (atomic_load_explicit(&dst->storage->object.references, memory_order_relaxed) > 1 + held)
         return hd_fail(HD_ERROR_STATE,
                        "the destination %s shares its memory with another tensor, whose history would then be wrong; "
                        "make a new tensor instead (hd_where, hd_concat, hd_scatter), or write under HD_NO_GRAD",

@@ -10,8 +10,10 @@ static void builder_destroy(hd_thread *thread, hd_object *object) {
             thread->after_walks = hd_recording_abandon;
         else
             hd_recording_leave(thread, b->recording);
+    } else if (b->state == HD_BUILDER_ACTIVE) {
+        atomic_store_explicit(&b->recording->abandoned, true, memory_order_relaxed);
     }
-    if (thread->after_walks == NULL) hd_recording_release(thread, b->recording); /* else the one that waits holds it */
+    hd_recording_release(thread, b->recording);
     hd_object_bury(thread, object);
 }
 static const hd_kind builder_kind = {"builder", builder_destroy};

@@ -274,6 +274,10 @@ hd_error hd_recording_declare(hd_thread *thread, hd_recording *r, const char *na
 /* ---- the executor ------------------------------------------------------------------------------------------------------------------- */
 static hd_error capture_run(hd_executor *self, hd_thread *thread, hd_call *call) {
     hd_recording *r = (hd_recording *)self;
+    if (atomic_load_explicit(&r->abandoned, memory_order_relaxed)) {
+        hd_recording_leave(thread, r);
+        return thread->executor->run(thread->executor, thread, call);
+    }
     uint32_t inputs[HD_MAX_INPUTS];
     for (int i = 0; i < call->input_count; ++i) {
         inputs[i] = hd_recording_node(thread, r, call->inputs[i]);
@@ -329,6 +333,10 @@ static hd_error touch(hd_recording *r, hd_tensor *t) {
 
 static hd_error capture_write(hd_executor *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
     hd_recording *r = (hd_recording *)self;
+    if (atomic_load_explicit(&r->abandoned, memory_order_relaxed)) {
+        hd_recording_leave(thread, r);
+        return thread->executor->write(thread->executor, thread, dst, src);
+    }
     uint32_t value = hd_recording_node(thread, r, src);
     const uint32_t cell = value == HD_NO_NODE ? HD_NO_NODE : cell_of(thread, r, dst);
     if (cell == HD_NO_NODE) return thread->error_code;
@@ -361,6 +369,12 @@ static hd_error capture_write(hd_executor *self, hd_thread *thread, hd_tensor *d
                               memory_order_relaxed); /* tapes notice; taken back at the end */
     if (c->outside && dst->storage->home == NULL) dst->storage->home = &shadowed_home;
     return HD_OK;
+}
+
+static int capture_holds(hd_executor *self, const hd_storage *storage) {
+    const hd_recording *r = (const hd_recording *)self;
+    const uint32_t cell = storage->home == &recorded_home ? HD_NO_NODE : find_outside(r, storage);
+    return cell == HD_NO_NODE ? 0 : r->cells[cell].place == HD_NO_NODE ? 1 : 2; /* and the graph's, of state */
 }
 
 static void capture_span_begin(hd_executor *self, hd_thread *thread, const char *name) {
@@ -401,6 +415,7 @@ hd_recording *hd_recording_new(hd_thread *thread, hd_graph *graph) {
                                 .captures = true,
                                 .run = capture_run,
                                 .write = capture_write,
+                                .holds = capture_holds,
                                 .span_begin = capture_span_begin,
                                 .span_end = capture_span_end};
     do r->serial = atomic_fetch_add_explicit(&last_serial, 1, memory_order_relaxed) + 1;
@@ -425,6 +440,7 @@ static void exchange(hd_thread *thread) {
 void hd_recording_enter(hd_thread *thread, hd_recording *r) {
     r->thread = thread;
     r->before = thread->aside;
+    hd_object_retain(&r->object); /* the thread's own: its builder may go on another one */
     thread->aside.executor = &r->executor;
     thread->aside.observer = hd_observer_at_start();
     thread->aside.tapes = NULL;
@@ -459,13 +475,13 @@ void hd_recording_leave(hd_thread *thread, hd_recording *r) {
         if (c->storage->home == &shadowed_home) c->storage->home = NULL;
         if (c->place != HD_NO_NODE) r->graph->cells[c->place].update = c->current;
     }
+    hd_recording_release(thread, r); /* the thread's */
 }
 
 void hd_recording_abandon(hd_thread *thread) {
     hd_recording *r = thread->recording;
     if (r == NULL) return;
     hd_recording_leave(thread, r);
-    if (thread->after_walks != NULL) hd_recording_release(thread, r); /* its builder is gone */
     thread->after_walks = NULL;
 }
 

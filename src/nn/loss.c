@@ -80,6 +80,10 @@ static hd_tensor *of_classes(hd_tensor *logs, hd_tensor *target, const hd_cross_
                 (long long)hd_item_i64(least));
         return NULL;
     }
+    if (target != NULL && hd_thread_self()->executor->captures) { /* then no index is in range, and the run says so */
+        hd_tensor *past = hd_full_like(target, (double)hd_tensor_size(logs, 1));
+        target = hd_where(hd_lt_scalar(target, 0), past, target);
+    }
     hd_tensor *column = hd_unsqueeze(target, 1);
     hd_tensor *loss = hd_neg(hd_squeeze(hd_gather(logs, 1, column), HD_AXES(1)));
     if (o->weight != NULL) {

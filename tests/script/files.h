@@ -104,9 +104,11 @@ static inline unsigned char *section_entry(file_bytes b, const char *id) {
     for (uint32_t i = 0; i < get_u32(b.at + 12); ++i)
         if (memcmp(b.at + 32 + 32 * i, id, 4) == 0) return b.at + 32 + 32 * i;
     fail_msg("there is no section %s", id);
-    return NULL;
+    abort(); /* never reached, which compilers do not know */
 }
-static inline unsigned char *section_bytes(file_bytes b, const char *id) { return b.at + get_u64(section_entry(b, id) + 8); }
+static inline unsigned char *section_bytes(file_bytes b, const char *id) {
+    return b.at + get_u64(section_entry(b, id) + 8);
+}
 
 #if HD_HAS_FILES
 /* Makes the checksums of the head and the sections, and those of tensors when told to, fit what is there. */
@@ -174,7 +176,8 @@ static inline void assert_same_graphs(const hd_graph *a, const hd_graph *b) {
         assert_true(hd_shape_equal(hd_node_shape(a, i), hd_node_shape(b, i)));
         assert_int_equal(m->attributes == 0, n->attributes == 0);
         if (m->attributes != 0)
-            assert_memory_equal(hd_node_attributes(a, i), hd_node_attributes(b, i), hd_pool_size(&a->pool, m->attributes));
+            assert_memory_equal(hd_node_attributes(a, i), hd_node_attributes(b, i),
+                                hd_pool_size(&a->pool, m->attributes));
         if (hd_node_is_op(m) || m->op == HD_NODE_WRITE)
             for (int k = 0; k < m->input_count; ++k) assert_int_equal(hd_node_inputs(a, i)[k], hd_node_inputs(b, i)[k]);
         else
@@ -197,7 +200,8 @@ static inline void assert_same_graphs(const hd_graph *a, const hd_graph *b) {
     for (uint32_t i = 0; i < a->constant_count; ++i) {
         hd_storage *s = a->constants[i].storage, *t = b->constants[i].storage;
         assert_int_equal(s->bytes, t->bytes);
-        assert_memory_equal(hd_storage_bytes(hd_thread_self(), s, HD_READ), hd_storage_bytes(hd_thread_self(), t, HD_READ), s->bytes);
+        assert_memory_equal(hd_storage_bytes(hd_thread_self(), s, HD_READ),
+                            hd_storage_bytes(hd_thread_self(), t, HD_READ), s->bytes);
     }
     assert_int_equal(a->cell_count, b->cell_count);
     for (uint32_t i = 0; i < a->cell_count; ++i) {

@@ -11,10 +11,13 @@ static void copy_outside(const values *from, values *to) {
     to->count = OUTSIDE;
 }
 
-static void equals(hd_tensor *script, hd_tensor *at_once, bool exactly, uint64_t program, const char *what, int level, hd_script *s) {
+static void equals(hd_tensor *script, hd_tensor *at_once, bool exactly, uint64_t program, const char *what, int level,
+                   hd_script *s) {
     const char *why = difference(script, at_once);
     if (why[0] == '\0') return;
-    if (!exactly && hd_ok() && hd_allclose(script, at_once, HD_OPTS(hd_allclose_opts, .relative = 1e-5, .absolute = 1e-5))) return;
+    if (!exactly && hd_ok() &&
+        hd_allclose(script, at_once, HD_OPTS(hd_allclose_opts, .relative = 1e-5, .absolute = 1e-5)))
+        return;
     hd_error_clear();
     if (getenv("HODU_SEED") != NULL) hd_script_print(s);
     fail_msg("program %llu, %s at O%d: %s", (unsigned long long)program, what, level, why);
@@ -24,19 +27,20 @@ static void compare_program(uint64_t program, int steps) {
     HD_SCOPE;
     values start = {.count = 0}, recorded = {.count = 0};
     make_outside(program, &start);
-    values outside;
+    values outside = {.count = 0};
     copy_outside(&start, &outside);
     hd_builder *b = record_program(program, steps, &recorded, &outside);
     hd_script *s = hd_builder_build(b);
     if (s == NULL) fail_msg("program %llu: %s", (unsigned long long)program, hd_error_message());
-    for (int i = 0; i < OUTSIDE; ++i) equals(outside.t[i], start.t[i], true, program, "outside after hd_builder_end", 0, s);
+    for (int i = 0; i < OUTSIDE; ++i)
+        equals(outside.t[i], start.t[i], true, program, "outside after hd_builder_end", 0, s);
     for (int level = 0; level < 4; ++level) {
         HD_SCOPE;
         hd_script_set_optimization_level(s, (hd_optimization_level)(HD_O0 + level));
         for (int i = 2; i < 4; ++i) hd_assign(outside.t[i], start.t[i]);
         hd_script_set_input(s, "x0", start.t[0]);
         hd_script_set_input(s, "x1", start.t[1]);
-        values now;
+        values now = {.count = 0};
         copy_outside(&start, &now);
         for (int run = 0; run < 2; ++run) {
             HD_SCOPE;
@@ -80,8 +84,8 @@ static void random_programs_do_the_same_as_scripts(void **state) {
 
 /* ---- every op ------------------------------------------------------------------------------------------------------------ */
 /* y recorded from inputs is y computed at once, at every level, and draws the same numbers. */
-static void same_as_at_once(const char *name, hd_tensor **in, int count, hd_tensor *(*run)(hd_tensor **in, const void *user),
-                            const void *user, bool exactly) {
+static void same_as_at_once(const char *name, hd_tensor **in, int count,
+                            hd_tensor *(*run)(hd_tensor **in, const void *user), const void *user, bool exactly) {
     static const char *const names[] = {"a", "b", "c"};
     hd_seed(5);
     hd_tensor *at_once = run(in, user);
@@ -107,7 +111,9 @@ static void same_as_at_once(const char *name, hd_tensor **in, int count, hd_tens
     }
 }
 
-static hd_tensor *run_call(hd_tensor **in, const void *user) { return ((const named_call *)user)->run(in[0], in[1], in[2]); }
+static hd_tensor *run_call(hd_tensor **in, const void *user) {
+    return ((const named_call *)user)->run(in[0], in[1], in[2]);
+}
 
 static void every_call_gives_what_it_gives_at_once(void **state) {
     (void)state;
@@ -138,7 +144,8 @@ static void every_call_takes_inputs_of_any_layout(void **state) {
             in[i] = operand(wide, i, HD_F32);
             for (int j = 0; j < wide.rank; ++j) in[i] = hd_slice(in[i], j, HD_END, HD_END, -2);
         }
-        same_as_at_once(calls[k].name, in, count, run_call, &calls[k], false); /* products of turned matrices round otherwise */
+        same_as_at_once(calls[k].name, in, count, run_call, &calls[k],
+                        false); /* products of turned matrices round otherwise */
     }
 }
 
@@ -173,9 +180,12 @@ static void every_row_takes_its_dtypes(void **state) {
             const int operands = hd_rows[id].operands;
             hd_tensor *in[3];
             for (int i = 0; i < operands; ++i) {
-                const hd_dtype dtype = hd_rows[id].chooses && i == 0 ? HD_BOOL : i == 1 && id % 2 == 0 ? (hd_dtype)(1 + (d + 3) % 15) : (hd_dtype)d;
+                const hd_dtype dtype = hd_rows[id].chooses && i == 0 ? HD_BOOL
+                                       : i == 1 && id % 2 == 0       ? (hd_dtype)(1 + (d + 3) % 15)
+                                                                     : (hd_dtype)d;
                 in[i] = hd_cast(hd_from_data(v, S(2, 3), HD_F64), dtype);
-                if (hd_rows[id].guard == HD_GUARD_ZERO && i == 1) in[i] = hd_cast(hd_add_scalar(hd_cast(in[i], HD_F64), 1), dtype);
+                if (hd_rows[id].guard == HD_GUARD_ZERO && i == 1)
+                    in[i] = hd_cast(hd_add_scalar(hd_cast(in[i], HD_F64), 1), dtype);
             }
             const row_call row = {(hd_op_id)id, {0, 1, 2}};
             run_row(in, &row);
@@ -188,4 +198,5 @@ static void every_row_takes_its_dtypes(void **state) {
 }
 
 RUN(test(random_programs_do_the_same_as_scripts), test(every_call_gives_what_it_gives_at_once),
-    test(every_call_takes_inputs_of_any_layout), test(every_row_gives_what_it_gives_at_once), test(every_row_takes_its_dtypes))
+    test(every_call_takes_inputs_of_any_layout), test(every_row_gives_what_it_gives_at_once),
+    test(every_row_takes_its_dtypes))

@@ -1,0 +1,223 @@
+/* Any bytes as a .hoduscript file: as they are, and with checksums that fit, which is where an attacker begins. It must
+ * load or be refused; what loads must run, and must be loadable again after it was saved.
+ *
+ * With libFuzzer (script/fuzz, built by clang) this is its target. Alone (script/fuzz-corpus, in every build) it is a
+ * program that takes a folder, and tries its files and changed copies of them. */
+#include "script/script.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+static void broken(const char *what) {
+    fprintf(stderr, "%s; pending error: %s\n", what, hd_error_message());
+    abort();
+}
+
+/* ---- the file: in memory, under a name with an extension ---- */
+static char folder[64], path[96], copy[96];
+static int descriptor = -1;
+
+static void clean_up(void) {
+    unlink(path);
+    unlink(copy);
+    rmdir(folder);
+}
+
+static void begin(void) {
+    char target[64];
+    snprintf(folder, sizeof folder, "%s/hodu-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    descriptor = memfd_create("fuzz", 0);
+    if (descriptor < 0 || mkdtemp(folder) == NULL) broken("no place for files");
+    snprintf(path, sizeof path, "%s/in.hoduscript", folder);
+    snprintf(copy, sizeof copy, "%s/out.hoduscript", folder);
+    snprintf(target, sizeof target, "/proc/%ld/fd/%d", (long)getpid(), descriptor);
+    if (symlink(target, path) != 0) broken("no link to the file");
+    atexit(clean_up);
+}
+
+static void put(const uint8_t *bytes, size_t size) {
+    if (ftruncate(descriptor, (off_t)size) != 0 || pwrite(descriptor, bytes, size, 0) != (ssize_t)size)
+        broken("no memory for a file");
+}
+
+/* ---- checksums that fit, as far as there is something to sum up ---- */
+static uint64_t get(const uint8_t *at, size_t bytes) {
+    uint64_t v = 0;
+    memcpy(&v, at, bytes);
+    return v;
+}
+static void set(uint8_t *at, uint64_t v) { memcpy(at, &v, 8); }
+
+static bool inside(uint64_t offset, uint64_t bytes, size_t size) { return offset <= size && bytes <= size - offset; }
+
+static void sign(uint8_t *b, size_t size) {
+    if (size < 32) return;
+    memcpy(b, "\x89HODU\r\n\x1a\x01\0\0\0", 12);
+    set(b + 16, size);
+    const uint64_t count = get(b + 12, 4);
+    if (count > 256 || !inside(32, 32 * count, size)) return;
+    for (int round = 0; round < 2; ++round) /* tensors first: their checksums are in a section */
+        for (uint8_t *entry = b + 32; entry < b + 32 + 32 * count; entry += 32) {
+            const uint64_t offset = get(entry + 8, 8), bytes = get(entry + 16, 8);
+            if (memcmp(entry, "DATA", 4) == 0 || !inside(offset, bytes, size)) continue;
+            if (round == 1) set(entry + 24, XXH64(b + offset, bytes, 0));
+            if (round == 1 || memcmp(entry, "TENS", 4) != 0) continue;
+            for (uint64_t at = offset + 8; at + 24 <= offset + bytes; at += 24) {
+                const uint64_t begins = get(b + at, 8), length = get(b + at + 8, 8);
+                if (length < size && inside(begins, (length + 63) / 64 * 64, size))
+                    set(b + at + 16, XXH64(b + begins, (length + 63) / 64 * 64, 0));
+            }
+        }
+    XXH64_state_t sum;
+    XXH64_reset(&sum, 0);
+    XXH64_update(&sum, b, 24);
+    XXH64_update(&sum, b + 32, 32 * count);
+    set(b + 24, XXH64_digest(&sum));
+}
+
+/* ---- running ---- */
+/* Nothing that would only take long, or all memory. */
+static bool is_small(const hd_graph *g) {
+    double bytes = 0, work = 0;
+    for (uint32_t i = 0; i < g->node_count; ++i) {
+        const hd_node *n = &g->nodes[i];
+        const double own = (double)hd_node_count(g, i) * hd_dtype_bytes[n->dtype];
+        bytes += own;
+        if (n->op == HD_OP_matmul || n->op == HD_OP_affine)
+            work += own * (double)hd_node_count(g, hd_node_inputs(g, i)[0]);
+        if (own > 1 << 20) return false;
+    }
+    return bytes < 1 << 24 && work < 1 << 26 && g->node_count < 4000;
+}
+
+static bool run(hd_script *s, hd_optimization_level level) {
+    HD_SCOPE;
+    hd_seed(1);
+    hd_script_set_optimization_level(s, level);
+    const bool ran = hd_script_run(s) != NULL;
+    if (!ran && (hd_error_code() == HD_ERROR_INTERNAL || strstr(hd_error_message(), "after the pass") != NULL))
+        broken("a fault inside");
+    hd_error_clear();
+    return ran;
+}
+
+static void try_script(hd_script *s, bool again) {
+    const hd_graph *g = s->graph;
+    if (!is_small(g)) return;
+    for (uint32_t i = 0; i < g->input_count; ++i)
+        hd_script_set_input(s, hd_graph_string(g, g->inputs[i].name),
+                            hd_zeros(hd_node_shape(g, g->inputs[i].node), (hd_dtype)g->nodes[g->inputs[i].node].dtype));
+    hd_script *other = hd_script_clone(s);
+    if (!hd_ok()) broken("inputs of a script that was loaded cannot be set");
+    const bool ran = run(s, HD_O0);
+    if (!run(other, HD_O2) && ran) broken("a script that runs at O0 does not at O2");
+    if (!ran || !again) return;
+    hd_script_save(s, copy);
+    hd_script_load(copy);
+    if (!hd_ok()) broken("a script that was loaded and ran cannot be saved and loaded");
+}
+
+static void try_file(const uint8_t *bytes, size_t size, bool again) {
+    put(bytes, size);
+    {
+        HD_SCOPE;
+        hd_script *s = hd_script_load(path);
+        if ((s == NULL) != !hd_ok()) broken("neither a script nor an error");
+        if (s != NULL) try_script(s, again);
+        if (s == NULL && strstr(hd_error_message(), "in.hoduscript") == NULL)
+            broken("an error that does not name the file");
+        hd_error_clear();
+    }
+    if (hd_live_objects() != 0 || hd_memory().live_bytes != 0) broken("something was left behind");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
+    if (descriptor < 0) begin();
+    try_file(bytes, size, false);
+    uint8_t *right = malloc(size + 1);
+    if (right == NULL) return 0;
+    memcpy(right, bytes, size);
+    sign(right, size);
+    try_file(right, size, true);
+    free(right);
+    return 0;
+}
+
+/* ---- changing files: words in place, so that sections stay where they are ---- */
+static uint64_t state;
+static uint64_t draw(uint64_t below) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state % below;
+}
+
+static void change(uint8_t *b, size_t size) {
+    static const uint32_t words[] = {0,  1,   2,   3,          4,          8,          9,         16,
+                                     64, 255, 256, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff};
+    for (uint64_t i = draw(4) + 1; i > 0; --i) {
+        const size_t at = draw(size / 4) * 4;
+        switch (draw(4)) {
+        case 0: b[draw(size)] ^= (uint8_t)(1u << draw(8)); break;
+        case 1: memcpy(b + at, &words[draw(sizeof words / sizeof words[0])], 4); break;
+        case 2: memmove(b + at, b + draw(size / 4) * 4, 4); break;
+        default: b[at] = (uint8_t)(b[at] + draw(5) - 2); break;
+        }
+    }
+}
+
+#ifdef HODU_LIBFUZZER
+size_t LLVMFuzzerMutate(uint8_t *bytes, size_t size, size_t most);
+size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t size, size_t most, unsigned seed);
+
+size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t size, size_t most, unsigned seed) {
+    if (size < 64 || seed % 4 == 0) return LLVMFuzzerMutate(bytes, size, most);
+    state = seed * 0x9e3779b97f4a7c15u | 1;
+    change(bytes, size);
+    return size;
+}
+#else
+static void try_copies(const char *name, int copies) {
+    FILE *f = fopen(name, "rb");
+    static uint8_t bytes[1 << 20], changed[1 << 20];
+    const size_t size = f == NULL ? 0 : fread(bytes, 1, sizeof bytes, f);
+    if (f == NULL || size < 32) broken(name);
+    fclose(f);
+    state = 88172645463325252; /* the same copies every time */
+    LLVMFuzzerTestOneInput(bytes, size);
+    for (int i = 0; i < copies; ++i) {
+        memcpy(changed, bytes, size);
+        change(changed, size);
+        LLVMFuzzerTestOneInput(changed, size - (draw(50) == 0 ? draw(size) : 0));
+    }
+}
+
+int main(int argc, char **argv) {
+    DIR *d = argc > 1 ? opendir(argv[1]) : NULL;
+    const int copies = argc > 2 ? atoi(argv[2]) : 1000;
+    int files = 0;
+    if (d == NULL) {
+        fprintf(stderr, "usage: %s folder [copies of each file]\n", argv[0]);
+        return 2;
+    }
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        char name[1024];
+        snprintf(name, sizeof name, "%s/%s", argv[1], e->d_name);
+        if (e->d_name[0] == '.') continue;
+        try_copies(name, copies);
+        ++files;
+    }
+    closedir(d);
+    printf("%d files, %d changed copies of each\n", files, copies);
+    return files > 0 ? 0 : 1;
+}
+#endif

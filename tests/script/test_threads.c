@@ -1,0 +1,284 @@
+/* Scripts and threads: clones run side by side, scripts and what they gave change hands, recorded values are released where
+ * nobody records. Worth most under tsan. */
+#include "graph/calls.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+enum { THREADS = 4, RUNS = 300 };
+
+static hd_builder *started(const char *name) {
+    hd_builder *b = hd_builder_new(name);
+    hd_builder_start(b);
+    assert_ok();
+    return b;
+}
+static hd_script *built(hd_builder *b) {
+    hd_builder_end(b);
+    hd_script *s = hd_builder_build(b);
+    if (s == NULL) fail_msg("%s", hd_error_message());
+    return s;
+}
+/* What a thread says went wrong; NULL: nothing. */
+static void join(pthread_t id) {
+    void *why = NULL;
+    pthread_join(id, &why);
+    if (why != NULL) fail_msg("%s", (const char *)why);
+}
+static const char *error_of(void) {
+    static _Thread_local char text[512];
+    if (hd_ok()) return NULL;
+    char *own = strdup(hd_error_message());
+    snprintf(text, sizeof text, "%s", own);
+    free(own);
+    hd_error_clear();
+    return strdup(text); /* outlives the thread; only on failure */
+}
+
+/* ---- clones ------------------------------------------------------------------------------------------------------------------------ */
+/* w <- w + x, y = (w + constant) * folded. */
+static hd_script *accumulates(hd_tensor *w, hd_tensor *constant) {
+    hd_builder *b = started("accumulates");
+    hd_builder_add_state(b, "w", w);
+    hd_add_(w, hd_input("x", S(64), HD_F32));
+    hd_builder_add_output(b, "y", hd_mul(hd_add(w, constant), hd_exp(hd_mul_scalar(constant, 0))));
+    return built(b);
+}
+
+typedef struct job {
+    hd_script *script;
+    float step;
+    int runs;
+} job;
+
+static void *runs_alone(void *argument) {
+    HD_SCOPE;
+    const job *j = argument;
+    float expected = 0;
+    for (int i = 0; i < j->runs; ++i) {
+        HD_SCOPE;
+        if (i % 50 == 0) hd_script_set_optimization_level(j->script, i % 100 == 0 ? HD_O0 : HD_O2);
+        hd_script_set_input(j->script, "x", hd_full(S(64), j->step, HD_F32));
+        hd_outputs *o = hd_script_run(j->script);
+        expected += j->step;
+        const float *y = hd_data_f32(hd_outputs_get(o, "y"));
+        if (y == NULL) return (void *)error_of();
+        if (y[0] != expected + 1 || y[63] != expected + 1) return "a wrong output";
+    }
+    return NULL;
+}
+
+static void clones_run_side_by_side(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = hd_zeros(S(64), HD_F32), *constant = hd_ones(S(64), HD_F32);
+    hd_script *s = accumulates(w, constant);
+    hd_script_compile(s);
+    pthread_t id[THREADS];
+    job jobs[THREADS];
+    for (int i = 0; i < THREADS; ++i) {
+        jobs[i] = (job){i == 0 ? s : hd_script_clone(s), (float)(i + 1), RUNS};
+        assert_non_null(jobs[i].script);
+    }
+    for (int i = 0; i < THREADS; ++i) pthread_create(&id[i], NULL, runs_alone, &jobs[i]);
+    for (int i = 0; i < THREADS; ++i) join(id[i]);
+    assert_true(hd_data_f32(w)[0] == RUNS); /* the first one's state is the tensor */
+    for (int i = 1; i < THREADS; ++i)
+        assert_true(hd_data_f32(hd_script_state(jobs[i].script, "w"))[5] == (float)(RUNS * (i + 1)));
+}
+
+/* Large ones, whose kernels share the pool. */
+static void *runs_large(void *argument) {
+    HD_SCOPE;
+    hd_script *s = argument;
+    hd_tensor *x = hd_full(S(128, 256), 0.5, HD_F32);
+    hd_script_set_input(s, "x", x);
+    for (int i = 0; i < 10; ++i) {
+        HD_SCOPE;
+        hd_outputs *o = hd_script_run(s);
+        const double mean = hd_item(hd_outputs_get(o, "mean"));
+        if (!hd_ok()) return (void *)error_of();
+        if (fabs(mean - 0.5 * 256 * 0.25) > 1e-3) return "a wrong mean";
+    }
+    return NULL;
+}
+static void large_clones_run_side_by_side(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = hd_full(S(256, 64), 0.25, HD_F32);
+    hd_builder *b = started("large");
+    hd_builder_add_output(b, "mean", hd_mean(hd_matmul(hd_input("x", S(128, 256), HD_F32), w), X(), NULL));
+    hd_script *s = built(b);
+    pthread_t id[THREADS];
+    hd_script *clones[THREADS];
+    for (int i = 0; i < THREADS; ++i) clones[i] = hd_script_clone(s);
+    for (int i = 0; i < THREADS; ++i) pthread_create(&id[i], NULL, runs_large, clones[i]);
+    for (int i = 0; i < THREADS; ++i) join(id[i]);
+}
+
+/* While clones run, the tensor that was their state is written, and the one that is their constant. */
+static void clones_do_not_see_what_others_write(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = hd_zeros(S(64), HD_F32), *constant = hd_ones(S(64), HD_F32);
+    hd_script *s = accumulates(w, constant);
+    pthread_t id[THREADS];
+    job jobs[THREADS];
+    for (int i = 0; i < THREADS; ++i) jobs[i] = (job){hd_script_clone(s), (float)(i + 1), RUNS};
+    for (int i = 0; i < THREADS; ++i) pthread_create(&id[i], NULL, runs_alone, &jobs[i]);
+    for (int i = 0; i < 100; ++i) {
+        HD_SCOPE;
+        hd_fill(w, i);
+        hd_fill(constant, -i);
+        hd_script_set_input(s, "x", hd_full(S(64), 1, HD_F32));
+        hd_script_run(s);
+        hd_script *another = hd_script_clone(s);
+        hd_script_compile(another);
+    }
+    for (int i = 0; i < THREADS; ++i) join(id[i]);
+    assert_ok();
+}
+
+/* ---- changing hands ------------------------------------------------------------------------------------------------------------------ */
+typedef struct parcel {
+    hd_script *script;
+    hd_outputs *outputs;
+    hd_tensor *tensor;
+} parcel;
+
+static void *builds_and_hands_over(void *argument) {
+    HD_SCOPE;
+    parcel *p = argument;
+    hd_tensor *w = hd_zeros(S(64), HD_F32), *constant = hd_ones(S(64), HD_F32);
+    hd_script *s = accumulates(w, constant);
+    hd_script_set_input(s, "x", hd_full(S(64), 1, HD_F32));
+    p->script = hd_retain(s);
+    p->outputs = hd_retain(hd_script_run(s));
+    p->tensor = hd_retain(hd_outputs_get(p->outputs, "y"));
+    return (void *)error_of();
+}
+static void *releases(void *argument) {
+    parcel *p = argument;
+    hd_release(p->outputs);
+    hd_release(p->script);
+    hd_release(p->tensor);
+    return NULL;
+}
+static void scripts_and_outputs_change_hands(void **state) {
+    (void)state;
+    HD_SCOPE;
+    parcel p = {NULL, NULL, NULL};
+    pthread_t id;
+    pthread_create(&id, NULL, builds_and_hands_over, &p);
+    join(id); /* the thread that made them is gone */
+    assert_true(hd_data_f32(p.tensor)[0] == 2);
+    {
+        HD_SCOPE;
+        assert_true(hd_data_f32(hd_outputs_get(hd_script_run(p.script), "y"))[0] == 3);
+        hd_script_set_optimization_level(p.script, HD_O1);
+        assert_true(hd_data_f32(hd_outputs_get(hd_script_run(p.script), "y"))[0] == 4);
+    }
+    pthread_create(&id, NULL, releases, &p);
+    join(id);
+    assert_int_equal(hd_live_objects(), 0);
+}
+
+static void *releases_tensors(void *argument) {
+    hd_tensor **list = argument;
+    for (int i = 0; list[i] != NULL; ++i) {
+        hd_release(list[i]);
+        if (i % 16 == 0) usleep(10);
+    }
+    return NULL;
+}
+/* Recorded values may be released on another thread while this one goes on recording. */
+static void recorded_values_may_be_released_elsewhere(void **state) {
+    (void)state;
+    HD_SCOPE;
+    enum { N = 400 };
+    static hd_tensor *list[N + 1];
+    hd_builder *b = started("elsewhere");
+    hd_tensor *x = hd_input("x", S(2), HD_F32);
+    {
+        HD_SCOPE;
+        for (int i = 0; i < N; ++i) list[i] = hd_retain(hd_mul_scalar(x, i));
+        list[N] = NULL;
+    }
+    pthread_t id;
+    pthread_create(&id, NULL, releases_tensors, list);
+    hd_tensor *y = x;
+    for (int i = 0; i < N; ++i) {
+        HD_SCOPE;
+        y = hd_keep(hd_add(y, hd_mul_scalar(x, 2)));
+    }
+    join(id);
+    hd_builder_add_output(b, "y", y);
+    hd_script *s = built(b);
+    hd_script_set_input(s, "x", hd_ones(S(2), HD_F32));
+    assert_true(hd_data_f32(hd_outputs_at(hd_script_run(s), 0))[1] == 1 + 2 * N);
+}
+
+static void *releases_one(void *object) {
+    hd_release(object);
+    return NULL;
+}
+/* The last reference to a builder that records, dropped by another thread: the next call here finds it gone, and is at once
+ * again; none records into what is not there. */
+static void an_active_builder_may_be_released_elsewhere(void **state) {
+    (void)state;
+    hd_builder *b;
+    {
+        HD_SCOPE;
+        b = hd_retain(hd_builder_new("elsewhere"));
+        hd_builder_start(b);
+    }
+    pthread_t id;
+    pthread_create(&id, NULL, releases_one, b);
+    join(id);
+    {
+        HD_SCOPE;
+        hd_exp(hd_ones(S(2), HD_F32));
+        hd_error_clear(); /* that call may say so */
+        assert_null(hd_thread_self()->recording);
+        assert_values(hd_add(hd_ones(S(2), HD_F32), hd_ones(S(2), HD_F32)), HD_F32, 2, 2);
+        hd_builder *other = started("other"); /* and another may start */
+        hd_builder_end(other);
+    }
+    assert_ok();
+}
+
+/* ---- recording side by side ---------------------------------------------------------------------------------------------------------- */
+static hd_tensor *shared_weight;
+static void *records_and_trains(void *argument) {
+    HD_SCOPE;
+    (void)argument;
+    for (int round = 0; round < 20; ++round) {
+        HD_SCOPE;
+        hd_builder *b = hd_builder_new("side by side");
+        hd_builder_start(b);
+        hd_tensor *x = hd_input("x", S(3), HD_F32);
+        hd_tensor *loss = hd_sum(hd_mul(hd_exp(shared_weight), x), X(), NULL);
+        hd_backward(loss); /* of a parameter that all threads share: gradients are each builder's own */
+        hd_builder_add_output(b, "g", hd_grad(shared_weight));
+        hd_builder_end(b);
+        hd_script *s = hd_builder_build(b);
+        hd_script_set_input(s, "x", hd_full(S(3), round, HD_F32));
+        const float *g = hd_data_f32(hd_outputs_at(hd_script_run(s), 0));
+        if (g == NULL) return (void *)error_of();
+        if (g[0] != (float)round) return "a wrong gradient";
+    }
+    return NULL;
+}
+static void threads_record_with_one_parameter(void **state) {
+    (void)state;
+    HD_SCOPE;
+    shared_weight = hd_param(hd_zeros(S(3), HD_F32));
+    pthread_t id[THREADS];
+    for (int i = 0; i < THREADS; ++i) pthread_create(&id[i], NULL, records_and_trains, NULL);
+    for (int i = 0; i < THREADS; ++i) join(id[i]);
+    assert_false(hd_has_grad(shared_weight));
+}
+
+RUN(test(clones_run_side_by_side), test(large_clones_run_side_by_side), test(clones_do_not_see_what_others_write),
+    test(scripts_and_outputs_change_hands), test(recorded_values_may_be_released_elsewhere),
+    test(an_active_builder_may_be_released_elsewhere), test(threads_record_with_one_parameter))
