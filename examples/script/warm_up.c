@@ -1,4 +1,4 @@
-/* Warm-up: what happens once (compiling, taking memory) happens when the program starts, not in the first real batch. */
+/* Warm-up: what happens once (compiling, taking memory) happens when the program starts, not in the first batch. */
 #include "check.h"
 
 int main(void) {

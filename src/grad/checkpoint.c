@@ -132,7 +132,9 @@ hd_tensor *hd_checkpoint(hd_function fn, void *user, hd_tensors *inputs) {
     const uint32_t depth = thread->tapes->frame_count;
     const uint32_t floor = thread->tapes->floor;
     thread->tapes->floor = depth; /* fn may not end what is around it */
+    thread->walks++; /* nor start a builder */
     hd_tensor *y = fn(inputs, user);
+    thread->walks--;
     thread->tapes->floor = floor;
     thread->call = "hd_checkpoint";
     hd_frames_restore(thread, depth, "the function of hd_checkpoint");

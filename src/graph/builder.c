@@ -110,8 +110,9 @@ static hd_tensor *add_input(hd_thread *thread, hd_recording *r, const char *name
     int64_t count;
     HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
     HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &count), NULL);
+    const uint32_t text = hd_graph_text(r->graph, name); /* equal names are one place in the pool */
     for (uint32_t i = 0; i < r->graph->input_count; ++i)
-        if (strcmp(hd_graph_string(r->graph, r->graph->inputs[i].name), name) == 0) {
+        if (r->graph->inputs[i].name == text) {
             hd_fail(HD_ERROR_VALUE, "there is an input \"%s\" already", name);
             return NULL;
         }
@@ -139,8 +140,9 @@ void hd_builder_add_output(hd_builder *builder, const char *name, hd_tensor *t) 
     HD_ENTER("hd_builder_add_output", );
     if (check_active(thread, builder, name) != HD_OK || hd_tensor_check(t, "t") != HD_OK) return;
     hd_recording *r = builder->recording;
+    const uint32_t text = hd_graph_text(r->graph, name);
     for (uint32_t i = 0; i < r->graph->output_count; ++i)
-        if (strcmp(hd_graph_string(r->graph, r->graph->outputs[i].name), name) == 0) {
+        if (r->graph->outputs[i].name == text) {
             hd_fail(HD_ERROR_VALUE, "there is an output \"%s\" already", name);
             return;
         }

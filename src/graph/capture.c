@@ -64,10 +64,13 @@ static hd_error no_value(hd_storage *s, hd_access access) {
 static void leave_recording(hd_storage *s) {
     hd_recording *r = s->release_user;
     const uint32_t cell = (uint32_t)(uintptr_t)s->home_state;
-    r->cells[cell].next = r->free_cell;
-    r->free_cell = cell;
+    hd_thread *thread = hd_thread_self();
+    if (thread->recording == r) { /* released on another thread its cell is not used again */
+        r->cells[cell].next = r->free_cell;
+        r->free_cell = cell;
+    }
     s->release_user = NULL;
-    hd_recording_release(hd_thread_self(), r);
+    hd_recording_release(thread, r);
 }
 
 static const hd_home recorded_home = {
@@ -265,8 +268,9 @@ hd_error hd_recording_declare(hd_thread *thread, hd_recording *r, const char *na
             "\"%s\", %s, was used or declared already; declare it once, right after hd_builder_start (views and "
             "tied tensors share their memory's meaning)",
             name, HD_SHAPE_TEXT(t->layout.shape));
+    const uint32_t text = hd_graph_text(r->graph, name);
     for (uint32_t i = 0; i < r->graph->cell_count; ++i)
-        if (strcmp(hd_graph_string(r->graph, r->graph->cells[i].name), name) == 0)
+        if (r->graph->cells[i].name == text)
             return hd_fail(HD_ERROR_VALUE, "\"%s\" is declared already", name);
     return outside_cell(thread, r, t, name, kind) == HD_NO_NODE ? thread->error_code : HD_OK;
 }
@@ -380,7 +384,13 @@ static int capture_holds(hd_executor *self, const hd_storage *storage) {
 static void capture_span_begin(hd_executor *self, hd_thread *thread, const char *name) {
     (void)thread;
     hd_recording *r = (hd_recording *)self;
-    const uint32_t span = hd_graph_add_span(r->graph, name, r->span);
+    char plain[128]; /* a user's name may have anything in it; a path in a text may not */
+    size_t n = 0;
+    for (; name[n] != '\0' && n + 1 < sizeof plain; ++n)
+        plain[n] = strchr(" /@\"\\:{}", name[n]) != NULL || (unsigned char)name[n] < 32 ? '_' : name[n];
+    if (n == 0) plain[n++] = '_';
+    plain[n] = '\0';
+    const uint32_t span = hd_graph_add_span(r->graph, plain, r->span);
     if (span != 0) r->span = span;
 }
 

@@ -8,8 +8,10 @@
 
 static bool is_value(const hd_graph *g, uint32_t node, double wanted) {
     double value;
-    return hd_is_number(g, node, &value) && value == wanted &&
-           !(wanted == 0 && __builtin_signbit(value) != __builtin_signbit(wanted));
+    if (!hd_is_number(g, node, &value) || value != wanted) return false;
+    if (wanted != 0) return true;
+    const bool minus = __builtin_signbit(value) && hd_dtype_is_float((hd_dtype)g->nodes[node].dtype); /* integers have no -0 */
+    return minus == (bool)__builtin_signbit(wanted);
 }
 
 /* x itself, when the other operand changes nothing and x has the type of the result. */

@@ -151,9 +151,9 @@ static void put_constant(text *t, const hd_graph *g, uint32_t node) {
 
 static void put_span(text *t, const hd_graph *g, uint32_t span) {
     if (span == 0) return;
-    uint32_t path[64];
+    uint32_t path[1024];
     int n = 0;
-    for (; span != 0 && n < 64; span = g->spans[span].parent) path[n++] = span;
+    for (; span != 0 && n < 1024; span = g->spans[span].parent) path[n++] = span;
     put(t, " @ ");
     while (n-- > 0) put(t, "%s%s", hd_graph_string(g, g->spans[path[n]].name), n > 0 ? "/" : "");
 }

@@ -102,14 +102,12 @@ hd_storage *hd_file_constant(hd_thread *thread, hd_file_tensor *tensor);
 hd_storage *hd_file_cell(hd_thread *thread, hd_file_tensor *tensor);
 uint64_t hd_file_checksum(const void *bytes, size_t count);
 
-/* The graph of a file; *file_level and the like as saved. NULL with an error. */
+/* The graph of a file, and what was chosen for it. NULL with an error. */
 typedef struct hd_file_choices {
     hd_compiler compiler;
     hd_optimization_level level;
 } hd_file_choices;
 hd_graph *hd_file_read_graph(hd_thread *thread, hd_file *file, hd_file_choices *choices);
-/* That every node is a call that can be made. */
-hd_error hd_file_check_calls(hd_thread *thread, const hd_graph *g);
 
 /* Writes a script to `path`, which has its extension. */
 hd_error hd_file_write(hd_thread *thread, hd_script *script, const char *path);

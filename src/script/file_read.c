@@ -312,6 +312,22 @@ static hd_error read_script(hd_reader *r, hd_file_choices *choices) {
     return HD_OK;
 }
 
+/* That every node is a call that a program could have made. */
+static hd_error check_calls(hd_thread *thread, const hd_graph *g) {
+    const char *call = thread->call;
+    const void *caller = thread->caller;
+    struct hd_recording *outer = thread->recording;
+    uint32_t node;
+    thread->recording = NULL; /* a builder may be active around this, which would keep it from being checked */
+    const hd_error status = hd_graph_verify_at(thread, g, &node);
+    thread->recording = outer;
+    thread->call = call;
+    thread->caller = caller;
+    if (status == HD_OK) return HD_OK;
+    if (node == HD_NO_NODE) return hd_file_reword(thread, HD_ERROR_VALUE, "has a graph that cannot be: ");
+    return hd_file_reword(thread, HD_ERROR_VALUE, "has a node %%%u that is no call: ", node);
+}
+
 static hd_error read_graph(hd_reader *r, hd_file_choices *choices) {
     HD_TRY(hd_reader_sections(r));
     HD_TRY(hd_reader_tables(r));
@@ -325,7 +341,7 @@ static hd_error read_graph(hd_reader *r, hd_file_choices *choices) {
     if (g->output_count > 0)
         HD_TRY(check_names(g, "outputs", g->output_count, &g->outputs[0].name, sizeof *g->outputs));
     if (g->cell_count > 0) HD_TRY(check_names(g, "cells", g->cell_count, &g->cells[0].name, sizeof *g->cells));
-    return hd_file_check_calls(r->thread, r->g);
+    return check_calls(r->thread, r->g);
 }
 
 hd_graph *hd_file_read_graph(hd_thread *thread, hd_file *file, hd_file_choices *choices) {

@@ -1,7 +1,7 @@
 /* Reading a .hoduscript file: what its two parts share, the tables (file_tables.c) and the nodes (file_read.c).
  *
  * Nothing in a file is believed: every count is held against the bytes that are there before anything is allocated, every
- * number against what it counts, every string ends. What the nodes mean is checked by calling them: see file_check.c. */
+ * number against what it counts, every string ends; what the nodes mean is checked by calling them. */
 #ifndef HD_SCRIPT_FILE_READER_H
 #define HD_SCRIPT_FILE_READER_H
 

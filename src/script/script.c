@@ -451,6 +451,10 @@ hd_script_figures hd_script_stats(const hd_script *script) {
 int64_t hd_script_format(const hd_script *script, char *out, size_t capacity) {
     HD_ENTER("hd_script_format", -1);
     HD_TRY_OR(hd_script_check_argument(script), -1);
+    if (out == NULL && capacity > 0) {
+        hd_fail(HD_ERROR_NULL_ARGUMENT, "`out` is NULL");
+        return -1;
+    }
     char *text = hd_graph_print(script->graph);
     if (text == NULL) return -1;
     const int64_t length = (int64_t)strlen(text);

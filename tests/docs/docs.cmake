@@ -8,7 +8,10 @@ endif()
 function(hodu_docs_test name page)
   add_test(NAME docs/${name} COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/docs/run_blocks.sh ${PROJECT_SOURCE_DIR} ${page}
     $<TARGET_FILE:hodu_static> ${CMAKE_CURRENT_BINARY_DIR}/docs/${name} ${ARGN} ${CMAKE_C_COMPILER} ${HODU_DOCS_FLAGS})
-  set_tests_properties(docs/${name} PROPERTIES TIMEOUT 900 LABELS docs)
+  # A folder of its own: blocks that write files do not meet those of the translation.
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/docs-run/${name})
+  file(MAKE_DIRECTORY ${folder})
+  set_tests_properties(docs/${name} PROPERTIES TIMEOUT 900 LABELS docs WORKING_DIRECTORY ${folder})
 endfunction()
 
 foreach(page gradient-tape builder-and-script compile)

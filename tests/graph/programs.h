@@ -25,6 +25,7 @@ typedef struct values {
     hd_tensor *t[MOST_VALUES];
     int count;
     bool inexact; /* the order in which it adds may differ */
+    unsigned fixed; /* bits of those from outside that are not to be written, such as the bound one */
 } values;
 
 typedef struct kind {
@@ -116,7 +117,9 @@ static inline bool shows_elements_twice(hd_tensor *t) { return hd_layout_overlap
 static inline void random_write(dice *d, values *v) {
     hd_tensor *dst = pick(d, v), *src;
     for (int i = below(d, 3); i > 0; --i) dst = random_view(d, dst);
-    if (shows_elements_twice(dst) || hd_tensor_shares_storage(dst, v->t[4])) return; /* the bound one is only read */
+    if (shows_elements_twice(dst)) return;
+    for (int i = 0; i < OUTSIDE; ++i)
+        if (v->fixed >> i & 1 && hd_tensor_shares_storage(dst, v->t[i])) return;
     if (hd_tensor_dtype(dst) == HD_I32) return; /* may be the bits of another: not to be written */
     const int how = below(d, 5);
     if (how == 0) {
@@ -199,6 +202,7 @@ static inline void run_program(uint64_t program, int steps, values *v) {
     dice d = {program * 2654435761u + 17};
     const int ops = program % 3 == 0 ? 2 : 5; /* some write most of the time */
     v->count = OUTSIDE;
+    v->fixed |= 1 << 4;
     for (int i = 0; i < steps && hd_ok(); ++i) {
         const int what = below(&d, 10);
         hd_tensor *made = NULL;

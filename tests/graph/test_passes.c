@@ -170,6 +170,41 @@ static void what_is_taken_out_is_exact(void **state) {
     assert_identical(hd_add_scalar(x, -0.0), x);
 }
 
+/* Casts in a row mean the same after the pass, for every three dtypes and values at the edges of all of them. */
+static void every_chain_of_casts_means_the_same(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static const double edges[] = {0,     -0.0, 1,     -1,    0.5,   -1.5,     127,    128,    -128,   -129,       255,     256,   448,
+                                   449,   464,  32767, 32768, 65504, 65535,    65536,  70000,  -32769, 2147483647, 4.3e9,   1e19,  -1e19,
+                                   3e-8,  6e-5, 1e-40, 1e38,  1e39,  INFINITY, -INFINITY, NAN, 16777217, 0.1,       57344.0, 61440, 1e300};
+    enum { N = (int)(sizeof edges / sizeof edges[0]) };
+    hd_tensor *all = hd_from_data(edges, S(N), HD_F64);
+    for (int a = 1; a < HD_DTYPE_COUNT; ++a) {
+        HD_SCOPE;
+        hd_builder *b = hd_builder_new("casts");
+        hd_builder_start(b);
+        hd_tensor *x = hd_input("x", S(N), (hd_dtype)a);
+        for (int m = 1; m < HD_DTYPE_COUNT; ++m)
+            for (int c = 1; c < HD_DTYPE_COUNT; ++c) {
+                char name[16];
+                snprintf(name, sizeof name, "%d %d", m, c);
+                hd_builder_add_output(b, name, hd_cast(hd_cast(x, (hd_dtype)m), (hd_dtype)c));
+            }
+        hd_builder_end(b);
+        hd_script *s = hd_builder_build(b);
+        hd_script_set_input(s, "x", hd_cast(all, (hd_dtype)a));
+        hd_script_set_optimization_level(s, HD_O0);
+        hd_outputs *plain = hd_script_run(s);
+        hd_script_set_optimization_level(s, HD_O1);
+        hd_outputs *simple = hd_script_run(s);
+        assert_ok();
+        for (int64_t i = 0; i < hd_outputs_count(plain); ++i) {
+            const char *why = difference(hd_outputs_at(simple, i), hd_outputs_at(plain, i));
+            if (why[0] != '\0') fail_msg("from %s by %s: %s", hd_dtype_name((hd_dtype)a), hd_outputs_name(plain, i), why);
+        }
+    }
+}
+
 /* What is folded draws nothing, is noted on no tape, and leaves no error. */
 static void folding_leaves_no_trace(void **state) {
     (void)state;
@@ -395,7 +430,7 @@ static void folding_needs_little_memory(void **state) {
     if (kept > 8 << 20) fail_msg("%lld MB for a chain of 2000 values of 64 KB", (long long)kept >> 20);
 }
 
-RUN(test(examples_hold), test(random_programs_mean_the_same), test(what_is_taken_out_is_exact), test(folding_leaves_no_trace),
+RUN(test(examples_hold), test(random_programs_mean_the_same), test(what_is_taken_out_is_exact), test(every_chain_of_casts_means_the_same), test(folding_leaves_no_trace),
     test(the_default_dtype_of_then_counts), test(long_chains_are_linear), test(long_chains_that_vanish_are_linear),
     test(long_chains_of_constants_are_linear), test(long_chains_of_views_are_linear), test(combs_of_views_are_linear),
     test(fans_are_linear), test(folding_needs_little_memory))

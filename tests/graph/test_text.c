@@ -133,7 +133,7 @@ static void constants_keep_every_bit(void **state) {
     HD_SCOPE;
     const double doubles[] = {0.1, -0.0, INFINITY, -INFINITY, 5e-324, 1.7976931348623157e308, 1.0 / 3, 123456789.125};
     constant_comes_back(hd_from_data(doubles, S(2, 4), HD_F64), "f64");
-    const float floats[] = {0.1f, -0.0f, INFINITY, 1e-45f, 3.4e38f, 16777217, 1.0f / 3, -7};
+    const float floats[] = {0.1f, -0.0f, INFINITY, 1e-45f, 3.4e38f, 16777216.0f, 1.0f / 3, -7};
     constant_comes_back(hd_from_data(floats, S(8), HD_F32), "f32");
     for (int d = HD_F8E4M3; d <= HD_F16; ++d)
         constant_comes_back(hd_cast(hd_from_data(floats, S(8), HD_F32), (hd_dtype)d), hd_dtype_name((hd_dtype)d));
@@ -261,6 +261,42 @@ static void spans_come_back(void **state) {
     assert_non_null(strstr(text, "@ log_softmax"));
     assert_non_null(strstr(text, "@ std\n"));
     free(text);
+}
+
+/* A module's class may have any name. */
+static void spans_of_odd_names_come_back(void **state) {
+    (void)state;
+    static const char *const odd[] = {"a/b", "a b", "new\nline", "// no comment", "@", "\"quoted\"", "", "x : f32[2]", " before", "after "};
+    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; ++i) {
+        HD_SCOPE;
+        const hd_module_class own = {.name = odd[i], .forward = own_forward};
+        hd_builder *b = hd_builder_new("odd");
+        hd_builder_start(b);
+        hd_builder_add_output(b, "y", hd_forward(hd_module_new(&own, NULL), hd_input("x", S(2, 3), HD_F32)));
+        hd_builder_end(b);
+        if (!hd_ok()) fail_msg("%s", hd_error_message());
+        comes_back(hd_builder_graph(b), odd[i], NULL);
+    }
+}
+
+static hd_tensor *nested_forward(hd_module *m, hd_tensor *x) {
+    const int depth = *(int *)hd_module_state(m);
+    if (depth == 0) return hd_neg(x);
+    static const hd_module_class inner = {.name = "inner", .forward = nested_forward};
+    int less = depth - 1;
+    return hd_forward(hd_module_new(&inner, &less), x);
+}
+static void deep_spans_come_back(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static const hd_module_class outer = {.name = "outer", .forward = nested_forward};
+    int depth = 150;
+    hd_builder *b = hd_builder_new("deep");
+    hd_builder_start(b);
+    hd_builder_add_output(b, "y", hd_forward(hd_module_new(&outer, &depth), hd_input("x", S(2), HD_F32)));
+    hd_builder_end(b);
+    assert_ok();
+    comes_back(hd_builder_graph(b), "deep spans", NULL);
 }
 
 /* Text is for people too: spaces, empty lines, comments, and numbers of nodes that are not in order. */
@@ -569,6 +605,7 @@ static void damaged_texts_do_no_harm(void **state) {
 RUN(test(every_row_and_its_derivatives_come_back), test(every_primitive_comes_back), test(every_dtype_comes_back),
     test(constants_keep_every_bit), test(large_integers_keep_every_bit), test(values_of_large_constants_are_not_in_the_text),
     test(any_name_comes_back), test(long_names_come_back), test(writes_and_state_come_back), test(spans_come_back),
+    test(spans_of_odd_names_come_back), test(deep_spans_come_back),
     test(handwriting_is_read), test(what_is_not_a_graph_is_refused), test(names_that_do_not_end_are_refused),
     test(wrong_nodes_are_refused_by_line), test(calls_that_no_program_could_make_are_refused_by_line),
     test(comparisons_of_nothing_are_refused), test(wrong_writes_are_refused), test(names_given_twice_are_refused),

@@ -41,8 +41,9 @@ add_executable(script_fuzz ${CMAKE_CURRENT_LIST_DIR}/fuzz_load.c ${HODU_SOURCES}
 add_dependencies(script_fuzz hodu_objects) # generated sources
 target_include_directories(script_fuzz PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 target_compile_definitions(script_fuzz PRIVATE HODU_LIBFUZZER $<TARGET_PROPERTY:hodu_objects,COMPILE_DEFINITIONS>)
-target_compile_options(script_fuzz PRIVATE -fsanitize=fuzzer,address -fno-omit-frame-pointer -g -O1 -UNDEBUG)
-target_link_options(script_fuzz PRIVATE -fsanitize=fuzzer,address)
+target_compile_options(script_fuzz PRIVATE -fsanitize=fuzzer,address,undefined -fno-sanitize=pointer-overflow
+  -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g -O1 -UNDEBUG)
+target_link_options(script_fuzz PRIVATE -fsanitize=fuzzer,address,undefined)
 target_link_libraries(script_fuzz PRIVATE hodu_warnings Threads::Threads m ${CMAKE_DL_LIBS})
 file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/fuzz)
 add_test(NAME script/fuzz COMMAND script_fuzz -max_total_time=20 -timeout=10 -rss_limit_mb=4096 -max_len=65536

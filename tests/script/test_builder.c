@@ -3,6 +3,7 @@
 #include "graph/calls.h"
 
 #include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
 /* A builder that is recording. */
@@ -210,6 +211,30 @@ static void names_are_given_once(void **state) {
     hd_builder_end(b);
     hd_script *s = hd_builder_build(b);
     assert_int_equal(hd_script_stats(s).nodes, 4);
+}
+
+/* As many outputs as an unrolled loop may have. */
+static double time_to_name(int count) {
+    HD_SCOPE;
+    hd_builder *b = started("many");
+    hd_tensor *x = hd_input("x", S(), HD_F32);
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (int i = 0; i < count; ++i) {
+        char name[32];
+        snprintf(name, sizeof name, "output %d", i);
+        hd_builder_add_output(b, name, x);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    hd_builder_add_output(b, "output 7", x);
+    assert_error(HD_ERROR_VALUE, "already");
+    hd_builder_end(b);
+    return (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
+}
+static void very_many_names_are_quick(void **state) {
+    (void)state;
+    const double few = time_to_name(2000), many = time_to_name(20000);
+    if (many > 0.3 && many > 40 * few) fail_msg("2000 outputs take %.3f s, 20000 take %.3f s", few, many);
 }
 
 static void names_are_not_empty(void **state) {
@@ -824,6 +849,31 @@ static void a_hook_cannot_start_a_builder_under_backward(void **state) {
     hd_clear_tape();
 }
 
+static hd_tensor *exp_in_a_new_builder(hd_tensors *inputs, void *user) {
+    hd_builder_start(user);
+    return hd_exp(hd_tensors_get(inputs, 0));
+}
+/* Functions that the library calls may do what they like with builders: an error at most. */
+static void functions_that_start_a_builder_do_no_harm(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = hd_param(operand(S(2), 0, HD_F32)), *exact = operand(S(2), 0, HD_F64);
+    hd_builder *b = hd_builder_new("in a checkpoint"), *c = hd_builder_new("in a check");
+    hd_checkpoint(exp_in_a_new_builder, b, HD_TENSORS(w));
+    hd_error_clear();
+    if (hd_thread_self()->recording != NULL) hd_builder_end(b);
+    hd_error_clear();
+    hd_gradcheck(exp_in_a_new_builder, c, HD_TENSORS(exact), NULL);
+    hd_error_clear();
+    if (hd_thread_self()->recording != NULL) hd_builder_end(c);
+    hd_error_clear();
+    hd_clear_tape();
+    assert_int_equal(hd_grad_context_id(), 0);
+    assert_at_once();
+    assert_true(hd_tensor_requires_grad(hd_exp(w)));
+    hd_clear_tape();
+}
+
 /* ---- threads --------------------------------------------------------------------------------------------------------------------------- */
 static void *records_alone(void *which) {
     HD_SCOPE;
@@ -934,7 +984,7 @@ RUN(test(what_is_recorded_runs_as_a_script), test(outputs_outlive_the_scope_they
     test(building_twice_gives_independent_scripts), test(inputs_need_an_active_builder),
     test(outputs_and_declarations_need_an_active_builder), test(starting_twice_is_an_error),
     test(one_builder_at_a_time), test(ending_what_is_not_active_is_an_error), test(building_needs_an_end_and_an_output),
-    test(names_are_given_once), test(names_are_not_empty), test(inputs_have_a_real_type),
+    test(names_are_given_once), test(very_many_names_are_quick), test(names_are_not_empty), test(inputs_have_a_real_type),
     test(tensors_and_builders_must_be_alive), test(outputs_are_this_builders),
     test(recorded_values_mean_nothing_outside), test(recorded_values_cannot_be_read),
     test(values_from_outside_can_be_read), test(what_was_written_cannot_be_read), test(eager_blocks_run_at_once),
@@ -945,5 +995,5 @@ RUN(test(what_is_recorded_runs_as_a_script), test(outputs_outlive_the_scope_they
     test(the_builder_has_its_own_context), test(a_loss_from_outside_has_no_history_inside),
     test(blocks_that_overlap_with_a_builder_end), test(blocks_begun_inside_may_end_outside),
     test(a_hook_cannot_end_the_builder_it_runs_in), test(a_hook_cannot_start_a_builder_under_backward),
-    test(two_threads_record_two_builders), test(other_threads_run_at_once),
+    test(functions_that_start_a_builder_do_no_harm), test(two_threads_record_two_builders), test(other_threads_run_at_once),
     test(builders_belong_to_the_thread_that_started_them), test(a_thread_may_end_while_it_records))
