@@ -468,7 +468,7 @@ static void all_ways_give_the_same_losses(int which, int k) {
     hd_optimizer *unrolled = optimizers[k].make(hd_module_parameters(inside));
     hd_tensor *in = hd_input("input", S(10, 3), HD_F32), *t = hd_input("target", S(10, 1), HD_F32);
     for (int e = 0; e < EPOCHS; ++e) {
-        char epoch[16];
+        char epoch[32];
         snprintf(epoch, sizeof epoch, "loss %d", e);
         hd_builder_add_output(b, epoch, one_epoch(inside, unrolled, in, t, e % 2 == 0));
     }
