@@ -415,7 +415,9 @@ static hd_error replace(writer *w, const char *path, char *temporary) {
     if (exists && !S_ISREG(old.st_mode)) return hd_fail(HD_ERROR_STATE, "is no regular file, and is not replaced");
     HD_TRY(open_temporary(w, path, temporary));
     hd_error status = fill(w);
-    if (exists && status == HD_OK && fchmod(w->descriptor, old.st_mode & 0777) != 0)
+    struct stat made;
+    if (exists && status == HD_OK && fstat(w->descriptor, &made) == 0 &&
+        (made.st_mode & 0777) != (old.st_mode & 0777) && fchmod(w->descriptor, old.st_mode & 0777) != 0)
         status = hd_fail(HD_ERROR_STATE, "cannot be written as readable as it was: %s", strerror(errno));
     if (close(w->descriptor) != 0 && status == HD_OK)
         status = hd_fail(HD_ERROR_STATE, "cannot be written: %s", strerror(errno));
