@@ -1,6 +1,7 @@
 /* Capture: the executor of a thread that records. An op makes a node, and a tensor whose storage has no bytes. */
 #include "graph/capture.h"
 
+#include <pthread.h>
 #include <string.h>
 
 static _Atomic uint32_t last_serial;
@@ -77,17 +78,31 @@ static const hd_home recorded_home = {
     .name = "recorded", .captured = true, .fetch = no_value, .leave = leave_recording};
 
 /* A tensor from outside that was written while recording: its bytes are those of before, which nobody here may take for
- * the new value. Other threads, and HD_EAGER blocks, read it as ever. */
+ * the new value. Other threads, and HD_EAGER blocks, read it as ever. The home's state counts the recordings that wrote
+ * it. */
 static hd_error shadowed_fetch(hd_storage *s, hd_access access) {
-    (void)s, (void)access;
+    (void)access;
     const hd_thread *thread = hd_thread_self();
     if (thread->recording == NULL || !thread->executor->captures) return HD_OK;
+    const uint32_t cell = find_outside(thread->recording, s);
+    if (cell == HD_NO_NODE || thread->recording->cells[cell].version == 0) return HD_OK; /* another thread's */
     return hd_fail(HD_ERROR_STATE,
                    "this tensor was written while a builder records: its new value is not known before the "
                    "script runs");
 }
 static void shadowed_leave(hd_storage *s) { s->home = NULL; }
 static const hd_home shadowed_home = {.name = "shadowed", .fetch = shadowed_fetch, .leave = shadowed_leave};
+
+static void shadow(hd_storage *s, int by) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    if (s->home == NULL) s->home_state = NULL;
+    if (s->home == NULL || s->home == &shadowed_home) {
+        s->home_state = (void *)((intptr_t)s->home_state + by);
+        s->home = s->home_state == NULL ? NULL : &shadowed_home;
+    }
+    pthread_mutex_unlock(&lock);
+}
 
 /* ---- tensors and nodes ------------------------------------------------------------------------------------------------------------- */
 static bool covers(const hd_tensor *t, const hd_shape *shape) {
@@ -371,7 +386,7 @@ static hd_error capture_write(hd_executor *self, hd_thread *thread, hd_tensor *d
     c->version++;
     atomic_fetch_add_explicit(&dst->storage->version, 1,
                               memory_order_relaxed); /* tapes notice; taken back at the end */
-    if (c->outside && dst->storage->home == NULL) dst->storage->home = &shadowed_home;
+    if (c->outside && c->version == 1) shadow(dst->storage, 1);
     return HD_OK;
 }
 
@@ -482,7 +497,7 @@ void hd_recording_leave(hd_thread *thread, hd_recording *r) {
         if (r->table[i] == 0) continue;
         const hd_capture_cell *c = &r->cells[r->table[i] - 1];
         atomic_fetch_sub_explicit(&c->storage->version, c->version, memory_order_relaxed);
-        if (c->storage->home == &shadowed_home) c->storage->home = NULL;
+        if (c->version > 0) shadow(c->storage, -1);
         if (c->place != HD_NO_NODE) r->graph->cells[c->place].update = c->current;
     }
     hd_recording_release(thread, r); /* the thread's */

@@ -80,8 +80,8 @@ static hd_tensor *derivative(hd_thread *thread, hd_op_id id, int operand, const 
     hd_shape shape = inputs[0]->layout.shape;
     for (int i = 0; i < count; ++i) {
         const bool condition = hd_rows[id].chooses && i == 0;
-        if (condition ? inputs[i]->dtype != HD_BOOL : !hd_dtype_is_float((hd_dtype)inputs[i]->dtype)) {
-            hd_fail(HD_ERROR_DTYPE, "input %d of the derivative of %s is %s", i, hd_ops[id].name,
+        if (condition && inputs[i]->dtype != HD_BOOL) {
+            hd_fail(HD_ERROR_DTYPE, "input %d of the derivative of %s is %s, not bool", i, hd_ops[id].name,
                     hd_dtype_name((hd_dtype)inputs[i]->dtype));
             return NULL;
         }

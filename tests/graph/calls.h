@@ -121,7 +121,11 @@
     CALL(rsub, IN(S(3)), hd_rsub_scalar(a, 2))                                                                         \
     CALL(rpow, IN(S(3)), hd_rpow_scalar(a, 1.5))                                                                       \
     CALL(broadcasting, IN(S(2, 1), S(3), S()), hd_add(hd_mul(a, b), c))                                                \
-    CALL(mixed_dtypes, IN(S(2, 3), S(3)), hd_mul(hd_cast(a, HD_F16), b))
+    CALL(mixed_dtypes, IN(S(2, 3), S(3)), hd_mul(hd_cast(a, HD_F16), b))                                               \
+    CALL(float_by_integer, IN(S(2, 3)), hd_mul(a, hd_cast(hd_mul_scalar(hd_detach(a), 3), HD_I32)))                    \
+    CALL(integer_divided, IN(S(2, 3)), hd_div(hd_cast(hd_mul_scalar(hd_detach(a), 9), HD_I64), a))                     \
+    CALL(chosen_integers, IN(S(2, 3)), hd_where(hd_gt_scalar(a, 1), a, hd_cast(hd_detach(a), HD_U8)))                  \
+    CALL(lerp_integers, IN(S(3), S(3)), hd_lerp(a, hd_cast(hd_mul_scalar(hd_detach(a), 9), HD_I16), b))
 
 #define CALL_FUNCTION(label, in, result)                                                                               \
     static hd_tensor *call_##label(hd_tensor *a, hd_tensor *b, hd_tensor *c) {                                         \
@@ -150,7 +154,7 @@ static const named_call calls[] = {CALLS(CALL_ROW)};
 #undef CALL_ROW
 enum { CALL_COUNT = (int)(sizeof calls / sizeof calls[0]) };
 
-/* ---- operands ------------------------------------------------------------------------------------------------------------- */
+/* ---- operands ---------------------------------------------------------------------------------------------------- */
 /* Distinct values from 0.3 to 2, and the same every time. */
 static inline hd_tensor *operand(hd_shape shape, int which, hd_dtype dtype) {
     const int64_t count = hd_shape_count(shape);
@@ -180,14 +184,14 @@ static inline void row_operands(int id, hd_tensor **out, int *count) {
 }
 static const double row_numbers[3] = {0.25, 0.75, -1.5};
 
-/* ---- bit for bit ---------------------------------------------------------------------------------------------------------- */
+/* ---- bit for bit ------------------------------------------------------------------------------------------------- */
 /* Same dtype, shape and bits; any two NaNs are the same. "" or what differs. */
 static inline const char *difference(hd_tensor *a, hd_tensor *b) {
     static char why[256];
     if (!hd_ok() || a == NULL || b == NULL) return hd_ok() ? "one is NULL" : hd_error_message();
     if (hd_tensor_dtype(a) != hd_tensor_dtype(b) || !hd_shape_equal(hd_tensor_shape(a), hd_tensor_shape(b))) {
-        snprintf(why, sizeof why, "%s of rank %d and %s of rank %d", hd_dtype_name(hd_tensor_dtype(a)), hd_tensor_rank(a),
-                 hd_dtype_name(hd_tensor_dtype(b)), hd_tensor_rank(b));
+        snprintf(why, sizeof why, "%s of rank %d and %s of rank %d", hd_dtype_name(hd_tensor_dtype(a)),
+                 hd_tensor_rank(a), hd_dtype_name(hd_tensor_dtype(b)), hd_tensor_rank(b));
         return why;
     }
     HD_SCOPE;
@@ -201,8 +205,8 @@ static inline const char *difference(hd_tensor *a, hd_tensor *b) {
         if (memcmp(p, q, size) == 0) continue;
         const double v = hd_element_to_f64(p, dtype), w = hd_element_to_f64(q, dtype);
         if (v != v && w != w) continue;
-        snprintf(why, sizeof why, "element %lld of %lld is %.17g against %.17g", (long long)i, (long long)hd_tensor_count(a),
-                 v, w);
+        snprintf(why, sizeof why, "element %lld of %lld is %.17g against %.17g", (long long)i,
+                 (long long)hd_tensor_count(a), v, w);
         return why;
     }
     return "";

@@ -24,7 +24,7 @@ enum { MOST_VALUES = 96, OUTSIDE = 7 };
 typedef struct values {
     hd_tensor *t[MOST_VALUES];
     int count;
-    bool inexact; /* the order in which it adds may differ */
+    bool inexact;   /* the order in which it adds may differ */
     unsigned fixed; /* bits of those from outside that are not to be written, such as the bound one */
 } values;
 
@@ -130,7 +130,8 @@ static inline void random_write(dice *d, values *v) {
     for (int tries = 0; tries < 6; ++tries, src = pick(d, v)) {
         const hd_shape x = hd_tensor_shape(dst), y = hd_tensor_shape(src);
         bool fit = y.rank <= x.rank;
-        for (int i = 1; i <= y.rank && fit; ++i) fit = y.size[y.rank - i] == 1 || y.size[y.rank - i] == x.size[x.rank - i];
+        for (int i = 1; i <= y.rank && fit; ++i)
+            fit = y.size[y.rank - i] == 1 || y.size[y.rank - i] == x.size[x.rank - i];
         if (!fit) continue;
         if (how == 1 || how == 2) {
             hd_assign(dst, src);
@@ -151,9 +152,7 @@ static inline hd_tensor *random_op(dice *d, values *v) {
     case 2: return hd_clamp(pick(d, v), -3, 2);
     case 3:
     case 4:
-    case 5:
-        pick_two(d, v, &a, &b);
-        return which == 3 ? hd_add(a, b) : which == 4 ? hd_mul(a, b) : hd_sub(a, b);
+    case 5: pick_two(d, v, &a, &b); return which == 3 ? hd_add(a, b) : which == 4 ? hd_mul(a, b) : hd_sub(a, b);
     case 6: pick_two(d, v, &a, &b); return hd_where(hd_lt(a, b), a, b);
     case 7: pick_two(d, v, &a, &b); return hd_maximum(a, b);
     case 8: { /* what the algebra pass knows */
@@ -176,17 +175,28 @@ static inline hd_tensor *random_op(dice *d, values *v) {
     case 10:
         a = pick(d, v);
         if (hd_dtype_is_float(hd_tensor_dtype(a))) v->inexact = true;
-        return hd_tensor_rank(a) > 0 && below(d, 2) ? hd_sum(a, HD_AXES(below(d, hd_tensor_rank(a))), below(d, 2) ? KEEP : NULL)
-                                                    : hd_sum(a, HD_AXES(), NULL);
+        return hd_tensor_rank(a) > 0 && below(d, 2)
+                   ? hd_sum(a, HD_AXES(below(d, hd_tensor_rank(a))), below(d, 2) ? KEEP : NULL)
+                   : hd_sum(a, HD_AXES(), NULL);
     case 11: a = pick(d, v); return hd_tensor_count(a) > 0 ? hd_max(a, HD_AXES(), NULL) : hd_exp(as_float(a));
-    case 12: a = pick(d, v); return hd_tensor_rank(a) > 0 ? hd_concat(LIST(a, a), below(d, hd_tensor_rank(a))) : hd_copy(a);
-    case 13: a = pick(d, v); return hd_tensor_dtype(a) == HD_F32 && below(d, 2) ? hd_bitcast(a, HD_I32) : hd_contiguous(a);
+    case 12:
+        a = pick(d, v);
+        return hd_tensor_rank(a) > 0 ? hd_concat(LIST(a, a), below(d, hd_tensor_rank(a))) : hd_copy(a);
+    case 13:
+        a = pick(d, v);
+        return hd_tensor_dtype(a) == HD_F32 && below(d, 2) ? hd_bitcast(a, HD_I32) : hd_contiguous(a);
     case 14: return hd_uniform(HD_SHAPE(1 + below(d, 3), 1 + below(d, 3)), HD_F32, -2, 2);
     case 15: return hd_normal(HD_SHAPE(below(d, 4)), HD_F64, 0, 1);
     case 16:
         a = pick(d, v);
-        return hd_tensor_rank(a) > 0 && hd_tensor_size(a, 0) > 0 ? hd_index_select(a, 0, HD_TENSOR_I64(HD_SHAPE(2), 0, -1)) : hd_copy(a);
-    case 17: a = pick(d, v); return hd_tensor_rank(a) > 0 ? hd_pad(a, PAD({1, 0}), 1, 0.5 * below(d, 2) * hd_dtype_is_float(hd_tensor_dtype(a))) : a;
+        return hd_tensor_rank(a) > 0 && hd_tensor_size(a, 0) > 0
+                   ? hd_index_select(a, 0, HD_TENSOR_I64(HD_SHAPE(2), 0, -1))
+                   : hd_copy(a);
+    case 17:
+        a = pick(d, v);
+        return hd_tensor_rank(a) > 0
+                   ? hd_pad(a, PAD({1, 0}), 1, 0.5 * below(d, 2) * hd_dtype_is_float(hd_tensor_dtype(a)))
+                   : a;
     case 18: {
         a = as_float(pick(d, v));
         if (hd_tensor_rank(a) != 2 || hd_tensor_count(a) == 0) return hd_square(a);

@@ -9,7 +9,7 @@
 static const char *const names[] = {"spans", "dead", "algebra", "fold", "turns", "broadcast", "common"};
 enum { PASSES = (int)(sizeof names / sizeof names[0]) };
 
-/* ---- examples --------------------------------------------------------------------------------------------------------------- */
+/* ---- examples ---------------------------------------------------------------------------------------------------- */
 static char *read_file(const char *path) {
     FILE *f = fopen(path, "rb");
     assert_non_null(f);
@@ -26,7 +26,8 @@ static void example_holds(const char *path, const char *file) {
     *after = *text = '\0';
     after += strlen("\n=====\n");
     const hd_pass pass = hd_pass_named(before);
-    if (pass == NULL || strncmp(file, before, strlen(before)) != 0) fail_msg("%s: its first line, \"%s\", is its pass", file, before);
+    if (pass == NULL || strncmp(file, before, strlen(before)) != 0)
+        fail_msg("%s: its first line, \"%s\", is its pass", file, before);
     hd_thread *thread = hd_thread_self();
     hd_graph *g = hd_graph_parse(thread, text + 1);
     if (g == NULL) fail_msg("%s: %s", file, hd_error_message());
@@ -63,7 +64,7 @@ static void examples_hold(void **state) {
         if (seen[i] == 0) fail_msg("no example of %s", names[i]);
 }
 
-/* ---- random programs ------------------------------------------------------------------------------------------------------- */
+/* ---- random programs --------------------------------------------------------------------------------------------- */
 /* Outputs, then the new values of state, of a graph at O0; the current scope's. */
 enum { MOST_RESULTS = MOST_VALUES + 2 };
 static int run_graph(hd_graph *g, const values *outside, hd_tensor **results, uint64_t program, const char *what) {
@@ -82,7 +83,8 @@ static int run_graph(hd_graph *g, const values *outside, hd_tensor **results, ui
 }
 
 /* The graph says the same as `expected`. */
-static void means(hd_graph *g, const values *outside, hd_tensor **expected, int count, bool exactly, uint64_t program, const char *what) {
+static void means(hd_graph *g, const values *outside, hd_tensor **expected, int count, bool exactly, uint64_t program,
+                  const char *what) {
     HD_SCOPE;
     hd_tensor *got[MOST_RESULTS];
     if (hd_graph_verify(hd_thread_self(), g) != HD_OK)
@@ -91,7 +93,9 @@ static void means(hd_graph *g, const values *outside, hd_tensor **expected, int 
     for (int i = 0; i < count; ++i) {
         const char *why = difference(got[i], expected[i]);
         if (why[0] == '\0') continue;
-        if (!exactly && hd_ok() && hd_allclose(got[i], expected[i], HD_OPTS(hd_allclose_opts, .relative = 1e-5, .absolute = 1e-5))) continue;
+        if (!exactly && hd_ok() &&
+            hd_allclose(got[i], expected[i], HD_OPTS(hd_allclose_opts, .relative = 1e-5, .absolute = 1e-5)))
+            continue;
         fail_msg("program %llu after %s, result %d: %s", (unsigned long long)program, what, i, why);
     }
 }
@@ -146,7 +150,7 @@ static void random_programs_mean_the_same(void **state) {
     for (uint64_t program = first; program <= last; ++program) passes_keep(program, 10 + (int)(program % 40));
 }
 
-/* ---- edges ---------------------------------------------------------------------------------------------------------------- */
+/* ---- edges ------------------------------------------------------------------------------------------------------- */
 /* What is taken out must be exactly x, for all kinds of values. */
 static void what_is_taken_out_is_exact(void **state) {
     (void)state;
@@ -174,9 +178,10 @@ static void what_is_taken_out_is_exact(void **state) {
 static void every_chain_of_casts_means_the_same(void **state) {
     (void)state;
     HD_SCOPE;
-    static const double edges[] = {0,     -0.0, 1,     -1,    0.5,   -1.5,     127,    128,    -128,   -129,       255,     256,   448,
-                                   449,   464,  32767, 32768, 65504, 65535,    65536,  70000,  -32769, 2147483647, 4.3e9,   1e19,  -1e19,
-                                   3e-8,  6e-5, 1e-40, 1e38,  1e39,  INFINITY, -INFINITY, NAN, 16777217, 0.1,       57344.0, 61440, 1e300};
+    static const double edges[] = {0,     -0.0,     1,          -1,    0.5,      -1.5,  127,     128,   -128,  -129,
+                                   255,   256,      448,        449,   464,      32767, 32768,   65504, 65535, 65536,
+                                   70000, -32769,   2147483647, 4.3e9, 1e19,     -1e19, 3e-8,    6e-5,  1e-40, 1e38,
+                                   1e39,  INFINITY, -INFINITY,  NAN,   16777217, 0.1,   57344.0, 61440, 1e300};
     enum { N = (int)(sizeof edges / sizeof edges[0]) };
     hd_tensor *all = hd_from_data(edges, S(N), HD_F64);
     for (int a = 1; a < HD_DTYPE_COUNT; ++a) {
@@ -200,7 +205,8 @@ static void every_chain_of_casts_means_the_same(void **state) {
         assert_ok();
         for (int64_t i = 0; i < hd_outputs_count(plain); ++i) {
             const char *why = difference(hd_outputs_at(simple, i), hd_outputs_at(plain, i));
-            if (why[0] != '\0') fail_msg("from %s by %s: %s", hd_dtype_name((hd_dtype)a), hd_outputs_name(plain, i), why);
+            if (why[0] != '\0')
+                fail_msg("from %s by %s: %s", hd_dtype_name((hd_dtype)a), hd_outputs_name(plain, i), why);
         }
     }
 }
@@ -254,7 +260,7 @@ static void the_default_dtype_of_then_counts(void **state) {
     hd_set_default_dtype(HD_F32);
 }
 
-/* ---- large graphs ----------------------------------------------------------------------------------------------------------- */
+/* ---- large graphs ------------------------------------------------------------------------------------------------ */
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__ || !defined NDEBUG
 enum { LONG = 20000, SHORTER = 20000 };
 #else
@@ -280,7 +286,8 @@ static hd_graph *chain_of_ops(hd_thread *thread, uint32_t length) {
     uint32_t x;
     hd_graph *g = begin_graph(thread, &x);
     const hd_shape shape = S(2, 2);
-    for (uint32_t i = 0; i < length; ++i) x = hd_graph_add(g, i % 2 ? HD_OP_neg : HD_OP_abs, 0, &x, 1, HD_F32, &shape, NULL);
+    for (uint32_t i = 0; i < length; ++i)
+        x = hd_graph_add(g, i % 2 ? HD_OP_neg : HD_OP_abs, 0, &x, 1, HD_F32, &shape, NULL);
     hd_graph_add_output(g, "y", x);
     return g;
 }
@@ -381,8 +388,8 @@ static void is_linear(maker *make, const char *what, uint32_t length) {
             hd_graph_release(thread, out);
             hd_graph_release(thread, g);
         }
-        print_message("%s, %s: %d nodes %.3f s, %d nodes %.3f s\n", what, w == 0 ? "passes" : "plan", (int)length / 10, spent[0],
-                      (int)length, spent[1]);
+        print_message("%s, %s: %d nodes %.3f s, %d nodes %.3f s\n", what, w == 0 ? "passes" : "plan", (int)length / 10,
+                      spent[0], (int)length, spent[1]);
         if (spent[1] > 0.5 && spent[1] > 40 * spent[0]) fail_msg("%s: %.3f s become %.3f s", what, spent[0], spent[1]);
     }
 }
@@ -430,7 +437,8 @@ static void folding_needs_little_memory(void **state) {
     if (kept > 8 << 20) fail_msg("%lld MB for a chain of 2000 values of 64 KB", (long long)kept >> 20);
 }
 
-RUN(test(examples_hold), test(random_programs_mean_the_same), test(what_is_taken_out_is_exact), test(every_chain_of_casts_means_the_same), test(folding_leaves_no_trace),
-    test(the_default_dtype_of_then_counts), test(long_chains_are_linear), test(long_chains_that_vanish_are_linear),
-    test(long_chains_of_constants_are_linear), test(long_chains_of_views_are_linear), test(combs_of_views_are_linear),
-    test(fans_are_linear), test(folding_needs_little_memory))
+RUN(test(examples_hold), test(random_programs_mean_the_same), test(what_is_taken_out_is_exact),
+    test(every_chain_of_casts_means_the_same), test(folding_leaves_no_trace), test(the_default_dtype_of_then_counts),
+    test(long_chains_are_linear), test(long_chains_that_vanish_are_linear), test(long_chains_of_constants_are_linear),
+    test(long_chains_of_views_are_linear), test(combs_of_views_are_linear), test(fans_are_linear),
+    test(folding_needs_little_memory))

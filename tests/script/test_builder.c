@@ -21,7 +21,7 @@ static hd_builder *started(const char *name) {
         assert_values(hd_add(hd_ones(HD_SHAPE(2), HD_F32), hd_ones(HD_SHAPE(2), HD_F32)), HD_F32, 2, 2);               \
     } while (0)
 
-/* ---- the way it is meant ----------------------------------------------------------------------------------------------------- */
+/* ---- the way it is meant ----------------------------------------------------------------------------------------- */
 static void what_is_recorded_runs_as_a_script(void **state) {
     (void)state;
     HD_SCOPE;
@@ -82,7 +82,7 @@ static void building_twice_gives_independent_scripts(void **state) {
     assert_values(hd_outputs_at(hd_script_run(second), 0), HD_F32, -2);
 }
 
-/* ---- out of order --------------------------------------------------------------------------------------------------------------- */
+/* ---- out of order ------------------------------------------------------------------------------------------------ */
 static void inputs_need_an_active_builder(void **state) {
     (void)state;
     HD_SCOPE;
@@ -186,7 +186,7 @@ static void building_needs_an_end_and_an_output(void **state) {
     assert_error(HD_ERROR_NULL_ARGUMENT, "`builder` is NULL");
 }
 
-/* ---- names, shapes, arguments ----------------------------------------------------------------------------------------------------- */
+/* ---- names, shapes, arguments ------------------------------------------------------------------------------------ */
 static void names_are_given_once(void **state) {
     (void)state;
     HD_SCOPE;
@@ -213,6 +213,29 @@ static void names_are_given_once(void **state) {
     assert_int_equal(hd_script_stats(s).nodes, 4);
 }
 
+/* As many outputs as an unrolled loop may have. */
+static double time_to_name(int count) {
+    HD_SCOPE;
+    hd_builder *b = started("many");
+    hd_tensor *x = hd_input("x", S(), HD_F32);
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (int i = 0; i < count; ++i) {
+        char name[32];
+        snprintf(name, sizeof name, "output %d", i);
+        hd_builder_add_output(b, name, x);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    hd_builder_add_output(b, "output 7", x);
+    assert_error(HD_ERROR_VALUE, "already");
+    hd_builder_end(b);
+    return (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
+}
+static void very_many_names_are_quick(void **state) {
+    (void)state;
+    const double spent = time_to_name(20000);
+    if (spent > 3) fail_msg("20000 outputs take %.3f s", spent);
+}
 
 static void names_are_not_empty(void **state) {
     (void)state;
@@ -231,6 +254,28 @@ static void names_are_not_empty(void **state) {
     assert_error(HD_ERROR_VALUE, "the name is empty");
     hd_builder_bind(b, "", w);
     assert_error(HD_ERROR_VALUE, "the name is empty");
+}
+
+static void names_are_not_endless(void **state) {
+    (void)state;
+    HD_SCOPE;
+    char *name = calloc(1, HD_NAME_MOST + 2);
+    memset(name, 'n', HD_NAME_MOST + 1);
+    hd_tensor *w = hd_ones(S(1), HD_F32);
+    assert_null(hd_builder_new(name));
+    assert_error(HD_ERROR_VALUE, "hd_builder_new: a name of 4096 bytes; 4095 are allowed");
+    hd_builder *b = started("names");
+    assert_null(hd_input(name, S(1), HD_F32));
+    assert_error(HD_ERROR_VALUE, "a name of 4096 bytes");
+    hd_builder_add_state(b, name, w);
+    assert_error(HD_ERROR_VALUE, "a name of 4096 bytes");
+    name[HD_NAME_MOST] = '\0';
+    hd_builder_add_output(b, name, hd_input(name, S(1), HD_F32));
+    hd_builder_end(b);
+    hd_script *s = hd_builder_build(b);
+    hd_script_set_input(s, name, w);
+    assert_values(hd_outputs_get(hd_script_run(s), name), HD_F32, 1);
+    free(name);
 }
 
 static void inputs_have_a_real_type(void **state) {
@@ -278,7 +323,7 @@ static void tensors_and_builders_must_be_alive(void **state) {
     assert_error(HD_ERROR_STATE, "`builder` is no living builder");
 }
 
-/* ---- foreign tensors --------------------------------------------------------------------------------------------------------------- */
+/* ---- foreign tensors --------------------------------------------------------------------------------------------- */
 static void outputs_are_this_builders(void **state) {
     (void)state;
     HD_SCOPE;
@@ -335,7 +380,7 @@ static void recorded_values_mean_nothing_outside(void **state) {
     assert_error(HD_ERROR_STATE, "hd_exp, recorded by builder \"mine\"");
 }
 
-/* ---- reading values ----------------------------------------------------------------------------------------------------------------- */
+/* ---- reading values ---------------------------------------------------------------------------------------------- */
 static void recorded_values_cannot_be_read(void **state) {
     (void)state;
     HD_SCOPE;
@@ -426,7 +471,7 @@ static void what_was_written_cannot_be_read(void **state) {
     assert_values(w, HD_F32, 1, 2); /* it was no state */
 }
 
-/* ---- at once, inside ------------------------------------------------------------------------------------------------------------------ */
+/* ---- at once, inside --------------------------------------------------------------------------------------------- */
 static void eager_blocks_run_at_once(void **state) {
     (void)state;
     HD_SCOPE;
@@ -551,7 +596,7 @@ static void buffers_are_no_recorded_values(void **state) {
     assert_true(refused);
 }
 
-/* ---- the world outside ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the world outside ------------------------------------------------------------------------------------------- */
 typedef struct world {
     hd_tensor *w, *b, *view, *result, *plain;
     hd_optimizer *optimizer;
@@ -707,7 +752,7 @@ static void histories_outside_are_as_they_were(void **state) {
     assert_non_null(hd_requires_grad(buffer));
 }
 
-/* ---- contexts and blocks that overlap with a builder ------------------------------------------------------------------------------------ */
+/* ---- contexts and blocks that overlap with a builder ------------------------------------------------------------- */
 static void the_builder_has_its_own_context(void **state) {
     (void)state;
     HD_SCOPE;
@@ -851,7 +896,7 @@ static void functions_that_start_a_builder_do_no_harm(void **state) {
     hd_clear_tape();
 }
 
-/* ---- threads --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
 static void *records_alone(void *which) {
     HD_SCOPE;
     const char *name = which;
@@ -961,8 +1006,8 @@ RUN(test(what_is_recorded_runs_as_a_script), test(outputs_outlive_the_scope_they
     test(building_twice_gives_independent_scripts), test(inputs_need_an_active_builder),
     test(outputs_and_declarations_need_an_active_builder), test(starting_twice_is_an_error),
     test(one_builder_at_a_time), test(ending_what_is_not_active_is_an_error), test(building_needs_an_end_and_an_output),
-    test(names_are_given_once), test(names_are_not_empty), test(inputs_have_a_real_type),
-    test(tensors_and_builders_must_be_alive), test(outputs_are_this_builders),
+    test(names_are_given_once), test(very_many_names_are_quick), test(names_are_not_empty), test(names_are_not_endless),
+    test(inputs_have_a_real_type), test(tensors_and_builders_must_be_alive), test(outputs_are_this_builders),
     test(recorded_values_mean_nothing_outside), test(recorded_values_cannot_be_read),
     test(values_from_outside_can_be_read), test(what_was_written_cannot_be_read), test(eager_blocks_run_at_once),
     test(an_eager_block_left_by_return_ends), test(modules_and_optimizers_are_made_at_once),
@@ -972,5 +1017,6 @@ RUN(test(what_is_recorded_runs_as_a_script), test(outputs_outlive_the_scope_they
     test(the_builder_has_its_own_context), test(a_loss_from_outside_has_no_history_inside),
     test(blocks_that_overlap_with_a_builder_end), test(blocks_begun_inside_may_end_outside),
     test(a_hook_cannot_end_the_builder_it_runs_in), test(a_hook_cannot_start_a_builder_under_backward),
-    test(functions_that_start_a_builder_do_no_harm), test(two_threads_record_two_builders), test(other_threads_run_at_once),
-    test(builders_belong_to_the_thread_that_started_them), test(a_thread_may_end_while_it_records))
+    test(functions_that_start_a_builder_do_no_harm), test(two_threads_record_two_builders),
+    test(other_threads_run_at_once), test(builders_belong_to_the_thread_that_started_them),
+    test(a_thread_may_end_while_it_records))

@@ -4,7 +4,7 @@
  * HODU_SEED=n runs program n alone, and prints it when it fails. */
 #include "graph/programs.h"
 
-/* ---- random programs ----------------------------------------------------------------------------------------------------- */
+/* ---- random programs --------------------------------------------------------------------------------------------- */
 /* Copies of what a run reads from outside; constants are new ones in every run. */
 static void copy_outside(const values *from, values *to) {
     for (int i = 0; i < OUTSIDE; ++i) to->t[i] = hd_copy(from->t[i]);
@@ -82,7 +82,7 @@ static void random_programs_do_the_same_as_scripts(void **state) {
     for (uint64_t program = first; program <= last; ++program) compare_program(program, 5 + (int)(program % 45));
 }
 
-/* ---- every op ------------------------------------------------------------------------------------------------------------ */
+/* ---- every op ---------------------------------------------------------------------------------------------------- */
 /* y recorded from inputs is y computed at once, at every level, and draws the same numbers. */
 static void same_as_at_once(const char *name, hd_tensor **in, int count,
                             hd_tensor *(*run)(hd_tensor **in, const void *user), const void *user, bool exactly) {
@@ -197,6 +197,33 @@ static void every_row_takes_its_dtypes(void **state) {
         }
 }
 
+/* ---- large values ------------------------------------------------------------------------------------------------ */
+/* Large enough for threads, tiles and memory that is not cached per thread. */
+#define LARGE(CALL)                                                                                                    \
+    CALL(elementwise, hd_add(hd_exp(a), hd_mul(hd_t(b), c)))                                                           \
+    CALL(sums, hd_add(hd_sum(a, X(0), NULL), hd_sum(b, X(1), NULL)))                                                   \
+    CALL(product, hd_matmul(a, hd_tanh(b)))                                                                            \
+    CALL(softmax, hd_softmax(hd_t(a), 0))                                                                              \
+    CALL(moved, hd_concat(LIST(hd_pad(a, PAD({1, 1}, {2, 0}), 2, 7), hd_pad(hd_t(b), PAD({0, 2}), 1, 8)), 0))          \
+    CALL(indexed, hd_scatter(a, 0, hd_argmax(b, 0, KEEP), hd_slice(b, 0, 3, 4, 1), HD_SCATTER_ADD))                    \
+    CALL(small_floats, hd_mul(hd_cast(a, HD_BF16), hd_cast(hd_flip(b, X(1)), HD_F16)))                                 \
+    CALL(drawn, hd_where(hd_bernoulli(S(300, 300), HD_BOOL, 0.5), a, hd_normal(S(300, 300), HD_F32, 0, 1)))
+#define LARGE_FUNCTION(label, result)                                                                                  \
+    static hd_tensor *large_##label(hd_tensor **in, const void *user) {                                                \
+        hd_tensor *a = in[0], *b = in[1], *c = in[2];                                                                  \
+        (void)a, (void)b, (void)c, (void)user;                                                                         \
+        return result;                                                                                                 \
+    }
+LARGE(LARGE_FUNCTION)
+
+static void large_values_go_through(void **state) {
+    (void)state;
+#define LARGE_RUN(label, result) same_as_at_once(#label, in, 3, large_##label, NULL, true);
+    HD_SCOPE;
+    hd_tensor *in[3] = {operand(S(300, 300), 0, HD_F32), operand(S(300, 300), 1, HD_F32), operand(S(300), 2, HD_F32)};
+    LARGE(LARGE_RUN)
+}
+
 RUN(test(random_programs_do_the_same_as_scripts), test(every_call_gives_what_it_gives_at_once),
     test(every_call_takes_inputs_of_any_layout), test(every_row_gives_what_it_gives_at_once),
-    test(every_row_takes_its_dtypes))
+    test(every_row_takes_its_dtypes), test(large_values_go_through))

@@ -29,7 +29,7 @@ static int64_t bytes_given_out(void) {
     return (int64_t)(info.uordblks + info.hblkhd);
 }
 
-/* ---- every allocation fails once ------------------------------------------------------------------------------------------------ */
+/* ---- every allocation fails once --------------------------------------------------------------------------------- */
 /* Tensors from outside that a program uses; what they were is checked afterwards. */
 static hd_tensor *outside_weight, *outside_constant;
 
@@ -193,7 +193,7 @@ SURVIVES(abandoned)
 SURVIVES(looking)
 SURVIVES(parsing)
 
-/* ---- flat ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- flat -------------------------------------------------------------------------------------------------------- */
 static void many_runs_stay_flat(void **state) {
     (void)state;
     HD_SCOPE;

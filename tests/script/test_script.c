@@ -2,7 +2,7 @@
 #include "graph/calls.h"
 #include "script/script.h"
 
-/* ---- small scripts ---------------------------------------------------------------------------------------------------------- */
+/* ---- small scripts ----------------------------------------------------------------------------------------------- */
 static hd_builder *started(const char *name) {
     hd_builder *b = hd_builder_new(name);
     hd_builder_start(b);
@@ -33,7 +33,7 @@ static hd_tensor *output(hd_script *s, const char *name) {
     return o == NULL ? NULL : hd_outputs_get(o, name);
 }
 
-/* ---- inputs ------------------------------------------------------------------------------------------------------------------- */
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
 static void inputs_stay_set(void **state) {
     (void)state;
     HD_SCOPE;
@@ -188,7 +188,7 @@ static void runs_are_noted_on_no_tape(void **state) {
     hd_clear_tape();
 }
 
-/* ---- outputs -------------------------------------------------------------------------------------------------------------------- */
+/* ---- outputs ----------------------------------------------------------------------------------------------------- */
 static void outputs_of_one_run_stay(void **state) {
     (void)state;
     HD_SCOPE;
@@ -328,7 +328,7 @@ static void outputs_may_be_anything(void **state) {
     }
 }
 
-/* ---- compiling ----------------------------------------------------------------------------------------------------------------- */
+/* ---- compiling --------------------------------------------------------------------------------------------------- */
 static void compiling_happens_once(void **state) {
     (void)state;
     HD_SCOPE;
@@ -516,7 +516,7 @@ static void while_an_error_is_pending_nothing_runs(void **state) {
     assert_error(HD_ERROR_STATE, "1 input is not set");
 }
 
-/* ---- looking --------------------------------------------------------------------------------------------------------------------- */
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
 static void figures_are_right(void **state) {
     (void)state;
     HD_SCOPE;
@@ -592,7 +592,7 @@ static void checking_compares_with_O0(void **state) {
     assert_ok();
 }
 
-/* ---- faults ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- faults ------------------------------------------------------------------------------------------------------ */
 static void a_run_that_fails_changes_nothing(void **state) {
     (void)state;
     HD_SCOPE;
@@ -651,7 +651,7 @@ static void faults_in_constants_come_when_it_runs(void **state) {
     }
 }
 
-/* ---- all kinds of values ------------------------------------------------------------------------------------------------------------ */
+/* ---- all kinds of values ----------------------------------------------------------------------------------------- */
 static void every_dtype_goes_through(void **state) {
     (void)state;
     for (int d = 1; d < HD_DTYPE_COUNT; ++d) {
@@ -754,7 +754,7 @@ static void a_script_may_read_nothing(void **state) {
     }
 }
 
-/* ---- draws -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- draws ------------------------------------------------------------------------------------------------------- */
 enum { DRAWS = 8 };
 static void draw_all(hd_tensor *weights, hd_tensor **out) {
     out[0] = hd_rand(S(3), HD_F32);
@@ -847,7 +847,7 @@ static void checkpoints_draw_the_same_again(void **state) {
     assert_int_equal(hd_generator_draw(NULL), draws);
 }
 
-/* ---- clones --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- clones ------------------------------------------------------------------------------------------------------ */
 static void clones_have_their_own_inputs_and_state(void **state) {
     (void)state;
     HD_SCOPE;

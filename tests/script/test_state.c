@@ -19,7 +19,7 @@ static hd_tensor *output(hd_script *s, const char *name) {
     return o == NULL ? NULL : hd_outputs_get(o, name);
 }
 
-/* ---- constants ---------------------------------------------------------------------------------------------------------------- */
+/* ---- constants --------------------------------------------------------------------------------------------------- */
 static void constants_are_snapshots(void **state) {
     (void)state;
     HD_SCOPE;
@@ -137,7 +137,7 @@ static void borrowed_constants_are_copied(void **state) {
     assert_values(output(s, "y"), HD_F32, 1, 2);
 }
 
-/* ---- bound ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- bound ------------------------------------------------------------------------------------------------------- */
 static void bound_tensors_are_read_live(void **state) {
     (void)state;
     HD_SCOPE;
@@ -214,7 +214,7 @@ static void a_bound_model_goes_on_training(void **state) {
     }
 }
 
-/* ---- state ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- state ------------------------------------------------------------------------------------------------------- */
 static void state_is_read_and_stored(void **state) {
     (void)state;
     HD_SCOPE;
@@ -430,7 +430,7 @@ static void state_as_an_input_of_its_own_script(void **state) {
     assert_values(output(s, "w"), HD_F32, 12, 12);
 }
 
-/* ---- declaring ------------------------------------------------------------------------------------------------------------------- */
+/* ---- declaring --------------------------------------------------------------------------------------------------- */
 static void declarations_come_once_and_first(void **state) {
     (void)state;
     HD_SCOPE;
@@ -471,7 +471,7 @@ static void declarations_come_once_and_first(void **state) {
     assert_values(w, HD_F32, 2, 3, 4, 5);
 }
 
-/* ---- others who look -------------------------------------------------------------------------------------------------------------- */
+/* ---- others who look --------------------------------------------------------------------------------------------- */
 static void two_scripts_share_state(void **state) {
     (void)state;
     HD_SCOPE;

@@ -35,7 +35,7 @@ static const char *error_of(void) {
     return strdup(text); /* outlives the thread; only on failure */
 }
 
-/* ---- clones ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- clones ------------------------------------------------------------------------------------------------------ */
 /* w <- w + x, y = (w + constant) * folded. */
 static hd_script *accumulates(hd_tensor *w, hd_tensor *constant) {
     hd_builder *b = started("accumulates");
@@ -139,7 +139,7 @@ static void clones_do_not_see_what_others_write(void **state) {
     assert_ok();
 }
 
-/* ---- changing hands ------------------------------------------------------------------------------------------------------------------ */
+/* ---- changing hands ---------------------------------------------------------------------------------------------- */
 typedef struct parcel {
     hd_script *script;
     hd_outputs *outputs;
@@ -247,7 +247,7 @@ static void an_active_builder_may_be_released_elsewhere(void **state) {
     assert_ok();
 }
 
-/* ---- recording side by side ---------------------------------------------------------------------------------------------------------- */
+/* ---- recording side by side -------------------------------------------------------------------------------------- */
 static hd_tensor *shared_weight;
 static void *records_and_trains(void *argument) {
     HD_SCOPE;
@@ -279,6 +279,59 @@ static void threads_record_with_one_parameter(void **state) {
     assert_false(hd_has_grad(shared_weight));
 }
 
+/* Two builders on two threads write one tensor from outside, one after the other: each sees its own writes only, and in the
+ * end the tensor is as it was. */
+typedef struct meeting {
+    hd_tensor *w;
+    pthread_barrier_t barrier;
+} meeting;
+static void *writes_second(void *argument) {
+    meeting *m = argument;
+    HD_SCOPE;
+    const char *why = NULL;
+    hd_builder *b = hd_builder_new("second");
+    pthread_barrier_wait(&m->barrier); /* the first one has written */
+    hd_builder_start(b);
+    hd_tensor *y = hd_mul_scalar(m->w, 3); /* of the value outside */
+    hd_assign(m->w, hd_add_scalar(m->w, 10));
+    pthread_barrier_wait(&m->barrier);
+    pthread_barrier_wait(&m->barrier); /* the first one has ended */
+    if (!isnan(hd_item(m->w))) why = "the old value was read after a write";
+    hd_error_clear();
+    hd_builder_add_output(b, "y", y);
+    hd_builder_add_output(b, "w", m->w);
+    hd_builder_end(b);
+    if (hd_item(m->w) != 1) why = "the tensor is not as it was";
+    hd_script *s = hd_builder_build(b);
+    hd_outputs *o = hd_script_run(s);
+    if (hd_item(hd_outputs_get(o, "y")) != 3 || hd_item(hd_outputs_get(o, "w")) != 11) why = "a wrong output";
+    if (!hd_ok()) return (void *)error_of();
+    return (void *)why;
+}
+static void two_builders_may_write_one_tensor(void **state) {
+    (void)state;
+    HD_SCOPE;
+    meeting m = {.w = HD_TENSOR_F32(S(1), 1)};
+    pthread_barrier_init(&m.barrier, NULL, 2);
+    pthread_t id;
+    pthread_create(&id, NULL, writes_second, &m);
+    hd_builder *b = started("first");
+    hd_assign(m.w, hd_mul_scalar(m.w, 5));
+    pthread_barrier_wait(&m.barrier);
+    pthread_barrier_wait(&m.barrier); /* the second one has written */
+    hd_builder_add_output(b, "w", m.w);
+    hd_script *s = built(b);
+    pthread_barrier_wait(&m.barrier);
+    join(id);
+    pthread_barrier_destroy(&m.barrier);
+    assert_values(m.w, HD_F32, 1);
+    assert_values(hd_outputs_at(hd_script_run(s), 0), HD_F32, 5);
+    hd_tensor *p = hd_param(HD_TENSOR_F32(S(1), 2)); /* and a tape still trusts it */
+    hd_backward(hd_mul(p, m.w));
+    assert_values(hd_grad(p), HD_F32, 1);
+}
+
 RUN(test(clones_run_side_by_side), test(large_clones_run_side_by_side), test(clones_do_not_see_what_others_write),
     test(scripts_and_outputs_change_hands), test(recorded_values_may_be_released_elsewhere),
-    test(an_active_builder_may_be_released_elsewhere), test(threads_record_with_one_parameter))
+    test(an_active_builder_may_be_released_elsewhere), test(threads_record_with_one_parameter),
+    test(two_builders_may_write_one_tensor))

@@ -14,7 +14,7 @@ static hd_script *built(hd_builder *b) {
     return s;
 }
 
-/* ---- gradients ------------------------------------------------------------------------------------------------------------------ */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 typedef hd_tensor *run_function(hd_tensor **in, const void *user);
 
 /* The gradients that hd_backward of run(in) gives at once are what a script gives as outputs, at O0 bit for bit. The script
@@ -148,7 +148,7 @@ static void gradients_of_gradients_of_every_row(void **state) {
     }
 }
 
-/* ---- random programs --------------------------------------------------------------------------------------------------------------- */
+/* ---- random programs --------------------------------------------------------------------------------------------- */
 /* Runs the program on two parameters among its tensors and back: their gradients, or an error. */
 static hd_error back_through(uint64_t program, int steps, values *v, hd_tensor **parameters) {
     run_program(program, steps, v);
@@ -193,14 +193,16 @@ static void random_program_has_its_gradients(uint64_t program, int steps) {
     w.t[0] = hd_input("x0", hd_tensor_shape(start.t[0]), hd_tensor_dtype(start.t[0]));
     w.t[1] = hd_input("x1", hd_tensor_shape(start.t[1]), hd_tensor_dtype(start.t[1]));
     const hd_error inside = back_through(program, steps, &w, p);
-    if (inside != at_once) fail_msg("program %llu: at once \"%s\", inside \"%s\"", (unsigned long long)program, why, hd_error_message());
+    if (inside != at_once)
+        fail_msg("program %llu: at once \"%s\", inside \"%s\"", (unsigned long long)program, why, hd_error_message());
     hd_error_clear();
     if (at_once != HD_OK) {
         hd_builder_end(b);
         return;
     }
     for (int i = 0; i < 2; ++i) {
-        if (hd_has_grad(p[i]) != (expected[i] != NULL)) fail_msg("program %llu: a gradient too few or too many", (unsigned long long)program);
+        if (hd_has_grad(p[i]) != (expected[i] != NULL))
+            fail_msg("program %llu: a gradient too few or too many", (unsigned long long)program);
         if (expected[i] != NULL) hd_builder_add_output(b, i == 0 ? "0" : "1", hd_grad(p[i]));
     }
     if (expected[0] == NULL && expected[1] == NULL) {
@@ -219,8 +221,11 @@ static void random_program_has_its_gradients(uint64_t program, int steps) {
             hd_tensor *g = hd_outputs_at(o, i), *e = expected[atoi(hd_outputs_name(o, i))];
             const char *differs = difference(g, e);
             const double loose = hd_tensor_dtype(e) == HD_F16 ? 1e-2 : 1e-4;
-            if (differs[0] != '\0' && (level == HD_O0 || !hd_ok() || !hd_allclose(g, e, HD_OPTS(hd_allclose_opts, .relative = loose, .absolute = 1e-5))))
-                fail_msg("program %llu at O%d, gradient %d: %s", (unsigned long long)program, level - HD_O0, (int)i, differs);
+            if (differs[0] != '\0' &&
+                (level == HD_O0 || !hd_ok() ||
+                 !hd_allclose(g, e, HD_OPTS(hd_allclose_opts, .relative = loose, .absolute = 1e-5))))
+                fail_msg("program %llu at O%d, gradient %d: %s", (unsigned long long)program, level - HD_O0, (int)i,
+                         differs);
         }
     }
 }
@@ -229,10 +234,11 @@ static void random_programs_have_their_gradients(void **state) {
     (void)state;
     const char *seed = getenv("HODU_SEED");
     const uint64_t first = seed != NULL ? strtoull(seed, NULL, 10) : 0, last = seed != NULL ? first : 499;
-    for (uint64_t program = first; program <= last; ++program) random_program_has_its_gradients(program, 5 + (int)(program % 30));
+    for (uint64_t program = first; program <= last; ++program)
+        random_program_has_its_gradients(program, 5 + (int)(program % 30));
 }
 
-/* ---- what gradients do inside ------------------------------------------------------------------------------------------------------ */
+/* ---- what gradients do inside ------------------------------------------------------------------------------------ */
 static void gradients_start_absent_and_accumulate(void **state) {
     (void)state;
     HD_SCOPE;
@@ -399,7 +405,7 @@ static void classes_below_zero_are_noticed(void **state) {
     assert_true(refused);
 }
 
-/* ---- training --------------------------------------------------------------------------------------------------------------------- */
+/* ---- training ---------------------------------------------------------------------------------------------------- */
 typedef hd_optimizer *maker(hd_tensors *p);
 static hd_optimizer *plain(hd_tensors *p) { return hd_sgd(p, 0.05, NULL); }
 static hd_optimizer *decayed(hd_tensors *p) { return hd_sgd(p, 0.05, HD_OPTS(hd_sgd_opts, .weight_decay = 0.01)); }
@@ -613,8 +619,8 @@ static void training_with_draws_agrees(void **state) {
 
 RUN(test(gradients_of_every_call), test(gradients_of_gradients_of_every_call), test(gradients_of_every_row),
     test(gradients_of_gradients_of_every_row), test(random_programs_have_their_gradients),
-    test(gradients_start_absent_and_accumulate),
-    test(hooks_contexts_and_products_are_recorded), test(hooks_of_parameters_run_inside),
-    test(in_place_writes_have_gradients_inside), test(a_changed_value_is_noticed_inside),
-    test(classes_below_zero_are_noticed), test(linear_regression_trains_all_ways), test(small_networks_train_all_ways),
-    test(a_thousand_epochs_unroll), test(training_with_draws_agrees))
+    test(gradients_start_absent_and_accumulate), test(hooks_contexts_and_products_are_recorded),
+    test(hooks_of_parameters_run_inside), test(in_place_writes_have_gradients_inside),
+    test(a_changed_value_is_noticed_inside), test(classes_below_zero_are_noticed),
+    test(linear_regression_trains_all_ways), test(small_networks_train_all_ways), test(a_thousand_epochs_unroll),
+    test(training_with_draws_agrees))
