@@ -1,0 +1,392 @@
+/* Building kernels, and deciding what is computed where. */
+#include "kernel/kernel.h"
+#include "core/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void hd_kernel_init(hd_kernel *k, int axes, int kept) {
+    memset(k, 0, sizeof *k);
+    k->axes = (uint8_t)axes;
+    k->kept = (uint8_t)kept;
+}
+
+void hd_kernel_release(hd_kernel *k) {
+    hd_array_release(k->steps);
+    hd_array_release(k->table);
+    hd_kernel_init(k, k->axes, k->kept);
+}
+
+/* ---- building ------------------------------------------------------------------------------------------------------ */
+static uint64_t step_hash(const hd_step *s) {
+    uint64_t value, h = 0x9E3779B97F4A7C15u;
+    memcpy(&value, &s->value, 8);
+    const uint64_t parts[5] = {(uint64_t)s->word << 32 | (uint64_t)s->type << 16 | s->index, (uint32_t)s->operand[0],
+                               (uint32_t)s->operand[1], (uint32_t)s->operand[2], value};
+    for (int i = 0; i < 5; ++i) {
+        h = (h ^ parts[i]) * 0xBF58476D1CE4E5B9u;
+        h ^= h >> 29;
+    }
+    return h;
+}
+
+static bool step_equal(const hd_step *a, const hd_step *b) {
+    return a->word == b->word && a->type == b->type && a->index == b->index &&
+           memcmp(a->operand, b->operand, sizeof a->operand) == 0 && memcmp(&a->value, &b->value, 8) == 0;
+}
+
+static void enter(hd_kernel *k, int i) {
+    uint64_t at = step_hash(&k->steps[i]) & (uint64_t)(k->table_size - 1);
+    while (k->table[at] >= 0) at = (at + 1) & (uint64_t)(k->table_size - 1);
+    k->table[at] = i;
+}
+
+static hd_error grow(hd_kernel *k) {
+    const int capacity = k->capacity > 0 ? k->capacity * 2 : 64;
+    hd_step *steps = hd_array_resize(k->steps, (size_t)capacity * sizeof *steps);
+    if (steps == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for a kernel of %d steps", capacity);
+    k->steps = steps;
+    int32_t *table = hd_array_resize(k->table, (size_t)capacity * 2 * sizeof *table);
+    if (table == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for a kernel of %d steps", capacity);
+    k->table = table;
+    k->capacity = capacity;
+    k->table_size = capacity * 2;
+    memset(table, -1, (size_t)k->table_size * sizeof *table);
+    for (int i = 0; i < k->count; ++i) enter(k, i);
+    return HD_OK;
+}
+
+static int add_step(hd_kernel *k, hd_step step) {
+    if (k->count == k->capacity && grow(k) != HD_OK) return -1;
+    if (step.word != HD_STEP_STORE) {
+        uint64_t at = step_hash(&step) & (uint64_t)(k->table_size - 1);
+        for (; k->table[at] >= 0; at = (at + 1) & (uint64_t)(k->table_size - 1))
+            if (step_equal(&k->steps[k->table[at]], &step)) return k->table[at];
+    }
+    k->steps[k->count] = step;
+    enter(k, k->count);
+    return k->count++;
+}
+
+static hd_step plain(int word, int type, int index) {
+    return (hd_step){.word = (uint8_t)word, .type = (uint8_t)type, .index = (uint16_t)index, .operand = {-1, -1, -1}};
+}
+
+int hd_kernel_add_buffer(hd_kernel *k, hd_dtype dtype, bool written, const uint8_t *strides) {
+    if (k->buffer_count == HD_KERNEL_BUFFERS) {
+        hd_fail(HD_ERROR_INTERNAL, "a kernel of more than %d buffers", (int)HD_KERNEL_BUFFERS);
+        return -1;
+    }
+    hd_kernel_buffer *b = &k->buffers[k->buffer_count];
+    b->dtype = (uint8_t)dtype;
+    b->written = written;
+    memcpy(b->stride, strides, k->axes);
+    return k->buffer_count++;
+}
+
+int hd_kernel_load(hd_kernel *k, int buffer, int place) {
+    if (buffer < 0) return -1;
+    hd_step step = plain(HD_STEP_LOAD, hd_dtype_compute[k->buffers[buffer].dtype], buffer);
+    step.operand[0] = place;
+    return add_step(k, step);
+}
+
+int hd_kernel_word(hd_kernel *k, hd_word word, int a, int b, int c) {
+    const int arity = hd_words[word].arity;
+    if (a < 0 || (arity > 1 && b < 0) || (arity > 2 && c < 0)) return -1;
+    const int typed = word == HD_WORD_SELECT ? b : a;
+    hd_step step = plain(word, hd_words[word].gives_condition ? HD_CONDITION : k->steps[typed].type, 0);
+    step.operand[0] = a;
+    step.operand[1] = arity > 1 ? b : -1;
+    step.operand[2] = arity > 2 ? c : -1;
+    return add_step(k, step);
+}
+
+int hd_kernel_constant(hd_kernel *k, hd_compute type, double value) {
+    hd_step step = plain(HD_WORD_CONSTANT, (int)type, 0);
+    step.value = type == HD_COMPUTE_F32 ? (double)(float)value : value;
+    return add_step(k, step);
+}
+
+int hd_kernel_number(hd_kernel *k, hd_compute type, int number) {
+    if (number >= k->number_count) k->number_count = number + 1;
+    return add_step(k, plain(HD_WORD_NUMBER, (int)type, number));
+}
+
+int hd_kernel_index(hd_kernel *k, int axis) { return add_step(k, plain(HD_STEP_INDEX, HD_COMPUTE_I64, axis)); }
+
+static int with_operand(hd_kernel *k, int word, int type, int index, int a) {
+    if (a < 0) return -1;
+    hd_step step = plain(word, type, index);
+    step.operand[0] = a;
+    return add_step(k, step);
+}
+
+int hd_kernel_cast(hd_kernel *k, int a, int type) {
+    return a >= 0 && k->steps[a].type == type ? a : with_operand(k, HD_STEP_CAST, type, 0, a);
+}
+
+int hd_kernel_round(hd_kernel *k, int a, hd_dtype dtype) {
+    return with_operand(k, HD_STEP_ROUND, HD_COMPUTE_F32, (int)dtype, a);
+}
+
+int hd_kernel_reduce(hd_kernel *k, int a, hd_kernel_reduction how) {
+    return a < 0 ? -1 : with_operand(k, HD_STEP_REDUCE, k->steps[a].type, (int)how, a);
+}
+
+int hd_kernel_store(hd_kernel *k, int buffer, int a) {
+    return a < 0 || buffer < 0 ? -1 : with_operand(k, HD_STEP_STORE, k->steps[a].type, buffer, a);
+}
+
+int hd_kernel_row(hd_kernel *k, const hd_ir *ir, const int *inputs, const int *numbers) {
+    int few[64], *moved = ir->count <= 64 ? few : hd_array_resize(NULL, (size_t)ir->count * sizeof *moved);
+    if (moved == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory for a kernel of %d steps", ir->count);
+        return -1;
+    }
+    for (int i = 0; i <= ir->result; ++i) {
+        const hd_ir_node *n = &ir->nodes[i];
+        if (n->word == HD_WORD_INPUT) {
+            moved[i] = inputs[n->index];
+        } else if (n->word == HD_WORD_NUMBER) {
+            moved[i] = numbers[n->index];
+        } else if (n->word == HD_WORD_CONSTANT) {
+            moved[i] = hd_kernel_constant(k, (hd_compute)n->type, n->value);
+        } else {
+            int o[3];
+            for (int j = 0; j < 3; ++j) o[j] = n->operand[j] < 0 ? -1 : moved[n->operand[j]];
+            moved[i] = hd_kernel_word(k, (hd_word)n->word, o[0], o[1], o[2]);
+        }
+        if (moved[i] < 0) break;
+    }
+    const int result = moved[ir->result];
+    if (moved != few) hd_array_release(moved);
+    return result;
+}
+
+/* ---- what is computed where ------------------------------------------------------------------------------------------ */
+static hd_error drop_unneeded(hd_kernel *k) {
+    int32_t *moved = hd_array_resize(NULL, (size_t)(k->count + 1) * sizeof *moved);
+    if (moved == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for a kernel of %d steps", k->count);
+    for (int i = 0; i < k->count; ++i) moved[i] = k->steps[i].word == HD_STEP_STORE;
+    for (int i = k->count; i-- > 0;)
+        for (int j = 0; moved[i] && j < 3; ++j)
+            if (k->steps[i].operand[j] >= 0) moved[k->steps[i].operand[j]] = 1;
+    int count = 0;
+    for (int i = 0; i < k->count; ++i) {
+        if (!moved[i]) continue;
+        hd_step step = k->steps[i];
+        for (int j = 0; j < 3; ++j)
+            if (step.operand[j] >= 0) step.operand[j] = moved[step.operand[j]];
+        moved[i] = count;
+        k->steps[count++] = step;
+    }
+    k->count = count;
+    hd_array_release(moved);
+    hd_array_release(k->table); /* no more steps are added */
+    k->table = NULL;
+    k->table_size = 0;
+    return HD_OK;
+}
+
+static int depth_of(uint8_t over) { return over == 0 ? 0 : 32 - __builtin_clz(over); }
+
+static uint8_t buffer_over(const hd_kernel *k, int buffer) {
+    uint8_t over = 0;
+    for (int a = 0; a < k->axes; ++a)
+        if (k->buffers[buffer].stride[a] != HD_STRIDE_ZERO) over |= (uint8_t)(1u << a);
+    return over;
+}
+
+static void place(hd_kernel *k, hd_step *s) {
+    const uint8_t reduced = (uint8_t)((1u << k->axes) - (1u << k->kept));
+    s->over = 0;
+    s->stage = 0;
+    for (int j = 0; j < 3; ++j)
+        if (s->operand[j] >= 0) {
+            const hd_step *o = &k->steps[s->operand[j]];
+            s->over |= o->over;
+            if (o->stage > s->stage) s->stage = o->stage;
+        }
+    if (s->word == HD_STEP_LOAD) s->over |= buffer_over(k, s->index);
+    if (s->word == HD_STEP_INDEX) s->over = (uint8_t)(1u << s->index);
+    s->depth = (uint8_t)depth_of(s->over);
+    if (s->stage > 0 && s->depth < k->kept) s->depth = k->kept; /* it follows from a reduction */
+    if (s->word == HD_STEP_REDUCE) {
+        s->over &= (uint8_t)~reduced;
+        s->depth = k->kept;
+        s->stage++;
+    }
+    if (s->word == HD_STEP_STORE) s->depth = (buffer_over(k, s->index) & reduced) != 0 ? k->axes : k->kept;
+}
+
+/* What a word costs, in rough units of one vector instruction. */
+static int cost_of(const hd_step *s) {
+    if (s->word >= HD_WORD_INPUT) return s->word == HD_STEP_CAST || s->word == HD_STEP_ROUND ? 2 : 0;
+    if (hd_words[s->word].is_function) return 16;
+    return s->word == HD_WORD_DIV || s->word == HD_WORD_SQRT || s->word == HD_WORD_FMOD ? 6 : 1;
+}
+
+/* A value inside the reduced axes that a later walk needs again is kept in scratch memory when computing it anew costs more
+ * than reading it: `cost` is that of what it is made of since it was last loaded. */
+enum { WORTH_KEEPING = 8 };
+static hd_error choose_slots(hd_kernel *k) {
+    if (k->stages < 2 || k->lanes < k->kept) return HD_OK;
+    int *cost = hd_array_resize(NULL, (size_t)k->count * 2 * sizeof *cost);
+    if (cost == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for a kernel of %d steps", k->count);
+    int *walk = cost + k->count; /* the last walk that needs it */
+    for (int i = 0; i < k->count; ++i) {
+        const hd_step *s = &k->steps[i];
+        cost[i] = cost_of(s);
+        for (int j = 0; j < 3; ++j)
+            if (s->operand[j] >= 0 && k->steps[s->operand[j]].depth > k->kept) cost[i] += cost[s->operand[j]];
+        walk[i] = -1;
+    }
+    for (int i = k->count; i-- > 0;) {
+        hd_step *s = &k->steps[i];
+        if (s->word == HD_STEP_REDUCE) walk[i] = s->stage - 1;
+        if (s->word == HD_STEP_STORE) walk[i] = s->stage;
+        const bool inside = s->depth > k->kept || s->word == HD_STEP_REDUCE;
+        if (!inside || walk[i] < 0) continue;
+        if (walk[i] > s->stage && s->word != HD_STEP_REDUCE && s->word != HD_STEP_STORE && cost[i] >= WORTH_KEEPING) {
+            s->slot = ++k->slots;
+            walk[i] = s->stage; /* only its own walk computes it */
+        }
+        for (int j = 0; j < 3; ++j)
+            if (s->operand[j] >= 0 && walk[s->operand[j]] < walk[i]) walk[s->operand[j]] = walk[i];
+    }
+    hd_array_release(cost);
+    return HD_OK;
+}
+
+static const uint8_t type_bytes[HD_COMPUTE_COUNT + 1] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 1};
+
+static void choose_width(hd_kernel *k, int vector_bytes) {
+    int widest = 1, cost = 0;
+    for (int i = 0; i < k->count; ++i) {
+        const hd_step *s = &k->steps[i];
+        if ((s->over >> k->lanes & 1) == 0) continue;
+        if (s->word != HD_STEP_INDEX && type_bytes[s->type] > widest) widest = type_bytes[s->type];
+        cost += cost_of(s);
+    }
+    const int registers = cost <= 12 ? 4 : 2; /* more at a time hide latencies, and cost code and registers */
+    if (widest < 4) widest = 4;
+    k->width = (uint16_t)(registers * vector_bytes / widest);
+}
+
+hd_error hd_kernel_finish(hd_kernel *k, int lanes, int vector_bytes) {
+    k->lanes = (uint8_t)lanes;
+    k->stages = 0;
+    k->slots = 0;
+    HD_TRY(drop_unneeded(k));
+    for (int i = 0; i < k->count; ++i) {
+        hd_step *s = &k->steps[i];
+        place(k, s);
+        const int walks = s->word == HD_STEP_REDUCE                        ? s->stage
+                          : s->word == HD_STEP_STORE && s->depth > k->kept ? s->stage + 1
+                                                                           : 0;
+        if (walks > k->stages) k->stages = (uint8_t)walks;
+    }
+    HD_TRY(choose_slots(k));
+    choose_width(k, vector_bytes);
+    return HD_OK;
+}
+
+/* ---- checking ---------------------------------------------------------------------------------------------------------- */
+static const char *step_name(int word) {
+    static const char *const names[] = {"LOAD", "INDEX", "CAST", "ROUND", "REDUCE", "STORE"};
+    return word < HD_WORD_COUNT ? hd_words[word].name : word < HD_STEP_COUNT ? names[word - HD_WORD_COUNT] : "?";
+}
+
+static bool types_fit(const hd_kernel *k, const hd_step *s) {
+    const int count = s->word < HD_WORD_INPUT ? hd_words[s->word].arity : 0;
+    for (int j = 0; j < count; ++j) {
+        const int type = k->steps[s->operand[j]].type;
+        const bool condition = hd_words[s->word].domain == HD_DOMAIN_COND || (s->word == HD_WORD_SELECT && j == 0);
+        if (condition != (type == HD_CONDITION)) return false;
+        if (!condition && !hd_words[s->word].gives_condition && type != s->type) return false;
+        if (hd_words[s->word].domain == HD_DOMAIN_FLOAT && type != HD_COMPUTE_F32 && type != HD_COMPUTE_F64)
+            return false;
+    }
+    if (s->word == HD_STEP_STORE) return s->type == hd_dtype_compute[k->buffers[s->index].dtype];
+    return true;
+}
+
+hd_error hd_kernel_verify(const hd_kernel *k) {
+    const char *why = NULL;
+    int at = 0;
+    if (k->axes > HD_KERNEL_AXES || k->kept > k->axes || k->lanes >= (k->axes ? k->axes : 1)) why = "its axes";
+    for (int i = 0; i < k->count && why == NULL; ++i) {
+        const hd_step *s = &k->steps[i];
+        const int arity = s->word < HD_WORD_INPUT                               ? hd_words[s->word].arity
+                          : s->word >= HD_STEP_CAST && s->word <= HD_STEP_STORE ? 1
+                                                                                : 0;
+        at = i;
+        for (int j = 0; j < 3 && why == NULL; ++j) {
+            if (s->operand[j] >= i || s->operand[j] < -1 || (j < arity && s->operand[j] < 0)) why = "an operand";
+        }
+        if (why == NULL && s->word >= HD_STEP_COUNT) why = "its word";
+        if (why == NULL && (s->word == HD_STEP_LOAD || s->word == HD_STEP_STORE) && s->index >= k->buffer_count)
+            why = "its buffer";
+        if (why == NULL && !types_fit(k, s)) why = "its type";
+        if (why == NULL && s->word == HD_STEP_STORE && k->steps[s->operand[0]].depth > s->depth) why = "its place";
+    }
+    return why == NULL ? HD_OK
+                       : hd_fail(HD_ERROR_INTERNAL, "step %d of a kernel, %s, is wrong: %s", at,
+                                 k->count > 0 ? step_name(k->steps[at].word) : "none", why);
+}
+
+/* ---- bytes and text ------------------------------------------------------------------------------------------------------ */
+size_t hd_kernel_bytes(const hd_kernel *k, void *out, size_t capacity) {
+    const size_t head = 16, buffers = (size_t)k->buffer_count * sizeof *k->buffers,
+                 steps = (size_t)k->count * sizeof *k->steps, all = head + buffers + steps;
+    if (capacity < all) return all;
+    const uint16_t numbers[8] = {k->axes,
+                                 k->kept,
+                                 (uint16_t)(k->lanes | k->stages << 8),
+                                 k->width,
+                                 k->slots,
+                                 (uint16_t)k->buffer_count,
+                                 (uint16_t)k->number_count,
+                                 (uint16_t)k->count};
+    memcpy(out, numbers, head);
+    memcpy((char *)out + head, k->buffers, buffers);
+    memcpy((char *)out + head + buffers, k->steps, steps);
+    return all;
+}
+
+#define APPEND(...)                                                                                                    \
+    at += (size_t)snprintf(at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0, __VA_ARGS__)
+
+size_t hd_kernel_print(const hd_kernel *k, char *out, size_t capacity) {
+    size_t at = 0;
+    APPEND("kernel: %d axes, %d kept, axis %d in %d lanes, %d stages, %d slots, %d numbers\n", k->axes, k->kept,
+           k->lanes, k->width, k->stages, k->slots, k->number_count);
+    for (int b = 0; b < k->buffer_count; ++b) {
+        APPEND("  buffer %d: %s, %s, strides", b, hd_dtype_name((hd_dtype)k->buffers[b].dtype),
+               k->buffers[b].written ? "written" : "read");
+        for (int a = 0; a < k->axes; ++a)
+            APPEND(" %s", k->buffers[b].stride[a] == HD_STRIDE_ZERO  ? "0"
+                          : k->buffers[b].stride[a] == HD_STRIDE_ONE ? "1"
+                                                                     : "n");
+        APPEND("\n");
+    }
+    for (int i = 0; i < k->count; ++i) {
+        const hd_step *s = &k->steps[i];
+        APPEND("  %%%d = %s", i, step_name(s->word));
+        for (int j = 0; j < 3; ++j)
+            if (s->operand[j] >= 0) APPEND(" %%%d", s->operand[j]);
+        if (s->word == HD_WORD_CONSTANT)
+            APPEND(" %.9g", s->value);
+        else if (s->word == HD_STEP_LOAD || s->word == HD_STEP_STORE)
+            APPEND(" buffer %d", s->index);
+        else if (s->word == HD_STEP_INDEX || s->word == HD_WORD_NUMBER || s->word == HD_STEP_REDUCE)
+            APPEND(" %d", s->index);
+        else if (s->word == HD_STEP_ROUND)
+            APPEND(" %s", hd_dtype_name((hd_dtype)s->index));
+        APPEND(" : %s, depth %d, stage %d", hd_ir_type_name(s->type), s->depth, s->stage);
+        if (s->slot) APPEND(", slot %d", s->slot - 1);
+        APPEND("\n");
+    }
+    return at;
+}

@@ -1,0 +1,112 @@
+/* Kernels: words inside a loop nest. A kernel walks an index space; its axes are loops, the kept ones outside, the
+ * reduced ones inside. At every point it loads elements through strides, says words, and stores; reductions run over the
+ * reduced axes, in stages: what follows from a reduction belongs to the next stage, which walks the reduced axes again.
+ *
+ *     for every point of the kept axes            (depth 0 .. kept)
+ *         for each stage
+ *             for every point of the reduced axes (depth kept + 1 .. axes)
+ *
+ * Softmax is three stages: the maximum, the sum of exponentials, the quotient. An elementwise kernel has no reduced axis and
+ * one stage. Sizes, strides and numbers are arguments, so that equal computations on other shapes share code; only
+ * whether a stride is 0, 1 or anything else is part of the kernel. */
+#ifndef HD_KERNEL_KERNEL_H
+#define HD_KERNEL_KERNEL_H
+
+#include "kernel/ir.h"
+
+enum { HD_KERNEL_AXES = 8, HD_KERNEL_BUFFERS = 64, HD_KERNEL_STAGES = 8 };
+
+/* What a step does beside saying a word of words.def. HD_WORD_CONSTANT is `value`, HD_WORD_NUMBER number `index`. */
+enum {
+    HD_STEP_LOAD = HD_WORD_COUNT, /* the element of buffer `index`; operand 0, if any: an i64 added to its place */
+    HD_STEP_INDEX,                /* the position along axis `index`, as i64 */
+    HD_STEP_CAST,                 /* operand 0 in this step's type; saturates, NaN gives 0 in integers */
+    HD_STEP_ROUND,                /* operand 0, f32, rounded to small float dtype `index` */
+    HD_STEP_REDUCE,               /* operand 0 over the reduced axes; `index`: hd_kernel_reduction */
+    HD_STEP_STORE,                /* operand 0 into buffer `index` */
+    HD_STEP_COUNT
+};
+typedef enum hd_kernel_reduction { HD_KERNEL_SUM, HD_KERNEL_PROD, HD_KERNEL_MAX, HD_KERNEL_MIN } hd_kernel_reduction;
+
+typedef struct hd_step {
+    uint8_t word;  /* hd_word or HD_STEP_* */
+    uint8_t type;  /* hd_compute, or HD_CONDITION; of a store: its operand's */
+    uint8_t depth; /* 0: before all loops; d: inside the first d axes. Of a reduction: `kept` */
+    uint8_t stage; /* the first in which it can be computed; a reduction is computed in its operand's stage, and has the
+                      next one */
+    uint8_t over;  /* bits of the axes it depends on; it differs between lanes when the lanes' axis is among them */
+    uint8_t unused[3];
+    uint16_t index;
+    uint16_t slot;      /* 1 + its place in the scratch memory, for a step that a later stage reads again; else 0 */
+    int32_t operand[3]; /* -1: none */
+    double value;
+} hd_step;
+_Static_assert(sizeof(hd_step) == 32, "equal steps have equal bytes: nothing is padded");
+
+typedef enum hd_stride { HD_STRIDE_ZERO, HD_STRIDE_ONE, HD_STRIDE_ANY } hd_stride;
+typedef struct hd_kernel_buffer {
+    uint8_t dtype;
+    bool written;
+    uint8_t stride[HD_KERNEL_AXES]; /* hd_stride, of each axis */
+} hd_kernel_buffer;
+
+typedef struct hd_kernel {
+    uint8_t axes, kept;
+    uint8_t lanes;  /* the axis whose points are computed several at a time: kept - 1 or axes - 1 */
+    uint8_t stages; /* walks over the reduced axes */
+    uint16_t width; /* how many lanes at a time: a power of two */
+    uint16_t slots;
+    int buffer_count, number_count;
+    hd_kernel_buffer buffers[HD_KERNEL_BUFFERS];
+    hd_step *steps; /* in order: an operand stands before its use */
+    int count, capacity;
+    int32_t *table;
+    int table_size;
+} hd_kernel;
+
+/* ---- building: all give a step's number, -1 once anything failed (an error is pending then) ---- */
+void hd_kernel_init(hd_kernel *k, int axes, int kept);
+void hd_kernel_release(hd_kernel *k);
+int hd_kernel_add_buffer(hd_kernel *k, hd_dtype dtype, bool written, const uint8_t *strides);
+int hd_kernel_load(hd_kernel *k, int buffer, int place);
+int hd_kernel_word(hd_kernel *k, hd_word word, int a, int b, int c);
+int hd_kernel_constant(hd_kernel *k, hd_compute type, double value);
+int hd_kernel_number(hd_kernel *k, hd_compute type, int number);
+int hd_kernel_index(hd_kernel *k, int axis);
+int hd_kernel_cast(hd_kernel *k, int a, int type);
+int hd_kernel_round(hd_kernel *k, int a, hd_dtype dtype);
+int hd_kernel_reduce(hd_kernel *k, int a, hd_kernel_reduction how);
+int hd_kernel_store(hd_kernel *k, int buffer, int a);
+/* The steps of a row's IR; its inputs and numbers are steps of the kernel. */
+int hd_kernel_row(hd_kernel *k, const hd_ir *ir, const int *inputs, const int *numbers);
+
+/* Drops what no store needs, and decides depths, stages, scratch slots and the width. `lanes` is the axis to compute
+ * several points of at a time (the last kept or the last reduced one), `vector_bytes` the size of a vector register.
+ * Functions stay words: renderers write them out where their target lacks them. */
+hd_error hd_kernel_finish(hd_kernel *k, int lanes, int vector_bytes);
+/* Checks order, types, depths and stages; an error names the step. */
+hd_error hd_kernel_verify(const hd_kernel *k);
+
+/* Equal kernels have equal bytes: what a cache is keyed by. Length as snprintf. */
+size_t hd_kernel_bytes(const hd_kernel *k, void *out, size_t capacity);
+/* For people: one line per buffer and step. Length as snprintf. */
+size_t hd_kernel_print(const hd_kernel *k, char *out, size_t capacity);
+
+/* ---- the call ----------------------------------------------------------------------------------------------------------
+ * `buffers[b]` is the address of buffer b's element at the origin. `geometry` has, in this order: the size of every axis,
+ * the position of the origin along every axis (what HD_STEP_INDEX adds to), the stride in elements of every buffer along every
+ * axis, and the bytes of one scratch slot. `numbers` are 8 bytes each, in the type of their steps, at the low end.
+ * A part of the space is a call with other sizes and addresses: whoever calls cuts it for threads and caches. */
+typedef void (*hd_kernel_function)(char *const *buffers, const int64_t *geometry, const uint64_t *numbers,
+                                   char *scratch);
+enum { HD_GEOMETRY_MOST = HD_KERNEL_AXES * (2 + HD_KERNEL_BUFFERS) + 1 };
+static inline int hd_geometry_base(const hd_kernel *k, int axis) { return k->axes + axis; }
+static inline int hd_geometry_stride(const hd_kernel *k, int buffer, int axis) {
+    return 2 * k->axes + buffer * k->axes + axis;
+}
+static inline int hd_geometry_slot(const hd_kernel *k) { return 2 * k->axes + k->buffer_count * k->axes; }
+
+/* C text of a kernel: a function `name` of the type above, with words_c.h as its preamble. Length as snprintf. */
+size_t hd_render_kernel_c(const hd_kernel *k, const char *name, char *out, size_t capacity);
+
+#endif
