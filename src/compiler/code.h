@@ -5,6 +5,7 @@
 
 #include "core/thread.h"
 #include "kernel/kernel.h"
+#include "script/executable.h"
 
 /* Machine code of one kernel; shared by all who ask for an equal one, and kept until hd_cache_clear drops what nobody uses. */
 typedef struct hd_code hd_code;
@@ -17,14 +18,6 @@ struct hd_code {
     void *memory;     /* where the code is mapped */
     size_t memory_bytes;
 };
-
-/* What it took. */
-typedef struct hd_code_figures {
-    int kernels, from_memory, from_disk, compiled;
-    int64_t load_nanoseconds;    /* loading LLVM itself, once in a process */
-    int64_t compile_nanoseconds; /* rendering and compiling */
-    int64_t link_nanoseconds;    /* placing code, reading the disk cache */
-} hd_code_figures;
 
 /* How kernels become machine code. */
 typedef enum hd_renderer { HD_RENDERER_LLVM, HD_RENDERER_C } hd_renderer;

@@ -4,6 +4,14 @@
 
 #include "graph/graph.h"
 
+/* What it took to make native code. */
+typedef struct hd_code_figures {
+    int kernels, from_memory, from_disk, compiled;
+    int64_t load_nanoseconds;    /* loading LLVM itself, once in a process */
+    int64_t compile_nanoseconds; /* rendering and compiling */
+    int64_t link_nanoseconds;    /* placing code, reading the disk cache */
+} hd_code_figures;
+
 typedef struct hd_executable hd_executable;
 
 /* What a run is given, and gives. */
@@ -20,6 +28,7 @@ struct hd_executable {
     hd_error (*run)(hd_executable *self, hd_thread *thread, const hd_run *run);
     void (*destroy)(hd_executable *self, hd_thread *thread);
     int64_t nodes, launches, arena_bytes; /* for stats */
+    struct hd_code_figures code;          /* of native kernels */
 };
 
 typedef struct hd_compiler_interface {
@@ -31,7 +40,7 @@ typedef struct hd_compiler_interface {
 /* NULL when it is not built. */
 const hd_compiler_interface *hd_compiler_interface_of(hd_compiler compiler);
 
-/* Runs the eager kernels in order, in one arena. */
-hd_executable *hd_plan_compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level);
+/* The compiler HODU, from the compiler room. */
+hd_executable *hd_hodu_compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level);
 
 #endif

@@ -11,7 +11,7 @@
 
 /* ---- compilers ------------------------------------------------------------------------------------------------------------- */
 const hd_compiler_interface *hd_compiler_interface_of(hd_compiler compiler) {
-    static const hd_compiler_interface hodu = {"HODU", hd_plan_compile};
+    static const hd_compiler_interface hodu = {"HODU", hd_hodu_compile};
     return compiler == HD_COMPILER_HODU ? &hodu : NULL;
 }
 

@@ -1,0 +1,470 @@
+/* Fusion, in one walk over the nodes. A node joins the group of what it reads when the two walk the same space and nothing
+ * in between has to be finished first. The latter is a matter of levels: a group's level is one more than that of all it
+ * reads from memory, so groups of one level never depend on each other, and may be joined at will. */
+#include "compiler/fuse.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MOST_MEMBERS = 96, /* of a group: longer chains are cut, to keep kernels quick to compile and within registers */
+    SMALL_SPACE = 1 << 15, /* a reduction of this size runs on one thread, whatever its shape */
+    LEAST_KEPT = 64        /* a larger one must leave this many results for the threads to share */
+};
+
+void hd_fusion_release(hd_fusion *f) {
+    hd_array_release(f->groups);
+    hd_array_release(f->order);
+    hd_array_release(f->members);
+    hd_array_release(f->group_of);
+    hd_array_release(f->form);
+    hd_array_release(f->stored);
+    memset(f, 0, sizeof *f);
+}
+
+/* ---- what nodes are ---------------------------------------------------------------------------------------------------- */
+bool hd_node_is_map(const hd_graph *g, uint32_t node) {
+    const hd_node *n = &g->nodes[node];
+    if (!hd_node_is_op(n)) return false;
+    const hd_op *op = hd_node_op(n);
+    const hd_compute type = (hd_compute)hd_dtype_compute[n->compute];
+    if (op->family == HD_FAMILY_ELEMENTWISE) /* divisions of integers look for zeros: the device's kernels do */
+        return hd_rows[n->op].guard == HD_GUARD_NONE || type >= HD_COMPUTE_F32;
+    if (op->family == HD_FAMILY_CAST) /* f64 to a small float rounds once: not in words */
+        return !(hd_dtype_is_small_float((hd_dtype)n->dtype) &&
+                 hd_dtype_compute[g->nodes[hd_node_inputs(g, node)[0]].dtype] != HD_COMPUTE_F32);
+    return op->family == HD_FAMILY_DERIVATIVE;
+}
+
+static bool is_number(const hd_graph *g, uint32_t node) { return g->nodes[node].op == HD_OP_full; }
+
+static bool is_reduction(const hd_graph *g, uint32_t node) {
+    const hd_node *n = &g->nodes[node];
+    return hd_node_is_op(n) && hd_node_op(n)->family == HD_FAMILY_REDUCE;
+}
+
+static bool is_product(const hd_graph *g, uint32_t node) {
+    const hd_node *n = &g->nodes[node];
+    if (!hd_node_is_op(n) || hd_node_op(n)->family != HD_FAMILY_CONTRACT) return false;
+    const uint32_t *in = hd_node_inputs(g, node);
+    return (n->dtype == HD_F32 || n->dtype == HD_F64) && g->nodes[in[0]].dtype == n->dtype &&
+           g->nodes[in[1]].dtype == n->dtype && hd_node_shape(g, node).rank >= 2 &&
+           (n->op == HD_OP_matmul || n->op == HD_OP_affine);
+}
+
+/* ---- axes ---------------------------------------------------------------------------------------------------------------- */
+void hd_form_axes(const hd_group *group, hd_form form, int8_t *axes) {
+    int count = 0;
+    for (int i = 0; i < group->space.rank; ++i) {
+        if (form == HD_FORM_SQUEEZED && group->reduced[i]) continue;
+        axes[count++] = (int8_t)(form == HD_FORM_ONES && group->reduced[i] ? -1 : i);
+    }
+}
+
+/* Axes of a value under broadcasting: those of the stretched one, from the right. */
+static void broadcast_axes(const hd_shape *from, const hd_shape *to, const int8_t *axes, int8_t *out) {
+    for (int i = 0; i < from->rank; ++i) out[i] = (int8_t)(from->size[i] == 1 ? -1 : axes[to->rank - from->rank + i]);
+}
+
+/* A reshape that only adds or drops axes of size 1. */
+static bool reshape_axes(const hd_shape *from, const hd_shape *to, const int8_t *axes, int8_t *out) {
+    int j = 0;
+    for (int i = 0; i < from->rank; ++i) {
+        out[i] = -1;
+        if (from->size[i] == 1) continue;
+        while (j < to->rank && to->size[j] == 1) ++j;
+        if (j == to->rank || to->size[j] != from->size[i]) return false;
+        out[i] = axes[j++];
+    }
+    while (j < to->rank && to->size[j] == 1) ++j;
+    return j == to->rank;
+}
+
+bool hd_follow_axes(const hd_graph *g, uint32_t node, int k, const int8_t *axes, int8_t *out) {
+    uint32_t at = hd_node_inputs(g, node)[k];
+    hd_shape shape = hd_node_shape(g, at), to = hd_node_shape(g, node);
+    int8_t now[HD_MAX_RANK], next[HD_MAX_RANK];
+    broadcast_axes(&shape, &to, axes, now);
+    for (; hd_node_is_view(g, at); at = hd_node_inputs(g, at)[0], memcpy(now, next, sizeof now)) {
+        const hd_shape from = hd_node_shape(g, hd_node_inputs(g, at)[0]);
+        shape = hd_node_shape(g, at);
+        const hd_axes *order = hd_node_attributes(g, at);
+        switch ((int)g->nodes[at].op) {
+        case HD_OP_detach: memcpy(next, now, sizeof next); break;
+        case HD_OP_broadcast_to: broadcast_axes(&from, &shape, now, next); break;
+        case HD_OP_permute:
+            for (int i = 0; i < order->count; ++i) next[order->axis[i]] = now[i];
+            break;
+        case HD_OP_reshape:
+            if (!reshape_axes(&from, &shape, now, next)) return false;
+            break;
+        default: return false;
+        }
+    }
+    memcpy(out, now, sizeof now);
+    return true;
+}
+
+/* ---- groups ---------------------------------------------------------------------------------------------------------------- */
+typedef struct walk {
+    const hd_graph *g;
+    hd_fusion *f;
+    hd_optimization_level optimization;
+    uint32_t *level; /* of each node's value: that of its group; 0: given */
+} walk;
+
+static uint32_t standing(const hd_fusion *f, uint32_t group) {
+    while (f->groups[group].joined != group) {
+        f->groups[group].joined = f->groups[f->groups[group].joined].joined;
+        group = f->groups[group].joined;
+    }
+    return group;
+}
+
+static uint32_t group_of(const walk *w, uint32_t node) {
+    return w->f->group_of[node] == HD_NO_GROUP ? HD_NO_GROUP : standing(w->f, w->f->group_of[node]);
+}
+
+static uint32_t new_group(walk *w, hd_group_kind kind, const hd_shape *space, uint32_t level) {
+    hd_fusion *f = w->f;
+    if (f->group_count == f->group_capacity) {
+        const uint32_t capacity = f->group_capacity ? f->group_capacity * 2 : 64;
+        hd_group *moved = hd_array_resize(f->groups, capacity * sizeof *moved);
+        if (moved == NULL) return HD_NO_GROUP;
+        f->groups = moved;
+        f->group_capacity = capacity;
+    }
+    f->groups[f->group_count] =
+        (hd_group){.kind = (uint8_t)kind, .space = *space, .level = level, .joined = f->group_count};
+    return f->group_count++;
+}
+
+static void add_member(walk *w, uint32_t group, uint32_t node, hd_form form) {
+    w->f->group_of[node] = group;
+    w->f->form[node] = (uint8_t)form;
+    w->level[node] = w->f->groups[group].level;
+    w->f->groups[group].count++;
+    w->f->groups[group].last = node;
+}
+
+static uint32_t input_level(const walk *w, uint32_t node) {
+    uint32_t level = 0;
+    const uint32_t *in = hd_node_inputs(w->g, node);
+    for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
+        const uint32_t l = w->level[hd_node_source(w->g, in[k])];
+        if (l > level) level = l;
+    }
+    return level;
+}
+
+/* What two groups of one level would be together; false when they cannot be one. */
+static bool together(const hd_group *a, const hd_group *b, hd_group *both) {
+    if (a->kind == HD_GROUP_CALL || b->kind == HD_GROUP_CALL || a->level != b->level) return false;
+    if (a->kind == HD_GROUP_PRODUCT && b->kind == HD_GROUP_PRODUCT) return false;
+    if (!hd_shape_equal(a->space, b->space) || a->count + b->count > MOST_MEMBERS) return false;
+    if (a->reduces && b->reduces && memcmp(a->reduced, b->reduced, sizeof a->reduced) != 0) return false;
+    *both = a->reduces ? *a : *b;
+    both->reduces = a->reduces || b->reduces;
+    both->kind = a->kind == HD_GROUP_PRODUCT || b->kind == HD_GROUP_PRODUCT ? HD_GROUP_PRODUCT : HD_GROUP_KERNEL;
+    both->count = a->count + b->count;
+    both->last = a->last > b->last ? a->last : b->last;
+    return !(both->kind == HD_GROUP_PRODUCT && both->reduces);
+}
+
+/* That the node, in this form, finds what it reads inside the group where the group computes it. */
+static bool reads_in_place(const walk *w, const hd_group *group, uint32_t node, const int8_t *axes) {
+    const uint32_t *in = hd_node_inputs(w->g, node);
+    for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
+        const uint32_t source = hd_node_source(w->g, in[k]);
+        if (w->level[source] != group->level || is_number(w->g, source)) continue; /* from memory */
+        int8_t found[HD_MAX_RANK], wanted[HD_MAX_RANK];
+        if (!hd_follow_axes(w->g, node, k, axes, found)) return false;
+        hd_form_axes(group, (hd_form)w->f->form[source], wanted);
+        const hd_shape shape = hd_node_shape(w->g, source);
+        for (int i = 0; i < shape.rank; ++i)
+            if (shape.size[i] != 1 && found[i] != wanted[i]) return false;
+    }
+    return true;
+}
+
+/* The form in which a node of this shape can be a member; false when in none. */
+static bool find_form(const walk *w, const hd_group *group, uint32_t node, hd_form *form) {
+    const hd_shape shape = hd_node_shape(w->g, node);
+    for (int f = HD_FORM_FULL; f <= (group->reduces ? HD_FORM_SQUEEZED : HD_FORM_FULL); ++f) {
+        hd_shape fits = {.rank = 0};
+        for (int i = 0; i < group->space.rank; ++i)
+            if (f != HD_FORM_SQUEEZED || !group->reduced[i])
+                fits.size[fits.rank++] = f == HD_FORM_ONES && group->reduced[i] ? 1 : group->space.size[i];
+        if (!hd_shape_equal(shape, fits)) continue;
+        int8_t axes[HD_MAX_RANK];
+        hd_form_axes(group, (hd_form)f, axes);
+        if (!reads_in_place(w, group, node, axes)) continue;
+        *form = (hd_form)f;
+        return true;
+    }
+    return false;
+}
+
+/* The groups of the highest level that the node reads, as one; false when they cannot be. */
+static bool gather_groups(const walk *w, uint32_t node, uint32_t level, hd_group *all, uint32_t *into) {
+    const uint32_t *in = hd_node_inputs(w->g, node);
+    *into = HD_NO_GROUP;
+    for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
+        const uint32_t source = hd_node_source(w->g, in[k]), group = group_of(w, source);
+        if (group == HD_NO_GROUP || w->level[source] != level || group == *into) continue;
+        if (w->f->groups[group].kind == HD_GROUP_CALL) return false;
+        if (*into == HD_NO_GROUP) {
+            *into = group;
+            *all = w->f->groups[group];
+        } else {
+            hd_group both;
+            if (!together(all, &w->f->groups[group], &both)) return false;
+            *all = both;
+        }
+    }
+    return *into != HD_NO_GROUP && all->count < MOST_MEMBERS;
+}
+
+/* Makes true what gather_groups found. */
+static void join_groups(walk *w, uint32_t node, uint32_t level, const hd_group *all, uint32_t into) {
+    const uint32_t *in = hd_node_inputs(w->g, node);
+    for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
+        const uint32_t source = hd_node_source(w->g, in[k]), group = group_of(w, source);
+        if (group != HD_NO_GROUP && w->level[source] == level) w->f->groups[group].joined = into;
+    }
+    w->f->groups[into] = *all;
+    w->f->groups[into].joined = into;
+}
+
+static hd_error add_map(walk *w, uint32_t node) {
+    const uint32_t level = input_level(w, node);
+    const hd_shape shape = hd_node_shape(w->g, node);
+    hd_group all;
+    uint32_t into;
+    hd_form form = HD_FORM_FULL;
+    if (level > 0 && gather_groups(w, node, level, &all, &into) && find_form(w, &all, node, &form)) {
+        join_groups(w, node, level, &all, into);
+    } else {
+        into = new_group(w, HD_GROUP_KERNEL, &shape, level + 1);
+        if (into == HD_NO_GROUP) return hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
+    }
+    add_member(w, into, node, form);
+    return HD_OK;
+}
+
+/* True when threads find enough to share, or there is too little to share. */
+static bool reduces_well(const hd_shape *space, const bool *reduced) {
+    int64_t all = 1, kept = 1;
+    for (int i = 0; i < space->rank; ++i) {
+        all *= space->size[i];
+        if (!reduced[i]) kept *= space->size[i];
+    }
+    return all <= SMALL_SPACE || kept >= LEAST_KEPT;
+}
+
+/* A reduction of the space of `group` itself: its axes are those of the group. */
+static bool reduces_group(const walk *w, uint32_t node, const hd_group *group, const bool *reduced) {
+    const uint32_t in = hd_node_inputs(w->g, node)[0], source = hd_node_source(w->g, in);
+    const hd_shape shape = hd_node_shape(w->g, in);
+    if (group->kind != HD_GROUP_KERNEL || w->f->form[source] != HD_FORM_FULL || group->count >= MOST_MEMBERS)
+        return false;
+    if (!hd_shape_equal(shape, group->space)) return false;
+    if (group->reduces && memcmp(group->reduced, reduced, sizeof group->reduced) != 0) return false;
+    for (uint32_t at = in; at != source; at = hd_node_inputs(w->g, at)[0])
+        if (w->g->nodes[at].op != HD_OP_detach) return false;
+    return true;
+}
+
+static hd_error add_call(walk *w, uint32_t node) {
+    const hd_shape shape = hd_node_shape(w->g, node);
+    const uint32_t group = new_group(w, HD_GROUP_CALL, &shape, input_level(w, node) + 1);
+    if (group == HD_NO_GROUP) return hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
+    add_member(w, group, node, HD_FORM_FULL);
+    return HD_OK;
+}
+
+static hd_error add_reduction(walk *w, uint32_t node) {
+    const hd_reduce_attributes *a = hd_node_attributes(w->g, node);
+    const uint32_t in = hd_node_inputs(w->g, node)[0], source = hd_node_source(w->g, in);
+    const hd_shape space = hd_node_shape(w->g, in);
+    bool reduced[HD_MAX_RANK] = {false};
+    for (int i = 0; i < space.rank; ++i) reduced[i] = a->reduced[i];
+    uint32_t group = group_of(w, source);
+    if (!reduces_well(&space, reduced) || space.rank == 0) return add_call(w, node);
+    if (group == HD_NO_GROUP || !reduces_group(w, node, &w->f->groups[group], reduced)) {
+        group = new_group(w, HD_GROUP_KERNEL, &space, w->level[source] + 1);
+        if (group == HD_NO_GROUP) return hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
+    }
+    w->f->groups[group].reduces = true;
+    memcpy(w->f->groups[group].reduced, reduced, sizeof reduced);
+    add_member(w, group, node, a->keep_dims ? HD_FORM_ONES : HD_FORM_SQUEEZED);
+    return HD_OK;
+}
+
+static hd_error add_node(walk *w, uint32_t i) {
+    const hd_graph *g = w->g;
+    w->level[i] = 0;
+    w->f->group_of[i] = HD_NO_GROUP;
+    if (!hd_node_is_op(&g->nodes[i]) && g->nodes[i].op != HD_NODE_WRITE) return HD_OK;
+    if (hd_node_is_view(g, i)) {
+        w->level[i] = w->level[hd_node_source(g, i)];
+        return HD_OK;
+    }
+    if (w->optimization == HD_O0) return add_call(w, i);
+    if (is_number(g, i)) return HD_OK; /* written into kernels; a call when others need it */
+    if (hd_node_is_map(g, i)) return add_map(w, i);
+    if (w->optimization >= HD_O2 && is_reduction(g, i)) return add_reduction(w, i);
+    HD_TRY(add_call(w, i));
+    if (w->optimization >= HD_O2 && is_product(g, i)) w->f->groups[w->f->group_of[i]].kind = HD_GROUP_PRODUCT;
+    return HD_OK;
+}
+
+/* ---- what is stored ------------------------------------------------------------------------------------------------------------ */
+static hd_error store(walk *w, uint32_t node) {
+    const uint32_t source = hd_node_source(w->g, node);
+    w->f->stored[source] = true;
+    if (is_number(w->g, source) && w->f->group_of[source] == HD_NO_GROUP) {
+        const uint32_t level = w->level[source];
+        HD_TRY(add_call(w, source));
+        w->level[source] = level;
+    }
+    return HD_OK;
+}
+
+static hd_error find_stored(walk *w) {
+    const hd_graph *g = w->g;
+    for (uint32_t i = 0; i < g->node_count; ++i) {
+        const uint32_t group = group_of(w, i);
+        if (group == HD_NO_GROUP || (is_number(g, i) && w->optimization != HD_O0)) continue;
+        const hd_group_kind kind = (hd_group_kind)w->f->groups[group].kind;
+        const bool whole = kind == HD_GROUP_CALL || is_product(g, i); /* reads all its inputs from memory */
+        for (int k = 0; k < g->nodes[i].input_count; ++k) {
+            const uint32_t in = hd_node_inputs(g, i)[k], source = hd_node_source(g, in);
+            if (whole || (group_of(w, source) != group && !is_number(g, source))) HD_TRY(store(w, in));
+        }
+    }
+    for (uint32_t i = 0; i < g->output_count; ++i) HD_TRY(store(w, g->outputs[i].node));
+    for (uint32_t i = 0; i < g->cell_count; ++i) HD_TRY(store(w, g->cells[i].update));
+    return HD_OK;
+}
+
+/* ---- the order -------------------------------------------------------------------------------------------------------------------- */
+/* As near to that of the graph as what they read allows: a heap of groups that are ready, by their last node. */
+typedef struct heap {
+    uint32_t *items, count;
+    const hd_group *groups;
+} heap;
+static bool before(const heap *h, uint32_t a, uint32_t b) { return h->groups[a].last < h->groups[b].last; }
+static void push(heap *h, uint32_t group) {
+    uint32_t at = h->count++;
+    for (; at > 0 && before(h, group, h->items[(at - 1) / 2]); at = (at - 1) / 2) h->items[at] = h->items[(at - 1) / 2];
+    h->items[at] = group;
+}
+static uint32_t pop(heap *h) {
+    const uint32_t top = h->items[0], group = h->items[--h->count];
+    uint32_t at = 0;
+    for (uint32_t child; (child = 2 * at + 1) < h->count; at = child) {
+        if (child + 1 < h->count && before(h, h->items[child + 1], h->items[child])) ++child;
+        if (!before(h, h->items[child], group)) break;
+        h->items[at] = h->items[child];
+    }
+    h->items[at] = group;
+    return top;
+}
+
+/* Calls `edge` for every read of one group's value by another. */
+#define EACH_EDGE(from, to, ...)                                                                                       \
+    for (uint32_t i = 0; i < w->g->node_count; ++i) {                                                                  \
+        const uint32_t to = w->f->group_of[i];                                                                         \
+        if (to == HD_NO_GROUP) continue;                                                                               \
+        for (int k = 0; k < w->g->nodes[i].input_count; ++k) {                                                         \
+            const uint32_t from = w->f->group_of[hd_node_source(w->g, hd_node_inputs(w->g, i)[k])];                    \
+            if (from == HD_NO_GROUP || from == to) continue;                                                           \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
+
+static hd_error put_in_order(walk *w) {
+    hd_fusion *f = w->f;
+    const uint32_t groups = f->group_count;
+    uint32_t edges = 0;
+    EACH_EDGE(from, to, edges++;)
+    uint32_t *waits = hd_array_resize(NULL, (size_t)(groups + 1) * 4),
+             *first = hd_array_resize(NULL, (size_t)(groups + 2) * 4),
+             *readers = hd_array_resize(NULL, (size_t)(edges + 1) * 4);
+    heap h = {.items = hd_array_resize(NULL, (size_t)(groups + 1) * 4), .groups = f->groups};
+    f->order = hd_array_resize(NULL, (size_t)(groups + 1) * 4);
+    const bool ok = waits != NULL && first != NULL && readers != NULL && h.items != NULL && f->order != NULL;
+    if (ok) {
+        memset(waits, 0, (size_t)(groups + 1) * 4);
+        memset(first, 0, (size_t)(groups + 2) * 4);
+        EACH_EDGE(from, to, first[from + 2]++; waits[to]++;)
+        for (uint32_t i = 2; i < groups + 2; ++i) first[i] += first[i - 1];
+        EACH_EDGE(from, to, readers[first[from + 1]++] = to;)
+        for (uint32_t i = 0; i < groups; ++i)
+            if (f->groups[i].joined == i && waits[i] == 0) push(&h, i);
+        while (h.count > 0) {
+            const uint32_t group = pop(&h);
+            f->order[f->order_count++] = group;
+            for (uint32_t e = first[group]; e < first[group + 1]; ++e)
+                if (--waits[readers[e]] == 0) push(&h, readers[e]);
+        }
+    }
+    hd_array_release(waits);
+    hd_array_release(first);
+    hd_array_release(readers);
+    hd_array_release(h.items);
+    if (!ok) return hd_fail(HD_ERROR_MEMORY, "no memory to order %u kernels", groups);
+    uint32_t standing_groups = 0;
+    for (uint32_t i = 0; i < groups; ++i) standing_groups += f->groups[i].joined == i;
+    return f->order_count == standing_groups ? HD_OK : hd_fail(HD_ERROR_INTERNAL, "fused kernels depend on each other");
+}
+
+static hd_error list_members(hd_fusion *f) {
+    f->members = hd_array_resize(NULL, (size_t)(f->node_count + 1) * sizeof *f->members);
+    if (f->members == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < f->group_count; ++i) {
+        f->groups[i].first = at;
+        at += f->groups[i].joined == i ? f->groups[i].count : 0;
+        f->groups[i].count = 0;
+    }
+    for (uint32_t i = 0; i < f->node_count; ++i) {
+        if (f->group_of[i] == HD_NO_GROUP) continue;
+        hd_group *group = &f->groups[f->group_of[i]];
+        f->members[group->first + group->count++] = i;
+    }
+    return HD_OK;
+}
+
+/* A product on which nothing else rests, and a kernel that computes nothing, are calls. */
+static hd_error settle(walk *w) {
+    hd_fusion *f = w->f;
+    for (uint32_t i = 0; i < f->node_count; ++i)
+        if (f->group_of[i] != HD_NO_GROUP) f->group_of[i] = standing(f, f->group_of[i]);
+    HD_TRY(list_members(f));
+    for (uint32_t i = 0; i < f->group_count; ++i)
+        if (f->groups[i].kind == HD_GROUP_PRODUCT && f->groups[i].count == 1) f->groups[i].kind = HD_GROUP_CALL;
+    return put_in_order(w);
+}
+
+hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fusion *f) {
+    memset(f, 0, sizeof *f);
+    f->node_count = g->node_count;
+    const size_t count = (size_t)g->node_count + 1;
+    f->group_of = hd_array_resize(NULL, count * sizeof *f->group_of);
+    f->form = hd_array_resize(NULL, count);
+    f->stored = hd_array_resize(NULL, count);
+    walk w = {.g = g, .f = f, .optimization = level, .level = hd_array_resize(NULL, count * sizeof *w.level)};
+    hd_error status = HD_OK;
+    if (f->group_of == NULL || f->form == NULL || f->stored == NULL || w.level == NULL)
+        status = hd_fail(HD_ERROR_MEMORY, "no memory to fuse a graph of %u nodes", g->node_count);
+    if (status == HD_OK) memset(f->stored, 0, count);
+    if (status == HD_OK) memset(f->form, 0, count);
+    for (uint32_t i = 0; i < g->node_count && status == HD_OK; ++i) status = add_node(&w, i);
+    if (status == HD_OK) status = find_stored(&w);
+    if (status == HD_OK) status = settle(&w);
+    hd_array_release(w.level);
+    if (status != HD_OK) hd_fusion_release(f);
+    return status;
+}

@@ -1,0 +1,68 @@
+/* Fusion: which nodes are computed together, and which values are ever in memory. */
+#ifndef HD_COMPILER_FUSE_H
+#define HD_COMPILER_FUSE_H
+
+#include "graph/graph.h"
+
+#define HD_NO_GROUP UINT32_MAX
+
+typedef enum hd_group_kind {
+    HD_GROUP_CALL,   /* one op, by the device's own kernels */
+    HD_GROUP_KERNEL, /* elementwise ops and reductions: one native kernel */
+    HD_GROUP_PRODUCT /* a matrix product, and elementwise ops on its result while that is in cache */
+} hd_group_kind;
+
+/* How a node's axes relate to those of its group's space. */
+typedef enum hd_form {
+    HD_FORM_FULL,    /* they are the same */
+    HD_FORM_ONES,    /* the reduced ones have size 1 */
+    HD_FORM_SQUEEZED /* the reduced ones are left out */
+} hd_form;
+
+typedef struct hd_group {
+    uint8_t kind;              /* hd_group_kind */
+    bool reduces;              /* some axes of its space are reduced */
+    bool reduced[HD_MAX_RANK]; /* which */
+    hd_shape space;            /* what it walks */
+    uint32_t level;        /* 1 + the highest level of what it reads: groups of one level do not depend on each other */
+    uint32_t first, count; /* its nodes: fusion->members[first ...], in order */
+    uint32_t last;         /* the last of its nodes */
+    uint32_t joined;       /* the group that took it over; itself while it stands */
+} hd_group;
+
+typedef struct hd_fusion {
+    uint32_t node_count;
+    hd_group *groups;
+    uint32_t group_count, group_capacity;
+    uint32_t *order; /* groups that stand, in the order to run them */
+    uint32_t order_count;
+    uint32_t *members;
+    uint32_t *group_of; /* of each node; HD_NO_GROUP: given, or a view, or not needed */
+    uint8_t *form;      /* hd_form of each node in a kernel */
+    bool *stored;       /* of each node: others read it from memory */
+} hd_fusion;
+
+/* Parts the nodes of a graph into groups. O0: every op alone; O1: elementwise ops; O2: all. */
+hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fusion *out);
+void hd_fusion_release(hd_fusion *f);
+
+/* The node whose value a chain of views looks at. */
+static inline bool hd_node_is_view(const hd_graph *g, uint32_t node) {
+    const hd_node *n = &g->nodes[node];
+    return hd_node_is_op(n) && hd_node_op(n)->family == HD_FAMILY_VIEW;
+}
+static inline uint32_t hd_node_source(const hd_graph *g, uint32_t node) {
+    while (hd_node_is_view(g, node)) node = hd_node_inputs(g, node)[0];
+    return node;
+}
+/* True for an op that a kernel can say: elementwise rows and their derivatives, casts, numbers. */
+bool hd_node_is_map(const hd_graph *g, uint32_t node);
+/* How the axes of input k of `node` relate to the axes of the space, when those of the node do as `axes` says: -1 where it
+ * has one element. False: not in a way that a kernel can follow. Follows views down to the source, whose axes these are. */
+bool hd_follow_axes(const hd_graph *g, uint32_t node, int k, const int8_t *axes, int8_t *out);
+/* The axes of a node in its group's space. */
+void hd_form_axes(const hd_group *group, hd_form form, int8_t *axes);
+/* One line per group, for HODU_DUMP=fusion; the caller releases it with hd_array_release. */
+char *hd_fusion_print(const hd_graph *g, const hd_fusion *f);
+
+#endif

@@ -1,0 +1,382 @@
+/* Lowering. The axes of a group's space become the axes of a kernel, kept ones first; neighbours that every buffer walks in
+ * one go are joined, so that what is contiguous is one loop. Then every member becomes words: a row is read as kernel IR, a
+ * cast a cast, a number an argument. What is computed in the group is a value; what is not, a load. */
+#include "compiler/lower.h"
+#include "ops/row_ir.h"
+#include "ops/row_uses.h"
+
+#include <string.h>
+
+enum { ROWS = HD_OP_ELEMENTWISE_COUNT * 4 * HD_COMPUTE_COUNT };
+
+hd_error hd_lowering_begin(hd_lowering *l, const hd_graph *g, const hd_fusion *f, const hd_tensor *tensors) {
+    *l = (hd_lowering){.g = g, .f = f, .tensors = tensors};
+    l->value = hd_array_resize(NULL, ((size_t)g->node_count + 1) * sizeof *l->value);
+    l->rows = hd_array_resize(NULL, ROWS * sizeof *l->rows);
+    if (l->value == NULL || l->rows == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to lower a graph");
+    memset(l->rows, 0, ROWS * sizeof *l->rows);
+    return HD_OK;
+}
+
+void hd_lowering_end(hd_lowering *l) {
+    for (int i = 0; l->rows != NULL && i < ROWS; ++i) {
+        if (l->rows[i] == NULL) continue;
+        hd_ir_release(l->rows[i]);
+        hd_array_release(l->rows[i]);
+    }
+    hd_array_release(l->rows);
+    hd_array_release(l->value);
+    memset(l, 0, sizeof *l);
+}
+
+static const hd_ir *row_ir(hd_lowering *l, hd_op_id id, int derivative, hd_compute type) {
+    hd_ir **at = &l->rows[((int)id * 4 + derivative) * HD_COMPUTE_COUNT + (int)type];
+    if (*at != NULL) return *at;
+    hd_ir *ir = hd_array_resize(NULL, sizeof *ir);
+    if (ir == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory to lower %s", hd_ops[id].name);
+        return NULL;
+    }
+    if ((derivative == 0 ? hd_row_value_ir(id, type, ir) : hd_row_derivative_ir(id, derivative - 1, type, ir)) !=
+        HD_OK) {
+        hd_array_release(ir);
+        return NULL;
+    }
+    return *at = ir;
+}
+
+/* ---- what a kernel reads and writes ----------------------------------------------------------------------------------- */
+typedef struct access {
+    uint32_t node; /* or HD_TILE_BUFFER */
+    bool written;
+    uint8_t dtype;
+    int64_t stride[HD_MAX_RANK]; /* along the axes of the space */
+} access;
+
+typedef struct build {
+    hd_lowering *l;
+    const hd_group *group;
+    access accesses[HD_KERNEL_BUFFERS];
+    int access_count;
+    bool counting; /* the first walk: only to know what is read and written */
+    hd_kernel *k;
+    uint64_t numbers[256];
+    int number_count;
+    int axis_of[HD_MAX_RANK]; /* the kernel's axis of an axis of the space; -1: it has one point */
+} build;
+
+static int find_access(build *b, uint32_t node, bool written, hd_dtype dtype, const int64_t *stride) {
+    const size_t bytes = (size_t)b->group->space.rank * sizeof *stride;
+    for (int i = 0; i < b->access_count; ++i) {
+        const access *a = &b->accesses[i];
+        if (a->node == node && a->written == written && memcmp(a->stride, stride, bytes) == 0) return i;
+    }
+    if (b->access_count == HD_KERNEL_BUFFERS) {
+        hd_fail(HD_ERROR_INTERNAL, "a fused kernel of more than %d buffers", (int)HD_KERNEL_BUFFERS);
+        return -1;
+    }
+    access *a = &b->accesses[b->access_count];
+    *a = (access){.node = node, .written = written, .dtype = (uint8_t)dtype};
+    memcpy(a->stride, stride, bytes);
+    return b->access_count++;
+}
+
+/* The strides of a value along the axes of the space, when its own axes are those of `axes`. */
+static void space_strides(const hd_layout *layout, const int8_t *axes, int64_t *out) {
+    memset(out, 0, HD_MAX_RANK * sizeof *out);
+    for (int i = 0; i < layout->shape.rank; ++i)
+        if (axes[i] >= 0 && layout->shape.size[i] != 1) out[axes[i]] += layout->stride[i];
+}
+
+static int load(build *b, uint32_t node, const int8_t *axes) {
+    int64_t stride[HD_MAX_RANK];
+    const hd_tensor *t = &b->l->tensors[node];
+    space_strides(&t->layout, axes, stride);
+    const int at = find_access(b, node, false, (hd_dtype)t->dtype, stride);
+    return b->counting || at < 0 ? at : hd_kernel_load(b->k, at, -1);
+}
+
+static int number(build *b, hd_dtype dtype, double value) {
+    if (b->counting) return 0;
+    if (b->number_count == 256) {
+        hd_fail(HD_ERROR_INTERNAL, "a fused kernel of more than 256 numbers");
+        return -1;
+    }
+    const hd_compute type = (hd_compute)hd_dtype_compute[dtype];
+    uint64_t bits = 0;
+    if (type == HD_COMPUTE_F32) { /* small floats compute in f32 */
+        const float f = (float)value;
+        memcpy(&bits, &f, 4);
+    } else {
+        hd_element_from_f64(&bits, dtype, value);
+    }
+    b->numbers[b->number_count] = bits;
+    return hd_kernel_number(b->k, type, b->number_count++);
+}
+
+/* A number in an expression is the one that the element it fills would hold. */
+static int number_node(build *b, uint32_t node) {
+    const hd_dtype dtype = (hd_dtype)b->l->g->nodes[node].dtype;
+    double value = *(const double *)hd_node_attributes(b->l->g, node);
+    if (hd_dtype_is_small_float(dtype)) {
+        uint64_t element = 0;
+        hd_element_from_f64(&element, dtype, value);
+        value = hd_element_to_f64(&element, dtype);
+    }
+    if (b->counting) return 0;
+    if (b->l->value[node] < 0) b->l->value[node] = number(b, dtype, value);
+    return b->l->value[node];
+}
+
+/* Input k of a member. */
+static int input(build *b, uint32_t node, int k, const int8_t *axes) {
+    const hd_graph *g = b->l->g;
+    const uint32_t in = hd_node_inputs(g, node)[k], source = hd_node_source(g, in);
+    if (g->nodes[source].op == HD_OP_full) return number_node(b, source);
+    if (b->l->f->group_of[source] != HD_NO_GROUP && &b->l->f->groups[b->l->f->group_of[source]] == b->group)
+        return b->counting ? 0 : b->l->value[source];
+    int8_t own[HD_MAX_RANK];
+    const hd_shape from = hd_node_shape(g, in), to = hd_node_shape(g, node);
+    for (int i = 0; i < from.rank; ++i) own[i] = (int8_t)(from.size[i] == 1 ? -1 : axes[to.rank - from.rank + i]);
+    return load(b, in, own);
+}
+
+static int as_type(build *b, int step, int type) {
+    return b->counting || step < 0 ? step : hd_kernel_cast(b->k, step, type);
+}
+
+/* ---- members as words --------------------------------------------------------------------------------------------------- */
+static int row_numbers(build *b, uint32_t node, hd_dtype compute, int *numbers) {
+    const hd_node *n = &b->l->g->nodes[node];
+    const double *values = hd_node_attributes(b->l->g, node);
+    for (int i = 0; i < hd_rows[n->op].numbers; ++i)
+        if ((numbers[i] = number(b, compute, values[i])) < 0) return -1;
+    return 0;
+}
+
+static int row_value(build *b, uint32_t node, const int8_t *axes) {
+    const hd_node *n = &b->l->g->nodes[node];
+    const hd_dtype compute = (hd_dtype)n->compute;
+    const hd_compute type = (hd_compute)hd_dtype_compute[compute];
+    int inputs[3] = {-1, -1, -1}, numbers[3] = {-1, -1, -1};
+    for (int k = 0; k < n->input_count; ++k) {
+        const int condition = hd_rows[n->op].chooses && k == 0;
+        inputs[k] = as_type(b, input(b, node, k, axes), condition ? (int)HD_CONDITION : (int)type);
+        if (inputs[k] < 0) return -1;
+    }
+    if (row_numbers(b, node, compute, numbers) < 0) return -1;
+    if (b->counting) return 0;
+    const hd_ir *ir = row_ir(b->l, (hd_op_id)n->op, 0, type);
+    return ir == NULL ? -1 : hd_kernel_row(b->k, ir, inputs, numbers);
+}
+
+static int derivative_value(build *b, uint32_t node, const int8_t *axes) {
+    static const struct {
+        unsigned bit;
+        int place;
+    } variables[] = {{HD_SAVE_INPUT0, 0},
+                     {HD_SAVE_INPUT1, 1},
+                     {HD_SAVE_INPUT2, 2},
+                     {HD_SAVE_OUTPUT, HD_INPUT_VALUE},
+                     {HD_USES_GRADIENT, HD_INPUT_GRADIENT}};
+    const hd_node *n = &b->l->g->nodes[node];
+    const hd_compute type = (hd_compute)hd_dtype_compute[n->dtype];
+    const unsigned uses = hd_row_uses((hd_op_id)n->op, n->derivative - 1);
+    int inputs[5] = {-1, -1, -1, -1, -1}, numbers[3] = {-1, -1, -1};
+    for (int v = 0; v < 5; ++v) {
+        if ((uses & variables[v].bit) == 0) continue;
+        const int step = input(b, node, hd_uses_place(uses, variables[v].bit), axes);
+        const bool condition = hd_rows[n->op].chooses && v == 0;
+        inputs[variables[v].place] = as_type(b, step, condition ? (int)HD_CONDITION : (int)type);
+        if (inputs[variables[v].place] < 0) return -1;
+    }
+    if (row_numbers(b, node, (hd_dtype)n->dtype, numbers) < 0) return -1;
+    if (b->counting) return 0;
+    const hd_ir *ir = row_ir(b->l, (hd_op_id)n->op, n->derivative, type);
+    return ir == NULL ? -1 : hd_kernel_row(b->k, ir, inputs, numbers);
+}
+
+static int reduction_value(build *b, uint32_t node) {
+    const hd_node *n = &b->l->g->nodes[node];
+    int8_t axes[HD_MAX_RANK];
+    for (int i = 0; i < HD_MAX_RANK; ++i) axes[i] = (int8_t)i;
+    const hd_graph *g = b->l->g;
+    const uint32_t in = hd_node_inputs(g, node)[0], source = hd_node_source(g, in);
+    int step;
+    if (g->nodes[source].op == HD_OP_full)
+        step = number_node(b, source);
+    else if (b->l->f->group_of[source] != HD_NO_GROUP && &b->l->f->groups[b->l->f->group_of[source]] == b->group)
+        step = b->counting ? 0 : b->l->value[source];
+    else
+        step = load(b, in, axes);
+    step = as_type(b, step, hd_dtype_compute[n->dtype]);
+    if (b->counting || step < 0) return step;
+    const hd_kernel_reduction how = n->op == HD_OP_sum                         ? HD_KERNEL_SUM
+                                    : n->op == HD_OP_prod                      ? HD_KERNEL_PROD
+                                    : n->op == HD_OP_max || n->op == HD_OP_any ? HD_KERNEL_MAX
+                                                                               : HD_KERNEL_MIN;
+    return hd_kernel_reduce(b->k, step, how);
+}
+
+static int cast_value(build *b, uint32_t node, const int8_t *axes) {
+    const hd_dtype dtype = (hd_dtype)b->l->g->nodes[node].dtype;
+    const int step = as_type(b, input(b, node, 0, axes), hd_dtype_compute[dtype]);
+    return b->counting || step < 0 || !hd_dtype_is_small_float(dtype) ? step : hd_kernel_round(b->k, step, dtype);
+}
+
+/* What the matrix product left in cache, and its bias. */
+static int product_value(build *b, uint32_t node, const int8_t *axes) {
+    const hd_node *n = &b->l->g->nodes[node];
+    int64_t stride[HD_MAX_RANK] = {0};
+    stride[b->group->space.rank - 2] = 2; /* rows of a tile are some way apart; how far, each call says */
+    stride[b->group->space.rank - 1] = 1;
+    const int tile = find_access(b, HD_TILE_BUFFER, false, (hd_dtype)n->dtype, stride);
+    int step = b->counting || tile < 0 ? tile : hd_kernel_load(b->k, tile, -1);
+    if (n->op == HD_OP_affine && n->input_count > 2) {
+        const int bias = as_type(b, input(b, node, 2, axes), hd_dtype_compute[n->dtype]);
+        if (!b->counting) step = hd_kernel_word(b->k, HD_WORD_ADD, step, bias, -1);
+        if (bias < 0) return -1;
+    }
+    return step;
+}
+
+static hd_error build_member(build *b, uint32_t node) {
+    const hd_graph *g = b->l->g;
+    const hd_op *op = hd_node_op(&g->nodes[node]);
+    int8_t axes[HD_MAX_RANK];
+    hd_form_axes(b->group, (hd_form)b->l->f->form[node], axes);
+    int step = op->family == HD_FAMILY_ELEMENTWISE  ? row_value(b, node, axes)
+               : op->family == HD_FAMILY_DERIVATIVE ? derivative_value(b, node, axes)
+               : op->family == HD_FAMILY_CAST       ? cast_value(b, node, axes)
+               : op->family == HD_FAMILY_REDUCE     ? reduction_value(b, node)
+                                                    : product_value(b, node, axes);
+    if (step < 0) return hd_fail(HD_ERROR_INTERNAL, "node %%%u, %s, cannot be lowered", node, op->name);
+    b->l->value[node] = step;
+    if (!b->l->f->stored[node]) return HD_OK;
+    int64_t stride[HD_MAX_RANK];
+    hd_layout layout;
+    const hd_shape shape = hd_node_shape(g, node);
+    hd_layout_contiguous(&layout, &shape);
+    space_strides(&layout, axes, stride);
+    const int at = find_access(b, node, true, (hd_dtype)g->nodes[node].dtype, stride);
+    if (at < 0) return HD_ERROR_INTERNAL;
+    if (b->counting) return HD_OK;
+    step = as_type(b, step, hd_dtype_compute[g->nodes[node].dtype]);
+    return hd_kernel_store(b->k, at, step) < 0 ? HD_ERROR_MEMORY : HD_OK;
+}
+
+static hd_error build_members(build *b, bool counting) {
+    b->counting = counting;
+    const hd_graph *g = b->l->g;
+    const uint32_t *members = b->l->f->members + b->group->first;
+    for (uint32_t i = 0; i < b->group->count; ++i) /* what other kernels made of numbers is nothing here */
+        for (int k = 0; k < g->nodes[members[i]].input_count; ++k)
+            b->l->value[hd_node_source(g, hd_node_inputs(g, members[i])[k])] = -1;
+    for (uint32_t i = 0; i < b->group->count; ++i) HD_TRY(build_member(b, members[i]));
+    return HD_OK;
+}
+
+/* ---- axes ------------------------------------------------------------------------------------------------------------------ */
+typedef struct loops {
+    int count, kept, lanes;
+    int64_t size[HD_KERNEL_AXES];
+    int64_t stride[HD_KERNEL_BUFFERS][HD_KERNEL_AXES];
+} loops;
+
+/* True when every buffer's last point of the inner axis is followed by its first at the next one of the outer axis. */
+static bool walks_on(const build *b, const loops *o, int outer, int64_t size, int axis) {
+    for (int i = 0; i < b->access_count; ++i)
+        if (b->accesses[i].node != HD_TILE_BUFFER && o->stride[i][outer] != b->accesses[i].stride[axis] * size)
+            return false;
+    return true;
+}
+
+/* The axes of one kind (kept or reduced) of the space, joined where possible. Rows and columns of a product stay apart. */
+static void add_loops(const build *b, loops *o, bool reduced) {
+    const int begin = o->count, rank = b->group->space.rank;
+    for (int axis = 0; axis < rank; ++axis) {
+        const int64_t size = b->group->space.size[axis];
+        const bool product = b->group->kind == HD_GROUP_PRODUCT;
+        if (b->group->reduced[axis] != reduced || (size == 1 && !(product && axis >= rank - 2))) continue;
+        if (o->count > begin && !(product && axis >= rank - 1) && walks_on(b, o, o->count - 1, size, axis)) {
+            o->size[o->count - 1] *= size;
+            for (int i = 0; i < b->access_count; ++i) o->stride[i][o->count - 1] = b->accesses[i].stride[axis];
+            continue;
+        }
+        o->size[o->count] = size;
+        for (int i = 0; i < b->access_count; ++i) o->stride[i][o->count] = b->accesses[i].stride[axis];
+        o->count++;
+    }
+    if (o->count == begin && (reduced ? b->group->reduces : true)) { /* a single point is a loop of one */
+        o->size[o->count] = 1;
+        for (int i = 0; i < b->access_count; ++i) o->stride[i][o->count] = 0;
+        o->count++;
+    }
+}
+
+/* The axis along which most buffers lie in memory. */
+static int choose_lanes(const build *b, const loops *o) {
+    if (o->kept == o->count) return o->count - 1;
+    int kept = 0, reduced = 0;
+    for (int i = 0; i < b->access_count; ++i) {
+        kept += o->stride[i][o->kept - 1] == 1 && o->size[o->kept - 1] > 1;
+        reduced += o->stride[i][o->count - 1] == 1 && o->size[o->count - 1] > 1;
+    }
+    return kept > reduced ? o->kept - 1 : o->count - 1;
+}
+
+static void find_loops(const build *b, loops *o) {
+    memset(o, 0, sizeof *o);
+    add_loops(b, o, false);
+    o->kept = o->count;
+    add_loops(b, o, true);
+    o->lanes = choose_lanes(b, o);
+}
+
+static hd_error add_buffers(build *b, const loops *o) {
+    for (int i = 0; i < b->access_count; ++i) {
+        uint8_t strides[HD_KERNEL_AXES];
+        for (int a = 0; a < o->count; ++a) /* away from the lanes a stride of 1 is as good as any other */
+            strides[a] = o->stride[i][a] == 0                    ? HD_STRIDE_ZERO
+                         : o->stride[i][a] == 1 && a == o->lanes ? HD_STRIDE_ONE
+                                                                 : HD_STRIDE_ANY;
+        if (hd_kernel_add_buffer(b->k, (hd_dtype)b->accesses[i].dtype, b->accesses[i].written, strides) < 0)
+            return HD_ERROR_INTERNAL;
+    }
+    return HD_OK;
+}
+
+static hd_error bind(const build *b, const loops *o, hd_native *n) {
+    const hd_kernel *k = &n->shape;
+    const int count = hd_geometry_slot(k) + 1;
+    n->geometry = hd_array_resize(NULL, (size_t)count * sizeof *n->geometry);
+    n->numbers = hd_array_resize(NULL, ((size_t)b->number_count + 1) * sizeof *n->numbers);
+    if (n->geometry == NULL || n->numbers == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for a kernel");
+    for (int a = 0; a < o->count; ++a) {
+        n->geometry[a] = o->size[a];
+        n->geometry[hd_geometry_base(k, a)] = 0;
+        for (int i = 0; i < b->access_count; ++i) n->geometry[hd_geometry_stride(k, i, a)] = o->stride[i][a];
+    }
+    memcpy(n->numbers, b->numbers, (size_t)b->number_count * sizeof *n->numbers);
+    hd_native_settle(n);
+    return HD_OK;
+}
+
+hd_error hd_lower(hd_lowering *l, const hd_group *group, hd_lowered *out) {
+    memset(out, 0, sizeof *out);
+    build b = {.l = l, .group = group, .k = &out->native.shape};
+    loops o;
+    HD_TRY(build_members(&b, true));
+    find_loops(&b, &o);
+    hd_kernel_init(b.k, o.count, o.kept);
+    hd_error status = add_buffers(&b, &o);
+    if (status == HD_OK) status = build_members(&b, false);
+    if (status == HD_OK) status = hd_kernel_finish(b.k, o.lanes, hd_code_vector_bytes());
+#ifndef NDEBUG
+    if (status == HD_OK) status = hd_kernel_verify(b.k);
+#endif
+    if (status == HD_OK) status = bind(&b, &o, &out->native);
+    for (int i = 0; i < b.access_count; ++i) out->nodes[i] = b.accesses[i].node;
+    if (status != HD_OK) hd_native_release(&out->native);
+    return status;
+}

@@ -1,0 +1,31 @@
+/* Lowering: a group of nodes as a kernel. */
+#ifndef HD_COMPILER_LOWER_H
+#define HD_COMPILER_LOWER_H
+
+#include "compiler/fuse.h"
+#include "compiler/native.h"
+
+#define HD_TILE_BUFFER UINT32_MAX /* in `nodes`: the part of a matrix product that is in cache, buffer 0 */
+
+/* A kernel with what its buffers are. */
+typedef struct hd_lowered {
+    hd_native native;
+    uint32_t nodes[HD_KERNEL_BUFFERS]; /* the node whose value each buffer is */
+} hd_lowered;
+
+/* What lowering a graph shares between its kernels. */
+typedef struct hd_lowering {
+    const hd_graph *g;
+    const hd_fusion *f;
+    const hd_tensor
+        *tensors;   /* of each node that is in memory, and of each view that a kernel reads: their layouts count */
+    int32_t *value; /* of each node: its step in the kernel under way */
+    hd_ir **rows;   /* read already: [op * 4 + derivative][compute] */
+} hd_lowering;
+
+hd_error hd_lowering_begin(hd_lowering *l, const hd_graph *g, const hd_fusion *f, const hd_tensor *tensors);
+void hd_lowering_end(hd_lowering *l);
+/* The kernel of a group, ready to be compiled. */
+hd_error hd_lower(hd_lowering *l, const hd_group *group, hd_lowered *out);
+
+#endif

@@ -1,0 +1,108 @@
+/* Running native kernels. A part of a kernel's space is the same kernel with other sizes and addresses, so cutting it for
+ * threads needs nothing of the kernel itself. */
+#include "compiler/native.h"
+#include "core/memory.h"
+#include "core/pool.h"
+
+#include <string.h>
+
+enum { WORTH_A_THREAD = 1 << 15 }; /* units of about an instruction on a vector of one element */
+
+static int64_t points(const hd_native *n, int from, int to) {
+    int64_t count = 1;
+    for (int a = from; a < to; ++a) count *= n->geometry[a];
+    return count;
+}
+
+void hd_native_settle(hd_native *n) {
+    const hd_kernel *k = &n->shape;
+    const int64_t all = points(n, 0, k->axes),
+                  step = 4 + k->count; /* loads and stores cost even where nothing is computed */
+    n->split = -1;
+    for (int a = 0; a < k->kept; ++a) /* the outermost axis that is long enough, else the longest */
+        if (n->split < 0 || (n->geometry[n->split] < 64 && n->geometry[a] > n->geometry[n->split])) n->split = a;
+    n->scratch_bytes = 0;
+    if (k->slots > 0) {
+        const size_t slot = ((size_t)points(n, k->kept, k->axes) + k->width) * 8;
+        n->geometry[hd_geometry_slot(k)] = (int64_t)slot;
+        n->scratch_bytes = slot * k->slots;
+    } else {
+        n->geometry[hd_geometry_slot(k)] = 0;
+    }
+    if (n->split < 0) return;
+    const int64_t size = n->geometry[n->split], per = size > 0 ? all / size * step : 1;
+    n->grain = per >= WORTH_A_THREAD ? 1 : WORTH_A_THREAD / (per > 0 ? per : 1) + 1;
+    if (n->split == k->lanes && n->grain < 4 * k->width) n->grain = 4 * k->width;
+}
+
+void hd_native_run_tile(const hd_native *n, char *const *buffers, int tile, const void *at, int64_t stride,
+                        const int64_t *begin, const int64_t *size) {
+    const hd_kernel *k = &n->shape;
+    int64_t geometry[HD_GEOMETRY_MOST];
+    char *moved[HD_KERNEL_BUFFERS];
+    memcpy(geometry, n->geometry, (size_t)(hd_geometry_slot(k) + 1) * sizeof *geometry);
+    for (int b = 0; b < k->buffer_count; ++b) {
+        int64_t offset = 0;
+        for (int a = 0; a < k->kept; ++a) offset += begin[a] * geometry[hd_geometry_stride(k, b, a)];
+        moved[b] = b == tile ? (char *)(uintptr_t)at : buffers[b] + offset * hd_dtype_bytes[k->buffers[b].dtype];
+    }
+    geometry[hd_geometry_stride(k, tile, k->kept - 2)] = stride;
+    for (int a = 0; a < k->kept; ++a) {
+        geometry[a] = size[a];
+        geometry[hd_geometry_base(k, a)] += begin[a];
+    }
+    n->code->run(moved, geometry, n->numbers, NULL);
+}
+
+typedef struct part {
+    const hd_native *n;
+    char *const *buffers;
+    char *scratch;
+    int64_t size, step;
+} part;
+
+static void run_chunk(void *context, int64_t chunk) {
+    const part *p = context;
+    const hd_kernel *k = &p->n->shape;
+    const int axis = p->n->split;
+    const int64_t begin = chunk * p->step, end = begin + p->step < p->size ? begin + p->step : p->size;
+    int64_t geometry[HD_GEOMETRY_MOST];
+    char *buffers[HD_KERNEL_BUFFERS];
+    memcpy(geometry, p->n->geometry, (size_t)(hd_geometry_slot(k) + 1) * sizeof *geometry);
+    geometry[axis] = end - begin;
+    geometry[hd_geometry_base(k, axis)] += begin;
+    for (int b = 0; b < k->buffer_count; ++b)
+        buffers[b] =
+            p->buffers[b] + begin * geometry[hd_geometry_stride(k, b, axis)] * hd_dtype_bytes[k->buffers[b].dtype];
+    p->n->code->run(buffers, geometry, p->n->numbers, p->scratch + (size_t)chunk * p->n->scratch_bytes);
+}
+
+hd_error hd_native_run(const hd_native *n, hd_thread *thread, char *const *buffers) {
+    const int64_t size = n->split < 0 ? 1 : n->geometry[n->split];
+    int64_t chunks = n->split < 0 ? 1 : size / n->grain;
+    const int threads = chunks > 1 ? hd_pool_threads() : 1;
+    if (chunks > 4 * threads) chunks = 4 * threads; /* the cores of shared machines are not equally quick */
+    if (threads == 1 || chunks < 1) chunks = 1;
+    hd_block *scratch = NULL;
+    if (n->scratch_bytes > 0) {
+        scratch = hd_block_new(thread, n->scratch_bytes * (size_t)chunks);
+        if (scratch == NULL) return HD_ERROR_MEMORY;
+    }
+    if (chunks == 1) {
+        n->code->run(buffers, n->geometry, n->numbers, scratch == NULL ? NULL : hd_block_data(scratch));
+    } else {
+        part p = {n, buffers, scratch == NULL ? NULL : hd_block_data(scratch), size, (size + chunks - 1) / chunks};
+        if (n->split == n->shape.lanes) p.step = (p.step + n->shape.width - 1) / n->shape.width * n->shape.width;
+        hd_parallel((size + p.step - 1) / p.step, run_chunk, &p);
+    }
+    if (scratch != NULL) hd_block_release(thread, scratch);
+    return HD_OK;
+}
+
+void hd_native_release(hd_native *n) {
+    if (n->code != NULL) hd_code_release(n->code);
+    hd_kernel_release(&n->shape);
+    hd_array_release(n->geometry);
+    hd_array_release(n->numbers);
+    memset(n, 0, sizeof *n);
+}

@@ -1,0 +1,28 @@
+/* Running a native kernel: its arguments, and how its space is cut for threads. */
+#ifndef HD_COMPILER_NATIVE_H
+#define HD_COMPILER_NATIVE_H
+
+#include "compiler/code.h"
+
+/* A kernel bound to sizes, strides and numbers; only addresses are missing. */
+typedef struct hd_native {
+    hd_code *code;
+    hd_kernel shape;   /* of the kernel: axes and buffers; its steps only until it is compiled */
+    int64_t *geometry; /* see kernel.h */
+    uint64_t *numbers;
+    int split;            /* the kept axis that threads share; -1: none */
+    int64_t grain;        /* the least of it that is worth a thread */
+    size_t scratch_bytes; /* for each thread */
+} hd_native;
+
+/* Decides how the space is cut, from its sizes and what a point costs. */
+void hd_native_settle(hd_native *n);
+/* Runs all of it. `buffers` are addresses of first elements. */
+hd_error hd_native_run(const hd_native *n, hd_thread *thread, char *const *buffers);
+/* Runs the part of it that begins at `begin` and is `size` large (along its kept axes), on this thread. `buffers` are those
+ * of the whole, but for buffer `tile`: that is the part itself, its rows `stride` elements apart. */
+void hd_native_run_tile(const hd_native *n, char *const *buffers, int tile, const void *at, int64_t stride,
+                        const int64_t *begin, const int64_t *size);
+void hd_native_release(hd_native *n);
+
+#endif

@@ -1,0 +1,731 @@
+/* Plans: a graph as a flat list of launches, with all memory laid out in advance.
+ *
+ * A launch is a native kernel, a matrix product with what follows it, or a call of the device's own kernels. Every value that
+ * is in memory has a tensor header, made once; views are only headers over the buffer they look at. Buffers of values that
+ * live during the run lie in one arena, shared by those that do not live at the same time; outputs get new memory in every
+ * run; the new value of state is made beside the old one and exchanged with it when the whole run went well. */
+#include "compiler/arena.h"
+#include "compiler/lower.h"
+#include "core/device.h"
+#include "device/cpu/product.h"
+#include "script/executable.h"
+
+#include <string.h>
+
+#define NONE UINT32_MAX
+
+typedef enum room { IN_ARENA, IN_OUTPUT, IN_STATE, GIVEN } room; /* GIVEN: inputs, constants, cells */
+
+typedef struct buffer {
+    hd_storage storage; /* its header, which kernels see; never released */
+    room room;
+    uint32_t last;  /* the last launch that reads it */
+    size_t offset;  /* in the arena */
+    bool placed;    /* it has an offset */
+    bool handed_on; /* a launch writes its result over it */
+} buffer;
+
+typedef enum launch_kind { RUN_CALL, RUN_COPY, RUN_KERNEL, RUN_PRODUCT } launch_kind;
+typedef struct launch {
+    uint8_t kind; /* launch_kind */
+    uint16_t inputs, outputs;
+    uint32_t node;
+    uint32_t first;  /* operands[first ...]: tensors, its inputs and then its outputs */
+    uint32_t call;   /* in calls; NONE */
+    uint32_t native; /* in natives; NONE */
+} launch;
+
+typedef struct call {
+    hd_call call;
+    hd_random_attributes draw; /* of a random op: the call's attributes */
+} call;
+
+typedef struct native {
+    hd_native native;
+    uint32_t tensors[HD_KERNEL_BUFFERS]; /* of each buffer; NONE: the tile of a product */
+    int tile;                            /* which buffer that is; -1 */
+} native;
+
+typedef struct plan {
+    hd_executable executable;
+    hd_graph *graph;
+    hd_executor *executor;
+    hd_fusion fusion;
+    hd_tensor *tensors; /* of each node; behind them those of copies and of parts that a write fills */
+    uint32_t tensor_count;
+    uint32_t *buffer_of; /* of each tensor; NONE: it is not made yet */
+    buffer *buffers;
+    uint32_t buffer_count;
+    launch *launches;
+    uint32_t launch_count;
+    call *calls;
+    uint32_t call_count;
+    native **natives;
+    uint32_t native_count;
+    uint32_t *operands; /* tensors of launches */
+    hd_tensor **pointers;
+    uint32_t operand_count, operand_capacity;
+    uint32_t *outputs; /* the tensor of each output */
+    hd_block *arena;
+    uint32_t *fresh; /* buffers that need memory of their own in every run */
+    uint32_t fresh_count;
+    uint32_t *state; /* for each cell: the buffer of its update; NONE: unchanged */
+} plan;
+
+static hd_error no_memory(const plan *p) {
+    return hd_fail(HD_ERROR_MEMORY, "no memory for a plan of %u nodes", p->graph->node_count);
+}
+
+/* ---- parts ------------------------------------------------------------------------------------------------------------ */
+static uint32_t new_buffer(plan *p, room kind, size_t bytes) {
+    buffer *b = &p->buffers[p->buffer_count];
+    memset(b, 0, sizeof *b);
+    b->room = kind;
+    b->storage.object.references = 1 << 20; /* never the last one */
+    b->storage.bytes = bytes;
+    b->storage.device = hd_cpu();
+    return p->buffer_count++;
+}
+
+static void set_tensor(plan *p, uint32_t index, uint32_t b, hd_storage *storage, hd_dtype dtype,
+                       const hd_layout *layout) {
+    hd_tensor *t = &p->tensors[index];
+    memset(t, 0, sizeof *t);
+    t->object.kind = &hd_kind_tensor;
+    t->object.references = 1 << 20;
+    t->storage = storage;
+    t->dtype = (uint8_t)dtype;
+    t->layout = *layout;
+    t->count = hd_shape_count(layout->shape);
+    t->contiguous = hd_layout_is_contiguous(layout);
+    p->buffer_of[index] = b;
+}
+
+/* A tensor with a new buffer of its own. */
+static void own_tensor(plan *p, uint32_t index, room kind, hd_dtype dtype, const hd_shape *shape) {
+    const uint32_t b = new_buffer(p, kind, (size_t)hd_shape_count(*shape) * hd_dtype_bytes[dtype]);
+    hd_layout layout;
+    hd_layout_contiguous(&layout, shape);
+    set_tensor(p, index, b, &p->buffers[b].storage, dtype, &layout);
+}
+
+/* One more tensor behind those of the nodes. The array was made large enough. */
+static uint32_t spare_tensor(plan *p) {
+    p->buffer_of[p->tensor_count] = NONE;
+    return p->tensor_count++;
+}
+
+static launch *new_launch(plan *p, launch_kind kind, uint32_t node) {
+    launch *l = &p->launches[p->launch_count++];
+    *l = (launch){.kind = (uint8_t)kind, .node = node, .first = p->operand_count, .call = NONE, .native = NONE};
+    return l;
+}
+
+static hd_error add_operand(plan *p, uint32_t tensor) {
+    if (p->operand_count == p->operand_capacity) {
+        const uint32_t capacity = p->operand_capacity ? p->operand_capacity * 2 : 256;
+        uint32_t *moved = hd_array_resize(p->operands, capacity * sizeof *moved);
+        if (moved == NULL) return no_memory(p);
+        p->operands = moved;
+        p->operand_capacity = capacity;
+    }
+    p->operands[p->operand_count++] = tensor;
+    return HD_OK;
+}
+static hd_error add_input(plan *p, launch *l, uint32_t tensor) {
+    l->inputs++;
+    return add_operand(p, tensor);
+}
+static hd_error add_output(plan *p, launch *l, uint32_t tensor) {
+    l->outputs++;
+    return add_operand(p, tensor);
+}
+
+static hd_error add_copy(plan *p, uint32_t node, uint32_t to, uint32_t from) {
+    launch *l = new_launch(p, RUN_COPY, node);
+    HD_TRY(add_input(p, l, from));
+    return add_output(p, l, to);
+}
+
+/* The value of a node, contiguous and at the beginning of what it is a part of. */
+static hd_error packed(plan *p, uint32_t node, uint32_t index, uint32_t *out) {
+    *out = index;
+    if (p->tensors[index].contiguous) return HD_OK;
+    *out = spare_tensor(p);
+    own_tensor(p, *out, IN_ARENA, (hd_dtype)p->tensors[index].dtype, &p->tensors[index].layout.shape);
+    return add_copy(p, node, *out, index);
+}
+
+/* ---- headers ------------------------------------------------------------------------------------------------------------ */
+static hd_error make_view(plan *p, uint32_t i) {
+    const hd_node *n = &p->graph->nodes[i];
+    const void *attributes = hd_node_attributes(p->graph, i);
+    hd_layout layout;
+    uint32_t from = hd_node_inputs(p->graph, i)[0];
+    const uint32_t input = from;
+    if (n->op == HD_OP_as_strided) { /* over all of its input's memory */
+        HD_TRY(packed(p, i, input, &from));
+        layout = ((const hd_strided_attributes *)attributes)->layout;
+        layout.offset += p->tensors[from].layout.offset;
+    } else if (!hd_view_layout((hd_op_id)n->op, attributes, &p->tensors[from].layout, &layout)) {
+        HD_TRY(packed(p, i, input, &from)); /* a reshape that its strides do not allow */
+        hd_view_layout((hd_op_id)n->op, attributes, &p->tensors[from].layout, &layout);
+    }
+    set_tensor(p, i, p->buffer_of[from], p->tensors[from].storage, (hd_dtype)n->dtype, &layout);
+    return HD_OK;
+}
+
+/* Makes the header of a view, and of the views it looks through, from the innermost outwards. */
+static hd_error need(plan *p, uint32_t node) {
+    while (p->buffer_of[node] == NONE) {
+        uint32_t at = node;
+        while (p->buffer_of[hd_node_inputs(p->graph, at)[0]] == NONE) at = hd_node_inputs(p->graph, at)[0];
+        HD_TRY(make_view(p, at));
+        if (at == node) break;
+    }
+    return HD_OK;
+}
+
+/* Headers of all that is given or stored; those of views are made where they are first needed. */
+static void make_headers(plan *p) {
+    const hd_graph *g = p->graph;
+    for (uint32_t i = 0; i < g->node_count; ++i) {
+        const hd_node *n = &g->nodes[i];
+        p->buffer_of[i] = NONE;
+        const bool given = !hd_node_is_op(n) && n->op != HD_NODE_WRITE;
+        if (!given && p->fusion.group_of[i] == HD_NO_GROUP) continue; /* a view, or a number */
+        const hd_shape shape = hd_node_shape(g, i);
+        if (given || p->fusion.stored[i] || p->fusion.groups[p->fusion.group_of[i]].kind == HD_GROUP_CALL) {
+            own_tensor(p, i, given ? GIVEN : IN_ARENA, (hd_dtype)n->dtype, &shape);
+        } else if (hd_node_op(n)->family ==
+                   HD_FAMILY_CONTRACT) { /* never in memory as a whole: only what it looks like */
+            hd_layout layout;
+            hd_layout_contiguous(&layout, &shape);
+            set_tensor(p, i, NONE, NULL, (hd_dtype)n->dtype, &layout);
+        }
+        if (n->op == HD_NODE_CONSTANT) p->tensors[i].storage = g->constants[n->first].storage;
+    }
+}
+
+/* ---- launches -------------------------------------------------------------------------------------------------------------- */
+static hd_error plan_write(plan *p, uint32_t i) {
+    const hd_node *n = &p->graph->nodes[i];
+    const uint32_t *inputs = hd_node_inputs(p->graph, i);
+    HD_TRY(add_copy(p, i, i, inputs[0]));
+    const uint32_t part = spare_tensor(p);
+    const hd_strided_attributes *attributes = hd_node_attributes(p->graph, i);
+    set_tensor(p, part, p->buffer_of[i], p->tensors[i].storage, (hd_dtype)n->dtype, &attributes->layout);
+    return add_copy(p, i, part, inputs[1]);
+}
+
+/* The device's own op on a node's inputs. */
+static call *new_call(plan *p, uint32_t i, launch *l) {
+    const hd_node *n = &p->graph->nodes[i];
+    call *c = &p->calls[p->call_count];
+    l->call = p->call_count++;
+    memset(c, 0, sizeof *c);
+    c->call = (hd_call){.op = hd_node_op(n), .output_count = 1, .given = true, .compute = (hd_dtype)n->compute};
+    c->call.dtype[0] = (hd_dtype)n->dtype;
+    c->call.shape[0] = hd_node_shape(p->graph, i);
+    c->call.attributes = hd_node_attributes(p->graph, i);
+    if (c->call.op->family == HD_FAMILY_RANDOM) c->draw = *(const hd_random_attributes *)c->call.attributes;
+    return c;
+}
+
+static hd_error plan_call(plan *p, uint32_t i) {
+    const hd_node *n = &p->graph->nodes[i];
+    const uint32_t *inputs = hd_node_inputs(p->graph, i);
+    for (int k = 0; k < n->input_count; ++k) HD_TRY(need(p, inputs[k]));
+    if (n->op == HD_NODE_WRITE) return plan_write(p, i);
+    launch *l = new_launch(p, RUN_CALL, i);
+    new_call(p, i, l);
+    for (int k = 0; k < n->input_count; ++k) HD_TRY(add_input(p, l, inputs[k]));
+    return add_output(p, l, i);
+}
+
+/* The product of a group: its first member that is one. */
+static uint32_t product_of(const plan *p, const hd_group *group) {
+    const uint32_t *members = p->fusion.members + group->first;
+    for (uint32_t i = 0; i < group->count; ++i)
+        if (hd_node_op(&p->graph->nodes[members[i]])->family == HD_FAMILY_CONTRACT) return members[i];
+    return NONE;
+}
+
+static hd_error need_inputs(plan *p, const hd_group *group) {
+    const hd_graph *g = p->graph;
+    for (uint32_t i = 0; i < group->count; ++i) {
+        const uint32_t node = p->fusion.members[group->first + i];
+        for (int k = 0; k < g->nodes[node].input_count; ++k) {
+            const uint32_t in = hd_node_inputs(g, node)[k], source = hd_node_source(g, in);
+            const uint32_t from = p->fusion.group_of[source];
+            const bool inside = from != HD_NO_GROUP && &p->fusion.groups[from] == group;
+            if (!inside && p->buffer_of[source] != NONE) HD_TRY(need(p, in));
+        }
+    }
+    return HD_OK;
+}
+
+static hd_error plan_kernel(plan *p, hd_lowering *lowering, const hd_group *group) {
+    HD_TRY(need_inputs(p, group));
+    const uint32_t product = group->kind == HD_GROUP_PRODUCT ? product_of(p, group) : NONE;
+    const uint32_t last = p->fusion.members[group->first + group->count - 1];
+    native *n = hd_array_resize(NULL, sizeof *n);
+    if (n == NULL) return no_memory(p);
+    hd_lowered lowered;
+    const hd_error status = hd_lower(lowering, group, &lowered);
+    if (status != HD_OK) {
+        hd_array_release(n);
+        return status;
+    }
+    n->native = lowered.native;
+    n->tile = -1;
+    p->natives[p->native_count++] = n;
+    launch *l = new_launch(p, product == NONE ? RUN_KERNEL : RUN_PRODUCT, product == NONE ? last : product);
+    l->native = p->native_count - 1;
+    const hd_kernel *k = &n->native.shape;
+    for (int b = 0; b < k->buffer_count; ++b) {
+        n->tensors[b] = lowered.nodes[b] == HD_TILE_BUFFER ? NONE : lowered.nodes[b];
+        if (n->tensors[b] == NONE) n->tile = b;
+    }
+    if (product != NONE) { /* its operands first */
+        call *c = new_call(p, product, l);
+        c->call.input_count = 2;
+        HD_TRY(add_input(p, l, hd_node_inputs(p->graph, product)[0]));
+        HD_TRY(add_input(p, l, hd_node_inputs(p->graph, product)[1]));
+    }
+    for (int b = 0; b < k->buffer_count; ++b)
+        if (!k->buffers[b].written && n->tensors[b] != NONE) HD_TRY(add_input(p, l, n->tensors[b]));
+    for (int b = 0; b < k->buffer_count; ++b)
+        if (k->buffers[b].written) HD_TRY(add_output(p, l, n->tensors[b]));
+    return HD_OK;
+}
+
+/* All kernels of the plan at once, so that they are compiled side by side. */
+static hd_error compile_kernels(hd_thread *thread, plan *p) {
+    if (p->native_count == 0) return HD_OK;
+    const hd_kernel **kernels = hd_array_resize(NULL, p->native_count * sizeof *kernels);
+    hd_code **codes = hd_array_resize(NULL, p->native_count * sizeof *codes);
+    hd_error status = kernels == NULL || codes == NULL ? no_memory(p) : HD_OK;
+    for (uint32_t i = 0; i < p->native_count && status == HD_OK; ++i) kernels[i] = &p->natives[i]->native.shape;
+    if (status == HD_OK) status = hd_code_get(thread, kernels, (int)p->native_count, codes, &p->executable.code);
+    for (uint32_t i = 0; i < p->native_count && status == HD_OK; ++i) p->natives[i]->native.code = codes[i];
+    hd_array_release(kernels);
+    hd_array_release(codes);
+    return status;
+}
+
+/* ---- what leaves the run ------------------------------------------------------------------------------------------------------ */
+/* True when the node's buffer is in the arena, and the node is all of it. */
+static bool is_whole(const plan *p, uint32_t tensor) {
+    const hd_tensor *t = &p->tensors[tensor];
+    const buffer *b = &p->buffers[p->buffer_of[tensor]];
+    return b->room == IN_ARENA && t->storage == &b->storage && t->contiguous && t->layout.offset == 0 &&
+           (size_t)t->count * hd_dtype_bytes[t->dtype] == b->storage.bytes;
+}
+
+/* The tensor in which a value leaves: the value itself, or a copy when its buffer is not its own to give away. */
+static hd_error leaving(plan *p, uint32_t node, room kind, uint32_t *out) {
+    HD_TRY(need(p, node));
+    *out = node;
+    if (!is_whole(p, node)) {
+        const hd_shape shape = p->tensors[node].layout.shape;
+        *out = spare_tensor(p);
+        own_tensor(p, *out, kind, (hd_dtype)p->tensors[node].dtype, &shape);
+        HD_TRY(add_copy(p, node, *out, node));
+    }
+    p->buffers[p->buffer_of[*out]].room = kind;
+    return HD_OK;
+}
+
+/* ---- the arena ------------------------------------------------------------------------------------------------------------------ */
+/* That a kernel reads a buffer only where it writes this output, so that it may write over it. */
+static bool kernel_may_overwrite(const plan *p, const launch *l, uint32_t in, uint32_t out) {
+    const native *n = p->natives[l->native];
+    const hd_kernel *k = &n->native.shape;
+    if (k->stages > 0) return false;
+    int to = -1;
+    for (int b = 0; b < k->buffer_count; ++b)
+        if (n->tensors[b] == out && k->buffers[b].written) to = b;
+    for (int b = 0; b < k->buffer_count; ++b) {
+        if (n->tensors[b] == NONE || k->buffers[b].written || p->buffer_of[n->tensors[b]] != p->buffer_of[in]) continue;
+        for (int a = 0; a < k->axes; ++a)
+            if (n->native.geometry[hd_geometry_stride(k, b, a)] != n->native.geometry[hd_geometry_stride(k, to, a)])
+                return false;
+        if (!is_whole(p, n->tensors[b])) return false;
+    }
+    return to >= 0;
+}
+
+static bool call_may_overwrite(const plan *p, const launch *l, uint32_t in, uint32_t out) {
+    const hd_op *op = l->kind == RUN_CALL ? p->calls[l->call].call.op : NULL;
+    if (op == NULL || (op->family != HD_FAMILY_ELEMENTWISE && op->family != HD_FAMILY_DERIVATIVE)) return false;
+    for (int k = 0; k < l->inputs; ++k) { /* another view of it would be read when it is half written */
+        const uint32_t other = p->operands[l->first + (uint32_t)k];
+        if (p->buffer_of[other] == p->buffer_of[in] && other != in &&
+            !(is_whole(p, other) && hd_shape_equal(p->tensors[other].layout.shape, p->tensors[out].layout.shape)))
+            return false;
+    }
+    return true;
+}
+
+/* The input over which a launch may write an output: of its type and shape, read for the last time. NULL: none. */
+static buffer *overwritable(const plan *p, uint32_t index, uint32_t out) {
+    const launch *l = &p->launches[index];
+    if (l->kind == RUN_COPY || !is_whole(p, out)) return NULL;
+    for (int k = l->kind == RUN_PRODUCT ? 2 : 0; k < l->inputs; ++k) {
+        const uint32_t in = p->operands[l->first + (uint32_t)k];
+        buffer *b = &p->buffers[p->buffer_of[in]];
+        if (b->last != index || b->handed_on || !is_whole(p, in) || p->tensors[in].dtype != p->tensors[out].dtype ||
+            !hd_shape_equal(p->tensors[in].layout.shape, p->tensors[out].layout.shape))
+            continue;
+        if (l->kind == RUN_CALL ? call_may_overwrite(p, l, in, out) : kernel_may_overwrite(p, l, in, out)) {
+            if (l->kind == RUN_PRODUCT) { /* the product itself reads its operands all over */
+                const uint32_t a = p->operands[l->first], c = p->operands[l->first + 1];
+                if (p->buffer_of[a] == p->buffer_of[in] || p->buffer_of[c] == p->buffer_of[in]) continue;
+            }
+            return b;
+        }
+    }
+    return NULL;
+}
+
+static char nothing[64]; /* where values without elements lie */
+
+static hd_error place_outputs(plan *p, hd_arena *a, uint32_t i) {
+    const launch *l = &p->launches[i];
+    for (uint32_t k = l->inputs; k < (uint32_t)l->inputs + l->outputs; ++k) {
+        const uint32_t tensor = p->operands[l->first + k];
+        buffer *out = &p->buffers[p->buffer_of[tensor]];
+        if (out->room != IN_ARENA || out->placed) continue;
+        buffer *over = overwritable(p, i, tensor);
+        if (over != NULL) over->handed_on = true;
+        out->offset = over != NULL ? over->offset : hd_arena_take(a, hd_arena_rounded(out->storage.bytes));
+        out->placed = true;
+        if (out->offset == SIZE_MAX)
+            return hd_fail(HD_ERROR_MEMORY, "the values of this script need more memory than can be addressed");
+    }
+    return HD_OK;
+}
+
+/* Buffers begin at the launch that first fills them, and end with the last one that reads them. */
+static hd_error find_places(plan *p, hd_arena *a, uint32_t *next, uint32_t *ending) {
+    for (uint32_t i = 0; i < p->buffer_count; ++i) p->buffers[i].last = NONE;
+    for (uint32_t i = 0; i < p->launch_count; ++i) {
+        const launch *l = &p->launches[i];
+        for (uint32_t k = 0; k < (uint32_t)l->inputs + l->outputs; ++k)
+            p->buffers[p->buffer_of[p->operands[l->first + k]]].last = i;
+        ending[i] = NONE;
+    }
+    for (uint32_t i = 0; i < p->buffer_count; ++i) { /* lists of buffers by last launch */
+        const buffer *b = &p->buffers[i];
+        if (b->room != IN_ARENA || b->last == NONE) continue;
+        next[i] = ending[b->last];
+        ending[b->last] = i;
+    }
+    for (uint32_t i = 0; i < p->launch_count; ++i) {
+        HD_TRY(place_outputs(p, a, i));
+        for (uint32_t e = ending[i]; e != NONE; e = next[e])
+            if (!p->buffers[e].handed_on)
+                HD_TRY(hd_arena_give(a, p->buffers[e].offset, hd_arena_rounded(p->buffers[e].storage.bytes)));
+    }
+    return HD_OK;
+}
+
+static hd_error lay_out(hd_thread *thread, plan *p) {
+    uint32_t *next = hd_array_resize(NULL, (p->buffer_count + 1) * sizeof *next);
+    uint32_t *ending = hd_array_resize(NULL, (p->launch_count + 1) * sizeof *ending);
+    hd_arena a = {.top = 0};
+    const hd_error status = next == NULL || ending == NULL ? no_memory(p) : find_places(p, &a, next, ending);
+    hd_array_release(a.holes);
+    hd_array_release(next);
+    hd_array_release(ending);
+    if (status != HD_OK) return status;
+    p->executable.arena_bytes = (int64_t)a.top;
+    if (a.top > 0) {
+        p->arena = hd_block_new(thread, a.top);
+        if (p->arena == NULL) return HD_ERROR_MEMORY;
+    }
+    for (uint32_t i = 0; i < p->buffer_count; ++i) {
+        buffer *b = &p->buffers[i];
+        if (b->room != IN_ARENA) continue;
+        b->storage.data =
+            b->storage.bytes > 0 && p->arena != NULL ? (char *)hd_block_data(p->arena) + b->offset : nothing;
+    }
+    return HD_OK;
+}
+
+/* ---- running -------------------------------------------------------------------------------------------------------------------- */
+static hd_error give_memory(hd_thread *thread, buffer *b) {
+    if (b->storage.block != NULL && b->storage.block->references == 1) return HD_OK; /* nobody else looks at it */
+    if (b->storage.block != NULL) hd_block_release(thread, b->storage.block);
+    b->storage.block = NULL;
+    b->storage.block = hd_block_new(thread, b->storage.bytes > 0 ? b->storage.bytes : 1);
+    if (b->storage.block == NULL) return HD_ERROR_MEMORY;
+    b->storage.data = hd_block_data(b->storage.block);
+    return HD_OK;
+}
+
+static void set_given(plan *p, uint32_t node, void *data) { p->buffers[p->buffer_of[node]].storage.data = data; }
+
+static hd_error prepare(plan *p, hd_thread *thread, const hd_run *run) {
+    const hd_graph *g = p->graph;
+    for (uint32_t i = 0; i < g->input_count; ++i) {
+        void *bytes = hd_tensor_bytes(thread, run->inputs[i], HD_READ);
+        if (bytes == NULL) return thread->error_code;
+        set_given(p, g->inputs[i].node, bytes);
+    }
+    for (uint32_t i = 0; i < g->cell_count; ++i) {
+        void *bytes = hd_storage_bytes(thread, run->cells[i], HD_READ);
+        if (bytes == NULL) return thread->error_code;
+        set_given(p, g->cells[i].node, bytes);
+    }
+    for (uint32_t i = 0; i < p->fresh_count; ++i) HD_TRY(give_memory(thread, &p->buffers[p->fresh[i]]));
+    return HD_OK;
+}
+
+static hd_error addresses(const plan *p, hd_thread *thread, const native *n, char **out) {
+    for (int b = 0; b < n->native.shape.buffer_count; ++b) {
+        if (b == n->tile) continue;
+        out[b] = hd_tensor_bytes(thread, &p->tensors[n->tensors[b]], HD_READ);
+        if (out[b] == NULL) return thread->error_code;
+    }
+    return HD_OK;
+}
+
+static hd_error run_kernel(const plan *p, hd_thread *thread, const launch *l) {
+    char *buffers[HD_KERNEL_BUFFERS];
+    const native *n = p->natives[l->native];
+    HD_TRY(addresses(p, thread, n, buffers));
+    return hd_native_run(&n->native, thread, buffers);
+}
+
+typedef struct finishing {
+    const native *n;
+    char *buffers[HD_KERNEL_BUFFERS];
+} finishing;
+
+/* A part of a product is in cache: what follows it is computed there. Its rows are those of all outer axes in one. */
+static void finish_tile(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows, int64_t column,
+                        int64_t columns) {
+    const finishing *f = context;
+    const hd_native *n = &f->n->native;
+    const int last = n->shape.kept - 1; /* the columns */
+    while (rows > 0) {
+        int64_t begin[HD_KERNEL_AXES] = {0}, size[HD_KERNEL_AXES], rest = row;
+        for (int a = last - 1; a >= 0; --a) {
+            begin[a] = rest % n->geometry[a];
+            rest /= n->geometry[a];
+            size[a] = 1;
+        }
+        const int64_t left = n->geometry[last - 1] - begin[last - 1], count = rows < left ? rows : left;
+        size[last - 1] = count;
+        begin[last] = column;
+        size[last] = columns;
+        hd_native_run_tile(n, f->buffers, f->n->tile, tile, stride, begin, size);
+        tile = (const char *)tile + count * stride * hd_dtype_bytes[n->shape.buffers[f->n->tile].dtype];
+        row += count;
+        rows -= count;
+    }
+}
+
+static hd_error run_product(const plan *p, hd_thread *thread, const launch *l) {
+    finishing f = {.n = p->natives[l->native]};
+    HD_TRY(addresses(p, thread, f.n, f.buffers));
+    return hd_cpu_product(thread, &p->calls[l->call].call, finish_tile, &f);
+}
+
+static hd_error run_call(const plan *p, hd_thread *thread, const launch *l, const hd_run *run) {
+    call *c = &p->calls[l->call];
+    if (c->call.attributes == &c->draw) {
+        c->draw.seed = run->seed;
+        c->draw.draw = run->draw + ((const hd_random_attributes *)hd_node_attributes(p->graph, l->node))->draw;
+    }
+    return p->executor->run(p->executor, thread, &c->call);
+}
+
+static hd_error run_launches(plan *p, hd_thread *thread, const hd_run *run) {
+    for (uint32_t i = 0; i < p->launch_count; ++i) {
+        const launch *l = &p->launches[i];
+        hd_tensor **operands = p->pointers + l->first;
+        const hd_error status = l->kind == RUN_KERNEL    ? run_kernel(p, thread, l)
+                                : l->kind == RUN_PRODUCT ? run_product(p, thread, l)
+                                : l->kind == RUN_CALL
+                                    ? run_call(p, thread, l, run)
+                                    : p->executor->write(p->executor, thread, operands[1], operands[0]);
+        if (__builtin_expect(status != HD_OK, 0)) {
+            hd_error_append(thread, " (in node %%%u, %s)", l->node, hd_node_name(&p->graph->nodes[l->node]));
+            return status;
+        }
+    }
+    return HD_OK;
+}
+
+/* The memory of an output becomes a tensor of its own; the next run gets new memory. */
+static hd_error hand_out(plan *p, hd_thread *thread, const hd_run *run) {
+    for (uint32_t i = 0; i < p->graph->output_count; ++i) {
+        const hd_tensor *value = &p->tensors[p->outputs[i]];
+        buffer *b = &p->buffers[p->buffer_of[p->outputs[i]]];
+        hd_storage *s = hd_storage_new(thread, 0);
+        if (s == NULL) return thread->error_code;
+        if (value->count > 0) {
+            s->bytes = b->storage.bytes;
+            s->data = b->storage.data;
+            s->block = b->storage.block;
+            b->storage.block = NULL;
+            b->storage.data = NULL;
+        }
+        run->outputs[i] = hd_tensor_over(thread, s, (hd_dtype)value->dtype, &value->layout);
+        hd_object_release(thread, &s->object);
+        if (run->outputs[i] == NULL) return thread->error_code;
+    }
+    return HD_OK;
+}
+
+/* All new values are there: now the old ones are exchanged for them. */
+static void update_state(plan *p, const hd_run *run) {
+    for (uint32_t i = 0; i < p->graph->cell_count; ++i) {
+        if (p->state[i] == NONE) continue;
+        hd_storage *cell = run->cells[i], *fresh = &p->buffers[p->state[i]].storage;
+        if (cell->block == NULL) { /* borrowed memory stays where it is */
+            memcpy(cell->data, fresh->data, cell->bytes);
+        } else {
+            hd_block *block = cell->block;
+            cell->block = fresh->block;
+            cell->data = hd_block_data(cell->block);
+            fresh->block = block;
+            fresh->data = hd_block_data(block);
+        }
+        atomic_fetch_add_explicit(&cell->version, 1, memory_order_relaxed);
+    }
+}
+
+static hd_error plan_run(hd_executable *self, hd_thread *thread, const hd_run *run) {
+    plan *p = (plan *)self;
+    hd_observer *observer = thread->observer;
+    thread->observer = NULL;
+    hd_error status = prepare(p, thread, run);
+    if (status == HD_OK) status = run_launches(p, thread, run);
+    if (status == HD_OK) status = hand_out(p, thread, run);
+    if (status == HD_OK && !run->keep_state) update_state(p, run);
+    thread->observer = observer;
+    return status;
+}
+
+/* ---- making one ------------------------------------------------------------------------------------------------------------------ */
+static void plan_destroy(hd_executable *self, hd_thread *thread) {
+    plan *p = (plan *)self;
+    for (uint32_t i = 0; i < p->buffer_count; ++i)
+        if (p->buffers[i].room != IN_ARENA && p->buffers[i].storage.block != NULL)
+            hd_block_release(thread, p->buffers[i].storage.block);
+    for (uint32_t i = 0; i < p->native_count; ++i) {
+        hd_native_release(&p->natives[i]->native);
+        hd_array_release(p->natives[i]);
+    }
+    if (p->arena != NULL) hd_block_release(thread, p->arena);
+    void *const arrays[] = {p->tensors,  p->buffer_of, p->buffers, p->launches, p->calls, p->natives,
+                            p->operands, p->pointers,  p->outputs, p->state,    p->fresh};
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; ++i) hd_array_release(arrays[i]);
+    hd_fusion_release(&p->fusion);
+    hd_graph_release(thread, p->graph);
+    hd_array_release(p);
+}
+
+/* Room for all there can be: pages that are not used cost nothing. */
+static hd_error make_room(plan *p) {
+    const hd_graph *g = p->graph;
+    /* a node needs at most one header beside its own, and so do outputs and updates */
+    const size_t most = (size_t)g->node_count * 2 + g->output_count + g->cell_count + 1,
+                 ordered = p->fusion.order_count;
+    p->tensors = hd_array_resize(NULL, most * sizeof *p->tensors);
+    p->buffer_of = hd_array_resize(NULL, most * sizeof *p->buffer_of);
+    p->buffers = hd_array_resize(NULL, most * sizeof *p->buffers);
+    p->launches = hd_array_resize(NULL, most * sizeof *p->launches);
+    p->calls = hd_array_resize(NULL, (ordered + 1) * sizeof *p->calls);
+    p->natives = hd_array_resize(NULL, (ordered + 1) * sizeof *p->natives);
+    p->outputs = hd_array_resize(NULL, (g->output_count + 1) * sizeof *p->outputs);
+    p->state = hd_array_resize(NULL, (g->cell_count + 1) * sizeof *p->state);
+    p->fresh = hd_array_resize(NULL, (g->output_count + g->cell_count + 1) * sizeof *p->fresh);
+    p->tensor_count = g->node_count;
+    return p->tensors == NULL || p->buffer_of == NULL || p->buffers == NULL || p->launches == NULL ||
+                   p->calls == NULL || p->natives == NULL || p->outputs == NULL || p->state == NULL || p->fresh == NULL
+               ? no_memory(p)
+               : HD_OK;
+}
+
+static hd_error plan_groups(plan *p) {
+    hd_lowering lowering;
+    hd_error status = hd_lowering_begin(&lowering, p->graph, &p->fusion, p->tensors);
+    for (uint32_t i = 0; i < p->fusion.order_count && status == HD_OK; ++i) {
+        const hd_group *group = &p->fusion.groups[p->fusion.order[i]];
+        status = group->kind == HD_GROUP_CALL ? plan_call(p, p->fusion.members[group->first])
+                                              : plan_kernel(p, &lowering, group);
+    }
+    hd_lowering_end(&lowering);
+    return status;
+}
+
+static hd_error plan_leaving(plan *p) {
+    const hd_graph *g = p->graph;
+    for (uint32_t i = 0; i < g->cell_count; ++i) {
+        p->state[i] = NONE;
+        if (g->cells[i].update == g->cells[i].node) continue;
+        uint32_t leaves;
+        HD_TRY(leaving(p, g->cells[i].update, IN_STATE, &leaves));
+        p->state[i] = p->buffer_of[leaves];
+    }
+    for (uint32_t i = 0; i < g->output_count; ++i) HD_TRY(leaving(p, g->outputs[i].node, IN_OUTPUT, &p->outputs[i]));
+    for (uint32_t i = 0; i < p->buffer_count; ++i)
+        if (p->buffers[i].room == IN_OUTPUT || p->buffers[i].room == IN_STATE) p->fresh[p->fresh_count++] = i;
+    return HD_OK;
+}
+
+/* Nothing moves any more: indices become addresses. */
+static hd_error connect(plan *p) {
+    p->pointers = hd_array_resize(NULL, ((size_t)p->operand_count + 1) * sizeof *p->pointers);
+    if (p->pointers == NULL) return no_memory(p);
+    for (uint32_t i = 0; i < p->operand_count; ++i) p->pointers[i] = &p->tensors[p->operands[i]];
+    for (uint32_t i = 0; i < p->launch_count; ++i) {
+        const launch *l = &p->launches[i];
+        if (l->call == NONE) continue;
+        call *c = &p->calls[l->call];
+        c->call.inputs = p->pointers + l->first;
+        c->call.outputs[0] = &p->tensors[l->node];
+        if (l->kind == RUN_CALL) c->call.input_count = l->inputs;
+        if (c->call.op->family == HD_FAMILY_RANDOM) c->call.attributes = &c->draw;
+    }
+    return HD_OK;
+}
+
+static hd_error make_plan(hd_thread *thread, plan *p, hd_optimization_level level) {
+    HD_TRY(hd_fuse(p->graph, level, &p->fusion));
+    HD_TRY(make_room(p));
+    make_headers(p);
+    HD_TRY(plan_groups(p));
+    HD_TRY(plan_leaving(p));
+    HD_TRY(compile_kernels(thread, p));
+    HD_TRY(connect(p));
+    p->executable.launches = p->launch_count;
+    p->executable.nodes = p->graph->node_count;
+    return lay_out(thread, p);
+}
+
+hd_executable *hd_hodu_compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
+    plan *p = hd_array_resize(NULL, sizeof *p);
+    if (p == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory for a plan");
+        return NULL;
+    }
+    memset(p, 0, sizeof *p);
+    p->executable = (hd_executable){.run = plan_run, .destroy = plan_destroy};
+    p->executor = hd_device_executor(device);
+    if (level == HD_O0) {
+        hd_object_retain(&graph->object);
+        p->graph = graph;
+    } else {
+        p->graph = hd_graph_simplify(thread, graph);
+    }
+    if (p->graph != NULL && p->executor != NULL && make_plan(thread, p, level) == HD_OK) return &p->executable;
+    if (p->executor == NULL) hd_fail(HD_ERROR_DEVICE, "the script's device is not available");
+    plan_destroy(&p->executable, thread);
+    return NULL;
+}

@@ -1,0 +1,386 @@
+/* The matrix product: C[m,n] = A[m,k] B[k,n] with any strides.
+ * B is packed into panels of nr columns, A into panels of mr rows, in blocks of K_BLOCK; micro-kernels then run from
+ * packed memory. Small products read B where it is. Pieces of C are independent, so threads share them out. */
+#include "device/cpu/gemm.h"
+#include "core/memory.h"
+#include "core/pool.h"
+
+#include <string.h>
+
+enum {
+    K_BLOCK = 256,        /* a panel of A, mr * K_BLOCK, and one of B stay in the first-level cache together */
+    M_BLOCK = 384,        /* rows of A packed at once, for the second-level cache */
+    A_BYTES = 512 * 1024, /* of A, packed whole, when tiles are finished one by one */
+    EDGE_BYTES = 8192     /* a tile of C, mr * nr elements, or some rows of a panel: on the stack of a small thread */
+};
+
+typedef hd_gemm product;
+
+static int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
+
+/* ---- packed ------------------------------------------------------------------------------------------------------------ */
+static char *panel_of_b(const product *p, int64_t k0, int64_t panel) {
+    const int64_t count = pieces_of(p->n, p->kernels->nr), kc = minimum(K_BLOCK, p->k - k0);
+    return p->panels + (size_t)((k0 * count + panel * kc) * p->kernels->nr) * p->bytes;
+}
+
+static void pack_panels(void *context, int64_t begin, int64_t end) {
+    const product *p = context;
+    const int nr = p->kernels->nr;
+    for (int64_t panel = begin; panel < end; ++panel)
+        for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK)
+            p->kernels->pack_b(panel_of_b(p, k0, panel),
+                               p->b + (k0 * p->b_row + panel * nr * p->b_column) * (int64_t)p->bytes,
+                               minimum(K_BLOCK, p->k - k0), minimum(nr, p->n - panel * nr), p->b_row, p->b_column);
+}
+
+/* A tile at the edge of C is computed whole, aside, and its part is added or copied. */
+static void edge_tile(const product *p, int64_t kc, const char *a, const char *b, char *c, int64_t rows,
+                      int64_t columns, bool accumulate) {
+    _Alignas(64) char whole[EDGE_BYTES];
+    const int64_t nr = p->kernels->nr;
+    p->kernels->tile(kc, a, b, nr, whole, nr, false);
+    for (int64_t i = 0; i < rows; ++i) {
+        char *to = c + (size_t)(i * p->n) * p->bytes;
+        const char *from = whole + (size_t)(i * nr) * p->bytes;
+        if (!accumulate)
+            memcpy(to, from, (size_t)columns * p->bytes);
+        else if (p->bytes == 4)
+            for (int64_t j = 0; j < columns; ++j) ((float *)to)[j] += ((const float *)from)[j];
+        else
+            for (int64_t j = 0; j < columns; ++j) ((double *)to)[j] += ((const double *)from)[j];
+    }
+}
+
+static void multiply_panel(const product *p, const char *packed_a, int64_t row0, int64_t rows, int64_t k0, int64_t kc,
+                           int64_t panel, const char *b) {
+    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, columns = minimum(nr, p->n - panel * nr);
+    for (int64_t i = 0; i < rows; i += mr) {
+        const char *a = packed_a + (size_t)(i * kc) * p->bytes;
+        char *c = p->c + (size_t)((row0 + i) * p->n + panel * nr) * p->bytes;
+        if (columns == nr && rows - i >= mr)
+            p->kernels->tile(kc, a, b, nr, c, p->n, k0 > 0);
+        else if (columns == nr) /* the last rows alone, from packed A */
+            p->kernels->thin((int)(rows - i), kc, a, 1, mr, b, nr, c, p->n, k0 > 0);
+        else
+            edge_tile(p, kc, a, b, c, minimum(mr, rows - i), columns, k0 > 0);
+    }
+}
+
+static void multiply_piece(void *context, int64_t piece) {
+    const product *p = context;
+    const int64_t mr = p->kernels->mr, panels = pieces_of(p->n, p->kernels->nr);
+    const int64_t row_piece = piece / p->column_pieces, column_piece = piece % p->column_pieces;
+    const int64_t strips = pieces_of(p->m, mr);
+    const int64_t row_begin = strips * row_piece / p->row_pieces * mr,
+                  row_end = minimum(strips * (row_piece + 1) / p->row_pieces * mr, p->m);
+    const int64_t panel0 = panels * column_piece / p->column_pieces,
+                  panel1 = panels * (column_piece + 1) / p->column_pieces;
+    const int64_t m_block = M_BLOCK / mr * mr;
+    char *packed_a = p->strips + (size_t)piece * (size_t)(m_block * K_BLOCK) * p->bytes;
+    for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK) {
+        const int64_t kc = minimum(K_BLOCK, p->k - k0);
+        for (int64_t row0 = row_begin; row0 < row_end; row0 += m_block) {
+            const int64_t rows = minimum(m_block, row_end - row0);
+            for (int64_t i = 0; i < rows; i += mr)
+                p->kernels->pack_a(packed_a + (size_t)(i * kc) * p->bytes,
+                                   p->a + ((row0 + i) * p->a_row + k0 * p->a_column) * (int64_t)p->bytes,
+                                   minimum(mr, rows - i), kc, p->a_row, p->a_column);
+            for (int64_t panel = panel0; panel < panel1; ++panel)
+                multiply_panel(p, packed_a, row0, rows, k0, kc, panel, panel_of_b(p, k0, panel));
+        }
+    }
+}
+
+/* Columns cut among threads; all rows of A are packed at once, and each panel of B right before they meet it. */
+static void multiply_few_rows(void *context, int64_t piece) {
+    const product *p = context;
+    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panels = pieces_of(p->n, nr), m_block = M_BLOCK / mr * mr;
+    const int64_t panel0 = panels * piece / p->column_pieces, panel1 = panels * (piece + 1) / p->column_pieces;
+    char *packed_a = p->strips + (size_t)piece * (size_t)(m_block * K_BLOCK) * p->bytes;
+    char *packed_b = p->panels + (size_t)piece * (size_t)(nr * K_BLOCK) * p->bytes;
+    for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK) {
+        const int64_t kc = minimum(K_BLOCK, p->k - k0);
+        for (int64_t i = 0; i < p->m; i += mr)
+            p->kernels->pack_a(packed_a + (size_t)(i * kc) * p->bytes,
+                               p->a + (i * p->a_row + k0 * p->a_column) * (int64_t)p->bytes, minimum(mr, p->m - i), kc,
+                               p->a_row, p->a_column);
+        for (int64_t panel = panel0; panel < panel1; ++panel) {
+            p->kernels->pack_b(packed_b, p->b + (k0 * p->b_row + panel * nr * p->b_column) * (int64_t)p->bytes, kc,
+                               minimum(nr, p->n - panel * nr), p->b_row, p->b_column);
+            multiply_panel(p, packed_a, 0, p->m, k0, kc, panel, packed_b);
+        }
+    }
+}
+
+static hd_error multiply_packed(hd_thread *thread, product *p) {
+    const int64_t nr = p->kernels->nr, mr = p->kernels->mr, panels = pieces_of(p->n, nr), m_block = M_BLOCK / mr * mr;
+    const int threads = hd_gemm_work(p->m, p->n, p->k) >= HD_GEMM_PARALLEL ? hd_pool_threads() : 1;
+    /* cut the longer side: whole strips of A or whole panels of B for each thread */
+    p->row_pieces = p->column_pieces = 1;
+    const int64_t strips = pieces_of(p->m, mr), most = 2 * threads; /* more than threads: their cores may differ */
+    /* B is read once when A is one block: then each panel is packed where it is used */
+    const bool few_rows = p->m <= m_block && (threads == 1 || panels >= 2 * threads);
+    if (threads > 1 && !few_rows && strips >= 2 * threads)
+        p->row_pieces = minimum(strips / 2, most);
+    else if (threads > 1)
+        p->column_pieces = minimum(panels, most);
+    const int64_t pieces = p->row_pieces * p->column_pieces;
+    if (p->k > ((int64_t)1 << 47) / (panels * nr))
+        return hd_fail(HD_ERROR_MEMORY, "no memory to pack a matrix of %lld x %lld", (long long)p->k, (long long)p->n);
+    const size_t b_bytes = (size_t)(few_rows ? pieces * nr * K_BLOCK : panels * nr * p->k) * p->bytes,
+                 a_bytes = (size_t)(pieces * m_block * K_BLOCK) * p->bytes;
+    hd_block *room = hd_block_new(thread, b_bytes + a_bytes + 64);
+    if (room == NULL) return HD_ERROR_MEMORY;
+    p->panels = hd_block_data(room);
+    p->strips = p->panels + (b_bytes + 63) / 64 * 64;
+    if (few_rows) {
+        hd_parallel(pieces, multiply_few_rows, p);
+    } else {
+        hd_parallel_range(panels, threads > 1 ? (panels + threads - 1) / threads : panels, pack_panels, p);
+        hd_parallel(pieces, multiply_piece, p);
+    }
+    hd_block_release(thread, room);
+    return HD_OK;
+}
+
+/* ---- finished in cache: the result is nowhere but in tiles of a few rows and one panel ---------------------------------- */
+size_t hd_gemm_packed_bytes(const hd_gemm *p) {
+    return (size_t)(pieces_of(p->n, p->kernels->nr) * p->kernels->nr * p->k) * p->bytes;
+}
+
+void hd_gemm_pack(const hd_gemm *p, char *out) {
+    hd_gemm to = *p;
+    to.panels = out;
+    const int64_t panels = pieces_of(p->n, p->kernels->nr);
+    hd_parallel_range(panels, 65536 / (p->k * p->kernels->nr + 1) + 1, pack_panels, &to);
+}
+
+/* All of k of some strips of A: [k blocks][strips][K_BLOCK][mr], for the m_block rows from row0 on. */
+static void pack_strips(const product *p, char *out, int64_t row0, int64_t rows, int64_t begin, int64_t end) {
+    const int64_t mr = p->kernels->mr, strips = pieces_of(rows, mr);
+    for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK) {
+        const int64_t kc = minimum(K_BLOCK, p->k - k0);
+        for (int64_t s = begin; s < end; ++s)
+            p->kernels->pack_a(out + (size_t)((k0 * strips + s * kc) * mr) * p->bytes,
+                               p->a + ((row0 + s * mr) * p->a_row + k0 * p->a_column) * (int64_t)p->bytes,
+                               minimum(mr, rows - s * mr), kc, p->a_row, p->a_column);
+    }
+}
+static void pack_all_strips(void *context, int64_t begin, int64_t end) {
+    const product *p = context;
+    pack_strips(p, p->strips, 0, p->m, begin, end);
+}
+
+/* One panel of the result, all of k, then what follows it. `room` is for a panel of B. */
+static void finish_panel(const product *p, const char *strips, int64_t row0, int64_t rows, int64_t panel, char *tile,
+                         char *room) {
+    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, count = pieces_of(rows, mr);
+    for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK) {
+        const int64_t kc = minimum(K_BLOCK, p->k - k0);
+        const char *b = room;
+        if (p->panels != NULL)
+            b = panel_of_b(p, k0, panel);
+        else
+            p->kernels->pack_b(room, p->b + (k0 * p->b_row + panel * nr * p->b_column) * (int64_t)p->bytes, kc,
+                               minimum(nr, p->n - panel * nr), p->b_row, p->b_column);
+        for (int64_t s = 0; s < count; ++s) {
+            const char *a = strips + (size_t)((k0 * count + s * kc) * mr) * p->bytes;
+            char *c = tile + (size_t)(s * mr * nr) * p->bytes;
+            if (rows - s * mr >= mr)
+                p->kernels->tile(kc, a, b, nr, c, nr, k0 > 0);
+            else /* the last rows alone */
+                p->kernels->thin((int)(rows - s * mr), kc, a, 1, mr, b, nr, c, nr, k0 > 0);
+        }
+    }
+    p->finish(p->context, tile, nr, p->first_row + row0, rows, panel * nr, minimum(nr, p->n - panel * nr));
+}
+
+static size_t tile_bytes(const product *p) {
+    return (size_t)((p->m_block + p->kernels->mr) * p->kernels->nr) * p->bytes;
+}
+static size_t room_bytes(const product *p) { return (size_t)(K_BLOCK * p->kernels->nr) * p->bytes; }
+
+/* Some panels, for all rows: A is packed already. */
+static void finish_columns(void *context, int64_t piece) {
+    const product *p = context;
+    const int64_t panels = pieces_of(p->n, p->kernels->nr);
+    char *tile = p->tiles + (size_t)piece * (tile_bytes(p) + room_bytes(p));
+    for (int64_t panel = panels * piece / p->column_pieces; panel < panels * (piece + 1) / p->column_pieces; ++panel)
+        finish_panel(p, p->strips, 0, p->m, panel, tile, tile + tile_bytes(p));
+}
+
+/* Some rows, for all panels: B is packed already. */
+static void finish_rows(void *context, int64_t piece) {
+    const product *p = context;
+    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, blocks = pieces_of(p->m, p->m_block);
+    const size_t strip_bytes = (size_t)((p->m_block + mr) * p->k) * p->bytes;
+    char *tile = p->tiles + (size_t)piece * (tile_bytes(p) + strip_bytes), *strips = tile + tile_bytes(p);
+    for (int64_t block = blocks * piece / p->row_pieces; block < blocks * (piece + 1) / p->row_pieces; ++block) {
+        const int64_t row0 = block * p->m_block, rows = minimum(p->m_block, p->m - row0);
+        pack_strips(p, strips, row0, rows, 0, pieces_of(rows, mr));
+        for (int64_t panel = 0; panel < pieces_of(p->n, nr); ++panel)
+            finish_panel(p, strips, row0, rows, panel, tile, NULL);
+    }
+}
+
+static hd_error finish_packed(hd_thread *thread, product *p) {
+    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panels = pieces_of(p->n, nr), strips = pieces_of(p->m, mr);
+    const int threads = hd_gemm_work(p->m, p->n, p->k) >= HD_GEMM_PARALLEL ? hd_pool_threads() : 1;
+    if (p->k > ((int64_t)1 << 40) / (panels * nr + p->m + mr))
+        return hd_fail(HD_ERROR_MEMORY, "no memory to pack a matrix of %lld x %lld", (long long)p->k, (long long)p->n);
+    p->m_block = A_BYTES / (p->k * (int64_t)p->bytes) / mr * mr;
+    p->m_block = p->m_block < mr ? mr : minimum(p->m_block, M_BLOCK / mr * mr);
+    const bool few_rows = p->m <= 2 * p->m_block && panels >= threads;
+    if (few_rows) p->m_block = strips * mr;
+    const int64_t blocks = pieces_of(p->m, p->m_block);
+    p->column_pieces = few_rows ? minimum(panels, threads > 1 ? 4 * threads : 1) : 1;
+    p->row_pieces = few_rows ? 1 : minimum(blocks, threads > 1 ? 4 * threads : 1);
+    const size_t strip_bytes = (size_t)((p->m_block + mr) * p->k) * p->bytes,
+                 per_piece = tile_bytes(p) + (few_rows ? room_bytes(p) : strip_bytes),
+                 shared = (few_rows              ? strip_bytes
+                           : p->packed_b == NULL ? hd_gemm_packed_bytes(p)
+                                                 : 0) +
+                          64;
+    hd_block *block = hd_block_new(thread, shared + per_piece * (size_t)(p->column_pieces * p->row_pieces));
+    if (block == NULL) return HD_ERROR_MEMORY;
+    p->tiles = (char *)hd_block_data(block) + shared / 64 * 64;
+    p->panels = (char *)(uintptr_t)p->packed_b;
+    if (few_rows) {
+        p->strips = hd_block_data(block);
+        hd_parallel_range(strips, 65536 / (p->k * mr) + 1, pack_all_strips, p);
+        hd_parallel(p->column_pieces, finish_columns, p);
+    } else {
+        if (p->packed_b == NULL) {
+            p->panels = hd_block_data(block);
+            hd_parallel_range(panels, threads > 1 ? (panels + threads - 1) / threads : panels, pack_panels, p);
+        }
+        hd_parallel(p->row_pieces, finish_rows, p);
+    }
+    hd_block_release(thread, block);
+    return HD_OK;
+}
+
+/* ---- small: B is read in place, row by row; needs neighbouring columns side by side ---------------------------------------- */
+static void multiply_small(const product *p) {
+    const int64_t mr = p->kernels->mr, nr = p->kernels->nr;
+    _Alignas(64) char edge_b[EDGE_BYTES], edge_c[EDGE_BYTES];
+    for (int64_t j = 0; j < p->n; j += nr) {
+        const int64_t columns = minimum(nr, p->n - j);
+        if (columns == nr) {
+            for (int64_t i = 0; i < p->m; i += mr)
+                p->kernels->thin((int)minimum(mr, p->m - i), p->k, p->a + i * p->a_row * (int64_t)p->bytes, p->a_row,
+                                 p->a_column, p->b + j * (int64_t)p->bytes, p->b_row,
+                                 p->c + (size_t)(i * p->n + j) * p->bytes, p->n, false);
+            continue;
+        }
+        const int64_t k_step = EDGE_BYTES / (nr * (int64_t)p->bytes);
+        for (int64_t i = 0; i < p->m; i += mr) { /* the last columns, through a panel that fits */
+            const int64_t rows = minimum(mr, p->m - i);
+            for (int64_t k0 = 0; k0 < p->k; k0 += k_step) {
+                const int64_t kc = minimum(k_step, p->k - k0);
+                if (i == 0 || p->k > k_step) /* else it is there still */
+                    p->kernels->pack_b(edge_b, p->b + (k0 * p->b_row + j) * (int64_t)p->bytes, kc, columns, p->b_row,
+                                       1);
+                p->kernels->thin((int)rows, kc, p->a + (i * p->a_row + k0 * p->a_column) * (int64_t)p->bytes, p->a_row,
+                                 p->a_column, edge_b, nr, edge_c, nr, k0 > 0);
+            }
+            for (int64_t r = 0; r < rows; ++r)
+                memcpy(p->c + (size_t)((i + r) * p->n + j) * p->bytes, edge_c + (size_t)(r * nr) * p->bytes,
+                       (size_t)columns * p->bytes);
+        }
+    }
+}
+
+/* ---- one row times columns that lie along memory: inner products ------------------------------------------------------------ */
+static void multiply_dots(void *context, int64_t begin, int64_t end) {
+    const product *p = context;
+    for (int64_t j = begin; j < end; ++j)
+        for (int64_t i = 0; i < p->m; ++i) {
+            const double sum = p->kernels->dot(p->a + i * p->a_row * (int64_t)p->bytes,
+                                               p->b + j * p->b_column * (int64_t)p->bytes, p->k);
+            if (p->bytes == 4)
+                ((float *)p->c)[i * p->n + j] = (float)sum;
+            else
+                ((double *)p->c)[i * p->n + j] = sum;
+        }
+}
+
+/* A few rows times a large row-major B: its columns are shared out. */
+static void multiply_columns(void *context, int64_t begin, int64_t end) {
+    product part = *(const product *)context;
+    part.b += begin * part.kernels->nr * (int64_t)part.bytes;
+    const int64_t first = begin * part.kernels->nr, last = minimum(end * part.kernels->nr, part.n);
+    const int64_t nr = part.kernels->nr, mr = part.kernels->mr;
+    for (int64_t j = first; j + nr <= last; j += nr, part.b += nr * (int64_t)part.bytes)
+        for (int64_t i = 0; i < part.m; i += mr)
+            part.kernels->thin((int)minimum(mr, part.m - i), part.k, part.a + i * part.a_row * (int64_t)part.bytes,
+                               part.a_row, part.a_column, part.b, part.b_row,
+                               part.c + (size_t)(i * part.n + j) * part.bytes, part.n, false);
+}
+
+/* ---- a few columns: packing would cost more than it brings ------------------------------------------------------------------ */
+#define NARROW(T, n)                                                                                                   \
+    case n:                                                                                                            \
+        for (int64_t i = 0; i < p->m; ++i) {                                                                           \
+            const T *a = (const T *)p->a + i * p->a_row, *b = (const T *)p->b;                                         \
+            T even[n] = {0}, odd[n] = {0};                                                                             \
+            int64_t q = 0;                                                                                             \
+            for (; q + 2 <= p->k; q += 2, b += 2 * p->b_row) {                                                         \
+                const T x = a[q * p->a_column], y = a[(q + 1) * p->a_column];                                          \
+                for (int j = 0; j < n; ++j) even[j] += x * b[j], odd[j] += y * b[p->b_row + j];                        \
+            }                                                                                                          \
+            if (q < p->k)                                                                                              \
+                for (int j = 0; j < n; ++j) even[j] += a[q * p->a_column] * b[j];                                      \
+            for (int j = 0; j < n; ++j) ((T *)p->c)[i * n + j] = even[j] + odd[j];                                     \
+        }                                                                                                              \
+        break;
+static void multiply_narrow(const product *p) {
+    if (p->bytes == 4) switch (p->n) {
+            NARROW(float, 1) NARROW(float, 2) NARROW(float, 3) NARROW(float, 4)
+        }
+    else
+        switch (p->n) { NARROW(double, 1) NARROW(double, 2) NARROW(double, 3) NARROW(double, 4) }
+}
+
+/* True when packing brings more than it costs. */
+static bool wants_packing(const product *p) {
+    const int64_t work = hd_gemm_work(p->m, p->n, p->k);
+    return !(p->m <= 2 && p->b_row == 1 && p->a_column == 1) &&
+           !(p->b_column == 1 && (work <= HD_GEMM_SMALL || p->m <= 4));
+}
+
+static hd_error multiply(hd_thread *thread, product *p) {
+    const int64_t work = hd_gemm_work(p->m, p->n, p->k);
+    if (wants_packing(p)) return multiply_packed(thread, p);
+    if (p->m <= 2 && p->b_row == 1 && p->a_column == 1)
+        hd_parallel_range(p->n, HD_GEMM_PARALLEL / hd_gemm_work(p->m, 1, p->k) + 1, multiply_dots, p);
+    else if (p->n <= 4 && work <= 1 << 14)
+        multiply_narrow(p);
+    else if (p->m <= 4 && p->n % p->kernels->nr == 0)
+        hd_parallel_range(p->n / p->kernels->nr, HD_GEMM_PARALLEL / hd_gemm_work(p->m, p->kernels->nr, p->k) + 1,
+                          multiply_columns, p);
+    else
+        multiply_small(p);
+    return HD_OK;
+}
+
+hd_error hd_gemm_run(hd_thread *thread, hd_gemm *p) {
+    if (p->m == 0 || p->n == 0) return HD_OK;
+    if (p->finish != NULL && p->k > 0 && wants_packing(p)) return finish_packed(thread, p);
+    hd_block *aside = NULL; /* the whole result is small: it stays in cache as it is */
+    if (p->finish != NULL) {
+        aside = hd_block_new(thread, (size_t)(p->m * p->n) * p->bytes);
+        if (aside == NULL) return HD_ERROR_MEMORY;
+        p->c = hd_block_data(aside);
+    }
+    hd_error status = HD_OK;
+    if (p->k == 0)
+        memset(p->c, 0, (size_t)(p->m * p->n) * p->bytes);
+    else
+        status = multiply(thread, p);
+    if (p->finish != NULL && status == HD_OK) p->finish(p->context, p->c, p->n, p->first_row, p->m, 0, p->n);
+    if (aside != NULL) hd_block_release(thread, aside);
+    return status;
+}

@@ -1,0 +1,37 @@
+/* The matrix product of two matrices with any strides: what contractions and convolutions are made of. */
+#ifndef HD_DEVICE_CPU_GEMM_H
+#define HD_DEVICE_CPU_GEMM_H
+
+#include "device/cpu/kernels.h"
+#include "device/cpu/product.h"
+
+enum { HD_GEMM_SMALL = 96 * 96 * 96, HD_GEMM_PARALLEL = 64 * 64 * 64 }; /* m n k: below, not packed; not shared out */
+
+typedef struct hd_gemm {
+    const hd_gemm_kernels *kernels;
+    size_t bytes; /* of an element */
+    int64_t m, n, k;
+    const char *a, *b;
+    char *c;
+    int64_t a_row, a_column, b_row, b_column; /* strides in elements; c is row-major */
+    hd_product_finish finish;                 /* NULL: the result is c; else c is not used */
+    void *context;
+    int64_t first_row;    /* of the result, for `finish` */
+    const char *packed_b; /* B as hd_gemm_pack laid it out beforehand, for `finish`; NULL: it is packed now */
+    /* set inside */
+    char *panels, *strips, *tiles; /* B packed, [k blocks][panels][K_BLOCK][nr]; A packed; results under way */
+    int64_t row_pieces, column_pieces, m_block;
+} hd_gemm;
+
+/* Bytes of a packed B, and packing it: for weights that do not change. */
+size_t hd_gemm_packed_bytes(const hd_gemm *p);
+void hd_gemm_pack(const hd_gemm *p, char *out);
+
+/* m n k, or the most there is: broadcast operands may be absurdly large. */
+static inline int64_t hd_gemm_work(int64_t m, int64_t n, int64_t k) {
+    int64_t work;
+    return __builtin_mul_overflow(m, n, &work) || __builtin_mul_overflow(work, k, &work) ? INT64_MAX : work;
+}
+hd_error hd_gemm_run(hd_thread *thread, hd_gemm *p);
+
+#endif
