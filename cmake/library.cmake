@@ -18,6 +18,17 @@ include(${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
 hodu_embed(${PROJECT_BINARY_DIR}/generated/words_text.c hd_words_text ${PROJECT_SOURCE_DIR}/src/kernel/words_c.h)
 list(APPEND HODU_SOURCES ${PROJECT_BINARY_DIR}/generated/words_text.c)
 
+# What machine code follows from: part of the name of every entry in the disk cache.
+file(GLOB HODU_COMPILER_FILES CONFIGURE_DEPENDS 
+  ${PROJECT_SOURCE_DIR}/src/kernel/*.[ch] ${PROJECT_SOURCE_DIR}/src/kernel/*.def ${PROJECT_SOURCE_DIR}/src/compiler/*.[ch])
+list(APPEND HODU_COMPILER_FILES ${PROJECT_SOURCE_DIR}/src/core/small_float.h)
+list(JOIN HODU_COMPILER_FILES "|" HODU_COMPILER_FILES_JOINED)
+add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/generated/fingerprint.c
+  COMMAND ${CMAKE_COMMAND} -DOUTPUT=${PROJECT_BINARY_DIR}/generated/fingerprint.c "-DFILES=${HODU_COMPILER_FILES_JOINED}"
+          -P ${PROJECT_SOURCE_DIR}/cmake/fingerprint.cmake
+  DEPENDS ${HODU_COMPILER_FILES} ${PROJECT_SOURCE_DIR}/cmake/fingerprint.cmake VERBATIM)
+list(APPEND HODU_SOURCES ${PROJECT_BINARY_DIR}/generated/fingerprint.c)
+
 # Never -ffast-math: NaN, infinities and signed zeros survive, and the caller's rounding flags stay his.
 set(HODU_KERNEL_OPTIMIZE -O3 CACHE STRING "How hard to optimise kernels; less builds faster")
 set(HODU_KERNEL_FLAGS ${HODU_KERNEL_OPTIMIZE} -fno-math-errno -fno-trapping-math -ffp-contract=fast)
