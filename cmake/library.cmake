@@ -7,6 +7,7 @@ file(GLOB HODU_SOURCES CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/grad/*.c
   ${PROJECT_SOURCE_DIR}/src/graph/*.c
   ${PROJECT_SOURCE_DIR}/src/script/*.c
+  ${PROJECT_SOURCE_DIR}/src/compiler/*.c
   ${PROJECT_SOURCE_DIR}/src/nn/*.c
   ${PROJECT_SOURCE_DIR}/src/optim/*.c
   ${PROJECT_SOURCE_DIR}/src/compile/*.c)
@@ -16,6 +17,17 @@ list(FILTER HODU_SOURCES EXCLUDE REGEX "/kernels_[a-z]+\\.c$")
 include(${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
 hodu_embed(${PROJECT_BINARY_DIR}/generated/words_text.c hd_words_text ${PROJECT_SOURCE_DIR}/src/kernel/words_c.h)
 list(APPEND HODU_SOURCES ${PROJECT_BINARY_DIR}/generated/words_text.c)
+
+# What machine code follows from: part of the name of every entry in the disk cache.
+file(GLOB HODU_COMPILER_FILES CONFIGURE_DEPENDS 
+  ${PROJECT_SOURCE_DIR}/src/kernel/*.[ch] ${PROJECT_SOURCE_DIR}/src/kernel/*.def ${PROJECT_SOURCE_DIR}/src/compiler/*.[ch])
+list(APPEND HODU_COMPILER_FILES ${PROJECT_SOURCE_DIR}/src/core/small_float.h)
+list(JOIN HODU_COMPILER_FILES "|" HODU_COMPILER_FILES_JOINED)
+add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/generated/fingerprint.c
+  COMMAND ${CMAKE_COMMAND} -DOUTPUT=${PROJECT_BINARY_DIR}/generated/fingerprint.c "-DFILES=${HODU_COMPILER_FILES_JOINED}"
+          -P ${PROJECT_SOURCE_DIR}/cmake/fingerprint.cmake
+  DEPENDS ${HODU_COMPILER_FILES} ${PROJECT_SOURCE_DIR}/cmake/fingerprint.cmake VERBATIM)
+list(APPEND HODU_SOURCES ${PROJECT_BINARY_DIR}/generated/fingerprint.c)
 
 # Never -ffast-math: NaN, infinities and signed zeros survive, and the caller's rounding flags stay his.
 set(HODU_KERNEL_OPTIMIZE -O3 CACHE STRING "How hard to optimise kernels; less builds faster")

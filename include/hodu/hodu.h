@@ -4,6 +4,7 @@
 
 #include <hodu/base.h>
 #include <hodu/builder.h>
+#include <hodu/cache.h>
 #include <hodu/compile.h>
 #include <hodu/device.h>
 #include <hodu/dtype.h>

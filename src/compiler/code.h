@@ -27,6 +27,9 @@ typedef enum hd_renderer { HD_RENDERER_LLVM, HD_RENDERER_C } hd_renderer;
 hd_error hd_code_get(hd_thread *thread, const hd_kernel *const *kernels, int count, hd_code **out,
                      hd_code_figures *figures);
 void hd_code_release(hd_code *code);
+/* What is kept in memory, used or not; and dropping what is not used. */
+void hd_code_count(int64_t *kernels, int64_t *bytes);
+void hd_code_drop_unused(void);
 /* The renderer in use: LLVM, or C when HODU_RENDERER=c says so, or when the library was built without LLVM. */
 hd_renderer hd_code_renderer(void);
 /* The bytes of this machine's vector registers, for hd_kernel_finish: 64 with AVX-512, 32 with AVX2, else 16. */

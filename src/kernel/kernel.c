@@ -144,6 +144,7 @@ int hd_kernel_row(hd_kernel *k, const hd_ir *ir, const int *inputs, const int *n
         hd_fail(HD_ERROR_MEMORY, "no memory for a kernel of %d steps", ir->count);
         return -1;
     }
+    int result = -1;
     for (int i = 0; i <= ir->result; ++i) {
         const hd_ir_node *n = &ir->nodes[i];
         if (n->word == HD_WORD_INPUT) {
@@ -157,9 +158,9 @@ int hd_kernel_row(hd_kernel *k, const hd_ir *ir, const int *inputs, const int *n
             for (int j = 0; j < 3; ++j) o[j] = n->operand[j] < 0 ? -1 : moved[n->operand[j]];
             moved[i] = hd_kernel_word(k, (hd_word)n->word, o[0], o[1], o[2]);
         }
-        if (moved[i] < 0) break;
+        result = moved[i];
+        if (result < 0) break;
     }
-    const int result = moved[ir->result];
     if (moved != few) hd_array_release(moved);
     return result;
 }

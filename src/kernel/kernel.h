@@ -108,5 +108,7 @@ static inline int hd_geometry_slot(const hd_kernel *k) { return 2 * k->axes + k-
 
 /* C text of a kernel: a function `name` of the type above, with words_c.h as its preamble. Length as snprintf. */
 size_t hd_render_kernel_c(const hd_kernel *k, const char *name, char *out, size_t capacity);
+/* The function alone: what people read. */
+size_t hd_render_kernel_function(const hd_kernel *k, const char *name, char *out, size_t capacity);
 
 #endif

@@ -1,0 +1,14 @@
+/* HODU_DUMP=kernels,c,llvm,asm: what the compiler prints to stderr on its way. */
+#ifndef HD_COMPILER_DUMP_H
+#define HD_COMPILER_DUMP_H
+
+#include "kernel/kernel.h"
+
+/* True when `what` is in the list. */
+bool hd_dump_wants(const char *what);
+/* Prints a piece of text under a headline; whole, whatever other threads print. */
+void hd_dump_text(const char *headline, const char *text, size_t length);
+/* Prints the kernel, and as C, where that is wanted. Never fails: what there is no memory for is not printed. */
+void hd_dump_kernel(const hd_kernel *k);
+
+#endif
