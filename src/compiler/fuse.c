@@ -171,6 +171,15 @@ static bool together(const hd_group *a, const hd_group *b, hd_group *both) {
     return !(both->kind == HD_GROUP_PRODUCT && both->reduces);
 }
 
+/* The shape of members in a form. */
+static hd_shape form_shape(const hd_group *group, hd_form form) {
+    hd_shape shape = {.rank = 0};
+    for (int i = 0; i < group->space.rank; ++i)
+        if (form != HD_FORM_SQUEEZED || !group->reduced[i])
+            shape.size[shape.rank++] = form == HD_FORM_ONES && group->reduced[i] ? 1 : group->space.size[i];
+    return shape;
+}
+
 /* That the node, in this form, finds what it reads inside the group where the group computes it. */
 static bool reads_in_place(const walk *w, const hd_group *group, uint32_t node, const int8_t *axes) {
     const uint32_t *in = hd_node_inputs(w->g, node);
@@ -191,11 +200,7 @@ static bool reads_in_place(const walk *w, const hd_group *group, uint32_t node, 
 static bool find_form(const walk *w, const hd_group *group, uint32_t node, hd_form *form) {
     const hd_shape shape = hd_node_shape(w->g, node);
     for (int f = HD_FORM_FULL; f <= (group->reduces ? HD_FORM_SQUEEZED : HD_FORM_FULL); ++f) {
-        hd_shape fits = {.rank = 0};
-        for (int i = 0; i < group->space.rank; ++i)
-            if (f != HD_FORM_SQUEEZED || !group->reduced[i])
-                fits.size[fits.rank++] = f == HD_FORM_ONES && group->reduced[i] ? 1 : group->space.size[i];
-        if (!hd_shape_equal(shape, fits)) continue;
+        if (!hd_shape_equal(shape, form_shape(group, (hd_form)f))) continue;
         int8_t axes[HD_MAX_RANK];
         hd_form_axes(group, (hd_form)f, axes);
         if (!reads_in_place(w, group, node, axes)) continue;
@@ -317,6 +322,76 @@ static hd_error add_node(walk *w, uint32_t i) {
     HD_TRY(add_call(w, i));
     if (w->optimization >= HD_O2 && is_product(g, i)) w->f->groups[w->f->group_of[i]].kind = HD_GROUP_PRODUCT;
     return HD_OK;
+}
+
+/* ---- sinking ---------------------------------------------------------------------------------------------------------------- */
+#define MANY_READERS (UINT32_MAX - 1)
+
+/* That a member of one group reads this source of another point by point; *form is what the source would be there. */
+static bool reads_point_by_point(const walk *w, uint32_t node, int k, uint32_t source, hd_form *form) {
+    const hd_group *from = &w->f->groups[group_of(w, source)], *to = &w->f->groups[group_of(w, node)];
+    if (from->kind != HD_GROUP_KERNEL || from->reduces || to->kind == HD_GROUP_CALL || is_product(w->g, node) ||
+        is_reduction(w->g, node))
+        return false;
+    int8_t axes[HD_MAX_RANK], found[HD_MAX_RANK], wanted[HD_MAX_RANK];
+    hd_form_axes(to, (hd_form)w->f->form[node], axes);
+    if (!hd_follow_axes(w->g, node, k, axes, found)) return false;
+    for (int f = HD_FORM_FULL; f <= (to->reduces ? HD_FORM_SQUEEZED : HD_FORM_FULL); ++f) {
+        if (!hd_shape_equal(from->space, form_shape(to, (hd_form)f))) continue;
+        hd_form_axes(to, (hd_form)f, wanted);
+        bool same = true;
+        for (int i = 0; i < from->space.rank; ++i) same = same && (from->space.size[i] == 1 || found[i] == wanted[i]);
+        *form = (hd_form)f;
+        if (same) return true;
+    }
+    return false;
+}
+
+/* For each group the only other one that reads it, and the form in which it does. */
+static void find_readers(const walk *w, uint32_t *reader, uint8_t *as) {
+    for (uint32_t i = 0; i < w->f->group_count; ++i) reader[i] = HD_NO_GROUP;
+    for (uint32_t i = 0; i < w->g->node_count; ++i) {
+        const uint32_t to = group_of(w, i);
+        for (int k = 0; to != HD_NO_GROUP && k < w->g->nodes[i].input_count; ++k) {
+            const uint32_t source = hd_node_source(w->g, hd_node_inputs(w->g, i)[k]), from = group_of(w, source);
+            if (from == HD_NO_GROUP || from == to || reader[from] == MANY_READERS) continue;
+            hd_form form;
+            const bool fits = reads_point_by_point(w, i, k, source, &form) &&
+                              (reader[from] == HD_NO_GROUP || (reader[from] == to && as[from] == form));
+            reader[from] = fits ? to : MANY_READERS;
+            if (fits) as[from] = (uint8_t)form;
+        }
+    }
+}
+
+/* The walk lets nodes join what they read, so what follows from inputs alone stands early and apart. When only one group
+ * reads a kernel, and does so point by point, the kernel's nodes become members of that group. */
+static hd_error sink(walk *w) {
+    hd_fusion *f = w->f;
+    const size_t count = (size_t)f->group_count + 1;
+    uint32_t *reader = hd_array_resize(NULL, count * sizeof *reader);
+    uint8_t *as = hd_array_resize(NULL, count);
+    if (reader != NULL && as != NULL) {
+        find_readers(w, reader, as);
+        for (uint32_t i = f->group_count; i-- > 0;) { /* readers come after what they read */
+            if (f->groups[i].joined != i || reader[i] >= MANY_READERS) continue;
+            uint32_t into = reader[i];
+            while (f->groups[into].joined != into) into = f->groups[into].joined;
+            hd_group *from = &f->groups[i], *to = &f->groups[into];
+            if (from->count + to->count > MOST_MEMBERS) continue;
+            to->count += from->count;
+            if (from->last > to->last) to->last = from->last;
+            from->joined = reader[i];
+            from->sunk = as[i];
+        }
+        for (uint32_t i = 0; i < w->g->node_count; ++i)
+            for (uint32_t g = f->group_of[i]; g != HD_NO_GROUP && f->groups[g].joined != g; g = f->groups[g].joined)
+                if (f->groups[g].sunk != HD_FORM_FULL) f->form[i] = f->groups[g].sunk;
+    }
+    const bool ok = reader != NULL && as != NULL;
+    hd_array_release(reader);
+    hd_array_release(as);
+    return ok ? HD_OK : hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
 }
 
 /* ---- what is stored ------------------------------------------------------------------------------------------------------------ */
@@ -462,6 +537,7 @@ hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fusion *f) {
     if (status == HD_OK) memset(f->stored, 0, count);
     if (status == HD_OK) memset(f->form, 0, count);
     for (uint32_t i = 0; i < g->node_count && status == HD_OK; ++i) status = add_node(&w, i);
+    if (status == HD_OK && level > HD_O0) status = sink(&w);
     if (status == HD_OK) status = find_stored(&w);
     if (status == HD_OK) status = settle(&w);
     hd_array_release(w.level);

@@ -28,6 +28,7 @@ typedef struct hd_group {
     uint32_t first, count; /* its nodes: fusion->members[first ...], in order */
     uint32_t last;         /* the last of its nodes */
     uint32_t joined;       /* the group that took it over; itself while it stands */
+    uint8_t sunk;          /* the form its nodes have in the group that took it over */
 } hd_group;
 
 typedef struct hd_fusion {

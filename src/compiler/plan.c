@@ -5,6 +5,7 @@
  * live during the run lie in one arena, shared by those that do not live at the same time; outputs get new memory in every
  * run; the new value of state is made beside the old one and exchanged with it when the whole run went well. */
 #include "compiler/arena.h"
+#include "compiler/dump.h"
 #include "compiler/lower.h"
 #include "core/device.h"
 #include "device/cpu/product.h"
@@ -696,8 +697,18 @@ static hd_error connect(plan *p) {
     return HD_OK;
 }
 
+static void dump(const plan *p) {
+    char *graph = hd_dump_wants("graph") ? hd_graph_print(p->graph) : NULL;
+    char *fusion = hd_dump_wants("fusion") ? hd_fusion_print(p->graph, &p->fusion) : NULL;
+    if (graph != NULL) hd_dump_text("graph", graph, strlen(graph));
+    if (fusion != NULL) hd_dump_text("fusion", fusion, strlen(fusion));
+    hd_array_release(graph);
+    hd_array_release(fusion);
+}
+
 static hd_error make_plan(hd_thread *thread, plan *p, hd_optimization_level level) {
     HD_TRY(hd_fuse(p->graph, level, &p->fusion));
+    dump(p);
     HD_TRY(make_room(p));
     make_headers(p);
     HD_TRY(plan_groups(p));

@@ -1,0 +1,65 @@
+/* Fusion as text, for HODU_DUMP=fusion: what is computed together, and what is ever in memory. */
+#include "compiler/fuse.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct text {
+    char *bytes;
+    size_t length, capacity;
+    bool failed;
+} text;
+
+__attribute__((format(printf, 2, 3))) static void say(text *t, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    char line[512];
+    const int length = vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    const size_t count = length < 0 ? 0 : (size_t)length < sizeof line ? (size_t)length : sizeof line - 1;
+    if (t->length + count + 1 > t->capacity) {
+        const size_t capacity = (t->length + count + 1) * 2;
+        char *moved = t->failed ? NULL : hd_array_resize(t->bytes, capacity);
+        if (moved == NULL) {
+            t->failed = true;
+            return;
+        }
+        t->bytes = moved;
+        t->capacity = capacity;
+    }
+    memcpy(t->bytes + t->length, line, count);
+    t->length += count;
+    t->bytes[t->length] = '\0';
+}
+
+static void say_space(text *t, const hd_group *group) {
+    for (int i = 0; i < group->space.rank; ++i)
+        say(t, group->reduced[i] ? "%s(%lld)" : "%s%lld", i > 0 ? "," : "[", (long long)group->space.size[i]);
+    say(t, group->space.rank > 0 ? "]" : "[]");
+}
+
+char *hd_fusion_print(const hd_graph *g, const hd_fusion *f) {
+    static const char *const kinds[] = {"call", "kernel", "product"};
+    text t = {.failed = false};
+    uint32_t stored = 0, nodes = 0;
+    for (uint32_t i = 0; i < g->node_count; ++i) {
+        nodes += f->group_of[i] != HD_NO_GROUP;
+        stored += f->group_of[i] != HD_NO_GROUP && f->stored[i];
+    }
+    say(&t,
+        "%u groups of %u nodes; %u values are in memory; reduced axes stand in parentheses, stored values have a "
+        "star\n",
+        f->order_count, nodes, stored);
+    for (uint32_t i = 0; i < f->order_count; ++i) {
+        const hd_group *group = &f->groups[f->order[i]];
+        say(&t, "%4u %-7s ", i, kinds[group->kind]);
+        say_space(&t, group);
+        for (uint32_t k = 0; k < group->count; ++k) {
+            const uint32_t node = f->members[group->first + k];
+            say(&t, " %%%u %s%s", node, hd_node_name(&g->nodes[node]), f->stored[node] ? "*" : "");
+        }
+        say(&t, "\n");
+    }
+    return t.bytes;
+}
