@@ -512,14 +512,11 @@ static hd_error list_members(hd_fusion *f) {
     return HD_OK;
 }
 
-/* A product on which nothing else rests, and a kernel that computes nothing, are calls. */
 static hd_error settle(walk *w) {
     hd_fusion *f = w->f;
     for (uint32_t i = 0; i < f->node_count; ++i)
         if (f->group_of[i] != HD_NO_GROUP) f->group_of[i] = standing(f, f->group_of[i]);
     HD_TRY(list_members(f));
-    for (uint32_t i = 0; i < f->group_count; ++i)
-        if (f->groups[i].kind == HD_GROUP_PRODUCT && f->groups[i].count == 1) f->groups[i].kind = HD_GROUP_CALL;
     return put_in_order(w);
 }
 

@@ -39,6 +39,12 @@ typedef struct launch {
 typedef struct call {
     hd_call call;
     hd_random_attributes draw; /* of a random op: the call's attributes */
+    /* of a product: its second operand, packed while it stays what it was */
+    hd_block *packed;
+    size_t packed_bytes; /* 0: it is not kept */
+    const void *packed_data;
+    uint32_t packed_version;
+    uint32_t cell; /* the cell it is; NONE: a constant */
 } call;
 
 typedef struct native {
@@ -233,12 +239,12 @@ static call *new_call(plan *p, uint32_t i, launch *l) {
     return c;
 }
 
-static hd_error plan_call(plan *p, uint32_t i) {
+static hd_error plan_call(plan *p, uint32_t i, launch_kind kind) {
     const hd_node *n = &p->graph->nodes[i];
     const uint32_t *inputs = hd_node_inputs(p->graph, i);
     for (int k = 0; k < n->input_count; ++k) HD_TRY(need(p, inputs[k]));
     if (n->op == HD_NODE_WRITE) return plan_write(p, i);
-    launch *l = new_launch(p, RUN_CALL, i);
+    launch *l = new_launch(p, kind, i);
     new_call(p, i, l);
     for (int k = 0; k < n->input_count; ++k) HD_TRY(add_input(p, l, inputs[k]));
     return add_output(p, l, i);
@@ -289,8 +295,7 @@ static hd_error plan_kernel(plan *p, hd_lowering *lowering, const hd_group *grou
         if (n->tensors[b] == NONE) n->tile = b;
     }
     if (product != NONE) { /* its operands first */
-        call *c = new_call(p, product, l);
-        c->call.input_count = 2;
+        new_call(p, product, l);
         HD_TRY(add_input(p, l, hd_node_inputs(p->graph, product)[0]));
         HD_TRY(add_input(p, l, hd_node_inputs(p->graph, product)[1]));
     }
@@ -341,6 +346,7 @@ static hd_error leaving(plan *p, uint32_t node, room kind, uint32_t *out) {
 /* ---- the arena ------------------------------------------------------------------------------------------------------------------ */
 /* That a kernel reads a buffer only where it writes this output, so that it may write over it. */
 static bool kernel_may_overwrite(const plan *p, const launch *l, uint32_t in, uint32_t out) {
+    if (l->native == NONE) return false;
     const native *n = p->natives[l->native];
     const hd_kernel *k = &n->native.shape;
     if (k->stages > 0) return false;
@@ -529,10 +535,38 @@ static void finish_tile(void *context, const void *tile, int64_t stride, int64_t
     }
 }
 
-static hd_error run_product(const plan *p, hd_thread *thread, const launch *l) {
-    finishing f = {.n = p->natives[l->native]};
-    HD_TRY(addresses(p, thread, f.n, f.buffers));
-    return hd_cpu_product(thread, &p->calls[l->call].call, finish_tile, &f);
+/* Weights that a run does not change are packed once, and again when somebody else has changed them. */
+static hd_error pack_weights(hd_thread *thread, call *c, const hd_run *run) {
+    if (c->packed_bytes == 0) return HD_OK;
+    const hd_storage *s = c->cell == NONE ? c->call.inputs[1]->storage : run->cells[c->cell];
+    const uint32_t version = atomic_load_explicit(&s->version, memory_order_relaxed);
+    if (c->packed != NULL && (c->cell == NONE || (c->packed_data == s->data && c->packed_version == version)))
+        return HD_OK;
+    if (c->packed == NULL) c->packed = hd_block_new(thread, c->packed_bytes);
+    if (c->packed == NULL) return HD_ERROR_MEMORY;
+    c->packed_data = s->data;
+    c->packed_version = version;
+    return hd_cpu_product_pack(thread, &c->call, hd_block_data(c->packed));
+}
+
+static hd_error run_product(const plan *p, hd_thread *thread, const launch *l, const hd_run *run) {
+    call *c = &p->calls[l->call];
+    HD_TRY(pack_weights(thread, c, run));
+    const void *packed = c->packed == NULL ? NULL : hd_block_data(c->packed);
+    if (l->native != NONE) {
+        finishing f = {.n = p->natives[l->native]};
+        HD_TRY(addresses(p, thread, f.n, f.buffers));
+        return hd_cpu_product(thread, &c->call, packed, finish_tile, &f);
+    }
+    const hd_tensor *out = c->call.outputs[0];
+    if (l->inputs > 2 && !c->call.inputs[2]->contiguous) return p->executor->run(p->executor, thread, &c->call);
+    hd_plain_finish f = {.dtype = (hd_dtype)out->dtype, .out = out->storage->data};
+    f.columns = out->layout.shape.size[out->layout.shape.rank - 1];
+    if (l->inputs > 2) {
+        f.bias = hd_tensor_bytes(thread, c->call.inputs[2], HD_READ);
+        if (f.bias == NULL) return thread->error_code;
+    }
+    return hd_cpu_product(thread, &c->call, packed, hd_cpu_product_store, &f);
 }
 
 static hd_error run_call(const plan *p, hd_thread *thread, const launch *l, const hd_run *run) {
@@ -549,7 +583,7 @@ static hd_error run_launches(plan *p, hd_thread *thread, const hd_run *run) {
         const launch *l = &p->launches[i];
         hd_tensor **operands = p->pointers + l->first;
         const hd_error status = l->kind == RUN_KERNEL    ? run_kernel(p, thread, l)
-                                : l->kind == RUN_PRODUCT ? run_product(p, thread, l)
+                                : l->kind == RUN_PRODUCT ? run_product(p, thread, l, run)
                                 : l->kind == RUN_CALL
                                     ? run_call(p, thread, l, run)
                                     : p->executor->write(p->executor, thread, operands[1], operands[0]);
@@ -618,6 +652,8 @@ static void plan_destroy(hd_executable *self, hd_thread *thread) {
     for (uint32_t i = 0; i < p->buffer_count; ++i)
         if (p->buffers[i].room != IN_ARENA && p->buffers[i].storage.block != NULL)
             hd_block_release(thread, p->buffers[i].storage.block);
+    for (uint32_t i = 0; i < p->call_count; ++i)
+        if (p->calls[i].packed != NULL) hd_block_release(thread, p->calls[i].packed);
     for (uint32_t i = 0; i < p->native_count; ++i) {
         hd_native_release(&p->natives[i]->native);
         hd_array_release(p->natives[i]);
@@ -653,13 +689,36 @@ static hd_error make_room(plan *p) {
                : HD_OK;
 }
 
+/* The second operand of a product when a run does not change it: a constant, or a cell that is not updated. */
+static bool is_steady(const plan *p, uint32_t node, uint32_t *cell) {
+    const hd_graph *g = p->graph;
+    const hd_node *source = &g->nodes[hd_node_source(g, node)];
+    *cell = source->op == HD_NODE_CELL ? source->first : NONE;
+    return source->op == HD_NODE_CONSTANT || (*cell != NONE && g->cells[*cell].update == g->cells[*cell].node);
+}
+
+/* A product alone whose weights can be kept packed. */
+static bool keeps_weights(const plan *p, uint32_t node, const hd_group *group) {
+    uint32_t cell;
+    return group->count == 1 && is_steady(p, hd_node_inputs(p->graph, node)[1], &cell);
+}
+
+static void keep_weights(const plan *p, call *c) {
+    const uint32_t node = (uint32_t)(c->call.outputs[0] - p->tensors);
+    if (is_steady(p, hd_node_inputs(p->graph, node)[1], &c->cell))
+        c->packed_bytes = hd_cpu_product_packed_bytes(&c->call);
+}
+
 static hd_error plan_groups(plan *p) {
     hd_lowering lowering;
     hd_error status = hd_lowering_begin(&lowering, p->graph, &p->fusion, p->tensors);
     for (uint32_t i = 0; i < p->fusion.order_count && status == HD_OK; ++i) {
         const hd_group *group = &p->fusion.groups[p->fusion.order[i]];
-        status = group->kind == HD_GROUP_CALL ? plan_call(p, p->fusion.members[group->first])
-                                              : plan_kernel(p, &lowering, group);
+        const uint32_t first = p->fusion.members[group->first];
+        status = group->kind == HD_GROUP_CALL                                        ? plan_call(p, first, RUN_CALL)
+                 : group->kind == HD_GROUP_PRODUCT && keeps_weights(p, first, group) ? plan_call(p, first, RUN_PRODUCT)
+                 : group->kind == HD_GROUP_PRODUCT && group->count == 1              ? plan_call(p, first, RUN_CALL)
+                                                                                     : plan_kernel(p, &lowering, group);
     }
     hd_lowering_end(&lowering);
     return status;
@@ -691,7 +750,8 @@ static hd_error connect(plan *p) {
         call *c = &p->calls[l->call];
         c->call.inputs = p->pointers + l->first;
         c->call.outputs[0] = &p->tensors[l->node];
-        if (l->kind == RUN_CALL) c->call.input_count = l->inputs;
+        c->call.input_count = l->native == NONE ? l->inputs : 2;
+        if (l->kind == RUN_PRODUCT) keep_weights(p, c);
         if (c->call.op->family == HD_FAMILY_RANDOM) c->call.attributes = &c->draw;
     }
     return HD_OK;

@@ -26,8 +26,9 @@ static void multiply_integers(const product *p, hd_compute type) {
         INTEGER_CASE(U16, u16)
         INTEGER_CASE(U32, u32)
         INTEGER_CASE(U64, u64)
-        INTEGER_CASE(I8, i8) INTEGER_CASE(I16, i16) INTEGER_CASE(I32, i32) INTEGER_CASE(I64, i64) case HD_COMPUTE_B8
-            : case HD_COMPUTE_F32 : case HD_COMPUTE_F64 : case HD_COMPUTE_COUNT : break;
+        INTEGER_CASE(I8, i8)
+        INTEGER_CASE(I16, i16) INTEGER_CASE(I32, i32) INTEGER_CASE(I64, i64) case HD_COMPUTE_B8 : case HD_COMPUTE_F32
+            : case HD_COMPUTE_F64 : case HD_COMPUTE_COUNT : break;
     }
 }
 
@@ -59,44 +60,53 @@ static void run_small_batch(void *context, int64_t begin,
     for (int64_t i = begin; i < end; ++i) multiply_matrix(context, i);
 }
 
-/* A [..., m, k] B [..., k, n]. */
-static hd_error contract(hd_thread *thread, const hd_tensor *a, const hd_tensor *b, hd_tensor *out,
-                         hd_product_finish finish, void *context) {
+/* A [..., m, k] B [..., k, n]: all but the addresses. */
+static void describe(const hd_tensor *a, const hd_tensor *b, const hd_tensor *out, batch_job *j) {
     const int rank = out->layout.shape.rank, last = rank - 1;
-    batch_job j = {.thread = thread, .type = (hd_compute)hd_dtype_compute[out->dtype], .rank = rank - 2};
+    *j = (batch_job){.type = (hd_compute)hd_dtype_compute[out->dtype], .rank = rank - 2};
     hd_shape a_shape = out->layout.shape, b_shape = out->layout.shape; /* with the batch axes broadcast */
     a_shape.size[last] = b_shape.size[last - 1] = a->layout.shape.size[a->layout.shape.rank - 1];
-    hd_layout_broadcast(&a->layout, &a_shape, j.a_stride);
-    hd_layout_broadcast(&b->layout, &b_shape, j.b_stride);
-    memcpy(j.size, out->layout.shape.size, sizeof j.size);
-    j.first = (product){.bytes = hd_dtype_bytes[out->dtype],
-                        .m = a_shape.size[last - 1],
-                        .n = b_shape.size[last],
-                        .k = a_shape.size[last],
-                        .a = hd_tensor_bytes(thread, a, HD_READ),
-                        .b = hd_tensor_bytes(thread, b, HD_READ),
-                        .c = finish == NULL ? out->storage->data : NULL,
-                        .finish = finish,
-                        .context = context,
-                        .a_row = j.a_stride[last - 1],
-                        .a_column = j.a_stride[last],
-                        .b_row = j.b_stride[last - 1],
-                        .b_column = j.b_stride[last],
-                        .kernels = out->dtype == HD_F32   ? &hd_kernels()->gemm_f32
-                                   : out->dtype == HD_F64 ? &hd_kernels()->gemm_f64
-                                                          : NULL};
-    if (j.first.a == NULL || j.first.b == NULL) return thread->error_code;
-    if (j.first.n == 1) j.first.b_column = 1;
-    if (j.first.k == 1) j.first.a_column = 1;
-    const int64_t matrix = j.first.m * j.first.n, batch = matrix > 0 ? out->count / matrix : 0,
-                  work = hd_gemm_work(j.first.m, j.first.n, j.first.k);
+    hd_layout_broadcast(&a->layout, &a_shape, j->a_stride);
+    hd_layout_broadcast(&b->layout, &b_shape, j->b_stride);
+    memcpy(j->size, out->layout.shape.size, sizeof j->size);
+    j->first = (product){.bytes = hd_dtype_bytes[out->dtype],
+                         .m = a_shape.size[last - 1],
+                         .n = b_shape.size[last],
+                         .k = a_shape.size[last],
+                         .a_row = j->a_stride[last - 1],
+                         .a_column = j->a_stride[last],
+                         .b_row = j->b_stride[last - 1],
+                         .b_column = j->b_stride[last],
+                         .kernels = out->dtype == HD_F32   ? &hd_kernels()->gemm_f32
+                                    : out->dtype == HD_F64 ? &hd_kernels()->gemm_f64
+                                                           : NULL};
+    if (j->first.n == 1) j->first.b_column = 1;
+    if (j->first.k == 1) j->first.a_column = 1;
+}
+
+static hd_error run_batch(hd_thread *thread, const hd_tensor *a, const hd_tensor *b, const hd_tensor *out,
+                          batch_job *j) {
+    j->thread = thread;
+    j->first.a = hd_tensor_bytes(thread, a, HD_READ);
+    j->first.b = hd_tensor_bytes(thread, b, HD_READ);
+    if (j->first.a == NULL || j->first.b == NULL) return thread->error_code;
+    const product *p = &j->first;
+    const int64_t matrix = p->m * p->n, batch = matrix > 0 ? out->count / matrix : 0,
+                  work = hd_gemm_work(p->m, p->n, p->k);
     /* small products need no memory, unless they are finished aside */
-    if (batch > 1 && work <= HD_GEMM_SMALL && finish == NULL && (j.first.b_column == 1 || j.first.kernels == NULL)) {
-        hd_parallel_range(batch, HD_GEMM_PARALLEL / (work > 0 ? work : 1) + 1, run_small_batch, &j);
+    if (batch > 1 && work <= HD_GEMM_SMALL && p->finish == NULL && (p->b_column == 1 || p->kernels == NULL)) {
+        hd_parallel_range(batch, HD_GEMM_PARALLEL / (work > 0 ? work : 1) + 1, run_small_batch, j);
         return HD_OK;
     }
-    for (int64_t i = 0; i < batch; ++i) HD_TRY(multiply_matrix(&j, i));
+    for (int64_t i = 0; i < batch; ++i) HD_TRY(multiply_matrix(j, i));
     return HD_OK;
+}
+
+static hd_error contract(hd_thread *thread, const hd_tensor *a, const hd_tensor *b, hd_tensor *out) {
+    batch_job j;
+    describe(a, b, out, &j);
+    j.first.c = out->storage->data;
+    return run_batch(thread, a, b, out, &j);
 }
 
 /* x [..., k], weight [n, k] and the result as the matrices that contract() takes; x must be contiguous. */
@@ -113,7 +123,7 @@ static hd_error affine(hd_thread *thread, hd_tensor *x, hd_tensor *weight, const
     const hd_tensor a = as_matrix(x, m, k, k, 1),
                     b = as_matrix(weight, k, n, weight->layout.stride[1], weight->layout.stride[0]);
     hd_tensor c = as_matrix(out, m, n, n, 1);
-    HD_TRY(contract(thread, &a, &b, &c, NULL, NULL));
+    HD_TRY(contract(thread, &a, &b, &c));
     const void *values = bias == NULL ? NULL : hd_tensor_bytes(thread, bias, HD_READ);
     if (bias == NULL) return HD_OK;
     if (values == NULL) return thread->error_code;
@@ -137,26 +147,78 @@ static hd_tensor as_given(const hd_tensor *t, bool turned) {
     return out;
 }
 
-hd_error hd_cpu_product(hd_thread *thread, const hd_call *call, hd_product_finish finish, void *context) {
-    hd_tensor a, b, *out = call->outputs[0];
-    const hd_tensor *in[2] = {call->inputs[0], call->inputs[1]};
-    if (out->count == 0) return HD_OK;
+/* The two operands and the result of a call of matmul or affine as contract() takes them; x of affine must be contiguous. */
+static void as_operands(const hd_call *call, const hd_tensor *x, hd_tensor *a, hd_tensor *b, hd_tensor *c) {
+    const hd_tensor *weight = call->inputs[1], *out = call->outputs[0];
     if (call->op->id == HD_OP_affine) {
-        hd_tensor *ready = NULL;
-        if (!in[0]->contiguous) in[0] = ready = hd_cpu_ready(thread, call->inputs[0], (hd_dtype)in[0]->dtype);
-        if (in[0] == NULL) return thread->error_code;
-        const int64_t n = in[1]->layout.shape.size[0], k = in[1]->layout.shape.size[1], m = out->count / n;
-        a = as_matrix(in[0], m, k, k, 1);
-        b = as_matrix(in[1], k, n, in[1]->layout.stride[1], in[1]->layout.stride[0]);
-        hd_tensor c = as_matrix(out, m, n, n, 1);
-        const hd_error status = contract(thread, &a, &b, &c, finish, context);
-        hd_tensor_drop(thread, ready);
-        return status;
+        const int64_t n = weight->layout.shape.size[0], k = weight->layout.shape.size[1],
+                      m = n > 0 ? out->count / n : 0;
+        *a = as_matrix(x, m, k, k, 1);
+        *b = as_matrix(weight, k, n, weight->layout.stride[1], weight->layout.stride[0]);
+        *c = as_matrix(out, m, n, n, 1);
+    } else {
+        const hd_matmul_attributes *turns = call->attributes;
+        *a = as_given(x, turns != NULL && turns->turn_a);
+        *b = as_given(weight, turns != NULL && turns->turn_b);
+        *c = as_given(out, false);
     }
-    const hd_matmul_attributes *turns = call->attributes;
-    a = as_given(in[0], turns != NULL && turns->turn_a);
-    b = as_given(in[1], turns != NULL && turns->turn_b);
-    return contract(thread, &a, &b, out, finish, context);
+}
+
+hd_error hd_cpu_product(hd_thread *thread, const hd_call *call, const void *packed, hd_product_finish finish,
+                        void *context) {
+    if (call->outputs[0]->count == 0) return HD_OK;
+    hd_tensor *x = call->inputs[0], *ready = NULL, a, b, c;
+    if (call->op->id == HD_OP_affine && !x->contiguous) x = ready = hd_cpu_ready(thread, x, (hd_dtype)x->dtype);
+    if (x == NULL) return thread->error_code;
+    as_operands(call, x, &a, &b, &c);
+    batch_job j;
+    describe(&a, &b, &c, &j);
+    j.first.finish = finish;
+    j.first.context = context;
+    j.first.packed_b = packed;
+    const hd_error status = run_batch(thread, &a, &b, &c, &j);
+    hd_tensor_drop(thread, ready);
+    return status;
+}
+
+size_t hd_cpu_product_packed_bytes(const hd_call *call) {
+    hd_tensor a, b, c;
+    batch_job j;
+    if (call->outputs[0]->count == 0) return 0;
+    as_operands(call, call->inputs[0], &a, &b, &c);
+    if (b.layout.shape.rank > 2) return 0;
+    describe(&a, &b, &c, &j);
+    return j.first.k > 0 && hd_gemm_wants_packing(&j.first) ? hd_gemm_packed_bytes(&j.first) : 0;
+}
+
+hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, void *out) {
+    hd_tensor a, b, c;
+    batch_job j;
+    as_operands(call, call->inputs[0], &a, &b, &c);
+    describe(&a, &b, &c, &j);
+    j.first.b = hd_tensor_bytes(thread, &b, HD_READ);
+    if (j.first.b == NULL) return thread->error_code;
+    hd_gemm_pack(&j.first, out);
+    return HD_OK;
+}
+
+void hd_cpu_product_store(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows, int64_t column,
+                          int64_t columns) {
+    const hd_plain_finish *f = context;
+    const size_t bytes = hd_dtype_bytes[f->dtype];
+    for (int64_t i = 0; i < rows; ++i) {
+        char *to = (char *)f->out + (size_t)((row + i) * f->columns + column) * bytes;
+        const char *from = (const char *)tile + (size_t)(i * stride) * bytes;
+        const char *bias = f->bias == NULL ? NULL : (const char *)f->bias + (size_t)column * bytes;
+        if (bias == NULL)
+            memcpy(to, from, (size_t)columns * bytes);
+        else if (f->dtype == HD_F32)
+            for (int64_t q = 0; q < columns; ++q)
+                ((float *)to)[q] = ((const float *)from)[q] + ((const float *)bias)[q];
+        else
+            for (int64_t q = 0; q < columns; ++q)
+                ((double *)to)[q] = ((const double *)from)[q] + ((const double *)bias)[q];
+    }
 }
 
 hd_error hd_cpu_contract(hd_thread *thread, hd_call *call) {
@@ -182,7 +244,7 @@ hd_error hd_cpu_contract(hd_thread *thread, hd_call *call) {
     if (status == HD_OK && (hd_dtype)out->dtype != as) c = ready[3] = hd_tensor_new(thread, as, &out->layout.shape);
     if (c == NULL) status = thread->error_code;
     if (status == HD_OK)
-        status = is_affine ? affine(thread, in[0], in[1], in[2], c) : contract(thread, in[0], in[1], c, NULL, NULL);
+        status = is_affine ? affine(thread, in[0], in[1], in[2], c) : contract(thread, in[0], in[1], c);
     if (status == HD_OK && c != out) status = hd_cpu_copy(thread, out, c);
     for (int i = 0; i < 4; ++i) hd_tensor_drop(thread, ready[i]);
     if (status != HD_OK) hd_cpu_drop_outputs(thread, call);

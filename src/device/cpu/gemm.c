@@ -344,8 +344,7 @@ static void multiply_narrow(const product *p) {
         switch (p->n) { NARROW(double, 1) NARROW(double, 2) NARROW(double, 3) NARROW(double, 4) }
 }
 
-/* True when packing brings more than it costs. */
-static bool wants_packing(const product *p) {
+bool hd_gemm_wants_packing(const hd_gemm *p) {
     const int64_t work = hd_gemm_work(p->m, p->n, p->k);
     return !(p->m <= 2 && p->b_row == 1 && p->a_column == 1) &&
            !(p->b_column == 1 && (work <= HD_GEMM_SMALL || p->m <= 4));
@@ -353,7 +352,7 @@ static bool wants_packing(const product *p) {
 
 static hd_error multiply(hd_thread *thread, product *p) {
     const int64_t work = hd_gemm_work(p->m, p->n, p->k);
-    if (wants_packing(p)) return multiply_packed(thread, p);
+    if (hd_gemm_wants_packing(p)) return multiply_packed(thread, p);
     if (p->m <= 2 && p->b_row == 1 && p->a_column == 1)
         hd_parallel_range(p->n, HD_GEMM_PARALLEL / hd_gemm_work(p->m, 1, p->k) + 1, multiply_dots, p);
     else if (p->n <= 4 && work <= 1 << 14)
@@ -368,7 +367,7 @@ static hd_error multiply(hd_thread *thread, product *p) {
 
 hd_error hd_gemm_run(hd_thread *thread, hd_gemm *p) {
     if (p->m == 0 || p->n == 0) return HD_OK;
-    if (p->finish != NULL && p->k > 0 && wants_packing(p)) return finish_packed(thread, p);
+    if (p->finish != NULL && p->k > 0 && hd_gemm_wants_packing(p)) return finish_packed(thread, p);
     hd_block *aside = NULL; /* the whole result is small: it stays in cache as it is */
     if (p->finish != NULL) {
         aside = hd_block_new(thread, (size_t)(p->m * p->n) * p->bytes);

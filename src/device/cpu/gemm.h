@@ -23,6 +23,8 @@ typedef struct hd_gemm {
     int64_t row_pieces, column_pieces, m_block;
 } hd_gemm;
 
+/* True when packing B brings more than it costs. */
+bool hd_gemm_wants_packing(const hd_gemm *p);
 /* Bytes of a packed B, and packing it: for weights that do not change. */
 size_t hd_gemm_packed_bytes(const hd_gemm *p);
 void hd_gemm_pack(const hd_gemm *p, char *out);

@@ -9,7 +9,20 @@
 typedef void (*hd_product_finish)(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows,
                                   int64_t column, int64_t columns);
 /* A call of matmul or affine (without its bias) on operands of one dtype, f32 or f64; the call's output says only which shape
- * the result has: it is nowhere but in the tiles. */
-hd_error hd_cpu_product(hd_thread *thread, const hd_call *call, hd_product_finish finish, void *context);
+ * the result has: it is nowhere but in the tiles. `packed`: the second operand as hd_cpu_product_pack left it, or NULL. */
+hd_error hd_cpu_product(hd_thread *thread, const hd_call *call, const void *packed, hd_product_finish finish,
+                        void *context);
+/* Bytes of the second operand of such a call when it is packed in advance; 0: packing brings nothing. */
+size_t hd_cpu_product_packed_bytes(const hd_call *call);
+hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, void *out);
+/* A `finish` that only adds a bias and stores: the context is a hd_plain_finish. */
+typedef struct hd_plain_finish {
+    hd_dtype dtype;
+    int64_t columns;
+    const void *bias; /* one for each column; NULL: none */
+    void *out;        /* row-major */
+} hd_plain_finish;
+void hd_cpu_product_store(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows, int64_t column,
+                          int64_t columns);
 
 #endif
