@@ -16,7 +16,10 @@ list(FILTER HODU_SOURCES EXCLUDE REGEX "/kernels_[a-z]+\\.c$")
 # The C renderer's preamble is the C reading of the vocabulary itself.
 include(${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
 hodu_embed(${PROJECT_BINARY_DIR}/generated/words_text.c hd_words_text ${PROJECT_SOURCE_DIR}/src/kernel/words_c.h)
-list(APPEND HODU_SOURCES ${PROJECT_BINARY_DIR}/generated/words_text.c)
+hodu_embed(${PROJECT_BINARY_DIR}/generated/kernel_text.c hd_kernel_text ${PROJECT_SOURCE_DIR}/src/kernel/kernel_c.h)
+hodu_embed(${PROJECT_BINARY_DIR}/generated/small_text.c hd_small_text ${PROJECT_SOURCE_DIR}/src/core/small_float.h)
+list(APPEND HODU_SOURCES ${PROJECT_BINARY_DIR}/generated/words_text.c ${PROJECT_BINARY_DIR}/generated/kernel_text.c
+  ${PROJECT_BINARY_DIR}/generated/small_text.c)
 
 # What machine code follows from: part of the name of every entry in the disk cache.
 file(GLOB HODU_COMPILER_FILES CONFIGURE_DEPENDS 
@@ -104,6 +107,29 @@ if(HODU_FILES)
 endif()
 target_compile_definitions(hodu_objects PRIVATE HD_HAS_FILES=$<BOOL:${HODU_FILES}>)
 
+# Kernels are compiled through LLVM 19. Of it only the headers are needed here: the library is opened when the first kernel
+# is compiled. Without them that gives an error that says so, and kernels are compiled with the C compiler.
+find_program(HODU_LLVM_CONFIG NAMES llvm-config-19)
+if(HODU_LLVM_CONFIG)
+  execute_process(COMMAND ${HODU_LLVM_CONFIG} --includedir OUTPUT_VARIABLE HODU_LLVM_HINT OUTPUT_STRIP_TRAILING_WHITESPACE)
+endif()
+find_path(HODU_LLVM_INCLUDE llvm/Config/llvm-config.h
+  PATHS ${HODU_LLVM_HINT} /usr/lib/llvm-19/include /usr/include/llvm-19 NO_DEFAULT_PATH)
+mark_as_advanced(HODU_LLVM_CONFIG HODU_LLVM_INCLUDE)
+if(HODU_LLVM_INCLUDE)
+  set(HODU_LLVM_HERE ON)
+else()
+  set(HODU_LLVM_HERE OFF)
+endif()
+option(HODU_LLVM "Compile kernels through LLVM (needs the headers of LLVM 19)" ${HODU_LLVM_HERE})
+if(HODU_LLVM)
+  if(NOT HODU_LLVM_INCLUDE)
+    message(FATAL_ERROR "LLVM's headers are missing: install llvm-19-dev (scripts/setup does), or build with -DHODU_LLVM=OFF")
+  endif()
+  target_include_directories(hodu_objects SYSTEM PRIVATE ${HODU_LLVM_INCLUDE})
+endif()
+target_compile_definitions(hodu_objects PRIVATE HD_HAS_LLVM=$<BOOL:${HODU_LLVM}>)
+
 add_library(hodu SHARED ${HODU_ALL_OBJECTS})
 target_link_options(hodu PRIVATE -Wl,-Bsymbolic-functions -Wl,-z,nodelete) # our own calls go straight; workers outlive a dlclose
 add_library(hodu_static STATIC ${HODU_ALL_OBJECTS})
@@ -114,6 +140,7 @@ foreach(library hodu hodu_static)
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(${library} PRIVATE Threads::Threads m ${CMAKE_DL_LIBS})
   target_compile_definitions(${library} PUBLIC HD_HAS_FILES=$<BOOL:${HODU_FILES}>)
+  target_compile_definitions(${library} INTERFACE HD_HAS_LLVM=$<BOOL:${HODU_LLVM}>) # so that tests know
 endforeach()
 add_library(hodu::hodu ALIAS hodu)
 add_library(hodu::hodu_static ALIAS hodu_static)

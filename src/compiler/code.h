@@ -41,6 +41,8 @@ hd_error hd_cc_object(const hd_kernel *k, const char *name, void **object, size_
 /* A text that names renderer, version, CPU and features: part of every key of the disk cache. */
 const char *hd_llvm_target(void);
 const char *hd_cc_target(void);
+/* What opening libLLVM took, once in a process; 0 before. */
+int64_t hd_llvm_load_nanoseconds(void);
 
 /* ---- placing an object: maps its sections, applies its relocations, resolves what it calls of libm and libc ---- */
 hd_error hd_object_load(const void *object, size_t bytes, const char *name, hd_code *code);

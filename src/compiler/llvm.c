@@ -1,0 +1,270 @@
+/* Kernels to machine code through LLVM. The library is opened when it is first needed; every compilation has a context of its
+ * own and a target machine to itself, so that several threads can compile at once. */
+#include "compiler/code.h"
+#include "core/memory.h"
+
+#if HD_HAS_LLVM
+#include "compiler/llvm_emit.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+hd_llvm_functions hd_llvm;
+
+enum { MACHINES = 64 }; /* kept for later, beyond what runs at once */
+#ifdef NDEBUG
+enum { CHECKED = 0 };
+#else
+enum { CHECKED = 1 };
+#endif
+static struct {
+    pthread_once_t once;
+    pthread_mutex_t lock;
+    char why_not[512]; /* empty: it is there */
+    char target[4096];
+    char *triple, *cpu, *features;
+    LLVMTargetRef kind;
+    LLVMTargetMachineRef free[MACHINES];
+    int free_count;
+    int64_t load_nanoseconds;
+} llvm = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+static int64_t now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* ---- opening the library ----------------------------------------------------------------------------------------------- */
+static void *open_library(void) {
+    static const char *const names[] = {"libLLVM-19.so.1", "libLLVM.so.19.1", "libLLVM-19.so"};
+    const char *chosen = getenv("HODU_LLVM");
+    void *library = chosen != NULL ? dlopen(chosen, RTLD_NOW | RTLD_LOCAL) : NULL;
+    for (size_t i = 0; chosen == NULL && library == NULL && i < sizeof names / sizeof *names; ++i)
+        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL)
+        snprintf(llvm.why_not, sizeof llvm.why_not,
+                 "LLVM is not to be found: %s%s. Install LLVM 19 (Debian: libllvm19), or say where it is with "
+                 "HODU_LLVM=path; "
+                 "without it, HODU_RENDERER=c compiles with the C compiler, and levels O0 and O1 compile nothing",
+                 chosen != NULL ? "there is no library at HODU_LLVM="
+                                : "looked for libLLVM-19.so.1, libLLVM.so.19.1 and libLLVM-19.so",
+                 chosen != NULL ? chosen : "");
+    return library;
+}
+
+static bool find_functions(void *library) {
+    const char *missing = NULL;
+#define HD_LLVM_FIND(name)                                                                                             \
+    *(void **)&hd_llvm.name = dlsym(library, "LLVM" #name);                                                            \
+    if (hd_llvm.name == NULL) missing = "LLVM" #name;
+    HD_LLVM_FUNCTIONS(HD_LLVM_FIND)
+#undef HD_LLVM_FIND
+    unsigned major = 0, minor = 0, patch = 0;
+    if (missing == NULL) hd_llvm.GetVersion(&major, &minor, &patch);
+    if (missing != NULL)
+        snprintf(llvm.why_not, sizeof llvm.why_not, "the LLVM library has no %s: it is not version 19", missing);
+    else if (major != 19)
+        snprintf(llvm.why_not, sizeof llvm.why_not, "the LLVM library is version %u.%u.%u, not 19", major, minor,
+                 patch);
+    snprintf(llvm.target, sizeof llvm.target, "llvm %u.%u.%u", major, minor, patch);
+    return llvm.why_not[0] == '\0';
+}
+
+/* What to compile for: this machine, or less of it when HODU_ISA says so, as for the eager kernels. */
+static void choose_cpu(void) {
+    const char *isa = getenv("HODU_ISA");
+    llvm.cpu = hd_llvm.GetHostCPUName();
+    llvm.features = hd_llvm.GetHostCPUFeatures();
+#if defined(__x86_64__)
+    if (isa != NULL && (strcmp(isa, "baseline") == 0 || strcmp(isa, "avx2") == 0)) {
+        hd_llvm.DisposeMessage(llvm.cpu);
+        hd_llvm.DisposeMessage(llvm.features);
+        llvm.cpu = isa[0] == 'b' ? "x86-64" : "x86-64-v3";
+        llvm.features = isa[0] == 'b' ? "" : "+f16c";
+    }
+#endif
+    char *given = hd_llvm.GetDefaultTargetTriple();
+    llvm.triple = hd_llvm.NormalizeTargetTriple(given);
+    hd_llvm.DisposeMessage(given);
+}
+
+static void load_once(void) {
+    const int64_t start = now();
+    void *library = open_library();
+    if (library == NULL || !find_functions(library)) return;
+#define HD_LLVM_CALL(name) hd_llvm.name();
+    HD_LLVM_TARGET(HD_LLVM_CALL)
+#undef HD_LLVM_CALL
+    choose_cpu();
+    char *message = NULL;
+    if (hd_llvm.GetTargetFromTriple(llvm.triple, &llvm.kind, &message)) {
+        snprintf(llvm.why_not, sizeof llvm.why_not, "LLVM cannot compile for %s: %s", llvm.triple, message);
+        hd_llvm.DisposeMessage(message);
+        return;
+    }
+    const size_t at = strlen(llvm.target);
+    snprintf(llvm.target + at, sizeof llvm.target - at, " %s %s %s", llvm.triple, llvm.cpu, llvm.features);
+    llvm.load_nanoseconds = now() - start;
+}
+
+static hd_error load(void) {
+    pthread_once(&llvm.once, load_once);
+    return llvm.why_not[0] == '\0' ? HD_OK : hd_fail(HD_ERROR_DEVICE, "%s", llvm.why_not);
+}
+
+const char *hd_llvm_target(void) { return load() == HD_OK ? llvm.target : NULL; }
+int64_t hd_llvm_load_nanoseconds(void) { return llvm.load_nanoseconds; }
+
+/* ---- target machines: one to each compilation that runs --------------------------------------------------------------- */
+static LLVMTargetMachineRef take_machine(void) {
+    pthread_mutex_lock(&llvm.lock);
+    LLVMTargetMachineRef machine = llvm.free_count > 0 ? llvm.free[--llvm.free_count] : NULL;
+    pthread_mutex_unlock(&llvm.lock);
+    if (machine != NULL) return machine;
+    return hd_llvm.CreateTargetMachine(llvm.kind, llvm.triple, llvm.cpu, llvm.features, LLVMCodeGenLevelDefault,
+                                       LLVMRelocPIC, LLVMCodeModelSmall);
+}
+
+static void give_machine_back(LLVMTargetMachineRef machine) {
+    pthread_mutex_lock(&llvm.lock);
+    const bool kept = llvm.free_count < MACHINES;
+    if (kept) llvm.free[llvm.free_count++] = machine;
+    pthread_mutex_unlock(&llvm.lock);
+    if (!kept) hd_llvm.DisposeTargetMachine(machine);
+}
+
+/* ---- compiling ---------------------------------------------------------------------------------------------------------- */
+static bool has_feature(const char *name) {
+    const char *at = strstr(llvm.features, name);
+    return at != NULL;
+}
+
+static void set_types(hd_emitter *e) {
+    LLVMContextRef c = e->context;
+    e->i8 = hd_llvm.Int8TypeInContext(c);
+    e->i16 = hd_llvm.Int16TypeInContext(c);
+    e->i32 = hd_llvm.Int32TypeInContext(c);
+    e->i64 = hd_llvm.Int64TypeInContext(c);
+    e->f16 = hd_llvm.HalfTypeInContext(c);
+    e->pointer = hd_llvm.PointerTypeInContext(c, 0);
+    const LLVMTypeRef types[HD_COMPUTE_COUNT + 1] = {e->i8,
+                                                     e->i8,
+                                                     e->i16,
+                                                     e->i32,
+                                                     e->i64,
+                                                     e->i8,
+                                                     e->i16,
+                                                     e->i32,
+                                                     e->i64,
+                                                     hd_llvm.FloatTypeInContext(c),
+                                                     hd_llvm.DoubleTypeInContext(c),
+                                                     hd_llvm.Int1TypeInContext(c)};
+    memcpy(e->types, types, sizeof types);
+}
+
+static void set_attributes(const hd_emitter *e) {
+    const unsigned nounwind = hd_llvm.GetEnumAttributeKindForName("nounwind", 8);
+    const unsigned all = (unsigned)LLVMAttributeFunctionIndex;
+    hd_llvm.AddAttributeAtIndex(e->function, all, hd_llvm.CreateEnumAttribute(e->context, nounwind, 0));
+    if (!has_feature("+avx512f")) return;
+    static const char *const names[] = {"prefer-vector-width", "min-legal-vector-width"};
+    for (int i = 0; i < 2; ++i)
+        hd_llvm.AddAttributeAtIndex(
+            e->function, all,
+            hd_llvm.CreateStringAttribute(e->context, names[i], (unsigned)strlen(names[i]), "512", 3));
+}
+
+/* The object's bytes, from the machine that holds the module. */
+static hd_error take_object(LLVMTargetMachineRef machine, LLVMModuleRef module, void **object, size_t *bytes) {
+    char *message = NULL;
+    LLVMMemoryBufferRef buffer = NULL;
+    if (hd_llvm.TargetMachineEmitToMemoryBuffer(machine, module, LLVMObjectFile, &message, &buffer)) {
+        const hd_error status = hd_fail(HD_ERROR_INTERNAL, "LLVM does not compile a kernel: %s", message);
+        hd_llvm.DisposeMessage(message);
+        return status;
+    }
+    *bytes = hd_llvm.GetBufferSize(buffer);
+    *object = hd_array_resize(NULL, *bytes);
+    if (*object != NULL) memcpy(*object, hd_llvm.GetBufferStart(buffer), *bytes);
+    hd_llvm.DisposeMemoryBuffer(buffer);
+    return *object != NULL ? HD_OK : hd_fail(HD_ERROR_MEMORY, "no memory for an object of %zu bytes", *bytes);
+}
+
+static hd_error check_module(LLVMModuleRef module) {
+    char *message = NULL;
+    hd_error status = HD_OK;
+    if (hd_llvm.VerifyModule(module, LLVMReturnStatusAction, &message))
+        status = hd_fail(HD_ERROR_INTERNAL, "a kernel became wrong LLVM IR: %.300s", message);
+    hd_llvm.DisposeMessage(message);
+    return status;
+}
+
+static void describe_function(hd_emitter *e, LLVMTargetMachineRef machine, const char *name) {
+    LLVMTargetDataRef layout = hd_llvm.CreateTargetDataLayout(machine);
+    hd_llvm.SetModuleDataLayout(e->module, layout);
+    hd_llvm.DisposeTargetData(layout);
+    hd_llvm.SetTarget(e->module, llvm.triple);
+    LLVMTypeRef parameters[4] = {e->pointer, e->pointer, e->pointer, e->pointer};
+    e->function = hd_llvm.AddFunction(
+        e->module, name, hd_llvm.FunctionType(hd_llvm.VoidTypeInContext(e->context), parameters, 4, false));
+    set_attributes(e);
+}
+
+hd_error hd_llvm_object(const hd_kernel *k, const char *name, void **object, size_t *bytes) {
+    HD_TRY(load());
+    if (k->width > HD_EMIT_LANES) return hd_fail(HD_ERROR_INTERNAL, "a kernel of %d lanes", k->width);
+    LLVMTargetMachineRef machine = take_machine();
+    if (machine == NULL) return hd_fail(HD_ERROR_INTERNAL, "LLVM knows no such machine: %s", llvm.target);
+    hd_emitter *e = hd_array_resize(NULL, sizeof *e);
+    hd_error status = HD_ERROR_MEMORY;
+    if (e != NULL) {
+        memset(e, 0, sizeof *e);
+        e->k = k;
+        e->context = hd_llvm.ContextCreate();
+        e->module = hd_llvm.ModuleCreateWithNameInContext(name, e->context);
+        e->builder = hd_llvm.CreateBuilderInContext(e->context);
+        e->has_f16 = has_feature("+f16c") || has_feature("+fullfp16") || has_feature("+neon");
+        e->has_masks = has_feature("+avx512bw");
+        set_types(e);
+        describe_function(e, machine, name);
+        status = hd_emit_kernel(e);
+        if (status == HD_OK && getenv("HODU_LLVM_PRINT") != NULL) {
+            char *text = hd_llvm.PrintModuleToString(e->module);
+            fputs(text, stderr);
+            hd_llvm.DisposeMessage(text);
+        }
+        if (status == HD_OK && CHECKED) status = check_module(e->module);
+        if (status == HD_OK) status = take_object(machine, e->module, object, bytes);
+        hd_emit_release_programs(e);
+        hd_llvm.DisposeBuilder(e->builder);
+        hd_llvm.DisposeModule(e->module);
+        hd_llvm.ContextDispose(e->context);
+        hd_array_release(e);
+    } else {
+        hd_fail(HD_ERROR_MEMORY, "no memory to compile a kernel of %d steps", k->count);
+    }
+    give_machine_back(machine);
+    return status;
+}
+
+#else
+static const char *const absent =
+    "this library was built without LLVM: build it with LLVM's headers (Debian: llvm-19-dev), or "
+    "compile with the C compiler (HODU_RENDERER=c), or not at all (levels O0 and O1)";
+
+hd_error hd_llvm_object(const hd_kernel *k, const char *name, void **object, size_t *bytes) {
+    (void)k, (void)name, (void)object, (void)bytes;
+    return hd_fail(HD_ERROR_DEVICE, "%s", absent);
+}
+const char *hd_llvm_target(void) {
+    hd_fail(HD_ERROR_DEVICE, "%s", absent);
+    return NULL;
+}
+int64_t hd_llvm_load_nanoseconds(void) { return 0; }
+#endif

@@ -1,0 +1,294 @@
+/* Kernels compiled through LLVM against their interpretation, between guard pages. */
+#include "compiler/guarded.h"
+
+#include <pthread.h>
+
+#include "compiler/code.h"
+#include "core/memory.h"
+#include "ops/row_ir.h"
+
+static int vector_bytes(void) { return __builtin_cpu_supports("avx512f") ? 64 : 32; }
+
+/* ---- compiling and running --------------------------------------------------------------------------------------------- */
+static hd_code compile(const hd_kernel *k, const char *what) {
+    void *object = NULL;
+    size_t bytes = 0;
+    hd_code code = {.run = NULL};
+    if (hd_kernel_verify(k) != HD_OK) fail_msg("%s: %s", what, hd_error_message());
+    if (hd_llvm_object(k, "kernel", &object, &bytes) != HD_OK) fail_msg("%s: %s", what, hd_error_message());
+    if (hd_object_load(object, bytes, "kernel", &code) != HD_OK) fail_msg("%s: %s", what, hd_error_message());
+    hd_array_release(object);
+    return code;
+}
+
+static void check_on(kernel_case *c, const hd_code *code, const char *what) {
+    guarded_compare(c, code->run, what, true);
+    guarded_compare(c, code->run, what, false);
+}
+
+static void check(kernel_case *c, const char *what) {
+    hd_code code = compile(&c->k, what);
+    check_on(c, &code, what);
+    hd_object_unload(&code);
+}
+
+static const uint8_t row[1] = {HD_STRIDE_ONE};
+static int in(kernel_case *c, hd_dtype dtype, const uint8_t *strides) {
+    return hd_kernel_load(&c->k, hd_kernel_add_buffer(&c->k, dtype, false, strides), -1);
+}
+static void out(kernel_case *c, hd_dtype dtype, const uint8_t *strides, int v) {
+    hd_kernel_store(&c->k, hd_kernel_add_buffer(&c->k, dtype, true, strides), v);
+}
+static void finish(kernel_case *c, int lanes) {
+    assert_int_equal(hd_kernel_finish(&c->k, lanes, vector_bytes()), HD_OK);
+}
+
+static const hd_dtype dtype_of[HD_COMPUTE_COUNT] = {HD_BOOL, HD_U8,  HD_U16, HD_U32, HD_U64, HD_I8,
+                                                    HD_I16,  HD_I32, HD_I64, HD_F32, HD_F64};
+static const hd_dtype all_dtypes[] = {HD_BOOL, HD_U8,  HD_U16,    HD_U32,    HD_U64,  HD_I8,  HD_I16, HD_I32,
+                                      HD_I64,  HD_F32, HD_F8E4M3, HD_F8E5M2, HD_BF16, HD_F16, HD_F64};
+enum { DTYPES = sizeof all_dtypes / sizeof *all_dtypes };
+
+/* ---- elementwise --------------------------------------------------------------------------------------------------------- */
+static void tails_of_every_length(void **state) {
+    (void)state;
+    kernel_case c = {.ulp = 4};
+    hd_kernel_init(&c.k, 1, 1);
+    const int x = in(&c, HD_F32, row), y = in(&c, HD_F32, row);
+    const int z = hd_kernel_word(&c.k, HD_WORD_MUL, hd_kernel_word(&c.k, HD_WORD_EXP, x, -1, -1), y, -1);
+    out(&c, HD_F32, row, z);
+    finish(&c, 0);
+    hd_code code = compile(&c.k, "chain");
+    for (c.size[0] = 0; c.size[0] <= 140; ++c.size[0]) check_on(&c, &code, "chain");
+    hd_object_unload(&code);
+    hd_kernel_release(&c.k);
+}
+
+static bool word_takes(int word, int type) {
+    const bool is_float = type >= HD_COMPUTE_F32;
+    if (hd_words[word].domain == HD_DOMAIN_COND) return false;
+    if (hd_words[word].domain == HD_DOMAIN_FLOAT) return is_float;
+    if (hd_words[word].domain == HD_DOMAIN_INT && is_float) return false;
+    if (type == HD_COMPUTE_B8)
+        return word == HD_WORD_LT || word == HD_WORD_LE || word == HD_WORD_EQ || word == HD_WORD_SELECT ||
+               word == HD_WORD_MAX || word == HD_WORD_MIN || (word >= HD_WORD_AND && word <= HD_WORD_POPCOUNT);
+    return true;
+}
+
+/* What a word must be given to mean something. */
+static int proper(hd_kernel *k, int word, int type, int a) {
+    const int low = hd_kernel_constant(k, (hd_compute)type, -20), high = hd_kernel_constant(k, (hd_compute)type, 20);
+    if (word == HD_WORD_EXP2I)
+        return hd_kernel_word(k, HD_WORD_RINT, hd_kernel_word(k, HD_WORD_CUT, a, low, high), -1, -1);
+    if (word == HD_WORD_EXPONENT || word == HD_WORD_MANTISSA)
+        return hd_kernel_word(k, HD_WORD_MAX, hd_kernel_constant(k, (hd_compute)type, 1e-20),
+                              hd_kernel_word(k, HD_WORD_MIN, hd_kernel_word(k, HD_WORD_ABS, a, -1, -1), high, -1), -1);
+    return a;
+}
+
+static void check_word(int word, int type) {
+    kernel_case c = {.ulp = hd_words[word].is_function ? 6 : word == HD_WORD_MULADD ? 1 : 0};
+    hd_kernel_init(&c.k, 1, 1);
+    c.sums = word == HD_WORD_MULADD || word == HD_WORD_LGAMMA || word == HD_WORD_DIGAMMA ||
+             word == HD_WORD_TRIGAMMA; /* near zeros absolute */
+    c.size[0] = 203;
+    int o[3], typed = word == HD_WORD_SELECT ? 1 : 0;
+    for (int i = 0; i < 3; ++i) o[i] = proper(&c.k, word, type, in(&c, dtype_of[type], row));
+    if (typed) o[0] = hd_kernel_word(&c.k, HD_WORD_LT, o[0], o[1], -1);
+    int v = hd_kernel_word(&c.k, (hd_word)word, o[0], o[1], o[2]);
+    if (hd_words[word].gives_condition) v = hd_kernel_cast(&c.k, v, HD_COMPUTE_B8);
+    out(&c, hd_words[word].gives_condition ? HD_BOOL : dtype_of[type], row, v);
+    finish(&c, 0);
+    check(&c, hd_words[word].name);
+    hd_kernel_release(&c.k);
+}
+
+static void every_word_in_every_type(void **state) {
+    (void)state;
+    for (int word = 0; word < HD_WORD_INPUT; ++word)
+        for (int type = 0; type < HD_COMPUTE_COUNT; ++type)
+            if (word_takes(word, type)) check_word(word, type);
+}
+
+static void conditions(void **state) {
+    (void)state;
+    kernel_case c = {.ulp = 0};
+    hd_kernel_init(&c.k, 1, 1);
+    c.size[0] = 99;
+    const int a = in(&c, HD_F32, row), b = in(&c, HD_F64, row),
+              p = hd_kernel_cast(&c.k, in(&c, HD_BOOL, row), HD_CONDITION);
+    const int less = hd_kernel_word(&c.k, HD_WORD_LT, a, hd_kernel_constant(&c.k, HD_COMPUTE_F32, 0.5), -1),
+              more = hd_kernel_word(&c.k, HD_WORD_LE, hd_kernel_constant(&c.k, HD_COMPUTE_F64, -1), b, -1);
+    const int both = hd_kernel_word(&c.k, HD_WORD_BOTH, less, more, -1),
+              either = hd_kernel_word(&c.k, HD_WORD_EITHER, both, p, -1),
+              unless = hd_kernel_word(&c.k, HD_WORD_UNLESS, either, -1, -1);
+    out(&c, HD_BOOL, row, hd_kernel_cast(&c.k, unless, HD_COMPUTE_B8));
+    out(&c, HD_F64, row, hd_kernel_word(&c.k, HD_WORD_SELECT, either, b, hd_kernel_cast(&c.k, a, HD_COMPUTE_F64)));
+    out(&c, HD_I64, row, hd_kernel_cast(&c.k, both, HD_COMPUTE_I64));
+    out(&c, HD_F32, row, hd_kernel_cast(&c.k, p, HD_COMPUTE_F32));
+    finish(&c, 0);
+    check(&c, "conditions");
+    hd_kernel_release(&c.k);
+}
+
+/* Between all dtypes; the values reach beyond the range of most integers. */
+static void casts(void **state) {
+    (void)state;
+    static const double scales[] = {4, 300, 1e5, 3e9, 1e19};
+    for (int from = 0; from < DTYPES; ++from)
+        for (int to = 0; to < DTYPES; ++to) {
+            kernel_case c = {.ulp = 0};
+            hd_kernel_init(&c.k, 1, 1);
+            c.size[0] = 301;
+            const int v = hd_kernel_cast(&c.k, in(&c, all_dtypes[from], row), hd_dtype_compute[all_dtypes[to]]);
+            out(&c, all_dtypes[to], row, v);
+            finish(&c, 0);
+            hd_code code = compile(&c.k, "cast");
+            for (int i = 0; i < 5; ++i) {
+                c.scale = scales[i];
+                check_on(&c, &code, "cast");
+            }
+            hd_object_unload(&code);
+            hd_kernel_release(&c.k);
+        }
+}
+
+static void rounding_to_small_floats(void **state) {
+    (void)state;
+    static const hd_dtype small[] = {HD_F8E4M3, HD_F8E5M2, HD_BF16, HD_F16};
+    static const double scales[] = {1e-9, 1e-6, 1e-3, 1, 400, 60000, 1e38};
+    for (int i = 0; i < 4; ++i) {
+        kernel_case c = {.ulp = 0};
+        hd_kernel_init(&c.k, 1, 1);
+        c.size[0] = 4001;
+        out(&c, HD_F32, row, hd_kernel_round(&c.k, in(&c, HD_F32, row), small[i]));
+        finish(&c, 0);
+        hd_code code = compile(&c.k, "round");
+        for (int j = 0; j < 7; ++j) {
+            c.scale = scales[j];
+            check_on(&c, &code, "round");
+        }
+        hd_object_unload(&code);
+        hd_kernel_release(&c.k);
+    }
+}
+
+/* ---- layouts ------------------------------------------------------------------------------------------------------------- */
+static void broadcasts_and_strides(void **state) {
+    (void)state;
+    static const uint8_t full[3] = {HD_STRIDE_ANY, HD_STRIDE_ANY, HD_STRIDE_ONE}, last[3] = {0, 0, HD_STRIDE_ONE},
+                         first[3] = {HD_STRIDE_ANY, 0, 0}, turned[3] = {HD_STRIDE_ONE, HD_STRIDE_ANY, HD_STRIDE_ANY},
+                         none[3] = {0, 0, 0}, middle[3] = {0, HD_STRIDE_ANY, HD_STRIDE_ANY};
+    static const int64_t sizes[][3] = {{2, 3, 70}, {1, 1, 1}, {4, 1, 129}, {3, 5, 31},
+                                       {0, 3, 4},  {3, 0, 4}, {2, 2, 0},   {5, 4, 64}};
+    kernel_case c = {.ulp = 8, .number = {2.5}};
+    hd_kernel_init(&c.k, 3, 3);
+    hd_kernel *k = &c.k;
+    const int a = in(&c, HD_F32, full), b = in(&c, HD_F32, last), d = in(&c, HD_F32, first), e = in(&c, HD_F32, turned),
+              f = in(&c, HD_F32, none), g = in(&c, HD_BF16, middle), n = hd_kernel_number(k, HD_COMPUTE_F32, 0);
+    int v = hd_kernel_word(k, HD_WORD_MIN, hd_kernel_word(k, HD_WORD_MUL, a, b, -1),
+                           hd_kernel_word(k, HD_WORD_SIGMOID, d, -1, -1), -1);
+    v = hd_kernel_word(k, HD_WORD_MAX, v, hd_kernel_word(k, HD_WORD_MUL, e, f, -1), -1);
+    v = hd_kernel_word(k, HD_WORD_MUL, v, hd_kernel_word(k, HD_WORD_MUL, g, n, -1), -1);
+    out(&c, HD_F32, full, v);
+    out(&c, HD_F16, turned, hd_kernel_word(k, HD_WORD_MIN, a, e, -1));
+    finish(&c, 2);
+    hd_code code = compile(k, "broadcasts");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
+        memcpy(c.size, sizes[i], sizeof sizes[i]);
+        for (int buffer = 0; buffer < k->buffer_count; ++buffer) {
+            const bool is_turned = buffer == 3 || buffer == 7;
+            c.stride[buffer][0] = is_turned ? 1 : c.size[1] * c.size[2] + 5;
+            c.stride[buffer][1] = is_turned ? c.size[0] : c.size[2] + 1;
+            c.stride[buffer][2] = is_turned ? c.size[0] * c.size[1] : buffer == 5 ? -2 : 1;
+            if (buffer == 5) c.stride[buffer][1] = 2 * c.size[2] + 3;
+        }
+        check_on(&c, &code, "broadcasts");
+    }
+    hd_object_unload(&code);
+    hd_kernel_release(&c.k);
+}
+
+static void positions(void **state) {
+    (void)state;
+    static const uint8_t both[2] = {HD_STRIDE_ANY, HD_STRIDE_ONE};
+    kernel_case c = {.size = {3, 77}, .base = {100, 5000000000}};
+    hd_kernel_init(&c.k, 2, 2);
+    const int i = hd_kernel_index(&c.k, 0), j = hd_kernel_index(&c.k, 1);
+    out(&c, HD_I64, both, hd_kernel_word(&c.k, HD_WORD_ADD, hd_kernel_word(&c.k, HD_WORD_MUL, i, j, -1), i, -1));
+    out(&c, HD_F64, both, hd_kernel_cast(&c.k, j, HD_COMPUTE_F64));
+    finish(&c, 1);
+    c.stride[0][0] = c.stride[1][0] = 77;
+    check(&c, "positions");
+    hd_kernel_release(&c.k);
+}
+
+/* Rows of a table by index (along the lanes, and the same for all lanes), and elements by index. */
+static void reading_at_places(void **state) {
+    (void)state;
+    static const uint8_t both[2] = {HD_STRIDE_ANY, HD_STRIDE_ONE}, rows[2] = {HD_STRIDE_ONE, 0},
+                         columns[2] = {0, HD_STRIDE_ONE}, across[2] = {HD_STRIDE_ANY, 0};
+    for (int kind = 0; kind < 3; ++kind) {
+        kernel_case c = {.size = {5, 45}};
+        hd_kernel_init(&c.k, 2, 2);
+        const int table = hd_kernel_add_buffer(&c.k, HD_F32, false,
+                                               kind == 0   ? columns
+                                               : kind == 1 ? (const uint8_t[2]){0, 0}
+                                                           : across);
+        const int index = in(&c, HD_I64, kind == 0 ? rows : columns);
+        const int place =
+            kind == 0 ? hd_kernel_word(&c.k, HD_WORD_MUL, index, hd_kernel_constant(&c.k, HD_COMPUTE_I64, 45), -1)
+                      : index;
+        out(&c, HD_F32, both, hd_kernel_load(&c.k, table, place));
+        finish(&c, 1);
+        c.least[1] = 0;
+        c.most[1] = 9;
+        c.least[0] = c.most[0] = kind == 0 ? 9 * 45 : 9; /* room */
+        c.stride[0][0] = 3;
+        c.stride[2][0] = 50;
+        check(&c, "places");
+        hd_kernel_release(&c.k);
+    }
+}
+
+static void in_place(void **state) {
+    (void)state;
+    static const uint8_t strided[2] = {HD_STRIDE_ANY, HD_STRIDE_ANY};
+    for (int kind = 0; kind < 2; ++kind)
+        for (int64_t n = 1; n < 150; n += 37) {
+            kernel_case c = {.size = {3, n}, .ulp = 4, .same_as = {0, 0, 1, 2}};
+            const uint8_t *strides = kind == 0 ? (const uint8_t[2]){HD_STRIDE_ANY, HD_STRIDE_ONE} : strided;
+            hd_kernel_init(&c.k, 2, 2);
+            const int a = hd_kernel_add_buffer(&c.k, HD_F32, false, strides),
+                      b = hd_kernel_add_buffer(&c.k, HD_F32, false, strides);
+            const int x = hd_kernel_load(&c.k, a, -1);
+            out(&c, HD_F32, strides, hd_kernel_word(&c.k, HD_WORD_TANH, x, -1, -1));
+            const int y = hd_kernel_load(&c.k, b, -1); /* after a store that is written before it */
+            out(&c, HD_F32, strides, hd_kernel_word(&c.k, HD_WORD_ADD, x, y, -1));
+            finish(&c, 1);
+            for (int buffer = 0; buffer < 4; ++buffer) {
+                c.stride[buffer][0] = kind == 0 ? n : 1;
+                c.stride[buffer][1] = kind == 0 ? 1 : 3;
+            }
+            check(&c, "in place");
+            hd_kernel_release(&c.k);
+        }
+}
+
+static void without_axes(void **state) {
+    (void)state;
+    kernel_case c = {.ulp = 4};
+    hd_kernel_init(&c.k, 0, 0);
+    out(&c, HD_F32, row, hd_kernel_word(&c.k, HD_WORD_EXP, in(&c, HD_F32, row), -1, -1));
+    finish(&c, 0);
+    check(&c, "a scalar");
+    hd_kernel_release(&c.k);
+}
+
+#if HD_HAS_LLVM
+RUN(test(tails_of_every_length), test(every_word_in_every_type), test(conditions), test(casts),
+    test(rounding_to_small_floats), test(broadcasts_and_strides), test(positions), test(reading_at_places),
+    test(in_place), test(without_axes))
+#else
+int main(void) { return 77; }
+#endif
