@@ -6,13 +6,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A builder that is recording. */
-static hd_builder *started(const char *name) {
-    hd_builder *b = hd_builder_new(name);
-    hd_builder_start(b);
-    assert_ok();
-    return b;
-}
 /* Calls run at once. */
 #define assert_at_once()                                                                                               \
     do {                                                                                                               \

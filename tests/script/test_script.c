@@ -3,18 +3,6 @@
 #include "script/script.h"
 
 /* ---- small scripts ----------------------------------------------------------------------------------------------- */
-static hd_builder *started(const char *name) {
-    hd_builder *b = hd_builder_new(name);
-    hd_builder_start(b);
-    assert_ok();
-    return b;
-}
-static hd_script *built(hd_builder *b) {
-    hd_builder_end(b);
-    hd_script *s = hd_builder_build(b);
-    if (s == NULL) fail_msg("%s", hd_error_message());
-    return s;
-}
 /* y = 2 x, x f32[2]. */
 static hd_script *doubles(void) {
     hd_builder *b = started("doubles");
@@ -27,10 +15,6 @@ static hd_script *adds(void) {
     hd_tensor *x = hd_input("a", S(), HD_F32), *y = hd_input("b", S(), HD_F32), *z = hd_input("c", S(), HD_F32);
     hd_builder_add_output(b, "sum", hd_add(hd_add(x, y), z));
     return built(b);
-}
-static hd_tensor *output(hd_script *s, const char *name) {
-    hd_outputs *o = hd_script_run(s);
-    return o == NULL ? NULL : hd_outputs_get(o, name);
 }
 
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */
