@@ -283,10 +283,8 @@ hd_error hd_recording_declare(hd_thread *thread, hd_recording *r, const char *na
             "\"%s\", %s, was used or declared already; declare it once, right after hd_builder_start (views and "
             "tied tensors share their memory's meaning)",
             name, HD_SHAPE_TEXT(t->layout.shape));
-    const uint32_t text = hd_graph_text(r->graph, name);
-    for (uint32_t i = 0; i < r->graph->cell_count; ++i)
-        if (r->graph->cells[i].name == text)
-            return hd_fail(HD_ERROR_VALUE, "\"%s\" is declared already", name);
+    if (hd_graph_find(r->graph, HD_NAME_CELL, name) != HD_NO_NODE)
+        return hd_fail(HD_ERROR_VALUE, "\"%s\" is declared already", name);
     return outside_cell(thread, r, t, name, kind) == HD_NO_NODE ? thread->error_code : HD_OK;
 }
 
@@ -342,11 +340,12 @@ static hd_error touch(hd_recording *r, hd_tensor *t) {
         r->touched = moved;
     }
     hd_object_retain(&t->object);
-    r->touched[r->touched_count++] = (hd_touched){.tensor = t,
-                                                  .tracking = t->tracking,
-                                                  .context = t->history.context,
-                                                  .thread = t->history.thread,
-                                                  .place = atomic_load_explicit(&t->history.place, memory_order_relaxed)};
+    r->touched[r->touched_count++] =
+        (hd_touched){.tensor = t,
+                     .tracking = t->tracking,
+                     .context = t->history.context,
+                     .thread = t->history.thread,
+                     .place = atomic_load_explicit(&t->history.place, memory_order_relaxed)};
     return HD_OK;
 }
 

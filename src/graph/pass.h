@@ -7,7 +7,7 @@
 /* The inputs of node i of `from` by the map; how many there are. */
 static inline int hd_map_inputs(const hd_graph *from, uint32_t i, const uint32_t *map, uint32_t *inputs) {
     const hd_node *n = &from->nodes[i];
-    const int count = hd_node_is_op(n) || n->op == HD_NODE_WRITE ? n->input_count : 0;
+    const int count = hd_node_is_call(n) ? n->input_count : 0;
     for (int k = 0; k < count; ++k) inputs[k] = map[hd_node_inputs(from, i)[k]];
     return count;
 }

@@ -11,11 +11,11 @@ static hd_graph *with_outputs(hd_thread *thread, const hd_graph *g, uint32_t fir
     hd_graph *out = hd_graph_like(thread, g, &map);
     for (uint32_t i = 0; out != NULL && i < g->node_count && thread->error_code == HD_OK; ++i) {
         const hd_node *n = &g->nodes[i];
-        const bool op = hd_node_is_op(n) || n->op == HD_NODE_WRITE;
+        const bool op = hd_node_is_call(n);
         if (map[i] == HD_NO_NODE) map[i] = hd_copy_mapped(out, g, i, map);
         if (map[i] == HD_NO_NODE || i < first || i > last || !op || !hd_dtype_is_float((hd_dtype)n->dtype)) continue;
-        hd_graph_add_output(out, hd_node_name(n), map[i]);
-        out->outputs[out->output_count - 1].name = i; /* only the number is needed */
+        if (hd_graph_add_output(out, hd_node_name(n), map[i]) == HD_OK)
+            out->outputs[out->output_count - 1].name = i; /* only the number is needed; nobody looks for names here */
     }
     hd_array_release(map);
     if (thread->error_code == HD_OK) return out;
