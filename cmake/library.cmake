@@ -90,7 +90,6 @@ if(HODU_FILES)
   endif()
   target_include_directories(hodu_objects SYSTEM PRIVATE ${HODU_XXHASH_INCLUDE})
 endif()
-target_compile_definitions(hodu_objects PRIVATE HD_HAS_FILES=$<BOOL:${HODU_FILES}>)
 
 add_library(hodu SHARED ${HODU_ALL_OBJECTS})
 target_link_options(hodu PRIVATE -Wl,-Bsymbolic-functions -Wl,-z,nodelete) # our own calls go straight; workers outlive a dlclose
@@ -101,8 +100,12 @@ foreach(library hodu hodu_static)
   target_include_directories(${library} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(${library} PRIVATE Threads::Threads m ${CMAKE_DL_LIBS})
-  target_compile_definitions(${library} PUBLIC HD_HAS_FILES=$<BOOL:${HODU_FILES}>)
 endforeach()
+if(NOT HODU_FILES)
+  foreach(target hodu_objects hodu hodu_static)
+    target_compile_definitions(${target} PUBLIC HD_HAS_FILES=0) # include/hodu/script.h says 1
+  endforeach()
+endif()
 add_library(hodu::hodu ALIAS hodu)
 add_library(hodu::hodu_static ALIAS hodu_static)
 
