@@ -114,7 +114,8 @@ static inline const void *hd_node_attributes(const hd_graph *g, uint32_t node) {
     return g->nodes[node].attributes == 0 ? NULL : hd_pool_at(&g->pool, g->nodes[node].attributes);
 }
 static inline const uint32_t *hd_node_inputs(const hd_graph *g, uint32_t node) {
-    return g->edges + g->nodes[node].first;
+    static const uint32_t none[1]; /* a graph without edges has no array, and NULL + 0 is not C */
+    return g->edge_count == 0 ? none : g->edges + g->nodes[node].first;
 }
 static inline bool hd_node_is_op(const hd_node *n) { return n->op < HD_OP_COUNT; }
 /* It has inputs among the nodes: an op or a write. */

@@ -25,7 +25,8 @@ static hd_tensor *replay_write(hd_thread *thread, const hd_graph *g, uint32_t no
         return NULL;
     }
     const uint32_t nodes[2] = {inputs[0]->captured.node, inputs[1]->captured.node};
-    const uint32_t added = hd_graph_add(r->graph, HD_NODE_WRITE, 0, nodes, 2, (hd_dtype)base->dtype, &shape, layout);
+    const uint32_t added = hd_graph_add(r->graph, HD_NODE_WRITE, 0, nodes, 2, (hd_dtype)base->dtype, &shape,
+                                        &(hd_strided_attributes){part->layout}); /* as the op resolved it */
     return added == HD_NO_NODE ? NULL : hd_recording_tensor(thread, r, added);
 }
 

@@ -493,6 +493,9 @@ static void wrong_writes_are_refused(void **state) {
     };
     are_refused(WRITES, "line 6", lines, COUNT(lines));
     is_refused(WRITES "%4 = bound \"b\" : f32[2]\nupdate \"b\" = %3", "line 7");
+    is_refused(WRITES "%4 = full {value = 1} : f32[1,2]\n"
+                      "%5 = write %2, %4 {layout = [1, 2] by [9, 1] from 0} : f32[4]", /* a step where there is none */
+               "line 7");
     is_refused(WRITES "%4 = neg %2 : f32[4]\nupdate \"w\" = %4\nupdate \"w\" = %2", "line 8");
     no_complaints();
 }
