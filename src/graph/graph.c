@@ -126,7 +126,7 @@ hd_graph *hd_graph_new(hd_thread *thread, const char *name) {
         hd_graph_release(thread, g);
         return NULL;
     }
-    g->spans[g->span_count++] = (hd_graph_span){0, 0}; /* the root */
+    g->spans[g->span_count++] = (hd_graph_span){.name = 0}; /* the root */
     return g;
 }
 
@@ -256,7 +256,7 @@ hd_error hd_graph_add_output(hd_graph *g, const char *name, uint32_t node) {
 uint32_t hd_graph_add_span(hd_graph *g, const char *name, uint32_t parent) {
     const uint32_t text = hd_graph_text(g, name);
     if (text == 0 || GROW(g, span) != HD_OK) return 0;
-    g->spans[g->span_count] = (hd_graph_span){text, parent};
+    g->spans[g->span_count] = (hd_graph_span){.name = text, .parent = parent};
     return g->span_count++;
 }
 

@@ -51,6 +51,7 @@ typedef struct hd_graph_cell {
 } hd_graph_cell;
 typedef struct hd_graph_span {
     uint32_t name, parent; /* parent: in spans; 0 is the root */
+    bool is_call;          /* a composite, no module; only where it was recorded: neither texts nor files say so */
 } hd_graph_span;
 
 /* Names of one kind, and where in their table of the graph they are. */

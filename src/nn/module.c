@@ -142,7 +142,7 @@ hd_tensor *hd_module_forward_as(hd_thread *thread, hd_module *module, const char
     if (executor->span_begin == NULL) return module->class_->forward(module, x);
     char text[128];
     snprintf(text, sizeof text, "%s%s%s", name, name[0] != '\0' ? "." : "", module->class_->name);
-    executor->span_begin(executor, thread, text);
+    executor->span_begin(executor, thread, text, false);
     hd_tensor *y = module->class_->forward(module, x);
     if (thread->executor == executor) executor->span_end(executor, thread);
     return y;
