@@ -105,7 +105,6 @@ if(HODU_FILES)
   endif()
   target_include_directories(hodu_objects SYSTEM PRIVATE ${HODU_XXHASH_INCLUDE})
 endif()
-target_compile_definitions(hodu_objects PRIVATE HD_HAS_FILES=$<BOOL:${HODU_FILES}>)
 
 # Kernels are compiled through LLVM 19. Of it only the headers are needed here: the library is opened when the first kernel
 # is compiled. Without them that gives an error that says so, and kernels are compiled with the C compiler.
@@ -139,9 +138,13 @@ foreach(library hodu hodu_static)
   target_include_directories(${library} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(${library} PRIVATE Threads::Threads m ${CMAKE_DL_LIBS})
-  target_compile_definitions(${library} PUBLIC HD_HAS_FILES=$<BOOL:${HODU_FILES}>)
   target_compile_definitions(${library} INTERFACE HD_HAS_LLVM=$<BOOL:${HODU_LLVM}>) # so that tests know
 endforeach()
+if(NOT HODU_FILES)
+  foreach(target hodu_objects hodu hodu_static)
+    target_compile_definitions(${target} PUBLIC HD_HAS_FILES=0) # include/hodu/script.h says 1
+  endforeach()
+endif()
 add_library(hodu::hodu ALIAS hodu)
 add_library(hodu::hodu_static ALIAS hodu_static)
 

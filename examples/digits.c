@@ -25,10 +25,6 @@
 enum { PIXELS = 64, CLASSES = 10, HIDDEN = 128, EPOCHS = 30, BATCH = 32, FEWEST_IMAGES = 100 };
 static const double goal = 0.96;
 
-#ifndef HD_HAS_FILES
-#define HD_HAS_FILES 1 /* 0 is said by a build without files */
-#endif
-
 /* ---- the data ---- */
 
 typedef struct image {

@@ -9,7 +9,9 @@
  *     hd_script *script = hd_builder_build(b);
  *
  * Values inside are not known until the script runs: reading one is an error. Parameters and modules made inside are made
- * at once. A builder that goes out of scope ends by itself. */
+ * at once. What a call sets on a tensor rather than in it is no recorded call either: hd_set_requires_grad(w, false) on a
+ * tensor from outside holds at once, and still does when the builder has ended (unless recorded calls wrote into w before:
+ * such a tensor is then as it was). A builder that goes out of scope ends by itself. */
 #ifndef HODU_BUILDER_H
 #define HODU_BUILDER_H
 

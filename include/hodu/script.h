@@ -5,6 +5,12 @@
 
 #include <hodu/builder.h>
 
+/* 0: this library was built with HODU_FILES=OFF, and hd_script_save and hd_script_load only give an error that says so.
+ * hodu.pc and the CMake targets of such a library define it. */
+#ifndef HD_HAS_FILES
+#define HD_HAS_FILES 1
+#endif
+
 typedef struct hd_outputs hd_outputs;
 
 /* Who compiles. The values are shared with no other enum, so that a wrong one is noticed. */

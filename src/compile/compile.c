@@ -17,9 +17,10 @@
 typedef struct key {
     hd_dtype dtype;
     hd_shape shape;
-    bool training;   /* the model's own flag, when it counts */
-    bool recorded;   /* a tape watches */
-    uint64_t wanted; /* which parameters (and x) require gradients: a hash */
+    bool training;    /* the model's own flag, when it counts */
+    bool recorded;    /* a tape watches */
+    uint64_t members; /* what the model is made of: a hash */
+    uint64_t wanted;  /* which parameters (and x) require gradients: a hash */
 } key;
 
 typedef struct entry {
@@ -34,6 +35,9 @@ typedef struct entry {
 typedef struct compiled {
     hd_module *model; /* held by the module as a member */
     hd_compile_opts opts;
+    hd_tensors *parameters; /* retained: all of the model's */
+    uint64_t members;       /* hd_module_members of it */
+    uint64_t structure;     /* hd_module_structure when these were found */
     entry **entries;
     int64_t count;
     uint64_t clock;
@@ -73,10 +77,33 @@ static hd_script *configured(hd_thread *thread, hd_graph *graph, const hd_compil
     return s;
 }
 
-/* The parameters that require gradients, as a list of the current scope. */
-static hd_tensors *tracked_parameters(hd_thread *thread, hd_module *model) {
-    hd_tensors *all = hd_module_parameters(model);
-    if (all == NULL) return NULL;
+/* Looks at the model again, when some module has changed: to collect parameters takes longer than to run a small script. */
+static hd_error look_again(hd_thread *thread, compiled *c) {
+    const uint64_t structure = hd_module_structure();
+    if (c->parameters != NULL && c->structure == structure) return HD_OK;
+    hd_tensors *all = hd_module_parameters(c->model);
+    if (all == NULL) return thread->error_code;
+    hd_object_retain(&all->object);
+    if (c->parameters != NULL) hd_object_release(thread, &c->parameters->object);
+    c->parameters = all;
+    c->members = hd_module_members(c->model);
+    c->structure = structure;
+    return HD_OK;
+}
+
+/* Which parameters require gradients, which may change at any time: how many, and a hash of them. */
+static int64_t count_tracked(const hd_tensors *all, uint64_t *hash) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < all->count; ++i) {
+        if (all->items[i]->tracking == HD_UNTRACKED) continue;
+        *hash = (*hash * 31 + (uintptr_t)all->items[i]) * 0x9e3779b97f4a7c15u;
+        ++count;
+    }
+    return count;
+}
+
+/* The same as a list of the current scope. */
+static hd_tensors *tracked_parameters(hd_thread *thread, const hd_tensors *all) {
     int64_t count = 0;
     for (int64_t i = 0; i < all->count; ++i) count += all->items[i]->tracking != HD_UNTRACKED;
     hd_tensors *list = hd_tensors_new(thread, count);
@@ -228,7 +255,7 @@ static hd_error put_on_tape(hd_thread *thread, const entry *e, hd_tensor *y, hd_
 /* ---- the cache ------------------------------------------------------------------------------------------------------------------- */
 static bool same_key(const key *a, const key *b) {
     return a->dtype == b->dtype && hd_shape_equal(a->shape, b->shape) && a->training == b->training &&
-           a->recorded == b->recorded && a->wanted == b->wanted;
+           a->recorded == b->recorded && a->members == b->members && a->wanted == b->wanted;
 }
 
 static entry *find_entry(compiled *c, const key *k) {
@@ -284,21 +311,22 @@ static hd_tensor *compiled_forward(hd_module *module, hd_tensor *x) {
     const bool recorded = !evaluation && thread->observer != NULL && thread->observer->writes != NULL;
     hd_span span;
     hd_span_begin(&span, thread, "forward");
-    hd_tensors *tracked = tracked_parameters(thread, c->model);
-    if (tracked == NULL) return hd_span_end(&span, NULL);
     const bool of_x = recorded && x->tracking != HD_UNTRACKED;
+    if (look_again(thread, c) != HD_OK) return hd_span_end(&span, NULL);
     key k = {.dtype = (hd_dtype)x->dtype,
              .shape = x->layout.shape,
-             .training = !evaluation && hd_module_is_training(c->model)};
-    k.recorded = recorded && (of_x || tracked->count > 0);
-    k.wanted = of_x;
-    for (int64_t i = 0; k.recorded && i < tracked->count; ++i)
-        k.wanted = (k.wanted * 31 + (uintptr_t)tracked->items[i]) * 0x9e3779b97f4a7c15u;
+             .training = !evaluation && c->model->training,
+             .members = c->members};
+    if (recorded) {
+        k.wanted = of_x;
+        k.recorded = count_tracked(c->parameters, &k.wanted) > 0 || of_x;
+    }
     entry *e = find_entry(c, &k);
     if (e == NULL) {
-        const bool training = hd_module_is_training(c->model);
+        const bool training = c->model->training;
+        hd_tensors *tracked = k.recorded ? tracked_parameters(thread, c->parameters) : NULL;
         if (evaluation && training) hd_module_eval(c->model);
-        e = capture(thread, c, x, &k, tracked, of_x);
+        if (thread->error_code == HD_OK) e = capture(thread, c, x, &k, tracked, of_x);
         if (evaluation && training) hd_module_train(c->model);
         if (e != NULL && add_entry(thread, c, e) != HD_OK) e = NULL;
     }
@@ -321,6 +349,7 @@ static void compiled_destroy(void *state) {
     compiled *c = state;
     hd_thread *thread = hd_thread_self();
     for (int64_t i = 0; i < c->count; ++i) entry_release(thread, c->entries[i]);
+    if (c->parameters != NULL) hd_object_release(thread, &c->parameters->object);
     hd_array_release(c->entries);
     hd_array_release(c);
 }

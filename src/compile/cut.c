@@ -1,5 +1,6 @@
 /* Cutting a graph in two. */
 #include "compile/cut.h"
+#include "graph/pass.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,26 +14,18 @@ typedef struct cutting {
     hd_cut *out;
 } cutting;
 
-static bool is_call(const hd_node *n) { return hd_node_is_op(n) || n->op == HD_NODE_WRITE; }
-
 static void mark(cutting *c, uint32_t seed) {
     const hd_graph *g = c->g;
     for (uint32_t i = 0; i < g->node_count; ++i) {
         c->later[i] = i == seed;
-        for (int k = 0; is_call(&g->nodes[i]) && k < g->nodes[i].input_count; ++k)
+        for (int k = 0; hd_node_is_call(&g->nodes[i]) && k < g->nodes[i].input_count; ++k)
             c->later[i] = c->later[i] || c->later[hd_node_inputs(g, i)[k]];
     }
     for (uint32_t i = 1; i < g->output_count; ++i) c->used[g->outputs[i].node] = true;
     for (uint32_t i = g->node_count; i-- > 0;) {
-        if (!c->used[i] || !c->later[i] || !is_call(&g->nodes[i])) continue; /* what is not later is given */
+        if (!c->used[i] || !c->later[i] || !hd_node_is_call(&g->nodes[i])) continue; /* what is not later is given */
         for (int k = 0; k < g->nodes[i].input_count; ++k) c->used[hd_node_inputs(g, i)[k]] = true;
     }
-}
-
-static uint32_t copy(hd_graph *to, const hd_graph *g, uint32_t i, const uint32_t *map) {
-    uint32_t inputs[HD_MAX_INPUTS];
-    for (int k = 0; is_call(&g->nodes[i]) && k < g->nodes[i].input_count; ++k) inputs[k] = map[hd_node_inputs(g, i)[k]];
-    return hd_graph_copy(to, g, i, inputs);
 }
 
 static uint32_t copy_cell(hd_graph *to, const hd_graph *g, uint32_t i, hd_cell_kind kind) {
@@ -56,7 +49,7 @@ static hd_error make_forward(cutting *c) {
         else if (n->op == HD_NODE_CELL)
             c->front[i] = copy_cell(f, g, i, g->cells[n->first].kind);
         else
-            c->front[i] = copy(f, g, i, c->front);
+            c->front[i] = hd_copy_mapped(f, g, i, c->front);
         if (c->front[i] == HD_NO_NODE) return hd_thread_self()->error_code;
     }
     for (uint32_t i = 0, k = 0; i < g->cell_count; ++i) {
@@ -73,13 +66,13 @@ static hd_error bring_over(cutting *c, uint32_t i) {
     hd_graph *b = c->out->backward;
     const bool plain = n->op == HD_NODE_CONSTANT || (hd_node_is_op(n) && hd_node_op(n)->family == HD_FAMILY_CREATE);
     if (plain) {
-        c->back[i] = copy(b, g, i, c->back);
+        c->back[i] = hd_copy_mapped(b, g, i, c->back);
     } else if (n->op == HD_NODE_CELL && g->cells[n->first].kind == HD_CELL_BOUND) {
         c->back[i] = copy_cell(b, g, i, HD_CELL_BOUND);
     } else if (hd_node_is_op(n) && hd_node_op(n)->family == HD_FAMILY_VIEW && n->op != HD_OP_as_strided) {
         const uint32_t source = hd_node_inputs(g, i)[0]; /* save what is looked at, not the view */
         if (c->back[source] == HD_NO_NODE) HD_TRY(bring_over(c, source));
-        c->back[i] = copy(b, g, i, c->back);
+        c->back[i] = hd_copy_mapped(b, g, i, c->back);
     } else {
         char name[32];
         const hd_shape shape = hd_node_shape(g, i);
@@ -103,7 +96,7 @@ static hd_error make_backward(cutting *c, uint32_t seed) {
             HD_TRY(bring_over(c, i));
             continue;
         }
-        c->back[i] = copy(b, g, i, c->back);
+        c->back[i] = hd_copy_mapped(b, g, i, c->back);
         if (c->back[i] == HD_NO_NODE) return hd_thread_self()->error_code;
     }
     for (uint32_t i = 1; i < g->output_count; ++i)
@@ -113,9 +106,8 @@ static hd_error make_backward(cutting *c, uint32_t seed) {
 
 hd_error hd_graph_cut(hd_thread *thread, const hd_graph *g, const char *input, hd_cut *out) {
     *out = (hd_cut){0};
-    uint32_t seed = HD_NO_NODE;
-    for (uint32_t i = 0; i < g->input_count; ++i)
-        if (strcmp(hd_graph_string(g, g->inputs[i].name), input) == 0) seed = g->inputs[i].node;
+    const uint32_t place = hd_graph_find(g, HD_NAME_INPUT, input);
+    const uint32_t seed = place == HD_NO_NODE ? HD_NO_NODE : g->inputs[place].node;
     const size_t count = g->node_count + 1;
     cutting c = {.g = g, .out = out};
     c.later = hd_array_resize(NULL, count);

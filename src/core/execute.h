@@ -71,7 +71,8 @@ struct hd_executor {
     /* How many references to a storage are its own; NULL: none. */
     int (*holds)(hd_executor *self, const hd_storage *storage);
     /* Around the calls of a composite ("softmax"); a device needs neither. */
-    void (*span_begin)(hd_executor *self, hd_thread *thread, const char *name);
+    /* A composite begins, "mean" for hd_mean (is_call), or a module. */
+    void (*span_begin)(hd_executor *self, hd_thread *thread, const char *name, bool is_call);
     void (*span_end)(hd_executor *self, hd_thread *thread);
 };
 

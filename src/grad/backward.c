@@ -1,412 +1,5 @@
-/* Backward: the records a loss came from, from the newest to the oldest. A heap of record numbers says which is next, so a
- * walk costs what it visits, however long the tape is, and nothing recurses. */
-#include "grad/tape.h"
-
-#include <stdio.h>
-
-/* What one walk wants, and where it puts it. */
-typedef struct walk {
-    hd_thread *thread;
-    hd_tapes *tapes;
-    hd_context *context;
-    hd_tape *tape;
-    const hd_tensors *wanted; /* hd_grad_of: only these; NULL: all leaves */
-    bool inside;              /* another walk: hooks of leaves are its */
-    hd_tensor **found;        /* of each wanted one, retained; NULL: zero */
-    struct arrival {          /* hd_backward: leaves and their gradients, added when all went well */
-        hd_tensor *leaf;      /* held by the tape */
-        hd_slot *slot;        /* of a result that keeps its gradient (leaf is NULL) */
-        hd_tensor *gradient;  /* retained; NULL: zero */
-        bool finished;        /* an earlier arrival at the same slot is dealt with first */
-    } * arrivals;
-    uint32_t arrival_count, arrival_capacity;
-} walk;
-
-/* ---- the queue ------------------------------------------------------------------------------------------------------------ */
-static hd_error push(walk *w, uint32_t index) {
-    hd_tapes *q = w->tapes;
-    if (q->queue_count == q->queue_capacity) {
-        const uint32_t capacity = q->queue_capacity ? q->queue_capacity * 2 : 256;
-        uint32_t *queue = hd_array_resize(q->queue, capacity * sizeof *queue);
-        if (queue == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to queue %u records", capacity);
-        q->queue = queue;
-        q->queue_capacity = capacity;
-    }
-    uint32_t at = q->queue_count++;
-    for (; at > 0 && q->queue[(at - 1) / 2] < index; at = (at - 1) / 2) q->queue[at] = q->queue[(at - 1) / 2];
-    q->queue[at] = index;
-    return HD_OK;
-}
-
-static uint32_t pop(hd_tapes *q) {
-    const uint32_t top = q->queue[0], last = q->queue[--q->queue_count];
-    uint32_t at = 0;
-    for (;;) {
-        uint32_t child = at * 2 + 1;
-        if (child >= q->queue_count) break;
-        if (child + 1 < q->queue_count && q->queue[child + 1] > q->queue[child]) ++child;
-        if (q->queue[child] <= last) break;
-        q->queue[at] = q->queue[child];
-        at = child;
-    }
-    q->queue[at] = last;
-    return top;
-}
-
-/* ---- gradients on their way -------------------------------------------------------------------------------------------------- */
-/* `gradient` (NULL: zero) arrives at an edge. */
-static hd_error arrive(walk *w, uint32_t edge, hd_tensor *gradient) {
-    hd_record *r = w->tape->records[edge / 2];
-    if (!r->reached) {
-        HD_TRY(push(w, edge / 2));
-        r->reached = true;
-    }
-    if (gradient == NULL) return HD_OK;
-    hd_tensor **sum = &r->gradient[edge & 1];
-    if (*sum != NULL) {
-        hd_tensor *both = hd_add(*sum, gradient);
-        if (both == NULL) return w->thread->error_code;
-        hd_tensor_drop(w->thread, *sum);
-        gradient = both;
-    }
-    hd_object_retain(&gradient->object);
-    *sum = gradient;
-    return HD_OK;
-}
-
-static hd_error run_hooks(walk *w, const hd_slot *slot, const char *what, hd_tensor **gradient) {
-    for (uint32_t i = 0; i < slot->hook_count && *gradient != NULL; ++i) {
-        const uint32_t depth = w->tapes->frame_count, floor = w->tapes->floor;
-        w->tapes->floor = depth; /* a hook may not end what is around it */
-        hd_tensor *other = slot->hooks[i].fn(*gradient, slot->hooks[i].user);
-        w->tapes->floor = floor;
-        hd_frames_restore(w->thread, depth, "a hook");
-        if (w->thread->error_code != HD_OK) return w->thread->error_code;
-        if (other == NULL) continue;
-        HD_TRY(hd_tensor_check(other, "the hook's gradient"));
-        if (!hd_shape_equal(other->layout.shape, (*gradient)->layout.shape) || other->dtype != (*gradient)->dtype)
-            return hd_fail(HD_ERROR_SHAPE, "a hook on %s returned %s of %s for a gradient %s of %s", what,
-                           HD_SHAPE_TEXT(other->layout.shape), hd_dtype_name((hd_dtype)other->dtype),
-                           HD_SHAPE_TEXT((*gradient)->layout.shape), hd_dtype_name((hd_dtype)(*gradient)->dtype));
-        *gradient = other;
-    }
-    return HD_OK;
-}
-
-static hd_error note_arrival(walk *w, hd_tensor *leaf, hd_slot *slot, hd_tensor *gradient) {
-    if (w->arrival_count == w->arrival_capacity) {
-        const uint32_t capacity = w->arrival_capacity ? w->arrival_capacity * 2 : 16;
-        struct arrival *arrivals = hd_array_resize(w->arrivals, capacity * sizeof *arrivals);
-        if (arrivals == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for the gradients of %u leaves", capacity);
-        w->arrivals = arrivals;
-        w->arrival_capacity = capacity;
-    }
-    if (gradient != NULL) hd_object_retain(&gradient->object);
-    w->arrivals[w->arrival_count++] = (struct arrival){leaf, slot, gradient, false};
-    return HD_OK;
-}
-
-/* hd_grad_of: adds to what was found for a wanted tensor. */
-static hd_error find(walk *w, const hd_tensor *leaf, uint32_t edge, hd_tensor *gradient) {
-    for (int64_t i = 0; i < w->wanted->count; ++i) {
-        const hd_tensor *t = w->wanted->items[i];
-        if (gradient == NULL || !(leaf != NULL ? t == leaf : hd_edge_on(w->tape, t) == edge)) continue;
-        hd_tensor *sum = w->found[i] == NULL ? gradient : hd_add(w->found[i], gradient);
-        if (sum == NULL) return w->thread->error_code;
-        hd_object_retain(&sum->object);
-        hd_tensor_drop(w->thread, w->found[i]);
-        w->found[i] = sum;
-    }
-    return HD_OK;
-}
-
-/* ---- one record ---------------------------------------------------------------------------------------------------------------- */
-/* A leaf may have several records (see new_leaf): its hooks wait for all of them. */
-static hd_error visit_leaf(walk *w, hd_record *r, hd_tensor *gradient) {
-    hd_tensor *leaf = hd_record_saved(r)[0].tensor;
-    return w->wanted != NULL ? find(w, leaf, 0, gradient) : note_arrival(w, leaf, NULL, gradient);
-}
-
-/* Somebody has hooks on a result, or wants its gradient kept. */
-static hd_error visit_watched(walk *w, hd_record *r) {
-    for (uint32_t i = r->watch; i != 0; i = w->tape->watches[i - 1].next) {
-        const hd_watch watch = w->tape->watches[i - 1];
-        hd_tensor *before = r->gradient[watch.edge & 1], *after = before;
-        HD_TRY(run_hooks(w, watch.slot, r->op->name, &after));
-        if (after != before) {
-            hd_object_retain(&after->object);
-            hd_tensor_drop(w->thread, before);
-            r->gradient[watch.edge & 1] = after;
-        }
-        if (watch.slot->kept && w->wanted == NULL) HD_TRY(note_arrival(w, NULL, watch.slot, after));
-    }
-    return HD_OK;
-}
-
-static hd_error check_versions(hd_record *r) {
-    const hd_saved *saved = hd_record_saved(r);
-    const int count = __builtin_popcount(r->saves);
-    for (int i = 0; i < count; ++i) {
-        const uint32_t now = atomic_load_explicit(&saved[i].tensor->storage->version, memory_order_relaxed);
-        if (now == saved[i].version) continue;
-        return hd_fail(
-            HD_ERROR_STATE,
-            "a value that hd_%s needs for its gradient, %s, was changed in place after it was used (version %u "
-            "now, %u then); write into a copy (hd_copy), or call hd_backward before the write",
-            r->op->name, HD_SHAPE_TEXT(saved[i].tensor->layout.shape), now, saved[i].version);
-    }
-    return HD_OK;
-}
-
-static void read_shapes(hd_record *r, const hd_shape *same, hd_shape *shapes) {
-    const int64_t *word = (const int64_t *)r + r->shapes_at;
-    for (uint32_t i = 0; i < r->inputs; ++i) {
-        if (r->shapes_at == 0) {
-            shapes[i] = *same;
-            continue;
-        }
-        shapes[i].rank = (int)*word++;
-        for (int k = 0; k < shapes[i].rank; ++k) shapes[i].size[k] = *word++;
-    }
-}
-
-static hd_error run_vjp(walk *w, hd_record *r, hd_tensor **results) {
-    hd_thread *thread = w->thread;
-    if (r->op == &hd_op_external) {
-        hd_external *external = *(hd_external *const *)hd_record_attributes(r);
-        if (thread->observer != NULL)
-            return hd_fail(HD_ERROR_STATE,
-                           "%s forgets what a second derivative needs; use the function or model itself there",
-                           external->name);
-        external->vjp(thread, external, r->gradient[0], results);
-        return thread->error_code;
-    }
-    HD_TRY(check_versions(r));
-    hd_tensor *inputs[HD_MAX_INPUTS], *output = NULL;
-    hd_shape shapes[HD_MAX_INPUTS];
-    bool wanted[HD_MAX_INPUTS];
-    const hd_saved *saved = hd_record_saved(r);
-    for (uint32_t i = 0; i < r->inputs; ++i) {
-        inputs[i] = i < 3 && r->saves & (1u << i) ? (saved++)->tensor : NULL;
-        wanted[i] = r->edges[i] != 0 && (w->wanted == NULL || w->tape->records[r->edges[i] / 2]->needed) &&
-                    hd_dtype_is_float((hd_dtype)hd_record_dtypes(r)[i]);
-    }
-    if (r->saves & HD_SAVE_OUTPUT) output = saved->tensor;
-    read_shapes(r, &r->gradient[0]->layout.shape, shapes);
-    const hd_vjp_call call = {.op = r->op,
-                              .attributes = hd_record_attributes(r),
-                              .compute = (hd_dtype)r->compute,
-                              .input_count = (int)r->inputs,
-                              .inputs = inputs,
-                              .output = output,
-                              .gradient = r->gradient[0],
-                              .shapes = shapes,
-                              .dtypes = hd_record_dtypes(r),
-                              .wanted = wanted,
-                              .results = results};
-    r->op->vjp(thread, &call);
-    return thread->error_code;
-}
-
-static hd_error visit_call(walk *w, hd_record *r, uint32_t index) {
-    hd_thread *thread = w->thread;
-    if (r->watch != 0) HD_TRY(visit_watched(w, r));
-    if (w->wanted != NULL && r->target) HD_TRY(find(w, NULL, index * 2, r->gradient[0]));
-    bool goes_on = w->wanted == NULL;
-    for (uint32_t i = 0; i < r->inputs && !goes_on; ++i)
-        goes_on = r->edges[i] != 0 && w->tape->records[r->edges[i] / 2]->needed;
-    if (!goes_on) return HD_OK;
-    if (r->op->gradient == HD_GRADIENT_NONE)
-        return hd_fail(HD_ERROR_STATE, "hd_%s has no gradient: %s; hd_detach its input if none is meant", r->op->name,
-                       r->op->reason);
-    hd_tensor *few[HD_MAX_INPUTS], **results = few;
-    if (r->inputs > HD_MAX_INPUTS) {
-        results = hd_array_resize(NULL, r->inputs * sizeof *results);
-        if (results == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for %u gradients", r->inputs);
-    }
-    for (uint32_t i = 0; i < r->inputs; ++i) results[i] = NULL;
-    hd_error status = HD_OK;
-    if (r->gradient[0] != NULL && r->op->gradient == HD_GRADIENT_VJP) status = run_vjp(w, r, results);
-    for (uint32_t i = 0; i < r->inputs && status == HD_OK; ++i) {
-        if (r->edges[i] == 0 || (w->wanted != NULL && !w->tape->records[r->edges[i] / 2]->needed)) continue;
-        if (!hd_dtype_is_float((hd_dtype)hd_record_dtypes(r)[i])) results[i] = NULL;
-        if (results[i] != NULL && hd_debug_nan())
-            status = hd_check_finite(thread, results[i], "a gradient", r->op->name);
-        if (status == HD_OK) status = arrive(w, r->edges[i], results[i]);
-    }
-    if (results != few) hd_array_release(results);
-    return status;
-}
-
-static void forget(walk *w, hd_record *r) {
-    for (int i = 0; i < HD_MAX_OUTPUTS; ++i) {
-        hd_tensor_drop(w->thread, r->gradient[i]);
-        r->gradient[i] = NULL;
-    }
-    r->reached = false;
-}
-
-/* ---- the walk ------------------------------------------------------------------------------------------------------------------- */
-static hd_error walk_back(walk *w, uint32_t edge, hd_tensor *seed) {
-    hd_thread *thread = w->thread;
-    hd_error status = arrive(w, edge, seed);
-    while (w->tapes->queue_count > 0) {
-        const uint32_t index = pop(w->tapes);
-        hd_record *r = w->tape->records[index];
-        if (status == HD_OK) {
-            hd_span span;
-            hd_span_begin(&span, thread, "backward");
-            status = r->op == NULL ? visit_leaf(w, r, r->gradient[0]) : visit_call(w, r, index);
-            hd_span_end(&span, NULL);
-        }
-        forget(w, r);
-    }
-    return status;
-}
-
-/* What the loss came from, from the oldest record to the newest, as an array of `count`; NULL with an error. */
-static uint32_t *ancestors(walk *w, uint32_t last, uint32_t *count) {
-    uint32_t *list = NULL, capacity = 0, size = 0;
-    hd_error status = push(w, last);
-    w->tape->records[last]->reached = status == HD_OK;
-    while (w->tapes->queue_count > 0) {
-        const uint32_t index = pop(w->tapes);
-        hd_record *r = w->tape->records[index];
-        r->reached = false;
-        if (size == capacity && status == HD_OK) {
-            capacity = capacity ? capacity * 2 : 64;
-            uint32_t *larger = hd_array_resize(list, capacity * sizeof *list);
-            if (larger == NULL) status = hd_fail(HD_ERROR_MEMORY, "no memory to mark %u records", capacity);
-            if (larger != NULL) list = larger;
-        }
-        if (status == HD_OK) list[size++] = index;
-        for (uint32_t i = 0; i < r->inputs && status == HD_OK; ++i) {
-            hd_record *from = w->tape->records[r->edges[i] / 2];
-            if (r->edges[i] == 0 || from->reached) continue;
-            status = push(w, r->edges[i] / 2);
-            from->reached = status == HD_OK;
-        }
-    }
-    for (uint32_t i = 0; i < size / 2; ++i) {
-        const uint32_t swap = list[i];
-        list[i] = list[size - 1 - i];
-        list[size - 1 - i] = swap;
-    }
-    *count = size;
-    if (status == HD_OK) return list;
-    hd_array_release(list);
-    return NULL;
-}
-
-/* Marks the records between the loss and what is wanted, so that nothing else is computed. */
-static hd_error mark_needed(walk *w, uint32_t last) {
-    uint32_t count;
-    uint32_t *list = ancestors(w, last, &count);
-    if (list == NULL) return w->thread->error_code;
-    for (uint32_t i = 0; i < count; ++i) w->tape->records[list[i]]->target = false;
-    for (int64_t k = 0; k < w->wanted->count; ++k) {
-        const uint32_t edge = hd_edge_on(w->tape, w->wanted->items[k]);
-        if (edge != 0) w->tape->records[edge / 2]->target = true;
-    }
-    for (uint32_t i = 0; i < count; ++i) {
-        hd_record *r = w->tape->records[list[i]];
-        if (r->op == NULL) /* a tensor may have several: see new_leaf */
-            for (int64_t k = 0; k < w->wanted->count && !r->target; ++k)
-                r->target = w->wanted->items[k] == hd_record_saved(r)[0].tensor;
-        r->needed = r->target;
-        for (uint32_t k = 0; k < r->inputs && !r->needed; ++k)
-            r->needed = r->edges[k] != 0 && w->tape->records[r->edges[k] / 2]->needed;
-    }
-    hd_array_release(list);
-    return HD_OK;
-}
-
-/* A walk inside another one (a checkpoint computes anew) has a queue of its own. */
-static hd_error walk_alone(walk *w, uint32_t edge, hd_tensor *seed) {
-    hd_tapes *tapes = w->tapes;
-    uint32_t *queue = tapes->queue;
-    const uint32_t count = tapes->queue_count, capacity = tapes->queue_capacity;
-    if (count > 0) {
-        tapes->queue = NULL;
-        tapes->queue_count = tapes->queue_capacity = 0;
-    }
-    hd_error status = w->wanted != NULL ? mark_needed(w, edge / 2) : HD_OK;
-    if (status == HD_OK) status = walk_back(w, edge, seed);
-    if (count > 0) {
-        hd_array_release(tapes->queue);
-        tapes->queue = queue;
-        tapes->queue_count = count;
-        tapes->queue_capacity = capacity;
-    }
-    return status;
-}
-
-/* ---- what is asked for ------------------------------------------------------------------------------------------------------------ */
-static hd_error check_loss(hd_thread *thread, const hd_tapes *tapes, const hd_tensor *loss, uint32_t *edge) {
-    HD_TRY(hd_tensor_check(loss, "loss"));
-    if (tapes->active->tape.running)
-        return hd_fail(HD_ERROR_STATE, "backward is walking this tape already; a hook may not call it");
-    const long long here = tapes->active->id;
-    if (thread->observer == NULL || thread->observer->writes == NULL)
-        return hd_fail(HD_ERROR_STATE, "under HD_NO_GRAD nothing is on a tape; call it outside that block");
-    if (!hd_dtype_is_float((hd_dtype)loss->dtype))
-        return hd_fail(HD_ERROR_DTYPE, "the loss is %s; only floats have gradients",
-                       hd_dtype_name((hd_dtype)loss->dtype));
-    if (loss->tracking == HD_UNTRACKED)
-        return hd_fail(
-            HD_ERROR_STATE,
-            "the loss %s has no history: no tensor that requires a gradient went into it, or it was made under "
-            "HD_NO_GRAD or detached",
-            HD_SHAPE_TEXT(loss->layout.shape));
-    if (loss->tracking == HD_TRACKED_LEAF)
-        return hd_fail(HD_ERROR_STATE, "the loss %s has no history: it is a leaf that no op made",
-                       HD_SHAPE_TEXT(loss->layout.shape));
-    *edge = hd_edge_on(&tapes->active->tape, loss);
-    if (*edge != 0) return HD_OK;
-    const char *made_by = loss->made_by != NULL ? loss->made_by->name : "assign";
-    if (loss->history.thread != thread->number)
-        return hd_fail(
-            HD_ERROR_STATE,
-            "hd_%s made the loss in context %u of thread %u; this is context %lld of thread %u, and tapes belong "
-            "to their thread",
-            made_by, loss->history.context, loss->history.thread, here, thread->number);
-    bool open = loss->history.context == 0;
-    for (uint32_t i = 0; i < tapes->frame_count; ++i)
-        open = open || tapes->frames[i].context->id == loss->history.context;
-    if (loss->history.context != here)
-        return hd_fail(HD_ERROR_STATE, "hd_%s made the loss in context %u, %s context %lld is active", made_by,
-                       loss->history.context, open ? "but" : "which has ended;", here);
-    return hd_fail(HD_ERROR_STATE,
-                   "the history of the loss is gone: the tape of context %lld was cleared after hd_%s made it", here,
-                   made_by);
-}
-
-static hd_tensor *seed_for(const hd_tensor *loss, hd_tensor *given) {
-    if (given == NULL) return hd_ones(loss->layout.shape, (hd_dtype)loss->dtype);
-    HD_TRY_OR(hd_tensor_check(given, "seed"), NULL);
-    if (!hd_shape_equal(given->layout.shape, loss->layout.shape)) {
-        hd_fail(HD_ERROR_SHAPE, "the seed is %s; it must have the shape of the loss, %s",
-                HD_SHAPE_TEXT(given->layout.shape), HD_SHAPE_TEXT(loss->layout.shape));
-        return NULL;
-    }
-    if (!hd_dtype_is_float((hd_dtype)given->dtype)) {
-        hd_fail(HD_ERROR_DTYPE, "the seed is %s; it must be a float", hd_dtype_name((hd_dtype)given->dtype));
-        return NULL;
-    }
-    return hd_cast(given, (hd_dtype)loss->dtype);
-}
-
-static void warn_of_growth(hd_context *context) {
-    enum { BACKWARDS = 256 };
-    if (++context->tape.backwards < BACKWARDS || context->tape.warned) return;
-    context->tape.warned = true;
-    fprintf(stderr,
-            "hodu: the tape of gradient context %lld has %u records after %d calls of hd_backward or hd_grad_of and "
-            "was never cleared; "
-            "call %s in every step\n",
-            (long long)context->id, context->tape.count - context->tape.leaves, BACKWARDS,
-            context->id == 0 ? "hd_optimizer_zero_grad or hd_clear_tape" : "hd_clear_tape");
-}
+/* hd_backward: what a walk brought to leaves is added to their gradients at the end, all of it or nothing. */
+#include "grad/walk.h"
 
 /* A gradient of the tensor's own: nobody else may see what is added to it later. */
 static hd_tensor *own_gradient(hd_thread *thread, hd_tensor *gradient) {
@@ -431,10 +24,10 @@ static hd_error add_pending(hd_thread *thread, hd_slot *slot, hd_tensor *gradien
 }
 
 /* What arrived at a slot, whole: its hooks, and what was there before. */
-static hd_error finish_pending(walk *w, hd_slot *slot, bool leaf) {
+static hd_error finish_pending(hd_walk *w, hd_slot *slot, bool leaf) {
     hd_thread *thread = w->thread;
     hd_tensor *whole = slot->pending;
-    if (leaf) HD_TRY(run_hooks(w, slot, "a leaf", &whole));
+    if (leaf) HD_TRY(hd_walk_hooks(w, slot, "a leaf", &whole));
     if (whole != slot->pending) {
         hd_object_retain(&whole->object);
         hd_tensor_drop(thread, slot->pending);
@@ -448,11 +41,11 @@ static hd_error finish_pending(walk *w, hd_slot *slot, bool leaf) {
 }
 
 /* Adds what arrived to the gradients of leaves: all of it, or, when something fails, none. */
-static hd_error deliver(walk *w) {
+static hd_error deliver(hd_walk *w) {
     hd_thread *thread = w->thread;
     hd_error status = HD_OK;
     for (uint32_t i = 0; i < w->arrival_count && status == HD_OK; ++i) {
-        struct arrival *a = &w->arrivals[i];
+        hd_arrival *a = &w->arrivals[i];
         if (a->slot == NULL) a->slot = hd_slot_of(thread, a->leaf);
         a->finished = a->slot != NULL && a->slot->pending != NULL; /* by an earlier arrival */
         status = a->slot == NULL       ? thread->error_code
@@ -462,7 +55,7 @@ static hd_error deliver(walk *w) {
         a->gradient = NULL;
     }
     for (uint32_t i = 0; i < w->arrival_count && status == HD_OK; ++i) {
-        const struct arrival *a = &w->arrivals[i];
+        const hd_arrival *a = &w->arrivals[i];
         if (a->slot->pending != NULL && !a->finished) status = finish_pending(w, a->slot, a->leaf != NULL);
     }
     for (uint32_t i = 0; i < w->arrival_count; ++i) {
@@ -480,23 +73,23 @@ static hd_error deliver(walk *w) {
 static void backward(hd_thread *thread, hd_tensor *loss, hd_tensor *seed) {
     hd_tapes *tapes = hd_tapes_of(thread);
     uint32_t edge;
-    if (tapes == NULL || check_loss(thread, tapes, loss, &edge) != HD_OK) return;
-    walk w = {.thread = thread, .tapes = tapes, .context = tapes->active, .tape = &tapes->active->tape};
+    if (tapes == NULL || hd_walk_check(thread, tapes, loss, &edge) != HD_OK) return;
+    hd_walk w = {.thread = thread, .tapes = tapes, .context = tapes->active, .tape = &tapes->active->tape};
     hd_observer *observer = thread->observer;
     thread->observer = NULL;
     hd_span span;
     hd_span_begin(&span, thread, "backward");
     w.tape->running = true; /* also while the hooks of leaves run */
     thread->walks++;
-    seed = seed_for(loss, seed);
-    if (seed != NULL && walk_alone(&w, edge, seed) == HD_OK) deliver(&w);
+    seed = hd_walk_seed(loss, seed);
+    if (seed != NULL && hd_walk_run(&w, edge, seed) == HD_OK) deliver(&w);
     w.tape->running = false;
     thread->walks--;
     for (uint32_t i = 0; i < w.arrival_count; ++i) hd_tensor_drop(thread, w.arrivals[i].gradient);
     hd_array_release(w.arrivals);
     hd_span_end(&span, NULL);
     thread->observer = observer;
-    if (thread->error_code == HD_OK) warn_of_growth(w.context);
+    if (thread->error_code == HD_OK) hd_walk_warn(w.context);
     if (thread->walks == 0 && thread->after_walks != NULL) thread->after_walks(thread);
 }
 
@@ -509,113 +102,4 @@ void hd_backward_with(hd_tensor *loss, const hd_backward_opts *opts) {
     HD_ENTER("hd_backward", );
     HD_READ_OPTS(hd_backward_opts, opts, );
     backward(thread, loss, options.seed);
-}
-
-/* ---- gradients as values -------------------------------------------------------------------------------------------------------------- */
-/* hd_grad_of: the hooks of leaves, when all of their gradient was found. */
-static hd_error run_leaf_hooks(walk *w) {
-    for (int64_t i = 0; i < w->wanted->count && !w->inside; ++i) {
-        const hd_tensor *leaf = w->wanted->items[i];
-        if (leaf->tracking != HD_TRACKED_LEAF || hd_slot_get(leaf) == NULL || w->found[i] == NULL) continue;
-        hd_tensor *gradient = w->found[i];
-        HD_TRY(run_hooks(w, hd_slot_get(leaf), "a leaf", &gradient));
-        if (gradient == w->found[i]) continue;
-        hd_object_retain(&gradient->object);
-        hd_tensor_drop(w->thread, w->found[i]);
-        w->found[i] = gradient;
-    }
-    return HD_OK;
-}
-
-static hd_tensors *grad_of(hd_thread *thread, hd_tensor *loss, const hd_tensors *inputs, hd_tensor *seed,
-                           bool differentiable, bool inside) {
-    hd_tapes *tapes = hd_tapes_of(thread);
-    uint32_t edge;
-    if (tapes == NULL || hd_tensors_check(inputs, "inputs") != HD_OK || check_loss(thread, tapes, loss, &edge) != HD_OK)
-        return NULL;
-    for (int64_t i = 0; i < inputs->count; ++i)
-        if (inputs->items[i]->tracking == HD_UNTRACKED) {
-            hd_fail(HD_ERROR_STATE,
-                    "input %lld, %s, has no gradient: it neither requires one nor comes from one that does",
-                    (long long)i, HD_SHAPE_TEXT(inputs->items[i]->layout.shape));
-            return NULL;
-        }
-    walk w = {.thread = thread,
-              .tapes = tapes,
-              .context = tapes->active,
-              .tape = &tapes->active->tape,
-              .wanted = inputs,
-              .inside = inside};
-    hd_tensors *list = hd_tensors_new(thread, inputs->count);
-    if (list == NULL) return NULL;
-    w.found = list->items;
-    hd_observer *observer = thread->observer;
-    if (!differentiable) thread->observer = NULL;
-    hd_span span;
-    hd_span_begin(&span, thread, "grad_of");
-    w.tape->running = true;
-    thread->walks++;
-    seed = seed_for(loss, seed);
-    if (seed != NULL && walk_alone(&w, edge, seed) == HD_OK) run_leaf_hooks(&w);
-    w.tape->running = false;
-    thread->walks--;
-    if (thread->error_code == HD_OK && !inside) warn_of_growth(w.context);
-    for (int64_t i = 0; i < inputs->count && thread->error_code == HD_OK; ++i) {
-        if (list->items[i] != NULL) continue;
-        hd_tensor *zeros = hd_zeros(inputs->items[i]->layout.shape, (hd_dtype)inputs->items[i]->dtype);
-        if (zeros != NULL) hd_tensors_put(list, i, zeros);
-    }
-    hd_span_end(&span, NULL);
-    thread->observer = observer;
-    if (thread->walks == 0 && thread->after_walks != NULL) thread->after_walks(thread);
-    return thread->error_code == HD_OK ? list : NULL;
-}
-
-hd_tensors *hd_grad_of(hd_tensor *loss, hd_tensors *inputs, const hd_grad_of_opts *opts) {
-    HD_ENTER("hd_grad_of", NULL);
-    HD_READ_OPTS(hd_grad_of_opts, opts, NULL);
-    return grad_of(thread, loss, inputs, options.seed, options.differentiable, false);
-}
-
-hd_tensors *hd_gradients_inside(hd_thread *thread, hd_tensor *loss, const hd_tensors *inputs, hd_tensor *seed) {
-    return grad_of(thread, loss, inputs, seed, false, true);
-}
-
-hd_tensors *hd_vjp(hd_tensor *y, hd_tensors *inputs, hd_tensor *seed) {
-    HD_ENTER("hd_vjp", NULL);
-    HD_TRY_OR(hd_tensor_check(seed, "seed"), NULL);
-    return grad_of(thread, y, inputs, seed, false, false);
-}
-
-/* The vjp is linear in its seed u: its derivative by u, times the tangents, is the product with the Jacobian. */
-hd_tensor *hd_jvp(hd_tensor *y, hd_tensors *inputs, hd_tensors *tangents) {
-    HD_ENTER("hd_jvp", NULL);
-    HD_TRY_OR(hd_tensor_check(y, "y"), NULL);
-    HD_TRY_OR(hd_tensors_check(inputs, "inputs"), NULL);
-    HD_TRY_OR(hd_tensors_check(tangents, "tangents"), NULL);
-    bool fits = inputs->count == tangents->count;
-    for (int64_t i = 0; i < inputs->count && fits; ++i)
-        fits = hd_shape_equal(inputs->items[i]->layout.shape, tangents->items[i]->layout.shape);
-    if (!fits) {
-        hd_fail(HD_ERROR_SHAPE, "%lld tangents for %lld inputs: there must be one for each, of its shape",
-                (long long)tangents->count, (long long)inputs->count);
-        return NULL;
-    }
-    hd_span span;
-    hd_span_begin(&span, thread, "jvp");
-    hd_tensor *u = hd_zeros(y->layout.shape, (hd_dtype)y->dtype), *product = NULL;
-    if (u != NULL) u->tracking = HD_TRACKED_LEAF; /* also while a builder records */
-    hd_tensors *pulled = u == NULL ? NULL : grad_of(thread, y, inputs, u, true, false);
-    for (int64_t i = 0; pulled != NULL && i < inputs->count; ++i) {
-        hd_tensor *part = hd_sum(hd_mul(pulled->items[i], tangents->items[i]), HD_AXES(), NULL);
-        product = product == NULL ? part : hd_add(product, part);
-    }
-    hd_tensor *result = NULL;
-    if (thread->error_code == HD_OK && (product == NULL || product->tracking == HD_UNTRACKED)) {
-        result = hd_zeros(y->layout.shape, (hd_dtype)y->dtype); /* y does not depend on any of them */
-    } else if (product != NULL) {
-        hd_tensors *by_u = grad_of(thread, product, hd_tensors_from(&u, 1), NULL, false, false);
-        if (by_u != NULL) result = hd_scope_share(thread, &by_u->items[0]->object);
-    }
-    return hd_span_end(&span, result);
 }

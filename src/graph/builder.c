@@ -60,7 +60,8 @@ void hd_builder_start(hd_builder *builder) {
         hd_fail(HD_ERROR_STATE, "builder \"%s\" %s; make a new one with hd_builder_new", name_of(builder),
                 builder->state == HD_BUILDER_ACTIVE ? "is started already" : "has ended");
     } else if (thread->walks > 0) {
-        hd_fail(HD_ERROR_STATE, "backward is walking a tape; start builder \"%s\" when it has returned", name_of(builder));
+        hd_fail(HD_ERROR_STATE, "backward is walking a tape; start builder \"%s\" when it has returned",
+                name_of(builder));
     } else if (thread->recording != NULL) {
         const hd_graph *active = thread->recording->graph;
         hd_fail(HD_ERROR_STATE, "builder \"%s\" is active on this thread; end it first",
@@ -80,7 +81,8 @@ void hd_builder_end(hd_builder *builder) {
         return;
     }
     if (thread->walks > 0) {
-        hd_fail(HD_ERROR_STATE, "backward is walking a tape; end builder \"%s\" when it has returned", name_of(builder));
+        hd_fail(HD_ERROR_STATE, "backward is walking a tape; end builder \"%s\" when it has returned",
+                name_of(builder));
         return;
     }
     hd_recording_leave(thread, builder->recording);
@@ -110,12 +112,10 @@ static hd_tensor *add_input(hd_thread *thread, hd_recording *r, const char *name
     int64_t count;
     HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
     HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &count), NULL);
-    const uint32_t text = hd_graph_text(r->graph, name); /* equal names are one place in the pool */
-    for (uint32_t i = 0; i < r->graph->input_count; ++i)
-        if (r->graph->inputs[i].name == text) {
-            hd_fail(HD_ERROR_VALUE, "there is an input \"%s\" already", name);
-            return NULL;
-        }
+    if (hd_graph_find(r->graph, HD_NAME_INPUT, name) != HD_NO_NODE) {
+        hd_fail(HD_ERROR_VALUE, "there is an input \"%s\" already", name);
+        return NULL;
+    }
     const uint32_t node = hd_graph_add_input(r->graph, name, dtype, shape);
     return node == HD_NO_NODE ? NULL : hd_recording_tensor(thread, r, node);
 }
@@ -140,12 +140,10 @@ void hd_builder_add_output(hd_builder *builder, const char *name, hd_tensor *t) 
     HD_ENTER("hd_builder_add_output", );
     if (check_active(thread, builder, name) != HD_OK || hd_tensor_check(t, "t") != HD_OK) return;
     hd_recording *r = builder->recording;
-    const uint32_t text = hd_graph_text(r->graph, name);
-    for (uint32_t i = 0; i < r->graph->output_count; ++i)
-        if (r->graph->outputs[i].name == text) {
-            hd_fail(HD_ERROR_VALUE, "there is an output \"%s\" already", name);
-            return;
-        }
+    if (hd_graph_find(r->graph, HD_NAME_OUTPUT, name) != HD_NO_NODE) {
+        hd_fail(HD_ERROR_VALUE, "there is an output \"%s\" already", name);
+        return;
+    }
     if (!hd_recording_knows(r, t)) {
         hd_fail(HD_ERROR_STATE, "the tensor %s was not recorded by builder \"%s\"; outputs are made from its inputs",
                 HD_SHAPE_TEXT(t->layout.shape), name_of(builder));

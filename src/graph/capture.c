@@ -51,6 +51,20 @@ static hd_error grow_table(hd_recording *r) {
 }
 
 /* ---- values that were recorded have no bytes ------------------------------------------------------------------------------------ */
+static bool is_open(const hd_recording *r, uint32_t span) {
+    uint32_t open = r->span;
+    while (open > span) open = r->graph->spans[open].parent; /* parents come first */
+    return open == span;
+}
+
+/* What the program called to make a node: the outermost composite that has ended, or the op itself. */
+static const char *maker_of(const hd_recording *r, const hd_node *n) {
+    const char *name = hd_node_name(n);
+    for (uint32_t span = n->span; span != 0 && !is_open(r, span); span = r->graph->spans[span].parent)
+        if (r->graph->spans[span].is_call) name = hd_graph_string(r->graph, r->graph->spans[span].name);
+    return name;
+}
+
 static hd_error no_value(hd_storage *s, hd_access access) {
     (void)access;
     const hd_recording *r = s->release_user;
@@ -59,7 +73,7 @@ static hd_error no_value(hd_storage *s, hd_access access) {
         HD_ERROR_STATE,
         "the value of this tensor (%s%s, recorded by builder \"%s\") is not known before its script runs; make it "
         "an output with hd_builder_add_output and run the script",
-        hd_node_is_op(n) ? "hd_" : "", hd_node_name(n), hd_graph_string(r->graph, r->graph->name));
+        hd_node_is_op(n) ? "hd_" : "", maker_of(r, n), hd_graph_string(r->graph, r->graph->name));
 }
 
 static void leave_recording(hd_storage *s) {
@@ -283,10 +297,8 @@ hd_error hd_recording_declare(hd_thread *thread, hd_recording *r, const char *na
             "\"%s\", %s, was used or declared already; declare it once, right after hd_builder_start (views and "
             "tied tensors share their memory's meaning)",
             name, HD_SHAPE_TEXT(t->layout.shape));
-    const uint32_t text = hd_graph_text(r->graph, name);
-    for (uint32_t i = 0; i < r->graph->cell_count; ++i)
-        if (r->graph->cells[i].name == text)
-            return hd_fail(HD_ERROR_VALUE, "\"%s\" is declared already", name);
+    if (hd_graph_find(r->graph, HD_NAME_CELL, name) != HD_NO_NODE)
+        return hd_fail(HD_ERROR_VALUE, "\"%s\" is declared already", name);
     return outside_cell(thread, r, t, name, kind) == HD_NO_NODE ? thread->error_code : HD_OK;
 }
 
@@ -342,11 +354,12 @@ static hd_error touch(hd_recording *r, hd_tensor *t) {
         r->touched = moved;
     }
     hd_object_retain(&t->object);
-    r->touched[r->touched_count++] = (hd_touched){.tensor = t,
-                                                  .tracking = t->tracking,
-                                                  .context = t->history.context,
-                                                  .thread = t->history.thread,
-                                                  .place = atomic_load_explicit(&t->history.place, memory_order_relaxed)};
+    r->touched[r->touched_count++] =
+        (hd_touched){.tensor = t,
+                     .tracking = t->tracking,
+                     .context = t->history.context,
+                     .thread = t->history.thread,
+                     .place = atomic_load_explicit(&t->history.place, memory_order_relaxed)};
     return HD_OK;
 }
 
@@ -396,7 +409,7 @@ static int capture_holds(hd_executor *self, const hd_storage *storage) {
     return cell == HD_NO_NODE ? 0 : r->cells[cell].place == HD_NO_NODE ? 1 : 2; /* and the graph's, of state */
 }
 
-static void capture_span_begin(hd_executor *self, hd_thread *thread, const char *name) {
+static void capture_span_begin(hd_executor *self, hd_thread *thread, const char *name, bool is_call) {
     (void)thread;
     hd_recording *r = (hd_recording *)self;
     char plain[128]; /* a user's name may have anything in it; a path in a text may not */
@@ -406,7 +419,9 @@ static void capture_span_begin(hd_executor *self, hd_thread *thread, const char 
     if (n == 0) plain[n++] = '_';
     plain[n] = '\0';
     const uint32_t span = hd_graph_add_span(r->graph, plain, r->span);
-    if (span != 0) r->span = span;
+    if (span == 0) return;
+    r->graph->spans[span].is_call = is_call;
+    r->span = span;
 }
 
 static void capture_span_end(hd_executor *self, hd_thread *thread) {

@@ -48,16 +48,27 @@ static hd_error pool_rehash(hd_pool *pool) {
     return HD_OK;
 }
 
-uint32_t hd_pool_intern(hd_pool *pool, const void *bytes, size_t count) {
-    if (pool->entries * 2 >= pool->table_size) HD_TRY_OR(pool_rehash(pool), 0);
-    const uint32_t hash = hash_of(bytes, count), mask = pool->table_size - 1;
+/* Where the bytes are in the table, or where they would be. */
+static uint32_t pool_slot(const hd_pool *pool, const void *bytes, size_t count, uint32_t hash) {
+    const uint32_t mask = pool->table_size - 1;
     uint32_t at = hash & mask;
     for (; pool->table[at] != 0; at = (at + 1) & mask) {
         const uint32_t offset = pool->table[at];
         if (pool->words[offset - 1] == ((uint64_t)count << 32 | hash) &&
             memcmp(pool->words + offset, bytes, count) == 0)
-            return offset;
+            break;
     }
+    return at;
+}
+
+uint32_t hd_pool_find(const hd_pool *pool, const void *bytes, size_t count) {
+    return pool->table_size == 0 ? 0 : pool->table[pool_slot(pool, bytes, count, hash_of(bytes, count))];
+}
+
+uint32_t hd_pool_intern(hd_pool *pool, const void *bytes, size_t count) {
+    if (pool->entries * 2 >= pool->table_size) HD_TRY_OR(pool_rehash(pool), 0);
+    const uint32_t hash = hash_of(bytes, count), at = pool_slot(pool, bytes, count, hash);
+    if (pool->table[at] != 0) return pool->table[at];
     const size_t words = (count + 7) / 8;
     while (pool->count + words + 1 > pool->capacity) {
         const uint32_t larger = pool->capacity ? pool->capacity * 2 : 256;
@@ -93,6 +104,7 @@ static void graph_destroy(hd_thread *thread, hd_object *object) {
     hd_array_release(g->constants);
     hd_array_release(g->cells);
     hd_array_release(g->spans);
+    for (int i = 0; i < HD_NAME_KINDS; ++i) hd_array_release(g->names[i].table);
     hd_array_release(g->pool.words);
     hd_array_release(g->pool.table);
     hd_count(&thread->live_objects, -1);
@@ -114,7 +126,7 @@ hd_graph *hd_graph_new(hd_thread *thread, const char *name) {
         hd_graph_release(thread, g);
         return NULL;
     }
-    g->spans[g->span_count++] = (hd_graph_span){0, 0}; /* the root */
+    g->spans[g->span_count++] = (hd_graph_span){.name = 0}; /* the root */
     return g;
 }
 
@@ -193,11 +205,13 @@ uint32_t hd_graph_add(hd_graph *g, uint16_t op, int derivative, const uint32_t *
 
 uint32_t hd_graph_add_input(hd_graph *g, const char *name, hd_dtype dtype, const hd_shape *shape) {
     const uint32_t text = hd_graph_text(g, name);
-    if (text == 0 || GROW(g, input) != HD_OK) return HD_NO_NODE;
+    if (text == 0 || GROW(g, input) != HD_OK || hd_names_reserve(g, HD_NAME_INPUT) != HD_OK) return HD_NO_NODE;
     const uint32_t node = add_node(
         g, (hd_node){.op = HD_NODE_INPUT, .dtype = (uint8_t)dtype, .compute = (uint8_t)dtype, .first = g->input_count},
         shape);
-    if (node != HD_NO_NODE) g->inputs[g->input_count++] = (hd_graph_input){text, node};
+    if (node == HD_NO_NODE) return node;
+    g->inputs[g->input_count++] = (hd_graph_input){text, node};
+    hd_names_add(g, HD_NAME_INPUT, g->input_count - 1);
     return node;
 }
 
@@ -217,7 +231,7 @@ uint32_t hd_graph_add_constant(hd_graph *g, hd_storage *storage, hd_dtype dtype,
 uint32_t hd_graph_add_cell(hd_graph *g, const char *name, hd_cell_kind kind, hd_storage *storage, hd_dtype dtype,
                            const hd_shape *shape) {
     const uint32_t text = hd_graph_text(g, name);
-    if (text == 0 || GROW(g, cell) != HD_OK) return HD_NO_NODE;
+    if (text == 0 || GROW(g, cell) != HD_OK || hd_names_reserve(g, HD_NAME_CELL) != HD_OK) return HD_NO_NODE;
     const uint32_t node = add_node(
         g, (hd_node){.op = HD_NODE_CELL, .dtype = (uint8_t)dtype, .compute = (uint8_t)dtype, .first = g->cell_count},
         shape);
@@ -225,6 +239,7 @@ uint32_t hd_graph_add_cell(hd_graph *g, const char *name, hd_cell_kind kind, hd_
     hd_object_retain(&storage->object);
     g->cells[g->cell_count++] =
         (hd_graph_cell){.name = text, .node = node, .update = node, .kind = kind, .storage = storage};
+    hd_names_add(g, HD_NAME_CELL, g->cell_count - 1);
     return node;
 }
 
@@ -232,14 +247,16 @@ hd_error hd_graph_add_output(hd_graph *g, const char *name, uint32_t node) {
     const uint32_t text = hd_graph_text(g, name);
     if (text == 0) return HD_ERROR_MEMORY;
     HD_TRY(GROW(g, output));
+    HD_TRY(hd_names_reserve(g, HD_NAME_OUTPUT));
     g->outputs[g->output_count++] = (hd_graph_output){text, node};
+    hd_names_add(g, HD_NAME_OUTPUT, g->output_count - 1);
     return HD_OK;
 }
 
 uint32_t hd_graph_add_span(hd_graph *g, const char *name, uint32_t parent) {
     const uint32_t text = hd_graph_text(g, name);
     if (text == 0 || GROW(g, span) != HD_OK) return 0;
-    g->spans[g->span_count] = (hd_graph_span){text, parent};
+    g->spans[g->span_count] = (hd_graph_span){.name = text, .parent = parent};
     return g->span_count++;
 }
 

@@ -51,7 +51,15 @@ typedef struct hd_graph_cell {
 } hd_graph_cell;
 typedef struct hd_graph_span {
     uint32_t name, parent; /* parent: in spans; 0 is the root */
+    bool is_call;          /* a composite, no module; only where it was recorded: neither texts nor files say so */
 } hd_graph_span;
+
+/* Names of one kind, and where in their table of the graph they are. */
+typedef enum hd_name_kind { HD_NAME_INPUT, HD_NAME_OUTPUT, HD_NAME_CELL, HD_NAME_KINDS } hd_name_kind;
+typedef struct hd_names {
+    uint32_t *table; /* 1 + place, by a hash of the name */
+    uint32_t size, count;
+} hd_names;
 
 typedef struct hd_graph {
     hd_object object;
@@ -67,6 +75,7 @@ typedef struct hd_graph {
     uint32_t node_count, edge_count, input_count, output_count, constant_count, cell_count, span_count;
     uint32_t node_capacity, edge_capacity, input_capacity, output_capacity, constant_capacity, cell_capacity,
         span_capacity;
+    hd_names names[HD_NAME_KINDS];
     uint32_t draws; /* random nodes: how many draws a run takes */
 } hd_graph;
 
@@ -78,12 +87,26 @@ static inline void hd_graph_release(hd_thread *thread, hd_graph *g) {
 
 /* Interns bytes; 0 with an error when there is no memory. */
 uint32_t hd_pool_intern(hd_pool *pool, const void *bytes, size_t count);
+/* Where equal bytes are; 0: nowhere. */
+uint32_t hd_pool_find(const hd_pool *pool, const void *bytes, size_t count);
 static inline const void *hd_pool_at(const hd_pool *pool, uint32_t offset) { return pool->words + offset; }
 static inline size_t hd_pool_size(const hd_pool *pool, uint32_t offset) { return pool->words[offset - 1] >> 32; }
 uint32_t hd_graph_text(hd_graph *g, const char *text);
 static inline const char *hd_graph_string(const hd_graph *g, uint32_t offset) {
     return offset == 0 ? "" : hd_pool_at(&g->pool, offset);
 }
+
+/* The place of what has this name in graph->inputs, outputs or cells; HD_NO_NODE: there is none. */
+uint32_t hd_graph_find(const hd_graph *g, hd_name_kind kind, const char *name);
+/* The name at a place of these tables, in the pool. */
+static inline uint32_t hd_name_at(const hd_graph *g, hd_name_kind kind, uint32_t place) {
+    return kind == HD_NAME_INPUT    ? g->inputs[place].name
+           : kind == HD_NAME_OUTPUT ? g->outputs[place].name
+                                    : g->cells[place].name;
+}
+/* For those that add to these tables: makes room for one more name; notes the name that is now at a place. */
+hd_error hd_names_reserve(hd_graph *g, hd_name_kind kind);
+void hd_names_add(hd_graph *g, hd_name_kind kind, uint32_t place);
 
 /* Reading nodes. */
 hd_shape hd_node_shape(const hd_graph *g, uint32_t node);
@@ -92,9 +115,12 @@ static inline const void *hd_node_attributes(const hd_graph *g, uint32_t node) {
     return g->nodes[node].attributes == 0 ? NULL : hd_pool_at(&g->pool, g->nodes[node].attributes);
 }
 static inline const uint32_t *hd_node_inputs(const hd_graph *g, uint32_t node) {
-    return g->edges + g->nodes[node].first;
+    static const uint32_t none[1]; /* a graph without edges has no array, and NULL + 0 is not C */
+    return g->edge_count == 0 ? none : g->edges + g->nodes[node].first;
 }
 static inline bool hd_node_is_op(const hd_node *n) { return n->op < HD_OP_COUNT; }
+/* It has inputs among the nodes: an op or a write. */
+static inline bool hd_node_is_call(const hd_node *n) { return hd_node_is_op(n) || n->op == HD_NODE_WRITE; }
 const hd_op *hd_node_op(const hd_node *n); /* of HD_NODE_*: NULL */
 const char *hd_node_name(const hd_node *n);
 static inline size_t hd_node_bytes(const hd_graph *g, uint32_t node) {

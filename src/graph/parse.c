@@ -252,15 +252,18 @@ static hd_error read_constant(reader *r, uint32_t *out) {
     return HD_OK;
 }
 
+/* A name that nothing else of its kind has. */
+static hd_error read_new_name(reader *r, hd_name_kind kind, char name[static HD_NAME_MOST + 1]) {
+    HD_TRY(read_name(r, name, HD_NAME_MOST + 1));
+    return hd_graph_find(r->g, kind, name) == HD_NO_NODE ? HD_OK : wrong(r, "another name: this one is taken");
+}
+
 static hd_error read_cell(reader *r, hd_cell_kind kind, uint32_t *out) {
     char name[HD_NAME_MOST + 1];
     hd_dtype dtype;
     hd_shape shape;
-    HD_TRY(read_name(r, name, sizeof name));
+    HD_TRY(read_new_name(r, HD_NAME_CELL, name));
     HD_TRY(read_type(r, &dtype, &shape));
-    for (uint32_t i = 0; i < r->g->cell_count; ++i)
-        if (strcmp(hd_graph_string(r->g, r->g->cells[i].name), name) == 0)
-            return wrong(r, "another name: this one is taken");
     hd_storage *s = storage_of(r->thread, dtype, &shape); /* zeros: a text has no values */
     if (s == NULL) return r->thread->error_code;
     *out = hd_graph_add_cell(r->g, name, kind, s, dtype, &shape);
@@ -341,11 +344,8 @@ static hd_error define(reader *r) {
         char name[HD_NAME_MOST + 1];
         hd_dtype dtype;
         hd_shape shape;
-        HD_TRY(read_name(r, name, sizeof name));
+        HD_TRY(read_new_name(r, HD_NAME_INPUT, name));
         HD_TRY(read_type(r, &dtype, &shape));
-        for (uint32_t i = 0; i < r->g->input_count; ++i)
-            if (strcmp(hd_graph_string(r->g, r->g->inputs[i].name), name) == 0)
-                return wrong(r, "another name: this one is taken");
         node = hd_graph_add_input(r->g, name, dtype, &shape);
     } else if (strcmp(word, "constant") == 0) {
         HD_TRY(read_constant(r, &node));
@@ -376,29 +376,28 @@ static hd_error define(reader *r) {
     return HD_OK;
 }
 
+static hd_error read_update(reader *r, const char *name, uint32_t node) {
+    const uint32_t place = hd_graph_find(r->g, HD_NAME_CELL, name);
+    if (place == HD_NO_NODE) return wrong(r, "the name of a state");
+    hd_graph_cell *c = &r->g->cells[place];
+    const hd_node *cell = &r->g->nodes[c->node], *value = &r->g->nodes[node];
+    if (c->update != c->node) return wrong(r, "one update of a state");
+    if (c->kind != HD_CELL_STATE || cell->dtype != value->dtype || cell->shape != value->shape)
+        return wrong(r, "a state, and a value of its type");
+    c->update = node;
+    return HD_OK;
+}
+
 static hd_error read_line(reader *r) {
     char name[HD_NAME_MOST + 1];
     uint32_t node = HD_NO_NODE;
     if (accept(r, "%")) return define(r);
     const bool output = accept(r, "output"), update = !output && accept(r, "update");
     if (!output && !update) return wrong(r, "%, output or update");
-    HD_TRY(read_name(r, name, sizeof name));
+    HD_TRY(output ? read_new_name(r, HD_NAME_OUTPUT, name) : read_name(r, name, sizeof name));
     HD_TRY(expect(r, "="));
     HD_TRY(read_node(r, &node));
-    for (uint32_t i = 0; output && i < r->g->output_count; ++i)
-        if (strcmp(hd_graph_string(r->g, r->g->outputs[i].name), name) == 0)
-            return wrong(r, "another name: this one is taken");
-    if (output) return hd_graph_add_output(r->g, name, node);
-    for (uint32_t i = 0; i < r->g->cell_count; ++i)
-        if (strcmp(hd_graph_string(r->g, r->g->cells[i].name), name) == 0) {
-            const hd_node *cell = &r->g->nodes[r->g->cells[i].node], *value = &r->g->nodes[node];
-            if (r->g->cells[i].update != r->g->cells[i].node) return wrong(r, "one update of a state");
-            if (r->g->cells[i].kind != HD_CELL_STATE || cell->dtype != value->dtype || cell->shape != value->shape)
-                return wrong(r, "a state, and a value of its type");
-            r->g->cells[i].update = node;
-            return HD_OK;
-        }
-    return wrong(r, "the name of a state");
+    return output ? hd_graph_add_output(r->g, name, node) : read_update(r, name, node);
 }
 
 /* ---- from the draft to a graph ---------------------------------------------------------------------------------------------------- */

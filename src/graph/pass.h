@@ -4,12 +4,17 @@
 
 #include "graph/capture.h"
 
+/* The inputs of node i of `from` by the map; how many there are. */
+static inline int hd_map_inputs(const hd_graph *from, uint32_t i, const uint32_t *map, uint32_t *inputs) {
+    const hd_node *n = &from->nodes[i];
+    const int count = hd_node_is_call(n) ? n->input_count : 0;
+    for (int k = 0; k < count; ++k) inputs[k] = map[hd_node_inputs(from, i)[k]];
+    return count;
+}
 /* Copies node i of `from`, its inputs by the map. */
 static inline uint32_t hd_copy_mapped(hd_graph *g, const hd_graph *from, uint32_t i, const uint32_t *map) {
     uint32_t inputs[HD_MAX_INPUTS];
-    const hd_node *n = &from->nodes[i];
-    const int count = hd_node_is_op(n) || n->op == HD_NODE_WRITE ? n->input_count : 0;
-    for (int k = 0; k < count; ++k) inputs[k] = map[hd_node_inputs(from, i)[k]];
+    hd_map_inputs(from, i, map, inputs);
     return hd_graph_copy(g, from, i, inputs);
 }
 

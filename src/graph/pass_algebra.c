@@ -10,7 +10,8 @@ static bool is_value(const hd_graph *g, uint32_t node, double wanted) {
     double value;
     if (!hd_is_number(g, node, &value) || value != wanted) return false;
     if (wanted != 0) return true;
-    const bool minus = __builtin_signbit(value) && hd_dtype_is_float((hd_dtype)g->nodes[node].dtype); /* integers have no -0 */
+    const bool minus =
+        __builtin_signbit(value) && hd_dtype_is_float((hd_dtype)g->nodes[node].dtype); /* integers have no -0 */
     return minus == (bool)__builtin_signbit(wanted);
 }
 
@@ -87,9 +88,7 @@ hd_graph *hd_pass_algebra(hd_thread *thread, const hd_graph *g) {
     for (uint32_t i = 0; out != NULL && i < g->node_count && thread->error_code == HD_OK; ++i) {
         if (map[i] != HD_NO_NODE) continue;
         uint32_t in[HD_MAX_INPUTS];
-        const hd_node *n = &g->nodes[i];
-        const int count = hd_node_is_op(n) || n->op == HD_NODE_WRITE ? n->input_count : 0;
-        for (int k = 0; k < count; ++k) in[k] = map[hd_node_inputs(g, i)[k]];
+        hd_map_inputs(g, i, map, in);
         map[i] = simpler(out, g, i, in);
         if (map[i] == HD_NO_NODE && thread->error_code == HD_OK) map[i] = hd_graph_copy(out, g, i, in);
     }

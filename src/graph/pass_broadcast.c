@@ -20,8 +20,7 @@ hd_graph *hd_pass_broadcast(hd_thread *thread, const hd_graph *g) {
         uint32_t in[HD_MAX_INPUTS];
         const hd_node *n = &g->nodes[i];
         const hd_shape shape = hd_node_shape(g, i);
-        const int count = hd_node_is_op(n) || n->op == HD_NODE_WRITE ? n->input_count : 0;
-        for (int k = 0; k < count; ++k) in[k] = map[hd_node_inputs(g, i)[k]];
+        const int count = hd_map_inputs(g, i, map, in);
         if (n->op < HD_OP_ELEMENTWISE_COUNT)
             for (int k = 0; k < count; ++k)
                 if (sinks(out, n, &shape, in, k)) in[k] = hd_node_inputs(out, in[k])[0];

@@ -38,7 +38,7 @@ hd_graph *hd_pass_common(hd_thread *thread, const hd_graph *g) {
     for (uint32_t i = 0; out != NULL && i < g->node_count && thread->error_code == HD_OK; ++i) {
         if (map[i] != HD_NO_NODE) continue;
         const uint32_t added = map[i] = hd_copy_mapped(out, g, i, map);
-        if (added == HD_NO_NODE || !(hd_node_is_op(&g->nodes[i]) || g->nodes[i].op == HD_NODE_WRITE)) continue;
+        if (added == HD_NO_NODE || !hd_node_is_call(&g->nodes[i])) continue;
         uint32_t at = hash_node(out, added) & (t.size - 1);
         while (t.places[at] != 0 && !equal(out, t.places[at] - 1, added)) at = (at + 1) & (t.size - 1);
         if (t.places[at] == 0) {

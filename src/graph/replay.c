@@ -25,7 +25,8 @@ static hd_tensor *replay_write(hd_thread *thread, const hd_graph *g, uint32_t no
         return NULL;
     }
     const uint32_t nodes[2] = {inputs[0]->captured.node, inputs[1]->captured.node};
-    const uint32_t added = hd_graph_add(r->graph, HD_NODE_WRITE, 0, nodes, 2, (hd_dtype)base->dtype, &shape, layout);
+    const uint32_t added = hd_graph_add(r->graph, HD_NODE_WRITE, 0, nodes, 2, (hd_dtype)base->dtype, &shape,
+                                        &(hd_strided_attributes){part->layout}); /* as the op resolved it */
     return added == HD_NO_NODE ? NULL : hd_recording_tensor(thread, r, added);
 }
 
@@ -89,7 +90,7 @@ hd_tensor *hd_replay_node(hd_thread *thread, const hd_graph *g, uint32_t node, h
 static void last_uses(const hd_graph *g, uint32_t *last) {
     for (uint32_t i = 0; i < g->node_count; ++i) {
         last[i] = i;
-        if (g->nodes[i].op < HD_NODE_INPUT || g->nodes[i].op == HD_NODE_WRITE)
+        if (hd_node_is_call(&g->nodes[i]))
             for (int k = 0; k < g->nodes[i].input_count; ++k) last[hd_node_inputs(g, i)[k]] = i;
     }
     for (uint32_t i = 0; i < g->output_count; ++i) last[g->outputs[i].node] = g->node_count;
@@ -135,7 +136,7 @@ hd_error hd_replay_graph(hd_thread *thread, hd_recording *r, const hd_graph *g, 
         const hd_node *n = &g->nodes[i];
         hd_scope_token scope = hd_scope_begin(&scope, NULL, 0);
         hd_tensor *inputs[HD_MAX_INPUTS], *t;
-        if (hd_node_is_op(n) || n->op == HD_NODE_WRITE) {
+        if (hd_node_is_call(n)) {
             for (int k = 0; k < n->input_count; ++k) inputs[k] = values[hd_node_inputs(g, i)[k]];
             t = hd_replay_node(thread, g, i, inputs);
         } else {
@@ -149,7 +150,7 @@ hd_error hd_replay_graph(hd_thread *thread, hd_recording *r, const hd_graph *g, 
             if (map[i] != HD_NO_NODE && n->span < r->graph->span_count) r->graph->nodes[map[i]].span = n->span;
         }
         hd_scope_close(thread, &scope);
-        for (int k = 0; k < n->input_count && t != NULL && (hd_node_is_op(n) || n->op == HD_NODE_WRITE); ++k) {
+        for (int k = 0; k < n->input_count && t != NULL && hd_node_is_call(n); ++k) {
             const uint32_t input = hd_node_inputs(g, i)[k];
             if (last[input] == i && values[input] != NULL) {
                 hd_tensor_drop(thread, values[input]);
@@ -167,7 +168,7 @@ hd_error hd_replay_graph(hd_thread *thread, hd_recording *r, const hd_graph *g, 
 static hd_error check_tables(const hd_graph *g, uint32_t *node) {
     for (uint32_t i = 0; i < g->node_count; ++i) {
         const hd_node *n = &g->nodes[i];
-        const bool op = hd_node_is_op(n) || n->op == HD_NODE_WRITE;
+        const bool op = hd_node_is_call(n);
         *node = i;
         if (n->op >= HD_NODE_END || n->derivative > 3 || (n->derivative > 0 && n->op >= HD_OP_ELEMENTWISE_COUNT))
             return hd_fail(HD_ERROR_VALUE, "node %%%u is of no known kind", i);

@@ -65,6 +65,10 @@ static hd_error check_name(const hd_module *m, const char *name) {
     return HD_OK;
 }
 
+/* One for the whole process: a tree does not know what it is part of, and members are added when models are made. */
+static _Atomic uint64_t structure;
+uint64_t hd_module_structure(void) { return atomic_load_explicit(&structure, memory_order_relaxed); }
+
 static hd_error add_member(hd_module *m, int kind, const char *name, void *object) {
     HD_TRY(check_name(m, name));
     hd_member *members = hd_array_resize(m->members, (size_t)(m->member_count + 1) * sizeof *members);
@@ -75,6 +79,7 @@ static hd_error add_member(hd_module *m, int kind, const char *name, void *objec
     hd_object_retain(object);
     m->members[m->member_count] = (hd_member){.name = own, .object = object};
     m->members[m->member_count++].kind = kind;
+    atomic_fetch_add_explicit(&structure, 1, memory_order_relaxed);
     return HD_OK;
 }
 
@@ -120,6 +125,16 @@ hd_module *hd_module_add(hd_module *module, const char *name, hd_module *child) 
     return add_member(module, HD_MEMBER_MODULE, name, child) == HD_OK ? child : NULL;
 }
 
+uint64_t hd_module_members(const hd_module *m) {
+    uint64_t hash = (uint64_t)m->member_count;
+    for (int64_t i = 0; i < m->member_count; ++i) {
+        const hd_member *member = &m->members[i];
+        const uint64_t inner = member->kind == HD_MEMBER_MODULE ? hd_module_members(member->object) : 0;
+        hash = (hash * 31 + (uintptr_t)member->object + inner) * 0x9e3779b97f4a7c15u;
+    }
+    return hash;
+}
+
 /* ---- using one ------------------------------------------------------------------------------------------------------------ */
 /* A builder notes which module the calls came from: "0.linear" within a Sequential. */
 hd_tensor *hd_module_forward_as(hd_thread *thread, hd_module *module, const char *name, hd_tensor *x) {
@@ -127,7 +142,7 @@ hd_tensor *hd_module_forward_as(hd_thread *thread, hd_module *module, const char
     if (executor->span_begin == NULL) return module->class_->forward(module, x);
     char text[128];
     snprintf(text, sizeof text, "%s%s%s", name, name[0] != '\0' ? "." : "", module->class_->name);
-    executor->span_begin(executor, thread, text);
+    executor->span_begin(executor, thread, text, false);
     hd_tensor *y = module->class_->forward(module, x);
     if (thread->executor == executor) executor->span_end(executor, thread);
     return y;

@@ -1,5 +1,6 @@
 /* hd_script_check: what was compiled against O0. */
 #include "core/device.h"
+#include "graph/pass.h"
 #include "script/script.h"
 
 #include <math.h>
@@ -9,14 +10,12 @@ static hd_graph *with_outputs(hd_thread *thread, const hd_graph *g, uint32_t fir
     uint32_t *map;
     hd_graph *out = hd_graph_like(thread, g, &map);
     for (uint32_t i = 0; out != NULL && i < g->node_count && thread->error_code == HD_OK; ++i) {
-        uint32_t inputs[HD_MAX_INPUTS];
         const hd_node *n = &g->nodes[i];
-        const bool op = hd_node_is_op(n) || n->op == HD_NODE_WRITE;
-        for (int k = 0; op && k < n->input_count; ++k) inputs[k] = map[hd_node_inputs(g, i)[k]];
-        if (map[i] == HD_NO_NODE) map[i] = hd_graph_copy(out, g, i, inputs);
+        const bool op = hd_node_is_call(n);
+        if (map[i] == HD_NO_NODE) map[i] = hd_copy_mapped(out, g, i, map);
         if (map[i] == HD_NO_NODE || i < first || i > last || !op || !hd_dtype_is_float((hd_dtype)n->dtype)) continue;
-        hd_graph_add_output(out, hd_node_name(n), map[i]);
-        out->outputs[out->output_count - 1].name = i; /* only the number is needed */
+        if (hd_graph_add_output(out, hd_node_name(n), map[i]) == HD_OK)
+            out->outputs[out->output_count - 1].name = i; /* only the number is needed; nobody looks for names here */
     }
     hd_array_release(map);
     if (thread->error_code == HD_OK) return out;
@@ -90,13 +89,8 @@ static hd_error compare_levels(hd_thread *thread, const hd_script *s, hd_graph *
 static hd_graph *with_updates(hd_thread *thread, const hd_graph *g) {
     uint32_t *map;
     hd_graph *out = hd_graph_like(thread, g, &map);
-    for (uint32_t i = 0; out != NULL && i < g->node_count && thread->error_code == HD_OK; ++i) {
-        uint32_t inputs[HD_MAX_INPUTS];
-        const hd_node *n = &g->nodes[i];
-        const bool op = hd_node_is_op(n) || n->op == HD_NODE_WRITE;
-        for (int k = 0; op && k < n->input_count; ++k) inputs[k] = map[hd_node_inputs(g, i)[k]];
-        if (map[i] == HD_NO_NODE) map[i] = hd_graph_copy(out, g, i, inputs);
-    }
+    for (uint32_t i = 0; out != NULL && i < g->node_count && thread->error_code == HD_OK; ++i)
+        if (map[i] == HD_NO_NODE) map[i] = hd_copy_mapped(out, g, i, map);
     for (uint32_t i = 0; out != NULL && i < g->cell_count && thread->error_code == HD_OK; ++i)
         hd_graph_add_output(out, "update", map[g->cells[i].update]);
     return out == NULL ? NULL : hd_graph_finish(thread, out, g, map);

@@ -10,10 +10,6 @@
 
 #include <pthread.h>
 
-#ifndef HD_HAS_FILES
-#define HD_HAS_FILES 1
-#endif
-
 enum {
     HD_FILE_VERSION = 1,
     HD_FILE_HEAD = 32,  /* bytes in front of the section table */

@@ -269,22 +269,16 @@ static hd_error read_outputs(hd_reader *r) {
     return hd_cursor_end(c);
 }
 
-static int by_number(const void *a, const void *b) {
-    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* Equal names are one place in the graph's pool. */
-static hd_error check_names(const hd_graph *g, const char *what, uint32_t count, const uint32_t *first, size_t stride) {
-    uint32_t *names = hd_reader_array(count, sizeof *names);
-    if (names == NULL) return HD_ERROR_MEMORY;
-    for (uint32_t i = 0; i < count; ++i) names[i] = *(const uint32_t *)((const char *)first + i * stride);
-    qsort(names, count, sizeof *names, by_number);
-    hd_error status = HD_OK;
-    for (uint32_t i = 1; i < count && status == HD_OK; ++i)
-        if (names[i] == names[i - 1]) status = HD_BAD("has two %s \"%.60s\"", what, hd_graph_string(g, names[i]));
-    hd_array_release(names);
-    return status;
+static hd_error check_names(const hd_graph *g) {
+    static const char *const kinds[] = {"inputs", "outputs", "cells"};
+    const uint32_t counts[] = {g->input_count, g->output_count, g->cell_count};
+    for (int kind = 0; kind < HD_NAME_KINDS; ++kind)
+        for (uint32_t i = 0; i < counts[kind]; ++i) {
+            const char *name = hd_graph_string(g, hd_name_at(g, (hd_name_kind)kind, i));
+            if (hd_graph_find(g, (hd_name_kind)kind, name) != i) /* an earlier one is found */
+                return HD_BAD("has two %s \"%.60s\"", kinds[kind], name);
+        }
+    return HD_OK;
 }
 
 static hd_error read_script(hd_reader *r, hd_file_choices *choices) {
@@ -336,11 +330,7 @@ static hd_error read_graph(hd_reader *r, hd_file_choices *choices) {
     HD_TRY(read_nodes(r));
     HD_TRY(check_updates(r->g));
     HD_TRY(read_outputs(r));
-    const hd_graph *g = r->g;
-    if (g->input_count > 0) HD_TRY(check_names(g, "inputs", g->input_count, &g->inputs[0].name, sizeof *g->inputs));
-    if (g->output_count > 0)
-        HD_TRY(check_names(g, "outputs", g->output_count, &g->outputs[0].name, sizeof *g->outputs));
-    if (g->cell_count > 0) HD_TRY(check_names(g, "cells", g->cell_count, &g->cells[0].name, sizeof *g->cells));
+    HD_TRY(check_names(r->g));
     return check_calls(r->thread, r->g);
 }
 

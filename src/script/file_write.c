@@ -201,7 +201,7 @@ static uint32_t attributes_number(writer *w, uint32_t node, bytes *scratch) { /*
 /* ---- nodes and tables ------------------------------------------------------------------------------------------------------------------ */
 static void put_node(writer *w, uint32_t i, bytes *scratch) {
     const hd_node *n = &w->g->nodes[i];
-    const bool is_call = hd_node_is_op(n) || n->op == HD_NODE_WRITE;
+    const bool is_call = hd_node_is_call(n);
     const uint32_t inputs = is_call ? n->input_count : 0;
     bytes *b = &w->sections[HD_FILE_NODE];
     put_u32(b, op_number(w, n->op));

@@ -127,16 +127,10 @@ static void list_names(char *out, size_t capacity, const hd_graph *g, const hd_g
                                    hd_graph_string(g, items[i].name));
 }
 
-static uint32_t find_name(const hd_graph *g, const hd_graph_input *items, uint32_t count, const char *name) {
-    for (uint32_t i = 0; i < count && name != NULL; ++i)
-        if (strcmp(hd_graph_string(g, items[i].name), name) == 0) return i;
-    return HD_NO_NODE;
-}
-
 static void set_input(hd_thread *thread, hd_script *s, const char *name, hd_tensor *t) {
     if (hd_script_check_argument(s) != HD_OK || hd_tensor_check(t, "t") != HD_OK) return;
     const hd_graph *g = s->graph;
-    const uint32_t i = find_name(g, g->inputs, g->input_count, name);
+    const uint32_t i = hd_graph_find(g, HD_NAME_INPUT, name);
     if (i == HD_NO_NODE) {
         char names[256];
         list_names(names, sizeof names, g, g->inputs, g->input_count);
@@ -337,7 +331,7 @@ static hd_error outputs_check(const hd_outputs *o) {
 }
 
 static hd_tensor *get_output(hd_thread *thread, const hd_outputs *o, const char *name) {
-    const uint32_t i = find_name(o->graph, o->graph->outputs, o->count, name);
+    const uint32_t i = hd_graph_find(o->graph, HD_NAME_OUTPUT, name);
     if (i != HD_NO_NODE) return hd_scope_share(thread, &o->items[i]->object);
     char names[256];
     list_names(names, sizeof names, o->graph, o->graph->outputs, o->count);
@@ -390,8 +384,8 @@ hd_tensor *hd_script_output(hd_script *script, const char *name) {
 /* A tensor over the storage of a cell; the current scope's. */
 static hd_tensor *cell_tensor(hd_thread *thread, const hd_script *s, const char *name) {
     const hd_graph *g = s->graph;
-    for (uint32_t i = 0; i < g->cell_count && name != NULL; ++i) {
-        if (strcmp(hd_graph_string(g, g->cells[i].name), name) != 0) continue;
+    const uint32_t i = hd_graph_find(g, HD_NAME_CELL, name);
+    if (i != HD_NO_NODE) {
         const hd_shape shape = hd_node_shape(g, g->cells[i].node);
         hd_layout layout;
         hd_layout_contiguous(&layout, &shape);

@@ -181,6 +181,45 @@ static hd_tensor *reads_forward(hd_module *m, hd_tensor *x) {
 }
 static const hd_module_class reads_class = {.name = "reads", .forward = reads_forward};
 
+/* y = x + all parameters. */
+static hd_tensor *total_forward(hd_module *m, hd_tensor *x) {
+    hd_tensors *all = hd_module_parameters(m);
+    for (int64_t i = 0; i < hd_tensors_count(all); ++i) x = hd_add(x, hd_tensors_get(all, i));
+    return x;
+}
+
+/* Parameters and modules may be added, and frozen, between calls; other models do not matter. */
+static void a_model_that_changes_is_captured_anew(void **state) {
+    (void)state;
+    static const hd_module_class total = {.name = "total", .forward = total_forward};
+    for (int evaluation = 0; evaluation < 2; ++evaluation) {
+        HD_SCOPE;
+        hd_module *m = hd_module_new(&total, NULL), *inner = hd_module_new(&total, NULL);
+        hd_module_add(m, "inner", inner);
+        hd_tensor *first = hd_module_add_parameter(m, "first", hd_ones(HD_SHAPE(2), HD_F32)), *second;
+        hd_module *compiled = hd_compile(m, HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH,
+                                                    .mode = evaluation ? HD_MODE_EVALUATION : HD_MODE_TRAINING));
+        hd_tensor *x = hd_zeros(HD_SHAPE(2), HD_F32);
+        assert_values(hd_forward(compiled, x), HD_F32, 1, 1);
+        hd_linear(3, 3, NULL); /* no part of it */
+        assert_values(hd_forward(compiled, x), HD_F32, 1, 1);
+        assert_int_equal(hd_compile_stats(compiled).captures, 1);
+        second = hd_module_add_parameter(inner, "second", hd_full(HD_SHAPE(2), 10, HD_F32));
+        hd_tensor *y = hd_forward(compiled, x);
+        assert_values(y, HD_F32, 11, 11);
+        assert_int_equal(hd_compile_stats(compiled).captures, 2);
+        if (evaluation) continue;
+        hd_backward(hd_sum(y, HD_AXES(), NULL));
+        assert_values(hd_grad(first), HD_F32, 1, 1);
+        assert_values(hd_grad(second), HD_F32, 1, 1);
+        hd_set_requires_grad(first, false);
+        hd_set_grad(second, NULL);
+        hd_backward(hd_sum(hd_forward(compiled, x), HD_AXES(), NULL));
+        assert_values(hd_grad(second), HD_F32, 1, 1);
+        assert_int_equal(hd_compile_stats(compiled).captures, 3);
+    }
+}
+
 static void what_cannot_be_captured_is_an_error_and_the_thread_goes_on(void **state) {
     (void)state;
     HD_SCOPE;
@@ -273,6 +312,6 @@ static void the_state_of_a_model_and_its_optimizer_in_one_call(void **state) {
 RUN(test(training_is_that_of_the_plain_model), test(two_forwards_before_one_backward),
     test(gradients_reach_the_input_through_several_models), test(evaluation_has_no_tape_and_leaves_the_flag),
     test(the_eager_backend_runs_the_model_as_it_is), test(graphs_are_kept_by_kind_and_the_oldest_goes),
-    test(what_cannot_be_captured_is_an_error_and_the_thread_goes_on), test(wrong_options_are_errors),
-    test(second_derivatives_through_it_and_changed_parameters_are_errors),
+    test(a_model_that_changes_is_captured_anew), test(what_cannot_be_captured_is_an_error_and_the_thread_goes_on),
+    test(wrong_options_are_errors), test(second_derivatives_through_it_and_changed_parameters_are_errors),
     test(the_state_of_a_model_and_its_optimizer_in_one_call))

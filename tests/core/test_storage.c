@@ -111,7 +111,8 @@ static hd_error note_write(hd_executor *self, hd_thread *thread, hd_tensor *dst,
     strcat(notes.log, "write ");
     return notes.device->write(notes.device, thread, dst, src);
 }
-static void note_span_begin(hd_executor *self, hd_thread *thread, const char *name) {
+static void note_span_begin(hd_executor *self, hd_thread *thread, const char *name, bool is_call) {
+    assert_true(is_call);
     (void)self, (void)thread;
     snprintf(notes.log + strlen(notes.log), sizeof notes.log - strlen(notes.log), "%s( ", name);
 }

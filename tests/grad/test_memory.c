@@ -1,35 +1,11 @@
 /* Memory: training runs flat, tapes are small and give everything back, long ones need no stack, and every allocation
  * on the way may fail. */
+#include "heap.h"
 #include "support.h"
 
-#include <malloc.h>
 #include <pthread.h>
 
 #include "core/memory.h"
-
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-enum { SANITIZED = 1 };
-#elif defined __has_feature
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
-#else
-enum { SANITIZED = 0 };
-#endif
-#ifdef NDEBUG
-enum { WARM = 10 };
-#else
-enum { WARM = 600 }; /* debug builds let thousands of released headers wait */
-#endif
-
-/* What the C library has given out; 0 where a sanitizer has taken its place. */
-static int64_t bytes_given_out(void) {
-    if (SANITIZED) return 0;
-    const struct mallinfo2 info = mallinfo2();
-    return (int64_t)(info.uordblks + info.hblkhd);
-}
 
 /* Runs a test in a thread that has nothing yet: no scopes, no caches, no tape. */
 static void in_a_new_thread(void *(*function)(void *), void *argument, size_t stack) {

@@ -5,9 +5,9 @@
 #ifndef HD_TESTS_GRAPH_CALLS_H
 #define HD_TESTS_GRAPH_CALLS_H
 
+#include "builders.h"
 #include "core/thread.h"
 #include "graph/builder.h"
-#include "support.h"
 
 #include <math.h>
 
@@ -164,6 +164,18 @@ static inline hd_tensor *operand(hd_shape shape, int which, hd_dtype dtype) {
     hd_tensor *t = hd_cast(hd_from_data(v, shape, HD_F64), dtype);
     free(v);
     return t;
+}
+
+/* The operands of call k, how many there are, and the call of them: `user` is the call. */
+static inline int call_operands(int k, hd_tensor *in[3]) {
+    hd_shape shapes[3];
+    int count;
+    calls[k].shapes(shapes, &count);
+    for (int i = 0; i < 3; ++i) in[i] = i < count ? operand(shapes[i], i, HD_F32) : NULL;
+    return count;
+}
+static inline hd_tensor *run_call(hd_tensor **in, const void *user) {
+    return ((const named_call *)user)->run(in[0], in[1], in[2]);
 }
 
 /* The operands of an elementwise row, of the dtype it takes; *count of them. Shapes broadcast. */

@@ -242,8 +242,7 @@ static inline bool is_output(const values *v, int i) { return i >= v->count - 4 
 
 /* The script of a program over these tensors from outside, of which the first two are only examples of the inputs. */
 static inline hd_builder *record_program(uint64_t program, int steps, values *v, const values *outside) {
-    hd_builder *b = hd_builder_new("program");
-    hd_builder_start(b);
+    hd_builder *b = started("program");
     for (int i = 0; i < OUTSIDE; ++i) v->t[i] = outside->t[i];
     v->t[0] = hd_input("x0", hd_tensor_shape(outside->t[0]), hd_tensor_dtype(outside->t[0]));
     v->t[1] = hd_input("x1", hd_tensor_shape(outside->t[1]), hd_tensor_dtype(outside->t[1]));

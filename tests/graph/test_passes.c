@@ -186,8 +186,7 @@ static void every_chain_of_casts_means_the_same(void **state) {
     hd_tensor *all = hd_from_data(edges, S(N), HD_F64);
     for (int a = 1; a < HD_DTYPE_COUNT; ++a) {
         HD_SCOPE;
-        hd_builder *b = hd_builder_new("casts");
-        hd_builder_start(b);
+        hd_builder *b = started("casts");
         hd_tensor *x = hd_input("x", S(N), (hd_dtype)a);
         for (int m = 1; m < HD_DTYPE_COUNT; ++m)
             for (int c = 1; c < HD_DTYPE_COUNT; ++c) {
@@ -195,8 +194,7 @@ static void every_chain_of_casts_means_the_same(void **state) {
                 snprintf(name, sizeof name, "%d %d", m, c);
                 hd_builder_add_output(b, name, hd_cast(hd_cast(x, (hd_dtype)m), (hd_dtype)c));
             }
-        hd_builder_end(b);
-        hd_script *s = hd_builder_build(b);
+        hd_script *s = built(b);
         hd_script_set_input(s, "x", hd_cast(all, (hd_dtype)a));
         hd_script_set_optimization_level(s, HD_O0);
         hd_outputs *plain = hd_script_run(s);
@@ -219,8 +217,7 @@ static void folding_leaves_no_trace(void **state) {
     hd_exp(w);
     const int64_t length = hd_tape_length();
     const uint64_t draw = hd_generator_draw(NULL);
-    hd_builder *b = hd_builder_new("fold");
-    hd_builder_start(b);
+    hd_builder *b = started("fold");
     hd_tensor *y = hd_mul(hd_exp(w), w);
     hd_builder_add_output(b, "y", y);
     hd_builder_add_output(b, "z", hd_floor_divide(hd_full(S(2), 3, HD_I32), hd_full(S(), 0, HD_I32)));
@@ -239,8 +236,7 @@ static void the_default_dtype_of_then_counts(void **state) {
     HD_SCOPE;
     hd_set_default_dtype(HD_F64);
     hd_tensor *three = HD_TENSOR_I64(S(2), 3, 7);
-    hd_builder *b = hd_builder_new("default");
-    hd_builder_start(b);
+    hd_builder *b = started("default");
     hd_tensor *x = hd_input("x", S(2), HD_I64);
     hd_builder_add_output(b, "y", hd_div(x, three));
     hd_builder_add_output(b, "z", hd_mean(three, X(), NULL));
@@ -423,8 +419,7 @@ static void fans_are_linear(void **state) {
 static void folding_needs_little_memory(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_builder *b = hd_builder_new("fold");
-    hd_builder_start(b);
+    hd_builder *b = started("fold");
     hd_tensor *y = hd_full(S(16384), 0.5, HD_F32); /* 64 KB, the most that is folded */
     for (int i = 0; i < 2000; ++i) y = hd_neg(y);
     hd_builder_add_output(b, "y", y);

@@ -2,7 +2,7 @@
 #ifndef HD_TESTS_SCRIPT_FILES_H
 #define HD_TESTS_SCRIPT_FILES_H
 
-#include "support.h"
+#include "builders.h"
 
 #include "script/script.h"
 
@@ -217,8 +217,7 @@ static inline void assert_same_graphs(const hd_graph *a, const hd_graph *b) {
 static inline hd_script *small_script(void) {
     hd_tensor *weight = HD_TENSOR_F32(HD_SHAPE(3, 2), 1, 2, 3, 4, 5, 6), *count = hd_zeros(HD_SHAPE(), HD_I64);
     hd_tensor *cache = hd_zeros(HD_SHAPE(4, 2), HD_F32), *scale = HD_TENSOR_F32(HD_SHAPE(2), 2, -0.5f);
-    hd_builder *b = hd_builder_new("small");
-    hd_builder_start(b);
+    hd_builder *b = started("small");
     hd_builder_add_state(b, "cache", cache);
     hd_builder_add_state(b, "count", count);
     hd_builder_bind(b, "scale", scale);
@@ -230,8 +229,7 @@ static inline hd_script *small_script(void) {
     hd_add_(count, hd_ones(HD_SHAPE(), HD_I64));
     hd_builder_add_output(b, "p", p);
     hd_builder_add_output(b, "total", hd_sum(cache, HD_AXES(), NULL));
-    hd_builder_end(b);
-    return hd_builder_build(b);
+    return built(b);
 }
 
 static inline void set_small_inputs(hd_script *s) {

@@ -6,13 +6,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A builder that is recording. */
-static hd_builder *started(const char *name) {
-    hd_builder *b = hd_builder_new(name);
-    hd_builder_start(b);
-    assert_ok();
-    return b;
-}
 /* Calls run at once. */
 #define assert_at_once()                                                                                               \
     do {                                                                                                               \
@@ -378,6 +371,39 @@ static void recorded_values_mean_nothing_outside(void **state) {
     hd_release(b);
     assert_true(isnan(hd_item(y))); /* also when the builder is gone */
     assert_error(HD_ERROR_STATE, "hd_exp, recorded by builder \"mine\"");
+}
+
+static hd_tensor *norm_forward(hd_module *m, hd_tensor *x) {
+    (void)m;
+    return hd_norm(x, 2, X(), NULL);
+}
+
+/* A message names what the program called, not what that is made of. */
+static void the_composite_is_named_that_made_a_value(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static const hd_module_class own = {.name = "own", .forward = norm_forward};
+    hd_tensor *w = hd_param(hd_ones(S(1), HD_F32));
+    hd_builder *b = started("read");
+    hd_tensor *x = hd_mul(hd_input("x", S(3), HD_F32), w), *mean = hd_mean(x, X(), NULL);
+    const struct {
+        hd_tensor *t;
+        const char *name;
+    } made[] = {{mean, "hd_mean"},
+                {hd_mse(x, hd_zeros(S(3), HD_F32), NULL), "hd_mse"},
+                {hd_forward(hd_module_new(&own, NULL), x), "hd_norm"},
+                {(hd_backward(mean), hd_grad(w)), "hd_backward"},
+                {hd_neg(mean), "hd_neg"}};
+    for (size_t i = 0; i < sizeof made / sizeof made[0]; ++i) {
+        char expected[64];
+        snprintf(expected, sizeof expected, "the value of this tensor (%s, recorded", made[i].name);
+        assert_true(isnan(hd_item(made[i].t)));
+        assert_error(HD_ERROR_STATE, expected);
+    }
+    double room;
+    assert_false(hd_to_array(mean, &room, HD_F64, 1)); /* a composite itself, which casts first */
+    assert_error(HD_ERROR_STATE, "hd_to_array: the value of this tensor (hd_cast, recorded");
+    hd_builder_end(b);
 }
 
 /* ---- reading values ---------------------------------------------------------------------------------------------- */
@@ -1008,10 +1034,11 @@ RUN(test(what_is_recorded_runs_as_a_script), test(outputs_outlive_the_scope_they
     test(one_builder_at_a_time), test(ending_what_is_not_active_is_an_error), test(building_needs_an_end_and_an_output),
     test(names_are_given_once), test(very_many_names_are_quick), test(names_are_not_empty), test(names_are_not_endless),
     test(inputs_have_a_real_type), test(tensors_and_builders_must_be_alive), test(outputs_are_this_builders),
-    test(recorded_values_mean_nothing_outside), test(recorded_values_cannot_be_read),
-    test(values_from_outside_can_be_read), test(what_was_written_cannot_be_read), test(eager_blocks_run_at_once),
-    test(an_eager_block_left_by_return_ends), test(modules_and_optimizers_are_made_at_once),
-    test(parameters_are_no_recorded_values), test(buffers_are_no_recorded_values), test(after_the_end_all_is_as_it_was),
+    test(recorded_values_mean_nothing_outside), test(the_composite_is_named_that_made_a_value),
+    test(recorded_values_cannot_be_read), test(values_from_outside_can_be_read), test(what_was_written_cannot_be_read),
+    test(eager_blocks_run_at_once), test(an_eager_block_left_by_return_ends),
+    test(modules_and_optimizers_are_made_at_once), test(parameters_are_no_recorded_values),
+    test(buffers_are_no_recorded_values), test(after_the_end_all_is_as_it_was),
     test(an_abandoned_builder_leaves_all_as_it_was), test(after_an_end_with_an_error_all_is_as_it_was),
     test(an_eager_block_inside_sees_the_world_outside), test(histories_outside_are_as_they_were),
     test(the_builder_has_its_own_context), test(a_loss_from_outside_has_no_history_inside),

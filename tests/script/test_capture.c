@@ -91,8 +91,7 @@ static void same_as_at_once(const char *name, hd_tensor **in, int count,
     hd_tensor *at_once = run(in, user);
     const uint64_t draws = hd_generator_draw(NULL);
     if (!hd_ok()) fail_msg("%s: %s", name, hd_error_message());
-    hd_builder *b = hd_builder_new(name);
-    hd_builder_start(b);
+    hd_builder *b = started(name);
     hd_tensor *inputs[3] = {NULL};
     for (int i = 0; i < count; ++i) inputs[i] = hd_input(names[i], hd_tensor_shape(in[i]), hd_tensor_dtype(in[i]));
     hd_builder_add_output(b, "y", run(inputs, user));
@@ -111,19 +110,12 @@ static void same_as_at_once(const char *name, hd_tensor **in, int count,
     }
 }
 
-static hd_tensor *run_call(hd_tensor **in, const void *user) {
-    return ((const named_call *)user)->run(in[0], in[1], in[2]);
-}
-
 static void every_call_gives_what_it_gives_at_once(void **state) {
     (void)state;
     for (int k = 0; k < CALL_COUNT; ++k) {
         HD_SCOPE;
-        hd_shape shapes[3];
-        int count;
-        calls[k].shapes(shapes, &count);
-        hd_tensor *in[3] = {NULL};
-        for (int i = 0; i < count; ++i) in[i] = operand(shapes[i], i, HD_F32);
+        hd_tensor *in[3];
+        const int count = call_operands(k, in);
         same_as_at_once(calls[k].name, in, count, run_call, &calls[k], true);
     }
 }

@@ -83,8 +83,7 @@ static void every_elementwise_row_comes_back(void **state) {
     (void)state;
     hd_thread *thread = hd_thread_self();
     HD_SCOPE;
-    hd_builder *b = hd_builder_new("rows");
-    hd_builder_start(b);
+    hd_builder *b = started("rows");
     for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id) {
         const hd_row *row = &hd_rows[id];
         char names[3][64];
@@ -119,8 +118,7 @@ static void derivatives_come_back(void **state) {
     hd_backward(loss);
     for (int k = 0; k < 3; ++k) hd_builder_add_output(b, (const char *[]){"a", "b", "c"}[k], hd_grad(w[k]));
     assert_ok();
-    hd_builder_end(b);
-    hd_script *s = hd_builder_build(b);
+    hd_script *s = built(b);
     uint32_t derivatives = 0;
     for (uint32_t i = 0; i < s->graph->node_count; ++i) derivatives += s->graph->nodes[i].derivative != 0;
     assert_true(derivatives > 50);
@@ -177,8 +175,7 @@ static void every_attribute_comes_back(void **state) {
     OUT("clamp", hd_clamp(x, -0.5, 2.25));
     OUT("softmax", hd_softmax(x, 1));
 #undef OUT
-    hd_builder_end(b);
-    hd_script *s = hd_builder_build(b);
+    hd_script *s = built(b);
     assert_ok();
     bool kinds[HD_FIELD_END] = {false};
     for (uint32_t i = 0; i < s->graph->node_count; ++i) {
@@ -215,8 +212,7 @@ static void constants_of_every_dtype_come_back(void **state) {
         cells[d][0] = bits_of((hd_dtype)d, HD_SHAPE(5));
         cells[d][1] = bits_of((hd_dtype)d, HD_SHAPE(0));
     }
-    hd_builder *b = hd_builder_new("dtypes");
-    hd_builder_start(b);
+    hd_builder *b = started("dtypes");
     char name[64];
     for (int d = 1; d < HD_DTYPE_COUNT; ++d) {
         for (int i = 0; i < 2; ++i) {
@@ -237,8 +233,7 @@ static void writes_and_state_come_back(void **state) {
     HD_SCOPE;
     hd_tensor *cache = hd_zeros(HD_SHAPE(6, 4), HD_F32), *at = hd_zeros(HD_SHAPE(), HD_I64),
               *other = hd_ones(HD_SHAPE(4), HD_F32);
-    hd_builder *b = hd_builder_new("cache");
-    hd_builder_start(b);
+    hd_builder *b = started("cache");
     hd_builder_add_state(b, "cache", cache);
     hd_builder_add_state(b, "at", at);
     hd_builder_add_state(b, "other", other);
@@ -259,8 +254,7 @@ static void names_and_spans_come_back(void **state) {
     char longest[2000];
     memset(longest, 'n', sizeof longest);
     longest[sizeof longest - 1] = '\0';
-    hd_builder *b = hd_builder_new("\xed\x98\xb8\xeb\x91\x90 \"quoted\"\n\\ \x01");
-    hd_builder_start(b);
+    hd_builder *b = started("\xed\x98\xb8\xeb\x91\x90 \"quoted\"\n\\ \x01");
     hd_tensor *x = hd_input(longest, HD_SHAPE(3), HD_F32), *y = hd_input("%s %n", HD_SHAPE(3), HD_F32);
     hd_builder_add_output(b, "a b\tc", hd_std(hd_log_softmax(hd_add(x, y), 0), HD_AXES(0), 1, NULL));
     hd_builder_add_output(b, longest, hd_norm(x, 3, HD_AXES(), NULL));
@@ -270,13 +264,11 @@ static void names_and_spans_come_back(void **state) {
 static void the_parts_may_be_missing(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_builder *b = hd_builder_new(""); /* no name, no inputs, no constants, no cells */
-    hd_builder_start(b);
+    hd_builder *b = started(""); /* no name, no inputs, no constants, no cells */
     hd_builder_add_output(b, "y", hd_full(HD_SHAPE(), 3, HD_F32));
     check_recorded(b);
     hd_tensor *s = hd_zeros(HD_SHAPE(2), HD_F32);
-    b = hd_builder_new("no outputs");
-    hd_builder_start(b);
+    b = started("no outputs");
     hd_builder_add_state(b, "s", s);
     hd_add_(s, hd_ones(HD_SHAPE(2), HD_F32));
     check_recorded(b);
@@ -286,8 +278,7 @@ static void large_graphs_come_back(void **state) {
     (void)state;
     HD_SCOPE;
     hd_tensor *w = hd_ones(HD_SHAPE(3), HD_F32);
-    hd_builder *b = hd_builder_new("unrolled");
-    hd_builder_start(b);
+    hd_builder *b = started("unrolled");
     hd_tensor *x = hd_input("x", HD_SHAPE(3), HD_F32);
     for (int i = 0; i < 5000; ++i) {
         HD_SCOPE;
@@ -354,14 +345,12 @@ static void loaded_scripts_own_their_tensors(void **state) {
     (void)state;
     HD_SCOPE;
     hd_tensor *bound = HD_TENSOR_F32(HD_SHAPE(2), 1, 2), *kept = HD_TENSOR_F32(HD_SHAPE(2), 5, 6);
-    hd_builder *b = hd_builder_new("m");
-    hd_builder_start(b);
+    hd_builder *b = started("m");
     hd_builder_bind(b, "bound", bound);
     hd_builder_add_state(b, "kept", kept);
     hd_add_(kept, bound);
     hd_builder_add_output(b, "y", hd_add(kept, bound));
-    hd_builder_end(b);
-    hd_script *s = hd_builder_build(b);
+    hd_script *s = built(b);
     hd_fill(bound, 10); /* what is saved is the value of now */
     hd_script_save(s, in_folder("m"));
     hd_fill(bound, 0);
@@ -380,8 +369,7 @@ static void loaded_scripts_own_their_tensors(void **state) {
 static void the_default_dtype_does_not_matter(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_builder *b = hd_builder_new("m");
-    hd_builder_start(b);
+    hd_builder *b = started("m");
     hd_tensor *i = hd_input("i", HD_SHAPE(3), HD_I64);
     hd_builder_add_output(b, "y", hd_mean(hd_exp(i), HD_AXES(), NULL));
     hd_builder_end(b);
@@ -399,8 +387,7 @@ static void scripts_are_loaded_beside_a_builder(void **state) {
     (void)state;
     HD_SCOPE;
     hd_script_save(small_script(), in_folder("m"));
-    hd_builder *b = hd_builder_new("around");
-    hd_builder_start(b);
+    hd_builder *b = started("around");
     hd_tensor *x = hd_input("x", HD_SHAPE(2), HD_F32);
     hd_script *inside = hd_script_load(in_folder("m")), *eager;
     hd_tensor *p;
@@ -412,15 +399,13 @@ static void scripts_are_loaded_beside_a_builder(void **state) {
         assert_true(hd_item(hd_sum(p, HD_AXES(), NULL)) > 1.9);
     }
     hd_builder_add_output(b, "y", hd_add(x, x));
-    hd_builder_end(b);
-    hd_script *s = hd_builder_build(b);
+    hd_script *s = built(b);
     assert_int_equal(hd_script_stats(s).nodes, 2);
     set_small_inputs(inside);
     hd_script_run(inside);
     assert_ok();
     write_bytes(in_folder("bad.hoduscript"), "\x89HODU", 5);
-    hd_builder *c = hd_builder_new("again");
-    hd_builder_start(c);
+    hd_builder *c = started("again");
     hd_script_load(in_folder("bad"));
     assert_error(HD_ERROR_VALUE, "bad.hoduscript\" is no .hoduscript file");
     hd_builder_add_output(c, "y", hd_input("x", HD_SHAPE(), HD_F32));
@@ -480,13 +465,11 @@ static void saving_refuses_while_an_error_is_pending(void **state) {
 /* Two constants of 1000 f32, of which each run uses one, chosen by the output that is wanted. */
 static hd_script *two_constants(void) {
     hd_tensor *a = hd_arange(0, 1000, 1, HD_F32), *c = hd_full(HD_SHAPE(1000), 2, HD_F32);
-    hd_builder *b = hd_builder_new("two");
-    hd_builder_start(b);
+    hd_builder *b = started("two");
     hd_tensor *x = hd_input("x", HD_SHAPE(1000), HD_F32);
     hd_mul(x, a); /* nobody wants it */
     hd_builder_add_output(b, "y", hd_add(x, c));
-    hd_builder_end(b);
-    return hd_builder_build(b);
+    return built(b);
 }
 
 static hd_outputs *run_two(hd_script *s) {

@@ -345,8 +345,7 @@ static void bools_are_0_or_1(void **state) {
     (void)state;
     HD_SCOPE;
     hd_tensor *mask = hd_gt_scalar(hd_arange(-5, 5, 1, HD_F32), 0), *kept = hd_logical_not(mask);
-    hd_builder *b = hd_builder_new("bools");
-    hd_builder_start(b);
+    hd_builder *b = started("bools");
     hd_builder_add_state(b, "kept", kept);
     hd_builder_add_output(b, "y", hd_logical_and(hd_logical_xor(hd_input("x", HD_SHAPE(10), HD_BOOL), mask), kept));
     hd_builder_end(b);

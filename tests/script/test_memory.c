@@ -2,32 +2,7 @@
  * no more memory than few. */
 #include "core/memory.h"
 #include "graph/programs.h"
-
-#include <malloc.h>
-
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-enum { SANITIZED = 1 };
-#elif defined __has_feature
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
-#else
-enum { SANITIZED = 0 };
-#endif
-#ifdef NDEBUG
-enum { WARM = 20, WARM_RUNS = 100 };
-#else
-enum { WARM = 600, WARM_RUNS = 4000 }; /* debug builds let thousands of released headers wait */
-#endif
-
-/* What the C library has given out; 0 where a sanitizer has taken its place. */
-static int64_t bytes_given_out(void) {
-    if (SANITIZED) return 0;
-    const struct mallinfo2 info = mallinfo2();
-    return (int64_t)(info.uordblks + info.hblkhd);
-}
+#include "heap.h"
 
 /* ---- every allocation fails once --------------------------------------------------------------------------------- */
 /* Tensors from outside that a program uses; what they were is checked afterwards. */

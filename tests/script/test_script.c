@@ -3,18 +3,6 @@
 #include "script/script.h"
 
 /* ---- small scripts ----------------------------------------------------------------------------------------------- */
-static hd_builder *started(const char *name) {
-    hd_builder *b = hd_builder_new(name);
-    hd_builder_start(b);
-    assert_ok();
-    return b;
-}
-static hd_script *built(hd_builder *b) {
-    hd_builder_end(b);
-    hd_script *s = hd_builder_build(b);
-    if (s == NULL) fail_msg("%s", hd_error_message());
-    return s;
-}
 /* y = 2 x, x f32[2]. */
 static hd_script *doubles(void) {
     hd_builder *b = started("doubles");
@@ -27,10 +15,6 @@ static hd_script *adds(void) {
     hd_tensor *x = hd_input("a", S(), HD_F32), *y = hd_input("b", S(), HD_F32), *z = hd_input("c", S(), HD_F32);
     hd_builder_add_output(b, "sum", hd_add(hd_add(x, y), z));
     return built(b);
-}
-static hd_tensor *output(hd_script *s, const char *name) {
-    hd_outputs *o = hd_script_run(s);
-    return o == NULL ? NULL : hd_outputs_get(o, name);
 }
 
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */
@@ -48,6 +32,40 @@ static void inputs_stay_set(void **state) {
     assert_values(output(s, "sum"), HD_F32, 111);
     hd_script_set_input(s, "b", hd_scalar(20, HD_F32));
     assert_values(output(s, "sum"), HD_F32, 121);
+}
+
+static void very_many_inputs_and_outputs_are_found_by_name(void **state) {
+    (void)state;
+    HD_SCOPE;
+    enum { MANY = 20000 };
+    char name[32];
+    hd_builder *b = started("many");
+    for (int i = 0; i < MANY; ++i) {
+        HD_SCOPE;
+        snprintf(name, sizeof name, "value %d", i); /* an input and an output may share a name */
+        hd_builder_add_output(b, name, hd_neg(hd_input(name, S(), HD_F32)));
+    }
+    assert_ok();
+    assert_null(hd_input("value 777", S(), HD_F32));
+    assert_error(HD_ERROR_VALUE, "there is an input \"value 777\" already");
+    hd_builder_add_output(b, "value 19999", hd_input("another", S(), HD_F32));
+    assert_error(HD_ERROR_VALUE, "there is an output \"value 19999\" already");
+    hd_script *s = built(b);
+    hd_script_set_input(s, "another", hd_scalar(0, HD_F32));
+    for (int i = 0; i < MANY; ++i) {
+        HD_SCOPE;
+        snprintf(name, sizeof name, "value %d", i);
+        hd_script_set_input(s, name, hd_scalar(i, HD_F32));
+    }
+    hd_outputs *o = hd_script_run(s);
+    assert_int_equal(hd_outputs_count(o), MANY);
+    for (int i = 0; i < MANY; ++i) {
+        HD_SCOPE;
+        snprintf(name, sizeof name, "value %d", i);
+        assert_true(hd_item(hd_outputs_get(o, name)) == -i);
+    }
+    assert_null(hd_outputs_get(o, "value 20000"));
+    assert_error(HD_ERROR_VALUE, "there is no output \"value 20000\"");
 }
 
 static void missing_inputs_are_all_listed(void **state) {
@@ -883,15 +901,15 @@ static void clones_have_their_own_inputs_and_state(void **state) {
     assert_error(HD_ERROR_STATE, "has not run yet");
 }
 
-RUN(test(inputs_stay_set), test(missing_inputs_are_all_listed), test(very_many_missing_inputs_are_still_a_message),
-    test(inputs_are_of_their_type), test(inputs_may_lie_in_any_way), test(inputs_are_read_when_a_run_begins),
-    test(one_tensor_may_be_every_input), test(runs_are_noted_on_no_tape), test(outputs_of_one_run_stay),
-    test(a_tensor_outlives_its_outputs), test(outputs_are_found_by_name_and_number), test(outputs_may_be_anything),
-    test(compiling_happens_once), test(only_another_choice_compiles_anew), test(what_is_not_there_changes_nothing),
-    test(foreign_values_are_noticed), test(scripts_must_be_alive), test(scripts_do_not_run_while_a_builder_records),
-    test(while_an_error_is_pending_nothing_runs), test(figures_are_right), test(a_script_can_be_read),
-    test(checking_compares_with_O0), test(a_run_that_fails_changes_nothing),
-    test(faults_in_constants_come_when_it_runs), test(every_dtype_goes_through),
+RUN(test(inputs_stay_set), test(very_many_inputs_and_outputs_are_found_by_name), test(missing_inputs_are_all_listed),
+    test(very_many_missing_inputs_are_still_a_message), test(inputs_are_of_their_type), test(inputs_may_lie_in_any_way),
+    test(inputs_are_read_when_a_run_begins), test(one_tensor_may_be_every_input), test(runs_are_noted_on_no_tape),
+    test(outputs_of_one_run_stay), test(a_tensor_outlives_its_outputs), test(outputs_are_found_by_name_and_number),
+    test(outputs_may_be_anything), test(compiling_happens_once), test(only_another_choice_compiles_anew),
+    test(what_is_not_there_changes_nothing), test(foreign_values_are_noticed), test(scripts_must_be_alive),
+    test(scripts_do_not_run_while_a_builder_records), test(while_an_error_is_pending_nothing_runs),
+    test(figures_are_right), test(a_script_can_be_read), test(checking_compares_with_O0),
+    test(a_run_that_fails_changes_nothing), test(faults_in_constants_come_when_it_runs), test(every_dtype_goes_through),
     test(empty_and_single_values_go_through), test(empty_values_need_no_arena), test(a_script_may_read_nothing),
     test(draws_are_those_of_dynamic_execution), test(draws_come_from_the_generator_in_use),
     test(checkpoints_draw_the_same_again), test(clones_have_their_own_inputs_and_state))

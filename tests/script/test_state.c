@@ -2,23 +2,6 @@
  * for every view of their memory, with code that runs at once in between. */
 #include "graph/calls.h"
 
-static hd_builder *started(const char *name) {
-    hd_builder *b = hd_builder_new(name);
-    hd_builder_start(b);
-    assert_ok();
-    return b;
-}
-static hd_script *built(hd_builder *b) {
-    hd_builder_end(b);
-    hd_script *s = hd_builder_build(b);
-    if (s == NULL) fail_msg("%s", hd_error_message());
-    return s;
-}
-static hd_tensor *output(hd_script *s, const char *name) {
-    hd_outputs *o = hd_script_run(s);
-    return o == NULL ? NULL : hd_outputs_get(o, name);
-}
-
 /* ---- constants --------------------------------------------------------------------------------------------------- */
 static void constants_are_snapshots(void **state) {
     (void)state;

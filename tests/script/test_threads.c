@@ -7,18 +7,6 @@
 
 enum { THREADS = 4, RUNS = 300 };
 
-static hd_builder *started(const char *name) {
-    hd_builder *b = hd_builder_new(name);
-    hd_builder_start(b);
-    assert_ok();
-    return b;
-}
-static hd_script *built(hd_builder *b) {
-    hd_builder_end(b);
-    hd_script *s = hd_builder_build(b);
-    if (s == NULL) fail_msg("%s", hd_error_message());
-    return s;
-}
 /* What a thread says went wrong; NULL: nothing. */
 static void join(pthread_t id) {
     void *why = NULL;

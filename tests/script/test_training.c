@@ -1,19 +1,6 @@
 /* Training in scripts: gradients of every op, unrolled loops and steps with state, against the same code run at once. */
 #include "graph/programs.h"
 
-static hd_builder *started(const char *name) {
-    hd_builder *b = hd_builder_new(name);
-    hd_builder_start(b);
-    assert_ok();
-    return b;
-}
-static hd_script *built(hd_builder *b) {
-    hd_builder_end(b);
-    hd_script *s = hd_builder_build(b);
-    if (s == NULL) fail_msg("%s", hd_error_message());
-    return s;
-}
-
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 typedef hd_tensor *run_function(hd_tensor **in, const void *user);
 
@@ -92,18 +79,11 @@ static void gradients_agree(const char *name, hd_tensor **in, int count, run_fun
     }
 }
 
-static hd_tensor *run_call(hd_tensor **in, const void *user) {
-    return ((const named_call *)user)->run(in[0], in[1], in[2]);
-}
-
 static void every_call_has_its_gradients(bool second) {
     for (int k = 0; k < CALL_COUNT; ++k) {
         HD_SCOPE;
-        hd_shape shapes[3];
-        int count;
-        calls[k].shapes(shapes, &count);
-        hd_tensor *in[3] = {NULL};
-        for (int i = 0; i < count; ++i) in[i] = operand(shapes[i], i, HD_F32);
+        hd_tensor *in[3];
+        const int count = call_operands(k, in);
         gradients_agree(calls[k].name, in, count, run_call, &calls[k], second);
     }
 }

@@ -1,0 +1,111 @@
+/* Gradients as values: hd_grad_of, and the products with the Jacobian that follow from it. */
+#include "grad/walk.h"
+
+/* hd_grad_of: the hooks of leaves, when all of their gradient was found. */
+static hd_error run_leaf_hooks(hd_walk *w) {
+    for (int64_t i = 0; i < w->wanted->count && !w->inside; ++i) {
+        const hd_tensor *leaf = w->wanted->items[i];
+        if (leaf->tracking != HD_TRACKED_LEAF || hd_slot_get(leaf) == NULL || w->found[i] == NULL) continue;
+        hd_tensor *gradient = w->found[i];
+        HD_TRY(hd_walk_hooks(w, hd_slot_get(leaf), "a leaf", &gradient));
+        if (gradient == w->found[i]) continue;
+        hd_object_retain(&gradient->object);
+        hd_tensor_drop(w->thread, w->found[i]);
+        w->found[i] = gradient;
+    }
+    return HD_OK;
+}
+
+static hd_tensors *grad_of(hd_thread *thread, hd_tensor *loss, const hd_tensors *inputs, hd_tensor *seed,
+                           bool differentiable, bool inside) {
+    hd_tapes *tapes = hd_tapes_of(thread);
+    uint32_t edge;
+    if (tapes == NULL || hd_tensors_check(inputs, "inputs") != HD_OK ||
+        hd_walk_check(thread, tapes, loss, &edge) != HD_OK)
+        return NULL;
+    for (int64_t i = 0; i < inputs->count; ++i)
+        if (inputs->items[i]->tracking == HD_UNTRACKED) {
+            hd_fail(HD_ERROR_STATE,
+                    "input %lld, %s, has no gradient: it neither requires one nor comes from one that does",
+                    (long long)i, HD_SHAPE_TEXT(inputs->items[i]->layout.shape));
+            return NULL;
+        }
+    hd_walk w = {.thread = thread,
+                 .tapes = tapes,
+                 .context = tapes->active,
+                 .tape = &tapes->active->tape,
+                 .wanted = inputs,
+                 .inside = inside};
+    hd_tensors *list = hd_tensors_new(thread, inputs->count);
+    if (list == NULL) return NULL;
+    w.found = list->items;
+    hd_observer *observer = thread->observer;
+    if (!differentiable) thread->observer = NULL;
+    hd_span span;
+    hd_span_begin(&span, thread, "grad_of");
+    w.tape->running = true;
+    thread->walks++;
+    seed = hd_walk_seed(loss, seed);
+    if (seed != NULL && hd_walk_run(&w, edge, seed) == HD_OK) run_leaf_hooks(&w);
+    w.tape->running = false;
+    thread->walks--;
+    if (thread->error_code == HD_OK && !inside) hd_walk_warn(w.context);
+    for (int64_t i = 0; i < inputs->count && thread->error_code == HD_OK; ++i) {
+        if (list->items[i] != NULL) continue;
+        hd_tensor *zeros = hd_zeros(inputs->items[i]->layout.shape, (hd_dtype)inputs->items[i]->dtype);
+        if (zeros != NULL) hd_tensors_put(list, i, zeros);
+    }
+    hd_span_end(&span, NULL);
+    thread->observer = observer;
+    if (thread->walks == 0 && thread->after_walks != NULL) thread->after_walks(thread);
+    return thread->error_code == HD_OK ? list : NULL;
+}
+
+hd_tensors *hd_grad_of(hd_tensor *loss, hd_tensors *inputs, const hd_grad_of_opts *opts) {
+    HD_ENTER("hd_grad_of", NULL);
+    HD_READ_OPTS(hd_grad_of_opts, opts, NULL);
+    return grad_of(thread, loss, inputs, options.seed, options.differentiable, false);
+}
+
+hd_tensors *hd_gradients_inside(hd_thread *thread, hd_tensor *loss, const hd_tensors *inputs, hd_tensor *seed) {
+    return grad_of(thread, loss, inputs, seed, false, true);
+}
+
+hd_tensors *hd_vjp(hd_tensor *y, hd_tensors *inputs, hd_tensor *seed) {
+    HD_ENTER("hd_vjp", NULL);
+    HD_TRY_OR(hd_tensor_check(seed, "seed"), NULL);
+    return grad_of(thread, y, inputs, seed, false, false);
+}
+
+/* The vjp is linear in its seed u: its derivative by u, times the tangents, is the product with the Jacobian. */
+hd_tensor *hd_jvp(hd_tensor *y, hd_tensors *inputs, hd_tensors *tangents) {
+    HD_ENTER("hd_jvp", NULL);
+    HD_TRY_OR(hd_tensor_check(y, "y"), NULL);
+    HD_TRY_OR(hd_tensors_check(inputs, "inputs"), NULL);
+    HD_TRY_OR(hd_tensors_check(tangents, "tangents"), NULL);
+    bool fits = inputs->count == tangents->count;
+    for (int64_t i = 0; i < inputs->count && fits; ++i)
+        fits = hd_shape_equal(inputs->items[i]->layout.shape, tangents->items[i]->layout.shape);
+    if (!fits) {
+        hd_fail(HD_ERROR_SHAPE, "%lld tangents for %lld inputs: there must be one for each, of its shape",
+                (long long)tangents->count, (long long)inputs->count);
+        return NULL;
+    }
+    hd_span span;
+    hd_span_begin(&span, thread, "jvp");
+    hd_tensor *u = hd_zeros(y->layout.shape, (hd_dtype)y->dtype), *product = NULL;
+    if (u != NULL) u->tracking = HD_TRACKED_LEAF; /* also while a builder records */
+    hd_tensors *pulled = u == NULL ? NULL : grad_of(thread, y, inputs, u, true, false);
+    for (int64_t i = 0; pulled != NULL && i < inputs->count; ++i) {
+        hd_tensor *part = hd_sum(hd_mul(pulled->items[i], tangents->items[i]), HD_AXES(), NULL);
+        product = product == NULL ? part : hd_add(product, part);
+    }
+    hd_tensor *result = NULL;
+    if (thread->error_code == HD_OK && (product == NULL || product->tracking == HD_UNTRACKED)) {
+        result = hd_zeros(y->layout.shape, (hd_dtype)y->dtype); /* y does not depend on any of them */
+    } else if (product != NULL) {
+        hd_tensors *by_u = grad_of(thread, product, hd_tensors_from(&u, 1), NULL, false, false);
+        if (by_u != NULL) result = hd_scope_share(thread, &by_u->items[0]->object);
+    }
+    return hd_span_end(&span, result);
+}

@@ -1,0 +1,391 @@
+/* The walk: the records a loss came from, from the newest to the oldest. A heap of record numbers says which is next, so a
+ * walk costs what it visits, however long the tape is, and nothing recurses. */
+#include "grad/walk.h"
+
+#include <stdio.h>
+
+/* ---- the queue ------------------------------------------------------------------------------------------------------------ */
+static hd_error push(hd_walk *w, uint32_t index) {
+    hd_tapes *q = w->tapes;
+    if (q->queue_count == q->queue_capacity) {
+        const uint32_t capacity = q->queue_capacity ? q->queue_capacity * 2 : 256;
+        uint32_t *queue = hd_array_resize(q->queue, capacity * sizeof *queue);
+        if (queue == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to queue %u records", capacity);
+        q->queue = queue;
+        q->queue_capacity = capacity;
+    }
+    uint32_t at = q->queue_count++;
+    for (; at > 0 && q->queue[(at - 1) / 2] < index; at = (at - 1) / 2) q->queue[at] = q->queue[(at - 1) / 2];
+    q->queue[at] = index;
+    return HD_OK;
+}
+
+static uint32_t pop(hd_tapes *q) {
+    const uint32_t top = q->queue[0], last = q->queue[--q->queue_count];
+    uint32_t at = 0;
+    for (;;) {
+        uint32_t child = at * 2 + 1;
+        if (child >= q->queue_count) break;
+        if (child + 1 < q->queue_count && q->queue[child + 1] > q->queue[child]) ++child;
+        if (q->queue[child] <= last) break;
+        q->queue[at] = q->queue[child];
+        at = child;
+    }
+    q->queue[at] = last;
+    return top;
+}
+
+/* ---- gradients on their way -------------------------------------------------------------------------------------------------- */
+/* `gradient` (NULL: zero) arrives at an edge. */
+static hd_error arrive(hd_walk *w, uint32_t edge, hd_tensor *gradient) {
+    hd_record *r = w->tape->records[edge / 2];
+    if (!r->reached) {
+        HD_TRY(push(w, edge / 2));
+        r->reached = true;
+    }
+    if (gradient == NULL) return HD_OK;
+    hd_tensor **sum = &r->gradient[edge & 1];
+    if (*sum != NULL) {
+        hd_tensor *both = hd_add(*sum, gradient);
+        if (both == NULL) return w->thread->error_code;
+        hd_tensor_drop(w->thread, *sum);
+        gradient = both;
+    }
+    hd_object_retain(&gradient->object);
+    *sum = gradient;
+    return HD_OK;
+}
+
+hd_error hd_walk_hooks(hd_walk *w, const hd_slot *slot, const char *what, hd_tensor **gradient) {
+    for (uint32_t i = 0; i < slot->hook_count && *gradient != NULL; ++i) {
+        const uint32_t depth = w->tapes->frame_count, floor = w->tapes->floor;
+        w->tapes->floor = depth; /* a hook may not end what is around it */
+        hd_tensor *other = slot->hooks[i].fn(*gradient, slot->hooks[i].user);
+        w->tapes->floor = floor;
+        hd_frames_restore(w->thread, depth, "a hook");
+        if (w->thread->error_code != HD_OK) return w->thread->error_code;
+        if (other == NULL) continue;
+        HD_TRY(hd_tensor_check(other, "the hook's gradient"));
+        if (!hd_shape_equal(other->layout.shape, (*gradient)->layout.shape) || other->dtype != (*gradient)->dtype)
+            return hd_fail(HD_ERROR_SHAPE, "a hook on %s returned %s of %s for a gradient %s of %s", what,
+                           HD_SHAPE_TEXT(other->layout.shape), hd_dtype_name((hd_dtype)other->dtype),
+                           HD_SHAPE_TEXT((*gradient)->layout.shape), hd_dtype_name((hd_dtype)(*gradient)->dtype));
+        *gradient = other;
+    }
+    return HD_OK;
+}
+
+static hd_error note_arrival(hd_walk *w, hd_tensor *leaf, hd_slot *slot, hd_tensor *gradient) {
+    if (w->arrival_count == w->arrival_capacity) {
+        const uint32_t capacity = w->arrival_capacity ? w->arrival_capacity * 2 : 16;
+        hd_arrival *arrivals = hd_array_resize(w->arrivals, capacity * sizeof *arrivals);
+        if (arrivals == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for the gradients of %u leaves", capacity);
+        w->arrivals = arrivals;
+        w->arrival_capacity = capacity;
+    }
+    if (gradient != NULL) hd_object_retain(&gradient->object);
+    w->arrivals[w->arrival_count++] = (hd_arrival){leaf, slot, gradient, false};
+    return HD_OK;
+}
+
+/* hd_grad_of: adds to what was found for a wanted tensor. */
+static hd_error find(hd_walk *w, const hd_tensor *leaf, uint32_t edge, hd_tensor *gradient) {
+    for (int64_t i = 0; i < w->wanted->count; ++i) {
+        const hd_tensor *t = w->wanted->items[i];
+        if (gradient == NULL || !(leaf != NULL ? t == leaf : hd_edge_on(w->tape, t) == edge)) continue;
+        hd_tensor *sum = w->found[i] == NULL ? gradient : hd_add(w->found[i], gradient);
+        if (sum == NULL) return w->thread->error_code;
+        hd_object_retain(&sum->object);
+        hd_tensor_drop(w->thread, w->found[i]);
+        w->found[i] = sum;
+    }
+    return HD_OK;
+}
+
+/* ---- one record ---------------------------------------------------------------------------------------------------------------- */
+/* A leaf may have several records (see new_leaf): its hooks wait for all of them. */
+static hd_error visit_leaf(hd_walk *w, hd_record *r, hd_tensor *gradient) {
+    hd_tensor *leaf = hd_record_saved(r)[0].tensor;
+    return w->wanted != NULL ? find(w, leaf, 0, gradient) : note_arrival(w, leaf, NULL, gradient);
+}
+
+/* Somebody has hooks on a result, or wants its gradient kept. */
+static hd_error visit_watched(hd_walk *w, hd_record *r) {
+    for (uint32_t i = r->watch; i != 0; i = w->tape->watches[i - 1].next) {
+        const hd_watch watch = w->tape->watches[i - 1];
+        hd_tensor *before = r->gradient[watch.edge & 1], *after = before;
+        HD_TRY(hd_walk_hooks(w, watch.slot, r->op->name, &after));
+        if (after != before) {
+            hd_object_retain(&after->object);
+            hd_tensor_drop(w->thread, before);
+            r->gradient[watch.edge & 1] = after;
+        }
+        if (watch.slot->kept && w->wanted == NULL) HD_TRY(note_arrival(w, NULL, watch.slot, after));
+    }
+    return HD_OK;
+}
+
+static hd_error check_versions(hd_record *r) {
+    const hd_saved *saved = hd_record_saved(r);
+    const int count = __builtin_popcount(r->saves);
+    for (int i = 0; i < count; ++i) {
+        const uint32_t now = atomic_load_explicit(&saved[i].tensor->storage->version, memory_order_relaxed);
+        if (now == saved[i].version) continue;
+        return hd_fail(
+            HD_ERROR_STATE,
+            "a value that hd_%s needs for its gradient, %s, was changed in place after it was used (version %u "
+            "now, %u then); write into a copy (hd_copy), or call hd_backward before the write",
+            r->op->name, HD_SHAPE_TEXT(saved[i].tensor->layout.shape), now, saved[i].version);
+    }
+    return HD_OK;
+}
+
+static void read_shapes(hd_record *r, const hd_shape *same, hd_shape *shapes) {
+    const int64_t *word = (const int64_t *)r + r->shapes_at;
+    for (uint32_t i = 0; i < r->inputs; ++i) {
+        if (r->shapes_at == 0) {
+            shapes[i] = *same;
+            continue;
+        }
+        shapes[i].rank = (int)*word++;
+        for (int k = 0; k < shapes[i].rank; ++k) shapes[i].size[k] = *word++;
+    }
+}
+
+static hd_error run_vjp(hd_walk *w, hd_record *r, hd_tensor **results) {
+    hd_thread *thread = w->thread;
+    if (r->op == &hd_op_external) {
+        hd_external *external = *(hd_external *const *)hd_record_attributes(r);
+        if (thread->observer != NULL)
+            return hd_fail(HD_ERROR_STATE,
+                           "%s forgets what a second derivative needs; use the function or model itself there",
+                           external->name);
+        external->vjp(thread, external, r->gradient[0], results);
+        return thread->error_code;
+    }
+    HD_TRY(check_versions(r));
+    hd_tensor *inputs[HD_MAX_INPUTS], *output = NULL;
+    hd_shape shapes[HD_MAX_INPUTS];
+    bool wanted[HD_MAX_INPUTS];
+    const hd_saved *saved = hd_record_saved(r);
+    for (uint32_t i = 0; i < r->inputs; ++i) {
+        inputs[i] = i < 3 && r->saves & (1u << i) ? (saved++)->tensor : NULL;
+        wanted[i] = r->edges[i] != 0 && (w->wanted == NULL || w->tape->records[r->edges[i] / 2]->needed) &&
+                    hd_dtype_is_float((hd_dtype)hd_record_dtypes(r)[i]);
+    }
+    if (r->saves & HD_SAVE_OUTPUT) output = saved->tensor;
+    read_shapes(r, &r->gradient[0]->layout.shape, shapes);
+    const hd_vjp_call call = {.op = r->op,
+                              .attributes = hd_record_attributes(r),
+                              .compute = (hd_dtype)r->compute,
+                              .input_count = (int)r->inputs,
+                              .inputs = inputs,
+                              .output = output,
+                              .gradient = r->gradient[0],
+                              .shapes = shapes,
+                              .dtypes = hd_record_dtypes(r),
+                              .wanted = wanted,
+                              .results = results};
+    r->op->vjp(thread, &call);
+    return thread->error_code;
+}
+
+static hd_error visit_call(hd_walk *w, hd_record *r, uint32_t index) {
+    hd_thread *thread = w->thread;
+    if (r->watch != 0) HD_TRY(visit_watched(w, r));
+    if (w->wanted != NULL && r->target) HD_TRY(find(w, NULL, index * 2, r->gradient[0]));
+    bool goes_on = w->wanted == NULL;
+    for (uint32_t i = 0; i < r->inputs && !goes_on; ++i)
+        goes_on = r->edges[i] != 0 && w->tape->records[r->edges[i] / 2]->needed;
+    if (!goes_on) return HD_OK;
+    if (r->op->gradient == HD_GRADIENT_NONE)
+        return hd_fail(HD_ERROR_STATE, "hd_%s has no gradient: %s; hd_detach its input if none is meant", r->op->name,
+                       r->op->reason);
+    hd_tensor *few[HD_MAX_INPUTS], **results = few;
+    if (r->inputs > HD_MAX_INPUTS) {
+        results = hd_array_resize(NULL, r->inputs * sizeof *results);
+        if (results == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for %u gradients", r->inputs);
+    }
+    for (uint32_t i = 0; i < r->inputs; ++i) results[i] = NULL;
+    hd_error status = HD_OK;
+    if (r->gradient[0] != NULL && r->op->gradient == HD_GRADIENT_VJP) status = run_vjp(w, r, results);
+    for (uint32_t i = 0; i < r->inputs && status == HD_OK; ++i) {
+        if (r->edges[i] == 0 || (w->wanted != NULL && !w->tape->records[r->edges[i] / 2]->needed)) continue;
+        if (!hd_dtype_is_float((hd_dtype)hd_record_dtypes(r)[i])) results[i] = NULL;
+        if (results[i] != NULL && hd_debug_nan())
+            status = hd_check_finite(thread, results[i], "a gradient", r->op->name);
+        if (status == HD_OK) status = arrive(w, r->edges[i], results[i]);
+    }
+    if (results != few) hd_array_release(results);
+    return status;
+}
+
+static void forget(hd_walk *w, hd_record *r) {
+    for (int i = 0; i < HD_MAX_OUTPUTS; ++i) {
+        hd_tensor_drop(w->thread, r->gradient[i]);
+        r->gradient[i] = NULL;
+    }
+    r->reached = false;
+}
+
+/* ---- the walk ------------------------------------------------------------------------------------------------------------------- */
+static hd_error walk_back(hd_walk *w, uint32_t edge, hd_tensor *seed) {
+    hd_thread *thread = w->thread;
+    hd_error status = arrive(w, edge, seed);
+    while (w->tapes->queue_count > 0) {
+        const uint32_t index = pop(w->tapes);
+        hd_record *r = w->tape->records[index];
+        if (status == HD_OK) {
+            hd_span span;
+            hd_span_begin(&span, thread, "backward");
+            status = r->op == NULL ? visit_leaf(w, r, r->gradient[0]) : visit_call(w, r, index);
+            hd_span_end(&span, NULL);
+        }
+        forget(w, r);
+    }
+    return status;
+}
+
+/* What the loss came from, from the oldest record to the newest, as an array of `count`; NULL with an error. */
+static uint32_t *ancestors(hd_walk *w, uint32_t last, uint32_t *count) {
+    uint32_t *list = NULL, capacity = 0, size = 0;
+    hd_error status = push(w, last);
+    w->tape->records[last]->reached = status == HD_OK;
+    while (w->tapes->queue_count > 0) {
+        const uint32_t index = pop(w->tapes);
+        hd_record *r = w->tape->records[index];
+        r->reached = false;
+        if (size == capacity && status == HD_OK) {
+            capacity = capacity ? capacity * 2 : 64;
+            uint32_t *larger = hd_array_resize(list, capacity * sizeof *list);
+            if (larger == NULL) status = hd_fail(HD_ERROR_MEMORY, "no memory to mark %u records", capacity);
+            if (larger != NULL) list = larger;
+        }
+        if (status == HD_OK) list[size++] = index;
+        for (uint32_t i = 0; i < r->inputs && status == HD_OK; ++i) {
+            hd_record *from = w->tape->records[r->edges[i] / 2];
+            if (r->edges[i] == 0 || from->reached) continue;
+            status = push(w, r->edges[i] / 2);
+            from->reached = status == HD_OK;
+        }
+    }
+    for (uint32_t i = 0; i < size / 2; ++i) {
+        const uint32_t swap = list[i];
+        list[i] = list[size - 1 - i];
+        list[size - 1 - i] = swap;
+    }
+    *count = size;
+    if (status == HD_OK) return list;
+    hd_array_release(list);
+    return NULL;
+}
+
+/* Marks the records between the loss and what is wanted, so that nothing else is computed. */
+static hd_error mark_needed(hd_walk *w, uint32_t last) {
+    uint32_t count;
+    uint32_t *list = ancestors(w, last, &count);
+    if (list == NULL) return w->thread->error_code;
+    for (uint32_t i = 0; i < count; ++i) w->tape->records[list[i]]->target = false;
+    for (int64_t k = 0; k < w->wanted->count; ++k) {
+        const uint32_t edge = hd_edge_on(w->tape, w->wanted->items[k]);
+        if (edge != 0) w->tape->records[edge / 2]->target = true;
+    }
+    for (uint32_t i = 0; i < count; ++i) {
+        hd_record *r = w->tape->records[list[i]];
+        if (r->op == NULL) /* a tensor may have several: see new_leaf */
+            for (int64_t k = 0; k < w->wanted->count && !r->target; ++k)
+                r->target = w->wanted->items[k] == hd_record_saved(r)[0].tensor;
+        r->needed = r->target;
+        for (uint32_t k = 0; k < r->inputs && !r->needed; ++k)
+            r->needed = r->edges[k] != 0 && w->tape->records[r->edges[k] / 2]->needed;
+    }
+    hd_array_release(list);
+    return HD_OK;
+}
+
+/* A walk inside another one (a checkpoint computes anew) has a queue of its own. */
+hd_error hd_walk_run(hd_walk *w, uint32_t edge, hd_tensor *seed) {
+    hd_tapes *tapes = w->tapes;
+    uint32_t *queue = tapes->queue;
+    const uint32_t count = tapes->queue_count, capacity = tapes->queue_capacity;
+    if (count > 0) {
+        tapes->queue = NULL;
+        tapes->queue_count = tapes->queue_capacity = 0;
+    }
+    hd_error status = w->wanted != NULL ? mark_needed(w, edge / 2) : HD_OK;
+    if (status == HD_OK) status = walk_back(w, edge, seed);
+    if (count > 0) {
+        hd_array_release(tapes->queue);
+        tapes->queue = queue;
+        tapes->queue_count = count;
+        tapes->queue_capacity = capacity;
+    }
+    return status;
+}
+
+/* ---- what is asked for ------------------------------------------------------------------------------------------------------------ */
+hd_error hd_walk_check(hd_thread *thread, const hd_tapes *tapes, const hd_tensor *loss, uint32_t *edge) {
+    HD_TRY(hd_tensor_check(loss, "loss"));
+    if (tapes->active->tape.running)
+        return hd_fail(HD_ERROR_STATE, "backward is walking this tape already; a hook may not call it");
+    const long long here = tapes->active->id;
+    if (thread->observer == NULL || thread->observer->writes == NULL)
+        return hd_fail(HD_ERROR_STATE, "under HD_NO_GRAD nothing is on a tape; call it outside that block");
+    if (!hd_dtype_is_float((hd_dtype)loss->dtype))
+        return hd_fail(HD_ERROR_DTYPE, "the loss is %s; only floats have gradients",
+                       hd_dtype_name((hd_dtype)loss->dtype));
+    if (loss->tracking == HD_UNTRACKED)
+        return hd_fail(
+            HD_ERROR_STATE,
+            "the loss %s has no history: no tensor that requires a gradient went into it, or it was made under "
+            "HD_NO_GRAD or detached",
+            HD_SHAPE_TEXT(loss->layout.shape));
+    if (loss->tracking == HD_TRACKED_LEAF)
+        return hd_fail(HD_ERROR_STATE, "the loss %s has no history: it is a leaf that no op made",
+                       HD_SHAPE_TEXT(loss->layout.shape));
+    *edge = hd_edge_on(&tapes->active->tape, loss);
+    if (*edge != 0) return HD_OK;
+    const char *made_by = loss->made_by != NULL ? loss->made_by->name : "assign";
+    if (loss->history.thread != thread->number)
+        return hd_fail(
+            HD_ERROR_STATE,
+            "hd_%s made the loss in context %u of thread %u; this is context %lld of thread %u, and tapes belong "
+            "to their thread",
+            made_by, loss->history.context, loss->history.thread, here, thread->number);
+    bool open = loss->history.context == 0;
+    for (uint32_t i = 0; i < tapes->frame_count; ++i)
+        open = open || tapes->frames[i].context->id == loss->history.context;
+    if (loss->history.context != here)
+        return hd_fail(HD_ERROR_STATE, "hd_%s made the loss in context %u, %s context %lld is active", made_by,
+                       loss->history.context, open ? "but" : "which has ended;", here);
+    return hd_fail(HD_ERROR_STATE,
+                   "the history of the loss is gone: the tape of context %lld was cleared after hd_%s made it", here,
+                   made_by);
+}
+
+hd_tensor *hd_walk_seed(const hd_tensor *loss, hd_tensor *given) {
+    if (given == NULL) return hd_ones(loss->layout.shape, (hd_dtype)loss->dtype);
+    HD_TRY_OR(hd_tensor_check(given, "seed"), NULL);
+    if (!hd_shape_equal(given->layout.shape, loss->layout.shape)) {
+        hd_fail(HD_ERROR_SHAPE, "the seed is %s; it must have the shape of the loss, %s",
+                HD_SHAPE_TEXT(given->layout.shape), HD_SHAPE_TEXT(loss->layout.shape));
+        return NULL;
+    }
+    if (!hd_dtype_is_float((hd_dtype)given->dtype)) {
+        hd_fail(HD_ERROR_DTYPE, "the seed is %s; it must be a float", hd_dtype_name((hd_dtype)given->dtype));
+        return NULL;
+    }
+    return hd_cast(given, (hd_dtype)loss->dtype);
+}
+
+void hd_walk_warn(hd_context *context) {
+    enum { BACKWARDS = 256 };
+    if (++context->tape.backwards < BACKWARDS || context->tape.warned) return;
+    context->tape.warned = true;
+    fprintf(stderr,
+            "hodu: the tape of gradient context %lld has %u records after %d calls of hd_backward or hd_grad_of and "
+            "was never cleared; "
+            "call %s in every step\n",
+            (long long)context->id, context->tape.count - context->tape.leaves, BACKWARDS,
+            context->id == 0 ? "hd_optimizer_zero_grad or hd_clear_tape" : "hd_clear_tape");
+}
