@@ -214,6 +214,10 @@ static void instruction_sets_are_heeded(void **state) {
     assert_int_equal(hd_code_vector_bytes(), here);
     if (here > 16) assert_string_not_equal(hd_cc_target(), baseline); /* their code is kept apart */
     assert_ptr_equal(hd_cc_target(), hd_cc_target());
+    const char *plain = hd_cc_target();
+    setenv("HODU_CC", "cc -g", 1);
+    assert_string_not_equal(hd_cc_target(), plain);
+    unsetenv("HODU_CC");
 }
 
 /* ---- threads and processes -------------------------------------------------------------------------------------------------- */
