@@ -25,6 +25,7 @@ enum { BLOCK_ELEMENTS = 2048, BLOCK_ROWS = 128 };
 typedef struct access {
     int step;
     bool store, gathered;
+    bool masked;      /* the machine can read or write just the lanes that exist */
     LLVMTypeRef type; /* of an element as it lies there */
     unsigned bytes;
     value pointer, stride; /* of the first lane; in elements */
@@ -108,19 +109,28 @@ static void mark_splats(nest *n) {
 /* ---- groups of lanes ---------------------------------------------------------------------------------------------------- */
 static value area_of(nest *n, const access *a) {
     value *area = &n->areas[a->store][a->step];
-    if (*area == NULL) *area = hd_emit_stack(n->e, a->type, n->k->width, !a->store);
+    if (*area == NULL) *area = hd_emit_stack(n->e, a->type, n->k->width, !a->store && !a->masked);
     return *area;
 }
 
+/* True for the lanes that exist. */
+static value existing_lanes(const nest *n) {
+    hd_emitter *e = n->e;
+    value lane[HD_EMIT_LANES];
+    for (int i = 0; i < n->k->width; ++i) lane[i] = hd_llvm.ConstInt(e->i32, (uint64_t)i, false);
+    value count = hd_emit_splat(e, BUILD(Trunc, n->active, e->i32), n->k->width);
+    return BUILD(ICmp, LLVMIntULT, hd_llvm.ConstVector(lane, n->k->width), count);
+}
+
 /* One loop over the lanes that exist, for all accesses of a kind. */
-static void copy_lanes(nest *n, bool store, bool gathered) {
+static void loop_over_lanes(nest *n, bool store, bool gathered) {
     hd_emitter *e = n->e;
     const int carried = e->carried_count; /* stays as it is */
     e->carried_count = 0;
     hd_emitted_loop loop = hd_emit_loop(e, hd_emit_i64(e, 0), n->active);
     for (int i = 0; i < n->access_count; ++i) {
         const access *a = &n->accesses[i];
-        if (a->store != store || a->gathered != gathered) continue;
+        if (a->store != store || a->gathered != gathered || a->masked) continue;
         value place = gathered ? BUILD(Mul, loop.index, a->stride) : loop.index,
               outside = hd_emit_element(e, a->type, a->pointer, place),
               inside = hd_emit_element(e, a->type, a->area, loop.index);
@@ -129,6 +139,27 @@ static void copy_lanes(nest *n, bool store, bool gathered) {
     }
     hd_emit_loop_end(e, &loop, 1);
     e->carried_count = carried;
+}
+
+/* Between their places and the stack. */
+static void copy_lanes(nest *n, bool store, bool gathered) {
+    hd_emitter *e = n->e;
+    value mask = NULL;
+    bool others = false;
+    e->lanes = n->k->width;
+    for (int i = 0; i < n->access_count; ++i) {
+        const access *a = &n->accesses[i];
+        if (a->store != store || a->gathered != gathered) continue;
+        others = others || !a->masked;
+        if (!a->masked) continue;
+        if (mask == NULL) mask = existing_lanes(n);
+        LLVMTypeRef type = hd_emit_type(e, a->type);
+        if (store)
+            hd_emit_masked_store(e, hd_emit_load(e, type, a->area, 64), a->pointer, a->bytes, mask);
+        else
+            hd_emit_store(e, hd_emit_masked_load(e, type, a->pointer, a->bytes, mask), a->area, 64);
+    }
+    if (others) loop_over_lanes(n, store, gathered);
 }
 
 static bool has_access(const nest *n, bool store, bool gathered) {
@@ -173,6 +204,7 @@ static access *find_access(nest *n, int step, bool store) {
 }
 
 static void add_access(nest *n, access a) {
+    a.masked = !a.gathered && a.bytes >= n->e->least_masked;
     a.area = area_of(n, &a);
     a.used = a.area;
     n->accesses[n->access_count++] = a;
@@ -468,11 +500,7 @@ static void restore_idle_lanes(nest *n) {
     LLVMBasicBlockRef here = hd_emit_here(e), partial = hd_emit_block(e, "partial"), done = hd_emit_block(e, "reduced");
     hd_llvm.BuildCondBr(e->builder, n->full, done, partial);
     hd_emit_at(e, partial);
-    value lane[HD_EMIT_LANES], *fixed = n->fixed;
-    LLVMTypeRef i32 = e->i32;
-    for (int i = 0; i < n->k->width; ++i) lane[i] = hd_llvm.ConstInt(i32, (uint64_t)i, false);
-    value count = hd_emit_splat(e, BUILD(Trunc, n->active, i32), n->k->width);
-    value exists = BUILD(ICmp, LLVMIntULT, hd_llvm.ConstVector(lane, n->k->width), count);
+    value exists = existing_lanes(n), *fixed = n->fixed;
     for (int i = 0; i < n->reduction_count; ++i) {
         const int r = n->reductions[i].running;
         fixed[r] = BUILD(Select, exists, e->carried[r], before[r]);
