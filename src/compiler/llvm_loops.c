@@ -17,9 +17,9 @@
 #define BUILD(name, ...) hd_llvm.Build##name(e->builder, __VA_ARGS__, "")
 typedef LLVMValueRef value;
 
-/* f32 sums and products run in f32 for so many elements (rows, when the lanes' axis stays) at least and twice as many at
- * most, then they go to f64. */
-enum { BLOCK_ELEMENTS = 2048, BLOCK_ROWS = 128 };
+/* f32 sums and products run in f32 for so many elements (rows, when the lanes' axis stays) at most, then they go to f64.
+ * Over several axes, whose innermost may be short, half as many are enough. */
+enum { BLOCK_ELEMENTS = 4096, BLOCK_ROWS = 256 };
 
 /* Elements of the lanes of one group. */
 typedef struct access {
@@ -51,7 +51,9 @@ typedef struct nest {
     access *accesses;
     int access_count;
     reduction *reductions;
-    int reduction_count, pending; /* what is carried beside them: elements since the last block; -1: no blocks */
+    int reduction_count;
+    bool blocks; /* some go to f64 in blocks */
+    int pending; /* over several axes: where elements since the last block are carried; else -1 */
     value sizes[HD_KERNEL_AXES], index[HD_KERNEL_AXES], pointers[HD_KERNEL_BUFFERS];
     value strides[HD_KERNEL_BUFFERS][HD_KERNEL_AXES];
     uint64_t touched; /* bits of the buffers whose places matter inside the loops being emitted */
@@ -436,6 +438,7 @@ static void begin_reductions(nest *n) {
     n->reduction_count = 0;
     e->carried_count = 0;
     n->pending = -1;
+    n->blocks = false;
     for (int i = 0; i < n->k->count; ++i) {
         const hd_step *s = &n->k->steps[i];
         if (s->word != HD_STEP_REDUCE || s->stage != n->stage + 1) continue;
@@ -446,11 +449,11 @@ static void begin_reductions(nest *n) {
             if (lanes_reduced(n)) e->lanes = 1;
             r.total = e->carried_count;
             e->carried[e->carried_count++] = identity(e, s->index, HD_COMPUTE_F64);
-            n->pending = 0;
+            n->blocks = true;
         }
         n->reductions[n->reduction_count++] = r;
     }
-    if (n->pending == 0) {
+    if (n->blocks && n->k->axes - n->k->kept > 1) {
         n->pending = e->carried_count;
         e->carried[e->carried_count++] = hd_emit_i64(e, 0);
     }
@@ -471,7 +474,7 @@ static void fold_blocks(nest *n) {
         e->lanes = runs_in_lanes(n, r->step) ? n->k->width : 1;
         e->carried[r->running] = identity(e, s->index, s->type);
     }
-    e->carried[n->pending] = hd_emit_i64(e, 0);
+    if (n->pending >= 0) e->carried[n->pending] = hd_emit_i64(e, 0);
 }
 
 /* After a stretch of the innermost axis: enough for a block? */
@@ -529,7 +532,7 @@ static void accumulate(nest *n) {
 
 static void finish_reductions(nest *n) {
     hd_emitter *e = n->e;
-    if (n->pending >= 0) fold_blocks(n);
+    if (n->blocks && n->k->axes - n->k->kept != 1) fold_blocks(n);
     for (int i = 0; i < n->reduction_count; ++i) {
         const reduction *r = &n->reductions[i];
         const hd_step *s = &n->k->steps[r->step];
@@ -562,7 +565,8 @@ static void enter_axis(nest *n, int axis, value start, value limit, saved_place 
         n->pointers[b] = hd_emit_element(e, element_type(n, b), n->pointers[b], step);
     }
     if (axis >= n->k->kept && n->k->slots > 0)
-        n->linear = BUILD(NSWAdd, BUILD(NSWMul, n->linear, n->sizes[axis]), n->index[axis]);
+        n->linear = axis == n->k->kept ? n->index[axis]
+                                       : BUILD(NSWAdd, BUILD(NSWMul, n->linear, n->sizes[axis]), n->index[axis]);
     if (axis != n->k->lanes) return;
     value rest = BUILD(Sub, n->sizes[axis], n->index[axis]), width = hd_emit_i64(e, n->k->width);
     n->full = BUILD(ICmp, LLVMIntSGE, rest, width);
@@ -594,16 +598,19 @@ static void walk_stretch(nest *n, int axis, value start, value limit) {
 static void walk_axis(nest *n, int axis) {
     hd_emitter *e = n->e;
     value zero = hd_emit_i64(e, 0), size = n->sizes[axis];
-    if (axis + 1 < n->k->axes || n->pending < 0) {
+    if (axis + 1 < n->k->axes || !n->blocks) {
         walk_stretch(n, axis, zero, size);
         return;
     }
-    const int block = axis == n->k->lanes ? BLOCK_ELEMENTS : BLOCK_ROWS;
+    const int most = axis == n->k->lanes ? BLOCK_ELEMENTS : BLOCK_ROWS, block = n->pending < 0 ? most : most / 2;
     hd_emitted_loop stretches = hd_emit_loop(e, zero, size);
     value end = BUILD(NSWAdd, stretches.index, hd_emit_i64(e, block));
     value limit = BUILD(Select, BUILD(ICmp, LLVMIntSLT, end, size), end, size);
     walk_stretch(n, axis, stretches.index, limit);
-    fold_blocks_when_due(n, BUILD(Sub, limit, stretches.index), block);
+    if (n->pending < 0)
+        fold_blocks(n);
+    else
+        fold_blocks_when_due(n, BUILD(Sub, limit, stretches.index), block);
     hd_emit_loop_end(e, &stretches, (uint64_t)block);
 }
 
@@ -632,7 +639,6 @@ static void walk_reduced_axes(nest *n, int stage) {
     n->stage = stage;
     plan_walk(n);
     begin_reductions(n);
-    n->linear = hd_emit_i64(n->e, 0);
     if (n->k->axes > n->k->kept)
         walk_axis(n, n->k->kept);
     else
