@@ -129,6 +129,7 @@ static void describe_cpu(char *out, size_t capacity) {
 typedef struct target {
     struct target *next;
     int vector_bytes;
+    bool is_gcc;
     char *text; /* both lie behind this struct */
     char compiler[];
 } target;
@@ -140,7 +141,8 @@ static target *find_target(const char *compiler, int vector_bytes) {
     return t;
 }
 
-static hd_error ask_version(const char *compiler, char *out, size_t capacity) {
+/* The first line of what it says of itself. */
+static hd_error ask_version(const char *compiler, char *out, size_t capacity, bool *is_gcc) {
     folder f;
     char words[1024], *arguments[MOST_ARGUMENTS];
     if (strlen(compiler) >= sizeof words) return hd_fail(HD_ERROR_VALUE, "HODU_CC is too long");
@@ -152,6 +154,7 @@ static hd_error ask_version(const char *compiler, char *out, size_t capacity) {
     HD_TRY(make_folder(&f));
     const int status = run(arguments, f.messages);
     const char *why = status < 0 ? strerror(errno) : first_lines(&f, out, capacity);
+    *is_gcc = strstr(out, "Free Software Foundation") != NULL; /* its first line may be that of cc */
     out[strcspn(out, "\n")] = '\0';
     remove_folder(&f);
     if (status == 0) return HD_OK;
@@ -159,27 +162,34 @@ static hd_error ask_version(const char *compiler, char *out, size_t capacity) {
                    compiler, why);
 }
 
-const char *hd_cc_target(void) {
+static target *get_target(void) {
     const char *compiler = compiler_name();
     const int vector_bytes = hd_code_vector_bytes();
     target *t = find_target(compiler, vector_bytes);
-    if (t != NULL) return t->text;
-    char version[256] = "", cpu[128], text[512];
-    HD_TRY_OR(ask_version(compiler, version, sizeof version), NULL);
+    if (t != NULL) return t;
+    bool is_gcc = false;
+    char version[256] = "", cpu[128], text[2048];
+    HD_TRY_OR(ask_version(compiler, version, sizeof version, &is_gcc), NULL);
     describe_cpu(cpu, sizeof cpu);
     const size_t length =
-        (size_t)snprintf(text, sizeof text, "c, %s, %s, vectors of %d bytes", version, cpu, vector_bytes);
+        (size_t)snprintf(text, sizeof text, "c, %s, %s, %s, vectors of %d bytes", compiler, version, cpu, vector_bytes);
     t = hd_array_resize(NULL, sizeof *t + strlen(compiler) + 1 + length + 1);
     if (t == NULL) {
         hd_fail(HD_ERROR_MEMORY, "no memory for the name of the C compiler");
         return NULL;
     }
     t->vector_bytes = vector_bytes;
+    t->is_gcc = is_gcc;
     strcpy(t->compiler, compiler);
     t->text = strcpy(t->compiler + strlen(compiler) + 1, text);
     t->next = atomic_load_explicit(&targets, memory_order_relaxed);
     while (!atomic_compare_exchange_weak_explicit(&targets, &t->next, t, memory_order_release, memory_order_relaxed)) {}
-    return t->text;
+    return t;
+}
+
+const char *hd_cc_target(void) {
+    const target *t = get_target();
+    return t == NULL ? NULL : t->text;
 }
 
 /* ---- compiling ------------------------------------------------------------------------------------------------------------------- */
@@ -220,7 +230,7 @@ static hd_error read_object(const folder *f, void **object, size_t *bytes) {
 }
 
 /* What HODU_ISA allows, or all that this machine has. No tables and notes that only debuggers and linkers read. */
-static int add_flags(char **arguments, int count) {
+static int add_flags(const target *t, char **arguments, int count) {
     static const char *const always[] = {"-O3",
                                          "-std=c11",
                                          "-fPIC",
@@ -235,21 +245,24 @@ static int add_flags(char **arguments, int count) {
                                          "-w"};
     static const char *const avx2[] = {"-mavx2", "-mfma", "-mbmi2"};
     for (size_t i = 0; i < sizeof always / sizeof *always; ++i) arguments[count++] = (char *)always[i];
+    if (t->is_gcc)
+        arguments[count++] = (char *)"-fno-thread-jumps"; /* it takes limits to a range apart into branches */
     const char *wish = getenv("HODU_ISA");
-    const int vector_bytes = hd_code_vector_bytes();
-    if (wish != NULL && strcmp(wish, "avx2") == 0 && vector_bytes == 32) {
+    if (wish != NULL && strcmp(wish, "avx2") == 0 && t->vector_bytes == 32) {
         for (int i = 0; i < 3; ++i) arguments[count++] = (char *)avx2[i];
     } else if (wish == NULL || strcmp(wish, "baseline") != 0) {
         arguments[count++] = (char *)"-march=native";
-        if (vector_bytes == 64) arguments[count++] = (char *)"-mprefer-vector-width=512";
+        if (t->vector_bytes == 64) arguments[count++] = (char *)"-mprefer-vector-width=512";
     }
     return count;
 }
 
 static hd_error compile(const folder *f) {
     char words[1024], said[300], *arguments[MOST_ARGUMENTS];
+    const target *t = get_target();
+    if (t == NULL) return HD_ERROR_STATE;
     snprintf(words, sizeof words, "%s", compiler_name());
-    int count = add_flags(arguments, split(words, arguments, MOST_ARGUMENTS - 24));
+    int count = add_flags(t, arguments, split(words, arguments, MOST_ARGUMENTS - 24));
     arguments[count++] = (char *)"-c";
     arguments[count++] = (char *)"-o";
     arguments[count++] = (char *)f->object;

@@ -280,6 +280,14 @@ static hd_error look_up(batch *b, const char *target, const hd_kernel *const *ke
     return HD_OK;
 }
 
+static int64_t load_nanoseconds(void) {
+#if HD_HAS_LLVM
+    return hd_llvm_load_nanoseconds();
+#else
+    return 0;
+#endif
+}
+
 static void add_figures(const batch *b, int count, hd_code_figures *f) {
     if (f == NULL) return;
     f->kernels += count;
@@ -321,24 +329,27 @@ static hd_error get_all(batch *b, const hd_kernel *const *kernels, int count, hd
 
 hd_error hd_code_get(hd_thread *thread, const hd_kernel *const *kernels, int count, hd_code **out,
                      hd_code_figures *code_figures) {
+    if (count <= 0) return thread->error_code;
+    memset(out, 0, (size_t)count * sizeof *out);
     if (thread->error_code != HD_OK) return thread->error_code;
-    if (count <= 0) return HD_OK;
     pthread_once(&table.once, handle_forks);
     batch *b = hd_array_resize(NULL, sizeof *b + (size_t)count * sizeof(job));
     if (b == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to compile %d kernels", count);
     memset(b, 0, sizeof *b);
     b->jobs = (job *)(b + 1);
     pthread_mutex_init(&b->lock, NULL);
-    memset(out, 0, (size_t)count * sizeof *out);
+    const int64_t loaded = load_nanoseconds();
     const hd_error status = get_all(b, kernels, count, out);
     enter_all(b, out);
-    if (status == HD_OK)
+    if (status == HD_OK) {
         add_figures(b, count, code_figures);
-    else
+        if (code_figures != NULL) code_figures->load_nanoseconds += load_nanoseconds() - loaded;
+    } else {
         for (int i = 0; i < count; ++i) {
             hd_code_release(out[i]);
             out[i] = NULL;
         }
+    }
     pthread_mutex_destroy(&b->lock);
     hd_array_release(b);
     return status;

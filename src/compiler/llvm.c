@@ -86,7 +86,7 @@ static void choose_cpu(void) {
         hd_llvm.DisposeMessage(llvm.cpu);
         hd_llvm.DisposeMessage(llvm.features);
         llvm.cpu = isa[0] == 'b' ? "x86-64" : "x86-64-v3";
-        llvm.features = isa[0] == 'b' ? "" : "+f16c";
+        llvm.features = isa[0] == 'b' ? "" : "+avx2,+fma,+f16c";
     }
 #endif
     char *given = hd_llvm.GetDefaultTargetTriple();
@@ -140,10 +140,7 @@ static void give_machine_back(LLVMTargetMachineRef machine) {
 }
 
 /* ---- compiling ---------------------------------------------------------------------------------------------------------- */
-static bool has_feature(const char *name) {
-    const char *at = strstr(llvm.features, name);
-    return at != NULL;
-}
+static bool has_feature(const char *name) { return strstr(llvm.features, name) != NULL; }
 
 static void set_types(hd_emitter *e) {
     LLVMContextRef c = e->context;
@@ -229,8 +226,8 @@ hd_error hd_llvm_object(const hd_kernel *k, const char *name, void **object, siz
         e->context = hd_llvm.ContextCreate();
         e->module = hd_llvm.ModuleCreateWithNameInContext(name, e->context);
         e->builder = hd_llvm.CreateBuilderInContext(e->context);
-        e->has_f16 = has_feature("+f16c") || has_feature("+fullfp16") || has_feature("+neon");
-        e->has_masks = has_feature("+avx512bw");
+        e->has_f16 = strncmp(llvm.triple, "aarch64", 7) == 0 || has_feature("+f16c");
+        e->least_masked = has_feature("+avx512bw") ? 1 : has_feature("+avx2") ? 4 : 16;
         set_types(e);
         describe_function(e, machine, name);
         status = hd_emit_kernel(e);

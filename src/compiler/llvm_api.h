@@ -26,7 +26,8 @@
     HD_LLVM_TARGET(X)                                                                                                  \
     /* the machine */                                                                                                  \
     X(GetVersion)                                                                                                      \
-    X(GetHostCPUName) X(GetHostCPUFeatures) X(GetDefaultTargetTriple) X(NormalizeTargetTriple) X(GetTargetFromTriple)  \
+    X(GetHostCPUName)                                                                                                  \
+    X(GetHostCPUFeatures) X(GetDefaultTargetTriple) X(NormalizeTargetTriple) X(GetTargetFromTriple)                    \
         X(CreateTargetMachine) X(DisposeTargetMachine) X(CreateTargetDataLayout) X(DisposeTargetData)                  \
             X(SetModuleDataLayout) X(SetTarget) X(TargetMachineEmitToMemoryBuffer) X(GetBufferStart) X(GetBufferSize)  \
                 X(DisposeMemoryBuffer) X(DisposeMessage) X(VerifyModule) X(PrintModuleToString) /* containers */       \

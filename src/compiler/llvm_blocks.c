@@ -64,6 +64,18 @@ void hd_emit_store(const hd_emitter *e, value v, value pointer, unsigned alignme
     hd_llvm.SetAlignment(hd_llvm.BuildStore(e->builder, v, pointer), alignment);
 }
 
+value hd_emit_masked_load(const hd_emitter *e, LLVMTypeRef type, value pointer, unsigned alignment, value mask) {
+    LLVMTypeRef types[2] = {type, e->pointer};
+    value arguments[4] = {pointer, hd_llvm.ConstInt(e->i32, alignment, false), mask, hd_llvm.ConstNull(type)};
+    return hd_emit_intrinsic(e, "llvm.masked.load", types, 2, arguments, 4);
+}
+
+void hd_emit_masked_store(const hd_emitter *e, value v, value pointer, unsigned alignment, value mask) {
+    LLVMTypeRef types[2] = {hd_llvm.TypeOf(v), e->pointer};
+    value arguments[4] = {v, pointer, hd_llvm.ConstInt(e->i32, alignment, false), mask};
+    hd_emit_intrinsic(e, "llvm.masked.store", types, 2, arguments, 4);
+}
+
 value hd_emit_offset(const hd_emitter *e, value pointer, value bytes) { return BUILD(GEP2, e->i8, pointer, &bytes, 1); }
 value hd_emit_element(const hd_emitter *e, LLVMTypeRef type, value pointer, value index) {
     return BUILD(GEP2, type, pointer, &index, 1);

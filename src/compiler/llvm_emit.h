@@ -19,7 +19,7 @@ typedef struct hd_emitter {
     LLVMTypeRef types[HD_COMPUTE_COUNT + 1]; /* of one value: indexed by hd_compute and HD_CONDITION */
     LLVMTypeRef i8, i16, i32, i64, f16, pointer;
     bool has_f16;          /* the machine converts f16 by itself */
-    bool has_masks;        /* it loads and stores some of the lanes of any type */
+    unsigned least_masked; /* bytes of the smallest elements that it reads and writes under a mask */
     int lanes;             /* of the values being emitted now: 1 or the kernel's width */
     LLVMValueRef *carried; /* what loops hand from round to round: reductions in the making */
     int carried_count;
@@ -33,8 +33,9 @@ LLVMTypeRef hd_emit_type(const hd_emitter *e, LLVMTypeRef type);
 LLVMValueRef hd_emit_integer(const hd_emitter *e, LLVMTypeRef type, uint64_t value);
 LLVMValueRef hd_emit_constant(const hd_emitter *e, int type, double value);
 LLVMValueRef hd_emit_splat(const hd_emitter *e, LLVMValueRef scalar, int lanes);
-LLVMValueRef hd_emit_intrinsic(const hd_emitter *e, const char *name, LLVMTypeRef type, LLVMValueRef *arguments,
-                               int count);
+/* `types`: those that the intrinsic is overloaded for. */
+LLVMValueRef hd_emit_intrinsic(const hd_emitter *e, const char *name, LLVMTypeRef *types, int type_count,
+                               LLVMValueRef *arguments, int count);
 /* `type`: of the operands (of SELECT: of b and c). */
 LLVMValueRef hd_emit_word(hd_emitter *e, int word, int type, const LLVMValueRef *o);
 LLVMValueRef hd_emit_cast(const hd_emitter *e, LLVMValueRef v, int from, int to);
@@ -66,6 +67,11 @@ LLVMValueRef hd_emit_offset(const hd_emitter *e, LLVMValueRef pointer, LLVMValue
 LLVMValueRef hd_emit_element(const hd_emitter *e, LLVMTypeRef type, LLVMValueRef pointer, LLVMValueRef index);
 LLVMValueRef hd_emit_load(const hd_emitter *e, LLVMTypeRef type, LLVMValueRef pointer, unsigned alignment);
 void hd_emit_store(const hd_emitter *e, LLVMValueRef value, LLVMValueRef pointer, unsigned alignment);
+/* Only the lanes for which `mask` holds; the others are 0. */
+LLVMValueRef hd_emit_masked_load(const hd_emitter *e, LLVMTypeRef type, LLVMValueRef pointer, unsigned alignment,
+                                 LLVMValueRef mask);
+void hd_emit_masked_store(const hd_emitter *e, LLVMValueRef value, LLVMValueRef pointer, unsigned alignment,
+                          LLVMValueRef mask);
 static inline LLVMValueRef hd_emit_i64(const hd_emitter *e, int64_t value) {
     return hd_llvm.ConstInt(e->i64, (uint64_t)value, true);
 }

@@ -17,14 +17,15 @@
 #define BUILD(name, ...) hd_llvm.Build##name(e->builder, __VA_ARGS__, "")
 typedef LLVMValueRef value;
 
-/* f32 sums and products run in f32 for so many elements (rows, when the lanes' axis stays) at least and twice as many at
- * most, then they go to f64. */
-enum { BLOCK_ELEMENTS = 2048, BLOCK_ROWS = 128 };
+/* f32 sums and products run in f32 for so many elements (rows, when the lanes' axis stays) at most, then they go to f64.
+ * Over several axes, whose innermost may be short, half as many are enough. */
+enum { BLOCK_ELEMENTS = 4096, BLOCK_ROWS = 256 };
 
 /* Elements of the lanes of one group. */
 typedef struct access {
     int step;
     bool store, gathered;
+    bool masked;      /* the machine can read or write just the lanes that exist */
     LLVMTypeRef type; /* of an element as it lies there */
     unsigned bytes;
     value pointer, stride; /* of the first lane; in elements */
@@ -50,7 +51,9 @@ typedef struct nest {
     access *accesses;
     int access_count;
     reduction *reductions;
-    int reduction_count, pending; /* what is carried beside them: elements since the last block; -1: no blocks */
+    int reduction_count;
+    bool blocks; /* some go to f64 in blocks */
+    int pending; /* over several axes: where elements since the last block are carried; else -1 */
     value sizes[HD_KERNEL_AXES], index[HD_KERNEL_AXES], pointers[HD_KERNEL_BUFFERS];
     value strides[HD_KERNEL_BUFFERS][HD_KERNEL_AXES];
     uint64_t touched; /* bits of the buffers whose places matter inside the loops being emitted */
@@ -108,19 +111,28 @@ static void mark_splats(nest *n) {
 /* ---- groups of lanes ---------------------------------------------------------------------------------------------------- */
 static value area_of(nest *n, const access *a) {
     value *area = &n->areas[a->store][a->step];
-    if (*area == NULL) *area = hd_emit_stack(n->e, a->type, n->k->width, !a->store);
+    if (*area == NULL) *area = hd_emit_stack(n->e, a->type, n->k->width, !a->store && !a->masked);
     return *area;
 }
 
+/* True for the lanes that exist. */
+static value existing_lanes(const nest *n) {
+    hd_emitter *e = n->e;
+    value lane[HD_EMIT_LANES];
+    for (int i = 0; i < n->k->width; ++i) lane[i] = hd_llvm.ConstInt(e->i32, (uint64_t)i, false);
+    value count = hd_emit_splat(e, BUILD(Trunc, n->active, e->i32), n->k->width);
+    return BUILD(ICmp, LLVMIntULT, hd_llvm.ConstVector(lane, n->k->width), count);
+}
+
 /* One loop over the lanes that exist, for all accesses of a kind. */
-static void copy_lanes(nest *n, bool store, bool gathered) {
+static void loop_over_lanes(nest *n, bool store, bool gathered) {
     hd_emitter *e = n->e;
     const int carried = e->carried_count; /* stays as it is */
     e->carried_count = 0;
     hd_emitted_loop loop = hd_emit_loop(e, hd_emit_i64(e, 0), n->active);
     for (int i = 0; i < n->access_count; ++i) {
         const access *a = &n->accesses[i];
-        if (a->store != store || a->gathered != gathered) continue;
+        if (a->store != store || a->gathered != gathered || a->masked) continue;
         value place = gathered ? BUILD(Mul, loop.index, a->stride) : loop.index,
               outside = hd_emit_element(e, a->type, a->pointer, place),
               inside = hd_emit_element(e, a->type, a->area, loop.index);
@@ -129,6 +141,27 @@ static void copy_lanes(nest *n, bool store, bool gathered) {
     }
     hd_emit_loop_end(e, &loop, 1);
     e->carried_count = carried;
+}
+
+/* Between their places and the stack. */
+static void copy_lanes(nest *n, bool store, bool gathered) {
+    hd_emitter *e = n->e;
+    value mask = NULL;
+    bool others = false;
+    e->lanes = n->k->width;
+    for (int i = 0; i < n->access_count; ++i) {
+        const access *a = &n->accesses[i];
+        if (a->store != store || a->gathered != gathered) continue;
+        others = others || !a->masked;
+        if (!a->masked) continue;
+        if (mask == NULL) mask = existing_lanes(n);
+        LLVMTypeRef type = hd_emit_type(e, a->type);
+        if (store)
+            hd_emit_masked_store(e, hd_emit_load(e, type, a->area, 64), a->pointer, a->bytes, mask);
+        else
+            hd_emit_store(e, hd_emit_masked_load(e, type, a->pointer, a->bytes, mask), a->area, 64);
+    }
+    if (others) loop_over_lanes(n, store, gathered);
 }
 
 static bool has_access(const nest *n, bool store, bool gathered) {
@@ -173,6 +206,7 @@ static access *find_access(nest *n, int step, bool store) {
 }
 
 static void add_access(nest *n, access a) {
+    a.masked = !a.gathered && a.bytes >= n->e->least_masked;
     a.area = area_of(n, &a);
     a.used = a.area;
     n->accesses[n->access_count++] = a;
@@ -404,6 +438,7 @@ static void begin_reductions(nest *n) {
     n->reduction_count = 0;
     e->carried_count = 0;
     n->pending = -1;
+    n->blocks = false;
     for (int i = 0; i < n->k->count; ++i) {
         const hd_step *s = &n->k->steps[i];
         if (s->word != HD_STEP_REDUCE || s->stage != n->stage + 1) continue;
@@ -414,11 +449,11 @@ static void begin_reductions(nest *n) {
             if (lanes_reduced(n)) e->lanes = 1;
             r.total = e->carried_count;
             e->carried[e->carried_count++] = identity(e, s->index, HD_COMPUTE_F64);
-            n->pending = 0;
+            n->blocks = true;
         }
         n->reductions[n->reduction_count++] = r;
     }
-    if (n->pending == 0) {
+    if (n->blocks && n->k->axes - n->k->kept > 1) {
         n->pending = e->carried_count;
         e->carried[e->carried_count++] = hd_emit_i64(e, 0);
     }
@@ -439,7 +474,7 @@ static void fold_blocks(nest *n) {
         e->lanes = runs_in_lanes(n, r->step) ? n->k->width : 1;
         e->carried[r->running] = identity(e, s->index, s->type);
     }
-    e->carried[n->pending] = hd_emit_i64(e, 0);
+    if (n->pending >= 0) e->carried[n->pending] = hd_emit_i64(e, 0);
 }
 
 /* After a stretch of the innermost axis: enough for a block? */
@@ -468,11 +503,7 @@ static void restore_idle_lanes(nest *n) {
     LLVMBasicBlockRef here = hd_emit_here(e), partial = hd_emit_block(e, "partial"), done = hd_emit_block(e, "reduced");
     hd_llvm.BuildCondBr(e->builder, n->full, done, partial);
     hd_emit_at(e, partial);
-    value lane[HD_EMIT_LANES], *fixed = n->fixed;
-    LLVMTypeRef i32 = e->i32;
-    for (int i = 0; i < n->k->width; ++i) lane[i] = hd_llvm.ConstInt(i32, (uint64_t)i, false);
-    value count = hd_emit_splat(e, BUILD(Trunc, n->active, i32), n->k->width);
-    value exists = BUILD(ICmp, LLVMIntULT, hd_llvm.ConstVector(lane, n->k->width), count);
+    value exists = existing_lanes(n), *fixed = n->fixed;
     for (int i = 0; i < n->reduction_count; ++i) {
         const int r = n->reductions[i].running;
         fixed[r] = BUILD(Select, exists, e->carried[r], before[r]);
@@ -501,7 +532,7 @@ static void accumulate(nest *n) {
 
 static void finish_reductions(nest *n) {
     hd_emitter *e = n->e;
-    if (n->pending >= 0) fold_blocks(n);
+    if (n->blocks && n->k->axes - n->k->kept != 1) fold_blocks(n);
     for (int i = 0; i < n->reduction_count; ++i) {
         const reduction *r = &n->reductions[i];
         const hd_step *s = &n->k->steps[r->step];
@@ -534,7 +565,8 @@ static void enter_axis(nest *n, int axis, value start, value limit, saved_place 
         n->pointers[b] = hd_emit_element(e, element_type(n, b), n->pointers[b], step);
     }
     if (axis >= n->k->kept && n->k->slots > 0)
-        n->linear = BUILD(NSWAdd, BUILD(NSWMul, n->linear, n->sizes[axis]), n->index[axis]);
+        n->linear = axis == n->k->kept ? n->index[axis]
+                                       : BUILD(NSWAdd, BUILD(NSWMul, n->linear, n->sizes[axis]), n->index[axis]);
     if (axis != n->k->lanes) return;
     value rest = BUILD(Sub, n->sizes[axis], n->index[axis]), width = hd_emit_i64(e, n->k->width);
     n->full = BUILD(ICmp, LLVMIntSGE, rest, width);
@@ -566,16 +598,19 @@ static void walk_stretch(nest *n, int axis, value start, value limit) {
 static void walk_axis(nest *n, int axis) {
     hd_emitter *e = n->e;
     value zero = hd_emit_i64(e, 0), size = n->sizes[axis];
-    if (axis + 1 < n->k->axes || n->pending < 0) {
+    if (axis + 1 < n->k->axes || !n->blocks) {
         walk_stretch(n, axis, zero, size);
         return;
     }
-    const int block = axis == n->k->lanes ? BLOCK_ELEMENTS : BLOCK_ROWS;
+    const int most = axis == n->k->lanes ? BLOCK_ELEMENTS : BLOCK_ROWS, block = n->pending < 0 ? most : most / 2;
     hd_emitted_loop stretches = hd_emit_loop(e, zero, size);
     value end = BUILD(NSWAdd, stretches.index, hd_emit_i64(e, block));
     value limit = BUILD(Select, BUILD(ICmp, LLVMIntSLT, end, size), end, size);
     walk_stretch(n, axis, stretches.index, limit);
-    fold_blocks_when_due(n, BUILD(Sub, limit, stretches.index), block);
+    if (n->pending < 0)
+        fold_blocks(n);
+    else
+        fold_blocks_when_due(n, BUILD(Sub, limit, stretches.index), block);
     hd_emit_loop_end(e, &stretches, (uint64_t)block);
 }
 
@@ -604,7 +639,6 @@ static void walk_reduced_axes(nest *n, int stage) {
     n->stage = stage;
     plan_walk(n);
     begin_reductions(n);
-    n->linear = hd_emit_i64(n->e, 0);
     if (n->k->axes > n->k->kept)
         walk_axis(n, n->k->kept);
     else

@@ -52,10 +52,11 @@ value hd_emit_splat(const hd_emitter *e, value scalar, int lanes) {
                  hd_llvm.ConstNull(hd_llvm.VectorType(e->i32, (unsigned)lanes)));
 }
 
-value hd_emit_intrinsic(const hd_emitter *e, const char *name, LLVMTypeRef type, value *arguments, int count) {
+value hd_emit_intrinsic(const hd_emitter *e, const char *name, LLVMTypeRef *types, int type_count, value *arguments,
+                        int count) {
     const unsigned id = hd_llvm.LookupIntrinsicID(name, strlen(name));
-    return BUILD(Call2, hd_llvm.IntrinsicGetType(e->context, id, &type, 1),
-                 hd_llvm.GetIntrinsicDeclaration(e->module, id, &type, 1), arguments, (unsigned)count);
+    return BUILD(Call2, hd_llvm.IntrinsicGetType(e->context, id, types, (size_t)type_count),
+                 hd_llvm.GetIntrinsicDeclaration(e->module, id, types, (size_t)type_count), arguments, (unsigned)count);
 }
 
 /* A product and a sum may be rounded once; nothing else may change. */
@@ -67,7 +68,8 @@ static value contract(value v) {
 static value on_floats(const hd_emitter *e, const char *name, int type, const value *o, int count) {
     value arguments[3];
     memcpy(arguments, o, (size_t)count * sizeof *arguments);
-    return hd_emit_intrinsic(e, name, hd_emit_type(e, e->types[type]), arguments, count);
+    LLVMTypeRef all = hd_emit_type(e, e->types[type]);
+    return hd_emit_intrinsic(e, name, &all, 1, arguments, count);
 }
 
 static value compare(const hd_emitter *e, int type, LLVMIntPredicate for_signed, LLVMIntPredicate for_unsigned,
@@ -249,7 +251,7 @@ static value integer_word(hd_emitter *e, int word, int type, const value *o) {
     case HD_WORD_SUB: return BUILD(Sub, o[0], o[1]);
     case HD_WORD_MUL: return BUILD(Mul, o[0], o[1]);
     case HD_WORD_NEG: return BUILD(Sub, hd_emit_integer(e, t, 0), o[0]);
-    case HD_WORD_ABS: return is_signed(type) ? hd_emit_intrinsic(e, "llvm.abs", all, arguments, 2) : o[0];
+    case HD_WORD_ABS: return is_signed(type) ? hd_emit_intrinsic(e, "llvm.abs", &all, 1, arguments, 2) : o[0];
     case HD_WORD_IDIV: return quotient(e, type, o[0], o[1]);
     case HD_WORD_IREM: return remainder_of(e, type, o[0], o[1]);
     case HD_WORD_IPOW: return power(e, type, o[0], o[1]);
@@ -259,7 +261,7 @@ static value integer_word(hd_emitter *e, int word, int type, const value *o) {
     case HD_WORD_NOT: return BUILD(Xor, o[0], hd_emit_constant(e, type, type == HD_COMPUTE_B8 ? 1 : -1));
     case HD_WORD_SHL: return shift(e, type, true, o[0], o[1]);
     case HD_WORD_SHR: return shift(e, type, false, o[0], o[1]);
-    case HD_WORD_POPCOUNT: return hd_emit_intrinsic(e, "llvm.ctpop", all, arguments, 1);
+    case HD_WORD_POPCOUNT: return hd_emit_intrinsic(e, "llvm.ctpop", &all, 1, arguments, 1);
     case HD_WORD_RINT:
     case HD_WORD_FLOOR:
     case HD_WORD_CEIL:

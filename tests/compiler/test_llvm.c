@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "compiler/code.h"
+#include "compiler/random_kernels.h"
 #include "core/memory.h"
 #include "ops/row_ir.h"
 
@@ -285,10 +286,167 @@ static void without_axes(void **state) {
     hd_kernel_release(&c.k);
 }
 
+/* ---- reductions ---------------------------------------------------------------------------------------------------------- */
+static const uint8_t matrix[2] = {HD_STRIDE_ANY, HD_STRIDE_ONE}, of_rows[2] = {HD_STRIDE_ONE, 0},
+                     turned_matrix[2] = {HD_STRIDE_ONE, HD_STRIDE_ANY};
+
+/* Rows of a matrix, in all types; memory runs along what goes (the lanes' axis), or along what stays. */
+static void check_reduction(int type, hd_kernel_reduction how, bool along_rows) {
+    static const int64_t sizes[][2] = {{3, 0},  {0, 5},    {1, 1},    {5, 63},   {7, 64},
+                                       {4, 65}, {2, 4095}, {3, 4097}, {70, 130}, {65, 300}};
+    kernel_case c = {.ulp = type >= HD_COMPUTE_F32 && how <= HD_KERNEL_PROD ? 100 : 0, .sums = true};
+    c.scale = how == HD_KERNEL_PROD ? 1 : 4;
+    hd_kernel_init(&c.k, 2, 1);
+    const int x = in(&c, dtype_of[type], along_rows ? matrix : turned_matrix);
+    out(&c, dtype_of[type], of_rows, hd_kernel_reduce(&c.k, x, how));
+    finish(&c, along_rows ? 1 : 0);
+    hd_code code = compile(&c.k, "reduction");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
+        memcpy(c.size, sizes[i], sizeof sizes[i]);
+        c.stride[0][0] = c.size[1] + 3;
+        c.stride[0][1] = c.size[0] + 1;
+        check_on(&c, &code, "reduction");
+    }
+    hd_object_unload(&code);
+    hd_kernel_release(&c.k);
+}
+
+static void reductions_of_rows_and_columns(void **state) {
+    (void)state;
+    for (int type = 0; type < HD_COMPUTE_COUNT; ++type)
+        for (int how = type == HD_COMPUTE_B8 ? HD_KERNEL_MAX : HD_KERNEL_SUM; how <= (int)HD_KERNEL_MIN; ++how)
+            for (int along = 0; along < 2; ++along) check_reduction(type, (hd_kernel_reduction)how, along);
+}
+
+/* NaN, infinities and -0 reach the result of a maximum. */
+static void extremes_let_nan_through(void **state) {
+    (void)state;
+    for (int along = 0; along < 2; ++along) {
+        kernel_case c = {.size = {90, 6}, .stride = {{along ? 6 : 1, along ? 1 : 90}}};
+        hd_kernel_init(&c.k, 2, 1);
+        const int x = in(&c, HD_F32, along ? matrix : turned_matrix);
+        out(&c, HD_F32, of_rows, hd_kernel_reduce(&c.k, x, HD_KERNEL_MAX));
+        out(&c, HD_F32, of_rows, hd_kernel_reduce(&c.k, x, HD_KERNEL_MIN));
+        finish(&c, along);
+        c.ulp = 1; /* of -0 and 0 either is the larger */
+        check(&c, "extremes");
+        hd_kernel_release(&c.k);
+    }
+}
+
+static void f32_sums_are_exact_enough(void **state) {
+    (void)state;
+    enum { N = 1 << 22 };
+    kernel_case c = {.size = {N}};
+    hd_kernel_init(&c.k, 1, 0);
+    const uint8_t none[1] = {0};
+    out(&c, HD_F32, none, hd_kernel_reduce(&c.k, in(&c, HD_F32, row), HD_KERNEL_SUM));
+    finish(&c, 0);
+    hd_code code = compile(&c.k, "sum");
+    float *x = malloc(N * sizeof *x), sum = 0;
+    double exact = 0;
+    for (int i = 0; i < N; ++i) exact += (double)(x[i] = 0.1f + (float)(i % 7) * 1e-3f);
+    char *buffers[2] = {(char *)x, (char *)&sum};
+    const int64_t geometry[HD_GEOMETRY_MOST] = {N, 0, 1, 0, 0};
+    code.run(buffers, geometry, NULL, NULL);
+    assert_true(fabs((double)sum - exact) <= 2e-7 * exact);
+    free(x);
+    hd_object_unload(&code);
+    hd_kernel_release(&c.k);
+}
+
+static int softmax(kernel_case *c, int x) {
+    hd_kernel *k = &c->k;
+    const int most = hd_kernel_reduce(k, x, HD_KERNEL_MAX), less = hd_kernel_word(k, HD_WORD_SUB, x, most, -1),
+              e = hd_kernel_word(k, HD_WORD_EXP, less, -1, -1), sum = hd_kernel_reduce(k, e, HD_KERNEL_SUM);
+    return hd_kernel_word(k, HD_WORD_DIV, e, sum, -1);
+}
+
+static int layer_norm(kernel_case *c, int x, int weight, int bias) {
+    hd_kernel *k = &c->k;
+    const int share = hd_kernel_number(k, HD_COMPUTE_F32, 0), tiny = hd_kernel_constant(k, HD_COMPUTE_F32, 1e-5);
+    const int mean = hd_kernel_word(k, HD_WORD_MUL, hd_kernel_reduce(k, x, HD_KERNEL_SUM), share, -1);
+    const int away = hd_kernel_word(k, HD_WORD_SUB, x, mean, -1),
+              square = hd_kernel_word(k, HD_WORD_MUL, away, away, -1);
+    const int variance = hd_kernel_word(k, HD_WORD_MUL, hd_kernel_reduce(k, square, HD_KERNEL_SUM), share, -1);
+    const int root = hd_kernel_word(k, HD_WORD_SQRT, hd_kernel_word(k, HD_WORD_ADD, variance, tiny, -1), -1, -1);
+    return hd_kernel_word(k, HD_WORD_ADD,
+                          hd_kernel_word(k, HD_WORD_MUL, hd_kernel_word(k, HD_WORD_DIV, away, root, -1), weight, -1),
+                          bias, -1);
+}
+
+/* Stages and slots; in place, too. */
+static void kernels_of_several_stages(void **state) {
+    (void)state;
+    static const uint8_t last[2] = {0, HD_STRIDE_ONE};
+    for (int kind = 0; kind < 8; ++kind) {
+        const bool along = kind & 1, norm = kind & 2, same = kind & 4;
+        const uint8_t *strides = along ? matrix : turned_matrix;
+        kernel_case c = {.ulp = 16, .sums = true};
+        hd_kernel_init(&c.k, 2, 1);
+        const int x = in(&c, HD_F32, strides);
+        if (norm)
+            out(&c, HD_F32, strides, layer_norm(&c, x, in(&c, HD_F32, last), in(&c, HD_F32, last)));
+        else
+            out(&c, HD_F32, strides, softmax(&c, x));
+        const int written = norm ? 3 : 1;
+        if (same) c.same_as[written] = 1;
+        finish(&c, along);
+        hd_code code = compile(&c.k, norm ? "layer norm" : "softmax");
+        for (int64_t n = 1; n < 200; n += 31) {
+            c.size[0] = along ? 3 : n;
+            c.size[1] = along ? n : 3;
+            c.number[0] = 1.0 / (double)c.size[1];
+            c.stride[0][0] = c.stride[written][0] = c.size[1] + (along ? 2 : 0);
+            c.stride[0][1] = c.stride[written][1] = c.size[0] + (along ? 0 : 2);
+            check_on(&c, &code, norm ? "layer norm" : "softmax");
+        }
+        hd_object_unload(&code);
+        hd_kernel_release(&c.k);
+    }
+}
+
+/* Any kernel, with whole numbers for values: every order of summation gives the same. */
+static void random_kernels(void **state) {
+    (void)state;
+    static random_kernel r;
+    for (int i = 0; i < 400; ++i) {
+        char what[32], *buffers[2][HD_KERNEL_BUFFERS], *scratch;
+        snprintf(what, sizeof what, "random kernel %d", i);
+        random_make(&r, vector_bytes() >> i % 3);
+        hd_code code = compile(&r.k, what);
+        random_memory(&r, buffers[0]);
+        for (int b = 0; b < r.k.buffer_count; ++b) {
+            const size_t bytes = (size_t)r.elements[b] * hd_dtype_bytes[r.k.buffers[b].dtype] + 64;
+            memcpy(buffers[1][b] = malloc(bytes), buffers[0][b], bytes);
+        }
+        scratch = malloc(r.scratch_bytes);
+        code.run(buffers[0], r.geometry, r.numbers, scratch);
+        interpret_kernel(&r.k, buffers[1], r.geometry, r.numbers);
+        for (int b = 0; b < r.k.buffer_count; ++b) {
+            const size_t bytes = hd_dtype_bytes[r.k.buffers[b].dtype];
+            for (size_t j = 0; j < (size_t)r.elements[b] + 64 / bytes; ++j)
+                if (memcmp(buffers[0][b] + j * bytes, buffers[1][b] + j * bytes, bytes) != 0) {
+                    char text[8192];
+                    hd_kernel_print(&r.k, text, sizeof text);
+                    fail_msg("%s: buffer %d element %zu is %g, expected %g\n%s", what, b, j,
+                             hd_element_to_f64(buffers[0][b] + j * bytes, (hd_dtype)r.k.buffers[b].dtype),
+                             hd_element_to_f64(buffers[1][b] + j * bytes, (hd_dtype)r.k.buffers[b].dtype), text);
+                }
+            free(buffers[0][b]);
+            free(buffers[1][b]);
+        }
+        free(scratch);
+        hd_object_unload(&code);
+        hd_kernel_release(&r.k);
+    }
+}
+
 #if HD_HAS_LLVM
 RUN(test(tails_of_every_length), test(every_word_in_every_type), test(conditions), test(casts),
     test(rounding_to_small_floats), test(broadcasts_and_strides), test(positions), test(reading_at_places),
-    test(in_place), test(without_axes))
+    test(in_place), test(without_axes), test(reductions_of_rows_and_columns), test(extremes_let_nan_through),
+    test(f32_sums_are_exact_enough), test(kernels_of_several_stages), test(random_kernels))
 #else
 int main(void) { return 77; }
 #endif
