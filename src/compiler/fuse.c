@@ -7,7 +7,8 @@
 #include <string.h>
 
 enum {
-    MOST_MEMBERS = 96, /* of a group: longer chains are cut, to keep kernels quick to compile and within registers */
+    MOST_MEMBERS = 32, /* of a group: longer chains are cut, to keep kernels quick to compile and within registers */
+    MOST_READS = 28,   /* from outside: with what members store, fewer than a kernel can have */
     SMALL_SPACE = 1 << 15, /* a reduction of this size runs on one thread, whatever its shape */
     LEAST_KEPT = 64        /* a larger one must leave this many results for the threads to share */
 };
@@ -16,6 +17,7 @@ void hd_fusion_release(hd_fusion *f) {
     hd_array_release(f->groups);
     hd_array_release(f->order);
     hd_array_release(f->members);
+    hd_array_release(f->source);
     hd_array_release(f->group_of);
     hd_array_release(f->form);
     hd_array_release(f->stored);
@@ -113,6 +115,8 @@ typedef struct walk {
     uint32_t *level; /* of each node's value: that of its group; 0: given */
 } walk;
 
+static uint32_t source_of(const walk *w, uint32_t node) { return w->f->source[node]; }
+
 static uint32_t standing(const hd_fusion *f, uint32_t group) {
     while (f->groups[group].joined != group) {
         f->groups[group].joined = f->groups[f->groups[group].joined].joined;
@@ -144,6 +148,10 @@ static void add_member(walk *w, uint32_t group, uint32_t node, hd_form form) {
     w->f->form[node] = (uint8_t)form;
     w->level[node] = w->f->groups[group].level;
     w->f->groups[group].count++;
+    for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
+        const uint32_t source = source_of(w, hd_node_inputs(w->g, node)[k]);
+        w->f->groups[group].reads += !is_number(w->g, source) && group_of(w, source) != group;
+    }
     w->f->groups[group].last = node;
 }
 
@@ -151,7 +159,7 @@ static uint32_t input_level(const walk *w, uint32_t node) {
     uint32_t level = 0;
     const uint32_t *in = hd_node_inputs(w->g, node);
     for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
-        const uint32_t l = w->level[hd_node_source(w->g, in[k])];
+        const uint32_t l = w->level[source_of(w, in[k])];
         if (l > level) level = l;
     }
     return level;
@@ -161,12 +169,14 @@ static uint32_t input_level(const walk *w, uint32_t node) {
 static bool together(const hd_group *a, const hd_group *b, hd_group *both) {
     if (a->kind == HD_GROUP_CALL || b->kind == HD_GROUP_CALL || a->level != b->level) return false;
     if (a->kind == HD_GROUP_PRODUCT && b->kind == HD_GROUP_PRODUCT) return false;
-    if (!hd_shape_equal(a->space, b->space) || a->count + b->count > MOST_MEMBERS) return false;
+    if (!hd_shape_equal(a->space, b->space) || a->count + b->count > MOST_MEMBERS || a->reads + b->reads > MOST_READS)
+        return false;
     if (a->reduces && b->reduces && memcmp(a->reduced, b->reduced, sizeof a->reduced) != 0) return false;
     *both = a->reduces ? *a : *b;
     both->reduces = a->reduces || b->reduces;
     both->kind = a->kind == HD_GROUP_PRODUCT || b->kind == HD_GROUP_PRODUCT ? HD_GROUP_PRODUCT : HD_GROUP_KERNEL;
     both->count = a->count + b->count;
+    both->reads = a->reads + b->reads;
     both->last = a->last > b->last ? a->last : b->last;
     return !(both->kind == HD_GROUP_PRODUCT && both->reduces);
 }
@@ -184,7 +194,7 @@ static hd_shape form_shape(const hd_group *group, hd_form form) {
 static bool reads_in_place(const walk *w, const hd_group *group, uint32_t node, const int8_t *axes) {
     const uint32_t *in = hd_node_inputs(w->g, node);
     for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
-        const uint32_t source = hd_node_source(w->g, in[k]);
+        const uint32_t source = source_of(w, in[k]);
         if (w->level[source] != group->level || is_number(w->g, source)) continue; /* from memory */
         int8_t found[HD_MAX_RANK], wanted[HD_MAX_RANK];
         if (!hd_follow_axes(w->g, node, k, axes, found)) return false;
@@ -215,7 +225,7 @@ static bool gather_groups(const walk *w, uint32_t node, uint32_t level, hd_group
     const uint32_t *in = hd_node_inputs(w->g, node);
     *into = HD_NO_GROUP;
     for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
-        const uint32_t source = hd_node_source(w->g, in[k]), group = group_of(w, source);
+        const uint32_t source = source_of(w, in[k]), group = group_of(w, source);
         if (group == HD_NO_GROUP || w->level[source] != level || group == *into) continue;
         if (w->f->groups[group].kind == HD_GROUP_CALL) return false;
         if (*into == HD_NO_GROUP) {
@@ -227,14 +237,14 @@ static bool gather_groups(const walk *w, uint32_t node, uint32_t level, hd_group
             *all = both;
         }
     }
-    return *into != HD_NO_GROUP && all->count < MOST_MEMBERS;
+    return *into != HD_NO_GROUP && all->count < MOST_MEMBERS && all->reads + 3 <= MOST_READS;
 }
 
 /* Makes true what gather_groups found. */
 static void join_groups(walk *w, uint32_t node, uint32_t level, const hd_group *all, uint32_t into) {
     const uint32_t *in = hd_node_inputs(w->g, node);
     for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
-        const uint32_t source = hd_node_source(w->g, in[k]), group = group_of(w, source);
+        const uint32_t source = source_of(w, in[k]), group = group_of(w, source);
         if (group != HD_NO_GROUP && w->level[source] == level) w->f->groups[group].joined = into;
     }
     w->f->groups[into] = *all;
@@ -269,7 +279,7 @@ static bool reduces_well(const hd_shape *space, const bool *reduced) {
 
 /* A reduction of the space of `group` itself: its axes are those of the group. */
 static bool reduces_group(const walk *w, uint32_t node, const hd_group *group, const bool *reduced) {
-    const uint32_t in = hd_node_inputs(w->g, node)[0], source = hd_node_source(w->g, in);
+    const uint32_t in = hd_node_inputs(w->g, node)[0], source = source_of(w, in);
     const hd_shape shape = hd_node_shape(w->g, in);
     if (group->kind != HD_GROUP_KERNEL || w->f->form[source] != HD_FORM_FULL || group->count >= MOST_MEMBERS)
         return false;
@@ -290,7 +300,7 @@ static hd_error add_call(walk *w, uint32_t node) {
 
 static hd_error add_reduction(walk *w, uint32_t node) {
     const hd_reduce_attributes *a = hd_node_attributes(w->g, node);
-    const uint32_t in = hd_node_inputs(w->g, node)[0], source = hd_node_source(w->g, in);
+    const uint32_t in = hd_node_inputs(w->g, node)[0], source = source_of(w, in);
     const hd_shape space = hd_node_shape(w->g, in);
     bool reduced[HD_MAX_RANK] = {false};
     for (int i = 0; i < space.rank; ++i) reduced[i] = a->reduced[i];
@@ -310,9 +320,10 @@ static hd_error add_node(walk *w, uint32_t i) {
     const hd_graph *g = w->g;
     w->level[i] = 0;
     w->f->group_of[i] = HD_NO_GROUP;
+    w->f->source[i] = hd_node_is_view(g, i) ? w->f->source[hd_node_inputs(g, i)[0]] : i;
     if (!hd_node_is_op(&g->nodes[i]) && g->nodes[i].op != HD_NODE_WRITE) return HD_OK;
     if (hd_node_is_view(g, i)) {
-        w->level[i] = w->level[hd_node_source(g, i)];
+        w->level[i] = w->level[source_of(w, i)];
         return HD_OK;
     }
     if (w->optimization == HD_O0) return add_call(w, i);
@@ -353,7 +364,7 @@ static void find_readers(const walk *w, uint32_t *reader, uint8_t *as) {
     for (uint32_t i = 0; i < w->g->node_count; ++i) {
         const uint32_t to = group_of(w, i);
         for (int k = 0; to != HD_NO_GROUP && k < w->g->nodes[i].input_count; ++k) {
-            const uint32_t source = hd_node_source(w->g, hd_node_inputs(w->g, i)[k]), from = group_of(w, source);
+            const uint32_t source = source_of(w, hd_node_inputs(w->g, i)[k]), from = group_of(w, source);
             if (from == HD_NO_GROUP || from == to || reader[from] == MANY_READERS) continue;
             hd_form form;
             const bool fits = reads_point_by_point(w, i, k, source, &form) &&
@@ -378,8 +389,9 @@ static hd_error sink(walk *w) {
             uint32_t into = reader[i];
             while (f->groups[into].joined != into) into = f->groups[into].joined;
             hd_group *from = &f->groups[i], *to = &f->groups[into];
-            if (from->count + to->count > MOST_MEMBERS) continue;
+            if (from->count + to->count > MOST_MEMBERS || from->reads + to->reads > MOST_READS) continue;
             to->count += from->count;
+            to->reads += from->reads;
             if (from->last > to->last) to->last = from->last;
             from->joined = reader[i];
             from->sunk = as[i];
@@ -396,7 +408,7 @@ static hd_error sink(walk *w) {
 
 /* ---- what is stored ------------------------------------------------------------------------------------------------------------ */
 static hd_error store(walk *w, uint32_t node) {
-    const uint32_t source = hd_node_source(w->g, node);
+    const uint32_t source = source_of(w, node);
     w->f->stored[source] = true;
     if (is_number(w->g, source) && w->f->group_of[source] == HD_NO_GROUP) {
         const uint32_t level = w->level[source];
@@ -414,7 +426,7 @@ static hd_error find_stored(walk *w) {
         const hd_group_kind kind = (hd_group_kind)w->f->groups[group].kind;
         const bool whole = kind == HD_GROUP_CALL || is_product(g, i); /* reads all its inputs from memory */
         for (int k = 0; k < g->nodes[i].input_count; ++k) {
-            const uint32_t in = hd_node_inputs(g, i)[k], source = hd_node_source(g, in);
+            const uint32_t in = hd_node_inputs(g, i)[k], source = source_of(w, in);
             if (whole || (group_of(w, source) != group && !is_number(g, source))) HD_TRY(store(w, in));
         }
     }
@@ -453,7 +465,7 @@ static uint32_t pop(heap *h) {
         const uint32_t to = w->f->group_of[i];                                                                         \
         if (to == HD_NO_GROUP) continue;                                                                               \
         for (int k = 0; k < w->g->nodes[i].input_count; ++k) {                                                         \
-            const uint32_t from = w->f->group_of[hd_node_source(w->g, hd_node_inputs(w->g, i)[k])];                    \
+            const uint32_t from = w->f->group_of[source_of(w, hd_node_inputs(w->g, i)[k])];                            \
             if (from == HD_NO_GROUP || from == to) continue;                                                           \
             __VA_ARGS__                                                                                                \
         }                                                                                                              \
@@ -524,12 +536,13 @@ hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fusion *f) {
     memset(f, 0, sizeof *f);
     f->node_count = g->node_count;
     const size_t count = (size_t)g->node_count + 1;
+    f->source = hd_array_resize(NULL, count * sizeof *f->source);
     f->group_of = hd_array_resize(NULL, count * sizeof *f->group_of);
     f->form = hd_array_resize(NULL, count);
     f->stored = hd_array_resize(NULL, count);
     walk w = {.g = g, .f = f, .optimization = level, .level = hd_array_resize(NULL, count * sizeof *w.level)};
     hd_error status = HD_OK;
-    if (f->group_of == NULL || f->form == NULL || f->stored == NULL || w.level == NULL)
+    if (f->source == NULL || f->group_of == NULL || f->form == NULL || f->stored == NULL || w.level == NULL)
         status = hd_fail(HD_ERROR_MEMORY, "no memory to fuse a graph of %u nodes", g->node_count);
     if (status == HD_OK) memset(f->stored, 0, count);
     if (status == HD_OK) memset(f->form, 0, count);

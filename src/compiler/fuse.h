@@ -25,6 +25,7 @@ typedef struct hd_group {
     bool reduced[HD_MAX_RANK]; /* which */
     hd_shape space;            /* what it walks */
     uint32_t level;        /* 1 + the highest level of what it reads: groups of one level do not depend on each other */
+    uint32_t reads;        /* of its members from outside, at most */
     uint32_t first, count; /* its nodes: fusion->members[first ...], in order */
     uint32_t last;         /* the last of its nodes */
     uint32_t joined;       /* the group that took it over; itself while it stands */
@@ -38,6 +39,7 @@ typedef struct hd_fusion {
     uint32_t *order; /* groups that stand, in the order to run them */
     uint32_t order_count;
     uint32_t *members;
+    uint32_t *source;   /* of each node: what it looks at through views; itself when it is none */
     uint32_t *group_of; /* of each node; HD_NO_GROUP: given, or a view, or not needed */
     uint8_t *form;      /* hd_form of each node in a kernel */
     bool *stored;       /* of each node: others read it from memory */
@@ -47,14 +49,9 @@ typedef struct hd_fusion {
 hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fusion *out);
 void hd_fusion_release(hd_fusion *f);
 
-/* The node whose value a chain of views looks at. */
 static inline bool hd_node_is_view(const hd_graph *g, uint32_t node) {
     const hd_node *n = &g->nodes[node];
     return hd_node_is_op(n) && hd_node_op(n)->family == HD_FAMILY_VIEW;
-}
-static inline uint32_t hd_node_source(const hd_graph *g, uint32_t node) {
-    while (hd_node_is_view(g, node)) node = hd_node_inputs(g, node)[0];
-    return node;
 }
 /* True for an op that a kernel can say: elementwise rows and their derivatives, casts, numbers. */
 bool hd_node_is_map(const hd_graph *g, uint32_t node);

@@ -131,7 +131,7 @@ static int number_node(build *b, uint32_t node) {
 /* Input k of a member. */
 static int input(build *b, uint32_t node, int k, const int8_t *axes) {
     const hd_graph *g = b->l->g;
-    const uint32_t in = hd_node_inputs(g, node)[k], source = hd_node_source(g, in);
+    const uint32_t in = hd_node_inputs(g, node)[k], source = b->l->f->source[in];
     if (g->nodes[source].op == HD_OP_full) return number_node(b, source);
     if (b->l->f->group_of[source] != HD_NO_GROUP && &b->l->f->groups[b->l->f->group_of[source]] == b->group)
         return b->counting ? 0 : b->l->value[source];
@@ -201,7 +201,7 @@ static int reduction_value(build *b, uint32_t node) {
     int8_t axes[HD_MAX_RANK];
     for (int i = 0; i < HD_MAX_RANK; ++i) axes[i] = (int8_t)i;
     const hd_graph *g = b->l->g;
-    const uint32_t in = hd_node_inputs(g, node)[0], source = hd_node_source(g, in);
+    const uint32_t in = hd_node_inputs(g, node)[0], source = b->l->f->source[in];
     int step;
     if (g->nodes[source].op == HD_OP_full)
         step = number_node(b, source);
@@ -250,6 +250,9 @@ static hd_error build_member(build *b, uint32_t node) {
                : op->family == HD_FAMILY_CAST       ? cast_value(b, node, axes)
                : op->family == HD_FAMILY_REDUCE     ? reduction_value(b, node)
                                                     : product_value(b, node, axes);
+    if (step >= 0 && !b->counting && hd_dtype_is_small_float((hd_dtype)g->nodes[node].dtype) &&
+        op->family != HD_FAMILY_CAST)
+        step = hd_kernel_round(b->k, step, (hd_dtype)g->nodes[node].dtype); /* as if it had been in memory */
     if (step < 0) return hd_fail(HD_ERROR_INTERNAL, "node %%%u, %s, cannot be lowered", node, op->name);
     b->l->value[node] = step;
     if (!b->l->f->stored[node]) return HD_OK;
@@ -271,7 +274,7 @@ static hd_error build_members(build *b, bool counting) {
     const uint32_t *members = b->l->f->members + b->group->first;
     for (uint32_t i = 0; i < b->group->count; ++i) /* what other kernels made of numbers is nothing here */
         for (int k = 0; k < g->nodes[members[i]].input_count; ++k)
-            b->l->value[hd_node_source(g, hd_node_inputs(g, members[i])[k])] = -1;
+            b->l->value[b->l->f->source[hd_node_inputs(g, members[i])[k]]] = -1;
     for (uint32_t i = 0; i < b->group->count; ++i) HD_TRY(build_member(b, members[i]));
     return HD_OK;
 }

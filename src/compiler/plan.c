@@ -263,7 +263,7 @@ static hd_error need_inputs(plan *p, const hd_group *group) {
     for (uint32_t i = 0; i < group->count; ++i) {
         const uint32_t node = p->fusion.members[group->first + i];
         for (int k = 0; k < g->nodes[node].input_count; ++k) {
-            const uint32_t in = hd_node_inputs(g, node)[k], source = hd_node_source(g, in);
+            const uint32_t in = hd_node_inputs(g, node)[k], source = p->fusion.source[in];
             const uint32_t from = p->fusion.group_of[source];
             const bool inside = from != HD_NO_GROUP && &p->fusion.groups[from] == group;
             if (!inside && p->buffer_of[source] != NONE) HD_TRY(need(p, in));
@@ -692,7 +692,7 @@ static hd_error make_room(plan *p) {
 /* The second operand of a product when a run does not change it: a constant, or a cell that is not updated. */
 static bool is_steady(const plan *p, uint32_t node, uint32_t *cell) {
     const hd_graph *g = p->graph;
-    const hd_node *source = &g->nodes[hd_node_source(g, node)];
+    const hd_node *source = &g->nodes[p->fusion.source[node]];
     *cell = source->op == HD_NODE_CELL ? source->first : NONE;
     return source->op == HD_NODE_CONSTANT || (*cell != NONE && g->cells[*cell].update == g->cells[*cell].node);
 }
