@@ -1,4 +1,5 @@
 /* Kernels compiled through LLVM against their interpretation, between guard pages. */
+#if HD_HAS_LLVM
 #include "compiler/guarded.h"
 
 #include <pthread.h>
@@ -519,7 +520,6 @@ static void survives_failing_allocations(void **state) {
     hd_kernel_release(&k);
 }
 
-#if HD_HAS_LLVM
 RUN(test(without_the_library_it_says_what_to_do), test(tails_of_every_length), test(every_word_in_every_type),
     test(conditions), test(casts), test(rounding_to_small_floats), test(broadcasts_and_strides), test(positions),
     test(reading_at_places), test(in_place), test(without_axes), test(reductions_of_rows_and_columns),
