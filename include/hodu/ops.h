@@ -431,6 +431,20 @@ HD_API hd_tensor *hd_dot(hd_tensor *a, hd_tensor *b);
 /* Products of all pairs: [n], [m] -> [n,m]. */
 HD_API hd_tensor *hd_outer(hd_tensor *a, hd_tensor *b);
 
+/* ---- Normalisation ---- */
+/* (x - mean) / sqrt(variance + eps) * weight + bias over the last `axes` axes; weight and bias of their shape, or NULL; floats. */
+HD_API hd_tensor *hd_layer_norm(hd_tensor *x, int axes, hd_tensor *weight, hd_tensor *bias, double eps);
+/* x / sqrt(mean(x^2) + eps) * weight over the last axis; weight [n] or NULL; floats. */
+HD_API hd_tensor *hd_rms_norm(hd_tensor *x, hd_tensor *weight, double eps);
+/* The gradient of hd_layer_norm's x from that of its result. */
+HD_API hd_tensor *hd_layer_norm_gradient(hd_tensor *gradient, hd_tensor *x, int axes, hd_tensor *weight, double eps);
+/* The gradient of hd_rms_norm's x from that of its result. */
+HD_API hd_tensor *hd_rms_norm_gradient(hd_tensor *gradient, hd_tensor *x, hd_tensor *weight, double eps);
+/* The gradients of hd_layer_norm's weight and bias: [2, the normalised axes]. */
+HD_API hd_tensor *hd_layer_norm_weight_gradient(hd_tensor *gradient, hd_tensor *x, int axes, double eps);
+/* The gradient of hd_rms_norm's weight: [n]. */
+HD_API hd_tensor *hd_rms_norm_weight_gradient(hd_tensor *gradient, hd_tensor *x, double eps);
+
 /* ---- Reversed scalar forms ---- */
 /* value - x. */
 HD_API hd_tensor *hd_rsub_scalar(hd_tensor *x, double value);

@@ -40,6 +40,8 @@ static const hd_field hd_scatter_attributes_fields[] = {FIELD(hd_scatter_attribu
                                                         FIELD(hd_scatter_attributes, mode, INT), END};
 static const hd_field hd_matmul_attributes_fields[] = {FIELD(hd_matmul_attributes, turn_a, BOOL),
                                                        FIELD(hd_matmul_attributes, turn_b, BOOL), END};
+static const hd_field hd_norm_attributes_fields[] = {FIELD(hd_norm_attributes, axes, INT),
+                                                     FIELD(hd_norm_attributes, eps, F64), END};
 static const hd_field number_fields[4][4] = {
     {END},
     {{"p", HD_FIELD_F64, 0}, END},

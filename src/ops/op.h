@@ -17,6 +17,7 @@ typedef enum hd_family {
     HD_FAMILY_MOVE,
     HD_FAMILY_INDEX,
     HD_FAMILY_CONTRACT,
+    HD_FAMILY_NORM,
     HD_FAMILY_COUNT
 } hd_family;
 
@@ -114,6 +115,10 @@ typedef struct hd_pad_attributes {
 typedef struct hd_matmul_attributes {
     bool turn_a, turn_b; /* the last two axes exchanged; a call without attributes turns neither */
 } hd_matmul_attributes;
+typedef struct hd_norm_attributes {
+    int axes; /* how many of the last ones are normalised together */
+    double eps;
+} hd_norm_attributes;
 typedef struct hd_scatter_attributes {
     int axis;
     hd_scatter_mode mode;

@@ -103,6 +103,20 @@ static hd_tensor *draw(hd_op_id id, hd_tensor *const *inputs, const hd_random_at
     return id == HD_OP_permutation ? hd_permutation(count) : hd_multinomial(inputs[0], count, a->with_replacement);
 }
 
+static hd_tensor *normalise(hd_op_id id, hd_tensor *const *in, int count, const hd_norm_attributes *a) {
+    hd_tensor *second = count > 1 ? in[1] : NULL, *third = count > 2 ? in[2] : NULL;
+    if (id == HD_OP_layer_norm) return hd_layer_norm(in[0], a->axes, second, third, a->eps);
+    if (id == HD_OP_layer_norm_gradient) return hd_layer_norm_gradient(in[0], in[1], a->axes, third, a->eps);
+    if (id == HD_OP_layer_norm_weight_gradient) return hd_layer_norm_weight_gradient(in[0], in[1], a->axes, a->eps);
+    if (a->axes != 1) {
+        hd_fail(HD_ERROR_VALUE, "rms_norm over %d axes; it is over one", a->axes);
+        return NULL;
+    }
+    if (id == HD_OP_rms_norm) return hd_rms_norm(in[0], second, a->eps);
+    if (id == HD_OP_rms_norm_gradient) return hd_rms_norm_gradient(in[0], in[1], third, a->eps);
+    return hd_rms_norm_weight_gradient(in[0], in[1], a->eps);
+}
+
 hd_tensor *hd_replay(hd_thread *thread, hd_op_id id, int derived, const void *attributes, hd_tensor *const *inputs,
                      int count, hd_dtype dtype, const hd_shape *shape) {
     const hd_op *op = derived == 0 ? &hd_ops[id] : &hd_derivatives[id][derived - 1];
@@ -143,6 +157,7 @@ hd_tensor *hd_replay(hd_thread *thread, hd_op_id id, int derived, const void *at
             return a == NULL || b == NULL ? NULL : hd_matmul(a, b);
         }
         return hd_affine(inputs[0], inputs[1], count > 2 ? inputs[2] : NULL);
+    case HD_FAMILY_NORM: return normalise(id, inputs, count, attributes);
     case HD_FAMILY_DERIVATIVE:
     case HD_FAMILY_COUNT: break;
     }

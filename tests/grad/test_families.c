@@ -247,6 +247,18 @@
     CASE(rdiv_scalar, plain, IN(S(2, 2)), hd_rdiv_scalar(a, 2))                                                        \
     CASE(rpow_scalar, plain, IN(S(2, 2)), hd_rpow_scalar(a, 2.5))
 
+#define LAYERS(CASE)                                                                                                   \
+    CASE(layer_norm, rows, IN(S(3, 4), S(4), S(4)), hd_layer_norm(a, 1, b, c, 0.1))                                    \
+    CASE(layer_norm, two_axes, IN(S(2, 2, 3), S(2, 3), S(2, 3)), hd_layer_norm(a, 2, b, c, 0.1))                       \
+    CASE(layer_norm, alone, IN(S(2, 3)), hd_square(hd_layer_norm(a, 1, NULL, NULL, 0.1)))                              \
+    CASE(layer_norm, weight, IN(S(2, 3), S(3)), hd_square(hd_layer_norm(a, 1, b, NULL, 0.1)))                          \
+    CASE(layer_norm, bias, IN(S(2, 3), S(3)), hd_square(hd_layer_norm(a, 1, NULL, b, 0.1)))                            \
+    CASE(layer_norm, all_axes, IN(S(1, 2, 1, 1, 1, 2, 1, 1), S(1, 2, 1, 1, 1, 2, 1, 1)),                               \
+         hd_layer_norm(a, 8, b, NULL, 0.1))                                                                            \
+    CASE(layer_norm, no_rows, IN(S(0, 3), S(3)), hd_add(hd_sum(hd_layer_norm(a, 1, b, NULL, 0.1), X(0), NULL), b))     \
+    CASE(rms_norm, rows, IN(S(3, 4), S(4)), hd_rms_norm(a, b, 0.1))                                                    \
+    CASE(rms_norm, alone, IN(S(2, 2, 3)), hd_square(hd_rms_norm(a, NULL, 0.1)))
+
 /* No ops of the tables: losses, scalar powers where the base is negative, writing in place, dtypes that meet. */
 #define OTHERS(CASE)                                                                                                   \
     CASE(loss, mse, IN(S(2, 3), S(2, 3)), hd_mse(a, b, NULL))                                                          \
@@ -296,7 +308,8 @@ static hd_tensor *assigned(hd_tensor *dst, hd_tensor *src, void (*write)(hd_tens
     return dst;
 }
 
-#define ALL_CASES(CASE) REDUCTIONS(CASE) VIEWS(CASE) MOVEMENT(CASE) INDEXING(CASE) CONTRACTION(CASE) OTHERS(CASE)
+#define ALL_CASES(CASE)                                                                                                \
+    REDUCTIONS(CASE) VIEWS(CASE) MOVEMENT(CASE) INDEXING(CASE) CONTRACTION(CASE) LAYERS(CASE) OTHERS(CASE)
 
 #define FUNCTION(op, label, inputs, ...)                                                                               \
     static hd_tensor *run_##op##_##label(hd_tensors *in, void *user) {                                                 \
@@ -621,10 +634,18 @@ static void ops_without_a_vjp_say_so(void **state) {
     }
     hd_backward(hd_sum(hd_cast(hd_bitcast(x, HD_I32), HD_F32), HD_AXES(), NULL));
     assert_error(HD_ERROR_STATE, "bits have no derivative");
+    hd_tensor *fused[] = {hd_layer_norm_gradient(x, x, 1, NULL, 0.1), hd_layer_norm_weight_gradient(x, x, 1, 0.1),
+                          hd_rms_norm_gradient(x, x, NULL, 0.1), hd_rms_norm_weight_gradient(x, x, 0.1)};
+    for (size_t i = 0; i < sizeof fused / sizeof fused[0]; ++i) {
+        hd_backward(hd_sum(fused[i], HD_AXES(), NULL));
+        assert_error(HD_ERROR_STATE, "fused");
+    }
     assert_false(hd_tensor_requires_grad(hd_detach(x)));
     for (int id = HD_OP_ELEMENTWISE_COUNT; id < HD_OP_COUNT; ++id) { /* those are all that take tensors */
         const bool known = id == HD_OP_any || id == HD_OP_all || id == HD_OP_argmax || id == HD_OP_argmin ||
-                           id == HD_OP_multinomial || id == HD_OP_bitcast || id == HD_OP_detach;
+                           id == HD_OP_multinomial || id == HD_OP_bitcast || id == HD_OP_detach ||
+                           id == HD_OP_layer_norm_gradient || id == HD_OP_layer_norm_weight_gradient ||
+                           id == HD_OP_rms_norm_gradient || id == HD_OP_rms_norm_weight_gradient;
         if (hd_ops[id].gradient != HD_GRADIENT_VJP && hd_ops[id].min_inputs > 0 && !known)
             fail_msg("hd_%s has no gradient, and no test says so", hd_ops[id].name);
     }

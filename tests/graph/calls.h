@@ -115,6 +115,12 @@
     CALL(affine_plain, IN(S(2, 2, 3), S(4, 3)), hd_affine(a, b, NULL))                                                 \
     CALL(dot, IN(S(4), S(4)), hd_dot(a, b))                                                                            \
     CALL(outer, IN(S(2), S(3)), hd_outer(a, b))                                                                        \
+    /* layers */                                                                                                       \
+    CALL(layer_norm, IN(S(2, 3), S(3), S(3)), hd_layer_norm(a, 1, b, c, 1e-5))                                         \
+    CALL(layer_norm_two_axes, IN(S(2, 2, 3), S(2, 3)), hd_layer_norm(a, 2, b, NULL, 0.5))                              \
+    CALL(layer_norm_alone, IN(S(2, 3)), hd_square(hd_layer_norm(a, 1, NULL, NULL, 1e-5)))                              \
+    CALL(rms_norm, IN(S(2, 3), S(3)), hd_rms_norm(a, b, 1e-5))                                                         \
+    CALL(rms_norm_alone, IN(S(2, 3)), hd_square(hd_rms_norm(a, NULL, 1e-5)))                                           \
     /* losses, scalars */                                                                                              \
     CALL(mse, IN(S(2, 3), S(2, 3)), hd_mse(a, b, NULL))                                                                \
     CALL(cross_entropy, IN(S(2, 3)), hd_cross_entropy(a, I64(S(2), 2, 0), NULL))                                       \

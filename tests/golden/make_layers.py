@@ -1,0 +1,80 @@
+"""What PyTorch says about values and gradients of layers: normalisation, convolution, pooling, attention.
+Writes tests/golden/layers.txt, which tests/grad/test_layers.c reads (the format: cases.h). `make golden` runs it.
+"""
+import math
+import pathlib
+
+import torch
+import torch.nn.functional as F
+
+INF, NAN = math.inf, math.nan
+out = (pathlib.Path(__file__).parent / "layers.txt").open("w")
+print(f"# PyTorch {torch.__version__.split('+')[0]}, by make_layers.py", file=out)
+
+
+def text(value):
+    value = float(value)
+    if math.isnan(value):
+        return "nan"
+    if value == 0:
+        return "-0" if math.copysign(1, value) < 0 else "0"
+    return str(int(value)) if abs(value) < 1e6 and value == int(value) else repr(value)
+
+
+def line(word, tensor, *, shape=True):
+    sizes = [len(tensor.shape), *tensor.shape] if shape else []
+    print(word, *sizes, *(text(v) for v in tensor.flatten().tolist()), file=out)
+
+
+def fixture(*shape, start=0):
+    """Exact in every float format of 8 bits of mantissa, of both signs, up to 2 large."""
+    return [((i + start) * 37 % 61 - 30) / 16 for i in range(math.prod(shape))], shape
+
+
+def numbers(*values, shape=None):
+    return values, shape or (len(values),)
+
+
+def mask(*values, shape):
+    return torch.tensor(values, dtype=torch.bool).reshape(shape)
+
+
+def case(name, function, *inputs):
+    print("case", name, file=out)
+    tensors = []
+    for given in inputs:
+        if isinstance(given, torch.Tensor):
+            line({torch.int64: "i64", torch.bool: "bool"}[given.dtype], given)
+            tensors.append(given)
+        else:
+            values, shape = given
+            leaf = torch.tensor(values, dtype=torch.float64).reshape(shape).requires_grad_()
+            line("leaf", leaf.detach())
+            tensors.append(leaf)
+    result = function(*tensors)
+    line("result", result.detach())
+    seed = torch.tensor([(i * 5 % 7 - 3.5) / 2 for i in range(result.numel())], dtype=torch.float64).reshape(result.shape)
+    line("seed", seed)
+    result.backward(seed)
+    for t in tensors:
+        if t.requires_grad:
+            line("grad", t.grad if t.grad is not None else torch.zeros_like(t), shape=False)
+
+
+# ---- normalisation ----
+SCALE, SHIFT = fixture(5, start=9), fixture(5, start=30)
+case("layer_norm", lambda x, w, b: F.layer_norm(x, (5,), w, b, 1e-5), fixture(3, 5), SCALE, SHIFT)
+case("layer_norm", lambda x, w, b: F.layer_norm(x, (5,), w, b, 1e-5), fixture(5), SCALE, SHIFT)
+case("layer_norm", lambda x, w, b: F.layer_norm(x, (5,), w, b, 1e-5), fixture(0, 5), SCALE, SHIFT)
+case("layer_norm_of_one", lambda x, w, b: F.layer_norm(x, (1,), w, b, 1), fixture(3, 1), numbers(2), numbers(-1))
+case("layer_norm", lambda x, w, b: F.layer_norm(x, (3,), w, b, 1e-5), numbers(1, NAN, 2, 1, INF, 0, 4, 4, 4, shape=(3, 3)), numbers(1, 2, 3),
+     numbers(0, 1, -1))
+case("layer_norm_two_axes", lambda x, w, b: F.layer_norm(x, (2, 3), w, b, 0.5), fixture(2, 2, 3), fixture(2, 3, start=9), fixture(2, 3, start=30))
+case("layer_norm_alone", lambda x: F.layer_norm(x, (19,), eps=1e-5), fixture(2, 3, 19))
+case("layer_norm_weight", lambda x, w: F.layer_norm(x, (5,), w, None, 1e-5), fixture(4, 5), SCALE)
+case("layer_norm_bias", lambda x, b: F.layer_norm(x, (5,), None, b, 1e-5), fixture(4, 5), SHIFT)
+case("rms_norm", lambda x, w: F.rms_norm(x, (5,), w, 1e-5), fixture(3, 5), SCALE)
+case("rms_norm", lambda x, w: F.rms_norm(x, (5,), w, 1e-5), fixture(2, 0, 5), SCALE)
+case("rms_norm", lambda x, w: F.rms_norm(x, (3,), w, 1e-5), numbers(1, NAN, 2, 0, 0, 0, 4, 4, 4, shape=(3, 3)), numbers(1, 2, 3))
+case("rms_norm_alone", lambda x: F.rms_norm(x, (19,), eps=0.25), fixture(2, 3, 19))
+out.close()
