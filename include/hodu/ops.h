@@ -445,6 +445,26 @@ HD_API hd_tensor *hd_layer_norm_weight_gradient(hd_tensor *gradient, hd_tensor *
 /* The gradient of hd_rms_norm's weight: [n]. */
 HD_API hd_tensor *hd_rms_norm_weight_gradient(hd_tensor *gradient, hd_tensor *x, double eps);
 
+/* ---- Convolution: images are [batch, channels, 1 to 3 spatial axes] ---- */
+/* x [n, in, ...] with weight [out, in / groups, kernel] and bias [out] or NULL -> [n, out, ...]; floats. */
+HD_API hd_tensor *hd_conv(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
+/* What takes gradients of hd_conv's result to its x: x [n, in, ...] with weight [in, out / groups, kernel] -> [n, out, ...]. */
+HD_API hd_tensor *hd_conv_transpose(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
+/* The gradient of hd_conv's weight from that of its result: [out, in / groups, kernel]. */
+HD_API hd_tensor *hd_conv_weight_gradient(hd_tensor *x, hd_tensor *gradient, hd_shape kernel, const hd_conv_opts *opts);
+/* hd_conv on [n, in, length], or on one image [in, length]. */
+HD_API hd_tensor *hd_conv1d(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
+/* hd_conv on [n, in, height, width], or on one image [in, height, width]. */
+HD_API hd_tensor *hd_conv2d(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
+/* hd_conv on [n, in, depth, height, width], or on one image. */
+HD_API hd_tensor *hd_conv3d(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
+/* hd_conv_transpose on [n, in, length], or on one image. */
+HD_API hd_tensor *hd_conv_transpose1d(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
+/* hd_conv_transpose on [n, in, height, width], or on one image. */
+HD_API hd_tensor *hd_conv_transpose2d(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
+/* hd_conv_transpose on [n, in, depth, height, width], or on one image. */
+HD_API hd_tensor *hd_conv_transpose3d(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
+
 /* ---- Reversed scalar forms ---- */
 /* value - x. */
 HD_API hd_tensor *hd_rsub_scalar(hd_tensor *x, double value);

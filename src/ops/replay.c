@@ -117,6 +117,30 @@ static hd_tensor *normalise(hd_op_id id, hd_tensor *const *in, int count, const 
     return hd_rms_norm_weight_gradient(in[0], in[1], a->eps);
 }
 
+static hd_tensor *convolve(hd_op_id id, hd_tensor *const *in, int count, const hd_conv_attributes *a) {
+    const int axes = a->stride.rank;
+    hd_conv_opts opts = HD_DEFAULTS(hd_conv_opts);
+    opts.groups = a->groups;
+    if (axes < 1 || axes > 3 || a->dilation.rank != axes || a->padding.rank != 2 * axes || a->groups == 0 ||
+        a->extra.rank != (id == HD_OP_conv ? 0 : axes)) {
+        hd_fail(HD_ERROR_VALUE, "the attributes of a convolution with %d spatial axes do not fit each other", axes);
+        return NULL;
+    }
+    for (int i = 0; i < axes; ++i) {
+        if (a->stride.size[i] == 0 || a->dilation.size[i] == 0) {
+            hd_fail(HD_ERROR_VALUE, "a stride or dilation of 0");
+            return NULL;
+        }
+        opts.stride[i] = a->stride.size[i];
+        opts.dilation[i] = a->dilation.size[i];
+        opts.padding[i] = (hd_padding){a->padding.size[2 * i], a->padding.size[2 * i + 1]};
+        if (id == HD_OP_conv_transpose) opts.output_padding[i] = a->extra.size[i];
+    }
+    if (id == HD_OP_conv_weight_gradient) return hd_conv_weight_gradient(in[0], in[1], a->extra, &opts);
+    hd_tensor *bias = count > 2 ? in[2] : NULL;
+    return id == HD_OP_conv ? hd_conv(in[0], in[1], bias, &opts) : hd_conv_transpose(in[0], in[1], bias, &opts);
+}
+
 hd_tensor *hd_replay(hd_thread *thread, hd_op_id id, int derived, const void *attributes, hd_tensor *const *inputs,
                      int count, hd_dtype dtype, const hd_shape *shape) {
     const hd_op *op = derived == 0 ? &hd_ops[id] : &hd_derivatives[id][derived - 1];
@@ -158,6 +182,7 @@ hd_tensor *hd_replay(hd_thread *thread, hd_op_id id, int derived, const void *at
         }
         return hd_affine(inputs[0], inputs[1], count > 2 ? inputs[2] : NULL);
     case HD_FAMILY_NORM: return normalise(id, inputs, count, attributes);
+    case HD_FAMILY_CONV: return convolve(id, inputs, count, attributes);
     case HD_FAMILY_DERIVATIVE:
     case HD_FAMILY_COUNT: break;
     }

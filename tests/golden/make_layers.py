@@ -77,4 +77,21 @@ case("rms_norm", lambda x, w: F.rms_norm(x, (5,), w, 1e-5), fixture(3, 5), SCALE
 case("rms_norm", lambda x, w: F.rms_norm(x, (5,), w, 1e-5), fixture(2, 0, 5), SCALE)
 case("rms_norm", lambda x, w: F.rms_norm(x, (3,), w, 1e-5), numbers(1, NAN, 2, 0, 0, 0, 4, 4, 4, shape=(3, 3)), numbers(1, 2, 3))
 case("rms_norm_alone", lambda x: F.rms_norm(x, (19,), eps=0.25), fixture(2, 3, 19))
+
+# ---- convolution ----
+BIAS = fixture(4, start=30)
+case("conv1d", F.conv1d, fixture(2, 2, 7), fixture(4, 2, 3, start=9), BIAS)
+case("conv1d_strided", lambda x, w: F.conv1d(x, w, stride=3, padding=2, dilation=2), fixture(1, 2, 11), fixture(3, 2, 3, start=9))
+case("conv2d", F.conv2d, fixture(2, 2, 4, 3), fixture(4, 2, 3, 2, start=9), BIAS)
+case("conv2d", F.conv2d, fixture(2, 4, 3), fixture(4, 2, 3, 2, start=9), BIAS)
+case("conv2d_same", lambda x, w, b: F.conv2d(x, w, b, padding=1), fixture(1, 3, 5, 4), fixture(4, 3, 3, 3, start=9), BIAS)
+case("conv2d_strided", lambda x, w: F.conv2d(x, w, stride=(2, 3), padding=(1, 0), dilation=(2, 1)), fixture(1, 2, 7, 8), fixture(3, 2, 3, 2, start=9))
+case("conv2d_groups", lambda x, w, b: F.conv2d(x, w, b, groups=2), fixture(1, 4, 3, 4), fixture(4, 2, 2, 2, start=9), BIAS)
+case("conv2d_depthwise", lambda x, w: F.conv2d(x, w, padding=1, groups=3), fixture(2, 3, 4, 4), fixture(3, 1, 3, 3, start=9))
+case("conv3d", F.conv3d, fixture(1, 2, 3, 3, 4), fixture(4, 2, 2, 2, 2, start=9), BIAS)
+case("conv_transpose1d", lambda x, w: F.conv_transpose1d(x, w, stride=2, padding=1, output_padding=1), fixture(1, 2, 5), fixture(2, 3, 3, start=9))
+case("conv_transpose2d", F.conv_transpose2d, fixture(1, 2, 3, 3), fixture(2, 4, 2, 3, start=9), BIAS)
+case("conv_transpose2d_strided", lambda x, w, b: F.conv_transpose2d(x, w, b, stride=(2, 3), padding=(1, 0), dilation=(1, 2), groups=2),
+     fixture(1, 4, 3, 2), fixture(4, 2, 3, 2, start=9), BIAS)
+case("conv_transpose3d", F.conv_transpose3d, fixture(1, 2, 2, 2, 2), fixture(2, 4, 2, 1, 2, start=9), BIAS)
 out.close()

@@ -26,6 +26,7 @@
 #define CE(logits, ...) hd_cross_entropy(logits, __VA_ARGS__)
 #define CE_OPTS(...)    HD_OPTS(hd_cross_entropy_opts, __VA_ARGS__)
 #define CLASSES         I64(S(3), 2, 0, 2)
+#define CONV(...)       HD_OPTS(hd_conv_opts, __VA_ARGS__)
 #define LABELS(x)       hd_softmax(x, 1) /* probabilities that have a gradient themselves */
 
 #define REDUCTIONS(CASE)                                                                                               \
@@ -257,7 +258,25 @@
          hd_layer_norm(a, 8, b, NULL, 0.1))                                                                            \
     CASE(layer_norm, no_rows, IN(S(0, 3), S(3)), hd_add(hd_sum(hd_layer_norm(a, 1, b, NULL, 0.1), X(0), NULL), b))     \
     CASE(rms_norm, rows, IN(S(3, 4), S(4)), hd_rms_norm(a, b, 0.1))                                                    \
-    CASE(rms_norm, alone, IN(S(2, 2, 3)), hd_square(hd_rms_norm(a, NULL, 0.1)))
+    CASE(rms_norm, alone, IN(S(2, 2, 3)), hd_square(hd_rms_norm(a, NULL, 0.1)))                                        \
+    CASE(conv, plain, IN(S(2, 2, 4), S(3, 2, 3), S(3)), hd_conv(a, b, c, NULL))                                        \
+    CASE(conv, strided, IN(S(1, 2, 4, 4), S(1, 2, 3, 2)),                                                              \
+         hd_square(hd_conv(a, b, NULL, CONV(.stride = {2, 3}, .padding = {{1, 0}, {2, -1}}))))                         \
+    CASE(conv, groups, IN(S(1, 4, 3), S(4, 2, 2)), hd_conv(a, b, NULL, CONV(.groups = 2, .dilation = {2})))            \
+    CASE(conv, depthwise, IN(S(1, 2, 3, 3), S(2, 1, 2, 2), S(2)), hd_conv(a, b, c, CONV(.groups = 2)))                 \
+    CASE(conv, no_images, IN(S(0, 2, 4), S(3, 2, 3)),                                                                  \
+         hd_add(hd_sum(hd_conv(a, b, NULL, NULL), X(0, 2), NULL), hd_sum(b, X(1, 2), NULL)))                           \
+    CASE(conv_transpose, plain, IN(S(1, 2, 3), S(2, 3, 2), S(3)), hd_conv_transpose(a, b, c, NULL))                    \
+    CASE(conv_transpose, strided, IN(S(1, 2, 2, 3), S(2, 1, 2, 3)),                                                    \
+         hd_conv_transpose(a, b, NULL, CONV(.stride = {3, 2}, .padding = {{1, 0}, {1, 1}}, .output_padding = {2})))    \
+    CASE(conv_weight_gradient, plain, IN(S(2, 2, 5), S(2, 1, 2)),                                                      \
+         hd_conv_weight_gradient(a, b, S(2), CONV(.stride = {2})))                                                     \
+    CASE(conv1d, image, IN(S(2, 4), S(3, 2, 2)), hd_conv1d(a, b, NULL, NULL))                                          \
+    CASE(conv2d, image, IN(S(1, 3, 3), S(2, 1, 2, 2)), hd_conv2d(a, b, NULL, NULL))                                    \
+    CASE(conv3d, image, IN(S(1, 2, 3, 2), S(2, 1, 2, 1, 2)), hd_conv3d(a, b, NULL, NULL))                              \
+    CASE(conv_transpose1d, image, IN(S(2, 3), S(2, 1, 2)), hd_conv_transpose1d(a, b, NULL, NULL))                      \
+    CASE(conv_transpose2d, image, IN(S(1, 2, 2), S(1, 2, 2, 2)), hd_conv_transpose2d(a, b, NULL, NULL))                \
+    CASE(conv_transpose3d, image, IN(S(1, 2, 2, 2), S(1, 1, 2, 1, 2)), hd_conv_transpose3d(a, b, NULL, NULL))
 
 /* No ops of the tables: losses, scalar powers where the base is negative, writing in place, dtypes that meet. */
 #define OTHERS(CASE)                                                                                                   \

@@ -3,6 +3,8 @@
  * round. */
 #include "support.h"
 
+#define CONV(...) HD_OPTS(hd_conv_opts, __VA_ARGS__)
+
 #define ALL(G)                                                                                                         \
     G(layer_norm, hd_layer_norm(x, 1, y, z, 1e-5))                                                                     \
     G(layer_norm_of_one, hd_layer_norm(x, 1, y, z, 1))                                                                 \
@@ -11,7 +13,21 @@
     G(layer_norm_weight, hd_layer_norm(x, 1, y, NULL, 1e-5))                                                           \
     G(layer_norm_bias, hd_layer_norm(x, 1, NULL, y, 1e-5))                                                             \
     G(rms_norm, hd_rms_norm(x, y, 1e-5))                                                                               \
-    G(rms_norm_alone, hd_rms_norm(x, NULL, 0.25))
+    G(rms_norm_alone, hd_rms_norm(x, NULL, 0.25))                                                                      \
+    G(conv1d, hd_conv1d(x, y, z, NULL))                                                                                \
+    G(conv1d_strided, hd_conv1d(x, y, NULL, CONV(.stride = {3}, .padding = {{2, 2}}, .dilation = {2})))                \
+    G(conv2d, hd_conv2d(x, y, z, NULL))                                                                                \
+    G(conv2d_same, hd_conv2d(x, y, z, CONV(.padding = {{1, 1}, {1, 1}})))                                              \
+    G(conv2d_strided, hd_conv2d(x, y, NULL, CONV(.stride = {2, 3}, .padding = {{1, 1}}, .dilation = {2, 1})))          \
+    G(conv2d_groups, hd_conv2d(x, y, z, CONV(.groups = 2)))                                                            \
+    G(conv2d_depthwise, hd_conv2d(x, y, NULL, CONV(.padding = {{1, 1}, {1, 1}}, .groups = 3)))                         \
+    G(conv3d, hd_conv3d(x, y, z, NULL))                                                                                \
+    G(conv_transpose1d,                                                                                                \
+      hd_conv_transpose1d(x, y, NULL, CONV(.stride = {2}, .padding = {{1, 1}}, .output_padding = {1})))                \
+    G(conv_transpose2d, hd_conv_transpose2d(x, y, z, NULL))                                                            \
+    G(conv_transpose2d_strided,                                                                                        \
+      hd_conv_transpose2d(x, y, z, CONV(.stride = {2, 3}, .padding = {{1, 1}}, .dilation = {1, 2}, .groups = 2)))      \
+    G(conv_transpose3d, hd_conv_transpose3d(x, y, z, NULL))
 
 #include "golden/cases.h"
 

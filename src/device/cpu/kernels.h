@@ -58,6 +58,13 @@ typedef struct hd_norm_kernels {
                        bool centered);
 } hd_norm_kernels;
 
+/* out[r * out_row + i] = in[r * in_row + i * step] for `rows` rows and i in [0, n); 0 when in is NULL. */
+typedef void (*hd_run_kernel)(void *out, int64_t out_row, const void *in, int64_t in_row, int64_t rows, int64_t n,
+                              int64_t step);
+
+/* out[i] += *factor * in[i * step] */
+typedef void (*hd_add_run_kernel)(void *out, const void *in, const void *factor, int64_t n, int64_t step);
+
 typedef struct hd_cpu_kernels {
     const char *isa;
     const hd_elementwise_kernel *elementwise[HD_COMPUTE_COUNT];     /* [compute][op] */
@@ -72,6 +79,8 @@ typedef struct hd_cpu_kernels {
     hd_reduce_kernels reduce[HD_REDUCTIONS][HD_COMPUTE_COUNT];
     hd_gemm_kernels gemm_f32, gemm_f64;
     hd_norm_kernels norm_f32, norm_f64;
+    hd_run_kernel runs_4, runs_8; /* for elements of 4 and 8 bytes */
+    hd_add_run_kernel add_run_f32, add_run_f64;
     /* element e of draw (seed, draw), for e in [first, first + n): see random.c */
     void (*uniform_f32)(float *out, int64_t first, int64_t n, uint64_t seed, uint64_t draw);
     void (*uniform_f64)(double *out, int64_t first, int64_t n, uint64_t seed, uint64_t draw);
