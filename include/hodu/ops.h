@@ -465,6 +465,22 @@ HD_API hd_tensor *hd_conv_transpose2d(hd_tensor *x, hd_tensor *weight, hd_tensor
 /* hd_conv_transpose on [n, in, depth, height, width], or on one image. */
 HD_API hd_tensor *hd_conv_transpose3d(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
 
+/* ---- Pooling: over windows on the last 1 to 3 axes ---- */
+/* The largest of each window; NaN if any is; floats. */
+HD_API hd_tensor *hd_max_pool(hd_tensor *x, hd_shape window, const hd_pool_opts *opts);
+/* The mean of each window; floats. */
+HD_API hd_tensor *hd_avg_pool(hd_tensor *x, hd_shape window, const hd_pool_opts *opts);
+/* values where hd_max_pool finds the largest of x (the first of equals, the last NaN); both of one shape. */
+HD_API hd_tensor *hd_max_pool_pick(hd_tensor *values, hd_tensor *x, hd_shape window, const hd_pool_opts *opts);
+/* The gradient of hd_max_pool's x: all of it to the element that was taken. */
+HD_API hd_tensor *hd_max_pool_gradient(hd_tensor *gradient, hd_tensor *x, hd_shape window, const hd_pool_opts *opts);
+/* The gradient of hd_avg_pool's x, which has this shape. */
+HD_API hd_tensor *hd_avg_pool_gradient(hd_tensor *gradient, hd_shape shape, hd_shape window, const hd_pool_opts *opts);
+/* hd_max_pool to a result of this size on the last axes, in windows as even as it goes. */
+HD_API hd_tensor *hd_adaptive_max_pool(hd_tensor *x, hd_shape size);
+/* hd_avg_pool to a result of this size on the last axes, in windows as even as it goes. */
+HD_API hd_tensor *hd_adaptive_avg_pool(hd_tensor *x, hd_shape size);
+
 /* ---- Reversed scalar forms ---- */
 /* value - x. */
 HD_API hd_tensor *hd_rsub_scalar(hd_tensor *x, double value);

@@ -19,6 +19,7 @@ typedef enum hd_family {
     HD_FAMILY_CONTRACT,
     HD_FAMILY_NORM,
     HD_FAMILY_CONV,
+    HD_FAMILY_POOL,
     HD_FAMILY_COUNT
 } hd_family;
 
@@ -127,6 +128,11 @@ typedef struct hd_conv_attributes {
         extra; /* hd_conv_transpose: rows behind the last; hd_conv_weight_gradient: the kernel's sizes; else none */
     int64_t groups;
 } hd_conv_attributes;
+typedef struct hd_pool_attributes {
+    hd_shape window, stride, dilation; /* of each spatial axis */
+    hd_shape padding;                  /* before and after each */
+    bool exclude_padding, ceil_mode, adaptive;
+} hd_pool_attributes;
 typedef struct hd_scatter_attributes {
     int axis;
     hd_scatter_mode mode;

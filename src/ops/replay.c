@@ -141,6 +141,31 @@ static hd_tensor *convolve(hd_op_id id, hd_tensor *const *in, int count, const h
     return id == HD_OP_conv ? hd_conv(in[0], in[1], bias, &opts) : hd_conv_transpose(in[0], in[1], bias, &opts);
 }
 
+static hd_tensor *pool(hd_op_id id, hd_tensor *const *in, const hd_pool_attributes *a, const hd_shape *shape) {
+    const int axes = a->window.rank, others = a->adaptive ? 0 : axes;
+    hd_pool_opts opts = HD_DEFAULTS(hd_pool_opts);
+    opts.adaptive = a->adaptive;
+    opts.ceil_mode = a->ceil_mode;
+    opts.exclude_padding = a->exclude_padding;
+    bool fits = axes >= 1 && axes <= 3 && a->stride.rank == others && a->dilation.rank == others &&
+                a->padding.rank == 2 * others;
+    for (int i = 0; i < others && fits; ++i) {
+        fits = a->stride.size[i] != 0 && a->dilation.size[i] != 0;
+        opts.stride[i] = a->stride.size[i];
+        opts.dilation[i] = a->dilation.size[i];
+        opts.padding[i] = (hd_padding){a->padding.size[2 * i], a->padding.size[2 * i + 1]};
+    }
+    if (!fits) {
+        hd_fail(HD_ERROR_VALUE, "the attributes of pooling on %d axes do not fit each other", axes);
+        return NULL;
+    }
+    if (id == HD_OP_max_pool) return hd_max_pool(in[0], a->window, &opts);
+    if (id == HD_OP_avg_pool) return hd_avg_pool(in[0], a->window, &opts);
+    if (id == HD_OP_max_pool_pick) return hd_max_pool_pick(in[0], in[1], a->window, &opts);
+    if (id == HD_OP_max_pool_gradient) return hd_max_pool_gradient(in[0], in[1], a->window, &opts);
+    return hd_avg_pool_gradient(in[0], *shape, a->window, &opts);
+}
+
 hd_tensor *hd_replay(hd_thread *thread, hd_op_id id, int derived, const void *attributes, hd_tensor *const *inputs,
                      int count, hd_dtype dtype, const hd_shape *shape) {
     const hd_op *op = derived == 0 ? &hd_ops[id] : &hd_derivatives[id][derived - 1];
@@ -183,6 +208,7 @@ hd_tensor *hd_replay(hd_thread *thread, hd_op_id id, int derived, const void *at
         return hd_affine(inputs[0], inputs[1], count > 2 ? inputs[2] : NULL);
     case HD_FAMILY_NORM: return normalise(id, inputs, count, attributes);
     case HD_FAMILY_CONV: return convolve(id, inputs, count, attributes);
+    case HD_FAMILY_POOL: return pool(id, inputs, attributes, shape);
     case HD_FAMILY_DERIVATIVE:
     case HD_FAMILY_COUNT: break;
     }

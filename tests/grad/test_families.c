@@ -27,6 +27,7 @@
 #define CE_OPTS(...)    HD_OPTS(hd_cross_entropy_opts, __VA_ARGS__)
 #define CLASSES         I64(S(3), 2, 0, 2)
 #define CONV(...)       HD_OPTS(hd_conv_opts, __VA_ARGS__)
+#define POOL(...)       HD_OPTS(hd_pool_opts, __VA_ARGS__)
 #define LABELS(x)       hd_softmax(x, 1) /* probabilities that have a gradient themselves */
 
 #define REDUCTIONS(CASE)                                                                                               \
@@ -276,7 +277,18 @@
     CASE(conv3d, image, IN(S(1, 2, 3, 2), S(2, 1, 2, 1, 2)), hd_conv3d(a, b, NULL, NULL))                              \
     CASE(conv_transpose1d, image, IN(S(2, 3), S(2, 1, 2)), hd_conv_transpose1d(a, b, NULL, NULL))                      \
     CASE(conv_transpose2d, image, IN(S(1, 2, 2), S(1, 2, 2, 2)), hd_conv_transpose2d(a, b, NULL, NULL))                \
-    CASE(conv_transpose3d, image, IN(S(1, 2, 2, 2), S(1, 1, 2, 1, 2)), hd_conv_transpose3d(a, b, NULL, NULL))
+    CASE(conv_transpose3d, image, IN(S(1, 2, 2, 2), S(1, 1, 2, 1, 2)), hd_conv_transpose3d(a, b, NULL, NULL))          \
+    CASE(max_pool, plain, IN(S(2, 4, 4)), hd_max_pool(a, S(2, 2), NULL))                                               \
+    CASE(max_pool, overlapping, IN(S(1, 4, 5)),                                                                        \
+         hd_square(hd_max_pool(a, S(3, 3), POOL(.stride = {1, 2}, .padding = {{1, 1}, {0, 1}}))))                      \
+    CASE(max_pool_pick, plain, IN(S(2, 5), S(2, 5)), hd_max_pool_pick(a, b, S(2), POOL(.stride = {1})))                \
+    CASE(max_pool_gradient, plain, IN(S(2, 3), S(2, 6)), hd_max_pool_gradient(a, b, S(2), NULL))                       \
+    CASE(avg_pool, plain, IN(S(2, 4, 4)), hd_square(hd_avg_pool(a, S(2, 2), NULL)))                                    \
+    CASE(avg_pool, padded, IN(S(2, 7)),                                                                                \
+         hd_avg_pool(a, S(3), POOL(.stride = {2}, .padding = {{1, 1}}, .ceil_mode = true)))                            \
+    CASE(avg_pool_gradient, plain, IN(S(2, 3)), hd_avg_pool_gradient(a, S(2, 5), S(3), POOL(.stride = {1})))           \
+    CASE(adaptive_max_pool, plain, IN(S(2, 7)), hd_adaptive_max_pool(a, S(3)))                                         \
+    CASE(adaptive_avg_pool, plain, IN(S(3, 5)), hd_square(hd_adaptive_avg_pool(a, S(2, 3))))
 
 /* No ops of the tables: losses, scalar powers where the base is negative, writing in place, dtypes that meet. */
 #define OTHERS(CASE)                                                                                                   \

@@ -3,7 +3,10 @@
  * round. */
 #include "support.h"
 
+#define S         HD_SHAPE
 #define CONV(...) HD_OPTS(hd_conv_opts, __VA_ARGS__)
+#define POOL(...) HD_OPTS(hd_pool_opts, __VA_ARGS__)
+#define AROUND    .stride = {2, 2}, .padding = {{1, 1}, {1, 1}}
 
 #define ALL(G)                                                                                                         \
     G(layer_norm, hd_layer_norm(x, 1, y, z, 1e-5))                                                                     \
@@ -27,7 +30,21 @@
     G(conv_transpose2d, hd_conv_transpose2d(x, y, z, NULL))                                                            \
     G(conv_transpose2d_strided,                                                                                        \
       hd_conv_transpose2d(x, y, z, CONV(.stride = {2, 3}, .padding = {{1, 1}}, .dilation = {1, 2}, .groups = 2)))      \
-    G(conv_transpose3d, hd_conv_transpose3d(x, y, z, NULL))
+    G(conv_transpose3d, hd_conv_transpose3d(x, y, z, NULL))                                                            \
+    G(max_pool2d, hd_max_pool(x, S(2, 2), NULL))                                                                       \
+    G(max_pool2d_overlapping, hd_max_pool(x, S(3, 3), POOL(.stride = {1, 1}, .padding = {{1, 1}, {1, 1}})))            \
+    G(max_pool2d_dilated,                                                                                              \
+      hd_max_pool(x, S(2, 3),                                                                                          \
+                  POOL(.stride = {2, 1}, .padding = {{0, 0}, {1, 1}}, .dilation = {1, 2}, .ceil_mode = true)))         \
+    G(max_pool1d, hd_max_pool(x, S(3), POOL(.stride = {2}, .padding = {{1, 1}})))                                      \
+    G(max_pool3d, hd_max_pool(x, S(1, 2, 2), POOL(.stride = {1, 1, 1})))                                               \
+    G(avg_pool1d, hd_avg_pool(x, S(3), POOL(.stride = {2}, .padding = {{1, 1}})))                                      \
+    G(avg_pool2d, hd_avg_pool(x, S(2, 2), NULL))                                                                       \
+    G(avg_pool2d_padded, hd_avg_pool(x, S(3, 3), POOL(AROUND, .ceil_mode = true)))                                     \
+    G(avg_pool2d_inside, hd_avg_pool(x, S(3, 3), POOL(AROUND, .ceil_mode = true, .exclude_padding = true)))            \
+    G(avg_pool3d, hd_avg_pool(x, S(2, 1, 2), POOL(.stride = {1, 1, 1})))                                               \
+    G(adaptive_avg_pool2d, hd_adaptive_avg_pool(x, S(3, 2)))                                                           \
+    G(adaptive_max_pool2d, hd_adaptive_max_pool(x, S(3, 2)))
 
 #include "golden/cases.h"
 

@@ -159,6 +159,7 @@ static hd_error cpu_run(hd_executor *self, hd_thread *thread, hd_call *call) {
     case HD_FAMILY_CONTRACT: return hd_cpu_contract(thread, call);
     case HD_FAMILY_NORM: return hd_cpu_norm(thread, call);
     case HD_FAMILY_CONV: return hd_cpu_conv(thread, call);
+    case HD_FAMILY_POOL: return hd_cpu_pool(thread, call);
     case HD_FAMILY_COUNT: break;
     }
     return hd_fail(HD_ERROR_INTERNAL, "the CPU cannot run family %d", call->op->family);
