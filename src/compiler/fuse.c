@@ -18,6 +18,7 @@ void hd_fusion_release(hd_fusion *f) {
     hd_array_release(f->order);
     hd_array_release(f->members);
     hd_array_release(f->source);
+    hd_array_release(f->number);
     hd_array_release(f->group_of);
     hd_array_release(f->form);
     hd_array_release(f->stored);
@@ -320,7 +321,13 @@ static hd_error add_node(walk *w, uint32_t i) {
     const hd_graph *g = w->g;
     w->level[i] = 0;
     w->f->group_of[i] = HD_NO_GROUP;
-    w->f->source[i] = hd_node_is_view(g, i) ? w->f->source[hd_node_inputs(g, i)[0]] : i;
+    w->f->source[i] = i;
+    w->f->number[i] = is_number(g, i);
+    if (hd_node_is_view(g, i)) {
+        const uint32_t in = hd_node_inputs(g, i)[0];
+        w->f->source[i] = w->f->source[in];
+        w->f->number[i] = w->f->number[in] && g->nodes[i].op != HD_OP_bitcast; /* other bits are another number */
+    }
     if (!hd_node_is_op(&g->nodes[i]) && g->nodes[i].op != HD_NODE_WRITE) return HD_OK;
     if (hd_node_is_view(g, i)) {
         w->level[i] = w->level[source_of(w, i)];
@@ -427,7 +434,7 @@ static hd_error find_stored(walk *w) {
         const bool whole = kind == HD_GROUP_CALL || is_product(g, i); /* reads all its inputs from memory */
         for (int k = 0; k < g->nodes[i].input_count; ++k) {
             const uint32_t in = hd_node_inputs(g, i)[k], source = source_of(w, in);
-            if (whole || (group_of(w, source) != group && !is_number(g, source))) HD_TRY(store(w, in));
+            if (whole || (group_of(w, source) != group && !w->f->number[in])) HD_TRY(store(w, in));
         }
     }
     for (uint32_t i = 0; i < g->output_count; ++i) HD_TRY(store(w, g->outputs[i].node));
@@ -537,12 +544,14 @@ hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fusion *f) {
     f->node_count = g->node_count;
     const size_t count = (size_t)g->node_count + 1;
     f->source = hd_array_resize(NULL, count * sizeof *f->source);
+    f->number = hd_array_resize(NULL, count);
     f->group_of = hd_array_resize(NULL, count * sizeof *f->group_of);
     f->form = hd_array_resize(NULL, count);
     f->stored = hd_array_resize(NULL, count);
     walk w = {.g = g, .f = f, .optimization = level, .level = hd_array_resize(NULL, count * sizeof *w.level)};
     hd_error status = HD_OK;
-    if (f->source == NULL || f->group_of == NULL || f->form == NULL || f->stored == NULL || w.level == NULL)
+    if (f->source == NULL || f->number == NULL || f->group_of == NULL || f->form == NULL || f->stored == NULL ||
+        w.level == NULL)
         status = hd_fail(HD_ERROR_MEMORY, "no memory to fuse a graph of %u nodes", g->node_count);
     if (status == HD_OK) memset(f->stored, 0, count);
     if (status == HD_OK) memset(f->form, 0, count);

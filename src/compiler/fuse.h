@@ -40,6 +40,7 @@ typedef struct hd_fusion {
     uint32_t order_count;
     uint32_t *members;
     uint32_t *source;   /* of each node: what it looks at through views; itself when it is none */
+    bool *number;       /* of each node: all its elements are the number that its source says */
     uint32_t *group_of; /* of each node; HD_NO_GROUP: given, or a view, or not needed */
     uint8_t *form;      /* hd_form of each node in a kernel */
     bool *stored;       /* of each node: others read it from memory */
