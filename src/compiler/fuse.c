@@ -443,12 +443,16 @@ static hd_error find_stored(walk *w) {
 }
 
 /* ---- the order -------------------------------------------------------------------------------------------------------------------- */
-/* As near to that of the graph as what they read allows: a heap of groups that are ready, by their last node. */
+/* First what can fail and what that reads, so that state can be written in place behind it; else as near to the order of the
+ * graph as what they read allows: a heap of groups that are ready, by their last node. */
 typedef struct heap {
     uint32_t *items, count;
     const hd_group *groups;
 } heap;
-static bool before(const heap *h, uint32_t a, uint32_t b) { return h->groups[a].last < h->groups[b].last; }
+static bool before(const heap *h, uint32_t a, uint32_t b) {
+    const hd_group *x = &h->groups[a], *y = &h->groups[b];
+    return x->can_fail != y->can_fail ? x->can_fail : x->last < y->last;
+}
 static void push(heap *h, uint32_t group) {
     uint32_t at = h->count++;
     for (; at > 0 && before(h, group, h->items[(at - 1) / 2]); at = (at - 1) / 2) h->items[at] = h->items[(at - 1) / 2];
@@ -477,6 +481,29 @@ static uint32_t pop(heap *h) {
             __VA_ARGS__                                                                                                \
         }                                                                                                              \
     }
+
+bool hd_op_can_fail(const hd_op *op) { return op->family != HD_FAMILY_CREATE && op->family != HD_FAMILY_RANDOM; }
+
+/* Marks what leads to a call that can fail. What a few walks do not find only comes later. */
+static void mark_failing(walk *w) {
+    hd_group *groups = w->f->groups;
+    for (uint32_t i = 0; i < w->g->node_count; ++i)
+        if (w->f->group_of[i] != HD_NO_GROUP && groups[w->f->group_of[i]].kind == HD_GROUP_CALL)
+            groups[w->f->group_of[i]].can_fail =
+                !hd_node_is_op(&w->g->nodes[i]) || hd_op_can_fail(hd_node_op(&w->g->nodes[i]));
+    bool changed = true;
+    for (int round = 0; round < 4 && changed; ++round) {
+        changed = false;
+        for (uint32_t i = w->g->node_count; i-- > 0;) {
+            if (w->f->group_of[i] == HD_NO_GROUP || !groups[w->f->group_of[i]].can_fail) continue;
+            for (int k = 0; k < w->g->nodes[i].input_count; ++k) {
+                const uint32_t from = w->f->group_of[source_of(w, hd_node_inputs(w->g, i)[k])];
+                if (from == HD_NO_GROUP || groups[from].can_fail) continue;
+                groups[from].can_fail = changed = true;
+            }
+        }
+    }
+}
 
 static hd_error put_in_order(walk *w) {
     hd_fusion *f = w->f;
@@ -536,6 +563,7 @@ static hd_error settle(walk *w) {
     for (uint32_t i = 0; i < f->node_count; ++i)
         if (f->group_of[i] != HD_NO_GROUP) f->group_of[i] = standing(f, f->group_of[i]);
     HD_TRY(list_members(f));
+    mark_failing(w);
     return put_in_order(w);
 }
 
