@@ -16,6 +16,26 @@ typedef struct hd_padding {
     int64_t before, after;
 } hd_padding;
 
+/* Convolutions have 1 to 3 spatial axes; entry i is of the i-th. A stride, dilation or number of groups of 0 means 1. */
+typedef struct hd_conv_opts {
+    size_t struct_size;
+    int64_t stride[3], dilation[3];
+    hd_padding padding[3];     /* zeros around the image; negative cuts */
+    int64_t groups;            /* channels are cut into groups that are convolved apart */
+    int64_t output_padding[3]; /* of transposed ones: rows behind the last, fewer than the stride */
+} hd_conv_opts;
+
+/* Pooling windows lie on the last 1 to 3 axes; entry i is of the i-th of them. */
+typedef struct hd_pool_opts {
+    size_t struct_size;
+    int64_t stride[3];     /* 0: the window */
+    int64_t dilation[3];   /* of max pooling; 0: 1 */
+    hd_padding padding[3]; /* at most half a window; never the largest, zeros in an average */
+    bool ceil_mode;        /* a last window may reach past the end */
+    bool exclude_padding;  /* averages are over what is inside the image */
+    bool adaptive;         /* the "window" is the size of the result: the image is cut as evenly as it goes */
+} hd_pool_opts;
+
 typedef enum hd_pad_mode { HD_PAD_REFLECT = 1, HD_PAD_REPLICATE, HD_PAD_CIRCULAR } hd_pad_mode;
 
 /* What hd_scatter does with the element that is there. */

@@ -431,6 +431,56 @@ HD_API hd_tensor *hd_dot(hd_tensor *a, hd_tensor *b);
 /* Products of all pairs: [n], [m] -> [n,m]. */
 HD_API hd_tensor *hd_outer(hd_tensor *a, hd_tensor *b);
 
+/* ---- Normalisation ---- */
+/* (x - mean) / sqrt(variance + eps) * weight + bias over the last `axes` axes; weight and bias of their shape, or NULL; floats. */
+HD_API hd_tensor *hd_layer_norm(hd_tensor *x, int axes, hd_tensor *weight, hd_tensor *bias, double eps);
+/* x / sqrt(mean(x^2) + eps) * weight over the last axis; weight [n] or NULL; floats. */
+HD_API hd_tensor *hd_rms_norm(hd_tensor *x, hd_tensor *weight, double eps);
+/* The gradient of hd_layer_norm's x from that of its result. */
+HD_API hd_tensor *hd_layer_norm_gradient(hd_tensor *gradient, hd_tensor *x, int axes, hd_tensor *weight, double eps);
+/* The gradient of hd_rms_norm's x from that of its result. */
+HD_API hd_tensor *hd_rms_norm_gradient(hd_tensor *gradient, hd_tensor *x, hd_tensor *weight, double eps);
+/* The gradients of hd_layer_norm's weight and bias: [2, the normalised axes]. */
+HD_API hd_tensor *hd_layer_norm_weight_gradient(hd_tensor *gradient, hd_tensor *x, int axes, double eps);
+/* The gradient of hd_rms_norm's weight: [n]. */
+HD_API hd_tensor *hd_rms_norm_weight_gradient(hd_tensor *gradient, hd_tensor *x, double eps);
+
+/* ---- Convolution: images are [batch, channels, 1 to 3 spatial axes] ---- */
+/* x [n, in, ...] with weight [out, in / groups, kernel] and bias [out] or NULL -> [n, out, ...]; floats. */
+HD_API hd_tensor *hd_conv(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
+/* What takes gradients of hd_conv's result to its x: x [n, in, ...] with weight [in, out / groups, kernel] -> [n, out, ...]. */
+HD_API hd_tensor *hd_conv_transpose(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
+/* The gradient of hd_conv's weight from that of its result: [out, in / groups, kernel]. */
+HD_API hd_tensor *hd_conv_weight_gradient(hd_tensor *x, hd_tensor *gradient, hd_shape kernel, const hd_conv_opts *opts);
+/* hd_conv on [n, in, length], or on one image [in, length]. */
+HD_API hd_tensor *hd_conv1d(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
+/* hd_conv on [n, in, height, width], or on one image [in, height, width]. */
+HD_API hd_tensor *hd_conv2d(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
+/* hd_conv on [n, in, depth, height, width], or on one image. */
+HD_API hd_tensor *hd_conv3d(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
+/* hd_conv_transpose on [n, in, length], or on one image. */
+HD_API hd_tensor *hd_conv_transpose1d(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
+/* hd_conv_transpose on [n, in, height, width], or on one image. */
+HD_API hd_tensor *hd_conv_transpose2d(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
+/* hd_conv_transpose on [n, in, depth, height, width], or on one image. */
+HD_API hd_tensor *hd_conv_transpose3d(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
+
+/* ---- Pooling: over windows on the last 1 to 3 axes ---- */
+/* The largest of each window; NaN if any is; floats. */
+HD_API hd_tensor *hd_max_pool(hd_tensor *x, hd_shape window, const hd_pool_opts *opts);
+/* The mean of each window; floats. */
+HD_API hd_tensor *hd_avg_pool(hd_tensor *x, hd_shape window, const hd_pool_opts *opts);
+/* values where hd_max_pool finds the largest of x (the first of equals, the last NaN); both of one shape. */
+HD_API hd_tensor *hd_max_pool_pick(hd_tensor *values, hd_tensor *x, hd_shape window, const hd_pool_opts *opts);
+/* The gradient of hd_max_pool's x: all of it to the element that was taken. */
+HD_API hd_tensor *hd_max_pool_gradient(hd_tensor *gradient, hd_tensor *x, hd_shape window, const hd_pool_opts *opts);
+/* The gradient of hd_avg_pool's x, which has this shape. */
+HD_API hd_tensor *hd_avg_pool_gradient(hd_tensor *gradient, hd_shape shape, hd_shape window, const hd_pool_opts *opts);
+/* hd_max_pool to a result of this size on the last axes, in windows as even as it goes. */
+HD_API hd_tensor *hd_adaptive_max_pool(hd_tensor *x, hd_shape size);
+/* hd_avg_pool to a result of this size on the last axes, in windows as even as it goes. */
+HD_API hd_tensor *hd_adaptive_avg_pool(hd_tensor *x, hd_shape size);
+
 /* ---- Reversed scalar forms ---- */
 /* value - x. */
 HD_API hd_tensor *hd_rsub_scalar(hd_tensor *x, double value);

@@ -58,8 +58,18 @@ typedef struct hd_script_figures {
     int64_t constant_bytes;
     double compile_ms;
     int64_t compilations, runs;
+    int64_t kernels;          /* native ones among the launches */
+    int64_t kernels_compiled; /* of those: compiled now, read from the disk cache, and found in memory */
+    int64_t kernels_from_disk, kernels_from_memory;
+    double
+        llvm_load_ms; /* of compile_ms: loading LLVM, once in a process; making code (a sum over threads); placing it */
+    double code_ms, link_ms;
+    double operations, bytes_moved; /* of a run: arithmetic, and memory that kernels read and write */
 } hd_script_figures;
 HD_API hd_script_figures hd_script_stats(const hd_script *script);
+/* Runs the script `runs` times with the inputs set, without changing state, and prints to stdout for every launch its time, and
+ * how near it comes to what this machine can do (measured on the way). */
+HD_API void hd_script_profile(hd_script *script, int runs);
 /* Prints the graph to stdout as text. */
 HD_API void hd_script_print(const hd_script *script);
 /* The same text into `out` (always terminated); returns the length of the whole text, as snprintf does; -1 on error. */

@@ -4,6 +4,7 @@
 #include "core/memory.h"
 
 #if HD_HAS_LLVM
+#include "compiler/dump.h"
 #include "compiler/llvm_emit.h"
 
 #include <dlfcn.h>
@@ -177,20 +178,44 @@ static void set_attributes(const hd_emitter *e) {
             hd_llvm.CreateStringAttribute(e->context, names[i], (unsigned)strlen(names[i]), "512", 3));
 }
 
-/* The object's bytes, from the machine that holds the module. */
-static hd_error take_object(LLVMTargetMachineRef machine, LLVMModuleRef module, void **object, size_t *bytes) {
+/* The module as an object or as assembly; NULL with an error. */
+static LLVMMemoryBufferRef generate(LLVMTargetMachineRef machine, LLVMModuleRef module, LLVMCodeGenFileType kind) {
     char *message = NULL;
     LLVMMemoryBufferRef buffer = NULL;
-    if (hd_llvm.TargetMachineEmitToMemoryBuffer(machine, module, LLVMObjectFile, &message, &buffer)) {
-        const hd_error status = hd_fail(HD_ERROR_INTERNAL, "LLVM does not compile a kernel: %s", message);
-        hd_llvm.DisposeMessage(message);
-        return status;
-    }
+    if (!hd_llvm.TargetMachineEmitToMemoryBuffer(machine, module, kind, &message, &buffer)) return buffer;
+    hd_fail(HD_ERROR_INTERNAL, "LLVM does not compile a kernel: %s", message);
+    hd_llvm.DisposeMessage(message);
+    return NULL;
+}
+
+static hd_error take_object(LLVMTargetMachineRef machine, LLVMModuleRef module, void **object, size_t *bytes) {
+    LLVMMemoryBufferRef buffer = generate(machine, module, LLVMObjectFile);
+    if (buffer == NULL) return HD_ERROR_INTERNAL;
     *bytes = hd_llvm.GetBufferSize(buffer);
     *object = hd_array_resize(NULL, *bytes);
     if (*object != NULL) memcpy(*object, hd_llvm.GetBufferStart(buffer), *bytes);
     hd_llvm.DisposeMemoryBuffer(buffer);
     return *object != NULL ? HD_OK : hd_fail(HD_ERROR_MEMORY, "no memory for an object of %zu bytes", *bytes);
+}
+
+/* HODU_DUMP=llvm,asm. Generating code changes a module: assembly is made from a copy. */
+static hd_error dump(LLVMTargetMachineRef machine, LLVMModuleRef module, const char *name) {
+    char headline[128];
+    if (hd_dump_wants("llvm")) {
+        char *text = hd_llvm.PrintModuleToString(module);
+        snprintf(headline, sizeof headline, "%s, LLVM IR", name);
+        hd_dump_text(headline, text, strlen(text));
+        hd_llvm.DisposeMessage(text);
+    }
+    if (!hd_dump_wants("asm")) return HD_OK;
+    LLVMModuleRef copy = hd_llvm.CloneModule(module);
+    LLVMMemoryBufferRef buffer = generate(machine, copy, LLVMAssemblyFile);
+    hd_llvm.DisposeModule(copy);
+    if (buffer == NULL) return HD_ERROR_INTERNAL;
+    snprintf(headline, sizeof headline, "%s, assembly", name);
+    hd_dump_text(headline, hd_llvm.GetBufferStart(buffer), hd_llvm.GetBufferSize(buffer));
+    hd_llvm.DisposeMemoryBuffer(buffer);
+    return HD_OK;
 }
 
 static hd_error check_module(LLVMModuleRef module) {
@@ -202,7 +227,13 @@ static hd_error check_module(LLVMModuleRef module) {
     return status;
 }
 
-static void describe_function(hd_emitter *e, LLVMTargetMachineRef machine, const char *name) {
+static void begin_module(hd_emitter *e, LLVMTargetMachineRef machine, const char *name) {
+    e->context = hd_llvm.ContextCreate();
+    e->module = hd_llvm.ModuleCreateWithNameInContext(name, e->context);
+    e->builder = hd_llvm.CreateBuilderInContext(e->context);
+    e->has_f16 = strncmp(llvm.triple, "aarch64", 7) == 0 || has_feature("+f16c");
+    e->least_masked = has_feature("+avx512bw") ? 1 : has_feature("+avx2") ? 4 : 16;
+    set_types(e);
     LLVMTargetDataRef layout = hd_llvm.CreateTargetDataLayout(machine);
     hd_llvm.SetModuleDataLayout(e->module, layout);
     hd_llvm.DisposeTargetData(layout);
@@ -213,40 +244,38 @@ static void describe_function(hd_emitter *e, LLVMTargetMachineRef machine, const
     set_attributes(e);
 }
 
+static void end_module(hd_emitter *e) {
+    hd_emit_release_programs(e);
+    hd_llvm.DisposeBuilder(e->builder);
+    hd_llvm.DisposeModule(e->module);
+    hd_llvm.ContextDispose(e->context);
+}
+
+static hd_error compile(hd_emitter *e, LLVMTargetMachineRef machine, const char *name, void **object, size_t *bytes) {
+    HD_TRY(hd_emit_kernel(e));
+    if (CHECKED) HD_TRY(check_module(e->module));
+    HD_TRY(dump(machine, e->module, name));
+    return take_object(machine, e->module, object, bytes);
+}
+
 hd_error hd_llvm_object(const hd_kernel *k, const char *name, void **object, size_t *bytes) {
     HD_TRY(load());
-    if (k->width > HD_EMIT_LANES) return hd_fail(HD_ERROR_INTERNAL, "a kernel of %d lanes", k->width);
-    LLVMTargetMachineRef machine = take_machine();
-    if (machine == NULL) return hd_fail(HD_ERROR_INTERNAL, "LLVM knows no such machine: %s", llvm.target);
+    if (k->width < 2 || k->width > HD_EMIT_LANES) return hd_fail(HD_ERROR_INTERNAL, "a kernel of %d lanes", k->width);
     hd_emitter *e = hd_array_resize(NULL, sizeof *e);
-    hd_error status = HD_ERROR_MEMORY;
-    if (e != NULL) {
-        memset(e, 0, sizeof *e);
-        e->k = k;
-        e->context = hd_llvm.ContextCreate();
-        e->module = hd_llvm.ModuleCreateWithNameInContext(name, e->context);
-        e->builder = hd_llvm.CreateBuilderInContext(e->context);
-        e->has_f16 = strncmp(llvm.triple, "aarch64", 7) == 0 || has_feature("+f16c");
-        e->least_masked = has_feature("+avx512bw") ? 1 : has_feature("+avx2") ? 4 : 16;
-        set_types(e);
-        describe_function(e, machine, name);
-        status = hd_emit_kernel(e);
-        if (status == HD_OK && getenv("HODU_LLVM_PRINT") != NULL) {
-            char *text = hd_llvm.PrintModuleToString(e->module);
-            fputs(text, stderr);
-            hd_llvm.DisposeMessage(text);
-        }
-        if (status == HD_OK && CHECKED) status = check_module(e->module);
-        if (status == HD_OK) status = take_object(machine, e->module, object, bytes);
-        hd_emit_release_programs(e);
-        hd_llvm.DisposeBuilder(e->builder);
-        hd_llvm.DisposeModule(e->module);
-        hd_llvm.ContextDispose(e->context);
-        hd_array_release(e);
+    if (e == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to compile a kernel of %d steps", k->count);
+    memset(e, 0, sizeof *e);
+    e->k = k;
+    LLVMTargetMachineRef machine = take_machine();
+    hd_error status = HD_OK;
+    if (machine != NULL) {
+        begin_module(e, machine, name);
+        status = compile(e, machine, name, object, bytes);
+        end_module(e);
+        give_machine_back(machine);
     } else {
-        hd_fail(HD_ERROR_MEMORY, "no memory to compile a kernel of %d steps", k->count);
+        status = hd_fail(HD_ERROR_INTERNAL, "LLVM knows no such machine: %s", llvm.target);
     }
-    give_machine_back(machine);
+    hd_array_release(e);
     return status;
 }
 

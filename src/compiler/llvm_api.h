@@ -27,15 +27,19 @@
     /* the machine */                                                                                                  \
     X(GetVersion)                                                                                                      \
     X(GetHostCPUName)                                                                                                  \
-    X(GetHostCPUFeatures) X(GetDefaultTargetTriple) X(NormalizeTargetTriple) X(GetTargetFromTriple)                    \
-        X(CreateTargetMachine) X(DisposeTargetMachine) X(CreateTargetDataLayout) X(DisposeTargetData)                  \
-            X(SetModuleDataLayout) X(SetTarget) X(TargetMachineEmitToMemoryBuffer) X(GetBufferStart) X(GetBufferSize)  \
-                X(DisposeMemoryBuffer) X(DisposeMessage) X(VerifyModule) X(PrintModuleToString) /* containers */       \
-        X(ContextCreate) X(ContextDispose) X(ModuleCreateWithNameInContext) X(DisposeModule) X(CreateBuilderInContext) \
-            X(DisposeBuilder) X(AddFunction) X(AppendBasicBlockInContext) X(PositionBuilderAtEnd)                      \
-                X(PositionBuilderBefore) X(GetInsertBlock) X(GetBasicBlockTerminator) X(GetFirstInstruction)           \
-                    X(GetNextInstruction) X(GetParam) X(CreateStringAttribute) X(CreateEnumAttribute)                  \
-                        X(GetEnumAttributeKindForName) X(AddAttributeAtIndex) /* types and constants */                \
+    X(GetHostCPUFeatures)                                                                                              \
+    X(GetDefaultTargetTriple)                                                                                          \
+    X(NormalizeTargetTriple)                                                                                           \
+    X(GetTargetFromTriple) X(CreateTargetMachine) X(DisposeTargetMachine) X(CreateTargetDataLayout)                    \
+        X(DisposeTargetData) X(SetModuleDataLayout) X(SetTarget) X(TargetMachineEmitToMemoryBuffer) X(GetBufferStart)  \
+            X(GetBufferSize) X(DisposeMemoryBuffer) X(DisposeMessage) X(VerifyModule)                                  \
+                X(PrintModuleToString) /* containers */                                                                \
+        X(ContextCreate) X(ContextDispose) X(ModuleCreateWithNameInContext) X(DisposeModule) X(CloneModule)            \
+            X(CreateBuilderInContext) X(DisposeBuilder) X(AddFunction) X(AppendBasicBlockInContext)                    \
+                X(PositionBuilderAtEnd) X(PositionBuilderBefore) X(GetInsertBlock) X(GetBasicBlockTerminator)          \
+                    X(GetFirstInstruction) X(GetNextInstruction) X(GetParam) X(CreateStringAttribute)                  \
+                        X(CreateEnumAttribute) X(GetEnumAttributeKindForName)                                          \
+                            X(AddAttributeAtIndex) /* types and constants */                                           \
         X(Int1TypeInContext) X(Int8TypeInContext) X(Int16TypeInContext) X(Int32TypeInContext) X(Int64TypeInContext)    \
             X(IntTypeInContext) X(HalfTypeInContext) X(FloatTypeInContext) X(DoubleTypeInContext) X(VoidTypeInContext) \
                 X(PointerTypeInContext) X(VectorType) X(ArrayType2) X(FunctionType) X(ConstInt) X(ConstReal)           \

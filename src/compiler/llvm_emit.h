@@ -1,4 +1,4 @@
-/* Emitting a kernel as LLVM IR: what the words (llvm_words.c) and the loops around them (llvm_loops.c) share. Values that
+/* Emitting a kernel as LLVM IR: what the words (llvm_words.c) and what is around them (llvm_nest.h) share. Values that
  * differ between lanes are vectors as wide as the kernel; others are scalars. There is no pass pipeline: what is emitted is
  * already placed where it belongs, and goes to instruction selection as it is. */
 #ifndef HD_COMPILER_LLVM_EMIT_H

@@ -347,15 +347,25 @@ static value function_word(hd_emitter *e, int word, int type, const value *o) {
     return result;
 }
 
+/* Nothing is above infinity: where f64 needs more ranges than f32, the programs say so. */
+static value less(const hd_emitter *e, int type, value a, value b) {
+    if (is_float(type) && a == hd_emit_constant(e, type, INFINITY)) return hd_emit_constant(e, HD_CONDITION, 0);
+    return smaller(e, type, a, b);
+}
+
+static value choose(const hd_emitter *e, value condition, value a, value b) {
+    return hd_llvm.IsConstant(condition) && hd_llvm.IsNull(condition) ? b : BUILD(Select, condition, a, b);
+}
+
 value hd_emit_word(hd_emitter *e, int word, int type, const value *o) {
     switch (word) {
-    case HD_WORD_LT: return smaller(e, type, o[0], o[1]);
+    case HD_WORD_LT: return less(e, type, o[0], o[1]);
     case HD_WORD_LE: return compare(e, type, LLVMIntSLE, LLVMIntULE, LLVMRealOLE, o[0], o[1]);
     case HD_WORD_EQ: return compare(e, type, LLVMIntEQ, LLVMIntEQ, LLVMRealOEQ, o[0], o[1]);
     case HD_WORD_BOTH: return BUILD(And, o[0], o[1]);
     case HD_WORD_EITHER: return BUILD(Or, o[0], o[1]);
     case HD_WORD_UNLESS: return BUILD(Not, o[0]);
-    case HD_WORD_SELECT: return BUILD(Select, o[0], o[1], o[2]);
+    case HD_WORD_SELECT: return choose(e, o[0], o[1], o[2]);
     case HD_WORD_MAX: return extreme(e, type, true, o[0], o[1]);
     case HD_WORD_MIN: return extreme(e, type, false, o[0], o[1]);
     default: break;

@@ -2,6 +2,7 @@
  * one go are joined, so that what is contiguous is one loop. Then every member becomes words: a row is read as kernel IR, a
  * cast a cast, a number an argument. What is computed in the group is a value; what is not, a load. */
 #include "compiler/lower.h"
+#include "device/cpu/product.h"
 #include "ops/row_ir.h"
 #include "ops/row_uses.h"
 
@@ -365,6 +366,12 @@ static hd_error bind(const build *b, const loops *o, hd_native *n) {
     return HD_OK;
 }
 
+static hd_dtype product_dtype(const build *b) {
+    for (int i = 0; i < b->access_count; ++i)
+        if (b->accesses[i].node == HD_TILE_BUFFER) return (hd_dtype)b->accesses[i].dtype;
+    return HD_F32;
+}
+
 hd_error hd_lower(hd_lowering *l, const hd_group *group, hd_lowered *out) {
     memset(out, 0, sizeof *out);
     build b = {.l = l, .group = group, .k = &out->native.shape};
@@ -375,6 +382,8 @@ hd_error hd_lower(hd_lowering *l, const hd_group *group, hd_lowered *out) {
     hd_error status = add_buffers(&b, &o);
     if (status == HD_OK) status = build_members(&b, false);
     if (status == HD_OK) status = hd_kernel_finish(b.k, o.lanes, hd_code_vector_bytes());
+    if (group->kind == HD_GROUP_PRODUCT) /* its tiles are narrow: none of them should be all rest */
+        while (b.k->width > hd_cpu_product_columns(product_dtype(&b))) b.k->width /= 2;
 #ifndef NDEBUG
     if (status == HD_OK) status = hd_kernel_verify(b.k);
 #endif

@@ -12,6 +12,7 @@ typedef struct hd_native {
     uint64_t *numbers;
     int split;            /* the kept axis that threads share; -1: none */
     int64_t grain;        /* the least of it that is worth a thread */
+    int operations;       /* words at a point of its space */
     size_t scratch_bytes; /* for each thread */
 } hd_native;
 

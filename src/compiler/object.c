@@ -195,11 +195,11 @@ static hd_error put_low(const patch *p, uintptr_t target, unsigned scale) {
 }
 
 static hd_error apply(uint32_t type, const patch *p) {
-    const int64_t value = (int64_t)p->symbol + p->addend, relative = value - (int64_t)(uintptr_t)p->at;
-    const uintptr_t target = (uintptr_t)value;
+    const uintptr_t target = p->symbol + (uint64_t)p->addend;
+    const int64_t relative = (int64_t)(target - (uintptr_t)p->at);
     switch (type) {
     case R_AARCH64_NONE: return HD_OK;
-    case R_AARCH64_ABS64: return put(p, (int64_t)p->outside + p->addend, 8, true);
+    case R_AARCH64_ABS64: return put(p, (int64_t)(p->outside + (uint64_t)p->addend), 8, true);
     case R_AARCH64_PREL64: return put(p, relative, 8, true);
     case R_AARCH64_PREL32: return put(p, relative, 4, relative == (int32_t)relative);
     case R_AARCH64_CALL26:
@@ -219,11 +219,12 @@ static hd_error apply(uint32_t type, const patch *p) {
 }
 #else
 static hd_error apply(uint32_t type, const patch *p) {
-    const int64_t value = (int64_t)p->symbol + p->addend, relative = value - (int64_t)(uintptr_t)p->at;
-    const int64_t entry = (int64_t)p->entry + p->addend - (int64_t)(uintptr_t)p->at;
+    const uint64_t addend = (uint64_t)p->addend, at = (uintptr_t)p->at; /* unsigned: what is damaged may overflow */
+    const int64_t value = (int64_t)(p->symbol + addend), relative = (int64_t)(p->symbol + addend - at),
+                  entry = (int64_t)(p->entry + addend - at);
     switch (type) {
     case R_X86_64_NONE: return HD_OK;
-    case R_X86_64_64: return put(p, (int64_t)p->outside + p->addend, 8, true);
+    case R_X86_64_64: return put(p, (int64_t)(p->outside + (uint64_t)p->addend), 8, true);
     case R_X86_64_PC64: return put(p, relative, 8, true);
     case R_X86_64_PC32:
     case R_X86_64_PLT32: return put(p, relative, 4, relative == (int32_t)relative);

@@ -11,7 +11,9 @@
 #include "device/cpu/product.h"
 #include "script/executable.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define NONE UINT32_MAX
 
@@ -578,7 +580,14 @@ static hd_error run_call(const plan *p, hd_thread *thread, const launch *l, cons
     return p->executor->run(p->executor, thread, &c->call);
 }
 
+static int64_t nanoseconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 static hd_error run_launches(plan *p, hd_thread *thread, const hd_run *run) {
+    int64_t begin = run->nanoseconds != NULL ? nanoseconds() : 0;
     for (uint32_t i = 0; i < p->launch_count; ++i) {
         const launch *l = &p->launches[i];
         hd_tensor **operands = p->pointers + l->first;
@@ -590,6 +599,11 @@ static hd_error run_launches(plan *p, hd_thread *thread, const hd_run *run) {
         if (__builtin_expect(status != HD_OK, 0)) {
             hd_error_append(thread, " (in node %%%u, %s)", l->node, hd_node_name(&p->graph->nodes[l->node]));
             return status;
+        }
+        if (__builtin_expect(run->nanoseconds != NULL, 0)) {
+            const int64_t end = nanoseconds();
+            run->nanoseconds[i] += end - begin;
+            begin = end;
         }
     }
     return HD_OK;
@@ -644,6 +658,45 @@ static hd_error plan_run(hd_executable *self, hd_thread *thread, const hd_run *r
     if (status == HD_OK && !run->keep_state) update_state(p, run);
     thread->observer = observer;
     return status;
+}
+
+/* ---- looking ---------------------------------------------------------------------------------------------------------- */
+static void describe_kernel(const native *n, hd_launch_figures *out) {
+    double points = 1;
+    for (int a = 0; a < n->native.shape.axes; ++a) points *= (double)n->native.geometry[a];
+    out->operations += points * n->native.operations;
+}
+
+static void describe_members(const plan *p, const launch *l, hd_launch_figures *out) {
+    const hd_group *group = &p->fusion.groups[p->fusion.group_of[l->node]];
+    size_t at = (size_t)snprintf(out->what, sizeof out->what, l->kind == RUN_COPY ? "copy for" : "");
+    for (uint32_t i = 0; i < group->count && at < sizeof out->what; ++i)
+        at += (size_t)snprintf(out->what + at, sizeof out->what - at, "%s%s", at > 0 ? " " : "",
+                               hd_node_name(&p->graph->nodes[p->fusion.members[group->first + i]]));
+}
+
+static void plan_describe(const hd_executable *self, int64_t index, hd_launch_figures *out) {
+    const plan *p = (const plan *)self;
+    const launch *l = &p->launches[index];
+    *out = (hd_launch_figures){.operations = 0};
+    if (p->fusion.group_of[l->node] != HD_NO_GROUP)
+        describe_members(p, l, out);
+    else
+        snprintf(out->what, sizeof out->what, "copy of %s", hd_node_name(&p->graph->nodes[l->node]));
+    for (uint32_t k = 0; k < (uint32_t)l->inputs + l->outputs; ++k) {
+        const hd_tensor *t = &p->tensors[p->operands[l->first + k]];
+        out->bytes += (double)t->count * hd_dtype_bytes[t->dtype];
+    }
+    if (l->native != NONE) describe_kernel(p->natives[l->native], out);
+    if (l->call != NONE && p->calls[l->call].call.op->family == HD_FAMILY_CONTRACT) {
+        const hd_tensor *a = p->calls[l->call].call.inputs[0];
+        const hd_matmul_attributes *turns = p->calls[l->call].call.attributes;
+        const bool turned = p->calls[l->call].call.op->id == HD_OP_matmul && turns != NULL && turns->turn_a;
+        const int rank = a->layout.shape.rank, axis = turned ? rank - 2 : rank - 1;
+        out->operations += 2.0 * (double)p->calls[l->call].call.outputs[0]->count * (double)a->layout.shape.size[axis];
+    } else if (l->call != NONE) {
+        out->operations += (double)p->calls[l->call].call.outputs[0]->count;
+    }
 }
 
 /* ---- making one ------------------------------------------------------------------------------------------------------------------ */
@@ -787,7 +840,7 @@ hd_executable *hd_hodu_compile(hd_thread *thread, hd_graph *graph, hd_device dev
         return NULL;
     }
     memset(p, 0, sizeof *p);
-    p->executable = (hd_executable){.run = plan_run, .destroy = plan_destroy};
+    p->executable = (hd_executable){.run = plan_run, .destroy = plan_destroy, .describe = plan_describe};
     p->executor = hd_device_executor(device);
     if (level == HD_O0) {
         hd_object_retain(&graph->object);

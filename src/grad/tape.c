@@ -209,6 +209,7 @@ static hd_error record_call(hd_thread *thread, const hd_call *call) {
         same_shapes = same_shapes && same_shape(&x->layout.shape, &call->shape[0]);
     }
     if (thread->error_code != HD_OK) return thread->error_code;
+    if (call->input_count < 3) saves &= HD_SAVE_OUTPUT | ((1u << call->input_count) - 1); /* some inputs are optional */
     hd_record *r = record_new(tape, op, call->input_count, saves_count(saves), same_shapes ? 0 : shape_words,
                               call->attributes == NULL ? 0 : op->attribute_bytes);
     if (r == NULL) return thread->error_code;

@@ -40,6 +40,17 @@ static const hd_field hd_scatter_attributes_fields[] = {FIELD(hd_scatter_attribu
                                                         FIELD(hd_scatter_attributes, mode, INT), END};
 static const hd_field hd_matmul_attributes_fields[] = {FIELD(hd_matmul_attributes, turn_a, BOOL),
                                                        FIELD(hd_matmul_attributes, turn_b, BOOL), END};
+static const hd_field hd_norm_attributes_fields[] = {FIELD(hd_norm_attributes, axes, INT),
+                                                     FIELD(hd_norm_attributes, eps, F64), END};
+static const hd_field hd_conv_attributes_fields[] = {
+    FIELD(hd_conv_attributes, stride, SHAPE),  FIELD(hd_conv_attributes, dilation, SHAPE),
+    FIELD(hd_conv_attributes, padding, SHAPE), FIELD(hd_conv_attributes, extra, SHAPE),
+    FIELD(hd_conv_attributes, groups, I64),    END};
+static const hd_field hd_pool_attributes_fields[] = {
+    FIELD(hd_pool_attributes, window, SHAPE),         FIELD(hd_pool_attributes, stride, SHAPE),
+    FIELD(hd_pool_attributes, dilation, SHAPE),       FIELD(hd_pool_attributes, padding, SHAPE),
+    FIELD(hd_pool_attributes, exclude_padding, BOOL), FIELD(hd_pool_attributes, ceil_mode, BOOL),
+    FIELD(hd_pool_attributes, adaptive, BOOL),        END};
 static const hd_field number_fields[4][4] = {
     {END},
     {{"p", HD_FIELD_F64, 0}, END},
@@ -58,6 +69,8 @@ static const struct description {
 #include "ops/ops.def"
 };
 _Static_assert(sizeof(hd_strided_attributes) <= HD_ATTRIBUTES_MOST && sizeof(hd_pad_attributes) <= HD_ATTRIBUTES_MOST,
+               "attributes fit their buffer");
+_Static_assert(sizeof(hd_conv_attributes) <= HD_ATTRIBUTES_MOST && sizeof(hd_pool_attributes) <= HD_ATTRIBUTES_MOST,
                "attributes fit their buffer");
 
 const hd_field *hd_attribute_fields(uint16_t op, size_t *bytes) {

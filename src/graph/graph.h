@@ -167,7 +167,7 @@ typedef struct hd_field {
 const hd_field *hd_attribute_fields(uint16_t op, size_t *bytes);
 /* A copy in which all that means nothing is zero, so that equal attributes are equal bytes. */
 void hd_attributes_normalise(uint16_t op, const void *attributes, void *out);
-enum { HD_ATTRIBUTES_MOST = 256 };
+enum { HD_ATTRIBUTES_MOST = 320 };
 
 /* ---- text ---- */
 /* The graph as text people can read; the caller releases it with hd_array_release. NULL with an error. */

@@ -17,6 +17,9 @@ typedef enum hd_family {
     HD_FAMILY_MOVE,
     HD_FAMILY_INDEX,
     HD_FAMILY_CONTRACT,
+    HD_FAMILY_NORM,
+    HD_FAMILY_CONV,
+    HD_FAMILY_POOL,
     HD_FAMILY_COUNT
 } hd_family;
 
@@ -114,6 +117,22 @@ typedef struct hd_pad_attributes {
 typedef struct hd_matmul_attributes {
     bool turn_a, turn_b; /* the last two axes exchanged; a call without attributes turns neither */
 } hd_matmul_attributes;
+typedef struct hd_norm_attributes {
+    int axes; /* how many of the last ones are normalised together */
+    double eps;
+} hd_norm_attributes;
+typedef struct hd_conv_attributes {
+    hd_shape stride, dilation; /* of each spatial axis */
+    hd_shape padding;          /* before and after each */
+    hd_shape
+        extra; /* hd_conv_transpose: rows behind the last; hd_conv_weight_gradient: the kernel's sizes; else none */
+    int64_t groups;
+} hd_conv_attributes;
+typedef struct hd_pool_attributes {
+    hd_shape window, stride, dilation; /* of each spatial axis */
+    hd_shape padding;                  /* before and after each */
+    bool exclude_padding, ceil_mode, adaptive;
+} hd_pool_attributes;
 typedef struct hd_scatter_attributes {
     int axis;
     hd_scatter_mode mode;

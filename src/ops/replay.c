@@ -103,6 +103,69 @@ static hd_tensor *draw(hd_op_id id, hd_tensor *const *inputs, const hd_random_at
     return id == HD_OP_permutation ? hd_permutation(count) : hd_multinomial(inputs[0], count, a->with_replacement);
 }
 
+static hd_tensor *normalise(hd_op_id id, hd_tensor *const *in, int count, const hd_norm_attributes *a) {
+    hd_tensor *second = count > 1 ? in[1] : NULL, *third = count > 2 ? in[2] : NULL;
+    if (id == HD_OP_layer_norm) return hd_layer_norm(in[0], a->axes, second, third, a->eps);
+    if (id == HD_OP_layer_norm_gradient) return hd_layer_norm_gradient(in[0], in[1], a->axes, third, a->eps);
+    if (id == HD_OP_layer_norm_weight_gradient) return hd_layer_norm_weight_gradient(in[0], in[1], a->axes, a->eps);
+    if (a->axes != 1) {
+        hd_fail(HD_ERROR_VALUE, "rms_norm over %d axes; it is over one", a->axes);
+        return NULL;
+    }
+    if (id == HD_OP_rms_norm) return hd_rms_norm(in[0], second, a->eps);
+    if (id == HD_OP_rms_norm_gradient) return hd_rms_norm_gradient(in[0], in[1], third, a->eps);
+    return hd_rms_norm_weight_gradient(in[0], in[1], a->eps);
+}
+
+static hd_tensor *convolve(hd_op_id id, hd_tensor *const *in, int count, const hd_conv_attributes *a) {
+    const int axes = a->stride.rank;
+    hd_conv_opts opts = HD_DEFAULTS(hd_conv_opts);
+    opts.groups = a->groups;
+    if (axes < 1 || axes > 3 || a->dilation.rank != axes || a->padding.rank != 2 * axes || a->groups == 0 ||
+        a->extra.rank != (id == HD_OP_conv ? 0 : axes)) {
+        hd_fail(HD_ERROR_VALUE, "the attributes of a convolution with %d spatial axes do not fit each other", axes);
+        return NULL;
+    }
+    for (int i = 0; i < axes; ++i) {
+        if (a->stride.size[i] == 0 || a->dilation.size[i] == 0) {
+            hd_fail(HD_ERROR_VALUE, "a stride or dilation of 0");
+            return NULL;
+        }
+        opts.stride[i] = a->stride.size[i];
+        opts.dilation[i] = a->dilation.size[i];
+        opts.padding[i] = (hd_padding){a->padding.size[2 * i], a->padding.size[2 * i + 1]};
+        if (id == HD_OP_conv_transpose) opts.output_padding[i] = a->extra.size[i];
+    }
+    if (id == HD_OP_conv_weight_gradient) return hd_conv_weight_gradient(in[0], in[1], a->extra, &opts);
+    hd_tensor *bias = count > 2 ? in[2] : NULL;
+    return id == HD_OP_conv ? hd_conv(in[0], in[1], bias, &opts) : hd_conv_transpose(in[0], in[1], bias, &opts);
+}
+
+static hd_tensor *pool(hd_op_id id, hd_tensor *const *in, const hd_pool_attributes *a, const hd_shape *shape) {
+    const int axes = a->window.rank, others = a->adaptive ? 0 : axes;
+    hd_pool_opts opts = HD_DEFAULTS(hd_pool_opts);
+    opts.adaptive = a->adaptive;
+    opts.ceil_mode = a->ceil_mode;
+    opts.exclude_padding = a->exclude_padding;
+    bool fits = axes >= 1 && axes <= 3 && a->stride.rank == others && a->dilation.rank == others &&
+                a->padding.rank == 2 * others;
+    for (int i = 0; i < others && fits; ++i) {
+        fits = a->stride.size[i] != 0 && a->dilation.size[i] != 0;
+        opts.stride[i] = a->stride.size[i];
+        opts.dilation[i] = a->dilation.size[i];
+        opts.padding[i] = (hd_padding){a->padding.size[2 * i], a->padding.size[2 * i + 1]};
+    }
+    if (!fits) {
+        hd_fail(HD_ERROR_VALUE, "the attributes of pooling on %d axes do not fit each other", axes);
+        return NULL;
+    }
+    if (id == HD_OP_max_pool) return hd_max_pool(in[0], a->window, &opts);
+    if (id == HD_OP_avg_pool) return hd_avg_pool(in[0], a->window, &opts);
+    if (id == HD_OP_max_pool_pick) return hd_max_pool_pick(in[0], in[1], a->window, &opts);
+    if (id == HD_OP_max_pool_gradient) return hd_max_pool_gradient(in[0], in[1], a->window, &opts);
+    return hd_avg_pool_gradient(in[0], *shape, a->window, &opts);
+}
+
 hd_tensor *hd_replay(hd_thread *thread, hd_op_id id, int derived, const void *attributes, hd_tensor *const *inputs,
                      int count, hd_dtype dtype, const hd_shape *shape) {
     const hd_op *op = derived == 0 ? &hd_ops[id] : &hd_derivatives[id][derived - 1];
@@ -143,6 +206,9 @@ hd_tensor *hd_replay(hd_thread *thread, hd_op_id id, int derived, const void *at
             return a == NULL || b == NULL ? NULL : hd_matmul(a, b);
         }
         return hd_affine(inputs[0], inputs[1], count > 2 ? inputs[2] : NULL);
+    case HD_FAMILY_NORM: return normalise(id, inputs, count, attributes);
+    case HD_FAMILY_CONV: return convolve(id, inputs, count, attributes);
+    case HD_FAMILY_POOL: return pool(id, inputs, attributes, shape);
     case HD_FAMILY_DERIVATIVE:
     case HD_FAMILY_COUNT: break;
     }

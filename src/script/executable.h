@@ -21,14 +21,23 @@ typedef struct hd_run {
     uint64_t seed, draw;      /* the draws that the run takes begin here */
     bool keep_state;          /* updates are left out */
     hd_tensor **outputs;      /* new references, one for each of graph->outputs */
+    int64_t *nanoseconds;     /* added to, one for each launch; NULL: not wanted */
 } hd_run;
+
+/* What one launch of a run does. */
+typedef struct hd_launch_figures {
+    char what[128];
+    double operations; /* arithmetic ones, of floats and integers alike */
+    double bytes;      /* read and written, each value once */
+} hd_launch_figures;
 
 /* What a compiler gives: dropped with `destroy`. */
 struct hd_executable {
     hd_error (*run)(hd_executable *self, hd_thread *thread, const hd_run *run);
     void (*destroy)(hd_executable *self, hd_thread *thread);
-    int64_t nodes, launches, arena_bytes; /* for stats */
-    struct hd_code_figures code;          /* of native kernels */
+    void (*describe)(const hd_executable *self, int64_t launch, hd_launch_figures *out); /* NULL: it cannot */
+    int64_t nodes, launches, arena_bytes;                                                /* for stats */
+    struct hd_code_figures code;                                                         /* of native kernels */
 };
 
 typedef struct hd_compiler_interface {

@@ -231,7 +231,7 @@ hd_error hd_script_check_eager(const hd_thread *thread) {
                : HD_OK;
 }
 
-static hd_error compile(hd_thread *thread, hd_script *s) {
+hd_error hd_script_make_executable(hd_thread *thread, hd_script *s) {
     if (s->executable != NULL) return HD_OK;
     struct timespec begin, end;
     clock_gettime(CLOCK_MONOTONIC, &begin);
@@ -245,10 +245,11 @@ static hd_error compile(hd_thread *thread, hd_script *s) {
 
 void hd_script_compile(hd_script *script) {
     HD_ENTER("hd_script_compile", );
-    if (hd_script_check_argument(script) == HD_OK && hd_script_check_eager(thread) == HD_OK) compile(thread, script);
+    if (hd_script_check_argument(script) == HD_OK && hd_script_check_eager(thread) == HD_OK)
+        hd_script_make_executable(thread, script);
 }
 
-static hd_error check_inputs(const hd_script *s) {
+hd_error hd_script_check_inputs(const hd_script *s) {
     const hd_graph *g = s->graph;
     char names[256];
     size_t length = 0;
@@ -280,8 +281,8 @@ static hd_outputs *new_outputs(hd_thread *thread, hd_graph *g) {
     return o;
 }
 
-/* Runs an executable of the script's graph; the outputs are a new reference. NULL with an error. */
-static hd_outputs *run(hd_thread *thread, hd_script *s, hd_executable *executable, hd_graph *graph, bool keep_state) {
+hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *s, hd_executable *executable, hd_graph *graph,
+                                     bool keep_state, int64_t *nanoseconds) {
     hd_outputs *o = new_outputs(thread, graph);
     if (o == NULL) return NULL;
     hd_tensor *few[16],
@@ -294,7 +295,11 @@ static hd_outputs *run(hd_thread *thread, hd_script *s, hd_executable *executabl
     for (uint32_t i = 0; inputs != NULL && i < graph->input_count && thread->error_code == HD_OK; ++i)
         inputs[i] = s->inputs[i]->contiguous ? s->inputs[i] : hd_contiguous(s->inputs[i]);
     if (thread->error_code == HD_OK) {
-        hd_run job = {.inputs = inputs, .cells = s->cells, .keep_state = keep_state, .outputs = o->items};
+        hd_run job = {.inputs = inputs,
+                      .cells = s->cells,
+                      .keep_state = keep_state,
+                      .outputs = o->items,
+                      .nanoseconds = nanoseconds};
         job.seed = hd_generator_seed(NULL);
         job.draw = hd_generator_draw(NULL);
         if (graph->draws > 0 && !keep_state) hd_generator_set(NULL, job.seed, job.draw + graph->draws);
@@ -312,9 +317,9 @@ hd_outputs *hd_script_run(hd_script *script) {
     HD_ENTER("hd_script_run", NULL);
     HD_TRY_OR(hd_script_check_argument(script), NULL);
     HD_TRY_OR(hd_script_check_eager(thread), NULL);
-    HD_TRY_OR(check_inputs(script), NULL);
-    HD_TRY_OR(compile(thread, script), NULL);
-    hd_outputs *o = run(thread, script, script->executable, script->graph, false);
+    HD_TRY_OR(hd_script_check_inputs(script), NULL);
+    HD_TRY_OR(hd_script_make_executable(thread, script), NULL);
+    hd_outputs *o = hd_script_run_executable(thread, script, script->executable, script->graph, false, NULL);
     if (o == NULL) return NULL;
     script->runs++;
     if (script->last != NULL) hd_object_release(thread, &script->last->object);
@@ -438,6 +443,20 @@ hd_script_figures hd_script_stats(const hd_script *script) {
         f.compiled_nodes = script->executable->nodes;
         f.launches = script->executable->launches;
         f.arena_bytes = script->executable->arena_bytes;
+        const hd_code_figures *code = &script->executable->code;
+        f.kernels = code->kernels;
+        f.kernels_compiled = code->compiled;
+        f.kernels_from_disk = code->from_disk;
+        f.kernels_from_memory = code->from_memory;
+        f.llvm_load_ms = (double)code->load_nanoseconds * 1e-6;
+        f.code_ms = (double)code->compile_nanoseconds * 1e-6;
+        f.link_ms = (double)code->link_nanoseconds * 1e-6;
+        for (int64_t i = 0; script->executable->describe != NULL && i < f.launches; ++i) {
+            hd_launch_figures launch;
+            script->executable->describe(script->executable, i, &launch);
+            f.operations += launch.operations;
+            f.bytes_moved += launch.bytes;
+        }
     }
     return f;
 }

@@ -29,6 +29,13 @@ struct hd_outputs {
 /* A script over a graph, which is retained; the current scope's. `own_state`: cells get storages of their own. */
 hd_script *hd_script_over(hd_thread *thread, hd_graph *graph, bool own_state);
 hd_error hd_script_check_argument(const hd_script *script);
+/* That all inputs are set. */
+hd_error hd_script_check_inputs(const hd_script *script);
+/* Compiles, unless that was done. */
+hd_error hd_script_make_executable(hd_thread *thread, hd_script *script);
+/* Runs an executable of the script's graph; the outputs are a new reference. NULL with an error. */
+hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *script, hd_executable *executable, hd_graph *graph,
+                                     bool keep_state, int64_t *nanoseconds);
 /* That no builder records on this thread. */
 hd_error hd_script_check_eager(const hd_thread *thread);
 

@@ -118,12 +118,15 @@ static inline interpreted interpret_word(int word, int type, interpreted a, inte
         INTS(U8, u8)
         INTS(U16, u16)
         INTS(U32, u32)
-        INTS(U64, u64) INTS(I8, i8) INTS(I16, i16) INTS(I32, i32) INTS(I64, i64)
+        INTS(U64, u64)
+        INTS(I8, i8)
+        INTS(I16, i16)
+        INTS(I32, i32)
+        INTS(I64, i64)
 #undef FLOATS
 #undef INTS
-            case HD_COMPUTE_B8 : switch (word) {
-            SAY_B8(b8) default : fail_msg("no %s in b8", hd_words[word].name);
-        }
+    case HD_COMPUTE_B8:
+        switch (word) { SAY_B8(b8) default : fail_msg("no %s in b8", hd_words[word].name); }
         break;
     default: /* conditions */
         r.condition = word == HD_WORD_BOTH     ? a.condition && b.condition
@@ -162,7 +165,7 @@ static inline interpreted interpret_cast(int from, int to, interpreted a) {
     if (from == HD_COMPUTE_F32) return interpret_from_f64(to, (double)a.f32);
     if (from == HD_COMPUTE_F64) return interpret_from_f64(to, a.f64);
     const bool is_signed = from >= HD_COMPUTE_I8 && from <= HD_COMPUTE_I64;
-    int64_t v = a.condition;
+    int64_t v = from == HD_CONDITION && a.condition;
     switch (from) {
 #define FROM(NAME, t)                                                                                                  \
     case HD_COMPUTE_##NAME: v = (int64_t)a.t; break;
@@ -178,9 +181,14 @@ static inline interpreted interpret_cast(int from, int to, interpreted a) {
     case HD_COMPUTE_##NAME: r.t = (c_##t)v; break;
         TO(U8, u8)
         TO(U16, u16)
-        TO(U32, u32) TO(U64, u64) TO(I8, i8) TO(I16, i16) TO(I32, i32) TO(I64, i64)
+        TO(U32, u32)
+        TO(U64, u64)
+        TO(I8, i8)
+        TO(I16, i16)
+        TO(I32, i32)
+        TO(I64, i64)
 #undef TO
-            default : r.condition = v != 0;
+    default: r.condition = v != 0;
     }
     return r;
 }

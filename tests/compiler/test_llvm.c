@@ -1,14 +1,14 @@
 /* Kernels compiled through LLVM against their interpretation, between guard pages. */
+#if HD_HAS_LLVM
 #include "compiler/guarded.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
 
 #include "compiler/code.h"
 #include "compiler/random_kernels.h"
 #include "core/memory.h"
 #include "ops/row_ir.h"
-
-static int vector_bytes(void) { return __builtin_cpu_supports("avx512f") ? 64 : 32; }
 
 /* ---- compiling and running --------------------------------------------------------------------------------------------- */
 static hd_code compile(const hd_kernel *k, const char *what) {
@@ -41,7 +41,7 @@ static void out(kernel_case *c, hd_dtype dtype, const uint8_t *strides, int v) {
     hd_kernel_store(&c->k, hd_kernel_add_buffer(&c->k, dtype, true, strides), v);
 }
 static void finish(kernel_case *c, int lanes) {
-    assert_int_equal(hd_kernel_finish(&c->k, lanes, vector_bytes()), HD_OK);
+    assert_int_equal(hd_kernel_finish(&c->k, lanes, hd_code_vector_bytes()), HD_OK);
 }
 
 static const hd_dtype dtype_of[HD_COMPUTE_COUNT] = {HD_BOOL, HD_U8,  HD_U16, HD_U32, HD_U64, HD_I8,
@@ -349,7 +349,7 @@ static void f32_sums_are_exact_enough(void **state) {
     char *buffers[2] = {(char *)x, (char *)&sum};
     const int64_t geometry[HD_GEOMETRY_MOST] = {N, 0, 1, 0, 0};
     code.run(buffers, geometry, NULL, NULL);
-    assert_true(fabs((double)sum - exact) <= 2e-7 * exact);
+    assert_true(fabs((double)sum - exact) <= 1e-6 * exact);
     free(x);
     hd_object_unload(&code);
     hd_kernel_release(&c.k);
@@ -413,7 +413,7 @@ static void random_kernels(void **state) {
     for (int i = 0; i < 400; ++i) {
         char what[32], *buffers[2][HD_KERNEL_BUFFERS], *scratch;
         snprintf(what, sizeof what, "random kernel %d", i);
-        random_make(&r, vector_bytes() >> i % 3);
+        random_make(&r, 16 << i % 3); /* whatever the machine has: wider ones are taken apart */
         hd_code code = compile(&r.k, what);
         random_memory(&r, buffers[0]);
         for (int b = 0; b < r.k.buffer_count; ++b) {
@@ -442,11 +442,89 @@ static void random_kernels(void **state) {
     }
 }
 
-#if HD_HAS_LLVM
-RUN(test(tails_of_every_length), test(every_word_in_every_type), test(conditions), test(casts),
-    test(rounding_to_small_floats), test(broadcasts_and_strides), test(positions), test(reading_at_places),
-    test(in_place), test(without_axes), test(reductions_of_rows_and_columns), test(extremes_let_nan_through),
-    test(f32_sums_are_exact_enough), test(kernels_of_several_stages), test(random_kernels))
+/* ---- compiling ------------------------------------------------------------------------------------------------------------- */
+/* In a process of its own, as the library is looked for once. */
+static void without_the_library_it_says_what_to_do(void **state) {
+    (void)state;
+    const pid_t child = fork();
+    if (child == 0) {
+        setenv("HODU_LLVM", "/nowhere/libLLVM.so", 1);
+        const bool said = hd_llvm_target() == NULL && strstr(hd_error_message(), "/nowhere/libLLVM.so") != NULL &&
+                          strstr(hd_error_message(), "libllvm19") != NULL &&
+                          strstr(hd_error_message(), "HODU_RENDERER=c") != NULL;
+        _exit(said ? 0 : 1);
+    }
+    int status = 1;
+    assert_true(child > 0 && waitpid(child, &status, 0) == child);
+    assert_int_equal(status, 0);
+}
+
+static hd_kernel numbered_kernel(int number) {
+    kernel_case c = {.ulp = 0};
+    hd_kernel_init(&c.k, 1, 1);
+    int v = in(&c, HD_F32, row);
+    for (int i = 0; i <= number % 5; ++i) v = hd_kernel_word(&c.k, HD_WORD_TANH, v, -1, -1);
+    out(&c, HD_F32, row, hd_kernel_word(&c.k, HD_WORD_ADD, v, hd_kernel_constant(&c.k, HD_COMPUTE_F32, number), -1));
+    finish(&c, 0);
+    return c.k;
+}
+
+static void *compile_many(void *failures) {
+    for (int i = 0; i < 12; ++i) {
+        hd_kernel k = numbered_kernel(i);
+        hd_code code = compile(&k, "one of many");
+        float x[50] = {0}, y[50] = {0};
+        char *buffers[2] = {(char *)x, (char *)y};
+        const int64_t geometry[5] = {50, 0, 1, 1, 0};
+        code.run(buffers, geometry, NULL, NULL);
+        for (int j = 0; j < 50; ++j) *(int *)failures += y[j] != (float)i;
+        hd_object_unload(&code);
+        hd_kernel_release(&k);
+    }
+    return NULL;
+}
+
+static void several_threads_compile_at_once(void **state) {
+    (void)state;
+    pthread_t threads[4];
+    int failures[4] = {0};
+    for (int i = 0; i < 4; ++i) assert_int_equal(pthread_create(&threads[i], NULL, compile_many, &failures[i]), 0);
+    for (int i = 0; i < 4; ++i) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(failures[i], 0);
+    }
+}
+
+static void survives_failing_allocations(void **state) {
+    (void)state;
+    hd_kernel k = numbered_kernel(2);
+    assert_non_null(hd_llvm_target());
+    for (int n = 0;; ++n) {
+        void *object = NULL;
+        size_t bytes = 0;
+        hd_code code = {.run = NULL};
+        hd_memory_fail_after(n);
+        hd_error status = hd_llvm_object(&k, "kernel", &object, &bytes);
+        if (status == HD_OK) status = hd_object_load(object, bytes, "kernel", &code);
+        const bool reached = hd_memory_attempts() > n;
+        hd_memory_fail_after(-1);
+        hd_array_release(object);
+        hd_object_unload(&code);
+        if (!reached) {
+            assert_int_equal(status, HD_OK);
+            break;
+        }
+        assert_int_equal(status, HD_ERROR_MEMORY);
+        hd_error_clear();
+    }
+    hd_kernel_release(&k);
+}
+
+RUN(test(without_the_library_it_says_what_to_do), test(tails_of_every_length), test(every_word_in_every_type),
+    test(conditions), test(casts), test(rounding_to_small_floats), test(broadcasts_and_strides), test(positions),
+    test(reading_at_places), test(in_place), test(without_axes), test(reductions_of_rows_and_columns),
+    test(extremes_let_nan_through), test(f32_sums_are_exact_enough), test(kernels_of_several_stages),
+    test(random_kernels), test(several_threads_compile_at_once), test(survives_failing_allocations))
 #else
 int main(void) { return 77; }
 #endif

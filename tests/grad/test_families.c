@@ -26,6 +26,8 @@
 #define CE(logits, ...) hd_cross_entropy(logits, __VA_ARGS__)
 #define CE_OPTS(...)    HD_OPTS(hd_cross_entropy_opts, __VA_ARGS__)
 #define CLASSES         I64(S(3), 2, 0, 2)
+#define CONV(...)       HD_OPTS(hd_conv_opts, __VA_ARGS__)
+#define POOL(...)       HD_OPTS(hd_pool_opts, __VA_ARGS__)
 #define LABELS(x)       hd_softmax(x, 1) /* probabilities that have a gradient themselves */
 
 #define REDUCTIONS(CASE)                                                                                               \
@@ -247,6 +249,47 @@
     CASE(rdiv_scalar, plain, IN(S(2, 2)), hd_rdiv_scalar(a, 2))                                                        \
     CASE(rpow_scalar, plain, IN(S(2, 2)), hd_rpow_scalar(a, 2.5))
 
+#define LAYERS(CASE)                                                                                                   \
+    CASE(layer_norm, rows, IN(S(3, 4), S(4), S(4)), hd_layer_norm(a, 1, b, c, 0.1))                                    \
+    CASE(layer_norm, two_axes, IN(S(2, 2, 3), S(2, 3), S(2, 3)), hd_layer_norm(a, 2, b, c, 0.1))                       \
+    CASE(layer_norm, alone, IN(S(2, 3)), hd_square(hd_layer_norm(a, 1, NULL, NULL, 0.1)))                              \
+    CASE(layer_norm, weight, IN(S(2, 3), S(3)), hd_square(hd_layer_norm(a, 1, b, NULL, 0.1)))                          \
+    CASE(layer_norm, bias, IN(S(2, 3), S(3)), hd_square(hd_layer_norm(a, 1, NULL, b, 0.1)))                            \
+    CASE(layer_norm, all_axes, IN(S(1, 2, 1, 1, 1, 2, 1, 1), S(1, 2, 1, 1, 1, 2, 1, 1)),                               \
+         hd_layer_norm(a, 8, b, NULL, 0.1))                                                                            \
+    CASE(layer_norm, no_rows, IN(S(0, 3), S(3)), hd_add(hd_sum(hd_layer_norm(a, 1, b, NULL, 0.1), X(0), NULL), b))     \
+    CASE(rms_norm, rows, IN(S(3, 4), S(4)), hd_rms_norm(a, b, 0.1))                                                    \
+    CASE(rms_norm, alone, IN(S(2, 2, 3)), hd_square(hd_rms_norm(a, NULL, 0.1)))                                        \
+    CASE(conv, plain, IN(S(2, 2, 4), S(3, 2, 3), S(3)), hd_conv(a, b, c, NULL))                                        \
+    CASE(conv, strided, IN(S(1, 2, 4, 4), S(1, 2, 3, 2)),                                                              \
+         hd_square(hd_conv(a, b, NULL, CONV(.stride = {2, 3}, .padding = {{1, 0}, {2, -1}}))))                         \
+    CASE(conv, groups, IN(S(1, 4, 3), S(4, 2, 2)), hd_conv(a, b, NULL, CONV(.groups = 2, .dilation = {2})))            \
+    CASE(conv, depthwise, IN(S(1, 2, 3, 3), S(2, 1, 2, 2), S(2)), hd_conv(a, b, c, CONV(.groups = 2)))                 \
+    CASE(conv, no_images, IN(S(0, 2, 4), S(3, 2, 3)),                                                                  \
+         hd_add(hd_sum(hd_conv(a, b, NULL, NULL), X(0, 2), NULL), hd_sum(b, X(1, 2), NULL)))                           \
+    CASE(conv_transpose, plain, IN(S(1, 2, 3), S(2, 3, 2), S(3)), hd_conv_transpose(a, b, c, NULL))                    \
+    CASE(conv_transpose, strided, IN(S(1, 2, 2, 3), S(2, 1, 2, 3)),                                                    \
+         hd_conv_transpose(a, b, NULL, CONV(.stride = {3, 2}, .padding = {{1, 0}, {1, 1}}, .output_padding = {2})))    \
+    CASE(conv_weight_gradient, plain, IN(S(2, 2, 5), S(2, 1, 2)),                                                      \
+         hd_conv_weight_gradient(a, b, S(2), CONV(.stride = {2})))                                                     \
+    CASE(conv1d, image, IN(S(2, 4), S(3, 2, 2)), hd_conv1d(a, b, NULL, NULL))                                          \
+    CASE(conv2d, image, IN(S(1, 3, 3), S(2, 1, 2, 2)), hd_conv2d(a, b, NULL, NULL))                                    \
+    CASE(conv3d, image, IN(S(1, 2, 3, 2), S(2, 1, 2, 1, 2)), hd_conv3d(a, b, NULL, NULL))                              \
+    CASE(conv_transpose1d, image, IN(S(2, 3), S(2, 1, 2)), hd_conv_transpose1d(a, b, NULL, NULL))                      \
+    CASE(conv_transpose2d, image, IN(S(1, 2, 2), S(1, 2, 2, 2)), hd_conv_transpose2d(a, b, NULL, NULL))                \
+    CASE(conv_transpose3d, image, IN(S(1, 2, 2, 2), S(1, 1, 2, 1, 2)), hd_conv_transpose3d(a, b, NULL, NULL))          \
+    CASE(max_pool, plain, IN(S(2, 4, 4)), hd_max_pool(a, S(2, 2), NULL))                                               \
+    CASE(max_pool, overlapping, IN(S(1, 4, 5)),                                                                        \
+         hd_square(hd_max_pool(a, S(3, 3), POOL(.stride = {1, 2}, .padding = {{1, 1}, {0, 1}}))))                      \
+    CASE(max_pool_pick, plain, IN(S(2, 5), S(2, 5)), hd_max_pool_pick(a, b, S(2), POOL(.stride = {1})))                \
+    CASE(max_pool_gradient, plain, IN(S(2, 3), S(2, 6)), hd_max_pool_gradient(a, b, S(2), NULL))                       \
+    CASE(avg_pool, plain, IN(S(2, 4, 4)), hd_square(hd_avg_pool(a, S(2, 2), NULL)))                                    \
+    CASE(avg_pool, padded, IN(S(2, 7)),                                                                                \
+         hd_avg_pool(a, S(3), POOL(.stride = {2}, .padding = {{1, 1}}, .ceil_mode = true)))                            \
+    CASE(avg_pool_gradient, plain, IN(S(2, 3)), hd_avg_pool_gradient(a, S(2, 5), S(3), POOL(.stride = {1})))           \
+    CASE(adaptive_max_pool, plain, IN(S(2, 7)), hd_adaptive_max_pool(a, S(3)))                                         \
+    CASE(adaptive_avg_pool, plain, IN(S(3, 5)), hd_square(hd_adaptive_avg_pool(a, S(2, 3))))
+
 /* No ops of the tables: losses, scalar powers where the base is negative, writing in place, dtypes that meet. */
 #define OTHERS(CASE)                                                                                                   \
     CASE(loss, mse, IN(S(2, 3), S(2, 3)), hd_mse(a, b, NULL))                                                          \
@@ -296,7 +339,8 @@ static hd_tensor *assigned(hd_tensor *dst, hd_tensor *src, void (*write)(hd_tens
     return dst;
 }
 
-#define ALL_CASES(CASE) REDUCTIONS(CASE) VIEWS(CASE) MOVEMENT(CASE) INDEXING(CASE) CONTRACTION(CASE) OTHERS(CASE)
+#define ALL_CASES(CASE)                                                                                                \
+    REDUCTIONS(CASE) VIEWS(CASE) MOVEMENT(CASE) INDEXING(CASE) CONTRACTION(CASE) LAYERS(CASE) OTHERS(CASE)
 
 #define FUNCTION(op, label, inputs, ...)                                                                               \
     static hd_tensor *run_##op##_##label(hd_tensors *in, void *user) {                                                 \
@@ -621,10 +665,18 @@ static void ops_without_a_vjp_say_so(void **state) {
     }
     hd_backward(hd_sum(hd_cast(hd_bitcast(x, HD_I32), HD_F32), HD_AXES(), NULL));
     assert_error(HD_ERROR_STATE, "bits have no derivative");
+    hd_tensor *fused[] = {hd_layer_norm_gradient(x, x, 1, NULL, 0.1), hd_layer_norm_weight_gradient(x, x, 1, 0.1),
+                          hd_rms_norm_gradient(x, x, NULL, 0.1), hd_rms_norm_weight_gradient(x, x, 0.1)};
+    for (size_t i = 0; i < sizeof fused / sizeof fused[0]; ++i) {
+        hd_backward(hd_sum(fused[i], HD_AXES(), NULL));
+        assert_error(HD_ERROR_STATE, "fused");
+    }
     assert_false(hd_tensor_requires_grad(hd_detach(x)));
     for (int id = HD_OP_ELEMENTWISE_COUNT; id < HD_OP_COUNT; ++id) { /* those are all that take tensors */
         const bool known = id == HD_OP_any || id == HD_OP_all || id == HD_OP_argmax || id == HD_OP_argmin ||
-                           id == HD_OP_multinomial || id == HD_OP_bitcast || id == HD_OP_detach;
+                           id == HD_OP_multinomial || id == HD_OP_bitcast || id == HD_OP_detach ||
+                           id == HD_OP_layer_norm_gradient || id == HD_OP_layer_norm_weight_gradient ||
+                           id == HD_OP_rms_norm_gradient || id == HD_OP_rms_norm_weight_gradient;
         if (hd_ops[id].gradient != HD_GRADIENT_VJP && hd_ops[id].min_inputs > 0 && !known)
             fail_msg("hd_%s has no gradient, and no test says so", hd_ops[id].name);
     }

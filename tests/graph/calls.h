@@ -116,6 +116,25 @@
     CALL(affine_plain, IN(S(2, 2, 3), S(4, 3)), hd_affine(a, b, NULL))                                                 \
     CALL(dot, IN(S(4), S(4)), hd_dot(a, b))                                                                            \
     CALL(outer, IN(S(2), S(3)), hd_outer(a, b))                                                                        \
+    /* layers */                                                                                                       \
+    CALL(layer_norm, IN(S(2, 3), S(3), S(3)), hd_layer_norm(a, 1, b, c, 1e-5))                                         \
+    CALL(layer_norm_two_axes, IN(S(2, 2, 3), S(2, 3)), hd_layer_norm(a, 2, b, NULL, 0.5))                              \
+    CALL(layer_norm_alone, IN(S(2, 3)), hd_square(hd_layer_norm(a, 1, NULL, NULL, 1e-5)))                              \
+    CALL(rms_norm, IN(S(2, 3), S(3)), hd_rms_norm(a, b, 1e-5))                                                         \
+    CALL(rms_norm_alone, IN(S(2, 3)), hd_square(hd_rms_norm(a, NULL, 1e-5)))                                           \
+    CALL(conv1d, IN(S(2, 5), S(3, 2, 2), S(3)), hd_conv1d(a, b, c, NULL))                                              \
+    CALL(conv2d, IN(S(1, 2, 4, 5), S(2, 1, 2, 3)),                                                                     \
+         hd_conv2d(                                                                                                    \
+             a, b, NULL,                                                                                               \
+             HD_OPTS(hd_conv_opts, .stride = {2, 1}, .padding = {{1, -1}, {0, 2}}, .dilation = {1, 2}, .groups = 2)))  \
+    CALL(conv_transpose, IN(S(1, 2, 3), S(2, 2, 2), S(2)),                                                             \
+         hd_conv_transpose(a, b, c, HD_OPTS(hd_conv_opts, .stride = {3}, .output_padding = {1})))                      \
+    CALL(max_pool, IN(S(1, 4, 5)),                                                                                     \
+         hd_max_pool(a, S(2, 3), HD_OPTS(hd_pool_opts, .stride = {1, 2}, .dilation = {2, 1}, .padding = {{1, 0}})))    \
+    CALL(max_pool_pick, IN(S(2, 5), S(2, 5)), hd_max_pool_pick(a, b, S(2), NULL))                                      \
+    CALL(avg_pool, IN(S(2, 5)),                                                                                        \
+         hd_avg_pool(a, S(2), HD_OPTS(hd_pool_opts, .ceil_mode = true, .exclude_padding = true)))                      \
+    CALL(adaptive_pool, IN(S(2, 5)), hd_adaptive_max_pool(hd_adaptive_avg_pool(a, S(3)), S(2)))                        \
     /* losses, scalars */                                                                                              \
     CALL(mse, IN(S(2, 3), S(2, 3)), hd_mse(a, b, NULL))                                                                \
     CALL(cross_entropy, IN(S(2, 3)), hd_cross_entropy(a, I64(S(2), 2, 0), NULL))                                       \

@@ -27,8 +27,9 @@ static void multiply_integers(const product *p, hd_compute type) {
         INTEGER_CASE(U32, u32)
         INTEGER_CASE(U64, u64)
         INTEGER_CASE(I8, i8)
-        INTEGER_CASE(I16, i16) INTEGER_CASE(I32, i32) INTEGER_CASE(I64, i64) case HD_COMPUTE_B8 : case HD_COMPUTE_F32
-            : case HD_COMPUTE_F64 : case HD_COMPUTE_COUNT : break;
+        INTEGER_CASE(I16, i16)
+        INTEGER_CASE(I32, i32) INTEGER_CASE(I64, i64) case HD_COMPUTE_B8 : case HD_COMPUTE_F32 : case HD_COMPUTE_F64
+            : case HD_COMPUTE_COUNT : break;
     }
 }
 
@@ -200,6 +201,10 @@ hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, void *out) 
     if (j.first.b == NULL) return thread->error_code;
     hd_gemm_pack(&j.first, out);
     return HD_OK;
+}
+
+int hd_cpu_product_columns(hd_dtype dtype) {
+    return dtype == HD_F32 ? hd_kernels()->gemm_f32.nr : hd_kernels()->gemm_f64.nr;
 }
 
 void hd_cpu_product_store(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows, int64_t column,

@@ -23,6 +23,8 @@ const uint8_t hd_compute_dtype[HD_COMPUTE_COUNT] = {
 #define FILL(isa_name)                                                                                                 \
     void hd_fill_memory_##isa_name(hd_cpu_kernels *);                                                                  \
     void hd_fill_gemm_##isa_name(hd_cpu_kernels *);                                                                    \
+    void hd_fill_norm_##isa_name(hd_cpu_kernels *);                                                                    \
+    void hd_fill_patch_##isa_name(hd_cpu_kernels *);                                                                   \
     void hd_fill_random_##isa_name(hd_cpu_kernels *);
 
 hd_cpu_kernels hd_kernel_table;
@@ -39,6 +41,8 @@ static void use_baseline(void) {
     USE_DERIVATIVES(baseline)
     hd_fill_memory_baseline(table);
     hd_fill_gemm_baseline(table);
+    hd_fill_norm_baseline(table);
+    hd_fill_patch_baseline(table);
     hd_fill_random_baseline(table);
 }
 #undef ISA_TABLE
@@ -54,6 +58,8 @@ static void use_avx2(void) {
     USE_DERIVATIVES(avx2)
     hd_fill_memory_avx2(table);
     hd_fill_gemm_avx2(table);
+    hd_fill_norm_avx2(table);
+    hd_fill_patch_avx2(table);
     hd_fill_random_avx2(table);
 }
 #undef ISA_TABLE
@@ -70,6 +76,8 @@ static void use_avx512(void) {
     USE_DERIVATIVES(avx512)
     hd_fill_memory_avx512(table);
     hd_fill_gemm_avx512(table);
+    hd_fill_norm_avx512(table);
+    hd_fill_patch_avx512(table);
     hd_fill_random_avx512(table);
 }
 #undef ISA_TABLE
@@ -149,6 +157,9 @@ static hd_error cpu_run(hd_executor *self, hd_thread *thread, hd_call *call) {
     case HD_FAMILY_MOVE: return hd_cpu_move(thread, call);
     case HD_FAMILY_INDEX: return hd_cpu_index(thread, call);
     case HD_FAMILY_CONTRACT: return hd_cpu_contract(thread, call);
+    case HD_FAMILY_NORM: return hd_cpu_norm(thread, call);
+    case HD_FAMILY_CONV: return hd_cpu_conv(thread, call);
+    case HD_FAMILY_POOL: return hd_cpu_pool(thread, call);
     case HD_FAMILY_COUNT: break;
     }
     return hd_fail(HD_ERROR_INTERNAL, "the CPU cannot run family %d", call->op->family);

@@ -13,11 +13,25 @@ hd_error hd_cpu_argreduce(hd_thread *thread, hd_call *call);
 hd_error hd_cpu_move(hd_thread *thread, hd_call *call);
 hd_error hd_cpu_index(hd_thread *thread, hd_call *call);
 hd_error hd_cpu_contract(hd_thread *thread, hd_call *call);
+hd_error hd_cpu_norm(hd_thread *thread, hd_call *call);
+hd_error hd_cpu_conv(hd_thread *thread, hd_call *call);
+hd_error hd_cpu_pool(hd_thread *thread, hd_call *call);
 
 /* dst <- src: cast, any strides on both sides, src's shape broadcast to dst's; no overlap. */
 hd_error hd_cpu_copy(hd_thread *thread, hd_tensor *dst, const hd_tensor *src);
 /* x as a contiguous tensor of `dtype`: x itself with one more reference, or a copy. NULL with an error. */
 hd_tensor *hd_cpu_ready(hd_thread *thread, hd_tensor *x, hd_dtype dtype);
+/* The operands of a call whose kernels want contiguous memory of the result's compute type, f32 or f64. */
+typedef struct hd_cpu_operands {
+    hd_dtype as;
+    hd_tensor *in[5], *out; /* as the kernels want them: the call's own, or copies */
+    const void *from[5];
+    void *to;
+} hd_cpu_operands;
+/* Fills it, and makes the call's outputs; inputs whose bit is set in `keep` keep their dtype. */
+hd_error hd_cpu_operands_begin(hd_thread *thread, hd_call *call, unsigned keep, hd_cpu_operands *o);
+/* Brings the result into the call's output, when all went well, and gives up what was made; returns what to return. */
+hd_error hd_cpu_operands_end(hd_thread *thread, hd_call *call, hd_cpu_operands *o, hd_error status);
 /* Makes the call's outputs, contiguous and undefined, unless they are given. */
 hd_error hd_cpu_outputs(hd_thread *thread, hd_call *call);
 /* Gives them up again, unless they were given. */

@@ -11,6 +11,7 @@ enum {
     K_BLOCK = 256,        /* a panel of A, mr * K_BLOCK, and one of B stay in the first-level cache together */
     M_BLOCK = 384,        /* rows of A packed at once, for the second-level cache */
     A_BYTES = 512 * 1024, /* of A, packed whole, when tiles are finished one by one */
+    TILE_STRIPS = 8,      /* strips of A that are finished together */
     EDGE_BYTES = 8192     /* a tile of C, mr * nr elements, or some rows of a panel: on the stack of a small thread */
 };
 
@@ -173,20 +174,24 @@ static void pack_all_strips(void *context, int64_t begin, int64_t end) {
     pack_strips(p, p->strips, 0, p->m, begin, end);
 }
 
-/* One panel of the result, all of k, then what follows it. `room` is for a panel of B. */
-static void finish_panel(const product *p, const char *strips, int64_t row0, int64_t rows, int64_t panel, char *tile,
-                         char *room) {
-    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, count = pieces_of(rows, mr);
+/* All of k of a panel of B, as panel_of_b has it when there is only one. */
+static void pack_panel(const product *p, int64_t panel, char *out) {
+    const int64_t nr = p->kernels->nr;
+    for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK)
+        p->kernels->pack_b(out + (size_t)(k0 * nr) * p->bytes,
+                           p->b + (k0 * p->b_row + panel * nr * p->b_column) * (int64_t)p->bytes,
+                           minimum(K_BLOCK, p->k - k0), minimum(nr, p->n - panel * nr), p->b_row, p->b_column);
+}
+
+/* Some strips of one panel of the result, from `first` of `count` on, all of k; then what follows it. */
+static void finish_tile(const product *p, const char *strips, int64_t count, int64_t first, int64_t row0, int64_t rows,
+                        int64_t panel, const char *room, char *tile) {
+    const int64_t mr = p->kernels->mr, nr = p->kernels->nr;
     for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK) {
         const int64_t kc = minimum(K_BLOCK, p->k - k0);
-        const char *b = room;
-        if (p->panels != NULL)
-            b = panel_of_b(p, k0, panel);
-        else
-            p->kernels->pack_b(room, p->b + (k0 * p->b_row + panel * nr * p->b_column) * (int64_t)p->bytes, kc,
-                               minimum(nr, p->n - panel * nr), p->b_row, p->b_column);
-        for (int64_t s = 0; s < count; ++s) {
-            const char *a = strips + (size_t)((k0 * count + s * kc) * mr) * p->bytes;
+        const char *b = p->panels != NULL ? panel_of_b(p, k0, panel) : room + (size_t)(k0 * nr) * p->bytes;
+        for (int64_t s = 0; s * mr < rows; ++s) {
+            const char *a = strips + (size_t)((k0 * count + (first + s) * kc) * mr) * p->bytes;
             char *c = tile + (size_t)(s * mr * nr) * p->bytes;
             if (rows - s * mr >= mr)
                 p->kernels->tile(kc, a, b, nr, c, nr, k0 > 0);
@@ -197,10 +202,21 @@ static void finish_panel(const product *p, const char *strips, int64_t row0, int
     p->finish(p->context, tile, nr, p->first_row + row0, rows, panel * nr, minimum(nr, p->n - panel * nr));
 }
 
-static size_t tile_bytes(const product *p) {
-    return (size_t)((p->m_block + p->kernels->mr) * p->kernels->nr) * p->bytes;
+/* One panel of the result, a few strips at a time, so that what follows finds them in the first-level cache. */
+static void finish_panel(const product *p, const char *strips, int64_t row0, int64_t rows, int64_t panel, char *tile,
+                         char *room) {
+    const int64_t mr = p->kernels->mr, count = pieces_of(rows, mr);
+    if (p->panels == NULL) pack_panel(p, panel, room);
+    for (int64_t s = 0; s < count; s += TILE_STRIPS)
+        finish_tile(p, strips, count, s, row0 + s * mr, minimum(TILE_STRIPS * mr, rows - s * mr), panel, room, tile);
 }
-static size_t room_bytes(const product *p) { return (size_t)(K_BLOCK * p->kernels->nr) * p->bytes; }
+
+static size_t tile_bytes(const product *p) {
+    return (size_t)(TILE_STRIPS * p->kernels->mr * p->kernels->nr) * p->bytes;
+}
+static size_t room_bytes(const product *p) {
+    return p->panels != NULL ? 0 : (size_t)(p->k * p->kernels->nr) * p->bytes;
+}
 
 /* Some panels, for all rows: A is packed already. */
 static void finish_columns(void *context, int64_t piece) {
@@ -237,6 +253,7 @@ static hd_error finish_packed(hd_thread *thread, product *p) {
     const int64_t blocks = pieces_of(p->m, p->m_block);
     p->column_pieces = few_rows ? minimum(panels, threads > 1 ? 4 * threads : 1) : 1;
     p->row_pieces = few_rows ? 1 : minimum(blocks, threads > 1 ? 4 * threads : 1);
+    p->panels = (char *)(uintptr_t)p->packed_b;
     const size_t strip_bytes = (size_t)((p->m_block + mr) * p->k) * p->bytes,
                  per_piece = tile_bytes(p) + (few_rows ? room_bytes(p) : strip_bytes),
                  shared = (few_rows              ? strip_bytes
@@ -246,7 +263,6 @@ static hd_error finish_packed(hd_thread *thread, product *p) {
     hd_block *block = hd_block_new(thread, shared + per_piece * (size_t)(p->column_pieces * p->row_pieces));
     if (block == NULL) return HD_ERROR_MEMORY;
     p->tiles = (char *)hd_block_data(block) + shared / 64 * 64;
-    p->panels = (char *)(uintptr_t)p->packed_b;
     if (few_rows) {
         p->strips = hd_block_data(block);
         hd_parallel_range(strips, 65536 / (p->k * mr) + 1, pack_all_strips, p);

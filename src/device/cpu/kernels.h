@@ -46,6 +46,25 @@ typedef struct hd_gemm_kernels {
     double (*dot)(const void *x, const void *y, int64_t n);
 } hd_gemm_kernels;
 
+/* Rows of n elements, normalised; `centered`: around their mean (layer_norm), else only by their size (rms_norm). weight
+ * and bias are [n], or NULL. See kernels_norm.c. */
+typedef struct hd_norm_kernels {
+    void (*rows)(void *out, const void *x, const void *weight, const void *bias, int64_t rows, int64_t n, double eps,
+                 bool centered);
+    void (*gradient)(void *out, const void *gradient, const void *x, const void *weight, int64_t rows, int64_t n,
+                     double eps, bool centered); /* of x */
+    /* of weight and, when centered, bias behind it: [n] or [2, n] */
+    void (*parameters)(void *out, const void *gradient, const void *x, int64_t rows, int64_t n, double eps,
+                       bool centered);
+} hd_norm_kernels;
+
+/* out[r * out_row + i] = in[r * in_row + i * step] for `rows` rows and i in [0, n); 0 when in is NULL. */
+typedef void (*hd_run_kernel)(void *out, int64_t out_row, const void *in, int64_t in_row, int64_t rows, int64_t n,
+                              int64_t step);
+
+/* out[i] += *factor * in[i * step] */
+typedef void (*hd_add_run_kernel)(void *out, const void *in, const void *factor, int64_t n, int64_t step);
+
 typedef struct hd_cpu_kernels {
     const char *isa;
     const hd_elementwise_kernel *elementwise[HD_COMPUTE_COUNT];     /* [compute][op] */
@@ -59,6 +78,9 @@ typedef struct hd_cpu_kernels {
                         int64_t columns);
     hd_reduce_kernels reduce[HD_REDUCTIONS][HD_COMPUTE_COUNT];
     hd_gemm_kernels gemm_f32, gemm_f64;
+    hd_norm_kernels norm_f32, norm_f64;
+    hd_run_kernel runs_4, runs_8; /* for elements of 4 and 8 bytes */
+    hd_add_run_kernel add_run_f32, add_run_f64;
     /* element e of draw (seed, draw), for e in [first, first + n): see random.c */
     void (*uniform_f32)(float *out, int64_t first, int64_t n, uint64_t seed, uint64_t draw);
     void (*uniform_f64)(double *out, int64_t first, int64_t n, uint64_t seed, uint64_t draw);

@@ -15,6 +15,8 @@ hd_error hd_cpu_product(hd_thread *thread, const hd_call *call, const void *pack
 /* Bytes of the second operand of such a call when it is packed in advance; 0: packing brings nothing. */
 size_t hd_cpu_product_packed_bytes(const hd_call *call);
 hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, void *out);
+/* The most columns that a tile has, but for small products, which are one tile. */
+int hd_cpu_product_columns(hd_dtype dtype);
 /* A `finish` that only adds a bias and stores: the context is a hd_plain_finish. */
 typedef struct hd_plain_finish {
     hd_dtype dtype;

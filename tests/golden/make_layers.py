@@ -1,0 +1,117 @@
+"""What PyTorch says about values and gradients of layers: normalisation, convolution, pooling, attention.
+Writes tests/golden/layers.txt, which tests/grad/test_layers.c reads (the format: cases.h). `make golden` runs it.
+"""
+import math
+import pathlib
+
+import torch
+import torch.nn.functional as F
+
+INF, NAN = math.inf, math.nan
+out = (pathlib.Path(__file__).parent / "layers.txt").open("w")
+print(f"# PyTorch {torch.__version__.split('+')[0]}, by make_layers.py", file=out)
+
+
+def text(value):
+    value = float(value)
+    if math.isnan(value):
+        return "nan"
+    if value == 0:
+        return "-0" if math.copysign(1, value) < 0 else "0"
+    return str(int(value)) if abs(value) < 1e6 and value == int(value) else repr(value)
+
+
+def line(word, tensor, *, shape=True):
+    sizes = [len(tensor.shape), *tensor.shape] if shape else []
+    print(word, *sizes, *(text(v) for v in tensor.flatten().tolist()), file=out)
+
+
+def fixture(*shape, start=0):
+    """Exact in every float format of 8 bits of mantissa, of both signs, up to 2 large."""
+    return [((i + start) * 37 % 61 - 30) / 16 for i in range(math.prod(shape))], shape
+
+
+def numbers(*values, shape=None):
+    return values, shape or (len(values),)
+
+
+def mask(*values, shape):
+    return torch.tensor(values, dtype=torch.bool).reshape(shape)
+
+
+def case(name, function, *inputs):
+    print("case", name, file=out)
+    tensors = []
+    for given in inputs:
+        if isinstance(given, torch.Tensor):
+            line({torch.int64: "i64", torch.bool: "bool"}[given.dtype], given)
+            tensors.append(given)
+        else:
+            values, shape = given
+            leaf = torch.tensor(values, dtype=torch.float64).reshape(shape).requires_grad_()
+            line("leaf", leaf.detach())
+            tensors.append(leaf)
+    result = function(*tensors)
+    line("result", result.detach())
+    seed = torch.tensor([(i * 5 % 7 - 3.5) / 2 for i in range(result.numel())], dtype=torch.float64).reshape(result.shape)
+    line("seed", seed)
+    result.backward(seed)
+    for t in tensors:
+        if t.requires_grad:
+            line("grad", t.grad if t.grad is not None else torch.zeros_like(t), shape=False)
+
+
+# ---- normalisation ----
+SCALE, SHIFT = fixture(5, start=9), fixture(5, start=30)
+case("layer_norm", lambda x, w, b: F.layer_norm(x, (5,), w, b, 1e-5), fixture(3, 5), SCALE, SHIFT)
+case("layer_norm", lambda x, w, b: F.layer_norm(x, (5,), w, b, 1e-5), fixture(5), SCALE, SHIFT)
+case("layer_norm", lambda x, w, b: F.layer_norm(x, (5,), w, b, 1e-5), fixture(0, 5), SCALE, SHIFT)
+case("layer_norm_of_one", lambda x, w, b: F.layer_norm(x, (1,), w, b, 1), fixture(3, 1), numbers(2), numbers(-1))
+case("layer_norm", lambda x, w, b: F.layer_norm(x, (3,), w, b, 1e-5), numbers(1, NAN, 2, 1, INF, 0, 4, 4, 4, shape=(3, 3)), numbers(1, 2, 3),
+     numbers(0, 1, -1))
+case("layer_norm_two_axes", lambda x, w, b: F.layer_norm(x, (2, 3), w, b, 0.5), fixture(2, 2, 3), fixture(2, 3, start=9), fixture(2, 3, start=30))
+case("layer_norm_alone", lambda x: F.layer_norm(x, (19,), eps=1e-5), fixture(2, 3, 19))
+case("layer_norm_weight", lambda x, w: F.layer_norm(x, (5,), w, None, 1e-5), fixture(4, 5), SCALE)
+case("layer_norm_bias", lambda x, b: F.layer_norm(x, (5,), None, b, 1e-5), fixture(4, 5), SHIFT)
+case("rms_norm", lambda x, w: F.rms_norm(x, (5,), w, 1e-5), fixture(3, 5), SCALE)
+case("rms_norm", lambda x, w: F.rms_norm(x, (5,), w, 1e-5), fixture(2, 0, 5), SCALE)
+case("rms_norm", lambda x, w: F.rms_norm(x, (3,), w, 1e-5), numbers(1, NAN, 2, 0, 0, 0, 4, 4, 4, shape=(3, 3)), numbers(1, 2, 3))
+case("rms_norm_alone", lambda x: F.rms_norm(x, (19,), eps=0.25), fixture(2, 3, 19))
+
+# ---- convolution ----
+BIAS = fixture(4, start=30)
+case("conv1d", F.conv1d, fixture(2, 2, 7), fixture(4, 2, 3, start=9), BIAS)
+case("conv1d_strided", lambda x, w: F.conv1d(x, w, stride=3, padding=2, dilation=2), fixture(1, 2, 11), fixture(3, 2, 3, start=9))
+case("conv2d", F.conv2d, fixture(2, 2, 4, 3), fixture(4, 2, 3, 2, start=9), BIAS)
+case("conv2d", F.conv2d, fixture(2, 4, 3), fixture(4, 2, 3, 2, start=9), BIAS)
+case("conv2d_same", lambda x, w, b: F.conv2d(x, w, b, padding=1), fixture(1, 3, 5, 4), fixture(4, 3, 3, 3, start=9), BIAS)
+case("conv2d_strided", lambda x, w: F.conv2d(x, w, stride=(2, 3), padding=(1, 0), dilation=(2, 1)), fixture(1, 2, 7, 8), fixture(3, 2, 3, 2, start=9))
+case("conv2d_groups", lambda x, w, b: F.conv2d(x, w, b, groups=2), fixture(1, 4, 3, 4), fixture(4, 2, 2, 2, start=9), BIAS)
+case("conv2d_depthwise", lambda x, w: F.conv2d(x, w, padding=1, groups=3), fixture(2, 3, 4, 4), fixture(3, 1, 3, 3, start=9))
+case("conv3d", F.conv3d, fixture(1, 2, 3, 3, 4), fixture(4, 2, 2, 2, 2, start=9), BIAS)
+case("conv_transpose1d", lambda x, w: F.conv_transpose1d(x, w, stride=2, padding=1, output_padding=1), fixture(1, 2, 5), fixture(2, 3, 3, start=9))
+case("conv_transpose2d", F.conv_transpose2d, fixture(1, 2, 3, 3), fixture(2, 4, 2, 3, start=9), BIAS)
+case("conv_transpose2d_strided", lambda x, w, b: F.conv_transpose2d(x, w, b, stride=(2, 3), padding=(1, 0), dilation=(1, 2), groups=2),
+     fixture(1, 4, 3, 2), fixture(4, 2, 3, 2, start=9), BIAS)
+case("conv_transpose3d", F.conv_transpose3d, fixture(1, 2, 2, 2, 2), fixture(2, 4, 2, 1, 2, start=9), BIAS)
+
+# ---- pooling ----
+TIES = numbers(1, 3, 3, 2, 2, 2, 0, -1, 0, -0.0, 0, -5, 4, 4, 4, 4, shape=(1, 1, 4, 4))
+SPECIAL = numbers(1, NAN, 3, 2, NAN, 2, INF, -1, -INF, -INF, 0, -5, -INF, -INF, 4, 4, shape=(1, 1, 4, 4))
+case("max_pool2d", lambda x: F.max_pool2d(x, 2), fixture(1, 2, 5, 4))
+case("max_pool2d", lambda x: F.max_pool2d(x, 2), TIES)
+case("max_pool2d", lambda x: F.max_pool2d(x, 2), SPECIAL)
+case("max_pool2d_overlapping", lambda x: F.max_pool2d(x, 3, 1, 1), TIES)
+case("max_pool2d_overlapping", lambda x: F.max_pool2d(x, 3, 1, 1), SPECIAL)
+case("max_pool2d_dilated", lambda x: F.max_pool2d(x, (2, 3), (2, 1), (0, 1), (1, 2), ceil_mode=True), fixture(1, 2, 5, 6))
+case("max_pool1d", lambda x: F.max_pool1d(x, 3, 2, 1), fixture(1, 2, 8))
+case("max_pool3d", lambda x: F.max_pool3d(x, (1, 2, 2), 1), fixture(1, 1, 2, 3, 4))
+case("avg_pool1d", lambda x: F.avg_pool1d(x, 3, 2, 1), fixture(1, 2, 8))
+case("avg_pool2d", lambda x: F.avg_pool2d(x, 2), fixture(1, 2, 5, 4))
+case("avg_pool2d_padded", lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), fixture(1, 2, 6, 5))
+case("avg_pool2d_inside", lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False), fixture(1, 2, 6, 5))
+case("avg_pool3d", lambda x: F.avg_pool3d(x, (2, 1, 2), 1), fixture(1, 2, 3, 2, 3))
+case("adaptive_avg_pool2d", lambda x: F.adaptive_avg_pool2d(x, (3, 2)), fixture(1, 2, 5, 7))
+case("adaptive_avg_pool2d", lambda x: F.adaptive_avg_pool2d(x, (3, 2)), fixture(2, 2, 1))
+case("adaptive_max_pool2d", lambda x: F.adaptive_max_pool2d(x, (3, 2)), fixture(1, 2, 5, 7))
+out.close()

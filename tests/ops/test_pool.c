@@ -1,0 +1,96 @@
+/* Pooling: layouts, dtypes, threads, windows that see nothing, and what it refuses. Values are PyTorch's (grad/layers). */
+#include "families.h"
+
+#define POOL(...) HD_OPTS(hd_pool_opts, __VA_ARGS__)
+
+static void any_layout_and_dtype(void **state) {
+    (void)state;
+    hd_seed(9);
+    HD_SCOPE;
+    hd_tensor *x = hd_permute(hd_cast(hd_randint(HD_SHAPE(6, 5, 4, 3), HD_I32, -20, 20), HD_F32), HD_AXES(3, 2, 0, 1));
+    const hd_shape window = HD_SHAPE(2, 2);
+    hd_tensor *largest = hd_max_pool(x, window, NULL), *mean = hd_avg_pool(x, window, NULL);
+    assert_same(largest, hd_max_pool(hd_contiguous(x), window, NULL));
+    assert_same(mean, hd_avg_pool(hd_contiguous(x), window, NULL));
+    for (int d = HD_BF16; d <= HD_F64; ++d) {
+        if (!hd_dtype_is_float((hd_dtype)d)) continue;
+        assert_same(hd_max_pool(hd_cast(x, (hd_dtype)d), window, NULL), hd_cast(largest, (hd_dtype)d));
+        assert_int_equal(hd_tensor_dtype(hd_avg_pool(hd_cast(x, (hd_dtype)d), window, NULL)), d);
+    }
+    /* the same as reductions of unfolded windows */
+    hd_tensor *rows = hd_unfold(hd_unfold(x, 2, 2, 2), 3, 2, 2);
+    assert_same(largest, hd_max(rows, HD_AXES(-1, -2), NULL));
+    assert_same(mean, hd_mean(rows, HD_AXES(-1, -2), NULL));
+    assert_same(hd_adaptive_avg_pool(x, HD_SHAPE(1, 1)),
+                hd_mean(x, HD_AXES(2, 3), HD_OPTS(hd_reduce_opts, .keep_dims = true)));
+}
+
+static void threads_do_not_change_the_result(void **state) {
+    (void)state;
+    hd_seed(10);
+    HD_SCOPE;
+    hd_tensor *x = hd_randn(HD_SHAPE(50, 40, 40), HD_F32), *results[2][2];
+    const int threads = hd_num_threads();
+    const hd_pool_opts *opts = POOL(.stride = {1, 1});
+    for (int i = 0; i < 2; ++i) {
+        hd_set_num_threads(i == 0 ? 1 : 4);
+        results[i][0] = hd_max_pool(x, HD_SHAPE(3, 3), opts);
+        results[i][1] = hd_max_pool_gradient(results[i][0], x, HD_SHAPE(3, 3), opts);
+    }
+    hd_set_num_threads(threads);
+    for (int k = 0; k < 2; ++k) assert_same(results[0][k], results[1][k]);
+}
+
+static void windows_that_see_nothing(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = HD_TENSOR_F32(HD_SHAPE(1), 5);
+    const hd_pool_opts *apart = POOL(.stride = {1}, .dilation = {3}, .padding = {{1, 2}}); /* places -1, 2 and 0, 3 */
+    assert_values(hd_max_pool(x, HD_SHAPE(2), apart), HD_F32, -INFINITY);
+    assert_values(hd_max_pool_gradient(HD_TENSOR_F32(HD_SHAPE(1), 7), x, HD_SHAPE(2), apart), HD_F32, 0);
+    hd_tensor *none = hd_zeros(HD_SHAPE(0, 4), HD_F32);
+    assert_true(hd_shape_equal(hd_tensor_shape(hd_max_pool(none, HD_SHAPE(2), NULL)), HD_SHAPE(0, 2)));
+    assert_true(hd_shape_equal(
+        hd_tensor_shape(hd_avg_pool_gradient(hd_zeros(HD_SHAPE(0, 2), HD_F32), HD_SHAPE(0, 4), HD_SHAPE(2), NULL)),
+        HD_SHAPE(0, 4)));
+}
+
+static void bad_arguments(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = hd_zeros(HD_SHAPE(2, 5, 5), HD_F32);
+    assert_null(hd_max_pool(x, HD_SHAPE(), NULL));
+    assert_error(HD_ERROR_SHAPE, "hd_max_pool: a window [] on x [2,5,5]; it has 1 to 3 axes");
+    assert_null(hd_max_pool(x, HD_SHAPE(1, 1, 1, 1), NULL));
+    assert_error(HD_ERROR_SHAPE, "a window [1,1,1,1]");
+    assert_null(hd_avg_pool(x, HD_SHAPE(2, 0), NULL));
+    assert_error(HD_ERROR_SHAPE, "its sizes are from 1");
+    assert_null(hd_avg_pool(x, HD_SHAPE(6), NULL));
+    assert_error(HD_ERROR_SHAPE, "a window of 6 does not fit axis 2 of x [2,5,5]");
+    assert_null(hd_max_pool(x, HD_SHAPE(3), POOL(.padding = {{2, 0}})));
+    assert_error(HD_ERROR_VALUE, "padding {2, 0} on spatial axis 0; it is from 0 to half the window, 1");
+    assert_null(hd_max_pool(x, HD_SHAPE(3), POOL(.stride = {-1})));
+    assert_error(HD_ERROR_VALUE, "stride -1");
+    assert_null(hd_avg_pool(x, HD_SHAPE(3), POOL(.dilation = {2})));
+    assert_error(HD_ERROR_VALUE, "an average has no dilation");
+    assert_null(hd_avg_pool(x, HD_SHAPE(3), POOL(.stride = {1, 1})));
+    assert_error(HD_ERROR_VALUE, "options for spatial axis 1");
+    assert_null(hd_avg_pool(x, HD_SHAPE(3), POOL(.adaptive = true, .stride = {1})));
+    assert_error(HD_ERROR_VALUE, "an adaptive window has none");
+    assert_null(hd_avg_pool(hd_zeros(HD_SHAPE(2, 0), HD_F32), HD_SHAPE(1), NULL));
+    assert_error(HD_ERROR_SHAPE, "there is nothing to pool on axis 1");
+    assert_null(hd_max_pool(hd_zeros(HD_SHAPE(4), HD_I32), HD_SHAPE(2), NULL));
+    assert_error(HD_ERROR_DTYPE, "i32; it takes floats");
+    assert_null(hd_max_pool_gradient(x, x, HD_SHAPE(2), NULL));
+    assert_error(HD_ERROR_SHAPE, "gradient [2,5,5]; pooling x [2,5,5] gives [2,5,2]");
+    assert_null(hd_max_pool_pick(hd_zeros(HD_SHAPE(2), HD_F32), x, HD_SHAPE(2), NULL));
+    assert_error(HD_ERROR_SHAPE, "values [2]");
+    assert_null(hd_avg_pool_gradient(x, HD_SHAPE(2, -5), HD_SHAPE(2), NULL));
+    assert_false(hd_ok());
+    hd_error_clear();
+    assert_null(hd_adaptive_avg_pool(NULL, HD_SHAPE(2)));
+    assert_error(HD_ERROR_NULL_ARGUMENT, "hd_adaptive_avg_pool");
+}
+
+RUN(test(any_layout_and_dtype), test(threads_do_not_change_the_result), test(windows_that_see_nothing),
+    test(bad_arguments))
