@@ -18,6 +18,7 @@ void hd_fusion_release(hd_fusion *f) {
     hd_array_release(f->order);
     hd_array_release(f->members);
     hd_array_release(f->source);
+    hd_array_release(f->number);
     hd_array_release(f->group_of);
     hd_array_release(f->form);
     hd_array_release(f->stored);
@@ -320,7 +321,13 @@ static hd_error add_node(walk *w, uint32_t i) {
     const hd_graph *g = w->g;
     w->level[i] = 0;
     w->f->group_of[i] = HD_NO_GROUP;
-    w->f->source[i] = hd_node_is_view(g, i) ? w->f->source[hd_node_inputs(g, i)[0]] : i;
+    w->f->source[i] = i;
+    w->f->number[i] = is_number(g, i);
+    if (hd_node_is_view(g, i)) {
+        const uint32_t in = hd_node_inputs(g, i)[0];
+        w->f->source[i] = w->f->source[in];
+        w->f->number[i] = w->f->number[in] && g->nodes[i].op != HD_OP_bitcast; /* other bits are another number */
+    }
     if (!hd_node_is_op(&g->nodes[i]) && g->nodes[i].op != HD_NODE_WRITE) return HD_OK;
     if (hd_node_is_view(g, i)) {
         w->level[i] = w->level[source_of(w, i)];
@@ -427,7 +434,7 @@ static hd_error find_stored(walk *w) {
         const bool whole = kind == HD_GROUP_CALL || is_product(g, i); /* reads all its inputs from memory */
         for (int k = 0; k < g->nodes[i].input_count; ++k) {
             const uint32_t in = hd_node_inputs(g, i)[k], source = source_of(w, in);
-            if (whole || (group_of(w, source) != group && !is_number(g, source))) HD_TRY(store(w, in));
+            if (whole || (group_of(w, source) != group && !w->f->number[in])) HD_TRY(store(w, in));
         }
     }
     for (uint32_t i = 0; i < g->output_count; ++i) HD_TRY(store(w, g->outputs[i].node));
@@ -436,12 +443,16 @@ static hd_error find_stored(walk *w) {
 }
 
 /* ---- the order -------------------------------------------------------------------------------------------------------------------- */
-/* As near to that of the graph as what they read allows: a heap of groups that are ready, by their last node. */
+/* First what can fail and what that reads, so that state can be written in place behind it; else as near to the order of the
+ * graph as what they read allows: a heap of groups that are ready, by their last node. */
 typedef struct heap {
     uint32_t *items, count;
     const hd_group *groups;
 } heap;
-static bool before(const heap *h, uint32_t a, uint32_t b) { return h->groups[a].last < h->groups[b].last; }
+static bool before(const heap *h, uint32_t a, uint32_t b) {
+    const hd_group *x = &h->groups[a], *y = &h->groups[b];
+    return x->can_fail != y->can_fail ? x->can_fail : x->last < y->last;
+}
 static void push(heap *h, uint32_t group) {
     uint32_t at = h->count++;
     for (; at > 0 && before(h, group, h->items[(at - 1) / 2]); at = (at - 1) / 2) h->items[at] = h->items[(at - 1) / 2];
@@ -470,6 +481,29 @@ static uint32_t pop(heap *h) {
             __VA_ARGS__                                                                                                \
         }                                                                                                              \
     }
+
+bool hd_op_can_fail(const hd_op *op) { return op->family != HD_FAMILY_CREATE && op->family != HD_FAMILY_RANDOM; }
+
+/* Marks what leads to a call that can fail. What a few walks do not find only comes later. */
+static void mark_failing(walk *w) {
+    hd_group *groups = w->f->groups;
+    for (uint32_t i = 0; i < w->g->node_count; ++i)
+        if (w->f->group_of[i] != HD_NO_GROUP && groups[w->f->group_of[i]].kind == HD_GROUP_CALL)
+            groups[w->f->group_of[i]].can_fail =
+                !hd_node_is_op(&w->g->nodes[i]) || hd_op_can_fail(hd_node_op(&w->g->nodes[i]));
+    bool changed = true;
+    for (int round = 0; round < 4 && changed; ++round) {
+        changed = false;
+        for (uint32_t i = w->g->node_count; i-- > 0;) {
+            if (w->f->group_of[i] == HD_NO_GROUP || !groups[w->f->group_of[i]].can_fail) continue;
+            for (int k = 0; k < w->g->nodes[i].input_count; ++k) {
+                const uint32_t from = w->f->group_of[source_of(w, hd_node_inputs(w->g, i)[k])];
+                if (from == HD_NO_GROUP || groups[from].can_fail) continue;
+                groups[from].can_fail = changed = true;
+            }
+        }
+    }
+}
 
 static hd_error put_in_order(walk *w) {
     hd_fusion *f = w->f;
@@ -529,6 +563,7 @@ static hd_error settle(walk *w) {
     for (uint32_t i = 0; i < f->node_count; ++i)
         if (f->group_of[i] != HD_NO_GROUP) f->group_of[i] = standing(f, f->group_of[i]);
     HD_TRY(list_members(f));
+    mark_failing(w);
     return put_in_order(w);
 }
 
@@ -537,12 +572,14 @@ hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fusion *f) {
     f->node_count = g->node_count;
     const size_t count = (size_t)g->node_count + 1;
     f->source = hd_array_resize(NULL, count * sizeof *f->source);
+    f->number = hd_array_resize(NULL, count);
     f->group_of = hd_array_resize(NULL, count * sizeof *f->group_of);
     f->form = hd_array_resize(NULL, count);
     f->stored = hd_array_resize(NULL, count);
     walk w = {.g = g, .f = f, .optimization = level, .level = hd_array_resize(NULL, count * sizeof *w.level)};
     hd_error status = HD_OK;
-    if (f->source == NULL || f->group_of == NULL || f->form == NULL || f->stored == NULL || w.level == NULL)
+    if (f->source == NULL || f->number == NULL || f->group_of == NULL || f->form == NULL || f->stored == NULL ||
+        w.level == NULL)
         status = hd_fail(HD_ERROR_MEMORY, "no memory to fuse a graph of %u nodes", g->node_count);
     if (status == HD_OK) memset(f->stored, 0, count);
     if (status == HD_OK) memset(f->form, 0, count);

@@ -133,7 +133,7 @@ static int number_node(build *b, uint32_t node) {
 static int input(build *b, uint32_t node, int k, const int8_t *axes) {
     const hd_graph *g = b->l->g;
     const uint32_t in = hd_node_inputs(g, node)[k], source = b->l->f->source[in];
-    if (g->nodes[source].op == HD_OP_full) return number_node(b, source);
+    if (b->l->f->number[in]) return number_node(b, source);
     if (b->l->f->group_of[source] != HD_NO_GROUP && &b->l->f->groups[b->l->f->group_of[source]] == b->group)
         return b->counting ? 0 : b->l->value[source];
     int8_t own[HD_MAX_RANK];
@@ -204,7 +204,7 @@ static int reduction_value(build *b, uint32_t node) {
     const hd_graph *g = b->l->g;
     const uint32_t in = hd_node_inputs(g, node)[0], source = b->l->f->source[in];
     int step;
-    if (g->nodes[source].op == HD_OP_full)
+    if (b->l->f->number[in])
         step = number_node(b, source);
     else if (b->l->f->group_of[source] != HD_NO_GROUP && &b->l->f->groups[b->l->f->group_of[source]] == b->group)
         step = b->counting ? 0 : b->l->value[source];
