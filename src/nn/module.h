@@ -29,5 +29,7 @@ hd_error hd_module_each(hd_module *module, bool buffers, hd_error (*visit)(void 
                         void *user);
 /* Forward of a module that its parent knows by this name. */
 hd_tensor *hd_module_forward_as(hd_thread *thread, hd_module *module, const char *name, hd_tensor *x);
+/* A module with a copy of `state`, which its class releases with hd_array_release. */
+hd_module *hd_module_with(const hd_module_class *class_, const void *state, size_t bytes);
 
 #endif
