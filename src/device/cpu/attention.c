@@ -25,14 +25,32 @@ void hd_attention_multiply(const hd_attention_job *j, int64_t m, int64_t k, cons
                           hd_at(b, p * panel, j->bytes), nr, hd_at(c, i * ldc + p * nr, j->bytes), ldc, accumulate);
 }
 
-const char *hd_attention_mask(const hd_attention_job *j, int64_t head, int64_t row) {
-    if (j->mask == NULL) return NULL;
-    int64_t at = row * j->mask_row;
+static const char *mask_of(const hd_attention_job *j, int64_t head, int64_t row, int64_t key) {
+    int64_t at = row * j->mask_row + key * j->mask_column;
     for (int i = j->mask_rank - 1; i >= 0; --i) {
         at += head % j->mask_size[i] * j->mask_stride[i];
         head /= j->mask_size[i];
     }
     return j->mask + at * (int64_t)j->mask_bytes;
+}
+
+static void hide(const hd_attention_job *j, char *x, int64_t n) { /* exponentials of -inf are 0 */
+    if (j->bytes == 4)
+        for (int64_t i = 0; i < n; ++i) ((float *)x)[i] = -INFINITY;
+    else
+        for (int64_t i = 0; i < n; ++i) ((double *)x)[i] = -(double)INFINITY;
+}
+
+/* Multiplying by the scale is left to the pass that subtracts the largest, where the order of scores allows. */
+double hd_attention_scores(const hd_attention_job *j, int64_t head, int64_t row, int64_t key0, char *x, int64_t seen,
+                           int64_t n, double *scale) {
+    *scale = j->scale > 0 && j->mask == NULL ? j->scale : 1;
+    if (j->mask != NULL)
+        j->rows->add_mask(x, seen, j->scale, mask_of(j, head, row, key0), j->mask_column, j->mask_is_bool);
+    else if (!(j->scale > 0))
+        j->rows->scale(x, x, seen, j->scale);
+    if (seen < n) hide(j, hd_at(x, seen, j->bytes), n - seen);
+    return j->rows->largest(x, seen) * *scale;
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------------------- */
@@ -56,20 +74,13 @@ static void pack_heads(void *context, int64_t begin, int64_t end) {
     }
 }
 
-static void hide(const hd_attention_job *j, char *x, int64_t n) { /* exponentials of -inf are 0 */
-    if (j->bytes == 4)
-        for (int64_t i = 0; i < n; ++i) ((float *)x)[i] = -INFINITY;
-    else
-        for (int64_t i = 0; i < n; ++i) ((double *)x)[i] = -(double)INFINITY;
-}
-
 /* Scores of a row around the largest it has seen; its result so far is scaled down when that is a new one. */
-static void center(const forward *f, int64_t seen, int64_t keys, const char *mask, char *x, char *result,
-                   double *largest, double *sum) {
+static void center(const forward *f, int64_t head, int64_t row, int64_t key0, int64_t seen, int64_t wide, char *x,
+                   char *result, double *largest, double *sum) {
     const hd_attention_job *j = f->j;
-    if (seen < keys) hide(j, hd_at(x, seen, j->bytes), keys - seen);
-    const double top = fmax(*largest, j->rows->scores(x, seen, j->scale, mask, j->mask_column, j->mask_is_bool));
-    j->rows->shift(x, keys, top == -INFINITY ? 0 : top); /* nothing but -inf so far */
+    double scale;
+    const double top = fmax(*largest, hd_attention_scores(j, head, row, key0, x, seen, wide, &scale));
+    j->rows->shift(x, wide, scale, top == -INFINITY ? 0 : top); /* nothing but -inf so far */
     if (top > *largest && *sum != 0) {
         const double down = exp(*largest - top);
         *sum *= down;
@@ -85,9 +96,7 @@ static void weigh(const forward *f, int64_t head, int64_t first, int64_t rows, i
     const int64_t wide = (keys + LANES - 1) / LANES * LANES; /* hidden beyond the keys: even rows are quicker */
     for (int64_t r = 0; r < rows; ++r) {
         const int64_t seen = j->causal ? hd_least(keys, first + r + 1 - key0) : keys;
-        const char *mask = hd_attention_mask(j, head, first + r);
-        if (mask != NULL) mask += key0 * j->mask_column * (int64_t)j->mask_bytes;
-        center(f, seen > 0 ? seen : 0, wide, mask, hd_at(scores, r * KEYS, j->bytes),
+        center(f, head, first + r, key0, seen > 0 ? seen : 0, wide, hd_at(scores, r * KEYS, j->bytes),
                hd_at(results, r * f->columns, j->bytes), &largest[r], &sums[r]);
     }
     const int64_t lines = keys == KEYS ? 1 : rows,
@@ -122,11 +131,11 @@ static void run_block(const forward *f, char *room, int64_t head, int64_t first)
                        hd_at(results, r * f->columns, j->bytes), j->e, sums[r] == 0 ? 0 : 1 / sums[r]);
 }
 
-static void run_piece(void *context, int64_t piece) { /* every pieces-th: causal blocks differ in work */
+static void run_piece(void *context, int64_t piece) { /* every pieces-th, the last rows first: causal blocks differ */
     const forward *f = context;
     char *room = hd_at(f->room, piece * f->room_size, f->j->bytes);
     for (int64_t i = piece; i < f->j->heads * f->blocks; i += f->pieces)
-        run_block(f, room, i / f->blocks, i % f->blocks * ROWS);
+        run_block(f, room, i / f->blocks, (f->blocks - 1 - i % f->blocks) * ROWS);
 }
 
 hd_error hd_cpu_attention_forward(hd_thread *thread, const hd_attention_job *j) {

@@ -47,9 +47,9 @@ static void weigh(const backward *b, int64_t head, int64_t first, int64_t rows, 
     for (int64_t r = 0; r < rows; ++r) {
         char *x = hd_at(weights, r * b->keys, j->bytes);
         const int64_t seen = j->causal ? hd_least(j->s, first + r + 1) : j->s;
-        const double top =
-            j->rows->scores(x, seen, j->scale, hd_attention_mask(j, head, first + r), j->mask_column, j->mask_is_bool);
-        j->rows->shift(x, seen, top == -INFINITY ? 0 : top);
+        double scale;
+        const double top = hd_attention_scores(j, head, first + r, 0, x, seen, seen, &scale);
+        j->rows->shift(x, seen, scale, top == -INFINITY ? 0 : top);
         j->exp(x, (const void *const[3]){x, x, x}, NULL, seen);
         const double sum = j->rows->sum(x, seen);
         j->rows->scale(x, x, seen, sum == 0 ? 0 : 1 / sum);

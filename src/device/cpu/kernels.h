@@ -67,10 +67,10 @@ typedef void (*hd_add_run_kernel)(void *out, const void *in, const void *factor,
 
 /* Rows of n attention scores: see attention.c. */
 typedef struct hd_attention_kernels {
-    /* x = x * scale + mask, where the mask's elements are `step` apart; -inf where a bool one is false; NULL: none. Returns
-     * the largest. */
-    double (*scores)(void *x, int64_t n, double scale, const void *mask, int64_t step, bool is_bool);
-    void (*shift)(void *x, int64_t n, double by);                  /* x -= by */
+    double (*largest)(const void *x, int64_t n); /* that is no NaN */
+    /* x = x * scale + mask, whose elements are `step` apart; -inf where a bool one is false */
+    void (*add_mask)(void *x, int64_t n, double scale, const void *mask, int64_t step, bool is_bool);
+    void (*shift)(void *x, int64_t n, double scale, double less);  /* x = x * scale - less */
     void (*scale)(void *out, const void *x, int64_t n, double by); /* out = x * by */
     double (*sum)(const void *x, int64_t n);
     /* d = weight * (d - level) * scale */
