@@ -570,8 +570,9 @@ static hd_error pack_weights(hd_thread *thread, call *c, const hd_run *run) {
     if (c->packed_bytes == 0) return HD_OK;
     const hd_storage *s = c->cell == NONE ? c->call.inputs[1]->storage : run->cells[c->cell];
     const uint32_t version = atomic_load_explicit(&s->version, memory_order_relaxed);
-    if (c->packed != NULL && (c->cell == NONE || (c->packed_data == s->data && c->packed_version == version)))
-        return HD_OK;
+    const bool same = c->cell == NONE || (c->packed_data == s->data && c->packed_version == version);
+    if (c->packed != NULL && same && (c->cell == NONE || s->block != NULL))
+        return HD_OK; /* borrowed memory tells nobody */
     if (c->packed == NULL) c->packed = hd_block_new(thread, c->packed_bytes);
     if (c->packed == NULL) return HD_ERROR_MEMORY;
     c->packed_data = s->data;
