@@ -22,6 +22,8 @@ typedef enum hd_form {
 typedef struct hd_group {
     uint8_t kind;              /* hd_group_kind */
     bool can_fail;             /* or leads to what can */
+    bool checks;               /* it has members with indices, which are looked at before it runs */
+    bool read;                 /* other groups count on its level */
     bool reduces;              /* some axes of its space are reduced */
     bool reduced[HD_MAX_RANK]; /* which */
     hd_shape space;            /* what it walks */
@@ -59,6 +61,9 @@ static inline bool hd_node_is_view(const hd_graph *g, uint32_t node) {
 bool hd_op_can_fail(const hd_op *op);
 /* True for an op that a kernel can say: elementwise rows and their derivatives, casts, numbers. */
 bool hd_node_is_map(const hd_graph *g, uint32_t node);
+/* gather and scatter along an axis with one index for each row: in a kernel, a comparison of positions with it. */
+bool hd_node_is_pick(const hd_graph *g, uint32_t node);
+bool hd_node_is_spread(const hd_graph *g, uint32_t node);
 /* How the axes of input k of `node` relate to the axes of the space, when those of the node do as `axes` says: -1 where it
  * has one element. False: not in a way that a kernel can follow. Follows views down to the source, whose axes these are. */
 bool hd_follow_axes(const hd_graph *g, uint32_t node, int k, const int8_t *axes, int8_t *out);

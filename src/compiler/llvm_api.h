@@ -32,7 +32,8 @@
     X(NormalizeTargetTriple)                                                                                           \
     X(GetTargetFromTriple)                                                                                             \
     X(CreateTargetMachine)                                                                                             \
-    X(DisposeTargetMachine) X(CreateTargetDataLayout) X(DisposeTargetData) X(SetModuleDataLayout) X(SetTarget)         \
+    X(DisposeTargetMachine)                                                                                            \
+    X(CreateTargetDataLayout) X(DisposeTargetData) X(SetModuleDataLayout) X(SetTarget)                                 \
         X(TargetMachineEmitToMemoryBuffer) X(GetBufferStart) X(GetBufferSize) X(DisposeMemoryBuffer) X(DisposeMessage) \
             X(VerifyModule) X(PrintModuleToString) /* containers */                                                    \
         X(ContextCreate) X(ContextDispose) X(ModuleCreateWithNameInContext) X(DisposeModule) X(CloneModule)            \

@@ -10,6 +10,7 @@
 #include "compiler/lower.h"
 #include "core/device.h"
 #include "core/pool.h"
+#include "device/cpu/check_index.h"
 #include "device/cpu/product.h"
 #include "script/executable.h"
 
@@ -32,7 +33,7 @@ typedef struct buffer {
     bool handed_on;       /* a launch writes its result over it */
 } buffer;
 
-typedef enum launch_kind { RUN_CALL, RUN_COPY, RUN_KERNEL, RUN_PRODUCT } launch_kind;
+typedef enum launch_kind { RUN_CALL, RUN_COPY, RUN_CHECK, RUN_KERNEL, RUN_PRODUCT } launch_kind;
 typedef struct launch {
     uint8_t kind; /* launch_kind */
     uint16_t inputs, outputs;
@@ -280,8 +281,21 @@ static hd_error need_inputs(plan *p, const hd_group *group) {
     return HD_OK;
 }
 
+/* Indices that members of a group use, before it runs. */
+static hd_error plan_checks(plan *p, const hd_group *group) {
+    const hd_graph *g = p->graph;
+    for (uint32_t i = 0; group->checks && i < group->count; ++i) {
+        const uint32_t node = p->fusion.members[group->first + i];
+        if (g->nodes[node].op != HD_OP_gather && g->nodes[node].op != HD_OP_scatter) continue;
+        launch *l = new_launch(p, RUN_CHECK, node);
+        HD_TRY(add_input(p, l, hd_node_inputs(g, node)[1]));
+    }
+    return HD_OK;
+}
+
 static hd_error plan_kernel(plan *p, hd_lowering *lowering, const hd_group *group) {
     HD_TRY(need_inputs(p, group));
+    HD_TRY(plan_checks(p, group));
     const uint32_t product = group->kind == HD_GROUP_PRODUCT ? product_of(p, group) : NONE;
     const uint32_t last = p->fusion.members[group->first + group->count - 1];
     native *n = hd_array_resize(NULL, sizeof *n);
@@ -395,7 +409,7 @@ static bool call_may_overwrite(const plan *p, const launch *l, uint32_t in, uint
 /* The input over which a launch may write an output: of its type and shape, read for the last time. NULL: none. */
 static buffer *overwritable(const plan *p, uint32_t index, uint32_t out) {
     const launch *l = &p->launches[index];
-    if (l->kind == RUN_COPY || !is_whole(p, out)) return NULL;
+    if (l->kind == RUN_COPY || l->kind == RUN_CHECK || !is_whole(p, out)) return NULL;
     for (int k = l->kind == RUN_PRODUCT ? 2 : 0; k < l->inputs; ++k) {
         const uint32_t in = p->operands[l->first + (uint32_t)k];
         buffer *b = &p->buffers[p->buffer_of[in]];
@@ -439,6 +453,7 @@ static void find_uses(plan *p) {
 }
 
 static bool launch_can_fail(const plan *p, const launch *l) {
+    if (l->kind == RUN_CHECK) return true;
     if (l->kind == RUN_CALL) return hd_op_can_fail(p->calls[l->call].call.op);
     const hd_tensor *x = l->kind == RUN_PRODUCT ? &p->tensors[p->operands[l->first]] : NULL;
     return x != NULL && p->calls[l->call].call.op->id == HD_OP_affine &&
@@ -697,6 +712,15 @@ static int64_t nanoseconds(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+static hd_error run_check(const plan *p, hd_thread *thread, const launch *l) {
+    const hd_graph *g = p->graph;
+    const void *attributes = hd_node_attributes(g, l->node);
+    const int axis = g->nodes[l->node].op == HD_OP_gather ? ((const hd_axis_attributes *)attributes)->axis
+                                                          : ((const hd_scatter_attributes *)attributes)->axis;
+    const hd_shape shape = hd_node_shape(g, hd_node_inputs(g, l->node)[0]);
+    return hd_cpu_check_index(thread, p->pointers[l->first], shape.size[axis]);
+}
+
 static hd_error run_launches(plan *p, hd_thread *thread, const hd_run *run) {
     int64_t begin = run->nanoseconds != NULL ? nanoseconds() : 0;
     for (uint32_t i = 0; i < p->launch_count; ++i) {
@@ -704,6 +728,7 @@ static hd_error run_launches(plan *p, hd_thread *thread, const hd_run *run) {
         hd_tensor **operands = p->pointers + l->first;
         const hd_error status = l->kind == RUN_KERNEL    ? run_kernel(p, thread, l)
                                 : l->kind == RUN_PRODUCT ? run_product(p, thread, l)
+                                : l->kind == RUN_CHECK   ? run_check(p, thread, l)
                                 : l->kind == RUN_CALL
                                     ? run_call(p, thread, l, run)
                                     : p->executor->write(p->executor, thread, operands[1], operands[0]);
@@ -775,7 +800,10 @@ static void describe_kernel(const native *n, hd_launch_figures *out) {
 
 static void describe_members(const plan *p, const launch *l, hd_launch_figures *out) {
     const hd_group *group = &p->fusion.groups[p->fusion.group_of[l->node]];
-    size_t at = (size_t)snprintf(out->what, sizeof out->what, l->kind == RUN_COPY ? "copy for" : "");
+    size_t at = (size_t)snprintf(out->what, sizeof out->what, "%s",
+                                 l->kind == RUN_COPY    ? "copy for"
+                                 : l->kind == RUN_CHECK ? "check indices of"
+                                                        : "");
     for (uint32_t i = 0; i < group->count && at < sizeof out->what; ++i)
         at += (size_t)snprintf(out->what + at, sizeof out->what - at, "%s%s", at > 0 ? " " : "",
                                hd_node_name(&p->graph->nodes[p->fusion.members[group->first + i]]));

@@ -135,6 +135,9 @@
     CALL(avg_pool, IN(S(2, 5)),                                                                                        \
          hd_avg_pool(a, S(2), HD_OPTS(hd_pool_opts, .ceil_mode = true, .exclude_padding = true)))                      \
     CALL(adaptive_pool, IN(S(2, 5)), hd_adaptive_max_pool(hd_adaptive_avg_pool(a, S(3)), S(2)))                        \
+    CALL(attention, IN(S(2, 3, 2), S(2, 4, 2), S(2, 4, 3)), hd_attention(a, b, c, NULL, false, 0))                     \
+    CALL(attention_causal, IN(S(3, 2), S(3, 2), S(3, 3)), hd_attention(a, b, c, hd_tri(3, 3, 1, HD_BOOL), true, 0.5))  \
+    CALL(attention_added, IN(S(3, 2), S(3, 2), S(3)), hd_attention(a, b, a, c, true, 0.5))                             \
     /* losses, scalars */                                                                                              \
     CALL(mse, IN(S(2, 3), S(2, 3)), hd_mse(a, b, NULL))                                                                \
     CALL(cross_entropy, IN(S(2, 3)), hd_cross_entropy(a, I64(S(2), 2, 0), NULL))                                       \
