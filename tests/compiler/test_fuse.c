@@ -59,8 +59,8 @@ static void is_sound(const hd_graph *g, const hd_fusion *f, const char *what) {
         const bool apart =
             f->groups[own].kind == HD_GROUP_CALL || hd_node_op(&g->nodes[i])->family == HD_FAMILY_CONTRACT;
         for (int k = 0; k < g->nodes[i].input_count; ++k) {
-            const uint32_t source = f->source[hd_node_inputs(g, i)[k]], from = f->group_of[source];
-            const bool number = f->number[hd_node_inputs(g, i)[k]];
+            const uint32_t input = hd_node_inputs(g, i)[k], source = f->source[input], from = f->group_of[source];
+            const bool number = f->number[input]; /* but not its bits as those of another */
             if (apart || !number) whole[source] = true;
             if (from == HD_NO_GROUP || (number && !apart)) continue;
             if (from != own && rank[from] > rank[own]) fail_msg("%s: %%%u reads %%%u too early", what, i, source);

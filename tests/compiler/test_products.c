@@ -1,0 +1,269 @@
+/* Matrix products and what follows them in their tiles: every size at which tiles, strips and panels begin or end, operands
+ * turned and stretched, weights that are kept packed and change between runs. Compiled scripts against O0. */
+#include "compiler/levels.h"
+#include "graph/calls.h"
+
+static const int64_t sizes[] = {1, 2, 3, 5, 7, 8, 11, 12, 13, 31, 32, 33, 63, 64, 65, 100, 129, 300};
+enum { SIZES = (int)(sizeof sizes / sizeof sizes[0]) };
+
+/* Operands are positive, so that nothing cancels: both ways round some sums of k otherwise, and the epilogue once. */
+enum { PRODUCT_UNITS = 4 };
+
+/* ---- what follows ---------------------------------------------------------------------------------------------------- */
+/* Epilogues over h [..., m, n]; `extra` is a tensor that broadcasts to it. */
+typedef hd_tensor *(*epilogue)(hd_builder *b, hd_tensor *h, hd_tensor *extra);
+static hd_tensor *nothing(hd_builder *b, hd_tensor *h, hd_tensor *extra) {
+    (void)b, (void)extra;
+    return h;
+}
+static hd_tensor *activation(hd_builder *b, hd_tensor *h, hd_tensor *extra) {
+    (void)b, (void)extra;
+    return hd_sqrt(hd_relu(h));
+}
+static hd_tensor *residual(hd_builder *b, hd_tensor *h, hd_tensor *extra) {
+    (void)b;
+    return hd_add(hd_sigmoid(h), extra);
+}
+static hd_tensor *two_outputs(hd_builder *b, hd_tensor *h, hd_tensor *extra) {
+    hd_builder_add_output(b, "before", h);
+    return hd_mul(h, hd_exp(hd_neg(extra)));
+}
+static hd_tensor *other_dtypes(hd_builder *b, hd_tensor *h, hd_tensor *extra) {
+    hd_builder_add_output(b, "half", hd_cast(h, HD_F32));
+    hd_builder_add_output(b, "large", hd_gt(h, extra));
+    return hd_maximum(h, extra);
+}
+static const epilogue epilogues[] = {nothing, activation, residual, two_outputs, other_dtypes};
+enum { EPILOGUES = (int)(sizeof epilogues / sizeof epilogues[0]) };
+
+/* ---- sizes ----------------------------------------------------------------------------------------------------------- */
+/* x [m, k] w [k, n], either of them given turned; w an input, bound or a constant. */
+static void multiplies(int64_t m, int64_t n, int64_t k, int turned, int given, hd_dtype dtype, int follows) {
+    HD_SCOPE;
+    char what[128];
+    snprintf(what, sizeof what, "[%d,%d] x [%d,%d] %s, turned %d, given %d, epilogue %d", (int)m, (int)k, (int)k,
+             (int)n, hd_dtype_name(dtype), turned, given, follows);
+    const hd_shape a = turned & 1 ? S(k, m) : S(m, k), c = turned & 2 ? S(n, k) : S(k, n);
+    const hd_shape extras[] = {S(m, n), S(n), S(m, 1), S()}, extra = extras[(m + n + k) % 4];
+    hd_tensor *weight = operand(c, 1, dtype);
+    hd_builder *b = started("product");
+    if (given == 1) hd_builder_bind(b, "w", weight);
+    hd_tensor *x = hd_input("x", a, dtype), *w = given == 0 ? hd_input("w", c, dtype) : weight;
+    hd_tensor *h = hd_matmul(turned & 1 ? hd_t(x) : x, turned & 2 ? hd_t(w) : w);
+    hd_builder_add_output(b, "y", epilogues[follows](b, h, hd_input("e", extra, dtype)));
+    hd_script *s = built(b);
+    hd_script_set_input(s, "x", operand(a, 0, dtype));
+    if (given == 0) hd_script_set_input(s, "w", weight);
+    hd_script_set_input(s, "e", operand(extra, 2, dtype));
+    levels_agree(s, PRODUCT_UNITS, what);
+}
+
+static void products_of_all_sizes(void **state) {
+    (void)state;
+    int turn = 0;
+    for (int i = 0; i < SIZES; ++i)
+        for (int j = 0; j < SIZES; ++j, ++turn)
+            for (int q = 0; q < 3; ++q) /* all pairs of m and n, of n and k, of m and k */
+                multiplies(sizes[q == 0   ? i
+                                 : q == 1 ? (i + j) % SIZES
+                                          : j],
+                           sizes[q == 0   ? j
+                                 : q == 1 ? i
+                                          : (i * 5 + 3) % SIZES],
+                           sizes[q == 0   ? (i * 7 + j * 3) % SIZES
+                                 : q == 1 ? j
+                                          : i],
+                           (turn + q) % 4, turn / 4 % 3, turn / 12 % 2 ? HD_F64 : HD_F32, turn % EPILOGUES);
+}
+
+/* Large enough for several threads and for all blocks there are. */
+static void large_products(void **state) {
+    (void)state;
+    static const int64_t large[][3] = {
+        {1, 4096, 300}, {4, 2000, 700}, {400, 5, 600}, {770, 130, 520}, {129, 1030, 260}};
+    for (size_t i = 0; i < sizeof large / sizeof large[0]; ++i)
+        for (int turned = 0; turned < 4; ++turned)
+            for (int given = 0; given < 2; ++given)
+                multiplies(large[i][0], large[i][1], large[i][2], turned, given, i % 2 ? HD_F64 : HD_F32,
+                           (int)(i + (size_t)turned) % EPILOGUES);
+}
+
+/* Nothing, and sums of nothing: what follows is still to be done. */
+static void products_without_elements(void **state) {
+    (void)state;
+    static const int64_t few[] = {0, 1, 3};
+    for (int i = 0; i < 27; ++i)
+        for (int follows = 0; follows < EPILOGUES; ++follows)
+            for (int turned = 0; turned < 4; ++turned)
+                multiplies(few[i % 3], few[i / 3 % 3], few[i / 9], turned, (i + turned) % 3, HD_F32, follows);
+}
+
+/* ---- more axes ------------------------------------------------------------------------------------------------------- */
+static void batches(void **state) {
+    (void)state;
+    static const int64_t some[][3] = {{1, 1, 1},    {1, 33, 5},    {7, 1, 64}, {13, 12, 0},
+                                      {12, 65, 31}, {65, 33, 100}, {0, 3, 2}};
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; ++i) {
+        const int64_t m = some[i][0], n = some[i][1], k = some[i][2];
+        const hd_shape left[] = {S(3, m, k), S(2, 1, m, k), S(m, k), S(2, 3, m, k), S(1, m, k), S(0, m, k)},
+                       right[] = {S(3, k, n), S(3, k, n), S(2, 3, k, n), S(k, n), S(4, k, n), S(0, k, n)};
+        for (int j = 0; j < 6; ++j)
+            for (int e = 0; e < 6; ++e) {
+                HD_SCOPE;
+                char what[64];
+                snprintf(what, sizeof what, "batch %d of size %d with residual %d", j, (int)i, e);
+                hd_builder *b = started("batch");
+                hd_tensor *h = hd_matmul(hd_input("a", left[j], HD_F32), hd_input("b", right[j], HD_F32));
+                hd_shape extra = hd_tensor_shape(h);
+                for (int a = 0; a < extra.rank; ++a) /* stretched along some axes */
+                    if (e > 0 && (a + e) % 3 == 0) extra.size[a] = 1;
+                if (e == 5) extra = S(n);
+                hd_builder_add_output(b, "y", residual(b, h, hd_input("e", extra, HD_F32)));
+                hd_script *s = built(b);
+                hd_script_set_input(s, "a", operand(left[j], 0, HD_F32));
+                hd_script_set_input(s, "b", operand(right[j], 1, HD_F32));
+                hd_script_set_input(s, "e", operand(extra, 2, HD_F32));
+                levels_agree(s, PRODUCT_UNITS, what);
+            }
+    }
+}
+
+static void layers_over_more_axes(void **state) {
+    (void)state;
+    static const int64_t some[][4] = {{1, 1, 1, 1},   {2, 3, 5, 7}, {3, 13, 33, 12}, {2, 64, 65, 31},
+                                      {5, 1, 100, 8}, {2, 0, 3, 4}, {2, 3, 4, 0}};
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; ++i)
+        for (int e = 0; e < 7; ++e)
+            for (int biased = 0; biased < 2; ++biased)
+                for (int wide = 0; wide < 2; ++wide) {
+                    HD_SCOPE;
+                    const int64_t q = some[i][0], m = some[i][1], n = some[i][2], k = some[i][3];
+                    const hd_shape extras[] = {S(q, m, n), S(m, n), S(q, 1, n), S(1, 1, n),
+                                               S(q, m, 1), S(1),    S(q, 1, 1)};
+                    const hd_dtype dtype = wide ? HD_F64 : HD_F32;
+                    char what[64];
+                    snprintf(what, sizeof what, "layer %d with residual %d, bias %d", (int)i, e, biased);
+                    hd_builder *b = started("layer");
+                    hd_tensor *w = operand(S(n, k), 1, dtype), *bias = operand(S(n), 3, dtype);
+                    hd_builder_bind(b, "w", w);
+                    hd_builder_bind(b, "bias", bias);
+                    hd_tensor *h = hd_affine(hd_input("x", S(q, m, k), dtype), w, biased ? bias : NULL);
+                    hd_tensor *y = hd_add(hd_gelu(h), hd_input("e", extras[e], dtype));
+                    hd_builder_add_output(b, "y", y);
+                    hd_script *s = built(b);
+                    hd_script_set_input(s, "x", operand(S(q, m, k), 0, dtype));
+                    hd_script_set_input(s, "e", operand(extras[e], 2, dtype));
+                    levels_agree(s, PRODUCT_UNITS, what);
+                }
+}
+
+/* ---- weights --------------------------------------------------------------------------------------------------------- */
+static hd_tensor *expected_layer(hd_tensor *x, hd_tensor *w) { return hd_relu(hd_matmul(x, w)); }
+
+/* Weights that a run does not change are packed once; whoever changes them in between is noticed. */
+static void changed_weights_are_packed_anew(void **state) {
+    (void)state;
+    for (int alone = 0; alone < 2; ++alone) {
+        HD_SCOPE;
+        hd_tensor *w = operand(S(170, 190), 1, HD_F32), *x = operand(S(140, 170), 0, HD_F32);
+        hd_tensor *turned = operand(S(190, 170), 2, HD_F32); /* read as a view */
+        hd_builder *b = started("bound");
+        hd_builder_bind(b, "w", w);
+        hd_builder_bind(b, "turned", turned);
+        hd_tensor *in = hd_input("x", S(140, 170), HD_F32);
+        hd_builder_add_output(b, "y", alone ? hd_matmul(in, w) : expected_layer(in, w));
+        hd_builder_add_output(b, "z", alone ? hd_matmul(in, hd_t(turned)) : expected_layer(in, hd_t(turned)));
+        hd_script *s = built(b), *other;
+        hd_builder *c = started("other"); /* another script that has the weights as state */
+        hd_builder_add_state(c, "w", w);
+        hd_mul_(w, hd_scalar(0.5, HD_F32));
+        other = built(c);
+        hd_script_set_optimization_level(s, HD_O2);
+        hd_script_set_input(s, "x", x);
+        for (int step = 0; step < 8; ++step) {
+            HD_SCOPE;
+            if (step == 1) hd_assign(w, operand(S(170, 190), 5, HD_F32));
+            if (step == 2) hd_fill(hd_select(w, 0, 3), 7);
+            if (step == 3) ((float *)hd_data_mut(w, HD_F32))[100] = -5;
+            if (step == 4) hd_script_set_state(s, "w", operand(S(170, 190), 6, HD_F32));
+            if (step == 5) hd_script_run(other);
+            if (step == 6) hd_mul_(hd_t(turned), hd_scalar(2, HD_F32));
+            if (step == 7) hd_fill(hd_script_state(s, "turned"), 1);
+            hd_outputs *o = hd_script_run(s);
+            hd_tensor *y = expected_layer(x, w), *z = expected_layer(x, hd_t(turned));
+            assert_within_units(alone ? hd_relu(hd_outputs_get(o, "y")) : hd_outputs_get(o, "y"), y, PRODUCT_UNITS);
+            assert_within_units(alone ? hd_relu(hd_outputs_get(o, "z")) : hd_outputs_get(o, "z"), z, PRODUCT_UNITS);
+        }
+    }
+}
+
+/* The user's own memory is read as it is when a run begins, without telling anybody. */
+static void borrowed_weights_are_read_live(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static float memory[160 * 160];
+    for (int i = 0; i < 160 * 160; ++i) memory[i] = 1;
+    hd_tensor *w = hd_from_blob(memory, S(160, 160), HD_F32, NULL, NULL);
+    hd_builder *b = started("borrowed");
+    hd_builder_bind(b, "w", w);
+    hd_builder_add_output(b, "y", hd_relu(hd_matmul(hd_input("x", S(130, 160), HD_F32), w)));
+    hd_script *s = built(b);
+    hd_script_set_optimization_level(s, HD_O2);
+    hd_script_set_input(s, "x", hd_ones(S(130, 160), HD_F32));
+    assert_true(hd_data_f32(output(s, "y"))[0] == 160);
+    for (int i = 0; i < 160 * 160; ++i) memory[i] = 2;
+    assert_true(hd_data_f32(output(s, "y"))[0] == 320);
+}
+
+static void weights_may_be_views_and_constants(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 6; ++kind) {
+        HD_SCOPE;
+        hd_tensor *all = operand(S(3, 160, 390), 1, HD_F32), *w = NULL;
+        hd_builder *b = started("views");
+        if (kind % 2 == 0) hd_builder_bind(b, "all", all);
+        if (kind / 2 == 0) w = hd_select(all, 0, 1);
+        if (kind / 2 == 1) w = hd_t(hd_reshape(hd_slice(all, 1, 20, 100, 1), S(240, 390)));
+        if (kind / 2 == 2) w = hd_slice(hd_slice(hd_select(all, 0, 2), 0, 3, 159, 1), 1, HD_END, HD_END, -2);
+        const int64_t k = hd_tensor_size(w, 0), n = hd_tensor_size(w, 1);
+        hd_builder_add_output(b, "y", expected_layer(hd_input("x", S(140, k), HD_F32), w));
+        hd_builder_add_output(b, "alone", hd_matmul(hd_input("z", S(133, k), HD_F32), w));
+        hd_script *s = built(b);
+        hd_script_set_input(s, "x", operand(S(140, k), 0, HD_F32));
+        hd_script_set_input(s, "z", operand(S(133, k), 2, HD_F32));
+        char what[32];
+        snprintf(what, sizeof what, "weights %d, %d x %d", kind, (int)k, (int)n);
+        levels_agree(s, PRODUCT_UNITS, what);
+        if (kind % 2 == 0) hd_fill(all, 0.25);
+        levels_agree(s, PRODUCT_UNITS, what);
+    }
+}
+
+/* State that the same run reads and updates: the product sees what was there before. */
+static void weights_that_the_run_updates(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = operand(S(150, 150), 1, HD_F32), *twin = hd_copy(w), *x = operand(S(150, 150), 0, HD_F32);
+    hd_builder *b = started("update");
+    hd_builder_add_state(b, "w", w);
+    hd_tensor *in = hd_input("x", S(150, 150), HD_F32), *y = hd_tanh(hd_matmul(in, w));
+    hd_assign(w, hd_mul_scalar(hd_add(w, hd_matmul(y, in)), 0.005));
+    hd_builder_add_output(b, "y", y);
+    hd_builder_add_output(b, "after", hd_sigmoid(hd_matmul(in, w)));
+    hd_script *s = built(b);
+    hd_script_set_optimization_level(s, HD_O2);
+    hd_script_set_input(s, "x", x);
+    for (int step = 0; step < 5; ++step) {
+        HD_SCOPE;
+        hd_outputs *o = hd_script_run(s);
+        hd_tensor *e = hd_tanh(hd_matmul(x, twin));
+        assert_within_units(hd_outputs_get(o, "y"), e, PRODUCT_UNITS);
+        hd_assign(twin, hd_mul_scalar(hd_add(twin, hd_matmul(e, x)), 0.005));
+        assert_within_units(w, twin, PRODUCT_UNITS);
+        assert_within_units(hd_outputs_get(o, "after"), hd_sigmoid(hd_matmul(x, twin)), PRODUCT_UNITS);
+    }
+}
+
+RUN(test(products_of_all_sizes), test(large_products), test(products_without_elements), test(batches),
+    test(layers_over_more_axes), test(changed_weights_are_packed_anew), test(borrowed_weights_are_read_live),
+    test(weights_may_be_views_and_constants), test(weights_that_the_run_updates))
