@@ -893,7 +893,9 @@ static bool keeps_weights(const plan *p, uint32_t node, const hd_group *group) {
 
 static void keep_weights(const plan *p, call *c) {
     const uint32_t node = (uint32_t)(c->call.outputs[0] - p->tensors);
-    if (is_steady(p, hd_node_inputs(p->graph, node)[1], &c->cell))
+    const uint32_t weight = hd_node_inputs(p->graph, node)[1];
+    const bool copied = p->buffer_of[weight] != p->buffer_of[p->fusion.source[weight]]; /* in every run */
+    if (is_steady(p, weight, &c->cell) && !copied)
         c->packed_bytes = hd_cpu_product_packed_bytes(&c->call);
 }
 
