@@ -12,8 +12,8 @@
 #include <string.h>
 
 /* ---- parts ------------------------------------------------------------------------------------------------------------ */
-static uint32_t new_buffer(plan *p, room kind, size_t bytes) {
-    buffer *b = &p->buffers[p->buffer_count];
+static uint32_t new_buffer(hd_plan *p, hd_room kind, size_t bytes) {
+    hd_plan_buffer *b = &p->buffers[p->buffer_count];
     memset(b, 0, sizeof *b);
     b->room = kind;
     b->storage.object.references = 1 << 20; /* never the last one */
@@ -22,7 +22,7 @@ static uint32_t new_buffer(plan *p, room kind, size_t bytes) {
     return p->buffer_count++;
 }
 
-static void set_tensor(plan *p, uint32_t index, uint32_t b, hd_storage *storage, hd_dtype dtype,
+static void set_tensor(hd_plan *p, uint32_t index, uint32_t b, hd_storage *storage, hd_dtype dtype,
                        const hd_layout *layout) {
     hd_tensor *t = &p->tensors[index];
     memset(t, 0, sizeof *t);
@@ -37,7 +37,7 @@ static void set_tensor(plan *p, uint32_t index, uint32_t b, hd_storage *storage,
 }
 
 /* A tensor with a new buffer of its own. */
-static void own_tensor(plan *p, uint32_t index, room kind, hd_dtype dtype, const hd_shape *shape) {
+static void own_tensor(hd_plan *p, uint32_t index, hd_room kind, hd_dtype dtype, const hd_shape *shape) {
     const uint32_t b = new_buffer(p, kind, (size_t)hd_shape_count(*shape) * hd_dtype_bytes[dtype]);
     hd_layout layout;
     hd_layout_contiguous(&layout, shape);
@@ -45,18 +45,19 @@ static void own_tensor(plan *p, uint32_t index, room kind, hd_dtype dtype, const
 }
 
 /* One more tensor behind those of the nodes. The array was made large enough. */
-static uint32_t spare_tensor(plan *p) {
+static uint32_t spare_tensor(hd_plan *p) {
     p->buffer_of[p->tensor_count] = HD_NONE;
     return p->tensor_count++;
 }
 
-static launch *new_launch(plan *p, launch_kind kind, uint32_t node) {
-    launch *l = &p->launches[p->launch_count++];
-    *l = (launch){.kind = (uint8_t)kind, .node = node, .first = p->operand_count, .call = HD_NONE, .native = HD_NONE};
+static hd_launch *new_launch(hd_plan *p, hd_launch_kind kind, uint32_t node) {
+    hd_launch *l = &p->launches[p->launch_count++];
+    *l =
+        (hd_launch){.kind = (uint8_t)kind, .node = node, .first = p->operand_count, .call = HD_NONE, .native = HD_NONE};
     return l;
 }
 
-static hd_error add_operand(plan *p, uint32_t tensor) {
+static hd_error add_operand(hd_plan *p, uint32_t tensor) {
     if (p->operand_count == p->operand_capacity) {
         const uint32_t capacity = p->operand_capacity ? p->operand_capacity * 2 : 256;
         uint32_t *moved = hd_array_resize(p->operands, capacity * sizeof *moved);
@@ -67,23 +68,23 @@ static hd_error add_operand(plan *p, uint32_t tensor) {
     p->operands[p->operand_count++] = tensor;
     return HD_OK;
 }
-static hd_error add_input(plan *p, launch *l, uint32_t tensor) {
+static hd_error add_input(hd_plan *p, hd_launch *l, uint32_t tensor) {
     l->inputs++;
     return add_operand(p, tensor);
 }
-static hd_error add_output(plan *p, launch *l, uint32_t tensor) {
+static hd_error add_output(hd_plan *p, hd_launch *l, uint32_t tensor) {
     l->outputs++;
     return add_operand(p, tensor);
 }
 
-static hd_error add_copy(plan *p, uint32_t node, uint32_t to, uint32_t from) {
-    launch *l = new_launch(p, RUN_COPY, node);
+static hd_error add_copy(hd_plan *p, uint32_t node, uint32_t to, uint32_t from) {
+    hd_launch *l = new_launch(p, RUN_COPY, node);
     HD_TRY(add_input(p, l, from));
     return add_output(p, l, to);
 }
 
 /* The value of a node, contiguous and at the beginning of what it is a part of. */
-static hd_error packed(plan *p, uint32_t node, uint32_t index, uint32_t *out) {
+static hd_error packed(hd_plan *p, uint32_t node, uint32_t index, uint32_t *out) {
     *out = index;
     if (p->tensors[index].contiguous) return HD_OK;
     *out = spare_tensor(p);
@@ -92,7 +93,7 @@ static hd_error packed(plan *p, uint32_t node, uint32_t index, uint32_t *out) {
 }
 
 /* ---- headers ------------------------------------------------------------------------------------------------------------ */
-static hd_error make_view(plan *p, uint32_t i) {
+static hd_error make_view(hd_plan *p, uint32_t i) {
     const hd_node *n = &p->graph->nodes[i];
     const void *attributes = hd_node_attributes(p->graph, i);
     hd_layout layout;
@@ -111,7 +112,7 @@ static hd_error make_view(plan *p, uint32_t i) {
 }
 
 /* Makes the header of a view, and of the views it looks through, from the innermost outwards. */
-static hd_error need(plan *p, uint32_t node) {
+static hd_error need(hd_plan *p, uint32_t node) {
     while (p->buffer_of[node] == HD_NONE) {
         uint32_t at = node;
         while (p->buffer_of[hd_node_inputs(p->graph, at)[0]] == HD_NONE) at = hd_node_inputs(p->graph, at)[0];
@@ -122,7 +123,7 @@ static hd_error need(plan *p, uint32_t node) {
 }
 
 /* Headers of all that is given or stored; those of views are made where they are first needed. */
-static void make_headers(plan *p) {
+static void make_headers(hd_plan *p) {
     const hd_graph *g = p->graph;
     for (uint32_t i = 0; i < g->node_count; ++i) {
         const hd_node *n = &g->nodes[i];
@@ -143,7 +144,7 @@ static void make_headers(plan *p) {
 }
 
 /* ---- launches -------------------------------------------------------------------------------------------------------------- */
-static hd_error plan_write(plan *p, uint32_t i) {
+static hd_error plan_write(hd_plan *p, uint32_t i) {
     const hd_node *n = &p->graph->nodes[i];
     const uint32_t *inputs = hd_node_inputs(p->graph, i);
     HD_TRY(add_copy(p, i, i, inputs[0]));
@@ -154,9 +155,9 @@ static hd_error plan_write(plan *p, uint32_t i) {
 }
 
 /* The device's own op on a node's inputs. */
-static call *new_call(plan *p, uint32_t i, launch *l) {
+static hd_plan_call *new_call(hd_plan *p, uint32_t i, hd_launch *l) {
     const hd_node *n = &p->graph->nodes[i];
-    call *c = &p->calls[p->call_count];
+    hd_plan_call *c = &p->calls[p->call_count];
     l->call = p->call_count++;
     memset(c, 0, sizeof *c);
     c->call = (hd_call){.op = hd_node_op(n), .output_count = 1, .given = true, .compute = (hd_dtype)n->compute};
@@ -167,26 +168,26 @@ static call *new_call(plan *p, uint32_t i, launch *l) {
     return c;
 }
 
-static hd_error plan_call(plan *p, uint32_t i, launch_kind kind) {
+static hd_error plan_call(hd_plan *p, uint32_t i, hd_launch_kind kind) {
     const hd_node *n = &p->graph->nodes[i];
     const uint32_t *inputs = hd_node_inputs(p->graph, i);
     for (int k = 0; k < n->input_count; ++k) HD_TRY(need(p, inputs[k]));
     if (n->op == HD_NODE_WRITE) return plan_write(p, i);
-    launch *l = new_launch(p, kind, i);
+    hd_launch *l = new_launch(p, kind, i);
     new_call(p, i, l);
     for (int k = 0; k < n->input_count; ++k) HD_TRY(add_input(p, l, inputs[k]));
     return add_output(p, l, i);
 }
 
 /* The product of a group: its first member that is one. */
-static uint32_t product_of(const plan *p, const hd_group *group) {
+static uint32_t product_of(const hd_plan *p, const hd_group *group) {
     const uint32_t *members = p->fusion.members + group->first;
     for (uint32_t i = 0; i < group->count; ++i)
         if (hd_node_op(&p->graph->nodes[members[i]])->family == HD_FAMILY_CONTRACT) return members[i];
     return HD_NONE;
 }
 
-static hd_error need_inputs(plan *p, const hd_group *group) {
+static hd_error need_inputs(hd_plan *p, const hd_group *group) {
     const hd_graph *g = p->graph;
     for (uint32_t i = 0; i < group->count; ++i) {
         const uint32_t node = p->fusion.members[group->first + i];
@@ -201,23 +202,23 @@ static hd_error need_inputs(plan *p, const hd_group *group) {
 }
 
 /* Indices that members of a group use, before it runs. */
-static hd_error plan_checks(plan *p, const hd_group *group) {
+static hd_error plan_checks(hd_plan *p, const hd_group *group) {
     const hd_graph *g = p->graph;
     for (uint32_t i = 0; group->checks && i < group->count; ++i) {
         const uint32_t node = p->fusion.members[group->first + i];
         if (g->nodes[node].op != HD_OP_gather && g->nodes[node].op != HD_OP_scatter) continue;
-        launch *l = new_launch(p, RUN_CHECK, node);
+        hd_launch *l = new_launch(p, RUN_CHECK, node);
         HD_TRY(add_input(p, l, hd_node_inputs(g, node)[1]));
     }
     return HD_OK;
 }
 
-static hd_error plan_kernel(plan *p, hd_lowering *lowering, const hd_group *group) {
+static hd_error plan_kernel(hd_plan *p, hd_lowering *lowering, const hd_group *group) {
     HD_TRY(need_inputs(p, group));
     HD_TRY(plan_checks(p, group));
     const uint32_t product = group->kind == HD_GROUP_PRODUCT ? product_of(p, group) : HD_NONE;
     const uint32_t last = p->fusion.members[group->first + group->count - 1];
-    native *n = hd_array_resize(NULL, sizeof *n);
+    hd_plan_native *n = hd_array_resize(NULL, sizeof *n);
     if (n == NULL) return hd_plan_no_memory(p);
     hd_lowered lowered;
     const hd_error status = hd_lower(lowering, group, &lowered);
@@ -228,7 +229,7 @@ static hd_error plan_kernel(plan *p, hd_lowering *lowering, const hd_group *grou
     n->native = lowered.native;
     n->tile = -1;
     p->natives[p->native_count++] = n;
-    launch *l = new_launch(p, product == HD_NONE ? RUN_KERNEL : RUN_PRODUCT, product == HD_NONE ? last : product);
+    hd_launch *l = new_launch(p, product == HD_NONE ? RUN_KERNEL : RUN_PRODUCT, product == HD_NONE ? last : product);
     l->native = p->native_count - 1;
     const hd_kernel *k = &n->native.shape;
     for (int b = 0; b < k->buffer_count; ++b) {
@@ -248,7 +249,7 @@ static hd_error plan_kernel(plan *p, hd_lowering *lowering, const hd_group *grou
 }
 
 /* All kernels of the plan at once, so that they are compiled side by side. */
-static hd_error compile_kernels(hd_thread *thread, plan *p) {
+static hd_error compile_kernels(hd_thread *thread, hd_plan *p) {
     if (p->native_count == 0) return HD_OK;
     const hd_kernel **kernels = hd_array_resize(NULL, p->native_count * sizeof *kernels);
     hd_code **codes = hd_array_resize(NULL, p->native_count * sizeof *codes);
@@ -263,7 +264,7 @@ static hd_error compile_kernels(hd_thread *thread, plan *p) {
 
 /* ---- what leaves the run ------------------------------------------------------------------------------------------------------ */
 /* The tensor in which a value leaves: the value itself, or a copy when its buffer is not its own to give away. */
-static hd_error leaving(plan *p, uint32_t node, room kind, uint32_t *out) {
+static hd_error leaving(hd_plan *p, uint32_t node, hd_room kind, uint32_t *out) {
     HD_TRY(need(p, node));
     *out = node;
     if (!hd_plan_is_own(p, node)) {
@@ -278,7 +279,7 @@ static hd_error leaving(plan *p, uint32_t node, room kind, uint32_t *out) {
 
 /* ---- making one ------------------------------------------------------------------------------------------------------------------ */
 static void plan_destroy(hd_executable *self, hd_thread *thread) {
-    plan *p = (plan *)self;
+    hd_plan *p = (hd_plan *)self;
     for (uint32_t i = 0; i < p->buffer_count; ++i)
         if (p->buffers[i].storage.block != NULL) hd_block_release(thread, p->buffers[i].storage.block);
     for (uint32_t i = 0; i < p->call_count; ++i)
@@ -298,7 +299,7 @@ static void plan_destroy(hd_executable *self, hd_thread *thread) {
 }
 
 /* Room for all there can be: pages that are not used cost nothing. */
-static hd_error make_room(plan *p) {
+static hd_error make_room(hd_plan *p) {
     const hd_graph *g = p->graph;
     /* a node needs at most one header beside its own, and so do outputs and updates */
     const size_t most = (size_t)g->node_count * 2 + g->output_count + g->cell_count + 1,
@@ -320,7 +321,7 @@ static hd_error make_room(plan *p) {
 }
 
 /* The second operand of a product when a run does not change it: a constant, or a cell that is not updated. */
-static bool is_steady(const plan *p, uint32_t node, uint32_t *cell) {
+static bool is_steady(const hd_plan *p, uint32_t node, uint32_t *cell) {
     const hd_graph *g = p->graph;
     const hd_node *source = &g->nodes[p->fusion.source[node]];
     *cell = source->op == HD_NODE_CELL ? source->first : HD_NONE;
@@ -328,19 +329,19 @@ static bool is_steady(const plan *p, uint32_t node, uint32_t *cell) {
 }
 
 /* A product alone whose weights can be kept packed. */
-static bool keeps_weights(const plan *p, uint32_t node, const hd_group *group) {
+static bool keeps_weights(const hd_plan *p, uint32_t node, const hd_group *group) {
     uint32_t cell;
     return group->count == 1 && is_steady(p, hd_node_inputs(p->graph, node)[1], &cell);
 }
 
-static void keep_weights(const plan *p, call *c) {
+static void keep_weights(const hd_plan *p, hd_plan_call *c) {
     const uint32_t node = (uint32_t)(c->call.outputs[0] - p->tensors);
     const uint32_t weight = hd_node_inputs(p->graph, node)[1];
     const bool copied = p->buffer_of[weight] != p->buffer_of[p->fusion.source[weight]]; /* in every run */
     if (is_steady(p, weight, &c->cell) && !copied) c->packed_bytes = hd_cpu_product_packed_bytes(&c->call);
 }
 
-static hd_error plan_groups(plan *p) {
+static hd_error plan_groups(hd_plan *p) {
     hd_lowering lowering;
     hd_error status = hd_lowering_begin(&lowering, p->graph, &p->fusion, p->tensors);
     for (uint32_t i = 0; i < p->fusion.order_count && status == HD_OK; ++i) {
@@ -355,7 +356,7 @@ static hd_error plan_groups(plan *p) {
     return status;
 }
 
-static hd_error plan_leaving(plan *p) {
+static hd_error plan_leaving(hd_plan *p) {
     const hd_graph *g = p->graph;
     for (uint32_t i = 0; i < g->cell_count; ++i) {
         p->state[i] = HD_NONE;
@@ -369,14 +370,14 @@ static hd_error plan_leaving(plan *p) {
 }
 
 /* Nothing moves any more: indices become addresses. */
-static hd_error connect(plan *p) {
+static hd_error connect(hd_plan *p) {
     p->pointers = hd_array_resize(NULL, ((size_t)p->operand_count + 1) * sizeof *p->pointers);
     if (p->pointers == NULL) return hd_plan_no_memory(p);
     for (uint32_t i = 0; i < p->operand_count; ++i) p->pointers[i] = &p->tensors[p->operands[i]];
     for (uint32_t i = 0; i < p->launch_count; ++i) {
-        const launch *l = &p->launches[i];
+        const hd_launch *l = &p->launches[i];
         if (l->call == HD_NONE) continue;
-        call *c = &p->calls[l->call];
+        hd_plan_call *c = &p->calls[l->call];
         c->call.inputs = p->pointers + l->first;
         c->call.outputs[0] = &p->tensors[l->node];
         c->call.input_count = l->native == HD_NONE ? l->inputs : 2;
@@ -386,7 +387,7 @@ static hd_error connect(plan *p) {
     return HD_OK;
 }
 
-static hd_error make_plan(hd_thread *thread, plan *p, hd_optimization_level level) {
+static hd_error make_plan(hd_thread *thread, hd_plan *p, hd_optimization_level level) {
     HD_TRY(hd_fuse(p->graph, level, &p->fusion));
     hd_plan_dump(p);
     HD_TRY(make_room(p));
@@ -401,7 +402,7 @@ static hd_error make_plan(hd_thread *thread, plan *p, hd_optimization_level leve
 }
 
 hd_executable *hd_hodu_compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
-    plan *p = hd_array_resize(NULL, sizeof *p);
+    hd_plan *p = hd_array_resize(NULL, sizeof *p);
     if (p == NULL) {
         hd_fail(HD_ERROR_MEMORY, "no memory for a plan");
         return NULL;

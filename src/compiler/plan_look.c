@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static void describe_kernel(const native *n, hd_launch_figures *out) {
+static void describe_kernel(const hd_plan_native *n, hd_launch_figures *out) {
     double points = 1;
     for (int a = 0; a < n->native.shape.axes; ++a) points *= (double)n->native.geometry[a];
     out->operations += points * n->native.operations;
 }
 
-static void describe_members(const plan *p, const launch *l, hd_launch_figures *out) {
+static void describe_members(const hd_plan *p, const hd_launch *l, hd_launch_figures *out) {
     const hd_group *group = &p->fusion.groups[p->fusion.group_of[l->node]];
     size_t at = (size_t)snprintf(out->what, sizeof out->what, "%s",
                                  l->kind == RUN_COPY    ? "copy for"
@@ -23,8 +23,8 @@ static void describe_members(const plan *p, const launch *l, hd_launch_figures *
 }
 
 void hd_plan_describe(const hd_executable *self, int64_t index, hd_launch_figures *out) {
-    const plan *p = (const plan *)self;
-    const launch *l = &p->launches[index];
+    const hd_plan *p = (const hd_plan *)self;
+    const hd_launch *l = &p->launches[index];
     *out = (hd_launch_figures){.operations = 0};
     if (p->fusion.group_of[l->node] != HD_NO_GROUP)
         describe_members(p, l, out);
@@ -46,7 +46,7 @@ void hd_plan_describe(const hd_executable *self, int64_t index, hd_launch_figure
     }
 }
 
-void hd_plan_dump(const plan *p) {
+void hd_plan_dump(const hd_plan *p) {
     char *graph = hd_dump_wants("graph") ? hd_graph_print(p->graph) : NULL;
     char *fusion = hd_dump_wants("fusion") ? hd_fusion_print(p->graph, &p->fusion) : NULL;
     if (graph != NULL) hd_dump_text("graph", graph, strlen(graph));

@@ -5,9 +5,9 @@
 #include "compiler/plan.h"
 
 /* That a kernel reads a buffer only where it writes this output, and before it does, so that it may write over it. */
-static bool kernel_may_overwrite(const plan *p, const launch *l, uint32_t in, uint32_t out) {
+static bool kernel_may_overwrite(const hd_plan *p, const hd_launch *l, uint32_t in, uint32_t out) {
     if (l->native == HD_NONE) return false;
-    const native *n = p->natives[l->native];
+    const hd_plan_native *n = p->natives[l->native];
     const hd_kernel *k = &n->native.shape;
     const int64_t *geometry = n->native.geometry;
     int to = -1;
@@ -30,7 +30,7 @@ static bool kernel_may_overwrite(const plan *p, const launch *l, uint32_t in, ui
     return true;
 }
 
-static bool call_may_overwrite(const plan *p, const launch *l, uint32_t in, uint32_t out) {
+static bool call_may_overwrite(const hd_plan *p, const hd_launch *l, uint32_t in, uint32_t out) {
     const hd_op *op = l->kind == RUN_CALL ? p->calls[l->call].call.op : NULL;
     if (op == NULL || (op->family != HD_FAMILY_ELEMENTWISE && op->family != HD_FAMILY_DERIVATIVE)) return false;
     for (int k = 0; k < l->inputs; ++k) { /* another view of it would be read when it is half written */
@@ -43,12 +43,12 @@ static bool call_may_overwrite(const plan *p, const launch *l, uint32_t in, uint
 }
 
 /* The input over which a launch may write an output: of its type and shape, read for the last time. NULL: none. */
-static buffer *overwritable(const plan *p, uint32_t index, uint32_t out) {
-    const launch *l = &p->launches[index];
+static hd_plan_buffer *overwritable(const hd_plan *p, uint32_t index, uint32_t out) {
+    const hd_launch *l = &p->launches[index];
     if (l->kind == RUN_COPY || l->kind == RUN_CHECK || !hd_plan_is_own(p, out)) return NULL;
     for (int k = l->kind == RUN_PRODUCT ? 2 : 0; k < l->inputs; ++k) {
         const uint32_t in = p->operands[l->first + (uint32_t)k];
-        buffer *b = &p->buffers[p->buffer_of[in]];
+        hd_plan_buffer *b = &p->buffers[p->buffer_of[in]];
         if (b->last != index || b->handed_on || !hd_plan_is_own(p, in) ||
             p->tensors[in].dtype != p->tensors[out].dtype ||
             !hd_shape_equal(p->tensors[in].layout.shape, p->tensors[out].layout.shape))
@@ -60,13 +60,13 @@ static buffer *overwritable(const plan *p, uint32_t index, uint32_t out) {
 
 static char nothing[64]; /* where values without elements lie */
 
-static hd_error place_outputs(plan *p, hd_arena *a, uint32_t i) {
-    const launch *l = &p->launches[i];
+static hd_error place_outputs(hd_plan *p, hd_arena *a, uint32_t i) {
+    const hd_launch *l = &p->launches[i];
     for (uint32_t k = l->inputs; k < (uint32_t)l->inputs + l->outputs; ++k) {
         const uint32_t tensor = p->operands[l->first + k];
-        buffer *out = &p->buffers[p->buffer_of[tensor]];
+        hd_plan_buffer *out = &p->buffers[p->buffer_of[tensor]];
         if (out->room != IN_ARENA || out->placed) continue;
-        buffer *over = overwritable(p, i, tensor);
+        hd_plan_buffer *over = overwritable(p, i, tensor);
         if (over != NULL) over->handed_on = true;
         out->offset = over != NULL ? over->offset : hd_arena_take(a, hd_arena_rounded(out->storage.bytes));
         out->placed = true;
@@ -77,19 +77,19 @@ static hd_error place_outputs(plan *p, hd_arena *a, uint32_t i) {
 }
 
 /* Buffers begin at the launch that first fills them, and end with the last one that reads them. */
-static void find_uses(plan *p) {
+static void find_uses(hd_plan *p) {
     for (uint32_t i = 0; i < p->buffer_count; ++i) p->buffers[i].first = p->buffers[i].last = HD_NONE;
     for (uint32_t i = 0; i < p->launch_count; ++i) {
-        const launch *l = &p->launches[i];
+        const hd_launch *l = &p->launches[i];
         for (uint32_t k = 0; k < (uint32_t)l->inputs + l->outputs; ++k) {
-            buffer *b = &p->buffers[p->buffer_of[p->operands[l->first + k]]];
+            hd_plan_buffer *b = &p->buffers[p->buffer_of[p->operands[l->first + k]]];
             b->last = i;
             if (k >= l->inputs && b->first == HD_NONE) b->first = i;
         }
     }
 }
 
-static bool launch_can_fail(const plan *p, const launch *l) {
+static bool launch_can_fail(const hd_plan *p, const hd_launch *l) {
     if (l->kind == RUN_CHECK) return true;
     if (l->kind == RUN_CALL) return hd_op_can_fail(p->calls[l->call].call.op);
     const hd_tensor *x = l->kind == RUN_PRODUCT ? &p->tensors[p->operands[l->first]] : NULL;
@@ -99,16 +99,16 @@ static bool launch_can_fail(const plan *p, const launch *l) {
 
 /* The new value of a cell is written over the old one when it is made by a kernel that reads the old one, if at all, point by
  * point; nobody reads the old one after that; and nothing after that can fail. */
-static void write_in_place(plan *p) {
+static void write_in_place(hd_plan *p) {
     uint32_t failing = 0; /* launches up to the last that can fail */
     for (uint32_t i = 0; i < p->launch_count; ++i)
         if (launch_can_fail(p, &p->launches[i])) failing = i + 1;
     for (uint32_t i = 0; i < p->graph->cell_count; ++i) {
         if (p->state[i] == HD_NONE) continue;
         const uint32_t update = p->graph->cells[i].update, node = p->graph->cells[i].node;
-        buffer *fresh = &p->buffers[p->state[i]], *old = &p->buffers[p->buffer_of[node]];
+        hd_plan_buffer *fresh = &p->buffers[p->state[i]], *old = &p->buffers[p->buffer_of[node]];
         if (p->buffer_of[update] != p->state[i] || fresh->first == HD_NONE || fresh->first < failing) continue;
-        const launch *l = &p->launches[fresh->first];
+        const hd_launch *l = &p->launches[fresh->first];
         if (l->native == HD_NONE || (old->last != HD_NONE && old->last > fresh->first)) continue;
         if (old->last == fresh->first && !kernel_may_overwrite(p, l, node, update)) continue;
         fresh->room = IN_CELL;
@@ -116,10 +116,10 @@ static void write_in_place(plan *p) {
     }
 }
 
-static hd_error find_places(plan *p, hd_arena *a, uint32_t *next, uint32_t *ending) {
+static hd_error find_places(hd_plan *p, hd_arena *a, uint32_t *next, uint32_t *ending) {
     for (uint32_t i = 0; i < p->launch_count; ++i) ending[i] = HD_NONE;
-    for (uint32_t i = 0; i < p->buffer_count; ++i) { /* lists of buffers by last launch */
-        const buffer *b = &p->buffers[i];
+    for (uint32_t i = 0; i < p->buffer_count; ++i) { /* lists of buffers by last hd_launch */
+        const hd_plan_buffer *b = &p->buffers[i];
         if (b->room != IN_ARENA || b->last == HD_NONE) continue;
         next[i] = ending[b->last];
         ending[b->last] = i;
@@ -133,7 +133,7 @@ static hd_error find_places(plan *p, hd_arena *a, uint32_t *next, uint32_t *endi
     return HD_OK;
 }
 
-static hd_error place_all(hd_thread *thread, plan *p) {
+static hd_error place_all(hd_thread *thread, hd_plan *p) {
     uint32_t *next = hd_array_resize(NULL, (p->buffer_count + 1) * sizeof *next);
     uint32_t *ending = hd_array_resize(NULL, (p->launch_count + 1) * sizeof *ending);
     hd_arena a = {.top = 0};
@@ -148,7 +148,7 @@ static hd_error place_all(hd_thread *thread, plan *p) {
         if (p->arena == NULL) return HD_ERROR_MEMORY;
     }
     for (uint32_t i = 0; i < p->buffer_count; ++i) {
-        buffer *b = &p->buffers[i];
+        hd_plan_buffer *b = &p->buffers[i];
         if (b->room != IN_ARENA) continue;
         b->storage.data =
             b->storage.bytes > 0 && p->arena != NULL ? (char *)hd_block_data(p->arena) + b->offset : nothing;
@@ -156,7 +156,7 @@ static hd_error place_all(hd_thread *thread, plan *p) {
     return HD_OK;
 }
 
-hd_error hd_plan_lay_out(hd_thread *thread, plan *p) {
+hd_error hd_plan_lay_out(hd_thread *thread, hd_plan *p) {
     find_uses(p);
     write_in_place(p);
     for (uint32_t i = 0; i < p->buffer_count; ++i)

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-static hd_error give_memory(hd_thread *thread, buffer *b) {
+static hd_error give_memory(hd_thread *thread, hd_plan_buffer *b) {
     if (b->storage.block != NULL && b->storage.block->references == 1) return HD_OK; /* nobody else looks at it */
     if (b->storage.block != NULL) hd_block_release(thread, b->storage.block);
     b->storage.block = NULL;
@@ -19,15 +19,15 @@ static hd_error give_memory(hd_thread *thread, buffer *b) {
     return HD_OK;
 }
 
-static void set_given(plan *p, uint32_t node, void *data) { p->buffers[p->buffer_of[node]].storage.data = data; }
+static void set_given(hd_plan *p, uint32_t node, void *data) { p->buffers[p->buffer_of[node]].storage.data = data; }
 
 /* Memory that launches work in: enough for the one that needs most. */
-static hd_error make_working_room(plan *p, hd_thread *thread) {
+static hd_error make_working_room(hd_plan *p, hd_thread *thread) {
     const int threads = hd_pool_threads();
     if (p->room_threads == threads) return HD_OK;
     size_t most = 0;
     for (uint32_t i = 0; i < p->launch_count; ++i) {
-        const launch *l = &p->launches[i];
+        const hd_launch *l = &p->launches[i];
         const hd_product product = {.call = l->call == HD_NONE ? NULL : &p->calls[l->call].call};
         const size_t bytes = l->kind == RUN_KERNEL    ? hd_native_room(&p->natives[l->native]->native)
                              : l->kind == RUN_PRODUCT ? hd_cpu_product_room(&product)
@@ -42,7 +42,7 @@ static hd_error make_working_room(plan *p, hd_thread *thread) {
 }
 
 /* The tensors that the run gives, still without memory: taken before anything is computed, so that nothing fails after. */
-static hd_error take_outputs(const plan *p, hd_thread *thread, const hd_run *run) {
+static hd_error take_outputs(const hd_plan *p, hd_thread *thread, const hd_run *run) {
     for (uint32_t i = 0; i < p->graph->output_count; ++i) {
         const hd_tensor *value = &p->tensors[p->outputs[i]];
         hd_storage *s = hd_storage_new(thread, 0);
@@ -55,7 +55,7 @@ static hd_error take_outputs(const plan *p, hd_thread *thread, const hd_run *run
 }
 
 /* Weights that a run does not change are packed once, and again when somebody else has changed them. */
-static hd_error pack_weights(hd_thread *thread, call *c, const hd_run *run) {
+static hd_error pack_weights(hd_thread *thread, hd_plan_call *c, const hd_run *run) {
     if (c->packed_bytes == 0) return HD_OK;
     const hd_storage *s = c->cell == HD_NONE ? c->call.inputs[1]->storage : run->cells[c->cell];
     const uint32_t version = atomic_load_explicit(&s->version, memory_order_relaxed);
@@ -70,7 +70,7 @@ static hd_error pack_weights(hd_thread *thread, call *c, const hd_run *run) {
 }
 
 /* That nobody else looks at a cell's memory: no snapshot, and no input of this run. */
-static bool is_alone(const plan *p, const hd_run *run, uint32_t cell) {
+static bool is_alone(const hd_plan *p, const hd_run *run, uint32_t cell) {
     const hd_storage *s = run->cells[cell];
     if (s->home != NULL || (s->block != NULL && s->block->references > 1)) return false;
     for (uint32_t i = 0; i < p->graph->input_count; ++i)
@@ -79,7 +79,7 @@ static bool is_alone(const plan *p, const hd_run *run, uint32_t cell) {
 }
 
 /* Constants that are still in a file are read before anything is computed. */
-static hd_error read_constants(const plan *p, hd_thread *thread) {
+static hd_error read_constants(const hd_plan *p, hd_thread *thread) {
     for (uint32_t i = 0; i < p->graph->constant_count; ++i) {
         hd_storage *s = p->graph->constants[i].storage;
         if (s->home != NULL && hd_storage_bytes(thread, s, HD_READ) == NULL) return thread->error_code;
@@ -87,7 +87,7 @@ static hd_error read_constants(const plan *p, hd_thread *thread) {
     return HD_OK;
 }
 
-static hd_error prepare(plan *p, hd_thread *thread, const hd_run *run) {
+static hd_error prepare(hd_plan *p, hd_thread *thread, const hd_run *run) {
     const hd_graph *g = p->graph;
     HD_TRY(make_working_room(p, thread));
     HD_TRY(take_outputs(p, thread, run));
@@ -104,7 +104,7 @@ static hd_error prepare(plan *p, hd_thread *thread, const hd_run *run) {
     }
     for (uint32_t i = 0; i < p->call_count; ++i) HD_TRY(pack_weights(thread, &p->calls[i], run));
     for (uint32_t i = 0; i < p->fresh_count; ++i) {
-        buffer *b = &p->buffers[p->fresh[i]];
+        hd_plan_buffer *b = &p->buffers[p->fresh[i]];
         b->in_place = b->room == IN_CELL && !run->keep_state && is_alone(p, run, b->cell);
         if (b->in_place)
             b->storage.data = run->cells[b->cell]->data;
@@ -114,7 +114,7 @@ static hd_error prepare(plan *p, hd_thread *thread, const hd_run *run) {
     return HD_OK;
 }
 
-static hd_error addresses(const plan *p, hd_thread *thread, const native *n, char **out) {
+static hd_error addresses(const hd_plan *p, hd_thread *thread, const hd_plan_native *n, char **out) {
     for (int b = 0; b < n->native.shape.buffer_count; ++b) {
         if (b == n->tile) continue;
         out[b] = hd_tensor_bytes(thread, &p->tensors[n->tensors[b]], HD_READ);
@@ -123,18 +123,18 @@ static hd_error addresses(const plan *p, hd_thread *thread, const native *n, cha
     return HD_OK;
 }
 
-static char *room_of(const plan *p) { return p->room == NULL ? NULL : hd_block_data(p->room); }
+static char *room_of(const hd_plan *p) { return p->room == NULL ? NULL : hd_block_data(p->room); }
 
-static hd_error run_kernel(const plan *p, hd_thread *thread, const launch *l) {
+static hd_error run_kernel(const hd_plan *p, hd_thread *thread, const hd_launch *l) {
     char *buffers[HD_KERNEL_BUFFERS];
-    const native *n = p->natives[l->native];
+    const hd_plan_native *n = p->natives[l->native];
     HD_TRY(addresses(p, thread, n, buffers));
     hd_native_run(&n->native, buffers, room_of(p), p->room == NULL ? 0 : p->room->capacity);
     return HD_OK;
 }
 
 typedef struct finishing {
-    const native *n;
+    const hd_plan_native *n;
     char *buffers[HD_KERNEL_BUFFERS];
 } finishing;
 
@@ -162,8 +162,8 @@ static void finish_tile(void *context, const void *tile, int64_t stride, int64_t
     }
 }
 
-static hd_error run_product(const plan *p, hd_thread *thread, const launch *l) {
-    call *c = &p->calls[l->call];
+static hd_error run_product(const hd_plan *p, hd_thread *thread, const hd_launch *l) {
+    hd_plan_call *c = &p->calls[l->call];
     hd_product product = {.call = &c->call, .room = room_of(p)};
     if (p->room != NULL) product.room_bytes = p->room->capacity;
     if (c->packed != NULL) product.packed = hd_block_data(c->packed);
@@ -187,8 +187,8 @@ static hd_error run_product(const plan *p, hd_thread *thread, const launch *l) {
     return hd_cpu_product(thread, &product);
 }
 
-static hd_error run_call(const plan *p, hd_thread *thread, const launch *l, const hd_run *run) {
-    call *c = &p->calls[l->call];
+static hd_error run_call(const hd_plan *p, hd_thread *thread, const hd_launch *l, const hd_run *run) {
+    hd_plan_call *c = &p->calls[l->call];
     if (c->call.attributes == &c->draw) {
         c->draw.seed = run->seed;
         c->draw.draw = run->draw + ((const hd_random_attributes *)hd_node_attributes(p->graph, l->node))->draw;
@@ -202,7 +202,7 @@ static int64_t nanoseconds(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static hd_error run_check(const plan *p, hd_thread *thread, const launch *l) {
+static hd_error run_check(const hd_plan *p, hd_thread *thread, const hd_launch *l) {
     const hd_graph *g = p->graph;
     const void *attributes = hd_node_attributes(g, l->node);
     const int axis = g->nodes[l->node].op == HD_OP_gather ? ((const hd_axis_attributes *)attributes)->axis
@@ -211,10 +211,10 @@ static hd_error run_check(const plan *p, hd_thread *thread, const launch *l) {
     return hd_cpu_check_index(thread, p->pointers[l->first], shape.size[axis]);
 }
 
-static hd_error run_launches(plan *p, hd_thread *thread, const hd_run *run) {
+static hd_error run_launches(hd_plan *p, hd_thread *thread, const hd_run *run) {
     int64_t begin = run->nanoseconds != NULL ? nanoseconds() : 0;
     for (uint32_t i = 0; i < p->launch_count; ++i) {
-        const launch *l = &p->launches[i];
+        const hd_launch *l = &p->launches[i];
         hd_tensor **operands = p->pointers + l->first;
         const hd_error status = l->kind == RUN_KERNEL    ? run_kernel(p, thread, l)
                                 : l->kind == RUN_PRODUCT ? run_product(p, thread, l)
@@ -236,9 +236,9 @@ static hd_error run_launches(plan *p, hd_thread *thread, const hd_run *run) {
 }
 
 /* The memory of an output becomes that of the tensor it is given in; the next run gets new memory. */
-static void hand_out(plan *p, const hd_run *run) {
+static void hand_out(hd_plan *p, const hd_run *run) {
     for (uint32_t i = 0; i < p->graph->output_count; ++i) {
-        buffer *b = &p->buffers[p->buffer_of[p->outputs[i]]];
+        hd_plan_buffer *b = &p->buffers[p->buffer_of[p->outputs[i]]];
         hd_storage *s = run->outputs[i]->storage;
         if (p->tensors[p->outputs[i]].count == 0) continue;
         s->bytes = b->storage.bytes;
@@ -250,7 +250,7 @@ static void hand_out(plan *p, const hd_run *run) {
 }
 
 /* All new values are there: now the old ones are exchanged for them. */
-static void update_state(plan *p, const hd_run *run) {
+static void update_state(hd_plan *p, const hd_run *run) {
     for (uint32_t i = 0; i < p->graph->cell_count; ++i) {
         if (p->state[i] == HD_NONE) continue;
         hd_storage *cell = run->cells[i], *fresh = &p->buffers[p->state[i]].storage;
@@ -270,7 +270,7 @@ static void update_state(plan *p, const hd_run *run) {
 }
 
 hd_error hd_plan_run(hd_executable *self, hd_thread *thread, const hd_run *run) {
-    plan *p = (plan *)self;
+    hd_plan *p = (hd_plan *)self;
     hd_observer *observer = thread->observer;
     thread->observer = NULL;
     hd_error status = prepare(p, thread, run);
