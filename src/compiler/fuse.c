@@ -2,6 +2,7 @@
  * in between has to be finished first. The latter is a matter of levels: a group's level is one more than that of all it
  * reads from memory, so groups of one level never depend on each other, and may be joined at will. */
 #include "compiler/fuse.h"
+#include "kernel/kernel.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -363,7 +364,10 @@ static hd_error add_reduction(walk *w, uint32_t node) {
     bool reduced[HD_MAX_RANK] = {false};
     for (int i = 0; i < space.rank; ++i) reduced[i] = a->reduced[i];
     uint32_t group = group_of(w, source);
-    if (!reduces_well(&space, reduced) || space.rank == 0) return add_call(w, node);
+    int kept = 0;
+    for (int i = 0; i < space.rank; ++i) kept += !reduced[i];
+    if (!reduces_well(&space, reduced) || space.rank == 0 || (kept == 0 && space.rank == HD_KERNEL_AXES))
+        return add_call(w, node); /* a kernel has a loop more when nothing is kept */
     if (group == HD_NO_GROUP || !reduces_group(w, node, &w->f->groups[group], reduced)) {
         group = new_group(w, HD_GROUP_KERNEL, &space, level_of(w, source) + 1);
         if (group == HD_NO_GROUP) return hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
@@ -560,7 +564,10 @@ static uint32_t pop(heap *h) {
         }                                                                                                              \
     }
 
-bool hd_op_can_fail(const hd_op *op) { return op->family != HD_FAMILY_CREATE && op->family != HD_FAMILY_RANDOM; }
+bool hd_op_can_fail(const hd_op *op) {
+    return op->family != HD_FAMILY_CREATE && op->id != HD_OP_uniform && op->id != HD_OP_normal &&
+           op->id != HD_OP_randint;
+}
 
 /* Marks what leads to a call that can fail. What a few walks do not find only comes later. */
 static void mark_failing(walk *w) {

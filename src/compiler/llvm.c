@@ -7,7 +7,13 @@
 #include "compiler/dump.h"
 #include "compiler/llvm_emit.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
 #include <dlfcn.h>
+#include <llvm/Config/llvm-config.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -27,7 +33,6 @@ static struct {
     pthread_once_t once;
     pthread_mutex_t lock;
     char why_not[512]; /* empty: it is there */
-    char target[4096];
     char *triple, *cpu, *features;
     LLVMTargetRef kind;
     LLVMTargetMachineRef free[MACHINES];
@@ -73,7 +78,6 @@ static bool find_functions(void *library) {
     else if (major != 19)
         snprintf(llvm.why_not, sizeof llvm.why_not, "the LLVM library is version %u.%u.%u, not 19", major, minor,
                  patch);
-    snprintf(llvm.target, sizeof llvm.target, "llvm %u.%u.%u", major, minor, patch);
     return llvm.why_not[0] == '\0';
 }
 
@@ -109,8 +113,6 @@ static void load_once(void) {
         hd_llvm.DisposeMessage(message);
         return;
     }
-    const size_t at = strlen(llvm.target);
-    snprintf(llvm.target + at, sizeof llvm.target - at, " %s %s %s", llvm.triple, llvm.cpu, llvm.features);
     llvm.load_nanoseconds = now() - start;
 }
 
@@ -119,7 +121,30 @@ static hd_error load(void) {
     return llvm.why_not[0] == '\0' ? HD_OK : hd_fail(HD_ERROR_DEVICE, "%s", llvm.why_not);
 }
 
-const char *hd_llvm_target(void) { return load() == HD_OK ? llvm.target : NULL; }
+/* Without LLVM, which code from the disk cache does not need: what decides its code is the processor. */
+static pthread_once_t target_once = PTHREAD_ONCE_INIT;
+static char target[512];
+static void name_target(void) {
+    const char *isa = getenv("HODU_ISA");
+    int at = snprintf(target, sizeof target, "llvm %s %s", LLVM_VERSION_STRING, isa != NULL ? isa : "host");
+#if defined(__x86_64__)
+    static const unsigned leaves[][2] = {{0, 0}, {1, 0}, {7, 0}, {7, 1}, {0xd, 1}, {0x80000001, 0}};
+    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0]; ++i) {
+        unsigned a = 0, b = 0, c = 0, d = 0;
+        __get_cpuid_count(leaves[i][0], leaves[i][1], &a, &b, &c, &d);
+        if (leaves[i][0] == 1) b = 0, c &= ~(1u << 27); /* which core it is, and what the system has turned on */
+        if (leaves[i][0] == 0xd) b = c = d = 0;
+        at += snprintf(target + at, sizeof target - (size_t)at, " %x.%x.%x.%x", a, b, c, d);
+    }
+#elif defined(__aarch64__)
+    snprintf(target + at, sizeof target - (size_t)at, " %lx.%lx", getauxval(AT_HWCAP), getauxval(AT_HWCAP2));
+#endif
+}
+
+const char *hd_llvm_target(void) {
+    pthread_once(&target_once, name_target);
+    return target;
+}
 int64_t hd_llvm_load_nanoseconds(void) { return llvm.load_nanoseconds; }
 
 /* ---- target machines: one to each compilation that runs --------------------------------------------------------------- */
@@ -273,7 +298,7 @@ hd_error hd_llvm_object(const hd_kernel *k, const char *name, void **object, siz
         end_module(e);
         give_machine_back(machine);
     } else {
-        status = hd_fail(HD_ERROR_INTERNAL, "LLVM knows no such machine: %s", llvm.target);
+        status = hd_fail(HD_ERROR_INTERNAL, "LLVM knows no such machine: %s", target);
     }
     hd_array_release(e);
     return status;

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { WORTH_A_THREAD = 1 << 15 }; /* units of about an instruction on a vector of one element */
+enum { WORTH_A_THREAD = 1 << 17 }; /* instructions on single elements: some 5 us, what it takes to wake a thread */
 
 static int64_t points(const hd_native *n, int from, int to) {
     int64_t count = 1;

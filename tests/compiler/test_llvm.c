@@ -443,22 +443,6 @@ static void random_kernels(void **state) {
 }
 
 /* ---- compiling ------------------------------------------------------------------------------------------------------------- */
-/* In a process of its own, as the library is looked for once. */
-static void without_the_library_it_says_what_to_do(void **state) {
-    (void)state;
-    const pid_t child = fork();
-    if (child == 0) {
-        setenv("HODU_LLVM", "/nowhere/libLLVM.so", 1);
-        const bool said = hd_llvm_target() == NULL && strstr(hd_error_message(), "/nowhere/libLLVM.so") != NULL &&
-                          strstr(hd_error_message(), "libllvm19") != NULL &&
-                          strstr(hd_error_message(), "HODU_RENDERER=c") != NULL;
-        _exit(said ? 0 : 1);
-    }
-    int status = 1;
-    assert_true(child > 0 && waitpid(child, &status, 0) == child);
-    assert_int_equal(status, 0);
-}
-
 static hd_kernel numbered_kernel(int number) {
     kernel_case c = {.ulp = 0};
     hd_kernel_init(&c.k, 1, 1);
@@ -467,6 +451,26 @@ static hd_kernel numbered_kernel(int number) {
     out(&c, HD_F32, row, hd_kernel_word(&c.k, HD_WORD_ADD, v, hd_kernel_constant(&c.k, HD_COMPUTE_F32, number), -1));
     finish(&c, 0);
     return c.k;
+}
+
+/* In a process of its own, as the library is looked for once. */
+static void without_the_library_it_says_what_to_do(void **state) {
+    (void)state;
+    const pid_t child = fork();
+    if (child == 0) {
+        setenv("HODU_LLVM", "/nowhere/libLLVM.so", 1);
+        hd_kernel k = numbered_kernel(1);
+        void *object = NULL;
+        size_t bytes = 0;
+        const bool said = hd_llvm_object(&k, "kernel", &object, &bytes) != HD_OK &&
+                          strstr(hd_error_message(), "/nowhere/libLLVM.so") != NULL &&
+                          strstr(hd_error_message(), "libllvm19") != NULL &&
+                          strstr(hd_error_message(), "HODU_RENDERER=c") != NULL;
+        _exit(said ? 0 : 1);
+    }
+    int status = 1;
+    assert_true(child > 0 && waitpid(child, &status, 0) == child);
+    assert_int_equal(status, 0);
 }
 
 static void *compile_many(void *failures) {

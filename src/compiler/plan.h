@@ -1,0 +1,101 @@
+/* The plan of a script, and what its files share: plan.c makes it, plan_memory.c lays out its memory, plan_run.c runs it. */
+#ifndef HD_COMPILER_PLAN_H
+#define HD_COMPILER_PLAN_H
+
+#include "compiler/lower.h"
+#include "script/executable.h"
+
+#define HD_NONE UINT32_MAX
+
+typedef enum room { IN_ARENA, IN_OUTPUT, IN_STATE, IN_CELL, GIVEN } room; /* GIVEN: inputs, constants, cells */
+
+typedef struct buffer {
+    hd_storage storage; /* its header, which kernels see; never released */
+    room room;
+    uint32_t first, last; /* the launch that fills it, and the last that uses it; HD_NONE */
+    uint32_t cell;        /* IN_CELL: the one whose memory it is, */
+    bool in_place;        /* in this run: somebody else may look at that memory */
+    size_t offset;        /* in the arena */
+    bool placed;          /* it has an offset */
+    bool handed_on;       /* a launch writes its result over it */
+} buffer;
+
+typedef enum launch_kind { RUN_CALL, RUN_COPY, RUN_CHECK, RUN_KERNEL, RUN_PRODUCT } launch_kind;
+typedef struct launch {
+    uint8_t kind; /* launch_kind */
+    uint16_t inputs, outputs;
+    uint32_t node;
+    uint32_t first;  /* operands[first ...]: tensors, its inputs and then its outputs */
+    uint32_t call;   /* in calls; HD_NONE */
+    uint32_t native; /* in natives; HD_NONE */
+} launch;
+
+typedef struct call {
+    hd_call call;
+    hd_random_attributes draw; /* of a random op: the call's attributes */
+    /* of a product: its second operand, packed while it stays what it was */
+    hd_block *packed;
+    size_t packed_bytes; /* 0: it is not kept */
+    const void *packed_data;
+    uint32_t packed_version;
+    uint32_t cell; /* the cell it is; HD_NONE: a constant */
+} call;
+
+typedef struct native {
+    hd_native native;
+    uint32_t tensors[HD_KERNEL_BUFFERS]; /* of each buffer; HD_NONE: the tile of a product */
+    int tile;                            /* which buffer that is; -1 */
+} native;
+
+typedef struct plan {
+    hd_executable executable;
+    hd_graph *graph;
+    hd_executor *executor;
+    hd_fusion fusion;
+    hd_tensor *tensors; /* of each node; behind them those of copies and of parts that a write fills */
+    uint32_t tensor_count;
+    uint32_t *buffer_of; /* of each tensor; HD_NONE: it is not made yet */
+    buffer *buffers;
+    uint32_t buffer_count;
+    launch *launches;
+    uint32_t launch_count;
+    call *calls;
+    uint32_t call_count;
+    native **natives;
+    uint32_t native_count;
+    uint32_t *operands; /* tensors of launches */
+    hd_tensor **pointers;
+    uint32_t operand_count, operand_capacity;
+    uint32_t *outputs; /* the tensor of each output */
+    hd_block *arena;
+    uint32_t *fresh; /* buffers that need memory of their own in every run */
+    uint32_t fresh_count;
+    uint32_t *state; /* for each cell: the buffer of its update; HD_NONE: unchanged */
+    hd_block *room;  /* memory that launches work in, made for so many threads */
+    int room_threads;
+} plan;
+
+static inline hd_error hd_plan_no_memory(const plan *p) {
+    return hd_fail(HD_ERROR_MEMORY, "no memory for a plan of %u nodes", p->graph->node_count);
+}
+/* True when the tensor is all of the buffer it lies in. */
+static inline bool hd_plan_is_whole(const plan *p, uint32_t tensor) {
+    const hd_tensor *t = &p->tensors[tensor];
+    const buffer *b = &p->buffers[p->buffer_of[tensor]];
+    return t->storage == &b->storage && t->contiguous && t->layout.offset == 0 &&
+           (size_t)t->count * hd_dtype_bytes[t->dtype] == b->storage.bytes;
+}
+/* The same, and the buffer is in the arena. */
+static inline bool hd_plan_is_own(const plan *p, uint32_t tensor) {
+    return p->buffers[p->buffer_of[tensor]].room == IN_ARENA && hd_plan_is_whole(p, tensor);
+}
+
+/* plan_memory.c: places in the arena, and state that is written in place. */
+hd_error hd_plan_lay_out(hd_thread *thread, plan *p);
+/* plan_run.c */
+hd_error hd_plan_run(hd_executable *self, hd_thread *thread, const hd_run *run);
+/* plan_look.c */
+void hd_plan_describe(const hd_executable *self, int64_t launch, hd_launch_figures *out);
+void hd_plan_dump(const plan *p);
+
+#endif

@@ -1,0 +1,56 @@
+/* Looking at a plan: what each launch does, for profiles, and HODU_DUMP=graph,fusion. */
+#include "compiler/dump.h"
+#include "compiler/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void describe_kernel(const native *n, hd_launch_figures *out) {
+    double points = 1;
+    for (int a = 0; a < n->native.shape.axes; ++a) points *= (double)n->native.geometry[a];
+    out->operations += points * n->native.operations;
+}
+
+static void describe_members(const plan *p, const launch *l, hd_launch_figures *out) {
+    const hd_group *group = &p->fusion.groups[p->fusion.group_of[l->node]];
+    size_t at = (size_t)snprintf(out->what, sizeof out->what, "%s",
+                                 l->kind == RUN_COPY    ? "copy for"
+                                 : l->kind == RUN_CHECK ? "check indices of"
+                                                        : "");
+    for (uint32_t i = 0; i < group->count && at < sizeof out->what; ++i)
+        at += (size_t)snprintf(out->what + at, sizeof out->what - at, "%s%s", at > 0 ? " " : "",
+                               hd_node_name(&p->graph->nodes[p->fusion.members[group->first + i]]));
+}
+
+void hd_plan_describe(const hd_executable *self, int64_t index, hd_launch_figures *out) {
+    const plan *p = (const plan *)self;
+    const launch *l = &p->launches[index];
+    *out = (hd_launch_figures){.operations = 0};
+    if (p->fusion.group_of[l->node] != HD_NO_GROUP)
+        describe_members(p, l, out);
+    else
+        snprintf(out->what, sizeof out->what, "copy of %s", hd_node_name(&p->graph->nodes[l->node]));
+    for (uint32_t k = 0; k < (uint32_t)l->inputs + l->outputs; ++k) {
+        const hd_tensor *t = &p->tensors[p->operands[l->first + k]];
+        out->bytes += (double)t->count * hd_dtype_bytes[t->dtype];
+    }
+    if (l->native != HD_NONE) describe_kernel(p->natives[l->native], out);
+    if (l->call != HD_NONE && p->calls[l->call].call.op->family == HD_FAMILY_CONTRACT) {
+        const hd_tensor *a = p->calls[l->call].call.inputs[0];
+        const hd_matmul_attributes *turns = p->calls[l->call].call.attributes;
+        const bool turned = p->calls[l->call].call.op->id == HD_OP_matmul && turns != NULL && turns->turn_a;
+        const int rank = a->layout.shape.rank, axis = turned ? rank - 2 : rank - 1;
+        out->operations += 2.0 * (double)p->calls[l->call].call.outputs[0]->count * (double)a->layout.shape.size[axis];
+    } else if (l->call != HD_NONE) {
+        out->operations += (double)p->calls[l->call].call.outputs[0]->count;
+    }
+}
+
+void hd_plan_dump(const plan *p) {
+    char *graph = hd_dump_wants("graph") ? hd_graph_print(p->graph) : NULL;
+    char *fusion = hd_dump_wants("fusion") ? hd_fusion_print(p->graph, &p->fusion) : NULL;
+    if (graph != NULL) hd_dump_text("graph", graph, strlen(graph));
+    if (fusion != NULL) hd_dump_text("fusion", fusion, strlen(fusion));
+    hd_array_release(graph);
+    hd_array_release(fusion);
+}

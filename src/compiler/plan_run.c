@@ -1,0 +1,282 @@
+/* Running a plan. All that can fail and is not computing comes first: memory for outputs and to work in, constants that are
+ * still in a file, weights to be packed. */
+#include "compiler/plan.h"
+#include "core/device.h"
+#include "core/pool.h"
+#include "device/cpu/check_index.h"
+#include "device/cpu/product.h"
+
+#include <string.h>
+#include <time.h>
+
+static hd_error give_memory(hd_thread *thread, buffer *b) {
+    if (b->storage.block != NULL && b->storage.block->references == 1) return HD_OK; /* nobody else looks at it */
+    if (b->storage.block != NULL) hd_block_release(thread, b->storage.block);
+    b->storage.block = NULL;
+    b->storage.block = hd_block_new(thread, b->storage.bytes > 0 ? b->storage.bytes : 1);
+    if (b->storage.block == NULL) return HD_ERROR_MEMORY;
+    b->storage.data = hd_block_data(b->storage.block);
+    return HD_OK;
+}
+
+static void set_given(plan *p, uint32_t node, void *data) { p->buffers[p->buffer_of[node]].storage.data = data; }
+
+/* Memory that launches work in: enough for the one that needs most. */
+static hd_error make_working_room(plan *p, hd_thread *thread) {
+    const int threads = hd_pool_threads();
+    if (p->room_threads == threads) return HD_OK;
+    size_t most = 0;
+    for (uint32_t i = 0; i < p->launch_count; ++i) {
+        const launch *l = &p->launches[i];
+        const hd_product product = {.call = l->call == HD_NONE ? NULL : &p->calls[l->call].call};
+        const size_t bytes = l->kind == RUN_KERNEL    ? hd_native_room(&p->natives[l->native]->native)
+                             : l->kind == RUN_PRODUCT ? hd_cpu_product_room(&product)
+                                                      : 0;
+        if (bytes > most) most = bytes;
+    }
+    if (p->room != NULL) hd_block_release(thread, p->room);
+    p->room = NULL;
+    if (most > 0 && (p->room = hd_block_new(thread, most)) == NULL) return HD_ERROR_MEMORY;
+    p->room_threads = threads;
+    return HD_OK;
+}
+
+/* The tensors that the run gives, still without memory: taken before anything is computed, so that nothing fails after. */
+static hd_error take_outputs(const plan *p, hd_thread *thread, const hd_run *run) {
+    for (uint32_t i = 0; i < p->graph->output_count; ++i) {
+        const hd_tensor *value = &p->tensors[p->outputs[i]];
+        hd_storage *s = hd_storage_new(thread, 0);
+        if (s == NULL) return thread->error_code;
+        run->outputs[i] = hd_tensor_over(thread, s, (hd_dtype)value->dtype, &value->layout);
+        hd_object_release(thread, &s->object);
+        if (run->outputs[i] == NULL) return thread->error_code;
+    }
+    return HD_OK;
+}
+
+/* Weights that a run does not change are packed once, and again when somebody else has changed them. */
+static hd_error pack_weights(hd_thread *thread, call *c, const hd_run *run) {
+    if (c->packed_bytes == 0) return HD_OK;
+    const hd_storage *s = c->cell == HD_NONE ? c->call.inputs[1]->storage : run->cells[c->cell];
+    const uint32_t version = atomic_load_explicit(&s->version, memory_order_relaxed);
+    const bool same = c->cell == HD_NONE || (c->packed_data == s->data && c->packed_version == version);
+    if (c->packed != NULL && same && (c->cell == HD_NONE || s->block != NULL))
+        return HD_OK; /* borrowed memory tells nobody */
+    if (c->packed == NULL) c->packed = hd_block_new(thread, c->packed_bytes);
+    if (c->packed == NULL) return HD_ERROR_MEMORY;
+    c->packed_data = s->data;
+    c->packed_version = version;
+    return hd_cpu_product_pack(thread, &c->call, hd_block_data(c->packed));
+}
+
+/* That nobody else looks at a cell's memory: no snapshot, and no input of this run. */
+static bool is_alone(const plan *p, const hd_run *run, uint32_t cell) {
+    const hd_storage *s = run->cells[cell];
+    if (s->home != NULL || (s->block != NULL && s->block->references > 1)) return false;
+    for (uint32_t i = 0; i < p->graph->input_count; ++i)
+        if (run->inputs[i]->storage == s || run->inputs[i]->storage->block == NULL) return false;
+    return true;
+}
+
+/* Constants that are still in a file are read before anything is computed. */
+static hd_error read_constants(const plan *p, hd_thread *thread) {
+    for (uint32_t i = 0; i < p->graph->constant_count; ++i) {
+        hd_storage *s = p->graph->constants[i].storage;
+        if (s->home != NULL && hd_storage_bytes(thread, s, HD_READ) == NULL) return thread->error_code;
+    }
+    return HD_OK;
+}
+
+static hd_error prepare(plan *p, hd_thread *thread, const hd_run *run) {
+    const hd_graph *g = p->graph;
+    HD_TRY(make_working_room(p, thread));
+    HD_TRY(take_outputs(p, thread, run));
+    HD_TRY(read_constants(p, thread));
+    for (uint32_t i = 0; i < g->input_count; ++i) {
+        void *bytes = hd_tensor_bytes(thread, run->inputs[i], HD_READ);
+        if (bytes == NULL) return thread->error_code;
+        set_given(p, g->inputs[i].node, bytes);
+    }
+    for (uint32_t i = 0; i < g->cell_count; ++i) {
+        void *bytes = hd_storage_bytes(thread, run->cells[i], HD_READ);
+        if (bytes == NULL) return thread->error_code;
+        set_given(p, g->cells[i].node, bytes);
+    }
+    for (uint32_t i = 0; i < p->call_count; ++i) HD_TRY(pack_weights(thread, &p->calls[i], run));
+    for (uint32_t i = 0; i < p->fresh_count; ++i) {
+        buffer *b = &p->buffers[p->fresh[i]];
+        b->in_place = b->room == IN_CELL && !run->keep_state && is_alone(p, run, b->cell);
+        if (b->in_place)
+            b->storage.data = run->cells[b->cell]->data;
+        else
+            HD_TRY(give_memory(thread, b));
+    }
+    return HD_OK;
+}
+
+static hd_error addresses(const plan *p, hd_thread *thread, const native *n, char **out) {
+    for (int b = 0; b < n->native.shape.buffer_count; ++b) {
+        if (b == n->tile) continue;
+        out[b] = hd_tensor_bytes(thread, &p->tensors[n->tensors[b]], HD_READ);
+        if (out[b] == NULL) return thread->error_code;
+    }
+    return HD_OK;
+}
+
+static char *room_of(const plan *p) { return p->room == NULL ? NULL : hd_block_data(p->room); }
+
+static hd_error run_kernel(const plan *p, hd_thread *thread, const launch *l) {
+    char *buffers[HD_KERNEL_BUFFERS];
+    const native *n = p->natives[l->native];
+    HD_TRY(addresses(p, thread, n, buffers));
+    hd_native_run(&n->native, buffers, room_of(p), p->room == NULL ? 0 : p->room->capacity);
+    return HD_OK;
+}
+
+typedef struct finishing {
+    const native *n;
+    char *buffers[HD_KERNEL_BUFFERS];
+} finishing;
+
+/* A part of a product is in cache: what follows it is computed there. Its rows are those of all outer axes in one. */
+static void finish_tile(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows, int64_t column,
+                        int64_t columns) {
+    const finishing *f = context;
+    const hd_native *n = &f->n->native;
+    const int last = n->shape.kept - 1; /* the columns */
+    while (rows > 0) {
+        int64_t begin[HD_KERNEL_AXES] = {0}, size[HD_KERNEL_AXES], rest = row;
+        for (int a = last - 1; a >= 0; --a) {
+            begin[a] = rest % n->geometry[a];
+            rest /= n->geometry[a];
+            size[a] = 1;
+        }
+        const int64_t left = n->geometry[last - 1] - begin[last - 1], count = rows < left ? rows : left;
+        size[last - 1] = count;
+        begin[last] = column;
+        size[last] = columns;
+        hd_native_run_tile(n, f->buffers, f->n->tile, tile, stride, begin, size);
+        tile = (const char *)tile + count * stride * hd_dtype_bytes[n->shape.buffers[f->n->tile].dtype];
+        row += count;
+        rows -= count;
+    }
+}
+
+static hd_error run_product(const plan *p, hd_thread *thread, const launch *l) {
+    call *c = &p->calls[l->call];
+    hd_product product = {.call = &c->call, .room = room_of(p)};
+    if (p->room != NULL) product.room_bytes = p->room->capacity;
+    if (c->packed != NULL) product.packed = hd_block_data(c->packed);
+    if (l->native != HD_NONE) {
+        finishing f = {.n = p->natives[l->native]};
+        HD_TRY(addresses(p, thread, f.n, f.buffers));
+        product.finish = finish_tile;
+        product.context = &f;
+        return hd_cpu_product(thread, &product);
+    }
+    const hd_tensor *out = c->call.outputs[0];
+    if (l->inputs > 2 && !c->call.inputs[2]->contiguous) return p->executor->run(p->executor, thread, &c->call);
+    hd_plain_finish f = {.dtype = (hd_dtype)out->dtype, .out = out->storage->data};
+    f.columns = out->layout.shape.size[out->layout.shape.rank - 1];
+    if (l->inputs > 2) {
+        f.bias = hd_tensor_bytes(thread, c->call.inputs[2], HD_READ);
+        if (f.bias == NULL) return thread->error_code;
+    }
+    product.finish = hd_cpu_product_store;
+    product.context = &f;
+    return hd_cpu_product(thread, &product);
+}
+
+static hd_error run_call(const plan *p, hd_thread *thread, const launch *l, const hd_run *run) {
+    call *c = &p->calls[l->call];
+    if (c->call.attributes == &c->draw) {
+        c->draw.seed = run->seed;
+        c->draw.draw = run->draw + ((const hd_random_attributes *)hd_node_attributes(p->graph, l->node))->draw;
+    }
+    return p->executor->run(p->executor, thread, &c->call);
+}
+
+static int64_t nanoseconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static hd_error run_check(const plan *p, hd_thread *thread, const launch *l) {
+    const hd_graph *g = p->graph;
+    const void *attributes = hd_node_attributes(g, l->node);
+    const int axis = g->nodes[l->node].op == HD_OP_gather ? ((const hd_axis_attributes *)attributes)->axis
+                                                          : ((const hd_scatter_attributes *)attributes)->axis;
+    const hd_shape shape = hd_node_shape(g, hd_node_inputs(g, l->node)[0]);
+    return hd_cpu_check_index(thread, p->pointers[l->first], shape.size[axis]);
+}
+
+static hd_error run_launches(plan *p, hd_thread *thread, const hd_run *run) {
+    int64_t begin = run->nanoseconds != NULL ? nanoseconds() : 0;
+    for (uint32_t i = 0; i < p->launch_count; ++i) {
+        const launch *l = &p->launches[i];
+        hd_tensor **operands = p->pointers + l->first;
+        const hd_error status = l->kind == RUN_KERNEL    ? run_kernel(p, thread, l)
+                                : l->kind == RUN_PRODUCT ? run_product(p, thread, l)
+                                : l->kind == RUN_CHECK   ? run_check(p, thread, l)
+                                : l->kind == RUN_CALL
+                                    ? run_call(p, thread, l, run)
+                                    : p->executor->write(p->executor, thread, operands[1], operands[0]);
+        if (__builtin_expect(status != HD_OK, 0)) {
+            hd_error_append(thread, " (in node %%%u, %s)", l->node, hd_node_name(&p->graph->nodes[l->node]));
+            return status;
+        }
+        if (__builtin_expect(run->nanoseconds != NULL, 0)) {
+            const int64_t end = nanoseconds();
+            run->nanoseconds[i] += end - begin;
+            begin = end;
+        }
+    }
+    return HD_OK;
+}
+
+/* The memory of an output becomes that of the tensor it is given in; the next run gets new memory. */
+static void hand_out(plan *p, const hd_run *run) {
+    for (uint32_t i = 0; i < p->graph->output_count; ++i) {
+        buffer *b = &p->buffers[p->buffer_of[p->outputs[i]]];
+        hd_storage *s = run->outputs[i]->storage;
+        if (p->tensors[p->outputs[i]].count == 0) continue;
+        s->bytes = b->storage.bytes;
+        s->data = b->storage.data;
+        s->block = b->storage.block;
+        b->storage.block = NULL;
+        b->storage.data = NULL;
+    }
+}
+
+/* All new values are there: now the old ones are exchanged for them. */
+static void update_state(plan *p, const hd_run *run) {
+    for (uint32_t i = 0; i < p->graph->cell_count; ++i) {
+        if (p->state[i] == HD_NONE) continue;
+        hd_storage *cell = run->cells[i], *fresh = &p->buffers[p->state[i]].storage;
+        if (p->buffers[p->state[i]].in_place) {
+            p->buffers[p->state[i]].storage.data = NULL; /* the cell's */
+        } else if (cell->block == NULL) {                /* borrowed memory stays where it is */
+            memcpy(cell->data, fresh->data, cell->bytes);
+        } else {
+            hd_block *block = cell->block;
+            cell->block = fresh->block;
+            cell->data = hd_block_data(cell->block);
+            fresh->block = block;
+            fresh->data = hd_block_data(block);
+        }
+        atomic_fetch_add_explicit(&cell->version, 1, memory_order_relaxed);
+    }
+}
+
+hd_error hd_plan_run(hd_executable *self, hd_thread *thread, const hd_run *run) {
+    plan *p = (plan *)self;
+    hd_observer *observer = thread->observer;
+    thread->observer = NULL;
+    hd_error status = prepare(p, thread, run);
+    if (status == HD_OK) status = run_launches(p, thread, run);
+    if (status == HD_OK) hand_out(p, run);
+    if (status == HD_OK && !run->keep_state) update_state(p, run);
+    thread->observer = observer;
+    return status;
+}
