@@ -57,7 +57,7 @@ static void *open_library(void) {
         snprintf(llvm.why_not, sizeof llvm.why_not,
                  "LLVM is not to be found: %s%s. Install LLVM 19 (Debian: libllvm19), or say where it is with "
                  "HODU_LLVM=path; "
-                 "without it, HODU_RENDERER=c compiles with the C compiler, and levels O0 and O1 compile nothing",
+                 "without it, HODU_RENDERER=c compiles with the C compiler, and level O0 compiles nothing",
                  chosen != NULL ? "there is no library at HODU_LLVM="
                                 : "looked for libLLVM-19.so.1, libLLVM.so.19.1 and libLLVM-19.so",
                  chosen != NULL ? chosen : "");
