@@ -657,6 +657,7 @@ static hd_error settle(walk *w) {
 hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fusion *f) {
     memset(f, 0, sizeof *f);
     f->node_count = g->node_count;
+    f->level = level;
     const size_t count = (size_t)g->node_count + 1;
     f->source = hd_array_resize(NULL, count * sizeof *f->source);
     f->number = hd_array_resize(NULL, count);

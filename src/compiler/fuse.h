@@ -36,6 +36,7 @@ typedef struct hd_group {
 } hd_group;
 
 typedef struct hd_fusion {
+    hd_optimization_level level;
     uint32_t node_count;
     hd_group *groups;
     uint32_t group_count, group_capacity;
