@@ -15,7 +15,8 @@ typedef struct hd_outputs hd_outputs;
 
 /* Who compiles. The values are shared with no other enum, so that a wrong one is noticed. */
 typedef enum hd_compiler { HD_COMPILER_HODU = 0x4831, HD_COMPILER_XLA = 0x4832 } hd_compiler;
-/* O0 runs what was recorded as it was recorded; O1 simplifies first; O2, the default, and O3 do all there is. */
+/* O0 runs what was recorded as it was recorded, bit for bit as dynamically; O1 simplifies, and compiles elementwise ops to
+ * native code; O2, the default, also reductions and what follows matrix products; O3 is O2 today. */
 typedef enum hd_optimization_level { HD_LEVEL_DEFAULT, HD_O0 = 0x4f30, HD_O1, HD_O2, HD_O3 } hd_optimization_level;
 
 HD_BEGIN_DECLS
