@@ -220,14 +220,15 @@ static int reduction_value(build *b, uint32_t node) {
     return hd_kernel_reduce(b->k, step, how);
 }
 
-/* A comparison of the position along an axis with an index for each row, which may count from the end. */
+/* A comparison of the position along an axis of the space (-1: it has one point) with an index for each row, which may count
+ * from the end. */
 static int is_at_index(build *b, uint32_t node, int axis, const int8_t *axes) {
     const int index = as_type(b, input(b, node, 1, axes), HD_COMPUTE_I64);
-    b->indexed[axis] = true;
+    if (axis >= 0) b->indexed[axis] = true;
     if (b->counting || index < 0) return index;
-    const int size = number(b, HD_I64, (double)b->group->space.size[axis]),
-              zero = hd_kernel_constant(b->k, HD_COMPUTE_I64, 0),
-              position = b->axis_of[axis] < 0 ? zero : hd_kernel_index(b->k, b->axis_of[axis]);
+    const int size = number(b, HD_I64, axis < 0 ? 1 : (double)b->group->space.size[axis]),
+              zero = hd_kernel_constant(b->k, HD_COMPUTE_I64, 0);
+    const int position = axis < 0 || b->axis_of[axis] < 0 ? zero : hd_kernel_index(b->k, b->axis_of[axis]);
     const int negative = hd_kernel_word(b->k, HD_WORD_LT, index, zero, -1),
               from_end = hd_kernel_word(b->k, HD_WORD_ADD, index, size, -1);
     const int place = hd_kernel_word(b->k, HD_WORD_SELECT, negative, from_end, index);
@@ -252,7 +253,7 @@ static int spread_value(build *b, uint32_t node, const int8_t *axes) {
     const hd_graph *g = b->l->g;
     const hd_scatter_attributes *a = hd_node_attributes(g, node);
     const hd_compute type = (hd_compute)hd_dtype_compute[g->nodes[node].dtype];
-    const int base = as_type(b, input(b, node, 0, axes), (int)type), here = is_at_index(b, node, a->axis, axes);
+    const int base = as_type(b, input(b, node, 0, axes), (int)type), here = is_at_index(b, node, axes[a->axis], axes);
     int value = as_type(b, input(b, node, 2, axes), (int)type);
     if (base < 0 || here < 0 || value < 0 || b->counting) return b->counting && base >= 0 && here >= 0 ? value : -1;
     if (a->mode == HD_SCATTER_ADD)
