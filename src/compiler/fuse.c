@@ -524,139 +524,17 @@ static hd_error find_stored(walk *w) {
     return HD_OK;
 }
 
-/* ---- the order -------------------------------------------------------------------------------------------------------------------- */
-/* First what can fail and what that reads, so that state can be written in place behind it; else as near to the order of the
- * graph as what they read allows: a heap of groups that are ready, by their last node. */
-typedef struct heap {
-    uint32_t *items, count;
-    const hd_group *groups;
-} heap;
-static bool before(const heap *h, uint32_t a, uint32_t b) {
-    const hd_group *x = &h->groups[a], *y = &h->groups[b];
-    return x->can_fail != y->can_fail ? x->can_fail : x->last < y->last;
-}
-static void push(heap *h, uint32_t group) {
-    uint32_t at = h->count++;
-    for (; at > 0 && before(h, group, h->items[(at - 1) / 2]); at = (at - 1) / 2) h->items[at] = h->items[(at - 1) / 2];
-    h->items[at] = group;
-}
-static uint32_t pop(heap *h) {
-    const uint32_t top = h->items[0], group = h->items[--h->count];
-    uint32_t at = 0;
-    for (uint32_t child; (child = 2 * at + 1) < h->count; at = child) {
-        if (child + 1 < h->count && before(h, h->items[child + 1], h->items[child])) ++child;
-        if (!before(h, h->items[child], group)) break;
-        h->items[at] = h->items[child];
-    }
-    h->items[at] = group;
-    return top;
-}
-
-/* Calls `edge` for every read of one group's value by another. */
-#define EACH_EDGE(from, to, ...)                                                                                       \
-    for (uint32_t i = 0; i < w->g->node_count; ++i) {                                                                  \
-        const uint32_t to = w->f->group_of[i];                                                                         \
-        if (to == HD_NO_GROUP) continue;                                                                               \
-        for (int k = 0; k < w->g->nodes[i].input_count; ++k) {                                                         \
-            const uint32_t from = w->f->group_of[source_of(w, hd_node_inputs(w->g, i)[k])];                            \
-            if (from == HD_NO_GROUP || from == to) continue;                                                           \
-            __VA_ARGS__                                                                                                \
-        }                                                                                                              \
-    }
-
-bool hd_op_can_fail(const hd_op *op) {
-    return op->family != HD_FAMILY_CREATE && op->id != HD_OP_uniform && op->id != HD_OP_normal &&
-           op->id != HD_OP_randint;
-}
-
-/* Marks what leads to a call that can fail. What a few walks do not find only comes later. */
-static void mark_failing(walk *w) {
-    hd_group *groups = w->f->groups;
-    for (uint32_t i = 0; i < w->g->node_count; ++i)
-        if (w->f->group_of[i] != HD_NO_GROUP && groups[w->f->group_of[i]].checks)
-            groups[w->f->group_of[i]].can_fail = true;
-        else if (w->f->group_of[i] != HD_NO_GROUP && groups[w->f->group_of[i]].kind == HD_GROUP_CALL)
-            groups[w->f->group_of[i]].can_fail =
-                !hd_node_is_op(&w->g->nodes[i]) || hd_op_can_fail(hd_node_op(&w->g->nodes[i]));
-    bool changed = true;
-    for (int round = 0; round < 4 && changed; ++round) {
-        changed = false;
-        for (uint32_t i = w->g->node_count; i-- > 0;) {
-            if (w->f->group_of[i] == HD_NO_GROUP || !groups[w->f->group_of[i]].can_fail) continue;
-            for (int k = 0; k < w->g->nodes[i].input_count; ++k) {
-                const uint32_t from = w->f->group_of[source_of(w, hd_node_inputs(w->g, i)[k])];
-                if (from == HD_NO_GROUP || groups[from].can_fail) continue;
-                groups[from].can_fail = changed = true;
-            }
-        }
-    }
-}
-
-static hd_error put_in_order(walk *w) {
-    hd_fusion *f = w->f;
-    const uint32_t groups = f->group_count;
-    uint32_t edges = 0;
-    EACH_EDGE(from, to, edges++;)
-    uint32_t *waits = hd_array_resize(NULL, (size_t)(groups + 1) * 4),
-             *first = hd_array_resize(NULL, (size_t)(groups + 2) * 4),
-             *readers = hd_array_resize(NULL, (size_t)(edges + 1) * 4);
-    heap h = {.items = hd_array_resize(NULL, (size_t)(groups + 1) * 4), .groups = f->groups};
-    f->order = hd_array_resize(NULL, (size_t)(groups + 1) * 4);
-    const bool ok = waits != NULL && first != NULL && readers != NULL && h.items != NULL && f->order != NULL;
-    if (ok) {
-        memset(waits, 0, (size_t)(groups + 1) * 4);
-        memset(first, 0, (size_t)(groups + 2) * 4);
-        EACH_EDGE(from, to, first[from + 2]++; waits[to]++;)
-        for (uint32_t i = 2; i < groups + 2; ++i) first[i] += first[i - 1];
-        EACH_EDGE(from, to, readers[first[from + 1]++] = to;)
-        for (uint32_t i = 0; i < groups; ++i)
-            if (f->groups[i].joined == i && waits[i] == 0) push(&h, i);
-        while (h.count > 0) {
-            const uint32_t group = pop(&h);
-            f->order[f->order_count++] = group;
-            for (uint32_t e = first[group]; e < first[group + 1]; ++e)
-                if (--waits[readers[e]] == 0) push(&h, readers[e]);
-        }
-    }
-    hd_array_release(waits);
-    hd_array_release(first);
-    hd_array_release(readers);
-    hd_array_release(h.items);
-    if (!ok) return hd_fail(HD_ERROR_MEMORY, "no memory to order %u kernels", groups);
-    uint32_t standing_groups = 0;
-    for (uint32_t i = 0; i < groups; ++i) standing_groups += f->groups[i].joined == i;
-    return f->order_count == standing_groups ? HD_OK : hd_fail(HD_ERROR_INTERNAL, "fused kernels depend on each other");
-}
-
-static hd_error list_members(hd_fusion *f) {
-    f->members = hd_array_resize(NULL, (size_t)(f->node_count + 1) * sizeof *f->members);
-    if (f->members == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < f->group_count; ++i) {
-        f->groups[i].first = at;
-        at += f->groups[i].joined == i ? f->groups[i].count : 0;
-        f->groups[i].count = 0;
-    }
-    for (uint32_t i = 0; i < f->node_count; ++i) {
-        if (f->group_of[i] == HD_NO_GROUP) continue;
-        hd_group *group = &f->groups[f->group_of[i]];
-        f->members[group->first + group->count++] = i;
-    }
-    return HD_OK;
-}
-
 static hd_error settle(walk *w) {
     hd_fusion *f = w->f;
     for (uint32_t i = 0; i < f->node_count; ++i)
         if (f->group_of[i] != HD_NO_GROUP) f->group_of[i] = standing(f, f->group_of[i]);
-    HD_TRY(list_members(f));
-    mark_failing(w);
-    return put_in_order(w);
+    return hd_fusion_order(w->g, f);
 }
 
 hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fusion *f) {
     memset(f, 0, sizeof *f);
     f->node_count = g->node_count;
+    f->level = level;
     const size_t count = (size_t)g->node_count + 1;
     f->source = hd_array_resize(NULL, count * sizeof *f->source);
     f->number = hd_array_resize(NULL, count);

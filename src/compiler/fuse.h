@@ -36,6 +36,7 @@ typedef struct hd_group {
 } hd_group;
 
 typedef struct hd_fusion {
+    hd_optimization_level level;
     uint32_t node_count;
     hd_group *groups;
     uint32_t group_count, group_capacity;
@@ -52,6 +53,8 @@ typedef struct hd_fusion {
 /* Parts the nodes of a graph into groups. O0: every op alone; O1: elementwise ops; O2: all. */
 hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fusion *out);
 void hd_fusion_release(hd_fusion *f);
+/* From fuse_order.c: fills members and order, when all nodes know their group. */
+hd_error hd_fusion_order(const hd_graph *g, hd_fusion *f);
 
 static inline bool hd_node_is_view(const hd_graph *g, uint32_t node) {
     const hd_node *n = &g->nodes[node];

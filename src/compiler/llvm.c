@@ -307,7 +307,7 @@ hd_error hd_llvm_object(const hd_kernel *k, const char *name, void **object, siz
 #else
 static const char *const absent =
     "this library was built without LLVM: build it with LLVM's headers (Debian: llvm-19-dev), or "
-    "compile with the C compiler (HODU_RENDERER=c), or not at all (levels O0 and O1)";
+    "compile with the C compiler (HODU_RENDERER=c), or not at all (level O0)";
 
 hd_error hd_llvm_object(const hd_kernel *k, const char *name, void **object, size_t *bytes) {
     (void)k, (void)name, (void)object, (void)bytes;

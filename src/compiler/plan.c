@@ -131,6 +131,12 @@ static void make_headers(hd_plan *p) {
         const bool given = !hd_node_is_op(n) && n->op != HD_NODE_WRITE;
         if (!given && p->fusion.group_of[i] == HD_NO_GROUP) continue; /* a view, or a number */
         const hd_shape shape = hd_node_shape(g, i);
+        if (p->cell_of[i] != HD_NONE) { /* it lies where its cell lies, which comes before it */
+            const uint32_t cell = g->cells[p->cell_of[i]].node;
+            set_tensor(p, i, p->buffer_of[cell], p->tensors[cell].storage, (hd_dtype)n->dtype,
+                       &p->tensors[cell].layout);
+            continue;
+        }
         if (given || p->fusion.stored[i] || p->fusion.groups[p->fusion.group_of[i]].kind == HD_GROUP_CALL) {
             own_tensor(p, i, given ? GIVEN : IN_ARENA, (hd_dtype)n->dtype, &shape);
         } else if (hd_node_op(n)->family ==
@@ -147,10 +153,18 @@ static void make_headers(hd_plan *p) {
 static hd_error plan_write(hd_plan *p, uint32_t i) {
     const hd_node *n = &p->graph->nodes[i];
     const uint32_t *inputs = hd_node_inputs(p->graph, i);
-    HD_TRY(add_copy(p, i, i, inputs[0]));
+    const bool in_place = p->cell_of[i] != HD_NONE;
+    if (!in_place) HD_TRY(add_copy(p, i, i, inputs[0]));
     const uint32_t part = spare_tensor(p);
     const hd_strided_attributes *attributes = hd_node_attributes(p->graph, i);
     set_tensor(p, part, p->buffer_of[i], p->tensors[i].storage, (hd_dtype)n->dtype, &attributes->layout);
+    if (in_place) { /* what was there, in case that the run fails */
+        const uint32_t before = spare_tensor(p);
+        own_tensor(p, before, IN_ARENA, (hd_dtype)n->dtype, &attributes->layout.shape);
+        hd_launch *l = new_launch(p, RUN_SAVE, i);
+        HD_TRY(add_input(p, l, part));
+        HD_TRY(add_output(p, l, before));
+    }
     return add_copy(p, i, part, inputs[1]);
 }
 
@@ -290,8 +304,10 @@ static void plan_destroy(hd_executable *self, hd_thread *thread) {
     }
     if (p->arena != NULL) hd_block_release(thread, p->arena);
     if (p->room != NULL) hd_block_release(thread, p->room);
-    void *const arrays[] = {p->tensors,  p->buffer_of, p->buffers, p->launches, p->calls, p->natives,
-                            p->operands, p->pointers,  p->outputs, p->state,    p->fresh};
+    for (uint32_t i = 0; p->aside != NULL && i < p->graph->input_count; ++i)
+        if (p->aside[i] != NULL) hd_block_release(thread, p->aside[i]);
+    void *const arrays[] = {p->cell_of, p->sliced,  p->aside,    p->tensors,  p->buffer_of, p->buffers, p->launches,
+                            p->calls,   p->natives, p->operands, p->pointers, p->outputs,   p->state,   p->fresh};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; ++i) hd_array_release(arrays[i]);
     hd_fusion_release(&p->fusion);
     hd_graph_release(thread, p->graph);
@@ -301,8 +317,8 @@ static void plan_destroy(hd_executable *self, hd_thread *thread) {
 /* Room for all there can be: pages that are not used cost nothing. */
 static hd_error make_room(hd_plan *p) {
     const hd_graph *g = p->graph;
-    /* a node needs at most one header beside its own, and so do outputs and updates */
-    const size_t most = (size_t)g->node_count * 2 + g->output_count + g->cell_count + 1,
+    /* a node needs at most two headers beside its own, and outputs and updates one */
+    const size_t most = (size_t)g->node_count * 3 + g->output_count + g->cell_count + 1,
                  ordered = p->fusion.order_count;
     p->tensors = hd_array_resize(NULL, most * sizeof *p->tensors);
     p->buffer_of = hd_array_resize(NULL, most * sizeof *p->buffer_of);
@@ -360,7 +376,7 @@ static hd_error plan_leaving(hd_plan *p) {
     const hd_graph *g = p->graph;
     for (uint32_t i = 0; i < g->cell_count; ++i) {
         p->state[i] = HD_NONE;
-        if (g->cells[i].update == g->cells[i].node) continue;
+        if (g->cells[i].update == g->cells[i].node || p->sliced[i]) continue;
         uint32_t leaves;
         HD_TRY(leaving(p, g->cells[i].update, IN_STATE, &leaves));
         p->state[i] = p->buffer_of[leaves];
@@ -390,6 +406,7 @@ static hd_error connect(hd_plan *p) {
 static hd_error make_plan(hd_thread *thread, hd_plan *p, hd_optimization_level level) {
     HD_TRY(hd_fuse(p->graph, level, &p->fusion));
     hd_plan_dump(p);
+    HD_TRY(hd_plan_find_slices(p));
     HD_TRY(make_room(p));
     make_headers(p);
     HD_TRY(plan_groups(p));

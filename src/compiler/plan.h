@@ -20,7 +20,7 @@ typedef struct hd_plan_buffer {
     bool handed_on;       /* a launch writes its result over it */
 } hd_plan_buffer;
 
-typedef enum hd_launch_kind { RUN_CALL, RUN_COPY, RUN_CHECK, RUN_KERNEL, RUN_PRODUCT } hd_launch_kind;
+typedef enum hd_launch_kind { RUN_CALL, RUN_COPY, RUN_SAVE, RUN_CHECK, RUN_KERNEL, RUN_PRODUCT } hd_launch_kind;
 typedef struct hd_launch {
     uint8_t kind; /* launch_kind */
     uint16_t inputs, outputs;
@@ -70,8 +70,12 @@ typedef struct hd_plan {
     hd_block *arena;
     uint32_t *fresh; /* buffers that need memory of their own in every run */
     uint32_t fresh_count;
-    uint32_t *state; /* for each cell: the buffer of its update; HD_NONE: unchanged */
-    hd_block *room;  /* memory that launches work in, made for so many threads */
+    uint32_t *state;   /* for each cell: the buffer of its update; HD_NONE: unchanged */
+    bool saves;        /* it has RUN_SAVE */
+    bool *sliced;      /* for each cell: its parts are written in place, and RUN_SAVE keeps what was there */
+    uint32_t *cell_of; /* for each node: the cell in whose memory it lies although it is a write; HD_NONE */
+    hd_block **aside;  /* for each input: a copy, when it lies in the memory of such a cell */
+    hd_block *room;    /* memory that launches work in, made for so many threads */
     int room_threads;
 } hd_plan;
 
@@ -90,6 +94,8 @@ static inline bool hd_plan_is_own(const hd_plan *p, uint32_t tensor) {
     return p->buffers[p->buffer_of[tensor]].room == IN_ARENA && hd_plan_is_whole(p, tensor);
 }
 
+/* plan_slices.c: which writes go straight into the memory of their cell. Fills cell_of and sliced. */
+hd_error hd_plan_find_slices(hd_plan *p);
 /* plan_memory.c: places in the arena, and state that is written in place. */
 hd_error hd_plan_lay_out(hd_thread *thread, hd_plan *p);
 /* plan_run.c */

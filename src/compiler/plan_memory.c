@@ -45,7 +45,7 @@ static bool call_may_overwrite(const hd_plan *p, const hd_launch *l, uint32_t in
 /* The input over which a launch may write an output: of its type and shape, read for the last time. NULL: none. */
 static hd_plan_buffer *overwritable(const hd_plan *p, uint32_t index, uint32_t out) {
     const hd_launch *l = &p->launches[index];
-    if (l->kind == RUN_COPY || l->kind == RUN_CHECK || !hd_plan_is_own(p, out)) return NULL;
+    if (l->kind == RUN_COPY || l->kind == RUN_SAVE || l->kind == RUN_CHECK || !hd_plan_is_own(p, out)) return NULL;
     for (int k = l->kind == RUN_PRODUCT ? 2 : 0; k < l->inputs; ++k) {
         const uint32_t in = p->operands[l->first + (uint32_t)k];
         hd_plan_buffer *b = &p->buffers[p->buffer_of[in]];
@@ -86,7 +86,15 @@ static void find_uses(hd_plan *p) {
             b->last = i;
             if (k >= l->inputs && b->first == HD_NONE) b->first = i;
         }
+        if (l->kind == RUN_SAVE) p->saves = true;
     }
+}
+
+/* What RUN_SAVE keeps lives to the end of the run. */
+static void keep_saved(hd_plan *p) {
+    for (uint32_t i = 0; p->saves && i < p->launch_count; ++i)
+        if (p->launches[i].kind == RUN_SAVE)
+            p->buffers[p->buffer_of[p->operands[p->launches[i].first + 1]]].last = p->launch_count - 1;
 }
 
 static bool launch_can_fail(const hd_plan *p, const hd_launch *l) {
@@ -158,6 +166,7 @@ static hd_error place_all(hd_thread *thread, hd_plan *p) {
 
 hd_error hd_plan_lay_out(hd_thread *thread, hd_plan *p) {
     find_uses(p);
+    keep_saved(p);
     write_in_place(p);
     for (uint32_t i = 0; i < p->buffer_count; ++i)
         if (p->buffers[i].room == IN_OUTPUT || p->buffers[i].room == IN_STATE || p->buffers[i].room == IN_CELL)

@@ -87,20 +87,37 @@ static hd_error read_constants(const hd_plan *p, hd_thread *thread) {
     return HD_OK;
 }
 
+/* The bytes of an input, or a copy of them when they lie in memory that this run writes part by part. */
+static void *put_aside(hd_plan *p, hd_thread *thread, const hd_run *run, uint32_t input, char *bytes) {
+    const hd_tensor *t = run->inputs[input];
+    const size_t size = (size_t)t->count * hd_dtype_bytes[t->dtype];
+    bool meets = false;
+    for (uint32_t i = 0; i < p->graph->cell_count; ++i) {
+        const char *cell = run->cells[i]->data;
+        meets = meets || (p->sliced[i] && bytes < cell + run->cells[i]->bytes && cell < bytes + size);
+    }
+    if (!meets) return bytes;
+    if (p->aside[input] == NULL) p->aside[input] = hd_block_new(thread, size);
+    if (p->aside[input] == NULL) return NULL;
+    memcpy(hd_block_data(p->aside[input]), bytes, size);
+    return hd_block_data(p->aside[input]);
+}
+
 static hd_error prepare(hd_plan *p, hd_thread *thread, const hd_run *run) {
     const hd_graph *g = p->graph;
     HD_TRY(make_working_room(p, thread));
     HD_TRY(take_outputs(p, thread, run));
     HD_TRY(read_constants(p, thread));
-    for (uint32_t i = 0; i < g->input_count; ++i) {
-        void *bytes = hd_tensor_bytes(thread, run->inputs[i], HD_READ);
-        if (bytes == NULL) return thread->error_code;
-        set_given(p, g->inputs[i].node, bytes);
-    }
     for (uint32_t i = 0; i < g->cell_count; ++i) {
-        void *bytes = hd_storage_bytes(thread, run->cells[i], HD_READ);
+        void *bytes = hd_storage_bytes(thread, run->cells[i], p->sliced[i] ? HD_WRITE : HD_READ);
         if (bytes == NULL) return thread->error_code;
         set_given(p, g->cells[i].node, bytes);
+    }
+    for (uint32_t i = 0; i < g->input_count; ++i) {
+        void *bytes = hd_tensor_bytes(thread, run->inputs[i], HD_READ);
+        if (bytes != NULL && p->saves) bytes = put_aside(p, thread, run, i, bytes);
+        if (bytes == NULL) return thread->error_code;
+        set_given(p, g->inputs[i].node, bytes);
     }
     for (uint32_t i = 0; i < p->call_count; ++i) HD_TRY(pack_weights(thread, &p->calls[i], run));
     for (uint32_t i = 0; i < p->fresh_count; ++i) {
@@ -211,7 +228,7 @@ static hd_error run_check(const hd_plan *p, hd_thread *thread, const hd_launch *
     return hd_cpu_check_index(thread, p->pointers[l->first], shape.size[axis]);
 }
 
-static hd_error run_launches(hd_plan *p, hd_thread *thread, const hd_run *run) {
+static hd_error run_launches(hd_plan *p, hd_thread *thread, const hd_run *run, uint32_t *failed) {
     int64_t begin = run->nanoseconds != NULL ? nanoseconds() : 0;
     for (uint32_t i = 0; i < p->launch_count; ++i) {
         const hd_launch *l = &p->launches[i];
@@ -223,6 +240,7 @@ static hd_error run_launches(hd_plan *p, hd_thread *thread, const hd_run *run) {
                                     ? run_call(p, thread, l, run)
                                     : p->executor->write(p->executor, thread, operands[1], operands[0]);
         if (__builtin_expect(status != HD_OK, 0)) {
+            *failed = i;
             hd_error_append(thread, " (in node %%%u, %s)", l->node, hd_node_name(&p->graph->nodes[l->node]));
             return status;
         }
@@ -233,6 +251,16 @@ static hd_error run_launches(hd_plan *p, hd_thread *thread, const hd_run *run) {
         }
     }
     return HD_OK;
+}
+
+/* Puts back what launches up to `end` wrote into cells, the latest first. Contiguous copies: nothing can fail here. */
+static void undo(const hd_plan *p, hd_thread *thread, uint32_t end) {
+    for (uint32_t i = end; i-- > 0;) {
+        const hd_launch *l = &p->launches[i];
+        if (l->kind != RUN_SAVE) continue;
+        hd_tensor **operands = p->pointers + l->first;
+        p->executor->write(p->executor, thread, operands[0], operands[1]);
+    }
 }
 
 /* The memory of an output becomes that of the tensor it is given in; the next run gets new memory. */
@@ -274,7 +302,16 @@ hd_error hd_plan_run(hd_executable *self, hd_thread *thread, const hd_run *run) 
     hd_observer *observer = thread->observer;
     thread->observer = NULL;
     hd_error status = prepare(p, thread, run);
-    if (status == HD_OK) status = run_launches(p, thread, run);
+    uint32_t done = 0; /* launches that may have written */
+    if (status == HD_OK) {
+        done = p->launch_count;
+        status = run_launches(p, thread, run, &done);
+    }
+    if (p->saves && (status != HD_OK || run->keep_state)) {
+        undo(p, thread, done);
+        for (uint32_t i = 0; done > 0 && i < p->graph->cell_count; ++i) /* nobody saw a change */
+            if (p->sliced[i]) atomic_fetch_sub_explicit(&run->cells[i]->version, 1, memory_order_relaxed);
+    }
     if (status == HD_OK) hand_out(p, run);
     if (status == HD_OK && !run->keep_state) update_state(p, run);
     thread->observer = observer;

@@ -5,9 +5,10 @@
 typedef hd_tensor *run_function(hd_tensor **in, const void *user);
 
 /* What compiled gradients may differ by: two units at the largest element, or at 1, the size of operands and of the gradient
- * it all begins with, where those of an op cancel. The most that was seen is 1.5 units. */
-static double gradient_bound(hd_tensor *expected) {
-    return 2 * unit_of(hd_tensor_dtype(expected)) * fmax(1, largest_of(expected));
+ * it all begins with, where those of an op cancel. The most that was seen is 1.5 units. Gradients of gradients cancel more: those
+ * of attention in f32 are 4.7 units from those in f64, however they are computed; the most that was seen is 6.8 units. */
+static double gradient_bound(hd_tensor *expected, bool second) {
+    return (second ? 8 : 2) * unit_of(hd_tensor_dtype(expected)) * fmax(1, largest_of(expected));
 }
 
 /* The gradients that hd_backward of run(in) gives at once are what a script gives as outputs, at O0 bit for bit. The script
@@ -75,7 +76,8 @@ static void gradients_agree(const char *name, hd_tensor **in, int count, run_fun
         for (int i = 0; i < count; ++i) {
             if (!wanted[i]) continue;
             hd_tensor *g = hd_outputs_get(o, names[i]);
-            const char *why = difference_within(g, expected[i], level == HD_O0 ? 0 : gradient_bound(expected[i]));
+            const char *why =
+                difference_within(g, expected[i], level == HD_O0 ? 0 : gradient_bound(expected[i], second));
             if (why[0] != '\0') fail_msg("%s at O%d, gradient of %s: %s", name, level - HD_O0, names[i], why);
         }
     }
@@ -201,7 +203,7 @@ static void random_program_has_its_gradients(uint64_t program, int steps) {
         if (o == NULL) fail_msg("program %llu: %s", (unsigned long long)program, hd_error_message());
         for (int64_t i = 0; i < hd_outputs_count(o); ++i) {
             hd_tensor *g = hd_outputs_at(o, i), *e = expected[atoi(hd_outputs_name(o, i))];
-            const char *differs = difference_within(g, e, level == HD_O0 ? 0 : gradient_bound(e));
+            const char *differs = difference_within(g, e, level == HD_O0 ? 0 : gradient_bound(e, false));
             if (differs[0] != '\0')
                 fail_msg("program %llu at O%d, gradient %d: %s", (unsigned long long)program, level - HD_O0, (int)i,
                          differs);

@@ -11,8 +11,10 @@ enum {
     K_BLOCK = 256,        /* a panel of A, mr * K_BLOCK, and one of B stay in the first-level cache together */
     M_BLOCK = 384,        /* rows of A packed at once, for the second-level cache */
     A_BYTES = 512 * 1024, /* of A, packed whole, when tiles are finished one by one */
-    TILE_STRIPS = 8,      /* strips of A that are finished together */
-    EDGE_BYTES = 8192     /* a tile of C, mr * nr elements, or some rows of a panel: on the stack of a small thread */
+    FEW_BYTES =
+        4 << 20, /* an A of at most this is read once for each panel of B, rather than B again for each block of A */
+    TILE_STRIPS = 8,  /* strips of A that are finished together */
+    EDGE_BYTES = 8192 /* a tile of C, mr * nr elements, or some rows of a panel: on the stack of a small thread */
 };
 
 typedef hd_gemm product;
@@ -251,7 +253,7 @@ static size_t cut_product(product *p, int threads, cut *c) {
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panels = pieces_of(p->n, nr), strips = pieces_of(p->m, mr);
     p->m_block = A_BYTES / (p->k * (int64_t)p->bytes) / mr * mr;
     p->m_block = p->m_block < mr ? mr : minimum(p->m_block, M_BLOCK / mr * mr);
-    c->few_rows = p->m <= 2 * p->m_block && panels >= threads;
+    c->few_rows = p->m * p->k * (int64_t)p->bytes <= FEW_BYTES && panels >= threads;
     if (c->few_rows) p->m_block = strips * mr;
     const int64_t blocks = pieces_of(p->m, p->m_block);
     p->column_pieces = c->few_rows ? minimum(panels, threads > 1 ? 4 * threads : 1) : 1;
