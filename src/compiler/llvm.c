@@ -9,8 +9,6 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#elif defined(__aarch64__)
-#include <sys/auxv.h>
 #endif
 #include <dlfcn.h>
 #include <llvm/Config/llvm-config.h>
@@ -19,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <time.h>
 
 hd_llvm_functions hd_llvm;
@@ -50,6 +49,13 @@ static int64_t now(void) {
 static void *open_library(void) {
     static const char *const names[] = {"libLLVM-19.so.1", "libLLVM.so.19.1", "libLLVM-19.so"};
     const char *chosen = getenv("HODU_LLVM");
+    if (getauxval(AT_BASE) == 0) { /* no loader: dlopen would bring a second C library, and crash in it */
+        snprintf(
+            llvm.why_not, sizeof llvm.why_not,
+            "a statically linked program cannot open LLVM; HODU_RENDERER=c compiles with the C compiler, and level O0 "
+            "compiles nothing");
+        return NULL;
+    }
     void *library = chosen != NULL ? dlopen(chosen, RTLD_NOW | RTLD_LOCAL) : NULL;
     for (size_t i = 0; chosen == NULL && library == NULL && i < sizeof names / sizeof *names; ++i)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);

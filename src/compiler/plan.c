@@ -431,7 +431,9 @@ hd_executable *hd_hodu_compile(hd_thread *thread, hd_graph *graph, hd_device dev
         hd_object_retain(&graph->object);
         p->graph = graph;
     } else {
+        const char *call = thread->call; /* passes call ops, but it is the caller's function that runs */
         p->graph = hd_graph_simplify(thread, graph);
+        thread->call = call;
     }
     if (p->graph != NULL && p->executor != NULL && make_plan(thread, p, level) == HD_OK) return &p->executable;
     if (p->executor == NULL) hd_fail(HD_ERROR_DEVICE, "the script's device is not available");

@@ -30,8 +30,9 @@ bool hd_debug_nan(void) {
     return nan_is_an_error;
 }
 
+/* While a builder records there is no value yet. */
 hd_error hd_check_finite(hd_thread *thread, hd_tensor *t, const char *what, const char *op) {
-    if (!hd_dtype_is_float((hd_dtype)t->dtype) || t->count == 0) return HD_OK;
+    if (!hd_dtype_is_float((hd_dtype)t->dtype) || t->count == 0 || thread->executor->captures) return HD_OK;
     hd_observer *observer = thread->observer;
     thread->observer = NULL;
     hd_span span;

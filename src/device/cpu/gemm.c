@@ -185,6 +185,18 @@ static void pack_panel(const product *p, int64_t panel, char *out) {
                            minimum(K_BLOCK, p->k - k0), minimum(nr, p->n - panel * nr), p->b_row, p->b_column);
 }
 
+/* B, packed beforehand, comes from memory: while one block of it is used, the next is asked for, a share with each strip. */
+static void ask_for_next(const product *p, int64_t k0, int64_t panel, int64_t strip, int64_t strips) {
+    const int64_t nr = p->kernels->nr;
+    const bool same_panel = k0 + K_BLOCK < p->k;
+    if (!same_panel && panel + 1 >= pieces_of(p->n, nr)) return;
+    const int64_t next_k = same_panel ? k0 + K_BLOCK : 0;
+    const char *next = panel_of_b(p, next_k, same_panel ? panel : panel + 1);
+    const int64_t bytes = minimum(K_BLOCK, p->k - next_k) * nr * (int64_t)p->bytes;
+    for (int64_t at = bytes * strip / strips / 64 * 64; at < bytes * (strip + 1) / strips; at += 64)
+        __builtin_prefetch(next + at, 0, 2);
+}
+
 /* Some strips of one panel of the result, from `first` of `count` on, all of k; then what follows it. */
 static void finish_tile(const product *p, const char *strips, int64_t count, int64_t first, int64_t row0, int64_t rows,
                         int64_t panel, const char *room, char *tile) {
@@ -193,6 +205,7 @@ static void finish_tile(const product *p, const char *strips, int64_t count, int
         const int64_t kc = minimum(K_BLOCK, p->k - k0);
         const char *b = p->panels != NULL ? panel_of_b(p, k0, panel) : room + (size_t)(k0 * nr) * p->bytes;
         for (int64_t s = 0; s * mr < rows; ++s) {
+            if (p->panels != NULL && first == 0) ask_for_next(p, k0, panel, s, pieces_of(rows, mr));
             const char *a = strips + (size_t)((k0 * count + (first + s) * kc) * mr) * p->bytes;
             char *c = tile + (size_t)(s * mr * nr) * p->bytes;
             if (rows - s * mr >= mr)
