@@ -3,6 +3,7 @@
 #define HODU_NN_H
 
 #include <hodu/list.h>
+#include <hodu/op_options.h>
 
 typedef struct hd_module hd_module;
 
@@ -32,6 +33,45 @@ typedef struct hd_linear_opts {
 HD_API hd_module *hd_linear(int64_t in, int64_t out, const hd_linear_opts *opts);
 /* One after the other. HD_SEQUENTIAL(a, b, c) writes it shorter; gcc and clang make them in this order. */
 HD_API hd_module *hd_sequential(hd_module *const *modules, int64_t count);
+
+typedef struct hd_norm_layer_opts {
+    size_t struct_size;
+    double eps;              /* 1e-5 by default */
+    bool no_weight, no_bias; /* a weight of ones, and a bias of zeros, to begin with */
+    hd_dtype dtype;          /* the default float by default */
+} hd_norm_layer_opts;
+/* hd_layer_norm over the last axes, which have this shape. */
+HD_API hd_module *hd_layer_norm_layer(hd_shape shape, const hd_norm_layer_opts *opts);
+/* hd_rms_norm over the last axis; it has no bias. */
+HD_API hd_module *hd_rms_norm_layer(int64_t size, const hd_norm_layer_opts *opts);
+
+typedef struct hd_conv_layer_opts {
+    size_t struct_size;
+    int64_t stride[3], dilation[3]; /* as in hd_conv_opts */
+    hd_padding padding[3];
+    int64_t groups;
+    int64_t output_padding[3]; /* of transposed ones */
+    bool no_bias;
+    hd_dtype dtype; /* the default float by default */
+} hd_conv_layer_opts;
+/* hd_conv with a kernel on 1 to 3 spatial axes: x [n, in, ...] -> [n, out, ...]. Weight and bias are drawn uniformly within
+ * 1 / sqrt(what one output adds up). */
+HD_API hd_module *hd_conv_layer(int64_t in, int64_t out, hd_shape kernel, const hd_conv_layer_opts *opts);
+HD_API hd_module *hd_conv_transpose_layer(int64_t in, int64_t out, hd_shape kernel, const hd_conv_layer_opts *opts);
+HD_API hd_module *hd_max_pool_layer(hd_shape window, const hd_pool_opts *opts);
+HD_API hd_module *hd_avg_pool_layer(hd_shape window, const hd_pool_opts *opts);
+HD_API hd_module *hd_adaptive_max_pool_layer(hd_shape size);
+HD_API hd_module *hd_adaptive_avg_pool_layer(hd_shape size);
+
+typedef struct hd_multihead_attention_opts {
+    size_t struct_size;
+    bool causal; /* a place sees itself and what is in front of it */
+    bool no_bias;
+    hd_dtype dtype; /* the default float by default */
+} hd_multihead_attention_opts;
+/* Attention of x [..., t, width] to itself in heads of width / heads each: two linear modules, "in" from width to three times
+ * that (q, k, v) and "out", with hd_attention between them. */
+HD_API hd_module *hd_multihead_attention(int64_t width, int64_t heads, const hd_multihead_attention_opts *opts);
 
 /* Activations as layers: hd_relu_layer() applies hd_relu, and so on. */
 HD_API hd_module *hd_relu_layer(void);

@@ -481,6 +481,12 @@ HD_API hd_tensor *hd_adaptive_max_pool(hd_tensor *x, hd_shape size);
 /* hd_avg_pool to a result of this size on the last axes, in windows as even as it goes. */
 HD_API hd_tensor *hd_adaptive_avg_pool(hd_tensor *x, hd_shape size);
 
+/* ---- Attention ---- */
+/* softmax(q k^T * scale + mask) v: q [..., t, d], k [..., s, d], v [..., s, e] -> [..., t, e]; mask broadcasts to [..., t, s], bool (true takes part) or added, or NULL; causal: row i sees columns up to i; scale 0 is 1 / sqrt(d); rows that see nothing are 0; floats. */
+HD_API hd_tensor *hd_attention(hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask, bool causal, double scale);
+/* The gradients of hd_attention's q, k and v, flat, one behind the other: [count]. */
+HD_API hd_tensor *hd_attention_gradient(hd_tensor *gradient, hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask, bool causal, double scale);
+
 /* ---- Reversed scalar forms ---- */
 /* value - x. */
 HD_API hd_tensor *hd_rsub_scalar(hd_tensor *x, double value);

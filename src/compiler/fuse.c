@@ -18,6 +18,7 @@ void hd_fusion_release(hd_fusion *f) {
     hd_array_release(f->order);
     hd_array_release(f->members);
     hd_array_release(f->source);
+    hd_array_release(f->number);
     hd_array_release(f->group_of);
     hd_array_release(f->form);
     hd_array_release(f->stored);
@@ -52,6 +53,30 @@ static bool is_product(const hd_graph *g, uint32_t node) {
     return (n->dtype == HD_F32 || n->dtype == HD_F64) && g->nodes[in[0]].dtype == n->dtype &&
            g->nodes[in[1]].dtype == n->dtype && hd_node_shape(g, node).rank >= 2 &&
            (n->op == HD_OP_matmul || n->op == HD_OP_affine);
+}
+
+/* One index for each row: the indexed axis of the index has one element, the others are those of x. */
+static bool one_index_a_row(const hd_graph *g, uint32_t node, int axis) {
+    const uint32_t *in = hd_node_inputs(g, node);
+    const hd_shape x = hd_node_shape(g, in[0]), index = hd_node_shape(g, in[1]);
+    if (x.rank != index.rank || x.rank == 0) return false;
+    for (int i = 0; i < x.rank; ++i)
+        if (index.size[i] != (i == axis ? 1 : x.size[i])) return false;
+    return true;
+}
+
+bool hd_node_is_pick(const hd_graph *g, uint32_t node) {
+    return g->nodes[node].op == HD_OP_gather &&
+           one_index_a_row(g, node, ((const hd_axis_attributes *)hd_node_attributes(g, node))->axis);
+}
+
+bool hd_node_is_spread(const hd_graph *g, uint32_t node) {
+    if (g->nodes[node].op != HD_OP_scatter) return false;
+    const hd_scatter_attributes *a = hd_node_attributes(g, node);
+    const uint32_t *in = hd_node_inputs(g, node);
+    return (a->mode == HD_SCATTER_SET || a->mode == HD_SCATTER_ADD) && one_index_a_row(g, node, a->axis) &&
+           hd_shape_equal(hd_node_shape(g, in[1]), hd_node_shape(g, in[2])) &&
+           g->nodes[in[0]].dtype == g->nodes[in[2]].dtype;
 }
 
 /* ---- axes ---------------------------------------------------------------------------------------------------------------- */
@@ -112,7 +137,6 @@ typedef struct walk {
     const hd_graph *g;
     hd_fusion *f;
     hd_optimization_level optimization;
-    uint32_t *level; /* of each node's value: that of its group; 0: given */
 } walk;
 
 static uint32_t source_of(const walk *w, uint32_t node) { return w->f->source[node]; }
@@ -129,6 +153,12 @@ static uint32_t group_of(const walk *w, uint32_t node) {
     return w->f->group_of[node] == HD_NO_GROUP ? HD_NO_GROUP : standing(w->f, w->f->group_of[node]);
 }
 
+/* Of a value: that of its group; 0: it is given. */
+static uint32_t level_of(const walk *w, uint32_t node) {
+    const uint32_t group = group_of(w, node);
+    return group == HD_NO_GROUP ? 0 : w->f->groups[group].level;
+}
+
 static uint32_t new_group(walk *w, hd_group_kind kind, const hd_shape *space, uint32_t level) {
     hd_fusion *f = w->f;
     if (f->group_count == f->group_capacity) {
@@ -143,10 +173,18 @@ static uint32_t new_group(walk *w, hd_group_kind kind, const hd_shape *space, ui
     return f->group_count++;
 }
 
+/* Whoever joins or makes a group counts on the levels of what it reads. */
+static void count_on_inputs(walk *w, uint32_t node, uint32_t group) {
+    for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
+        const uint32_t from = group_of(w, source_of(w, hd_node_inputs(w->g, node)[k]));
+        if (from != HD_NO_GROUP && from != group) w->f->groups[from].read = true;
+    }
+}
+
 static void add_member(walk *w, uint32_t group, uint32_t node, hd_form form) {
+    count_on_inputs(w, node, group);
     w->f->group_of[node] = group;
     w->f->form[node] = (uint8_t)form;
-    w->level[node] = w->f->groups[group].level;
     w->f->groups[group].count++;
     for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
         const uint32_t source = source_of(w, hd_node_inputs(w->g, node)[k]);
@@ -159,7 +197,7 @@ static uint32_t input_level(const walk *w, uint32_t node) {
     uint32_t level = 0;
     const uint32_t *in = hd_node_inputs(w->g, node);
     for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
-        const uint32_t l = w->level[source_of(w, in[k])];
+        const uint32_t l = level_of(w, source_of(w, in[k]));
         if (l > level) level = l;
     }
     return level;
@@ -177,6 +215,8 @@ static bool together(const hd_group *a, const hd_group *b, hd_group *both) {
     both->kind = a->kind == HD_GROUP_PRODUCT || b->kind == HD_GROUP_PRODUCT ? HD_GROUP_PRODUCT : HD_GROUP_KERNEL;
     both->count = a->count + b->count;
     both->reads = a->reads + b->reads;
+    both->checks = a->checks || b->checks;
+    both->read = a->read || b->read;
     both->last = a->last > b->last ? a->last : b->last;
     return !(both->kind == HD_GROUP_PRODUCT && both->reduces);
 }
@@ -195,7 +235,7 @@ static bool reads_in_place(const walk *w, const hd_group *group, uint32_t node, 
     const uint32_t *in = hd_node_inputs(w->g, node);
     for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
         const uint32_t source = source_of(w, in[k]);
-        if (w->level[source] != group->level || is_number(w->g, source)) continue; /* from memory */
+        if (level_of(w, source) != group->level || is_number(w->g, source)) continue; /* from memory */
         int8_t found[HD_MAX_RANK], wanted[HD_MAX_RANK];
         if (!hd_follow_axes(w->g, node, k, axes, found)) return false;
         hd_form_axes(group, (hd_form)w->f->form[source], wanted);
@@ -226,7 +266,7 @@ static bool gather_groups(const walk *w, uint32_t node, uint32_t level, hd_group
     *into = HD_NO_GROUP;
     for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
         const uint32_t source = source_of(w, in[k]), group = group_of(w, source);
-        if (group == HD_NO_GROUP || w->level[source] != level || group == *into) continue;
+        if (group == HD_NO_GROUP || level_of(w, source) != level || group == *into) continue;
         if (w->f->groups[group].kind == HD_GROUP_CALL) return false;
         if (*into == HD_NO_GROUP) {
             *into = group;
@@ -245,13 +285,31 @@ static void join_groups(walk *w, uint32_t node, uint32_t level, const hd_group *
     const uint32_t *in = hd_node_inputs(w->g, node);
     for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
         const uint32_t source = source_of(w, in[k]), group = group_of(w, source);
-        if (group != HD_NO_GROUP && w->level[source] == level) w->f->groups[group].joined = into;
+        if (group != HD_NO_GROUP && level_of(w, source) == level) w->f->groups[group].joined = into;
     }
     w->f->groups[into] = *all;
     w->f->groups[into].joined = into;
 }
 
+/* Of two products that one node reads, the later one may wait for the earlier one, if nobody counts on its level yet: then the
+ * node can follow it. */
+static void let_one_wait(walk *w, uint32_t node, uint32_t level) {
+    uint32_t first = HD_NO_GROUP;
+    for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
+        const uint32_t group = group_of(w, source_of(w, hd_node_inputs(w->g, node)[k]));
+        if (group == HD_NO_GROUP || group == first) continue;
+        hd_group *g = &w->f->groups[group];
+        if (g->level != level || g->kind != HD_GROUP_PRODUCT) continue;
+        if (first != HD_NO_GROUP && !g->read) {
+            g->level = level + 1;
+            return;
+        }
+        first = group;
+    }
+}
+
 static hd_error add_map(walk *w, uint32_t node) {
+    let_one_wait(w, node, input_level(w, node));
     const uint32_t level = input_level(w, node);
     const hd_shape shape = hd_node_shape(w->g, node);
     hd_group all;
@@ -307,7 +365,7 @@ static hd_error add_reduction(walk *w, uint32_t node) {
     uint32_t group = group_of(w, source);
     if (!reduces_well(&space, reduced) || space.rank == 0) return add_call(w, node);
     if (group == HD_NO_GROUP || !reduces_group(w, node, &w->f->groups[group], reduced)) {
-        group = new_group(w, HD_GROUP_KERNEL, &space, w->level[source] + 1);
+        group = new_group(w, HD_GROUP_KERNEL, &space, level_of(w, source) + 1);
         if (group == HD_NO_GROUP) return hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
     }
     w->f->groups[group].reduces = true;
@@ -316,20 +374,50 @@ static hd_error add_reduction(walk *w, uint32_t node) {
     return HD_OK;
 }
 
+/* The element of each row that an index picks: a reduction of a row that is being computed anyway; else a call is quicker. */
+static hd_error add_pick(walk *w, uint32_t node) {
+    const uint32_t *in = hd_node_inputs(w->g, node);
+    const uint32_t source = source_of(w, in[0]), group = group_of(w, source);
+    const hd_axis_attributes *a = hd_node_attributes(w->g, node);
+    bool reduced[HD_MAX_RANK] = {false};
+    reduced[a->axis] = true;
+    if (group == HD_NO_GROUP || !w->f->groups[group].reduces ||
+        !reduces_group(w, node, &w->f->groups[group], reduced) ||
+        level_of(w, source_of(w, in[1])) >= w->f->groups[group].level)
+        return add_call(w, node);
+    w->f->groups[group].checks = true;
+    add_member(w, group, node, HD_FORM_ONES);
+    return HD_OK;
+}
+
+/* A row that is one number but where an index says another. */
+static hd_error add_spread(walk *w, uint32_t node) {
+    const hd_shape shape = hd_node_shape(w->g, node);
+    const uint32_t group = new_group(w, HD_GROUP_KERNEL, &shape, input_level(w, node) + 1);
+    if (group == HD_NO_GROUP) return hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
+    w->f->groups[group].checks = true;
+    add_member(w, group, node, HD_FORM_FULL);
+    return HD_OK;
+}
+
 static hd_error add_node(walk *w, uint32_t i) {
     const hd_graph *g = w->g;
-    w->level[i] = 0;
     w->f->group_of[i] = HD_NO_GROUP;
-    w->f->source[i] = hd_node_is_view(g, i) ? w->f->source[hd_node_inputs(g, i)[0]] : i;
-    if (!hd_node_is_op(&g->nodes[i]) && g->nodes[i].op != HD_NODE_WRITE) return HD_OK;
+    w->f->source[i] = i;
+    w->f->number[i] = is_number(g, i);
     if (hd_node_is_view(g, i)) {
-        w->level[i] = w->level[source_of(w, i)];
-        return HD_OK;
+        const uint32_t in = hd_node_inputs(g, i)[0];
+        w->f->source[i] = w->f->source[in];
+        w->f->number[i] = w->f->number[in] && g->nodes[i].op != HD_OP_bitcast; /* other bits are another number */
     }
+    if (!hd_node_is_op(&g->nodes[i]) && g->nodes[i].op != HD_NODE_WRITE) return HD_OK;
+    if (hd_node_is_view(g, i)) return HD_OK;
     if (w->optimization == HD_O0) return add_call(w, i);
     if (is_number(g, i)) return HD_OK; /* written into kernels; a call when others need it */
     if (hd_node_is_map(g, i)) return add_map(w, i);
     if (w->optimization >= HD_O2 && is_reduction(g, i)) return add_reduction(w, i);
+    if (w->optimization >= HD_O2 && hd_node_is_pick(g, i)) return add_pick(w, i);
+    if (w->optimization >= HD_O2 && hd_node_is_spread(g, i)) return add_spread(w, i);
     HD_TRY(add_call(w, i));
     if (w->optimization >= HD_O2 && is_product(g, i)) w->f->groups[w->f->group_of[i]].kind = HD_GROUP_PRODUCT;
     return HD_OK;
@@ -342,8 +430,8 @@ static hd_error add_node(walk *w, uint32_t i) {
 static bool reads_point_by_point(const walk *w, uint32_t node, int k, uint32_t source, hd_form *form) {
     const hd_group *from = &w->f->groups[group_of(w, source)], *to = &w->f->groups[group_of(w, node)];
     if (from->kind != HD_GROUP_KERNEL || from->reduces || to->kind == HD_GROUP_CALL || is_product(w->g, node) ||
-        is_reduction(w->g, node))
-        return false;
+        is_reduction(w->g, node) || hd_node_is_pick(w->g, node) || hd_node_is_spread(w->g, node))
+        return false; /* indices are looked at before the kernel that uses them */
     int8_t axes[HD_MAX_RANK], found[HD_MAX_RANK], wanted[HD_MAX_RANK];
     hd_form_axes(to, (hd_form)w->f->form[node], axes);
     if (!hd_follow_axes(w->g, node, k, axes, found)) return false;
@@ -392,6 +480,7 @@ static hd_error sink(walk *w) {
             if (from->count + to->count > MOST_MEMBERS || from->reads + to->reads > MOST_READS) continue;
             to->count += from->count;
             to->reads += from->reads;
+            to->checks = to->checks || from->checks;
             if (from->last > to->last) to->last = from->last;
             from->joined = reader[i];
             from->sunk = as[i];
@@ -410,11 +499,7 @@ static hd_error sink(walk *w) {
 static hd_error store(walk *w, uint32_t node) {
     const uint32_t source = source_of(w, node);
     w->f->stored[source] = true;
-    if (is_number(w->g, source) && w->f->group_of[source] == HD_NO_GROUP) {
-        const uint32_t level = w->level[source];
-        HD_TRY(add_call(w, source));
-        w->level[source] = level;
-    }
+    if (is_number(w->g, source) && w->f->group_of[source] == HD_NO_GROUP) { HD_TRY(add_call(w, source)); }
     return HD_OK;
 }
 
@@ -427,7 +512,7 @@ static hd_error find_stored(walk *w) {
         const bool whole = kind == HD_GROUP_CALL || is_product(g, i); /* reads all its inputs from memory */
         for (int k = 0; k < g->nodes[i].input_count; ++k) {
             const uint32_t in = hd_node_inputs(g, i)[k], source = source_of(w, in);
-            if (whole || (group_of(w, source) != group && !is_number(g, source))) HD_TRY(store(w, in));
+            if (whole || (group_of(w, source) != group && !w->f->number[in])) HD_TRY(store(w, in));
         }
     }
     for (uint32_t i = 0; i < g->output_count; ++i) HD_TRY(store(w, g->outputs[i].node));
@@ -436,12 +521,16 @@ static hd_error find_stored(walk *w) {
 }
 
 /* ---- the order -------------------------------------------------------------------------------------------------------------------- */
-/* As near to that of the graph as what they read allows: a heap of groups that are ready, by their last node. */
+/* First what can fail and what that reads, so that state can be written in place behind it; else as near to the order of the
+ * graph as what they read allows: a heap of groups that are ready, by their last node. */
 typedef struct heap {
     uint32_t *items, count;
     const hd_group *groups;
 } heap;
-static bool before(const heap *h, uint32_t a, uint32_t b) { return h->groups[a].last < h->groups[b].last; }
+static bool before(const heap *h, uint32_t a, uint32_t b) {
+    const hd_group *x = &h->groups[a], *y = &h->groups[b];
+    return x->can_fail != y->can_fail ? x->can_fail : x->last < y->last;
+}
 static void push(heap *h, uint32_t group) {
     uint32_t at = h->count++;
     for (; at > 0 && before(h, group, h->items[(at - 1) / 2]); at = (at - 1) / 2) h->items[at] = h->items[(at - 1) / 2];
@@ -470,6 +559,31 @@ static uint32_t pop(heap *h) {
             __VA_ARGS__                                                                                                \
         }                                                                                                              \
     }
+
+bool hd_op_can_fail(const hd_op *op) { return op->family != HD_FAMILY_CREATE && op->family != HD_FAMILY_RANDOM; }
+
+/* Marks what leads to a call that can fail. What a few walks do not find only comes later. */
+static void mark_failing(walk *w) {
+    hd_group *groups = w->f->groups;
+    for (uint32_t i = 0; i < w->g->node_count; ++i)
+        if (w->f->group_of[i] != HD_NO_GROUP && groups[w->f->group_of[i]].checks)
+            groups[w->f->group_of[i]].can_fail = true;
+        else if (w->f->group_of[i] != HD_NO_GROUP && groups[w->f->group_of[i]].kind == HD_GROUP_CALL)
+            groups[w->f->group_of[i]].can_fail =
+                !hd_node_is_op(&w->g->nodes[i]) || hd_op_can_fail(hd_node_op(&w->g->nodes[i]));
+    bool changed = true;
+    for (int round = 0; round < 4 && changed; ++round) {
+        changed = false;
+        for (uint32_t i = w->g->node_count; i-- > 0;) {
+            if (w->f->group_of[i] == HD_NO_GROUP || !groups[w->f->group_of[i]].can_fail) continue;
+            for (int k = 0; k < w->g->nodes[i].input_count; ++k) {
+                const uint32_t from = w->f->group_of[source_of(w, hd_node_inputs(w->g, i)[k])];
+                if (from == HD_NO_GROUP || groups[from].can_fail) continue;
+                groups[from].can_fail = changed = true;
+            }
+        }
+    }
+}
 
 static hd_error put_in_order(walk *w) {
     hd_fusion *f = w->f;
@@ -529,6 +643,7 @@ static hd_error settle(walk *w) {
     for (uint32_t i = 0; i < f->node_count; ++i)
         if (f->group_of[i] != HD_NO_GROUP) f->group_of[i] = standing(f, f->group_of[i]);
     HD_TRY(list_members(f));
+    mark_failing(w);
     return put_in_order(w);
 }
 
@@ -537,12 +652,13 @@ hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fusion *f) {
     f->node_count = g->node_count;
     const size_t count = (size_t)g->node_count + 1;
     f->source = hd_array_resize(NULL, count * sizeof *f->source);
+    f->number = hd_array_resize(NULL, count);
     f->group_of = hd_array_resize(NULL, count * sizeof *f->group_of);
     f->form = hd_array_resize(NULL, count);
     f->stored = hd_array_resize(NULL, count);
-    walk w = {.g = g, .f = f, .optimization = level, .level = hd_array_resize(NULL, count * sizeof *w.level)};
+    walk w = {.g = g, .f = f, .optimization = level};
     hd_error status = HD_OK;
-    if (f->source == NULL || f->group_of == NULL || f->form == NULL || f->stored == NULL || w.level == NULL)
+    if (f->source == NULL || f->number == NULL || f->group_of == NULL || f->form == NULL || f->stored == NULL)
         status = hd_fail(HD_ERROR_MEMORY, "no memory to fuse a graph of %u nodes", g->node_count);
     if (status == HD_OK) memset(f->stored, 0, count);
     if (status == HD_OK) memset(f->form, 0, count);
@@ -550,7 +666,6 @@ hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fusion *f) {
     if (status == HD_OK && level > HD_O0) status = sink(&w);
     if (status == HD_OK) status = find_stored(&w);
     if (status == HD_OK) status = settle(&w);
-    hd_array_release(w.level);
     if (status != HD_OK) hd_fusion_release(f);
     return status;
 }

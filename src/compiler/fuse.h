@@ -21,6 +21,9 @@ typedef enum hd_form {
 
 typedef struct hd_group {
     uint8_t kind;              /* hd_group_kind */
+    bool can_fail;             /* or leads to what can */
+    bool checks;               /* it has members with indices, which are looked at before it runs */
+    bool read;                 /* other groups count on its level */
     bool reduces;              /* some axes of its space are reduced */
     bool reduced[HD_MAX_RANK]; /* which */
     hd_shape space;            /* what it walks */
@@ -40,6 +43,7 @@ typedef struct hd_fusion {
     uint32_t order_count;
     uint32_t *members;
     uint32_t *source;   /* of each node: what it looks at through views; itself when it is none */
+    bool *number;       /* of each node: all its elements are the number that its source says */
     uint32_t *group_of; /* of each node; HD_NO_GROUP: given, or a view, or not needed */
     uint8_t *form;      /* hd_form of each node in a kernel */
     bool *stored;       /* of each node: others read it from memory */
@@ -53,8 +57,13 @@ static inline bool hd_node_is_view(const hd_graph *g, uint32_t node) {
     const hd_node *n = &g->nodes[node];
     return hd_node_is_op(n) && hd_node_op(n)->family == HD_FAMILY_VIEW;
 }
+/* False for calls that nothing can stop once a run has begun. */
+bool hd_op_can_fail(const hd_op *op);
 /* True for an op that a kernel can say: elementwise rows and their derivatives, casts, numbers. */
 bool hd_node_is_map(const hd_graph *g, uint32_t node);
+/* gather and scatter along an axis with one index for each row: in a kernel, a comparison of positions with it. */
+bool hd_node_is_pick(const hd_graph *g, uint32_t node);
+bool hd_node_is_spread(const hd_graph *g, uint32_t node);
 /* How the axes of input k of `node` relate to the axes of the space, when those of the node do as `axes` says: -1 where it
  * has one element. False: not in a way that a kernel can follow. Follows views down to the source, whose axes these are. */
 bool hd_follow_axes(const hd_graph *g, uint32_t node, int k, const int8_t *axes, int8_t *out);

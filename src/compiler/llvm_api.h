@@ -30,10 +30,12 @@
     X(GetHostCPUFeatures)                                                                                              \
     X(GetDefaultTargetTriple)                                                                                          \
     X(NormalizeTargetTriple)                                                                                           \
-    X(GetTargetFromTriple) X(CreateTargetMachine) X(DisposeTargetMachine) X(CreateTargetDataLayout)                    \
-        X(DisposeTargetData) X(SetModuleDataLayout) X(SetTarget) X(TargetMachineEmitToMemoryBuffer) X(GetBufferStart)  \
-            X(GetBufferSize) X(DisposeMemoryBuffer) X(DisposeMessage) X(VerifyModule)                                  \
-                X(PrintModuleToString) /* containers */                                                                \
+    X(GetTargetFromTriple)                                                                                             \
+    X(CreateTargetMachine)                                                                                             \
+    X(DisposeTargetMachine)                                                                                            \
+    X(CreateTargetDataLayout) X(DisposeTargetData) X(SetModuleDataLayout) X(SetTarget)                                 \
+        X(TargetMachineEmitToMemoryBuffer) X(GetBufferStart) X(GetBufferSize) X(DisposeMemoryBuffer) X(DisposeMessage) \
+            X(VerifyModule) X(PrintModuleToString) /* containers */                                                    \
         X(ContextCreate) X(ContextDispose) X(ModuleCreateWithNameInContext) X(DisposeModule) X(CloneModule)            \
             X(CreateBuilderInContext) X(DisposeBuilder) X(AddFunction) X(AppendBasicBlockInContext)                    \
                 X(PositionBuilderAtEnd) X(PositionBuilderBefore) X(GetInsertBlock) X(GetBasicBlockTerminator)          \

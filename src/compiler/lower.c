@@ -63,7 +63,8 @@ typedef struct build {
     hd_kernel *k;
     uint64_t numbers[256];
     int number_count;
-    int axis_of[HD_MAX_RANK]; /* the kernel's axis of an axis of the space; -1: it has one point */
+    int axis_of[HD_MAX_RANK];  /* the kernel's axis of an axis of the space; -1: it has one point */
+    bool indexed[HD_MAX_RANK]; /* axes whose positions count: they stay loops of their own */
 } build;
 
 static int find_access(build *b, uint32_t node, bool written, hd_dtype dtype, const int64_t *stride) {
@@ -133,7 +134,7 @@ static int number_node(build *b, uint32_t node) {
 static int input(build *b, uint32_t node, int k, const int8_t *axes) {
     const hd_graph *g = b->l->g;
     const uint32_t in = hd_node_inputs(g, node)[k], source = b->l->f->source[in];
-    if (g->nodes[source].op == HD_OP_full) return number_node(b, source);
+    if (b->l->f->number[in]) return number_node(b, source);
     if (b->l->f->group_of[source] != HD_NO_GROUP && &b->l->f->groups[b->l->f->group_of[source]] == b->group)
         return b->counting ? 0 : b->l->value[source];
     int8_t own[HD_MAX_RANK];
@@ -204,7 +205,7 @@ static int reduction_value(build *b, uint32_t node) {
     const hd_graph *g = b->l->g;
     const uint32_t in = hd_node_inputs(g, node)[0], source = b->l->f->source[in];
     int step;
-    if (g->nodes[source].op == HD_OP_full)
+    if (b->l->f->number[in])
         step = number_node(b, source);
     else if (b->l->f->group_of[source] != HD_NO_GROUP && &b->l->f->groups[b->l->f->group_of[source]] == b->group)
         step = b->counting ? 0 : b->l->value[source];
@@ -217,6 +218,46 @@ static int reduction_value(build *b, uint32_t node) {
                                     : n->op == HD_OP_max || n->op == HD_OP_any ? HD_KERNEL_MAX
                                                                                : HD_KERNEL_MIN;
     return hd_kernel_reduce(b->k, step, how);
+}
+
+/* A comparison of the position along an axis with an index for each row, which may count from the end. */
+static int is_at_index(build *b, uint32_t node, int axis, const int8_t *axes) {
+    const int index = as_type(b, input(b, node, 1, axes), HD_COMPUTE_I64);
+    b->indexed[axis] = true;
+    if (b->counting || index < 0) return index;
+    const int size = number(b, HD_I64, (double)b->group->space.size[axis]),
+              zero = hd_kernel_constant(b->k, HD_COMPUTE_I64, 0),
+              position = b->axis_of[axis] < 0 ? zero : hd_kernel_index(b->k, b->axis_of[axis]);
+    const int negative = hd_kernel_word(b->k, HD_WORD_LT, index, zero, -1),
+              from_end = hd_kernel_word(b->k, HD_WORD_ADD, index, size, -1);
+    const int place = hd_kernel_word(b->k, HD_WORD_SELECT, negative, from_end, index);
+    return hd_kernel_word(b->k, HD_WORD_EQ, position, place, -1);
+}
+
+static int pick_value(build *b, uint32_t node) {
+    const hd_graph *g = b->l->g;
+    const int axis = ((const hd_axis_attributes *)hd_node_attributes(g, node))->axis;
+    int8_t axes[HD_MAX_RANK];
+    for (int i = 0; i < HD_MAX_RANK; ++i) axes[i] = (int8_t)(i == axis ? -1 : i);
+    const int here = is_at_index(b, node, axis, axes);
+    if (b->counting || here < 0) return here;
+    const hd_compute type = (hd_compute)hd_dtype_compute[g->nodes[node].dtype];
+    const int x = hd_kernel_cast(b->k, b->l->value[b->l->f->source[hd_node_inputs(g, node)[0]]], (int)type),
+              nothing = hd_kernel_constant(b->k, type, 0);
+    return hd_kernel_reduce(b->k, hd_kernel_word(b->k, HD_WORD_SELECT, here, x, nothing),
+                            type == HD_COMPUTE_B8 ? HD_KERNEL_MAX : HD_KERNEL_SUM);
+}
+
+static int spread_value(build *b, uint32_t node, const int8_t *axes) {
+    const hd_graph *g = b->l->g;
+    const hd_scatter_attributes *a = hd_node_attributes(g, node);
+    const hd_compute type = (hd_compute)hd_dtype_compute[g->nodes[node].dtype];
+    const int base = as_type(b, input(b, node, 0, axes), (int)type), here = is_at_index(b, node, a->axis, axes);
+    int value = as_type(b, input(b, node, 2, axes), (int)type);
+    if (base < 0 || here < 0 || value < 0 || b->counting) return b->counting && base >= 0 && here >= 0 ? value : -1;
+    if (a->mode == HD_SCATTER_ADD)
+        value = hd_kernel_word(b->k, type == HD_COMPUTE_B8 ? HD_WORD_OR : HD_WORD_ADD, base, value, -1);
+    return hd_kernel_word(b->k, HD_WORD_SELECT, here, value, base);
 }
 
 static int cast_value(build *b, uint32_t node, const int8_t *axes) {
@@ -250,6 +291,8 @@ static hd_error build_member(build *b, uint32_t node) {
                : op->family == HD_FAMILY_DERIVATIVE ? derivative_value(b, node, axes)
                : op->family == HD_FAMILY_CAST       ? cast_value(b, node, axes)
                : op->family == HD_FAMILY_REDUCE     ? reduction_value(b, node)
+               : op->id == HD_OP_gather             ? pick_value(b, node)
+               : op->id == HD_OP_scatter            ? spread_value(b, node, axes)
                                                     : product_value(b, node, axes);
     if (step >= 0 && !b->counting && hd_dtype_is_small_float((hd_dtype)g->nodes[node].dtype) &&
         op->family != HD_FAMILY_CAST)
@@ -296,20 +339,23 @@ static bool walks_on(const build *b, const loops *o, int outer, int64_t size, in
 }
 
 /* The axes of one kind (kept or reduced) of the space, joined where possible. Rows and columns of a product stay apart. */
-static void add_loops(const build *b, loops *o, bool reduced) {
+static void add_loops(build *b, loops *o, bool reduced) {
     const int begin = o->count, rank = b->group->space.rank;
+    bool alone = false; /* the last loop is to stay what it is */
     for (int axis = 0; axis < rank; ++axis) {
         const int64_t size = b->group->space.size[axis];
         const bool product = b->group->kind == HD_GROUP_PRODUCT;
         if (b->group->reduced[axis] != reduced || (size == 1 && !(product && axis >= rank - 2))) continue;
-        if (o->count > begin && !(product && axis >= rank - 1) && walks_on(b, o, o->count - 1, size, axis)) {
+        if (o->count > begin && !alone && !b->indexed[axis] && !(product && axis >= rank - 1) &&
+            walks_on(b, o, o->count - 1, size, axis)) {
             o->size[o->count - 1] *= size;
             for (int i = 0; i < b->access_count; ++i) o->stride[i][o->count - 1] = b->accesses[i].stride[axis];
             continue;
         }
         o->size[o->count] = size;
         for (int i = 0; i < b->access_count; ++i) o->stride[i][o->count] = b->accesses[i].stride[axis];
-        o->count++;
+        b->axis_of[axis] = o->count++;
+        alone = b->indexed[axis];
     }
     if (o->count == begin && (reduced ? b->group->reduces : true)) { /* a single point is a loop of one */
         o->size[o->count] = 1;
@@ -329,8 +375,9 @@ static int choose_lanes(const build *b, const loops *o) {
     return kept > reduced ? o->kept - 1 : o->count - 1;
 }
 
-static void find_loops(const build *b, loops *o) {
+static void find_loops(build *b, loops *o) {
     memset(o, 0, sizeof *o);
+    for (int i = 0; i < HD_MAX_RANK; ++i) b->axis_of[i] = -1;
     add_loops(b, o, false);
     o->kept = o->count;
     add_loops(b, o, true);

@@ -80,26 +80,24 @@ static void run_chunk(void *context, int64_t chunk) {
     p->n->code->run(buffers, geometry, p->n->numbers, p->scratch + (size_t)chunk * p->n->scratch_bytes);
 }
 
-hd_error hd_native_run(const hd_native *n, hd_thread *thread, char *const *buffers) {
+enum { CHUNKS_PER_THREAD = 4 }; /* the cores of shared machines are not equally quick */
+
+size_t hd_native_room(const hd_native *n) { return n->scratch_bytes * (size_t)(hd_pool_threads() * CHUNKS_PER_THREAD); }
+
+void hd_native_run(const hd_native *n, char *const *buffers, char *room, size_t room_bytes) {
     const int64_t size = n->split < 0 ? 1 : n->geometry[n->split];
     int64_t chunks = n->split < 0 ? 1 : size / n->grain;
     const int threads = chunks > 1 ? hd_pool_threads() : 1;
-    if (chunks > 4 * threads) chunks = 4 * threads; /* the cores of shared machines are not equally quick */
-    if (threads == 1 || chunks < 1) chunks = 1;
-    hd_block *scratch = NULL;
-    if (n->scratch_bytes > 0) {
-        scratch = hd_block_new(thread, n->scratch_bytes * (size_t)chunks);
-        if (scratch == NULL) return HD_ERROR_MEMORY;
+    if (chunks > CHUNKS_PER_THREAD * threads) chunks = CHUNKS_PER_THREAD * threads;
+    if (n->scratch_bytes > 0 && chunks > (int64_t)(room_bytes / n->scratch_bytes))
+        chunks = (int64_t)(room_bytes / n->scratch_bytes); /* more threads than when the room was made */
+    if (threads == 1 || chunks <= 1) {
+        n->code->run(buffers, n->geometry, n->numbers, room);
+        return;
     }
-    if (chunks == 1) {
-        n->code->run(buffers, n->geometry, n->numbers, scratch == NULL ? NULL : hd_block_data(scratch));
-    } else {
-        part p = {n, buffers, scratch == NULL ? NULL : hd_block_data(scratch), size, (size + chunks - 1) / chunks};
-        if (n->split == n->shape.lanes) p.step = (p.step + n->shape.width - 1) / n->shape.width * n->shape.width;
-        hd_parallel((size + p.step - 1) / p.step, run_chunk, &p);
-    }
-    if (scratch != NULL) hd_block_release(thread, scratch);
-    return HD_OK;
+    part p = {n, buffers, room, size, (size + chunks - 1) / chunks};
+    if (n->split == n->shape.lanes) p.step = (p.step + n->shape.width - 1) / n->shape.width * n->shape.width;
+    hd_parallel((size + p.step - 1) / p.step, run_chunk, &p);
 }
 
 void hd_native_release(hd_native *n) {

@@ -18,8 +18,10 @@ typedef struct hd_native {
 
 /* Decides how the space is cut, from its sizes and what a point costs. */
 void hd_native_settle(hd_native *n);
+/* Bytes of memory that it works in on all threads of the pool; one thread alone makes do with scratch_bytes. */
+size_t hd_native_room(const hd_native *n);
 /* Runs all of it. `buffers` are addresses of first elements. */
-hd_error hd_native_run(const hd_native *n, hd_thread *thread, char *const *buffers);
+void hd_native_run(const hd_native *n, char *const *buffers, char *room, size_t room_bytes);
 /* Runs the part of it that begins at `begin` and is `size` large (along its kept axes), on this thread. `buffers` are those
  * of the whole, but for buffer `tile`: that is the part itself, its rows `stride` elements apart. */
 void hd_native_run_tile(const hd_native *n, char *const *buffers, int tile, const void *at, int64_t stride,

@@ -3,11 +3,14 @@
  * A launch is a native kernel, a matrix product with what follows it, or a call of the device's own kernels. Every value that
  * is in memory has a tensor header, made once; views are only headers over the buffer they look at. Buffers of values that
  * live during the run lie in one arena, shared by those that do not live at the same time; outputs get new memory in every
- * run; the new value of state is made beside the old one and exchanged with it when the whole run went well. */
+ * run. A run that fails leaves state as it was: a new value is written over the old one only where nothing can fail any
+ * more; else it is made beside it, and the two are exchanged when the whole run went well. */
 #include "compiler/arena.h"
 #include "compiler/dump.h"
 #include "compiler/lower.h"
 #include "core/device.h"
+#include "core/pool.h"
+#include "device/cpu/check_index.h"
 #include "device/cpu/product.h"
 #include "script/executable.h"
 
@@ -17,18 +20,20 @@
 
 #define NONE UINT32_MAX
 
-typedef enum room { IN_ARENA, IN_OUTPUT, IN_STATE, GIVEN } room; /* GIVEN: inputs, constants, cells */
+typedef enum room { IN_ARENA, IN_OUTPUT, IN_STATE, IN_CELL, GIVEN } room; /* GIVEN: inputs, constants, cells */
 
 typedef struct buffer {
     hd_storage storage; /* its header, which kernels see; never released */
     room room;
-    uint32_t last;  /* the last launch that reads it */
-    size_t offset;  /* in the arena */
-    bool placed;    /* it has an offset */
-    bool handed_on; /* a launch writes its result over it */
+    uint32_t first, last; /* the launch that fills it, and the last that uses it; NONE */
+    uint32_t cell;        /* IN_CELL: the one whose memory it is, */
+    bool in_place;        /* in this run: somebody else may look at that memory */
+    size_t offset;        /* in the arena */
+    bool placed;          /* it has an offset */
+    bool handed_on;       /* a launch writes its result over it */
 } buffer;
 
-typedef enum launch_kind { RUN_CALL, RUN_COPY, RUN_KERNEL, RUN_PRODUCT } launch_kind;
+typedef enum launch_kind { RUN_CALL, RUN_COPY, RUN_CHECK, RUN_KERNEL, RUN_PRODUCT } launch_kind;
 typedef struct launch {
     uint8_t kind; /* launch_kind */
     uint16_t inputs, outputs;
@@ -79,6 +84,8 @@ typedef struct plan {
     uint32_t *fresh; /* buffers that need memory of their own in every run */
     uint32_t fresh_count;
     uint32_t *state; /* for each cell: the buffer of its update; NONE: unchanged */
+    hd_block *room;  /* memory that launches work in, made for so many threads */
+    int room_threads;
 } plan;
 
 static hd_error no_memory(const plan *p) {
@@ -274,8 +281,21 @@ static hd_error need_inputs(plan *p, const hd_group *group) {
     return HD_OK;
 }
 
+/* Indices that members of a group use, before it runs. */
+static hd_error plan_checks(plan *p, const hd_group *group) {
+    const hd_graph *g = p->graph;
+    for (uint32_t i = 0; group->checks && i < group->count; ++i) {
+        const uint32_t node = p->fusion.members[group->first + i];
+        if (g->nodes[node].op != HD_OP_gather && g->nodes[node].op != HD_OP_scatter) continue;
+        launch *l = new_launch(p, RUN_CHECK, node);
+        HD_TRY(add_input(p, l, hd_node_inputs(g, node)[1]));
+    }
+    return HD_OK;
+}
+
 static hd_error plan_kernel(plan *p, hd_lowering *lowering, const hd_group *group) {
     HD_TRY(need_inputs(p, group));
+    HD_TRY(plan_checks(p, group));
     const uint32_t product = group->kind == HD_GROUP_PRODUCT ? product_of(p, group) : NONE;
     const uint32_t last = p->fusion.members[group->first + group->count - 1];
     native *n = hd_array_resize(NULL, sizeof *n);
@@ -323,12 +343,15 @@ static hd_error compile_kernels(hd_thread *thread, plan *p) {
 }
 
 /* ---- what leaves the run ------------------------------------------------------------------------------------------------------ */
-/* True when the node's buffer is in the arena, and the node is all of it. */
-static bool is_whole(const plan *p, uint32_t tensor) {
+static bool is_all_of_its_buffer(const plan *p, uint32_t tensor) {
     const hd_tensor *t = &p->tensors[tensor];
     const buffer *b = &p->buffers[p->buffer_of[tensor]];
-    return b->room == IN_ARENA && t->storage == &b->storage && t->contiguous && t->layout.offset == 0 &&
+    return t->storage == &b->storage && t->contiguous && t->layout.offset == 0 &&
            (size_t)t->count * hd_dtype_bytes[t->dtype] == b->storage.bytes;
+}
+/* The same, and the buffer is in the arena. */
+static bool is_whole(const plan *p, uint32_t tensor) {
+    return p->buffers[p->buffer_of[tensor]].room == IN_ARENA && is_all_of_its_buffer(p, tensor);
 }
 
 /* The tensor in which a value leaves: the value itself, or a copy when its buffer is not its own to give away. */
@@ -346,23 +369,29 @@ static hd_error leaving(plan *p, uint32_t node, room kind, uint32_t *out) {
 }
 
 /* ---- the arena ------------------------------------------------------------------------------------------------------------------ */
-/* That a kernel reads a buffer only where it writes this output, so that it may write over it. */
+/* That a kernel reads a buffer only where it writes this output, and before it does, so that it may write over it. */
 static bool kernel_may_overwrite(const plan *p, const launch *l, uint32_t in, uint32_t out) {
     if (l->native == NONE) return false;
     const native *n = p->natives[l->native];
     const hd_kernel *k = &n->native.shape;
-    if (k->stages > 0) return false;
+    const int64_t *geometry = n->native.geometry;
     int to = -1;
     for (int b = 0; b < k->buffer_count; ++b)
         if (n->tensors[b] == out && k->buffers[b].written) to = b;
+    if (to < 0) return false;
+    for (int a = k->kept; a < k->axes;
+         ++a) /* inside the reduced axes a later walk may read what an earlier one wrote */
+        if (geometry[hd_geometry_stride(k, to, a)] != 0) return false;
     for (int b = 0; b < k->buffer_count; ++b) {
         if (n->tensors[b] == NONE || k->buffers[b].written || p->buffer_of[n->tensors[b]] != p->buffer_of[in]) continue;
         for (int a = 0; a < k->axes; ++a)
-            if (n->native.geometry[hd_geometry_stride(k, b, a)] != n->native.geometry[hd_geometry_stride(k, to, a)])
-                return false;
-        if (!is_whole(p, n->tensors[b])) return false;
+            if (geometry[hd_geometry_stride(k, b, a)] != geometry[hd_geometry_stride(k, to, a)]) return false;
+        if (!is_all_of_its_buffer(p, n->tensors[b])) return false;
     }
-    return to >= 0;
+    if (l->kind == RUN_PRODUCT) /* the product itself reads its operands all over */
+        for (uint32_t i = 0; i < 2; ++i)
+            if (p->buffer_of[p->operands[l->first + i]] == p->buffer_of[in]) return false;
+    return true;
 }
 
 static bool call_may_overwrite(const plan *p, const launch *l, uint32_t in, uint32_t out) {
@@ -380,20 +409,14 @@ static bool call_may_overwrite(const plan *p, const launch *l, uint32_t in, uint
 /* The input over which a launch may write an output: of its type and shape, read for the last time. NULL: none. */
 static buffer *overwritable(const plan *p, uint32_t index, uint32_t out) {
     const launch *l = &p->launches[index];
-    if (l->kind == RUN_COPY || !is_whole(p, out)) return NULL;
+    if (l->kind == RUN_COPY || l->kind == RUN_CHECK || !is_whole(p, out)) return NULL;
     for (int k = l->kind == RUN_PRODUCT ? 2 : 0; k < l->inputs; ++k) {
         const uint32_t in = p->operands[l->first + (uint32_t)k];
         buffer *b = &p->buffers[p->buffer_of[in]];
         if (b->last != index || b->handed_on || !is_whole(p, in) || p->tensors[in].dtype != p->tensors[out].dtype ||
             !hd_shape_equal(p->tensors[in].layout.shape, p->tensors[out].layout.shape))
             continue;
-        if (l->kind == RUN_CALL ? call_may_overwrite(p, l, in, out) : kernel_may_overwrite(p, l, in, out)) {
-            if (l->kind == RUN_PRODUCT) { /* the product itself reads its operands all over */
-                const uint32_t a = p->operands[l->first], c = p->operands[l->first + 1];
-                if (p->buffer_of[a] == p->buffer_of[in] || p->buffer_of[c] == p->buffer_of[in]) continue;
-            }
-            return b;
-        }
+        if (l->kind == RUN_CALL ? call_may_overwrite(p, l, in, out) : kernel_may_overwrite(p, l, in, out)) return b;
     }
     return NULL;
 }
@@ -417,14 +440,47 @@ static hd_error place_outputs(plan *p, hd_arena *a, uint32_t i) {
 }
 
 /* Buffers begin at the launch that first fills them, and end with the last one that reads them. */
-static hd_error find_places(plan *p, hd_arena *a, uint32_t *next, uint32_t *ending) {
-    for (uint32_t i = 0; i < p->buffer_count; ++i) p->buffers[i].last = NONE;
+static void find_uses(plan *p) {
+    for (uint32_t i = 0; i < p->buffer_count; ++i) p->buffers[i].first = p->buffers[i].last = NONE;
     for (uint32_t i = 0; i < p->launch_count; ++i) {
         const launch *l = &p->launches[i];
-        for (uint32_t k = 0; k < (uint32_t)l->inputs + l->outputs; ++k)
-            p->buffers[p->buffer_of[p->operands[l->first + k]]].last = i;
-        ending[i] = NONE;
+        for (uint32_t k = 0; k < (uint32_t)l->inputs + l->outputs; ++k) {
+            buffer *b = &p->buffers[p->buffer_of[p->operands[l->first + k]]];
+            b->last = i;
+            if (k >= l->inputs && b->first == NONE) b->first = i;
+        }
     }
+}
+
+static bool launch_can_fail(const plan *p, const launch *l) {
+    if (l->kind == RUN_CHECK) return true;
+    if (l->kind == RUN_CALL) return hd_op_can_fail(p->calls[l->call].call.op);
+    const hd_tensor *x = l->kind == RUN_PRODUCT ? &p->tensors[p->operands[l->first]] : NULL;
+    return x != NULL && p->calls[l->call].call.op->id == HD_OP_affine &&
+           !x->contiguous; /* it takes memory for a copy */
+}
+
+/* The new value of a cell is written over the old one when it is made by a kernel that reads the old one, if at all, point by
+ * point; nobody reads the old one after that; and nothing after that can fail. */
+static void write_in_place(plan *p) {
+    uint32_t failing = 0; /* launches up to the last that can fail */
+    for (uint32_t i = 0; i < p->launch_count; ++i)
+        if (launch_can_fail(p, &p->launches[i])) failing = i + 1;
+    for (uint32_t i = 0; i < p->graph->cell_count; ++i) {
+        if (p->state[i] == NONE) continue;
+        const uint32_t update = p->graph->cells[i].update, node = p->graph->cells[i].node;
+        buffer *fresh = &p->buffers[p->state[i]], *old = &p->buffers[p->buffer_of[node]];
+        if (p->buffer_of[update] != p->state[i] || fresh->first == NONE || fresh->first < failing) continue;
+        const launch *l = &p->launches[fresh->first];
+        if (l->native == NONE || (old->last != NONE && old->last > fresh->first)) continue;
+        if (old->last == fresh->first && !kernel_may_overwrite(p, l, node, update)) continue;
+        fresh->room = IN_CELL;
+        fresh->cell = i;
+    }
+}
+
+static hd_error find_places(plan *p, hd_arena *a, uint32_t *next, uint32_t *ending) {
+    for (uint32_t i = 0; i < p->launch_count; ++i) ending[i] = NONE;
     for (uint32_t i = 0; i < p->buffer_count; ++i) { /* lists of buffers by last launch */
         const buffer *b = &p->buffers[i];
         if (b->room != IN_ARENA || b->last == NONE) continue;
@@ -476,8 +532,76 @@ static hd_error give_memory(hd_thread *thread, buffer *b) {
 
 static void set_given(plan *p, uint32_t node, void *data) { p->buffers[p->buffer_of[node]].storage.data = data; }
 
+/* Memory that launches work in: enough for the one that needs most. */
+static hd_error make_working_room(plan *p, hd_thread *thread) {
+    const int threads = hd_pool_threads();
+    if (p->room_threads == threads) return HD_OK;
+    size_t most = 0;
+    for (uint32_t i = 0; i < p->launch_count; ++i) {
+        const launch *l = &p->launches[i];
+        const hd_product product = {.call = l->call == NONE ? NULL : &p->calls[l->call].call};
+        const size_t bytes = l->kind == RUN_KERNEL    ? hd_native_room(&p->natives[l->native]->native)
+                             : l->kind == RUN_PRODUCT ? hd_cpu_product_room(&product)
+                                                      : 0;
+        if (bytes > most) most = bytes;
+    }
+    if (p->room != NULL) hd_block_release(thread, p->room);
+    p->room = NULL;
+    if (most > 0 && (p->room = hd_block_new(thread, most)) == NULL) return HD_ERROR_MEMORY;
+    p->room_threads = threads;
+    return HD_OK;
+}
+
+/* The tensors that the run gives, still without memory: taken before anything is computed, so that nothing fails after. */
+static hd_error take_outputs(const plan *p, hd_thread *thread, const hd_run *run) {
+    for (uint32_t i = 0; i < p->graph->output_count; ++i) {
+        const hd_tensor *value = &p->tensors[p->outputs[i]];
+        hd_storage *s = hd_storage_new(thread, 0);
+        if (s == NULL) return thread->error_code;
+        run->outputs[i] = hd_tensor_over(thread, s, (hd_dtype)value->dtype, &value->layout);
+        hd_object_release(thread, &s->object);
+        if (run->outputs[i] == NULL) return thread->error_code;
+    }
+    return HD_OK;
+}
+
+/* Weights that a run does not change are packed once, and again when somebody else has changed them. */
+static hd_error pack_weights(hd_thread *thread, call *c, const hd_run *run) {
+    if (c->packed_bytes == 0) return HD_OK;
+    const hd_storage *s = c->cell == NONE ? c->call.inputs[1]->storage : run->cells[c->cell];
+    const uint32_t version = atomic_load_explicit(&s->version, memory_order_relaxed);
+    if (c->packed != NULL && (c->cell == NONE || (c->packed_data == s->data && c->packed_version == version)))
+        return HD_OK;
+    if (c->packed == NULL) c->packed = hd_block_new(thread, c->packed_bytes);
+    if (c->packed == NULL) return HD_ERROR_MEMORY;
+    c->packed_data = s->data;
+    c->packed_version = version;
+    return hd_cpu_product_pack(thread, &c->call, hd_block_data(c->packed));
+}
+
+/* That nobody else looks at a cell's memory: no snapshot, and no input of this run. */
+static bool is_alone(const plan *p, const hd_run *run, uint32_t cell) {
+    const hd_storage *s = run->cells[cell];
+    if (s->home != NULL || (s->block != NULL && s->block->references > 1)) return false;
+    for (uint32_t i = 0; i < p->graph->input_count; ++i)
+        if (run->inputs[i]->storage == s || run->inputs[i]->storage->block == NULL) return false;
+    return true;
+}
+
+/* Constants that are still in a file are read before anything is computed. */
+static hd_error read_constants(const plan *p, hd_thread *thread) {
+    for (uint32_t i = 0; i < p->graph->constant_count; ++i) {
+        hd_storage *s = p->graph->constants[i].storage;
+        if (s->home != NULL && hd_storage_bytes(thread, s, HD_READ) == NULL) return thread->error_code;
+    }
+    return HD_OK;
+}
+
 static hd_error prepare(plan *p, hd_thread *thread, const hd_run *run) {
     const hd_graph *g = p->graph;
+    HD_TRY(make_working_room(p, thread));
+    HD_TRY(take_outputs(p, thread, run));
+    HD_TRY(read_constants(p, thread));
     for (uint32_t i = 0; i < g->input_count; ++i) {
         void *bytes = hd_tensor_bytes(thread, run->inputs[i], HD_READ);
         if (bytes == NULL) return thread->error_code;
@@ -488,7 +612,15 @@ static hd_error prepare(plan *p, hd_thread *thread, const hd_run *run) {
         if (bytes == NULL) return thread->error_code;
         set_given(p, g->cells[i].node, bytes);
     }
-    for (uint32_t i = 0; i < p->fresh_count; ++i) HD_TRY(give_memory(thread, &p->buffers[p->fresh[i]]));
+    for (uint32_t i = 0; i < p->call_count; ++i) HD_TRY(pack_weights(thread, &p->calls[i], run));
+    for (uint32_t i = 0; i < p->fresh_count; ++i) {
+        buffer *b = &p->buffers[p->fresh[i]];
+        b->in_place = b->room == IN_CELL && !run->keep_state && is_alone(p, run, b->cell);
+        if (b->in_place)
+            b->storage.data = run->cells[b->cell]->data;
+        else
+            HD_TRY(give_memory(thread, b));
+    }
     return HD_OK;
 }
 
@@ -501,11 +633,14 @@ static hd_error addresses(const plan *p, hd_thread *thread, const native *n, cha
     return HD_OK;
 }
 
+static char *room_of(const plan *p) { return p->room == NULL ? NULL : hd_block_data(p->room); }
+
 static hd_error run_kernel(const plan *p, hd_thread *thread, const launch *l) {
     char *buffers[HD_KERNEL_BUFFERS];
     const native *n = p->natives[l->native];
     HD_TRY(addresses(p, thread, n, buffers));
-    return hd_native_run(&n->native, thread, buffers);
+    hd_native_run(&n->native, buffers, room_of(p), p->room == NULL ? 0 : p->room->capacity);
+    return HD_OK;
 }
 
 typedef struct finishing {
@@ -537,28 +672,17 @@ static void finish_tile(void *context, const void *tile, int64_t stride, int64_t
     }
 }
 
-/* Weights that a run does not change are packed once, and again when somebody else has changed them. */
-static hd_error pack_weights(hd_thread *thread, call *c, const hd_run *run) {
-    if (c->packed_bytes == 0) return HD_OK;
-    const hd_storage *s = c->cell == NONE ? c->call.inputs[1]->storage : run->cells[c->cell];
-    const uint32_t version = atomic_load_explicit(&s->version, memory_order_relaxed);
-    if (c->packed != NULL && (c->cell == NONE || (c->packed_data == s->data && c->packed_version == version)))
-        return HD_OK;
-    if (c->packed == NULL) c->packed = hd_block_new(thread, c->packed_bytes);
-    if (c->packed == NULL) return HD_ERROR_MEMORY;
-    c->packed_data = s->data;
-    c->packed_version = version;
-    return hd_cpu_product_pack(thread, &c->call, hd_block_data(c->packed));
-}
-
-static hd_error run_product(const plan *p, hd_thread *thread, const launch *l, const hd_run *run) {
+static hd_error run_product(const plan *p, hd_thread *thread, const launch *l) {
     call *c = &p->calls[l->call];
-    HD_TRY(pack_weights(thread, c, run));
-    const void *packed = c->packed == NULL ? NULL : hd_block_data(c->packed);
+    hd_product product = {.call = &c->call, .room = room_of(p)};
+    if (p->room != NULL) product.room_bytes = p->room->capacity;
+    if (c->packed != NULL) product.packed = hd_block_data(c->packed);
     if (l->native != NONE) {
         finishing f = {.n = p->natives[l->native]};
         HD_TRY(addresses(p, thread, f.n, f.buffers));
-        return hd_cpu_product(thread, &c->call, packed, finish_tile, &f);
+        product.finish = finish_tile;
+        product.context = &f;
+        return hd_cpu_product(thread, &product);
     }
     const hd_tensor *out = c->call.outputs[0];
     if (l->inputs > 2 && !c->call.inputs[2]->contiguous) return p->executor->run(p->executor, thread, &c->call);
@@ -568,7 +692,9 @@ static hd_error run_product(const plan *p, hd_thread *thread, const launch *l, c
         f.bias = hd_tensor_bytes(thread, c->call.inputs[2], HD_READ);
         if (f.bias == NULL) return thread->error_code;
     }
-    return hd_cpu_product(thread, &c->call, packed, hd_cpu_product_store, &f);
+    product.finish = hd_cpu_product_store;
+    product.context = &f;
+    return hd_cpu_product(thread, &product);
 }
 
 static hd_error run_call(const plan *p, hd_thread *thread, const launch *l, const hd_run *run) {
@@ -586,13 +712,23 @@ static int64_t nanoseconds(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+static hd_error run_check(const plan *p, hd_thread *thread, const launch *l) {
+    const hd_graph *g = p->graph;
+    const void *attributes = hd_node_attributes(g, l->node);
+    const int axis = g->nodes[l->node].op == HD_OP_gather ? ((const hd_axis_attributes *)attributes)->axis
+                                                          : ((const hd_scatter_attributes *)attributes)->axis;
+    const hd_shape shape = hd_node_shape(g, hd_node_inputs(g, l->node)[0]);
+    return hd_cpu_check_index(thread, p->pointers[l->first], shape.size[axis]);
+}
+
 static hd_error run_launches(plan *p, hd_thread *thread, const hd_run *run) {
     int64_t begin = run->nanoseconds != NULL ? nanoseconds() : 0;
     for (uint32_t i = 0; i < p->launch_count; ++i) {
         const launch *l = &p->launches[i];
         hd_tensor **operands = p->pointers + l->first;
         const hd_error status = l->kind == RUN_KERNEL    ? run_kernel(p, thread, l)
-                                : l->kind == RUN_PRODUCT ? run_product(p, thread, l, run)
+                                : l->kind == RUN_PRODUCT ? run_product(p, thread, l)
+                                : l->kind == RUN_CHECK   ? run_check(p, thread, l)
                                 : l->kind == RUN_CALL
                                     ? run_call(p, thread, l, run)
                                     : p->executor->write(p->executor, thread, operands[1], operands[0]);
@@ -609,25 +745,18 @@ static hd_error run_launches(plan *p, hd_thread *thread, const hd_run *run) {
     return HD_OK;
 }
 
-/* The memory of an output becomes a tensor of its own; the next run gets new memory. */
-static hd_error hand_out(plan *p, hd_thread *thread, const hd_run *run) {
+/* The memory of an output becomes that of the tensor it is given in; the next run gets new memory. */
+static void hand_out(plan *p, const hd_run *run) {
     for (uint32_t i = 0; i < p->graph->output_count; ++i) {
-        const hd_tensor *value = &p->tensors[p->outputs[i]];
         buffer *b = &p->buffers[p->buffer_of[p->outputs[i]]];
-        hd_storage *s = hd_storage_new(thread, 0);
-        if (s == NULL) return thread->error_code;
-        if (value->count > 0) {
-            s->bytes = b->storage.bytes;
-            s->data = b->storage.data;
-            s->block = b->storage.block;
-            b->storage.block = NULL;
-            b->storage.data = NULL;
-        }
-        run->outputs[i] = hd_tensor_over(thread, s, (hd_dtype)value->dtype, &value->layout);
-        hd_object_release(thread, &s->object);
-        if (run->outputs[i] == NULL) return thread->error_code;
+        hd_storage *s = run->outputs[i]->storage;
+        if (p->tensors[p->outputs[i]].count == 0) continue;
+        s->bytes = b->storage.bytes;
+        s->data = b->storage.data;
+        s->block = b->storage.block;
+        b->storage.block = NULL;
+        b->storage.data = NULL;
     }
-    return HD_OK;
 }
 
 /* All new values are there: now the old ones are exchanged for them. */
@@ -635,7 +764,9 @@ static void update_state(plan *p, const hd_run *run) {
     for (uint32_t i = 0; i < p->graph->cell_count; ++i) {
         if (p->state[i] == NONE) continue;
         hd_storage *cell = run->cells[i], *fresh = &p->buffers[p->state[i]].storage;
-        if (cell->block == NULL) { /* borrowed memory stays where it is */
+        if (p->buffers[p->state[i]].in_place) {
+            p->buffers[p->state[i]].storage.data = NULL; /* the cell's */
+        } else if (cell->block == NULL) {                /* borrowed memory stays where it is */
             memcpy(cell->data, fresh->data, cell->bytes);
         } else {
             hd_block *block = cell->block;
@@ -654,7 +785,7 @@ static hd_error plan_run(hd_executable *self, hd_thread *thread, const hd_run *r
     thread->observer = NULL;
     hd_error status = prepare(p, thread, run);
     if (status == HD_OK) status = run_launches(p, thread, run);
-    if (status == HD_OK) status = hand_out(p, thread, run);
+    if (status == HD_OK) hand_out(p, run);
     if (status == HD_OK && !run->keep_state) update_state(p, run);
     thread->observer = observer;
     return status;
@@ -669,7 +800,10 @@ static void describe_kernel(const native *n, hd_launch_figures *out) {
 
 static void describe_members(const plan *p, const launch *l, hd_launch_figures *out) {
     const hd_group *group = &p->fusion.groups[p->fusion.group_of[l->node]];
-    size_t at = (size_t)snprintf(out->what, sizeof out->what, l->kind == RUN_COPY ? "copy for" : "");
+    size_t at = (size_t)snprintf(out->what, sizeof out->what, "%s",
+                                 l->kind == RUN_COPY    ? "copy for"
+                                 : l->kind == RUN_CHECK ? "check indices of"
+                                                        : "");
     for (uint32_t i = 0; i < group->count && at < sizeof out->what; ++i)
         at += (size_t)snprintf(out->what + at, sizeof out->what - at, "%s%s", at > 0 ? " " : "",
                                hd_node_name(&p->graph->nodes[p->fusion.members[group->first + i]]));
@@ -703,8 +837,7 @@ static void plan_describe(const hd_executable *self, int64_t index, hd_launch_fi
 static void plan_destroy(hd_executable *self, hd_thread *thread) {
     plan *p = (plan *)self;
     for (uint32_t i = 0; i < p->buffer_count; ++i)
-        if (p->buffers[i].room != IN_ARENA && p->buffers[i].storage.block != NULL)
-            hd_block_release(thread, p->buffers[i].storage.block);
+        if (p->buffers[i].storage.block != NULL) hd_block_release(thread, p->buffers[i].storage.block);
     for (uint32_t i = 0; i < p->call_count; ++i)
         if (p->calls[i].packed != NULL) hd_block_release(thread, p->calls[i].packed);
     for (uint32_t i = 0; i < p->native_count; ++i) {
@@ -712,6 +845,7 @@ static void plan_destroy(hd_executable *self, hd_thread *thread) {
         hd_array_release(p->natives[i]);
     }
     if (p->arena != NULL) hd_block_release(thread, p->arena);
+    if (p->room != NULL) hd_block_release(thread, p->room);
     void *const arrays[] = {p->tensors,  p->buffer_of, p->buffers, p->launches, p->calls, p->natives,
                             p->operands, p->pointers,  p->outputs, p->state,    p->fresh};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; ++i) hd_array_release(arrays[i]);
@@ -787,8 +921,6 @@ static hd_error plan_leaving(plan *p) {
         p->state[i] = p->buffer_of[leaves];
     }
     for (uint32_t i = 0; i < g->output_count; ++i) HD_TRY(leaving(p, g->outputs[i].node, IN_OUTPUT, &p->outputs[i]));
-    for (uint32_t i = 0; i < p->buffer_count; ++i)
-        if (p->buffers[i].room == IN_OUTPUT || p->buffers[i].room == IN_STATE) p->fresh[p->fresh_count++] = i;
     return HD_OK;
 }
 
@@ -828,6 +960,11 @@ static hd_error make_plan(hd_thread *thread, plan *p, hd_optimization_level leve
     HD_TRY(plan_leaving(p));
     HD_TRY(compile_kernels(thread, p));
     HD_TRY(connect(p));
+    find_uses(p);
+    write_in_place(p);
+    for (uint32_t i = 0; i < p->buffer_count; ++i)
+        if (p->buffers[i].room == IN_OUTPUT || p->buffers[i].room == IN_STATE || p->buffers[i].room == IN_CELL)
+            p->fresh[p->fresh_count++] = i;
     p->executable.launches = p->launch_count;
     p->executable.nodes = p->graph->node_count;
     return lay_out(thread, p);

@@ -31,6 +31,8 @@ typedef enum hd_gradient {
 
 /* What a vjp reads, as bits. */
 enum { HD_SAVE_INPUT0 = 1, HD_SAVE_INPUT1 = 2, HD_SAVE_INPUT2 = 4, HD_SAVE_OUTPUT = 8, HD_SAVE_ANY = 15 };
+enum { HD_SAVE_INPUT3 = 32 }; /* of ops that are no elementwise rows; 16 is the gradient, see ops/row_uses.h */
+static inline unsigned hd_save_bit(int input) { return input < 3 ? 1u << input : input == 3 ? HD_SAVE_INPUT3 : 0; }
 
 /* An op, as every room may know it. The tables of the ops room make one per row. */
 typedef struct hd_op {

@@ -43,7 +43,9 @@ static hd_chunk *next_chunk(hd_tape *tape, size_t words) {
 
 static inline size_t words_of(size_t bytes) { return (bytes + 7) / 8; }
 /* Bits set among HD_SAVE_*: the baseline instruction set has no popcount, and a library call costs more. */
-static inline int saves_count(unsigned saves) { return (int)(0x4332322132212110 >> (saves * 4) & 15); }
+static inline int saves_count(unsigned saves) {
+    return (int)(0x4332322132212110 >> ((saves & HD_SAVE_ANY) * 4) & 15) + (int)(saves >> 5);
+}
 
 static inline __attribute__((always_inline)) hd_record *
 record_new(hd_tape *tape, const hd_op *op, int64_t inputs, int saved, size_t shape_words, size_t attribute_bytes) {
@@ -209,7 +211,7 @@ static hd_error record_call(hd_thread *thread, const hd_call *call) {
         same_shapes = same_shapes && same_shape(&x->layout.shape, &call->shape[0]);
     }
     if (thread->error_code != HD_OK) return thread->error_code;
-    if (call->input_count < 3) saves &= HD_SAVE_OUTPUT | ((1u << call->input_count) - 1); /* some inputs are optional */
+    for (int i = call->input_count; i < 4; ++i) saves &= ~hd_save_bit(i); /* some inputs are optional */
     hd_record *r = record_new(tape, op, call->input_count, saves_count(saves), same_shapes ? 0 : shape_words,
                               call->attributes == NULL ? 0 : op->attribute_bytes);
     if (r == NULL) return thread->error_code;
@@ -223,7 +225,7 @@ static hd_error record_call(hd_thread *thread, const hd_call *call) {
         hd_tensor *x = call->inputs[i];
         r->edges[i] = edges[i];
         dtypes[i] = x->dtype;
-        if (i < 3 && saves & (1u << i)) {
+        if (saves & hd_save_bit(i)) {
             hd_object_retain(&x->object);
             *saved++ = (hd_saved){x, version_of(x)};
         }

@@ -169,7 +169,7 @@ static hd_error run_vjp(hd_walk *w, hd_record *r, hd_tensor **results) {
     bool wanted[HD_MAX_INPUTS];
     const hd_saved *saved = hd_record_saved(r);
     for (uint32_t i = 0; i < r->inputs; ++i) {
-        inputs[i] = i < 3 && r->saves & (1u << i) ? (saved++)->tensor : NULL;
+        inputs[i] = r->saves & hd_save_bit((int)i) ? (saved++)->tensor : NULL;
         wanted[i] = r->edges[i] != 0 && (w->wanted == NULL || w->tape->records[r->edges[i] / 2]->needed) &&
                     hd_dtype_is_float((hd_dtype)hd_record_dtypes(r)[i]);
     }

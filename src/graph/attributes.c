@@ -51,6 +51,8 @@ static const hd_field hd_pool_attributes_fields[] = {
     FIELD(hd_pool_attributes, dilation, SHAPE),       FIELD(hd_pool_attributes, padding, SHAPE),
     FIELD(hd_pool_attributes, exclude_padding, BOOL), FIELD(hd_pool_attributes, ceil_mode, BOOL),
     FIELD(hd_pool_attributes, adaptive, BOOL),        END};
+static const hd_field hd_attention_attributes_fields[] = {FIELD(hd_attention_attributes, causal, BOOL),
+                                                          FIELD(hd_attention_attributes, scale, F64), END};
 static const hd_field number_fields[4][4] = {
     {END},
     {{"p", HD_FIELD_F64, 0}, END},

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- linear --------------------------------------------------------------------------------------------------------------- */
 /* The first member is the weight, the second, if there is one, the bias. */
@@ -61,16 +62,20 @@ typedef struct numbers {
     double a, b;
 } numbers;
 
-static hd_module *with_numbers(const hd_module_class *class_, double a, double b) {
-    numbers *state = hd_array_resize(NULL, sizeof *state);
-    if (state == NULL) {
+hd_module *hd_module_with(const hd_module_class *class_, const void *state, size_t bytes) {
+    void *copy = hd_array_resize(NULL, bytes);
+    if (copy == NULL) {
         hd_fail(HD_ERROR_MEMORY, "no memory for a layer");
         return NULL;
     }
-    *state = (numbers){a, b};
-    hd_module *m = hd_module_new(class_, state);
-    if (m == NULL) hd_array_release(state);
+    memcpy(copy, state, bytes);
+    hd_module *m = hd_module_new(class_, copy);
+    if (m == NULL) hd_array_release(copy);
     return m;
+}
+
+static hd_module *with_numbers(const hd_module_class *class_, double a, double b) {
+    return hd_module_with(class_, &(numbers){a, b}, sizeof(numbers));
 }
 
 #define PLAIN(op)                                                                                                      \

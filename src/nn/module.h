@@ -34,5 +34,7 @@ uint64_t hd_module_structure(void);
 uint64_t hd_module_members(const hd_module *module);
 /* Forward of a module that its parent knows by this name. */
 hd_tensor *hd_module_forward_as(hd_thread *thread, hd_module *module, const char *name, hd_tensor *x);
+/* A module with a copy of `state`, which its class releases with hd_array_release. */
+hd_module *hd_module_with(const hd_module_class *class_, const void *state, size_t bytes);
 
 #endif

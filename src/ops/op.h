@@ -20,6 +20,7 @@ typedef enum hd_family {
     HD_FAMILY_NORM,
     HD_FAMILY_CONV,
     HD_FAMILY_POOL,
+    HD_FAMILY_ATTENTION,
     HD_FAMILY_COUNT
 } hd_family;
 
@@ -133,6 +134,10 @@ typedef struct hd_pool_attributes {
     hd_shape padding;                  /* before and after each */
     bool exclude_padding, ceil_mode, adaptive;
 } hd_pool_attributes;
+typedef struct hd_attention_attributes {
+    bool causal;
+    double scale;
+} hd_attention_attributes;
 typedef struct hd_scatter_attributes {
     int axis;
     hd_scatter_mode mode;

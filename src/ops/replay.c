@@ -166,6 +166,11 @@ static hd_tensor *pool(hd_op_id id, hd_tensor *const *in, const hd_pool_attribut
     return hd_avg_pool_gradient(in[0], *shape, a->window, &opts);
 }
 
+static hd_tensor *attend(hd_op_id id, hd_tensor *const *in, int count, const hd_attention_attributes *a) {
+    if (id == HD_OP_attention) return hd_attention(in[0], in[1], in[2], count > 3 ? in[3] : NULL, a->causal, a->scale);
+    return hd_attention_gradient(in[0], in[1], in[2], in[3], count > 4 ? in[4] : NULL, a->causal, a->scale);
+}
+
 hd_tensor *hd_replay(hd_thread *thread, hd_op_id id, int derived, const void *attributes, hd_tensor *const *inputs,
                      int count, hd_dtype dtype, const hd_shape *shape) {
     const hd_op *op = derived == 0 ? &hd_ops[id] : &hd_derivatives[id][derived - 1];
@@ -209,6 +214,7 @@ hd_tensor *hd_replay(hd_thread *thread, hd_op_id id, int derived, const void *at
     case HD_FAMILY_NORM: return normalise(id, inputs, count, attributes);
     case HD_FAMILY_CONV: return convolve(id, inputs, count, attributes);
     case HD_FAMILY_POOL: return pool(id, inputs, attributes, shape);
+    case HD_FAMILY_ATTENTION: return attend(id, inputs, count, attributes);
     case HD_FAMILY_DERIVATIVE:
     case HD_FAMILY_COUNT: break;
     }

@@ -1,5 +1,5 @@
 /* hd_compile and hd_builder_add_state_of. */
-#include "support.h"
+#include "differences.h"
 
 typedef struct net {
     hd_module *model;
@@ -32,9 +32,23 @@ static net make(uint64_t seed) {
     return n;
 }
 
+/* Two layers forward and back are some ten roundings of one size, of which few fall otherwise. */
+enum { MODEL_UNITS = 2 };
+
 static hd_module *graph_of(hd_module *model, hd_optimization_level level) {
     return hd_compile(model, HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH, .optimization_level = level));
 }
+
+/* What a compiled model gives after so many steps of training, against the plain one. */
+static void agrees(hd_tensor *compiled, hd_tensor *plain, hd_optimization_level level, int steps) {
+    compiled = hd_detach(compiled);
+    plain = hd_detach(plain);
+    if (level == HD_O0)
+        assert_identical(compiled, plain);
+    else
+        assert_within_units(compiled, plain, MODEL_UNITS + steps);
+}
+static hd_tensor *gradient(hd_module *m, const char *name) { return hd_grad(hd_module_get(m, name)); }
 
 static void training_is_that_of_the_plain_model(void **state) {
     (void)state;
@@ -54,14 +68,14 @@ static void training_is_that_of_the_plain_model(void **state) {
             hd_seed(100 + (uint64_t)step);
             hd_tensor *lb = hd_mse(hd_forward(compiled, b.x), b.y, NULL);
             hd_backward(lb);
-            assert_same(la, lb);
-            assert_same(hd_grad(hd_module_get(a.model, "0.weight")), hd_grad(hd_module_get(b.model, "0.weight")));
+            agrees(lb, la, levels[l], step);
+            agrees(gradient(b.model, "0.weight"), gradient(a.model, "0.weight"), levels[l], step);
             hd_optimizer_step(oa);
             hd_optimizer_step(ob);
             hd_optimizer_zero_grad(oa);
             hd_optimizer_zero_grad(ob);
         }
-        assert_same(hd_module_get(a.model, "3.bias"), hd_module_get(b.model, "3.bias"));
+        agrees(hd_module_get(b.model, "3.bias"), hd_module_get(a.model, "3.bias"), levels[l], 20);
         assert_values(hd_module_get(b.model, "2.calls"), HD_F32, 20);
         assert_int_equal(hd_compile_stats(compiled).captures, 1);
         assert_int_equal(hd_compile_stats(compiled).hits, 19);
@@ -81,8 +95,8 @@ static void two_forwards_before_one_backward(void **state) {
     hd_seed(1);
     hd_tensor *b1 = hd_forward(compiled, b.x), *b2 = hd_forward(compiled, hd_mul_scalar(b.x, 2));
     hd_backward(hd_add(hd_sum(hd_square(b1), HD_AXES(), NULL), hd_sum(b2, HD_AXES(), NULL)));
-    assert_same(hd_grad(hd_module_get(a.model, "0.weight")), hd_grad(hd_module_get(b.model, "0.weight")));
-    assert_same(hd_grad(hd_module_get(a.model, "3.weight")), hd_grad(hd_module_get(b.model, "3.weight")));
+    agrees(gradient(b.model, "0.weight"), gradient(a.model, "0.weight"), HD_O1, 0);
+    agrees(gradient(b.model, "3.weight"), gradient(a.model, "3.weight"), HD_O1, 0);
     assert_int_equal(hd_tape_length(), 2 + 4); /* two calls of the model; square, two sums and an add outside */
     assert_ok();
 }
@@ -118,7 +132,7 @@ static void evaluation_has_no_tape_and_leaves_the_flag(void **state) {
     assert_values(hd_module_get(n.model, "2.calls"), HD_F32, 0);
     hd_module_eval(n.model);
     HD_NO_GRAD;
-    assert_same(y, hd_forward(n.model, n.x));
+    agrees(y, hd_forward(n.model, n.x), HD_O1, 0);
     /* parameters are read as they are at each call */
     hd_fill(hd_module_get(n.model, "3.weight"), 0);
     hd_fill(hd_module_get(n.model, "3.bias"), 0.5);
@@ -155,7 +169,7 @@ static void graphs_are_kept_by_kind_and_the_oldest_goes(void **state) {
             HD_SCOPE;
             hd_tensor *x = hd_randn(HD_SHAPE(rows, 3), HD_F32);
             HD_NO_GRAD;
-            assert_same(hd_forward(c, x), hd_forward(model, x));
+            agrees(hd_forward(c, x), hd_forward(model, x), HD_O1, 0);
         }
     const hd_compile_figures f = hd_compile_stats(c);
     assert_int_equal(f.captures, 6);
@@ -300,9 +314,9 @@ static void the_state_of_a_model_and_its_optimizer_in_one_call(void **state) {
         hd_optimizer_step(oa);
         hd_optimizer_zero_grad(oa);
         hd_seed((uint64_t)step);
-        assert_same(hd_outputs_get(hd_script_run(s), "loss"), plain);
+        agrees(hd_outputs_get(hd_script_run(s), "loss"), plain, HD_O1, step);
     }
-    assert_same(hd_module_get(a.model, "0.weight"), hd_module_get(b.model, "0.weight"));
+    agrees(hd_module_get(b.model, "0.weight"), hd_module_get(a.model, "0.weight"), HD_O1, 10);
     assert_values(hd_optimizer_steps(ob), HD_F64, 10);
     assert_values(hd_script_state(s, "optimizer.steps"), HD_F64, 10);
     assert_values(hd_module_get(b.model, "2.calls"), HD_F32, 10);

@@ -114,4 +114,20 @@ case("avg_pool3d", lambda x: F.avg_pool3d(x, (2, 1, 2), 1), fixture(1, 2, 3, 2, 
 case("adaptive_avg_pool2d", lambda x: F.adaptive_avg_pool2d(x, (3, 2)), fixture(1, 2, 5, 7))
 case("adaptive_avg_pool2d", lambda x: F.adaptive_avg_pool2d(x, (3, 2)), fixture(2, 2, 1))
 case("adaptive_max_pool2d", lambda x: F.adaptive_max_pool2d(x, (3, 2)), fixture(1, 2, 5, 7))
+
+# ---- attention ----
+SDPA = F.scaled_dot_product_attention
+QUERY, KEY, VALUE = fixture(2, 3, 4), fixture(2, 5, 4, start=9), fixture(2, 5, 3, start=30)
+case("attention", SDPA, QUERY, KEY, VALUE)
+case("attention", SDPA, fixture(1, 2), fixture(1, 2, start=9), fixture(1, 1, start=30))
+case("attention_scaled", lambda q, k, v: SDPA(q, k, v, scale=0.25), QUERY, KEY, VALUE)
+case("attention_causal", lambda q, k, v: SDPA(q, k, v, is_causal=True), QUERY, KEY, VALUE)
+case("attention_causal", lambda q, k, v: SDPA(q, k, v, is_causal=True), fixture(1, 2, 4, 2), fixture(1, 2, 3, 2, start=9), fixture(1, 2, 3, 2, start=30))
+SEEN = mask(True, False, True, True, False, False, True, False, True, True, True, False, False, False, True, shape=(3, 5))
+case("attention_masked", lambda q, k, v, m: SDPA(q, k, v, m), QUERY, KEY, VALUE, SEEN)
+case("attention_masked", lambda q, k, v, m: SDPA(q, k, v, m), QUERY, KEY, VALUE, mask(*[True] * 9, False, shape=(2, 1, 5)))
+HIDDEN = mask(True, False, True, True, False, *[False] * 5, True, False, False, False, True, shape=(3, 5))  # a row sees nothing
+case("attention_masked", lambda q, k, v, m: SDPA(q, k, v, m), QUERY, KEY, VALUE, HIDDEN)
+case("attention_added", lambda q, k, v, m: SDPA(q, k, v, m), QUERY, KEY, VALUE, fixture(3, 5, start=50))
+case("attention_added", lambda q, k, v, m: SDPA(q, k, v, m), QUERY, KEY, VALUE, fixture(2, 3, 1, start=50))
 out.close()

@@ -288,7 +288,12 @@
          hd_avg_pool(a, S(3), POOL(.stride = {2}, .padding = {{1, 1}}, .ceil_mode = true)))                            \
     CASE(avg_pool_gradient, plain, IN(S(2, 3)), hd_avg_pool_gradient(a, S(2, 5), S(3), POOL(.stride = {1})))           \
     CASE(adaptive_max_pool, plain, IN(S(2, 7)), hd_adaptive_max_pool(a, S(3)))                                         \
-    CASE(adaptive_avg_pool, plain, IN(S(3, 5)), hd_square(hd_adaptive_avg_pool(a, S(2, 3))))
+    CASE(adaptive_avg_pool, plain, IN(S(3, 5)), hd_square(hd_adaptive_avg_pool(a, S(2, 3))))                           \
+    CASE(attention, plain, IN(S(2, 3, 2), S(2, 4, 2), S(2, 4, 2)), hd_attention(a, b, c, NULL, false, 0))              \
+    CASE(attention, causal, IN(S(3, 2), S(4, 2), S(4, 3)), hd_square(hd_attention(a, b, c, NULL, true, 0.7)))          \
+    CASE(attention, masked, IN(S(3, 2), S(4, 2), S(4, 3)), hd_attention(a, b, c, hd_tri(3, 4, 1, HD_BOOL), false, 0))  \
+    CASE(attention, added, IN(S(3, 2), S(3, 3), S(3)), hd_attention(a, hd_mul_scalar(a, 2), a, b, true, 0))            \
+    CASE(attention, of_itself, IN(S(3, 2)), hd_attention(a, a, a, NULL, true, 0))
 
 /* No ops of the tables: losses, scalar powers where the base is negative, writing in place, dtypes that meet. */
 #define OTHERS(CASE)                                                                                                   \
@@ -666,7 +671,8 @@ static void ops_without_a_vjp_say_so(void **state) {
     hd_backward(hd_sum(hd_cast(hd_bitcast(x, HD_I32), HD_F32), HD_AXES(), NULL));
     assert_error(HD_ERROR_STATE, "bits have no derivative");
     hd_tensor *fused[] = {hd_layer_norm_gradient(x, x, 1, NULL, 0.1), hd_layer_norm_weight_gradient(x, x, 1, 0.1),
-                          hd_rms_norm_gradient(x, x, NULL, 0.1), hd_rms_norm_weight_gradient(x, x, 0.1)};
+                          hd_rms_norm_gradient(x, x, NULL, 0.1), hd_rms_norm_weight_gradient(x, x, 0.1),
+                          hd_attention_gradient(x, x, x, x, NULL, false, 0)};
     for (size_t i = 0; i < sizeof fused / sizeof fused[0]; ++i) {
         hd_backward(hd_sum(fused[i], HD_AXES(), NULL));
         assert_error(HD_ERROR_STATE, "fused");
@@ -676,7 +682,8 @@ static void ops_without_a_vjp_say_so(void **state) {
         const bool known = id == HD_OP_any || id == HD_OP_all || id == HD_OP_argmax || id == HD_OP_argmin ||
                            id == HD_OP_multinomial || id == HD_OP_bitcast || id == HD_OP_detach ||
                            id == HD_OP_layer_norm_gradient || id == HD_OP_layer_norm_weight_gradient ||
-                           id == HD_OP_rms_norm_gradient || id == HD_OP_rms_norm_weight_gradient;
+                           id == HD_OP_rms_norm_gradient || id == HD_OP_rms_norm_weight_gradient ||
+                           id == HD_OP_attention_gradient;
         if (hd_ops[id].gradient != HD_GRADIENT_VJP && hd_ops[id].min_inputs > 0 && !known)
             fail_msg("hd_%s has no gradient, and no test says so", hd_ops[id].name);
     }

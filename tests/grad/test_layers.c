@@ -44,7 +44,12 @@
     G(avg_pool2d_inside, hd_avg_pool(x, S(3, 3), POOL(AROUND, .ceil_mode = true, .exclude_padding = true)))            \
     G(avg_pool3d, hd_avg_pool(x, S(2, 1, 2), POOL(.stride = {1, 1, 1})))                                               \
     G(adaptive_avg_pool2d, hd_adaptive_avg_pool(x, S(3, 2)))                                                           \
-    G(adaptive_max_pool2d, hd_adaptive_max_pool(x, S(3, 2)))
+    G(adaptive_max_pool2d, hd_adaptive_max_pool(x, S(3, 2)))                                                           \
+    G(attention, hd_attention(x, y, z, NULL, false, 0))                                                                \
+    G(attention_scaled, hd_attention(x, y, z, NULL, false, 0.25))                                                      \
+    G(attention_causal, hd_attention(x, y, z, NULL, true, 0))                                                          \
+    G(attention_masked, hd_attention(x, y, z, w, false, 0))                                                            \
+    G(attention_added, hd_attention(x, y, z, w, false, 0))
 
 #include "golden/cases.h"
 

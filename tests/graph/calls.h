@@ -6,6 +6,7 @@
 #define HD_TESTS_GRAPH_CALLS_H
 
 #include "builders.h"
+#include "differences.h"
 #include "core/thread.h"
 #include "graph/builder.h"
 
@@ -134,6 +135,9 @@
     CALL(avg_pool, IN(S(2, 5)),                                                                                        \
          hd_avg_pool(a, S(2), HD_OPTS(hd_pool_opts, .ceil_mode = true, .exclude_padding = true)))                      \
     CALL(adaptive_pool, IN(S(2, 5)), hd_adaptive_max_pool(hd_adaptive_avg_pool(a, S(3)), S(2)))                        \
+    CALL(attention, IN(S(2, 3, 2), S(2, 4, 2), S(2, 4, 3)), hd_attention(a, b, c, NULL, false, 0))                     \
+    CALL(attention_causal, IN(S(3, 2), S(3, 2), S(3, 3)), hd_attention(a, b, c, hd_tri(3, 3, 1, HD_BOOL), true, 0.5))  \
+    CALL(attention_added, IN(S(3, 2), S(3, 2), S(3)), hd_attention(a, b, a, c, true, 0.5))                             \
     /* losses, scalars */                                                                                              \
     CALL(mse, IN(S(2, 3), S(2, 3)), hd_mse(a, b, NULL))                                                                \
     CALL(cross_entropy, IN(S(2, 3)), hd_cross_entropy(a, I64(S(2), 2, 0), NULL))                                       \
@@ -215,39 +219,7 @@ static inline void row_operands(int id, hd_tensor **out, int *count) {
 }
 static const double row_numbers[3] = {0.25, 0.75, -1.5};
 
-/* ---- bit for bit ------------------------------------------------------------------------------------------------- */
-/* Same dtype, shape and bits; any two NaNs are the same. "" or what differs. */
-static inline const char *difference(hd_tensor *a, hd_tensor *b) {
-    static char why[256];
-    if (!hd_ok() || a == NULL || b == NULL) return hd_ok() ? "one is NULL" : hd_error_message();
-    if (hd_tensor_dtype(a) != hd_tensor_dtype(b) || !hd_shape_equal(hd_tensor_shape(a), hd_tensor_shape(b))) {
-        snprintf(why, sizeof why, "%s of rank %d and %s of rank %d", hd_dtype_name(hd_tensor_dtype(a)),
-                 hd_tensor_rank(a), hd_dtype_name(hd_tensor_dtype(b)), hd_tensor_rank(b));
-        return why;
-    }
-    HD_SCOPE;
-    HD_NO_GRAD;
-    const hd_dtype dtype = hd_tensor_dtype(a);
-    const size_t size = hd_dtype_size(dtype);
-    const char *x = hd_data(hd_contiguous(a), dtype), *y = hd_data(hd_contiguous(b), dtype);
-    if (!hd_ok()) return hd_error_message();
-    for (int64_t i = 0; i < hd_tensor_count(a); ++i) {
-        const char *p = x + (size_t)i * size, *q = y + (size_t)i * size;
-        if (memcmp(p, q, size) == 0) continue;
-        const double v = hd_element_to_f64(p, dtype), w = hd_element_to_f64(q, dtype);
-        if (v != v && w != w) continue;
-        snprintf(why, sizeof why, "element %lld of %lld is %.17g against %.17g", (long long)i,
-                 (long long)hd_tensor_count(a), v, w);
-        return why;
-    }
-    return "";
-}
-#define assert_identical(a, b)                                                                                         \
-    do {                                                                                                               \
-        const char *why_ = difference(a, b);                                                                           \
-        if (why_[0] != '\0') fail_msg("%s", why_);                                                                     \
-    } while (0)
-
+/* ---- text ---------------------------------------------------------------------------------------------------------- */
 /* The graph that an ended builder recorded, as text; the caller frees it. */
 static inline char *text_of(const hd_graph *g) {
     char *text = hd_graph_print(g);

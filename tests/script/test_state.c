@@ -190,7 +190,7 @@ static void a_bound_model_goes_on_training(void **state) {
     for (int step = 0; step < 5; ++step) {
         HD_SCOPE;
         hd_tensor *y = hd_forward(m, x);
-        assert_identical(output(s, "y"), hd_detach(y));
+        assert_within_units(output(s, "y"), hd_detach(y), 2);
         hd_backward(hd_mse(y, target, NULL));
         hd_optimizer_step(o);
         hd_optimizer_zero_grad(o);
@@ -576,7 +576,7 @@ static void schedules_change_the_optimizers_rate(void **state) {
         hd_optimizer_step(other);
         hd_optimizer_zero_grad(other);
         hd_optimizer_set_learning_rate(other, hd_item(hd_optimizer_learning_rate(other)) * 0.5);
-        assert_identical(w, twin);
+        assert_within_units(w, hd_detach(twin), i + 1); /* a rounding in every step */
         assert_true(hd_item(hd_optimizer_steps(o)) == i + 1);
         assert_true(hd_item(hd_optimizer_learning_rate(o)) == hd_item(hd_optimizer_learning_rate(other)));
     }

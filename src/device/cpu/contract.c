@@ -28,8 +28,9 @@ static void multiply_integers(const product *p, hd_compute type) {
         INTEGER_CASE(U64, u64)
         INTEGER_CASE(I8, i8)
         INTEGER_CASE(I16, i16)
-        INTEGER_CASE(I32, i32) INTEGER_CASE(I64, i64) case HD_COMPUTE_B8 : case HD_COMPUTE_F32 : case HD_COMPUTE_F64
-            : case HD_COMPUTE_COUNT : break;
+        INTEGER_CASE(I32, i32)
+        INTEGER_CASE(I64, i64) case HD_COMPUTE_B8 : case HD_COMPUTE_F32 : case HD_COMPUTE_F64 : case HD_COMPUTE_COUNT
+            : break;
     }
 }
 
@@ -165,8 +166,8 @@ static void as_operands(const hd_call *call, const hd_tensor *x, hd_tensor *a, h
     }
 }
 
-hd_error hd_cpu_product(hd_thread *thread, const hd_call *call, const void *packed, hd_product_finish finish,
-                        void *context) {
+hd_error hd_cpu_product(hd_thread *thread, const hd_product *given) {
+    const hd_call *call = given->call;
     if (call->outputs[0]->count == 0) return HD_OK;
     hd_tensor *x = call->inputs[0], *ready = NULL, a, b, c;
     if (call->op->id == HD_OP_affine && !x->contiguous) x = ready = hd_cpu_ready(thread, x, (hd_dtype)x->dtype);
@@ -174,12 +175,24 @@ hd_error hd_cpu_product(hd_thread *thread, const hd_call *call, const void *pack
     as_operands(call, x, &a, &b, &c);
     batch_job j;
     describe(&a, &b, &c, &j);
-    j.first.finish = finish;
-    j.first.context = context;
-    j.first.packed_b = packed;
+    j.first.finish = given->finish;
+    j.first.context = given->context;
+    j.first.packed_b = given->packed;
+    j.first.room = given->room;
+    j.first.room_bytes = given->room_bytes;
     const hd_error status = run_batch(thread, &a, &b, &c, &j);
     hd_tensor_drop(thread, ready);
     return status;
+}
+
+size_t hd_cpu_product_room(const hd_product *given) {
+    hd_tensor a, b, c;
+    batch_job j;
+    if (given->call->outputs[0]->count == 0) return 0;
+    as_operands(given->call, given->call->inputs[0], &a, &b, &c);
+    describe(&a, &b, &c, &j);
+    j.first.packed_b = given->packed;
+    return hd_gemm_room(&j.first);
 }
 
 size_t hd_cpu_product_packed_bytes(const hd_call *call) {

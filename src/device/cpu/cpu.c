@@ -24,6 +24,7 @@ const uint8_t hd_compute_dtype[HD_COMPUTE_COUNT] = {
     void hd_fill_memory_##isa_name(hd_cpu_kernels *);                                                                  \
     void hd_fill_gemm_##isa_name(hd_cpu_kernels *);                                                                    \
     void hd_fill_norm_##isa_name(hd_cpu_kernels *);                                                                    \
+    void hd_fill_attention_##isa_name(hd_cpu_kernels *);                                                               \
     void hd_fill_patch_##isa_name(hd_cpu_kernels *);                                                                   \
     void hd_fill_random_##isa_name(hd_cpu_kernels *);
 
@@ -42,6 +43,7 @@ static void use_baseline(void) {
     hd_fill_memory_baseline(table);
     hd_fill_gemm_baseline(table);
     hd_fill_norm_baseline(table);
+    hd_fill_attention_baseline(table);
     hd_fill_patch_baseline(table);
     hd_fill_random_baseline(table);
 }
@@ -59,6 +61,7 @@ static void use_avx2(void) {
     hd_fill_memory_avx2(table);
     hd_fill_gemm_avx2(table);
     hd_fill_norm_avx2(table);
+    hd_fill_attention_avx2(table);
     hd_fill_patch_avx2(table);
     hd_fill_random_avx2(table);
 }
@@ -77,6 +80,7 @@ static void use_avx512(void) {
     hd_fill_memory_avx512(table);
     hd_fill_gemm_avx512(table);
     hd_fill_norm_avx512(table);
+    hd_fill_attention_avx512(table);
     hd_fill_patch_avx512(table);
     hd_fill_random_avx512(table);
 }
@@ -160,6 +164,7 @@ static hd_error cpu_run(hd_executor *self, hd_thread *thread, hd_call *call) {
     case HD_FAMILY_NORM: return hd_cpu_norm(thread, call);
     case HD_FAMILY_CONV: return hd_cpu_conv(thread, call);
     case HD_FAMILY_POOL: return hd_cpu_pool(thread, call);
+    case HD_FAMILY_ATTENTION: return hd_cpu_attention(thread, call);
     case HD_FAMILY_COUNT: break;
     }
     return hd_fail(HD_ERROR_INTERNAL, "the CPU cannot run family %d", call->op->family);

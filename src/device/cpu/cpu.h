@@ -16,6 +16,7 @@ hd_error hd_cpu_contract(hd_thread *thread, hd_call *call);
 hd_error hd_cpu_norm(hd_thread *thread, hd_call *call);
 hd_error hd_cpu_conv(hd_thread *thread, hd_call *call);
 hd_error hd_cpu_pool(hd_thread *thread, hd_call *call);
+hd_error hd_cpu_attention(hd_thread *thread, hd_call *call);
 
 /* dst <- src: cast, any strides on both sides, src's shape broadcast to dst's; no overlap. */
 hd_error hd_cpu_copy(hd_thread *thread, hd_tensor *dst, const hd_tensor *src);

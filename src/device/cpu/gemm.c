@@ -222,7 +222,7 @@ static size_t room_bytes(const product *p) {
 static void finish_columns(void *context, int64_t piece) {
     const product *p = context;
     const int64_t panels = pieces_of(p->n, p->kernels->nr);
-    char *tile = p->tiles + (size_t)piece * (tile_bytes(p) + room_bytes(p));
+    char *tile = p->tiles + (size_t)piece * ((tile_bytes(p) + room_bytes(p) + 63) / 64 * 64);
     for (int64_t panel = panels * piece / p->column_pieces; panel < panels * (piece + 1) / p->column_pieces; ++panel)
         finish_panel(p, p->strips, 0, p->m, panel, tile, tile + tile_bytes(p));
 }
@@ -232,7 +232,8 @@ static void finish_rows(void *context, int64_t piece) {
     const product *p = context;
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, blocks = pieces_of(p->m, p->m_block);
     const size_t strip_bytes = (size_t)((p->m_block + mr) * p->k) * p->bytes;
-    char *tile = p->tiles + (size_t)piece * (tile_bytes(p) + strip_bytes), *strips = tile + tile_bytes(p);
+    char *tile = p->tiles + (size_t)piece * ((tile_bytes(p) + strip_bytes + 63) / 64 * 64),
+         *strips = tile + tile_bytes(p);
     for (int64_t block = blocks * piece / p->row_pieces; block < blocks * (piece + 1) / p->row_pieces; ++block) {
         const int64_t row0 = block * p->m_block, rows = minimum(p->m_block, p->m - row0);
         pack_strips(p, strips, row0, rows, 0, pieces_of(rows, mr));
@@ -241,41 +242,45 @@ static void finish_rows(void *context, int64_t piece) {
     }
 }
 
-static hd_error finish_packed(hd_thread *thread, product *p) {
+/* How a product is cut when its tiles are finished one by one, and the memory for it: what all pieces share, then theirs. */
+typedef struct cut {
+    bool few_rows;
+    size_t shared, piece;
+} cut;
+static size_t cut_product(product *p, int threads, cut *c) {
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panels = pieces_of(p->n, nr), strips = pieces_of(p->m, mr);
-    const int threads = hd_gemm_work(p->m, p->n, p->k) >= HD_GEMM_PARALLEL ? hd_pool_threads() : 1;
-    if (p->k > ((int64_t)1 << 40) / (panels * nr + p->m + mr))
-        return hd_fail(HD_ERROR_MEMORY, "no memory to pack a matrix of %lld x %lld", (long long)p->k, (long long)p->n);
     p->m_block = A_BYTES / (p->k * (int64_t)p->bytes) / mr * mr;
     p->m_block = p->m_block < mr ? mr : minimum(p->m_block, M_BLOCK / mr * mr);
-    const bool few_rows = p->m <= 2 * p->m_block && panels >= threads;
-    if (few_rows) p->m_block = strips * mr;
+    c->few_rows = p->m <= 2 * p->m_block && panels >= threads;
+    if (c->few_rows) p->m_block = strips * mr;
     const int64_t blocks = pieces_of(p->m, p->m_block);
-    p->column_pieces = few_rows ? minimum(panels, threads > 1 ? 4 * threads : 1) : 1;
-    p->row_pieces = few_rows ? 1 : minimum(blocks, threads > 1 ? 4 * threads : 1);
+    p->column_pieces = c->few_rows ? minimum(panels, threads > 1 ? 4 * threads : 1) : 1;
+    p->row_pieces = c->few_rows ? 1 : minimum(blocks, threads > 1 ? 4 * threads : 1);
     p->panels = (char *)(uintptr_t)p->packed_b;
-    const size_t strip_bytes = (size_t)((p->m_block + mr) * p->k) * p->bytes,
-                 per_piece = tile_bytes(p) + (few_rows ? room_bytes(p) : strip_bytes),
-                 shared = (few_rows              ? strip_bytes
-                           : p->packed_b == NULL ? hd_gemm_packed_bytes(p)
-                                                 : 0) +
-                          64;
-    hd_block *block = hd_block_new(thread, shared + per_piece * (size_t)(p->column_pieces * p->row_pieces));
-    if (block == NULL) return HD_ERROR_MEMORY;
-    p->tiles = (char *)hd_block_data(block) + shared / 64 * 64;
-    if (few_rows) {
-        p->strips = hd_block_data(block);
+    const size_t strip_bytes = (size_t)((p->m_block + mr) * p->k) * p->bytes;
+    c->piece = (tile_bytes(p) + (c->few_rows ? room_bytes(p) : strip_bytes) + 63) / 64 * 64;
+    c->shared = ((c->few_rows ? strip_bytes : p->packed_b == NULL ? hd_gemm_packed_bytes(p) : 0) + 63) / 64 * 64;
+    return c->shared + c->piece * (size_t)(p->column_pieces * p->row_pieces);
+}
+
+static int threads_for(const product *p) {
+    return hd_gemm_work(p->m, p->n, p->k) >= HD_GEMM_PARALLEL ? hd_pool_threads() : 1;
+}
+
+static void finish_packed(product *p, const cut *c) {
+    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panels = pieces_of(p->n, nr), strips = pieces_of(p->m, mr);
+    p->tiles = p->room + c->shared;
+    if (c->few_rows) {
+        p->strips = p->room;
         hd_parallel_range(strips, 65536 / (p->k * mr) + 1, pack_all_strips, p);
         hd_parallel(p->column_pieces, finish_columns, p);
     } else {
         if (p->packed_b == NULL) {
-            p->panels = hd_block_data(block);
-            hd_parallel_range(panels, threads > 1 ? (panels + threads - 1) / threads : panels, pack_panels, p);
+            p->panels = p->room;
+            hd_parallel_range(panels, 65536 / (p->k * nr) + 1, pack_panels, p);
         }
         hd_parallel(p->row_pieces, finish_rows, p);
     }
-    hd_block_release(thread, block);
-    return HD_OK;
 }
 
 /* ---- small: B is read in place, row by row; needs neighbouring columns side by side ---------------------------------------- */
@@ -381,21 +386,55 @@ static hd_error multiply(hd_thread *thread, product *p) {
     return HD_OK;
 }
 
-hd_error hd_gemm_run(hd_thread *thread, hd_gemm *p) {
-    if (p->m == 0 || p->n == 0) return HD_OK;
-    if (p->finish != NULL && p->k > 0 && hd_gemm_wants_packing(p)) return finish_packed(thread, p);
-    hd_block *aside = NULL; /* the whole result is small: it stays in cache as it is */
-    if (p->finish != NULL) {
-        aside = hd_block_new(thread, (size_t)(p->m * p->n) * p->bytes);
-        if (aside == NULL) return HD_ERROR_MEMORY;
-        p->c = hd_block_data(aside);
+/* True when no memory could hold what packing needs. */
+static bool is_absurd(const product *p) {
+    return p->k > ((int64_t)1 << 40) / (p->n + p->m + p->kernels->nr + p->kernels->mr);
+}
+
+size_t hd_gemm_room(const hd_gemm *given) {
+    hd_gemm p = *given;
+    cut c;
+    if (p.m == 0 || p.n == 0) return 0;
+    if (p.k == 0 || !hd_gemm_wants_packing(&p)) return (size_t)(p.m * p.n) * p.bytes;
+    return is_absurd(&p) ? SIZE_MAX : cut_product(&p, threads_for(&p), &c);
+}
+
+static hd_error run_finishing(hd_thread *thread, product *p) {
+    cut c;
+    const bool packs = p->k > 0 && hd_gemm_wants_packing(p);
+    size_t needed = hd_gemm_room(p);
+    if (needed == SIZE_MAX)
+        return hd_fail(HD_ERROR_MEMORY, "no memory to pack a matrix of %lld x %lld", (long long)p->k, (long long)p->n);
+    if (packs) {
+        needed = cut_product(p, threads_for(p), &c);
+        if (p->room != NULL && needed > p->room_bytes)
+            needed = cut_product(p, 1, &c); /* more threads than when it was made */
+    }
+    hd_block *block = NULL;
+    if (p->room == NULL || needed > p->room_bytes) {
+        block = hd_block_new(thread, needed);
+        if (block == NULL) return HD_ERROR_MEMORY;
+        p->room = hd_block_data(block);
     }
     hd_error status = HD_OK;
-    if (p->k == 0)
-        memset(p->c, 0, (size_t)(p->m * p->n) * p->bytes);
-    else
-        status = multiply(thread, p);
-    if (p->finish != NULL && status == HD_OK) p->finish(p->context, p->c, p->n, p->first_row, p->m, 0, p->n);
-    if (aside != NULL) hd_block_release(thread, aside);
+    if (packs) {
+        finish_packed(p, &c);
+    } else { /* the whole result is small: it stays in cache as it is */
+        p->c = p->room;
+        if (p->k == 0)
+            memset(p->c, 0, (size_t)(p->m * p->n) * p->bytes);
+        else
+            status = multiply(thread, p);
+        if (status == HD_OK) p->finish(p->context, p->c, p->n, p->first_row, p->m, 0, p->n);
+    }
+    if (block != NULL) hd_block_release(thread, block);
     return status;
+}
+
+hd_error hd_gemm_run(hd_thread *thread, hd_gemm *p) {
+    if (p->m == 0 || p->n == 0) return HD_OK;
+    if (p->finish != NULL) return run_finishing(thread, p);
+    if (p->k > 0) return multiply(thread, p);
+    memset(p->c, 0, (size_t)(p->m * p->n) * p->bytes);
+    return HD_OK;
 }

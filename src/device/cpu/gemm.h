@@ -18,6 +18,8 @@ typedef struct hd_gemm {
     void *context;
     int64_t first_row;    /* of the result, for `finish` */
     const char *packed_b; /* B as hd_gemm_pack laid it out beforehand, for `finish`; NULL: it is packed now */
+    char *room;           /* memory to work in, for `finish`: of hd_gemm_room's size; NULL: it is taken now */
+    size_t room_bytes;
     /* set inside */
     char *panels, *strips, *tiles; /* B packed, [k blocks][panels][K_BLOCK][nr]; A packed; results under way */
     int64_t row_pieces, column_pieces, m_block;
@@ -34,6 +36,8 @@ static inline int64_t hd_gemm_work(int64_t m, int64_t n, int64_t k) {
     int64_t work;
     return __builtin_mul_overflow(m, n, &work) || __builtin_mul_overflow(work, k, &work) ? INT64_MAX : work;
 }
+/* Bytes of memory that a product with `finish` works in. */
+size_t hd_gemm_room(const hd_gemm *p);
 hd_error hd_gemm_run(hd_thread *thread, hd_gemm *p);
 
 #endif

@@ -1,4 +1,5 @@
 /* Indexing: gather, scatter, index_select. Indices are brought to i64 and checked once, before anything is written. */
+#include "device/cpu/check_index.h"
 #include "device/cpu/tile.h"
 #include "kernel/words_c.h"
 
@@ -24,6 +25,12 @@ static hd_tensor *ready_index(hd_thread *thread, hd_tensor *index, int64_t bound
     if (status == HD_OK) return ready;
     hd_tensor_drop(thread, ready);
     return NULL;
+}
+
+hd_error hd_cpu_check_index(hd_thread *thread, hd_tensor *index, int64_t bound) {
+    hd_tensor *ready = ready_index(thread, index, bound);
+    hd_tensor_drop(thread, ready);
+    return ready == NULL ? thread->error_code : HD_OK;
 }
 
 /* ---- index_select: whole slices ---------------------------------------------------------------------------------------- */

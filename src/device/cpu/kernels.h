@@ -65,6 +65,18 @@ typedef void (*hd_run_kernel)(void *out, int64_t out_row, const void *in, int64_
 /* out[i] += *factor * in[i * step] */
 typedef void (*hd_add_run_kernel)(void *out, const void *in, const void *factor, int64_t n, int64_t step);
 
+/* Rows of n attention scores: see attention.c. */
+typedef struct hd_attention_kernels {
+    double (*largest)(const void *x, int64_t n); /* that is no NaN */
+    /* x = x * scale + mask, whose elements are `step` apart; -inf where a bool one is false */
+    void (*add_mask)(void *x, int64_t n, double scale, const void *mask, int64_t step, bool is_bool);
+    void (*shift)(void *x, int64_t n, double scale, double less);  /* x = x * scale - less */
+    void (*scale)(void *out, const void *x, int64_t n, double by); /* out = x * by */
+    double (*sum)(const void *x, int64_t n);
+    /* d = weight * (d - level) * scale */
+    void (*through)(void *d, const void *weight, int64_t n, double level, double scale);
+} hd_attention_kernels;
+
 typedef struct hd_cpu_kernels {
     const char *isa;
     const hd_elementwise_kernel *elementwise[HD_COMPUTE_COUNT];     /* [compute][op] */
@@ -79,6 +91,7 @@ typedef struct hd_cpu_kernels {
     hd_reduce_kernels reduce[HD_REDUCTIONS][HD_COMPUTE_COUNT];
     hd_gemm_kernels gemm_f32, gemm_f64;
     hd_norm_kernels norm_f32, norm_f64;
+    hd_attention_kernels attention_f32, attention_f64;
     hd_run_kernel runs_4, runs_8; /* for elements of 4 and 8 bytes */
     hd_add_run_kernel add_run_f32, add_run_f64;
     /* element e of draw (seed, draw), for e in [first, first + n): see random.c */

@@ -9,9 +9,18 @@
 typedef void (*hd_product_finish)(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows,
                                   int64_t column, int64_t columns);
 /* A call of matmul or affine (without its bias) on operands of one dtype, f32 or f64; the call's output says only which shape
- * the result has: it is nowhere but in the tiles. `packed`: the second operand as hd_cpu_product_pack left it, or NULL. */
-hd_error hd_cpu_product(hd_thread *thread, const hd_call *call, const void *packed, hd_product_finish finish,
-                        void *context);
+ * the result has: it is nowhere but in the tiles. */
+typedef struct hd_product {
+    const hd_call *call;
+    const void *packed; /* the second operand as hd_cpu_product_pack left it; NULL: it is packed now */
+    void *room;         /* memory to work in, of hd_cpu_product_room's size; NULL: it is taken now */
+    size_t room_bytes;
+    hd_product_finish finish;
+    void *context;
+} hd_product;
+/* Cannot fail when it is given room, and the first operand of an affine is contiguous. */
+hd_error hd_cpu_product(hd_thread *thread, const hd_product *product);
+size_t hd_cpu_product_room(const hd_product *product);
 /* Bytes of the second operand of such a call when it is packed in advance; 0: packing brings nothing. */
 size_t hd_cpu_product_packed_bytes(const hd_call *call);
 hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, void *out);

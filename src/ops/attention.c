@@ -1,0 +1,151 @@
+/* Attention as one node, which never holds the matrix of scores. Its gradient computes the scores again, row block by row
+ * block; where backward will itself be differentiated, or the mask has a gradient, the formulas run in other ops. */
+#include "ops/op.h"
+
+#include <math.h>
+
+static hd_error check_operands(const hd_tensor *q, const hd_tensor *k, const hd_tensor *v) {
+    HD_TRY(hd_tensor_check(q, "q"));
+    HD_TRY(hd_tensor_check(k, "k"));
+    HD_TRY(hd_tensor_check(v, "v"));
+    const hd_shape *a = &q->layout.shape, *b = &k->layout.shape, *c = &v->layout.shape;
+    const int last = a->rank - 1;
+    bool fits = a->rank >= 2 && b->rank == a->rank && c->rank == a->rank;
+    for (int i = 0; fits && i < last - 1; ++i) fits = a->size[i] == b->size[i] && a->size[i] == c->size[i];
+    fits = fits && a->size[last] == b->size[last] && b->size[last - 1] == c->size[last - 1];
+    return fits ? HD_OK
+                : hd_fail(HD_ERROR_SHAPE, "q %s, k %s, v %s; they must be [..., t, d], [..., s, d] and [..., s, e]",
+                          HD_SHAPE_TEXT(*a), HD_SHAPE_TEXT(*b), HD_SHAPE_TEXT(*c));
+}
+
+/* [..., t, s] */
+static hd_shape scores_shape(const hd_shape *q, const hd_shape *k) {
+    hd_shape shape = *q;
+    shape.size[q->rank - 1] = k->size[q->rank - 2];
+    return shape;
+}
+
+static hd_error check_mask(const hd_tensor *mask, const hd_shape *scores) {
+    if (mask == NULL) return HD_OK;
+    HD_TRY(hd_tensor_check(mask, "mask"));
+    hd_shape together;
+    HD_TRY(hd_shape_broadcast(&mask->layout.shape, scores, &together));
+    if (!hd_shape_equal(together, *scores))
+        return hd_fail(HD_ERROR_SHAPE, "mask %s; it must broadcast to the scores %s", HD_SHAPE_TEXT(mask->layout.shape),
+                       HD_SHAPE_TEXT(*scores));
+    return mask->dtype == HD_BOOL || hd_dtype_is_float((hd_dtype)mask->dtype)
+               ? HD_OK
+               : hd_fail(HD_ERROR_DTYPE, "a mask of %s; it is bool, or a float to be added",
+                         hd_dtype_name((hd_dtype)mask->dtype));
+}
+
+static hd_tensor *run(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs, int count, const hd_shape *shape,
+                      const hd_attention_attributes *a) {
+    hd_dtype dtype = (hd_dtype)inputs[0]->dtype;
+    for (int i = 1; i < count; ++i) /* a float mask does not widen: it is added to scores in the compute type */
+        if (i < (id == HD_OP_attention ? 3 : 4)) dtype = hd_dtype_promote(dtype, (hd_dtype)inputs[i]->dtype);
+    if (!hd_dtype_is_float(dtype)) {
+        hd_fail(HD_ERROR_DTYPE, "%s; it takes floats", hd_dtype_name(dtype));
+        return NULL;
+    }
+    if (isnan(a->scale) || isinf(a->scale)) {
+        hd_fail(HD_ERROR_VALUE, "scale = %g; it must be finite", a->scale);
+        return NULL;
+    }
+    int64_t elements;
+    HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &elements), NULL);
+    hd_call call;
+    hd_call_init(&call, id, inputs, count, dtype, shape, a);
+    return hd_execute(thread, &call);
+}
+
+static hd_attention_attributes attributes_of(const hd_tensor *q, bool causal, double scale) {
+    const int64_t d = q->layout.shape.size[q->layout.shape.rank - 1];
+    return (hd_attention_attributes){.causal = causal, .scale = scale != 0 || d == 0 ? scale : 1 / sqrt((double)d)};
+}
+
+hd_tensor *hd_attention(hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask, bool causal, double scale) {
+    HD_ENTER("hd_attention", NULL);
+    HD_TRY_OR(check_operands(q, k, v), NULL);
+    const hd_shape scores = scores_shape(&q->layout.shape, &k->layout.shape);
+    HD_TRY_OR(check_mask(mask, &scores), NULL);
+    const hd_attention_attributes a = attributes_of(q, causal, scale);
+    hd_shape shape = q->layout.shape;
+    shape.size[shape.rank - 1] = v->layout.shape.size[shape.rank - 1];
+    return run(thread, HD_OP_attention, (hd_tensor *[]){q, k, v, mask}, mask != NULL ? 4 : 3, &shape, &a);
+}
+
+hd_tensor *hd_attention_gradient(hd_tensor *gradient, hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask,
+                                 bool causal, double scale) {
+    HD_ENTER("hd_attention_gradient", NULL);
+    HD_TRY_OR(hd_tensor_check(gradient, "gradient"), NULL);
+    HD_TRY_OR(check_operands(q, k, v), NULL);
+    const hd_shape scores = scores_shape(&q->layout.shape, &k->layout.shape);
+    HD_TRY_OR(check_mask(mask, &scores), NULL);
+    hd_shape result = q->layout.shape;
+    result.size[result.rank - 1] = v->layout.shape.size[result.rank - 1];
+    if (!hd_shape_equal(gradient->layout.shape, result)) {
+        hd_fail(HD_ERROR_SHAPE, "gradient %s; the result of attention is %s", HD_SHAPE_TEXT(gradient->layout.shape),
+                HD_SHAPE_TEXT(result));
+        return NULL;
+    }
+    const hd_attention_attributes a = attributes_of(q, causal, scale);
+    const hd_shape shape = HD_SHAPE(q->count + k->count + v->count);
+    return run(thread, HD_OP_attention_gradient, (hd_tensor *[]){gradient, q, k, v, mask}, mask != NULL ? 5 : 4, &shape,
+               &a);
+}
+
+/* ---- gradients --------------------------------------------------------------------------------------------------------- */
+/* The weights, [..., t, s]; a row that sees nothing has none. */
+static hd_tensor *weights_of(const hd_vjp_call *v, const hd_attention_attributes *a, hd_dtype wide) {
+    hd_tensor *q = hd_cast(v->inputs[0], wide), *k = hd_cast(v->inputs[1], wide);
+    hd_tensor *scores = hd_mul_scalar(hd_matmul(q, hd_t(k)), a->scale);
+    hd_tensor *hidden = hd_full(HD_SHAPE(), -INFINITY, wide);
+    if (v->input_count > 3) {
+        hd_tensor *mask = v->inputs[3];
+        scores = v->dtypes[3] == HD_BOOL ? hd_where(mask, scores, hidden) : hd_add(scores, hd_cast(mask, wide));
+    }
+    if (a->causal) {
+        const int rank = v->shapes[0].rank;
+        hd_tensor *seen = hd_tri(v->shapes[0].size[rank - 2], v->shapes[1].size[rank - 2], 0, HD_BOOL);
+        scores = hd_where(seen, scores, hidden);
+    }
+    hd_tensor *sees =
+        hd_any(hd_ne_scalar(hd_detach(scores), -INFINITY), HD_AXES(-1), HD_OPTS(hd_reduce_opts, .keep_dims = true));
+    hd_tensor *zero = hd_full(HD_SHAPE(), 0, wide);
+    return hd_where(sees, hd_softmax(hd_where(sees, scores, zero), -1), zero);
+}
+
+static void read_as_ops(const hd_vjp_call *v) {
+    const hd_attention_attributes *a = v->attributes;
+    const hd_dtype wide = hd_dtype_is_small_float(v->compute) ? HD_F32 : v->compute;
+    hd_tensor *p = weights_of(v, a, wide), *g = hd_cast(v->gradient, wide);
+    hd_tensor *d = hd_matmul(g, hd_t(hd_cast(v->inputs[2], wide)));
+    d = hd_mul(p, hd_sub(d, hd_sum(hd_mul(d, p), HD_AXES(-1), HD_OPTS(hd_reduce_opts, .keep_dims = true))));
+    hd_tensor *scaled = hd_mul_scalar(d, a->scale);
+    if (v->wanted[0]) v->results[0] = hd_cast(hd_matmul(scaled, hd_cast(v->inputs[1], wide)), (hd_dtype)v->dtypes[0]);
+    if (v->wanted[1])
+        v->results[1] = hd_cast(hd_matmul(hd_t(scaled), hd_cast(v->inputs[0], wide)), (hd_dtype)v->dtypes[1]);
+    if (v->wanted[2]) v->results[2] = hd_cast(hd_matmul(hd_t(p), g), (hd_dtype)v->dtypes[2]);
+    if (v->input_count > 3 && v->wanted[3])
+        v->results[3] = hd_cast(hd_sum_to_shape(d, v->shapes[3]), (hd_dtype)v->dtypes[3]);
+}
+
+void hd_vjp_attention(hd_thread *thread, const hd_vjp_call *v) {
+    const hd_attention_attributes *a = v->attributes;
+    hd_tensor *mask = v->input_count > 3 ? v->inputs[3] : NULL;
+    const int rank = v->shapes[0].rank;
+    if (thread->observer != NULL || (mask != NULL && v->wanted[3])) {
+        if (v->shapes[1].size[rank - 2] > 0 || mask != NULL) read_as_ops(v);
+        return; /* without keys the result was constant */
+    }
+    hd_tensor *flat =
+        hd_attention_gradient(v->gradient, v->inputs[0], v->inputs[1], v->inputs[2], mask, a->causal, a->scale);
+    int64_t at = 0;
+    for (int i = 0; i < 3; ++i) {
+        const int64_t count = hd_shape_count(v->shapes[i]);
+        if (v->wanted[i])
+            v->results[i] = hd_cast(hd_reshape(hd_narrow(flat, 0, at, count), v->shapes[i]), (hd_dtype)v->dtypes[i]);
+        at += count;
+    }
+}

@@ -1,0 +1,484 @@
+/* Fusion: which nodes become one kernel, and which values are ever in memory. Groups are compared as text, one per line in
+ * the order they run: the kind, the space with reduced axes in parentheses, the members, a star where one is stored. */
+#include "compiler/fuse.h"
+#include "graph/programs.h"
+
+/* ---- graphs and what becomes of them -------------------------------------------------------------------------------- */
+/* What a plan fuses: a graph after the passes. */
+static hd_graph *simplified(hd_graph *g) {
+    if (g == NULL) fail_msg("%s", hd_error_message());
+    hd_graph *simple = hd_graph_simplify(hd_thread_self(), g);
+    if (simple == NULL) fail_msg("%s", hd_error_message());
+    return simple;
+}
+
+static void say_groups(const hd_graph *g, const hd_fusion *f, char *out, size_t capacity) {
+    static const char *const kinds[] = {"call", "kernel", "product"};
+    size_t at = 0;
+    out[0] = '\0';
+#define SAY(...) (at += at < capacity ? (size_t)snprintf(out + at, capacity - at, __VA_ARGS__) : 0)
+    for (uint32_t i = 0; i < f->order_count; ++i) {
+        const hd_group *group = &f->groups[f->order[i]];
+        SAY("%s [", kinds[group->kind]);
+        for (int a = 0; a < group->space.rank; ++a)
+            SAY(group->reduced[a] ? "%s(%lld)" : "%s%lld", a > 0 ? "," : "", (long long)group->space.size[a]);
+        SAY("]");
+        for (uint32_t k = 0; k < group->count; ++k) {
+            const uint32_t node = f->members[group->first + k];
+            SAY(" %s%s", hd_node_name(&g->nodes[node]), f->stored[node] ? "*" : "");
+        }
+        SAY("\n");
+    }
+#undef SAY
+}
+
+/* That a fusion can be run at all: what a kernel reads is there, and was made before. */
+static void is_sound(const hd_graph *g, const hd_fusion *f, const char *what) {
+    uint32_t *rank = calloc(f->group_count + 1, sizeof *rank), members = 0;
+    bool *whole = calloc(g->node_count + 1, sizeof *whole); /* leaves, or is read by a call */
+    for (uint32_t i = 0; i < f->order_count; ++i) {
+        const hd_group *group = &f->groups[f->order[i]];
+        if (rank[f->order[i]] != 0) fail_msg("%s: group %u runs twice", what, f->order[i]);
+        rank[f->order[i]] = i + 1;
+        if (group->count < 1 || group->count > 32) fail_msg("%s: a group of %u members", what, group->count);
+        if (group->kind == HD_GROUP_CALL && group->count != 1) fail_msg("%s: a call of %u", what, group->count);
+        members += group->count;
+        for (uint32_t k = 0; k < group->count; ++k) {
+            const uint32_t node = f->members[group->first + k];
+            if (f->group_of[node] != f->order[i]) fail_msg("%s: member %%%u says otherwise", what, node);
+            if (k > 0 && node <= f->members[group->first + k - 1]) fail_msg("%s: members out of order", what);
+        }
+    }
+    for (uint32_t i = 0; i < g->output_count; ++i) whole[f->source[g->outputs[i].node]] = true;
+    for (uint32_t i = 0; i < g->cell_count; ++i) whole[f->source[g->cells[i].update]] = true;
+    for (uint32_t i = 0; i < g->node_count; ++i) {
+        const uint32_t own = f->group_of[i];
+        if (own == HD_NO_GROUP) continue;
+        --members;
+        if (rank[own] == 0) fail_msg("%s: %%%u is never computed", what, i);
+        const bool apart =
+            f->groups[own].kind == HD_GROUP_CALL || hd_node_op(&g->nodes[i])->family == HD_FAMILY_CONTRACT;
+        for (int k = 0; k < g->nodes[i].input_count; ++k) {
+            const uint32_t source = f->source[hd_node_inputs(g, i)[k]], from = f->group_of[source];
+            const bool number = g->nodes[source].op == HD_OP_full;
+            if (apart) whole[source] = true;
+            if (from == HD_NO_GROUP || (number && !apart)) continue;
+            if (from != own && rank[from] > rank[own]) fail_msg("%s: %%%u reads %%%u too early", what, i, source);
+            if (from == own && source >= i) fail_msg("%s: %%%u reads %%%u after itself", what, i, source);
+            if ((from != own || apart) && !f->stored[source]) fail_msg("%s: %%%u is nowhere", what, source);
+        }
+    }
+    assert_int_equal(members, 0);
+    for (uint32_t i = 0; i < g->node_count; ++i)
+        if (g->nodes[i].op == HD_OP_full && f->stored[i] && !whole[i])
+            fail_msg("%s: the number %%%u is in memory for nothing", what, i);
+    free(rank);
+    free(whole);
+}
+
+/* The groups of what a builder recorded. The result is overwritten by the next one. */
+static const char *groups_of(hd_builder *b, hd_optimization_level level) {
+    static char text[1 << 14];
+    hd_builder_end(b);
+    hd_graph *g = simplified(hd_builder_graph(b));
+    hd_fusion f;
+    if (hd_fuse(g, level, &f) != HD_OK) fail_msg("%s", hd_error_message());
+    is_sound(g, &f, "this graph");
+    say_groups(g, &f, text, sizeof text);
+    hd_fusion_release(&f);
+    hd_graph_release(hd_thread_self(), g);
+    return text;
+}
+
+static hd_tensor *in(const char *name, hd_shape shape) { return hd_input(name, shape, HD_F32); }
+static void out(hd_builder *b, const char *name, hd_tensor *t) { hd_builder_add_output(b, name, t); }
+#define groups_are(b, ...) assert_string_equal(groups_of(b, HD_O2), __VA_ARGS__)
+
+/* ---- elementwise ---------------------------------------------------------------------------------------------------- */
+static void a_chain_is_one_kernel(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("chain");
+    hd_tensor *x = in("x", S(4, 8));
+    out(b, "y", hd_exp(hd_mul(hd_add_scalar(x, 1), x)));
+    groups_are(b, "kernel [4,8] add mul exp*\n");
+}
+
+static void a_diamond_is_one_kernel_and_its_parts_are_never_stored(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("diamond");
+    hd_tensor *h = hd_exp(in("x", S(4, 8))), *left = hd_sin(h), *right = hd_cos(h);
+    out(b, "y", hd_add(left, right));
+    groups_are(b, "kernel [4,8] exp sin cos add*\n");
+}
+
+static void a_kernel_has_as_many_outputs_as_are_wanted(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("many");
+    hd_tensor *h = hd_exp(in("x", S(4, 8)));
+    out(b, "h", h);
+    out(b, "s", hd_sin(h));
+    out(b, "c", hd_cos(h));
+    groups_are(b, "kernel [4,8] exp* sin* cos*\n");
+}
+
+static void what_is_stretched_is_computed_once_and_not_for_every_row(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("stretched");
+    hd_tensor *x = in("x", S(4, 8)), *row = hd_exp(in("r", S(8)));
+    out(b, "y", hd_add(hd_mul(x, row), in("c", S(4, 1))));
+    groups_are(b, "kernel [8] exp*\nkernel [4,8] mul add*\n");
+}
+
+static void what_is_read_turned_is_finished_first(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("turned");
+    hd_tensor *h = hd_exp(in("x", S(8, 8)));
+    out(b, "y", hd_add(h, hd_t(h)));
+    groups_are(b, "kernel [8,8] exp*\nkernel [8,8] add*\n");
+    hd_builder *c = started("turned input"); /* what is in memory anyway may be read in any order */
+    hd_tensor *x = in("x", S(8, 8));
+    out(c, "y", hd_add(hd_exp(x), hd_t(x)));
+    groups_are(c, "kernel [8,8] exp add*\n");
+    hd_builder *d = started("turned twice");
+    hd_tensor *k = hd_t(hd_exp(hd_t(in("x", S(8, 4)))));
+    out(d, "y", hd_add(k, in("z", S(8, 4))));
+    groups_are(d, "kernel [4,8] exp*\nkernel [8,4] add*\n");
+}
+
+static void views_that_only_name_axes_do_not_part_a_kernel(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("views");
+    hd_tensor *h = hd_exp(in("x", S(4, 8)));
+    out(b, "y", hd_sin(hd_reshape(hd_detach(h), S(4, 8))));
+    groups_are(b, "kernel [4,8] exp sin*\n");
+}
+
+static void other_bits_part_a_kernel(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("bits");
+    out(b, "y", hd_add_scalar(hd_bitcast(hd_exp(in("x", S(4))), HD_I32), 1));
+    groups_are(b, "kernel [4] exp*\nkernel [4] add*\n");
+}
+
+static void integers_are_divided_by_the_device(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("divided"); /* which looks for zeros */
+    hd_tensor *x = hd_input("x", S(4), HD_I32), *h = hd_add_scalar(x, 1);
+    out(b, "y", hd_neg(hd_floor_divide(h, x)));
+    groups_are(b, "kernel [4] add*\ncall [4] floor_divide*\nkernel [4] neg*\n");
+}
+
+/* ---- numbers -------------------------------------------------------------------------------------------------------- */
+static void numbers_are_written_into_kernels(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("numbers");
+    hd_tensor *x = in("x", S(4, 8));
+    out(b, "y", hd_mul(hd_add(x, hd_full(S(4, 8), 3, HD_F32)), hd_full(S(), 2, HD_F32)));
+    groups_are(b, "kernel [4,8] add mul*\n");
+}
+
+static void numbers_are_stored_for_those_who_read_memory(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("stored");
+    hd_tensor *x = in("x", S(4)), *n = hd_full(S(4), 3, HD_F32);
+    out(b, "both", hd_concat(LIST(x, n), 0));
+    out(b, "y", hd_mul(x, n));
+    groups_are(b, "call [4] full*\ncall [8] concat*\nkernel [4] mul*\n");
+}
+
+/* ---- reductions ----------------------------------------------------------------------------------------------------- */
+static void reductions_join_what_they_reduce_and_what_follows(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *rows = started("rows");
+    out(rows, "y", hd_sqrt(hd_sum(hd_square(in("x", S(4, 8))), X(1), NULL)));
+    groups_are(rows, "kernel [4,(8)] square sum sqrt*\n");
+    hd_builder *columns = started("columns");
+    out(columns, "y", hd_sqrt(hd_sum(hd_square(in("x", S(4, 8))), X(0), NULL)));
+    groups_are(columns, "kernel [(4),8] square sum sqrt*\n");
+    hd_builder *all = started("all");
+    out(all, "y", hd_sqrt(hd_sum(hd_square(in("x", S(4, 8))), X(), NULL)));
+    groups_are(all, "kernel [(4),(8)] square sum sqrt*\n");
+    hd_builder *kept = started("kept");
+    hd_tensor *x = in("x", S(4, 8));
+    out(kept, "y", hd_div(x, hd_sqrt(hd_sum(hd_square(x), X(0), KEEP))));
+    groups_are(kept, "kernel [(4),8] square sum sqrt div*\n");
+}
+
+static void reductions_of_other_axes_are_other_kernels(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("both");
+    hd_tensor *h = hd_exp(in("x", S(4, 8)));
+    out(b, "rows", hd_sum(h, X(1), NULL));
+    out(b, "columns", hd_sum(h, X(0), NULL));
+    groups_are(b, "kernel [4,(8)] exp* sum*\nkernel [(4),8] sum*\n");
+    hd_builder *turned = started("turned");
+    out(turned, "y", hd_sum(hd_t(hd_exp(in("x", S(4, 8)))), X(1), NULL));
+    groups_are(turned, "kernel [4,8] exp*\nkernel [8,(4)] sum*\n");
+}
+
+static void softmax_is_one_kernel(void **state) {
+    (void)state;
+    for (int axis = 0; axis < 2; ++axis) {
+        HD_SCOPE;
+        hd_builder *b = started("softmax");
+        out(b, "y", hd_softmax(in("x", S(4, 8)), axis));
+        groups_are(b, axis == 1 ? "kernel [4,(8)] max sub exp sum div*\n" : "kernel [(4),8] max sub exp sum div*\n");
+        hd_builder *c = started("log_softmax");
+        out(c, "y", hd_log_softmax(in("x", S(4, 8)), axis));
+        groups_are(c, axis == 1 ? "kernel [4,(8)] max sub exp sum log sub*\n"
+                                : "kernel [(4),8] max sub exp sum log sub*\n");
+    }
+}
+
+static void normalising_is_one_kernel(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("normalise");
+    hd_tensor *x = in("x", S(4, 8)), *apart = hd_sub(x, hd_mean(x, X(-1), KEEP));
+    hd_tensor *scale = hd_rsqrt(hd_add_scalar(hd_mean(hd_square(apart), X(-1), KEEP), 1e-5));
+    out(b, "y", hd_add(hd_mul(hd_mul(apart, scale), in("g", S(8))), in("h", S(8))));
+    groups_are(b, "kernel [4,(8)] sum div sub square sum div add rsqrt mul mul add*\n");
+}
+
+static void cross_entropy_and_its_gradient_are_one_kernel(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = hd_param(operand(S(4, 8), 0, HD_F32));
+    hd_builder *b = started("loss"); /* with probabilities; classes are gathered by the device */
+    hd_builder_bind(b, "x", x);
+    hd_tensor *loss = hd_sum(hd_mul(in("t", S(4, 8)), hd_log_softmax(x, 1)), X(1), NULL);
+    hd_backward(loss);
+    out(b, "loss", loss);
+    out(b, "gradient", hd_grad(x));
+    groups_are(b, "kernel [4,(8)] max sub exp sum log sub mul sum* mul' sub' sum log' exp' add*\n");
+}
+
+/* A large reduction to few results is the device's, whose pieces all threads share. */
+static void few_results_of_many_are_left_to_the_device(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("large");
+    out(b, "y", hd_sqrt(hd_sum(in("x", S(400, 800)), X(), NULL)));
+    groups_are(b, "call [] sum*\nkernel [] sqrt*\n");
+}
+
+/* ---- products ------------------------------------------------------------------------------------------------------- */
+static void what_follows_a_product_is_computed_in_its_tiles(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = operand(S(8, 16), 0, HD_F32), *bias = operand(S(8), 1, HD_F32);
+    hd_builder *b = started("layer");
+    out(b, "y", hd_relu(hd_affine(in("x", S(4, 16)), w, bias)));
+    groups_are(b, "product [4,8] affine relu*\n");
+    hd_builder *residual = started("residual");
+    hd_tensor *x = in("x", S(2, 4, 8)), *h = hd_affine(in("z", S(2, 4, 16)), w, bias);
+    out(residual, "y", hd_add(hd_gelu(h), x));
+    groups_are(residual, "product [2,4,8] affine gelu add*\n");
+}
+
+static void what_a_product_reads_is_finished_first(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("read");
+    hd_tensor *h = hd_exp(in("x", S(4, 4)));
+    out(b, "y", hd_add(h, hd_matmul(h, h)));
+    groups_are(b, "kernel [4,4] exp*\nproduct [4,4] matmul add*\n");
+    hd_builder *c = started("chain");
+    hd_tensor *k = hd_matmul(in("x", S(4, 4)), in("w", S(4, 4)));
+    out(c, "y", hd_softmax(k, -1));
+    groups_are(c, "product [4,4] matmul*\nkernel [4,(4)] max sub exp sum div*\n");
+}
+
+static void adam_follows_the_product_that_is_the_gradient(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_seed(1);
+    hd_module *m = hd_linear(16, 8, HD_OPTS(hd_linear_opts, .no_bias = true));
+    hd_optimizer *o = hd_adam(hd_module_parameters(m), 0.01, NULL);
+    hd_builder *b = started("step");
+    hd_builder_add_state_of(b, m, o);
+    hd_tensor *loss = hd_mse(hd_forward(m, in("x", S(4, 16))), in("t", S(4, 8)), NULL);
+    hd_backward(loss);
+    hd_optimizer_step(o);
+    out(b, "loss", loss);
+    /* the gradient of the weight itself is never in memory */
+    const char *groups = groups_of(b, HD_O2);
+    if (strstr(groups, "product [8,16] matmul mul mul add* square mul mul add* sqrt mul add div mul sub*\n") == NULL)
+        fail_msg("%s", groups);
+}
+
+/* ---- levels and limits ---------------------------------------------------------------------------------------------- */
+static void levels_fuse_more_and_more(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static const char *const expected[] = {
+        "call [4,8] exp*\ncall [4,8] neg*\ncall [4] sum*\ncall [4] sqrt*\n",
+        "kernel [4,8] exp neg*\ncall [4] sum*\nkernel [4] sqrt*\n",
+        "kernel [4,(8)] exp neg sum sqrt*\n",
+        "kernel [4,(8)] exp neg sum sqrt*\n",
+    };
+    for (int level = 0; level < 4; ++level) {
+        hd_builder *b = started("levels");
+        out(b, "y", hd_sqrt(hd_sum(hd_neg(hd_exp(in("x", S(4, 8)))), X(1), NULL)));
+        assert_string_equal(groups_of(b, (hd_optimization_level)(HD_O0 + level)), expected[level]);
+    }
+}
+
+static void long_chains_are_cut(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("long");
+    hd_tensor *x = in("x", S(4, 8));
+    for (int i = 0; i < 70; ++i) x = hd_tanh(x);
+    out(b, "y", x);
+    const char *groups = groups_of(b, HD_O2); /* is_sound looks at their sizes */
+    int lines = 0;
+    for (const char *c = groups; *c != '\0'; ++c) lines += *c == '\n';
+    assert_int_equal(lines, 3);
+    hd_builder *wide = started("wide");
+    hd_tensor *sum = in("x", S(4, 8));
+    for (int i = 0; i < 100; ++i) {
+        char name[16];
+        snprintf(name, sizeof name, "x%d", i);
+        sum = hd_add(sum, in(name, S(4, 8)));
+    }
+    out(wide, "y", sum);
+    groups_of(wide, HD_O2);
+    hd_builder *outputs = started("outputs"); /* all members are stored, and read much beside */
+    hd_tensor *last = in("x", S(4, 8));
+    for (int i = 0; i < 100; ++i) {
+        char name[16];
+        snprintf(name, sizeof name, "y%d", i);
+        out(outputs, name, last = hd_add(last, in(name, S(4, 8))));
+    }
+    groups_of(outputs, HD_O2);
+}
+
+/* ---- any graph ------------------------------------------------------------------------------------------------------ */
+/* A graph in which much can be joined, in many ways, only some of which can be run. */
+static hd_builder *random_graph(uint64_t seed, int steps) {
+    dice d = {seed * 977 + 5};
+    hd_builder *b = started("random");
+    hd_tensor *t[64] = {in("x", S(4, 4)), in("y", S(4, 1)), in("z", S(4))};
+    int count = 3;
+    for (int i = 0; i < steps; ++i) {
+        hd_tensor *p = t[below(&d, count)], *q = t[below(&d, count)], *made;
+        const int rank = hd_tensor_rank(p);
+        switch (below(&d, 12)) {
+        case 0:
+        case 1:
+        case 2: made = hd_add(p, q); break;
+        case 3: made = hd_mul(p, hd_detach(q)); break;
+        case 4: made = hd_tanh(p); break;
+        case 5: made = rank > 0 ? hd_sum(p, X(below(&d, rank)), KEEP) : hd_neg(p); break;
+        case 6: made = rank > 1 ? hd_max(p, X(below(&d, rank)), NULL) : hd_abs(p); break;
+        case 7: made = rank == 2 && hd_tensor_count(p) == 16 ? hd_t(p) : hd_mul_scalar(p, 2); break;
+        case 8: made = hd_tensor_count(p) == 16 ? hd_matmul(p, t[0]) : hd_relu(p); break;
+        case 9: made = rank > 0 ? hd_softmax(p, 0) : p; break;
+        case 10: made = rank > 0 ? hd_roll(p, 1, 0) : hd_exp(p); break;
+        default: made = hd_where(hd_lt(p, q), p, hd_full(S(), 0, HD_F32)); break;
+        }
+        if (made == NULL) fail_msg("%s", hd_error_message());
+        if (count < 64)
+            t[count++] = made;
+        else
+            t[3 + below(&d, 61)] = made;
+    }
+    for (int i = 0; i < count; ++i) {
+        char name[16];
+        snprintf(name, sizeof name, "o%d", i);
+        if (i >= count - 3 || below(&d, 6) == 0) out(b, name, t[i]);
+    }
+    hd_builder_end(b);
+    return b;
+}
+
+static void is_fused_soundly(hd_builder *b, const char *what) {
+    hd_graph *plain = hd_builder_graph(b), *g = simplified(plain);
+    for (int level = HD_O0; level <= HD_O3; ++level) {
+        hd_fusion f;
+        if (hd_fuse(g, (hd_optimization_level)level, &f) != HD_OK) fail_msg("%s: %s", what, hd_error_message());
+        is_sound(g, &f, what);
+        char *text = hd_fusion_print(g, &f);
+        assert_non_null(text);
+        hd_array_release(text);
+        hd_fusion_release(&f);
+        if (hd_fuse(plain, (hd_optimization_level)level, &f) != HD_OK) fail_msg("%s: %s", what, hd_error_message());
+        is_sound(plain, &f, what);
+        hd_fusion_release(&f);
+    }
+    hd_graph_release(hd_thread_self(), g);
+}
+
+static void random_graphs_can_be_run_in_order(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 1000; ++i) {
+        HD_SCOPE;
+        char what[32];
+        snprintf(what, sizeof what, "random graph %llu", (unsigned long long)i);
+        is_fused_soundly(random_graph(i, 10 + (int)(i % 120)), what);
+    }
+}
+
+static void random_programs_can_be_run_in_order(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 300; ++i) {
+        HD_SCOPE;
+        char what[32];
+        snprintf(what, sizeof what, "program %llu", (unsigned long long)i);
+        values outside = {.count = 0}, recorded = {.count = 0};
+        make_outside(i, &outside);
+        is_fused_soundly(record_program(i, 5 + (int)(i % 45), &recorded, &outside), what);
+    }
+}
+
+/* Work grows with the graph, not with its square: this ends. */
+static void large_graphs_are_no_trouble(void **state) {
+    (void)state;
+    enum { NODES = 100000 };
+    HD_SCOPE;
+    hd_builder *chain = started("chain");
+    hd_tensor *x = in("x", S(2)), *y = in("y", S(2, 2));
+    for (int i = 0; i < NODES; ++i) {
+        HD_SCOPE;
+        x = hd_keep(i % 3 == 0 ? hd_add(x, x) : hd_tanh(x));
+    }
+    out(chain, "x", x);
+    hd_builder_end(chain);
+    is_fused_soundly(chain, "a chain");
+    hd_builder *views = started("views"); /* numbers, views, reductions, and one value that all of them read */
+    hd_tensor *sum = in("y", S(2, 2));
+    y = in("x", S(2, 2));
+    for (int i = 0; i < NODES / 4; ++i) {
+        HD_SCOPE;
+        hd_tensor *row = hd_sum(hd_t(sum), X(0), KEEP);
+        sum = hd_keep(hd_add(hd_mul(y, row), i % 2 ? y : hd_t(sum)));
+    }
+    out(views, "y", sum);
+    hd_builder_end(views);
+    is_fused_soundly(views, "views");
+}
+
+RUN(test(a_chain_is_one_kernel), test(a_diamond_is_one_kernel_and_its_parts_are_never_stored),
+    test(a_kernel_has_as_many_outputs_as_are_wanted), test(what_is_stretched_is_computed_once_and_not_for_every_row),
+    test(what_is_read_turned_is_finished_first), test(views_that_only_name_axes_do_not_part_a_kernel),
+    test(other_bits_part_a_kernel), test(integers_are_divided_by_the_device), test(numbers_are_written_into_kernels),
+    test(numbers_are_stored_for_those_who_read_memory), test(reductions_join_what_they_reduce_and_what_follows),
+    test(reductions_of_other_axes_are_other_kernels), test(softmax_is_one_kernel), test(normalising_is_one_kernel),
+    test(cross_entropy_and_its_gradient_are_one_kernel), test(few_results_of_many_are_left_to_the_device),
+    test(what_follows_a_product_is_computed_in_its_tiles), test(what_a_product_reads_is_finished_first),
+    test(adam_follows_the_product_that_is_the_gradient), test(levels_fuse_more_and_more), test(long_chains_are_cut),
+    test(random_graphs_can_be_run_in_order), test(random_programs_can_be_run_in_order),
+    test(large_graphs_are_no_trouble))
