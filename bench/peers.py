@@ -123,9 +123,11 @@ CASES = {  # name: unit, op, inputs
     "static/softmax-4096x1024": ("us", "static_softmax", (4096, 1024)),
     "static/layer-norm-4096x1024": ("us", "static_layer_norm", (4096, 1024), (1024,), (1024,)),
     "static/conv-8x64x56x56": ("us", "static_conv", (8, 64, 56, 56), (64, 64, 3, 3)),
+    "static/attention-1x8x512x64": ("us", "static_attention", *[(1, 8, 512, 64)] * 3),
     "static/linear-3x1-step": ("us", "static_line"),
     "static/unrolled-100": ("ms", "time_unrolled", 100),
     "static/first-result": ("ms", "time_first_result"),
+    "static/first-result-disk": ("ms", "time_first_result"),
     "process/start-ms": ("ms", "time_start"),
     "process/start-mb": ("MB", "time_start_mb"),
 }
@@ -135,7 +137,9 @@ for name, size in BLOCKS.items():
         f"static/mlp-train-{name}": ("us", "static_training", *size),
         f"static/compile-{name}": ("ms", "time_compile", *size),
         f"static/memory-{name}": ("MB", "time_memory", "infer", name),
+        f"static/memory-{name}-disk": ("MB", "time_memory", "infer", name),
         f"static/memory-train-{name}": ("MB", "time_memory", "train", name),
+        f"static/memory-train-{name}-disk": ("MB", "time_memory", "train", name),
     }
 
 
@@ -262,6 +266,10 @@ class Torch(Framework):
 
     def static_conv(self, *shapes):
         return self.static_graph(lambda x, w: self.torch.nn.functional.conv2d(x, w, padding=1), *shapes)
+
+    def static_attention(self, *shapes):
+        attention = self.torch.nn.functional.scaled_dot_product_attention
+        return self.static_graph(lambda q, k, v: attention(q, k, v, is_causal=True), *shapes)
 
     def block(self, x, *p):
         gelu, addmm = self.torch.nn.functional.gelu, self.torch.addmm
@@ -452,6 +460,14 @@ class Jax(Framework):
 
     def static_conv(self, *shapes):
         return self.static_graph(lambda x, w: self.jax.lax.conv_general_dilated(x, w, (1, 1), "SAME"), *shapes)
+
+    def static_attention(self, *shapes):
+        allowed = self.jnp.tril(self.jnp.ones((512, 512), bool))
+
+        def attention(q, k, v):
+            scores = self.jnp.where(allowed, q @ k.swapaxes(-1, -2) / 8, -1e30)
+            return self.jax.nn.softmax(scores, -1) @ v
+        return self.static_graph(attention, *shapes)
 
     def block(self, x, *p):
         skip = x @ p[6] if len(p) > 6 else x

@@ -140,6 +140,12 @@ static void conv_8x64x56x56(bench *b) {
     time_graph(b, conv, 2, (hd_shape[]){HD_SHAPE(8, 64, 56, 56), HD_SHAPE(64, 64, 3, 3)});
 }
 
+static hd_tensor *attention(hd_tensor *const *in) { return hd_attention(in[0], in[1], in[2], NULL, true, 0.125); }
+static void attention_1x8x512x64(bench *b) {
+    const hd_shape shape = HD_SHAPE(1, 8, 512, 64);
+    time_graph(b, attention, 3, (hd_shape[]){shape, shape, shape});
+}
+
 /* ---- training a model of four numbers ------------------------------------------------------------------------------------ */
 typedef struct line {
     hd_tensor *w, *b, *x, *y;
@@ -348,6 +354,7 @@ CHILD_CASE(first_result_disk, WHOLE_SECONDS, true, "infer", "small")
 CHILD_CASE(infer_small_mb, MOST_MB, false, "infer", "small")
 CHILD_CASE(infer_middle_mb, MOST_MB, false, "infer", "middle")
 CHILD_CASE(infer_large_mb, MOST_MB, false, "infer", "large")
+CHILD_CASE(infer_small_disk_mb, MOST_MB, true, "infer", "small")
 CHILD_CASE(infer_large_disk_mb, MOST_MB, true, "infer", "large")
 CHILD_CASE(train_small_mb, MOST_MB, false, "train", "small")
 CHILD_CASE(train_middle_mb, MOST_MB, false, "train", "middle")
@@ -368,6 +375,7 @@ static const bench_case cases[] = {
     {"static/softmax-4096x1024", "us", softmax_4096x1024},
     {"static/layer-norm-4096x1024", "us", layer_norm_4096x1024},
     {"static/conv-8x64x56x56", "us", conv_8x64x56x56},
+    {"static/attention-1x8x512x64", "us", attention_1x8x512x64},
     {"static/linear-3x1-step", "us", linear_3x1_step},
     {"static/compile-32x256x512x256", "ms", compile_small},
     {"static/compile-64x512x1024x512", "ms", compile_middle},
@@ -383,6 +391,7 @@ static const bench_case cases[] = {
     {"static/memory-32x256x512x256", "MB", infer_small_mb},
     {"static/memory-64x512x1024x512", "MB", infer_middle_mb},
     {"static/memory-128x768x2048x1024", "MB", infer_large_mb},
+    {"static/memory-32x256x512x256-disk", "MB", infer_small_disk_mb},
     {"static/memory-128x768x2048x1024-disk", "MB", infer_large_disk_mb},
     {"static/memory-train-32x256x512x256", "MB", train_small_mb},
     {"static/memory-train-64x512x1024x512", "MB", train_middle_mb},

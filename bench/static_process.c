@@ -17,13 +17,18 @@ int main(int argc, char **argv) {
     const bool train = argc > 1 && strcmp(argv[1], "train") == 0;
     const char *size = argc > 2 ? argv[2] : "small";
     const block s = strcmp(size, "large") == 0 ? block_large : strcmp(size, "middle") == 0 ? block_middle : block_small;
-    hd_tensor *w[BLOCK_WEIGHTS];
-    block_make_weights(s, w);
-    hd_tensor *x = input_numbers(HD_SHAPE(s.batch, s.in), 1), *y = input_numbers(HD_SHAPE(s.batch, s.out), 2);
-    const double begin = now_ms();
-    hd_script *script = train ? block_training_script(s, w, x, y) : block_script(s, w, x);
-    hd_script_compile(script);
-    const double compiled = now_ms() - begin;
+    hd_script *script;
+    double compiled;
+    {
+        HD_SCOPE; /* only the script holds the weights after it */
+        hd_tensor *w[BLOCK_WEIGHTS];
+        block_make_weights(s, w);
+        hd_tensor *x = input_numbers(HD_SHAPE(s.batch, s.in), 1), *y = input_numbers(HD_SHAPE(s.batch, s.out), 2);
+        const double begin = now_ms();
+        script = hd_keep(train ? block_training_script(s, w, x, y) : block_script(s, w, x));
+        hd_script_compile(script);
+        compiled = now_ms() - begin;
+    }
     for (int i = 0; i < 10; ++i) {
         HD_SCOPE;
         hd_script_run(script);
