@@ -1,17 +1,23 @@
 #!/usr/bin/env python3
-"""The cases of bench_eager, bench_grad and bench_process in another framework, one framework in a process.
+"""The cases of the bench_* programs in another framework, one framework in a process.
 
-    peers.py numpy|torch|jax|onnxruntime [PATTERN]    measures the matching cases, one JSON line each
-    peers.py WHO --serve                              measures the case that each line of stdin names ({} when WHO
-                                                      lacks it); scripts/bench drives it this way
+    peers.py numpy|torch|torch.compile|jax|onnxruntime [PATTERN]    measures the matching cases, one JSON line each
+    peers.py WHO --serve                  measures the case that each line of stdin names ({} when WHO lacks it);
+                                          scripts/bench drives it this way
+    peers.py WHO --process infer|train SIZE [MODEL]
+                                          runs the MLP block ten times and prints the most memory it held, in MB
 
-A line of output is {"case", "unit", "value"}. Frameworks that let one choose use every core this process may run on.
+A line of output is {"case", "unit", "value", "check"}: check is a few numbers of the result, which every side must get.
+Frameworks that let one choose use every core this process may run on.
 
 To add a case, add a row to CASES: its name (as in bench/*.c), unit, op, and what the op takes. To add an op, add a
-method to each framework below that has one: the call to time, or, when its name begins with "grad_", a function that
-prepares (makes parameters, compiles) and returns the call.
+method to each framework below that has one. What it does goes by the beginning of its name:
+    grad_     prepares (makes parameters, compiles) and returns the call to time
+    static_   likewise, and returns the numbers to check beside the call
+    time_     measures by itself and returns seconds, or MB
+    others    are the call to time
 """
-import fnmatch, json, os, statistics, subprocess, sys, time
+import contextlib, fnmatch, json, os, signal, statistics, subprocess, sys, tempfile, time
 
 import numpy as np
 
@@ -41,6 +47,42 @@ def indices(*shape, below):
     return Input(*shape, dtype="i64", below=below)
 
 
+def numbers(*shape, seed, scale):
+    """As bench/static.h makes them."""
+    h = np.arange(np.prod(shape), dtype=np.uint32) * np.uint32(0x9E3779B1) + np.uint32(seed * 0x85EBCA77 & 0xFFFFFFFF)
+    h = (h ^ h >> np.uint32(15)) * np.uint32(0x2C1B3C6D)
+    h ^= h >> np.uint32(12)
+    return (((h >> np.uint32(8)).astype(np.float32) * np.float32(2**-23) - 1) * np.float32(scale)).reshape(shape)
+
+
+def input_numbers(*shape, seed): return numbers(*shape, seed=seed, scale=2)
+def weight_numbers(*shape, seed): return numbers(*shape, seed=seed, scale=0.0625)
+
+
+def block_weights(i, h, o):
+    shapes = [(i, h), (h,), (h, h), (h,), (h, o), (o,)] + ([(i, o)] if i != o else [])
+    return [weight_numbers(*shape, seed=10 + k) for k, shape in enumerate(shapes)]
+
+
+def digits_weights():
+    return [weight_numbers(*shape, seed=10 + k) for k, shape in enumerate([(784, 128), (128,), (128, 10), (10,)])]
+
+
+def line_numbers():
+    """Weight, bias, x and y of Linear(3, 1) on 100 rows."""
+    return (weight_numbers(3, 1, seed=10), weight_numbers(1, seed=11), input_numbers(100, 3, seed=1),
+            input_numbers(100, 1, seed=2))
+
+
+def values_to_check(y):
+    """Of a result: its size on the whole, and three of its elements."""
+    y = np.asarray(y, dtype=np.float64).ravel()
+    return [float(np.sqrt(np.mean(y * y))), *[float(y[k]) for k in (0, len(y) // 3, -1)]]
+
+
+LEARNING_RATE = 0.1
+BLOCKS = {"32x256x512x256": (32, 256, 512, 256), "64x512x1024x512": (64, 512, 1024, 512),
+          "128x768x2048x1024": (128, 768, 2048, 1024)}
 TINY, MEDIUM, LARGE = Input(2, 3), Input(1 << 20), Input(1 << 24)
 SQUARE = Input(4096, 4096)
 
@@ -74,17 +116,43 @@ CASES = {  # name: unit, op, inputs
     "grad/gelu-2^20": ("us", "grad_gelu", MEDIUM, MEDIUM),
     "script/linear-3x1-step": ("us", "grad_linear_epoch", Input(100, 3), Input(100, 1)),
     "script/mlp-64x512x1024x512": ("us", "mlp", Input(64, 512)),
-    "process/start-ms": ("ms", "start_ms"),
-    "process/start-mb": ("MB", "start_mb"),
+    "static/mlp-1x784x128x10": ("us", "static_digits"),
+    "static/chain-2^16": ("us", "static_chain", (1 << 16,), (1 << 16,)),
+    "static/chain-2^20": ("us", "static_chain", (1 << 20,), (1 << 20,)),
+    "static/chain-2^24": ("us", "static_chain", (1 << 24,), (1 << 24,)),
+    "static/softmax-4096x1024": ("us", "static_softmax", (4096, 1024)),
+    "static/layer-norm-4096x1024": ("us", "static_layer_norm", (4096, 1024), (1024,), (1024,)),
+    "static/conv-8x64x56x56": ("us", "static_conv", (8, 64, 56, 56), (64, 64, 3, 3)),
+    "static/attention-1x8x512x64": ("us", "static_attention", *[(1, 8, 512, 64)] * 3),
+    "static/linear-3x1-step": ("us", "static_line"),
+    "static/unrolled-100": ("ms", "time_unrolled", 100),
+    "static/first-result": ("ms", "time_first_result"),
+    "static/first-result-disk": ("ms", "time_first_result"),
+    "process/start-ms": ("ms", "time_start"),
+    "process/start-mb": ("MB", "time_start_mb"),
 }
+for name, size in BLOCKS.items():
+    CASES |= {
+        f"static/mlp-{name}": ("us", "static_block", *size),
+        f"static/mlp-train-{name}": ("us", "static_training", *size),
+        f"static/compile-{name}": ("ms", "time_compile", *size),
+        f"static/memory-{name}": ("MB", "time_memory", "infer", name),
+        f"static/memory-{name}-disk": ("MB", "time_memory", "infer", name),
+        f"static/memory-train-{name}": ("MB", "time_memory", "train", name),
+        f"static/memory-train-{name}-disk": ("MB", "time_memory", "train", name),
+    }
 
 
 # ---- the frameworks --------------------------------------------------------------------------------------------------
 class Framework:
     """Ops that Python's operators spell alike everywhere. `prepare` gives the call to time, or None without the op."""
 
+    trains = False
+
     def prepare(self, op, inputs):
         function = getattr(self, op, None)
+        if op.startswith("static_"):
+            return function and function(*inputs)
         arrays = [self.array(i) for i in inputs]
         if function is None or any(a is None for a in arrays):
             return None
@@ -92,6 +160,36 @@ class Framework:
 
     def wait(self, result):
         """Returns when the result is there; for frameworks that only queue the work."""
+
+    def time_start(self):
+        """A Python that imports the framework and makes one tensor, from its launch to its end."""
+        return median_launch_seconds([sys.executable, "-c", self.start])
+
+    def time_start_mb(self):
+        """The most memory such a process held."""
+        own_status = "; print(*[l.split()[1] for l in open('/proc/self/status') if l.startswith('VmHWM')])"
+        return int(run_python("-c", self.start + own_status)) / 1024
+
+    def time_first_result(self):
+        """A Python that imports the framework and runs the MLP block, from its launch to its end."""
+        with self.block_model(*BLOCKS["32x256x512x256"]) as model:
+            return median_launch_seconds([sys.executable, __file__, self.name, "--process", "infer", "32x256x512x256", model])
+
+    def time_memory(self, network, size):
+        if network == "train" and not self.trains:
+            return None
+        with self.block_model(*BLOCKS[size]) as model:
+            return float(run_python(__file__, self.name, "--process", network, size, model))
+
+    def block_model(self, *size):
+        """A file that the process needs, for frameworks that read models from files."""
+        return contextlib.nullcontext("")
+
+    def run_block(self, network, size, model):
+        """In a process of its own."""
+        call, _ = (self.static_block if network == "infer" else self.static_training)(*size)
+        for _ in range(10):
+            self.wait(call())
 
     def add(self, x, y): return x + y
     def add_scalar(self, x): return x + 2.0
@@ -110,6 +208,7 @@ class Framework:
 
 
 class Numpy(Framework):
+    name = "numpy"
     start = "import numpy; numpy.ones((2, 3), numpy.float32)"
     version = np.__version__
     exp, tanh, maximum = staticmethod(np.exp), staticmethod(np.tanh), staticmethod(np.maximum)
@@ -120,9 +219,12 @@ class Numpy(Framework):
     def randn_2_20(self): return RANDOM.standard_normal(1 << 20, dtype=np.float32)
     def gather(self, x, index): return np.take_along_axis(x, index, 1)
     def index_select(self, x, index): return np.take(x, index, 0)
+    def time_first_result(self): return None
+    def time_memory(self, network, size): return None
 
 
 class Torch(Framework):
+    name, trains = "torch", True
     start = "import torch; torch.ones(2, 3)"
 
     def __init__(self):
@@ -140,6 +242,86 @@ class Torch(Framework):
     def prepare(self, op, inputs):
         self.torch.set_grad_enabled(op.startswith("grad_"))
         return super().prepare(op, inputs)
+
+    def compiled(self, function):
+        """torch.compile has its own; eager is as it is."""
+        return function
+
+    def static_graph(self, function, *shapes):
+        inputs = [self.torch.from_numpy(input_numbers(*shape, seed=k + 1)) for k, shape in enumerate(shapes)]
+        function = self.compiled(function)
+        return lambda: function(*inputs), values_to_check(function(*inputs))
+
+    def static_chain(self, *shapes):
+        torch = self.torch
+        return self.static_graph(lambda x, y: torch.tanh(x * 1.1 + y) * torch.sigmoid(y) - torch.relu(x) * 0.5
+                                 + torch.exp(-x * x), *shapes)
+
+    def static_softmax(self, shape):
+        return self.static_graph(lambda x: self.torch.softmax(x, -1), shape)
+
+    def static_layer_norm(self, *shapes):
+        norm = self.torch.nn.functional.layer_norm
+        return self.static_graph(lambda x, w, b: norm(x, shapes[1], w, b), *shapes)
+
+    def static_conv(self, *shapes):
+        return self.static_graph(lambda x, w: self.torch.nn.functional.conv2d(x, w, padding=1), *shapes)
+
+    def static_attention(self, *shapes):
+        attention = self.torch.nn.functional.scaled_dot_product_attention
+        return self.static_graph(lambda q, k, v: attention(q, k, v, is_causal=True), *shapes)
+
+    def block(self, x, *p):
+        gelu, addmm = self.torch.nn.functional.gelu, self.torch.addmm
+        skip = x @ p[6] if len(p) > 6 else x
+        x = gelu(addmm(p[1], x, p[0]), approximate="tanh")
+        x = gelu(addmm(p[3], x, p[2]), approximate="tanh")
+        return addmm(p[5], x, p[4]) + skip
+
+    def static_block(self, batch, i, h, o):
+        self.torch.set_grad_enabled(False)
+        weights = [self.torch.from_numpy(a) for a in block_weights(i, h, o)]
+        x = self.torch.from_numpy(input_numbers(batch, i, seed=1))
+        function = self.compiled(self.block)
+        return lambda: function(x, *weights), values_to_check(function(x, *weights))
+
+    def static_training(self, batch, i, h, o):
+        torch = self.torch
+        torch.set_grad_enabled(True)
+        weights = [torch.from_numpy(a).requires_grad_() for a in block_weights(i, h, o)]
+        x, y = torch.from_numpy(input_numbers(batch, i, seed=1)), torch.from_numpy(input_numbers(batch, o, seed=2))
+        loss_of = self.compiled(lambda x, y, *p: torch.nn.functional.mse_loss(self.block(x, *p), y))
+
+        def step():
+            loss = loss_of(x, y, *weights)
+            gradients = torch.autograd.grad(loss, weights)
+            with torch.no_grad():
+                torch._foreach_add_(weights, gradients, alpha=-LEARNING_RATE)
+            return loss
+        losses = [step().item() for _ in range(10)]
+        moved = weights[0].detach().numpy() - weight_numbers(i, h, seed=10)
+        return step, [losses[0], losses[-1], values_to_check(moved)[0]]
+
+    def static_digits(self):
+        torch = self.torch
+        weights, x = [torch.from_numpy(a) for a in digits_weights()], torch.from_numpy(input_numbers(1, 784, seed=1))
+        function = self.compiled(lambda x, a, b, c, d: torch.addmm(d, torch.relu(torch.addmm(b, x, a)), c))
+        return lambda: function(x, *weights), values_to_check(function(x, *weights))
+
+    def static_line(self):
+        torch = self.torch
+        torch.set_grad_enabled(True)
+        w, b, x, y = map(torch.from_numpy, line_numbers())
+        w.requires_grad_(), b.requires_grad_()
+        loss_of = self.compiled(lambda: torch.nn.functional.mse_loss(torch.addmm(b, x, w), y))
+
+        def step():
+            loss = loss_of()
+            gradients = torch.autograd.grad(loss, [w, b])
+            with torch.no_grad():
+                torch._foreach_add_([w, b], gradients, alpha=-LEARNING_RATE)
+            return loss
+        return step, [[step().item() for _ in range(10)][-1]]
 
     def randn_2_20(self): return self.torch.randn(1 << 20)
     def gather(self, x, index): return self.torch.gather(x, 1, index)
@@ -198,7 +380,44 @@ class Torch(Framework):
         return call
 
 
+class TorchCompile(Torch):
+    """The static cases alone, each compiled once and kept."""
+
+    name = "torch.compile"
+    SECONDS_TO_COMPILE = 60  # then the case is left out
+
+    def __init__(self):
+        super().__init__()
+        self.kept = {}
+
+    def compiled(self, function):
+        return self.torch.compile(function)
+
+    def prepare(self, op, inputs):
+        if not op.startswith("static_"):
+            return None
+        key = (op, *inputs)
+        if key not in self.kept:
+            def give_up(*_): raise TimeoutError(f"torch.compile: {op} took over {self.SECONDS_TO_COMPILE} s")
+            signal.signal(signal.SIGALRM, give_up)
+            signal.alarm(self.SECONDS_TO_COMPILE)
+            try:
+                self.kept[key] = super().prepare(op, inputs)
+            except Exception as error:  # of many kinds, inside the compiler
+                print(f"{type(error).__name__}: {str(error).splitlines()[0]}", file=sys.stderr)
+                self.kept[key] = None
+            signal.alarm(0)
+        self.torch.set_grad_enabled(op in ("static_training", "static_line"))
+        return self.kept[key]
+
+    def time_start(self): return None
+    time_start_mb = time_first_result = time_start
+
+    def time_memory(self, network, size): return None
+
+
 class Jax(Framework):
+    name, trains = "jax", True
     start = "import jax; jax.block_until_ready(jax.numpy.ones((2, 3)))"
 
     def __init__(self):
@@ -219,6 +438,104 @@ class Jax(Framework):
     def randn_2_20(self): return self.jax.random.normal(self.key, (1 << 20,))
     def gather(self, x, index): return self.jnp.take_along_axis(x, index, 1)
     def index_select(self, x, index): return self.jnp.take(x, index, 0)
+
+    def static_graph(self, function, *shapes):
+        inputs = [self.jnp.asarray(input_numbers(*shape, seed=k + 1)) for k, shape in enumerate(shapes)]
+        function = self.jax.jit(function)
+        return lambda: function(*inputs), values_to_check(function(*inputs))
+
+    def static_chain(self, *shapes):
+        return self.static_graph(lambda x, y: self.tanh(x * 1.1 + y) * self.sigmoid(y) - self.relu(x) * 0.5
+                                 + self.exp(-x * x), *shapes)
+
+    def static_softmax(self, shape):
+        return self.static_graph(lambda x: self.jax.nn.softmax(x, -1), shape)
+
+    def static_layer_norm(self, *shapes):
+        def norm(x, w, b):
+            mean = x.mean(-1, keepdims=True)
+            variance = ((x - mean) ** 2).mean(-1, keepdims=True)
+            return (x - mean) * self.jax.lax.rsqrt(variance + 1e-5) * w + b
+        return self.static_graph(norm, *shapes)
+
+    def static_conv(self, *shapes):
+        return self.static_graph(lambda x, w: self.jax.lax.conv_general_dilated(x, w, (1, 1), "SAME"), *shapes)
+
+    def static_attention(self, *shapes):
+        allowed = self.jnp.tril(self.jnp.ones((512, 512), bool))
+
+        def attention(q, k, v):
+            scores = self.jnp.where(allowed, q @ k.swapaxes(-1, -2) / 8, -1e30)
+            return self.jax.nn.softmax(scores, -1) @ v
+        return self.static_graph(attention, *shapes)
+
+    def block(self, x, *p):
+        skip = x @ p[6] if len(p) > 6 else x
+        x = self.jax.nn.gelu(x @ p[0] + p[1])
+        x = self.jax.nn.gelu(x @ p[2] + p[3])
+        return x @ p[4] + p[5] + skip
+
+    def block_arrays(self, batch, i, h, o):
+        asarray = self.jnp.asarray
+        return ([asarray(a) for a in block_weights(i, h, o)], asarray(input_numbers(batch, i, seed=1)),
+                asarray(input_numbers(batch, o, seed=2)))
+
+    def static_block(self, batch, i, h, o):
+        weights, x, _ = self.block_arrays(batch, i, h, o)
+        function = self.jax.jit(self.block)
+        return lambda: function(x, *weights), values_to_check(function(x, *weights))
+
+    def training_step(self, loss_of, parameters, *data):
+        """A call that updates the parameters in place and returns the loss."""
+        def step(parameters, *data):
+            loss, gradients = self.jax.value_and_grad(loss_of)(parameters, *data)
+            return loss, [p - LEARNING_RATE * g for p, g in zip(parameters, gradients)]
+        step = self.jax.jit(step, donate_argnums=0)
+
+        def call():
+            loss, parameters[:] = step(parameters, *data)
+            return loss, parameters
+        return call
+
+    def static_training(self, batch, i, h, o):
+        weights, x, y = self.block_arrays(batch, i, h, o)
+        call = self.training_step(lambda p, x, y: self.jnp.mean((self.block(x, *p) - y) ** 2), weights, x, y)
+        losses = [float(call()[0]) for _ in range(10)]
+        moved = np.asarray(weights[0]) - weight_numbers(i, h, seed=10)
+        return call, [losses[0], losses[-1], values_to_check(moved)[0]]
+
+    def static_digits(self):
+        weights, x = [self.jnp.asarray(a) for a in digits_weights()], self.jnp.asarray(input_numbers(1, 784, seed=1))
+        function = self.jax.jit(lambda x, a, b, c, d: self.relu(x @ a + b) @ c + d)
+        return lambda: function(x, *weights), values_to_check(function(x, *weights))
+
+    def line_loss(self, p, x, y): return self.jnp.mean((x @ p[0] + p[1] - y) ** 2)
+
+    def static_line(self):
+        w, b, x, y = map(self.jnp.asarray, line_numbers())
+        call = self.training_step(self.line_loss, [w, b], x, y)
+        return call, [[float(call()[0]) for _ in range(10)][-1]]
+
+    def seconds_to_compile(self, function, *inputs):
+        """From tracing to code, nothing cached."""
+        self.jax.clear_caches()
+        begin = time.perf_counter()
+        self.jax.jit(function).lower(*inputs).compile()
+        return time.perf_counter() - begin
+
+    def time_compile(self, batch, i, h, o):
+        weights, x, _ = self.block_arrays(batch, i, h, o)
+        return statistics.median([self.seconds_to_compile(self.block, x, *weights) for _ in range(8)][1:])
+
+    def time_unrolled(self, epochs):
+        w, b, x, y = map(self.jnp.asarray, line_numbers())
+
+        def train(w, b, x, y):
+            for _ in range(epochs):
+                loss, (dw, db) = self.jax.value_and_grad(self.line_loss)((w, b), x, y)
+                w, b = w - LEARNING_RATE * dw, b - LEARNING_RATE * db
+            return loss
+        return self.seconds_to_compile(train, w, b, x, y)
 
     # Gradients are compiled, as jax trains.
     def grad_linear_epoch(self, x, y):
@@ -265,8 +582,9 @@ class Jax(Framework):
 
 
 class Onnxruntime(Framework):
-    """Each op is a model of one node."""
+    """Each op is a model of one node; the static cases are models of several, with the weights in them."""
 
+    name = "onnxruntime"
     start = "import numpy, onnxruntime; onnxruntime.OrtValue.ortvalue_from_numpy(numpy.ones((2, 3), numpy.float32))"
     OPERATORS = {  # op: operator, attributes
         "add": ("Add", {}), "mul": ("Mul", {}), "matmul": ("MatMul", {}), "exp": ("Exp", {}), "tanh": ("Tanh", {}),
@@ -275,12 +593,86 @@ class Onnxruntime(Framework):
         "randn_2_20": ("RandomNormal", {"shape": [1 << 20]}),
     }
 
-    def __init__(self):
-        import onnx, onnxruntime
+    def __init__(self, makes_models=True):
+        import onnxruntime
 
-        self.onnx, self.ort, self.version = onnx, onnxruntime, onnxruntime.__version__
+        self.ort, self.version = onnxruntime, onnxruntime.__version__
+        if makes_models:
+            import onnx
+
+            self.onnx = onnx
+
+    def session(self, model):
+        """Of a model or the path of one."""
+        options = self.ort.SessionOptions()
+        options.intra_op_num_threads = CORES
+        return self.ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+    def model(self, nodes, inputs, weights):
+        """Nodes are (operator, inputs, output, attributes); the last one's output is "y". Weights are in the model."""
+        helper, f32 = self.onnx.helper, self.onnx.TensorProto.FLOAT
+        graph = helper.make_graph([helper.make_node(op, i, [o], **a) for op, i, o, a in nodes], "graph",
+                                  [helper.make_tensor_value_info(n, f32, a.shape) for n, a in inputs.items()],
+                                  [helper.make_tensor_value_info("y", f32, None)],
+                                  [self.onnx.numpy_helper.from_array(a, n) for n, a in weights.items()])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9).SerializeToString()
+
+    def static_model(self, nodes, inputs, weights={}):
+        session = self.session(self.model(nodes, inputs, weights))
+        call = lambda: session.run(None, inputs)
+        return call, values_to_check(call()[0])
+
+    def static_softmax(self, shape):
+        return self.static_model([("Softmax", ["x"], "y", {"axis": -1})], {"x": input_numbers(*shape, seed=1)})
+
+    def static_layer_norm(self, *shapes):
+        x, w, b = [input_numbers(*shape, seed=k + 1) for k, shape in enumerate(shapes)]
+        return self.static_model([("LayerNormalization", ["x", "w", "b"], "y", {"axis": -1})], {"x": x}, {"w": w, "b": b})
+
+    def static_conv(self, *shapes):
+        x, w = [input_numbers(*shape, seed=k + 1) for k, shape in enumerate(shapes)]
+        return self.static_model([("Conv", ["x", "w"], "y", {"pads": [1, 1, 1, 1]})], {"x": x}, {"w": w})
+
+    def static_digits(self):
+        nodes = [("Gemm", ["x", "a", "b"], "h", {}), ("Relu", ["h"], "r", {}), ("Gemm", ["r", "c", "d"], "y", {})]
+        return self.static_model(nodes, {"x": input_numbers(1, 784, seed=1)}, dict(zip("abcd", digits_weights())))
+
+    def block_parts(self, batch, i, h, o):
+        weights = {f"p{k}": a for k, a in enumerate(block_weights(i, h, o))}
+        tanh = {"approximate": "tanh"}
+        nodes = [("Gemm", ["x", "p0", "p1"], "a", {}), ("Gelu", ["a"], "b", tanh), ("Gemm", ["b", "p2", "p3"], "c", {}),
+                 ("Gelu", ["c"], "d", tanh), ("Gemm", ["d", "p4", "p5"], "e", {})]
+        if "p6" in weights:
+            nodes.append(("MatMul", ["x", "p6"], "skip", {}))
+        return [*nodes, ("Add", ["e", "skip" if "p6" in weights else "x"], "y", {})], self.block_input(batch, i), weights
+
+    def block_input(self, batch, i): return {"x": input_numbers(batch, i, seed=1)}
+    def static_block(self, *size): return self.static_model(*self.block_parts(*size))
+
+    def time_compile(self, *size):
+        """A session of a model in memory."""
+        model, samples = self.model(*self.block_parts(*size)), []
+        for _ in range(8):
+            begin = time.perf_counter()
+            self.session(model)
+            samples.append(time.perf_counter() - begin)
+        return statistics.median(samples[1:])
+
+    @contextlib.contextmanager
+    def block_model(self, *size):
+        with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
+            file.write(self.model(*self.block_parts(*size)))
+            file.flush()
+            yield file.name
+
+    def run_block(self, network, size, model):
+        session = self.session(model)
+        for _ in range(10):
+            session.run(None, self.block_input(*size[:2]))
 
     def prepare(self, op, inputs):
+        if op.startswith("static_"):
+            return super().prepare(op, inputs)
         if op not in self.OPERATORS or any(i.dtype == "bf16" for i in inputs):
             return None
         operator, attributes = self.OPERATORS[op]
@@ -290,14 +682,12 @@ class Onnxruntime(Framework):
         graph = helper.make_graph([helper.make_node(operator, names, ["y"], **attributes)], op, values,
                                   [helper.make_tensor_value_info("y", f32, None)])
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
-        options = self.ort.SessionOptions()
-        options.intra_op_num_threads = CORES
-        session = self.ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = self.session(model.SerializeToString())
         feed = {n: i.make() for n, i in zip(names, inputs)}
         return lambda: session.run(None, feed)
 
 
-FRAMEWORKS = {"numpy": Numpy, "torch": Torch, "jax": Jax, "onnxruntime": Onnxruntime}
+FRAMEWORKS = {f.name: f for f in (Numpy, Torch, TorchCompile, Jax, Onnxruntime)}
 
 
 # ---- measuring -------------------------------------------------------------------------------------------------------
@@ -325,21 +715,19 @@ def median_seconds(call, wait, wait_each):
     return statistics.median(samples) / repeat
 
 
-def start_ms(framework):
-    """A Python that imports the framework and makes one tensor, from its launch to its end."""
+def median_launch_seconds(command):
+    """From launch to end; the first fills the file cache."""
     samples = []
-    for _ in range(3):
+    for _ in range(4):
         begin = time.perf_counter()
-        subprocess.run([sys.executable, "-c", framework.start], check=True)
-        samples.append((time.perf_counter() - begin) * 1e3)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        samples.append(time.perf_counter() - begin)
     return statistics.median(samples[1:])
 
 
-def start_mb(framework):
-    """The most memory such a process held."""
-    own_status = "; print(*[l.split()[1] for l in open('/proc/self/status') if l.startswith('VmHWM')])"
-    out = subprocess.run([sys.executable, "-c", framework.start + own_status], check=True, stdout=subprocess.PIPE, text=True)
-    return int(out.stdout.split()[-1]) / 1024
+def run_python(*arguments):
+    """The last word that such a Python prints."""
+    return subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout.split()[-1]
 
 
 def measure(framework, name):
@@ -347,19 +735,31 @@ def measure(framework, name):
     unit, op, *inputs = CASES.get(name, (None, None))
     if op is None:
         return {}
-    if op in ("start_ms", "start_mb"):
-        value = {"start_ms": start_ms, "start_mb": start_mb}[op](framework)
+    scale, check = {"ns": 1e9, "us": 1e6, "ms": 1e3, "MB": 1}[unit], []
+    if op.startswith("time_"):
+        function = getattr(framework, op, None)
+        value = function(*inputs) if function else None
     else:
         call = framework.prepare(op, inputs)
-        if call is None:
-            return {}
-        value = median_seconds(call, framework.wait, unit != "ns") * {"ns": 1e9, "us": 1e6, "ms": 1e3}[unit]
-    return {"case": name, "unit": unit, "value": value}
+        if isinstance(call, tuple):
+            call, check = call
+        value = None if call is None else median_seconds(call, framework.wait, unit != "ns")
+    return {} if value is None else {"case": name, "unit": unit, "value": value * scale, "check": check}
+
+
+def run_process(framework_class, network, size, model):
+    """The MLP block in this process, and the most memory that it held."""
+    framework = framework_class(makes_models=False) if framework_class is Onnxruntime else framework_class()
+    framework.run_block(network, BLOCKS[size], model)
+    with open("/proc/self/status") as status:
+        print(*[int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM")])
 
 
 def main():
     if len(sys.argv) < 2 or sys.argv[1] not in FRAMEWORKS:
-        sys.exit(f"usage: peers.py {'|'.join(FRAMEWORKS)} [PATTERN | --serve]")
+        sys.exit(f"usage: peers.py {'|'.join(FRAMEWORKS)} [PATTERN | --serve | --process infer|train SIZE MODEL]")
+    if sys.argv[2:3] == ["--process"]:
+        return run_process(FRAMEWORKS[sys.argv[1]], *sys.argv[3:6])
     framework = FRAMEWORKS[sys.argv[1]]()
     if sys.argv[2:] == ["--serve"]:
         print(json.dumps({"ready": sys.argv[1], "version": framework.version}), flush=True)

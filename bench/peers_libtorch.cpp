@@ -1,4 +1,4 @@
-/* Cases of bench_grad in PyTorch's C++ library, as peers.py has them in Python, by the same protocol:
+/* Cases of bench_grad and bench_static in PyTorch's C++ library, as peers.py has them in Python, by the same protocol:
  *
  *     peers_libtorch [PATTERN]    measures the cases with PATTERN in their name, one JSON line each
  *     peers_libtorch --serve      measures the case that each line of stdin names ({} when it is not here)
@@ -22,6 +22,7 @@
 namespace nn = torch::nn;
 using torch::Tensor;
 using Call = std::function<void()>;
+static std::vector<double> check; /* a few numbers of the last case's result, which every side must get */
 
 static Tensor parameter(torch::IntArrayRef shape) { return torch::randn(shape).requires_grad_(); }
 
@@ -67,6 +68,49 @@ static Call gelu() {
     };
 }
 
+/* As bench/static.h makes them. */
+static Tensor numbers(torch::IntArrayRef shape, uint32_t seed, float scale) {
+    Tensor t = torch::empty(shape);
+    float *value = t.data_ptr<float>();
+    for (uint32_t i = 0; i < static_cast<uint32_t>(t.numel()); ++i) {
+        uint32_t h = i * 0x9e3779b1u + seed * 0x85ebca77u;
+        h = (h ^ h >> 15) * 0x2c1b3c6du;
+        h ^= h >> 12;
+        value[i] = (static_cast<float>(h >> 8) * 0x1p-23f - 1) * scale;
+    }
+    return t;
+}
+static Tensor weight(torch::IntArrayRef shape, uint32_t seed) { return numbers(shape, seed, 0.0625f); }
+
+/* A call without gradients, whose result is noted for the comparison. */
+static Call forward(const std::function<Tensor()> &network) {
+    const auto call = [=] {
+        torch::NoGradGuard guard;
+        return network();
+    };
+    const Tensor y = call().reshape(-1).to(torch::kFloat64);
+    check = {y.square().mean().sqrt().item<double>(), y[0].item<double>(), y[y.numel() / 3].item<double>(),
+             y[-1].item<double>()};
+    return [=] { call(); };
+}
+
+template <int64_t batch, int64_t in, int64_t hidden, int64_t out> static Call block() {
+    const Tensor x = numbers({batch, in}, 1, 2), w0 = weight({in, hidden}, 10), b0 = weight({hidden}, 11),
+                 w1 = weight({hidden, hidden}, 12), b1 = weight({hidden}, 13), w2 = weight({hidden, out}, 14),
+                 b2 = weight({out}, 15), fit = in != out ? weight({in, out}, 16) : Tensor();
+    return forward([=] {
+        Tensor h = torch::gelu(torch::addmm(b0, x, w0), "tanh");
+        h = torch::gelu(torch::addmm(b1, h, w1), "tanh");
+        return torch::addmm(b2, h, w2) + (in != out ? x.mm(fit) : x);
+    });
+}
+
+static Call digits() {
+    const Tensor x = numbers({1, 784}, 1, 2), w0 = weight({784, 128}, 10), b0 = weight({128}, 11),
+                 w1 = weight({128, 10}, 12), b1 = weight({10}, 13);
+    return forward([=] { return torch::addmm(b1, torch::relu(torch::addmm(b0, x, w0)), w1); });
+}
+
 static const struct {
     std::string name, unit;
     Call (*prepare)();
@@ -77,6 +121,10 @@ static const struct {
     {"grad/backward-chain-1e5", "us", backward_chain},
     {"grad/softmax-cross-entropy-64x1000", "us", cross_entropy},
     {"grad/gelu-2^20", "us", gelu},
+    {"static/mlp-32x256x512x256", "us", block<32, 256, 512, 256>},
+    {"static/mlp-64x512x1024x512", "us", block<64, 512, 1024, 512>},
+    {"static/mlp-128x768x2048x1024", "us", block<128, 768, 2048, 1024>},
+    {"static/mlp-1x784x128x10", "us", digits},
 };
 
 /* As bench/harness.h: once unmeasured, then samples of 2 ms or one call, and their median. */
@@ -104,8 +152,12 @@ static int measure(const std::function<bool(const std::string &)> &chosen) {
     int count = 0;
     for (const auto &c : CASES) {
         if (!chosen(c.name)) continue;
+        check.clear();
         const double value = median_seconds(c.prepare()) * (c.unit == "ns" ? 1e9 : 1e6);
-        std::printf("{\"case\": \"%s\", \"unit\": \"%s\", \"value\": %.6g}\n", c.name.c_str(), c.unit.c_str(), value);
+        std::printf("{\"case\": \"%s\", \"unit\": \"%s\", \"value\": %.6g, \"check\": [", c.name.c_str(),
+                    c.unit.c_str(), value);
+        for (size_t i = 0; i < check.size(); ++i) std::printf("%s%.9g", i > 0 ? ", " : "", check[i]);
+        std::puts("]}");
         std::fflush(stdout);
         ++count;
     }
