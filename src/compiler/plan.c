@@ -350,7 +350,7 @@ static bool keeps_weights(const hd_plan *p, uint32_t node, const hd_group *group
     return group->count == 1 && is_steady(p, hd_node_inputs(p->graph, node)[1], &cell);
 }
 
-static void keep_weights(const hd_plan *p, hd_plan_call *c) {
+static void keep_weights(hd_plan *p, hd_plan_call *c) {
     const uint32_t node = (uint32_t)(c->call.outputs[0] - p->tensors);
     const uint32_t weight = hd_node_inputs(p->graph, node)[1];
     const bool copied = p->buffer_of[weight] != p->buffer_of[p->fusion.source[weight]]; /* in every run */

@@ -71,6 +71,7 @@ typedef struct hd_plan {
     uint32_t *fresh; /* buffers that need memory of their own in every run */
     uint32_t fresh_count;
     uint32_t *state;   /* for each cell: the buffer of its update; HD_NONE: unchanged */
+    bool packs;        /* some product keeps its weights packed */
     bool saves;        /* it has RUN_SAVE */
     bool *sliced;      /* for each cell: its parts are written in place, and RUN_SAVE keeps what was there */
     uint32_t *cell_of; /* for each node: the cell in whose memory it lies although it is a write; HD_NONE */

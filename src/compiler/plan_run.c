@@ -119,7 +119,7 @@ static hd_error prepare(hd_plan *p, hd_thread *thread, const hd_run *run) {
         if (bytes == NULL) return thread->error_code;
         set_given(p, g->inputs[i].node, bytes);
     }
-    for (uint32_t i = 0; i < p->call_count; ++i) HD_TRY(pack_weights(thread, &p->calls[i], run));
+    for (uint32_t i = 0; p->packs && i < p->call_count; ++i) HD_TRY(pack_weights(thread, &p->calls[i], run));
     for (uint32_t i = 0; i < p->fresh_count; ++i) {
         hd_plan_buffer *b = &p->buffers[p->fresh[i]];
         b->in_place = b->room == IN_CELL && !run->keep_state && is_alone(p, run, b->cell);
