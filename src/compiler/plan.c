@@ -355,6 +355,7 @@ static void keep_weights(hd_plan *p, hd_plan_call *c) {
     const uint32_t weight = hd_node_inputs(p->graph, node)[1];
     const bool copied = p->buffer_of[weight] != p->buffer_of[p->fusion.source[weight]]; /* in every run */
     if (is_steady(p, weight, &c->cell) && !copied) c->packed_bytes = hd_cpu_product_packed_bytes(&c->call);
+    p->packs = p->packs || c->packed_bytes > 0;
 }
 
 static hd_error plan_groups(hd_plan *p) {
