@@ -358,6 +358,44 @@ static void keep_weights(hd_plan *p, hd_plan_call *c) {
     p->packs = p->packs || c->packed_bytes > 0;
 }
 
+/* A product on which only rows of one operand rest, one upon the other, the last alone in memory: the device's own kernels do
+ * that in its tiles, and nothing has to be compiled. Fills `steps` and gives their number; 0: it is not so. */
+static int simple_steps(const hd_plan *p, const hd_group *group, hd_product_step *steps) {
+    const uint32_t *members = p->fusion.members + group->first;
+    const hd_graph *g = p->graph;
+    const hd_dtype dtype = (hd_dtype)g->nodes[members[0]].dtype;
+    if (group->count < 2 || group->count > HD_PRODUCT_STEPS + 1 || product_of(p, group) != members[0]) return 0;
+    for (uint32_t i = 0; i + 1 < group->count; ++i) {
+        const hd_node *n = &g->nodes[members[i + 1]];
+        const double *numbers = hd_node_attributes(g, members[i + 1]);
+        if (hd_node_op(n)->family != HD_FAMILY_ELEMENTWISE || n->input_count != 1 || hd_rows[n->op].gives_bool ||
+            n->dtype != dtype || n->compute != dtype || hd_node_inputs(g, members[i + 1])[0] != members[i] ||
+            p->fusion.stored[members[i]])
+            return 0;
+        steps[i] = (hd_product_step){.op = n->op};
+        for (int k = 0; k < hd_rows[n->op].numbers; ++k)
+            hd_element_from_f64((char *)steps[i].numbers + (size_t)k * hd_dtype_bytes[dtype], dtype, numbers[k]);
+    }
+    return (int)group->count - 1;
+}
+
+static hd_error plan_product(hd_plan *p, hd_lowering *lowering, const hd_group *group) {
+    const uint32_t *members = p->fusion.members + group->first;
+    hd_product_step steps[HD_PRODUCT_STEPS];
+    const int count = simple_steps(p, group, steps);
+    const hd_node *n = &p->graph->nodes[members[0]];
+    const uint32_t *inputs = hd_node_inputs(p->graph, members[0]);
+    if (count == 0) return plan_kernel(p, lowering, group);
+    for (int k = 0; k < n->input_count; ++k) HD_TRY(need(p, inputs[k]));
+    if (n->input_count > 2 && !p->tensors[inputs[2]].contiguous) return plan_kernel(p, lowering, group);
+    hd_launch *l = new_launch(p, RUN_PRODUCT, members[0]);
+    hd_plan_call *c = new_call(p, members[0], l);
+    memcpy(c->steps, steps, sizeof steps);
+    c->step_count = count;
+    for (int k = 0; k < n->input_count; ++k) HD_TRY(add_input(p, l, inputs[k]));
+    return add_output(p, l, members[count]);
+}
+
 static hd_error plan_groups(hd_plan *p) {
     hd_lowering lowering;
     hd_error status = hd_lowering_begin(&lowering, p->graph, &p->fusion, p->tensors);
@@ -367,6 +405,7 @@ static hd_error plan_groups(hd_plan *p) {
         status = group->kind == HD_GROUP_CALL                                        ? plan_call(p, first, RUN_CALL)
                  : group->kind == HD_GROUP_PRODUCT && keeps_weights(p, first, group) ? plan_call(p, first, RUN_PRODUCT)
                  : group->kind == HD_GROUP_PRODUCT && group->count == 1              ? plan_call(p, first, RUN_CALL)
+                 : group->kind == HD_GROUP_PRODUCT                                   ? plan_product(p, &lowering, group)
                                                                                      : plan_kernel(p, &lowering, group);
     }
     hd_lowering_end(&lowering);

@@ -3,6 +3,7 @@
 #define HD_COMPILER_PLAN_H
 
 #include "compiler/lower.h"
+#include "device/cpu/product.h"
 #include "script/executable.h"
 
 #define HD_NONE UINT32_MAX
@@ -30,6 +31,7 @@ typedef struct hd_launch {
     uint32_t native; /* in natives; HD_NONE */
 } hd_launch;
 
+enum { HD_PRODUCT_STEPS = 4 };
 typedef struct hd_plan_call {
     hd_call call;
     hd_random_attributes draw; /* of a random op: the call's attributes */
@@ -38,7 +40,9 @@ typedef struct hd_plan_call {
     size_t packed_bytes; /* 0: it is not kept */
     const void *packed_data;
     uint32_t packed_version;
-    uint32_t cell; /* the cell it is; HD_NONE: a constant */
+    uint32_t cell;                           /* the cell it is; HD_NONE: a constant */
+    hd_product_step steps[HD_PRODUCT_STEPS]; /* rows that follow it, when they need no kernel of their own */
+    int step_count;
 } hd_plan_call;
 
 typedef struct hd_plan_native {

@@ -29,8 +29,8 @@ static void multiply_integers(const product *p, hd_compute type) {
         INTEGER_CASE(I8, i8)
         INTEGER_CASE(I16, i16)
         INTEGER_CASE(I32, i32)
-        INTEGER_CASE(I64, i64) case HD_COMPUTE_B8 : case HD_COMPUTE_F32 : case HD_COMPUTE_F64 : case HD_COMPUTE_COUNT
-            : break;
+        INTEGER_CASE(I64, i64)
+        case HD_COMPUTE_B8 : case HD_COMPUTE_F32 : case HD_COMPUTE_F64 : case HD_COMPUTE_COUNT : break;
     }
 }
 
@@ -220,22 +220,40 @@ int hd_cpu_product_columns(hd_dtype dtype) {
     return dtype == HD_F32 ? hd_kernels()->gemm_f32.nr : hd_kernels()->gemm_f64.nr;
 }
 
+static void add_bias(const hd_plain_finish *f, char *to, const char *from, int64_t column, int64_t columns) {
+    if (f->dtype == HD_F32)
+        for (int64_t q = 0; q < columns; ++q)
+            ((float *)to)[q] = ((const float *)from)[q] + ((const float *)f->bias)[column + q];
+    else
+        for (int64_t q = 0; q < columns; ++q)
+            ((double *)to)[q] = ((const double *)from)[q] + ((const double *)f->bias)[column + q];
+}
+
+/* The tile's memory is free to be written: it is contiguous, with some columns too many perhaps. */
+static void apply_steps(const hd_plain_finish *f, char *tile, int64_t stride, int64_t rows, int64_t column,
+                        int64_t columns) {
+    const size_t row_bytes = (size_t)stride * hd_dtype_bytes[f->dtype];
+    for (int64_t i = 0; f->bias != NULL && i < rows; ++i)
+        add_bias(f, tile + (size_t)i * row_bytes, tile + (size_t)i * row_bytes, column, columns);
+    const hd_elementwise_kernel *kernels = hd_kernels()->elementwise[hd_dtype_compute[f->dtype]];
+    for (int i = 0; i < f->step_count; ++i) {
+        const void *const in[3] = {tile, tile, tile};
+        kernels[f->steps[i].op](tile, in, f->steps[i].numbers, rows * stride);
+    }
+}
+
 void hd_cpu_product_store(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows, int64_t column,
                           int64_t columns) {
     const hd_plain_finish *f = context;
     const size_t bytes = hd_dtype_bytes[f->dtype];
+    if (f->step_count > 0) apply_steps(f, (char *)(uintptr_t)tile, stride, rows, column, columns);
     for (int64_t i = 0; i < rows; ++i) {
         char *to = (char *)f->out + (size_t)((row + i) * f->columns + column) * bytes;
         const char *from = (const char *)tile + (size_t)(i * stride) * bytes;
-        const char *bias = f->bias == NULL ? NULL : (const char *)f->bias + (size_t)column * bytes;
-        if (bias == NULL)
-            memcpy(to, from, (size_t)columns * bytes);
-        else if (f->dtype == HD_F32)
-            for (int64_t q = 0; q < columns; ++q)
-                ((float *)to)[q] = ((const float *)from)[q] + ((const float *)bias)[q];
+        if (f->bias != NULL && f->step_count == 0)
+            add_bias(f, to, from, column, columns);
         else
-            for (int64_t q = 0; q < columns; ++q)
-                ((double *)to)[q] = ((const double *)from)[q] + ((const double *)bias)[q];
+            memcpy(to, from, (size_t)columns * bytes);
     }
 }
 

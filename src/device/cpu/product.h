@@ -26,12 +26,20 @@ size_t hd_cpu_product_packed_bytes(const hd_call *call);
 hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, void *out);
 /* The most columns that a tile has, but for small products, which are one tile. */
 int hd_cpu_product_columns(hd_dtype dtype);
-/* A `finish` that only adds a bias and stores: the context is a hd_plain_finish. */
+/* An elementwise row of one operand, by the device's own kernel. */
+typedef struct hd_product_step {
+    uint16_t op;       /* hd_op_id */
+    double numbers[3]; /* memory for the row's numbers, in the type of the product */
+} hd_product_step;
+/* A `finish` that adds a bias, applies a few rows, and stores: what needs no compiled kernel. The context is a
+ * hd_plain_finish. */
 typedef struct hd_plain_finish {
     hd_dtype dtype;
     int64_t columns;
     const void *bias; /* one for each column; NULL: none */
     void *out;        /* row-major */
+    const hd_product_step *steps;
+    int step_count;
 } hd_plain_finish;
 void hd_cpu_product_store(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows, int64_t column,
                           int64_t columns);
