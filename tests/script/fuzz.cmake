@@ -39,6 +39,7 @@ foreach(part ${HODU_KERNEL_OBJECTS})
 endforeach()
 add_executable(script_fuzz ${CMAKE_CURRENT_LIST_DIR}/fuzz_load.c ${HODU_SOURCES} ${HODU_FUZZ_KERNELS})
 add_dependencies(script_fuzz hodu_objects) # generated sources
+target_include_directories(script_fuzz SYSTEM PRIVATE $<TARGET_PROPERTY:hodu_objects,INCLUDE_DIRECTORIES>)
 target_include_directories(script_fuzz PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 target_compile_definitions(script_fuzz PRIVATE HODU_LIBFUZZER $<TARGET_PROPERTY:hodu_objects,COMPILE_DEFINITIONS>)
 target_compile_options(script_fuzz PRIVATE -fsanitize=fuzzer,address,undefined -fno-sanitize=pointer-overflow
