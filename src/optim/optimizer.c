@@ -192,7 +192,8 @@ static void sgd_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g,
     g = hd_cast(g, dtype);
     if (opts->weight_decay != 0) g = hd_add(g, hd_mul_scalar(value, opts->weight_decay));
     if (opts->momentum != 0) {
-        hd_tensor *moved = hd_add(hd_mul_scalar(slot[0], opts->momentum), hd_mul_scalar(g, 1 - opts->dampening));
+        hd_tensor *fresh = hd_mul_scalar(g, 1 - opts->dampening), *kept = hd_mul_scalar(slot[0], opts->momentum);
+        hd_tensor *moved = hd_add(kept, fresh);
         if (opts->dampening != 0)
             moved = hd_where(hd_eq_scalar(o->steps, 1), g, moved); /* the first gradient counts whole */
         hd_assign(slot[0], moved);
@@ -246,8 +247,12 @@ static void adam_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g
     g = hd_cast(g, dtype);
     if (opts->weight_decay != 0) g = hd_add(g, hd_mul_scalar(value, opts->weight_decay));
     hd_tensor *m = slot[0], *v = slot[1];
-    hd_assign(m, hd_add(hd_mul_scalar(m, opts->beta1), hd_mul_scalar(g, 1 - opts->beta1)));
-    hd_assign(v, hd_add(hd_mul_scalar(v, opts->beta2), hd_mul_scalar(hd_square(g), 1 - opts->beta2)));
+    /* one after the other: compilers evaluate arguments in different orders, and a recorded step should be the same graph */
+    hd_tensor *fresh = hd_mul_scalar(g, 1 - opts->beta1), *kept = hd_mul_scalar(m, opts->beta1);
+    hd_assign(m, hd_add(kept, fresh));
+    fresh = hd_mul_scalar(hd_square(g), 1 - opts->beta2);
+    kept = hd_mul_scalar(v, opts->beta2);
+    hd_assign(v, hd_add(kept, fresh));
     hd_tensor *correction1 = hd_rsub_scalar(hd_rpow_scalar(o->steps, opts->beta1), 1);
     hd_tensor *correction2 = hd_rsub_scalar(hd_rpow_scalar(o->steps, opts->beta2), 1);
     hd_tensor *rate = hd_cast(hd_div(o->learning_rate, correction1), dtype);
