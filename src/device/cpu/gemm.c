@@ -266,7 +266,9 @@ static size_t cut_product(product *p, int threads, cut *c) {
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panels = pieces_of(p->n, nr), strips = pieces_of(p->m, mr);
     p->m_block = A_BYTES / (p->k * (int64_t)p->bytes) / mr * mr;
     p->m_block = p->m_block < mr ? mr : minimum(p->m_block, M_BLOCK / mr * mr);
-    c->few_rows = p->m * p->k * (int64_t)p->bytes <= FEW_BYTES && panels >= threads;
+    /* measured: B that is packed already is rather read again for each block of A that stays in cache */
+    const bool few = p->packed_b != NULL ? p->m <= 2 * p->m_block : p->m * p->k * (int64_t)p->bytes <= FEW_BYTES;
+    c->few_rows = few && panels >= threads;
     if (c->few_rows) p->m_block = strips * mr;
     const int64_t blocks = pieces_of(p->m, p->m_block);
     p->column_pieces = c->few_rows ? minimum(panels, threads > 1 ? 4 * threads : 1) : 1;
