@@ -28,7 +28,10 @@ static hd_error make_working_room(hd_plan *p, hd_thread *thread) {
     size_t most = 0;
     for (uint32_t i = 0; i < p->launch_count; ++i) {
         const hd_launch *l = &p->launches[i];
-        const hd_product product = {.call = l->call == HD_NONE ? NULL : &p->calls[l->call].call};
+        const hd_plan_call *c = l->call == HD_NONE ? NULL : &p->calls[l->call];
+        const hd_product product = {.call = c == NULL ? NULL : &c->call,
+                                    .packed =
+                                        c != NULL && c->packed_bytes > 0 ? p : NULL}; /* only whether it will be */
         const size_t bytes = l->kind == RUN_KERNEL    ? hd_native_room(&p->natives[l->native]->native)
                              : l->kind == RUN_PRODUCT ? hd_cpu_product_room(&product)
                                                       : 0;
