@@ -269,6 +269,8 @@ static bool gather_groups(const walk *w, uint32_t node, uint32_t level, hd_group
         const uint32_t source = source_of(w, in[k]), group = group_of(w, source);
         if (group == HD_NO_GROUP || level_of(w, source) != level || group == *into) continue;
         if (w->f->groups[group].kind == HD_GROUP_CALL) return false;
+        if (w->f->groups[group].kind == HD_GROUP_PRODUCT && w->optimization < HD_O2)
+            return false; /* alone, its weights packed */
         if (*into == HD_NO_GROUP) {
             *into = group;
             *all = w->f->groups[group];
@@ -423,7 +425,7 @@ static hd_error add_node(walk *w, uint32_t i) {
     if (w->optimization >= HD_O2 && hd_node_is_pick(g, i)) return add_pick(w, i);
     if (w->optimization >= HD_O2 && hd_node_is_spread(g, i)) return add_spread(w, i);
     HD_TRY(add_call(w, i));
-    if (w->optimization >= HD_O2 && is_product(g, i)) w->f->groups[w->f->group_of[i]].kind = HD_GROUP_PRODUCT;
+    if (is_product(g, i)) w->f->groups[w->f->group_of[i]].kind = HD_GROUP_PRODUCT;
     return HD_OK;
 }
 
