@@ -32,9 +32,11 @@ static struct {
     _Alignas(64) _Atomic(hd_chunk_function) work;
     _Atomic(void *) context;
     _Atomic uint32_t chunks;
+    _Atomic int allowed; /* threads that may work on it */
     _Atomic bool busy;
     _Atomic int threads; /* 0: not decided yet */
     int workers;         /* started; under the lock */
+    _Atomic int arrived; /* those of them that are past their start */
     pthread_mutex_t lock;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -68,6 +70,7 @@ static void claim_chunks(uint32_t epoch) {
 
 static void *worker(void *number) {
     uint32_t last = 0;
+    atomic_fetch_add(&pool.arrived, 1);
     for (;;) {
         int64_t until = nanoseconds() + SPIN_NANOSECONDS;
         uint32_t epoch;
@@ -80,7 +83,7 @@ static void *worker(void *number) {
             until = nanoseconds() + SPIN_NANOSECONDS;
         }
         last = epoch;
-        if ((intptr_t)number < atomic_load_explicit(&pool.threads, memory_order_relaxed)) claim_chunks(epoch);
+        if ((intptr_t)number < atomic_load_explicit(&pool.allowed, memory_order_relaxed)) claim_chunks(epoch);
     }
     return NULL;
 }
@@ -96,13 +99,17 @@ static int decide_threads(void) {
     return count < 1 ? 1 : count > MAX_THREADS ? MAX_THREADS : (int)count;
 }
 
+static __thread int limit __attribute__((tls_model("initial-exec"))); /* 0: none */
+
+void hd_pool_limit(int threads) { limit = threads; }
+
 int hd_pool_threads(void) {
     int threads = atomic_load_explicit(&pool.threads, memory_order_relaxed);
     if (threads == 0) {
         threads = decide_threads();
         atomic_store_explicit(&pool.threads, threads, memory_order_relaxed);
     }
-    return threads;
+    return limit == 0 || threads < limit ? threads : limit;
 }
 
 int hd_num_threads(void) { return hd_pool_threads(); }
@@ -116,9 +123,17 @@ void hd_set_num_threads(int count) {
         atomic_store_explicit(&pool.threads, count, memory_order_relaxed);
 }
 
+/* A thread that is being started may hold locks of an allocator, and a child would never get them back. */
+static void before_fork(void) {
+    pthread_mutex_lock(&pool.lock);
+    while (atomic_load(&pool.arrived) < pool.workers) sched_yield();
+}
+static void after_fork_here(void) { pthread_mutex_unlock(&pool.lock); }
+
 /* In a child process the workers are gone: begin anew. The child of a busy pool runs alone until then. */
 static void after_fork(void) {
     pool.workers = 0;
+    atomic_store(&pool.arrived, 0);
     pthread_mutex_init(&pool.lock, NULL);
     atomic_store(&pool.sleepers, 0);
     atomic_fetch_or(&pool.ticket, UINT32_MAX); /* nobody is left to run the chunks of a job that was under way */
@@ -128,7 +143,7 @@ static void after_fork(void) {
 static void start_workers(int wanted) {
     static bool fork_handled; /* under the lock */
     pthread_mutex_lock(&pool.lock);
-    if (!fork_handled) fork_handled = pthread_atfork(NULL, NULL, after_fork) == 0;
+    if (!fork_handled) fork_handled = pthread_atfork(before_fork, after_fork_here, after_fork) == 0;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's, not the workers' */
@@ -162,6 +177,7 @@ void hd_parallel(int64_t chunks, hd_chunk_function work, void *context) {
     atomic_store_explicit(&pool.work, work, memory_order_relaxed);
     atomic_store_explicit(&pool.context, context, memory_order_relaxed);
     atomic_store_explicit(&pool.chunks, (uint32_t)chunks, memory_order_relaxed);
+    atomic_store_explicit(&pool.allowed, threads, memory_order_relaxed);
     atomic_store_explicit(&pool.finished, 0, memory_order_relaxed);
     atomic_store_explicit(&pool.ticket, (uint64_t)epoch << 32, memory_order_seq_cst);
     atomic_store(&pool.wake, epoch);

@@ -15,5 +15,7 @@ void hd_parallel_range(int64_t count, int64_t grain, hd_range_function work, voi
 
 /* Threads a job may use now, the caller among them. */
 int hd_pool_threads(void);
+/* At most so many for jobs of this thread, from now on; 0: all. */
+void hd_pool_limit(int threads);
 
 #endif
