@@ -16,7 +16,8 @@ typedef struct hd_outputs hd_outputs;
 /* Who compiles. The values are shared with no other enum, so that a wrong one is noticed. */
 typedef enum hd_compiler { HD_COMPILER_HODU = 0x4831, HD_COMPILER_XLA = 0x4832 } hd_compiler;
 /* O0 runs what was recorded as it was recorded, bit for bit as dynamically; O1 simplifies, and compiles elementwise ops to
- * native code; O2, the default, also reductions and what follows matrix products; O3 is O2 today. */
+ * native code; O2, the default, also reductions and what follows matrix products; O3 times other ways to fuse, fewer threads
+ * and other vector widths in trial runs, and keeps what was quickest in the disk cache. */
 typedef enum hd_optimization_level { HD_LEVEL_DEFAULT, HD_O0 = 0x4f30, HD_O1, HD_O2, HD_O3 } hd_optimization_level;
 
 HD_BEGIN_DECLS
@@ -65,6 +66,7 @@ typedef struct hd_script_figures {
     double
         llvm_load_ms; /* of compile_ms: loading LLVM, once in a process; making code (a sum over threads); placing it */
     double code_ms, link_ms;
+    int64_t alternatives; /* that O3 timed; 0: what it found earlier was in the disk cache, or the trial runs failed */
     double operations, bytes_moved; /* of a run: arithmetic, and memory that kernels read and write */
 } hd_script_figures;
 HD_API hd_script_figures hd_script_stats(const hd_script *script);

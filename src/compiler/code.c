@@ -92,6 +92,8 @@ static const char *target_of(hd_renderer renderer) {
     return hd_cc_target();
 }
 
+const char *hd_code_target(void) { return target_of(hd_code_renderer()); }
+
 /* ---- the table ------------------------------------------------------------------------------------------------------------ */
 static char *key_of(hd_code *code) { return (char *)(code + 1); }
 

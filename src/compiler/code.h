@@ -41,6 +41,8 @@ hd_error hd_cc_object(const hd_kernel *k, const char *name, void **object, size_
 /* A text that names renderer, version, CPU and features: part of every key of the disk cache. */
 const char *hd_llvm_target(void);
 const char *hd_cc_target(void);
+/* That of the renderer in use; NULL: there is none. */
+const char *hd_code_target(void);
 /* What opening libLLVM took, once in a process; 0 before. */
 int64_t hd_llvm_load_nanoseconds(void);
 

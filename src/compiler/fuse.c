@@ -138,6 +138,8 @@ typedef struct walk {
     const hd_graph *g;
     hd_fusion *f;
     hd_optimization_level optimization;
+    hd_fuse_choice choice;
+    uint32_t most_members;
 } walk;
 
 static uint32_t source_of(const walk *w, uint32_t node) { return w->f->source[node]; }
@@ -205,10 +207,10 @@ static uint32_t input_level(const walk *w, uint32_t node) {
 }
 
 /* What two groups of one level would be together; false when they cannot be one. */
-static bool together(const hd_group *a, const hd_group *b, hd_group *both) {
+static bool together(const walk *w, const hd_group *a, const hd_group *b, hd_group *both) {
     if (a->kind == HD_GROUP_CALL || b->kind == HD_GROUP_CALL || a->level != b->level) return false;
     if (a->kind == HD_GROUP_PRODUCT && b->kind == HD_GROUP_PRODUCT) return false;
-    if (!hd_shape_equal(a->space, b->space) || a->count + b->count > MOST_MEMBERS || a->reads + b->reads > MOST_READS)
+    if (!hd_shape_equal(a->space, b->space) || a->count + b->count > w->most_members || a->reads + b->reads > MOST_READS)
         return false;
     if (a->reduces && b->reduces && memcmp(a->reduced, b->reduced, sizeof a->reduced) != 0) return false;
     *both = a->reduces ? *a : *b;
@@ -269,18 +271,18 @@ static bool gather_groups(const walk *w, uint32_t node, uint32_t level, hd_group
         const uint32_t source = source_of(w, in[k]), group = group_of(w, source);
         if (group == HD_NO_GROUP || level_of(w, source) != level || group == *into) continue;
         if (w->f->groups[group].kind == HD_GROUP_CALL) return false;
-        if (w->f->groups[group].kind == HD_GROUP_PRODUCT && w->optimization < HD_O2)
+        if (w->f->groups[group].kind == HD_GROUP_PRODUCT && (w->optimization < HD_O2 || w->choice.products_alone))
             return false; /* alone, its weights packed */
         if (*into == HD_NO_GROUP) {
             *into = group;
             *all = w->f->groups[group];
         } else {
             hd_group both;
-            if (!together(all, &w->f->groups[group], &both)) return false;
+            if (!together(w, all, &w->f->groups[group], &both)) return false;
             *all = both;
         }
     }
-    return *into != HD_NO_GROUP && all->count < MOST_MEMBERS && all->reads + 3 <= MOST_READS;
+    return *into != HD_NO_GROUP && all->count < w->most_members && all->reads + 3 <= MOST_READS;
 }
 
 /* Makes true what gather_groups found. */
@@ -342,7 +344,7 @@ static bool reduces_well(const hd_shape *space, const bool *reduced) {
 static bool reduces_group(const walk *w, uint32_t node, const hd_group *group, const bool *reduced) {
     const uint32_t in = hd_node_inputs(w->g, node)[0], source = source_of(w, in);
     const hd_shape shape = hd_node_shape(w->g, in);
-    if (group->kind != HD_GROUP_KERNEL || w->f->form[source] != HD_FORM_FULL || group->count >= MOST_MEMBERS)
+    if (group->kind != HD_GROUP_KERNEL || w->f->form[source] != HD_FORM_FULL || group->count >= w->most_members)
         return false;
     if (!hd_shape_equal(shape, group->space)) return false;
     if (group->reduces && memcmp(group->reduced, reduced, sizeof group->reduced) != 0) return false;
@@ -418,11 +420,12 @@ static hd_error add_node(walk *w, uint32_t i) {
     }
     if (!hd_node_is_op(&g->nodes[i]) && g->nodes[i].op != HD_NODE_WRITE) return HD_OK;
     if (hd_node_is_view(g, i)) return HD_OK;
+    const bool reduces = w->optimization >= HD_O2 && !w->choice.reductions_alone;
     if (w->optimization == HD_O0) return add_call(w, i);
     if (is_number(g, i)) return HD_OK; /* written into kernels; a call when others need it */
     if (hd_node_is_map(g, i)) return add_map(w, i);
-    if (w->optimization >= HD_O2 && is_reduction(g, i)) return add_reduction(w, i);
-    if (w->optimization >= HD_O2 && hd_node_is_pick(g, i)) return add_pick(w, i);
+    if (reduces && is_reduction(g, i)) return add_reduction(w, i);
+    if (reduces && hd_node_is_pick(g, i)) return add_pick(w, i);
     if (w->optimization >= HD_O2 && hd_node_is_spread(g, i)) return add_spread(w, i);
     HD_TRY(add_call(w, i));
     if (is_product(g, i)) w->f->groups[w->f->group_of[i]].kind = HD_GROUP_PRODUCT;
@@ -483,7 +486,7 @@ static hd_error sink(walk *w) {
             uint32_t into = reader[i];
             while (f->groups[into].joined != into) into = f->groups[into].joined;
             hd_group *from = &f->groups[i], *to = &f->groups[into];
-            if (from->count + to->count > MOST_MEMBERS || from->reads + to->reads > MOST_READS) continue;
+            if (from->count + to->count > w->most_members || from->reads + to->reads > MOST_READS) continue;
             to->count += from->count;
             to->reads += from->reads;
             to->checks = to->checks || from->checks;
@@ -533,7 +536,7 @@ static hd_error settle(walk *w) {
     return hd_fusion_order(w->g, f);
 }
 
-hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fusion *f) {
+hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fuse_choice choice, hd_fusion *f) {
     memset(f, 0, sizeof *f);
     f->node_count = g->node_count;
     f->level = level;
@@ -543,14 +546,15 @@ hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fusion *f) {
     f->group_of = hd_array_resize(NULL, count * sizeof *f->group_of);
     f->form = hd_array_resize(NULL, count);
     f->stored = hd_array_resize(NULL, count);
-    walk w = {.g = g, .f = f, .optimization = level};
+    walk w = {.g = g, .f = f, .optimization = level, .choice = choice, .most_members = MOST_MEMBERS};
+    if (choice.most_members > 0 && choice.most_members < MOST_MEMBERS) w.most_members = choice.most_members;
     hd_error status = HD_OK;
     if (f->source == NULL || f->number == NULL || f->group_of == NULL || f->form == NULL || f->stored == NULL)
         status = hd_fail(HD_ERROR_MEMORY, "no memory to fuse a graph of %u nodes", g->node_count);
     if (status == HD_OK) memset(f->stored, 0, count);
     if (status == HD_OK) memset(f->form, 0, count);
     for (uint32_t i = 0; i < g->node_count && status == HD_OK; ++i) status = add_node(&w, i);
-    if (status == HD_OK && level > HD_O0) status = sink(&w);
+    if (status == HD_OK && level > HD_O0 && !choice.unsunk) status = sink(&w);
     if (status == HD_OK) status = find_stored(&w);
     if (status == HD_OK) status = settle(&w);
     if (status != HD_OK) hd_fusion_release(f);

@@ -50,8 +50,16 @@ typedef struct hd_fusion {
     bool *stored;       /* of each node: others read it from memory */
 } hd_fusion;
 
+/* What can be decided otherwise where that is quicker; all zero is what is quicker as a rule. */
+typedef struct hd_fuse_choice {
+    uint8_t most_members;  /* of a group; 0: as many as fit */
+    bool products_alone;   /* nothing is computed in the tiles of products */
+    bool reductions_alone; /* by the device's own kernels */
+    bool unsunk;           /* what follows from inputs alone is computed once, apart from its reader */
+} hd_fuse_choice;
+
 /* Parts the nodes of a graph into groups. O0: every op alone; O1: elementwise ops; O2: all. */
-hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fusion *out);
+hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fuse_choice choice, hd_fusion *out);
 void hd_fusion_release(hd_fusion *f);
 /* From fuse_order.c: fills members and order, when all nodes know their group. */
 hd_error hd_fusion_order(const hd_graph *g, hd_fusion *f);

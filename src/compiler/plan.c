@@ -443,14 +443,33 @@ static hd_error connect(hd_plan *p) {
     return HD_OK;
 }
 
-static hd_error make_plan(hd_thread *thread, hd_plan *p, hd_optimization_level level) {
-    HD_TRY(hd_fuse(p->graph, level, &p->fusion));
+bool hd_plan_can_widen(const hd_native *n) { return n->shape.axes == n->shape.kept; } /* sums depend on their order */
+
+void hd_plan_widen(hd_native *n, int width) {
+    n->shape.width = (uint16_t)(width > 0 ? n->shape.width * 2 : width < 0 ? n->shape.width / 2 : n->shape.width);
+    hd_native_settle(n);
+}
+
+static void heed(hd_plan *p, const hd_tuning *tuning) {
+    if (tuning->launch_count != p->launch_count) return;
+    for (uint32_t i = 0; i < p->launch_count; ++i) {
+        hd_launch *l = &p->launches[i];
+        l->threads = tuning->launches[i].threads;
+        if (l->kind != RUN_KERNEL || tuning->launches[i].width == 0) continue;
+        hd_native *n = &p->natives[l->native]->native;
+        if (hd_plan_can_widen(n)) hd_plan_widen(n, tuning->launches[i].width);
+    }
+}
+
+static hd_error make_plan(hd_thread *thread, hd_plan *p, hd_optimization_level level, const hd_tuning *tuning) {
+    HD_TRY(hd_fuse(p->graph, level, tuning == NULL ? (hd_fuse_choice){0} : tuning->fuse, &p->fusion));
     hd_plan_dump(p);
     HD_TRY(hd_plan_find_slices(p));
     HD_TRY(make_room(p));
     make_headers(p);
     HD_TRY(plan_groups(p));
     HD_TRY(plan_leaving(p));
+    if (tuning != NULL) heed(p, tuning);
     HD_TRY(compile_kernels(thread, p));
     HD_TRY(connect(p));
     p->executable.launches = p->launch_count;
@@ -458,7 +477,8 @@ static hd_error make_plan(hd_thread *thread, hd_plan *p, hd_optimization_level l
     return hd_plan_lay_out(thread, p);
 }
 
-hd_executable *hd_hodu_compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
+hd_plan *hd_plan_new(hd_thread *thread, hd_graph *graph, hd_executor *executor, hd_optimization_level level,
+                     const hd_tuning *tuning) {
     hd_plan *p = hd_array_resize(NULL, sizeof *p);
     if (p == NULL) {
         hd_fail(HD_ERROR_MEMORY, "no memory for a plan");
@@ -466,17 +486,27 @@ hd_executable *hd_hodu_compile(hd_thread *thread, hd_graph *graph, hd_device dev
     }
     memset(p, 0, sizeof *p);
     p->executable = (hd_executable){.run = hd_plan_run, .destroy = plan_destroy, .describe = hd_plan_describe};
-    p->executor = hd_device_executor(device);
-    if (level == HD_O0) {
-        hd_object_retain(&graph->object);
-        p->graph = graph;
-    } else {
-        const char *call = thread->call; /* passes call ops, but it is the caller's function that runs */
-        p->graph = hd_graph_simplify(thread, graph);
-        thread->call = call;
-    }
-    if (p->graph != NULL && p->executor != NULL && make_plan(thread, p, level) == HD_OK) return &p->executable;
-    if (p->executor == NULL) hd_fail(HD_ERROR_DEVICE, "the script's device is not available");
+    p->executor = executor;
+    hd_object_retain(&graph->object);
+    p->graph = graph;
+    if (make_plan(thread, p, level, tuning) == HD_OK) return p;
     plan_destroy(&p->executable, thread);
     return NULL;
+}
+
+hd_executable *hd_hodu_compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
+    hd_executor *executor = hd_device_executor(device);
+    if (executor == NULL) {
+        hd_fail(HD_ERROR_DEVICE, "the script's device is not available");
+        return NULL;
+    }
+    if (level == HD_O0) return (hd_executable *)hd_plan_new(thread, graph, executor, level, NULL);
+    const char *call = thread->call; /* passes call ops, but it is the caller's function that runs */
+    hd_graph *simple = hd_graph_simplify(thread, graph);
+    thread->call = call;
+    if (simple == NULL) return NULL;
+    hd_plan *p = level == HD_O3 ? hd_plan_tuned(thread, simple, executor)
+                                : hd_plan_new(thread, simple, executor, level, NULL);
+    hd_graph_release(thread, simple);
+    return (hd_executable *)p;
 }

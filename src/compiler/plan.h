@@ -23,7 +23,8 @@ typedef struct hd_plan_buffer {
 
 typedef enum hd_launch_kind { RUN_CALL, RUN_COPY, RUN_SAVE, RUN_CHECK, RUN_KERNEL, RUN_PRODUCT } hd_launch_kind;
 typedef struct hd_launch {
-    uint8_t kind; /* launch_kind */
+    uint8_t kind;    /* launch_kind */
+    uint8_t threads; /* at most; 0: all */
     uint16_t inputs, outputs;
     uint32_t node;
     uint32_t first;  /* operands[first ...]: tensors, its inputs and then its outputs */
@@ -98,6 +99,28 @@ static inline bool hd_plan_is_whole(const hd_plan *p, uint32_t tensor) {
 static inline bool hd_plan_is_own(const hd_plan *p, uint32_t tensor) {
     return p->buffers[p->buffer_of[tensor]].room == IN_ARENA && hd_plan_is_whole(p, tensor);
 }
+
+/* What tuning chose for a launch, and for a whole plan: all zero is what plans choose by themselves. */
+typedef struct hd_launch_choice {
+    uint8_t threads; /* at most; 0: all */
+    int8_t width;    /* of a native kernel: lanes at a time, 1: twice as many, -1: half of them */
+} hd_launch_choice;
+typedef struct hd_tuning {
+    hd_fuse_choice fuse;
+    uint32_t launch_count;
+    hd_launch_choice launches[];
+} hd_tuning;
+
+/* plan.c: a plan of a graph, which it retains; NULL with an error. `tuning` may be NULL; one that was made for another plan is
+ * not heeded beyond fusion. */
+hd_plan *hd_plan_new(hd_thread *thread, hd_graph *graph, hd_executor *executor, hd_optimization_level level,
+                     const hd_tuning *tuning);
+/* tune.c: the quickest plan that was found for this graph, now or earlier; NULL with an error. */
+hd_plan *hd_plan_tuned(hd_thread *thread, hd_graph *graph, hd_executor *executor);
+/* True for a kernel that may compute more or fewer lanes at a time, as its results stay the same; and doing so, before it is
+ * compiled. */
+bool hd_plan_can_widen(const hd_native *n);
+void hd_plan_widen(hd_native *n, int width);
 
 /* plan_slices.c: which writes go straight into the memory of their cell. Fills cell_of and sliced. */
 hd_error hd_plan_find_slices(hd_plan *p);

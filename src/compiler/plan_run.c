@@ -238,12 +238,14 @@ static hd_error run_launches(hd_plan *p, hd_thread *thread, const hd_run *run, u
     for (uint32_t i = 0; i < p->launch_count; ++i) {
         const hd_launch *l = &p->launches[i];
         hd_tensor **operands = p->pointers + l->first;
+        if (l->threads > 0) hd_pool_limit(l->threads);
         const hd_error status = l->kind == RUN_KERNEL    ? run_kernel(p, thread, l)
                                 : l->kind == RUN_PRODUCT ? run_product(p, thread, l)
                                 : l->kind == RUN_CHECK   ? run_check(p, thread, l)
                                 : l->kind == RUN_CALL
                                     ? run_call(p, thread, l, run)
                                     : p->executor->write(p->executor, thread, operands[1], operands[0]);
+        if (l->threads > 0) hd_pool_limit(0);
         if (__builtin_expect(status != HD_OK, 0)) {
             *failed = i;
             hd_error_append(thread, " (in node %%%u, %s)", l->node, hd_node_name(&p->graph->nodes[l->node]));

@@ -38,6 +38,7 @@ struct hd_executable {
     void (*describe)(const hd_executable *self, int64_t launch, hd_launch_figures *out); /* NULL: it cannot */
     int64_t nodes, launches, arena_bytes;                                                /* for stats */
     struct hd_code_figures code;                                                         /* of native kernels */
+    int64_t alternatives;                                                                /* that were timed, at O3 */
 };
 
 typedef struct hd_compiler_interface {

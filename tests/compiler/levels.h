@@ -1,4 +1,4 @@
-/* A script at every level: O0 is the reference, the others agree with it. */
+/* A script at the levels that compile by rules (test_tune.c has O3): O0 is the reference, the others agree with it. */
 #ifndef HD_TESTS_COMPILER_LEVELS_H
 #define HD_TESTS_COMPILER_LEVELS_H
 
@@ -12,7 +12,7 @@ enum { MOST_OUTPUTS = 64 };
 static inline void levels_agree_at(hd_script *s, double units, double least, const char *what) {
     HD_SCOPE;
     hd_tensor *expected[MOST_OUTPUTS];
-    for (int level = HD_O0; level <= HD_O3; ++level) {
+    for (int level = HD_O0; level <= HD_O2; ++level) {
         hd_script_set_optimization_level(s, (hd_optimization_level)level);
         hd_outputs *o = hd_script_run(s);
         if (o == NULL) fail_msg("%s at O%d: %s", what, level - HD_O0, hd_error_message());

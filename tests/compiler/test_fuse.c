@@ -82,7 +82,7 @@ static const char *groups_of(hd_builder *b, hd_optimization_level level) {
     hd_builder_end(b);
     hd_graph *g = simplified(hd_builder_graph(b));
     hd_fusion f;
-    if (hd_fuse(g, level, &f) != HD_OK) fail_msg("%s", hd_error_message());
+    if (hd_fuse(g, level, (hd_fuse_choice){0}, &f) != HD_OK) fail_msg("%s", hd_error_message());
     is_sound(g, &f, "this graph");
     say_groups(g, &f, text, sizeof text);
     hd_fusion_release(&f);
@@ -409,13 +409,13 @@ static void is_fused_soundly(hd_builder *b, const char *what) {
     hd_graph *plain = hd_builder_graph(b), *g = simplified(plain);
     for (int level = HD_O0; level <= HD_O3; ++level) {
         hd_fusion f;
-        if (hd_fuse(g, (hd_optimization_level)level, &f) != HD_OK) fail_msg("%s: %s", what, hd_error_message());
+        if (hd_fuse(g, (hd_optimization_level)level, (hd_fuse_choice){0}, &f) != HD_OK) fail_msg("%s: %s", what, hd_error_message());
         is_sound(g, &f, what);
         char *text = hd_fusion_print(g, &f);
         assert_non_null(text);
         hd_array_release(text);
         hd_fusion_release(&f);
-        if (hd_fuse(plain, (hd_optimization_level)level, &f) != HD_OK) fail_msg("%s: %s", what, hd_error_message());
+        if (hd_fuse(plain, (hd_optimization_level)level, (hd_fuse_choice){0}, &f) != HD_OK) fail_msg("%s: %s", what, hd_error_message());
         is_sound(plain, &f, what);
         hd_fusion_release(&f);
     }
