@@ -270,7 +270,9 @@ static void choose_width(hd_kernel *k, int vector_bytes) {
         if (s->word != HD_STEP_INDEX && type_bytes[s->type] > widest) widest = type_bytes[s->type];
         cost += cost_of(s);
     }
-    const int registers = cost <= 12 ? 4 : 2; /* more at a time hide latencies, and cost code and registers */
+    /* More at a time hide latencies, and cost code and registers. The processor itself sees what follows, unless that is far
+     * away: behind several functions. */
+    const int registers = cost <= 12 || cost > 64 ? 4 : 2;
     if (widest < 4) widest = 4;
     k->width = (uint16_t)(registers * vector_bytes / widest);
 }
