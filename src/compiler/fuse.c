@@ -210,7 +210,8 @@ static uint32_t input_level(const walk *w, uint32_t node) {
 static bool together(const walk *w, const hd_group *a, const hd_group *b, hd_group *both) {
     if (a->kind == HD_GROUP_CALL || b->kind == HD_GROUP_CALL || a->level != b->level) return false;
     if (a->kind == HD_GROUP_PRODUCT && b->kind == HD_GROUP_PRODUCT) return false;
-    if (!hd_shape_equal(a->space, b->space) || a->count + b->count > w->most_members || a->reads + b->reads > MOST_READS)
+    if (!hd_shape_equal(a->space, b->space) || a->count + b->count > w->most_members ||
+        a->reads + b->reads > MOST_READS)
         return false;
     if (a->reduces && b->reduces && memcmp(a->reduced, b->reduced, sizeof a->reduced) != 0) return false;
     *both = a->reduces ? *a : *b;
@@ -432,6 +433,29 @@ static hd_error add_node(walk *w, uint32_t i) {
     return HD_OK;
 }
 
+/* ---- reductions of the same data ------------------------------------------------------------------------------------------ */
+/* Two that reduce the same axes of the same space, and read one value of that size from memory, read it once together. */
+static void join_reductions(walk *w, uint32_t *reader) {
+    const hd_graph *g = w->g;
+    hd_fusion *f = w->f;
+    for (uint32_t i = 0; i < g->node_count; ++i) reader[i] = HD_NO_GROUP;
+    for (uint32_t i = 0; i < g->node_count; ++i) {
+        for (int k = 0; k < g->nodes[i].input_count && f->group_of[i] != HD_NO_GROUP; ++k) {
+            const uint32_t own = group_of(w, i), source = source_of(w, hd_node_inputs(g, i)[k]);
+            if (!f->groups[own].reduces || group_of(w, source) == own || is_number(g, source) ||
+                hd_node_count(g, source) != hd_shape_count(f->groups[own].space))
+                continue;
+            const uint32_t other = reader[source] == HD_NO_GROUP ? own : standing(f, reader[source]);
+            hd_group both;
+            reader[source] = own;
+            if (other == own || !together(w, &f->groups[other], &f->groups[own], &both)) continue;
+            f->groups[other].joined = own;
+            both.joined = own;
+            f->groups[own] = both;
+        }
+    }
+}
+
 /* ---- sinking ---------------------------------------------------------------------------------------------------------------- */
 #define MANY_READERS (UINT32_MAX - 1)
 
@@ -476,10 +500,11 @@ static void find_readers(const walk *w, uint32_t *reader, uint8_t *as) {
  * reads a kernel, and does so point by point, the kernel's nodes become members of that group. */
 static hd_error sink(walk *w) {
     hd_fusion *f = w->f;
-    const size_t count = (size_t)f->group_count + 1;
+    const size_t count = (size_t)f->group_count + w->g->node_count + 1;
     uint32_t *reader = hd_array_resize(NULL, count * sizeof *reader);
     uint8_t *as = hd_array_resize(NULL, count);
     if (reader != NULL && as != NULL) {
+        join_reductions(w, reader);
         find_readers(w, reader, as);
         for (uint32_t i = f->group_count; i-- > 0;) { /* readers come after what they read */
             if (f->groups[i].joined != i || reader[i] >= MANY_READERS) continue;

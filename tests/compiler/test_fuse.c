@@ -215,6 +215,28 @@ static void reductions_join_what_they_reduce_and_what_follows(void **state) {
     groups_are(kept, "kernel [(4),8] square sum sqrt div*\n");
 }
 
+static void reductions_of_the_same_data_are_one_kernel(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("moments");
+    hd_tensor *x = in("x", S(4, 8)), *y = in("y", S(4, 8));
+    out(b, "sum", hd_sum(x, X(1), NULL));
+    out(b, "squares", hd_sum(hd_square(x), X(1), NULL));
+    out(b, "least", hd_min(x, X(1), NULL));
+    out(b, "with", hd_sum(hd_mul(x, y), X(1), NULL));
+    out(b, "down", hd_sum(x, X(0), NULL));
+    out(b, "other", hd_max(y, X(1), NULL)); /* y is among what they read by then */
+    groups_are(b, "kernel [(4),8] sum*\n"
+                  "kernel [4,(8)] sum* square sum* min* mul sum* max*\n");
+    b = started("rows"); /* what is stretched is not the data */
+    hd_tensor *row = in("row", S(8));
+    x = in("x", S(4, 8)), y = in("y", S(4, 8));
+    out(b, "a", hd_sum(hd_mul(x, row), X(1), NULL));
+    out(b, "b", hd_sum(hd_mul(y, row), X(1), NULL));
+    groups_are(b, "kernel [4,(8)] mul sum*\n"
+                  "kernel [4,(8)] mul sum*\n");
+}
+
 static void reductions_of_other_axes_are_other_kernels(void **state) {
     (void)state;
     HD_SCOPE;
@@ -409,13 +431,15 @@ static void is_fused_soundly(hd_builder *b, const char *what) {
     hd_graph *plain = hd_builder_graph(b), *g = simplified(plain);
     for (int level = HD_O0; level <= HD_O3; ++level) {
         hd_fusion f;
-        if (hd_fuse(g, (hd_optimization_level)level, (hd_fuse_choice){0}, &f) != HD_OK) fail_msg("%s: %s", what, hd_error_message());
+        if (hd_fuse(g, (hd_optimization_level)level, (hd_fuse_choice){0}, &f) != HD_OK)
+            fail_msg("%s: %s", what, hd_error_message());
         is_sound(g, &f, what);
         char *text = hd_fusion_print(g, &f);
         assert_non_null(text);
         hd_array_release(text);
         hd_fusion_release(&f);
-        if (hd_fuse(plain, (hd_optimization_level)level, (hd_fuse_choice){0}, &f) != HD_OK) fail_msg("%s: %s", what, hd_error_message());
+        if (hd_fuse(plain, (hd_optimization_level)level, (hd_fuse_choice){0}, &f) != HD_OK)
+            fail_msg("%s: %s", what, hd_error_message());
         is_sound(plain, &f, what);
         hd_fusion_release(&f);
     }
@@ -476,9 +500,9 @@ RUN(test(a_chain_is_one_kernel), test(a_diamond_is_one_kernel_and_its_parts_are_
     test(what_is_read_turned_is_finished_first), test(views_that_only_name_axes_do_not_part_a_kernel),
     test(other_bits_part_a_kernel), test(integers_are_divided_by_the_device), test(numbers_are_written_into_kernels),
     test(numbers_are_stored_for_those_who_read_memory), test(reductions_join_what_they_reduce_and_what_follows),
-    test(reductions_of_other_axes_are_other_kernels), test(softmax_is_one_kernel), test(normalising_is_one_kernel),
-    test(cross_entropy_and_its_gradient_are_one_kernel), test(few_results_of_many_are_left_to_the_device),
-    test(what_follows_a_product_is_computed_in_its_tiles), test(what_a_product_reads_is_finished_first),
-    test(adam_follows_the_product_that_is_the_gradient), test(levels_fuse_more_and_more), test(long_chains_are_cut),
-    test(random_graphs_can_be_run_in_order), test(random_programs_can_be_run_in_order),
-    test(large_graphs_are_no_trouble))
+    test(reductions_of_the_same_data_are_one_kernel), test(reductions_of_other_axes_are_other_kernels),
+    test(softmax_is_one_kernel), test(normalising_is_one_kernel), test(cross_entropy_and_its_gradient_are_one_kernel),
+    test(few_results_of_many_are_left_to_the_device), test(what_follows_a_product_is_computed_in_its_tiles),
+    test(what_a_product_reads_is_finished_first), test(adam_follows_the_product_that_is_the_gradient),
+    test(levels_fuse_more_and_more), test(long_chains_are_cut), test(random_graphs_can_be_run_in_order),
+    test(random_programs_can_be_run_in_order), test(large_graphs_are_no_trouble))
