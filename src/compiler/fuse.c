@@ -23,6 +23,8 @@ void hd_fusion_release(hd_fusion *f) {
     hd_array_release(f->group_of);
     hd_array_release(f->form);
     hd_array_release(f->stored);
+    hd_array_release(f->writes);
+    hd_array_release(f->written_by);
     memset(f, 0, sizeof *f);
 }
 
@@ -427,7 +429,8 @@ static hd_error add_node(walk *w, uint32_t i) {
     if (hd_node_is_map(g, i)) return add_map(w, i);
     if (reduces && is_reduction(g, i)) return add_reduction(w, i);
     if (reduces && hd_node_is_pick(g, i)) return add_pick(w, i);
-    if (w->optimization >= HD_O2 && hd_node_is_spread(g, i)) return add_spread(w, i);
+    if (w->optimization >= HD_O2 && hd_node_is_spread(g, i) && w->f->writes[i] == HD_NO_CELL)
+        return add_spread(w, i); /* a few rows of state are not worth a walk over all of it */
     HD_TRY(add_call(w, i));
     if (is_product(g, i)) w->f->groups[w->f->group_of[i]].kind = HD_GROUP_PRODUCT;
     return HD_OK;
@@ -578,6 +581,7 @@ hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fuse_choice 
         status = hd_fail(HD_ERROR_MEMORY, "no memory to fuse a graph of %u nodes", g->node_count);
     if (status == HD_OK) memset(f->stored, 0, count);
     if (status == HD_OK) memset(f->form, 0, count);
+    if (status == HD_OK) status = hd_fusion_find_writes(g, f);
     for (uint32_t i = 0; i < g->node_count && status == HD_OK; ++i) status = add_node(&w, i);
     if (status == HD_OK && level > HD_O0 && !choice.unsunk) status = sink(&w);
     if (status == HD_OK) status = find_stored(&w);

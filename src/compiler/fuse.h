@@ -5,6 +5,7 @@
 #include "graph/graph.h"
 
 #define HD_NO_GROUP UINT32_MAX
+#define HD_NO_CELL  UINT32_MAX
 
 typedef enum hd_group_kind {
     HD_GROUP_CALL,   /* one op, by the device's own kernels */
@@ -48,6 +49,9 @@ typedef struct hd_fusion {
     uint32_t *group_of; /* of each node; HD_NO_GROUP: given, or a view, or not needed */
     uint8_t *form;      /* hd_form of each node in a kernel */
     bool *stored;       /* of each node: others read it from memory */
+    /* Of each node that writes a part of state, all the way from the old value to the new one: the cell; HD_NO_CELL. And of the
+     * values on that way: the node that writes a part of them; HD_NO_NODE. What reads them runs before it, if that can be. */
+    uint32_t *writes, *written_by;
 } hd_fusion;
 
 /* What can be decided otherwise where that is quicker; all zero is what is quicker as a rule. */
@@ -61,6 +65,8 @@ typedef struct hd_fuse_choice {
 /* Parts the nodes of a graph into groups. O0: every op alone; O1: elementwise ops; O2: all. */
 hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fuse_choice choice, hd_fusion *out);
 void hd_fusion_release(hd_fusion *f);
+/* From fuse_state.c: fills writes and written_by. */
+hd_error hd_fusion_find_writes(const hd_graph *g, hd_fusion *f);
 /* From fuse_order.c: fills members and order, when all nodes know their group. */
 hd_error hd_fusion_order(const hd_graph *g, hd_fusion *f);
 

@@ -59,6 +59,19 @@ static uint32_t pop(heap *h) {
         }                                                                                                              \
     }
 
+/* Calls it for every group that reads a value which another group then writes a part of, where that lies. */
+#define EACH_WAIT(reader, writer, ...)                                                                                 \
+    for (uint32_t i = 0; i < g->node_count; ++i) {                                                                     \
+        const uint32_t reader = f->group_of[i];                                                                        \
+        if (reader == HD_NO_GROUP) continue;                                                                           \
+        for (int k = 0; k < g->nodes[i].input_count; ++k) {                                                            \
+            const uint32_t write = f->written_by[f->source[hd_node_inputs(g, i)[k]]];                                  \
+            const uint32_t writer = write == HD_NO_NODE ? HD_NO_GROUP : f->group_of[write];                            \
+            if (writer == HD_NO_GROUP || writer == reader) continue;                                                   \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
+
 bool hd_op_can_fail(const hd_op *op) {
     return op->family != HD_FAMILY_CREATE && op->id != HD_OP_uniform && op->id != HD_OP_normal &&
            op->id != HD_OP_randint;
@@ -75,6 +88,9 @@ static void mark_failing(const hd_graph *g, hd_fusion *f) {
     bool changed = true;
     for (int round = 0; round < 4 && changed; ++round) {
         changed = false;
+        EACH_WAIT(
+            reader, writer,
+            if (groups[writer].can_fail && !groups[reader].can_fail) { groups[reader].can_fail = changed = true; })
         for (uint32_t i = g->node_count; i-- > 0;) {
             if (f->group_of[i] == HD_NO_GROUP || !groups[f->group_of[i]].can_fail) continue;
             for (int k = 0; k < g->nodes[i].input_count; ++k) {
@@ -86,24 +102,26 @@ static void mark_failing(const hd_graph *g, hd_fusion *f) {
     }
 }
 
-hd_error hd_fusion_order(const hd_graph *g, hd_fusion *f) {
-    HD_TRY(list_members(f));
-    if (f->level > HD_O0) mark_failing(g, f); /* O0 runs in the order that was recorded */
+/* Fills the order; with `waits`, readers of state come before what writes a part of it. *done: all groups are in it. */
+static hd_error sort(const hd_graph *g, hd_fusion *f, bool waits_too, bool *done) {
     const uint32_t groups = f->group_count;
     uint32_t edges = 0;
     EACH_EDGE(from, to, edges++;)
+    if (waits_too) EACH_WAIT(reader, writer, edges++;)
     uint32_t *waits = hd_array_resize(NULL, (size_t)(groups + 1) * 4),
              *first = hd_array_resize(NULL, (size_t)(groups + 2) * 4),
              *readers = hd_array_resize(NULL, (size_t)(edges + 1) * 4);
     heap h = {.items = hd_array_resize(NULL, (size_t)(groups + 1) * 4), .groups = f->groups};
-    f->order = hd_array_resize(NULL, (size_t)(groups + 1) * 4);
-    const bool ok = waits != NULL && first != NULL && readers != NULL && h.items != NULL && f->order != NULL;
+    const bool ok = waits != NULL && first != NULL && readers != NULL && h.items != NULL;
+    f->order_count = 0;
     if (ok) {
         memset(waits, 0, (size_t)(groups + 1) * 4);
         memset(first, 0, (size_t)(groups + 2) * 4);
         EACH_EDGE(from, to, first[from + 2]++; waits[to]++;)
+        if (waits_too) EACH_WAIT(reader, writer, first[reader + 2]++; waits[writer]++;)
         for (uint32_t i = 2; i < groups + 2; ++i) first[i] += first[i - 1];
         EACH_EDGE(from, to, readers[first[from + 1]++] = to;)
+        if (waits_too) EACH_WAIT(reader, writer, readers[first[reader + 1]++] = writer;)
         for (uint32_t i = 0; i < groups; ++i)
             if (f->groups[i].joined == i && waits[i] == 0) push(&h, i);
         while (h.count > 0) {
@@ -120,5 +138,17 @@ hd_error hd_fusion_order(const hd_graph *g, hd_fusion *f) {
     if (!ok) return hd_fail(HD_ERROR_MEMORY, "no memory to order %u kernels", groups);
     uint32_t standing_groups = 0;
     for (uint32_t i = 0; i < groups; ++i) standing_groups += f->groups[i].joined == i;
-    return f->order_count == standing_groups ? HD_OK : hd_fail(HD_ERROR_INTERNAL, "fused kernels depend on each other");
+    *done = f->order_count == standing_groups;
+    return HD_OK;
+}
+
+hd_error hd_fusion_order(const hd_graph *g, hd_fusion *f) {
+    HD_TRY(list_members(f));
+    if (f->level > HD_O0) mark_failing(g, f); /* O0 runs in the order that was recorded */
+    f->order = hd_array_resize(NULL, (size_t)(f->group_count + 1) * 4);
+    if (f->order == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to order %u kernels", f->group_count);
+    bool done;
+    HD_TRY(sort(g, f, true, &done));
+    if (!done) HD_TRY(sort(g, f, false, &done)); /* some kernel reads state before and after: that state is copied */
+    return done ? HD_OK : hd_fail(HD_ERROR_INTERNAL, "fused kernels depend on each other");
 }

@@ -8,6 +8,7 @@
 #include "compiler/plan.h"
 #include "core/device.h"
 #include "device/cpu/product.h"
+#include "device/cpu/put.h"
 
 #include <string.h>
 
@@ -168,6 +169,28 @@ static hd_error plan_write(hd_plan *p, uint32_t i) {
     return add_copy(p, i, part, inputs[1]);
 }
 
+/* A scatter in the memory of its cell: what was there, in case that the run fails, and then the new elements. */
+static hd_error plan_put(hd_plan *p, uint32_t i) {
+    const uint32_t *inputs = hd_node_inputs(p->graph, i);
+    const int axis = ((const hd_scatter_attributes *)hd_node_attributes(p->graph, i))->axis;
+    const hd_tensor *index = &p->tensors[inputs[1]];
+    const hd_shape shape = hd_cpu_places_shape(index, axis);
+    uint32_t source;
+    HD_TRY(packed(p, i, inputs[2], &source));
+    const uint32_t places = spare_tensor(p), before = spare_tensor(p);
+    own_tensor(p, places, IN_ARENA, HD_I64, &shape);
+    own_tensor(p, before, IN_ARENA, (hd_dtype)p->graph->nodes[i].dtype, &index->layout.shape);
+    hd_launch *l = new_launch(p, RUN_SAVE_AT, i);
+    HD_TRY(add_input(p, l, i));
+    HD_TRY(add_input(p, l, inputs[1]));
+    HD_TRY(add_output(p, l, places));
+    HD_TRY(add_output(p, l, before));
+    l = new_launch(p, RUN_PUT, i);
+    HD_TRY(add_input(p, l, places));
+    HD_TRY(add_input(p, l, source));
+    return add_output(p, l, i);
+}
+
 /* The device's own op on a node's inputs. */
 static hd_plan_call *new_call(hd_plan *p, uint32_t i, hd_launch *l) {
     const hd_node *n = &p->graph->nodes[i];
@@ -187,6 +210,7 @@ static hd_error plan_call(hd_plan *p, uint32_t i, hd_launch_kind kind) {
     const uint32_t *inputs = hd_node_inputs(p->graph, i);
     for (int k = 0; k < n->input_count; ++k) HD_TRY(need(p, inputs[k]));
     if (n->op == HD_NODE_WRITE) return plan_write(p, i);
+    if (p->cell_of[i] != HD_NONE) return plan_put(p, i);
     hd_launch *l = new_launch(p, kind, i);
     new_call(p, i, l);
     for (int k = 0; k < n->input_count; ++k) HD_TRY(add_input(p, l, inputs[k]));
@@ -317,8 +341,8 @@ static void plan_destroy(hd_executable *self, hd_thread *thread) {
 /* Room for all there can be: pages that are not used cost nothing. */
 static hd_error make_room(hd_plan *p) {
     const hd_graph *g = p->graph;
-    /* a node needs at most two headers beside its own, and outputs and updates one */
-    const size_t most = (size_t)g->node_count * 3 + g->output_count + g->cell_count + 1,
+    /* a node needs at most three headers beside its own, and outputs and updates one */
+    const size_t most = (size_t)g->node_count * 4 + g->output_count + g->cell_count + 1,
                  ordered = p->fusion.order_count;
     p->tensors = hd_array_resize(NULL, most * sizeof *p->tensors);
     p->buffer_of = hd_array_resize(NULL, most * sizeof *p->buffer_of);

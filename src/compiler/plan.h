@@ -21,7 +21,16 @@ typedef struct hd_plan_buffer {
     bool handed_on;       /* a launch writes its result over it */
 } hd_plan_buffer;
 
-typedef enum hd_launch_kind { RUN_CALL, RUN_COPY, RUN_SAVE, RUN_CHECK, RUN_KERNEL, RUN_PRODUCT } hd_launch_kind;
+typedef enum hd_launch_kind {
+    RUN_CALL,
+    RUN_COPY,
+    RUN_SAVE,    /* a part of state, before it is written: the part -> what was there */
+    RUN_SAVE_AT, /* the same at indices: state, index -> places, what was there */
+    RUN_PUT,     /* writes at indices: places, source -> state */
+    RUN_CHECK,
+    RUN_KERNEL,
+    RUN_PRODUCT
+} hd_launch_kind;
 typedef struct hd_launch {
     uint8_t kind;    /* launch_kind */
     uint8_t threads; /* at most; 0: all */
@@ -77,8 +86,8 @@ typedef struct hd_plan {
     uint32_t fresh_count;
     uint32_t *state;   /* for each cell: the buffer of its update; HD_NONE: unchanged */
     bool packs;        /* some product keeps its weights packed */
-    bool saves;        /* it has RUN_SAVE */
-    bool *sliced;      /* for each cell: its parts are written in place, and RUN_SAVE keeps what was there */
+    bool saves;        /* it has RUN_SAVE or RUN_SAVE_AT */
+    bool *sliced;      /* for each cell: its parts are written in place, and what was there is saved */
     uint32_t *cell_of; /* for each node: the cell in whose memory it lies although it is a write; HD_NONE */
     hd_block **aside;  /* for each input: a copy, when it lies in the memory of such a cell */
     hd_block *room;    /* memory that launches work in, made for so many threads */
@@ -88,6 +97,7 @@ typedef struct hd_plan {
 static inline hd_error hd_plan_no_memory(const hd_plan *p) {
     return hd_fail(HD_ERROR_MEMORY, "no memory for a plan of %u nodes", p->graph->node_count);
 }
+static inline bool hd_launch_saves(const hd_launch *l) { return l->kind == RUN_SAVE || l->kind == RUN_SAVE_AT; }
 /* True when the tensor is all of the buffer it lies in. */
 static inline bool hd_plan_is_whole(const hd_plan *p, uint32_t tensor) {
     const hd_tensor *t = &p->tensors[tensor];

@@ -15,6 +15,7 @@ static void describe_members(const hd_plan *p, const hd_launch *l, hd_launch_fig
     const hd_group *group = &p->fusion.groups[p->fusion.group_of[l->node]];
     size_t at = (size_t)snprintf(out->what, sizeof out->what, "%s",
                                  l->kind == RUN_COPY    ? "copy for"
+                                 : hd_launch_saves(l)   ? "keep the old for"
                                  : l->kind == RUN_CHECK ? "check indices of"
                                                         : "");
     for (uint32_t i = 0; i < group->count && at < sizeof out->what; ++i)
@@ -31,7 +32,10 @@ void hd_plan_describe(const hd_executable *self, int64_t index, hd_launch_figure
     else
         snprintf(out->what, sizeof out->what, "copy of %s", hd_node_name(&p->graph->nodes[l->node]));
     for (uint32_t k = 0; k < (uint32_t)l->inputs + l->outputs; ++k) {
-        const hd_tensor *t = &p->tensors[p->operands[l->first + k]];
+        const uint32_t *operands = p->operands + l->first;
+        const hd_tensor *t = &p->tensors[operands[k]];
+        if (l->kind == RUN_SAVE_AT && k < 2) t = &p->tensors[operands[3 - k]]; /* no more than is taken of state */
+        if (l->kind == RUN_PUT && k == 2) t = &p->tensors[operands[1]]; /* or written, and a place for each slice */
         out->bytes += (double)t->count * hd_dtype_bytes[t->dtype];
     }
     if (l->native != HD_NONE) describe_kernel(p->natives[l->native], out);

@@ -45,7 +45,8 @@ static bool call_may_overwrite(const hd_plan *p, const hd_launch *l, uint32_t in
 /* The input over which a launch may write an output: of its type and shape, read for the last time. NULL: none. */
 static hd_plan_buffer *overwritable(const hd_plan *p, uint32_t index, uint32_t out) {
     const hd_launch *l = &p->launches[index];
-    if (l->kind == RUN_COPY || l->kind == RUN_SAVE || l->kind == RUN_CHECK || !hd_plan_is_own(p, out)) return NULL;
+    const bool computes = l->kind == RUN_CALL || l->kind == RUN_KERNEL || l->kind == RUN_PRODUCT;
+    if (!computes || !hd_plan_is_own(p, out)) return NULL;
     for (int k = l->kind == RUN_PRODUCT ? 2 : 0; k < l->inputs; ++k) {
         const uint32_t in = p->operands[l->first + (uint32_t)k];
         hd_plan_buffer *b = &p->buffers[p->buffer_of[in]];
@@ -86,19 +87,21 @@ static void find_uses(hd_plan *p) {
             b->last = i;
             if (k >= l->inputs && b->first == HD_NONE) b->first = i;
         }
-        if (l->kind == RUN_SAVE) p->saves = true;
+        if (hd_launch_saves(l)) p->saves = true;
     }
 }
 
-/* What RUN_SAVE keeps lives to the end of the run. */
+/* What is saved lives to the end of the run, and so do the places where it belongs. */
 static void keep_saved(hd_plan *p) {
-    for (uint32_t i = 0; p->saves && i < p->launch_count; ++i)
-        if (p->launches[i].kind == RUN_SAVE)
-            p->buffers[p->buffer_of[p->operands[p->launches[i].first + 1]]].last = p->launch_count - 1;
+    for (uint32_t i = 0; p->saves && i < p->launch_count; ++i) {
+        const hd_launch *l = &p->launches[i];
+        for (uint32_t k = 0; hd_launch_saves(l) && k < l->outputs; ++k)
+            p->buffers[p->buffer_of[p->operands[l->first + l->inputs + k]]].last = p->launch_count - 1;
+    }
 }
 
 static bool launch_can_fail(const hd_plan *p, const hd_launch *l) {
-    if (l->kind == RUN_CHECK) return true;
+    if (l->kind == RUN_CHECK || l->kind == RUN_SAVE_AT) return true;
     if (l->kind == RUN_CALL) return hd_op_can_fail(p->calls[l->call].call.op);
     const hd_tensor *x = l->kind == RUN_PRODUCT ? &p->tensors[p->operands[l->first]] : NULL;
     return x != NULL && p->calls[l->call].call.op->id == HD_OP_affine &&

@@ -5,6 +5,7 @@
 #include "core/pool.h"
 #include "device/cpu/check_index.h"
 #include "device/cpu/product.h"
+#include "device/cpu/put.h"
 
 #include <string.h>
 #include <time.h>
@@ -230,7 +231,27 @@ static hd_error run_check(const hd_plan *p, hd_thread *thread, const hd_launch *
     const int axis = g->nodes[l->node].op == HD_OP_gather ? ((const hd_axis_attributes *)attributes)->axis
                                                           : ((const hd_scatter_attributes *)attributes)->axis;
     const hd_shape shape = hd_node_shape(g, hd_node_inputs(g, l->node)[0]);
-    return hd_cpu_check_index(thread, p->pointers[l->first], shape.size[axis]);
+    return hd_cpu_check_index(thread, p->pointers[l->first], axis, shape.size[axis]);
+}
+
+static int axis_of_put(const hd_plan *p, const hd_launch *l) {
+    return ((const hd_scatter_attributes *)hd_node_attributes(p->graph, l->node))->axis;
+}
+
+static hd_error run_save_at(const hd_plan *p, hd_thread *thread, const hd_launch *l) {
+    hd_tensor **operands = p->pointers + l->first;
+    const int axis = axis_of_put(p, l);
+    const int64_t bound = operands[0]->layout.shape.size[axis];
+    HD_TRY(hd_cpu_find_places(thread, operands[2], operands[1], axis, bound));
+    hd_cpu_take(operands[3], operands[0], axis, operands[2]);
+    return HD_OK;
+}
+
+static hd_error run_put(const hd_plan *p, const hd_launch *l) {
+    hd_tensor **operands = p->pointers + l->first;
+    const hd_scatter_attributes *a = hd_node_attributes(p->graph, l->node);
+    hd_cpu_put(operands[2], a->axis, a->mode, operands[0], operands[1]);
+    return HD_OK;
 }
 
 static hd_error run_launches(hd_plan *p, hd_thread *thread, const hd_run *run, uint32_t *failed) {
@@ -242,6 +263,8 @@ static hd_error run_launches(hd_plan *p, hd_thread *thread, const hd_run *run, u
         const hd_error status = l->kind == RUN_KERNEL    ? run_kernel(p, thread, l)
                                 : l->kind == RUN_PRODUCT ? run_product(p, thread, l)
                                 : l->kind == RUN_CHECK   ? run_check(p, thread, l)
+                                : l->kind == RUN_SAVE_AT ? run_save_at(p, thread, l)
+                                : l->kind == RUN_PUT     ? run_put(p, l)
                                 : l->kind == RUN_CALL
                                     ? run_call(p, thread, l, run)
                                     : p->executor->write(p->executor, thread, operands[1], operands[0]);
@@ -264,9 +287,10 @@ static hd_error run_launches(hd_plan *p, hd_thread *thread, const hd_run *run, u
 static void undo(const hd_plan *p, hd_thread *thread, uint32_t end) {
     for (uint32_t i = end; i-- > 0;) {
         const hd_launch *l = &p->launches[i];
-        if (l->kind != RUN_SAVE) continue;
         hd_tensor **operands = p->pointers + l->first;
-        p->executor->write(p->executor, thread, operands[0], operands[1]);
+        if (l->kind == RUN_SAVE) p->executor->write(p->executor, thread, operands[0], operands[1]);
+        if (l->kind == RUN_SAVE_AT) /* of duplicates, all saved the same */
+            hd_cpu_put(operands[0], axis_of_put(p, l), HD_SCATTER_SET, operands[2], operands[3]);
     }
 }
 
@@ -310,13 +334,14 @@ hd_error hd_plan_run(hd_executable *self, hd_thread *thread, const hd_run *run) 
     thread->observer = NULL;
     hd_error status = prepare(p, thread, run);
     uint32_t done = 0; /* launches that may have written */
-    if (status == HD_OK) {
+    const bool began = status == HD_OK;
+    if (began) {
         done = p->launch_count;
         status = run_launches(p, thread, run, &done);
     }
     if (p->saves && (status != HD_OK || run->keep_state)) {
         undo(p, thread, done);
-        for (uint32_t i = 0; done > 0 && i < p->graph->cell_count; ++i) /* nobody saw a change */
+        for (uint32_t i = 0; began && i < p->graph->cell_count; ++i) /* nobody saw a change */
             if (p->sliced[i]) atomic_fetch_sub_explicit(&run->cells[i]->version, 1, memory_order_relaxed);
     }
     if (status == HD_OK) hand_out(p, run);

@@ -296,6 +296,25 @@ static void few_results_of_many_are_left_to_the_device(void **state) {
     groups_are(b, "call [] sum*\nkernel [] sqrt*\n");
 }
 
+/* ---- state ---------------------------------------------------------------------------------------------------------- */
+static hd_tensor *row_at(hd_tensor *x, const char *name) {
+    hd_tensor *at = hd_broadcast_to(hd_input(name, S(1, 1), HD_I64), S(1, 8));
+    return hd_scatter(x, 0, at, hd_full(S(1, 8), 1, HD_F32), HD_SCATTER_SET);
+}
+
+static void rows_of_state_are_written_by_the_device_after_the_old_ones_are_read(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *cache = hd_copy(operand(S(4, 8), 0, HD_F32)); /* which need not walk all of it, as a kernel does */
+    hd_builder *b = started("row");
+    hd_builder_add_state(b, "cache", cache);
+    hd_tensor *made = hd_exp(row_at(hd_zeros(S(4, 8), HD_F32), "other")), *old = hd_exp(cache);
+    hd_assign(cache, row_at(cache, "at"));
+    out(b, "made", made);
+    out(b, "old", old);
+    groups_are(b, "call [1,8] full*\nkernel [4,8] scatter exp*\nkernel [4,8] exp*\ncall [4,8] scatter*\n");
+}
+
 /* ---- products ------------------------------------------------------------------------------------------------------- */
 static void what_follows_a_product_is_computed_in_its_tiles(void **state) {
     (void)state;
@@ -502,7 +521,9 @@ RUN(test(a_chain_is_one_kernel), test(a_diamond_is_one_kernel_and_its_parts_are_
     test(numbers_are_stored_for_those_who_read_memory), test(reductions_join_what_they_reduce_and_what_follows),
     test(reductions_of_the_same_data_are_one_kernel), test(reductions_of_other_axes_are_other_kernels),
     test(softmax_is_one_kernel), test(normalising_is_one_kernel), test(cross_entropy_and_its_gradient_are_one_kernel),
-    test(few_results_of_many_are_left_to_the_device), test(what_follows_a_product_is_computed_in_its_tiles),
-    test(what_a_product_reads_is_finished_first), test(adam_follows_the_product_that_is_the_gradient),
-    test(levels_fuse_more_and_more), test(long_chains_are_cut), test(random_graphs_can_be_run_in_order),
-    test(random_programs_can_be_run_in_order), test(large_graphs_are_no_trouble))
+    test(few_results_of_many_are_left_to_the_device),
+    test(rows_of_state_are_written_by_the_device_after_the_old_ones_are_read),
+    test(what_follows_a_product_is_computed_in_its_tiles), test(what_a_product_reads_is_finished_first),
+    test(adam_follows_the_product_that_is_the_gradient), test(levels_fuse_more_and_more), test(long_chains_are_cut),
+    test(random_graphs_can_be_run_in_order), test(random_programs_can_be_run_in_order),
+    test(large_graphs_are_no_trouble))

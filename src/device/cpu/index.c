@@ -1,36 +1,26 @@
 /* Indexing: gather, scatter, index_select. Indices are brought to i64 and checked once, before anything is written. */
 #include "device/cpu/check_index.h"
+#include "device/cpu/put.h"
 #include "device/cpu/tile.h"
-#include "kernel/words_c.h"
 
 #include <string.h>
 
 enum { GRAIN = 16384 };
 
-/* The index as contiguous i64 in [0, bound); a new reference, NULL with an error that names the place. */
-static hd_tensor *ready_index(hd_thread *thread, hd_tensor *index, int64_t bound) {
-    hd_tensor *ready = hd_tensor_new(thread, HD_I64, &index->layout.shape);
-    if (ready == NULL) return NULL;
-    hd_error status = hd_cpu_copy(thread, ready, index);
-    int64_t *v = ready->storage->data;
-    const bool is_u64 = index->dtype == HD_U64; /* where what is negative as i64 is past INT64_MAX */
-    for (int64_t i = 0; i < ready->count && status == HD_OK; ++i) {
-        if (v[i] < (is_u64 ? 0 : -bound) || v[i] >= bound)
-            status = hd_fail(HD_ERROR_INDEX,
-                             is_u64 ? "index %llu at place %lld of %s is out of range for an axis of size %lld"
-                                    : "index %lld at place %lld of %s is out of range for an axis of size %lld",
-                             (long long)v[i], (long long)i, HD_SHAPE_TEXT(index->layout.shape), (long long)bound);
-        v[i] += v[i] < 0 ? bound : 0;
-    }
-    if (status == HD_OK) return ready;
+/* The places that an index names, in a tensor of `shape`; a new reference, NULL with an error that names the place. */
+static hd_tensor *ready_index(hd_thread *thread, hd_tensor *index, int axis, const hd_shape *shape, int64_t bound) {
+    hd_tensor *ready = hd_tensor_new(thread, HD_I64, shape);
+    if (ready == NULL || hd_cpu_find_places(thread, ready, index, axis, bound) == HD_OK) return ready;
     hd_tensor_drop(thread, ready);
     return NULL;
 }
 
-hd_error hd_cpu_check_index(hd_thread *thread, hd_tensor *index, int64_t bound) {
-    hd_tensor *ready = ready_index(thread, index, bound);
+hd_error hd_cpu_check_index(hd_thread *thread, hd_tensor *index, int axis, int64_t bound) {
+    const hd_shape shape = hd_cpu_places_shape(index, axis);
+    hd_tensor *ready = ready_index(thread, index, axis, &shape, bound);
+    const bool ok = ready != NULL;
     hd_tensor_drop(thread, ready);
-    return ready == NULL ? thread->error_code : HD_OK;
+    return ok ? HD_OK : thread->error_code;
 }
 
 /* ---- index_select: whole slices ---------------------------------------------------------------------------------------- */
@@ -66,12 +56,12 @@ static hd_error index_select(hd_thread *thread, hd_call *call, const hd_tensor *
     return thread->error_code;
 }
 
-/* ---- gather and scatter: one element per index --------------------------------------------------------------------------- */
+/* ---- gather: one element per index, and scatter ---------------------------------------------------------------------------- */
 /* Where element e of the index lies in x, on all axes but the indexed one. */
 typedef struct element_job {
     hd_space space; /* of the index */
     int axis;
-    int64_t stride[HD_MAX_RANK]; /* of x, or of the result of a scatter */
+    int64_t stride[HD_MAX_RANK]; /* of x */
     const int64_t *index;
     const char *from;
     char *to;
@@ -92,13 +82,6 @@ static int64_t place_of(const element_job *j, const int64_t *coordinate, int64_t
     int64_t place = index * j->stride[j->axis];
     for (int i = 0; i < j->space.rank; ++i) place += i == j->axis ? 0 : coordinate[i] * j->stride[i];
     return place;
-}
-
-static void step(const hd_space *space, int64_t *coordinate) {
-    for (int i = space->rank - 1; i >= 0; --i) {
-        if (++coordinate[i] < space->size[i]) return;
-        coordinate[i] = 0;
-    }
 }
 
 /* A row of the index at a time: along it, x is walked with one stride (0 when the row is the indexed axis). */
@@ -140,50 +123,18 @@ static hd_error gather(hd_thread *thread, hd_call *call, const hd_tensor *index)
     return HD_OK;
 }
 
-/* One after the other in index order, so that duplicates have one meaning. */
-#define SCATTER_CASE(NAME, t)                                                                                          \
-    case HD_COMPUTE_##NAME: {                                                                                          \
-        c_##t *at = (c_##t *)j->to + place;                                                                            \
-        const c_##t v = ((const c_##t *)j->from)[e];                                                                   \
-        *at = mode == HD_SCATTER_ADD   ? COMBINE_ADD(t, *at, v)                                                        \
-              : mode == HD_SCATTER_MUL ? COMBINE_MUL(t, *at, v)                                                        \
-              : mode == HD_SCATTER_MAX ? w_max_##t(*at, v)                                                             \
-              : mode == HD_SCATTER_MIN ? w_min_##t(*at, v)                                                             \
-                                       : v;                                                                            \
-        break;                                                                                                         \
-    }
-#define w_add_b8(a, b)       ((a) | (b)) /* of bool: or, and */
-#define w_mul_b8(a, b)       ((a) & (b))
-#define COMBINE_ADD(t, a, b) w_add_##t(a, b)
-#define COMBINE_MUL(t, a, b) w_mul_##t(a, b)
-static void run_scatter(const element_job *j, hd_compute type, hd_scatter_mode mode) {
-    int64_t coordinate[HD_MAX_RANK] = {0};
-    for (int64_t e = 0; e < j->space.count; ++e, step(&j->space, coordinate)) {
-        const int64_t place = place_of(j, coordinate, j->index[e]);
-        switch (type) {
-            HD_COMPUTE_LIST(SCATTER_CASE)
-        case HD_COMPUTE_COUNT: break;
-        }
-    }
-}
-
-/* Small floats are combined in f32 and rounded once, at the end. */
-static hd_error scatter(hd_thread *thread, hd_call *call, const hd_tensor *index) {
+/* Small floats are combined in f32 and rounded once, at the end; written as they are. */
+static hd_error scatter(hd_thread *thread, hd_call *call, const hd_tensor *places) {
     const hd_scatter_attributes *a = call->attributes;
     hd_tensor *out = call->outputs[0], *target = out, *source = NULL;
-    const hd_compute type = (hd_compute)hd_dtype_compute[out->dtype];
-    const hd_dtype as = (hd_dtype)hd_compute_dtype[type];
+    const hd_dtype as =
+        a->mode == HD_SCATTER_SET ? (hd_dtype)out->dtype : (hd_dtype)hd_compute_dtype[hd_dtype_compute[out->dtype]];
     hd_error status = HD_OK;
     if (as != (hd_dtype)out->dtype) target = hd_tensor_new(thread, as, &out->layout.shape);
     if (target != NULL) status = hd_cpu_copy(thread, target, call->inputs[0]);
     if (target != NULL && status == HD_OK) source = hd_cpu_ready(thread, call->inputs[2], as);
-    const char *from = source != NULL ? hd_tensor_bytes(thread, source, HD_READ) : NULL;
-    if (from != NULL) {
-        element_job j;
-        describe(&j, target, index, a->axis);
-        j.from = from;
-        j.to = target->storage->data;
-        run_scatter(&j, type, a->mode);
+    if (source != NULL && hd_tensor_bytes(thread, source, HD_READ) != NULL) {
+        hd_cpu_put(target, a->axis, a->mode, places, source);
         if (target != out) status = hd_cpu_copy(thread, out, target);
     }
     hd_tensor_drop(thread, source);
@@ -192,13 +143,16 @@ static hd_error scatter(hd_thread *thread, hd_call *call, const hd_tensor *index
 }
 
 hd_error hd_cpu_index(hd_thread *thread, hd_call *call) {
-    const int axis = call->op->id == HD_OP_scatter ? ((const hd_scatter_attributes *)call->attributes)->axis
-                                                   : ((const hd_axis_attributes *)call->attributes)->axis;
-    hd_tensor *index = ready_index(thread, call->inputs[1], call->inputs[0]->layout.shape.size[axis]);
+    const bool scatters = call->op->id == HD_OP_scatter;
+    const int axis = scatters ? ((const hd_scatter_attributes *)call->attributes)->axis
+                              : ((const hd_axis_attributes *)call->attributes)->axis;
+    const hd_shape shape = scatters ? hd_cpu_places_shape(call->inputs[1], axis) : call->inputs[1]->layout.shape;
+    const int of_index = call->op->id == HD_OP_index_select ? 0 : axis; /* its axis along which it names places */
+    hd_tensor *index = ready_index(thread, call->inputs[1], of_index, &shape, call->inputs[0]->layout.shape.size[axis]);
     if (index == NULL) return thread->error_code;
     hd_error status = hd_cpu_outputs(thread, call);
     if (status == HD_OK) {
-        status = call->op->id == HD_OP_scatter  ? scatter(thread, call, index)
+        status = scatters                       ? scatter(thread, call, index)
                  : call->op->id == HD_OP_gather ? gather(thread, call, index)
                                                 : index_select(thread, call, index);
         if (status != HD_OK) hd_cpu_drop_outputs(thread, call);
