@@ -302,10 +302,7 @@ static hd_error build_member(build *b, uint32_t node) {
     b->l->value[node] = step;
     if (!b->l->f->stored[node]) return HD_OK;
     int64_t stride[HD_MAX_RANK];
-    hd_layout layout;
-    const hd_shape shape = hd_node_shape(g, node);
-    hd_layout_contiguous(&layout, &shape);
-    space_strides(&layout, axes, stride);
+    space_strides(&b->l->tensors[node].layout, axes, stride); /* it may be a part of something larger */
     const int at = find_access(b, node, true, (hd_dtype)g->nodes[node].dtype, stride);
     if (at < 0) return HD_ERROR_INTERNAL;
     if (b->counting) return HD_OK;

@@ -138,6 +138,7 @@ static void make_headers(hd_plan *p) {
                        &p->tensors[cell].layout);
             continue;
         }
+        if (p->part_of[i] != HD_NONE) continue; /* place_parts */
         if (given || p->fusion.stored[i] || p->fusion.groups[p->fusion.group_of[i]].kind == HD_GROUP_CALL) {
             own_tensor(p, i, given ? GIVEN : IN_ARENA, (hd_dtype)n->dtype, &shape);
         } else if (hd_node_op(n)->family ==
@@ -148,6 +149,19 @@ static void make_headers(hd_plan *p) {
         }
         if (n->op == HD_NODE_CONSTANT) p->tensors[i].storage = g->constants[n->first].storage;
     }
+}
+
+/* Headers of what is a part of something else, from the outermost inwards. */
+static void place_parts(hd_plan *p) {
+    const hd_graph *g = p->graph;
+    for (uint32_t i = g->node_count; i-- > 0;)
+        for (int k = 0; p->in_parts[i] && k < g->nodes[i].input_count; ++k) {
+            const uint32_t source = p->fusion.source[hd_node_inputs(g, i)[k]];
+            hd_layout layout;
+            if (p->part_of[source] != i) continue;
+            hd_plan_source_layout(p, i, k, &layout);
+            set_tensor(p, source, p->buffer_of[i], p->tensors[i].storage, (hd_dtype)g->nodes[source].dtype, &layout);
+        }
 }
 
 /* ---- launches -------------------------------------------------------------------------------------------------------------- */
@@ -191,6 +205,23 @@ static hd_error plan_put(hd_plan *p, uint32_t i) {
     return add_output(p, l, i);
 }
 
+/* A concatenation or a padding, but for the parts that are written there by those who compute them. */
+static hd_error plan_parts(hd_plan *p, uint32_t i) {
+    const hd_node *n = &p->graph->nodes[i];
+    if (n->op == HD_OP_pad) HD_TRY(add_output(p, new_launch(p, RUN_BORDER, i), i));
+    for (int k = 0; k < n->input_count; ++k) {
+        const uint32_t in = hd_node_inputs(p->graph, i)[k];
+        hd_layout layout;
+        if (p->part_of[p->fusion.source[in]] == i) continue;
+        hd_plan_part_layout(p, i, k, &layout);
+        const uint32_t part = spare_tensor(p);
+        set_tensor(p, part, p->buffer_of[i], p->tensors[i].storage, (hd_dtype)n->dtype, &layout);
+        HD_TRY(need(p, in));
+        HD_TRY(add_copy(p, i, part, in));
+    }
+    return HD_OK;
+}
+
 /* The device's own op on a node's inputs. */
 static hd_plan_call *new_call(hd_plan *p, uint32_t i, hd_launch *l) {
     const hd_node *n = &p->graph->nodes[i];
@@ -208,6 +239,7 @@ static hd_plan_call *new_call(hd_plan *p, uint32_t i, hd_launch *l) {
 static hd_error plan_call(hd_plan *p, uint32_t i, hd_launch_kind kind) {
     const hd_node *n = &p->graph->nodes[i];
     const uint32_t *inputs = hd_node_inputs(p->graph, i);
+    if (p->in_parts[i]) return plan_parts(p, i);
     for (int k = 0; k < n->input_count; ++k) HD_TRY(need(p, inputs[k]));
     if (n->op == HD_NODE_WRITE) return plan_write(p, i);
     if (p->cell_of[i] != HD_NONE) return plan_put(p, i);
@@ -330,8 +362,9 @@ static void plan_destroy(hd_executable *self, hd_thread *thread) {
     if (p->room != NULL) hd_block_release(thread, p->room);
     for (uint32_t i = 0; p->aside != NULL && i < p->graph->input_count; ++i)
         if (p->aside[i] != NULL) hd_block_release(thread, p->aside[i]);
-    void *const arrays[] = {p->cell_of, p->sliced,  p->aside,    p->tensors,  p->buffer_of, p->buffers, p->launches,
-                            p->calls,   p->natives, p->operands, p->pointers, p->outputs,   p->state,   p->fresh};
+    void *const arrays[] = {p->part_of,   p->in_parts, p->cell_of,  p->sliced, p->aside,   p->tensors,
+                            p->buffer_of, p->buffers,  p->launches, p->calls,  p->natives, p->operands,
+                            p->pointers,  p->outputs,  p->state,    p->fresh};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; ++i) hd_array_release(arrays[i]);
     hd_fusion_release(&p->fusion);
     hd_graph_release(thread, p->graph);
@@ -341,8 +374,8 @@ static void plan_destroy(hd_executable *self, hd_thread *thread) {
 /* Room for all there can be: pages that are not used cost nothing. */
 static hd_error make_room(hd_plan *p) {
     const hd_graph *g = p->graph;
-    /* a node needs at most three headers beside its own, and outputs and updates one */
-    const size_t most = (size_t)g->node_count * 4 + g->output_count + g->cell_count + 1,
+    /* a node needs at most three headers beside its own, or one for each part; outputs and updates one */
+    const size_t most = (size_t)g->node_count * 4 + g->edge_count + g->output_count + g->cell_count + 1,
                  ordered = p->fusion.order_count;
     p->tensors = hd_array_resize(NULL, most * sizeof *p->tensors);
     p->buffer_of = hd_array_resize(NULL, most * sizeof *p->buffer_of);
@@ -489,8 +522,10 @@ static hd_error make_plan(hd_thread *thread, hd_plan *p, hd_optimization_level l
     HD_TRY(hd_fuse(p->graph, level, tuning == NULL ? (hd_fuse_choice){0} : tuning->fuse, &p->fusion));
     hd_plan_dump(p);
     HD_TRY(hd_plan_find_slices(p));
+    HD_TRY(hd_plan_find_parts(p));
     HD_TRY(make_room(p));
     make_headers(p);
+    place_parts(p);
     HD_TRY(plan_groups(p));
     HD_TRY(plan_leaving(p));
     if (tuning != NULL) heed(p, tuning);

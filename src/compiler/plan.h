@@ -27,6 +27,7 @@ typedef enum hd_launch_kind {
     RUN_SAVE,    /* a part of state, before it is written: the part -> what was there */
     RUN_SAVE_AT, /* the same at indices: state, index -> places, what was there */
     RUN_PUT,     /* writes at indices: places, source -> state */
+    RUN_BORDER,  /* around what is padded */
     RUN_CHECK,
     RUN_KERNEL,
     RUN_PRODUCT
@@ -89,6 +90,8 @@ typedef struct hd_plan {
     bool saves;        /* it has RUN_SAVE or RUN_SAVE_AT */
     bool *sliced;      /* for each cell: its parts are written in place, and what was there is saved */
     uint32_t *cell_of; /* for each node: the cell in whose memory it lies although it is a write; HD_NONE */
+    uint32_t *part_of; /* for each node: the concatenation or padding in whose memory it is a part; HD_NONE */
+    bool *in_parts;    /* for each node: it is one whose parts are filled one by one */
     hd_block **aside;  /* for each input: a copy, when it lies in the memory of such a cell */
     hd_block *room;    /* memory that launches work in, made for so many threads */
     int room_threads;
@@ -134,6 +137,11 @@ void hd_plan_widen(hd_native *n, int width);
 
 /* plan_slices.c: which writes go straight into the memory of their cell. Fills cell_of and sliced. */
 hd_error hd_plan_find_slices(hd_plan *p);
+/* plan_parts.c: which values are parts of others from the beginning. Fills part_of and in_parts. */
+hd_error hd_plan_find_parts(hd_plan *p);
+/* Where part k of a concatenation or padding lies, and the source of that part when it was placed there. */
+void hd_plan_part_layout(const hd_plan *p, uint32_t node, int k, hd_layout *out);
+void hd_plan_source_layout(const hd_plan *p, uint32_t node, int k, hd_layout *out);
 /* plan_memory.c: places in the arena, and state that is written in place. */
 hd_error hd_plan_lay_out(hd_thread *thread, hd_plan *p);
 /* plan_run.c */

@@ -14,10 +14,11 @@ static void describe_kernel(const hd_plan_native *n, hd_launch_figures *out) {
 static void describe_members(const hd_plan *p, const hd_launch *l, hd_launch_figures *out) {
     const hd_group *group = &p->fusion.groups[p->fusion.group_of[l->node]];
     size_t at = (size_t)snprintf(out->what, sizeof out->what, "%s",
-                                 l->kind == RUN_COPY    ? "copy for"
-                                 : hd_launch_saves(l)   ? "keep the old for"
-                                 : l->kind == RUN_CHECK ? "check indices of"
-                                                        : "");
+                                 l->kind == RUN_COPY     ? "copy for"
+                                 : hd_launch_saves(l)    ? "keep the old for"
+                                 : l->kind == RUN_BORDER ? "border of"
+                                 : l->kind == RUN_CHECK  ? "check indices of"
+                                                         : "");
     for (uint32_t i = 0; i < group->count && at < sizeof out->what; ++i)
         at += (size_t)snprintf(out->what + at, sizeof out->what - at, "%s%s", at > 0 ? " " : "",
                                hd_node_name(&p->graph->nodes[p->fusion.members[group->first + i]]));

@@ -3,6 +3,7 @@
 #include "compiler/plan.h"
 #include "core/device.h"
 #include "core/pool.h"
+#include "device/cpu/border.h"
 #include "device/cpu/check_index.h"
 #include "device/cpu/product.h"
 #include "device/cpu/put.h"
@@ -260,14 +261,15 @@ static hd_error run_launches(hd_plan *p, hd_thread *thread, const hd_run *run, u
         const hd_launch *l = &p->launches[i];
         hd_tensor **operands = p->pointers + l->first;
         if (l->threads > 0) hd_pool_limit(l->threads);
-        const hd_error status = l->kind == RUN_KERNEL    ? run_kernel(p, thread, l)
-                                : l->kind == RUN_PRODUCT ? run_product(p, thread, l)
-                                : l->kind == RUN_CHECK   ? run_check(p, thread, l)
-                                : l->kind == RUN_SAVE_AT ? run_save_at(p, thread, l)
-                                : l->kind == RUN_PUT     ? run_put(p, l)
-                                : l->kind == RUN_CALL
-                                    ? run_call(p, thread, l, run)
-                                    : p->executor->write(p->executor, thread, operands[1], operands[0]);
+        const hd_error status =
+            l->kind == RUN_KERNEL    ? run_kernel(p, thread, l)
+            : l->kind == RUN_PRODUCT ? run_product(p, thread, l)
+            : l->kind == RUN_CHECK   ? run_check(p, thread, l)
+            : l->kind == RUN_SAVE_AT ? run_save_at(p, thread, l)
+            : l->kind == RUN_PUT     ? run_put(p, l)
+            : l->kind == RUN_BORDER  ? hd_cpu_fill_border(thread, operands[0], hd_node_attributes(p->graph, l->node))
+            : l->kind == RUN_CALL    ? run_call(p, thread, l, run)
+                                     : p->executor->write(p->executor, thread, operands[1], operands[0]);
         if (l->threads > 0) hd_pool_limit(0);
         if (__builtin_expect(status != HD_OK, 0)) {
             *failed = i;

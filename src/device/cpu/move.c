@@ -1,4 +1,5 @@
 /* Movement: contiguous copies, concatenation, padding. All of it is copying into views of the result. */
+#include "device/cpu/border.h"
 #include "device/cpu/cpu.h"
 
 #include <string.h>
@@ -27,11 +28,7 @@ static hd_error concat(hd_thread *thread, hd_call *call, hd_tensor *out) {
 
 static hd_error pad(hd_thread *thread, hd_call *call, hd_tensor *out) {
     const hd_pad_attributes *a = call->attributes;
-    hd_tensor *value = hd_tensor_scalar(thread, (hd_dtype)out->dtype, a->value);
-    if (value == NULL) return thread->error_code;
-    hd_error status = hd_cpu_copy(thread, out, value);
-    hd_tensor_drop(thread, value);
-    HD_TRY(status);
+    HD_TRY(hd_cpu_fill_border(thread, out, a));
     hd_tensor *x = call->inputs[0];
     hd_layout inner = x->layout; /* what negative padding leaves of x */
     int64_t start[HD_MAX_RANK];
@@ -44,7 +41,7 @@ static hd_error pad(hd_thread *thread, hd_call *call, hd_tensor *out) {
     }
     hd_tensor *view = hd_tensor_over(thread, x->storage, (hd_dtype)x->dtype, &inner);
     if (view == NULL) return thread->error_code;
-    status = copy_into(thread, out, start, view);
+    const hd_error status = copy_into(thread, out, start, view);
     hd_tensor_drop(thread, view);
     return status;
 }
