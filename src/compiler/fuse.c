@@ -11,7 +11,8 @@ enum {
     MOST_MEMBERS = 32, /* of a group: longer chains are cut, to keep kernels quick to compile and within registers */
     MOST_READS = 28,   /* from outside: with what members store, fewer than a kernel can have */
     SMALL_SPACE = 1 << 15, /* a reduction of this size runs on one thread, whatever its shape */
-    LEAST_KEPT = 64        /* a larger one must leave this many results for the threads to share */
+    LEAST_KEPT = 64,       /* a larger one must leave this many results for the threads to share */
+    LEAST_ROW = 16         /* elements behind an index, so that a kernel loads several at a time */
 };
 
 void hd_fusion_release(hd_fusion *f) {
@@ -80,6 +81,15 @@ bool hd_node_is_spread(const hd_graph *g, uint32_t node) {
     return (a->mode == HD_SCATTER_SET || a->mode == HD_SCATTER_ADD) && one_index_a_row(g, node, a->axis) &&
            hd_shape_equal(hd_node_shape(g, in[1]), hd_node_shape(g, in[2])) &&
            g->nodes[in[0]].dtype == g->nodes[in[2]].dtype;
+}
+
+bool hd_node_is_lookup(const hd_graph *g, uint32_t node) {
+    if (g->nodes[node].op != HD_OP_index_select) return false;
+    const hd_shape shape = hd_node_shape(g, node);
+    int64_t row = 1;
+    for (int i = ((const hd_axis_attributes *)hd_node_attributes(g, node))->axis + 1; i < shape.rank; ++i)
+        row *= shape.size[i];
+    return row >= LEAST_ROW;
 }
 
 /* ---- axes ---------------------------------------------------------------------------------------------------------------- */
@@ -401,6 +411,16 @@ static hd_error add_pick(walk *w, uint32_t node) {
     return HD_OK;
 }
 
+/* Rows of a table: a kernel for what follows to join. Alone it is a call, see call_lone_lookups. */
+static hd_error add_lookup(walk *w, uint32_t node) {
+    const hd_shape shape = hd_node_shape(w->g, node);
+    const uint32_t group = new_group(w, HD_GROUP_KERNEL, &shape, input_level(w, node) + 1);
+    if (group == HD_NO_GROUP) return hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
+    w->f->groups[group].checks = true;
+    add_member(w, group, node, HD_FORM_FULL);
+    return HD_OK;
+}
+
 /* A row that is one number but where an index says another. */
 static hd_error add_spread(walk *w, uint32_t node) {
     const hd_shape shape = hd_node_shape(w->g, node);
@@ -409,6 +429,12 @@ static hd_error add_spread(walk *w, uint32_t node) {
     w->f->groups[group].checks = true;
     add_member(w, group, node, HD_FORM_FULL);
     return HD_OK;
+}
+
+/* Of an indexing op: they are looked at there before a kernel uses them. */
+static bool indices_are_in_memory(const walk *w, uint32_t node) {
+    const hd_node *n = &w->g->nodes[node];
+    return hd_node_is_op(n) && hd_node_op(n)->family == HD_FAMILY_INDEX && !w->f->number[hd_node_inputs(w->g, node)[1]];
 }
 
 static hd_error add_node(walk *w, uint32_t i) {
@@ -428,9 +454,12 @@ static hd_error add_node(walk *w, uint32_t i) {
     if (is_number(g, i)) return HD_OK; /* written into kernels; a call when others need it */
     if (hd_node_is_map(g, i)) return add_map(w, i);
     if (reduces && is_reduction(g, i)) return add_reduction(w, i);
-    if (reduces && hd_node_is_pick(g, i)) return add_pick(w, i);
-    if (w->optimization >= HD_O2 && hd_node_is_spread(g, i) && w->f->writes[i] == HD_NO_CELL)
-        return add_spread(w, i); /* a few rows of state are not worth a walk over all of it */
+    if (w->optimization >= HD_O2 && indices_are_in_memory(w, i)) {
+        if (reduces && hd_node_is_pick(g, i)) return add_pick(w, i);
+        if (hd_node_is_lookup(g, i)) return add_lookup(w, i);
+        if (hd_node_is_spread(g, i) && w->f->writes[i] == HD_NO_CELL)
+            return add_spread(w, i); /* a few rows of state are not worth a walk over all of it */
+    }
     HD_TRY(add_call(w, i));
     if (is_product(g, i)) w->f->groups[w->f->group_of[i]].kind = HD_GROUP_PRODUCT;
     return HD_OK;
@@ -466,7 +495,8 @@ static void join_reductions(walk *w, uint32_t *reader) {
 static bool reads_point_by_point(const walk *w, uint32_t node, int k, uint32_t source, hd_form *form) {
     const hd_group *from = &w->f->groups[group_of(w, source)], *to = &w->f->groups[group_of(w, node)];
     if (from->kind != HD_GROUP_KERNEL || from->reduces || to->kind == HD_GROUP_CALL || is_product(w->g, node) ||
-        is_reduction(w->g, node) || hd_node_is_pick(w->g, node) || hd_node_is_spread(w->g, node))
+        is_reduction(w->g, node) || hd_node_is_pick(w->g, node) || hd_node_is_spread(w->g, node) ||
+        hd_node_is_lookup(w->g, node))
         return false; /* indices are looked at before the kernel that uses them */
     int8_t axes[HD_MAX_RANK], found[HD_MAX_RANK], wanted[HD_MAX_RANK];
     hd_form_axes(to, (hd_form)w->f->form[node], axes);
@@ -532,6 +562,16 @@ static hd_error sink(walk *w) {
     return ok ? HD_OK : hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
 }
 
+/* Rows that nothing is computed of are copied quicker by the device. */
+static void call_lone_lookups(walk *w) {
+    for (uint32_t i = 0; i < w->g->node_count; ++i) {
+        const uint32_t group = group_of(w, i);
+        if (group == HD_NO_GROUP || w->f->groups[group].count != 1 || !hd_node_is_lookup(w->g, i)) continue;
+        w->f->groups[group].kind = HD_GROUP_CALL;
+        w->f->groups[group].checks = false; /* the device looks itself */
+    }
+}
+
 /* ---- what is stored ------------------------------------------------------------------------------------------------------------ */
 static hd_error store(walk *w, uint32_t node) {
     const uint32_t source = source_of(w, node);
@@ -584,6 +624,7 @@ hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fuse_choice 
     if (status == HD_OK) status = hd_fusion_find_writes(g, f);
     for (uint32_t i = 0; i < g->node_count && status == HD_OK; ++i) status = add_node(&w, i);
     if (status == HD_OK && level > HD_O0 && !choice.unsunk) status = sink(&w);
+    if (status == HD_OK) call_lone_lookups(&w);
     if (status == HD_OK) status = find_stored(&w);
     if (status == HD_OK) status = settle(&w);
     if (status != HD_OK) hd_fusion_release(f);

@@ -220,6 +220,13 @@ static int reduction_value(build *b, uint32_t node) {
     return hd_kernel_reduce(b->k, step, how);
 }
 
+/* An index that may count from the end of an axis of size `size`, a step, counted from its beginning. */
+static int from_beginning(build *b, int index, int size) {
+    const int negative = hd_kernel_word(b->k, HD_WORD_LT, index, hd_kernel_constant(b->k, HD_COMPUTE_I64, 0), -1),
+              from_end = hd_kernel_word(b->k, HD_WORD_ADD, index, size, -1);
+    return hd_kernel_word(b->k, HD_WORD_SELECT, negative, from_end, index);
+}
+
 /* A comparison of the position along an axis of the space (-1: it has one point) with an index for each row, which may count
  * from the end. */
 static int is_at_index(build *b, uint32_t node, int axis, const int8_t *axes) {
@@ -229,10 +236,7 @@ static int is_at_index(build *b, uint32_t node, int axis, const int8_t *axes) {
     const int size = number(b, HD_I64, axis < 0 ? 1 : (double)b->group->space.size[axis]),
               zero = hd_kernel_constant(b->k, HD_COMPUTE_I64, 0);
     const int position = axis < 0 || b->axis_of[axis] < 0 ? zero : hd_kernel_index(b->k, b->axis_of[axis]);
-    const int negative = hd_kernel_word(b->k, HD_WORD_LT, index, zero, -1),
-              from_end = hd_kernel_word(b->k, HD_WORD_ADD, index, size, -1);
-    const int place = hd_kernel_word(b->k, HD_WORD_SELECT, negative, from_end, index);
-    return hd_kernel_word(b->k, HD_WORD_EQ, position, place, -1);
+    return hd_kernel_word(b->k, HD_WORD_EQ, position, from_beginning(b, index, size), -1);
 }
 
 static int pick_value(build *b, uint32_t node) {
@@ -259,6 +263,25 @@ static int spread_value(build *b, uint32_t node, const int8_t *axes) {
     if (a->mode == HD_SCATTER_ADD)
         value = hd_kernel_word(b->k, type == HD_COMPUTE_B8 ? HD_WORD_OR : HD_WORD_ADD, base, value, -1);
     return hd_kernel_word(b->k, HD_WORD_SELECT, here, value, base);
+}
+
+/* A row of a table begins where its index says. */
+static int lookup_value(build *b, uint32_t node, const int8_t *axes) {
+    const hd_graph *g = b->l->g;
+    const uint32_t table = hd_node_inputs(g, node)[0], index = hd_node_inputs(g, node)[1];
+    const int axis = ((const hd_axis_attributes *)hd_node_attributes(g, node))->axis;
+    if (b->l->f->number[table]) return number_node(b, b->l->f->source[table]);
+    const hd_layout *layout = &b->l->tensors[table].layout;
+    int8_t of_index[1] = {axes[axis]}, of_table[HD_MAX_RANK];
+    for (int i = 0; i < layout->shape.rank; ++i) of_table[i] = (int8_t)(i == axis ? -1 : axes[i]);
+    int at = as_type(b, load(b, index, of_index), HD_COMPUTE_I64);
+    int64_t stride[HD_MAX_RANK];
+    space_strides(layout, of_table, stride);
+    const int buffer = find_access(b, table, false, (hd_dtype)b->l->tensors[table].dtype, stride);
+    if (b->counting || at < 0 || buffer < 0) return at < 0 ? at : buffer;
+    at = from_beginning(b, at, number(b, HD_I64, (double)layout->shape.size[axis]));
+    at = hd_kernel_word(b->k, HD_WORD_MUL, at, number(b, HD_I64, (double)layout->stride[axis]), -1);
+    return hd_kernel_load(b->k, buffer, at);
 }
 
 static int cast_value(build *b, uint32_t node, const int8_t *axes) {
@@ -294,9 +317,10 @@ static hd_error build_member(build *b, uint32_t node) {
                : op->family == HD_FAMILY_REDUCE     ? reduction_value(b, node)
                : op->id == HD_OP_gather             ? pick_value(b, node)
                : op->id == HD_OP_scatter            ? spread_value(b, node, axes)
+               : op->id == HD_OP_index_select       ? lookup_value(b, node, axes)
                                                     : product_value(b, node, axes);
     if (step >= 0 && !b->counting && hd_dtype_is_small_float((hd_dtype)g->nodes[node].dtype) &&
-        op->family != HD_FAMILY_CAST)
+        op->family != HD_FAMILY_CAST && op->id != HD_OP_index_select)
         step = hd_kernel_round(b->k, step, (hd_dtype)g->nodes[node].dtype); /* as if it had been in memory */
     if (step < 0) return hd_fail(HD_ERROR_INTERNAL, "node %%%u, %s, cannot be lowered", node, op->name);
     b->l->value[node] = step;

@@ -276,7 +276,8 @@ static hd_error plan_checks(hd_plan *p, const hd_group *group) {
     const hd_graph *g = p->graph;
     for (uint32_t i = 0; group->checks && i < group->count; ++i) {
         const uint32_t node = p->fusion.members[group->first + i];
-        if (g->nodes[node].op != HD_OP_gather && g->nodes[node].op != HD_OP_scatter) continue;
+        const int op = g->nodes[node].op;
+        if (op != HD_OP_gather && op != HD_OP_scatter && op != HD_OP_index_select) continue;
         hd_launch *l = new_launch(p, RUN_CHECK, node);
         HD_TRY(add_input(p, l, hd_node_inputs(g, node)[1]));
     }

@@ -24,6 +24,17 @@ static void describe_members(const hd_plan *p, const hd_launch *l, hd_launch_fig
                                hd_node_name(&p->graph->nodes[p->fusion.members[group->first + i]]));
 }
 
+/* Of a table only the rows are read that are looked up: no operand counts for more than this. */
+static int64_t most_elements(const hd_plan *p, const hd_launch *l) {
+    if (l->kind == RUN_CALL && p->calls[l->call].call.op->id == HD_OP_index_select)
+        return p->calls[l->call].call.outputs[0]->count;
+    if (l->kind != RUN_KERNEL) return INT64_MAX;
+    const hd_native *n = &p->natives[l->native]->native;
+    int64_t points = 1;
+    for (int a = 0; a < n->shape.axes; ++a) points *= n->geometry[a];
+    return points;
+}
+
 void hd_plan_describe(const hd_executable *self, int64_t index, hd_launch_figures *out) {
     const hd_plan *p = (const hd_plan *)self;
     const hd_launch *l = &p->launches[index];
@@ -32,12 +43,13 @@ void hd_plan_describe(const hd_executable *self, int64_t index, hd_launch_figure
         describe_members(p, l, out);
     else
         snprintf(out->what, sizeof out->what, "copy of %s", hd_node_name(&p->graph->nodes[l->node]));
+    const int64_t most = most_elements(p, l);
     for (uint32_t k = 0; k < (uint32_t)l->inputs + l->outputs; ++k) {
         const uint32_t *operands = p->operands + l->first;
         const hd_tensor *t = &p->tensors[operands[k]];
         if (l->kind == RUN_SAVE_AT && k < 2) t = &p->tensors[operands[3 - k]]; /* no more than is taken of state */
         if (l->kind == RUN_PUT && k == 2) t = &p->tensors[operands[1]]; /* or written, and a place for each slice */
-        out->bytes += (double)t->count * hd_dtype_bytes[t->dtype];
+        out->bytes += (double)(t->count < most ? t->count : most) * hd_dtype_bytes[t->dtype];
     }
     if (l->native != HD_NONE) describe_kernel(p->natives[l->native], out);
     if (l->call != HD_NONE && p->calls[l->call].call.op->family == HD_FAMILY_CONTRACT) {

@@ -4,6 +4,13 @@
 #include "compiler/arena.h"
 #include "compiler/plan.h"
 
+/* That a kernel reads a buffer at places which other values say. */
+static bool reads_at_places(const hd_kernel *k, int buffer) {
+    for (int i = 0; i < k->count; ++i)
+        if (k->steps[i].word == HD_STEP_LOAD && k->steps[i].index == buffer && k->steps[i].operand[0] >= 0) return true;
+    return false;
+}
+
 /* That a kernel reads a buffer only where it writes this output, and before it does, so that it may write over it. */
 static bool kernel_may_overwrite(const hd_plan *p, const hd_launch *l, uint32_t in, uint32_t out) {
     if (l->native == HD_NONE) return false;
@@ -22,7 +29,7 @@ static bool kernel_may_overwrite(const hd_plan *p, const hd_launch *l, uint32_t 
             continue;
         for (int a = 0; a < k->axes; ++a)
             if (geometry[hd_geometry_stride(k, b, a)] != geometry[hd_geometry_stride(k, to, a)]) return false;
-        if (!hd_plan_is_whole(p, n->tensors[b])) return false;
+        if (!hd_plan_is_whole(p, n->tensors[b]) || reads_at_places(k, b)) return false;
     }
     if (l->kind == RUN_PRODUCT) /* the product itself reads its operands all over */
         for (uint32_t i = 0; i < 2; ++i)

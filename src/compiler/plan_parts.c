@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum {
-    LEAST_RUN = 64, /* elements in a row from which a kernel computes them as quickly as without gaps */
+    LEAST_RUN = 32, /* elements in a row from which a kernel computes them as quickly as without gaps */
     SMALL = 256     /* elements that are few enough to be computed in any order */
 };
 

@@ -296,6 +296,24 @@ static void few_results_of_many_are_left_to_the_device(void **state) {
     groups_are(b, "call [] sum*\nkernel [] sqrt*\n");
 }
 
+/* ---- indices -------------------------------------------------------------------------------------------------------- */
+static void rows_of_a_table_are_loaded_by_what_follows(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("rows");
+    hd_tensor *rows = hd_index_select(in("table", S(9, 32)), 0, hd_input("at", S(4), HD_I64));
+    out(b, "y", hd_sum(hd_add(hd_mul_scalar(rows, 3), in("x", S(4, 32))), X(1), NULL));
+    groups_are(b, "kernel [4,(32)] index_select mul add sum*\n");
+    hd_builder *alone = started("alone"); /* nothing is computed of them */
+    hd_tensor *picked = hd_index_select(in("table", S(9, 32)), 0, hd_input("at", S(4), HD_I64));
+    out(alone, "y", hd_matmul(picked, in("w", S(32, 2))));
+    groups_are(alone, "call [4,32] index_select*\nproduct [4,2] matmul*\n");
+    hd_builder *single = started("single"); /* elements, not rows */
+    hd_tensor *elements = hd_index_select(in("table", S(32, 9)), 1, hd_input("at", S(4), HD_I64));
+    out(single, "y", hd_neg(elements));
+    groups_are(single, "call [32,4] index_select*\nkernel [32,4] neg*\n");
+}
+
 /* ---- state ---------------------------------------------------------------------------------------------------------- */
 static hd_tensor *row_at(hd_tensor *x, const char *name) {
     hd_tensor *at = hd_broadcast_to(hd_input(name, S(1, 1), HD_I64), S(1, 8));
@@ -521,7 +539,7 @@ RUN(test(a_chain_is_one_kernel), test(a_diamond_is_one_kernel_and_its_parts_are_
     test(numbers_are_stored_for_those_who_read_memory), test(reductions_join_what_they_reduce_and_what_follows),
     test(reductions_of_the_same_data_are_one_kernel), test(reductions_of_other_axes_are_other_kernels),
     test(softmax_is_one_kernel), test(normalising_is_one_kernel), test(cross_entropy_and_its_gradient_are_one_kernel),
-    test(few_results_of_many_are_left_to_the_device),
+    test(few_results_of_many_are_left_to_the_device), test(rows_of_a_table_are_loaded_by_what_follows),
     test(rows_of_state_are_written_by_the_device_after_the_old_ones_are_read),
     test(what_follows_a_product_is_computed_in_its_tiles), test(what_a_product_reads_is_finished_first),
     test(adam_follows_the_product_that_is_the_gradient), test(levels_fuse_more_and_more), test(long_chains_are_cut),

@@ -146,7 +146,7 @@ static void short_rows_are_computed_without_gaps(void **state) {
         hd_script *s = built(b);
         fill_inputs(s, 2, (const char *const[]){"x", "y"}, shapes);
         hd_script_compile(s);
-        assert_int_equal(hd_script_stats(s).arena_bytes > 0, columns < 64);
+        assert_int_equal(hd_script_stats(s).arena_bytes > 0, columns < 32);
         levels_agree(s, 0, "rows");
     }
 }
