@@ -4,12 +4,14 @@
 
 #include <string.h>
 
-/* A write of a part: where its layout says, or at indices. Small floats are combined in f32, not where they lie. */
+/* A write of a part: where its layout says, or at indices. Small floats are combined in f32, not where they lie; and what is at
+ * more indices than half the elements is not worth keeping: a copy of all costs no more. */
 static bool writes_part(const hd_graph *g, uint32_t node) {
     const hd_node *n = &g->nodes[node];
     if (n->op != HD_OP_scatter) return n->op == HD_NODE_WRITE;
     const hd_scatter_attributes *a = hd_node_attributes(g, node);
-    return a->mode == HD_SCATTER_SET || !hd_dtype_is_small_float((hd_dtype)n->dtype);
+    return (a->mode == HD_SCATTER_SET || !hd_dtype_is_small_float((hd_dtype)n->dtype)) &&
+           hd_node_count(g, hd_node_inputs(g, node)[1]) <= hd_node_count(g, node) / 2;
 }
 
 hd_error hd_fusion_find_writes(const hd_graph *g, hd_fusion *f) {

@@ -245,7 +245,7 @@ static hd_error run_save_at(const hd_plan *p, hd_thread *thread, const hd_launch
     hd_tensor **operands = p->pointers + l->first;
     const int axis = axis_of_put(p, l);
     const int64_t bound = operands[0]->layout.shape.size[axis];
-    HD_TRY(hd_cpu_find_places(thread, operands[2], operands[1], axis, bound));
+    HD_TRY(hd_cpu_find_places(thread, operands[2], operands[1], bound));
     hd_cpu_take(operands[3], operands[0], axis, operands[2]);
     return HD_OK;
 }

@@ -8,16 +8,16 @@
 enum { GRAIN = 16384 };
 
 /* The places that an index names, in a tensor of `shape`; a new reference, NULL with an error that names the place. */
-static hd_tensor *ready_index(hd_thread *thread, hd_tensor *index, int axis, const hd_shape *shape, int64_t bound) {
+static hd_tensor *ready_index(hd_thread *thread, hd_tensor *index, const hd_shape *shape, int64_t bound) {
     hd_tensor *ready = hd_tensor_new(thread, HD_I64, shape);
-    if (ready == NULL || hd_cpu_find_places(thread, ready, index, axis, bound) == HD_OK) return ready;
+    if (ready == NULL || hd_cpu_find_places(thread, ready, index, bound) == HD_OK) return ready;
     hd_tensor_drop(thread, ready);
     return NULL;
 }
 
 hd_error hd_cpu_check_index(hd_thread *thread, hd_tensor *index, int axis, int64_t bound) {
     const hd_shape shape = hd_cpu_places_shape(index, axis);
-    hd_tensor *ready = ready_index(thread, index, axis, &shape, bound);
+    hd_tensor *ready = ready_index(thread, index, &shape, bound);
     const bool ok = ready != NULL;
     hd_tensor_drop(thread, ready);
     return ok ? HD_OK : thread->error_code;
@@ -147,8 +147,7 @@ hd_error hd_cpu_index(hd_thread *thread, hd_call *call) {
     const int axis = scatters ? ((const hd_scatter_attributes *)call->attributes)->axis
                               : ((const hd_axis_attributes *)call->attributes)->axis;
     const hd_shape shape = scatters ? hd_cpu_places_shape(call->inputs[1], axis) : call->inputs[1]->layout.shape;
-    const int of_index = call->op->id == HD_OP_index_select ? 0 : axis; /* its axis along which it names places */
-    hd_tensor *index = ready_index(thread, call->inputs[1], of_index, &shape, call->inputs[0]->layout.shape.size[axis]);
+    hd_tensor *index = ready_index(thread, call->inputs[1], &shape, call->inputs[0]->layout.shape.size[axis]);
     if (index == NULL) return thread->error_code;
     hd_error status = hd_cpu_outputs(thread, call);
     if (status == HD_OK) {

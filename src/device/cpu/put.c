@@ -5,27 +5,22 @@
 
 #include <string.h>
 
-/* That the index is the same wherever the position on `axis` is. */
-static bool is_of_slices(const hd_tensor *index, int axis) {
-    for (int i = 0; i < index->layout.shape.rank; ++i)
-        if (i != axis && index->layout.shape.size[i] != 1 && index->layout.stride[i] != 0) return false;
-    return index->count > 0;
-}
-
 hd_shape hd_cpu_places_shape(const hd_tensor *index, int axis) {
-    return is_of_slices(index, axis) ? HD_SHAPE(index->layout.shape.size[axis]) : index->layout.shape;
+    const hd_layout *l = &index->layout;
+    hd_shape shape = {.rank = axis + 1};
+    for (int i = axis + 1; i < l->shape.rank; ++i)
+        if (l->shape.size[i] != 1 && (l->stride[i] != 0 || index->count == 0)) return l->shape;
+    for (int i = 0; i <= axis; ++i) shape.size[i] = l->shape.size[i];
+    return shape;
 }
 
-hd_error hd_cpu_find_places(hd_thread *thread, hd_tensor *places, hd_tensor *index, int axis, int64_t bound) {
-    hd_tensor first = *index; /* of each slice */
-    int64_t apart = 1;        /* how far such elements are from each other in the index */
-    if (places->layout.shape.rank == 1 && is_of_slices(index, axis)) {
-        for (int i = axis + 1; i < index->layout.shape.rank; ++i) apart *= index->layout.shape.size[i];
-        first.layout.shape = places->layout.shape;
-        first.layout.stride[0] = index->layout.stride[axis];
-        first.count = places->count;
-        first.contiguous = hd_layout_is_contiguous(&first.layout);
-    }
+hd_error hd_cpu_find_places(hd_thread *thread, hd_tensor *places, hd_tensor *index, int64_t bound) {
+    int64_t apart = 1; /* how far the indices that are places are from each other */
+    for (int i = places->layout.shape.rank; i < index->layout.shape.rank; ++i) apart *= index->layout.shape.size[i];
+    hd_tensor first = *index; /* the elements with position 0 on the other axes */
+    first.layout.shape = places->layout.shape;
+    first.count = places->count;
+    first.contiguous = hd_layout_is_contiguous(&first.layout);
     HD_TRY(hd_cpu_copy(thread, places, &first));
     int64_t *v = places->storage->data;
     const bool is_u64 = index->dtype == HD_U64; /* where what is negative as i64 is past INT64_MAX */
@@ -46,28 +41,26 @@ typedef struct walk {
     int rank, axis;
     int64_t size[HD_MAX_RANK];
     int64_t count, run;          /* points, and elements at each */
+    int64_t behind;              /* points of one place */
     int64_t stride[HD_MAX_RANK]; /* of x */
     const int64_t *places;
-    bool of_slices;
 } walk;
 
-static walk walk_over(const hd_tensor *x, const hd_tensor *index_shaped, int axis, const hd_tensor *places) {
-    const hd_shape *shape = &index_shaped->layout.shape, *whole = &x->layout.shape;
-    walk w = {.rank = shape->rank, .axis = axis, .count = 1, .run = 1, .places = places->storage->data};
-    w.of_slices = places->layout.shape.rank == 1;
-    if (w.of_slices)
-        for (bool next = true; next && w.rank > axis + 1;) {
-            next = shape->size[w.rank - 1] == whole->size[w.rank - 1]; /* what is shorter ends the run */
-            w.run *= shape->size[--w.rank];
-        }
+static walk walk_over(const hd_tensor *x, const hd_shape *shape, int axis, const hd_tensor *places) {
+    walk w = {.rank = shape->rank, .axis = axis, .count = 1, .run = 1, .behind = 1, .places = places->storage->data};
+    for (bool next = true; next && w.rank > places->layout.shape.rank;) {
+        next = shape->size[w.rank - 1] == x->layout.shape.size[w.rank - 1]; /* what is shorter ends the run */
+        w.run *= shape->size[--w.rank];
+    }
     for (int i = 0; i < w.rank; ++i) w.count *= w.size[i] = shape->size[i];
+    for (int i = places->layout.shape.rank; i < w.rank; ++i) w.behind *= w.size[i];
     memcpy(w.stride, x->layout.stride, sizeof w.stride);
     return w;
 }
 
 /* Where point number `e` lies in x; steps on. */
 static int64_t next_place(const walk *w, int64_t e, int64_t *coordinate) {
-    int64_t place = w->places[w->of_slices ? coordinate[w->axis] : e] * w->stride[w->axis];
+    int64_t place = w->places[e / w->behind] * w->stride[w->axis];
     for (int i = 0; i < w->rank; ++i) place += i == w->axis ? 0 : coordinate[i] * w->stride[i];
     for (int i = w->rank - 1; i >= 0; --i) {
         if (++coordinate[i] < w->size[i]) break;
@@ -77,7 +70,7 @@ static int64_t next_place(const walk *w, int64_t e, int64_t *coordinate) {
 }
 
 void hd_cpu_take(hd_tensor *taken, const hd_tensor *x, int axis, const hd_tensor *places) {
-    const walk w = walk_over(x, taken, axis, places);
+    const walk w = walk_over(x, &taken->layout.shape, axis, places);
     const size_t bytes = hd_dtype_bytes[x->dtype], run = (size_t)w.run * bytes;
     int64_t coordinate[HD_MAX_RANK] = {0};
     for (int64_t e = 0; e < w.count; ++e)
@@ -111,7 +104,7 @@ static void combine(hd_compute type, hd_scatter_mode mode, void *to, const void 
 }
 
 void hd_cpu_put(hd_tensor *x, int axis, hd_scatter_mode mode, const hd_tensor *places, const hd_tensor *source) {
-    const walk w = walk_over(x, source, axis, places);
+    const walk w = walk_over(x, &source->layout.shape, axis, places);
     const size_t bytes = hd_dtype_bytes[x->dtype], run = (size_t)w.run * bytes;
     const char *from = (const char *)source->storage->data + (size_t)source->layout.offset * bytes;
     int64_t coordinate[HD_MAX_RANK] = {0};
