@@ -1,76 +1,12 @@
 """What PyTorch says about gradients of ops that are no elementwise rows, also at ties, kinks and infinities:
-writes tests/golden/gradients_families.txt, which tests/grad/test_golden.c reads. `make golden` runs it.
-
-    case NAME            the function of that name in test_golden.c
-    leaf SHAPE VALUES    an input that requires a gradient; f64 here, values that f32 holds exactly
-    i64 SHAPE VALUES     an input that has none; likewise bool
-    seed SHAPE VALUES    the gradient of the result
-    grad VALUES          the gradient of each leaf, in their order
-
-A shape is its rank and its sizes.
+writes tests/golden/gradients_families.txt, which tests/grad/test_golden.c reads (the format: cases.py). `make golden` runs it.
 """
-import math
-import pathlib
-
 import torch
 import torch.nn.functional as F
 
-INF, NAN = math.inf, math.nan
-out = (pathlib.Path(__file__).parent / "gradients_families.txt").open("w")
-print(f"# PyTorch {torch.__version__.split('+')[0]}, by make_gradients.py", file=out)
+from cases import INF, NAN, Cases, fixture, index, mask, numbers
 
-
-def text(value):
-    value = float(value)
-    if math.isnan(value):
-        return "nan"
-    if value == 0:
-        return "-0" if math.copysign(1, value) < 0 else "0"
-    return str(int(value)) if abs(value) < 1e6 and value == int(value) else repr(value)
-
-
-def line(word, tensor, *, shape=True):
-    sizes = [len(tensor.shape), *tensor.shape] if shape else []
-    print(word, *sizes, *(text(v) for v in tensor.flatten().tolist()), file=out)
-
-
-def fixture(*shape, start=0):
-    """Exact in f32, distinct, of both signs, up to 2 large."""
-    return [((i + start) * 37 % 61 - 30) / 16 for i in range(math.prod(shape))], shape
-
-
-def numbers(*values, shape=None):
-    return values, shape or (len(values),)
-
-
-def index(*values, shape=None):
-    return torch.tensor(values, dtype=torch.int64).reshape(shape or (len(values),))
-
-
-def mask(*values, shape=None):
-    return torch.tensor(values, dtype=torch.bool).reshape(shape or (len(values),))
-
-
-def case(name, function, *inputs):
-    print("case", name, file=out)
-    tensors = []
-    for given in inputs:
-        if isinstance(given, torch.Tensor):
-            line({torch.int64: "i64", torch.bool: "bool"}[given.dtype], given)
-            tensors.append(given)
-        else:
-            values, shape = given
-            assert all(v != v or float(torch.tensor(v, dtype=torch.float32)) == v for v in values)
-            leaf = torch.tensor(values, dtype=torch.float64).reshape(shape).requires_grad_()
-            line("leaf", leaf.detach())
-            tensors.append(leaf)
-    result = function(*tensors)
-    seed = torch.tensor([(i * 5 % 7 - 3.5) / 2 for i in range(result.numel())], dtype=torch.float64).reshape(result.shape)
-    line("seed", seed)
-    result.backward(seed)
-    for t in tensors:
-        if t.requires_grad:
-            line("grad", t.grad if t.grad is not None else torch.zeros_like(t), shape=False)
+case = Cases("gradients_families.txt", "make_gradients.py", values=False)
 
 
 # ---- reductions ----
@@ -220,4 +156,4 @@ case("ce_smooth_mean", lambda x, t: F.cross_entropy(x, t, label_smoothing=0.25),
 case("ce_ignore_mean", lambda x, t: F.cross_entropy(x, t, ignore_index=-100), fixture(2, 3), index(-100, -100))  # nothing left
 case("ce_row", F.cross_entropy, fixture(4), torch.tensor(1))
 case("ce_labels_row", F.cross_entropy, fixture(3), numbers(0.5, 0.25, 0.25))
-out.close()
+case.out.close()

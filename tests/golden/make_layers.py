@@ -1,64 +1,12 @@
 """What PyTorch says about values and gradients of layers: normalisation, convolution, pooling, attention.
-Writes tests/golden/layers.txt, which tests/grad/test_layers.c reads (the format: cases.h). `make golden` runs it.
+Writes tests/golden/layers.txt, which tests/grad/test_layers.c reads (the format: cases.py). `make golden` runs it.
 """
-import math
-import pathlib
-
 import torch
 import torch.nn.functional as F
 
-INF, NAN = math.inf, math.nan
-out = (pathlib.Path(__file__).parent / "layers.txt").open("w")
-print(f"# PyTorch {torch.__version__.split('+')[0]}, by make_layers.py", file=out)
+from cases import INF, NAN, Cases, fixture, mask, numbers
 
-
-def text(value):
-    value = float(value)
-    if math.isnan(value):
-        return "nan"
-    if value == 0:
-        return "-0" if math.copysign(1, value) < 0 else "0"
-    return str(int(value)) if abs(value) < 1e6 and value == int(value) else repr(value)
-
-
-def line(word, tensor, *, shape=True):
-    sizes = [len(tensor.shape), *tensor.shape] if shape else []
-    print(word, *sizes, *(text(v) for v in tensor.flatten().tolist()), file=out)
-
-
-def fixture(*shape, start=0):
-    """Exact in every float format of 8 bits of mantissa, of both signs, up to 2 large."""
-    return [((i + start) * 37 % 61 - 30) / 16 for i in range(math.prod(shape))], shape
-
-
-def numbers(*values, shape=None):
-    return values, shape or (len(values),)
-
-
-def mask(*values, shape):
-    return torch.tensor(values, dtype=torch.bool).reshape(shape)
-
-
-def case(name, function, *inputs):
-    print("case", name, file=out)
-    tensors = []
-    for given in inputs:
-        if isinstance(given, torch.Tensor):
-            line({torch.int64: "i64", torch.bool: "bool"}[given.dtype], given)
-            tensors.append(given)
-        else:
-            values, shape = given
-            leaf = torch.tensor(values, dtype=torch.float64).reshape(shape).requires_grad_()
-            line("leaf", leaf.detach())
-            tensors.append(leaf)
-    result = function(*tensors)
-    line("result", result.detach())
-    seed = torch.tensor([(i * 5 % 7 - 3.5) / 2 for i in range(result.numel())], dtype=torch.float64).reshape(result.shape)
-    line("seed", seed)
-    result.backward(seed)
-    for t in tensors:
-        if t.requires_grad:
-            line("grad", t.grad if t.grad is not None else torch.zeros_like(t), shape=False)
+case = Cases("layers.txt", "make_layers.py", values=True)
 
 
 # ---- normalisation ----
@@ -130,4 +78,4 @@ HIDDEN = mask(True, False, True, True, False, *[False] * 5, True, False, False, 
 case("attention_masked", lambda q, k, v, m: SDPA(q, k, v, m), QUERY, KEY, VALUE, HIDDEN)
 case("attention_added", lambda q, k, v, m: SDPA(q, k, v, m), QUERY, KEY, VALUE, fixture(3, 5, start=50))
 case("attention_added", lambda q, k, v, m: SDPA(q, k, v, m), QUERY, KEY, VALUE, fixture(2, 3, 1, start=50))
-out.close()
+case.out.close()
