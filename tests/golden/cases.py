@@ -1,14 +1,4 @@
-"""Cases of values and gradients as PyTorch computes them, in the format that cases.h reads:
-
-    case NAME              the function of that name in the test
-    leaf SHAPE VALUES      an input that requires a gradient; f64 here, values that f32 holds exactly
-    i64 SHAPE VALUES       an input that has none; likewise bool
-    result SHAPE VALUES    the result, where values are asked for
-    seed SHAPE VALUES      the gradient of the result
-    grad VALUES            the gradient of each leaf, in their order
-
-A shape is its rank and its sizes.
-"""
+"""Cases of values and gradients as PyTorch computes them, in the format that cases.h describes and reads."""
 import math
 import pathlib
 

@@ -1,5 +1,5 @@
 """What PyTorch says about gradients of ops that are no elementwise rows, also at ties, kinks and infinities:
-writes tests/golden/gradients_families.txt, which tests/grad/test_golden.c reads (the format: cases.py). `make golden` runs it.
+writes tests/golden/gradients_families.txt, which tests/grad/test_golden.c reads (the format: cases.h). `make golden` runs it.
 """
 import torch
 import torch.nn.functional as F

@@ -1,5 +1,5 @@
 """What PyTorch says about values and gradients of layers: normalisation, convolution, pooling, attention.
-Writes tests/golden/layers.txt, which tests/grad/test_layers.c reads (the format: cases.py). `make golden` runs it.
+Writes tests/golden/layers.txt, which tests/grad/test_layers.c reads (the format: cases.h). `make golden` runs it.
 """
 import torch
 import torch.nn.functional as F
