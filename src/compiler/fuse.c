@@ -2,6 +2,7 @@
  * in between has to be finished first. The latter is a matter of levels: a group's level is one more than that of all it
  * reads from memory, so groups of one level never depend on each other, and may be joined at will. */
 #include "compiler/fuse.h"
+#include "device/cpu/product.h"
 #include "kernel/kernel.h"
 
 #include <stdio.h>
@@ -50,13 +51,31 @@ static bool is_reduction(const hd_graph *g, uint32_t node) {
     return hd_node_is_op(n) && hd_node_op(n)->family == HD_FAMILY_REDUCE;
 }
 
-static bool is_product(const hd_graph *g, uint32_t node) {
+static bool is_convolution(const hd_graph *g, uint32_t node) {
+    return hd_node_op(&g->nodes[node])->family == HD_FAMILY_CONV;
+}
+
+bool hd_node_is_product(const hd_graph *g, uint32_t node, const char **why) {
     const hd_node *n = &g->nodes[node];
-    if (!hd_node_is_op(n) || hd_node_op(n)->family != HD_FAMILY_CONTRACT) return false;
+    const char *apart = NULL;
+    if (why != NULL) *why = NULL;
+    if (!hd_node_is_op(n) || (hd_node_op(n)->family != HD_FAMILY_CONTRACT && !is_convolution(g, node))) return false;
     const uint32_t *in = hd_node_inputs(g, node);
-    return (n->dtype == HD_F32 || n->dtype == HD_F64) && g->nodes[in[0]].dtype == n->dtype &&
-           g->nodes[in[1]].dtype == n->dtype && hd_node_shape(g, node).rank >= 2 &&
-           (n->op == HD_OP_matmul || n->op == HD_OP_affine);
+    if (n->dtype != HD_F32 && n->dtype != HD_F64)
+        apart = "tiles are of f32 or f64";
+    else if (g->nodes[in[0]].dtype != n->dtype || g->nodes[in[1]].dtype != n->dtype)
+        apart = "its operands have other dtypes than its result";
+    else if (hd_node_shape(g, node).rank < 2)
+        apart = "its result is no matrix";
+    else
+        apart = hd_cpu_product_apart((hd_op_id)n->op, hd_node_attributes(g, node));
+    if (why != NULL) *why = apart;
+    return apart == NULL;
+}
+static bool is_product(const hd_graph *g, uint32_t node) { return hd_node_is_product(g, node, NULL); }
+
+int hd_product_row_axis(const hd_graph *g, uint32_t node) {
+    return is_convolution(g, node) ? 1 : hd_node_shape(g, node).rank - 2;
 }
 
 /* One index for each row: the indexed axis of the index has one element, the others are those of x. */
@@ -309,20 +328,25 @@ static void join_groups(walk *w, uint32_t node, uint32_t level, const hd_group *
     w->f->groups[into].joined = into;
 }
 
-/* Of two products that one node reads, the later one may wait for the earlier one, if nobody counts on its level yet: then the
- * node can follow it. */
+/* Of a product and another group that one node reads, and that cannot be one (two products; the scale of a channel, computed
+ * from its variance), the product may wait for the other one, if nobody counts on its level yet: then the node can follow
+ * it. Of two products it is the later one. */
 static void let_one_wait(walk *w, uint32_t node, uint32_t level) {
-    uint32_t first = HD_NO_GROUP;
-    for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
+    const int inputs = w->g->nodes[node].input_count;
+    hd_group *last = NULL, both;
+    for (int k = 0; k < inputs; ++k) {
         const uint32_t group = group_of(w, source_of(w, hd_node_inputs(w->g, node)[k]));
-        if (group == HD_NO_GROUP || group == first) continue;
+        if (group == HD_NO_GROUP) continue;
         hd_group *g = &w->f->groups[group];
-        if (g->level != level || g->kind != HD_GROUP_PRODUCT) continue;
-        if (first != HD_NO_GROUP && !g->read) {
-            g->level = level + 1;
-            return;
-        }
-        first = group;
+        if (g->level == level && g->kind == HD_GROUP_PRODUCT && !g->read) last = g;
+    }
+    for (int k = 0; last != NULL && k < inputs; ++k) {
+        const uint32_t group = group_of(w, source_of(w, hd_node_inputs(w->g, node)[k]));
+        if (group == HD_NO_GROUP) continue;
+        const hd_group *other = &w->f->groups[group];
+        if (other == last || other->level != level || together(w, last, other, &both)) continue;
+        last->level = level + 1;
+        return;
     }
 }
 

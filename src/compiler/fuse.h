@@ -10,7 +10,7 @@
 typedef enum hd_group_kind {
     HD_GROUP_CALL,   /* one op, by the device's own kernels */
     HD_GROUP_KERNEL, /* elementwise ops and reductions: one native kernel */
-    HD_GROUP_PRODUCT /* a matrix product, and elementwise ops on its result while that is in cache */
+    HD_GROUP_PRODUCT /* a matrix product or a convolution, and elementwise ops on its result while that is in cache */
 } hd_group_kind;
 
 /* How a node's axes relate to those of its group's space. */
@@ -78,6 +78,11 @@ static inline bool hd_node_is_view(const hd_graph *g, uint32_t node) {
 bool hd_op_can_fail(const hd_op *op);
 /* True for an op that a kernel can say: elementwise rows and their derivatives, casts, numbers. */
 bool hd_node_is_map(const hd_graph *g, uint32_t node);
+/* True for a matrix product or a convolution whose result a device gives in tiles. When it is one that does not, *why says why
+ * (else it is NULL); `why` may be NULL. */
+bool hd_node_is_product(const hd_graph *g, uint32_t node, const char **why);
+/* The axis of a product's result along which tiles have their rows; the axes behind it are their columns. */
+int hd_product_row_axis(const hd_graph *g, uint32_t node);
 /* gather and scatter along an axis with one index for each row: in a kernel, a comparison of positions with it. */
 bool hd_node_is_pick(const hd_graph *g, uint32_t node);
 bool hd_node_is_spread(const hd_graph *g, uint32_t node);

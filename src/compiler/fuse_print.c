@@ -39,6 +39,19 @@ static void say_space(text *t, const hd_group *group) {
     say(t, group->space.rank > 0 ? "]" : "[]");
 }
 
+/* What a product is finished in, or why it is not. */
+static void say_tiles(text *t, const hd_graph *g, const hd_fusion *f, const hd_group *group) {
+    const char *why = NULL;
+    for (uint32_t k = 0; k < group->count; ++k) {
+        const uint32_t node = f->members[group->first + k];
+        const bool product = hd_node_is_product(g, node, &why);
+        if (product && group->kind == HD_GROUP_PRODUCT && group->count > 1)
+            say(t, "; in tiles of %s",
+                hd_node_op(&g->nodes[node])->family == HD_FAMILY_CONV ? "channels x pixels" : "rows x columns");
+        if (why != NULL && f->level > HD_O0) say(t, "; no tiles: %s", why);
+    }
+}
+
 char *hd_fusion_print(const hd_graph *g, const hd_fusion *f) {
     static const char *const kinds[] = {"call", "kernel", "product"};
     text t = {.failed = false};
@@ -59,6 +72,7 @@ char *hd_fusion_print(const hd_graph *g, const hd_fusion *f) {
             const uint32_t node = f->members[group->first + k];
             say(&t, " %%%u %s%s", node, hd_node_name(&g->nodes[node]), f->stored[node] ? "*" : "");
         }
+        say_tiles(&t, g, f, group);
         say(&t, "\n");
     }
     return t.bytes;

@@ -63,6 +63,7 @@ typedef struct build {
     hd_kernel *k;
     uint64_t numbers[256];
     int number_count;
+    int row_axis;              /* of a product: the axis of the space along which a tile has its rows; else -1 */
     int axis_of[HD_MAX_RANK];  /* the kernel's axis of an axis of the space; -1: it has one point */
     bool indexed[HD_MAX_RANK]; /* axes whose positions count: they stay loops of their own */
 } build;
@@ -290,16 +291,27 @@ static int cast_value(build *b, uint32_t node, const int8_t *axes) {
     return b->counting || step < 0 || !hd_dtype_is_small_float(dtype) ? step : hd_kernel_round(b->k, step, dtype);
 }
 
-/* What the matrix product left in cache, and its bias. */
-static int product_value(build *b, uint32_t node, const int8_t *axes) {
+/* The bias of a product: one element for each column of a matrix, for each channel of a convolution. */
+static int bias_value(build *b, uint32_t node) {
+    const uint32_t in = hd_node_inputs(b->l->g, node)[2];
+    const bool by_channel = hd_node_op(&b->l->g->nodes[node])->family == HD_FAMILY_CONV;
+    const int8_t axis = (int8_t)(by_channel ? b->row_axis : b->group->space.rank - 1);
+    const int step = b->l->f->number[in] ? number_node(b, b->l->f->source[in]) : load(b, in, &axis);
+    return as_type(b, step, hd_dtype_compute[b->l->g->nodes[node].dtype]);
+}
+
+/* What the product left in cache, and its bias. */
+static int product_value(build *b, uint32_t node) {
     const hd_node *n = &b->l->g->nodes[node];
+    const hd_shape *space = &b->group->space;
     int64_t stride[HD_MAX_RANK] = {0};
-    stride[b->group->space.rank - 2] = 2; /* rows of a tile are some way apart; how far, each call says */
-    stride[b->group->space.rank - 1] = 1;
+    stride[b->row_axis] = 2; /* rows of a tile are some way apart; how far, each call says */
+    stride[space->rank - 1] = 1;
+    for (int i = space->rank - 2; i > b->row_axis; --i) stride[i] = stride[i + 1] * space->size[i + 1];
     const int tile = find_access(b, HD_TILE_BUFFER, false, (hd_dtype)n->dtype, stride);
     int step = b->counting || tile < 0 ? tile : hd_kernel_load(b->k, tile, -1);
-    if (n->op == HD_OP_affine && n->input_count > 2) {
-        const int bias = as_type(b, input(b, node, 2, axes), hd_dtype_compute[n->dtype]);
+    if (n->input_count > 2) {
+        const int bias = bias_value(b, node);
         if (!b->counting) step = hd_kernel_word(b->k, HD_WORD_ADD, step, bias, -1);
         if (bias < 0) return -1;
     }
@@ -318,7 +330,7 @@ static hd_error build_member(build *b, uint32_t node) {
                : op->id == HD_OP_gather             ? pick_value(b, node)
                : op->id == HD_OP_scatter            ? spread_value(b, node, axes)
                : op->id == HD_OP_index_select       ? lookup_value(b, node, axes)
-                                                    : product_value(b, node, axes);
+                                                    : product_value(b, node);
     if (step >= 0 && !b->counting && hd_dtype_is_small_float((hd_dtype)g->nodes[node].dtype) &&
         op->family != HD_FAMILY_CAST && op->id != HD_OP_index_select)
         step = hd_kernel_round(b->k, step, (hd_dtype)g->nodes[node].dtype); /* as if it had been in memory */
@@ -348,6 +360,7 @@ static hd_error build_members(build *b, bool counting) {
 /* ---- axes ------------------------------------------------------------------------------------------------------------------ */
 typedef struct loops {
     int count, kept, lanes;
+    int rows; /* of a product: the loop of a tile's rows; -1 before it is there */
     int64_t size[HD_KERNEL_AXES];
     int64_t stride[HD_KERNEL_BUFFERS][HD_KERNEL_AXES];
 } loops;
@@ -360,22 +373,30 @@ static bool walks_on(const build *b, const loops *o, int outer, int64_t size, in
     return true;
 }
 
+/* An axis of one point is no loop, but for the rows and the columns of a product. */
+static bool is_loop(const build *b, const loops *o, int axis) {
+    if (b->group->space.size[axis] != 1) return true;
+    const bool no_columns = o->rows >= 0 && o->rows == o->count - 1;
+    return b->row_axis >= 0 && (axis == b->row_axis || (axis == b->group->space.rank - 1 && no_columns));
+}
+
 /* The axes of one kind (kept or reduced) of the space, joined where possible. Rows and columns of a product stay apart. */
 static void add_loops(build *b, loops *o, bool reduced) {
     const int begin = o->count, rank = b->group->space.rank;
     bool alone = false; /* the last loop is to stay what it is */
     for (int axis = 0; axis < rank; ++axis) {
         const int64_t size = b->group->space.size[axis];
-        const bool product = b->group->kind == HD_GROUP_PRODUCT;
-        if (b->group->reduced[axis] != reduced || (size == 1 && !(product && axis >= rank - 2))) continue;
-        if (o->count > begin && !alone && !b->indexed[axis] && !(product && axis >= rank - 1) &&
+        if (b->group->reduced[axis] != reduced || !is_loop(b, o, axis)) continue;
+        if (o->count > begin && !alone && !b->indexed[axis] && o->rows != o->count - 1 &&
             walks_on(b, o, o->count - 1, size, axis)) {
             o->size[o->count - 1] *= size;
             for (int i = 0; i < b->access_count; ++i) o->stride[i][o->count - 1] = b->accesses[i].stride[axis];
+            if (axis == b->row_axis) o->rows = o->count - 1;
             continue;
         }
         o->size[o->count] = size;
         for (int i = 0; i < b->access_count; ++i) o->stride[i][o->count] = b->accesses[i].stride[axis];
+        if (axis == b->row_axis) o->rows = o->count;
         b->axis_of[axis] = o->count++;
         alone = b->indexed[axis];
     }
@@ -399,6 +420,7 @@ static int choose_lanes(const build *b, const loops *o) {
 
 static void find_loops(build *b, loops *o) {
     memset(o, 0, sizeof *o);
+    o->rows = -1;
     for (int i = 0; i < HD_MAX_RANK; ++i) b->axis_of[i] = -1;
     add_loops(b, o, false);
     o->kept = o->count;
@@ -441,9 +463,17 @@ static hd_dtype product_dtype(const build *b) {
     return HD_F32;
 }
 
+static int row_axis(const hd_lowering *l, const hd_group *group) {
+    for (uint32_t i = 0; group->kind == HD_GROUP_PRODUCT && i < group->count; ++i) {
+        const uint32_t node = l->f->members[group->first + i];
+        if (hd_node_is_product(l->g, node, NULL)) return hd_product_row_axis(l->g, node);
+    }
+    return -1;
+}
+
 hd_error hd_lower(hd_lowering *l, const hd_group *group, hd_lowered *out) {
     memset(out, 0, sizeof *out);
-    build b = {.l = l, .group = group, .k = &out->native.shape};
+    build b = {.l = l, .group = group, .k = &out->native.shape, .row_axis = row_axis(l, group)};
     loops o;
     HD_TRY(build_members(&b, true));
     find_loops(&b, &o);
@@ -458,6 +488,7 @@ hd_error hd_lower(hd_lowering *l, const hd_group *group, hd_lowered *out) {
 #endif
     if (status == HD_OK) status = bind(&b, &o, &out->native);
     for (int i = 0; i < b.access_count; ++i) out->nodes[i] = b.accesses[i].node;
+    out->rows = o.rows;
     if (status != HD_OK) hd_native_release(&out->native);
     return status;
 }

@@ -5,12 +5,13 @@
 #include "compiler/fuse.h"
 #include "compiler/native.h"
 
-#define HD_TILE_BUFFER UINT32_MAX /* in `nodes`: the part of a matrix product that is in cache, buffer 0 */
+#define HD_TILE_BUFFER UINT32_MAX /* in `nodes`: the part of a product that is in cache, buffer 0 */
 
 /* A kernel with what its buffers are. */
 typedef struct hd_lowered {
     hd_native native;
     uint32_t nodes[HD_KERNEL_BUFFERS]; /* the node whose value each buffer is */
+    int rows; /* of a product: the kernel's axis of a tile's rows; those behind it are columns */
 } hd_lowered;
 
 /* What lowering a graph shares between its kernels. */

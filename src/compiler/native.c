@@ -38,7 +38,7 @@ void hd_native_settle(hd_native *n) {
     if (n->split == k->lanes && n->grain < 4 * k->width) n->grain = 4 * k->width;
 }
 
-void hd_native_run_tile(const hd_native *n, char *const *buffers, int tile, const void *at, int64_t stride,
+void hd_native_run_tile(const hd_native *n, char *const *buffers, int tile, const void *at, int rows, int64_t stride,
                         const int64_t *begin, const int64_t *size) {
     const hd_kernel *k = &n->shape;
     int64_t geometry[HD_GEOMETRY_MOST];
@@ -49,7 +49,7 @@ void hd_native_run_tile(const hd_native *n, char *const *buffers, int tile, cons
         for (int a = 0; a < k->kept; ++a) offset += begin[a] * geometry[hd_geometry_stride(k, b, a)];
         moved[b] = b == tile ? (char *)(uintptr_t)at : buffers[b] + offset * hd_dtype_bytes[k->buffers[b].dtype];
     }
-    geometry[hd_geometry_stride(k, tile, k->kept - 2)] = stride;
+    geometry[hd_geometry_stride(k, tile, rows)] = stride;
     for (int a = 0; a < k->kept; ++a) {
         geometry[a] = size[a];
         geometry[hd_geometry_base(k, a)] += begin[a];

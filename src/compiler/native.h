@@ -23,8 +23,8 @@ size_t hd_native_room(const hd_native *n);
 /* Runs all of it. `buffers` are addresses of first elements. */
 void hd_native_run(const hd_native *n, char *const *buffers, char *room, size_t room_bytes);
 /* Runs the part of it that begins at `begin` and is `size` large (along its kept axes), on this thread. `buffers` are those
- * of the whole, but for buffer `tile`: that is the part itself, its rows `stride` elements apart. */
-void hd_native_run_tile(const hd_native *n, char *const *buffers, int tile, const void *at, int64_t stride,
+ * of the whole, but for buffer `tile`: that is the part itself, its rows (of axis `rows`) `stride` elements apart. */
+void hd_native_run_tile(const hd_native *n, char *const *buffers, int tile, const void *at, int rows, int64_t stride,
                         const int64_t *begin, const int64_t *size);
 void hd_native_release(hd_native *n);
 

@@ -1,6 +1,6 @@
 /* Plans: a graph as a flat list of launches, with all memory laid out in advance.
  *
- * A launch is a native kernel, a matrix product with what follows it, or a call of the device's own kernels. Every value that
+ * A launch is a native kernel, a product with what follows it, or a call of the device's own kernels. Every value that
  * is in memory has a tensor header, made once; views are only headers over the buffer they look at. Buffers of values that
  * live during the run lie in one arena, shared by those that do not live at the same time; outputs get new memory in every
  * run. A run that fails leaves state as it was: a new value is written over the old one only where nothing can fail any
@@ -141,8 +141,7 @@ static void make_headers(hd_plan *p) {
         if (p->part_of[i] != HD_NONE) continue; /* place_parts */
         if (given || p->fusion.stored[i] || p->fusion.groups[p->fusion.group_of[i]].kind == HD_GROUP_CALL) {
             own_tensor(p, i, given ? GIVEN : IN_ARENA, (hd_dtype)n->dtype, &shape);
-        } else if (hd_node_op(n)->family ==
-                   HD_FAMILY_CONTRACT) { /* never in memory as a whole: only what it looks like */
+        } else if (hd_node_is_product(g, i, NULL)) { /* never in memory as a whole: only what it looks like */
             hd_layout layout;
             hd_layout_contiguous(&layout, &shape);
             set_tensor(p, i, HD_NONE, NULL, (hd_dtype)n->dtype, &layout);
@@ -253,7 +252,7 @@ static hd_error plan_call(hd_plan *p, uint32_t i, hd_launch_kind kind) {
 static uint32_t product_of(const hd_plan *p, const hd_group *group) {
     const uint32_t *members = p->fusion.members + group->first;
     for (uint32_t i = 0; i < group->count; ++i)
-        if (hd_node_op(&p->graph->nodes[members[i]])->family == HD_FAMILY_CONTRACT) return members[i];
+        if (hd_node_is_product(p->graph, members[i], NULL)) return members[i];
     return HD_NONE;
 }
 
@@ -298,6 +297,7 @@ static hd_error plan_kernel(hd_plan *p, hd_lowering *lowering, const hd_group *g
         return status;
     }
     n->native = lowered.native;
+    n->rows = lowered.rows;
     n->tile = -1;
     p->natives[p->native_count++] = n;
     hd_launch *l = new_launch(p, product == HD_NONE ? RUN_KERNEL : RUN_PRODUCT, product == HD_NONE ? last : product);

@@ -60,6 +60,7 @@ typedef struct hd_plan_native {
     hd_native native;
     uint32_t tensors[HD_KERNEL_BUFFERS]; /* of each buffer; HD_NONE: the tile of a product */
     int tile;                            /* which buffer that is; -1 */
+    int rows;                            /* the axis of its rows; those behind it are its columns */
 } hd_plan_native;
 
 typedef struct hd_plan {

@@ -35,6 +35,22 @@ static int64_t most_elements(const hd_plan *p, const hd_launch *l) {
     return points;
 }
 
+/* Products and sums for an element of a call's result. */
+static double operations_of(const hd_call *call) {
+    if (call->op->id == HD_OP_conv ||
+        call->op->id == HD_OP_conv_transpose) { /* a transposed one that strides has fewer */
+        const hd_conv_attributes *a = call->attributes;
+        const hd_shape *weight = &call->inputs[1]->layout.shape;
+        double taps = (double)(call->inputs[0]->layout.shape.size[1] / a->groups);
+        for (int i = 2; i < weight->rank; ++i) taps *= (double)weight->size[i];
+        return 2 * taps;
+    }
+    if (call->op->family != HD_FAMILY_CONTRACT) return 1;
+    const hd_matmul_attributes *turns = call->op->id == HD_OP_matmul ? call->attributes : NULL;
+    const hd_shape *x = &call->inputs[0]->layout.shape;
+    return 2.0 * (double)x->size[turns != NULL && turns->turn_a ? x->rank - 2 : x->rank - 1];
+}
+
 void hd_plan_describe(const hd_executable *self, int64_t index, hd_launch_figures *out) {
     const hd_plan *p = (const hd_plan *)self;
     const hd_launch *l = &p->launches[index];
@@ -52,15 +68,8 @@ void hd_plan_describe(const hd_executable *self, int64_t index, hd_launch_figure
         out->bytes += (double)(t->count < most ? t->count : most) * hd_dtype_bytes[t->dtype];
     }
     if (l->native != HD_NONE) describe_kernel(p->natives[l->native], out);
-    if (l->call != HD_NONE && p->calls[l->call].call.op->family == HD_FAMILY_CONTRACT) {
-        const hd_tensor *a = p->calls[l->call].call.inputs[0];
-        const hd_matmul_attributes *turns = p->calls[l->call].call.attributes;
-        const bool turned = p->calls[l->call].call.op->id == HD_OP_matmul && turns != NULL && turns->turn_a;
-        const int rank = a->layout.shape.rank, axis = turned ? rank - 2 : rank - 1;
-        out->operations += 2.0 * (double)p->calls[l->call].call.outputs[0]->count * (double)a->layout.shape.size[axis];
-    } else if (l->call != HD_NONE) {
-        out->operations += (double)p->calls[l->call].call.outputs[0]->count;
-    }
+    const hd_call *call = l->call == HD_NONE ? NULL : &p->calls[l->call].call;
+    if (call != NULL) out->operations += (double)call->outputs[0]->count * operations_of(call);
 }
 
 void hd_plan_dump(const hd_plan *p) {

@@ -160,27 +160,35 @@ typedef struct finishing {
     char *buffers[HD_KERNEL_BUFFERS];
 } finishing;
 
-/* A part of a product is in cache: what follows it is computed there. Its rows are those of all outer axes in one. */
+/* Position `at`, counted through axes [first, last], of which one point each is to be computed; how many there are up to the
+ * end of the last of them. */
+static int64_t locate(const hd_native *n, int first, int last, int64_t at, int64_t *begin, int64_t *size) {
+    for (int a = last; a >= first; --a) {
+        begin[a] = at % n->geometry[a];
+        at /= n->geometry[a];
+        size[a] = 1;
+    }
+    return n->geometry[last] - begin[last];
+}
+
+/* A part of a product is in cache: what follows it is computed there. Its rows are those of all outer axes in one, and so are
+ * its columns: they are pixels, along whose axes something that is computed there may walk differently. */
 static void finish_tile(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows, int64_t column,
                         int64_t columns) {
     const finishing *f = context;
     const hd_native *n = &f->n->native;
-    const int last = n->shape.kept - 1; /* the columns */
-    while (rows > 0) {
-        int64_t begin[HD_KERNEL_AXES] = {0}, size[HD_KERNEL_AXES], rest = row;
-        for (int a = last - 1; a >= 0; --a) {
-            begin[a] = rest % n->geometry[a];
-            rest /= n->geometry[a];
-            size[a] = 1;
+    const int last = n->shape.kept - 1;
+    const int64_t bytes = hd_dtype_bytes[n->shape.buffers[f->n->tile].dtype];
+    int64_t begin[HD_KERNEL_AXES], size[HD_KERNEL_AXES];
+    for (int64_t i = 0; i < rows; i += size[f->n->rows]) {
+        const int64_t left = locate(n, 0, f->n->rows, row + i, begin, size);
+        size[f->n->rows] = rows - i < left ? rows - i : left;
+        for (int64_t k = 0; k < columns; k += size[last]) {
+            const int64_t room = locate(n, f->n->rows + 1, last, column + k, begin, size);
+            size[last] = columns - k < room ? columns - k : room;
+            hd_native_run_tile(n, f->buffers, f->n->tile, (const char *)tile + (i * stride + k) * bytes, f->n->rows,
+                               stride, begin, size);
         }
-        const int64_t left = n->geometry[last - 1] - begin[last - 1], count = rows < left ? rows : left;
-        size[last - 1] = count;
-        begin[last] = column;
-        size[last] = columns;
-        hd_native_run_tile(n, f->buffers, f->n->tile, tile, stride, begin, size);
-        tile = (const char *)tile + count * stride * hd_dtype_bytes[n->shape.buffers[f->n->tile].dtype];
-        row += count;
-        rows -= count;
     }
 }
 
@@ -198,10 +206,10 @@ static hd_error run_product(const hd_plan *p, hd_thread *thread, const hd_launch
     }
     const hd_tensor *out = p->pointers[l->first + l->inputs];
     if (l->inputs > 2 && !c->call.inputs[2]->contiguous) return p->executor->run(p->executor, thread, &c->call);
-    hd_plain_finish f = {.dtype = (hd_dtype)out->dtype, .out = out->storage->data};
+    hd_plain_finish f = hd_cpu_product_plain(c->call.op, &out->layout.shape, (hd_dtype)out->dtype);
+    f.out = out->storage->data;
     f.steps = c->steps;
     f.step_count = c->step_count;
-    f.columns = out->layout.shape.size[out->layout.shape.rank - 1];
     if (l->inputs > 2) {
         f.bias = hd_tensor_bytes(thread, c->call.inputs[2], HD_READ);
         if (f.bias == NULL) return thread->error_code;

@@ -56,8 +56,7 @@ static void is_sound(const hd_graph *g, const hd_fusion *f, const char *what) {
         if (own == HD_NO_GROUP) continue;
         --members;
         if (rank[own] == 0) fail_msg("%s: %%%u is never computed", what, i);
-        const bool apart =
-            f->groups[own].kind == HD_GROUP_CALL || hd_node_op(&g->nodes[i])->family == HD_FAMILY_CONTRACT;
+        const bool apart = f->groups[own].kind == HD_GROUP_CALL || hd_node_is_product(g, i, NULL);
         for (int k = 0; k < g->nodes[i].input_count; ++k) {
             const uint32_t input = hd_node_inputs(g, i)[k], source = f->source[input], from = f->group_of[source];
             const bool number = f->number[input]; /* but not its bits as those of another */
@@ -347,6 +346,48 @@ static void what_follows_a_product_is_computed_in_its_tiles(void **state) {
     groups_are(residual, "product [2,4,8] affine gelu add*\n");
 }
 
+static void what_follows_a_convolution_is_computed_in_its_tiles(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = operand(S(8, 3, 3, 3), 0, HD_F32), *bias = operand(S(8), 1, HD_F32);
+    hd_builder *b = started("layer");
+    out(b, "y", hd_relu(hd_conv2d(in("x", S(2, 3, 9, 9)), w, bias, NULL)));
+    groups_are(b, "product [2,8,7,7] conv relu*\n");
+    hd_builder *norm = started("norm"); /* the product waits for its scale */
+    hd_tensor *h = hd_conv2d(in("x", S(2, 3, 9, 9)), w, bias, NULL), *scale = hd_rsqrt(in("v", S(8, 1, 1)));
+    out(norm, "y", hd_add(hd_mul(h, scale), in("z", S(2, 8, 7, 7))));
+    groups_are(norm, "kernel [8,1,1] rsqrt*\nproduct [2,8,7,7] conv mul add*\n");
+}
+
+/* The text of HODU_DUMP=fusion for what a builder recorded. */
+static void fusion_says(hd_builder *b, const char *said) {
+    hd_builder_end(b);
+    hd_graph *g = simplified(hd_builder_graph(b));
+    hd_fusion f;
+    assert_int_equal(hd_fuse(g, HD_O2, (hd_fuse_choice){0}, &f), HD_OK);
+    char *text = hd_fusion_print(g, &f);
+    if (text == NULL || strstr(text, said) == NULL) fail_msg("not \"%s\" but:\n%s", said, text);
+    hd_array_release(text);
+    hd_fusion_release(&f);
+    hd_graph_release(hd_thread_self(), g);
+}
+
+static void why_a_convolution_stands_alone_is_said(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = operand(S(3, 3, 3, 3), 0, HD_F32);
+    hd_builder *tiles = started("tiles");
+    out(tiles, "y", hd_relu(hd_conv2d(in("x", S(2, 3, 9, 9)), w, NULL, NULL)));
+    fusion_says(tiles, "relu*; in tiles of channels x pixels\n");
+    hd_builder *apart = started("apart");
+    out(apart, "y",
+        hd_relu(hd_conv_transpose2d(in("x", S(2, 3, 9, 9)), w, NULL, HD_OPTS(hd_conv_opts, .stride = {2, 2}))));
+    fusion_says(apart, "conv_transpose*; no tiles: neighbouring pixels");
+    hd_builder *small = started("small");
+    out(small, "y", hd_relu(hd_conv2d(hd_input("x", S(2, 3, 9, 9), HD_F16), hd_cast(w, HD_F16), NULL, NULL)));
+    fusion_says(small, "conv*; no tiles: tiles are of f32 or f64");
+}
+
 static void what_a_product_reads_is_finished_first(void **state) {
     (void)state;
     HD_SCOPE;
@@ -541,7 +582,8 @@ RUN(test(a_chain_is_one_kernel), test(a_diamond_is_one_kernel_and_its_parts_are_
     test(softmax_is_one_kernel), test(normalising_is_one_kernel), test(cross_entropy_and_its_gradient_are_one_kernel),
     test(few_results_of_many_are_left_to_the_device), test(rows_of_a_table_are_loaded_by_what_follows),
     test(rows_of_state_are_written_by_the_device_after_the_old_ones_are_read),
-    test(what_follows_a_product_is_computed_in_its_tiles), test(what_a_product_reads_is_finished_first),
+    test(what_follows_a_product_is_computed_in_its_tiles), test(what_follows_a_convolution_is_computed_in_its_tiles),
+    test(why_a_convolution_stands_alone_is_said), test(what_a_product_reads_is_finished_first),
     test(adam_follows_the_product_that_is_the_gradient), test(levels_fuse_more_and_more), test(long_chains_are_cut),
     test(random_graphs_can_be_run_in_order), test(random_programs_can_be_run_in_order),
     test(large_graphs_are_no_trouble))

@@ -35,6 +35,22 @@ static hd_script *products(hd_tensor *state) {
     return built(b);
 }
 
+/* Convolutions with constants that are packed, with what follows them and without. */
+static hd_script *convolutions(hd_tensor *state) {
+    hd_tensor *w = operand(S(8, 4, 3, 3), 1, HD_F32), *each = operand(S(4, 1, 2, 2), 2, HD_F32);
+    const hd_conv_opts *same = HD_OPTS(hd_conv_opts, .padding = {{1, 1}, {1, 1}});
+    hd_builder *b = started("convolutions");
+    hd_builder_add_state(b, "state", state);
+    hd_tensor *x = hd_reshape(hd_input("x", S(12, 40), HD_F32), S(2, 4, 6, 10));
+    hd_tensor *h = hd_relu(hd_conv(x, w, operand(S(8), 4, HD_F32), same));
+    hd_builder_add_output(b, "turned",
+                          hd_conv(hd_permute(h, X(0, 1, 3, 2)), operand(S(2, 8, 1, 1), 5, HD_F32), NULL, NULL));
+    h = hd_conv(x, each, NULL, HD_OPTS(hd_conv_opts, .groups = 4, .padding = {{1, 0}, {0, 1}}));
+    hd_builder_add_output(b, "h", hd_tanh(hd_mul_scalar(h, 1e-2)));
+    hd_assign(state, hd_reshape(hd_mul(h, x), S(12, 40)));
+    return built(b);
+}
+
 /* State that could be written in place, and outputs to hand out after it. */
 static hd_script *in_place(hd_tensor *state) {
     hd_builder *b = started("in place");
@@ -119,6 +135,7 @@ static void survives(maker make, bool fresh_code, bool compiled_already) {
     }
 SURVIVES(kernels)
 SURVIVES(products)
+SURVIVES(convolutions)
 SURVIVES(in_place)
 
 /* ---- flat --------------------------------------------------------------------------------------------------------------- */
@@ -128,8 +145,8 @@ static void scripts_leave_nothing_behind(void **state) {
     for (int round = 0; round < WARM + 60; ++round) {
         HD_SCOPE;
         hd_tensor *s0 = operand(S(12, 40), 3, HD_F32);
-        static const maker makers[] = {kernels, products, in_place};
-        for (int i = 0; i < 3; ++i) {
+        static const maker makers[] = {kernels, products, convolutions, in_place};
+        for (int i = 0; i < 4; ++i) {
             hd_script *s = makers[i](s0);
             hd_script_set_optimization_level(s, round % 2 ? HD_O1 : HD_O2);
             hd_script_set_input(s, "x", s0);
@@ -142,11 +159,18 @@ static void scripts_leave_nothing_behind(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        test(kernels_survive_while_they_are_compiled),  test(kernels_survive_while_code_is_found),
-        test(kernels_survive_while_they_run),           test(products_survive_while_they_are_compiled),
-        test(products_survive_while_code_is_found),     test(products_survive_while_they_run),
-        test(in_place_survive_while_they_are_compiled), test(in_place_survive_while_code_is_found),
-        test(in_place_survive_while_they_run),          test(scripts_leave_nothing_behind)};
+    const struct CMUnitTest tests[] = {test(kernels_survive_while_they_are_compiled),
+                                       test(kernels_survive_while_code_is_found),
+                                       test(kernels_survive_while_they_run),
+                                       test(products_survive_while_they_are_compiled),
+                                       test(products_survive_while_code_is_found),
+                                       test(products_survive_while_they_run),
+                                       test(convolutions_survive_while_they_are_compiled),
+                                       test(convolutions_survive_while_code_is_found),
+                                       test(convolutions_survive_while_they_run),
+                                       test(in_place_survive_while_they_are_compiled),
+                                       test(in_place_survive_while_code_is_found),
+                                       test(in_place_survive_while_they_run),
+                                       test(scripts_leave_nothing_behind)};
     return cmocka_run_group_tests(tests, make_own_cache, remove_own_cache);
 }

@@ -30,7 +30,10 @@ static void multiply_integers(const product *p, hd_compute type) {
         INTEGER_CASE(I16, i16)
         INTEGER_CASE(I32, i32)
         INTEGER_CASE(I64, i64)
-        case HD_COMPUTE_B8 : case HD_COMPUTE_F32 : case HD_COMPUTE_F64 : case HD_COMPUTE_COUNT : break;
+    case HD_COMPUTE_B8:
+    case HD_COMPUTE_F32:
+    case HD_COMPUTE_F64:
+    case HD_COMPUTE_COUNT: break;
     }
 }
 
@@ -166,7 +169,7 @@ static void as_operands(const hd_call *call, const hd_tensor *x, hd_tensor *a, h
     }
 }
 
-hd_error hd_cpu_product(hd_thread *thread, const hd_product *given) {
+hd_error hd_contract_product(hd_thread *thread, const hd_product *given) {
     const hd_call *call = given->call;
     if (call->outputs[0]->count == 0) return HD_OK;
     hd_tensor *x = call->inputs[0], *ready = NULL, a, b, c;
@@ -185,7 +188,7 @@ hd_error hd_cpu_product(hd_thread *thread, const hd_product *given) {
     return status;
 }
 
-size_t hd_cpu_product_room(const hd_product *given) {
+size_t hd_contract_product_room(const hd_product *given) {
     hd_tensor a, b, c;
     batch_job j;
     if (given->call->outputs[0]->count == 0) return 0;
@@ -195,7 +198,7 @@ size_t hd_cpu_product_room(const hd_product *given) {
     return hd_gemm_room(&j.first);
 }
 
-size_t hd_cpu_product_packed_bytes(const hd_call *call) {
+size_t hd_contract_product_packed_bytes(const hd_call *call) {
     hd_tensor a, b, c;
     batch_job j;
     if (call->outputs[0]->count == 0) return 0;
@@ -205,7 +208,7 @@ size_t hd_cpu_product_packed_bytes(const hd_call *call) {
     return j.first.k > 0 && hd_gemm_wants_packing(&j.first) ? hd_gemm_packed_bytes(&j.first) : 0;
 }
 
-hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, void *out) {
+hd_error hd_contract_product_pack(hd_thread *thread, const hd_call *call, void *out) {
     hd_tensor a, b, c;
     batch_job j;
     as_operands(call, call->inputs[0], &a, &b, &c);
@@ -214,47 +217,6 @@ hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, void *out) 
     if (j.first.b == NULL) return thread->error_code;
     hd_gemm_pack(&j.first, out);
     return HD_OK;
-}
-
-int hd_cpu_product_columns(hd_dtype dtype) {
-    return dtype == HD_F32 ? hd_kernels()->gemm_f32.nr : hd_kernels()->gemm_f64.nr;
-}
-
-static void add_bias(const hd_plain_finish *f, char *to, const char *from, int64_t column, int64_t columns) {
-    if (f->dtype == HD_F32)
-        for (int64_t q = 0; q < columns; ++q)
-            ((float *)to)[q] = ((const float *)from)[q] + ((const float *)f->bias)[column + q];
-    else
-        for (int64_t q = 0; q < columns; ++q)
-            ((double *)to)[q] = ((const double *)from)[q] + ((const double *)f->bias)[column + q];
-}
-
-/* The tile's memory is free to be written: it is contiguous, with some columns too many perhaps. */
-static void apply_steps(const hd_plain_finish *f, char *tile, int64_t stride, int64_t rows, int64_t column,
-                        int64_t columns) {
-    const size_t row_bytes = (size_t)stride * hd_dtype_bytes[f->dtype];
-    for (int64_t i = 0; f->bias != NULL && i < rows; ++i)
-        add_bias(f, tile + (size_t)i * row_bytes, tile + (size_t)i * row_bytes, column, columns);
-    const hd_elementwise_kernel *kernels = hd_kernels()->elementwise[hd_dtype_compute[f->dtype]];
-    for (int i = 0; i < f->step_count; ++i) {
-        const void *const in[3] = {tile, tile, tile};
-        kernels[f->steps[i].op](tile, in, f->steps[i].numbers, rows * stride);
-    }
-}
-
-void hd_cpu_product_store(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows, int64_t column,
-                          int64_t columns) {
-    const hd_plain_finish *f = context;
-    const size_t bytes = hd_dtype_bytes[f->dtype];
-    if (f->step_count > 0) apply_steps(f, (char *)(uintptr_t)tile, stride, rows, column, columns);
-    for (int64_t i = 0; i < rows; ++i) {
-        char *to = (char *)f->out + (size_t)((row + i) * f->columns + column) * bytes;
-        const char *from = (const char *)tile + (size_t)(i * stride) * bytes;
-        if (f->bias != NULL && f->step_count == 0)
-            add_bias(f, to, from, column, columns);
-        else
-            memcpy(to, from, (size_t)columns * bytes);
-    }
 }
 
 hd_error hd_cpu_contract(hd_thread *thread, hd_call *call) {

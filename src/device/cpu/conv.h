@@ -1,8 +1,10 @@
-/* Convolutions on the CPU: what their files share. */
+/* Convolutions on the CPU: what their files share. conv.c reads calls and cuts the work, conv_tiles.c multiplies,
+ * conv_depthwise.c does it channel by channel, conv_plan.c says which taps pixels see. */
 #ifndef HD_DEVICE_CPU_CONV_H
 #define HD_DEVICE_CPU_CONV_H
 
 #include "device/cpu/patch.h"
+#include "device/cpu/product.h"
 
 /* A convolution of `image` with `kernel` to `result`, three spatial axes each; of a transposed one the image is what comes
  * out. */
@@ -11,13 +13,14 @@ typedef struct hd_conv_sizes {
     int64_t image_channels, result_channels; /* of one group */
     int64_t image[3], result[3], kernel[3];
     int64_t stride[3], dilation[3], before[3];
+    int64_t kernel_stride[3]; /* of the weight in memory, in elements */
 } hd_conv_sizes;
 
 static inline int64_t hd_volume(const int64_t size[3]) { return size[0] * size[1] * size[2]; }
 
 typedef struct hd_conv_tap {
     int64_t base[3]; /* where pixel 0 of its phase reads x */
-    int64_t at;      /* in the kernel */
+    int64_t at;      /* in the weight: elements from its first tap */
 } hd_conv_tap;
 typedef struct hd_conv_phase {
     int64_t first[3],
@@ -25,17 +28,53 @@ typedef struct hd_conv_phase {
     int64_t tap0, taps;
 } hd_conv_phase;
 typedef struct hd_conv_plan {
-    hd_block *block; /* holds both lists */
     hd_conv_phase *phases;
     hd_conv_tap *taps;
     int64_t phase_count, tap_count;
 } hd_conv_plan;
-/* Phases without taps are left out. */
-hd_error hd_conv_plan_make(hd_thread *thread, const hd_conv_sizes *sizes, bool transposed, hd_conv_plan *plan);
+/* Phases without taps are left out. The lists lie in `memory`, of so many bytes. */
+size_t hd_conv_plan_bytes(const hd_conv_sizes *sizes);
+void hd_conv_plan_make(const hd_conv_sizes *sizes, bool transposed, void *memory, hd_conv_plan *plan);
 
-/* y = convolution of x, or transposed; bias may be NULL. */
-hd_error hd_cpu_convolve(hd_thread *thread, const hd_conv_sizes *sizes, bool transposed, hd_dtype dtype, const void *x,
-                         const void *weight, const void *bias, void *y);
+/* A convolution under way. Its result is [images and channels, pixels], in tiles. */
+typedef struct hd_conv_work {
+    const hd_gemm_kernels *kernels;
+    size_t bytes;                          /* of an element */
+    int64_t batch, groups, channels, rows; /* input channels and output channels of a group */
+    int64_t out[3], out_step[3];           /* pixels of a phase lie out_step apart */
+    hd_patch_map map;                      /* its grid is that of a phase */
+    const char *x, *weight;
+    int64_t weight_row, weight_channel, weight_group; /* strides in elements */
+    hd_conv_plan plan;
+    bool depthwise; /* one channel to one channel */
+    hd_product_finish finish;
+    void *context;
+    const char
+        *bias; /* a transposed one that strides has no tiles: its pixels go straight to y, with the bias or NULL */
+    char *y;
+    const char *packed; /* weights: [group][tap of a phase][strip][channel][mr], strips of a phase together */
+    /* how the work is cut: items are shared out in pieces, each with memory of its own */
+    int64_t strips, panels; /* of the output channels of a group; of the pixels of an item, at most */
+    int64_t planes, lines;  /* depthwise: channels and output lines of an item, at most */
+    int64_t pieces;
+    char *room;
+    size_t piece_bytes;
+} hd_conv_work;
+static inline bool hd_conv_is_apart(const hd_conv_work *c) { return hd_volume(c->out_step) > 1; }
+static inline char *hd_conv_element(const hd_conv_work *c, const void *base, int64_t at) {
+    return (char *)(uintptr_t)base + at * (int64_t)c->bytes;
+}
+
+/* conv_tiles.c: a matrix product. Both ways of cutting set `pieces`, at most so many as there are threads. */
+void hd_conv_cut_tiles(hd_conv_work *c, int threads);
+void hd_conv_run_tiles(const hd_conv_work *c);
+size_t hd_conv_packed_size(const hd_conv_work *c); /* of the weights, in bytes */
+void hd_conv_pack_weights(const hd_conv_work *c, char *out);
+/* conv_depthwise.c: whether it is one channel to one channel, with windows that have no wide gaps. */
+bool hd_conv_is_depthwise(const hd_conv_work *c, const hd_conv_sizes *sizes);
+void hd_conv_cut_depthwise(hd_conv_work *c, const hd_conv_sizes *sizes, int threads);
+void hd_conv_run_depthwise(const hd_conv_work *c);
+
 /* The gradient of the weight from the image and the gradient of the result. */
 hd_error hd_cpu_conv_weight(hd_thread *thread, const hd_conv_sizes *sizes, hd_dtype dtype, const void *image,
                             const void *gradient, void *out);

@@ -61,32 +61,33 @@ static void plan_phases(const axis_plan axes[3], const hd_conv_sizes *s, hd_conv
             const int64_t at[3] = {f[0]->tap0 + t / f[2]->taps / f[1]->taps, f[1]->tap0 + t / f[2]->taps % f[1]->taps,
                                    f[2]->tap0 + t % f[2]->taps};
             hd_conv_tap *to = &plan->taps[tap_count++];
-            for (int a = 0; a < 3; ++a) to->base[a] = axes[a].base[at[a]];
-            to->at = (axes[0].tap[at[0]] * s->kernel[1] + axes[1].tap[at[1]]) * s->kernel[2] + axes[2].tap[at[2]];
+            to->at = 0;
+            for (int a = 0; a < 3; ++a) {
+                to->base[a] = axes[a].base[at[a]];
+                to->at += axes[a].tap[at[a]] * s->kernel_stride[a];
+            }
         }
     }
     plan->tap_count = tap_count;
 }
 
-hd_error hd_conv_plan_make(hd_thread *thread, const hd_conv_sizes *s, bool transposed, hd_conv_plan *plan) {
+size_t hd_conv_plan_bytes(const hd_conv_sizes *s) {
     const int64_t taps = hd_volume(s->kernel), along = s->kernel[0] + s->kernel[1] + s->kernel[2];
+    return (size_t)taps * (sizeof(hd_conv_tap) + sizeof(hd_conv_phase)) +
+           (size_t)along * (sizeof(struct axis_phase) + 2 * sizeof(int64_t));
+}
+
+void hd_conv_plan_make(const hd_conv_sizes *s, bool transposed, void *memory, hd_conv_plan *plan) {
+    const int64_t taps = hd_volume(s->kernel), along = s->kernel[0] + s->kernel[1] + s->kernel[2];
+    *plan = (hd_conv_plan){.phases = memory, .taps = (hd_conv_tap *)((hd_conv_phase *)memory + taps)};
     axis_plan axes[3];
-    hd_block *lists = hd_block_new(thread, (size_t)along * (sizeof(struct axis_phase) + 2 * sizeof(int64_t)));
-    if (lists == NULL) return HD_ERROR_MEMORY;
-    *plan = (hd_conv_plan){.block = hd_block_new(thread, (size_t)taps * (sizeof(hd_conv_tap) + sizeof(hd_conv_phase)))};
-    if (plan->block != NULL) {
-        struct axis_phase *phases = hd_block_data(lists);
-        int64_t *numbers = (int64_t *)(phases + along);
-        for (int a = 0; a < 3; ++a) {
-            axes[a] = (axis_plan){.phase = phases, .base = numbers, .tap = numbers + s->kernel[a]};
-            plan_axis(&axes[a], s, a, transposed);
-            phases += s->kernel[a];
-            numbers += 2 * s->kernel[a];
-        }
-        plan->phases = hd_block_data(plan->block);
-        plan->taps = (hd_conv_tap *)(plan->phases + taps);
-        plan_phases(axes, s, plan);
+    struct axis_phase *phases = (struct axis_phase *)(plan->taps + taps);
+    int64_t *numbers = (int64_t *)(phases + along);
+    for (int a = 0; a < 3; ++a) {
+        axes[a] = (axis_plan){.phase = phases, .base = numbers, .tap = numbers + s->kernel[a]};
+        plan_axis(&axes[a], s, a, transposed);
+        phases += s->kernel[a];
+        numbers += 2 * s->kernel[a];
     }
-    hd_block_release(thread, lists);
-    return plan->block != NULL ? HD_OK : HD_ERROR_MEMORY;
+    plan_phases(axes, s, plan);
 }

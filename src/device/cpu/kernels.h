@@ -62,8 +62,10 @@ typedef struct hd_norm_kernels {
 typedef void (*hd_run_kernel)(void *out, int64_t out_row, const void *in, int64_t in_row, int64_t rows, int64_t n,
                               int64_t step);
 
-/* out[i] += *factor * in[i * step] */
-typedef void (*hd_add_run_kernel)(void *out, const void *in, const void *factor, int64_t n, int64_t step);
+/* out[r * out_row + i] = the sum of factors[t] * in[at[t] + r * in_row + i] over t in [0, taps), for `rows` rows, in their
+ * order, and i in [0, n), rounded up to whole vectors: of what lies behind up to 15 elements are read and written. */
+typedef void (*hd_taps_kernel)(void *out, int64_t out_row, const void *in, int64_t in_row, int64_t rows,
+                               const int64_t *at, const void *factors, int64_t taps, int64_t n);
 
 /* Rows of n attention scores: see attention.c. */
 typedef struct hd_attention_kernels {
@@ -93,7 +95,7 @@ typedef struct hd_cpu_kernels {
     hd_norm_kernels norm_f32, norm_f64;
     hd_attention_kernels attention_f32, attention_f64;
     hd_run_kernel runs_4, runs_8; /* for elements of 4 and 8 bytes */
-    hd_add_run_kernel add_run_f32, add_run_f64;
+    hd_taps_kernel taps_f32, taps_f64;
     /* element e of draw (seed, draw), for e in [first, first + n): see random.c */
     void (*uniform_f32)(float *out, int64_t first, int64_t n, uint64_t seed, uint64_t draw);
     void (*uniform_f64)(double *out, int64_t first, int64_t n, uint64_t seed, uint64_t draw);

@@ -1,5 +1,5 @@
-/* Runs of pixels for one instruction set HD_ISA: what packing patches of images comes down to. The same run is taken from
- * many channels, so the way to copy its length is chosen once. */
+/* Runs of pixels for one instruction set HD_ISA: what packing patches of images comes down to, and windows of a single channel.
+ * The same run is taken from many channels, so the way to copy its length is chosen once. */
 #include "device/cpu/kernels_isa.h"
 
 #include <string.h>
@@ -46,22 +46,44 @@ static void copy_runs(char *restrict out, int64_t out_row, const char *restrict 
 RUNS(uint32_t, 4)
 RUNS(uint64_t, 8)
 
-#define ADD_RUN(T, t)                                                                                                  \
-    static void add_run_##t(void *o, const void *p, const void *w, int64_t n, int64_t step) {                          \
-        T *restrict out = o;                                                                                           \
-        const T *restrict in = p;                                                                                      \
-        const T factor = *(const T *)w;                                                                                \
-        if (step == 1)                                                                                                 \
-            for (int64_t i = 0; i < n; ++i) out[i] += factor * in[i];                                                  \
-        else                                                                                                           \
-            for (int64_t i = 0; i < n; ++i) out[i] += factor * in[i * step];                                           \
+/* ---- windows of one channel ------------------------------------------------------------------------------------------ */
+#if defined(__AVX512F__)
+enum { VECTOR = 64 };
+#elif defined(__AVX2__)
+enum { VECTOR = 32 };
+#else
+enum { VECTOR = 16 };
+#endif
+
+#define TAPS(T, t)                                                                                                     \
+    typedef T vector_##t __attribute__((vector_size(VECTOR)));                                                         \
+    typedef T loose_##t __attribute__((vector_size(VECTOR), aligned(sizeof(T)), may_alias)); /* any address */         \
+    enum { LANES_##t = VECTOR / sizeof(T) };                                                                           \
+    static inline __attribute__((always_inline)) void sum_taps_##t(                                                    \
+        const int count, T *out, const T *in, const int64_t *at, const T *factors, int64_t taps) {                     \
+        vector_##t sum[4];                                                                                             \
+        for (int v = 0; v < count; ++v) sum[v] = (vector_##t){0};                                                      \
+        for (int64_t k = 0; k < taps; ++k)                                                                             \
+            for (int v = 0; v < count; ++v) sum[v] += factors[k] * *(const loose_##t *)(in + at[k] + v * LANES_##t);   \
+        for (int v = 0; v < count; ++v) *(loose_##t *)(out + v * LANES_##t) = sum[v];                                  \
+    }                                                                                                                  \
+    static void taps_##t(void *o, int64_t out_row, const void *p, int64_t in_row, int64_t rows, const int64_t *at,     \
+                         const void *f, int64_t taps, int64_t n) {                                                     \
+        for (int64_t r = 0; r < rows; ++r) {                                                                           \
+            T *out = (T *)o + r * out_row;                                                                             \
+            const T *in = (const T *)p + r * in_row;                                                                   \
+            int64_t i = 0;                                                                                             \
+            for (; n - i > 3 * LANES_##t; i += 4 * LANES_##t) sum_taps_##t(4, out + i, in + i, at, f, taps);           \
+            for (; n - i > LANES_##t; i += 2 * LANES_##t) sum_taps_##t(2, out + i, in + i, at, f, taps);               \
+            if (i < n) sum_taps_##t(1, out + i, in + i, at, f, taps);                                                  \
+        }                                                                                                              \
     }
-ADD_RUN(float, f32)
-ADD_RUN(double, f64)
+TAPS(float, f32)
+TAPS(double, f64)
 
 void KERNELS(hd_fill_patch)(hd_cpu_kernels *table) {
     table->runs_4 = runs_4;
     table->runs_8 = runs_8;
-    table->add_run_f32 = add_run_f32;
-    table->add_run_f64 = add_run_f64;
+    table->taps_f32 = taps_f32;
+    table->taps_f64 = taps_f64;
 }

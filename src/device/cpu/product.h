@@ -1,15 +1,18 @@
-/* Matrix products whose result is used where it is made: for compiled scripts. */
+/* Matrix products and convolutions whose result is used where it is made: for compiled scripts. */
 #ifndef HD_DEVICE_CPU_PRODUCT_H
 #define HD_DEVICE_CPU_PRODUCT_H
 
 #include "core/execute.h"
+#include "ops/op.h"
 
-/* Called once for every part of the result, when it is complete and in cache, on any thread: `tile` has `rows` rows, `stride`
- * elements apart, of `columns` columns. Rows are counted through all outer axes of the result. */
+/* The result as a matrix: rows are all outer axes of a matrix product, the images and channels of a convolution; columns are
+ * its last axis, or a convolution's pixels.
+ * Called once for every part of it, when that is complete and in cache, on any thread: `tile` has `rows` rows, `stride`
+ * elements apart, of `columns` columns. It is free to be written. */
 typedef void (*hd_product_finish)(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows,
                                   int64_t column, int64_t columns);
-/* A call of matmul or affine (without its bias) on operands of one dtype, f32 or f64; the call's output says only which shape
- * the result has: it is nowhere but in the tiles. */
+/* A call of matmul, affine, conv or conv_transpose (without their bias) on operands of one dtype, f32 or f64; the call's
+ * output says only which shape the result has: it is nowhere but in the tiles. */
 typedef struct hd_product {
     const hd_call *call;
     const void *packed; /* the second operand as hd_cpu_product_pack left it; NULL: it is packed now */
@@ -18,14 +21,27 @@ typedef struct hd_product {
     hd_product_finish finish;
     void *context;
 } hd_product;
-/* Cannot fail when it is given room, and the first operand of an affine is contiguous. */
+/* Why the result of such an op is not in tiles; NULL: it is. */
+const char *hd_cpu_product_apart(hd_op_id id, const void *attributes);
+/* Cannot fail when it is given room, and its first operand, unless it is that of matmul, is contiguous. */
 hd_error hd_cpu_product(hd_thread *thread, const hd_product *product);
 size_t hd_cpu_product_room(const hd_product *product);
 /* Bytes of the second operand of such a call when it is packed in advance; 0: packing brings nothing. */
 size_t hd_cpu_product_packed_bytes(const hd_call *call);
 hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, void *out);
-/* The most columns that a tile has, but for small products, which are one tile. */
+/* The least columns that a tile has in a result that is wide enough. */
 int hd_cpu_product_columns(hd_dtype dtype);
+
+/* The same, by contract.c and by conv.c. */
+hd_error hd_contract_product(hd_thread *thread, const hd_product *product);
+size_t hd_contract_product_room(const hd_product *product);
+size_t hd_contract_product_packed_bytes(const hd_call *call);
+hd_error hd_contract_product_pack(hd_thread *thread, const hd_call *call, void *out);
+hd_error hd_conv_product(hd_thread *thread, const hd_product *product);
+size_t hd_conv_product_room(const hd_product *product);
+size_t hd_conv_product_packed_bytes(const hd_call *call);
+hd_error hd_conv_product_pack(hd_thread *thread, const hd_call *call, void *out);
+
 /* An elementwise row of one operand, by the device's own kernel. */
 typedef struct hd_product_step {
     uint16_t op;       /* hd_op_id */
@@ -35,12 +51,14 @@ typedef struct hd_product_step {
  * hd_plain_finish. */
 typedef struct hd_plain_finish {
     hd_dtype dtype;
-    int64_t columns;
-    const void *bias; /* one for each column; NULL: none */
-    void *out;        /* row-major */
+    int64_t columns, channels; /* of the result; channels 0: the bias has one element for each column */
+    const void *bias;          /* NULL: none */
+    void *out;                 /* row-major */
     const hd_product_step *steps;
     int step_count;
 } hd_plain_finish;
+/* For a result of this shape: only addresses and steps are missing. */
+hd_plain_finish hd_cpu_product_plain(const hd_op *op, const hd_shape *result, hd_dtype dtype);
 void hd_cpu_product_store(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows, int64_t column,
                           int64_t columns);
 

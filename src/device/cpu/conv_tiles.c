@@ -1,0 +1,211 @@
+/* Convolution as a matrix product that is never written down: weight [out, taps x channels] times patches [taps x channels,
+ * pixels]. Some panels of pixels at a time are packed straight from the images, for a block of rows, and meet all output
+ * channels there; so weights are read once for many pixels, and what is complete is finished while it is in cache. A
+ * transposed convolution is the same with other taps (conv_plan.c). */
+#include "device/cpu/conv.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum {
+    K_BLOCK = 192,           /* a panel of patches, and a strip of weights, stay in the first-level cache together */
+    ITEM_BYTES = 512 * 1024, /* patches and results of an item, for the second-level cache */
+    MOST_PANELS = 16,
+    PARALLEL = 1 << 16
+};
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
+
+/* ---- weights ------------------------------------------------------------------------------------------------------------- */
+static int64_t strip_place(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t strip) {
+    const int64_t of_tap = c->strips * c->kernels->mr * c->channels;
+    return (group * c->plan.tap_count + p->tap0) * of_tap + strip * p->taps * c->channels * c->kernels->mr;
+}
+
+size_t hd_conv_packed_size(const hd_conv_work *c) {
+    return (size_t)(c->groups * c->plan.tap_count * c->strips * c->kernels->mr * c->channels) * c->bytes;
+}
+
+typedef struct packing {
+    const hd_conv_work *c;
+    char *out;
+} packing;
+
+static void pack_strips(void *context, int64_t begin, int64_t end) { /* items: group, phase, strip */
+    const packing *k = context;
+    const hd_conv_work *c = k->c;
+    const int64_t mr = c->kernels->mr;
+    for (int64_t i = begin; i < end; ++i) {
+        const int64_t strip = i % c->strips, group = i / c->strips / c->plan.phase_count;
+        const hd_conv_phase *p = &c->plan.phases[i / c->strips % c->plan.phase_count];
+        char *to = hd_conv_element(c, k->out, strip_place(c, group, p, strip));
+        for (int64_t t = 0; t < p->taps; ++t)
+            c->kernels->pack_a(
+                hd_conv_element(c, to, t * c->channels * mr),
+                hd_conv_element(c, c->weight,
+                                group * c->weight_group + strip * mr * c->weight_row + c->plan.taps[p->tap0 + t].at),
+                least(mr, c->rows - strip * mr), c->channels, c->weight_row, c->weight_channel);
+    }
+}
+
+void hd_conv_pack_weights(const hd_conv_work *c, char *out) {
+    packing k = {c, out};
+    const int64_t strips = c->groups * c->plan.phase_count * c->strips,
+                  size = (int64_t)(hd_conv_packed_size(c) / c->bytes);
+    if (size > 0) hd_parallel_range(strips, PARALLEL / (size / strips + 1) + 1, pack_strips, &k);
+}
+
+/* ---- pixels ---------------------------------------------------------------------------------------------------------------- */
+/* The next of some columns that are pixels of one image. */
+typedef struct stretch {
+    int64_t image, first, count, at; /* at: the column */
+} stretch;
+
+static bool next_stretch(const hd_conv_phase *p, int64_t begin, int64_t columns, stretch *s) {
+    const int64_t pixels = hd_volume(p->grid), done = s->at + s->count;
+    if (done >= columns) return false;
+    *s = (stretch){(begin + done) / pixels, (begin + done) % pixels, columns - done, done};
+    s->count = least(s->count, pixels - s->first);
+    return true;
+}
+
+/* Rows [k0, k0 + kc) of the patches, at `columns` pixels from `first` on. */
+static void pack_panel(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t k0, int64_t kc,
+                       int64_t first, int64_t columns, char *panel) {
+    const int64_t nr = c->kernels->nr;
+    hd_patch_map map = c->map;
+    memcpy(map.grid, p->grid, sizeof map.grid);
+    if (columns < nr) memset(panel, 0, (size_t)(kc * nr) * c->bytes); /* what is computed aside is numbers, too */
+    for (stretch s = {0}; next_stretch(p, first, columns, &s);)
+        for (int64_t k = k0; k < k0 + kc;) {
+            const int64_t t = k / c->channels, channel = k % c->channels,
+                          run = least(c->channels - channel, k0 + kc - k);
+            const int64_t plane = (s.image * c->groups + group) * c->channels + channel;
+            hd_patches(&map, c->plan.taps[p->tap0 + t].base, s.first, s.count,
+                       hd_conv_element(c, c->x, plane * map.plane), run,
+                       hd_conv_element(c, panel, (k - k0) * nr + s.at), nr);
+            k += run;
+        }
+}
+
+/* ---- an item: some panels and all output channels of a group ---------------------------------------------------------------- */
+static void multiply(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t first, int64_t columns,
+                     char *panels, char *tile, int64_t stride) {
+    const int64_t mr = c->kernels->mr, nr = c->kernels->nr, k = p->taps * c->channels;
+    if (k == 0) memset(tile, 0, (size_t)(c->rows * stride) * c->bytes);
+    for (int64_t k0 = 0; k0 < k; k0 += K_BLOCK) {
+        const int64_t kc = least(K_BLOCK, k - k0);
+        for (int64_t at = 0; at < columns; at += nr) {
+            pack_panel(c, group, p, k0, kc, first + at, least(nr, columns - at), panels);
+            for (int64_t s = 0; s < c->strips; ++s) {
+                const char *a = hd_conv_element(c, c->packed, strip_place(c, group, p, s) + k0 * mr);
+                char *to = hd_conv_element(c, tile, s * mr * stride + at);
+                const int64_t rows = least(mr, c->rows - s * mr);
+                if (rows == mr)
+                    c->kernels->tile(kc, a, panels, nr, to, stride, k0 > 0);
+                else
+                    c->kernels->thin((int)rows, kc, a, 1, mr, panels, nr, to, stride, k0 > 0);
+            }
+        }
+    }
+}
+
+/* A tile to its pixels, which lie apart by the stride. */
+static void scatter(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, const char *tile, int64_t stride,
+                    int64_t first, int64_t columns) {
+    const int64_t plane = hd_volume(c->out), pixels = hd_volume(p->grid);
+    const char *bias = c->bias == NULL ? NULL : hd_conv_element(c, c->bias, group * c->rows);
+    for (int64_t i = 0; i < columns; ++i) {
+        const int64_t image = (first + i) / pixels, pixel = (first + i) % pixels;
+        const int64_t grid[3] = {pixel / p->grid[2] / p->grid[1], pixel / p->grid[2] % p->grid[1], pixel % p->grid[2]};
+        int64_t at = 0;
+        for (int a = 0; a < 3; ++a) at = at * c->out[a] + p->first[a] + grid[a] * c->out_step[a];
+        char *y = hd_conv_element(c, c->y, (image * c->groups + group) * c->rows * plane + at);
+        if (c->bytes == 4)
+            for (int64_t r = 0; r < c->rows; ++r)
+                ((float *)y)[r * plane] =
+                    ((const float *)tile)[r * stride + i] + (bias == NULL ? 0 : ((const float *)bias)[r]);
+        else
+            for (int64_t r = 0; r < c->rows; ++r)
+                ((double *)y)[r * plane] =
+                    ((const double *)tile)[r * stride + i] + (bias == NULL ? 0 : ((const double *)bias)[r]);
+    }
+}
+
+static void run_item(const hd_conv_work *c, char *room, int64_t group, const hd_conv_phase *p, int64_t index) {
+    const int64_t width = c->panels * c->kernels->nr, pixels = hd_volume(p->grid), first = index * width,
+                  columns = least(width, c->batch * pixels - first);
+    char *tile = hd_conv_element(c, room, K_BLOCK * c->kernels->nr);
+    multiply(c, group, p, first, columns, room, tile, width);
+    if (hd_conv_is_apart(c)) {
+        scatter(c, group, p, tile, width, first, columns);
+        return;
+    }
+    for (stretch s = {0}; next_stretch(p, first, columns, &s);)
+        c->finish(c->context, hd_conv_element(c, tile, s.at), width, (s.image * c->groups + group) * c->rows, c->rows,
+                  s.first, s.count);
+}
+
+/* ---- sharing it out ----------------------------------------------------------------------------------------------------------- */
+/* Pixels of all images follow each other, so that small images fill panels, too. */
+static int64_t items_of(const hd_conv_work *c, const hd_conv_phase *p) {
+    return pieces_of(c->batch * hd_volume(p->grid), c->panels * c->kernels->nr);
+}
+
+typedef struct sharing {
+    const hd_conv_work *c;
+    int64_t items;
+    _Atomic int64_t next;
+} sharing;
+
+static void run_piece(void *context, int64_t piece) { /* items: group, phase, some panels */
+    sharing *s = context;
+    const hd_conv_work *c = s->c;
+    const int64_t of_group = s->items / c->groups;
+    for (int64_t i; (i = atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed)) < s->items;) {
+        const hd_conv_phase *p = c->plan.phases;
+        int64_t index = i % of_group;
+        for (; index >= items_of(c, p); ++p) index -= items_of(c, p);
+        run_item(c, c->room + (size_t)piece * c->piece_bytes, i / of_group, p, index);
+    }
+}
+
+/* Pixels that no tap reaches, when a transposed convolution strides further than its kernel: the bias alone. */
+static void fill_all(const hd_conv_work *c) {
+    const int64_t plane = hd_volume(c->out), planes = c->batch * c->groups * c->rows;
+    for (int64_t i = 0; i < planes; ++i) {
+        char *y = hd_conv_element(c, c->y, i * plane);
+        if (c->bias == NULL)
+            memset(y, 0, (size_t)plane * c->bytes);
+        else
+            for (int64_t k = 0; k < plane; ++k)
+                memcpy(hd_conv_element(c, y, k), hd_conv_element(c, c->bias, i % (c->groups * c->rows)), c->bytes);
+    }
+}
+
+void hd_conv_cut_tiles(hd_conv_work *c, int threads) {
+    const int64_t mr = c->kernels->mr, nr = c->kernels->nr, taps = c->plan.tap_count;
+    const int64_t phases = hd_volume(c->out_step), pixels = c->batch * hd_volume(c->out) / phases + 1;
+    const double work = (double)(c->batch * hd_volume(c->out)) * (double)(c->groups * c->rows * c->channels) *
+                        (double)taps / (double)phases;
+    if (work < PARALLEL) threads = 1;
+    c->strips = pieces_of(c->rows, mr);
+    const int64_t fits = (ITEM_BYTES / (nr * (int64_t)c->bytes) - K_BLOCK) / (c->rows + 1), all = pieces_of(pixels, nr);
+    c->panels = least(fits < 1 ? 1 : fits, least(MOST_PANELS, all));
+    if (threads > 1) /* four items for each, since cores may differ */
+        c->panels = least(c->panels, pieces_of(all * c->groups * phases, 4 * (int64_t)threads));
+    c->pieces = least(threads, c->groups * phases * pieces_of(pixels, c->panels * nr) + phases);
+    c->piece_bytes = ((size_t)((K_BLOCK + c->rows * c->panels) * nr) * c->bytes + 63) / 64 * 64;
+}
+
+void hd_conv_run_tiles(const hd_conv_work *c) {
+    sharing s = {.c = c};
+    int64_t reached = 0;
+    for (int64_t f = 0; f < c->plan.phase_count; ++f) {
+        reached += hd_volume(c->plan.phases[f].grid);
+        s.items += c->groups * items_of(c, &c->plan.phases[f]);
+    }
+    if (reached < hd_volume(c->out)) fill_all(c);
+    if (s.items > 0) hd_parallel(c->pieces, run_piece, &s);
+}
