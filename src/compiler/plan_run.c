@@ -71,7 +71,12 @@ static hd_error pack_weights(hd_thread *thread, hd_plan_call *c, const hd_run *r
     if (c->packed == NULL) return HD_ERROR_MEMORY;
     c->packed_data = s->data;
     c->packed_version = version;
-    return hd_cpu_product_pack(thread, &c->call, hd_block_data(c->packed));
+    const hd_error status = hd_cpu_product_pack(thread, &c->call, hd_block_data(c->packed));
+    if (status != HD_OK) { /* nothing is packed: the next run tries again */
+        hd_block_release(thread, c->packed);
+        c->packed = NULL;
+    }
+    return status;
 }
 
 /* That nobody else looks at a cell's memory: no snapshot, and no input of this run. */
