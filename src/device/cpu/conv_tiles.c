@@ -77,16 +77,28 @@ static void pack_panel(const hd_conv_work *c, int64_t group, const hd_conv_phase
     hd_patch_map map = c->map;
     memcpy(map.grid, p->grid, sizeof map.grid);
     if (columns < nr) memset(panel, 0, (size_t)(kc * nr) * c->bytes); /* what is computed aside is numbers, too */
-    for (stretch s = {0}; next_stretch(p, first, columns, &s);)
-        for (int64_t k = k0; k < k0 + kc;) {
-            const int64_t t = k / c->channels, channel = k % c->channels,
-                          run = least(c->channels - channel, k0 + kc - k);
-            const int64_t plane = (s.image * c->groups + group) * c->channels + channel;
-            hd_patches(&map, c->plan.taps[p->tap0 + t].base, s.first, s.count,
-                       hd_conv_element(c, c->x, plane * map.plane), run,
+    for (stretch s = {0}; next_stretch(p, first, columns, &s);) {
+        const hd_patch_pixel pixel = hd_patch_pixel_of(&map, s.first);
+        const int64_t plane = (s.image * c->groups + group) * c->channels;
+        const hd_conv_tap *tap = &c->plan.taps[p->tap0 + k0 / c->channels];
+        for (int64_t k = k0, channel = k0 % c->channels, run; k < k0 + kc; k += run, channel = 0, ++tap) {
+            run = least(c->channels - channel, k0 + kc - k);
+            hd_patches(&map, tap->base, pixel, s.count, hd_conv_element(c, c->x, (plane + channel) * map.plane), run,
                        hd_conv_element(c, panel, (k - k0) * nr + s.at), nr);
-            k += run;
         }
+    }
+}
+
+/* A convolution with one tap sees every pixel once: while a panel is used, the next one is asked for, a share with each
+ * strip. */
+static void ask_for_next(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t k0, int64_t kc,
+                         int64_t first, int64_t strip) {
+    const int64_t pixels = hd_volume(p->grid), image = first / pixels, pixel = first % pixels;
+    if (p->taps > 1 || hd_volume(c->map.step) > 1 || image >= c->batch || pixels != c->map.plane) return;
+    const char *x = hd_conv_element(c, c->x, ((image * c->groups + group) * c->channels + k0) * c->map.plane + pixel);
+    for (int64_t k = kc * strip / c->strips; k < kc * (strip + 1) / c->strips; ++k)
+        for (int64_t at = 0; at < c->kernels->nr * (int64_t)c->bytes; at += 64)
+            __builtin_prefetch(x + k * c->map.plane * (int64_t)c->bytes + at, 0, 2);
 }
 
 /* ---- an item: some panels and all output channels of a group ---------------------------------------------------------------- */
@@ -102,6 +114,7 @@ static void multiply(const hd_conv_work *c, int64_t group, const hd_conv_phase *
                 const char *a = hd_conv_element(c, c->packed, strip_place(c, group, p, s) + k0 * mr);
                 char *to = hd_conv_element(c, tile, s * mr * stride + at);
                 const int64_t rows = least(mr, c->rows - s * mr);
+                ask_for_next(c, group, p, k0, kc, first + at + nr, s);
                 if (rows == mr)
                     c->kernels->tile(kc, a, panels, nr, to, stride, k0 > 0);
                 else
@@ -133,10 +146,25 @@ static void scatter(const hd_conv_work *c, int64_t group, const hd_conv_phase *p
     }
 }
 
+/* Whole panels of one image that take one block of rows each are made where they go, when it is known where: writing there
+ * goes on while the next are computed. More blocks would come back to lines that lie far apart. */
+static bool made_in_place(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t first, int64_t columns,
+                          char *panel) {
+    const int64_t pixels = hd_volume(p->grid), pixel = first % pixels,
+                  row = (first / pixels * c->groups + group) * c->rows;
+    if (p->taps * c->channels > K_BLOCK || columns % c->kernels->nr != 0 || pixel + columns > pixels) return false;
+    char *place = hd_cpu_product_place(c->finish, c->context, row, pixel);
+    if (place == NULL) return false;
+    multiply(c, group, p, first, columns, panel, place, pixels);
+    c->finish(c->context, place, pixels, row, c->rows, pixel, columns);
+    return true;
+}
+
 static void run_item(const hd_conv_work *c, char *room, int64_t group, const hd_conv_phase *p, int64_t index) {
     const int64_t width = c->panels * c->kernels->nr, pixels = hd_volume(p->grid), first = index * width,
                   columns = least(width, c->batch * pixels - first);
     char *tile = hd_conv_element(c, room, K_BLOCK * c->kernels->nr);
+    if (!hd_conv_is_apart(c) && made_in_place(c, group, p, first, columns, room)) return;
     multiply(c, group, p, first, columns, room, tile, width);
     if (hd_conv_is_apart(c)) {
         scatter(c, group, p, tile, width, first, columns);

@@ -34,8 +34,9 @@ static void pack_panel(const weight_job *j, const char *x, int64_t panel, int64_
         const int64_t at[3] = {t / s->kernel[2] / s->kernel[1], t / s->kernel[2] % s->kernel[1], t % s->kernel[2]};
         int64_t base[3];
         for (int a = 0; a < 3; ++a) base[a] = at[a] * s->dilation[a] - s->before[a];
-        hd_patches(&j->map, base, first, count, element(x, channel * j->map.plane, j->bytes), run,
-                   element(rows, (k - begin) * PIXELS, j->bytes), PIXELS);
+        hd_patches(&j->map, base, hd_patch_pixel_of(&j->map, first), count,
+                   element(x, channel * j->map.plane, j->bytes), run, element(rows, (k - begin) * PIXELS, j->bytes),
+                   PIXELS);
         k += run;
     }
     j->kernels->pack_b(packed, rows, count, end - begin, 1, PIXELS);

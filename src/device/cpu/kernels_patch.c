@@ -27,7 +27,28 @@ static void copy_runs(char *restrict out, int64_t out_row, const char *restrict 
         MOVES(4)
 }
 
+#define EVEN_4(a, b)     __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
+#define EVEN_ODD_4(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 9, 11, 13, 15)
+#define EVEN_8(a, b)     __builtin_shufflevector(a, b, 0, 2, 4, 6)
+#define EVEN_ODD_8(a, b) __builtin_shufflevector(a, b, 0, 2, 5, 7)
+/* Every other element, a vector at a time. The last vector begins where it must to end with the last element: nothing behind
+ * that is read. */
 #define RUNS(U, u)                                                                                                     \
+    typedef U pixels_##u __attribute__((vector_size(32), aligned(sizeof(U)), may_alias));                              \
+    enum { PIXELS_##u = 32 / sizeof(U) };                                                                              \
+    static inline                                                                                                      \
+        __attribute__((always_inline)) void every_other_##u(U *restrict out, const U *restrict in, int64_t n) {        \
+        int64_t i = 0;                                                                                                 \
+        for (; i + PIXELS_##u < n; i += PIXELS_##u)                                                                    \
+            *(pixels_##u *)(out + i) =                                                                                 \
+                EVEN_##u(*(const pixels_##u *)(in + 2 * i), *(const pixels_##u *)(in + 2 * i + PIXELS_##u));           \
+        if (n >= PIXELS_##u) {                                                                                         \
+            out += n - PIXELS_##u, in += 2 * (n - PIXELS_##u);                                                         \
+            *(pixels_##u *)out = EVEN_ODD_##u(*(const pixels_##u *)in, *(const pixels_##u *)(in + PIXELS_##u - 1));    \
+        } else {                                                                                                       \
+            for (; i < n; ++i) out[i] = in[2 * i];                                                                     \
+        }                                                                                                              \
+    }                                                                                                                  \
     static void runs_##u(void *o, int64_t out_row, const void *p, int64_t in_row, int64_t rows, int64_t n,             \
                          int64_t step) {                                                                               \
         U *restrict out = o;                                                                                           \
@@ -37,8 +58,7 @@ static void copy_runs(char *restrict out, int64_t out_row, const char *restrict 
         else if (step == 1)                                                                                            \
             copy_runs(o, out_row *(int64_t)sizeof(U), p, in_row *(int64_t)sizeof(U), rows, n *(int64_t)sizeof(U));     \
         else if (step == 2)                                                                                            \
-            for (int64_t r = 0; r < rows; ++r)                                                                         \
-                for (int64_t i = 0; i < n; ++i) out[r * out_row + i] = in[r * in_row + 2 * i];                         \
+            for (int64_t r = 0; r < rows; ++r) every_other_##u(out + r * out_row, in + r * in_row, n);                 \
         else                                                                                                           \
             for (int64_t r = 0; r < rows; ++r)                                                                         \
                 for (int64_t i = 0; i < n; ++i) out[r * out_row + i] = in[r * in_row + step * i];                      \

@@ -3,15 +3,15 @@
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Where (start + i * step) reaches `bound`, for i in [0, n]. */
+/* Where (start + i * step) reaches `bound`, for i in [0, n]. A run mostly ends before: then nothing is divided. */
 static int64_t reaches(int64_t start, int64_t step, int64_t bound, int64_t n) {
-    return start >= bound ? 0 : least((bound - start + step - 1) / step, n);
+    if (start >= bound) return 0;
+    return start + (n - 1) * step < bound ? n : (bound - start + step - 1) / step;
 }
 
-void hd_patches(const hd_patch_map *m, const int64_t base[3], int64_t first, int64_t count, const char *x,
+void hd_patches(const hd_patch_map *m, const int64_t base[3], hd_patch_pixel first, int64_t count, const char *x,
                 int64_t channels, char *out, int64_t row) {
-    int64_t column = first % m->grid[2], line = first / m->grid[2] % m->grid[1],
-            sheet = first / m->grid[2] / m->grid[1];
+    int64_t column = first.column, line = first.line, sheet = first.sheet;
     const int64_t bytes = (int64_t)m->bytes, step = m->step[2];
     for (int64_t at = 0; at < count;) {
         const int64_t n = least(m->grid[2] - column, count - at);

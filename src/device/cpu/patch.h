@@ -13,8 +13,16 @@ typedef struct hd_patch_map {
     size_t bytes;
 } hd_patch_map;
 
+/* A pixel of the grid. */
+typedef struct hd_patch_pixel {
+    int64_t sheet, line, column;
+} hd_patch_pixel;
+static inline hd_patch_pixel hd_patch_pixel_of(const hd_patch_map *m, int64_t index) {
+    const int64_t line = index / m->grid[2];
+    return (hd_patch_pixel){line / m->grid[1], line % m->grid[1], index - line * m->grid[2]};
+}
 /* out[r * row + i], for `channels` rows and `count` pixels from `first` on: channel r of x, as the tap sees it. */
-void hd_patches(const hd_patch_map *map, const int64_t base[3], int64_t first, int64_t count, const char *x,
+void hd_patches(const hd_patch_map *map, const int64_t base[3], hd_patch_pixel first, int64_t count, const char *x,
                 int64_t channels, char *out, int64_t row);
 
 #endif

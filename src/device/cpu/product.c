@@ -67,6 +67,12 @@ static void apply_steps(const hd_plain_finish *f, char *x, int64_t count) {
     }
 }
 
+void *hd_cpu_product_place(hd_product_finish finish, void *context, int64_t row, int64_t column) {
+    const hd_plain_finish *f = context;
+    if (finish != hd_cpu_product_store) return NULL;
+    return (char *)f->out + (size_t)(row * f->columns + column) * hd_dtype_bytes[f->dtype];
+}
+
 void hd_cpu_product_store(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows, int64_t column,
                           int64_t columns) {
     const hd_plain_finish *f = context;
@@ -84,7 +90,7 @@ void hd_cpu_product_store(void *context, const void *tile, int64_t stride, int64
         if (!together) apply_steps(f, at, columns);
         if (f->bias != NULL && f->step_count == 0)
             add_bias(f, to, at, row + i, column, columns);
-        else
+        else if (to != at)
             memcpy(to, at, (size_t)columns * bytes);
     }
 }

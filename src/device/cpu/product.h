@@ -59,6 +59,9 @@ typedef struct hd_plain_finish {
 } hd_plain_finish;
 /* For a result of this shape: only addresses and steps are missing. */
 hd_plain_finish hd_cpu_product_plain(const hd_op *op, const hd_shape *result, hd_dtype dtype);
+/* Where a tile with this first element lies in the end, its rows `columns` of the result apart, when it may as well be made
+ * there, for `finish` to complete it in place; NULL: `finish` puts it somewhere else. */
+void *hd_cpu_product_place(hd_product_finish finish, void *context, int64_t row, int64_t column);
 void hd_cpu_product_store(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows, int64_t column,
                           int64_t columns);
 
