@@ -8,9 +8,10 @@
 #include <string.h>
 
 enum {
-    K_BLOCK = 192,           /* a panel of patches, and a strip of weights, stay in the first-level cache together */
-    ITEM_BYTES = 512 * 1024, /* patches and results of an item, for the second-level cache */
+    K_BLOCK = 256, /* at most: a panel of patches, and a strip of weights, stay in the first-level cache together */
+    ITEM_BYTES = 384 * 1024, /* results of an item, for the second-level cache with the weights that meet it */
     MOST_PANELS = 16,
+    PANELS_AT_ONCE = 4, /* packed together, where they can be */
     PARALLEL = 1 << 16
 };
 
@@ -89,37 +90,66 @@ static void pack_panel(const hd_conv_work *c, int64_t group, const hd_conv_phase
     }
 }
 
-/* A convolution with one tap sees every pixel once: while a panel is used, the next one is asked for, a share with each
- * strip. */
-static void ask_for_next(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t k0, int64_t kc,
-                         int64_t first, int64_t strip) {
-    const int64_t pixels = hd_volume(p->grid), image = first / pixels, pixel = first % pixels;
-    if (p->taps > 1 || hd_volume(c->map.step) > 1 || image >= c->batch || pixels != c->map.plane) return;
-    const char *x = hd_conv_element(c, c->x, ((image * c->groups + group) * c->channels + k0) * c->map.plane + pixel);
-    for (int64_t k = kc * strip / c->strips; k < kc * (strip + 1) / c->strips; ++k)
-        for (int64_t at = 0; at < c->kernels->nr * (int64_t)c->bytes; at += 64)
-            __builtin_prefetch(x + k * c->map.plane * (int64_t)c->bytes + at, 0, 2);
+/* A convolution with one tap that sees the images as they are. */
+static bool sees_images(const hd_conv_work *c, const hd_conv_phase *p) {
+    const int64_t *base = c->plan.taps[p->tap0].base;
+    bool same = p->taps == 1;
+    for (int a = 0; a < 3; ++a) same = same && base[a] == 0 && c->map.step[a] == 1 && p->grid[a] == c->map.image[a];
+    return same;
+}
+
+/* The same for whole panels of one image that such a convolution sees: a channel at a time, since channels lie far apart. */
+static void copy_panels(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t k0, int64_t kc,
+                        int64_t first, int64_t panels, char *out) {
+    const int64_t nr = c->kernels->nr, pixels = hd_volume(p->grid), image = first / pixels;
+    const char *x = hd_conv_element(
+        c, c->x, ((image * c->groups + group) * c->channels + k0) * c->map.plane + first - image * pixels);
+    for (int64_t k = 0; k < kc; ++k)
+        c->map.runs(hd_conv_element(c, out, k * nr), kc * nr, hd_conv_element(c, x, k * c->map.plane), nr, panels, nr,
+                    1);
+}
+
+/* Packs one panel or several, at most `columns` pixels; how many panels. */
+static int64_t pack_panels(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t k0, int64_t kc,
+                           int64_t first, int64_t columns, char *out) {
+    const int64_t nr = c->kernels->nr, pixels = hd_volume(p->grid);
+    const int64_t whole = least(columns, pixels - first % pixels) / nr;
+    if (whole > 1 && sees_images(c, p)) {
+        copy_panels(c, group, p, k0, kc, first, least(whole, PANELS_AT_ONCE), out);
+        return least(whole, PANELS_AT_ONCE);
+    }
+    pack_panel(c, group, p, k0, kc, first, least(nr, columns), out);
+    return 1;
 }
 
 /* ---- an item: some panels and all output channels of a group ---------------------------------------------------------------- */
+/* All output channels of one panel, for rows [k0, k0 + kc) of the patches. */
+static void multiply_panel(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t k0, int64_t kc,
+                           const char *panel, char *tile, int64_t stride) {
+    const int64_t mr = c->kernels->mr, nr = c->kernels->nr;
+    for (int64_t s = 0; s < c->strips; ++s) {
+        const char *a = hd_conv_element(c, c->packed, strip_place(c, group, p, s) + k0 * mr);
+        char *to = hd_conv_element(c, tile, s * mr * stride);
+        const int64_t rows = least(mr, c->rows - s * mr);
+        if (rows == mr)
+            c->kernels->tile(kc, a, panel, nr, to, stride, k0 > 0);
+        else
+            c->kernels->thin((int)rows, kc, a, 1, mr, panel, nr, to, stride, k0 > 0);
+    }
+}
+
 static void multiply(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t first, int64_t columns,
                      char *panels, char *tile, int64_t stride) {
-    const int64_t mr = c->kernels->mr, nr = c->kernels->nr, k = p->taps * c->channels;
+    const int64_t nr = c->kernels->nr, k = p->taps * c->channels;
     if (k == 0) memset(tile, 0, (size_t)(c->rows * stride) * c->bytes);
-    for (int64_t k0 = 0; k0 < k; k0 += K_BLOCK) {
-        const int64_t kc = least(K_BLOCK, k - k0);
-        for (int64_t at = 0; at < columns; at += nr) {
-            pack_panel(c, group, p, k0, kc, first + at, least(nr, columns - at), panels);
-            for (int64_t s = 0; s < c->strips; ++s) {
-                const char *a = hd_conv_element(c, c->packed, strip_place(c, group, p, s) + k0 * mr);
-                char *to = hd_conv_element(c, tile, s * mr * stride + at);
-                const int64_t rows = least(mr, c->rows - s * mr);
-                ask_for_next(c, group, p, k0, kc, first + at + nr, s);
-                if (rows == mr)
-                    c->kernels->tile(kc, a, panels, nr, to, stride, k0 > 0);
-                else
-                    c->kernels->thin((int)rows, kc, a, 1, mr, panels, nr, to, stride, k0 > 0);
-            }
+    const int64_t block = k == 0 ? 1 : pieces_of(k, pieces_of(k, K_BLOCK)); /* all about equally long */
+    for (int64_t k0 = 0; k0 < k; k0 += block) {
+        const int64_t kc = least(block, k - k0);
+        for (int64_t at = 0; at < columns;) {
+            const int64_t packed = pack_panels(c, group, p, k0, kc, first + at, columns - at, panels);
+            for (int64_t i = 0; i < packed; ++i, at += nr)
+                multiply_panel(c, group, p, k0, kc, hd_conv_element(c, panels, i * kc * nr),
+                               hd_conv_element(c, tile, at), stride);
         }
     }
 }
@@ -152,7 +182,9 @@ static bool made_in_place(const hd_conv_work *c, int64_t group, const hd_conv_ph
                           char *panel) {
     const int64_t pixels = hd_volume(p->grid), pixel = first % pixels,
                   row = (first / pixels * c->groups + group) * c->rows;
-    if (p->taps * c->channels > K_BLOCK || columns % c->kernels->nr != 0 || pixel + columns > pixels) return false;
+    if (c->channels == 0 || p->taps * c->channels > K_BLOCK || columns % c->kernels->nr != 0 ||
+        pixel + columns > pixels)
+        return false;
     char *place = hd_cpu_product_place(c->finish, c->context, row, pixel);
     if (place == NULL) return false;
     multiply(c, group, p, first, columns, panel, place, pixels);
@@ -163,7 +195,7 @@ static bool made_in_place(const hd_conv_work *c, int64_t group, const hd_conv_ph
 static void run_item(const hd_conv_work *c, char *room, int64_t group, const hd_conv_phase *p, int64_t index) {
     const int64_t width = c->panels * c->kernels->nr, pixels = hd_volume(p->grid), first = index * width,
                   columns = least(width, c->batch * pixels - first);
-    char *tile = hd_conv_element(c, room, K_BLOCK * c->kernels->nr);
+    char *tile = hd_conv_element(c, room, PANELS_AT_ONCE * K_BLOCK * c->kernels->nr);
     if (!hd_conv_is_apart(c) && made_in_place(c, group, p, first, columns, room)) return;
     multiply(c, group, p, first, columns, room, tile, width);
     if (hd_conv_is_apart(c)) {
@@ -219,12 +251,12 @@ void hd_conv_cut_tiles(hd_conv_work *c, int threads) {
                         (double)taps / (double)phases;
     if (work < PARALLEL) threads = 1;
     c->strips = pieces_of(c->rows, mr);
-    const int64_t fits = (ITEM_BYTES / (nr * (int64_t)c->bytes) - K_BLOCK) / (c->rows + 1), all = pieces_of(pixels, nr);
+    const int64_t fits = ITEM_BYTES / (nr * (int64_t)c->bytes) / (c->rows + 1), all = pieces_of(pixels, nr);
     c->panels = least(fits < 1 ? 1 : fits, least(MOST_PANELS, all));
     if (threads > 1) /* four items for each, since cores may differ */
         c->panels = least(c->panels, pieces_of(all * c->groups * phases, 4 * (int64_t)threads));
     c->pieces = least(threads, c->groups * phases * pieces_of(pixels, c->panels * nr) + phases);
-    c->piece_bytes = ((size_t)((K_BLOCK + c->rows * c->panels) * nr) * c->bytes + 63) / 64 * 64;
+    c->piece_bytes = ((size_t)((PANELS_AT_ONCE * K_BLOCK + c->rows * c->panels) * nr) * c->bytes + 63) / 64 * 64;
 }
 
 void hd_conv_run_tiles(const hd_conv_work *c) {
