@@ -2,6 +2,7 @@
  * in between has to be finished first. The latter is a matter of levels: a group's level is one more than that of all it
  * reads from memory, so groups of one level never depend on each other, and may be joined at will. */
 #include "compiler/fuse.h"
+#include "device/cpu/product.h"
 #include "kernel/kernel.h"
 
 #include <stdio.h>
@@ -54,9 +55,9 @@ static bool is_product(const hd_graph *g, uint32_t node) {
     const hd_node *n = &g->nodes[node];
     if (!hd_node_is_op(n) || hd_node_op(n)->family != HD_FAMILY_CONTRACT) return false;
     const uint32_t *in = hd_node_inputs(g, node);
-    return (n->dtype == HD_F32 || n->dtype == HD_F64) && g->nodes[in[0]].dtype == n->dtype &&
-           g->nodes[in[1]].dtype == n->dtype && hd_node_shape(g, node).rank >= 2 &&
-           (n->op == HD_OP_matmul || n->op == HD_OP_affine);
+    return (n->op == HD_OP_matmul || n->op == HD_OP_affine) && hd_node_shape(g, node).rank >= 2 &&
+           hd_cpu_product_reads((hd_dtype)n->dtype, (hd_dtype)g->nodes[in[0]].dtype) &&
+           hd_cpu_product_reads((hd_dtype)n->dtype, (hd_dtype)g->nodes[in[1]].dtype);
 }
 
 /* One index for each row: the indexed axis of the index has one element, the others are those of x. */

@@ -296,8 +296,10 @@ static int product_value(build *b, uint32_t node, const int8_t *axes) {
     int64_t stride[HD_MAX_RANK] = {0};
     stride[b->group->space.rank - 2] = 2; /* rows of a tile are some way apart; how far, each call says */
     stride[b->group->space.rank - 1] = 1;
-    const int tile = find_access(b, HD_TILE_BUFFER, false, (hd_dtype)n->dtype, stride);
+    const hd_dtype wide = hd_cpu_product_dtype((hd_dtype)n->dtype);
+    const int tile = find_access(b, HD_TILE_BUFFER, false, wide, stride);
     int step = b->counting || tile < 0 ? tile : hd_kernel_load(b->k, tile, -1);
+    step = as_type(b, step, hd_dtype_compute[n->dtype]);
     if (n->op == HD_OP_affine && n->input_count > 2) {
         const int bias = as_type(b, input(b, node, 2, axes), hd_dtype_compute[n->dtype]);
         if (!b->counting) step = hd_kernel_word(b->k, HD_WORD_ADD, step, bias, -1);

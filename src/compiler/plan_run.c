@@ -197,13 +197,15 @@ static hd_error run_product(const hd_plan *p, hd_thread *thread, const hd_launch
         return hd_cpu_product(thread, &product);
     }
     const hd_tensor *out = p->pointers[l->first + l->inputs];
-    if (l->inputs > 2 && !c->call.inputs[2]->contiguous) return p->executor->run(p->executor, thread, &c->call);
+    if (l->inputs > 2 && !hd_plan_adds_bias(c->call.inputs[2], (hd_dtype)out->dtype))
+        return p->executor->run(p->executor, thread, &c->call);
     hd_plain_finish f = {.dtype = (hd_dtype)out->dtype, .out = out->storage->data};
     f.steps = c->steps;
     f.step_count = c->step_count;
     f.columns = out->layout.shape.size[out->layout.shape.rank - 1];
     if (l->inputs > 2) {
         f.bias = hd_tensor_bytes(thread, c->call.inputs[2], HD_READ);
+        f.bias_dtype = (hd_dtype)c->call.inputs[2]->dtype;
         if (f.bias == NULL) return thread->error_code;
     }
     product.finish = hd_cpu_product_store;
