@@ -14,7 +14,9 @@ enum {
     A_BYTES = 512 * 1024, /* of A, packed whole, when tiles are finished one by one */
     FEW_BYTES =
         4 << 20, /* an A of at most this is read once for each panel of B, rather than B again for each block of A */
+    KEPT_ROWS = 16,   /* of A, at most, when B packed beforehand is not converted */
     TILE_STRIPS = 8,  /* strips of A that are finished together */
+    ROWS_OF_B = 16,    /* that are read side by side: as many as processors follow */
     CONVERTED = 16384, /* elements of A that are converted together where nothing is packed */
     EDGE_BYTES = 8192 /* a tile of C, mr * nr elements, or some rows of a panel: on the stack of a small thread */
 };
@@ -173,16 +175,19 @@ static hd_error multiply_packed(hd_thread *thread, product *p) {
 }
 
 /* ---- finished in cache: the result is nowhere but in tiles of a few rows and one panel ---------------------------------- */
+/* Measured: for a few rows B comes from memory, and half of it comes sooner; for more, it is converted too often. */
+static bool keeps(const product *p) { return p->from_b->keep_b != NULL && p->m <= KEPT_ROWS; }
+
 size_t hd_gemm_packed_bytes(const hd_gemm *p) {
     hd_gemm as = *p;
-    as.kept = p->from_b->keep_b != NULL;
+    as.kept = keeps(p);
     return packed_b(&as, pieces_of(p->n, p->kernels->nr) * p->kernels->nr, p->k);
 }
 
 void hd_gemm_pack(const hd_gemm *p, char *out) {
     hd_gemm to = *p;
     to.panels = out;
-    to.kept = p->from_b->keep_b != NULL;
+    to.kept = keeps(p);
     const int64_t panels = pieces_of(p->n, p->kernels->nr);
     hd_parallel_range(panels, 65536 / (p->k * p->kernels->nr + 1) + 1, pack_panels, &to);
 }
@@ -296,7 +301,7 @@ static size_t cut_product(product *p, int threads, cut *c) {
     p->column_pieces = c->few_rows ? minimum(panels, threads > 1 ? 4 * threads : 1) : 1;
     p->row_pieces = c->few_rows ? 1 : minimum(blocks, threads > 1 ? 4 * threads : 1);
     p->panels = (char *)(uintptr_t)p->packed_b;
-    p->kept = p->packed_b != NULL && p->from_b->keep_b != NULL;
+    p->kept = p->packed_b != NULL && keeps(p);
     const size_t strip_bytes = packed_a(p, p->m_block + mr, p->k);
     c->piece = (tile_bytes(p) + (c->few_rows ? room_bytes(p) : strip_bytes) + 63) / 64 * 64;
     c->shared = ((c->few_rows ? strip_bytes : p->packed_b == NULL ? packed_b(p, panels * nr, p->k) : 0) + 63) / 64 * 64;
@@ -324,17 +329,22 @@ static void finish_packed(product *p, const cut *c) {
 }
 
 /* ---- not packed: A is of the kernels' own type, B is read in place ---------------------------------------------------------- */
-/* Some tiles of columns, the whole ones first of all; neighbouring columns of B lie side by side. */
+/* The columns of one tile; neighbouring columns of B lie side by side. */
+static void multiply_tile(const product *p, int64_t k0, int64_t kc, int64_t column) {
+    const int64_t mr = p->kernels->mr;
+    for (int64_t i = 0; i < p->m; i += mr)
+        p->from_b->thin((int)minimum(mr, p->m - i), kc, at_a(p, i, k0), p->a_row, p->a_column, at_b(p, k0, column),
+                        p->b_row, at_c(p, i, column), p->n, k0 > 0);
+}
+/* Some whole tiles, and behind the last of all those columns that fill none: together with some that are computed again. */
 static void multiply_columns(void *context, int64_t begin, int64_t end) {
     const product *p = context;
-    const int64_t mr = p->kernels->mr, nr = p->kernels->nr;
-    const int64_t past = end == p->n / nr ? p->n : end * nr; /* the last columns with the last whole tile, */
-    for (int64_t j = begin * nr; j < past; j += nr) {
-        const int64_t column = minimum(j, p->n - nr); /* of which they are computed some again */
-        for (int64_t i = 0; i < p->m; i += mr)
-            p->from_b->thin((int)minimum(mr, p->m - i), p->k, at_a(p, i, 0), p->a_row, p->a_column,
-                            at_b(p, 0, column), p->b_row, at_c(p, i, column), p->n, false);
-    }
+    const int64_t nr = p->kernels->nr;
+    const int64_t k_step = p->m <= 4 ? ROWS_OF_B : p->k; /* for a few rows B comes from memory: in long runs */
+    for (int64_t k0 = 0; k0 < p->k; k0 += k_step)
+        for (int64_t tile = begin; tile < end; ++tile)
+            multiply_tile(p, k0, minimum(k_step, p->k - k0), tile * nr);
+    if (end == p->n / nr && end * nr < p->n) multiply_tile(p, 0, p->k, p->n - nr);
 }
 
 /* Fewer columns than a tile has: through a panel that fits. */

@@ -49,16 +49,38 @@ OWN(uint64_t, u64)
 OWN(uint32_t, pairs)
 
 /* ---- narrower ones, converted ------------------------------------------------------------------------------------------ */
-/* DECODE(words, floats, v): a vector of the bits of small elements, each in a word of 32 bits, as vectors of t. */
-#define CONVERTED(T, t, S, s, DECODE, decode)                                                                          \
-    typedef S narrow_##t##_##s __attribute__((vector_size(LANES_##t * sizeof(S)), aligned(sizeof(S)), may_alias));     \
-    typedef S narrow4_##t##_##s __attribute__((vector_size(4 * sizeof(S)), aligned(sizeof(S)), may_alias));            \
+/* Integers of 8 and 16 bits, each in a word of 32 bits: compilers take such conversions apart where there is an instruction. */
+#if defined(__AVX512F__)
+#define WIDEN_8(convert)  (vector_u32) _mm512_##convert##_epi32(_mm_loadu_si128((const void *)p))
+#define WIDEN_16(convert) (vector_u32) _mm512_##convert##_epi32(_mm256_loadu_si256((const void *)p))
+#elif defined(__AVX2__)
+#define WIDEN_8(convert)  (vector_u32) _mm256_##convert##_epi32(_mm_loadl_epi64((const void *)p))
+#define WIDEN_16(convert) (vector_u32) _mm256_##convert##_epi32(_mm_loadu_si128((const void *)p))
+#endif
+#define INTEGERS(S, s, SIZE, convert)                                                                                  \
+    typedef S narrow_##s __attribute__((vector_size(LANES_u32 * sizeof(S)), aligned(sizeof(S)), may_alias));           \
+    typedef S narrow4_##s __attribute__((vector_size(4 * sizeof(S)), aligned(sizeof(S)), may_alias));                  \
+    INLINE vector_u32 widen_##s(const S *p) { return WIDE(s, SIZE, convert); }                                         \
+    INLINE four_u32 widen4_##s(const S *p) { return __builtin_convertvector(*(const narrow4_##s *)p, four_u32); }
+#ifdef WIDEN_8
+#define WIDE(s, SIZE, convert) WIDEN_##SIZE(convert)
+#else
+#define WIDE(s, SIZE, convert) __builtin_convertvector(*(const narrow_##s *)p, vector_u32)
+#endif
+INTEGERS(uint8_t, u8, 8, cvtepu8)
+INTEGERS(int8_t, i8, 8, cvtepi8)
+INTEGERS(uint16_t, u16, 16, cvtepu16)
+INTEGERS(int16_t, i16, 16, cvtepi16)
+
+/* DECODE(words, T, v): a vector of the bits of small elements, each in a word of 32 bits, as a vector of T. */
+#define CONVERTED(T, t, S, s, integers, DECODE, decode)                                                                \
     INLINE vector_##t columns_##t##_##s(const S *p, int64_t row) {                                                     \
-        (void)row;                                                                                                     \
-        return DECODE(vector_u32, vector_##t, __builtin_convertvector(*(const narrow_##t##_##s *)p, vector_u32));      \
+        const vector_u32 bits = widen_##integers(p);                                                                   \
+        return (void)row, DECODE(vector_u32, vector_##t, bits);                                                        \
     }                                                                                                                  \
     INLINE four_##t four_##t##_##s(const S *p) {                                                                       \
-        return DECODE(four_u32, four_##t, __builtin_convertvector(*(const narrow4_##t##_##s *)p, four_u32));           \
+        const four_u32 bits = widen4_##integers(p);                                                                    \
+        return DECODE(four_u32, four_##t, bits);                                                                       \
     }                                                                                                                  \
     INLINE T one_##t##_##s(const S *p, int64_t step) { return (void)step, decode(*p); }                                \
     INLINE T rest_##t##_##s(const S *p) { return decode(*p); }
@@ -69,12 +91,12 @@ OWN(uint32_t, pairs)
 #define DECODE_F16(words, floats, v)                                                                                   \
     (floats)((words)((floats)(((v) & 0x7fff) << 13) * 0x1p112f) |                                                      \
              ((words)(((v) & 0x7c00) == 0x7c00) & 0x7f800000) | ((v) & 0x8000) << 16)
-CONVERTED(float, f32, uint16_t, bf16, DECODE_BF16, hd_bf16_decode)
-CONVERTED(float, f32, uint16_t, f16_in_words, DECODE_F16, hd_f16_decode)
-CONVERTED(uint32_t, u32, uint8_t, u8, DECODE_NOTHING, (uint32_t))
-CONVERTED(uint32_t, u32, int8_t, i8, DECODE_NOTHING, (uint32_t))
-CONVERTED(uint32_t, u32, uint16_t, u16, DECODE_NOTHING, (uint32_t))
-CONVERTED(uint32_t, u32, int16_t, i16, DECODE_NOTHING, (uint32_t))
+CONVERTED(float, f32, uint16_t, bf16, u16, DECODE_BF16, hd_bf16_decode)
+CONVERTED(float, f32, uint16_t, f16_in_words, u16, DECODE_F16, hd_f16_decode)
+CONVERTED(uint32_t, u32, uint8_t, u8, u8, DECODE_NOTHING, (uint32_t))
+CONVERTED(uint32_t, u32, int8_t, i8, i8, DECODE_NOTHING, (uint32_t))
+CONVERTED(uint32_t, u32, uint16_t, u16, u16, DECODE_NOTHING, (uint32_t))
+CONVERTED(uint32_t, u32, int16_t, i16, i16, DECODE_NOTHING, (uint32_t))
 
 /* f16 where the processor converts it itself. */
 INLINE vector_f32 columns_f32_f16(const uint16_t *p, int64_t row) {
