@@ -13,9 +13,10 @@ enum { TILE_ROWS = 6 };
 enum { TILE_ROWS = 4 };
 #endif
 
-/* A in words of t times B in memory of s; WORDS_OF(k) words are k elements, and `sum += MULTIPLY(word, vector)` is a step. */
-#define TILE(T, t, S, s, WORDS_OF, MULTIPLY)                                                                           \
-    INLINE void tile_body_##t##_##s(const int rows, int64_t k, const T *a, int64_t row, int64_t column, const S *b,    \
+/* A in words of t times B in memory of s; WORDS_OF(k) words are k elements, and ADD(sum, word, vector) is a step, for which
+ * the functions may need an attribute TARGET. */
+#define TILE(TARGET, T, t, S, s, WORDS_OF, ADD)                                                                        \
+    TARGET INLINE void tile_body_##t##_##s(const int rows, int64_t k, const T *a, int64_t row, int64_t column, const S *b,    \
                                     int64_t ldb, T *c, int64_t ldc, bool accumulate) {                                 \
         vector_##t sum[TILE_ROWS][2];                                                                                  \
         _Pragma("GCC unroll 16") for (int i = 0; i < rows; ++i) sum[i][0] = sum[i][1] = (vector_##t){0};               \
@@ -23,8 +24,8 @@ enum { TILE_ROWS = 4 };
             const vector_##t b0 = columns_##t##_##s(b, 0), b1 = columns_##t##_##s(b + LANES_##t, 0);                   \
             _Pragma("GCC unroll 16") for (int i = 0; i < rows; ++i) {                                                  \
                 const T x = a[i * row];                                                                                \
-                sum[i][0] += MULTIPLY(x, b0);                                                                          \
-                sum[i][1] += MULTIPLY(x, b1);                                                                          \
+                ADD(sum[i][0], x, b0);                                                                                 \
+                ADD(sum[i][1], x, b1);                                                                                 \
             }                                                                                                          \
         }                                                                                                              \
         _Pragma("GCC unroll 16") for (int i = 0; i < rows; ++i, c += ldc) {                                            \
@@ -34,11 +35,11 @@ enum { TILE_ROWS = 4 };
             *(loose_##t *)(c + LANES_##t) = old1 + sum[i][1];                                                          \
         }                                                                                                              \
     }                                                                                                                  \
-    static void tile_##t##_##s(int64_t k, const void *a, const void *b, int64_t ldb, void *c, int64_t ldc,             \
+    TARGET static void tile_##t##_##s(int64_t k, const void *a, const void *b, int64_t ldb, void *c, int64_t ldc,             \
                                bool accumulate) {                                                                      \
         tile_body_##t##_##s(TILE_ROWS, k, a, 1, TILE_ROWS, b, ldb, c, ldc, accumulate);                                \
     }                                                                                                                  \
-    static void thin_##t##_##s(int rows, int64_t k, const void *a, int64_t row, int64_t column, const void *b,         \
+    TARGET static void thin_##t##_##s(int rows, int64_t k, const void *a, int64_t row, int64_t column, const void *b,         \
                                int64_t ldb, void *c, int64_t ldc, bool accumulate) {                                   \
         switch (rows) {                                                                                                \
         case 1: tile_body_##t##_##s(1, k, a, row, column, b, ldb, c, ldc, accumulate); return;                         \
@@ -168,9 +169,10 @@ static void keep_b(void *o, const void *p, int64_t k, int64_t columns, int64_t r
 
 #define EACH(k)        (k)
 #define HALVED(k)      (((k) + 1) / 2)
-#define NUMBERS(x, b)  ((x) * (b))
+#define ADD_NUMBERS(sum, x, b) ((sum) += (x) * (b))
+#define ADD_PAIRS(sum, x, b)   ((sum) += multiply_pairs(x, b))
 #define OPERAND(T, t, S, s, SUM)                                                                                       \
-    TILE(T, t, S, s, EACH, NUMBERS)                                                                                    \
+    TILE(, T, t, S, s, EACH, ADD_NUMBERS)                                                                                    \
     PACK(T, t, S, s, 1)                                                                                                \
     IN_PLACE(T, t, S, s, SUM)
 OPERAND(float, f32, float, f32, double)
@@ -185,10 +187,22 @@ OPERAND(uint32_t, u32, int16_t, i16, uint32_t)
 OPERAND(uint64_t, u64, uint64_t, u64, uint64_t)
 KERNELS_OF(float, f32)
 KERNELS_OF(double, f64)
-TILE(uint32_t, pairs, uint32_t, pairs, HALVED, multiply_pairs)
+TILE(, uint32_t, pairs, uint32_t, pairs, HALVED, ADD_PAIRS)
 PACK(uint32_t, pairs, uint8_t, u8, 2)
 PACK(uint32_t, pairs, int8_t, i8, 2)
 PACK(uint32_t, pairs, int16_t, i16, 2)
+
+/* Both steps of pairs in one instruction, where the processor has it. */
+#ifdef __AVX512BW__
+#define HAS_PAIRS_AT_ONCE __builtin_cpu_supports("avx512vnni")
+#define ADD_PAIRS_AT_ONCE(sum, x, b)                                                                                   \
+    ((sum) = (vector_pairs)_mm512_dpwssd_epi32((__m512i)(sum), (__m512i)((vector_pairs){0} + (x)), (__m512i)(b)))
+typedef vector_pairs vector_at_once;
+typedef loose_pairs loose_at_once;
+enum { LANES_at_once = LANES_pairs };
+#define columns_at_once_pairs columns_pairs_pairs
+TILE(__attribute__((target("avx512vnni"))), uint32_t, at_once, uint32_t, pairs, HALVED, ADD_PAIRS_AT_ONCE)
+#endif
 
 #define READ(t, s, element)                                                                                            \
     (hd_gemm_source) {                                                                                                 \
@@ -231,6 +245,12 @@ static void fill_integers(hd_gemm_kernels *u32, hd_gemm_kernels *u64, hd_gemm_ke
     *pairs = (hd_gemm_kernels){.mr = TILE_ROWS, .nr = COLUMNS_pairs, .bytes = 4, .packed_bytes = 2, .group = 2};
     pairs->tile = tile_pairs_pairs;
     pairs->thin = thin_pairs_pairs;
+#ifdef HAS_PAIRS_AT_ONCE
+    if (HAS_PAIRS_AT_ONCE) {
+        pairs->tile = tile_at_once_pairs;
+        pairs->thin = thin_at_once_pairs;
+    }
+#endif
     pairs->from[HD_I16] = pairs->from[HD_U16] = READ_PAIRS(i16, int16_t);
     pairs->from[HD_I8] = READ_PAIRS(i8, int8_t);
     pairs->from[HD_U8] = pairs->from[HD_BOOL] = READ_PAIRS(u8, uint8_t);
