@@ -202,7 +202,7 @@ static void matmul_f16_512(bench *b) { measure_half_matmul(b, 512, 512, HD_F16);
 static void matmul_bf16_1x4096(bench *b) { measure_half_matmul(b, 1, 4096, HD_BF16); }
 static void matmul_f16_1x4096(bench *b) { measure_half_matmul(b, 1, 4096, HD_F16); }
 
-/* i8 x i8 -> i32: the casts are part of it. */
+/* i8 x i8 -> i32: the casts are part of it here; static/matmul-i8-512 has none. */
 static void matmul_i8_512(bench *b) {
     HD_SCOPE;
     hd_tensor *x = hd_randint(square(512), HD_I8, -128, 128), *y = hd_randint(square(512), HD_I8, -128, 128);

@@ -10,16 +10,17 @@ typedef hd_gemm product;
 /* ---- dtypes ---------------------------------------------------------------------------------------------------------------- */
 hd_dtype hd_cpu_product_dtype(hd_dtype result) {
     if (hd_dtype_is_float(result)) return (hd_dtype)hd_compute_dtype[hd_dtype_compute[result]];
-    return hd_dtype_bytes[result] < 4 ? HD_I32 : result; /* the lower bits of a sum of products are those of a wider one */
+    return hd_dtype_bytes[result] < 4 ? HD_I32
+                                      : result; /* the lower bits of a sum of products are those of a wider one */
 }
 
 static const hd_gemm_kernels *kernels_for(hd_dtype result) {
     const hd_cpu_kernels *k = hd_kernels();
     const hd_dtype tile = hd_cpu_product_dtype(result);
-    return tile == HD_F32               ? &k->gemm_f32
-           : tile == HD_F64             ? &k->gemm_f64
+    return tile == HD_F32              ? &k->gemm_f32
+           : tile == HD_F64            ? &k->gemm_f64
            : hd_dtype_bytes[tile] == 4 ? &k->gemm_u32
-                                        : &k->gemm_u64;
+                                       : &k->gemm_u64;
 }
 
 bool hd_cpu_product_reads(hd_dtype result, hd_dtype operand) { return kernels_for(result)->from[operand].bytes > 0; }

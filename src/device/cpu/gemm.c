@@ -13,12 +13,12 @@ enum {
     M_BLOCK = 384,        /* rows of A packed at once, for the second-level cache */
     A_BYTES = 512 * 1024, /* of A, packed whole, when tiles are finished one by one */
     FEW_BYTES =
-        4 << 20, /* an A of at most this is read once for each panel of B, rather than B again for each block of A */
-    KEPT_ROWS = 16,   /* of A, at most, when B packed beforehand is not converted */
-    TILE_STRIPS = 8,  /* strips of A that are finished together */
+        4 << 20,    /* an A of at most this is read once for each panel of B, rather than B again for each block of A */
+    KEPT_ROWS = 16, /* of A, at most, when B packed beforehand is not converted */
+    TILE_STRIPS = 8,   /* strips of A that are finished together */
     ROWS_OF_B = 16,    /* that are read side by side: as many as processors follow */
     CONVERTED = 16384, /* elements of A that are converted together where nothing is packed */
-    EDGE_BYTES = 8192 /* a tile of C, mr * nr elements, or some rows of a panel: on the stack of a small thread */
+    EDGE_BYTES = 8192  /* a tile of C, mr * nr elements, or some rows of a panel: on the stack of a small thread */
 };
 
 typedef hd_gemm product;
@@ -57,8 +57,8 @@ static void pack_a(const product *p, char *out, int64_t row, int64_t rows, int64
 }
 static void pack_b(const product *p, char *out, int64_t k0, int64_t kc, int64_t panel) {
     const int64_t nr = p->kernels->nr;
-    (p->kept ? p->from_b->keep_b : p->from_b->pack_b)(out, at_b(p, k0, panel * nr), kc,
-                                                      minimum(nr, p->n - panel * nr), p->b_row, p->b_column);
+    (p->kept ? p->from_b->keep_b : p->from_b->pack_b)(out, at_b(p, k0, panel * nr), kc, minimum(nr, p->n - panel * nr),
+                                                      p->b_row, p->b_column);
 }
 
 static void pack_panels(void *context, int64_t begin, int64_t end) {
@@ -134,8 +134,7 @@ static void multiply_few_rows(void *context, int64_t piece) {
     char *room = p->panels + (size_t)piece * packed_b(p, nr, K_BLOCK);
     for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK) {
         const int64_t kc = minimum(K_BLOCK, p->k - k0);
-        for (int64_t i = 0; i < p->m; i += mr)
-            pack_a(p, strips + packed_a(p, i, kc), i, minimum(mr, p->m - i), k0, kc);
+        for (int64_t i = 0; i < p->m; i += mr) pack_a(p, strips + packed_a(p, i, kc), i, minimum(mr, p->m - i), k0, kc);
         for (int64_t panel = panel0; panel < panel1; ++panel) {
             pack_b(p, room, k0, kc, panel);
             multiply_panel(p, strips, 0, p->m, k0, kc, panel, room);
@@ -255,9 +254,7 @@ static void finish_panel(const product *p, const char *strips, int64_t row0, int
 static size_t tile_bytes(const product *p) {
     return (size_t)(TILE_STRIPS * p->kernels->mr * p->kernels->nr) * p->kernels->bytes;
 }
-static size_t room_bytes(const product *p) {
-    return p->panels != NULL ? 0 : packed_b(p, p->kernels->nr, p->k);
-}
+static size_t room_bytes(const product *p) { return p->panels != NULL ? 0 : packed_b(p, p->kernels->nr, p->k); }
 
 /* Some panels, for all rows: A is packed already. */
 static void finish_columns(void *context, int64_t piece) {
@@ -342,8 +339,7 @@ static void multiply_columns(void *context, int64_t begin, int64_t end) {
     const int64_t nr = p->kernels->nr;
     const int64_t k_step = p->m <= 4 ? ROWS_OF_B : p->k; /* for a few rows B comes from memory: in long runs */
     for (int64_t k0 = 0; k0 < p->k; k0 += k_step)
-        for (int64_t tile = begin; tile < end; ++tile)
-            multiply_tile(p, k0, minimum(k_step, p->k - k0), tile * nr);
+        for (int64_t tile = begin; tile < end; ++tile) multiply_tile(p, k0, minimum(k_step, p->k - k0), tile * nr);
     if (end == p->n / nr && end * nr < p->n) multiply_tile(p, 0, p->k, p->n - nr);
 }
 
@@ -370,7 +366,6 @@ static void multiply_dots(void *context, int64_t begin, int64_t end) {
     for (int64_t j = begin; j < end; ++j)
         for (int64_t i = 0; i < p->m; ++i) p->from_b->dot(at_c(p, i, j), at_a(p, i, 0), at_b(p, 0, j), p->k);
 }
-
 
 /* ---- a few columns: packing would cost more than it brings ------------------------------------------------------------------ */
 #define NARROW(T, n)                                                                                                   \
@@ -449,9 +444,7 @@ static bool is_absurd(const product *p) {
     return p->k > ((int64_t)1 << 40) / (p->n + p->m + p->kernels->nr + p->kernels->mr);
 }
 
-static size_t result_bytes(const product *p) {
-    return ((size_t)(p->m * p->n) * p->kernels->bytes + 63) / 64 * 64;
-}
+static size_t result_bytes(const product *p) { return ((size_t)(p->m * p->n) * p->kernels->bytes + 63) / 64 * 64; }
 static size_t converted_bytes(const product *p) {
     return is_foreign(p) ? (size_t)(converted_rows(p) * p->k) * p->kernels->bytes : 0;
 }

@@ -16,8 +16,8 @@ enum { TILE_ROWS = 4 };
 /* A in words of t times B in memory of s; WORDS_OF(k) words are k elements, and ADD(sum, word, vector) is a step, for which
  * the functions may need an attribute TARGET. */
 #define TILE(TARGET, T, t, S, s, WORDS_OF, ADD)                                                                        \
-    TARGET INLINE void tile_body_##t##_##s(const int rows, int64_t k, const T *a, int64_t row, int64_t column, const S *b,    \
-                                    int64_t ldb, T *c, int64_t ldc, bool accumulate) {                                 \
+    TARGET INLINE void tile_body_##t##_##s(const int rows, int64_t k, const T *a, int64_t row, int64_t column,         \
+                                           const S *b, int64_t ldb, T *c, int64_t ldc, bool accumulate) {              \
         vector_##t sum[TILE_ROWS][2];                                                                                  \
         _Pragma("GCC unroll 16") for (int i = 0; i < rows; ++i) sum[i][0] = sum[i][1] = (vector_##t){0};               \
         for (int64_t p = 0; p < WORDS_OF(k); ++p, a += column, b += ldb) {                                             \
@@ -35,12 +35,12 @@ enum { TILE_ROWS = 4 };
             *(loose_##t *)(c + LANES_##t) = old1 + sum[i][1];                                                          \
         }                                                                                                              \
     }                                                                                                                  \
-    TARGET static void tile_##t##_##s(int64_t k, const void *a, const void *b, int64_t ldb, void *c, int64_t ldc,             \
-                               bool accumulate) {                                                                      \
+    TARGET static void tile_##t##_##s(int64_t k, const void *a, const void *b, int64_t ldb, void *c, int64_t ldc,      \
+                                      bool accumulate) {                                                               \
         tile_body_##t##_##s(TILE_ROWS, k, a, 1, TILE_ROWS, b, ldb, c, ldc, accumulate);                                \
     }                                                                                                                  \
-    TARGET static void thin_##t##_##s(int rows, int64_t k, const void *a, int64_t row, int64_t column, const void *b,         \
-                               int64_t ldb, void *c, int64_t ldc, bool accumulate) {                                   \
+    TARGET static void thin_##t##_##s(int rows, int64_t k, const void *a, int64_t row, int64_t column, const void *b,  \
+                                      int64_t ldb, void *c, int64_t ldc, bool accumulate) {                            \
         switch (rows) {                                                                                                \
         case 1: tile_body_##t##_##s(1, k, a, row, column, b, ldb, c, ldc, accumulate); return;                         \
         case 2: tile_body_##t##_##s(2, k, a, row, column, b, ldb, c, ldc, accumulate); return;                         \
@@ -102,8 +102,7 @@ enum { TILE_ROWS = 4 };
         if (column == 1 && columns == COLUMNS_##t)                                                                     \
             for (; done < words; ++done)                                                                               \
                 for (int j = 0; j < COLUMNS_##t; j += LANES_##t)                                                       \
-                    *(loose_##t *)(out + done * COLUMNS_##t + j) =                                                     \
-                        columns_##t##_##s(b + done * GROUP * row + j, row);                                            \
+                    *(loose_##t *)(out + done * COLUMNS_##t + j) = columns_##t##_##s(b + done * GROUP * row + j, row); \
         for (int64_t q0 = done; q0 < words; q0 += 16) { /* a cache line of each column at a time */                    \
             const int64_t q1 = words - q0 < 16 ? words : q0 + 16;                                                      \
             if (row == 1 && columns == COLUMNS_##t && q1 - q0 == 16) { /* 4 x 4 words at a time */                     \
@@ -127,7 +126,8 @@ enum { TILE_ROWS = 4 };
         T *restrict out = o;                                                                                           \
         const S *in = p;                                                                                               \
         int64_t i = 0;                                                                                                 \
-        for (; step == 1 && i + LANES_##t <= n; i += LANES_##t) *(loose_##t *)(out + i) = columns_##t##_##s(in + i, 0); \
+        for (; step == 1 && i + LANES_##t <= n; i += LANES_##t)                                                        \
+            *(loose_##t *)(out + i) = columns_##t##_##s(in + i, 0);                                                    \
         for (; i < n; ++i) out[i] = one_##t##_##s(in + i * step, 0);                                                   \
     }                                                                                                                  \
     static SUM sum_of_products_##t##_##s(const T *x, const S *y, int64_t n) {                                          \
@@ -163,16 +163,15 @@ static void keep_b(void *o, const void *p, int64_t k, int64_t columns, int64_t r
     uint16_t *restrict out = o;
     const uint16_t *b = p;
     for (int64_t q = 0; q < k; ++q)
-        for (int64_t j = 0; j < COLUMNS_f32; ++j)
-            out[q * COLUMNS_f32 + j] = j < columns ? b[q * row + j * column] : 0;
+        for (int64_t j = 0; j < COLUMNS_f32; ++j) out[q * COLUMNS_f32 + j] = j < columns ? b[q * row + j * column] : 0;
 }
 
-#define EACH(k)        (k)
-#define HALVED(k)      (((k) + 1) / 2)
+#define EACH(k)                (k)
+#define HALVED(k)              (((k) + 1) / 2)
 #define ADD_NUMBERS(sum, x, b) ((sum) += (x) * (b))
 #define ADD_PAIRS(sum, x, b)   ((sum) += multiply_pairs(x, b))
 #define OPERAND(T, t, S, s, SUM)                                                                                       \
-    TILE(, T, t, S, s, EACH, ADD_NUMBERS)                                                                                    \
+    TILE(, T, t, S, s, EACH, ADD_NUMBERS)                                                                              \
     PACK(T, t, S, s, 1)                                                                                                \
     IN_PLACE(T, t, S, s, SUM)
 OPERAND(float, f32, float, f32, double)

@@ -89,8 +89,8 @@ INTEGERS(int16_t, i16, 16, cvtepi16)
 #define DECODE_BF16(words, floats, v)    (floats)((v) << 16)
 /* As hd_f16_decode; the mantissa of an infinity or NaN is there already, so that its exponent is added to what it has. */
 #define DECODE_F16(words, floats, v)                                                                                   \
-    (floats)((words)((floats)(((v) & 0x7fff) << 13) * 0x1p112f) |                                                      \
-             ((words)(((v) & 0x7c00) == 0x7c00) & 0x7f800000) | ((v) & 0x8000) << 16)
+    (floats)((words)((floats)(((v)&0x7fff) << 13) * 0x1p112f) | ((words)(((v)&0x7c00) == 0x7c00) & 0x7f800000) |       \
+             ((v)&0x8000) << 16)
 CONVERTED(float, f32, uint16_t, bf16, u16, DECODE_BF16, hd_bf16_decode)
 CONVERTED(float, f32, uint16_t, f16_in_words, u16, DECODE_F16, hd_f16_decode)
 CONVERTED(uint32_t, u32, uint8_t, u8, u8, DECODE_NOTHING, (uint32_t))
@@ -118,7 +118,7 @@ typedef int16_t eight_i16 __attribute__((vector_size(16)));
         return (columns_u32_##s(p, 0) & 0xffff) | columns_u32_##s(p + row, 0) << 16;                                   \
     }                                                                                                                  \
     INLINE four_pairs four_pairs_##s(const S *p) {                                                                     \
-        return (four_pairs)__builtin_convertvector(*(const narrow8_##s *)p, eight_i16);                                \
+        return (four_pairs) __builtin_convertvector(*(const narrow8_##s *)p, eight_i16);                               \
     }                                                                                                                  \
     INLINE uint32_t one_pairs_##s(const S *p, int64_t step) {                                                          \
         return (uint16_t)p[0] | (uint32_t)(uint16_t)p[step] << 16;                                                     \
