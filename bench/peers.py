@@ -775,11 +775,20 @@ def run_process(framework_class, network, size, model):
         print(*[int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM")])
 
 
+def avoid_broken_amx():
+    """Some virtual machines name AMX among what they can do, and PyTorch dies of believing it."""
+    product = "import torch; x = torch.ones(512, 512, dtype=torch.bfloat16); x @ x"
+    if subprocess.run([sys.executable, "-c", product], stderr=subprocess.DEVNULL).returncode < 0:
+        os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_FP16"
+
+
 def main():
     if len(sys.argv) < 2 or sys.argv[1] not in FRAMEWORKS:
         sys.exit(f"usage: peers.py {'|'.join(FRAMEWORKS)} [PATTERN | --serve | --process infer|train SIZE MODEL]")
     if sys.argv[2:3] == ["--process"]:
         return run_process(FRAMEWORKS[sys.argv[1]], *sys.argv[3:6])
+    if issubclass(FRAMEWORKS[sys.argv[1]], Torch):
+        avoid_broken_amx()
     framework = FRAMEWORKS[sys.argv[1]]()
     if sys.argv[2:] == ["--serve"]:
         print(json.dumps({"ready": sys.argv[1], "version": framework.version}), flush=True)
