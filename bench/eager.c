@@ -185,6 +185,35 @@ static void matmul_64(bench *b) { measure_matmul(b, 64); }
 static void matmul_512(bench *b) { measure_matmul(b, 512); }
 static void matmul_1024(bench *b) { measure_matmul(b, 1024); }
 
+/* Halves, summed in f32. */
+static void measure_half_matmul(bench *b, int64_t m, int64_t n, hd_dtype dtype) {
+    HD_SCOPE;
+    hd_tensor *x = hd_cast(normal(HD_SHAPE(m, n)), dtype), *y = hd_cast(normal(square(n)), dtype);
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_matmul(x, y);
+        }
+    }
+}
+
+static void matmul_bf16_512(bench *b) { measure_half_matmul(b, 512, 512, HD_BF16); }
+static void matmul_f16_512(bench *b) { measure_half_matmul(b, 512, 512, HD_F16); }
+static void matmul_bf16_1x4096(bench *b) { measure_half_matmul(b, 1, 4096, HD_BF16); }
+static void matmul_f16_1x4096(bench *b) { measure_half_matmul(b, 1, 4096, HD_F16); }
+
+/* i8 x i8 -> i32: the casts are part of it here; static/matmul-i8-512 has none. */
+static void matmul_i8_512(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = hd_randint(square(512), HD_I8, -128, 128), *y = hd_randint(square(512), HD_I8, -128, 128);
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_matmul(hd_cast(x, HD_I32), hd_cast(y, HD_I32));
+        }
+    }
+}
+
 /* ---- random and indexing ---------------------------------------------------------------------------------------- */
 static void randn_2_20(bench *b) {
     while (bench_round(b)) {
@@ -238,6 +267,11 @@ static const bench_case cases[] = {
     {"eager/matmul-64", "us", matmul_64},
     {"eager/matmul-512", "us", matmul_512},
     {"eager/matmul-1024", "us", matmul_1024},
+    {"eager/matmul-bf16-512", "us", matmul_bf16_512},
+    {"eager/matmul-f16-512", "us", matmul_f16_512},
+    {"eager/matmul-bf16-1x4096", "us", matmul_bf16_1x4096},
+    {"eager/matmul-f16-1x4096", "us", matmul_f16_1x4096},
+    {"eager/matmul-i8-512", "us", matmul_i8_512},
     {"eager/randn-2^20", "us", randn_2_20},
     {"eager/gather-4096x1024", "us", gather_4096x1024},
     {"eager/index-select-65536x64", "us", index_select_65536x64},

@@ -28,7 +28,7 @@ RANDOM = np.random.default_rng(0)
 
 # ---- what ops take ---------------------------------------------------------------------------------------------------
 class Input:
-    """An array to make: f32 normal numbers, the same rounded to bf16, or i64 below a bound."""
+    """An array to make: f32 normal numbers, the same rounded to bf16 or f16, i64 below a bound, or any i8."""
 
     def __init__(self, *shape, dtype="f32", below=None):
         self.shape, self.dtype, self.below = shape, dtype, below
@@ -36,11 +36,21 @@ class Input:
     def make(self):
         if self.dtype == "i64":
             return RANDOM.integers(0, self.below, self.shape)
+        if self.dtype == "i8":
+            return RANDOM.integers(-128, 128, self.shape, dtype=np.int8)
         return RANDOM.standard_normal(self.shape, dtype=np.float32)
 
 
 def bf16(*shape):
     return Input(*shape, dtype="bf16")
+
+
+def f16(*shape):
+    return Input(*shape, dtype="f16")
+
+
+def i8(*shape):
+    return Input(*shape, dtype="i8")
 
 
 def indices(*shape, below):
@@ -105,6 +115,11 @@ CASES = {  # name: unit, op, inputs
     "eager/matmul-64": ("us", "matmul", Input(64, 64), Input(64, 64)),
     "eager/matmul-512": ("us", "matmul", Input(512, 512), Input(512, 512)),
     "eager/matmul-1024": ("us", "matmul", Input(1024, 1024), Input(1024, 1024)),
+    "eager/matmul-bf16-512": ("us", "matmul", bf16(512, 512), bf16(512, 512)),
+    "eager/matmul-f16-512": ("us", "matmul", f16(512, 512), f16(512, 512)),
+    "eager/matmul-bf16-1x4096": ("us", "matmul", bf16(1, 4096), bf16(4096, 4096)),
+    "eager/matmul-f16-1x4096": ("us", "matmul", f16(1, 4096), f16(4096, 4096)),
+    "eager/matmul-i8-512": ("us", "matmul_to_i32", i8(512, 512), i8(512, 512)),
     "eager/randn-2^20": ("us", "randn_2_20"),
     "eager/gather-4096x1024": ("us", "gather", Input(4096, 1024), indices(4096, 1024, below=1024)),
     "eager/index-select-65536x64": ("us", "index_select", Input(65536, 64), indices(16384, below=65536)),
@@ -213,7 +228,7 @@ class Numpy(Framework):
     version = np.__version__
     exp, tanh, maximum = staticmethod(np.exp), staticmethod(np.tanh), staticmethod(np.maximum)
 
-    def array(self, i): return None if i.dtype == "bf16" else i.make()
+    def array(self, i): return None if i.dtype in ("bf16", "f16") else i.make()
     def relu(self, x): return np.maximum(x, 0)
     def sigmoid(self, x): return 1 / (1 + np.exp(-x))
     def randn_2_20(self): return RANDOM.standard_normal(1 << 20, dtype=np.float32)
@@ -237,7 +252,9 @@ class Torch(Framework):
 
     def array(self, i):
         a = self.torch.from_numpy(i.make())
-        return a.bfloat16() if i.dtype == "bf16" else a
+        return a.bfloat16() if i.dtype == "bf16" else a.half() if i.dtype == "f16" else a
+
+    def matmul_to_i32(self, x, y): return self.torch._int_mm(x, y)
 
     def prepare(self, op, inputs):
         self.torch.set_grad_enabled(op.startswith("grad_"))
@@ -431,7 +448,10 @@ class Jax(Framework):
 
     def array(self, i):
         a = self.jnp.asarray(i.make())
-        return a.astype(self.jnp.bfloat16) if i.dtype == "bf16" else a
+        narrow = {"bf16": self.jnp.bfloat16, "f16": self.jnp.float16}
+        return a.astype(narrow[i.dtype]) if i.dtype in narrow else a
+
+    def matmul_to_i32(self, x, y): return self.jnp.matmul(x, y, preferred_element_type=self.jnp.int32)
 
     def wait(self, result): self.jax.block_until_ready(result)
     def gelu(self, x): return self.jax.nn.gelu(x, approximate=False)
@@ -673,7 +693,7 @@ class Onnxruntime(Framework):
     def prepare(self, op, inputs):
         if op.startswith("static_"):
             return super().prepare(op, inputs)
-        if op not in self.OPERATORS or any(i.dtype == "bf16" for i in inputs):
+        if op not in self.OPERATORS or any(i.dtype in ("bf16", "f16", "i8") for i in inputs):
             return None
         operator, attributes = self.OPERATORS[op]
         helper, f32, i64 = self.onnx.helper, self.onnx.TensorProto.FLOAT, self.onnx.TensorProto.INT64
@@ -755,11 +775,20 @@ def run_process(framework_class, network, size, model):
         print(*[int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM")])
 
 
+def avoid_broken_amx():
+    """Some virtual machines name AMX among what they can do, and PyTorch dies of believing it."""
+    product = "import torch; x = torch.ones(512, 512, dtype=torch.bfloat16); x @ x"
+    if subprocess.run([sys.executable, "-c", product], stderr=subprocess.DEVNULL).returncode < 0:
+        os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_FP16"
+
+
 def main():
     if len(sys.argv) < 2 or sys.argv[1] not in FRAMEWORKS:
         sys.exit(f"usage: peers.py {'|'.join(FRAMEWORKS)} [PATTERN | --serve | --process infer|train SIZE MODEL]")
     if sys.argv[2:3] == ["--process"]:
         return run_process(FRAMEWORKS[sys.argv[1]], *sys.argv[3:6])
+    if issubclass(FRAMEWORKS[sys.argv[1]], Torch):
+        avoid_broken_amx()
     framework = FRAMEWORKS[sys.argv[1]]()
     if sys.argv[2:] == ["--serve"]:
         print(json.dumps({"ready": sys.argv[1], "version": framework.version}), flush=True)

@@ -115,6 +115,37 @@ static void mlp_784(bench *b) {
     time_runs(b, s);
 }
 
+/* One layer with weights of a half, and its values, which are of that half too. */
+static void time_half_layer(bench *b, int64_t rows, int64_t size) {
+    HD_SCOPE;
+    HD_NO_GRAD;
+    hd_tensor *w = hd_cast(weight_numbers(HD_SHAPE(size, size), 10), HD_BF16);
+    hd_tensor *bias = hd_cast(weight_numbers(HD_SHAPE(size), 11), HD_BF16);
+    hd_builder *builder = hd_builder_new("half");
+    hd_builder_start(builder);
+    hd_builder_add_output(builder, "y", hd_gelu(hd_affine(hd_input("x", HD_SHAPE(rows, size), HD_BF16), w, bias)));
+    hd_builder_end(builder);
+    hd_script *s = hd_builder_build(builder);
+    hd_script_set_input(s, "x", hd_cast(input_numbers(HD_SHAPE(rows, size), 1), HD_BF16));
+    time_runs(b, s);
+}
+static void layer_bf16_1x2048(bench *b) { time_half_layer(b, 1, 2048); }
+static void layer_bf16_64x1024(bench *b) { time_half_layer(b, 64, 1024); }
+
+/* i8 x i8 -> i32, the second one a constant. */
+static void matmul_i8_512(bench *b) {
+    HD_SCOPE;
+    hd_tensor *w = hd_randint(HD_SHAPE(512, 512), HD_I8, -128, 128);
+    hd_builder *builder = hd_builder_new("integers");
+    hd_builder_start(builder);
+    hd_tensor *x = hd_input("x", HD_SHAPE(512, 512), HD_I8);
+    hd_builder_add_output(builder, "y", hd_matmul(hd_cast(x, HD_I32), hd_cast(w, HD_I32)));
+    hd_builder_end(builder);
+    hd_script *s = hd_builder_build(builder);
+    hd_script_set_input(s, "x", hd_randint(HD_SHAPE(512, 512), HD_I8, -128, 128));
+    time_runs(b, s);
+}
+
 static hd_tensor *chain(hd_tensor *const *in) {
     hd_tensor *x = in[0], *y = in[1];
     hd_tensor *left = hd_mul(hd_tanh(hd_add(hd_mul_scalar(x, 1.1), y)), hd_sigmoid(y));
@@ -369,6 +400,9 @@ static const bench_case cases[] = {
     {"static/mlp-train-64x512x1024x512", "us", mlp_train_middle},
     {"static/mlp-train-128x768x2048x1024", "us", mlp_train_large},
     {"static/mlp-1x784x128x10", "us", mlp_784},
+    {"static/layer-bf16-1x2048", "us", layer_bf16_1x2048},
+    {"static/layer-bf16-64x1024", "us", layer_bf16_64x1024},
+    {"static/matmul-i8-512", "us", matmul_i8_512},
     {"static/chain-2^16", "us", chain_2_16},
     {"static/chain-2^20", "us", chain_2_20},
     {"static/chain-2^24", "us", chain_2_24},

@@ -61,10 +61,12 @@ bool hd_node_is_product(const hd_graph *g, uint32_t node, const char **why) {
     if (why != NULL) *why = NULL;
     if (!hd_node_is_op(n) || (hd_node_op(n)->family != HD_FAMILY_CONTRACT && !is_convolution(g, node))) return false;
     const uint32_t *in = hd_node_inputs(g, node);
-    if (n->dtype != HD_F32 && n->dtype != HD_F64)
-        apart = "tiles are of f32 or f64";
-    else if (g->nodes[in[0]].dtype != n->dtype || g->nodes[in[1]].dtype != n->dtype)
-        apart = "its operands have other dtypes than its result";
+    const hd_dtype dtype = (hd_dtype)n->dtype, x = (hd_dtype)g->nodes[in[0]].dtype,
+                   weight = (hd_dtype)g->nodes[in[1]].dtype;
+    if (is_convolution(g, node) && ((dtype != HD_F32 && dtype != HD_F64) || x != dtype || weight != dtype))
+        apart = "only convolutions of f32 or f64 have them";
+    else if (!hd_cpu_product_reads(dtype, x) || !hd_cpu_product_reads(dtype, weight))
+        apart = "products do not read operands of these dtypes";
     else if (hd_node_shape(g, node).rank < 2)
         apart = "its result is no matrix";
     else

@@ -308,8 +308,9 @@ static int product_value(build *b, uint32_t node) {
     stride[b->row_axis] = 2; /* rows of a tile are some way apart; how far, each call says */
     stride[space->rank - 1] = 1;
     for (int i = space->rank - 2; i > b->row_axis; --i) stride[i] = stride[i + 1] * space->size[i + 1];
-    const int tile = find_access(b, HD_TILE_BUFFER, false, (hd_dtype)n->dtype, stride);
+    const int tile = find_access(b, HD_TILE_BUFFER, false, hd_cpu_product_dtype((hd_dtype)n->dtype), stride);
     int step = b->counting || tile < 0 ? tile : hd_kernel_load(b->k, tile, -1);
+    step = as_type(b, step, hd_dtype_compute[n->dtype]);
     if (n->input_count > 2) {
         const int bias = bias_value(b, node);
         if (!b->counting) step = hd_kernel_word(b->k, HD_WORD_ADD, step, bias, -1);

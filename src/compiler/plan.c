@@ -421,7 +421,8 @@ static void keep_weights(hd_plan *p, hd_plan_call *c) {
 static int simple_steps(const hd_plan *p, const hd_group *group, hd_product_step *steps) {
     const uint32_t *members = p->fusion.members + group->first;
     const hd_graph *g = p->graph;
-    const hd_dtype dtype = (hd_dtype)g->nodes[members[0]].dtype;
+    const hd_dtype dtype = (hd_dtype)g->nodes[members[0]].dtype, tile = hd_cpu_product_dtype(dtype);
+    if (hd_dtype_compute[dtype] != hd_dtype_compute[tile]) return 0; /* rows of narrow integers compute with those */
     if (group->count < 2 || group->count > HD_PRODUCT_STEPS + 1 || product_of(p, group) != members[0]) return 0;
     for (uint32_t i = 0; i + 1 < group->count; ++i) {
         const hd_node *n = &g->nodes[members[i + 1]];
@@ -432,7 +433,7 @@ static int simple_steps(const hd_plan *p, const hd_group *group, hd_product_step
             return 0;
         steps[i] = (hd_product_step){.op = n->op};
         for (int k = 0; k < hd_rows[n->op].numbers; ++k)
-            hd_element_from_f64((char *)steps[i].numbers + (size_t)k * hd_dtype_bytes[dtype], dtype, numbers[k]);
+            hd_element_from_f64((char *)steps[i].numbers + (size_t)k * hd_dtype_bytes[tile], tile, numbers[k]);
     }
     return (int)group->count - 1;
 }
@@ -445,7 +446,8 @@ static hd_error plan_product(hd_plan *p, hd_lowering *lowering, const hd_group *
     const uint32_t *inputs = hd_node_inputs(p->graph, members[0]);
     if (count == 0) return plan_kernel(p, lowering, group);
     for (int k = 0; k < n->input_count; ++k) HD_TRY(need(p, inputs[k]));
-    if (n->input_count > 2 && !p->tensors[inputs[2]].contiguous) return plan_kernel(p, lowering, group);
+    if (n->input_count > 2 && !hd_plan_adds_bias(&p->tensors[inputs[2]], (hd_dtype)n->dtype))
+        return plan_kernel(p, lowering, group);
     hd_launch *l = new_launch(p, RUN_PRODUCT, members[0]);
     hd_plan_call *c = new_call(p, members[0], l);
     memcpy(c->steps, steps, sizeof steps);

@@ -111,9 +111,10 @@ static bool launch_can_fail(const hd_plan *p, const hd_launch *l) {
     if (l->kind == RUN_CHECK || l->kind == RUN_SAVE_AT) return true;
     if (l->kind == RUN_CALL) return hd_op_can_fail(p->calls[l->call].call.op);
     if (l->kind != RUN_PRODUCT || p->calls[l->call].call.op->id == HD_OP_matmul) return false;
-    const hd_tensor *x = &p->tensors[p->operands[l->first]],
-                    *bias = l->native == HD_NONE && l->inputs > 2 ? &p->tensors[p->operands[l->first + 2]] : NULL;
-    return !x->contiguous || (bias != NULL && !bias->contiguous); /* it takes memory for a copy */
+    const uint32_t *inputs = p->operands + l->first;
+    const bool adds_bias = l->native != HD_NONE || l->inputs < 3 ||
+                           hd_plan_adds_bias(&p->tensors[inputs[2]], (hd_dtype)p->tensors[l->node].dtype);
+    return !p->tensors[inputs[0]].contiguous || !adds_bias; /* it takes memory for a copy */
 }
 
 /* The new value of a cell is written over the old one when it is made by a kernel that reads the old one, if at all, point by

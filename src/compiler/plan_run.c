@@ -210,13 +210,15 @@ static hd_error run_product(const hd_plan *p, hd_thread *thread, const hd_launch
         return hd_cpu_product(thread, &product);
     }
     const hd_tensor *out = p->pointers[l->first + l->inputs];
-    if (l->inputs > 2 && !c->call.inputs[2]->contiguous) return p->executor->run(p->executor, thread, &c->call);
+    if (l->inputs > 2 && !hd_plan_adds_bias(c->call.inputs[2], (hd_dtype)out->dtype))
+        return p->executor->run(p->executor, thread, &c->call);
     hd_plain_finish f = hd_cpu_product_plain(c->call.op, &out->layout.shape, (hd_dtype)out->dtype);
     f.out = out->storage->data;
     f.steps = c->steps;
     f.step_count = c->step_count;
     if (l->inputs > 2) {
         f.bias = hd_tensor_bytes(thread, c->call.inputs[2], HD_READ);
+        f.bias_dtype = (hd_dtype)c->call.inputs[2]->dtype;
         if (f.bias == NULL) return thread->error_code;
     }
     product.finish = hd_cpu_product_store;

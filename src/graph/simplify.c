@@ -7,9 +7,10 @@ static const struct {
     const char *name;
     hd_pass pass;
 } passes[] = {
-    {"spans", hd_pass_spans},         {"dead", hd_pass_dead},       {"algebra", hd_pass_algebra},
-    {"fold", hd_pass_fold},           {"algebra", hd_pass_algebra}, {"turns", hd_pass_turns},
-    {"broadcast", hd_pass_broadcast}, {"common", hd_pass_common},   {"dead", hd_pass_dead},
+    {"spans", hd_pass_spans}, {"dead", hd_pass_dead},           {"algebra", hd_pass_algebra},
+    {"fold", hd_pass_fold},   {"algebra", hd_pass_algebra},     {"turns", hd_pass_turns},
+    {"widen", hd_pass_widen}, {"broadcast", hd_pass_broadcast}, {"common", hd_pass_common},
+    {"dead", hd_pass_dead},
 };
 
 hd_pass hd_pass_named(const char *name) {

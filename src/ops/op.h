@@ -118,6 +118,12 @@ typedef struct hd_pad_attributes {
 typedef struct hd_matmul_attributes {
     bool turn_a, turn_b; /* the last two axes exchanged; a call without attributes turns neither */
 } hd_matmul_attributes;
+/* That a matrix product with a result of this dtype may be given such an operand instead of a cast of it: all of its numbers
+ * are numbers of the result, and the product converts what it reads. */
+static inline bool hd_product_widens(hd_dtype operand, hd_dtype result) {
+    return result == HD_F32 ? operand == HD_BF16 || operand == HD_F16
+                            : result == HD_I32 && (operand == HD_I8 || operand == HD_U8 || operand == HD_I16);
+}
 typedef struct hd_norm_attributes {
     int axes; /* how many of the last ones are normalised together */
     double eps;

@@ -171,6 +171,22 @@ static hd_tensor *attend(hd_op_id id, hd_tensor *const *in, int count, const hd_
     return hd_attention_gradient(in[0], in[1], in[2], in[3], count > 4 ? in[4] : NULL, a->causal, a->scale);
 }
 
+/* Products that say a wider dtype than that of their operands are products of casts; turned operands are transposed. */
+static hd_tensor *contract(hd_op_id id, hd_tensor *const *in, int count, const hd_matmul_attributes *turns,
+                           hd_dtype dtype) {
+    hd_dtype given = hd_dtype_promote((hd_dtype)in[0]->dtype, (hd_dtype)in[1]->dtype);
+    if (count > 2) given = hd_dtype_promote(given, (hd_dtype)in[2]->dtype);
+    hd_tensor *operand[2] = {in[0], in[1]};
+    for (int i = 0; i < 2 && operand[i] != NULL; ++i) {
+        if (given != dtype && hd_product_widens((hd_dtype)in[i]->dtype, dtype)) operand[i] = hd_cast(in[i], dtype);
+        if (id == HD_OP_matmul && turns != NULL && (i == 0 ? turns->turn_a : turns->turn_b))
+            operand[i] = operand[i] == NULL ? NULL : hd_t(operand[i]);
+    }
+    if (operand[0] == NULL || operand[1] == NULL) return NULL;
+    return id == HD_OP_matmul ? hd_matmul(operand[0], operand[1])
+                              : hd_affine(operand[0], operand[1], count > 2 ? in[2] : NULL);
+}
+
 hd_tensor *hd_replay(hd_thread *thread, hd_op_id id, int derived, const void *attributes, hd_tensor *const *inputs,
                      int count, hd_dtype dtype, const hd_shape *shape) {
     const hd_op *op = derived == 0 ? &hd_ops[id] : &hd_derivatives[id][derived - 1];
@@ -203,14 +219,7 @@ hd_tensor *hd_replay(hd_thread *thread, hd_op_id id, int derived, const void *at
         if (id == HD_OP_gather) return hd_gather(inputs[0], *(const int *)attributes, inputs[1]);
         if (id == HD_OP_index_select) return hd_index_select(inputs[0], *(const int *)attributes, inputs[1]);
         return hd_scatter(inputs[0], scatter->axis, inputs[1], inputs[2], scatter->mode);
-    case HD_FAMILY_CONTRACT:
-        if (id == HD_OP_matmul) {
-            const hd_matmul_attributes *turns = attributes;
-            hd_tensor *a = turns != NULL && turns->turn_a ? hd_t(inputs[0]) : inputs[0];
-            hd_tensor *b = turns != NULL && turns->turn_b ? hd_t(inputs[1]) : inputs[1];
-            return a == NULL || b == NULL ? NULL : hd_matmul(a, b);
-        }
-        return hd_affine(inputs[0], inputs[1], count > 2 ? inputs[2] : NULL);
+    case HD_FAMILY_CONTRACT: return contract(id, inputs, count, attributes, dtype);
     case HD_FAMILY_NORM: return normalise(id, inputs, count, attributes);
     case HD_FAMILY_CONV: return convolve(id, inputs, count, attributes);
     case HD_FAMILY_POOL: return pool(id, inputs, attributes, shape);

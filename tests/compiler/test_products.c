@@ -264,6 +264,118 @@ static void weights_that_the_run_updates(void **state) {
     }
 }
 
+/* ---- narrow operands ------------------------------------------------------------------------------------------------ */
+static void narrow_products_of_all_sizes(void **state) {
+    (void)state;
+    static const hd_dtype dtypes[] = {HD_BF16, HD_F16, HD_I8, HD_I16, HD_I32, HD_U8, HD_I64, HD_F8E4M3};
+    int turn = 0;
+    for (int i = 0; i < SIZES; ++i)
+        for (int j = 0; j < SIZES; ++j, ++turn) {
+            const hd_dtype dtype = dtypes[turn % 8];
+            const int follows = hd_dtype_is_float(dtype) ? turn / 8 % EPILOGUES : turn / 8 % 2 * 4;
+            multiplies(sizes[i], sizes[j], sizes[(i * 7 + j * 3) % SIZES], turn % 4, turn / 4 % 3, dtype, follows);
+            multiplies(sizes[(i * 5 + 3) % SIZES], sizes[i], sizes[j], (turn + 1) % 4, turn / 4 % 3, dtype, follows);
+        }
+    for (int d = 0; d < 8; ++d)
+        for (int turned = 0; turned < 4; ++turned) {
+            multiplies(1, 4096, 300, turned, 1, dtypes[d], 0);
+            multiplies(129, 1030, 260, turned, turned % 2, dtypes[d], 4);
+            multiplies(3, 0, 3, turned, 1, dtypes[d], 0);
+            multiplies(3, 3, 0, turned, 1, dtypes[d], 4);
+        }
+}
+
+/* Whole numbers whose sums are exact, in any order, but not in the halves that they are rounded to. */
+static hd_tensor *whole(hd_shape shape, int which, hd_dtype dtype) {
+    HD_EAGER;
+    return hd_cast(hd_round(hd_sub_scalar(hd_mul_scalar(operand(shape, which, HD_F64), 9), 10)), dtype);
+}
+static void layer_of_halves(int64_t m, int64_t n, int64_t k, hd_dtype dtype, hd_dtype bias_dtype, int kind) {
+    HD_SCOPE;
+    char what[96];
+    snprintf(what, sizeof what, "%s [%d,%d,%d], bias %s, kind %d", hd_dtype_name(dtype), (int)m, (int)n, (int)k,
+             hd_dtype_name(bias_dtype), kind);
+    hd_builder *b = started("halves");
+    hd_tensor *w = whole(S(n, k), 1, dtype), *bias = whole(S(n), 2, bias_dtype);
+    hd_builder_bind(b, "w", w);
+    hd_tensor *x = hd_input("x", S(m, k), dtype), *h = NULL;
+    if (kind == 0) h = hd_affine(x, w, bias);
+    if (kind == 1) h = hd_neg(hd_relu(hd_affine(x, w, bias)));
+    if (kind == 2) h = hd_relu(hd_add(hd_matmul(x, hd_t(w)), bias));
+    if (kind == 3) h = hd_mul_scalar(hd_square(hd_relu(hd_matmul(x, hd_t(w)))), 0.125);
+    if (kind == 4) h = hd_add(hd_relu(hd_affine(x, w, hd_flip(bias, HD_AXES()))), bias);
+    if (kind == 5) h = hd_matmul(hd_cast(x, HD_F32), hd_t(hd_cast(w, HD_F32)));
+    if (kind == 6) h = hd_square(hd_square(hd_affine(x, w, bias))); /* without a kernel of its own */
+    hd_builder_add_output(b, "y", h);
+    hd_script *s = built(b);
+    hd_script_set_input(s, "x", whole(S(m, k), 0, dtype));
+    levels_agree(s, 0, what);
+}
+/* Where O0 rounds to a half, so do the others: bit for bit. */
+static void halves_are_rounded_where_they_would_be(void **state) {
+    (void)state;
+    static const hd_dtype dtypes[] = {HD_BF16, HD_F16, HD_F32}, biases[] = {HD_BF16, HD_F16, HD_F32, HD_F8E5M2};
+    static const int64_t some[][3] = {{1, 40, 33}, {3, 65, 70}, {7, 5, 9}, {16, 100, 260}, {33, 129, 100}};
+    for (int i = 0; i < 5; ++i)
+        for (int d = 0; d < 3; ++d)
+            for (int e = 0; e < 4; ++e)
+                for (int kind = 0; kind < 7; ++kind)
+                    layer_of_halves(some[i][0], some[i][1], some[i][2], dtypes[d], biases[e], kind);
+}
+
+/* i8 x i8 -> i32: said with casts, which are not made. */
+static void widened_integers(void **state) {
+    (void)state;
+    static const hd_dtype dtypes[] = {HD_I8, HD_U8, HD_I16};
+    static const int64_t some[][3] = {{1, 100, 64}, {5, 33, 17}, {64, 64, 65}, {130, 100, 301}, {2, 70, 500}};
+    for (int i = 0; i < 5; ++i)
+        for (int way = 0; way < 24; ++way) {
+            HD_SCOPE;
+            const int64_t m = some[i][0], n = some[i][1], k = some[i][2];
+            const hd_dtype left = dtypes[way % 3], right = dtypes[way / 3 % 2 * 2];
+            const bool bound = way / 6 % 2, scaled = way / 12;
+            hd_tensor *weight = hd_randint(S(n, k), right, -128, 128), *in = hd_randint(S(m, k), left, 0, 127);
+            hd_builder *b = started("widened");
+            if (bound) hd_builder_bind(b, "w", weight);
+            hd_tensor *x = hd_input("x", S(m, k), left), *w = bound ? weight : hd_input("w", S(n, k), right);
+            hd_tensor *h = hd_matmul(hd_cast(x, HD_I32), hd_t(hd_cast(w, HD_I32)));
+            hd_builder_add_output(b, "y", scaled ? hd_mul_scalar(hd_cast(h, HD_F32), 0.25) : h);
+            hd_script *s = built(b);
+            hd_script_set_input(s, "x", in);
+            if (!bound) hd_script_set_input(s, "w", weight);
+            char what[64];
+            snprintf(what, sizeof what, "widened %d, way %d", i, way);
+            levels_agree(s, 0, what);
+            hd_script_set_optimization_level(s, HD_O2);
+            hd_tensor *exact = hd_matmul(hd_cast(in, HD_I64), hd_t(hd_cast(weight, HD_I64)));
+            assert_within_units(output(s, "y"),
+                                scaled ? hd_mul_scalar(hd_cast(exact, HD_F32), 0.25) : hd_cast(exact, HD_I32), 0);
+            assert_int_equal(hd_script_stats(s).arena_bytes, 0);
+        }
+}
+
+/* Sixteen rows and fewer read packed halves as they are, more of them converted; both when the weights change. */
+static void packed_halves(void **state) {
+    (void)state;
+    static const int64_t rows[] = {5, 16, 17, 40};
+    for (int i = 0; i < 8; ++i) {
+        HD_SCOPE;
+        const hd_dtype dtype = i % 2 ? HD_F16 : HD_BF16;
+        hd_tensor *w = whole(S(170, 150), 1, dtype), *x = whole(S(rows[i / 2], 150), 0, dtype);
+        hd_builder *b = started("packed");
+        hd_builder_bind(b, "w", w);
+        hd_builder_add_output(b, "y", hd_relu(hd_affine(hd_input("x", S(rows[i / 2], 150), dtype), w, NULL)));
+        hd_script *s = built(b);
+        hd_script_set_input(s, "x", x);
+        for (int step = 0; step < 3; ++step) {
+            levels_agree(s, 0, "packed halves");
+            assert_within_units(output(s, "y"), hd_relu(hd_affine(x, w, NULL)), 0);
+            hd_assign(w, whole(S(170, 150), step + 5, dtype));
+        }
+    }
+}
+
 RUN(test(products_of_all_sizes), test(large_products), test(products_without_elements), test(batches),
     test(layers_over_more_axes), test(changed_weights_are_packed_anew), test(borrowed_weights_are_read_live),
-    test(weights_may_be_views_and_constants), test(weights_that_the_run_updates))
+    test(weights_may_be_views_and_constants), test(weights_that_the_run_updates), test(narrow_products_of_all_sizes),
+    test(halves_are_rounded_where_they_would_be), test(widened_integers), test(packed_halves))

@@ -149,6 +149,12 @@ static void matmul_program(void) {
     hd_tensor *a = hd_randn(HD_SHAPE(130, 140), HD_F32), *b = hd_randn(HD_SHAPE(2, 140, 150), HD_BF16);
     hd_matmul(a, b);
     hd_matmul(hd_t(a), hd_select(a, 1, 0));
+    hd_tensor *half = hd_cast(a, HD_F16), *small = hd_cast(a, HD_I8);
+    hd_matmul(half, hd_t(half)); /* packed, in place, in batches */
+    hd_matmul(hd_narrow(half, 0, 0, 3), hd_select(b, 0, 0));
+    hd_matmul(hd_reshape(half, HD_SHAPE(26, 5, 140)), hd_narrow(hd_t(half), 1, 0, 4));
+    hd_affine(half, half, hd_select(hd_cast(a, HD_BF16), 1, 0));
+    hd_matmul(small, hd_t(small));
     double values[140];
     hd_to_array(hd_select(a, 0, 0), values, HD_F64, 140);
     char text[256];

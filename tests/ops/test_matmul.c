@@ -126,17 +126,76 @@ static void other_dtypes_and_mixed_ones(void **state) {
     assert_values(long_sum, HD_BF16, 1000);
 }
 
+/* Operands that are converted where they are packed or read, in every way that can be. */
+static void narrow_operands_in_all_ways(void **state) {
+    (void)state;
+    static const hd_dtype pairs[][2] = {{HD_BF16, HD_BF16}, {HD_F16, HD_F16}, {HD_BF16, HD_F32}, {HD_F32, HD_F16},
+                                        {HD_BF16, HD_F16},  {HD_I8, HD_I8},   {HD_U8, HD_I8},    {HD_I16, HD_I16},
+                                        {HD_U16, HD_U16},   {HD_I32, HD_I32}, {HD_U16, HD_I8},   {HD_I8, HD_I32},
+                                        {HD_U32, HD_U8},    {HD_I64, HD_I64}, {HD_F64, HD_BF16}, {HD_BF16, HD_I8}};
+    enum { PAIRS = sizeof pairs / sizeof *pairs };
+    static const int64_t sizes[][3] = {{1, 1, 1},      {1, 7, 5},     {1, 100, 64},  {1, 65, 70},   {2, 33, 40},
+                                       {3, 17, 129},   {4, 300, 65},  {5, 9, 3},     {7, 31, 33},   {12, 16, 32},
+                                       {13, 15, 31},   {33, 64, 65},  {40, 1, 40},   {70, 257, 66}, {97, 96, 95},
+                                       {100, 129, 97}, {129, 513, 1}, {300, 40, 200}};
+    enum { SIZES = sizeof sizes / sizeof *sizes };
+    for (int i = 0; i < PAIRS; ++i)
+        for (int j = 0; j < SIZES; ++j)
+            for (int layout = 0; layout < LAYOUTS; ++layout)
+                check_product(sizes[j][0], sizes[j][1], sizes[j][2], pairs[i][0], (i + j) % LAYOUTS, pairs[i][1],
+                              layout);
+}
+
+/* The lower bits of the sums, as a plain loop has them: numbers from the whole range of their dtype, and its ends. */
+static void integers_wrap(void **state) {
+    (void)state;
+    static const hd_dtype dtypes[] = {HD_I8, HD_U8, HD_I16, HD_U16, HD_I32, HD_U32, HD_I64, HD_U64};
+    static const int64_t sizes[][3] = {{1, 301, 70}, {3, 64, 65}, {30, 20, 31}, {97, 131, 99}, {20, 700, 130}};
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; ++d)
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; ++s)
+            for (int way = 0; way < 4; ++way) {
+                HD_SCOPE;
+                const int64_t m = sizes[s][0], k = sizes[s][1], n = sizes[s][2];
+                int64_t *v[3] = {calloc((size_t)(m * k), 8), calloc((size_t)(k * n), 8), calloc((size_t)(m * n), 8)};
+                hd_tensor *t[2];
+                for (int o = 0; o < 2; ++o) {
+                    const int64_t count = o == 0 ? m * k : k * n;
+                    for (int64_t i = 0; i < count; ++i) /* 1 << 63 and the like are the least there is */
+                        v[o][i] = way == 3 ? (int64_t)(1ULL << (8 * hd_dtype_size(dtypes[d]) - 1))
+                                           : (int64_t)(random_below(INT32_MAX) * random_below(INT32_MAX));
+                    t[o] = hd_cast(hd_from_data(v[o], o == 0 ? HD_SHAPE(m, k) : HD_SHAPE(k, n), HD_I64), dtypes[d]);
+                    const int64_t *kept = hd_data(hd_cast(t[o], HD_I64), HD_I64);
+                    memcpy(v[o], kept, (size_t)count * 8);
+                    if (way & (1 << o) && way < 3) t[o] = hd_t(hd_contiguous(hd_t(t[o])));
+                }
+                for (int64_t i = 0; i < m; ++i)
+                    for (int64_t p = 0; p < k; ++p)
+                        for (int64_t j = 0; j < n; ++j)
+                            v[2][i * n + j] = (int64_t)((uint64_t)v[2][i * n + j] +
+                                                        (uint64_t)v[0][i * k + p] * (uint64_t)v[1][p * n + j]);
+                hd_tensor *expect = hd_from_data(v[2], HD_SHAPE(m, n), HD_I64);
+                assert_same(hd_matmul(t[0], t[1]), hd_cast(expect, dtypes[d]));
+                if (hd_dtype_size(dtypes[d]) < 4) /* i8 x i8 -> i32 */
+                    assert_same(hd_matmul(hd_cast(t[0], HD_I32), hd_cast(t[1], HD_I32)), hd_cast(expect, HD_I32));
+                for (int o = 0; o < 3; ++o) free(v[o]);
+            }
+}
+
 static void batches_broadcast(void **state) {
     (void)state;
-    static const int64_t sizes[][3] = {{2, 3, 4}, {16, 16, 16}, {1, 7, 5}, {5, 7, 1}, {97, 100, 98}, {3, 0, 2}};
+    static const int64_t sizes[][3] = {{2, 3, 4},    {16, 16, 16},  {1, 7, 5}, {5, 7, 1},
+                                       {60, 61, 62}, {97, 100, 98}, {3, 0, 2}};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; ++s)
-        for (int kind = 0; kind < 4; ++kind) {
+        for (int way = 0; way < 16; ++way) {
             HD_SCOPE;
+            static const hd_dtype dtypes[] = {HD_F32, HD_BF16, HD_F16, HD_I8};
+            const int kind = way % 4;
+            const hd_dtype dtype = dtypes[way / 4];
             const int64_t m = sizes[s][0], k = sizes[s][1], n = sizes[s][2];
             hd_seed(s);
-            hd_tensor *a = hd_cast(hd_randint(kind & 1 ? HD_SHAPE(3, 1, m, k) : HD_SHAPE(m, k), HD_I32, -3, 4), HD_F32);
+            hd_tensor *a = hd_cast(hd_randint(kind & 1 ? HD_SHAPE(3, 1, m, k) : HD_SHAPE(m, k), HD_I32, -3, 4), dtype);
             hd_tensor *b =
-                hd_cast(hd_randint(kind & 2 ? HD_SHAPE(2, k, n) : HD_SHAPE(3, 2, n, k), HD_I32, -3, 4), HD_F32);
+                hd_cast(hd_randint(kind & 2 ? HD_SHAPE(2, k, n) : HD_SHAPE(3, 2, n, k), HD_I32, -3, 4), dtype);
             if (!(kind & 2)) b = hd_t(b);
             hd_tensor *c = hd_matmul(a, b);
             const int64_t batch = hd_tensor_count(c) / (m * n);
@@ -167,13 +226,54 @@ static void nothing_times_nothing(void **state) {
 
 static void special_values_go_through(void **state) {
     (void)state;
-    for (int64_t n = 1; n <= 130; n += 43) {
+    static const hd_dtype dtypes[] = {HD_F32, HD_F64, HD_BF16, HD_F16};
+    for (int64_t n = 1; n <= 130; n += 43)
+        for (int d = 0; d < 4; ++d)
+            for (int turned = 0; turned < 2; ++turned) {
+                HD_SCOPE;
+                hd_tensor *a = hd_zeros(HD_SHAPE(n, n), dtypes[d]), *b = hd_ones(HD_SHAPE(n, n), dtypes[d]);
+                hd_fill(hd_select(hd_select(b, turned, n - 1), 0, 0), INFINITY);
+                if (turned) b = hd_t(b);
+                hd_tensor *c = hd_matmul(a, b); /* 0 * inf is NaN, in its column only */
+                assert_int_equal(hd_item_i64(hd_count_nonzero(hd_isnan(c), HD_AXES(), NULL)), n);
+                assert_true(hd_item(hd_all(hd_isnan(hd_select(c, 1, 0)), HD_AXES(), NULL)) == 1);
+                hd_tensor *inf = hd_matmul(hd_ones(HD_SHAPE(n, n), dtypes[d]), b);
+                assert_true(hd_item(hd_all(hd_isinf(hd_select(inf, 1, 0)), HD_AXES(), NULL)) == 1);
+                hd_fill(hd_select(hd_select(a, 0, n - 1), 0, 0), NAN); /* a NaN fills its row */
+                c = hd_matmul(a, hd_ones(HD_SHAPE(n, n), dtypes[d]));
+                assert_int_equal(hd_item_i64(hd_count_nonzero(hd_isnan(c), HD_AXES(), NULL)), n);
+                assert_true(hd_item(hd_all(hd_isnan(hd_select(c, 0, n - 1)), HD_AXES(), NULL)) == 1);
+            }
+}
+
+/* Every half there is times one, by every way: it is itself. */
+static void every_half_is_read_as_it_is(void **state) {
+    (void)state;
+    static const hd_dtype dtypes[] = {HD_BF16, HD_F16};
+    for (int d = 0; d < 2; ++d) {
         HD_SCOPE;
-        hd_tensor *a = hd_zeros(HD_SHAPE(n, n), HD_F32), *b = hd_ones(HD_SHAPE(n, n), HD_F32);
-        hd_fill(hd_select(hd_select(b, 0, n - 1), 0, 0), INFINITY);
-        hd_tensor *c = hd_matmul(a, b); /* 0 * inf is NaN, in its column only */
-        assert_int_equal(hd_item_i64(hd_count_nonzero(hd_isnan(c), HD_AXES(), NULL)), n);
-        assert_true(hd_item(hd_all(hd_isnan(hd_select(c, 1, 0)), HD_AXES(), NULL)) == 1);
+        uint16_t *bits = malloc(2 << 16);
+        for (int i = 0; i < 1 << 16; ++i) bits[i] = (uint16_t)i;
+        hd_tensor *all = hd_from_data(bits, HD_SHAPE(1 << 16), dtypes[d]);
+        free(bits);
+        hd_tensor *one = hd_ones(HD_SHAPE(1, 1), dtypes[d]), *row = hd_reshape(all, HD_SHAPE(1, 1 << 16)),
+                  *column = hd_reshape(all, HD_SHAPE(1 << 16, 1));
+        hd_tensor *products[] = {hd_matmul(one, row), hd_matmul(column, one),
+                                 hd_matmul(hd_ones(HD_SHAPE(30, 1), dtypes[d]), row),
+                                 hd_matmul(column, hd_ones(HD_SHAPE(1, 40), dtypes[d])),
+                                 hd_matmul(hd_reshape(all, HD_SHAPE(1 << 16, 1, 1)), one)};
+        for (int i = 0; i < 5; ++i) {
+            hd_tensor *got = i == 2   ? hd_select(products[i], 0, 17)
+                             : i == 3 ? hd_select(products[i], 1, 35)
+                                      : hd_reshape(products[i], HD_SHAPE(1 << 16));
+            char why[256] = "";
+            hd_allclose_opts o = {.struct_size = sizeof o,
+                                  .relative = HD_ZERO,
+                                  .absolute = HD_ZERO,
+                                  .explain = why,
+                                  .explain_capacity = sizeof why};
+            if (!hd_allclose(got, all, &o)) fail_msg("%s, way %d: %s", hd_dtype_name(dtypes[d]), i, why);
+        }
     }
 }
 
@@ -190,20 +290,64 @@ static void real_numbers_within_rounding(void **state) {
     assert_same(hd_outer(hd_select(a, 1, 0), hd_select(b, 0, 0)), hd_mul(hd_narrow(a, 1, 0, 1), hd_narrow(b, 0, 0, 1)));
 }
 
+static void halves_are_summed_in_f32_and_rounded_once(void **state) {
+    (void)state;
+    static const int64_t rows[] = {1, 3, 65};
+    for (int half = 0; half < 2; ++half)
+        for (int m = 0; m < 3; ++m)
+            for (int turned = 0; turned < 2; ++turned) {
+                HD_SCOPE;
+                hd_seed(6);
+                const hd_dtype dtype = half ? HD_F16 : HD_BF16;
+                const double unit = half ? 0x1p-11 : 0x1p-8; /* of one rounding */
+                hd_tensor *a = hd_cast(hd_randn(HD_SHAPE(rows[m], 700), HD_F32), dtype),
+                          *b = hd_cast(hd_randn(HD_SHAPE(700, 75), HD_F32), dtype);
+                hd_tensor *bias = hd_cast(hd_randn(HD_SHAPE(75), HD_F32), dtype);
+                if (turned) b = hd_t(hd_contiguous(hd_t(b)));
+                hd_tensor *wide = hd_cast(a, HD_F64);
+                hd_tensor *exact = hd_sum(hd_mul(hd_unsqueeze(wide, 2), hd_cast(b, HD_F64)), HD_AXES(1), NULL);
+                assert_close(hd_matmul(a, b), exact, unit * 1.01, 2e-4); /* and the f32 sum, as below */
+                assert_close(hd_affine(a, hd_t(b), bias), hd_add(exact, hd_cast(bias, HD_F64)), unit * 1.01, 2e-4);
+                assert_close(hd_matmul(hd_cast(a, HD_F32), b), exact, 1e-5, 2e-4); /* f32 x half is f32 */
+                assert_close(hd_matmul(a, hd_cast(b, HD_F32)), exact, 1e-5, 2e-4);
+            }
+}
+
+/* An operand that is converted is never in memory as a whole: not even as much as it has itself. */
+static void operands_are_not_copied(void **state) {
+    (void)state;
+    static const hd_dtype dtypes[] = {HD_BF16, HD_F16, HD_I8, HD_I16};
+    static const int64_t rows[] = {1, 2, 4, 60};
+    for (int d = 0; d < 4; ++d)
+        for (int turned = 0; turned < 2; ++turned)
+            for (int m = 0; m < 4; ++m) {
+                HD_SCOPE;
+                hd_tensor *a = hd_ones(HD_SHAPE(rows[m], 2048), dtypes[d]),
+                          *b = hd_ones(HD_SHAPE(4096, 2048), dtypes[d]);
+                b = turned ? hd_t(b) : hd_reshape(b, HD_SHAPE(2048, 4096));
+                hd_memory_reset_peak();
+                const int64_t before = hd_memory().live_bytes;
+                hd_matmul(a, b);
+                assert_ok();
+                assert_true(hd_memory().peak_bytes - before < 4096 * 2048 * (int64_t)hd_dtype_size(dtypes[d]));
+            }
+}
+
 static void the_result_does_not_depend_on_threads(void **state) {
     (void)state;
     static const int64_t sizes[][3] = {{300, 301, 302}, {1, 900, 2000}, {3, 800, 640}, {2000, 700, 1},
                                        {30, 2000, 40},  {1000, 17, 33}, {2, 3000, 100}};
     const int before = hd_num_threads();
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; ++s)
-        for (int way = 0; way < 6; ++way) {
+        for (int way = 0; way < 12; ++way) {
             HD_SCOPE;
-            const hd_dtype dtype = way % 2 ? HD_F32 : HD_F64;
+            static const hd_dtype dtypes[] = {HD_F32, HD_F64, HD_BF16, HD_F16};
+            const hd_dtype dtype = dtypes[way % 4];
             hd_seed(s);
-            hd_tensor *a = hd_randn(HD_SHAPE(sizes[s][0], sizes[s][1]), dtype),
-                      *b = hd_randn(HD_SHAPE(sizes[s][1], sizes[s][2]), dtype);
-            if (way / 2 == 1) b = hd_t(hd_contiguous(hd_t(b)));
-            if (way / 2 == 2) a = hd_t(hd_contiguous(hd_t(a)));
+            hd_tensor *a = hd_cast(hd_randn(HD_SHAPE(sizes[s][0], sizes[s][1]), HD_F64), dtype),
+                      *b = hd_cast(hd_randn(HD_SHAPE(sizes[s][1], sizes[s][2]), HD_F64), dtype);
+            if (way / 4 == 1) b = hd_t(hd_contiguous(hd_t(b)));
+            if (way / 4 == 2) a = hd_t(hd_contiguous(hd_t(a)));
             hd_tensor *one = NULL;
             for (int threads = 1; threads <= 3; ++threads) {
                 hd_set_num_threads(threads);
@@ -248,6 +392,7 @@ static void errors_show_both_shapes(void **state) {
 }
 
 RUN(test(shapes_as_numpy), test(small_sizes_in_all_pairs), test(sizes_around_the_edges_of_tiles), test(thin_products),
-    test(other_dtypes_and_mixed_ones), test(batches_broadcast), test(nothing_times_nothing),
-    test(special_values_go_through), test(real_numbers_within_rounding), test(the_result_does_not_depend_on_threads),
-    test(errors_show_both_shapes))
+    test(other_dtypes_and_mixed_ones), test(narrow_operands_in_all_ways), test(integers_wrap), test(batches_broadcast),
+    test(nothing_times_nothing), test(special_values_go_through), test(every_half_is_read_as_it_is),
+    test(real_numbers_within_rounding), test(halves_are_summed_in_f32_and_rounded_once), test(operands_are_not_copied),
+    test(the_result_does_not_depend_on_threads), test(errors_show_both_shapes))

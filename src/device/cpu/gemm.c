@@ -1,6 +1,7 @@
 /* The matrix product: C[m,n] = A[m,k] B[k,n] with any strides.
  * B is packed into panels of nr columns, A into panels of mr rows, in blocks of K_BLOCK; micro-kernels then run from
- * packed memory. Small products read B where it is. Pieces of C are independent, so threads share them out. */
+ * packed memory. Small products read B where it is. Pieces of C are independent, so threads share them out.
+ * Operands that are narrower than what the product is computed in are converted where they are packed or read. */
 #include "device/cpu/gemm.h"
 #include "core/memory.h"
 #include "core/pool.h"
@@ -8,13 +9,16 @@
 #include <string.h>
 
 enum {
-    K_BLOCK = 256,        /* a panel of A, mr * K_BLOCK, and one of B stay in the first-level cache together */
+    K_BLOCK = 256,        /* a panel of A, mr * K_BLOCK, and one of B stay in the first-level cache together; even */
     M_BLOCK = 384,        /* rows of A packed at once, for the second-level cache */
     A_BYTES = 512 * 1024, /* of A, packed whole, when tiles are finished one by one */
     FEW_BYTES =
-        4 << 20, /* an A of at most this is read once for each panel of B, rather than B again for each block of A */
-    TILE_STRIPS = 8,  /* strips of A that are finished together */
-    EDGE_BYTES = 8192 /* a tile of C, mr * nr elements, or some rows of a panel: on the stack of a small thread */
+        4 << 20,    /* an A of at most this is read once for each panel of B, rather than B again for each block of A */
+    KEPT_ROWS = 16, /* of A, at most, when B packed beforehand is not converted */
+    TILE_STRIPS = 8,   /* strips of A that are finished together */
+    ROWS_OF_B = 16,    /* that are read side by side: as many as processors follow */
+    CONVERTED = 16384, /* elements of A that are converted together where nothing is packed */
+    EDGE_BYTES = 8192  /* a tile of C, mr * nr elements, or some rows of a panel: on the stack of a small thread */
 };
 
 typedef hd_gemm product;
@@ -22,50 +26,77 @@ typedef hd_gemm product;
 static int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
 
+static const char *at_a(const product *p, int64_t row, int64_t k) {
+    return p->a + (row * p->a_row + k * p->a_column) * (int64_t)p->from_a->bytes;
+}
+static const char *at_b(const product *p, int64_t k, int64_t column) {
+    return p->b + (k * p->b_row + column * p->b_column) * (int64_t)p->from_b->bytes;
+}
+static char *at_c(const product *p, int64_t row, int64_t column) {
+    return p->c + (size_t)(row * p->n + column) * p->kernels->bytes;
+}
+
 /* ---- packed ------------------------------------------------------------------------------------------------------------ */
+/* Elements of a packed row or column of k. */
+static int64_t packed_k(const product *p, int64_t k) { return pieces_of(k, p->kernels->group) * p->kernels->group; }
+/* Bytes of `k` elements of each of `rows` rows of A, and of `columns` columns of B. */
+static size_t packed_a(const product *p, int64_t rows, int64_t k) {
+    return (size_t)(rows * packed_k(p, k)) * p->kernels->packed_bytes;
+}
+static size_t packed_b(const product *p, int64_t columns, int64_t k) {
+    return (size_t)(columns * packed_k(p, k)) * (p->kept ? p->from_b->bytes : p->kernels->packed_bytes);
+}
+
 static char *panel_of_b(const product *p, int64_t k0, int64_t panel) {
-    const int64_t count = pieces_of(p->n, p->kernels->nr), kc = minimum(K_BLOCK, p->k - k0);
-    return p->panels + (size_t)((k0 * count + panel * kc) * p->kernels->nr) * p->bytes;
+    const int64_t nr = p->kernels->nr, count = pieces_of(p->n, nr), kc = minimum(K_BLOCK, p->k - k0);
+    return p->panels + packed_b(p, count * nr, k0) + packed_b(p, panel * nr, kc);
+}
+
+static void pack_a(const product *p, char *out, int64_t row, int64_t rows, int64_t k0, int64_t kc) {
+    p->from_a->pack_a(out, at_a(p, row, k0), rows, kc, p->a_row, p->a_column);
+}
+static void pack_b(const product *p, char *out, int64_t k0, int64_t kc, int64_t panel) {
+    const int64_t nr = p->kernels->nr;
+    (p->kept ? p->from_b->keep_b : p->from_b->pack_b)(out, at_b(p, k0, panel * nr), kc, minimum(nr, p->n - panel * nr),
+                                                      p->b_row, p->b_column);
 }
 
 static void pack_panels(void *context, int64_t begin, int64_t end) {
     const product *p = context;
-    const int nr = p->kernels->nr;
     for (int64_t panel = begin; panel < end; ++panel)
         for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK)
-            p->kernels->pack_b(panel_of_b(p, k0, panel),
-                               p->b + (k0 * p->b_row + panel * nr * p->b_column) * (int64_t)p->bytes,
-                               minimum(K_BLOCK, p->k - k0), minimum(nr, p->n - panel * nr), p->b_row, p->b_column);
+            pack_b(p, panel_of_b(p, k0, panel), k0, minimum(K_BLOCK, p->k - k0), panel);
 }
 
-/* A tile at the edge of C is computed whole, aside, and its part is added or copied. */
+/* Some rows of a tile, from packed operands. */
+static void multiply_rows(const product *p, int64_t rows, int64_t kc, const char *a, const char *b, char *c,
+                          int64_t ldc, bool accumulate) {
+    const int mr = p->kernels->mr, nr = p->kernels->nr;
+    if (rows >= mr)
+        (p->kept ? p->from_b->tile : p->kernels->tile)(kc, a, b, nr, c, ldc, accumulate);
+    else /* the last rows alone */
+        (p->kept ? p->from_b->thin : p->kernels->thin)((int)rows, kc, a, 1, mr, b, nr, c, ldc, accumulate);
+}
+
+/* A tile at the right edge of C is computed whole, aside. */
 static void edge_tile(const product *p, int64_t kc, const char *a, const char *b, char *c, int64_t rows,
                       int64_t columns, bool accumulate) {
     _Alignas(64) char whole[EDGE_BYTES];
-    const int64_t nr = p->kernels->nr;
-    p->kernels->tile(kc, a, b, nr, whole, nr, false);
-    for (int64_t i = 0; i < rows; ++i) {
-        char *to = c + (size_t)(i * p->n) * p->bytes;
-        const char *from = whole + (size_t)(i * nr) * p->bytes;
-        if (!accumulate)
-            memcpy(to, from, (size_t)columns * p->bytes);
-        else if (p->bytes == 4)
-            for (int64_t j = 0; j < columns; ++j) ((float *)to)[j] += ((const float *)from)[j];
-        else
-            for (int64_t j = 0; j < columns; ++j) ((double *)to)[j] += ((const double *)from)[j];
-    }
+    const size_t row = (size_t)p->kernels->nr * p->kernels->bytes, part = (size_t)columns * p->kernels->bytes,
+                 apart = (size_t)p->n * p->kernels->bytes;
+    for (int64_t i = 0; accumulate && i < rows; ++i) memcpy(whole + (size_t)i * row, c + (size_t)i * apart, part);
+    multiply_rows(p, rows, kc, a, b, whole, p->kernels->nr, accumulate);
+    for (int64_t i = 0; i < rows; ++i) memcpy(c + (size_t)i * apart, whole + (size_t)i * row, part);
 }
 
-static void multiply_panel(const product *p, const char *packed_a, int64_t row0, int64_t rows, int64_t k0, int64_t kc,
+static void multiply_panel(const product *p, const char *strips, int64_t row0, int64_t rows, int64_t k0, int64_t kc,
                            int64_t panel, const char *b) {
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, columns = minimum(nr, p->n - panel * nr);
     for (int64_t i = 0; i < rows; i += mr) {
-        const char *a = packed_a + (size_t)(i * kc) * p->bytes;
-        char *c = p->c + (size_t)((row0 + i) * p->n + panel * nr) * p->bytes;
-        if (columns == nr && rows - i >= mr)
-            p->kernels->tile(kc, a, b, nr, c, p->n, k0 > 0);
-        else if (columns == nr) /* the last rows alone, from packed A */
-            p->kernels->thin((int)(rows - i), kc, a, 1, mr, b, nr, c, p->n, k0 > 0);
+        const char *a = strips + packed_a(p, i, kc);
+        char *c = at_c(p, row0 + i, panel * nr);
+        if (columns == nr)
+            multiply_rows(p, minimum(mr, rows - i), kc, a, b, c, p->n, k0 > 0);
         else
             edge_tile(p, kc, a, b, c, minimum(mr, rows - i), columns, k0 > 0);
     }
@@ -81,17 +112,15 @@ static void multiply_piece(void *context, int64_t piece) {
     const int64_t panel0 = panels * column_piece / p->column_pieces,
                   panel1 = panels * (column_piece + 1) / p->column_pieces;
     const int64_t m_block = M_BLOCK / mr * mr;
-    char *packed_a = p->strips + (size_t)piece * (size_t)(m_block * K_BLOCK) * p->bytes;
+    char *block = p->strips + (size_t)piece * packed_a(p, m_block, K_BLOCK);
     for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK) {
         const int64_t kc = minimum(K_BLOCK, p->k - k0);
         for (int64_t row0 = row_begin; row0 < row_end; row0 += m_block) {
             const int64_t rows = minimum(m_block, row_end - row0);
             for (int64_t i = 0; i < rows; i += mr)
-                p->kernels->pack_a(packed_a + (size_t)(i * kc) * p->bytes,
-                                   p->a + ((row0 + i) * p->a_row + k0 * p->a_column) * (int64_t)p->bytes,
-                                   minimum(mr, rows - i), kc, p->a_row, p->a_column);
+                pack_a(p, block + packed_a(p, i, kc), row0 + i, minimum(mr, rows - i), k0, kc);
             for (int64_t panel = panel0; panel < panel1; ++panel)
-                multiply_panel(p, packed_a, row0, rows, k0, kc, panel, panel_of_b(p, k0, panel));
+                multiply_panel(p, block, row0, rows, k0, kc, panel, panel_of_b(p, k0, panel));
         }
     }
 }
@@ -101,18 +130,14 @@ static void multiply_few_rows(void *context, int64_t piece) {
     const product *p = context;
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panels = pieces_of(p->n, nr), m_block = M_BLOCK / mr * mr;
     const int64_t panel0 = panels * piece / p->column_pieces, panel1 = panels * (piece + 1) / p->column_pieces;
-    char *packed_a = p->strips + (size_t)piece * (size_t)(m_block * K_BLOCK) * p->bytes;
-    char *packed_b = p->panels + (size_t)piece * (size_t)(nr * K_BLOCK) * p->bytes;
+    char *strips = p->strips + (size_t)piece * packed_a(p, m_block, K_BLOCK);
+    char *room = p->panels + (size_t)piece * packed_b(p, nr, K_BLOCK);
     for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK) {
         const int64_t kc = minimum(K_BLOCK, p->k - k0);
-        for (int64_t i = 0; i < p->m; i += mr)
-            p->kernels->pack_a(packed_a + (size_t)(i * kc) * p->bytes,
-                               p->a + (i * p->a_row + k0 * p->a_column) * (int64_t)p->bytes, minimum(mr, p->m - i), kc,
-                               p->a_row, p->a_column);
+        for (int64_t i = 0; i < p->m; i += mr) pack_a(p, strips + packed_a(p, i, kc), i, minimum(mr, p->m - i), k0, kc);
         for (int64_t panel = panel0; panel < panel1; ++panel) {
-            p->kernels->pack_b(packed_b, p->b + (k0 * p->b_row + panel * nr * p->b_column) * (int64_t)p->bytes, kc,
-                               minimum(nr, p->n - panel * nr), p->b_row, p->b_column);
-            multiply_panel(p, packed_a, 0, p->m, k0, kc, panel, packed_b);
+            pack_b(p, room, k0, kc, panel);
+            multiply_panel(p, strips, 0, p->m, k0, kc, panel, room);
         }
     }
 }
@@ -132,8 +157,8 @@ static hd_error multiply_packed(hd_thread *thread, product *p) {
     const int64_t pieces = p->row_pieces * p->column_pieces;
     if (p->k > ((int64_t)1 << 47) / (panels * nr))
         return hd_fail(HD_ERROR_MEMORY, "no memory to pack a matrix of %lld x %lld", (long long)p->k, (long long)p->n);
-    const size_t b_bytes = (size_t)(few_rows ? pieces * nr * K_BLOCK : panels * nr * p->k) * p->bytes,
-                 a_bytes = (size_t)(pieces * m_block * K_BLOCK) * p->bytes;
+    const size_t b_bytes = few_rows ? packed_b(p, pieces * nr, K_BLOCK) : packed_b(p, panels * nr, p->k),
+                 a_bytes = packed_a(p, pieces * m_block, K_BLOCK);
     hd_block *room = hd_block_new(thread, b_bytes + a_bytes + 64);
     if (room == NULL) return HD_ERROR_MEMORY;
     p->panels = hd_block_data(room);
@@ -149,27 +174,34 @@ static hd_error multiply_packed(hd_thread *thread, product *p) {
 }
 
 /* ---- finished in cache: the result is nowhere but in tiles of a few rows and one panel ---------------------------------- */
+/* Measured: for a few rows B comes from memory, and half of it comes sooner; for more, it is converted too often. */
+static bool keeps(const product *p) { return p->from_b->keep_b != NULL && p->m <= KEPT_ROWS; }
+
 size_t hd_gemm_packed_bytes(const hd_gemm *p) {
-    return (size_t)(pieces_of(p->n, p->kernels->nr) * p->kernels->nr * p->k) * p->bytes;
+    hd_gemm as = *p;
+    as.kept = keeps(p);
+    return packed_b(&as, pieces_of(p->n, p->kernels->nr) * p->kernels->nr, p->k);
 }
 
 void hd_gemm_pack(const hd_gemm *p, char *out) {
     hd_gemm to = *p;
     to.panels = out;
+    to.kept = keeps(p);
     const int64_t panels = pieces_of(p->n, p->kernels->nr);
     hd_parallel_range(panels, 65536 / (p->k * p->kernels->nr + 1) + 1, pack_panels, &to);
 }
 
 /* All of k of some strips of A: [k blocks][strips][K_BLOCK][mr], for the m_block rows from row0 on. */
+static const char *strip_of_a(const product *p, const char *strips, int64_t count, int64_t k0, int64_t strip) {
+    const int64_t mr = p->kernels->mr;
+    return strips + packed_a(p, count * mr, k0) + packed_a(p, strip * mr, minimum(K_BLOCK, p->k - k0));
+}
 static void pack_strips(const product *p, char *out, int64_t row0, int64_t rows, int64_t begin, int64_t end) {
     const int64_t mr = p->kernels->mr, strips = pieces_of(rows, mr);
-    for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK) {
-        const int64_t kc = minimum(K_BLOCK, p->k - k0);
+    for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK)
         for (int64_t s = begin; s < end; ++s)
-            p->kernels->pack_a(out + (size_t)((k0 * strips + s * kc) * mr) * p->bytes,
-                               p->a + ((row0 + s * mr) * p->a_row + k0 * p->a_column) * (int64_t)p->bytes,
-                               minimum(mr, rows - s * mr), kc, p->a_row, p->a_column);
-    }
+            pack_a(p, (char *)(uintptr_t)strip_of_a(p, out, strips, k0, s), row0 + s * mr, minimum(mr, rows - s * mr),
+                   k0, minimum(K_BLOCK, p->k - k0));
 }
 static void pack_all_strips(void *context, int64_t begin, int64_t end) {
     const product *p = context;
@@ -178,11 +210,8 @@ static void pack_all_strips(void *context, int64_t begin, int64_t end) {
 
 /* All of k of a panel of B, as panel_of_b has it when there is only one. */
 static void pack_panel(const product *p, int64_t panel, char *out) {
-    const int64_t nr = p->kernels->nr;
     for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK)
-        p->kernels->pack_b(out + (size_t)(k0 * nr) * p->bytes,
-                           p->b + (k0 * p->b_row + panel * nr * p->b_column) * (int64_t)p->bytes,
-                           minimum(K_BLOCK, p->k - k0), minimum(nr, p->n - panel * nr), p->b_row, p->b_column);
+        pack_b(p, out + packed_b(p, p->kernels->nr, k0), k0, minimum(K_BLOCK, p->k - k0), panel);
 }
 
 /* B, packed beforehand, comes from memory: while one block of it is used, the next is asked for, a share with each strip. */
@@ -192,7 +221,7 @@ static void ask_for_next(const product *p, int64_t k0, int64_t panel, int64_t st
     if (!same_panel && panel + 1 >= pieces_of(p->n, nr)) return;
     const int64_t next_k = same_panel ? k0 + K_BLOCK : 0;
     const char *next = panel_of_b(p, next_k, same_panel ? panel : panel + 1);
-    const int64_t bytes = minimum(K_BLOCK, p->k - next_k) * nr * (int64_t)p->bytes;
+    const int64_t bytes = (int64_t)packed_b(p, nr, minimum(K_BLOCK, p->k - next_k));
     for (int64_t at = bytes * strip / strips / 64 * 64; at < bytes * (strip + 1) / strips; at += 64)
         __builtin_prefetch(next + at, 0, 2);
 }
@@ -203,15 +232,11 @@ static void finish_tile(const product *p, const char *strips, int64_t count, int
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr;
     for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK) {
         const int64_t kc = minimum(K_BLOCK, p->k - k0);
-        const char *b = p->panels != NULL ? panel_of_b(p, k0, panel) : room + (size_t)(k0 * nr) * p->bytes;
+        const char *b = p->panels != NULL ? panel_of_b(p, k0, panel) : room + packed_b(p, nr, k0);
         for (int64_t s = 0; s * mr < rows; ++s) {
             if (p->panels != NULL && first == 0) ask_for_next(p, k0, panel, s, pieces_of(rows, mr));
-            const char *a = strips + (size_t)((k0 * count + (first + s) * kc) * mr) * p->bytes;
-            char *c = tile + (size_t)(s * mr * nr) * p->bytes;
-            if (rows - s * mr >= mr)
-                p->kernels->tile(kc, a, b, nr, c, nr, k0 > 0);
-            else /* the last rows alone */
-                p->kernels->thin((int)(rows - s * mr), kc, a, 1, mr, b, nr, c, nr, k0 > 0);
+            multiply_rows(p, rows - s * mr, kc, strip_of_a(p, strips, count, k0, first + s), b,
+                          tile + (size_t)(s * mr * nr) * p->kernels->bytes, nr, k0 > 0);
         }
     }
     p->finish(p->context, tile, nr, p->first_row + row0, rows, panel * nr, minimum(nr, p->n - panel * nr));
@@ -227,11 +252,9 @@ static void finish_panel(const product *p, const char *strips, int64_t row0, int
 }
 
 static size_t tile_bytes(const product *p) {
-    return (size_t)(TILE_STRIPS * p->kernels->mr * p->kernels->nr) * p->bytes;
+    return (size_t)(TILE_STRIPS * p->kernels->mr * p->kernels->nr) * p->kernels->bytes;
 }
-static size_t room_bytes(const product *p) {
-    return p->panels != NULL ? 0 : (size_t)(p->k * p->kernels->nr) * p->bytes;
-}
+static size_t room_bytes(const product *p) { return p->panels != NULL ? 0 : packed_b(p, p->kernels->nr, p->k); }
 
 /* Some panels, for all rows: A is packed already. */
 static void finish_columns(void *context, int64_t piece) {
@@ -246,7 +269,7 @@ static void finish_columns(void *context, int64_t piece) {
 static void finish_rows(void *context, int64_t piece) {
     const product *p = context;
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, blocks = pieces_of(p->m, p->m_block);
-    const size_t strip_bytes = (size_t)((p->m_block + mr) * p->k) * p->bytes;
+    const size_t strip_bytes = packed_a(p, p->m_block + mr, p->k);
     char *tile = p->tiles + (size_t)piece * ((tile_bytes(p) + strip_bytes + 63) / 64 * 64),
          *strips = tile + tile_bytes(p);
     for (int64_t block = blocks * piece / p->row_pieces; block < blocks * (piece + 1) / p->row_pieces; ++block) {
@@ -264,19 +287,21 @@ typedef struct cut {
 } cut;
 static size_t cut_product(product *p, int threads, cut *c) {
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panels = pieces_of(p->n, nr), strips = pieces_of(p->m, mr);
-    p->m_block = A_BYTES / (p->k * (int64_t)p->bytes) / mr * mr;
+    const int64_t row_bytes = (int64_t)packed_a(p, 1, p->k); /* of A */
+    p->m_block = A_BYTES / row_bytes / mr * mr;
     p->m_block = p->m_block < mr ? mr : minimum(p->m_block, M_BLOCK / mr * mr);
     /* measured: B that is packed already is rather read again for each block of A that stays in cache */
-    const bool few = p->packed_b != NULL ? p->m <= 2 * p->m_block : p->m * p->k * (int64_t)p->bytes <= FEW_BYTES;
+    const bool few = p->packed_b != NULL ? p->m <= 2 * p->m_block : p->m * row_bytes <= FEW_BYTES;
     c->few_rows = few && panels >= threads;
     if (c->few_rows) p->m_block = strips * mr;
     const int64_t blocks = pieces_of(p->m, p->m_block);
     p->column_pieces = c->few_rows ? minimum(panels, threads > 1 ? 4 * threads : 1) : 1;
     p->row_pieces = c->few_rows ? 1 : minimum(blocks, threads > 1 ? 4 * threads : 1);
     p->panels = (char *)(uintptr_t)p->packed_b;
-    const size_t strip_bytes = (size_t)((p->m_block + mr) * p->k) * p->bytes;
+    p->kept = p->packed_b != NULL && keeps(p);
+    const size_t strip_bytes = packed_a(p, p->m_block + mr, p->k);
     c->piece = (tile_bytes(p) + (c->few_rows ? room_bytes(p) : strip_bytes) + 63) / 64 * 64;
-    c->shared = ((c->few_rows ? strip_bytes : p->packed_b == NULL ? hd_gemm_packed_bytes(p) : 0) + 63) / 64 * 64;
+    c->shared = ((c->few_rows ? strip_bytes : p->packed_b == NULL ? packed_b(p, panels * nr, p->k) : 0) + 63) / 64 * 64;
     return c->shared + c->piece * (size_t)(p->column_pieces * p->row_pieces);
 }
 
@@ -300,62 +325,46 @@ static void finish_packed(product *p, const cut *c) {
     }
 }
 
-/* ---- small: B is read in place, row by row; needs neighbouring columns side by side ---------------------------------------- */
-static void multiply_small(const product *p) {
-    const int64_t mr = p->kernels->mr, nr = p->kernels->nr;
+/* ---- not packed: A is of the kernels' own type, B is read in place ---------------------------------------------------------- */
+/* The columns of one tile; neighbouring columns of B lie side by side. */
+static void multiply_tile(const product *p, int64_t k0, int64_t kc, int64_t column) {
+    const int64_t mr = p->kernels->mr;
+    for (int64_t i = 0; i < p->m; i += mr)
+        p->from_b->thin((int)minimum(mr, p->m - i), kc, at_a(p, i, k0), p->a_row, p->a_column, at_b(p, k0, column),
+                        p->b_row, at_c(p, i, column), p->n, k0 > 0);
+}
+/* Some whole tiles, and behind the last of all those columns that fill none: together with some that are computed again. */
+static void multiply_columns(void *context, int64_t begin, int64_t end) {
+    const product *p = context;
+    const int64_t nr = p->kernels->nr;
+    const int64_t k_step = p->m <= 4 ? ROWS_OF_B : p->k; /* for a few rows B comes from memory: in long runs */
+    for (int64_t k0 = 0; k0 < p->k; k0 += k_step)
+        for (int64_t tile = begin; tile < end; ++tile) multiply_tile(p, k0, minimum(k_step, p->k - k0), tile * nr);
+    if (end == p->n / nr && end * nr < p->n) multiply_tile(p, 0, p->k, p->n - nr);
+}
+
+/* Fewer columns than a tile has: through a panel that fits. */
+static void multiply_edge(const product *p) {
     _Alignas(64) char edge_b[EDGE_BYTES], edge_c[EDGE_BYTES];
-    for (int64_t j = 0; j < p->n; j += nr) {
-        const int64_t columns = minimum(nr, p->n - j);
-        if (columns == nr) {
-            for (int64_t i = 0; i < p->m; i += mr)
-                p->kernels->thin((int)minimum(mr, p->m - i), p->k, p->a + i * p->a_row * (int64_t)p->bytes, p->a_row,
-                                 p->a_column, p->b + j * (int64_t)p->bytes, p->b_row,
-                                 p->c + (size_t)(i * p->n + j) * p->bytes, p->n, false);
-            continue;
+    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, k_step = EDGE_BYTES / (nr * (int64_t)p->kernels->bytes);
+    for (int64_t i = 0; i < p->m; i += mr) {
+        const int64_t rows = minimum(mr, p->m - i);
+        for (int64_t k0 = 0; k0 < p->k; k0 += k_step) {
+            const int64_t kc = minimum(k_step, p->k - k0);
+            if (i == 0 || p->k > k_step) /* else it is there still */
+                p->from_b->pack_b(edge_b, at_b(p, k0, 0), kc, p->n, p->b_row, 1);
+            p->kernels->thin((int)rows, kc, at_a(p, i, k0), p->a_row, p->a_column, edge_b, nr, edge_c, nr, k0 > 0);
         }
-        const int64_t k_step = EDGE_BYTES / (nr * (int64_t)p->bytes);
-        for (int64_t i = 0; i < p->m; i += mr) { /* the last columns, through a panel that fits */
-            const int64_t rows = minimum(mr, p->m - i);
-            for (int64_t k0 = 0; k0 < p->k; k0 += k_step) {
-                const int64_t kc = minimum(k_step, p->k - k0);
-                if (i == 0 || p->k > k_step) /* else it is there still */
-                    p->kernels->pack_b(edge_b, p->b + (k0 * p->b_row + j) * (int64_t)p->bytes, kc, columns, p->b_row,
-                                       1);
-                p->kernels->thin((int)rows, kc, p->a + (i * p->a_row + k0 * p->a_column) * (int64_t)p->bytes, p->a_row,
-                                 p->a_column, edge_b, nr, edge_c, nr, k0 > 0);
-            }
-            for (int64_t r = 0; r < rows; ++r)
-                memcpy(p->c + (size_t)((i + r) * p->n + j) * p->bytes, edge_c + (size_t)(r * nr) * p->bytes,
-                       (size_t)columns * p->bytes);
-        }
+        for (int64_t r = 0; r < rows; ++r)
+            memcpy(at_c(p, i + r, 0), edge_c + (size_t)(r * nr) * p->kernels->bytes, (size_t)p->n * p->kernels->bytes);
     }
 }
 
-/* ---- one row times columns that lie along memory: inner products ------------------------------------------------------------ */
+/* A few rows times columns that lie along memory: inner products. */
 static void multiply_dots(void *context, int64_t begin, int64_t end) {
     const product *p = context;
     for (int64_t j = begin; j < end; ++j)
-        for (int64_t i = 0; i < p->m; ++i) {
-            const double sum = p->kernels->dot(p->a + i * p->a_row * (int64_t)p->bytes,
-                                               p->b + j * p->b_column * (int64_t)p->bytes, p->k);
-            if (p->bytes == 4)
-                ((float *)p->c)[i * p->n + j] = (float)sum;
-            else
-                ((double *)p->c)[i * p->n + j] = sum;
-        }
-}
-
-/* A few rows times a large row-major B: its columns are shared out. */
-static void multiply_columns(void *context, int64_t begin, int64_t end) {
-    product part = *(const product *)context;
-    part.b += begin * part.kernels->nr * (int64_t)part.bytes;
-    const int64_t first = begin * part.kernels->nr, last = minimum(end * part.kernels->nr, part.n);
-    const int64_t nr = part.kernels->nr, mr = part.kernels->mr;
-    for (int64_t j = first; j + nr <= last; j += nr, part.b += nr * (int64_t)part.bytes)
-        for (int64_t i = 0; i < part.m; i += mr)
-            part.kernels->thin((int)minimum(mr, part.m - i), part.k, part.a + i * part.a_row * (int64_t)part.bytes,
-                               part.a_row, part.a_column, part.b, part.b_row,
-                               part.c + (size_t)(i * part.n + j) * part.bytes, part.n, false);
+        for (int64_t i = 0; i < p->m; ++i) p->from_b->dot(at_c(p, i, j), at_a(p, i, 0), at_b(p, 0, j), p->k);
 }
 
 /* ---- a few columns: packing would cost more than it brings ------------------------------------------------------------------ */
@@ -374,8 +383,13 @@ static void multiply_columns(void *context, int64_t begin, int64_t end) {
             for (int j = 0; j < n; ++j) ((T *)p->c)[i * n + j] = even[j] + odd[j];                                     \
         }                                                                                                              \
         break;
+static bool is_narrow(const product *p) {
+    const hd_cpu_kernels *k = hd_kernels();
+    return p->n <= 4 && hd_gemm_work(p->m, p->n, p->k) <= 1 << 14 &&
+           (p->from_b == &k->gemm_f32.from[HD_F32] || p->from_b == &k->gemm_f64.from[HD_F64]);
+}
 static void multiply_narrow(const product *p) {
-    if (p->bytes == 4) switch (p->n) {
+    if (p->kernels->bytes == 4) switch (p->n) {
             NARROW(float, 1) NARROW(float, 2) NARROW(float, 3) NARROW(float, 4)
         }
     else
@@ -388,19 +402,41 @@ bool hd_gemm_wants_packing(const hd_gemm *p) {
            !(p->b_column == 1 && (work <= HD_GEMM_SMALL || p->m <= 4));
 }
 
-static hd_error multiply(hd_thread *thread, product *p) {
-    const int64_t work = hd_gemm_work(p->m, p->n, p->k);
-    if (hd_gemm_wants_packing(p)) return multiply_packed(thread, p);
+/* A is of the kernels' own type. */
+static void multiply_in_place(product *p) {
+    const int64_t nr = p->kernels->nr, tile = hd_gemm_work(p->m, nr, p->k);
     if (p->m <= 2 && p->b_row == 1 && p->a_column == 1)
         hd_parallel_range(p->n, HD_GEMM_PARALLEL / hd_gemm_work(p->m, 1, p->k) + 1, multiply_dots, p);
-    else if (p->n <= 4 && work <= 1 << 14)
+    else if (is_narrow(p))
         multiply_narrow(p);
-    else if (p->m <= 4 && p->n % p->kernels->nr == 0)
-        hd_parallel_range(p->n / p->kernels->nr, HD_GEMM_PARALLEL / hd_gemm_work(p->m, p->kernels->nr, p->k) + 1,
-                          multiply_columns, p);
+    else if (p->n < nr)
+        multiply_edge(p);
+    else if (p->m <= 4)
+        hd_parallel_range(p->n / nr, HD_GEMM_PARALLEL / tile + 1, multiply_columns, p);
     else
-        multiply_small(p);
-    return HD_OK;
+        multiply_columns(p, 0, p->n / nr);
+}
+
+/* A that is not of the kernels' own type: some rows at a time are, in `room`. */
+static bool is_foreign(const product *p) { return p->from_a->read != p->kernels->from[p->kernels->own].read; }
+static int64_t converted_rows(const product *p) {
+    const int64_t most = CONVERTED / p->k;
+    return minimum(p->m, most > p->kernels->mr ? most : p->kernels->mr);
+}
+static void multiply_converted(const product *p, char *room) {
+    const int64_t step = converted_rows(p);
+    for (int64_t row = 0; row < p->m; row += step) {
+        product part = *p;
+        part.m = minimum(step, p->m - row);
+        for (int64_t i = 0; i < part.m; ++i)
+            p->from_a->read(room + (size_t)(i * p->k) * p->kernels->bytes, at_a(p, row + i, 0), p->k, p->a_column);
+        part.a = room;
+        part.from_a = &p->kernels->from[p->kernels->own];
+        part.a_row = p->k;
+        part.a_column = 1;
+        part.c = at_c(p, row, 0);
+        multiply_in_place(&part);
+    }
 }
 
 /* True when no memory could hold what packing needs. */
@@ -408,11 +444,17 @@ static bool is_absurd(const product *p) {
     return p->k > ((int64_t)1 << 40) / (p->n + p->m + p->kernels->nr + p->kernels->mr);
 }
 
+static size_t result_bytes(const product *p) { return ((size_t)(p->m * p->n) * p->kernels->bytes + 63) / 64 * 64; }
+static size_t converted_bytes(const product *p) {
+    return is_foreign(p) ? (size_t)(converted_rows(p) * p->k) * p->kernels->bytes : 0;
+}
+
 size_t hd_gemm_room(const hd_gemm *given) {
     hd_gemm p = *given;
     cut c;
     if (p.m == 0 || p.n == 0) return 0;
-    if (p.k == 0 || !hd_gemm_wants_packing(&p)) return (size_t)(p.m * p.n) * p.bytes;
+    if (p.k == 0) return result_bytes(&p);
+    if (!hd_gemm_wants_packing(&p)) return result_bytes(&p) + converted_bytes(&p);
     return is_absurd(&p) ? SIZE_MAX : cut_product(&p, threads_for(&p), &c);
 }
 
@@ -433,25 +475,30 @@ static hd_error run_finishing(hd_thread *thread, product *p) {
         if (block == NULL) return HD_ERROR_MEMORY;
         p->room = hd_block_data(block);
     }
-    hd_error status = HD_OK;
     if (packs) {
         finish_packed(p, &c);
     } else { /* the whole result is small: it stays in cache as it is */
         p->c = p->room;
         if (p->k == 0)
-            memset(p->c, 0, (size_t)(p->m * p->n) * p->bytes);
+            memset(p->c, 0, (size_t)(p->m * p->n) * p->kernels->bytes);
+        else if (is_foreign(p))
+            multiply_converted(p, p->room + result_bytes(p));
         else
-            status = multiply(thread, p);
-        if (status == HD_OK) p->finish(p->context, p->c, p->n, p->first_row, p->m, 0, p->n);
+            multiply_in_place(p);
+        p->finish(p->context, p->c, p->n, p->first_row, p->m, 0, p->n);
     }
     if (block != NULL) hd_block_release(thread, block);
-    return status;
+    return HD_OK;
 }
 
 hd_error hd_gemm_run(hd_thread *thread, hd_gemm *p) {
     if (p->m == 0 || p->n == 0) return HD_OK;
     if (p->finish != NULL) return run_finishing(thread, p);
-    if (p->k > 0) return multiply(thread, p);
-    memset(p->c, 0, (size_t)(p->m * p->n) * p->bytes);
+    if (p->k == 0)
+        memset(p->c, 0, (size_t)(p->m * p->n) * p->kernels->bytes);
+    else if (hd_gemm_wants_packing(p))
+        return multiply_packed(thread, p);
+    else
+        multiply_in_place(p);
     return HD_OK;
 }

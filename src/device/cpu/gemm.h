@@ -9,10 +9,10 @@ enum { HD_GEMM_SMALL = 96 * 96 * 96, HD_GEMM_PARALLEL = 64 * 64 * 64 }; /* m n k
 
 typedef struct hd_gemm {
     const hd_gemm_kernels *kernels;
-    size_t bytes; /* of an element */
+    const hd_gemm_source *from_a, *from_b; /* of `kernels`: what the operands are */
     int64_t m, n, k;
     const char *a, *b;
-    char *c;
+    char *c;                                  /* of the kernels' own type */
     int64_t a_row, a_column, b_row, b_column; /* strides in elements; c is row-major */
     hd_product_finish finish;                 /* NULL: the result is c; else c is not used */
     void *context;
@@ -22,10 +22,13 @@ typedef struct hd_gemm {
     size_t room_bytes;
     /* set inside */
     char *panels, *strips, *tiles; /* B packed, [k blocks][panels][K_BLOCK][nr]; A packed; results under way */
+    bool kept;                     /* panels are what B is, not converted */
     int64_t row_pieces, column_pieces, m_block;
 } hd_gemm;
 
-/* True when packing B brings more than it costs. */
+/* Those of a product whose result has this dtype. */
+const hd_gemm_kernels *hd_gemm_kernels_for(hd_dtype result);
+/* True when packing B brings more than it costs. Else A must be of the kernels' own type, unless there is `finish`. */
 bool hd_gemm_wants_packing(const hd_gemm *p);
 /* Bytes of a packed B, and packing it: for weights that do not change. */
 size_t hd_gemm_packed_bytes(const hd_gemm *p);

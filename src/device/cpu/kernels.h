@@ -28,22 +28,41 @@ typedef struct hd_reduce_kernels {
     void (*columns)(void *accumulator, const void *in, int64_t n, int64_t rows, int64_t stride);
 } hd_reduce_kernels;
 
+/* C[mr,nr] (ldc apart) = A packed [k][mr] times B rows of nr elements, ldb apart; adds to C when accumulate. */
+typedef void (*hd_tile_kernel)(int64_t k, const void *a, const void *b, int64_t ldb, void *c, int64_t ldc,
+                               bool accumulate);
+/* The same with unpacked A: element (i, p) at a[i * row + p * column], for `rows` <= mr rows. */
+typedef void (*hd_thin_kernel)(int rows, int64_t k, const void *a, int64_t row, int64_t column, const void *b,
+                               int64_t ldb, void *c, int64_t ldc, bool accumulate);
+/* Packs height x width of A (rows x k) as [k][mr], or of B (k x columns) as [k][nr]; missing rows and columns as zeros. */
+typedef void (*hd_pack_kernel)(void *out, const void *from, int64_t height, int64_t width, int64_t row, int64_t column);
+/* How a product reads operands of one dtype: they are converted while they are read. */
+typedef struct hd_gemm_source {
+    size_t bytes; /* of an element; 0: products of this kind do not take such operands */
+    hd_pack_kernel pack_a, pack_b;
+    /* the rest is missing for products that are always packed: B where it is, A in the product's own type */
+    hd_tile_kernel tile;
+    hd_thin_kernel thin;
+    void (*dot)(void *out, const void *x, const void *y, int64_t n);  /* the sum of x[i] * y[i]; y of this dtype */
+    void (*read)(void *out, const void *in, int64_t n, int64_t step); /* out[i] = in[i * step] */
+    hd_pack_kernel
+        keep_b; /* packs B but does not convert it: `tile` and `thin` do; NULL: panels made beforehand are as pack_b makes them */
+} hd_gemm_source;
 /* C (+)= A B on one panel: see gemm.c. */
 typedef struct hd_gemm_kernels {
-    int mr, nr; /* the tile a micro-kernel computes */
-    /* C[mr,nr] (ldc apart) = A packed [k][mr] times B rows of nr elements, ldb apart; adds to C when accumulate */
-    void (*tile)(int64_t k, const void *a, const void *b, int64_t ldb, void *c, int64_t ldc, bool accumulate);
-    /* the same with unpacked A: element (i, p) at a[i * row + p * column], for `rows` <= mr rows */
-    void (*thin)(int rows, int64_t k, const void *a, int64_t row, int64_t column, const void *b, int64_t ldb, void *c,
-                 int64_t ldc, bool accumulate);
-    /* packs rows x k of A (any strides) as [k][mr], missing rows as zeros */
-    void (*pack_a)(void *out, const void *a, int64_t rows, int64_t k, int64_t row, int64_t column);
-    /* packs k x columns of B (any strides) as [k][nr], missing columns as zeros */
-    void (*pack_b)(void *out, const void *b, int64_t k, int64_t columns, int64_t row, int64_t column);
+    int mr, nr;                    /* the tile a micro-kernel computes */
+    size_t bytes;                  /* of an element of the result */
+    size_t packed_bytes;           /* of an element of a packed operand */
+    int own;                       /* the dtype of its own type: its operands are not converted */
+    int group;                     /* elements along k that are packed together: k is rounded up to them */
+    hd_tile_kernel tile;           /* of packed operands; */
+    hd_thin_kernel thin;           /* of its last rows */
+    hd_pack_kernel pack_a, pack_b; /* operands of the product's own type */
     /* row[0..n) added to each of the `rows` rows of C */
     void (*add_row)(void *c, const void *row, int64_t rows, int64_t n);
     /* sum of x[i] * y[i] */
     double (*dot)(const void *x, const void *y, int64_t n);
+    hd_gemm_source from[HD_DTYPE_COUNT]; /* by the operand's dtype */
 } hd_gemm_kernels;
 
 /* Rows of n elements, normalised; `centered`: around their mean (layer_norm), else only by their size (rms_norm). weight
@@ -91,7 +110,9 @@ typedef struct hd_cpu_kernels {
     void (*transpose_4)(void *out, int64_t out_stride, const void *in, int64_t in_stride, int64_t rows,
                         int64_t columns);
     hd_reduce_kernels reduce[HD_REDUCTIONS][HD_COMPUTE_COUNT];
-    hd_gemm_kernels gemm_f32, gemm_f64;
+    hd_gemm_kernels gemm_f32, gemm_f64; /* also for halves, which are summed in f32 */
+    hd_gemm_kernels gemm_u32, gemm_u64; /* integers of either sign: they wrap */
+    hd_gemm_kernels gemm_pairs;         /* the same of 32 bits for operands of 8 and 16 bits, which must be packed */
     hd_norm_kernels norm_f32, norm_f64;
     hd_attention_kernels attention_f32, attention_f64;
     hd_run_kernel runs_4, runs_8; /* for elements of 4 and 8 bytes */

@@ -1,6 +1,7 @@
 /* Products for compiled scripts: which file does them, and the way to finish them that needs no compiled kernel. */
 #include "device/cpu/product.h"
-#include "device/cpu/kernels.h"
+#include "device/cpu/cpu.h"
+#include "device/cpu/gemm.h"
 
 #include <string.h>
 
@@ -27,70 +28,135 @@ hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, void *out) 
     return is_conv(call) ? hd_conv_product_pack(thread, call, out) : hd_contract_product_pack(thread, call, out);
 }
 
-int hd_cpu_product_columns(hd_dtype dtype) {
-    return dtype == HD_F32 ? hd_kernels()->gemm_f32.nr : hd_kernels()->gemm_f64.nr;
+/* ---- dtypes ---------------------------------------------------------------------------------------------------------------- */
+hd_dtype hd_cpu_product_dtype(hd_dtype result) {
+    if (hd_dtype_is_float(result)) return (hd_dtype)hd_compute_dtype[hd_dtype_compute[result]];
+    return hd_dtype_bytes[result] < 4 ? HD_I32
+                                      : result; /* the lower bits of a sum of products are those of a wider one */
 }
+
+const hd_gemm_kernels *hd_gemm_kernels_for(hd_dtype result) {
+    const hd_cpu_kernels *k = hd_kernels();
+    const hd_dtype tile = hd_cpu_product_dtype(result);
+    return tile == HD_F32              ? &k->gemm_f32
+           : tile == HD_F64            ? &k->gemm_f64
+           : hd_dtype_bytes[tile] == 4 ? &k->gemm_u32
+                                       : &k->gemm_u64;
+}
+
+bool hd_cpu_product_reads(hd_dtype result, hd_dtype operand) {
+    return hd_gemm_kernels_for(result)->from[operand].bytes > 0;
+}
+
+int hd_cpu_product_columns(hd_dtype tile) { return hd_gemm_kernels_for(tile)->nr; }
 
 /* ---- the plain way to finish ------------------------------------------------------------------------------------------- */
 hd_plain_finish hd_cpu_product_plain(const hd_op *op, const hd_shape *result, hd_dtype dtype) {
-    hd_plain_finish f = {.dtype = dtype, .columns = result->size[result->rank - 1]};
+    hd_plain_finish f = {.dtype = dtype, .bias_dtype = dtype, .columns = result->size[result->rank - 1]};
     if (op->family != HD_FAMILY_CONV) return f;
     f.channels = result->size[1];
     for (int i = 2; i + 1 < result->rank; ++i) f.columns *= result->size[i];
     return f;
 }
 
-#define ADD_BIAS(T)                                                                                                    \
+enum { PART = 256 }; /* elements that are converted together, on the stack of a small thread */
+
+#define ADD(T)                                                                                                         \
     {                                                                                                                  \
-        const T *bias = f->bias, *x = from;                                                                            \
+        const T *x = from, *v = values;                                                                                \
         T *y = to;                                                                                                     \
-        const T one = f->channels > 0 ? bias[row % f->channels] : 0;                                                   \
-        if (f->channels > 0)                                                                                           \
-            for (int64_t q = 0; q < columns; ++q) y[q] = x[q] + one;                                                   \
+        if (is_one)                                                                                                    \
+            for (int64_t q = 0; q < n; ++q) y[q] = x[q] + *v;                                                          \
         else                                                                                                           \
-            for (int64_t q = 0; q < columns; ++q) y[q] = x[q] + bias[column + q];                                      \
+            for (int64_t q = 0; q < n; ++q) y[q] = x[q] + v[q];                                                        \
     }
-static void add_bias(const hd_plain_finish *f, void *to, const void *from, int64_t row, int64_t column,
-                     int64_t columns) {
-    if (f->dtype == HD_F32)
-        ADD_BIAS(float)
+static void add(hd_dtype tile, void *to, const void *from, const void *values, bool is_one, int64_t n) {
+    if (tile == HD_F32)
+        ADD(float)
     else
-        ADD_BIAS(double)
+        ADD(double)
 }
 
-/* Elements that lie together, in place. */
-static void apply_steps(const hd_plain_finish *f, char *x, int64_t count) {
-    const hd_elementwise_kernel *kernels = hd_kernels()->elementwise[hd_dtype_compute[f->dtype]];
-    for (int i = 0; i < f->step_count; ++i) {
-        const void *const in[3] = {x, x, x};
-        kernels[f->steps[i].op](x, in, f->steps[i].numbers, count);
+/* A row of a tile with its bias. */
+static void add_bias(const hd_plain_finish *f, char *to, const char *from, int64_t row, int64_t column,
+                     int64_t columns) {
+    const hd_dtype tile = hd_cpu_product_dtype(f->dtype);
+    const hd_gemm_source *source = &hd_gemm_kernels_for(f->dtype)->from[f->bias_dtype];
+    const size_t bytes = hd_dtype_bytes[tile];
+    const char *bias = (const char *)f->bias + (size_t)(f->channels > 0 ? row % f->channels : column) * source->bytes;
+    char part[PART * 8];
+    if (f->channels > 0) {
+        source->read(part, bias, 1, 1);
+        add(tile, to, from, part, true, columns);
+    } else if (f->bias_dtype == tile) {
+        add(tile, to, from, bias, false, columns);
+    } else {
+        for (int64_t q = 0; q < columns; q += PART) {
+            const int64_t count = columns - q < PART ? columns - q : PART;
+            source->read(part, bias + (size_t)q * source->bytes, count, 1);
+            add(tile, to + (size_t)q * bytes, from + (size_t)q * bytes, part, false, count);
+        }
     }
+}
+
+/* Elements of a tile as if they had been in memory in between. */
+static void round_tile(hd_dtype dtype, char *tile, int64_t count) {
+    if (!hd_dtype_is_small_float(dtype)) return;
+    for (int64_t i = 0; i < count; i += PART) {
+        uint16_t small[PART];
+        const int64_t n = count - i < PART ? count - i : PART;
+        hd_kernels()->encode[dtype](small, (float *)tile + i, n);
+        hd_kernels()->decode[dtype]((float *)tile + i, small, n);
+    }
+}
+
+/* One step on elements that lie together, in place; `at`: their first one in the result. */
+static void apply_step(const hd_plain_finish *f, const hd_product_step *step, char *x, int64_t row, int64_t column,
+                       int64_t count) {
+    const void *in[3] = {x, x, x};
+    if (step->other != NULL)
+        in[step->is_second ? 0 : 1] =
+            (const char *)step->other + (size_t)(row * step->other_row + column) * hd_dtype_bytes[f->dtype];
+    round_tile(f->dtype, x, count);
+    hd_kernels()->elementwise[hd_dtype_compute[f->dtype]][step->op](x, in, step->numbers, count);
+}
+
+static void store_row(hd_dtype dtype, char *to, const char *from, int64_t columns) {
+    const hd_dtype tile = hd_cpu_product_dtype(dtype);
+    if (to == from) return; /* it was made there */
+    if (dtype == tile)
+        memcpy(to, from, (size_t)columns * hd_dtype_bytes[dtype]);
+    else if (hd_dtype_is_float(dtype))
+        hd_kernels()->encode[dtype](to, from, columns);
+    else
+        hd_kernels()->convert[hd_dtype_compute[tile]][hd_dtype_compute[dtype]](to, from, columns);
 }
 
 void *hd_cpu_product_place(hd_product_finish finish, void *context, int64_t row, int64_t column) {
     const hd_plain_finish *f = context;
-    if (finish != hd_cpu_product_store) return NULL;
+    if (finish != hd_cpu_product_store || f->dtype != hd_cpu_product_dtype(f->dtype)) return NULL;
     return (char *)f->out + (size_t)(row * f->columns + column) * hd_dtype_bytes[f->dtype];
 }
 
-void hd_cpu_product_store(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows, int64_t column,
+void hd_cpu_product_store(void *context, const void *given, int64_t stride, int64_t row, int64_t rows, int64_t column,
                           int64_t columns) {
     const hd_plain_finish *f = context;
-    const size_t bytes = hd_dtype_bytes[f->dtype];
-    const bool together = columns == stride; /* rows follow each other in the tile: steps take all of it at once */
-    char *from = (char *)(uintptr_t)tile;
-    for (int64_t i = 0; f->bias != NULL && f->step_count > 0 && i < rows; ++i) {
-        char *at = from + (size_t)(i * stride) * bytes;
-        add_bias(f, at, at, row + i, column, columns);
+    const size_t bytes = hd_dtype_bytes[f->dtype], tile_bytes = hd_dtype_bytes[hd_cpu_product_dtype(f->dtype)];
+    char *tile = (char *)(uintptr_t)given, *out = (char *)f->out + (size_t)(row * f->columns + column) * bytes;
+    const bool in_one_go = f->step_count == 0 && bytes == tile_bytes; /* the bias is added on the way */
+    for (int64_t i = 0; f->bias != NULL && i < rows; ++i) {
+        char *at = tile + (size_t)(i * stride) * tile_bytes;
+        add_bias(f, in_one_go ? out + (size_t)(i * f->columns) * bytes : at, at, row + i, column, columns);
     }
-    if (together) apply_steps(f, from, rows * stride);
-    for (int64_t i = 0; i < rows; ++i) {
-        char *at = from + (size_t)(i * stride) * bytes,
-             *to = (char *)f->out + (size_t)((row + i) * f->columns + column) * bytes;
-        if (!together) apply_steps(f, at, columns);
-        if (f->bias != NULL && f->step_count == 0)
-            add_bias(f, to, at, row + i, column, columns);
-        else if (to != at)
-            memcpy(to, at, (size_t)columns * bytes);
+    if (f->bias != NULL && in_one_go) return;
+    for (int s = 0; s < f->step_count; ++s) {
+        const hd_product_step *step = &f->steps[s];
+        if (step->other == NULL && columns == stride) /* rows follow each other in the tile */
+            apply_step(f, step, tile, row, column, rows * columns);
+        else
+            for (int64_t i = 0; i < rows; ++i)
+                apply_step(f, step, tile + (size_t)(i * stride) * tile_bytes, row + i, column, columns);
     }
+    for (int64_t i = 0; i < rows; ++i)
+        store_row(f->dtype, out + (size_t)(i * f->columns) * bytes, tile + (size_t)(i * stride) * tile_bytes, columns);
 }

@@ -11,8 +11,14 @@
  * elements apart, of `columns` columns. It is free to be written. */
 typedef void (*hd_product_finish)(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows,
                                   int64_t column, int64_t columns);
-/* A call of matmul, affine, conv or conv_transpose (without their bias) on operands of one dtype, f32 or f64; the call's
- * output says only which shape the result has: it is nowhere but in the tiles. */
+/* What a product with a result of this dtype is computed in, and the dtype of its tiles: small floats in f32, integers in 32
+ * or 64 bits. */
+hd_dtype hd_cpu_product_dtype(hd_dtype result);
+/* That such a product reads operands of this dtype as they are; what it does not read has to be converted first. */
+bool hd_cpu_product_reads(hd_dtype result, hd_dtype operand);
+/* A call of matmul or affine (without its bias) on operands that such a product reads, or of conv or conv_transpose on those
+ * of one dtype, f32 or f64; the call's output says only which dtype and shape the result has: it is nowhere but in the
+ * tiles. */
 typedef struct hd_product {
     const hd_call *call;
     const void *packed; /* the second operand as hd_cpu_product_pack left it; NULL: it is packed now */
@@ -29,8 +35,8 @@ size_t hd_cpu_product_room(const hd_product *product);
 /* Bytes of the second operand of such a call when it is packed in advance; 0: packing brings nothing. */
 size_t hd_cpu_product_packed_bytes(const hd_call *call);
 hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, void *out);
-/* The least columns that a tile has in a result that is wide enough. */
-int hd_cpu_product_columns(hd_dtype dtype);
+/* The least columns that a tile of this dtype has in a result that is wide enough. */
+int hd_cpu_product_columns(hd_dtype tile);
 
 /* The same, by contract.c and by conv.c. */
 hd_error hd_contract_product(hd_thread *thread, const hd_product *product);
@@ -42,18 +48,22 @@ size_t hd_conv_product_room(const hd_product *product);
 size_t hd_conv_product_packed_bytes(const hd_call *call);
 hd_error hd_conv_product_pack(hd_thread *thread, const hd_call *call, void *out);
 
-/* An elementwise row of one operand, by the device's own kernel. */
+/* An elementwise row, by the device's own kernel: of the product alone, or of it and one more operand, of the tiles' dtype. */
 typedef struct hd_product_step {
     uint16_t op;       /* hd_op_id */
-    double numbers[3]; /* memory for the row's numbers, in the type of the product */
+    bool is_second;    /* the product is the row's second operand */
+    const void *other; /* the other one, row-major like the result; NULL: there is none */
+    int64_t other_row; /* from one of its rows to the next: the result's columns; 0: it has one row */
+    double numbers[3]; /* memory for the row's numbers, in the dtype of the tiles */
 } hd_product_step;
-/* A `finish` that adds a bias, applies a few rows, and stores: what needs no compiled kernel. The context is a
- * hd_plain_finish. */
+/* A `finish` that adds a bias, applies a few rows, and stores: what needs no compiled kernel. Small floats are rounded to what
+ * they are after each of them, as if they had been in memory. The context is a hd_plain_finish. */
 typedef struct hd_plain_finish {
-    hd_dtype dtype;
+    hd_dtype dtype; /* of the result; rows are applied only when the tiles' elements are what rows compute with */
     int64_t columns, channels; /* of the result; channels 0: the bias has one element for each column */
-    const void *bias;          /* NULL: none */
-    void *out;                 /* row-major */
+    const void *bias;          /* of a dtype that the product reads; NULL: none */
+    hd_dtype bias_dtype;
+    void *out; /* row-major */
     const hd_product_step *steps;
     int step_count;
 } hd_plain_finish;
