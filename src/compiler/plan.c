@@ -221,6 +221,11 @@ static hd_error plan_parts(hd_plan *p, uint32_t i) {
     return HD_OK;
 }
 
+/* The third operand of a product. */
+static uint32_t bias_of(const hd_plan *p, uint32_t product) {
+    return p->graph->nodes[product].input_count > 2 ? hd_node_inputs(p->graph, product)[2] : HD_NONE;
+}
+
 /* The device's own op on a node's inputs. */
 static hd_plan_call *new_call(hd_plan *p, uint32_t i, hd_launch *l) {
     const hd_node *n = &p->graph->nodes[i];
@@ -231,6 +236,8 @@ static hd_plan_call *new_call(hd_plan *p, uint32_t i, hd_launch *l) {
     c->call.dtype[0] = (hd_dtype)n->dtype;
     c->call.shape[0] = hd_node_shape(p->graph, i);
     c->call.attributes = hd_node_attributes(p->graph, i);
+    c->bias =
+        c->call.op->family == HD_FAMILY_CONTRACT || c->call.op->family == HD_FAMILY_CONV ? bias_of(p, i) : HD_NONE;
     if (c->call.op->family == HD_FAMILY_RANDOM) c->draw = *(const hd_random_attributes *)c->call.attributes;
     return c;
 }
@@ -416,44 +423,92 @@ static void keep_weights(hd_plan *p, hd_plan_call *c) {
     p->packs = p->packs || c->packed_bytes > 0;
 }
 
-/* A product on which only rows of one operand rest, one upon the other, the last alone in memory: the device's own kernels do
- * that in its tiles, and nothing has to be compiled. Fills `steps` and gives their number; 0: it is not so. */
-static int simple_steps(const hd_plan *p, const hd_group *group, hd_product_step *steps) {
-    const uint32_t *members = p->fusion.members + group->first;
+/* ---- products that need no kernel of their own --------------------------------------------------------------------------- */
+/* What follows a product when it is rows one upon the other, the last alone in memory, each of it alone or of it and a value
+ * that lies as the result does, or as one row of it: the device's own kernels do that in its tiles, and nothing is compiled. */
+typedef struct tile_steps {
+    int count;
+    hd_product_step steps[HD_PRODUCT_STEPS];
+    uint32_t others[HD_PRODUCT_STEPS]; /* the other operand of each; HD_NONE */
+} tile_steps;
+
+/* That a value lies as the result of the product does, row behind row; or as one row of it. */
+static bool lies_alike(const hd_plan *p, uint32_t product, uint32_t other, int64_t *row) {
+    const hd_tensor *t = &p->tensors[other], *result = &p->tensors[product];
+    const int last = result->layout.shape.rank - 1;
+    *row = 0;
+    if (!t->contiguous || t->dtype != result->dtype || t->dtype != hd_cpu_product_dtype((hd_dtype)t->dtype))
+        return false;
+    if (hd_node_op(&p->graph->nodes[product])->family == HD_FAMILY_CONTRACT && t->layout.shape.rank > 0 &&
+        t->count == result->layout.shape.size[last] && t->layout.shape.size[t->layout.shape.rank - 1] == t->count)
+        return true;
+    *row = hd_cpu_product_plain(hd_node_op(&p->graph->nodes[product]), &result->layout.shape, HD_F32).columns;
+    return hd_shape_equal(t->layout.shape, result->layout.shape);
+}
+
+/* Member `node` as a step behind member `before`; false: it is none. */
+static hd_error add_step(hd_plan *p, uint32_t product, uint32_t before, uint32_t node, tile_steps *s, bool *is_step) {
     const hd_graph *g = p->graph;
-    const hd_dtype dtype = (hd_dtype)g->nodes[members[0]].dtype, tile = hd_cpu_product_dtype(dtype);
-    if (hd_dtype_compute[dtype] != hd_dtype_compute[tile]) return 0; /* rows of narrow integers compute with those */
-    if (group->count < 2 || group->count > HD_PRODUCT_STEPS + 1 || product_of(p, group) != members[0]) return 0;
-    for (uint32_t i = 0; i + 1 < group->count; ++i) {
-        const hd_node *n = &g->nodes[members[i + 1]];
-        const double *numbers = hd_node_attributes(g, members[i + 1]);
-        if (hd_node_op(n)->family != HD_FAMILY_ELEMENTWISE || n->input_count != 1 || hd_rows[n->op].gives_bool ||
-            n->dtype != dtype || n->compute != dtype || hd_node_inputs(g, members[i + 1])[0] != members[i] ||
-            p->fusion.stored[members[i]])
-            return 0;
-        steps[i] = (hd_product_step){.op = n->op};
-        for (int k = 0; k < hd_rows[n->op].numbers; ++k)
-            hd_element_from_f64((char *)steps[i].numbers + (size_t)k * hd_dtype_bytes[tile], tile, numbers[k]);
+    const hd_node *n = &g->nodes[node];
+    const uint32_t *in = hd_node_inputs(g, node);
+    const hd_dtype dtype = (hd_dtype)g->nodes[product].dtype, tile = hd_cpu_product_dtype(dtype);
+    *is_step = hd_node_op(n)->family == HD_FAMILY_ELEMENTWISE && n->input_count <= 2 && !hd_rows[n->op].gives_bool &&
+               n->dtype == dtype && n->compute == dtype && !p->fusion.stored[before];
+    const int own = n->input_count == 2 && in[1] == before ? 1 : 0;
+    if (!*is_step || in[own] != before) return *is_step = false, HD_OK;
+    hd_product_step *step = &s->steps[s->count];
+    *step = (hd_product_step){.op = n->op, .is_second = own == 1};
+    s->others[s->count] = HD_NONE;
+    if (n->input_count == 2) {
+        const uint32_t other = in[1 - own], source = p->fusion.source[other];
+        *is_step = other != before && !p->fusion.number[other] && p->buffer_of[source] != HD_NONE;
+        if (!*is_step) return HD_OK;
+        HD_TRY(need(p, other));
+        *is_step = lies_alike(p, product, other, &step->other_row);
+        s->others[s->count] = other;
     }
-    return (int)group->count - 1;
+    const double *numbers = hd_node_attributes(g, node);
+    for (int k = 0; k < hd_rows[n->op].numbers; ++k)
+        hd_element_from_f64((char *)step->numbers + (size_t)k * hd_dtype_bytes[tile], tile, numbers[k]);
+    s->count++;
+    return HD_OK;
+}
+
+/* *is_simple: all that follows the product is in `s`. */
+static hd_error find_steps(hd_plan *p, const hd_group *group, tile_steps *s, bool *is_simple) {
+    const uint32_t *members = p->fusion.members + group->first;
+    const hd_dtype dtype = (hd_dtype)p->graph->nodes[members[0]].dtype, tile = hd_cpu_product_dtype(dtype);
+    s->count = 0;
+    *is_simple = hd_dtype_compute[dtype] == hd_dtype_compute[tile] && /* rows of narrow integers compute with those */
+                 group->count <= HD_PRODUCT_STEPS + 1 && product_of(p, group) == members[0];
+    for (uint32_t i = 0; *is_simple && i + 1 < group->count; ++i)
+        HD_TRY(add_step(p, members[0], members[i], members[i + 1], s, is_simple));
+    return HD_OK;
 }
 
 static hd_error plan_product(hd_plan *p, hd_lowering *lowering, const hd_group *group) {
     const uint32_t *members = p->fusion.members + group->first;
-    hd_product_step steps[HD_PRODUCT_STEPS];
-    const int count = simple_steps(p, group, steps);
     const hd_node *n = &p->graph->nodes[members[0]];
     const uint32_t *inputs = hd_node_inputs(p->graph, members[0]);
-    if (count == 0) return plan_kernel(p, lowering, group);
+    tile_steps s;
+    bool is_simple;
+    HD_TRY(find_steps(p, group, &s, &is_simple));
+    if (!is_simple) return plan_kernel(p, lowering, group);
     for (int k = 0; k < n->input_count; ++k) HD_TRY(need(p, inputs[k]));
     if (n->input_count > 2 && !hd_plan_adds_bias(&p->tensors[inputs[2]], (hd_dtype)n->dtype))
         return plan_kernel(p, lowering, group);
     hd_launch *l = new_launch(p, RUN_PRODUCT, members[0]);
     hd_plan_call *c = new_call(p, members[0], l);
-    memcpy(c->steps, steps, sizeof steps);
-    c->step_count = count;
+    const bool adds_row = s.count > 0 && s.steps[0].op == HD_OP_add && s.others[0] != HD_NONE && /* that is a bias */
+                          s.steps[0].other_row == 0 && n->input_count == 2;
+    if (adds_row) c->bias = s.others[0];
+    c->step_count = s.count - adds_row;
+    memcpy(c->steps, s.steps + adds_row, (size_t)c->step_count * sizeof *c->steps);
+    memcpy(c->others, s.others + adds_row, (size_t)c->step_count * sizeof *c->others);
     for (int k = 0; k < n->input_count; ++k) HD_TRY(add_input(p, l, inputs[k]));
-    return add_output(p, l, members[count]);
+    for (int i = 0; i < s.count; ++i)
+        if (s.others[i] != HD_NONE) HD_TRY(add_input(p, l, s.others[i]));
+    return add_output(p, l, members[s.count]);
 }
 
 static hd_error plan_groups(hd_plan *p) {
@@ -496,7 +551,7 @@ static hd_error connect(hd_plan *p) {
         hd_plan_call *c = &p->calls[l->call];
         c->call.inputs = p->pointers + l->first;
         c->call.outputs[0] = &p->tensors[l->node];
-        c->call.input_count = l->native == HD_NONE ? l->inputs : 2;
+        c->call.input_count = l->native == HD_NONE ? p->graph->nodes[l->node].input_count : 2;
         if (l->kind == RUN_PRODUCT) keep_weights(p, c);
         if (c->call.op->family == HD_FAMILY_RANDOM) c->call.attributes = &c->draw;
     }
@@ -567,8 +622,8 @@ hd_executable *hd_hodu_compile(hd_thread *thread, hd_graph *graph, hd_device dev
     hd_graph *simple = hd_graph_simplify(thread, graph);
     thread->call = call;
     if (simple == NULL) return NULL;
-    hd_plan *p = level == HD_O3 ? hd_plan_tuned(thread, simple, executor)
-                                : hd_plan_new(thread, simple, executor, level, NULL);
+    hd_plan *p =
+        level == HD_O3 ? hd_plan_tuned(thread, simple, executor) : hd_plan_new(thread, simple, executor, level, NULL);
     hd_graph_release(thread, simple);
     return (hd_executable *)p;
 }

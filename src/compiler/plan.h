@@ -53,6 +53,8 @@ typedef struct hd_plan_call {
     uint32_t packed_version;
     uint32_t cell;                           /* the cell it is; HD_NONE: a constant */
     hd_product_step steps[HD_PRODUCT_STEPS]; /* rows that follow it, when they need no kernel of their own */
+    uint32_t others[HD_PRODUCT_STEPS];       /* tensors: the other operand of each; HD_NONE */
+    uint32_t bias;                           /* likewise; for each column, or each channel */
     int step_count;
 } hd_plan_call;
 

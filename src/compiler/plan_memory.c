@@ -11,9 +11,22 @@ static bool reads_at_places(const hd_kernel *k, int buffer) {
     return false;
 }
 
+/* That a product which the device's own kernels finish reads a buffer only where it writes: tile by tile they read the other
+ * operands, and then store. */
+static bool product_may_overwrite(const hd_plan *p, const hd_launch *l, uint32_t in) {
+    const hd_plan_call *c = &p->calls[l->call];
+    for (int k = 0; k < p->graph->nodes[l->node].input_count; ++k)
+        if (p->buffer_of[p->operands[l->first + (uint32_t)k]] == p->buffer_of[in]) return false;
+    for (int i = 0; i < c->step_count; ++i)
+        if (c->others[i] != HD_NONE && p->buffer_of[c->others[i]] == p->buffer_of[in] &&
+            (c->steps[i].other_row == 0 || !hd_plan_is_whole(p, c->others[i])))
+            return false;
+    return true;
+}
+
 /* That a kernel reads a buffer only where it writes this output, and before it does, so that it may write over it. */
 static bool kernel_may_overwrite(const hd_plan *p, const hd_launch *l, uint32_t in, uint32_t out) {
-    if (l->native == HD_NONE) return false;
+    if (l->native == HD_NONE) return l->kind == RUN_PRODUCT && product_may_overwrite(p, l, in);
     const hd_plan_native *n = p->natives[l->native];
     const hd_kernel *k = &n->native.shape;
     const int64_t *geometry = n->native.geometry;
@@ -112,7 +125,7 @@ static bool launch_can_fail(const hd_plan *p, const hd_launch *l) {
     if (l->kind == RUN_CALL) return hd_op_can_fail(p->calls[l->call].call.op);
     if (l->kind != RUN_PRODUCT || p->calls[l->call].call.op->id == HD_OP_matmul) return false;
     const uint32_t *inputs = p->operands + l->first;
-    const bool adds_bias = l->native != HD_NONE || l->inputs < 3 ||
+    const bool adds_bias = l->native != HD_NONE || p->graph->nodes[l->node].input_count < 3 ||
                            hd_plan_adds_bias(&p->tensors[inputs[2]], (hd_dtype)p->tensors[l->node].dtype);
     return !p->tensors[inputs[0]].contiguous || !adds_bias; /* it takes memory for a copy */
 }
@@ -129,7 +142,8 @@ static void write_in_place(hd_plan *p) {
         hd_plan_buffer *fresh = &p->buffers[p->state[i]], *old = &p->buffers[p->buffer_of[node]];
         if (p->buffer_of[update] != p->state[i] || fresh->first == HD_NONE || fresh->first < failing) continue;
         const hd_launch *l = &p->launches[fresh->first];
-        if (l->native == HD_NONE || (old->last != HD_NONE && old->last > fresh->first)) continue;
+        const bool computes = l->native != HD_NONE || l->kind == RUN_PRODUCT;
+        if (!computes || (old->last != HD_NONE && old->last > fresh->first)) continue;
         if (old->last == fresh->first && !kernel_may_overwrite(p, l, node, update)) continue;
         fresh->room = IN_CELL;
         fresh->cell = i;

@@ -210,15 +210,21 @@ static hd_error run_product(const hd_plan *p, hd_thread *thread, const hd_launch
         return hd_cpu_product(thread, &product);
     }
     const hd_tensor *out = p->pointers[l->first + l->inputs];
-    if (l->inputs > 2 && !hd_plan_adds_bias(c->call.inputs[2], (hd_dtype)out->dtype))
+    const hd_tensor *bias = c->bias == HD_NONE ? NULL : &p->tensors[c->bias];
+    if (bias != NULL && !hd_plan_adds_bias(bias, (hd_dtype)out->dtype))
         return p->executor->run(p->executor, thread, &c->call);
     hd_plain_finish f = hd_cpu_product_plain(c->call.op, &out->layout.shape, (hd_dtype)out->dtype);
     f.out = out->storage->data;
     f.steps = c->steps;
     f.step_count = c->step_count;
-    if (l->inputs > 2) {
-        f.bias = hd_tensor_bytes(thread, c->call.inputs[2], HD_READ);
-        f.bias_dtype = (hd_dtype)c->call.inputs[2]->dtype;
+    for (int i = 0; i < c->step_count; ++i) {
+        if (c->others[i] == HD_NONE) continue;
+        c->steps[i].other = hd_tensor_bytes(thread, &p->tensors[c->others[i]], HD_READ);
+        if (c->steps[i].other == NULL) return thread->error_code;
+    }
+    if (bias != NULL) {
+        f.bias = hd_tensor_bytes(thread, bias, HD_READ);
+        f.bias_dtype = (hd_dtype)bias->dtype;
         if (f.bias == NULL) return thread->error_code;
     }
     product.finish = hd_cpu_product_store;

@@ -375,7 +375,93 @@ static void packed_halves(void **state) {
     }
 }
 
+/* ---- what needs no kernel of its own ------------------------------------------------------------------------------------- */
+typedef struct following {
+    const char *name;
+    int kernels; /* native ones that it takes */
+    hd_tensor *(*make)(hd_tensor *h, hd_tensor *full, hd_tensor *row, hd_tensor *column);
+} following;
+#define FOLLOWING(name, value)                                                                                         \
+    static hd_tensor *name(hd_tensor *h, hd_tensor *full, hd_tensor *row, hd_tensor *column) {                         \
+        (void)full, (void)row, (void)column;                                                                           \
+        return value;                                                                                                  \
+    }
+FOLLOWING(bias_alone, hd_add(h, row))
+FOLLOWING(bias_first, hd_add(row, h))
+FOLLOWING(bias_and_activation, hd_relu(hd_add(h, row)))
+FOLLOWING(two_rows, hd_mul(hd_add(h, row), row))
+FOLLOWING(residual_after, hd_add(hd_sqrt(hd_add(h, row)), full))
+FOLLOWING(from_the_right, hd_sub(full, hd_relu(h)))
+FOLLOWING(ratio, hd_div(row, hd_add(h, full)))
+FOLLOWING(columns, hd_add(h, column))          /* neither the result's rows nor one of them */
+FOLLOWING(turned, hd_add(h, hd_t(hd_t(full)))) /* which is the same after the passes */
+FOLLOWING(stretched, hd_add(hd_relu(h), hd_broadcast_to(row, hd_tensor_shape(h))))
+FOLLOWING(twice, hd_add(h, h))
+FOLLOWING(a_number, hd_add_scalar(hd_mul_scalar(h, 0.5), 1))
+static const following followings[] = {{"bias alone", 0, bias_alone},
+                                       {"bias first", 0, bias_first},
+                                       {"bias and activation", 0, bias_and_activation},
+                                       {"two rows", 0, two_rows},
+                                       {"residual", 0, residual_after},
+                                       {"from the right", 0, from_the_right},
+                                       {"ratio", 0, ratio},
+                                       {"columns", 1, columns},
+                                       {"turned", 0, turned},
+                                       {"stretched", 0, stretched},
+                                       {"twice", 1, twice},
+                                       {"a number", 1, a_number}};
+
+static void rows_upon_each_other_compile_nothing(void **state) {
+    (void)state;
+    const hd_shape shapes[] = {S(1, 5), S(7, 33), S(40, 70), S(64, 128)};
+    for (size_t f = 0; f < sizeof followings / sizeof followings[0]; ++f)
+        for (int i = 0; i < 4; ++i)
+            for (int wide = 0; wide < 2; ++wide) {
+                HD_SCOPE;
+                char what[64];
+                const hd_dtype dtype = wide ? HD_F64 : HD_F32;
+                const int64_t m = shapes[i].size[0], n = shapes[i].size[1];
+                snprintf(what, sizeof what, "%s at [%d,%d]", followings[f].name, (int)m, (int)n);
+                hd_builder *b = started("follows");
+                hd_tensor *x = hd_input("x", S(m, 24), dtype), *w = operand(S(24, n), 1, dtype);
+                hd_tensor *full = hd_input("full", S(m, n), dtype), *row = operand(S(n), 3, dtype),
+                          *column = operand(S(m, 1), 4, dtype);
+                hd_builder_add_output(b, "y", followings[f].make(hd_matmul(x, w), full, row, column));
+                hd_script *s = built(b);
+                hd_script_set_input(s, "x", operand(S(m, 24), 0, dtype));
+                hd_script_set_input(s, "full", operand(S(m, n), 2, dtype));
+                levels_agree(s, PRODUCT_UNITS, what);
+                hd_script_set_optimization_level(s, HD_O2);
+                hd_script_compile(s);
+                assert_int_equal(hd_script_stats(s).launches, 1);
+                if (m > 1 && hd_script_stats(s).kernels != followings[f].kernels)
+                    fail_msg("%s: %d kernels", what, (int)hd_script_stats(s).kernels);
+            }
+}
+
+/* w <- w - x^T y: the product is finished over the state it reads, and that is written where it lies. */
+static void state_is_the_other_operand(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = operand(S(30, 50), 1, HD_F32), *expected = hd_copy(w);
+    hd_tensor *x = operand(S(20, 30), 0, HD_F32), *y = operand(S(20, 50), 2, HD_F32);
+    hd_builder *b = started("update");
+    hd_builder_add_state(b, "w", w);
+    hd_assign(w, hd_sub(w, hd_matmul(hd_t(hd_input("x", S(20, 30), HD_F32)), hd_input("y", S(20, 50), HD_F32))));
+    hd_script *s = built(b);
+    hd_script_set_input(s, "x", x);
+    hd_script_set_input(s, "y", y);
+    for (int i = 0; i < 3; ++i) {
+        assert_non_null(hd_script_run(s));
+        expected = hd_sub(expected, hd_matmul(hd_t(x), y));
+        assert_close(hd_script_state(s, "w"), expected, 1e-5, 1e-4);
+    }
+    assert_int_equal(hd_script_stats(s).kernels, 0);
+    assert_int_equal(hd_script_stats(s).launches, 1);
+}
+
 RUN(test(products_of_all_sizes), test(large_products), test(products_without_elements), test(batches),
     test(layers_over_more_axes), test(changed_weights_are_packed_anew), test(borrowed_weights_are_read_live),
     test(weights_may_be_views_and_constants), test(weights_that_the_run_updates), test(narrow_products_of_all_sizes),
-    test(halves_are_rounded_where_they_would_be), test(widened_integers), test(packed_halves))
+    test(halves_are_rounded_where_they_would_be), test(widened_integers), test(packed_halves),
+    test(rows_upon_each_other_compile_nothing), test(state_is_the_other_operand))

@@ -61,41 +61,45 @@ hd_plain_finish hd_cpu_product_plain(const hd_op *op, const hd_shape *result, hd
 
 enum { PART = 256 }; /* elements that are converted together, on the stack of a small thread */
 
-#define ADD(T)                                                                                                         \
-    {                                                                                                                  \
-        const T *x = from, *v = values;                                                                                \
-        T *y = to;                                                                                                     \
+/* Rows of a tile with a bias of its own type: an element for each column, or one for all. */
+#define ADD_ROWS(T)                                                                                                    \
+    for (int64_t i = 0; i < rows; ++i) {                                                                               \
+        const T *x = (const T *)from + i * from_row, *v = bias;                                                        \
+        T *y = (T *)to + i * to_row;                                                                                   \
         if (is_one)                                                                                                    \
-            for (int64_t q = 0; q < n; ++q) y[q] = x[q] + *v;                                                          \
+            for (int64_t q = 0; q < columns; ++q) y[q] = x[q] + *v;                                                    \
         else                                                                                                           \
-            for (int64_t q = 0; q < n; ++q) y[q] = x[q] + v[q];                                                        \
+            for (int64_t q = 0; q < columns; ++q) y[q] = x[q] + v[q];                                                  \
     }
-static void add(hd_dtype tile, void *to, const void *from, const void *values, bool is_one, int64_t n) {
+static void add_rows(hd_dtype tile, void *to, int64_t to_row, const void *from, int64_t from_row, const void *bias,
+                     bool is_one, int64_t rows, int64_t columns) {
     if (tile == HD_F32)
-        ADD(float)
+        ADD_ROWS(float)
     else
-        ADD(double)
+        ADD_ROWS(double)
 }
 
-/* A row of a tile with its bias. */
-static void add_bias(const hd_plain_finish *f, char *to, const char *from, int64_t row, int64_t column,
-                     int64_t columns) {
+/* to <- the tile with its bias, which is converted first when it is of another dtype. */
+static void add_bias(const hd_plain_finish *f, char *to, int64_t to_row, const char *from, int64_t from_row,
+                     int64_t row, int64_t rows, int64_t column, int64_t columns) {
     const hd_dtype tile = hd_cpu_product_dtype(f->dtype);
     const hd_gemm_source *source = &hd_gemm_kernels_for(f->dtype)->from[f->bias_dtype];
     const size_t bytes = hd_dtype_bytes[tile];
-    const char *bias = (const char *)f->bias + (size_t)(f->channels > 0 ? row % f->channels : column) * source->bytes;
+    const char *bias = f->bias;
     char part[PART * 8];
-    if (f->channels > 0) {
-        source->read(part, bias, 1, 1);
-        add(tile, to, from, part, true, columns);
-    } else if (f->bias_dtype == tile) {
-        add(tile, to, from, bias, false, columns);
-    } else {
-        for (int64_t q = 0; q < columns; q += PART) {
-            const int64_t count = columns - q < PART ? columns - q : PART;
-            source->read(part, bias + (size_t)q * source->bytes, count, 1);
-            add(tile, to + (size_t)q * bytes, from + (size_t)q * bytes, part, false, count);
-        }
+    for (int64_t i = 0; f->channels > 0 && i < rows; ++i) {
+        source->read(part, bias + (size_t)((row + i) % f->channels) * source->bytes, 1, 1);
+        add_rows(tile, to + (size_t)(i * to_row) * bytes, 0, from + (size_t)(i * from_row) * bytes, 0, part, true, 1,
+                 columns);
+    }
+    if (f->channels > 0) return;
+    const bool is_own = f->bias_dtype == tile;
+    for (int64_t q = 0, count; q < columns; q += count) {
+        count = is_own || columns - q < PART ? columns - q : PART;
+        const char *values = bias + (size_t)(column + q) * source->bytes;
+        if (!is_own) source->read(part, values, count, 1);
+        add_rows(tile, to + (size_t)q * bytes, to_row, from + (size_t)q * bytes, from_row, is_own ? values : part,
+                 false, rows, count);
     }
 }
 
@@ -110,7 +114,7 @@ static void round_tile(hd_dtype dtype, char *tile, int64_t count) {
     }
 }
 
-/* One step on elements that lie together, in place; `at`: their first one in the result. */
+/* One step on elements that lie together, in place; row and column are those of the first one in the result. */
 static void apply_step(const hd_plain_finish *f, const hd_product_step *step, char *x, int64_t row, int64_t column,
                        int64_t count) {
     const void *in[3] = {x, x, x};
@@ -121,15 +125,30 @@ static void apply_step(const hd_plain_finish *f, const hd_product_step *step, ch
     hd_kernels()->elementwise[hd_dtype_compute[f->dtype]][step->op](x, in, step->numbers, count);
 }
 
-static void store_row(hd_dtype dtype, char *to, const char *from, int64_t columns) {
+/* Rows of a tile to where they belong: short ones, for which memcpy takes longer than they do. */
+#define COPY_ROWS(T)                                                                                                   \
+    for (int64_t i = 0; i < rows; ++i) {                                                                               \
+        const T *x = (const T *)from + i * from_row;                                                                   \
+        T *y = (T *)to + i * to_row;                                                                                   \
+        for (int64_t q = 0; q < columns; ++q) y[q] = x[q];                                                             \
+    }
+static void store_rows(hd_dtype dtype, char *to, int64_t to_row, const char *from, int64_t from_row, int64_t rows,
+                       int64_t columns) {
     const hd_dtype tile = hd_cpu_product_dtype(dtype);
-    if (to == from) return; /* it was made there */
-    if (dtype == tile)
-        memcpy(to, from, (size_t)columns * hd_dtype_bytes[dtype]);
-    else if (hd_dtype_is_float(dtype))
-        hd_kernels()->encode[dtype](to, from, columns);
+    if (to == from) return; /* they were made there */
+    if (dtype == tile && hd_dtype_bytes[dtype] == 4)
+        COPY_ROWS(uint32_t)
+    else if (dtype == tile)
+        COPY_ROWS(uint64_t)
     else
-        hd_kernels()->convert[hd_dtype_compute[tile]][hd_dtype_compute[dtype]](to, from, columns);
+        for (int64_t i = 0; i < rows; ++i) {
+            const char *x = from + (size_t)(i * from_row) * hd_dtype_bytes[tile];
+            char *y = to + (size_t)(i * to_row) * hd_dtype_bytes[dtype];
+            if (hd_dtype_is_float(dtype))
+                hd_kernels()->encode[dtype](y, x, columns);
+            else
+                hd_kernels()->convert[hd_dtype_compute[tile]][hd_dtype_compute[dtype]](y, x, columns);
+        }
 }
 
 void *hd_cpu_product_place(hd_product_finish finish, void *context, int64_t row, int64_t column) {
@@ -144,10 +163,8 @@ void hd_cpu_product_store(void *context, const void *given, int64_t stride, int6
     const size_t bytes = hd_dtype_bytes[f->dtype], tile_bytes = hd_dtype_bytes[hd_cpu_product_dtype(f->dtype)];
     char *tile = (char *)(uintptr_t)given, *out = (char *)f->out + (size_t)(row * f->columns + column) * bytes;
     const bool in_one_go = f->step_count == 0 && bytes == tile_bytes; /* the bias is added on the way */
-    for (int64_t i = 0; f->bias != NULL && i < rows; ++i) {
-        char *at = tile + (size_t)(i * stride) * tile_bytes;
-        add_bias(f, in_one_go ? out + (size_t)(i * f->columns) * bytes : at, at, row + i, column, columns);
-    }
+    if (f->bias != NULL)
+        add_bias(f, in_one_go ? out : tile, in_one_go ? f->columns : stride, tile, stride, row, rows, column, columns);
     if (f->bias != NULL && in_one_go) return;
     for (int s = 0; s < f->step_count; ++s) {
         const hd_product_step *step = &f->steps[s];
@@ -157,6 +174,5 @@ void hd_cpu_product_store(void *context, const void *given, int64_t stride, int6
             for (int64_t i = 0; i < rows; ++i)
                 apply_step(f, step, tile + (size_t)(i * stride) * tile_bytes, row + i, column, columns);
     }
-    for (int64_t i = 0; i < rows; ++i)
-        store_row(f->dtype, out + (size_t)(i * f->columns) * bytes, tile + (size_t)(i * stride) * tile_bytes, columns);
+    store_rows(f->dtype, out, f->columns, tile, stride, rows, columns);
 }
