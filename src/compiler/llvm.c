@@ -6,10 +6,8 @@
 #if HD_HAS_LLVM
 #include "compiler/dump.h"
 #include "compiler/llvm_emit.h"
+#include "compiler/processor.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 #include <dlfcn.h>
 #include <llvm/Config/llvm-config.h>
 #include <pthread.h>
@@ -132,19 +130,8 @@ static pthread_once_t target_once = PTHREAD_ONCE_INIT;
 static char target[512];
 static void name_target(void) {
     const char *isa = getenv("HODU_ISA");
-    int at = snprintf(target, sizeof target, "llvm %s %s", LLVM_VERSION_STRING, isa != NULL ? isa : "host");
-#if defined(__x86_64__)
-    static const unsigned leaves[][2] = {{0, 0}, {1, 0}, {7, 0}, {7, 1}, {0xd, 1}, {0x80000001, 0}};
-    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0]; ++i) {
-        unsigned a = 0, b = 0, c = 0, d = 0;
-        __get_cpuid_count(leaves[i][0], leaves[i][1], &a, &b, &c, &d);
-        if (leaves[i][0] == 1) b = 0, c &= ~(1u << 27); /* which core it is, and what the system has turned on */
-        if (leaves[i][0] == 0xd) b = c = d = 0;
-        at += snprintf(target + at, sizeof target - (size_t)at, " %x.%x.%x.%x", a, b, c, d);
-    }
-#elif defined(__aarch64__)
-    snprintf(target + at, sizeof target - (size_t)at, " %lx.%lx", getauxval(AT_HWCAP), getauxval(AT_HWCAP2));
-#endif
+    const int at = snprintf(target, sizeof target, "llvm %s %s", LLVM_VERSION_STRING, isa != NULL ? isa : "host");
+    hd_processor_text(target + at, sizeof target - (size_t)at);
 }
 
 const char *hd_llvm_target(void) {
