@@ -8,6 +8,7 @@ file(GLOB HODU_SOURCES CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/graph/*.c
   ${PROJECT_SOURCE_DIR}/src/script/*.c
   ${PROJECT_SOURCE_DIR}/src/compiler/*.c
+  ${PROJECT_SOURCE_DIR}/src/xla/*.c
   ${PROJECT_SOURCE_DIR}/src/nn/*.c
   ${PROJECT_SOURCE_DIR}/src/optim/*.c
   ${PROJECT_SOURCE_DIR}/src/compile/*.c)

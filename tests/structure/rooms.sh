@@ -38,7 +38,7 @@ function check(text,    path, from, to) {
 }
 
 BEGIN {
-    order = "core;kernel;ops;device;grad graph;script;compiler;nn optim data io;compile"
+    order = "core;kernel;ops;device;grad graph;script;compiler;xla;nn optim data io;compile"
     levels = split(order, level, ";")
     for (i = 1; i <= levels; ++i) {
         count = split(level[i], names, " ")

@@ -1,0 +1,137 @@
+/* Where XLA's plugins lie. A path from the environment is meant: when nothing is there, that is an error, and no other
+ * place is looked at. Python is not asked: its packages lie in a few known directories. */
+#include "core/device.h"
+#include "xla/plugin.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct place {
+    const char *device, *variable; /* the variable of this kind alone */
+    const char *file;
+    const char *packages[3]; /* of Python */
+    const char *remedy;
+} place;
+static const place places[HD_DEVICE_KINDS] = {
+    [HD_DEVICE_CPU] =
+        {"cpu", "HODU_XLA_PLUGIN_CPU", "xla_cpu_pjrt.so", {"xla_plugins/xla_cpu_pjrt"}, "scripts/get-xla"},
+    [HD_DEVICE_CUDA] = {"cuda",
+                        "HODU_XLA_PLUGIN_CUDA",
+                        "xla_cuda_plugin.so",
+                        {"jax_plugins/xla_cuda13", "jax_plugins/xla_cuda12"},
+                        "python3 -m pip install jax-cuda13-pjrt"},
+};
+
+static const place *place_of(hd_device_kind kind) {
+    return (unsigned)kind < HD_DEVICE_KINDS && places[kind].file != NULL ? &places[kind] : NULL;
+}
+
+const char *hd_xla_plugin_remedy(hd_device_kind kind) {
+    const place *p = place_of(kind);
+    return p != NULL ? p->remedy : places[HD_DEVICE_CPU].remedy;
+}
+
+static const char *variable(const char *name) {
+    const char *value = getenv(name);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+static bool exists(const char *path) { return access(path, R_OK) == 0; }
+
+/* ---- the environment ---------------------------------------------------------------------------------------------------- */
+static hd_error from_variable(const place *p, const char *name, char path[HD_XLA_PATH], bool *found) {
+    const char *value = variable(name);
+    if (value == NULL) return HD_OK;
+    *found = true;
+    if ((size_t)snprintf(path, HD_XLA_PATH, "%s", value) >= HD_XLA_PATH)
+        return hd_fail(HD_ERROR_VALUE, "%s is a path of %zu bytes; %d are the most", name, strlen(value),
+                       HD_XLA_PATH - 1);
+    if (exists(path)) return HD_OK;
+    return hd_fail(HD_ERROR_DEVICE, "%s=%.250s: %s; expected XLA's plugin for %s, which %s installs", name, value,
+                   strerror(errno), p->device, p->remedy);
+}
+
+/* ---- the user's data directory ------------------------------------------------------------------------------------------ */
+static void data_path(const place *p, char path[HD_XLA_PATH]) {
+    const char *data = variable("XDG_DATA_HOME"), *home = variable("HOME");
+    int length = 0;
+    path[0] = '\0';
+    if (data != NULL && data[0] == '/') /* a relative one is to be ignored */
+        length = snprintf(path, HD_XLA_PATH, "%s/hodu/%s", data, p->file);
+    else if (home != NULL)
+        length = snprintf(path, HD_XLA_PATH, "%s/.local/share/hodu/%s", home, p->file);
+    if (length >= HD_XLA_PATH) path[0] = '\0';
+}
+
+/* ---- Python's packages ------------------------------------------------------------------------------------------------------ */
+static bool in_packages(const place *p, const char *directory, char path[HD_XLA_PATH]) {
+    for (int i = 0; p->packages[i] != NULL; ++i)
+        if (snprintf(path, HD_XLA_PATH, "%s/%s/%s", directory, p->packages[i], p->file) < HD_XLA_PATH && exists(path))
+            return true;
+    return false;
+}
+
+/* In <base>/lib/python3.<n>/site-packages and dist-packages, of the newest Python that has it. */
+static bool below(const place *p, const char *base, char path[HD_XLA_PATH]) {
+    static const char *const kinds[] = {"site-packages", "dist-packages"};
+    char lib[HD_XLA_PATH], packages[HD_XLA_PATH], candidate[HD_XLA_PATH], newest[256] = "";
+    if (snprintf(lib, sizeof lib, "%s/lib", base) >= HD_XLA_PATH) return false;
+    DIR *directory = opendir(lib);
+    if (directory == NULL) return false;
+    for (struct dirent *e; (e = readdir(directory)) != NULL;) {
+        if (strncmp(e->d_name, "python3", 7) != 0 || strverscmp(e->d_name, newest) <= 0) continue;
+        for (int i = 0; i < 2; ++i) {
+            if (snprintf(packages, sizeof packages, "%s/%s/%s", lib, e->d_name, kinds[i]) >= HD_XLA_PATH) continue;
+            if (!in_packages(p, packages, candidate)) continue;
+            snprintf(newest, sizeof newest, "%s", e->d_name);
+            memcpy(path, candidate, HD_XLA_PATH);
+        }
+    }
+    closedir(directory);
+    return newest[0] != '\0';
+}
+
+static bool in_python(const place *p, char path[HD_XLA_PATH]) {
+    static const char *const variables[] = {"VIRTUAL_ENV", "CONDA_PREFIX"};
+    static const char *const systems[] = {"/usr/local", "/usr"};
+    char local[HD_XLA_PATH];
+    for (int i = 0; i < 2; ++i) {
+        const char *base = variable(variables[i]);
+        if (base != NULL && below(p, base, path)) return true;
+    }
+    const char *home = variable("HOME");
+    if (home != NULL && snprintf(local, sizeof local, "%s/.local", home) < HD_XLA_PATH && below(p, local, path))
+        return true;
+    for (int i = 0; i < 2; ++i)
+        if (below(p, systems[i], path)) return true;
+    return false;
+}
+
+/* ---- all of it ---------------------------------------------------------------------------------------------------------------- */
+hd_error hd_xla_plugin_find(hd_device_kind kind, char path[HD_XLA_PATH]) {
+    const place *p = place_of(kind);
+    if (p == NULL)
+        return hd_fail(HD_ERROR_DEVICE, "XLA runs on cpu and cuda here, not on %s",
+                       hd_device_text((char[32]){0}, (hd_device){kind, 0}));
+    bool found = false;
+    HD_TRY(from_variable(p, p->variable, path, &found));
+    if (!found) HD_TRY(from_variable(p, "HODU_XLA_PLUGIN", path, &found));
+    if (found) return HD_OK;
+    char data[HD_XLA_PATH];
+    data_path(p, data);
+    if (data[0] != '\0' && exists(data)) {
+        memcpy(path, data, HD_XLA_PATH);
+        return HD_OK;
+    }
+    if (in_python(p, path)) return HD_OK;
+    return hd_fail(
+        HD_ERROR_DEVICE,
+        "there is no XLA plugin for %s: %s installs it. Looked for: %s and HODU_XLA_PLUGIN, which are not set; "
+        "%.200s; the Python package %s",
+        p->device, p->remedy, p->variable, data[0] != '\0' ? data : "no data directory, as HOME is not set",
+        p->packages[0]);
+}
