@@ -30,6 +30,7 @@ function(hodu_structure_test name script)
   set_tests_properties(structure/${name} PROPERTIES TIMEOUT 300 LABELS structure)
 endfunction()
 
+include(xla/xla.cmake)
 include(script/fuzz.cmake)
 include(docs/docs.cmake)
 
