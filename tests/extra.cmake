@@ -44,6 +44,7 @@ hodu_structure_test(rooms-can-fail rooms_can_fail.sh ${HODU_STRUCTURE}/rooms.sh 
 hodu_structure_test(generated generated.sh $<TARGET_FILE:generate> ${PROJECT_SOURCE_DIR})
 hodu_structure_test(symbols symbols.sh $<TARGET_FILE:hodu> $<TARGET_FILE:hodu_static> ${PROJECT_SOURCE_DIR}/include ${CMAKE_C_COMPILER})
 hodu_structure_test(setup setup.sh ${PROJECT_SOURCE_DIR}/scripts/setup ${HODU_STRUCTURE_WORK}/setup)
+hodu_structure_test(get-xla get_xla.sh ${PROJECT_SOURCE_DIR}/scripts/get-xla ${HODU_STRUCTURE_WORK}/get-xla)
 
 if(CMAKE_C_COMPILER_ID STREQUAL GNU AND CMAKE_C_COMPILER_VERSION VERSION_GREATER_EQUAL 12 AND "avx2" IN_LIST HODU_ISAS_BUILT)
   hodu_structure_test(vectorised vectorised.sh ${PROJECT_SOURCE_DIR} ${CMAKE_C_COMPILER})

@@ -1,6 +1,7 @@
 /* XLA at work, on the CPU plugin: values, donation, memory that is borrowed, what runs on its own, threads, forks, and
  * everything that would end the process inside XLA. */
 #include "xla/programs.h"
+#include "core/memory.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -157,6 +158,24 @@ static void what_was_compiled_is_found_on_disk(void **state) {
     hd_cache_clear();
     setenv("HODU_CACHE", "0", 1);
     rmdir(directory);
+}
+
+/* Each allocation fails once: an error, or what can be done without it is left out; never a leak. */
+static void memory_runs_out_while_compiling(void **state) {
+    (void)state;
+    hd_xla_device *device = cpu();
+    bool made = false;
+    int failures = 0;
+    for (int n = 0; !made; ++n) {
+        hd_memory_fail_after(n);
+        hd_xla_program *program = compile_matmul(device);
+        made = hd_memory_attempts() <= n;
+        hd_memory_fail_after(-1);
+        if (program == NULL) assert_error(HD_ERROR_MEMORY, "no memory");
+        failures += program == NULL;
+        hd_xla_program_release(program);
+    }
+    assert_true(failures >= 4); /* the program, its text, its parameters, its outputs */
 }
 
 /* ---- arguments ----------------------------------------------------------------------------------------------------------------- */
@@ -559,6 +578,7 @@ int main(int count, char **words) {
         test(figures_are_there),
         test(a_wrong_program_is_an_error_with_the_words_of_xla),
         test(what_was_compiled_is_found_on_disk),
+        test(memory_runs_out_while_compiling),
         test(arguments_are_compared_with_the_program),
         test(parameters_that_are_not_the_programs),
         test(what_no_buffer_can_be_is_refused),
