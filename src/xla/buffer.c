@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-/* ---- types -------------------------------------------------------------------------------------------------------------------- */
+/* ---- types ------------------------------------------------------------------------------------------------------- */
 int hd_xla_number_of(hd_dtype dtype) {
 #define NUMBER(ours, theirs) [ours] = theirs,
     static const int numbers[HD_DTYPE_COUNT] = {HD_PJRT_TYPES(NUMBER)};
@@ -42,7 +42,7 @@ const char *hd_xla_type_text(char out[220], const hd_xla_type *type) {
     return out;
 }
 
-/* ---- events ----------------------------------------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 static const hd_xla_plugin *plugin_of(const hd_xla_device *device) { return &device->client->plugin; }
 
 static bool is_lost(const hd_xla_device *device) {
@@ -75,7 +75,7 @@ bool hd_xla_event_is_ready(const hd_xla_device *device, hd_pjrt_event *event) {
     return !hd_xla_went_well(p, p->event_ready(&ready)) || ready.ready; /* what has failed is over */
 }
 
-/* ---- making and giving up ------------------------------------------------------------------------------------------------ */
+/* ---- making and giving up ---------------------------------------------------------------------------------------- */
 enum { ALIGNMENT = 64 }; /* XLA copies what lies otherwise, and does not say so */
 
 hd_error hd_xla_buffer_make(hd_xla_device *device, const hd_xla_type *type, const void *data, hd_xla_host host,
@@ -132,7 +132,7 @@ bool hd_xla_buffer_is_gone(const hd_xla_buffer *b) {
     return !hd_xla_went_well(p, p->buffer_deleted(&deleted)) || deleted.deleted;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------------------ */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 /* XLA ends the process when some of its functions meet a buffer whose memory was donated. */
 static hd_error check_present(const hd_xla_buffer *b) {
     if (b->handle == NULL) return hd_fail(HD_ERROR_STATE, "a buffer of XLA was used that is gone");

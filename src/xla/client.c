@@ -1,5 +1,5 @@
-/* Clients: made on first use under a lock, one for each kind of device, and never destroyed, as XLA's threads may work until
- * the process ends. */
+/* Clients: made on first use under a lock, one for each kind of device, and never destroyed, as XLA's threads may
+ * work until the process ends. */
 #include "xla/client.h"
 #include "core/device.h"
 
@@ -13,7 +13,7 @@ static struct {
     hd_xla_client of[HD_DEVICE_KINDS];
 } clients = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
 
-/* ---- forks: the locks go with the child, the client's threads do not ------------------------------------------------------ */
+/* ---- forks: the locks go with the child, the client's threads do not --------------------------------------------- */
 static void before_fork(void) {
     pthread_mutex_lock(&clients.lock);
     hd_xla_programs_lock();
@@ -37,7 +37,7 @@ hd_error hd_xla_check_process(const hd_xla_device *device) {
         "forking, or start the child with exec");
 }
 
-/* ---- making a client --------------------------------------------------------------------------------------------------------- */
+/* ---- making a client --------------------------------------------------------------------------------------------- */
 /* The CPU is one device, as it is for us; on a GPU memory is taken as it is needed, not at once. */
 static const hd_pjrt_named options[HD_DEVICE_KINDS] = {
     [HD_DEVICE_CPU] = {.struct_size = sizeof(hd_pjrt_named),

@@ -1,8 +1,9 @@
 /* XLA at work: one client per process and kind of device, the programs it compiled, the buffers they read and make.
  *
- * Everything may be called from any thread; a buffer is used by one thread at a time. Running is asynchronous: outputs may be
- * given to the next run at once, and what went wrong is told by whoever awaits. What XLA would end the process for is
- * refused here. After a fork the child cannot use a client that its parent had made: every call says so. */
+ * * Everything may be called from any thread; a buffer is used by one thread at a time. Running is asynchronous:
+ * outputs may be given to the next run at once, and what went wrong is told by whoever awaits. What XLA would end
+ * the process for is refused here. After a fork the child cannot use a client that its parent had made: every call
+ * says so. */
 #ifndef HD_XLA_CLIENT_H
 #define HD_XLA_CLIENT_H
 
@@ -37,7 +38,7 @@ struct hd_xla_client {
 /* The device, its client made when it is first asked for; NULL with an error. */
 hd_xla_device *hd_xla_device_of(hd_device device);
 
-/* ---- types ------------------------------------------------------------------------------------------------------------------ */
+/* ---- types ------------------------------------------------------------------------------------------------------- */
 typedef struct hd_xla_type {
     hd_dtype dtype;
     hd_shape shape;
@@ -50,7 +51,7 @@ bool hd_xla_type_equal(const hd_xla_type *a, const hd_xla_type *b);
 #define HD_XLA_TYPE_TEXT(type) hd_xla_type_text((char[220]){0}, &(type))
 const char *hd_xla_type_text(char out[220], const hd_xla_type *type);
 
-/* ---- programs --------------------------------------------------------------------------------------------------------------- */
+/* ---- programs ---------------------------------------------------------------------------------------------------- */
 typedef struct hd_xla_parameter {
     hd_xla_type type;
     bool donated; /* the text says so (tf.aliasing_output, jax.buffer_donor): a run takes the buffer */
@@ -78,14 +79,14 @@ struct hd_xla_program {
     char *text;
 };
 
-/* A program from StableHLO text, whose @main has these parameters. Who asks for an equal one while it lives gets the same.
- * A new reference; NULL with an error. */
+/* A program from StableHLO text, whose @main has these parameters. Who asks for an equal one while it lives gets the
+ * same. A new reference; NULL with an error. */
 hd_xla_program *hd_xla_compile(hd_xla_device *device, const char *text, size_t text_bytes,
                                const hd_xla_parameter *parameters, int parameter_count);
 /* NULL is allowed. May be called while runs of it are under way. */
 void hd_xla_program_release(hd_xla_program *program);
 
-/* ---- buffers ---------------------------------------------------------------------------------------------------------------- */
+/* ---- buffers ----------------------------------------------------------------------------------------------------- */
 typedef struct hd_xla_buffer {
     hd_pjrt_buffer *handle; /* NULL: none, or gone */
     hd_pjrt_event *freed;   /* borrowed host memory is not read any more; NULL when nothing is borrowed */
@@ -93,10 +94,11 @@ typedef struct hd_xla_buffer {
     hd_xla_type type;
 } hd_xla_buffer;
 
+/* What becomes of host memory. Borrowed, it is read where it lies, on the CPU and when it is aligned to 64 bytes; the buffer
+ * then has `freed`, and the memory must stay as it is until that comes. Else it is copied all the same. */
 typedef enum hd_xla_host {
     HD_XLA_COPY, /* the memory is the caller's again after the call */
-    HD_XLA_BORROW, /* it must stay as it is while the buffer lives, if the buffer comes out with `freed`: without a copy on
-                    * the CPU when it is aligned to 64 bytes; else it is copied */
+    HD_XLA_BORROW,
 } hd_xla_host;
 
 /* A buffer from elements in row-major order. */
@@ -117,20 +119,20 @@ hd_error hd_xla_buffer_read(const hd_xla_buffer *buffer, void *data, size_t byte
 /* Waits, then gives its memory, row-major, which lives as long as the buffer; on the CPU only. */
 hd_error hd_xla_buffer_pointer(const hd_xla_buffer *buffer, void **pointer);
 
-/* ---- events ------------------------------------------------------------------------------------------------------------------ */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 /* Waits for it, then destroys it; NULL has come already. */
 hd_error hd_xla_event_await(const hd_xla_device *device, hd_pjrt_event *event);
 bool hd_xla_event_is_ready(const hd_xla_device *device, hd_pjrt_event *event);
 /* Destroys it without waiting. */
 void hd_xla_event_destroy(const hd_xla_device *device, hd_pjrt_event *event);
 
-/* ---- running ----------------------------------------------------------------------------------------------------------------- */
-/* Starts a run. `outputs` are new buffers, program->output_count of them; donated arguments are gone when it has started.
- * `done`, when it is not NULL, gets an event for the end of the whole run. On failure there are no outputs. */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
+/* Starts a run. `outputs` are new buffers, program->output_count of them; donated arguments are gone when it has
+ * started. `done`, when it is not NULL, gets an event for the end of the whole run. On failure there are no outputs. */
 hd_error hd_xla_run(const hd_xla_program *program, hd_xla_buffer *const *arguments, int argument_count,
                     hd_xla_buffer *outputs, hd_pjrt_event **done);
 
-/* ---- inside this room -------------------------------------------------------------------------------------------------------- */
+/* ---- inside this room -------------------------------------------------------------------------------------------- */
 /* An error when the client is its parent's. */
 hd_error hd_xla_check_process(const hd_xla_device *device);
 /* The numbers of element types; 0 for what is no dtype, HD_DTYPE_DEFAULT for what PJRT has and we have not. */

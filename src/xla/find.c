@@ -42,7 +42,7 @@ static const char *variable(const char *name) {
 
 static bool exists(const char *path) { return access(path, R_OK) == 0; }
 
-/* ---- the environment ---------------------------------------------------------------------------------------------------- */
+/* ---- the environment --------------------------------------------------------------------------------------------- */
 static hd_error from_variable(const place *p, const char *name, char path[HD_XLA_PATH], bool *found) {
     const char *value = variable(name);
     if (value == NULL) return HD_OK;
@@ -55,7 +55,7 @@ static hd_error from_variable(const place *p, const char *name, char path[HD_XLA
                    strerror(errno), p->device, p->remedy);
 }
 
-/* ---- the user's data directory ------------------------------------------------------------------------------------------ */
+/* ---- the user's data directory ----------------------------------------------------------------------------------- */
 static void data_path(const place *p, char path[HD_XLA_PATH]) {
     const char *data = variable("XDG_DATA_HOME"), *home = variable("HOME");
     int length = 0;
@@ -67,7 +67,7 @@ static void data_path(const place *p, char path[HD_XLA_PATH]) {
     if (length >= HD_XLA_PATH) path[0] = '\0';
 }
 
-/* ---- Python's packages ------------------------------------------------------------------------------------------------------ */
+/* ---- Python's packages ------------------------------------------------------------------------------------------- */
 static bool in_packages(const place *p, const char *directory, char path[HD_XLA_PATH]) {
     for (int i = 0; p->packages[i] != NULL; ++i)
         if (snprintf(path, HD_XLA_PATH, "%s/%s/%s", directory, p->packages[i], p->file) < HD_XLA_PATH && exists(path))
@@ -111,7 +111,7 @@ static bool in_python(const place *p, char path[HD_XLA_PATH]) {
     return false;
 }
 
-/* ---- all of it ---------------------------------------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
 hd_error hd_xla_plugin_find(hd_device_kind kind, char path[HD_XLA_PATH]) {
     const place *p = place_of(kind);
     if (p == NULL)

@@ -1,9 +1,10 @@
-/* What is used of PJRT, the C interface of XLA's plugins, declared here so that nothing of XLA is needed to build. A plugin
- * gives a table of functions; each takes one struct of arguments, which begins with its size, and gives NULL or an error.
+/* What is used of PJRT, the C interface of XLA's plugins, declared here so that nothing of XLA is needed to build. A
+ * plugin gives a table of functions; each takes one struct of arguments, which begins with its size, and gives NULL
+ * or an error.
  *
- * Tables and structs only ever grow at their end. So structs are declared as the newest plugins know them, with some
- * words behind that stay zero, which so far always meant "absent" to plugins that are newer still; older ones do not look
- * so far. What the offsets are is a fact of the interface; the assertions hold it, for 64-bit machines. */
+ * * Tables and structs only ever grow at their end. So structs are declared as the newest plugins know them, with
+ * some words behind that stay zero, which so far always meant "absent" to plugins that are newer still; older ones
+ * do not look so far. What the offsets are is a fact of the interface; the assertions hold it, for 64-bit machines. */
 #ifndef HD_XLA_PJRT_H
 #define HD_XLA_PJRT_H
 
@@ -32,7 +33,7 @@ typedef struct hd_pjrt_serialized hd_pjrt_serialized;
 #define HD_PJRT(type, ...)    ((type){.struct_size = sizeof(type), __VA_ARGS__})
 #define HD_PJRT_AT(field, at) _Static_assert(offsetof(HD_PJRT_NOW, field) == (at), "where PJRT has it")
 
-/* ---- the table -------------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 enum {
     HD_PJRT_MAJOR = 0,
     HD_PJRT_LEAST_MINOR = 57, /* the order of the table is what it is now since 0.57 */
@@ -90,7 +91,7 @@ HD_PJRT_AT(entries, HD_PJRT_FIRST_ENTRY);
     X(73, buffer_pointer, "PJRT_Buffer_UnsafePointer")                                                                 \
     X(96, memory_figures, "PJRT_Executable_GetCompiledMemoryStats")
 
-/* ---- errors: the two functions that do not themselves give one ---------------------------------------------------------- */
+/* ---- errors: the two functions that do not themselves give one --------------------------------------------------- */
 enum { HD_PJRT_ERROR_DESTROY = 0, HD_PJRT_ERROR_MESSAGE = 1 }; /* places in the table */
 
 typedef struct hd_pjrt_error_destroy {
@@ -137,7 +138,7 @@ HD_PJRT_AT(code, 24);
 HD_PJRT_AT(rest, 32);
 #undef HD_PJRT_NOW
 
-/* ---- the plugin ---------------------------------------------------------------------------------------------------------- */
+/* ---- the plugin -------------------------------------------------------------------------------------------------- */
 enum { HD_PJRT_STRING, HD_PJRT_INT64, HD_PJRT_INT64_LIST, HD_PJRT_FLOAT, HD_PJRT_BOOL };
 typedef struct hd_pjrt_named { /* an element of arrays: nothing behind it */
     HD_PJRT_HEAD;
@@ -179,7 +180,7 @@ HD_PJRT_AT(count, 24);
 HD_PJRT_AT(rest, 32);
 #undef HD_PJRT_NOW
 
-/* ---- events --------------------------------------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 typedef struct hd_pjrt_event_destroy {
     HD_PJRT_HEAD;
     hd_pjrt_event *event;
@@ -202,7 +203,7 @@ HD_PJRT_AT(ready, 24);
 HD_PJRT_AT(rest, 32);
 #undef HD_PJRT_NOW
 
-/* ---- the client and its devices -------------------------------------------------------------------------------------------- */
+/* ---- the client and its devices ---------------------------------------------------------------------------------- */
 typedef struct hd_pjrt_client_create {
     HD_PJRT_HEAD;
     const hd_pjrt_named *options;
@@ -295,7 +296,7 @@ HD_PJRT_AT(text_size, 32);
 HD_PJRT_AT(rest, 40);
 #undef HD_PJRT_NOW
 
-/* ---- compiling ---------------------------------------------------------------------------------------------------------------- */
+/* ---- compiling --------------------------------------------------------------------------------------------------- */
 typedef struct hd_pjrt_program {
     HD_PJRT_HEAD;
     char *code; /* read only */
@@ -462,15 +463,16 @@ HD_PJRT_AT(options, 48);
 HD_PJRT_AT(rest, 72);
 #undef HD_PJRT_NOW
 
-/* ---- buffers -------------------------------------------------------------------------------------------------------------------- */
+/* ---- buffers ----------------------------------------------------------------------------------------------------- */
 /* Element types: X(our dtype, PJRT's number). Any other number ends the process when it is given to from_host. */
 #define HD_PJRT_TYPES(X)                                                                                               \
     X(HD_BOOL, 1)                                                                                                      \
     X(HD_I8, 2)                                                                                                        \
     X(HD_I16, 3)                                                                                                       \
     X(HD_I32, 4)                                                                                                       \
-    X(HD_I64, 5) X(HD_U8, 6) X(HD_U16, 7) X(HD_U32, 8) X(HD_U64, 9) X(HD_F16, 10) X(HD_F32, 11) X(HD_F64, 12)          \
-        X(HD_BF16, 13) X(HD_F8E5M2, 16) X(HD_F8E4M3, 17)
+    X(HD_I64, 5)                                                                                                       \
+    X(HD_U8, 6) X(HD_U16, 7) X(HD_U32, 8) X(HD_U64, 9) X(HD_F16, 10) X(HD_F32, 11) X(HD_F64, 12) X(HD_BF16, 13)        \
+        X(HD_F8E5M2, 16) X(HD_F8E4M3, 17)
 
 enum {
     HD_PJRT_COPY = 0,
@@ -592,7 +594,7 @@ HD_PJRT_AT(event, 48);
 HD_PJRT_AT(rest, 56);
 #undef HD_PJRT_NOW
 
-/* ---- running ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 typedef struct hd_pjrt_execute_options { /* never NULL: plugins look into it */
     HD_PJRT_HEAD;
     void *callbacks[2];

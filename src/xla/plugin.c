@@ -1,5 +1,5 @@
-/* Opening a plugin. Everything that could differ from what we expect is looked at first, since a wrong call would end the
- * process: that it has GetPjrtApi, its version, the size of its table, and every entry that is used. */
+/* Opening a plugin. Everything that could differ from what we expect is looked at first, since a wrong call would
+ * end the process: that it has GetPjrtApi, its version, the size of its table, and every entry that is used. */
 #include "xla/plugin.h"
 #include "core/memory.h"
 
@@ -14,10 +14,11 @@
 
 typedef const hd_pjrt_api *(*get_api)(void);
 
-/* ---- XLA's log ------------------------------------------------------------------------------------------------------------ */
-/* XLA writes to stderr what its environment variable does not hide, beginning with two lines for every client. Level 3 leaves
- * what it says before it ends the process; other errors come back to us. setenv could free the array that getenv walks in
- * another thread; so the environment becomes a new array, and neither it nor the old one is ever freed. */
+/* ---- XLA's log --------------------------------------------------------------------------------------------------- */
+/* XLA writes to stderr what its environment variable does not hide, beginning with two lines for every client. Level
+ * 3 leaves what it says before it ends the process; other errors come back to us. setenv could free the array that
+ * getenv walks in another thread; so the environment becomes a new array, and neither it nor the old one is ever
+ * freed. */
 static void hide_log(void) {
     static char level[] = "TF_CPP_MIN_LOG_LEVEL=3";
     static char **mine;
@@ -33,7 +34,7 @@ static void hide_log(void) {
     __atomic_store_n(&environ, mine, __ATOMIC_RELEASE);
 }
 
-/* ---- errors ------------------------------------------------------------------------------------------------------------------ */
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
 static hd_error code_of(const hd_xla_plugin *p, const hd_pjrt_error *error) {
     hd_pjrt_error_code c = HD_PJRT(hd_pjrt_error_code, .error = error);
     if (!hd_xla_went_well(p, p->error_code(&c))) return HD_ERROR_INTERNAL;
@@ -73,7 +74,7 @@ hd_error hd_xla_check(const hd_xla_plugin *p, hd_pjrt_error *error, const char *
     return code;
 }
 
-/* ---- the checks ------------------------------------------------------------------------------------------------------------- */
+/* ---- the checks -------------------------------------------------------------------------------------------------- */
 static hd_error open_library(const char *path, const char *remedy, void **library) {
     if (getauxval(AT_BASE) == 0) /* no loader: dlopen would bring a second C library, and crash in it */
         return hd_fail(HD_ERROR_DEVICE, "a statically linked program cannot open XLA's plugin");
@@ -133,7 +134,7 @@ static hd_error take_entries(const char *path, const char *remedy, const hd_pjrt
                    api->version.major, api->version.minor, api->struct_size, missing, remedy);
 }
 
-/* ---- what it says of itself -------------------------------------------------------------------------------------------------- */
+/* ---- what it says of itself -------------------------------------------------------------------------------------- */
 static hd_error read_attributes(hd_xla_plugin *p) {
     static const char name[] = "stablehlo_current_version";
     hd_pjrt_attributes a = HD_PJRT(hd_pjrt_attributes, );

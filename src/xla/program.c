@@ -1,5 +1,5 @@
-/* Programs: StableHLO text that XLA compiled. Those that live are in a table, so that equal texts are compiled once; what
- * was compiled in earlier processes is found in the disk cache, where the plugin can serialize. */
+/* Programs: StableHLO text that XLA compiled. Those that live are in a table, so that equal texts are compiled once;
+ * what was compiled in earlier processes is found in the disk cache, where the plugin can serialize. */
 #include "xla/client.h"
 #include "compiler/code.h"
 #include "compiler/hash.h"
@@ -27,7 +27,7 @@ static int64_t nanoseconds(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* ---- a program's memory ----------------------------------------------------------------------------------------------------- */
+/* ---- a program's memory ------------------------------------------------------------------------------------------ */
 static void destroy(hd_xla_program *program) {
     if (program->loaded != NULL && !atomic_load_explicit(&program->device->client->lost, memory_order_relaxed)) {
         const hd_xla_plugin *p = &program->device->client->plugin;
@@ -61,7 +61,7 @@ static hd_xla_program *new_program(hd_xla_device *device, const char *text, size
     return NULL;
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 static bool is_equal(const hd_xla_program *p, const hd_xla_device *device, const char *text, size_t text_bytes,
                      uint64_t hash) {
     return p->hash == hash && p->device == device && p->text_bytes == text_bytes &&
@@ -104,7 +104,7 @@ void hd_xla_program_release(hd_xla_program *program) {
     if (last) destroy(program);
 }
 
-/* ---- what XLA says of it -------------------------------------------------------------------------------------------------------- */
+/* ---- what XLA says of it ----------------------------------------------------------------------------------------- */
 static hd_error take_outputs(hd_xla_program *program, const hd_pjrt_output_types *types,
                              const hd_pjrt_output_shapes *shapes) {
     const int64_t *sizes = shapes->sizes;
@@ -155,7 +155,7 @@ static void read_memory(hd_xla_program *program, hd_pjrt_executable *executable)
     f->peak_bytes = m.peak_bytes;
 }
 
-/* ---- the disk cache: what goes wrong here costs a compilation, nothing else --------------------------------------------------- */
+/* ---- the disk cache: what goes wrong here costs a compilation, nothing else -------------------------------------- */
 static char *disk_key(const hd_xla_program *program, size_t *bytes) {
     const hd_xla_client *c = program->device->client;
     const char *flags = getenv("XLA_FLAGS");
@@ -197,9 +197,9 @@ static void write_disk(hd_xla_program *program, hd_pjrt_executable *executable, 
     if (s.destroy != NULL) s.destroy(s.serialized);
 }
 
-/* ---- compiling -------------------------------------------------------------------------------------------------------------------- */
-/* Compile options, a message of protocol buffers: one replica, one partition; and the device, when it is not the first. Without
- * the two numbers XLA ends the process. */
+/* ---- compiling --------------------------------------------------------------------------------------------------- */
+/* Compile options, a message of protocol buffers: one replica, one partition; and the device, when it is not the
+ * first. Without the two numbers XLA ends the process. */
 static hd_error compile(hd_xla_program *program) {
     const char options[] = {
         0x1A, 15, 0x20, 1, 0x28, 1, 0x4A, 9, 8, 1, 0x10, 1, 0x1A, 3, 0x0A, 1, (char)program->device->id};

@@ -1,5 +1,5 @@
-/* Running a program. What is asked of XLA here must be right: types, shapes and number of arguments are compared with the
- * program's before. */
+/* Running a program. What is asked of XLA here must be right: types, shapes and number of arguments are compared
+ * with the program's before. */
 #include "xla/client.h"
 #include "core/memory.h"
 

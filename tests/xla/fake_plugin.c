@@ -1,4 +1,5 @@
-/* A plugin that is wrong in the way that FAKE_PJRT says, for test_plugin.c: what is not wrong works as far as a client. */
+/* A plugin that is wrong in the way that FAKE_PJRT says, for test_plugin.c: what is not wrong works as far as a
+ * client. */
 #include "xla/pjrt.h"
 
 #include <stdlib.h>

@@ -14,7 +14,7 @@ static hd_xla_device *cpu(void) {
     return device;
 }
 
-/* ---- values ----------------------------------------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 static void a_program_computes(void **state) {
     (void)state;
     hd_xla_device *device = cpu();
@@ -90,7 +90,7 @@ static void outputs_say_their_types(void **state) {
     }
 }
 
-/* ---- compiling --------------------------------------------------------------------------------------------------------------- */
+/* ---- compiling --------------------------------------------------------------------------------------------------- */
 static void equal_texts_are_one_program(void **state) {
     (void)state;
     hd_xla_program *a = compile_matmul(cpu()), *b = compile_matmul(cpu());
@@ -178,7 +178,7 @@ static void memory_runs_out_while_compiling(void **state) {
     assert_true(failures >= 4); /* the program, its text, its parameters, its outputs */
 }
 
-/* ---- arguments ----------------------------------------------------------------------------------------------------------------- */
+/* ---- arguments --------------------------------------------------------------------------------------------------- */
 static void arguments_are_compared_with_the_program(void **state) {
     (void)state;
     hd_xla_device *device = cpu();
@@ -264,7 +264,7 @@ static void memory_that_is_not_there(void **state) {
     hd_xla_program_release(program);
 }
 
-/* ---- whose memory it is -------------------------------------------------------------------------------------------------------- */
+/* ---- whose memory it is ------------------------------------------------------------------------------------------ */
 static void a_donated_buffer_is_gone_and_its_memory_reused(void **state) {
     (void)state;
     float values[1024];
@@ -307,7 +307,8 @@ static void a_buffer_that_is_donated_is_given_once(void **state) {
     hd_xla_program_release(program);
 }
 
-/* A text that donates what its caller did not mention: the buffer is gone all the same, and that is an error to use it. */
+/* A text that donates what its caller did not mention: the buffer is gone all the same, and that is an error to use
+ * it. */
 static void a_buffer_donated_unnoticed(void **state) {
     (void)state;
     static const char text[] =
@@ -366,7 +367,7 @@ static void borrowed_memory_is_not_donated(void **state) {
     hd_xla_program_release(program);
 }
 
-/* ---- what runs on its own -------------------------------------------------------------------------------------------------------- */
+/* ---- what runs on its own ---------------------------------------------------------------------------------------- */
 /* Every element is the same: where v = tanh(v) + 0.5, after so many steps. */
 static void assert_slow(const hd_xla_buffer outputs[2]) {
     int32_t times = 0;
@@ -447,7 +448,7 @@ static void destroying_waits_for_borrowed_memory(void **state) {
     hd_xla_program_release(program);
 }
 
-/* ---- threads ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
 static void *multiply_often(void *failed) {
     hd_xla_device *device = hd_xla_device_of(hd_cpu());
     for (int round = 0; round < 5 && hd_ok(); ++round) {
@@ -478,7 +479,7 @@ static void threads_share_the_client(void **state) {
     for (int i = 0; i < 4; ++i) assert_false(failed[i]);
 }
 
-/* ---- forks, and the end ------------------------------------------------------------------------------------------------------------ */
+/* ---- forks, and the end ------------------------------------------------------------------------------------------ */
 static int status_of(pid_t child) {
     int status = -1;
     assert_true(child > 0);

@@ -1,4 +1,5 @@
-/* Finding and opening XLA's plugin, with all that may be wrong with it. Nothing here needs a real one but the last tests. */
+/* Finding and opening XLA's plugin, with all that may be wrong with it. Nothing here needs a real one but the last
+ * tests. */
 #include "xla/programs.h"
 
 #include <fcntl.h>
@@ -62,7 +63,7 @@ static void assert_found(hd_device_kind kind, const char *expected) {
     assert_string_equal(path, expected);
 }
 
-/* ---- finding ----------------------------------------------------------------------------------------------------------------- */
+/* ---- finding ----------------------------------------------------------------------------------------------------- */
 static void nothing_there_names_the_command(void **state) {
     (void)state;
     char path[HD_XLA_PATH];
@@ -133,7 +134,7 @@ static void places_are_looked_at_in_order(void **state) {
 #undef PUT
 }
 
-/* ---- opening ---------------------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 static void open_file(const char *path) {
     static hd_xla_plugin plugin;
     hd_xla_plugin_open(HD_DEVICE_CPU, path, &plugin);
@@ -208,7 +209,7 @@ static void clients_of_the_wrong_kind(void **state) {
     assert_error(HD_ERROR_DEVICE, "99");
 }
 
-/* ---- a real one ---------------------------------------------------------------------------------------------------------------- */
+/* ---- a real one -------------------------------------------------------------------------------------------------- */
 static void the_real_one_opens_and_says_nothing_on_stderr(void **state) {
     (void)state;
     if (!has_plugin()) skip();
