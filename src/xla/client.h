@@ -94,8 +94,8 @@ typedef struct hd_xla_buffer {
     hd_xla_type type;
 } hd_xla_buffer;
 
-/* What becomes of host memory. Borrowed, it is read where it lies, on the CPU and when it is aligned to 64 bytes; the buffer
- * then has `freed`, and the memory must stay as it is until that comes. Else it is copied all the same. */
+/* What becomes of host memory. Borrowed, it is read where it lies, on the CPU and when it is aligned to 64 bytes; the
+ * buffer then has `freed`, and the memory must stay as it is until that comes. Else it is copied all the same. */
 typedef enum hd_xla_host {
     HD_XLA_COPY, /* the memory is the caller's again after the call */
     HD_XLA_BORROW,
