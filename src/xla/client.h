@@ -1,6 +1,6 @@
 /* XLA at work: one client per process and kind of device, the programs it compiled, the buffers they read and make.
  *
- * * Everything may be called from any thread; a buffer is used by one thread at a time. Running is asynchronous:
+ * Everything may be called from any thread; a buffer is used by one thread at a time. Running is asynchronous:
  * outputs may be given to the next run at once, and what went wrong is told by whoever awaits. What XLA would end
  * the process for is refused here. After a fork the child cannot use a client that its parent had made: every call
  * says so. */

@@ -2,7 +2,7 @@
  * plugin gives a table of functions; each takes one struct of arguments, which begins with its size, and gives NULL
  * or an error.
  *
- * * Tables and structs only ever grow at their end. So structs are declared as the newest plugins know them, with
+ * Tables and structs only ever grow at their end. So structs are declared as the newest plugins know them, with
  * some words behind that stay zero, which so far always meant "absent" to plugins that are newer still; older ones
  * do not look so far. What the offsets are is a fact of the interface; the assertions hold it, for 64-bit machines. */
 #ifndef HD_XLA_PJRT_H
