@@ -56,7 +56,7 @@ static void choose(hd_plan *p, const reading *r) {
     const bool explains = hd_dump_wants("fusion");
     for (uint32_t c = 0; c < g->cell_count; ++c) {
         if (p->fusion.writes[g->cells[c].update] != c) continue;
-        uint32_t late;
+        uint32_t late = 0;
         p->sliced[c] = in_order(p, r, c, &late);
         if (explains) explain(g, c, p->sliced[c], late);
         for (uint32_t at = g->cells[c].update; p->sliced[c] && at != g->cells[c].node; at = hd_node_inputs(g, at)[0])
