@@ -190,6 +190,9 @@ hd_tensor *hd_run_row(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs, 
 hd_tensor *hd_replay(hd_thread *thread, hd_op_id id, int derivative, const void *attributes, hd_tensor *const *inputs,
                      int count, hd_dtype dtype, const hd_shape *shape);
 
+/* The largest number of a dtype that lies in [a, b) of a uniform draw: rounding may reach the upper end, which does not. */
+double hd_uniform_top(const hd_random_attributes *a, hd_dtype dtype);
+
 /* Runs a view of x: the same storage under another layout. */
 hd_tensor *hd_view(hd_thread *thread, hd_op_id id, hd_tensor *x, hd_dtype dtype, const hd_layout *layout,
                    const void *attributes);

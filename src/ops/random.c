@@ -4,6 +4,16 @@
 
 #include <math.h>
 
+double hd_uniform_top(const hd_random_attributes *a, hd_dtype dtype) {
+    const uint64_t sign = (uint64_t)1 << (8 * hd_dtype_bytes[dtype] - 1);
+    uint64_t bits = 0;
+    hd_element_from_f64(&bits, dtype, a->b);
+    if (!(hd_element_to_f64(&bits, dtype) < a->b))
+        bits = (bits & ~sign) == 0 ? sign | 1 : bits & sign ? bits + 1 : bits - 1; /* the one below */
+    const double top = hd_element_to_f64(&bits, dtype);
+    return top > a->a ? top : a->a;
+}
+
 static hd_tensor *draw(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs, int count, const hd_shape *shape,
                        hd_dtype dtype, hd_random_attributes *a) {
     int64_t elements;

@@ -14,22 +14,11 @@ typedef struct draw_job {
     char *out;
 } draw_job;
 
-/* The largest number of a dtype that lies in [low, high): rounding may reach the upper end, which does not. */
-static double uniform_top(const hd_random_attributes *a, hd_dtype dtype) {
-    const uint64_t sign = (uint64_t)1 << (8 * hd_dtype_bytes[dtype] - 1);
-    uint64_t bits = 0;
-    hd_element_from_f64(&bits, dtype, a->b);
-    if (!(hd_element_to_f64(&bits, dtype) < a->b))
-        bits = (bits & ~sign) == 0 ? sign | 1 : bits & sign ? bits + 1 : bits - 1; /* the one below */
-    const double top = hd_element_to_f64(&bits, dtype);
-    return top > a->a ? top : a->a;
-}
-
 static void draw_f32(const draw_job *d, int64_t first, int64_t n, float *v) {
     const hd_random_attributes *a = d->attributes;
     const float low = (float)a->a, scale = d->op == HD_OP_uniform ? (float)(a->b - a->a) : (float)a->b;
     if (d->op == HD_OP_uniform) {
-        const float top = (float)uniform_top(a, d->dtype);
+        const float top = (float)hd_uniform_top(a, d->dtype);
         hd_kernels()->uniform_f32(v, first, n, a->seed, a->draw);
         for (int64_t i = 0; i < n; ++i) {
             const float x = low + scale * v[i];
@@ -44,7 +33,7 @@ static void draw_f32(const draw_job *d, int64_t first, int64_t n, float *v) {
 static void draw_f64(const draw_job *d, int64_t first, int64_t n, double *v) {
     const hd_random_attributes *a = d->attributes;
     if (d->op == HD_OP_uniform) {
-        const double top = uniform_top(a, d->dtype);
+        const double top = hd_uniform_top(a, d->dtype);
         hd_kernels()->uniform_f64(v, first, n, a->seed, a->draw);
         for (int64_t i = 0; i < n; ++i) {
             const double x = a->a + (a->b - a->a) * v[i];

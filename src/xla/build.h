@@ -1,0 +1,149 @@
+/* Writing StableHLO, op by op: a function adds a line (or a few) and gives the value that it defines. Inside the room.
+ *
+ * Values know their dtype and shape, so a program is written as it would be with tensors. What fails is remembered in the
+ * emitter, and values go on being numbers: whoever emits looks once, at the end. */
+#ifndef HD_XLA_BUILD_H
+#define HD_XLA_BUILD_H
+
+#include "kernel/ir.h"
+#include "xla/emit.h"
+#include "xla/text.h"
+
+typedef struct hd_ssa {
+    uint32_t id; /* %id */
+    hd_dtype dtype;
+    hd_shape shape;
+} hd_ssa;
+
+/* What was written before, and is not written again: constants of a function, functions of a module. */
+typedef struct hd_hlo_key {
+    uint64_t bits;
+    uint32_t kind, dtype;
+    hd_shape shape; /* sizes behind its rank are 0 */
+} hd_hlo_key;
+typedef struct hd_hlo_known {
+    hd_hlo_key *keys;
+    uint32_t *ids;
+    uint32_t *table; /* 1 + place */
+    uint32_t count, capacity;
+} hd_hlo_known;
+
+typedef struct hd_hlo_function {
+    hd_text text;
+    uint32_t next; /* id */
+    hd_hlo_known numbers;
+} hd_hlo_function;
+
+typedef struct hd_hlo {
+    hd_thread *thread;
+    const hd_graph *g;
+    hd_stablehlo *out;
+    hd_hlo_function *into; /* the one that is written now */
+    hd_text functions;     /* finished ones, apart from @main */
+    hd_hlo_known written;  /* keys of those */
+    hd_ssa *values;        /* of nodes */
+    bool *defined;
+    hd_ir **rows; /* rows as IR, read once */
+    hd_ssa seed, draw;
+    hd_ssa fault, failed; /* once there is a check */
+    uint32_t check_capacity;
+    hd_error status;
+} hd_hlo;
+
+/* ---- writing ---- */
+/* %v a value, %t its type, %s a string, %d an int64_t, %l a list: const int64_t *, int. */
+void hd_hlo_say(hd_hlo *e, const char *format, ...);
+hd_ssa hd_hlo_define(hd_hlo *e, hd_dtype dtype, const hd_shape *shape);
+void hd_hlo_fail(hd_hlo *e, hd_error status);
+const char *hd_hlo_dtype(hd_dtype dtype);
+void hd_hlo_known_release(hd_hlo_known *k);
+/* The id noted for a key; *is_new: it was not known, and gets `id`. */
+uint32_t hd_hlo_known_find(hd_hlo *e, hd_hlo_known *k, const hd_hlo_key *key, uint32_t id, bool *is_new);
+/* A private function: what is written between these goes there. */
+typedef struct hd_hlo_frame {
+    hd_hlo_function function, *outer;
+} hd_hlo_frame;
+void hd_hlo_enter(hd_hlo *e, hd_hlo_frame *f);
+void hd_hlo_leave(hd_hlo *e, hd_hlo_frame *f);
+
+/* ---- constants ---- */
+hd_ssa hd_hlo_bits(hd_hlo *e, hd_dtype dtype, const hd_shape *shape, uint64_t bits);
+hd_ssa hd_hlo_number(hd_hlo *e, hd_dtype dtype, const hd_shape *shape, double value);
+hd_ssa hd_hlo_integer(hd_hlo *e, hd_dtype dtype, const hd_shape *shape, int64_t value);
+/* A table in row-major order. */
+hd_ssa hd_hlo_table(hd_hlo *e, hd_dtype dtype, const hd_shape *shape, const void *elements);
+/* Positions along an axis. */
+hd_ssa hd_hlo_iota(hd_hlo *e, hd_dtype dtype, const hd_shape *shape, int axis);
+
+/* ---- element by element ---- */
+hd_ssa hd_hlo_unary(hd_hlo *e, const char *op, hd_ssa x);
+hd_ssa hd_hlo_binary(hd_hlo *e, const char *op, hd_ssa a, hd_ssa b);
+hd_ssa hd_hlo_add(hd_hlo *e, hd_ssa a, hd_ssa b);
+hd_ssa hd_hlo_subtract(hd_hlo *e, hd_ssa a, hd_ssa b);
+hd_ssa hd_hlo_multiply(hd_hlo *e, hd_ssa a, hd_ssa b);
+hd_ssa hd_hlo_divide(hd_hlo *e, hd_ssa a, hd_ssa b);
+hd_ssa hd_hlo_compare(hd_hlo *e, const char *direction, hd_ssa a, hd_ssa b);
+hd_ssa hd_hlo_select(hd_hlo *e, hd_ssa condition, hd_ssa a, hd_ssa b);
+hd_ssa hd_hlo_both(hd_hlo *e, hd_ssa a, hd_ssa b);
+hd_ssa hd_hlo_either(hd_hlo *e, hd_ssa a, hd_ssa b);
+hd_ssa hd_hlo_not(hd_hlo *e, hd_ssa a);
+/* As StableHLO converts; where that is what we mean. */
+hd_ssa hd_hlo_convert(hd_hlo *e, hd_ssa x, hd_dtype dtype);
+hd_ssa hd_hlo_bitcast(hd_hlo *e, hd_ssa x, hd_dtype dtype);
+/* As hd_cast. */
+hd_ssa hd_hlo_cast(hd_hlo *e, hd_ssa x, hd_dtype dtype);
+/* A word of the vocabulary on operands of one shape; type: a compute type, of the operands. */
+hd_ssa hd_hlo_word(hd_hlo *e, hd_word word, int type, const hd_ssa *operands);
+
+/* ---- shape ---- */
+hd_ssa hd_hlo_reshape(hd_hlo *e, hd_ssa x, const hd_shape *shape);
+hd_ssa hd_hlo_transpose(hd_hlo *e, hd_ssa x, const int *order);
+/* As NumPy broadcasts. */
+hd_ssa hd_hlo_broadcast(hd_hlo *e, hd_ssa x, const hd_shape *shape);
+/* Axis i of x is axis axes[i] of the result. */
+hd_ssa hd_hlo_stretch(hd_hlo *e, hd_ssa x, const hd_shape *shape, const int64_t *axes);
+hd_ssa hd_hlo_slice(hd_hlo *e, hd_ssa x, const int64_t *start, const int64_t *count, const int64_t *step);
+hd_ssa hd_hlo_reverse(hd_hlo *e, hd_ssa x, const bool *axes);
+hd_ssa hd_hlo_pad(hd_hlo *e, hd_ssa x, hd_ssa value, const int64_t *low, const int64_t *high, const int64_t *interior);
+hd_ssa hd_hlo_concat(hd_hlo *e, const hd_ssa *parts, int count, int axis);
+
+/* ---- many elements ---- */
+/* op: "add", "maximum", ... ; what goes is gone, or kept with size 1. */
+hd_ssa hd_hlo_reduce(hd_hlo *e, const char *op, hd_ssa x, hd_ssa init, const bool *reduced, bool keep);
+/* What the reduction starts from. */
+hd_ssa hd_hlo_identity(hd_hlo *e, hd_dtype dtype, const char *op);
+/* Axes that both have first, then those of a, then those of b; NULL, 0: none. */
+hd_ssa hd_hlo_dot(hd_hlo *e, hd_ssa a, hd_ssa b, int batch, int contract_a, int contract_b);
+/* Elements of flat x at places (i64, each within x): the shape of places. */
+hd_ssa hd_hlo_take(hd_hlo *e, hd_ssa flat, hd_ssa places);
+/* Flat x with values put at places: op "" sets them, else "add", ... combines. */
+hd_ssa hd_hlo_put(hd_hlo *e, hd_ssa flat, hd_ssa places, hd_ssa values, const char *op);
+
+/* ---- nodes ---- */
+hd_ssa hd_hlo_node(hd_hlo *e, uint32_t node);             /* the value of a node that was emitted */
+hd_ssa hd_hlo_input(hd_hlo *e, uint32_t node, int input); /* of an input of a node */
+/* The place of the first element where `bad` holds is what a run reports; value: i64 of bad's shape, or id HD_NO_NODE. */
+void hd_hlo_check_that(hd_hlo *e, hd_hlo_check_kind kind, uint32_t node, int64_t bound, hd_ssa bad, hd_ssa value);
+
+/* One for each family: the value of the node. */
+hd_ssa hd_hlo_emit_row(hd_hlo *e, uint32_t node);
+hd_ssa hd_hlo_emit_create(hd_hlo *e, uint32_t node);
+hd_ssa hd_hlo_emit_view(hd_hlo *e, uint32_t node);
+hd_ssa hd_hlo_emit_move(hd_hlo *e, uint32_t node);
+hd_ssa hd_hlo_emit_write(hd_hlo *e, uint32_t node);
+hd_ssa hd_hlo_emit_reduce(hd_hlo *e, uint32_t node);
+hd_ssa hd_hlo_emit_norm(hd_hlo *e, uint32_t node);
+hd_ssa hd_hlo_emit_contract(hd_hlo *e, uint32_t node);
+hd_ssa hd_hlo_emit_attention(hd_hlo *e, uint32_t node);
+hd_ssa hd_hlo_emit_conv(hd_hlo *e, uint32_t node);
+hd_ssa hd_hlo_emit_pool(hd_hlo *e, uint32_t node);
+hd_ssa hd_hlo_emit_index(hd_hlo *e, uint32_t node);
+hd_ssa hd_hlo_emit_random(hd_hlo *e, uint32_t node);
+
+/* What small floats compute in; other dtypes are themselves. */
+static inline hd_dtype hd_hlo_wide(hd_dtype d) { return hd_dtype_is_small_float(d) ? HD_F32 : d; }
+/* The shapes of one element, and of all elements in a row. */
+#define HD_HLO_SCALAR (&(const hd_shape){.rank = 0})
+static inline hd_shape hd_hlo_flat(const hd_shape *s) { return (hd_shape){.rank = 1, .size = {hd_shape_count(*s)}}; }
+
+#endif

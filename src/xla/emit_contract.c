@@ -1,0 +1,97 @@
+/* Matrix products, and attention, which is made of them. */
+#include "ops/op.h"
+#include "xla/build.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- products ----------------------------------------------------------------------------------------------------------------- */
+static hd_ssa with_front(hd_hlo *e, hd_ssa x, const hd_shape *front) {
+    hd_shape shape = *front;
+    shape.size[shape.rank++] = x.shape.size[x.shape.rank - 2];
+    shape.size[shape.rank++] = x.shape.size[x.shape.rank - 1];
+    return hd_hlo_broadcast(e, x, &shape);
+}
+
+/* a [..., m, k] (turned: [..., k, m]) times b [..., k, n] (turned: [..., n, k]): [front, m, n]. */
+static hd_ssa product(hd_hlo *e, hd_ssa a, hd_ssa b, bool turn_a, bool turn_b, const hd_shape *front) {
+    const int last = front->rank;
+    if (b.shape.rank == 2 && !turn_a && a.shape.rank == last + 2) /* all rows of a times one matrix */
+        return hd_hlo_dot(e, a, b, 0, a.shape.rank - 1, turn_b ? 1 : 0);
+    a = with_front(e, a, front);
+    b = with_front(e, b, front);
+    return hd_hlo_dot(e, a, b, last, last + (turn_a ? 0 : 1), last + (turn_b ? 1 : 0));
+}
+
+hd_ssa hd_hlo_emit_contract(hd_hlo *e, uint32_t node) {
+    const hd_node *n = &e->g->nodes[node];
+    const hd_dtype dtype = (hd_dtype)n->dtype, wide = hd_hlo_wide(dtype);
+    const hd_ssa a = hd_hlo_cast(e, hd_hlo_input(e, node, 0), wide), b = hd_hlo_cast(e, hd_hlo_input(e, node, 1), wide);
+    if (n->op == HD_OP_affine) {
+        hd_ssa y = hd_hlo_dot(e, a, b, 0, a.shape.rank - 1, 1);
+        if (n->input_count > 2)
+            y = hd_hlo_add(e, y, hd_hlo_broadcast(e, hd_hlo_cast(e, hd_hlo_input(e, node, 2), wide), &y.shape));
+        return hd_hlo_cast(e, y, dtype);
+    }
+    const hd_matmul_attributes *turns = hd_node_attributes(e->g, node);
+    hd_shape front = hd_node_shape(e->g, node);
+    front.rank -= 2;
+    memset(front.size + front.rank, 0, sizeof front.size - (size_t)front.rank * sizeof *front.size);
+    return hd_hlo_cast(e, product(e, a, b, turns != NULL && turns->turn_a, turns != NULL && turns->turn_b, &front), dtype);
+}
+
+/* ---- attention ---------------------------------------------------------------------------------------------------------------- */
+static hd_ssa over_keys(hd_hlo *e, const char *op, hd_ssa x) {
+    bool last[HD_MAX_RANK] = {false};
+    last[x.shape.rank - 1] = true;
+    return hd_hlo_broadcast(e, hd_hlo_reduce(e, op, x, hd_hlo_identity(e, x.dtype, op), last, true), &x.shape);
+}
+
+/* The weights [front, t, s]; a row that sees nothing has none. */
+static hd_ssa weights(hd_hlo *e, hd_ssa q, hd_ssa k, const hd_ssa *mask, const hd_attention_attributes *a,
+                      const hd_shape *front) {
+    hd_ssa x = product(e, q, k, false, true, front);
+    const hd_shape *shape = &x.shape;
+    const hd_ssa hidden = hd_hlo_number(e, x.dtype, shape, -INFINITY), zero = hd_hlo_number(e, x.dtype, shape, 0);
+    x = hd_hlo_multiply(e, x, hd_hlo_number(e, x.dtype, shape, a->scale));
+    if (mask != NULL)
+        x = mask->dtype == HD_BOOL ? hd_hlo_select(e, hd_hlo_broadcast(e, *mask, shape), x, hidden)
+                                   : hd_hlo_add(e, x, hd_hlo_broadcast(e, hd_hlo_cast(e, *mask, x.dtype), shape));
+    if (a->causal) {
+        const hd_ssa row = hd_hlo_iota(e, HD_I64, shape, shape->rank - 2),
+                     column = hd_hlo_iota(e, HD_I64, shape, shape->rank - 1);
+        x = hd_hlo_select(e, hd_hlo_compare(e, "LE", column, row), x, hidden);
+    }
+    hd_ssa largest = over_keys(e, "maximum", x); /* -inf: the row sees nothing */
+    const hd_ssa blind = hd_hlo_compare(e, "EQ", largest, hidden);
+    const hd_ssa above = hd_hlo_subtract(e, x, hd_hlo_select(e, blind, zero, largest));
+    const int type = x.dtype == HD_F64 ? HD_COMPUTE_F64 : HD_COMPUTE_F32;
+    hd_ssa p = hd_hlo_word(e, HD_WORD_EXP, type, &above);
+    p = hd_hlo_divide(e, p, over_keys(e, "add", p));
+    return hd_hlo_select(e, blind, zero, p);
+}
+
+hd_ssa hd_hlo_emit_attention(hd_hlo *e, uint32_t node) {
+    const hd_node *n = &e->g->nodes[node];
+    const hd_attention_attributes *a = hd_node_attributes(e->g, node);
+    const hd_dtype dtype = (hd_dtype)n->dtype, wide = hd_hlo_wide(dtype);
+    const bool back = n->op == HD_OP_attention_gradient;
+    hd_ssa in[5];
+    for (int i = 0; i < n->input_count; ++i) in[i] = hd_hlo_input(e, node, i);
+    for (int i = 0; i < (back ? 4 : 3); ++i) in[i] = hd_hlo_cast(e, in[i], wide);
+    const hd_ssa *given = back ? in + 1 : in, q = given[0], k = given[1], v = given[2];
+    hd_shape front = q.shape;
+    front.rank -= 2;
+    const hd_ssa p = weights(e, q, k, n->input_count > (back ? 4 : 3) ? &given[3] : NULL, a, &front);
+    if (!back) return hd_hlo_cast(e, product(e, p, v, false, false, &front), dtype);
+    hd_ssa d = product(e, in[0], v, false, true, &front);
+    d = hd_hlo_multiply(e, p, hd_hlo_subtract(e, d, over_keys(e, "add", hd_hlo_multiply(e, d, p))));
+    d = hd_hlo_multiply(e, d, hd_hlo_number(e, wide, &d.shape, a->scale));
+    hd_ssa parts[3] = {product(e, d, k, false, false, &front), product(e, d, q, true, false, &front),
+                       product(e, p, in[0], true, false, &front)};
+    for (int i = 0; i < 3; ++i) {
+        const hd_shape flat = hd_hlo_flat(&parts[i].shape);
+        parts[i] = hd_hlo_reshape(e, parts[i], &flat);
+    }
+    return hd_hlo_cast(e, hd_hlo_concat(e, parts, 3, 0), dtype);
+}

@@ -1,0 +1,67 @@
+/* A script at O0 and as StableHLO text: outputs, state and errors agree. */
+#ifndef HD_TESTS_XLA_AGREE_H
+#define HD_TESTS_XLA_AGREE_H
+
+#include "differences.h"
+#include "run_text.h"
+#include "script/script.h"
+
+enum { MOST_RESULTS = 512 };
+
+/* The text of the script's graph, run: results in tensors of the caller's scope. `simplified`: after the passes. */
+static inline uint32_t text_results(hd_script *s, bool simplified, hd_tensor **results, const char *what) {
+    hd_thread *thread = hd_thread_self();
+    hd_stablehlo text;
+    hd_graph *g = s->graph;
+    if (simplified)
+        g = hd_graph_simplify(thread, g);
+    else
+        hd_object_retain(&g->object);
+    if (g == NULL || hd_stablehlo_emit(thread, g, &text) != HD_OK) fail_msg("%s: %s", what, hd_error_message());
+    assert_in_range(text.result_count, 0, MOST_RESULTS);
+    const text_run run = {s->inputs, s->cells, hd_generator_seed(NULL), hd_generator_draw(NULL)};
+    run_text(thread, g, &text, &run, results, what);
+    uint32_t count = text.result_count;
+    if (count > 0 && text.results[count - 1].kind == HD_HLO_FAULT)
+        hd_stablehlo_fault(g, &text, hd_data(results[--count], HD_I64));
+    hd_stablehlo_release(&text);
+    hd_graph_release(thread, g);
+    return count;
+}
+
+/* No further apart than so many units at the largest element of an output, or at `least`. */
+static inline void compare_results(hd_tensor *got, hd_tensor *expected, double units, double least, const char *what,
+                                   const char *name) {
+    const hd_dtype dtype = hd_tensor_dtype(expected);
+    const double bound = units * unit_of(dtype) * fmax(least, largest_of(expected));
+    const char *why = difference_within(got, expected, bound);
+    if (why[0] != '\0') fail_msg("%s, \"%s\" (%s): %s", what, name, hd_dtype_name(dtype), why);
+}
+
+static inline void xla_agrees_at(hd_script *s, double units, double least, const char *what) {
+    HD_SCOPE;
+    hd_tensor *results[2][MOST_RESULTS];
+    uint32_t count = 0;
+    for (int simplified = 0; simplified < 2; ++simplified)
+        count = text_results(s, simplified == 1, results[simplified], what);
+    assert_ok();
+    hd_script_set_optimization_level(s, HD_O0);
+    hd_outputs *o = hd_script_run(s);
+    if (o == NULL) fail_msg("%s at O0: %s", what, hd_error_message());
+    for (int simplified = 0; simplified < 2; ++simplified) {
+        uint32_t at = 0;
+        for (; at < (uint32_t)hd_outputs_count(o); ++at)
+            compare_results(results[simplified][at], hd_outputs_at(o, at), units, least, what, hd_outputs_name(o, at));
+        for (uint32_t i = 0; i < s->graph->cell_count; ++i) {
+            const hd_graph_cell *c = &s->graph->cells[i];
+            if (c->update == c->node) continue;
+            const hd_dtype dtype = (hd_dtype)s->graph->nodes[c->node].dtype;
+            hd_tensor *now = hd_from_data(s->cells[i]->data, hd_node_shape(s->graph, c->node), dtype);
+            compare_results(results[simplified][at++], now, units, least, what, hd_graph_string(s->graph, c->name));
+        }
+        if (simplified == 0) assert_int_equal(at, count);
+    }
+}
+static inline void xla_agrees(hd_script *s, double units, const char *what) { xla_agrees_at(s, units, 0, what); }
+
+#endif
