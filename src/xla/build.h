@@ -87,6 +87,8 @@ hd_ssa hd_hlo_select(hd_hlo *e, hd_ssa condition, hd_ssa a, hd_ssa b);
 hd_ssa hd_hlo_both(hd_hlo *e, hd_ssa a, hd_ssa b);
 hd_ssa hd_hlo_either(hd_hlo *e, hd_ssa a, hd_ssa b);
 hd_ssa hd_hlo_not(hd_hlo *e, hd_ssa a);
+/* The larger (or smaller) of two; NaN if either is. */
+hd_ssa hd_hlo_extreme(hd_hlo *e, bool largest, hd_ssa a, hd_ssa b);
 /* As StableHLO converts; where that is what we mean. */
 hd_ssa hd_hlo_convert(hd_hlo *e, hd_ssa x, hd_dtype dtype);
 hd_ssa hd_hlo_bitcast(hd_hlo *e, hd_ssa x, hd_dtype dtype);
@@ -110,6 +112,8 @@ hd_ssa hd_hlo_concat(hd_hlo *e, const hd_ssa *parts, int count, int axis);
 /* ---- many elements ---- */
 /* op: "add", "maximum", ... ; what goes is gone, or kept with size 1. */
 hd_ssa hd_hlo_reduce(hd_hlo *e, const char *op, hd_ssa x, hd_ssa init, const bool *reduced, bool keep);
+/* The region that combines two elements by an op; "": the second one. */
+void hd_hlo_say_combine(hd_hlo *e, const char *op, hd_dtype dtype);
 /* What the reduction starts from. */
 hd_ssa hd_hlo_identity(hd_hlo *e, hd_dtype dtype, const char *op);
 /* Axes that both have first, then those of a, then those of b; NULL, 0: none. */

@@ -117,6 +117,12 @@ static void say_list(hd_hlo *e, const hd_ssa *list, bool types) {
         hd_hlo_say(e, types ? "%s%t" : "%s%v", i > 0 ? ", " : "", &list[i]);
 }
 
+/* A run that fails changes nothing: its cells, which may be donated, come back as they were. */
+static hd_ssa updated(hd_hlo *e, const hd_graph_cell *c) {
+    const hd_ssa new = hd_hlo_node(e, c->update);
+    return e->out->check_count > 0 ? hd_hlo_select(e, e->failed, hd_hlo_node(e, c->node), new) : new;
+}
+
 static void emit_body(hd_hlo *e) {
     const hd_graph *g = e->g;
     for (uint32_t i = 0; i < g->node_count && e->status == HD_OK; ++i) {
@@ -148,7 +154,7 @@ static hd_error emit_main(hd_hlo *e, hd_ssa *list) {
         add_result(e, list, HD_HLO_OUTPUT, i, g->outputs[i].node, hd_hlo_node(e, g->outputs[i].node));
     for (uint32_t i = 0; i < g->cell_count && e->status == HD_OK; ++i)
         if (g->cells[i].update != g->cells[i].node)
-            add_result(e, list, HD_HLO_UPDATE, i, g->cells[i].update, hd_hlo_node(e, g->cells[i].update));
+            add_result(e, list, HD_HLO_UPDATE, i, g->cells[i].update, updated(e, &g->cells[i]));
     if (e->out->check_count > 0) add_result(e, list, HD_HLO_FAULT, 0, HD_NO_NODE, e->fault);
     hd_hlo_say(e, "    return ");
     say_list(e, list, false);

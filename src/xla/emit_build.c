@@ -259,6 +259,14 @@ hd_ssa hd_hlo_select(hd_hlo *e, hd_ssa condition, hd_ssa a, hd_ssa b) {
     return v;
 }
 
+/* What plugins make of maximum and minimum loses a NaN, on the CPU that of the second operand: it is written out. */
+hd_ssa hd_hlo_extreme(hd_hlo *e, bool largest, hd_ssa a, hd_ssa b) {
+    if (a.dtype == HD_BOOL) return largest ? hd_hlo_either(e, a, b) : hd_hlo_both(e, a, b);
+    if (!hd_dtype_is_float(a.dtype)) return hd_hlo_binary(e, largest ? "maximum" : "minimum", a, b);
+    const hd_ssa better = hd_hlo_compare(e, largest ? "GT" : "LT", a, b), none = hd_hlo_compare(e, "NE", a, a);
+    return hd_hlo_select(e, hd_hlo_either(e, better, none), a, b);
+}
+
 static hd_ssa retyped(hd_hlo *e, const char *op, hd_ssa x, hd_dtype dtype, const hd_shape *shape) {
     const hd_ssa v = hd_hlo_define(e, dtype, shape);
     hd_hlo_say(e, "    %v = stablehlo.%s %v : (%t) -> %t\n", &v, op, &x, &x, &v);
@@ -371,6 +379,25 @@ hd_ssa hd_hlo_identity(hd_hlo *e, hd_dtype dtype, const char *op) {
     return hd_hlo_number(e, dtype, HD_HLO_SCALAR, value); /* integers saturate: their smallest and largest */
 }
 
+static bool is_extreme(const char *op, hd_dtype dtype) {
+    return hd_dtype_is_float(dtype) && (strcmp(op, "maximum") == 0 || strcmp(op, "minimum") == 0);
+}
+
+void hd_hlo_say_combine(hd_hlo *e, const char *op, hd_dtype dtype) {
+    const hd_ssa element = {.dtype = dtype};
+    hd_hlo_say(e, "({\n      ^bb0(%a: %t, %b: %t):\n", &element, &element);
+    if (is_extreme(op, dtype)) { /* as hd_hlo_extreme */
+        hd_hlo_say(e, "        %better = stablehlo.compare %s, %a, %b, FLOAT : (%t, %t) -> tensor<i1>\n",
+                   strcmp(op, "maximum") == 0 ? "GT" : "LT", &element, &element);
+        hd_hlo_say(e, "        %none = stablehlo.compare NE, %a, %a, FLOAT : (%t, %t) -> tensor<i1>\n", &element, &element);
+        hd_hlo_say(e, "        %first = stablehlo.or %better, %none : tensor<i1>\n");
+        hd_hlo_say(e, "        %both = stablehlo.select %first, %a, %b : tensor<i1>, %t\n", &element);
+    } else if (op[0] != '\0') {
+        hd_hlo_say(e, "        %both = stablehlo.%s %a, %b : %t\n", op, &element);
+    }
+    hd_hlo_say(e, "        stablehlo.return %s : %t\n    })", op[0] != '\0' ? "%both" : "%b", &element);
+}
+
 hd_ssa hd_hlo_reduce(hd_hlo *e, const char *op, hd_ssa x, hd_ssa init, const bool *reduced, bool keep) {
     hd_shape kept = {.rank = 0}, ones = x.shape;
     int64_t dims[HD_MAX_RANK];
@@ -384,7 +411,12 @@ hd_ssa hd_hlo_reduce(hd_hlo *e, const char *op, hd_ssa x, hd_ssa init, const boo
         }
     }
     hd_ssa v = x;
-    if (count > 0) {
+    if (count > 0 && is_extreme(op, x.dtype)) {
+        v = hd_hlo_define(e, x.dtype, &kept);
+        hd_hlo_say(e, "    %v = \"stablehlo.reduce\"(%v, %v) ", &v, &x, &init);
+        hd_hlo_say_combine(e, op, x.dtype);
+        hd_hlo_say(e, " {dimensions = array<i64: %l>} : (%t, %t) -> %t\n", dims, count, &x, &init, &v);
+    } else if (count > 0) {
         v = hd_hlo_define(e, x.dtype, &kept);
         hd_hlo_say(e,
                    "    %v = stablehlo.reduce(%v init: %v) applies stablehlo.%s across dimensions = [%l] : (%t, %t) -> "
@@ -428,15 +460,13 @@ hd_ssa hd_hlo_take(hd_hlo *e, hd_ssa flat, hd_ssa places) {
 }
 
 hd_ssa hd_hlo_put(hd_hlo *e, hd_ssa flat, hd_ssa places, hd_ssa values, const char *op) {
-    const hd_ssa at = as_vectors(e, places), from = hd_hlo_reshape(e, values, &(const hd_shape){.rank = 1, .size = {at.shape.size[0]}}),
-                 element = {.dtype = flat.dtype};
+    const hd_ssa at = as_vectors(e, places),
+                 from = hd_hlo_reshape(e, values, &(const hd_shape){.rank = 1, .size = {at.shape.size[0]}});
     const hd_ssa v = hd_hlo_define(e, flat.dtype, &flat.shape);
-    hd_hlo_say(e, "    %v = \"stablehlo.scatter\"(%v, %v, %v) ({\n", &v, &flat, &at, &from);
-    hd_hlo_say(e, "      ^bb0(%old: %t, %new: %t):\n", &element, &element);
-    if (op[0] != '\0') hd_hlo_say(e, "        %both = stablehlo.%s %old, %new : %t\n", op, &element);
-    hd_hlo_say(e, "        stablehlo.return %s : %t\n", op[0] != '\0' ? "%both" : "%new", &element);
+    hd_hlo_say(e, "    %v = \"stablehlo.scatter\"(%v, %v, %v) ", &v, &flat, &at, &from);
+    hd_hlo_say_combine(e, op, flat.dtype);
     hd_hlo_say(e,
-               "    }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], "
+               " {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], "
                "scatter_dims_to_operand_dims = [0], index_vector_dim = 1>, indices_are_sorted = false, unique_indices = "
                "false} : (%t, %t, %t) -> %t\n",
                &flat, &at, &from, &v);

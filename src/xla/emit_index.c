@@ -59,13 +59,11 @@ static hd_ssa select_slices(hd_hlo *e, hd_ssa x, hd_ssa index, int axis) {
 static hd_ssa put_slices(hd_hlo *e, hd_ssa x, hd_ssa index, hd_ssa source, int axis, const char *op) {
     int64_t others[HD_MAX_RANK];
     other_axes(x.shape.rank, axis, others);
-    const hd_ssa at = vectors(e, index), v = hd_hlo_define(e, x.dtype, &x.shape), element = {.dtype = x.dtype};
-    hd_hlo_say(e, "    %v = \"stablehlo.scatter\"(%v, %v, %v) ({\n", &v, &x, &at, &source);
-    hd_hlo_say(e, "      ^bb0(%old: %t, %new: %t):\n", &element, &element);
-    if (op[0] != '\0') hd_hlo_say(e, "        %both = stablehlo.%s %old, %new : %t\n", op, &element);
-    hd_hlo_say(e, "        stablehlo.return %s : %t\n", op[0] != '\0' ? "%both" : "%new", &element);
+    const hd_ssa at = vectors(e, index), v = hd_hlo_define(e, x.dtype, &x.shape);
+    hd_hlo_say(e, "    %v = \"stablehlo.scatter\"(%v, %v, %v) ", &v, &x, &at, &source);
+    hd_hlo_say_combine(e, op, x.dtype);
     hd_hlo_say(e,
-               "    }) {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [%l], inserted_window_dims = "
+               " {scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [%l], inserted_window_dims = "
                "[%d], scatter_dims_to_operand_dims = [%d], index_vector_dim = 1>, indices_are_sorted = false, "
                "unique_indices = false} : (%t, %t, %t) -> %t\n",
                others, x.shape.rank - 1, (int64_t)axis, (int64_t)axis, &x, &at, &source, &v);

@@ -66,14 +66,12 @@ static void say_padding(hd_hlo *e, const int64_t *low, const int64_t *high, int 
 
 static hd_ssa reduce_windows(hd_hlo *e, const char *op, hd_ssa x, const hd_shape *shape, const int64_t *size,
                              const int64_t *stride, const int64_t *step, const int64_t *low, const int64_t *high) {
-    const hd_ssa init = hd_hlo_identity(e, x.dtype, op), element = {.dtype = x.dtype};
+    const hd_ssa init = hd_hlo_identity(e, x.dtype, op);
     const hd_ssa v = hd_hlo_define(e, x.dtype, shape);
     const int rank = shape->rank;
-    hd_hlo_say(e, "    %v = \"stablehlo.reduce_window\"(%v, %v) ({\n", &v, &x, &init);
-    hd_hlo_say(e, "      ^bb0(%a: %t, %b: %t):\n", &element, &element);
-    hd_hlo_say(e, "        %both = stablehlo.%s %a, %b : %t\n", op, &element);
-    hd_hlo_say(e, "        stablehlo.return %both : %t\n", &element);
-    hd_hlo_say(e, "    }) {window_dimensions = array<i64: %l>, window_strides = array<i64: %l>, window_dilations = ", size,
+    hd_hlo_say(e, "    %v = \"stablehlo.reduce_window\"(%v, %v) ", &v, &x, &init);
+    hd_hlo_say_combine(e, op, x.dtype);
+    hd_hlo_say(e, " {window_dimensions = array<i64: %l>, window_strides = array<i64: %l>, window_dilations = ", size,
                rank, stride, rank);
     hd_hlo_say(e, "array<i64: %l>, ", step, rank);
     say_padding(e, low, high, rank);

@@ -167,8 +167,8 @@ static hd_ssa order_of(hd_hlo *e, hd_ssa keys) {
     const hd_ssa at = hd_hlo_iota(e, HD_I64, &keys.shape, axis), sorted = hd_hlo_define(e, HD_I64, &keys.shape);
     hd_hlo_say(e, "    %v:2 = \"stablehlo.sort\"(%v, %v) ({\n", &sorted, &keys, &at);
     hd_hlo_say(e, "      ^bb0(%a: tensor<ui64>, %b: tensor<ui64>, %i: tensor<i64>, %j: tensor<i64>):\n");
-    hd_hlo_say(e, "        %less = stablehlo.compare LT, %a, %b, UNSIGNED : (tensor<ui64>, tensor<ui64>) -> tensor<i1>\n");
-    hd_hlo_say(e, "        stablehlo.return %less : tensor<i1>\n");
+    hd_hlo_say(e, "        %before = stablehlo.compare LT, %a, %b, UNSIGNED : (tensor<ui64>, tensor<ui64>) -> tensor<i1>\n");
+    hd_hlo_say(e, "        stablehlo.return %before : tensor<i1>\n");
     hd_hlo_say(e, "    }) {dimension = %d : i64, is_stable = true} : (%t, %t) -> (%t, %t)\n", (int64_t)axis, &keys, &at,
                &keys, &at);
     const hd_ssa v = hd_hlo_define(e, HD_I64, &keys.shape);
@@ -184,14 +184,14 @@ static hd_ssa running_sums(hd_hlo *e, hd_ssa w) {
     const hd_ssa index = hd_hlo_integer(e, HD_I64, HD_HLO_SCALAR, 0), one = hd_hlo_integer(e, HD_I64, HD_HLO_SCALAR, 1),
                  end = hd_hlo_integer(e, HD_I64, HD_HLO_SCALAR, n), zero = hd_hlo_number(e, HD_F64, &column, 0),
                  sums = hd_hlo_define(e, HD_F64, &w.shape), part = zero;
-    hd_hlo_say(e, "    %v:3 = stablehlo.while(%at = %v, %sum = %v, %all = %v) : %t, %t, %t\n", &sums, &index, &zero, &w,
+    hd_hlo_say(e, "    %v:3 = stablehlo.while(%at = %v, %kept = %v, %all = %v) : %t, %t, %t\n", &sums, &index, &zero, &w,
                &index, &zero, &w);
     hd_hlo_say(e, "      cond {\n        %more = stablehlo.compare LT, %at, %v, SIGNED : (%t, %t) -> tensor<i1>\n", &end,
                &end, &end);
     hd_hlo_say(e, "        stablehlo.return %more : tensor<i1>\n      } do {\n");
     hd_hlo_say(e, "        %new = stablehlo.dynamic_slice %all, %v, %at, sizes = [%d, 1] : (%t, %t, %t) -> %t\n", &index, m,
                &w, &index, &index, &part);
-    hd_hlo_say(e, "        %both = stablehlo.add %sum, %new : %t\n", &part);
+    hd_hlo_say(e, "        %both = stablehlo.add %kept, %new : %t\n", &part);
     hd_hlo_say(e, "        %put = stablehlo.dynamic_update_slice %all, %both, %v, %at : (%t, %t, %t, %t) -> %t\n", &index, &w,
                &part, &index, &index, &w);
     hd_hlo_say(e, "        %next = stablehlo.add %at, %v : %t\n", &one, &one);

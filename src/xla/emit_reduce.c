@@ -42,20 +42,20 @@ hd_ssa hd_hlo_emit_reduce(hd_hlo *e, uint32_t node) {
     return hd_hlo_cast(e, x, (hd_dtype)n->dtype);
 }
 
-/* ---- norms ------------------------------------------------------------------------------------------------------------------ */
+/* ---- norms ------------------------------------------------------------------------------------------------------------------
+ * Means are f64, and so is what cancels around them; x itself is normalised in its own type. */
 typedef struct norm {
     hd_ssa x, z, scale; /* x normalised, and what it was multiplied by, spread over x */
     bool last[HD_MAX_RANK], front[HD_MAX_RANK];
     double count;
 } norm;
 
-/* The mean over the normalised axes, spread over x again. */
+static hd_ssa in_f64(hd_hlo *e, hd_ssa x) { return hd_hlo_convert(e, x, HD_F64); }
+
+/* The mean over the normalised axes of f64, which stay with size 1. */
 static hd_ssa mean(hd_hlo *e, const norm *m, hd_ssa x) {
-    const hd_dtype dtype = x.dtype;
-    x = hd_hlo_convert(e, x, HD_F64);
     x = hd_hlo_reduce(e, "add", x, hd_hlo_identity(e, HD_F64, "add"), m->last, true);
-    x = hd_hlo_divide(e, x, hd_hlo_number(e, HD_F64, &x.shape, m->count));
-    return hd_hlo_broadcast(e, hd_hlo_convert(e, x, dtype), &m->x.shape);
+    return hd_hlo_divide(e, x, hd_hlo_number(e, HD_F64, &x.shape, m->count));
 }
 
 static norm normalised(hd_hlo *e, hd_ssa x, int axes, double eps, bool centered) {
@@ -65,17 +65,21 @@ static norm normalised(hd_hlo *e, hd_ssa x, int axes, double eps, bool centered)
         m.front[i] = !m.last[i];
         if (m.last[i]) m.count *= (double)x.shape.size[i];
     }
-    const hd_ssa d = centered ? hd_hlo_subtract(e, x, mean(e, &m, x)) : x;
-    const hd_ssa spread = hd_hlo_add(e, mean(e, &m, hd_hlo_multiply(e, d, d)), hd_hlo_number(e, x.dtype, &x.shape, eps));
-    m.scale = hd_hlo_divide(e, hd_hlo_number(e, x.dtype, &x.shape, 1), hd_hlo_unary(e, "sqrt", spread));
-    m.z = hd_hlo_multiply(e, d, m.scale);
+    hd_ssa d = in_f64(e, x);
+    if (centered) d = hd_hlo_subtract(e, d, hd_hlo_broadcast(e, mean(e, &m, d), &x.shape));
+    hd_ssa spread = mean(e, &m, hd_hlo_multiply(e, d, d));
+    spread = hd_hlo_unary(e, "sqrt", hd_hlo_add(e, spread, hd_hlo_number(e, HD_F64, &spread.shape, eps)));
+    spread = hd_hlo_divide(e, hd_hlo_number(e, HD_F64, &spread.shape, 1), spread);
+    m.scale = hd_hlo_broadcast(e, hd_hlo_convert(e, spread, x.dtype), &x.shape);
+    m.z = hd_hlo_multiply(e, hd_hlo_convert(e, d, x.dtype), m.scale);
     return m;
 }
 
 static hd_ssa gradient_of_x(hd_hlo *e, const norm *m, hd_ssa h, bool centered) {
-    hd_ssa rest = hd_hlo_multiply(e, m->z, mean(e, m, hd_hlo_multiply(e, h, m->z)));
-    if (centered) rest = hd_hlo_add(e, rest, mean(e, m, h));
-    return hd_hlo_multiply(e, m->scale, hd_hlo_subtract(e, h, rest));
+    const hd_ssa g = in_f64(e, h), z = in_f64(e, m->z);
+    hd_ssa rest = hd_hlo_multiply(e, z, hd_hlo_broadcast(e, mean(e, m, hd_hlo_multiply(e, g, z)), &z.shape));
+    if (centered) rest = hd_hlo_add(e, rest, hd_hlo_broadcast(e, mean(e, m, g), &z.shape));
+    return hd_hlo_multiply(e, m->scale, hd_hlo_convert(e, hd_hlo_subtract(e, g, rest), h.dtype));
 }
 
 static hd_ssa over_rows(hd_hlo *e, const norm *m, hd_ssa x) {

@@ -37,11 +37,12 @@ static hd_ssa masked(hd_hlo *e, hd_ssa bits, uint64_t mask) {
     return hd_hlo_both(e, bits, hd_hlo_bits(e, bits.dtype, &bits.shape, mask));
 }
 
+/* The sign is asked for, and not cut out: of a bf16 made f32 the CPU plugin's vector code would take other bits. */
 static hd_ssa copysign_of(hd_hlo *e, int type, hd_ssa a, hd_ssa b) {
-    const float_bits f = bits_of(type);
-    const hd_ssa size = masked(e, hd_hlo_bitcast(e, a, f.integer), f.sign - 1),
-                 sign = masked(e, hd_hlo_bitcast(e, b, f.integer), f.sign);
-    return hd_hlo_bitcast(e, hd_hlo_either(e, size, sign), a.dtype);
+    const hd_dtype whole = type == HD_COMPUTE_F32 ? HD_I32 : HD_I64;
+    const hd_ssa below = hd_hlo_compare(e, "LT", hd_hlo_bitcast(e, b, whole), hd_hlo_integer(e, whole, &b.shape, 0)),
+                 size = hd_hlo_unary(e, "abs", a);
+    return hd_hlo_select(e, below, hd_hlo_unary(e, "negate", size), size);
 }
 
 static hd_ssa exp2i(hd_hlo *e, int type, hd_ssa a) {
@@ -291,8 +292,8 @@ hd_ssa hd_hlo_word(hd_hlo *e, hd_word word, int type, const hd_ssa *o) {
     case HD_WORD_EITHER: return hd_hlo_either(e, o[0], o[1]);
     case HD_WORD_UNLESS: return hd_hlo_not(e, o[0]);
     case HD_WORD_SELECT: return hd_hlo_select(e, o[0], o[1], o[2]);
-    case HD_WORD_MAX: return hd_hlo_binary(e, type == HD_COMPUTE_B8 ? "or" : "maximum", o[0], o[1]);
-    case HD_WORD_MIN: return hd_hlo_binary(e, type == HD_COMPUTE_B8 ? "and" : "minimum", o[0], o[1]);
+    case HD_WORD_MAX: return hd_hlo_extreme(e, true, o[0], o[1]);
+    case HD_WORD_MIN: return hd_hlo_extreme(e, false, o[0], o[1]);
     default: break;
     }
     if (hd_words[word].is_function || word == HD_WORD_FMA) return called(e, word, type, o);
@@ -325,7 +326,8 @@ hd_ssa hd_hlo_cast(hd_hlo *e, hd_ssa x, hd_dtype dtype) {
         return hd_dtype_is_float(x.dtype) ? float_to_integer(e, hd_hlo_convert(e, x, hd_hlo_wide(x.dtype)), dtype)
                                           : hd_hlo_convert(e, x, dtype);
     const bool through_f32 = hd_dtype_is_small_float(dtype) && x.dtype != HD_F32 && x.dtype != HD_F64;
-    return hd_hlo_convert(e, through_f32 ? hd_hlo_convert(e, x, HD_F32) : x, dtype);
+    if (through_f32) x = hd_hlo_convert(e, x, HD_F32);
+    return hd_hlo_convert(e, x, dtype);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------------------------------------ */
