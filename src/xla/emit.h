@@ -61,6 +61,6 @@ void hd_stablehlo_release(hd_stablehlo *s);
 
 /* The error that the fault result of a run tells of, worded as the device words it: {1 + check, place, bits of the value}.
  * HD_OK when all is 0. */
-hd_error hd_stablehlo_fault(const hd_graph *g, const hd_stablehlo *s, const int64_t fault[3]);
+hd_error hd_stablehlo_fault(hd_thread *thread, const hd_graph *g, const hd_stablehlo *s, const int64_t fault[3]);
 
 #endif

@@ -4,6 +4,8 @@
 #include "ops/op.h"
 #include "xla/build.h"
 
+#include <string.h>
+
 static bool add_check(hd_hlo *e, hd_hlo_check check) {
     hd_stablehlo *out = e->out;
     if (out->check_count == e->check_capacity) {
@@ -69,22 +71,27 @@ static hd_error weights_fault(const hd_graph *g, const hd_hlo_check *c, int64_t 
                    (long long)place, (long long)value, (long long)out.size[out.rank - 1]);
 }
 
-hd_error hd_stablehlo_fault(const hd_graph *g, const hd_stablehlo *s, const int64_t fault[3]) {
+static hd_error index_fault(const hd_graph *g, const hd_hlo_check *c, int64_t place, int64_t value) {
+    const uint32_t index = hd_node_inputs(g, c->node)[1];
+    const hd_shape shape = hd_node_shape(g, index);
+    return hd_fail(HD_ERROR_INDEX,
+                   g->nodes[index].dtype == HD_U64
+                       ? "index %llu at place %lld of %s is out of range for an axis of size %lld"
+                       : "index %lld at place %lld of %s is out of range for an axis of size %lld",
+                   (long long)value, (long long)place, HD_SHAPE_TEXT(shape), (long long)c->bound);
+}
+
+hd_error hd_stablehlo_fault(hd_thread *thread, const hd_graph *g, const hd_stablehlo *s, const int64_t fault[3]) {
     if (fault[0] == 0) return HD_OK;
     if (fault[0] < 0 || fault[0] > (int64_t)s->check_count)
         return hd_fail(HD_ERROR_INTERNAL, "a fault of check %lld, where there are %u", (long long)fault[0],
                        s->check_count);
     const hd_hlo_check *c = &s->checks[fault[0] - 1];
-    if (c->kind == HD_HLO_CHECK_ROW) return row_fault(g, c->node, fault[1]);
-    if (c->kind != HD_HLO_CHECK_INDEX) {
-        double value;
-        __builtin_memcpy(&value, &fault[2], 8);
-        return weights_fault(g, c, fault[1], value);
-    }
-    const uint32_t index = hd_node_inputs(g, c->node)[1];
-    const hd_shape shape = hd_node_shape(g, index);
-    return hd_fail(HD_ERROR_INDEX,
-                   g->nodes[index].dtype == HD_U64 ? "index %llu at place %lld of %s is out of range for an axis of size %lld"
-                                                   : "index %lld at place %lld of %s is out of range for an axis of size %lld",
-                   (long long)fault[2], (long long)fault[1], HD_SHAPE_TEXT(shape), (long long)c->bound);
+    double value;
+    memcpy(&value, &fault[2], 8);
+    const hd_error status = c->kind == HD_HLO_CHECK_ROW     ? row_fault(g, c->node, fault[1])
+                            : c->kind == HD_HLO_CHECK_INDEX ? index_fault(g, c, fault[1], fault[2])
+                                                            : weights_fault(g, c, fault[1], value);
+    hd_error_append(thread, " (in node %%%u, %s)", c->node, hd_node_name(&g->nodes[c->node]));
+    return status;
 }

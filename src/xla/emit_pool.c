@@ -122,7 +122,7 @@ static hd_ssa divisors(hd_hlo *e, const windows *w, hd_dtype dtype) {
     return all;
 }
 
-/* ---- windows of different sizes: which pixels each has, as a matrix of 0 and 1 ------------------------------------------------- */
+/* ---- windows of different sizes ---------------------------------------------------------------------------------------------- */
 /* Where adaptive windows of an axis begin (add 0), or end (add 1), at positions `at`. */
 static hd_ssa adaptive_bound(hd_hlo *e, const windows *w, int axis, hd_ssa at, bool ends) {
     const int64_t image = w->image.size[axis], result = w->result.size[axis];
@@ -132,21 +132,6 @@ static hd_ssa adaptive_bound(hd_hlo *e, const windows *w, int axis, hd_ssa at, b
     if (ends) rest = hd_hlo_add(e, rest, hd_hlo_integer(e, HD_I64, &at.shape, result - 1));
     return hd_hlo_add(e, hd_hlo_multiply(e, at, hd_hlo_integer(e, HD_I64, &at.shape, image / result)),
                       hd_hlo_divide(e, rest, of_result));
-}
-
-/* Sums over windows along every axis in turn, or, going back, to windows. */
-static hd_ssa adaptive_sums(hd_hlo *e, const windows *w, hd_ssa x, bool back) {
-    for (int i = w->rank - w->axes; i < w->rank; ++i) {
-        const hd_shape matrix = {.rank = 2, .size = {w->result.size[i], w->image.size[i]}};
-        const hd_ssa row = hd_hlo_iota(e, HD_I64, &matrix, 0), column = hd_hlo_iota(e, HD_I64, &matrix, 1);
-        hd_ssa has = hd_hlo_both(e, hd_hlo_compare(e, "GE", column, adaptive_bound(e, w, i, row, false)),
-                                 hd_hlo_compare(e, "LT", column, adaptive_bound(e, w, i, row, true)));
-        x = hd_hlo_dot(e, x, hd_hlo_convert(e, has, x.dtype), 0, i, back ? 0 : 1); /* the new axis comes last */
-        int order[HD_MAX_RANK];
-        for (int k = 0; k < w->rank; ++k) order[k] = k < i ? k : k == i ? w->rank - 1 : k - 1;
-        x = hd_hlo_transpose(e, x, order);
-    }
-    return x;
 }
 
 /* ---- rows of places --------------------------------------------------------------------------------------------------------- */
@@ -233,19 +218,37 @@ static hd_ssa max_by_places(hd_hlo *e, hd_op_id id, const windows *w, hd_ssa fir
     return hd_hlo_reshape(e, hd_hlo_select(e, found, taken, unseen), &w->result);
 }
 
+/* Sums over windows of different sizes, and the way back. */
+static hd_ssa sums_by_places(hd_hlo *e, const windows *w, hd_ssa x) {
+    const looked_up l = look_up(e, w);
+    const hd_shape flat = hd_hlo_flat(&x.shape);
+    const bool last[3] = {false, false, true};
+    hd_ssa values = hd_hlo_take(e, hd_hlo_reshape(e, x, &flat), l.places);
+    values = hd_hlo_select(e, l.inside, values, hd_hlo_number(e, x.dtype, &values.shape, 0));
+    return hd_hlo_reshape(e, hd_hlo_reduce(e, "add", values, hd_hlo_identity(e, x.dtype, "add"), last, false), &w->result);
+}
+
+static hd_ssa spread_by_places(hd_hlo *e, const windows *w, hd_ssa share) {
+    const looked_up l = look_up(e, w);
+    const hd_shape image = hd_hlo_flat(&w->image), rows = l.places.shape, one = {.rank = 3, .size = {rows.size[0], rows.size[1], 1}};
+    share = hd_hlo_broadcast(e, hd_hlo_reshape(e, share, &one), &rows);
+    share = hd_hlo_select(e, l.inside, share, hd_hlo_number(e, share.dtype, &rows, 0));
+    return hd_hlo_reshape(e, hd_hlo_put(e, hd_hlo_number(e, share.dtype, &image, 0), l.places, share, "add"), &w->image);
+}
+
 /* ---- the ops --------------------------------------------------------------------------------------------------------------------- */
 static hd_ssa avg(hd_hlo *e, const windows *w, hd_ssa x) {
     const hd_dtype dtype = x.dtype;
     x = hd_hlo_convert(e, x, HD_F64); /* sums add up in f64, as ours do */
     const hd_ssa sums = w->even ? reduce_windows(e, "add", x, &w->result, w->size, w->stride, w->step, w->before, w->after)
-                                : adaptive_sums(e, w, x, false);
+                                : sums_by_places(e, w, x);
     return hd_hlo_convert(e, hd_hlo_divide(e, sums, divisors(e, w, HD_F64)), dtype);
 }
 
 /* Each window's share, added up where windows lap: sums over windows of the shares, spread out to where windows begin. */
 static hd_ssa avg_gradient(hd_hlo *e, const windows *w, hd_ssa g) {
     const hd_ssa share = hd_hlo_divide(e, g, divisors(e, w, g.dtype));
-    if (!w->even) return adaptive_sums(e, w, share, true);
+    if (!w->even) return spread_by_places(e, w, share);
     int64_t low[HD_MAX_RANK], high[HD_MAX_RANK], between[HD_MAX_RANK], one[HD_MAX_RANK], none[HD_MAX_RANK] = {0};
     for (int i = 0; i < w->rank; ++i) {
         low[i] = w->size[i] - 1 - w->before[i];

@@ -23,7 +23,7 @@ static inline uint32_t text_results(hd_script *s, bool simplified, hd_tensor **r
     run_text(thread, g, &text, &run, results, what);
     uint32_t count = text.result_count;
     if (count > 0 && text.results[count - 1].kind == HD_HLO_FAULT)
-        hd_stablehlo_fault(g, &text, hd_data(results[--count], HD_I64));
+        hd_stablehlo_fault(thread, g, &text, hd_data(results[--count], HD_I64));
     hd_stablehlo_release(&text);
     hd_graph_release(thread, g);
     return count;
