@@ -57,17 +57,17 @@ typedef struct devices_args {
     void *const *devices;
     size_t count;
 } devices_args;
-typedef struct program {
+typedef struct plugin_program {
     HEAD;
     char *code;
     size_t code_bytes;
     const char *format;
     size_t format_bytes;
-} program;
+} plugin_program;
 typedef struct compile_args {
     HEAD;
     void *client;
-    const program *program;
+    const plugin_program *program;
     const char *options;
     size_t option_bytes;
     void *executable;
@@ -198,7 +198,7 @@ typedef struct text_run {
 static inline void run_text(hd_thread *thread, const hd_graph *g, const hd_stablehlo *s, const text_run *run,
                             hd_tensor **results, const char *what) {
     static const char options[6] = {0x1A, 4, 0x20, 1, 0x28, 1};
-    const program p = {.size = 48, .code = s->text, .code_bytes = s->bytes, .format = "mlir", .format_bytes = 4};
+    const plugin_program p = {.size = 48, .code = s->text, .code_bytes = s->bytes, .format = "mlir", .format_bytes = 4};
     compile_args c = {.size = 56, .client = client, .program = &p, .options = options, .option_bytes = 6};
     const char *why = plugin_call(AT_COMPILE, &c);
     if (why[0] != '\0') fail_msg("%s does not compile: %s\n%s", what, why, s->bytes < 20000 ? s->text : "");

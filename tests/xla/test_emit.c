@@ -1,0 +1,173 @@
+/* Graphs as StableHLO text: what small ones look like, that every op has a text, and what a program's ends are. */
+#include "../graph/calls.h"
+#include "core/memory.h"
+#include "core/thread.h"
+#include "script/script.h"
+#include "xla/emit.h"
+
+static hd_stablehlo emitted(hd_script *s) {
+    hd_stablehlo text;
+    if (hd_stablehlo_emit(hd_thread_self(), s->graph, &text) != HD_OK) fail_msg("%s", hd_error_message());
+    return text;
+}
+
+static void text_is(hd_script *s, const char *expected) {
+    hd_stablehlo text = emitted(s);
+    static const char head[] =
+        "module @hodu attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {\n";
+    assert_memory_equal(text.text, head, strlen(head));
+    assert_string_equal(text.text + strlen(head), expected);
+    assert_int_equal(strlen(text.text), text.bytes);
+    hd_stablehlo_release(&text);
+}
+
+static void an_affine_layer_with_relu(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("affine");
+    hd_tensor *x = hd_input("x", HD_SHAPE(2, 3), HD_F32), *w = hd_input("w", HD_SHAPE(4, 3), HD_F32),
+              *c = hd_input("c", HD_SHAPE(4), HD_F32);
+    hd_builder_add_output(b, "y", hd_relu(hd_affine(x, w, c)));
+    text_is(built(b), "  func.func public @main(%0: tensor<2x3xf32>, %1: tensor<4x3xf32>, %2: tensor<4xf32>) -> "
+                      "(tensor<2x4xf32>) {\n"
+                      "    %3 = stablehlo.dot_general %0, %1, contracting_dims = [1] x [1], precision = [HIGHEST, HIGHEST] : "
+                      "(tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>\n"
+                      "    %4 = stablehlo.broadcast_in_dim %2, dims = [1] : (tensor<4xf32>) -> tensor<2x4xf32>\n"
+                      "    %5 = stablehlo.add %3, %4 : tensor<2x4xf32>\n"
+                      "    %6 = stablehlo.constant dense<0x00000000> : tensor<f32>\n"
+                      "    %7 = stablehlo.broadcast_in_dim %6, dims = [] : (tensor<f32>) -> tensor<2x4xf32>\n"
+                      "    %8 = stablehlo.compare GT, %7, %5, FLOAT : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xi1>\n"
+                      "    %9 = stablehlo.compare NE, %7, %7, FLOAT : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xi1>\n"
+                      "    %10 = stablehlo.or %8, %9 : tensor<2x4xi1>\n"
+                      "    %11 = stablehlo.select %10, %7, %5 : tensor<2x4xi1>, tensor<2x4xf32>\n"
+                      "    return %11 : tensor<2x4xf32>\n"
+                      "  }\n"
+                      "}\n");
+}
+
+/* State that is updated is donated to its update; the learning rate is a number. */
+static void a_step_with_state(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = hd_zeros(HD_SHAPE(3), HD_F32);
+    hd_builder *b = started("step");
+    hd_builder_add_state(b, "w", w);
+    hd_tensor *g = hd_input("g", HD_SHAPE(3), HD_F32);
+    hd_assign(w, hd_sub(w, hd_mul_scalar(g, 0.5)));
+    hd_builder_add_output(b, "norm", hd_sum(g, HD_AXES(), NULL));
+    hd_script *s = built(b);
+    text_is(s, "  func.func public @main(%0: tensor<3xf32>, %1: tensor<3xf32> {tf.aliasing_output = 1 : i32}) -> "
+               "(tensor<f32>, tensor<3xf32>) {\n"
+               "    %2 = stablehlo.constant dense<0x3F000000> : tensor<f32>\n"
+               "    %3 = stablehlo.broadcast_in_dim %2, dims = [] : (tensor<f32>) -> tensor<3xf32>\n"
+               "    %4 = stablehlo.multiply %0, %3 : tensor<3xf32>\n"
+               "    %5 = stablehlo.subtract %1, %4 : tensor<3xf32>\n"
+               "    %6 = stablehlo.convert %0 : (tensor<3xf32>) -> tensor<3xf64>\n"
+               "    %7 = stablehlo.constant dense<0x0000000000000000> : tensor<f64>\n"
+               "    %8 = stablehlo.reduce(%6 init: %7) applies stablehlo.add across dimensions = [0] : (tensor<3xf64>, "
+               "tensor<f64>) -> tensor<f64>\n"
+               "    %9 = stablehlo.convert %8 : (tensor<f64>) -> tensor<f32>\n"
+               "    return %9, %5 : tensor<f32>, tensor<3xf32>\n"
+               "  }\n"
+               "}\n");
+    hd_stablehlo text = emitted(s);
+    assert_int_equal(text.argument_count, 2);
+    assert_int_equal(text.arguments[0].kind, HD_HLO_INPUT);
+    assert_int_equal(text.arguments[0].result, -1);
+    assert_int_equal(text.arguments[1].kind, HD_HLO_CELL);
+    assert_int_equal(text.arguments[1].result, 1);
+    assert_int_equal(text.result_count, 2);
+    assert_int_equal(text.results[0].kind, HD_HLO_OUTPUT);
+    assert_int_equal(text.results[1].kind, HD_HLO_UPDATE);
+    hd_stablehlo_release(&text);
+}
+
+/* Small constants are text, large ones arguments; draws take a seed; checks give a fault. */
+static void ends_of_a_program(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *large = hd_copy(hd_arange(0, 100, 1, HD_F32)), *small = HD_TENSOR_I64(HD_SHAPE(2), 5, -1);
+    hd_builder *b = started("ends");
+    hd_tensor *x = hd_input("x", HD_SHAPE(2), HD_I64);
+    hd_builder_add_output(b, "y", hd_index_select(hd_add(large, hd_rand(HD_SHAPE(100), HD_F32)), 0, hd_add(x, small)));
+    hd_stablehlo text = emitted(built(b));
+    static const hd_hlo_argument_kind kinds[] = {HD_HLO_INPUT, HD_HLO_CONSTANT, HD_HLO_SEED, HD_HLO_DRAW};
+    assert_int_equal(text.argument_count, 4);
+    for (int i = 0; i < 4; ++i) assert_int_equal(text.arguments[i].kind, kinds[i]);
+    assert_non_null(strstr(text.text, "stablehlo.constant dense<\"0x0500000000000000FFFFFFFFFFFFFFFF\"> : tensor<2xi64>"));
+    assert_int_equal(text.result_count, 2);
+    assert_int_equal(text.results[1].kind, HD_HLO_FAULT);
+    assert_int_equal(text.check_count, 1);
+    assert_int_equal(text.checks[0].bound, 100);
+    hd_stablehlo_release(&text);
+}
+
+/* No op is refused: what is in the list of calls is all of them, and all rows in all their dtypes are in test_emit_rows.c. */
+static void every_op_has_a_text(void **state) {
+    (void)state;
+    bool seen[HD_OP_COUNT] = {false};
+    for (int k = 0; k < CALL_COUNT; ++k) {
+        HD_SCOPE;
+        hd_tensor *in[3];
+        const int count = call_operands(k, in);
+        for (int i = 0; i < count; ++i) hd_requires_grad(in[i]);
+        hd_builder *b = started(calls[k].name);
+        hd_tensor *y = run_call(in, &calls[k]);
+        hd_builder_add_output(b, "y", y);
+        if (hd_tensor_requires_grad(y)) hd_backward(y);
+        hd_error_clear(); /* some have no gradient */
+        hd_clear_tape();
+        hd_script *s = built(b);
+        hd_stablehlo text = emitted(s);
+        for (uint32_t i = 0; i < s->graph->node_count; ++i)
+            if (hd_node_is_op(&s->graph->nodes[i])) seen[s->graph->nodes[i].op] = true;
+        hd_stablehlo_release(&text);
+    }
+    for (int id = HD_OP_ELEMENTWISE_COUNT; id < (int)HD_OP_COUNT; ++id)
+        if (!seen[id]) fail_msg("%s is in no call", hd_ops[id].name);
+}
+
+/* The text of a graph with ten times the nodes is ten times as long, or a little more, as numbers have more digits. */
+static size_t text_of_steps(int steps) {
+    HD_SCOPE;
+    hd_builder *b = started("steps");
+    hd_tensor *x = hd_input("x", HD_SHAPE(8, 8), HD_F32);
+    for (int i = 0; i < steps; ++i) x = hd_tanh(hd_add(hd_matmul(x, x), x));
+    hd_builder_add_output(b, "y", x);
+    hd_stablehlo text = emitted(built(b));
+    const size_t bytes = text.bytes;
+    hd_stablehlo_release(&text);
+    return bytes;
+}
+static void text_grows_with_the_graph(void **state) {
+    (void)state;
+    const size_t head = text_of_steps(1), few = text_of_steps(101) - head, many = text_of_steps(1001) - head;
+    assert_in_range(many, 9 * few, 11 * few);
+}
+
+/* Any allocation may fail: an error, and nothing is left behind. */
+static void memory_may_run_out(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = hd_copy(hd_arange(0, 5, 1, HD_F32));
+    hd_builder *b = started("memory");
+    hd_builder_add_state(b, "w", w);
+    hd_tensor *x = hd_input("x", HD_SHAPE(3), HD_I64);
+    hd_assign(w, hd_exp(hd_add(w, hd_randn(HD_SHAPE(5), HD_F32))));
+    hd_builder_add_output(b, "y", hd_index_select(w, 0, x));
+    hd_script *s = built(b);
+    int64_t failures = 0;
+    for (bool again = true; again; ++failures) {
+        hd_stablehlo text;
+        hd_memory_fail_after(failures);
+        const hd_error status = hd_stablehlo_emit(hd_thread_self(), s->graph, &text);
+        hd_memory_fail_after(-1);
+        again = status != HD_OK;
+        if (again) assert_error(HD_ERROR_MEMORY, "memory");
+        hd_stablehlo_release(&text);
+    }
+    assert_true(failures > 20);
+}
+
+RUN(test(an_affine_layer_with_relu), test(a_step_with_state), test(ends_of_a_program), test(every_op_has_a_text),
+    test(text_grows_with_the_graph), test(memory_may_run_out))
