@@ -22,9 +22,7 @@ hd_ssa hd_hlo_node(hd_hlo *e, uint32_t node) {
     return e->values[node];
 }
 
-hd_ssa hd_hlo_input(hd_hlo *e, uint32_t node, int input) {
-    return hd_hlo_node(e, hd_node_inputs(e->g, node)[input]);
-}
+hd_ssa hd_hlo_input(hd_hlo *e, uint32_t node, int input) { return hd_hlo_node(e, hd_node_inputs(e->g, node)[input]); }
 
 static hd_ssa refused(hd_hlo *e, uint32_t node) {
     hd_hlo_fail(e, hd_fail(HD_ERROR_STATE, "XLA cannot take %s (node %u); compile with HODU",
@@ -57,7 +55,8 @@ static hd_ssa emit_node(hd_hlo *e, uint32_t node) {
 }
 
 /* ---- arguments and results ---------------------------------------------------------------------------------------------------- */
-static void add_argument(hd_hlo *e, hd_hlo_argument_kind kind, uint32_t place, uint32_t node, hd_ssa value, int32_t result) {
+static void add_argument(hd_hlo *e, hd_hlo_argument_kind kind, uint32_t place, uint32_t node, hd_ssa value,
+                         int32_t result) {
     e->out->arguments[e->out->argument_count] = (hd_hlo_argument){kind, place, node, result};
     hd_hlo_say(e, "%s%v: %t", e->out->argument_count++ > 0 ? ", " : "", &value, &value);
     if (result >= 0) hd_hlo_say(e, " {tf.aliasing_output = %d : i32}", (int64_t)result);
@@ -131,8 +130,8 @@ static void emit_body(hd_hlo *e) {
         if (!hd_node_is_call(n) || n->op == HD_OP_full) continue;
         e->values[i] = emit_node(e, i);
         e->defined[i] = true;
-        if (e->status == HD_OK && (e->values[i].dtype != (hd_dtype)n->dtype ||
-                                   !hd_shape_equal(e->values[i].shape, hd_node_shape(g, i)))) {
+        if (e->status == HD_OK &&
+            (e->values[i].dtype != (hd_dtype)n->dtype || !hd_shape_equal(e->values[i].shape, hd_node_shape(g, i)))) {
             const hd_shape shape = hd_node_shape(g, i);
             hd_hlo_fail(e, hd_fail(HD_ERROR_INTERNAL, "%s came out as %s %s instead of %s %s", hd_node_name(n),
                                    hd_dtype_name(e->values[i].dtype), HD_SHAPE_TEXT(e->values[i].shape),
@@ -190,7 +189,8 @@ hd_error hd_stablehlo_emit(hd_thread *thread, const hd_graph *g, hd_stablehlo *o
     e.rows = hd_array_resize(NULL, ROWS * sizeof *e.rows);
     hd_ssa *list = hd_array_resize(NULL, results * sizeof *list);
     out->results = hd_array_resize(NULL, results * sizeof *out->results);
-    out->arguments = hd_array_resize(NULL, ((size_t)g->input_count + g->cell_count + nodes + 2) * sizeof *out->arguments);
+    out->arguments =
+        hd_array_resize(NULL, ((size_t)g->input_count + g->cell_count + nodes + 2) * sizeof *out->arguments);
     if (e.rows != NULL) memset(e.rows, 0, ROWS * sizeof *e.rows);
     if (e.values == NULL || e.defined == NULL || e.rows == NULL || list == NULL || out->results == NULL ||
         out->arguments == NULL) {

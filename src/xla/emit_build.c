@@ -9,10 +9,9 @@
 /* ---- writing ------------------------------------------------------------------------------------------------------------ */
 const char *hd_hlo_dtype(hd_dtype dtype) {
     static const char *const names[HD_DTYPE_COUNT] = {
-        [HD_BOOL] = "i1",    [HD_U8] = "ui8", [HD_U16] = "ui16",   [HD_U32] = "ui32",
-        [HD_U64] = "ui64",   [HD_I8] = "i8",  [HD_I16] = "i16",    [HD_I32] = "i32",
-        [HD_I64] = "i64",    [HD_F16] = "f16", [HD_BF16] = "bf16", [HD_F8E4M3] = "f8E4M3FN",
-        [HD_F8E5M2] = "f8E5M2", [HD_F32] = "f32", [HD_F64] = "f64"};
+        [HD_BOOL] = "i1",   [HD_U8] = "ui8",          [HD_U16] = "ui16",      [HD_U32] = "ui32", [HD_U64] = "ui64",
+        [HD_I8] = "i8",     [HD_I16] = "i16",         [HD_I32] = "i32",       [HD_I64] = "i64",  [HD_F16] = "f16",
+        [HD_BF16] = "bf16", [HD_F8E4M3] = "f8E4M3FN", [HD_F8E5M2] = "f8E5M2", [HD_F32] = "f32",  [HD_F64] = "f64"};
     return names[dtype];
 }
 
@@ -245,9 +244,9 @@ hd_ssa hd_hlo_not(hd_hlo *e, hd_ssa a) { return hd_hlo_unary(e, "not", a); }
 
 hd_ssa hd_hlo_compare(hd_hlo *e, const char *direction, hd_ssa a, hd_ssa b) {
     const hd_ssa v = hd_hlo_define(e, HD_BOOL, &a.shape);
-    const char *kind = hd_dtype_is_float(a.dtype)                             ? "FLOAT"
+    const char *kind = hd_dtype_is_float(a.dtype)                          ? "FLOAT"
                        : a.dtype != HD_BOOL && hd_dtype_is_signed(a.dtype) ? "SIGNED"
-                                                                              : "UNSIGNED";
+                                                                           : "UNSIGNED";
     hd_hlo_say(e, "    %v = stablehlo.compare %s, %v, %v, %s : (%t, %t) -> %t\n", &v, direction, &a, &b, kind, &a, &b,
                &v);
     return v;
@@ -324,7 +323,8 @@ hd_ssa hd_hlo_slice(hd_hlo *e, hd_ssa x, const int64_t *start, const int64_t *co
     const hd_ssa v = hd_hlo_define(e, x.dtype, &shape);
     hd_hlo_say(e, "    %v = stablehlo.slice %v [", &v, &x);
     for (int i = 0; i < shape.rank; ++i) {
-        const int64_t from = count[i] > 0 ? start[i] : 0, limit = count[i] > 0 ? from + (count[i] - 1) * step[i] + 1 : 0;
+        const int64_t from = count[i] > 0 ? start[i] : 0,
+                      limit = count[i] > 0 ? from + (count[i] - 1) * step[i] + 1 : 0;
         hd_hlo_say(e, "%s%d:%d", i > 0 ? ", " : "", from, limit);
         if (step[i] != 1) hd_hlo_say(e, ":%d", step[i]);
     }
@@ -389,7 +389,8 @@ void hd_hlo_say_combine(hd_hlo *e, const char *op, hd_dtype dtype) {
     if (is_extreme(op, dtype)) { /* as hd_hlo_extreme */
         hd_hlo_say(e, "        %better = stablehlo.compare %s, %a, %b, FLOAT : (%t, %t) -> tensor<i1>\n",
                    strcmp(op, "maximum") == 0 ? "GT" : "LT", &element, &element);
-        hd_hlo_say(e, "        %none = stablehlo.compare NE, %a, %a, FLOAT : (%t, %t) -> tensor<i1>\n", &element, &element);
+        hd_hlo_say(e, "        %none = stablehlo.compare NE, %a, %a, FLOAT : (%t, %t) -> tensor<i1>\n", &element,
+                   &element);
         hd_hlo_say(e, "        %first = stablehlo.or %better, %none : tensor<i1>\n");
         hd_hlo_say(e, "        %both = stablehlo.select %first, %a, %b : tensor<i1>, %t\n", &element);
     } else if (op[0] != '\0') {
@@ -451,11 +452,12 @@ hd_ssa hd_hlo_take(hd_hlo *e, hd_ssa flat, hd_ssa places) {
     const hd_ssa at = as_vectors(e, places);
     const hd_shape shape = HD_SHAPE(at.shape.size[0]);
     const hd_ssa v = hd_hlo_define(e, flat.dtype, &shape);
-    hd_hlo_say(e,
-               "    %v = \"stablehlo.gather\"(%v, %v) {dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], "
-               "start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1>, indices_are_sorted = false} : "
-               "(%t, %t) -> %t\n",
-               &v, &flat, &at, &flat, &at, &v);
+    hd_hlo_say(
+        e,
+        "    %v = \"stablehlo.gather\"(%v, %v) {dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], "
+        "start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1>, indices_are_sorted = false} : "
+        "(%t, %t) -> %t\n",
+        &v, &flat, &at, &flat, &at, &v);
     return hd_hlo_reshape(e, v, &places.shape);
 }
 
@@ -465,10 +467,11 @@ hd_ssa hd_hlo_put(hd_hlo *e, hd_ssa flat, hd_ssa places, hd_ssa values, const ch
     const hd_ssa v = hd_hlo_define(e, flat.dtype, &flat.shape);
     hd_hlo_say(e, "    %v = \"stablehlo.scatter\"(%v, %v, %v) ", &v, &flat, &at, &from);
     hd_hlo_say_combine(e, op, flat.dtype);
-    hd_hlo_say(e,
-               " {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], "
-               "scatter_dims_to_operand_dims = [0], index_vector_dim = 1>, indices_are_sorted = false, unique_indices = "
-               "false} : (%t, %t, %t) -> %t\n",
-               &flat, &at, &from, &v);
+    hd_hlo_say(
+        e,
+        " {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], "
+        "scatter_dims_to_operand_dims = [0], index_vector_dim = 1>, indices_are_sorted = false, unique_indices = "
+        "false} : (%t, %t, %t) -> %t\n",
+        &flat, &at, &from, &v);
     return v;
 }

@@ -37,7 +37,8 @@ hd_ssa hd_hlo_emit_contract(hd_hlo *e, uint32_t node) {
     hd_shape front = hd_node_shape(e->g, node);
     front.rank -= 2;
     memset(front.size + front.rank, 0, sizeof front.size - (size_t)front.rank * sizeof *front.size);
-    return hd_hlo_cast(e, product(e, a, b, turns != NULL && turns->turn_a, turns != NULL && turns->turn_b, &front), dtype);
+    return hd_hlo_cast(e, product(e, a, b, turns != NULL && turns->turn_a, turns != NULL && turns->turn_b, &front),
+                       dtype);
 }
 
 /* ---- attention ---------------------------------------------------------------------------------------------------------------- */

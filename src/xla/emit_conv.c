@@ -19,10 +19,11 @@ static hd_ssa convolve(hd_hlo *e, hd_ssa x, hd_ssa kernel, const char *const dim
     hd_hlo_say(e, ", window = {stride = [%l], pad = [", w->stride, axes);
     for (int i = 0; i < axes; ++i) hd_hlo_say(e, "%s[%d, %d]", i > 0 ? ", " : "", w->low[i], w->high[i]);
     hd_hlo_say(e, "], lhs_dilate = [%l], rhs_dilate = [%l]} ", w->of_x, axes, w->of_kernel, axes);
-    hd_hlo_say(e,
-               "{batch_group_count = %d : i64, feature_group_count = %d : i64, precision_config = [#stablehlo<precision "
-               "HIGHEST>, #stablehlo<precision HIGHEST>]} : (%t, %t) -> %t\n",
-               batch_groups, groups, &x, &kernel, &v);
+    hd_hlo_say(
+        e,
+        "{batch_group_count = %d : i64, feature_group_count = %d : i64, precision_config = [#stablehlo<precision "
+        "HIGHEST>, #stablehlo<precision HIGHEST>]} : (%t, %t) -> %t\n",
+        batch_groups, groups, &x, &kernel, &v);
     return v;
 }
 
@@ -56,7 +57,8 @@ static hd_ssa transposed(hd_hlo *e, hd_ssa x, hd_ssa kernel, const hd_conv_attri
     if (a->groups > 1) {
         hd_shape parted = {.rank = axes + 3,
                            .size = {a->groups, kernel.shape.size[0] / a->groups, kernel.shape.size[1]}},
-                 joined = {.rank = axes + 2, .size = {kernel.shape.size[0] / a->groups, kernel.shape.size[1] * a->groups}};
+                 joined = {.rank = axes + 2,
+                           .size = {kernel.shape.size[0] / a->groups, kernel.shape.size[1] * a->groups}};
         int order[HD_MAX_RANK] = {1, 0, 2};
         for (int i = 0; i < axes; ++i) {
             parted.size[i + 3] = joined.size[i + 2] = kernel.shape.size[i + 2];

@@ -48,11 +48,12 @@ static hd_ssa select_slices(hd_hlo *e, hd_ssa x, hd_ssa index, int axis) {
     memcpy(sizes, x.shape.size, sizeof sizes);
     sizes[axis] = 1;
     const hd_ssa at = vectors(e, index), v = hd_hlo_define(e, x.dtype, &shape);
-    hd_hlo_say(e,
-               "    %v = \"stablehlo.gather\"(%v, %v) {dimension_numbers = #stablehlo.gather<offset_dims = [%l], "
-               "collapsed_slice_dims = [%d], start_index_map = [%d], index_vector_dim = 1>, slice_sizes = array<i64: %l>, "
-               "indices_are_sorted = false} : (%t, %t) -> %t\n",
-               &v, &x, &at, others, x.shape.rank - 1, (int64_t)axis, (int64_t)axis, sizes, x.shape.rank, &x, &at, &v);
+    hd_hlo_say(
+        e,
+        "    %v = \"stablehlo.gather\"(%v, %v) {dimension_numbers = #stablehlo.gather<offset_dims = [%l], "
+        "collapsed_slice_dims = [%d], start_index_map = [%d], index_vector_dim = 1>, slice_sizes = array<i64: %l>, "
+        "indices_are_sorted = false} : (%t, %t) -> %t\n",
+        &v, &x, &at, others, x.shape.rank - 1, (int64_t)axis, (int64_t)axis, sizes, x.shape.rank, &x, &at, &v);
     return v;
 }
 
@@ -94,15 +95,19 @@ static hd_ssa list_places(hd_hlo *e, uint32_t node, uint32_t list, int axis, int
 
 /* ---- the ops --------------------------------------------------------------------------------------------------------------------- */
 static hd_ssa scatter(hd_hlo *e, uint32_t node) {
-    static const char *const ops[] = {[HD_SCATTER_SET] = "", [HD_SCATTER_ADD] = "add", [HD_SCATTER_MUL] = "multiply",
-                                      [HD_SCATTER_MAX] = "maximum", [HD_SCATTER_MIN] = "minimum"};
+    static const char *const ops[] = {[HD_SCATTER_SET] = "",
+                                      [HD_SCATTER_ADD] = "add",
+                                      [HD_SCATTER_MUL] = "multiply",
+                                      [HD_SCATTER_MAX] = "maximum",
+                                      [HD_SCATTER_MIN] = "minimum"};
     const hd_scatter_attributes *a = hd_node_attributes(e->g, node);
     const hd_dtype dtype = (hd_dtype)e->g->nodes[node].dtype;
     hd_ssa x = hd_hlo_input(e, node, 0), source = hd_hlo_input(e, node, 2);
     const hd_shape shape = x.shape, flat = hd_hlo_flat(&shape);
     if (hd_shape_count(source.shape) == 0) return x;
     const char *op = ops[a->mode];
-    if (dtype == HD_BOOL) op = a->mode == HD_SCATTER_SET ? "" : a->mode == HD_SCATTER_ADD || a->mode == HD_SCATTER_MAX ? "or" : "and";
+    if (dtype == HD_BOOL)
+        op = a->mode == HD_SCATTER_SET ? "" : a->mode == HD_SCATTER_ADD || a->mode == HD_SCATTER_MAX ? "or" : "and";
     if (a->mode != HD_SCATTER_SET) { /* small floats combine in f32, and are rounded once */
         x = hd_hlo_convert(e, x, hd_hlo_wide(dtype));
         source = hd_hlo_convert(e, source, hd_hlo_wide(dtype));

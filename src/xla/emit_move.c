@@ -21,8 +21,8 @@ static hd_ssa range(hd_hlo *e, hd_dtype dtype, const hd_shape *shape, const hd_r
     if (whole && !hd_dtype_is_float(dtype) && dtype != HD_I64) v = hd_hlo_convert(e, v, HD_F64); /* it saturates */
     v = hd_hlo_cast(e, v, dtype);
     if (!a->has_last || count == 0) return v;
-    const hd_ssa at_end = hd_hlo_compare(e, "EQ", hd_hlo_iota(e, HD_I64, shape, 0),
-                                         hd_hlo_integer(e, HD_I64, shape, count - 1));
+    const hd_ssa at_end =
+        hd_hlo_compare(e, "EQ", hd_hlo_iota(e, HD_I64, shape, 0), hd_hlo_integer(e, HD_I64, shape, count - 1));
     return hd_hlo_select(e, at_end, hd_hlo_number(e, dtype, shape, a->last), v);
 }
 

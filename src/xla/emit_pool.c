@@ -16,8 +16,13 @@ typedef struct windows {
 } windows;
 
 static windows find_windows(const hd_pool_attributes *a, const hd_shape *image, const hd_shape *result) {
-    windows w = {.rank = image->rank, .axes = a->window.rank, .image = *image, .result = *result, .even = true,
-                 .exclude_padding = a->exclude_padding, .a = a};
+    windows w = {.rank = image->rank,
+                 .axes = a->window.rank,
+                 .image = *image,
+                 .result = *result,
+                 .even = true,
+                 .exclude_padding = a->exclude_padding,
+                 .a = a};
     for (int i = 0; i < w.rank; ++i) {
         const int axis = i - (w.rank - w.axes);
         w.size[i] = w.stride[i] = w.step[i] = 1;
@@ -90,7 +95,8 @@ static hd_ssa select_and_scatter(hd_hlo *e, hd_ssa x, hd_ssa g, const windows *w
     hd_hlo_say(e, "        %goes = stablehlo.or %more, %none : tensor<i1>\n");
     hd_hlo_say(e, "        %keeps = stablehlo.not %goes : tensor<i1>\n        stablehlo.return %keeps : tensor<i1>\n");
     hd_hlo_say(e, "    }, {\n      ^bb0(%a: %t, %b: %t):\n", &element, &element);
-    hd_hlo_say(e, "        %both = stablehlo.add %a, %b : %t\n        stablehlo.return %both : %t\n", &element, &element);
+    hd_hlo_say(e, "        %both = stablehlo.add %a, %b : %t\n        stablehlo.return %both : %t\n", &element,
+               &element);
     hd_hlo_say(e, "    }) {window_dimensions = array<i64: %l>, window_strides = array<i64: %l>, ", w->size, w->rank,
                w->stride, w->rank);
     say_padding(e, w->before, w->after, w->rank);
@@ -161,7 +167,8 @@ static looked_up look_up(hd_hlo *e, const windows *w) {
     hd_ssa places = hd_hlo_iota(e, HD_I64, &all, 0), inside = hd_hlo_bits(e, HD_BOOL, &all, 1);
     for (int k = 0; k < w->axes; ++k) {
         const int i = w->rank - w->axes + k;
-        const hd_ssa window = hd_hlo_iota(e, HD_I64, &all, 1 + k), element = hd_hlo_iota(e, HD_I64, &all, 1 + w->axes + k);
+        const hd_ssa window = hd_hlo_iota(e, HD_I64, &all, 1 + k),
+                     element = hd_hlo_iota(e, HD_I64, &all, 1 + w->axes + k);
         hd_ssa at, end = hd_hlo_integer(e, HD_I64, &all, w->image.size[i]);
         if (w->a->adaptive) {
             at = hd_hlo_add(e, adaptive_bound(e, w, i, window, false), element);
@@ -225,23 +232,27 @@ static hd_ssa sums_by_places(hd_hlo *e, const windows *w, hd_ssa x) {
     const bool last[3] = {false, false, true};
     hd_ssa values = hd_hlo_take(e, hd_hlo_reshape(e, x, &flat), l.places);
     values = hd_hlo_select(e, l.inside, values, hd_hlo_number(e, x.dtype, &values.shape, 0));
-    return hd_hlo_reshape(e, hd_hlo_reduce(e, "add", values, hd_hlo_identity(e, x.dtype, "add"), last, false), &w->result);
+    return hd_hlo_reshape(e, hd_hlo_reduce(e, "add", values, hd_hlo_identity(e, x.dtype, "add"), last, false),
+                          &w->result);
 }
 
 static hd_ssa spread_by_places(hd_hlo *e, const windows *w, hd_ssa share) {
     const looked_up l = look_up(e, w);
-    const hd_shape image = hd_hlo_flat(&w->image), rows = l.places.shape, one = {.rank = 3, .size = {rows.size[0], rows.size[1], 1}};
+    const hd_shape image = hd_hlo_flat(&w->image), rows = l.places.shape,
+                   one = {.rank = 3, .size = {rows.size[0], rows.size[1], 1}};
     share = hd_hlo_broadcast(e, hd_hlo_reshape(e, share, &one), &rows);
     share = hd_hlo_select(e, l.inside, share, hd_hlo_number(e, share.dtype, &rows, 0));
-    return hd_hlo_reshape(e, hd_hlo_put(e, hd_hlo_number(e, share.dtype, &image, 0), l.places, share, "add"), &w->image);
+    return hd_hlo_reshape(e, hd_hlo_put(e, hd_hlo_number(e, share.dtype, &image, 0), l.places, share, "add"),
+                          &w->image);
 }
 
 /* ---- the ops --------------------------------------------------------------------------------------------------------------------- */
 static hd_ssa avg(hd_hlo *e, const windows *w, hd_ssa x) {
     const hd_dtype dtype = x.dtype;
     x = hd_hlo_convert(e, x, HD_F64); /* sums add up in f64, as ours do */
-    const hd_ssa sums = w->even ? reduce_windows(e, "add", x, &w->result, w->size, w->stride, w->step, w->before, w->after)
-                                : sums_by_places(e, w, x);
+    const hd_ssa sums = w->even
+                            ? reduce_windows(e, "add", x, &w->result, w->size, w->stride, w->step, w->before, w->after)
+                            : sums_by_places(e, w, x);
     return hd_hlo_convert(e, hd_hlo_divide(e, sums, divisors(e, w, HD_F64)), dtype);
 }
 
@@ -270,8 +281,8 @@ hd_ssa hd_hlo_emit_pool(hd_hlo *e, uint32_t node) {
                  x = n->input_count > 1 ? hd_hlo_cast(e, hd_hlo_input(e, node, 1), wide) : first;
     if (hd_shape_count(first.shape) == 0 || hd_shape_count(shape) == 0)
         return hd_hlo_number(e, dtype, &shape, 0); /* no images */
-    const windows w = find_windows(hd_node_attributes(e->g, node), back ? &shape : &first.shape,
-                                   back ? &first.shape : &shape);
+    const windows w =
+        find_windows(hd_node_attributes(e->g, node), back ? &shape : &first.shape, back ? &first.shape : &shape);
     hd_ssa v;
     if (id == HD_OP_avg_pool)
         v = avg(e, &w, first);

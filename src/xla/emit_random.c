@@ -19,8 +19,10 @@ static void philox_rounds(hd_hlo *e, hd_ssa c[4], hd_ssa k0, hd_ssa k1) {
     for (int round = 0; round < 10; ++round) {
         const hd_ssa p0 = hd_hlo_multiply(e, hd_hlo_convert(e, c[0], HD_U64), by0),
                      p1 = hd_hlo_multiply(e, hd_hlo_convert(e, c[2], HD_U64), by1);
-        const hd_ssa n0 = hd_hlo_binary(e, "xor", hd_hlo_binary(e, "xor", upper(e, p1), c[1]), hd_hlo_broadcast(e, k0, shape)),
-                     n2 = hd_hlo_binary(e, "xor", hd_hlo_binary(e, "xor", upper(e, p0), c[3]), hd_hlo_broadcast(e, k1, shape));
+        const hd_ssa n0 = hd_hlo_binary(e, "xor", hd_hlo_binary(e, "xor", upper(e, p1), c[1]),
+                                        hd_hlo_broadcast(e, k0, shape)),
+                     n2 = hd_hlo_binary(e, "xor", hd_hlo_binary(e, "xor", upper(e, p0), c[3]),
+                                        hd_hlo_broadcast(e, k1, shape));
         c[0] = n0;
         c[1] = lower(e, p1);
         c[2] = n2;
@@ -55,8 +57,8 @@ static hd_ssa philox(hd_hlo *e, int64_t blocks, hd_ssa draw) {
         hd_hlo_leave(e, &frame);
     }
     const hd_ssa v = hd_hlo_define(e, HD_U32, &all);
-    hd_hlo_say(e, "    %v = func.call @philox_%d(%v, %v) : (%t, %t) -> %t\n", &v, blocks, &e->seed, &draw, &e->seed, &draw,
-               &v);
+    hd_hlo_say(e, "    %v = func.call @philox_%d(%v, %v) : (%t, %t) -> %t\n", &v, blocks, &e->seed, &draw, &e->seed,
+               &draw, &v);
     return v;
 }
 
@@ -105,7 +107,8 @@ static hd_ssa uniform_f64(hd_hlo *e, hd_ssa draw, int64_t count) {
 static hd_ssa box_muller(hd_hlo *e, hd_ssa u1, hd_ssa angle, int64_t count) {
     const int type = u1.dtype == HD_F32 ? HD_COMPUTE_F32 : HD_COMPUTE_F64;
     const hd_ssa minus_two = hd_hlo_number(e, u1.dtype, &u1.shape, -2);
-    const hd_ssa radius = hd_hlo_unary(e, "sqrt", hd_hlo_multiply(e, minus_two, hd_hlo_word(e, HD_WORD_LOG, type, &u1)));
+    const hd_ssa radius =
+        hd_hlo_unary(e, "sqrt", hd_hlo_multiply(e, minus_two, hd_hlo_word(e, HD_WORD_LOG, type, &u1)));
     const hd_shape pair = {.rank = 3, .size = {1, u1.shape.size[0], u1.shape.size[1]}};
     hd_ssa both[2] = {hd_hlo_multiply(e, radius, hd_hlo_word(e, HD_WORD_COS, type, &angle)),
                       hd_hlo_multiply(e, radius, hd_hlo_word(e, HD_WORD_SIN, type, &angle))};
@@ -124,19 +127,22 @@ static hd_ssa normal_f32(hd_hlo *e, hd_ssa draw, int64_t count) {
     const hd_ssa half = hd_hlo_number(e, HD_F32, &low.shape, 0.5), unit = hd_hlo_number(e, HD_F32, &low.shape, 0x1p-32);
     const hd_ssa u1 = hd_hlo_add(e, scaled(e, shifted(e, first, 16), HD_F32, 0x1p-16),
                                  hd_hlo_multiply(e, hd_hlo_add(e, low, half), unit));
-    return box_muller(e, u1, scaled(e, shifted(e, second, 8), HD_F32, (double)(float)(0x1p-24 * 6.283185307179586)), count);
+    return box_muller(e, u1, scaled(e, shifted(e, second, 8), HD_F32, (double)(float)(0x1p-24 * 6.283185307179586)),
+                      count);
 }
 
 static hd_ssa normal_f64(hd_hlo *e, hd_ssa draw, int64_t count) {
     const hd_ssa both = shifted(e, pairs(e, philox(e, (count + 1) / 2, draw)), 11);
     const hd_ssa first = hd_hlo_convert(e, words_of(e, both, 0, 1, 1), HD_F64);
-    const hd_ssa half = hd_hlo_number(e, HD_F64, &first.shape, 0.5), unit = hd_hlo_number(e, HD_F64, &first.shape, 0x1p-53);
+    const hd_ssa half = hd_hlo_number(e, HD_F64, &first.shape, 0.5),
+                 unit = hd_hlo_number(e, HD_F64, &first.shape, 0x1p-53);
     return box_muller(e, hd_hlo_multiply(e, hd_hlo_add(e, first, half), unit),
                       scaled(e, words_of(e, both, 1, 1, 1), HD_F64, 0x1p-53 * 6.283185307179586), count);
 }
 
 /* ---- draws --------------------------------------------------------------------------------------------------------------------------- */
-static hd_ssa floats(hd_hlo *e, hd_op_id id, const hd_random_attributes *a, hd_dtype dtype, hd_ssa draw, int64_t count) {
+static hd_ssa floats(hd_hlo *e, hd_op_id id, const hd_random_attributes *a, hd_dtype dtype, hd_ssa draw,
+                     int64_t count) {
     const bool wide = dtype == HD_F64, uniform = id == HD_OP_uniform;
     const hd_ssa u = uniform ? (wide ? uniform_f64(e, draw, count) : uniform_f32(e, draw, count))
                              : (wide ? normal_f64(e, draw, count) : normal_f32(e, draw, count));
@@ -149,8 +155,9 @@ static hd_ssa floats(hd_hlo *e, hd_op_id id, const hd_random_attributes *a, hd_d
 
 /* The upper 64 bits of a product of two u64, by halves. */
 static hd_ssa upper_product(hd_hlo *e, hd_ssa x, uint64_t y) {
-    const hd_ssa mask = hd_hlo_bits(e, HD_U64, &x.shape, 0xffffffffu), y0 = hd_hlo_bits(e, HD_U64, &x.shape, (uint32_t)y),
-                 y1 = hd_hlo_bits(e, HD_U64, &x.shape, y >> 32), x0 = hd_hlo_both(e, x, mask), x1 = shifted(e, x, 32);
+    const hd_ssa mask = hd_hlo_bits(e, HD_U64, &x.shape, 0xffffffffu),
+                 y0 = hd_hlo_bits(e, HD_U64, &x.shape, (uint32_t)y), y1 = hd_hlo_bits(e, HD_U64, &x.shape, y >> 32),
+                 x0 = hd_hlo_both(e, x, mask), x1 = shifted(e, x, 32);
     const hd_ssa carry = hd_hlo_add(e, hd_hlo_multiply(e, x1, y0), shifted(e, hd_hlo_multiply(e, x0, y0), 32));
     const hd_ssa middle = hd_hlo_add(e, hd_hlo_multiply(e, x0, y1), hd_hlo_both(e, carry, mask));
     return hd_hlo_add(e, hd_hlo_add(e, hd_hlo_multiply(e, x1, y1), shifted(e, carry, 32)), shifted(e, middle, 32));
@@ -167,7 +174,8 @@ static hd_ssa order_of(hd_hlo *e, hd_ssa keys) {
     const hd_ssa at = hd_hlo_iota(e, HD_I64, &keys.shape, axis), sorted = hd_hlo_define(e, HD_I64, &keys.shape);
     hd_hlo_say(e, "    %v:2 = \"stablehlo.sort\"(%v, %v) ({\n", &sorted, &keys, &at);
     hd_hlo_say(e, "      ^bb0(%a: tensor<ui64>, %b: tensor<ui64>, %i: tensor<i64>, %j: tensor<i64>):\n");
-    hd_hlo_say(e, "        %before = stablehlo.compare LT, %a, %b, UNSIGNED : (tensor<ui64>, tensor<ui64>) -> tensor<i1>\n");
+    hd_hlo_say(
+        e, "        %before = stablehlo.compare LT, %a, %b, UNSIGNED : (tensor<ui64>, tensor<ui64>) -> tensor<i1>\n");
     hd_hlo_say(e, "        stablehlo.return %before : tensor<i1>\n");
     hd_hlo_say(e, "    }) {dimension = %d : i64, is_stable = true} : (%t, %t) -> (%t, %t)\n", (int64_t)axis, &keys, &at,
                &keys, &at);
@@ -184,16 +192,16 @@ static hd_ssa running_sums(hd_hlo *e, hd_ssa w) {
     const hd_ssa index = hd_hlo_integer(e, HD_I64, HD_HLO_SCALAR, 0), one = hd_hlo_integer(e, HD_I64, HD_HLO_SCALAR, 1),
                  end = hd_hlo_integer(e, HD_I64, HD_HLO_SCALAR, n), zero = hd_hlo_number(e, HD_F64, &column, 0),
                  sums = hd_hlo_define(e, HD_F64, &w.shape), part = zero;
-    hd_hlo_say(e, "    %v:3 = stablehlo.while(%at = %v, %kept = %v, %all = %v) : %t, %t, %t\n", &sums, &index, &zero, &w,
-               &index, &zero, &w);
-    hd_hlo_say(e, "      cond {\n        %more = stablehlo.compare LT, %at, %v, SIGNED : (%t, %t) -> tensor<i1>\n", &end,
-               &end, &end);
+    hd_hlo_say(e, "    %v:3 = stablehlo.while(%at = %v, %kept = %v, %all = %v) : %t, %t, %t\n", &sums, &index, &zero,
+               &w, &index, &zero, &w);
+    hd_hlo_say(e, "      cond {\n        %more = stablehlo.compare LT, %at, %v, SIGNED : (%t, %t) -> tensor<i1>\n",
+               &end, &end, &end);
     hd_hlo_say(e, "        stablehlo.return %more : tensor<i1>\n      } do {\n");
-    hd_hlo_say(e, "        %new = stablehlo.dynamic_slice %all, %v, %at, sizes = [%d, 1] : (%t, %t, %t) -> %t\n", &index, m,
-               &w, &index, &index, &part);
+    hd_hlo_say(e, "        %new = stablehlo.dynamic_slice %all, %v, %at, sizes = [%d, 1] : (%t, %t, %t) -> %t\n",
+               &index, m, &w, &index, &index, &part);
     hd_hlo_say(e, "        %both = stablehlo.add %kept, %new : %t\n", &part);
-    hd_hlo_say(e, "        %put = stablehlo.dynamic_update_slice %all, %both, %v, %at : (%t, %t, %t, %t) -> %t\n", &index, &w,
-               &part, &index, &index, &w);
+    hd_hlo_say(e, "        %put = stablehlo.dynamic_update_slice %all, %both, %v, %at : (%t, %t, %t, %t) -> %t\n",
+               &index, &w, &part, &index, &index, &w);
     hd_hlo_say(e, "        %next = stablehlo.add %at, %v : %t\n", &one, &one);
     hd_hlo_say(e, "        stablehlo.return %next, %both, %put : %t, %t, %t\n      }\n", &index, &part, &w);
     const hd_ssa v = hd_hlo_define(e, HD_F64, &w.shape);
@@ -208,7 +216,8 @@ static void check_weights(hd_hlo *e, uint32_t node, hd_ssa w, hd_ssa total, int6
     const hd_ssa zero = hd_hlo_number(e, HD_F64, &w.shape, 0), far = hd_hlo_number(e, HD_F64, &w.shape, INFINITY);
     const hd_ssa fine = hd_hlo_both(e, hd_hlo_compare(e, "GE", w, zero), hd_hlo_compare(e, "LT", w, far));
     hd_hlo_check_that(e, HD_HLO_CHECK_WEIGHTS, node, 0, hd_hlo_not(e, fine), bits_i64(e, w));
-    const hd_ssa none = hd_hlo_number(e, HD_F64, &total.shape, 0), most = hd_hlo_number(e, HD_F64, &total.shape, INFINITY);
+    const hd_ssa none = hd_hlo_number(e, HD_F64, &total.shape, 0),
+                 most = hd_hlo_number(e, HD_F64, &total.shape, INFINITY);
     const hd_ssa sums = hd_hlo_both(e, hd_hlo_compare(e, "GT", total, none), hd_hlo_compare(e, "LT", total, most));
     hd_hlo_check_that(e, HD_HLO_CHECK_TOTAL, node, 0, hd_hlo_not(e, sums), bits_i64(e, total));
     if (needed == 0) return;
@@ -226,14 +235,17 @@ static hd_ssa with_replacement(hd_hlo *e, hd_ssa w, hd_ssa sums, hd_ssa total, h
     const bool last[3] = {false, false, true}, last_of_two[2] = {false, true};
     hd_ssa u = hd_hlo_reshape(e, uniform_f64(e, draw, m * count), &drawn);
     u = hd_hlo_multiply(e, u, hd_hlo_broadcast(e, total, &drawn));
-    const hd_ssa above = hd_hlo_compare(e, "GT", hd_hlo_stretch(e, sums, &all, of_sums), hd_hlo_stretch(e, u, &all, of_draws));
-    const hd_ssa places = hd_hlo_select(e, above, hd_hlo_iota(e, HD_I64, &all, 2), hd_hlo_integer(e, HD_I64, &all, n - 1));
-    const hd_ssa first = hd_hlo_reduce(e, "minimum", places, hd_hlo_integer(e, HD_I64, HD_HLO_SCALAR, n - 1), last, false);
+    const hd_ssa above =
+        hd_hlo_compare(e, "GT", hd_hlo_stretch(e, sums, &all, of_sums), hd_hlo_stretch(e, u, &all, of_draws));
+    const hd_ssa places =
+        hd_hlo_select(e, above, hd_hlo_iota(e, HD_I64, &all, 2), hd_hlo_integer(e, HD_I64, &all, n - 1));
+    const hd_ssa first =
+        hd_hlo_reduce(e, "minimum", places, hd_hlo_integer(e, HD_I64, HD_HLO_SCALAR, n - 1), last, false);
     const hd_ssa positive = hd_hlo_compare(e, "GT", w, hd_hlo_number(e, HD_F64, &w.shape, 0));
-    const hd_ssa ends = hd_hlo_reduce(e, "maximum",
-                                      hd_hlo_select(e, positive, hd_hlo_iota(e, HD_I64, &w.shape, 1),
-                                                    hd_hlo_integer(e, HD_I64, &w.shape, 0)),
-                                      hd_hlo_integer(e, HD_I64, HD_HLO_SCALAR, 0), last_of_two, true);
+    const hd_ssa ends = hd_hlo_reduce(
+        e, "maximum",
+        hd_hlo_select(e, positive, hd_hlo_iota(e, HD_I64, &w.shape, 1), hd_hlo_integer(e, HD_I64, &w.shape, 0)),
+        hd_hlo_integer(e, HD_I64, HD_HLO_SCALAR, 0), last_of_two, true);
     return hd_hlo_binary(e, "minimum", first, hd_hlo_broadcast(e, ends, &drawn));
 }
 
@@ -244,7 +256,8 @@ static hd_ssa without_replacement(hd_hlo *e, hd_ssa w, hd_ssa draw, int64_t coun
     const hd_ssa back = hd_hlo_unary(e, "negate", u), passed = hd_hlo_word(e, HD_WORD_LOG1P, HD_COMPUTE_F64, &back);
     const hd_ssa finish = hd_hlo_divide(e, hd_hlo_unary(e, "abs", passed), w);
     const hd_ssa runs = hd_hlo_compare(e, "GT", w, hd_hlo_number(e, HD_F64, &w.shape, 0));
-    const hd_ssa keys = hd_hlo_select(e, runs, hd_hlo_bitcast(e, finish, HD_U64), hd_hlo_bits(e, HD_U64, &w.shape, UINT64_MAX));
+    const hd_ssa keys =
+        hd_hlo_select(e, runs, hd_hlo_bitcast(e, finish, HD_U64), hd_hlo_bits(e, HD_U64, &w.shape, UINT64_MAX));
     return hd_hlo_slice(e, order_of(e, keys), start, counts, steps);
 }
 
@@ -259,8 +272,10 @@ static hd_ssa multinomial(hd_hlo *e, uint32_t node, const hd_random_attributes *
     check_weights(e, node, w, total, a->with_replacement ? 0 : count);
     if (hd_shape_count(*shape) == 0 || count > n) /* the check says so when it is too many */
         if (!a->with_replacement || count == 0) return hd_hlo_bits(e, HD_I64, shape, 0);
-    return hd_hlo_reshape(e, a->with_replacement ? with_replacement(e, w, sums, total, draw, count)
-                                                 : without_replacement(e, w, draw, count), shape);
+    return hd_hlo_reshape(e,
+                          a->with_replacement ? with_replacement(e, w, sums, total, draw, count)
+                                              : without_replacement(e, w, draw, count),
+                          shape);
 }
 
 hd_ssa hd_hlo_emit_random(hd_hlo *e, uint32_t node) {

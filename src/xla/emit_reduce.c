@@ -93,7 +93,8 @@ hd_ssa hd_hlo_emit_norm(hd_hlo *e, uint32_t node) {
     const hd_dtype wide = hd_hlo_wide((hd_dtype)n->dtype);
     const hd_op_id id = (hd_op_id)n->op;
     const bool value = id == HD_OP_layer_norm || id == HD_OP_rms_norm,
-               centered = id == HD_OP_layer_norm || id == HD_OP_layer_norm_gradient || id == HD_OP_layer_norm_weight_gradient;
+               centered =
+                   id == HD_OP_layer_norm || id == HD_OP_layer_norm_gradient || id == HD_OP_layer_norm_weight_gradient;
     hd_ssa in[3];
     for (int i = 0; i < n->input_count; ++i) in[i] = hd_hlo_cast(e, hd_hlo_input(e, node, i), wide);
     const norm m = normalised(e, in[value ? 0 : 1], a->axes, a->eps, centered);

@@ -101,8 +101,8 @@ static hd_ssa fma_f64(hd_hlo *e, const hd_ssa *o) {
     rest = hd_hlo_add(e, rest, hd_hlo_multiply(e, low[0], high[1]));
     rest = hd_hlo_add(e, rest, hd_hlo_multiply(e, low[0], low[1]));
     const hd_ssa sum = hd_hlo_add(e, p, o[2]), part = hd_hlo_subtract(e, sum, p);
-    const hd_ssa left = hd_hlo_add(e, hd_hlo_subtract(e, p, hd_hlo_subtract(e, sum, part)),
-                                   hd_hlo_subtract(e, o[2], part));
+    const hd_ssa left =
+        hd_hlo_add(e, hd_hlo_subtract(e, p, hd_hlo_subtract(e, sum, part)), hd_hlo_subtract(e, o[2], part));
     const hd_ssa exact = hd_hlo_add(e, sum, hd_hlo_add(e, left, rest));
     const hd_ssa limit = constant(e, HD_COMPUTE_F64, &p.shape, INFINITY); /* NaN and infinity as they come */
     return hd_hlo_select(e, hd_hlo_compare(e, "LT", hd_hlo_unary(e, "abs", exact), limit), exact, sum);
@@ -335,9 +335,9 @@ static const hd_ir *row_ir(hd_hlo *e, hd_op_id id, int derivative, hd_compute ty
     hd_ir **at = &e->rows[((int)id * 4 + derivative) * HD_COMPUTE_COUNT + (int)type];
     if (*at != NULL) return *at;
     hd_ir *ir = hd_array_resize(NULL, sizeof *ir);
-    hd_error status = ir == NULL          ? hd_fail(HD_ERROR_MEMORY, "no memory to read %s", hd_ops[id].name)
+    hd_error status = ir == NULL        ? hd_fail(HD_ERROR_MEMORY, "no memory to read %s", hd_ops[id].name)
                       : derivative == 0 ? hd_row_value_ir(id, type, ir)
-                                          : hd_row_derivative_ir(id, derivative - 1, type, ir);
+                                        : hd_row_derivative_ir(id, derivative - 1, type, ir);
     if (status != HD_OK) {
         hd_array_release(ir);
         hd_hlo_fail(e, status);

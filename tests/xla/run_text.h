@@ -153,10 +153,10 @@ static inline bool plugin_ready(void) {
 }
 
 static inline int plugin_type(hd_dtype dtype) {
-    static const int types[HD_DTYPE_COUNT] = {[HD_BOOL] = 1, [HD_I8] = 2,      [HD_I16] = 3,   [HD_I32] = 4,  [HD_I64] = 5,
-                                              [HD_U8] = 6,   [HD_U16] = 7,     [HD_U32] = 8,   [HD_U64] = 9,  [HD_F16] = 10,
-                                              [HD_F32] = 11, [HD_F64] = 12,    [HD_BF16] = 13, [HD_F8E5M2] = 16,
-                                              [HD_F8E4M3] = 17};
+    static const int types[HD_DTYPE_COUNT] = {
+        [HD_BOOL] = 1, [HD_I8] = 2,   [HD_I16] = 3,   [HD_I32] = 4,     [HD_I64] = 5,
+        [HD_U8] = 6,   [HD_U16] = 7,  [HD_U32] = 8,   [HD_U64] = 9,     [HD_F16] = 10,
+        [HD_F32] = 11, [HD_F64] = 12, [HD_BF16] = 13, [HD_F8E5M2] = 16, [HD_F8E4M3] = 17};
     return types[dtype];
 }
 
@@ -202,18 +202,19 @@ static inline void run_text(hd_thread *thread, const hd_graph *g, const hd_stabl
     compile_args c = {.size = 56, .client = client, .program = &p, .options = options, .option_bytes = 6};
     const char *why = plugin_call(AT_COMPILE, &c);
     if (why[0] != '\0') fail_msg("%s does not compile: %s\n%s", what, why, s->bytes < 20000 ? s->text : "");
-    void **arguments = calloc(s->argument_count + 1, sizeof *arguments), **out = calloc(s->result_count + 1, sizeof *out);
+    void **arguments = calloc(s->argument_count + 1, sizeof *arguments),
+         **out = calloc(s->result_count + 1, sizeof *out);
     for (uint32_t i = 0; i < s->argument_count; ++i) {
         const hd_hlo_argument *a = &s->arguments[i];
         const hd_shape scalar = {.rank = 0}, shape = a->node == HD_NO_NODE ? scalar : hd_node_shape(g, a->node);
         const hd_dtype dtype = a->node == HD_NO_NODE ? HD_U64 : (hd_dtype)g->nodes[a->node].dtype;
-        const void *data = a->kind == HD_HLO_SEED   ? (const void *)&run->seed
-                           : a->kind == HD_HLO_DRAW ? (const void *)&run->draw
-                           : a->kind == HD_HLO_INPUT
-                               ? hd_data(run->inputs[a->place], dtype)
-                               : hd_storage_bytes(thread, a->kind == HD_HLO_CELL ? run->cells[a->place]
-                                                                                 : g->constants[a->place].storage,
-                                                  HD_READ);
+        const void *data =
+            a->kind == HD_HLO_SEED   ? (const void *)&run->seed
+            : a->kind == HD_HLO_DRAW ? (const void *)&run->draw
+            : a->kind == HD_HLO_INPUT
+                ? hd_data(run->inputs[a->place], dtype)
+                : hd_storage_bytes(
+                      thread, a->kind == HD_HLO_CELL ? run->cells[a->place] : g->constants[a->place].storage, HD_READ);
         arguments[i] = uploaded(data, dtype, &shape);
     }
     void *const *lists[1] = {arguments};
@@ -231,7 +232,8 @@ static inline void run_text(hd_thread *thread, const hd_graph *g, const hd_stabl
     awaited(done[0]);
     for (uint32_t i = 0; i < s->result_count; ++i) {
         const hd_hlo_result *r = &s->results[i];
-        const hd_shape three = {.rank = 1, .size = {3}}, shape = r->node == HD_NO_NODE ? three : hd_node_shape(g, r->node);
+        const hd_shape three = {.rank = 1, .size = {3}},
+                       shape = r->node == HD_NO_NODE ? three : hd_node_shape(g, r->node);
         results[i] = downloaded(out[i], r->node == HD_NO_NODE ? HD_I64 : (hd_dtype)g->nodes[r->node].dtype, &shape);
     }
     for (uint32_t i = 0; i < s->argument_count; ++i)

@@ -28,21 +28,22 @@ static void an_affine_layer_with_relu(void **state) {
     hd_tensor *x = hd_input("x", HD_SHAPE(2, 3), HD_F32), *w = hd_input("w", HD_SHAPE(4, 3), HD_F32),
               *c = hd_input("c", HD_SHAPE(4), HD_F32);
     hd_builder_add_output(b, "y", hd_relu(hd_affine(x, w, c)));
-    text_is(built(b), "  func.func public @main(%0: tensor<2x3xf32>, %1: tensor<4x3xf32>, %2: tensor<4xf32>) -> "
-                      "(tensor<2x4xf32>) {\n"
-                      "    %3 = stablehlo.dot_general %0, %1, contracting_dims = [1] x [1], precision = [HIGHEST, HIGHEST] : "
-                      "(tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>\n"
-                      "    %4 = stablehlo.broadcast_in_dim %2, dims = [1] : (tensor<4xf32>) -> tensor<2x4xf32>\n"
-                      "    %5 = stablehlo.add %3, %4 : tensor<2x4xf32>\n"
-                      "    %6 = stablehlo.constant dense<0x00000000> : tensor<f32>\n"
-                      "    %7 = stablehlo.broadcast_in_dim %6, dims = [] : (tensor<f32>) -> tensor<2x4xf32>\n"
-                      "    %8 = stablehlo.compare GT, %7, %5, FLOAT : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xi1>\n"
-                      "    %9 = stablehlo.compare NE, %7, %7, FLOAT : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xi1>\n"
-                      "    %10 = stablehlo.or %8, %9 : tensor<2x4xi1>\n"
-                      "    %11 = stablehlo.select %10, %7, %5 : tensor<2x4xi1>, tensor<2x4xf32>\n"
-                      "    return %11 : tensor<2x4xf32>\n"
-                      "  }\n"
-                      "}\n");
+    text_is(built(b),
+            "  func.func public @main(%0: tensor<2x3xf32>, %1: tensor<4x3xf32>, %2: tensor<4xf32>) -> "
+            "(tensor<2x4xf32>) {\n"
+            "    %3 = stablehlo.dot_general %0, %1, contracting_dims = [1] x [1], precision = [HIGHEST, HIGHEST] : "
+            "(tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>\n"
+            "    %4 = stablehlo.broadcast_in_dim %2, dims = [1] : (tensor<4xf32>) -> tensor<2x4xf32>\n"
+            "    %5 = stablehlo.add %3, %4 : tensor<2x4xf32>\n"
+            "    %6 = stablehlo.constant dense<0x00000000> : tensor<f32>\n"
+            "    %7 = stablehlo.broadcast_in_dim %6, dims = [] : (tensor<f32>) -> tensor<2x4xf32>\n"
+            "    %8 = stablehlo.compare GT, %7, %5, FLOAT : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xi1>\n"
+            "    %9 = stablehlo.compare NE, %7, %7, FLOAT : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xi1>\n"
+            "    %10 = stablehlo.or %8, %9 : tensor<2x4xi1>\n"
+            "    %11 = stablehlo.select %10, %7, %5 : tensor<2x4xi1>, tensor<2x4xf32>\n"
+            "    return %11 : tensor<2x4xf32>\n"
+            "  }\n"
+            "}\n");
 }
 
 /* State that is updated is donated to its update; the learning rate is a number. */
@@ -94,7 +95,8 @@ static void ends_of_a_program(void **state) {
     static const hd_hlo_argument_kind kinds[] = {HD_HLO_INPUT, HD_HLO_CONSTANT, HD_HLO_SEED, HD_HLO_DRAW};
     assert_int_equal(text.argument_count, 4);
     for (int i = 0; i < 4; ++i) assert_int_equal(text.arguments[i].kind, kinds[i]);
-    assert_non_null(strstr(text.text, "stablehlo.constant dense<\"0x0500000000000000FFFFFFFFFFFFFFFF\"> : tensor<2xi64>"));
+    assert_non_null(
+        strstr(text.text, "stablehlo.constant dense<\"0x0500000000000000FFFFFFFFFFFFFFFF\"> : tensor<2xi64>"));
     assert_int_equal(text.result_count, 2);
     assert_int_equal(text.results[1].kind, HD_HLO_FAULT);
     assert_int_equal(text.check_count, 1);

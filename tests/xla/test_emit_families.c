@@ -69,8 +69,9 @@ static void casts_between_all_dtypes(void **state) {
     HD_SCOPE;
     if (!plugin_ready()) skip();
     for (int from = HD_BOOL; from < (int)HD_DTYPE_COUNT; ++from) {
-        static const double values[24] = {0,   -0.0, 1,    -1,    0.5,  -0.5,  1.5,   2.5, 300, -300,     70000,    -70000,
-                                          3e9, -3e9, 5e18, 1e19,  -1e19, 3e19, 65519, 65520, 449, NAN, INFINITY, -INFINITY};
+        static const double values[24] = {0,     -0.0, 1,     -1,     0.5, -0.5, 1.5,      2.5,
+                                          300,   -300, 70000, -70000, 3e9, -3e9, 5e18,     1e19,
+                                          -1e19, 3e19, 65519, 65520,  449, NAN,  INFINITY, -INFINITY};
         hd_tensor *v = hd_cast(hd_from_data(values, HD_SHAPE(24), HD_F64), (hd_dtype)from);
         hd_builder *b = started("casts");
         hd_tensor *x = hd_input("x", HD_SHAPE(24), (hd_dtype)from);
@@ -112,9 +113,10 @@ static void pools_of_all_kinds(void **state) {
     if (!plugin_ready()) skip();
     hd_tensor *v = hd_copy(hd_reshape(hd_sin(hd_arange(0, 2 * 7 * 9, 1, HD_F32)), HD_SHAPE(2, 7, 9)));
     hd_assign(hd_narrow(hd_select(v, 0, 0), 1, 2, 2), hd_full(HD_SHAPE(), NAN, HD_F32));
-    const hd_pool_opts *options[] = {NULL, HD_OPTS(hd_pool_opts, .stride = {2, 1}, .padding = {{1, 1}, {0, 1}}),
-                                     HD_OPTS(hd_pool_opts, .stride = {3, 2}, .ceil_mode = true, .padding = {{1, 0}, {1, 1}}),
-                                     HD_OPTS(hd_pool_opts, .adaptive = true)};
+    const hd_pool_opts *options[] = {
+        NULL, HD_OPTS(hd_pool_opts, .stride = {2, 1}, .padding = {{1, 1}, {0, 1}}),
+        HD_OPTS(hd_pool_opts, .stride = {3, 2}, .ceil_mode = true, .padding = {{1, 0}, {1, 1}}),
+        HD_OPTS(hd_pool_opts, .adaptive = true)};
     hd_requires_grad(v);
     for (size_t i = 0; i < sizeof options / sizeof *options; ++i) {
         hd_builder *b = started("pools");
@@ -130,6 +132,50 @@ static void pools_of_all_kinds(void **state) {
         OUT(hd_grad(v));
         hd_clear_tape();
         xla_agrees_at(ready(b, NULL), 4, 1, "pools");
+    }
+}
+
+/* Values and gradients of convolutions in 1 to 3 dimensions, and of their transposes. */
+static void convolutions_of_all_kinds(void **state) {
+    (void)state;
+    HD_SCOPE;
+    if (!plugin_ready()) skip();
+    static const struct {
+        int rank;
+        int64_t x[5], w[5], groups;
+        bool transposed;
+    } cases[] = {{3, {2, 4, 9}, {6, 2, 3}, 2, false},
+                 {3, {2, 4, 5}, {4, 3, 3}, 2, true},
+                 {4, {2, 3, 7, 6}, {4, 3, 3, 2}, 1, false},
+                 {4, {1, 4, 3, 5}, {4, 2, 2, 3}, 2, true},
+                 {5, {1, 2, 4, 5, 6}, {2, 1, 2, 3, 1}, 2, false},
+                 {5, {2, 2, 2, 3, 2}, {2, 3, 2, 1, 2}, 1, true},
+                 {4, {2, 3, 1, 1}, {5, 3, 1, 1}, 1, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+        const hd_shape of_x = hd_shape_of(cases[i].x, (size_t)cases[i].rank),
+                       of_w = hd_shape_of(cases[i].w, (size_t)cases[i].rank);
+        const bool small = of_x.size[of_x.rank - 1] == 1;
+        hd_conv_opts o = HD_DEFAULTS(hd_conv_opts);
+        o.groups = cases[i].groups;
+        for (int k = 0; k < of_x.rank - 2; ++k) {
+            o.stride[k] = 1 + (k + 1) % 2;
+            o.dilation[k] = small || k == 0 ? 1 : 2;
+            o.padding[k] = (hd_padding){k == 0, 1};
+        }
+        hd_tensor *x =
+            hd_requires_grad(hd_copy(hd_reshape(hd_sin(hd_arange(0, (double)hd_shape_count(of_x), 1, HD_F32)), of_x)));
+        hd_tensor *w =
+            hd_requires_grad(hd_copy(hd_reshape(hd_cos(hd_arange(0, (double)hd_shape_count(of_w), 1, HD_F32)), of_w)));
+        hd_builder *b = started("convolutions");
+        hd_builder_bind(b, "x", x);
+        hd_builder_bind(b, "w", w);
+        hd_tensor *y = cases[i].transposed ? hd_conv_transpose(x, w, NULL, &o) : hd_conv(x, w, NULL, &o);
+        OUT(y);
+        hd_backward(hd_mul(y, y));
+        OUT(hd_grad(x));
+        OUT(hd_grad(w));
+        hd_clear_tape();
+        xla_agrees_at(ready(b, NULL), 8, 1, "convolutions");
     }
 }
 
@@ -194,4 +240,4 @@ static void what_fails_says_the_same(void **state) {
 }
 
 RUN(test(reductions_of_special_values), test(nothing_and_one), test(casts_between_all_dtypes), test(draws_are_the_same),
-    test(pools_of_all_kinds), test(parts_are_written), test(what_fails_says_the_same))
+    test(pools_of_all_kinds), test(convolutions_of_all_kinds), test(parts_are_written), test(what_fails_says_the_same))

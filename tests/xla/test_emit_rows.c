@@ -19,9 +19,9 @@ static uint64_t random_bits(void) {
 /* Numbers of all sizes, and special ones; `allowed`: integers that a guard lets pass; `moderate`: none whose products with
  * others are denormal, which the plugin computes as 0. */
 static hd_tensor *values(hd_dtype dtype, bool allowed, bool moderate) {
-    static const double special[] = {0,     -0.0,  1,     -1,        0.5,       2,   3,          -3,      6,
-                                     1e-30, 1e30,  -1e30, INFINITY,  -INFINITY, NAN, 0x1.8p-126, -80.25, 88.5,
-                                     1e-5,  -1e-5, 1e5,   0x1p31,    -0x1p31};
+    static const double special[] = {0,      -0.0,  1,    -1,    0.5,      2,         3,      -3,
+                                     6,      1e-30, 1e30, -1e30, INFINITY, -INFINITY, NAN,    0x1.8p-126,
+                                     -80.25, 88.5,  1e-5, -1e-5, 1e5,      0x1p31,    -0x1p31};
     char bytes[N * 8];
     for (int i = 0; i < N; ++i) {
         double v = (double)(int64_t)(random_bits() >> 11) * 0x1p-50 - 4;
@@ -36,19 +36,23 @@ static hd_tensor *values(hd_dtype dtype, bool allowed, bool moderate) {
 }
 
 /* Within rounding of each element; of those that cancel, within rounding of what they are made of. */
-static void compare(hd_tensor *got, hd_tensor *expected, hd_tensor *const *terms, int count, double units, const char *what) {
+static void compare(hd_tensor *got, hd_tensor *expected, hd_tensor *const *terms, int count, double units,
+                    const char *what) {
     const hd_dtype dtype = hd_tensor_dtype(expected);
     const char *p = hd_data(got, dtype), *q = hd_data(expected, dtype);
     const size_t bytes = hd_dtype_size(dtype);
     int failures = 0;
     for (int i = 0; i < N; ++i) {
-        const double a = hd_element_to_f64(p + (size_t)i * bytes, dtype), b = hd_element_to_f64(q + (size_t)i * bytes, dtype);
+        const double a = hd_element_to_f64(p + (size_t)i * bytes, dtype),
+                     b = hd_element_to_f64(q + (size_t)i * bytes, dtype);
         if (memcmp(p + (size_t)i * bytes, q + (size_t)i * bytes, bytes) == 0 || a == b || (a != a && b != b)) continue;
-        if (a == 0 && fabs(b) < (dtype == HD_F64 ? 0x1p-1022 : 0x1p-126)) continue; /* the plugin computes without denormals */
+        if (a == 0 && fabs(b) < (dtype == HD_F64 ? 0x1p-1022 : 0x1p-126))
+            continue; /* the plugin computes without denormals */
         double size = fmax(fabs(b), dtype == HD_F64 ? 0x1p-1022 : 0x1p-126);
         for (int k = 0; k < count; ++k) {
             const hd_dtype of = hd_tensor_dtype(terms[k]);
-            const double term = fabs(hd_element_to_f64((const char *)hd_data(terms[k], of) + (size_t)i * hd_dtype_size(of), of));
+            const double term =
+                fabs(hd_element_to_f64((const char *)hd_data(terms[k], of) + (size_t)i * hd_dtype_size(of), of));
             if (isfinite(term)) size = fmax(size, term);
         }
         if (fabs(a - b) <= units * unit_of(dtype) * size) continue;
@@ -119,7 +123,8 @@ static void agree(table *t) {
             const int id = t->rows[i].id, derivative = t->rows[i].derivative;
             const bool plain = derivative > 0 || hd_rows[id].gives_bool || hd_rows[id].chooses;
             const double units = derivative > 0 ? 4096 : 2 * fmax(1, fabs((double)hd_rows[id].ulp));
-            compare(results[i], hd_outputs_at(o, i), t->values, plain ? 0 : hd_rows[id].operands, units, hd_outputs_name(o, i));
+            compare(results[i], hd_outputs_at(o, i), t->values, plain ? 0 : hd_rows[id].operands, units,
+                    hd_outputs_name(o, i));
         }
     }
     hd_graph_release(thread, t->g);
@@ -132,7 +137,9 @@ static void rows_in(hd_dtype dtype) {
         table t;
         begin(&t, dtype, part == 1, part == 2, false);
         for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id) {
-            const int of = hd_rows[id].chooses ? 2 : hd_rows[id].guard != HD_GUARD_NONE && type < HD_COMPUTE_F32 ? 1 : 0;
+            const int of = hd_rows[id].chooses                                           ? 2
+                           : hd_rows[id].guard != HD_GUARD_NONE && type < HD_COMPUTE_F32 ? 1
+                                                                                         : 0;
             if (of == part && hd_row_takes((hd_op_id)id, type)) add(&t, id, 0, dtype);
         }
         agree(&t);
