@@ -51,7 +51,8 @@ typedef struct hd_hlo {
 } hd_hlo;
 
 /* ---- writing ---- */
-/* %v a value, %t its type, %s a string, %d an int64_t, %l a list: const int64_t *, int. */
+/* %v a value, %t its type, %s a string, %d an int64_t, %l a list: const int64_t *, int. Other letters begin a name of the
+ * text, such as %a in a region. */
 void hd_hlo_say(hd_hlo *e, const char *format, ...);
 hd_ssa hd_hlo_define(hd_hlo *e, hd_dtype dtype, const hd_shape *shape);
 void hd_hlo_fail(hd_hlo *e, hd_error status);

@@ -1,4 +1,6 @@
-/* Every call of the list, and its gradients, as StableHLO text run by a plugin, against O0. */
+/* Every call of the list, and its gradients, as StableHLO text run by a plugin, against O0.
+ *
+ * HODU_CALL=name runs this one alone. */
 #include "../graph/calls.h"
 #include "agree.h"
 
@@ -26,14 +28,13 @@ static hd_script *script_of(int k, hd_tensor **in, int count) {
 static void every_call(void **state) {
     (void)state;
     if (!plugin_ready()) skip();
-    const char *only = getenv("ONLY");
+    const char *only = getenv("HODU_CALL");
     for (int k = 0; k < CALL_COUNT; ++k)
         if (only == NULL || strcmp(only, calls[k].name) == 0) {
             HD_SCOPE;
             hd_tensor *in[3];
             const int count = call_operands(k, in);
             hd_seed(5);
-            if (getenv("SAY")) print_message("%s\n", calls[k].name);
             xla_agrees_at(script_of(k, in, count), UNITS, 2, calls[k].name);
         }
 }
