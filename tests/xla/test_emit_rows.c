@@ -27,7 +27,7 @@ static hd_tensor *values(hd_dtype dtype, bool allowed, bool moderate) {
         double v = (double)(int64_t)(random_bits() >> 11) * 0x1p-50 - 4;
         if (i % 3 == 0) v = special[random_bits() % (sizeof special / sizeof *special)];
         if (!hd_dtype_is_float(dtype) && i % 4 == 1) v *= 0x1p60;
-        if (moderate && fabs(v) > 0 && isfinite(v)) v = copysign(fmin(fmax(fabs(v), 1e-5), 80), v);
+        if (moderate && fabs(v) > 0 && isfinite(v)) v = copysign(fmin(fmax(fabs(v), 1e-5), 20), v);
         if (dtype == HD_BOOL) v = (double)(random_bits() & 1);
         if (allowed) v = (double)(1 + random_bits() % 5);
         hd_element_from_f64(bytes + (size_t)i * hd_dtype_size(dtype), dtype, v);
