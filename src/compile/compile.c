@@ -375,13 +375,12 @@ static hd_error check_options(const hd_thread *thread, hd_compile_opts *o) {
                        "the eager backend compiles nothing, so a level or compiler has no meaning; say .backend = "
                        "HD_BACKEND_GRAPH");
     if (o->compiler == 0) o->compiler = HD_COMPILER_HODU;
-    if (!hd_compiler_available(o->compiler))
-        return hd_fail(HD_ERROR_STATE, "the XLA compiler is not built into this library");
     if (level == HD_LEVEL_DEFAULT) o->optimization_level = HD_O1;
     if (o->device.kind == HD_DEVICE_DEFAULT) o->device = thread->device;
     if (!hd_device_available(o->device))
         return hd_fail(HD_ERROR_DEVICE, "device %s is not available here; hd_device_available tells",
                        hd_device_text((char[32]){0}, o->device));
+    if (o->compiler == HD_COMPILER_XLA) HD_TRY(hd_xla_available(o->device));
     if (o->cache_limit == 0) o->cache_limit = 8;
     return o->cache_limit > 0 ? HD_OK : hd_fail(HD_ERROR_VALUE, "a cache of %lld graphs", (long long)o->cache_limit);
 }

@@ -119,7 +119,8 @@ static hd_error prepare(hd_plan *p, hd_thread *thread, const hd_run *run) {
     HD_TRY(take_outputs(p, thread, run));
     HD_TRY(read_constants(p, thread));
     for (uint32_t i = 0; i < g->cell_count; ++i) {
-        void *bytes = hd_storage_bytes(thread, run->cells[i], p->sliced[i] ? HD_WRITE : HD_READ);
+        const bool comes_home = run->cells[i]->home != NULL && p->state[i] != HD_NONE; /* its new value will be here */
+        void *bytes = hd_storage_bytes(thread, run->cells[i], p->sliced[i] || comes_home ? HD_WRITE : HD_READ);
         if (bytes == NULL) return thread->error_code;
         set_given(p, g->cells[i].node, bytes);
     }

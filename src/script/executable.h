@@ -50,6 +50,9 @@ typedef struct hd_compiler_interface {
 /* NULL when it is not built. */
 const hd_compiler_interface *hd_compiler_interface_of(hd_compiler compiler);
 
+/* The compiler XLA, from the xla room; and that its plugin is there: an error says how to get it. */
+hd_executable *hd_xla_executable(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level);
+hd_error hd_xla_available(hd_device device);
 /* The compiler HODU, from the compiler room. */
 hd_executable *hd_hodu_compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level);
 

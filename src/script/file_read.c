@@ -298,8 +298,6 @@ static hd_error read_script(hd_reader *r, hd_file_choices *choices) {
                       HD_VERSION_STRING);
     *choices = (hd_file_choices){compilers[is_xla], (hd_optimization_level)(HD_O0 + (int)(level & 3))};
     if (level > 3) return HD_BAD("has optimization level %u", level);
-    if (!hd_compiler_available(choices->compiler))
-        return HD_BAD("is for the compiler XLA, which is not built into this library");
     r->g = hd_graph_new(r->thread, name);
     if (r->g == NULL) return HD_ERROR_MEMORY;
     r->g->draws = draws;

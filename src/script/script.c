@@ -11,11 +11,18 @@
 
 /* ---- compilers ------------------------------------------------------------------------------------------------------------- */
 const hd_compiler_interface *hd_compiler_interface_of(hd_compiler compiler) {
-    static const hd_compiler_interface hodu = {"HODU", hd_hodu_compile};
-    return compiler == HD_COMPILER_HODU ? &hodu : NULL;
+    static const hd_compiler_interface hodu = {"HODU", hd_hodu_compile}, xla = {"XLA", hd_xla_executable};
+    return compiler == HD_COMPILER_HODU ? &hodu : compiler == HD_COMPILER_XLA ? &xla : NULL;
 }
 
-bool hd_compiler_available(hd_compiler compiler) { return hd_compiler_interface_of(compiler) != NULL; }
+bool hd_compiler_available(hd_compiler compiler) {
+    HD_ENTER("hd_compiler_available", false);
+    if (compiler != HD_COMPILER_XLA || hd_xla_available(thread->device) == HD_OK)
+        return hd_compiler_interface_of(compiler) != NULL;
+    hd_error_copy why;
+    hd_error_take(&why);
+    return false;
+}
 
 /* ---- making and releasing ---------------------------------------------------------------------------------------------------- */
 static void outputs_destroy(hd_thread *thread, hd_object *object) {
@@ -179,8 +186,8 @@ static void choose_compiler(hd_thread *thread, hd_script *s, hd_compiler compile
     if (hd_script_check_argument(s) != HD_OK) return;
     if (compiler != HD_COMPILER_HODU && compiler != HD_COMPILER_XLA) {
         hd_fail(HD_ERROR_VALUE, "%d is no compiler; there are HD_COMPILER_HODU and HD_COMPILER_XLA", (int)compiler);
-    } else if (!hd_compiler_available(compiler)) {
-        hd_fail(HD_ERROR_STATE, "the XLA compiler is not built into this library; the script keeps HODU");
+    } else if (compiler == HD_COMPILER_XLA && hd_xla_available(s->device) != HD_OK) {
+        hd_error_append(thread, "; the script keeps HODU");
     } else if (s->compiler != compiler) {
         drop_executable(thread, s);
         s->compiler = compiler;

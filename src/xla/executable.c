@@ -1,0 +1,303 @@
+/* A script under XLA: its graph as text, compiled by the plugin, and the arguments of its runs.
+ *
+ * An argument stays on the device while it is what it was: constants always, inputs and cells as long as nobody writes them. Their
+ * memory is lent to XLA where it lies; a snapshot holds it, so that who writes them later writes a copy. State that a run
+ * updates belongs to XLA from the first run on: each run takes the old buffer and leaves the new one in its place
+ * (value.h). Runs are not waited for, unless something can go wrong in them. */
+#include "script/executable.h"
+#include "core/device.h"
+#include "xla/emit.h"
+#include "xla/value.h"
+
+#include <string.h>
+
+/* What an argument was in the last run. */
+typedef struct argument {
+    hd_xla_buffer buffer;
+    hd_storage *held; /* a snapshot of the memory that XLA borrows; NULL: none */
+    const void *data; /* whose bytes these were, */
+    uint32_t version; /* and when */
+} argument;
+
+/* Memory that XLA reads until the event comes. */
+typedef struct lent {
+    hd_pjrt_event *freed;
+    hd_storage *held;
+} lent;
+
+typedef struct under_xla {
+    hd_executable executable;
+    hd_graph *graph;
+    hd_stablehlo text;
+    hd_xla_device *device;
+    hd_xla_program *program;
+    argument *arguments;
+    hd_xla_buffer **given; /* what a run reads, */
+    hd_xla_buffer *made;   /* and makes */
+    void **expected;       /* for each cell: a value to be, while its home is not XLA yet; see value.h */
+    lent *lent;
+    uint32_t lent_count, lent_capacity;
+} under_xla;
+
+/* ---- lent memory -------------------------------------------------------------------------------------------------------- */
+static void take_back(under_xla *x, hd_thread *thread, bool wait) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < x->lent_count; ++i) {
+        lent *l = &x->lent[i];
+        if (!wait && !hd_xla_event_is_ready(x->device, l->freed)) {
+            x->lent[kept++] = *l;
+            continue;
+        }
+        hd_error_copy forgotten; /* it is free, whatever became of the run */
+        if (wait && hd_xla_event_await(x->device, l->freed) != HD_OK) hd_error_take(&forgotten);
+        if (!wait) hd_xla_event_destroy(x->device, l->freed);
+        hd_object_release(thread, &l->held->object);
+    }
+    x->lent_count = kept;
+}
+
+/* Room for one more before anything is given up. */
+static hd_error expect_lent(under_xla *x) {
+    if (x->lent_count < x->lent_capacity) return HD_OK;
+    const uint32_t capacity = x->lent_capacity > 0 ? x->lent_capacity * 2 : 16;
+    lent *moved = hd_array_resize(x->lent, capacity * sizeof *moved);
+    if (moved == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for %u arguments under XLA", capacity);
+    x->lent = moved;
+    x->lent_capacity = capacity;
+    return HD_OK;
+}
+
+static hd_error give_up(under_xla *x, hd_thread *thread, argument *a) {
+    hd_pjrt_event *freed;
+    HD_TRY(expect_lent(x));
+    hd_xla_buffer_destroy_early(&a->buffer, &freed);
+    if (freed != NULL && a->held != NULL) {
+        x->lent[x->lent_count++] = (lent){freed, a->held};
+    } else {
+        hd_xla_event_destroy(x->device, freed);
+        if (a->held != NULL) hd_object_release(thread, &a->held->object);
+    }
+    *a = (argument){0};
+    return HD_OK;
+}
+
+/* ---- arguments -------------------------------------------------------------------------------------------------------------- */
+static hd_xla_type type_of(const under_xla *x, const hd_hlo_argument *a) {
+    if (a->node == HD_NO_NODE) return (hd_xla_type){HD_U64, {.rank = 0}};
+    return (hd_xla_type){(hd_dtype)x->graph->nodes[a->node].dtype, hd_node_shape(x->graph, a->node)};
+}
+
+/* The elements at `offset` bytes of a storage, in the argument's buffer. */
+static hd_error refresh(under_xla *x, hd_thread *thread, argument *a, const hd_xla_type *type, hd_storage *s,
+                        size_t offset) {
+    const char *bytes = hd_storage_bytes(thread, s, HD_READ);
+    if (bytes == NULL) return thread->error_code;
+    const uint32_t version = atomic_load_explicit(&s->version, memory_order_relaxed);
+    const bool is_ours = s->block != NULL; /* borrowed memory changes without notice */
+    if (a->buffer.handle != NULL && is_ours && a->data == bytes + offset && a->version == version) return HD_OK;
+    if (a->buffer.handle != NULL) HD_TRY(give_up(x, thread, a));
+    hd_storage *held = is_ours ? hd_storage_snapshot(thread, s) : NULL;
+    if (is_ours && held == NULL) return thread->error_code;
+    const hd_error status =
+        hd_xla_buffer_make(x->device, type, bytes + offset, is_ours ? HD_XLA_BORROW : HD_XLA_COPY, &a->buffer);
+    if (held != NULL && (status != HD_OK || a->buffer.freed == NULL)) { /* it was copied */
+        hd_object_release(thread, &held->object);
+        held = NULL;
+    }
+    a->held = held;
+    a->data = bytes + offset;
+    a->version = version;
+    return status;
+}
+
+/* State that this run takes; *copied: it is in the argument's own buffer, else its storage's. */
+static hd_error take_state(under_xla *x, hd_thread *thread, argument *a, const hd_xla_type *type, hd_storage *s,
+                           bool keep, hd_xla_buffer **out) {
+    *out = keep ? NULL : hd_xla_value_buffer(s, x->device);
+    if (*out != NULL) return HD_OK;
+    const void *bytes = hd_storage_bytes(thread, s, HD_READ);
+    if (bytes == NULL) return thread->error_code;
+    *out = &a->buffer;
+    return hd_xla_buffer_make(x->device, type, bytes, HD_XLA_COPY, &a->buffer);
+}
+
+static hd_error prepare(under_xla *x, hd_thread *thread, const hd_run *run, uint32_t i) {
+    const hd_hlo_argument *from = &x->text.arguments[i];
+    argument *a = &x->arguments[i];
+    const hd_xla_type type = type_of(x, from);
+    x->given[i] = &a->buffer;
+    if (from->kind == HD_HLO_SEED || from->kind == HD_HLO_DRAW) {
+        const uint64_t number = from->kind == HD_HLO_SEED ? run->seed : run->draw;
+        if (a->buffer.handle != NULL && a->version == 1 && memcmp(&a->data, &number, sizeof number) == 0) return HD_OK;
+        hd_xla_buffer_destroy(&a->buffer);
+        a->version = 1;
+        memcpy(&a->data, &number, sizeof number);
+        return hd_xla_buffer_make(x->device, &type, &number, HD_XLA_COPY, &a->buffer);
+    }
+    if (from->kind == HD_HLO_CELL && x->graph->cells[from->place].update != x->graph->cells[from->place].node &&
+        from->result >= 0)
+        return take_state(x, thread, a, &type, run->cells[from->place], run->keep_state, &x->given[i]);
+    const hd_tensor *t = from->kind == HD_HLO_INPUT ? run->inputs[from->place] : NULL;
+    hd_storage *s = t != NULL                   ? t->storage
+                    : from->kind == HD_HLO_CELL ? run->cells[from->place]
+                                                : x->graph->constants[from->place].storage;
+    hd_xla_buffer *there = hd_xla_value_buffer(s, x->device);
+    if (there != NULL && hd_xla_type_equal(&there->type, &type)) {
+        x->given[i] = there;
+        return HD_OK;
+    }
+    return refresh(x, thread, a, &type, s, t == NULL ? 0 : (size_t)t->layout.offset * hd_dtype_bytes[t->dtype]);
+}
+
+/* ---- results ------------------------------------------------------------------------------------------------------------------ */
+/* Borrowed memory stays where it is, and is written. */
+static bool is_borrowed(const hd_storage *cell) { return cell->home == NULL && cell->block == NULL; }
+
+/* All that takes memory of ours comes before the run, which takes state from where it was. */
+static hd_error expect_results(under_xla *x, hd_thread *thread, const hd_run *run) {
+    for (uint32_t i = 0; i < x->text.result_count; ++i) {
+        const hd_hlo_result *r = &x->text.results[i];
+        if (r->kind == HD_HLO_UPDATE && !run->keep_state && !is_borrowed(run->cells[r->place]))
+            HD_TRY(hd_xla_value_expect(run->cells[r->place], &x->expected[r->place]));
+        if (r->kind != HD_HLO_OUTPUT) continue;
+        const hd_shape shape = hd_node_shape(x->graph, r->node);
+        hd_layout layout;
+        hd_layout_contiguous(&layout, &shape);
+        hd_storage *s = hd_xla_value_new(thread, hd_node_bytes(x->graph, r->node));
+        if (s == NULL) return thread->error_code;
+        run->outputs[r->place] = hd_tensor_over(thread, s, (hd_dtype)x->graph->nodes[r->node].dtype, &layout);
+        hd_object_release(thread, &s->object);
+        if (run->outputs[r->place] == NULL) return thread->error_code;
+    }
+    return HD_OK;
+}
+
+static hd_error update(under_xla *x, hd_thread *thread, hd_storage *cell, uint32_t place, hd_xla_buffer *made) {
+    if (is_borrowed(cell)) return hd_xla_buffer_read(made, cell->data, cell->bytes);
+    hd_xla_value_set(thread, cell, &x->expected[place], made);
+    return HD_OK;
+}
+
+static hd_error look_for_fault(under_xla *x, hd_thread *thread) {
+    const uint32_t last = x->text.result_count - 1;
+    int64_t fault[3];
+    if (x->text.check_count == 0) return HD_OK;
+    HD_TRY(hd_xla_buffer_read(&x->made[last], fault, sizeof fault));
+    return hd_stablehlo_fault(thread, x->graph, &x->text, fault);
+}
+
+/* State comes back from a run also when that failed: then it is what it was. */
+static hd_error take_results(under_xla *x, hd_thread *thread, const hd_run *run) {
+    const hd_error fault = look_for_fault(x, thread);
+    hd_error status = fault;
+    for (uint32_t i = 0; i < x->text.result_count; ++i) {
+        const hd_hlo_result *r = &x->text.results[i];
+        if (r->kind == HD_HLO_OUTPUT) hd_xla_value_fill(run->outputs[r->place]->storage, &x->made[i]);
+        if (r->kind != HD_HLO_UPDATE || run->keep_state) continue;
+        const hd_error written = update(x, thread, run->cells[r->place], r->place, &x->made[i]);
+        if (status == HD_OK) status = written;
+        if (fault == HD_OK) atomic_fetch_add_explicit(&run->cells[r->place]->version, 1, memory_order_relaxed);
+    }
+    return status;
+}
+
+/* ---- a run ------------------------------------------------------------------------------------------------------------------------ */
+static hd_error run_program(hd_executable *self, hd_thread *thread, const hd_run *run) {
+    under_xla *x = (under_xla *)self;
+    hd_observer *observer = thread->observer;
+    thread->observer = NULL;
+    if (x->lent_count > 0) take_back(x, thread, false);
+    hd_error status = HD_OK;
+    for (uint32_t i = 0; i < x->text.argument_count && status == HD_OK; ++i) status = prepare(x, thread, run, i);
+    if (status == HD_OK) status = expect_results(x, thread, run);
+    if (status == HD_OK) status = hd_xla_run(x->program, x->given, (int)x->text.argument_count, x->made, NULL);
+    if (status == HD_OK) status = take_results(x, thread, run);
+    for (uint32_t i = 0; i < x->text.result_count; ++i) hd_xla_buffer_destroy(&x->made[i]);
+    for (uint32_t i = 0; i < x->text.argument_count; ++i) /* copies of state that were not taken */
+        if (x->text.arguments[i].result >= 0) hd_xla_buffer_destroy(&x->arguments[i].buffer);
+    thread->observer = observer;
+    return status;
+}
+
+/* ---- making one ------------------------------------------------------------------------------------------------------------------ */
+static void destroy(hd_executable *self, hd_thread *thread) {
+    under_xla *x = (under_xla *)self;
+    for (uint32_t i = 0; x->arguments != NULL && i < x->text.argument_count; ++i) {
+        hd_xla_buffer_destroy(&x->arguments[i].buffer); /* waits until its memory is free */
+        if (x->arguments[i].held != NULL) hd_object_release(thread, &x->arguments[i].held->object);
+    }
+    for (uint32_t i = 0; x->expected != NULL && i < x->graph->cell_count; ++i)
+        hd_xla_value_unexpect(thread, &x->expected[i]);
+    take_back(x, thread, true);
+    hd_xla_program_release(x->program);
+    hd_stablehlo_release(&x->text);
+    hd_graph_release(thread, x->graph);
+    hd_array_release(x->arguments);
+    hd_array_release(x->given);
+    hd_array_release(x->made);
+    hd_array_release(x->expected);
+    hd_array_release(x->lent);
+    hd_array_release(x);
+}
+
+static void *zeros(size_t count, size_t bytes) {
+    void *out = hd_array_resize(NULL, (count + 1) * bytes);
+    if (out != NULL) memset(out, 0, (count + 1) * bytes);
+    return out;
+}
+
+static hd_error compile(under_xla *x) {
+    const uint32_t count = x->text.argument_count;
+    hd_xla_parameter *parameters = zeros(count, sizeof *parameters);
+    x->arguments = zeros(count, sizeof *x->arguments);
+    x->given = zeros(count, sizeof(hd_xla_buffer *));
+    x->made = zeros(x->text.result_count, sizeof *x->made);
+    x->expected = zeros(x->graph->cell_count, sizeof(void *));
+    hd_error status = HD_OK;
+    if (parameters == NULL || x->arguments == NULL || x->given == NULL || x->made == NULL || x->expected == NULL)
+        status = hd_fail(HD_ERROR_MEMORY, "no memory for %u arguments under XLA", count);
+    for (uint32_t i = 0; status == HD_OK && i < count; ++i)
+        parameters[i] = (hd_xla_parameter){type_of(x, &x->text.arguments[i]), x->text.arguments[i].result >= 0};
+    if (status == HD_OK) {
+        x->program = hd_xla_compile(x->device, x->text.text, x->text.bytes, parameters, (int)count);
+        if (x->program == NULL) status = HD_ERROR_INTERNAL;
+    }
+    hd_array_release(parameters);
+    return status;
+}
+
+hd_executable *hd_xla_executable(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
+    under_xla *x = hd_array_resize(NULL, sizeof *x);
+    if (x == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory for a script under XLA");
+        return NULL;
+    }
+    *x = (under_xla){.executable = {.run = run_program, .destroy = destroy}};
+    const char *call = thread->call; /* passes call ops, but it is the caller's function that runs */
+    hd_object_retain(&graph->object);
+    x->graph = graph;
+    if (level > HD_O0) {
+        x->graph = hd_graph_simplify(thread, graph);
+        hd_graph_release(thread, graph);
+    }
+    thread->call = call;
+    if (x->graph != NULL && (x->device = hd_xla_device_of(device)) != NULL &&
+        hd_stablehlo_emit(thread, x->graph, &x->text) == HD_OK && compile(x) == HD_OK) {
+        const hd_xla_figures *f = &x->program->figures;
+        x->executable.nodes = x->graph->node_count;
+        x->executable.launches = 1;
+        x->executable.arena_bytes = f->temporary_bytes;
+        x->executable.code = (hd_code_figures){.kernels = 1,
+                                               .from_disk = f->from_disk,
+                                               .compiled = !f->from_disk,
+                                               .compile_nanoseconds = f->compile_nanoseconds};
+        return &x->executable;
+    }
+    destroy(&x->executable, thread);
+    return NULL;
+}
+
+hd_error hd_xla_available(hd_device device) {
+    char path[HD_XLA_PATH];
+    return hd_xla_plugin_find(device.kind, path);
+}

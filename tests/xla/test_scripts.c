@@ -1,0 +1,163 @@
+/* Scripts under XLA: what they give is what HODU gives, also state, in every order of the two; memory is lent and comes back;
+ * what fails changes nothing. */
+#include "builders.h"
+#include "differences.h"
+#include "graph/calls.h"
+#include "programs.h"
+
+static hd_script *under_xla(hd_script *s) {
+    hd_script_set_compiler(s, HD_COMPILER_XLA);
+    assert_ok();
+    return s;
+}
+
+static void agree(hd_tensor *a, hd_tensor *b, double units) {
+    const char *why = difference_within(a, b, units_at_largest(b, units));
+    if (why[0] != '\0') fail_msg("%s", why);
+}
+
+static hd_script *block(hd_tensor *w, hd_tensor *bias) {
+    hd_builder *b = started("block");
+    hd_tensor *x = hd_input("x", S(20, 30), HD_F32);
+    hd_tensor *h = hd_gelu(hd_add(hd_matmul(x, w), bias));
+    hd_builder_add_output(b, "h", h);
+    hd_builder_add_output(b, "p", hd_softmax(h, 1));
+    return built(b);
+}
+
+static void both_compilers_agree(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_script *s = block(operand(S(30, 40), 1, HD_F32), operand(S(40), 2, HD_F32));
+    hd_script_set_input(s, "x", operand(S(20, 30), 0, HD_F32));
+    hd_outputs *ours = hd_script_run(s), *first = hd_script_run(under_xla(s));
+    hd_script_set_input(s, "x", operand(S(20, 30), 5, HD_F32));
+    hd_outputs *second = hd_script_run(s); /* outputs of one run stay valid after the next */
+    assert_ok();
+    for (int i = 0; i < 2; ++i) agree(hd_outputs_at(first, i), hd_outputs_at(ours, i), 16);
+    hd_script_set_compiler(s, HD_COMPILER_HODU);
+    hd_outputs *again = hd_script_run(s);
+    for (int i = 0; i < 2; ++i) agree(hd_outputs_at(second, i), hd_outputs_at(again, i), 16);
+}
+
+static void inputs_may_be_written_after_a_run(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_script *s = under_xla(block(operand(S(30, 40), 1, HD_F32), operand(S(40), 2, HD_F32)));
+    hd_tensor *x = hd_copy(operand(S(20, 30), 0, HD_F32));
+    hd_script_set_input(s, "x", x);
+    hd_tensor *before = output(s, "h");
+    float *data = hd_data_mut(x, HD_F32);
+    for (int i = 0; i < 600; ++i) data[i] = 0;
+    hd_tensor *after = output(s, "h");
+    hd_tensor *expected = hd_gelu(hd_broadcast_to(operand(S(40), 2, HD_F32), S(20, 40)));
+    agree(after, expected, 16);
+    assert_true(difference_within(before, expected, 0)[0] != '\0');
+    assert_ok();
+}
+
+/* A step of SGD, in any order of the compilers. */
+static void state_moves_between_compilers(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *start = operand(S(30, 10), 1, HD_F32), *w = hd_copy(start), *x = operand(S(8, 30), 0, HD_F32);
+    hd_builder *b = started("step");
+    hd_builder_add_state(b, "w", w);
+    hd_tensor *in = hd_input("x", S(8, 30), HD_F32);
+    hd_builder_add_output(b, "y", hd_matmul(in, w));
+    hd_assign(w, hd_mul_scalar(w, 0.5));
+    hd_script *s = built(b);
+    hd_script_set_input(s, "x", x);
+    const char *order = "XXHXHHXX";
+    for (int i = 0; order[i] != '\0'; ++i) {
+        hd_script_set_compiler(s, order[i] == 'X' ? HD_COMPILER_XLA : HD_COMPILER_HODU);
+        agree(output(s, "y"), hd_matmul(x, hd_mul_scalar(start, pow(0.5, i))), 16);
+        assert_ok();
+        if (i % 3 == 1) assert_identical(hd_script_state(s, "w"), hd_mul_scalar(start, pow(0.5, i + 1)));
+    }
+    hd_script *clone = hd_script_clone(s);
+    hd_script_set_state(s, "w", start);
+    agree(output(s, "y"), hd_matmul(x, start), 16);
+    agree(output(clone, "y"), hd_matmul(x, hd_mul_scalar(start, pow(0.5, 8))), 16);
+    assert_ok();
+}
+
+static void bad_indices_change_nothing(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = operand(S(5, 4), 1, HD_F32), *before = hd_copy(w);
+    hd_builder *b = started("rows");
+    hd_builder_add_state(b, "w", w);
+    hd_tensor *at = hd_input("at", S(3), HD_I64);
+    hd_builder_add_output(b, "rows", hd_index_select(w, 0, at));
+    hd_assign(w, hd_add_scalar(w, 1));
+    hd_script *s = under_xla(built(b));
+    hd_script_set_input(s, "at", HD_TENSOR_I64(S(3), 0, 7, 1));
+    for (int i = 0; i < 2; ++i) {
+        assert_null(hd_script_run(s));
+        assert_error(HD_ERROR_INDEX, "index 7 at place 1 of [3] is out of range for an axis of size 5");
+        assert_identical(hd_script_state(s, "w"), before);
+    }
+    hd_script_set_input(s, "at", HD_TENSOR_I64(S(3), 0, 4, 1));
+    assert_non_null(hd_script_run(s));
+    assert_identical(hd_script_state(s, "w"), hd_add_scalar(before, 1));
+}
+
+static void draws_continue(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("draws");
+    hd_builder_add_output(b, "u", hd_rand(S(50), HD_F32));
+    hd_script *s = built(b);
+    hd_seed(5);
+    hd_tensor *expected[3];
+    for (int i = 0; i < 3; ++i) expected[i] = output(s, "u");
+    hd_seed(5);
+    under_xla(s);
+    for (int i = 0; i < 3; ++i) assert_identical(output(s, "u"), expected[i]);
+}
+
+/* The losses of training agree: 1000 steps of a small network. */
+static void training_agrees(void **state) {
+    (void)state;
+    double losses[2][1000];
+    for (int xla = 0; xla < 2; ++xla) {
+        HD_SCOPE;
+        hd_seed(3);
+        hd_module *model = HD_SEQUENTIAL(hd_linear(8, 16, NULL), hd_tanh_layer(), hd_linear(16, 1, NULL));
+        hd_optimizer *optimizer = hd_adam(hd_module_parameters(model), 0.002, NULL);
+        hd_tensor *x = hd_randn(S(256, 8), HD_F32), *noise = hd_randn(S(256, 1), HD_F32); /* no loss near 0 */
+        hd_tensor *y = hd_add(hd_sin(hd_sum(x, X(1), HD_OPTS(hd_reduce_opts, .keep_dims = true))), noise);
+        hd_builder *b = started("step");
+        hd_builder_add_state_of(b, model, optimizer);
+        hd_tensor *loss =
+            hd_mse(hd_forward(model, hd_input("x", S(256, 8), HD_F32)), hd_input("y", S(256, 1), HD_F32), NULL);
+        hd_backward(loss);
+        hd_optimizer_step(optimizer);
+        hd_optimizer_zero_grad(optimizer);
+        hd_builder_add_output(b, "loss", loss);
+        hd_script *s = built(b);
+        hd_script_set_input(s, "x", x);
+        hd_script_set_input(s, "y", y);
+        if (xla) under_xla(s);
+        for (int i = 0; i < 1000; ++i) {
+            HD_SCOPE;
+            losses[xla][i] = hd_item(output(s, "loss"));
+        }
+        assert_ok();
+    }
+    for (int i = 0; i < 1000; ++i)
+        if (fabs(losses[0][i] - losses[1][i]) > 1e-4 * fabs(losses[0][i]))
+            fail_msg("step %d: HODU %.9g, XLA %.9g", i, losses[0][i], losses[1][i]);
+}
+
+int main(void) {
+    if (!has_plugin()) return 77;
+    const struct CMUnitTest tests[] = {test(both_compilers_agree),
+                                       test(inputs_may_be_written_after_a_run),
+                                       test(state_moves_between_compilers),
+                                       test(bad_indices_change_nothing),
+                                       test(draws_continue),
+                                       test(training_agrees)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
