@@ -24,7 +24,7 @@ int main(void) {
     }
     if (!hd_compiler_available(HD_COMPILER_XLA)) {
         hd_compile(model, HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH, .compiler = HD_COMPILER_XLA));
-        CHECK_ERROR("XLA compiler is not built into this library");
+        CHECK_ERROR("there is no XLA plugin for cpu");
     }
     hd_compile(model, HD_OPTS(hd_compile_opts, .backend = (hd_backend)HD_COMPILER_XLA));
     CHECK_ERROR("is no backend");
