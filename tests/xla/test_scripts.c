@@ -21,7 +21,7 @@ static hd_script *block(hd_tensor *w, hd_tensor *bias) {
     hd_tensor *x = hd_input("x", S(20, 30), HD_F32);
     hd_tensor *h = hd_gelu(hd_add(hd_matmul(x, w), bias));
     hd_builder_add_output(b, "h", h);
-    hd_builder_add_output(b, "p", hd_softmax(h, 1));
+    hd_builder_add_output(b, "p", hd_softmax(hd_mul_scalar(h, 0.01), 1)); /* exp multiplies errors by its argument */
     return built(b);
 }
 
