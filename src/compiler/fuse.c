@@ -437,18 +437,9 @@ static hd_error add_pick(walk *w, uint32_t node) {
     return HD_OK;
 }
 
-/* Rows of a table: a kernel for what follows to join. Alone it is a call, see call_lone_lookups. */
-static hd_error add_lookup(walk *w, uint32_t node) {
-    const hd_shape shape = hd_node_shape(w->g, node);
-    const uint32_t group = new_group(w, HD_GROUP_KERNEL, &shape, input_level(w, node) + 1);
-    if (group == HD_NO_GROUP) return hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
-    w->f->groups[group].checks = true;
-    add_member(w, group, node, HD_FORM_FULL);
-    return HD_OK;
-}
-
-/* A row that is one number but where an index says another. */
-static hd_error add_spread(walk *w, uint32_t node) {
+/* Rows of a table, or a row that is one number but where an index says another: a kernel for what follows to join. Rows alone
+ * are a call, see call_lone_lookups. */
+static hd_error add_indexed(walk *w, uint32_t node) {
     const hd_shape shape = hd_node_shape(w->g, node);
     const uint32_t group = new_group(w, HD_GROUP_KERNEL, &shape, input_level(w, node) + 1);
     if (group == HD_NO_GROUP) return hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
@@ -482,9 +473,9 @@ static hd_error add_node(walk *w, uint32_t i) {
     if (reduces && is_reduction(g, i)) return add_reduction(w, i);
     if (w->optimization >= HD_O2 && indices_are_in_memory(w, i)) {
         if (reduces && hd_node_is_pick(g, i)) return add_pick(w, i);
-        if (hd_node_is_lookup(g, i)) return add_lookup(w, i);
+        if (hd_node_is_lookup(g, i)) return add_indexed(w, i);
         if (hd_node_is_spread(g, i) && w->f->writes[i] == HD_NO_CELL)
-            return add_spread(w, i); /* a few rows of state are not worth a walk over all of it */
+            return add_indexed(w, i); /* a few rows of state are not worth a walk over all of it */
     }
     HD_TRY(add_call(w, i));
     if (is_product(g, i)) w->f->groups[w->f->group_of[i]].kind = HD_GROUP_PRODUCT;

@@ -8,42 +8,17 @@
 
 #include <string.h>
 
-enum { ROWS = HD_OP_ELEMENTWISE_COUNT * 4 * HD_COMPUTE_COUNT };
-
 hd_error hd_lowering_begin(hd_lowering *l, const hd_graph *g, const hd_fusion *f, const hd_tensor *tensors) {
     *l = (hd_lowering){.g = g, .f = f, .tensors = tensors};
     l->value = hd_array_resize(NULL, ((size_t)g->node_count + 1) * sizeof *l->value);
-    l->rows = hd_array_resize(NULL, ROWS * sizeof *l->rows);
-    if (l->value == NULL || l->rows == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to lower a graph");
-    memset(l->rows, 0, ROWS * sizeof *l->rows);
-    return HD_OK;
+    if (l->value == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to lower a graph");
+    return hd_row_irs_begin(&l->rows);
 }
 
 void hd_lowering_end(hd_lowering *l) {
-    for (int i = 0; l->rows != NULL && i < ROWS; ++i) {
-        if (l->rows[i] == NULL) continue;
-        hd_ir_release(l->rows[i]);
-        hd_array_release(l->rows[i]);
-    }
-    hd_array_release(l->rows);
+    hd_row_irs_end(&l->rows);
     hd_array_release(l->value);
     memset(l, 0, sizeof *l);
-}
-
-static const hd_ir *row_ir(hd_lowering *l, hd_op_id id, int derivative, hd_compute type) {
-    hd_ir **at = &l->rows[((int)id * 4 + derivative) * HD_COMPUTE_COUNT + (int)type];
-    if (*at != NULL) return *at;
-    hd_ir *ir = hd_array_resize(NULL, sizeof *ir);
-    if (ir == NULL) {
-        hd_fail(HD_ERROR_MEMORY, "no memory to lower %s", hd_ops[id].name);
-        return NULL;
-    }
-    if ((derivative == 0 ? hd_row_value_ir(id, type, ir) : hd_row_derivative_ir(id, derivative - 1, type, ir)) !=
-        HD_OK) {
-        hd_array_release(ir);
-        return NULL;
-    }
-    return *at = ir;
 }
 
 /* ---- what a kernel reads and writes ----------------------------------------------------------------------------------- */
@@ -169,33 +144,25 @@ static int row_value(build *b, uint32_t node, const int8_t *axes) {
     }
     if (row_numbers(b, node, compute, numbers) < 0) return -1;
     if (b->counting) return 0;
-    const hd_ir *ir = row_ir(b->l, (hd_op_id)n->op, 0, type);
+    const hd_ir *ir = hd_row_irs_get(&b->l->rows, (hd_op_id)n->op, 0, type);
     return ir == NULL ? -1 : hd_kernel_row(b->k, ir, inputs, numbers);
 }
 
 static int derivative_value(build *b, uint32_t node, const int8_t *axes) {
-    static const struct {
-        unsigned bit;
-        int place;
-    } variables[] = {{HD_SAVE_INPUT0, 0},
-                     {HD_SAVE_INPUT1, 1},
-                     {HD_SAVE_INPUT2, 2},
-                     {HD_SAVE_OUTPUT, HD_INPUT_VALUE},
-                     {HD_USES_GRADIENT, HD_INPUT_GRADIENT}};
     const hd_node *n = &b->l->g->nodes[node];
     const hd_compute type = (hd_compute)hd_dtype_compute[n->dtype];
     const unsigned uses = hd_row_uses((hd_op_id)n->op, n->derivative - 1);
     int inputs[5] = {-1, -1, -1, -1, -1}, numbers[3] = {-1, -1, -1};
-    for (int v = 0; v < 5; ++v) {
-        if ((uses & variables[v].bit) == 0) continue;
-        const int step = input(b, node, hd_uses_place(uses, variables[v].bit), axes);
+    for (int v = 0; v < HD_ROW_VARIABLES; ++v) {
+        if ((uses & hd_row_variables[v].bit) == 0) continue;
+        const int step = input(b, node, hd_uses_place(uses, hd_row_variables[v].bit), axes);
         const bool condition = hd_rows[n->op].chooses && v == 0;
-        inputs[variables[v].place] = as_type(b, step, condition ? (int)HD_CONDITION : (int)type);
-        if (inputs[variables[v].place] < 0) return -1;
+        inputs[hd_row_variables[v].place] = as_type(b, step, condition ? (int)HD_CONDITION : (int)type);
+        if (inputs[hd_row_variables[v].place] < 0) return -1;
     }
     if (row_numbers(b, node, (hd_dtype)n->dtype, numbers) < 0) return -1;
     if (b->counting) return 0;
-    const hd_ir *ir = row_ir(b->l, (hd_op_id)n->op, n->derivative, type);
+    const hd_ir *ir = hd_row_irs_get(&b->l->rows, (hd_op_id)n->op, n->derivative, type);
     return ir == NULL ? -1 : hd_kernel_row(b->k, ir, inputs, numbers);
 }
 

@@ -4,6 +4,7 @@
 
 #include "compiler/fuse.h"
 #include "compiler/native.h"
+#include "ops/row_ir.h"
 
 #define HD_TILE_BUFFER UINT32_MAX /* in `nodes`: the part of a product that is in cache, buffer 0 */
 
@@ -21,7 +22,7 @@ typedef struct hd_lowering {
     const hd_tensor
         *tensors;   /* of each node that is in memory, and of each view that a kernel reads: their layouts count */
     int32_t *value; /* of each node: its step in the kernel under way */
-    hd_ir **rows;   /* read already: [op * 4 + derivative][compute] */
+    hd_row_irs rows;
 } hd_lowering;
 
 hd_error hd_lowering_begin(hd_lowering *l, const hd_graph *g, const hd_fusion *f, const hd_tensor *tensors);

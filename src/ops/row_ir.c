@@ -1,6 +1,9 @@
 /* Reading the elementwise rows as kernel IR. */
 #include "ops/row_ir.h"
+#include "core/memory.h"
 #include "kernel/words_ir.h"
+
+#include <string.h>
 
 typedef int (*sentence)(hd_ir *ir, const int *v, const int *p);
 
@@ -105,4 +108,36 @@ hd_error hd_row_value_ir(hd_op_id id, hd_compute type, hd_ir *out) {
 
 hd_error hd_row_derivative_ir(hd_op_id id, int operand, hd_compute type, hd_ir *out) {
     return read_sentence(id, sentences[id].derivative[operand], type, true, out);
+}
+
+/* ---- many of them ------------------------------------------------------------------------------------------------------- */
+enum { READINGS = HD_OP_ELEMENTWISE_COUNT * 4 * HD_COMPUTE_COUNT };
+
+hd_error hd_row_irs_begin(hd_row_irs *rows) {
+    rows->read = hd_array_resize(NULL, READINGS * sizeof(hd_ir *));
+    if (rows->read == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to read rows");
+    memset(rows->read, 0, READINGS * sizeof(hd_ir *));
+    return HD_OK;
+}
+
+void hd_row_irs_end(hd_row_irs *rows) {
+    for (int i = 0; rows->read != NULL && i < READINGS; ++i) {
+        if (rows->read[i] == NULL) continue;
+        hd_ir_release(rows->read[i]);
+        hd_array_release(rows->read[i]);
+    }
+    hd_array_release(rows->read);
+    rows->read = NULL;
+}
+
+const hd_ir *hd_row_irs_get(hd_row_irs *rows, hd_op_id id, int derivative, hd_compute type) {
+    hd_ir **at = &rows->read[((int)id * 4 + derivative) * HD_COMPUTE_COUNT + (int)type];
+    if (*at != NULL) return *at;
+    hd_ir *ir = hd_array_resize(NULL, sizeof *ir);
+    const hd_error status = ir == NULL        ? hd_fail(HD_ERROR_MEMORY, "no memory to read %s", hd_ops[id].name)
+                            : derivative == 0 ? hd_row_value_ir(id, type, ir)
+                                              : hd_row_derivative_ir(id, derivative - 1, type, ir);
+    if (status == HD_OK) return *at = ir;
+    hd_array_release(ir);
+    return NULL;
 }

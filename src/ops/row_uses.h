@@ -3,7 +3,7 @@
 #define HD_OPS_ROW_USES_H
 
 #include "kernel/words_uses.h"
-#include "ops/op.h"
+#include "ops/row_ir.h"
 
 #define USES(name, operand, sentence)                                                                                  \
     case HD_OP_##name * 3 + (operand): return (unsigned)(sentence);
@@ -44,5 +44,16 @@ static inline unsigned hd_row_uses(hd_op_id id, int operand) {
 static inline int hd_uses_place(unsigned uses, unsigned bit) {
     return (uses & bit) ? __builtin_popcount(uses & (bit - 1) & (HD_SAVE_ANY | HD_USES_GRADIENT)) : 0;
 }
+
+/* What a derivative may read, and where that stands among the inputs of its IR. */
+enum { HD_ROW_VARIABLES = 5 };
+static const struct {
+    unsigned bit;
+    int place;
+} hd_row_variables[HD_ROW_VARIABLES] = {{HD_SAVE_INPUT0, 0},
+                                        {HD_SAVE_INPUT1, 1},
+                                        {HD_SAVE_INPUT2, 2},
+                                        {HD_SAVE_OUTPUT, HD_INPUT_VALUE},
+                                        {HD_USES_GRADIENT, HD_INPUT_GRADIENT}};
 
 #endif

@@ -24,9 +24,9 @@ static hd_graph *with_outputs(hd_thread *thread, const hd_graph *g, uint32_t fir
 }
 
 /* Runs a graph with the script's inputs and state, which stays as it is; fills `outputs` with new references. */
-static hd_error run_at(hd_thread *thread, const hd_script *s, hd_graph *g, hd_optimization_level level,
-                       hd_tensor **outputs) {
-    hd_executable *e = hd_compiler_interface_of(s->compiler)->compile(thread, g, s->device, level);
+static hd_error run_at(hd_thread *thread, const hd_script *s, hd_graph *g, hd_compiler compiler,
+                       hd_optimization_level level, hd_tensor **outputs) {
+    hd_executable *e = hd_compiler_interface_of(compiler)->compile(thread, g, s->device, level);
     if (e == NULL) return thread->error_code;
     hd_tensor **inputs = hd_array_resize(NULL, (g->input_count + 1) * sizeof *inputs);
     if (inputs == NULL) hd_fail(HD_ERROR_MEMORY, "no memory for %u inputs", g->input_count);
@@ -56,7 +56,8 @@ static void compare(hd_tensor *a, hd_tensor *b, double *difference, double *rela
     *relative = *difference == 0 ? 0 : largest > 0 ? *difference / largest : INFINITY;
 }
 
-/* Compares all outputs of a graph at O0 and at the script's level; *first is the first output that differs. */
+/* Compares all outputs of a graph by HODU at O0 and by the script's compiler at its level; *first is the first that
+   differs. */
 static hd_error compare_levels(hd_thread *thread, const hd_script *s, hd_graph *g, hd_script_check_result *result,
                                int64_t *first) {
     const size_t bytes = (g->output_count + 1) * sizeof(hd_tensor *);
@@ -65,7 +66,8 @@ static hd_error compare_levels(hd_thread *thread, const hd_script *s, hd_graph *
     *first = -1;
     if (ours == NULL || theirs == NULL) {
         hd_fail(HD_ERROR_MEMORY, "no memory to compare %u values", g->output_count);
-    } else if (run_at(thread, s, g, s->level, ours) == HD_OK && run_at(thread, s, g, HD_O0, theirs) == HD_OK) {
+    } else if (run_at(thread, s, g, s->compiler, s->level, ours) == HD_OK &&
+               run_at(thread, s, g, HD_COMPILER_HODU, HD_O0, theirs) == HD_OK) {
         for (uint32_t i = 0; i < g->output_count && thread->error_code == HD_OK; ++i) {
             double difference, relative;
             compare(ours[i], theirs[i], &difference, &relative);

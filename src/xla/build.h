@@ -6,6 +6,7 @@
 #define HD_XLA_BUILD_H
 
 #include "kernel/ir.h"
+#include "ops/row_ir.h"
 #include "xla/emit.h"
 #include "xla/text.h"
 
@@ -43,7 +44,7 @@ typedef struct hd_hlo {
     hd_hlo_known written;  /* keys of those */
     hd_ssa *values;        /* of nodes */
     bool *defined;
-    hd_ir **rows; /* rows as IR, read once */
+    hd_row_irs rows;
     hd_ssa seed, draw;
     hd_ssa fault, failed; /* once there is a check */
     uint32_t check_capacity;

@@ -8,7 +8,6 @@
 #include <string.h>
 
 enum {
-    ROWS = HD_OP_ELEMENTWISE_COUNT * 4 * HD_COMPUTE_COUNT,
     TEXT_BYTES = 128 /* constants up to this are text, larger ones arguments */
 };
 
@@ -186,25 +185,17 @@ hd_error hd_stablehlo_emit(hd_thread *thread, const hd_graph *g, hd_stablehlo *o
     hd_hlo e = {.thread = thread, .g = g, .out = out};
     e.values = hd_array_resize(NULL, nodes * sizeof *e.values);
     e.defined = hd_array_resize(NULL, nodes);
-    e.rows = hd_array_resize(NULL, ROWS * sizeof *e.rows);
     hd_ssa *list = hd_array_resize(NULL, results * sizeof *list);
     out->results = hd_array_resize(NULL, results * sizeof *out->results);
     out->arguments =
         hd_array_resize(NULL, ((size_t)g->input_count + g->cell_count + nodes + 2) * sizeof *out->arguments);
-    if (e.rows != NULL) memset(e.rows, 0, ROWS * sizeof *e.rows);
-    if (e.values == NULL || e.defined == NULL || e.rows == NULL || list == NULL || out->results == NULL ||
-        out->arguments == NULL) {
+    if (e.values == NULL || e.defined == NULL || list == NULL || out->results == NULL || out->arguments == NULL) {
         e.status = hd_fail(HD_ERROR_MEMORY, "no memory to write %u nodes as StableHLO", g->node_count);
-    } else {
+    } else if ((e.status = hd_row_irs_begin(&e.rows)) == HD_OK) {
         memset(e.defined, 0, nodes);
         emit_main(&e, list);
     }
-    for (int i = 0; e.rows != NULL && i < ROWS; ++i) {
-        if (e.rows[i] == NULL) continue;
-        hd_ir_release(e.rows[i]);
-        hd_array_release(e.rows[i]);
-    }
-    hd_array_release(e.rows);
+    hd_row_irs_end(&e.rows);
     hd_array_release(e.values);
     hd_array_release(e.defined);
     hd_array_release(list);

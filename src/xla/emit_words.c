@@ -332,21 +332,6 @@ hd_ssa hd_hlo_cast(hd_hlo *e, hd_ssa x, hd_dtype dtype) {
 }
 
 /* ---- rows ------------------------------------------------------------------------------------------------------------------ */
-static const hd_ir *row_ir(hd_hlo *e, hd_op_id id, int derivative, hd_compute type) {
-    hd_ir **at = &e->rows[((int)id * 4 + derivative) * HD_COMPUTE_COUNT + (int)type];
-    if (*at != NULL) return *at;
-    hd_ir *ir = hd_array_resize(NULL, sizeof *ir);
-    hd_error status = ir == NULL        ? hd_fail(HD_ERROR_MEMORY, "no memory to read %s", hd_ops[id].name)
-                      : derivative == 0 ? hd_row_value_ir(id, type, ir)
-                                        : hd_row_derivative_ir(id, derivative - 1, type, ir);
-    if (status != HD_OK) {
-        hd_array_release(ir);
-        hd_hlo_fail(e, status);
-        return NULL;
-    }
-    return *at = ir;
-}
-
 /* An input of a row, in the type and over the shape of the row. A number is one there already. */
 static hd_ssa row_input(hd_hlo *e, uint32_t node, int k, hd_dtype dtype, const hd_shape *shape) {
     const uint32_t in = hd_node_inputs(e->g, node)[k];
@@ -364,14 +349,6 @@ static void check_guard(hd_hlo *e, uint32_t node, hd_ssa b) {
 }
 
 hd_ssa hd_hlo_emit_row(hd_hlo *e, uint32_t node) {
-    static const struct {
-        unsigned bit;
-        int place;
-    } variables[] = {{HD_SAVE_INPUT0, 0},
-                     {HD_SAVE_INPUT1, 1},
-                     {HD_SAVE_INPUT2, 2},
-                     {HD_SAVE_OUTPUT, HD_INPUT_VALUE},
-                     {HD_USES_GRADIENT, HD_INPUT_GRADIENT}};
     const hd_node *n = &e->g->nodes[node];
     const hd_op_id id = (hd_op_id)n->op;
     const hd_shape shape = hd_node_shape(e->g, node);
@@ -379,19 +356,21 @@ hd_ssa hd_hlo_emit_row(hd_hlo *e, uint32_t node) {
     const hd_compute type = (hd_compute)hd_dtype_compute[compute];
     const unsigned uses = n->derivative != 0 ? hd_row_uses(id, n->derivative - 1) : 0;
     hd_ssa inputs[5] = {{0}}, numbers[3] = {{0}};
-    for (int k = 0; k < (n->derivative != 0 ? 5 : n->input_count); ++k) {
-        if (n->derivative != 0 && (uses & variables[k].bit) == 0) continue;
+    for (int k = 0; k < (n->derivative != 0 ? HD_ROW_VARIABLES : n->input_count); ++k) {
+        if (n->derivative != 0 && (uses & hd_row_variables[k].bit) == 0) continue;
         const hd_dtype as = hd_rows[id].chooses && k == 0 ? HD_BOOL : dtype_of[type];
         if (n->derivative == 0)
             inputs[k] = row_input(e, node, k, as, &shape);
         else
-            inputs[variables[k].place] = row_input(e, node, hd_uses_place(uses, variables[k].bit), as, &shape);
+            inputs[hd_row_variables[k].place] =
+                row_input(e, node, hd_uses_place(uses, hd_row_variables[k].bit), as, &shape);
     }
     const double *values = hd_node_attributes(e->g, node);
     for (int i = 0; i < hd_rows[id].numbers; ++i) numbers[i] = hd_hlo_number(e, dtype_of[type], &shape, values[i]);
     if (n->derivative == 0 && hd_rows[id].guard != HD_GUARD_NONE && type < HD_COMPUTE_F32)
         check_guard(e, node, inputs[1]);
-    const hd_ir *ir = row_ir(e, id, n->derivative, type);
+    const hd_ir *ir = hd_row_irs_get(&e->rows, id, n->derivative, type);
+    if (ir == NULL) hd_hlo_fail(e, e->thread->error_code);
     if (ir == NULL) return inputs[0];
     return hd_hlo_cast(e, sentence(e, ir, inputs, numbers, &shape), (hd_dtype)n->dtype);
 }

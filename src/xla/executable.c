@@ -110,7 +110,7 @@ static hd_error refresh(under_xla *x, hd_thread *thread, argument *a, const hd_x
     return status;
 }
 
-/* State that this run takes; *copied: it is in the argument's own buffer, else its storage's. */
+/* State that this run takes: from its storage, or, when that is not XLA's yet or must stay as it is, a copy. */
 static hd_error take_state(under_xla *x, hd_thread *thread, argument *a, const hd_xla_type *type, hd_storage *s,
                            bool keep, hd_xla_buffer **out) {
     *out = keep ? NULL : hd_xla_value_buffer(s, x->device);
@@ -119,6 +119,13 @@ static hd_error take_state(under_xla *x, hd_thread *thread, argument *a, const h
     if (bytes == NULL) return thread->error_code;
     *out = &a->buffer;
     return hd_xla_buffer_make(x->device, type, bytes, HD_XLA_COPY, &a->buffer);
+}
+
+/* That this run takes a storage's buffer, so that it cannot be read as another argument. */
+static bool is_taken(const under_xla *x, const hd_run *run, const hd_storage *s) {
+    for (uint32_t i = 0; i < x->graph->cell_count; ++i)
+        if (run->cells[i] == s && x->graph->cells[i].update != x->graph->cells[i].node) return true;
+    return false;
 }
 
 static hd_error prepare(under_xla *x, hd_thread *thread, const hd_run *run, uint32_t i) {
@@ -142,7 +149,7 @@ static hd_error prepare(under_xla *x, hd_thread *thread, const hd_run *run, uint
                     : from->kind == HD_HLO_CELL ? run->cells[from->place]
                                                 : x->graph->constants[from->place].storage;
     hd_xla_buffer *there = hd_xla_value_buffer(s, x->device);
-    if (there != NULL && hd_xla_type_equal(&there->type, &type)) {
+    if (there != NULL && hd_xla_type_equal(&there->type, &type) && !is_taken(x, run, s)) {
         x->given[i] = there;
         return HD_OK;
     }

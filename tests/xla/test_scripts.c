@@ -5,6 +5,8 @@
 #include "graph/calls.h"
 #include "programs.h"
 
+#include <unistd.h>
+
 static hd_script *under_xla(hd_script *s) {
     hd_script_set_compiler(s, HD_COMPILER_XLA);
     assert_ok();
@@ -151,6 +153,91 @@ static void training_agrees(void **state) {
             fail_msg("step %d: HODU %.9g, XLA %.9g", i, losses[0][i], losses[1][i]);
 }
 
+/* The state's own tensor as an input: what it was before the run. */
+static void state_may_be_an_input(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = operand(S(6), 1, HD_F32), *start = hd_copy(w);
+    hd_builder *b = started("both");
+    hd_builder_add_state(b, "w", w);
+    hd_builder_add_output(b, "y", hd_add(hd_input("x", S(6), HD_F32), w));
+    hd_assign(w, hd_mul_scalar(w, 2));
+    hd_script *s = under_xla(built(b));
+    hd_script_set_input(s, "x", hd_script_state(s, "w"));
+    for (int i = 0; i < 3; ++i) {
+        assert_identical(output(s, "y"), hd_mul_scalar(start, pow(2, i + 1)));
+        assert_ok();
+    }
+}
+
+/* A check compares with HODU at O0, and changes no state. */
+static void a_check_compares_with_hodu(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = operand(S(30, 40), 1, HD_F32), *start = hd_copy(w);
+    hd_builder *b = started("check");
+    hd_builder_add_state(b, "w", w);
+    hd_tensor *y = hd_tanh(hd_matmul(hd_mul_scalar(hd_input("x", S(2000, 30), HD_F32), 0.1), w));
+    hd_builder_add_output(b, "y", hd_sum(y, X(0), NULL));
+    hd_assign(w, hd_mul_scalar(w, 0.9));
+    hd_script *s = under_xla(built(b));
+    hd_script_set_input(s, "x", operand(S(2000, 30), 0, HD_F32));
+    const hd_script_check_result r = hd_script_check(s);
+    assert_ok();
+    assert_true(r.relative < 1e-5);
+    assert_true(r.largest_difference > 0); /* two compilers add in different orders */
+    assert_identical(hd_script_state(s, "w"), start);
+}
+
+static void files_keep_the_choice(void **state) {
+    (void)state;
+    HD_SCOPE;
+    char path[] = "/tmp/hodu-xla-XXXXXX.hoduscript";
+    const int file = mkstemps(path, 11);
+    assert_true(file >= 0);
+    close(file);
+    hd_script *s = under_xla(block(operand(S(30, 40), 1, HD_F32), operand(S(40), 2, HD_F32)));
+    hd_script_set_input(s, "x", operand(S(20, 30), 0, HD_F32));
+    hd_script_save(s, path);
+    hd_script *loaded = hd_script_load(path);
+    hd_script_set_input(loaded, "x", operand(S(20, 30), 0, HD_F32));
+    assert_identical(output(loaded, "h"), output(s, "h")); /* the same program */
+    hd_script_set_compiler(loaded, HD_COMPILER_HODU);
+    agree(output(loaded, "h"), output(s, "h"), 16);
+    assert_ok();
+    unlink(path);
+}
+
+/* A compiled module: results and gradients are those of the module itself. */
+static void modules_compile_for_it(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_seed(2);
+    hd_module *model = HD_SEQUENTIAL(hd_linear(8, 16, NULL), hd_tanh_layer(), hd_linear(16, 3, NULL));
+    hd_module *compiled =
+        hd_compile(model, HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH, .compiler = HD_COMPILER_XLA));
+    assert_ok();
+    hd_tensors *parameters = hd_module_parameters(model);
+    for (int step = 0; step < 3; ++step) { /* parameters change between the runs */
+        hd_tensor *x = operand(S(5, 8), step, HD_F32), *y[2], *gradients[2][4];
+        for (int way = 0; way < 2; ++way) {
+            y[way] = hd_forward(way ? compiled : model, x);
+            hd_backward(hd_sum(hd_square(y[way]), X(), NULL));
+            for (int i = 0; i < 4; ++i) {
+                gradients[way][i] = hd_copy(hd_grad(hd_tensors_get(parameters, i)));
+                hd_zero_grad(hd_tensors_get(parameters, i));
+            }
+            hd_clear_tape();
+        }
+        agree(y[1], y[0], 32);
+        for (int i = 0; i < 4; ++i) agree(gradients[1][i], gradients[0][i], 64);
+        HD_NO_GRAD;
+        for (int i = 0; i < 4; ++i)
+            hd_assign(hd_tensors_get(parameters, i), hd_mul_scalar(hd_tensors_get(parameters, i), 0.5));
+        assert_ok();
+    }
+}
+
 int main(void) {
     if (!has_plugin()) return 77;
     const struct CMUnitTest tests[] = {test(both_compilers_agree),
@@ -158,6 +245,10 @@ int main(void) {
                                        test(state_moves_between_compilers),
                                        test(bad_indices_change_nothing),
                                        test(draws_continue),
-                                       test(training_agrees)};
+                                       test(training_agrees),
+                                       test(state_may_be_an_input),
+                                       test(a_check_compares_with_hodu),
+                                       test(files_keep_the_choice),
+                                       test(modules_compile_for_it)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

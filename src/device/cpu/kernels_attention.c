@@ -3,14 +3,6 @@
 
 #include <math.h>
 
-#if defined(__AVX512F__)
-enum { VECTOR = 64 };
-#elif defined(__AVX2__)
-enum { VECTOR = 32 };
-#else
-enum { VECTOR = 16 };
-#endif
-
 #define ATTENTION(T, t, I)                                                                                             \
     typedef T vector_##t __attribute__((vector_size(VECTOR)));                                                         \
     typedef I choice_##t __attribute__((vector_size(VECTOR)));                                                         \

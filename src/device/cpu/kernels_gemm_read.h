@@ -8,18 +8,11 @@
 #define HD_DEVICE_CPU_KERNELS_GEMM_READ_H
 
 #include "core/small_float.h"
+#include "device/cpu/kernels_isa.h"
 
 #include <stdint.h>
 #ifdef __x86_64__
 #include <immintrin.h>
-#endif
-
-#if defined(__AVX512F__)
-enum { VECTOR = 64 };
-#elif defined(__AVX2__)
-enum { VECTOR = 32 };
-#else
-enum { VECTOR = 16 };
 #endif
 
 #pragma GCC diagnostic ignored "-Wpsabi" /* vectors as results: all of these are inlined, and call nobody */

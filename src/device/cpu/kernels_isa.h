@@ -1,8 +1,17 @@
-/* What the files compiled once per instruction set share: the names of their entry points. */
+/* What the files compiled once per instruction set share: the width of vectors, and the names of their entry points. */
 #ifndef HD_DEVICE_CPU_KERNELS_ISA_H
 #define HD_DEVICE_CPU_KERNELS_ISA_H
 
 #include "device/cpu/kernels.h"
+
+/* Bytes of a vector register. */
+#if defined(__AVX512F__)
+enum { VECTOR = 64 };
+#elif defined(__AVX2__)
+enum { VECTOR = 32 };
+#else
+enum { VECTOR = 16 };
+#endif
 
 #define KERNELS__(name, isa) name##_##isa
 #define KERNELS_(name, isa)  KERNELS__(name, isa)

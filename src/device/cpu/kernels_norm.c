@@ -6,13 +6,6 @@
 
 #include <math.h>
 
-#if defined(__AVX512F__)
-enum { VECTOR = 64 };
-#elif defined(__AVX2__)
-enum { VECTOR = 32 };
-#else
-enum { VECTOR = 16 };
-#endif
 enum { BLOCK = 4096, WIDE = 4 }; /* elements that are summed in the type itself; vectors at a time */
 
 #define INLINE static inline __attribute__((always_inline))

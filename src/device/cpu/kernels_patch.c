@@ -67,14 +67,6 @@ RUNS(uint32_t, 4)
 RUNS(uint64_t, 8)
 
 /* ---- windows of one channel ------------------------------------------------------------------------------------------ */
-#if defined(__AVX512F__)
-enum { VECTOR = 64 };
-#elif defined(__AVX2__)
-enum { VECTOR = 32 };
-#else
-enum { VECTOR = 16 };
-#endif
-
 #define TAPS(T, t)                                                                                                     \
     typedef T vector_##t __attribute__((vector_size(VECTOR)));                                                         \
     typedef T loose_##t __attribute__((vector_size(VECTOR), aligned(sizeof(T)), may_alias)); /* any address */         \
