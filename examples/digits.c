@@ -3,9 +3,10 @@
  * It shows a whole training program: data from a file, mini-batches in random order, a test set the network never
  * learns from, progress, and an account at the end: accuracy, what is taken for what, and the loss as a picture.
  *
- * It trains twice, from the same weights: dynamically, and as a script whose state is the model and its optimizer. The
- * losses are the same. Then it saves the network as a script that makes logits of an image, and a second process, this
- * program with --classify, loads that file and reads the test set with it. */
+ * It trains from the same weights in every way there is: dynamically, and as a script whose state is the model and its
+ * optimizer, compiled by HODU, and by XLA where its plugin is. The losses are the same. Then it saves the network as a
+ * script that makes logits of an image, and a second process, this program with --classify, loads that file and reads the
+ * test set with it. */
 #define _POSIX_C_SOURCE 200809L /* isatty, fork */
 #include <hodu/hodu.h>
 
@@ -99,7 +100,11 @@ typedef struct history {
     double test[EPOCHS];  /* the loss on the test set after each epoch */
     double accuracy;      /* on the test set, now */
     double seconds;       /* of training, all epochs */
+    double once;          /* seconds to record and compile the step */
 } history;
+
+typedef enum way { DYNAMIC, HODU, XLA, WAYS } way;
+static const char *const way_names[WAYS] = {"dynamic", "HODU", "XLA"};
 
 typedef struct learner {
     hd_module *model;
@@ -135,7 +140,7 @@ static learner new_learner(void) {
 }
 
 /* The step of a learner as a script: what it changes, the parameters and what Adam keeps, is the script's state. */
-static hd_script *record_step(const learner *l) {
+static hd_script *record_step(const learner *l, way how) {
     HD_SCOPE;
     hd_builder *builder = hd_builder_new("step");
     hd_builder_start(builder);
@@ -145,6 +150,7 @@ static hd_script *record_step(const learner *l) {
     hd_builder_add_output(builder, "loss", step(l, images, labels));
     hd_builder_end(builder);
     hd_script *script = hd_builder_build(builder);
+    if (how == XLA) hd_script_set_compiler(script, HD_COMPILER_XLA);
     hd_script_compile(script);
     return hd_keep(script);
 }
@@ -201,18 +207,24 @@ static void show_progress(const history *h, const char *how) {
     fflush(stdout);
 }
 
-static void train(const learner *l, const dataset *data, const dataset *test, int64_t *answers, history *h) {
+/* Trains a new network in this way, and gives it; h->batch is there. */
+static hd_module *train(way how, const dataset *data, const dataset *test, int64_t *answers, history *h) {
+    learner l = new_learner();
+    const double begin = now();
+    if (how != DYNAMIC) l.step = record_step(&l, how);
+    h->once = now() - begin;
     for (int epoch = 0; epoch < EPOCHS && hd_ok(); ++epoch) {
         /* Smaller steps towards the end: the network settles instead of jumping about. A script sees it too: the
          * learning rate is part of its state. */
-        hd_optimizer_set_learning_rate(l->optimizer, rate * (1 - (double)epoch / EPOCHS));
+        hd_optimizer_set_learning_rate(l.optimizer, rate * (1 - (double)epoch / EPOCHS));
         const double start = now();
-        h->train[epoch] = train_epoch(l, data, h);
+        h->train[epoch] = train_epoch(&l, data, h);
         h->seconds += now() - start;
-        h->test[epoch] = evaluate(l->model, test, answers, &h->accuracy);
+        h->test[epoch] = evaluate(l.model, test, answers, &h->accuracy);
         h->epochs = epoch + 1;
-        if (hd_ok()) show_progress(h, l->step ? "script" : "dynamic");
+        if (hd_ok()) show_progress(h, way_names[how]);
     }
+    return l.model;
 }
 
 /* ---- the trained network in a file, and whoever reads it ---- */
@@ -398,21 +410,23 @@ static bool write_picture(const char *path, const history *h) {
     return true;
 }
 
-static void print_row(const char *how, const history *h) {
-    printf("%-7s  %9.5f  %9.5f  %6.2f ms", how, h->train[h->epochs - 1], h->test[h->epochs - 1],
-           1e3 * h->seconds / h->epochs);
-}
-
-/* Dynamic execution and the script next to each other; true when they learnt the same. */
-static bool print_comparison(const history *dynamic, const history *script, double once_ms) {
-    puts("\n         last loss  test loss   an epoch  to record and compile");
-    print_row("dynamic", dynamic);
-    print_row("\nscript ", script);
-    printf("  %.2f ms, once\n", once_ms);
-    double largest = 0;
-    for (int i = 0; i < dynamic->batches; ++i) largest = fmax(largest, fabs(dynamic->batch[i] - script->batch[i]));
-    printf("the losses of their %d batches differ by %g at most\n", dynamic->batches, largest);
-    return largest < 1e-3 && dynamic->batches == script->batches;
+/* All ways next to each other; true when they learnt the same. */
+static bool print_comparison(const history *h) {
+    double apart = 0; /* by how much losses of batches differ from those of dynamic execution */
+    puts("\n         last loss  test loss  accuracy    an epoch  to record and compile");
+    for (int i = 0; i < WAYS; ++i) {
+        if (h[i].epochs == 0) continue;
+        printf("%-7s  %9.5f  %9.5f  %6.2f %%  %7.2f ms", way_names[i], h[i].train[EPOCHS - 1], h[i].test[EPOCHS - 1],
+               100 * h[i].accuracy, 1e3 * h[i].seconds / EPOCHS);
+        if (i == DYNAMIC)
+            putchar('\n');
+        else
+            printf("  %.2f ms, once\n", 1e3 * h[i].once);
+        for (int k = 0; k < h[i].batches; ++k) apart = fmax(apart, fabs(h[i].batch[k] - h[DYNAMIC].batch[k]));
+    }
+    if (h[XLA].epochs == 0) puts("XLA      its plugin is not here; `make xla` fetches it");
+    printf("the losses of their %d batches differ by %g at most\n", h[DYNAMIC].batches, apart);
+    return apart < 1e-3 && h[HODU].batches == h[DYNAMIC].batches;
 }
 
 /* ---- all of it ---- */
@@ -429,24 +443,19 @@ static int learn(const image *images, int64_t count, const paths *p, int64_t *an
     const int64_t tests = hd_tensor_size(test.labels, 0);
     printf("%lld images to learn from, %lld to test with\n", (long long)(count - tests), (long long)tests);
 
-    learner dynamic = new_learner();
-    train(&dynamic, &data, &test, answers, &h[0]);
-
-    learner recorded = new_learner();
-    const double start = now();
-    recorded.step = record_step(&recorded);
-    const double once_ms = 1e3 * (now() - start);
-    train(&recorded, &data, &test, answers, &h[1]);
-    if (HD_HAS_FILES) save(recorded.model, p->script);
+    train(DYNAMIC, &data, &test, answers, &h[DYNAMIC]);
+    if (hd_compiler_available(HD_COMPILER_XLA)) train(XLA, &data, &test, answers, &h[XLA]);
+    hd_module *model = train(HODU, &data, &test, answers, &h[HODU]);
+    if (HD_HAS_FILES) save(model, p->script);
     if (!hd_ok()) return hd_exit_status();
 
     print_confusion(images, answers, tests);
     print_mistakes(images, answers, tests);
-    const bool drawn = write_picture(p->svg, &h[1]);
-    const bool same = print_comparison(&h[0], &h[1], once_ms);
-    printf("test accuracy: %.2f %%\n", 100 * h[1].accuracy);
+    const bool drawn = write_picture(p->svg, &h[HODU]);
+    const bool same = print_comparison(h);
+    printf("test accuracy: %.2f %%\n", 100 * h[HODU].accuracy);
     if (!same) return fprintf(stderr, "digits: the script does not train as dynamic execution does\n"), 1;
-    if (h[1].accuracy < goal) return fprintf(stderr, "digits: less than %.0f %%\n", 100 * goal), 1;
+    if (h[HODU].accuracy < goal) return fprintf(stderr, "digits: less than %.0f %%\n", 100 * goal), 1;
     if (HD_HAS_FILES && classify_elsewhere(p->program, p->data, p->script) != 0) return 1;
     return drawn ? hd_exit_status() : 1;
 }
@@ -479,14 +488,15 @@ int main(int argc, char **argv) {
     int status = 1;
     if (count > 0) {
         int64_t *answers = calloc((size_t)count, sizeof *answers);
-        double *losses = calloc((size_t)(2 * EPOCHS * (count / BATCH)), sizeof *losses);
+        const int64_t most = EPOCHS * (count / BATCH); /* batches of one way */
+        double *losses = calloc((size_t)(WAYS * most), sizeof *losses);
         if (!answers || !losses)
             fprintf(stderr, "digits: out of memory\n");
         else if (p.classify)
             status = classify(images, count, p.classify);
         else
             status = learn(images, count, &p, answers,
-                           (history[]){{.batch = losses}, {.batch = losses + EPOCHS * (count / BATCH)}});
+                           (history[WAYS]){{.batch = losses}, {.batch = losses + most}, {.batch = losses + 2 * most}});
         free(losses);
         free(answers);
     }

@@ -68,6 +68,7 @@ typedef struct hd_script_figures {
         llvm_load_ms; /* of compile_ms: loading LLVM, once in a process; making code (a sum over threads); placing it */
     double code_ms, link_ms;
     int64_t alternatives; /* that O3 timed; 0: what it found earlier was in the disk cache, or the trial runs failed */
+    int64_t peak_bytes; /* under XLA, by its own account: all that a run holds at once; 0: it does not say */
     double operations, bytes_moved; /* of a run: arithmetic, and memory that kernels read and write */
 } hd_script_figures;
 HD_API hd_script_figures hd_script_stats(const hd_script *script);
@@ -78,6 +79,9 @@ HD_API void hd_script_profile(hd_script *script, int runs);
 HD_API void hd_script_print(const hd_script *script);
 /* The same text into `out` (always terminated); returns the length of the whole text, as snprintf does; -1 on error. */
 HD_API int64_t hd_script_format(const hd_script *script, char *out, size_t capacity);
+/* The same two for the StableHLO text that XLA is given; no plugin is needed. */
+HD_API void hd_script_print_stablehlo(const hd_script *script);
+HD_API int64_t hd_script_format_stablehlo(const hd_script *script, char *out, size_t capacity);
 typedef struct hd_script_check_result {
     double largest_difference; /* of any output or state, absolute */
     double relative;           /* that difference, relative to the largest value of its tensor */

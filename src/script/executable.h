@@ -39,6 +39,7 @@ struct hd_executable {
     int64_t nodes, launches, arena_bytes;                                                /* for stats */
     struct hd_code_figures code;                                                         /* of native kernels */
     int64_t alternatives;                                                                /* that were timed, at O3 */
+    int64_t peak_bytes;                                                                  /* under XLA; 0: not known */
 };
 
 typedef struct hd_compiler_interface {

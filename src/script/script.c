@@ -456,6 +456,7 @@ hd_script_figures hd_script_stats(const hd_script *script) {
         f.kernels_from_disk = code->from_disk;
         f.kernels_from_memory = code->from_memory;
         f.alternatives = script->executable->alternatives;
+        f.peak_bytes = script->executable->peak_bytes;
         f.llvm_load_ms = (double)code->load_nanoseconds * 1e-6;
         f.code_ms = (double)code->compile_nanoseconds * 1e-6;
         f.link_ms = (double)code->link_nanoseconds * 1e-6;

@@ -5,6 +5,7 @@
  * updates belongs to XLA from the first run on: each run takes the old buffer and leaves the new one in its place
  * (value.h). Runs are not waited for, unless something can go wrong in them. */
 #include "script/executable.h"
+#include "compiler/dump.h"
 #include "core/device.h"
 #include "xla/emit.h"
 #include "xla/value.h"
@@ -261,6 +262,7 @@ static hd_error compile(under_xla *x) {
     x->made = zeros(x->text.result_count, sizeof *x->made);
     x->expected = zeros(x->graph->cell_count, sizeof(void *));
     hd_error status = HD_OK;
+    if (hd_dump_wants("stablehlo")) hd_dump_text("StableHLO", x->text.text, x->text.bytes);
     if (parameters == NULL || x->arguments == NULL || x->given == NULL || x->made == NULL || x->expected == NULL)
         status = hd_fail(HD_ERROR_MEMORY, "no memory for %u arguments under XLA", count);
     for (uint32_t i = 0; status == HD_OK && i < count; ++i)
@@ -294,6 +296,7 @@ hd_executable *hd_xla_executable(hd_thread *thread, hd_graph *graph, hd_device d
         x->executable.nodes = x->graph->node_count;
         x->executable.launches = 1;
         x->executable.arena_bytes = f->temporary_bytes;
+        x->executable.peak_bytes = f->peak_bytes;
         x->executable.code = (hd_code_figures){.kernels = 1,
                                                .from_disk = f->from_disk,
                                                .compiled = !f->from_disk,

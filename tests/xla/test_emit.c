@@ -171,5 +171,22 @@ static void memory_may_run_out(void **state) {
     assert_true(failures > 20);
 }
 
+static void scripts_show_their_text(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("show");
+    hd_builder_add_output(b, "y", hd_neg(hd_input("x", HD_SHAPE(3), HD_F32)));
+    hd_script *s = built(b);
+    char text[1024], few[10];
+    const int64_t length = hd_script_format_stablehlo(s, text, sizeof text);
+    assert_int_equal(length, strlen(text));
+    assert_non_null(strstr(text, "func.func public @main(%0: tensor<3xf32>)"));
+    assert_non_null(strstr(text, "stablehlo.negate"));
+    assert_int_equal(hd_script_format_stablehlo(s, few, sizeof few), length);
+    assert_int_equal(strlen(few), 9);
+    assert_int_equal(hd_script_format_stablehlo(NULL, text, sizeof text), -1);
+    assert_error(HD_ERROR_NULL_ARGUMENT, "hd_script_format_stablehlo");
+}
+
 RUN(test(an_affine_layer_with_relu), test(a_step_with_state), test(ends_of_a_program), test(every_op_has_a_text),
-    test(text_grows_with_the_graph), test(memory_may_run_out))
+    test(text_grows_with_the_graph), test(memory_may_run_out), test(scripts_show_their_text))
