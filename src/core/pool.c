@@ -1,6 +1,8 @@
-/* The thread pool. A job is published by raising the epoch in `ticket`; chunks are claimed by compare-and-swap on the
- * pair (epoch, next chunk), so a worker that wakes late finds the epoch gone and takes nothing. The caller never waits
- * for a worker that has not claimed a chunk: when another program holds the other core, it simply does all the work. */
+/* The thread pool. The chunks of a job are cut into as many runs as there are threads, and a thread takes those of its own
+ * run first, so that it finds in its cache what it had there in the last job of the same kind; then it helps the others.
+ * A job is published by raising the epoch in the ticket of each run; chunks are claimed by compare-and-swap on the pair
+ * (epoch, next chunk), so a worker that wakes late finds the epoch gone and takes nothing. The caller never waits for a
+ * worker that has not claimed a chunk: when another program holds the other core, it simply does all the work. */
 #include "core/pool.h"
 #include "core/error.h"
 
@@ -22,17 +24,21 @@
 #define PAUSE() ((void)0)
 #endif
 
-enum { MAX_THREADS = 256, SPIN_NANOSECONDS = 60000, PAUSES_PER_LOOK = 32 };
+enum { MAX_THREADS = 256, SPIN_NANOSECONDS = 60000, PAUSES_PER_LOOK = 4, LOOKS_PER_CLOCK = 8 };
+
+typedef struct run {
+    _Alignas(64) _Atomic uint64_t ticket; /* epoch << 32 | next chunk */
+} run;
 
 static struct {
-    _Alignas(64) _Atomic uint64_t ticket; /* epoch << 32 | next chunk */
-    _Alignas(64) _Atomic uint32_t wake;   /* the epoch again: what sleepers wait on */
+    run runs[MAX_THREADS];              /* the caller's, then those of the workers */
+    _Alignas(64) _Atomic uint32_t wake; /* the epoch: what workers look at, and sleepers wait on */
     _Atomic uint32_t sleepers;
     _Alignas(64) _Atomic uint32_t finished;
     _Alignas(64) _Atomic(hd_chunk_function) work;
     _Atomic(void *) context;
     _Atomic uint32_t chunks;
-    _Atomic int allowed; /* threads that may work on it */
+    _Atomic int count; /* of runs: threads that may work on it */
     _Atomic bool busy;
     _Atomic int threads; /* 0: not decided yet */
     int workers;         /* started; under the lock */
@@ -50,22 +56,34 @@ static int64_t nanoseconds(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void claim_chunks(uint32_t epoch) {
-    uint64_t ticket = atomic_load_explicit(&pool.ticket, memory_order_acquire);
+static uint32_t end_of(uint32_t chunks, int count, int number) {
+    return (uint32_t)((uint64_t)chunks * (uint64_t)(number + 1) / (uint64_t)count);
+}
+
+/* Works on what is left of a run of this epoch; false: the epoch is over. */
+static bool claim_chunks(uint32_t epoch, int number) {
+    _Atomic uint64_t *at = &pool.runs[number].ticket;
+    uint64_t ticket = atomic_load_explicit(at, memory_order_acquire);
     for (;;) {
         const uint32_t chunk = (uint32_t)ticket;
-        if ((uint32_t)(ticket >> 32) != epoch) return;
-        const hd_chunk_function work = atomic_load_explicit(&pool.work, memory_order_relaxed);
-        void *context = atomic_load_explicit(&pool.context, memory_order_relaxed);
-        if (chunk >= atomic_load_explicit(&pool.chunks, memory_order_relaxed)) return;
+        if ((uint32_t)(ticket >> 32) != epoch) return false;
+        const hd_chunk_function work = atomic_load_explicit(&pool.work, memory_order_acquire);
+        void *context = atomic_load_explicit(&pool.context, memory_order_acquire);
+        const uint32_t chunks = atomic_load_explicit(&pool.chunks, memory_order_acquire);
+        if (chunk >= end_of(chunks, atomic_load_explicit(&pool.count, memory_order_acquire), number)) return true;
         /* success proves that the job read above is still this epoch's */
-        if (!atomic_compare_exchange_weak_explicit(&pool.ticket, &ticket, ticket + 1, memory_order_acq_rel,
-                                                   memory_order_acquire))
+        if (!atomic_compare_exchange_weak_explicit(at, &ticket, ticket + 1, memory_order_acq_rel, memory_order_acquire))
             continue;
         work(context, chunk);
         atomic_fetch_add_explicit(&pool.finished, 1, memory_order_release);
-        ticket = atomic_load_explicit(&pool.ticket, memory_order_acquire);
+        ticket = atomic_load_explicit(at, memory_order_acquire);
     }
+}
+
+/* Its own run, then the others'. */
+static void work_on(uint32_t epoch, int number, int count) {
+    for (int i = 0; i < count; ++i)
+        if (!claim_chunks(epoch, (number + i) % count)) return;
 }
 
 static void *worker(void *number) {
@@ -74,16 +92,17 @@ static void *worker(void *number) {
     for (;;) {
         int64_t until = nanoseconds() + SPIN_NANOSECONDS;
         uint32_t epoch;
-        while ((epoch = (uint32_t)(atomic_load_explicit(&pool.ticket, memory_order_acquire) >> 32)) == last) {
+        for (int looks = 0; (epoch = atomic_load_explicit(&pool.wake, memory_order_acquire)) == last;) {
             for (int i = 0; i < PAUSES_PER_LOOK; ++i) PAUSE();
-            if (nanoseconds() < until) continue;
+            if (++looks % LOOKS_PER_CLOCK != 0 || nanoseconds() < until) continue;
             atomic_fetch_add(&pool.sleepers, 1);
             if (atomic_load(&pool.wake) == last) futex(&pool.wake, FUTEX_WAIT_PRIVATE, last);
             atomic_fetch_sub(&pool.sleepers, 1);
             until = nanoseconds() + SPIN_NANOSECONDS;
         }
         last = epoch;
-        if ((intptr_t)number < atomic_load_explicit(&pool.allowed, memory_order_relaxed)) claim_chunks(epoch);
+        const int count = atomic_load_explicit(&pool.count, memory_order_relaxed);
+        if ((int)(intptr_t)number < count) work_on(epoch, (int)(intptr_t)number, count);
     }
     return NULL;
 }
@@ -136,7 +155,8 @@ static void after_fork(void) {
     atomic_store(&pool.arrived, 0);
     pthread_mutex_init(&pool.lock, NULL);
     atomic_store(&pool.sleepers, 0);
-    atomic_fetch_or(&pool.ticket, UINT32_MAX); /* nobody is left to run the chunks of a job that was under way */
+    /* nobody is left to run the chunks of a job that was under way */
+    for (int i = 0; i < MAX_THREADS; ++i) atomic_fetch_or(&pool.runs[i].ticket, UINT32_MAX);
     atomic_store(&pool.busy, false);
 }
 
@@ -171,18 +191,24 @@ void hd_parallel(int64_t chunks, hd_chunk_function work, void *context) {
         return;
     }
     if (pool.workers < threads - 1) start_workers(threads - 1);
-    const uint32_t epoch = (uint32_t)(atomic_load_explicit(&pool.ticket, memory_order_relaxed) >> 32) + 1;
+    const uint32_t epoch = atomic_load_explicit(&pool.wake, memory_order_relaxed) + 1;
+    const int count = chunks < threads ? (int)chunks : threads,
+              before = atomic_load_explicit(&pool.count, memory_order_relaxed);
     /* close the old epoch first: a worker that comes late must not claim one of the new job's chunks in its name */
-    atomic_store_explicit(&pool.ticket, (uint64_t)(epoch - 1) << 32 | UINT32_MAX, memory_order_release);
-    atomic_store_explicit(&pool.work, work, memory_order_relaxed);
-    atomic_store_explicit(&pool.context, context, memory_order_relaxed);
-    atomic_store_explicit(&pool.chunks, (uint32_t)chunks, memory_order_relaxed);
-    atomic_store_explicit(&pool.allowed, threads, memory_order_relaxed);
+    for (int i = 0; i < before; ++i)
+        atomic_store_explicit(&pool.runs[i].ticket, (uint64_t)(epoch - 1) << 32 | UINT32_MAX, memory_order_release);
+    atomic_store_explicit(&pool.work, work, memory_order_release);
+    atomic_store_explicit(&pool.context, context, memory_order_release);
+    atomic_store_explicit(&pool.chunks, (uint32_t)chunks, memory_order_release);
+    atomic_store_explicit(&pool.count, count, memory_order_release);
     atomic_store_explicit(&pool.finished, 0, memory_order_relaxed);
-    atomic_store_explicit(&pool.ticket, (uint64_t)epoch << 32, memory_order_seq_cst);
+    for (int i = 0; i < count; ++i)
+        atomic_store_explicit(&pool.runs[i].ticket,
+                              (uint64_t)epoch << 32 | (i == 0 ? 0 : end_of((uint32_t)chunks, count, i - 1)),
+                              memory_order_release);
     atomic_store(&pool.wake, epoch);
     if (atomic_load(&pool.sleepers) > 0) futex(&pool.wake, FUTEX_WAKE_PRIVATE, INT_MAX);
-    claim_chunks(epoch);
+    work_on(epoch, 0, count);
     for (uint32_t waited = 0; atomic_load_explicit(&pool.finished, memory_order_acquire) != (uint32_t)chunks;) {
         PAUSE();
         if (++waited > 10000) { /* a worker was put aside in the middle of its chunk */

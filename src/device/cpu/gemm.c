@@ -1,6 +1,6 @@
 /* The matrix product: C[m,n] = A[m,k] B[k,n] with any strides.
- * B is packed into panels of nr columns, A into panels of mr rows, in blocks of K_BLOCK; micro-kernels then run from
- * packed memory. Small products read B where it is. Pieces of C are independent, so threads share them out.
+ * B is packed into panels of nr columns, and A, unless its rows can be read where they are, into strips of mr rows, in
+ * blocks of K_BLOCK; micro-kernels then run from packed memory. Small products read B where it is. Pieces of C are independent, so threads share them out.
  * Operands that are narrower than what the product is computed in are converted where they are packed or read. */
 #include "device/cpu/gemm.h"
 #include "core/memory.h"
@@ -11,7 +11,10 @@
 enum {
     K_BLOCK = 256,        /* a panel of A, mr * K_BLOCK, and one of B stay in the first-level cache together; even */
     M_BLOCK = 384,        /* rows of A packed at once, for the second-level cache */
-    A_BYTES = 512 * 1024, /* of A, packed whole, when tiles are finished one by one */
+    A_BYTES = 512 * 1024, /* of A that is read again and again, when tiles are finished one by one, */
+    A_MOST = 1 << 20,     /* and when B would not stay in the second-level cache either: */
+    B_BYTES = 2 << 20,    /* what of it does */
+    SAME_PLACE = 4096,    /* rows a multiple of this apart push each other out of the first-level cache */
     FEW_BYTES =
         4 << 20,    /* an A of at most this is read once for each panel of B, rather than B again for each block of A */
     KEPT_ROWS = 16, /* of A, at most, when B packed beforehand is not converted */
@@ -68,11 +71,23 @@ static void pack_panels(void *context, int64_t begin, int64_t end) {
             pack_b(p, panel_of_b(p, k0, panel), k0, minimum(K_BLOCK, p->k - k0), panel);
 }
 
-/* Some rows of a tile, from packed operands. */
+/* A that is not of the kernels' own type is converted where it is packed or read. */
+static bool is_foreign(const product *p) { return p->from_a->read != p->kernels->from[p->kernels->own].read; }
+/* Measured: a packed A is not quicker to read than rows that lie along memory, and another thread has to wait for it. */
+static bool reads_rows(const product *p) {
+    const int64_t row = p->a_row * (int64_t)p->kernels->bytes;
+    return p->a_column == 1 && p->kernels->group == 1 && !is_foreign(p) &&
+           (row % SAME_PLACE != 0 || hd_gemm_work(p->m, p->k, (int64_t)p->kernels->bytes) <= A_BYTES);
+}
+
+/* Some rows of a tile: a strip of A, packed or where it is, times a packed panel of B. */
 static void multiply_rows(const product *p, int64_t rows, int64_t kc, const char *a, const char *b, char *c,
                           int64_t ldc, bool accumulate) {
     const int mr = p->kernels->mr, nr = p->kernels->nr;
-    if (rows >= mr)
+    if (p->a_in_place)
+        (p->kept ? p->from_b->thin : p->kernels->thin)((int)minimum(rows, mr), kc, a, p->a_row, 1, b, nr, c, ldc,
+                                                       accumulate);
+    else if (rows >= mr)
         (p->kept ? p->from_b->tile : p->kernels->tile)(kc, a, b, nr, c, ldc, accumulate);
     else /* the last rows alone */
         (p->kept ? p->from_b->thin : p->kernels->thin)((int)rows, kc, a, 1, mr, b, nr, c, ldc, accumulate);
@@ -89,11 +104,17 @@ static void edge_tile(const product *p, int64_t kc, const char *a, const char *b
     for (int64_t i = 0; i < rows; ++i) memcpy(c + (size_t)i * apart, whole + (size_t)i * row, part);
 }
 
+/* The strips of some rows of A, when it is not read where it is. */
+static void pack_rows(const product *p, char *strips, int64_t row0, int64_t rows, int64_t k0, int64_t kc) {
+    const int64_t mr = p->kernels->mr;
+    for (int64_t i = 0; i < rows && !p->a_in_place; i += mr)
+        pack_a(p, strips + packed_a(p, i, kc), row0 + i, minimum(mr, rows - i), k0, kc);
+}
 static void multiply_panel(const product *p, const char *strips, int64_t row0, int64_t rows, int64_t k0, int64_t kc,
                            int64_t panel, const char *b) {
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, columns = minimum(nr, p->n - panel * nr);
     for (int64_t i = 0; i < rows; i += mr) {
-        const char *a = strips + packed_a(p, i, kc);
+        const char *a = p->a_in_place ? at_a(p, row0 + i, k0) : strips + packed_a(p, i, kc);
         char *c = at_c(p, row0 + i, panel * nr);
         if (columns == nr)
             multiply_rows(p, minimum(mr, rows - i), kc, a, b, c, p->n, k0 > 0);
@@ -117,8 +138,7 @@ static void multiply_piece(void *context, int64_t piece) {
         const int64_t kc = minimum(K_BLOCK, p->k - k0);
         for (int64_t row0 = row_begin; row0 < row_end; row0 += m_block) {
             const int64_t rows = minimum(m_block, row_end - row0);
-            for (int64_t i = 0; i < rows; i += mr)
-                pack_a(p, block + packed_a(p, i, kc), row0 + i, minimum(mr, rows - i), k0, kc);
+            pack_rows(p, block, row0, rows, k0, kc);
             for (int64_t panel = panel0; panel < panel1; ++panel)
                 multiply_panel(p, block, row0, rows, k0, kc, panel, panel_of_b(p, k0, panel));
         }
@@ -134,7 +154,7 @@ static void multiply_few_rows(void *context, int64_t piece) {
     char *room = p->panels + (size_t)piece * packed_b(p, nr, K_BLOCK);
     for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK) {
         const int64_t kc = minimum(K_BLOCK, p->k - k0);
-        for (int64_t i = 0; i < p->m; i += mr) pack_a(p, strips + packed_a(p, i, kc), i, minimum(mr, p->m - i), k0, kc);
+        pack_rows(p, strips, 0, p->m, k0, kc);
         for (int64_t panel = panel0; panel < panel1; ++panel) {
             pack_b(p, room, k0, kc, panel);
             multiply_panel(p, strips, 0, p->m, k0, kc, panel, room);
@@ -155,10 +175,11 @@ static hd_error multiply_packed(hd_thread *thread, product *p) {
     else if (threads > 1)
         p->column_pieces = minimum(panels, most);
     const int64_t pieces = p->row_pieces * p->column_pieces;
+    p->a_in_place = reads_rows(p);
     if (p->k > ((int64_t)1 << 47) / (panels * nr))
         return hd_fail(HD_ERROR_MEMORY, "no memory to pack a matrix of %lld x %lld", (long long)p->k, (long long)p->n);
     const size_t b_bytes = few_rows ? packed_b(p, pieces * nr, K_BLOCK) : packed_b(p, panels * nr, p->k),
-                 a_bytes = packed_a(p, pieces * m_block, K_BLOCK);
+                 a_bytes = p->a_in_place ? 0 : packed_a(p, pieces * m_block, K_BLOCK);
     hd_block *room = hd_block_new(thread, b_bytes + a_bytes + 64);
     if (room == NULL) return HD_ERROR_MEMORY;
     p->panels = hd_block_data(room);
@@ -198,6 +219,7 @@ static const char *strip_of_a(const product *p, const char *strips, int64_t coun
 }
 static void pack_strips(const product *p, char *out, int64_t row0, int64_t rows, int64_t begin, int64_t end) {
     const int64_t mr = p->kernels->mr, strips = pieces_of(rows, mr);
+    if (p->a_in_place) return;
     for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK)
         for (int64_t s = begin; s < end; ++s)
             pack_a(p, (char *)(uintptr_t)strip_of_a(p, out, strips, k0, s), row0 + s * mr, minimum(mr, rows - s * mr),
@@ -208,35 +230,42 @@ static void pack_all_strips(void *context, int64_t begin, int64_t end) {
     pack_strips(p, p->strips, 0, p->m, begin, end);
 }
 
-/* All of k of a panel of B, as panel_of_b has it when there is only one. */
-static void pack_panel(const product *p, int64_t panel, char *out) {
-    for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK)
-        pack_b(p, out + packed_b(p, p->kernels->nr, k0), k0, minimum(K_BLOCK, p->k - k0), panel);
+/* B comes from memory: while one block of it is used, the next is asked for, a share with each strip. */
+static void ask_for(const char *at, int64_t bytes) {
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i, 0, 2);
 }
-
-/* B, packed beforehand, comes from memory: while one block of it is used, the next is asked for, a share with each strip. */
 static void ask_for_next(const product *p, int64_t k0, int64_t panel, int64_t strip, int64_t strips) {
     const int64_t nr = p->kernels->nr;
     const bool same_panel = k0 + K_BLOCK < p->k;
     if (!same_panel && panel + 1 >= pieces_of(p->n, nr)) return;
-    const int64_t next_k = same_panel ? k0 + K_BLOCK : 0;
-    const char *next = panel_of_b(p, next_k, same_panel ? panel : panel + 1);
-    const int64_t bytes = (int64_t)packed_b(p, nr, minimum(K_BLOCK, p->k - next_k));
-    for (int64_t at = bytes * strip / strips / 64 * 64; at < bytes * (strip + 1) / strips; at += 64)
-        __builtin_prefetch(next + at, 0, 2);
+    const int64_t k = same_panel ? k0 + K_BLOCK : 0, kc = minimum(K_BLOCK, p->k - k),
+                  next = same_panel ? panel : panel + 1;
+    const int64_t columns = minimum(nr, p->n - next * nr), one = (int64_t)p->from_b->bytes;
+    if (p->panels != NULL) {
+        const int64_t bytes = (int64_t)packed_b(p, nr, kc), begin = bytes * strip / strips / 64 * 64;
+        ask_for(panel_of_b(p, k, next) + begin, bytes * (strip + 1) / strips - begin);
+    } else if (p->b_column == 1) {
+        for (int64_t q = kc * strip / strips; q < kc * (strip + 1) / strips; ++q)
+            ask_for(at_b(p, k + q, next * nr), columns * one);
+    } else if (p->b_row == 1) {
+        for (int64_t j = columns * strip / strips; j < columns * (strip + 1) / strips; ++j)
+            ask_for(at_b(p, k, next * nr + j), kc * one);
+    }
 }
 
-/* Some strips of one panel of the result, from `first` of `count` on, all of k; then what follows it. */
+/* Some strips of one panel of the result, from `first` of `count` on, all of k; then what follows it. The first ones find B
+ * not packed, unless it was beforehand: `room` is for all of k of a panel. */
 static void finish_tile(const product *p, const char *strips, int64_t count, int64_t first, int64_t row0, int64_t rows,
-                        int64_t panel, const char *room, char *tile) {
+                        int64_t panel, char *room, char *tile) {
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr;
     for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK) {
         const int64_t kc = minimum(K_BLOCK, p->k - k0);
-        const char *b = p->panels != NULL ? panel_of_b(p, k0, panel) : room + packed_b(p, nr, k0);
+        char *b = p->panels != NULL ? panel_of_b(p, k0, panel) : room + packed_b(p, nr, k0);
+        if (p->panels == NULL && first == 0) pack_b(p, b, k0, kc, panel);
         for (int64_t s = 0; s * mr < rows; ++s) {
-            if (p->panels != NULL && first == 0) ask_for_next(p, k0, panel, s, pieces_of(rows, mr));
-            multiply_rows(p, rows - s * mr, kc, strip_of_a(p, strips, count, k0, first + s), b,
-                          tile + (size_t)(s * mr * nr) * p->kernels->bytes, nr, k0 > 0);
+            if (first == 0) ask_for_next(p, k0, panel, s, pieces_of(rows, mr));
+            const char *a = p->a_in_place ? at_a(p, row0 + s * mr, k0) : strip_of_a(p, strips, count, k0, first + s);
+            multiply_rows(p, rows - s * mr, kc, a, b, tile + (size_t)(s * mr * nr) * p->kernels->bytes, nr, k0 > 0);
         }
     }
     p->finish(p->context, tile, nr, p->first_row + row0, rows, panel * nr, minimum(nr, p->n - panel * nr));
@@ -246,7 +275,6 @@ static void finish_tile(const product *p, const char *strips, int64_t count, int
 static void finish_panel(const product *p, const char *strips, int64_t row0, int64_t rows, int64_t panel, char *tile,
                          char *room) {
     const int64_t mr = p->kernels->mr, count = pieces_of(rows, mr);
-    if (p->panels == NULL) pack_panel(p, panel, room);
     for (int64_t s = 0; s < count; s += TILE_STRIPS)
         finish_tile(p, strips, count, s, row0 + s * mr, minimum(TILE_STRIPS * mr, rows - s * mr), panel, room, tile);
 }
@@ -269,7 +297,7 @@ static void finish_columns(void *context, int64_t piece) {
 static void finish_rows(void *context, int64_t piece) {
     const product *p = context;
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, blocks = pieces_of(p->m, p->m_block);
-    const size_t strip_bytes = packed_a(p, p->m_block + mr, p->k);
+    const size_t strip_bytes = p->a_in_place ? 0 : packed_a(p, p->m_block + mr, p->k);
     char *tile = p->tiles + (size_t)piece * ((tile_bytes(p) + strip_bytes + 63) / 64 * 64),
          *strips = tile + tile_bytes(p);
     for (int64_t block = blocks * piece / p->row_pieces; block < blocks * (piece + 1) / p->row_pieces; ++block) {
@@ -288,10 +316,13 @@ typedef struct cut {
 static size_t cut_product(product *p, int threads, cut *c) {
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panels = pieces_of(p->n, nr), strips = pieces_of(p->m, mr);
     const int64_t row_bytes = (int64_t)packed_a(p, 1, p->k); /* of A */
+    p->a_in_place = reads_rows(p);
     p->m_block = A_BYTES / row_bytes / mr * mr;
     p->m_block = p->m_block < mr ? mr : minimum(p->m_block, M_BLOCK / mr * mr);
     /* measured: B that is packed already is rather read again for each block of A that stays in cache */
-    const bool few = p->packed_b != NULL ? p->m <= 2 * p->m_block : p->m * row_bytes <= FEW_BYTES;
+    const bool few = p->packed_b == NULL
+                         ? p->m * row_bytes <= FEW_BYTES
+                         : p->m <= 2 * p->m_block || (p->m * row_bytes <= A_MOST && hd_gemm_packed_bytes(p) > B_BYTES);
     c->few_rows = few && panels >= threads;
     if (c->few_rows) p->m_block = strips * mr;
     const int64_t blocks = pieces_of(p->m, p->m_block);
@@ -299,7 +330,7 @@ static size_t cut_product(product *p, int threads, cut *c) {
     p->row_pieces = c->few_rows ? 1 : minimum(blocks, threads > 1 ? 4 * threads : 1);
     p->panels = (char *)(uintptr_t)p->packed_b;
     p->kept = p->packed_b != NULL && keeps(p);
-    const size_t strip_bytes = packed_a(p, p->m_block + mr, p->k);
+    const size_t strip_bytes = p->a_in_place ? 0 : packed_a(p, p->m_block + mr, p->k);
     c->piece = (tile_bytes(p) + (c->few_rows ? room_bytes(p) : strip_bytes) + 63) / 64 * 64;
     c->shared = ((c->few_rows ? strip_bytes : p->packed_b == NULL ? packed_b(p, panels * nr, p->k) : 0) + 63) / 64 * 64;
     return c->shared + c->piece * (size_t)(p->column_pieces * p->row_pieces);
@@ -314,7 +345,7 @@ static void finish_packed(product *p, const cut *c) {
     p->tiles = p->room + c->shared;
     if (c->few_rows) {
         p->strips = p->room;
-        hd_parallel_range(strips, 65536 / (p->k * mr) + 1, pack_all_strips, p);
+        if (!p->a_in_place) hd_parallel_range(strips, 65536 / (p->k * mr) + 1, pack_all_strips, p);
         hd_parallel(p->column_pieces, finish_columns, p);
     } else {
         if (p->packed_b == NULL) {
@@ -418,7 +449,6 @@ static void multiply_in_place(product *p) {
 }
 
 /* A that is not of the kernels' own type: some rows at a time are, in `room`. */
-static bool is_foreign(const product *p) { return p->from_a->read != p->kernels->from[p->kernels->own].read; }
 static int64_t converted_rows(const product *p) {
     const int64_t most = CONVERTED / p->k;
     return minimum(p->m, most > p->kernels->mr ? most : p->kernels->mr);

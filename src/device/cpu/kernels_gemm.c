@@ -12,6 +12,7 @@ enum { TILE_ROWS = 6 };
 #else
 enum { TILE_ROWS = 4 };
 #endif
+enum { MOST_ROWS = TILE_ROWS > 8 ? 8 : 4 }; /* of a tile that is not whole */
 
 /* A in words of t times B in memory of s; WORDS_OF(k) words are k elements, and ADD(sum, word, vector) is a step, for which
  * the functions may need an attribute TARGET. */
@@ -41,19 +42,22 @@ enum { TILE_ROWS = 4 };
     }                                                                                                                  \
     TARGET static void thin_##t##_##s(int rows, int64_t k, const void *a, int64_t row, int64_t column, const void *b,  \
                                       int64_t ldb, void *c, int64_t ldc, bool accumulate) {                            \
-        switch (rows) {                                                                                                \
-        case 1: tile_body_##t##_##s(1, k, a, row, column, b, ldb, c, ldc, accumulate); return;                         \
-        case 2: tile_body_##t##_##s(2, k, a, row, column, b, ldb, c, ldc, accumulate); return;                         \
-        case 3: tile_body_##t##_##s(3, k, a, row, column, b, ldb, c, ldc, accumulate); return;                         \
-        case 4: tile_body_##t##_##s(4, k, a, row, column, b, ldb, c, ldc, accumulate); return;                         \
-        case TILE_ROWS > 4 ? TILE_ROWS:                                                                                \
-            5 : tile_body_##t##_##s(TILE_ROWS, k, a, row, column, b, ldb, c, ldc, accumulate);                         \
-            return;                                                                                                    \
+        const int first = rows >= TILE_ROWS ? TILE_ROWS : rows >= MOST_ROWS ? MOST_ROWS : rows >= 4 ? 4 : rows;        \
+        switch (first) {                                                                                               \
+        case 1: tile_body_##t##_##s(1, k, a, row, column, b, ldb, c, ldc, accumulate); break;                          \
+        case 2: tile_body_##t##_##s(2, k, a, row, column, b, ldb, c, ldc, accumulate); break;                          \
+        case 3: tile_body_##t##_##s(3, k, a, row, column, b, ldb, c, ldc, accumulate); break;                          \
         default:                                                                                                       \
-            for (int i = 0; i < rows; i += 4)                                                                          \
-                thin_##t##_##s(rows - i < 4 ? rows - i : 4, k, (const T *)a + i * row, row, column, b, ldb,            \
-                               (T *)c + i * ldc, ldc, accumulate);                                                     \
+            if (first == TILE_ROWS)                                                                                    \
+                tile_body_##t##_##s(TILE_ROWS, k, a, row, column, b, ldb, c, ldc, accumulate);                         \
+            else if (first == MOST_ROWS)                                                                               \
+                tile_body_##t##_##s(MOST_ROWS, k, a, row, column, b, ldb, c, ldc, accumulate);                         \
+            else                                                                                                       \
+                tile_body_##t##_##s(4, k, a, row, column, b, ldb, c, ldc, accumulate);                                 \
         }                                                                                                              \
+        if (rows > first)                                                                                              \
+            thin_##t##_##s(rows - first, k, (const T *)a + first * row, row, column, b, ldb, (T *)c + first * ldc,     \
+                           ldc, accumulate);                                                                           \
     }
 
 #define PACK(T, t, S, s, GROUP)                                                                                        \
