@@ -18,7 +18,8 @@ enum {
     FEW_BYTES =
         4 << 20,    /* an A of at most this is read once for each panel of B, rather than B again for each block of A */
     KEPT_ROWS = 16, /* of A, at most, when B packed beforehand is not converted */
-    TILE_STRIPS = 8,   /* strips of A that are finished together */
+    TILE_STRIPS = 8,   /* strips of A, or panels of B, that are finished together */
+    MANY_STRIPS = 16,  /* from which on a result is wide: much larger than its operands, when there is one block of k */
     ROWS_OF_B = 16,    /* that are read side by side: as many as processors follow */
     CONVERTED = 16384, /* elements of A that are converted together where nothing is packed */
     EDGE_BYTES = 8192  /* a tile of C, mr * nr elements, or some rows of a panel: on the stack of a small thread */
@@ -257,7 +258,13 @@ static void ask_for_next(const product *p, int64_t k0, int64_t panel, int64_t st
  * not packed, unless it was beforehand: `room` is for all of k of a panel. */
 static void finish_tile(const product *p, const char *strips, int64_t count, int64_t first, int64_t row0, int64_t rows,
                         int64_t panel, char *room, char *tile) {
-    const int64_t mr = p->kernels->mr, nr = p->kernels->nr;
+    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, columns = minimum(nr, p->n - panel * nr);
+    /* one block is written once: at once where it belongs. More would come back to lines that lie far apart. */
+    char *place = p->k <= K_BLOCK && columns == nr
+                      ? hd_cpu_product_place(p->finish, p->context, p->first_row + row0, panel * nr)
+                      : NULL;
+    const int64_t stride = place != NULL ? p->n : nr;
+    if (place != NULL) tile = place;
     for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK) {
         const int64_t kc = minimum(K_BLOCK, p->k - k0);
         char *b = p->panels != NULL ? panel_of_b(p, k0, panel) : room + packed_b(p, nr, k0);
@@ -265,10 +272,11 @@ static void finish_tile(const product *p, const char *strips, int64_t count, int
         for (int64_t s = 0; s * mr < rows; ++s) {
             if (first == 0) ask_for_next(p, k0, panel, s, pieces_of(rows, mr));
             const char *a = p->a_in_place ? at_a(p, row0 + s * mr, k0) : strip_of_a(p, strips, count, k0, first + s);
-            multiply_rows(p, rows - s * mr, kc, a, b, tile + (size_t)(s * mr * nr) * p->kernels->bytes, nr, k0 > 0);
+            multiply_rows(p, rows - s * mr, kc, a, b, tile + (size_t)(s * mr * stride) * p->kernels->bytes, stride,
+                          k0 > 0);
         }
     }
-    p->finish(p->context, tile, nr, p->first_row + row0, rows, panel * nr, minimum(nr, p->n - panel * nr));
+    p->finish(p->context, tile, stride, p->first_row + row0, rows, panel * nr, columns);
 }
 
 /* One panel of the result, a few strips at a time, so that what follows finds them in the first-level cache. */
@@ -293,17 +301,33 @@ static void finish_columns(void *context, int64_t piece) {
         finish_panel(p, p->strips, 0, p->m, panel, tile, tile + tile_bytes(p));
 }
 
+/* One strip of a wide result, some panels at a time, so that what follows walks along memory. */
+static void finish_strip(const product *p, const char *strip, int64_t row0, int64_t rows, int64_t panel, int64_t panels,
+                         char *tile) {
+    const int64_t nr = p->kernels->nr, columns = minimum(panels * nr, p->n - panel * nr);
+    char *place =
+        columns == panels * nr ? hd_cpu_product_place(p->finish, p->context, p->first_row + row0, panel * nr) : NULL;
+    const int64_t stride = place != NULL ? p->n : panels * nr;
+    if (place != NULL) tile = place;
+    for (int64_t i = 0; i < panels; ++i)
+        multiply_rows(p, rows, p->k, p->a_in_place ? at_a(p, row0, 0) : strip, panel_of_b(p, 0, panel + i),
+                      tile + (size_t)(i * nr) * p->kernels->bytes, stride, false);
+    p->finish(p->context, tile, stride, p->first_row + row0, rows, panel * nr, columns);
+}
+
 /* Some rows, for all panels: B is packed already. */
 static void finish_rows(void *context, int64_t piece) {
     const product *p = context;
-    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, blocks = pieces_of(p->m, p->m_block);
+    const int64_t mr = p->kernels->mr, blocks = pieces_of(p->m, p->m_block), panels = pieces_of(p->n, p->kernels->nr);
     const size_t strip_bytes = p->a_in_place ? 0 : packed_a(p, p->m_block + mr, p->k);
     char *tile = p->tiles + (size_t)piece * ((tile_bytes(p) + strip_bytes + 63) / 64 * 64),
          *strips = tile + tile_bytes(p);
     for (int64_t block = blocks * piece / p->row_pieces; block < blocks * (piece + 1) / p->row_pieces; ++block) {
         const int64_t row0 = block * p->m_block, rows = minimum(p->m_block, p->m - row0);
         pack_strips(p, strips, row0, rows, 0, pieces_of(rows, mr));
-        for (int64_t panel = 0; panel < pieces_of(p->n, nr); ++panel)
+        for (int64_t panel = 0; p->wide && panel < panels; panel += TILE_STRIPS)
+            finish_strip(p, strips, row0, rows, panel, minimum(TILE_STRIPS, panels - panel), tile);
+        for (int64_t panel = 0; !p->wide && panel < panels; ++panel)
             finish_panel(p, strips, row0, rows, panel, tile, NULL);
     }
 }
@@ -323,8 +347,10 @@ static size_t cut_product(product *p, int threads, cut *c) {
     const bool few = p->packed_b == NULL
                          ? p->m * row_bytes <= FEW_BYTES
                          : p->m <= 2 * p->m_block || (p->m * row_bytes <= A_MOST && hd_gemm_packed_bytes(p) > B_BYTES);
-    c->few_rows = few && panels >= threads;
+    p->wide = p->k <= K_BLOCK && strips >= MANY_STRIPS && hd_gemm_packed_bytes(p) <= B_BYTES;
+    c->few_rows = few && panels >= threads && !p->wide;
     if (c->few_rows) p->m_block = strips * mr;
+    if (p->wide) p->m_block = mr;
     const int64_t blocks = pieces_of(p->m, p->m_block);
     p->column_pieces = c->few_rows ? minimum(panels, threads > 1 ? 4 * threads : 1) : 1;
     p->row_pieces = c->few_rows ? 1 : minimum(blocks, threads > 1 ? 4 * threads : 1);

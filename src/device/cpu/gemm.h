@@ -24,6 +24,7 @@ typedef struct hd_gemm {
     char *panels, *strips, *tiles; /* B packed, [k blocks][panels][K_BLOCK][nr]; A packed; results under way */
     bool kept;                     /* panels are what B is, not converted */
     bool a_in_place;               /* A is read where it is, row by row */
+    bool wide;                     /* the result is finished strip by strip */
     int64_t row_pieces, column_pieces, m_block;
 } hd_gemm;
 
