@@ -1,6 +1,7 @@
 /* The matrix product: C[m,n] = A[m,k] B[k,n] with any strides.
  * B is packed into panels of nr columns, and A, unless its rows can be read where they are, into strips of mr rows, in
- * blocks of K_BLOCK; micro-kernels then run from packed memory. Small products read B where it is. Pieces of C are independent, so threads share them out.
+ * blocks of K_BLOCK; micro-kernels then run from packed memory. Small products read B where it is. Pieces of C are
+ * independent, so threads share them out.
  * Operands that are narrower than what the product is computed in are converted where they are packed or read. */
 #include "device/cpu/gemm.h"
 #include "core/memory.h"
@@ -9,8 +10,8 @@
 #include <string.h>
 
 enum {
-    K_BLOCK = 256,        /* a panel of A, mr * K_BLOCK, and one of B stay in the first-level cache together; even */
-    M_BLOCK = 384,        /* rows of A packed at once, for the second-level cache */
+    K_BLOCK = 1024,       /* measured: rather few visits to C than a panel of B in the first-level cache; even */
+    M_BLOCK = 384,        /* rows of A packed at once, at most */
     A_BYTES = 512 * 1024, /* of A that is read again and again, when tiles are finished one by one, */
     A_MOST = 1 << 20,     /* and when B would not stay in the second-level cache either: */
     B_BYTES = 2 << 20,    /* what of it does */
@@ -19,7 +20,8 @@ enum {
         4 << 20,    /* an A of at most this is read once for each panel of B, rather than B again for each block of A */
     KEPT_ROWS = 16, /* of A, at most, when B packed beforehand is not converted */
     TILE_STRIPS = 8,   /* strips of A, or panels of B, that are finished together */
-    MANY_STRIPS = 16,  /* from which on a result is wide: much larger than its operands, when there is one block of k */
+    MANY_STRIPS = 16,  /* from which on a result is wide, much larger than its operands, when k is */
+    WIDE_K = 256,      /* at most this */
     ROWS_OF_B = 16,    /* that are read side by side: as many as processors follow */
     CONVERTED = 16384, /* elements of A that are converted together where nothing is packed */
     EDGE_BYTES = 8192  /* a tile of C, mr * nr elements, or some rows of a panel: on the stack of a small thread */
@@ -63,6 +65,12 @@ static void pack_b(const product *p, char *out, int64_t k0, int64_t kc, int64_t 
     const int64_t nr = p->kernels->nr;
     (p->kept ? p->from_b->keep_b : p->from_b->pack_b)(out, at_b(p, k0, panel * nr), kc, minimum(nr, p->n - panel * nr),
                                                       p->b_row, p->b_column);
+}
+
+/* Rows of so many elements of A that stay in the second-level cache. */
+static int64_t rows_at_once(const product *p, int64_t k) {
+    const int64_t mr = p->kernels->mr, most = A_BYTES / (int64_t)packed_a(p, 1, k) / mr * mr;
+    return most < mr ? mr : minimum(most, M_BLOCK / mr * mr);
 }
 
 static void pack_panels(void *context, int64_t begin, int64_t end) {
@@ -133,12 +141,11 @@ static void multiply_piece(void *context, int64_t piece) {
                   row_end = minimum(strips * (row_piece + 1) / p->row_pieces * mr, p->m);
     const int64_t panel0 = panels * column_piece / p->column_pieces,
                   panel1 = panels * (column_piece + 1) / p->column_pieces;
-    const int64_t m_block = M_BLOCK / mr * mr;
-    char *block = p->strips + (size_t)piece * packed_a(p, m_block, K_BLOCK);
+    char *block = p->strips + (size_t)piece * packed_a(p, p->m_block, minimum(K_BLOCK, p->k));
     for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK) {
         const int64_t kc = minimum(K_BLOCK, p->k - k0);
-        for (int64_t row0 = row_begin; row0 < row_end; row0 += m_block) {
-            const int64_t rows = minimum(m_block, row_end - row0);
+        for (int64_t row0 = row_begin; row0 < row_end; row0 += p->m_block) {
+            const int64_t rows = minimum(p->m_block, row_end - row0);
             pack_rows(p, block, row0, rows, k0, kc);
             for (int64_t panel = panel0; panel < panel1; ++panel)
                 multiply_panel(p, block, row0, rows, k0, kc, panel, panel_of_b(p, k0, panel));
@@ -149,10 +156,10 @@ static void multiply_piece(void *context, int64_t piece) {
 /* Columns cut among threads; all rows of A are packed at once, and each panel of B right before they meet it. */
 static void multiply_few_rows(void *context, int64_t piece) {
     const product *p = context;
-    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panels = pieces_of(p->n, nr), m_block = M_BLOCK / mr * mr;
+    const int64_t nr = p->kernels->nr, panels = pieces_of(p->n, nr);
     const int64_t panel0 = panels * piece / p->column_pieces, panel1 = panels * (piece + 1) / p->column_pieces;
-    char *strips = p->strips + (size_t)piece * packed_a(p, m_block, K_BLOCK);
-    char *room = p->panels + (size_t)piece * packed_b(p, nr, K_BLOCK);
+    char *strips = p->strips + (size_t)piece * packed_a(p, p->m_block, minimum(K_BLOCK, p->k));
+    char *room = p->panels + (size_t)piece * packed_b(p, nr, minimum(K_BLOCK, p->k));
     for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK) {
         const int64_t kc = minimum(K_BLOCK, p->k - k0);
         pack_rows(p, strips, 0, p->m, k0, kc);
@@ -164,13 +171,15 @@ static void multiply_few_rows(void *context, int64_t piece) {
 }
 
 static hd_error multiply_packed(hd_thread *thread, product *p) {
-    const int64_t nr = p->kernels->nr, mr = p->kernels->mr, panels = pieces_of(p->n, nr), m_block = M_BLOCK / mr * mr;
+    const int64_t nr = p->kernels->nr, mr = p->kernels->mr, panels = pieces_of(p->n, nr),
+                  k_block = minimum(K_BLOCK, p->k);
     const int threads = hd_gemm_work(p->m, p->n, p->k) >= HD_GEMM_PARALLEL ? hd_pool_threads() : 1;
     /* cut the longer side: whole strips of A or whole panels of B for each thread */
     p->row_pieces = p->column_pieces = 1;
     const int64_t strips = pieces_of(p->m, mr), most = 2 * threads; /* more than threads: their cores may differ */
     /* B is read once when A is one block: then each panel is packed where it is used */
-    const bool few_rows = p->m <= m_block && (threads == 1 || panels >= 2 * threads);
+    const bool few_rows = p->m <= M_BLOCK && (threads == 1 || panels >= 2 * threads);
+    p->m_block = few_rows ? strips * mr : rows_at_once(p, k_block);
     if (threads > 1 && !few_rows && strips >= 2 * threads)
         p->row_pieces = minimum(strips / 2, most);
     else if (threads > 1)
@@ -179,8 +188,8 @@ static hd_error multiply_packed(hd_thread *thread, product *p) {
     p->a_in_place = reads_rows(p);
     if (p->k > ((int64_t)1 << 47) / (panels * nr))
         return hd_fail(HD_ERROR_MEMORY, "no memory to pack a matrix of %lld x %lld", (long long)p->k, (long long)p->n);
-    const size_t b_bytes = few_rows ? packed_b(p, pieces * nr, K_BLOCK) : packed_b(p, panels * nr, p->k),
-                 a_bytes = p->a_in_place ? 0 : packed_a(p, pieces * m_block, K_BLOCK);
+    const size_t b_bytes = few_rows ? packed_b(p, pieces * nr, k_block) : packed_b(p, panels * nr, p->k),
+                 a_bytes = p->a_in_place ? 0 : packed_a(p, pieces * p->m_block, k_block);
     hd_block *room = hd_block_new(thread, b_bytes + a_bytes + 64);
     if (room == NULL) return HD_ERROR_MEMORY;
     p->panels = hd_block_data(room);
@@ -341,13 +350,12 @@ static size_t cut_product(product *p, int threads, cut *c) {
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panels = pieces_of(p->n, nr), strips = pieces_of(p->m, mr);
     const int64_t row_bytes = (int64_t)packed_a(p, 1, p->k); /* of A */
     p->a_in_place = reads_rows(p);
-    p->m_block = A_BYTES / row_bytes / mr * mr;
-    p->m_block = p->m_block < mr ? mr : minimum(p->m_block, M_BLOCK / mr * mr);
+    p->m_block = rows_at_once(p, p->k);
     /* measured: B that is packed already is rather read again for each block of A that stays in cache */
     const bool few = p->packed_b == NULL
                          ? p->m * row_bytes <= FEW_BYTES
                          : p->m <= 2 * p->m_block || (p->m * row_bytes <= A_MOST && hd_gemm_packed_bytes(p) > B_BYTES);
-    p->wide = p->k <= K_BLOCK && strips >= MANY_STRIPS && hd_gemm_packed_bytes(p) <= B_BYTES;
+    p->wide = p->k <= WIDE_K && strips >= MANY_STRIPS && hd_gemm_packed_bytes(p) <= B_BYTES;
     c->few_rows = few && panels >= threads && !p->wide;
     if (c->few_rows) p->m_block = strips * mr;
     if (p->wide) p->m_block = mr;
