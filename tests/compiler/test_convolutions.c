@@ -309,6 +309,20 @@ static void sum_of_two(void **state) {
     assert_int_equal(hd_script_stats(s).launches, 2);
 }
 
+/* The same inside a script: the sum lies where the second one lay, so that tiles may not be made there. */
+static void sum_over_the_second(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("over");
+    hd_tensor *x = hd_input("x", S(1, 8, 32, 32), HD_F32);
+    hd_tensor *left = hd_conv(x, operand(S(16, 8, 1, 1), 1, HD_F32), NULL, NULL),
+              *right = hd_conv(x, operand(S(16, 8, 1, 1), 2, HD_F32), NULL, NULL);
+    hd_builder_add_output(b, "y", hd_matmul(hd_add(left, right), operand(S(32, 32), 3, HD_F32)));
+    hd_script *s = built(b);
+    hd_script_set_input(s, "x", operand(S(1, 8, 32, 32), 0, HD_F32));
+    levels_agree(s, CONV_UNITS, "over");
+}
+
 /* Images and weights that are not in order in memory. */
 static void operands_in_any_layout(void **state) {
     (void)state;
@@ -386,5 +400,5 @@ static void changed_weights_are_packed_anew(void **state) {
 }
 
 RUN(test(every_size_with_every_epilogue), test(large_convolutions), test(transposed_convolutions),
-    test(batch_norm_follows), test(residual_block), test(sum_of_two), test(operands_in_any_layout), test(training_step),
-    test(changed_weights_are_packed_anew))
+    test(batch_norm_follows), test(residual_block), test(sum_of_two), test(sum_over_the_second),
+    test(operands_in_any_layout), test(training_step), test(changed_weights_are_packed_anew))

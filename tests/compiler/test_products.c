@@ -460,8 +460,28 @@ static void state_is_the_other_operand(void **state) {
     assert_int_equal(hd_script_stats(s).launches, 1);
 }
 
+/* Sums of two products inside a script lie where one of them lay, so that tiles may not be made there: of few rows, and of
+ * wide results, and with a last panel that is not whole. */
+static void sums_over_one_of_them(void **state) {
+    (void)state;
+    static const int64_t shapes[][3] = {{64, 128, 256}, {300, 128, 256}, {300, 128, 270}, {64, 700, 256}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; ++i) {
+        HD_SCOPE;
+        const int64_t m = shapes[i][0], k = shapes[i][1], n = shapes[i][2];
+        hd_builder *b = started("over");
+        hd_tensor *x = hd_input("x", S(m, k), HD_F32);
+        hd_tensor *left = hd_matmul(x, operand(S(k, n), 1, HD_F32)), *right = hd_matmul(x, operand(S(k, n), 2, HD_F32));
+        hd_builder_add_output(b, "y", hd_matmul(hd_sub(left, right), operand(S(n, 40), 3, HD_F32)));
+        hd_script *s = built(b);
+        hd_script_set_input(s, "x", operand(S(m, k), 0, HD_F32));
+        char what[32];
+        snprintf(what, sizeof what, "over %zu", i);
+        levels_agree_at(s, PRODUCT_UNITS, 1e5, what);
+    }
+}
+
 RUN(test(products_of_all_sizes), test(large_products), test(products_without_elements), test(batches),
     test(layers_over_more_axes), test(changed_weights_are_packed_anew), test(borrowed_weights_are_read_live),
     test(weights_may_be_views_and_constants), test(weights_that_the_run_updates), test(narrow_products_of_all_sizes),
     test(halves_are_rounded_where_they_would_be), test(widened_integers), test(packed_halves),
-    test(rows_upon_each_other_compile_nothing), test(state_is_the_other_operand))
+    test(rows_upon_each_other_compile_nothing), test(state_is_the_other_operand), test(sums_over_one_of_them))

@@ -230,7 +230,7 @@ size_t hd_contract_product_packed_bytes(const hd_call *call) {
     as_operands(call, call->inputs[0], call->inputs[1], &a, &b, &c);
     if (b.layout.shape.rank > 2) return 0;
     describe(&a, &b, &c, &j);
-    return j.first.k > 0 && hd_gemm_wants_packing(&j.first) ? hd_gemm_packed_bytes(&j.first) : 0;
+    return j.first.k > 0 && hd_gemm_wants_packed(&j.first) ? hd_gemm_packed_bytes(&j.first) : 0;
 }
 
 hd_error hd_contract_product_pack(hd_thread *thread, const hd_call *call, void *out) {

@@ -10,7 +10,8 @@
 #include <string.h>
 
 enum {
-    K_BLOCK = 1024,       /* measured: rather few visits to C than a panel of B in the first-level cache; even */
+    /* measured: few visits to C bring more than a panel of B in the first-level cache; longer sums would lose digits; even */
+    K_BLOCK = 512,
     M_BLOCK = 384,        /* rows of A packed at once, at most */
     A_BYTES = 512 * 1024, /* of A that is read again and again, when tiles are finished one by one, */
     A_MOST = 1 << 20,     /* and when B would not stay in the second-level cache either: */
@@ -22,6 +23,7 @@ enum {
     TILE_STRIPS = 8,   /* strips of A, or panels of B, that are finished together */
     MANY_STRIPS = 16,  /* from which on a result is wide, much larger than its operands, when k is */
     WIDE_K = 256,      /* at most this */
+    SHORT_K = 128,     /* of a product with few columns that is summed up in one go */
     ROWS_OF_B = 16,    /* that are read side by side: as many as processors follow */
     CONVERTED = 16384, /* elements of A that are converted together where nothing is packed */
     EDGE_BYTES = 8192  /* a tile of C, mr * nr elements, or some rows of a panel: on the stack of a small thread */
@@ -398,10 +400,21 @@ static void multiply_tile(const product *p, int64_t k0, int64_t kc, int64_t colu
         p->from_b->thin((int)minimum(mr, p->m - i), kc, at_a(p, i, k0), p->a_row, p->a_column, at_b(p, k0, column),
                         p->b_row, at_c(p, i, column), p->n, k0 > 0);
 }
+/* The only row, a few tiles at a time, when B is in a cache. Returns the first tile that is left. */
+static int64_t multiply_line(const product *p, int64_t begin, int64_t end) {
+    const int64_t nr = p->kernels->nr;
+    if (p->m > 1 || p->a_column != 1 || hd_gemm_work(p->k, p->n, (int64_t)p->from_b->bytes) > B_BYTES) return begin;
+    for (; begin + HD_LINE_PANELS <= end; begin += HD_LINE_PANELS)
+        for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK)
+            p->from_b->line(minimum(K_BLOCK, p->k - k0), at_a(p, 0, k0), at_b(p, k0, begin * nr), p->b_row,
+                            at_c(p, 0, begin * nr), k0 > 0);
+    return begin;
+}
 /* Some whole tiles, and behind the last of all those columns that fill none: together with some that are computed again. */
 static void multiply_columns(void *context, int64_t begin, int64_t end) {
     const product *p = context;
     const int64_t nr = p->kernels->nr;
+    begin = multiply_line(p, begin, end);
     const int64_t k_step = p->m <= 4 ? ROWS_OF_B : p->k; /* for a few rows B comes from memory: in long runs */
     for (int64_t k0 = 0; k0 < p->k; k0 += k_step)
         for (int64_t tile = begin; tile < end; ++tile) multiply_tile(p, k0, minimum(k_step, p->k - k0), tile * nr);
@@ -461,16 +474,22 @@ static void multiply_narrow(const product *p) {
         switch (p->n) { NARROW(double, 1) NARROW(double, 2) NARROW(double, 3) NARROW(double, 4) }
 }
 
+static bool is_dots(const product *p) { return p->m <= 2 && p->b_row == 1 && p->a_column == 1; }
+
 bool hd_gemm_wants_packing(const hd_gemm *p) {
     const int64_t work = hd_gemm_work(p->m, p->n, p->k);
-    return !(p->m <= 2 && p->b_row == 1 && p->a_column == 1) &&
-           !(p->b_column == 1 && (work <= HD_GEMM_SMALL || p->m <= 4));
+    return !is_dots(p) && !(p->b_column == 1 && (work <= HD_GEMM_SMALL || p->m <= 4));
+}
+
+/* A panel that is not filled is packed, whatever it costs; of a long one the parts are rather summed up apart. */
+bool hd_gemm_wants_packed(const hd_gemm *p) {
+    return hd_gemm_wants_packing(p) || (p->n < p->kernels->nr && p->k <= SHORT_K && !is_dots(p) && !is_narrow(p));
 }
 
 /* A is of the kernels' own type. */
 static void multiply_in_place(product *p) {
     const int64_t nr = p->kernels->nr, tile = hd_gemm_work(p->m, nr, p->k);
-    if (p->m <= 2 && p->b_row == 1 && p->a_column == 1)
+    if (is_dots(p))
         hd_parallel_range(p->n, HD_GEMM_PARALLEL / hd_gemm_work(p->m, 1, p->k) + 1, multiply_dots, p);
     else if (is_narrow(p))
         multiply_narrow(p);
@@ -518,13 +537,13 @@ size_t hd_gemm_room(const hd_gemm *given) {
     cut c;
     if (p.m == 0 || p.n == 0) return 0;
     if (p.k == 0) return result_bytes(&p);
-    if (!hd_gemm_wants_packing(&p)) return result_bytes(&p) + converted_bytes(&p);
+    if (p.packed_b == NULL && !hd_gemm_wants_packing(&p)) return result_bytes(&p) + converted_bytes(&p);
     return is_absurd(&p) ? SIZE_MAX : cut_product(&p, threads_for(&p), &c);
 }
 
 static hd_error run_finishing(hd_thread *thread, product *p) {
     cut c;
-    const bool packs = p->k > 0 && hd_gemm_wants_packing(p);
+    const bool packs = p->k > 0 && (p->packed_b != NULL || hd_gemm_wants_packing(p));
     size_t needed = hd_gemm_room(p);
     if (needed == SIZE_MAX)
         return hd_fail(HD_ERROR_MEMORY, "no memory to pack a matrix of %lld x %lld", (long long)p->k, (long long)p->n);

@@ -37,12 +37,15 @@ typedef void (*hd_thin_kernel)(int rows, int64_t k, const void *a, int64_t row, 
 /* Packs height x width of A (rows x k) as [k][mr], or of B (k x columns) as [k][nr]; missing rows and columns as zeros. */
 typedef void (*hd_pack_kernel)(void *out, const void *from, int64_t height, int64_t width, int64_t row, int64_t column);
 /* How a product reads operands of one dtype: they are converted while they are read. */
+enum { HD_LINE_PANELS = 4 };
 typedef struct hd_gemm_source {
     size_t bytes; /* of an element; 0: products of this kind do not take such operands */
     hd_pack_kernel pack_a, pack_b;
     /* the rest is missing for products that are always packed: B where it is, A in the product's own type */
     hd_tile_kernel tile;
     hd_thin_kernel thin;
+    /* one row of A, along memory, times HD_LINE_PANELS panels side by side */
+    void (*line)(int64_t k, const void *a, const void *b, int64_t ldb, void *c, bool accumulate);
     void (*dot)(void *out, const void *x, const void *y, int64_t n);  /* the sum of x[i] * y[i]; y of this dtype */
     void (*read)(void *out, const void *in, int64_t n, int64_t step); /* out[i] = in[i * step] */
     hd_pack_kernel

@@ -60,6 +60,21 @@ enum { MOST_ROWS = TILE_ROWS > 8 ? 8 : 4 }; /* of a tile that is not whole */
                            ldc, accumulate);                                                                           \
     }
 
+/* One row: as many columns at once as hide the time that an addition takes. */
+#define LINE(T, t, S, s)                                                                                               \
+    static void line_##t##_##s(int64_t k, const void *x, const void *y, int64_t ldb, void *out, bool accumulate) {     \
+        const T *a = x;                                                                                                \
+        const S *b = y;                                                                                                \
+        loose_##t *c = out;                                                                                            \
+        vector_##t sum[2 * HD_LINE_PANELS];                                                                            \
+        _Pragma("GCC unroll 16") for (int i = 0; i < 2 * HD_LINE_PANELS; ++i) sum[i] = (vector_##t){0};                \
+        for (int64_t p = 0; p < k; ++p, b += ldb)                                                                      \
+            _Pragma("GCC unroll 16") for (int i = 0; i < 2 * HD_LINE_PANELS; ++i) sum[i] +=                            \
+                a[p] * columns_##t##_##s(b + i * LANES_##t, 0);                                                        \
+        _Pragma("GCC unroll 16") for (int i = 0; i < 2 * HD_LINE_PANELS; ++i) c[i] =                                   \
+            accumulate ? (vector_##t)c[i] + sum[i] : sum[i];                                                           \
+    }
+
 #define PACK(T, t, S, s, GROUP)                                                                                        \
     INLINE void transpose4_##t##_##s(const S *from, int64_t row, T *to, int64_t ld) {                                  \
         const four_##t r0 = four_##t##_##s(from), r1 = four_##t##_##s(from + row);                                     \
@@ -176,6 +191,7 @@ static void keep_b(void *o, const void *p, int64_t k, int64_t columns, int64_t r
 #define ADD_PAIRS(sum, x, b)   ((sum) += multiply_pairs(x, b))
 #define OPERAND(T, t, S, s, SUM)                                                                                       \
     TILE(, T, t, S, s, EACH, ADD_NUMBERS)                                                                              \
+    LINE(T, t, S, s)                                                                                                   \
     PACK(T, t, S, s, 1)                                                                                                \
     IN_PLACE(T, t, S, s, SUM)
 OPERAND(float, f32, float, f32, double)
@@ -210,7 +226,7 @@ TILE(__attribute__((target("avx512vnni"))), uint32_t, at_once, uint32_t, pairs, 
 #define READ(t, s, element)                                                                                            \
     (hd_gemm_source) {                                                                                                 \
         .bytes = sizeof(element), .pack_a = pack_a_##t##_##s, .pack_b = pack_b_##t##_##s, .read = read_##t##_##s,      \
-        .tile = tile_##t##_##s, .thin = thin_##t##_##s, .dot = dot_##t##_##s                                           \
+        .tile = tile_##t##_##s, .thin = thin_##t##_##s, .line = line_##t##_##s, .dot = dot_##t##_##s                   \
     }
 #define READ_PAIRS(s, element)                                                                                         \
     (hd_gemm_source) { .bytes = sizeof(element), .pack_a = pack_a_pairs_##s, .pack_b = pack_b_pairs_##s }
