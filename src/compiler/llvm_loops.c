@@ -94,6 +94,7 @@ static void plan_walk(hd_nest *n) {
         const bool ends = s->word == HD_STEP_REDUCE  ? s->stage == n->stage + 1
                           : s->word == HD_STEP_STORE ? s->depth > k->kept && s->stage == n->stage
                                                      : s->slot != 0 && s->stage == n->stage;
+        if (s->word == HD_STEP_STORE && hd_nest_stores_next(n, s)) n->touched |= (uint64_t)1 << s->index;
         if (!ends && n->here[i] == HD_NEST_NOT_HERE) continue;
         if (s->word != HD_STEP_REDUCE && s->word != HD_STEP_STORE) {
             n->here[i] = s->slot != 0 && s->stage < n->stage ? HD_NEST_FROM_SLOT : HD_NEST_COMPUTED;

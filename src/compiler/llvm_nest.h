@@ -48,6 +48,10 @@ typedef struct hd_nest {
 
 /* A value that differs between lanes. */
 static inline bool hd_nest_is_vector(const hd_nest *n, int step) { return n->k->steps[step].over >> n->k->lanes & 1; }
+/* A step inside the reduced axes that the next walk does. */
+static inline bool hd_nest_stores_next(const hd_nest *n, const hd_step *s) {
+    return n->stage >= 1 && s->depth > n->k->kept && s->stage == n->stage + 1;
+}
 static inline bool hd_nest_lanes_reduced(const hd_nest *n) { return n->k->lanes >= n->k->kept; }
 
 /* ---- llvm_groups.c: the lanes of a group, read and written around a body ------------------------------------------------ */

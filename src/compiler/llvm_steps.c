@@ -221,9 +221,39 @@ static void collect_accesses(hd_nest *n, int depth) {
     }
 }
 
+static void ask_for(hd_nest *n, value at, unsigned bytes, bool to_write) {
+    hd_emitter *e = n->e;
+    for (unsigned i = 0; i == 0 || i < bytes; i += 64) {
+        value arguments[4] = {hd_emit_offset(e, at, hd_emit_i64(e, i)), hd_llvm.ConstInt(e->i32, to_write, false),
+                              hd_llvm.ConstInt(e->i32, 3, false), hd_llvm.ConstInt(e->i32, 1, false)};
+        hd_emit_intrinsic(e, "llvm.prefetch", &e->pointer, 1, arguments, 4);
+    }
+}
+
+/* A walk that reads a row again finds it in cache, and memory idle: what the first walk over the next row reads, and what the
+ * next walk over this one writes, is asked for. */
+static void ask_ahead(hd_nest *n) {
+    const hd_kernel *k = n->k;
+    if (!n->in_lanes || n->stage < 1 || k->kept == 0) return;
+    for (int i = 0; i < n->access_count; ++i) {
+        const hd_nest_access *a = &n->accesses[i];
+        const hd_step *s = &k->steps[a->step];
+        if (s->word != HD_STEP_LOAD || a->store || a->gathered || s->stage == n->stage || s->slot != 0) continue;
+        value row = hd_nest_stride(n, s->index, k->kept - 1);
+        ask_for(n, hd_emit_element(n->e, a->type, a->pointer, row), a->bytes * k->width, false);
+    }
+    for (int i = 0; i < k->count; ++i) {
+        const hd_step *s = &k->steps[i];
+        if (s->word == HD_STEP_STORE && hd_nest_stores_next(n, s) &&
+            k->buffers[s->index].stride[k->lanes] == HD_STRIDE_ONE)
+            ask_for(n, n->pointers[s->index], hd_dtype_bytes[k->buffers[s->index].dtype] * k->width, true);
+    }
+}
+
 /* All loads of a point come before its stores: an output may lie where an input does. */
 void hd_nest_emit_steps(hd_nest *n, int depth) {
     collect_accesses(n, depth);
+    if (depth > n->k->kept) ask_ahead(n);
     hd_nest_enter_group(n);
     for (int i = 0; i < n->k->count; ++i)
         if (n->k->steps[i].word != HD_STEP_STORE && belongs(n, i, depth)) emit_step(n, i);

@@ -91,9 +91,24 @@ int hd_kernel_load(hd_kernel *k, int buffer, int place) {
     return add_step(k, step);
 }
 
+/* e / sum(e) for e = exp(x - max(x)): the sum is 1 or more, so that its reciprocal is safe, and found once for all of e. */
+static bool is_softmax(const hd_kernel *k, int e, int sum) {
+    const hd_step *s = &k->steps[sum];
+    if (s->word != HD_STEP_REDUCE || s->index != HD_KERNEL_SUM || s->operand[0] != e || k->steps[e].word != HD_WORD_EXP)
+        return false;
+    const hd_step *lowered = &k->steps[k->steps[e].operand[0]];
+    if (lowered->word != HD_WORD_SUB) return false;
+    const hd_step *most = &k->steps[lowered->operand[1]];
+    return most->word == HD_STEP_REDUCE && most->index == HD_KERNEL_MAX && most->operand[0] == lowered->operand[0];
+}
+
 int hd_kernel_word(hd_kernel *k, hd_word word, int a, int b, int c) {
     const int arity = hd_words[word].arity;
     if (a < 0 || (arity > 1 && b < 0) || (arity > 2 && c < 0)) return -1;
+    if (word == HD_WORD_DIV && is_softmax(k, a, b)) {
+        const int one = hd_kernel_constant(k, (hd_compute)k->steps[b].type, 1);
+        return hd_kernel_word(k, HD_WORD_MUL, a, hd_kernel_word(k, HD_WORD_DIV, one, b, -1), -1);
+    }
     const int typed = word == HD_WORD_SELECT ? b : a;
     hd_step step = plain(word, hd_words[word].gives_condition ? HD_CONDITION : k->steps[typed].type, 0);
     step.operand[0] = a;
