@@ -370,9 +370,9 @@ static void plan_destroy(hd_executable *self, hd_thread *thread) {
     if (p->room != NULL) hd_block_release(thread, p->room);
     for (uint32_t i = 0; p->aside != NULL && i < p->graph->input_count; ++i)
         if (p->aside[i] != NULL) hd_block_release(thread, p->aside[i]);
-    void *const arrays[] = {p->part_of,   p->in_parts, p->cell_of,  p->sliced, p->aside,   p->tensors,
-                            p->buffer_of, p->buffers,  p->launches, p->calls,  p->natives, p->operands,
-                            p->pointers,  p->outputs,  p->state,    p->fresh};
+    void *const arrays[] = {p->part_of,   p->in_parts, p->cell_of,  p->sliced, p->aside,    p->tensors,
+                            p->buffer_of, p->buffers,  p->launches, p->calls,  p->natives,  p->operands,
+                            p->pointers,  p->outputs,  p->state,    p->fresh,  p->is_packed};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; ++i) hd_array_release(arrays[i]);
     hd_fusion_release(&p->fusion);
     hd_graph_release(thread, p->graph);
@@ -420,6 +420,7 @@ static void keep_weights(hd_plan *p, hd_plan_call *c) {
     const uint32_t weight = hd_node_inputs(p->graph, node)[1];
     const bool copied = p->buffer_of[weight] != p->buffer_of[p->fusion.source[weight]]; /* in every run */
     if (is_steady(p, weight, &c->cell) && !copied) c->packed_bytes = hd_cpu_product_packed_bytes(&c->call);
+    c->sole = HD_NONE;
     p->packs = p->packs || c->packed_bytes > 0;
 }
 
@@ -589,6 +590,7 @@ static hd_error make_plan(hd_thread *thread, hd_plan *p, hd_optimization_level l
     if (tuning != NULL) heed(p, tuning);
     HD_TRY(compile_kernels(thread, p));
     HD_TRY(connect(p));
+    HD_TRY(hd_plan_find_sole_weights(p));
     p->executable.launches = p->launch_count;
     p->executable.nodes = p->graph->node_count;
     return hd_plan_lay_out(thread, p);

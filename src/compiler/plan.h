@@ -52,6 +52,7 @@ typedef struct hd_plan_call {
     const void *packed_data;
     uint32_t packed_version;
     uint32_t cell;                           /* the cell it is; HD_NONE: a constant */
+    uint32_t sole;                           /* the constant it is, when nothing else reads that; HD_NONE */
     hd_product_step steps[HD_PRODUCT_STEPS]; /* rows that follow it, when they need no kernel of their own */
     uint32_t others[HD_PRODUCT_STEPS];       /* tensors: the other operand of each; HD_NONE */
     uint32_t bias;                           /* likewise; for each column, or each channel */
@@ -90,6 +91,7 @@ typedef struct hd_plan {
     uint32_t fresh_count;
     uint32_t *state;   /* for each cell: the buffer of its update; HD_NONE: unchanged */
     bool packs;        /* some product keeps its weights packed */
+    bool *is_packed;   /* for each constant: it is read nowhere but there */
     bool saves;        /* it has RUN_SAVE or RUN_SAVE_AT */
     bool *sliced;      /* for each cell: its parts are written in place, and what was there is saved */
     uint32_t *cell_of; /* for each node: the cell in whose memory it lies although it is a write; HD_NONE */
@@ -150,6 +152,10 @@ hd_error hd_plan_find_parts(hd_plan *p);
 /* Where part k of a concatenation or padding lies, and the source of that part when it was placed there. */
 void hd_plan_part_layout(const hd_plan *p, uint32_t node, int k, hd_layout *out);
 void hd_plan_source_layout(const hd_plan *p, uint32_t node, int k, hd_layout *out);
+/* plan_pack.c: which constants only one product reads, packed. Fills is_packed and the calls' `sole`. */
+hd_error hd_plan_find_sole_weights(hd_plan *p);
+/* Packs the weights of a product that keeps them so, unless they are still what they were. */
+hd_error hd_plan_pack_weights(hd_plan *p, hd_thread *thread, hd_plan_call *c, const hd_run *run);
 /* plan_memory.c: places in the arena, and state that is written in place. */
 hd_error hd_plan_lay_out(hd_thread *thread, hd_plan *p);
 /* plan_run.c */

@@ -59,26 +59,6 @@ static hd_error take_outputs(const hd_plan *p, hd_thread *thread, const hd_run *
     return HD_OK;
 }
 
-/* Weights that a run does not change are packed once, and again when somebody else has changed them. */
-static hd_error pack_weights(hd_thread *thread, hd_plan_call *c, const hd_run *run) {
-    if (c->packed_bytes == 0) return HD_OK;
-    const hd_storage *s = c->cell == HD_NONE ? c->call.inputs[1]->storage : run->cells[c->cell];
-    const uint32_t version = atomic_load_explicit(&s->version, memory_order_relaxed);
-    const bool same = c->cell == HD_NONE || (c->packed_data == s->data && c->packed_version == version);
-    if (c->packed != NULL && same && (c->cell == HD_NONE || s->block != NULL))
-        return HD_OK; /* borrowed memory tells nobody */
-    if (c->packed == NULL) c->packed = hd_block_new(thread, c->packed_bytes);
-    if (c->packed == NULL) return HD_ERROR_MEMORY;
-    c->packed_data = s->data;
-    c->packed_version = version;
-    const hd_error status = hd_cpu_product_pack(thread, &c->call, hd_block_data(c->packed));
-    if (status != HD_OK) { /* nothing is packed: the next run tries again */
-        hd_block_release(thread, c->packed);
-        c->packed = NULL;
-    }
-    return status;
-}
-
 /* That nobody else looks at a cell's memory: no snapshot, and no input of this run. */
 static bool is_alone(const hd_plan *p, const hd_run *run, uint32_t cell) {
     const hd_storage *s = run->cells[cell];
@@ -92,7 +72,8 @@ static bool is_alone(const hd_plan *p, const hd_run *run, uint32_t cell) {
 static hd_error read_constants(const hd_plan *p, hd_thread *thread) {
     for (uint32_t i = 0; i < p->graph->constant_count; ++i) {
         hd_storage *s = p->graph->constants[i].storage;
-        if (s->home != NULL && hd_storage_bytes(thread, s, HD_READ) == NULL) return thread->error_code;
+        if (s->home != NULL && !p->is_packed[i] && hd_storage_bytes(thread, s, HD_READ) == NULL)
+            return thread->error_code;
     }
     return HD_OK;
 }
@@ -117,7 +98,6 @@ static hd_error prepare(hd_plan *p, hd_thread *thread, const hd_run *run) {
     const hd_graph *g = p->graph;
     HD_TRY(make_working_room(p, thread));
     HD_TRY(take_outputs(p, thread, run));
-    HD_TRY(read_constants(p, thread));
     for (uint32_t i = 0; i < g->cell_count; ++i) {
         const bool comes_home = run->cells[i]->home != NULL && p->state[i] != HD_NONE; /* its new value will be here */
         void *bytes = hd_storage_bytes(thread, run->cells[i], p->sliced[i] || comes_home ? HD_WRITE : HD_READ);
@@ -130,7 +110,8 @@ static hd_error prepare(hd_plan *p, hd_thread *thread, const hd_run *run) {
         if (bytes == NULL) return thread->error_code;
         set_given(p, g->inputs[i].node, bytes);
     }
-    for (uint32_t i = 0; p->packs && i < p->call_count; ++i) HD_TRY(pack_weights(thread, &p->calls[i], run));
+    for (uint32_t i = 0; p->packs && i < p->call_count; ++i) HD_TRY(hd_plan_pack_weights(p, thread, &p->calls[i], run));
+    HD_TRY(read_constants(p, thread));
     for (uint32_t i = 0; i < p->fresh_count; ++i) {
         hd_plan_buffer *b = &p->buffers[p->fresh[i]];
         b->in_place = b->room == IN_CELL && !run->keep_state && is_alone(p, run, b->cell);

@@ -20,6 +20,7 @@ typedef struct hd_run {
     hd_storage *const *cells; /* one for each of graph->cells */
     uint64_t seed, draw;      /* the draws that the run takes begin here */
     bool keep_state;          /* updates are left out */
+    const hd_graph *own;      /* the script's graph, when nobody else has it: its constants may move; else NULL */
     hd_tensor **outputs;      /* new references, one for each of graph->outputs */
     int64_t *nanoseconds;     /* added to, one for each launch; NULL: not wanted */
 } hd_run;

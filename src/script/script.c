@@ -290,6 +290,7 @@ static hd_outputs *new_outputs(hd_thread *thread, hd_graph *g) {
 
 hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *s, hd_executable *executable, hd_graph *graph,
                                      bool keep_state, int64_t *nanoseconds) {
+    const bool alone = atomic_load(&graph->object.references) == 1;
     hd_outputs *o = new_outputs(thread, graph);
     if (o == NULL) return NULL;
     hd_tensor *few[16],
@@ -305,6 +306,7 @@ hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *s, hd_executa
         hd_run job = {.inputs = inputs,
                       .cells = s->cells,
                       .keep_state = keep_state,
+                      .own = alone ? graph : NULL,
                       .outputs = o->items,
                       .nanoseconds = nanoseconds};
         job.seed = hd_generator_seed(NULL);

@@ -35,6 +35,19 @@ static hd_script *products(hd_tensor *state) {
     return built(b);
 }
 
+/* Products with constants that are packed where they lie. */
+static hd_script *moved(hd_tensor *state) {
+    HD_SCOPE;
+    hd_tensor *w = operand(S(40, 640), 1, HD_F32), *v = operand(S(640, 64), 2, HD_F32);
+    hd_builder *b = started("moved");
+    hd_builder_add_state(b, "state", state);
+    hd_tensor *x = hd_input("x", S(12, 40), HD_F32);
+    hd_tensor *h = hd_relu(hd_matmul(hd_concat(LIST(x, x, x, x, x, x, x, x, x, x, x, x), 0), w));
+    hd_builder_add_output(b, "h", hd_tanh(hd_mul_scalar(hd_matmul(h, v), 1e-6)));
+    hd_mul_(state, hd_scalar(0.5, HD_F32));
+    return hd_keep(built(b));
+}
+
 /* Convolutions with constants that are packed, with what follows them and without. */
 static hd_script *convolutions(hd_tensor *state) {
     hd_tensor *w = operand(S(8, 4, 3, 3), 1, HD_F32), *each = operand(S(4, 1, 2, 2), 2, HD_F32);
@@ -135,6 +148,7 @@ static void survives(maker make, bool fresh_code, bool compiled_already) {
     }
 SURVIVES(kernels)
 SURVIVES(products)
+SURVIVES(moved)
 SURVIVES(convolutions)
 SURVIVES(in_place)
 
@@ -145,8 +159,8 @@ static void scripts_leave_nothing_behind(void **state) {
     for (int round = 0; round < WARM + 60; ++round) {
         HD_SCOPE;
         hd_tensor *s0 = operand(S(12, 40), 3, HD_F32);
-        static const maker makers[] = {kernels, products, convolutions, in_place};
-        for (int i = 0; i < 4; ++i) {
+        static const maker makers[] = {kernels, products, moved, convolutions, in_place};
+        for (int i = 0; i < 5; ++i) {
             hd_script *s = makers[i](s0);
             hd_script_set_optimization_level(s, round % 2 ? HD_O1 : HD_O2);
             hd_script_set_input(s, "x", s0);
@@ -165,6 +179,9 @@ int main(void) {
                                        test(products_survive_while_they_are_compiled),
                                        test(products_survive_while_code_is_found),
                                        test(products_survive_while_they_run),
+                                       test(moved_survive_while_they_are_compiled),
+                                       test(moved_survive_while_code_is_found),
+                                       test(moved_survive_while_they_run),
                                        test(convolutions_survive_while_they_are_compiled),
                                        test(convolutions_survive_while_code_is_found),
                                        test(convolutions_survive_while_they_run),

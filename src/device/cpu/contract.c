@@ -114,8 +114,9 @@ static hd_error run_finishing(hd_thread *thread, batch_job *j) {
 static hd_error run_batch(hd_thread *thread, const hd_tensor *a, const hd_tensor *b, batch_job *j) {
     j->thread = thread;
     j->first.a = hd_tensor_bytes(thread, a, HD_READ);
-    j->first.b = hd_tensor_bytes(thread, b, HD_READ);
-    if (j->first.a == NULL || j->first.b == NULL) return thread->error_code;
+    if (j->first.a == NULL) return thread->error_code;
+    if (j->first.packed_b == NULL && (j->first.b = hd_tensor_bytes(thread, b, HD_READ)) == NULL)
+        return thread->error_code;
     const product *p = &j->first;
     if (p->finish != NULL) return run_finishing(thread, j);
     const int64_t work = hd_gemm_work(p->m, p->n, p->k);
@@ -242,6 +243,15 @@ hd_error hd_contract_product_pack(hd_thread *thread, const hd_call *call, void *
     if (j.first.b == NULL) return thread->error_code;
     hd_gemm_pack(&j.first, out);
     return HD_OK;
+}
+
+bool hd_contract_product_packs_in_place(const hd_call *call, hd_packed_matrix *out) {
+    hd_tensor a, b, c;
+    batch_job j;
+    as_operands(call, call->inputs[0], call->inputs[1], &a, &b, &c);
+    if (b.layout.shape.rank > 2 || b.layout.offset != 0) return false;
+    describe(&a, &b, &c, &j);
+    return hd_gemm_packs_in_place(&j.first, out) && out->bytes * (size_t)b.count == b.storage->bytes;
 }
 
 /* ---- the op -------------------------------------------------------------------------------------------------------------------- */

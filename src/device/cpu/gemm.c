@@ -1,6 +1,6 @@
 /* The matrix product: C[m,n] = A[m,k] B[k,n] with any strides.
  * B is packed into panels of nr columns, and A, unless its rows can be read where they are, into strips of mr rows, in
- * blocks of K_BLOCK; micro-kernels then run from packed memory. Small products read B where it is. Pieces of C are
+ * blocks of HD_GEMM_K_BLOCK; micro-kernels then run from packed memory. Small products read B where it is. Pieces of C are
  * independent, so threads share them out.
  * Operands that are narrower than what the product is computed in are converted where they are packed or read. */
 #include "device/cpu/gemm.h"
@@ -10,8 +10,6 @@
 #include <string.h>
 
 enum {
-    /* measured: few visits to C bring more than a panel of B in the first-level cache; longer sums would lose digits; even */
-    K_BLOCK = 512,
     M_BLOCK = 384,        /* rows of A packed at once, at most */
     A_BYTES = 512 * 1024, /* of A that is read again and again, when tiles are finished one by one, */
     A_MOST = 1 << 20,     /* and when B would not stay in the second-level cache either: */
@@ -56,7 +54,7 @@ static size_t packed_b(const product *p, int64_t columns, int64_t k) {
 }
 
 static char *panel_of_b(const product *p, int64_t k0, int64_t panel) {
-    const int64_t nr = p->kernels->nr, count = pieces_of(p->n, nr), kc = minimum(K_BLOCK, p->k - k0);
+    const int64_t nr = p->kernels->nr, count = pieces_of(p->n, nr), kc = minimum(HD_GEMM_K_BLOCK, p->k - k0);
     return p->panels + packed_b(p, count * nr, k0) + packed_b(p, panel * nr, kc);
 }
 
@@ -78,8 +76,8 @@ static int64_t rows_at_once(const product *p, int64_t k) {
 static void pack_panels(void *context, int64_t begin, int64_t end) {
     const product *p = context;
     for (int64_t panel = begin; panel < end; ++panel)
-        for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK)
-            pack_b(p, panel_of_b(p, k0, panel), k0, minimum(K_BLOCK, p->k - k0), panel);
+        for (int64_t k0 = 0; k0 < p->k; k0 += HD_GEMM_K_BLOCK)
+            pack_b(p, panel_of_b(p, k0, panel), k0, minimum(HD_GEMM_K_BLOCK, p->k - k0), panel);
 }
 
 /* A that is not of the kernels' own type is converted where it is packed or read. */
@@ -143,9 +141,9 @@ static void multiply_piece(void *context, int64_t piece) {
                   row_end = minimum(strips * (row_piece + 1) / p->row_pieces * mr, p->m);
     const int64_t panel0 = panels * column_piece / p->column_pieces,
                   panel1 = panels * (column_piece + 1) / p->column_pieces;
-    char *block = p->strips + (size_t)piece * packed_a(p, p->m_block, minimum(K_BLOCK, p->k));
-    for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK) {
-        const int64_t kc = minimum(K_BLOCK, p->k - k0);
+    char *block = p->strips + (size_t)piece * packed_a(p, p->m_block, minimum(HD_GEMM_K_BLOCK, p->k));
+    for (int64_t k0 = 0; k0 < p->k; k0 += HD_GEMM_K_BLOCK) {
+        const int64_t kc = minimum(HD_GEMM_K_BLOCK, p->k - k0);
         for (int64_t row0 = row_begin; row0 < row_end; row0 += p->m_block) {
             const int64_t rows = minimum(p->m_block, row_end - row0);
             pack_rows(p, block, row0, rows, k0, kc);
@@ -160,10 +158,10 @@ static void multiply_few_rows(void *context, int64_t piece) {
     const product *p = context;
     const int64_t nr = p->kernels->nr, panels = pieces_of(p->n, nr);
     const int64_t panel0 = panels * piece / p->column_pieces, panel1 = panels * (piece + 1) / p->column_pieces;
-    char *strips = p->strips + (size_t)piece * packed_a(p, p->m_block, minimum(K_BLOCK, p->k));
-    char *room = p->panels + (size_t)piece * packed_b(p, nr, minimum(K_BLOCK, p->k));
-    for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK) {
-        const int64_t kc = minimum(K_BLOCK, p->k - k0);
+    char *strips = p->strips + (size_t)piece * packed_a(p, p->m_block, minimum(HD_GEMM_K_BLOCK, p->k));
+    char *room = p->panels + (size_t)piece * packed_b(p, nr, minimum(HD_GEMM_K_BLOCK, p->k));
+    for (int64_t k0 = 0; k0 < p->k; k0 += HD_GEMM_K_BLOCK) {
+        const int64_t kc = minimum(HD_GEMM_K_BLOCK, p->k - k0);
         pack_rows(p, strips, 0, p->m, k0, kc);
         for (int64_t panel = panel0; panel < panel1; ++panel) {
             pack_b(p, room, k0, kc, panel);
@@ -174,7 +172,7 @@ static void multiply_few_rows(void *context, int64_t piece) {
 
 static hd_error multiply_packed(hd_thread *thread, product *p) {
     const int64_t nr = p->kernels->nr, mr = p->kernels->mr, panels = pieces_of(p->n, nr),
-                  k_block = minimum(K_BLOCK, p->k);
+                  k_block = minimum(HD_GEMM_K_BLOCK, p->k);
     const int threads = hd_gemm_work(p->m, p->n, p->k) >= HD_GEMM_PARALLEL ? hd_pool_threads() : 1;
     /* cut the longer side: whole strips of A or whole panels of B for each thread */
     p->row_pieces = p->column_pieces = 1;
@@ -224,18 +222,18 @@ void hd_gemm_pack(const hd_gemm *p, char *out) {
     hd_parallel_range(panels, 65536 / (p->k * p->kernels->nr + 1) + 1, pack_panels, &to);
 }
 
-/* All of k of some strips of A: [k blocks][strips][K_BLOCK][mr], for the m_block rows from row0 on. */
+/* All of k of some strips of A: [k blocks][strips][HD_GEMM_K_BLOCK][mr], for the m_block rows from row0 on. */
 static const char *strip_of_a(const product *p, const char *strips, int64_t count, int64_t k0, int64_t strip) {
     const int64_t mr = p->kernels->mr;
-    return strips + packed_a(p, count * mr, k0) + packed_a(p, strip * mr, minimum(K_BLOCK, p->k - k0));
+    return strips + packed_a(p, count * mr, k0) + packed_a(p, strip * mr, minimum(HD_GEMM_K_BLOCK, p->k - k0));
 }
 static void pack_strips(const product *p, char *out, int64_t row0, int64_t rows, int64_t begin, int64_t end) {
     const int64_t mr = p->kernels->mr, strips = pieces_of(rows, mr);
     if (p->a_in_place) return;
-    for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK)
+    for (int64_t k0 = 0; k0 < p->k; k0 += HD_GEMM_K_BLOCK)
         for (int64_t s = begin; s < end; ++s)
             pack_a(p, (char *)(uintptr_t)strip_of_a(p, out, strips, k0, s), row0 + s * mr, minimum(mr, rows - s * mr),
-                   k0, minimum(K_BLOCK, p->k - k0));
+                   k0, minimum(HD_GEMM_K_BLOCK, p->k - k0));
 }
 static void pack_all_strips(void *context, int64_t begin, int64_t end) {
     const product *p = context;
@@ -248,9 +246,9 @@ static void ask_for(const char *at, int64_t bytes) {
 }
 static void ask_for_next(const product *p, int64_t k0, int64_t panel, int64_t strip, int64_t strips) {
     const int64_t nr = p->kernels->nr;
-    const bool same_panel = k0 + K_BLOCK < p->k;
+    const bool same_panel = k0 + HD_GEMM_K_BLOCK < p->k;
     if (!same_panel && panel + 1 >= pieces_of(p->n, nr)) return;
-    const int64_t k = same_panel ? k0 + K_BLOCK : 0, kc = minimum(K_BLOCK, p->k - k),
+    const int64_t k = same_panel ? k0 + HD_GEMM_K_BLOCK : 0, kc = minimum(HD_GEMM_K_BLOCK, p->k - k),
                   next = same_panel ? panel : panel + 1;
     const int64_t columns = minimum(nr, p->n - next * nr), one = (int64_t)p->from_b->bytes;
     if (p->panels != NULL) {
@@ -271,13 +269,13 @@ static void finish_tile(const product *p, const char *strips, int64_t count, int
                         int64_t panel, char *room, char *tile) {
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, columns = minimum(nr, p->n - panel * nr);
     /* one block is written once: at once where it belongs. More would come back to lines that lie far apart. */
-    char *place = p->k <= K_BLOCK && columns == nr
+    char *place = p->k <= HD_GEMM_K_BLOCK && columns == nr
                       ? hd_cpu_product_place(p->finish, p->context, p->first_row + row0, panel * nr)
                       : NULL;
     const int64_t stride = place != NULL ? p->n : nr;
     if (place != NULL) tile = place;
-    for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK) {
-        const int64_t kc = minimum(K_BLOCK, p->k - k0);
+    for (int64_t k0 = 0; k0 < p->k; k0 += HD_GEMM_K_BLOCK) {
+        const int64_t kc = minimum(HD_GEMM_K_BLOCK, p->k - k0);
         char *b = p->panels != NULL ? panel_of_b(p, k0, panel) : room + packed_b(p, nr, k0);
         if (p->panels == NULL && first == 0) pack_b(p, b, k0, kc, panel);
         for (int64_t s = 0; s * mr < rows; ++s) {
@@ -405,8 +403,8 @@ static int64_t multiply_line(const product *p, int64_t begin, int64_t end) {
     const int64_t nr = p->kernels->nr;
     if (p->m > 1 || p->a_column != 1 || hd_gemm_work(p->k, p->n, (int64_t)p->from_b->bytes) > B_BYTES) return begin;
     for (; begin + HD_LINE_PANELS <= end; begin += HD_LINE_PANELS)
-        for (int64_t k0 = 0; k0 < p->k; k0 += K_BLOCK)
-            p->from_b->line(minimum(K_BLOCK, p->k - k0), at_a(p, 0, k0), at_b(p, k0, begin * nr), p->b_row,
+        for (int64_t k0 = 0; k0 < p->k; k0 += HD_GEMM_K_BLOCK)
+            p->from_b->line(minimum(HD_GEMM_K_BLOCK, p->k - k0), at_a(p, 0, k0), at_b(p, k0, begin * nr), p->b_row,
                             at_c(p, 0, begin * nr), k0 > 0);
     return begin;
 }

@@ -6,6 +6,9 @@
 #include "device/cpu/product.h"
 
 enum { HD_GEMM_SMALL = 96 * 96 * 96, HD_GEMM_PARALLEL = 64 * 64 * 64 }; /* m n k: below, not packed; not shared out */
+/* Operands are packed in blocks of so many elements along k. Measured: few visits to C bring more than a panel of B in the
+ * first-level cache; longer sums would lose digits. Even. */
+enum { HD_GEMM_K_BLOCK = 512 };
 
 typedef struct hd_gemm {
     const hd_gemm_kernels *kernels;
@@ -36,6 +39,8 @@ bool hd_gemm_wants_packing(const hd_gemm *p);
 bool hd_gemm_wants_packed(const hd_gemm *p);
 /* Bytes of a packed B, and packing it: for weights that do not change. */
 size_t hd_gemm_packed_bytes(const hd_gemm *p);
+/* packed.c: that B can be packed where it lies, and how it lies then. */
+bool hd_gemm_packs_in_place(const hd_gemm *p, hd_packed_matrix *out);
 void hd_gemm_pack(const hd_gemm *p, char *out);
 
 /* m n k, or the most there is: broadcast operands may be absurdly large. */

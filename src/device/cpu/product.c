@@ -28,6 +28,10 @@ hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, void *out) 
     return is_conv(call) ? hd_conv_product_pack(thread, call, out) : hd_contract_product_pack(thread, call, out);
 }
 
+bool hd_cpu_product_packs_in_place(const hd_call *call, hd_packed_matrix *out) {
+    return !is_conv(call) && hd_contract_product_packs_in_place(call, out);
+}
+
 /* ---- dtypes ---------------------------------------------------------------------------------------------------------------- */
 hd_dtype hd_cpu_product_dtype(hd_dtype result) {
     if (hd_dtype_is_float(result)) return (hd_dtype)hd_compute_dtype[hd_dtype_compute[result]];

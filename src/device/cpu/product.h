@@ -35,6 +35,18 @@ size_t hd_cpu_product_room(const hd_product *product);
 /* Bytes of the second operand of such a call when it is packed in advance; 0: packing brings nothing. */
 size_t hd_cpu_product_packed_bytes(const hd_call *call);
 hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, void *out);
+/* A matrix that was packed where it lies: blocks of rows, in each of them panels of columns. */
+typedef struct hd_packed_matrix {
+    int64_t rows, columns, block, panel;
+    size_t bytes; /* of an element */
+} hd_packed_matrix;
+/* That the second operand of such a call, when it is all there is in its memory, can be packed there, as hd_cpu_product_pack
+ * would do it elsewhere. */
+bool hd_cpu_product_packs_in_place(const hd_call *call, hd_packed_matrix *out);
+/* Bytes to work with while doing that; doing it; and the matrix as it was. */
+size_t hd_packed_matrix_room(const hd_packed_matrix *m);
+void hd_pack_in_place(const hd_packed_matrix *m, void *data, void *room);
+void hd_unpack(const hd_packed_matrix *m, const void *packed, void *out);
 /* The least columns that a tile of this dtype has in a result that is wide enough. */
 int hd_cpu_product_columns(hd_dtype tile);
 
@@ -43,6 +55,7 @@ hd_error hd_contract_product(hd_thread *thread, const hd_product *product);
 size_t hd_contract_product_room(const hd_product *product);
 size_t hd_contract_product_packed_bytes(const hd_call *call);
 hd_error hd_contract_product_pack(hd_thread *thread, const hd_call *call, void *out);
+bool hd_contract_product_packs_in_place(const hd_call *call, hd_packed_matrix *out);
 hd_error hd_conv_product(hd_thread *thread, const hd_product *product);
 size_t hd_conv_product_room(const hd_product *product);
 size_t hd_conv_product_packed_bytes(const hd_call *call);
