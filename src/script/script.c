@@ -188,6 +188,9 @@ static void choose_compiler(hd_thread *thread, hd_script *s, hd_compiler compile
         hd_fail(HD_ERROR_VALUE, "%d is no compiler; there are HD_COMPILER_HODU and HD_COMPILER_XLA", (int)compiler);
     } else if (compiler == HD_COMPILER_XLA && hd_xla_available(s->device) != HD_OK) {
         hd_error_append(thread, "; the script keeps HODU");
+    } else if (compiler == HD_COMPILER_HODU && !hd_device_available(s->device)) {
+        hd_fail(HD_ERROR_DEVICE, "HODU does not run on %s here; set the script's device first. The script keeps XLA",
+                hd_device_text((char[32]){0}, s->device));
     } else if (s->compiler != compiler) {
         drop_executable(thread, s);
         s->compiler = compiler;
@@ -206,7 +209,12 @@ void hd_script_set_backend(hd_script *script, hd_compiler compiler) {
 void hd_script_set_device(hd_script *script, hd_device device) {
     HD_ENTER("hd_script_set_device", );
     if (hd_script_check_argument(script) != HD_OK) return;
-    if (!hd_device_available(device)) {
+    if (script->compiler == HD_COMPILER_XLA && !hd_device_available(device)) { /* XLA may reach more */
+        if (hd_xla_available(device) != HD_OK) {
+            hd_error_append(thread, "; the script keeps its device");
+            return;
+        }
+    } else if (!hd_device_available(device)) {
         hd_fail(HD_ERROR_DEVICE,
                 "device %s is not available here; hd_device_available tells. The script keeps its device",
                 hd_device_text((char[32]){0}, device));

@@ -1,0 +1,137 @@
+/* Scripts under XLA on a GPU: they give what HODU gives on the CPU. Skipped where there is no plugin for CUDA, or no GPU. */
+#include "builders.h"
+#include "differences.h"
+#include "graph/calls.h"
+#include "programs.h"
+
+#include <math.h>
+
+static hd_script *on_gpu(hd_script *s) {
+    hd_script_set_compiler(s, HD_COMPILER_XLA);
+    hd_script_set_device(s, hd_cuda(0));
+    assert_ok();
+    return s;
+}
+static hd_script *on_cpu(hd_script *s) {
+    hd_script_set_device(s, hd_cpu());
+    hd_script_set_compiler(s, HD_COMPILER_HODU);
+    assert_ok();
+    return s;
+}
+static void agree(hd_tensor *a, hd_tensor *b, double units) {
+    const char *why = difference_within(a, b, units_at_largest(b, units));
+    if (why[0] != '\0') fail_msg("%s", why);
+}
+
+static bool has_gpu(void) {
+    HD_SCOPE;
+    hd_builder *b = started("look");
+    hd_builder_add_output(b, "y", hd_neg(hd_input("x", S(1), HD_F32)));
+    hd_script *s = built(b);
+    hd_script_set_input(s, "x", hd_ones(S(1), HD_F32));
+    char path[HD_XLA_PATH];
+    bool found = hd_xla_plugin_find(HD_DEVICE_CUDA, path) == HD_OK;
+    if (found) {
+        hd_script_set_compiler(s, HD_COMPILER_XLA);
+        hd_script_set_device(s, hd_cuda(0));
+        found = hd_script_run(s) != NULL;
+    }
+    if (!found) print_message("skipped: %s\n", hd_error_message());
+    hd_error_clear();
+    return found;
+}
+
+/* Products in f32, not in something narrower; an activation, a softmax. */
+static void a_block_agrees(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = hd_mul_scalar(hd_randn(S(300, 400), HD_F32), 0.05), *bias = operand(S(400), 2, HD_F32);
+    hd_builder *b = started("block");
+    hd_tensor *h = hd_gelu(hd_add(hd_matmul(hd_input("x", S(200, 300), HD_F32), w), bias));
+    hd_builder_add_output(b, "h", h);
+    hd_builder_add_output(b, "p", hd_softmax(hd_mul_scalar(h, 0.01), 1));
+    hd_script *s = built(b);
+    hd_script_set_input(s, "x", hd_randn(S(200, 300), HD_F32));
+    hd_outputs *ours = hd_script_run(s), *theirs = hd_script_run(on_gpu(s));
+    assert_ok();
+    for (int i = 0; i < 2; ++i) agree(hd_outputs_at(theirs, i), hd_outputs_at(ours, i), 64);
+    hd_outputs *again = hd_script_run(on_cpu(s));
+    for (int i = 0; i < 2; ++i) assert_identical(hd_outputs_at(again, i), hd_outputs_at(ours, i));
+}
+
+static void convolutions_agree(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = hd_mul_scalar(hd_randn(S(16, 8, 3, 3), HD_F32), 0.1);
+    hd_builder *b = started("conv");
+    hd_tensor *x = hd_input("x", S(2, 8, 20, 20), HD_F32);
+    hd_builder_add_output(b, "y", hd_conv(x, w, NULL, HD_OPTS(hd_conv_opts, .padding = {{1, 1}, {1, 1}})));
+    hd_script *s = built(b);
+    hd_script_set_input(s, "x", hd_randn(S(2, 8, 20, 20), HD_F32));
+    hd_tensor *ours = output(s, "y"), *theirs = output(on_gpu(s), "y");
+    assert_ok();
+    agree(theirs, ours, 64);
+}
+
+/* State stays on the device between runs, and comes back when it is looked at. */
+static void training_agrees(void **state) {
+    (void)state;
+    double losses[2][200];
+    for (int gpu = 0; gpu < 2; ++gpu) {
+        HD_SCOPE;
+        hd_seed(3);
+        hd_module *model = HD_SEQUENTIAL(hd_linear(8, 32, NULL), hd_tanh_layer(), hd_linear(32, 1, NULL));
+        hd_optimizer *adam = hd_adam(hd_module_parameters(model), 0.01, NULL);
+        hd_tensor *x = hd_randn(S(64, 8), HD_F32),
+                  *y = hd_sum(hd_sin(x), X(1), HD_OPTS(hd_reduce_opts, .keep_dims = true));
+        hd_builder *b = started("training");
+        hd_builder_add_state_of(b, model, adam);
+        hd_tensor *loss =
+            hd_mse(hd_forward(model, hd_input("x", S(64, 8), HD_F32)), hd_input("y", S(64, 1), HD_F32), NULL);
+        hd_backward(loss);
+        hd_optimizer_step(adam);
+        hd_builder_add_output(b, "loss", loss);
+        hd_script *s = built(b);
+        hd_script_set_input(s, "x", x);
+        hd_script_set_input(s, "y", y);
+        if (gpu) on_gpu(s);
+        for (int i = 0; i < 200; ++i) {
+            HD_SCOPE;
+            if (gpu && i == 100) on_cpu(s); /* there and back */
+            if (gpu && i == 110) on_gpu(s);
+            losses[gpu][i] = hd_item(output(s, "loss"));
+        }
+        assert_ok();
+    }
+    assert_true(losses[0][199] < losses[0][0]);
+    for (int i = 0; i < 200; ++i)
+        if (fabs(losses[0][i] - losses[1][i]) > 1e-4 * fabs(losses[0][i]))
+            fail_msg("step %d: CPU %.9g, GPU %.9g", i, losses[0][i], losses[1][i]);
+}
+
+/* Draws are the same bits; a bad index is the same error, and changes nothing. */
+static void draws_and_errors_agree(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("draws");
+    hd_builder_add_output(b, "u", hd_rand(S(1000), HD_F32));
+    hd_script *s = built(b);
+    hd_seed(5);
+    hd_tensor *ours = output(s, "u");
+    hd_seed(5);
+    assert_identical(output(on_gpu(s), "u"), ours);
+    hd_tensor *table = operand(S(10, 4), 1, HD_F32);
+    b = started("rows");
+    hd_builder_add_output(b, "y", hd_index_select(table, 0, hd_input("i", S(3), HD_I64)));
+    s = on_gpu(built(b));
+    hd_script_set_input(s, "i", HD_TENSOR_I64(S(3), 1, 10, 2));
+    assert_null(hd_script_run(s));
+    assert_error(HD_ERROR_INDEX, "index 10 at place 1 of [3] is out of range for an axis of size 10");
+}
+
+int main(void) {
+    if (!has_gpu()) return 77;
+    const struct CMUnitTest tests[] = {test(a_block_agrees), test(convolutions_agree), test(training_agrees),
+                                       test(draws_and_errors_agree)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
