@@ -616,7 +616,10 @@ hd_plan *hd_plan_new(hd_thread *thread, hd_graph *graph, hd_executor *executor, 
 hd_executable *hd_hodu_compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
     hd_executor *executor = hd_device_executor(device);
     if (executor == NULL) {
-        hd_fail(HD_ERROR_DEVICE, "the script's device is not available");
+        hd_fail(HD_ERROR_DEVICE,
+                "HODU does not run on %s here; hd_script_set_device chooses another device, "
+                "hd_script_set_compiler another compiler",
+                hd_device_text((char[32]){0}, device));
         return NULL;
     }
     if (level == HD_O0) return (hd_executable *)hd_plan_new(thread, graph, executor, level, NULL);

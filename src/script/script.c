@@ -206,15 +206,18 @@ void hd_script_set_backend(hd_script *script, hd_compiler compiler) {
     choose_compiler(thread, script, compiler);
 }
 
+/* XLA brings devices that HODU does not have. */
+static bool xla_reaches(hd_device device) {
+    hd_error_copy forgotten;
+    const bool reaches = device.kind > HD_DEVICE_CPU && hd_xla_available(device) == HD_OK;
+    if (!reaches && hd_error_code() != HD_OK) hd_error_take(&forgotten);
+    return reaches;
+}
+
 void hd_script_set_device(hd_script *script, hd_device device) {
     HD_ENTER("hd_script_set_device", );
     if (hd_script_check_argument(script) != HD_OK) return;
-    if (script->compiler == HD_COMPILER_XLA && !hd_device_available(device)) { /* XLA may reach more */
-        if (hd_xla_available(device) != HD_OK) {
-            hd_error_append(thread, "; the script keeps its device");
-            return;
-        }
-    } else if (!hd_device_available(device)) {
+    if (!hd_device_available(device) && !xla_reaches(device)) {
         hd_fail(HD_ERROR_DEVICE,
                 "device %s is not available here; hd_device_available tells. The script keeps its device",
                 hd_device_text((char[32]){0}, device));

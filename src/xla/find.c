@@ -95,6 +95,17 @@ static bool below(const place *p, const char *base, char path[HD_XLA_PATH]) {
     return newest[0] != '\0';
 }
 
+/* Of the Python that would be started. */
+static bool on_path(const place *p, char path[HD_XLA_PATH]) {
+    char python[HD_XLA_PATH], base[HD_XLA_PATH];
+    for (const char *at = variable("PATH"); at != NULL; at = strchr(at, ':'), at += at != NULL) {
+        const int length = (int)strcspn(at, ":");
+        if (snprintf(python, sizeof python, "%.*s/python3", length, at) >= HD_XLA_PATH || !exists(python)) continue;
+        return snprintf(base, sizeof base, "%.*s/..", length, at) < HD_XLA_PATH && below(p, base, path);
+    }
+    return false;
+}
+
 static bool in_python(const place *p, char path[HD_XLA_PATH]) {
     static const char *const variables[] = {"VIRTUAL_ENV", "CONDA_PREFIX"};
     static const char *const systems[] = {"/usr/local", "/usr"};
@@ -103,6 +114,7 @@ static bool in_python(const place *p, char path[HD_XLA_PATH]) {
         const char *base = variable(variables[i]);
         if (base != NULL && below(p, base, path)) return true;
     }
+    if (on_path(p, path)) return true;
     const char *home = variable("HOME");
     if (home != NULL && snprintf(local, sizeof local, "%s/.local", home) < HD_XLA_PATH && below(p, local, path))
         return true;

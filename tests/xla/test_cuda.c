@@ -7,8 +7,8 @@
 #include <math.h>
 
 static hd_script *on_gpu(hd_script *s) {
+    hd_script_set_device(s, hd_cuda(0)); /* first: there may be no plugin for the CPU */
     hd_script_set_compiler(s, HD_COMPILER_XLA);
-    hd_script_set_device(s, hd_cuda(0));
     assert_ok();
     return s;
 }
@@ -32,8 +32,8 @@ static bool has_gpu(void) {
     char path[HD_XLA_PATH];
     bool found = hd_xla_plugin_find(HD_DEVICE_CUDA, path) == HD_OK;
     if (found) {
-        hd_script_set_compiler(s, HD_COMPILER_XLA);
         hd_script_set_device(s, hd_cuda(0));
+        hd_script_set_compiler(s, HD_COMPILER_XLA);
         found = hd_script_run(s) != NULL;
     }
     if (!found) print_message("skipped: %s\n", hd_error_message());

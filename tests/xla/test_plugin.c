@@ -134,6 +134,21 @@ static void places_are_looked_at_in_order(void **state) {
 #undef PUT
 }
 
+/* The packages of the Python that would be started. */
+static void python_is_looked_for_on_the_path(void **state) {
+    (void)state;
+    char *before = strdup(getenv("PATH")), path[256], expected[512];
+    put("python/bin/python3");
+    put("python/lib/python3.12/site-packages/jax_plugins/xla_cuda13/xla_cuda_plugin.so");
+    snprintf(path, sizeof path, "/nowhere:%s/python/bin", directory);
+    setenv("PATH", path, 1);
+    snprintf(expected, sizeof expected,
+             "%s/python/bin/../lib/python3.12/site-packages/jax_plugins/xla_cuda13/xla_cuda_plugin.so", directory);
+    assert_found(HD_DEVICE_CUDA, expected);
+    setenv("PATH", before, 1);
+    free(before);
+}
+
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 static void open_file(const char *path) {
     static hd_xla_plugin plugin;
@@ -232,6 +247,7 @@ static void the_real_one_opens_and_says_nothing_on_stderr(void **state) {
 }
 
 RUN(alone(nothing_there_names_the_command), alone(a_path_that_is_said_is_meant), alone(places_are_looked_at_in_order),
-    alone(files_that_are_no_plugins), alone(plugins_that_are_too_old_or_too_new), alone(tables_that_are_too_small),
+    alone(python_is_looked_for_on_the_path), alone(files_that_are_no_plugins),
+    alone(plugins_that_are_too_old_or_too_new), alone(tables_that_are_too_small),
     alone(what_is_optional_may_be_missing), alone(errors_of_the_plugin_have_its_words),
     alone(clients_of_the_wrong_kind), test(the_real_one_opens_and_says_nothing_on_stderr))
