@@ -102,6 +102,16 @@ static void multiply_rows(const product *p, int64_t rows, int64_t kc, const char
         (p->kept ? p->from_b->thin : p->kernels->thin)((int)rows, kc, a, 1, mr, b, nr, c, ldc, accumulate);
 }
 
+/* That the first strip of a panel packs it on the way, which then costs nothing: a whole strip, whole and side by side columns. */
+static bool packs_on_the_way(const product *p, int64_t rows, int64_t columns) {
+    return p->b_column == 1 && columns == p->kernels->nr && rows >= p->kernels->mr && p->kernels->group == 1;
+}
+static void multiply_first(const product *p, int64_t kc, const char *a, const char *b, char *packed, char *c,
+                           int64_t ldc, bool accumulate) {
+    p->from_b->first(kc, a, p->a_in_place ? p->a_row : 1, p->a_in_place ? 1 : p->kernels->mr, b, p->b_row, packed, c,
+                     ldc, accumulate);
+}
+
 /* A tile at the right edge of C is computed whole, aside. */
 static void edge_tile(const product *p, int64_t kc, const char *a, const char *b, char *c, int64_t rows,
                       int64_t columns, bool accumulate) {
@@ -120,12 +130,16 @@ static void pack_rows(const product *p, char *strips, int64_t row0, int64_t rows
         pack_a(p, strips + packed_a(p, i, kc), row0 + i, minimum(mr, rows - i), k0, kc);
 }
 static void multiply_panel(const product *p, const char *strips, int64_t row0, int64_t rows, int64_t k0, int64_t kc,
-                           int64_t panel, const char *b) {
+                           int64_t panel, char *b, bool is_packed) {
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, columns = minimum(nr, p->n - panel * nr);
+    const bool on_the_way = !is_packed && packs_on_the_way(p, rows, columns);
+    if (!is_packed && !on_the_way) pack_b(p, b, k0, kc, panel);
     for (int64_t i = 0; i < rows; i += mr) {
         const char *a = p->a_in_place ? at_a(p, row0 + i, k0) : strips + packed_a(p, i, kc);
         char *c = at_c(p, row0 + i, panel * nr);
-        if (columns == nr)
+        if (i == 0 && on_the_way)
+            multiply_first(p, kc, a, at_b(p, k0, panel * nr), b, c, p->n, k0 > 0);
+        else if (columns == nr)
             multiply_rows(p, minimum(mr, rows - i), kc, a, b, c, p->n, k0 > 0);
         else
             edge_tile(p, kc, a, b, c, minimum(mr, rows - i), columns, k0 > 0);
@@ -148,7 +162,7 @@ static void multiply_piece(void *context, int64_t piece) {
             const int64_t rows = minimum(p->m_block, row_end - row0);
             pack_rows(p, block, row0, rows, k0, kc);
             for (int64_t panel = panel0; panel < panel1; ++panel)
-                multiply_panel(p, block, row0, rows, k0, kc, panel, panel_of_b(p, k0, panel));
+                multiply_panel(p, block, row0, rows, k0, kc, panel, panel_of_b(p, k0, panel), true);
         }
     }
 }
@@ -163,10 +177,8 @@ static void multiply_few_rows(void *context, int64_t piece) {
     for (int64_t k0 = 0; k0 < p->k; k0 += HD_GEMM_K_BLOCK) {
         const int64_t kc = minimum(HD_GEMM_K_BLOCK, p->k - k0);
         pack_rows(p, strips, 0, p->m, k0, kc);
-        for (int64_t panel = panel0; panel < panel1; ++panel) {
-            pack_b(p, room, k0, kc, panel);
-            multiply_panel(p, strips, 0, p->m, k0, kc, panel, room);
-        }
+        for (int64_t panel = panel0; panel < panel1; ++panel)
+            multiply_panel(p, strips, 0, p->m, k0, kc, panel, room, false);
     }
 }
 
@@ -277,12 +289,17 @@ static void finish_tile(const product *p, const char *strips, int64_t count, int
     for (int64_t k0 = 0; k0 < p->k; k0 += HD_GEMM_K_BLOCK) {
         const int64_t kc = minimum(HD_GEMM_K_BLOCK, p->k - k0);
         char *b = p->panels != NULL ? panel_of_b(p, k0, panel) : room + packed_b(p, nr, k0);
-        if (p->panels == NULL && first == 0) pack_b(p, b, k0, kc, panel);
+        const bool is_packed = p->panels != NULL || first > 0,
+                   on_the_way = !is_packed && packs_on_the_way(p, rows, columns);
+        if (!is_packed && !on_the_way) pack_b(p, b, k0, kc, panel);
         for (int64_t s = 0; s * mr < rows; ++s) {
             if (first == 0) ask_for_next(p, k0, panel, s, pieces_of(rows, mr));
             const char *a = p->a_in_place ? at_a(p, row0 + s * mr, k0) : strip_of_a(p, strips, count, k0, first + s);
-            multiply_rows(p, rows - s * mr, kc, a, b, tile + (size_t)(s * mr * stride) * p->kernels->bytes, stride,
-                          k0 > 0);
+            char *to = tile + (size_t)(s * mr * stride) * p->kernels->bytes;
+            if (s == 0 && on_the_way)
+                multiply_first(p, kc, a, at_b(p, k0, panel * nr), b, to, stride, k0 > 0);
+            else
+                multiply_rows(p, rows - s * mr, kc, a, b, to, stride, k0 > 0);
         }
     }
     p->finish(p->context, tile, stride, p->first_row + row0, rows, panel * nr, columns);

@@ -44,6 +44,9 @@ typedef struct hd_gemm_source {
     /* the rest is missing for products that are always packed: B where it is, A in the product's own type */
     hd_tile_kernel tile;
     hd_thin_kernel thin;
+    /* `tile` on a panel of B where it is, which it packs into `keep` */
+    void (*first)(int64_t k, const void *a, int64_t row, int64_t column, const void *b, int64_t ldb, void *keep,
+                  void *c, int64_t ldc, bool accumulate);
     /* one row of A, along memory, times HD_LINE_PANELS panels side by side */
     void (*line)(int64_t k, const void *a, const void *b, int64_t ldb, void *c, bool accumulate);
     void (*dot)(void *out, const void *x, const void *y, int64_t n);  /* the sum of x[i] * y[i]; y of this dtype */

@@ -18,11 +18,16 @@ enum { MOST_ROWS = TILE_ROWS > 8 ? 8 : 4 }; /* of a tile that is not whole */
  * the functions may need an attribute TARGET. */
 #define TILE(TARGET, T, t, S, s, WORDS_OF, ADD)                                                                        \
     TARGET INLINE void tile_body_##t##_##s(const int rows, int64_t k, const T *a, int64_t row, int64_t column,         \
-                                           const S *b, int64_t ldb, T *c, int64_t ldc, bool accumulate) {              \
+                                           const S *b, int64_t ldb, T *keep, T *c, int64_t ldc, bool accumulate) {     \
         vector_##t sum[TILE_ROWS][2];                                                                                  \
         _Pragma("GCC unroll 16") for (int i = 0; i < rows; ++i) sum[i][0] = sum[i][1] = (vector_##t){0};               \
         for (int64_t p = 0; p < WORDS_OF(k); ++p, a += column, b += ldb) {                                             \
             const vector_##t b0 = columns_##t##_##s(b, 0), b1 = columns_##t##_##s(b + LANES_##t, 0);                   \
+            if (keep != NULL) {                                                                                        \
+                *(loose_##t *)keep = b0;                                                                               \
+                *(loose_##t *)(keep + LANES_##t) = b1;                                                                 \
+                keep += 2 * LANES_##t;                                                                                 \
+            }                                                                                                          \
             _Pragma("GCC unroll 16") for (int i = 0; i < rows; ++i) {                                                  \
                 const T x = a[i * row];                                                                                \
                 ADD(sum[i][0], x, b0);                                                                                 \
@@ -38,26 +43,33 @@ enum { MOST_ROWS = TILE_ROWS > 8 ? 8 : 4 }; /* of a tile that is not whole */
     }                                                                                                                  \
     TARGET static void tile_##t##_##s(int64_t k, const void *a, const void *b, int64_t ldb, void *c, int64_t ldc,      \
                                       bool accumulate) {                                                               \
-        tile_body_##t##_##s(TILE_ROWS, k, a, 1, TILE_ROWS, b, ldb, c, ldc, accumulate);                                \
+        tile_body_##t##_##s(TILE_ROWS, k, a, 1, TILE_ROWS, b, ldb, NULL, c, ldc, accumulate);                          \
     }                                                                                                                  \
     TARGET static void thin_##t##_##s(int rows, int64_t k, const void *a, int64_t row, int64_t column, const void *b,  \
                                       int64_t ldb, void *c, int64_t ldc, bool accumulate) {                            \
         const int first = rows >= TILE_ROWS ? TILE_ROWS : rows >= MOST_ROWS ? MOST_ROWS : rows >= 4 ? 4 : rows;        \
         switch (first) {                                                                                               \
-        case 1: tile_body_##t##_##s(1, k, a, row, column, b, ldb, c, ldc, accumulate); break;                          \
-        case 2: tile_body_##t##_##s(2, k, a, row, column, b, ldb, c, ldc, accumulate); break;                          \
-        case 3: tile_body_##t##_##s(3, k, a, row, column, b, ldb, c, ldc, accumulate); break;                          \
+        case 1: tile_body_##t##_##s(1, k, a, row, column, b, ldb, NULL, c, ldc, accumulate); break;                    \
+        case 2: tile_body_##t##_##s(2, k, a, row, column, b, ldb, NULL, c, ldc, accumulate); break;                    \
+        case 3: tile_body_##t##_##s(3, k, a, row, column, b, ldb, NULL, c, ldc, accumulate); break;                    \
         default:                                                                                                       \
             if (first == TILE_ROWS)                                                                                    \
-                tile_body_##t##_##s(TILE_ROWS, k, a, row, column, b, ldb, c, ldc, accumulate);                         \
+                tile_body_##t##_##s(TILE_ROWS, k, a, row, column, b, ldb, NULL, c, ldc, accumulate);                   \
             else if (first == MOST_ROWS)                                                                               \
-                tile_body_##t##_##s(MOST_ROWS, k, a, row, column, b, ldb, c, ldc, accumulate);                         \
+                tile_body_##t##_##s(MOST_ROWS, k, a, row, column, b, ldb, NULL, c, ldc, accumulate);                   \
             else                                                                                                       \
-                tile_body_##t##_##s(4, k, a, row, column, b, ldb, c, ldc, accumulate);                                 \
+                tile_body_##t##_##s(4, k, a, row, column, b, ldb, NULL, c, ldc, accumulate);                           \
         }                                                                                                              \
         if (rows > first)                                                                                              \
             thin_##t##_##s(rows - first, k, (const T *)a + first * row, row, column, b, ldb, (T *)c + first * ldc,     \
                            ldc, accumulate);                                                                           \
+    }
+
+/* A whole tile that packs its panel of B on the way. */
+#define FIRST(T, t, S, s)                                                                                              \
+    static void first_##t##_##s(int64_t k, const void *a, int64_t row, int64_t column, const void *b, int64_t ldb,     \
+                                void *keep, void *c, int64_t ldc, bool accumulate) {                                   \
+        tile_body_##t##_##s(TILE_ROWS, k, a, row, column, b, ldb, keep, c, ldc, accumulate);                           \
     }
 
 /* One row: as many columns at once as hide the time that an addition takes. */
@@ -192,6 +204,7 @@ static void keep_b(void *o, const void *p, int64_t k, int64_t columns, int64_t r
 #define OPERAND(T, t, S, s, SUM)                                                                                       \
     TILE(, T, t, S, s, EACH, ADD_NUMBERS)                                                                              \
     LINE(T, t, S, s)                                                                                                   \
+    FIRST(T, t, S, s)                                                                                                  \
     PACK(T, t, S, s, 1)                                                                                                \
     IN_PLACE(T, t, S, s, SUM)
 OPERAND(float, f32, float, f32, double)
@@ -226,7 +239,8 @@ TILE(__attribute__((target("avx512vnni"))), uint32_t, at_once, uint32_t, pairs, 
 #define READ(t, s, element)                                                                                            \
     (hd_gemm_source) {                                                                                                 \
         .bytes = sizeof(element), .pack_a = pack_a_##t##_##s, .pack_b = pack_b_##t##_##s, .read = read_##t##_##s,      \
-        .tile = tile_##t##_##s, .thin = thin_##t##_##s, .line = line_##t##_##s, .dot = dot_##t##_##s                   \
+        .tile = tile_##t##_##s, .thin = thin_##t##_##s, .line = line_##t##_##s, .first = first_##t##_##s,              \
+        .dot = dot_##t##_##s                                                                                           \
     }
 #define READ_PAIRS(s, element)                                                                                         \
     (hd_gemm_source) { .bytes = sizeof(element), .pack_a = pack_a_pairs_##s, .pack_b = pack_b_pairs_##s }
