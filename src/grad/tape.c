@@ -176,9 +176,11 @@ uint32_t hd_edge_of(hd_thread *thread, hd_tape *tape, hd_tensor *t) {
 }
 
 /* ---- the observer ------------------------------------------------------------------------------------------------------ */
-static inline unsigned saves_of(const hd_op *op, int input) {
-    return op->family == HD_FAMILY_ELEMENTWISE ? hd_row_uses((hd_op_id)op->id, input) & HD_SAVE_ANY
-                                               : op->saves[input < 2 ? input : 2];
+static inline unsigned saves_of(const hd_call *call, int input) {
+    const hd_op *op = call->op;
+    if (op->family == HD_FAMILY_ELEMENTWISE) return hd_row_uses((hd_op_id)op->id, input) & HD_SAVE_ANY;
+    const unsigned saves = op->saves[input < 2 ? input : 2];
+    return op == &hd_ops[HD_OP_scatter] ? saves & hd_scatter_reads(call->attributes) : saves;
 }
 
 static inline uint32_t version_of(const hd_tensor *t) {
@@ -206,7 +208,7 @@ static hd_error record_call(hd_thread *thread, const hd_call *call) {
         hd_tensor *x = call->inputs[i];
         edges[i] = x->tracking == HD_UNTRACKED ? 0 : hd_edge_on(tape, x);
         if (__builtin_expect(edges[i] == 0, 0)) edges[i] = hd_edge_of(thread, tape, x);
-        if (edges[i] != 0 && op->gradient == HD_GRADIENT_VJP) saves |= saves_of(op, i);
+        if (edges[i] != 0 && op->gradient == HD_GRADIENT_VJP) saves |= saves_of(call, i);
         shape_words += 1 + (size_t)x->layout.shape.rank;
         same_shapes = same_shapes && same_shape(&x->layout.shape, &call->shape[0]);
     }

@@ -187,6 +187,17 @@ static hd_tensor *winners(const hd_vjp_call *v, int axis, hd_tensor *index) {
     return hd_eq(hd_gather(last, axis, index), number);
 }
 
+unsigned hd_scatter_reads(const hd_scatter_attributes *attributes) {
+    switch (attributes->mode) {
+    case HD_SCATTER_SET:
+    case HD_SCATTER_ADD: return HD_SAVE_INPUT1;
+    case HD_SCATTER_MUL: return HD_SAVE_INPUT0 | HD_SAVE_INPUT1 | HD_SAVE_INPUT2;
+    case HD_SCATTER_MAX:
+    case HD_SCATTER_MIN: break;
+    }
+    return HD_SAVE_ANY;
+}
+
 void hd_vjp_scatter(hd_thread *thread, const hd_vjp_call *v) {
     const hd_scatter_attributes *s = v->attributes;
     hd_tensor *index = v->inputs[1], *g = v->gradient, *x = v->inputs[0], *source = v->inputs[2];

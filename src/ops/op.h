@@ -177,6 +177,8 @@ static inline void hd_call_init(hd_call *call, hd_op_id id, hd_tensor *const *in
 #undef NONE
 #undef STOP
 void hd_vjp_elementwise(hd_thread *thread, const hd_vjp_call *v);
+/* What the gradient of a scatter reads (HD_SAVE_*) follows from its mode: setting and adding read the index alone. */
+unsigned hd_scatter_reads(const hd_scatter_attributes *attributes);
 
 /* The layout of a view of something that lies as `from` says, for the attributes of a call that was checked. False: a
  * reshape that its strides do not allow. */
