@@ -23,6 +23,7 @@ HD_BEGIN_DECLS
 /* ---- leaves ---- */
 /* Makes t a leaf whose gradient is wanted, and returns t; a float tensor that no op on a tape made. */
 HD_API hd_tensor *hd_requires_grad(hd_tensor *t);
+/* The same, or the opposite: then no backward brings t a gradient, not even of calls that were noted before. */
 HD_API void hd_set_requires_grad(hd_tensor *t, bool wanted);
 /* A parameter: x itself with hd_requires_grad, or, when ops on a tape made x, a leaf with x's values. */
 HD_API hd_tensor *hd_param(hd_tensor *x);
@@ -47,8 +48,9 @@ HD_API void hd_set_grad(hd_tensor *t, hd_tensor *gradient);
 HD_API void hd_zero_grad(hd_tensor *t);
 /* Lets hd_backward keep the gradient also of t that is no leaf, for hd_grad. */
 HD_API hd_tensor *hd_retain_grad(hd_tensor *t);
-/* fn(gradient, user) runs when the whole gradient of t is known, in every backward while t is on the tape; it may
- * return another gradient of the same shape, or NULL to leave it; writing into the one it is given is not allowed. */
+/* fn(gradient, user) runs when the whole gradient of t is known, in every hd_backward and hd_grad_of while t is on the
+ * tape, unless that gradient is zero by nature (behind hd_sign, say); it may return another gradient of the same shape,
+ * or NULL to leave it; writing into the one it is given is an error. */
 typedef hd_tensor *(*hd_grad_hook)(hd_tensor *gradient, void *user);
 HD_API void hd_add_grad_hook(hd_tensor *t, hd_grad_hook fn, void *user);
 
@@ -61,7 +63,7 @@ typedef struct hd_grad_of_opts {
 /* The gradients of `loss` for each of `inputs`, of their shapes; zeros where it does not depend on one. No hd_grad
  * changes. Inputs may be leaves or values on the tape. */
 HD_API hd_tensors *hd_grad_of(hd_tensor *loss, hd_tensors *inputs, const hd_grad_of_opts *opts);
-/* The Jacobian of y for `inputs`, times `tangents` (one for each input, of its shape): y's shape. */
+/* The Jacobian of y for `inputs`, times `tangents` (one for each input, of its shape): y's shape. Calls no hooks. */
 HD_API hd_tensor *hd_jvp(hd_tensor *y, hd_tensors *inputs, hd_tensors *tangents);
 /* `seed` (of y's shape) times the Jacobian of y: one tensor of each input's shape. */
 HD_API hd_tensors *hd_vjp(hd_tensor *y, hd_tensors *inputs, hd_tensor *seed);

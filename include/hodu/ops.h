@@ -80,7 +80,7 @@ HD_API hd_tensor *hd_erfc(hd_tensor *x);
 HD_API hd_tensor *hd_erfinv(hd_tensor *x);
 /* log |gamma(x)| (floats; integers become the default float) */
 HD_API hd_tensor *hd_lgamma(hd_tensor *x);
-/* derivative of lgamma (floats; integers become the default float) */
+/* derivative of lgamma; has no second derivative, as there is no op for the first (floats; integers become the default float) */
 HD_API hd_tensor *hd_digamma(hd_tensor *x);
 /* 1 / (1 + e^-x) (floats; integers become the default float) */
 HD_API hd_tensor *hd_sigmoid(hd_tensor *x);
@@ -406,7 +406,7 @@ HD_API hd_tensor *hd_triu(hd_tensor *x, int64_t diagonal);
 /* ---- Indexing: negative indices count from the end, out of range is an error ---- */
 /* result[i,j] = x[index[i,j], j] for axis 0 and so on; index: an integer tensor of x's rank; its shape. */
 HD_API hd_tensor *hd_gather(hd_tensor *x, int axis, hd_tensor *index);
-/* A copy of x with result[index[i,j], j] set to, or combined with, source[i,j] for axis 0 and so on; of duplicates the last one is set. */
+/* A copy of x with result[index[i,j], j] set to, or combined with, source[i,j] for axis 0 and so on; of duplicates the last one is set. HD_SCATTER_MUL has no second derivative where a factor is 0. */
 HD_API hd_tensor *hd_scatter(hd_tensor *x, int axis, hd_tensor *index, hd_tensor *source, hd_scatter_mode mode);
 /* Slices of x on an axis, by a one-dimensional index: that axis has the index's size. */
 HD_API hd_tensor *hd_index_select(hd_tensor *x, int axis, hd_tensor *index);

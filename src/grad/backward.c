@@ -33,11 +33,15 @@ static hd_error finish_pending(hd_walk *w, hd_slot *slot, bool leaf) {
         hd_tensor_drop(thread, slot->pending);
         slot->pending = whole;
     }
-    if (slot->gradient != NULL) return add_pending(thread, slot, slot->gradient);
-    hd_tensor *own = own_gradient(thread, slot->pending);
-    if (own == NULL) return thread->error_code;
-    slot->pending = own;
-    return HD_OK;
+    if (slot->gradient != NULL) {
+        HD_TRY(add_pending(thread, slot, slot->gradient));
+    } else {
+        hd_tensor *own = own_gradient(thread, slot->pending);
+        if (own == NULL) return thread->error_code;
+        slot->pending = own;
+    }
+    return hd_debug_nan() ? hd_check_finite(thread, slot->pending, "the gradient", leaf ? "a leaf" : "a result")
+                          : HD_OK;
 }
 
 /* Adds what arrived to the gradients of leaves: all of it, or, when something fails, none. */
@@ -89,7 +93,7 @@ static void backward(hd_thread *thread, hd_tensor *loss, hd_tensor *seed) {
     hd_array_release(w.arrivals);
     hd_span_end(&span, NULL);
     thread->observer = observer;
-    if (thread->error_code == HD_OK) hd_walk_warn(w.context);
+    if (thread->error_code == HD_OK) hd_tape_walked(w.context);
     if (thread->walks == 0 && thread->after_walks != NULL) thread->after_walks(thread);
 }
 

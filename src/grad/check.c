@@ -14,7 +14,6 @@ typedef struct check {
 
 /* Weights that are not equal, so that errors do not cancel in their sum. */
 static hd_tensor *weighted_sum(hd_tensor *y) {
-    if (y == NULL) return NULL;
     hd_tensor *f = hd_cast(y, HD_F64);
     if (hd_tensor_count(y) == 1) return hd_sum(f, HD_AXES(), NULL);
     hd_tensor *weights =
@@ -24,9 +23,11 @@ static hd_tensor *weighted_sum(hd_tensor *y) {
 
 /* The scalar that is differentiated: fn itself, or, for the second order, its gradients along the directions. */
 static hd_tensor *value_of(const check *c, hd_tensors *inputs) {
-    hd_tensor *value = weighted_sum(c->fn(inputs, c->user));
-    if (c->directions == NULL || value == NULL || value->tracking == HD_UNTRACKED) return value;
     hd_thread *thread = hd_thread_self();
+    hd_tensor *y = c->fn(inputs, c->user);
+    if (thread->error_code != HD_OK || hd_tensor_check(y, "the result of fn") != HD_OK) return NULL;
+    hd_tensor *value = weighted_sum(y);
+    if (c->directions == NULL || value == NULL || value->tracking == HD_UNTRACKED) return value;
     hd_tensors *floats = hd_tensors_new(thread, c->directions->count);
     for (int64_t i = 0, k = 0; floats != NULL && i < inputs->count; ++i)
         if (inputs->items[i]->dtype == HD_F64) hd_tensors_put(floats, k++, inputs->items[i]);

@@ -55,6 +55,15 @@ static hd_error check_leaves(hd_thread *thread, const checkpoint *c, const hd_ta
     return HD_OK;
 }
 
+/* That fn gave something, and the same as before: what has the shape and dtype of its gradient. */
+static hd_error check_again(const hd_tensor *y, const hd_tensor *gradient) {
+    HD_TRY(hd_tensor_check(y, "the result of hd_checkpoint's function"));
+    if (hd_shape_equal(y->layout.shape, gradient->layout.shape) && y->dtype == gradient->dtype) return HD_OK;
+    return hd_fail(HD_ERROR_STATE, "the function of hd_checkpoint gives %s of %s now, and gave %s of %s before",
+                   HD_SHAPE_TEXT(y->layout.shape), hd_dtype_name((hd_dtype)y->dtype),
+                   HD_SHAPE_TEXT(gradient->layout.shape), hd_dtype_name((hd_dtype)gradient->dtype));
+}
+
 static void checkpoint_vjp(hd_thread *thread, hd_external *self, hd_tensor *gradient, hd_tensor **results) {
     checkpoint *c = (checkpoint *)self;
     for (int64_t i = 0; i < c->leaves->count + c->inputs->count; ++i) {
@@ -75,10 +84,10 @@ static void checkpoint_vjp(hd_thread *thread, hd_external *self, hd_tensor *grad
     hd_tensor *y = c->fn(c->inputs, c->user);
     thread->tapes->floor = floor;
     hd_generator_set(NULL, seed, draw);
+    if (thread->error_code == HD_OK) check_again(y, gradient);
     if (thread->error_code == HD_OK && thread->tapes->frame_count == depth)
         check_leaves(thread, c, &thread->tapes->active->tape);
-    hd_tensors *gradients =
-        y == NULL || thread->error_code != HD_OK ? NULL : hd_gradients_inside(thread, y, c->leaves, gradient);
+    hd_tensors *gradients = thread->error_code != HD_OK ? NULL : hd_gradients_inside(thread, y, c->leaves, gradient);
     hd_context_leave(thread, depth, "the function of hd_checkpoint");
     for (int64_t i = 0; gradients != NULL && i < c->leaves->count; ++i) results[i] = gradients->items[i];
 }
@@ -105,6 +114,12 @@ static checkpoint *new_checkpoint(hd_function fn, void *user, hd_tensors *inputs
     return c;
 }
 
+/* That fn, which is back, gave a living tensor or an error. */
+static void check_result(hd_thread *thread, const hd_tensor *y) {
+    if (thread->call_depth == 0) thread->call = "hd_checkpoint";
+    if (thread->error_code == HD_OK) hd_tensor_check(y, "the function's result");
+}
+
 hd_tensor *hd_checkpoint(hd_function fn, void *user, hd_tensors *inputs) {
     HD_ENTER("hd_checkpoint", NULL);
     HD_TRY_OR(hd_tensors_check(inputs, "inputs"), NULL);
@@ -113,8 +128,11 @@ hd_tensor *hd_checkpoint(hd_function fn, void *user, hd_tensors *inputs) {
         return NULL;
     }
     /* no tape to spare; and a builder plans memory by itself */
-    if (thread->observer == NULL || thread->observer->writes == NULL || thread->executor->captures)
-        return fn(inputs, user);
+    if (thread->observer == NULL || thread->observer->writes == NULL || thread->executor->captures) {
+        hd_tensor *y = fn(inputs, user);
+        check_result(thread, y);
+        return thread->error_code == HD_OK ? y : NULL;
+    }
     const uint64_t seed = hd_generator_seed(NULL), draw = hd_generator_draw(NULL);
     uint32_t *versions = hd_array_resize(NULL, (size_t)(inputs->count + 1) * sizeof *versions);
     if (versions == NULL) {
@@ -132,13 +150,13 @@ hd_tensor *hd_checkpoint(hd_function fn, void *user, hd_tensors *inputs) {
     const uint32_t depth = thread->tapes->frame_count;
     const uint32_t floor = thread->tapes->floor;
     thread->tapes->floor = depth; /* fn may not end what is around it */
-    thread->walks++; /* nor start a builder */
+    thread->walks++;              /* nor start a builder */
     hd_tensor *y = fn(inputs, user);
     thread->walks--;
     thread->tapes->floor = floor;
-    thread->call = "hd_checkpoint";
+    check_result(thread, y);
     hd_frames_restore(thread, depth, "the function of hd_checkpoint");
-    const uint32_t edge = y != NULL && thread->error_code == HD_OK ? hd_edge_on(tape, y) : 0;
+    const uint32_t edge = thread->error_code == HD_OK ? hd_edge_on(tape, y) : 0;
     const bool computed = edge != 0 && tape->records[edge / 2]->op != NULL;
     hd_tensors *leaves = computed ? leaves_of(thread, tape) : NULL;
     hd_context_leave(thread, depth, "");

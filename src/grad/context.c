@@ -1,6 +1,8 @@
 /* Contexts: the stack of what is active on a thread, and the public functions over it. */
 #include "grad/tape.h"
 
+#include <stdio.h>
+
 /* ---- the thread's tapes ---------------------------------------------------------------------------------------------- */
 hd_tapes *hd_tapes_create(hd_thread *thread) {
     hd_tapes *tapes = hd_array_resize(NULL, sizeof *tapes);
@@ -80,9 +82,13 @@ hd_context *hd_context_enter(hd_thread *thread, hd_frame_kind kind, const void *
 
 void hd_frames_restore(hd_thread *thread, uint32_t count, const char *who) {
     hd_tapes *tapes = thread->tapes;
-    if (tapes->frame_count > count)
-        hd_fail(HD_ERROR_STATE, "%s began context %lld and did not end it; it is gone now", who,
-                (long long)tapes->active->id);
+    if (tapes->frame_count > count) {
+        const hd_frame *top = &tapes->frames[tapes->frame_count - 1];
+        char what[48] = "HD_NO_GRAD";
+        if (top->kind == HD_FRAME_DEFAULT) snprintf(what, sizeof what, "HD_GRAD_CONTEXT_DEFAULT");
+        if (top->kind == HD_FRAME_CONTEXT) snprintf(what, sizeof what, "context %lld", (long long)top->context->id);
+        hd_fail(HD_ERROR_STATE, "%s began %s and did not end it; it is gone now", who, what);
+    }
     while (tapes->frame_count > count) drop_frame(thread, tapes);
 }
 

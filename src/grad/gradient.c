@@ -267,6 +267,8 @@ static hd_error watch(hd_thread *thread, hd_tensor *t) {
 
 static hd_error check_tracked(const hd_tensor *t) {
     HD_TRY(hd_tensor_check(t, "t"));
+    if (!hd_dtype_is_float((hd_dtype)t->dtype))
+        return hd_fail(HD_ERROR_DTYPE, "%s has no gradients, only floats have", hd_dtype_name((hd_dtype)t->dtype));
     return t->tracking != HD_UNTRACKED
                ? HD_OK
                : hd_fail(HD_ERROR_STATE,

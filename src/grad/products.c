@@ -16,31 +16,41 @@ static hd_error run_leaf_hooks(hd_walk *w) {
     return HD_OK;
 }
 
+/* What kind of walk grad_of makes. */
+enum { DIFFERENTIABLE = 1, INSIDE = 2, WITHOUT_HOOKS = 4 };
+
+/* That input i can have a gradient; what a checkpoint read may be integers, whose gradients are zero. */
+static hd_error check_input(const hd_tensor *t, int64_t i, unsigned kind) {
+    if (t->tracking == HD_UNTRACKED)
+        return hd_fail(HD_ERROR_STATE,
+                       "input %lld, %s, has no gradient: it neither requires one nor comes from one that does",
+                       (long long)i, HD_SHAPE_TEXT(t->layout.shape));
+    if (!(kind & INSIDE) && !hd_dtype_is_float((hd_dtype)t->dtype))
+        return hd_fail(HD_ERROR_DTYPE, "input %lld, %s, is %s; only floats have gradients", (long long)i,
+                       HD_SHAPE_TEXT(t->layout.shape), hd_dtype_name((hd_dtype)t->dtype));
+    return HD_OK;
+}
+
 static hd_tensors *grad_of(hd_thread *thread, hd_tensor *loss, const hd_tensors *inputs, hd_tensor *seed,
-                           bool differentiable, bool inside) {
+                           unsigned kind) {
     hd_tapes *tapes = hd_tapes_of(thread);
     uint32_t edge;
     if (tapes == NULL || hd_tensors_check(inputs, "inputs") != HD_OK ||
         hd_walk_check(thread, tapes, loss, &edge) != HD_OK)
         return NULL;
-    for (int64_t i = 0; i < inputs->count; ++i)
-        if (inputs->items[i]->tracking == HD_UNTRACKED) {
-            hd_fail(HD_ERROR_STATE,
-                    "input %lld, %s, has no gradient: it neither requires one nor comes from one that does",
-                    (long long)i, HD_SHAPE_TEXT(inputs->items[i]->layout.shape));
-            return NULL;
-        }
+    for (int64_t i = 0; i < inputs->count; ++i) HD_TRY_OR(check_input(inputs->items[i], i, kind), NULL);
     hd_walk w = {.thread = thread,
                  .tapes = tapes,
                  .context = tapes->active,
                  .tape = &tapes->active->tape,
                  .wanted = inputs,
-                 .inside = inside};
+                 .inside = (kind & INSIDE) != 0,
+                 .without_hooks = (kind & WITHOUT_HOOKS) != 0};
     hd_tensors *list = hd_tensors_new(thread, inputs->count);
     if (list == NULL) return NULL;
     w.found = list->items;
     hd_observer *observer = thread->observer;
-    if (!differentiable) thread->observer = NULL;
+    if (!(kind & DIFFERENTIABLE)) thread->observer = NULL;
     hd_span span;
     hd_span_begin(&span, thread, "grad_of");
     w.tape->running = true;
@@ -49,7 +59,7 @@ static hd_tensors *grad_of(hd_thread *thread, hd_tensor *loss, const hd_tensors 
     if (seed != NULL && hd_walk_run(&w, edge, seed) == HD_OK) run_leaf_hooks(&w);
     w.tape->running = false;
     thread->walks--;
-    if (thread->error_code == HD_OK && !inside) hd_walk_warn(w.context);
+    if (thread->error_code == HD_OK && !w.inside) hd_tape_walked(w.context);
     for (int64_t i = 0; i < inputs->count && thread->error_code == HD_OK; ++i) {
         if (list->items[i] != NULL) continue;
         hd_tensor *zeros = hd_zeros(inputs->items[i]->layout.shape, (hd_dtype)inputs->items[i]->dtype);
@@ -64,17 +74,17 @@ static hd_tensors *grad_of(hd_thread *thread, hd_tensor *loss, const hd_tensors 
 hd_tensors *hd_grad_of(hd_tensor *loss, hd_tensors *inputs, const hd_grad_of_opts *opts) {
     HD_ENTER("hd_grad_of", NULL);
     HD_READ_OPTS(hd_grad_of_opts, opts, NULL);
-    return grad_of(thread, loss, inputs, options.seed, options.differentiable, false);
+    return grad_of(thread, loss, inputs, options.seed, options.differentiable ? DIFFERENTIABLE : 0);
 }
 
 hd_tensors *hd_gradients_inside(hd_thread *thread, hd_tensor *loss, const hd_tensors *inputs, hd_tensor *seed) {
-    return grad_of(thread, loss, inputs, seed, false, true);
+    return grad_of(thread, loss, inputs, seed, INSIDE);
 }
 
 hd_tensors *hd_vjp(hd_tensor *y, hd_tensors *inputs, hd_tensor *seed) {
     HD_ENTER("hd_vjp", NULL);
     HD_TRY_OR(hd_tensor_check(seed, "seed"), NULL);
-    return grad_of(thread, y, inputs, seed, false, false);
+    return grad_of(thread, y, inputs, seed, 0);
 }
 
 /* The vjp is linear in its seed u: its derivative by u, times the tangents, is the product with the Jacobian. */
@@ -95,7 +105,7 @@ hd_tensor *hd_jvp(hd_tensor *y, hd_tensors *inputs, hd_tensors *tangents) {
     hd_span_begin(&span, thread, "jvp");
     hd_tensor *u = hd_zeros(y->layout.shape, (hd_dtype)y->dtype), *product = NULL;
     if (u != NULL) u->tracking = HD_TRACKED_LEAF; /* also while a builder records */
-    hd_tensors *pulled = u == NULL ? NULL : grad_of(thread, y, inputs, u, true, false);
+    hd_tensors *pulled = u == NULL ? NULL : grad_of(thread, y, inputs, u, DIFFERENTIABLE | WITHOUT_HOOKS);
     for (int64_t i = 0; pulled != NULL && i < inputs->count; ++i) {
         hd_tensor *part = hd_sum(hd_mul(pulled->items[i], tangents->items[i]), HD_AXES(), NULL);
         product = product == NULL ? part : hd_add(product, part);
@@ -104,7 +114,7 @@ hd_tensor *hd_jvp(hd_tensor *y, hd_tensors *inputs, hd_tensors *tangents) {
     if (thread->error_code == HD_OK && (product == NULL || product->tracking == HD_UNTRACKED)) {
         result = hd_zeros(y->layout.shape, (hd_dtype)y->dtype); /* y does not depend on any of them */
     } else if (product != NULL) {
-        hd_tensors *by_u = grad_of(thread, product, hd_tensors_from(&u, 1), NULL, false, false);
+        hd_tensors *by_u = grad_of(thread, product, hd_tensors_from(&u, 1), NULL, WITHOUT_HOOKS);
         if (by_u != NULL) result = hd_scope_share(thread, &by_u->items[0]->object);
     }
     return hd_span_end(&span, result);

@@ -2,6 +2,8 @@
 #include "grad/tape.h"
 #include "ops/row_uses.h"
 
+#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { CHUNK_WORDS = 4096, CHUNKS_KEPT = 64 }; /* 32 KB; 2 MB stay with a tape that was cleared */
@@ -15,8 +17,36 @@ static uint32_t new_serial(void) {
     return serial;
 }
 
+/* ---- a tape that nobody clears: said once for each context ------------------------------------------------------------ */
+static const char *cure(const hd_context *context) {
+    return context->id == 0 ? "hd_optimizer_zero_grad or hd_clear_tape" : "hd_clear_tape";
+}
+
+void hd_tape_walked(hd_context *context) {
+    enum { WALKS = 256 };
+    hd_tape *tape = &context->tape;
+    if (++tape->backwards < WALKS || tape->warned) return;
+    tape->warned = true;
+    fprintf(stderr,
+            "hodu: the tape of gradient context %lld has %u records after %d calls of hd_backward or hd_grad_of "
+            "without a clear; call %s in every step\n",
+            (long long)context->id, tape->count - tape->leaves, WALKS, cure(context));
+}
+
+/* Forward alone fills a tape too. */
+static void warn_of_length(hd_tape *tape) {
+    const hd_context *context = (const hd_context *)((const char *)tape - offsetof(hd_context, tape));
+    tape->warned = true;
+    fprintf(stderr,
+            "hodu: the tape of gradient context %lld has %u records; unless they are one computation, call %s in every "
+            "step, and compute what needs no gradient under HD_NO_GRAD\n",
+            (long long)context->id, tape->count - tape->leaves, cure(context));
+}
+
 /* ---- memory of records --------------------------------------------------------------------------------------------- */
 static hd_error grow(hd_tape *tape) {
+    enum { LONG_TAPE = 1 << 21 };
+    if (tape->capacity == LONG_TAPE && !tape->warned) warn_of_length(tape);
     const uint32_t capacity = tape->capacity ? tape->capacity * 2 : 256;
     if (capacity > UINT32_MAX / 2) return hd_fail(HD_ERROR_OVERFLOW, "a tape of 2^31 records; clear it");
     hd_record **records = hd_array_resize(tape->records, capacity * sizeof *records);

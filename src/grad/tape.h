@@ -71,7 +71,7 @@ typedef struct hd_tape {
     hd_chunk *spare;                  /* kept by a clear for what comes next */
     hd_watch *watches;
     uint32_t watch_count, watch_capacity;
-    uint32_t backwards; /* since the last clear */
+    uint32_t backwards; /* walks since the last clear */
     bool warned;        /* that it keeps growing */
     bool running;       /* backward walks it */
     bool clearing;      /* what it holds is being released */
@@ -124,6 +124,8 @@ static inline hd_tapes *hd_tapes_of(hd_thread *thread) {
     return __builtin_expect(thread->tapes != NULL, 1) ? thread->tapes : hd_tapes_create(thread);
 }
 void hd_tape_clear(hd_thread *thread, hd_tape *tape);
+/* A walk is over: says so, once, when there were many and no clear. */
+void hd_tape_walked(hd_context *context);
 /* Gives everything back. */
 void hd_tape_destroy(hd_thread *thread, hd_tape *tape);
 /* The edge of t on this tape; 0: it is not on it. */
@@ -152,8 +154,8 @@ hd_tensors *hd_gradients_inside(hd_thread *thread, hd_tensor *loss, const hd_ten
 hd_observer *hd_observer_for(bool recording);
 extern hd_observer hd_tape_observer;
 bool hd_debug_nan(void);
-/* That all elements are finite; else an error that says which is not. */
-hd_error hd_check_finite(hd_thread *thread, hd_tensor *t, const char *what, const char *op);
+/* That all elements are finite; else an error that says which is not, and of what: "the result", "hd_sqrt". */
+hd_error hd_check_finite(hd_thread *thread, hd_tensor *t, const char *what, const char *who);
 
 /* ---- records whose gradients somebody else computes: checkpoints, compiled models ---- */
 typedef struct hd_external {

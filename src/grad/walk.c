@@ -36,6 +36,25 @@ static uint32_t pop(hd_tapes *q) {
 }
 
 /* ---- gradients on their way -------------------------------------------------------------------------------------------------- */
+static uint32_t version_of(const hd_tensor *t) {
+    return atomic_load_explicit(&t->storage->version, memory_order_relaxed);
+}
+
+/* What made a record, for messages: "a leaf", "hd_mul", "a compiled model". */
+static const char *maker_of(hd_record *r, char name[64]) {
+    if (r->op == NULL) return "a leaf";
+    if (r->op == &hd_op_external) return (*(hd_external *const *)hd_record_attributes(r))->name;
+    snprintf(name, 64, "hd_%s", r->op->name);
+    return name;
+}
+
+/* HODU_DEBUG=nan */
+static hd_error check_finite(const hd_walk *w, hd_record *r, hd_tensor *gradient, const char *what) {
+    if (!hd_debug_nan()) return HD_OK;
+    char name[64];
+    return hd_check_finite(w->thread, gradient, what, maker_of(r, name));
+}
+
 /* `gradient` (NULL: zero) arrives at an edge. */
 static hd_error arrive(hd_walk *w, uint32_t edge, hd_tensor *gradient) {
     hd_record *r = w->tape->records[edge / 2];
@@ -48,6 +67,7 @@ static hd_error arrive(hd_walk *w, uint32_t edge, hd_tensor *gradient) {
     if (*sum != NULL) {
         hd_tensor *both = hd_add(*sum, gradient);
         if (both == NULL) return w->thread->error_code;
+        HD_TRY(check_finite(w, r, both, r->op == NULL ? "the whole gradient" : "the whole gradient of the result"));
         hd_tensor_drop(w->thread, *sum);
         gradient = both;
     }
@@ -57,13 +77,16 @@ static hd_error arrive(hd_walk *w, uint32_t edge, hd_tensor *gradient) {
 }
 
 hd_error hd_walk_hooks(hd_walk *w, const hd_slot *slot, const char *what, hd_tensor **gradient) {
-    for (uint32_t i = 0; i < slot->hook_count && *gradient != NULL; ++i) {
-        const uint32_t depth = w->tapes->frame_count, floor = w->tapes->floor;
+    for (uint32_t i = 0; i < slot->hook_count && *gradient != NULL && !w->without_hooks; ++i) {
+        const uint32_t depth = w->tapes->frame_count, floor = w->tapes->floor, version = version_of(*gradient);
         w->tapes->floor = depth; /* a hook may not end what is around it */
         hd_tensor *other = slot->hooks[i].fn(*gradient, slot->hooks[i].user);
         w->tapes->floor = floor;
         hd_frames_restore(w->thread, depth, "a hook");
         if (w->thread->error_code != HD_OK) return w->thread->error_code;
+        if (version_of(*gradient) != version) /* others may hold it too: the seed, another way back */
+            return hd_fail(HD_ERROR_STATE, "a hook on %s wrote into the gradient it was given; it may return another",
+                           what);
         if (other == NULL) continue;
         HD_TRY(hd_tensor_check(other, "the hook's gradient"));
         if (!hd_shape_equal(other->layout.shape, (*gradient)->layout.shape) || other->dtype != (*gradient)->dtype)
@@ -88,13 +111,20 @@ static hd_error note_arrival(hd_walk *w, hd_tensor *leaf, hd_slot *slot, hd_tens
     return HD_OK;
 }
 
+/* Whether t is what a leaf's record stands for. A result of another tape that was written in place since is not: it is a
+ * result of this one now, and the leaf is what it was before. */
+static bool is_leaf_here(const hd_walk *w, const hd_tensor *t, const hd_tensor *leaf) {
+    return t == leaf && (t->tracking == HD_TRACKED_LEAF || hd_edge_on(w->tape, t) == 0);
+}
+
 /* hd_grad_of: adds to what was found for a wanted tensor. */
 static hd_error find(hd_walk *w, const hd_tensor *leaf, uint32_t edge, hd_tensor *gradient) {
     for (int64_t i = 0; i < w->wanted->count; ++i) {
         const hd_tensor *t = w->wanted->items[i];
-        if (gradient == NULL || !(leaf != NULL ? t == leaf : hd_edge_on(w->tape, t) == edge)) continue;
+        if (gradient == NULL || !(leaf != NULL ? is_leaf_here(w, t, leaf) : hd_edge_on(w->tape, t) == edge)) continue;
         hd_tensor *sum = w->found[i] == NULL ? gradient : hd_add(w->found[i], gradient);
         if (sum == NULL) return w->thread->error_code;
+        if (sum != gradient && hd_debug_nan()) HD_TRY(hd_check_finite(w->thread, sum, "the whole gradient", "a leaf"));
         hd_object_retain(&sum->object);
         hd_tensor_drop(w->thread, w->found[i]);
         w->found[i] = sum;
@@ -106,15 +136,19 @@ static hd_error find(hd_walk *w, const hd_tensor *leaf, uint32_t edge, hd_tensor
 /* A leaf may have several records (see new_leaf): its hooks wait for all of them. */
 static hd_error visit_leaf(hd_walk *w, hd_record *r, hd_tensor *gradient) {
     hd_tensor *leaf = hd_record_saved(r)[0].tensor;
-    return w->wanted != NULL ? find(w, leaf, 0, gradient) : note_arrival(w, leaf, NULL, gradient);
+    if (w->wanted != NULL) return find(w, leaf, 0, gradient);
+    const bool asked_for = leaf->tracking != HD_UNTRACKED && hd_dtype_is_float((hd_dtype)leaf->dtype) &&
+                           is_leaf_here(w, leaf, leaf); /* still */
+    return asked_for ? note_arrival(w, leaf, NULL, gradient) : HD_OK;
 }
 
 /* Somebody has hooks on a result, or wants its gradient kept. */
 static hd_error visit_watched(hd_walk *w, hd_record *r) {
+    char name[64];
     for (uint32_t i = r->watch; i != 0; i = w->tape->watches[i - 1].next) {
         const hd_watch watch = w->tape->watches[i - 1];
         hd_tensor *before = r->gradient[watch.edge & 1], *after = before;
-        HD_TRY(hd_walk_hooks(w, watch.slot, r->op->name, &after));
+        HD_TRY(hd_walk_hooks(w, watch.slot, maker_of(r, name), &after));
         if (after != before) {
             hd_object_retain(&after->object);
             hd_tensor_drop(w->thread, before);
@@ -129,7 +163,7 @@ static hd_error check_versions(hd_record *r) {
     const hd_saved *saved = hd_record_saved(r);
     const int count = __builtin_popcount(r->saves);
     for (int i = 0; i < count; ++i) {
-        const uint32_t now = atomic_load_explicit(&saved[i].tensor->storage->version, memory_order_relaxed);
+        const uint32_t now = version_of(saved[i].tensor);
         if (now == saved[i].version) continue;
         return hd_fail(
             HD_ERROR_STATE,
@@ -191,7 +225,6 @@ static hd_error run_vjp(hd_walk *w, hd_record *r, hd_tensor **results) {
 }
 
 static hd_error visit_call(hd_walk *w, hd_record *r, uint32_t index) {
-    hd_thread *thread = w->thread;
     if (r->watch != 0) HD_TRY(visit_watched(w, r));
     if (w->wanted != NULL && r->target) HD_TRY(find(w, NULL, index * 2, r->gradient[0]));
     bool goes_on = w->wanted == NULL;
@@ -212,8 +245,7 @@ static hd_error visit_call(hd_walk *w, hd_record *r, uint32_t index) {
     for (uint32_t i = 0; i < r->inputs && status == HD_OK; ++i) {
         if (r->edges[i] == 0 || (w->wanted != NULL && !w->tape->records[r->edges[i] / 2]->needed)) continue;
         if (!hd_dtype_is_float((hd_dtype)hd_record_dtypes(r)[i])) results[i] = NULL;
-        if (results[i] != NULL && hd_debug_nan())
-            status = hd_check_finite(thread, results[i], "a gradient", r->op->name);
+        if (results[i] != NULL) status = check_finite(w, r, results[i], "a gradient");
         if (status == HD_OK) status = arrive(w, r->edges[i], results[i]);
     }
     if (results != few) hd_array_release(results);
@@ -294,7 +326,7 @@ static hd_error mark_needed(hd_walk *w, uint32_t last) {
         hd_record *r = w->tape->records[list[i]];
         if (r->op == NULL) /* a tensor may have several: see new_leaf */
             for (int64_t k = 0; k < w->wanted->count && !r->target; ++k)
-                r->target = w->wanted->items[k] == hd_record_saved(r)[0].tensor;
+                r->target = is_leaf_here(w, w->wanted->items[k], hd_record_saved(r)[0].tensor);
         r->needed = r->target;
         for (uint32_t k = 0; k < r->inputs && !r->needed; ++k)
             r->needed = r->edges[k] != 0 && w->tape->records[r->edges[k] / 2]->needed;
@@ -376,16 +408,4 @@ hd_tensor *hd_walk_seed(const hd_tensor *loss, hd_tensor *given) {
         return NULL;
     }
     return hd_cast(given, (hd_dtype)loss->dtype);
-}
-
-void hd_walk_warn(hd_context *context) {
-    enum { BACKWARDS = 256 };
-    if (++context->tape.backwards < BACKWARDS || context->tape.warned) return;
-    context->tape.warned = true;
-    fprintf(stderr,
-            "hodu: the tape of gradient context %lld has %u records after %d calls of hd_backward or hd_grad_of and "
-            "was never cleared; "
-            "call %s in every step\n",
-            (long long)context->id, context->tape.count - context->tape.leaves, BACKWARDS,
-            context->id == 0 ? "hd_optimizer_zero_grad or hd_clear_tape" : "hd_clear_tape");
 }

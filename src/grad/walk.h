@@ -20,6 +20,7 @@ typedef struct hd_walk {
     hd_tape *tape;
     const hd_tensors *wanted; /* hd_grad_of: only these; NULL: all leaves */
     bool inside;              /* another walk: hooks of leaves are its */
+    bool without_hooks;       /* what flows is no gradient of the user's: hd_jvp */
     hd_tensor **found;        /* of each wanted one, retained; NULL: zero */
     hd_arrival *arrivals;     /* hd_backward: leaves and their gradients, added when all went well */
     uint32_t arrival_count, arrival_capacity;
@@ -33,7 +34,5 @@ hd_tensor *hd_walk_seed(const hd_tensor *loss, hd_tensor *given);
 hd_error hd_walk_run(hd_walk *w, uint32_t edge, hd_tensor *seed);
 /* Runs the hooks of a slot: each may give another gradient. */
 hd_error hd_walk_hooks(hd_walk *w, const hd_slot *slot, const char *what, hd_tensor **gradient);
-/* Says so, once, when a tape was walked often and never cleared. */
-void hd_walk_warn(hd_context *context);
 
 #endif
