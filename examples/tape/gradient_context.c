@@ -1,5 +1,5 @@
 /* A context is a tape of its own. HD_GRAD_CONTEXT; makes one that is active to the end of the block, and goes with it,
- * in whatever way the block is left. */
+ * in whatever way the block is left (note 2 of the guide). */
 #include "check.h"
 
 #include <string.h>

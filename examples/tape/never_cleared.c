@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L /* dup, dup2: to see what is written to stderr */
 #include "check.h"
 
+#include <string.h>
 #include <unistd.h>
 
 /* The guide's loop: trains, and returns how long the tape was after each of the epochs. */
@@ -45,19 +46,25 @@ int main(void) {
     dup2(terminal, STDERR_FILENO);
     close(terminal);
 
-    /* The tape holds every epoch. */
+    /* The tape holds every epoch, and with it the output of each. */
+    const int64_t held = hd_memory().live_bytes - bytes;
     CHECK(length[0] > 0);
     for (int epoch = 0; epoch < EPOCHS; ++epoch) CHECK_EQUAL(length[epoch], (epoch + 1) * length[0]);
+    CHECK(held > 0);
     printf("records: %" PRId64 " after one epoch, %" PRId64 " after %d; the tensors they hold are %.1f MB\n", length[0],
-           length[EPOCHS - 1], EPOCHS, (double)(hd_memory().live_bytes - bytes) * 1e-6);
+           length[EPOCHS - 1], EPOCHS, (double)held * 1e-6);
 
     /* It was warned about, once. */
-    int lines = 0;
+    int lines = 0, warnings = 0;
     char line[512];
     rewind(caught);
-    for (; fgets(line, sizeof line, caught); ++lines) printf("stderr: %s", line);
+    for (; fgets(line, sizeof line, caught); ++lines) {
+        printf("stderr: %s", line);
+        warnings += strstr(line, "the tape of gradient context 1 has") != NULL && strstr(line, "hd_clear_tape") != NULL;
+    }
     fclose(caught);
     CHECK_EQUAL(lines, 1);
+    CHECK_EQUAL(warnings, 1);
 
     /* And the result is right: 10000 equal steps of 0.01 times the gradient of mean(input weight^T + bias). */
     hd_tensor *gradient = hd_t(gradient_of_mean(input, hd_t(start))); /* [5,10] */

@@ -53,9 +53,54 @@ static void gradient_on_the_way(void) {
     printf("%d\n", hd_ok() && hd_has_grad(x));
 }
 static hd_tensor *roots(hd_tensors *inputs, void *user) { return (void)user, hd_sqrt(hd_tensors_get(inputs, 0)); }
+static hd_tensor *root_of(hd_module *module, hd_tensor *x) { return (void)module, hd_sqrt(x); }
 static void gradient_in_a_checkpoint(void) {
     hd_backward(hd_checkpoint(roots, NULL, HD_TENSORS(values())));
     say();
+}
+/* Each part is finite, their sum is not: at a result, at a leaf, in hd_grad_of, and with what was there before. */
+static void gradient_of_parts(void) {
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(2), 1, HD_F16)), *y = hd_mul_scalar(x, 1);
+    hd_tensor *large = hd_full(HD_SHAPE(2), 60000, HD_F16);
+    hd_backward_with(hd_add(y, y), HD_OPTS(hd_backward_opts, .seed = large));
+    say();
+    hd_backward_with(hd_add(x, x), HD_OPTS(hd_backward_opts, .seed = large));
+    say();
+    hd_tensor *z = hd_mul_scalar(x, 1);
+    {
+        HD_GRAD_CONTEXT; /* x gets a second record on the outer tape, and the parts meet at the end */
+        hd_neg(x);
+    }
+    z = hd_add(z, hd_mul_scalar(x, 1));
+    hd_grad_of(z, HD_TENSORS(x), HD_OPTS(hd_grad_of_opts, .seed = large));
+    say();
+    printf("%d\n", hd_has_grad(x));
+    hd_backward_with(y, HD_OPTS(hd_backward_opts, .seed = large));
+    hd_backward_with(y, HD_OPTS(hd_backward_opts, .seed = large));
+    say();
+    printf("%g\n", hd_item(hd_max(hd_grad(x), HD_AXES(), NULL)));
+}
+static void gradient_of_a_compiled_model(void) {
+    static const hd_module_class root_class = {.name = "roots", .forward = root_of};
+    hd_module *model = hd_compile(hd_module_new(&root_class, NULL),
+                                  HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH, .optimization_level = HD_O0));
+    hd_backward(hd_forward(model, values()));
+    say();
+}
+static void writes(void) {
+    hd_tensor *half = hd_zeros(HD_SHAPE(2), HD_F16), *large = hd_full(HD_SHAPE(2), 1e6, HD_F32);
+    hd_assign(half, large);
+    say();
+    hd_assign(half, hd_full(HD_SHAPE(2), 1000000, HD_I64));
+    say();
+    {
+        HD_NO_GRAD;
+        hd_assign(half, large);
+        say();
+    }
+    hd_assign(half, hd_full(HD_SHAPE(2), INFINITY, HD_F32)); /* as the caller wished */
+    hd_fill(half, NAN);
+    printf("%d\n", hd_ok());
 }
 static void constants_that_are_meant(void) {
     hd_tensor *x = hd_full(HD_SHAPE(3), INFINITY, HD_F32), *y = hd_param(hd_full(HD_SHAPE(3), NAN, HD_F32));
@@ -120,6 +165,9 @@ static const struct {
              {"result_in_a_composite", result_in_a_composite},
              {"gradient_on_the_way", gradient_on_the_way},
              {"gradient_in_a_checkpoint", gradient_in_a_checkpoint},
+             {"gradient_of_parts", gradient_of_parts},
+             {"gradient_of_a_compiled_model", gradient_of_a_compiled_model},
+             {"writes", writes},
              {"constants_that_are_meant", constants_that_are_meant},
              {"updates", updates},
              {"training", training},
@@ -196,6 +244,32 @@ static void gradients_inside_a_checkpoint_are_named(void **state) {
     (void)state;
     assert_says(run_case("gradient_in_a_checkpoint", "nan"), "a gradient of hd_sqrt is not finite: element 1 of [2,2]");
 }
+static void gradients_that_overflow_in_their_sum_are_named(void **state) {
+    (void)state;
+    assert_string_equal(
+        run_case("gradient_of_parts", "nan"),
+        "hd_backward|hd_backward: HODU_DEBUG=nan: the whole gradient of the result of hd_mul is not finite: element 0 "
+        "of "
+        "[2] is inf\n"
+        "hd_backward|hd_backward: HODU_DEBUG=nan: the whole gradient of a leaf is not finite: element 0 of [2] is inf\n"
+        "hd_grad_of|hd_grad_of: HODU_DEBUG=nan: the whole gradient of a leaf is not finite: element 0 of [2] is inf\n"
+        "0\n"
+        "hd_backward|hd_backward: HODU_DEBUG=nan: the gradient of a leaf is not finite: element 0 of [2] is inf\n"
+        "60000\n");
+}
+static void a_compiled_model_is_named(void **state) {
+    (void)state;
+    assert_says(run_case("gradient_of_a_compiled_model", "nan"),
+                "of a compiled model is not finite: element 1 of [2,2]");
+}
+static void writes_that_overflow_are_named(void **state) {
+    (void)state;
+    static const char line[] =
+        "hd_assign|hd_assign: HODU_DEBUG=nan: the result of hd_assign is not finite: element 0 of [2] is inf\n";
+    char expected[512];
+    snprintf(expected, sizeof expected, "%s%s%s1\n", line, line, line);
+    assert_string_equal(run_case("writes", "nan"), expected);
+}
 static void what_was_asked_for_is_no_error(void **state) {
     (void)state;
     assert_says(run_case("constants_that_are_meant", "nan"), "1\nhd_add_scalar|");
@@ -241,6 +315,9 @@ int main(int count, char **words) {
                                        test(composites_are_looked_into),
                                        test(the_first_gradient_that_is_not_finite_is_named),
                                        test(gradients_inside_a_checkpoint_are_named),
+                                       test(gradients_that_overflow_in_their_sum_are_named),
+                                       test(a_compiled_model_is_named),
+                                       test(writes_that_overflow_are_named),
                                        test(what_was_asked_for_is_no_error),
                                        test(updates_of_parameters_are_looked_at),
                                        test(training_is_the_same),

@@ -308,6 +308,11 @@ static void an_op_without_gradient_is_named_with_its_reason(void **state) {
     assert_true(hd_item(hd_grad(b.x)) == 6);
 }
 
+static hd_tensor *never_called(hd_tensor *gradient, void *user) {
+    (void)user;
+    fail_msg("a hook that was refused runs");
+    return gradient;
+}
 static void inputs_of_grad_of_must_have_gradients(void **state) {
     (void)state;
     HD_SCOPE;
@@ -326,6 +331,24 @@ static void inputs_of_grad_of_must_have_gradients(void **state) {
     assert_only_error(&b, HD_ERROR_SHAPE, "2 tangents for 1 inputs");
     assert_null(hd_jvp(b.loss, HD_TENSORS(b.x), HD_TENSORS(hd_ones(HD_SHAPE(1), HD_F32))));
     assert_only_error(&b, HD_ERROR_SHAPE, "tangents");
+}
+
+/* A call on a leaf that gives integers is noted, but no gradient comes through it. */
+static void what_is_no_float_has_no_gradient(void **state) {
+    (void)state;
+    HD_SCOPE;
+    const before b = begin();
+    hd_tensor *whole = hd_cast(b.x, HD_I32), *y = hd_mul(hd_cast(whole, HD_F32), b.x);
+    assert_null(hd_retain_grad(whole));
+    assert_only_error(&b, HD_ERROR_DTYPE, "i32");
+    hd_add_grad_hook(whole, never_called, NULL);
+    assert_only_error(&b, HD_ERROR_DTYPE, "i32");
+    assert_null(hd_grad_of(y, HD_TENSORS(b.x, whole), NULL));
+    assert_only_error(&b, HD_ERROR_DTYPE, "input 1, [], is i32");
+    hd_clear_tape();
+    hd_backward(hd_mul(hd_cast(whole, HD_F32), b.x)); /* whole acts as a leaf now, and still has none */
+    assert_false(hd_has_grad(whole));
+    assert_true(hd_item(hd_grad(b.x)) == 3);
 }
 
 static void a_jvp_for_nothing_is_zeros_or_an_error(void **state) {
@@ -380,6 +403,23 @@ static hd_tensor *gives_nothing(hd_tensors *inputs, void *user) {
     hd_exp(hd_tensors_get(inputs, 0));
     return NULL;
 }
+static hd_tensor *gives_what_is_gone(hd_tensors *inputs, void *user) {
+    HD_SCOPE;
+    return squared(inputs, user);
+}
+typedef enum gift { SQUARE, NOTHING, GONE, LONGER, WIDER, PLAIN } gift;
+static hd_tensor *gives(hd_tensors *inputs, void *which) {
+    hd_tensor *y = squared(inputs, NULL);
+    switch (*(const gift *)which) {
+    case NOTHING: return NULL;
+    case GONE: return gives_what_is_gone(inputs, NULL);
+    case LONGER: return hd_stack((hd_tensor *const[]){y, y}, 2, 0);
+    case WIDER: return hd_cast(y, HD_F64);
+    case PLAIN: return hd_detach(y);
+    case SQUARE: break;
+    }
+    return y;
+}
 static hd_tensor *leaves_a_context(hd_tensors *inputs, void *user) {
     hd_tensor *y = squared(inputs, user);
     hd_grad_context_push();
@@ -411,7 +451,55 @@ static void checkpoints_report_what_goes_wrong_inside(void **state) {
     assert_null(hd_checkpoint(squared, NULL, NULL));
     assert_only_error(&b, HD_ERROR_NULL_ARGUMENT, "inputs");
     assert_null(hd_checkpoint(gives_nothing, NULL, HD_TENSORS(b.x)));
-    hd_error_clear();
+    assert_only_error(&b, HD_ERROR_NULL_ARGUMENT, "hd_checkpoint: `the function's result` is NULL");
+    assert_null(hd_checkpoint(gives_what_is_gone, NULL, HD_TENSORS(b.x)));
+    assert_only_error(&b, HD_ERROR_RELEASED, "hd_checkpoint: `the function's result`");
+    HD_NO_GRAD;
+    assert_null(hd_checkpoint(gives_nothing, NULL, HD_TENSORS(b.x)));
+    assert_error(HD_ERROR_NULL_ARGUMENT, "hd_checkpoint: `the function's result` is NULL");
+    assert_int_equal(hd_grad_context_id(), 0);
+}
+
+/* Backward calls the function once more: what it gives then must be what it gave. */
+static void a_checkpoint_that_gives_something_else_is_an_error(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static const struct {
+        gift gift;
+        hd_error code;
+        const char *text;
+    } cases[] = {{NOTHING, HD_ERROR_NULL_ARGUMENT, "`the result of hd_checkpoint's function` is NULL"},
+                 {GONE, HD_ERROR_RELEASED, "`the result of hd_checkpoint's function`"},
+                 {LONGER, HD_ERROR_STATE, "gives [2] of f32 now, and gave [] of f32 before"},
+                 {WIDER, HD_ERROR_STATE, "gives [] of f64 now, and gave [] of f32 before"},
+                 {PLAIN, HD_ERROR_STATE, "no history"}};
+    const before b = begin();
+    gift now = SQUARE;
+    hd_tensor *y = hd_checkpoint(gives, &now, HD_TENSORS(b.x));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+        now = cases[i].gift;
+        hd_backward(y);
+        assert_only_error(&b, cases[i].code, cases[i].text);
+        assert_int_equal(hd_grad_context_id(), 0);
+    }
+    now = SQUARE;
+    hd_backward(y);
+    assert_true(hd_item(hd_grad(b.x)) == 6);
+}
+
+static void gradcheck_needs_a_function_that_gives_a_tensor(void **state) {
+    (void)state;
+    HD_SCOPE;
+    const before b = begin();
+    hd_tensors *inputs = HD_TENSORS(hd_full(HD_SHAPE(2), 1, HD_F64));
+    assert_false(hd_gradcheck(gives_nothing, NULL, inputs, NULL));
+    assert_only_error(&b, HD_ERROR_NULL_ARGUMENT, "hd_gradcheck: `the result of fn` is NULL");
+    assert_false(hd_gradcheck(gives_what_is_gone, NULL, inputs, NULL));
+    assert_only_error(&b, HD_ERROR_RELEASED, "hd_gradcheck: `the result of fn`");
+    assert_false(hd_gradcheck(NULL, NULL, inputs, NULL));
+    assert_only_error(&b, HD_ERROR_NULL_ARGUMENT, "`fn` is NULL");
+    assert_false(hd_gradcheck(squared, NULL, HD_TENSORS(hd_ones(HD_SHAPE(2), HD_I64)), NULL));
+    assert_only_error(&b, HD_ERROR_VALUE, "none of the 1 inputs is a float");
     assert_int_equal(hd_grad_context_id(), 0);
 }
 
@@ -624,8 +712,9 @@ RUN(test(backward_before_any_op), test(backward_from_a_tensor_without_history),
     test(a_seed_that_does_not_fit), test(nothing_and_what_is_gone), test(while_an_error_is_pending_nothing_happens),
     test(a_gradient_that_was_not_computed), test(a_leaf_must_be_a_float_that_no_op_on_a_tape_made),
     test(an_op_without_gradient_is_named_with_its_reason), test(inputs_of_grad_of_must_have_gradients),
-    test(a_jvp_for_nothing_is_zeros_or_an_error), test(lists_are_read_within_their_bounds),
-    test(checkpoints_report_what_goes_wrong_inside), test(a_checkpoint_leaves_no_context_behind),
-    test(what_a_checkpoint_read_must_not_change_before_backward),
+    test(what_is_no_float_has_no_gradient), test(a_jvp_for_nothing_is_zeros_or_an_error),
+    test(lists_are_read_within_their_bounds), test(checkpoints_report_what_goes_wrong_inside),
+    test(a_checkpoint_that_gives_something_else_is_an_error), test(gradcheck_needs_a_function_that_gives_a_tensor),
+    test(a_checkpoint_leaves_no_context_behind), test(what_a_checkpoint_read_must_not_change_before_backward),
     test(optimizers_take_leaves_once_each_and_a_sensible_rate), test(optimizers_take_sensible_options),
     test(names_in_a_module_are_its_own), test(a_module_never_contains_itself), test(modules_are_given_what_they_need))

@@ -608,6 +608,40 @@ static void gradients_have_the_shapes_of_inputs(void **state) {
     }
 }
 
+/* Whatever is written after the call, an input or the result: backward says so, or gives what it gave before. */
+static void a_write_after_the_call_is_noticed_or_does_not_matter(void **state) {
+    (void)state;
+    static family_case list[MOST_CASES];
+    const int count = cases(list);
+    int noticed = 0, harmless = 0;
+    for (int i = 0; i < count; ++i)
+        for (int which = 0; which <= list[i].inputs; ++which) {
+            HD_SCOPE;
+            hd_tensors *in = inputs_of(&list[i]);
+            for (int k = 0; k < list[i].inputs; ++k) hd_requires_grad(hd_tensors_get(in, k));
+            hd_tensor *y = list[i].run(in, NULL), *loss = hd_neg(y); /* which saves nothing */
+            hd_tensors *before = hd_grad_of(loss, in, NULL);
+            assert_ok();
+            {
+                HD_NO_GRAD;
+                hd_fill(which < list[i].inputs ? hd_tensors_get(in, which) : y, 7.25);
+            }
+            const bool written = hd_ok(); /* some results are views in which elements share memory */
+            hd_error_clear();
+            hd_tensors *after = hd_grad_of(loss, in, NULL);
+            if (after == NULL) {
+                assert_error(HD_ERROR_STATE, "was changed in place after it was used");
+                ++noticed;
+            } else {
+                for (int k = 0; k < list[i].inputs; ++k)
+                    assert_same(hd_tensors_get(after, k), hd_tensors_get(before, k));
+                harmless += written;
+            }
+            hd_clear_tape();
+        }
+    assert_true(noticed > 100 && harmless > 100); /* the test tries both */
+}
+
 static void every_op_with_a_gradient_has_a_case(void **state) {
     (void)state;
     static family_case list[MOST_CASES];
@@ -691,5 +725,6 @@ static void ops_without_a_vjp_say_so(void **state) {
 
 RUN(test(gradients_agree_with_differences), test(gradients_agree_at_every_argument),
     test(products_with_zeros_are_right_or_refused), test(gradients_pass_through_other_dtypes),
-    test(gradients_have_the_shapes_of_inputs), test(every_op_with_a_gradient_has_a_case),
-    test(every_composite_has_a_case_or_no_gradient), test(ops_without_a_vjp_say_so))
+    test(gradients_have_the_shapes_of_inputs), test(a_write_after_the_call_is_noticed_or_does_not_matter),
+    test(every_op_with_a_gradient_has_a_case), test(every_composite_has_a_case_or_no_gradient),
+    test(ops_without_a_vjp_say_so))

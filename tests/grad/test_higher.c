@@ -170,6 +170,28 @@ static void a_jvp_along_what_does_not_matter_is_zero(void **state) {
     assert_values(hd_jvp(y, HD_TENSORS(x), HD_TENSORS(tracked)), HD_F64, 6, 6);
 }
 
+static hd_tensor *tenfold(hd_tensor *gradient, void *calls) {
+    ++*(int *)calls;
+    return hd_mul_scalar(gradient, 10);
+}
+/* A hook is for gradients; hd_vjp gives one, hd_jvp does not. What a hook computes can be differentiated like the rest. */
+static void a_jvp_calls_no_hooks(void **state) {
+    (void)state;
+    HD_SCOPE;
+    int calls = 0;
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 3, HD_F64)), *m = hd_mul(x, x), *y = hd_mul(m, x);
+    hd_add_grad_hook(x, tenfold, &calls);
+    hd_add_grad_hook(m, tenfold, &calls);
+    assert_values(hd_jvp(y, HD_TENSORS(x), HD_TENSORS(hd_ones(HD_SHAPE(), HD_F64))), HD_F64, 27);
+    assert_int_equal(calls, 0);
+    assert_values(hd_tensors_get(hd_vjp(y, HD_TENSORS(x), hd_ones(HD_SHAPE(), HD_F64)), 0), HD_F64,
+                  10 * (9 + 10 * 2 * 3 * 3));
+    assert_int_equal(calls, 2);
+    hd_tensor *slope = gradient_of(hd_mul(x, x), x); /* 10 * 2x, by the hook of x */
+    assert_values(slope, HD_F64, 60);
+    assert_values(plain_gradient_of(slope, x), HD_F64, 10 * 20);
+}
+
 static void hessian_vector_products(void **state) {
     (void)state;
     HD_SCOPE; /* f = x^T A x / 2 + sum x^3 / 6, H = (A + A^T) / 2 + diag(x) */
@@ -691,6 +713,11 @@ static hd_tensor *wrong_twice(hd_tensors *inputs,
     hd_tensor *x = hd_tensors_get(inputs, 0), *d = hd_detach(x);
     return hd_add(hd_mul(hd_square(d), x), hd_mul(hd_mul_scalar(d, 2), hd_sub(hd_mul(d, x), hd_square(d))));
 }
+static hd_tensor *wrong_later(hd_tensors *inputs, void *user) { /* in its second input */
+    (void)user;
+    hd_tensor *b = hd_tensors_get(inputs, 1);
+    return hd_add(hd_tensors_get(inputs, 0), hd_mul(b, hd_detach(b)));
+}
 static void gradcheck_tells_right_from_wrong(void **state) {
     (void)state;
     HD_SCOPE;
@@ -702,8 +729,15 @@ static void gradcheck_tells_right_from_wrong(void **state) {
     assert_true(hd_gradcheck(right, NULL, HD_TENSORS(a, b), &o));
     assert_string_equal(text, "");
     assert_false(hd_gradcheck(wrong, NULL, HD_TENSORS(a), &o));
-    assert_true(strstr(text, "first order: input 0") != NULL);
     assert_false(hd_gradcheck(wrong_twice, NULL, HD_TENSORS(a), &o));
+    assert_true(strstr(text, "second order: input 0, element 0 of [3]") != NULL);
+    assert_false(hd_gradcheck(wrong_later, NULL, HD_TENSORS(a, b), &o));
+    double ours = 0, theirs = 0; /* 0.5 in the place of 1, three times with weights cos(k) + 1/4 */
+    assert_int_equal(
+        sscanf(text, "first order: input 1, element 0 of []: the gradient is %lf, by differences %lf", &ours, &theirs),
+        2);
+    const double weights = cos(1) + cos(2) + cos(3) + 0.75;
+    assert_true(fabs(ours - 0.5 * weights) < 1e-9 && fabs(theirs - weights) < 1e-7);
     assert_ok();
     assert_int_equal(hd_tape_length(), 0);
     assert_int_equal(hd_grad_context_id(), 0);
@@ -719,11 +753,12 @@ static void gradcheck_tells_right_from_wrong(void **state) {
 RUN(test(derivatives_to_third_order_have_their_closed_forms), test(higher_orders_mix_variables),
     test(backward_through_a_gradient_reaches_the_leaves), test(a_result_that_is_not_differentiable_notes_nothing),
     test(vjp_and_jvp_are_products_with_the_jacobian), test(a_jvp_along_what_does_not_matter_is_zero),
-    test(hessian_vector_products), test(grad_of_has_no_side_effects), test(unused_inputs_give_zeros),
-    test(inputs_may_be_results), test(a_seed_weighs_the_results), test(a_checkpoint_equals_the_function_and_holds_less),
-    test(a_checkpoint_finds_parameters_behind_user), test(a_checkpointed_module_trains_like_itself),
-    test(draws_inside_a_checkpoint_are_the_same_again), test(a_checkpoint_may_return_anything),
-    test(without_a_tape_a_checkpoint_just_calls), test(a_checkpoint_cannot_be_differentiated_twice),
-    test(hooks_of_what_a_checkpoint_reads_run_once), test(random_graphs_agree_with_derivatives_carried_forward),
-    test(random_graphs_have_the_right_second_derivatives), test(gradcheck_tells_right_from_wrong),
-    test(checkpoints_nest), test(a_checkpoint_that_reads_something_else_is_an_error))
+    test(a_jvp_calls_no_hooks), test(hessian_vector_products), test(grad_of_has_no_side_effects),
+    test(unused_inputs_give_zeros), test(inputs_may_be_results), test(a_seed_weighs_the_results),
+    test(a_checkpoint_equals_the_function_and_holds_less), test(a_checkpoint_finds_parameters_behind_user),
+    test(a_checkpointed_module_trains_like_itself), test(draws_inside_a_checkpoint_are_the_same_again),
+    test(a_checkpoint_may_return_anything), test(without_a_tape_a_checkpoint_just_calls),
+    test(a_checkpoint_cannot_be_differentiated_twice), test(hooks_of_what_a_checkpoint_reads_run_once),
+    test(random_graphs_agree_with_derivatives_carried_forward), test(random_graphs_have_the_right_second_derivatives),
+    test(gradcheck_tells_right_from_wrong), test(checkpoints_nest),
+    test(a_checkpoint_that_reads_something_else_is_an_error))

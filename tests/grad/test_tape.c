@@ -365,6 +365,21 @@ static void a_leaf_used_in_two_contexts_in_turn_gets_each_ones_gradient(void **s
     assert_true(hd_item(hd_tensors_get(hd_grad_of(a, HD_TENSORS(x), NULL), 0)) == 5);
 }
 
+/* Before the write y was a leaf of the new tape, afterwards it is a result on it: its gradient is that of what it is now. */
+static void a_foreign_result_that_is_written_is_no_leaf_any_more(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = number(3), *y = hd_mul_scalar(x, 1);
+    hd_clear_tape();
+    hd_tensor *old = hd_mul_scalar(y, 100); /* y is a leaf here */
+    hd_add_(y, x);                          /* and now x + what it was: 6 */
+    hd_tensor *loss = hd_add(hd_mul(y, y), old);
+    assert_true(hd_item(hd_tensors_get(hd_grad_of(loss, HD_TENSORS(y), NULL), 0)) == 12);
+    hd_retain_grad(y);
+    hd_backward(loss);
+    assert_true(gradient(y) == 12 && gradient(x) == 12);
+}
+
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 static void backward_never_consumes_the_tape(void **state) {
     (void)state;
@@ -555,6 +570,19 @@ static void a_tensor_tells_whether_it_requires_a_gradient(void **state) {
     hd_set_requires_grad(x, true);
     hd_backward(hd_mul(x, x));
     assert_values(hd_grad(x), HD_F32, 2, 2);
+}
+
+static void a_leaf_that_was_frozen_since_gets_no_gradient(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = number(3), *frozen = number(4), *y = hd_mul(x, frozen);
+    hd_set_requires_grad(frozen, false);
+    hd_backward(y);
+    assert_true(gradient(x) == 4);
+    assert_false(hd_has_grad(frozen));
+    hd_set_requires_grad(frozen, true);
+    hd_backward(y);
+    assert_true(gradient(x) == 8 && gradient(frozen) == 3);
 }
 
 static void param_of_a_result_is_a_leaf_with_its_values(void **state) {
@@ -762,6 +790,47 @@ static void a_hooks_gradient_may_be_anything_of_its_shape(void **state) {
     assert_false(hd_tensor_requires_grad(hd_grad(x)));
 }
 
+static hd_tensor *doubles_in_place(hd_tensor *gradient_of_it, void *user) {
+    (void)user;
+    hd_add_(gradient_of_it, gradient_of_it);
+    return NULL;
+}
+static hd_tensor *doubles_through_a_pointer(hd_tensor *gradient_of_it, void *user) {
+    (void)user;
+    float *v = hd_data_mut(gradient_of_it, HD_F32);
+    if (v != NULL) v[0] *= 2;
+    return gradient_of_it;
+}
+/* The same tensor may be on its way to others, or be the seed. */
+static void a_hook_that_writes_into_its_gradient_is_an_error(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = number(3), *apart = number(1), *y = hd_mul_scalar(x, 2), *z = hd_add(y, apart);
+    hd_add_grad_hook(x, doubles_in_place, NULL);
+    hd_backward(z);
+    assert_error(HD_ERROR_STATE, "a hook on a leaf wrote into the gradient");
+    assert_null(hd_grad_of(z, HD_TENSORS(x), NULL));
+    assert_error(HD_ERROR_STATE, "a hook on a leaf wrote into the gradient");
+    hd_add_grad_hook(y, doubles_through_a_pointer, NULL);
+    hd_backward(z);
+    assert_error(HD_ERROR_STATE, "a hook on hd_mul wrote into the gradient");
+    assert_false(hd_has_grad(x));
+    assert_false(hd_has_grad(apart));
+}
+
+static void a_gradient_that_is_zero_by_nature_calls_no_hook(void **state) {
+    (void)state;
+    HD_SCOPE;
+    seen s = {0};
+    hd_tensor *x = number(3);
+    hd_add_grad_hook(x, look, &s);
+    hd_backward(hd_sign(x));
+    assert_int_equal(s.calls, 0);
+    assert_true(gradient(x) == 0);
+    hd_backward(hd_mul_scalar(x, 0)); /* this zero was computed */
+    assert_int_equal(s.calls, 1);
+}
+
 static hd_tensor *walk_again(void *loss) { return hd_backward(loss), NULL; }
 static hd_tensor *walk_for_values(void *loss) { return hd_grad_of(loss, HD_TENSORS((hd_tensor *)loss), NULL), NULL; }
 static hd_tensor *clear(void *unused) { return (void)unused, hd_clear_tape(), NULL; }
@@ -832,6 +901,12 @@ static void a_hook_of_a_leaf_may_not_clear_the_tape_either(void **state) {
 }
 
 static hd_tensor *push_a_context(void *id) { return *(int64_t *)id = hd_grad_context_push(), NULL; }
+static hd_tensor *turn_tapes_off(void *unused) {
+    static hd_grad_token token;
+    (void)unused;
+    token = hd_no_grad_begin(&token);
+    return NULL;
+}
 static hd_tensor *compute_in_a_context(void *x) {
     HD_GRAD_CONTEXT;
     hd_exp(x);
@@ -853,6 +928,10 @@ static void a_hook_may_use_contexts_but_leaves_none_behind(void **state) {
     hd_backward(y);
     assert_error(HD_ERROR_STATE, "did not end it");
     assert_int_equal(hd_grad_context_id(), 0);
+    assert_true(hd_tensor_requires_grad(hd_mul(x, x)));
+    s.also = turn_tapes_off;
+    hd_backward(y);
+    assert_error(HD_ERROR_STATE, "a hook began HD_NO_GRAD and did not end it");
     assert_true(hd_tensor_requires_grad(hd_mul(x, x)));
 }
 
@@ -1050,6 +1129,30 @@ static hd_tensor *saturates(hd_tensor *x, hd_tensor *c) { return (void)c, hd_tan
 static hd_tensor *multiplies(hd_tensor *x, hd_tensor *c) {
     return hd_matmul(hd_reshape(x, HD_SHAPE(10, 10)), hd_reshape(c, HD_SHAPE(10, 10)));
 }
+static hd_tensor *as_image(hd_tensor *x) { return hd_reshape(x, HD_SHAPE(1, 1, 10, 10)); }
+static hd_tensor *averages(hd_tensor *x, hd_tensor *c) {
+    return (void)c, hd_avg_pool(as_image(x), HD_SHAPE(2, 2), NULL);
+}
+static hd_tensor *picks(hd_tensor *x, hd_tensor *c) { return (void)c, hd_max_pool(as_image(x), HD_SHAPE(2, 2), NULL); }
+static hd_tensor *convolves(hd_tensor *x, hd_tensor *c) {
+    return hd_conv2d(as_image(x), hd_reshape(hd_narrow(c, 0, 0, 9), HD_SHAPE(1, 1, 3, 3)), NULL, NULL);
+}
+static hd_tensor *adds_a_bias(hd_tensor *x,
+                              hd_tensor *c) { /* c is the image: it is not read without a weight to learn */
+    return hd_conv2d(as_image(c), hd_ones(HD_SHAPE(100, 1, 1, 1), HD_F32), x, NULL);
+}
+static hd_tensor *scatters(hd_tensor *x, hd_tensor *c, hd_scatter_mode mode) { /* ten of a hundred */
+    return hd_scatter(x, 0, hd_zeros(HD_SHAPE(10), HD_I64), hd_narrow(c, 0, 0, 10), mode);
+}
+static hd_tensor *sets(hd_tensor *x, hd_tensor *c) { return scatters(x, c, HD_SCATTER_SET); }
+static hd_tensor *adds_to(hd_tensor *x, hd_tensor *c) { return scatters(c, x, HD_SCATTER_ADD); }
+static hd_tensor *multiplies_into(hd_tensor *x, hd_tensor *c) { return scatters(x, hd_copy(c), HD_SCATTER_MUL); }
+static hd_tensor *normalises(hd_tensor *x, hd_tensor *c) { return hd_layer_norm(x, 1, NULL, c, 0.1); }
+static hd_tensor *normalises_by(hd_tensor *x, hd_tensor *c) { return hd_rms_norm(x, c, 0.1); }
+static hd_tensor *attends(hd_tensor *x, hd_tensor *c) {
+    hd_tensor *rows = hd_reshape(x, HD_SHAPE(10, 10));
+    return (void)c, hd_attention(rows, rows, rows, NULL, true, 0);
+}
 static hd_tensor *multiplies_both(hd_tensor *x, hd_tensor *c) { return hd_mul(x, hd_add(x, c)); }
 static hd_tensor *divides_by(hd_tensor *x, hd_tensor *c) { return hd_div(c, x); }
 
@@ -1078,6 +1181,16 @@ static void a_tape_holds_what_gradients_read_and_nothing_else(void **state) {
                  {"exp", exponentiates, 1},
                  {"tanh", saturates, 1},
                  {"matmul by a constant", multiplies, 1},
+                 {"avg_pool", averages, 0},
+                 {"max_pool", picks, 1},
+                 {"conv by a constant", convolves, 1},
+                 {"the bias of a conv", adds_a_bias, 0},
+                 {"layer_norm", normalises, 1},
+                 {"rms_norm by a constant", normalises_by, 2},
+                 {"attention of itself", attends, 1},
+                 {"scatter, set", sets, 1},
+                 {"scatter, add", adds_to, 1},
+                 {"scatter, mul", multiplies_into, 3},
                  {"mul of two results", multiplies_both, 2},
                  {"div by a result", divides_by, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
@@ -1138,6 +1251,21 @@ static void never_clears(void) {
         hd_backward(hd_mul(x, x));
     }
 }
+/* More than two million records, and not one backward. */
+static void only_goes_forward(void) {
+    HD_SCOPE;
+    HD_GRAD_CONTEXT;
+    hd_tensor *x = number(3);
+    for (int i = 0; i < (1 << 21) + 1000; ++i) {
+        HD_SCOPE;
+        hd_neg(x);
+    }
+    hd_clear_tape();
+    for (int i = 0; i < (1 << 21) + 1000; ++i) {
+        HD_SCOPE;
+        hd_neg(x);
+    }
+}
 static void always_clears(void) {
     HD_SCOPE;
     hd_tensor *x = number(3);
@@ -1192,12 +1320,21 @@ static void a_tape_that_is_never_cleared_is_warned_of_once(void **state) {
     char text[4096];
     stderr_of(never_clears, text, sizeof text);
     assert_int_equal(count_of(text, "\n"), 2);
-    assert_int_equal(count_of(text, "never cleared"), 2);
+    assert_int_equal(count_of(text, "without a clear"), 2);
     assert_int_equal(count_of(text, "context 0"), 1);
     assert_int_equal(count_of(text, "context 1"), 1);
     assert_int_equal(count_of(text, "hd_clear_tape"), 2);
     stderr_of(always_clears, text, sizeof text);
     assert_string_equal(text, "");
+}
+
+static void a_tape_that_only_grows_is_warned_of_once(void **state) {
+    (void)state;
+    char text[4096];
+    stderr_of(only_goes_forward, text, sizeof text);
+    assert_int_equal(count_of(text, "\n"), 1);
+    assert_int_equal(count_of(text, " has 2097150 records; unless they are one computation, call hd_clear_tape"), 1);
+    assert_int_equal(count_of(text, "HD_NO_GRAD"), 1);
 }
 
 /* ---- an own module on the tape ----------------------------------------------------------------------------------- */
@@ -1226,17 +1363,18 @@ RUN(test(ids_name_what_is_active_and_are_never_used_twice), test(a_context_ends_
     test(the_optimizers_zero_grad_clears_context_0_only), test(gradients_survive_clearing_and_popping),
     test(a_result_whose_tape_was_cleared_acts_as_a_leaf), test(a_result_of_another_context_acts_as_a_leaf),
     test(a_foreign_result_used_far_apart_gets_one_gradient),
-    test(a_leaf_used_in_two_contexts_in_turn_gets_each_ones_gradient), test(backward_never_consumes_the_tape),
+    test(a_leaf_used_in_two_contexts_in_turn_gets_each_ones_gradient),
+    test(a_foreign_result_that_is_written_is_no_leaf_any_more), test(backward_never_consumes_the_tape),
     test(gradients_of_several_losses_add_up), test(a_tensor_used_many_times_gets_all_its_gradients),
     test(a_loss_of_any_shape_begins_with_ones), test(a_seed_of_the_losss_shape_takes_the_place_of_ones),
     test(zero_grad_gives_zeros_and_needs_no_gradient_before), test(a_gradient_once_taken_does_not_change_by_itself),
     test(two_leaves_never_share_a_gradient), test(set_grad_replaces_and_takes_away),
     test(an_op_whose_gradient_is_zero_reaches_its_leaves), test(what_the_loss_did_not_come_from_is_left_alone),
     test(hd_concat_of_many_reaches_all), test(a_tensor_tells_whether_it_requires_a_gradient),
-    test(param_of_a_result_is_a_leaf_with_its_values), test(detach_stops_gradients_and_shares_memory),
-    test(no_grad_notes_nothing_and_nests), test(retain_grad_keeps_the_gradient_of_a_result),
-    test(a_hook_sees_the_whole_gradient_once), test(a_hook_replaces_what_flows_on),
-    test(a_hook_that_gives_a_wrong_gradient_is_an_error_and_changes_nothing),
+    test(a_leaf_that_was_frozen_since_gets_no_gradient), test(param_of_a_result_is_a_leaf_with_its_values),
+    test(detach_stops_gradients_and_shares_memory), test(no_grad_notes_nothing_and_nests),
+    test(retain_grad_keeps_the_gradient_of_a_result), test(a_hook_sees_the_whole_gradient_once),
+    test(a_hook_replaces_what_flows_on), test(a_hook_that_gives_a_wrong_gradient_is_an_error_and_changes_nothing),
     test(a_hooks_gradient_may_be_anything_of_its_shape), test(a_hook_may_not_walk_or_clear_the_tape_and_nothing_breaks),
     test(a_hook_may_add_hooks), test(hooks_need_a_tensor_with_a_gradient_and_a_function),
     test(a_leaf_is_written_only_under_no_grad), test(a_saved_value_that_was_written_is_an_error_that_names_the_op),
@@ -1246,4 +1384,6 @@ RUN(test(ids_name_what_is_active_and_are_never_used_twice), test(a_context_ends_
     test(a_leaf_lives_as_long_as_a_tape_needs_it), test(a_tape_that_is_never_cleared_is_warned_of_once),
     test(own_modules_are_noted_like_any_other_call),
     test(a_hook_of_a_leaf_used_in_other_contexts_too_sees_the_whole_gradient),
-    test(a_hook_may_use_contexts_but_leaves_none_behind), test(a_hook_of_a_leaf_may_not_clear_the_tape_either))
+    test(a_hook_may_use_contexts_but_leaves_none_behind), test(a_hook_of_a_leaf_may_not_clear_the_tape_either),
+    test(a_hook_that_writes_into_its_gradient_is_an_error), test(a_gradient_that_is_zero_by_nature_calls_no_hook),
+    test(a_tape_that_only_grows_is_warned_of_once))

@@ -4,6 +4,21 @@
 
 #include <hodu/hodu.h>
 
+/* Contexts end with their block, also as the objects that they are in C++, and however the block is left. */
+static double gradient_at(double value) {
+    hd_tensor *w = hd_param(hd_full(HD_SHAPE(), value, HD_F32));
+    for (int i = 0; i < 3; ++i) {
+        HD_GRAD_CONTEXT;
+        hd_backward(hd_mul(w, w));
+        HD_GRAD_CONTEXT_DEFAULT;
+        if (hd_grad_context_id() != 0) return -1;
+        HD_NO_GRAD;
+        if (hd_tensor_requires_grad(hd_mul(w, w))) return -2;
+        if (i == 1) break;
+    }
+    return hd_grad_context_id() == 0 && hd_tape_length() == 0 ? hd_item(hd_grad(w)) : -3;
+}
+
 int main(void) {
     HD_SCOPE;
     hd_tensor *x = hd_full(HD_SHAPE(2, 3), 1.5, HD_F32);
@@ -12,6 +27,7 @@ int main(void) {
     if (!hd_ok()) return fprintf(stderr, "%s\n", hd_error_message()), 1;
     if (total != 24 || strcmp(hd_version(), HD_VERSION_STRING) != 0)
         return fprintf(stderr, "%s gives %g\n", hd_version(), total), 1;
+    if (gradient_at(3) != 12) return fprintf(stderr, "the gradient is %g\n", gradient_at(3)), 1; /* 6, twice */
     printf("hodu %s, %g\n", hd_version(), total);
     return 0;
 }
