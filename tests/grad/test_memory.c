@@ -190,6 +190,45 @@ static void second_derivatives_of_long_chains_need_no_stack(void **state) {
     in_a_new_thread(a_deep_second_derivative, NULL, SMALL_STACK);
 }
 
+static hd_tensor *step_of(int kind, hd_tensor *y, hd_tensor *x) { /* both [4,4] */
+    const hd_shape image = HD_SHAPE(1, 1, 4, 4);
+    switch (kind) {
+    case 0: return hd_affine(y, x, hd_select(x, 0, 0));
+    case 1: return hd_layer_norm(y, 1, NULL, NULL, 0.1);
+    case 2: return hd_softmax(hd_add(y, x), 1);
+    case 3: return hd_attention(y, y, x, NULL, true, 0);
+    case 4:
+        return hd_reshape(hd_conv(hd_reshape(y, image), hd_reshape(hd_select(x, 0, 1), HD_SHAPE(1, 1, 2, 2)), NULL,
+                                  HD_OPTS(hd_conv_opts, .padding = {{1, 0}, {0, 1}})),
+                          HD_SHAPE(4, 4));
+    case 5: return hd_max_pool(y, HD_SHAPE(3), HD_OPTS(hd_pool_opts, .stride = {1}, .padding = {{1, 1}}));
+    case 6: return hd_checkpoint(cubed, NULL, HD_TENSORS(y));
+    case 7: return hd_add(y, hd_cross_entropy(y, HD_TENSOR_I64(HD_SHAPE(4), 0, 1, 2, 3), NULL));
+    case 8: return hd_scatter(y, 0, hd_zeros(HD_SHAPE(1, 4), HD_I64), hd_narrow(x, 0, 0, 1), HD_SCATTER_MAX);
+    default:
+        return hd_where(hd_gt_scalar(y, 0), hd_gelu(y),
+                        hd_prod(hd_stack((hd_tensor *[]){y, x}, 2, 0), HD_AXES(0), NULL));
+    }
+}
+static void *every_kind(void *unused) {
+    (void)unused;
+    HD_SCOPE;
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(4, 4), 0.1, HD_F32)), *y = hd_retain(hd_neg(x));
+    for (int i = 0; i < 1000 && hd_ok(); ++i) {
+        HD_SCOPE;
+        hd_tensor *next = hd_retain(step_of(i % 10, y, x));
+        hd_release(y);
+        y = next;
+    }
+    hd_backward(y);
+    hd_release(y);
+    return hd_ok() && hd_has_grad(x) ? NULL : "an error";
+}
+static void every_kind_of_op_fits_a_small_stack(void **state) {
+    (void)state;
+    in_a_new_thread(every_kind, NULL, SMALL_STACK);
+}
+
 static void backward_costs_what_it_visits(void **state) {
     (void)state;
     HD_SCOPE;
@@ -537,8 +576,9 @@ static void a_failing_step_leaves_whole_parameters(void **state) {
 RUN(test(ten_thousand_steps_of_sgd_run_flat), test(ten_thousand_steps_with_momentum_run_flat),
     test(ten_thousand_steps_of_adam_run_flat), test(everything_else_runs_flat_too),
     test(a_million_ops_need_little_memory_and_no_stack), test(second_derivatives_of_long_chains_need_no_stack),
-    test(backward_costs_what_it_visits), test(a_value_used_twice_each_time_is_visited_once),
-    test(a_leaf_used_many_times_costs_one_place_each), test(training_with_sgd_survives),
-    test(training_with_adam_survives), test(checkpoints_hooks_and_higher_orders_survive), test(modules_survive),
-    test(gradcheck_survives), test(a_full_list_of_objects_survives), test(gradients_arrive_all_or_none),
+    test(every_kind_of_op_fits_a_small_stack), test(backward_costs_what_it_visits),
+    test(a_value_used_twice_each_time_is_visited_once), test(a_leaf_used_many_times_costs_one_place_each),
+    test(training_with_sgd_survives), test(training_with_adam_survives),
+    test(checkpoints_hooks_and_higher_orders_survive), test(modules_survive), test(gradcheck_survives),
+    test(a_full_list_of_objects_survives), test(gradients_arrive_all_or_none),
     test(a_failing_step_leaves_whole_parameters))
