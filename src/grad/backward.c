@@ -44,6 +44,16 @@ static hd_error finish_pending(hd_walk *w, hd_slot *slot, bool leaf) {
                           : HD_OK;
 }
 
+/* A hook of this leaf runs, and waits for a thread that walks back to the same leaf. */
+static hd_slot *refuse(const hd_arrival *a) {
+    hd_fail(
+        HD_ERROR_STATE,
+        "the gradient of a tensor %s is being added to by another hd_backward, a hook of which runs; one thread after "
+        "the other may do that",
+        a->leaf != NULL ? HD_SHAPE_TEXT(a->leaf->layout.shape) : "");
+    return NULL;
+}
+
 /* Adds what arrived to the gradients of leaves: all of it, or, when something fails, none. */
 static hd_error deliver(hd_walk *w) {
     hd_thread *thread = w->thread;
@@ -52,6 +62,8 @@ static hd_error deliver(hd_walk *w) {
         hd_arrival *a = &w->arrivals[i];
         if (a->slot == NULL) a->slot = hd_slot_of(thread, a->leaf);
         a->finished = a->slot != NULL && a->slot->pending != NULL; /* by an earlier arrival */
+        if (a->finished && a->slot->walk != w) a->slot = refuse(a);
+        if (a->slot != NULL) a->slot->walk = w;
         status = a->slot == NULL       ? thread->error_code
                  : a->gradient == NULL ? HD_OK
                                        : add_pending(thread, a->slot, a->gradient);

@@ -44,6 +44,7 @@ typedef struct hd_slot {
     hd_object object;
     hd_tensor *gradient; /* NULL: none, or zeros that nobody asked for yet */
     hd_tensor *pending;  /* the next gradient, while backward delivers */
+    const void *walk;    /* that delivers it */
     bool known;          /* backward or zero_grad has been */
     bool arrived;        /* a gradient, since the last zero_grad */
     bool kept;           /* of a result: hd_retain_grad */

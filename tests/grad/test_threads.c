@@ -149,6 +149,32 @@ static void a_leaf_may_be_on_many_tapes_at_once(void **state) {
     assert_false(atomic_load(&hook_saw_a_part));
 }
 
+/* A hook may wait for threads; but what they walk back to must not be the leaf whose gradient is on its way. */
+static char refusal[512];
+static void *walks_to_the_same_leaf(void *unused) {
+    (void)unused;
+    HD_SCOPE;
+    hd_tensor *own = hd_param(hd_full(HD_SHAPE(), 5, HD_F32));
+    hd_backward(hd_mul(leaf, own));
+    snprintf(refusal, sizeof refusal, "%s", hd_error_message());
+    hd_error_clear();
+    return hd_has_grad(own) ? "a gradient of a walk that failed" : NULL;
+}
+static hd_tensor *waits_for_a_thread(hd_tensor *gradient, void *user) {
+    (void)gradient, (void)user;
+    at_once(1, walks_to_the_same_leaf, NULL);
+    return NULL;
+}
+static void a_hook_waits_for_a_thread_that_wants_the_same_leaf(void **state) {
+    (void)state;
+    HD_SCOPE;
+    leaf = hd_param(hd_full(HD_SHAPE(), 2, HD_F32));
+    hd_add_grad_hook(leaf, waits_for_a_thread, NULL);
+    hd_backward(hd_mul(leaf, leaf));
+    assert_true(hd_item(hd_grad(leaf)) == 4);
+    assert_non_null(strstr(refusal, "the gradient of a tensor [] is being added to by another hd_backward"));
+}
+
 /* ---- handing over ------------------------------------------------------------------------------------------------ */
 static void *trains_what_it_is_given(void *optimizer) {
     HD_SCOPE;
@@ -285,6 +311,7 @@ static void a_tape_works_on_after_fork(void **state) {
 
 RUN(test(contexts_and_no_grad_are_per_thread), test(the_end_of_a_thread_ends_its_contexts_and_tapes),
     test(threads_train_copies_over_shared_parameters), test(a_leaf_may_be_on_many_tapes_at_once),
-    test(parameters_made_in_one_thread_are_trained_in_others), test(a_result_of_another_thread_acts_as_a_leaf),
-    test(what_a_tape_needs_may_be_released_elsewhere), test(what_a_thread_made_outlives_it_with_its_gradients),
-    test(walks_share_the_pool), test(a_tape_works_on_after_fork))
+    test(a_hook_waits_for_a_thread_that_wants_the_same_leaf), test(parameters_made_in_one_thread_are_trained_in_others),
+    test(a_result_of_another_thread_acts_as_a_leaf), test(what_a_tape_needs_may_be_released_elsewhere),
+    test(what_a_thread_made_outlives_it_with_its_gradients), test(walks_share_the_pool),
+    test(a_tape_works_on_after_fork))
