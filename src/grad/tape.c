@@ -349,6 +349,7 @@ static hd_error tape_wrote(hd_observer *self, hd_thread *thread, hd_tensor *dst,
     call.dtype[0] = (hd_dtype)dst->dtype;
     call.shape[0] = dst->layout.shape;
     call.outputs[0] = dst;
+    dst->made_by = &assign_op;
     return record_call(thread, &call);
 }
 

@@ -130,6 +130,13 @@ static void backward_after_its_tape_was_cleared(void **state) {
     assert_only_error(&b, HD_ERROR_STATE, "cleared");
     assert_null(hd_grad_of(gone, HD_TENSORS(x), NULL));
     assert_only_error(&b, HD_ERROR_STATE, "cleared");
+    hd_tensor *written = hd_exp(x);
+    hd_add_(written, x);
+    {
+        HD_GRAD_CONTEXT;
+        hd_backward(written);
+        assert_error(HD_ERROR_STATE, "hd_assign made the loss in context 0"); /* hd_exp made what it was before */
+    }
 }
 
 static void backward_under_no_grad(void **state) {
