@@ -507,11 +507,38 @@ static hd_tensor *strided_as(hd_tensor *t, const hd_layout *layout) {
     return hd_as_strided(t, layout->shape, strides, layout->offset);
 }
 
+/* Where in the storage element i of a layout is, counted along its rows. */
+static int64_t place_of(const hd_layout *layout, int64_t i) {
+    int64_t place = layout->offset;
+    for (int k = layout->shape.rank; k-- > 0; i /= layout->shape.size[k])
+        place += i % layout->shape.size[k] * layout->stride[k];
+    return place;
+}
+
+/* That a layout shows nothing of the storage but what x shows: the gradients of the rest would be lost. */
+static hd_error check_shown(const hd_tensor *x, const hd_layout *layout, int64_t elements) {
+    if ((x->contiguous && x->count == elements) || x->tracking == HD_TRACKED_LEAF) return HD_OK; /* beside: constants */
+    bool *shown = hd_array_resize(NULL, (size_t)elements + 1);
+    if (shown == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to mark %lld elements", (long long)elements);
+    for (int64_t i = 0; i < elements; ++i) shown[i] = false;
+    for (int64_t i = 0; i < x->count; ++i) shown[place_of(&x->layout, i)] = true;
+    const int64_t count = hd_shape_count(layout->shape);
+    bool all = true;
+    for (int64_t i = 0; i < count && all; ++i) all = shown[place_of(layout, i)];
+    hd_array_release(shown);
+    if (all) return HD_OK;
+    return hd_fail(HD_ERROR_STATE,
+                   "hd_as_strided shows elements of the storage that x %s does not, and their gradients would be lost; "
+                   "take it of the tensor that shows them all",
+                   HD_SHAPE_TEXT(x->layout.shape));
+}
+
 /* Through the storage that both look at: the result adds to it, x reads from it. */
 void hd_vjp_as_strided(hd_thread *thread, const hd_vjp_call *v) {
     (void)thread;
     const hd_tensor *x = v->inputs[0];
     const hd_shape storage = HD_SHAPE((int64_t)(x->storage->bytes / hd_dtype_bytes[x->dtype]));
+    if (check_shown(x, &((const hd_strided_attributes *)v->attributes)->layout, storage.size[0]) != HD_OK) return;
     hd_tensor *places = strided_as(numbered(&storage), &((const hd_strided_attributes *)v->attributes)->layout);
     hd_tensor *sums = add_back(v->gradient, places, storage.size[0]);
     if (hd_layout_overlaps_itself(&x->layout)) { /* places of x that are one element share what arrives there */

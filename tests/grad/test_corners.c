@@ -95,6 +95,25 @@ static void as_strided_of_overlapping_views_counts_once(void **state) {
     assert_grad(x, 1, 1, 1, 1);
 }
 
+/* Of a part it may show what the part shows, not what lies beside it: x would get no gradient of that. */
+static void as_strided_of_a_part_stays_within_it(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = LEAF(HD_SHAPE(6), 1, 2, 3, 4, 5, 6), *part = hd_slice(x, 0, 1, HD_END, 2); /* 2, 4, 6 */
+    hd_backward(hd_as_strided(part, HD_SHAPE(2, 2), HD_SHAPE(2, 2), 1));                      /* 2 4, 4 6 */
+    assert_grad(x, 0, 1, 0, 2, 0, 1);
+    hd_tensor *beside = hd_as_strided(part, HD_SHAPE(3), HD_SHAPE(1), 1); /* 2, 3, 4 */
+    assert_values(beside, HD_F64, 2, 3, 4);
+    hd_backward(beside);
+    assert_error(HD_ERROR_STATE, "hd_as_strided shows elements of the storage that x [3] does not");
+    assert_false(hd_has_grad(x));
+    hd_backward(hd_as_strided(hd_narrow(x, 0, 3, 3), HD_SHAPE(0), HD_SHAPE(1), 0)); /* nothing is never outside */
+    assert_grad(x, 0, 0, 0, 0, 0, 0);
+    hd_tensor *leaf = hd_requires_grad(hd_narrow(hd_ones(HD_SHAPE(4), HD_F64), 0, 1, 2)); /* constants lie beside it */
+    hd_backward(hd_as_strided(leaf, HD_SHAPE(4), HD_SHAPE(1), 0));
+    assert_grad(leaf, 1, 1);
+}
+
 /* ---- indices --------------------------------------------------------------------------------------------------------- */
 static void duplicates_in_gather_add_up(void **state) {
     (void)state;
@@ -578,4 +597,5 @@ RUN(test(broadcasting_sums_over_what_was_stretched), test(a_tensor_used_twice_ad
     test(empty_tensors_have_empty_gradients), test(scalars_have_scalar_gradients),
     test(parameters_of_small_floats_have_gradients_of_their_dtype), test(dtypes_that_meet_give_each_its_own_back),
     test(derivatives_of_every_order), test(second_derivatives_where_the_other_branch_overflows),
-    test(as_strided_of_overlapping_views_counts_once), test(more_ties_than_f16_can_count))
+    test(as_strided_of_overlapping_views_counts_once), test(as_strided_of_a_part_stays_within_it),
+    test(more_ties_than_f16_can_count))
