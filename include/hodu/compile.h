@@ -31,8 +31,9 @@ HD_BEGIN_DECLS
 HD_API hd_module *hd_compile(hd_module *model, const hd_compile_opts *opts);
 HD_API hd_compile_figures hd_compile_stats(const hd_module *compiled);
 
-/* hd_builder_add_state for all parameters and buffers of a model, and all that an optimizer keeps (moments, step count,
- * learning rate); either may be NULL. */
+/* hd_builder_add_state for all parameters and buffers of a model, by their names in it, and all that an optimizer keeps
+ * (moments, step count, learning rate), as "optimizer.steps" and so on; either may be NULL. Tensors that share memory are one
+ * state, under the first name; where a name is taken, by another model say, it becomes "weight#2". */
 HD_API void hd_builder_add_state_of(hd_builder *builder, hd_module *model, hd_optimizer *optimizer);
 HD_END_DECLS
 

@@ -15,10 +15,10 @@
 
 /* What one captured graph depends on. */
 typedef struct key {
-    hd_dtype dtype;
+    hd_dtype dtype, default_dtype;
     hd_shape shape;
-    bool training;    /* the model's own flag, when it counts */
     bool recorded;    /* a tape watches */
+    uint64_t flags;   /* which of its modules are in training, when that counts: a hash */
     uint64_t members; /* what the model is made of: a hash */
     uint64_t wanted;  /* which parameters (and x) require gradients: a hash */
 } key;
@@ -26,9 +26,9 @@ typedef struct key {
 typedef struct entry {
     key key;
     uint64_t used;                 /* when, for the least recently used */
-    hd_script *forward, *backward; /* retained; backward: NULL in evaluation */
+    hd_script *forward, *backward; /* retained; backward: NULL when y depends on nothing that is tracked */
     int64_t saved;                 /* outputs of the forward script behind y, which the backward script takes */
-    hd_tensors *tracked;           /* retained: what gradients go to; x is NULL in its place 0 when it is tracked */
+    hd_tensors *tracked;           /* retained: the parameters that gradients go to; those of x come before them */
     bool of_x;
 } entry;
 
@@ -36,8 +36,9 @@ typedef struct compiled {
     hd_module *model; /* held by the module as a member */
     hd_compile_opts opts;
     hd_tensors *parameters; /* retained: all of the model's */
-    uint64_t members;       /* hd_module_members of it */
-    uint64_t structure;     /* hd_module_structure when these were found */
+    uint64_t members;       /* hd_module_members of it, */
+    uint64_t flags;         /* hd_module_flags, */
+    uint64_t structure;     /* and hd_module_structure when these were found */
     entry **entries;
     int64_t count;
     uint64_t clock;
@@ -60,6 +61,7 @@ typedef struct binding {
 
 static hd_error bind(void *user, const char *name, hd_tensor *t) {
     const binding *b = user;
+    if (hd_recording_knows(b->builder->recording, t)) return HD_OK; /* it shares the memory of one that is declared */
     if (b->state)
         hd_builder_add_state(b->builder, name, t);
     else
@@ -87,6 +89,7 @@ static hd_error look_again(hd_thread *thread, compiled *c) {
     if (c->parameters != NULL) hd_object_release(thread, &c->parameters->object);
     c->parameters = all;
     c->members = hd_module_members(c->model);
+    c->flags = hd_module_flags(c->model);
     c->structure = structure;
     return HD_OK;
 }
@@ -102,44 +105,94 @@ static int64_t count_tracked(const hd_tensors *all, uint64_t *hash) {
     return count;
 }
 
-/* The same as a list of the current scope. */
-static hd_tensors *tracked_parameters(hd_thread *thread, const hd_tensors *all) {
+/* Forward of the model itself: messages name the call in it that fails, and where that stands. NULL with an error. */
+static hd_tensor *plain_forward(hd_thread *thread, hd_module *model, hd_tensor *x) {
+    const uint32_t depth = thread->call_depth;
+    const char *call = thread->call;
+    const void *caller = thread->caller;
+    thread->call_depth = 0;
+    hd_tensor *y = hd_forward(model, x);
+    thread->call_depth = depth;
+    thread->call = call;
+    thread->caller = caller;
+    if (thread->error_code == HD_OK) hd_tensor_check(y, "y");
+    hd_error_append(thread, thread->error_code == HD_ERROR_STATE
+                                ? " (while hd_compile captures the model, whose forward may neither read values nor "
+                                  "write what is no buffer of it)"
+                                : " (while hd_compile captures the model)");
+    return thread->error_code == HD_OK ? y : NULL;
+}
+
+/* The same, recorded; what it writes beside its buffers a run would not write. */
+static hd_tensor *recorded_forward(hd_thread *thread, hd_module *model, hd_recording *r, hd_tensor *input) {
+    const uint32_t given = hd_recording_node(thread, r, input);
+    hd_tensor *y = plain_forward(thread, model, input);
+    hd_shape shape;
+    if (y == NULL) return NULL;
+    if (hd_recording_wrote(r, &shape))
+        hd_fail(HD_ERROR_STATE,
+                "the model writes into a tensor %s that is no buffer of it; hd_module_add_buffer makes it one",
+                HD_SHAPE_TEXT(shape));
+    else if (hd_recording_node(thread, r, input) != given)
+        hd_fail(HD_ERROR_STATE, "the model writes into its input; let it write into a copy (hd_copy)");
+    return thread->error_code == HD_OK ? y : NULL;
+}
+
+static bool holds(const hd_tensors *list, const hd_tensor *t) {
+    for (int64_t i = 0; i < list->count; ++i)
+        if (list->items[i] == t) return true;
+    return false;
+}
+
+/* What y came from: x, and parameters of the model, which are noted in e. Anything else would get no gradient. */
+static hd_error find_tracked(hd_thread *thread, const compiled *c, const hd_tensor *y, const hd_tensor *input,
+                             entry *e) {
+    const hd_tensors *leaves = hd_leaves_of(thread, y);
+    if (leaves == NULL) return thread->error_code;
     int64_t count = 0;
-    for (int64_t i = 0; i < all->count; ++i) count += all->items[i]->tracking != HD_UNTRACKED;
-    hd_tensors *list = hd_tensors_new(thread, count);
-    for (int64_t i = 0, k = 0; list != NULL && i < all->count; ++i)
-        if (all->items[i]->tracking != HD_UNTRACKED) hd_tensors_put(list, k++, all->items[i]);
-    return list;
+    for (int64_t i = 0; i < leaves->count; ++i) {
+        const bool known = leaves->items[i] == input || holds(c->parameters, leaves->items[i]);
+        if (!known)
+            return hd_fail(HD_ERROR_STATE,
+                           "the model reads a tensor %s that requires a gradient and is none of its parameters; "
+                           "hd_module_add_parameter makes it one",
+                           HD_SHAPE_TEXT(leaves->items[i]->layout.shape));
+        count += leaves->items[i] != input;
+    }
+    hd_tensors *tracked = hd_tensors_new(thread, count);
+    if (tracked == NULL) return thread->error_code;
+    for (int64_t i = 0, k = 0; i < c->parameters->count; ++i)
+        if (holds(leaves, c->parameters->items[i])) hd_tensors_put(tracked, k++, c->parameters->items[i]);
+    hd_object_retain(&tracked->object);
+    e->tracked = tracked;
+    e->of_x = holds(leaves, input);
+    return HD_OK;
 }
 
 /* Records y, and for training the gradients for what is tracked, as outputs "y" and "g0", "g1", ... */
-static hd_error record(hd_thread *thread, compiled *c, hd_builder *b, const hd_tensor *x, hd_tensors *tracked,
-                       bool of_x, bool training) {
+static hd_error record(hd_thread *thread, const compiled *c, hd_builder *b, const hd_tensor *x, bool of_x, entry *e) {
     binding parameters = {b, false}, buffers = {b, true};
     HD_TRY(hd_module_each(c->model, false, bind, &parameters));
     HD_TRY(hd_module_each(c->model, true, bind, &buffers));
     hd_tensor *input = hd_input("x", x->layout.shape, (hd_dtype)x->dtype);
     if (input == NULL) return thread->error_code;
-    if (!training) {
+    if (!e->key.recorded) {
         HD_NO_GRAD;
-        hd_builder_add_output(b, "y", hd_forward(c->model, input));
+        hd_builder_add_output(b, "y", recorded_forward(thread, c->model, b->recording, input));
         return thread->error_code;
     }
-    if (of_x) { /* a leaf of what is recorded */
-        input->tracking = HD_TRACKED_LEAF;
-    }
-    hd_tensor *y = hd_forward(c->model, input);
-    if (y == NULL) return thread->error_code;
+    if (of_x) input->tracking = HD_TRACKED_LEAF; /* of what is recorded */
+    hd_tensor *y = recorded_forward(thread, c->model, b->recording, input);
+    if (y != NULL && y->tracking == HD_TRACKED_LEAF) y = hd_mul_scalar(y, 1); /* x itself, or a parameter: no record */
     hd_builder_add_output(b, "y", y);
+    if (thread->error_code != HD_OK || y->tracking == HD_UNTRACKED) return thread->error_code;
+    HD_TRY(find_tracked(thread, c, y, input, e));
     hd_tensor *seed = hd_input("gradient of y", y->layout.shape, (hd_dtype)y->dtype);
-    hd_tensors *wanted = hd_tensors_new(thread, tracked->count + of_x);
+    hd_tensors *wanted = hd_tensors_new(thread, e->tracked->count + e->of_x);
     if (wanted == NULL || seed == NULL) return thread->error_code;
-    if (of_x) hd_tensors_put(wanted, 0, input);
-    for (int64_t i = 0; i < tracked->count; ++i) hd_tensors_put(wanted, i + of_x, tracked->items[i]);
-    if (y->tracking == HD_UNTRACKED)
-        return hd_fail(HD_ERROR_STATE,
-                       "the model's output does not depend on its parameters; compile it with HD_MODE_EVALUATION");
-    hd_tensors *gradients = hd_vjp(y, wanted, seed);
+    if (e->of_x) hd_tensors_put(wanted, 0, input);
+    for (int64_t i = 0; i < e->tracked->count; ++i) hd_tensors_put(wanted, i + e->of_x, e->tracked->items[i]);
+    hd_tensors *gradients = hd_gradients_inside(thread, y, wanted, seed);
     for (int64_t i = 0; gradients != NULL && i < gradients->count; ++i) {
         char name[24];
         snprintf(name, sizeof name, "g%lld", (long long)i);
@@ -148,23 +201,20 @@ static hd_error record(hd_thread *thread, compiled *c, hd_builder *b, const hd_t
     return thread->error_code;
 }
 
-static entry *capture(hd_thread *thread, compiled *c, const hd_tensor *x, const key *k, hd_tensors *tracked,
-                      bool of_x) {
+static entry *capture(hd_thread *thread, compiled *c, const hd_tensor *x, const key *k, bool of_x) {
     hd_span span;
     hd_span_begin(&span, thread, "compile");
     entry *e = hd_array_resize(NULL, sizeof *e);
     if (e == NULL) hd_fail(HD_ERROR_MEMORY, "no memory for a compiled model");
-    if (e != NULL) *e = (entry){.key = *k, .of_x = of_x};
+    if (e != NULL) *e = (entry){.key = *k};
     hd_builder *b = e == NULL ? NULL : hd_builder_new("compiled");
     if (b != NULL) {
         hd_builder_start(b);
-        record(thread, c, b, x, tracked, of_x, k->recorded);
+        record(thread, c, b, x, of_x, e);
         hd_builder_end(b);
-        hd_error_append(thread,
-                        " (while hd_compile captures the model: what its forward reads of values must stay outside)");
     }
     hd_graph *whole = thread->error_code == HD_OK ? hd_builder_graph(b) : NULL;
-    if (whole != NULL && !k->recorded) {
+    if (whole != NULL && e->tracked == NULL) {
         e->forward = configured(thread, whole, &c->opts);
     } else if (whole != NULL) {
         hd_cut cut;
@@ -175,8 +225,6 @@ static entry *capture(hd_thread *thread, compiled *c, const hd_tensor *x, const 
             hd_graph_release(thread, cut.forward);
             hd_graph_release(thread, cut.backward);
         }
-        hd_object_retain(&tracked->object);
-        e->tracked = tracked;
     }
     hd_span_end(&span, NULL);
     if (thread->error_code == HD_OK) return e;
@@ -184,50 +232,57 @@ static entry *capture(hd_thread *thread, compiled *c, const hd_tensor *x, const 
     return NULL;
 }
 
+/* Runs with the inputs that are set, and forgets them and the outputs: values live as long as the tape needs them. */
+static hd_outputs *run_once(hd_thread *thread, hd_script *s) {
+    hd_outputs *out = hd_script_run(s);
+    hd_script_clear_inputs(s);
+    if (s->last != NULL) hd_object_release(thread, &s->last->object);
+    s->last = NULL;
+    return out;
+}
+
 /* ---- the record on the tape ----------------------------------------------------------------------------------------------------- */
 /* One forward run: what its backward needs. */
 typedef struct call {
     hd_external external;
-    hd_script *backward;         /* retained */
-    hd_tensors *saved, *tracked; /* retained */
-    bool of_x;
-    uint32_t versions[]; /* of the parameters */
+    hd_script *backward; /* retained */
+    hd_tensors *saved;   /* retained */
+    uint32_t versions[]; /* of the parameters that it reads */
 } call;
 
 static void call_destroy(hd_thread *thread, hd_object *object) {
     call *c = (call *)object;
     hd_object_release(thread, (hd_object *)c->backward);
     hd_object_release(thread, &c->saved->object);
-    hd_object_release(thread, &c->tracked->object);
     hd_array_release(c);
 }
 static const hd_kind call_kind = {"compiled call", call_destroy};
 
 static void call_vjp(hd_thread *thread, hd_external *self, hd_tensor *gradient, hd_tensor **results) {
     call *c = (call *)self;
-    (void)thread;
-    for (int64_t i = 0; i < c->tracked->count; ++i)
-        if (c->tracked->items[i]->storage->version != c->versions[i]) {
+    const hd_graph *g = c->backward->graph;
+    for (uint32_t i = 0; i < g->cell_count; ++i)
+        if (c->backward->cells[i]->version != c->versions[i]) {
+            const hd_shape shape = hd_node_shape(g, g->cells[i].node);
             hd_fail(HD_ERROR_STATE,
-                    "a parameter %s of the compiled model was changed in place after it was used; call "
+                    "the parameter \"%s\", %s, of the compiled model was changed in place after it was used; call "
                     "hd_backward before",
-                    HD_SHAPE_TEXT(c->tracked->items[i]->layout.shape));
+                    hd_graph_string(g, g->cells[i].name), HD_SHAPE_TEXT(shape));
             return;
         }
-    const hd_graph *g = c->backward->graph;
-    for (uint32_t i = 0; i < g->input_count; ++i) { /* "s<n>": a saved value; else the gradient of y */
+    for (uint32_t i = 0; i < g->input_count; ++i) { /* "saved <n>": a saved value; else the gradient of y */
         const char *name = hd_graph_string(g, g->inputs[i].name);
-        int64_t number;
-        const bool saved = sscanf(name, "saved %lld", (long long *)&number) == 1;
+        long long number;
+        const bool saved = sscanf(name, "saved %lld", &number) == 1;
         hd_script_set_input(c->backward, name, saved ? c->saved->items[number] : gradient);
     }
-    hd_outputs *out = hd_script_run(c->backward);
-    hd_script_clear_inputs(c->backward);
+    hd_outputs *out = run_once(thread, c->backward);
     for (uint32_t i = 0; out != NULL && i < out->count; ++i) results[i] = out->items[i];
 }
 
 static hd_error put_on_tape(hd_thread *thread, const entry *e, hd_tensor *y, hd_tensor *x, const hd_outputs *out) {
-    call *c = hd_array_resize(NULL, sizeof *c + (size_t)e->tracked->count * sizeof *c->versions);
+    const uint32_t cells = e->backward->graph->cell_count;
+    call *c = hd_array_resize(NULL, sizeof *c + cells * sizeof *c->versions);
     hd_tensors *saved = c == NULL ? NULL : hd_tensors_new(thread, e->saved);
     hd_tensors *inputs = saved == NULL ? NULL : hd_tensors_new(thread, e->tracked->count + e->of_x);
     if (inputs == NULL) {
@@ -237,16 +292,11 @@ static hd_error put_on_tape(hd_thread *thread, const entry *e, hd_tensor *y, hd_
     for (int64_t i = 0; i < e->saved; ++i) hd_tensors_put(saved, i, out->items[1 + i]);
     if (e->of_x) hd_tensors_put(inputs, 0, x);
     for (int64_t i = 0; i < e->tracked->count; ++i) hd_tensors_put(inputs, i + e->of_x, e->tracked->items[i]);
-    *c = (call){.external = {.name = "a compiled model", .vjp = call_vjp},
-                .backward = e->backward,
-                .saved = saved,
-                .tracked = e->tracked,
-                .of_x = e->of_x};
+    *c = (call){.external = {.name = "a compiled model", .vjp = call_vjp}, .backward = e->backward, .saved = saved};
     hd_object_init(&c->external.object, &call_kind);
     hd_object_retain(&e->backward->object);
     hd_object_retain(&saved->object);
-    hd_object_retain(&e->tracked->object);
-    for (int64_t i = 0; i < e->tracked->count; ++i) c->versions[i] = e->tracked->items[i]->storage->version;
+    for (uint32_t i = 0; i < cells; ++i) c->versions[i] = e->backward->cells[i]->version;
     const hd_error status = hd_record_external(thread, y, inputs, &c->external);
     hd_object_release(thread, &c->external.object);
     return status;
@@ -254,8 +304,8 @@ static hd_error put_on_tape(hd_thread *thread, const entry *e, hd_tensor *y, hd_
 
 /* ---- the cache ------------------------------------------------------------------------------------------------------------------- */
 static bool same_key(const key *a, const key *b) {
-    return a->dtype == b->dtype && hd_shape_equal(a->shape, b->shape) && a->training == b->training &&
-           a->recorded == b->recorded && a->members == b->members && a->wanted == b->wanted;
+    return a->dtype == b->dtype && a->default_dtype == b->default_dtype && hd_shape_equal(a->shape, b->shape) &&
+           a->flags == b->flags && a->recorded == b->recorded && a->members == b->members && a->wanted == b->wanted;
 }
 
 static entry *find_entry(compiled *c, const key *k) {
@@ -296,10 +346,9 @@ static hd_tensor *run_eager(hd_thread *thread, compiled *c, hd_tensor *x) {
     (void)thread;
     if (c->opts.mode != HD_MODE_EVALUATION) return hd_forward(c->model, x);
     HD_NO_GRAD;
-    const bool training = hd_module_is_training(c->model);
-    if (training) hd_module_eval(c->model);
+    hd_module_begin_evaluation(c->model);
     hd_tensor *y = hd_forward(c->model, x);
-    if (training) hd_module_train(c->model);
+    hd_module_end_evaluation(c->model);
     return y;
 }
 
@@ -314,8 +363,9 @@ static hd_tensor *compiled_forward(hd_module *module, hd_tensor *x) {
     const bool of_x = recorded && x->tracking != HD_UNTRACKED;
     if (look_again(thread, c) != HD_OK) return hd_span_end(&span, NULL);
     key k = {.dtype = (hd_dtype)x->dtype,
+             .default_dtype = thread->default_dtype,
              .shape = x->layout.shape,
-             .training = !evaluation && c->model->training,
+             .flags = evaluation ? 0 : c->flags,
              .members = c->members};
     if (recorded) {
         k.wanted = of_x;
@@ -323,24 +373,17 @@ static hd_tensor *compiled_forward(hd_module *module, hd_tensor *x) {
     }
     entry *e = find_entry(c, &k);
     if (e == NULL) {
-        const bool training = c->model->training;
-        hd_tensors *tracked = k.recorded ? tracked_parameters(thread, c->parameters) : NULL;
-        if (evaluation && training) hd_module_eval(c->model);
-        if (thread->error_code == HD_OK) e = capture(thread, c, x, &k, tracked, of_x);
-        if (evaluation && training) hd_module_train(c->model);
+        if (evaluation) hd_module_begin_evaluation(c->model);
+        e = capture(thread, c, x, &k, of_x);
+        if (evaluation) hd_module_end_evaluation(c->model);
         if (e != NULL && add_entry(thread, c, e) != HD_OK) e = NULL;
     }
     hd_tensor *y = NULL;
     if (e != NULL) {
         hd_script_set_input(e->forward, "x", x);
-        hd_outputs *out = hd_script_run(e->forward);
-        hd_script_clear_inputs(e->forward);
+        hd_outputs *out = run_once(thread, e->forward);
         if (out != NULL) y = hd_scope_share(thread, &out->items[0]->object);
-        if (y != NULL && k.recorded) put_on_tape(thread, e, y, x, out);
-        if (e->forward->last != NULL) { /* nobody asks for it later: values live as long as the tape needs them */
-            hd_object_release(thread, &e->forward->last->object);
-            e->forward->last = NULL;
-        }
+        if (y != NULL && e->backward != NULL) put_on_tape(thread, e, y, x, out);
     }
     return hd_span_end(&span, y);
 }

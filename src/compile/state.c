@@ -1,4 +1,5 @@
 /* The state of a model and its optimizer, declared to a builder in one call. */
+#include "graph/builder.h"
 #include "nn/module.h"
 #include "optim/optimizer.h"
 
@@ -9,20 +10,22 @@ typedef struct declaration {
     const char *prefix;
 } declaration;
 
+/* Two that share memory are one state; and two models may have a name in common. */
 static hd_error declare(void *user, const char *name, hd_tensor *t) {
     const declaration *d = user;
-    char full[256];
+    const hd_recording *r = d->builder->recording;
+    char full[HD_NAME_MOST + 2]; /* one that does not fit is cut, and still too long */
+    if (d->builder->state == HD_BUILDER_ACTIVE && hd_recording_declared(r, t, HD_CELL_STATE)) return HD_OK;
     snprintf(full, sizeof full, "%s%s", d->prefix, name);
+    for (int i = 2; hd_graph_find(r->graph, HD_NAME_CELL, full) != HD_NO_NODE; ++i)
+        snprintf(full, sizeof full, "%s%s#%d", d->prefix, name, i);
     hd_builder_add_state(d->builder, full, t);
     return hd_thread_self()->error_code;
 }
 
 void hd_builder_add_state_of(hd_builder *builder, hd_module *model, hd_optimizer *optimizer) {
     HD_ENTER("hd_builder_add_state_of", );
-    if (builder == NULL) {
-        hd_fail(HD_ERROR_NULL_ARGUMENT, "`builder` is NULL");
-        return;
-    }
+    if (hd_builder_check(builder) != HD_OK) return;
     thread->call_depth++; /* messages keep this name */
     declaration d = {builder, ""};
     hd_error status = HD_OK;

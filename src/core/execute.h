@@ -72,6 +72,8 @@ struct hd_executor {
     hd_error (*write)(hd_executor *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src);
     /* How many references to a storage are its own; NULL: none. */
     int (*holds)(hd_executor *self, const hd_storage *storage);
+    /* Whether the bytes of a storage with a home may be read: a builder may have recorded a write; NULL: they may. */
+    hd_error (*reads)(hd_executor *self, const hd_storage *storage);
     /* Around the calls of a composite ("softmax"); a device needs neither. */
     /* A composite begins, "mean" for hd_mean (is_call), or a module. */
     void (*span_begin)(hd_executor *self, hd_thread *thread, const char *name, bool is_call);

@@ -1,5 +1,5 @@
 /* Storages: making, borrowing, sharing and writing. */
-#include "core/storage.h"
+#include "core/execute.h"
 
 #include <string.h>
 
@@ -55,6 +55,12 @@ hd_storage *hd_storage_borrow(hd_thread *thread, void *data, size_t bytes, void 
     s->release = release;
     s->release_user = user;
     return s;
+}
+
+hd_error hd_storage_fetch(hd_thread *thread, hd_storage *s, hd_access access) {
+    hd_executor *executor = thread->executor;
+    if (executor->reads != NULL) HD_TRY(executor->reads(executor, s));
+    return s->home->fetch(s, access);
 }
 
 hd_storage *hd_storage_snapshot(hd_thread *thread, hd_storage *storage) {

@@ -43,9 +43,11 @@ hd_storage *hd_storage_borrow(hd_thread *thread, void *data, size_t bytes, void 
 hd_storage *hd_storage_snapshot(hd_thread *thread, hd_storage *storage);
 hd_error hd_storage_prepare_write(hd_thread *thread, hd_storage *storage);
 
+/* Brings the bytes of a storage with a home. */
+hd_error hd_storage_fetch(hd_thread *thread, hd_storage *storage, hd_access access);
 /* The bytes, valid for the access; NULL with an error when they cannot be had. */
 static inline void *hd_storage_bytes(hd_thread *thread, hd_storage *s, hd_access access) {
-    if (__builtin_expect(s->home != NULL, 0) && s->home->fetch(s, access) != HD_OK) return NULL;
+    if (__builtin_expect(s->home != NULL, 0) && hd_storage_fetch(thread, s, access) != HD_OK) return NULL;
     if (access == HD_WRITE && hd_storage_prepare_write(thread, s) != HD_OK) return NULL;
     return s->data;
 }

@@ -150,6 +150,8 @@ void hd_context_leave(hd_thread *thread, uint32_t depth, const char *who);
 void hd_frames_restore(hd_thread *thread, uint32_t count, const char *who);
 /* The gradients of `loss` for `inputs`, for a walk inside a walk: hooks of leaves are the outer walk's to run. */
 hd_tensors *hd_gradients_inside(hd_thread *thread, hd_tensor *loss, const hd_tensors *inputs, hd_tensor *seed);
+/* The leaves that y came from on the active tape, each once, as a list of the current scope; NULL with an error. */
+hd_tensors *hd_leaves_of(hd_thread *thread, const hd_tensor *y);
 
 /* The observer of this thread's state: the tape, the one of HODU_DEBUG=nan, or none. */
 hd_observer *hd_observer_for(bool recording);

@@ -312,6 +312,26 @@ static uint32_t *ancestors(hd_walk *w, uint32_t last, uint32_t *count) {
     return NULL;
 }
 
+hd_tensors *hd_leaves_of(hd_thread *thread, const hd_tensor *y) {
+    hd_tapes *tapes = hd_tapes_of(thread);
+    uint32_t edge, count;
+    if (tapes == NULL || hd_walk_check(thread, tapes, y, &edge) != HD_OK) return NULL;
+    hd_walk w = {.thread = thread, .tapes = tapes, .context = tapes->active, .tape = &tapes->active->tape};
+    uint32_t *list = ancestors(&w, edge / 2, &count);
+    hd_tensors *leaves = list == NULL ? NULL : hd_tensors_new(thread, count);
+    int64_t found = 0;
+    for (uint32_t i = 0; leaves != NULL && i < count; ++i) {
+        hd_record *r = w.tape->records[list[i]];
+        hd_tensor *leaf = r->op == NULL ? hd_record_saved(r)[0].tensor : NULL;
+        bool known = leaf == NULL; /* a tensor may have several records: see new_leaf */
+        for (int64_t k = 0; k < found && !known; ++k) known = leaves->items[k] == leaf;
+        if (!known) hd_tensors_put(leaves, found++, leaf);
+    }
+    if (leaves != NULL) leaves->count = found;
+    hd_array_release(list);
+    return leaves;
+}
+
 /* Marks the records between the loss and what is wanted, so that nothing else is computed. */
 static hd_error mark_needed(hd_walk *w, uint32_t last) {
     uint32_t count;

@@ -92,30 +92,37 @@ static const hd_home recorded_home = {
     .name = "recorded", .captured = true, .fetch = no_value, .leave = leave_recording};
 
 /* A tensor from outside that was written while recording: its bytes are those of before, which nobody here may take for
- * the new value. Other threads, and HD_EAGER blocks, read it as ever. The home's state counts the recordings that wrote
- * it. */
-static hd_error shadowed_fetch(hd_storage *s, hd_access access) {
-    (void)access;
-    const hd_thread *thread = hd_thread_self();
-    if (thread->recording == NULL || !thread->executor->captures) return HD_OK;
-    const uint32_t cell = find_outside(thread->recording, s);
-    if (cell == HD_NO_NODE || thread->recording->cells[cell].version == 0) return HD_OK; /* another thread's */
+ * the new value. Other threads, and HD_EAGER blocks, read it as ever. */
+static hd_error capture_reads(hd_executor *self, const hd_storage *s) {
+    const hd_recording *r = (const hd_recording *)self;
+    const uint32_t cell = s->home == &recorded_home ? HD_NO_NODE : find_outside(r, s);
+    if (cell == HD_NO_NODE || r->cells[cell].version == 0) return HD_OK; /* not written here */
     return hd_fail(HD_ERROR_STATE,
                    "this tensor was written while a builder records: its new value is not known before the "
                    "script runs");
 }
+
+/* An executor is asked about storages with a home, so one without gets this. The home's state counts the recordings that
+ * wrote it. */
+static hd_error shadowed_fetch(hd_storage *s, hd_access access) {
+    (void)s, (void)access;
+    return HD_OK;
+}
 static void shadowed_leave(hd_storage *s) { s->home = NULL; }
 static const hd_home shadowed_home = {.name = "shadowed", .fetch = shadowed_fetch, .leave = shadowed_leave};
 
-static void shadow(hd_storage *s, int by) {
+/* Counts one recording more, or less; false when the storage has another home. */
+static bool shadow(hd_storage *s, int by) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&lock);
     if (s->home == NULL) s->home_state = NULL;
-    if (s->home == NULL || s->home == &shadowed_home) {
+    const bool mine = by > 0 ? s->home == NULL || s->home == &shadowed_home : s->home == &shadowed_home;
+    if (mine) {
         s->home_state = (void *)((intptr_t)s->home_state + by);
         s->home = s->home_state == NULL ? NULL : &shadowed_home;
     }
     pthread_mutex_unlock(&lock);
+    return mine;
 }
 
 /* ---- tensors and nodes ------------------------------------------------------------------------------------------------------------- */
@@ -287,6 +294,22 @@ bool hd_recording_knows(const hd_recording *r, const hd_tensor *t) {
                                               : find_outside(r, t->storage) != HD_NO_NODE;
 }
 
+bool hd_recording_wrote(const hd_recording *r, hd_shape *shape) {
+    for (uint32_t i = 0; i < r->table_size; ++i) {
+        const hd_capture_cell *c = r->table[i] == 0 ? NULL : &r->cells[r->table[i] - 1];
+        if (c == NULL || c->version == 0 || c->place != HD_NO_NODE) continue;
+        *shape = c->shape;
+        return true;
+    }
+    return false;
+}
+
+bool hd_recording_declared(const hd_recording *r, const hd_tensor *t, hd_cell_kind kind) {
+    const uint32_t cell = t->storage->home == &recorded_home ? HD_NO_NODE : find_outside(r, t->storage);
+    const uint32_t place = cell == HD_NO_NODE ? HD_NO_NODE : r->cells[cell].place;
+    return place != HD_NO_NODE && r->graph->cells[place].kind == kind;
+}
+
 hd_error hd_recording_declare(hd_thread *thread, hd_recording *r, const char *name, hd_cell_kind kind, hd_tensor *t) {
     if (t->storage->home == &recorded_home)
         return hd_fail(HD_ERROR_STATE,
@@ -399,7 +422,7 @@ static hd_error capture_write(hd_executor *self, hd_thread *thread, hd_tensor *d
     c->version++;
     atomic_fetch_add_explicit(&dst->storage->version, 1,
                               memory_order_relaxed); /* tapes notice; taken back at the end */
-    if (c->outside && c->version == 1) shadow(dst->storage, 1);
+    if (c->outside && !c->shadowed) c->shadowed = shadow(dst->storage, 1);
     return HD_OK;
 }
 
@@ -456,6 +479,7 @@ hd_recording *hd_recording_new(hd_thread *thread, hd_graph *graph) {
                                 .run = capture_run,
                                 .write = capture_write,
                                 .holds = capture_holds,
+                                .reads = capture_reads,
                                 .span_begin = capture_span_begin,
                                 .span_end = capture_span_end};
     do r->serial = atomic_fetch_add_explicit(&last_serial, 1, memory_order_relaxed) + 1;
@@ -512,7 +536,7 @@ void hd_recording_leave(hd_thread *thread, hd_recording *r) {
         if (r->table[i] == 0) continue;
         const hd_capture_cell *c = &r->cells[r->table[i] - 1];
         atomic_fetch_sub_explicit(&c->storage->version, c->version, memory_order_relaxed);
-        if (c->version > 0) shadow(c->storage, -1);
+        if (c->shadowed) shadow(c->storage, -1);
         if (c->place != HD_NO_NODE) r->graph->cells[c->place].update = c->current;
     }
     hd_recording_release(thread, r); /* the thread's */

@@ -11,6 +11,7 @@ typedef struct hd_capture_cell {
     uint32_t version;        /* raised by every recorded write */
     uint32_t place;          /* in graph->cells; HD_NO_NODE: none */
     bool outside, frozen;    /* frozen: bound, not to be written */
+    bool shadowed;           /* its storage was counted as written: see capture.c */
     uint8_t dtype;
     hd_shape shape; /* of its value: contiguous over the whole storage */
     uint32_t next;  /* in the list of free cells */
@@ -29,10 +30,10 @@ typedef struct hd_recording {
     hd_object object;     /* held by the builder and by every storage that was recorded */
     uint32_t serial;
     hd_graph *graph;
-    hd_thread *thread; /* on which it is active; NULL: it is not */
-    bool eager;        /* an HD_EAGER block is open */
-    _Atomic bool abandoned; /* its builder went on another thread: the next call ends it */
-    hd_aside before; /* what was aside when it began: a check inside another recording */
+    hd_thread *thread;          /* on which it is active; NULL: it is not */
+    bool eager;                 /* an HD_EAGER block is open */
+    _Atomic bool abandoned;     /* its builder went on another thread: the next call ends it */
+    hd_aside before;            /* what was aside when it began: a check inside another recording */
     struct hd_touched *touched; /* tensors from outside that were written */
     uint32_t touched_count;
     hd_capture_cell *cells;
@@ -62,6 +63,10 @@ hd_tensor *hd_recording_tensor(hd_thread *thread, hd_recording *r, uint32_t node
 uint32_t hd_recording_node(hd_thread *thread, hd_recording *r, hd_tensor *t);
 /* True when t is a value of this recording, or a tensor from outside that it uses. */
 bool hd_recording_knows(const hd_recording *r, const hd_tensor *t);
+/* True when recorded calls wrote a tensor from outside that is no state, so that runs leave it as it is; *shape is its. */
+bool hd_recording_wrote(const hd_recording *r, hd_shape *shape);
+/* True when t's memory was declared to be of this kind. */
+bool hd_recording_declared(const hd_recording *r, const hd_tensor *t, hd_cell_kind kind);
 /* Declares what t means. */
 hd_error hd_recording_declare(hd_thread *thread, hd_recording *r, const char *name, hd_cell_kind kind, hd_tensor *t);
 

@@ -135,6 +135,14 @@ uint64_t hd_module_members(const hd_module *m) {
     return hash;
 }
 
+uint64_t hd_module_flags(const hd_module *m) {
+    uint64_t hash = m->training;
+    for (int64_t i = 0; i < m->member_count; ++i)
+        if (m->members[i].kind == HD_MEMBER_MODULE)
+            hash = (hash * 31 + hd_module_flags(m->members[i].object) + 1) * 0x9e3779b97f4a7c15u;
+    return hash;
+}
+
 /* ---- using one ------------------------------------------------------------------------------------------------------------ */
 /* A builder notes which module the calls came from: "0.linear" within a Sequential. */
 hd_tensor *hd_module_forward_as(hd_thread *thread, hd_module *module, const char *name, hd_tensor *x) {
@@ -156,6 +164,7 @@ hd_tensor *hd_forward(hd_module *module, hd_tensor *x) {
 }
 
 static void set_training(hd_module *m, bool training) {
+    if (m->training != training) atomic_fetch_add_explicit(&structure, 1, memory_order_relaxed);
     m->training = training;
     for (int64_t i = 0; i < m->member_count; ++i)
         if (m->members[i].kind == HD_MEMBER_MODULE) set_training(m->members[i].object, training);
@@ -171,8 +180,16 @@ void hd_module_eval(hd_module *module) {
 }
 bool hd_module_is_training(const hd_module *module) {
     HD_ENTER_ALWAYS("hd_module_is_training", false);
-    return module_check(module, "module") == HD_OK && module->training;
+    return module_check(module, "module") == HD_OK && module->training && module->evaluating == 0;
 }
+
+static void evaluate(hd_module *m, int by) {
+    if (by > 0 || m->evaluating > 0) m->evaluating += (uint32_t)by; /* a module may be added in between */
+    for (int64_t i = 0; i < m->member_count; ++i)
+        if (m->members[i].kind == HD_MEMBER_MODULE) evaluate(m->members[i].object, by);
+}
+void hd_module_begin_evaluation(hd_module *module) { evaluate(module, 1); }
+void hd_module_end_evaluation(hd_module *module) { evaluate(module, -1); }
 
 /* ---- all parameters --------------------------------------------------------------------------------------------------------- */
 /* A walk over the parameters of a module and of those in it; one that is shared is seen once. */

@@ -17,7 +17,8 @@ struct hd_module {
     hd_object object;
     const hd_module_class *class_;
     void *state;
-    bool training;
+    bool training;       /* its own flag */
+    uint32_t evaluating; /* > 0: in evaluation, whatever the flag says */
     hd_member *members;
     int64_t member_count;
     char **names; /* of all parameters, made when first asked for */
@@ -27,11 +28,15 @@ struct hd_module {
 /* Calls visit for each parameter, or buffer, with its full name; stops at the first error. */
 hd_error hd_module_each(hd_module *module, bool buffers, hd_error (*visit)(void *user, const char *name, hd_tensor *t),
                         void *user);
-/* A number that is another one whenever any module got another member since: what was found in a tree of modules while it
- * was the same still holds. */
+/* A number that is another one whenever any module got another member, or another flag, since: what was found in a tree of
+ * modules while it was the same still holds. */
 uint64_t hd_module_structure(void);
-/* A hash of all that a module and those in it hold. */
+/* A hash of all that a module and those in it hold; and one of their flags. */
 uint64_t hd_module_members(const hd_module *module);
+uint64_t hd_module_flags(const hd_module *module);
+/* Between the two a module and those in it are in evaluation; their flags stay as they are. Both always act. */
+void hd_module_begin_evaluation(hd_module *module);
+void hd_module_end_evaluation(hd_module *module);
 /* Forward of a module that its parent knows by this name. */
 hd_tensor *hd_module_forward_as(hd_thread *thread, hd_module *module, const char *name, hd_tensor *x);
 /* A module with a copy of `state`, which its class releases with hd_array_release. */

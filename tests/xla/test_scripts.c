@@ -170,6 +170,33 @@ static void state_may_be_an_input(void **state) {
     }
 }
 
+/* Nor is state that lives with XLA read while a builder has recorded a write into it; at once it is as ever. */
+static void recorded_writes_hide_what_xla_holds(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = hd_ones(S(2), HD_F32);
+    hd_builder *b = started("adds");
+    hd_builder_add_state(b, "w", w);
+    hd_add_(w, hd_scalar(1, HD_F32));
+    hd_script *s = under_xla(built(b));
+    for (int round = 0; round < 2; ++round) {
+        hd_script_run(s);
+        assert_ok();
+        hd_builder *c = started("writes");
+        hd_builder_add_state(c, "w", w);
+        hd_fill(w, 50);
+        assert_null(hd_data(w, HD_F32));
+        assert_error(HD_ERROR_STATE, "hd_data: this tensor was written while a builder records");
+        {
+            HD_EAGER;
+            assert_values(w, HD_F32, 2 + round, 2 + round);
+            if (round == 1) hd_fill(w, 3); /* it comes home */
+        }
+        hd_builder_end(c);
+        assert_values(w, HD_F32, 2 + round, 2 + round);
+    }
+}
+
 /* A check compares with HODU at O0, and changes no state. */
 static void a_check_compares_with_hodu(void **state) {
     (void)state;
@@ -247,6 +274,7 @@ int main(void) {
                                        test(draws_continue),
                                        test(training_agrees),
                                        test(state_may_be_an_input),
+                                       test(recorded_writes_hide_what_xla_holds),
                                        test(a_check_compares_with_hodu),
                                        test(files_keep_the_choice),
                                        test(modules_compile_for_it)};
