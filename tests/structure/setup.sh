@@ -14,6 +14,9 @@ machine() { # who one is (0: root), then the commands that exist
     shift
     for name in "$@"; do printf '#!/bin/sh\nexit 0\n' >"$work/bin/$name"; done
     [ ! -e "$work/bin/apt-get" ] || printf '#!/bin/sh\necho "apt-get $*" >>"%s/apt"\n' "$work" >"$work/bin/apt-get"
+    # shellcheck disable=SC2016 # for the stand-in to expand
+    [ ! -e "$work/bin/clang" ] || printf '#!/bin/sh\n[ "$1" != -print-runtime-dir ] || echo "%s"\n' "$work" >"$work/bin/clang"
+    : >"$work/libclang_rt.fuzzer-any.a"
     [ ! -e "$work/bin/sudo" ] || printf '#!/bin/sh\nshift\nexec "$@"\n' >"$work/bin/sudo"
     chmod +x "$work"/bin/*
     : >"$work/apt"
@@ -42,7 +45,10 @@ expect_quiet
 machine 0 cc gcc make apt-get
 expect "fresh, root" 0 "installing" "install -y -q --no-install-recommends cmake g++ libcmocka-dev ninja-build pkg-config"
 machine 0 cc gcc make apt-get
-expect "fresh, root, hostile" 0 "installing" "clang cmake g++ libcmocka-dev ninja-build pkg-config" --hostile
+expect "fresh, root, hostile" 0 "installing" "clang cmake g++ libclang-rt-dev libcmocka-dev ninja-build pkg-config" --hostile
+machine 0 $everything apt-get
+rm "$work/libclang_rt.fuzzer-any.a"
+expect "clang without its runtime" 0 "installing" "install -y -q --no-install-recommends libclang-rt-dev" --hostile
 machine 1000 cc gcc make apt-get sudo true
 expect "fresh, sudo without a password" 0 "installing" "install -y -q --no-install-recommends cmake"
 machine 1000 cc gcc make apt-get
