@@ -48,7 +48,8 @@ HD_API void hd_script_set_device(hd_script *script, hd_device device);
 HD_API void hd_script_set_optimization_level(hd_script *script, hd_optimization_level level);
 
 /* ---- state ---- */
-/* The tensor of that name as it is now: what the next run will read. */
+/* The tensor of that name as it is now: what the next run will read. One that was declared by a view of other memory is all of
+ * that memory, flat. */
 HD_API hd_tensor *hd_script_state(hd_script *script, const char *name);
 HD_API void hd_script_set_state(hd_script *script, const char *name, hd_tensor *value);
 

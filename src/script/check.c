@@ -101,13 +101,9 @@ static hd_graph *with_updates(hd_thread *thread, const hd_graph *g) {
 hd_script_check_result hd_script_check(hd_script *script) {
     hd_script_check_result result = {.node = -1};
     HD_ENTER("hd_script_check", result);
-    if (hd_script_check_argument(script) != HD_OK || hd_script_check_eager(thread) != HD_OK) return result;
-    for (uint32_t i = 0; i < script->graph->input_count; ++i)
-        if (script->inputs[i] == NULL) {
-            hd_fail(HD_ERROR_STATE, "the input \"%s\" is not set",
-                    hd_graph_string(script->graph, script->graph->inputs[i].name));
-            return result;
-        }
+    if (hd_script_check_argument(script) != HD_OK || hd_script_check_eager(thread) != HD_OK ||
+        hd_script_check_inputs(script) != HD_OK)
+        return result;
     HD_NO_GRAD;
     hd_span span;
     hd_span_begin(&span, thread, "script_check");

@@ -725,6 +725,42 @@ static void the_first_file_is_read_for_ever(void **state) {
     free(b.at);
 }
 
+/* ---- the page about it ---------------------------------------------------------------------------------------------------------------- */
+static bool is_hex(const char *at, int digits) {
+    for (int i = 0; i < digits; ++i)
+        if (at[i] == '\0' || strchr("0123456789abcdef", at[i]) == NULL) return false;
+    return true;
+}
+
+/* docs/hoduscript.md shows a small file byte by byte: lines of an offset and up to 16 bytes. */
+static void the_page_shows_a_file_as_it_is(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *c = HD_TENSOR_F32(HD_SHAPE(2), 1, 2);
+    hd_builder *b = started("tiny");
+    hd_tensor *x = hd_input("x", HD_SHAPE(2), HD_F32);
+    hd_builder_add_output(b, "y", hd_sum(hd_add(x, c), HD_AXES(0), NULL));
+    hd_script_save(built(b), in_folder("tiny"));
+    file_bytes tiny = read_bytes(in_folder("tiny.hoduscript"));
+    assert_int_equal(tiny.size, 1536);
+    FILE *page = fopen(HODU_TEST_DATA "/../../docs/hoduscript.md", "r");
+    assert_non_null(page);
+    int shown = 0;
+    for (char line[512]; fgets(line, sizeof line, page) != NULL;) {
+        if (strncmp(line, "    ", 4) != 0 || !is_hex(line + 4, 4) || strncmp(line + 8, "  ", 2) != 0) continue;
+        size_t offset = strtoul(line + 4, NULL, 16);
+        const char *at = line + 10;
+        for (int i = 0; i < 16 && is_hex(at, 2); ++i, ++offset, ++shown) {
+            if (offset >= tiny.size || tiny.at[offset] != strtoul((const char[]){at[0], at[1], '\0'}, NULL, 16))
+                fail_msg("byte %#zx is %02x; the page says %.2s", offset, tiny.at[offset], at);
+            at += i == 7 ? 4 : 3;
+        }
+    }
+    fclose(page);
+    free(tiny.at);
+    assert_in_range(shown, 400, 1536);
+}
+
 RUN(file_test(small_scripts_come_back), file_test(every_elementwise_row_comes_back), file_test(derivatives_come_back),
     file_test(every_attribute_comes_back), file_test(constants_of_every_dtype_come_back),
     file_test(writes_and_state_come_back), file_test(names_and_spans_come_back), file_test(the_parts_may_be_missing),
@@ -737,7 +773,7 @@ RUN(file_test(small_scripts_come_back), file_test(every_elementwise_row_comes_ba
     file_test(clones_read_shared_constants_from_several_threads), file_test(a_full_disk_is_an_error),
     file_test(folders_that_cannot_be_written_are_errors), file_test(only_regular_files_are_touched),
     file_test(links_and_permissions_stay), file_test(every_allocation_may_fail),
-    file_test(the_first_file_is_read_for_ever))
+    file_test(the_first_file_is_read_for_ever), file_test(the_page_shows_a_file_as_it_is))
 
 #else
 

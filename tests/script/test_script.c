@@ -594,7 +594,7 @@ static void checking_compares_with_O0(void **state) {
     hd_assign(w, hd_mul(w, x));
     hd_script *s = built(b);
     hd_script_check(s);
-    assert_error(HD_ERROR_STATE, "hd_script_check: the input \"x\" is not set");
+    assert_error(HD_ERROR_STATE, "hd_script_check: 1 input is not set: \"x\"");
     hd_script_set_input(s, "x", HD_TENSOR_F32(S(2), 3, 4));
     const uint64_t draw = hd_generator_draw(NULL);
     const hd_script_check_result r = hd_script_check(s);

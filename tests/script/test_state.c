@@ -292,6 +292,10 @@ static void state_may_be_declared_by_a_view(void **state) {
     assert_values(output(s, "w"), HD_F32, 101, 112, 103, 4, 15, 6);
     assert_values(w, HD_F32, 101, 112, 103, 4, 15, 6);
     assert_values(column, HD_F32, 112, 15);
+    assert_values(hd_script_state(s, "column"), HD_F32, 101, 112, 103, 4, 15, 6); /* so all of it has that name */
+    assert_int_equal(hd_tensor_rank(hd_script_state(s, "column")), 1);
+    hd_script_set_state(s, "column", hd_zeros(S(6), HD_F32));
+    assert_values(w, HD_F32, 0, 0, 0, 0, 0, 0);
 }
 
 /* A cache of keys that grows by a row in every run, at a place that is state itself; and rows at fixed places. */
