@@ -153,6 +153,34 @@ static void training_agrees(void **state) {
             fail_msg("step %d: HODU %.9g, XLA %.9g", i, losses[0][i], losses[1][i]);
 }
 
+/* The whole loop in one graph, models made inside; XLA takes its time, so this one is short (1000 epochs: a minute). */
+static void an_unrolled_loop_trains(void **state) {
+    (void)state;
+    HD_SCOPE;
+    enum { EPOCHS = 30 };
+    hd_seed(4);
+    hd_tensor *x = hd_randn(S(100, 3), HD_F32), *y = hd_randn(S(100, 1), HD_F32);
+    hd_builder *b = started("unrolled");
+    hd_module *linear = hd_linear(3, 1, NULL);
+    hd_optimizer *optimizer = hd_sgd(hd_module_parameters(linear), 0.01, NULL);
+    hd_tensor *input = hd_input("input", S(100, 3), HD_F32), *target = hd_input("target", S(100, 1), HD_F32),
+              *loss = NULL;
+    for (int epoch = 0; epoch < EPOCHS; ++epoch) {
+        loss = hd_mse(hd_forward(linear, input), target, NULL);
+        hd_backward(loss);
+        hd_optimizer_step(optimizer);
+        hd_optimizer_zero_grad(optimizer);
+    }
+    hd_builder_add_output(b, "loss", loss);
+    hd_script *s = built(b);
+    hd_script_set_input(s, "input", x);
+    hd_script_set_input(s, "target", y);
+    const double ours = hd_item(output(s, "loss")), first = hd_item(output(under_xla(s), "loss"));
+    assert_true(fabs(ours - first) <= 1e-6 * (1 + fabs(ours)));
+    assert_true(hd_item(output(s, "loss")) == first); /* it starts over from the weights that were drawn */
+    assert_ok();
+}
+
 /* The state's own tensor as an input: what it was before the run. */
 static void state_may_be_an_input(void **state) {
     (void)state;
@@ -273,6 +301,7 @@ int main(void) {
                                        test(bad_indices_change_nothing),
                                        test(draws_continue),
                                        test(training_agrees),
+                                       test(an_unrolled_loop_trains),
                                        test(state_may_be_an_input),
                                        test(recorded_writes_hide_what_xla_holds),
                                        test(a_check_compares_with_hodu),
