@@ -5,3 +5,25 @@ target_compile_definitions(fake_plugin PRIVATE _GNU_SOURCE)
 target_link_libraries(fake_plugin PRIVATE hodu_warnings)
 add_dependencies(test_xla_plugin fake_plugin)
 target_compile_definitions(test_xla_plugin PRIVATE FAKE_PLUGIN="$<TARGET_FILE:fake_plugin>")
+
+# The examples that make scripts, once more under XLA: they compare what comes out with dynamic execution. compilers.c is left
+# out, which asks what a change from the default to XLA does, and training.c, whose unrolled loop XLA compiles for more than a
+# minute: xla/unrolled has it, and xla/scripts its other half.
+if(HODU_EXAMPLES)
+  file(GLOB examples CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/examples
+    ${PROJECT_SOURCE_DIR}/examples/*.c ${PROJECT_SOURCE_DIR}/examples/script/*.c)
+  list(REMOVE_ITEM examples script/compilers.c script/training.c)
+  foreach(file ${examples})
+    file(STRINGS ${PROJECT_SOURCE_DIR}/examples/${file} scripts REGEX "hd_builder_build|hd_compile\\(")
+    if(NOT scripts)
+      continue()
+    endif()
+    string(REGEX REPLACE "\\.c$" "" name ${file})
+    string(REPLACE "/" "_" target example_${name})
+    set(folder ${CMAKE_CURRENT_BINARY_DIR}/xla-example/${name}) # of its own: some write files
+    file(MAKE_DIRECTORY ${folder})
+    add_test(NAME xla/example/${name} COMMAND ${target})
+    set_tests_properties(xla/example/${name} PROPERTIES TIMEOUT 1200 LABELS example WORKING_DIRECTORY ${folder}
+      ENVIRONMENT HODU_COMPILER=xla SKIP_REGULAR_EXPRESSION "there is no XLA plugin for cpu")
+  endforeach()
+endif()
