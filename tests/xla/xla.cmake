@@ -1,10 +1,12 @@
-# A plugin that is no good, and a library that is none, for xla/plugin.
+# A plugin that is no good, and a library that is none, for xla/plugin and xla/faults.
 add_library(fake_plugin MODULE xla/fake_plugin.c)
 target_include_directories(fake_plugin PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_compile_definitions(fake_plugin PRIVATE _GNU_SOURCE)
 target_link_libraries(fake_plugin PRIVATE hodu_warnings)
-add_dependencies(test_xla_plugin fake_plugin)
-target_compile_definitions(test_xla_plugin PRIVATE FAKE_PLUGIN="$<TARGET_FILE:fake_plugin>")
+foreach(target test_xla_plugin test_xla_faults)
+  add_dependencies(${target} fake_plugin)
+  target_compile_definitions(${target} PRIVATE FAKE_PLUGIN="$<TARGET_FILE:fake_plugin>")
+endforeach()
 
 # The examples that make scripts, once more under XLA: they compare what comes out with dynamic execution. compilers.c is left
 # out, which asks what a change from the default to XLA does, and training.c, whose unrolled loop XLA compiles for more than a
