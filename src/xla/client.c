@@ -47,6 +47,16 @@ static hd_pjrt_event *exchange(hd_xla_client *c, uint32_t run, hd_pjrt_event *do
     return old;
 }
 
+void hd_xla_buffer_is_spent(hd_xla_buffer *buffer) {
+    hd_xla_client *c = buffer->device->client;
+    pthread_mutex_lock(&c->lock);
+    hd_pjrt_buffer **at = &c->spent[c->next_spent++ % HD_XLA_SPENT], *oldest = *at;
+    *at = buffer->handle;
+    pthread_mutex_unlock(&c->lock);
+    buffer->handle = oldest;
+    hd_xla_buffer_destroy(buffer);
+}
+
 void hd_xla_run_goes_on(const hd_xla_device *device, hd_pjrt_event *done) {
     hd_xla_client *c = device->client;
     pthread_mutex_lock(&c->lock);

@@ -15,7 +15,8 @@
 
 enum {
     HD_XLA_DEVICES = 16, /* of one kind, at most */
-    HD_XLA_RUNS = 64     /* that nobody has waited for, at most */
+    HD_XLA_RUNS = 64,    /* that nobody has waited for, at most */
+    HD_XLA_SPENT = 256   /* buffers that were donated, at most */
 };
 
 typedef struct hd_xla_client hd_xla_client;
@@ -43,9 +44,10 @@ struct hd_xla_client {
     char kind[128];    /* of its devices: the processor, the model of a GPU */
     _Atomic int lost;  /* hd_xla_loss */
     _Atomic bool cannot_serialize;
-    pthread_mutex_t lock, waiting;    /* of the runs; of who waits for all of them */
-    hd_pjrt_event *runs[HD_XLA_RUNS]; /* their ends, the oldest at `next_run` */
-    uint32_t next_run;
+    pthread_mutex_t lock, waiting;       /* of what follows; of who waits for all runs */
+    hd_pjrt_event *runs[HD_XLA_RUNS];    /* the ends of runs, */
+    hd_pjrt_buffer *spent[HD_XLA_SPENT]; /* and buffers that were donated to some: rings, oldest at next */
+    uint32_t next_run, next_spent;
     int device_count;
     hd_xla_device devices[HD_XLA_DEVICES];
 };
@@ -160,6 +162,8 @@ static inline hd_xla_loss hd_xla_loss_of(const hd_xla_device *device) {
 /* The numbers of element types; 0 for what is no dtype, HD_DTYPE_DEFAULT for what PJRT has and we have not. */
 int hd_xla_number_of(hd_dtype dtype);
 hd_dtype hd_xla_dtype_of(int number);
+/* Takes a buffer that was donated. To destroy it at once would wait until a thread of XLA's has begun the run. */
+void hd_xla_buffer_is_spent(hd_xla_buffer *buffer);
 /* Around forks, by the client's handlers: clients first, then programs. */
 void hd_xla_programs_lock(void);
 void hd_xla_programs_unlock(void);
