@@ -36,9 +36,11 @@ static void in_child(void) {
 }
 
 /* ---- runs that nobody waits for ---------------------------------------------------------------------------------- */
+/* What went wrong is told by whoever reads a result. */
 static void forget(const hd_xla_device *device, hd_pjrt_event *done) {
-    hd_error_copy told; /* by whoever reads a result */
-    if (hd_xla_event_await(device, done) != HD_OK) hd_error_take(&told);
+    const hd_xla_plugin *p = &device->client->plugin;
+    hd_xla_went_well(p, p->event_await(&HD_PJRT(hd_pjrt_event_await, .event = done)));
+    hd_xla_event_destroy(device, done);
 }
 
 static hd_pjrt_event *exchange(hd_xla_client *c, uint32_t run, hd_pjrt_event *done) {
@@ -66,7 +68,10 @@ void hd_xla_run_goes_on(const hd_xla_device *device, hd_pjrt_event *done) {
 }
 
 static void wait_for_runs(hd_xla_client *c) {
-    if (c->handle == NULL || hd_xla_loss_of(&c->devices[0]) != HD_XLA_HERE) return;
+    pthread_mutex_lock(&clients.lock);
+    const bool has_started = c->handle != NULL;
+    pthread_mutex_unlock(&clients.lock);
+    if (!has_started || hd_xla_loss_of(&c->devices[0]) != HD_XLA_HERE) return;
     pthread_mutex_lock(&c->waiting); /* two who wait both wait for all */
     for (uint32_t i = 0; i < HD_XLA_RUNS; ++i) {
         pthread_mutex_lock(&c->lock);
@@ -90,7 +95,9 @@ extern void *__dso_handle __attribute__((visibility("hidden")));
 
 static void at_exit(void) {
     wait_for_all();
+    pthread_mutex_lock(&clients.lock);
     lose(HD_XLA_ENDED);
+    pthread_mutex_unlock(&clients.lock);
 }
 static void before_exit(void *nothing) {
     (void)nothing;
