@@ -4,6 +4,7 @@
  * HODU_CALL=name runs this one alone. */
 #include "../graph/calls.h"
 #include "agree.h"
+#include "heap.h"
 
 #include "core/random.h"
 
@@ -65,22 +66,23 @@ static void every_call(void **state) {
     if (!plugin_ready()) skip();
     assert_int_equal(every_call_in(HD_F32), CALL_COUNT);
 }
+/* What sanitizers look for is the same in each dtype of a kind, and XLA is slow under them: one of each is enough there. */
 static void every_call_in_f64(void **state) {
     (void)state;
-    if (!plugin_ready()) skip();
+    if (SANITIZED || !plugin_ready()) skip();
     assert_true(every_call_in(HD_F64) >= CALL_COUNT - 2);
 }
 static void every_call_in_small_floats(void **state) {
     (void)state;
     if (!plugin_ready()) skip();
-    assert_true(every_call_in(HD_F16) >= CALL_COUNT - 2);
+    if (!SANITIZED) assert_true(every_call_in(HD_F16) >= CALL_COUNT - 2);
     assert_true(every_call_in(HD_BF16) >= CALL_COUNT - 2);
 }
 static void calls_that_take_integers(void **state) {
     (void)state;
     if (!plugin_ready()) skip();
     assert_true(every_call_in(HD_I32) >= CALL_COUNT * 3 / 4);
-    assert_true(every_call_in(HD_U8) >= CALL_COUNT * 3 / 4);
+    if (!SANITIZED) assert_true(every_call_in(HD_U8) >= CALL_COUNT * 3 / 4);
 }
 
 /* Of sum(w y^2), where weights keep what a norm gives from adding up to a constant: its gradients, and those of the sum of their
