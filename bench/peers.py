@@ -6,6 +6,7 @@
                                           scripts/bench drives it this way
     peers.py WHO --process infer|train SIZE [MODEL]
                                           runs the MLP block ten times and prints the most memory it held, in MB
+    peers.py jax --lower FOLDER           writes its programs of the MLP block as StableHLO text, for bench/xla.c
 
 A line of output is {"case", "unit", "value", "check"}: check is a few numbers of the result, which every side must get.
 Frameworks that let one choose use every core this process may run on.
@@ -141,6 +142,7 @@ CASES = {  # name: unit, op, inputs
     "static/attention-1x8x512x64": ("us", "static_attention", *[(1, 8, 512, 64)] * 3),
     "static/linear-3x1-step": ("us", "static_line"),
     "static/unrolled-100": ("ms", "time_unrolled", 100),
+    "xla/unrolled-100": ("ms", "time_jitted_unrolled", 100),
     "static/first-result": ("ms", "time_first_result"),
     "static/first-result-disk": ("ms", "time_first_result"),
     "process/start-ms": ("ms", "time_start"),
@@ -155,6 +157,8 @@ for name, size in BLOCKS.items():
         f"static/memory-{name}-disk": ("MB", "time_memory", "infer", name),
         f"static/memory-train-{name}": ("MB", "time_memory", "train", name),
         f"static/memory-train-{name}-disk": ("MB", "time_memory", "train", name),
+        f"xla/mlp-{name}": ("us", "static_jitted_block", *size),
+        f"xla/mlp-train-{name}": ("us", "static_jitted_training", *size),
     }
 
 
@@ -505,21 +509,27 @@ class Jax(Framework):
         function = self.jax.jit(self.block)
         return lambda: function(x, *weights), values_to_check(function(x, *weights))
 
-    def training_step(self, loss_of, parameters, *data):
-        """A call that updates the parameters in place and returns the loss."""
+    def step_of(self, loss_of):
+        """A function from parameters and data to the loss and the next parameters."""
         def step(parameters, *data):
             loss, gradients = self.jax.value_and_grad(loss_of)(parameters, *data)
             return loss, [p - LEARNING_RATE * g for p, g in zip(parameters, gradients)]
-        step = self.jax.jit(step, donate_argnums=0)
+        return step
+
+    def training_step(self, loss_of, parameters, *data):
+        """A call that updates the parameters in place and returns the loss."""
+        step = self.jax.jit(self.step_of(loss_of), donate_argnums=0)
 
         def call():
             loss, parameters[:] = step(parameters, *data)
             return loss, parameters
         return call
 
+    def block_loss(self, p, x, y): return self.jnp.mean((self.block(x, *p) - y) ** 2)
+
     def static_training(self, batch, i, h, o):
         weights, x, y = self.block_arrays(batch, i, h, o)
-        call = self.training_step(lambda p, x, y: self.jnp.mean((self.block(x, *p) - y) ** 2), weights, x, y)
+        call = self.training_step(self.block_loss, weights, x, y)
         losses = [float(call()[0]) for _ in range(10)]
         moved = np.asarray(weights[0]) - weight_numbers(i, h, seed=10)
         return call, [losses[0], losses[-1], values_to_check(moved)[0]]
@@ -556,6 +566,19 @@ class Jax(Framework):
                 w, b = w - LEARNING_RATE * dw, b - LEARNING_RATE * db
             return loss
         return self.seconds_to_compile(train, w, b, x, y)
+
+    # Beside scripts under XLA, which only JAX is.
+    static_jitted_block, static_jitted_training, time_jitted_unrolled = static_block, static_training, time_unrolled
+
+    def lower(self, folder):
+        """The programs of the MLP block for bench/xla.c; without donation, so that a run can be repeated."""
+        os.makedirs(folder, exist_ok=True)
+        for name, size in BLOCKS.items():
+            weights, x, y = self.block_arrays(*size)
+            block, step = self.jax.jit(self.block), self.jax.jit(self.step_of(self.block_loss))
+            for kind, lowered in (("mlp", block.lower(x, *weights)), ("mlp-train", step.lower(weights, x, y))):
+                with open(os.path.join(folder, f"{kind}-{name}.mlir"), "w") as file:
+                    file.write(lowered.as_text())
 
     # Gradients are compiled, as jax trains.
     def grad_linear_epoch(self, x, y):
@@ -790,6 +813,8 @@ def main():
     if issubclass(FRAMEWORKS[sys.argv[1]], Torch):
         avoid_broken_amx()
     framework = FRAMEWORKS[sys.argv[1]]()
+    if sys.argv[2:3] == ["--lower"]:
+        return framework.lower(sys.argv[3])
     if sys.argv[2:] == ["--serve"]:
         print(json.dumps({"ready": sys.argv[1], "version": framework.version}), flush=True)
         for line in sys.stdin:

@@ -1,8 +1,7 @@
 /* Scripts as they are compiled by default: how fast they run, how long compiling takes, and what a process that uses one
  * costs (static_process.c). Every case that computes something gives a few of its results to be compared with the peers'.
  * BENCH_PROFILE=1 prints the launches of each script. */
-#include "harness.h"
-#include "static.h"
+#include "compare.h"
 
 #include <libgen.h>
 #include <math.h>
@@ -15,24 +14,6 @@ extern char **environ;
 static void fail(const char *what) {
     perror(what);
     exit(1);
-}
-
-/* ---- comparing ------------------------------------------------------------------------------------------------------- */
-static double root_mean_square(const float *value, int64_t count) {
-    double sum = 0;
-    for (int64_t i = 0; i < count; ++i) sum += (double)value[i] * (double)value[i];
-    return sqrt(sum / (double)count);
-}
-
-/* Of a result: its size on the whole, and three of its elements. */
-static void check_values(bench *b, hd_tensor *t) {
-    const int64_t n = hd_tensor_count(t);
-    const float *y = hd_data_f32(t);
-    if (y == NULL) return;
-    bench_check(b, root_mean_square(y, n));
-    bench_check(b, (double)y[0]);
-    bench_check(b, (double)y[n / 3]);
-    bench_check(b, (double)y[n - 1]);
 }
 
 /* ---- running --------------------------------------------------------------------------------------------------------- */
@@ -74,25 +55,13 @@ static void mlp_small(bench *b) { time_block(b, block_small); }
 static void mlp_middle(bench *b) { time_block(b, block_middle); }
 static void mlp_large(bench *b) { time_block(b, block_large); }
 
-/* Compared after ten steps: the first loss, the last, and how far a weight has moved. */
 static void time_training(bench *b, block s) {
-    enum { STEPS = 10 };
     HD_SCOPE;
     hd_tensor *w[BLOCK_WEIGHTS];
     block_make_weights(s, w);
     hd_script *script = block_training_script(s, w, input_numbers(HD_SHAPE(s.batch, s.in), 1),
                                               input_numbers(HD_SHAPE(s.batch, s.out), 2));
-    double first = 0, last = 0;
-    for (int i = 0; i < STEPS; ++i) {
-        HD_SCOPE;
-        last = hd_item(hd_outputs_at(hd_script_run(script), 0));
-        if (i == 0) first = last;
-    }
-    HD_NO_GRAD;
-    hd_tensor *moved = hd_sub(hd_script_state(script, "w0"), weight_numbers(HD_SHAPE(s.in, s.hidden), 10));
-    bench_check(b, first);
-    bench_check(b, last);
-    bench_check(b, root_mean_square(hd_data_f32(moved), s.in * s.hidden));
+    check_training(b, s, script);
     time_runs(b, script);
 }
 static void mlp_train_small(bench *b) { time_training(b, block_small); }
@@ -177,47 +146,7 @@ static void attention_1x8x512x64(bench *b) {
     time_graph(b, attention, 3, (hd_shape[]){shape, shape, shape});
 }
 
-/* ---- training a model of four numbers ------------------------------------------------------------------------------------ */
-typedef struct line {
-    hd_tensor *w, *b, *x, *y;
-    hd_optimizer *sgd;
-} line;
-
-static line make_line(void) {
-    line l = {.w = hd_requires_grad(weight_numbers(HD_SHAPE(3, 1), 10)),
-              .b = hd_requires_grad(weight_numbers(HD_SHAPE(1), 11)),
-              .x = input_numbers(HD_SHAPE(100, 3), 1),
-              .y = input_numbers(HD_SHAPE(100, 1), 2)};
-    l.sgd = hd_sgd(HD_TENSORS(l.w, l.b), learning_rate, NULL);
-    return l;
-}
-
-/* Records `epochs` epochs and gives the last loss. */
-static hd_script *line_script(const line *l, int epochs, bool state) {
-    hd_builder *b = hd_builder_new("line");
-    hd_builder_start(b);
-    if (state) {
-        hd_builder_add_state(b, "w", l->w);
-        hd_builder_add_state(b, "b", l->b);
-        hd_builder_add_state_of(b, NULL, l->sgd);
-    }
-    hd_tensor *x = hd_input("x", HD_SHAPE(100, 3), HD_F32), *y = hd_input("y", HD_SHAPE(100, 1), HD_F32), *loss = NULL;
-    for (int i = 0; i < epochs; ++i) {
-        HD_SCOPE;
-        loss = hd_keep(hd_mse(hd_add(hd_matmul(x, l->w), l->b), y, NULL));
-        hd_backward(loss);
-        hd_optimizer_step(l->sgd);
-        hd_optimizer_zero_grad(l->sgd);
-    }
-    hd_builder_add_output(b, "loss", loss);
-    hd_builder_end(b);
-    hd_script *s = hd_builder_build(b);
-    hd_script_set_input(s, "x", l->x);
-    hd_script_set_input(s, "y", l->y);
-    return s;
-}
-
-/* After ten epochs. */
+/* Training a model of four numbers, compared after ten epochs. */
 static void linear_3x1_step(bench *b) {
     HD_SCOPE;
     const line l = make_line();

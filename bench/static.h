@@ -1,4 +1,4 @@
-/* The networks of static.c and static_process.c as scripts, with numbers that peers.py and peers_libtorch.cpp make alike,
+/* The networks of static.c, static_process.c and xla.c as scripts, with numbers that peers.py and peers_libtorch.cpp make alike,
  * so that the sides can be compared. */
 #ifndef BENCH_STATIC_H
 #define BENCH_STATIC_H
@@ -82,6 +82,46 @@ static inline hd_script *block_training_script(block s, hd_tensor *const w[BLOCK
     hd_script_set_input(script, "x", x);
     hd_script_set_input(script, "target", y);
     return script;
+}
+
+/* ---- training a model of four numbers --------------------------------------------------------------------------------- */
+typedef struct line {
+    hd_tensor *w, *b, *x, *y;
+    hd_optimizer *sgd;
+} line;
+
+static inline line make_line(void) {
+    line l = {.w = hd_requires_grad(weight_numbers(HD_SHAPE(3, 1), 10)),
+              .b = hd_requires_grad(weight_numbers(HD_SHAPE(1), 11)),
+              .x = input_numbers(HD_SHAPE(100, 3), 1),
+              .y = input_numbers(HD_SHAPE(100, 1), 2)};
+    l.sgd = hd_sgd(HD_TENSORS(l.w, l.b), learning_rate, NULL);
+    return l;
+}
+
+/* Records `epochs` epochs and gives the last loss. */
+static inline hd_script *line_script(const line *l, int epochs, bool state) {
+    hd_builder *b = hd_builder_new("line");
+    hd_builder_start(b);
+    if (state) {
+        hd_builder_add_state(b, "w", l->w);
+        hd_builder_add_state(b, "b", l->b);
+        hd_builder_add_state_of(b, NULL, l->sgd);
+    }
+    hd_tensor *x = hd_input("x", HD_SHAPE(100, 3), HD_F32), *y = hd_input("y", HD_SHAPE(100, 1), HD_F32), *loss = NULL;
+    for (int i = 0; i < epochs; ++i) {
+        HD_SCOPE;
+        loss = hd_keep(hd_mse(hd_add(hd_matmul(x, l->w), l->b), y, NULL));
+        hd_backward(loss);
+        hd_optimizer_step(l->sgd);
+        hd_optimizer_zero_grad(l->sgd);
+    }
+    hd_builder_add_output(b, "loss", loss);
+    hd_builder_end(b);
+    hd_script *s = hd_builder_build(b);
+    hd_script_set_input(s, "x", l->x);
+    hd_script_set_input(s, "y", l->y);
+    return s;
 }
 
 #endif

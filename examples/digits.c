@@ -150,7 +150,7 @@ static hd_script *record_step(const learner *l, way how) {
     hd_builder_add_output(builder, "loss", step(l, images, labels));
     hd_builder_end(builder);
     hd_script *script = hd_builder_build(builder);
-    if (how == XLA) hd_script_set_compiler(script, HD_COMPILER_XLA);
+    hd_script_set_compiler(script, how == XLA ? HD_COMPILER_XLA : HD_COMPILER_HODU);
     hd_script_compile(script);
     return hd_keep(script);
 }

@@ -14,7 +14,7 @@ typedef struct hd_compile_opts {
     hd_backend backend; /* eager, the default, runs the model as it is; graph captures and compiles it */
     hd_mode mode;       /* training, the default; evaluation: no tape, dropout off, running statistics used */
     hd_optimization_level optimization_level; /* O1 by default; with backend graph only */
-    hd_compiler compiler;                     /* HD_COMPILER_HODU by default; with backend graph only */
+    hd_compiler compiler;                     /* as of a new script by default; with backend graph only */
     hd_device device;                         /* the thread's by default */
     int64_t
         cache_limit; /* graphs kept, one for each shape, dtype and set of flags: 8 by default; the oldest unused goes */

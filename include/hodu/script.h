@@ -13,8 +13,8 @@
 
 typedef struct hd_outputs hd_outputs;
 
-/* Who compiles: HODU, our own; XLA, through its plugin (scripts/get-xla). The values are shared with no other enum, so that a
- * wrong one is noticed. */
+/* Who compiles: HODU, our own; XLA, through its plugin (scripts/get-xla). A new script has HODU, or what HODU_COMPILER in the
+ * environment says (hodu, xla). The values are shared with no other enum, so that a wrong one is noticed. */
 typedef enum hd_compiler { HD_COMPILER_HODU = 0x4831, HD_COMPILER_XLA = 0x4832 } hd_compiler;
 /* O0 runs what was recorded as it was recorded, bit for bit as dynamically; O1 simplifies, and compiles elementwise ops to
  * native code; O2, the default, also reductions and what follows matrix products; O3 times other ways to fuse, fewer threads

@@ -417,7 +417,7 @@ static hd_error check_options(const hd_thread *thread, hd_compile_opts *o) {
         return hd_fail(HD_ERROR_VALUE,
                        "the eager backend compiles nothing, so a level or compiler has no meaning; say .backend = "
                        "HD_BACKEND_GRAPH");
-    if (o->compiler == 0) o->compiler = HD_COMPILER_HODU;
+    if (o->compiler == 0 && o->backend == HD_BACKEND_GRAPH) HD_TRY(hd_compiler_default(&o->compiler));
     if (level == HD_LEVEL_DEFAULT) o->optimization_level = HD_O1;
     if (o->device.kind == HD_DEVICE_DEFAULT) o->device = thread->device;
     if (!hd_device_available(o->device))

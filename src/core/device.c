@@ -44,7 +44,12 @@ hd_device hd_current_device(void) {
     return t == NULL ? hd_cpu() : t->device;
 }
 
+static _Atomic(void (*)(void)) also;
+void hd_also_synchronize(void (*wait)(void)) { atomic_store_explicit(&also, wait, memory_order_release); }
+
 void hd_synchronize(void) {
     HD_ENTER("hd_synchronize", );
     hd_device_interface_of(thread->device.kind)->synchronize(thread->device.index);
+    void (*wait)(void) = atomic_load_explicit(&also, memory_order_acquire);
+    if (wait != NULL) wait();
 }

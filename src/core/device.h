@@ -21,4 +21,7 @@ const char *hd_device_text(char *out, hd_device device);
 /* The executor that runs calls on a device; NULL when it is not there. */
 hd_executor *hd_device_executor(hd_device device);
 
+/* What hd_synchronize calls beside the device: whoever runs work of its own there waits for it. */
+void hd_also_synchronize(void (*wait)(void));
+
 #endif

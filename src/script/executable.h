@@ -52,6 +52,9 @@ typedef struct hd_compiler_interface {
 /* NULL when it is not built. */
 const hd_compiler_interface *hd_compiler_interface_of(hd_compiler compiler);
 
+/* Who compiles when nobody is named: HODU, or what HODU_COMPILER says (hodu, xla); anything else there is an error. */
+hd_error hd_compiler_default(hd_compiler *out);
+
 /* The compiler XLA, from the xla room; and that its plugin is there: an error says how to get it. */
 hd_executable *hd_xla_executable(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level);
 hd_error hd_xla_available(hd_device device);

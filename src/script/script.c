@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -13,6 +14,15 @@
 const hd_compiler_interface *hd_compiler_interface_of(hd_compiler compiler) {
     static const hd_compiler_interface hodu = {"HODU", hd_hodu_compile}, xla = {"XLA", hd_xla_executable};
     return compiler == HD_COMPILER_HODU ? &hodu : compiler == HD_COMPILER_XLA ? &xla : NULL;
+}
+
+hd_error hd_compiler_default(hd_compiler *out) {
+    const char *wish = getenv("HODU_COMPILER");
+    *out = HD_COMPILER_HODU;
+    if (wish == NULL || wish[0] == '\0' || strcmp(wish, "hodu") == 0) return HD_OK;
+    *out = HD_COMPILER_XLA;
+    if (strcmp(wish, "xla") == 0) return HD_OK;
+    return hd_fail(HD_ERROR_VALUE, "HODU_COMPILER is \"%.60s\" in the environment; it can be hodu or xla", wish);
 }
 
 bool hd_compiler_available(hd_compiler compiler) {
@@ -60,6 +70,8 @@ hd_error hd_script_check_argument(const hd_script *s) {
 }
 
 hd_script *hd_script_over(hd_thread *thread, hd_graph *graph, bool own_state) {
+    hd_compiler compiler;
+    HD_TRY_OR(hd_compiler_default(&compiler), NULL);
     hd_script *s = hd_array_resize(NULL, sizeof *s);
     if (s == NULL) {
         hd_fail(HD_ERROR_MEMORY, "no memory for a script");
@@ -70,7 +82,7 @@ hd_script *hd_script_over(hd_thread *thread, hd_graph *graph, bool own_state) {
     hd_count(&thread->live_objects, 1);
     hd_object_retain(&graph->object);
     s->graph = graph;
-    s->compiler = HD_COMPILER_HODU;
+    s->compiler = compiler;
     s->device = thread->device;
     s->level = HD_O2;
     s->inputs = hd_array_resize(NULL, (graph->input_count + 1) * sizeof *s->inputs);

@@ -45,9 +45,7 @@ const char *hd_xla_type_text(char out[220], const hd_xla_type *type) {
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 static const hd_xla_plugin *plugin_of(const hd_xla_device *device) { return &device->client->plugin; }
 
-static bool is_lost(const hd_xla_device *device) {
-    return atomic_load_explicit(&device->client->lost, memory_order_relaxed);
-}
+static bool is_lost(const hd_xla_device *device) { return hd_xla_loss_of(device) != HD_XLA_HERE; }
 
 void hd_xla_event_destroy(const hd_xla_device *device, hd_pjrt_event *event) {
     const hd_xla_plugin *p = plugin_of(device);

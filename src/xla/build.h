@@ -120,6 +120,8 @@ void hd_hlo_say_combine(hd_hlo *e, const char *op, hd_dtype dtype);
 hd_ssa hd_hlo_identity(hd_hlo *e, hd_dtype dtype, const char *op);
 /* Axes that both have first, then those of a, then those of b; NULL, 0: none. */
 hd_ssa hd_hlo_dot(hd_hlo *e, hd_ssa a, hd_ssa b, int batch, int contract_a, int contract_b);
+/* The same value, which XLA computes as it is written: nothing is rewritten across it. */
+hd_ssa hd_hlo_barrier(hd_hlo *e, hd_ssa x);
 /* Elements of flat x at places (i64, each within x): the shape of places. */
 hd_ssa hd_hlo_take(hd_hlo *e, hd_ssa flat, hd_ssa places);
 /* Flat x with values put at places: op "" sets them, else "add", ... combines. */

@@ -5,13 +5,21 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static struct {
     pthread_mutex_t lock;
     pthread_once_t once;
     hd_xla_client of[HD_DEVICE_KINDS];
 } clients = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+
+static void lose(hd_xla_loss loss) {
+    for (int kind = 0; kind < HD_DEVICE_KINDS; ++kind)
+        if (clients.of[kind].handle != NULL) atomic_store_explicit(&clients.of[kind].lost, loss, memory_order_relaxed);
+}
 
 /* ---- forks: the locks go with the child, the client's threads do not --------------------------------------------- */
 static void before_fork(void) {
@@ -23,14 +31,97 @@ static void after_fork(void) {
     pthread_mutex_unlock(&clients.lock);
 }
 static void in_child(void) {
-    for (int kind = 0; kind < HD_DEVICE_KINDS; ++kind)
-        if (clients.of[kind].handle != NULL) atomic_store_explicit(&clients.of[kind].lost, true, memory_order_relaxed);
+    lose(HD_XLA_FORKED);
     after_fork();
 }
-static void handle_forks(void) { pthread_atfork(before_fork, after_fork, in_child); }
+
+/* ---- runs that nobody waits for ---------------------------------------------------------------------------------- */
+/* What went wrong is told by whoever reads a result. */
+static void forget(const hd_xla_device *device, hd_pjrt_event *done) {
+    const hd_xla_plugin *p = &device->client->plugin;
+    hd_xla_went_well(p, p->event_await(&HD_PJRT(hd_pjrt_event_await, .event = done)));
+    hd_xla_event_destroy(device, done);
+}
+
+static hd_pjrt_event *exchange(hd_xla_client *c, uint32_t run, hd_pjrt_event *done) {
+    hd_pjrt_event *old = c->runs[run % HD_XLA_RUNS];
+    c->runs[run % HD_XLA_RUNS] = done;
+    return old;
+}
+
+void hd_xla_buffer_is_spent(hd_xla_buffer *buffer) {
+    hd_xla_client *c = buffer->device->client;
+    pthread_mutex_lock(&c->lock);
+    hd_pjrt_buffer **at = &c->spent[c->next_spent++ % HD_XLA_SPENT], *oldest = *at;
+    *at = buffer->handle;
+    pthread_mutex_unlock(&c->lock);
+    buffer->handle = oldest;
+    hd_xla_buffer_destroy(buffer);
+}
+
+void hd_xla_run_goes_on(const hd_xla_device *device, hd_pjrt_event *done) {
+    hd_xla_client *c = device->client;
+    pthread_mutex_lock(&c->lock);
+    hd_pjrt_event *oldest = exchange(c, c->next_run++, done);
+    pthread_mutex_unlock(&c->lock);
+    if (oldest != NULL) forget(device, oldest);
+}
+
+static void wait_for_runs(hd_xla_client *c) {
+    pthread_mutex_lock(&clients.lock);
+    const bool has_started = c->handle != NULL;
+    pthread_mutex_unlock(&clients.lock);
+    if (!has_started || hd_xla_loss_of(&c->devices[0]) != HD_XLA_HERE) return;
+    pthread_mutex_lock(&c->waiting); /* two who wait both wait for all */
+    for (uint32_t i = 0; i < HD_XLA_RUNS; ++i) {
+        pthread_mutex_lock(&c->lock);
+        hd_pjrt_event *done = exchange(c, i, NULL);
+        pthread_mutex_unlock(&c->lock);
+        if (done != NULL) forget(&c->devices[0], done);
+    }
+    pthread_mutex_unlock(&c->waiting);
+}
+
+static void wait_for_all(void) {
+    for (int kind = 0; kind < HD_DEVICE_KINDS; ++kind) wait_for_runs(&clients.of[kind]);
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+/* XLA's threads must not work while the plugin's destructors run, and what comes after those, such as the release of what main
+ * held, must not call XLA any more. Destructors of what XLA made on the way come before functions of atexit that were registered
+ * at its start; those of a thread's variables come before all, where the C library has them. */
+extern int __cxa_thread_atexit_impl(void (*end)(void *), void *object, void *library) __attribute__((weak));
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+static void at_exit(void) {
+    wait_for_all();
+    pthread_mutex_lock(&clients.lock);
+    lose(HD_XLA_ENDED);
+    pthread_mutex_unlock(&clients.lock);
+}
+static void before_exit(void *nothing) {
+    (void)nothing;
+    wait_for_all();
+}
+
+static void watch_process(void) {
+    pthread_atfork(before_fork, after_fork, in_child);
+    atexit(at_exit);
+    hd_also_synchronize(wait_for_all);
+}
+
+/* Of the thread that leaves main. */
+static void watch_thread(void) {
+    static bool watched;
+    if (watched || getpid() != (pid_t)syscall(SYS_gettid)) return;
+    watched = true;
+    if (__cxa_thread_atexit_impl != NULL) __cxa_thread_atexit_impl(before_exit, NULL, &__dso_handle);
+}
 
 hd_error hd_xla_check_process(const hd_xla_device *device) {
-    if (__builtin_expect(!atomic_load_explicit(&device->client->lost, memory_order_relaxed), 1)) return HD_OK;
+    const hd_xla_loss loss = hd_xla_loss_of(device);
+    if (__builtin_expect(loss == HD_XLA_HERE, 1)) return HD_OK;
+    if (loss == HD_XLA_ENDED) return hd_fail(HD_ERROR_STATE, "the process is ending, and XLA with it");
     return hd_fail(
         HD_ERROR_STATE,
         "XLA was started before this process was forked, and its threads are the parent's; use XLA only after "
@@ -115,6 +206,8 @@ static hd_error start(hd_device_kind kind, hd_xla_client *c) {
     HD_TRY(hd_xla_check(p, p->client_create(&create), "XLA's client does not start"));
     if (create.client == NULL) return hd_fail(HD_ERROR_DEVICE, "XLA's plugin gives no client: %.300s", p->identity);
     c->handle = create.client;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_mutex_init(&c->waiting, NULL);
     const hd_error status = describe(c, kind);
     if (status == HD_OK) return HD_OK;
     hd_xla_went_well(p, p->client_destroy(&HD_PJRT(hd_pjrt_client_destroy, .client = c->handle)));
@@ -124,10 +217,11 @@ static hd_error start(hd_device_kind kind, hd_xla_client *c) {
 
 static hd_error client_of(hd_device_kind kind, hd_xla_client **out) {
     if ((unsigned)kind >= HD_DEVICE_KINDS) return hd_fail(HD_ERROR_DEVICE, "there is no kind of device %d", (int)kind);
-    pthread_once(&clients.once, handle_forks);
+    pthread_once(&clients.once, watch_process);
     pthread_mutex_lock(&clients.lock);
     hd_xla_client *c = *out = &clients.of[kind];
     const hd_error status = c->handle != NULL ? HD_OK : start(kind, c); /* what failed is tried again next time */
+    if (status == HD_OK) watch_thread();
     pthread_mutex_unlock(&clients.lock);
     return status;
 }

@@ -11,7 +11,13 @@
 #include "core/shape.h"
 #include "xla/plugin.h"
 
-enum { HD_XLA_DEVICES = 16 }; /* of one kind, at most */
+#include <pthread.h>
+
+enum {
+    HD_XLA_DEVICES = 16, /* of one kind, at most */
+    HD_XLA_RUNS = 64,    /* that nobody has waited for, at most */
+    HD_XLA_SPENT = 256   /* buffers that were donated, at most */
+};
 
 typedef struct hd_xla_client hd_xla_client;
 typedef struct hd_xla_program hd_xla_program;
@@ -24,13 +30,24 @@ typedef struct hd_xla_device {
     int id; /* XLA's own number for it */
 } hd_xla_device;
 
+/* Why a client cannot be called any more. */
+typedef enum hd_xla_loss {
+    HD_XLA_HERE,
+    HD_XLA_FORKED, /* this process is a child of the one that made it */
+    HD_XLA_ENDED,  /* the process ends: XLA is being taken apart, and may still read what was lent to it */
+} hd_xla_loss;
+
 struct hd_xla_client {
     hd_xla_plugin plugin;
     hd_pjrt_client *handle;
     char version[256]; /* of the platform, for keys */
     char kind[128];    /* of its devices: the processor, the model of a GPU */
-    _Atomic bool lost; /* this process is a child of the one that made it */
+    _Atomic int lost;  /* hd_xla_loss */
     _Atomic bool cannot_serialize;
+    pthread_mutex_t lock, waiting;       /* of what follows; of who waits for all runs */
+    hd_pjrt_event *runs[HD_XLA_RUNS];    /* the ends of runs, */
+    hd_pjrt_buffer *spent[HD_XLA_SPENT]; /* and buffers that were donated to some: rings, oldest at next */
+    uint32_t next_run, next_spent;
     int device_count;
     hd_xla_device devices[HD_XLA_DEVICES];
 };
@@ -132,12 +149,21 @@ void hd_xla_event_destroy(const hd_xla_device *device, hd_pjrt_event *event);
 hd_error hd_xla_run(const hd_xla_program *program, hd_xla_buffer *const *arguments, int argument_count,
                     hd_xla_buffer *outputs, hd_pjrt_event **done);
 
+/* Takes the end of a run that nobody waits for; hd_synchronize does, and the end of the process. Waits for the oldest when there
+ * are too many. */
+void hd_xla_run_goes_on(const hd_xla_device *device, hd_pjrt_event *done);
+
 /* ---- inside this room -------------------------------------------------------------------------------------------- */
-/* An error when the client is its parent's. */
+/* An error when the client is lost. */
 hd_error hd_xla_check_process(const hd_xla_device *device);
+static inline hd_xla_loss hd_xla_loss_of(const hd_xla_device *device) {
+    return (hd_xla_loss)atomic_load_explicit(&device->client->lost, memory_order_relaxed);
+}
 /* The numbers of element types; 0 for what is no dtype, HD_DTYPE_DEFAULT for what PJRT has and we have not. */
 int hd_xla_number_of(hd_dtype dtype);
 hd_dtype hd_xla_dtype_of(int number);
+/* Takes a buffer that was donated. To destroy it at once would wait until a thread of XLA's has begun the run. */
+void hd_xla_buffer_is_spent(hd_xla_buffer *buffer);
 /* Around forks, by the client's handlers: clients first, then programs. */
 void hd_xla_programs_lock(void);
 void hd_xla_programs_unlock(void);

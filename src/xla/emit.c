@@ -125,8 +125,11 @@ static void emit_body(hd_hlo *e) {
     const hd_graph *g = e->g;
     for (uint32_t i = 0; i < g->node_count && e->status == HD_OK; ++i) {
         const hd_node *n = &g->nodes[i];
-        if (n->op == HD_NODE_CONSTANT && is_text(g, i)) emit_constant(e, i);
-        if (!hd_node_is_call(n) || n->op == HD_OP_full) continue;
+        const bool is_call = hd_node_is_call(n) && n->op != HD_OP_full,
+                   is_table = n->op == HD_NODE_CONSTANT && is_text(g, i);
+        if (is_call || is_table) e->out->places[i] = e->into->text.length + 1;
+        if (is_table) emit_constant(e, i);
+        if (!is_call) continue;
         e->values[i] = emit_node(e, i);
         e->defined[i] = true;
         if (e->status == HD_OK &&
@@ -167,6 +170,8 @@ static hd_error emit_main(hd_hlo *e, hd_ssa *list) {
     const hd_text *parts[3] = {&e->functions, &arguments.text, &body.text};
     hd_text_string(&text, "module @hodu attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {\n");
     for (int i = 0; i < 3; ++i) {
+        for (uint32_t k = 0; i == 2 && k < g->node_count; ++k) /* counted from 1 until here */
+            if (e->out->places[k] > 0) e->out->places[k] += text.length - 1;
         if (parts[i]->length > 0) hd_text_add(&text, parts[i]->bytes, parts[i]->length);
         if (parts[i]->failed) text.failed = true;
     }
@@ -189,10 +194,13 @@ hd_error hd_stablehlo_emit(hd_thread *thread, const hd_graph *g, hd_stablehlo *o
     out->results = hd_array_resize(NULL, results * sizeof *out->results);
     out->arguments =
         hd_array_resize(NULL, ((size_t)g->input_count + g->cell_count + nodes + 2) * sizeof *out->arguments);
-    if (e.values == NULL || e.defined == NULL || list == NULL || out->results == NULL || out->arguments == NULL) {
+    out->places = hd_array_resize(NULL, nodes * sizeof *out->places);
+    if (e.values == NULL || e.defined == NULL || list == NULL || out->results == NULL || out->arguments == NULL ||
+        out->places == NULL) {
         e.status = hd_fail(HD_ERROR_MEMORY, "no memory to write %u nodes as StableHLO", g->node_count);
     } else if ((e.status = hd_row_irs_begin(&e.rows)) == HD_OK) {
         memset(e.defined, 0, nodes);
+        memset(out->places, 0, nodes * sizeof *out->places);
         emit_main(&e, list);
     }
     hd_row_irs_end(&e.rows);
@@ -210,5 +218,6 @@ void hd_stablehlo_release(hd_stablehlo *s) {
     hd_array_release(s->arguments);
     hd_array_release(s->results);
     hd_array_release(s->checks);
+    hd_array_release(s->places);
     *s = (hd_stablehlo){0};
 }

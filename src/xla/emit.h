@@ -52,6 +52,7 @@ typedef struct hd_stablehlo {
     hd_hlo_argument *arguments; /* of @main, in order */
     hd_hlo_result *results;     /* of @main, in order */
     hd_hlo_check *checks;
+    size_t *places; /* of each node: where in the text it begins; 0: nowhere */
     uint32_t argument_count, result_count, check_count;
 } hd_stablehlo;
 
@@ -62,5 +63,7 @@ void hd_stablehlo_release(hd_stablehlo *s);
 /* The error that the fault result of a run tells of, worded as the device words it: {1 + check, place, bits of the value}.
  * HD_OK when all is 0. */
 hd_error hd_stablehlo_fault(hd_thread *thread, const hd_graph *g, const hd_stablehlo *s, const int64_t fault[3]);
+/* When the pending error is XLA's and names a line of the text: adds the node that the line is of. */
+void hd_stablehlo_name_node(hd_thread *thread, const hd_graph *g, const hd_stablehlo *s);
 
 #endif

@@ -443,6 +443,12 @@ hd_ssa hd_hlo_dot(hd_hlo *e, hd_ssa a, hd_ssa b, int batch, int contract_a, int 
     return v;
 }
 
+hd_ssa hd_hlo_barrier(hd_hlo *e, hd_ssa x) {
+    const hd_ssa v = hd_hlo_define(e, x.dtype, &x.shape);
+    hd_hlo_say(e, "    %v = stablehlo.optimization_barrier %v : %t\n", &v, &x, &v);
+    return v;
+}
+
 static hd_ssa as_vectors(hd_hlo *e, hd_ssa places) {
     hd_shape shape = HD_SHAPE(hd_shape_count(places.shape), 1);
     return hd_hlo_reshape(e, places, &shape);

@@ -13,11 +13,28 @@ static hd_ssa with_front(hd_hlo *e, hd_ssa x, const hd_shape *front) {
     return hd_hlo_broadcast(e, x, &shape);
 }
 
+/* a [..., m, n] times b [k, n] turned. The CPU plugin takes 3 to 5 times as long for a product with a turned second matrix as for
+ * one with a turned first (f32, two cores, [64,1024] by [1024,1024]: 3400 us, not turned 1000), and an explicit transpose is
+ * folded into it. So where a has few rows it computes b a^T, which turns the small matrix, and turns the small result:
+ * 734 us; [32,512] by [512,512] 125 instead of 362, [128,2048] by [2048,2048] 9.7 ms instead of 23.5. With half as many rows as
+ * columns there is no gain any more. The barrier keeps XLA from making the first form of it again. */
+static hd_ssa times_turned(hd_hlo *e, hd_ssa a, hd_ssa b) {
+    const int64_t columns = b.shape.size[0], inner = b.shape.size[1],
+                  rows = inner > 0 ? hd_shape_count(a.shape) / inner : 0;
+    if (!hd_dtype_is_float(a.dtype) || rows == 0 || 4 * rows > columns)
+        return hd_hlo_dot(e, a, b, 0, a.shape.rank - 1, 1);
+    const hd_shape flat = {.rank = 2, .size = {rows, inner}};
+    hd_shape shape = a.shape;
+    shape.size[shape.rank - 1] = columns;
+    const hd_ssa turned = hd_hlo_barrier(e, hd_hlo_dot(e, b, hd_hlo_reshape(e, a, &flat), 0, 1, 1));
+    return hd_hlo_reshape(e, hd_hlo_transpose(e, turned, (const int[]){1, 0}), &shape);
+}
+
 /* a [..., m, k] (turned: [..., k, m]) times b [..., k, n] (turned: [..., n, k]): [front, m, n]. */
 static hd_ssa product(hd_hlo *e, hd_ssa a, hd_ssa b, bool turn_a, bool turn_b, const hd_shape *front) {
     const int last = front->rank;
     if (b.shape.rank == 2 && !turn_a && a.shape.rank == last + 2) /* all rows of a times one matrix */
-        return hd_hlo_dot(e, a, b, 0, a.shape.rank - 1, turn_b ? 1 : 0);
+        return turn_b ? times_turned(e, a, b) : hd_hlo_dot(e, a, b, 0, a.shape.rank - 1, 0);
     a = with_front(e, a, front);
     b = with_front(e, b, front);
     return hd_hlo_dot(e, a, b, last, last + (turn_a ? 0 : 1), last + (turn_b ? 1 : 0));
@@ -28,7 +45,7 @@ hd_ssa hd_hlo_emit_contract(hd_hlo *e, uint32_t node) {
     const hd_dtype dtype = (hd_dtype)n->dtype, wide = hd_hlo_wide(dtype);
     const hd_ssa a = hd_hlo_cast(e, hd_hlo_input(e, node, 0), wide), b = hd_hlo_cast(e, hd_hlo_input(e, node, 1), wide);
     if (n->op == HD_OP_affine) {
-        hd_ssa y = hd_hlo_dot(e, a, b, 0, a.shape.rank - 1, 1);
+        hd_ssa y = times_turned(e, a, b);
         if (n->input_count > 2)
             y = hd_hlo_add(e, y, hd_hlo_broadcast(e, hd_hlo_cast(e, hd_hlo_input(e, node, 2), wide), &y.shape));
         return hd_hlo_cast(e, y, dtype);

@@ -4,6 +4,7 @@
 #include "ops/op.h"
 #include "xla/build.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static bool add_check(hd_hlo *e, hd_hlo_check check) {
@@ -94,4 +95,25 @@ hd_error hd_stablehlo_fault(hd_thread *thread, const hd_graph *g, const hd_stabl
                                                             : weights_fault(g, c, fault[1], value);
     hd_error_append(thread, " (in node %%%u, %s)", c->node, hd_node_name(&g->nodes[c->node]));
     return status;
+}
+
+/* ---- errors of XLA, which name a line: "-:12:5: error: ..." --------------------------------------------------------------------- */
+static const char *line_of(const char *text, long line) {
+    for (; line > 1 && text != NULL; --line) {
+        text = strchr(text, '\n');
+        if (text != NULL) ++text;
+    }
+    return text;
+}
+
+void hd_stablehlo_name_node(hd_thread *thread, const hd_graph *g, const hd_stablehlo *s) {
+    const char *said = thread->error_code == HD_OK ? NULL : strstr(thread->error_message, "-:");
+    char *end = NULL;
+    const long line = said == NULL ? 0 : strtol(said + 2, &end, 10);
+    const char *at = line > 0 && *end == ':' ? line_of(s->text, line) : NULL;
+    if (at == NULL) return;
+    uint32_t node = HD_NO_NODE;
+    for (uint32_t i = 0; i < g->node_count; ++i)
+        if (s->places[i] > 0 && s->places[i] <= (size_t)(at - s->text)) node = i;
+    if (node != HD_NO_NODE) hd_error_append(thread, " (in node %%%u, %s)", node, hd_node_name(&g->nodes[node]));
 }

@@ -11,6 +11,7 @@
 #include "xla/value.h"
 
 #include <string.h>
+#include <sys/sysinfo.h>
 
 /* What an argument was in the last run. */
 typedef struct argument {
@@ -38,6 +39,7 @@ typedef struct under_xla {
     void **expected;       /* for each cell: a value to be, while its home is not XLA yet; see value.h */
     lent *lent;
     uint32_t lent_count, lent_capacity;
+    struct under_xla *left; /* another one that was left as it is at the end of the process */
 } under_xla;
 
 /* ---- lent memory -------------------------------------------------------------------------------------------------------- */
@@ -218,7 +220,11 @@ static hd_error run_program(hd_executable *self, hd_thread *thread, const hd_run
     hd_error status = HD_OK;
     for (uint32_t i = 0; i < x->text.argument_count && status == HD_OK; ++i) status = prepare(x, thread, run, i);
     if (status == HD_OK) status = expect_results(x, thread, run);
-    if (status == HD_OK) status = hd_xla_run(x->program, x->given, (int)x->text.argument_count, x->made, NULL);
+    hd_pjrt_event *done = NULL; /* when something can go wrong, the run is waited for below */
+    if (status == HD_OK)
+        status = hd_xla_run(x->program, x->given, (int)x->text.argument_count, x->made,
+                            x->text.check_count == 0 ? &done : NULL);
+    if (done != NULL) hd_xla_run_goes_on(x->device, done);
     if (status == HD_OK) status = take_results(x, thread, run);
     for (uint32_t i = 0; i < x->text.result_count; ++i) hd_xla_buffer_destroy(&x->made[i]);
     for (uint32_t i = 0; i < x->text.argument_count; ++i) /* copies of state that were not taken */
@@ -230,6 +236,12 @@ static hd_error run_program(hd_executable *self, hd_thread *thread, const hd_run
 /* ---- making one ------------------------------------------------------------------------------------------------------------------ */
 static void destroy(hd_executable *self, hd_thread *thread) {
     under_xla *x = (under_xla *)self;
+    if (x->device != NULL && hd_xla_loss_of(x->device) == HD_XLA_ENDED) { /* XLA may still read what it was lent */
+        static _Atomic(under_xla *) left;
+        x->left = atomic_load(&left);
+        while (!atomic_compare_exchange_weak(&left, &x->left, x)) {}
+        return;
+    }
     for (uint32_t i = 0; x->arguments != NULL && i < x->text.argument_count; ++i) {
         hd_xla_buffer_destroy(&x->arguments[i].buffer); /* waits until its memory is free */
         if (x->arguments[i].held != NULL) hd_object_release(thread, &x->arguments[i].held->object);
@@ -254,6 +266,18 @@ static void *zeros(size_t count, size_t bytes) {
     return out;
 }
 
+/* That the machine has what a run takes. XLA would notice only while it runs, when state was given to it already. */
+static hd_error check_memory(const hd_xla_figures *f) {
+    struct sysinfo machine;
+    const double needed = (double)f->temporary_bytes + (double)f->output_bytes;
+    if (sysinfo(&machine) != 0) return HD_OK;
+    const double there = ((double)machine.totalram + (double)machine.totalswap) * machine.mem_unit;
+    if (needed <= there) return HD_OK;
+    return hd_fail(HD_ERROR_MEMORY,
+                   "a run would take %.0f bytes under XLA, for values on the way and results; this machine has %.0f",
+                   needed, there);
+}
+
 static hd_error compile(under_xla *x) {
     const uint32_t count = x->text.argument_count;
     hd_xla_parameter *parameters = zeros(count, sizeof *parameters);
@@ -269,7 +293,8 @@ static hd_error compile(under_xla *x) {
         parameters[i] = (hd_xla_parameter){type_of(x, &x->text.arguments[i]), x->text.arguments[i].result >= 0};
     if (status == HD_OK) {
         x->program = hd_xla_compile(x->device, x->text.text, x->text.bytes, parameters, (int)count);
-        if (x->program == NULL) status = HD_ERROR_INTERNAL;
+        if (x->program == NULL) hd_stablehlo_name_node(hd_thread_self(), x->graph, &x->text);
+        status = x->program == NULL ? HD_ERROR_INTERNAL : check_memory(&x->program->figures);
     }
     hd_array_release(parameters);
     return status;

@@ -67,7 +67,7 @@ static void take_message(const hd_xla_plugin *p, const hd_pjrt_error *error, cha
 
 hd_error hd_xla_check(const hd_xla_plugin *p, hd_pjrt_error *error, const char *what) {
     if (__builtin_expect(error == NULL, 1)) return HD_OK;
-    char message[512];
+    char message[384]; /* leaves room for where it is: see hd_stablehlo_name_node */
     take_message(p, error, message, sizeof message);
     const hd_error code = hd_fail(code_of(p, error), "%s: %s", what, message);
     hd_xla_went_well(p, error);

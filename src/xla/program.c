@@ -29,7 +29,7 @@ static int64_t nanoseconds(void) {
 
 /* ---- a program's memory ------------------------------------------------------------------------------------------ */
 static void destroy(hd_xla_program *program) {
-    if (program->loaded != NULL && !atomic_load_explicit(&program->device->client->lost, memory_order_relaxed)) {
+    if (program->loaded != NULL && hd_xla_loss_of(program->device) == HD_XLA_HERE) {
         const hd_xla_plugin *p = &program->device->client->plugin;
         hd_xla_went_well(p, p->loaded_destroy(&HD_PJRT(hd_pjrt_loaded_destroy, .loaded = program->loaded)));
     }

@@ -44,7 +44,7 @@ static hd_error run(const hd_xla_program *program, hd_xla_buffer *const *argumen
     for (int i = 0; i < program->output_count; ++i)
         outputs[i] = (hd_xla_buffer){.handle = results[i], .device = program->device, .type = program->outputs[i]};
     for (int i = 0; i < program->parameter_count; ++i)
-        if (program->parameters[i].donated) hd_xla_buffer_destroy(arguments[i]);
+        if (program->parameters[i].donated) hd_xla_buffer_is_spent(arguments[i]);
     return HD_OK;
 }
 

@@ -1,20 +1,34 @@
-/* Every call of the list, and its gradients, as StableHLO text run by a plugin, against O0.
+/* Every call of the list in every dtype that it takes, with its gradients and the gradients of these, as StableHLO text
+ * run by a plugin, against O0.
  *
  * HODU_CALL=name runs this one alone. */
 #include "../graph/calls.h"
 #include "agree.h"
+#include "heap.h"
 
 #include "core/random.h"
 
 enum { UNITS = 4 }; /* at 2, the size of what the calls are made with */
 
-/* The call, and the gradients of what it is called with: "y", "a", "b", "c". */
-static hd_script *script_of(int k, hd_tensor **in, int count) {
-    static const char *const names[3] = {"a", "b", "c"};
-    for (int i = 0; i < count; ++i) hd_requires_grad(in[i]);
-    hd_builder *b = started(calls[k].name);
+static const char *const names[3] = {"a", "b", "c"};
+
+static hd_builder *bound(const char *name, hd_tensor **in, int count) {
+    const bool differentiable = hd_dtype_is_float(hd_tensor_dtype(in[0]));
+    for (int i = 0; i < count && differentiable; ++i) hd_requires_grad(in[i]);
+    hd_builder *b = started(name);
     for (int i = 0; i < count; ++i) hd_builder_bind(b, names[i], in[i]);
+    return b;
+}
+
+/* The call, and the gradients of what it is called with: "y", "a", "b", "c". NULL: it does not take these. */
+static hd_script *script_of(int k, hd_tensor **in, int count) {
+    hd_builder *b = bound(calls[k].name, in, count);
     hd_tensor *y = run_call(in, &calls[k]);
+    if (!hd_ok()) {
+        hd_error_clear();
+        hd_builder_end(b);
+        return NULL;
+    }
     hd_builder_add_output(b, "y", y);
     assert_ok();
     if (hd_tensor_requires_grad(y)) hd_backward(y);
@@ -25,18 +39,93 @@ static hd_script *script_of(int k, hd_tensor **in, int count) {
     return built(b);
 }
 
-static void every_call(void **state) {
-    (void)state;
-    if (!plugin_ready()) skip();
+/* How many calls took the dtype. */
+static int every_call_in(hd_dtype dtype) {
     const char *only = getenv("HODU_CALL");
+    int taken = 0;
     for (int k = 0; k < CALL_COUNT; ++k)
         if (only == NULL || strcmp(only, calls[k].name) == 0) {
             HD_SCOPE;
             hd_tensor *in[3];
+            char what[96];
             const int count = call_operands(k, in);
+            for (int i = 0; i < count && dtype != HD_F32; ++i)
+                in[i] =
+                    hd_cast(hd_dtype_is_float(dtype) ? in[i] : hd_mul_scalar(in[i], 5), dtype); /* integers: 1 to 10 */
+            snprintf(what, sizeof what, "%s in %s", calls[k].name, hd_dtype_name(dtype));
             hd_seed(5);
-            xla_agrees_at(script_of(k, in, count), UNITS, 2, calls[k].name);
+            hd_script *s = script_of(k, in, count);
+            if (s != NULL) xla_agrees_at(s, UNITS, 2, what);
+            taken += s != NULL;
         }
+    return only == NULL ? taken : CALL_COUNT;
 }
 
-RUN(test(every_call))
+static void every_call(void **state) {
+    (void)state;
+    if (!plugin_ready()) skip();
+    assert_int_equal(every_call_in(HD_F32), CALL_COUNT);
+}
+/* What sanitizers look for is the same in each dtype of a kind, and XLA is slow under them: one of each is enough there. */
+static void every_call_in_f64(void **state) {
+    (void)state;
+    if (SANITIZED || !plugin_ready()) skip();
+    assert_true(every_call_in(HD_F64) >= CALL_COUNT - 2);
+}
+static void every_call_in_small_floats(void **state) {
+    (void)state;
+    if (!plugin_ready()) skip();
+    if (!SANITIZED) assert_true(every_call_in(HD_F16) >= CALL_COUNT - 2);
+    assert_true(every_call_in(HD_BF16) >= CALL_COUNT - 2);
+}
+static void calls_that_take_integers(void **state) {
+    (void)state;
+    if (!plugin_ready()) skip();
+    assert_true(every_call_in(HD_I32) >= CALL_COUNT * 3 / 4);
+    if (!SANITIZED) assert_true(every_call_in(HD_U8) >= CALL_COUNT * 3 / 4);
+}
+
+/* Of sum(w y^2), where weights keep what a norm gives from adding up to a constant: its gradients, and those of the sum of their
+ * squares. In f64 and to 1e-9: roundings, which second derivatives multiply, stay far below that, a wrong term does not. */
+static hd_tensor *sum_of_squares_of_gradients(hd_tensor *y, hd_tensor **in, int count) {
+    if (!hd_tensor_requires_grad(y)) return NULL;
+    hd_tensor *loss = hd_sum(hd_mul(hd_square(y), operand(hd_tensor_shape(y), 7, HD_F64)), X(), NULL), *total = NULL;
+    hd_tensors *first = hd_grad_of(loss, hd_tensors_from(in, count), HD_OPTS(hd_grad_of_opts, .differentiable = true));
+    for (int i = 0; first != NULL && i < count; ++i) {
+        hd_tensor *squares = hd_sum(hd_square(hd_tensors_get(first, i)), X(), NULL);
+        total = total == NULL ? squares : hd_add(total, squares);
+    }
+    return total;
+}
+
+static void gradients_of_gradients(void **state) {
+    (void)state;
+    if (!plugin_ready()) skip();
+    const char *only = getenv("HODU_CALL");
+    int taken = 0;
+    for (int k = 0; k < CALL_COUNT; ++k) {
+        if (only != NULL && strcmp(only, calls[k].name) != 0) continue;
+        HD_SCOPE;
+        hd_tensor *in[3];
+        const int count = call_operands(k, in);
+        for (int i = 0; i < count; ++i) in[i] = hd_cast(in[i], HD_F64);
+        hd_builder *b = bound(calls[k].name, in, count);
+        hd_tensor *total = sum_of_squares_of_gradients(run_call(in, &calls[k]), in, count);
+        if (total != NULL && hd_tensor_requires_grad(total)) hd_backward(total);
+        const bool has_any = hd_ok() && total != NULL;
+        hd_error_clear(); /* some have none */
+        if (has_any) hd_builder_add_output(b, "first", total);
+        for (int i = 0; has_any && i < count; ++i)
+            if (hd_has_grad(in[i])) hd_builder_add_output(b, names[i], hd_grad(in[i])), ++taken;
+        hd_clear_tape();
+        if (!has_any) hd_builder_end(b);
+        if (!has_any) continue;
+        hd_script *s = built(b);
+        hd_seed(5);
+        xla_agrees_at(s, 1e-9 / unit_of(HD_F64), 2, calls[k].name);
+    }
+    if (only == NULL) assert_true(taken >= CALL_COUNT);
+}
+
+RUN(test(every_call), test(every_call_in_f64), test(every_call_in_small_floats), test(calls_that_take_integers),
+    test(gradients_of_gradients))

@@ -1,10 +1,12 @@
-# A plugin that is no good, and a library that is none, for xla/plugin.
+# A plugin that is no good, and a library that is none, for xla/plugin and xla/faults.
 add_library(fake_plugin MODULE xla/fake_plugin.c)
 target_include_directories(fake_plugin PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_compile_definitions(fake_plugin PRIVATE _GNU_SOURCE)
 target_link_libraries(fake_plugin PRIVATE hodu_warnings)
-add_dependencies(test_xla_plugin fake_plugin)
-target_compile_definitions(test_xla_plugin PRIVATE FAKE_PLUGIN="$<TARGET_FILE:fake_plugin>")
+foreach(target test_xla_plugin test_xla_faults)
+  add_dependencies(${target} fake_plugin)
+  target_compile_definitions(${target} PRIVATE FAKE_PLUGIN="$<TARGET_FILE:fake_plugin>")
+endforeach()
 
 # Where no plugin is found, choosing XLA is an error that changes nothing: once more for who has one.
 foreach(pair script/script:test_script_script compile/compile:test_compile_compile
@@ -19,3 +21,25 @@ foreach(pair script/script:test_script_script compile/compile:test_compile_compi
   set_tests_properties(no-xla/${name} PROPERTIES TIMEOUT 1200
     ENVIRONMENT "XDG_DATA_HOME=/nowhere;HODU_XLA_PLUGIN=;HODU_XLA_PLUGIN_CPU=")
 endforeach()
+
+# The examples that make scripts, once more under XLA: they compare what comes out with dynamic execution. compilers.c is left
+# out, which asks what a change from the default to XLA does, and training.c, whose unrolled loop XLA compiles for more than a
+# minute: xla/unrolled has it, and xla/scripts its other half.
+if(HODU_EXAMPLES)
+  file(GLOB examples CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/examples
+    ${PROJECT_SOURCE_DIR}/examples/*.c ${PROJECT_SOURCE_DIR}/examples/script/*.c)
+  list(REMOVE_ITEM examples script/compilers.c script/training.c)
+  foreach(file ${examples})
+    file(STRINGS ${PROJECT_SOURCE_DIR}/examples/${file} scripts REGEX "hd_builder_build|hd_compile\\(")
+    if(NOT scripts)
+      continue()
+    endif()
+    string(REGEX REPLACE "\\.c$" "" name ${file})
+    string(REPLACE "/" "_" target example_${name})
+    set(folder ${CMAKE_CURRENT_BINARY_DIR}/xla-example/${name}) # of its own: some write files
+    file(MAKE_DIRECTORY ${folder})
+    add_test(NAME xla/example/${name} COMMAND ${target})
+    set_tests_properties(xla/example/${name} PROPERTIES TIMEOUT 1200 LABELS example WORKING_DIRECTORY ${folder}
+      ENVIRONMENT HODU_COMPILER=xla SKIP_REGULAR_EXPRESSION "there is no XLA plugin for cpu")
+  endforeach()
+endif()
