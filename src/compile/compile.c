@@ -420,7 +420,7 @@ static hd_error check_options(const hd_thread *thread, hd_compile_opts *o) {
     if (o->compiler == 0 && o->backend == HD_BACKEND_GRAPH) HD_TRY(hd_compiler_default(&o->compiler));
     if (level == HD_LEVEL_DEFAULT) o->optimization_level = HD_O1;
     if (o->device.kind == HD_DEVICE_DEFAULT) o->device = thread->device;
-    if (!hd_device_available(o->device))
+    if (o->compiler != HD_COMPILER_XLA && !hd_device_available(o->device))
         return hd_fail(HD_ERROR_DEVICE, "device %s is not available here; hd_device_available tells",
                        hd_device_text((char[32]){0}, o->device));
     if (o->compiler == HD_COMPILER_XLA) HD_TRY(hd_xla_available(o->device));

@@ -267,8 +267,9 @@ static void *zeros(size_t count, size_t bytes) {
 }
 
 /* That the machine has what a run takes. XLA would notice only while it runs, when state was given to it already. */
-static hd_error check_memory(const hd_xla_figures *f) {
+static hd_error check_memory(const hd_xla_device *device, const hd_xla_figures *f) {
     struct sysinfo machine;
+    if (device->device.kind != HD_DEVICE_CPU) return HD_OK; /* which has memory of its own */
     const double needed = (double)f->temporary_bytes + (double)f->output_bytes;
     if (sysinfo(&machine) != 0) return HD_OK;
     const double there = ((double)machine.totalram + (double)machine.totalswap) * machine.mem_unit;
@@ -294,7 +295,7 @@ static hd_error compile(under_xla *x) {
     if (status == HD_OK) {
         x->program = hd_xla_compile(x->device, x->text.text, x->text.bytes, parameters, (int)count);
         if (x->program == NULL) hd_stablehlo_name_node(hd_thread_self(), x->graph, &x->text);
-        status = x->program == NULL ? HD_ERROR_INTERNAL : check_memory(&x->program->figures);
+        status = x->program == NULL ? HD_ERROR_INTERNAL : check_memory(x->device, &x->program->figures);
     }
     hd_array_release(parameters);
     return status;

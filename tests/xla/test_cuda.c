@@ -129,9 +129,31 @@ static void draws_and_errors_agree(void **state) {
     assert_error(HD_ERROR_INDEX, "index 10 at place 1 of [3] is out of range for an axis of size 10");
 }
 
+/* A compiled module: results and gradients are those of the module itself. */
+static void modules_compile_for_it(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_module *model = HD_SEQUENTIAL(hd_linear(8, 16, NULL), hd_tanh_layer(), hd_linear(16, 3, NULL));
+    hd_module *compiled = hd_compile(model, HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH,
+                                                    .compiler = HD_COMPILER_XLA, .device = hd_cuda(0)));
+    assert_ok();
+    hd_tensor *x = operand(S(5, 8), 0, HD_F32), *y[2], *gradients[2],
+              *first = hd_tensors_get(hd_module_parameters(model), 0);
+    for (int way = 0; way < 2; ++way) {
+        y[way] = hd_forward(way ? compiled : model, x);
+        hd_backward(hd_sum(hd_square(y[way]), X(), NULL));
+        gradients[way] = hd_copy(hd_grad(first));
+        hd_zero_grad(first);
+        hd_clear_tape();
+    }
+    agree(y[1], y[0], 64);
+    agree(gradients[1], gradients[0], 128);
+    assert_ok();
+}
+
 int main(void) {
     if (!has_gpu()) return 77;
     const struct CMUnitTest tests[] = {test(a_block_agrees), test(convolutions_agree), test(training_agrees),
-                                       test(draws_and_errors_agree)};
+                                       test(draws_and_errors_agree), test(modules_compile_for_it)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
