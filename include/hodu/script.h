@@ -69,7 +69,7 @@ typedef struct hd_script_figures {
         llvm_load_ms; /* of compile_ms: loading LLVM, once in a process; making code (a sum over threads); placing it */
     double code_ms, link_ms;
     int64_t alternatives; /* that O3 timed; 0: what it found earlier was in the disk cache, or the trial runs failed */
-    int64_t peak_bytes; /* under XLA, by its own account: all that a run holds at once; 0: it does not say */
+    int64_t peak_bytes;   /* under XLA, by its own account: all that a run holds at once; 0: it does not say */
     double operations, bytes_moved; /* of a run: arithmetic, and memory that kernels read and write */
 } hd_script_figures;
 HD_API hd_script_figures hd_script_stats(const hd_script *script);
@@ -84,15 +84,16 @@ HD_API int64_t hd_script_format(const hd_script *script, char *out, size_t capac
 HD_API void hd_script_print_stablehlo(const hd_script *script);
 HD_API int64_t hd_script_format_stablehlo(const hd_script *script, char *out, size_t capacity);
 typedef struct hd_script_check_result {
-    double largest_difference; /* of any output or state, absolute */
-    double relative;           /* that difference, relative to the largest value of its tensor */
-    int64_t node;              /* of the recorded graph, the first that differs; -1: none */
+    double largest_difference; /* of any output or state, absolute; NaN on error, or where only one has NaN */
+    double relative; /* the largest of any, relative to the largest value of its tensor at O0 (inf: that is 0) */
+    int64_t node;    /* of the recorded graph, the first that differs; -1: none */
 } hd_script_check_result;
 /* Runs the script with the inputs set, as compiled and by HODU at O0, without changing state, and compares. */
 HD_API hd_script_check_result hd_script_check(hd_script *script);
 
 /* ---- more of them ---- */
-/* Another script with the same code and constants, and inputs and state of its own (as they are now). */
+/* Another script with the same code and constants, and inputs, state and bound tensors of its own (as they are now): it
+ * follows no tensor that another thread writes. */
 HD_API hd_script *hd_script_clone(hd_script *script);
 /* Into and from a .hoduscript file (the extension is added when there is none). Saved: graph, constants, bound and state
  * tensors as they are now, the compiler and the level. */

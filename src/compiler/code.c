@@ -257,7 +257,7 @@ static hd_error report(const batch *b) {
     hd_kernel_print(j->kernel, line, sizeof line);
     line[strcspn(line, "\n")] = '\0';
     if (b->error.code == HD_OK) return hd_fail(HD_ERROR_MEMORY, "%s: no memory to compile it", line);
-    return hd_fail(b->error.code, "%s: %s", line, b->error.message);
+    return hd_fail(b->error.code, "%s (for %s)", b->error.message, line);
 }
 
 /* ---- many ----------------------------------------------------------------------------------------------------------------- */

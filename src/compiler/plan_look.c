@@ -35,8 +35,30 @@ static int64_t most_elements(const hd_plan *p, const hd_launch *l) {
     return points;
 }
 
+static double matrices_of(const hd_shape *shape) {
+    double count = 1;
+    for (int i = 0; i < shape->rank - 2; ++i) count *= (double)shape->size[i];
+    return count;
+}
+
+/* Of attention, all elements together: two products forward, five back. */
+static double operations_of_attention(const hd_call *call) {
+    const bool back = call->op->id == HD_OP_attention_gradient;
+    const hd_shape *q = &call->inputs[back]->layout.shape, *k = &call->inputs[back + 1]->layout.shape,
+                   *v = &call->inputs[back + 2]->layout.shape;
+    const double scores = matrices_of(q) * (double)q->size[q->rank - 2] * (double)k->size[k->rank - 2],
+                 d = (double)q->size[q->rank - 1], e = (double)v->size[v->rank - 1];
+    return 2 * scores * (back ? 3 * d + 2 * e : d + e);
+}
+
 /* Products and sums for an element of a call's result. */
 static double operations_of(const hd_call *call) {
+    if (call->op->id == HD_OP_conv_weight_gradient) { /* a sum over all pixels of all images */
+        const hd_shape *gradient = &call->inputs[1]->layout.shape;
+        double pixels = (double)gradient->size[0];
+        for (int i = 2; i < gradient->rank; ++i) pixels *= (double)gradient->size[i];
+        return 2 * pixels;
+    }
     if (call->op->id == HD_OP_conv ||
         call->op->id == HD_OP_conv_transpose) { /* a transposed one that strides has fewer */
         const hd_conv_attributes *a = call->attributes;
@@ -69,7 +91,10 @@ void hd_plan_describe(const hd_executable *self, int64_t index, hd_launch_figure
     }
     if (l->native != HD_NONE) describe_kernel(p->natives[l->native], out);
     const hd_call *call = l->call == HD_NONE ? NULL : &p->calls[l->call].call;
-    if (call != NULL) out->operations += (double)call->outputs[0]->count * operations_of(call);
+    if (call != NULL)
+        out->operations += call->op->family == HD_FAMILY_ATTENTION
+                               ? operations_of_attention(call)
+                               : (double)call->outputs[0]->count * operations_of(call);
 }
 
 void hd_plan_dump(const hd_plan *p) {

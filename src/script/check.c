@@ -72,10 +72,9 @@ static hd_error compare_levels(hd_thread *thread, const hd_script *s, hd_graph *
             double difference, relative;
             compare(ours[i], theirs[i], &difference, &relative);
             if (difference != 0 && *first < 0) *first = i;
-            if (difference > result->largest_difference || difference != difference) {
+            if (difference > result->largest_difference || difference != difference)
                 result->largest_difference = difference;
-                result->relative = relative;
-            }
+            if (relative > result->relative || relative != relative) result->relative = relative;
         }
     }
     for (uint32_t i = 0; ours != NULL && theirs != NULL && i < g->output_count; ++i) {
@@ -100,10 +99,11 @@ static hd_graph *with_updates(hd_thread *thread, const hd_graph *g) {
 
 hd_script_check_result hd_script_check(hd_script *script) {
     hd_script_check_result result = {.node = -1};
-    HD_ENTER("hd_script_check", result);
+    static const hd_script_check_result failed = {NAN, NAN, -1}; /* which is below no bound */
+    HD_ENTER("hd_script_check", failed);
     if (hd_script_check_argument(script) != HD_OK || hd_script_check_eager(thread) != HD_OK ||
         hd_script_check_inputs(script) != HD_OK)
-        return result;
+        return failed;
     HD_NO_GRAD;
     hd_span span;
     hd_span_begin(&span, thread, "script_check");
@@ -122,5 +122,5 @@ hd_script_check_result hd_script_check(hd_script *script) {
         hd_graph_release(thread, part);
     }
     hd_span_end(&span, NULL);
-    return result;
+    return thread->error_code == HD_OK ? result : failed;
 }

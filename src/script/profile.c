@@ -36,11 +36,10 @@ void hd_script_profile(hd_script *script, int runs) {
         hd_script_check_inputs(script) != HD_OK || hd_script_make_executable(thread, script) != HD_OK)
         return;
     hd_executable *e = script->executable;
-    if (runs < 1 || e->describe == NULL) {
-        hd_fail(HD_ERROR_VALUE, runs < 1 ? "%d runs; at least 1 is needed" : "%d runs: this compiler has no profile",
-                runs);
-        return;
-    }
+    if (runs < 1) hd_fail(HD_ERROR_VALUE, "%d runs; at least 1 is needed", runs);
+    if (runs >= 1 && e->describe == NULL)
+        hd_fail(HD_ERROR_STATE, "XLA has no profile; hd_script_set_compiler(script, HD_COMPILER_HODU) before it");
+    if (thread->error_code != HD_OK) return;
     int64_t *nanoseconds = hd_array_resize(NULL, ((size_t)e->launches + 1) * sizeof *nanoseconds);
     if (nanoseconds == NULL) {
         hd_fail(HD_ERROR_MEMORY, "no memory to time %lld launches", (long long)e->launches);

@@ -593,7 +593,7 @@ static void checking_compares_with_O0(void **state) {
     hd_builder_add_output(b, "i", hd_argmax(x, 0, NULL));
     hd_assign(w, hd_mul(w, x));
     hd_script *s = built(b);
-    hd_script_check(s);
+    assert_true(isnan(hd_script_check(s).relative)); /* below no bound */
     assert_error(HD_ERROR_STATE, "hd_script_check: 1 input is not set: \"x\"");
     hd_script_set_input(s, "x", HD_TENSOR_F32(S(2), 3, 4));
     const uint64_t draw = hd_generator_draw(NULL);
@@ -608,6 +608,36 @@ static void checking_compares_with_O0(void **state) {
     hd_script_set_input(s, "x", HD_TENSOR_F32(S(2), NAN, INFINITY));
     assert_true(hd_script_check(s).largest_difference == 0);
     assert_ok();
+}
+
+/* A small output that is far off does not hide behind a large one that is nearly right. */
+static void a_check_looks_at_every_output(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("apart");
+    hd_tensor *e = hd_tanh(hd_input("x", S(1000), HD_F32));
+    hd_builder_add_output(b, "large", hd_mul_scalar(hd_exp(e), 1e9));
+    hd_builder_add_output(b, "small", hd_sub(hd_sum(e, X(), NULL), hd_sum(hd_flip(e, X(0)), X(), NULL)));
+    hd_script *s = built(b);
+    hd_script_set_input(s, "x", operand(S(1000), 0, HD_F32));
+    hd_tensor *values[2][2];
+    for (int level = 0; level < 2; ++level) {
+        hd_script_set_optimization_level(s, level ? HD_O2 : HD_O0);
+        hd_outputs *o = hd_script_run(s);
+        for (int i = 0; i < 2; ++i) values[level][i] = hd_cast(hd_outputs_at(o, i), HD_F64);
+    }
+    double relative = 0;
+    for (int i = 0; i < 2; ++i) {
+        const double apart = hd_item(hd_max(hd_abs(hd_sub(values[1][i], values[0][i])), X(), NULL)),
+                     most = hd_item(hd_max(hd_abs(values[0][i]), X(), NULL)),
+                     own = apart == 0  ? 0
+                           : most == 0 ? INFINITY
+                                       : apart / most;
+        relative = own > relative ? own : relative;
+    }
+    const hd_script_check_result r = hd_script_check(s);
+    assert_ok();
+    assert_true(r.relative == relative);
 }
 
 /* ---- faults ------------------------------------------------------------------------------------------------------ */
@@ -909,7 +939,8 @@ RUN(test(inputs_stay_set), test(very_many_inputs_and_outputs_are_found_by_name),
     test(what_is_not_there_changes_nothing), test(foreign_values_are_noticed), test(scripts_must_be_alive),
     test(scripts_do_not_run_while_a_builder_records), test(while_an_error_is_pending_nothing_runs),
     test(figures_are_right), test(a_script_can_be_read), test(checking_compares_with_O0),
-    test(a_run_that_fails_changes_nothing), test(faults_in_constants_come_when_it_runs), test(every_dtype_goes_through),
+    test(a_check_looks_at_every_output), test(a_run_that_fails_changes_nothing),
+    test(faults_in_constants_come_when_it_runs), test(every_dtype_goes_through),
     test(empty_and_single_values_go_through), test(empty_values_need_no_arena), test(a_script_may_read_nothing),
     test(draws_are_those_of_dynamic_execution), test(draws_come_from_the_generator_in_use),
     test(checkpoints_draw_the_same_again), test(clones_have_their_own_inputs_and_state))
