@@ -101,6 +101,8 @@ struct hd_xla_program {
 hd_xla_program *hd_xla_compile(hd_xla_device *device, const char *text, size_t text_bytes,
                                const hd_xla_parameter *parameters, int parameter_count);
 /* NULL is allowed. May be called while runs of it are under way. */
+/* That others hold it too. */
+bool hd_xla_program_is_shared(const hd_xla_program *program);
 void hd_xla_program_release(hd_xla_program *program);
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */

@@ -323,10 +323,13 @@ hd_executable *hd_xla_executable(hd_thread *thread, hd_graph *graph, hd_device d
         x->executable.launches = 1;
         x->executable.arena_bytes = f->temporary_bytes;
         x->executable.peak_bytes = f->peak_bytes;
-        x->executable.code = (hd_code_figures){.kernels = 1,
-                                               .from_disk = f->from_disk,
-                                               .compiled = !f->from_disk,
-                                               .compile_nanoseconds = f->compile_nanoseconds};
+        const bool shared = hd_xla_program_is_shared(x->program); /* somebody had it compiled before */
+        x->executable.code = (hd_code_figures){.kernels = 1, .from_memory = shared};
+        if (!shared)
+            x->executable.code = (hd_code_figures){.kernels = 1,
+                                                   .from_disk = f->from_disk,
+                                                   .compiled = !f->from_disk,
+                                                   .compile_nanoseconds = f->compile_nanoseconds};
         return &x->executable;
     }
     destroy(&x->executable, thread);

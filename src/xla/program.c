@@ -91,6 +91,13 @@ static hd_xla_program *enter(hd_xla_program *program) {
     return other;
 }
 
+bool hd_xla_program_is_shared(const hd_xla_program *program) {
+    hd_xla_programs_lock();
+    const bool shared = program->references > 1;
+    hd_xla_programs_unlock();
+    return shared;
+}
+
 void hd_xla_program_release(hd_xla_program *program) {
     if (program == NULL) return;
     hd_xla_programs_lock();

@@ -293,6 +293,22 @@ static void modules_compile_for_it(void **state) {
     }
 }
 
+/* A clone finds the program in memory. */
+static void stats_say_where_code_came_from(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_script *s = under_xla(block(operand(S(30, 40), 1, HD_F32), operand(S(40), 2, HD_F32)));
+    hd_script_compile(s);
+    hd_script *clone = hd_script_clone(s);
+    hd_script_compile(clone);
+    assert_ok();
+    const hd_script_figures first = hd_script_stats(s), second = hd_script_stats(clone);
+    assert_int_equal(first.kernels_compiled + first.kernels_from_disk, 1);
+    assert_int_equal(second.kernels_compiled + second.kernels_from_disk, 0);
+    assert_int_equal(second.kernels_from_memory, 1);
+    assert_true(second.code_ms == 0);
+}
+
 int main(void) {
     if (!has_plugin()) return 77;
     const struct CMUnitTest tests[] = {test(both_compilers_agree),
@@ -306,6 +322,7 @@ int main(void) {
                                        test(recorded_writes_hide_what_xla_holds),
                                        test(a_check_compares_with_hodu),
                                        test(files_keep_the_choice),
+                                       test(stats_say_where_code_came_from),
                                        test(modules_compile_for_it)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
