@@ -501,7 +501,8 @@ static hd_error plan_product(hd_plan *p, hd_lowering *lowering, const hd_group *
     hd_launch *l = new_launch(p, RUN_PRODUCT, members[0]);
     hd_plan_call *c = new_call(p, members[0], l);
     const bool adds_row = s.count > 0 && s.steps[0].op == HD_OP_add && s.others[0] != HD_NONE && /* that is a bias */
-                          s.steps[0].other_row == 0 && n->input_count == 2;
+                          s.steps[0].other_row == 0 && n->input_count == 2 &&
+                          hd_plan_adds_bias(&p->tensors[s.others[0]], (hd_dtype)n->dtype);
     if (adds_row) c->bias = s.others[0];
     c->step_count = s.count - adds_row;
     memcpy(c->steps, s.steps + adds_row, (size_t)c->step_count * sizeof *c->steps);

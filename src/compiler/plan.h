@@ -118,9 +118,9 @@ static inline bool hd_plan_is_own(const hd_plan *p, uint32_t tensor) {
     return p->buffers[p->buffer_of[tensor]].room == IN_ARENA && hd_plan_is_whole(p, tensor);
 }
 
-/* That a product whose result has this dtype can add the bias to its tiles without a kernel of its own. */
+/* That a product whose result has this dtype can add the bias to its tiles without a kernel of its own: to floats. */
 static inline bool hd_plan_adds_bias(const hd_tensor *bias, hd_dtype result) {
-    return bias->contiguous && hd_cpu_product_reads(result, (hd_dtype)bias->dtype);
+    return bias->contiguous && hd_dtype_is_float(result) && hd_cpu_product_reads(result, (hd_dtype)bias->dtype);
 }
 
 /* What tuning chose for a launch, and for a whole plan: all zero is what plans choose by themselves. */

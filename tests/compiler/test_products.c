@@ -480,8 +480,44 @@ static void sums_over_one_of_them(void **state) {
     }
 }
 
+/* A row that is added to integers; and one that the result of a single row lies over, whatever the layout of the weights. */
+static void rows_that_are_added(void **state) {
+    (void)state;
+    static const hd_dtype dtypes[] = {HD_I32, HD_I64, HD_U8, HD_I16, HD_F32, HD_F64, HD_BF16};
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; ++i) {
+        HD_SCOPE;
+        hd_builder *b = started("row");
+        hd_tensor *w = operand(S(7, 33), 1, dtypes[i]), *row = operand(S(33), 2, dtypes[i]);
+        hd_builder_add_output(b, "y", hd_add(hd_matmul(hd_input("x", S(13, 7), dtypes[i]), w), row));
+        hd_script *s = built(b);
+        hd_script_set_input(s, "x", operand(S(13, 7), 0, dtypes[i]));
+        levels_agree(s, PRODUCT_UNITS, hd_dtype_name(dtypes[i]));
+    }
+    for (int kind = 0; kind < 4; ++kind) {
+        HD_SCOPE;
+        hd_tensor *h = operand(S(1, 64), 1, HD_F32), *w = operand(S(100, 128), 2, HD_F32),
+                  *x = operand(S(1, 100), 0, HD_F32);
+        hd_tensor *twin = hd_copy(h);
+        hd_builder *b = started("over");
+        hd_builder_add_state(b, "h", h);
+        if (kind & 1) hd_builder_bind(b, "w", w);
+        hd_tensor *columns = kind & 2 ? hd_slice(w, 1, 0, HD_END, 2) : hd_slice(w, 1, 0, 64, 1);
+        hd_assign(h, hd_add(hd_matmul(hd_input("x", S(1, 100), HD_F32), columns), h));
+        hd_script *s = built(b);
+        hd_script_set_input(s, "x", x);
+        columns = kind & 2 ? hd_slice(w, 1, 0, HD_END, 2) : hd_slice(w, 1, 0, 64, 1);
+        for (int run = 0; run < 3; ++run) {
+            hd_script_run(s);
+            twin = hd_add(hd_matmul(x, columns), twin);
+            assert_ok();
+            assert_within_units(h, twin, PRODUCT_UNITS);
+        }
+    }
+}
+
 RUN(test(products_of_all_sizes), test(large_products), test(products_without_elements), test(batches),
     test(layers_over_more_axes), test(changed_weights_are_packed_anew), test(borrowed_weights_are_read_live),
     test(weights_may_be_views_and_constants), test(weights_that_the_run_updates), test(narrow_products_of_all_sizes),
     test(halves_are_rounded_where_they_would_be), test(widened_integers), test(packed_halves),
-    test(rows_upon_each_other_compile_nothing), test(state_is_the_other_operand), test(sums_over_one_of_them))
+    test(rows_upon_each_other_compile_nothing), test(state_is_the_other_operand), test(sums_over_one_of_them),
+    test(rows_that_are_added))

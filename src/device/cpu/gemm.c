@@ -436,6 +436,12 @@ static void multiply_columns(void *context, int64_t begin, int64_t end) {
     if (end == p->n / nr && end * nr < p->n) multiply_tile(p, 0, p->k, p->n - nr);
 }
 
+/* The same in groups of tiles, so that it does not depend on the number of threads which of them are in a line. */
+static void multiply_groups(void *context, int64_t begin, int64_t end) {
+    const product *p = context;
+    multiply_columns(context, begin * HD_LINE_PANELS, minimum(end * HD_LINE_PANELS, p->n / p->kernels->nr));
+}
+
 /* Fewer columns than a tile has: through a panel that fits. */
 static void multiply_edge(const product *p) {
     _Alignas(64) char edge_b[EDGE_BYTES], edge_c[EDGE_BYTES];
@@ -511,7 +517,8 @@ static void multiply_in_place(product *p) {
     else if (p->n < nr)
         multiply_edge(p);
     else if (p->m <= 4)
-        hd_parallel_range(p->n / nr, HD_GEMM_PARALLEL / tile + 1, multiply_columns, p);
+        hd_parallel_range(pieces_of(p->n / nr, HD_LINE_PANELS), HD_GEMM_PARALLEL / HD_LINE_PANELS / tile + 1,
+                          multiply_groups, p);
     else
         multiply_columns(p, 0, p->n / nr);
 }

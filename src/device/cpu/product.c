@@ -158,8 +158,9 @@ static void store_rows(hd_dtype dtype, char *to, int64_t to_row, const char *fro
 void *hd_cpu_product_place(hd_product_finish finish, void *context, int64_t row, int64_t column) {
     const hd_plain_finish *f = context;
     if (finish != hd_cpu_product_store || f->dtype != hd_cpu_product_dtype(f->dtype)) return NULL;
+    if (f->bias == f->out) return NULL; /* it is read there first */
     for (int i = 0; i < f->step_count; ++i)
-        if (f->steps[i].other == f->out) return NULL; /* it is read there first */
+        if (f->steps[i].other == f->out) return NULL;
     return (char *)f->out + (size_t)(row * f->columns + column) * hd_dtype_bytes[f->dtype];
 }
 
