@@ -34,7 +34,7 @@ static struct {
     LLVMTargetRef kind;
     LLVMTargetMachineRef free[MACHINES];
     int free_count;
-    int64_t load_nanoseconds;
+    _Atomic int64_t load_nanoseconds;
 } llvm = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 static int64_t now(void) {
