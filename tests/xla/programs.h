@@ -97,4 +97,12 @@ static inline bool has_plugin(void) {
     return found;
 }
 
+/* In a child of a process that has used XLA: the pending error says so, and is gone. */
+static inline bool says_fork(void) {
+    const bool says = hd_error_code() == HD_ERROR_STATE && strstr(hd_error_message(), "before this process was forked");
+    if (!says) fprintf(stderr, "in the child: \"%s\"\n", hd_error_message());
+    hd_error_clear();
+    return says;
+}
+
 #endif

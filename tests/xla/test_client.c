@@ -488,13 +488,6 @@ static int status_of(pid_t child) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-static bool says_fork(void) {
-    const bool says = hd_error_code() == HD_ERROR_STATE && strstr(hd_error_message(), "before this process was forked");
-    if (!says) fprintf(stderr, "in the child: \"%s\"\n", hd_error_message());
-    hd_error_clear();
-    return says;
-}
-
 /* What a child does with all that its parent had: every call says why not, and what releases returns. */
 static int use_in_child(hd_xla_program *program, hd_xla_buffer *x, hd_xla_buffer *w) {
     hd_xla_buffer y;

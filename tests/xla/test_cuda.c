@@ -18,11 +18,6 @@ static hd_script *on_cpu(hd_script *s) {
     assert_ok();
     return s;
 }
-static void agree(hd_tensor *a, hd_tensor *b, double units) {
-    const char *why = difference_within(a, b, units_at_largest(b, units));
-    if (why[0] != '\0') fail_msg("%s", why);
-}
-
 static bool has_gpu(void) {
     HD_SCOPE;
     hd_builder *b = started("look");
@@ -54,7 +49,7 @@ static void a_block_agrees(void **state) {
     hd_script_set_input(s, "x", hd_randn(S(200, 300), HD_F32));
     hd_outputs *ours = hd_script_run(s), *theirs = hd_script_run(on_gpu(s));
     assert_ok();
-    for (int i = 0; i < 2; ++i) agree(hd_outputs_at(theirs, i), hd_outputs_at(ours, i), 64);
+    for (int i = 0; i < 2; ++i) assert_within_units(hd_outputs_at(theirs, i), hd_outputs_at(ours, i), 64);
     hd_outputs *again = hd_script_run(on_cpu(s));
     for (int i = 0; i < 2; ++i) assert_identical(hd_outputs_at(again, i), hd_outputs_at(ours, i));
 }
@@ -70,7 +65,7 @@ static void convolutions_agree(void **state) {
     hd_script_set_input(s, "x", hd_randn(S(2, 8, 20, 20), HD_F32));
     hd_tensor *ours = output(s, "y"), *theirs = output(on_gpu(s), "y");
     assert_ok();
-    agree(theirs, ours, 64);
+    assert_within_units(theirs, ours, 64);
 }
 
 /* State stays on the device between runs, and comes back when it is looked at. */
@@ -146,8 +141,8 @@ static void modules_compile_for_it(void **state) {
         hd_zero_grad(first);
         hd_clear_tape();
     }
-    agree(y[1], y[0], 64);
-    agree(gradients[1], gradients[0], 128);
+    assert_within_units(y[1], y[0], 64);
+    assert_within_units(gradients[1], gradients[0], 128);
     assert_ok();
 }
 

@@ -174,13 +174,6 @@ static void the_process_may_end_while_it_runs(void **state) {
 }
 
 /* ---- forks -------------------------------------------------------------------------------------------------------------- */
-static bool says_fork(void) {
-    const bool says = hd_error_code() == HD_ERROR_STATE && strstr(hd_error_message(), "before this process was forked");
-    if (!says) fprintf(stderr, "in the child: \"%s\"\n", hd_error_message());
-    hd_error_clear();
-    return says;
-}
-
 /* What XLA has is the parent's; what was read before, and HODU, work. */
 static int in_the_child(hd_script *s, hd_tensor *read, hd_tensor *unread) {
     int wrong = 0;

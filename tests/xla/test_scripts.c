@@ -13,11 +13,6 @@ static hd_script *under_xla(hd_script *s) {
     return s;
 }
 
-static void agree(hd_tensor *a, hd_tensor *b, double units) {
-    const char *why = difference_within(a, b, units_at_largest(b, units));
-    if (why[0] != '\0') fail_msg("%s", why);
-}
-
 static hd_script *block(hd_tensor *w, hd_tensor *bias) {
     hd_builder *b = started("block");
     hd_tensor *x = hd_input("x", S(20, 30), HD_F32);
@@ -36,10 +31,10 @@ static void both_compilers_agree(void **state) {
     hd_script_set_input(s, "x", operand(S(20, 30), 5, HD_F32));
     hd_outputs *second = hd_script_run(s); /* outputs of one run stay valid after the next */
     assert_ok();
-    for (int i = 0; i < 2; ++i) agree(hd_outputs_at(first, i), hd_outputs_at(ours, i), 16);
+    for (int i = 0; i < 2; ++i) assert_within_units(hd_outputs_at(first, i), hd_outputs_at(ours, i), 16);
     hd_script_set_compiler(s, HD_COMPILER_HODU);
     hd_outputs *again = hd_script_run(s);
-    for (int i = 0; i < 2; ++i) agree(hd_outputs_at(second, i), hd_outputs_at(again, i), 16);
+    for (int i = 0; i < 2; ++i) assert_within_units(hd_outputs_at(second, i), hd_outputs_at(again, i), 16);
 }
 
 static void inputs_may_be_written_after_a_run(void **state) {
@@ -53,7 +48,7 @@ static void inputs_may_be_written_after_a_run(void **state) {
     for (int i = 0; i < 600; ++i) data[i] = 0;
     hd_tensor *after = output(s, "h");
     hd_tensor *expected = hd_gelu(hd_broadcast_to(operand(S(40), 2, HD_F32), S(20, 40)));
-    agree(after, expected, 16);
+    assert_within_units(after, expected, 16);
     assert_true(difference_within(before, expected, 0)[0] != '\0');
     assert_ok();
 }
@@ -73,14 +68,14 @@ static void state_moves_between_compilers(void **state) {
     const char *order = "XXHXHHXX";
     for (int i = 0; order[i] != '\0'; ++i) {
         hd_script_set_compiler(s, order[i] == 'X' ? HD_COMPILER_XLA : HD_COMPILER_HODU);
-        agree(output(s, "y"), hd_matmul(x, hd_mul_scalar(start, pow(0.5, i))), 16);
+        assert_within_units(output(s, "y"), hd_matmul(x, hd_mul_scalar(start, pow(0.5, i))), 16);
         assert_ok();
         if (i % 3 == 1) assert_identical(hd_script_state(s, "w"), hd_mul_scalar(start, pow(0.5, i + 1)));
     }
     hd_script *clone = hd_script_clone(s);
     hd_script_set_state(s, "w", start);
-    agree(output(s, "y"), hd_matmul(x, start), 16);
-    agree(output(clone, "y"), hd_matmul(x, hd_mul_scalar(start, pow(0.5, 8))), 16);
+    assert_within_units(output(s, "y"), hd_matmul(x, start), 16);
+    assert_within_units(output(clone, "y"), hd_matmul(x, hd_mul_scalar(start, pow(0.5, 8))), 16);
     assert_ok();
 }
 
@@ -258,7 +253,7 @@ static void files_keep_the_choice(void **state) {
     hd_script_set_input(loaded, "x", operand(S(20, 30), 0, HD_F32));
     assert_identical(output(loaded, "h"), output(s, "h")); /* the same program */
     hd_script_set_compiler(loaded, HD_COMPILER_HODU);
-    agree(output(loaded, "h"), output(s, "h"), 16);
+    assert_within_units(output(loaded, "h"), output(s, "h"), 16);
     assert_ok();
     unlink(path);
 }
@@ -284,8 +279,8 @@ static void modules_compile_for_it(void **state) {
             }
             hd_clear_tape();
         }
-        agree(y[1], y[0], 32);
-        for (int i = 0; i < 4; ++i) agree(gradients[1][i], gradients[0][i], 64);
+        assert_within_units(y[1], y[0], 32);
+        for (int i = 0; i < 4; ++i) assert_within_units(gradients[1][i], gradients[0][i], 64);
         HD_NO_GRAD;
         for (int i = 0; i < 4; ++i)
             hd_assign(hd_tensors_get(parameters, i), hd_mul_scalar(hd_tensors_get(parameters, i), 0.5));
