@@ -45,11 +45,11 @@ check: setup
 	@$(call test,release)
 
 check-hostile:
-	@scripts/setup --hostile
-	@status=0; for goal in asan tsan clang; do $(MAKE) --no-print-directory check-$$goal || status=1; done; exit $$status
+	@status=0; for goal in asan tsan clang; do echo "==> $$goal"; $(MAKE) --no-print-directory check-$$goal || status=1; done; exit $$status
 
-check-asan check-tsan check-clang: check-%: setup
-	@echo "==> $*"
+check-asan check-tsan check-clang: check-%:
+	@scripts/setup --hostile
+	@mkdir -p build
 	@$(call configure,$*)
 	@$(call build,$*)
 	@$(call test,$*)

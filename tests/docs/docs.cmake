@@ -2,7 +2,7 @@
 # has a translation in docs/guide/ko with the same blocks.
 set(HODU_DOCS_FLAGS -O1)
 if(HODU_SANITIZE)
-  list(APPEND HODU_DOCS_FLAGS -g -fsanitize=${HODU_SANITIZE} -fno-sanitize-recover=all)
+  list(APPEND HODU_DOCS_FLAGS -g1 -gz -fsanitize=${HODU_SANITIZE} -fno-sanitize-recover=all)
 endif()
 
 function(hodu_docs_test name page)

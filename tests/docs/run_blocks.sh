@@ -59,6 +59,7 @@ while [ $number -lt "$count" ]; do
     code=0
     # shellcheck disable=SC2046 # one assignment per word
     env $(cat "$program.env") timeout 120 "$program" >"$program.out" 2>"$program.err" || code=$?
+    rm -f "$program" # hundreds of them, each with the library inside
     wrong=
     [ $code -eq 0 ] || wrong="exit status $code"
     lines_agree "$program.warns" "$program.err" || wrong="$wrong${wrong:+, }stderr is not as its comments say"
