@@ -12,6 +12,14 @@ static bool is_in_pairs(hd_dtype operand, hd_dtype result) {
     return hd_kernels()->gemm_pairs.from[operand].bytes > 0 && (operand != HD_U16 || hd_dtype_bytes[result] <= 2);
 }
 
+/* The matrix unit's kernels for such operands; NULL: it has none. */
+static const hd_gemm_kernels *unit_for(hd_dtype a, hd_dtype b) {
+    const hd_gemm_kernels *halves = &hd_kernels()->gemm_halves, *parts = &hd_kernels()->gemm_parts;
+    return halves->from[a].bytes > 0 && halves->from[b].bytes > 0 ? halves
+           : parts->from[a].bytes > 0 && parts->from[b].bytes > 0 ? parts
+                                                                  : NULL;
+}
+
 /* ---- the call: operands [batch..., m, k] and [batch..., k, n] ----------------------------------------------------------------- */
 typedef struct batch_job {
     hd_thread *thread;
@@ -71,6 +79,8 @@ static void describe(const hd_tensor *a, const hd_tensor *b, const hd_tensor *ou
     if (p->kernels == &hd_kernels()->gemm_u32 && is_in_pairs((hd_dtype)a->dtype, result) &&
         is_in_pairs((hd_dtype)b->dtype, result) && hd_gemm_wants_packing(p))
         p->kernels = &hd_kernels()->gemm_pairs;
+    const hd_gemm_kernels *unit = unit_for((hd_dtype)a->dtype, (hd_dtype)b->dtype);
+    if (p->kernels == &hd_kernels()->gemm_f32 && unit != NULL && hd_gemm_suits_unit(p)) p->kernels = unit;
     p->from_a = &p->kernels->from[a->dtype];
     p->from_b = &p->kernels->from[b->dtype];
     const int64_t matrix = p->m * p->n;

@@ -5,6 +5,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef HD_HAS_AMX
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 const uint8_t hd_compute_dtype[HD_COMPUTE_COUNT] = {
 #define DTYPE_OF(NAME, name) [HD_COMPUTE_##NAME] = HD_##NAME,
@@ -87,6 +92,21 @@ static void use_avx512(void) {
 #undef ISA_TABLE
 #endif
 
+#ifdef HD_HAS_AMX
+void hd_fill_parts_amx(hd_cpu_kernels *);
+/* The processor has a matrix unit, and the system lets this process use it. */
+static bool has_amx(void) {
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & 1u << 22) == 0 || (d & 1u << 24) == 0) return false;
+#ifdef SYS_arch_prctl
+    const int request_permission = 0x1023, tile_data = 18; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
+    return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+    return false;
+#endif
+}
+#endif
+
 #ifdef HD_HAS_AVX2
 static bool has_avx2(void) { /* with all that the build's flags for this set allow the compiler to use */
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
@@ -96,12 +116,18 @@ static bool has_avx2(void) { /* with all that the build's flags for this set all
 static void choose_isa(void) {
     const char *wish = getenv("HODU_ISA");
     const bool baseline = wish != NULL && strcmp(wish, "baseline") == 0,
-               avx2 = wish != NULL && strcmp(wish, "avx2") == 0;
-    (void)baseline, (void)avx2;
+               avx2 = wish != NULL && strcmp(wish, "avx2") == 0, avx512 = wish != NULL && strcmp(wish, "avx512") == 0;
+    (void)baseline, (void)avx2, (void)avx512;
 #if defined(HD_HAS_AVX512) && defined(HD_HAS_AVX2)
     if (!baseline && !avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && has_avx2()) {
         use_avx512();
+#ifdef HD_HAS_AMX
+        if (!avx512 && has_amx()) {
+            table->isa = "amx";
+            hd_fill_parts_amx(table);
+        }
+#endif
         return;
     }
 #endif

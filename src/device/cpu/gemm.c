@@ -18,9 +18,11 @@ enum {
     FEW_BYTES =
         4 << 20,    /* an A of at most this is read once for each panel of B, rather than B again for each block of A */
     KEPT_ROWS = 16, /* of A, at most, when B packed beforehand is not converted */
-    TILE_STRIPS = 8,   /* strips of A, or panels of B, that are finished together */
-    MANY_STRIPS = 16,  /* from which on a result is wide, much larger than its operands, when k is */
+    TILE_STRIPS = 8,   /* strips of A, or panels of B, that are finished together, */
+    TILE_ROWS = 128,   /* and rows, at most */
+    MANY_ROWS = 192,   /* from which on a result is wide, much larger than its operands, when k is */
     WIDE_K = 256,      /* at most this */
+    UNIT_LEAST = 32,   /* rows, columns and elements along k of a product in a matrix unit */
     SHORT_K = 128,     /* of a product with few columns that is summed up in one go */
     ROWS_OF_B = 16,    /* that are read side by side: as many as processors follow */
     CONVERTED = 16384, /* elements of A that are converted together where nothing is packed */
@@ -104,7 +106,7 @@ static void multiply_rows(const product *p, int64_t rows, int64_t kc, const char
 
 /* That the first strip of a panel packs it on the way, which then costs nothing: a whole strip, whole and side by side columns. */
 static bool packs_on_the_way(const product *p, int64_t rows, int64_t columns) {
-    return p->b_column == 1 && columns == p->kernels->nr && rows >= p->kernels->mr && p->kernels->group == 1;
+    return p->b_column == 1 && columns == p->kernels->nr && rows >= p->kernels->mr && p->from_b->first != NULL;
 }
 static void multiply_first(const product *p, int64_t kc, const char *a, const char *b, char *packed, char *c,
                            int64_t ldc, bool accumulate) {
@@ -146,6 +148,14 @@ static void multiply_panel(const product *p, const char *strips, int64_t row0, i
     }
 }
 
+/* Around what a thread does for a product. */
+static void enter(const product *p) {
+    if (p->kernels->enter != NULL) p->kernels->enter();
+}
+static void leave(const product *p) {
+    if (p->kernels->leave != NULL) p->kernels->leave();
+}
+
 static void multiply_piece(void *context, int64_t piece) {
     const product *p = context;
     const int64_t mr = p->kernels->mr, panels = pieces_of(p->n, p->kernels->nr);
@@ -156,6 +166,7 @@ static void multiply_piece(void *context, int64_t piece) {
     const int64_t panel0 = panels * column_piece / p->column_pieces,
                   panel1 = panels * (column_piece + 1) / p->column_pieces;
     char *block = p->strips + (size_t)piece * packed_a(p, p->m_block, minimum(HD_GEMM_K_BLOCK, p->k));
+    enter(p);
     for (int64_t k0 = 0; k0 < p->k; k0 += HD_GEMM_K_BLOCK) {
         const int64_t kc = minimum(HD_GEMM_K_BLOCK, p->k - k0);
         for (int64_t row0 = row_begin; row0 < row_end; row0 += p->m_block) {
@@ -165,6 +176,7 @@ static void multiply_piece(void *context, int64_t piece) {
                 multiply_panel(p, block, row0, rows, k0, kc, panel, panel_of_b(p, k0, panel), true);
         }
     }
+    leave(p);
 }
 
 /* Columns cut among threads; all rows of A are packed at once, and each panel of B right before they meet it. */
@@ -174,12 +186,14 @@ static void multiply_few_rows(void *context, int64_t piece) {
     const int64_t panel0 = panels * piece / p->column_pieces, panel1 = panels * (piece + 1) / p->column_pieces;
     char *strips = p->strips + (size_t)piece * packed_a(p, p->m_block, minimum(HD_GEMM_K_BLOCK, p->k));
     char *room = p->panels + (size_t)piece * packed_b(p, nr, minimum(HD_GEMM_K_BLOCK, p->k));
+    enter(p);
     for (int64_t k0 = 0; k0 < p->k; k0 += HD_GEMM_K_BLOCK) {
         const int64_t kc = minimum(HD_GEMM_K_BLOCK, p->k - k0);
         pack_rows(p, strips, 0, p->m, k0, kc);
         for (int64_t panel = panel0; panel < panel1; ++panel)
             multiply_panel(p, strips, 0, p->m, k0, kc, panel, room, false);
     }
+    leave(p);
 }
 
 static hd_error multiply_packed(hd_thread *thread, product *p) {
@@ -305,14 +319,17 @@ static void finish_tile(const product *p, const char *strips, int64_t count, int
     p->finish(p->context, tile, stride, p->first_row + row0, rows, panel * nr, columns);
 }
 
+static int64_t strips_together(const product *p) { return minimum(TILE_STRIPS, TILE_ROWS / p->kernels->mr); }
+
 /* One panel of the result, a few strips at a time, so that what follows finds them in the first-level cache. */
 static void finish_panel(const product *p, const char *strips, int64_t row0, int64_t rows, int64_t panel, char *tile,
                          char *room) {
-    const int64_t mr = p->kernels->mr, count = pieces_of(rows, mr);
-    for (int64_t s = 0; s < count; s += TILE_STRIPS)
-        finish_tile(p, strips, count, s, row0 + s * mr, minimum(TILE_STRIPS * mr, rows - s * mr), panel, room, tile);
+    const int64_t mr = p->kernels->mr, count = pieces_of(rows, mr), some = strips_together(p);
+    for (int64_t s = 0; s < count; s += some)
+        finish_tile(p, strips, count, s, row0 + s * mr, minimum(some * mr, rows - s * mr), panel, room, tile);
 }
 
+/* Of some strips of a panel, or some panels of a strip. */
 static size_t tile_bytes(const product *p) {
     return (size_t)(TILE_STRIPS * p->kernels->mr * p->kernels->nr) * p->kernels->bytes;
 }
@@ -323,8 +340,10 @@ static void finish_columns(void *context, int64_t piece) {
     const product *p = context;
     const int64_t panels = pieces_of(p->n, p->kernels->nr);
     char *tile = p->tiles + (size_t)piece * ((tile_bytes(p) + room_bytes(p) + 63) / 64 * 64);
+    enter(p);
     for (int64_t panel = panels * piece / p->column_pieces; panel < panels * (piece + 1) / p->column_pieces; ++panel)
         finish_panel(p, p->strips, 0, p->m, panel, tile, tile + tile_bytes(p));
+    leave(p);
 }
 
 /* One strip of a wide result, some panels at a time, so that what follows walks along memory. */
@@ -348,6 +367,7 @@ static void finish_rows(void *context, int64_t piece) {
     const size_t strip_bytes = p->a_in_place ? 0 : packed_a(p, p->m_block + mr, p->k);
     char *tile = p->tiles + (size_t)piece * ((tile_bytes(p) + strip_bytes + 63) / 64 * 64),
          *strips = tile + tile_bytes(p);
+    enter(p);
     for (int64_t block = blocks * piece / p->row_pieces; block < blocks * (piece + 1) / p->row_pieces; ++block) {
         const int64_t row0 = block * p->m_block, rows = minimum(p->m_block, p->m - row0);
         pack_strips(p, strips, row0, rows, 0, pieces_of(rows, mr));
@@ -356,6 +376,7 @@ static void finish_rows(void *context, int64_t piece) {
         for (int64_t panel = 0; !p->wide && panel < panels; ++panel)
             finish_panel(p, strips, row0, rows, panel, tile, NULL);
     }
+    leave(p);
 }
 
 /* How a product is cut when its tiles are finished one by one, and the memory for it: what all pieces share, then theirs. */
@@ -372,7 +393,7 @@ static size_t cut_product(product *p, int threads, cut *c) {
     const bool few = p->packed_b == NULL
                          ? p->m * row_bytes <= FEW_BYTES
                          : p->m <= 2 * p->m_block || (p->m * row_bytes <= A_MOST && hd_gemm_packed_bytes(p) > B_BYTES);
-    p->wide = p->k <= WIDE_K && strips >= MANY_STRIPS && hd_gemm_packed_bytes(p) <= B_BYTES;
+    p->wide = p->k <= WIDE_K && p->m >= MANY_ROWS && hd_gemm_packed_bytes(p) <= B_BYTES;
     c->few_rows = few && panels >= threads && !p->wide;
     if (c->few_rows) p->m_block = strips * mr;
     if (p->wide) p->m_block = mr;
@@ -502,8 +523,13 @@ bool hd_gemm_wants_packing(const hd_gemm *p) {
     return !is_dots(p) && !(p->b_column == 1 && (work <= HD_GEMM_SMALL || p->m <= 4));
 }
 
+bool hd_gemm_suits_unit(const hd_gemm *p) {
+    return p->m >= UNIT_LEAST && p->n >= UNIT_LEAST && p->k >= UNIT_LEAST && hd_gemm_wants_packing(p);
+}
+
 /* A panel that is not filled is packed, whatever it costs; of a long one the parts are rather summed up apart. */
 bool hd_gemm_wants_packed(const hd_gemm *p) {
+    if (p->kernels->enter != NULL) return false; /* a matrix unit is not waited for: B is packed on the way */
     return hd_gemm_wants_packing(p) || (p->n < p->kernels->nr && p->k <= SHORT_K && !is_dots(p) && !is_narrow(p));
 }
 

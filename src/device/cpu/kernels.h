@@ -61,6 +61,7 @@ typedef struct hd_gemm_kernels {
     size_t packed_bytes;           /* of an element of a packed operand */
     int own;                       /* the dtype of its own type: its operands are not converted */
     int group;                     /* elements along k that are packed together: k is rounded up to them */
+    void (*enter)(void), (*leave)(void); /* around a thread's calls of the next two; NULL: nothing to do */
     hd_tile_kernel tile;           /* of packed operands; */
     hd_thin_kernel thin;           /* of its last rows */
     hd_pack_kernel pack_a, pack_b; /* operands of the product's own type */
@@ -119,6 +120,8 @@ typedef struct hd_cpu_kernels {
     hd_gemm_kernels gemm_f32, gemm_f64; /* also for halves, which are summed in f32 */
     hd_gemm_kernels gemm_u32, gemm_u64; /* integers of either sign: they wrap */
     hd_gemm_kernels gemm_pairs;         /* the same of 32 bits for operands of 8 and 16 bits, which must be packed */
+    /* f32 and bf16 in a matrix unit, always packed; their mr is 0 where there is none: see kernels_parts.c */
+    hd_gemm_kernels gemm_parts, gemm_halves;
     hd_norm_kernels norm_f32, norm_f64;
     hd_attention_kernels attention_f32, attention_f64;
     hd_run_kernel runs_4, runs_8; /* for elements of 4 and 8 bytes */

@@ -23,5 +23,6 @@ void KERNELS(hd_fill_norm)(hd_cpu_kernels *table);
 void KERNELS(hd_fill_patch)(hd_cpu_kernels *table);
 void KERNELS(hd_fill_attention)(hd_cpu_kernels *table);
 void KERNELS(hd_fill_random)(hd_cpu_kernels *table);
+void KERNELS(hd_fill_parts)(hd_cpu_kernels *table);
 
 #endif
