@@ -1,6 +1,6 @@
 /* The matrix product: C[m,n] = A[m,k] B[k,n] with any strides.
  * B is packed into panels of nr columns, and A, unless its rows can be read where they are, into strips of mr rows, in
- * blocks of HD_GEMM_K_BLOCK; micro-kernels then run from packed memory. Small products read B where it is. Pieces of C are
+ * blocks along k; micro-kernels then run from packed memory. Small products read B where it is. Pieces of C are
  * independent, so threads share them out.
  * Operands that are narrower than what the product is computed in are converted where they are packed or read. */
 #include "device/cpu/gemm.h"
@@ -23,6 +23,7 @@ enum {
     MANY_ROWS = 192,   /* from which on a result is wide, much larger than its operands, when k is */
     WIDE_K = 256,      /* at most this */
     UNIT_LEAST = 32,   /* rows, columns and elements along k of a product in a matrix unit */
+    GATHERED_ROWS = 96, /* from which on its B is not in parts beforehand */
     SHORT_K = 128,     /* of a product with few columns that is summed up in one go */
     ROWS_OF_B = 16,    /* that are read side by side: as many as processors follow */
     CONVERTED = 16384, /* elements of A that are converted together where nothing is packed */
@@ -56,17 +57,27 @@ static size_t packed_b(const product *p, int64_t columns, int64_t k) {
 }
 
 static char *panel_of_b(const product *p, int64_t k0, int64_t panel) {
-    const int64_t nr = p->kernels->nr, count = pieces_of(p->n, nr), kc = minimum(HD_GEMM_K_BLOCK, p->k - k0);
+    const int64_t nr = p->kernels->nr, count = pieces_of(p->n, nr), kc = minimum(p->kernels->k_block, p->k - k0);
     return p->panels + packed_b(p, count * nr, k0) + packed_b(p, panel * nr, kc);
 }
 
 static void pack_a(const product *p, char *out, int64_t row, int64_t rows, int64_t k0, int64_t kc) {
     p->from_a->pack_a(out, at_a(p, row, k0), rows, kc, p->a_row, p->a_column);
 }
+/* What a panel of B is packed from: B where it is, or the panel brought together beforehand. */
+typedef struct source {
+    const char *at;
+    int64_t row, column;
+} source;
+static source source_of_b(const product *p, int64_t k0, int64_t panel) {
+    const int64_t nr = p->kernels->nr, count = pieces_of(p->n, nr), kc = minimum(p->kernels->k_block, p->k - k0);
+    if (p->gathered == NULL) return (source){at_b(p, k0, panel * nr), p->b_row, p->b_column};
+    return (source){p->gathered + (size_t)((k0 * count + kc * panel) * nr) * p->from_b->bytes, nr, 1};
+}
 static void pack_b(const product *p, char *out, int64_t k0, int64_t kc, int64_t panel) {
     const int64_t nr = p->kernels->nr;
-    (p->kept ? p->from_b->keep_b : p->from_b->pack_b)(out, at_b(p, k0, panel * nr), kc, minimum(nr, p->n - panel * nr),
-                                                      p->b_row, p->b_column);
+    const source b = source_of_b(p, k0, panel);
+    (p->kept ? p->from_b->keep_b : p->from_b->pack_b)(out, b.at, kc, minimum(nr, p->n - panel * nr), b.row, b.column);
 }
 
 /* Rows of so many elements of A that stay in the second-level cache. */
@@ -78,8 +89,8 @@ static int64_t rows_at_once(const product *p, int64_t k) {
 static void pack_panels(void *context, int64_t begin, int64_t end) {
     const product *p = context;
     for (int64_t panel = begin; panel < end; ++panel)
-        for (int64_t k0 = 0; k0 < p->k; k0 += HD_GEMM_K_BLOCK)
-            pack_b(p, panel_of_b(p, k0, panel), k0, minimum(HD_GEMM_K_BLOCK, p->k - k0), panel);
+        for (int64_t k0 = 0; k0 < p->k; k0 += p->kernels->k_block)
+            pack_b(p, panel_of_b(p, k0, panel), k0, minimum(p->kernels->k_block, p->k - k0), panel);
 }
 
 /* A that is not of the kernels' own type is converted where it is packed or read. */
@@ -106,11 +117,11 @@ static void multiply_rows(const product *p, int64_t rows, int64_t kc, const char
 
 /* That the first strip of a panel packs it on the way, which then costs nothing: a whole strip, whole and side by side columns. */
 static bool packs_on_the_way(const product *p, int64_t rows, int64_t columns) {
-    return p->b_column == 1 && columns == p->kernels->nr && rows >= p->kernels->mr && p->from_b->first != NULL;
+    return (p->b_column == 1 || p->gathered != NULL) && columns == p->kernels->nr && rows >= p->kernels->mr && p->from_b->first != NULL;
 }
-static void multiply_first(const product *p, int64_t kc, const char *a, const char *b, char *packed, char *c,
-                           int64_t ldc, bool accumulate) {
-    p->from_b->first(kc, a, p->a_in_place ? p->a_row : 1, p->a_in_place ? 1 : p->kernels->mr, b, p->b_row, packed, c,
+static void multiply_first(const product *p, int64_t kc, const char *a, source b, char *packed, char *c, int64_t ldc,
+                           bool accumulate) {
+    p->from_b->first(kc, a, p->a_in_place ? p->a_row : 1, p->a_in_place ? 1 : p->kernels->mr, b.at, b.row, packed, c,
                      ldc, accumulate);
 }
 
@@ -140,7 +151,7 @@ static void multiply_panel(const product *p, const char *strips, int64_t row0, i
         const char *a = p->a_in_place ? at_a(p, row0 + i, k0) : strips + packed_a(p, i, kc);
         char *c = at_c(p, row0 + i, panel * nr);
         if (i == 0 && on_the_way)
-            multiply_first(p, kc, a, at_b(p, k0, panel * nr), b, c, p->n, k0 > 0);
+            multiply_first(p, kc, a, source_of_b(p, k0, panel), b, c, p->n, k0 > 0);
         else if (columns == nr)
             multiply_rows(p, minimum(mr, rows - i), kc, a, b, c, p->n, k0 > 0);
         else
@@ -165,10 +176,10 @@ static void multiply_piece(void *context, int64_t piece) {
                   row_end = minimum(strips * (row_piece + 1) / p->row_pieces * mr, p->m);
     const int64_t panel0 = panels * column_piece / p->column_pieces,
                   panel1 = panels * (column_piece + 1) / p->column_pieces;
-    char *block = p->strips + (size_t)piece * packed_a(p, p->m_block, minimum(HD_GEMM_K_BLOCK, p->k));
+    char *block = p->strips + (size_t)piece * packed_a(p, p->m_block, minimum(p->kernels->k_block, p->k));
     enter(p);
-    for (int64_t k0 = 0; k0 < p->k; k0 += HD_GEMM_K_BLOCK) {
-        const int64_t kc = minimum(HD_GEMM_K_BLOCK, p->k - k0);
+    for (int64_t k0 = 0; k0 < p->k; k0 += p->kernels->k_block) {
+        const int64_t kc = minimum(p->kernels->k_block, p->k - k0);
         for (int64_t row0 = row_begin; row0 < row_end; row0 += p->m_block) {
             const int64_t rows = minimum(p->m_block, row_end - row0);
             pack_rows(p, block, row0, rows, k0, kc);
@@ -184,11 +195,11 @@ static void multiply_few_rows(void *context, int64_t piece) {
     const product *p = context;
     const int64_t nr = p->kernels->nr, panels = pieces_of(p->n, nr);
     const int64_t panel0 = panels * piece / p->column_pieces, panel1 = panels * (piece + 1) / p->column_pieces;
-    char *strips = p->strips + (size_t)piece * packed_a(p, p->m_block, minimum(HD_GEMM_K_BLOCK, p->k));
-    char *room = p->panels + (size_t)piece * packed_b(p, nr, minimum(HD_GEMM_K_BLOCK, p->k));
+    char *strips = p->strips + (size_t)piece * packed_a(p, p->m_block, minimum(p->kernels->k_block, p->k));
+    char *room = p->panels + (size_t)piece * packed_b(p, nr, minimum(p->kernels->k_block, p->k));
     enter(p);
-    for (int64_t k0 = 0; k0 < p->k; k0 += HD_GEMM_K_BLOCK) {
-        const int64_t kc = minimum(HD_GEMM_K_BLOCK, p->k - k0);
+    for (int64_t k0 = 0; k0 < p->k; k0 += p->kernels->k_block) {
+        const int64_t kc = minimum(p->kernels->k_block, p->k - k0);
         pack_rows(p, strips, 0, p->m, k0, kc);
         for (int64_t panel = panel0; panel < panel1; ++panel)
             multiply_panel(p, strips, 0, p->m, k0, kc, panel, room, false);
@@ -198,7 +209,7 @@ static void multiply_few_rows(void *context, int64_t piece) {
 
 static hd_error multiply_packed(hd_thread *thread, product *p) {
     const int64_t nr = p->kernels->nr, mr = p->kernels->mr, panels = pieces_of(p->n, nr),
-                  k_block = minimum(HD_GEMM_K_BLOCK, p->k);
+                  k_block = minimum(p->kernels->k_block, p->k);
     const int threads = hd_gemm_work(p->m, p->n, p->k) >= HD_GEMM_PARALLEL ? hd_pool_threads() : 1;
     /* cut the longer side: whole strips of A or whole panels of B for each thread */
     p->row_pieces = p->column_pieces = 1;
@@ -234,32 +245,44 @@ static hd_error multiply_packed(hd_thread *thread, product *p) {
 /* Measured: for a few rows B comes from memory, and half of it comes sooner; for more, it is converted too often. */
 static bool keeps(const product *p) { return p->from_b->keep_b != NULL && p->m <= KEPT_ROWS; }
 
-size_t hd_gemm_packed_bytes(const hd_gemm *p) {
+/* How B is laid out beforehand. Parts for a matrix unit take half as much memory again: for many rows, among which the cost is
+ * divided, panels are packed on the way and beforehand only brought together. */
+static bool is_unit(const product *p) { return p->kernels->enter != NULL; }
+bool hd_gemm_gathers(const hd_gemm *p) { return is_unit(p) && p->m >= GATHERED_ROWS; }
+static hd_gemm as_packed_beforehand(const hd_gemm *p) {
     hd_gemm as = *p;
-    as.kept = keeps(p);
-    return packed_b(&as, pieces_of(p->n, p->kernels->nr) * p->kernels->nr, p->k);
+    if (hd_gemm_gathers(p)) {
+        as.kernels = &hd_kernels()->gemm_f32;
+        as.from_b = &as.kernels->from[p->from_b - p->kernels->from];
+    }
+    as.kept = hd_gemm_gathers(p) ? as.from_b->keep_b != NULL : keeps(p);
+    return as;
+}
+
+size_t hd_gemm_packed_bytes(const hd_gemm *p) {
+    const hd_gemm as = as_packed_beforehand(p);
+    return packed_b(&as, pieces_of(p->n, as.kernels->nr) * as.kernels->nr, p->k);
 }
 
 void hd_gemm_pack(const hd_gemm *p, char *out) {
-    hd_gemm to = *p;
+    hd_gemm to = as_packed_beforehand(p);
     to.panels = out;
-    to.kept = keeps(p);
-    const int64_t panels = pieces_of(p->n, p->kernels->nr);
-    hd_parallel_range(panels, 65536 / (p->k * p->kernels->nr + 1) + 1, pack_panels, &to);
+    const int64_t panels = pieces_of(p->n, to.kernels->nr);
+    hd_parallel_range(panels, 65536 / (p->k * to.kernels->nr + 1) + 1, pack_panels, &to);
 }
 
-/* All of k of some strips of A: [k blocks][strips][HD_GEMM_K_BLOCK][mr], for the m_block rows from row0 on. */
+/* All of k of some strips of A: [k blocks][strips][k_block][mr], for the m_block rows from row0 on. */
 static const char *strip_of_a(const product *p, const char *strips, int64_t count, int64_t k0, int64_t strip) {
     const int64_t mr = p->kernels->mr;
-    return strips + packed_a(p, count * mr, k0) + packed_a(p, strip * mr, minimum(HD_GEMM_K_BLOCK, p->k - k0));
+    return strips + packed_a(p, count * mr, k0) + packed_a(p, strip * mr, minimum(p->kernels->k_block, p->k - k0));
 }
 static void pack_strips(const product *p, char *out, int64_t row0, int64_t rows, int64_t begin, int64_t end) {
     const int64_t mr = p->kernels->mr, strips = pieces_of(rows, mr);
     if (p->a_in_place) return;
-    for (int64_t k0 = 0; k0 < p->k; k0 += HD_GEMM_K_BLOCK)
+    for (int64_t k0 = 0; k0 < p->k; k0 += p->kernels->k_block)
         for (int64_t s = begin; s < end; ++s)
             pack_a(p, (char *)(uintptr_t)strip_of_a(p, out, strips, k0, s), row0 + s * mr, minimum(mr, rows - s * mr),
-                   k0, minimum(HD_GEMM_K_BLOCK, p->k - k0));
+                   k0, minimum(p->kernels->k_block, p->k - k0));
 }
 static void pack_all_strips(void *context, int64_t begin, int64_t end) {
     const product *p = context;
@@ -272,9 +295,9 @@ static void ask_for(const char *at, int64_t bytes) {
 }
 static void ask_for_next(const product *p, int64_t k0, int64_t panel, int64_t strip, int64_t strips) {
     const int64_t nr = p->kernels->nr;
-    const bool same_panel = k0 + HD_GEMM_K_BLOCK < p->k;
+    const bool same_panel = k0 + p->kernels->k_block < p->k;
     if (!same_panel && panel + 1 >= pieces_of(p->n, nr)) return;
-    const int64_t k = same_panel ? k0 + HD_GEMM_K_BLOCK : 0, kc = minimum(HD_GEMM_K_BLOCK, p->k - k),
+    const int64_t k = same_panel ? k0 + p->kernels->k_block : 0, kc = minimum(p->kernels->k_block, p->k - k),
                   next = same_panel ? panel : panel + 1;
     const int64_t columns = minimum(nr, p->n - next * nr), one = (int64_t)p->from_b->bytes;
     if (p->panels != NULL) {
@@ -295,23 +318,23 @@ static void finish_tile(const product *p, const char *strips, int64_t count, int
                         int64_t panel, char *room, char *tile) {
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, columns = minimum(nr, p->n - panel * nr);
     /* one block is written once: at once where it belongs. More would come back to lines that lie far apart. */
-    char *place = p->k <= HD_GEMM_K_BLOCK && columns == nr
+    char *place = p->k <= p->kernels->k_block && columns == nr
                       ? hd_cpu_product_place(p->finish, p->context, p->first_row + row0, panel * nr)
                       : NULL;
     const int64_t stride = place != NULL ? p->n : nr;
     if (place != NULL) tile = place;
-    for (int64_t k0 = 0; k0 < p->k; k0 += HD_GEMM_K_BLOCK) {
-        const int64_t kc = minimum(HD_GEMM_K_BLOCK, p->k - k0);
+    for (int64_t k0 = 0; k0 < p->k; k0 += p->kernels->k_block) {
+        const int64_t kc = minimum(p->kernels->k_block, p->k - k0);
         char *b = p->panels != NULL ? panel_of_b(p, k0, panel) : room + packed_b(p, nr, k0);
         const bool is_packed = p->panels != NULL || first > 0,
                    on_the_way = !is_packed && packs_on_the_way(p, rows, columns);
         if (!is_packed && !on_the_way) pack_b(p, b, k0, kc, panel);
         for (int64_t s = 0; s * mr < rows; ++s) {
-            if (first == 0) ask_for_next(p, k0, panel, s, pieces_of(rows, mr));
+            if (first == 0 && (!is_unit(p) || p->panels != NULL)) ask_for_next(p, k0, panel, s, pieces_of(rows, mr));
             const char *a = p->a_in_place ? at_a(p, row0 + s * mr, k0) : strip_of_a(p, strips, count, k0, first + s);
             char *to = tile + (size_t)(s * mr * stride) * p->kernels->bytes;
             if (s == 0 && on_the_way)
-                multiply_first(p, kc, a, at_b(p, k0, panel * nr), b, to, stride, k0 > 0);
+                multiply_first(p, kc, a, source_of_b(p, k0, panel), b, to, stride, k0 > 0);
             else
                 multiply_rows(p, rows - s * mr, kc, a, b, to, stride, k0 > 0);
         }
@@ -390,7 +413,7 @@ static size_t cut_product(product *p, int threads, cut *c) {
     p->a_in_place = reads_rows(p);
     p->m_block = rows_at_once(p, p->k);
     /* measured: B that is packed already is rather read again for each block of A that stays in cache */
-    const bool few = p->packed_b == NULL
+    const bool few = p->packed_b == NULL || is_unit(p)
                          ? p->m * row_bytes <= FEW_BYTES
                          : p->m <= 2 * p->m_block || (p->m * row_bytes <= A_MOST && hd_gemm_packed_bytes(p) > B_BYTES);
     p->wide = p->k <= WIDE_K && p->m >= MANY_ROWS && hd_gemm_packed_bytes(p) <= B_BYTES;
@@ -400,11 +423,12 @@ static size_t cut_product(product *p, int threads, cut *c) {
     const int64_t blocks = pieces_of(p->m, p->m_block);
     p->column_pieces = c->few_rows ? minimum(panels, threads > 1 ? 4 * threads : 1) : 1;
     p->row_pieces = c->few_rows ? 1 : minimum(blocks, threads > 1 ? 4 * threads : 1);
-    p->panels = (char *)(uintptr_t)p->packed_b;
-    p->kept = p->packed_b != NULL && keeps(p);
+    p->panels = hd_gemm_gathers(p) ? NULL : (char *)(uintptr_t)p->packed_b;
+    p->gathered = hd_gemm_gathers(p) ? p->packed_b : NULL;
+    p->kept = p->panels != NULL && keeps(p);
     const size_t strip_bytes = p->a_in_place ? 0 : packed_a(p, p->m_block + mr, p->k);
     c->piece = (tile_bytes(p) + (c->few_rows ? room_bytes(p) : strip_bytes) + 63) / 64 * 64;
-    c->shared = ((c->few_rows ? strip_bytes : p->packed_b == NULL ? packed_b(p, panels * nr, p->k) : 0) + 63) / 64 * 64;
+    c->shared = ((c->few_rows ? strip_bytes : p->panels == NULL ? packed_b(p, panels * nr, p->k) : 0) + 63) / 64 * 64;
     return c->shared + c->piece * (size_t)(p->column_pieces * p->row_pieces);
 }
 
@@ -420,7 +444,7 @@ static void finish_packed(product *p, const cut *c) {
         if (!p->a_in_place) hd_parallel_range(strips, 65536 / (p->k * mr) + 1, pack_all_strips, p);
         hd_parallel(p->column_pieces, finish_columns, p);
     } else {
-        if (p->packed_b == NULL) {
+        if (p->panels == NULL) {
             p->panels = p->room;
             hd_parallel_range(panels, 65536 / (p->k * nr) + 1, pack_panels, p);
         }
@@ -441,8 +465,8 @@ static int64_t multiply_line(const product *p, int64_t begin, int64_t end) {
     const int64_t nr = p->kernels->nr;
     if (p->m > 1 || p->a_column != 1 || hd_gemm_work(p->k, p->n, (int64_t)p->from_b->bytes) > B_BYTES) return begin;
     for (; begin + HD_LINE_PANELS <= end; begin += HD_LINE_PANELS)
-        for (int64_t k0 = 0; k0 < p->k; k0 += HD_GEMM_K_BLOCK)
-            p->from_b->line(minimum(HD_GEMM_K_BLOCK, p->k - k0), at_a(p, 0, k0), at_b(p, k0, begin * nr), p->b_row,
+        for (int64_t k0 = 0; k0 < p->k; k0 += p->kernels->k_block)
+            p->from_b->line(minimum(p->kernels->k_block, p->k - k0), at_a(p, 0, k0), at_b(p, k0, begin * nr), p->b_row,
                             at_c(p, 0, begin * nr), k0 > 0);
     return begin;
 }
@@ -529,7 +553,6 @@ bool hd_gemm_suits_unit(const hd_gemm *p) {
 
 /* A panel that is not filled is packed, whatever it costs; of a long one the parts are rather summed up apart. */
 bool hd_gemm_wants_packed(const hd_gemm *p) {
-    if (p->kernels->enter != NULL) return false; /* a matrix unit is not waited for: B is packed on the way */
     return hd_gemm_wants_packing(p) || (p->n < p->kernels->nr && p->k <= SHORT_K && !is_dots(p) && !is_narrow(p));
 }
 

@@ -6,9 +6,6 @@
 #include "device/cpu/product.h"
 
 enum { HD_GEMM_SMALL = 96 * 96 * 96, HD_GEMM_PARALLEL = 64 * 64 * 64 }; /* m n k: below, not packed; not shared out */
-/* Operands are packed in blocks of so many elements along k. Measured: few visits to C bring more than a panel of B in the
- * first-level cache; longer sums would lose digits. Even. */
-enum { HD_GEMM_K_BLOCK = 512 };
 
 typedef struct hd_gemm {
     const hd_gemm_kernels *kernels;
@@ -25,6 +22,7 @@ typedef struct hd_gemm {
     size_t room_bytes;
     /* set inside */
     char *panels, *strips, *tiles; /* B packed, [k blocks][panels][K_BLOCK][nr]; A packed; results under way */
+    const char *gathered;          /* B packed beforehand, when it is packed again on the way to a matrix unit */
     bool kept;                     /* panels are what B is, not converted */
     bool a_in_place;               /* A is read where it is, row by row */
     bool wide;                     /* the result is finished strip by strip */
@@ -39,6 +37,8 @@ bool hd_gemm_wants_packing(const hd_gemm *p);
 bool hd_gemm_suits_unit(const hd_gemm *p);
 /* The same of a B that is packed beforehand. */
 bool hd_gemm_wants_packed(const hd_gemm *p);
+/* True when B beforehand is not packed as the kernels read it, only brought together. */
+bool hd_gemm_gathers(const hd_gemm *p);
 /* Bytes of a packed B, and packing it: for weights that do not change. */
 size_t hd_gemm_packed_bytes(const hd_gemm *p);
 /* packed.c: that B can be packed where it lies, and how it lies then. */

@@ -54,6 +54,9 @@ typedef struct hd_gemm_source {
     hd_pack_kernel
         keep_b; /* packs B but does not convert it: `tile` and `thin` do; NULL: panels made beforehand are as pack_b makes them */
 } hd_gemm_source;
+/* Operands are packed in blocks of so many elements along k. Measured: few visits to C bring more than a panel of B in the
+ * first-level cache; longer sums would lose digits. Even. */
+enum { HD_GEMM_K_BLOCK = 512 };
 /* C (+)= A B on one panel: see gemm.c. */
 typedef struct hd_gemm_kernels {
     int mr, nr;                    /* the tile a micro-kernel computes */
@@ -61,6 +64,7 @@ typedef struct hd_gemm_kernels {
     size_t packed_bytes;           /* of an element of a packed operand */
     int own;                       /* the dtype of its own type: its operands are not converted */
     int group;                     /* elements along k that are packed together: k is rounded up to them */
+    int k_block;                   /* elements along k of a packed block: HD_GEMM_K_BLOCK, except in a matrix unit */
     void (*enter)(void), (*leave)(void); /* around a thread's calls of the next two; NULL: nothing to do */
     hd_tile_kernel tile;           /* of packed operands; */
     hd_thin_kernel thin;           /* of its last rows */

@@ -248,7 +248,7 @@ TILE(__attribute__((target("avx512vnni"))), uint32_t, at_once, uint32_t, pairs, 
 #define KERNELS_FOR(t, element, dtype)                                                                                 \
     (hd_gemm_kernels) {                                                                                                \
         .mr = TILE_ROWS, .nr = COLUMNS_##t, .bytes = sizeof(element), .packed_bytes = sizeof(element), .own = dtype,   \
-        .group = 1, .tile = tile_##t##_##t, .thin = thin_##t##_##t, .pack_a = pack_a_##t##_##t,                        \
+        .group = 1, .k_block = HD_GEMM_K_BLOCK, .tile = tile_##t##_##t, .thin = thin_##t##_##t, .pack_a = pack_a_##t##_##t,                        \
         .pack_b = pack_b_##t##_##t                                                                                     \
     }
 
@@ -275,7 +275,7 @@ static void fill_integers(hd_gemm_kernels *u32, hd_gemm_kernels *u64, hd_gemm_ke
     u32->from[HD_U8] = u32->from[HD_BOOL] = READ(u32, u8, uint8_t);
     *u64 = KERNELS_FOR(u64, uint64_t, HD_U64);
     u64->from[HD_I64] = u64->from[HD_U64] = READ(u64, u64, uint64_t);
-    *pairs = (hd_gemm_kernels){.mr = TILE_ROWS, .nr = COLUMNS_pairs, .bytes = 4, .packed_bytes = 2, .group = 2};
+    *pairs = (hd_gemm_kernels){.mr = TILE_ROWS, .nr = COLUMNS_pairs, .bytes = 4, .packed_bytes = 2, .group = 2, .k_block = HD_GEMM_K_BLOCK};
     pairs->tile = tile_pairs_pairs;
     pairs->thin = thin_pairs_pairs;
 #ifdef HAS_PAIRS_AT_ONCE

@@ -16,11 +16,12 @@
 #define INLINE static inline __attribute__((always_inline))
 
 enum {
-    LINE = 32,         /* bf16 in a line of a tile: 16 words */
-    TILE = 16 * LINE,  /* bf16 in a tile */
-    SIDE = 32,         /* rows of a strip, columns of a panel: two tiles */
-    STEP = 32,         /* elements along k in a tile */
-    PLAIN_AT = 16      /* words in front of what is packed as it is */
+    LINE = 32,        /* bf16 in a line of a tile: 16 words */
+    TILE = 16 * LINE, /* bf16 in a tile */
+    SIDE = 32,        /* rows of a strip, columns of a panel: two tiles */
+    STEP = 32,        /* elements along k in a tile */
+    AHEAD = 2,        /* steps that B is packed ahead */
+    PLAIN_AT = 16     /* words in front of what is packed as it is */
 };
 static const uint32_t MARK = 0xffffffff; /* a pair of NaN, of which parts are never made */
 
@@ -31,22 +32,30 @@ INLINE words top_of(words x) { return _mm512_and_si512(x, _mm512_set1_epi32((int
 INLINE words without_top(words x) {
     return _mm512_castps_si512(_mm512_sub_ps(_mm512_castsi512_ps(x), _mm512_castsi512_ps(top_of(x))));
 }
-/* A line of each part's tile, from the first and the second elements of its pairs. */
-INLINE void put_line(const int parts, words x, words y, uint16_t *line) {
-    for (int i = 0; i < parts; ++i) {
-        _mm512_storeu_si512(line + i * 2 * TILE, _mm512_or_si512(_mm512_srli_epi32(x, 16), top_of(y)));
+INLINE words pair_of(words x, words y) { /* the upper halves of two numbers */
+    return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(x, 16), y);
+}
+/* A line of each part's tile, from the first and the second elements of its pairs, whose upper halves are the first part. */
+INLINE void put_line(const int parts, words first, words x, words y, uint16_t *line) {
+    _mm512_storeu_si512(line, first);
+    for (int i = 1; i < parts; ++i) {
         x = without_top(x);
         y = without_top(y);
+        _mm512_storeu_si512(line + i * 2 * TILE, pair_of(x, y));
     }
 }
-INLINE words larger(words most, words x) {
-    return _mm512_max_epu32(most, _mm512_and_si512(x, _mm512_set1_epi32(0x7fffffff)));
-}
+/* The largest upper halves, twice as large. */
+INLINE words larger(words most, words first) { return _mm512_max_epu16(most, _mm512_add_epi16(first, first)); }
 /* That lines with these largest elements can be in parts: all finite, and zero or not below 2^-44. */
 INLINE bool is_usual(words most) {
-    const words least = _mm512_set1_epi32((127 - 44) << 23), infinity = _mm512_set1_epi32(0x7f800000);
-    const __mmask16 small = _mm512_cmplt_epu32_mask(most, least), wild = _mm512_cmpge_epu32_mask(most, infinity);
-    return ((small & _mm512_test_epi32_mask(most, most)) | wild) == 0;
+    const words least = _mm512_set1_epi16((127 - 44) << 8), infinity = _mm512_set1_epi16((short)0xff00);
+    most = _mm512_max_epu16(most, _mm512_rol_epi32(most, 16));
+    const __mmask32 small = _mm512_cmplt_epu16_mask(most, least), wild = _mm512_cmpge_epu16_mask(most, infinity);
+    return ((small & _mm512_test_epi16_mask(most, most)) | wild) == 0;
+}
+INLINE bool is_usual_line(words most) {
+    most = _mm512_max_epu16(most, _mm512_rol_epi32(most, 16));
+    return is_usual(_mm512_set1_epi16((short)_mm512_reduce_max_epu32(_mm512_srli_epi32(most, 16))));
 }
 
 INLINE __mmask16 first_lanes(int64_t count) {
@@ -59,6 +68,16 @@ INLINE words load_bf16(const uint16_t *p, __mmask16 lanes) {
 INLINE words load_f16(const uint16_t *p, __mmask16 lanes) {
     return _mm512_castps_si512(_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes, p)));
 }
+
+/* Their first part, given where the first of them lies and how many there are there: whole ones come shifted from memory. */
+INLINE words first_of_f32(const float *p, words x, words y, int64_t count) {
+    return count >= 16 ? _mm512_mask_loadu_epi16(y, 0x55555555, (const uint16_t *)p + 1) : pair_of(x, y);
+}
+INLINE words first_of_bf16(const uint16_t *p, words x, words y, int64_t count) {
+    (void)p, (void)count;
+    return pair_of(x, y);
+}
+#define first_of_f16 first_of_bf16
 
 /* The 16 x 16 words of a tile exchanged across its diagonal. */
 static void turn_tile(uint16_t *tile) {
@@ -85,36 +104,38 @@ static void turn_tile(uint16_t *tile) {
     }
 }
 
-/* The lines of a step whose vectors run along k: a line for each of `count` rows of A or columns of B, `across` apart. */
+/* Lines whose vectors run along k: one for each of `count` rows of A or columns of B, `across` apart. */
 #define ALONG_K(PARTS, S, s)                                                                                           \
     static bool along_k_##PARTS##_##s(uint16_t *out, const S *from, int64_t count, int64_t k, int64_t across) {        \
-        bool usual = true;                                                                                             \
-        for (int64_t i = 0; i < SIDE; ++i) {                                                                           \
-            words most = _mm512_setzero_si512();                                                                       \
-            for (int64_t q = 0; q < k; q += STEP) {                                                                    \
+        words most[SIDE] = {{0}};                                                                                      \
+        for (int64_t q = 0; q < k; q += STEP, out += PARTS * 2 * TILE)                                                 \
+            for (int64_t i = 0; i < SIDE; ++i) {                                                                       \
                 const S *at = from + i * across + q;                                                                   \
                 const int64_t left = i < count ? k - q : 0;                                                            \
-                const words x = load_##s(at, first_lanes(left)), y = load_##s(at + 16, first_lanes(left - 16));        \
-                most = larger(larger(most, x), y);                                                                     \
-                put_line(PARTS, x, y, out + q / STEP * PARTS * 2 * TILE + i * LINE);                                   \
+                const words x = load_##s(at, first_lanes(left)), y = load_##s(at + 16, first_lanes(left - 16)),        \
+                            first = first_of_##s(at, x, y, left);                                                      \
+                most[i] = larger(most[i], first);                                                                      \
+                put_line(PARTS, first, x, y, out + i * LINE);                                                          \
             }                                                                                                          \
-            usual = is_usual(_mm512_set1_epi32((int)_mm512_reduce_max_epu32(most))) && usual;                          \
-        }                                                                                                              \
+        bool usual = true;                                                                                             \
+        for (int i = 0; i < SIDE; ++i) usual = is_usual_line(most[i]) && usual;                                        \
         return usual;                                                                                                  \
     }
 /* Lines [begin, end) of a step whose vectors run across k: a line for each pair of rows of B or columns of A, `along` apart;
  * `left` elements are left along k. */
 #define ACROSS_K(PARTS, S, s)                                                                                          \
     INLINE void lines_across_##PARTS##_##s(uint16_t *out, const S *from, int64_t begin, int64_t end, int64_t count,    \
-                                           int64_t left, int64_t along, words most[2]) {                               \
-        for (int64_t t = begin; t < end; ++t)                                                                          \
+                                           int64_t left, int64_t along, words most[2], const bool asks) {                               \
+        const S *low = from + begin * along, *high = low + 16 * along;                                                 \
+        for (int64_t t = begin; t < end; ++t, low += along, high += along)                                             \
             for (int j = 0; j < 2; ++j) {                                                                              \
-                const __mmask16 lanes = first_lanes(count - j * 16);                                                   \
-                const S *at = from + t * along + j * 16;                                                               \
-                const words x = load_##s(at, t < left ? lanes : 0),                                                    \
-                            y = load_##s(at + 16 * along, t + 16 < left ? lanes : 0);                                  \
-                most[j] = larger(larger(most[j], x), y);                                                               \
-                put_line(PARTS, x, y, out + j * TILE + t * LINE);                                                      \
+                const int64_t lanes = count - j * 16, below = t < left ? lanes : 0, above = t + 16 < left ? lanes : 0; \
+                const words x = load_##s(low + j * 16, first_lanes(below)),                                            \
+                            y = load_##s(high + j * 16, first_lanes(above)),                                           \
+                            first = first_of_##s(low + j * 16, x, y, below);                                           \
+                if (asks) { __builtin_prefetch(low + SIDE + j * 16, 0, 2); __builtin_prefetch(high + SIDE + j * 16, 0, 2); } \
+                most[j] = larger(most[j], first);                                                                      \
+                put_line(PARTS, first, x, y, out + j * TILE + t * LINE);                                               \
             }                                                                                                          \
     }                                                                                                                  \
     static bool across_k_##PARTS##_##s(uint16_t *out, const S *from, int64_t count, int64_t k, int64_t along) {        \
@@ -122,11 +143,11 @@ static void turn_tile(uint16_t *tile) {
         if (count == SIDE && k % STEP == 0)                                                                            \
             for (int64_t q = 0; q < k; q += STEP)                                                                      \
                 lines_across_##PARTS##_##s(out + q / STEP * PARTS * 2 * TILE, from + q * along, 0, 16, SIDE, STEP,     \
-                                           along, most);                                                               \
+                                           along, most, false);                                                               \
         else                                                                                                           \
             for (int64_t q = 0; q < k; q += STEP)                                                                      \
                 lines_across_##PARTS##_##s(out + q / STEP * PARTS * 2 * TILE, from + q * along, 0, 16, count, k - q,   \
-                                           along, most);                                                               \
+                                           along, most, false);                                                               \
         return is_usual(most[0]) && is_usual(most[1]);                                                                 \
     }
 
@@ -140,8 +161,8 @@ static void turn_tile(uint16_t *tile) {
         memset(to, 0, (size_t)(SIDE * width) * sizeof *to);                                                            \
         for (int64_t i = 0; i < count; ++i)                                                                            \
             for (int64_t q = 0; q < k; ++q)                                                                            \
-                to[i * width + q] =                                                                                    \
-                    _mm_cvtss_f32(_mm512_castps512_ps128(_mm512_castsi512_ps(load_##s(from + i * across + q * along, 1)))); \
+                to[i * width + q] = _mm_cvtss_f32(                                                                     \
+                    _mm512_castps512_ps128(_mm512_castsi512_ps(load_##s(from + i * across + q * along, 1))));          \
     }
 
 /* Packs `count` rows of A, or columns of B; vectors run along k or across, whichever lies along memory. */
@@ -190,8 +211,8 @@ static void restore_step(float *to, const uint16_t *packed, int64_t steps, int64
             const int line = is_a ? i % 16 : t % 16, word = is_a ? t % 16 : i % 16;
             float sum = 0;
             for (int part = 2; part >= 0; --part) { /* the lowest first: each sum is exact */
-                const uint32_t bits =
-                    (uint32_t)packed[(part * 2 + i / 16) * TILE + line * LINE + word * 2 + t / 16] << 16;
+                const uint32_t bits = (uint32_t)packed[(part * 2 + i / 16) * TILE + line * LINE + word * 2 + t / 16]
+                                      << 16;
                 float x;
                 memcpy(&x, &bits, sizeof x);
                 sum += x;
@@ -249,19 +270,29 @@ INLINE void multiply_tiles(void) {
     _tile_dpbf16ps(3, 5, 7);
 }
 
-/* C from the tiles: at once, or aside when it is added to or not whole. */
+/* Whole tiles of C are added to in the unit; the last rows aside. */
+static void take_c(const float *c, int64_t ldc, int64_t rows, bool accumulate) {
+    const size_t stride = (size_t)ldc * sizeof *c;
+    if (!accumulate || rows < SIDE) {
+        zero_c();
+        return;
+    }
+    _tile_loadd(0, c, stride);
+    _tile_loadd(1, c + 16, stride);
+    _tile_loadd(2, c + 16 * ldc, stride);
+    _tile_loadd(3, c + 16 * ldc + 16, stride);
+}
 static void put_c(float *c, int64_t ldc, int64_t rows, bool accumulate) {
     _Alignas(64) float aside[SIDE * SIDE];
-    const bool at_once = rows == SIDE && !accumulate;
-    float *to = at_once ? c : aside;
-    const int64_t ld = at_once ? ldc : SIDE;
+    float *to = rows == SIDE ? c : aside;
+    const int64_t ld = rows == SIDE ? ldc : SIDE;
     const size_t stride = (size_t)ld * sizeof *to;
     _tile_stored(0, to, stride);
     _tile_stored(1, to + 16, stride);
     _tile_stored(2, to + 16 * ld, stride);
     _tile_stored(3, to + 16 * ld + 16, stride);
     settle();
-    for (int64_t i = 0; i < rows && !at_once; ++i, c += ldc)
+    for (int64_t i = 0; i < rows && rows < SIDE; ++i, c += ldc)
         for (int j = 0; j < SIDE; j += 16) {
             const __m512 sum = _mm512_load_ps(aside + i * SIDE + j);
             _mm512_storeu_ps(c + j, accumulate ? _mm512_add_ps(_mm512_loadu_ps(c + j), sum) : sum);
@@ -275,7 +306,7 @@ INLINE void multiply(const int parts, int64_t rows, int64_t k, const uint16_t *a
         return;
     }
     settle();
-    zero_c();
+    take_c(c, ldc, rows, accumulate);
     for (int64_t q = 0; q < k; q += STEP, a += parts * 2 * TILE, b += parts * 2 * TILE) {
         take_a(a, 0), take_b(b, parts - 1), multiply_tiles();
         if (parts == 1) continue;
@@ -288,7 +319,20 @@ INLINE void multiply(const int parts, int64_t rows, int64_t k, const uint16_t *a
     put_c(c, ldc, rows, accumulate);
 }
 
-/* A strip times a panel of B where it is, which is packed a step ahead, while the matrix unit multiplies. */
+/* Half a line, of 16 columns, from the first and the second rows of its pairs. */
+#define HALF_LINE(S, s)                                                                                                \
+    INLINE void half_line_##s(uint16_t *out, const S *low, const S *high, const int j, words *most) {                  \
+        const words x = load_##s(low + j * 16, 0xffff), y = load_##s(high + j * 16, 0xffff),                           \
+                    first = first_of_##s(low + j * 16, x, y, 16);                                                      \
+        *most = larger(*most, first);                                                                                  \
+        put_line(3, first, x, y, out + j * TILE);                                                                      \
+    }
+HALF_LINE(float, f32)
+HALF_LINE(uint16_t, bf16)
+HALF_LINE(uint16_t, f16)
+
+/* A strip times a panel of B where it is, which is packed two steps ahead, while the matrix unit multiplies: what has just been
+ * written cannot be read as a tile yet. */
 #define FIRST(S, s)                                                                                                    \
     static void first_##s(int64_t k, const void *x, int64_t row, int64_t column, const void *y, int64_t ldb,           \
                           void *keep, void *c, int64_t ldc, bool accumulate) {                                         \
@@ -302,25 +346,103 @@ INLINE void multiply(const int parts, int64_t rows, int64_t k, const uint16_t *a
             multiply(3, SIDE, k, a, keep, c, ldc, accumulate);                                                         \
             return;                                                                                                    \
         }                                                                                                              \
-        zero_c();                                                                                                      \
-        lines_across_3_##s(packed, b, 0, 16, SIDE, STEP, ldb, most);                                                   \
-        for (int64_t q = 0; q < k; q += STEP, a += 6 * TILE, packed += 6 * TILE) {                                     \
-            uint16_t *to = packed + 6 * TILE;                                                                          \
-            b += STEP * ldb;                                                                                           \
-            const bool more = q + STEP < k;                                                                            \
+        settle();                                                                                                      \
+        take_c(c, ldc, SIDE, accumulate);                                                                              \
+        for (int64_t q = 0; q < AHEAD && q * STEP < k; ++q, b += STEP * ldb)                                           \
+            lines_across_3_##s(packed + q * 6 * TILE, b, 0, 16, SIDE, STEP, ldb, most, true);                                \
+        int64_t q = 0;                                                                                                 \
+        for (; q + AHEAD * STEP < k; q += STEP, a += 6 * TILE, packed += 6 * TILE) {                                   \
+            uint16_t *to = packed + AHEAD * 6 * TILE;                                                                  \
+            const S *low = b, *high = b + 16 * ldb;                                                                    \
+            settle();                                                                                                  \
+            take_a(a, 0), take_b(packed, 2);                                                                           \
+            _tile_dpbf16ps(0, 4, 6);                                                                                   \
+            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
+            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
+            low += ldb, high += ldb, to += LINE;                                                                       \
+            _tile_dpbf16ps(1, 4, 7);                                                                                   \
+            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
+            _tile_dpbf16ps(2, 5, 6);                                                                                   \
+            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
+            low += ldb, high += ldb, to += LINE;                                                                       \
+            _tile_dpbf16ps(3, 5, 7);                                                                                   \
+            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
+            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
+            low += ldb, high += ldb, to += LINE;                                                                       \
+            take_b(packed, 1);                                                                                         \
+            _tile_dpbf16ps(0, 4, 6);                                                                                   \
+            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
+            _tile_dpbf16ps(1, 4, 7);                                                                                   \
+            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
+            low += ldb, high += ldb, to += LINE;                                                                       \
+            _tile_dpbf16ps(2, 5, 6);                                                                                   \
+            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
+            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
+            low += ldb, high += ldb, to += LINE;                                                                       \
+            _tile_dpbf16ps(3, 5, 7);                                                                                   \
+            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
+            take_a(a, 1);                                                                                              \
+            _tile_dpbf16ps(0, 4, 6);                                                                                   \
+            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
+            low += ldb, high += ldb, to += LINE;                                                                       \
+            _tile_dpbf16ps(1, 4, 7);                                                                                   \
+            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
+            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
+            low += ldb, high += ldb, to += LINE;                                                                       \
+            _tile_dpbf16ps(2, 5, 6);                                                                                   \
+            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
+            _tile_dpbf16ps(3, 5, 7);                                                                                   \
+            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
+            low += ldb, high += ldb, to += LINE;                                                                       \
+            take_b(packed, 0);                                                                                         \
+            _tile_dpbf16ps(0, 4, 6);                                                                                   \
+            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
+            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
+            low += ldb, high += ldb, to += LINE;                                                                       \
+            _tile_dpbf16ps(1, 4, 7);                                                                                   \
+            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
+            _tile_dpbf16ps(2, 5, 6);                                                                                   \
+            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
+            low += ldb, high += ldb, to += LINE;                                                                       \
+            _tile_dpbf16ps(3, 5, 7);                                                                                   \
+            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
+            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
+            low += ldb, high += ldb, to += LINE;                                                                       \
+            take_a(a, 2);                                                                                              \
+            _tile_dpbf16ps(0, 4, 6);                                                                                   \
+            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
+            _tile_dpbf16ps(1, 4, 7);                                                                                   \
+            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
+            low += ldb, high += ldb, to += LINE;                                                                       \
+            _tile_dpbf16ps(2, 5, 6);                                                                                   \
+            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
+            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
+            low += ldb, high += ldb, to += LINE;                                                                       \
+            _tile_dpbf16ps(3, 5, 7);                                                                                   \
+            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
+            take_a(a, 0);                                                                                              \
+            _tile_dpbf16ps(0, 4, 6);                                                                                   \
+            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
+            low += ldb, high += ldb, to += LINE;                                                                       \
+            _tile_dpbf16ps(1, 4, 7);                                                                                   \
+            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
+            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
+            low += ldb, high += ldb, to += LINE;                                                                       \
+            _tile_dpbf16ps(2, 5, 6);                                                                                   \
+            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
+            _tile_dpbf16ps(3, 5, 7);                                                                                   \
+            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
+            low += ldb, high += ldb, to += LINE;                                                                       \
+            b = high;                                                                                                  \
+        }                                                                                                              \
+        for (; q < k; q += STEP, a += 6 * TILE, packed += 6 * TILE) {                                                  \
             settle();                                                                                                  \
             take_a(a, 0), take_b(packed, 2), multiply_tiles();                                                         \
-            if (more) lines_across_3_##s(to, b, 0, 3, SIDE, STEP, ldb, most);                                          \
             take_b(packed, 1), multiply_tiles();                                                                       \
-            if (more) lines_across_3_##s(to, b, 3, 6, SIDE, STEP, ldb, most);                                          \
             take_a(a, 1), multiply_tiles();                                                                            \
-            if (more) lines_across_3_##s(to, b, 6, 9, SIDE, STEP, ldb, most);                                          \
             take_b(packed, 0), multiply_tiles();                                                                       \
-            if (more) lines_across_3_##s(to, b, 9, 12, SIDE, STEP, ldb, most);                                         \
             take_a(a, 2), multiply_tiles();                                                                            \
-            if (more) lines_across_3_##s(to, b, 12, 14, SIDE, STEP, ldb, most);                                        \
             take_a(a, 0), multiply_tiles();                                                                            \
-            if (more) lines_across_3_##s(to, b, 14, 16, SIDE, STEP, ldb, most);                                        \
         }                                                                                                              \
         if (is_usual(most[0]) && is_usual(most[1])) {                                                                  \
             put_c(c, ldc, SIDE, accumulate);                                                                           \
@@ -371,7 +493,8 @@ static void leave(void) { _tile_release(); }
 
 void KERNELS(hd_fill_parts)(hd_cpu_kernels *table) {
     hd_gemm_kernels *three = &table->gemm_parts, *one = &table->gemm_halves;
-    *three = (hd_gemm_kernels){.mr = SIDE, .nr = SIDE, .bytes = 4, .packed_bytes = 6, .own = HD_F32, .group = STEP};
+    *three = (hd_gemm_kernels){
+        .mr = SIDE, .nr = SIDE, .bytes = 4, .packed_bytes = 6, .own = HD_F32, .group = STEP, .k_block = 512};
     three->tile = tile_3;
     three->thin = thin_3;
     three->from[HD_F32] = READ(3, f32, float);
