@@ -158,8 +158,11 @@ static hd_error contract(hd_thread *thread, const hd_tensor *a, const hd_tensor 
     }
     j.first.c = out->storage->data;
     HD_TRY(run_batch(thread, a, b, &j));
-    if (bias != NULL)
-        hd_gemm_kernels_for(dtype)->add_row(out->storage->data, f.bias, out->count / j.first.n, j.first.n);
+    const int64_t n = j.first.n;
+    if (bias != NULL && n == 1) /* a column */
+        hd_gemm_kernels_for(dtype)->add_rows(f.out, 0, f.out, 0, f.bias, true, 1, out->count);
+    else if (bias != NULL)
+        hd_gemm_kernels_for(dtype)->add_rows(f.out, n, f.out, n, f.bias, false, out->count / n, n);
     return HD_OK;
 }
 

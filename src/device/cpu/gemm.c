@@ -18,16 +18,16 @@ enum {
     FEW_BYTES =
         4 << 20,    /* an A of at most this is read once for each panel of B, rather than B again for each block of A */
     KEPT_ROWS = 16, /* of A, at most, when B packed beforehand is not converted */
-    TILE_STRIPS = 8,   /* strips of A, or panels of B, that are finished together, */
-    TILE_ROWS = 128,   /* and rows, at most */
-    MANY_ROWS = 192,   /* from which on a result is wide, much larger than its operands, when k is */
-    WIDE_K = 256,      /* at most this */
-    UNIT_LEAST = 32,   /* rows, columns and elements along k of a product in a matrix unit */
+    TILE_STRIPS = 8,    /* strips of A, or panels of B, that are finished together, */
+    TILE_ROWS = 128,    /* and rows, at most */
+    MANY_ROWS = 192,    /* from which on a result is wide, much larger than its operands, when k is */
+    WIDE_K = 256,       /* at most this */
+    UNIT_LEAST = 32,    /* rows, columns and elements along k of a product in a matrix unit */
     GATHERED_ROWS = 96, /* from which on its B is not in parts beforehand */
-    SHORT_K = 128,     /* of a product with few columns that is summed up in one go */
-    ROWS_OF_B = 16,    /* that are read side by side: as many as processors follow */
-    CONVERTED = 16384, /* elements of A that are converted together where nothing is packed */
-    EDGE_BYTES = 8192  /* a tile of C, mr * nr elements, or some rows of a panel: on the stack of a small thread */
+    SHORT_K = 128,      /* of a product with few columns that is summed up in one go */
+    ROWS_OF_B = 16,     /* that are read side by side: as many as processors follow */
+    CONVERTED = 16384,  /* elements of A that are converted together where nothing is packed */
+    EDGE_BYTES = 8192   /* a tile of C, mr * nr elements, or some rows of a panel: on the stack of a small thread */
 };
 
 typedef hd_gemm product;
@@ -117,7 +117,8 @@ static void multiply_rows(const product *p, int64_t rows, int64_t kc, const char
 
 /* That the first strip of a panel packs it on the way, which then costs nothing: a whole strip, whole and side by side columns. */
 static bool packs_on_the_way(const product *p, int64_t rows, int64_t columns) {
-    return (p->b_column == 1 || p->gathered != NULL) && columns == p->kernels->nr && rows >= p->kernels->mr && p->from_b->first != NULL;
+    return (p->b_column == 1 || p->gathered != NULL) && columns == p->kernels->nr && rows >= p->kernels->mr &&
+           p->from_b->first != NULL;
 }
 static void multiply_first(const product *p, int64_t kc, const char *a, source b, char *packed, char *c, int64_t ldc,
                            bool accumulate) {
@@ -312,6 +313,8 @@ static void ask_for_next(const product *p, int64_t k0, int64_t panel, int64_t st
     }
 }
 
+static int64_t strips_together(const product *p) { return minimum(TILE_STRIPS, TILE_ROWS / p->kernels->mr); }
+
 /* Some strips of one panel of the result, from `first` of `count` on, all of k; then what follows it. The first ones find B
  * not packed, unless it was beforehand: `room` is for all of k of a panel. */
 static void finish_tile(const product *p, const char *strips, int64_t count, int64_t first, int64_t row0, int64_t rows,
@@ -325,7 +328,9 @@ static void finish_tile(const product *p, const char *strips, int64_t count, int
     if (place != NULL) tile = place;
     for (int64_t k0 = 0; k0 < p->k; k0 += p->kernels->k_block) {
         const int64_t kc = minimum(p->kernels->k_block, p->k - k0);
-        char *b = p->panels != NULL ? panel_of_b(p, k0, panel) : room + packed_b(p, nr, k0);
+        char *b = p->panels != NULL             ? panel_of_b(p, k0, panel)
+                  : count <= strips_together(p) ? room
+                                                : room + packed_b(p, nr, k0);
         const bool is_packed = p->panels != NULL || first > 0,
                    on_the_way = !is_packed && packs_on_the_way(p, rows, columns);
         if (!is_packed && !on_the_way) pack_b(p, b, k0, kc, panel);
@@ -342,8 +347,6 @@ static void finish_tile(const product *p, const char *strips, int64_t count, int
     p->finish(p->context, tile, stride, p->first_row + row0, rows, panel * nr, columns);
 }
 
-static int64_t strips_together(const product *p) { return minimum(TILE_STRIPS, TILE_ROWS / p->kernels->mr); }
-
 /* One panel of the result, a few strips at a time, so that what follows finds them in the first-level cache. */
 static void finish_panel(const product *p, const char *strips, int64_t row0, int64_t rows, int64_t panel, char *tile,
                          char *room) {
@@ -356,7 +359,10 @@ static void finish_panel(const product *p, const char *strips, int64_t row0, int
 static size_t tile_bytes(const product *p) {
     return (size_t)(TILE_STRIPS * p->kernels->mr * p->kernels->nr) * p->kernels->bytes;
 }
-static size_t room_bytes(const product *p) { return p->panels != NULL ? 0 : packed_b(p, p->kernels->nr, p->k); }
+static size_t room_bytes(const product *p) {
+    const bool is_one = pieces_of(p->m, p->kernels->mr) <= strips_together(p); /* block of k at a time */
+    return p->panels != NULL ? 0 : packed_b(p, p->kernels->nr, is_one ? minimum(p->kernels->k_block, p->k) : p->k);
+}
 
 /* Some panels, for all rows: A is packed already. */
 static void finish_columns(void *context, int64_t piece) {

@@ -59,18 +59,19 @@ typedef struct hd_gemm_source {
 enum { HD_GEMM_K_BLOCK = 512 };
 /* C (+)= A B on one panel: see gemm.c. */
 typedef struct hd_gemm_kernels {
-    int mr, nr;                    /* the tile a micro-kernel computes */
-    size_t bytes;                  /* of an element of the result */
-    size_t packed_bytes;           /* of an element of a packed operand */
-    int own;                       /* the dtype of its own type: its operands are not converted */
-    int group;                     /* elements along k that are packed together: k is rounded up to them */
-    int k_block;                   /* elements along k of a packed block: HD_GEMM_K_BLOCK, except in a matrix unit */
+    int mr, nr;          /* the tile a micro-kernel computes */
+    size_t bytes;        /* of an element of the result */
+    size_t packed_bytes; /* of an element of a packed operand */
+    int own;             /* the dtype of its own type: its operands are not converted */
+    int group;           /* elements along k that are packed together: k is rounded up to them */
+    int k_block;         /* elements along k of a packed block: HD_GEMM_K_BLOCK, except in a matrix unit */
     void (*enter)(void), (*leave)(void); /* around a thread's calls of the next two; NULL: nothing to do */
-    hd_tile_kernel tile;           /* of packed operands; */
-    hd_thin_kernel thin;           /* of its last rows */
-    hd_pack_kernel pack_a, pack_b; /* operands of the product's own type */
-    /* row[0..n) added to each of the `rows` rows of C */
-    void (*add_row)(void *c, const void *row, int64_t rows, int64_t n);
+    hd_tile_kernel tile;                 /* of packed operands; */
+    hd_thin_kernel thin;                 /* of its last rows */
+    hd_pack_kernel pack_a, pack_b;       /* operands of the product's own type */
+    /* to = from with a bias, `rows` rows of n: an element for each column, or one for all; to may be from */
+    void (*add_rows)(void *to, int64_t to_row, const void *from, int64_t from_row, const void *bias, bool is_one,
+                     int64_t rows, int64_t n);
     /* sum of x[i] * y[i] */
     double (*dot)(const void *x, const void *y, int64_t n);
     hd_gemm_source from[HD_DTYPE_COUNT]; /* by the operand's dtype */

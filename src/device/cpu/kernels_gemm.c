@@ -178,14 +178,17 @@ enum { MOST_ROWS = TILE_ROWS > 8 ? 8 : 4 }; /* of a tile that is not whole */
     }
 
 #define KERNELS_OF(T, t)                                                                                               \
-    static void add_row_##t(void *p, const void *q, int64_t rows, int64_t n) {                                         \
-        T *c = p;                                                                                                      \
-        const T *restrict row = q;                                                                                     \
-        if (n == 1) /* a column */                                                                                     \
-            for (int64_t i = 0; i < rows; ++i) c[i] += row[0];                                                         \
-        else                                                                                                           \
-            for (int64_t i = 0; i < rows; ++i)                                                                         \
-                for (int64_t j = 0; j < n; ++j) c[i * n + j] += row[j];                                                \
+    static void add_rows_##t(void *to, int64_t to_row, const void *from, int64_t from_row, const void *bias,           \
+                             bool is_one, int64_t rows, int64_t n) {                                                   \
+        const T *v = bias, one = *v;                                                                                   \
+        for (int64_t i = 0; i < rows; ++i) {                                                                           \
+            const T *x = (const T *)from + i * from_row;                                                               \
+            T *y = (T *)to + i * to_row;                                                                               \
+            if (is_one)                                                                                                \
+                EACH_ALONE for (int64_t j = 0; j < n; ++j) y[j] = x[j] + one;                                          \
+            else                                                                                                       \
+                EACH_ALONE for (int64_t j = 0; j < n; ++j) y[j] = x[j] + v[j];                                         \
+        }                                                                                                              \
     }                                                                                                                  \
     static double dot_##t(const void *x, const void *y, int64_t n) { return sum_of_products_##t##_##t(x, y, n); }
 
@@ -248,20 +251,20 @@ TILE(__attribute__((target("avx512vnni"))), uint32_t, at_once, uint32_t, pairs, 
 #define KERNELS_FOR(t, element, dtype)                                                                                 \
     (hd_gemm_kernels) {                                                                                                \
         .mr = TILE_ROWS, .nr = COLUMNS_##t, .bytes = sizeof(element), .packed_bytes = sizeof(element), .own = dtype,   \
-        .group = 1, .k_block = HD_GEMM_K_BLOCK, .tile = tile_##t##_##t, .thin = thin_##t##_##t, .pack_a = pack_a_##t##_##t,                        \
-        .pack_b = pack_b_##t##_##t                                                                                     \
+        .group = 1, .k_block = HD_GEMM_K_BLOCK, .tile = tile_##t##_##t, .thin = thin_##t##_##t,                        \
+        .pack_a = pack_a_##t##_##t, .pack_b = pack_b_##t##_##t                                                         \
     }
 
 static void fill_floats(hd_gemm_kernels *f32, hd_gemm_kernels *f64) {
     *f32 = KERNELS_FOR(f32, float, HD_F32);
-    f32->add_row = add_row_f32;
+    f32->add_rows = add_rows_f32;
     f32->dot = dot_f32;
     f32->from[HD_F32] = READ(f32, f32, float);
     f32->from[HD_BF16] = READ(f32, bf16, uint16_t);
     f32->from[HD_F16] = READ(f32, f16, uint16_t);
     f32->from[HD_BF16].keep_b = f32->from[HD_F16].keep_b = keep_b;
     *f64 = KERNELS_FOR(f64, double, HD_F64);
-    f64->add_row = add_row_f64;
+    f64->add_rows = add_rows_f64;
     f64->dot = dot_f64;
     f64->from[HD_F64] = READ(f64, f64, double);
 }
@@ -275,7 +278,8 @@ static void fill_integers(hd_gemm_kernels *u32, hd_gemm_kernels *u64, hd_gemm_ke
     u32->from[HD_U8] = u32->from[HD_BOOL] = READ(u32, u8, uint8_t);
     *u64 = KERNELS_FOR(u64, uint64_t, HD_U64);
     u64->from[HD_I64] = u64->from[HD_U64] = READ(u64, u64, uint64_t);
-    *pairs = (hd_gemm_kernels){.mr = TILE_ROWS, .nr = COLUMNS_pairs, .bytes = 4, .packed_bytes = 2, .group = 2, .k_block = HD_GEMM_K_BLOCK};
+    *pairs = (hd_gemm_kernels){
+        .mr = TILE_ROWS, .nr = COLUMNS_pairs, .bytes = 4, .packed_bytes = 2, .group = 2, .k_block = HD_GEMM_K_BLOCK};
     pairs->tile = tile_pairs_pairs;
     pairs->thin = thin_pairs_pairs;
 #ifdef HAS_PAIRS_AT_ONCE

@@ -44,18 +44,28 @@ INLINE void put_line(const int parts, words first, words x, words y, uint16_t *l
         _mm512_storeu_si512(line + i * 2 * TILE, pair_of(x, y));
     }
 }
-/* The largest upper halves, twice as large. */
-INLINE words larger(words most, words first) { return _mm512_max_epu16(most, _mm512_add_epi16(first, first)); }
-/* That lines with these largest elements can be in parts: all finite, and zero or not below 2^-44. */
-INLINE bool is_usual(words most) {
-    const words least = _mm512_set1_epi16((127 - 44) << 8), infinity = _mm512_set1_epi16((short)0xff00);
-    most = _mm512_max_epu16(most, _mm512_rol_epi32(most, 16));
-    const __mmask32 small = _mm512_cmplt_epu16_mask(most, least), wild = _mm512_cmpge_epu16_mask(most, infinity);
-    return ((small & _mm512_test_epi16_mask(most, most)) | wild) == 0;
+/* What was seen of rows or columns: the largest upper halves, times two, and which bits there are at all. */
+typedef struct seen {
+    words most, bits;
+} seen;
+INLINE void see(seen *of, words first, words x, words y) {
+    of->most = _mm512_max_epu16(of->most, _mm512_add_epi16(first, first));
+    of->bits = _mm512_ternarylogic_epi32(of->bits, x, y, 0xfe);
 }
-INLINE bool is_usual_line(words most) {
-    most = _mm512_max_epu16(most, _mm512_rol_epi32(most, 16));
-    return is_usual(_mm512_set1_epi16((short)_mm512_reduce_max_epu32(_mm512_srli_epi32(most, 16))));
+/* That they can be in parts: all finite, and all zero or some not below 2^-44. */
+INLINE bool is_usual(seen of) {
+    const words least = _mm512_set1_epi32((127 - 44) << 8), infinity = _mm512_set1_epi32(0xff00);
+    const words most =
+        _mm512_max_epu32(_mm512_srli_epi32(of.most, 16), _mm512_and_si512(of.most, _mm512_set1_epi32(0xffff)));
+    const __mmask16 some = _mm512_test_epi32_mask(of.bits, _mm512_set1_epi32(0x7fffffff)); /* not only zeros */
+    return ((_mm512_cmplt_epu32_mask(most, least) & some) | _mm512_cmpge_epu32_mask(most, infinity)) == 0;
+}
+/* Of one row or column alone. */
+INLINE bool is_usual_line(seen of) {
+    const words most =
+        _mm512_max_epu32(_mm512_srli_epi32(of.most, 16), _mm512_and_si512(of.most, _mm512_set1_epi32(0xffff)));
+    return is_usual((seen){_mm512_set1_epi32((int)_mm512_reduce_max_epu32(most)),
+                           _mm512_set1_epi32(_mm512_reduce_or_epi32(of.bits))});
 }
 
 INLINE __mmask16 first_lanes(int64_t count) {
@@ -107,25 +117,25 @@ static void turn_tile(uint16_t *tile) {
 /* Lines whose vectors run along k: one for each of `count` rows of A or columns of B, `across` apart. */
 #define ALONG_K(PARTS, S, s)                                                                                           \
     static bool along_k_##PARTS##_##s(uint16_t *out, const S *from, int64_t count, int64_t k, int64_t across) {        \
-        words most[SIDE] = {{0}};                                                                                      \
+        seen of[SIDE] = {{{0}, {0}}};                                                                                  \
         for (int64_t q = 0; q < k; q += STEP, out += PARTS * 2 * TILE)                                                 \
             for (int64_t i = 0; i < SIDE; ++i) {                                                                       \
                 const S *at = from + i * across + q;                                                                   \
                 const int64_t left = i < count ? k - q : 0;                                                            \
                 const words x = load_##s(at, first_lanes(left)), y = load_##s(at + 16, first_lanes(left - 16)),        \
                             first = first_of_##s(at, x, y, left);                                                      \
-                most[i] = larger(most[i], first);                                                                      \
+                see(&of[i], first, x, y);                                                                              \
                 put_line(PARTS, first, x, y, out + i * LINE);                                                          \
             }                                                                                                          \
         bool usual = true;                                                                                             \
-        for (int i = 0; i < SIDE; ++i) usual = is_usual_line(most[i]) && usual;                                        \
+        for (int i = 0; i < SIDE; ++i) usual = is_usual_line(of[i]) && usual;                                          \
         return usual;                                                                                                  \
     }
 /* Lines [begin, end) of a step whose vectors run across k: a line for each pair of rows of B or columns of A, `along` apart;
  * `left` elements are left along k. */
 #define ACROSS_K(PARTS, S, s)                                                                                          \
     INLINE void lines_across_##PARTS##_##s(uint16_t *out, const S *from, int64_t begin, int64_t end, int64_t count,    \
-                                           int64_t left, int64_t along, words most[2], const bool asks) {                               \
+                                           int64_t left, int64_t along, seen of[2], const bool asks) {                 \
         const S *low = from + begin * along, *high = low + 16 * along;                                                 \
         for (int64_t t = begin; t < end; ++t, low += along, high += along)                                             \
             for (int j = 0; j < 2; ++j) {                                                                              \
@@ -133,22 +143,25 @@ static void turn_tile(uint16_t *tile) {
                 const words x = load_##s(low + j * 16, first_lanes(below)),                                            \
                             y = load_##s(high + j * 16, first_lanes(above)),                                           \
                             first = first_of_##s(low + j * 16, x, y, below);                                           \
-                if (asks) { __builtin_prefetch(low + SIDE + j * 16, 0, 2); __builtin_prefetch(high + SIDE + j * 16, 0, 2); } \
-                most[j] = larger(most[j], first);                                                                      \
+                if (asks) {                                                                                            \
+                    __builtin_prefetch(low + SIDE + j * 16, 0, 2);                                                     \
+                    __builtin_prefetch(high + SIDE + j * 16, 0, 2);                                                    \
+                }                                                                                                      \
+                see(&of[j], first, x, y);                                                                              \
                 put_line(PARTS, first, x, y, out + j * TILE + t * LINE);                                               \
             }                                                                                                          \
     }                                                                                                                  \
     static bool across_k_##PARTS##_##s(uint16_t *out, const S *from, int64_t count, int64_t k, int64_t along) {        \
-        words most[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};                                              \
+        seen of[2] = {{{0}, {0}}, {{0}, {0}}};                                                                         \
         if (count == SIDE && k % STEP == 0)                                                                            \
             for (int64_t q = 0; q < k; q += STEP)                                                                      \
                 lines_across_##PARTS##_##s(out + q / STEP * PARTS * 2 * TILE, from + q * along, 0, 16, SIDE, STEP,     \
-                                           along, most, false);                                                               \
+                                           along, of, false);                                                          \
         else                                                                                                           \
             for (int64_t q = 0; q < k; q += STEP)                                                                      \
                 lines_across_##PARTS##_##s(out + q / STEP * PARTS * 2 * TILE, from + q * along, 0, 16, count, k - q,   \
-                                           along, most, false);                                                               \
-        return is_usual(most[0]) && is_usual(most[1]);                                                                 \
+                                           along, of, false);                                                          \
+        return is_usual(of[0]) && is_usual(of[1]);                                                                     \
     }
 
 /* As it is: f32 [32][k rounded up to steps], behind the mark. */
@@ -319,18 +332,6 @@ INLINE void multiply(const int parts, int64_t rows, int64_t k, const uint16_t *a
     put_c(c, ldc, rows, accumulate);
 }
 
-/* Half a line, of 16 columns, from the first and the second rows of its pairs. */
-#define HALF_LINE(S, s)                                                                                                \
-    INLINE void half_line_##s(uint16_t *out, const S *low, const S *high, const int j, words *most) {                  \
-        const words x = load_##s(low + j * 16, 0xffff), y = load_##s(high + j * 16, 0xffff),                           \
-                    first = first_of_##s(low + j * 16, x, y, 16);                                                      \
-        *most = larger(*most, first);                                                                                  \
-        put_line(3, first, x, y, out + j * TILE);                                                                      \
-    }
-HALF_LINE(float, f32)
-HALF_LINE(uint16_t, bf16)
-HALF_LINE(uint16_t, f16)
-
 /* A strip times a panel of B where it is, which is packed two steps ahead, while the matrix unit multiplies: what has just been
  * written cannot be read as a tile yet. */
 #define FIRST(S, s)                                                                                                    \
@@ -340,7 +341,7 @@ HALF_LINE(uint16_t, f16)
         const uint16_t *a = x;                                                                                         \
         const S *b = y;                                                                                                \
         uint16_t *packed = keep;                                                                                       \
-        words most[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};                                              \
+        seen of[2] = {{{0}, {0}}, {{0}, {0}}};                                                                         \
         if (*(const uint32_t *)a == MARK || k % STEP != 0) {                                                           \
             pack_b_3_##s(keep, b, k, SIDE, ldb, 1);                                                                    \
             multiply(3, SIDE, k, a, keep, c, ldc, accumulate);                                                         \
@@ -349,102 +350,25 @@ HALF_LINE(uint16_t, f16)
         settle();                                                                                                      \
         take_c(c, ldc, SIDE, accumulate);                                                                              \
         for (int64_t q = 0; q < AHEAD && q * STEP < k; ++q, b += STEP * ldb)                                           \
-            lines_across_3_##s(packed + q * 6 * TILE, b, 0, 16, SIDE, STEP, ldb, most, true);                                \
-        int64_t q = 0;                                                                                                 \
-        for (; q + AHEAD * STEP < k; q += STEP, a += 6 * TILE, packed += 6 * TILE) {                                   \
+            lines_across_3_##s(packed + q * 6 * TILE, b, 0, 16, SIDE, STEP, ldb, of, true);                            \
+        for (int64_t q = 0; q < k; q += STEP, a += 6 * TILE, packed += 6 * TILE, b += STEP * ldb) {                    \
             uint16_t *to = packed + AHEAD * 6 * TILE;                                                                  \
-            const S *low = b, *high = b + 16 * ldb;                                                                    \
-            settle();                                                                                                  \
-            take_a(a, 0), take_b(packed, 2);                                                                           \
-            _tile_dpbf16ps(0, 4, 6);                                                                                   \
-            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
-            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
-            low += ldb, high += ldb, to += LINE;                                                                       \
-            _tile_dpbf16ps(1, 4, 7);                                                                                   \
-            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
-            _tile_dpbf16ps(2, 5, 6);                                                                                   \
-            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
-            low += ldb, high += ldb, to += LINE;                                                                       \
-            _tile_dpbf16ps(3, 5, 7);                                                                                   \
-            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
-            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
-            low += ldb, high += ldb, to += LINE;                                                                       \
-            take_b(packed, 1);                                                                                         \
-            _tile_dpbf16ps(0, 4, 6);                                                                                   \
-            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
-            _tile_dpbf16ps(1, 4, 7);                                                                                   \
-            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
-            low += ldb, high += ldb, to += LINE;                                                                       \
-            _tile_dpbf16ps(2, 5, 6);                                                                                   \
-            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
-            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
-            low += ldb, high += ldb, to += LINE;                                                                       \
-            _tile_dpbf16ps(3, 5, 7);                                                                                   \
-            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
-            take_a(a, 1);                                                                                              \
-            _tile_dpbf16ps(0, 4, 6);                                                                                   \
-            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
-            low += ldb, high += ldb, to += LINE;                                                                       \
-            _tile_dpbf16ps(1, 4, 7);                                                                                   \
-            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
-            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
-            low += ldb, high += ldb, to += LINE;                                                                       \
-            _tile_dpbf16ps(2, 5, 6);                                                                                   \
-            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
-            _tile_dpbf16ps(3, 5, 7);                                                                                   \
-            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
-            low += ldb, high += ldb, to += LINE;                                                                       \
-            take_b(packed, 0);                                                                                         \
-            _tile_dpbf16ps(0, 4, 6);                                                                                   \
-            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
-            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
-            low += ldb, high += ldb, to += LINE;                                                                       \
-            _tile_dpbf16ps(1, 4, 7);                                                                                   \
-            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
-            _tile_dpbf16ps(2, 5, 6);                                                                                   \
-            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
-            low += ldb, high += ldb, to += LINE;                                                                       \
-            _tile_dpbf16ps(3, 5, 7);                                                                                   \
-            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
-            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
-            low += ldb, high += ldb, to += LINE;                                                                       \
-            take_a(a, 2);                                                                                              \
-            _tile_dpbf16ps(0, 4, 6);                                                                                   \
-            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
-            _tile_dpbf16ps(1, 4, 7);                                                                                   \
-            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
-            low += ldb, high += ldb, to += LINE;                                                                       \
-            _tile_dpbf16ps(2, 5, 6);                                                                                   \
-            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
-            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
-            low += ldb, high += ldb, to += LINE;                                                                       \
-            _tile_dpbf16ps(3, 5, 7);                                                                                   \
-            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
-            take_a(a, 0);                                                                                              \
-            _tile_dpbf16ps(0, 4, 6);                                                                                   \
-            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
-            low += ldb, high += ldb, to += LINE;                                                                       \
-            _tile_dpbf16ps(1, 4, 7);                                                                                   \
-            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
-            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
-            low += ldb, high += ldb, to += LINE;                                                                       \
-            _tile_dpbf16ps(2, 5, 6);                                                                                   \
-            half_line_##s(to, low, high, 0, &most[0]);                                                                 \
-            _tile_dpbf16ps(3, 5, 7);                                                                                   \
-            half_line_##s(to, low, high, 1, &most[1]);                                                                 \
-            low += ldb, high += ldb, to += LINE;                                                                       \
-            b = high;                                                                                                  \
-        }                                                                                                              \
-        for (; q < k; q += STEP, a += 6 * TILE, packed += 6 * TILE) {                                                  \
+            const bool more = q + AHEAD * STEP < k;                                                                    \
             settle();                                                                                                  \
             take_a(a, 0), take_b(packed, 2), multiply_tiles();                                                         \
+            if (more) lines_across_3_##s(to, b, 0, 3, SIDE, STEP, ldb, of, true);                                      \
             take_b(packed, 1), multiply_tiles();                                                                       \
+            if (more) lines_across_3_##s(to, b, 3, 6, SIDE, STEP, ldb, of, true);                                      \
             take_a(a, 1), multiply_tiles();                                                                            \
+            if (more) lines_across_3_##s(to, b, 6, 9, SIDE, STEP, ldb, of, true);                                      \
             take_b(packed, 0), multiply_tiles();                                                                       \
+            if (more) lines_across_3_##s(to, b, 9, 12, SIDE, STEP, ldb, of, true);                                     \
             take_a(a, 2), multiply_tiles();                                                                            \
+            if (more) lines_across_3_##s(to, b, 12, 14, SIDE, STEP, ldb, of, true);                                    \
             take_a(a, 0), multiply_tiles();                                                                            \
+            if (more) lines_across_3_##s(to, b, 14, 16, SIDE, STEP, ldb, of, true);                                    \
         }                                                                                                              \
-        if (is_usual(most[0]) && is_usual(most[1])) {                                                                  \
+        if (is_usual(of[0]) && is_usual(of[1])) {                                                                      \
             put_c(c, ldc, SIDE, accumulate);                                                                           \
             return;                                                                                                    \
         }                                                                                                              \
@@ -493,8 +417,13 @@ static void leave(void) { _tile_release(); }
 
 void KERNELS(hd_fill_parts)(hd_cpu_kernels *table) {
     hd_gemm_kernels *three = &table->gemm_parts, *one = &table->gemm_halves;
-    *three = (hd_gemm_kernels){
-        .mr = SIDE, .nr = SIDE, .bytes = 4, .packed_bytes = 6, .own = HD_F32, .group = STEP, .k_block = 512};
+    *three = (hd_gemm_kernels){.mr = SIDE,
+                               .nr = SIDE,
+                               .bytes = 4,
+                               .packed_bytes = 6,
+                               .own = HD_F32,
+                               .group = STEP,
+                               .k_block = HD_GEMM_K_BLOCK};
     three->tile = tile_3;
     three->thin = thin_3;
     three->from[HD_F32] = READ(3, f32, float);

@@ -65,36 +65,19 @@ hd_plain_finish hd_cpu_product_plain(const hd_op *op, const hd_shape *result, hd
 
 enum { PART = 256 }; /* elements that are converted together, on the stack of a small thread */
 
-/* Rows of a tile with a bias of its own type: an element for each column, or one for all. */
-#define ADD_ROWS(T)                                                                                                    \
-    for (int64_t i = 0; i < rows; ++i) {                                                                               \
-        const T *x = (const T *)from + i * from_row, *v = bias;                                                        \
-        T *y = (T *)to + i * to_row;                                                                                   \
-        if (is_one)                                                                                                    \
-            for (int64_t q = 0; q < columns; ++q) y[q] = x[q] + *v;                                                    \
-        else                                                                                                           \
-            for (int64_t q = 0; q < columns; ++q) y[q] = x[q] + v[q];                                                  \
-    }
-static void add_rows(hd_dtype tile, void *to, int64_t to_row, const void *from, int64_t from_row, const void *bias,
-                     bool is_one, int64_t rows, int64_t columns) {
-    if (tile == HD_F32)
-        ADD_ROWS(float)
-    else
-        ADD_ROWS(double)
-}
-
 /* to <- the tile with its bias, which is converted first when it is of another dtype. */
 static void add_bias(const hd_plain_finish *f, char *to, int64_t to_row, const char *from, int64_t from_row,
                      int64_t row, int64_t rows, int64_t column, int64_t columns) {
     const hd_dtype tile = hd_cpu_product_dtype(f->dtype);
-    const hd_gemm_source *source = &hd_gemm_kernels_for(f->dtype)->from[f->bias_dtype];
+    const hd_gemm_kernels *kernels = hd_gemm_kernels_for(f->dtype);
+    const hd_gemm_source *source = &kernels->from[f->bias_dtype];
     const size_t bytes = hd_dtype_bytes[tile];
     const char *bias = f->bias;
     char part[PART * 8];
     for (int64_t i = 0; f->channels > 0 && i < rows; ++i) {
         source->read(part, bias + (size_t)((row + i) % f->channels) * source->bytes, 1, 1);
-        add_rows(tile, to + (size_t)(i * to_row) * bytes, 0, from + (size_t)(i * from_row) * bytes, 0, part, true, 1,
-                 columns);
+        kernels->add_rows(to + (size_t)(i * to_row) * bytes, 0, from + (size_t)(i * from_row) * bytes, 0, part, true, 1,
+                          columns);
     }
     if (f->channels > 0) return;
     const bool is_own = f->bias_dtype == tile;
@@ -102,8 +85,8 @@ static void add_bias(const hd_plain_finish *f, char *to, int64_t to_row, const c
         count = is_own || columns - q < PART ? columns - q : PART;
         const char *values = bias + (size_t)(column + q) * source->bytes;
         if (!is_own) source->read(part, values, count, 1);
-        add_rows(tile, to + (size_t)q * bytes, to_row, from + (size_t)q * bytes, from_row, is_own ? values : part,
-                 false, rows, count);
+        kernels->add_rows(to + (size_t)q * bytes, to_row, from + (size_t)q * bytes, from_row, is_own ? values : part,
+                          false, rows, count);
     }
 }
 
