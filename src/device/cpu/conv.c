@@ -61,6 +61,9 @@ static void describe(hd_op_id id, const hd_conv_attributes *a, const hd_shape *x
     c->map.plane = hd_volume(c->map.image);
     c->plan.tap_count = hd_volume(s->kernel);
     c->depthwise = hd_conv_is_depthwise(c, s);
+    const hd_gemm_kernels *unit = &hd_kernels()->gemm_parts; /* blocks of patches are whole steps for it */
+    if (is_f32 && unit->mr > 0 && c->rows >= unit->mr && c->channels > 0 && c->channels % unit->group == 0)
+        c->unit = unit;
 }
 
 /* Cuts it for so many threads; bytes of memory that it works in: its plan, packed weights unless they are given, pieces. */

@@ -38,7 +38,7 @@ void hd_conv_plan_make(const hd_conv_sizes *sizes, bool transposed, void *memory
 
 /* A convolution under way. Its result is [images and channels, pixels], in tiles. */
 typedef struct hd_conv_work {
-    const hd_gemm_kernels *kernels;
+    const hd_gemm_kernels *kernels, *unit; /* unit: those of a matrix unit, which multiplies then, or NULL */
     size_t bytes;                          /* of an element */
     int64_t batch, groups, channels, rows; /* input channels and output channels of a group */
     int64_t out[3], out_step[3];           /* pixels of a phase lie out_step apart */

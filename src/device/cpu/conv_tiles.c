@@ -8,8 +8,10 @@
 #include <string.h>
 
 enum {
-    K_BLOCK = 256, /* at most: a panel of patches, and a strip of weights, stay in the first-level cache together */
+    K_BLOCK = 256,    /* at most: a panel of patches, and a strip of weights, stay in the first-level cache together */
+    UNIT_BLOCK = 128, /* the same for a matrix unit, whose parts are larger */
     ITEM_BYTES = 384 * 1024, /* results of an item, for the second-level cache with the weights that meet it */
+    UNIT_ROWS = 32,          /* of a strip in one */
     MOST_PANELS = 16,
     PANELS_AT_ONCE = 4, /* packed together, where they can be */
     PARALLEL = 1 << 16
@@ -19,13 +21,22 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
 
 /* ---- weights ------------------------------------------------------------------------------------------------------------- */
-static int64_t strip_place(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t strip) {
-    const int64_t of_tap = c->strips * c->kernels->mr * c->channels;
-    return (group * c->plan.tap_count + p->tap0) * of_tap + strip * p->taps * c->channels * c->kernels->mr;
+static int64_t strip_rows(const hd_conv_work *c) { return c->unit != NULL ? c->unit->mr : c->kernels->mr; }
+static size_t packed_bytes(const hd_conv_work *c) { return c->unit != NULL ? c->unit->packed_bytes : c->bytes; }
+/* Rows of patches at a time, all about equally long. */
+static int64_t block_of(const hd_conv_work *c, int64_t k) {
+    return c->unit != NULL ? UNIT_BLOCK : k == 0 ? 1 : pieces_of(k, pieces_of(k, K_BLOCK));
+}
+
+static char *strip_at(const hd_conv_work *c, const char *packed, int64_t group, const hd_conv_phase *p, int64_t strip,
+                      int64_t k) {
+    const int64_t mr = strip_rows(c), of_tap = c->strips * mr * c->channels;
+    const int64_t place = (group * c->plan.tap_count + p->tap0) * of_tap + (strip * p->taps * c->channels + k) * mr;
+    return (char *)(uintptr_t)packed + (size_t)place * packed_bytes(c);
 }
 
 size_t hd_conv_packed_size(const hd_conv_work *c) {
-    return (size_t)(c->groups * c->plan.tap_count * c->strips * c->kernels->mr * c->channels) * c->bytes;
+    return (size_t)(c->groups * c->plan.tap_count * c->strips * strip_rows(c) * c->channels) * packed_bytes(c);
 }
 
 typedef struct packing {
@@ -33,27 +44,40 @@ typedef struct packing {
     char *out;
 } packing;
 
+/* A matrix unit takes a block as a whole: its rows are brought together first. */
+static void pack_for_unit(const hd_conv_work *c, char *out, const float *weight, const hd_conv_phase *p, int64_t k0,
+                          int64_t kc, int64_t rows) {
+    float some[UNIT_ROWS * UNIT_BLOCK];
+    for (int64_t i = 0; i < rows; ++i)
+        for (int64_t k = 0; k < kc; ++k)
+            some[i * kc + k] = weight[i * c->weight_row + c->plan.taps[p->tap0 + (k0 + k) / c->channels].at +
+                                      (k0 + k) % c->channels * c->weight_channel];
+    c->unit->from[HD_F32].pack_a(out, some, rows, kc, kc, 1);
+}
+
 static void pack_strips(void *context, int64_t begin, int64_t end) { /* items: group, phase, strip */
     const packing *k = context;
     const hd_conv_work *c = k->c;
-    const int64_t mr = c->kernels->mr;
+    const int64_t mr = strip_rows(c);
     for (int64_t i = begin; i < end; ++i) {
-        const int64_t strip = i % c->strips, group = i / c->strips / c->plan.phase_count;
+        const int64_t strip = i % c->strips, group = i / c->strips / c->plan.phase_count,
+                      rows = least(mr, c->rows - strip * mr);
         const hd_conv_phase *p = &c->plan.phases[i / c->strips % c->plan.phase_count];
-        char *to = hd_conv_element(c, k->out, strip_place(c, group, p, strip));
-        for (int64_t t = 0; t < p->taps; ++t)
-            c->kernels->pack_a(
-                hd_conv_element(c, to, t * c->channels * mr),
-                hd_conv_element(c, c->weight,
-                                group * c->weight_group + strip * mr * c->weight_row + c->plan.taps[p->tap0 + t].at),
-                least(mr, c->rows - strip * mr), c->channels, c->weight_row, c->weight_channel);
+        const char *weight = hd_conv_element(c, c->weight, group * c->weight_group + strip * mr * c->weight_row);
+        for (int64_t k0 = 0; c->unit != NULL && k0 < p->taps * c->channels; k0 += UNIT_BLOCK)
+            pack_for_unit(c, strip_at(c, k->out, group, p, strip, k0), (const float *)weight, p, k0,
+                          least(UNIT_BLOCK, p->taps * c->channels - k0), rows);
+        for (int64_t t = 0; c->unit == NULL && t < p->taps; ++t)
+            c->kernels->pack_a(strip_at(c, k->out, group, p, strip, t * c->channels),
+                               hd_conv_element(c, weight, c->plan.taps[p->tap0 + t].at), rows, c->channels,
+                               c->weight_row, c->weight_channel);
     }
 }
 
 void hd_conv_pack_weights(const hd_conv_work *c, char *out) {
     packing k = {c, out};
     const int64_t strips = c->groups * c->plan.phase_count * c->strips,
-                  size = (int64_t)(hd_conv_packed_size(c) / c->bytes);
+                  size = (int64_t)(hd_conv_packed_size(c) / packed_bytes(c));
     if (size > 0) hd_parallel_range(strips, PARALLEL / (size / strips + 1) + 1, pack_strips, &k);
 }
 
@@ -125,31 +149,44 @@ static int64_t pack_panels(const hd_conv_work *c, int64_t group, const hd_conv_p
 /* ---- an item: some panels and all output channels of a group ---------------------------------------------------------------- */
 /* All output channels of one panel, for rows [k0, k0 + kc) of the patches. */
 static void multiply_panel(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t k0, int64_t kc,
-                           const char *panel, char *tile, int64_t stride) {
-    const int64_t mr = c->kernels->mr, nr = c->kernels->nr;
+                           const char *panel, char *tile, int64_t stride, char *parts) {
+    const hd_gemm_kernels *kernels = c->unit != NULL ? c->unit : c->kernels;
+    const int64_t mr = kernels->mr, nr = kernels->nr;
+    const char *b = c->unit != NULL ? parts : panel;
     for (int64_t s = 0; s < c->strips; ++s) {
-        const char *a = hd_conv_element(c, c->packed, strip_place(c, group, p, s) + k0 * mr);
+        const char *a = strip_at(c, c->packed, group, p, s, k0);
         char *to = hd_conv_element(c, tile, s * mr * stride);
         const int64_t rows = least(mr, c->rows - s * mr);
-        if (rows == mr)
-            c->kernels->tile(kc, a, panel, nr, to, stride, k0 > 0);
+        if (s == 0 && c->unit != NULL) /* the first strip, which is whole, takes it apart on the way */
+            kernels->from[HD_F32].first(kc, a, 1, mr, panel, nr, parts, to, stride, k0 > 0);
+        else if (rows == mr)
+            kernels->tile(kc, a, b, nr, to, stride, k0 > 0);
         else
-            c->kernels->thin((int)rows, kc, a, 1, mr, panel, nr, to, stride, k0 > 0);
+            kernels->thin((int)rows, kc, a, 1, mr, b, nr, to, stride, k0 > 0);
     }
 }
 
+/* Memory of a piece: panels of patches, one of them in parts, and results. */
+static size_t panels_bytes(const hd_conv_work *c) {
+    return (size_t)(PANELS_AT_ONCE * K_BLOCK * c->kernels->nr) * c->bytes;
+}
+static size_t parts_bytes(const hd_conv_work *c) {
+    return c->unit != NULL ? (size_t)(UNIT_BLOCK * c->unit->nr) * c->unit->packed_bytes : 0;
+}
+
 static void multiply(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t first, int64_t columns,
-                     char *panels, char *tile, int64_t stride) {
+                     char *room, char *tile, int64_t stride) {
     const int64_t nr = c->kernels->nr, k = p->taps * c->channels;
+    char *parts = room + panels_bytes(c);
     if (k == 0) memset(tile, 0, (size_t)(c->rows * stride) * c->bytes);
-    const int64_t block = k == 0 ? 1 : pieces_of(k, pieces_of(k, K_BLOCK)); /* all about equally long */
+    const int64_t block = block_of(c, k);
     for (int64_t k0 = 0; k0 < k; k0 += block) {
         const int64_t kc = least(block, k - k0);
         for (int64_t at = 0; at < columns;) {
-            const int64_t packed = pack_panels(c, group, p, k0, kc, first + at, columns - at, panels);
+            const int64_t packed = pack_panels(c, group, p, k0, kc, first + at, columns - at, room);
             for (int64_t i = 0; i < packed; ++i, at += nr)
-                multiply_panel(c, group, p, k0, kc, hd_conv_element(c, panels, i * kc * nr),
-                               hd_conv_element(c, tile, at), stride);
+                multiply_panel(c, group, p, k0, kc, hd_conv_element(c, room, i * kc * nr), hd_conv_element(c, tile, at),
+                               stride, parts);
         }
     }
 }
@@ -182,8 +219,8 @@ static bool made_in_place(const hd_conv_work *c, int64_t group, const hd_conv_ph
                           char *panel) {
     const int64_t pixels = hd_volume(p->grid), pixel = first % pixels,
                   row = (first / pixels * c->groups + group) * c->rows;
-    if (c->channels == 0 || p->taps * c->channels > K_BLOCK || columns % c->kernels->nr != 0 ||
-        pixel + columns > pixels)
+    if (c->channels == 0 || p->taps * c->channels > block_of(c, p->taps * c->channels) ||
+        columns % c->kernels->nr != 0 || pixel + columns > pixels)
         return false;
     char *place = hd_cpu_product_place(c->finish, c->context, row, pixel);
     if (place == NULL) return false;
@@ -195,7 +232,7 @@ static bool made_in_place(const hd_conv_work *c, int64_t group, const hd_conv_ph
 static void run_item(const hd_conv_work *c, char *room, int64_t group, const hd_conv_phase *p, int64_t index) {
     const int64_t width = c->panels * c->kernels->nr, pixels = hd_volume(p->grid), first = index * width,
                   columns = least(width, c->batch * pixels - first);
-    char *tile = hd_conv_element(c, room, PANELS_AT_ONCE * K_BLOCK * c->kernels->nr);
+    char *tile = room + panels_bytes(c) + parts_bytes(c);
     if (!hd_conv_is_apart(c) && made_in_place(c, group, p, first, columns, room)) return;
     multiply(c, group, p, first, columns, room, tile, width);
     if (hd_conv_is_apart(c)) {
@@ -223,12 +260,14 @@ static void run_piece(void *context, int64_t piece) { /* items: group, phase, so
     sharing *s = context;
     const hd_conv_work *c = s->c;
     const int64_t of_group = s->items / c->groups;
+    if (c->unit != NULL) c->unit->enter();
     for (int64_t i; (i = atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed)) < s->items;) {
         const hd_conv_phase *p = c->plan.phases;
         int64_t index = i % of_group;
         for (; index >= items_of(c, p); ++p) index -= items_of(c, p);
         run_item(c, c->room + (size_t)piece * c->piece_bytes, i / of_group, p, index);
     }
+    if (c->unit != NULL) c->unit->leave();
 }
 
 /* Pixels that no tap reaches, when a transposed convolution strides further than its kernel: the bias alone. */
@@ -245,7 +284,7 @@ static void fill_all(const hd_conv_work *c) {
 }
 
 void hd_conv_cut_tiles(hd_conv_work *c, int threads) {
-    const int64_t mr = c->kernels->mr, nr = c->kernels->nr, taps = c->plan.tap_count;
+    const int64_t mr = strip_rows(c), nr = c->kernels->nr, taps = c->plan.tap_count;
     const int64_t phases = hd_volume(c->out_step), pixels = c->batch * hd_volume(c->out) / phases + 1;
     const double work = (double)(c->batch * hd_volume(c->out)) * (double)(c->groups * c->rows * c->channels) *
                         (double)taps / (double)phases;
@@ -256,7 +295,7 @@ void hd_conv_cut_tiles(hd_conv_work *c, int threads) {
     if (threads > 1) /* four items for each, since cores may differ */
         c->panels = least(c->panels, pieces_of(all * c->groups * phases, 4 * (int64_t)threads));
     c->pieces = least(threads, c->groups * phases * pieces_of(pixels, c->panels * nr) + phases);
-    c->piece_bytes = ((size_t)((PANELS_AT_ONCE * K_BLOCK + c->rows * c->panels) * nr) * c->bytes + 63) / 64 * 64;
+    c->piece_bytes = (panels_bytes(c) + parts_bytes(c) + (size_t)(c->rows * c->panels * nr) * c->bytes + 63) / 64 * 64;
 }
 
 void hd_conv_run_tiles(const hd_conv_work *c) {
