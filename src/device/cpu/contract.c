@@ -80,7 +80,7 @@ static void describe(const hd_tensor *a, const hd_tensor *b, const hd_tensor *ou
         is_in_pairs((hd_dtype)b->dtype, result) && hd_gemm_wants_packing(p))
         p->kernels = &hd_kernels()->gemm_pairs;
     const hd_gemm_kernels *unit = unit_for((hd_dtype)a->dtype, (hd_dtype)b->dtype);
-    if (p->kernels == &hd_kernels()->gemm_f32 && unit != NULL && hd_gemm_suits_unit(p)) p->kernels = unit;
+    if (p->kernels == &hd_kernels()->gemm_f32 && unit != NULL && hd_gemm_suits(p, unit)) p->kernels = unit;
     p->from_a = &p->kernels->from[a->dtype];
     p->from_b = &p->kernels->from[b->dtype];
     const int64_t matrix = p->m * p->n;

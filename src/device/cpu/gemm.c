@@ -18,16 +18,17 @@ enum {
     FEW_BYTES =
         4 << 20,    /* an A of at most this is read once for each panel of B, rather than B again for each block of A */
     KEPT_ROWS = 16, /* of A, at most, when B packed beforehand is not converted */
-    TILE_STRIPS = 8,    /* strips of A, or panels of B, that are finished together, */
-    TILE_ROWS = 128,    /* and rows, at most */
-    MANY_ROWS = 192,    /* from which on a result is wide, much larger than its operands, when k is */
-    WIDE_K = 256,       /* at most this */
-    UNIT_LEAST = 32,    /* rows, columns and elements along k of a product in a matrix unit */
-    GATHERED_ROWS = 96, /* from which on its B is not in parts beforehand */
-    SHORT_K = 128,      /* of a product with few columns that is summed up in one go */
-    ROWS_OF_B = 16,     /* that are read side by side: as many as processors follow */
-    CONVERTED = 16384,  /* elements of A that are converted together where nothing is packed */
-    EDGE_BYTES = 8192   /* a tile of C, mr * nr elements, or some rows of a panel: on the stack of a small thread */
+    TILE_STRIPS = 8,     /* strips of A, or panels of B, that are finished together, */
+    TILE_ROWS = 128,     /* and rows, at most */
+    MANY_ROWS = 192,     /* from which on a result is wide, much larger than its operands, when k is */
+    WIDE_K = 256,        /* at most this */
+    UNIT_LEAST = 24,     /* rows, columns and elements along k of a product in a matrix unit */
+    MOST_WORK = 1 << 30, /* of one whose cost is calculated: larger ones are worth it */
+    GATHERED_ROWS = 96,  /* from which on its B is not in parts beforehand */
+    SHORT_K = 128,       /* of a product with few columns that is summed up in one go */
+    ROWS_OF_B = 16,      /* that are read side by side: as many as processors follow */
+    CONVERTED = 16384,   /* elements of A that are converted together where nothing is packed */
+    EDGE_BYTES = 8192    /* a tile of C, mr * nr elements, or some rows of a panel: on the stack of a small thread */
 };
 
 typedef hd_gemm product;
@@ -553,8 +554,14 @@ bool hd_gemm_wants_packing(const hd_gemm *p) {
     return !is_dots(p) && !(p->b_column == 1 && (work <= HD_GEMM_SMALL || p->m <= 4));
 }
 
-bool hd_gemm_suits_unit(const hd_gemm *p) {
-    return p->m >= UNIT_LEAST && p->n >= UNIT_LEAST && p->k >= UNIT_LEAST && hd_gemm_wants_packing(p);
+bool hd_gemm_suits(const hd_gemm *p, const hd_gemm_kernels *unit) {
+    const int64_t least = minimum(p->m, minimum(p->n, p->k)), work = hd_gemm_work(p->m, p->n, p->k);
+    if (least < UNIT_LEAST || !hd_gemm_wants_packing(p)) return false;
+    const int64_t whole = pieces_of(p->m, unit->mr) * unit->mr * pieces_of(p->n, unit->nr) * unit->nr *
+                          pieces_of(p->k, unit->group) * unit->group;
+    return work > MOST_WORK || unit->cost * whole + unit->cost_a * p->m * p->k +
+                                       (p->b_column == 1 ? unit->cost_b : unit->cost_b_turned) * p->k * p->n <
+                                   92 * work;
 }
 
 /* A panel that is not filled is packed, whatever it costs; of a long one the parts are rather summed up apart. */

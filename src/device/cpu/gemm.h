@@ -33,8 +33,8 @@ typedef struct hd_gemm {
 const hd_gemm_kernels *hd_gemm_kernels_for(hd_dtype result);
 /* True when packing B brings more than it costs. Else A must be of the kernels' own type, unless there is `finish`. */
 bool hd_gemm_wants_packing(const hd_gemm *p);
-/* True when a matrix unit, where there is one, is quicker. */
-bool hd_gemm_suits_unit(const hd_gemm *p);
+/* True when a matrix unit is quicker. */
+bool hd_gemm_suits(const hd_gemm *p, const hd_gemm_kernels *unit);
 /* The same of a B that is packed beforehand. */
 bool hd_gemm_wants_packed(const hd_gemm *p);
 /* True when B beforehand is not packed as the kernels read it, only brought together. */

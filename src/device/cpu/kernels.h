@@ -64,7 +64,10 @@ typedef struct hd_gemm_kernels {
     size_t packed_bytes; /* of an element of a packed operand */
     int own;             /* the dtype of its own type: its operands are not converted */
     int group;           /* elements along k that are packed together: k is rounded up to them */
-    int k_block;         /* elements along k of a packed block: HD_GEMM_K_BLOCK, except in a matrix unit */
+    /* of a matrix unit, measured: the cost of a multiplication, and of packing an element of A, and of B along or across
+     * memory, where 100 is that of a multiplication in the vector unit */
+    int cost, cost_a, cost_b, cost_b_turned;
+    int k_block; /* elements along k of a packed block: HD_GEMM_K_BLOCK, except in a matrix unit */
     void (*enter)(void), (*leave)(void); /* around a thread's calls of the next two; NULL: nothing to do */
     hd_tile_kernel tile;                 /* of packed operands; */
     hd_thin_kernel thin;                 /* of its last rows */

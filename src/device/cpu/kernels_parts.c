@@ -52,7 +52,7 @@ INLINE void see(seen *of, words first, words x, words y) {
     of->most = _mm512_max_epu16(of->most, _mm512_add_epi16(first, first));
     of->bits = _mm512_ternarylogic_epi32(of->bits, x, y, 0xfe);
 }
-/* That they can be in parts: all finite, and all zero or some not below 2^-44. */
+/* That columns, one in each lane, can be in parts: all finite, and all zero or some not below 2^-44. */
 INLINE bool is_usual(seen of) {
     const words least = _mm512_set1_epi32((127 - 44) << 8), infinity = _mm512_set1_epi32(0xff00);
     const words most =
@@ -60,12 +60,11 @@ INLINE bool is_usual(seen of) {
     const __mmask16 some = _mm512_test_epi32_mask(of.bits, _mm512_set1_epi32(0x7fffffff)); /* not only zeros */
     return ((_mm512_cmplt_epu32_mask(most, least) & some) | _mm512_cmpge_epu32_mask(most, infinity)) == 0;
 }
-/* Of one row or column alone. */
+/* The same of one row in all lanes. */
 INLINE bool is_usual_line(seen of) {
-    const words most =
-        _mm512_max_epu32(_mm512_srli_epi32(of.most, 16), _mm512_and_si512(of.most, _mm512_set1_epi32(0xffff)));
-    return is_usual((seen){_mm512_set1_epi32((int)_mm512_reduce_max_epu32(most)),
-                           _mm512_set1_epi32(_mm512_reduce_or_epi32(of.bits))});
+    return _mm512_cmpge_epu16_mask(of.most, _mm512_set1_epi16((short)0xff00)) == 0 &&
+           (_mm512_cmpge_epu16_mask(of.most, _mm512_set1_epi16((127 - 44) << 8)) != 0 ||
+            _mm512_test_epi32_mask(of.bits, _mm512_set1_epi32(0x7fffffff)) == 0);
 }
 
 INLINE __mmask16 first_lanes(int64_t count) {
@@ -116,17 +115,21 @@ static void turn_tile(uint16_t *tile) {
 
 /* Lines whose vectors run along k: one for each of `count` rows of A or columns of B, `across` apart. */
 #define ALONG_K(PARTS, S, s)                                                                                           \
+    INLINE void line_along_##PARTS##_##s(uint16_t *out, const S *at, int64_t left, seen *of) {                         \
+        const words x = load_##s(at, first_lanes(left)), y = load_##s(at + 16, first_lanes(left - 16)),                \
+                    first = first_of_##s(at, x, y, left);                                                              \
+        see(of, first, x, y);                                                                                          \
+        put_line(PARTS, first, x, y, out);                                                                             \
+    }                                                                                                                  \
     static bool along_k_##PARTS##_##s(uint16_t *out, const S *from, int64_t count, int64_t k, int64_t across) {        \
         seen of[SIDE] = {{{0}, {0}}};                                                                                  \
-        for (int64_t q = 0; q < k; q += STEP, out += PARTS * 2 * TILE)                                                 \
-            for (int64_t i = 0; i < SIDE; ++i) {                                                                       \
-                const S *at = from + i * across + q;                                                                   \
-                const int64_t left = i < count ? k - q : 0;                                                            \
-                const words x = load_##s(at, first_lanes(left)), y = load_##s(at + 16, first_lanes(left - 16)),        \
-                            first = first_of_##s(at, x, y, left);                                                      \
-                see(&of[i], first, x, y);                                                                              \
-                put_line(PARTS, first, x, y, out + i * LINE);                                                          \
-            }                                                                                                          \
+        for (int64_t q = 0; q < k; q += STEP, from += STEP, out += PARTS * 2 * TILE)                                   \
+            if (count == SIDE && k - q >= STEP)                                                                        \
+                for (int64_t i = 0; i < SIDE; ++i)                                                                     \
+                    line_along_##PARTS##_##s(out + i * LINE, from + i * across, STEP, &of[i]);                         \
+            else                                                                                                       \
+                for (int64_t i = 0; i < SIDE; ++i)                                                                     \
+                    line_along_##PARTS##_##s(out + i * LINE, from + i * across, i < count ? k - q : 0, &of[i]);        \
         bool usual = true;                                                                                             \
         for (int i = 0; i < SIDE; ++i) usual = is_usual_line(of[i]) && usual;                                          \
         return usual;                                                                                                  \
@@ -438,6 +441,8 @@ void KERNELS(hd_fill_parts)(hd_cpu_kernels *table) {
     one->tile = tile_1;
     one->thin = thin_1;
     one->from[HD_BF16] = READ(1, bf16, uint16_t);
+    three->cost = 45, three->cost_a = 1800, three->cost_b = 1200, three->cost_b_turned = 3000;
+    one->cost = 10, one->cost_a = one->cost_b = 1000, one->cost_b_turned = 2000;
     three->enter = one->enter = enter;
     three->leave = one->leave = leave;
 }

@@ -1,4 +1,4 @@
-/* Measuring the machine: the matrix product's own micro-kernel from the first-level cache, and copies too large for any. */
+/* Measuring the machine: the matrix product's own micro-kernel from the nearest caches, and copies too large for any. */
 #include "device/cpu/peak.h"
 #include "core/memory.h"
 #include "core/pool.h"
@@ -16,13 +16,20 @@ static double seconds(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+static const hd_gemm_kernels *quickest(void) {
+    const hd_cpu_kernels *k = hd_kernels();
+    return k->gemm_parts.mr > 0 ? &k->gemm_parts : &k->gemm_f32;
+}
+
 static void multiply_tiles(void *context, int64_t chunk) {
     (void)context, (void)chunk;
-    const hd_gemm_kernels *g = &hd_kernels()->gemm_f32;
-    _Alignas(64) static float a[K * 16], b[K * 64]; /* zeros are as quick as any number */
-    _Alignas(64) float c[16 * 64];
-    if (g->mr > 16 || g->nr > 64) return;
+    const hd_gemm_kernels *g = quickest();
+    _Alignas(64) static char a[K * 32 * 6], b[K * 64 * 6]; /* packed zeros are as quick as any number */
+    _Alignas(64) float c[32 * 64];
+    if (g->mr > 32 || g->nr > 64 || g->packed_bytes > 6) return;
+    if (g->enter != NULL) g->enter();
     for (int i = 0; i < ROUNDS; ++i) g->tile(K, a, b, g->nr, c, g->nr, false);
+    if (g->leave != NULL) g->leave();
 }
 
 static void copy_part(void *context, int64_t chunk) {
@@ -33,7 +40,7 @@ static void copy_part(void *context, int64_t chunk) {
 
 static double peak_flops, peak_bytes;
 static void measure(void) {
-    const hd_gemm_kernels *g = &hd_kernels()->gemm_f32;
+    const hd_gemm_kernels *g = quickest();
     const int threads = hd_pool_threads();
     for (int i = 0; i < 4; ++i) {
         const double begin = seconds();
