@@ -27,6 +27,19 @@ HD_API void hd_script_set_input(hd_script *script, const char *name, hd_tensor *
 HD_API void hd_script_add_input(hd_script *script, const char *name, hd_tensor *t); /* the same */
 HD_API void hd_script_clear_inputs(hd_script *script);
 
+/* ---- what a script takes, gives and keeps (state and bound tensors), by place: also one that was loaded ---- */
+typedef struct hd_script_entry {
+    const char *name; /* valid as long as the script; "" with an error */
+    hd_shape shape;
+    hd_dtype dtype;
+} hd_script_entry;
+HD_API int64_t hd_script_input_count(const hd_script *script);
+HD_API hd_script_entry hd_script_input_at(const hd_script *script, int64_t index);
+HD_API int64_t hd_script_output_count(const hd_script *script);
+HD_API hd_script_entry hd_script_output_at(const hd_script *script, int64_t index);
+HD_API int64_t hd_script_state_count(const hd_script *script);
+HD_API hd_script_entry hd_script_state_at(const hd_script *script, int64_t index);
+
 /* ---- compiling and running ---- */
 /* Compiles now instead of at the first run; once more does nothing. */
 HD_API void hd_script_compile(hd_script *script);

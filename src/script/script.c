@@ -138,23 +138,15 @@ hd_script *hd_script_clone(hd_script *script) {
 }
 
 /* ---- inputs ------------------------------------------------------------------------------------------------------------------- */
-static void list_names(char *out, size_t capacity, const hd_graph *g, const hd_graph_input *items, uint32_t count) {
-    size_t length = 0;
-    out[0] = '\0';
-    for (uint32_t i = 0; i < count && length < capacity; ++i)
-        length += (size_t)snprintf(out + length, capacity - length, "%s\"%s\"", i > 0 ? ", " : "",
-                                   hd_graph_string(g, items[i].name));
-}
-
 static void set_input(hd_thread *thread, hd_script *s, const char *name, hd_tensor *t) {
     if (hd_script_check_argument(s) != HD_OK || hd_tensor_check(t, "t") != HD_OK) return;
     const hd_graph *g = s->graph;
     const uint32_t i = hd_graph_find(g, HD_NAME_INPUT, name);
     if (i == HD_NO_NODE) {
         char names[256];
-        list_names(names, sizeof names, g, g->inputs, g->input_count);
+        hd_script_list_names(g, HD_NAME_INPUT, names, sizeof names);
         hd_fail(HD_ERROR_VALUE, "the script \"%s\" has no input \"%s\"; it has %s", hd_graph_string(g, g->name),
-                name ? name : "", g->input_count > 0 ? names : "none");
+                name ? name : "", names);
         return;
     }
     const uint32_t node = g->inputs[i].node;
@@ -371,7 +363,7 @@ static hd_tensor *get_output(hd_thread *thread, const hd_outputs *o, const char 
     const uint32_t i = hd_graph_find(o->graph, HD_NAME_OUTPUT, name);
     if (i != HD_NO_NODE) return hd_scope_share(thread, &o->items[i]->object);
     char names[256];
-    list_names(names, sizeof names, o->graph, o->graph->outputs, o->count);
+    hd_script_list_names(o->graph, HD_NAME_OUTPUT, names, sizeof names);
     hd_fail(HD_ERROR_VALUE, "there is no output \"%s\"; there are %s", name ? name : "", names);
     return NULL;
 }
@@ -429,8 +421,10 @@ static hd_tensor *cell_tensor(hd_thread *thread, const hd_script *s, const char 
         return hd_tensor_give(thread,
                               hd_tensor_over(thread, s->cells[i], (hd_dtype)g->nodes[g->cells[i].node].dtype, &layout));
     }
-    hd_fail(HD_ERROR_VALUE, "the script \"%s\" has no state or bound tensor \"%s\"", hd_graph_string(g, g->name),
-            name ? name : "");
+    char names[256];
+    hd_script_list_names(g, HD_NAME_CELL, names, sizeof names);
+    hd_fail(HD_ERROR_VALUE, "the script \"%s\" has no state or bound tensor \"%s\"; it has %s",
+            hd_graph_string(g, g->name), name ? name : "", names);
     return NULL;
 }
 

@@ -29,6 +29,8 @@ struct hd_outputs {
 /* A script over a graph, which is retained; the current scope's. `own_state`: cells get storages of their own. */
 hd_script *hd_script_over(hd_thread *thread, hd_graph *graph, bool own_state);
 hd_error hd_script_check_argument(const hd_script *script);
+/* The names of one kind, in quotes; "none" when there are none. */
+void hd_script_list_names(const hd_graph *g, hd_name_kind kind, char *out, size_t capacity);
 /* That all inputs are set. */
 hd_error hd_script_check_inputs(const hd_script *script);
 /* Compiles, unless that was done. */

@@ -23,6 +23,24 @@ static void set_inputs(hd_script *s) { /* ones and a few others, of every dtype 
     assert_ok();
 }
 
+static void assert_same_entry(hd_script_entry a, hd_script_entry b) {
+    assert_string_equal(a.name, b.name);
+    assert_true(hd_shape_equal(a.shape, b.shape));
+    assert_int_equal(a.dtype, b.dtype);
+}
+/* What a loaded script says of itself is what the saved one says. */
+static void assert_same_contents(const hd_script *a, const hd_script *b) {
+    assert_int_equal(hd_script_input_count(a), hd_script_input_count(b));
+    assert_int_equal(hd_script_output_count(a), hd_script_output_count(b));
+    assert_int_equal(hd_script_state_count(a), hd_script_state_count(b));
+    for (int64_t i = 0; i < hd_script_input_count(a); ++i)
+        assert_same_entry(hd_script_input_at(a, i), hd_script_input_at(b, i));
+    for (int64_t i = 0; i < hd_script_output_count(a); ++i)
+        assert_same_entry(hd_script_output_at(a, i), hd_script_output_at(b, i));
+    for (int64_t i = 0; i < hd_script_state_count(a); ++i)
+        assert_same_entry(hd_script_state_at(a, i), hd_script_state_at(b, i));
+}
+
 /* Saves a script, loads it, and compares the two: graphs, files, and three runs at each level. */
 static void check_round_trip(hd_script *s) {
     assert_ok();
@@ -32,6 +50,7 @@ static void check_round_trip(hd_script *s) {
     assert_ok();
     assert_same_graphs(s->graph, read->graph);
     assert_same_graphs(s->graph, mapped->graph);
+    assert_same_contents(s, read);
     char *ours = hd_graph_print(s->graph), *theirs = hd_graph_print(read->graph);
     assert_string_equal(ours, theirs);
     hd_array_release(ours);

@@ -278,6 +278,37 @@ static void outputs_are_found_by_name_and_number(void **state) {
 
 /* An output may be anything: an input, a constant, state, a view of one, the same value under two names. Each is a tensor of
  * its own. */
+static void a_script_says_what_it_takes_gives_and_keeps(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = hd_ones(S(3), HD_F64);
+    hd_builder *b = started("contents");
+    hd_builder_add_state(b, "w", w);
+    hd_tensor *x = hd_input("x", S(2, 3), HD_F64);
+    hd_input("flag", S(), HD_BOOL);
+    hd_builder_add_output(b, "y", hd_cast(hd_add(x, w), HD_F32));
+    hd_script *s = built(b);
+    assert_int_equal(hd_script_input_count(s), 2);
+    assert_int_equal(hd_script_output_count(s), 1);
+    assert_int_equal(hd_script_state_count(s), 1);
+    const hd_script_entry flag = hd_script_input_at(s, 1), y = hd_script_output_at(s, 0),
+                          kept = hd_script_state_at(s, 0);
+    assert_string_equal(hd_script_input_at(s, 0).name, "x");
+    assert_string_equal(flag.name, "flag");
+    assert_int_equal(flag.shape.rank, 0);
+    assert_int_equal(flag.dtype, HD_BOOL);
+    assert_string_equal(y.name, "y");
+    assert_true(hd_shape_equal(y.shape, S(2, 3)));
+    assert_int_equal(y.dtype, HD_F32);
+    assert_string_equal(kept.name, "w");
+    assert_int_equal(kept.dtype, HD_F64);
+    assert_string_equal(hd_script_input_at(s, 2).name, "");
+    assert_error(HD_ERROR_INDEX, "input 2 of 2 of the script \"contents\"");
+    assert_string_equal(hd_script_state_at(s, -1).name, "");
+    assert_error(HD_ERROR_INDEX, "state -1 of 1");
+    assert_int_equal(hd_script_output_count(NULL), 0);
+    assert_error(HD_ERROR_NULL_ARGUMENT, "hd_script_output_count");
+}
 static void outputs_may_be_anything(void **state) {
     (void)state;
     HD_SCOPE;

@@ -444,7 +444,7 @@ static void declarations_come_once_and_first(void **state) {
     hd_script_set_input(s, "x", hd_ones(S(2), HD_F32));
     assert_values(output(s, "w"), HD_F32, 2, 3, 4, 5);
     assert_null(hd_script_state(s, "again"));
-    assert_error(HD_ERROR_VALUE, "has no state or bound tensor \"again\"");
+    assert_error(HD_ERROR_VALUE, "has no state or bound tensor \"again\"; it has \"w\"");
     assert_null(hd_script_state(s, NULL));
     assert_error(HD_ERROR_VALUE, "has no state or bound tensor");
     hd_script_set_state(s, "x", w);
