@@ -250,6 +250,7 @@ static void begin_module(hd_emitter *e, LLVMTargetMachineRef machine, const char
     e->module = hd_llvm.ModuleCreateWithNameInContext(name, e->context);
     e->builder = hd_llvm.CreateBuilderInContext(e->context);
     e->has_f16 = strncmp(llvm.triple, "aarch64", 7) == 0 || has_feature("+f16c");
+    e->has_scale = has_feature("+avx512f");
     e->least_masked = has_feature("+avx512bw") ? 1 : has_feature("+avx2") ? 4 : 16;
     set_types(e);
     LLVMTargetDataRef layout = hd_llvm.CreateTargetDataLayout(machine);

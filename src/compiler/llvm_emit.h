@@ -19,6 +19,7 @@ typedef struct hd_emitter {
     LLVMTypeRef types[HD_COMPUTE_COUNT + 1]; /* of one value: indexed by hd_compute and HD_CONDITION */
     LLVMTypeRef i8, i16, i32, i64, f16, pointer;
     bool has_f16;          /* the machine converts f16 by itself */
+    bool has_scale;        /* and multiplies by powers of two */
     unsigned least_masked; /* bytes of the smallest elements that it reads and writes under a mask */
     int lanes;             /* of the values being emitted now: 1 or the kernel's width */
     LLVMValueRef *carried; /* what loops hand from round to round: reductions in the making */

@@ -115,11 +115,59 @@ static value from_bits(const hd_emitter *e, int type, value v) {
     return BUILD(BitCast, v, hd_emit_type(e, e->types[type]));
 }
 
-static value exp2i(const hd_emitter *e, int type, value a) {
+/* Next to 1.5 * 2^23 floats are whole numbers (f64: 1.5 * 2^52), and the lower bits of such a sum are the number itself. */
+static double whole_at(int type) { return type == HD_COMPUTE_F32 ? 0x1.8p23 : 0x1.8p52; }
+
+static value nearest(hd_emitter *e, int type, value a, value b) {
+    value at = hd_emit_constant(e, type, whole_at(type)), operands[3] = {a, b, at};
+    return BUILD(FSub, on_floats(e, "llvm.fmuladd", type, operands, 3), at);
+}
+
+static value exp2i(hd_emitter *e, int type, value a) {
     const float_bits f = bits_of_float(e, type);
-    value n = BUILD(Add, BUILD(FPToSI, a, hd_emit_type(e, e->i32)), hd_emit_integer(e, e->i32, f.bias));
-    if (type == HD_COMPUTE_F64) n = BUILD(ZExt, n, hd_emit_type(e, e->i64));
-    return from_bits(e, type, BUILD(Shl, n, hd_emit_integer(e, f.integer, f.fraction)));
+    value at = BUILD(FAdd, a, hd_emit_constant(e, type, whole_at(type) + (double)f.bias));
+    return from_bits(e, type, BUILD(Shl, as_bits(e, type, at), hd_emit_integer(e, f.integer, f.fraction)));
+}
+
+/* Part `i` of a vector that is `parts` registers wide. */
+static value part_of(const hd_emitter *e, value v, int i, int parts) {
+    value lane[HD_EMIT_LANES];
+    const int count = e->lanes / parts;
+    for (int j = 0; j < count; ++j) lane[j] = hd_llvm.ConstInt(e->i32, (uint64_t)(i * count + j), false);
+    return BUILD(ShuffleVector, v, hd_llvm.GetPoison(hd_llvm.TypeOf(v)), hd_llvm.ConstVector(lane, (unsigned)count));
+}
+/* `a` and behind it `b`, which may be shorter. */
+static value joined(const hd_emitter *e, value a, int of_a, value b, int of_b) {
+    value lane[HD_EMIT_LANES];
+    for (int j = 0; j < of_a; ++j) lane[j] = hd_llvm.ConstInt(e->i32, (uint64_t)j, false);
+    if (of_b < of_a)
+        b = BUILD(ShuffleVector, b, hd_llvm.GetPoison(hd_llvm.TypeOf(b)), hd_llvm.ConstVector(lane, (unsigned)of_a));
+    for (int j = 0; j < of_b; ++j) lane[of_a + j] = hd_llvm.ConstInt(e->i32, (uint64_t)(of_a + j), false);
+    return BUILD(ShuffleVector, a, b, hd_llvm.ConstVector(lane, (unsigned)(of_a + of_b)));
+}
+
+/* AVX-512 has an instruction for it; else by half of the exponent, rounded down, and half of it, rounded up. */
+static value scale(hd_emitter *e, int type, value a, value n) {
+    const float_bits f = bits_of_float(e, type);
+    const int in_register = type == HD_COMPUTE_F32 ? 16 : 8, parts = e->lanes / in_register;
+    if (e->has_scale && parts > 0 && e->lanes % in_register == 0) {
+        const char *name =
+            type == HD_COMPUTE_F32 ? "llvm.x86.avx512.mask.scalef.ps.512" : "llvm.x86.avx512.mask.scalef.pd.512";
+        value all = NULL;
+        for (int i = 0; i < parts; ++i) {
+            value x = part_of(e, a, i, parts);
+            value arguments[5] = {x, part_of(e, n, i, parts), x,
+                                  hd_llvm.ConstInt(type == HD_COMPUTE_F32 ? e->i16 : e->i8, UINT64_MAX, false),
+                                  hd_llvm.ConstInt(e->i32, 4, false)}; /* no mask; rounded as usual */
+            value scaled = hd_emit_intrinsic(e, name, NULL, 0, arguments, 5);
+            all = all == NULL ? scaled : joined(e, all, i * in_register, scaled, in_register);
+        }
+        return all;
+    }
+    value one = hd_emit_integer(e, f.integer, 1), to = hd_emit_integer(e, f.integer, f.fraction);
+    value at = as_bits(e, type, BUILD(FAdd, n, hd_emit_constant(e, type, whole_at(type) + 2 * (double)f.bias)));
+    value down = BUILD(Shl, BUILD(LShr, at, one), to), up = BUILD(Shl, BUILD(LShr, BUILD(Add, at, one), one), to);
+    return BUILD(FMul, BUILD(FMul, a, from_bits(e, type, down)), from_bits(e, type, up));
 }
 
 static value exponent(const hd_emitter *e, int type, value a) {
@@ -291,7 +339,9 @@ static value float_word(hd_emitter *e, int word, int type, const value *o) {
     case HD_WORD_COPYSIGN: return on_floats(e, "llvm.copysign", type, o, 2);
     case HD_WORD_CUT: return cut(e, type, o);
     case HD_WORD_FMOD: return lane_by_lane(e, type, o[0], o[1], scalar_fmod);
+    case HD_WORD_NEAREST: return nearest(e, type, o[0], o[1]);
     case HD_WORD_EXP2I: return exp2i(e, type, o[0]);
+    case HD_WORD_SCALE: return scale(e, type, o[0], o[1]);
     case HD_WORD_EXPONENT: return exponent(e, type, o[0]);
     case HD_WORD_MANTISSA: return mantissa(e, type, o[0]);
     default: break;

@@ -130,10 +130,21 @@ W_INLINE double w_unbits_f64(uint64_t u) {
     return a;
 }
 
-W_INLINE float w_exp2i_f32(float n) { return w_unbits_f32((uint32_t)((int32_t)n + 127) << 23); }
+/* Next to 1.5 * 2^23 floats are whole numbers (f64: 1.5 * 2^52), and the lower bits of such a sum are the number itself. */
+W_INLINE float w_nearest_f32(float a, float b) { return (a * b + 12582912.0f) - 12582912.0f; }
+W_INLINE float w_exp2i_f32(float n) { return w_unbits_f32(w_bits_f32(n + (12582912.0f + 127.0f)) << 23); }
+W_INLINE float w_scale_f32(float a, float n) { /* by half of the exponent, rounded down, and half of it, rounded up */
+    const uint32_t u = w_bits_f32(n + (12582912.0f + 254.0f));
+    return a * w_unbits_f32(u >> 1 << 23) * w_unbits_f32((u + 1) >> 1 << 23);
+}
 W_INLINE float w_exponent_f32(float a) { return (float)((int32_t)((w_bits_f32(a) >> 23) & 255u) - 127); }
 W_INLINE float w_mantissa_f32(float a) { return w_unbits_f32((w_bits_f32(a) & 0x007fffffu) | 0x3f800000u); }
-W_INLINE double w_exp2i_f64(double n) { return w_unbits_f64((uint64_t)(uint32_t)((int32_t)n + 1023) << 52); }
+W_INLINE double w_nearest_f64(double a, double b) { return (a * b + 6755399441055744.0) - 6755399441055744.0; }
+W_INLINE double w_exp2i_f64(double n) { return w_unbits_f64(w_bits_f64(n + (6755399441055744.0 + 1023.0)) << 52); }
+W_INLINE double w_scale_f64(double a, double n) {
+    const uint64_t u = w_bits_f64(n + (6755399441055744.0 + 2046.0));
+    return a * w_unbits_f64(u >> 1 << 52) * w_unbits_f64((u + 1) >> 1 << 52);
+}
 /* 64-bit integers do not convert to double in one step before AVX-512: place the bits under the exponent of 2^52 */
 W_INLINE double w_exponent_f64(double a) {
     return w_unbits_f64(((w_bits_f64(a) >> 52) & 2047u) | 0x4330000000000000u) - (4503599627370496.0 + 1023.0);
@@ -245,7 +256,9 @@ W_INLINE c_b8 w_popcount_b8(c_b8 a) { return a; }
 #define TRUNC(a)        W(trunc)(a)
 #define SQRT(a)         W(sqrt)(a)
 #define COPYSIGN(a, b)  W(copysign)(a, b)
+#define NEAREST(a, b)   W(nearest)(a, b)
 #define EXP2I(a)        W(exp2i)(a)
+#define SCALE(a, b)     W(scale)(a, b)
 #define EXPONENT(a)     W(exponent)(a)
 #define MANTISSA(a)     W(mantissa)(a)
 

@@ -46,7 +46,9 @@
 #define TRUNC(a)        IR1(TRUNC, a)
 #define SQRT(a)         IR1(SQRT, a)
 #define COPYSIGN(a, b)  IR2(COPYSIGN, a, b)
+#define NEAREST(a, b)   IR2(NEAREST, a, b)
 #define EXP2I(a)        IR1(EXP2I, a)
+#define SCALE(a, b)     IR2(SCALE, a, b)
 #define EXPONENT(a)     IR1(EXPONENT, a)
 #define MANTISSA(a)     IR1(MANTISSA, a)
 

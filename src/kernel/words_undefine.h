@@ -34,7 +34,9 @@
 #undef TRUNC
 #undef SQRT
 #undef COPYSIGN
+#undef NEAREST
 #undef EXP2I
+#undef SCALE
 #undef EXPONENT
 #undef MANTISSA
 #undef EXP

@@ -55,6 +55,12 @@ static hd_ssa exp2i(hd_hlo *e, int type, hd_ssa a) {
     return hd_hlo_bitcast(e, n, a.dtype);
 }
 
+static hd_ssa scale(hd_hlo *e, int type, hd_ssa a, hd_ssa n) {
+    const hd_ssa half = hd_hlo_unary(e, "floor", hd_hlo_multiply(e, n, hd_hlo_number(e, a.dtype, &a.shape, 0.5)));
+    a = hd_hlo_multiply(e, a, exp2i(e, type, half));
+    return hd_hlo_multiply(e, a, exp2i(e, type, hd_hlo_subtract(e, n, half)));
+}
+
 static hd_ssa exponent(hd_hlo *e, int type, hd_ssa a) {
     const float_bits f = bits_of(type);
     const hd_dtype whole = type == HD_COMPUTE_F32 ? HD_I32 : HD_I64;
@@ -197,7 +203,9 @@ static hd_ssa float_word(hd_hlo *e, hd_word word, int type, const hd_ssa *o) {
     case HD_WORD_TRUNC: return truncated(e, type, o[0]);
     case HD_WORD_SQRT: return hd_hlo_unary(e, "sqrt", o[0]);
     case HD_WORD_COPYSIGN: return copysign_of(e, type, o[0], o[1]);
+    case HD_WORD_NEAREST: return hd_hlo_unary(e, "round_nearest_even", hd_hlo_multiply(e, o[0], o[1]));
     case HD_WORD_EXP2I: return exp2i(e, type, o[0]);
+    case HD_WORD_SCALE: return scale(e, type, o[0], o[1]);
     case HD_WORD_EXPONENT: return exponent(e, type, o[0]);
     case HD_WORD_MANTISSA: return mantissa(e, type, o[0]);
     default: return unsaid(e, word, type, o[0]);

@@ -50,7 +50,9 @@ typedef union interpreted {
     SAY2(FMOD, fmod, t)                                                                                                \
     SAY1(SQRT, sqrt, t)                                                                                                \
     SAY2(COPYSIGN, copysign, t)                                                                                        \
+    SAY2(NEAREST, nearest, t)                                                                                          \
     SAY1(EXP2I, exp2i, t)                                                                                              \
+    SAY2(SCALE, scale, t)                                                                                              \
     SAY1(EXPONENT, exponent, t)                                                                                        \
     SAY1(MANTISSA, mantissa, t)                                                                                        \
     case HD_WORD_MULADD:                                                                                               \

@@ -79,7 +79,11 @@ static bool word_takes(int word, int type) {
 /* What a word must be given to mean something. */
 static int proper(hd_kernel *k, int word, int type, int a) {
     const int low = hd_kernel_constant(k, (hd_compute)type, -20), high = hd_kernel_constant(k, (hd_compute)type, 20);
-    if (word == HD_WORD_EXP2I)
+    if (word == HD_WORD_NEAREST) /* eighths, whose products are exact: halves among them */
+        return hd_kernel_word(k, HD_WORD_MUL, hd_kernel_constant(k, (hd_compute)type, 0.125),
+                              hd_kernel_word(k, HD_WORD_RINT, hd_kernel_word(k, HD_WORD_CUT, a, low, high), -1, -1),
+                              -1);
+    if (word == HD_WORD_EXP2I || word == HD_WORD_SCALE)
         return hd_kernel_word(k, HD_WORD_RINT, hd_kernel_word(k, HD_WORD_CUT, a, low, high), -1, -1);
     if (word == HD_WORD_EXPONENT || word == HD_WORD_MANTISSA)
         return hd_kernel_word(k, HD_WORD_MAX, hd_kernel_constant(k, (hd_compute)type, 1e-20),
