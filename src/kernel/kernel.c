@@ -279,15 +279,18 @@ static const uint8_t type_bytes[HD_COMPUTE_COUNT + 1] = {1, 1, 2, 4, 8, 1, 2, 4,
 
 static void choose_width(hd_kernel *k, int vector_bytes) {
     int widest = 1, cost = 0;
+    bool compares = false; /* a largest or smallest, for which each comparison waits for the one before */
     for (int i = 0; i < k->count; ++i) {
         const hd_step *s = &k->steps[i];
+        compares |=
+            s->word == HD_STEP_REDUCE && s->index > HD_KERNEL_PROD && k->steps[s->operand[0]].over >> k->lanes & 1;
         if ((s->over >> k->lanes & 1) == 0) continue;
         if (s->word != HD_STEP_INDEX && type_bytes[s->type] > widest) widest = type_bytes[s->type];
         cost += cost_of(s);
     }
     /* More at a time hide latencies, and cost code and registers. The processor itself sees what follows, unless that is far
      * away: behind several functions. */
-    const int registers = cost <= 12 || cost > 64 ? 4 : 2;
+    const int registers = cost <= 12 || cost > 64 || compares ? 4 : 2;
     if (widest < 4) widest = 4;
     k->width = (uint16_t)(registers * vector_bytes / widest);
 }
