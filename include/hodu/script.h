@@ -71,6 +71,7 @@ typedef struct hd_script_figures {
     int64_t nodes;          /* that were recorded */
     int64_t compiled_nodes; /* that are left after passes */
     int64_t launches;       /* kernels a run starts */
+    int64_t jobs;           /* of one launch or of several that threads share together; 0 under XLA */
     int64_t arena_bytes;    /* memory a run works in */
     int64_t constant_bytes;
     double compile_ms;

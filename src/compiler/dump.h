@@ -1,4 +1,4 @@
-/* HODU_DUMP=kernels,c,llvm,asm,tuning: what the compiler prints to stderr on its way. */
+/* HODU_DUMP=graph,fusion,jobs,kernels,c,llvm,asm,tuning: what the compiler prints to stderr on its way. */
 #ifndef HD_COMPILER_DUMP_H
 #define HD_COMPILER_DUMP_H
 

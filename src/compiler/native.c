@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-enum { WORTH_A_THREAD = 1 << 17 }; /* instructions on single elements: some 5 us, what it takes to wake a thread */
-
 static int64_t points(const hd_native *n, int from, int to) {
     int64_t count = 1;
     for (int a = from; a < to; ++a) count *= n->geometry[a];
@@ -32,9 +30,10 @@ void hd_native_settle(hd_native *n) {
     } else {
         n->geometry[hd_geometry_slot(k)] = 0;
     }
+    if (__builtin_mul_overflow(all, step, &n->cost)) n->cost = INT64_MAX;
     if (n->split < 0) return;
     const int64_t size = n->geometry[n->split], per = size > 0 ? all / size * step : 1;
-    n->grain = per >= WORTH_A_THREAD ? 1 : WORTH_A_THREAD / (per > 0 ? per : 1) + 1;
+    n->grain = per >= HD_WORTH_A_THREAD ? 1 : HD_WORTH_A_THREAD / (per > 0 ? per : 1) + 1;
     if (n->split == k->lanes && n->grain < 4 * k->width) n->grain = 4 * k->width;
 }
 
@@ -64,20 +63,23 @@ typedef struct part {
     int64_t size, step;
 } part;
 
-static void run_chunk(void *context, int64_t chunk) {
-    const part *p = context;
-    const hd_kernel *k = &p->n->shape;
-    const int axis = p->n->split;
-    const int64_t begin = chunk * p->step, end = begin + p->step < p->size ? begin + p->step : p->size;
+void hd_native_run_part(const hd_native *n, char *const *given, char *scratch, int64_t begin, int64_t end) {
+    const hd_kernel *k = &n->shape;
+    const int axis = n->split;
     int64_t geometry[HD_GEOMETRY_MOST];
     char *buffers[HD_KERNEL_BUFFERS];
-    memcpy(geometry, p->n->geometry, (size_t)(hd_geometry_slot(k) + 1) * sizeof *geometry);
+    memcpy(geometry, n->geometry, (size_t)(hd_geometry_slot(k) + 1) * sizeof *geometry);
     geometry[axis] = end - begin;
     geometry[hd_geometry_base(k, axis)] += begin;
     for (int b = 0; b < k->buffer_count; ++b)
-        buffers[b] =
-            p->buffers[b] + begin * geometry[hd_geometry_stride(k, b, axis)] * hd_dtype_bytes[k->buffers[b].dtype];
-    p->n->code->run(buffers, geometry, p->n->numbers, p->scratch + (size_t)chunk * p->n->scratch_bytes);
+        buffers[b] = given[b] + begin * geometry[hd_geometry_stride(k, b, axis)] * hd_dtype_bytes[k->buffers[b].dtype];
+    n->code->run(buffers, geometry, n->numbers, scratch);
+}
+
+static void run_chunk(void *context, int64_t chunk) {
+    const part *p = context;
+    const int64_t begin = chunk * p->step, end = begin + p->step < p->size ? begin + p->step : p->size;
+    hd_native_run_part(p->n, p->buffers, p->scratch + (size_t)chunk * p->n->scratch_bytes, begin, end);
 }
 
 enum { CHUNKS_PER_THREAD = 4 }; /* the cores of shared machines are not equally quick */

@@ -4,6 +4,8 @@
 
 #include "compiler/code.h"
 
+enum { HD_WORTH_A_THREAD = 1 << 17 }; /* instructions on single elements: some 5 us, what it takes to wake a thread */
+
 /* A kernel bound to sizes, strides and numbers; only addresses are missing. */
 typedef struct hd_native {
     hd_code *code;
@@ -12,6 +14,7 @@ typedef struct hd_native {
     uint64_t *numbers;
     int split;            /* the kept axis that threads share; -1: none */
     int64_t grain;        /* the least of it that is worth a thread */
+    int64_t cost;         /* of all of it, in instructions on single elements */
     int operations;       /* words at a point of its space */
     size_t scratch_bytes; /* for each thread */
 } hd_native;
@@ -22,6 +25,8 @@ void hd_native_settle(hd_native *n);
 size_t hd_native_room(const hd_native *n);
 /* Runs all of it. `buffers` are addresses of first elements. */
 void hd_native_run(const hd_native *n, char *const *buffers, char *room, size_t room_bytes);
+/* Runs positions [begin, end) of the axis that threads share, on this thread, with scratch_bytes of memory. */
+void hd_native_run_part(const hd_native *n, char *const *buffers, char *scratch, int64_t begin, int64_t end);
 /* Runs the part of it that begins at `begin` and is `size` large (along its kept axes), on this thread. `buffers` are those
  * of the whole, but for buffer `tile`: that is the part itself, its rows (of axis `rows`) `stride` elements apart. */
 void hd_native_run_tile(const hd_native *n, char *const *buffers, int tile, const void *at, int rows, int64_t stride,

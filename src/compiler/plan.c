@@ -53,8 +53,14 @@ static uint32_t spare_tensor(hd_plan *p) {
 
 static hd_launch *new_launch(hd_plan *p, hd_launch_kind kind, uint32_t node) {
     hd_launch *l = &p->launches[p->launch_count++];
-    *l =
-        (hd_launch){.kind = (uint8_t)kind, .node = node, .first = p->operand_count, .call = HD_NONE, .native = HD_NONE};
+    *l = (hd_launch){.kind = (uint8_t)kind,
+                     .node = node,
+                     .first = p->operand_count,
+                     .call = HD_NONE,
+                     .native = HD_NONE,
+                     .number = p->launch_count - 1,
+                     .strand = HD_NONE,
+                     .next = HD_NONE};
     return l;
 }
 
@@ -370,9 +376,9 @@ static void plan_destroy(hd_executable *self, hd_thread *thread) {
     if (p->room != NULL) hd_block_release(thread, p->room);
     for (uint32_t i = 0; p->aside != NULL && i < p->graph->input_count; ++i)
         if (p->aside[i] != NULL) hd_block_release(thread, p->aside[i]);
-    void *const arrays[] = {p->part_of,   p->in_parts, p->cell_of,  p->sliced, p->aside,    p->tensors,
-                            p->buffer_of, p->buffers,  p->launches, p->calls,  p->natives,  p->operands,
-                            p->pointers,  p->outputs,  p->state,    p->fresh,  p->is_packed};
+    void *const arrays[] = {p->part_of, p->in_parts, p->cell_of,   p->sliced,  p->aside,    p->tensors,  p->buffer_of,
+                            p->buffers, p->launches, p->calls,     p->natives, p->operands, p->pointers, p->outputs,
+                            p->state,   p->fresh,    p->is_packed, p->jobs,    p->strands,  p->pieces,   p->parts};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; ++i) hd_array_release(arrays[i]);
     hd_fusion_release(&p->fusion);
     hd_graph_release(thread, p->graph);
@@ -571,7 +577,7 @@ static void heed(hd_plan *p, const hd_tuning *tuning) {
     if (tuning->launch_count != p->launch_count) return;
     for (uint32_t i = 0; i < p->launch_count; ++i) {
         hd_launch *l = &p->launches[i];
-        l->threads = tuning->launches[i].threads;
+        l->threads = tuning->launches[i].threads; /* they are in the order that tuning knows */
         if (l->kind != RUN_KERNEL || tuning->launches[i].width == 0) continue;
         hd_native *n = &p->natives[l->native]->native;
         if (hd_plan_can_widen(n)) hd_plan_widen(n, tuning->launches[i].width);
@@ -594,7 +600,10 @@ static hd_error make_plan(hd_thread *thread, hd_plan *p, hd_optimization_level l
     HD_TRY(hd_plan_find_sole_weights(p));
     p->executable.launches = p->launch_count;
     p->executable.nodes = p->graph->node_count;
-    return hd_plan_lay_out(thread, p);
+    HD_TRY(hd_plan_lay_out(thread, p));
+    p->executable.jobs = p->job_count;
+    hd_plan_dump_jobs(p);
+    return HD_OK;
 }
 
 hd_plan *hd_plan_new(hd_thread *thread, hd_graph *graph, hd_executor *executor, hd_optimization_level level,

@@ -1,4 +1,5 @@
-/* The plan of a script, and what its files share: plan.c makes it, plan_memory.c lays out its memory, plan_run.c runs it. */
+/* The plan of a script, and what its files share: plan.c makes it, plan_jobs.c brings launches together, plan_memory.c lays out
+ * its memory, plan_share.c cuts it for threads, plan_run.c runs it. */
 #ifndef HD_COMPILER_PLAN_H
 #define HD_COMPILER_PLAN_H
 
@@ -40,7 +41,33 @@ typedef struct hd_launch {
     uint32_t first;  /* operands[first ...]: tensors, its inputs and then its outputs */
     uint32_t call;   /* in calls; HD_NONE */
     uint32_t native; /* in natives; HD_NONE */
+    uint32_t number; /* its place before launches were brought together in jobs: what tuning knows it by */
+    uint32_t job;
+    uint32_t strand; /* of the job; HD_NONE: it is alone there, and shares itself out */
+    uint32_t next;   /* launch of the strand; HD_NONE */
 } hd_launch;
+
+/* Launches that threads share together, with one barrier: strands, which do not depend on each other. In a strand launches
+ * follow each other: one thread does it all, or each does some rows of all of its kernels, which read no others. */
+typedef struct hd_plan_strand {
+    uint32_t first, last; /* launches */
+    int64_t rows;         /* into which all of it can be cut; 1: one thread does it */
+    int64_t cost;         /* in instructions on single elements */
+} hd_plan_strand;
+typedef struct hd_plan_job {
+    uint32_t first, count;         /* launches, which follow each other */
+    uint32_t strand, strand_count; /* in strands; 0: one launch alone */
+    uint32_t piece, piece_count;   /* in pieces, for the pool as it is; 0: its launches run one after the other */
+} hd_plan_job;
+typedef struct hd_plan_part {
+    uint32_t strand;
+    int64_t begin, end; /* rows */
+} hd_plan_part;
+typedef struct hd_plan_piece {
+    uint32_t part, part_count; /* in parts */
+    size_t room, room_bytes;   /* memory that it works in, from here on */
+    int64_t cost;
+} hd_plan_piece;
 
 enum { HD_PRODUCT_STEPS = 4 };
 typedef struct hd_plan_call {
@@ -98,7 +125,13 @@ typedef struct hd_plan {
     uint32_t *part_of; /* for each node: the concatenation or padding in whose memory it is a part; HD_NONE */
     bool *in_parts;    /* for each node: it is one whose parts are filled one by one */
     hd_block **aside;  /* for each input: a copy, when it lies in the memory of such a cell */
-    hd_block *room;    /* memory that launches work in, made for so many threads */
+    hd_plan_job *jobs;
+    uint32_t job_count;
+    hd_plan_strand *strands;
+    uint32_t strand_count;
+    hd_plan_piece *pieces;
+    hd_plan_part *parts;
+    hd_block *room; /* memory that launches work in; it and the pieces are made for so many threads */
     int room_threads;
 } hd_plan;
 
@@ -158,10 +191,28 @@ hd_error hd_plan_find_sole_weights(hd_plan *p);
 hd_error hd_plan_pack_weights(hd_plan *p, hd_thread *thread, hd_plan_call *c, const hd_run *run);
 /* plan_memory.c: places in the arena, and state that is written in place. */
 hd_error hd_plan_lay_out(hd_thread *thread, hd_plan *p);
+bool hd_plan_can_fail(const hd_plan *p, const hd_launch *l);
+/* That a kernel reads a buffer at places which other values say. */
+bool hd_plan_reads_at_places(const hd_kernel *k, int buffer);
+/* plan_jobs.c: brings launches together in jobs, and puts them in the order of these. */
+hd_error hd_plan_find_jobs(hd_plan *p);
+/* The memory that a buffer is: the cell's, when it is written over that. */
+uint32_t hd_plan_memory_of(const hd_plan *p, uint32_t buffer);
+/* That launch `index` alone of its job uses a buffer, or threads that do other rows of its strand use other parts of it. */
+bool hd_plan_uses_alone(const hd_plan *p, uint32_t index, uint32_t buffer);
+/* plan_share.c: cuts jobs into pieces for the threads there are, and takes the memory to work in. */
+hd_error hd_plan_share_out(hd_plan *p, hd_thread *thread);
+hd_error hd_plan_run_job(const hd_plan *p, hd_thread *thread, const hd_plan_job *job);
 /* plan_run.c */
+hd_error hd_plan_run_product(const hd_plan *p, hd_thread *thread, const hd_launch *l, char *room, size_t room_bytes);
+/* Addresses of a kernel's buffers. */
+hd_error hd_plan_addresses(const hd_plan *p, hd_thread *thread, const hd_plan_native *n, char **out);
 hd_error hd_plan_run(hd_executable *self, hd_thread *thread, const hd_run *run);
 /* plan_look.c */
 void hd_plan_describe(const hd_executable *self, int64_t launch, hd_launch_figures *out);
+/* Arithmetic of a launch. */
+double hd_plan_operations(const hd_plan *p, const hd_launch *l);
 void hd_plan_dump(const hd_plan *p);
+void hd_plan_dump_jobs(const hd_plan *p);
 
 #endif

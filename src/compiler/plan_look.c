@@ -1,14 +1,14 @@
-/* Looking at a plan: what each launch does, for profiles, and HODU_DUMP=graph,fusion. */
+/* Looking at a plan: what each launch does, for profiles, and HODU_DUMP=graph,fusion,jobs. */
 #include "compiler/dump.h"
 #include "compiler/plan.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void describe_kernel(const hd_plan_native *n, hd_launch_figures *out) {
+static double operations_of_kernel(const hd_plan_native *n) {
     double points = 1;
     for (int a = 0; a < n->native.shape.axes; ++a) points *= (double)n->native.geometry[a];
-    out->operations += points * n->native.operations;
+    return points * n->native.operations;
 }
 
 static void describe_members(const hd_plan *p, const hd_launch *l, hd_launch_figures *out) {
@@ -89,12 +89,16 @@ void hd_plan_describe(const hd_executable *self, int64_t index, hd_launch_figure
         if (l->kind == RUN_PUT && k == 2) t = &p->tensors[operands[1]]; /* or written, and a place for each slice */
         out->bytes += (double)(t->count < most ? t->count : most) * hd_dtype_bytes[t->dtype];
     }
-    if (l->native != HD_NONE) describe_kernel(p->natives[l->native], out);
+    out->operations = hd_plan_operations(p, l);
+}
+
+double hd_plan_operations(const hd_plan *p, const hd_launch *l) {
     const hd_call *call = l->call == HD_NONE ? NULL : &p->calls[l->call].call;
-    if (call != NULL)
-        out->operations += call->op->family == HD_FAMILY_ATTENTION
-                               ? operations_of_attention(call)
-                               : (double)call->outputs[0]->count * operations_of(call);
+    const double of_kernel = l->native != HD_NONE ? operations_of_kernel(p->natives[l->native]) : 0;
+    if (call == NULL) return of_kernel;
+    return of_kernel + (call->op->family == HD_FAMILY_ATTENTION
+                            ? operations_of_attention(call)
+                            : (double)call->outputs[0]->count * operations_of(call));
 }
 
 void hd_plan_dump(const hd_plan *p) {
@@ -104,4 +108,29 @@ void hd_plan_dump(const hd_plan *p) {
     if (fusion != NULL) hd_dump_text("fusion", fusion, strlen(fusion));
     hd_array_release(graph);
     hd_array_release(fusion);
+}
+
+static const char *name_of(const hd_plan *p, uint32_t launch, hd_launch_figures *room) {
+    hd_plan_describe(&p->executable, launch, room);
+    return room->what;
+}
+
+/* One line for each strand of each job that has more than a launch. */
+void hd_plan_dump_jobs(const hd_plan *p) {
+    if (!hd_dump_wants("jobs")) return;
+    char line[512];
+    hd_launch_figures room;
+    for (uint32_t j = 0; j < p->job_count; ++j) {
+        const hd_plan_job *job = &p->jobs[j];
+        for (uint32_t s = job->strand; job->count > 1 && s < job->strand + job->strand_count; ++s) {
+            const hd_plan_strand *strand = &p->strands[s];
+            int at = snprintf(line, sizeof line, "job %u, %s%s:", j, s == job->strand ? "launches" : "beside them",
+                              strand->first == strand->last ? ""
+                              : strand->rows > 1            ? ", rows of all by one thread"
+                                                            : ", all by one thread");
+            for (uint32_t i = strand->first; i != HD_NONE && at < (int)sizeof line; i = p->launches[i].next)
+                at += snprintf(line + at, sizeof line - (size_t)at, " %u (%s)", i, name_of(p, i, &room));
+            hd_dump_text("jobs", line, at < (int)sizeof line ? (size_t)at : sizeof line - 1);
+        }
+    }
 }

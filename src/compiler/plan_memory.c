@@ -4,8 +4,7 @@
 #include "compiler/arena.h"
 #include "compiler/plan.h"
 
-/* That a kernel reads a buffer at places which other values say. */
-static bool reads_at_places(const hd_kernel *k, int buffer) {
+bool hd_plan_reads_at_places(const hd_kernel *k, int buffer) {
     for (int i = 0; i < k->count; ++i)
         if (k->steps[i].word == HD_STEP_LOAD && k->steps[i].index == buffer && k->steps[i].operand[0] >= 0) return true;
     return false;
@@ -42,7 +41,7 @@ static bool kernel_may_overwrite(const hd_plan *p, const hd_launch *l, uint32_t 
             continue;
         for (int a = 0; a < k->axes; ++a)
             if (geometry[hd_geometry_stride(k, b, a)] != geometry[hd_geometry_stride(k, to, a)]) return false;
-        if (!hd_plan_is_whole(p, n->tensors[b]) || reads_at_places(k, b)) return false;
+        if (!hd_plan_is_whole(p, n->tensors[b]) || hd_plan_reads_at_places(k, b)) return false;
     }
     if (l->kind == RUN_PRODUCT) /* the product itself reads its operands all over */
         for (uint32_t i = 0; i < 2; ++i)
@@ -71,7 +70,7 @@ static hd_plan_buffer *overwritable(const hd_plan *p, uint32_t index, uint32_t o
         const uint32_t in = p->operands[l->first + (uint32_t)k];
         hd_plan_buffer *b = &p->buffers[p->buffer_of[in]];
         if (b->last != index || b->handed_on || !hd_plan_is_own(p, in) ||
-            p->tensors[in].dtype != p->tensors[out].dtype ||
+            !hd_plan_uses_alone(p, index, p->buffer_of[in]) || p->tensors[in].dtype != p->tensors[out].dtype ||
             !hd_shape_equal(p->tensors[in].layout.shape, p->tensors[out].layout.shape))
             continue;
         if (l->kind == RUN_CALL ? call_may_overwrite(p, l, in, out) : kernel_may_overwrite(p, l, in, out)) return b;
@@ -120,7 +119,7 @@ static void keep_saved(hd_plan *p) {
     }
 }
 
-static bool launch_can_fail(const hd_plan *p, const hd_launch *l) {
+bool hd_plan_can_fail(const hd_plan *p, const hd_launch *l) {
     if (l->kind == RUN_CHECK || l->kind == RUN_SAVE_AT) return true;
     if (l->kind == RUN_CALL) return hd_op_can_fail(p->calls[l->call].call.op);
     if (l->kind != RUN_PRODUCT || p->calls[l->call].call.op->id == HD_OP_matmul) return false;
@@ -135,7 +134,7 @@ static bool launch_can_fail(const hd_plan *p, const hd_launch *l) {
 static void write_in_place(hd_plan *p) {
     uint32_t failing = 0; /* launches up to the last that can fail */
     for (uint32_t i = 0; i < p->launch_count; ++i)
-        if (launch_can_fail(p, &p->launches[i])) failing = i + 1;
+        if (hd_plan_can_fail(p, &p->launches[i])) failing = i + 1;
     for (uint32_t i = 0; i < p->graph->cell_count; ++i) {
         if (p->state[i] == HD_NONE) continue;
         const uint32_t update = p->graph->cells[i].update, node = p->graph->cells[i].node;
@@ -158,11 +157,13 @@ static hd_error find_places(hd_plan *p, hd_arena *a, uint32_t *next, uint32_t *e
         next[i] = ending[b->last];
         ending[b->last] = i;
     }
-    for (uint32_t i = 0; i < p->launch_count; ++i) {
-        HD_TRY(place_outputs(p, a, i));
-        for (uint32_t e = ending[i]; e != HD_NONE; e = next[e])
-            if (!p->buffers[e].handed_on)
-                HD_TRY(hd_arena_give(a, p->buffers[e].offset, hd_arena_rounded(p->buffers[e].storage.bytes)));
+    for (uint32_t j = 0; j < p->job_count; ++j) { /* launches of a job run at the same time */
+        const uint32_t begin = p->jobs[j].first, end = begin + p->jobs[j].count;
+        for (uint32_t i = begin; i < end; ++i) HD_TRY(place_outputs(p, a, i));
+        for (uint32_t i = begin; i < end; ++i)
+            for (uint32_t e = ending[i]; e != HD_NONE; e = next[e])
+                if (!p->buffers[e].handed_on)
+                    HD_TRY(hd_arena_give(a, p->buffers[e].offset, hd_arena_rounded(p->buffers[e].storage.bytes)));
     }
     return HD_OK;
 }
@@ -194,6 +195,9 @@ hd_error hd_plan_lay_out(hd_thread *thread, hd_plan *p) {
     find_uses(p);
     keep_saved(p);
     write_in_place(p);
+    HD_TRY(hd_plan_find_jobs(p));
+    find_uses(p); /* launches have changed places */
+    keep_saved(p);
     for (uint32_t i = 0; i < p->buffer_count; ++i)
         if (p->buffers[i].room == IN_OUTPUT || p->buffers[i].room == IN_STATE || p->buffers[i].room == IN_CELL)
             p->fresh[p->fresh_count++] = i;

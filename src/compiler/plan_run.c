@@ -23,29 +23,6 @@ static hd_error give_memory(hd_thread *thread, hd_plan_buffer *b) {
 
 static void set_given(hd_plan *p, uint32_t node, void *data) { p->buffers[p->buffer_of[node]].storage.data = data; }
 
-/* Memory that launches work in: enough for the one that needs most. */
-static hd_error make_working_room(hd_plan *p, hd_thread *thread) {
-    const int threads = hd_pool_threads();
-    if (p->room_threads == threads) return HD_OK;
-    size_t most = 0;
-    for (uint32_t i = 0; i < p->launch_count; ++i) {
-        const hd_launch *l = &p->launches[i];
-        const hd_plan_call *c = l->call == HD_NONE ? NULL : &p->calls[l->call];
-        const hd_product product = {.call = c == NULL ? NULL : &c->call,
-                                    .packed =
-                                        c != NULL && c->packed_bytes > 0 ? p : NULL}; /* only whether it will be */
-        const size_t bytes = l->kind == RUN_KERNEL    ? hd_native_room(&p->natives[l->native]->native)
-                             : l->kind == RUN_PRODUCT ? hd_cpu_product_room(&product)
-                                                      : 0;
-        if (bytes > most) most = bytes;
-    }
-    if (p->room != NULL) hd_block_release(thread, p->room);
-    p->room = NULL;
-    if (most > 0 && (p->room = hd_block_new(thread, most)) == NULL) return HD_ERROR_MEMORY;
-    p->room_threads = threads;
-    return HD_OK;
-}
-
 /* The tensors that the run gives, still without memory: taken before anything is computed, so that nothing fails after. */
 static hd_error take_outputs(const hd_plan *p, hd_thread *thread, const hd_run *run) {
     for (uint32_t i = 0; i < p->graph->output_count; ++i) {
@@ -96,7 +73,7 @@ static void *put_aside(hd_plan *p, hd_thread *thread, const hd_run *run, uint32_
 
 static hd_error prepare(hd_plan *p, hd_thread *thread, const hd_run *run) {
     const hd_graph *g = p->graph;
-    HD_TRY(make_working_room(p, thread));
+    HD_TRY(hd_plan_share_out(p, thread));
     HD_TRY(take_outputs(p, thread, run));
     for (uint32_t i = 0; i < g->cell_count; ++i) {
         const bool comes_home = run->cells[i]->home != NULL && p->state[i] != HD_NONE; /* its new value will be here */
@@ -123,7 +100,7 @@ static hd_error prepare(hd_plan *p, hd_thread *thread, const hd_run *run) {
     return HD_OK;
 }
 
-static hd_error addresses(const hd_plan *p, hd_thread *thread, const hd_plan_native *n, char **out) {
+hd_error hd_plan_addresses(const hd_plan *p, hd_thread *thread, const hd_plan_native *n, char **out) {
     for (int b = 0; b < n->native.shape.buffer_count; ++b) {
         if (b == n->tile) continue;
         out[b] = hd_tensor_bytes(thread, &p->tensors[n->tensors[b]], HD_READ);
@@ -137,7 +114,7 @@ static char *room_of(const hd_plan *p) { return p->room == NULL ? NULL : hd_bloc
 static hd_error run_kernel(const hd_plan *p, hd_thread *thread, const hd_launch *l) {
     char *buffers[HD_KERNEL_BUFFERS];
     const hd_plan_native *n = p->natives[l->native];
-    HD_TRY(addresses(p, thread, n, buffers));
+    HD_TRY(hd_plan_addresses(p, thread, n, buffers));
     hd_native_run(&n->native, buffers, room_of(p), p->room == NULL ? 0 : p->room->capacity);
     return HD_OK;
 }
@@ -179,14 +156,13 @@ static void finish_tile(void *context, const void *tile, int64_t stride, int64_t
     }
 }
 
-static hd_error run_product(const hd_plan *p, hd_thread *thread, const hd_launch *l) {
+hd_error hd_plan_run_product(const hd_plan *p, hd_thread *thread, const hd_launch *l, char *room, size_t room_bytes) {
     hd_plan_call *c = &p->calls[l->call];
-    hd_product product = {.call = &c->call, .room = room_of(p)};
-    if (p->room != NULL) product.room_bytes = p->room->capacity;
+    hd_product product = {.call = &c->call, .room = room, .room_bytes = room_bytes};
     if (c->packed != NULL) product.packed = hd_block_data(c->packed);
     if (l->native != HD_NONE) {
         finishing f = {.n = p->natives[l->native]};
-        HD_TRY(addresses(p, thread, f.n, f.buffers));
+        HD_TRY(hd_plan_addresses(p, thread, f.n, f.buffers));
         product.finish = finish_tile;
         product.context = &f;
         return hd_cpu_product(thread, &product);
@@ -212,6 +188,10 @@ static hd_error run_product(const hd_plan *p, hd_thread *thread, const hd_launch
     product.finish = hd_cpu_product_store;
     product.context = &f;
     return hd_cpu_product(thread, &product);
+}
+
+static hd_error run_product(const hd_plan *p, hd_thread *thread, const hd_launch *l) {
+    return hd_plan_run_product(p, thread, l, room_of(p), p->room == NULL ? 0 : p->room->capacity);
 }
 
 static hd_error run_call(const hd_plan *p, hd_thread *thread, const hd_launch *l, const hd_run *run) {
@@ -260,21 +240,28 @@ static hd_error run_put(const hd_plan *p, const hd_launch *l) {
     return HD_OK;
 }
 
-static hd_error run_launches(hd_plan *p, hd_thread *thread, const hd_run *run, uint32_t *failed) {
+static hd_error run_launch(const hd_plan *p, hd_thread *thread, const hd_launch *l, const hd_run *run) {
+    hd_tensor **operands = p->pointers + l->first;
+    switch (l->kind) {
+    case RUN_KERNEL: return run_kernel(p, thread, l);
+    case RUN_PRODUCT: return run_product(p, thread, l);
+    case RUN_CHECK: return run_check(p, thread, l);
+    case RUN_SAVE_AT: return run_save_at(p, thread, l);
+    case RUN_PUT: return run_put(p, l);
+    case RUN_BORDER: return hd_cpu_fill_border(thread, operands[0], hd_node_attributes(p->graph, l->node));
+    case RUN_CALL: return run_call(p, thread, l, run);
+    default: return p->executor->write(p->executor, thread, operands[1], operands[0]);
+    }
+}
+
+/* The launches of a job, one after the other. */
+static hd_error run_in_order(const hd_plan *p, hd_thread *thread, const hd_plan_job *job, const hd_run *run,
+                             uint32_t *failed) {
     int64_t begin = run->nanoseconds != NULL ? nanoseconds() : 0;
-    for (uint32_t i = 0; i < p->launch_count; ++i) {
+    for (uint32_t i = job->first; i < job->first + job->count; ++i) {
         const hd_launch *l = &p->launches[i];
-        hd_tensor **operands = p->pointers + l->first;
         if (l->threads > 0) hd_pool_limit(l->threads);
-        const hd_error status =
-            l->kind == RUN_KERNEL    ? run_kernel(p, thread, l)
-            : l->kind == RUN_PRODUCT ? run_product(p, thread, l)
-            : l->kind == RUN_CHECK   ? run_check(p, thread, l)
-            : l->kind == RUN_SAVE_AT ? run_save_at(p, thread, l)
-            : l->kind == RUN_PUT     ? run_put(p, l)
-            : l->kind == RUN_BORDER  ? hd_cpu_fill_border(thread, operands[0], hd_node_attributes(p->graph, l->node))
-            : l->kind == RUN_CALL    ? run_call(p, thread, l, run)
-                                     : p->executor->write(p->executor, thread, operands[1], operands[0]);
+        const hd_error status = run_launch(p, thread, l, run);
         if (l->threads > 0) hd_pool_limit(0);
         if (__builtin_expect(status != HD_OK, 0)) {
             *failed = i;
@@ -285,6 +272,19 @@ static hd_error run_launches(hd_plan *p, hd_thread *thread, const hd_run *run, u
             const int64_t end = nanoseconds();
             run->nanoseconds[i] += end - begin;
             begin = end;
+        }
+    }
+    return HD_OK;
+}
+
+static hd_error run_jobs(const hd_plan *p, hd_thread *thread, const hd_run *run, uint32_t *failed) {
+    for (uint32_t i = 0; i < p->job_count; ++i) {
+        const hd_plan_job *job = &p->jobs[i];
+        if (job->piece_count > 0 && run->nanoseconds == NULL) {
+            *failed = job->first;
+            HD_TRY(hd_plan_run_job(p, thread, job));
+        } else {
+            HD_TRY(run_in_order(p, thread, job, run, failed)); /* also when each launch is to be timed */
         }
     }
     return HD_OK;
@@ -343,8 +343,8 @@ hd_error hd_plan_run(hd_executable *self, hd_thread *thread, const hd_run *run) 
     uint32_t done = 0; /* launches that may have written */
     const bool began = status == HD_OK;
     if (began) {
-        done = p->launch_count;
-        status = run_launches(p, thread, run, &done);
+        status = run_jobs(p, thread, run, &done);
+        if (status == HD_OK) done = p->launch_count;
     }
     if (p->saves && (status != HD_OK || run->keep_state)) {
         undo(p, thread, done);

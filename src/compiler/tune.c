@@ -195,7 +195,8 @@ static hd_error time_plan(trial *t, hd_plan *p, const char *what, int64_t *whole
         int64_t sum = 0;
         for (uint32_t i = 0; i < p->launch_count; ++i) {
             sum += t->nanoseconds[i];
-            if (each != NULL && t->nanoseconds[i] < each[i]) each[i] = t->nanoseconds[i];
+            const uint32_t number = p->launches[i].number;
+            if (each != NULL && t->nanoseconds[i] < each[number]) each[number] = t->nanoseconds[i];
         }
         if (sum < *whole) *whole = sum;
     }
@@ -244,27 +245,27 @@ static hd_plan *choose_fusion(trial *t, hd_executor *executor, hd_fuse_choice *c
 }
 
 /* ---- launches ---------------------------------------------------------------------------------------------------------------- */
-/* The launches of a plan under trial: what was chosen for each, its time with that, and with what is being tried. */
+/* The launches of a plan under trial, by number: what was chosen for each, its time with that, and with what is being tried. */
 typedef struct contest {
     hd_plan *plan;
     hd_tuning *tuning;
     int64_t *best, *time, whole;
 } contest;
 
-static bool can_widen(const hd_plan *p, uint32_t launch) {
-    const hd_launch *l = &p->launches[launch];
+static bool can_widen(const hd_plan *p, const hd_launch *l) {
     return l->kind == RUN_KERNEL && hd_plan_can_widen(&p->natives[l->native]->native);
 }
 
 /* That a launch takes part of the whole that is worth the trouble. */
-static bool matters(const contest *c, uint32_t launch) { return c->best[launch] > c->whole / 50; }
+static bool matters(const contest *c, const hd_launch *l) { return c->best[l->number] > c->whole / 50; }
 
 static void note_winners(const contest *c, hd_launch_choice choice) {
     for (uint32_t i = 0; i < c->plan->launch_count; ++i) {
-        if (!matters(c, i) || (choice.width != 0 && !can_widen(c->plan, i))) continue;
-        if ((double)c->time[i] >= (double)c->best[i] * worth) continue;
-        c->best[i] = c->time[i];
-        c->tuning->launches[i] = choice;
+        const hd_launch *l = &c->plan->launches[i];
+        if (!matters(c, l) || (choice.width != 0 && !can_widen(c->plan, l))) continue;
+        if ((double)c->time[l->number] >= (double)c->best[l->number] * worth) continue;
+        c->best[l->number] = c->time[l->number];
+        c->tuning->launches[l->number] = choice;
     }
 }
 
@@ -285,8 +286,9 @@ static hd_error try_width(trial *t, contest *c, int width) {
     all->fuse = c->tuning->fuse;
     bool any = false;
     for (uint32_t i = 0; i < all->launch_count; ++i) {
-        if (!matters(c, i) || !can_widen(c->plan, i)) continue;
-        all->launches[i].width = (int8_t)width;
+        const hd_launch *l = &c->plan->launches[i];
+        if (!matters(c, l) || !can_widen(c->plan, l)) continue;
+        all->launches[l->number].width = (int8_t)width;
         any = true;
     }
     hd_plan *p = any ? hd_plan_new(t->thread, t->g, c->plan->executor, HD_O3, all) : NULL;

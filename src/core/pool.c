@@ -120,7 +120,11 @@ static int decide_threads(void) {
 
 static __thread int limit __attribute__((tls_model("initial-exec"))); /* 0: none */
 
-void hd_pool_limit(int threads) { limit = threads; }
+int hd_pool_limit(int threads) {
+    const int before = limit;
+    limit = threads;
+    return before;
+}
 
 int hd_pool_threads(void) {
     int threads = atomic_load_explicit(&pool.threads, memory_order_relaxed);
@@ -130,6 +134,8 @@ int hd_pool_threads(void) {
     }
     return limit == 0 || threads < limit ? threads : limit;
 }
+
+uint32_t hd_pool_jobs(void) { return atomic_load_explicit(&pool.wake, memory_order_relaxed); }
 
 int hd_num_threads(void) { return hd_pool_threads(); }
 

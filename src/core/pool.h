@@ -15,7 +15,9 @@ void hd_parallel_range(int64_t count, int64_t grain, hd_range_function work, voi
 
 /* Threads a job may use now, the caller among them. */
 int hd_pool_threads(void);
-/* At most so many for jobs of this thread, from now on; 0: all. */
-void hd_pool_limit(int threads);
+/* At most so many for jobs of this thread, from now on; 0: all. Gives what it was before. */
+int hd_pool_limit(int threads);
+/* Jobs that threads have shared so far, of all callers. */
+uint32_t hd_pool_jobs(void);
 
 #endif

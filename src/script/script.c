@@ -468,6 +468,7 @@ hd_script_figures hd_script_stats(const hd_script *script) {
     if (script->executable != NULL) {
         f.compiled_nodes = script->executable->nodes;
         f.launches = script->executable->launches;
+        f.jobs = script->executable->jobs;
         f.arena_bytes = script->executable->arena_bytes;
         const hd_code_figures *code = &script->executable->code;
         f.kernels = code->kernels;

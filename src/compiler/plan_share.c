@@ -1,0 +1,234 @@
+/* Jobs cut into pieces for the threads there are: made when a plan first runs, and again when the number of threads is another
+ * one. What a thread takes at a time costs enough to be worth it, and there are some pieces more than threads, since the cores
+ * of shared machines are not equally quick. */
+#include "compiler/plan.h"
+#include "core/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECES_PER_THREAD = 4 };
+
+/* ---- the memory to work in ------------------------------------------------------------------------------------------------ */
+/* For a launch alone, on all threads of the pool. */
+static size_t room_of(const hd_plan *p, const hd_launch *l) {
+    const hd_plan_call *c = l->call == HD_NONE ? NULL : &p->calls[l->call];
+    const hd_product product = {.call = c == NULL ? NULL : &c->call,
+                                .packed = c != NULL && c->packed_bytes > 0 ? p : NULL}; /* only whether it will be */
+    return l->kind == RUN_KERNEL    ? hd_native_room(&p->natives[l->native]->native)
+           : l->kind == RUN_PRODUCT ? hd_cpu_product_room(&product)
+                                    : 0;
+}
+
+/* For a strand of which one thread does some or all: what its launches need one after the other. */
+static size_t room_of_strand(const hd_plan *p, const hd_plan_strand *s) {
+    const int before = hd_pool_limit(1);
+    size_t most = 0;
+    for (uint32_t i = s->first; i != HD_NONE; i = p->launches[i].next) {
+        const hd_launch *l = &p->launches[i];
+        const size_t bytes = l->kind == RUN_KERNEL ? p->natives[l->native]->native.scratch_bytes : room_of(p, l);
+        if (bytes > most) most = bytes;
+    }
+    hd_pool_limit(before);
+    return (most + 63) / 64 * 64;
+}
+
+/* ---- cutting ---------------------------------------------------------------------------------------------------------------- */
+/* Rows at whose multiples a strand may be cut: kernels that compute several positions of that axis at a time begin with whole
+ * vectors, as they do on one thread. */
+static int64_t rows_together(const hd_plan *p, const hd_plan_strand *s) {
+    int64_t together = 1;
+    for (uint32_t i = s->first; i != HD_NONE; i = p->launches[i].next) {
+        const hd_native *n = &p->natives[p->launches[i].native]->native;
+        if (n->split != n->shape.lanes) continue;
+        const int64_t row = n->geometry[n->split] / s->rows; /* widths are powers of two */
+        int64_t step = n->shape.width;
+        while (step > 1 && row * (step / 2) % n->shape.width == 0) step /= 2;
+        if (step > together) together = step;
+    }
+    return together;
+}
+
+typedef struct cutting {
+    hd_plan *p;
+    uint32_t pieces, piece_capacity, parts, part_capacity;
+    size_t room; /* the most that a job needs */
+} cutting;
+
+static hd_error new_piece(cutting *c) {
+    hd_plan *p = c->p;
+    if (c->pieces == c->piece_capacity) {
+        const uint32_t capacity = c->piece_capacity ? c->piece_capacity * 2 : 32;
+        hd_plan_piece *moved = hd_array_resize(p->pieces, capacity * sizeof *moved);
+        if (moved == NULL) return hd_plan_no_memory(p);
+        p->pieces = moved;
+        c->piece_capacity = capacity;
+    }
+    p->pieces[c->pieces++] = (hd_plan_piece){.part = c->parts};
+    return HD_OK;
+}
+
+/* One more part for the last piece. */
+static hd_error add_part(cutting *c, uint32_t strand, int64_t begin, int64_t end, int64_t cost) {
+    hd_plan *p = c->p;
+    if (c->parts == c->part_capacity) {
+        const uint32_t capacity = c->part_capacity ? c->part_capacity * 2 : 64;
+        hd_plan_part *moved = hd_array_resize(p->parts, capacity * sizeof *moved);
+        if (moved == NULL) return hd_plan_no_memory(p);
+        p->parts = moved;
+        c->part_capacity = capacity;
+    }
+    p->parts[c->parts++] = (hd_plan_part){strand, begin, end};
+    hd_plan_piece *piece = &p->pieces[c->pieces - 1];
+    const size_t bytes = room_of_strand(p, &p->strands[strand]);
+    piece->part_count++;
+    piece->cost += cost;
+    if (bytes > piece->room_bytes) piece->room_bytes = bytes;
+    return HD_OK;
+}
+
+static hd_error cut_rows(cutting *c, uint32_t strand, int64_t pieces) {
+    const hd_plan_strand *s = &c->p->strands[strand];
+    const int64_t together = rows_together(c->p, s), groups = (s->rows + together - 1) / together,
+                  count = pieces < groups ? pieces : groups;
+    for (int64_t i = 0; i < count; ++i) {
+        const int64_t begin = groups * i / count * together, end = groups * (i + 1) / count * together;
+        HD_TRY(new_piece(c));
+        HD_TRY(add_part(c, strand, begin, end < s->rows ? end : s->rows, s->cost / count));
+    }
+    return HD_OK;
+}
+
+static int dearer(const void *a, const void *b) {
+    const hd_plan_piece *x = a, *y = b;
+    if (x->cost != y->cost) return x->cost < y->cost ? 1 : -1;
+    return x->part < y->part ? -1 : 1; /* in order */
+}
+
+/* The pool gives each thread a run of pieces to begin with: the dearest come first in each. */
+static hd_error deal(hd_plan_piece *pieces, uint32_t count, uint32_t threads) {
+    hd_plan_piece *sorted = hd_array_resize(NULL, count * sizeof *sorted);
+    if (sorted == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to share out a script");
+    memcpy(sorted, pieces, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, dearer);
+    const uint32_t runs = count < threads ? count : threads;
+    for (uint32_t from = 0, round = 0; from < count; ++round)
+        for (uint32_t r = 0; r < runs; ++r) {
+            const uint32_t begin = (uint32_t)((uint64_t)count * r / runs),
+                           end = (uint32_t)((uint64_t)count * (r + 1) / runs);
+            if (begin + round < end) pieces[begin + round] = sorted[from++];
+        }
+    hd_array_release(sorted);
+    return HD_OK;
+}
+
+static hd_error cut_job(cutting *c, hd_plan_job *job, int threads) {
+    hd_plan *p = c->p;
+    const uint32_t first = c->pieces, parts = c->parts, end = job->strand + job->strand_count;
+    int64_t all = 0, most = 0;
+    job->piece = first;
+    job->piece_count = 0;
+    if (job->count < 2 || threads < 2) return HD_OK;
+    for (uint32_t s = job->strand; s < end; ++s)
+        if (__builtin_add_overflow(all, p->strands[s].cost, &all)) all = INT64_MAX;
+    const int64_t share = all / (PIECES_PER_THREAD * threads),
+                  worth = share > HD_WORTH_A_THREAD ? share : HD_WORTH_A_THREAD;
+    for (uint32_t s = job->strand; s < end; ++s)
+        if (p->strands[s].rows > 1 && p->strands[s].cost / worth > 1)
+            HD_TRY(cut_rows(c, s, p->strands[s].cost / worth));
+    bool begins = true;
+    for (uint32_t s = job->strand; s < end; ++s) { /* what is not cut: some together when they are small */
+        const hd_plan_strand *strand = &p->strands[s];
+        if (strand->rows > 1 && strand->cost / worth > 1) continue;
+        if (begins) HD_TRY(new_piece(c));
+        HD_TRY(add_part(c, s, 0, strand->rows, strand->cost));
+        begins = p->pieces[c->pieces - 1].cost >= worth;
+    }
+    for (uint32_t i = first; i < c->pieces; ++i)
+        if (p->pieces[i].cost > most) most = p->pieces[i].cost;
+    if (c->pieces - first < 2 || all - most < HD_WORTH_A_THREAD / 2) { /* sooner done than told to others */
+        c->pieces = first;
+        c->parts = parts;
+        return HD_OK;
+    }
+    if (job->strand_count > 1) HD_TRY(deal(p->pieces + first, c->pieces - first, (uint32_t)threads));
+    size_t room = 0;
+    for (uint32_t i = first; i < c->pieces; ++i) {
+        p->pieces[i].room = room;
+        room += p->pieces[i].room_bytes;
+    }
+    if (room > c->room) c->room = room;
+    job->piece_count = c->pieces - first;
+    return HD_OK;
+}
+
+hd_error hd_plan_share_out(hd_plan *p, hd_thread *thread) {
+    const int threads = hd_pool_threads();
+    if (p->room_threads == threads) return HD_OK;
+    p->room_threads = 0;
+    cutting c = {.p = p};
+    hd_array_release(p->pieces);
+    hd_array_release(p->parts);
+    p->pieces = NULL;
+    p->parts = NULL;
+    for (uint32_t i = 0; i < p->launch_count; ++i) {
+        const size_t bytes = room_of(p, &p->launches[i]);
+        if (bytes > c.room) c.room = bytes;
+    }
+    for (uint32_t i = 0; i < p->job_count; ++i) HD_TRY(cut_job(&c, &p->jobs[i], threads));
+    if (p->room != NULL) hd_block_release(thread, p->room);
+    p->room = NULL;
+    if (c.room > 0 && (p->room = hd_block_new(thread, c.room)) == NULL) return HD_ERROR_MEMORY;
+    p->room_threads = threads;
+    return HD_OK;
+}
+
+/* ---- running ---------------------------------------------------------------------------------------------------------------- */
+typedef struct shared_job {
+    const hd_plan *p;
+    hd_thread *thread; /* the caller's: only to say what went wrong, and nothing can */
+    const hd_plan_piece *pieces;
+    char *room;
+    _Atomic bool failed;
+} shared_job;
+
+static hd_error run_part(const hd_plan *p, hd_thread *thread, const hd_plan_part *part, char *room, size_t room_bytes) {
+    const hd_plan_strand *s = &p->strands[part->strand];
+    for (uint32_t i = s->first; i != HD_NONE; i = p->launches[i].next) {
+        const hd_launch *l = &p->launches[i];
+        if (l->kind == RUN_PRODUCT) {
+            HD_TRY(hd_plan_run_product(p, thread, l, room, room_bytes));
+            continue;
+        }
+        const hd_plan_native *n = p->natives[l->native];
+        char *buffers[HD_KERNEL_BUFFERS];
+        HD_TRY(hd_plan_addresses(p, thread, n, buffers));
+        if (part->end - part->begin == s->rows) {
+            n->native.code->run(buffers, n->native.geometry, n->native.numbers, room);
+        } else {
+            const int64_t row = n->native.geometry[n->native.split] / s->rows;
+            hd_native_run_part(&n->native, buffers, room, part->begin * row, part->end * row);
+        }
+    }
+    return HD_OK;
+}
+
+static void run_piece(void *context, int64_t index) {
+    shared_job *j = context;
+    const hd_plan_piece *piece = &j->pieces[index];
+    const int before = hd_pool_limit(1); /* products in it are this thread's alone */
+    for (uint32_t i = 0; i < piece->part_count; ++i)
+        if (run_part(j->p, j->thread, &j->p->parts[piece->part + i], j->room + piece->room, piece->room_bytes) != HD_OK)
+            atomic_store(&j->failed, true);
+    hd_pool_limit(before);
+}
+
+hd_error hd_plan_run_job(const hd_plan *p, hd_thread *thread, const hd_plan_job *job) {
+    shared_job j = {.p = p,
+                    .thread = thread,
+                    .pieces = p->pieces + job->piece,
+                    .room = p->room == NULL ? NULL : hd_block_data(p->room)};
+    hd_parallel(job->piece_count, run_piece, &j);
+    if (__builtin_expect(!atomic_load(&j.failed), 1)) return HD_OK;
+    return hd_fail(HD_ERROR_INTERNAL, "a launch failed that cannot");
+}
