@@ -14,11 +14,15 @@ static int64_t points(const hd_native *n, int from, int to) {
 
 void hd_native_settle(hd_native *n) {
     const hd_kernel *k = &n->shape;
-    const int64_t all = points(n, 0, k->axes),
-                  step = 4 + k->count; /* loads and stores cost even where nothing is computed */
+    const int64_t all = points(n, 0, k->axes);
+    int64_t step = 4; /* loads and stores cost even where nothing is computed */
     n->operations = 0;
-    for (int i = 0; i < k->count; ++i) /* a function is some ten words */
-        n->operations += k->steps[i].word >= HD_WORD_INPUT ? 0 : hd_words[k->steps[i].word].is_function ? 10 : 1;
+    for (int i = 0; i < k->count; ++i) { /* a function is some ten words */
+        const bool is_word = k->steps[i].word < HD_WORD_INPUT;
+        const int words = is_word && hd_words[k->steps[i].word].is_function ? 10 : 1;
+        n->operations += is_word ? words : 0;
+        step += words;
+    }
     n->split = -1;
     for (int a = 0; a < k->kept; ++a) /* the outermost axis that is long enough, else the longest */
         if (n->split < 0 || (n->geometry[n->split] < 64 && n->geometry[a] > n->geometry[n->split])) n->split = a;

@@ -125,6 +125,22 @@ static void large_kernels_keep_jobs_of_their_own(void **state) {
     threads_agree(s, "large branches");
 }
 
+/* A function is some ten words: fewer of its points are worth a thread. */
+static void functions_cost_more_than_words(void **state) {
+    (void)state;
+    for (int functions = 0; functions < 2; ++functions) {
+        HD_SCOPE;
+        hd_builder *b = started("cost");
+        hd_tensor *x = hd_input("x", S(64, 64), HD_F32), *y = x;
+        for (int i = 0; i < 8; ++i) y = functions ? hd_tanh(hd_add(y, x)) : hd_abs(hd_add(y, x));
+        hd_builder_add_output(b, "y", y);
+        hd_script *s = ready(b);
+        hd_script_set_input(s, "x", operand(S(64, 64), 0, HD_F32));
+        assert_int_equal(barriers_of(s, 2), functions);
+        threads_agree(s, "functions");
+    }
+}
+
 /* ---- rows ------------------------------------------------------------------------------------------------------------------ */
 /* Two reductions along different axes, both inside the first one: each thread does its rows of both. */
 static void rows_are_not_waited_for(void **state) {
@@ -452,7 +468,7 @@ static void a_profile_has_every_launch(void **state) {
 }
 
 RUN(test(independent_kernels_are_one_job), test(what_is_too_small_to_share_waits_for_nobody),
-    test(large_kernels_keep_jobs_of_their_own), test(rows_are_not_waited_for), test(what_reads_other_rows_waits),
-    test(small_products_run_side_by_side), test(memory_is_nobody_elses), test(what_another_launch_reads_stays),
-    test(updates_of_parameters_are_one_job), test(the_first_error_is_told), test(nothing_passes_what_can_fail),
-    test(values_of_no_and_of_one_element), test(a_profile_has_every_launch))
+    test(large_kernels_keep_jobs_of_their_own), test(functions_cost_more_than_words), test(rows_are_not_waited_for),
+    test(what_reads_other_rows_waits), test(small_products_run_side_by_side), test(memory_is_nobody_elses),
+    test(what_another_launch_reads_stays), test(updates_of_parameters_are_one_job), test(the_first_error_is_told),
+    test(nothing_passes_what_can_fail), test(values_of_no_and_of_one_element), test(a_profile_has_every_launch))
