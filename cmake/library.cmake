@@ -18,9 +18,10 @@ list(FILTER HODU_SOURCES EXCLUDE REGEX "/kernels_[a-z]+\\.c$")
 include(${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
 hodu_embed(${PROJECT_BINARY_DIR}/generated/words_text.c hd_words_text ${PROJECT_SOURCE_DIR}/src/kernel/words_c.h)
 hodu_embed(${PROJECT_BINARY_DIR}/generated/kernel_text.c hd_kernel_text ${PROJECT_SOURCE_DIR}/src/kernel/kernel_c.h)
+hodu_embed(${PROJECT_BINARY_DIR}/generated/draw_text.c hd_draw_text ${PROJECT_SOURCE_DIR}/src/kernel/draw_c.h)
 hodu_embed(${PROJECT_BINARY_DIR}/generated/small_text.c hd_small_text ${PROJECT_SOURCE_DIR}/src/core/small_float.h)
 list(APPEND HODU_SOURCES ${PROJECT_BINARY_DIR}/generated/words_text.c ${PROJECT_BINARY_DIR}/generated/kernel_text.c
-  ${PROJECT_BINARY_DIR}/generated/small_text.c)
+  ${PROJECT_BINARY_DIR}/generated/small_text.c ${PROJECT_BINARY_DIR}/generated/draw_text.c)
 
 # What machine code follows from: part of the name of every entry in the disk cache.
 file(GLOB HODU_COMPILER_FILES CONFIGURE_DEPENDS 

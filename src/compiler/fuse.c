@@ -2,18 +2,15 @@
  * in between has to be finished first. The latter is a matter of levels: a group's level is one more than that of all it
  * reads from memory, so groups of one level never depend on each other, and may be joined at will. */
 #include "compiler/fuse.h"
-#include "device/cpu/product.h"
 #include "kernel/kernel.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum {
     MOST_MEMBERS = 32, /* of a group: longer chains are cut, to keep kernels quick to compile and within registers */
     MOST_READS = 28,   /* from outside: with what members store, fewer than a kernel can have */
     SMALL_SPACE = 1 << 15, /* a reduction of this size runs on one thread, whatever its shape */
-    LEAST_KEPT = 64,       /* a larger one must leave this many results for the threads to share */
-    LEAST_ROW = 16         /* elements behind an index, so that a kernel loads several at a time */
+    LEAST_KEPT = 64        /* a larger one must leave this many results for the threads to share */
 };
 
 void hd_fusion_release(hd_fusion *f) {
@@ -25,23 +22,10 @@ void hd_fusion_release(hd_fusion *f) {
     hd_array_release(f->group_of);
     hd_array_release(f->form);
     hd_array_release(f->stored);
+    hd_array_release(f->anew);
     hd_array_release(f->writes);
     hd_array_release(f->written_by);
     memset(f, 0, sizeof *f);
-}
-
-/* ---- what nodes are ---------------------------------------------------------------------------------------------------- */
-bool hd_node_is_map(const hd_graph *g, uint32_t node) {
-    const hd_node *n = &g->nodes[node];
-    if (!hd_node_is_op(n)) return false;
-    const hd_op *op = hd_node_op(n);
-    const hd_compute type = (hd_compute)hd_dtype_compute[n->compute];
-    if (op->family == HD_FAMILY_ELEMENTWISE) /* divisions of integers look for zeros: the device's kernels do */
-        return hd_rows[n->op].guard == HD_GUARD_NONE || type >= HD_COMPUTE_F32;
-    if (op->family == HD_FAMILY_CAST) /* f64 to a small float rounds once: not in words */
-        return !(hd_dtype_is_small_float((hd_dtype)n->dtype) &&
-                 hd_dtype_compute[g->nodes[hd_node_inputs(g, node)[0]].dtype] != HD_COMPUTE_F32);
-    return op->family == HD_FAMILY_DERIVATIVE;
 }
 
 static bool is_number(const hd_graph *g, uint32_t node) { return g->nodes[node].op == HD_OP_full; }
@@ -51,120 +35,7 @@ static bool is_reduction(const hd_graph *g, uint32_t node) {
     return hd_node_is_op(n) && hd_node_op(n)->family == HD_FAMILY_REDUCE;
 }
 
-static bool is_convolution(const hd_graph *g, uint32_t node) {
-    return hd_node_op(&g->nodes[node])->family == HD_FAMILY_CONV;
-}
-
-bool hd_node_is_product(const hd_graph *g, uint32_t node, const char **why) {
-    const hd_node *n = &g->nodes[node];
-    const char *apart = NULL;
-    if (why != NULL) *why = NULL;
-    if (!hd_node_is_op(n) || (hd_node_op(n)->family != HD_FAMILY_CONTRACT && !is_convolution(g, node))) return false;
-    const uint32_t *in = hd_node_inputs(g, node);
-    const hd_dtype dtype = (hd_dtype)n->dtype, x = (hd_dtype)g->nodes[in[0]].dtype,
-                   weight = (hd_dtype)g->nodes[in[1]].dtype;
-    if (is_convolution(g, node) && ((dtype != HD_F32 && dtype != HD_F64) || x != dtype || weight != dtype))
-        apart = "only convolutions of f32 or f64 have them";
-    else if (!hd_cpu_product_reads(dtype, x) || !hd_cpu_product_reads(dtype, weight))
-        apart = "products do not read operands of these dtypes";
-    else if (hd_node_shape(g, node).rank < 2)
-        apart = "its result is no matrix";
-    else
-        apart = hd_cpu_product_apart((hd_op_id)n->op, hd_node_attributes(g, node));
-    if (why != NULL) *why = apart;
-    return apart == NULL;
-}
 static bool is_product(const hd_graph *g, uint32_t node) { return hd_node_is_product(g, node, NULL); }
-
-int hd_product_row_axis(const hd_graph *g, uint32_t node) {
-    return is_convolution(g, node) ? 1 : hd_node_shape(g, node).rank - 2;
-}
-
-/* One index for each row: the indexed axis of the index has one element, the others are those of x. */
-static bool one_index_a_row(const hd_graph *g, uint32_t node, int axis) {
-    const uint32_t *in = hd_node_inputs(g, node);
-    const hd_shape x = hd_node_shape(g, in[0]), index = hd_node_shape(g, in[1]);
-    if (x.rank != index.rank || x.rank == 0) return false;
-    for (int i = 0; i < x.rank; ++i)
-        if (index.size[i] != (i == axis ? 1 : x.size[i])) return false;
-    return true;
-}
-
-bool hd_node_is_pick(const hd_graph *g, uint32_t node) {
-    return g->nodes[node].op == HD_OP_gather &&
-           one_index_a_row(g, node, ((const hd_axis_attributes *)hd_node_attributes(g, node))->axis);
-}
-
-bool hd_node_is_spread(const hd_graph *g, uint32_t node) {
-    if (g->nodes[node].op != HD_OP_scatter) return false;
-    const hd_scatter_attributes *a = hd_node_attributes(g, node);
-    const uint32_t *in = hd_node_inputs(g, node);
-    return (a->mode == HD_SCATTER_SET || a->mode == HD_SCATTER_ADD) && one_index_a_row(g, node, a->axis) &&
-           hd_shape_equal(hd_node_shape(g, in[1]), hd_node_shape(g, in[2])) &&
-           g->nodes[in[0]].dtype == g->nodes[in[2]].dtype;
-}
-
-bool hd_node_is_lookup(const hd_graph *g, uint32_t node) {
-    if (g->nodes[node].op != HD_OP_index_select) return false;
-    const hd_shape shape = hd_node_shape(g, node);
-    int64_t row = 1;
-    for (int i = ((const hd_axis_attributes *)hd_node_attributes(g, node))->axis + 1; i < shape.rank; ++i)
-        row *= shape.size[i];
-    return row >= LEAST_ROW;
-}
-
-/* ---- axes ---------------------------------------------------------------------------------------------------------------- */
-void hd_form_axes(const hd_group *group, hd_form form, int8_t *axes) {
-    int count = 0;
-    for (int i = 0; i < group->space.rank; ++i) {
-        if (form == HD_FORM_SQUEEZED && group->reduced[i]) continue;
-        axes[count++] = (int8_t)(form == HD_FORM_ONES && group->reduced[i] ? -1 : i);
-    }
-}
-
-/* Axes of a value under broadcasting: those of the stretched one, from the right. */
-static void broadcast_axes(const hd_shape *from, const hd_shape *to, const int8_t *axes, int8_t *out) {
-    for (int i = 0; i < from->rank; ++i) out[i] = (int8_t)(from->size[i] == 1 ? -1 : axes[to->rank - from->rank + i]);
-}
-
-/* A reshape that only adds or drops axes of size 1. */
-static bool reshape_axes(const hd_shape *from, const hd_shape *to, const int8_t *axes, int8_t *out) {
-    int j = 0;
-    for (int i = 0; i < from->rank; ++i) {
-        out[i] = -1;
-        if (from->size[i] == 1) continue;
-        while (j < to->rank && to->size[j] == 1) ++j;
-        if (j == to->rank || to->size[j] != from->size[i]) return false;
-        out[i] = axes[j++];
-    }
-    while (j < to->rank && to->size[j] == 1) ++j;
-    return j == to->rank;
-}
-
-bool hd_follow_axes(const hd_graph *g, uint32_t node, int k, const int8_t *axes, int8_t *out) {
-    uint32_t at = hd_node_inputs(g, node)[k];
-    hd_shape shape = hd_node_shape(g, at), to = hd_node_shape(g, node);
-    int8_t now[HD_MAX_RANK], next[HD_MAX_RANK];
-    broadcast_axes(&shape, &to, axes, now);
-    for (; hd_node_is_view(g, at); at = hd_node_inputs(g, at)[0], memcpy(now, next, sizeof now)) {
-        const hd_shape from = hd_node_shape(g, hd_node_inputs(g, at)[0]);
-        shape = hd_node_shape(g, at);
-        const hd_axes *order = hd_node_attributes(g, at);
-        switch ((int)g->nodes[at].op) {
-        case HD_OP_detach: memcpy(next, now, sizeof next); break;
-        case HD_OP_broadcast_to: broadcast_axes(&from, &shape, now, next); break;
-        case HD_OP_permute:
-            for (int i = 0; i < order->count; ++i) next[order->axis[i]] = now[i];
-            break;
-        case HD_OP_reshape:
-            if (!reshape_axes(&from, &shape, now, next)) return false;
-            break;
-        default: return false;
-        }
-    }
-    memcpy(out, now, sizeof now);
-    return true;
-}
 
 /* ---- groups ---------------------------------------------------------------------------------------------------------------- */
 typedef struct walk {
@@ -464,11 +335,13 @@ static hd_error add_node(walk *w, uint32_t i) {
         w->f->source[i] = w->f->source[in];
         w->f->number[i] = w->f->number[in] && g->nodes[i].op != HD_OP_bitcast; /* other bits are another number */
     }
+    hd_fusion_find_anew(g, w->f, i);
     if (!hd_node_is_op(&g->nodes[i]) && g->nodes[i].op != HD_NODE_WRITE) return HD_OK;
     if (hd_node_is_view(g, i)) return HD_OK;
     const bool reduces = w->optimization >= HD_O2 && !w->choice.reductions_alone;
     if (w->optimization == HD_O0) return add_call(w, i);
-    if (is_number(g, i)) return HD_OK; /* written into kernels; a call when others need it */
+    if (is_number(g, i)) return HD_OK;   /* written into kernels; a call when others need it */
+    if (w->f->anew[i] > 0) return HD_OK; /* likewise: see compute_once */
     if (hd_node_is_map(g, i)) return add_map(w, i);
     if (reduces && is_reduction(g, i)) return add_reduction(w, i);
     if (w->optimization >= HD_O2 && indices_are_in_memory(w, i)) {
@@ -589,12 +462,51 @@ static void call_lone_lookups(walk *w) {
     }
 }
 
+/* ---- what is computed anew ------------------------------------------------------------------------------------------------- */
+static hd_error store(walk *w, uint32_t node);
+
+/* What is in no group although kernels could compute it anew goes to memory: a draw by a call, what follows from one by a
+ * kernel. */
+static hd_error compute_once(walk *w, uint32_t node) {
+    if (hd_node_is_draw(w->g, node)) return add_call(w, node);
+    const hd_shape shape = hd_node_shape(w->g, node);
+    const uint32_t group = new_group(w, HD_GROUP_KERNEL, &shape, 1);
+    if (group == HD_NO_GROUP) return hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
+    add_member(w, group, node, HD_FORM_FULL);
+    return HD_OK;
+}
+
+static bool is_read_anew(const walk *w, uint32_t node, int k) {
+    const uint32_t source = source_of(w, hd_node_inputs(w->g, node)[k]);
+    return w->f->anew[source] > 0 && w->f->group_of[source] == HD_NO_GROUP &&
+           hd_fusion_can_read_anew(w->g, w->f, node, k);
+}
+
+/* What is dear is computed once when several groups read it. */
+static hd_error find_dear(walk *w) {
+    const hd_graph *g = w->g;
+    uint32_t *reader = hd_array_resize(NULL, ((size_t)g->node_count + 1) * sizeof *reader);
+    if (reader == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
+    for (uint32_t i = 0; i < g->node_count; ++i) reader[i] = HD_NO_GROUP;
+    hd_error status = HD_OK;
+    for (uint32_t i = 0; i < g->node_count && status == HD_OK; ++i)
+        for (int k = 0; k < g->nodes[i].input_count && status == HD_OK && group_of(w, i) != HD_NO_GROUP; ++k) {
+            const uint32_t source = source_of(w, hd_node_inputs(g, i)[k]);
+            if (!hd_fusion_is_dear(w->f, source)) continue;
+            if (reader[source] != HD_NO_GROUP && reader[source] != group_of(w, i)) status = store(w, source);
+            reader[source] = group_of(w, i);
+        }
+    hd_array_release(reader);
+    return status;
+}
+
 /* ---- what is stored ------------------------------------------------------------------------------------------------------------ */
 static hd_error store(walk *w, uint32_t node) {
     const uint32_t source = source_of(w, node);
     w->f->stored[source] = true;
-    if (is_number(w->g, source) && w->f->group_of[source] == HD_NO_GROUP) { HD_TRY(add_call(w, source)); }
-    return HD_OK;
+    if (w->f->group_of[source] != HD_NO_GROUP) return HD_OK;
+    if (is_number(w->g, source)) return add_call(w, source);
+    return w->f->anew[source] > 0 ? compute_once(w, source) : HD_OK;
 }
 
 static hd_error find_stored(walk *w) {
@@ -606,7 +518,8 @@ static hd_error find_stored(walk *w) {
         const bool whole = kind == HD_GROUP_CALL || is_product(g, i); /* reads all its inputs from memory */
         for (int k = 0; k < g->nodes[i].input_count; ++k) {
             const uint32_t in = hd_node_inputs(g, i)[k], source = source_of(w, in);
-            if (whole || (group_of(w, source) != group && !w->f->number[in])) HD_TRY(store(w, in));
+            if (whole || (group_of(w, source) != group && !w->f->number[in] && !is_read_anew(w, i, k)))
+                HD_TRY(store(w, in));
         }
     }
     for (uint32_t i = 0; i < g->output_count; ++i) HD_TRY(store(w, g->outputs[i].node));
@@ -631,10 +544,12 @@ hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fuse_choice 
     f->group_of = hd_array_resize(NULL, count * sizeof *f->group_of);
     f->form = hd_array_resize(NULL, count);
     f->stored = hd_array_resize(NULL, count);
+    f->anew = hd_array_resize(NULL, count);
     walk w = {.g = g, .f = f, .optimization = level, .choice = choice, .most_members = MOST_MEMBERS};
     if (choice.most_members > 0 && choice.most_members < MOST_MEMBERS) w.most_members = choice.most_members;
     hd_error status = HD_OK;
-    if (f->source == NULL || f->number == NULL || f->group_of == NULL || f->form == NULL || f->stored == NULL)
+    if (f->source == NULL || f->number == NULL || f->group_of == NULL || f->form == NULL || f->stored == NULL ||
+        f->anew == NULL)
         status = hd_fail(HD_ERROR_MEMORY, "no memory to fuse a graph of %u nodes", g->node_count);
     if (status == HD_OK) memset(f->stored, 0, count);
     if (status == HD_OK) memset(f->form, 0, count);
@@ -642,6 +557,7 @@ hd_error hd_fuse(const hd_graph *g, hd_optimization_level level, hd_fuse_choice 
     for (uint32_t i = 0; i < g->node_count && status == HD_OK; ++i) status = add_node(&w, i);
     if (status == HD_OK && level > HD_O0 && !choice.unsunk) status = sink(&w);
     if (status == HD_OK) call_lone_lookups(&w);
+    if (status == HD_OK) status = find_dear(&w);
     if (status == HD_OK) status = find_stored(&w);
     if (status == HD_OK) status = settle(&w);
     if (status != HD_OK) hd_fusion_release(f);

@@ -52,6 +52,18 @@ static void say_tiles(text *t, const hd_graph *g, const hd_fusion *f, const hd_g
     }
 }
 
+/* Draws, and where their numbers are made. */
+static void say_draws(text *t, const hd_graph *g, const hd_fusion *f) {
+    for (uint32_t i = 0; i < g->node_count; ++i) {
+        if (!hd_node_is_draw(g, i) || f->level == HD_O0) continue;
+        const bool anew = f->group_of[i] == HD_NO_GROUP;
+        say(t, "draw %%%u %s: %s\n", i, hd_node_name(&g->nodes[i]),
+            anew                      ? "in the kernels that read it, never in memory"
+            : hd_fusion_is_dear(f, i) ? "in memory: an output, or dearer to draw in several kernels than to read"
+                                      : "in memory: an output, or read by a call, or in another order");
+    }
+}
+
 char *hd_fusion_print(const hd_graph *g, const hd_fusion *f) {
     static const char *const kinds[] = {"call", "kernel", "product"};
     text t = {.failed = false};
@@ -75,5 +87,6 @@ char *hd_fusion_print(const hd_graph *g, const hd_fusion *f) {
         say_tiles(&t, g, f, group);
         say(&t, "\n");
     }
+    say_draws(&t, g, f);
     return t.bytes;
 }

@@ -74,6 +74,12 @@ void hd_nest_mark_splats(hd_nest *n);
 /* All loads of a point come before its stores: an output may lie where an input does. */
 void hd_nest_emit_steps(hd_nest *n, int depth);
 
+/* The position along an axis: of all lanes, when it is theirs and `vector` says so. */
+LLVMValueRef hd_nest_position(hd_nest *n, int axis, bool vector);
+
+/* ---- llvm_draw.c ---------------------------------------------------------------------------------------------------------- */
+LLVMValueRef hd_nest_draw(hd_nest *n, int step);
+
 /* ---- llvm_reduce.c: reductions, in the making (e->carried) and finished --------------------------------------------------- */
 void hd_nest_begin_reductions(hd_nest *n);
 void hd_nest_accumulate(hd_nest *n);

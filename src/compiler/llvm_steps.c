@@ -42,6 +42,7 @@ void hd_nest_mark_splats(hd_nest *n) {
     for (int i = 0; i < n->k->count; ++i) {
         const hd_step *s = &n->k->steps[i];
         const bool vector = s->word == HD_STEP_STORE    ? store_is_vector(n, s)
+                            : s->word == HD_STEP_DRAW   ? false
                             : s->word == HD_STEP_REDUCE ? hd_nest_lanes_reduced(n) || hd_nest_is_vector(n, i)
                                                         : s->word != HD_STEP_LOAD && hd_nest_is_vector(n, i);
         for (int j = 0; j < 3 && vector; ++j)
@@ -129,11 +130,11 @@ static value emit_load_step(hd_nest *n, int step) {
     return hd_emit_decode(e, hd_emit_load(e, type, at, hd_dtype_bytes[dtype]), dtype);
 }
 
-static value emit_index_step(hd_nest *n, int step) {
+value hd_nest_position(hd_nest *n, int axis, bool vector) {
     hd_emitter *e = n->e;
-    const int axis = n->k->steps[step].index;
     value at = BUILD(Add, n->index[axis], hd_nest_geometry(n, hd_geometry_base(n->k, axis)));
-    if (!hd_nest_is_vector(n, step)) return at;
+    if (!vector) return at;
+    if (axis != n->k->lanes) return hd_emit_splat(e, at, n->k->width);
     value lane[HD_EMIT_LANES];
     for (int i = 0; i < n->k->width; ++i) lane[i] = hd_emit_i64(e, i);
     return BUILD(Add, hd_emit_splat(e, at, n->k->width), hd_llvm.ConstVector(lane, n->k->width));
@@ -168,13 +169,15 @@ static void emit_step(hd_nest *n, int step) {
     }
     value o[3] = {NULL, NULL, NULL};
     for (int j = 0; j < 3; ++j)
-        if (s->operand[j] >= 0) o[j] = hd_nest_operand(n, s->operand[j], vector && s->word != HD_STEP_LOAD);
+        if (s->operand[j] >= 0)
+            o[j] = hd_nest_operand(n, s->operand[j], vector && s->word != HD_STEP_LOAD && s->word != HD_STEP_DRAW);
     value v;
     switch (s->word) {
     case HD_WORD_CONSTANT: v = hd_emit_constant(e, s->type, s->value); break;
     case HD_WORD_NUMBER: v = hd_emit_argument(e, 2, s->index, e->types[s->type]); break;
     case HD_STEP_LOAD: v = emit_load_step(n, step); break;
-    case HD_STEP_INDEX: v = emit_index_step(n, step); break;
+    case HD_STEP_INDEX: v = hd_nest_position(n, s->index, vector); break;
+    case HD_STEP_DRAW: v = hd_nest_draw(n, step); break;
     case HD_STEP_CAST: v = hd_emit_cast(e, o[0], n->k->steps[s->operand[0]].type, s->type); break;
     case HD_STEP_ROUND: v = hd_emit_decode(e, hd_emit_encode(e, o[0], (hd_dtype)s->index), (hd_dtype)s->index); break;
     default: v = hd_emit_word(e, s->word, n->k->steps[s->operand[s->word == HD_WORD_SELECT]].type, o);

@@ -1,7 +1,7 @@
 /* Lowering. The axes of a group's space become the axes of a kernel, kept ones first; neighbours that every buffer walks in
  * one go are joined, so that what is contiguous is one loop. Then every member becomes words: a row is read as kernel IR, a
  * cast a cast, a number an argument. What is computed in the group is a value; what is not, a load. */
-#include "compiler/lower.h"
+#include "compiler/lower_build.h"
 #include "device/cpu/product.h"
 #include "ops/row_ir.h"
 #include "ops/row_uses.h"
@@ -22,27 +22,6 @@ void hd_lowering_end(hd_lowering *l) {
 }
 
 /* ---- what a kernel reads and writes ----------------------------------------------------------------------------------- */
-typedef struct access {
-    uint32_t node; /* or HD_TILE_BUFFER */
-    bool written;
-    uint8_t dtype;
-    int64_t stride[HD_MAX_RANK]; /* along the axes of the space */
-} access;
-
-typedef struct build {
-    hd_lowering *l;
-    const hd_group *group;
-    access accesses[HD_KERNEL_BUFFERS];
-    int access_count;
-    bool counting; /* the first walk: only to know what is read and written */
-    hd_kernel *k;
-    uint64_t numbers[256];
-    int number_count;
-    int row_axis;              /* of a product: the axis of the space along which a tile has its rows; else -1 */
-    int axis_of[HD_MAX_RANK];  /* the kernel's axis of an axis of the space; -1: it has one point */
-    bool indexed[HD_MAX_RANK]; /* axes whose positions count: they stay loops of their own */
-} build;
-
 static int find_access(build *b, uint32_t node, bool written, hd_dtype dtype, const int64_t *stride) {
     const size_t bytes = (size_t)b->group->space.rank * sizeof *stride;
     for (int i = 0; i < b->access_count; ++i) {
@@ -60,7 +39,7 @@ static int find_access(build *b, uint32_t node, bool written, hd_dtype dtype, co
 }
 
 /* The strides of a value along the axes of the space, when its own axes are those of `axes`. */
-static void space_strides(const hd_layout *layout, const int8_t *axes, int64_t *out) {
+void hd_lower_strides(const hd_layout *layout, const int8_t *axes, int64_t *out) {
     memset(out, 0, HD_MAX_RANK * sizeof *out);
     for (int i = 0; i < layout->shape.rank; ++i)
         if (axes[i] >= 0 && layout->shape.size[i] != 1) out[axes[i]] += layout->stride[i];
@@ -69,15 +48,15 @@ static void space_strides(const hd_layout *layout, const int8_t *axes, int64_t *
 static int load(build *b, uint32_t node, const int8_t *axes) {
     int64_t stride[HD_MAX_RANK];
     const hd_tensor *t = &b->l->tensors[node];
-    space_strides(&t->layout, axes, stride);
+    hd_lower_strides(&t->layout, axes, stride);
     const int at = find_access(b, node, false, (hd_dtype)t->dtype, stride);
     return b->counting || at < 0 ? at : hd_kernel_load(b->k, at, -1);
 }
 
-static int number(build *b, hd_dtype dtype, double value) {
+int hd_lower_number(build *b, hd_dtype dtype, double value) {
     if (b->counting) return 0;
-    if (b->number_count == 256) {
-        hd_fail(HD_ERROR_INTERNAL, "a fused kernel of more than 256 numbers");
+    if (b->number_count == HD_LOWER_NUMBERS) {
+        hd_fail(HD_ERROR_INTERNAL, "a fused kernel of more than %d numbers", (int)HD_LOWER_NUMBERS);
         return -1;
     }
     const hd_compute type = (hd_compute)hd_dtype_compute[dtype];
@@ -102,7 +81,7 @@ static int number_node(build *b, uint32_t node) {
         value = hd_element_to_f64(&element, dtype);
     }
     if (b->counting) return 0;
-    if (b->l->value[node] < 0) b->l->value[node] = number(b, dtype, value);
+    if (b->l->value[node] < 0) b->l->value[node] = hd_lower_number(b, dtype, value);
     return b->l->value[node];
 }
 
@@ -111,12 +90,13 @@ static int input(build *b, uint32_t node, int k, const int8_t *axes) {
     const hd_graph *g = b->l->g;
     const uint32_t in = hd_node_inputs(g, node)[k], source = b->l->f->source[in];
     if (b->l->f->number[in]) return number_node(b, source);
+    if (b->walk >= 0) return hd_lower_anew(b, in, axes);
     if (b->l->f->group_of[source] != HD_NO_GROUP && &b->l->f->groups[b->l->f->group_of[source]] == b->group)
         return b->counting ? 0 : b->l->value[source];
     int8_t own[HD_MAX_RANK];
     const hd_shape from = hd_node_shape(g, in), to = hd_node_shape(g, node);
     for (int i = 0; i < from.rank; ++i) own[i] = (int8_t)(from.size[i] == 1 ? -1 : axes[to.rank - from.rank + i]);
-    return load(b, in, own);
+    return hd_lower_reads_anew(b, source) ? hd_lower_anew(b, in, own) : load(b, in, own);
 }
 
 static int as_type(build *b, int step, int type) {
@@ -128,7 +108,7 @@ static int row_numbers(build *b, uint32_t node, hd_dtype compute, int *numbers) 
     const hd_node *n = &b->l->g->nodes[node];
     const double *values = hd_node_attributes(b->l->g, node);
     for (int i = 0; i < hd_rows[n->op].numbers; ++i)
-        if ((numbers[i] = number(b, compute, values[i])) < 0) return -1;
+        if ((numbers[i] = hd_lower_number(b, compute, values[i])) < 0) return -1;
     return 0;
 }
 
@@ -178,7 +158,7 @@ static int reduction_value(build *b, uint32_t node) {
     else if (b->l->f->group_of[source] != HD_NO_GROUP && &b->l->f->groups[b->l->f->group_of[source]] == b->group)
         step = b->counting ? 0 : b->l->value[source];
     else
-        step = load(b, in, axes);
+        step = hd_lower_reads_anew(b, source) ? hd_lower_anew(b, in, axes) : load(b, in, axes);
     step = as_type(b, step, hd_dtype_compute[n->dtype]);
     if (b->counting || step < 0) return step;
     const hd_kernel_reduction how = n->op == HD_OP_sum                         ? HD_KERNEL_SUM
@@ -201,7 +181,7 @@ static int is_at_index(build *b, uint32_t node, int axis, const int8_t *axes) {
     const int index = as_type(b, input(b, node, 1, axes), HD_COMPUTE_I64);
     if (axis >= 0) b->indexed[axis] = true;
     if (b->counting || index < 0) return index;
-    const int size = number(b, HD_I64, axis < 0 ? 1 : (double)b->group->space.size[axis]),
+    const int size = hd_lower_number(b, HD_I64, axis < 0 ? 1 : (double)b->group->space.size[axis]),
               zero = hd_kernel_constant(b->k, HD_COMPUTE_I64, 0);
     const int position = axis < 0 || b->axis_of[axis] < 0 ? zero : hd_kernel_index(b->k, b->axis_of[axis]);
     return hd_kernel_word(b->k, HD_WORD_EQ, position, from_beginning(b, index, size), -1);
@@ -244,11 +224,11 @@ static int lookup_value(build *b, uint32_t node, const int8_t *axes) {
     for (int i = 0; i < layout->shape.rank; ++i) of_table[i] = (int8_t)(i == axis ? -1 : axes[i]);
     int at = as_type(b, load(b, index, of_index), HD_COMPUTE_I64);
     int64_t stride[HD_MAX_RANK];
-    space_strides(layout, of_table, stride);
+    hd_lower_strides(layout, of_table, stride);
     const int buffer = find_access(b, table, false, (hd_dtype)b->l->tensors[table].dtype, stride);
     if (b->counting || at < 0 || buffer < 0) return at < 0 ? at : buffer;
-    at = from_beginning(b, at, number(b, HD_I64, (double)layout->shape.size[axis]));
-    at = hd_kernel_word(b->k, HD_WORD_MUL, at, number(b, HD_I64, (double)layout->stride[axis]), -1);
+    at = from_beginning(b, at, hd_lower_number(b, HD_I64, (double)layout->shape.size[axis]));
+    at = hd_kernel_word(b->k, HD_WORD_MUL, at, hd_lower_number(b, HD_I64, (double)layout->stride[axis]), -1);
     return hd_kernel_load(b->k, buffer, at);
 }
 
@@ -286,19 +266,24 @@ static int product_value(build *b, uint32_t node) {
     return step;
 }
 
+int hd_lower_map(build *b, uint32_t node, const int8_t *axes) {
+    const hd_family family = hd_node_op(&b->l->g->nodes[node])->family;
+    return family == HD_FAMILY_ELEMENTWISE  ? row_value(b, node, axes)
+           : family == HD_FAMILY_DERIVATIVE ? derivative_value(b, node, axes)
+                                            : cast_value(b, node, axes);
+}
+
 static hd_error build_member(build *b, uint32_t node) {
     const hd_graph *g = b->l->g;
     const hd_op *op = hd_node_op(&g->nodes[node]);
     int8_t axes[HD_MAX_RANK];
     hd_form_axes(b->group, (hd_form)b->l->f->form[node], axes);
-    int step = op->family == HD_FAMILY_ELEMENTWISE  ? row_value(b, node, axes)
-               : op->family == HD_FAMILY_DERIVATIVE ? derivative_value(b, node, axes)
-               : op->family == HD_FAMILY_CAST       ? cast_value(b, node, axes)
-               : op->family == HD_FAMILY_REDUCE     ? reduction_value(b, node)
-               : op->id == HD_OP_gather             ? pick_value(b, node)
-               : op->id == HD_OP_scatter            ? spread_value(b, node, axes)
-               : op->id == HD_OP_index_select       ? lookup_value(b, node, axes)
-                                                    : product_value(b, node);
+    int step = hd_node_is_map(g, node)          ? hd_lower_map(b, node, axes)
+               : op->family == HD_FAMILY_REDUCE ? reduction_value(b, node)
+               : op->id == HD_OP_gather         ? pick_value(b, node)
+               : op->id == HD_OP_scatter        ? spread_value(b, node, axes)
+               : op->id == HD_OP_index_select   ? lookup_value(b, node, axes)
+                                                : product_value(b, node);
     if (step >= 0 && !b->counting && hd_dtype_is_small_float((hd_dtype)g->nodes[node].dtype) &&
         op->family != HD_FAMILY_CAST && op->id != HD_OP_index_select)
         step = hd_kernel_round(b->k, step, (hd_dtype)g->nodes[node].dtype); /* as if it had been in memory */
@@ -306,7 +291,7 @@ static hd_error build_member(build *b, uint32_t node) {
     b->l->value[node] = step;
     if (!b->l->f->stored[node]) return HD_OK;
     int64_t stride[HD_MAX_RANK];
-    space_strides(&b->l->tensors[node].layout, axes, stride); /* it may be a part of something larger */
+    hd_lower_strides(&b->l->tensors[node].layout, axes, stride); /* it may be a part of something larger */
     const int at = find_access(b, node, true, (hd_dtype)g->nodes[node].dtype, stride);
     if (at < 0) return HD_ERROR_INTERNAL;
     if (b->counting) return HD_OK;
@@ -314,30 +299,31 @@ static hd_error build_member(build *b, uint32_t node) {
     return hd_kernel_store(b->k, at, step) < 0 ? HD_ERROR_MEMORY : HD_OK;
 }
 
+/* What other kernels made of numbers is nothing here. */
+static void forget_inputs(build *b, uint32_t node) {
+    for (int k = 0; k < b->l->g->nodes[node].input_count; ++k) {
+        const uint32_t source = b->l->f->source[hd_node_inputs(b->l->g, node)[k]];
+        b->l->value[source] = -1;
+        if (b->l->f->anew[source] > 0) forget_inputs(b, source);
+    }
+}
+
 static hd_error build_members(build *b, bool counting) {
     b->counting = counting;
-    const hd_graph *g = b->l->g;
     const uint32_t *members = b->l->f->members + b->group->first;
-    for (uint32_t i = 0; i < b->group->count; ++i) /* what other kernels made of numbers is nothing here */
-        for (int k = 0; k < g->nodes[members[i]].input_count; ++k)
-            b->l->value[b->l->f->source[hd_node_inputs(g, members[i])[k]]] = -1;
+    for (uint32_t i = 0; i < b->group->count; ++i) forget_inputs(b, members[i]);
     for (uint32_t i = 0; i < b->group->count; ++i) HD_TRY(build_member(b, members[i]));
     return HD_OK;
 }
 
 /* ---- axes ------------------------------------------------------------------------------------------------------------------ */
-typedef struct loops {
-    int count, kept, lanes;
-    int rows; /* of a product: the loop of a tile's rows; -1 before it is there */
-    int64_t size[HD_KERNEL_AXES];
-    int64_t stride[HD_KERNEL_BUFFERS][HD_KERNEL_AXES];
-} loops;
-
 /* True when every buffer's last point of the inner axis is followed by its first at the next one of the outer axis. */
 static bool walks_on(const build *b, const loops *o, int outer, int64_t size, int axis) {
     for (int i = 0; i < b->access_count; ++i)
         if (b->accesses[i].node != HD_TILE_BUFFER && o->stride[i][outer] != b->accesses[i].stride[axis] * size)
             return false;
+    for (int i = 0; i < b->walk_count; ++i)
+        if (o->walk[i][outer] != b->walks[i].stride[axis] * size) return false;
     return true;
 }
 
@@ -359,11 +345,13 @@ static void add_loops(build *b, loops *o, bool reduced) {
             walks_on(b, o, o->count - 1, size, axis)) {
             o->size[o->count - 1] *= size;
             for (int i = 0; i < b->access_count; ++i) o->stride[i][o->count - 1] = b->accesses[i].stride[axis];
+            for (int i = 0; i < b->walk_count; ++i) o->walk[i][o->count - 1] = b->walks[i].stride[axis];
             if (axis == b->row_axis) o->rows = o->count - 1;
             continue;
         }
         o->size[o->count] = size;
         for (int i = 0; i < b->access_count; ++i) o->stride[i][o->count] = b->accesses[i].stride[axis];
+        for (int i = 0; i < b->walk_count; ++i) o->walk[i][o->count] = b->walks[i].stride[axis];
         if (axis == b->row_axis) o->rows = o->count;
         b->axis_of[axis] = o->count++;
         alone = b->indexed[axis];
@@ -382,6 +370,10 @@ static int choose_lanes(const build *b, const loops *o) {
     for (int i = 0; i < b->access_count; ++i) {
         kept += o->stride[i][o->kept - 1] == 1 && o->size[o->kept - 1] > 1;
         reduced += o->stride[i][o->count - 1] == 1 && o->size[o->count - 1] > 1;
+    }
+    for (int i = 0; i < b->walk_count; ++i) { /* lanes that are neighbours share what a draw costs */
+        kept += o->walk[i][o->kept - 1] == 1 && o->size[o->kept - 1] > 1 ? 2 : 0;
+        reduced += o->walk[i][o->count - 1] == 1 && o->size[o->count - 1] > 1 ? 2 : 0;
     }
     return kept > reduced ? o->kept - 1 : o->count - 1;
 }
@@ -441,10 +433,12 @@ static int row_axis(const hd_lowering *l, const hd_group *group) {
 
 hd_error hd_lower(hd_lowering *l, const hd_group *group, hd_lowered *out) {
     memset(out, 0, sizeof *out);
-    build b = {.l = l, .group = group, .k = &out->native.shape, .row_axis = row_axis(l, group)};
+    build b = {.l = l, .group = group, .k = &out->native.shape, .row_axis = row_axis(l, group), .walk = -1, .out = out};
     loops o;
+    out->seed = -1;
     HD_TRY(build_members(&b, true));
     find_loops(&b, &o);
+    b.loops = &o;
     hd_kernel_init(b.k, o.count, o.kept);
     hd_error status = add_buffers(&b, &o);
     if (status == HD_OK) status = build_members(&b, false);

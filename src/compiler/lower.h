@@ -8,10 +8,19 @@
 
 #define HD_TILE_BUFFER UINT32_MAX /* in `nodes`: the part of a product that is in cache, buffer 0 */
 
+/* Draws of a kernel: the numbers that are their ordinals, which each run counts from where it begins. */
+enum { HD_KERNEL_DRAWS = 64 };
+typedef struct hd_lowered_draw {
+    uint32_t number, ordinal;
+} hd_lowered_draw;
+
 /* A kernel with what its buffers are. */
 typedef struct hd_lowered {
     hd_native native;
     uint32_t nodes[HD_KERNEL_BUFFERS]; /* the node whose value each buffer is */
+    hd_lowered_draw draws[HD_KERNEL_DRAWS];
+    int draw_count;
+    int seed; /* the number that is the seed of all draws */
     int rows; /* of a product: the kernel's axis of a tile's rows; those behind it are columns */
 } hd_lowered;
 

@@ -17,10 +17,11 @@ void hd_native_settle(hd_native *n) {
     const int64_t all = points(n, 0, k->axes);
     int64_t step = 4; /* loads and stores cost even where nothing is computed */
     n->operations = 0;
-    for (int i = 0; i < k->count; ++i) { /* a function is some ten words */
-        const bool is_word = k->steps[i].word < HD_WORD_INPUT;
-        const int words = is_word && hd_words[k->steps[i].word].is_function ? 10 : 1;
-        n->operations += is_word ? words : 0;
+    for (int i = 0; i < k->count; ++i) { /* a function is some ten words, a number of a draw some twenty */
+        const int word = k->steps[i].word;
+        const bool computes = word < HD_WORD_INPUT || word == HD_STEP_DRAW;
+        const int words = word == HD_STEP_DRAW ? 20 : computes && hd_words[word].is_function ? 10 : 1;
+        n->operations += computes ? words : 0;
         step += words;
     }
     n->split = -1;

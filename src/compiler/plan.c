@@ -311,6 +311,10 @@ static hd_error plan_kernel(hd_plan *p, hd_lowering *lowering, const hd_group *g
     }
     n->native = lowered.native;
     n->rows = lowered.rows;
+    memcpy(n->draws, lowered.draws, sizeof n->draws);
+    n->draw_count = lowered.draw_count;
+    n->seed = lowered.seed;
+    p->draws = p->draws || n->draw_count > 0;
     n->tile = -1;
     p->natives[p->native_count++] = n;
     hd_launch *l = new_launch(p, product == HD_NONE ? RUN_KERNEL : RUN_PRODUCT, product == HD_NONE ? last : product);

@@ -88,6 +88,8 @@ typedef struct hd_plan_call {
 
 typedef struct hd_plan_native {
     hd_native native;
+    hd_lowered_draw draws[HD_KERNEL_DRAWS]; /* random numbers that it draws itself */
+    int draw_count, seed;
     uint32_t tensors[HD_KERNEL_BUFFERS]; /* of each buffer; HD_NONE: the tile of a product */
     int tile;                            /* which buffer that is; -1 */
     int rows;                            /* the axis of its rows; those behind it are its columns */
@@ -124,6 +126,7 @@ typedef struct hd_plan {
     uint32_t *cell_of; /* for each node: the cell in whose memory it lies although it is a write; HD_NONE */
     uint32_t *part_of; /* for each node: the concatenation or padding in whose memory it is a part; HD_NONE */
     bool *in_parts;    /* for each node: it is one whose parts are filled one by one */
+    bool draws;        /* some kernels draw random numbers */
     hd_block **aside;  /* for each input: a copy, when it lies in the memory of such a cell */
     hd_plan_job *jobs;
     uint32_t job_count;

@@ -71,9 +71,20 @@ static void *put_aside(hd_plan *p, hd_thread *thread, const hd_run *run, uint32_
     return hd_block_data(p->aside[input]);
 }
 
+/* The numbers that say which draws this run takes. */
+static void set_draws(const hd_plan *p, const hd_run *run) {
+    for (uint32_t i = 0; i < p->native_count; ++i) {
+        const hd_plan_native *n = p->natives[i];
+        if (n->draw_count > 0) n->native.numbers[n->seed] = run->seed;
+        for (int k = 0; k < n->draw_count; ++k)
+            n->native.numbers[n->draws[k].number] = run->draw + n->draws[k].ordinal;
+    }
+}
+
 static hd_error prepare(hd_plan *p, hd_thread *thread, const hd_run *run) {
     const hd_graph *g = p->graph;
     HD_TRY(hd_plan_share_out(p, thread));
+    if (p->draws) set_draws(p, run);
     HD_TRY(take_outputs(p, thread, run));
     for (uint32_t i = 0; i < g->cell_count; ++i) {
         const bool comes_home = run->cells[i]->home != NULL && p->state[i] != HD_NONE; /* its new value will be here */

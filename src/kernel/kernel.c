@@ -153,6 +153,15 @@ int hd_kernel_store(hd_kernel *k, int buffer, int a) {
     return a < 0 || buffer < 0 ? -1 : with_operand(k, HD_STEP_STORE, k->steps[a].type, buffer, a);
 }
 
+int hd_kernel_draw(hd_kernel *k, hd_kernel_drawn what, hd_compute type, int place, int axis, int seed, int draw) {
+    if (place < 0 || seed < 0 || draw < 0) return -1;
+    hd_step step = plain(HD_STEP_DRAW, (int)type, (int)what | (axis + 1) << 8);
+    step.operand[0] = place;
+    step.operand[1] = seed;
+    step.operand[2] = draw;
+    return add_step(k, step);
+}
+
 int hd_kernel_row(hd_kernel *k, const hd_ir *ir, const int *inputs, const int *numbers) {
     int few[64], *moved = ir->count <= 64 ? few : hd_array_resize(NULL, (size_t)ir->count * sizeof *moved);
     if (moved == NULL) {
@@ -226,6 +235,7 @@ static void place(hd_kernel *k, hd_step *s) {
         }
     if (s->word == HD_STEP_LOAD) s->over |= buffer_over(k, s->index);
     if (s->word == HD_STEP_INDEX) s->over = (uint8_t)(1u << s->index);
+    if (s->word == HD_STEP_DRAW && hd_drawn_axis(s->index) >= 0) s->over |= (uint8_t)(1u << hd_drawn_axis(s->index));
     s->depth = (uint8_t)depth_of(s->over);
     if (s->stage > 0 && s->depth < k->kept) s->depth = k->kept; /* it follows from a reduction */
     if (s->word == HD_STEP_REDUCE) {
@@ -238,6 +248,7 @@ static void place(hd_kernel *k, hd_step *s) {
 
 /* What a word costs, in rough units of one vector instruction. */
 static int cost_of(const hd_step *s) {
+    if (s->word == HD_STEP_DRAW) return hd_drawn_kind(s->index) == HD_DRAWN_NORMAL ? 40 : 10;
     if (s->word >= HD_WORD_INPUT) return s->word == HD_STEP_CAST || s->word == HD_STEP_ROUND ? 2 : 0;
     if (hd_words[s->word].is_function) return 16;
     return s->word == HD_WORD_DIV || s->word == HD_WORD_SQRT || s->word == HD_WORD_FMOD ? 6 : 1;
@@ -279,18 +290,19 @@ static const uint8_t type_bytes[HD_COMPUTE_COUNT + 1] = {1, 1, 2, 4, 8, 1, 2, 4,
 
 static void choose_width(hd_kernel *k, int vector_bytes) {
     int widest = 1, cost = 0;
-    bool compares = false; /* a largest or smallest, for which each comparison waits for the one before */
+    bool waits = false; /* for what came before: each comparison for a largest value, each of the ten rounds of a draw */
     for (int i = 0; i < k->count; ++i) {
         const hd_step *s = &k->steps[i];
-        compares |=
-            s->word == HD_STEP_REDUCE && s->index > HD_KERNEL_PROD && k->steps[s->operand[0]].over >> k->lanes & 1;
+        if (s->word == HD_STEP_REDUCE && s->index > HD_KERNEL_PROD && k->steps[s->operand[0]].over >> k->lanes & 1)
+            waits = true;
         if ((s->over >> k->lanes & 1) == 0) continue;
+        if (s->word == HD_STEP_DRAW) waits = true;
         if (s->word != HD_STEP_INDEX && type_bytes[s->type] > widest) widest = type_bytes[s->type];
         cost += cost_of(s);
     }
     /* More at a time hide latencies, and cost code and registers. The processor itself sees what follows, unless that is far
      * away: behind several functions. */
-    const int registers = cost <= 12 || cost > 64 || compares ? 4 : 2;
+    const int registers = cost <= 12 || cost > 64 || waits ? 4 : 2;
     if (widest < 4) widest = 4;
     k->width = (uint16_t)(registers * vector_bytes / widest);
 }
@@ -315,7 +327,7 @@ hd_error hd_kernel_finish(hd_kernel *k, int lanes, int vector_bytes) {
 
 /* ---- checking ---------------------------------------------------------------------------------------------------------- */
 static const char *step_name(int word) {
-    static const char *const names[] = {"LOAD", "INDEX", "CAST", "ROUND", "REDUCE", "STORE"};
+    static const char *const names[] = {"LOAD", "INDEX", "CAST", "ROUND", "REDUCE", "STORE", "DRAW"};
     return word < HD_WORD_COUNT ? hd_words[word].name : word < HD_STEP_COUNT ? names[word - HD_WORD_COUNT] : "?";
 }
 
@@ -341,6 +353,7 @@ hd_error hd_kernel_verify(const hd_kernel *k) {
         const hd_step *s = &k->steps[i];
         const int arity = s->word < HD_WORD_INPUT                               ? hd_words[s->word].arity
                           : s->word >= HD_STEP_CAST && s->word <= HD_STEP_STORE ? 1
+                          : s->word == HD_STEP_DRAW                             ? 3
                                                                                 : 0;
         at = i;
         for (int j = 0; j < 3 && why == NULL; ++j) {
@@ -349,6 +362,7 @@ hd_error hd_kernel_verify(const hd_kernel *k) {
         if (why == NULL && s->word >= HD_STEP_COUNT) why = "its word";
         if (why == NULL && (s->word == HD_STEP_LOAD || s->word == HD_STEP_STORE) && s->index >= k->buffer_count)
             why = "its buffer";
+        if (why == NULL && s->word == HD_STEP_DRAW && hd_drawn_axis(s->index) >= k->axes) why = "its axis";
         if (why == NULL && !types_fit(k, s)) why = "its type";
         if (why == NULL && s->word == HD_STEP_STORE && k->steps[s->operand[0]].depth > s->depth) why = "its place";
     }
@@ -405,6 +419,9 @@ size_t hd_kernel_print(const hd_kernel *k, char *out, size_t capacity) {
             APPEND(" %d", s->index);
         else if (s->word == HD_STEP_ROUND)
             APPEND(" %s", hd_dtype_name((hd_dtype)s->index));
+        else if (s->word == HD_STEP_DRAW)
+            APPEND(" %s", hd_drawn_kind(s->index) == HD_DRAWN_NORMAL ? "normal" : "bits");
+        if (s->word == HD_STEP_DRAW && hd_drawn_axis(s->index) >= 0) APPEND(" along axis %d", hd_drawn_axis(s->index));
         APPEND(" : %s, depth %d, stage %d", hd_ir_type_name(s->type), s->depth, s->stage);
         if (s->slot) APPEND(", slot %d", s->slot - 1);
         APPEND("\n");

@@ -24,8 +24,14 @@ enum {
     HD_STEP_ROUND,                /* operand 0, f32, rounded to small float dtype `index` */
     HD_STEP_REDUCE,               /* operand 0 over the reduced axes; `index`: hd_kernel_reduction */
     HD_STEP_STORE,                /* operand 0 into buffer `index` */
+    HD_STEP_DRAW,                 /* of a draw, its number at a place: see hd_kernel_draw */
     HD_STEP_COUNT
 };
+/* What a draw gives: its bits (u32, u64), which uniform numbers are made of, or normal numbers (f32, f64) of mean 0 and
+ * deviation 1. In a step's index, with 1 + the axis above it. */
+typedef enum hd_kernel_drawn { HD_DRAWN_BITS, HD_DRAWN_NORMAL } hd_kernel_drawn;
+static inline int hd_drawn_kind(int index) { return index & 0xff; }
+static inline int hd_drawn_axis(int index) { return (index >> 8) - 1; }
 typedef enum hd_kernel_reduction { HD_KERNEL_SUM, HD_KERNEL_PROD, HD_KERNEL_MAX, HD_KERNEL_MIN } hd_kernel_reduction;
 
 typedef struct hd_step {
@@ -77,6 +83,9 @@ int hd_kernel_cast(hd_kernel *k, int a, int type);
 int hd_kernel_round(hd_kernel *k, int a, hd_dtype dtype);
 int hd_kernel_reduce(hd_kernel *k, int a, hd_kernel_reduction how);
 int hd_kernel_store(hd_kernel *k, int buffer, int a);
+/* Element `place` (an i64) of a draw; with `axis` >= 0, that many positions along the axis further. Neighbours along an axis that
+ * is given so share the blocks that Philox makes, so it should be that of the lanes. `seed` and `draw`: numbers, u64. */
+int hd_kernel_draw(hd_kernel *k, hd_kernel_drawn what, hd_compute type, int place, int axis, int seed, int draw);
 /* The steps of a row's IR; its inputs and numbers are steps of the kernel. */
 int hd_kernel_row(hd_kernel *k, const hd_ir *ir, const int *inputs, const int *numbers);
 

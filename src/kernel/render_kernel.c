@@ -4,7 +4,7 @@
  *   ROWS    the lanes lie along the last reduced axis: it is walked in strips of LANES points, and every reduction has an
  *           accumulator p[j] for each of them; f32 sums go on in f64 after every block of 4096 points
  *   STRIPS  the lanes lie along the last kept axis: a strip of its points is computed at once, as arrays over j; f32 sums
- *           go on in f64 after 256 points of the last reduced axis
+ *           go on in f64 after 256 points of the last reduced axis. Random draws of a strip are made together
  *   POINTS  reductions over no axis at all: one point after the other
  *
  * Steps are values v0, v1, ...; t is the total of a reduction, p its part within a block. */
@@ -17,8 +17,9 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const unsigned char hd_kernel_text[], hd_small_text[]; /* kernel_c.h and small_float.h, embedded by the build */
-extern const size_t hd_kernel_text_size, hd_small_text_size;
+/* kernel_c.h, small_float.h and draw_c.h, embedded by the build */
+extern const unsigned char hd_kernel_text[], hd_small_text[], hd_draw_text[];
+extern const size_t hd_kernel_text_size, hd_small_text_size, hd_draw_text_size;
 
 enum { BLOCK_POINTS = 4096, BLOCK_ROWS = 256 };
 typedef enum form { PLAIN, ROWS, STRIPS, POINTS } form;
@@ -83,6 +84,13 @@ static bool is_reduction(const writer *w, int i, int walk) {
     return w->k->steps[i].word == HD_STEP_REDUCE && w->k->steps[i].stage == walk + 1;
 }
 
+/* A draw of neighbours along the lanes: a strip of them is an array, filled before the lanes are walked. */
+static bool is_strip_drawn(const writer *w, int i) {
+    const hd_step *s = &w->k->steps[i];
+    return w->form == STRIPS && s->word == HD_STEP_DRAW && hd_drawn_axis(s->index) == w->k->lanes &&
+           s->depth >= w->k->kept && !varies(w, s->operand[0]);
+}
+
 static bool is_wide(const hd_step *s) { return s->type == HD_COMPUTE_F32 && s->index <= HD_KERNEL_PROD; }
 
 static bool walk_reduces(const writer *w, int walk, bool only_wide) {
@@ -102,7 +110,7 @@ static void choose_arrays(writer *w) {
     const hd_kernel *k = w->k;
     for (int i = 0; i < k->count; ++i) {
         const hd_step *s = &k->steps[i];
-        w->array[i] = s->word == HD_STEP_REDUCE && varies(w, i);
+        w->array[i] = (s->word == HD_STEP_REDUCE && varies(w, i)) || is_strip_drawn(w, i);
         for (int j = 0; j < 3; ++j) {
             const int o = s->operand[j];
             if (o >= 0 && varies(w, o) && region_of(k, &k->steps[o]) != region_of(k, s)) w->array[o] = 1;
@@ -226,6 +234,12 @@ static void say_step(writer *w, const hd_step *s) {
         say_load(w, s);
     } else if (s->word == HD_STEP_INDEX) {
         say(w, "o%d + i%d", s->index, s->index);
+    } else if (s->word == HD_STEP_DRAW) {
+        const int axis = hd_drawn_axis(s->index);
+        say(w, "w_draw_%s(", type_of(s->type));
+        say_value(w, s->operand[0]);
+        if (axis >= 0) say(w, " + o%d + i%d", axis, axis);
+        say(w, ", v%d, v%d)", s->operand[1], s->operand[2]);
     } else if (s->word == HD_WORD_NUMBER) {
         say(w, "*(const c_%s *)(numbers + %d)", type_of(s->type), s->index);
     } else if (s->word == HD_STEP_CAST) {
@@ -316,6 +330,7 @@ static void write_part(writer *w, const region *r, int which) {
     for (int pass = 0; pass < 3; ++pass)
         for (int i = 0; i < k->count; ++i) {
             if (which >= 0 && varies(w, i) != (which == 1)) continue;
+            if (is_strip_drawn(w, i)) continue; /* write_region */
             if (pass == 0 && belongs(w, r, i))
                 write_step(w, i, r->walk ? r->stage : -1);
             else if (pass == 1 && accumulates_here(w, r, i))
@@ -330,6 +345,17 @@ static void open_lanes(writer *w, const char *count) {
     OPEN("for (int j = 0; j < %s; ++j) {", count);
 }
 
+/* c_u32 v7[LANES]; w_draws_u32(v7, m, v3 + o1 + b1, v0, v1); */
+static void write_strip_drawn(writer *w, int i) {
+    const hd_step *s = &w->k->steps[i];
+    const char *type = type_of(s->type);
+    const int axis = w->k->lanes;
+    LINE("c_%s v%d[LANES];", type, i);
+    say(w, "%*sw_draws_%s(v%d, m, ", w->indent * 4, "", type, i);
+    say_value(w, s->operand[0]);
+    say(w, " + o%d + b%d, v%d, v%d);\n", axis, axis, s->operand[1], s->operand[2]);
+}
+
 static void write_region(writer *w, region r) {
     const hd_kernel *k = w->k;
     if (w->form != STRIPS || r.depth < k->kept) {
@@ -337,10 +363,12 @@ static void write_region(writer *w, region r) {
         return;
     }
     write_part(w, &r, 0);
+    for (int i = 0; i < k->count; ++i)
+        if (is_strip_drawn(w, i) && belongs(w, &r, i)) write_strip_drawn(w, i);
     bool any = false;
     for (int i = 0; i < k->count; ++i) {
         if (!varies(w, i)) continue;
-        const bool value = belongs(w, &r, i);
+        const bool value = belongs(w, &r, i) && !is_strip_drawn(w, i);
         any = any || value || stores_here(w, &r, i) || accumulates_here(w, &r, i);
         if (value && w->array[i]) LINE("c_%s v%d[LANES];", type_of(k->steps[i].type), i);
     }
@@ -526,7 +554,10 @@ static void write_geometry(writer *w) {
     const hd_kernel *k = w->k;
     uint32_t origins = 0;
     for (int i = 0; i < k->count; ++i)
-        if (k->steps[i].word == HD_STEP_INDEX) origins |= 1u << k->steps[i].index;
+        if (k->steps[i].word == HD_STEP_INDEX)
+            origins |= 1u << k->steps[i].index;
+        else if (k->steps[i].word == HD_STEP_DRAW && hd_drawn_axis(k->steps[i].index) >= 0)
+            origins |= 1u << hd_drawn_axis(k->steps[i].index);
     for (int a = 0; a < k->axes; ++a) LINE("const int64_t n%d = geometry[%d];", a, a);
     for (int a = 0; a < k->axes; ++a)
         if (origins >> a & 1) LINE("const int64_t o%d = geometry[%d];", a, hd_geometry_base(k, a));
@@ -540,8 +571,14 @@ static void write_geometry(writer *w) {
         }
 }
 
+static bool draws(const hd_kernel *k) {
+    for (int i = 0; i < k->count; ++i)
+        if (k->steps[i].word == HD_STEP_DRAW) return true;
+    return false;
+}
+
 static form form_of(const hd_kernel *k) {
-    if (k->stages == 0) return PLAIN;
+    if (k->stages == 0) return draws(k) && k->axes > 0 ? STRIPS : PLAIN;
     if (k->kept == k->axes) return POINTS;
     return k->lanes >= k->kept ? ROWS : STRIPS;
 }
@@ -584,7 +621,8 @@ static bool uses_small_floats(const hd_kernel *k) {
 
 static bool uses_functions(const hd_kernel *k, hd_compute type) {
     for (int i = 0; i < k->count; ++i)
-        if (k->steps[i].type == type && k->steps[i].word < HD_WORD_INPUT && hd_words[k->steps[i].word].is_function)
+        if (k->steps[i].type == type && (k->steps[i].word == HD_STEP_DRAW || /* normal numbers */
+                                         (k->steps[i].word < HD_WORD_INPUT && hd_words[k->steps[i].word].is_function)))
             return true;
     return false;
 }
@@ -614,6 +652,13 @@ static bool write_preamble(writer *w) {
         if (length == 0) return false; /* no memory */
         w->at += length;
     }
+    for (int i = 0; i < w->k->count; ++i) {
+        const hd_step *s = &w->k->steps[i];
+        if (s->word != HD_STEP_DRAW || s->type < HD_COMPUTE_F32) continue;
+        LINE("#undef W_DRAWS_F%d", s->type == HD_COMPUTE_F32 ? 32 : 64);
+        LINE("#define W_DRAWS_F%d", s->type == HD_COMPUTE_F32 ? 32 : 64);
+    }
+    if (draws(w->k)) say_bytes(w, hd_draw_text, hd_draw_text_size);
     if (w->form == ROWS) write_folds(w);
     say(w, "\n");
     return true;

@@ -1,0 +1,83 @@
+/* Values that are computed anew wherever a kernel reads them, and in memory only when something else does: random draws, as an
+ * element of a draw follows from its place alone, and what is cheaply made of them and of numbers, such as the mask of a dropout.
+ * For an uniform draw that is some two instructions an element, less than it takes to write it and to read it again; a normal one
+ * is dearer, so that it is drawn in a kernel when that kernel alone reads it. */
+#include "compiler/fuse.h"
+#include "kernel/kernel.h"
+
+#include <string.h>
+
+enum { UNIFORM = 10, NORMAL = 40, CHEAP = 24 }; /* what they cost, in rough units of one vector instruction */
+
+bool hd_node_is_draw(const hd_graph *g, uint32_t node) {
+    return g->nodes[node].op == HD_OP_uniform || g->nodes[node].op == HD_OP_normal;
+}
+
+bool hd_anew_layout(const hd_graph *g, uint32_t node, hd_layout *out) {
+    if (!hd_node_is_view(g, node)) {
+        const hd_shape shape = hd_node_shape(g, node);
+        hd_layout_contiguous(out, &shape);
+        return true;
+    }
+    hd_layout from;
+    const int op = g->nodes[node].op;
+    return op != HD_OP_bitcast && op != HD_OP_as_strided && hd_anew_layout(g, hd_node_inputs(g, node)[0], &from) &&
+           hd_view_layout((hd_op_id)op, hd_node_attributes(g, node), &from, out);
+}
+
+/* What a row costs; 0: more than is worth asking. */
+static int cost_of_row(const hd_graph *g, uint32_t node) {
+    const hd_node *n = &g->nodes[node];
+    if (hd_node_op(n)->family == HD_FAMILY_CAST) return 2;
+    if (hd_node_op(n)->family != HD_FAMILY_ELEMENTWISE) return 0;
+    if (hd_rows[n->op].gives_bool) return 1;
+    return n->op == HD_OP_add || n->op == HD_OP_sub || n->op == HD_OP_mul || n->op == HD_OP_neg || n->op == HD_OP_where
+               ? 1
+               : 0;
+}
+
+/* What a value costs that is made of cheap draws, of its own shape, and of numbers; 0: it is none. */
+static int cost_of_map(const hd_graph *g, const hd_fusion *f, uint32_t node) {
+    const hd_shape shape = hd_node_shape(g, node);
+    int all = hd_node_is_map(g, node) ? cost_of_row(g, node) : 0;
+    bool draws = false;
+    for (int k = 0; all > 0 && k < g->nodes[node].input_count; ++k) {
+        uint32_t in = hd_node_inputs(g, node)[k];
+        if (f->number[in]) continue;
+        while (g->nodes[in].op == HD_OP_detach) in = hd_node_inputs(g, in)[0];
+        if (f->anew[in] == 0 || f->anew[in] > CHEAP || !hd_shape_equal(hd_node_shape(g, in), shape)) return 0;
+        all += f->anew[in];
+        draws = true;
+    }
+    return draws && all <= CHEAP ? all : 0;
+}
+
+void hd_fusion_find_anew(const hd_graph *g, hd_fusion *f, uint32_t node) {
+    const int op = g->nodes[node].op;
+    f->anew[node] = 0;
+    if (f->level > HD_O0 && hd_node_is_op(&g->nodes[node]))
+        f->anew[node] = (uint8_t)(op == HD_OP_uniform  ? UNIFORM
+                                  : op == HD_OP_normal ? NORMAL
+                                                       : cost_of_map(g, f, node));
+}
+
+/* Each element at most once, and neighbours in one go. */
+static bool reads_in_order(const hd_graph *g, uint32_t node, uint32_t in, uint32_t source) {
+    hd_layout layout;
+    if (hd_node_count(g, node) > hd_node_count(g, source) || hd_node_count(g, in) > hd_node_count(g, source) ||
+        !hd_anew_layout(g, in, &layout))
+        return false;
+    int last = layout.shape.rank - 1;
+    while (last >= 0 && layout.shape.size[last] == 1) --last;
+    return last < 0 || layout.stride[last] == 1;
+}
+
+bool hd_fusion_can_read_anew(const hd_graph *g, const hd_fusion *f, uint32_t node, int k) {
+    const uint32_t in = hd_node_inputs(g, node)[k], source = f->source[in];
+    const hd_node *n = &g->nodes[node];
+    return f->anew[source] > 0 && hd_node_is_op(n) &&
+           (hd_node_is_map(g, node) || hd_node_op(n)->family == HD_FAMILY_REDUCE) &&
+           reads_in_order(g, node, in, source);
+}
+
+bool hd_fusion_is_dear(const hd_fusion *f, uint32_t node) { return f->anew[node] > CHEAP; }

@@ -1,0 +1,137 @@
+/* What nodes are to fusion, and how their axes relate to those of a space. */
+#include "compiler/fuse.h"
+#include "device/cpu/product.h"
+
+#include <string.h>
+
+enum { LEAST_ROW = 16 }; /* elements behind an index, so that a kernel loads several at a time */
+
+/* ---- what nodes are ---------------------------------------------------------------------------------------------------- */
+bool hd_node_is_map(const hd_graph *g, uint32_t node) {
+    const hd_node *n = &g->nodes[node];
+    if (!hd_node_is_op(n)) return false;
+    const hd_op *op = hd_node_op(n);
+    const hd_compute type = (hd_compute)hd_dtype_compute[n->compute];
+    if (op->family == HD_FAMILY_ELEMENTWISE) /* divisions of integers look for zeros: the device's kernels do */
+        return hd_rows[n->op].guard == HD_GUARD_NONE || type >= HD_COMPUTE_F32;
+    if (op->family ==
+        HD_FAMILY_CAST) { /* f64 to a small float rounds once: not in words, unless f32 has the number, too */
+        const hd_dtype from = (hd_dtype)g->nodes[hd_node_inputs(g, node)[0]].dtype;
+        return !hd_dtype_is_small_float((hd_dtype)n->dtype) || hd_dtype_compute[from] == HD_COMPUTE_F32 ||
+               (!hd_dtype_is_float(from) && hd_dtype_bytes[from] <= 2);
+    }
+    return op->family == HD_FAMILY_DERIVATIVE;
+}
+
+static bool is_convolution(const hd_graph *g, uint32_t node) {
+    return hd_node_op(&g->nodes[node])->family == HD_FAMILY_CONV;
+}
+
+bool hd_node_is_product(const hd_graph *g, uint32_t node, const char **why) {
+    const hd_node *n = &g->nodes[node];
+    const char *apart = NULL;
+    if (why != NULL) *why = NULL;
+    if (!hd_node_is_op(n) || (hd_node_op(n)->family != HD_FAMILY_CONTRACT && !is_convolution(g, node))) return false;
+    const uint32_t *in = hd_node_inputs(g, node);
+    const hd_dtype dtype = (hd_dtype)n->dtype, x = (hd_dtype)g->nodes[in[0]].dtype,
+                   weight = (hd_dtype)g->nodes[in[1]].dtype;
+    if (is_convolution(g, node) && ((dtype != HD_F32 && dtype != HD_F64) || x != dtype || weight != dtype))
+        apart = "only convolutions of f32 or f64 have them";
+    else if (!hd_cpu_product_reads(dtype, x) || !hd_cpu_product_reads(dtype, weight))
+        apart = "products do not read operands of these dtypes";
+    else if (hd_node_shape(g, node).rank < 2)
+        apart = "its result is no matrix";
+    else
+        apart = hd_cpu_product_apart((hd_op_id)n->op, hd_node_attributes(g, node));
+    if (why != NULL) *why = apart;
+    return apart == NULL;
+}
+int hd_product_row_axis(const hd_graph *g, uint32_t node) {
+    return is_convolution(g, node) ? 1 : hd_node_shape(g, node).rank - 2;
+}
+
+/* One index for each row: the indexed axis of the index has one element, the others are those of x. */
+static bool one_index_a_row(const hd_graph *g, uint32_t node, int axis) {
+    const uint32_t *in = hd_node_inputs(g, node);
+    const hd_shape x = hd_node_shape(g, in[0]), index = hd_node_shape(g, in[1]);
+    if (x.rank != index.rank || x.rank == 0) return false;
+    for (int i = 0; i < x.rank; ++i)
+        if (index.size[i] != (i == axis ? 1 : x.size[i])) return false;
+    return true;
+}
+
+bool hd_node_is_pick(const hd_graph *g, uint32_t node) {
+    return g->nodes[node].op == HD_OP_gather &&
+           one_index_a_row(g, node, ((const hd_axis_attributes *)hd_node_attributes(g, node))->axis);
+}
+
+bool hd_node_is_spread(const hd_graph *g, uint32_t node) {
+    if (g->nodes[node].op != HD_OP_scatter) return false;
+    const hd_scatter_attributes *a = hd_node_attributes(g, node);
+    const uint32_t *in = hd_node_inputs(g, node);
+    return (a->mode == HD_SCATTER_SET || a->mode == HD_SCATTER_ADD) && one_index_a_row(g, node, a->axis) &&
+           hd_shape_equal(hd_node_shape(g, in[1]), hd_node_shape(g, in[2])) &&
+           g->nodes[in[0]].dtype == g->nodes[in[2]].dtype;
+}
+
+bool hd_node_is_lookup(const hd_graph *g, uint32_t node) {
+    if (g->nodes[node].op != HD_OP_index_select) return false;
+    const hd_shape shape = hd_node_shape(g, node);
+    int64_t row = 1;
+    for (int i = ((const hd_axis_attributes *)hd_node_attributes(g, node))->axis + 1; i < shape.rank; ++i)
+        row *= shape.size[i];
+    return row >= LEAST_ROW;
+}
+
+/* ---- axes ---------------------------------------------------------------------------------------------------------------- */
+void hd_form_axes(const hd_group *group, hd_form form, int8_t *axes) {
+    int count = 0;
+    for (int i = 0; i < group->space.rank; ++i) {
+        if (form == HD_FORM_SQUEEZED && group->reduced[i]) continue;
+        axes[count++] = (int8_t)(form == HD_FORM_ONES && group->reduced[i] ? -1 : i);
+    }
+}
+
+/* Axes of a value under broadcasting: those of the stretched one, from the right. */
+static void broadcast_axes(const hd_shape *from, const hd_shape *to, const int8_t *axes, int8_t *out) {
+    for (int i = 0; i < from->rank; ++i) out[i] = (int8_t)(from->size[i] == 1 ? -1 : axes[to->rank - from->rank + i]);
+}
+
+/* A reshape that only adds or drops axes of size 1. */
+static bool reshape_axes(const hd_shape *from, const hd_shape *to, const int8_t *axes, int8_t *out) {
+    int j = 0;
+    for (int i = 0; i < from->rank; ++i) {
+        out[i] = -1;
+        if (from->size[i] == 1) continue;
+        while (j < to->rank && to->size[j] == 1) ++j;
+        if (j == to->rank || to->size[j] != from->size[i]) return false;
+        out[i] = axes[j++];
+    }
+    while (j < to->rank && to->size[j] == 1) ++j;
+    return j == to->rank;
+}
+
+bool hd_follow_axes(const hd_graph *g, uint32_t node, int k, const int8_t *axes, int8_t *out) {
+    uint32_t at = hd_node_inputs(g, node)[k];
+    hd_shape shape = hd_node_shape(g, at), to = hd_node_shape(g, node);
+    int8_t now[HD_MAX_RANK], next[HD_MAX_RANK];
+    broadcast_axes(&shape, &to, axes, now);
+    for (; hd_node_is_view(g, at); at = hd_node_inputs(g, at)[0], memcpy(now, next, sizeof now)) {
+        const hd_shape from = hd_node_shape(g, hd_node_inputs(g, at)[0]);
+        shape = hd_node_shape(g, at);
+        const hd_axes *order = hd_node_attributes(g, at);
+        switch ((int)g->nodes[at].op) {
+        case HD_OP_detach: memcpy(next, now, sizeof next); break;
+        case HD_OP_broadcast_to: broadcast_axes(&from, &shape, now, next); break;
+        case HD_OP_permute:
+            for (int i = 0; i < order->count; ++i) next[order->axis[i]] = now[i];
+            break;
+        case HD_OP_reshape:
+            if (!reshape_axes(&from, &shape, now, next)) return false;
+            break;
+        default: return false;
+        }
+    }
+    memcpy(out, now, sizeof now);
+    return true;
+}

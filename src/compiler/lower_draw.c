@@ -1,0 +1,118 @@
+/* What a kernel computes anew: random draws, and what is made of them. An element of a draw follows from its place in it, which
+ * the kernel counts as it walks its space; the seed and the ordinals of draws are numbers that every run sets. */
+#include "compiler/lower_build.h"
+
+#include <string.h>
+
+/* The number of the run's seed, and of a draw. */
+static int seed_of(build *b) {
+    if (b->out->seed < 0) b->out->seed = b->number_count++;
+    return hd_kernel_number(b->k, HD_COMPUTE_U64, b->out->seed);
+}
+static int ordinal_of(build *b, uint32_t ordinal) {
+    hd_lowered *out = b->out;
+    int at = 0;
+    while (at < out->draw_count && out->draws[at].ordinal != ordinal) ++at;
+    if (at == HD_KERNEL_DRAWS) {
+        hd_fail(HD_ERROR_INTERNAL, "a fused kernel of more than %d draws", (int)HD_KERNEL_DRAWS);
+        return -1;
+    }
+    if (at == out->draw_count)
+        out->draws[out->draw_count++] = (hd_lowered_draw){.number = (uint32_t)b->number_count++, .ordinal = ordinal};
+    return hd_kernel_number(b->k, HD_COMPUTE_U64, (int)out->draws[at].number);
+}
+
+/* The place in a draw: along the axis of the lanes from neighbour to neighbour, if that is how it goes. */
+static int place_of(build *b, int *axis) {
+    draw_walk *walk = &b->walks[b->walk];
+    const int64_t *stride = b->loops->walk[b->walk];
+    *axis = stride[b->loops->lanes] == 1 ? b->loops->lanes : -1;
+    if (walk->place >= 0) return walk->place;
+    int place = walk->first != 0 ? hd_lower_number(b, HD_I64, (double)walk->first) : -1;
+    for (int a = 0; a < b->loops->count; ++a) {
+        if (stride[a] == 0 || a == *axis) continue;
+        int step = hd_kernel_index(b->k, a);
+        if (stride[a] != 1)
+            step = hd_kernel_word(b->k, HD_WORD_MUL, step, hd_lower_number(b, HD_I64, (double)stride[a]), -1);
+        place = place < 0 ? step : hd_kernel_word(b->k, HD_WORD_ADD, place, step, -1);
+    }
+    return walk->place = place >= 0 ? place : hd_kernel_constant(b->k, HD_COMPUTE_I64, 0);
+}
+
+/* Uniform in [0, 1): as many bits as a number of this type has. */
+static int unit_uniform(hd_kernel *k, hd_compute type, int bits) {
+    const bool is_double = type == HD_COMPUTE_F64;
+    const hd_compute raw = is_double ? HD_COMPUTE_U64 : HD_COMPUTE_U32;
+    const int shift = hd_kernel_constant(k, raw, is_double ? 11 : 8);
+    const int whole = hd_kernel_cast(k, hd_kernel_word(k, HD_WORD_SHR, bits, shift, -1),
+                                     (int)(is_double ? HD_COMPUTE_I64 : HD_COMPUTE_I32));
+    return hd_kernel_word(k, HD_WORD_MUL, hd_kernel_cast(k, whole, (int)type),
+                          hd_kernel_constant(k, type, is_double ? 0x1p-53 : 0x1p-24), -1);
+}
+
+/* low + scale * v to the bit, so the product must be rounded before it is added: one that is compared, too, is. */
+static int stretched(hd_kernel *k, int v, int low, int scale) {
+    const int product = hd_kernel_word(k, HD_WORD_MUL, v, scale, -1);
+    return hd_kernel_word(k, HD_WORD_SELECT, hd_kernel_word(k, HD_WORD_EQ, product, product, -1),
+                          hd_kernel_word(k, HD_WORD_ADD, product, low, -1), product);
+}
+
+static int draw_value(build *b, uint32_t node) {
+    if (b->counting) return 0;
+    const hd_node *n = &b->l->g->nodes[node];
+    const hd_random_attributes *a = hd_node_attributes(b->l->g, node);
+    const hd_dtype dtype = (hd_dtype)n->dtype, number = dtype == HD_F64 ? HD_F64 : HD_F32;
+    const hd_compute type = dtype == HD_F64 ? HD_COMPUTE_F64 : HD_COMPUTE_F32;
+    int axis;
+    const int place = place_of(b, &axis), seed = seed_of(b), draw = ordinal_of(b, (uint32_t)a->draw);
+    if (b->number_count > HD_LOWER_NUMBERS) {
+        hd_fail(HD_ERROR_INTERNAL, "a fused kernel of more than %d numbers", (int)HD_LOWER_NUMBERS);
+        return -1;
+    }
+    if (n->op == HD_OP_normal) {
+        const int v = hd_kernel_draw(b->k, HD_DRAWN_NORMAL, type, place, axis, seed, draw);
+        if (a->a == 0 && a->b == 1) return v;
+        const int scaled = hd_kernel_word(b->k, HD_WORD_MUL, v, hd_lower_number(b, number, a->b), -1);
+        return hd_kernel_word(b->k, HD_WORD_ADD, scaled, hd_lower_number(b, number, a->a), -1);
+    }
+    const hd_compute raw = dtype == HD_F64 ? HD_COMPUTE_U64 : HD_COMPUTE_U32;
+    int v = unit_uniform(b->k, type, hd_kernel_draw(b->k, HD_DRAWN_BITS, raw, place, axis, seed, draw));
+    if (a->a == 0 && a->b == 1 && !hd_dtype_is_small_float(dtype)) return v;
+    v = stretched(b->k, v, hd_lower_number(b, number, a->a), hd_lower_number(b, number, a->b - a->a));
+    const int top =
+        hd_lower_number(b, number, hd_uniform_top(a, dtype)); /* rounding may reach the end, which is no part */
+    return hd_kernel_word(b->k, HD_WORD_SELECT, hd_kernel_word(b->k, HD_WORD_LT, v, top, -1), v, top);
+}
+
+static int anew_value(build *b, uint32_t node) {
+    const hd_node *n = &b->l->g->nodes[node];
+    static const int8_t none[HD_MAX_RANK]; /* its inputs are where it is */
+    const int step = hd_node_is_draw(b->l->g, node) ? draw_value(b, node) : hd_lower_map(b, node, none);
+    return b->counting || step < 0 || !hd_dtype_is_small_float((hd_dtype)n->dtype) ||
+                   hd_node_op(n)->family == HD_FAMILY_CAST
+               ? step
+               : hd_kernel_round(b->k, step, (hd_dtype)n->dtype); /* as if it had been in memory */
+}
+
+int hd_lower_anew(build *b, uint32_t in, const int8_t *axes) {
+    const uint32_t source = b->l->f->source[in];
+    if (b->walk >= 0) return anew_value(b, source);
+    draw_walk walk = {.place = -1};
+    hd_layout layout;
+    if (!hd_anew_layout(b->l->g, in, &layout)) return -1;
+    hd_lower_strides(&layout, axes, walk.stride);
+    walk.first = layout.offset;
+    int at = 0;
+    while (at < b->walk_count &&
+           (b->walks[at].first != walk.first || memcmp(b->walks[at].stride, walk.stride, sizeof walk.stride) != 0))
+        ++at;
+    if (at == HD_KERNEL_DRAWS) {
+        hd_fail(HD_ERROR_INTERNAL, "a fused kernel of more than %d draws", (int)HD_KERNEL_DRAWS);
+        return -1;
+    }
+    if (at == b->walk_count) b->walks[b->walk_count++] = walk;
+    b->walk = at;
+    const int step = anew_value(b, source);
+    b->walk = -1;
+    return step;
+}
