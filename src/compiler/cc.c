@@ -250,9 +250,11 @@ static int add_flags(const target *t, char **arguments, int count) {
     const char *wish = getenv("HODU_ISA");
     if (wish != NULL && strcmp(wish, "avx2") == 0 && t->vector_bytes == 32) {
         for (int i = 0; i < 3; ++i) arguments[count++] = (char *)avx2[i];
+#ifdef __x86_64__ /* NEON is in every AArch64; what else a machine has may be SVE, whose vectors have no fixed length */
     } else if (wish == NULL || strcmp(wish, "baseline") != 0) {
         arguments[count++] = (char *)"-march=native";
         if (t->vector_bytes == 64) arguments[count++] = (char *)"-mprefer-vector-width=512";
+#endif
     }
     return count;
 }

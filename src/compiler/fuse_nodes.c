@@ -86,7 +86,7 @@ bool hd_node_is_lookup(const hd_graph *g, uint32_t node) {
 /* ---- axes ---------------------------------------------------------------------------------------------------------------- */
 void hd_form_axes(const hd_group *group, hd_form form, int8_t *axes) {
     int count = 0;
-    for (int i = 0; i < group->space.rank; ++i) {
+    for (int i = 0; i < group->space.rank && i < HD_MAX_RANK; ++i) { /* the second is for gcc, which warns else */
         if (form == HD_FORM_SQUEEZED && group->reduced[i]) continue;
         axes[count++] = (int8_t)(form == HD_FORM_ONES && group->reduced[i] ? -1 : i);
     }

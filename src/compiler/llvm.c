@@ -88,6 +88,7 @@ static bool find_functions(void *library) {
 /* What to compile for: this machine, or less of it when HODU_ISA says so, as for the eager kernels. */
 static void choose_cpu(void) {
     const char *isa = getenv("HODU_ISA");
+    (void)isa; /* elsewhere there is one set only */
     llvm.cpu = hd_llvm.GetHostCPUName();
     llvm.features = hd_llvm.GetHostCPUFeatures();
 #if defined(__x86_64__)
@@ -96,6 +97,18 @@ static void choose_cpu(void) {
         hd_llvm.DisposeMessage(llvm.features);
         llvm.cpu = isa[0] == 'b' ? "x86-64" : "x86-64-v3";
         llvm.features = isa[0] == 'b' ? "" : "+avx2,+fma,+f16c";
+    }
+#elif defined(__aarch64__)
+    /* Kernels' vectors have a fixed length, which is NEON's; SVE's is the machine's. It comes with a processor's name, too. */
+    static char features[2048];
+    const bool baseline = isa != NULL && strcmp(isa, "baseline") == 0;
+    snprintf(features, sizeof features, "%s%s-sve", baseline ? "" : llvm.features,
+             baseline || llvm.features[0] == '\0' ? "" : ",");
+    hd_llvm.DisposeMessage(llvm.features);
+    llvm.features = features;
+    if (baseline) {
+        hd_llvm.DisposeMessage(llvm.cpu);
+        llvm.cpu = "generic";
     }
 #endif
     char *given = hd_llvm.GetDefaultTargetTriple();

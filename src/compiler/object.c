@@ -1,6 +1,7 @@
 /* Placing an ELF object in memory: just enough of a linker for one kernel and what it calls of libm and libc. Objects come
  * from a disk cache, too: nothing in them is trusted, every offset is checked before it is used. */
 #include "compiler/code.h"
+#include "compiler/relocate.h"
 #include "core/memory.h"
 
 #include <elf.h>
@@ -17,7 +18,7 @@ enum { MACHINE = EM_AARCH64 };
 #else
 enum { MACHINE = EM_NONE };
 #endif
-enum { STUB_BYTES = 16, SECTIONS_MOST = 4096, BYTES_MOST = 1 << 28 };
+enum { SECTIONS_MOST = 4096, BYTES_MOST = 1 << 28 };
 
 typedef struct object {
     const uint8_t *file;
@@ -102,9 +103,9 @@ static hd_error lay_out(object *o) {
     size_t at = 0;
     for (int i = 0; i < o->head.e_shnum; ++i) o->place[i] = NOWHERE;
     HD_TRY(lay_out_part(o, true, &at));
-    o->stubs = rounded_up(at, STUB_BYTES);
+    o->stubs = rounded_up(at, HD_STUB_BYTES);
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    o->text_bytes = rounded_up(o->stubs + (size_t)o->symbol_count * STUB_BYTES, page);
+    o->text_bytes = rounded_up(o->stubs + (size_t)o->symbol_count * HD_STUB_BYTES, page);
     at = o->text_bytes;
     HD_TRY(lay_out_part(o, false, &at));
     o->table = rounded_up(at, 8);
@@ -140,16 +141,8 @@ static uintptr_t symbol_address(object *o, uint64_t index, bool called) {
         if (address == 0)
             hd_fail(HD_ERROR_INTERNAL, "a kernel calls %s, which is not known here", name ? name : "nothing");
         if (address == 0 || !called) return address;
-        uint8_t *stub = o->memory + o->stubs + index * STUB_BYTES;
-#if defined(__aarch64__)
-        static const uint32_t jump[2] = {0x58000050u, 0xd61f0200u}; /* ldr x16, what follows; br x16 */
-        memcpy(stub, jump, 8);
-        memcpy(stub + 8, &address, 8);
-#else
-        static const uint8_t jump[6] = {0xff, 0x25, 0, 0, 0, 0}; /* jmp to what follows */
-        memcpy(stub, jump, 6);
-        memcpy(stub + 6, &address, 8);
-#endif
+        uint8_t *stub = o->memory + o->stubs + index * HD_STUB_BYTES;
+        hd_relocate_stub(MACHINE, stub, address);
         return (uintptr_t)stub;
     }
     const bool here =
@@ -159,85 +152,6 @@ static uintptr_t symbol_address(object *o, uint64_t index, bool called) {
 }
 
 /* ---- relocations ------------------------------------------------------------------------------------------------------------ */
-typedef struct patch {
-    uint8_t *at;
-    uint64_t left;     /* bytes of the section from there */
-    uintptr_t symbol;  /* for code: its stub when it lies outside */
-    uintptr_t outside; /* the address itself */
-    uintptr_t entry;   /* of the address in the table */
-    int64_t addend;
-} patch;
-
-static hd_error put(const patch *p, int64_t v, unsigned bytes, bool fits) {
-    if (p->left < bytes) return broken("a place to patch lies outside its section");
-    if (!fits) return broken("an address is too far away");
-    memcpy(p->at, &v, bytes);
-    return HD_OK;
-}
-
-#if defined(__aarch64__)
-/* Bits of an instruction, from `low` on, replaced. */
-static hd_error put_bits(const patch *p, uint64_t v, unsigned low, unsigned count, bool fits) {
-    uint32_t word;
-    if (p->left < 4) return broken("a place to patch lies outside its section");
-    memcpy(&word, p->at, 4);
-    const uint32_t mask = (uint32_t)(((uint64_t)1 << count) - 1);
-    word = (word & ~(mask << low)) | (((uint32_t)v & mask) << low);
-    return put(p, (int64_t)word, 4, fits);
-}
-static hd_error put_page(const patch *p, uintptr_t target) {
-    const int64_t pages = ((int64_t)(target & ~(uintptr_t)4095) - (int64_t)((uintptr_t)p->at & ~(uintptr_t)4095)) >> 12;
-    HD_TRY(put_bits(p, (uint64_t)pages & 3, 29, 2, true));
-    return put_bits(p, (uint64_t)pages >> 2, 5, 19, pages >= -(1 << 20) && pages < 1 << 20);
-}
-static hd_error put_low(const patch *p, uintptr_t target, unsigned scale) {
-    return put_bits(p, (target & 4095) >> scale, 10, 12, (target & ((1u << scale) - 1)) == 0);
-}
-
-static hd_error apply(uint32_t type, const patch *p) {
-    const uintptr_t target = p->symbol + (uint64_t)p->addend;
-    const int64_t relative = (int64_t)(target - (uintptr_t)p->at);
-    switch (type) {
-    case R_AARCH64_NONE: return HD_OK;
-    case R_AARCH64_ABS64: return put(p, (int64_t)(p->outside + (uint64_t)p->addend), 8, true);
-    case R_AARCH64_PREL64: return put(p, relative, 8, true);
-    case R_AARCH64_PREL32: return put(p, relative, 4, relative == (int32_t)relative);
-    case R_AARCH64_CALL26:
-    case R_AARCH64_JUMP26:
-        return put_bits(p, (uint64_t)relative >> 2, 0, 26, relative >= -(1 << 27) && relative < 1 << 27);
-    case R_AARCH64_ADR_PREL_PG_HI21: return put_page(p, target);
-    case R_AARCH64_ADR_GOT_PAGE: return put_page(p, p->entry);
-    case R_AARCH64_LD64_GOT_LO12_NC: return put_low(p, p->entry, 3);
-    case R_AARCH64_ADD_ABS_LO12_NC:
-    case R_AARCH64_LDST8_ABS_LO12_NC: return put_low(p, target, 0);
-    case R_AARCH64_LDST16_ABS_LO12_NC: return put_low(p, target, 1);
-    case R_AARCH64_LDST32_ABS_LO12_NC: return put_low(p, target, 2);
-    case R_AARCH64_LDST64_ABS_LO12_NC: return put_low(p, target, 3);
-    case R_AARCH64_LDST128_ABS_LO12_NC: return put_low(p, target, 4);
-    default: return broken("a relocation of a kind that no kernel has");
-    }
-}
-#else
-static hd_error apply(uint32_t type, const patch *p) {
-    const uint64_t addend = (uint64_t)p->addend, at = (uintptr_t)p->at; /* unsigned: what is damaged may overflow */
-    const int64_t value = (int64_t)(p->symbol + addend), relative = (int64_t)(p->symbol + addend - at),
-                  entry = (int64_t)(p->entry + addend - at);
-    switch (type) {
-    case R_X86_64_NONE: return HD_OK;
-    case R_X86_64_64: return put(p, (int64_t)(p->outside + (uint64_t)p->addend), 8, true);
-    case R_X86_64_PC64: return put(p, relative, 8, true);
-    case R_X86_64_PC32:
-    case R_X86_64_PLT32: return put(p, relative, 4, relative == (int32_t)relative);
-    case R_X86_64_32: return put(p, value, 4, value == (int64_t)(uint32_t)value);
-    case R_X86_64_32S: return put(p, value, 4, value == (int32_t)value);
-    case R_X86_64_GOTPCREL:
-    case R_X86_64_GOTPCRELX:
-    case R_X86_64_REX_GOTPCRELX: return put(p, entry, 4, entry == (int32_t)entry);
-    default: return broken("a relocation of a kind that no kernel has");
-    }
-}
-#endif
-
 static hd_error relocate_section(object *o, const Elf64_Shdr *relocations) {
     const int to = (int)relocations->sh_info;
     if (relocations->sh_info >= o->head.e_shnum) return broken("relocations of no section");
@@ -251,15 +165,15 @@ static hd_error relocate_section(object *o, const Elf64_Shdr *relocations) {
         if (r.r_offset >= target.sh_size || index >= (uint64_t)o->symbol_count)
             return broken("a relocation lies outside its section");
         if (ELF64_R_TYPE(r.r_info) == 0) continue; /* none */
-        patch p = {.at = o->memory + o->place[to] + r.r_offset,
-                   .left = target.sh_size - r.r_offset,
-                   .symbol = symbol_address(o, index, true),
-                   .outside = symbol_address(o, index, false),
-                   .entry = (uintptr_t)o->memory + o->table + index * 8,
-                   .addend = r.r_addend};
+        hd_patch p = {.at = o->memory + o->place[to] + r.r_offset,
+                      .left = target.sh_size - r.r_offset,
+                      .symbol = symbol_address(o, index, true),
+                      .outside = symbol_address(o, index, false),
+                      .entry = (uintptr_t)o->memory + o->table + index * 8,
+                      .addend = r.r_addend};
         if (p.symbol == 0) return HD_ERROR_INTERNAL;
         memcpy(o->memory + o->table + index * 8, &p.outside, 8);
-        HD_TRY(apply(ELF64_R_TYPE(r.r_info), &p));
+        HD_TRY(hd_relocate(MACHINE, ELF64_R_TYPE(r.r_info), &p));
     }
     return HD_OK;
 }

@@ -16,7 +16,7 @@ typedef struct object_file {
     Elf64_Shdr section[SECTIONS];
     uint8_t text[64];
     uint64_t data[2];
-    Elf64_Rela relocate_text[3], relocate_data[1];
+    Elf64_Rela relocate_text[4], relocate_data[1];
     Elf64_Sym symbol[SYMBOL_COUNT];
     char names[32];
 } object_file;
@@ -34,36 +34,61 @@ static Elf64_Shdr section_of(uint32_t type, uint64_t flags, uint64_t offset, uin
 }
 
 /* A kernel that writes what it read from its data, and the address of a function outside, to its first buffer. */
+#if defined(__aarch64__)
+enum { MACHINE = EM_AARCH64, NO_KERNEL_HAS = R_AARCH64_TLSLE_ADD_TPREL_HI12, ADDRESS = R_AARCH64_ABS64 };
+static const uint32_t instructions[] = {
+    0xf9400009, /* ldr x9, [x0] */
+    0x9000000a, /* adrp x10, data */
+    0xf940014a, /* ldr x10, [x10, its place on the page] */
+    0xf900012a, /* str x10, [x9] */
+    0x9000000a, /* adrp x10, address of fmod */
+    0xf940014a, /* ldr x10, [x10, its place on the page] */
+    0xf900052a, /* str x10, [x9, 8] */
+    0xd65f03c0, /* ret */
+};
+static const Elf64_Rela relocations[] = {
+    {4, ELF64_R_INFO((uint64_t)DATA_SYMBOL, R_AARCH64_ADR_PREL_PG_HI21), 0},
+    {8, ELF64_R_INFO((uint64_t)DATA_SYMBOL, R_AARCH64_LDST64_ABS_LO12_NC), 0},
+    {16, ELF64_R_INFO((uint64_t)OUTSIDE_SYMBOL, R_AARCH64_ADR_GOT_PAGE), 0},
+    {20, ELF64_R_INFO((uint64_t)OUTSIDE_SYMBOL, R_AARCH64_LD64_GOT_LO12_NC), 0},
+};
+#else
+enum { MACHINE = EM_X86_64, NO_KERNEL_HAS = R_X86_64_TPOFF32, ADDRESS = R_X86_64_64 };
+static const uint8_t instructions[] = {
+    0x48, 0x8b, 0x07,                /* mov rax, [rdi] */
+    0x48, 0x8d, 0x0d, 0,    0, 0, 0, /* lea rcx, [rip + data]: PC32 at 6 */
+    0x48, 0x8b, 0x09,                /* mov rcx, [rcx] */
+    0x48, 0x89, 0x08,                /* mov [rax], rcx */
+    0x48, 0x8b, 0x0d, 0,    0, 0, 0, /* mov rcx, [rip + address of fmod]: GOTPCRELX at 19 */
+    0x48, 0x89, 0x48, 0x08,          /* mov [rax + 8], rcx */
+    0xc3,                            /* ret */
+};
+static const Elf64_Rela relocations[] = {
+    {6, ELF64_R_INFO((uint64_t)DATA_SYMBOL, R_X86_64_PC32), -4},
+    {19, ELF64_R_INFO((uint64_t)OUTSIDE_SYMBOL, R_X86_64_REX_GOTPCRELX), -4},
+};
+#endif
+
 static object_file made_by_hand(void) {
-    static const uint8_t code[] = {
-        0x48, 0x8b, 0x07,                /* mov rax, [rdi] */
-        0x48, 0x8d, 0x0d, 0,    0, 0, 0, /* lea rcx, [rip + data]: PC32 at 6 */
-        0x48, 0x8b, 0x09,                /* mov rcx, [rcx] */
-        0x48, 0x89, 0x08,                /* mov [rax], rcx */
-        0x48, 0x8b, 0x0d, 0,    0, 0, 0, /* mov rcx, [rip + address of fmod]: GOTPCRELX at 19 */
-        0x48, 0x89, 0x48, 0x08,          /* mov [rax + 8], rcx */
-        0xc3,                            /* ret */
-    };
     object_file f = {.head = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
                               .e_type = ET_REL,
-                              .e_machine = EM_X86_64,
+                              .e_machine = MACHINE,
                               .e_version = 1,
                               .e_shoff = offsetof(object_file, section),
                               .e_ehsize = sizeof(Elf64_Ehdr),
                               .e_shentsize = sizeof(Elf64_Shdr),
                               .e_shnum = SECTIONS},
                      .names = "\0data\0kernel\0fmod"};
-    memcpy(f.text, code, sizeof code);
+    memcpy(f.text, instructions, sizeof instructions);
     f.section[TEXT] = section_of(SHT_PROGBITS, SHF_ALLOC | SHF_EXECINSTR, AT(text), 0, 0);
     f.section[DATA] = section_of(SHT_PROGBITS, SHF_ALLOC, AT(data), 0, 0);
     f.section[RELOCATE_TEXT] =
-        section_of(SHT_RELA, 0, offsetof(object_file, relocate_text), 2 * sizeof(Elf64_Rela), SYMBOLS, TEXT);
+        section_of(SHT_RELA, 0, offsetof(object_file, relocate_text), sizeof relocations, SYMBOLS, TEXT);
     f.section[RELOCATE_DATA] = section_of(SHT_RELA, 0, AT(relocate_data), SYMBOLS, DATA);
     f.section[SYMBOLS] = section_of(SHT_SYMTAB, 0, AT(symbol), NAMES, 1);
     f.section[NAMES] = section_of(SHT_STRTAB, 0, AT(names), 0, 0);
-    f.relocate_text[0] = (Elf64_Rela){6, ELF64_R_INFO((uint64_t)DATA_SYMBOL, R_X86_64_PC32), -4};
-    f.relocate_text[1] = (Elf64_Rela){19, ELF64_R_INFO((uint64_t)OUTSIDE_SYMBOL, R_X86_64_REX_GOTPCRELX), -4};
-    f.relocate_data[0] = (Elf64_Rela){8, ELF64_R_INFO((uint64_t)FUNCTION_SYMBOL, R_X86_64_64), 0};
+    memcpy(f.relocate_text, relocations, sizeof relocations);
+    f.relocate_data[0] = (Elf64_Rela){8, ELF64_R_INFO((uint64_t)FUNCTION_SYMBOL, ADDRESS), 0};
     f.symbol[DATA_SYMBOL] =
         (Elf64_Sym){.st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT), .st_shndx = DATA, .st_value = 8};
     f.symbol[FUNCTION_SYMBOL] =
@@ -72,7 +97,6 @@ static object_file made_by_hand(void) {
     return f;
 }
 
-#if defined(__x86_64__)
 static void relocations_reach_their_targets(void **state) {
     (void)state;
     const object_file f = made_by_hand();
@@ -113,7 +137,7 @@ static void what_it_refuses_it_names(void **state) {
     f.relocate_text[0].r_addend = (int64_t)1 << 40;
     refused(&f, sizeof f, "kernel", "too far away");
     f = made_by_hand();
-    f.relocate_text[0].r_info = ELF64_R_INFO((uint64_t)DATA_SYMBOL, R_X86_64_TPOFF32);
+    f.relocate_text[0].r_info = ELF64_R_INFO((uint64_t)DATA_SYMBOL, NO_KERNEL_HAS);
     refused(&f, sizeof f, "kernel", "of a kind that no kernel has");
     f = made_by_hand();
     f.symbol[DATA_SYMBOL].st_value = 99;
@@ -123,7 +147,6 @@ static void what_it_refuses_it_names(void **state) {
     f.section[DATA].sh_type = SHT_NOBITS;
     refused(&f, sizeof f, "kernel", "no kind that a kernel has");
 }
-#endif
 
 /* ---- damage ---------------------------------------------------------------------------------------------------------------- */
 /* Loading gives an error or code, and never touches what is not there (this runs under asan, too); the code is not run. */
@@ -195,9 +218,5 @@ static void compiled_objects_too(void **state) {
 }
 #endif
 
-#if defined(__x86_64__)
 RUN(test(relocations_reach_their_targets), test(what_it_refuses_it_names), test(no_damage_does_harm),
     test(compiled_objects_too))
-#else
-RUN(test(no_damage_does_harm), test(compiled_objects_too))
-#endif
