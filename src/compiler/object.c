@@ -14,6 +14,8 @@
 #if defined(__x86_64__)
 enum { MACHINE = EM_X86_64 };
 #elif defined(__aarch64__)
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
 enum { MACHINE = EM_AARCH64 };
 #else
 enum { MACHINE = EM_NONE };
@@ -216,11 +218,21 @@ static hd_error map(object *o) {
     return HD_OK;
 }
 
+/* A core of AArch64 may still hold instructions that lay here before: each one has to forget them, and only the system can
+ * reach them all. One too old to do so takes far longer to make memory executable than a core looks ahead. */
+static void forget_old_code(void) {
+#ifdef __aarch64__
+    syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0);
+    syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0);
+#endif
+}
+
 static hd_error protect(const object *o) {
     __builtin___clear_cache((char *)o->memory, (char *)o->memory + o->text_bytes);
     if (mprotect(o->memory, o->text_bytes, PROT_READ | PROT_EXEC) != 0 ||
         mprotect(o->memory + o->text_bytes, o->all_bytes - o->text_bytes, PROT_READ) != 0)
         return hd_fail(HD_ERROR_MEMORY, "this system lets no memory be made executable");
+    forget_old_code();
     return HD_OK;
 }
 
