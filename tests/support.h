@@ -85,6 +85,20 @@ static inline int no_leaks(void **state) {
     return -1;
 }
 
+/* How a program of another machine is run, for who runs itself once more; "" where nothing is emulated. What QEMU cannot do is
+ * not asked of it, and the test says why. */
+#ifndef HODU_EMULATOR
+#define HODU_EMULATOR ""
+#endif
+#define not_emulated(why)                                                                                              \
+    do {                                                                                                               \
+        if (HODU_EMULATOR[0] == '\0') break;                                                                           \
+        print_message("not in QEMU: %s\n", why);                                                                       \
+        skip();                                                                                                        \
+    } while (0)
+
+#define FORKED_THREADS "a forked child that starts a thread ends there (an assertion of QEMU 7.2)"
+
 /* One test, after which nothing may be left behind. Tests that make tensors begin with HD_SCOPE; */
 #define test(function) cmocka_unit_test_teardown(function, no_leaks)
 #define RUN(...)                                                                                                       \

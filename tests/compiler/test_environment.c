@@ -201,6 +201,7 @@ static void goes_on(void) {
 
 static void a_forked_child_runs_what_was_compiled(void **state) {
     (void)state;
+    not_emulated(FORKED_THREADS);
     HD_SCOPE;
     before_the_fork = some_script();
     hd_script_set_optimization_level(before_the_fork, HD_O2);

@@ -114,6 +114,7 @@ static void every_chunk_runs_once_also_nested(void **state) {
 
 static void the_pool_works_after_fork(void **state) {
     (void)state;
+    not_emulated(FORKED_THREADS);
     HD_SCOPE;
     hd_set_num_threads(3);
     hd_tensor *x = hd_ones(HD_SHAPE(1 << 18), HD_F32);

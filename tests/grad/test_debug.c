@@ -175,6 +175,15 @@ static const struct {
 
 /* ---- running one ------------------------------------------------------------------------------------------------- */
 static char output[4096];
+static void become_anew(const char *name) {
+    char program[512] = "", command[700];
+    if (HODU_EMULATOR[0] == '\0') execl("/proc/self/exe", "test", name, (char *)NULL);
+    if (readlink("/proc/self/exe", program, sizeof program - 1) > 0) {
+        snprintf(command, sizeof command, "exec %s '%s' %s", HODU_EMULATOR, program, name);
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    }
+    _exit(99);
+}
 static const char *run_case(const char *name, const char *debug) {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
@@ -188,8 +197,7 @@ static const char *run_case(const char *name, const char *debug) {
             setenv("HODU_DEBUG", debug, 1);
         else
             unsetenv("HODU_DEBUG");
-        execl("/proc/self/exe", "test", name, (char *)NULL);
-        _exit(99);
+        become_anew(name);
     }
     close(ends[1]);
     size_t length = 0;

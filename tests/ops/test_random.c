@@ -123,7 +123,7 @@ static void read_draws(const char *isa, double *v) {
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     assert_true(length > 0);
     program[length] = 0;
-    snprintf(command, sizeof command, "HODU_ISA=%s '%s' --draw", isa, program);
+    snprintf(command, sizeof command, "HODU_ISA=%s %s '%s' --draw", isa, HODU_EMULATOR, program);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
     for (int i = 0; i < PRINTED; ++i) assert_int_equal(fscanf(pipe, "%lf", &v[i]), 1);
