@@ -523,6 +523,18 @@ static hd_error plan_product(hd_plan *p, hd_lowering *lowering, const hd_group *
     return add_output(p, l, members[s.count]);
 }
 
+/* A product alone that threads do not share: what runs beside others, and takes no memory of its own. Larger ones are calls. */
+static bool is_small_product(const hd_plan *p, uint32_t node, const hd_group *group) {
+    const hd_graph *g = p->graph;
+    const hd_node *n = &g->nodes[node];
+    if (group->count > 1 || hd_node_op(n)->family != HD_FAMILY_CONTRACT) return false;
+    const hd_matmul_attributes *turns = n->op == HD_OP_matmul ? hd_node_attributes(g, node) : NULL;
+    const hd_shape x = hd_node_shape(g, hd_node_inputs(g, node)[0]);
+    const int64_t k = x.size[turns != NULL && turns->turn_a ? x.rank - 2 : x.rank - 1];
+    int64_t work;
+    return !__builtin_mul_overflow(hd_shape_count(hd_node_shape(g, node)), k, &work) && work < HD_PRODUCT_SHARED;
+}
+
 static hd_error plan_groups(hd_plan *p) {
     hd_lowering lowering;
     hd_error status = hd_lowering_begin(&lowering, p->graph, &p->fusion, p->tensors);
@@ -531,9 +543,10 @@ static hd_error plan_groups(hd_plan *p) {
         const uint32_t first = p->fusion.members[group->first];
         status = group->kind == HD_GROUP_CALL                                        ? plan_call(p, first, RUN_CALL)
                  : group->kind == HD_GROUP_PRODUCT && keeps_weights(p, first, group) ? plan_call(p, first, RUN_PRODUCT)
-                 : group->kind == HD_GROUP_PRODUCT && group->count == 1              ? plan_call(p, first, RUN_CALL)
-                 : group->kind == HD_GROUP_PRODUCT                                   ? plan_product(p, &lowering, group)
-                                                                                     : plan_kernel(p, &lowering, group);
+                 : group->kind == HD_GROUP_PRODUCT && group->count == 1 && !is_small_product(p, first, group)
+                     ? plan_call(p, first, RUN_CALL)
+                 : group->kind == HD_GROUP_PRODUCT ? plan_product(p, &lowering, group)
+                                                   : plan_kernel(p, &lowering, group);
     }
     hd_lowering_end(&lowering);
     return status;

@@ -199,6 +199,8 @@ bool hd_plan_can_fail(const hd_plan *p, const hd_launch *l);
 bool hd_plan_reads_at_places(const hd_kernel *k, int buffer);
 /* plan_jobs.c: brings launches together in jobs, and puts them in the order of these. */
 hd_error hd_plan_find_jobs(hd_plan *p);
+/* What a kernel or a product costs one thread, in instructions on single elements. */
+int64_t hd_plan_cost(const hd_plan *p, const hd_launch *l);
 /* The memory that a buffer is: the cell's, when it is written over that. */
 uint32_t hd_plan_memory_of(const hd_plan *p, uint32_t buffer);
 /* That launch `index` alone of its job uses a buffer, or threads that do other rows of its strand use other parts of it. */

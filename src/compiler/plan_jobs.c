@@ -120,7 +120,7 @@ static int64_t common_rows(int64_t a, int64_t b) {
 
 /* ---- strands --------------------------------------------------------------------------------------------------------------- */
 /* What a launch costs; products in the same unit: an instruction is a multiplication and an addition, of some elements more. */
-static int64_t cost_of(const hd_plan *p, const hd_launch *l) {
+int64_t hd_plan_cost(const hd_plan *p, const hd_launch *l) {
     const hd_native *n = kernel_of(p, l);
     if (n != NULL) return n->cost;
     const double cost = hd_plan_operations(p, l) / 4;
@@ -128,13 +128,13 @@ static int64_t cost_of(const hd_plan *p, const hd_launch *l) {
 }
 
 static bool is_small(const hd_plan *p, const hd_launch *l) {
-    return l->kind == RUN_PRODUCT || l->threads == 1 || cost_of(p, l) < SMALL;
+    return l->kind == RUN_PRODUCT || l->threads == 1 || hd_plan_cost(p, l) < SMALL;
 }
 
 /* That a launch can be part of a job with others: it cannot fail, and a thread alone can do all or some rows of it. */
 static bool joins(const hd_plan *p, const hd_launch *l) {
     if (l->threads > 1 || hd_plan_can_fail(p, l)) return false;
-    return l->kind == RUN_KERNEL || (l->kind == RUN_PRODUCT && (cost_of(p, l) < SMALL || l->threads == 1));
+    return l->kind == RUN_KERNEL || (l->kind == RUN_PRODUCT && (hd_plan_cost(p, l) < SMALL || l->threads == 1));
 }
 
 /* While jobs are found, launches of a strand are linked backwards: `next` is the one before. */
@@ -163,7 +163,7 @@ static void add_to_strand(hd_plan *p, uint32_t job, uint32_t strand, uint32_t in
     l->next = s->last;
     s->last = index;
     s->rows = rows;
-    if (__builtin_add_overflow(s->cost, cost_of(p, l), &s->cost)) s->cost = INT64_MAX;
+    if (__builtin_add_overflow(s->cost, hd_plan_cost(p, l), &s->cost)) s->cost = INT64_MAX;
     p->jobs[job].count++;
 }
 
@@ -178,7 +178,7 @@ static void add_strand(hd_plan *p, uint32_t job, uint32_t index) {
 
 /* That all strands but the largest are small enough together. */
 static bool has_place_beside(const hd_plan *p, const hd_plan_job *job, const hd_launch *l) {
-    double all = (double)cost_of(p, l), most = all;
+    double all = (double)hd_plan_cost(p, l), most = all;
     for (uint32_t s = job->strand; s != HD_NONE; s = p->strands[s].first) {
         const double cost = (double)p->strands[s].cost;
         all += cost;

@@ -7,7 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECES_PER_THREAD = 4 };
+enum {
+    PIECES_PER_THREAD = 4,
+    BARRIER = HD_WORTH_A_THREAD /
+              8 /* measured: half a microsecond until threads that are awake have taken over and are done */
+};
 
 /* ---- the memory to work in ------------------------------------------------------------------------------------------------ */
 /* For a launch alone, on all threads of the pool. */
@@ -122,6 +126,22 @@ static hd_error deal(hd_plan_piece *pieces, uint32_t count, uint32_t threads) {
     return HD_OK;
 }
 
+/* What a job costs when its launches run one after the other, each shared by threads as far as it is worth it. */
+static double cost_in_order(const hd_plan *p, const hd_plan_job *job, int threads) {
+    double all = 0;
+    for (uint32_t i = job->first; i < job->first + job->count; ++i) {
+        const hd_launch *l = &p->launches[i];
+        const hd_native *n = l->kind == RUN_KERNEL ? &p->natives[l->native]->native : NULL;
+        const double cost = (double)hd_plan_cost(p, l);
+        const int64_t parts = l->threads == 1 ? 1
+                              : n == NULL     ? (cost < HD_WORTH_A_THREAD ? 1 : threads)
+                              : n->split < 0  ? 1
+                                              : n->geometry[n->split] / n->grain;
+        all += parts > 1 ? cost / (double)(parts < threads ? parts : threads) + BARRIER : cost;
+    }
+    return all;
+}
+
 static hd_error cut_job(cutting *c, hd_plan_job *job, int threads) {
     hd_plan *p = c->p;
     const uint32_t first = c->pieces, parts = c->parts, end = job->strand + job->strand_count;
@@ -146,7 +166,9 @@ static hd_error cut_job(cutting *c, hd_plan_job *job, int threads) {
     }
     for (uint32_t i = first; i < c->pieces; ++i)
         if (p->pieces[i].cost > most) most = p->pieces[i].cost;
-    if (c->pieces - first < 2 || all - most < HD_WORTH_A_THREAD / 2) { /* sooner done than told to others */
+    const double least = (double)all / threads, together = (least > (double)most ? least : (double)most) + BARRIER;
+    if (c->pieces - first < 2 || all - most < HD_WORTH_A_THREAD / 2 || /* sooner done than told to others */
+        together >= cost_in_order(p, job, threads)) {
         c->pieces = first;
         c->parts = parts;
         return HD_OK;

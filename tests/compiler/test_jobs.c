@@ -210,6 +210,61 @@ static void small_products_run_side_by_side(void **state) {
     threads_agree(s, "heads");
 }
 
+/* Whether threads share a product follows from what it costs: multiplications, and memory that is read for few of them. */
+static void products_are_shared_by_what_they_cost(void **state) {
+    (void)state;
+    static const struct {
+        int64_t rows, columns, k;
+        bool turned; /* weights that lie across memory are packed, whatever it costs */
+        bool shared;
+    } cases[] = {{6, 200, 200, false, false}, {6, 200, 200, true, false},  {8, 200, 200, true, true},
+                 {40, 256, 80, false, true},  {60, 60, 60, false, false},  {60, 60, 60, true, false},
+                 {1, 256, 256, false, false}, {1, 1024, 512, false, true}, {130, 130, 130, false, true},
+                 {30, 50, 1, false, false},   {130, 130, 130, true, true}};
+    for (int i = 0; i < (int)(sizeof cases / sizeof cases[0]); ++i)
+        for (int steady = 0; steady < 2; ++steady) {
+            HD_SCOPE;
+            const int64_t rows = cases[i].rows, columns = cases[i].columns, k = cases[i].k;
+            const hd_shape shape = cases[i].turned ? S(columns, k) : S(k, columns);
+            hd_tensor *w = operand(shape, 1, HD_F32);
+            hd_builder *b = started("product");
+            hd_tensor *x = hd_input("x", S(rows, k), HD_F32), *weight = steady ? w : hd_input("w", shape, HD_F32);
+            hd_builder_add_output(b, "y", hd_relu(hd_matmul(x, cases[i].turned ? hd_t(weight) : weight)));
+            hd_script *s = ready(b);
+            hd_script_set_input(s, "x", operand(S(rows, k), 0, HD_F32));
+            if (!steady) hd_script_set_input(s, "w", w);
+            const int64_t barriers = barriers_of(s, 2);
+            if ((barriers > 0) != cases[i].shared)
+                fail_msg("case %d, steady %d: %lld barriers", i, steady, (long long)barriers);
+            threads_agree(s, "a product");
+        }
+}
+
+/* A product alone is a launch like others when it is small: it has company, and state behind it is written in place. */
+static void a_small_product_alone_has_company(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = operand(S(60, 70), 1, HD_F32);
+    hd_builder *b = started("company");
+    hd_builder_add_state(b, "w", w);
+    hd_tensor *x = hd_input("x", S(40, 50), HD_F32), *y = hd_input("y", S(50, 60), HD_F32);
+    hd_builder_add_output(b, "product", hd_matmul(x, y));
+    hd_builder_add_output(b, "turned", hd_matmul(hd_t(y), hd_t(x)));
+    hd_builder_add_output(b, "many", hd_matmul(hd_reshape(x, S(4, 10, 50)), y));
+    hd_assign(w, busy(w, 2));
+    hd_script *s = ready(b);
+    hd_script_set_input(s, "x", operand(S(40, 50), 0, HD_F32));
+    hd_script_set_input(s, "y", operand(S(50, 60), 2, HD_F32));
+    const hd_script_figures f = hd_script_stats(s);
+    assert_int_equal(f.launches, 4);
+    assert_int_equal(f.jobs, 1);
+    hd_script *other = hd_script_clone(s);
+    threads_agree(other, "small products");
+    const void *before = hd_data_f32(w);
+    assert_non_null(hd_script_run(s));
+    assert_ptr_equal(hd_data_f32(w), before);
+}
+
 /* ---- memory ---------------------------------------------------------------------------------------------------------------- */
 /* Random graphs of small values: whoever shares memory that another launch of the job still needs gives other bits. */
 static uint32_t random_state;
@@ -469,6 +524,7 @@ static void a_profile_has_every_launch(void **state) {
 
 RUN(test(independent_kernels_are_one_job), test(what_is_too_small_to_share_waits_for_nobody),
     test(large_kernels_keep_jobs_of_their_own), test(functions_cost_more_than_words), test(rows_are_not_waited_for),
-    test(what_reads_other_rows_waits), test(small_products_run_side_by_side), test(memory_is_nobody_elses),
+    test(what_reads_other_rows_waits), test(small_products_run_side_by_side),
+    test(products_are_shared_by_what_they_cost), test(a_small_product_alone_has_company), test(memory_is_nobody_elses),
     test(what_another_launch_reads_stays), test(updates_of_parameters_are_one_job), test(the_first_error_is_told),
     test(nothing_passes_what_can_fail), test(values_of_no_and_of_one_element), test(a_profile_has_every_launch))

@@ -90,7 +90,8 @@ static void describe(const hd_tensor *a, const hd_tensor *b, const hd_tensor *ou
 /* Small products with `finish` are shared out, each thread with room of its own; large ones take all threads each. */
 static size_t cut_batch(batch_job *j) {
     const int64_t work = hd_gemm_work(j->first.m, j->first.n, j->first.k), threads = hd_pool_threads();
-    const bool shares = work <= HD_GEMM_SMALL && hd_gemm_work(j->count, work, 1) >= HD_GEMM_PARALLEL && threads > 1;
+    const bool shares = work <= HD_GEMM_SMALL && threads > 1 && j->count > 0 &&
+                        hd_gemm_work(j->count, hd_gemm_cost(&j->first), 1) >= HD_GEMM_PARALLEL;
     j->pieces = shares ? (j->count < 4 * threads ? j->count : 4 * threads) : 1;
     j->room = hd_gemm_room(&j->first);
     if (j->room == SIZE_MAX) return SIZE_MAX;

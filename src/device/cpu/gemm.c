@@ -24,6 +24,8 @@ enum {
     WIDE_K = 256,        /* at most this */
     UNIT_LEAST = 24,     /* rows, columns and elements along k of a product in a matrix unit */
     MOST_WORK = 1 << 30, /* of one whose cost is calculated: larger ones are worth it */
+    VECTOR_COST = 92,    /* of a multiplication outside of it, as its own costs are given */
+    BYTES_READ = 2,      /* in the time of such a multiplication, from the second-level cache */
     GATHERED_ROWS = 96,  /* from which on its B is not in parts beforehand */
     SHORT_K = 128,       /* of a product with few columns that is summed up in one go */
     ROWS_OF_B = 16,      /* that are read side by side: as many as processors follow */
@@ -44,6 +46,32 @@ static const char *at_b(const product *p, int64_t k, int64_t column) {
 }
 static char *at_c(const product *p, int64_t row, int64_t column) {
     return p->c + (size_t)(row * p->n + column) * p->kernels->bytes;
+}
+
+/* ---- what it costs ------------------------------------------------------------------------------------------------------ */
+static int64_t cost_in(const product *p, const hd_gemm_kernels *unit) {
+    const int64_t whole = pieces_of(p->m, unit->mr) * unit->mr * pieces_of(p->n, unit->nr) * unit->nr *
+                          pieces_of(p->k, unit->group) * unit->group;
+    return unit->cost * whole + unit->cost_a * p->m * p->k +
+           (p->b_column == 1 ? unit->cost_b : unit->cost_b_turned) * p->k * p->n;
+}
+
+int64_t hd_gemm_cost(const hd_gemm *p) {
+    const int64_t work = hd_gemm_work(p->m, p->n, p->k);
+    if (work > MOST_WORK) return work;
+    const int64_t read =
+                      (p->m * p->k * (int64_t)p->from_a->bytes + p->k * p->n * (int64_t)p->from_b->bytes) / BYTES_READ,
+                  cost = p->kernels->enter != NULL ? cost_in(p, p->kernels) / VECTOR_COST : work;
+    return cost > read ? cost : read;
+}
+
+static int threads_for(const product *p) { return hd_gemm_cost(p) >= HD_GEMM_PARALLEL ? hd_pool_threads() : 1; }
+
+/* The same of some columns, when B is read where it is. */
+static int64_t cost_of_columns(const product *p, int64_t columns) {
+    const int64_t work = hd_gemm_work(p->m, columns, p->k),
+                  read = hd_gemm_work(p->k, columns, (int64_t)p->from_b->bytes) / BYTES_READ;
+    return work > read ? work : read;
 }
 
 /* ---- packed ------------------------------------------------------------------------------------------------------------ */
@@ -212,7 +240,7 @@ static void multiply_few_rows(void *context, int64_t piece) {
 static hd_error multiply_packed(hd_thread *thread, product *p) {
     const int64_t nr = p->kernels->nr, mr = p->kernels->mr, panels = pieces_of(p->n, nr),
                   k_block = minimum(p->kernels->k_block, p->k);
-    const int threads = hd_gemm_work(p->m, p->n, p->k) >= HD_GEMM_PARALLEL ? hd_pool_threads() : 1;
+    const int threads = threads_for(p);
     /* cut the longer side: whole strips of A or whole panels of B for each thread */
     p->row_pieces = p->column_pieces = 1;
     const int64_t strips = pieces_of(p->m, mr), most = 2 * threads; /* more than threads: their cores may differ */
@@ -439,10 +467,6 @@ static size_t cut_product(product *p, int threads, cut *c) {
     return c->shared + c->piece * (size_t)(p->column_pieces * p->row_pieces);
 }
 
-static int threads_for(const product *p) {
-    return hd_gemm_work(p->m, p->n, p->k) >= HD_GEMM_PARALLEL ? hd_pool_threads() : 1;
-}
-
 static void finish_packed(product *p, const cut *c) {
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panels = pieces_of(p->n, nr), strips = pieces_of(p->m, mr);
     p->tiles = p->room + c->shared;
@@ -557,11 +581,7 @@ bool hd_gemm_wants_packing(const hd_gemm *p) {
 bool hd_gemm_suits(const hd_gemm *p, const hd_gemm_kernels *unit) {
     const int64_t least = minimum(p->m, minimum(p->n, p->k)), work = hd_gemm_work(p->m, p->n, p->k);
     if (least < UNIT_LEAST || !hd_gemm_wants_packing(p)) return false;
-    const int64_t whole = pieces_of(p->m, unit->mr) * unit->mr * pieces_of(p->n, unit->nr) * unit->nr *
-                          pieces_of(p->k, unit->group) * unit->group;
-    return work > MOST_WORK || unit->cost * whole + unit->cost_a * p->m * p->k +
-                                       (p->b_column == 1 ? unit->cost_b : unit->cost_b_turned) * p->k * p->n <
-                                   92 * work;
+    return work > MOST_WORK || cost_in(p, unit) < VECTOR_COST * work;
 }
 
 /* A panel that is not filled is packed, whatever it costs; of a long one the parts are rather summed up apart. */
@@ -571,9 +591,9 @@ bool hd_gemm_wants_packed(const hd_gemm *p) {
 
 /* A is of the kernels' own type. */
 static void multiply_in_place(product *p) {
-    const int64_t nr = p->kernels->nr, tile = hd_gemm_work(p->m, nr, p->k);
+    const int64_t nr = p->kernels->nr, tile = cost_of_columns(p, nr);
     if (is_dots(p))
-        hd_parallel_range(p->n, HD_GEMM_PARALLEL / hd_gemm_work(p->m, 1, p->k) + 1, multiply_dots, p);
+        hd_parallel_range(p->n, HD_GEMM_PARALLEL / cost_of_columns(p, 1) + 1, multiply_dots, p);
     else if (is_narrow(p))
         multiply_narrow(p);
     else if (p->n < nr)
@@ -582,7 +602,7 @@ static void multiply_in_place(product *p) {
         hd_parallel_range(pieces_of(p->n / nr, HD_LINE_PANELS), HD_GEMM_PARALLEL / HD_LINE_PANELS / tile + 1,
                           multiply_groups, p);
     else
-        multiply_columns(p, 0, p->n / nr);
+        hd_parallel_range(p->n / nr, HD_GEMM_PARALLEL / tile + 1, multiply_columns, p);
 }
 
 /* A that is not of the kernels' own type: some rows at a time are, in `room`. */
@@ -644,8 +664,9 @@ static hd_error run_finishing(hd_thread *thread, product *p) {
     }
     if (packs) {
         finish_packed(p, &c);
-    } else { /* the whole result is small: it stays in cache as it is */
-        p->c = p->room;
+    } else { /* the whole result is small: it stays in cache as it is, or is made where it belongs */
+        char *place = hd_cpu_product_place(p->finish, p->context, p->first_row, 0);
+        p->c = place != NULL ? place : p->room;
         if (p->k == 0)
             memset(p->c, 0, (size_t)(p->m * p->n) * p->kernels->bytes);
         else if (is_foreign(p))

@@ -5,7 +5,9 @@
 #include "device/cpu/kernels.h"
 #include "device/cpu/product.h"
 
-enum { HD_GEMM_SMALL = 96 * 96 * 96, HD_GEMM_PARALLEL = 64 * 64 * 64 }; /* m n k: below, not packed; not shared out */
+/* m n k, below which nothing is packed; and what one thread does sooner than two, in multiplications of the vector unit: some
+ * 4 us, when threads that are awake take over in half of one, and others have to be woken */
+enum { HD_GEMM_SMALL = 96 * 96 * 96, HD_GEMM_PARALLEL = HD_PRODUCT_SHARED };
 
 typedef struct hd_gemm {
     const hd_gemm_kernels *kernels;
@@ -50,6 +52,9 @@ static inline int64_t hd_gemm_work(int64_t m, int64_t n, int64_t k) {
     int64_t work;
     return __builtin_mul_overflow(m, n, &work) || __builtin_mul_overflow(work, k, &work) ? INT64_MAX : work;
 }
+/* What a product costs one thread, in multiplications of the vector unit: a matrix unit takes less for each, and more to pack
+ * operands; what is read but for a few rows comes from memory. */
+int64_t hd_gemm_cost(const hd_gemm *p);
 /* Bytes of memory that a product with `finish` works in. */
 size_t hd_gemm_room(const hd_gemm *p);
 hd_error hd_gemm_run(hd_thread *thread, hd_gemm *p);

@@ -11,6 +11,7 @@
  * elements apart, of `columns` columns. It is free to be written. */
 typedef void (*hd_product_finish)(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows,
                                   int64_t column, int64_t columns);
+enum { HD_PRODUCT_SHARED = 64 * 64 * 64 }; /* multiplications from which on threads share a product, as a rule */
 /* What a product with a result of this dtype is computed in, and the dtype of its tiles: small floats in f32, integers in 32
  * or 64 bits. */
 hd_dtype hd_cpu_product_dtype(hd_dtype result);
