@@ -280,12 +280,12 @@ static hd_script *random_script(uint32_t seed, hd_tensor **states, int state_cou
     hd_tensor *values[MOST];
     int count = 0;
     for (int i = 0; i < 3; ++i) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "x%d", i);
         values[count++] = hd_input(name, S(64, 24 + 8 * i), HD_F32);
     }
     for (int i = 0; i < state_count; ++i) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "s%d", i);
         hd_builder_add_state(b, name, states[i]);
         values[count++] = states[i];
@@ -306,7 +306,7 @@ static hd_script *random_script(uint32_t seed, hd_tensor **states, int state_cou
         values[count++] = hd_tanh(hd_mul_scalar(y, 0.5));
     }
     for (int i = given; i < count; i += 3) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "y%d", i);
         hd_builder_add_output(b, name, hd_mul_scalar(values[i], 3));
     }
@@ -333,7 +333,7 @@ static void memory_is_nobody_elses(void **state) {
                       *got[MOST_OUTPUTS + 2];
             hd_script *s = random_script(seed, states, 2);
             for (int i = 0; i < 3; ++i) {
-                char name[8];
+                char name[16];
                 snprintf(name, sizeof name, "x%d", i);
                 hd_script_set_input(s, name, operand(S(64, 24 + 8 * i), i, HD_F32));
             }
@@ -383,7 +383,7 @@ static void updates_of_parameters_are_one_job(void **state) {
     hd_tensor *expected[LAYERS];
     for (int threads = 1; threads <= 4; ++threads) {
         hd_tensor *w[LAYERS], *v[LAYERS];
-        char name[8];
+        char name[16];
         for (int i = 0; i < LAYERS; ++i) {
             w[i] = operand(S(50 + i, 60), i, HD_F32);
             v[i] = hd_zeros(S(50 + i, 60), HD_F32);
