@@ -5,22 +5,29 @@
 
 #include <math.h>
 
+static bool is_compared(const hd_node *n) { return hd_node_is_call(n) && hd_dtype_is_float((hd_dtype)n->dtype); }
+
 /* The graph with other outputs: every node from `first` to `last` whose value is a float. */
 static hd_graph *with_outputs(hd_thread *thread, const hd_graph *g, uint32_t first, uint32_t last) {
     uint32_t *map;
     hd_graph *out = hd_graph_like(thread, g, &map);
     for (uint32_t i = 0; out != NULL && i < g->node_count && thread->error_code == HD_OK; ++i) {
         const hd_node *n = &g->nodes[i];
-        const bool op = hd_node_is_call(n);
         if (map[i] == HD_NO_NODE) map[i] = hd_copy_mapped(out, g, i, map);
-        if (map[i] == HD_NO_NODE || i < first || i > last || !op || !hd_dtype_is_float((hd_dtype)n->dtype)) continue;
-        if (hd_graph_add_output(out, hd_node_name(n), map[i]) == HD_OK)
-            out->outputs[out->output_count - 1].name = i; /* only the number is needed; nobody looks for names here */
+        if (map[i] != HD_NO_NODE && i >= first && i <= last && is_compared(n))
+            hd_graph_add_output(out, hd_node_name(n), map[i]);
     }
     hd_array_release(map);
     if (thread->error_code == HD_OK) return out;
     hd_graph_release(thread, out);
     return NULL;
+}
+
+/* The node that is output `at` of it. */
+static int64_t node_of_output(const hd_graph *g, uint32_t first, int64_t at) {
+    for (uint32_t i = first; i < g->node_count; ++i)
+        if (is_compared(&g->nodes[i]) && at-- == 0) return i;
+    return -1;
 }
 
 /* Runs a graph with the script's inputs and state, which stays as it is; fills `outputs` with new references. */
@@ -118,7 +125,7 @@ hd_script_check_result hd_script_check(hd_script *script) {
         hd_script_check_result ignored = {0};
         int64_t at = -1;
         if (part != NULL && compare_levels(thread, script, part, &ignored, &at) == HD_OK && at >= 0)
-            result.node = part->outputs[at].name;
+            result.node = node_of_output(script->graph, begin, at);
         hd_graph_release(thread, part);
     }
     hd_span_end(&span, NULL);
