@@ -124,6 +124,96 @@ static void trial_runs_leave_no_trace(void **state) {
     assert_identical(hd_script_state(s, "w"), hd_mul_scalar(before, 0.5));
 }
 
+/* A cache with a place for each of four runs: the state says which is next, and every trial run begins with the first. */
+static hd_script *four_steps(hd_tensor *cache, hd_tensor *next) {
+    hd_builder *b = started("four");
+    hd_builder_add_state(b, "cache", cache);
+    hd_builder_add_state(b, "next", next);
+    hd_tensor *x = hd_input("x", S(1, 300), HD_F32), *row = hd_tanh(hd_mul(x, hd_exp(x)));
+    hd_tensor *at = hd_broadcast_to(hd_reshape(next, S(1, 1)), S(1, 300));
+    hd_assign(cache, hd_scatter(cache, 0, at, row, HD_SCATTER_SET));
+    hd_builder_add_output(b, "y", hd_softmax(hd_mul(cache, hd_broadcast_to(row, S(4, 300))), 1));
+    hd_assign(next, hd_add_scalar(next, 1));
+    return built(b);
+}
+
+static void trial_runs_begin_with_the_state(void **state) {
+    (void)state;
+    hd_cache_clear();
+    for (int again = 0; again < 2; ++again) {
+        HD_SCOPE;
+        hd_tensor *cache = hd_zeros(S(4, 300), HD_F32), *next = hd_zeros(S(1), HD_I64);
+        hd_script *s = four_steps(cache, next);
+        hd_script_set_optimization_level(s, HD_O3);
+        hd_script_compile(s);
+        assert_ok();
+        if (again) /* it was found and kept */
+            assert_int_equal(hd_script_stats(s).alternatives, 0);
+        else
+            assert_in_range(hd_script_stats(s).alternatives, 3, 30);
+        assert_identical(cache, hd_zeros(S(4, 300), HD_F32));
+        assert_identical(next, hd_zeros(S(1), HD_I64));
+        hd_tensor *x = operand(S(1, 300), 0, HD_F32), *row = hd_tanh(hd_mul(x, hd_exp(x)));
+        hd_script_set_input(s, "x", x);
+        for (int i = 0; i < 4; ++i) assert_non_null(hd_script_run(s));
+        assert_identical(next, hd_full(S(1), 4, HD_I64));
+        hd_tensor *expected = hd_broadcast_to(row, S(4, 300));
+        assert_string_equal(difference_within(cache, expected, units_at_largest(expected, 16)), "");
+        assert_null(hd_script_run(s));
+        assert_error(HD_ERROR_INDEX, "4");
+    }
+}
+
+/* A step of training: tuned once, and it leads where it leads at O2. */
+static hd_script *training_step(hd_module **model) {
+    hd_seed(11);
+    *model = HD_SEQUENTIAL(hd_linear(40, 64, NULL), hd_gelu_layer(), hd_linear(64, 10, NULL));
+    hd_optimizer *optimizer = hd_adam(hd_module_parameters(*model), 0.01, NULL);
+    hd_builder *b = started("training");
+    hd_builder_add_state_of(b, *model, optimizer);
+    hd_tensor *loss =
+        hd_cross_entropy(hd_forward(*model, hd_input("x", S(32, 40), HD_F32)), hd_input("y", S(32), HD_I64), NULL);
+    hd_backward(loss);
+    hd_optimizer_step(optimizer);
+    hd_builder_add_output(b, "loss", loss);
+    hd_script *s = built(b);
+    hd_script_set_input(s, "x", operand(S(32, 40), 0, HD_F32));
+    hd_script_set_input(s, "y", hd_mod_scalar(hd_arange(0, 32, 1, HD_I64), 10));
+    return s;
+}
+
+static void a_step_of_training_is_tuned(void **state) {
+    (void)state;
+    hd_cache_clear();
+    HD_SCOPE;
+    hd_tensor *expected[4], *losses[3];
+    static const char *const names[] = {"0.weight", "0.bias", "2.weight", "2.bias"};
+    for (int turn = 0; turn < 3; ++turn) { /* O2; O3, tuned now; O3, as it was found */
+        hd_module *model;
+        hd_script *s = training_step(&model);
+        hd_script_set_optimization_level(s, turn == 0 ? HD_O2 : HD_O3);
+        hd_tensor *before = hd_mul_scalar(hd_detach(hd_module_get(model, names[0])), 1);
+        hd_script_compile(s);
+        assert_ok();
+        const int64_t alternatives = hd_script_stats(s).alternatives;
+        if (turn == 1)
+            assert_in_range(alternatives, 3, 30);
+        else
+            assert_int_equal(alternatives, 0);
+        assert_identical(hd_detach(hd_module_get(model, names[0])), before);
+        for (int i = 0; i < 3; ++i) {
+            hd_tensor *loss = output(s, "loss");
+            if (turn == 0) losses[i] = loss;
+            assert_string_equal(difference_within(loss, losses[i], units_at_largest(losses[i], 64)), "");
+        }
+        for (int i = 0; i < 4; ++i) {
+            hd_tensor *now = hd_detach(hd_module_get(model, names[i]));
+            if (turn == 0) expected[i] = hd_copy(now);
+            assert_string_equal(difference_within(now, expected[i], 2e-4), "");
+        }
+    }
+}
+
 /* ---- trouble ------------------------------------------------------------------------------------------------------------------ */
 static void made_up_inputs_may_be_refused(void **state) {
     (void)state;
@@ -162,7 +252,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         test(it_gives_what_was_recorded),   test(it_is_found_once),
         test(trial_runs_leave_no_trace),    test(made_up_inputs_may_be_refused),
-        test(survives_failing_allocations),
+        test(survives_failing_allocations), test(trial_runs_begin_with_the_state),
+        test(a_step_of_training_is_tuned),
     };
     return cmocka_run_group_tests(tests, make_own_cache, remove_own_cache);
 }
