@@ -56,6 +56,11 @@ int hd_code_vector_bytes(void) {
 #endif
 }
 
+bool hd_code_reads_some(size_t element_bytes) {
+    const int vector = hd_code_vector_bytes();
+    return element_bytes >= (vector == 64 ? 1 : vector == 32 ? 4 : 16);
+}
+
 static hd_error choose_renderer(hd_renderer *out) {
     const char *wish = getenv("HODU_RENDERER");
     *out = HD_HAS_LLVM ? HD_RENDERER_LLVM : HD_RENDERER_C;

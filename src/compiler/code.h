@@ -34,6 +34,8 @@ void hd_code_drop_unused(void);
 hd_renderer hd_code_renderer(void);
 /* The bytes of this machine's vector registers, for hd_kernel_finish: 64 with AVX-512, 32 with AVX2, else 16. */
 int hd_code_vector_bytes(void);
+/* That it reads some elements of a vector and leaves the others alone. */
+bool hd_code_reads_some(size_t element_bytes);
 
 /* ---- renderers: an ELF object file in memory, from hd_array_resize; a function `name` in it is the kernel ---- */
 hd_error hd_llvm_object(const hd_kernel *k, const char *name, void **object, size_t *bytes);

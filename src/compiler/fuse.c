@@ -319,6 +319,24 @@ static hd_error add_indexed(walk *w, uint32_t node) {
     return HD_OK;
 }
 
+/* A concatenation or padding, read where its pieces lie: a kernel for what follows to join; alone it is a call. What kernels
+ * compute for it alone they write where it belongs, so it is not worth reading in place when all of it is such. */
+static bool has_given_piece(const walk *w, uint32_t node) {
+    for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
+        const uint32_t in = hd_node_inputs(w->g, node)[k], group = group_of(w, source_of(w, in));
+        if (!w->f->number[in] && (group == HD_NO_GROUP || w->f->groups[group].kind != HD_GROUP_KERNEL)) return true;
+    }
+    return false;
+}
+
+static hd_error add_joint(walk *w, uint32_t node) {
+    const hd_shape shape = hd_node_shape(w->g, node);
+    const uint32_t group = new_group(w, HD_GROUP_KERNEL, &shape, input_level(w, node) + 1);
+    if (group == HD_NO_GROUP) return hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
+    add_member(w, group, node, HD_FORM_FULL);
+    return HD_OK;
+}
+
 /* Of an indexing op: they are looked at there before a kernel uses them. */
 static bool indices_are_in_memory(const walk *w, uint32_t node) {
     const hd_node *n = &w->g->nodes[node];
@@ -350,6 +368,7 @@ static hd_error add_node(walk *w, uint32_t i) {
         if (hd_node_is_spread(g, i) && w->f->writes[i] == HD_NO_CELL)
             return add_indexed(w, i); /* a few rows of state are not worth a walk over all of it */
     }
+    if (w->optimization >= HD_O2 && hd_node_is_joint(g, i) && has_given_piece(w, i)) return add_joint(w, i);
     HD_TRY(add_call(w, i));
     if (is_product(g, i)) w->f->groups[w->f->group_of[i]].kind = HD_GROUP_PRODUCT;
     return HD_OK;
@@ -386,8 +405,8 @@ static bool reads_point_by_point(const walk *w, uint32_t node, int k, uint32_t s
     const hd_group *from = &w->f->groups[group_of(w, source)], *to = &w->f->groups[group_of(w, node)];
     if (from->kind != HD_GROUP_KERNEL || from->reduces || to->kind == HD_GROUP_CALL || is_product(w->g, node) ||
         is_reduction(w->g, node) || hd_node_is_pick(w->g, node) || hd_node_is_spread(w->g, node) ||
-        hd_node_is_lookup(w->g, node))
-        return false; /* indices are looked at before the kernel that uses them */
+        hd_node_is_lookup(w->g, node) || hd_node_is_joint(w->g, node))
+        return false; /* indices are looked at before the kernel that uses them, pieces read at other places */
     int8_t axes[HD_MAX_RANK], found[HD_MAX_RANK], wanted[HD_MAX_RANK];
     hd_form_axes(to, (hd_form)w->f->form[node], axes);
     if (!hd_follow_axes(w->g, node, k, axes, found)) return false;
@@ -452,11 +471,13 @@ static hd_error sink(walk *w) {
     return ok ? HD_OK : hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
 }
 
-/* Rows that nothing is computed of are copied quicker by the device. */
+/* Rows and pieces that nothing is computed of are copied quicker by the device. */
 static void call_lone_lookups(walk *w) {
     for (uint32_t i = 0; i < w->g->node_count; ++i) {
         const uint32_t group = group_of(w, i);
-        if (group == HD_NO_GROUP || w->f->groups[group].count != 1 || !hd_node_is_lookup(w->g, i)) continue;
+        if (group == HD_NO_GROUP || w->f->groups[group].count != 1 ||
+            (!hd_node_is_lookup(w->g, i) && !hd_node_is_joint(w->g, i)))
+            continue;
         w->f->groups[group].kind = HD_GROUP_CALL;
         w->f->groups[group].checks = false; /* the device looks itself */
     }

@@ -99,6 +99,8 @@ bool hd_node_is_pick(const hd_graph *g, uint32_t node);
 bool hd_node_is_spread(const hd_graph *g, uint32_t node);
 /* Rows of a table by an index for each: in a kernel, loads at a place that another load says. */
 bool hd_node_is_lookup(const hd_graph *g, uint32_t node);
+/* A concatenation or padding that a kernel can read where its pieces lie: few of them, long rows. */
+bool hd_node_is_joint(const hd_graph *g, uint32_t node);
 /* How the axes of input k of `node` relate to the axes of the space, when those of the node do as `axes` says: -1 where it
  * has one element. False: not in a way that a kernel can follow. Follows views down to the source, whose axes these are. */
 bool hd_follow_axes(const hd_graph *g, uint32_t node, int k, const int8_t *axes, int8_t *out);

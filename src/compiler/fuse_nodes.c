@@ -1,10 +1,14 @@
 /* What nodes are to fusion, and how their axes relate to those of a space. */
+#include "compiler/code.h"
 #include "compiler/fuse.h"
 #include "device/cpu/product.h"
 
 #include <string.h>
 
-enum { LEAST_ROW = 16 }; /* elements behind an index, so that a kernel loads several at a time */
+enum {
+    LEAST_ROW = 16, /* elements behind an index, so that a kernel loads several at a time */
+    MOST_PIECES = 4 /* of a concatenation: at each point a kernel looks for the one that it is in */
+};
 
 /* ---- what nodes are ---------------------------------------------------------------------------------------------------- */
 bool hd_node_is_map(const hd_graph *g, uint32_t node) {
@@ -81,6 +85,41 @@ bool hd_node_is_lookup(const hd_graph *g, uint32_t node) {
     for (int i = ((const hd_axis_attributes *)hd_node_attributes(g, node))->axis + 1; i < shape.rank; ++i)
         row *= shape.size[i];
     return row >= LEAST_ROW;
+}
+
+/* How many elements follow each other in a loop of which all but one position along an outer axis is open. */
+static int64_t row_of(const hd_shape *shape, int axis) {
+    int64_t row = axis == shape->rank - 1 ? shape->size[axis] : 1;
+    for (int i = axis + 1; i < shape->rank; ++i) row *= shape->size[i];
+    return row;
+}
+
+/* That neighbours along the last axis are neighbours in memory, too. */
+static bool lies_in_rows(const hd_graph *g, uint32_t node) {
+    hd_layout layout;
+    if (g->nodes[node].op == HD_OP_full) return true;
+    if (!hd_anew_layout(g, node, &layout)) return false;
+    const int last = layout.shape.rank - 1;
+    return last < 0 || layout.shape.size[last] <= 1 || layout.stride[last] == 1;
+}
+
+bool hd_node_is_joint(const hd_graph *g, uint32_t node) {
+    const hd_node *n = &g->nodes[node];
+    const hd_shape shape = hd_node_shape(g, node);
+    if ((n->op != HD_OP_concat && n->op != HD_OP_pad) || n->input_count > MOST_PIECES || hd_shape_count(shape) == 0 ||
+        !hd_code_reads_some(hd_dtype_bytes[n->dtype]))
+        return false;
+    for (int k = 0; k < n->input_count; ++k) {
+        const uint32_t in = hd_node_inputs(g, node)[k];
+        if (g->nodes[in].dtype != n->dtype || !lies_in_rows(g, in)) return false;
+    }
+    if (n->op == HD_OP_concat)
+        return row_of(&shape, ((const hd_axis_attributes *)hd_node_attributes(g, node))->axis) >= LEAST_ROW;
+    const hd_pad_attributes *a = hd_node_attributes(g, node);
+    int last = -1;
+    for (int i = 0; i < shape.rank; ++i)
+        if (a->padding[i].before != 0 || a->padding[i].after != 0) last = i;
+    return last >= 0 && row_of(&shape, last) >= LEAST_ROW;
 }
 
 /* ---- axes ---------------------------------------------------------------------------------------------------------------- */

@@ -52,6 +52,14 @@ static void say_tiles(text *t, const hd_graph *g, const hd_fusion *f, const hd_g
     }
 }
 
+/* What is read where its pieces lie, and is in memory, if at all, because others read it. */
+static void say_pieces(text *t, const hd_graph *g, const hd_fusion *f, const hd_group *group) {
+    for (uint32_t k = 0; k < group->count && group->kind == HD_GROUP_KERNEL; ++k) {
+        const uint32_t node = f->members[group->first + k];
+        if (hd_node_is_joint(g, node)) say(t, "; pieces of %%%u read where they lie", node);
+    }
+}
+
 /* Draws, and where their numbers are made. */
 static void say_draws(text *t, const hd_graph *g, const hd_fusion *f) {
     for (uint32_t i = 0; i < g->node_count; ++i) {
@@ -85,6 +93,7 @@ char *hd_fusion_print(const hd_graph *g, const hd_fusion *f) {
             say(&t, " %%%u %s%s", node, hd_node_name(&g->nodes[node]), f->stored[node] ? "*" : "");
         }
         say_tiles(&t, g, f, group);
+        say_pieces(&t, g, f, group);
         say(&t, "\n");
     }
     say_draws(&t, g, f);

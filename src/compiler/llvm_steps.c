@@ -77,6 +77,7 @@ static bool describe_access(hd_nest *n, int step, hd_nest_access *out) {
     out->gathered = stride != HD_STRIDE_ONE;
     out->pointer = n->pointers[s->index];
     out->stride = hd_nest_stride(n, s->index, n->k->lanes);
+    if (!store && s->operand[1] >= 0) return false;
     if (store || s->operand[0] < 0) return true;
     const hd_step *place = &n->k->steps[s->operand[0]];
     if (hd_nest_is_vector(n, s->operand[0]) || (place->depth == s->depth && place->stage == s->stage)) return false;
@@ -115,11 +116,74 @@ static value gather(hd_nest *n, int step) {
     return hd_emit_load(e, hd_emit_type(e, a.type), a.area, a.bytes);
 }
 
+/* Elements side by side, of which some are not to be read, where the machine can do that. It does so slowly where there is no
+ * memory at all, so when none is to be read, zeros on the stack are. */
+static value masked_load(hd_nest *n, const hd_step *s, value pointer) {
+    hd_emitter *e = n->e;
+    const int width = n->k->width;
+    LLVMTypeRef type = hd_nest_element_type(n, s->index), lanes = hd_llvm.IntTypeInContext(e->context, (unsigned)width);
+    value condition = n->values[s->operand[1]], mask = hd_nest_existing_lanes(n), any = condition;
+    if (hd_nest_is_vector(n, s->operand[1])) {
+        mask = BUILD(And, condition, mask);
+        any = BUILD(ICmp, LLVMIntNE, BUILD(BitCast, mask, lanes), hd_llvm.ConstInt(lanes, 0, false));
+    }
+    pointer = BUILD(Select, any, pointer, hd_emit_stack(e, type, width, true));
+    return hd_emit_masked_load(e, hd_emit_type(e, type), pointer, hd_dtype_bytes[n->k->buffers[s->index].dtype], mask);
+}
+
+/* Else one by one: instead of an element that is not to be read, a zero on the stack is. */
+static value load_or_zero(hd_nest *n, const hd_step *s, value pointer, value places) {
+    hd_emitter *e = n->e;
+    const unsigned bytes = hd_dtype_bytes[n->k->buffers[s->index].dtype];
+    const int carried = e->carried_count, width = n->k->width;
+    LLVMTypeRef type = hd_nest_element_type(n, s->index);
+    value zero = hd_emit_stack(e, type, 1, true), area = hd_emit_stack(e, type, width, true),
+          conditions = hd_emit_stack(e, e->i8, width, false);
+    value all = BUILD(ZExt, hd_nest_operand(n, s->operand[1], true), hd_llvm.VectorType(e->i8, (unsigned)width));
+    hd_emit_store(e, all, conditions, 1);
+    e->carried_count = 0; /* stays as it is */
+    hd_emitted_loop loop = hd_emit_loop(e, hd_emit_i64(e, 0), n->active);
+    value holds = hd_emit_load(e, e->i8, hd_emit_element(e, e->i8, conditions, loop.index), 1);
+    value place = BUILD(Mul, loop.index, hd_nest_stride(n, s->index, n->k->lanes));
+    if (places != NULL)
+        place = BUILD(Add, place, hd_emit_load(e, e->i64, hd_emit_element(e, e->i64, places, loop.index), 8));
+    holds = BUILD(ICmp, LLVMIntNE, holds, hd_llvm.ConstInt(e->i8, 0, false));
+    value at = BUILD(Select, holds, hd_emit_element(e, type, pointer, place), zero);
+    hd_emit_store(e, hd_emit_load(e, type, at, bytes), hd_emit_element(e, type, area, loop.index), bytes);
+    hd_emit_loop_end(e, &loop, 1);
+    e->carried_count = carried;
+    return hd_emit_load(e, hd_emit_type(e, type), area, bytes);
+}
+
+/* An element that is read only where a condition holds: nothing else may be there. */
+static value conditional_load(hd_nest *n, int step) {
+    hd_emitter *e = n->e;
+    const hd_step *s = &n->k->steps[step];
+    const unsigned bytes = hd_dtype_bytes[n->k->buffers[s->index].dtype];
+    const int from = s->operand[0];
+    const bool vector = hd_nest_is_vector(n, step), scattered = from >= 0 && hd_nest_is_vector(n, from);
+    LLVMTypeRef type = hd_nest_element_type(n, s->index);
+    value pointer = n->pointers[s->index], places = NULL;
+    if (from >= 0 && !scattered) pointer = hd_emit_element(e, type, pointer, n->values[from]);
+    if (!vector) {
+        value zero = hd_emit_stack(e, type, 1, true);
+        return hd_emit_load(e, type, BUILD(Select, n->values[s->operand[1]], pointer, zero), bytes);
+    }
+    if (!scattered && n->k->buffers[s->index].stride[n->k->lanes] == HD_STRIDE_ONE && bytes >= e->least_masked)
+        return masked_load(n, s, pointer);
+    if (scattered) {
+        places = hd_emit_stack(e, e->i64, n->k->width, false);
+        hd_emit_store(e, n->values[from], places, 8);
+    }
+    return load_or_zero(n, s, pointer, places);
+}
+
 static value emit_load_step(hd_nest *n, int step) {
     hd_emitter *e = n->e;
     const hd_step *s = &n->k->steps[step];
     const hd_dtype dtype = (hd_dtype)n->k->buffers[s->index].dtype;
     LLVMTypeRef type = hd_nest_element_type(n, s->index);
+    if (s->operand[1] >= 0) return hd_emit_decode(e, conditional_load(n, step), dtype);
     if (hd_nest_is_vector(n, step)) {
         const hd_nest_access *a = hd_nest_find_access(n, step, false);
         value raw = a == NULL ? gather(n, step) : hd_emit_load(e, hd_emit_type(e, type), a->used, a->bytes);
@@ -138,6 +202,27 @@ value hd_nest_position(hd_nest *n, int axis, bool vector) {
     value lane[HD_EMIT_LANES];
     for (int i = 0; i < n->k->width; ++i) lane[i] = hd_emit_i64(e, i);
     return BUILD(Add, hd_emit_splat(e, at, n->k->width), hd_llvm.ConstVector(lane, n->k->width));
+}
+
+/* Positions along the lanes below a bound that all of them share: so many lanes, counted in elements much narrower than the
+ * positions themselves. */
+static bool compares_positions(const hd_nest *n, const hd_step *s) {
+    if (s->word != HD_WORD_LT || hd_nest_is_vector(n, s->operand[1])) return false;
+    const hd_step *at = &n->k->steps[s->operand[0]];
+    return at->word == HD_STEP_INDEX && at->index == n->k->lanes;
+}
+
+static value lanes_below(hd_nest *n, const hd_step *s) {
+    hd_emitter *e = n->e;
+    const int width = n->k->width;
+    LLVMTypeRef narrow = e->least_masked == 1 && width < 256 ? e->i8 : e->i32;
+    value zero = hd_emit_i64(e, 0), all = hd_emit_i64(e, width), lane[HD_EMIT_LANES];
+    value count = BUILD(Sub, n->values[s->operand[1]], hd_nest_position(n, n->k->lanes, false));
+    count = BUILD(Select, BUILD(ICmp, LLVMIntSLT, count, zero), zero, count);
+    count = BUILD(Select, BUILD(ICmp, LLVMIntSLT, count, all), count, all);
+    for (int i = 0; i < width; ++i) lane[i] = hd_llvm.ConstInt(narrow, (uint64_t)i, false);
+    return BUILD(ICmp, LLVMIntULT, hd_llvm.ConstVector(lane, (unsigned)width),
+                 hd_emit_splat(e, BUILD(Trunc, count, narrow), width));
 }
 
 static value emit_slot_load(hd_nest *n, int step) {
@@ -180,7 +265,12 @@ static void emit_step(hd_nest *n, int step) {
     case HD_STEP_DRAW: v = hd_nest_draw(n, step); break;
     case HD_STEP_CAST: v = hd_emit_cast(e, o[0], n->k->steps[s->operand[0]].type, s->type); break;
     case HD_STEP_ROUND: v = hd_emit_decode(e, hd_emit_encode(e, o[0], (hd_dtype)s->index), (hd_dtype)s->index); break;
-    default: v = hd_emit_word(e, s->word, n->k->steps[s->operand[s->word == HD_WORD_SELECT]].type, o);
+    default:
+        if (vector && compares_positions(n, s)) {
+            v = lanes_below(n, s);
+            break;
+        }
+        v = hd_emit_word(e, s->word, n->k->steps[s->operand[s->word == HD_WORD_SELECT]].type, o);
     }
     hd_nest_set_value(n, step, v);
     if (s->slot != 0 && n->stage == s->stage && s->depth > n->k->kept) emit_slot_store(n, step);

@@ -22,7 +22,7 @@ void hd_lowering_end(hd_lowering *l) {
 }
 
 /* ---- what a kernel reads and writes ----------------------------------------------------------------------------------- */
-static int find_access(build *b, uint32_t node, bool written, hd_dtype dtype, const int64_t *stride) {
+int hd_lower_access(build *b, uint32_t node, bool written, hd_dtype dtype, const int64_t *stride) {
     const size_t bytes = (size_t)b->group->space.rank * sizeof *stride;
     for (int i = 0; i < b->access_count; ++i) {
         const access *a = &b->accesses[i];
@@ -49,7 +49,7 @@ static int load(build *b, uint32_t node, const int8_t *axes) {
     int64_t stride[HD_MAX_RANK];
     const hd_tensor *t = &b->l->tensors[node];
     hd_lower_strides(&t->layout, axes, stride);
-    const int at = find_access(b, node, false, (hd_dtype)t->dtype, stride);
+    const int at = hd_lower_access(b, node, false, (hd_dtype)t->dtype, stride);
     return b->counting || at < 0 ? at : hd_kernel_load(b->k, at, -1);
 }
 
@@ -72,7 +72,7 @@ int hd_lower_number(build *b, hd_dtype dtype, double value) {
 }
 
 /* A number in an expression is the one that the element it fills would hold. */
-static int number_node(build *b, uint32_t node) {
+int hd_lower_number_node(build *b, uint32_t node) {
     const hd_dtype dtype = (hd_dtype)b->l->g->nodes[node].dtype;
     double value = *(const double *)hd_node_attributes(b->l->g, node);
     if (hd_dtype_is_small_float(dtype)) {
@@ -89,7 +89,7 @@ static int number_node(build *b, uint32_t node) {
 static int input(build *b, uint32_t node, int k, const int8_t *axes) {
     const hd_graph *g = b->l->g;
     const uint32_t in = hd_node_inputs(g, node)[k], source = b->l->f->source[in];
-    if (b->l->f->number[in]) return number_node(b, source);
+    if (b->l->f->number[in]) return hd_lower_number_node(b, source);
     if (b->walk >= 0) return hd_lower_anew(b, in, axes);
     if (b->l->f->group_of[source] != HD_NO_GROUP && &b->l->f->groups[b->l->f->group_of[source]] == b->group)
         return b->counting ? 0 : b->l->value[source];
@@ -154,7 +154,7 @@ static int reduction_value(build *b, uint32_t node) {
     const uint32_t in = hd_node_inputs(g, node)[0], source = b->l->f->source[in];
     int step;
     if (b->l->f->number[in])
-        step = number_node(b, source);
+        step = hd_lower_number_node(b, source);
     else if (b->l->f->group_of[source] != HD_NO_GROUP && &b->l->f->groups[b->l->f->group_of[source]] == b->group)
         step = b->counting ? 0 : b->l->value[source];
     else
@@ -218,14 +218,14 @@ static int lookup_value(build *b, uint32_t node, const int8_t *axes) {
     const hd_graph *g = b->l->g;
     const uint32_t table = hd_node_inputs(g, node)[0], index = hd_node_inputs(g, node)[1];
     const int axis = ((const hd_axis_attributes *)hd_node_attributes(g, node))->axis;
-    if (b->l->f->number[table]) return number_node(b, b->l->f->source[table]);
+    if (b->l->f->number[table]) return hd_lower_number_node(b, b->l->f->source[table]);
     const hd_layout *layout = &b->l->tensors[table].layout;
     int8_t of_index[1] = {axes[axis]}, of_table[HD_MAX_RANK];
     for (int i = 0; i < layout->shape.rank; ++i) of_table[i] = (int8_t)(i == axis ? -1 : axes[i]);
     int at = as_type(b, load(b, index, of_index), HD_COMPUTE_I64);
     int64_t stride[HD_MAX_RANK];
     hd_lower_strides(layout, of_table, stride);
-    const int buffer = find_access(b, table, false, (hd_dtype)b->l->tensors[table].dtype, stride);
+    const int buffer = hd_lower_access(b, table, false, (hd_dtype)b->l->tensors[table].dtype, stride);
     if (b->counting || at < 0 || buffer < 0) return at < 0 ? at : buffer;
     at = from_beginning(b, at, hd_lower_number(b, HD_I64, (double)layout->shape.size[axis]));
     at = hd_kernel_word(b->k, HD_WORD_MUL, at, hd_lower_number(b, HD_I64, (double)layout->stride[axis]), -1);
@@ -243,7 +243,7 @@ static int bias_value(build *b, uint32_t node) {
     const uint32_t in = hd_node_inputs(b->l->g, node)[2];
     const bool by_channel = hd_node_op(&b->l->g->nodes[node])->family == HD_FAMILY_CONV;
     const int8_t axis = (int8_t)(by_channel ? b->row_axis : b->group->space.rank - 1);
-    const int step = b->l->f->number[in] ? number_node(b, b->l->f->source[in]) : load(b, in, &axis);
+    const int step = b->l->f->number[in] ? hd_lower_number_node(b, b->l->f->source[in]) : load(b, in, &axis);
     return as_type(b, step, hd_dtype_compute[b->l->g->nodes[node].dtype]);
 }
 
@@ -255,7 +255,7 @@ static int product_value(build *b, uint32_t node) {
     stride[b->row_axis] = 2; /* rows of a tile are some way apart; how far, each call says */
     stride[space->rank - 1] = 1;
     for (int i = space->rank - 2; i > b->row_axis; --i) stride[i] = stride[i + 1] * space->size[i + 1];
-    const int tile = find_access(b, HD_TILE_BUFFER, false, hd_cpu_product_dtype((hd_dtype)n->dtype), stride);
+    const int tile = hd_lower_access(b, HD_TILE_BUFFER, false, hd_cpu_product_dtype((hd_dtype)n->dtype), stride);
     int step = b->counting || tile < 0 ? tile : hd_kernel_load(b->k, tile, -1);
     step = as_type(b, step, hd_dtype_compute[n->dtype]);
     if (n->input_count > 2) {
@@ -283,16 +283,18 @@ static hd_error build_member(build *b, uint32_t node) {
                : op->id == HD_OP_gather         ? pick_value(b, node)
                : op->id == HD_OP_scatter        ? spread_value(b, node, axes)
                : op->id == HD_OP_index_select   ? lookup_value(b, node, axes)
+               : op->id == HD_OP_concat         ? hd_lower_concat(b, node, axes)
+               : op->id == HD_OP_pad            ? hd_lower_pad(b, node, axes)
                                                 : product_value(b, node);
     if (step >= 0 && !b->counting && hd_dtype_is_small_float((hd_dtype)g->nodes[node].dtype) &&
-        op->family != HD_FAMILY_CAST && op->id != HD_OP_index_select)
+        op->family != HD_FAMILY_CAST && op->id != HD_OP_index_select && op->family != HD_FAMILY_MOVE)
         step = hd_kernel_round(b->k, step, (hd_dtype)g->nodes[node].dtype); /* as if it had been in memory */
     if (step < 0) return hd_fail(HD_ERROR_INTERNAL, "node %%%u, %s, cannot be lowered", node, op->name);
     b->l->value[node] = step;
     if (!b->l->f->stored[node]) return HD_OK;
     int64_t stride[HD_MAX_RANK];
     hd_lower_strides(&b->l->tensors[node].layout, axes, stride); /* it may be a part of something larger */
-    const int at = find_access(b, node, true, (hd_dtype)g->nodes[node].dtype, stride);
+    const int at = hd_lower_access(b, node, true, (hd_dtype)g->nodes[node].dtype, stride);
     if (at < 0) return HD_ERROR_INTERNAL;
     if (b->counting) return HD_OK;
     step = as_type(b, step, hd_dtype_compute[g->nodes[node].dtype]);

@@ -49,6 +49,10 @@ typedef struct loops {
 /* lower.c. Steps of the kernel; -1 with an error. While only counting, all are 0. */
 int hd_lower_number(build *b, hd_dtype dtype, double value);
 int hd_lower_map(build *b, uint32_t node, const int8_t *axes);
+/* A number that all elements of a value are. */
+int hd_lower_number_node(build *b, uint32_t node);
+/* The buffer of a value that is read or written with these strides along the axes of the space. */
+int hd_lower_access(build *b, uint32_t node, bool written, hd_dtype dtype, const int64_t *stride);
 /* The strides of a value along the axes of the space, when its own axes are those of `axes`. */
 void hd_lower_strides(const hd_layout *layout, const int8_t *axes, int64_t *out);
 
@@ -57,5 +61,9 @@ int hd_lower_anew(build *b, uint32_t in, const int8_t *axes);
 static inline bool hd_lower_reads_anew(const build *b, uint32_t source) {
     return b->l->f->anew[source] > 0 && b->l->f->group_of[source] == HD_NO_GROUP;
 }
+
+/* lower_joint.c: concatenations and paddings, read where their pieces lie. */
+int hd_lower_concat(build *b, uint32_t node, const int8_t *axes);
+int hd_lower_pad(build *b, uint32_t node, const int8_t *axes);
 
 #endif

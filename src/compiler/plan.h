@@ -195,7 +195,7 @@ hd_error hd_plan_pack_weights(hd_plan *p, hd_thread *thread, hd_plan_call *c, co
 /* plan_memory.c: places in the arena, and state that is written in place. */
 hd_error hd_plan_lay_out(hd_thread *thread, hd_plan *p);
 bool hd_plan_can_fail(const hd_plan *p, const hd_launch *l);
-/* That a kernel reads a buffer at places which other values say. */
+/* That a kernel reads a buffer at places which other values say, or only some of it. */
 bool hd_plan_reads_at_places(const hd_kernel *k, int buffer);
 /* plan_jobs.c: brings launches together in jobs, and puts them in the order of these. */
 hd_error hd_plan_find_jobs(hd_plan *p);

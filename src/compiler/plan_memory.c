@@ -6,7 +6,9 @@
 
 bool hd_plan_reads_at_places(const hd_kernel *k, int buffer) {
     for (int i = 0; i < k->count; ++i)
-        if (k->steps[i].word == HD_STEP_LOAD && k->steps[i].index == buffer && k->steps[i].operand[0] >= 0) return true;
+        if (k->steps[i].word == HD_STEP_LOAD && k->steps[i].index == buffer &&
+            (k->steps[i].operand[0] >= 0 || k->steps[i].operand[1] >= 0))
+            return true;
     return false;
 }
 

@@ -20,6 +20,12 @@ static bool has_parts(const hd_graph *g, uint32_t node) {
     return true;
 }
 
+/* One that is filled part by part; others are read where their pieces lie. */
+static bool is_filled(const hd_plan *p, uint32_t node) {
+    const uint32_t group = p->fusion.group_of[node];
+    return has_parts(p->graph, node) && group != HD_NO_GROUP && p->fusion.groups[group].kind == HD_GROUP_CALL;
+}
+
 void hd_plan_part_layout(const hd_plan *p, uint32_t node, int k, hd_layout *out) {
     const hd_graph *g = p->graph;
     const uint32_t *inputs = hd_node_inputs(g, node);
@@ -96,7 +102,7 @@ static bool can_be_placed(const hd_plan *p, const uint8_t *reads, uint32_t node,
     if (group == HD_NO_GROUP || reads[source] != 1 || count == 0) return false;
     const bool computed = p->fusion.groups[group].kind == HD_GROUP_KERNEL && p->fusion.stored[source] &&
                           (run >= LEAST_RUN || run == count || count <= SMALL);
-    return (computed || has_parts(g, source)) && keeps_axes(g, node, k, source, found);
+    return (computed || is_filled(p, source)) && keeps_axes(g, node, k, source, found);
 }
 
 static void explain(const hd_graph *g, uint32_t node, int placed) {
@@ -112,7 +118,7 @@ static void find_parts(hd_plan *p, const uint8_t *reads, int64_t *runs) {
     const bool explains = hd_dump_wants("fusion");
     for (uint32_t i = 0; i < g->node_count; ++i) runs[i] = INT64_MAX;
     for (uint32_t i = g->node_count; i-- > 0;) { /* those that have others as parts first */
-        if (!has_parts(g, i) || p->fusion.group_of[i] == HD_NO_GROUP) continue;
+        if (!is_filled(p, i)) continue;
         int placed = 0;
         for (int k = 0; k < g->nodes[i].input_count; ++k) {
             const uint32_t source = p->fusion.source[hd_node_inputs(g, i)[k]];

@@ -84,12 +84,15 @@ int hd_kernel_add_buffer(hd_kernel *k, hd_dtype dtype, bool written, const uint8
     return k->buffer_count++;
 }
 
-int hd_kernel_load(hd_kernel *k, int buffer, int place) {
+int hd_kernel_load_where(hd_kernel *k, int buffer, int place, int condition) {
     if (buffer < 0) return -1;
     hd_step step = plain(HD_STEP_LOAD, hd_dtype_compute[k->buffers[buffer].dtype], buffer);
     step.operand[0] = place;
+    step.operand[1] = condition;
     return add_step(k, step);
 }
+
+int hd_kernel_load(hd_kernel *k, int buffer, int place) { return hd_kernel_load_where(k, buffer, place, -1); }
 
 /* e / sum(e) for e = exp(x - max(x)): the sum is 1 or more, so that its reciprocal is safe, and found once for all of e. */
 static bool is_softmax(const hd_kernel *k, int e, int sum) {
@@ -342,6 +345,7 @@ static bool types_fit(const hd_kernel *k, const hd_step *s) {
             return false;
     }
     if (s->word == HD_STEP_STORE) return s->type == hd_dtype_compute[k->buffers[s->index].dtype];
+    if (s->word == HD_STEP_LOAD) return s->operand[1] < 0 || k->steps[s->operand[1]].type == HD_CONDITION;
     return true;
 }
 

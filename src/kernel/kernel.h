@@ -18,13 +18,15 @@ enum { HD_KERNEL_AXES = 8, HD_KERNEL_BUFFERS = 64, HD_KERNEL_STAGES = 8 };
 
 /* What a step does beside saying a word of words.def. HD_WORD_CONSTANT is `value`, HD_WORD_NUMBER number `index`. */
 enum {
-    HD_STEP_LOAD = HD_WORD_COUNT, /* the element of buffer `index`; operand 0, if any: an i64 added to its place */
-    HD_STEP_INDEX,                /* the position along axis `index`, as i64 */
-    HD_STEP_CAST,                 /* operand 0 in this step's type; saturates, NaN gives 0 in integers */
-    HD_STEP_ROUND,                /* operand 0, f32, rounded to small float dtype `index` */
-    HD_STEP_REDUCE,               /* operand 0 over the reduced axes; `index`: hd_kernel_reduction */
-    HD_STEP_STORE,                /* operand 0 into buffer `index` */
-    HD_STEP_DRAW,                 /* of a draw, its number at a place: see hd_kernel_draw */
+    HD_STEP_LOAD =
+        HD_WORD_COUNT, /* the element of buffer `index`; operand 0, if any: an i64 added to its place; operand 1, if
+                                     any: a condition without which nothing is read, and 0 is its value */
+    HD_STEP_INDEX,     /* the position along axis `index`, as i64 */
+    HD_STEP_CAST,      /* operand 0 in this step's type; saturates, NaN gives 0 in integers */
+    HD_STEP_ROUND,     /* operand 0, f32, rounded to small float dtype `index` */
+    HD_STEP_REDUCE,    /* operand 0 over the reduced axes; `index`: hd_kernel_reduction */
+    HD_STEP_STORE,     /* operand 0 into buffer `index` */
+    HD_STEP_DRAW,      /* of a draw, its number at a place: see hd_kernel_draw */
     HD_STEP_COUNT
 };
 /* What a draw gives: its bits (u32, u64), which uniform numbers are made of, or normal numbers (f32, f64) of mean 0 and
@@ -75,6 +77,7 @@ void hd_kernel_init(hd_kernel *k, int axes, int kept);
 void hd_kernel_release(hd_kernel *k);
 int hd_kernel_add_buffer(hd_kernel *k, hd_dtype dtype, bool written, const uint8_t *strides);
 int hd_kernel_load(hd_kernel *k, int buffer, int place);
+int hd_kernel_load_where(hd_kernel *k, int buffer, int place, int condition);
 int hd_kernel_word(hd_kernel *k, hd_word word, int a, int b, int c);
 int hd_kernel_constant(hd_kernel *k, hd_compute type, double value);
 int hd_kernel_number(hd_kernel *k, hd_compute type, int number);

@@ -224,9 +224,14 @@ static void say_word(writer *w, const hd_step *s) {
 
 static void say_load(writer *w, const hd_step *s) {
     const char *small = small_name(w->k->buffers[s->index].dtype);
+    if (s->operand[1] >= 0) {
+        say_value(w, s->operand[1]);
+        say(w, " ? ");
+    }
     if (small != NULL) say(w, "hd_%s_decode(", small);
     say_element(w, s->index, s->operand[0]);
     if (small != NULL) say(w, ")");
+    if (s->operand[1] >= 0) say(w, " : 0");
 }
 
 static void say_step(writer *w, const hd_step *s) {

@@ -287,8 +287,10 @@ static inline void interpreter_step(interpreter *t, int i) {
         out->f32 = interpret_decode((hd_dtype)s->index, interpret_encode((hd_dtype)s->index, o[0].f32));
         break;
     case HD_STEP_LOAD:
-        *out = interpret_load(interpreter_place(t, s->index, s->operand[0] < 0 ? 0 : o[0].i64),
-                              (hd_dtype)t->k->buffers[s->index].dtype);
+        out->bits = 0;
+        if (s->operand[1] < 0 || o[1].condition)
+            *out = interpret_load(interpreter_place(t, s->index, s->operand[0] < 0 ? 0 : o[0].i64),
+                                  (hd_dtype)t->k->buffers[s->index].dtype);
         break;
     case HD_STEP_REDUCE:
     case HD_STEP_STORE: break;

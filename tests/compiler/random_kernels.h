@@ -145,6 +145,15 @@ static inline void random_sources(random_kernel *r) {
         for (int a = 0; a < k->axes; ++a)
             inside = inside || ((reduced >> a & 1) && k->buffers[b].stride[a] != HD_STRIDE_ZERO);
         random_add(r, hd_kernel_load(k, b, -1), inside);
+        if (random_below(3) == 0) { /* the same where a position, or an element, is below a number */
+            const int along = (int)random_below(k->axes);
+            const bool of_place = random_below(2);
+            const int what = of_place ? hd_kernel_index(k, along) : hd_kernel_cast(k, r->value[0], HD_COMPUTE_I64);
+            const int below =
+                hd_kernel_word(k, HD_WORD_LT, what, hd_kernel_constant(k, HD_COMPUTE_I64, (double)random_below(9)), -1);
+            const bool varies = of_place ? (reduced >> along & 1) != 0 : r->inside[0];
+            random_add(r, hd_kernel_load_where(k, b, -1, below), inside || varies);
+        }
     }
     const int axis = (int)random_below(k->axes), at = hd_kernel_index(k, axis);
     random_add(r, random_limit(r, at, -50, 50), (reduced >> axis & 1) != 0);
@@ -153,7 +162,8 @@ static inline void random_sources(random_kernel *r) {
         const uint8_t zeros[HD_KERNEL_AXES] = {0};
         const int b = hd_kernel_add_buffer(k, HD_F32, false, zeros);
         r->elements[b] = 8;
-        random_add(r, hd_kernel_load(k, b, place), r->inside[0]);
+        const int below = hd_kernel_word(k, HD_WORD_LT, place, hd_kernel_constant(k, HD_COMPUTE_I64, 4), -1);
+        random_add(r, hd_kernel_load_where(k, b, place, random_below(2) ? below : -1), r->inside[0]);
     }
     if (random_below(2)) random_add(r, hd_kernel_number(k, HD_COMPUTE_F32, 0), false);
     if (random_below(2)) random_add(r, hd_kernel_number(k, HD_COMPUTE_I16, 1), false);
