@@ -53,7 +53,8 @@ int hd_lower_concat(build *b, uint32_t node, const int8_t *axes) {
         const int buffer = buffer_of(b, in, axes);
         if (buffer < 0) return -1;
         if (!b->counting) {
-            const int64_t stride = length > 1 ? b->l->tensors[in].layout.stride[along] : 0;
+            const bool walks = length > 1 && !b->l->f->number[in]; /* a number is in no memory */
+            const int64_t stride = walks ? b->l->tensors[in].layout.stride[along] : 0;
             const int here = piece(b, in, buffer, -begin * stride, within(b, axis, begin, end, size, -1));
             value =
                 value < 0 ? here : hd_kernel_word(b->k, HD_WORD_SELECT, below(b, position(b, axis), end), here, value);
