@@ -56,6 +56,8 @@ int hd_code_vector_bytes(void) {
 #endif
 }
 
+bool hd_code_gathers(size_t element_bytes) { return hd_code_vector_bytes() == 64 && element_bytes >= 4; }
+
 bool hd_code_reads_some(size_t element_bytes) {
     const int vector = hd_code_vector_bytes();
     return element_bytes >= (vector == 64 ? 1 : vector == 32 ? 4 : 16);

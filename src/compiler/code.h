@@ -36,6 +36,8 @@ hd_renderer hd_code_renderer(void);
 int hd_code_vector_bytes(void);
 /* That it reads some elements of a vector and leaves the others alone. */
 bool hd_code_reads_some(size_t element_bytes);
+/* That it reads a vector of elements from as many places. */
+bool hd_code_gathers(size_t element_bytes);
 
 /* ---- renderers: an ELF object file in memory, from hd_array_resize; a function `name` in it is the kernel ---- */
 hd_error hd_llvm_object(const hd_kernel *k, const char *name, void **object, size_t *bytes);

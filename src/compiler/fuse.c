@@ -292,7 +292,18 @@ static hd_error add_reduction(walk *w, uint32_t node) {
     return HD_OK;
 }
 
-/* The element of each row that an index picks: a reduction of a row that is being computed anyway; else a call is quicker. */
+/* Rows of a table, or a row that is one number but where an index says another: a kernel for what follows to join. Rows alone
+ * are a call, see call_lone_lookups. */
+static hd_error add_indexed(walk *w, uint32_t node) {
+    const hd_shape shape = hd_node_shape(w->g, node);
+    const uint32_t group = new_group(w, HD_GROUP_KERNEL, &shape, input_level(w, node) + 1);
+    if (group == HD_NO_GROUP) return hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
+    w->f->groups[group].checks = true;
+    add_member(w, group, node, HD_FORM_FULL);
+    return HD_OK;
+}
+
+/* The element of each row that an index picks: a reduction of a row that is being computed anyway; else a load. */
 static hd_error add_pick(walk *w, uint32_t node) {
     const uint32_t *in = hd_node_inputs(w->g, node);
     const uint32_t source = source_of(w, in[0]), group = group_of(w, source);
@@ -302,20 +313,9 @@ static hd_error add_pick(walk *w, uint32_t node) {
     if (group == HD_NO_GROUP || !w->f->groups[group].reduces ||
         !reduces_group(w, node, &w->f->groups[group], reduced) ||
         level_of(w, source_of(w, in[1])) >= w->f->groups[group].level)
-        return add_call(w, node);
+        return hd_node_is_lookup(w->g, node) ? add_indexed(w, node) : add_call(w, node);
     w->f->groups[group].checks = true;
     add_member(w, group, node, HD_FORM_ONES);
-    return HD_OK;
-}
-
-/* Rows of a table, or a row that is one number but where an index says another: a kernel for what follows to join. Rows alone
- * are a call, see call_lone_lookups. */
-static hd_error add_indexed(walk *w, uint32_t node) {
-    const hd_shape shape = hd_node_shape(w->g, node);
-    const uint32_t group = new_group(w, HD_GROUP_KERNEL, &shape, input_level(w, node) + 1);
-    if (group == HD_NO_GROUP) return hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
-    w->f->groups[group].checks = true;
-    add_member(w, group, node, HD_FORM_FULL);
     return HD_OK;
 }
 

@@ -97,7 +97,7 @@ int hd_product_row_axis(const hd_graph *g, uint32_t node);
 /* gather and scatter along an axis with one index for each row: in a kernel, a comparison of positions with it. */
 bool hd_node_is_pick(const hd_graph *g, uint32_t node);
 bool hd_node_is_spread(const hd_graph *g, uint32_t node);
-/* Rows of a table by an index for each: in a kernel, loads at a place that another load says. */
+/* Rows of a table by an index for each, or single elements: in a kernel, loads at a place that another load says. */
 bool hd_node_is_lookup(const hd_graph *g, uint32_t node);
 /* A concatenation or padding that a kernel can read where its pieces lie: few of them, long rows. */
 bool hd_node_is_joint(const hd_graph *g, uint32_t node);

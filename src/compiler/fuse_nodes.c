@@ -78,13 +78,25 @@ bool hd_node_is_spread(const hd_graph *g, uint32_t node) {
            g->nodes[in[0]].dtype == g->nodes[in[2]].dtype;
 }
 
+/* That all along an axis have the same index. */
+static bool is_shared_along(const hd_graph *g, uint32_t index, int axis) {
+    hd_layout layout;
+    return hd_anew_layout(g, index, &layout) && layout.stride[axis] == 0;
+}
+
 bool hd_node_is_lookup(const hd_graph *g, uint32_t node) {
-    if (g->nodes[node].op != HD_OP_index_select) return false;
+    const int op = g->nodes[node].op;
+    if (op != HD_OP_index_select && op != HD_OP_gather) return false;
     const hd_shape shape = hd_node_shape(g, node);
-    int64_t row = 1;
+    int last = shape.rank - 1;
+    int64_t row = 1; /* elements behind an index */
     for (int i = ((const hd_axis_attributes *)hd_node_attributes(g, node))->axis + 1; i < shape.rank; ++i)
         row *= shape.size[i];
-    return row >= LEAST_ROW;
+    if (op == HD_OP_index_select && row > 1) return row >= LEAST_ROW;
+    while (last > 0 && shape.size[last] == 1) --last; /* single elements: what follows is computed several at a time */
+    if (last < 0 || shape.size[last] < LEAST_ROW) return false;
+    return op == HD_OP_index_select || hd_code_gathers(hd_dtype_bytes[g->nodes[node].dtype]) ||
+           is_shared_along(g, hd_node_inputs(g, node)[1], last);
 }
 
 /* How many elements follow each other in a loop of which all but one position along an outer axis is open. */

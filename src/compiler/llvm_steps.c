@@ -95,14 +95,30 @@ static void add_slot_access(hd_nest *n, int step, bool store) {
 }
 
 /* ---- steps --------------------------------------------------------------------------------------------------------------- */
+/* By the machine's own instruction. */
+static value gather_at_once(hd_nest *n, const hd_nest_access *a, value places) {
+    hd_emitter *e = n->e;
+    const int width = n->k->width;
+    value lane[HD_EMIT_LANES];
+    for (int i = 0; i < width; ++i) lane[i] = hd_emit_i64(e, i);
+    value steps = hd_llvm.ConstVector(lane, (unsigned)width);
+    if (a->gathered) steps = BUILD(Mul, steps, hd_emit_splat(e, a->stride, width));
+    value pointers = hd_emit_element(e, a->type, a->pointer, BUILD(Add, places, steps));
+    LLVMTypeRef type = hd_emit_type(e, a->type), types[2] = {type, hd_llvm.TypeOf(pointers)};
+    value arguments[4] = {pointers, hd_llvm.ConstInt(e->i32, a->bytes, false), hd_nest_existing_lanes(n),
+                          hd_llvm.ConstNull(type)};
+    return hd_emit_intrinsic(e, "llvm.masked.gather", types, 2, arguments, 4);
+}
+
 /* Elements at places that differ from lane to lane. */
 static value gather(hd_nest *n, int step) {
     hd_emitter *e = n->e;
     hd_nest_access a;
     describe_access(n, step, &a);
-    a.area = hd_nest_area(n, &a);
     const int from = n->k->steps[step].operand[0], carried = e->carried_count;
     const bool vector = hd_nest_is_vector(n, from);
+    if (e->least_masked == 1 && a.bytes >= 4) return gather_at_once(n, &a, hd_nest_operand(n, from, true));
+    a.area = hd_nest_area(n, &a);
     value places = vector ? hd_emit_stack(e, e->i64, n->k->width, false) : NULL;
     if (vector) hd_emit_store(e, n->values[from], places, 8);
     e->carried_count = 0;

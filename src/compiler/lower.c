@@ -187,6 +187,13 @@ static int is_at_index(build *b, uint32_t node, int axis, const int8_t *axes) {
     return hd_kernel_word(b->k, HD_WORD_EQ, position, from_beginning(b, index, size), -1);
 }
 
+/* That the row of which an index picks an element is computed here. */
+static bool is_picked(const build *b, uint32_t node) {
+    if (b->l->g->nodes[node].op != HD_OP_gather) return false;
+    const uint32_t group = b->l->f->group_of[b->l->f->source[hd_node_inputs(b->l->g, node)[0]]];
+    return group != HD_NO_GROUP && &b->l->f->groups[group] == b->group;
+}
+
 static int pick_value(build *b, uint32_t node) {
     const hd_graph *g = b->l->g;
     const int axis = ((const hd_axis_attributes *)hd_node_attributes(g, node))->axis;
@@ -213,14 +220,15 @@ static int spread_value(build *b, uint32_t node, const int8_t *axes) {
     return hd_kernel_word(b->k, HD_WORD_SELECT, here, value, base);
 }
 
-/* A row of a table begins where its index says. */
+/* A row of a table, or an element of it, is where its index says. */
 static int lookup_value(build *b, uint32_t node, const int8_t *axes) {
     const hd_graph *g = b->l->g;
     const uint32_t table = hd_node_inputs(g, node)[0], index = hd_node_inputs(g, node)[1];
     const int axis = ((const hd_axis_attributes *)hd_node_attributes(g, node))->axis;
     if (b->l->f->number[table]) return hd_lower_number_node(b, b->l->f->source[table]);
     const hd_layout *layout = &b->l->tensors[table].layout;
-    int8_t of_index[1] = {axes[axis]}, of_table[HD_MAX_RANK];
+    const int8_t of_row[1] = {axes[axis]}, *of_index = g->nodes[node].op == HD_OP_gather ? axes : of_row;
+    int8_t of_table[HD_MAX_RANK];
     for (int i = 0; i < layout->shape.rank; ++i) of_table[i] = (int8_t)(i == axis ? -1 : axes[i]);
     int at = as_type(b, load(b, index, of_index), HD_COMPUTE_I64);
     int64_t stride[HD_MAX_RANK];
@@ -280,14 +288,15 @@ static hd_error build_member(build *b, uint32_t node) {
     hd_form_axes(b->group, (hd_form)b->l->f->form[node], axes);
     int step = hd_node_is_map(g, node)          ? hd_lower_map(b, node, axes)
                : op->family == HD_FAMILY_REDUCE ? reduction_value(b, node)
-               : op->id == HD_OP_gather         ? pick_value(b, node)
+               : is_picked(b, node)             ? pick_value(b, node)
                : op->id == HD_OP_scatter        ? spread_value(b, node, axes)
-               : op->id == HD_OP_index_select   ? lookup_value(b, node, axes)
+               : hd_node_is_lookup(g, node)     ? lookup_value(b, node, axes)
                : op->id == HD_OP_concat         ? hd_lower_concat(b, node, axes)
                : op->id == HD_OP_pad            ? hd_lower_pad(b, node, axes)
                                                 : product_value(b, node);
     if (step >= 0 && !b->counting && hd_dtype_is_small_float((hd_dtype)g->nodes[node].dtype) &&
-        op->family != HD_FAMILY_CAST && op->id != HD_OP_index_select && op->family != HD_FAMILY_MOVE)
+        op->family != HD_FAMILY_CAST && op->id != HD_OP_index_select && op->id != HD_OP_gather &&
+        op->family != HD_FAMILY_MOVE)
         step = hd_kernel_round(b->k, step, (hd_dtype)g->nodes[node].dtype); /* as if it had been in memory */
     if (step < 0) return hd_fail(HD_ERROR_INTERNAL, "node %%%u, %s, cannot be lowered", node, op->name);
     b->l->value[node] = step;

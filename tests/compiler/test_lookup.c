@@ -1,4 +1,5 @@
 /* Rows of a table by index, in the kernel that computes with them: the values of O0, and its errors. */
+#include "compiler/code.h"
 #include "compiler/levels.h"
 #include "graph/calls.h"
 
@@ -43,6 +44,100 @@ static void rows_are_those_of_the_device(void **state) {
             hd_script_set_input(s, "row", table(S(24), dtypes[d]));
             levels_agree(s, 0, "rows of a table");
         }
+}
+
+/* ---- single elements ---------------------------------------------------------------------------------------------------- */
+typedef struct element_case {
+    const char *name;
+    hd_shape table, index;
+    int axis;
+    bool selects, gathers; /* hd_index_select, not hd_take_along_axis; every lane has a place of its own */
+    int64_t launches;      /* looking at the indices, and the kernel */
+} element_case;
+
+static void elements_are_those_of_the_device(const element_case *c, hd_dtype dtype, hd_dtype of_index) {
+    HD_SCOPE;
+    const bool is_signed = of_index == HD_I64 || of_index == HD_I32;
+    hd_builder *b = started("elements");
+    hd_tensor *t = hd_input("t", c->table, dtype), *at = hd_input("at", c->index, of_index);
+    hd_tensor *found = c->selects ? hd_index_select(t, c->axis, at) : hd_take_along_axis(t, c->axis, at);
+    hd_builder_add_output(b, "y", hd_minimum(found, hd_full(S(), 7, dtype)));
+    hd_script *s = built(b);
+    int64_t *places = malloc((size_t)(hd_shape_count(c->index) + 1) * sizeof *places);
+    const int64_t bound = c->table.size[c->axis];
+    for (int64_t i = 0; i < hd_shape_count(c->index); ++i)
+        places[i] = (i * 5 + i / 7) % bound - (is_signed && i % 3 == 1 ? bound : 0);
+    hd_script_set_input(s, "t", table(c->table, dtype));
+    hd_script_set_input(s, "at",
+                        hd_cast(hd_from_i64_list(c->index, places, (size_t)hd_shape_count(c->index)), of_index));
+    free(places);
+    levels_agree(s, 0, c->name);
+    if (c->gathers && !c->selects && !hd_code_gathers(hd_dtype_size(dtype))) return;
+    if (c->launches > 0 && hd_script_stats(s).launches != c->launches)
+        fail_msg("%s of %s takes %lld launches", c->name, hd_dtype_name(dtype), (long long)hd_script_stats(s).launches);
+}
+
+static void single_elements_are_those_of_the_device(void **state) {
+    (void)state;
+    const element_case cases[] = {
+        {"of a vector", S(100), S(331), 0, true, true, 2},
+        {"of a vector, few", S(100), S(3), 0, true, true, 0},
+        {"none", S(100), S(0), 0, true, true, 0},
+        {"of rows", S(7, 50), S(33), 1, true, true, 2},
+        {"along rows", S(7, 50), S(7, 35), 1, false, true, 2},
+        {"along columns", S(40, 67), S(9, 67), 0, false, true, 2},
+        {"along a middle axis", S(3, 11, 20), S(3, 5, 20), 1, false, true, 2},
+        {"one for each row", S(70, 12), S(70, 1), 1, false, true, 2},
+        {"whole rows", S(40, 130), S(70, 1), 0, false, false, 2},
+        {"a table that is stretched", S(1, 60), S(5, 33), 1, false, true, 2},
+        {"short rows", S(40, 3), S(9, 3), 0, false, true, 0},
+        {"many", S(300, 211), S(300, 211), 1, false, true, 2},
+    };
+    static const hd_dtype dtypes[] = {HD_F32, HD_F64, HD_BF16, HD_I32, HD_U8},
+                          indices[] = {HD_I64, HD_I32, HD_U8, HD_U64};
+    for (int threads = 1; threads <= 2; ++threads) {
+        hd_set_num_threads(threads);
+        for (int i = 0; i < 12; ++i)
+            for (int d = 0; d < 5; ++d) {
+                const bool is_large = cases[i].table.size[cases[i].axis] > 255;
+                const hd_dtype of_index = indices[(i + d) % 4];
+                elements_are_those_of_the_device(&cases[i], dtypes[d], is_large ? HD_I64 : of_index);
+            }
+    }
+    setenv("HODU_RENDERER", "c", 1);
+    for (int i = 0; i < 12; ++i) elements_are_those_of_the_device(&cases[i], dtypes[i % 5], HD_I64);
+    unsetenv("HODU_RENDERER");
+}
+
+/* The first one that is wrong is named, as without a kernel; and nothing beside the table is read. */
+static void a_wrong_element_is_the_same_error_at_every_level(void **state) {
+    (void)state;
+    static const hd_dtype indices[] = {HD_I64, HD_I32, HD_I16};
+    for (int d = 0; d < 3; ++d) {
+        char expected[256];
+        for (int level = HD_O0; level <= HD_O2; ++level) {
+            HD_SCOPE;
+            hd_builder *b = started("range");
+            hd_tensor *found = hd_gather(hd_input("t", S(4, 32), HD_F32), 1, hd_input("at", S(4, 32), indices[d]));
+            hd_builder_add_output(b, "y", hd_neg(found));
+            hd_script *s = built(b);
+            hd_script_set_optimization_level(s, (hd_optimization_level)level);
+            hd_script_set_input(s, "t", table(S(4, 32), HD_F32));
+            hd_tensor *good = hd_reshape(hd_sub_scalar(hd_mod_scalar(hd_arange(0, 128, 1, HD_I64), 64), 32), S(4, 32));
+            hd_tensor *bad = hd_where(hd_eq_scalar(hd_reshape(hd_arange(0, 128, 1, HD_I64), S(4, 32)), 70),
+                                      hd_full(S(), -33, HD_I64), good);
+            hd_script_set_input(s, "at", hd_cast(bad, indices[d]));
+            assert_null(hd_script_run(s));
+            const char *message = hd_error_message();
+            assert_non_null(strstr(message, "index -33 at place 70 of [4,32] is out of range for an axis of size 32"));
+            if (level == HD_O0) snprintf(expected, sizeof expected, "%s", message);
+            assert_string_equal(message, expected);
+            hd_error_clear();
+            hd_script_set_input(s, "at", hd_cast(good, indices[d]));
+            assert_non_null(output(s, "y"));
+            assert_ok();
+        }
+    }
 }
 
 static void an_index_out_of_range_is_the_same_error_at_every_level(void **state) {
@@ -125,5 +220,7 @@ static void a_large_table_is_not_read_as_a_whole(void **state) {
     levels_agree(s, 0, "an embedding");
 }
 
-RUN(test(rows_are_those_of_the_device), test(an_index_out_of_range_is_the_same_error_at_every_level),
-    test(state_can_be_made_of_its_own_rows), test(indices_can_be_a_number), test(a_large_table_is_not_read_as_a_whole))
+RUN(test(rows_are_those_of_the_device), test(single_elements_are_those_of_the_device),
+    test(a_wrong_element_is_the_same_error_at_every_level),
+    test(an_index_out_of_range_is_the_same_error_at_every_level), test(state_can_be_made_of_its_own_rows),
+    test(indices_can_be_a_number), test(a_large_table_is_not_read_as_a_whole))

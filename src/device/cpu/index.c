@@ -15,7 +15,23 @@ static hd_tensor *ready_index(hd_thread *thread, hd_tensor *index, const hd_shap
     return NULL;
 }
 
+/* That all lie in [-bound, bound), at one look; false also for dtypes that are rarely indices. */
+static bool all_fit(const void *data, hd_dtype dtype, int64_t count, int64_t bound) {
+    uint64_t beside = 0; /* of any: beyond the bound */
+    if (dtype != HD_I64 && dtype != HD_I32) return false;
+    for (int64_t i = 0; dtype == HD_I64 && i < count; ++i)
+        beside |= (uint64_t)(((const int64_t *)data)[i] < -bound) | (uint64_t)(((const int64_t *)data)[i] >= bound);
+    for (int64_t i = 0; dtype == HD_I32 && i < count; ++i)
+        beside |= (uint64_t)(((const int32_t *)data)[i] < -bound) | (uint64_t)(((const int32_t *)data)[i] >= bound);
+    return beside == 0;
+}
+
 hd_error hd_cpu_check_index(hd_thread *thread, hd_tensor *index, int axis, int64_t bound) {
+    if (index->contiguous) {
+        const void *data = hd_tensor_bytes(thread, index, HD_READ);
+        if (data == NULL) return thread->error_code;
+        if (all_fit(data, (hd_dtype)index->dtype, index->count, bound)) return HD_OK;
+    }
     const hd_shape shape = hd_cpu_places_shape(index, axis);
     hd_tensor *ready = ready_index(thread, index, &shape, bound);
     const bool ok = ready != NULL;
