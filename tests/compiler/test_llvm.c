@@ -78,7 +78,11 @@ static bool word_takes(int word, int type) {
 
 /* What a word must be given to mean something. */
 static int proper(hd_kernel *k, int word, int type, int a) {
-    const int low = hd_kernel_constant(k, (hd_compute)type, -20), high = hd_kernel_constant(k, (hd_compute)type, 20);
+    const double most = word != HD_WORD_SCALE    ? 20
+                        : type == HD_COMPUTE_F32 ? 252
+                                                 : 2044; /* subnormal, 0 and infinite results */
+    const int low = hd_kernel_constant(k, (hd_compute)type, -most),
+              high = hd_kernel_constant(k, (hd_compute)type, most);
     if (word == HD_WORD_NEAREST) /* eighths, whose products are exact: halves among them */
         return hd_kernel_word(k, HD_WORD_MUL, hd_kernel_constant(k, (hd_compute)type, 0.125),
                               hd_kernel_word(k, HD_WORD_RINT, hd_kernel_word(k, HD_WORD_CUT, a, low, high), -1, -1),
@@ -93,6 +97,7 @@ static int proper(hd_kernel *k, int word, int type, int a) {
 
 static void check_word(int word, int type) {
     kernel_case c = {.ulp = hd_words[word].is_function ? 6 : word == HD_WORD_MULADD ? 1 : 0};
+    if (word == HD_WORD_SCALE) c.scale = type == HD_COMPUTE_F32 ? 270 : 2100;
     hd_kernel_init(&c.k, 1, 1);
     c.sums = word == HD_WORD_MULADD || word == HD_WORD_LGAMMA || word == HD_WORD_DIGAMMA ||
              word == HD_WORD_TRIGAMMA; /* near zeros absolute */
