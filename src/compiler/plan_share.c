@@ -14,14 +14,17 @@ enum {
 };
 
 /* ---- the memory to work in ------------------------------------------------------------------------------------------------ */
+static hd_product product_of(const hd_plan *p, const hd_launch *l) {
+    const hd_plan_call *c = &p->calls[l->call];
+    return (hd_product){.call = &c->call, .packed = c->packed_bytes > 0 ? p : NULL}; /* only whether it will be */
+}
+
 /* For a launch alone, on all threads of the pool. */
 static size_t room_of(const hd_plan *p, const hd_launch *l) {
-    const hd_plan_call *c = l->call == HD_NONE ? NULL : &p->calls[l->call];
-    const hd_product product = {.call = c == NULL ? NULL : &c->call,
-                                .packed = c != NULL && c->packed_bytes > 0 ? p : NULL}; /* only whether it will be */
-    return l->kind == RUN_KERNEL    ? hd_native_room(&p->natives[l->native]->native)
-           : l->kind == RUN_PRODUCT ? hd_cpu_product_room(&product)
-                                    : 0;
+    if (l->kind == RUN_KERNEL) return hd_native_room(&p->natives[l->native]->native);
+    if (l->kind != RUN_PRODUCT) return 0;
+    const hd_product product = product_of(p, l);
+    return hd_cpu_product_room(&product);
 }
 
 /* For a strand of which one thread does some or all: what its launches need one after the other. */
@@ -109,12 +112,11 @@ static int dearer(const void *a, const void *b) {
     return x->part < y->part ? -1 : 1; /* in order */
 }
 
-/* The pool gives each thread a run of pieces to begin with: the dearest come first in each. */
+/* The pool gives each thread a run of pieces to begin with: the dearest, which come first, come first in each. */
 static hd_error deal(hd_plan_piece *pieces, uint32_t count, uint32_t threads) {
     hd_plan_piece *sorted = hd_array_resize(NULL, count * sizeof *sorted);
     if (sorted == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to share out a script");
     memcpy(sorted, pieces, count * sizeof *sorted);
-    qsort(sorted, count, sizeof *sorted, dearer);
     const uint32_t runs = count < threads ? count : threads;
     for (uint32_t from = 0, round = 0; from < count; ++round)
         for (uint32_t r = 0; r < runs; ++r) {
@@ -126,17 +128,33 @@ static hd_error deal(hd_plan_piece *pieces, uint32_t count, uint32_t threads) {
     return HD_OK;
 }
 
-/* What a job costs when its launches run one after the other, each shared by threads as far as it is worth it. */
+/* The time until all pieces are done when whoever is free takes the next. They are in order. */
+static double cost_together(const hd_plan_piece *pieces, uint32_t count, int threads) {
+    double busy[HD_POOL_MOST] = {0}, last = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+        int free = 0;
+        for (int t = 1; t < threads; ++t)
+            if (busy[t] < busy[free]) free = t;
+        busy[free] += (double)pieces[i].cost;
+        if (busy[free] > last) last = busy[free];
+    }
+    return last + BARRIER;
+}
+
+/* The time when launches run one after the other, each shared by threads as far as it is worth it. */
 static double cost_in_order(const hd_plan *p, const hd_plan_job *job, int threads) {
     double all = 0;
     for (uint32_t i = job->first; i < job->first + job->count; ++i) {
         const hd_launch *l = &p->launches[i];
-        const hd_native *n = l->kind == RUN_KERNEL ? &p->natives[l->native]->native : NULL;
         const double cost = (double)hd_plan_cost(p, l);
-        const int64_t parts = l->threads == 1 ? 1
-                              : n == NULL     ? (cost < HD_WORTH_A_THREAD ? 1 : threads)
-                              : n->split < 0  ? 1
-                                              : n->geometry[n->split] / n->grain;
+        int64_t parts = 1;
+        if (l->kind == RUN_PRODUCT && l->threads != 1) {
+            const hd_product product = product_of(p, l);
+            parts = hd_cpu_product_pieces(&product);
+        } else if (l->threads != 1) {
+            const hd_native *n = &p->natives[l->native]->native;
+            parts = n->split < 0 ? 1 : n->geometry[n->split] / n->grain;
+        }
         all += parts > 1 ? cost / (double)(parts < threads ? parts : threads) + BARRIER : cost;
     }
     return all;
@@ -166,14 +184,15 @@ static hd_error cut_job(cutting *c, hd_plan_job *job, int threads) {
     }
     for (uint32_t i = first; i < c->pieces; ++i)
         if (p->pieces[i].cost > most) most = p->pieces[i].cost;
-    const double least = (double)all / threads, together = (least > (double)most ? least : (double)most) + BARRIER;
-    if (c->pieces - first < 2 || all - most < HD_WORTH_A_THREAD / 2 || /* sooner done than told to others */
-        together >= cost_in_order(p, job, threads)) {
+    const uint32_t count = c->pieces - first;
+    if (count > 1) qsort(p->pieces + first, count, sizeof *p->pieces, dearer);
+    if (count < 2 || all - most < HD_WORTH_A_THREAD / 2 || /* sooner done than told to others */
+        cost_together(p->pieces + first, count, threads) >= cost_in_order(p, job, threads)) {
         c->pieces = first;
         c->parts = parts;
         return HD_OK;
     }
-    if (job->strand_count > 1) HD_TRY(deal(p->pieces + first, c->pieces - first, (uint32_t)threads));
+    if (job->strand_count > 1) HD_TRY(deal(p->pieces + first, count, (uint32_t)threads));
     size_t room = 0;
     for (uint32_t i = first; i < c->pieces; ++i) {
         p->pieces[i].room = room;

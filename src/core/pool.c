@@ -24,7 +24,7 @@
 #define PAUSE() ((void)0)
 #endif
 
-enum { MAX_THREADS = 256, SPIN_NANOSECONDS = 60000, PAUSES_PER_LOOK = 4, LOOKS_PER_CLOCK = 8 };
+enum { MAX_THREADS = HD_POOL_MOST, SPIN_NANOSECONDS = 60000, PAUSES_PER_LOOK = 4, LOOKS_PER_CLOCK = 8 };
 
 typedef struct run {
     _Alignas(64) _Atomic uint64_t ticket; /* epoch << 32 | next chunk */

@@ -13,6 +13,7 @@ void hd_parallel(int64_t chunks, hd_chunk_function work, void *context);
 typedef void (*hd_range_function)(void *context, int64_t begin, int64_t end);
 void hd_parallel_range(int64_t count, int64_t grain, hd_range_function work, void *context);
 
+enum { HD_POOL_MOST = 256 }; /* threads */
 /* Threads a job may use now, the caller among them. */
 int hd_pool_threads(void);
 /* At most so many for jobs of this thread, from now on; 0: all. Gives what it was before. */

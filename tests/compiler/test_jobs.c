@@ -240,6 +240,29 @@ static void products_are_shared_by_what_they_cost(void **state) {
         }
 }
 
+/* Three equal branches for two threads: one of them would wait for the third. Products that are shared are sooner done one after
+ * the other; four are not. */
+static void branches_that_do_not_come_out_even_run_in_order(void **state) {
+    (void)state;
+    for (int count = 3; count <= 4; ++count) {
+        HD_SCOPE;
+        hd_tensor *w[4];
+        for (int i = 0; i < count; ++i) w[i] = operand(S(110, 110 + i), 1 + i, HD_F32);
+        hd_builder *b = started("uneven");
+        hd_tensor *x = hd_input("x", S(40, 110), HD_F32);
+        for (int i = 0; i < count; ++i) {
+            char name[16];
+            snprintf(name, sizeof name, "y%d", i);
+            hd_builder_add_output(b, name, hd_relu(hd_matmul(x, hd_t(hd_reshape(w[i], S(110 + i, 110))))));
+        }
+        hd_script *s = ready(b);
+        hd_script_set_input(s, "x", operand(S(40, 110), 0, HD_F32));
+        assert_int_equal(hd_script_stats(s).jobs, 1);
+        assert_int_equal(barriers_of(s, 2), count == 3 ? 3 : 1);
+        threads_agree(s, "uneven branches");
+    }
+}
+
 /* A product alone is a launch like others when it is small: it has company, and state behind it is written in place. */
 static void a_small_product_alone_has_company(void **state) {
     (void)state;
@@ -526,6 +549,7 @@ static void a_profile_has_every_launch(void **state) {
 RUN(test(independent_kernels_are_one_job), test(what_is_too_small_to_share_waits_for_nobody),
     test(large_kernels_keep_jobs_of_their_own), test(functions_cost_more_than_words), test(rows_are_not_waited_for),
     test(what_reads_other_rows_waits), test(small_products_run_side_by_side),
-    test(products_are_shared_by_what_they_cost), test(a_small_product_alone_has_company), test(memory_is_nobody_elses),
+    test(products_are_shared_by_what_they_cost), test(a_small_product_alone_has_company),
+    test(branches_that_do_not_come_out_even_run_in_order), test(memory_is_nobody_elses),
     test(what_another_launch_reads_stays), test(updates_of_parameters_are_one_job), test(the_first_error_is_told),
     test(nothing_passes_what_can_fail), test(values_of_no_and_of_one_element), test(a_profile_has_every_launch))

@@ -238,6 +238,19 @@ size_t hd_contract_product_room(const hd_product *given) {
     return cut_batch(&j);
 }
 
+int64_t hd_contract_product_pieces(const hd_product *given) {
+    hd_tensor a, b, c;
+    batch_job j;
+    as_operands(given->call, given->call->inputs[0], given->call->inputs[1], &a, &b, &c);
+    describe(&a, &b, &c, &j);
+    j.first.packed_b = given->packed;
+    cut_batch(&j);
+    if (j.pieces > 1) return j.pieces;
+    const bool packs = j.first.k > 0 && (given->packed != NULL || hd_gemm_wants_packing(&j.first));
+    /* where nothing is packed, each part of it costs that much */
+    return hd_gemm_cost(&j.first) >= HD_GEMM_PARALLEL * (packs ? 1 : 2) ? hd_pool_threads() : 1;
+}
+
 size_t hd_contract_product_packed_bytes(const hd_call *call) {
     hd_tensor a, b, c;
     batch_job j;

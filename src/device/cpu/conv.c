@@ -108,6 +108,13 @@ size_t hd_conv_product_room(const hd_product *given) {
     return cut(&w, hd_pool_threads(), given->packed != NULL);
 }
 
+int64_t hd_conv_product_pieces(const hd_product *given) {
+    work w;
+    describe_call(given->call, &w);
+    cut(&w, hd_pool_threads(), given->packed != NULL);
+    return w.conv.pieces;
+}
+
 size_t hd_conv_product_packed_bytes(const hd_call *call) {
     work w;
     if (call->outputs[0]->count == 0) return 0;

@@ -21,6 +21,10 @@ hd_error hd_cpu_product(hd_thread *thread, const hd_product *p) {
 size_t hd_cpu_product_room(const hd_product *p) {
     return is_conv(p->call) ? hd_conv_product_room(p) : hd_contract_product_room(p);
 }
+int64_t hd_cpu_product_pieces(const hd_product *p) {
+    if (p->call->outputs[0]->count == 0) return 1;
+    return is_conv(p->call) ? hd_conv_product_pieces(p) : hd_contract_product_pieces(p);
+}
 size_t hd_cpu_product_packed_bytes(const hd_call *call) {
     return is_conv(call) ? hd_conv_product_packed_bytes(call) : hd_contract_product_packed_bytes(call);
 }

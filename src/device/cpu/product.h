@@ -33,6 +33,8 @@ const char *hd_cpu_product_apart(hd_op_id id, const void *attributes);
 /* Cannot fail when it is given room, and its first operand, unless it is that of matmul, is contiguous. */
 hd_error hd_cpu_product(hd_thread *thread, const hd_product *product);
 size_t hd_cpu_product_room(const hd_product *product);
+/* Among how many threads it is shared, at most; 1: one does it sooner. */
+int64_t hd_cpu_product_pieces(const hd_product *product);
 /* Bytes of the second operand of such a call when it is packed in advance; 0: packing brings nothing. */
 size_t hd_cpu_product_packed_bytes(const hd_call *call);
 hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, void *out);
@@ -54,11 +56,13 @@ int hd_cpu_product_columns(hd_dtype tile);
 /* The same, by contract.c and by conv.c. */
 hd_error hd_contract_product(hd_thread *thread, const hd_product *product);
 size_t hd_contract_product_room(const hd_product *product);
+int64_t hd_contract_product_pieces(const hd_product *product);
 size_t hd_contract_product_packed_bytes(const hd_call *call);
 hd_error hd_contract_product_pack(hd_thread *thread, const hd_call *call, void *out);
 bool hd_contract_product_packs_in_place(const hd_call *call, hd_packed_matrix *out);
 hd_error hd_conv_product(hd_thread *thread, const hd_product *product);
 size_t hd_conv_product_room(const hd_product *product);
+int64_t hd_conv_product_pieces(const hd_product *product);
 size_t hd_conv_product_packed_bytes(const hd_call *call);
 hd_error hd_conv_product_pack(hd_thread *thread, const hd_call *call, void *out);
 
