@@ -7,10 +7,19 @@
 
 #include <string.h>
 
-enum { UNIFORM = 10, NORMAL = 40, CHEAP = 24 }; /* what they cost, in rough units of one vector instruction */
+enum {
+    UNIFORM = 10,
+    INTEGER = 18,
+    NORMAL = 40,
+    CHEAP = 24
+}; /* what they cost, in rough units of one vector instruction */
 
 bool hd_node_is_draw(const hd_graph *g, uint32_t node) {
-    return g->nodes[node].op == HD_OP_uniform || g->nodes[node].op == HD_OP_normal;
+    if (g->nodes[node].op != HD_OP_randint)
+        return g->nodes[node].op == HD_OP_uniform || g->nodes[node].op == HD_OP_normal;
+    const hd_random_attributes *a = hd_node_attributes(g, node); /* products of 64 bits hold it, and numbers in f64 */
+    return (uint64_t)a->high - (uint64_t)a->low < (uint64_t)1 << 32 && a->low > -((int64_t)1 << 53) &&
+           a->low < (int64_t)1 << 53;
 }
 
 bool hd_anew_layout(const hd_graph *g, uint32_t node, hd_layout *out) {
@@ -56,9 +65,10 @@ void hd_fusion_find_anew(const hd_graph *g, hd_fusion *f, uint32_t node) {
     const int op = g->nodes[node].op;
     f->anew[node] = 0;
     if (f->level > HD_O0 && hd_node_is_op(&g->nodes[node]))
-        f->anew[node] = (uint8_t)(op == HD_OP_uniform  ? UNIFORM
-                                  : op == HD_OP_normal ? NORMAL
-                                                       : cost_of_map(g, f, node));
+        f->anew[node] = (uint8_t)(!hd_node_is_draw(g, node) ? cost_of_map(g, f, node)
+                                  : op == HD_OP_normal      ? NORMAL
+                                  : op == HD_OP_randint     ? INTEGER
+                                                            : UNIFORM);
 }
 
 /* Each element at most once, and neighbours in one go. */

@@ -57,6 +57,20 @@ static int stretched(hd_kernel *k, int v, int low, int scale) {
                           hd_kernel_word(k, HD_WORD_ADD, product, low, -1), product);
 }
 
+/* low + the upper half of bits * width, a product of 128 bits: that of each half of the bits fits into 64. */
+static int integer(build *b, int bits, int64_t low, int64_t high, hd_dtype dtype) {
+    hd_kernel *k = b->k;
+    const int width = hd_lower_number(b, HD_U64, (double)(high - low)),
+              half = hd_kernel_constant(k, HD_COMPUTE_U64, 32),
+              mask = hd_kernel_constant(k, HD_COMPUTE_U64, 4294967295.0);
+    const int lower = hd_kernel_word(k, HD_WORD_MUL, hd_kernel_word(k, HD_WORD_AND, bits, mask, -1), width, -1),
+              upper = hd_kernel_word(k, HD_WORD_MUL, hd_kernel_word(k, HD_WORD_SHR, bits, half, -1), width, -1);
+    const int both = hd_kernel_word(k, HD_WORD_ADD, upper, hd_kernel_word(k, HD_WORD_SHR, lower, half, -1), -1);
+    const int above = hd_kernel_cast(k, hd_kernel_word(k, HD_WORD_SHR, both, half, -1), HD_COMPUTE_I64);
+    const int value = hd_kernel_word(k, HD_WORD_ADD, above, hd_lower_number(b, HD_I64, (double)low), -1);
+    return hd_kernel_cast(k, value, hd_dtype_compute[dtype]);
+}
+
 static int draw_value(build *b, uint32_t node) {
     if (b->counting) return 0;
     const hd_node *n = &b->l->g->nodes[node];
@@ -75,6 +89,9 @@ static int draw_value(build *b, uint32_t node) {
         const int scaled = hd_kernel_word(b->k, HD_WORD_MUL, v, hd_lower_number(b, number, a->b), -1);
         return hd_kernel_word(b->k, HD_WORD_ADD, scaled, hd_lower_number(b, number, a->a), -1);
     }
+    if (n->op == HD_OP_randint)
+        return integer(b, hd_kernel_draw(b->k, HD_DRAWN_BITS, HD_COMPUTE_U64, place, axis, seed, draw), a->low, a->high,
+                       dtype);
     const hd_compute raw = dtype == HD_F64 ? HD_COMPUTE_U64 : HD_COMPUTE_U32;
     int v = unit_uniform(b->k, type, hd_kernel_draw(b->k, HD_DRAWN_BITS, raw, place, axis, seed, draw));
     if (a->a == 0 && a->b == 1 && !hd_dtype_is_small_float(dtype)) return v;

@@ -36,6 +36,17 @@ static hd_tensor *row_means(hd_tensor *x) {
     return hd_mean(hd_mul(x, hd_rand(hd_tensor_shape(x), hd_tensor_dtype(x))), X(-1), NULL);
 }
 
+static hd_tensor *integers(hd_tensor *x) { /* the widest that is drawn in kernels, its upper bits in what is compared */
+    const hd_shape shape = hd_tensor_shape(x);
+    hd_tensor *few = hd_randint(shape, HD_I8, -100, 27), *many = hd_randint(shape, HD_I64, -5, ((int64_t)1 << 32) - 6);
+    hd_tensor *shifted = hd_bitwise_and(hd_bitwise_xor(many, hd_cast(few, HD_I64)), hd_full(S(), 1023, HD_I64));
+    return hd_maximum(x, hd_cast(hd_cast(shifted, HD_F32), hd_tensor_dtype(x)));
+}
+static hd_tensor *wide_integers(hd_tensor *x) { /* and one that is too wide */
+    hd_tensor *u = hd_randint(hd_tensor_shape(x), HD_U64, 7, INT64_MAX);
+    return hd_maximum(x, hd_cast(hd_cast(hd_bitwise_and(u, hd_full(S(), 1023, HD_U64)), HD_F32), hd_tensor_dtype(x)));
+}
+
 /* ---- and how it is read ------------------------------------------------------------------------------------------------------ */
 /* A part that begins in the midst of a block, rows that do. */
 static hd_tensor *part(hd_tensor *x) {
@@ -89,6 +100,7 @@ static const draw_case cases[] = {
     {"dropout", dropout, 0, 1},       {"above uniform", above_uniform, 0, 1},
     {"above ends", above_ends, 0, 1}, {"noise", noise, 16, 1},
     {"normal", normal, 48, 1},        {"two", two, 0, 1},
+    {"integers", integers, 0, 1},     {"wide integers", wide_integers, 0, 2},
     {"masked sum", masked_sum, 0, 1}, {"column maxima", column_maxima, 0, 0},
     {"row means", row_means, 16, 0},  {"part", part, 0, 1},
     {"turned", turned, 0, 0},         {"reshaped", reshaped, 0, 1},
