@@ -1,5 +1,6 @@
 /* Fusion: which nodes become one kernel, and which values are ever in memory. Groups are compared as text, one per line in
  * the order they run: the kind, the space with reduced axes in parentheses, the members, a star where one is stored. */
+#include "compiler/code.h"
 #include "compiler/fuse.h"
 #include "graph/programs.h"
 
@@ -51,6 +52,8 @@ static void is_sound(const hd_graph *g, const hd_fusion *f, const char *what) {
     }
     for (uint32_t i = 0; i < g->output_count; ++i) whole[f->source[g->outputs[i].node]] = true;
     for (uint32_t i = 0; i < g->cell_count; ++i) whole[f->source[g->cells[i].update]] = true;
+    for (uint32_t i = 0; i < g->node_count; ++i)
+        if (whole[i] && f->anew[i] > 0 && f->group_of[i] == HD_NO_GROUP) fail_msg("%s: %%%u is nowhere", what, i);
     for (uint32_t i = 0; i < g->node_count; ++i) {
         const uint32_t own = f->group_of[i];
         if (own == HD_NO_GROUP) continue;
@@ -61,6 +64,8 @@ static void is_sound(const hd_graph *g, const hd_fusion *f, const char *what) {
             const uint32_t input = hd_node_inputs(g, i)[k], source = f->source[input], from = f->group_of[source];
             const bool number = f->number[input]; /* but not its bits as those of another */
             if (apart || !number) whole[source] = true;
+            if (f->anew[source] > 0 && from == HD_NO_GROUP && (apart || !hd_fusion_can_read_anew(g, f, i, k)))
+                fail_msg("%s: %%%u is nowhere, and %%%u cannot compute it", what, source, i);
             if (from == HD_NO_GROUP || (number && !apart)) continue;
             if (from != own && rank[from] > rank[own]) fail_msg("%s: %%%u reads %%%u too early", what, i, source);
             if (from == own && source >= i) fail_msg("%s: %%%u reads %%%u after itself", what, i, source);
@@ -388,6 +393,44 @@ static void why_a_convolution_stands_alone_is_said(void **state) {
     fusion_says(small, "conv*; no tiles: only convolutions of f32 or f64 have them");
 }
 
+static void where_draws_are_made_is_said(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *once = started("once");
+    out(once, "y", hd_mul(in("x", S(4, 8)), hd_bernoulli(S(4, 8), HD_F32, 0.5)));
+    groups_are(once, "kernel [4,8] mul*\n");
+    hd_builder *said = started("said");
+    out(said, "y", hd_add(in("x", S(4, 8)), hd_randn(S(4, 8), HD_F32)));
+    fusion_says(said, "normal: in the kernels that read it, never in memory\n");
+    hd_builder *read = started("read");
+    hd_tensor *u = hd_rand(S(4, 4), HD_F32);
+    out(read, "y", hd_matmul(u, in("x", S(4, 4))));
+    fusion_says(read, "uniform: in memory: an output, or read by a call, or in another order\n");
+    hd_builder *dear = started("dear");
+    hd_tensor *z = hd_randn(S(4, 4), HD_F32), *x = in("x", S(4, 4));
+    out(dear, "y", hd_maximum(hd_matmul(hd_add(x, z), x), z));
+    fusion_says(dear, "normal: in memory: an output, or dearer to draw in several kernels than to read\n");
+}
+
+static void pieces_are_read_where_they_lie(void **state) {
+    (void)state;
+    if (!hd_code_reads_some(4)) return;
+    HD_SCOPE;
+    hd_builder *b = started("pieces");
+    out(b, "y", hd_relu(hd_concat(LIST(in("x", S(3, 32)), in("z", S(2, 32))), 0)));
+    groups_are(b, "kernel [5,32] concat relu*\n");
+    hd_builder *said = started("said");
+    out(said, "y", hd_relu(hd_concat(LIST(in("x", S(3, 32)), in("z", S(2, 32))), 0)));
+    fusion_says(said, "concat %3 relu*; pieces of %2 read where they lie\n");
+    hd_builder *computed = started("computed"); /* is written where it belongs, and not read from elsewhere */
+    hd_tensor *e = hd_exp(in("x", S(3, 32)));
+    out(computed, "y", hd_relu(hd_concat(LIST(e, hd_neg(e)), 0)));
+    groups_are(computed, "kernel [3,32] exp* neg*\ncall [6,32] concat*\nkernel [6,32] relu*\n");
+    hd_builder *few = started("few"); /* rows that are too short */
+    out(few, "y", hd_relu(hd_concat(LIST(in("x", S(30, 3)), in("z", S(30, 2))), 1)));
+    groups_are(few, "call [30,5] concat*\nkernel [30,5] relu*\n");
+}
+
 static void what_a_product_reads_is_finished_first(void **state) {
     (void)state;
     HD_SCOPE;
@@ -467,6 +510,12 @@ static void long_chains_are_cut(void **state) {
 }
 
 /* ---- any graph ------------------------------------------------------------------------------------------------------ */
+/* A concatenation with rows that are long enough for a kernel to read it where its pieces lie. */
+static hd_tensor *joined(hd_tensor *p, hd_tensor *q) {
+    hd_tensor *both = hd_tanh(hd_concat(LIST(hd_reshape(p, S(1, 16)), hd_reshape(q, S(1, 16))), 0));
+    return hd_reshape(hd_max(both, X(0), NULL), S(4, 4));
+}
+
 /* A graph in which much can be joined, in many ways, only some of which can be run. */
 static hd_builder *random_graph(uint64_t seed, int steps) {
     dice d = {seed * 977 + 5};
@@ -476,10 +525,14 @@ static hd_builder *random_graph(uint64_t seed, int steps) {
     for (int i = 0; i < steps; ++i) {
         hd_tensor *p = t[below(&d, count)], *q = t[below(&d, count)], *made;
         const int rank = hd_tensor_rank(p);
-        switch (below(&d, 12)) {
+        const hd_shape shape = hd_tensor_shape(p);
+        switch (below(&d, 15)) {
         case 0:
         case 1:
         case 2: made = hd_add(p, q); break;
+        case 12: made = below(&d, 2) ? hd_rand(shape, HD_F32) : hd_randn(shape, HD_F32); break;
+        case 13: made = hd_bernoulli(shape, HD_F32, 0.5); break;
+        case 14: made = hd_tensor_count(p) == 16 && hd_tensor_count(q) == 16 ? joined(p, q) : hd_sub(p, q); break;
         case 3: made = hd_mul(p, hd_detach(q)); break;
         case 4: made = hd_tanh(p); break;
         case 5: made = rank > 0 ? hd_sum(p, X(below(&d, rank)), KEEP) : hd_neg(p); break;
@@ -583,7 +636,8 @@ RUN(test(a_chain_is_one_kernel), test(a_diamond_is_one_kernel_and_its_parts_are_
     test(few_results_of_many_are_left_to_the_device), test(rows_of_a_table_are_loaded_by_what_follows),
     test(rows_of_state_are_written_by_the_device_after_the_old_ones_are_read),
     test(what_follows_a_product_is_computed_in_its_tiles), test(what_follows_a_convolution_is_computed_in_its_tiles),
-    test(why_a_convolution_stands_alone_is_said), test(what_a_product_reads_is_finished_first),
+    test(why_a_convolution_stands_alone_is_said), test(where_draws_are_made_is_said),
+    test(pieces_are_read_where_they_lie), test(what_a_product_reads_is_finished_first),
     test(adam_follows_the_product_that_is_the_gradient), test(levels_fuse_more_and_more), test(long_chains_are_cut),
     test(random_graphs_can_be_run_in_order), test(random_programs_can_be_run_in_order),
     test(large_graphs_are_no_trouble))
