@@ -16,7 +16,8 @@ typedef struct hd_padding {
     int64_t before, after;
 } hd_padding;
 
-/* Convolutions have 1 to 3 spatial axes; entry i is of the i-th. A stride, dilation or number of groups of 0 means 1. */
+/* Convolutions have 1 to 3 spatial axes; entry i is of the i-th. Strides and dilations are given for all of them, or for none:
+ * then they are 1, as a number of groups of 0 is. */
 typedef struct hd_conv_opts {
     size_t struct_size;
     int64_t stride[3], dilation[3];
@@ -28,7 +29,7 @@ typedef struct hd_conv_opts {
 /* Pooling windows lie on the last 1 to 3 axes; entry i is of the i-th of them. */
 typedef struct hd_pool_opts {
     size_t struct_size;
-    int64_t stride[3];     /* 0: the window */
+    int64_t stride[3];     /* for all axes, or 0: the window */
     int64_t dilation[3];   /* of max pooling; 0: 1 */
     hd_padding padding[3]; /* at most half a window; never the largest, zeros in an average */
     bool ceil_mode;        /* a last window may reach past the end */

@@ -7,6 +7,16 @@ enum {
 }; /* of strides, dilations, padding and kernels: what is computed from them does not overflow */
 
 /* ---- attributes and sizes ------------------------------------------------------------------------------------------------ */
+hd_error hd_check_spatial(const char *what, const int64_t *given, int axes) {
+    for (int i = 1; i < axes; ++i)
+        if ((given[i] == 0) != (given[0] == 0))
+            return hd_fail(HD_ERROR_VALUE,
+                           "a %s of %lld on spatial axis %d and none on axis %d; give one for each of %d axes", what,
+                           (long long)(given[i] == 0 ? given[0] : given[i]), given[i] == 0 ? 0 : i,
+                           given[i] == 0 ? i : 0, axes);
+    return HD_OK;
+}
+
 static hd_error read_options(const hd_conv_opts *opts, int axes, hd_conv_attributes *a) {
     HD_READ_OPTS(hd_conv_opts, opts, HD_ERROR_VALUE);
     *a = (hd_conv_attributes){.stride.rank = axes,
@@ -14,6 +24,8 @@ static hd_error read_options(const hd_conv_opts *opts, int axes, hd_conv_attribu
                               .padding.rank = 2 * axes,
                               .groups = options.groups == 0 ? 1 : options.groups};
     if (a->groups < 1) return hd_fail(HD_ERROR_VALUE, "%lld groups; there must be at least 1", (long long)a->groups);
+    HD_TRY(hd_check_spatial("stride", options.stride, axes));
+    HD_TRY(hd_check_spatial("dilation", options.dilation, axes));
     for (int i = 0; i < axes; ++i) {
         const int64_t stride = options.stride[i] == 0 ? 1 : options.stride[i],
                       dilation = options.dilation[i] == 0 ? 1 : options.dilation[i];

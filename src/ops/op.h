@@ -140,6 +140,8 @@ typedef struct hd_pool_attributes {
     hd_shape padding;                  /* before and after each */
     bool exclude_padding, ceil_mode, adaptive;
 } hd_pool_attributes;
+/* Options that are given for all spatial axes or for none: of {2} the others are 0, which is hardly what was meant. */
+hd_error hd_check_spatial(const char *what, const int64_t *given, int axes);
 typedef struct hd_attention_attributes {
     bool causal;
     double scale;

@@ -40,6 +40,8 @@ static hd_error read_options(const hd_pool_opts *opts, const hd_shape *x, hd_sha
     for (int i = 0; i < axes; ++i)
         if (window.size[i] < 1 || window.size[i] > LARGEST)
             return hd_fail(HD_ERROR_SHAPE, "a window %s; its sizes are from 1 to %d", HD_SHAPE_TEXT(window), LARGEST);
+    HD_TRY(hd_check_spatial("stride", options.stride, others));
+    HD_TRY(hd_check_spatial("dilation", options.dilation, others));
     for (int i = 0; i < others; ++i) HD_TRY(read_axis(&options, i, dilates, a));
     for (int i = others; i < 3; ++i)
         if (options.stride[i] != 0 || options.dilation[i] != 0 || options.padding[i].before != 0 ||

@@ -217,7 +217,11 @@ static void bad_arguments(void **state) {
     assert_error(HD_ERROR_VALUE, "-1 groups");
     assert_null(hd_conv(x, w, NULL, HD_OPTS(hd_conv_opts, .stride = {1, -2})));
     assert_error(HD_ERROR_VALUE, "stride -2, dilation 1 on spatial axis 1");
-    assert_null(hd_conv(x, w, NULL, HD_OPTS(hd_conv_opts, .dilation = {3})));
+    assert_null(hd_conv(x, w, NULL, HD_OPTS(hd_conv_opts, .stride = {2})));
+    assert_error(HD_ERROR_VALUE, "a stride of 2 on spatial axis 0 and none on axis 1; give one for each of 2 axes");
+    assert_null(hd_conv(x, w, NULL, HD_OPTS(hd_conv_opts, .dilation = {0, 2})));
+    assert_error(HD_ERROR_VALUE, "a dilation of 2 on spatial axis 1 and none on axis 0");
+    assert_null(hd_conv(x, w, NULL, HD_OPTS(hd_conv_opts, .dilation = {3, 1})));
     assert_error(HD_ERROR_SHAPE, "a window of 7 (kernel 3, dilation 3) does not fit spatial axis 0, which has 5");
     assert_null(hd_conv(x, w, NULL, HD_OPTS(hd_conv_opts, .padding = {{INT64_MAX, 0}})));
     assert_error(HD_ERROR_VALUE, "padding");

@@ -71,6 +71,8 @@ static void bad_arguments(void **state) {
     assert_error(HD_ERROR_VALUE, "padding {2, 0} on spatial axis 0; it is from 0 to half the window, 1");
     assert_null(hd_max_pool(x, HD_SHAPE(3), POOL(.stride = {-1})));
     assert_error(HD_ERROR_VALUE, "stride -1");
+    assert_null(hd_max_pool(x, HD_SHAPE(3, 3), POOL(.stride = {2})));
+    assert_error(HD_ERROR_VALUE, "a stride of 2 on spatial axis 0 and none on axis 1; give one for each of 2 axes");
     assert_null(hd_avg_pool(x, HD_SHAPE(3), POOL(.dilation = {2})));
     assert_error(HD_ERROR_VALUE, "an average has no dilation");
     assert_null(hd_avg_pool(x, HD_SHAPE(3), POOL(.stride = {1, 1})));
