@@ -3,6 +3,7 @@
 #include "heap.h"
 #include "support.h"
 
+#include <limits.h>
 #include <pthread.h>
 
 #include "core/memory.h"
@@ -11,6 +12,7 @@
 static void in_a_new_thread(void *(*function)(void *), void *argument, size_t stack) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
+    if (stack != 0 && stack < (size_t)PTHREAD_STACK_MIN) stack = (size_t)PTHREAD_STACK_MIN; /* 128 KB on AArch64 */
     if (stack != 0) assert_int_equal(pthread_attr_setstacksize(&attributes, stack), 0);
     pthread_t id;
     void *result;
