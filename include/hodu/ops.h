@@ -416,6 +416,8 @@ HD_API hd_tensor *hd_take(hd_tensor *x, hd_tensor *index);
 HD_API hd_tensor *hd_take_along_axis(hd_tensor *x, int axis, hd_tensor *index);
 /* A copy of x with slices of source added at a one-dimensional index. */
 HD_API hd_tensor *hd_index_add(hd_tensor *x, int axis, hd_tensor *index, hd_tensor *source);
+/* A copy of x with slices of source in the places of a one-dimensional index; of duplicates the last one stays. */
+HD_API hd_tensor *hd_index_copy(hd_tensor *x, int axis, hd_tensor *index, hd_tensor *source);
 /* x with value where the bool mask holds. */
 HD_API hd_tensor *hd_masked_fill(hd_tensor *x, hd_tensor *mask, double value);
 /* 1 at the index, else 0, on a new last axis. */

@@ -111,8 +111,9 @@ hd_tensor *hd_take_along_axis(hd_tensor *x, int axis, hd_tensor *index) {
     return hd_span_end(&span, hd_gather(wide, axis, hd_broadcast_to(index, b)));
 }
 
-hd_tensor *hd_index_add(hd_tensor *x, int axis, hd_tensor *index, hd_tensor *source) {
-    HD_ENTER("hd_index_add", NULL);
+/* Slices of source set at an index of one axis, or added there. */
+static hd_tensor *put_slices(hd_thread *thread, const char *name, hd_tensor *x, int axis, hd_tensor *index,
+                             hd_tensor *source, hd_scatter_mode mode) {
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
     HD_TRY_OR(check_index(index), NULL);
     HD_TRY_OR(hd_tensor_check(source, "source"), NULL);
@@ -131,9 +132,19 @@ hd_tensor *hd_index_add(hd_tensor *x, int axis, hd_tensor *index, hd_tensor *sou
     hd_shape on_axis = {.rank = shape->rank};
     for (int i = 0; i < shape->rank; ++i) on_axis.size[i] = i == axis ? index->count : 1;
     hd_span span;
-    hd_span_begin(&span, thread, "index_add");
+    hd_span_begin(&span, thread, name);
     hd_tensor *wide = hd_broadcast_to(hd_reshape(index, on_axis), *shape);
-    return hd_span_end(&span, hd_scatter(x, axis, wide, source, HD_SCATTER_ADD));
+    return hd_span_end(&span, hd_scatter(x, axis, wide, source, mode));
+}
+
+hd_tensor *hd_index_add(hd_tensor *x, int axis, hd_tensor *index, hd_tensor *source) {
+    HD_ENTER("hd_index_add", NULL);
+    return put_slices(thread, "index_add", x, axis, index, source, HD_SCATTER_ADD);
+}
+
+hd_tensor *hd_index_copy(hd_tensor *x, int axis, hd_tensor *index, hd_tensor *source) {
+    HD_ENTER("hd_index_copy", NULL);
+    return put_slices(thread, "index_copy", x, axis, index, source, HD_SCATTER_SET);
 }
 
 hd_tensor *hd_masked_fill(hd_tensor *x, hd_tensor *mask, double value) {

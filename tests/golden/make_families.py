@@ -111,8 +111,13 @@ for axis in (0, 1, 2, -1):
     emit("take_along_axis", (axis,), np.take_along_axis(x, along, axis))
     added = x.copy()
     view = np.moveaxis(added, axis, 0)
-    np.add.at(view, index, np.moveaxis(fixture(*[7 if i == axis % 3 else s for i, s in enumerate(x.shape)]), axis, 0))
+    source = np.moveaxis(fixture(*[7 if i == axis % 3 else s for i, s in enumerate(x.shape)]), axis, 0)
+    np.add.at(view, index, source)
     emit("index_add", (axis,), added)
+    copied = x.copy()
+    for place, row in zip(index, source):  # one after the other: the last one stays
+        np.moveaxis(copied, axis, 0)[place] = row
+    emit("index_copy", (axis,), copied)
 shapes = ((3,), (2, 3), (3, 4), (5, 2, 3), (5, 3, 2), (1, 3, 2), (4, 1, 2, 3), (5, 3, 1), (2, 1, 3), (0, 3), (3, 0))
 for a, b in itertools.product(shapes, repeat=2):
     try:

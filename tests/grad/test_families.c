@@ -205,6 +205,8 @@
     CASE(index_select, last, IN(S(2, 3)), hd_square(hd_index_select(a, -1, I64(S(2), 1, 1))))                          \
     CASE(index_select, nothing, IN(S(2), S(1)), hd_concat(LIST(hd_index_select(a, 0, hd_zeros(S(0), HD_I64)), b), 0))  \
     CASE(index_add, first, IN(S(3, 2), S(2, 2)), hd_index_add(a, 0, I64(S(2), 2, 2), b))                               \
+    CASE(index_copy, first, IN(S(3, 2), S(2, 2)), hd_square(hd_index_copy(a, 0, I64(S(2), 2, 0), b)))                  \
+    CASE(index_copy, last, IN(S(2, 3), S(2, 2)), hd_square(hd_index_copy(a, 1, I64(S(2), -1, 0), b)))                  \
     CASE(index_add, last, IN(S(2, 3), S(2, 2)), hd_square(hd_index_add(a, 1, I64(S(2), -1, 0), b)))                    \
     CASE(take, matrix, IN(S(2, 3)), hd_take(a, I64(S(2, 2), 5, 0, 0, -1)))                                             \
     CASE(take_along_axis, broadcast, IN(S(1, 3)), hd_take_along_axis(a, 1, I64(S(2, 2), 2, 0, 1, 1)))                  \

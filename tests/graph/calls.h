@@ -107,6 +107,7 @@
     CALL(scatter_min, IN(S(4), S(3)), hd_scatter(a, 0, I64(S(3), 3, 2, 0), b, HD_SCATTER_MIN))                         \
     CALL(take, IN(S(2, 3)), hd_take(a, I64(S(2, 2), 5, 0, -1, 1)))                                                     \
     CALL(index_add, IN(S(3, 2), S(2, 2)), hd_index_add(a, 0, I64(S(2), 2, 0), b))                                      \
+    CALL(index_copy, IN(S(3, 2), S(2, 2)), hd_index_copy(a, 0, I64(S(2), 2, 0), b))                                    \
     CALL(masked_fill, IN(S(2, 3)), hd_masked_fill(a, hd_gt_scalar(a, 1), -7))                                          \
     CALL(one_hot, IN(S(2, 3)), hd_mul(a, hd_one_hot(I64(S(2), 2, 0), 3, HD_F32)))                                      \
     /* contraction */                                                                                                  \

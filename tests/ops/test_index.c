@@ -33,6 +33,15 @@ static void as_numpy(void **state) {
         assert_tensor(hd_index_add(x, axis, script_index(hd_tensor_size(x, axis)), fixture(shape, HD_F64)), HD_F64,
                       &g.shape, g.v);
     }
+    for (golden g = golden_open("index_copy"); golden_next(&g);) {
+        HD_SCOPE;
+        const int axis = (int)g.argument[0];
+        hd_tensor *x = fixture(HD_SHAPE(4, 3, 5), HD_F64);
+        hd_shape shape = hd_tensor_shape(x);
+        shape.size[(axis + 3) % 3] = 7;
+        assert_tensor(hd_index_copy(x, axis, script_index(hd_tensor_size(x, axis)), fixture(shape, HD_F64)), HD_F64,
+                      &g.shape, g.v);
+    }
 }
 
 /* ---- plain loops ------------------------------------------------------------------------------------------------------ */
@@ -159,6 +168,7 @@ static void an_empty_index_takes_nothing(void **state) {
     assert_same(hd_scatter(x, 0, hd_zeros(HD_SHAPE(0, 2), HD_I64), hd_zeros(HD_SHAPE(0, 2), HD_F32), HD_SCATTER_SET),
                 x);
     assert_same(hd_index_add(x, 1, none, hd_zeros(HD_SHAPE(3, 0), HD_F32)), x);
+    assert_same(hd_index_copy(x, 1, none, hd_zeros(HD_SHAPE(3, 0), HD_F32)), x);
     assert_true(
         hd_shape_equal(hd_tensor_shape(hd_index_select(hd_zeros(HD_SHAPE(0, 2), HD_F32), 0, none)), HD_SHAPE(0, 2)));
     assert_true(hd_shape_equal(
@@ -219,6 +229,8 @@ static void wrong_shapes_and_dtypes(void **state) {
     assert_error(HD_ERROR_SHAPE, "hd_index_add: index [2] and source [3,4]");
     assert_null(hd_index_add(x, 0, i1, hd_ones(HD_SHAPE(2, 1), HD_F32))); /* would add to the first column only */
     assert_error(HD_ERROR_SHAPE, "hd_index_add");
+    assert_null(hd_index_copy(x, 0, i1, hd_ones(HD_SHAPE(4), HD_F32)));
+    assert_error(HD_ERROR_SHAPE, "hd_index_copy: index [2] and source [4] for x [3,4]");
     assert_null(hd_take_along_axis(x, 0, i1));
     assert_error(HD_ERROR_SHAPE, "hd_take_along_axis: x [3,4] and index [2] differ in rank");
     assert_null(hd_gather(hd_scalar(1, HD_F32), 0, hd_scalar(0, HD_I64)));
