@@ -136,33 +136,30 @@ static value part_of(const hd_emitter *e, value v, int i, int parts) {
     for (int j = 0; j < count; ++j) lane[j] = hd_llvm.ConstInt(e->i32, (uint64_t)(i * count + j), false);
     return BUILD(ShuffleVector, v, hd_llvm.GetPoison(hd_llvm.TypeOf(v)), hd_llvm.ConstVector(lane, (unsigned)count));
 }
-/* `a` and behind it `b`, which may be shorter. */
-static value joined(const hd_emitter *e, value a, int of_a, value b, int of_b) {
+/* One vector of two of so many lanes. */
+static value joined(const hd_emitter *e, value a, value b, int lanes) {
     value lane[HD_EMIT_LANES];
-    for (int j = 0; j < of_a; ++j) lane[j] = hd_llvm.ConstInt(e->i32, (uint64_t)j, false);
-    if (of_b < of_a)
-        b = BUILD(ShuffleVector, b, hd_llvm.GetPoison(hd_llvm.TypeOf(b)), hd_llvm.ConstVector(lane, (unsigned)of_a));
-    for (int j = 0; j < of_b; ++j) lane[of_a + j] = hd_llvm.ConstInt(e->i32, (uint64_t)(of_a + j), false);
-    return BUILD(ShuffleVector, a, b, hd_llvm.ConstVector(lane, (unsigned)(of_a + of_b)));
+    for (int j = 0; j < 2 * lanes; ++j) lane[j] = hd_llvm.ConstInt(e->i32, (uint64_t)j, false);
+    return BUILD(ShuffleVector, a, b, hd_llvm.ConstVector(lane, (unsigned)(2 * lanes)));
 }
 
 /* AVX-512 has an instruction for it; else by half of the exponent, rounded down, and half of it, rounded up. */
 static value scale(hd_emitter *e, int type, value a, value n) {
     const float_bits f = bits_of_float(e, type);
     const int in_register = type == HD_COMPUTE_F32 ? 16 : 8, parts = e->lanes / in_register;
-    if (e->has_scale && parts > 0 && e->lanes % in_register == 0) {
+    if (e->has_scale && parts > 0 && e->lanes % in_register == 0) { /* kernels are as wide as a power of two */
         const char *name =
             type == HD_COMPUTE_F32 ? "llvm.x86.avx512.mask.scalef.ps.512" : "llvm.x86.avx512.mask.scalef.pd.512";
-        value all = NULL;
+        value scaled[HD_EMIT_LANES], all = hd_llvm.ConstInt(type == HD_COMPUTE_F32 ? e->i16 : e->i8, UINT64_MAX, false);
         for (int i = 0; i < parts; ++i) {
             value x = part_of(e, a, i, parts);
-            value arguments[5] = {x, part_of(e, n, i, parts), x,
-                                  hd_llvm.ConstInt(type == HD_COMPUTE_F32 ? e->i16 : e->i8, UINT64_MAX, false),
-                                  hd_llvm.ConstInt(e->i32, 4, false)}; /* no mask; rounded as usual */
-            value scaled = hd_emit_intrinsic(e, name, NULL, 0, arguments, 5);
-            all = all == NULL ? scaled : joined(e, all, i * in_register, scaled, in_register);
+            value arguments[5] = {x, part_of(e, n, i, parts), x, all,
+                                  hd_llvm.ConstInt(e->i32, 4, false)}; /* 4: rounded as usual */
+            scaled[i] = hd_emit_intrinsic(e, name, NULL, 0, arguments, 5);
         }
-        return all;
+        for (int count = parts, lanes = in_register; count > 1; count /= 2, lanes *= 2)
+            for (int i = 0; i < count / 2; ++i) scaled[i] = joined(e, scaled[2 * i], scaled[2 * i + 1], lanes);
+        return scaled[0];
     }
     value one = hd_emit_integer(e, f.integer, 1), to = hd_emit_integer(e, f.integer, f.fraction);
     value at = as_bits(e, type, BUILD(FAdd, n, hd_emit_constant(e, type, whole_at(type) + 2 * (double)f.bias)));
