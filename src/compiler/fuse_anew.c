@@ -15,11 +15,13 @@ enum {
 }; /* what they cost, in rough units of one vector instruction */
 
 bool hd_node_is_draw(const hd_graph *g, uint32_t node) {
-    if (g->nodes[node].op != HD_OP_randint)
-        return g->nodes[node].op == HD_OP_uniform || g->nodes[node].op == HD_OP_normal;
-    const hd_random_attributes *a = hd_node_attributes(g, node); /* products of 64 bits hold it, and numbers in f64 */
-    return (uint64_t)a->high - (uint64_t)a->low < (uint64_t)1 << 32 && a->low > -((int64_t)1 << 53) &&
-           a->low < (int64_t)1 << 53;
+    const int op = g->nodes[node].op;
+    const int64_t most = (int64_t)1 << 53; /* numbers of kernels, places among them, come from f64 */
+    if (op != HD_OP_uniform && op != HD_OP_normal && op != HD_OP_randint) return false;
+    if (hd_shape_count(hd_node_shape(g, node)) > most) return false;
+    if (op != HD_OP_randint) return true;
+    const hd_random_attributes *a = hd_node_attributes(g, node); /* its width: products of 64 bits hold it */
+    return (uint64_t)a->high - (uint64_t)a->low < (uint64_t)1 << 32 && a->low > -most && a->low < most;
 }
 
 bool hd_anew_layout(const hd_graph *g, uint32_t node, hd_layout *out) {

@@ -254,6 +254,20 @@ static void equal_draws_share_code(void **state) {
     assert_identical(y, expected);
 }
 
-RUN(test(kernels_draw_the_numbers_of_the_device), test(nothing_is_drawn_of_no_elements),
-    test(the_c_compiler_draws_them_too), test(a_mask_is_drawn_again_where_it_is_needed_again),
-    test(normal_numbers_are_drawn_once), test(equal_draws_share_code))
+/* Places beyond what a kernel counts exactly: such a draw is made in memory, which there is not. */
+static void a_draw_of_absurd_size_is_no_others(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("absurd");
+    const int64_t size = (int64_t)1 << 30;
+    hd_tensor *last = hd_select(hd_uniform(S(size, size), HD_F32, 0, 1), 0, size - 1);
+    hd_builder_add_output(b, "y", hd_neg(hd_slice(last, 0, 5, 13, 1)));
+    hd_script *s = built(b);
+    assert_null(hd_script_run(s));
+    assert_error(HD_ERROR_MEMORY, "");
+}
+
+RUN(test(a_draw_of_absurd_size_is_no_others), test(kernels_draw_the_numbers_of_the_device),
+    test(nothing_is_drawn_of_no_elements), test(the_c_compiler_draws_them_too),
+    test(a_mask_is_drawn_again_where_it_is_needed_again), test(normal_numbers_are_drawn_once),
+    test(equal_draws_share_code))
