@@ -195,7 +195,7 @@ static inline bool shows_elements_twice(hd_tensor *t) { return hd_layout_overlap
 
 /* Units of error that ops add. A sum contracts with a product before it, which is then not rounded: half a unit of the
  * product, and up to half a unit on each side when the result is rounded. Functions: the ulp of their rows, on each side. */
-enum { ADDED = 2, TANH = 4, SUMMED = 1 };
+enum { ADDED = 2, TANH = 4, SUMMED = 1, NORMAL = 16 };
 
 /* All that shares the memory of `dst`, which was written, is known no better than what was written. */
 static inline void spread_write(values *v, hd_tensor *dst, double before) {
@@ -317,7 +317,10 @@ static inline hd_tensor *random_op(dice *d, values *v) {
         a = pick(d, v);
         return hd_tensor_dtype(a) == HD_F32 && !last_bits(v) && below(d, 2) ? hd_bitcast(a, HD_I32) : hd_contiguous(a);
     case 14: return hd_uniform(HD_SHAPE(1 + below(d, 3), 1 + below(d, 3)), HD_F32, -2, 2);
-    case 15: return hd_normal(HD_SHAPE(below(d, 4)), HD_F64, 0, 1);
+    case 15: /* a logarithm, a root, a cosine and their product, in kernels that may fuse what the device does not */
+        v->units = NORMAL;
+        v->raised = LAST_BITS;
+        return hd_normal(HD_SHAPE(below(d, 4)), HD_F64, 0, 1);
     case 16:
         a = pick(d, v);
         return hd_tensor_rank(a) > 0 && hd_tensor_size(a, 0) > 0
