@@ -319,8 +319,8 @@ static hd_error add_pick(walk *w, uint32_t node) {
     return HD_OK;
 }
 
-/* A concatenation or padding, read where its pieces lie: a kernel for what follows to join; alone it is a call. What kernels
- * compute for it alone they write where it belongs, so it is not worth reading in place when all of it is such. */
+/* What kernels compute for a concatenation or padding alone they write where it belongs, so it is not worth reading in place
+ * when all of it is such. */
 static bool has_given_piece(const walk *w, uint32_t node) {
     for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
         const uint32_t in = hd_node_inputs(w->g, node)[k], group = group_of(w, source_of(w, in));
@@ -329,6 +329,7 @@ static bool has_given_piece(const walk *w, uint32_t node) {
     return false;
 }
 
+/* One that is read where its pieces lie: a kernel for what follows to join; alone it is a call. */
 static hd_error add_joint(walk *w, uint32_t node) {
     const hd_shape shape = hd_node_shape(w->g, node);
     const uint32_t group = new_group(w, HD_GROUP_KERNEL, &shape, input_level(w, node) + 1);

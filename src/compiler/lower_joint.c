@@ -29,7 +29,7 @@ static int piece(build *b, uint32_t in, int buffer, int64_t offset, int conditio
     return hd_kernel_load_where(b->k, buffer, offset == 0 ? -1 : hd_lower_number(b, HD_I64, (double)offset), condition);
 }
 
-/* The buffer of a piece; *along: its strides along its own axes. -1: it is a number, or an error is pending. */
+/* The buffer of a piece, or any for a number; -1 with an error. */
 static int buffer_of(build *b, uint32_t in, const int8_t *axes) {
     if (b->l->f->number[in]) return hd_lower_number_node(b, b->l->f->source[in]) < 0 ? -1 : 0;
     int64_t stride[HD_MAX_RANK];
