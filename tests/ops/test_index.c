@@ -24,24 +24,18 @@ static void as_numpy(void **state) {
         assert_tensor(hd_take_along_axis(x, (int)g.argument[0], hd_from_data(along, HD_SHAPE(4, 3, 5), HD_I64)), HD_F64,
                       &g.shape, g.v);
     }
-    for (golden g = golden_open("index_add"); golden_next(&g);) {
-        HD_SCOPE;
-        const int axis = (int)g.argument[0];
-        hd_tensor *x = fixture(HD_SHAPE(4, 3, 5), HD_F64);
-        hd_shape shape = hd_tensor_shape(x);
-        shape.size[(axis + 3) % 3] = 7;
-        assert_tensor(hd_index_add(x, axis, script_index(hd_tensor_size(x, axis)), fixture(shape, HD_F64)), HD_F64,
-                      &g.shape, g.v);
-    }
-    for (golden g = golden_open("index_copy"); golden_next(&g);) {
-        HD_SCOPE;
-        const int axis = (int)g.argument[0];
-        hd_tensor *x = fixture(HD_SHAPE(4, 3, 5), HD_F64);
-        hd_shape shape = hd_tensor_shape(x);
-        shape.size[(axis + 3) % 3] = 7;
-        assert_tensor(hd_index_copy(x, axis, script_index(hd_tensor_size(x, axis)), fixture(shape, HD_F64)), HD_F64,
-                      &g.shape, g.v);
-    }
+    static hd_tensor *(*const put[])(hd_tensor *, int, hd_tensor *, hd_tensor *) = {hd_index_add, hd_index_copy};
+    static const char *const names[] = {"index_add", "index_copy"};
+    for (int way = 0; way < 2; ++way)
+        for (golden g = golden_open(names[way]); golden_next(&g);) {
+            HD_SCOPE;
+            const int axis = (int)g.argument[0];
+            hd_tensor *x = fixture(HD_SHAPE(4, 3, 5), HD_F64);
+            hd_shape shape = hd_tensor_shape(x);
+            shape.size[(axis + 3) % 3] = 7;
+            assert_tensor(put[way](x, axis, script_index(hd_tensor_size(x, axis)), fixture(shape, HD_F64)), HD_F64,
+                          &g.shape, g.v);
+        }
 }
 
 /* ---- plain loops ------------------------------------------------------------------------------------------------------ */
