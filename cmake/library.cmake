@@ -85,6 +85,7 @@ foreach(isa ${HODU_ISAS_BUILT})
     ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_gemm.c
     ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_norm.c
     ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_patch.c
+    ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_winograd.c
     ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_attention.c
     ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_random.c)
   foreach(type b8 u8 u16 u32 u64 i8 i16 i32 i64 f32 f64)

@@ -60,38 +60,50 @@ static void describe(hd_op_id id, const hd_conv_attributes *a, const hd_shape *x
     }
     c->map.plane = hd_volume(c->map.image);
     c->plan.tap_count = hd_volume(s->kernel);
-    c->depthwise = hd_conv_is_depthwise(c, s);
+    c->way = hd_conv_is_depthwise(c, s)     ? HD_CONV_DEPTHWISE
+             : hd_conv_suits_winograd(c, s) ? HD_CONV_WINOGRAD
+                                            : HD_CONV_TILES;
     const hd_gemm_kernels *unit = &hd_kernels()->gemm_parts; /* blocks of patches are whole steps for it */
-    if (is_f32 && unit->mr > 0 && c->rows >= unit->mr && c->channels > 0 && c->channels % unit->group == 0)
+    if (is_f32 && c->way == HD_CONV_TILES && unit->mr > 0 && c->rows >= unit->mr && c->channels > 0 &&
+        c->channels % unit->group == 0)
         c->unit = unit;
 }
 
-/* Cuts it for so many threads; bytes of memory that it works in: its plan, packed weights unless they are given, pieces. */
+static const struct {
+    void (*cut)(hd_conv_work *, const hd_conv_sizes *, int threads);
+    size_t (*packed_size)(const hd_conv_work *); /* NULL: weights are read where they are */
+    void (*pack)(const hd_conv_work *, char *out);
+    void (*run)(const hd_conv_work *);
+} ways[] = {
+    [HD_CONV_TILES] = {hd_conv_cut_tiles, hd_conv_tiles_packed_size, hd_conv_tiles_pack, hd_conv_run_tiles},
+    [HD_CONV_DEPTHWISE] = {hd_conv_cut_depthwise, NULL, NULL, hd_conv_run_depthwise},
+    [HD_CONV_WINOGRAD] = {hd_conv_cut_winograd, hd_conv_winograd_packed_size, hd_conv_winograd_pack,
+                          hd_conv_run_winograd},
+};
+
 static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+static size_t packed_size(const work *w) {
+    return ways[w->conv.way].packed_size == NULL ? 0 : ways[w->conv.way].packed_size(&w->conv);
+}
+
+/* Cuts it for so many threads; bytes of memory that it works in: its plan, packed weights unless they are given, pieces. */
 static size_t cut(work *w, int threads, bool packed) {
-    hd_conv_work *c = &w->conv;
-    if (c->depthwise)
-        hd_conv_cut_depthwise(c, &w->sizes, threads);
-    else
-        hd_conv_cut_tiles(c, threads);
-    return rounded(hd_conv_plan_bytes(&w->sizes)) + (packed || c->depthwise ? 0 : rounded(hd_conv_packed_size(c))) +
-           c->piece_bytes * (size_t)c->pieces;
+    ways[w->conv.way].cut(&w->conv, &w->sizes, threads);
+    return rounded(hd_conv_plan_bytes(&w->sizes)) + (packed ? 0 : rounded(packed_size(w))) +
+           w->conv.piece_bytes * (size_t)w->conv.pieces;
 }
 
 static void run(work *w, char *room) {
     hd_conv_work *c = &w->conv;
     hd_conv_plan_make(&w->sizes, w->transposed, room, &c->plan);
     room += rounded(hd_conv_plan_bytes(&w->sizes));
-    if (c->packed == NULL && !c->depthwise) {
-        hd_conv_pack_weights(c, room);
+    if (c->packed == NULL && ways[c->way].pack != NULL) {
+        ways[c->way].pack(c, room);
         c->packed = room;
-        room += rounded(hd_conv_packed_size(c));
+        room += rounded(packed_size(w));
     }
     c->room = room;
-    if (c->depthwise)
-        hd_conv_run_depthwise(c);
-    else
-        hd_conv_run_tiles(c);
+    ways[c->way].run(c);
 }
 
 /* ---- as a product ------------------------------------------------------------------------------------------------------ */
@@ -120,7 +132,7 @@ size_t hd_conv_product_packed_bytes(const hd_call *call) {
     if (call->outputs[0]->count == 0) return 0;
     describe_call(call, &w);
     cut(&w, 1, false);
-    return w.conv.depthwise ? 0 : hd_conv_packed_size(&w.conv);
+    return packed_size(&w);
 }
 
 hd_error hd_conv_product_pack(hd_thread *thread, const hd_call *call, void *out) {
@@ -132,7 +144,7 @@ hd_error hd_conv_product_pack(hd_thread *thread, const hd_call *call, void *out)
     hd_block *plan = hd_block_new(thread, hd_conv_plan_bytes(&w.sizes));
     if (plan == NULL) return HD_ERROR_MEMORY;
     hd_conv_plan_make(&w.sizes, w.transposed, hd_block_data(plan), &w.conv.plan);
-    hd_conv_pack_weights(&w.conv, out);
+    ways[w.conv.way].pack(&w.conv, out);
     hd_block_release(thread, plan);
     return HD_OK;
 }

@@ -1,5 +1,6 @@
-/* Convolutions on the CPU: what their files share. conv.c reads calls and cuts the work, conv_tiles.c multiplies,
- * conv_depthwise.c does it channel by channel, conv_plan.c says which taps pixels see. */
+/* Convolutions on the CPU: what their files share. conv.c reads calls and chooses the way; conv_tiles.c multiplies,
+ * conv_winograd.c with fewer multiplications, conv_depthwise.c does it channel by channel; conv_plan.c says which taps pixels
+ * see. */
 #ifndef HD_DEVICE_CPU_CONV_H
 #define HD_DEVICE_CPU_CONV_H
 
@@ -36,6 +37,8 @@ typedef struct hd_conv_plan {
 size_t hd_conv_plan_bytes(const hd_conv_sizes *sizes);
 void hd_conv_plan_make(const hd_conv_sizes *sizes, bool transposed, void *memory, hd_conv_plan *plan);
 
+typedef enum hd_conv_way { HD_CONV_TILES, HD_CONV_DEPTHWISE, HD_CONV_WINOGRAD } hd_conv_way;
+
 /* A convolution under way. Its result is [images and channels, pixels], in tiles. */
 typedef struct hd_conv_work {
     const hd_gemm_kernels *kernels, *unit; /* unit: those of a matrix unit, which multiplies then, or NULL */
@@ -46,16 +49,16 @@ typedef struct hd_conv_work {
     const char *x, *weight;
     int64_t weight_row, weight_channel, weight_group; /* strides in elements */
     hd_conv_plan plan;
-    bool depthwise; /* one channel to one channel */
+    hd_conv_way way;
     hd_product_finish finish;
     void *context;
     const char
         *bias; /* a transposed one that strides has no tiles: its pixels go straight to y, with the bias or NULL */
     char *y;
-    const char *packed; /* weights: [group][tap of a phase][strip][channel][mr], strips of a phase together */
+    const char *packed; /* weights, as the way wants them; NULL for a depthwise one */
     /* how the work is cut: items are shared out in pieces, each with memory of its own */
     int64_t strips, panels; /* of the output channels of a group; of the pixels of an item, at most */
-    int64_t planes, lines;  /* depthwise: channels and output lines of an item, at most */
+    int64_t planes, lines;  /* depthwise: channels and output lines of an item, at most; Winograd: rows of tiles */
     int64_t pieces;
     char *room;
     size_t piece_bytes;
@@ -65,15 +68,34 @@ static inline char *hd_conv_element(const hd_conv_work *c, const void *base, int
     return (char *)(uintptr_t)base + at * (int64_t)c->bytes;
 }
 
-/* conv_tiles.c: a matrix product. Both ways of cutting set `pieces`, at most so many as there are threads. */
-void hd_conv_cut_tiles(hd_conv_work *c, int threads);
+/* Each way: how it cuts the work, setting `pieces`, at most so many as there are threads; bytes of its packed weights, and
+ * packing them; and running. */
+void hd_conv_cut_tiles(hd_conv_work *c, const hd_conv_sizes *sizes, int threads);
+size_t hd_conv_tiles_packed_size(const hd_conv_work *c);
+void hd_conv_tiles_pack(const hd_conv_work *c, char *out);
 void hd_conv_run_tiles(const hd_conv_work *c);
-size_t hd_conv_packed_size(const hd_conv_work *c); /* of the weights, in bytes */
-void hd_conv_pack_weights(const hd_conv_work *c, char *out);
-/* conv_depthwise.c: whether it is one channel to one channel, with windows that have no wide gaps. */
-bool hd_conv_is_depthwise(const hd_conv_work *c, const hd_conv_sizes *sizes);
+void hd_conv_cut_winograd(hd_conv_work *c, const hd_conv_sizes *sizes, int threads);
+size_t hd_conv_winograd_packed_size(const hd_conv_work *c);
+void hd_conv_winograd_pack(const hd_conv_work *c, char *out);
+void hd_conv_run_winograd(const hd_conv_work *c);
 void hd_conv_cut_depthwise(hd_conv_work *c, const hd_conv_sizes *sizes, int threads);
 void hd_conv_run_depthwise(const hd_conv_work *c);
+/* That windows are 3 x 3, and channels and pixels enough for Winograd's way. */
+bool hd_conv_suits_winograd(const hd_conv_work *c, const hd_conv_sizes *sizes);
+/* That it is one channel to one channel, with windows that have no wide gaps. */
+bool hd_conv_is_depthwise(const hd_conv_work *c, const hd_conv_sizes *sizes);
+
+/* conv_tiles.c: rows [k0, k0 + kc) of the patches, which are taps and their channels, at `columns` pixels from `first` on, as a
+ * panel of the matrix product. */
+void hd_conv_pack_panel(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t k0, int64_t kc,
+                        int64_t first, int64_t columns, char *panel);
+
+/* conv_depthwise.c: lines of x with their padding, [lines][remainders to the step][run]: column i of remainder r is column
+ * left + r + step * i of the image. */
+typedef struct hd_conv_lines {
+    int64_t top, lines, left, step, run;
+} hd_conv_lines;
+void hd_conv_lay_out(const hd_conv_work *c, const hd_conv_lines *wanted, int64_t plane, int64_t sheet, char *out);
 
 /* The gradient of the weight from the image and the gradient of the result. */
 hd_error hd_cpu_conv_weight(hd_thread *thread, const hd_conv_sizes *sizes, hd_dtype dtype, const void *image,

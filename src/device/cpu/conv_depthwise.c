@@ -68,35 +68,37 @@ typedef struct item {
     int64_t image, channel, channels, sheet, line, lines;
 } item;
 
-/* The part of x that the item sees, for one channel: [sheets][lines][remainders][run]. */
-static void lay_out(const hd_conv_work *c, const window *w, const item *t, int64_t channel, char *out) {
-    const int64_t step = c->map.step[2], lines = lines_for(c, w->span[1], t->lines),
-                  top = t->line * c->map.step[1] + w->low[1], width = c->map.image[2];
-    const int64_t begin = most(0, least(-top, lines)), end = most(begin, least(lines, c->map.image[1] - top));
-    const char *x = hd_conv_element(c, c->x, (t->image * c->groups + channel) * c->map.plane);
-    for (int64_t s = 0; s < w->span[0]; ++s, out += lines * w->line * (int64_t)c->bytes) {
-        const int64_t z = t->sheet * c->map.step[0] + w->low[0] + s;
-        if (z < 0 || z >= c->map.image[0]) {
-            memset(out, 0, (size_t)(lines * w->line) * c->bytes);
-            continue;
-        }
-        memset(out, 0, (size_t)(begin * w->line) * c->bytes);
-        memset(hd_conv_element(c, out, end * w->line), 0, (size_t)((lines - end) * w->line) * c->bytes);
-        if (begin == end) continue;
-        for (int64_t r = 0; r < step; ++r) { /* column i of the run is column i * step + from of the image */
-            const int64_t from = w->low[2] + r;
-            const int64_t left = from >= 0 ? 0 : least(w->run, (-from + step - 1) / step),
-                          right = from >= width ? left : most(left, least(w->run, (width - from + step - 1) / step));
-            char *to = hd_conv_element(c, out, begin * w->line + r * w->run);
-            if (left > 0) c->map.runs(to, w->line, NULL, 0, end - begin, left, 1);
-            if (right > left)
-                c->map.runs(hd_conv_element(c, to, left), w->line,
-                            hd_conv_element(c, x, (z * c->map.image[1] + top + begin) * width + from + left * step),
-                            width, end - begin, right - left, step);
-            if (w->run > right)
-                c->map.runs(hd_conv_element(c, to, right), w->line, NULL, 0, end - begin, w->run - right, 1);
-        }
+void hd_conv_lay_out(const hd_conv_work *c, const hd_conv_lines *wanted, int64_t plane, int64_t sheet, char *out) {
+    const int64_t step = wanted->step, run = wanted->run, line = run * step, top = wanted->top, width = c->map.image[2];
+    const bool is_outside = sheet < 0 || sheet >= c->map.image[0];
+    const int64_t begin = is_outside ? wanted->lines : most(0, least(-top, wanted->lines)),
+                  end = most(begin, least(wanted->lines, c->map.image[1] - top));
+    const char *x = hd_conv_element(c, c->x, plane * c->map.plane);
+    memset(out, 0, (size_t)(begin * line) * c->bytes);
+    memset(hd_conv_element(c, out, end * line), 0, (size_t)((wanted->lines - end) * line) * c->bytes);
+    for (int64_t r = 0; begin < end && r < step; ++r) {
+        const int64_t from = wanted->left + r;
+        const int64_t left = from >= 0 ? 0 : least(run, (-from + step - 1) / step),
+                      right = from >= width ? left : most(left, least(run, (width - from + step - 1) / step));
+        char *to = hd_conv_element(c, out, begin * line + r * run);
+        if (left > 0) c->map.runs(to, line, NULL, 0, end - begin, left, 1);
+        if (right > left)
+            c->map.runs(hd_conv_element(c, to, left), line,
+                        hd_conv_element(c, x, (sheet * c->map.image[1] + top + begin) * width + from + left * step),
+                        width, end - begin, right - left, step);
+        if (run > right) c->map.runs(hd_conv_element(c, to, right), line, NULL, 0, end - begin, run - right, 1);
     }
+}
+
+/* The part of x that the item sees, for one channel: some lines of each sheet. */
+static void lay_out(const hd_conv_work *c, const window *w, const item *t, int64_t channel, char *out) {
+    const hd_conv_lines wanted = {.top = t->line * c->map.step[1] + w->low[1],
+                                  .lines = lines_for(c, w->span[1], t->lines),
+                                  .left = w->low[2],
+                                  .step = c->map.step[2],
+                                  .run = w->run};
+    for (int64_t s = 0; s < w->span[0]; ++s, out += wanted.lines * w->line * (int64_t)c->bytes)
+        hd_conv_lay_out(c, &wanted, t->image * c->groups + channel, t->sheet * c->map.step[0] + w->low[0] + s, out);
 }
 
 /* Where each tap begins in what lay_out made. */

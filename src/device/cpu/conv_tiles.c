@@ -35,7 +35,8 @@ static char *strip_at(const hd_conv_work *c, const char *packed, int64_t group, 
     return (char *)(uintptr_t)packed + (size_t)place * packed_bytes(c);
 }
 
-size_t hd_conv_packed_size(const hd_conv_work *c) {
+/* [group][tap of a phase][strip][channel][mr], strips of a phase together */
+size_t hd_conv_tiles_packed_size(const hd_conv_work *c) {
     return (size_t)(c->groups * c->plan.tap_count * c->strips * strip_rows(c) * c->channels) * packed_bytes(c);
 }
 
@@ -74,10 +75,10 @@ static void pack_strips(void *context, int64_t begin, int64_t end) { /* items: g
     }
 }
 
-void hd_conv_pack_weights(const hd_conv_work *c, char *out) {
+void hd_conv_tiles_pack(const hd_conv_work *c, char *out) {
     packing k = {c, out};
     const int64_t strips = c->groups * c->plan.phase_count * c->strips,
-                  size = (int64_t)(hd_conv_packed_size(c) / packed_bytes(c));
+                  size = (int64_t)(hd_conv_tiles_packed_size(c) / packed_bytes(c));
     if (size > 0) hd_parallel_range(strips, PARALLEL / (size / strips + 1) + 1, pack_strips, &k);
 }
 
@@ -95,9 +96,8 @@ static bool next_stretch(const hd_conv_phase *p, int64_t begin, int64_t columns,
     return true;
 }
 
-/* Rows [k0, k0 + kc) of the patches, at `columns` pixels from `first` on. */
-static void pack_panel(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t k0, int64_t kc,
-                       int64_t first, int64_t columns, char *panel) {
+void hd_conv_pack_panel(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t k0, int64_t kc,
+                        int64_t first, int64_t columns, char *panel) {
     const int64_t nr = c->kernels->nr;
     hd_patch_map map = c->map;
     memcpy(map.grid, p->grid, sizeof map.grid);
@@ -142,7 +142,7 @@ static int64_t pack_panels(const hd_conv_work *c, int64_t group, const hd_conv_p
         copy_panels(c, group, p, k0, kc, first, least(whole, PANELS_AT_ONCE), out);
         return least(whole, PANELS_AT_ONCE);
     }
-    pack_panel(c, group, p, k0, kc, first, least(nr, columns), out);
+    hd_conv_pack_panel(c, group, p, k0, kc, first, least(nr, columns), out);
     return 1;
 }
 
@@ -283,7 +283,8 @@ static void fill_all(const hd_conv_work *c) {
     }
 }
 
-void hd_conv_cut_tiles(hd_conv_work *c, int threads) {
+void hd_conv_cut_tiles(hd_conv_work *c, const hd_conv_sizes *sizes, int threads) {
+    (void)sizes;
     const int64_t mr = strip_rows(c), nr = c->kernels->nr, taps = c->plan.tap_count;
     const int64_t phases = hd_volume(c->out_step), pixels = c->batch * hd_volume(c->out) / phases + 1;
     const double work = (double)(c->batch * hd_volume(c->out)) * (double)(c->groups * c->rows * c->channels) *

@@ -30,6 +30,7 @@ const uint8_t hd_compute_dtype[HD_COMPUTE_COUNT] = {
     void hd_fill_gemm_##isa_name(hd_cpu_kernels *);                                                                    \
     void hd_fill_norm_##isa_name(hd_cpu_kernels *);                                                                    \
     void hd_fill_attention_##isa_name(hd_cpu_kernels *);                                                               \
+    void hd_fill_winograd_##isa_name(hd_cpu_kernels *);                                                                \
     void hd_fill_patch_##isa_name(hd_cpu_kernels *);                                                                   \
     void hd_fill_random_##isa_name(hd_cpu_kernels *);
 
@@ -49,6 +50,7 @@ static void use_baseline(void) {
     hd_fill_gemm_baseline(table);
     hd_fill_norm_baseline(table);
     hd_fill_attention_baseline(table);
+    hd_fill_winograd_baseline(table);
     hd_fill_patch_baseline(table);
     hd_fill_random_baseline(table);
 }
@@ -67,6 +69,7 @@ static void use_avx2(void) {
     hd_fill_gemm_avx2(table);
     hd_fill_norm_avx2(table);
     hd_fill_attention_avx2(table);
+    hd_fill_winograd_avx2(table);
     hd_fill_patch_avx2(table);
     hd_fill_random_avx2(table);
 }
@@ -86,6 +89,7 @@ static void use_avx512(void) {
     hd_fill_gemm_avx512(table);
     hd_fill_norm_avx512(table);
     hd_fill_attention_avx512(table);
+    hd_fill_winograd_avx512(table);
     hd_fill_patch_avx512(table);
     hd_fill_random_avx512(table);
 }

@@ -101,6 +101,20 @@ typedef void (*hd_run_kernel)(void *out, int64_t out_row, const void *in, int64_
 typedef void (*hd_taps_kernel)(void *out, int64_t out_row, const void *in, int64_t in_row, int64_t rows,
                                const int64_t *at, const void *factors, int64_t taps, int64_t n);
 
+/* Winograd's F(2x2, 3x3), see conv_winograd.c. Places are `apart` elements from each other. */
+enum { HD_WINOGRAD_PLACES = 16 };
+typedef struct hd_winograd_kernels {
+    /* Windows of `rows` output channels, at most a strip of gemm_f32, and all input channels: [place][channel][strip] */
+    void (*windows)(float *out, int64_t apart, const float *weight, const int64_t at[9], int64_t row, int64_t channel,
+                    int64_t rows, int64_t channels);
+    /* Patches of n tiles side by side, from four lines, each with its even columns first and then, `run` behind, the odd ones:
+     * [place][n]. n is rounded up to whole vectors: of what lies behind up to 15 elements are read and written. */
+    void (*patches)(float *out, int64_t apart, const float *lines, int64_t line, int64_t run, int64_t n);
+    /* [place][tiles] to one line or two of `width` results; false when one of them, or of the tiles that fill the last
+     * vector, is infinite or NaN. */
+    bool (*results)(float *out, int64_t line, int lines, int64_t width, const float *in, int64_t apart);
+} hd_winograd_kernels;
+
 /* Rows of n attention scores: see attention.c. */
 typedef struct hd_attention_kernels {
     double (*largest)(const void *x, int64_t n); /* that is no NaN */
@@ -134,6 +148,7 @@ typedef struct hd_cpu_kernels {
     hd_attention_kernels attention_f32, attention_f64;
     hd_run_kernel runs_4, runs_8; /* for elements of 4 and 8 bytes */
     hd_taps_kernel taps_f32, taps_f64;
+    hd_winograd_kernels winograd;
     /* element e of draw (seed, draw), for e in [first, first + n): see random.c */
     void (*uniform_f32)(float *out, int64_t first, int64_t n, uint64_t seed, uint64_t draw);
     void (*uniform_f64)(double *out, int64_t first, int64_t n, uint64_t seed, uint64_t draw);

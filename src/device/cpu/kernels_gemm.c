@@ -5,13 +5,6 @@
 
 #include <string.h>
 
-#if defined(__AVX512F__)
-enum { TILE_ROWS = 12 };
-#elif defined(__AVX2__)
-enum { TILE_ROWS = 6 };
-#else
-enum { TILE_ROWS = 4 };
-#endif
 enum { MOST_ROWS = TILE_ROWS > 8 ? 8 : 4 }; /* of a tile that is not whole */
 
 /* A in words of t times B in memory of s; WORDS_OF(k) words are k elements, and ADD(sum, word, vector) is a step, for which

@@ -4,13 +4,13 @@
 
 #include "device/cpu/kernels.h"
 
-/* Bytes of a vector register. */
+/* Bytes of a vector register, and rows of the tile that a matrix product keeps in them. */
 #if defined(__AVX512F__)
-enum { VECTOR = 64 };
+enum { VECTOR = 64, TILE_ROWS = 12 };
 #elif defined(__AVX2__)
-enum { VECTOR = 32 };
+enum { VECTOR = 32, TILE_ROWS = 6 };
 #else
-enum { VECTOR = 16 };
+enum { VECTOR = 16, TILE_ROWS = 4 };
 #endif
 
 #define KERNELS__(name, isa) name##_##isa
@@ -21,6 +21,7 @@ void KERNELS(hd_fill_memory)(hd_cpu_kernels *table);
 void KERNELS(hd_fill_gemm)(hd_cpu_kernels *table);
 void KERNELS(hd_fill_norm)(hd_cpu_kernels *table);
 void KERNELS(hd_fill_patch)(hd_cpu_kernels *table);
+void KERNELS(hd_fill_winograd)(hd_cpu_kernels *table);
 void KERNELS(hd_fill_attention)(hd_cpu_kernels *table);
 void KERNELS(hd_fill_random)(hd_cpu_kernels *table);
 void KERNELS(hd_fill_parts)(hd_cpu_kernels *table);

@@ -441,7 +441,7 @@ void KERNELS(hd_fill_parts)(hd_cpu_kernels *table) {
     one->tile = tile_1;
     one->thin = thin_1;
     one->from[HD_BF16] = READ(1, bf16, uint16_t);
-    three->cost = 45, three->cost_a = 1800, three->cost_b = 1200, three->cost_b_turned = 3000;
+    three->cost = 45, three->cost_a = 1800, three->cost_b = 1900, three->cost_b_turned = 3000;
     one->cost = 10, one->cost_a = one->cost_b = 1000, one->cost_b_turned = 2000;
     three->enter = one->enter = enter;
     three->leave = one->leave = leave;

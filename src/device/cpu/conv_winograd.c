@@ -1,0 +1,305 @@
+/* Convolution with windows of 3 x 3 by Winograd's F(2x2, 3x3): results in tiles of 2 x 2, each from a patch of 4 x 4. Patches
+ * and windows are transformed to 16 places (kernels_winograd.c); at each place the channels are a matrix product, and the
+ * results are transformed back: 16 multiplications a tile instead of 36. Its errors are no larger than those of summing up
+ * window by window, but they are those of the whole patch, and an infinity or NaN in it would reach all four results: an item
+ * with such a result is computed again, as it stands. */
+#include "device/cpu/conv.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum {
+    PLACES = HD_WINOGRAD_PLACES,
+    LEAST_CHANNELS = 24,  /* of either side: what transforming costs, each of them has to pay */
+    LEAST_TILES = 64,     /* which the windows that are transformed for them pay */
+    ITEM_BYTES = 3 << 19, /* patches and products of an item, for the second-level cache, */
+    LEAST_PANELS = 3,     /* unless the weights would be read for too few tiles */
+    MOST_PANELS = 16,
+    K_BLOCK = 256,    /* channels at a time: a panel of patches and a strip of weights stay in the first-level cache */
+    ROWS_AT_ONCE = 8, /* output channels that are finished together */
+    SLACK = 16,       /* elements behind a line that a vector may read or write */
+    PARALLEL = 1 << 16
+};
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
+
+/* Tiles of an image. */
+static int64_t tile_rows(const hd_conv_work *c) { return (c->out[1] + 1) / 2; }
+static int64_t tile_columns(const hd_conv_work *c) { return (c->out[2] + 1) / 2; }
+
+bool hd_conv_suits_winograd(const hd_conv_work *c, const hd_conv_sizes *s) {
+    bool fits = c->bytes == 4 && s->kernel[0] == 1 && c->out[0] == 1 && c->map.image[0] == 1;
+    for (int a = 1; a < 3; ++a) fits = fits && s->kernel[a] == 3 && s->stride[a] == 1 && s->dilation[a] == 1;
+    const int64_t tiles = c->batch * tile_rows(c) * tile_columns(c);
+    return fits && least(c->channels, c->rows) >= LEAST_CHANNELS && tiles >= LEAST_TILES &&
+           9 * c->batch * hd_volume(c->out) > 24 * tiles; /* odd images have tiles that are not filled */
+}
+
+/* ---- weights: [group][place][strip][channel][mr] ------------------------------------------------------------------------- */
+static int64_t strip_elements(const hd_conv_work *c) { return c->channels * c->kernels->mr; }
+static int64_t place_elements(const hd_conv_work *c) { return c->strips * strip_elements(c); }
+size_t hd_conv_winograd_packed_size(const hd_conv_work *c) {
+    return (size_t)(c->groups * PLACES * place_elements(c)) * c->bytes;
+}
+
+/* Where the windows' columns and lines begin, and each tap of a window in the weight. */
+typedef struct window {
+    int64_t low[3], at[9];
+} window;
+static window window_of(const hd_conv_work *c) {
+    window w = {.low = {0, INT64_MAX, INT64_MAX}};
+    for (int t = 0; t < 9; ++t)
+        for (int a = 1; a < 3; ++a) w.low[a] = least(w.low[a], c->plan.taps[t].base[a]);
+    for (int t = 0; t < 9; ++t) {
+        const int64_t *base = c->plan.taps[t].base;
+        w.at[3 * (base[1] - w.low[1]) + base[2] - w.low[2]] = c->plan.taps[t].at;
+    }
+    return w;
+}
+
+typedef struct packing {
+    const hd_conv_work *c;
+    window window;
+    float *out;
+} packing;
+
+static void pack_strips(void *context, int64_t begin, int64_t end) { /* items: group, strip */
+    const packing *k = context;
+    const hd_conv_work *c = k->c;
+    const int64_t mr = c->kernels->mr;
+    for (int64_t i = begin; i < end; ++i) {
+        const int64_t group = i / c->strips, strip = i % c->strips;
+        const float *weight =
+            (const float *)(const void *)c->weight + group * c->weight_group + strip * mr * c->weight_row;
+        hd_kernels()->winograd.windows(k->out + group * PLACES * place_elements(c) + strip * strip_elements(c),
+                                       place_elements(c), weight, k->window.at, c->weight_row, c->weight_channel,
+                                       least(mr, c->rows - strip * mr), c->channels);
+    }
+}
+
+void hd_conv_winograd_pack(const hd_conv_work *c, char *out) {
+    packing k = {c, window_of(c), (float *)(void *)out};
+    hd_parallel_range(c->groups * c->strips, PARALLEL / (PLACES * strip_elements(c)) + 1, pack_strips, &k);
+}
+
+/* ---- memory of a piece ------------------------------------------------------------------------------------------------------ */
+/* All in elements. The distances between places are no multiple of what caches confuse. */
+typedef struct room {
+    int64_t run, line;                              /* columns of a line of x with one remainder to 2, and the line */
+    int64_t columns;                                /* of a matrix of tiles, in whole panels */
+    int64_t pitch;                                  /* from a place of one channel's patches to the next */
+    int64_t place;                                  /* from one of the products to the next */
+    int64_t lines, scratch, panels, products, tile; /* where they begin */
+    int64_t elements;
+} room;
+static room room_of(const hd_conv_work *c) {
+    const int64_t tiles = c->lines * tile_columns(c), nr = c->kernels->nr;
+    room r = {.run = tile_columns(c) + 1, .columns = pieces_of(tiles, nr) * nr};
+    r.line = 2 * r.run;
+    r.pitch = (pieces_of(r.columns, SLACK) | 1) * SLACK + 2 * SLACK;
+    r.place = c->rows * r.columns + SLACK;
+    r.scratch = r.lines + pieces_of((2 * c->lines + 2) * r.line + SLACK, SLACK) * SLACK;
+    r.panels = r.scratch + PLACES * r.pitch;
+    r.products = r.panels + PLACES * c->channels * r.columns;
+    r.tile = r.products + PLACES * r.place;
+    r.elements = r.tile + c->rows * 2 * c->lines * c->out[2];
+    return r;
+}
+
+/* ---- an item: some rows of tiles of one group, of one image or several ------------------------------------------------------- */
+typedef struct work {
+    const hd_conv_work *c;
+    window window;
+    room room;
+    _Atomic int64_t next;
+} work;
+typedef struct item {
+    int64_t group, first, count; /* rows of tiles, of all images */
+} item;
+/* The next of its rows that are of one image. */
+typedef struct stretch {
+    int64_t image, row, rows;
+    int64_t at; /* behind so many rows of the item */
+} stretch;
+static bool next_stretch(const hd_conv_work *c, const item *t, stretch *s) {
+    const int64_t done = s->at + s->rows, all = tile_rows(c), row = (t->first + done) % all;
+    if (done >= t->count) return false;
+    *s = (stretch){(t->first + done) / all, row, least(t->count - done, all - row), done};
+    return true;
+}
+/* Its pixels: whole lines of the result. */
+static int64_t first_pixel(const hd_conv_work *c, const stretch *s) { return 2 * s->row * c->out[2]; }
+static int64_t pixels_of(const hd_conv_work *c, const stretch *s) {
+    return least(2 * s->rows, c->out[1] - 2 * s->row) * c->out[2];
+}
+
+/* One channel's patches to scratch: [place][tiles]. */
+static void transform_channel(const work *w, const item *t, int64_t channel, float *base) {
+    const hd_conv_work *c = w->c;
+    const room *r = &w->room;
+    float *lines = base + r->lines, *scratch = base + r->scratch;
+    const int64_t width = tile_columns(c), tiles = t->count * width;
+    for (stretch s = {0}; next_stretch(c, t, &s);) {
+        const hd_conv_lines wanted = {.top = 2 * s.row + w->window.low[1],
+                                      .lines = 2 * s.rows + 2,
+                                      .left = w->window.low[2],
+                                      .step = 2,
+                                      .run = r->run};
+        hd_conv_lay_out(c, &wanted, (s.image * c->groups + t->group) * c->channels + channel, 0, (char *)lines);
+        for (int64_t i = 0; i < s.rows; ++i)
+            hd_kernels()->winograd.patches(scratch + (s.at + i) * width, r->pitch, lines + 2 * i * r->line, r->line,
+                                           r->run, width);
+    }
+    for (int p = 0; p < PLACES && tiles < r->columns; ++p) /* what is computed aside is numbers, too */
+        memset(scratch + p * r->pitch + tiles, 0, (size_t)(r->columns - tiles) * sizeof(float));
+}
+
+/* Patches as panels of a matrix product: [place][panel][channel][nr]. */
+static void pack_patches(const work *w, const item *t, float *base) {
+    const hd_conv_work *c = w->c;
+    const room *r = &w->room;
+    const int64_t nr = c->kernels->nr;
+    for (int64_t channel = 0; channel < c->channels; ++channel) {
+        transform_channel(w, t, channel, base);
+        for (int p = 0; p < PLACES; ++p)
+            c->map.runs(base + r->panels + p * c->channels * r->columns + channel * nr, c->channels * nr,
+                        base + r->scratch + p * r->pitch, nr, r->columns / nr, nr, 1);
+    }
+}
+
+static void multiply_panel(const hd_conv_work *c, const float *weights, const float *panel, float *out,
+                           int64_t out_row) {
+    const int64_t mr = c->kernels->mr, nr = c->kernels->nr;
+    for (int64_t k = 0; k < c->channels; k += K_BLOCK) {
+        const int64_t kc = least(K_BLOCK, c->channels - k);
+        for (int64_t s = 0; s < c->strips; ++s) {
+            const float *a = weights + s * strip_elements(c) + k * mr, *b = panel + k * nr;
+            float *to = out + s * mr * out_row;
+            const int64_t rows = least(mr, c->rows - s * mr);
+            if (rows == mr)
+                c->kernels->tile(kc, a, b, nr, to, out_row, k > 0);
+            else
+                c->kernels->thin((int)rows, kc, a, 1, mr, b, nr, to, out_row, k > 0);
+        }
+    }
+}
+
+/* [place][output channel][tiles] */
+static void multiply(const work *w, const item *t, float *base) {
+    const hd_conv_work *c = w->c;
+    const room *r = &w->room;
+    const int64_t nr = c->kernels->nr, columns = pieces_of(t->count * tile_columns(c), nr) * nr;
+    const float *weights = (const float *)(const void *)c->packed + t->group * PLACES * place_elements(c);
+    for (int p = 0; p < PLACES; ++p)
+        for (int64_t column = 0; column < columns; column += nr)
+            multiply_panel(c, weights + p * place_elements(c),
+                           base + r->panels + (p * r->columns + column) * c->channels,
+                           base + r->products + p * r->place + column, r->columns);
+}
+
+/* Some output channels of a stretch; false when a result is not a number. */
+static bool transform_back(const work *w, const stretch *s, int64_t row, int64_t rows, const float *base, float *tile,
+                           int64_t tile_row) {
+    const hd_conv_work *c = w->c;
+    const room *r = &w->room;
+    bool numbers = true;
+    for (int64_t q = 0; q < rows; ++q)
+        for (int64_t i = 0; i < s->rows; ++i) {
+            const int lines = 2 * (s->row + i) + 1 < c->out[1] ? 2 : 1;
+            const float *from = base + r->products + (row + q) * r->columns + (s->at + i) * tile_columns(c);
+            if (!hd_kernels()->winograd.results(tile + q * tile_row + 2 * i * c->out[2], c->out[2], lines, c->out[2],
+                                                from, r->place))
+                numbers = false;
+        }
+    return numbers;
+}
+
+/* Some output channels of a stretch as they stand: weights are read where they are. */
+static void sum_up(const work *w, const item *t, const stretch *s, int64_t row, int64_t rows, float *base, float *tile,
+                   int64_t tile_row) {
+    const hd_conv_work *c = w->c;
+    const int64_t nr = c->kernels->nr, pixels = pixels_of(c, s), k_most = least(K_BLOCK, c->channels);
+    float *panel = base + w->room.lines, *sums = panel + k_most * nr;
+    for (int64_t at = 0; at < pixels; at += nr) {
+        const int64_t columns = least(nr, pixels - at);
+        for (int tap = 0; tap < 9; ++tap)
+            for (int64_t k = 0; k < c->channels; k += k_most) {
+                const int64_t kc = least(k_most, c->channels - k);
+                hd_conv_pack_panel(c, t->group, c->plan.phases, tap * c->channels + k, kc,
+                                   s->image * hd_volume(c->out) + first_pixel(c, s) + at, columns, (char *)panel);
+                const char *weight = hd_conv_element(c, c->weight,
+                                                     t->group * c->weight_group + row * c->weight_row +
+                                                         c->plan.taps[tap].at + k * c->weight_channel);
+                c->kernels->thin((int)rows, kc, weight, c->weight_row, c->weight_channel, panel, nr, sums, nr,
+                                 tap > 0 || k > 0);
+            }
+        for (int64_t q = 0; q < rows; ++q)
+            memcpy(tile + q * tile_row + at, sums + q * nr, (size_t)columns * sizeof(float));
+    }
+}
+
+static void finish(const work *w, const item *t, const stretch *s, float *base) {
+    const hd_conv_work *c = w->c;
+    const int64_t plane = hd_volume(c->out), pixels = pixels_of(c, s);
+    for (int64_t row = 0; row < c->rows; row += ROWS_AT_ONCE) {
+        const int64_t rows = least(ROWS_AT_ONCE, c->rows - row),
+                      result_row = (s->image * c->groups + t->group) * c->rows + row;
+        float *place = hd_cpu_product_place(c->finish, c->context, result_row, first_pixel(c, s));
+        float *tile = place != NULL ? place : base + w->room.tile;
+        const int64_t tile_row = place != NULL ? plane : pixels;
+        if (!transform_back(w, s, row, rows, base, tile, tile_row)) sum_up(w, t, s, row, rows, base, tile, tile_row);
+        c->finish(c->context, tile, tile_row, result_row, rows, first_pixel(c, s), pixels);
+    }
+}
+
+/* ---- sharing it out ----------------------------------------------------------------------------------------------------------- */
+static int64_t items_of_group(const hd_conv_work *c) { return pieces_of(c->batch * tile_rows(c), c->lines); }
+
+static void run_piece(void *context, int64_t piece) {
+    work *w = context;
+    const hd_conv_work *c = w->c;
+    const int64_t of_group = items_of_group(c);
+    float *base = (float *)(void *)(c->room + (size_t)piece * c->piece_bytes);
+    memset(base + w->room.lines, 0,
+           (size_t)(w->room.scratch - w->room.lines) * sizeof *base); /* what lies behind lines */
+    for (int p = 1; p <= PLACES; ++p)
+        memset(base + w->room.products + p * w->room.place - SLACK, 0, SLACK * sizeof *base);
+    for (int64_t i; (i = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed)) < c->groups * of_group;) {
+        item t = {.group = i / of_group, .first = i % of_group * c->lines};
+        t.count = least(c->lines, c->batch * tile_rows(c) - t.first);
+        pack_patches(w, &t, base);
+        multiply(w, &t, base);
+        for (stretch s = {0}; next_stretch(c, &t, &s);) finish(w, &t, &s, base);
+    }
+}
+
+/* Rows of tiles of an item: as many as fit, and of those that fill their panels best the most. */
+static int64_t choose_rows(const hd_conv_work *c, int64_t threads) {
+    const int64_t nr = c->kernels->nr, width = tile_columns(c), all = c->batch * tile_rows(c);
+    const int64_t fits = ITEM_BYTES / (PLACES * (int64_t)c->bytes * (c->channels + c->rows)),
+                  panels = least(most(fits / nr, LEAST_PANELS), MOST_PANELS);
+    int64_t limit = least(most(panels * nr / width, 1), all), best = 1;
+    if (threads > 1) limit = most(1, least(limit, pieces_of(all * c->groups, 4 * threads)));
+    double best_filled = 0;
+    for (int64_t rows = 1; rows <= limit; ++rows) {
+        const double filled = (double)(rows * width) / (double)(pieces_of(rows * width, nr) * nr);
+        if (filled + 1.0 / 64 >= best_filled) best = rows;
+        if (filled > best_filled) best_filled = filled;
+    }
+    return best;
+}
+
+void hd_conv_cut_winograd(hd_conv_work *c, const hd_conv_sizes *sizes, int threads) {
+    (void)sizes;
+    c->strips = pieces_of(c->rows, c->kernels->mr);
+    c->lines = choose_rows(c, threads);
+    c->pieces = least(threads, c->groups * items_of_group(c));
+    c->piece_bytes = (size_t)pieces_of(room_of(c).elements, SLACK) * SLACK * sizeof(float);
+}
+
+void hd_conv_run_winograd(const hd_conv_work *c) {
+    work w = {.c = c, .window = window_of(c), .room = room_of(c)};
+    hd_parallel(c->pieces, run_piece, &w);
+}
