@@ -196,6 +196,8 @@ static void large_convolutions(void **state) {
     (void)state;
     static const sizes large[] = {
         {"3x3, large", 2, 64, 96, 1, 2, {30, 31}, {3, 3}, {1, 1}, {1, 1}, EVEN(1)},
+        {"3x3, images that share panels", 5, 72, 40, 1, 2, {13, 14}, {3, 3}, {1, 1}, {1, 1}, EVEN(1)},
+        {"3x3, stride 2, large", 2, 64, 130, 1, 2, {19, 20}, {3, 3}, {2, 2}, {1, 1}, EVEN(1)},
         {"1x1, large", 3, 260, 130, 1, 2, {14, 14}, {1, 1}, {1, 1}, {1, 1}, EVEN(0)},
         {"groups, large", 1, 96, 96, 8, 2, {28, 28}, {3, 3}, {1, 1}, {1, 1}, EVEN(1)},
         {"depthwise, large", 1, 96, 96, 96, 2, {56, 57}, {3, 3}, {1, 1}, {1, 1}, EVEN(1)},

@@ -145,11 +145,60 @@ static void shapes_past_blocks(void **state) {
     const sizes depthwise = {2, 40, 40, 40, 2, {11, 13}, {3, 3}, {2, 1}, {1, 2}, {{1, 1}, {2, 2}}};
     const sizes stride_past_kernel = {1, 2, 3, 1, 2, {17, 19}, {2, 1}, {5, 4}, {1, 1}, {{0, 0}, {1, 0}}};
     const sizes narrow = {1, 4, 4, 1, 2, {90, 1}, {3, 1}, {1, 1}, {1, 1}, {{1, 1}, {0, 0}}};
-    const sizes all[] = {many_channels, long_kernel, wide, depthwise, stride_past_kernel, narrow};
+    const sizes matrix_unit = {2, 64, 130, 1, 2, {15, 14}, {3, 3}, {2, 2}, {1, 1}, {{1, 1}, {1, 1}}};
+    const sizes all[] = {many_channels, long_kernel, wide, depthwise, stride_past_kernel, narrow, matrix_unit};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i) {
         check(&all[i], HD_F32);
         check(&all[i], HD_F64);
     }
+}
+
+/* ---- windows of 3 x 3, of many channels: Winograd's way --------------------------------------------------------------------- */
+/* It is exact for small whole numbers, like summing up: tiles that are filled and not, lines and images that share panels,
+ * channels past a block, groups, padding of any kind. */
+static void windows_of_three(void **state) {
+    (void)state;
+    hd_seed(9);
+    const sizes odd = {2, 64, 70, 1, 2, {17, 21}, {3, 3}, {1, 1}, {1, 1}, {{1, 1}, {1, 1}}};
+    const sizes wide = {1, 33, 40, 1, 2, {7, 131}, {3, 3}, {1, 1}, {1, 1}, {{0, 2}, {2, 1}}};
+    const sizes long_sums = {1, 270, 32, 1, 2, {12, 30}, {3, 3}, {1, 1}, {1, 1}, {{1, 1}, {1, 1}}};
+    const sizes small_images = {9, 72, 50, 1, 2, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {{1, 1}, {1, 1}}};
+    const sizes groups = {1, 66, 96, 2, 2, {32, 30}, {3, 3}, {1, 1}, {1, 1}, {{1, 1}, {1, 1}}};
+    const sizes cut_off = {1, 48, 49, 1, 2, {40, 37}, {3, 3}, {1, 1}, {1, 1}, {{-2, -1}, {-3, 4}}};
+    const sizes all[] = {odd, wide, long_sums, small_images, groups, cut_off};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i) check(&all[i], HD_F32);
+}
+
+/* Its errors are as small as those of summing up. */
+static void windows_of_three_are_accurate(void **state) {
+    (void)state;
+    hd_seed(10);
+    HD_SCOPE;
+    const hd_conv_opts *same = HD_OPTS(hd_conv_opts, .padding = {{1, 1}, {1, 1}});
+    for (int64_t channels = 32; channels <= 256; channels *= 2) {
+        hd_tensor *x = hd_randn(HD_SHAPE(1, channels, 28, 28), HD_F32),
+                  *w = hd_randn(HD_SHAPE(64, channels, 3, 3), HD_F32);
+        hd_tensor *exact = hd_conv(hd_cast(x, HD_F64), hd_cast(w, HD_F64), NULL, same);
+        hd_tensor *error = hd_abs(hd_sub(hd_cast(hd_conv(x, w, NULL, same), HD_F64), exact));
+        const double rms = sqrt(9.0 * (double)channels);                            /* of a result */
+        assert_true(hd_item(hd_max(error, HD_AXES(), NULL)) <= 40 * rms * 0x1p-24); /* summing up: 30 */
+    }
+}
+
+/* Infinities and NaN reach those results whose windows see them, and no others; nor do sums that are too large on the way. */
+static void windows_of_three_with_special_numbers(void **state) {
+    (void)state;
+    hd_seed(11);
+    HD_SCOPE;
+    hd_tensor *x = whole(HD_SHAPE(2, 64, 31, 26), HD_F32), *w = whole(HD_SHAPE(40, 64, 3, 3), HD_F32);
+    float *v = hd_data_mut(x, HD_F32);
+    v[5 * 26 + 7] = NAN;
+    v[31 * 26 + 20 * 26 + 3] = INFINITY;
+    v[(64 + 9) * 31 * 26] = -INFINITY;
+    v[(64 + 63) * 31 * 26 + 30 * 26 + 25] = 3e38f; /* times 0 to 3, where patches would add it to itself */
+    hd_tensor *y = hd_conv(x, w, NULL, NULL),
+              *exact = hd_cast(hd_conv(hd_cast(x, HD_F64), hd_cast(w, HD_F64), NULL, NULL), HD_F32);
+    assert_same(y, exact);
 }
 
 static void any_layout_and_dtype(void **state) {
@@ -250,5 +299,6 @@ static void bad_arguments(void **state) {
     assert_error(HD_ERROR_SHAPE, "hd_conv1d: x [1,4,5,5]; it must have 3 axes, or 2 for one image");
 }
 
-RUN(test(random_shapes), test(shapes_past_blocks), test(any_layout_and_dtype), test(threads_do_not_change_the_result),
+RUN(test(random_shapes), test(shapes_past_blocks), test(windows_of_three), test(windows_of_three_are_accurate),
+    test(windows_of_three_with_special_numbers), test(any_layout_and_dtype), test(threads_do_not_change_the_result),
     test(empty_and_special), test(bad_arguments))

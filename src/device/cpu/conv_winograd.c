@@ -5,17 +5,17 @@
  * with such a result is computed again, as it stands. */
 #include "device/cpu/conv.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
 enum {
     PLACES = HD_WINOGRAD_PLACES,
-    LEAST_CHANNELS = 24,  /* of either side: what transforming costs, each of them has to pay */
-    LEAST_TILES = 64,     /* which the windows that are transformed for them pay */
-    ITEM_BYTES = 3 << 19, /* patches and products of an item, for the second-level cache, */
+    LEAST_CHANNELS = 16,  /* of either side: what transforming costs, each of them has to pay */
+    ITEM_BYTES = 1 << 20, /* patches and products of an item, for the second-level cache, */
     LEAST_PANELS = 3,     /* unless the weights would be read for too few tiles */
     MOST_PANELS = 16,
-    K_BLOCK = 256,    /* channels at a time: a panel of patches and a strip of weights stay in the first-level cache */
+    K_BLOCK = 64,     /* channels that are summed up in one go: with more, errors would exceed those of other ways */
     ROWS_AT_ONCE = 8, /* output channels that are finished together */
     SLACK = 16,       /* elements behind a line that a vector may read or write */
     PARALLEL = 1 << 16
@@ -29,12 +29,19 @@ static int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1
 static int64_t tile_rows(const hd_conv_work *c) { return (c->out[1] + 1) / 2; }
 static int64_t tile_columns(const hd_conv_work *c) { return (c->out[2] + 1) / 2; }
 
+/* Measured costs, in multiplications that one output channel and one input channel share: the window, transformed (when it is
+ * not in advance); a tile of one channel, there or back; and how much quicker a matrix unit is, in percent. */
+enum { WINDOW_COST = 256, TRANSFORM_COST = 130, UNIT_PERCENT = 80, WIN_PERCENT = 115 };
 bool hd_conv_suits_winograd(const hd_conv_work *c, const hd_conv_sizes *s) {
     bool fits = c->bytes == 4 && s->kernel[0] == 1 && c->out[0] == 1 && c->map.image[0] == 1;
     for (int a = 1; a < 3; ++a) fits = fits && s->kernel[a] == 3 && s->stride[a] == 1 && s->dilation[a] == 1;
-    const int64_t tiles = c->batch * tile_rows(c) * tile_columns(c);
-    return fits && least(c->channels, c->rows) >= LEAST_CHANNELS && tiles >= LEAST_TILES &&
-           9 * c->batch * hd_volume(c->out) > 24 * tiles; /* odd images have tiles that are not filled */
+    if (!fits || least(c->channels, c->rows) < LEAST_CHANNELS) return false;
+    const double nr = c->kernels->nr, rows = (double)c->batch * (double)tile_rows(c),
+                 tiles = ceil(rows * (double)tile_columns(c) / nr) * nr,
+                 vectors = rows * (double)pieces_of(tile_columns(c), SLACK) * SLACK,
+                 shared = 1.0 / (double)c->channels + 1.0 / (double)c->rows;
+    const double direct = 9.0 * (double)c->batch * (double)hd_volume(c->out) * (c->unit != NULL ? UNIT_PERCENT : 100);
+    return direct > WIN_PERCENT * (PLACES * tiles + TRANSFORM_COST * vectors * shared + WINDOW_COST);
 }
 
 /* ---- weights: [group][place][strip][channel][mr] ------------------------------------------------------------------------- */
@@ -87,7 +94,7 @@ void hd_conv_winograd_pack(const hd_conv_work *c, char *out) {
 /* ---- memory of a piece ------------------------------------------------------------------------------------------------------ */
 /* All in elements. The distances between places are no multiple of what caches confuse. */
 typedef struct room {
-    int64_t run, line;                              /* columns of a line of x with one remainder to 2, and the line */
+    int64_t line;                                   /* of x: the columns that tiles see */
     int64_t columns;                                /* of a matrix of tiles, in whole panels */
     int64_t pitch;                                  /* from a place of one channel's patches to the next */
     int64_t place;                                  /* from one of the products to the next */
@@ -96,11 +103,10 @@ typedef struct room {
 } room;
 static room room_of(const hd_conv_work *c) {
     const int64_t tiles = c->lines * tile_columns(c), nr = c->kernels->nr;
-    room r = {.run = tile_columns(c) + 1, .columns = pieces_of(tiles, nr) * nr};
-    r.line = 2 * r.run;
+    room r = {.line = 2 * tile_columns(c) + 2, .columns = pieces_of(tiles, nr) * nr};
     r.pitch = (pieces_of(r.columns, SLACK) | 1) * SLACK + 2 * SLACK;
     r.place = c->rows * r.columns + SLACK;
-    r.scratch = r.lines + pieces_of((2 * c->lines + 2) * r.line + SLACK, SLACK) * SLACK;
+    r.scratch = r.lines + pieces_of((2 * c->lines + 2) * r.line + 2 * SLACK, SLACK) * SLACK;
     r.panels = r.scratch + PLACES * r.pitch;
     r.products = r.panels + PLACES * c->channels * r.columns;
     r.tile = r.products + PLACES * r.place;
@@ -145,12 +151,12 @@ static void transform_channel(const work *w, const item *t, int64_t channel, flo
         const hd_conv_lines wanted = {.top = 2 * s.row + w->window.low[1],
                                       .lines = 2 * s.rows + 2,
                                       .left = w->window.low[2],
-                                      .step = 2,
-                                      .run = r->run};
+                                      .step = 1,
+                                      .run = r->line};
         hd_conv_lay_out(c, &wanted, (s.image * c->groups + t->group) * c->channels + channel, 0, (char *)lines);
         for (int64_t i = 0; i < s.rows; ++i)
             hd_kernels()->winograd.patches(scratch + (s.at + i) * width, r->pitch, lines + 2 * i * r->line, r->line,
-                                           r->run, width);
+                                           width);
     }
     for (int p = 0; p < PLACES && tiles < r->columns; ++p) /* what is computed aside is numbers, too */
         memset(scratch + p * r->pitch + tiles, 0, (size_t)(r->columns - tiles) * sizeof(float));
@@ -275,19 +281,21 @@ static void run_piece(void *context, int64_t piece) {
     }
 }
 
-/* Rows of tiles of an item: as many as fit, and of those that fill their panels best the most. */
-static int64_t choose_rows(const hd_conv_work *c, int64_t threads) {
+/* Columns of all items, in whole panels, when each has so many rows of tiles. */
+static int64_t columns_with(const hd_conv_work *c, int64_t rows) {
     const int64_t nr = c->kernels->nr, width = tile_columns(c), all = c->batch * tile_rows(c);
+    return (all / rows * pieces_of(rows * width, nr) + pieces_of(all % rows * width, nr)) * nr;
+}
+
+/* Rows of tiles of an item: of those that fit, what fills panels best, and of those about as good the most. */
+static int64_t choose_rows(const hd_conv_work *c, int64_t threads) {
+    const int64_t nr = c->kernels->nr, all = c->batch * tile_rows(c);
     const int64_t fits = ITEM_BYTES / (PLACES * (int64_t)c->bytes * (c->channels + c->rows)),
                   panels = least(most(fits / nr, LEAST_PANELS), MOST_PANELS);
-    int64_t limit = least(most(panels * nr / width, 1), all), best = 1;
+    int64_t limit = least(most(panels * nr / tile_columns(c), 1), all), best = 1;
     if (threads > 1) limit = most(1, least(limit, pieces_of(all * c->groups, 4 * threads)));
-    double best_filled = 0;
-    for (int64_t rows = 1; rows <= limit; ++rows) {
-        const double filled = (double)(rows * width) / (double)(pieces_of(rows * width, nr) * nr);
-        if (filled + 1.0 / 64 >= best_filled) best = rows;
-        if (filled > best_filled) best_filled = filled;
-    }
+    for (int64_t rows = 2; rows <= limit; ++rows)
+        if (columns_with(c, rows) <= columns_with(c, best) + columns_with(c, best) / 64) best = rows;
     return best;
 }
 

@@ -107,9 +107,9 @@ typedef struct hd_winograd_kernels {
     /* Windows of `rows` output channels, at most a strip of gemm_f32, and all input channels: [place][channel][strip] */
     void (*windows)(float *out, int64_t apart, const float *weight, const int64_t at[9], int64_t row, int64_t channel,
                     int64_t rows, int64_t channels);
-    /* Patches of n tiles side by side, from four lines, each with its even columns first and then, `run` behind, the odd ones:
-     * [place][n]. n is rounded up to whole vectors: of what lies behind up to 15 elements are read and written. */
-    void (*patches)(float *out, int64_t apart, const float *lines, int64_t line, int64_t run, int64_t n);
+    /* Patches of n tiles side by side, from four lines: [place][n]. n is rounded up to whole vectors: of what lies behind up to
+     * 31 elements are read, and 15 written. */
+    void (*patches)(float *out, int64_t apart, const float *lines, int64_t line, int64_t n);
     /* [place][tiles] to one line or two of `width` results; false when one of them, or of the tiles that fill the last
      * vector, is infinite or NaN. */
     bool (*results)(float *out, int64_t line, int lines, int64_t width, const float *in, int64_t apart);

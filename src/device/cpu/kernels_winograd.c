@@ -12,6 +12,24 @@ enum { LANES = VECTOR / sizeof(float), PLACES = HD_WINOGRAD_PLACES };
 enum { STRIP_VECTORS = (TILE_ROWS + LANES - 1) / LANES, STRIP = STRIP_VECTORS * LANES };
 #define INLINE static inline __attribute__((always_inline))
 
+/* Columns of a tile side by side in two vectors, and apart: the first and the second half, every other number. */
+#if defined(__AVX512F__)
+#define FRONT(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define BACK(a, b)  __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#define EVEN(a, b)  __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
+#define ODD(a, b)   __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
+#elif defined(__AVX2__)
+#define FRONT(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define BACK(a, b)  __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#define EVEN(a, b)  __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
+#define ODD(a, b)   __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
+#else
+#define FRONT(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define BACK(a, b)  __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#define EVEN(a, b)  __builtin_shufflevector(a, b, 0, 2, 4, 6)
+#define ODD(a, b)   __builtin_shufflevector(a, b, 1, 3, 5, 7)
+#endif
+
 /* ---- windows: G w G' -------------------------------------------------------------------------------------------------- */
 INLINE void window(vector out[4], vector a, vector b, vector c) {
     const vector outer = 0.5f * (a + c), inner = 0.5f * b;
@@ -52,13 +70,14 @@ INLINE void patch(vector out[4], vector a, vector b, vector c, vector d) {
     out[3] = b - d;
 }
 
-static void patches(float *out, int64_t apart, const float *lines, int64_t line, int64_t run, int64_t n) {
-    for (int64_t t = 0; t < n; t += LANES, lines += LANES, out += LANES) {
+static void patches(float *out, int64_t apart, const float *lines, int64_t line, int64_t n) {
+    for (int64_t t = 0; t < n; t += LANES, lines += 2 * LANES, out += LANES) {
         vector across[4][4], down[4];
         for (int y = 0; y < 4; ++y) {
-            const float *even = lines + y * line, *odd = even + run;
-            patch(across[y], *(const loose *)even, *(const loose *)odd, *(const loose *)(even + 1),
-                  *(const loose *)(odd + 1));
+            const float *x = lines + y * line;
+            const vector x0 = *(const loose *)x, x1 = *(const loose *)(x + LANES), x2 = *(const loose *)(x + 2),
+                         x3 = *(const loose *)(x + LANES + 2);
+            patch(across[y], EVEN(x0, x1), ODD(x0, x1), EVEN(x2, x3), ODD(x2, x3));
         }
         for (int x = 0; x < 4; ++x) {
             patch(down, across[0][x], across[1][x], across[2][x], across[3][x]);
@@ -68,17 +87,6 @@ static void patches(float *out, int64_t apart, const float *lines, int64_t line,
 }
 
 /* ---- results: A' m A -------------------------------------------------------------------------------------------------- */
-#if defined(__AVX512F__)
-#define FRONT(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define BACK(a, b)  __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#elif defined(__AVX2__)
-#define FRONT(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define BACK(a, b)  __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-#else
-#define FRONT(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
-#define BACK(a, b)  __builtin_shufflevector(a, b, 2, 6, 3, 7)
-#endif
-
 /* Two columns of results side by side. */
 INLINE vector put_columns(float *out, vector left, vector right) {
     *(loose *)out = FRONT(left, right);
@@ -104,6 +112,11 @@ static bool results(float *out, int64_t line, int lines, int64_t width, const fl
     int64_t x = 0;
     for (; lines == 2 && x + 2 * LANES <= width; x += 2 * LANES, in += LANES)
         check += 0 * put_tiles(out + x, out + line + x, in, apart);
+    if (0 < x && x < width && width % 2 == 0) { /* the last vector begins where it must to end with the last tile */
+        const int64_t back = x + 2 * LANES - width;
+        check += 0 * put_tiles(out + x - back, out + line + x - back, in - back / 2, apart);
+        x = width;
+    }
     for (; x < width; x += 2 * LANES, in += LANES) { /* what does not fill a vector, or has one line, is made aside */
         float aside[2][2 * LANES];
         const size_t bytes = (size_t)(width - x < 2 * LANES ? width - x : 2 * LANES) * sizeof(float);
