@@ -3,6 +3,7 @@
 #include "device/cpu/put.h"
 #include "device/cpu/tile.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 enum { GRAIN = 16384 };
@@ -78,64 +79,86 @@ typedef struct element_job {
     hd_space space; /* of the index */
     int axis;
     int64_t stride[HD_MAX_RANK]; /* of x */
-    const int64_t *index;
+    int64_t bound;               /* the size of x along the axis */
+    const void *index;           /* as it was given */
+    bool is_i32;                 /* it is i32; else i64 */
+    _Atomic bool is_beside;      /* some index is beyond the bound */
     const char *from;
     char *to;
     size_t bytes;
 } element_job;
 
-static void describe(element_job *j, const hd_tensor *over, const hd_tensor *index, int axis) {
-    j->space.rank = index->layout.shape.rank;
-    j->space.count = index->count;
-    memcpy(j->space.size, index->layout.shape.size, sizeof j->space.size);
-    memcpy(j->stride, over->layout.stride, sizeof j->stride);
-    j->axis = axis;
-    j->index = index->storage->data;
-    j->bytes = hd_dtype_bytes[over->dtype];
-}
-
-static int64_t place_of(const element_job *j, const int64_t *coordinate, int64_t index) {
-    int64_t place = index * j->stride[j->axis];
+static int64_t place_of(const element_job *j, const int64_t *coordinate) {
+    int64_t place = 0;
     for (int i = 0; i < j->space.rank; ++i) place += i == j->axis ? 0 : coordinate[i] * j->stride[i];
     return place;
 }
 
-/* A row of the index at a time: along it, x is walked with one stride (0 when the row is the indexed axis). */
+/* Elements `run` of a row of the index, along which x is walked with one stride; the first element for an index beyond the
+ * bound. Returns whether there is one. */
+#define GATHER_ROW(U, u, I, i)                                                                                         \
+    static bool gather_row_##u##_##i(U *restrict to, const U *from, const I *index, int64_t run, int64_t bound,        \
+                                     int64_t along, int64_t step) {                                                    \
+        bool is_beside = false;                                                                                        \
+        for (int64_t e = 0; e < run; ++e) {                                                                            \
+            const int64_t at = index[e] + (index[e] < 0 ? bound : 0);                                                  \
+            const bool fits = (uint64_t)at < (uint64_t)bound;                                                          \
+            is_beside |= !fits;                                                                                        \
+            to[e] = from[e * along + (fits ? at : 0) * step];                                                          \
+        }                                                                                                              \
+        return is_beside;                                                                                              \
+    }
+#define GATHER_ROWS(U, u) GATHER_ROW(U, u, int32_t, i32) GATHER_ROW(U, u, int64_t, i64)
+GATHER_ROWS(uint8_t, 1)
+GATHER_ROWS(uint16_t, 2)
+GATHER_ROWS(uint32_t, 4)
+GATHER_ROWS(uint64_t, 8)
+
 static void run_gather(void *context, int64_t begin, int64_t end) {
-    const element_job *j = context;
+    element_job *j = context;
     const int last = j->space.rank - 1;
-    const int64_t along = last == j->axis ? 0 : j->stride[last], step_index = j->stride[j->axis];
+    const int64_t along = last == j->axis ? 0 : j->stride[last], step = j->stride[j->axis];
     int64_t coordinate[HD_MAX_RANK];
+    bool is_beside = false;
     hd_space_locate(&j->space, begin, coordinate);
-    for (int64_t e = begin; e < end;) {
-        const int64_t left = j->space.size[last] - coordinate[last], run = left < end - e ? left : end - e;
-        const int64_t *index = j->index + e;
-        const int64_t base = place_of(j, coordinate, 0);
-#define GATHER_ROW(U)                                                                                                  \
-    for (int64_t i = 0; i < run; ++i)                                                                                  \
-        ((U *)j->to)[e + i] = ((const U *)j->from)[base + i * along + index[i] * step_index];                          \
+    for (int64_t e = begin, run; e < end; e += run) { /* a row of the index at a time */
+        const int64_t left = j->space.size[last] - coordinate[last], base = place_of(j, coordinate);
+        run = left < end - e ? left : end - e;
+#define RUN(U, u)                                                                                                      \
+    is_beside |= j->is_i32 ? gather_row_##u##_i32((U *)j->to + e, (const U *)j->from + base,                           \
+                                                  (const int32_t *)j->index + e, run, j->bound, along, step)           \
+                           : gather_row_##u##_i64((U *)j->to + e, (const U *)j->from + base,                           \
+                                                  (const int64_t *)j->index + e, run, j->bound, along, step);          \
     break
         switch (j->bytes) {
-        case 1: GATHER_ROW(uint8_t);
-        case 2: GATHER_ROW(uint16_t);
-        case 4: GATHER_ROW(uint32_t);
-        default: GATHER_ROW(uint64_t);
+        case 1: RUN(uint8_t, 1);
+        case 2: RUN(uint16_t, 2);
+        case 4: RUN(uint32_t, 4);
+        default: RUN(uint64_t, 8);
         }
-#undef GATHER_ROW
-        e += run;
+#undef RUN
         coordinate[last] = 0;
         hd_space_next_row(&j->space, coordinate);
     }
+    if (is_beside) atomic_store_explicit(&j->is_beside, true, memory_order_relaxed);
 }
 
-static hd_error gather(hd_thread *thread, hd_call *call, const hd_tensor *index) {
-    element_job j;
-    describe(&j, call->inputs[0], index, ((const hd_axis_attributes *)call->attributes)->axis);
-    j.from = hd_tensor_bytes(thread, call->inputs[0], HD_READ);
-    j.to = call->outputs[0]->storage->data;
-    if (j.from == NULL) return thread->error_code;
-
-    hd_parallel_range(index->count, GRAIN, run_gather, &j);
+/* Indices are read as they are given: they are checked on the way. `*is_beside` says that one did not fit. */
+static hd_error gather(hd_thread *thread, hd_call *call, hd_tensor *index, bool *is_beside) {
+    const hd_tensor *x = call->inputs[0];
+    element_job j = {.space = {.rank = index->layout.shape.rank, .count = index->count},
+                     .axis = ((const hd_axis_attributes *)call->attributes)->axis,
+                     .is_i32 = index->dtype == HD_I32,
+                     .bytes = hd_dtype_bytes[x->dtype],
+                     .to = call->outputs[0]->storage->data};
+    memcpy(j.space.size, index->layout.shape.size, sizeof j.space.size);
+    memcpy(j.stride, x->layout.stride, sizeof j.stride);
+    j.bound = x->layout.shape.size[j.axis];
+    j.index = hd_tensor_bytes(thread, index, HD_READ);
+    j.from = hd_tensor_bytes(thread, x, HD_READ);
+    if (j.index == NULL || j.from == NULL) return thread->error_code;
+    if (x->count > 0) hd_parallel_range(index->count, GRAIN, run_gather, &j);
+    *is_beside = j.is_beside || (x->count == 0 && index->count > 0);
     return HD_OK;
 }
 
@@ -158,20 +181,36 @@ static hd_error scatter(hd_thread *thread, hd_call *call, const hd_tensor *place
     return thread->error_code != HD_OK ? thread->error_code : status;
 }
 
+/* An index that is not as gather reads it, or does not fit, goes the long way, which says where it does not. */
+static bool is_readable(const hd_tensor *index) {
+    return index->contiguous && (index->dtype == HD_I64 || index->dtype == HD_I32);
+}
+static hd_error run_index(hd_thread *thread, hd_call *call, hd_tensor *index, bool *is_beside) {
+    HD_TRY(hd_cpu_outputs(thread, call));
+    const hd_error status = call->op->id == HD_OP_scatter  ? scatter(thread, call, index)
+                            : call->op->id == HD_OP_gather ? gather(thread, call, index, is_beside)
+                                                           : index_select(thread, call, index);
+    if (status != HD_OK || *is_beside) hd_cpu_drop_outputs(thread, call);
+    return status;
+}
+
 hd_error hd_cpu_index(hd_thread *thread, hd_call *call) {
     const bool scatters = call->op->id == HD_OP_scatter;
     const int axis = scatters ? ((const hd_scatter_attributes *)call->attributes)->axis
                               : ((const hd_axis_attributes *)call->attributes)->axis;
+    bool is_beside = false;
+    if (call->op->id == HD_OP_gather && is_readable(call->inputs[1])) {
+        /* what is there already changes only when all fit */
+        if (call->given)
+            HD_TRY(hd_cpu_check_index(thread, call->inputs[1], axis, call->inputs[0]->layout.shape.size[axis]));
+        const hd_error status = run_index(thread, call, call->inputs[1], &is_beside);
+        if (!is_beside) return status;
+    }
     const hd_shape shape = scatters ? hd_cpu_places_shape(call->inputs[1], axis) : call->inputs[1]->layout.shape;
     hd_tensor *index = ready_index(thread, call->inputs[1], &shape, call->inputs[0]->layout.shape.size[axis]);
     if (index == NULL) return thread->error_code;
-    hd_error status = hd_cpu_outputs(thread, call);
-    if (status == HD_OK) {
-        status = scatters                       ? scatter(thread, call, index)
-                 : call->op->id == HD_OP_gather ? gather(thread, call, index)
-                                                : index_select(thread, call, index);
-        if (status != HD_OK) hd_cpu_drop_outputs(thread, call);
-    }
+    is_beside = false;
+    const hd_error status = run_index(thread, call, index, &is_beside);
     hd_tensor_drop(thread, index);
     return status;
 }
