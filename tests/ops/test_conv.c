@@ -160,7 +160,7 @@ static void windows_of_three(void **state) {
     (void)state;
     hd_seed(9);
     const sizes odd = {2, 64, 70, 1, 2, {17, 21}, {3, 3}, {1, 1}, {1, 1}, {{1, 1}, {1, 1}}};
-    const sizes wide = {1, 33, 40, 1, 2, {7, 131}, {3, 3}, {1, 1}, {1, 1}, {{0, 2}, {2, 1}}};
+    const sizes wide = {1, 33, 40, 1, 2, {7, 1231}, {3, 3}, {1, 1}, {1, 1}, {{0, 2}, {2, 1}}};
     const sizes long_sums = {1, 270, 32, 1, 2, {12, 30}, {3, 3}, {1, 1}, {1, 1}, {{1, 1}, {1, 1}}};
     const sizes small_images = {9, 72, 50, 1, 2, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {{1, 1}, {1, 1}}};
     const sizes groups = {1, 66, 96, 2, 2, {32, 30}, {3, 3}, {1, 1}, {1, 1}, {{1, 1}, {1, 1}}};
@@ -189,16 +189,20 @@ static void windows_of_three_are_accurate(void **state) {
 static void windows_of_three_with_special_numbers(void **state) {
     (void)state;
     hd_seed(11);
-    HD_SCOPE;
-    hd_tensor *x = whole(HD_SHAPE(2, 64, 31, 26), HD_F32), *w = whole(HD_SHAPE(40, 64, 3, 3), HD_F32);
-    float *v = hd_data_mut(x, HD_F32);
-    v[5 * 26 + 7] = NAN;
-    v[31 * 26 + 20 * 26 + 3] = INFINITY;
-    v[(64 + 9) * 31 * 26] = -INFINITY;
-    v[(64 + 63) * 31 * 26 + 30 * 26 + 25] = 3e38f; /* times 0 to 3, where patches would add it to itself */
-    hd_tensor *y = hd_conv(x, w, NULL, NULL),
-              *exact = hd_cast(hd_conv(hd_cast(x, HD_F64), hd_cast(w, HD_F64), NULL, NULL), HD_F32);
-    assert_same(y, exact);
+    static const struct { int64_t batch, lines, columns; } images[] = {{2, 31, 26}, {1, 8, 700}};
+    for (int i = 0; i < 2; ++i) {
+        HD_SCOPE;
+        const int64_t width = images[i].columns, plane = images[i].lines * width, all = images[i].batch * 64 * plane;
+        hd_tensor *x = whole(HD_SHAPE(images[i].batch, 64, images[i].lines, width), HD_F32),
+                  *w = whole(HD_SHAPE(40, 64, 3, 3), HD_F32);
+        float *v = hd_data_mut(x, HD_F32);
+        v[5 * width + 7] = NAN;
+        v[plane + 6 * width + 3] = INFINITY;
+        v[9 * plane] = -INFINITY;
+        v[all - 1] = 3e38f; /* times -3 to 3, where a patch would add it to itself */
+        assert_same(hd_conv(x, w, NULL, NULL),
+                    hd_cast(hd_conv(hd_cast(x, HD_F64), hd_cast(w, HD_F64), NULL, NULL), HD_F32));
+    }
 }
 
 static void any_layout_and_dtype(void **state) {

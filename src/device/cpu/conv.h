@@ -58,7 +58,8 @@ typedef struct hd_conv_work {
     const char *packed; /* weights, as the way wants them; NULL for a depthwise one */
     /* how the work is cut: items are shared out in pieces, each with memory of its own */
     int64_t strips, panels; /* of the output channels of a group; of the pixels of an item, at most */
-    int64_t planes, lines;  /* depthwise: channels and output lines of an item, at most; Winograd: rows of tiles */
+    int64_t planes,
+        lines; /* depthwise: channels and output lines of an item, at most; Winograd: columns and rows of tiles */
     int64_t pieces;
     char *room;
     size_t piece_bytes;

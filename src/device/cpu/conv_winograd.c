@@ -102,19 +102,19 @@ typedef struct room {
     int64_t elements;
 } room;
 static room room_of(const hd_conv_work *c) {
-    const int64_t tiles = c->lines * tile_columns(c), nr = c->kernels->nr;
-    room r = {.line = 2 * tile_columns(c) + 2, .columns = pieces_of(tiles, nr) * nr};
+    const int64_t nr = c->kernels->nr;
+    room r = {.line = 2 * c->planes + 2, .columns = pieces_of(c->lines * c->planes, nr) * nr};
     r.pitch = (pieces_of(r.columns, SLACK) | 1) * SLACK + 2 * SLACK;
     r.place = c->rows * r.columns + SLACK;
     r.scratch = r.lines + pieces_of((2 * c->lines + 2) * r.line + 2 * SLACK, SLACK) * SLACK;
     r.panels = r.scratch + PLACES * r.pitch;
     r.products = r.panels + PLACES * c->channels * r.columns;
     r.tile = r.products + PLACES * r.place;
-    r.elements = r.tile + c->rows * 2 * c->lines * c->out[2];
+    r.elements = r.tile + ROWS_AT_ONCE * 2 * c->lines * 2 * c->planes;
     return r;
 }
 
-/* ---- an item: some rows of tiles of one group, of one image or several ------------------------------------------------------- */
+/* ---- an item: some rows of tiles of one group, of one image or several, or a part of one row ------------------------------------------------------- */
 typedef struct work {
     const hd_conv_work *c;
     window window;
@@ -123,6 +123,7 @@ typedef struct work {
 } work;
 typedef struct item {
     int64_t group, first, count; /* rows of tiles, of all images */
+    int64_t column, columns;     /* of tiles; one row when they are not all */
 } item;
 /* The next of its rows that are of one image. */
 typedef struct stretch {
@@ -135,10 +136,9 @@ static bool next_stretch(const hd_conv_work *c, const item *t, stretch *s) {
     *s = (stretch){(t->first + done) / all, row, least(t->count - done, all - row), done};
     return true;
 }
-/* Its pixels: whole lines of the result. */
-static int64_t first_pixel(const hd_conv_work *c, const stretch *s) { return 2 * s->row * c->out[2]; }
-static int64_t pixels_of(const hd_conv_work *c, const stretch *s) {
-    return least(2 * s->rows, c->out[1] - 2 * s->row) * c->out[2];
+static int64_t lines_of(const hd_conv_work *c, const stretch *s) { return least(2 * s->rows, c->out[1] - 2 * s->row); }
+static int64_t width_of(const hd_conv_work *c, const item *t) {
+    return least(2 * t->columns, c->out[2] - 2 * t->column);
 }
 
 /* One channel's patches to scratch: [place][tiles]. */
@@ -146,17 +146,17 @@ static void transform_channel(const work *w, const item *t, int64_t channel, flo
     const hd_conv_work *c = w->c;
     const room *r = &w->room;
     float *lines = base + r->lines, *scratch = base + r->scratch;
-    const int64_t width = tile_columns(c), tiles = t->count * width;
+    const int64_t tiles = t->count * t->columns;
     for (stretch s = {0}; next_stretch(c, t, &s);) {
         const hd_conv_lines wanted = {.top = 2 * s.row + w->window.low[1],
                                       .lines = 2 * s.rows + 2,
-                                      .left = w->window.low[2],
+                                      .left = w->window.low[2] + 2 * t->column,
                                       .step = 1,
                                       .run = r->line};
         hd_conv_lay_out(c, &wanted, (s.image * c->groups + t->group) * c->channels + channel, 0, (char *)lines);
         for (int64_t i = 0; i < s.rows; ++i)
-            hd_kernels()->winograd.patches(scratch + (s.at + i) * width, r->pitch, lines + 2 * i * r->line, r->line,
-                                           width);
+            hd_kernels()->winograd.patches(scratch + (s.at + i) * t->columns, r->pitch, lines + 2 * i * r->line,
+                                           r->line, t->columns);
     }
     for (int p = 0; p < PLACES && tiles < r->columns; ++p) /* what is computed aside is numbers, too */
         memset(scratch + p * r->pitch + tiles, 0, (size_t)(r->columns - tiles) * sizeof(float));
@@ -196,7 +196,7 @@ static void multiply_panel(const hd_conv_work *c, const float *weights, const fl
 static void multiply(const work *w, const item *t, float *base) {
     const hd_conv_work *c = w->c;
     const room *r = &w->room;
-    const int64_t nr = c->kernels->nr, columns = pieces_of(t->count * tile_columns(c), nr) * nr;
+    const int64_t nr = c->kernels->nr, columns = pieces_of(t->count * t->columns, nr) * nr;
     const float *weights = (const float *)(const void *)c->packed + t->group * PLACES * place_elements(c);
     for (int p = 0; p < PLACES; ++p)
         for (int64_t column = 0; column < columns; column += nr)
@@ -205,79 +205,101 @@ static void multiply(const work *w, const item *t, float *base) {
                            base + r->products + p * r->place + column, r->columns);
 }
 
-/* Some output channels of a stretch; false when a result is not a number. */
-static bool transform_back(const work *w, const stretch *s, int64_t row, int64_t rows, const float *base, float *tile,
-                           int64_t tile_row) {
-    const hd_conv_work *c = w->c;
+/* Results of some output channels, lines of a stretch, under way: in `tile`, or where they belong already. */
+typedef struct results {
+    float *tile;
+    int64_t tile_row, line;        /* distances */
+    int64_t row, rows;             /* output channels, of the group */
+    int64_t first, lines, columns; /* the first pixel, of the image, and how many there are */
+} results;
+
+/* False when a result is not a number. */
+static bool transform_back(const work *w, const item *t, const stretch *s, const results *o, const float *base) {
     const room *r = &w->room;
     bool numbers = true;
-    for (int64_t q = 0; q < rows; ++q)
+    for (int64_t q = 0; q < o->rows; ++q)
         for (int64_t i = 0; i < s->rows; ++i) {
-            const int lines = 2 * (s->row + i) + 1 < c->out[1] ? 2 : 1;
-            const float *from = base + r->products + (row + q) * r->columns + (s->at + i) * tile_columns(c);
-            if (!hd_kernels()->winograd.results(tile + q * tile_row + 2 * i * c->out[2], c->out[2], lines, c->out[2],
-                                                from, r->place))
+            const float *from = base + r->products + (o->row + q) * r->columns + (s->at + i) * t->columns;
+            if (!hd_kernels()->winograd.results(o->tile + q * o->tile_row + 2 * i * o->line, o->line,
+                                                (int)least(2, o->lines - 2 * i), o->columns, from, r->place))
                 numbers = false;
         }
     return numbers;
 }
 
-/* Some output channels of a stretch as they stand: weights are read where they are. */
-static void sum_up(const work *w, const item *t, const stretch *s, int64_t row, int64_t rows, float *base, float *tile,
-                   int64_t tile_row) {
+/* The sums as they stand, of some pixels that follow each other: weights are read where they are. */
+static void sum_up(const work *w, const item *t, const stretch *s, const results *o, int64_t first, int64_t count,
+                   float *base, float *out) {
     const hd_conv_work *c = w->c;
-    const int64_t nr = c->kernels->nr, pixels = pixels_of(c, s), k_most = least(K_BLOCK, c->channels);
+    const int64_t nr = c->kernels->nr, k_most = least(K_BLOCK, c->channels);
     float *panel = base + w->room.lines, *sums = panel + k_most * nr;
-    for (int64_t at = 0; at < pixels; at += nr) {
-        const int64_t columns = least(nr, pixels - at);
+    for (int64_t at = 0; at < count; at += nr) {
+        const int64_t columns = least(nr, count - at);
         for (int tap = 0; tap < 9; ++tap)
             for (int64_t k = 0; k < c->channels; k += k_most) {
                 const int64_t kc = least(k_most, c->channels - k);
                 hd_conv_pack_panel(c, t->group, c->plan.phases, tap * c->channels + k, kc,
-                                   s->image * hd_volume(c->out) + first_pixel(c, s) + at, columns, (char *)panel);
-                const char *weight = hd_conv_element(c, c->weight,
-                                                     t->group * c->weight_group + row * c->weight_row +
-                                                         c->plan.taps[tap].at + k * c->weight_channel);
-                c->kernels->thin((int)rows, kc, weight, c->weight_row, c->weight_channel, panel, nr, sums, nr,
-                                 tap > 0 || k > 0);
+                                   s->image * hd_volume(c->out) + first + at, columns, (char *)panel);
+                const int64_t weight =
+                    t->group * c->weight_group + o->row * c->weight_row + c->plan.taps[tap].at + k * c->weight_channel;
+                c->kernels->thin((int)o->rows, kc, hd_conv_element(c, c->weight, weight), c->weight_row,
+                                 c->weight_channel, panel, nr, sums, nr, tap > 0 || k > 0);
             }
-        for (int64_t q = 0; q < rows; ++q)
-            memcpy(tile + q * tile_row + at, sums + q * nr, (size_t)columns * sizeof(float));
+        for (int64_t q = 0; q < o->rows; ++q)
+            memcpy(out + q * o->tile_row + at, sums + q * nr, (size_t)columns * sizeof(float));
     }
 }
 
-static void finish(const work *w, const item *t, const stretch *s, float *base) {
+static void finish_rows(const work *w, const item *t, const stretch *s, int64_t row, float *base) {
     const hd_conv_work *c = w->c;
-    const int64_t plane = hd_volume(c->out), pixels = pixels_of(c, s);
-    for (int64_t row = 0; row < c->rows; row += ROWS_AT_ONCE) {
-        const int64_t rows = least(ROWS_AT_ONCE, c->rows - row),
-                      result_row = (s->image * c->groups + t->group) * c->rows + row;
-        float *place = hd_cpu_product_place(c->finish, c->context, result_row, first_pixel(c, s));
-        float *tile = place != NULL ? place : base + w->room.tile;
-        const int64_t tile_row = place != NULL ? plane : pixels;
-        if (!transform_back(w, s, row, rows, base, tile, tile_row)) sum_up(w, t, s, row, rows, base, tile, tile_row);
-        c->finish(c->context, tile, tile_row, result_row, rows, first_pixel(c, s), pixels);
+    const int64_t result_row = (s->image * c->groups + t->group) * c->rows + row;
+    results o = {.line = width_of(c, t),
+                 .row = row,
+                 .rows = least(ROWS_AT_ONCE, c->rows - row),
+                 .first = 2 * s->row * c->out[2] + 2 * t->column,
+                 .lines = lines_of(c, s),
+                 .columns = width_of(c, t)};
+    o.tile = hd_cpu_product_place(c->finish, c->context, result_row, o.first);
+    o.tile_row = hd_volume(c->out);
+    if (o.tile != NULL) {
+        o.line = c->out[2];
+    } else {
+        o.tile = base + w->room.tile;
+        o.tile_row = o.lines * o.line;
+    }
+    const bool numbers = transform_back(w, t, s, &o, base);
+    const int64_t run = o.columns == c->out[2] ? o.lines : 1; /* whole lines follow each other */
+    for (int64_t y = 0; y < o.lines; y += run) {
+        float *out = o.tile + y * o.line;
+        const int64_t first = o.first + y * c->out[2], count = run * o.columns;
+        if (!numbers) sum_up(w, t, s, &o, first, count, base, out);
+        c->finish(c->context, out, o.tile_row, result_row, o.rows, first, count);
     }
 }
 
 /* ---- sharing it out ----------------------------------------------------------------------------------------------------------- */
-static int64_t items_of_group(const hd_conv_work *c) { return pieces_of(c->batch * tile_rows(c), c->lines); }
+static int64_t parts_of_row(const hd_conv_work *c) { return pieces_of(tile_columns(c), c->planes); }
+static int64_t items_of_group(const hd_conv_work *c) {
+    return pieces_of(c->batch * tile_rows(c), c->lines) * parts_of_row(c);
+}
 
-static void run_piece(void *context, int64_t piece) {
+static void run_piece(void *context, int64_t piece) { /* items: group, rows of tiles, part of a row */
     work *w = context;
     const hd_conv_work *c = w->c;
-    const int64_t of_group = items_of_group(c);
+    const room *r = &w->room;
+    const int64_t of_group = items_of_group(c), parts = parts_of_row(c);
     float *base = (float *)(void *)(c->room + (size_t)piece * c->piece_bytes);
-    memset(base + w->room.lines, 0,
-           (size_t)(w->room.scratch - w->room.lines) * sizeof *base); /* what lies behind lines */
-    for (int p = 1; p <= PLACES; ++p)
-        memset(base + w->room.products + p * w->room.place - SLACK, 0, SLACK * sizeof *base);
+    memset(base + r->lines, 0,
+           (size_t)(r->scratch - r->lines) * sizeof *base); /* what vectors see behind the last one */
+    for (int p = 1; p <= PLACES; ++p) memset(base + r->products + p * r->place - SLACK, 0, SLACK * sizeof *base);
     for (int64_t i; (i = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed)) < c->groups * of_group;) {
-        item t = {.group = i / of_group, .first = i % of_group * c->lines};
+        item t = {.group = i / of_group, .first = i % of_group / parts * c->lines, .column = i % parts * c->planes};
         t.count = least(c->lines, c->batch * tile_rows(c) - t.first);
+        t.columns = least(c->planes, tile_columns(c) - t.column);
         pack_patches(w, &t, base);
         multiply(w, &t, base);
-        for (stretch s = {0}; next_stretch(c, &t, &s);) finish(w, &t, &s, base);
+        for (stretch s = {0}; next_stretch(c, &t, &s);)
+            for (int64_t row = 0; row < c->rows; row += ROWS_AT_ONCE) finish_rows(w, &t, &s, row, base);
     }
 }
 
@@ -287,22 +309,24 @@ static int64_t columns_with(const hd_conv_work *c, int64_t rows) {
     return (all / rows * pieces_of(rows * width, nr) + pieces_of(all % rows * width, nr)) * nr;
 }
 
-/* Rows of tiles of an item: of those that fit, what fills panels best, and of those about as good the most. */
-static int64_t choose_rows(const hd_conv_work *c, int64_t threads) {
-    const int64_t nr = c->kernels->nr, all = c->batch * tile_rows(c);
+/* Rows of tiles of an item: of those that fit, what fills panels best, and of those about as good the most. A row that does not
+ * fit is cut into equal parts. */
+static void choose_tiles(hd_conv_work *c, int64_t threads) {
+    const int64_t nr = c->kernels->nr, all = c->batch * tile_rows(c), width = tile_columns(c);
     const int64_t fits = ITEM_BYTES / (PLACES * (int64_t)c->bytes * (c->channels + c->rows)),
-                  panels = least(most(fits / nr, LEAST_PANELS), MOST_PANELS);
-    int64_t limit = least(most(panels * nr / tile_columns(c), 1), all), best = 1;
-    if (threads > 1) limit = most(1, least(limit, pieces_of(all * c->groups, 4 * threads)));
+                  tiles = least(most(fits / nr, LEAST_PANELS), MOST_PANELS) * nr;
+    c->lines = 1;
+    c->planes = pieces_of(width, pieces_of(width, tiles));
+    int64_t limit = least(tiles / width, all);
+    if (threads > 1) limit = least(limit, pieces_of(all * c->groups, 4 * threads));
     for (int64_t rows = 2; rows <= limit; ++rows)
-        if (columns_with(c, rows) <= columns_with(c, best) + columns_with(c, best) / 64) best = rows;
-    return best;
+        if (columns_with(c, rows) <= columns_with(c, c->lines) + columns_with(c, c->lines) / 64) c->lines = rows;
 }
 
 void hd_conv_cut_winograd(hd_conv_work *c, const hd_conv_sizes *sizes, int threads) {
     (void)sizes;
     c->strips = pieces_of(c->rows, c->kernels->mr);
-    c->lines = choose_rows(c, threads);
+    choose_tiles(c, threads);
     c->pieces = least(threads, c->groups * items_of_group(c));
     c->piece_bytes = (size_t)pieces_of(room_of(c).elements, SLACK) * SLACK * sizeof(float);
 }
