@@ -429,7 +429,7 @@ static void keep_weights(hd_plan *p, hd_plan_call *c) {
     const uint32_t node = (uint32_t)(c->call.outputs[0] - p->tensors);
     const uint32_t weight = hd_node_inputs(p->graph, node)[1];
     const bool copied = p->buffer_of[weight] != p->buffer_of[p->fusion.source[weight]]; /* in every run */
-    if (is_steady(p, weight, &c->cell) && !copied) c->packed_bytes = hd_cpu_product_packed_bytes(&c->call);
+    if (is_steady(p, weight, &c->cell) && !copied) c->packed_bytes = hd_cpu_product_packed_bytes(&c->call, c->way);
     c->sole = HD_NONE;
     p->packs = p->packs || c->packed_bytes > 0;
 }
@@ -583,6 +583,11 @@ static hd_error connect(hd_plan *p) {
     return HD_OK;
 }
 
+bool hd_plan_is_product(const hd_plan *p, const hd_launch *l) {
+    return l->kind == RUN_PRODUCT ||
+           (l->kind == RUN_CALL && p->fusion.groups[p->fusion.group_of[l->node]].kind == HD_GROUP_PRODUCT);
+}
+
 bool hd_plan_can_widen(const hd_native *n) { return n->shape.axes == n->shape.kept; } /* sums depend on their order */
 
 void hd_plan_widen(hd_native *n, int width) {
@@ -594,10 +599,14 @@ static void heed(hd_plan *p, const hd_tuning *tuning) {
     if (tuning->launch_count != p->launch_count) return;
     for (uint32_t i = 0; i < p->launch_count; ++i) {
         hd_launch *l = &p->launches[i];
-        l->threads = tuning->launches[i].threads; /* they are in the order that tuning knows */
-        if (l->kind != RUN_KERNEL || tuning->launches[i].width == 0) continue;
-        hd_native *n = &p->natives[l->native]->native;
-        if (hd_plan_can_widen(n)) hd_plan_widen(n, tuning->launches[i].width);
+        const hd_launch_choice *choice = &tuning->launches[i]; /* they are in the order that tuning knows */
+        l->threads = choice->threads;
+        if (l->kind == RUN_KERNEL && choice->width != 0 && hd_plan_can_widen(&p->natives[l->native]->native))
+            hd_plan_widen(&p->natives[l->native]->native, choice->width);
+        if (hd_plan_is_product(p, l) && !hd_product_way_is_rule(choice->way)) {
+            p->calls[l->call].way = choice->way;
+            l->kind = RUN_PRODUCT; /* calls go by rules */
+        }
     }
 }
 

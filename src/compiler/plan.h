@@ -73,7 +73,8 @@ enum { HD_PRODUCT_STEPS = 4 };
 typedef struct hd_plan_call {
     hd_call call;
     hd_random_attributes draw; /* of a random op: the call's attributes */
-    /* of a product: its second operand, packed while it stays what it was */
+    hd_product_way way;        /* of a product */
+    /* and its second operand, packed while it stays what it was */
     hd_block *packed;
     size_t packed_bytes; /* 0: it is not kept */
     const void *packed_data;
@@ -163,6 +164,7 @@ static inline bool hd_plan_adds_bias(const hd_tensor *bias, hd_dtype result) {
 typedef struct hd_launch_choice {
     uint8_t threads; /* at most; 0: all */
     int8_t width;    /* of a native kernel: lanes at a time, 1: twice as many, -1: half of them */
+    hd_product_way way;
 } hd_launch_choice;
 typedef struct hd_tuning {
     hd_fuse_choice fuse;
@@ -176,6 +178,8 @@ hd_plan *hd_plan_new(hd_thread *thread, hd_graph *graph, hd_executor *executor, 
                      const hd_tuning *tuning);
 /* tune.c: the quickest plan that was found for this graph, now or earlier; NULL with an error. */
 hd_plan *hd_plan_tuned(hd_thread *thread, hd_graph *graph, hd_executor *executor);
+/* True for a launch that may compute a product in another way: also a call that is one. */
+bool hd_plan_is_product(const hd_plan *p, const hd_launch *l);
 /* True for a kernel that may compute more or fewer lanes at a time, as its results stay the same; and doing so, before it is
  * compiled. */
 bool hd_plan_can_widen(const hd_native *n);
@@ -207,6 +211,8 @@ uint32_t hd_plan_memory_of(const hd_plan *p, uint32_t buffer);
 bool hd_plan_uses_alone(const hd_plan *p, uint32_t index, uint32_t buffer);
 /* plan_share.c: cuts jobs into pieces for the threads there are, and takes the memory to work in. */
 hd_error hd_plan_share_out(hd_plan *p, hd_thread *thread);
+/* The product of a launch, as far as it is known before a run: of its weights only whether they will be packed. */
+hd_product hd_plan_product_of(const hd_plan *p, const hd_launch *l);
 hd_error hd_plan_run_job(const hd_plan *p, hd_thread *thread, const hd_plan_job *job);
 /* plan_run.c */
 hd_error hd_plan_run_product(const hd_plan *p, hd_thread *thread, const hd_launch *l, char *room, size_t room_bytes);

@@ -86,7 +86,7 @@ static hd_error pack_in_place(hd_thread *thread, hd_plan_call *c, hd_storage *s,
 static hd_error pack_constant(hd_plan *p, hd_thread *thread, hd_plan_call *c, const hd_run *run) {
     hd_packed_matrix matrix;
     hd_storage *s = c->call.inputs[1]->storage; /* the graph's own */
-    const bool fits = c->sole != HD_NONE && hd_cpu_product_packs_in_place(&c->call, &matrix);
+    const bool fits = c->sole != HD_NONE && hd_cpu_product_packs_in_place(&c->call, c->way, &matrix);
     if (fits && s->home == &packed_home) { /* by another plan, before this one */
         const packed_constant *home = s->home_state;
         if (memcmp(&home->matrix, &matrix, sizeof matrix) == 0) c->packed = share(home->packed);
@@ -112,7 +112,7 @@ hd_error hd_plan_pack_weights(hd_plan *p, hd_thread *thread, hd_plan_call *c, co
     if (c->packed == NULL) return HD_ERROR_MEMORY;
     c->packed_data = s->data;
     c->packed_version = version;
-    const hd_error status = hd_cpu_product_pack(thread, &c->call, hd_block_data(c->packed));
+    const hd_error status = hd_cpu_product_pack(thread, &c->call, c->way, hd_block_data(c->packed));
     if (status != HD_OK) { /* nothing is packed: the next run tries again */
         hd_block_release(thread, c->packed);
         c->packed = NULL;

@@ -169,7 +169,7 @@ static void finish_tile(void *context, const void *tile, int64_t stride, int64_t
 
 hd_error hd_plan_run_product(const hd_plan *p, hd_thread *thread, const hd_launch *l, char *room, size_t room_bytes) {
     hd_plan_call *c = &p->calls[l->call];
-    hd_product product = {.call = &c->call, .room = room, .room_bytes = room_bytes};
+    hd_product product = {.call = &c->call, .way = c->way, .room = room, .room_bytes = room_bytes};
     if (c->packed != NULL) product.packed = hd_block_data(c->packed);
     if (l->native != HD_NONE) {
         finishing f = {.n = p->natives[l->native]};

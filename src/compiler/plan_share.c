@@ -14,16 +14,16 @@ enum {
 };
 
 /* ---- the memory to work in ------------------------------------------------------------------------------------------------ */
-static hd_product product_of(const hd_plan *p, const hd_launch *l) {
+hd_product hd_plan_product_of(const hd_plan *p, const hd_launch *l) {
     const hd_plan_call *c = &p->calls[l->call];
-    return (hd_product){.call = &c->call, .packed = c->packed_bytes > 0 ? p : NULL}; /* only whether it will be */
+    return (hd_product){.call = &c->call, .way = c->way, .packed = c->packed_bytes > 0 ? p : NULL};
 }
 
 /* For a launch alone, on all threads of the pool. */
 static size_t room_of(const hd_plan *p, const hd_launch *l) {
     if (l->kind == RUN_KERNEL) return hd_native_room(&p->natives[l->native]->native);
     if (l->kind != RUN_PRODUCT) return 0;
-    const hd_product product = product_of(p, l);
+    const hd_product product = hd_plan_product_of(p, l);
     return hd_cpu_product_room(&product);
 }
 
@@ -149,7 +149,7 @@ static double cost_in_order(const hd_plan *p, const hd_plan_job *job, int thread
         const double cost = (double)hd_plan_cost(p, l);
         int64_t parts = 1;
         if (l->kind == RUN_PRODUCT && l->threads != 1) {
-            const hd_product product = product_of(p, l);
+            const hd_product product = hd_plan_product_of(p, l);
             parts = hd_cpu_product_pieces(&product);
         } else if (l->threads != 1) {
             const hd_native *n = &p->natives[l->native]->native;

@@ -1,6 +1,7 @@
 /* Tuning (O3): what plans decide by rules is tried out instead. Other ways to fuse are timed as whole plans; then, in the
- * quickest plan, every launch is timed with fewer threads, and with more and fewer lanes at a time, all launches in one run.
- * What was found is kept in the disk cache, so that a script is tuned once on a machine.
+ * quickest plan, every launch is timed with fewer threads, kernels with more and fewer lanes at a time, and products in other
+ * ways, all launches in one run. Each change is tried upon what was chosen for the launch before, so that there are as many
+ * runs as changes. What was found is kept in the disk cache, so that a script is tuned once on a machine.
  *
  * The trial runs read made-up inputs, and copies of the cells that they change: nobody sees them. Each begins with the state as
  * it is now, as the runs of a step would lead somewhere on made-up inputs: to places that an index may not name, or to
@@ -19,7 +20,9 @@ enum {
     LEAST_RUNS = 3,
     MOST_RUNS = 25,
     ENOUGH_NANOSECONDS = 40000000, /* for the runs of one alternative */
-    MOST_THREADS = 255
+    MOST_THREADS = 255,
+    TUNING_FORMAT = 2,                    /* another one for another hd_tuning */
+    WORTH_A_TRIAL = 2 * HD_PRODUCT_SHARED /* operations of a product */
 };
 static const double worth = 0.97; /* of the time before: less is noise */
 
@@ -33,12 +36,26 @@ static const struct {
                {"inputs computed apart", {.unsunk = true}}};
 enum { FUSIONS = sizeof fusions / sizeof fusions[0] };
 
+/* What can be changed about a launch, beside its threads. */
+static const struct {
+    const char *name;
+    hd_launch_choice change;
+} changes[] = {{"half the lanes", {.width = -1}},
+               {"twice the lanes", {.width = 1}},
+               {"products in the vector unit", {.way.unit = HD_UNIT_VECTOR}},
+               {"products in the matrix unit", {.way.unit = HD_UNIT_MATRIX}},
+               {"products in blocks of 256 along k", {.way.k_block = 256}},
+               {"products in blocks of 1024 along k", {.way.k_block = 1024}},
+               {"products with rows shared out", {.way.share = HD_SHARE_ROWS}},
+               {"products with columns shared out", {.way.share = HD_SHARE_COLUMNS}}};
+enum { CHANGES = sizeof changes / sizeof changes[0] };
+
 /* ---- what was found earlier --------------------------------------------------------------------------------------------- */
 /* Two hashes of all that the time of a run depends on: nodes with their shapes and attributes, not the values of constants. */
 typedef struct tuning_key {
     char title[16];
     uint64_t hash[2];
-    int64_t nodes, threads;
+    int64_t nodes, threads, format; /* of what is kept */
 } tuning_key;
 
 static uint64_t hash_graph(const hd_graph *g, uint64_t h) {
@@ -59,7 +76,8 @@ static uint64_t hash_graph(const hd_graph *g, uint64_t h) {
 static tuning_key key_of(const hd_graph *g) {
     const char *target = hd_code_target();
     const uint64_t seed = target == NULL ? 0 : hd_hash(target, strlen(target), 0);
-    tuning_key key = {.title = "hodu tuning", .nodes = g->node_count, .threads = hd_pool_threads()};
+    tuning_key key = {
+        .title = "hodu tuning", .nodes = g->node_count, .threads = hd_pool_threads(), .format = TUNING_FORMAT};
     key.hash[0] = hash_graph(g, seed);
     key.hash[1] = hash_graph(g, ~seed);
     return key;
@@ -75,11 +93,19 @@ static hd_tuning *new_tuning(uint32_t launches) {
     return t;
 }
 
+/* That so many bytes are a tuning, and its products can be computed so. */
+static bool is_sound(const hd_tuning *t, size_t bytes) {
+    if (bytes < sizeof *t || bytes != tuning_bytes(t->launch_count)) return false;
+    for (uint32_t i = 0; i < t->launch_count; ++i)
+        if (!hd_product_way_is_sound(t->launches[i].way)) return false;
+    return true;
+}
+
 /* NULL: there is none. */
 static hd_tuning *read_tuning(const tuning_key *key) {
     size_t bytes;
     hd_tuning *t = hd_cache_read(key, sizeof *key, &bytes);
-    if (t == NULL || (bytes >= sizeof *t && bytes == tuning_bytes(t->launch_count))) return t;
+    if (t == NULL || is_sound(t, bytes)) return t;
     hd_array_release(t);
     return NULL;
 }
@@ -273,21 +299,45 @@ typedef struct contest {
     int64_t *best, *time, whole;
 } contest;
 
+/* That a launch takes part of the whole that is worth the trouble. */
+static bool matters(const contest *c, const hd_launch *l) { return c->best[l->number] > c->whole / 50; }
+
+static hd_launch_choice changed(hd_launch_choice choice, hd_launch_choice change) {
+    if (change.width != 0) choice.width = change.width;
+    if (change.way.unit != 0) choice.way.unit = change.way.unit;
+    if (change.way.k_block != 0) choice.way.k_block = change.way.k_block;
+    if (change.way.share != 0) choice.way.share = change.way.share;
+    return choice;
+}
+
+static bool has_change(hd_launch_choice choice, hd_launch_choice change) {
+    const hd_launch_choice again = changed(choice, change);
+    return memcmp(&again, &choice, sizeof choice) == 0;
+}
+
 static bool can_widen(const hd_plan *p, const hd_launch *l) {
     return l->kind == RUN_KERNEL && hd_plan_can_widen(&p->natives[l->native]->native);
 }
 
-/* That a launch takes part of the whole that is worth the trouble. */
-static bool matters(const contest *c, const hd_launch *l) { return c->best[l->number] > c->whole / 50; }
+/* That a product is large enough, and would be computed in another way than the one that was chosen. */
+static bool has_another_way(const contest *c, const hd_launch *l, hd_product_way way) {
+    if (!hd_plan_is_product(c->plan, l) || hd_plan_operations(c->plan, l) < WORTH_A_TRIAL) return false;
+    hd_product product = hd_plan_product_of(c->plan, l);
+    product.way = c->tuning->launches[l->number].way;
+    return hd_cpu_product_ways_differ(&product, way);
+}
 
-static void note_winners(const contest *c, hd_launch_choice choice) {
-    for (uint32_t i = 0; i < c->plan->launch_count; ++i) {
-        const hd_launch *l = &c->plan->launches[i];
-        if (!matters(c, l) || (choice.width != 0 && !can_widen(c->plan, l))) continue;
-        if ((double)c->time[l->number] >= (double)c->best[l->number] * worth) continue;
-        c->best[l->number] = c->time[l->number];
-        c->tuning->launches[l->number] = choice;
-    }
+static bool concerns(const contest *c, const hd_launch *l, hd_launch_choice change) {
+    if (!matters(c, l)) return false;
+    return change.width != 0 ? can_widen(c->plan, l)
+                             : has_another_way(c, l, changed(c->tuning->launches[l->number], change).way);
+}
+
+/* What a launch was just timed with becomes its choice, if that was quicker. */
+static void note_time(const contest *c, const hd_launch *l, hd_launch_choice choice) {
+    if ((double)c->time[l->number] >= (double)c->best[l->number] * worth) return;
+    c->best[l->number] = c->time[l->number];
+    c->tuning->launches[l->number] = choice;
 }
 
 static hd_error try_threads(trial *t, contest *c, int threads) {
@@ -296,29 +346,40 @@ static hd_error try_threads(trial *t, contest *c, int threads) {
     snprintf(name, sizeof name, "%d thread%s", threads, threads > 1 ? "s" : "");
     for (uint32_t i = 0; i < c->plan->launch_count; ++i) c->plan->launches[i].threads = (uint8_t)threads;
     const hd_error status = time_plan(t, c->plan, name, &whole, c->time);
-    for (uint32_t i = 0; i < c->plan->launch_count; ++i) c->plan->launches[i].threads = 0;
-    if (status == HD_OK) note_winners(c, (hd_launch_choice){.threads = (uint8_t)threads});
+    for (uint32_t i = 0; i < c->plan->launch_count; ++i) {
+        hd_launch *l = &c->plan->launches[i];
+        l->threads = 0;
+        if (status == HD_OK && matters(c, l)) note_time(c, l, (hd_launch_choice){.threads = (uint8_t)threads});
+    }
     return status;
 }
 
-static hd_error try_width(trial *t, contest *c, int width) {
+/* Times a plan with `all`, in which launches that the change concerns have it. */
+static hd_error time_changed(trial *t, contest *c, const char *name, hd_launch_choice change, const hd_tuning *all) {
+    int64_t whole;
+    hd_plan *p = hd_plan_new(t->thread, t->g, c->plan->executor, HD_O3, all);
+    const hd_error status = p == NULL ? t->thread->error_code : time_plan(t, p, name, &whole, c->time);
+    for (uint32_t i = 0; status == HD_OK && i < c->plan->launch_count; ++i) {
+        const hd_launch *l = &c->plan->launches[i];
+        if (concerns(c, l, change)) note_time(c, l, all->launches[l->number]);
+    }
+    destroy(t, p);
+    return status;
+}
+
+static hd_error try_change(trial *t, contest *c, const char *name, hd_launch_choice change) {
     hd_tuning *all = new_tuning(c->plan->launch_count);
     if (all == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to tune %u launches", c->plan->launch_count);
-    all->fuse = c->tuning->fuse;
+    memcpy(all, c->tuning, tuning_bytes(all->launch_count));
     bool any = false;
     for (uint32_t i = 0; i < all->launch_count; ++i) {
         const hd_launch *l = &c->plan->launches[i];
-        if (!matters(c, l) || !can_widen(c->plan, l)) continue;
-        all->launches[l->number].width = (int8_t)width;
+        if (!concerns(c, l, change)) continue;
+        all->launches[l->number] = changed(all->launches[l->number], change);
         any = true;
     }
-    hd_plan *p = any ? hd_plan_new(t->thread, t->g, c->plan->executor, HD_O3, all) : NULL;
+    const hd_error status = any ? time_changed(t, c, name, change, all) : HD_OK;
     hd_array_release(all);
-    if (p == NULL) return t->thread->error_code;
-    int64_t whole;
-    const hd_error status = time_plan(t, p, width > 0 ? "twice the lanes" : "half the lanes", &whole, c->time);
-    if (status == HD_OK) note_winners(c, (hd_launch_choice){.width = (int8_t)width});
-    destroy(t, p);
     return status;
 }
 
@@ -330,8 +391,7 @@ static hd_error choose_for_launches(trial *t, hd_plan *plan, hd_tuning *tuning) 
                           : time_plan(t, plan, "the launches as a rule", &c.whole, c.best);
     for (int threads = 1; status == HD_OK && threads < hd_pool_threads() && threads <= MOST_THREADS; threads *= 2)
         status = try_threads(t, &c, threads);
-    if (status == HD_OK) status = try_width(t, &c, -1);
-    if (status == HD_OK) status = try_width(t, &c, 1);
+    for (int i = 0; i < CHANGES && status == HD_OK; ++i) status = try_change(t, &c, changes[i].name, changes[i].change);
     hd_array_release(c.best);
     hd_array_release(c.time);
     return status;
@@ -352,6 +412,25 @@ static hd_plan *choose_together(trial *t, hd_plan *plan, hd_tuning *tuning) {
     return NULL;
 }
 
+/* A line for each launch that does not go by the rules. */
+static void explain(const hd_plan *p, const hd_tuning *tuning) {
+    if (!hd_dump_wants("tuning")) return;
+    for (uint32_t i = 0; i < p->launch_count; ++i) {
+        const hd_launch_choice choice = tuning->launches[p->launches[i].number];
+        hd_launch_figures figures;
+        char line[512];
+        hd_plan_describe(&p->executable, i, &figures);
+        const int begin = snprintf(line, sizeof line, "launch %u (%s):", i, figures.what);
+        int at = begin;
+        if (choice.threads > 0)
+            at += snprintf(line + at, sizeof line - (size_t)at, " at most %d threads,", choice.threads);
+        for (int k = 0; k < CHANGES; ++k)
+            if (has_change(choice, changes[k].change))
+                at += snprintf(line + at, sizeof line - (size_t)at, " %s,", changes[k].name);
+        if (at > begin) hd_dump_text("tuning", line, (size_t)at - 1); /* without the last comma */
+    }
+}
+
 static hd_plan *tune(trial *t, hd_executor *executor, const tuning_key *key) {
     hd_fuse_choice fuse = {0};
     hd_plan *plan = choose_fusion(t, executor, &fuse);
@@ -364,7 +443,10 @@ static hd_plan *tune(trial *t, hd_executor *executor, const tuning_key *key) {
         plan = NULL;
     }
     if (plan != NULL) plan = choose_together(t, plan, tuning);
-    if (plan != NULL) hd_cache_write(key, sizeof *key, tuning, tuning_bytes(tuning->launch_count));
+    if (plan != NULL) {
+        explain(plan, tuning);
+        hd_cache_write(key, sizeof *key, tuning, tuning_bytes(tuning->launch_count));
+    }
     hd_array_release(tuning);
     return plan;
 }

@@ -55,8 +55,15 @@ static void run_piece(void *context, int64_t piece) { /* nor when they have room
         multiply_matrix(j, i, room);
 }
 
+/* The kernels that it has, of the vector unit, or those of the matrix unit, which reads nothing that is not packed. */
+static const hd_gemm_kernels *kernels_for(const product *p, hd_product_way way, hd_dtype a, hd_dtype b) {
+    const hd_gemm_kernels *unit = p->kernels == &hd_kernels()->gemm_f32 ? unit_for(a, b) : NULL;
+    if (unit == NULL || way.unit == HD_UNIT_VECTOR) return p->kernels;
+    return (way.unit == HD_UNIT_MATRIX ? hd_gemm_wants_packing(p) : hd_gemm_suits(p, unit)) ? unit : p->kernels;
+}
+
 /* A [..., m, k] B [..., k, n]: all but the addresses. */
-static void describe(const hd_tensor *a, const hd_tensor *b, const hd_tensor *out, batch_job *j) {
+static void describe(const hd_tensor *a, const hd_tensor *b, const hd_tensor *out, hd_product_way way, batch_job *j) {
     const int rank = out->layout.shape.rank, last = rank - 1;
     *j = (batch_job){.rank = rank - 2};
     hd_shape a_shape = out->layout.shape, b_shape = out->layout.shape; /* with the batch axes broadcast */
@@ -79,8 +86,9 @@ static void describe(const hd_tensor *a, const hd_tensor *b, const hd_tensor *ou
     if (p->kernels == &hd_kernels()->gemm_u32 && is_in_pairs((hd_dtype)a->dtype, result) &&
         is_in_pairs((hd_dtype)b->dtype, result) && hd_gemm_wants_packing(p))
         p->kernels = &hd_kernels()->gemm_pairs;
-    const hd_gemm_kernels *unit = unit_for((hd_dtype)a->dtype, (hd_dtype)b->dtype);
-    if (p->kernels == &hd_kernels()->gemm_f32 && unit != NULL && hd_gemm_suits(p, unit)) p->kernels = unit;
+    p->kernels = kernels_for(p, way, (hd_dtype)a->dtype, (hd_dtype)b->dtype);
+    p->k_block = way.k_block > 0 ? way.k_block : p->kernels->k_block;
+    p->share = (hd_product_share)way.share;
     p->from_a = &p->kernels->from[a->dtype];
     p->from_b = &p->kernels->from[b->dtype];
     const int64_t matrix = p->m * p->n;
@@ -143,7 +151,7 @@ static hd_error run_batch(hd_thread *thread, const hd_tensor *a, const hd_tensor
 static hd_error contract(hd_thread *thread, const hd_tensor *a, const hd_tensor *b, const hd_tensor *bias,
                          hd_tensor *out) {
     batch_job j;
-    describe(a, b, out, &j);
+    describe(a, b, out, (hd_product_way){0}, &j);
     const hd_dtype dtype = (hd_dtype)out->dtype;
     hd_plain_finish f = {.dtype = dtype, .columns = j.first.n, .out = out->storage->data};
     if (bias != NULL) {
@@ -217,7 +225,7 @@ hd_error hd_contract_product(hd_thread *thread, const hd_product *given) {
     if (x == NULL) return thread->error_code;
     as_operands(call, x, call->inputs[1], &a, &b, &c);
     batch_job j;
-    describe(&a, &b, &c, &j);
+    describe(&a, &b, &c, given->way, &j);
     j.first.finish = given->finish;
     j.first.context = given->context;
     j.first.packed_b = given->packed;
@@ -233,7 +241,7 @@ size_t hd_contract_product_room(const hd_product *given) {
     batch_job j;
     if (given->call->outputs[0]->count == 0) return 0;
     as_operands(given->call, given->call->inputs[0], given->call->inputs[1], &a, &b, &c);
-    describe(&a, &b, &c, &j);
+    describe(&a, &b, &c, given->way, &j);
     j.first.packed_b = given->packed;
     return cut_batch(&j);
 }
@@ -242,7 +250,7 @@ int64_t hd_contract_product_pieces(const hd_product *given) {
     hd_tensor a, b, c;
     batch_job j;
     as_operands(given->call, given->call->inputs[0], given->call->inputs[1], &a, &b, &c);
-    describe(&a, &b, &c, &j);
+    describe(&a, &b, &c, given->way, &j);
     j.first.packed_b = given->packed;
     cut_batch(&j);
     if (j.pieces > 1) return j.pieces;
@@ -251,33 +259,43 @@ int64_t hd_contract_product_pieces(const hd_product *given) {
     return hd_gemm_cost(&j.first) >= HD_GEMM_PARALLEL * (packs ? 1 : 2) ? hd_pool_threads() : 1;
 }
 
-size_t hd_contract_product_packed_bytes(const hd_call *call) {
+bool hd_contract_product_ways_differ(const hd_product *given, hd_product_way other) {
+    hd_tensor a, b, c;
+    batch_job j, as_other;
+    as_operands(given->call, given->call->inputs[0], given->call->inputs[1], &a, &b, &c);
+    describe(&a, &b, &c, given->way, &j);
+    describe(&a, &b, &c, other, &as_other);
+    j.first.packed_b = as_other.first.packed_b = given->packed;
+    return hd_gemm_ways_differ(&j.first, &as_other.first);
+}
+
+size_t hd_contract_product_packed_bytes(const hd_call *call, hd_product_way way) {
     hd_tensor a, b, c;
     batch_job j;
     if (call->outputs[0]->count == 0) return 0;
     as_operands(call, call->inputs[0], call->inputs[1], &a, &b, &c);
     if (b.layout.shape.rank > 2) return 0;
-    describe(&a, &b, &c, &j);
+    describe(&a, &b, &c, way, &j);
     return j.first.k > 0 && hd_gemm_wants_packed(&j.first) ? hd_gemm_packed_bytes(&j.first) : 0;
 }
 
-hd_error hd_contract_product_pack(hd_thread *thread, const hd_call *call, void *out) {
+hd_error hd_contract_product_pack(hd_thread *thread, const hd_call *call, hd_product_way way, void *out) {
     hd_tensor a, b, c;
     batch_job j;
     as_operands(call, call->inputs[0], call->inputs[1], &a, &b, &c);
-    describe(&a, &b, &c, &j);
+    describe(&a, &b, &c, way, &j);
     j.first.b = hd_tensor_bytes(thread, &b, HD_READ);
     if (j.first.b == NULL) return thread->error_code;
     hd_gemm_pack(&j.first, out);
     return HD_OK;
 }
 
-bool hd_contract_product_packs_in_place(const hd_call *call, hd_packed_matrix *out) {
+bool hd_contract_product_packs_in_place(const hd_call *call, hd_product_way way, hd_packed_matrix *out) {
     hd_tensor a, b, c;
     batch_job j;
     as_operands(call, call->inputs[0], call->inputs[1], &a, &b, &c);
     if (b.layout.shape.rank > 2 || b.layout.offset != 0) return false;
-    describe(&a, &b, &c, &j);
+    describe(&a, &b, &c, way, &j);
     return hd_gemm_packs_in_place(&j.first, out) && out->bytes * (size_t)b.count == b.storage->bytes;
 }
 

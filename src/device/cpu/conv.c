@@ -111,37 +111,45 @@ static void run(work *w, char *room) {
 }
 
 /* ---- as a product ------------------------------------------------------------------------------------------------------ */
-static void describe_call(const hd_call *call, work *w) {
+static void describe_call(const hd_call *call, hd_product_way way, work *w) {
     const hd_tensor *x = call->inputs[0], *weight = call->inputs[1], *y = call->outputs[0];
     describe((hd_op_id)call->op->id, call->attributes, &x->layout.shape, &weight->layout, &y->layout.shape,
              (hd_dtype)y->dtype, w);
+    if (way.unit == HD_UNIT_VECTOR) w->conv.unit = NULL;
 }
 
 size_t hd_conv_product_room(const hd_product *given) {
     work w;
     if (given->call->outputs[0]->count == 0) return 0;
-    describe_call(given->call, &w);
+    describe_call(given->call, given->way, &w);
     return cut(&w, hd_pool_threads(), given->packed != NULL);
 }
 
 int64_t hd_conv_product_pieces(const hd_product *given) {
     work w;
-    describe_call(given->call, &w);
+    describe_call(given->call, given->way, &w);
     cut(&w, hd_pool_threads(), given->packed != NULL);
     return w.conv.pieces;
 }
 
-size_t hd_conv_product_packed_bytes(const hd_call *call) {
+bool hd_conv_product_ways_differ(const hd_product *given, hd_product_way other) {
+    work w, as_other;
+    describe_call(given->call, given->way, &w);
+    describe_call(given->call, other, &as_other);
+    return !w.conv.depthwise && w.conv.unit != as_other.conv.unit;
+}
+
+size_t hd_conv_product_packed_bytes(const hd_call *call, hd_product_way way) {
     work w;
     if (call->outputs[0]->count == 0) return 0;
-    describe_call(call, &w);
+    describe_call(call, way, &w);
     cut(&w, 1, false);
     return packed_size(&w);
 }
 
-hd_error hd_conv_product_pack(hd_thread *thread, const hd_call *call, void *out) {
+hd_error hd_conv_product_pack(hd_thread *thread, const hd_call *call, hd_product_way way, void *out) {
     work w;
-    describe_call(call, &w);
+    describe_call(call, way, &w);
     cut(&w, 1, false);
     w.conv.weight = hd_tensor_bytes(thread, call->inputs[1], HD_READ);
     if (w.conv.weight == NULL) return thread->error_code;
@@ -155,7 +163,7 @@ hd_error hd_conv_product_pack(hd_thread *thread, const hd_call *call, void *out)
 
 static hd_error run_product(hd_thread *thread, const hd_product *given, const hd_tensor *x) {
     work w;
-    describe_call(given->call, &w);
+    describe_call(given->call, given->way, &w);
     w.conv.x = hd_tensor_bytes(thread, x, HD_READ);
     w.conv.weight = hd_tensor_bytes(thread, given->call->inputs[1], HD_READ);
     if (w.conv.x == NULL || w.conv.weight == NULL) return thread->error_code;

@@ -86,7 +86,7 @@ static size_t packed_b(const product *p, int64_t columns, int64_t k) {
 }
 
 static char *panel_of_b(const product *p, int64_t k0, int64_t panel) {
-    const int64_t nr = p->kernels->nr, count = pieces_of(p->n, nr), kc = minimum(p->kernels->k_block, p->k - k0);
+    const int64_t nr = p->kernels->nr, count = pieces_of(p->n, nr), kc = minimum(p->k_block, p->k - k0);
     return p->panels + packed_b(p, count * nr, k0) + packed_b(p, panel * nr, kc);
 }
 
@@ -99,7 +99,7 @@ typedef struct source {
     int64_t row, column;
 } source;
 static source source_of_b(const product *p, int64_t k0, int64_t panel) {
-    const int64_t nr = p->kernels->nr, count = pieces_of(p->n, nr), kc = minimum(p->kernels->k_block, p->k - k0);
+    const int64_t nr = p->kernels->nr, count = pieces_of(p->n, nr), kc = minimum(p->k_block, p->k - k0);
     if (p->gathered == NULL) return (source){at_b(p, k0, panel * nr), p->b_row, p->b_column};
     return (source){p->gathered + (size_t)((k0 * count + kc * panel) * nr) * p->from_b->bytes, nr, 1};
 }
@@ -118,8 +118,8 @@ static int64_t rows_at_once(const product *p, int64_t k) {
 static void pack_panels(void *context, int64_t begin, int64_t end) {
     const product *p = context;
     for (int64_t panel = begin; panel < end; ++panel)
-        for (int64_t k0 = 0; k0 < p->k; k0 += p->kernels->k_block)
-            pack_b(p, panel_of_b(p, k0, panel), k0, minimum(p->kernels->k_block, p->k - k0), panel);
+        for (int64_t k0 = 0; k0 < p->k; k0 += p->k_block)
+            pack_b(p, panel_of_b(p, k0, panel), k0, minimum(p->k_block, p->k - k0), panel);
 }
 
 /* A that is not of the kernels' own type is converted where it is packed or read. */
@@ -206,10 +206,10 @@ static void multiply_piece(void *context, int64_t piece) {
                   row_end = minimum(strips * (row_piece + 1) / p->row_pieces * mr, p->m);
     const int64_t panel0 = panels * column_piece / p->column_pieces,
                   panel1 = panels * (column_piece + 1) / p->column_pieces;
-    char *block = p->strips + (size_t)piece * packed_a(p, p->m_block, minimum(p->kernels->k_block, p->k));
+    char *block = p->strips + (size_t)piece * packed_a(p, p->m_block, minimum(p->k_block, p->k));
     enter(p);
-    for (int64_t k0 = 0; k0 < p->k; k0 += p->kernels->k_block) {
-        const int64_t kc = minimum(p->kernels->k_block, p->k - k0);
+    for (int64_t k0 = 0; k0 < p->k; k0 += p->k_block) {
+        const int64_t kc = minimum(p->k_block, p->k - k0);
         for (int64_t row0 = row_begin; row0 < row_end; row0 += p->m_block) {
             const int64_t rows = minimum(p->m_block, row_end - row0);
             pack_rows(p, block, row0, rows, k0, kc);
@@ -225,11 +225,11 @@ static void multiply_few_rows(void *context, int64_t piece) {
     const product *p = context;
     const int64_t nr = p->kernels->nr, panels = pieces_of(p->n, nr);
     const int64_t panel0 = panels * piece / p->column_pieces, panel1 = panels * (piece + 1) / p->column_pieces;
-    char *strips = p->strips + (size_t)piece * packed_a(p, p->m_block, minimum(p->kernels->k_block, p->k));
-    char *room = p->panels + (size_t)piece * packed_b(p, nr, minimum(p->kernels->k_block, p->k));
+    char *strips = p->strips + (size_t)piece * packed_a(p, p->m_block, minimum(p->k_block, p->k));
+    char *room = p->panels + (size_t)piece * packed_b(p, nr, minimum(p->k_block, p->k));
     enter(p);
-    for (int64_t k0 = 0; k0 < p->k; k0 += p->kernels->k_block) {
-        const int64_t kc = minimum(p->kernels->k_block, p->k - k0);
+    for (int64_t k0 = 0; k0 < p->k; k0 += p->k_block) {
+        const int64_t kc = minimum(p->k_block, p->k - k0);
         pack_rows(p, strips, 0, p->m, k0, kc);
         for (int64_t panel = panel0; panel < panel1; ++panel)
             multiply_panel(p, strips, 0, p->m, k0, kc, panel, room, false);
@@ -239,7 +239,7 @@ static void multiply_few_rows(void *context, int64_t piece) {
 
 static hd_error multiply_packed(hd_thread *thread, product *p) {
     const int64_t nr = p->kernels->nr, mr = p->kernels->mr, panels = pieces_of(p->n, nr),
-                  k_block = minimum(p->kernels->k_block, p->k);
+                  k_block = minimum(p->k_block, p->k);
     const int threads = threads_for(p);
     /* cut the longer side: whole strips of A or whole panels of B for each thread */
     p->row_pieces = p->column_pieces = 1;
@@ -304,15 +304,15 @@ void hd_gemm_pack(const hd_gemm *p, char *out) {
 /* All of k of some strips of A: [k blocks][strips][k_block][mr], for the m_block rows from row0 on. */
 static const char *strip_of_a(const product *p, const char *strips, int64_t count, int64_t k0, int64_t strip) {
     const int64_t mr = p->kernels->mr;
-    return strips + packed_a(p, count * mr, k0) + packed_a(p, strip * mr, minimum(p->kernels->k_block, p->k - k0));
+    return strips + packed_a(p, count * mr, k0) + packed_a(p, strip * mr, minimum(p->k_block, p->k - k0));
 }
 static void pack_strips(const product *p, char *out, int64_t row0, int64_t rows, int64_t begin, int64_t end) {
     const int64_t mr = p->kernels->mr, strips = pieces_of(rows, mr);
     if (p->a_in_place) return;
-    for (int64_t k0 = 0; k0 < p->k; k0 += p->kernels->k_block)
+    for (int64_t k0 = 0; k0 < p->k; k0 += p->k_block)
         for (int64_t s = begin; s < end; ++s)
             pack_a(p, (char *)(uintptr_t)strip_of_a(p, out, strips, k0, s), row0 + s * mr, minimum(mr, rows - s * mr),
-                   k0, minimum(p->kernels->k_block, p->k - k0));
+                   k0, minimum(p->k_block, p->k - k0));
 }
 static void pack_all_strips(void *context, int64_t begin, int64_t end) {
     const product *p = context;
@@ -325,9 +325,9 @@ static void ask_for(const char *at, int64_t bytes) {
 }
 static void ask_for_next(const product *p, int64_t k0, int64_t panel, int64_t strip, int64_t strips) {
     const int64_t nr = p->kernels->nr;
-    const bool same_panel = k0 + p->kernels->k_block < p->k;
+    const bool same_panel = k0 + p->k_block < p->k;
     if (!same_panel && panel + 1 >= pieces_of(p->n, nr)) return;
-    const int64_t k = same_panel ? k0 + p->kernels->k_block : 0, kc = minimum(p->kernels->k_block, p->k - k),
+    const int64_t k = same_panel ? k0 + p->k_block : 0, kc = minimum(p->k_block, p->k - k),
                   next = same_panel ? panel : panel + 1;
     const int64_t columns = minimum(nr, p->n - next * nr), one = (int64_t)p->from_b->bytes;
     if (p->panels != NULL) {
@@ -350,13 +350,13 @@ static void finish_tile(const product *p, const char *strips, int64_t count, int
                         int64_t panel, char *room, char *tile) {
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, columns = minimum(nr, p->n - panel * nr);
     /* one block is written once: at once where it belongs. More would come back to lines that lie far apart. */
-    char *place = p->k <= p->kernels->k_block && columns == nr
+    char *place = p->k <= p->k_block && columns == nr
                       ? hd_cpu_product_place(p->finish, p->context, p->first_row + row0, panel * nr)
                       : NULL;
     const int64_t stride = place != NULL ? p->n : nr;
     if (place != NULL) tile = place;
-    for (int64_t k0 = 0; k0 < p->k; k0 += p->kernels->k_block) {
-        const int64_t kc = minimum(p->kernels->k_block, p->k - k0);
+    for (int64_t k0 = 0; k0 < p->k; k0 += p->k_block) {
+        const int64_t kc = minimum(p->k_block, p->k - k0);
         char *b = p->panels != NULL             ? panel_of_b(p, k0, panel)
                   : count <= strips_together(p) ? room
                                                 : room + packed_b(p, nr, k0);
@@ -390,7 +390,7 @@ static size_t tile_bytes(const product *p) {
 }
 static size_t room_bytes(const product *p) {
     const bool is_one = pieces_of(p->m, p->kernels->mr) <= strips_together(p); /* block of k at a time */
-    return p->panels != NULL ? 0 : packed_b(p, p->kernels->nr, is_one ? minimum(p->kernels->k_block, p->k) : p->k);
+    return p->panels != NULL ? 0 : packed_b(p, p->kernels->nr, is_one ? minimum(p->k_block, p->k) : p->k);
 }
 
 /* Some panels, for all rows: A is packed already. */
@@ -451,8 +451,9 @@ static size_t cut_product(product *p, int threads, cut *c) {
     const bool few = p->packed_b == NULL || is_unit(p)
                          ? p->m * row_bytes <= FEW_BYTES
                          : p->m <= 2 * p->m_block || (p->m * row_bytes <= A_MOST && hd_gemm_packed_bytes(p) > B_BYTES);
-    p->wide = p->k <= WIDE_K && p->m >= MANY_ROWS && hd_gemm_packed_bytes(p) <= B_BYTES;
-    c->few_rows = few && panels >= threads && !p->wide;
+    p->wide = p->share != HD_SHARE_COLUMNS && p->k <= minimum(WIDE_K, p->k_block) && p->m >= MANY_ROWS &&
+              hd_gemm_packed_bytes(p) <= B_BYTES;
+    c->few_rows = p->share == HD_SHARE_BY_SIZE ? few && panels >= threads && !p->wide : p->share == HD_SHARE_COLUMNS;
     if (c->few_rows) p->m_block = strips * mr;
     if (p->wide) p->m_block = mr;
     const int64_t blocks = pieces_of(p->m, p->m_block);
@@ -496,8 +497,8 @@ static int64_t multiply_line(const product *p, int64_t begin, int64_t end) {
     const int64_t nr = p->kernels->nr;
     if (p->m > 1 || p->a_column != 1 || hd_gemm_work(p->k, p->n, (int64_t)p->from_b->bytes) > B_BYTES) return begin;
     for (; begin + HD_LINE_PANELS <= end; begin += HD_LINE_PANELS)
-        for (int64_t k0 = 0; k0 < p->k; k0 += p->kernels->k_block)
-            p->from_b->line(minimum(p->kernels->k_block, p->k - k0), at_a(p, 0, k0), at_b(p, k0, begin * nr), p->b_row,
+        for (int64_t k0 = 0; k0 < p->k; k0 += p->k_block)
+            p->from_b->line(minimum(p->k_block, p->k - k0), at_a(p, 0, k0), at_b(p, k0, begin * nr), p->b_row,
                             at_c(p, 0, begin * nr), k0 > 0);
     return begin;
 }
@@ -624,6 +625,16 @@ static void multiply_converted(const product *p, char *room) {
         part.c = at_c(p, row, 0);
         multiply_in_place(&part);
     }
+}
+
+bool hd_gemm_ways_differ(const hd_gemm *given, const hd_gemm *other) {
+    hd_gemm p = *given, q = *other;
+    cut of_p, of_q;
+    if (p.k == 0 || (p.packed_b == NULL && !hd_gemm_wants_packing(&p))) return false; /* nothing is packed */
+    cut_product(&p, threads_for(&p), &of_p);
+    cut_product(&q, threads_for(&q), &of_q);
+    return p.kernels != q.kernels || minimum(p.k_block, p.k) != minimum(q.k_block, q.k) ||
+           of_p.few_rows != of_q.few_rows || p.wide != q.wide;
 }
 
 /* True when no memory could hold what packing needs. */

@@ -16,14 +16,16 @@ typedef struct hd_gemm {
     const char *a, *b;
     char *c;                                  /* of the kernels' own type */
     int64_t a_row, a_column, b_row, b_column; /* strides in elements; c is row-major */
-    hd_product_finish finish;                 /* NULL: the result is c; else c is not used */
+    int64_t k_block;                          /* elements along k of what is packed together */
+    hd_product_share share;
+    hd_product_finish finish; /* NULL: the result is c; else c is not used */
     void *context;
     int64_t first_row;    /* of the result, for `finish` */
     const char *packed_b; /* B as hd_gemm_pack laid it out beforehand, for `finish`; NULL: it is packed now */
     char *room;           /* memory to work in, for `finish`: of hd_gemm_room's size; NULL: it is taken now */
     size_t room_bytes;
     /* set inside */
-    char *panels, *strips, *tiles; /* B packed, [k blocks][panels][K_BLOCK][nr]; A packed; results under way */
+    char *panels, *strips, *tiles; /* B packed, [k blocks][panels][k_block][nr]; A packed; results under way */
     const char *gathered;          /* B packed beforehand, when it is packed again on the way to a matrix unit */
     bool kept;                     /* panels are what B is, not converted */
     bool a_in_place;               /* A is read where it is, row by row */
@@ -37,6 +39,8 @@ const hd_gemm_kernels *hd_gemm_kernels_for(hd_dtype result);
 bool hd_gemm_wants_packing(const hd_gemm *p);
 /* True when a matrix unit is quicker. */
 bool hd_gemm_suits(const hd_gemm *p, const hd_gemm_kernels *unit);
+/* True when two that differ in nothing but the way they are computed do differ in that. */
+bool hd_gemm_ways_differ(const hd_gemm *p, const hd_gemm *other);
 /* The same of a B that is packed beforehand. */
 bool hd_gemm_wants_packed(const hd_gemm *p);
 /* True when B beforehand is not packed as the kernels read it, only brought together. */

@@ -54,8 +54,8 @@ typedef struct hd_gemm_source {
     hd_pack_kernel
         keep_b; /* packs B but does not convert it: `tile` and `thin` do; NULL: panels made beforehand are as pack_b makes them */
 } hd_gemm_source;
-/* Operands are packed in blocks of so many elements along k. Measured: few visits to C bring more than a panel of B in the
- * first-level cache; longer sums would lose digits. Even. */
+/* Operands are packed in blocks of so many elements along k, as a rule. Measured: few visits to C bring more than a panel of B
+ * in the first-level cache; much longer sums would lose digits. */
 enum { HD_GEMM_K_BLOCK = 512 };
 /* C (+)= A B on one panel: see gemm.c. */
 typedef struct hd_gemm_kernels {
@@ -67,7 +67,7 @@ typedef struct hd_gemm_kernels {
     /* of a matrix unit, measured: the cost of a multiplication, and of packing an element of A, and of B along or across
      * memory, where 100 is that of a multiplication in the vector unit */
     int cost, cost_a, cost_b, cost_b_turned;
-    int k_block; /* elements along k of a packed block: HD_GEMM_K_BLOCK, except in a matrix unit */
+    int k_block; /* elements along k of a packed block, unless a way of its own says otherwise */
     void (*enter)(void), (*leave)(void); /* around a thread's calls of the next two; NULL: nothing to do */
     hd_tile_kernel tile;                 /* of packed operands; */
     hd_thin_kernel thin;                 /* of its last rows */

@@ -42,7 +42,7 @@ void hd_pack_in_place(const hd_packed_matrix *m, void *data, void *room) { move(
 void hd_unpack(const hd_packed_matrix *m, const void *packed, void *out) { move(m, packed, out, true, NULL); }
 
 bool hd_gemm_packs_in_place(const hd_gemm *p, hd_packed_matrix *out) {
-    *out = (hd_packed_matrix){p->k, p->n, p->kernels->k_block, p->kernels->nr, p->kernels->bytes};
+    *out = (hd_packed_matrix){p->k, p->n, p->k_block, p->kernels->nr, p->kernels->bytes};
     return p->b_column == 1 && p->b_row == p->n && p->n % p->kernels->nr == 0 &&
            (p->kernels->group == 1 || hd_gemm_gathers(p)) && p->from_b == &p->kernels->from[p->kernels->own];
 }

@@ -25,15 +25,20 @@ int64_t hd_cpu_product_pieces(const hd_product *p) {
     if (p->call->outputs[0]->count == 0) return 1;
     return is_conv(p->call) ? hd_conv_product_pieces(p) : hd_contract_product_pieces(p);
 }
-size_t hd_cpu_product_packed_bytes(const hd_call *call) {
-    return is_conv(call) ? hd_conv_product_packed_bytes(call) : hd_contract_product_packed_bytes(call);
+bool hd_cpu_product_ways_differ(const hd_product *p, hd_product_way other) {
+    if (p->call->outputs[0]->count == 0) return false;
+    return is_conv(p->call) ? hd_conv_product_ways_differ(p, other) : hd_contract_product_ways_differ(p, other);
 }
-hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, void *out) {
-    return is_conv(call) ? hd_conv_product_pack(thread, call, out) : hd_contract_product_pack(thread, call, out);
+size_t hd_cpu_product_packed_bytes(const hd_call *call, hd_product_way way) {
+    return is_conv(call) ? hd_conv_product_packed_bytes(call, way) : hd_contract_product_packed_bytes(call, way);
+}
+hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, hd_product_way way, void *out) {
+    return is_conv(call) ? hd_conv_product_pack(thread, call, way, out)
+                         : hd_contract_product_pack(thread, call, way, out);
 }
 
-bool hd_cpu_product_packs_in_place(const hd_call *call, hd_packed_matrix *out) {
-    return !is_conv(call) && hd_contract_product_packs_in_place(call, out);
+bool hd_cpu_product_packs_in_place(const hd_call *call, hd_product_way way, hd_packed_matrix *out) {
+    return !is_conv(call) && hd_contract_product_packs_in_place(call, way, out);
 }
 
 /* ---- dtypes ---------------------------------------------------------------------------------------------------------------- */

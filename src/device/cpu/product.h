@@ -17,13 +17,32 @@ enum { HD_PRODUCT_SHARED = 64 * 64 * 64 }; /* multiplications from which on thre
 hd_dtype hd_cpu_product_dtype(hd_dtype result);
 /* That such a product reads operands of this dtype as they are; what it does not read has to be converted first. */
 bool hd_cpu_product_reads(hd_dtype result, hd_dtype operand);
+/* How a product is computed where there is a choice: what tuning tries. All zero: by rules, from what it costs. Results of
+ * different ways differ in rounding; those of one do not depend on the number of threads. */
+typedef enum hd_product_unit { HD_UNIT_BY_COST, HD_UNIT_VECTOR, HD_UNIT_MATRIX, HD_UNITS } hd_product_unit;
+typedef enum hd_product_share { HD_SHARE_BY_SIZE, HD_SHARE_ROWS, HD_SHARE_COLUMNS, HD_SHARES } hd_product_share;
+typedef struct hd_product_way {
+    uint8_t unit; /* hd_product_unit; the matrix unit only where there is one that takes such operands */
+    /* no convolution heeds the rest */
+    uint8_t share;    /* hd_product_share: what of the result threads share out, rows or columns */
+    uint16_t k_block; /* elements along k that are packed together, a multiple of HD_K_STEP; 0: as kernels have it */
+} hd_product_way;
+enum { HD_K_STEP = 32 }; /* which is what matrix units take at once */
+static inline bool hd_product_way_is_rule(hd_product_way way) {
+    return way.unit == HD_UNIT_BY_COST && way.share == HD_SHARE_BY_SIZE && way.k_block == 0;
+}
+static inline bool hd_product_way_is_sound(hd_product_way way) {
+    return way.unit < HD_UNITS && way.share < HD_SHARES && way.k_block % HD_K_STEP == 0;
+}
 /* A call of matmul or affine (without its bias) on operands that such a product reads, or of conv or conv_transpose on those
  * of one dtype, f32 or f64; the call's output says only which dtype and shape the result has: it is nowhere but in the
  * tiles. */
 typedef struct hd_product {
     const hd_call *call;
-    const void *packed; /* the second operand as hd_cpu_product_pack left it; NULL: it is packed now */
-    void *room;         /* memory to work in, of hd_cpu_product_room's size; NULL: it is taken now */
+    hd_product_way way;
+    const void
+        *packed; /* the second operand as hd_cpu_product_pack left it, for the same way; NULL: it is packed now */
+    void *room;  /* memory to work in, of hd_cpu_product_room's size; NULL: it is taken now */
     size_t room_bytes;
     hd_product_finish finish;
     void *context;
@@ -35,9 +54,11 @@ hd_error hd_cpu_product(hd_thread *thread, const hd_product *product);
 size_t hd_cpu_product_room(const hd_product *product);
 /* Among how many threads it is shared, at most; 1: one does it sooner. */
 int64_t hd_cpu_product_pieces(const hd_product *product);
+/* That another way is not, for this product, the one it has: machine, operands and sizes may leave no choice. */
+bool hd_cpu_product_ways_differ(const hd_product *product, hd_product_way other);
 /* Bytes of the second operand of such a call when it is packed in advance; 0: packing brings nothing. */
-size_t hd_cpu_product_packed_bytes(const hd_call *call);
-hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, void *out);
+size_t hd_cpu_product_packed_bytes(const hd_call *call, hd_product_way way);
+hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, hd_product_way way, void *out);
 /* A matrix that was packed where it lies: blocks of rows, in each of them panels of columns. */
 typedef struct hd_packed_matrix {
     int64_t rows, columns, block, panel;
@@ -45,7 +66,7 @@ typedef struct hd_packed_matrix {
 } hd_packed_matrix;
 /* That the second operand of such a call, when it is all there is in its memory, can be packed there, as hd_cpu_product_pack
  * would do it elsewhere. */
-bool hd_cpu_product_packs_in_place(const hd_call *call, hd_packed_matrix *out);
+bool hd_cpu_product_packs_in_place(const hd_call *call, hd_product_way way, hd_packed_matrix *out);
 /* Bytes to work with while doing that; doing it; and the matrix as it was. */
 size_t hd_packed_matrix_room(const hd_packed_matrix *m);
 void hd_pack_in_place(const hd_packed_matrix *m, void *data, void *room);
@@ -57,14 +78,16 @@ int hd_cpu_product_columns(hd_dtype tile);
 hd_error hd_contract_product(hd_thread *thread, const hd_product *product);
 size_t hd_contract_product_room(const hd_product *product);
 int64_t hd_contract_product_pieces(const hd_product *product);
-size_t hd_contract_product_packed_bytes(const hd_call *call);
-hd_error hd_contract_product_pack(hd_thread *thread, const hd_call *call, void *out);
-bool hd_contract_product_packs_in_place(const hd_call *call, hd_packed_matrix *out);
+bool hd_contract_product_ways_differ(const hd_product *product, hd_product_way other);
+size_t hd_contract_product_packed_bytes(const hd_call *call, hd_product_way way);
+hd_error hd_contract_product_pack(hd_thread *thread, const hd_call *call, hd_product_way way, void *out);
+bool hd_contract_product_packs_in_place(const hd_call *call, hd_product_way way, hd_packed_matrix *out);
 hd_error hd_conv_product(hd_thread *thread, const hd_product *product);
 size_t hd_conv_product_room(const hd_product *product);
 int64_t hd_conv_product_pieces(const hd_product *product);
-size_t hd_conv_product_packed_bytes(const hd_call *call);
-hd_error hd_conv_product_pack(hd_thread *thread, const hd_call *call, void *out);
+bool hd_conv_product_ways_differ(const hd_product *product, hd_product_way other);
+size_t hd_conv_product_packed_bytes(const hd_call *call, hd_product_way way);
+hd_error hd_conv_product_pack(hd_thread *thread, const hd_call *call, hd_product_way way, void *out);
 
 /* An elementwise row, by the device's own kernel: of the product alone, or of it and one more operand, of the tiles' dtype. */
 typedef struct hd_product_step {
