@@ -17,8 +17,8 @@ typedef struct hd_outputs hd_outputs;
  * environment says (hodu, xla). The values are shared with no other enum, so that a wrong one is noticed. */
 typedef enum hd_compiler { HD_COMPILER_HODU = 0x4831, HD_COMPILER_XLA = 0x4832 } hd_compiler;
 /* O0 runs what was recorded as it was recorded, bit for bit as dynamically; O1 simplifies, and compiles elementwise ops to
- * native code; O2, the default, also reductions and what follows matrix products; O3 times other ways to fuse, fewer threads
- * and other vector widths in trial runs, and keeps what was quickest in the disk cache. */
+ * native code; O2, the default, also reductions and what follows matrix products; O3 times other ways to fuse, fewer threads,
+ * other vector widths and other ways to compute products in trial runs, and keeps what was quickest in the disk cache. */
 typedef enum hd_optimization_level { HD_LEVEL_DEFAULT, HD_O0 = 0x4f30, HD_O1, HD_O2, HD_O3 } hd_optimization_level;
 
 HD_BEGIN_DECLS

@@ -75,7 +75,8 @@ static uint64_t hash_graph(const hd_graph *g, uint64_t h) {
 
 static tuning_key key_of(const hd_graph *g) {
     const char *target = hd_code_target();
-    const uint64_t seed = target == NULL ? 0 : hd_hash(target, strlen(target), 0);
+    const char *isa = hd_cpu_isa(); /* of the device's own kernels, among them products */
+    const uint64_t seed = hd_hash(isa, strlen(isa), target == NULL ? 0 : hd_hash(target, strlen(target), 0));
     tuning_key key = {
         .title = "hodu tuning", .nodes = g->node_count, .threads = hd_pool_threads(), .format = TUNING_FORMAT};
     key.hash[0] = hash_graph(g, seed);

@@ -627,19 +627,20 @@ static void multiply_converted(const product *p, char *room) {
     }
 }
 
+/* True when no memory could hold what packing needs. */
+static bool is_absurd(const product *p) {
+    return p->k > ((int64_t)1 << 40) / (p->n + p->m + p->kernels->nr + p->kernels->mr);
+}
+
 bool hd_gemm_ways_differ(const hd_gemm *given, const hd_gemm *other) {
     hd_gemm p = *given, q = *other;
     cut of_p, of_q;
-    if (p.k == 0 || (p.packed_b == NULL && !hd_gemm_wants_packing(&p))) return false; /* nothing is packed */
+    if (p.k == 0 || (p.packed_b == NULL && !hd_gemm_wants_packing(&p))) return false; /* nothing is packed, */
+    if (is_absurd(&p) || is_absurd(&q)) return false;                                 /* or nothing can be */
     cut_product(&p, threads_for(&p), &of_p);
     cut_product(&q, threads_for(&q), &of_q);
     return p.kernels != q.kernels || minimum(p.k_block, p.k) != minimum(q.k_block, q.k) ||
            of_p.few_rows != of_q.few_rows || p.wide != q.wide;
-}
-
-/* True when no memory could hold what packing needs. */
-static bool is_absurd(const product *p) {
-    return p->k > ((int64_t)1 << 40) / (p->n + p->m + p->kernels->nr + p->kernels->mr);
 }
 
 static size_t result_bytes(const product *p) { return ((size_t)(p->m * p->n) * p->kernels->bytes + 63) / 64 * 64; }
