@@ -47,7 +47,9 @@ static const struct {
                {"products in blocks of 256 along k", {.way.k_block = 256}},
                {"products in blocks of 1024 along k", {.way.k_block = 1024}},
                {"products with rows shared out", {.way.share = HD_SHARE_ROWS}},
-               {"products with columns shared out", {.way.share = HD_SHARE_COLUMNS}}};
+               {"products with columns shared out", {.way.share = HD_SHARE_COLUMNS}},
+               {"convolutions summed up", {.way.windows = HD_WINDOWS_SUMMED}},
+               {"convolutions by Winograd's way", {.way.windows = HD_WINDOWS_WINOGRAD}}};
 enum { CHANGES = sizeof changes / sizeof changes[0] };
 
 /* ---- what was found earlier --------------------------------------------------------------------------------------------- */
@@ -308,6 +310,7 @@ static hd_launch_choice changed(hd_launch_choice choice, hd_launch_choice change
     if (change.way.unit != 0) choice.way.unit = change.way.unit;
     if (change.way.k_block != 0) choice.way.k_block = change.way.k_block;
     if (change.way.share != 0) choice.way.share = change.way.share;
+    if (change.way.windows != 0) choice.way.windows = change.way.windows;
     return choice;
 }
 

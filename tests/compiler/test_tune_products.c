@@ -55,9 +55,9 @@ static void keep_way(const entry *e, hd_product_way way) {
 
 static const hd_product_way ways[] = {{.unit = HD_UNIT_VECTOR},
                                       {.unit = HD_UNIT_MATRIX},
-                                      {HD_UNIT_VECTOR, HD_SHARE_ROWS, 256},
-                                      {HD_UNIT_BY_COST, HD_SHARE_COLUMNS, 1024},
-                                      {HD_UNIT_MATRIX, HD_SHARE_BY_SIZE, 256}};
+                                      {.unit = HD_UNIT_VECTOR, .share = HD_SHARE_ROWS, .k_block = 256},
+                                      {.unit = HD_UNIT_BY_COST, .share = HD_SHARE_COLUMNS, .k_block = 1024},
+                                      {.unit = HD_UNIT_MATRIX, .share = HD_SHARE_BY_SIZE, .k_block = 256}};
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
 /* ---- scripts ---------------------------------------------------------------------------------------------------------- */

@@ -14,15 +14,19 @@ static const hd_product_way ways[] = {{0},
                                       {.unit = HD_UNIT_MATRIX},
                                       {.k_block = 32},
                                       {.k_block = 1024},
-                                      {HD_UNIT_VECTOR, HD_SHARE_ROWS, 256},
-                                      {HD_UNIT_VECTOR, HD_SHARE_COLUMNS, 1024},
-                                      {HD_UNIT_MATRIX, HD_SHARE_ROWS, 1024},
-                                      {HD_UNIT_MATRIX, HD_SHARE_COLUMNS, 256}};
+                                      {.unit = HD_UNIT_VECTOR, .share = HD_SHARE_ROWS, .k_block = 256},
+                                      {.unit = HD_UNIT_VECTOR, .share = HD_SHARE_COLUMNS, .k_block = 1024},
+                                      {.unit = HD_UNIT_MATRIX, .share = HD_SHARE_ROWS, .k_block = 1024},
+                                      {.unit = HD_UNIT_MATRIX, .share = HD_SHARE_COLUMNS, .k_block = 256},
+                                      {.unit = HD_UNIT_VECTOR, .windows = HD_WINDOWS_SUMMED},
+                                      {.unit = HD_UNIT_MATRIX, .windows = HD_WINDOWS_SUMMED},
+                                      {.windows = HD_WINDOWS_WINOGRAD}};
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
 static const char *text_of(hd_product_way way) {
     static char text[96];
-    snprintf(text, sizeof text, "unit %d, share %d, blocks of %d", way.unit, way.share, way.k_block);
+    snprintf(text, sizeof text, "unit %d, share %d, blocks of %d, windows %d", way.unit, way.share, way.k_block,
+             way.windows);
     return text;
 }
 
@@ -168,17 +172,27 @@ static void batches(void **state) {
 
 static void convolutions(void **state) {
     (void)state;
-    HD_SCOPE;
     const hd_conv_attributes same = {
         .stride = HD_SHAPE(1, 1), .dilation = HD_SHAPE(1, 1), .padding = HD_SHAPE(1, 1, 1, 1), .groups = 1};
-    hd_tensor *x = whole_numbers(HD_SHAPE(2, 64, 9, 7), HD_F32), *w = whole_numbers(HD_SHAPE(40, 64, 3, 3), HD_F32),
-              *expected = hd_conv(x, w, NULL, HD_OPTS(hd_conv_opts, .padding = {{1, 1}, {1, 1}}));
-    for (int way = 0; way < WAYS; ++way)
-        for (int packs = 0; packs < 2; ++packs) {
-            job j;
-            call_of(&j, HD_OP_conv, &same, x, w, HD_F32, HD_SHAPE(2, 40, 9, 7));
-            assert_string_equal(difference_within(run(&j, ways[way], packs), expected, 0), "");
-        }
+    static const struct {
+        int64_t batch, in, out, lines, columns;
+    } all[] = {{2, 64, 40, 9, 7}, {1, 1, 1, 1, 1}, {3, 5, 13, 2, 3}, {1, 32, 35, 5, 70}, {4, 96, 130, 3, 1}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i) {
+        HD_SCOPE;
+        const hd_shape image = HD_SHAPE(all[i].batch, all[i].in, all[i].lines, all[i].columns),
+                       result = HD_SHAPE(all[i].batch, all[i].out, all[i].lines, all[i].columns);
+        hd_tensor *x = whole_numbers(image, HD_F32), *w = whole_numbers(HD_SHAPE(all[i].out, all[i].in, 3, 3), HD_F32),
+                  *expected = hd_conv(hd_cast(x, HD_F64), hd_cast(w, HD_F64), NULL,
+                                      HD_OPTS(hd_conv_opts, .padding = {{1, 1}, {1, 1}}));
+        expected = hd_cast(expected, HD_F32);
+        for (int way = 0; way < WAYS; ++way)
+            for (int packs = 0; packs < 2; ++packs) {
+                job j;
+                call_of(&j, HD_OP_conv, &same, x, w, HD_F32, result);
+                const char *why = difference_within(run(&j, ways[way], packs), expected, 0);
+                if (why[0] != '\0') fail_msg("convolution %d, %s: %s", (int)i, text_of(ways[way]), why);
+            }
+    }
 }
 
 /* ---- rounded --------------------------------------------------------------------------------------------------------- */
@@ -272,6 +286,7 @@ static void some_ways_are_none(void **state) {
     assert_false(hd_product_way_is_sound((hd_product_way){.unit = HD_UNITS}));
     assert_false(hd_product_way_is_sound((hd_product_way){.share = HD_SHARES}));
     assert_false(hd_product_way_is_sound((hd_product_way){.k_block = 100}));
+    assert_false(hd_product_way_is_sound((hd_product_way){.windows = HD_WINDOWS}));
 }
 
 RUN(test(f32_in_every_way), test(bf16_in_every_way), test(i8_in_every_way), test(wider_results), test(large_ones),

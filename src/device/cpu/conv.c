@@ -37,8 +37,28 @@ typedef struct work {
     hd_conv_work conv;
 } work;
 
+/* Blocks of patches are whole steps for a matrix unit, and enough output channels pay for taking them apart. */
+static const hd_gemm_kernels *unit_for(const hd_conv_work *c, hd_product_unit wish) {
+    const hd_gemm_kernels *unit = &hd_kernels()->gemm_parts;
+    if (c->bytes != 4 || unit->mr == 0 || c->channels == 0 || c->channels % unit->group != 0) return NULL;
+    const int64_t least = wish == HD_UNIT_MATRIX ? unit->mr : UNIT_ROWS;
+    return wish != HD_UNIT_VECTOR && c->rows >= least ? unit : NULL;
+}
+
+static void choose(work *w, hd_product_way way) {
+    hd_conv_work *c = &w->conv;
+    c->unit = unit_for(c, (hd_product_unit)way.unit);
+    if (hd_conv_is_depthwise(c, &w->sizes))
+        c->method = HD_CONV_DEPTHWISE;
+    else if (way.windows != HD_WINDOWS_SUMMED && hd_conv_takes_winograd(c, &w->sizes) &&
+             (way.windows == HD_WINDOWS_WINOGRAD || hd_conv_suits_winograd(c)))
+        c->method = HD_CONV_WINOGRAD;
+    else
+        c->method = HD_CONV_TILES;
+}
+
 static void describe(hd_op_id id, const hd_conv_attributes *a, const hd_shape *x, const hd_layout *weight,
-                     const hd_shape *y, hd_dtype dtype, work *w) {
+                     const hd_shape *y, hd_dtype dtype, hd_product_way way, work *w) {
     const bool is_f32 = dtype == HD_F32;
     w->transposed = id == HD_OP_conv_transpose;
     w->sizes = sizes_of(a, w->transposed ? y : x, w->transposed ? x : y, weight->shape.size + 2, weight->stride + 2);
@@ -64,13 +84,7 @@ static void describe(hd_op_id id, const hd_conv_attributes *a, const hd_shape *x
     }
     c->map.plane = hd_volume(c->map.image);
     c->plan.tap_count = hd_volume(s->kernel);
-    /* blocks of patches are whole steps for it, and enough output channels pay for taking them apart */
-    const hd_gemm_kernels *unit = &hd_kernels()->gemm_parts;
-    if (is_f32 && unit->mr > 0 && c->rows >= UNIT_ROWS && c->channels > 0 && c->channels % unit->group == 0)
-        c->unit = unit;
-    c->way = hd_conv_is_depthwise(c, s)     ? HD_CONV_DEPTHWISE
-             : hd_conv_suits_winograd(c, s) ? HD_CONV_WINOGRAD
-                                            : HD_CONV_TILES;
+    choose(w, way);
 }
 
 static const struct {
@@ -78,7 +92,7 @@ static const struct {
     size_t (*packed_size)(const hd_conv_work *); /* NULL: weights are read where they are */
     void (*pack)(const hd_conv_work *, char *out);
     void (*run)(const hd_conv_work *);
-} ways[] = {
+} methods[] = {
     [HD_CONV_TILES] = {hd_conv_cut_tiles, hd_conv_tiles_packed_size, hd_conv_tiles_pack, hd_conv_run_tiles},
     [HD_CONV_DEPTHWISE] = {hd_conv_cut_depthwise, NULL, NULL, hd_conv_run_depthwise},
     [HD_CONV_WINOGRAD] = {hd_conv_cut_winograd, hd_conv_winograd_packed_size, hd_conv_winograd_pack,
@@ -87,12 +101,12 @@ static const struct {
 
 static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 static size_t packed_size(const work *w) {
-    return ways[w->conv.way].packed_size == NULL ? 0 : ways[w->conv.way].packed_size(&w->conv);
+    return methods[w->conv.method].packed_size == NULL ? 0 : methods[w->conv.method].packed_size(&w->conv);
 }
 
 /* Cuts it for so many threads; bytes of memory that it works in: its plan, packed weights unless they are given, pieces. */
 static size_t cut(work *w, int threads, bool packed) {
-    ways[w->conv.way].cut(&w->conv, &w->sizes, threads);
+    methods[w->conv.method].cut(&w->conv, &w->sizes, threads);
     return rounded(hd_conv_plan_bytes(&w->sizes)) + (packed ? 0 : rounded(packed_size(w))) +
            w->conv.piece_bytes * (size_t)w->conv.pieces;
 }
@@ -101,21 +115,20 @@ static void run(work *w, char *room) {
     hd_conv_work *c = &w->conv;
     hd_conv_plan_make(&w->sizes, w->transposed, room, &c->plan);
     room += rounded(hd_conv_plan_bytes(&w->sizes));
-    if (c->packed == NULL && ways[c->way].pack != NULL) {
-        ways[c->way].pack(c, room);
+    if (c->packed == NULL && methods[c->method].pack != NULL) {
+        methods[c->method].pack(c, room);
         c->packed = room;
         room += rounded(packed_size(w));
     }
     c->room = room;
-    ways[c->way].run(c);
+    methods[c->method].run(c);
 }
 
 /* ---- as a product ------------------------------------------------------------------------------------------------------ */
 static void describe_call(const hd_call *call, hd_product_way way, work *w) {
     const hd_tensor *x = call->inputs[0], *weight = call->inputs[1], *y = call->outputs[0];
     describe((hd_op_id)call->op->id, call->attributes, &x->layout.shape, &weight->layout, &y->layout.shape,
-             (hd_dtype)y->dtype, w);
-    if (way.unit == HD_UNIT_VECTOR) w->conv.unit = NULL;
+             (hd_dtype)y->dtype, way, w);
 }
 
 size_t hd_conv_product_room(const hd_product *given) {
@@ -136,7 +149,8 @@ bool hd_conv_product_ways_differ(const hd_product *given, hd_product_way other) 
     work w, as_other;
     describe_call(given->call, given->way, &w);
     describe_call(given->call, other, &as_other);
-    return !w.conv.depthwise && w.conv.unit != as_other.conv.unit;
+    return w.conv.method != as_other.conv.method ||
+           (w.conv.method == HD_CONV_TILES && w.conv.unit != as_other.conv.unit);
 }
 
 size_t hd_conv_product_packed_bytes(const hd_call *call, hd_product_way way) {
@@ -156,7 +170,7 @@ hd_error hd_conv_product_pack(hd_thread *thread, const hd_call *call, hd_product
     hd_block *plan = hd_block_new(thread, hd_conv_plan_bytes(&w.sizes));
     if (plan == NULL) return HD_ERROR_MEMORY;
     hd_conv_plan_make(&w.sizes, w.transposed, hd_block_data(plan), &w.conv.plan);
-    ways[w.conv.way].pack(&w.conv, out);
+    methods[w.conv.method].pack(&w.conv, out);
     hd_block_release(thread, plan);
     return HD_OK;
 }
@@ -198,7 +212,7 @@ hd_error hd_conv_product(hd_thread *thread, const hd_product *given) {
 static hd_error convolve(hd_thread *thread, const hd_call *call, const hd_cpu_operands *o) {
     work w;
     describe((hd_op_id)call->op->id, call->attributes, &o->in[0]->layout.shape, &o->in[1]->layout, &call->shape[0],
-             o->as, &w);
+             o->as, (hd_product_way){0}, &w);
     hd_plain_finish f = hd_cpu_product_plain(call->op, &call->shape[0], o->as);
     f.out = o->to;
     f.bias = o->from[2];

@@ -1,4 +1,4 @@
-/* Convolutions on the CPU: what their files share. conv.c reads calls and chooses the way; conv_tiles.c multiplies,
+/* Convolutions on the CPU: what their files share. conv.c reads calls and chooses the method; conv_tiles.c multiplies,
  * conv_winograd.c with fewer multiplications, conv_depthwise.c does it channel by channel; conv_plan.c says which taps pixels
  * see. */
 #ifndef HD_DEVICE_CPU_CONV_H
@@ -37,7 +37,7 @@ typedef struct hd_conv_plan {
 size_t hd_conv_plan_bytes(const hd_conv_sizes *sizes);
 void hd_conv_plan_make(const hd_conv_sizes *sizes, bool transposed, void *memory, hd_conv_plan *plan);
 
-typedef enum hd_conv_way { HD_CONV_TILES, HD_CONV_DEPTHWISE, HD_CONV_WINOGRAD } hd_conv_way;
+typedef enum hd_conv_method { HD_CONV_TILES, HD_CONV_DEPTHWISE, HD_CONV_WINOGRAD } hd_conv_method;
 
 /* A convolution under way. Its result is [images and channels, pixels], in tiles. */
 typedef struct hd_conv_work {
@@ -49,13 +49,13 @@ typedef struct hd_conv_work {
     const char *x, *weight;
     int64_t weight_row, weight_channel, weight_group; /* strides in elements */
     hd_conv_plan plan;
-    hd_conv_way way;
+    hd_conv_method method;
     hd_product_finish finish;
     void *context;
     const char
         *bias; /* a transposed one that strides has no tiles: its pixels go straight to y, with the bias or NULL */
     char *y;
-    const char *packed; /* weights, as the way wants them; NULL for a depthwise one */
+    const char *packed; /* weights, as the method wants them; NULL for a depthwise one */
     /* how the work is cut: items are shared out in pieces, each with memory of its own */
     int64_t strips, panels; /* of the output channels of a group; of the pixels of an item, at most */
     int64_t planes,
@@ -69,7 +69,7 @@ static inline char *hd_conv_element(const hd_conv_work *c, const void *base, int
     return (char *)(uintptr_t)base + at * (int64_t)c->bytes;
 }
 
-/* Each way: how it cuts the work, setting `pieces`, at most so many as there are threads; bytes of its packed weights, and
+/* Each method: how it cuts the work, setting `pieces`, at most so many as there are threads; bytes of its packed weights, and
  * packing them; and running. */
 void hd_conv_cut_tiles(hd_conv_work *c, const hd_conv_sizes *sizes, int threads);
 size_t hd_conv_tiles_packed_size(const hd_conv_work *c);
@@ -81,8 +81,9 @@ void hd_conv_winograd_pack(const hd_conv_work *c, char *out);
 void hd_conv_run_winograd(const hd_conv_work *c);
 void hd_conv_cut_depthwise(hd_conv_work *c, const hd_conv_sizes *sizes, int threads);
 void hd_conv_run_depthwise(const hd_conv_work *c);
-/* That windows are 3 x 3, and channels and pixels enough for Winograd's way. */
-bool hd_conv_suits_winograd(const hd_conv_work *c, const hd_conv_sizes *sizes);
+/* That windows are such that Winograd's way takes them, and that it is quicker then. */
+bool hd_conv_takes_winograd(const hd_conv_work *c, const hd_conv_sizes *sizes);
+bool hd_conv_suits_winograd(const hd_conv_work *c);
 /* That it is one channel to one channel, with windows that have no wide gaps. */
 bool hd_conv_is_depthwise(const hd_conv_work *c, const hd_conv_sizes *sizes);
 

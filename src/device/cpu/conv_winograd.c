@@ -29,13 +29,17 @@ static int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1
 static int64_t tile_rows(const hd_conv_work *c) { return (c->out[1] + 1) / 2; }
 static int64_t tile_columns(const hd_conv_work *c) { return (c->out[2] + 1) / 2; }
 
+bool hd_conv_takes_winograd(const hd_conv_work *c, const hd_conv_sizes *s) {
+    bool fits = c->bytes == 4 && s->kernel[0] == 1 && c->out[0] == 1 && c->map.image[0] == 1 && c->channels > 0;
+    for (int a = 1; a < 3; ++a) fits = fits && s->kernel[a] == 3 && s->stride[a] == 1 && s->dilation[a] == 1;
+    return fits;
+}
+
 /* Measured costs, in multiplications that one output channel and one input channel share: the window, transformed (when it is
  * not in advance); a tile of one channel, there or back; and how much quicker a matrix unit is, in percent. */
 enum { WINDOW_COST = 256, TRANSFORM_COST = 130, UNIT_PERCENT = 80, WIN_PERCENT = 115 };
-bool hd_conv_suits_winograd(const hd_conv_work *c, const hd_conv_sizes *s) {
-    bool fits = c->bytes == 4 && s->kernel[0] == 1 && c->out[0] == 1 && c->map.image[0] == 1;
-    for (int a = 1; a < 3; ++a) fits = fits && s->kernel[a] == 3 && s->stride[a] == 1 && s->dilation[a] == 1;
-    if (!fits || least(c->channels, c->rows) < LEAST_CHANNELS) return false;
+bool hd_conv_suits_winograd(const hd_conv_work *c) {
+    if (least(c->channels, c->rows) < LEAST_CHANNELS) return false;
     const double nr = c->kernels->nr, rows = (double)c->batch * (double)tile_rows(c),
                  tiles = ceil(rows * (double)tile_columns(c) / nr) * nr,
                  vectors = rows * (double)pieces_of(tile_columns(c), SLACK) * SLACK,

@@ -21,18 +21,27 @@ bool hd_cpu_product_reads(hd_dtype result, hd_dtype operand);
  * different ways differ in rounding; those of one do not depend on the number of threads. */
 typedef enum hd_product_unit { HD_UNIT_BY_COST, HD_UNIT_VECTOR, HD_UNIT_MATRIX, HD_UNITS } hd_product_unit;
 typedef enum hd_product_share { HD_SHARE_BY_SIZE, HD_SHARE_ROWS, HD_SHARE_COLUMNS, HD_SHARES } hd_product_share;
+typedef enum hd_product_windows {
+    HD_WINDOWS_BY_COST,
+    HD_WINDOWS_SUMMED,
+    HD_WINDOWS_WINOGRAD,
+    HD_WINDOWS
+} hd_product_windows;
 typedef struct hd_product_way {
     uint8_t unit; /* hd_product_unit; the matrix unit only where there is one that takes such operands */
-    /* no convolution heeds the rest */
+    /* of matrix products */
     uint8_t share;    /* hd_product_share: what of the result threads share out, rows or columns */
     uint16_t k_block; /* elements along k that are packed together, a multiple of HD_K_STEP; 0: as kernels have it */
+    /* of convolutions */
+    uint8_t windows; /* hd_product_windows: Winograd's way only where they are 3 x 3 */
 } hd_product_way;
 enum { HD_K_STEP = 32 }; /* which is what matrix units take at once */
 static inline bool hd_product_way_is_rule(hd_product_way way) {
-    return way.unit == HD_UNIT_BY_COST && way.share == HD_SHARE_BY_SIZE && way.k_block == 0;
+    return way.unit == HD_UNIT_BY_COST && way.share == HD_SHARE_BY_SIZE && way.k_block == 0 &&
+           way.windows == HD_WINDOWS_BY_COST;
 }
 static inline bool hd_product_way_is_sound(hd_product_way way) {
-    return way.unit < HD_UNITS && way.share < HD_SHARES && way.k_block % HD_K_STEP == 0;
+    return way.unit < HD_UNITS && way.share < HD_SHARES && way.k_block % HD_K_STEP == 0 && way.windows < HD_WINDOWS;
 }
 /* A call of matmul or affine (without its bias) on operands that such a product reads, or of conv or conv_transpose on those
  * of one dtype, f32 or f64; the call's output says only which dtype and shape the result has: it is nowhere but in the
