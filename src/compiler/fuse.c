@@ -75,8 +75,12 @@ static uint32_t new_group(walk *w, hd_group_kind kind, const hd_shape *space, ui
         f->groups = moved;
         f->group_capacity = capacity;
     }
-    f->groups[f->group_count] =
-        (hd_group){.kind = (uint8_t)kind, .space = *space, .level = level, .joined = f->group_count};
+    f->groups[f->group_count] = (hd_group){.kind = (uint8_t)kind,
+                                           .space = *space,
+                                           .level = level,
+                                           .joined = f->group_count,
+                                           .begins = HD_NO_GROUP,
+                                           .prologue = HD_NO_GROUP};
     return f->group_count++;
 }
 
@@ -553,6 +557,8 @@ static hd_error settle(walk *w) {
     hd_fusion *f = w->f;
     for (uint32_t i = 0; i < f->node_count; ++i)
         if (f->group_of[i] != HD_NO_GROUP) f->group_of[i] = standing(f, f->group_of[i]);
+    if (w->optimization >= HD_O2 && !w->choice.products_alone)
+        HD_TRY(hd_fusion_find_prologues(w->g, f, (hd_prologues)w->choice.prologues));
     return hd_fusion_order(w->g, f);
 }
 

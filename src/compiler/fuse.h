@@ -34,6 +34,9 @@ typedef struct hd_group {
     uint32_t last;         /* the last of its nodes */
     uint32_t joined;       /* the group that took it over; itself while it stands */
     uint8_t sunk;          /* the form its nodes have in the group that took it over */
+    uint32_t begins;       /* of a kernel: the product that computes its value as it reads it; HD_NO_GROUP */
+    uint32_t prologue;     /* of a product: such a kernel, which gives its first operand; HD_NO_GROUP */
+    const char *apart;     /* of a product whose first operand a kernel gives: why that is in memory; NULL */
 } hd_group;
 
 typedef struct hd_fusion {
@@ -56,12 +59,15 @@ typedef struct hd_fusion {
     uint32_t *writes, *written_by;
 } hd_fusion;
 
+typedef enum hd_prologues { HD_PROLOGUES_WORTH, HD_PROLOGUES_NONE, HD_PROLOGUES_ALL } hd_prologues;
+
 /* What can be decided otherwise where that is quicker; all zero is what is quicker as a rule. */
 typedef struct hd_fuse_choice {
     uint8_t most_members;  /* of a group; 0: as many as fit */
     bool products_alone;   /* nothing is computed in the tiles of products */
     bool reductions_alone; /* by the device's own kernels */
     bool unsunk;           /* what follows from inputs alone is computed once, apart from its reader */
+    uint8_t prologues;     /* hd_prologues: of the first operands that products could compute as they read them */
 } hd_fuse_choice;
 
 /* Parts the nodes of a graph into groups. O0: every op alone; O1: elementwise ops; O2: all. */
@@ -78,12 +84,24 @@ bool hd_fusion_is_dear(const hd_fusion *f, uint32_t node);
 bool hd_node_is_draw(const hd_graph *g, uint32_t node);
 /* Where the elements of a view lie among those of its source; false: in no order that strides can say. */
 bool hd_anew_layout(const hd_graph *g, uint32_t node, hd_layout *out);
+/* From fuse_prologue.c: which kernels products run as they read their first operand, when all nodes know their group. */
+hd_error hd_fusion_find_prologues(const hd_graph *g, hd_fusion *f, hd_prologues which);
 /* From fuse_order.c: fills members and order, when all nodes know their group. */
 hd_error hd_fusion_order(const hd_graph *g, hd_fusion *f);
 
 static inline bool hd_node_is_view(const hd_graph *g, uint32_t node) {
     const hd_node *n = &g->nodes[node];
     return hd_node_is_op(n) && hd_node_op(n)->family == HD_FAMILY_VIEW;
+}
+/* The group with which a node runs: that of the product, when it is computed as that reads it. */
+static inline uint32_t hd_fusion_runs_with(const hd_fusion *f, uint32_t node) {
+    const uint32_t group = f->group_of[node];
+    return group == HD_NO_GROUP || f->groups[group].begins == HD_NO_GROUP ? group : f->groups[group].begins;
+}
+/* True for the value that a product computes as it reads it: some rows are in cache at a time, and it is nowhere in memory. */
+static inline bool hd_fusion_is_prologue(const hd_fusion *f, uint32_t node) {
+    const uint32_t group = f->group_of[node];
+    return group != HD_NO_GROUP && f->groups[group].begins != HD_NO_GROUP && f->groups[group].last == node;
 }
 /* False for calls that nothing can stop once a run has begun. */
 bool hd_op_can_fail(const hd_op *op);

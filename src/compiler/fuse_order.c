@@ -50,10 +50,10 @@ static uint32_t pop(heap *h) {
 /* Calls `edge` for every read of one group's value by another. */
 #define EACH_EDGE(from, to, ...)                                                                                       \
     for (uint32_t i = 0; i < g->node_count; ++i) {                                                                     \
-        const uint32_t to = f->group_of[i];                                                                            \
+        const uint32_t to = hd_fusion_runs_with(f, i);                                                                 \
         if (to == HD_NO_GROUP) continue;                                                                               \
         for (int k = 0; k < g->nodes[i].input_count; ++k) {                                                            \
-            const uint32_t from = f->group_of[f->source[hd_node_inputs(g, i)[k]]];                                     \
+            const uint32_t from = hd_fusion_runs_with(f, f->source[hd_node_inputs(g, i)[k]]);                          \
             if (from == HD_NO_GROUP || from == to) continue;                                                           \
             __VA_ARGS__                                                                                                \
         }                                                                                                              \
@@ -62,7 +62,7 @@ static uint32_t pop(heap *h) {
 /* Calls it for every group that reads a value which another group then writes a part of, where that lies. */
 #define EACH_WAIT(reader, writer, ...)                                                                                 \
     for (uint32_t i = 0; i < g->node_count; ++i) {                                                                     \
-        const uint32_t reader = f->group_of[i];                                                                        \
+        const uint32_t reader = hd_fusion_runs_with(f, i);                                                             \
         if (reader == HD_NO_GROUP) continue;                                                                           \
         for (int k = 0; k < g->nodes[i].input_count; ++k) {                                                            \
             const uint32_t write = f->written_by[f->source[hd_node_inputs(g, i)[k]]];                                  \
@@ -92,14 +92,20 @@ static void mark_failing(const hd_graph *g, hd_fusion *f) {
             reader, writer,
             if (groups[writer].can_fail && !groups[reader].can_fail) { groups[reader].can_fail = changed = true; })
         for (uint32_t i = g->node_count; i-- > 0;) {
-            if (f->group_of[i] == HD_NO_GROUP || !groups[f->group_of[i]].can_fail) continue;
+            const uint32_t to = hd_fusion_runs_with(f, i);
+            if (to == HD_NO_GROUP || !groups[to].can_fail) continue;
             for (int k = 0; k < g->nodes[i].input_count; ++k) {
-                const uint32_t from = f->group_of[f->source[hd_node_inputs(g, i)[k]]];
+                const uint32_t from = hd_fusion_runs_with(f, f->source[hd_node_inputs(g, i)[k]]);
                 if (from == HD_NO_GROUP || groups[from].can_fail) continue;
                 groups[from].can_fail = changed = true;
             }
         }
     }
+}
+
+/* That a group stands, and runs by itself. */
+static bool runs(const hd_group *group, uint32_t index) {
+    return group->joined == index && group->begins == HD_NO_GROUP;
 }
 
 /* Fills the order; with `waits`, readers of state come before what writes a part of it. *done: all groups are in it. */
@@ -123,7 +129,7 @@ static hd_error sort(const hd_graph *g, hd_fusion *f, bool waits_too, bool *done
         EACH_EDGE(from, to, readers[first[from + 1]++] = to;)
         if (waits_too) EACH_WAIT(reader, writer, readers[first[reader + 1]++] = writer;)
         for (uint32_t i = 0; i < groups; ++i)
-            if (f->groups[i].joined == i && waits[i] == 0) push(&h, i);
+            if (runs(&f->groups[i], i) && waits[i] == 0) push(&h, i);
         while (h.count > 0) {
             const uint32_t group = pop(&h);
             f->order[f->order_count++] = group;
@@ -137,7 +143,7 @@ static hd_error sort(const hd_graph *g, hd_fusion *f, bool waits_too, bool *done
     hd_array_release(h.items);
     if (!ok) return hd_fail(HD_ERROR_MEMORY, "no memory to order %u kernels", groups);
     uint32_t standing_groups = 0;
-    for (uint32_t i = 0; i < groups; ++i) standing_groups += f->groups[i].joined == i;
+    for (uint32_t i = 0; i < groups; ++i) standing_groups += runs(&f->groups[i], i);
     *done = f->order_count == standing_groups;
     return HD_OK;
 }

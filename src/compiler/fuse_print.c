@@ -39,6 +39,13 @@ static void say_space(text *t, const hd_group *group) {
     say(t, group->space.rank > 0 ? "]" : "[]");
 }
 
+static void say_members(text *t, const hd_graph *g, const hd_fusion *f, const hd_group *group) {
+    for (uint32_t k = 0; k < group->count; ++k) {
+        const uint32_t node = f->members[group->first + k];
+        say(t, " %%%u %s%s", node, hd_node_name(&g->nodes[node]), f->stored[node] ? "*" : "");
+    }
+}
+
 /* What a product is finished in, or why it is not. */
 static void say_tiles(text *t, const hd_graph *g, const hd_fusion *f, const hd_group *group) {
     const char *why = NULL;
@@ -50,6 +57,13 @@ static void say_tiles(text *t, const hd_graph *g, const hd_fusion *f, const hd_g
                 hd_node_op(&g->nodes[node])->family == HD_FAMILY_CONV ? "channels x pixels" : "rows x columns");
         if (why != NULL && f->level > HD_O0) say(t, "; no tiles: %s", why);
     }
+}
+
+/* The first operand of a product: computed as it is read, or why not. */
+static void say_prologue(text *t, const hd_fusion *f, const hd_group *group) {
+    if (group->prologue != HD_NO_GROUP)
+        say(t, "; rows of %%%u computed as they are read", f->groups[group->prologue].last);
+    if (group->apart != NULL) say(t, "; its first operand in memory: %s", group->apart);
 }
 
 /* What is read where its pieces lie, and is in memory, if at all, because others read it. */
@@ -88,11 +102,11 @@ char *hd_fusion_print(const hd_graph *g, const hd_fusion *f) {
         const hd_group *group = &f->groups[f->order[i]];
         say(&t, "%4u %-7s ", i, kinds[group->kind]);
         say_space(&t, group);
-        for (uint32_t k = 0; k < group->count; ++k) {
-            const uint32_t node = f->members[group->first + k];
-            say(&t, " %%%u %s%s", node, hd_node_name(&g->nodes[node]), f->stored[node] ? "*" : "");
-        }
+        if (group->prologue != HD_NO_GROUP) say_members(&t, g, f, &f->groups[group->prologue]);
+        say_members(&t, g, f, group);
         say_tiles(&t, g, f, group);
+        say_prologue(&t, f, group);
+        if (group->prologue != HD_NO_GROUP) say_pieces(&t, g, f, &f->groups[group->prologue]);
         say_pieces(&t, g, f, group);
         say(&t, "\n");
     }

@@ -255,15 +255,20 @@ static int bias_value(build *b, uint32_t node) {
     return as_type(b, step, hd_dtype_compute[b->l->g->nodes[node].dtype]);
 }
 
-/* What the product left in cache, and its bias. */
-static int product_value(build *b, uint32_t node) {
-    const hd_node *n = &b->l->g->nodes[node];
+/* The buffer of what a product has in cache: rows of its result, or, written, of its first operand. */
+static int tile_access(build *b, bool written, hd_dtype dtype) {
     const hd_shape *space = &b->group->space;
     int64_t stride[HD_MAX_RANK] = {0};
     stride[b->row_axis] = 2; /* rows of a tile are some way apart; how far, each call says */
     stride[space->rank - 1] = 1;
     for (int i = space->rank - 2; i > b->row_axis; --i) stride[i] = stride[i + 1] * space->size[i + 1];
-    const int tile = hd_lower_access(b, HD_TILE_BUFFER, false, hd_cpu_product_dtype((hd_dtype)n->dtype), stride);
+    return hd_lower_access(b, HD_TILE_BUFFER, written, dtype, stride);
+}
+
+/* What the product left in cache, and its bias. */
+static int product_value(build *b, uint32_t node) {
+    const hd_node *n = &b->l->g->nodes[node];
+    const int tile = tile_access(b, false, hd_cpu_product_dtype((hd_dtype)n->dtype));
     int step = b->counting || tile < 0 ? tile : hd_kernel_load(b->k, tile, -1);
     step = as_type(b, step, hd_dtype_compute[n->dtype]);
     if (n->input_count > 2) {
@@ -279,6 +284,13 @@ int hd_lower_map(build *b, uint32_t node, const int8_t *axes) {
     return family == HD_FAMILY_ELEMENTWISE  ? row_value(b, node, axes)
            : family == HD_FAMILY_DERIVATIVE ? derivative_value(b, node, axes)
                                             : cast_value(b, node, axes);
+}
+
+/* The buffer of a value that goes to memory, where it may be a part of something larger. */
+static int stored_access(build *b, uint32_t node, const int8_t *axes) {
+    int64_t stride[HD_MAX_RANK];
+    hd_lower_strides(&b->l->tensors[node].layout, axes, stride);
+    return hd_lower_access(b, node, true, (hd_dtype)b->l->g->nodes[node].dtype, stride);
 }
 
 static hd_error build_member(build *b, uint32_t node) {
@@ -300,10 +312,9 @@ static hd_error build_member(build *b, uint32_t node) {
         step = hd_kernel_round(b->k, step, (hd_dtype)g->nodes[node].dtype); /* as if it had been in memory */
     if (step < 0) return hd_fail(HD_ERROR_INTERNAL, "node %%%u, %s, cannot be lowered", node, op->name);
     b->l->value[node] = step;
-    if (!b->l->f->stored[node]) return HD_OK;
-    int64_t stride[HD_MAX_RANK];
-    hd_lower_strides(&b->l->tensors[node].layout, axes, stride); /* it may be a part of something larger */
-    const int at = hd_lower_access(b, node, true, (hd_dtype)g->nodes[node].dtype, stride);
+    const bool is_prologue = hd_fusion_is_prologue(b->l->f, node);
+    if (!b->l->f->stored[node] && !is_prologue) return HD_OK;
+    const int at = is_prologue ? tile_access(b, true, (hd_dtype)g->nodes[node].dtype) : stored_access(b, node, axes);
     if (at < 0) return HD_ERROR_INTERNAL;
     if (b->counting) return HD_OK;
     step = as_type(b, step, hd_dtype_compute[g->nodes[node].dtype]);
@@ -434,7 +445,9 @@ static hd_dtype product_dtype(const build *b) {
     return HD_F32;
 }
 
+/* The axis of the rows of tiles: of a product's result, or of the first operand that it computes as it reads it; -1: none. */
 static int row_axis(const hd_lowering *l, const hd_group *group) {
+    if (group->begins != HD_NO_GROUP) return group->space.rank - 2;
     for (uint32_t i = 0; group->kind == HD_GROUP_PRODUCT && i < group->count; ++i) {
         const uint32_t node = l->f->members[group->first + i];
         if (hd_node_is_product(l->g, node, NULL)) return hd_product_row_axis(l->g, node);

@@ -6,7 +6,7 @@
 #include "compiler/native.h"
 #include "ops/row_ir.h"
 
-#define HD_TILE_BUFFER UINT32_MAX /* in `nodes`: the part of a product that is in cache, buffer 0 */
+#define HD_TILE_BUFFER UINT32_MAX /* in `nodes`: the part of a product that is in cache, or of its first operand */
 
 /* Draws of a kernel: the numbers that are their ordinals, which each run counts from where it begins. */
 enum { HD_KERNEL_DRAWS = 64 };
@@ -21,7 +21,7 @@ typedef struct hd_lowered {
     hd_lowered_draw draws[HD_KERNEL_DRAWS];
     int draw_count;
     int seed; /* the number that is the seed of all draws */
-    int rows; /* of a product: the kernel's axis of a tile's rows; those behind it are columns */
+    int rows; /* of a product, or its first operand: the kernel's axis of a tile's rows; those behind it are columns */
 } hd_lowered;
 
 /* What lowering a graph shares between its kernels. */

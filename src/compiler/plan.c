@@ -147,6 +147,8 @@ static void make_headers(hd_plan *p) {
         if (p->part_of[i] != HD_NONE) continue; /* place_parts */
         if (given || p->fusion.stored[i] || p->fusion.groups[p->fusion.group_of[i]].kind == HD_GROUP_CALL) {
             own_tensor(p, i, given ? GIVEN : IN_ARENA, (hd_dtype)n->dtype, &shape);
+        } else if (hd_fusion_is_prologue(&p->fusion, i)) {
+            own_tensor(p, i, NOWHERE, (hd_dtype)n->dtype, &shape);
         } else if (hd_node_is_product(g, i, NULL)) { /* never in memory as a whole: only what it looks like */
             hd_layout layout;
             hd_layout_contiguous(&layout, &shape);
@@ -244,6 +246,7 @@ static hd_plan_call *new_call(hd_plan *p, uint32_t i, hd_launch *l) {
     c->call.attributes = hd_node_attributes(p->graph, i);
     c->bias =
         c->call.op->family == HD_FAMILY_CONTRACT || c->call.op->family == HD_FAMILY_CONV ? bias_of(p, i) : HD_NONE;
+    c->prologue = HD_NONE;
     if (c->call.op->family == HD_FAMILY_RANDOM) c->draw = *(const hd_random_attributes *)c->call.attributes;
     return c;
 }
@@ -296,11 +299,8 @@ static hd_error plan_checks(hd_plan *p, const hd_group *group) {
     return HD_OK;
 }
 
-static hd_error plan_kernel(hd_plan *p, hd_lowering *lowering, const hd_group *group) {
-    HD_TRY(need_inputs(p, group));
-    HD_TRY(plan_checks(p, group));
-    const uint32_t product = group->kind == HD_GROUP_PRODUCT ? product_of(p, group) : HD_NONE;
-    const uint32_t last = p->fusion.members[group->first + group->count - 1];
+/* The kernel of a group, once what it reads has headers: the last of natives. */
+static hd_error add_native(hd_plan *p, hd_lowering *lowering, const hd_group *group) {
     hd_plan_native *n = hd_array_resize(NULL, sizeof *n);
     if (n == NULL) return hd_plan_no_memory(p);
     hd_lowered lowered;
@@ -317,22 +317,52 @@ static hd_error plan_kernel(hd_plan *p, hd_lowering *lowering, const hd_group *g
     p->draws = p->draws || n->draw_count > 0;
     n->tile = -1;
     p->natives[p->native_count++] = n;
-    hd_launch *l = new_launch(p, product == HD_NONE ? RUN_KERNEL : RUN_PRODUCT, product == HD_NONE ? last : product);
-    l->native = p->native_count - 1;
-    const hd_kernel *k = &n->native.shape;
-    for (int b = 0; b < k->buffer_count; ++b) {
+    for (int b = 0; b < n->native.shape.buffer_count; ++b) {
         n->tensors[b] = lowered.nodes[b] == HD_TILE_BUFFER ? HD_NONE : lowered.nodes[b];
         if (n->tensors[b] == HD_NONE) n->tile = b;
     }
+    return HD_OK;
+}
+
+/* What a kernel reads from memory. */
+static hd_error add_inputs_of(hd_plan *p, hd_launch *l, uint32_t native) {
+    const hd_plan_native *n = p->natives[native];
+    for (int b = 0; b < n->native.shape.buffer_count; ++b)
+        if (!n->native.shape.buffers[b].written && n->tensors[b] != HD_NONE) HD_TRY(add_input(p, l, n->tensors[b]));
+    return HD_OK;
+}
+
+/* The kernel that computes rows of a product's first operand; HD_NONE: it has none. */
+static hd_error plan_prologue(hd_plan *p, hd_lowering *lowering, const hd_group *group, uint32_t *native) {
+    *native = HD_NONE;
+    if (group->prologue == HD_NO_GROUP) return HD_OK;
+    const hd_group *prologue = &p->fusion.groups[group->prologue];
+    HD_TRY(need_inputs(p, prologue));
+    HD_TRY(add_native(p, lowering, prologue));
+    *native = p->native_count - 1;
+    return HD_OK;
+}
+
+static hd_error plan_kernel(hd_plan *p, hd_lowering *lowering, const hd_group *group) {
+    uint32_t prologue;
+    HD_TRY(plan_prologue(p, lowering, group, &prologue));
+    HD_TRY(need_inputs(p, group));
+    HD_TRY(plan_checks(p, group));
+    const uint32_t product = group->kind == HD_GROUP_PRODUCT ? product_of(p, group) : HD_NONE;
+    const uint32_t last = p->fusion.members[group->first + group->count - 1];
+    HD_TRY(add_native(p, lowering, group));
+    hd_launch *l = new_launch(p, product == HD_NONE ? RUN_KERNEL : RUN_PRODUCT, product == HD_NONE ? last : product);
+    l->native = p->native_count - 1;
     if (product != HD_NONE) { /* its operands first */
-        new_call(p, product, l);
+        new_call(p, product, l)->prologue = prologue;
         HD_TRY(add_input(p, l, hd_node_inputs(p->graph, product)[0]));
         HD_TRY(add_input(p, l, hd_node_inputs(p->graph, product)[1]));
     }
-    for (int b = 0; b < k->buffer_count; ++b)
-        if (!k->buffers[b].written && n->tensors[b] != HD_NONE) HD_TRY(add_input(p, l, n->tensors[b]));
-    for (int b = 0; b < k->buffer_count; ++b)
-        if (k->buffers[b].written) HD_TRY(add_output(p, l, n->tensors[b]));
+    HD_TRY(add_inputs_of(p, l, l->native));
+    if (prologue != HD_NONE) HD_TRY(add_inputs_of(p, l, prologue));
+    const hd_plan_native *n = p->natives[l->native];
+    for (int b = 0; b < n->native.shape.buffer_count; ++b)
+        if (n->native.shape.buffers[b].written) HD_TRY(add_output(p, l, n->tensors[b]));
     return HD_OK;
 }
 
@@ -400,7 +430,7 @@ static hd_error make_room(hd_plan *p) {
     p->buffers = hd_array_resize(NULL, most * sizeof *p->buffers);
     p->launches = hd_array_resize(NULL, most * sizeof *p->launches);
     p->calls = hd_array_resize(NULL, (ordered + 1) * sizeof *p->calls);
-    p->natives = hd_array_resize(NULL, (ordered + 1) * sizeof *p->natives);
+    p->natives = hd_array_resize(NULL, (2 * ordered + 1) * sizeof *p->natives); /* a product has two, at most */
     p->outputs = hd_array_resize(NULL, (g->output_count + 1) * sizeof *p->outputs);
     p->state = hd_array_resize(NULL, (g->cell_count + 1) * sizeof *p->state);
     p->fresh = hd_array_resize(NULL, (g->output_count + g->cell_count + 1) * sizeof *p->fresh);
@@ -420,9 +450,9 @@ static bool is_steady(const hd_plan *p, uint32_t node, uint32_t *cell) {
 }
 
 /* A product alone whose weights can be kept packed. */
-static bool keeps_weights(const hd_plan *p, uint32_t node, const hd_group *group) {
+static bool keeps_weights(const hd_plan *p, uint32_t node) {
     uint32_t cell;
-    return group->count == 1 && is_steady(p, hd_node_inputs(p->graph, node)[1], &cell);
+    return is_steady(p, hd_node_inputs(p->graph, node)[1], &cell);
 }
 
 static void keep_weights(hd_plan *p, hd_plan_call *c) {
@@ -508,8 +538,11 @@ static hd_error plan_product(hd_plan *p, hd_lowering *lowering, const hd_group *
     for (int k = 0; k < n->input_count; ++k) HD_TRY(need(p, inputs[k]));
     if (n->input_count > 2 && !hd_plan_adds_bias(&p->tensors[inputs[2]], (hd_dtype)n->dtype))
         return plan_kernel(p, lowering, group);
+    uint32_t prologue;
+    HD_TRY(plan_prologue(p, lowering, group, &prologue));
     hd_launch *l = new_launch(p, RUN_PRODUCT, members[0]);
     hd_plan_call *c = new_call(p, members[0], l);
+    c->prologue = prologue;
     const bool adds_row = s.count > 0 && s.steps[0].op == HD_OP_add && s.others[0] != HD_NONE && /* that is a bias */
                           s.steps[0].other_row == 0 && n->input_count == 2 &&
                           hd_plan_adds_bias(&p->tensors[s.others[0]], (hd_dtype)n->dtype);
@@ -520,14 +553,15 @@ static hd_error plan_product(hd_plan *p, hd_lowering *lowering, const hd_group *
     for (int k = 0; k < n->input_count; ++k) HD_TRY(add_input(p, l, inputs[k]));
     for (int i = 0; i < s.count; ++i)
         if (s.others[i] != HD_NONE) HD_TRY(add_input(p, l, s.others[i]));
+    if (prologue != HD_NONE) HD_TRY(add_inputs_of(p, l, prologue));
     return add_output(p, l, members[s.count]);
 }
 
 /* A product alone that threads do not share: what runs beside others, and takes no memory of its own. Larger ones are calls. */
-static bool is_small_product(const hd_plan *p, uint32_t node, const hd_group *group) {
+static bool is_small_product(const hd_plan *p, uint32_t node) {
     const hd_graph *g = p->graph;
     const hd_node *n = &g->nodes[node];
-    if (group->count > 1 || hd_node_op(n)->family != HD_FAMILY_CONTRACT) return false;
+    if (hd_node_op(n)->family != HD_FAMILY_CONTRACT) return false;
     const hd_matmul_attributes *turns = n->op == HD_OP_matmul ? hd_node_attributes(g, node) : NULL;
     const hd_shape x = hd_node_shape(g, hd_node_inputs(g, node)[0]);
     const int64_t k = x.size[turns != NULL && turns->turn_a ? x.rank - 2 : x.rank - 1];
@@ -541,12 +575,12 @@ static hd_error plan_groups(hd_plan *p) {
     for (uint32_t i = 0; i < p->fusion.order_count && status == HD_OK; ++i) {
         const hd_group *group = &p->fusion.groups[p->fusion.order[i]];
         const uint32_t first = p->fusion.members[group->first];
-        status = group->kind == HD_GROUP_CALL                                        ? plan_call(p, first, RUN_CALL)
-                 : group->kind == HD_GROUP_PRODUCT && keeps_weights(p, first, group) ? plan_call(p, first, RUN_PRODUCT)
-                 : group->kind == HD_GROUP_PRODUCT && group->count == 1 && !is_small_product(p, first, group)
-                     ? plan_call(p, first, RUN_CALL)
-                 : group->kind == HD_GROUP_PRODUCT ? plan_product(p, &lowering, group)
-                                                   : plan_kernel(p, &lowering, group);
+        const bool lone = group->kind == HD_GROUP_PRODUCT && group->count == 1 && group->prologue == HD_NO_GROUP;
+        status = group->kind == HD_GROUP_CALL          ? plan_call(p, first, RUN_CALL)
+                 : lone && keeps_weights(p, first)     ? plan_call(p, first, RUN_PRODUCT)
+                 : lone && !is_small_product(p, first) ? plan_call(p, first, RUN_CALL)
+                 : group->kind == HD_GROUP_PRODUCT     ? plan_product(p, &lowering, group)
+                                                       : plan_kernel(p, &lowering, group);
     }
     hd_lowering_end(&lowering);
     return status;

@@ -9,7 +9,8 @@
 
 #define HD_NONE UINT32_MAX
 
-typedef enum hd_room { IN_ARENA, IN_OUTPUT, IN_STATE, IN_CELL, GIVEN } hd_room; /* GIVEN: inputs, constants, cells */
+/* GIVEN: inputs, constants, cells. NOWHERE: a product computes it as it reads it. */
+typedef enum hd_room { IN_ARENA, IN_OUTPUT, IN_STATE, IN_CELL, GIVEN, NOWHERE } hd_room;
 
 typedef struct hd_plan_buffer {
     hd_storage storage; /* its header, which kernels see; never released */
@@ -85,15 +86,17 @@ typedef struct hd_plan_call {
     uint32_t others[HD_PRODUCT_STEPS];       /* tensors: the other operand of each; HD_NONE */
     uint32_t bias;                           /* likewise; for each column, or each channel */
     int step_count;
+    uint32_t prologue; /* in natives: what computes rows of its first operand; HD_NONE: that is in memory */
 } hd_plan_call;
 
 typedef struct hd_plan_native {
     hd_native native;
     hd_lowered_draw draws[HD_KERNEL_DRAWS]; /* random numbers that it draws itself */
     int draw_count, seed;
-    uint32_t tensors[HD_KERNEL_BUFFERS]; /* of each buffer; HD_NONE: the tile of a product */
-    int tile;                            /* which buffer that is; -1 */
-    int rows;                            /* the axis of its rows; those behind it are its columns */
+    uint32_t
+        tensors[HD_KERNEL_BUFFERS]; /* of each buffer; HD_NONE: the tile of a product, or rows of its first operand */
+    int tile;                       /* which buffer that is; -1 */
+    int rows;                       /* the axis of its rows; those behind it are its columns */
 } hd_plan_native;
 
 typedef struct hd_plan {
@@ -216,6 +219,8 @@ hd_product hd_plan_product_of(const hd_plan *p, const hd_launch *l);
 hd_error hd_plan_run_job(const hd_plan *p, hd_thread *thread, const hd_plan_job *job);
 /* plan_run.c */
 hd_error hd_plan_run_product(const hd_plan *p, hd_thread *thread, const hd_launch *l, char *room, size_t room_bytes);
+/* What computes rows of a product's first operand: a hd_product_begin. */
+void hd_plan_compute_rows(void *context, void *out, int64_t row, int64_t rows);
 /* Addresses of a kernel's buffers. */
 hd_error hd_plan_addresses(const hd_plan *p, hd_thread *thread, const hd_plan_native *n, char **out);
 hd_error hd_plan_run(hd_executable *self, hd_thread *thread, const hd_run *run);

@@ -11,6 +11,14 @@ static double operations_of_kernel(const hd_plan_native *n) {
     return points * n->native.operations;
 }
 
+/* Adds the names of a group's nodes behind the first `at` characters; how many there are then, had they found place. */
+static size_t name_members(const hd_plan *p, const hd_group *group, hd_launch_figures *out, size_t at) {
+    for (uint32_t i = 0; i < group->count && at < sizeof out->what; ++i)
+        at += (size_t)snprintf(out->what + at, sizeof out->what - at, "%s%s", at > 0 ? " " : "",
+                               hd_node_name(&p->graph->nodes[p->fusion.members[group->first + i]]));
+    return at;
+}
+
 static void describe_members(const hd_plan *p, const hd_launch *l, hd_launch_figures *out) {
     const hd_group *group = &p->fusion.groups[p->fusion.group_of[l->node]];
     size_t at = (size_t)snprintf(out->what, sizeof out->what, "%s",
@@ -19,9 +27,9 @@ static void describe_members(const hd_plan *p, const hd_launch *l, hd_launch_fig
                                  : l->kind == RUN_BORDER ? "border of"
                                  : l->kind == RUN_CHECK  ? "check indices of"
                                                          : "");
-    for (uint32_t i = 0; i < group->count && at < sizeof out->what; ++i)
-        at += (size_t)snprintf(out->what + at, sizeof out->what - at, "%s%s", at > 0 ? " " : "",
-                               hd_node_name(&p->graph->nodes[p->fusion.members[group->first + i]]));
+    if (l->kind == RUN_PRODUCT && group->prologue != HD_NO_GROUP)
+        at = name_members(p, &p->fusion.groups[group->prologue], out, at);
+    name_members(p, group, out, at);
 }
 
 /* Of a table only the rows are read that are looked up: no operand counts for more than this. */
@@ -87,6 +95,7 @@ void hd_plan_describe(const hd_executable *self, int64_t index, hd_launch_figure
         const hd_tensor *t = &p->tensors[operands[k]];
         if (l->kind == RUN_SAVE_AT && k < 2) t = &p->tensors[operands[3 - k]]; /* no more than is taken of state */
         if (l->kind == RUN_PUT && k == 2) t = &p->tensors[operands[1]]; /* or written, and a place for each slice */
+        if (p->buffers[p->buffer_of[operands[k]]].room == NOWHERE) continue;
         out->bytes += (double)(t->count < most ? t->count : most) * hd_dtype_bytes[t->dtype];
     }
     out->operations = hd_plan_operations(p, l);
@@ -94,11 +103,13 @@ void hd_plan_describe(const hd_executable *self, int64_t index, hd_launch_figure
 
 double hd_plan_operations(const hd_plan *p, const hd_launch *l) {
     const hd_call *call = l->call == HD_NONE ? NULL : &p->calls[l->call].call;
-    const double of_kernel = l->native != HD_NONE ? operations_of_kernel(p->natives[l->native]) : 0;
-    if (call == NULL) return of_kernel;
-    return of_kernel + (call->op->family == HD_FAMILY_ATTENTION
-                            ? operations_of_attention(call)
-                            : (double)call->outputs[0]->count * operations_of(call));
+    double of_kernels = l->native != HD_NONE ? operations_of_kernel(p->natives[l->native]) : 0;
+    if (call == NULL) return of_kernels;
+    const uint32_t prologue = p->calls[l->call].prologue;
+    if (prologue != HD_NONE) of_kernels += operations_of_kernel(p->natives[prologue]);
+    return of_kernels + (call->op->family == HD_FAMILY_ATTENTION
+                             ? operations_of_attention(call)
+                             : (double)call->outputs[0]->count * operations_of(call));
 }
 
 void hd_plan_dump(const hd_plan *p) {

@@ -25,8 +25,19 @@ static bool product_may_overwrite(const hd_plan *p, const hd_launch *l, uint32_t
     return true;
 }
 
+/* That the first operand of a product is computed from a buffer: for the rows of one part while others are finished. */
+static bool prologue_reads(const hd_plan *p, const hd_launch *l, uint32_t in) {
+    const uint32_t prologue = l->kind == RUN_PRODUCT ? p->calls[l->call].prologue : HD_NONE;
+    if (prologue == HD_NONE) return false;
+    const hd_plan_native *n = p->natives[prologue];
+    for (int b = 0; b < n->native.shape.buffer_count; ++b)
+        if (n->tensors[b] != HD_NONE && p->buffer_of[n->tensors[b]] == p->buffer_of[in]) return true;
+    return false;
+}
+
 /* That a kernel reads a buffer only where it writes this output, and before it does, so that it may write over it. */
 static bool kernel_may_overwrite(const hd_plan *p, const hd_launch *l, uint32_t in, uint32_t out) {
+    if (prologue_reads(p, l, in)) return false;
     if (l->native == HD_NONE) return l->kind == RUN_PRODUCT && product_may_overwrite(p, l, in);
     const hd_plan_native *n = p->natives[l->native];
     const hd_kernel *k = &n->native.shape;

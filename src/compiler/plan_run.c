@@ -76,8 +76,7 @@ static void set_draws(const hd_plan *p, const hd_run *run) {
     for (uint32_t i = 0; i < p->native_count; ++i) {
         const hd_plan_native *n = p->natives[i];
         if (n->draw_count > 0) n->native.numbers[n->seed] = run->seed;
-        for (int k = 0; k < n->draw_count; ++k)
-            n->native.numbers[n->draws[k].number] = run->draw + n->draws[k].ordinal;
+        for (int k = 0; k < n->draw_count; ++k) n->native.numbers[n->draws[k].number] = run->draw + n->draws[k].ordinal;
     }
 }
 
@@ -130,10 +129,11 @@ static hd_error run_kernel(const hd_plan *p, hd_thread *thread, const hd_launch 
     return HD_OK;
 }
 
-typedef struct finishing {
+/* A kernel that runs on parts of a product while they are in cache. */
+typedef struct tile_kernel {
     const hd_plan_native *n;
     char *buffers[HD_KERNEL_BUFFERS];
-} finishing;
+} tile_kernel;
 
 /* Position `at`, counted through axes [first, last], of which one point each is to be computed; how many there are up to the
  * end of the last of them. */
@@ -150,7 +150,7 @@ static int64_t locate(const hd_native *n, int first, int last, int64_t at, int64
  * its columns: they are pixels, along whose axes something that is computed there may walk differently. */
 static void finish_tile(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows, int64_t column,
                         int64_t columns) {
-    const finishing *f = context;
+    const tile_kernel *f = context;
     const hd_native *n = &f->n->native;
     const int last = n->shape.kept - 1;
     const int64_t bytes = hd_dtype_bytes[n->shape.buffers[f->n->tile].dtype];
@@ -167,12 +167,26 @@ static void finish_tile(void *context, const void *tile, int64_t stride, int64_t
     }
 }
 
+/* Rows of its first operand are about to be read: they are written like a part of a result, all their columns at once. */
+void hd_plan_compute_rows(void *context, void *out, int64_t row, int64_t rows) {
+    const tile_kernel *f = context;
+    const int64_t columns = f->n->native.geometry[f->n->native.shape.kept - 1];
+    finish_tile(context, out, columns, row, rows, 0, columns);
+}
+
 hd_error hd_plan_run_product(const hd_plan *p, hd_thread *thread, const hd_launch *l, char *room, size_t room_bytes) {
     hd_plan_call *c = &p->calls[l->call];
     hd_product product = {.call = &c->call, .way = c->way, .room = room, .room_bytes = room_bytes};
     if (c->packed != NULL) product.packed = hd_block_data(c->packed);
+    tile_kernel prologue;
+    if (c->prologue != HD_NONE) {
+        prologue.n = p->natives[c->prologue];
+        HD_TRY(hd_plan_addresses(p, thread, prologue.n, prologue.buffers));
+        product.begin = hd_plan_compute_rows;
+        product.begin_context = &prologue;
+    }
     if (l->native != HD_NONE) {
-        finishing f = {.n = p->natives[l->native]};
+        tile_kernel f = {.n = p->natives[l->native]};
         HD_TRY(hd_plan_addresses(p, thread, f.n, f.buffers));
         product.finish = finish_tile;
         product.context = &f;

@@ -16,7 +16,10 @@ enum {
 /* ---- the memory to work in ------------------------------------------------------------------------------------------------ */
 hd_product hd_plan_product_of(const hd_plan *p, const hd_launch *l) {
     const hd_plan_call *c = &p->calls[l->call];
-    return (hd_product){.call = &c->call, .way = c->way, .packed = c->packed_bytes > 0 ? p : NULL};
+    return (hd_product){.call = &c->call,
+                        .way = c->way,
+                        .packed = c->packed_bytes > 0 ? p : NULL,
+                        .begin = c->prologue != HD_NONE ? hd_plan_compute_rows : NULL};
 }
 
 /* For a launch alone, on all threads of the pool. */

@@ -22,7 +22,7 @@ static void find_readers(const hd_plan *p, reading *r) {
     for (uint32_t i = 0; i < g->node_count; ++i) {
         if (f->group_of[i] == HD_NO_GROUP) continue;
         for (int k = f->writes[i] != HD_NO_CELL ? 1 : 0; k < g->nodes[i].input_count; ++k) {
-            const uint32_t source = f->source[hd_node_inputs(g, i)[k]], place = r->place[f->group_of[i]] + 1;
+            const uint32_t source = f->source[hd_node_inputs(g, i)[k]], place = r->place[hd_fusion_runs_with(f, i)] + 1;
             if (r->last[source] < place) r->last[source] = place;
         }
     }

@@ -33,7 +33,9 @@ static const struct {
                {"kernels of at most 8 nodes", {.most_members = 8}},
                {"products alone", {.products_alone = true}},
                {"reductions alone", {.reductions_alone = true}},
-               {"inputs computed apart", {.unsunk = true}}};
+               {"inputs computed apart", {.unsunk = true}},
+               {"operands of products in memory", {.prologues = HD_PROLOGUES_NONE}},
+               {"operands of products computed as they are read", {.prologues = HD_PROLOGUES_ALL}}};
 enum { FUSIONS = sizeof fusions / sizeof fusions[0] };
 
 /* What can be changed about a launch, beside its threads. */

@@ -35,7 +35,7 @@ static hd_error multiply_matrix(const batch_job *j, int64_t index, char *room) {
     if (p.c != NULL) p.c += (size_t)(index * p.m * p.n) * p.kernels->bytes;
     p.first_row = index * p.m;
     for (int i = j->rank - 1; i >= 0; --i) {
-        p.a += index % j->size[i] * j->a_stride[i] * (int64_t)p.from_a->bytes;
+        if (p.begin == NULL) p.a += index % j->size[i] * j->a_stride[i] * (int64_t)p.from_a->bytes;
         p.b += index % j->size[i] * j->b_stride[i] * (int64_t)p.from_b->bytes;
         index /= j->size[i];
     }
@@ -132,8 +132,7 @@ static hd_error run_finishing(hd_thread *thread, batch_job *j) {
 
 static hd_error run_batch(hd_thread *thread, const hd_tensor *a, const hd_tensor *b, batch_job *j) {
     j->thread = thread;
-    j->first.a = hd_tensor_bytes(thread, a, HD_READ);
-    if (j->first.a == NULL) return thread->error_code;
+    if (j->first.begin == NULL && (j->first.a = hd_tensor_bytes(thread, a, HD_READ)) == NULL) return thread->error_code;
     if (j->first.packed_b == NULL && (j->first.b = hd_tensor_bytes(thread, b, HD_READ)) == NULL)
         return thread->error_code;
     const product *p = &j->first;
@@ -228,6 +227,8 @@ hd_error hd_contract_product(hd_thread *thread, const hd_product *given) {
     describe(&a, &b, &c, given->way, &j);
     j.first.finish = given->finish;
     j.first.context = given->context;
+    j.first.begin = given->begin;
+    j.first.begin_context = given->begin_context;
     j.first.packed_b = given->packed;
     j.first.room = given->room;
     j.first.room_bytes = given->room_bytes;
@@ -243,6 +244,7 @@ size_t hd_contract_product_room(const hd_product *given) {
     as_operands(given->call, given->call->inputs[0], given->call->inputs[1], &a, &b, &c);
     describe(&a, &b, &c, given->way, &j);
     j.first.packed_b = given->packed;
+    j.first.begin = given->begin;
     return cut_batch(&j);
 }
 

@@ -39,7 +39,7 @@ static int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
 
 static const char *at_a(const product *p, int64_t row, int64_t k) {
-    return p->a + (row * p->a_row + k * p->a_column) * (int64_t)p->from_a->bytes;
+    return p->a + ((row - p->a_first) * p->a_row + k * p->a_column) * (int64_t)p->from_a->bytes;
 }
 static const char *at_b(const product *p, int64_t k, int64_t column) {
     return p->b + (k * p->b_row + column * p->b_column) * (int64_t)p->from_b->bytes;
@@ -301,22 +301,46 @@ void hd_gemm_pack(const hd_gemm *p, char *out) {
     hd_parallel_range(panels, 65536 / (p->k * to.kernels->nr + 1) + 1, pack_panels, &to);
 }
 
+/* ---- rows of A that are computed where they are used --------------------------------------------------------------------- */
+static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+/* Bytes of rows that `begin` computes. */
+static size_t computed_bytes(const product *p, int64_t rows) {
+    return p->begin == NULL ? 0 : (size_t)(rows * p->k) * p->from_a->bytes;
+}
+/* The product with some rows of A in `room`, when they are not in memory already. */
+static product with_rows(const product *p, char *room, int64_t row, int64_t rows) {
+    product with = *p;
+    if (p->begin == NULL) return with;
+    p->begin(p->begin_context, room, p->first_row + row, rows);
+    with.a = room;
+    with.a_first = row;
+    return with;
+}
+static void compute_rows(void *context, int64_t begin, int64_t end) {
+    const product *p = context;
+    p->begin(p->begin_context, p->computed + computed_bytes(p, begin), p->first_row + begin, end - begin);
+}
+
 /* All of k of some strips of A: [k blocks][strips][k_block][mr], for the m_block rows from row0 on. */
 static const char *strip_of_a(const product *p, const char *strips, int64_t count, int64_t k0, int64_t strip) {
     const int64_t mr = p->kernels->mr;
     return strips + packed_a(p, count * mr, k0) + packed_a(p, strip * mr, minimum(p->k_block, p->k - k0));
 }
-static void pack_strips(const product *p, char *out, int64_t row0, int64_t rows, int64_t begin, int64_t end) {
+/* `computed` is room for the rows of one strip. */
+static void pack_strips(const product *p, char *out, int64_t row0, int64_t rows, int64_t begin, int64_t end,
+                        char *computed) {
     const int64_t mr = p->kernels->mr, strips = pieces_of(rows, mr);
-    if (p->a_in_place) return;
-    for (int64_t k0 = 0; k0 < p->k; k0 += p->k_block)
-        for (int64_t s = begin; s < end; ++s)
-            pack_a(p, (char *)(uintptr_t)strip_of_a(p, out, strips, k0, s), row0 + s * mr, minimum(mr, rows - s * mr),
-                   k0, minimum(p->k_block, p->k - k0));
+    for (int64_t s = begin; s < end; ++s) {
+        const int64_t row = row0 + s * mr, count = minimum(mr, rows - s * mr);
+        const product strip = with_rows(p, computed, row, count);
+        for (int64_t k0 = 0; k0 < p->k; k0 += p->k_block)
+            pack_a(&strip, (char *)(uintptr_t)strip_of_a(p, out, strips, k0, s), row, count, k0,
+                   minimum(p->k_block, p->k - k0));
+    }
 }
 static void pack_all_strips(void *context, int64_t begin, int64_t end) {
     const product *p = context;
-    pack_strips(p, p->strips, 0, p->m, begin, end);
+    pack_strips(p, p->strips, 0, p->m, begin, end, p->computed + computed_bytes(p, begin * p->kernels->mr));
 }
 
 /* B comes from memory: while one block of it is used, the next is asked for, a share with each strip. */
@@ -393,11 +417,16 @@ static size_t room_bytes(const product *p) {
     return p->panels != NULL ? 0 : packed_b(p, p->kernels->nr, is_one ? minimum(p->k_block, p->k) : p->k);
 }
 
-/* Some panels, for all rows: A is packed already. */
+/* Of A packed, a block of rows. */
+static size_t strip_bytes(const product *p) {
+    return p->a_in_place ? 0 : packed_a(p, p->m_block + p->kernels->mr, p->k);
+}
+
+/* Some panels, for all rows: A is packed already, or its rows are there. */
 static void finish_columns(void *context, int64_t piece) {
     const product *p = context;
     const int64_t panels = pieces_of(p->n, p->kernels->nr);
-    char *tile = p->tiles + (size_t)piece * ((tile_bytes(p) + room_bytes(p) + 63) / 64 * 64);
+    char *tile = p->tiles + (size_t)piece * p->piece_bytes;
     enter(p);
     for (int64_t panel = panels * piece / p->column_pieces; panel < panels * (piece + 1) / p->column_pieces; ++panel)
         finish_panel(p, p->strips, 0, p->m, panel, tile, tile + tile_bytes(p));
@@ -422,25 +451,26 @@ static void finish_strip(const product *p, const char *strip, int64_t row0, int6
 static void finish_rows(void *context, int64_t piece) {
     const product *p = context;
     const int64_t mr = p->kernels->mr, blocks = pieces_of(p->m, p->m_block), panels = pieces_of(p->n, p->kernels->nr);
-    const size_t strip_bytes = p->a_in_place ? 0 : packed_a(p, p->m_block + mr, p->k);
-    char *tile = p->tiles + (size_t)piece * ((tile_bytes(p) + strip_bytes + 63) / 64 * 64),
-         *strips = tile + tile_bytes(p);
+    char *tile = p->tiles + (size_t)piece * p->piece_bytes, *strips = tile + tile_bytes(p),
+         *computed = strips + rounded(strip_bytes(p));
     enter(p);
     for (int64_t block = blocks * piece / p->row_pieces; block < blocks * (piece + 1) / p->row_pieces; ++block) {
         const int64_t row0 = block * p->m_block, rows = minimum(p->m_block, p->m - row0);
-        pack_strips(p, strips, row0, rows, 0, pieces_of(rows, mr));
+        const product some = p->a_in_place ? with_rows(p, computed, row0, rows) : *p;
+        if (!p->a_in_place) pack_strips(p, strips, row0, rows, 0, pieces_of(rows, mr), computed);
         for (int64_t panel = 0; p->wide && panel < panels; panel += TILE_STRIPS)
-            finish_strip(p, strips, row0, rows, panel, minimum(TILE_STRIPS, panels - panel), tile);
+            finish_strip(&some, strips, row0, rows, panel, minimum(TILE_STRIPS, panels - panel), tile);
         for (int64_t panel = 0; !p->wide && panel < panels; ++panel)
-            finish_panel(p, strips, row0, rows, panel, tile, NULL);
+            finish_panel(&some, strips, row0, rows, panel, tile, NULL);
     }
     leave(p);
 }
 
-/* How a product is cut when its tiles are finished one by one, and the memory for it: what all pieces share, then theirs. */
+/* How a product is cut when its tiles are finished one by one, and the memory for it: what all pieces share (A, packed or
+ * computed, or B packed), then theirs. */
 typedef struct cut {
     bool few_rows;
-    size_t shared, piece;
+    size_t shared;
 } cut;
 static size_t cut_product(product *p, int threads, cut *c) {
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panels = pieces_of(p->n, nr), strips = pieces_of(p->m, mr);
@@ -462,10 +492,18 @@ static size_t cut_product(product *p, int threads, cut *c) {
     p->panels = hd_gemm_gathers(p) ? NULL : (char *)(uintptr_t)p->packed_b;
     p->gathered = hd_gemm_gathers(p) ? p->packed_b : NULL;
     p->kept = p->panels != NULL && keeps(p);
-    const size_t strip_bytes = p->a_in_place ? 0 : packed_a(p, p->m_block + mr, p->k);
-    c->piece = (tile_bytes(p) + (c->few_rows ? room_bytes(p) : strip_bytes) + 63) / 64 * 64;
-    c->shared = ((c->few_rows ? strip_bytes : p->panels == NULL ? packed_b(p, panels * nr, p->k) : 0) + 63) / 64 * 64;
-    return c->shared + c->piece * (size_t)(p->column_pieces * p->row_pieces);
+    const size_t rows = rounded(strip_bytes(p)), panel_bytes = p->panels == NULL ? packed_b(p, panels * nr, p->k) : 0;
+    const int64_t computed = p->a_in_place ? minimum(p->m, p->m_block) : mr; /* rows at a time */
+    p->piece_bytes = rounded(tile_bytes(p) + (c->few_rows ? room_bytes(p) : rows + computed_bytes(p, computed)));
+    c->shared = c->few_rows ? rows + rounded(computed_bytes(p, p->m)) : rounded(panel_bytes);
+    return c->shared + p->piece_bytes * (size_t)(p->column_pieces * p->row_pieces);
+}
+
+/* All rows of A at once, into `computed`, when they are not in memory already. */
+static void compute_all_rows(product *p) {
+    if (p->begin == NULL) return;
+    hd_parallel_range(p->m, 65536 / p->k + 1, compute_rows, p);
+    p->a = p->computed;
 }
 
 static void finish_packed(product *p, const cut *c) {
@@ -473,7 +511,11 @@ static void finish_packed(product *p, const cut *c) {
     p->tiles = p->room + c->shared;
     if (c->few_rows) {
         p->strips = p->room;
-        if (!p->a_in_place) hd_parallel_range(strips, 65536 / (p->k * mr) + 1, pack_all_strips, p);
+        p->computed = p->room + rounded(strip_bytes(p));
+        if (!p->a_in_place)
+            hd_parallel_range(strips, 65536 / (p->k * mr) + 1, pack_all_strips, p);
+        else
+            compute_all_rows(p);
         hd_parallel(p->column_pieces, finish_columns, p);
     } else {
         if (p->panels == NULL) {
@@ -643,7 +685,7 @@ bool hd_gemm_ways_differ(const hd_gemm *given, const hd_gemm *other) {
            of_p.few_rows != of_q.few_rows || p.wide != q.wide;
 }
 
-static size_t result_bytes(const product *p) { return ((size_t)(p->m * p->n) * p->kernels->bytes + 63) / 64 * 64; }
+static size_t result_bytes(const product *p) { return rounded((size_t)(p->m * p->n) * p->kernels->bytes); }
 static size_t converted_bytes(const product *p) {
     return is_foreign(p) ? (size_t)(converted_rows(p) * p->k) * p->kernels->bytes : 0;
 }
@@ -653,7 +695,8 @@ size_t hd_gemm_room(const hd_gemm *given) {
     cut c;
     if (p.m == 0 || p.n == 0) return 0;
     if (p.k == 0) return result_bytes(&p);
-    if (p.packed_b == NULL && !hd_gemm_wants_packing(&p)) return result_bytes(&p) + converted_bytes(&p);
+    if (p.packed_b == NULL && !hd_gemm_wants_packing(&p))
+        return result_bytes(&p) + rounded(computed_bytes(&p, p.m)) + converted_bytes(&p);
     return is_absurd(&p) ? SIZE_MAX : cut_product(&p, threads_for(&p), &c);
 }
 
@@ -679,10 +722,12 @@ static hd_error run_finishing(hd_thread *thread, product *p) {
     } else { /* the whole result is small: it stays in cache as it is, or is made where it belongs */
         char *place = hd_cpu_product_place(p->finish, p->context, p->first_row, 0);
         p->c = place != NULL ? place : p->room;
+        p->computed = p->room + result_bytes(p);
+        if (p->k > 0) compute_all_rows(p);
         if (p->k == 0)
             memset(p->c, 0, (size_t)(p->m * p->n) * p->kernels->bytes);
         else if (is_foreign(p))
-            multiply_converted(p, p->room + result_bytes(p));
+            multiply_converted(p, p->computed + rounded(computed_bytes(p, p->m)));
         else
             multiply_in_place(p);
         p->finish(p->context, p->c, p->n, p->first_row, p->m, 0, p->n);

@@ -20,17 +20,23 @@ typedef struct hd_gemm {
     hd_product_share share;
     hd_product_finish finish; /* NULL: the result is c; else c is not used */
     void *context;
-    int64_t first_row;    /* of the result, for `finish` */
+    int64_t first_row;    /* of the result, for `finish` and `begin` */
     const char *packed_b; /* B as hd_gemm_pack laid it out beforehand, for `finish`; NULL: it is packed now */
     char *room;           /* memory to work in, for `finish`: of hd_gemm_room's size; NULL: it is taken now */
     size_t room_bytes;
+    hd_product_begin
+        begin; /* computes rows of A, for `finish`; NULL: they are there. a_row is k then, and a_column 1 */
+    void *begin_context;
     /* set inside */
+    int64_t a_first;               /* the row that `a` begins with */
+    char *computed;                /* rows of A that were computed for all pieces */
     char *panels, *strips, *tiles; /* B packed, [k blocks][panels][k_block][nr]; A packed; results under way */
     const char *gathered;          /* B packed beforehand, when it is packed again on the way to a matrix unit */
     bool kept;                     /* panels are what B is, not converted */
     bool a_in_place;               /* A is read where it is, row by row */
     bool wide;                     /* the result is finished strip by strip */
     int64_t row_pieces, column_pieces, m_block;
+    size_t piece_bytes; /* that a piece works in */
 } hd_gemm;
 
 /* Those of a product whose result has this dtype. */

@@ -11,6 +11,9 @@
  * elements apart, of `columns` columns. It is free to be written. */
 typedef void (*hd_product_finish)(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows,
                                   int64_t column, int64_t columns);
+/* Computes `rows` rows of the first operand from `row` on, counted through all its outer axes as those of the result are, and
+ * writes them to `out`, one behind the other. Called for each row once, on any thread. */
+typedef void (*hd_product_begin)(void *context, void *out, int64_t row, int64_t rows);
 enum { HD_PRODUCT_SHARED = 64 * 64 * 64 }; /* multiplications from which on threads share a product, as a rule */
 /* What a product with a result of this dtype is computed in, and the dtype of its tiles: small floats in f32, integers in 32
  * or 64 bits. */
@@ -55,6 +58,10 @@ typedef struct hd_product {
     size_t room_bytes;
     hd_product_finish finish;
     void *context;
+    /* Of matmul and affine: the first operand, contiguous and with the batch axes of the result, is nowhere in memory, and what
+     * its tensor says is its dtype and shape; rows are computed where they are used. NULL: it is in memory. */
+    hd_product_begin begin;
+    void *begin_context;
 } hd_product;
 /* Why the result of such an op is not in tiles; NULL: it is. */
 const char *hd_cpu_product_apart(hd_op_id id, const void *attributes);

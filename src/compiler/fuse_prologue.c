@@ -1,0 +1,192 @@
+/* Prologues: a kernel whose value only one matrix product reads, as its first operand, can be run by that product, for some rows
+ * at a time, right before they are multiplied. Each row is computed once all the same, and the value is never in memory as a
+ * whole: what is saved is writing and reading it, a launch, and its place in the arena. */
+#include "compiler/fuse.h"
+#include "ops/row_ir.h"
+
+#include <string.h>
+
+enum {
+    LEAST_BYTES =
+        1 << 20,         /* of the operand: less of it is in the second-level cache anyhow when the product reads it */
+    LEAST_ROW = 16,      /* elements: shorter rows are computed quicker one behind the other than each by itself */
+    MANY_ROWS = 1 << 14, /* blocks of rows for all threads, whatever the shape of the result */
+    FUNCTION = 10,       /* words that a function takes, */
+    CAST = 2,            /* a cast with its rounding, */
+    PIECES = 8,          /* and looking for the piece of a concatenation */
+    SHARE = 8            /* multiplications of an element for each word that it takes, when rows are not many */
+};
+
+/* ---- what an element costs ----------------------------------------------------------------------------------------------- */
+static int words_of_ir(const hd_ir *ir) {
+    int words = 0;
+    for (int i = 0; i < ir->count; ++i)
+        if (ir->nodes[i].word < HD_WORD_INPUT) words += hd_words[ir->nodes[i].word].is_function ? FUNCTION : 1;
+    return words;
+}
+
+/* Words of a member, and of what it computes anew; -1 with an error. */
+static int words_of(const hd_graph *g, const hd_fusion *f, hd_row_irs *rows, uint32_t node) {
+    const hd_node *n = &g->nodes[node];
+    const hd_family family = hd_node_op(n)->family;
+    int words = family == HD_FAMILY_CAST ? CAST : PIECES;
+    if (family == HD_FAMILY_ELEMENTWISE || family == HD_FAMILY_DERIVATIVE) {
+        const int type = hd_dtype_compute[family == HD_FAMILY_DERIVATIVE ? n->dtype : n->compute];
+        const hd_ir *ir = hd_row_irs_get(rows, (hd_op_id)n->op, n->derivative, (hd_compute)type);
+        if (ir == NULL) return -1;
+        words = words_of_ir(ir);
+    }
+    for (int k = 0; k < n->input_count; ++k) {
+        const uint32_t source = f->source[hd_node_inputs(g, node)[k]];
+        if (f->group_of[source] == HD_NO_GROUP) words += f->anew[source];
+    }
+    return words;
+}
+
+/* ---- what can be one ------------------------------------------------------------------------------------------------------ */
+/* How often a value is read from memory, and how many of a kernel's values are. */
+typedef struct uses {
+    uint8_t *reads;   /* of each node; at most MANY, also for what leaves the run */
+    uint32_t *stored; /* of each group */
+    int *words;       /* of each group that may be a prologue */
+} uses;
+enum { MANY = 2 };
+
+static void count_uses(const hd_graph *g, const hd_fusion *f, uses *u) {
+    memset(u->reads, 0, g->node_count);
+    memset(u->stored, 0, f->group_count * sizeof *u->stored);
+    memset(u->words, 0, f->group_count * sizeof *u->words);
+    for (uint32_t i = 0; i < g->node_count; ++i) {
+        if (f->group_of[i] == HD_NO_GROUP) continue;
+        u->stored[f->group_of[i]] += f->stored[i];
+        for (int k = 0; k < g->nodes[i].input_count; ++k) {
+            const uint32_t source = f->source[hd_node_inputs(g, i)[k]];
+            if (f->group_of[source] != f->group_of[i] && u->reads[source] < MANY) u->reads[source]++;
+        }
+    }
+    for (uint32_t i = 0; i < g->output_count; ++i) u->reads[f->source[g->outputs[i].node]] = MANY;
+    for (uint32_t i = 0; i < g->cell_count; ++i) u->reads[f->source[g->cells[i].update]] = MANY;
+}
+
+/* That the rows of the operand are those of the value: between the two, outer axes are at most cut or joined. */
+static bool keeps_rows(const hd_graph *g, const hd_fusion *f, uint32_t operand) {
+    const hd_shape shape = hd_node_shape(g, operand), value = hd_node_shape(g, f->source[operand]);
+    for (uint32_t at = operand; at != f->source[operand]; at = hd_node_inputs(g, at)[0])
+        if (g->nodes[at].op != HD_OP_detach && g->nodes[at].op != HD_OP_reshape) return false;
+    return shape.rank >= 2 && value.rank >= 2 && shape.size[shape.rank - 1] == value.size[value.rank - 1];
+}
+
+static bool is_turned(const hd_graph *g, uint32_t product) {
+    const hd_matmul_attributes *turns = g->nodes[product].op == HD_OP_matmul ? hd_node_attributes(g, product) : NULL;
+    return turns != NULL && turns->turn_a;
+}
+
+static int64_t columns_of(const hd_graph *g, uint32_t product) {
+    const hd_shape shape = hd_node_shape(g, product);
+    return shape.size[shape.rank - 1];
+}
+
+/* Why a product cannot compute its first operand, which a kernel gives, as it reads it; NULL: it can. */
+static const char *why_not(const hd_graph *g, const hd_fusion *f, const uses *u, uint32_t product) {
+    const uint32_t operand = hd_node_inputs(g, product)[0], value = f->source[operand];
+    const hd_group *kernel = &f->groups[f->group_of[value]];
+    if (hd_node_op(&g->nodes[product])->family == HD_FAMILY_CONV) return "a convolution reads pixels several times";
+    if (u->reads[value] == MANY) return "others read it, too, or it leaves the run";
+    if (kernel->reduces) return "its kernel reduces rows";
+    if (kernel->checks) return "its kernel looks at indices first";
+    if (u->stored[f->group_of[value]] > 1 || kernel->last != value) return "its kernel gives other values, too";
+    if (is_turned(g, product) || !keeps_rows(g, f, operand)) return "its rows are not those of the kernel";
+    const hd_shape x = hd_node_shape(g, operand);
+    const int64_t k = x.size[x.rank - 1], n = columns_of(g, product), count = hd_node_count(g, operand);
+    if (count == 0 || n == 0) return "it has no elements";
+    if (count / k != hd_node_count(g, product) / n) return "several matrices are multiplied by it";
+    return NULL;
+}
+
+/* Why that would not be worth it, for what is known without the kernel; NULL: it would. */
+static const char *why_not_worth(const hd_graph *g, uint32_t product) {
+    const uint32_t operand = hd_node_inputs(g, product)[0];
+    const hd_shape x = hd_node_shape(g, operand);
+    if (hd_node_bytes(g, operand) < LEAST_BYTES) return "it is small enough to stay in cache";
+    return x.size[x.rank - 1] < LEAST_ROW ? "its rows are short" : NULL;
+}
+
+/* Rows are cut among threads as the product needs it: what takes long beside so few multiplications is better cut by itself. */
+static bool is_dear(const hd_graph *g, uint32_t product, int words) {
+    const int64_t n = columns_of(g, product);
+    return hd_node_count(g, product) / n < MANY_ROWS && n < (int64_t)words * SHARE;
+}
+
+/* ---- choosing --------------------------------------------------------------------------------------------------------------- */
+static void join(hd_fusion *f, uint32_t value, uint32_t product) {
+    f->groups[f->group_of[value]].begins = f->group_of[product];
+    f->groups[f->group_of[product]].prologue = f->group_of[value];
+    f->stored[value] = false;
+}
+static void part(hd_fusion *f, uint32_t value, uint32_t product, const char *why) {
+    f->groups[f->group_of[value]].begins = HD_NO_GROUP;
+    f->groups[f->group_of[product]].prologue = HD_NO_GROUP;
+    f->groups[f->group_of[product]].apart = why;
+    f->stored[value] = true;
+}
+
+/* The value of a kernel that a product reads as its first operand; HD_NO_NODE: another kind of value. */
+static uint32_t value_for(const hd_graph *g, const hd_fusion *f, uint32_t node) {
+    const uint32_t group = f->group_of[node];
+    if (group == HD_NO_GROUP || f->groups[group].kind != HD_GROUP_PRODUCT || !hd_node_is_product(g, node, NULL))
+        return HD_NO_NODE;
+    const uint32_t value = f->source[hd_node_inputs(g, node)[0]], from = f->group_of[value];
+    return from != HD_NO_GROUP && f->groups[from].kind == HD_GROUP_KERNEL ? value : HD_NO_NODE;
+}
+
+/* Takes back what is too dear. */
+static hd_error leave_dear(const hd_graph *g, hd_fusion *f, uses *u) {
+    hd_row_irs rows;
+    HD_TRY(hd_row_irs_begin(&rows));
+    hd_error status = HD_OK;
+    for (uint32_t i = 0; i < g->node_count && status == HD_OK; ++i) {
+        const uint32_t group = f->group_of[i];
+        if (group == HD_NO_GROUP || f->groups[group].begins == HD_NO_GROUP) continue;
+        const int words = words_of(g, f, &rows, i);
+        if (words < 0)
+            status = HD_ERROR_MEMORY;
+        else
+            u->words[group] += words;
+    }
+    hd_row_irs_end(&rows);
+    for (uint32_t i = 0; i < g->node_count && status == HD_OK; ++i) {
+        const uint32_t value = value_for(g, f, i);
+        if (value != HD_NO_NODE && hd_fusion_is_prologue(f, value) && is_dear(g, i, u->words[f->group_of[value]]))
+            part(f, value, i, "it takes long beside so few columns");
+    }
+    return status;
+}
+
+static hd_error choose(const hd_graph *g, hd_fusion *f, uses *u, hd_prologues which) {
+    bool any = false;
+    count_uses(g, f, u);
+    for (uint32_t i = 0; i < g->node_count; ++i) {
+        const uint32_t value = value_for(g, f, i);
+        if (value == HD_NO_NODE) continue;
+        const char *why = why_not(g, f, u, i);
+        if (why == NULL && which == HD_PROLOGUES_WORTH) why = why_not_worth(g, i);
+        if (why == NULL && which == HD_PROLOGUES_NONE) why = "tuning found that quicker";
+        f->groups[f->group_of[i]].apart = why;
+        if (why == NULL) join(f, value, i);
+        any = any || why == NULL;
+    }
+    return any && which == HD_PROLOGUES_WORTH ? leave_dear(g, f, u) : HD_OK;
+}
+
+hd_error hd_fusion_find_prologues(const hd_graph *g, hd_fusion *f, hd_prologues which) {
+    const size_t groups = (size_t)f->group_count + 1;
+    uses u = {.reads = hd_array_resize(NULL, (size_t)g->node_count + 1),
+              .stored = hd_array_resize(NULL, groups * sizeof *u.stored),
+              .words = hd_array_resize(NULL, groups * sizeof *u.words)};
+    const bool ok = u.reads != NULL && u.stored != NULL && u.words != NULL;
+    const hd_error status = ok ? choose(g, f, &u, which) : hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
+    hd_array_release(u.reads);
+    hd_array_release(u.stored);
+    hd_array_release(u.words);
+    return status;
+}
