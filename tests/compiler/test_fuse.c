@@ -33,27 +33,37 @@ static void say_groups(const hd_graph *g, const hd_fusion *f, char *out, size_t 
 #undef SAY
 }
 
+/* The members of a group that runs; how many there are. */
+static uint32_t members_are_sound(const hd_fusion *f, uint32_t index, const char *what) {
+    const hd_group *group = &f->groups[index];
+    if (group->count < 1 || group->count > 32) fail_msg("%s: a group of %u members", what, group->count);
+    if (group->kind == HD_GROUP_CALL && group->count != 1) fail_msg("%s: a call of %u", what, group->count);
+    for (uint32_t k = 0; k < group->count; ++k) {
+        const uint32_t node = f->members[group->first + k];
+        if (f->group_of[node] != index) fail_msg("%s: member %%%u says otherwise", what, node);
+        if (k > 0 && node <= f->members[group->first + k - 1]) fail_msg("%s: members out of order", what);
+    }
+    return group->count;
+}
+
 /* That a fusion can be run at all: what a kernel reads is there, and was made before. */
 static void is_sound(const hd_graph *g, const hd_fusion *f, const char *what) {
     uint32_t *rank = calloc(f->group_count + 1, sizeof *rank), members = 0;
     bool *whole = calloc(g->node_count + 1, sizeof *whole); /* leaves, or is read by a call */
     for (uint32_t i = 0; i < f->order_count; ++i) {
-        const hd_group *group = &f->groups[f->order[i]];
-        if (rank[f->order[i]] != 0) fail_msg("%s: group %u runs twice", what, f->order[i]);
-        rank[f->order[i]] = i + 1;
-        if (group->count < 1 || group->count > 32) fail_msg("%s: a group of %u members", what, group->count);
-        if (group->kind == HD_GROUP_CALL && group->count != 1) fail_msg("%s: a call of %u", what, group->count);
-        members += group->count;
-        for (uint32_t k = 0; k < group->count; ++k) {
-            const uint32_t node = f->members[group->first + k];
-            if (f->group_of[node] != f->order[i]) fail_msg("%s: member %%%u says otherwise", what, node);
-            if (k > 0 && node <= f->members[group->first + k - 1]) fail_msg("%s: members out of order", what);
+        const uint32_t with[] = {f->order[i],
+                                 f->groups[f->order[i]].prologue}; /* and what it computes as it reads it */
+        for (int k = 0; k < 2 && with[k] != HD_NO_GROUP; ++k) {
+            if (rank[with[k]] != 0) fail_msg("%s: group %u runs twice", what, with[k]);
+            rank[with[k]] = i + 1;
+            members += members_are_sound(f, with[k], what);
         }
     }
     for (uint32_t i = 0; i < g->output_count; ++i) whole[f->source[g->outputs[i].node]] = true;
     for (uint32_t i = 0; i < g->cell_count; ++i) whole[f->source[g->cells[i].update]] = true;
     for (uint32_t i = 0; i < g->node_count; ++i)
-        if (whole[i] && f->anew[i] > 0 && f->group_of[i] == HD_NO_GROUP) fail_msg("%s: %%%u is nowhere", what, i);
+        if (whole[i] && ((f->anew[i] > 0 && f->group_of[i] == HD_NO_GROUP) || hd_fusion_is_prologue(f, i)))
+            fail_msg("%s: %%%u is nowhere", what, i);
     for (uint32_t i = 0; i < g->node_count; ++i) {
         const uint32_t own = f->group_of[i];
         if (own == HD_NO_GROUP) continue;
@@ -69,7 +79,10 @@ static void is_sound(const hd_graph *g, const hd_fusion *f, const char *what) {
             if (from == HD_NO_GROUP || (number && !apart)) continue;
             if (from != own && rank[from] > rank[own]) fail_msg("%s: %%%u reads %%%u too early", what, i, source);
             if (from == own && source >= i) fail_msg("%s: %%%u reads %%%u after itself", what, i, source);
-            if ((from != own || apart) && !f->stored[source]) fail_msg("%s: %%%u is nowhere", what, source);
+            const bool computes = f->groups[own].prologue == from && k == 0 && hd_fusion_is_prologue(f, source);
+            if ((from != own || apart) && !f->stored[source] && !computes)
+                fail_msg("%s: %%%u is nowhere", what, source);
+            if (computes && f->stored[source]) fail_msg("%s: %%%u is in memory, too", what, source);
         }
     }
     assert_int_equal(members, 0);
@@ -560,20 +573,22 @@ static hd_builder *random_graph(uint64_t seed, int steps) {
 
 static void is_fused_soundly(hd_builder *b, const char *what) {
     hd_graph *plain = hd_builder_graph(b), *g = simplified(plain);
-    for (int level = HD_O0; level <= HD_O3; ++level) {
-        hd_fusion f;
-        if (hd_fuse(g, (hd_optimization_level)level, (hd_fuse_choice){0}, &f) != HD_OK)
-            fail_msg("%s: %s", what, hd_error_message());
-        is_sound(g, &f, what);
-        char *text = hd_fusion_print(g, &f);
-        assert_non_null(text);
-        hd_array_release(text);
-        hd_fusion_release(&f);
-        if (hd_fuse(plain, (hd_optimization_level)level, (hd_fuse_choice){0}, &f) != HD_OK)
-            fail_msg("%s: %s", what, hd_error_message());
-        is_sound(plain, &f, what);
-        hd_fusion_release(&f);
-    }
+    for (int level = HD_O0; level <= HD_O3; ++level)
+        for (int which = HD_PROLOGUES_WORTH; which <= HD_PROLOGUES_ALL; ++which) {
+            const hd_fuse_choice choice = {.prologues = (uint8_t)which};
+            hd_fusion f;
+            if (hd_fuse(g, (hd_optimization_level)level, choice, &f) != HD_OK)
+                fail_msg("%s: %s", what, hd_error_message());
+            is_sound(g, &f, what);
+            char *text = hd_fusion_print(g, &f);
+            assert_non_null(text);
+            hd_array_release(text);
+            hd_fusion_release(&f);
+            if (hd_fuse(plain, (hd_optimization_level)level, choice, &f) != HD_OK)
+                fail_msg("%s: %s", what, hd_error_message());
+            is_sound(plain, &f, what);
+            hd_fusion_release(&f);
+        }
     hd_graph_release(hd_thread_self(), g);
 }
 
