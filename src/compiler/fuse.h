@@ -112,6 +112,8 @@ bool hd_node_is_map(const hd_graph *g, uint32_t node);
 bool hd_node_is_product(const hd_graph *g, uint32_t node, const char **why);
 /* The axis of a product's result along which tiles have their rows; the axes behind it are their columns. */
 int hd_product_row_axis(const hd_graph *g, uint32_t node);
+/* A value that no run changes: a constant, or a cell that is not updated. As the second operand of a product it is packed once. */
+bool hd_fusion_is_steady(const hd_graph *g, const hd_fusion *f, uint32_t node);
 /* gather and scatter along an axis with one index for each row: in a kernel, a comparison of positions with it. */
 bool hd_node_is_pick(const hd_graph *g, uint32_t node);
 bool hd_node_is_spread(const hd_graph *g, uint32_t node);

@@ -54,6 +54,12 @@ int hd_product_row_axis(const hd_graph *g, uint32_t node) {
     return is_convolution(g, node) ? 1 : hd_node_shape(g, node).rank - 2;
 }
 
+bool hd_fusion_is_steady(const hd_graph *g, const hd_fusion *f, uint32_t node) {
+    const hd_node *source = &g->nodes[f->source[node]];
+    const hd_graph_cell *cell = source->op == HD_NODE_CELL ? &g->cells[source->first] : NULL;
+    return source->op == HD_NODE_CONSTANT || (cell != NULL && cell->update == cell->node);
+}
+
 /* One index for each row: the indexed axis of the index has one element, the others are those of x. */
 static bool one_index_a_row(const hd_graph *g, uint32_t node, int axis) {
     const uint32_t *in = hd_node_inputs(g, node);

@@ -7,8 +7,11 @@
 #include <string.h>
 
 enum {
-    LEAST_BYTES =
-        1 << 20,         /* of the operand: less of it is in the second-level cache anyhow when the product reads it */
+    LEAST_BYTES = 1 << 20, /* of the operand: less is in the second-level cache anyhow when the product reads it */
+    /* Measured: a product that would be a call makes its result in memory, not in tiles. That is quicker unless the operand is
+     * too large to be packed in one go, and the result has few columns. */
+    CALL_BYTES = 4 << 20,
+    CALL_COLUMNS = 64,
     LEAST_ROW = 16,      /* elements: shorter rows are computed quicker one behind the other than each by itself */
     MANY_ROWS = 1 << 14, /* blocks of rows for all threads, whatever the shape of the result */
     FUNCTION = 10,       /* words that a function takes, */
@@ -104,11 +107,17 @@ static const char *why_not(const hd_graph *g, const hd_fusion *f, const uses *u,
 }
 
 /* Why that would not be worth it, for what is known without the kernel; NULL: it would. */
-static const char *why_not_worth(const hd_graph *g, uint32_t product) {
+static const char *why_not_worth(const hd_graph *g, const hd_fusion *f, uint32_t product) {
     const uint32_t operand = hd_node_inputs(g, product)[0];
     const hd_shape x = hd_node_shape(g, operand);
-    if (hd_node_bytes(g, operand) < LEAST_BYTES) return "it is small enough to stay in cache";
-    return x.size[x.rank - 1] < LEAST_ROW ? "its rows are short" : NULL;
+    const size_t bytes = hd_node_bytes(g, operand);
+    const bool is_call =
+        f->groups[f->group_of[product]].count == 1 && !hd_fusion_is_steady(g, f, hd_node_inputs(g, product)[1]);
+    if (bytes < LEAST_BYTES) return "it is small enough to stay in cache";
+    if (x.size[x.rank - 1] < LEAST_ROW) return "its rows are short";
+    return is_call && (bytes < CALL_BYTES || columns_of(g, product) > CALL_COLUMNS)
+               ? "a product alone is quicker as a call, unless that is large and the result narrow"
+               : NULL;
 }
 
 /* Rows are cut among threads as the product needs it: what takes long beside so few multiplications is better cut by itself. */
@@ -169,7 +178,7 @@ static hd_error choose(const hd_graph *g, hd_fusion *f, uses *u, hd_prologues wh
         const uint32_t value = value_for(g, f, i);
         if (value == HD_NO_NODE) continue;
         const char *why = why_not(g, f, u, i);
-        if (why == NULL && which == HD_PROLOGUES_WORTH) why = why_not_worth(g, i);
+        if (why == NULL && which == HD_PROLOGUES_WORTH) why = why_not_worth(g, f, i);
         if (why == NULL && which == HD_PROLOGUES_NONE) why = "tuning found that quicker";
         f->groups[f->group_of[i]].apart = why;
         if (why == NULL) join(f, value, i);

@@ -441,25 +441,19 @@ static hd_error make_room(hd_plan *p) {
                : HD_OK;
 }
 
-/* The second operand of a product when a run does not change it: a constant, or a cell that is not updated. */
-static bool is_steady(const hd_plan *p, uint32_t node, uint32_t *cell) {
-    const hd_graph *g = p->graph;
-    const hd_node *source = &g->nodes[p->fusion.source[node]];
-    *cell = source->op == HD_NODE_CELL ? source->first : HD_NONE;
-    return source->op == HD_NODE_CONSTANT || (*cell != HD_NONE && g->cells[*cell].update == g->cells[*cell].node);
-}
-
 /* A product alone whose weights can be kept packed. */
 static bool keeps_weights(const hd_plan *p, uint32_t node) {
-    uint32_t cell;
-    return is_steady(p, hd_node_inputs(p->graph, node)[1], &cell);
+    return hd_fusion_is_steady(p->graph, &p->fusion, hd_node_inputs(p->graph, node)[1]);
 }
 
 static void keep_weights(hd_plan *p, hd_plan_call *c) {
     const uint32_t node = (uint32_t)(c->call.outputs[0] - p->tensors);
     const uint32_t weight = hd_node_inputs(p->graph, node)[1];
     const bool copied = p->buffer_of[weight] != p->buffer_of[p->fusion.source[weight]]; /* in every run */
-    if (is_steady(p, weight, &c->cell) && !copied) c->packed_bytes = hd_cpu_product_packed_bytes(&c->call, c->way);
+    const hd_node *source = &p->graph->nodes[p->fusion.source[weight]];
+    c->cell = source->op == HD_NODE_CELL ? source->first : HD_NONE;
+    if (hd_fusion_is_steady(p->graph, &p->fusion, weight) && !copied)
+        c->packed_bytes = hd_cpu_product_packed_bytes(&c->call, c->way);
     c->sole = HD_NONE;
     p->packs = p->packs || c->packed_bytes > 0;
 }
