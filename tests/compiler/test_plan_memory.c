@@ -64,6 +64,18 @@ static hd_script *convolutions(hd_tensor *state) {
     return built(b);
 }
 
+/* A product that computes its first operand, a megabyte, as it reads it. */
+static hd_script *prologues(hd_tensor *state) {
+    hd_tensor *row = operand(S(560), 1, HD_F32), *w = operand(S(560, 40), 2, HD_F32);
+    hd_builder *b = started("prologues");
+    hd_builder_add_state(b, "state", state);
+    hd_tensor *each = hd_add(hd_reshape(hd_input("x", S(12, 40), HD_F32), S(12, 40, 1)), row);
+    hd_tensor *h = hd_relu(hd_matmul(hd_reshape(each, S(480, 560)), w));
+    hd_builder_add_output(b, "h", hd_tanh(hd_mul_scalar(h, 1e-4)));
+    hd_add_(state, hd_slice(h, 0, 0, 12, 1));
+    return built(b);
+}
+
 /* State that could be written in place, and outputs to hand out after it. */
 static hd_script *in_place(hd_tensor *state) {
     hd_builder *b = started("in place");
@@ -150,6 +162,7 @@ SURVIVES(kernels)
 SURVIVES(products)
 SURVIVES(moved)
 SURVIVES(convolutions)
+SURVIVES(prologues)
 SURVIVES(in_place)
 
 /* ---- flat --------------------------------------------------------------------------------------------------------------- */
@@ -159,8 +172,8 @@ static void scripts_leave_nothing_behind(void **state) {
     for (int round = 0; round < WARM + 60; ++round) {
         HD_SCOPE;
         hd_tensor *s0 = operand(S(12, 40), 3, HD_F32);
-        static const maker makers[] = {kernels, products, moved, convolutions, in_place};
-        for (int i = 0; i < 5; ++i) {
+        static const maker makers[] = {kernels, products, moved, convolutions, prologues, in_place};
+        for (int i = 0; i < 6; ++i) {
             hd_script *s = makers[i](s0);
             hd_script_set_optimization_level(s, round % 2 ? HD_O1 : HD_O2);
             hd_script_set_input(s, "x", s0);
@@ -185,6 +198,9 @@ int main(void) {
                                        test(convolutions_survive_while_they_are_compiled),
                                        test(convolutions_survive_while_code_is_found),
                                        test(convolutions_survive_while_they_run),
+                                       test(prologues_survive_while_they_are_compiled),
+                                       test(prologues_survive_while_code_is_found),
+                                       test(prologues_survive_while_they_run),
                                        test(in_place_survive_while_they_are_compiled),
                                        test(in_place_survive_while_code_is_found),
                                        test(in_place_survive_while_they_run),
