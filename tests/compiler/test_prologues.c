@@ -340,6 +340,26 @@ static void it_is_one_launch_and_takes_no_memory(void **state) {
     assert_true(hd_script_check(s).relative < 1e-5);
 }
 
+/* Profiles name what a launch computes in the order in which it does. */
+static void launches_are_named(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("names");
+    hd_tensor *x = hd_input("x", S(40, 50), HD_F32), *h = hd_matmul(hd_relu(x), hd_input("w", S(50, 60), HD_F32));
+    hd_builder_add_output(b, "y", hd_add(h, hd_input("e", S(60), HD_F32)));
+    hd_builder_end(b);
+    hd_graph *g = hd_graph_simplify(hd_thread_self(), hd_builder_graph(b));
+    hd_plan *p = plan_of(g, HD_O2, HD_PROLOGUES_ALL);
+    hd_launch_figures figures;
+    assert_int_equal(p->launch_count, 1);
+    hd_plan_describe(&p->executable, 0, &figures);
+    assert_string_equal(figures.what, "relu matmul add");
+    assert_true(figures.bytes == 4.0 * (40 * 50 + 50 * 60 + 60 + 40 * 60));
+    assert_true(figures.operations >= 2.0 * 40 * 50 * 60 + 40 * 50);
+    drop(p);
+    hd_graph_release(hd_thread_self(), g);
+}
+
 static void small_operands_stay_in_memory(void **state) {
     (void)state;
     HD_SCOPE;
@@ -550,6 +570,7 @@ int main(void) {
         test(nothing_is_computed_elsewhere),
         test(special_numbers),
         test(it_is_one_launch_and_takes_no_memory),
+        test(launches_are_named),
         test(small_operands_stay_in_memory),
         test(the_reason_is_said),
         test(in_a_chain),
