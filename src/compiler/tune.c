@@ -429,7 +429,8 @@ static void explain(const hd_plan *p, const hd_tuning *tuning) {
         const int begin = snprintf(line, sizeof line, "launch %u (%s):", i, figures.what);
         int at = begin;
         if (choice.threads > 0)
-            at += snprintf(line + at, sizeof line - (size_t)at, " at most %d threads,", choice.threads);
+            at += snprintf(line + at, sizeof line - (size_t)at, " %d thread%s,", choice.threads,
+                           choice.threads > 1 ? "s" : "");
         for (int k = 0; k < CHANGES; ++k)
             if (has_change(choice, changes[k].change))
                 at += snprintf(line + at, sizeof line - (size_t)at, " %s,", changes[k].name);
