@@ -317,8 +317,11 @@ static hd_launch_choice changed(hd_launch_choice choice, hd_launch_choice change
 }
 
 static bool has_change(hd_launch_choice choice, hd_launch_choice change) {
-    const hd_launch_choice again = changed(choice, change);
-    return memcmp(&again, &choice, sizeof choice) == 0;
+    return (change.width == 0 || choice.width == change.width) &&
+           (change.way.unit == 0 || choice.way.unit == change.way.unit) &&
+           (change.way.k_block == 0 || choice.way.k_block == change.way.k_block) &&
+           (change.way.share == 0 || choice.way.share == change.way.share) &&
+           (change.way.windows == 0 || choice.way.windows == change.way.windows);
 }
 
 static bool can_widen(const hd_plan *p, const hd_launch *l) {
