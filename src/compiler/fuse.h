@@ -59,6 +59,7 @@ typedef struct hd_fusion {
     uint32_t *writes, *written_by;
 } hd_fusion;
 
+/* Which first operands products compute as they read them: those that are worth it, none, all that they can. */
 typedef enum hd_prologues { HD_PROLOGUES_WORTH, HD_PROLOGUES_NONE, HD_PROLOGUES_ALL } hd_prologues;
 
 /* What can be decided otherwise where that is quicker; all zero is what is quicker as a rule. */
@@ -67,7 +68,7 @@ typedef struct hd_fuse_choice {
     bool products_alone;   /* nothing is computed in the tiles of products */
     bool reductions_alone; /* by the device's own kernels */
     bool unsunk;           /* what follows from inputs alone is computed once, apart from its reader */
-    uint8_t prologues;     /* hd_prologues: of the first operands that products could compute as they read them */
+    uint8_t prologues;     /* hd_prologues */
 } hd_fuse_choice;
 
 /* Parts the nodes of a graph into groups. O0: every op alone; O1: elementwise ops; O2: all. */

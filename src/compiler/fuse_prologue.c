@@ -47,17 +47,27 @@ static int words_of(const hd_graph *g, const hd_fusion *f, hd_row_irs *rows, uin
 }
 
 /* ---- what can be one ------------------------------------------------------------------------------------------------------ */
-/* How often a value is read from memory, and how many of a kernel's values are. */
+/* How often a value is read from memory, and what kernels read and give. */
 typedef struct uses {
     uint8_t *reads;   /* of each node; at most MANY, also for what leaves the run */
-    uint32_t *stored; /* of each group */
-    int *words;       /* of each group that may be a prologue */
+    uint32_t *stored; /* of each group: how many of its values are in memory */
+    uint32_t *
+        written; /* of each group: the least level of what writes parts of state that it reads; UINT32_MAX: nothing does */
+    int *words; /* of each group that may be a prologue */
 } uses;
 enum { MANY = 2 };
+
+/* A group reads what `write`, a node, then writes a part of. */
+static void note_write(const hd_fusion *f, uses *u, uint32_t group, uint32_t write) {
+    if (write == HD_NO_NODE || f->group_of[write] == HD_NO_GROUP) return;
+    const uint32_t level = f->groups[f->group_of[write]].level;
+    if (level < u->written[group]) u->written[group] = level;
+}
 
 static void count_uses(const hd_graph *g, const hd_fusion *f, uses *u) {
     memset(u->reads, 0, g->node_count);
     memset(u->stored, 0, f->group_count * sizeof *u->stored);
+    memset(u->written, 0xff, f->group_count * sizeof *u->written);
     memset(u->words, 0, f->group_count * sizeof *u->words);
     for (uint32_t i = 0; i < g->node_count; ++i) {
         if (f->group_of[i] == HD_NO_GROUP) continue;
@@ -65,6 +75,7 @@ static void count_uses(const hd_graph *g, const hd_fusion *f, uses *u) {
         for (int k = 0; k < g->nodes[i].input_count; ++k) {
             const uint32_t source = f->source[hd_node_inputs(g, i)[k]];
             if (f->group_of[source] != f->group_of[i] && u->reads[source] < MANY) u->reads[source]++;
+            note_write(f, u, f->group_of[i], f->written_by[source]);
         }
     }
     for (uint32_t i = 0; i < g->output_count; ++i) u->reads[f->source[g->outputs[i].node]] = MANY;
@@ -98,6 +109,8 @@ static const char *why_not(const hd_graph *g, const hd_fusion *f, const uses *u,
     if (kernel->reduces) return "its kernel reduces rows";
     if (kernel->checks) return "its kernel looks at indices first";
     if (u->stored[f->group_of[value]] > 1 || kernel->last != value) return "its kernel gives other values, too";
+    if (u->written[f->group_of[value]] < f->groups[f->group_of[product]].level) /* which may read the new value */
+        return "it is computed from state of which parts are written before the product";
     if (is_turned(g, product) || !keeps_rows(g, f, operand)) return "its rows are not those of the kernel";
     const hd_shape x = hd_node_shape(g, operand);
     const int64_t k = x.size[x.rank - 1], n = columns_of(g, product), count = hd_node_count(g, operand);
@@ -191,11 +204,13 @@ hd_error hd_fusion_find_prologues(const hd_graph *g, hd_fusion *f, hd_prologues 
     const size_t groups = (size_t)f->group_count + 1;
     uses u = {.reads = hd_array_resize(NULL, (size_t)g->node_count + 1),
               .stored = hd_array_resize(NULL, groups * sizeof *u.stored),
+              .written = hd_array_resize(NULL, groups * sizeof *u.written),
               .words = hd_array_resize(NULL, groups * sizeof *u.words)};
-    const bool ok = u.reads != NULL && u.stored != NULL && u.words != NULL;
+    const bool ok = u.reads != NULL && u.stored != NULL && u.written != NULL && u.words != NULL;
     const hd_error status = ok ? choose(g, f, &u, which) : hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
     hd_array_release(u.reads);
     hd_array_release(u.stored);
+    hd_array_release(u.written);
     hd_array_release(u.words);
     return status;
 }

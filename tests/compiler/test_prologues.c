@@ -428,6 +428,13 @@ static void the_reason_is_said(void **state) {
     w = hd_input("w", S(WIDE, 100), HD_F32);
     hd_builder_add_output(b, "y", hd_matmul(hd_relu(hd_index_select(table, 0, at)), w));
     assert_says(b, "its kernel looks at indices first\n");
+    b = started("state");
+    hd_tensor *cache = tall(1);
+    hd_builder_add_state(b, "cache", cache);
+    hd_tensor *before = hd_square(cache);
+    hd_assign(cache, hd_index_copy(cache, 0, hd_input("at", S(1), HD_I64), hd_input("row", S(1, WIDE), HD_F32)));
+    hd_builder_add_output(b, "y", hd_matmul(before, hd_t(cache)));
+    assert_says(b, "it is computed from state of which parts are written before the product\n");
 }
 
 /* A chain of layers: between them activations follow the product; what comes first comes before it. */
@@ -509,6 +516,27 @@ static void parts_of_state_that_are_written(void **state) {
     assert_int_equal(hd_script_stats(s).kernels, 1);
 }
 
+/* A product that reads the new state does not keep the old one from being written where it lies. */
+static void old_state_with_new(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *cache = tall(1), *twin = hd_copy(cache), *row = operand(S(1, WIDE), 3, HD_F32);
+    hd_tensor *at = hd_full(S(1), 17, HD_I64);
+    hd_builder *b = started("cache");
+    hd_builder_add_state(b, "cache", cache);
+    hd_tensor *before = hd_square(cache);
+    hd_assign(cache, hd_index_copy(cache, 0, hd_input("at", S(1), HD_I64), hd_input("row", S(1, WIDE), HD_F32)));
+    hd_builder_add_output(b, "y", hd_relu(hd_matmul(before, hd_t(cache))));
+    hd_script *s = built(b);
+    hd_script_set_input(s, "at", at);
+    hd_script_set_input(s, "row", row);
+    hd_tensor *y = output(s, "y");
+    assert_ok();
+    assert_within_units(y, hd_matmul(hd_square(twin), hd_t(cache)), UNITS);
+    assert_identical(hd_slice(cache, 0, 17, 18, 1), row);
+    assert_int_equal(hd_script_stats(s).arena_bytes / (ROWS * WIDE * 4), 1); /* the square, no copy of the state */
+}
+
 /* Weights in a script that change between runs are packed anew, whatever comes before. */
 static void changed_weights(void **state) {
     (void)state;
@@ -577,6 +605,7 @@ int main(void) {
         test(results_keep_off_what_is_still_read),
         test(state_that_is_updated),
         test(parts_of_state_that_are_written),
+        test(old_state_with_new),
         test(changed_weights),
         test(gradients_agree),
         test(tuning_gives_the_same),
