@@ -49,11 +49,10 @@ static int words_of(const hd_graph *g, const hd_fusion *f, hd_row_irs *rows, uin
 /* ---- what can be one ------------------------------------------------------------------------------------------------------ */
 /* How often a value is read from memory, and what kernels read and give. */
 typedef struct uses {
-    uint8_t *reads;   /* of each node; at most MANY, also for what leaves the run */
-    uint32_t *stored; /* of each group: how many of its values are in memory */
-    uint32_t *
-        written; /* of each group: the least level of what writes parts of state that it reads; UINT32_MAX: nothing does */
-    int *words; /* of each group that may be a prologue */
+    uint8_t *reads;    /* of each node; at most MANY, also for what leaves the run */
+    uint32_t *stored;  /* of each group: how many of its values are in memory */
+    uint32_t *written; /* of each group: the least level of what writes parts of state that it reads; UINT32_MAX */
+    int *words;        /* of each group that may be a prologue */
 } uses;
 enum { MANY = 2 };
 

@@ -28,7 +28,7 @@ typedef struct build {
     hd_kernel *k;
     uint64_t numbers[HD_LOWER_NUMBERS];
     int number_count;
-    int row_axis; /* the axis of the space along which tiles of a product have their rows; -1: it has none */
+    int row_axis;              /* of a product and its first operand: the axis of the rows of their tiles; else -1 */
     int axis_of[HD_MAX_RANK];  /* the kernel's axis of an axis of the space; -1: it has one point */
     bool indexed[HD_MAX_RANK]; /* axes whose positions count: they stay loops of their own */
     draw_walk walks[HD_KERNEL_DRAWS];

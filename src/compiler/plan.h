@@ -93,10 +93,9 @@ typedef struct hd_plan_native {
     hd_native native;
     hd_lowered_draw draws[HD_KERNEL_DRAWS]; /* random numbers that it draws itself */
     int draw_count, seed;
-    uint32_t
-        tensors[HD_KERNEL_BUFFERS]; /* of each buffer; HD_NONE: the tile of a product, or rows of its first operand */
-    int tile;                       /* which buffer that is; -1 */
-    int rows;                       /* the axis of its rows; those behind it are its columns */
+    uint32_t tensors[HD_KERNEL_BUFFERS]; /* of each buffer; HD_NONE: the tile of a product, or of its first operand */
+    int tile;                            /* which buffer that is; -1 */
+    int rows;                            /* the axis of its rows; those behind it are its columns */
 } hd_plan_native;
 
 typedef struct hd_plan {

@@ -76,7 +76,8 @@ static void set_draws(const hd_plan *p, const hd_run *run) {
     for (uint32_t i = 0; i < p->native_count; ++i) {
         const hd_plan_native *n = p->natives[i];
         if (n->draw_count > 0) n->native.numbers[n->seed] = run->seed;
-        for (int k = 0; k < n->draw_count; ++k) n->native.numbers[n->draws[k].number] = run->draw + n->draws[k].ordinal;
+        for (int k = 0; k < n->draw_count; ++k)
+            n->native.numbers[n->draws[k].number] = run->draw + n->draws[k].ordinal;
     }
 }
 

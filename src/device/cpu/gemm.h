@@ -24,8 +24,7 @@ typedef struct hd_gemm {
     const char *packed_b; /* B as hd_gemm_pack laid it out beforehand, for `finish`; NULL: it is packed now */
     char *room;           /* memory to work in, for `finish`: of hd_gemm_room's size; NULL: it is taken now */
     size_t room_bytes;
-    hd_product_begin
-        begin; /* computes rows of A, for `finish`; NULL: they are there. a_row is k then, and a_column 1 */
+    hd_product_begin begin; /* for `finish`: computes rows of A, which follow each other; NULL: they are there */
     void *begin_context;
     /* set inside */
     int64_t a_first;               /* the row that `a` begins with */
