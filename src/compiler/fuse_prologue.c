@@ -17,7 +17,7 @@ enum {
     FUNCTION = 10,       /* words that a function takes, */
     CAST = 2,            /* a cast with its rounding, */
     PIECES = 8,          /* and looking for the piece of a concatenation */
-    SHARE = 8            /* multiplications of an element for each word that it takes, when rows are not many */
+    SHARE = 16           /* measured: multiplications of an element for each of its words, when rows are not many */
 };
 
 /* ---- what an element costs ----------------------------------------------------------------------------------------------- */
