@@ -1,9 +1,9 @@
 /* The matrix product: C[m,n] = A[m,k] B[k,n] with any strides.
  * B is packed into panels of nr columns, and A, unless its rows can be read where they are, into strips of mr rows, in
- * blocks along k; micro-kernels then run from packed memory. Small products read B where it is. Pieces of C are
+ * blocks along k; micro-kernels then run from packed memory. Small products read B where it is (gemm_small.c). Pieces of C are
  * independent, so threads share them out.
  * Operands that are narrower than what the product is computed in are converted where they are packed or read. */
-#include "device/cpu/gemm.h"
+#include "device/cpu/gemm_inside.h"
 #include "core/memory.h"
 #include "core/pool.h"
 
@@ -12,8 +12,7 @@
 enum {
     M_BLOCK = 384,        /* rows of A packed at once, at most */
     A_BYTES = 512 * 1024, /* of A that is read again and again, when tiles are finished one by one, */
-    A_MOST = 1 << 20,     /* and when B would not stay in the second-level cache either: */
-    B_BYTES = 2 << 20,    /* what of it does */
+    A_MOST = 1 << 20,     /* and when B would not stay in the second-level cache either */
     SAME_PLACE = 4096,    /* rows a multiple of this apart push each other out of the first-level cache */
     FEW_BYTES =
         4 << 20,    /* an A of at most this is read once for each panel of B, rather than B again for each block of A */
@@ -25,28 +24,9 @@ enum {
     UNIT_LEAST = 24,     /* rows, columns and elements along k of a product in a matrix unit */
     MOST_WORK = 1 << 30, /* of one whose cost is calculated: larger ones are worth it */
     VECTOR_COST = 92,    /* of a multiplication outside of it, as its own costs are given */
-    BYTES_READ = 2,      /* in the time of such a multiplication, from the second-level cache */
     GATHERED_ROWS = 96,  /* from which on its B is not in parts beforehand */
-    SHORT_K = 128,       /* of a product with few columns that is summed up in one go */
-    ROWS_OF_B = 16,      /* that are read side by side: as many as processors follow */
-    CONVERTED = 16384,   /* elements of A that are converted together where nothing is packed */
-    EDGE_BYTES = 8192    /* a tile of C, mr * nr elements, or some rows of a panel: on the stack of a small thread */
+    EDGE_BYTES = 8192    /* a tile of C, mr * nr elements: on the stack of a small thread */
 };
-
-typedef hd_gemm product;
-
-static int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
-
-static const char *at_a(const product *p, int64_t row, int64_t k) {
-    return p->a + ((row - p->a_first) * p->a_row + k * p->a_column) * (int64_t)p->from_a->bytes;
-}
-static const char *at_b(const product *p, int64_t k, int64_t column) {
-    return p->b + (k * p->b_row + column * p->b_column) * (int64_t)p->from_b->bytes;
-}
-static char *at_c(const product *p, int64_t row, int64_t column) {
-    return p->c + (size_t)(row * p->n + column) * p->kernels->bytes;
-}
 
 /* ---- what it costs ------------------------------------------------------------------------------------------------------ */
 static int64_t cost_in(const product *p, const hd_gemm_kernels *unit) {
@@ -59,20 +39,19 @@ static int64_t cost_in(const product *p, const hd_gemm_kernels *unit) {
 int64_t hd_gemm_cost(const hd_gemm *p) {
     const int64_t work = hd_gemm_work(p->m, p->n, p->k);
     if (work > MOST_WORK) return work;
-    const int64_t read =
-                      (p->m * p->k * (int64_t)p->from_a->bytes + p->k * p->n * (int64_t)p->from_b->bytes) / BYTES_READ,
+    const int64_t read = (p->m * p->k * (int64_t)p->from_a->bytes + p->k * p->n * (int64_t)p->from_b->bytes) /
+                         HD_GEMM_BYTES_READ,
                   cost = p->kernels->enter != NULL ? cost_in(p, p->kernels) / VECTOR_COST : work;
     return cost > read ? cost : read;
 }
 
-static int threads_for(const product *p) { return hd_gemm_cost(p) >= HD_GEMM_PARALLEL ? hd_pool_threads() : 1; }
-
-/* The same of some columns, when B is read where it is. */
-static int64_t cost_of_columns(const product *p, int64_t columns) {
-    const int64_t work = hd_gemm_work(p->m, columns, p->k),
-                  read = hd_gemm_work(p->k, columns, (int64_t)p->from_b->bytes) / BYTES_READ;
-    return work > read ? work : read;
+bool hd_gemm_suits(const hd_gemm *p, const hd_gemm_kernels *unit) {
+    const int64_t least = minimum(p->m, minimum(p->n, p->k)), work = hd_gemm_work(p->m, p->n, p->k);
+    if (least < UNIT_LEAST || !hd_gemm_wants_packing(p)) return false;
+    return work > MOST_WORK || cost_in(p, unit) < VECTOR_COST * work;
 }
+
+static int threads_for(const product *p) { return hd_gemm_cost(p) >= HD_GEMM_PARALLEL ? hd_pool_threads() : 1; }
 
 /* ---- packed ------------------------------------------------------------------------------------------------------------ */
 /* Elements of a packed row or column of k. */
@@ -122,8 +101,6 @@ static void pack_panels(void *context, int64_t begin, int64_t end) {
             pack_b(p, panel_of_b(p, k0, panel), k0, minimum(p->k_block, p->k - k0), panel);
 }
 
-/* A that is not of the kernels' own type is converted where it is packed or read. */
-static bool is_foreign(const product *p) { return p->from_a->read != p->kernels->from[p->kernels->own].read; }
 /* Measured: a packed A is not quicker to read than rows that lie along memory, and another thread has to wait for it. */
 static bool reads_rows(const product *p) {
     const int64_t row = p->a_row * (int64_t)p->kernels->bytes;
@@ -478,11 +455,12 @@ static size_t cut_product(product *p, int threads, cut *c) {
     p->a_in_place = reads_rows(p);
     p->m_block = rows_at_once(p, p->k);
     /* measured: B that is packed already is rather read again for each block of A that stays in cache */
-    const bool few = p->packed_b == NULL || is_unit(p)
-                         ? p->m * row_bytes <= FEW_BYTES
-                         : p->m <= 2 * p->m_block || (p->m * row_bytes <= A_MOST && hd_gemm_packed_bytes(p) > B_BYTES);
+    const bool few =
+        p->packed_b == NULL || is_unit(p)
+            ? p->m * row_bytes <= FEW_BYTES
+            : p->m <= 2 * p->m_block || (p->m * row_bytes <= A_MOST && hd_gemm_packed_bytes(p) > HD_GEMM_B_BYTES);
     p->wide = p->share != HD_SHARE_COLUMNS && p->k <= minimum(WIDE_K, p->k_block) && p->m >= MANY_ROWS &&
-              hd_gemm_packed_bytes(p) <= B_BYTES;
+              hd_gemm_packed_bytes(p) <= HD_GEMM_B_BYTES;
     c->few_rows = p->share == HD_SHARE_BY_SIZE ? few && panels >= threads && !p->wide : p->share == HD_SHARE_COLUMNS;
     if (c->few_rows) p->m_block = strips * mr;
     if (p->wide) p->m_block = mr;
@@ -526,149 +504,6 @@ static void finish_packed(product *p, const cut *c) {
     }
 }
 
-/* ---- not packed: A is of the kernels' own type, B is read in place ---------------------------------------------------------- */
-/* The columns of one tile; neighbouring columns of B lie side by side. */
-static void multiply_tile(const product *p, int64_t k0, int64_t kc, int64_t column) {
-    const int64_t mr = p->kernels->mr;
-    for (int64_t i = 0; i < p->m; i += mr)
-        p->from_b->thin((int)minimum(mr, p->m - i), kc, at_a(p, i, k0), p->a_row, p->a_column, at_b(p, k0, column),
-                        p->b_row, at_c(p, i, column), p->n, k0 > 0);
-}
-/* The only row, a few tiles at a time, when B is in a cache. Returns the first tile that is left. */
-static int64_t multiply_line(const product *p, int64_t begin, int64_t end) {
-    const int64_t nr = p->kernels->nr;
-    if (p->m > 1 || p->a_column != 1 || hd_gemm_work(p->k, p->n, (int64_t)p->from_b->bytes) > B_BYTES) return begin;
-    for (; begin + HD_LINE_PANELS <= end; begin += HD_LINE_PANELS)
-        for (int64_t k0 = 0; k0 < p->k; k0 += p->k_block)
-            p->from_b->line(minimum(p->k_block, p->k - k0), at_a(p, 0, k0), at_b(p, k0, begin * nr), p->b_row,
-                            at_c(p, 0, begin * nr), k0 > 0);
-    return begin;
-}
-/* Some whole tiles, and behind the last of all those columns that fill none: together with some that are computed again. */
-static void multiply_columns(void *context, int64_t begin, int64_t end) {
-    const product *p = context;
-    const int64_t nr = p->kernels->nr;
-    begin = multiply_line(p, begin, end);
-    const int64_t k_step = p->m <= 4 ? ROWS_OF_B : p->k; /* for a few rows B comes from memory: in long runs */
-    for (int64_t k0 = 0; k0 < p->k; k0 += k_step)
-        for (int64_t tile = begin; tile < end; ++tile) multiply_tile(p, k0, minimum(k_step, p->k - k0), tile * nr);
-    if (end == p->n / nr && end * nr < p->n) multiply_tile(p, 0, p->k, p->n - nr);
-}
-
-/* The same in groups of tiles, so that it does not depend on the number of threads which of them are in a line. */
-static void multiply_groups(void *context, int64_t begin, int64_t end) {
-    const product *p = context;
-    multiply_columns(context, begin * HD_LINE_PANELS, minimum(end * HD_LINE_PANELS, p->n / p->kernels->nr));
-}
-
-/* Fewer columns than a tile has: through a panel that fits. */
-static void multiply_edge(const product *p) {
-    _Alignas(64) char edge_b[EDGE_BYTES], edge_c[EDGE_BYTES];
-    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, k_step = EDGE_BYTES / (nr * (int64_t)p->kernels->bytes);
-    for (int64_t i = 0; i < p->m; i += mr) {
-        const int64_t rows = minimum(mr, p->m - i);
-        for (int64_t k0 = 0; k0 < p->k; k0 += k_step) {
-            const int64_t kc = minimum(k_step, p->k - k0);
-            if (i == 0 || p->k > k_step) /* else it is there still */
-                p->from_b->pack_b(edge_b, at_b(p, k0, 0), kc, p->n, p->b_row, 1);
-            p->kernels->thin((int)rows, kc, at_a(p, i, k0), p->a_row, p->a_column, edge_b, nr, edge_c, nr, k0 > 0);
-        }
-        for (int64_t r = 0; r < rows; ++r)
-            memcpy(at_c(p, i + r, 0), edge_c + (size_t)(r * nr) * p->kernels->bytes, (size_t)p->n * p->kernels->bytes);
-    }
-}
-
-/* A few rows times columns that lie along memory: inner products. */
-static void multiply_dots(void *context, int64_t begin, int64_t end) {
-    const product *p = context;
-    for (int64_t j = begin; j < end; ++j)
-        for (int64_t i = 0; i < p->m; ++i) p->from_b->dot(at_c(p, i, j), at_a(p, i, 0), at_b(p, 0, j), p->k);
-}
-
-/* ---- a few columns: packing would cost more than it brings ------------------------------------------------------------------ */
-#define NARROW(T, n)                                                                                                   \
-    case n:                                                                                                            \
-        for (int64_t i = 0; i < p->m; ++i) {                                                                           \
-            const T *a = (const T *)p->a + i * p->a_row, *b = (const T *)p->b;                                         \
-            T even[n] = {0}, odd[n] = {0};                                                                             \
-            int64_t q = 0;                                                                                             \
-            for (; q + 2 <= p->k; q += 2, b += 2 * p->b_row) {                                                         \
-                const T x = a[q * p->a_column], y = a[(q + 1) * p->a_column];                                          \
-                for (int j = 0; j < n; ++j) even[j] += x * b[j], odd[j] += y * b[p->b_row + j];                        \
-            }                                                                                                          \
-            if (q < p->k)                                                                                              \
-                for (int j = 0; j < n; ++j) even[j] += a[q * p->a_column] * b[j];                                      \
-            for (int j = 0; j < n; ++j) ((T *)p->c)[i * n + j] = even[j] + odd[j];                                     \
-        }                                                                                                              \
-        break;
-static bool is_narrow(const product *p) {
-    const hd_cpu_kernels *k = hd_kernels();
-    return p->n <= 4 && hd_gemm_work(p->m, p->n, p->k) <= 1 << 14 &&
-           (p->from_b == &k->gemm_f32.from[HD_F32] || p->from_b == &k->gemm_f64.from[HD_F64]);
-}
-static void multiply_narrow(const product *p) {
-    if (p->kernels->bytes == 4) switch (p->n) {
-            NARROW(float, 1) NARROW(float, 2) NARROW(float, 3) NARROW(float, 4)
-        }
-    else
-        switch (p->n) { NARROW(double, 1) NARROW(double, 2) NARROW(double, 3) NARROW(double, 4) }
-}
-
-static bool is_dots(const product *p) { return p->m <= 2 && p->b_row == 1 && p->a_column == 1; }
-
-bool hd_gemm_wants_packing(const hd_gemm *p) {
-    const int64_t work = hd_gemm_work(p->m, p->n, p->k);
-    return !is_dots(p) && !(p->b_column == 1 && (work <= HD_GEMM_SMALL || p->m <= 4));
-}
-
-bool hd_gemm_suits(const hd_gemm *p, const hd_gemm_kernels *unit) {
-    const int64_t least = minimum(p->m, minimum(p->n, p->k)), work = hd_gemm_work(p->m, p->n, p->k);
-    if (least < UNIT_LEAST || !hd_gemm_wants_packing(p)) return false;
-    return work > MOST_WORK || cost_in(p, unit) < VECTOR_COST * work;
-}
-
-/* A panel that is not filled is packed, whatever it costs; of a long one the parts are rather summed up apart. */
-bool hd_gemm_wants_packed(const hd_gemm *p) {
-    return hd_gemm_wants_packing(p) || (p->n < p->kernels->nr && p->k <= SHORT_K && !is_dots(p) && !is_narrow(p));
-}
-
-/* A is of the kernels' own type. */
-static void multiply_in_place(product *p) {
-    const int64_t nr = p->kernels->nr, tile = cost_of_columns(p, nr);
-    if (is_dots(p))
-        hd_parallel_range(p->n, HD_GEMM_PARALLEL / cost_of_columns(p, 1) + 1, multiply_dots, p);
-    else if (is_narrow(p))
-        multiply_narrow(p);
-    else if (p->n < nr)
-        multiply_edge(p);
-    else if (p->m <= 4)
-        hd_parallel_range(pieces_of(p->n / nr, HD_LINE_PANELS), HD_GEMM_PARALLEL / HD_LINE_PANELS / tile + 1,
-                          multiply_groups, p);
-    else
-        hd_parallel_range(p->n / nr, HD_GEMM_PARALLEL / tile + 1, multiply_columns, p);
-}
-
-/* A that is not of the kernels' own type: some rows at a time are, in `room`. */
-static int64_t converted_rows(const product *p) {
-    const int64_t most = CONVERTED / p->k;
-    return minimum(p->m, most > p->kernels->mr ? most : p->kernels->mr);
-}
-static void multiply_converted(const product *p, char *room) {
-    const int64_t step = converted_rows(p);
-    for (int64_t row = 0; row < p->m; row += step) {
-        product part = *p;
-        part.m = minimum(step, p->m - row);
-        for (int64_t i = 0; i < part.m; ++i)
-            p->from_a->read(room + (size_t)(i * p->k) * p->kernels->bytes, at_a(p, row + i, 0), p->k, p->a_column);
-        part.a = room;
-        part.from_a = &p->kernels->from[p->kernels->own];
-        part.a_row = p->k;
-        part.a_column = 1;
-        part.c = at_c(p, row, 0);
-        multiply_in_place(&part);
-    }
-}
-
 /* True when no memory could hold what packing needs. */
 static bool is_absurd(const product *p) {
     return p->k > ((int64_t)1 << 40) / (p->n + p->m + p->kernels->nr + p->kernels->mr);
@@ -686,9 +521,6 @@ bool hd_gemm_ways_differ(const hd_gemm *given, const hd_gemm *other) {
 }
 
 static size_t result_bytes(const product *p) { return rounded((size_t)(p->m * p->n) * p->kernels->bytes); }
-static size_t converted_bytes(const product *p) {
-    return is_foreign(p) ? (size_t)(converted_rows(p) * p->k) * p->kernels->bytes : 0;
-}
 
 size_t hd_gemm_room(const hd_gemm *given) {
     hd_gemm p = *given;
@@ -696,7 +528,7 @@ size_t hd_gemm_room(const hd_gemm *given) {
     if (p.m == 0 || p.n == 0) return 0;
     if (p.k == 0) return result_bytes(&p);
     if (p.packed_b == NULL && !hd_gemm_wants_packing(&p))
-        return result_bytes(&p) + rounded(computed_bytes(&p, p.m)) + converted_bytes(&p);
+        return result_bytes(&p) + rounded(computed_bytes(&p, p.m)) + hd_gemm_converted_bytes(&p);
     return is_absurd(&p) ? SIZE_MAX : cut_product(&p, threads_for(&p), &c);
 }
 
@@ -727,9 +559,9 @@ static hd_error run_finishing(hd_thread *thread, product *p) {
         if (p->k == 0)
             memset(p->c, 0, (size_t)(p->m * p->n) * p->kernels->bytes);
         else if (is_foreign(p))
-            multiply_converted(p, p->computed + rounded(computed_bytes(p, p->m)));
+            hd_gemm_multiply_converted(p, p->computed + rounded(computed_bytes(p, p->m)));
         else
-            multiply_in_place(p);
+            hd_gemm_multiply_in_place(p);
         p->finish(p->context, p->c, p->n, p->first_row, p->m, 0, p->n);
     }
     if (block != NULL) hd_block_release(thread, block);
@@ -744,6 +576,6 @@ hd_error hd_gemm_run(hd_thread *thread, hd_gemm *p) {
     else if (hd_gemm_wants_packing(p))
         return multiply_packed(thread, p);
     else
-        multiply_in_place(p);
+        hd_gemm_multiply_in_place(p);
     return HD_OK;
 }
