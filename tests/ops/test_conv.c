@@ -165,7 +165,8 @@ static void windows_of_three(void **state) {
     const sizes small_images = {9, 72, 50, 1, 2, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {{1, 1}, {1, 1}}};
     const sizes groups = {1, 66, 96, 2, 2, {32, 30}, {3, 3}, {1, 1}, {1, 1}, {{1, 1}, {1, 1}}};
     const sizes cut_off = {1, 48, 49, 1, 2, {40, 37}, {3, 3}, {1, 1}, {1, 1}, {{-2, -1}, {-3, 4}}};
-    const sizes all[] = {odd, wide, long_sums, small_images, groups, cut_off};
+    const sizes beside = {2, 64, 64, 1, 3, {1, 14, 15}, {1, 3, 3}, {2, 1, 1}, {1, 1, 1}, {{1, 0}, {1, 1}, {1, 1}}};
+    const sizes all[] = {odd, wide, long_sums, small_images, groups, cut_off, beside};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i) check(&all[i], HD_F32);
 }
 
@@ -216,6 +217,23 @@ static void any_layout_and_dtype(void **state) {
     assert_same(hd_conv(hd_cast(images, HD_BF16), hd_cast(kernels, HD_BF16), NULL, NULL), hd_cast(y, HD_BF16));
     assert_same(hd_conv(hd_cast(images, HD_F16), kernels, NULL, NULL), y);
     assert_same(hd_conv2d(hd_select(images, 0, 1), kernels, NULL, NULL), hd_select(y, 0, 1));
+}
+
+/* Nor when some of the results are no numbers, and their rows of tiles are summed up. */
+static void threads_do_not_change_windows_of_three(void **state) {
+    (void)state;
+    hd_seed(12);
+    HD_SCOPE;
+    hd_tensor *x = hd_randn(HD_SHAPE(1, 64, 56, 56), HD_F32), *w = hd_randn(HD_SHAPE(64, 64, 3, 3), HD_F32);
+    ((float *)hd_data_mut(x, HD_F32))[20 * 56 + 20] = NAN;
+    const int threads = hd_num_threads();
+    hd_set_num_threads(1);
+    hd_tensor *expected = hd_conv(x, w, NULL, NULL);
+    for (int count = 2; count <= 8; ++count) {
+        hd_set_num_threads(count);
+        assert_same(hd_conv(x, w, NULL, NULL), expected);
+    }
+    hd_set_num_threads(threads);
 }
 
 static void threads_do_not_change_the_result(void **state) {
@@ -305,4 +323,4 @@ static void bad_arguments(void **state) {
 
 RUN(test(random_shapes), test(shapes_past_blocks), test(windows_of_three), test(windows_of_three_are_accurate),
     test(windows_of_three_with_special_numbers), test(any_layout_and_dtype), test(threads_do_not_change_the_result),
-    test(empty_and_special), test(bad_arguments))
+    test(threads_do_not_change_windows_of_three), test(empty_and_special), test(bad_arguments))

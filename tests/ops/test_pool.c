@@ -25,6 +25,47 @@ static void any_layout_and_dtype(void **state) {
                 hd_mean(x, HD_AXES(2, 3), HD_OPTS(hd_reduce_opts, .keep_dims = true)));
 }
 
+/* Against unfolded windows that are walked one by one: strides, dilation, padding, ties, NaN; lines longer than are walked
+ * together. */
+static float at_or_none(const float *x, int64_t n, int64_t i) { return i >= 0 && i < n ? x[i] : -INFINITY; }
+static void lines_of_windows(void **state) {
+    (void)state;
+    hd_seed(11);
+    for (int round = 0; round < 300; ++round) {
+        HD_SCOPE;
+        const int64_t n = 1 + (round % 10 == 0 ? 600 : 0) + (round * 7) % 23, window = 1 + round % 5,
+                      stride = 1 + round / 5 % 4, dilation = 1 + round / 20 % 3, before = round / 60 % (window / 2 + 1),
+                      after = round / 30 % (window / 2 + 1);
+        if (n + before + after < (window - 1) * dilation + 1) continue;
+        hd_tensor *x = hd_cast(hd_randint(HD_SHAPE(2, n), HD_I32, -3, 4), HD_F32);
+        if (round % 4 == 0) ((float *)hd_data_mut(x, HD_F32))[n / 2] = NAN;
+        const hd_pool_opts *o = POOL(.stride = {stride}, .dilation = {dilation}, .padding = {{before, after}});
+        hd_tensor *largest = hd_max_pool(x, HD_SHAPE(window), o);
+        assert_non_null(largest);
+        const int64_t results = hd_tensor_size(largest, 1);
+        hd_tensor *g = hd_cast(hd_randint(HD_SHAPE(2, results), HD_I32, 1, 9), HD_F32),
+                  *back = hd_max_pool_gradient(g, x, HD_SHAPE(window), o),
+                  *pick = hd_max_pool_pick(hd_reshape(hd_arange(0, (double)(2 * n), 1, HD_F32), HD_SHAPE(2, n)), x,
+                                           HD_SHAPE(window), o);
+        float *expected = calloc((size_t)(2 * n), sizeof *expected);
+        for (int64_t r = 0; r < 2 * results; ++r) {
+            const float *line = hd_data_f32(x) + r / results * n;
+            int64_t where = -1;
+            for (int64_t t = 0; t < window; ++t) {
+                const int64_t i = r % results * stride - before + t * dilation;
+                if (i < 0 || i >= n) continue;
+                if (where < 0 || line[i] > line[where] || line[i] != line[i]) where = i;
+            }
+            const float best = at_or_none(line, n, where), found = hd_data_f32(largest)[r];
+            assert_true(found == best || (found != found && best != best));
+            assert_true(hd_data_f32(pick)[r] == (where < 0 ? 0 : (float)(r / results * n + where)));
+            if (where >= 0) expected[r / results * n + where] += hd_data_f32(g)[r];
+        }
+        for (int64_t i = 0; i < 2 * n; ++i) assert_true(hd_data_f32(back)[i] == expected[i]);
+        free(expected);
+    }
+}
+
 static void threads_do_not_change_the_result(void **state) {
     (void)state;
     hd_seed(10);
@@ -94,5 +135,5 @@ static void bad_arguments(void **state) {
     assert_error(HD_ERROR_NULL_ARGUMENT, "hd_adaptive_avg_pool");
 }
 
-RUN(test(any_layout_and_dtype), test(threads_do_not_change_the_result), test(windows_that_see_nothing),
-    test(bad_arguments))
+RUN(test(any_layout_and_dtype), test(lines_of_windows), test(threads_do_not_change_the_result),
+    test(windows_that_see_nothing), test(bad_arguments))

@@ -1,8 +1,8 @@
 /* Convolution with windows of 3 x 3 by Winograd's F(2x2, 3x3): results in tiles of 2 x 2, each from a patch of 4 x 4. Patches
  * and windows are transformed to 16 places (kernels_winograd.c); at each place the channels are a matrix product, and the
- * results are transformed back: 16 multiplications a tile instead of 36. Its errors are no larger than those of summing up
- * window by window, but they are those of the whole patch, and an infinity or NaN in it would reach all four results: an item
- * with such a result is computed again, as it stands. */
+ * results are transformed back: 16 multiplications a tile instead of 36. Nothing that a window does not see reaches its result;
+ * errors are about those of summing up, relative to the largest pixel that it sees, whatever that is multiplied by. Of an
+ * infinity the transforms make NaN: a row of tiles with a result that is no number is summed up as it stands. */
 #include "device/cpu/conv.h"
 
 #include <math.h>
@@ -30,7 +30,8 @@ static int64_t tile_rows(const hd_conv_work *c) { return (c->out[1] + 1) / 2; }
 static int64_t tile_columns(const hd_conv_work *c) { return (c->out[2] + 1) / 2; }
 
 bool hd_conv_takes_winograd(const hd_conv_work *c, const hd_conv_sizes *s) {
-    bool fits = c->bytes == 4 && s->kernel[0] == 1 && c->out[0] == 1 && c->map.image[0] == 1 && c->channels > 0;
+    bool fits = c->bytes == 4 && s->kernel[0] == 1 && c->out[0] == 1 && c->map.image[0] == 1 && c->channels > 0 &&
+                s->before[0] == 0 && s->stride[0] == 1;
     for (int a = 1; a < 3; ++a) fits = fits && s->kernel[a] == 3 && s->stride[a] == 1 && s->dilation[a] == 1;
     return fits;
 }
@@ -102,7 +103,8 @@ typedef struct room {
     int64_t columns;                                /* of a matrix of tiles, in whole panels */
     int64_t pitch;                                  /* from a place of one channel's patches to the next */
     int64_t place;                                  /* from one of the products to the next */
-    int64_t lines, scratch, panels, products, tile; /* where they begin */
+    int64_t lines, scratch, panels, products, tile; /* where they begin, */
+    int64_t summed;                                 /* and for each row of tiles whether it is summed up: 1, or 0 */
     int64_t elements;
 } room;
 static room room_of(const hd_conv_work *c) {
@@ -114,7 +116,8 @@ static room room_of(const hd_conv_work *c) {
     r.panels = r.scratch + PLACES * r.pitch;
     r.products = r.panels + PLACES * c->channels * r.columns;
     r.tile = r.products + PLACES * r.place;
-    r.elements = r.tile + ROWS_AT_ONCE * 2 * c->lines * 2 * c->planes;
+    r.summed = r.tile + ROWS_AT_ONCE * 2 * c->lines * 2 * c->planes;
+    r.elements = r.summed + c->lines;
     return r;
 }
 
@@ -209,7 +212,7 @@ static void multiply(const work *w, const item *t, float *base) {
                            base + r->products + p * r->place + column, r->columns);
 }
 
-/* Results of some output channels, lines of a stretch, under way: in `tile`, or where they belong already. */
+/* Results of some output channels, some lines of them, under way: in `tile`, or where they belong already. */
 typedef struct results {
     float *tile;
     int64_t tile_row, line;        /* distances */
@@ -217,18 +220,18 @@ typedef struct results {
     int64_t first, lines, columns; /* the first pixel, of the image, and how many there are */
 } results;
 
-/* False when a result is not a number. */
-static bool transform_back(const work *w, const item *t, const stretch *s, const results *o, const float *base) {
+/* All rows of tiles of a stretch; those that have to be summed up, since a result is not a number, say so. */
+static void transform_back(const work *w, const item *t, const stretch *s, const results *o, float *base) {
     const room *r = &w->room;
-    bool numbers = true;
+    float *summed = base + r->summed;
     for (int64_t q = 0; q < o->rows; ++q)
         for (int64_t i = 0; i < s->rows; ++i) {
             const float *from = base + r->products + (o->row + q) * r->columns + (s->at + i) * t->columns;
-            if (!hd_kernels()->winograd.results(o->tile + q * o->tile_row + 2 * i * o->line, o->line,
+            if (summed[s->at + i] == 0 &&
+                !hd_kernels()->winograd.results(o->tile + q * o->tile_row + 2 * i * o->line, o->line,
                                                 (int)least(2, o->lines - 2 * i), o->columns, from, r->place))
-                numbers = false;
+                summed[s->at + i] = 1;
         }
-    return numbers;
 }
 
 /* The sums as they stand, of some pixels that follow each other: weights are read where they are. */
@@ -236,7 +239,7 @@ static void sum_up(const work *w, const item *t, const stretch *s, const results
                    float *base, float *out) {
     const hd_conv_work *c = w->c;
     const int64_t nr = c->kernels->nr, k_most = least(K_BLOCK, c->channels);
-    float *panel = base + w->room.lines, *sums = panel + k_most * nr;
+    float *panel = base + w->room.panels, *sums = panel + k_most * nr;
     for (int64_t at = 0; at < count; at += nr) {
         const int64_t columns = least(nr, count - at);
         for (int tap = 0; tap < 9; ++tap)
@@ -271,14 +274,14 @@ static void finish_rows(const work *w, const item *t, const stretch *s, int64_t 
         o.tile = base + w->room.tile;
         o.tile_row = o.lines * o.line;
     }
-    const bool numbers = transform_back(w, t, s, &o, base);
-    const int64_t run = o.columns == c->out[2] ? o.lines : 1; /* whole lines follow each other */
-    for (int64_t y = 0; y < o.lines; y += run) {
-        float *out = o.tile + y * o.line;
-        const int64_t first = o.first + y * c->out[2], count = run * o.columns;
-        if (!numbers) sum_up(w, t, s, &o, first, count, base, out);
-        c->finish(c->context, out, o.tile_row, result_row, o.rows, first, count);
-    }
+    transform_back(w, t, s, &o, base);
+    const bool whole = o.columns == c->out[2]; /* lines that follow each other */
+    for (int64_t y = 0; y < o.lines; ++y)
+        if (base[w->room.summed + s->at + y / 2] != 0)
+            sum_up(w, t, s, &o, o.first + y * c->out[2], o.columns, base, o.tile + y * o.line);
+    for (int64_t y = 0, run = whole ? o.lines : 1; y < o.lines; y += run)
+        c->finish(c->context, o.tile + y * o.line, o.tile_row, result_row, o.rows, o.first + y * c->out[2],
+                  run * o.columns);
 }
 
 /* ---- sharing it out ----------------------------------------------------------------------------------------------------------- */
@@ -302,8 +305,10 @@ static void run_piece(void *context, int64_t piece) { /* items: group, rows of t
         t.columns = least(c->planes, tile_columns(c) - t.column);
         pack_patches(w, &t, base);
         multiply(w, &t, base);
-        for (stretch s = {0}; next_stretch(c, &t, &s);)
+        for (stretch s = {0}; next_stretch(c, &t, &s);) {
+            memset(base + r->summed + s.at, 0, (size_t)s.rows * sizeof *base);
             for (int64_t row = 0; row < c->rows; row += ROWS_AT_ONCE) finish_rows(w, &t, &s, row, base);
+        }
     }
 }
 

@@ -101,6 +101,14 @@ typedef void (*hd_run_kernel)(void *out, int64_t out_row, const void *in, int64_
 typedef void (*hd_taps_kernel)(void *out, int64_t out_row, const void *in, int64_t in_row, int64_t rows,
                                const int64_t *at, const void *factors, int64_t taps, int64_t n);
 
+/* One tap of the windows of n results side by side, which see every step-th element of a line: see pool.c. The larger one, the
+ * first of equals, NaN if there is one; the same with its place, `at` for the first (none yet: negative); the sum. */
+typedef struct hd_pool_kernels {
+    void (*larger)(void *best, const void *x, int64_t step, int64_t n);
+    void (*larger_at)(void *best, int32_t *where, const void *x, int64_t step, int64_t n, int32_t at);
+    void (*add)(double *sum, const void *x, int64_t step, int64_t n);
+} hd_pool_kernels;
+
 /* Winograd's F(2x2, 3x3), see conv_winograd.c. Places are `apart` elements from each other. */
 enum { HD_WINOGRAD_PLACES = 16 };
 typedef struct hd_winograd_kernels {
@@ -110,8 +118,7 @@ typedef struct hd_winograd_kernels {
     /* Patches of n tiles side by side, from four lines: [place][n]. n is rounded up to whole vectors: of what lies behind up to
      * 31 elements are read, and 15 written. */
     void (*patches)(float *out, int64_t apart, const float *lines, int64_t line, int64_t n);
-    /* [place][tiles] to one line or two of `width` results; false when one of them, or of the tiles that fill the last
-     * vector, is infinite or NaN. */
+    /* [place][tiles] to one line or two of `width` results; false when one of them is infinite or NaN. */
     bool (*results)(float *out, int64_t line, int lines, int64_t width, const float *in, int64_t apart);
 } hd_winograd_kernels;
 
@@ -148,6 +155,7 @@ typedef struct hd_cpu_kernels {
     hd_attention_kernels attention_f32, attention_f64;
     hd_run_kernel runs_4, runs_8; /* for elements of 4 and 8 bytes */
     hd_taps_kernel taps_f32, taps_f64;
+    hd_pool_kernels pool_f32, pool_f64;
     hd_winograd_kernels winograd;
     /* element e of draw (seed, draw), for e in [first, first + n): see random.c */
     void (*uniform_f32)(float *out, int64_t first, int64_t n, uint64_t seed, uint64_t draw);

@@ -93,7 +93,45 @@ RUNS(uint64_t, 8)
 TAPS(float, f32)
 TAPS(double, f64)
 
+/* ---- windows that are pooled ----------------------------------------------------------------------------------------- */
+/* BODY for i in [0, n), with v the element that result i sees; the usual steps are known to the compiler. */
+#define EACH_RESULT(T, BODY)                                                                                           \
+    const T *restrict x = from;                                                                                        \
+    if (step == 1)                                                                                                     \
+        for (int64_t i = 0; i < n; ++i) {                                                                              \
+            const T v = x[i];                                                                                          \
+            BODY                                                                                                       \
+        }                                                                                                              \
+    else if (step == 2)                                                                                                \
+        for (int64_t i = 0; i < n; ++i) {                                                                              \
+            const T v = x[2 * i];                                                                                      \
+            BODY                                                                                                       \
+        }                                                                                                              \
+    else                                                                                                               \
+        for (int64_t i = 0; i < n; ++i) {                                                                              \
+            const T v = x[step * i];                                                                                   \
+            BODY                                                                                                       \
+        }
+#define POOL(T, t)                                                                                                     \
+    static void larger_##t(void *to, const void *from, int64_t step, int64_t n) {                                      \
+        T *restrict best = to;                                                                                         \
+        EACH_RESULT(T, best[i] = v > best[i] || v != v ? v : best[i];)                                                 \
+    }                                                                                                                  \
+    static void larger_at_##t(void *to, int32_t *restrict where, const void *from, int64_t step, int64_t n,            \
+                              int32_t at) {                                                                            \
+        T *restrict best = to;                                                                                         \
+        EACH_RESULT(T, const bool is_larger = (v > best[i]) | (v != v) | (where[i] < 0);                               \
+                    best[i] = is_larger ? v : best[i]; where[i] = is_larger ? at + (int32_t)(i * step) : where[i];)    \
+    }                                                                                                                  \
+    static void add_##t(double *restrict sum, const void *from, int64_t step, int64_t n) {                             \
+        EACH_RESULT(T, sum[i] += (double)v;)                                                                           \
+    }
+POOL(float, f32)
+POOL(double, f64)
+
 void KERNELS(hd_fill_patch)(hd_cpu_kernels *table) {
+    table->pool_f32 = (hd_pool_kernels){larger_f32, larger_at_f32, add_f32};
+    table->pool_f64 = (hd_pool_kernels){larger_f64, larger_at_f64, add_f64};
     table->runs_4 = runs_4;
     table->runs_8 = runs_8;
     table->taps_f32 = taps_f32;

@@ -117,13 +117,16 @@ static bool results(float *out, int64_t line, int lines, int64_t width, const fl
         check += 0 * put_tiles(out + x - back, out + line + x - back, in - back / 2, apart);
         x = width;
     }
+    float sum = 0;
     for (; x < width; x += 2 * LANES, in += LANES) { /* what does not fill a vector, or has one line, is made aside */
         float aside[2][2 * LANES];
-        const size_t bytes = (size_t)(width - x < 2 * LANES ? width - x : 2 * LANES) * sizeof(float);
-        check += 0 * put_tiles(aside[0], aside[1], in, apart);
-        for (int y = 0; y < lines; ++y) memcpy(out + y * line + x, aside[y], bytes);
+        const int64_t count = width - x < 2 * LANES ? width - x : 2 * LANES;
+        put_tiles(aside[0], aside[1], in, apart);
+        for (int y = 0; y < lines; ++y) {
+            memcpy(out + y * line + x, aside[y], (size_t)count * sizeof(float));
+            for (int64_t i = 0; i < count; ++i) sum += 0 * aside[y][i];
+        }
     }
-    float sum = 0;
     for (int i = 0; i < LANES; ++i) sum += check[i];
     return sum == 0;
 }

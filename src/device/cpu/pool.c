@@ -1,16 +1,29 @@
 /* Pooling and its gradients. Each plane (what lies on the last axes) is one thread's, forward and back. Where the windows of
- * an axis begin and end is worked out once. */
+ * an axis begin and end is worked out once. Results side by side are computed together, a tap of their windows at a time, so that
+ * nothing depends on what the numbers are; windows of different lengths (adaptive ones) one by one. */
 #include "device/cpu/cpu.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { GRAIN = 16384 };
+enum {
+    GRAIN = 16384,
+    TOGETHER = 256, /* results, on the stack of a small thread */
+    MOST_TAPS = 64  /* of windows that are walked together: longer ones have few results beside each other */
+};
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* A window on one axis: begin, begin + step, ... below end, inside the image; `whole` counts padding, too. */
 typedef struct window {
     int64_t begin, end, whole;
 } window;
+
+/* A tap of the windows of the last axis: what result 0 would see, and which results see the image there. */
+typedef struct tap {
+    int64_t from, begin, end;
+} tap;
 
 typedef struct pool_job {
     hd_op_id op;
@@ -19,8 +32,50 @@ typedef struct pool_job {
     char *out;
     int64_t image[3], result[3], step[3]; /* axes that are missing come first, with size 1 */
     const window *windows[3];
+    const tap *taps; /* NULL: windows of the last axis are not all alike */
+    int64_t tap_count, stride;
     bool exclude_padding;
 } pool_job;
+
+/* ---- results side by side ------------------------------------------------------------------------------------------------- */
+typedef enum wanted { SUM, BEST, PLACE } wanted;
+/* Some results of a line, `count` from `first` on, and what is wanted of them. */
+typedef struct together {
+    wanted what;
+    int64_t first, count;
+    char *best; /* of the type: the results themselves, or `aside` */
+    double sum[TOGETHER], aside[TOGETHER];
+    int32_t where[TOGETHER]; /* in the plane */
+} together;
+
+/* One line of the image, which begins at `line` in the plane, for every tap of the last axis. */
+static void see_line(const pool_job *j, const char *x, int64_t line, together *t) {
+    const hd_pool_kernels *k = j->bytes == 4 ? &hd_kernels()->pool_f32 : &hd_kernels()->pool_f64;
+    for (const tap *p = j->taps; p < j->taps + j->tap_count; ++p) {
+        const int64_t begin = most(p->begin, t->first), end = least(p->end, t->first + t->count);
+        if (begin >= end) continue;
+        const int64_t at = line + p->from + begin * j->stride, i = begin - t->first, n = end - begin;
+        const char *seen = x + at * (int64_t)j->bytes;
+        if (t->what == SUM)
+            k->add(t->sum + i, seen, j->stride, n);
+        else if (t->what == BEST)
+            k->larger(t->best + i * (int64_t)j->bytes, seen, j->stride, n);
+        else
+            k->larger_at(t->best + i * (int64_t)j->bytes, t->where + i, seen, j->stride, n, (int32_t)at);
+    }
+}
+
+static void see_all(const pool_job *j, const char *x, const window *a, const window *b, together *t) {
+    for (int64_t i = 0; t->what == SUM && i < t->count; ++i) t->sum[i] = 0;
+    for (int64_t i = 0; t->what == PLACE && i < t->count; ++i) t->where[i] = -1;
+    for (int64_t i = 0; t->what != SUM && i < t->count; ++i)
+        if (j->bytes == 4)
+            ((float *)(void *)t->best)[i] = -INFINITY;
+        else
+            ((double *)(void *)t->best)[i] = -INFINITY;
+    for (int64_t z = a->begin; z < a->end; z += j->step[0])
+        for (int64_t y = b->begin; y < b->end; y += j->step[1]) see_line(j, x, (z * j->image[1] + y) * j->image[2], t);
+}
 
 /* ---- one plane, one type --------------------------------------------------------------------------------------------------- */
 #define POOL(T)                                                                                                        \
@@ -53,8 +108,35 @@ typedef struct pool_job {
             for (int64_t y = b->begin; y < b->end; ++y)                                                                \
                 for (int64_t i = c->begin; i < c->end; ++i) x[(z * j->image[1] + y) * j->image[2] + i] += share;       \
     }                                                                                                                  \
+    static void put_##T(const pool_job *j, const T *first, const together *t, const window *a, const window *b,        \
+                        T *out, int64_t at) {                                                                          \
+        for (int64_t i = 0; t->what == SUM && i < t->count; ++i)                                                       \
+            out[at + i] = (T)(t->sum[i] / divisor_##T(j, a, b, &j->windows[2][t->first + i]));                         \
+        for (int64_t i = 0; t->what == PLACE && i < t->count; ++i)                                                     \
+            if (j->op != HD_OP_max_pool_gradient)                                                                      \
+                out[at + i] = t->where[i] >= 0 ? first[t->where[i]] : 0;                                               \
+            else if (t->where[i] >= 0)                                                                                 \
+                out[t->where[i]] += first[at + i];                                                                     \
+    }                                                                                                                  \
+    static void lines_##T(const pool_job *j, const T *first, const T *x, T *out) {                                     \
+        together t = {.what = j->op == HD_OP_avg_pool ? SUM : j->op == HD_OP_max_pool ? BEST : PLACE};                 \
+        for (int64_t z = 0; z < j->result[0]; ++z)                                                                     \
+            for (int64_t y = 0; y < j->result[1]; ++y)                                                                 \
+                for (t.first = 0; t.first < j->result[2]; t.first += t.count) {                                        \
+                    const window *a = &j->windows[0][z], *b = &j->windows[1][y];                                       \
+                    const int64_t at = (z * j->result[1] + y) * j->result[2] + t.first;                                \
+                    t.count = j->result[2] - t.first < TOGETHER ? j->result[2] - t.first : TOGETHER;                   \
+                    t.best = t.what == BEST ? (char *)(out + at) : (char *)t.aside;                                    \
+                    see_all(j, (const char *)(t.what == SUM ? first : x), a, b, &t);                                   \
+                    put_##T(j, first, &t, a, b, out, at);                                                              \
+                }                                                                                                      \
+    }                                                                                                                  \
     static void plane_##T(const pool_job *j, const T *first, const T *x, T *out) {                                     \
         int64_t at = 0;                                                                                                \
+        if (j->taps != NULL && j->op != HD_OP_avg_pool_gradient) {                                                     \
+            lines_##T(j, first, x, out);                                                                               \
+            return;                                                                                                    \
+        }                                                                                                              \
         for (int64_t z = 0; z < j->result[0]; ++z)                                                                     \
             for (int64_t y = 0; y < j->result[1]; ++y)                                                                 \
                 for (int64_t i = 0; i < j->result[2]; ++i, ++at) {                                                     \
@@ -92,8 +174,6 @@ static void run_planes(void *context, int64_t begin, int64_t end) {
 }
 
 /* ---- windows ------------------------------------------------------------------------------------------------------------------ */
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static void find_windows(const hd_pool_attributes *a, int axis, int64_t image, int64_t result, window *out) {
     for (int64_t i = 0; i < result; ++i) {
         if (axis < 0) {
@@ -114,6 +194,20 @@ static void find_windows(const hd_pool_attributes *a, int axis, int64_t image, i
     }
 }
 
+/* The taps of the last axis, `image` long, in `out`. */
+static void find_taps(pool_job *j, const hd_pool_attributes *a, int64_t image, tap *out) {
+    const int last = a->window.rank - 1;
+    j->taps = out;
+    j->tap_count = a->window.size[last];
+    j->stride = a->stride.size[last];
+    for (int64_t i = 0; i < j->tap_count; ++i) {
+        const int64_t from = i * a->dilation.size[last] - a->padding.size[2 * last], left = image - 1 - from;
+        out[i] = (tap){.from = from,
+                       .begin = from >= 0 ? 0 : (-from + j->stride - 1) / j->stride,
+                       .end = left < 0 ? 0 : left / j->stride + 1};
+    }
+}
+
 static hd_error pool(hd_thread *thread, pool_job *j, const hd_pool_attributes *a, const hd_shape *image,
                      const hd_shape *result) {
     const int axes = a->window.rank;
@@ -126,7 +220,10 @@ static hd_error pool(hd_thread *thread, pool_job *j, const hd_pool_attributes *a
         j->step[i] = from < 0 || a->adaptive ? 1 : a->dilation.size[from];
         lengths += j->result[i];
     }
-    hd_block *room = hd_block_new(thread, (size_t)lengths * sizeof(window));
+    const int64_t plane = j->image[0] * j->image[1] * j->image[2];
+    const bool alike = !a->adaptive && plane <= INT32_MAX && a->window.size[axes - 1] <= MOST_TAPS;
+    const size_t taps = alike ? (size_t)a->window.size[axes - 1] * sizeof(tap) : 0;
+    hd_block *room = hd_block_new(thread, (size_t)lengths * sizeof(window) + taps);
     if (room == NULL) return HD_ERROR_MEMORY;
     window *list = hd_block_data(room);
     for (int i = 0; i < 3; ++i) {
@@ -134,7 +231,7 @@ static hd_error pool(hd_thread *thread, pool_job *j, const hd_pool_attributes *a
         find_windows(a, i - (3 - axes), j->image[i], j->result[i], list);
         list += j->result[i];
     }
-    const int64_t plane = j->image[0] * j->image[1] * j->image[2];
+    if (alike) find_taps(j, a, j->image[2], (tap *)(void *)list);
     hd_parallel_range(planes, GRAIN / plane + 1, run_planes, j);
     hd_block_release(thread, room);
     return HD_OK;
