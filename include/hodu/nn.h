@@ -48,14 +48,14 @@ HD_API hd_module *hd_rms_norm_layer(int64_t size, const hd_norm_layer_opts *opts
 typedef struct hd_conv_layer_opts {
     size_t struct_size;
     int64_t stride[3], dilation[3]; /* as in hd_conv_opts */
-    hd_padding padding[3];
+    hd_padding padding[3];          /* {{1, 1}, {1, 1}}: one on every side of an image */
     int64_t groups;
     int64_t output_padding[3]; /* of transposed ones */
     bool no_bias;
     hd_dtype dtype; /* the default float by default */
 } hd_conv_layer_opts;
-/* hd_conv with a kernel on 1 to 3 spatial axes: x [n, in, ...] -> [n, out, ...]. Weight and bias are drawn uniformly within
- * 1 / sqrt(what one output adds up). */
+/* hd_conv with a kernel on 1 to 3 spatial axes: x [n, in, ...] -> [n, out, ...]; a single image is [1, in, ...]. Weight and
+ * bias are drawn uniformly within 1 / sqrt(what one output adds up). */
 HD_API hd_module *hd_conv_layer(int64_t in, int64_t out, hd_shape kernel, const hd_conv_layer_opts *opts);
 HD_API hd_module *hd_conv_transpose_layer(int64_t in, int64_t out, hd_shape kernel, const hd_conv_layer_opts *opts);
 HD_API hd_module *hd_max_pool_layer(hd_shape window, const hd_pool_opts *opts);

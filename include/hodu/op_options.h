@@ -17,11 +17,11 @@ typedef struct hd_padding {
 } hd_padding;
 
 /* Convolutions have 1 to 3 spatial axes; entry i is of the i-th. Strides and dilations are given for all of them, or for none:
- * then they are 1, as a number of groups of 0 is. */
+ * then they are 1, as a number of groups of 0 is. A result has (size + padding - dilation * (kernel - 1) - 1) / stride + 1. */
 typedef struct hd_conv_opts {
     size_t struct_size;
     int64_t stride[3], dilation[3];
-    hd_padding padding[3];     /* zeros around the image; negative cuts */
+    hd_padding padding[3];     /* zeros around the image, {{1, 1}, {1, 1}} for one on every side; negative cuts */
     int64_t groups;            /* channels are cut into groups that are convolved apart */
     int64_t output_padding[3]; /* of transposed ones: rows behind the last, fewer than the stride */
 } hd_conv_opts;

@@ -2,6 +2,8 @@
  * dx = conv_transpose(dy, w) and dw = conv_weight_gradient(x, dy). */
 #include "ops/op.h"
 
+#include <stdio.h>
+
 enum {
     LARGEST = 1 << 30
 }; /* of strides, dilations, padding and kernels: what is computed from them does not overflow */
@@ -98,6 +100,21 @@ static hd_tensor *run(hd_thread *thread, hd_op_id id, hd_tensor *a, hd_tensor *b
     return hd_execute(thread, &call);
 }
 
+/* That x and weight do not fit each other, and what is amiss. */
+static hd_error refuse_weight(const hd_shape *in, const hd_shape *w, int64_t groups, bool transposed) {
+    char amiss[96] = "";
+    int64_t takes = w->size[0];
+    const bool is_absurd = !transposed && __builtin_mul_overflow(w->size[1], groups, &takes);
+    if (w->rank == in->rank && takes != in->size[1] && !is_absurd)
+        snprintf(amiss, sizeof amiss, "; x has %lld channels, and this weight takes %lld", (long long)in->size[1],
+                 (long long)takes);
+    else if (w->rank == in->rank + 1)
+        snprintf(amiss, sizeof amiss, "; a single image is [1, channels, ...]");
+    return hd_fail(HD_ERROR_SHAPE, "x %s, weight %s, %lld groups: weight is [%s, kernel] with as many spatial axes%s",
+                   HD_SHAPE_TEXT(*in), HD_SHAPE_TEXT(*w), (long long)groups,
+                   transposed ? "in, out / groups" : "out, in / groups", amiss);
+}
+
 static hd_error check_weight(const hd_tensor *x, const hd_tensor *weight, const hd_tensor *bias,
                              const hd_conv_attributes *a, bool transposed) {
     const hd_shape *in = &x->layout.shape, *w = &weight->layout.shape;
@@ -105,10 +122,7 @@ static hd_error check_weight(const hd_tensor *x, const hd_tensor *weight, const 
     const bool fits = w->rank == in->rank && (transposed ? w->size[0] == in->size[1] && w->size[0] % groups == 0
                                                          : w->size[0] % groups == 0 && in->size[1] % groups == 0 &&
                                                                w->size[1] == in->size[1] / groups);
-    if (!fits)
-        return hd_fail(HD_ERROR_SHAPE, "x %s, weight %s, %lld groups: weight is [%s, kernel] with as many spatial axes",
-                       HD_SHAPE_TEXT(*in), HD_SHAPE_TEXT(*w), (long long)groups,
-                       transposed ? "in, out / groups" : "out, in / groups");
+    if (!fits) return refuse_weight(in, w, groups, transposed);
     const int64_t out = transposed ? w->size[1] * groups : w->size[0];
     if (bias == NULL) return HD_OK;
     HD_TRY(hd_tensor_check(bias, "bias"));

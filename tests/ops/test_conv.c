@@ -280,6 +280,10 @@ static void bad_arguments(void **state) {
     assert_error(HD_ERROR_SHAPE, "hd_conv: x [4,5]; it must be [n, channels, 1 to 3 spatial axes]");
     assert_null(hd_conv(x, hd_zeros(HD_SHAPE(6, 3, 3, 3), HD_F32), NULL, NULL));
     assert_error(HD_ERROR_SHAPE, "weight [6,3,3,3], 1 groups: weight is [out, in / groups, kernel]");
+    assert_null(hd_conv(x, hd_zeros(HD_SHAPE(6, 3, 3, 3), HD_F32), NULL, NULL));
+    assert_error(HD_ERROR_SHAPE, "x has 4 channels, and this weight takes 3");
+    assert_null(hd_conv(hd_select(x, 0, 0), w, NULL, NULL));
+    assert_error(HD_ERROR_SHAPE, "a single image is [1, channels, ...]");
     assert_null(hd_conv(x, hd_zeros(HD_SHAPE(6, 4, 3), HD_F32), NULL, NULL));
     assert_error(HD_ERROR_SHAPE, "as many spatial axes");
     assert_null(hd_conv(x, w, NULL, HD_OPTS(hd_conv_opts, .groups = 3)));
