@@ -2,19 +2,52 @@
 #include "compiler/dump.h"
 #include "core/memory.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-bool hd_dump_wants(const char *what) {
-    const char *list = getenv("HODU_DUMP");
-    const size_t length = strlen(what);
-    while (list != NULL && *list != '\0') {
-        const size_t word = strcspn(list, ", ");
-        if (word == length && memcmp(list, what, length) == 0) return true;
-        list += word;
-        list += strspn(list, ", ");
+static const char *const words[] = {"graph", "fusion", "jobs", "kernels", "c", "llvm", "asm", "tuning", "stablehlo"};
+enum { WORDS = sizeof words / sizeof words[0] };
+
+/* The next word of a list behind `at`, and where it ends; false: there is none. */
+static bool next_word(const char **at, size_t *length) {
+    *at += strspn(*at, ", ");
+    *length = strcspn(*at, ", ");
+    return *length > 0;
+}
+static bool is_word(const char *what, const char *at, size_t length) {
+    return strlen(what) == length && memcmp(at, what, length) == 0;
+}
+
+const char *hd_dump_unknown(const char *list, size_t *length) {
+    for (; next_word(&list, length); list += *length) {
+        bool known = false;
+        for (int i = 0; i < WORDS; ++i) known = known || is_word(words[i], list, *length);
+        if (!known) return list;
     }
+    return NULL;
+}
+
+/* A word that names nothing would go unnoticed: nothing is printed for it. */
+static void warn(void) {
+    size_t length;
+    const char *word = hd_dump_unknown(getenv("HODU_DUMP"), &length);
+    if (word == NULL) return;
+    flockfile(stderr);
+    fprintf(stderr, "hodu: HODU_DUMP has \"%.*s\"; it takes", (int)length, word);
+    for (int i = 0; i < WORDS; ++i) fprintf(stderr, "%s %s", i > 0 ? "," : "", words[i]);
+    fprintf(stderr, "\n");
+    funlockfile(stderr);
+}
+
+bool hd_dump_wants(const char *what) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const char *list = getenv("HODU_DUMP");
+    if (list == NULL) return false;
+    pthread_once(&once, warn);
+    for (size_t length; next_word(&list, &length); list += length)
+        if (is_word(what, list, length)) return true;
     return false;
 }
 

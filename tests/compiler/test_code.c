@@ -379,7 +379,7 @@ static void failures_say_why(void **state) {
     unsetenv("HODU_CC");
     char *temporary = getenv("TMPDIR");
     temporary = temporary ? strdup(temporary) : NULL;
-    setenv("TMPDIR", "/nowhere", 1);
+    setenv("TMPDIR", "/dev/null/nowhere", 1);
     assert_null(get(&k, NULL));
     assert_error(HD_ERROR_STATE, "TMPDIR");
     unsetenv("TMPDIR");
@@ -476,6 +476,11 @@ static void dumps_what_is_asked_for(void **state) {
     setenv("HODU_DUMP", "kernels, c,llvm", 1);
     assert_true(hd_dump_wants("c") && hd_dump_wants("kernels") && hd_dump_wants("llvm"));
     assert_false(hd_dump_wants("asm") || hd_dump_wants("kernel") || hd_dump_wants(""));
+    size_t length;
+    assert_null(hd_dump_unknown("", &length));
+    assert_null(hd_dump_unknown(" graph,fusion jobs, kernels,c,llvm,asm,tuning,stablehlo,", &length));
+    assert_string_equal(hd_dump_unknown("c, fussion,asm", &length), "fussion,asm");
+    assert_int_equal(length, strlen("fussion"));
     hd_kernel k;
     make_scaled(&k, 1);
     char path[128], text[4096] = "";
