@@ -121,7 +121,7 @@ static room room_of(const hd_conv_work *c) {
     return r;
 }
 
-/* ---- an item: some rows of tiles of one group, of one image or several, or a part of one row ------------------------------------------------------- */
+/* ---- an item: some rows of tiles of one group, of one image or several, or a part of one row ------------------------- */
 typedef struct work {
     const hd_conv_work *c;
     window window;
