@@ -247,6 +247,7 @@ static hd_plan_call *new_call(hd_plan *p, uint32_t i, hd_launch *l) {
     c->bias =
         c->call.op->family == HD_FAMILY_CONTRACT || c->call.op->family == HD_FAMILY_CONV ? bias_of(p, i) : HD_NONE;
     c->prologue = HD_NONE;
+    c->weight = HD_NONE;
     if (c->call.op->family == HD_FAMILY_RANDOM) c->draw = *(const hd_random_attributes *)c->call.attributes;
     return c;
 }
@@ -400,8 +401,8 @@ static void plan_destroy(hd_executable *self, hd_thread *thread) {
     hd_plan *p = (hd_plan *)self;
     for (uint32_t i = 0; i < p->buffer_count; ++i)
         if (p->buffers[i].storage.block != NULL) hd_block_release(thread, p->buffers[i].storage.block);
-    for (uint32_t i = 0; i < p->call_count; ++i)
-        if (p->calls[i].packed != NULL) hd_block_release(thread, p->calls[i].packed);
+    for (uint32_t i = 0; i < p->weight_count; ++i)
+        if (p->weights[i].packed != NULL) hd_block_release(thread, p->weights[i].packed);
     for (uint32_t i = 0; i < p->native_count; ++i) {
         hd_native_release(&p->natives[i]->native);
         hd_array_release(p->natives[i]);
@@ -410,9 +411,10 @@ static void plan_destroy(hd_executable *self, hd_thread *thread) {
     if (p->room != NULL) hd_block_release(thread, p->room);
     for (uint32_t i = 0; p->aside != NULL && i < p->graph->input_count; ++i)
         if (p->aside[i] != NULL) hd_block_release(thread, p->aside[i]);
-    void *const arrays[] = {p->part_of, p->in_parts, p->cell_of,   p->sliced,  p->aside,    p->tensors,  p->buffer_of,
-                            p->buffers, p->launches, p->calls,     p->natives, p->operands, p->pointers, p->outputs,
-                            p->state,   p->fresh,    p->is_packed, p->jobs,    p->strands,  p->pieces,   p->parts};
+    void *const arrays[] = {p->part_of,   p->in_parts, p->cell_of,  p->sliced,  p->aside,     p->tensors,
+                            p->buffer_of, p->buffers,  p->launches, p->calls,   p->natives,   p->operands,
+                            p->pointers,  p->outputs,  p->state,    p->fresh,   p->is_packed, p->jobs,
+                            p->strands,   p->pieces,   p->parts,    p->weights, p->readers};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; ++i) hd_array_release(arrays[i]);
     hd_fusion_release(&p->fusion);
     hd_graph_release(thread, p->graph);
@@ -439,23 +441,6 @@ static hd_error make_room(hd_plan *p) {
                    p->calls == NULL || p->natives == NULL || p->outputs == NULL || p->state == NULL || p->fresh == NULL
                ? hd_plan_no_memory(p)
                : HD_OK;
-}
-
-/* A product alone whose weights can be kept packed. */
-static bool keeps_weights(const hd_plan *p, uint32_t node) {
-    return hd_fusion_is_steady(p->graph, &p->fusion, hd_node_inputs(p->graph, node)[1]);
-}
-
-static void keep_weights(hd_plan *p, hd_plan_call *c) {
-    const uint32_t node = (uint32_t)(c->call.outputs[0] - p->tensors);
-    const uint32_t weight = hd_node_inputs(p->graph, node)[1];
-    const bool copied = p->buffer_of[weight] != p->buffer_of[p->fusion.source[weight]]; /* in every run */
-    const hd_node *source = &p->graph->nodes[p->fusion.source[weight]];
-    c->cell = source->op == HD_NODE_CELL ? source->first : HD_NONE;
-    if (hd_fusion_is_steady(p->graph, &p->fusion, weight) && !copied)
-        c->packed_bytes = hd_cpu_product_packed_bytes(&c->call, c->way);
-    c->sole = HD_NONE;
-    p->packs = p->packs || c->packed_bytes > 0;
 }
 
 /* ---- products that need no kernel of their own --------------------------------------------------------------------------- */
@@ -570,11 +555,11 @@ static hd_error plan_groups(hd_plan *p) {
         const hd_group *group = &p->fusion.groups[p->fusion.order[i]];
         const uint32_t first = p->fusion.members[group->first];
         const bool lone = group->kind == HD_GROUP_PRODUCT && group->count == 1 && group->prologue == HD_NO_GROUP;
-        status = group->kind == HD_GROUP_CALL          ? plan_call(p, first, RUN_CALL)
-                 : lone && keeps_weights(p, first)     ? plan_call(p, first, RUN_PRODUCT)
-                 : lone && !is_small_product(p, first) ? plan_call(p, first, RUN_CALL)
-                 : group->kind == HD_GROUP_PRODUCT     ? plan_product(p, &lowering, group)
-                                                       : plan_kernel(p, &lowering, group);
+        status = group->kind == HD_GROUP_CALL             ? plan_call(p, first, RUN_CALL)
+                 : lone && hd_plan_keeps_weight(p, first) ? plan_call(p, first, RUN_PRODUCT)
+                 : lone && !is_small_product(p, first)    ? plan_call(p, first, RUN_CALL)
+                 : group->kind == HD_GROUP_PRODUCT        ? plan_product(p, &lowering, group)
+                                                          : plan_kernel(p, &lowering, group);
     }
     hd_lowering_end(&lowering);
     return status;
@@ -605,7 +590,6 @@ static hd_error connect(hd_plan *p) {
         c->call.inputs = p->pointers + l->first;
         c->call.outputs[0] = &p->tensors[l->node];
         c->call.input_count = l->native == HD_NONE ? p->graph->nodes[l->node].input_count : 2;
-        if (l->kind == RUN_PRODUCT) keep_weights(p, c);
         if (c->call.op->family == HD_FAMILY_RANDOM) c->call.attributes = &c->draw;
     }
     return HD_OK;
@@ -646,12 +630,13 @@ static hd_error make_plan(hd_thread *thread, hd_plan *p, hd_optimization_level l
     HD_TRY(make_room(p));
     make_headers(p);
     place_parts(p);
+    HD_TRY(hd_plan_count_readers(p));
     HD_TRY(plan_groups(p));
     HD_TRY(plan_leaving(p));
     if (tuning != NULL) heed(p, tuning);
     HD_TRY(compile_kernels(thread, p));
     HD_TRY(connect(p));
-    HD_TRY(hd_plan_find_sole_weights(p));
+    HD_TRY(hd_plan_find_weights(p));
     p->executable.launches = p->launch_count;
     p->executable.nodes = p->graph->node_count;
     HD_TRY(hd_plan_lay_out(thread, p));

@@ -73,21 +73,28 @@ typedef struct hd_plan_piece {
 enum { HD_PRODUCT_STEPS = 4 };
 typedef struct hd_plan_call {
     hd_call call;
-    hd_random_attributes draw; /* of a random op: the call's attributes */
-    hd_product_way way;        /* of a product */
-    /* and its second operand, packed while it stays what it was */
-    hd_block *packed;
-    size_t packed_bytes; /* 0: it is not kept */
-    const void *packed_data;
-    uint32_t packed_version;
-    uint32_t cell;                           /* the cell it is; HD_NONE: a constant */
-    uint32_t sole;                           /* the constant it is, when nothing else reads that; HD_NONE */
+    hd_random_attributes draw;               /* of a random op: the call's attributes */
+    hd_product_way way;                      /* of a product */
+    uint32_t weight;                         /* in weights: its second operand, which is kept packed; HD_NONE */
     hd_product_step steps[HD_PRODUCT_STEPS]; /* rows that follow it, when they need no kernel of their own */
     uint32_t others[HD_PRODUCT_STEPS];       /* tensors: the other operand of each; HD_NONE */
     uint32_t bias;                           /* likewise; for each column, or each channel */
     int step_count;
     uint32_t prologue; /* in natives: what computes rows of its first operand; HD_NONE: that is in memory */
 } hd_plan_call;
+
+/* The second operand of products, packed while it stays what it was. All that read it alike share it. */
+typedef struct hd_plan_weight {
+    uint32_t call;    /* the first of them */
+    uint32_t readers; /* how many they are */
+    uint32_t cell;    /* the cell it is; HD_NONE: a constant */
+    uint32_t sole;    /* the constant it is, when nothing else reads that; HD_NONE */
+    uint32_t next;    /* another way to pack what it is made of; HD_NONE */
+    size_t bytes;
+    hd_block *packed; /* NULL: not yet */
+    const void *data; /* when it was packed, it was here and had this version */
+    uint32_t version;
+} hd_plan_weight;
 
 typedef struct hd_plan_native {
     hd_native native;
@@ -112,6 +119,8 @@ typedef struct hd_plan {
     uint32_t launch_count;
     hd_plan_call *calls;
     uint32_t call_count;
+    hd_plan_weight *weights;
+    uint32_t weight_count;
     hd_plan_native **natives;
     uint32_t native_count;
     uint32_t *operands; /* tensors of launches */
@@ -122,7 +131,7 @@ typedef struct hd_plan {
     uint32_t *fresh; /* buffers that need memory of their own in every run */
     uint32_t fresh_count;
     uint32_t *state;   /* for each cell: the buffer of its update; HD_NONE: unchanged */
-    bool packs;        /* some product keeps its weights packed */
+    uint32_t *readers; /* for each node: products of which it is the second operand, and that turn it */
     bool *is_packed;   /* for each constant: it is read nowhere but there */
     bool saves;        /* it has RUN_SAVE or RUN_SAVE_AT */
     bool *sliced;      /* for each cell: its parts are written in place, and what was there is saved */
@@ -194,10 +203,13 @@ hd_error hd_plan_find_parts(hd_plan *p);
 /* Where part k of a concatenation or padding lies, and the source of that part when it was placed there. */
 void hd_plan_part_layout(const hd_plan *p, uint32_t node, int k, hd_layout *out);
 void hd_plan_source_layout(const hd_plan *p, uint32_t node, int k, hd_layout *out);
-/* plan_pack.c: which constants only one product reads, packed. Fills is_packed and the calls' `sole`. */
-hd_error hd_plan_find_sole_weights(hd_plan *p);
-/* Packs the weights of a product that keeps them so, unless they are still what they were. */
-hd_error hd_plan_pack_weights(hd_plan *p, hd_thread *thread, hd_plan_call *c, const hd_run *run);
+/* plan_pack.c: that a product keeps its second operand packed. `readers` are counted. */
+bool hd_plan_keeps_weight(const hd_plan *p, uint32_t node);
+hd_error hd_plan_count_readers(hd_plan *p);
+/* Finds the weights of all products, and constants that are read nowhere but there. */
+hd_error hd_plan_find_weights(hd_plan *p);
+/* Packs those that are not what they were. */
+hd_error hd_plan_pack_weights(hd_plan *p, hd_thread *thread, const hd_run *run);
 /* plan_memory.c: places in the arena, and state that is written in place. */
 hd_error hd_plan_lay_out(hd_thread *thread, hd_plan *p);
 bool hd_plan_can_fail(const hd_plan *p, const hd_launch *l);

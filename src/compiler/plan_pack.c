@@ -1,4 +1,4 @@
-/* Weights that products keep packed. Those of a script that nobody else looks at are packed where they lie, so that they are in
+/* Weights that products keep packed, one for all that read it alike. Those of a script that nobody else looks at are packed where they lie, so that they are in
  * memory once; whoever wants to see such a constant finds it in a home that unpacks it. */
 #include "compiler/plan.h"
 #include "core/memory.h"
@@ -6,7 +6,10 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { WORTH_MOVING = 1 << 16 }; /* bytes */
+enum {
+    WORTH_MOVING = 1 << 16, /* bytes */
+    SEVERAL = 2             /* products for which state is packed in every run: measured */
+};
 
 /* ---- the home of constants that are packed ------------------------------------------------------------------------------- */
 typedef struct packed_constant {
@@ -51,9 +54,9 @@ static hd_block *share(hd_block *block) {
 
 /* ---- packing ------------------------------------------------------------------------------------------------------------- */
 /* The storage of a constant that may be packed where it lies: only this plan and the script itself have it. */
-static hd_storage *movable(const hd_plan *p, const hd_plan_call *c, const hd_run *run) {
-    if (c->sole == HD_NONE || run->own == NULL) return NULL;
-    hd_storage *s = p->graph->constants[c->sole].storage;
+static hd_storage *movable(const hd_plan *p, const hd_plan_weight *w, const hd_run *run) {
+    if (w->sole == HD_NONE || run->own == NULL) return NULL;
+    hd_storage *s = p->graph->constants[w->sole].storage;
     const int32_t holders = p->graph == run->own ? 1 : 2;
     return s->bytes >= WORTH_MOVING && s->block != NULL && atomic_load(&s->object.references) == holders &&
                    atomic_load(&s->block->references) == 1
@@ -62,7 +65,7 @@ static hd_storage *movable(const hd_plan *p, const hd_plan_call *c, const hd_run
 }
 
 /* The block of the storage becomes the packed one. */
-static hd_error pack_in_place(hd_thread *thread, hd_plan_call *c, hd_storage *s, const hd_packed_matrix *matrix) {
+static hd_error pack_in_place(hd_thread *thread, hd_plan_weight *w, hd_storage *s, const hd_packed_matrix *matrix) {
     packed_constant *home = hd_array_resize(NULL, sizeof *home);
     if (home == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to pack a matrix");
     hd_block *room = hd_block_new(thread, hd_packed_matrix_room(matrix));
@@ -75,7 +78,7 @@ static hd_error pack_in_place(hd_thread *thread, hd_plan_call *c, hd_storage *s,
     *home = (packed_constant){.matrix = *matrix, .packed = share(s->block)};
     pthread_mutex_init(&home->lock, NULL);
     if (s->home != NULL) s->home->leave(s);
-    c->packed = s->block;
+    w->packed = s->block;
     s->block = NULL;
     s->data = NULL;
     s->home = &packed_home;
@@ -83,65 +86,142 @@ static hd_error pack_in_place(hd_thread *thread, hd_plan_call *c, hd_storage *s,
     return HD_OK;
 }
 
-static hd_error pack_constant(hd_plan *p, hd_thread *thread, hd_plan_call *c, const hd_run *run) {
+static hd_error pack_constant(hd_plan *p, hd_thread *thread, hd_plan_weight *w, const hd_run *run) {
     hd_packed_matrix matrix;
+    const hd_plan_call *c = &p->calls[w->call];
     hd_storage *s = c->call.inputs[1]->storage; /* the graph's own */
-    const bool fits = c->sole != HD_NONE && hd_cpu_product_packs_in_place(&c->call, c->way, &matrix);
+    const bool fits = w->sole != HD_NONE && hd_cpu_product_packs_in_place(&c->call, c->way, &matrix);
     if (fits && s->home == &packed_home) { /* by another plan, before this one */
         const packed_constant *home = s->home_state;
-        if (memcmp(&home->matrix, &matrix, sizeof matrix) == 0) c->packed = share(home->packed);
+        if (memcmp(&home->matrix, &matrix, sizeof matrix) == 0) w->packed = share(home->packed);
     } else if (fits) {
         if (s->home != NULL && hd_storage_bytes(thread, s, HD_READ) == NULL) return thread->error_code;
-        s = movable(p, c, run);
-        if (s != NULL) HD_TRY(pack_in_place(thread, c, s, &matrix));
+        s = movable(p, w, run);
+        if (s != NULL) HD_TRY(pack_in_place(thread, w, s, &matrix));
     }
-    if (c->packed != NULL) p->is_packed[c->sole] = true;
+    if (w->packed != NULL) p->is_packed[w->sole] = true;
     return HD_OK;
 }
 
-hd_error hd_plan_pack_weights(hd_plan *p, hd_thread *thread, hd_plan_call *c, const hd_run *run) {
-    if (c->packed_bytes == 0) return HD_OK;
-    const bool is_constant = c->cell == HD_NONE;
-    if (is_constant && c->packed == NULL) HD_TRY(pack_constant(p, thread, c, run));
-    if (is_constant && c->packed != NULL) return HD_OK;
-    const hd_storage *s = is_constant ? c->call.inputs[1]->storage : run->cells[c->cell];
+static hd_error pack(hd_plan *p, hd_thread *thread, hd_plan_weight *w, const hd_run *run) {
+    const hd_plan_call *c = &p->calls[w->call];
+    const bool is_constant = w->cell == HD_NONE;
+    if (is_constant && w->packed == NULL) HD_TRY(pack_constant(p, thread, w, run));
+    if (is_constant && w->packed != NULL) return HD_OK;
+    const hd_storage *s = is_constant ? c->call.inputs[1]->storage : run->cells[w->cell];
     const uint32_t version = atomic_load_explicit(&s->version, memory_order_relaxed);
-    if (c->packed != NULL && c->packed_data == s->data && c->packed_version == version && s->block != NULL)
+    if (w->packed != NULL && w->data == s->data && w->version == version && s->block != NULL)
         return HD_OK; /* borrowed memory tells nobody */
-    if (c->packed == NULL) c->packed = hd_block_new(thread, c->packed_bytes);
-    if (c->packed == NULL) return HD_ERROR_MEMORY;
-    c->packed_data = s->data;
-    c->packed_version = version;
-    const hd_error status = hd_cpu_product_pack(thread, &c->call, c->way, hd_block_data(c->packed));
+    if (w->packed == NULL) w->packed = hd_block_new(thread, w->bytes);
+    if (w->packed == NULL) return HD_ERROR_MEMORY;
+    w->data = s->data;
+    w->version = version;
+    const hd_error status = hd_cpu_product_pack(thread, &c->call, c->way, hd_block_data(w->packed));
     if (status != HD_OK) { /* nothing is packed: the next run tries again */
-        hd_block_release(thread, c->packed);
-        c->packed = NULL;
+        hd_block_release(thread, w->packed);
+        w->packed = NULL;
     }
     return status;
 }
 
+hd_error hd_plan_pack_weights(hd_plan *p, hd_thread *thread, const hd_run *run) {
+    for (uint32_t i = 0; i < p->weight_count; ++i) HD_TRY(pack(p, thread, &p->weights[i], run));
+    return HD_OK;
+}
+
 /* ---- planning ------------------------------------------------------------------------------------------------------------- */
-hd_error hd_plan_find_sole_weights(hd_plan *p) {
+/* How many products read a second operand as this one does: from a forward step and its gradient it is packed differently. */
+static uint32_t *readers_of(const hd_plan *p, uint32_t product) {
+    const hd_node *n = &p->graph->nodes[product];
+    const hd_matmul_attributes *turns = n->op == HD_OP_matmul ? hd_node_attributes(p->graph, product) : NULL;
+    const bool turned = turns != NULL ? turns->turn_b : n->op == HD_OP_affine || n->op == HD_OP_conv_transpose;
+    return &p->readers[(size_t)hd_node_inputs(p->graph, product)[1] * 2 + turned];
+}
+
+hd_error hd_plan_count_readers(hd_plan *p) {
+    const size_t bytes = ((size_t)p->graph->node_count * 2 + 1) * sizeof *p->readers;
+    p->readers = hd_array_resize(NULL, bytes);
+    if (p->readers == NULL) return hd_plan_no_memory(p);
+    memset(p->readers, 0, bytes);
+    for (uint32_t i = 0; i < p->graph->node_count; ++i)
+        if (hd_node_is_product(p->graph, i, NULL)) ++*readers_of(p, i);
+    return HD_OK;
+}
+
+/* What a run does not change is packed once. State that it does change is packed once in a run, when several products read it;
+ * one alone packs it on the way, which is quicker. */
+bool hd_plan_keeps_weight(const hd_plan *p, uint32_t node) {
     const hd_graph *g = p->graph;
-    p->is_packed = hd_array_resize(NULL, g->constant_count + 1);
-    uint32_t *uses = p->packs ? hd_array_resize(NULL, (g->node_count + 1) * sizeof *uses) : NULL;
-    if (p->is_packed == NULL || (p->packs && uses == NULL)) {
-        hd_array_release(uses);
-        return hd_plan_no_memory(p);
+    const uint32_t weight = hd_node_inputs(g, node)[1];
+    if (hd_fusion_is_steady(g, &p->fusion, weight)) return true;
+    return g->nodes[p->fusion.source[weight]].op == HD_NODE_CELL && *readers_of(p, node) >= SEVERAL;
+}
+
+/* The weight of a call, with those of the same source in a chain that begins at *first. */
+static void find_weight(hd_plan *p, uint32_t call, uint32_t source, uint32_t *first) {
+    hd_plan_call *c = &p->calls[call];
+    for (uint32_t i = *first; i != HD_NONE; i = p->weights[i].next) {
+        hd_plan_weight *w = &p->weights[i];
+        const hd_plan_call *other = &p->calls[w->call];
+        if (!hd_cpu_product_packs_alike(&c->call, c->way, &other->call, other->way)) continue;
+        w->readers++;
+        c->weight = i;
+        return;
     }
-    memset(p->is_packed, 0, g->constant_count + 1);
-    if (!p->packs) return HD_OK;
+    const size_t bytes = hd_cpu_product_packed_bytes(&c->call, c->way);
+    if (bytes == 0) return;
+    const hd_node *n = &p->graph->nodes[source];
+    c->weight = p->weight_count++;
+    p->weights[c->weight] = (hd_plan_weight){.call = call,
+                                             .readers = 1,
+                                             .cell = n->op == HD_NODE_CELL ? n->first : HD_NONE,
+                                             .sole = HD_NONE,
+                                             .next = *first,
+                                             .bytes = bytes};
+    *first = c->weight;
+}
+
+/* How often a node is read, as it leaves the run, too. */
+static void count_uses(const hd_graph *g, uint32_t *uses) {
     memset(uses, 0, (g->node_count + 1) * sizeof *uses);
     for (uint32_t i = 0; i < g->node_count; ++i)
         for (int k = 0; k < g->nodes[i].input_count; ++k) ++uses[hd_node_inputs(g, i)[k]];
     for (uint32_t i = 0; i < g->output_count; ++i) ++uses[g->outputs[i].node];
     for (uint32_t i = 0; i < g->cell_count; ++i) ++uses[g->cells[i].update];
-    for (uint32_t i = 0; i < p->call_count; ++i) {
-        hd_plan_call *c = &p->calls[i];
-        if (c->packed_bytes == 0 || c->cell != HD_NONE) continue;
-        const uint32_t weight = hd_node_inputs(g, (uint32_t)(c->call.outputs[0] - p->tensors))[1];
-        if (g->nodes[weight].op == HD_NODE_CONSTANT && uses[weight] == 1) c->sole = g->nodes[weight].first;
+}
+
+static uint32_t weight_of(const hd_plan *p, const hd_plan_call *c) {
+    return hd_node_inputs(p->graph, (uint32_t)(c->call.outputs[0] - p->tensors))[1];
+}
+
+static void find_weights(hd_plan *p, uint32_t *room) {
+    const hd_graph *g = p->graph;
+    for (uint32_t i = 0; i < g->node_count; ++i) room[i] = HD_NONE;
+    for (uint32_t i = 0; i < p->launch_count; ++i) {
+        const hd_launch *l = &p->launches[i];
+        if (l->kind != RUN_PRODUCT || !hd_plan_keeps_weight(p, l->node)) continue;
+        const uint32_t weight = weight_of(p, &p->calls[l->call]), source = p->fusion.source[weight];
+        const bool copied = p->buffer_of[weight] != p->buffer_of[source]; /* in every run */
+        if (!copied) find_weight(p, l->call, source, &room[source]);
     }
-    hd_array_release(uses);
-    return HD_OK;
+    if (p->weight_count > 0) count_uses(g, room);
+    for (uint32_t i = 0; i < p->weight_count; ++i) {
+        hd_plan_weight *w = &p->weights[i];
+        const uint32_t weight = weight_of(p, &p->calls[w->call]);
+        if (g->nodes[weight].op == HD_NODE_CONSTANT && room[weight] == w->readers) w->sole = g->nodes[weight].first;
+    }
+}
+
+hd_error hd_plan_find_weights(hd_plan *p) {
+    const hd_graph *g = p->graph;
+    p->is_packed = hd_array_resize(NULL, g->constant_count + 1);
+    p->weights = hd_array_resize(NULL, (p->call_count + 1) * sizeof *p->weights);
+    uint32_t *room = hd_array_resize(NULL, (g->node_count + 1) * sizeof *room);
+    const bool fits = p->is_packed != NULL && p->weights != NULL && room != NULL;
+    if (fits) {
+        memset(p->is_packed, 0, g->constant_count + 1);
+        find_weights(p, room);
+    }
+    hd_array_release(room);
+    return fits ? HD_OK : hd_plan_no_memory(p);
 }

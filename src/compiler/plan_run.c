@@ -98,7 +98,7 @@ static hd_error prepare(hd_plan *p, hd_thread *thread, const hd_run *run) {
         if (bytes == NULL) return thread->error_code;
         set_given(p, g->inputs[i].node, bytes);
     }
-    for (uint32_t i = 0; p->packs && i < p->call_count; ++i) HD_TRY(hd_plan_pack_weights(p, thread, &p->calls[i], run));
+    HD_TRY(hd_plan_pack_weights(p, thread, run));
     HD_TRY(read_constants(p, thread));
     for (uint32_t i = 0; i < p->fresh_count; ++i) {
         hd_plan_buffer *b = &p->buffers[p->fresh[i]];
@@ -178,7 +178,7 @@ void hd_plan_compute_rows(void *context, void *out, int64_t row, int64_t rows) {
 hd_error hd_plan_run_product(const hd_plan *p, hd_thread *thread, const hd_launch *l, char *room, size_t room_bytes) {
     hd_plan_call *c = &p->calls[l->call];
     hd_product product = {.call = &c->call, .way = c->way, .room = room, .room_bytes = room_bytes};
-    if (c->packed != NULL) product.packed = hd_block_data(c->packed);
+    if (c->weight != HD_NONE) product.packed = hd_block_data(p->weights[c->weight].packed);
     tile_kernel prologue;
     if (c->prologue != HD_NONE) {
         prologue.n = p->natives[c->prologue];

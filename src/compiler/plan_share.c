@@ -18,7 +18,7 @@ hd_product hd_plan_product_of(const hd_plan *p, const hd_launch *l) {
     const hd_plan_call *c = &p->calls[l->call];
     return (hd_product){.call = &c->call,
                         .way = c->way,
-                        .packed = c->packed_bytes > 0 ? p : NULL,
+                        .packed = c->weight != HD_NONE ? p : NULL,
                         .begin = c->prologue != HD_NONE ? hd_plan_compute_rows : NULL};
 }
 

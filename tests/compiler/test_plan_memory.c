@@ -64,6 +64,24 @@ static hd_script *convolutions(hd_tensor *state) {
     return built(b);
 }
 
+/* A constant and a state that several products read, packed once; the state in each run. */
+static hd_script *shared(hd_tensor *state) {
+    hd_tensor *w = operand(S(40, 40), 1, HD_F32);
+    hd_builder *b = started("shared");
+    hd_builder_add_state(b, "state", state);
+    hd_tensor *x = hd_input("x", S(12, 40), HD_F32), *turned = hd_t(state), *y = NULL;
+    hd_tensor *h = hd_concat(LIST(x, x, x, x, x, x, x, x, x, x, x, x), 0);
+    h = hd_concat(LIST(h, h, h, h, h), 0);
+    for (int i = 0; i < 3; ++i) h = hd_relu(hd_matmul(hd_mul_scalar(h, 1e-2), w));
+    for (int i = 0; i < 3; ++i) {
+        hd_tensor *part = hd_matmul(hd_mul_scalar(hd_slice(h, 0, i, i + 640, 1), 1e-2), turned);
+        y = y == NULL ? part : hd_add(y, part);
+    }
+    hd_builder_add_output(b, "h", hd_reshape(hd_slice(y, 0, 0, 40, 1), S(12, 40)));
+    hd_assign(state, hd_mul_scalar(hd_slice(h, 0, 0, 12, 1), 1e-2));
+    return built(b);
+}
+
 /* A product that computes its first operand, a megabyte, as it reads it. */
 static hd_script *prologues(hd_tensor *state) {
     hd_tensor *row = operand(S(560), 1, HD_F32), *w = operand(S(560, 40), 2, HD_F32);
@@ -162,6 +180,7 @@ SURVIVES(kernels)
 SURVIVES(products)
 SURVIVES(moved)
 SURVIVES(convolutions)
+SURVIVES(shared)
 SURVIVES(prologues)
 SURVIVES(in_place)
 
@@ -172,8 +191,8 @@ static void scripts_leave_nothing_behind(void **state) {
     for (int round = 0; round < WARM + 60; ++round) {
         HD_SCOPE;
         hd_tensor *s0 = operand(S(12, 40), 3, HD_F32);
-        static const maker makers[] = {kernels, products, moved, convolutions, prologues, in_place};
-        for (int i = 0; i < 6; ++i) {
+        static const maker makers[] = {kernels, products, moved, convolutions, shared, prologues, in_place};
+        for (size_t i = 0; i < sizeof makers / sizeof makers[0]; ++i) {
             hd_script *s = makers[i](s0);
             hd_script_set_optimization_level(s, round % 2 ? HD_O1 : HD_O2);
             hd_script_set_input(s, "x", s0);
@@ -198,6 +217,9 @@ int main(void) {
                                        test(convolutions_survive_while_they_are_compiled),
                                        test(convolutions_survive_while_code_is_found),
                                        test(convolutions_survive_while_they_run),
+                                       test(shared_survive_while_they_are_compiled),
+                                       test(shared_survive_while_code_is_found),
+                                       test(shared_survive_while_they_run),
                                        test(prologues_survive_while_they_are_compiled),
                                        test(prologues_survive_while_code_is_found),
                                        test(prologues_survive_while_they_run),

@@ -292,6 +292,20 @@ hd_error hd_contract_product_pack(hd_thread *thread, const hd_call *call, hd_pro
     return HD_OK;
 }
 
+bool hd_contract_product_packs_alike(const hd_call *call, hd_product_way way, const hd_call *other,
+                                     hd_product_way other_way) {
+    hd_tensor a, b, c, other_a, other_b, other_c;
+    batch_job j, as_other;
+    if (call->outputs[0]->count == 0 || other->outputs[0]->count == 0) return false;
+    as_operands(call, call->inputs[0], call->inputs[1], &a, &b, &c);
+    as_operands(other, other->inputs[0], other->inputs[1], &other_a, &other_b, &other_c);
+    if (b.layout.shape.rank > 2 || other_b.layout.shape.rank > 2 || b.layout.offset != other_b.layout.offset)
+        return false;
+    describe(&a, &b, &c, way, &j);
+    describe(&other_a, &other_b, &other_c, other_way, &as_other);
+    return hd_gemm_packs_alike(&j.first, &as_other.first);
+}
+
 bool hd_contract_product_packs_in_place(const hd_call *call, hd_product_way way, hd_packed_matrix *out) {
     hd_tensor a, b, c;
     batch_job j;

@@ -175,6 +175,22 @@ hd_error hd_conv_product_pack(hd_thread *thread, const hd_call *call, hd_product
     return HD_OK;
 }
 
+/* How weights are packed may depend on all there is about a convolution. */
+static bool lie_alike(const hd_tensor *a, const hd_tensor *b) {
+    if (a->dtype != b->dtype || !hd_shape_equal(a->layout.shape, b->layout.shape)) return false;
+    for (int i = 0; i < a->layout.shape.rank; ++i)
+        if (a->layout.stride[i] != b->layout.stride[i]) return false;
+    return a->layout.offset == b->layout.offset;
+}
+bool hd_conv_product_packs_alike(const hd_call *call, hd_product_way way, const hd_call *other,
+                                 hd_product_way other_way) {
+    return call->op == other->op && memcmp(call->attributes, other->attributes, call->op->attribute_bytes) == 0 &&
+           way.unit == other_way.unit && way.k_block == other_way.k_block && way.windows == other_way.windows &&
+           lie_alike(call->inputs[1], other->inputs[1]) && call->outputs[0]->dtype == other->outputs[0]->dtype &&
+           hd_shape_equal(call->inputs[0]->layout.shape, other->inputs[0]->layout.shape) &&
+           hd_shape_equal(call->outputs[0]->layout.shape, other->outputs[0]->layout.shape);
+}
+
 static hd_error run_product(hd_thread *thread, const hd_product *given, const hd_tensor *x) {
     work w;
     describe_call(given->call, given->way, &w);

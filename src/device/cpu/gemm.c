@@ -278,6 +278,13 @@ void hd_gemm_pack(const hd_gemm *p, char *out) {
     hd_parallel_range(panels, 65536 / (p->k * to.kernels->nr + 1) + 1, pack_panels, &to);
 }
 
+bool hd_gemm_packs_alike(const hd_gemm *p, const hd_gemm *other) {
+    if (p->k == 0 || other->k == 0 || !hd_gemm_wants_packed(p) || !hd_gemm_wants_packed(other)) return false;
+    const hd_gemm a = as_packed_beforehand(p), b = as_packed_beforehand(other);
+    return a.kernels == b.kernels && a.from_b == b.from_b && a.kept == b.kept && a.n == b.n && a.k == b.k &&
+           a.k_block == b.k_block && a.b_row == b.b_row && a.b_column == b.b_column;
+}
+
 /* ---- rows of A that are computed where they are used --------------------------------------------------------------------- */
 static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 /* Bytes of rows that `begin` computes. */

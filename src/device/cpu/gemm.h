@@ -55,6 +55,8 @@ size_t hd_gemm_packed_bytes(const hd_gemm *p);
 /* packed.c: that B can be packed where it lies, and how it lies then. */
 bool hd_gemm_packs_in_place(const hd_gemm *p, hd_packed_matrix *out);
 void hd_gemm_pack(const hd_gemm *p, char *out);
+/* That one packing of the same B does for both. */
+bool hd_gemm_packs_alike(const hd_gemm *p, const hd_gemm *other);
 
 /* m n k, or the most there is: broadcast operands may be absurdly large. */
 static inline int64_t hd_gemm_work(int64_t m, int64_t n, int64_t k) {

@@ -37,6 +37,13 @@ hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, hd_product_
                          : hd_contract_product_pack(thread, call, way, out);
 }
 
+bool hd_cpu_product_packs_alike(const hd_call *call, hd_product_way way, const hd_call *other,
+                                hd_product_way other_way) {
+    if (is_conv(call) != is_conv(other)) return false;
+    return is_conv(call) ? hd_conv_product_packs_alike(call, way, other, other_way)
+                         : hd_contract_product_packs_alike(call, way, other, other_way);
+}
+
 bool hd_cpu_product_packs_in_place(const hd_call *call, hd_product_way way, hd_packed_matrix *out) {
     return !is_conv(call) && hd_contract_product_packs_in_place(call, way, out);
 }

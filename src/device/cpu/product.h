@@ -75,6 +75,9 @@ bool hd_cpu_product_ways_differ(const hd_product *product, hd_product_way other)
 /* Bytes of the second operand of such a call when it is packed in advance; 0: packing brings nothing. */
 size_t hd_cpu_product_packed_bytes(const hd_call *call, hd_product_way way);
 hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, hd_product_way way, void *out);
+/* That one packing does for two calls whose second operands are views of the same memory. */
+bool hd_cpu_product_packs_alike(const hd_call *call, hd_product_way way, const hd_call *other,
+                                hd_product_way other_way);
 /* A matrix that was packed where it lies: blocks of rows, in each of them panels of columns. */
 typedef struct hd_packed_matrix {
     int64_t rows, columns, block, panel;
@@ -97,6 +100,8 @@ int64_t hd_contract_product_pieces(const hd_product *product);
 bool hd_contract_product_ways_differ(const hd_product *product, hd_product_way other);
 size_t hd_contract_product_packed_bytes(const hd_call *call, hd_product_way way);
 hd_error hd_contract_product_pack(hd_thread *thread, const hd_call *call, hd_product_way way, void *out);
+bool hd_contract_product_packs_alike(const hd_call *call, hd_product_way way, const hd_call *other,
+                                     hd_product_way other_way);
 bool hd_contract_product_packs_in_place(const hd_call *call, hd_product_way way, hd_packed_matrix *out);
 hd_error hd_conv_product(hd_thread *thread, const hd_product *product);
 size_t hd_conv_product_room(const hd_product *product);
@@ -104,6 +109,8 @@ int64_t hd_conv_product_pieces(const hd_product *product);
 bool hd_conv_product_ways_differ(const hd_product *product, hd_product_way other);
 size_t hd_conv_product_packed_bytes(const hd_call *call, hd_product_way way);
 hd_error hd_conv_product_pack(hd_thread *thread, const hd_call *call, hd_product_way way, void *out);
+bool hd_conv_product_packs_alike(const hd_call *call, hd_product_way way, const hd_call *other,
+                                 hd_product_way other_way);
 
 /* An elementwise row, by the device's own kernel: of the product alone, or of it and one more operand, of the tiles' dtype. */
 typedef struct hd_product_step {
