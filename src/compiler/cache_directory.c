@@ -2,6 +2,7 @@
  * one byte for every page they take: processes append to it without a lock, and only when it says that the limit is
  * passed does anybody read the directory. Other processes may remove what we are looking at: nothing here minds. */
 #include "compiler/cache_directory.h"
+#include "core/environment.h"
 #include "core/memory.h"
 
 #include <dirent.h>
@@ -19,15 +20,12 @@ static const int64_t default_limit = (int64_t)256 << 20;
 static const char size_name[] = ".size";
 
 /* ---- the environment ------------------------------------------------------------------------------------------------- */
-static const char *variable(const char *name) {
-    const char *value = getenv(name);
-    return value != NULL && value[0] != '\0' ? value : NULL;
-}
-
 size_t hd_cache_directory(char *out, size_t capacity) {
-    const char *off = variable("HODU_CACHE"), *own = variable("HODU_CACHE_DIR"), *cache = variable("XDG_CACHE_HOME"),
-               *home = variable("HOME");
+    const char *off = hd_environment("HODU_CACHE"), *own = hd_environment("HODU_CACHE_DIR"),
+               *cache = hd_environment("XDG_CACHE_HOME"), *home = hd_environment("HOME");
     const char *base = "", *below = "";
+    if (off != NULL && strcmp(off, "0") != 0 && strcmp(off, "1") != 0)
+        hd_environment_unknown("HODU_CACHE", off, strlen(off), "0 or 1");
     if (off != NULL && strcmp(off, "0") == 0)
         base = "";
     else if (own != NULL)
@@ -40,7 +38,7 @@ size_t hd_cache_directory(char *out, size_t capacity) {
 }
 
 int64_t hd_cache_limit(void) {
-    const char *text = variable("HODU_CACHE_LIMIT");
+    const char *text = hd_environment("HODU_CACHE_LIMIT");
     if (text == NULL) return default_limit;
     char *end;
     const double number = strtod(text, &end);
@@ -49,7 +47,11 @@ int64_t hd_cache_limit(void) {
                       : *end == 'G' || *end == 'g' ? 30
                                                    : 0;
     const double bytes = number * (double)((int64_t)1 << shift);
-    return end == text || !(bytes >= 0) || bytes > 0x1p62 ? default_limit : (int64_t)bytes;
+    if (shift > 0) ++end;
+    if (*end == 'B' || *end == 'b') ++end;
+    if (end != text && *end == '\0' && bytes >= 0 && bytes <= 0x1p62) return (int64_t)bytes;
+    hd_environment_unknown("HODU_CACHE_LIMIT", text, strlen(text), "bytes, or such a number with K, M or G behind it");
+    return default_limit;
 }
 
 bool hd_cache_make_directory(const char *directory) {

@@ -1,8 +1,10 @@
 /* Printing what the compiler does. */
 #include "compiler/dump.h"
+#include "core/environment.h"
 #include "core/memory.h"
 
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,13 +34,12 @@ const char *hd_dump_unknown(const char *list, size_t *length) {
 /* A word that names nothing would go unnoticed: nothing is printed for it. */
 static void warn(void) {
     size_t length;
+    char takes[128];
     const char *word = hd_dump_unknown(getenv("HODU_DUMP"), &length);
-    if (word == NULL) return;
-    flockfile(stderr);
-    fprintf(stderr, "hodu: HODU_DUMP has \"%.*s\"; it takes", (int)length, word);
-    for (int i = 0; i < WORDS; ++i) fprintf(stderr, "%s %s", i > 0 ? "," : "", words[i]);
-    fprintf(stderr, "\n");
-    funlockfile(stderr);
+    int at = 0;
+    for (int i = 0; i < WORDS; ++i)
+        at += snprintf(takes + at, sizeof takes - (size_t)at, "%s%s", i > 0 ? ", " : "", words[i]);
+    if (word != NULL) hd_environment_unknown("HODU_DUMP", word, length, takes);
 }
 
 bool hd_dump_wants(const char *what) {
@@ -57,6 +58,17 @@ void hd_dump_text(const char *headline, const char *text, size_t length) {
     fwrite(text, 1, length, stderr);
     if (length > 0 && text[length - 1] != '\n') fputc('\n', stderr);
     funlockfile(stderr);
+}
+
+void hd_dump_line(const char *word, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    flockfile(stderr);
+    fprintf(stderr, "%s: ", word);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    funlockfile(stderr);
+    va_end(arguments);
 }
 
 void hd_dump_kernel(const hd_kernel *k) {

@@ -10,6 +10,8 @@ bool hd_dump_wants(const char *what);
 const char *hd_dump_unknown(const char *list, size_t *length);
 /* Prints a piece of text under a headline; whole, whatever other threads print. */
 void hd_dump_text(const char *headline, const char *text, size_t length);
+/* A line of its own behind such a word. */
+void hd_dump_line(const char *word, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Prints the kernel, and as C, where that is wanted. Never fails: what there is no memory for is not printed. */
 void hd_dump_kernel(const hd_kernel *k);
 

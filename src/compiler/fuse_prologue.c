@@ -128,7 +128,8 @@ static const char *why_not_worth(const hd_graph *g, const hd_fusion *f, uint32_t
     if (bytes < LEAST_BYTES) return "it is small enough to stay in cache";
     if (x.size[x.rank - 1] < LEAST_ROW) return "its rows are short";
     return is_call && (bytes < CALL_BYTES || columns_of(g, product) > CALL_COLUMNS)
-               ? "a product alone is quicker as a call, unless that is large and the result narrow"
+               ? "a product alone is quicker as a call, unless its operand has 4 MB or more and its result 64 columns "
+                 "or fewer"
                : NULL;
 }
 

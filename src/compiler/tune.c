@@ -29,7 +29,7 @@ static const double worth = 0.97; /* of the time before: less is noise */
 static const struct {
     const char *name;
     hd_fuse_choice choice;
-} fusions[] = {{"as a rule", {0}},
+} fusions[] = {{"fused by rules", {0}},
                {"kernels of at most 8 nodes", {.most_members = 8}},
                {"products alone", {.products_alone = true}},
                {"reductions alone", {.reductions_alone = true}},
@@ -229,9 +229,7 @@ static hd_error run_once(trial *t, hd_plan *p, bool by_launch, int64_t *whole) {
 }
 
 static void say(const char *what, int64_t nanoseconds) {
-    char line[128];
-    if (!hd_dump_wants("tuning")) return;
-    hd_dump_text("tuning", line, (size_t)snprintf(line, sizeof line, "%10.2f us %s", (double)nanoseconds * 1e-3, what));
+    if (hd_dump_wants("tuning")) hd_dump_line("tuning", "%10.2f us, %s", (double)nanoseconds * 1e-3, what);
 }
 
 /* The least time of the whole, and of each launch where `each` is not NULL: then they run one after the other. */
@@ -397,7 +395,7 @@ static hd_error choose_for_launches(trial *t, hd_plan *plan, hd_tuning *tuning) 
     contest c = {plan, tuning, hd_array_resize(NULL, bytes), hd_array_resize(NULL, bytes), 0};
     hd_error status = c.best == NULL || c.time == NULL
                           ? hd_fail(HD_ERROR_MEMORY, "no memory to tune %u launches", plan->launch_count)
-                          : time_plan(t, plan, "the launches as a rule", &c.whole, c.best);
+                          : time_plan(t, plan, "launches by rules, one after the other", &c.whole, c.best);
     for (int threads = 1; status == HD_OK && threads < hd_pool_threads() && threads <= MOST_THREADS; threads *= 2)
         status = try_threads(t, &c, threads);
     for (int i = 0; i < CHANGES && status == HD_OK; ++i) status = try_change(t, &c, changes[i].name, changes[i].change);
@@ -411,8 +409,8 @@ static hd_error choose_for_launches(trial *t, hd_plan *plan, hd_tuning *tuning) 
 static hd_plan *choose_together(trial *t, hd_plan *plan, hd_tuning *tuning) {
     int64_t before, after;
     hd_plan *p = hd_plan_new(t->thread, t->g, plan->executor, HD_O3, tuning);
-    hd_error status = p == NULL ? t->thread->error_code : time_plan(t, plan, "before", &before, NULL);
-    if (status == HD_OK) status = time_plan(t, p, "with what was chosen", &after, NULL);
+    hd_error status = p == NULL ? t->thread->error_code : time_plan(t, plan, "launches by rules", &before, NULL);
+    if (status == HD_OK) status = time_plan(t, p, "launches as chosen", &after, NULL);
     const bool quicker = status == HD_OK && (double)after < (double)before * worth;
     if (!quicker) memset(tuning->launches, 0, tuning->launch_count * sizeof *tuning->launches);
     destroy(t, quicker ? plan : p);
@@ -421,23 +419,25 @@ static hd_plan *choose_together(trial *t, hd_plan *plan, hd_tuning *tuning) {
     return NULL;
 }
 
-/* A line for each launch that does not go by the rules. */
+/* What is kept: how launches are fused, and a line for each that does not go by the rules. */
 static void explain(const hd_plan *p, const hd_tuning *tuning) {
     if (!hd_dump_wants("tuning")) return;
+    for (int i = 0; i < FUSIONS; ++i)
+        if (memcmp(&fusions[i].choice, &tuning->fuse, sizeof tuning->fuse) == 0)
+            hd_dump_line("tuning", "kept: %s", fusions[i].name);
     for (uint32_t i = 0; i < p->launch_count; ++i) {
         const hd_launch_choice choice = tuning->launches[p->launches[i].number];
         hd_launch_figures figures;
-        char line[512];
+        char line[512] = "";
+        int at = 0;
         hd_plan_describe(&p->executable, i, &figures);
-        const int begin = snprintf(line, sizeof line, "launch %u (%s):", i, figures.what);
-        int at = begin;
         if (choice.threads > 0)
-            at += snprintf(line + at, sizeof line - (size_t)at, " %d thread%s,", choice.threads,
+            at += snprintf(line + at, sizeof line - (size_t)at, ", %d thread%s", choice.threads,
                            choice.threads > 1 ? "s" : "");
         for (int k = 0; k < CHANGES; ++k)
             if (has_change(choice, changes[k].change))
-                at += snprintf(line + at, sizeof line - (size_t)at, " %s,", changes[k].name);
-        if (at > begin) hd_dump_text("tuning", line, (size_t)at - 1); /* without the last comma */
+                at += snprintf(line + at, sizeof line - (size_t)at, ", %s", changes[k].name);
+        if (at > 0) hd_dump_line("tuning", "kept for launch %u (%s): %s", i, figures.what, line + 2);
     }
 }
 
@@ -475,7 +475,7 @@ hd_plan *hd_plan_tuned(hd_thread *thread, hd_graph *graph, hd_executor *executor
     if (p == NULL && t.refused) { /* made-up inputs are no inputs for it: it stays as it is as a rule */
         hd_error_copy error;
         hd_error_take(&error);
-        if (hd_dump_wants("tuning")) hd_dump_text("no tuning", error.message, strlen(error.message));
+        if (hd_dump_wants("tuning")) hd_dump_line("tuning", "none: %s", error.message);
         p = hd_plan_new(thread, graph, executor, HD_O3, NULL);
     } else if (p != NULL) {
         p->executable.alternatives = t.timed;

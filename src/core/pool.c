@@ -4,6 +4,7 @@
  * (epoch, next chunk), so a worker that wakes late finds the epoch gone and takes nothing. The caller never waits for a
  * worker that has not claimed a chunk: when another program holds the other core, it simply does all the work. */
 #include "core/pool.h"
+#include "core/environment.h"
 #include "core/error.h"
 
 #include <limits.h>
@@ -12,6 +13,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -109,8 +111,13 @@ static void *worker(void *number) {
 
 /* ---- how many -------------------------------------------------------------------------------------------------- */
 static int decide_threads(void) {
-    const char *wish = getenv("HODU_NUM_THREADS");
-    long count = wish != NULL ? strtol(wish, NULL, 10) : 0;
+    const char *wish = hd_environment("HODU_NUM_THREADS");
+    char *end = NULL;
+    long count = wish != NULL ? strtol(wish, &end, 10) : 0;
+    if (wish != NULL && (*end != '\0' || count <= 0)) {
+        hd_environment_unknown("HODU_NUM_THREADS", wish, strlen(wish), "a number of threads, 1 or more");
+        count = 0;
+    }
     if (count <= 0) {
         cpu_set_t set;
         count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);

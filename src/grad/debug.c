@@ -1,4 +1,5 @@
 /* HODU_DEBUG=nan: the first op whose result or gradient is not finite is an error that names it. */
+#include "core/environment.h"
 #include "grad/tape.h"
 
 #include <math.h>
@@ -20,7 +21,9 @@ static void read_environment(void) { /* a list: HODU_DEBUG=nan,... */
     const char *list = getenv("HODU_DEBUG");
     for (const char *word = list; word != NULL && *word != '\0';) {
         const size_t length = strcspn(word, ",");
-        nan_is_an_error = nan_is_an_error || (length == 3 && strncmp(word, "nan", 3) == 0);
+        const bool is_nan = length == 3 && strncmp(word, "nan", 3) == 0;
+        if (!is_nan && length > 0) hd_environment_unknown("HODU_DEBUG", word, length, "nan");
+        nan_is_an_error = nan_is_an_error || is_nan;
         word += length + (word[length] == ',');
     }
     with_tape =

@@ -239,10 +239,11 @@ static void ways_are_explained(void **state) {
     static char text[1 << 14];
     hd_cache_clear();
     explained(product(large, HD_F32, CONSTANT), text, sizeof text);
-    assert_non_null(strstr(text, " us the launches as a rule"));
-    assert_non_null(strstr(text, " us products in blocks of 256 along k"));
-    assert_non_null(strstr(text, " us products in blocks of 1024 along k"));
+    assert_non_null(strstr(text, " us, launches by rules, one after the other\n"));
+    assert_non_null(strstr(text, " us, products in blocks of 256 along k\n"));
+    assert_non_null(strstr(text, " us, products in blocks of 1024 along k\n"));
     assert_non_null(strstr(text, " shared out"));
+    assert_non_null(strstr(text, "tuning: kept: "));
     const bool has_unit = hd_kernels()->gemm_parts.mr > 0;
     assert_int_equal(strstr(text, " unit\n") != NULL, has_unit); /* the other one */
 }

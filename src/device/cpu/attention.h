@@ -3,6 +3,7 @@
 #define HD_DEVICE_CPU_ATTENTION_H
 
 #include "device/cpu/cpu.h"
+#include "device/cpu/sizes.h"
 
 typedef struct hd_attention_job {
     const hd_gemm_kernels *gemm;
@@ -23,7 +24,6 @@ typedef struct hd_attention_job {
 hd_error hd_cpu_attention_forward(hd_thread *thread, const hd_attention_job *job);
 hd_error hd_cpu_attention_back(hd_thread *thread, const hd_attention_job *job);
 
-static inline int64_t hd_least(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline char *hd_at(const void *base, int64_t element, size_t bytes) {
     return (char *)base + element * (int64_t)bytes;
 }

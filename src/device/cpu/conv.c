@@ -99,7 +99,6 @@ static const struct {
                           hd_conv_run_winograd},
 };
 
-static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 static size_t packed_size(const work *w) {
     return methods[w->conv.method].packed_size == NULL ? 0 : methods[w->conv.method].packed_size(&w->conv);
 }
@@ -107,18 +106,18 @@ static size_t packed_size(const work *w) {
 /* Cuts it for so many threads; bytes of memory that it works in: its plan, packed weights unless they are given, pieces. */
 static size_t cut(work *w, int threads, bool packed) {
     methods[w->conv.method].cut(&w->conv, &w->sizes, threads);
-    return rounded(hd_conv_plan_bytes(&w->sizes)) + (packed ? 0 : rounded(packed_size(w))) +
+    return hd_whole_lines(hd_conv_plan_bytes(&w->sizes)) + (packed ? 0 : hd_whole_lines(packed_size(w))) +
            w->conv.piece_bytes * (size_t)w->conv.pieces;
 }
 
 static void run(work *w, char *room) {
     hd_conv_work *c = &w->conv;
     hd_conv_plan_make(&w->sizes, w->transposed, room, &c->plan);
-    room += rounded(hd_conv_plan_bytes(&w->sizes));
+    room += hd_whole_lines(hd_conv_plan_bytes(&w->sizes));
     if (c->packed == NULL && methods[c->method].pack != NULL) {
         methods[c->method].pack(c, room);
         c->packed = room;
-        room += rounded(packed_size(w));
+        room += hd_whole_lines(packed_size(w));
     }
     c->room = room;
     methods[c->method].run(c);

@@ -6,6 +6,7 @@
 
 #include "device/cpu/patch.h"
 #include "device/cpu/product.h"
+#include "device/cpu/sizes.h"
 
 /* A convolution of `image` with `kernel` to `result`, three spatial axes each; of a transposed one the image is what comes
  * out. */

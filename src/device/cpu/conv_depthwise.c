@@ -12,10 +12,6 @@ enum {
     PARALLEL = 1 << 15
 };
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
-
 /* What the taps span on each axis, from `low` on; and the lines of x, laid out. */
 typedef struct window {
     int64_t low[3], span[3];
@@ -28,8 +24,8 @@ static window window_of(const hd_conv_work *c) {
     for (int a = 0; a < 3; ++a) {
         int64_t low = INT64_MAX, high = INT64_MIN;
         for (int64_t t = 0; t < c->plan.tap_count; ++t) {
-            low = least(low, c->plan.taps[t].base[a]);
-            high = most(high, c->plan.taps[t].base[a]);
+            low = hd_least(low, c->plan.taps[t].base[a]);
+            high = hd_most(high, c->plan.taps[t].base[a]);
         }
         w.low[a] = low;
         w.span[a] = high - low + 1;
@@ -50,7 +46,7 @@ static int64_t choose_lines(const hd_conv_work *c, const hd_conv_sizes *s, doubl
     for (int a = 0; a < 3; ++a) span[a] = (double)(s->dilation[a] * (s->kernel[a] - 1) + 1);
     *line = ((double)(c->out[2] * c->map.step[2]) + span[2]) * (double)c->bytes;
     const double fits = (LINES_BYTES / (*line * span[0]) - span[1]) / (double)c->map.step[1] + 1;
-    const int64_t lines = fits < 1 ? 1 : least(c->out[1], (int64_t)fits);
+    const int64_t lines = fits < 1 ? 1 : hd_least(c->out[1], (int64_t)fits);
     *needed = span[0] * ((double)((lines - 1) * c->map.step[1]) + span[1]);
     return lines;
 }
@@ -71,15 +67,15 @@ typedef struct item {
 void hd_conv_lay_out(const hd_conv_work *c, const hd_conv_lines *wanted, int64_t plane, int64_t sheet, char *out) {
     const int64_t step = wanted->step, run = wanted->run, line = run * step, top = wanted->top, width = c->map.image[2];
     const bool is_outside = sheet < 0 || sheet >= c->map.image[0];
-    const int64_t begin = is_outside ? wanted->lines : most(0, least(-top, wanted->lines)),
-                  end = most(begin, least(wanted->lines, c->map.image[1] - top));
+    const int64_t begin = is_outside ? wanted->lines : hd_most(0, hd_least(-top, wanted->lines)),
+                  end = hd_most(begin, hd_least(wanted->lines, c->map.image[1] - top));
     const char *x = hd_conv_element(c, c->x, plane * c->map.plane);
     memset(out, 0, (size_t)(begin * line) * c->bytes);
     memset(hd_conv_element(c, out, end * line), 0, (size_t)((wanted->lines - end) * line) * c->bytes);
     for (int64_t r = 0; begin < end && r < step; ++r) {
         const int64_t from = wanted->left + r;
-        const int64_t left = from >= 0 ? 0 : least(run, (-from + step - 1) / step),
-                      right = from >= width ? left : most(left, least(run, (width - from + step - 1) / step));
+        const int64_t left = from >= 0 ? 0 : hd_least(run, (-from + step - 1) / step),
+                      right = from >= width ? left : hd_most(left, hd_least(run, (width - from + step - 1) / step));
         char *to = hd_conv_element(c, out, begin * line + r * run);
         if (left > 0) c->map.runs(to, line, NULL, 0, end - begin, left, 1);
         if (right > left)
@@ -142,14 +138,14 @@ typedef struct sharing {
 static void run_piece(void *context, int64_t piece) {
     sharing *s = context;
     const hd_conv_work *c = s->c;
-    const int64_t parts = pieces_of(c->out[1], c->lines), blocks = pieces_of(c->groups, c->planes);
+    const int64_t parts = hd_pieces(c->out[1], c->lines), blocks = hd_pieces(c->groups, c->planes);
     for (int64_t i; (i = atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed)) < s->items;) {
         item t = {.line = i % parts * c->lines,
                   .sheet = i / parts % c->out[0],
                   .channel = i / parts / c->out[0] % blocks * c->planes,
                   .image = i / parts / c->out[0] / blocks};
-        t.lines = least(c->lines, c->out[1] - t.line);
-        t.channels = least(c->planes, c->groups - t.channel);
+        t.lines = hd_least(c->lines, c->out[1] - t.line);
+        t.channels = hd_least(c->planes, c->groups - t.channel);
         run_item(c, &s->window, &t, c->room + (size_t)piece * c->piece_bytes);
     }
 }
@@ -162,8 +158,8 @@ void hd_conv_cut_depthwise(hd_conv_work *c, const hd_conv_sizes *s, int threads)
     if ((double)(planes * hd_volume(c->out)) * (double)hd_volume(s->kernel) < PARALLEL) threads = 1;
     double ignored[2];
     c->lines = choose_lines(c, s, &ignored[0], &ignored[1]);
-    c->planes = most(1, least(c->groups, TILE_BYTES / (c->lines * c->out[2] * bytes)));
-    if (threads > 1) c->planes = most(1, least(c->planes, planes * c->out[0] / (4 * threads)));
+    c->planes = hd_most(1, hd_least(c->groups, TILE_BYTES / (c->lines * c->out[2] * bytes)));
+    if (threads > 1) c->planes = hd_most(1, hd_least(c->planes, planes * c->out[0] / (4 * threads)));
     c->pieces = threads;
     const int64_t elements =
         span[0] * lines_for(c, span[1], c->lines) * line + c->planes * c->lines * c->out[2] + 2 * SLACK;
@@ -172,6 +168,6 @@ void hd_conv_cut_depthwise(hd_conv_work *c, const hd_conv_sizes *s, int threads)
 
 void hd_conv_run_depthwise(const hd_conv_work *c) {
     sharing s = {.c = c, .window = window_of(c)};
-    s.items = c->batch * pieces_of(c->groups, c->planes) * c->out[0] * pieces_of(c->out[1], c->lines);
+    s.items = c->batch * hd_pieces(c->groups, c->planes) * c->out[0] * hd_pieces(c->out[1], c->lines);
     hd_parallel(c->pieces, run_piece, &s);
 }

@@ -17,15 +17,12 @@ enum {
     PARALLEL = 1 << 16
 };
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
-
 /* ---- weights ------------------------------------------------------------------------------------------------------------- */
 static int64_t strip_rows(const hd_conv_work *c) { return c->unit != NULL ? c->unit->mr : c->kernels->mr; }
 static size_t packed_bytes(const hd_conv_work *c) { return c->unit != NULL ? c->unit->packed_bytes : c->bytes; }
 /* Rows of patches at a time, all about equally long. */
 static int64_t block_of(const hd_conv_work *c, int64_t k) {
-    return c->unit != NULL ? UNIT_BLOCK : k == 0 ? 1 : pieces_of(k, pieces_of(k, K_BLOCK));
+    return c->unit != NULL ? UNIT_BLOCK : k == 0 ? 1 : hd_pieces(k, hd_pieces(k, K_BLOCK));
 }
 
 static char *strip_at(const hd_conv_work *c, const char *packed, int64_t group, const hd_conv_phase *p, int64_t strip,
@@ -62,12 +59,12 @@ static void pack_strips(void *context, int64_t begin, int64_t end) { /* items: g
     const int64_t mr = strip_rows(c);
     for (int64_t i = begin; i < end; ++i) {
         const int64_t strip = i % c->strips, group = i / c->strips / c->plan.phase_count,
-                      rows = least(mr, c->rows - strip * mr);
+                      rows = hd_least(mr, c->rows - strip * mr);
         const hd_conv_phase *p = &c->plan.phases[i / c->strips % c->plan.phase_count];
         const char *weight = hd_conv_element(c, c->weight, group * c->weight_group + strip * mr * c->weight_row);
         for (int64_t k0 = 0; c->unit != NULL && k0 < p->taps * c->channels; k0 += UNIT_BLOCK)
             pack_for_unit(c, strip_at(c, k->out, group, p, strip, k0), (const float *)weight, p, k0,
-                          least(UNIT_BLOCK, p->taps * c->channels - k0), rows);
+                          hd_least(UNIT_BLOCK, p->taps * c->channels - k0), rows);
         for (int64_t t = 0; c->unit == NULL && t < p->taps; ++t)
             c->kernels->pack_a(strip_at(c, k->out, group, p, strip, t * c->channels),
                                hd_conv_element(c, weight, c->plan.taps[p->tap0 + t].at), rows, c->channels,
@@ -92,7 +89,7 @@ static bool next_stretch(const hd_conv_phase *p, int64_t begin, int64_t columns,
     const int64_t pixels = hd_volume(p->grid), done = s->at + s->count;
     if (done >= columns) return false;
     *s = (stretch){(begin + done) / pixels, (begin + done) % pixels, columns - done, done};
-    s->count = least(s->count, pixels - s->first);
+    s->count = hd_least(s->count, pixels - s->first);
     return true;
 }
 
@@ -107,7 +104,7 @@ void hd_conv_pack_panel(const hd_conv_work *c, int64_t group, const hd_conv_phas
         const int64_t plane = (s.image * c->groups + group) * c->channels;
         const hd_conv_tap *tap = &c->plan.taps[p->tap0 + k0 / c->channels];
         for (int64_t k = k0, channel = k0 % c->channels, run; k < k0 + kc; k += run, channel = 0, ++tap) {
-            run = least(c->channels - channel, k0 + kc - k);
+            run = hd_least(c->channels - channel, k0 + kc - k);
             hd_patches(&map, tap->base, pixel, s.count, hd_conv_element(c, c->x, (plane + channel) * map.plane), run,
                        hd_conv_element(c, panel, (k - k0) * nr + s.at), nr);
         }
@@ -137,12 +134,12 @@ static void copy_panels(const hd_conv_work *c, int64_t group, const hd_conv_phas
 static int64_t pack_panels(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t k0, int64_t kc,
                            int64_t first, int64_t columns, char *out) {
     const int64_t nr = c->kernels->nr, pixels = hd_volume(p->grid);
-    const int64_t whole = least(columns, pixels - first % pixels) / nr;
+    const int64_t whole = hd_least(columns, pixels - first % pixels) / nr;
     if (whole > 1 && sees_images(c, p)) {
-        copy_panels(c, group, p, k0, kc, first, least(whole, PANELS_AT_ONCE), out);
-        return least(whole, PANELS_AT_ONCE);
+        copy_panels(c, group, p, k0, kc, first, hd_least(whole, PANELS_AT_ONCE), out);
+        return hd_least(whole, PANELS_AT_ONCE);
     }
-    hd_conv_pack_panel(c, group, p, k0, kc, first, least(nr, columns), out);
+    hd_conv_pack_panel(c, group, p, k0, kc, first, hd_least(nr, columns), out);
     return 1;
 }
 
@@ -156,7 +153,7 @@ static void multiply_panel(const hd_conv_work *c, int64_t group, const hd_conv_p
     for (int64_t s = 0; s < c->strips; ++s) {
         const char *a = strip_at(c, c->packed, group, p, s, k0);
         char *to = hd_conv_element(c, tile, s * mr * stride);
-        const int64_t rows = least(mr, c->rows - s * mr);
+        const int64_t rows = hd_least(mr, c->rows - s * mr);
         if (s == 0 && c->unit != NULL) /* the first strip, which is whole, takes it apart on the way */
             kernels->from[HD_F32].first(kc, a, 1, mr, panel, nr, parts, to, stride, k0 > 0);
         else if (rows == mr)
@@ -181,7 +178,7 @@ static void multiply(const hd_conv_work *c, int64_t group, const hd_conv_phase *
     if (k == 0) memset(tile, 0, (size_t)(c->rows * stride) * c->bytes);
     const int64_t block = block_of(c, k);
     for (int64_t k0 = 0; k0 < k; k0 += block) {
-        const int64_t kc = least(block, k - k0);
+        const int64_t kc = hd_least(block, k - k0);
         for (int64_t at = 0; at < columns;) {
             const int64_t packed = pack_panels(c, group, p, k0, kc, first + at, columns - at, room);
             for (int64_t i = 0; i < packed; ++i, at += nr)
@@ -231,7 +228,7 @@ static bool made_in_place(const hd_conv_work *c, int64_t group, const hd_conv_ph
 
 static void run_item(const hd_conv_work *c, char *room, int64_t group, const hd_conv_phase *p, int64_t index) {
     const int64_t width = c->panels * c->kernels->nr, pixels = hd_volume(p->grid), first = index * width,
-                  columns = least(width, c->batch * pixels - first);
+                  columns = hd_least(width, c->batch * pixels - first);
     char *tile = room + panels_bytes(c) + parts_bytes(c);
     if (!hd_conv_is_apart(c) && made_in_place(c, group, p, first, columns, room)) return;
     multiply(c, group, p, first, columns, room, tile, width);
@@ -247,7 +244,7 @@ static void run_item(const hd_conv_work *c, char *room, int64_t group, const hd_
 /* ---- sharing it out ----------------------------------------------------------------------------------------------------------- */
 /* Pixels of all images follow each other, so that small images fill panels, too. */
 static int64_t items_of(const hd_conv_work *c, const hd_conv_phase *p) {
-    return pieces_of(c->batch * hd_volume(p->grid), c->panels * c->kernels->nr);
+    return hd_pieces(c->batch * hd_volume(p->grid), c->panels * c->kernels->nr);
 }
 
 typedef struct sharing {
@@ -290,12 +287,12 @@ void hd_conv_cut_tiles(hd_conv_work *c, const hd_conv_sizes *sizes, int threads)
     const double work = (double)(c->batch * hd_volume(c->out)) * (double)(c->groups * c->rows * c->channels) *
                         (double)taps / (double)phases;
     if (work < PARALLEL) threads = 1;
-    c->strips = pieces_of(c->rows, mr);
-    const int64_t fits = ITEM_BYTES / (nr * (int64_t)c->bytes) / (c->rows + 1), all = pieces_of(pixels, nr);
-    c->panels = least(fits < 1 ? 1 : fits, least(MOST_PANELS, all));
+    c->strips = hd_pieces(c->rows, mr);
+    const int64_t fits = ITEM_BYTES / (nr * (int64_t)c->bytes) / (c->rows + 1), all = hd_pieces(pixels, nr);
+    c->panels = hd_least(fits < 1 ? 1 : fits, hd_least(MOST_PANELS, all));
     if (threads > 1) /* four items for each, since cores may differ */
-        c->panels = least(c->panels, pieces_of(all * c->groups * phases, 4 * (int64_t)threads));
-    c->pieces = least(threads, c->groups * phases * pieces_of(pixels, c->panels * nr) + phases);
+        c->panels = hd_least(c->panels, hd_pieces(all * c->groups * phases, 4 * (int64_t)threads));
+    c->pieces = hd_least(threads, c->groups * phases * hd_pieces(pixels, c->panels * nr) + phases);
     c->piece_bytes = (panels_bytes(c) + parts_bytes(c) + (size_t)(c->rows * c->panels * nr) * c->bytes + 63) / 64 * 64;
 }
 

@@ -20,17 +20,16 @@ typedef struct weight_job {
     int64_t units, pieces, group_parts;
 } weight_job;
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static char *element(const void *base, int64_t at, size_t bytes) { return (char *)base + at * (int64_t)bytes; }
 
 /* Columns of one panel at a block of pixels, as [pixel][nr]. */
 static void pack_panel(const weight_job *j, const char *x, int64_t panel, int64_t first, int64_t count, char *rows,
                        char *packed) {
     const hd_conv_sizes *s = j->s;
-    const int64_t nr = j->kernels->nr, begin = panel * nr, end = least(begin + nr, j->columns);
+    const int64_t nr = j->kernels->nr, begin = panel * nr, end = hd_least(begin + nr, j->columns);
     for (int64_t k = begin; k < end;) {
         const int64_t t = k / s->image_channels, channel = k % s->image_channels,
-                      run = least(s->image_channels - channel, end - k);
+                      run = hd_least(s->image_channels - channel, end - k);
         const int64_t at[3] = {t / s->kernel[2] / s->kernel[1], t / s->kernel[2] % s->kernel[1], t % s->kernel[2]};
         int64_t base[3];
         for (int a = 0; a < 3; ++a) base[a] = at[a] * s->dilation[a] - s->before[a];
@@ -45,7 +44,7 @@ static void pack_panel(const weight_job *j, const char *x, int64_t panel, int64_
 static void add_block(const weight_job *j, const char *strips, const char *packed, int64_t count, char *sums) {
     const int64_t mr = j->kernels->mr, nr = j->kernels->nr;
     for (int64_t i = 0; i < j->strips; ++i) {
-        const int64_t rows = least(mr, j->s->result_channels - i * mr);
+        const int64_t rows = hd_least(mr, j->s->result_channels - i * mr);
         const char *a = element(strips, i * mr * PIXELS, j->bytes);
         char *c = element(sums, i * mr * nr, j->bytes);
         if (rows == mr)
@@ -58,7 +57,7 @@ static void add_block(const weight_job *j, const char *strips, const char *packe
 static void store(const weight_job *j, int64_t group, int64_t panel, const char *sums) {
     const hd_conv_sizes *s = j->s;
     const int64_t nr = j->kernels->nr, taps = hd_volume(s->kernel), begin = panel * nr,
-                  end = least(begin + nr, j->columns);
+                  end = hd_least(begin + nr, j->columns);
     for (int64_t r = 0; r < s->result_channels; ++r)
         for (int64_t k = begin; k < end; ++k) {
             const int64_t to = ((group * s->result_channels + r) * s->image_channels + k % s->image_channels) * taps +
@@ -81,11 +80,11 @@ static void run_unit(const weight_job *j, char *rows, int64_t unit) {
         const char *x = element(j->image, (n * s->groups + group) * s->image_channels * j->map.plane, j->bytes);
         const char *g = element(j->gradient, (n * s->groups + group) * s->result_channels * pixels, j->bytes);
         for (int64_t first = 0; first < pixels; first += PIXELS) {
-            const int64_t count = least(PIXELS, pixels - first);
+            const int64_t count = hd_least(PIXELS, pixels - first);
             for (int64_t i = 0; i < j->strips; ++i)
                 j->kernels->pack_a(element(strips, i * mr * PIXELS, j->bytes),
                                    element(g, i * mr * pixels + first, j->bytes),
-                                   least(mr, s->result_channels - i * mr), count, pixels, 1);
+                                   hd_least(mr, s->result_channels - i * mr), count, pixels, 1);
             for (int64_t panel = panel0; panel < panel1; ++panel) {
                 pack_panel(j, x, panel, first, count, rows, packed);
                 add_block(j, strips, packed, count, element(sums, (panel - panel0) * panel_size, j->bytes));
@@ -124,9 +123,9 @@ hd_error hd_cpu_conv_weight(hd_thread *thread, const hd_conv_sizes *s, hd_dtype 
     const double work =
         (double)(s->batch * s->groups * s->result_channels) * (double)j.columns * (double)hd_volume(s->result);
     const int64_t wanted = work < PARALLEL ? 1 : 2 * hd_pool_threads();
-    j.group_parts = least(j.panels, (wanted + s->groups - 1) / s->groups);
+    j.group_parts = hd_least(j.panels, (wanted + s->groups - 1) / s->groups);
     j.units = s->groups * j.group_parts;
-    j.pieces = least(j.units, wanted);
+    j.pieces = hd_least(j.units, wanted);
     j.most_panels = (j.panels + j.group_parts - 1) / j.group_parts;
     j.room_size = 2 * nr * PIXELS + j.strips * mr * (PIXELS + j.most_panels * nr);
     hd_block *room = hd_block_new(thread, (size_t)(j.pieces * j.room_size) * j.bytes);

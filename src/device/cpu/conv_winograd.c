@@ -5,7 +5,10 @@
  * infinity the transforms make NaN: a row of tiles with a result that is no number is summed up as it stands. */
 #include "device/cpu/conv.h"
 
+#include "core/environment.h"
+
 #include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -21,17 +24,24 @@ enum {
     PARALLEL = 1 << 16
 };
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
-
 /* Tiles of an image. */
 static int64_t tile_rows(const hd_conv_work *c) { return (c->out[1] + 1) / 2; }
 static int64_t tile_columns(const hd_conv_work *c) { return (c->out[2] + 1) / 2; }
 
+/* Weights are packed for one way: it is the same as long as the process lives. */
+static bool is_wanted;
+static void read_environment(void) {
+    const char *wish = hd_environment("HODU_WINOGRAD");
+    is_wanted = wish == NULL || strcmp(wish, "0") != 0;
+    if (is_wanted && wish != NULL && strcmp(wish, "1") != 0)
+        hd_environment_unknown("HODU_WINOGRAD", wish, strlen(wish), "0 or 1");
+}
+
 bool hd_conv_takes_winograd(const hd_conv_work *c, const hd_conv_sizes *s) {
-    bool fits = c->bytes == 4 && s->kernel[0] == 1 && c->out[0] == 1 && c->map.image[0] == 1 && c->channels > 0 &&
-                s->before[0] == 0 && s->stride[0] == 1;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_environment);
+    bool fits = is_wanted && c->bytes == 4 && s->kernel[0] == 1 && c->out[0] == 1 && c->map.image[0] == 1 &&
+                c->channels > 0 && s->before[0] == 0 && s->stride[0] == 1;
     for (int a = 1; a < 3; ++a) fits = fits && s->kernel[a] == 3 && s->stride[a] == 1 && s->dilation[a] == 1;
     return fits;
 }
@@ -40,10 +50,10 @@ bool hd_conv_takes_winograd(const hd_conv_work *c, const hd_conv_sizes *s) {
  * not in advance); a tile of one channel, there or back; and how much quicker a matrix unit is, in percent. */
 enum { WINDOW_COST = 256, TRANSFORM_COST = 130, UNIT_PERCENT = 80, WIN_PERCENT = 115 };
 bool hd_conv_suits_winograd(const hd_conv_work *c) {
-    if (least(c->channels, c->rows) < LEAST_CHANNELS) return false;
+    if (hd_least(c->channels, c->rows) < LEAST_CHANNELS) return false;
     const double nr = c->kernels->nr, rows = (double)c->batch * (double)tile_rows(c),
                  tiles = ceil(rows * (double)tile_columns(c) / nr) * nr,
-                 vectors = rows * (double)pieces_of(tile_columns(c), SLACK) * SLACK,
+                 vectors = rows * (double)hd_pieces(tile_columns(c), SLACK) * SLACK,
                  shared = 1.0 / (double)c->channels + 1.0 / (double)c->rows;
     const double direct = 9.0 * (double)c->batch * (double)hd_volume(c->out) * (c->unit != NULL ? UNIT_PERCENT : 100);
     return direct > WIN_PERCENT * (PLACES * tiles + TRANSFORM_COST * vectors * shared + WINDOW_COST);
@@ -63,7 +73,7 @@ typedef struct window {
 static window window_of(const hd_conv_work *c) {
     window w = {.low = {0, INT64_MAX, INT64_MAX}};
     for (int t = 0; t < 9; ++t)
-        for (int a = 1; a < 3; ++a) w.low[a] = least(w.low[a], c->plan.taps[t].base[a]);
+        for (int a = 1; a < 3; ++a) w.low[a] = hd_least(w.low[a], c->plan.taps[t].base[a]);
     for (int t = 0; t < 9; ++t) {
         const int64_t *base = c->plan.taps[t].base;
         w.at[3 * (base[1] - w.low[1]) + base[2] - w.low[2]] = c->plan.taps[t].at;
@@ -87,7 +97,7 @@ static void pack_strips(void *context, int64_t begin, int64_t end) { /* items: g
             (const float *)(const void *)c->weight + group * c->weight_group + strip * mr * c->weight_row;
         hd_kernels()->winograd.windows(k->out + group * PLACES * place_elements(c) + strip * strip_elements(c),
                                        place_elements(c), weight, k->window.at, c->weight_row, c->weight_channel,
-                                       least(mr, c->rows - strip * mr), c->channels);
+                                       hd_least(mr, c->rows - strip * mr), c->channels);
     }
 }
 
@@ -109,10 +119,10 @@ typedef struct room {
 } room;
 static room room_of(const hd_conv_work *c) {
     const int64_t nr = c->kernels->nr;
-    room r = {.line = 2 * c->planes + 2, .columns = pieces_of(c->lines * c->planes, nr) * nr};
-    r.pitch = (pieces_of(r.columns, SLACK) | 1) * SLACK + 2 * SLACK;
+    room r = {.line = 2 * c->planes + 2, .columns = hd_pieces(c->lines * c->planes, nr) * nr};
+    r.pitch = (hd_pieces(r.columns, SLACK) | 1) * SLACK + 2 * SLACK;
     r.place = c->rows * r.columns + SLACK;
-    r.scratch = r.lines + pieces_of((2 * c->lines + 2) * r.line + 2 * SLACK, SLACK) * SLACK;
+    r.scratch = r.lines + hd_pieces((2 * c->lines + 2) * r.line + 2 * SLACK, SLACK) * SLACK;
     r.panels = r.scratch + PLACES * r.pitch;
     r.products = r.panels + PLACES * c->channels * r.columns;
     r.tile = r.products + PLACES * r.place;
@@ -140,12 +150,14 @@ typedef struct stretch {
 static bool next_stretch(const hd_conv_work *c, const item *t, stretch *s) {
     const int64_t done = s->at + s->rows, all = tile_rows(c), row = (t->first + done) % all;
     if (done >= t->count) return false;
-    *s = (stretch){(t->first + done) / all, row, least(t->count - done, all - row), done};
+    *s = (stretch){(t->first + done) / all, row, hd_least(t->count - done, all - row), done};
     return true;
 }
-static int64_t lines_of(const hd_conv_work *c, const stretch *s) { return least(2 * s->rows, c->out[1] - 2 * s->row); }
+static int64_t lines_of(const hd_conv_work *c, const stretch *s) {
+    return hd_least(2 * s->rows, c->out[1] - 2 * s->row);
+}
 static int64_t width_of(const hd_conv_work *c, const item *t) {
-    return least(2 * t->columns, c->out[2] - 2 * t->column);
+    return hd_least(2 * t->columns, c->out[2] - 2 * t->column);
 }
 
 /* One channel's patches to scratch: [place][tiles]. */
@@ -186,11 +198,11 @@ static void multiply_panel(const hd_conv_work *c, const float *weights, const fl
                            int64_t out_row) {
     const int64_t mr = c->kernels->mr, nr = c->kernels->nr;
     for (int64_t k = 0; k < c->channels; k += K_BLOCK) {
-        const int64_t kc = least(K_BLOCK, c->channels - k);
+        const int64_t kc = hd_least(K_BLOCK, c->channels - k);
         for (int64_t s = 0; s < c->strips; ++s) {
             const float *a = weights + s * strip_elements(c) + k * mr, *b = panel + k * nr;
             float *to = out + s * mr * out_row;
-            const int64_t rows = least(mr, c->rows - s * mr);
+            const int64_t rows = hd_least(mr, c->rows - s * mr);
             if (rows == mr)
                 c->kernels->tile(kc, a, b, nr, to, out_row, k > 0);
             else
@@ -203,7 +215,7 @@ static void multiply_panel(const hd_conv_work *c, const float *weights, const fl
 static void multiply(const work *w, const item *t, float *base) {
     const hd_conv_work *c = w->c;
     const room *r = &w->room;
-    const int64_t nr = c->kernels->nr, columns = pieces_of(t->count * t->columns, nr) * nr;
+    const int64_t nr = c->kernels->nr, columns = hd_pieces(t->count * t->columns, nr) * nr;
     const float *weights = (const float *)(const void *)c->packed + t->group * PLACES * place_elements(c);
     for (int p = 0; p < PLACES; ++p)
         for (int64_t column = 0; column < columns; column += nr)
@@ -229,7 +241,7 @@ static void transform_back(const work *w, const item *t, const stretch *s, const
             const float *from = base + r->products + (o->row + q) * r->columns + (s->at + i) * t->columns;
             if (summed[s->at + i] == 0 &&
                 !hd_kernels()->winograd.results(o->tile + q * o->tile_row + 2 * i * o->line, o->line,
-                                                (int)least(2, o->lines - 2 * i), o->columns, from, r->place))
+                                                (int)hd_least(2, o->lines - 2 * i), o->columns, from, r->place))
                 summed[s->at + i] = 1;
         }
 }
@@ -238,13 +250,13 @@ static void transform_back(const work *w, const item *t, const stretch *s, const
 static void sum_up(const work *w, const item *t, const stretch *s, const results *o, int64_t first, int64_t count,
                    float *base, float *out) {
     const hd_conv_work *c = w->c;
-    const int64_t nr = c->kernels->nr, k_most = least(K_BLOCK, c->channels);
+    const int64_t nr = c->kernels->nr, k_most = hd_least(K_BLOCK, c->channels);
     float *panel = base + w->room.panels, *sums = panel + k_most * nr;
     for (int64_t at = 0; at < count; at += nr) {
-        const int64_t columns = least(nr, count - at);
+        const int64_t columns = hd_least(nr, count - at);
         for (int tap = 0; tap < 9; ++tap)
             for (int64_t k = 0; k < c->channels; k += k_most) {
-                const int64_t kc = least(k_most, c->channels - k);
+                const int64_t kc = hd_least(k_most, c->channels - k);
                 hd_conv_pack_panel(c, t->group, c->plan.phases, tap * c->channels + k, kc,
                                    s->image * hd_volume(c->out) + first + at, columns, (char *)panel);
                 const int64_t weight =
@@ -262,7 +274,7 @@ static void finish_rows(const work *w, const item *t, const stretch *s, int64_t 
     const int64_t result_row = (s->image * c->groups + t->group) * c->rows + row;
     results o = {.line = width_of(c, t),
                  .row = row,
-                 .rows = least(ROWS_AT_ONCE, c->rows - row),
+                 .rows = hd_least(ROWS_AT_ONCE, c->rows - row),
                  .first = 2 * s->row * c->out[2] + 2 * t->column,
                  .lines = lines_of(c, s),
                  .columns = width_of(c, t)};
@@ -285,9 +297,9 @@ static void finish_rows(const work *w, const item *t, const stretch *s, int64_t 
 }
 
 /* ---- sharing it out ----------------------------------------------------------------------------------------------------------- */
-static int64_t parts_of_row(const hd_conv_work *c) { return pieces_of(tile_columns(c), c->planes); }
+static int64_t parts_of_row(const hd_conv_work *c) { return hd_pieces(tile_columns(c), c->planes); }
 static int64_t items_of_group(const hd_conv_work *c) {
-    return pieces_of(c->batch * tile_rows(c), c->lines) * parts_of_row(c);
+    return hd_pieces(c->batch * tile_rows(c), c->lines) * parts_of_row(c);
 }
 
 static void run_piece(void *context, int64_t piece) { /* items: group, rows of tiles, part of a row */
@@ -301,8 +313,8 @@ static void run_piece(void *context, int64_t piece) { /* items: group, rows of t
     for (int p = 1; p <= PLACES; ++p) memset(base + r->products + p * r->place - SLACK, 0, SLACK * sizeof *base);
     for (int64_t i; (i = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed)) < c->groups * of_group;) {
         item t = {.group = i / of_group, .first = i % of_group / parts * c->lines, .column = i % parts * c->planes};
-        t.count = least(c->lines, c->batch * tile_rows(c) - t.first);
-        t.columns = least(c->planes, tile_columns(c) - t.column);
+        t.count = hd_least(c->lines, c->batch * tile_rows(c) - t.first);
+        t.columns = hd_least(c->planes, tile_columns(c) - t.column);
         pack_patches(w, &t, base);
         multiply(w, &t, base);
         for (stretch s = {0}; next_stretch(c, &t, &s);) {
@@ -315,7 +327,7 @@ static void run_piece(void *context, int64_t piece) { /* items: group, rows of t
 /* Columns of all items, in whole panels, when each has so many rows of tiles. */
 static int64_t columns_with(const hd_conv_work *c, int64_t rows) {
     const int64_t nr = c->kernels->nr, width = tile_columns(c), all = c->batch * tile_rows(c);
-    return (all / rows * pieces_of(rows * width, nr) + pieces_of(all % rows * width, nr)) * nr;
+    return (all / rows * hd_pieces(rows * width, nr) + hd_pieces(all % rows * width, nr)) * nr;
 }
 
 /* Rows of tiles of an item: of those that fit, what fills panels best, and of those about as good the most. A row that does not
@@ -323,21 +335,21 @@ static int64_t columns_with(const hd_conv_work *c, int64_t rows) {
 static void choose_tiles(hd_conv_work *c, int64_t threads) {
     const int64_t nr = c->kernels->nr, all = c->batch * tile_rows(c), width = tile_columns(c);
     const int64_t fits = ITEM_BYTES / (PLACES * (int64_t)c->bytes * (c->channels + c->rows)),
-                  tiles = least(most(fits / nr, LEAST_PANELS), MOST_PANELS) * nr;
+                  tiles = hd_least(hd_most(fits / nr, LEAST_PANELS), MOST_PANELS) * nr;
     c->lines = 1;
-    c->planes = pieces_of(width, pieces_of(width, tiles));
-    int64_t limit = least(tiles / width, all);
-    if (threads > 1) limit = least(limit, pieces_of(all * c->groups, 4 * threads));
+    c->planes = hd_pieces(width, hd_pieces(width, tiles));
+    int64_t limit = hd_least(tiles / width, all);
+    if (threads > 1) limit = hd_least(limit, hd_pieces(all * c->groups, 4 * threads));
     for (int64_t rows = 2; rows <= limit; ++rows)
         if (columns_with(c, rows) <= columns_with(c, c->lines) + columns_with(c, c->lines) / 64) c->lines = rows;
 }
 
 void hd_conv_cut_winograd(hd_conv_work *c, const hd_conv_sizes *sizes, int threads) {
     (void)sizes;
-    c->strips = pieces_of(c->rows, c->kernels->mr);
+    c->strips = hd_pieces(c->rows, c->kernels->mr);
     choose_tiles(c, threads);
-    c->pieces = least(threads, c->groups * items_of_group(c));
-    c->piece_bytes = (size_t)pieces_of(room_of(c).elements, SLACK) * SLACK * sizeof(float);
+    c->pieces = hd_least(threads, c->groups * items_of_group(c));
+    c->piece_bytes = (size_t)hd_pieces(room_of(c).elements, SLACK) * SLACK * sizeof(float);
 }
 
 void hd_conv_run_winograd(const hd_conv_work *c) {

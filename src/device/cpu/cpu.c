@@ -1,6 +1,7 @@
 /* The CPU device: which kernels this machine runs, and the executor that runs calls with them. */
 #include "device/cpu/cpu.h"
 #include "core/device.h"
+#include "core/environment.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -117,17 +118,26 @@ static bool has_avx2(void) { /* with all that the build's flags for this set all
 }
 #endif
 
+/* Up to which of these sets HODU_ISA lets kernels go. */
+static const char *const sets[] = {"baseline", "avx2", "avx512", "amx"};
+enum { BASELINE, AVX2, AVX512, AMX };
+static int allowed(void) {
+    const char *wish = hd_environment("HODU_ISA");
+    for (int i = BASELINE; wish != NULL && i <= AMX; ++i)
+        if (strcmp(wish, sets[i]) == 0) return i;
+    if (wish != NULL) hd_environment_unknown("HODU_ISA", wish, strlen(wish), "baseline, avx2, avx512 or amx");
+    return AMX;
+}
+
 static void choose_isa(void) {
-    const char *wish = getenv("HODU_ISA");
-    const bool baseline = wish != NULL && strcmp(wish, "baseline") == 0,
-               avx2 = wish != NULL && strcmp(wish, "avx2") == 0, avx512 = wish != NULL && strcmp(wish, "avx512") == 0;
-    (void)baseline, (void)avx2, (void)avx512;
+    const int most = allowed();
+    (void)most;
 #if defined(HD_HAS_AVX512) && defined(HD_HAS_AVX2)
-    if (!baseline && !avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+    if (most >= AVX512 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && has_avx2()) {
         use_avx512();
 #ifdef HD_HAS_AMX
-        if (!avx512 && has_amx()) {
+        if (most >= AMX && has_amx()) {
             table->isa = "amx";
             hd_fill_parts_amx(table);
         }
@@ -136,7 +146,7 @@ static void choose_isa(void) {
     }
 #endif
 #ifdef HD_HAS_AVX2
-    if (!baseline && has_avx2()) {
+    if (most >= AVX2 && has_avx2()) {
         use_avx2();
         return;
     }

@@ -30,8 +30,8 @@ enum {
 
 /* ---- what it costs ------------------------------------------------------------------------------------------------------ */
 static int64_t cost_in(const product *p, const hd_gemm_kernels *unit) {
-    const int64_t whole = pieces_of(p->m, unit->mr) * unit->mr * pieces_of(p->n, unit->nr) * unit->nr *
-                          pieces_of(p->k, unit->group) * unit->group;
+    const int64_t whole = hd_pieces(p->m, unit->mr) * unit->mr * hd_pieces(p->n, unit->nr) * unit->nr *
+                          hd_pieces(p->k, unit->group) * unit->group;
     return unit->cost * whole + unit->cost_a * p->m * p->k +
            (p->b_column == 1 ? unit->cost_b : unit->cost_b_turned) * p->k * p->n;
 }
@@ -46,7 +46,7 @@ int64_t hd_gemm_cost(const hd_gemm *p) {
 }
 
 bool hd_gemm_suits(const hd_gemm *p, const hd_gemm_kernels *unit) {
-    const int64_t least = minimum(p->m, minimum(p->n, p->k)), work = hd_gemm_work(p->m, p->n, p->k);
+    const int64_t least = hd_least(p->m, hd_least(p->n, p->k)), work = hd_gemm_work(p->m, p->n, p->k);
     if (least < UNIT_LEAST || !hd_gemm_wants_packing(p)) return false;
     return work > MOST_WORK || cost_in(p, unit) < VECTOR_COST * work;
 }
@@ -55,7 +55,7 @@ static int threads_for(const product *p) { return hd_gemm_cost(p) >= HD_GEMM_PAR
 
 /* ---- packed ------------------------------------------------------------------------------------------------------------ */
 /* Elements of a packed row or column of k. */
-static int64_t packed_k(const product *p, int64_t k) { return pieces_of(k, p->kernels->group) * p->kernels->group; }
+static int64_t packed_k(const product *p, int64_t k) { return hd_pieces(k, p->kernels->group) * p->kernels->group; }
 /* Bytes of `k` elements of each of `rows` rows of A, and of `columns` columns of B. */
 static size_t packed_a(const product *p, int64_t rows, int64_t k) {
     return (size_t)(rows * packed_k(p, k)) * p->kernels->packed_bytes;
@@ -65,7 +65,7 @@ static size_t packed_b(const product *p, int64_t columns, int64_t k) {
 }
 
 static char *panel_of_b(const product *p, int64_t k0, int64_t panel) {
-    const int64_t nr = p->kernels->nr, count = pieces_of(p->n, nr), kc = minimum(p->k_block, p->k - k0);
+    const int64_t nr = p->kernels->nr, count = hd_pieces(p->n, nr), kc = hd_least(p->k_block, p->k - k0);
     return p->panels + packed_b(p, count * nr, k0) + packed_b(p, panel * nr, kc);
 }
 
@@ -78,27 +78,27 @@ typedef struct source {
     int64_t row, column;
 } source;
 static source source_of_b(const product *p, int64_t k0, int64_t panel) {
-    const int64_t nr = p->kernels->nr, count = pieces_of(p->n, nr), kc = minimum(p->k_block, p->k - k0);
+    const int64_t nr = p->kernels->nr, count = hd_pieces(p->n, nr), kc = hd_least(p->k_block, p->k - k0);
     if (p->gathered == NULL) return (source){at_b(p, k0, panel * nr), p->b_row, p->b_column};
     return (source){p->gathered + (size_t)((k0 * count + kc * panel) * nr) * p->from_b->bytes, nr, 1};
 }
 static void pack_b(const product *p, char *out, int64_t k0, int64_t kc, int64_t panel) {
     const int64_t nr = p->kernels->nr;
     const source b = source_of_b(p, k0, panel);
-    (p->kept ? p->from_b->keep_b : p->from_b->pack_b)(out, b.at, kc, minimum(nr, p->n - panel * nr), b.row, b.column);
+    (p->kept ? p->from_b->keep_b : p->from_b->pack_b)(out, b.at, kc, hd_least(nr, p->n - panel * nr), b.row, b.column);
 }
 
 /* Rows of so many elements of A that stay in the second-level cache. */
 static int64_t rows_at_once(const product *p, int64_t k) {
     const int64_t mr = p->kernels->mr, most = A_BYTES / (int64_t)packed_a(p, 1, k) / mr * mr;
-    return most < mr ? mr : minimum(most, M_BLOCK / mr * mr);
+    return most < mr ? mr : hd_least(most, M_BLOCK / mr * mr);
 }
 
 static void pack_panels(void *context, int64_t begin, int64_t end) {
     const product *p = context;
     for (int64_t panel = begin; panel < end; ++panel)
         for (int64_t k0 = 0; k0 < p->k; k0 += p->k_block)
-            pack_b(p, panel_of_b(p, k0, panel), k0, minimum(p->k_block, p->k - k0), panel);
+            pack_b(p, panel_of_b(p, k0, panel), k0, hd_least(p->k_block, p->k - k0), panel);
 }
 
 /* Measured: a packed A is not quicker to read than rows that lie along memory, and another thread has to wait for it. */
@@ -113,7 +113,7 @@ static void multiply_rows(const product *p, int64_t rows, int64_t kc, const char
                           int64_t ldc, bool accumulate) {
     const int mr = p->kernels->mr, nr = p->kernels->nr;
     if (p->a_in_place)
-        (p->kept ? p->from_b->thin : p->kernels->thin)((int)minimum(rows, mr), kc, a, p->a_row, 1, b, nr, c, ldc,
+        (p->kept ? p->from_b->thin : p->kernels->thin)((int)hd_least(rows, mr), kc, a, p->a_row, 1, b, nr, c, ldc,
                                                        accumulate);
     else if (rows >= mr)
         (p->kept ? p->from_b->tile : p->kernels->tile)(kc, a, b, nr, c, ldc, accumulate);
@@ -147,11 +147,11 @@ static void edge_tile(const product *p, int64_t kc, const char *a, const char *b
 static void pack_rows(const product *p, char *strips, int64_t row0, int64_t rows, int64_t k0, int64_t kc) {
     const int64_t mr = p->kernels->mr;
     for (int64_t i = 0; i < rows && !p->a_in_place; i += mr)
-        pack_a(p, strips + packed_a(p, i, kc), row0 + i, minimum(mr, rows - i), k0, kc);
+        pack_a(p, strips + packed_a(p, i, kc), row0 + i, hd_least(mr, rows - i), k0, kc);
 }
 static void multiply_panel(const product *p, const char *strips, int64_t row0, int64_t rows, int64_t k0, int64_t kc,
                            int64_t panel, char *b, bool is_packed) {
-    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, columns = minimum(nr, p->n - panel * nr);
+    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, columns = hd_least(nr, p->n - panel * nr);
     const bool on_the_way = !is_packed && packs_on_the_way(p, rows, columns);
     if (!is_packed && !on_the_way) pack_b(p, b, k0, kc, panel);
     for (int64_t i = 0; i < rows; i += mr) {
@@ -160,9 +160,9 @@ static void multiply_panel(const product *p, const char *strips, int64_t row0, i
         if (i == 0 && on_the_way)
             multiply_first(p, kc, a, source_of_b(p, k0, panel), b, c, p->n, k0 > 0);
         else if (columns == nr)
-            multiply_rows(p, minimum(mr, rows - i), kc, a, b, c, p->n, k0 > 0);
+            multiply_rows(p, hd_least(mr, rows - i), kc, a, b, c, p->n, k0 > 0);
         else
-            edge_tile(p, kc, a, b, c, minimum(mr, rows - i), columns, k0 > 0);
+            edge_tile(p, kc, a, b, c, hd_least(mr, rows - i), columns, k0 > 0);
     }
 }
 
@@ -176,19 +176,19 @@ static void leave(const product *p) {
 
 static void multiply_piece(void *context, int64_t piece) {
     const product *p = context;
-    const int64_t mr = p->kernels->mr, panels = pieces_of(p->n, p->kernels->nr);
+    const int64_t mr = p->kernels->mr, panels = hd_pieces(p->n, p->kernels->nr);
     const int64_t row_piece = piece / p->column_pieces, column_piece = piece % p->column_pieces;
-    const int64_t strips = pieces_of(p->m, mr);
+    const int64_t strips = hd_pieces(p->m, mr);
     const int64_t row_begin = strips * row_piece / p->row_pieces * mr,
-                  row_end = minimum(strips * (row_piece + 1) / p->row_pieces * mr, p->m);
+                  row_end = hd_least(strips * (row_piece + 1) / p->row_pieces * mr, p->m);
     const int64_t panel0 = panels * column_piece / p->column_pieces,
                   panel1 = panels * (column_piece + 1) / p->column_pieces;
-    char *block = p->strips + (size_t)piece * packed_a(p, p->m_block, minimum(p->k_block, p->k));
+    char *block = p->strips + (size_t)piece * packed_a(p, p->m_block, hd_least(p->k_block, p->k));
     enter(p);
     for (int64_t k0 = 0; k0 < p->k; k0 += p->k_block) {
-        const int64_t kc = minimum(p->k_block, p->k - k0);
+        const int64_t kc = hd_least(p->k_block, p->k - k0);
         for (int64_t row0 = row_begin; row0 < row_end; row0 += p->m_block) {
-            const int64_t rows = minimum(p->m_block, row_end - row0);
+            const int64_t rows = hd_least(p->m_block, row_end - row0);
             pack_rows(p, block, row0, rows, k0, kc);
             for (int64_t panel = panel0; panel < panel1; ++panel)
                 multiply_panel(p, block, row0, rows, k0, kc, panel, panel_of_b(p, k0, panel), true);
@@ -200,13 +200,13 @@ static void multiply_piece(void *context, int64_t piece) {
 /* Columns cut among threads; all rows of A are packed at once, and each panel of B right before they meet it. */
 static void multiply_few_rows(void *context, int64_t piece) {
     const product *p = context;
-    const int64_t nr = p->kernels->nr, panels = pieces_of(p->n, nr);
+    const int64_t nr = p->kernels->nr, panels = hd_pieces(p->n, nr);
     const int64_t panel0 = panels * piece / p->column_pieces, panel1 = panels * (piece + 1) / p->column_pieces;
-    char *strips = p->strips + (size_t)piece * packed_a(p, p->m_block, minimum(p->k_block, p->k));
-    char *room = p->panels + (size_t)piece * packed_b(p, nr, minimum(p->k_block, p->k));
+    char *strips = p->strips + (size_t)piece * packed_a(p, p->m_block, hd_least(p->k_block, p->k));
+    char *room = p->panels + (size_t)piece * packed_b(p, nr, hd_least(p->k_block, p->k));
     enter(p);
     for (int64_t k0 = 0; k0 < p->k; k0 += p->k_block) {
-        const int64_t kc = minimum(p->k_block, p->k - k0);
+        const int64_t kc = hd_least(p->k_block, p->k - k0);
         pack_rows(p, strips, 0, p->m, k0, kc);
         for (int64_t panel = panel0; panel < panel1; ++panel)
             multiply_panel(p, strips, 0, p->m, k0, kc, panel, room, false);
@@ -215,19 +215,19 @@ static void multiply_few_rows(void *context, int64_t piece) {
 }
 
 static hd_error multiply_packed(hd_thread *thread, product *p) {
-    const int64_t nr = p->kernels->nr, mr = p->kernels->mr, panels = pieces_of(p->n, nr),
-                  k_block = minimum(p->k_block, p->k);
+    const int64_t nr = p->kernels->nr, mr = p->kernels->mr, panels = hd_pieces(p->n, nr),
+                  k_block = hd_least(p->k_block, p->k);
     const int threads = threads_for(p);
     /* cut the longer side: whole strips of A or whole panels of B for each thread */
     p->row_pieces = p->column_pieces = 1;
-    const int64_t strips = pieces_of(p->m, mr), most = 2 * threads; /* more than threads: their cores may differ */
+    const int64_t strips = hd_pieces(p->m, mr), most = 2 * threads; /* more than threads: their cores may differ */
     /* B is read once when A is one block: then each panel is packed where it is used */
     const bool few_rows = p->m <= M_BLOCK && (threads == 1 || panels >= 2 * threads);
     p->m_block = few_rows ? strips * mr : rows_at_once(p, k_block);
     if (threads > 1 && !few_rows && strips >= 2 * threads)
-        p->row_pieces = minimum(strips / 2, most);
+        p->row_pieces = hd_least(strips / 2, most);
     else if (threads > 1)
-        p->column_pieces = minimum(panels, most);
+        p->column_pieces = hd_least(panels, most);
     const int64_t pieces = p->row_pieces * p->column_pieces;
     p->a_in_place = reads_rows(p);
     if (p->k > ((int64_t)1 << 47) / (panels * nr))
@@ -268,13 +268,13 @@ static hd_gemm as_packed_beforehand(const hd_gemm *p) {
 
 size_t hd_gemm_packed_bytes(const hd_gemm *p) {
     const hd_gemm as = as_packed_beforehand(p);
-    return packed_b(&as, pieces_of(p->n, as.kernels->nr) * as.kernels->nr, p->k);
+    return packed_b(&as, hd_pieces(p->n, as.kernels->nr) * as.kernels->nr, p->k);
 }
 
 void hd_gemm_pack(const hd_gemm *p, char *out) {
     hd_gemm to = as_packed_beforehand(p);
     to.panels = out;
-    const int64_t panels = pieces_of(p->n, to.kernels->nr);
+    const int64_t panels = hd_pieces(p->n, to.kernels->nr);
     hd_parallel_range(panels, 65536 / (p->k * to.kernels->nr + 1) + 1, pack_panels, &to);
 }
 
@@ -286,7 +286,6 @@ bool hd_gemm_packs_alike(const hd_gemm *p, const hd_gemm *other) {
 }
 
 /* ---- rows of A that are computed where they are used --------------------------------------------------------------------- */
-static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 /* Bytes of rows that `begin` computes. */
 static size_t computed_bytes(const product *p, int64_t rows) {
     return p->begin == NULL ? 0 : (size_t)(rows * p->k) * p->from_a->bytes;
@@ -308,18 +307,18 @@ static void compute_rows(void *context, int64_t begin, int64_t end) {
 /* All of k of some strips of A: [k blocks][strips][k_block][mr], for the m_block rows from row0 on. */
 static const char *strip_of_a(const product *p, const char *strips, int64_t count, int64_t k0, int64_t strip) {
     const int64_t mr = p->kernels->mr;
-    return strips + packed_a(p, count * mr, k0) + packed_a(p, strip * mr, minimum(p->k_block, p->k - k0));
+    return strips + packed_a(p, count * mr, k0) + packed_a(p, strip * mr, hd_least(p->k_block, p->k - k0));
 }
 /* `computed` is room for the rows of one strip. */
 static void pack_strips(const product *p, char *out, int64_t row0, int64_t rows, int64_t begin, int64_t end,
                         char *computed) {
-    const int64_t mr = p->kernels->mr, strips = pieces_of(rows, mr);
+    const int64_t mr = p->kernels->mr, strips = hd_pieces(rows, mr);
     for (int64_t s = begin; s < end; ++s) {
-        const int64_t row = row0 + s * mr, count = minimum(mr, rows - s * mr);
+        const int64_t row = row0 + s * mr, count = hd_least(mr, rows - s * mr);
         const product strip = with_rows(p, computed, row, count);
         for (int64_t k0 = 0; k0 < p->k; k0 += p->k_block)
             pack_a(&strip, (char *)(uintptr_t)strip_of_a(p, out, strips, k0, s), row, count, k0,
-                   minimum(p->k_block, p->k - k0));
+                   hd_least(p->k_block, p->k - k0));
     }
 }
 static void pack_all_strips(void *context, int64_t begin, int64_t end) {
@@ -334,10 +333,10 @@ static void ask_for(const char *at, int64_t bytes) {
 static void ask_for_next(const product *p, int64_t k0, int64_t panel, int64_t strip, int64_t strips) {
     const int64_t nr = p->kernels->nr;
     const bool same_panel = k0 + p->k_block < p->k;
-    if (!same_panel && panel + 1 >= pieces_of(p->n, nr)) return;
-    const int64_t k = same_panel ? k0 + p->k_block : 0, kc = minimum(p->k_block, p->k - k),
+    if (!same_panel && panel + 1 >= hd_pieces(p->n, nr)) return;
+    const int64_t k = same_panel ? k0 + p->k_block : 0, kc = hd_least(p->k_block, p->k - k),
                   next = same_panel ? panel : panel + 1;
-    const int64_t columns = minimum(nr, p->n - next * nr), one = (int64_t)p->from_b->bytes;
+    const int64_t columns = hd_least(nr, p->n - next * nr), one = (int64_t)p->from_b->bytes;
     if (p->panels != NULL) {
         const int64_t bytes = (int64_t)packed_b(p, nr, kc), begin = bytes * strip / strips / 64 * 64;
         ask_for(panel_of_b(p, k, next) + begin, bytes * (strip + 1) / strips - begin);
@@ -350,13 +349,13 @@ static void ask_for_next(const product *p, int64_t k0, int64_t panel, int64_t st
     }
 }
 
-static int64_t strips_together(const product *p) { return minimum(TILE_STRIPS, TILE_ROWS / p->kernels->mr); }
+static int64_t strips_together(const product *p) { return hd_least(TILE_STRIPS, TILE_ROWS / p->kernels->mr); }
 
 /* Some strips of one panel of the result, from `first` of `count` on, all of k; then what follows it. The first ones find B
  * not packed, unless it was beforehand: `room` is for all of k of a panel. */
 static void finish_tile(const product *p, const char *strips, int64_t count, int64_t first, int64_t row0, int64_t rows,
                         int64_t panel, char *room, char *tile) {
-    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, columns = minimum(nr, p->n - panel * nr);
+    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, columns = hd_least(nr, p->n - panel * nr);
     /* one block is written once: at once where it belongs. More would come back to lines that lie far apart. */
     char *place = p->k <= p->k_block && columns == nr
                       ? hd_cpu_product_place(p->finish, p->context, p->first_row + row0, panel * nr)
@@ -364,7 +363,7 @@ static void finish_tile(const product *p, const char *strips, int64_t count, int
     const int64_t stride = place != NULL ? p->n : nr;
     if (place != NULL) tile = place;
     for (int64_t k0 = 0; k0 < p->k; k0 += p->k_block) {
-        const int64_t kc = minimum(p->k_block, p->k - k0);
+        const int64_t kc = hd_least(p->k_block, p->k - k0);
         char *b = p->panels != NULL             ? panel_of_b(p, k0, panel)
                   : count <= strips_together(p) ? room
                                                 : room + packed_b(p, nr, k0);
@@ -372,7 +371,7 @@ static void finish_tile(const product *p, const char *strips, int64_t count, int
                    on_the_way = !is_packed && packs_on_the_way(p, rows, columns);
         if (!is_packed && !on_the_way) pack_b(p, b, k0, kc, panel);
         for (int64_t s = 0; s * mr < rows; ++s) {
-            if (first == 0 && (!is_unit(p) || p->panels != NULL)) ask_for_next(p, k0, panel, s, pieces_of(rows, mr));
+            if (first == 0 && (!is_unit(p) || p->panels != NULL)) ask_for_next(p, k0, panel, s, hd_pieces(rows, mr));
             const char *a = p->a_in_place ? at_a(p, row0 + s * mr, k0) : strip_of_a(p, strips, count, k0, first + s);
             char *to = tile + (size_t)(s * mr * stride) * p->kernels->bytes;
             if (s == 0 && on_the_way)
@@ -387,9 +386,9 @@ static void finish_tile(const product *p, const char *strips, int64_t count, int
 /* One panel of the result, a few strips at a time, so that what follows finds them in the first-level cache. */
 static void finish_panel(const product *p, const char *strips, int64_t row0, int64_t rows, int64_t panel, char *tile,
                          char *room) {
-    const int64_t mr = p->kernels->mr, count = pieces_of(rows, mr), some = strips_together(p);
+    const int64_t mr = p->kernels->mr, count = hd_pieces(rows, mr), some = strips_together(p);
     for (int64_t s = 0; s < count; s += some)
-        finish_tile(p, strips, count, s, row0 + s * mr, minimum(some * mr, rows - s * mr), panel, room, tile);
+        finish_tile(p, strips, count, s, row0 + s * mr, hd_least(some * mr, rows - s * mr), panel, room, tile);
 }
 
 /* Of some strips of a panel, or some panels of a strip. */
@@ -397,8 +396,8 @@ static size_t tile_bytes(const product *p) {
     return (size_t)(TILE_STRIPS * p->kernels->mr * p->kernels->nr) * p->kernels->bytes;
 }
 static size_t room_bytes(const product *p) {
-    const bool is_one = pieces_of(p->m, p->kernels->mr) <= strips_together(p); /* block of k at a time */
-    return p->panels != NULL ? 0 : packed_b(p, p->kernels->nr, is_one ? minimum(p->k_block, p->k) : p->k);
+    const bool is_one = hd_pieces(p->m, p->kernels->mr) <= strips_together(p); /* block of k at a time */
+    return p->panels != NULL ? 0 : packed_b(p, p->kernels->nr, is_one ? hd_least(p->k_block, p->k) : p->k);
 }
 
 /* Of A packed, a block of rows. */
@@ -409,7 +408,7 @@ static size_t strip_bytes(const product *p) {
 /* Some panels, for all rows: A is packed already, or its rows are there. */
 static void finish_columns(void *context, int64_t piece) {
     const product *p = context;
-    const int64_t panels = pieces_of(p->n, p->kernels->nr);
+    const int64_t panels = hd_pieces(p->n, p->kernels->nr);
     char *tile = p->tiles + (size_t)piece * p->piece_bytes;
     enter(p);
     for (int64_t panel = panels * piece / p->column_pieces; panel < panels * (piece + 1) / p->column_pieces; ++panel)
@@ -420,7 +419,7 @@ static void finish_columns(void *context, int64_t piece) {
 /* One strip of a wide result, some panels at a time, so that what follows walks along memory. */
 static void finish_strip(const product *p, const char *strip, int64_t row0, int64_t rows, int64_t panel, int64_t panels,
                          char *tile) {
-    const int64_t nr = p->kernels->nr, columns = minimum(panels * nr, p->n - panel * nr);
+    const int64_t nr = p->kernels->nr, columns = hd_least(panels * nr, p->n - panel * nr);
     char *place =
         columns == panels * nr ? hd_cpu_product_place(p->finish, p->context, p->first_row + row0, panel * nr) : NULL;
     const int64_t stride = place != NULL ? p->n : panels * nr;
@@ -434,16 +433,16 @@ static void finish_strip(const product *p, const char *strip, int64_t row0, int6
 /* Some rows, for all panels: B is packed already. */
 static void finish_rows(void *context, int64_t piece) {
     const product *p = context;
-    const int64_t mr = p->kernels->mr, blocks = pieces_of(p->m, p->m_block), panels = pieces_of(p->n, p->kernels->nr);
+    const int64_t mr = p->kernels->mr, blocks = hd_pieces(p->m, p->m_block), panels = hd_pieces(p->n, p->kernels->nr);
     char *tile = p->tiles + (size_t)piece * p->piece_bytes, *strips = tile + tile_bytes(p),
-         *computed = strips + rounded(strip_bytes(p));
+         *computed = strips + hd_whole_lines(strip_bytes(p));
     enter(p);
     for (int64_t block = blocks * piece / p->row_pieces; block < blocks * (piece + 1) / p->row_pieces; ++block) {
-        const int64_t row0 = block * p->m_block, rows = minimum(p->m_block, p->m - row0);
+        const int64_t row0 = block * p->m_block, rows = hd_least(p->m_block, p->m - row0);
         const product some = p->a_in_place ? with_rows(p, computed, row0, rows) : *p;
-        if (!p->a_in_place) pack_strips(p, strips, row0, rows, 0, pieces_of(rows, mr), computed);
+        if (!p->a_in_place) pack_strips(p, strips, row0, rows, 0, hd_pieces(rows, mr), computed);
         for (int64_t panel = 0; p->wide && panel < panels; panel += TILE_STRIPS)
-            finish_strip(&some, strips, row0, rows, panel, minimum(TILE_STRIPS, panels - panel), tile);
+            finish_strip(&some, strips, row0, rows, panel, hd_least(TILE_STRIPS, panels - panel), tile);
         for (int64_t panel = 0; !p->wide && panel < panels; ++panel)
             finish_panel(&some, strips, row0, rows, panel, tile, NULL);
     }
@@ -457,7 +456,7 @@ typedef struct cut {
     size_t shared;
 } cut;
 static size_t cut_product(product *p, int threads, cut *c) {
-    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panels = pieces_of(p->n, nr), strips = pieces_of(p->m, mr);
+    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panels = hd_pieces(p->n, nr), strips = hd_pieces(p->m, mr);
     const int64_t row_bytes = (int64_t)packed_a(p, 1, p->k); /* of A */
     p->a_in_place = reads_rows(p);
     p->m_block = rows_at_once(p, p->k);
@@ -466,21 +465,22 @@ static size_t cut_product(product *p, int threads, cut *c) {
         p->packed_b == NULL || is_unit(p)
             ? p->m * row_bytes <= FEW_BYTES
             : p->m <= 2 * p->m_block || (p->m * row_bytes <= A_MOST && hd_gemm_packed_bytes(p) > HD_GEMM_B_BYTES);
-    p->wide = p->share != HD_SHARE_COLUMNS && p->k <= minimum(WIDE_K, p->k_block) && p->m >= MANY_ROWS &&
+    p->wide = p->share != HD_SHARE_COLUMNS && p->k <= hd_least(WIDE_K, p->k_block) && p->m >= MANY_ROWS &&
               hd_gemm_packed_bytes(p) <= HD_GEMM_B_BYTES;
     c->few_rows = p->share == HD_SHARE_BY_SIZE ? few && panels >= threads && !p->wide : p->share == HD_SHARE_COLUMNS;
     if (c->few_rows) p->m_block = strips * mr;
     if (p->wide) p->m_block = mr;
-    const int64_t blocks = pieces_of(p->m, p->m_block);
-    p->column_pieces = c->few_rows ? minimum(panels, threads > 1 ? 4 * threads : 1) : 1;
-    p->row_pieces = c->few_rows ? 1 : minimum(blocks, threads > 1 ? 4 * threads : 1);
+    const int64_t blocks = hd_pieces(p->m, p->m_block);
+    p->column_pieces = c->few_rows ? hd_least(panels, threads > 1 ? 4 * threads : 1) : 1;
+    p->row_pieces = c->few_rows ? 1 : hd_least(blocks, threads > 1 ? 4 * threads : 1);
     p->panels = hd_gemm_gathers(p) ? NULL : (char *)(uintptr_t)p->packed_b;
     p->gathered = hd_gemm_gathers(p) ? p->packed_b : NULL;
     p->kept = p->panels != NULL && keeps(p);
-    const size_t rows = rounded(strip_bytes(p)), panel_bytes = p->panels == NULL ? packed_b(p, panels * nr, p->k) : 0;
-    const int64_t computed = p->a_in_place ? minimum(p->m, p->m_block) : mr; /* rows at a time */
-    p->piece_bytes = rounded(tile_bytes(p) + (c->few_rows ? room_bytes(p) : rows + computed_bytes(p, computed)));
-    c->shared = c->few_rows ? rows + rounded(computed_bytes(p, p->m)) : rounded(panel_bytes);
+    const size_t rows = hd_whole_lines(strip_bytes(p)),
+                 panel_bytes = p->panels == NULL ? packed_b(p, panels * nr, p->k) : 0;
+    const int64_t computed = p->a_in_place ? hd_least(p->m, p->m_block) : mr; /* rows at a time */
+    p->piece_bytes = hd_whole_lines(tile_bytes(p) + (c->few_rows ? room_bytes(p) : rows + computed_bytes(p, computed)));
+    c->shared = c->few_rows ? rows + hd_whole_lines(computed_bytes(p, p->m)) : hd_whole_lines(panel_bytes);
     return c->shared + p->piece_bytes * (size_t)(p->column_pieces * p->row_pieces);
 }
 
@@ -492,11 +492,11 @@ static void compute_all_rows(product *p) {
 }
 
 static void finish_packed(product *p, const cut *c) {
-    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panels = pieces_of(p->n, nr), strips = pieces_of(p->m, mr);
+    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panels = hd_pieces(p->n, nr), strips = hd_pieces(p->m, mr);
     p->tiles = p->room + c->shared;
     if (c->few_rows) {
         p->strips = p->room;
-        p->computed = p->room + rounded(strip_bytes(p));
+        p->computed = p->room + hd_whole_lines(strip_bytes(p));
         if (!p->a_in_place)
             hd_parallel_range(strips, 65536 / (p->k * mr) + 1, pack_all_strips, p);
         else
@@ -523,11 +523,11 @@ bool hd_gemm_ways_differ(const hd_gemm *given, const hd_gemm *other) {
     if (is_absurd(&p) || is_absurd(&q)) return false;                                 /* or nothing can be */
     cut_product(&p, threads_for(&p), &of_p);
     cut_product(&q, threads_for(&q), &of_q);
-    return p.kernels != q.kernels || minimum(p.k_block, p.k) != minimum(q.k_block, q.k) ||
+    return p.kernels != q.kernels || hd_least(p.k_block, p.k) != hd_least(q.k_block, q.k) ||
            of_p.few_rows != of_q.few_rows || p.wide != q.wide;
 }
 
-static size_t result_bytes(const product *p) { return rounded((size_t)(p->m * p->n) * p->kernels->bytes); }
+static size_t result_bytes(const product *p) { return hd_whole_lines((size_t)(p->m * p->n) * p->kernels->bytes); }
 
 size_t hd_gemm_room(const hd_gemm *given) {
     hd_gemm p = *given;
@@ -535,7 +535,7 @@ size_t hd_gemm_room(const hd_gemm *given) {
     if (p.m == 0 || p.n == 0) return 0;
     if (p.k == 0) return result_bytes(&p);
     if (p.packed_b == NULL && !hd_gemm_wants_packing(&p))
-        return result_bytes(&p) + rounded(computed_bytes(&p, p.m)) + hd_gemm_converted_bytes(&p);
+        return result_bytes(&p) + hd_whole_lines(computed_bytes(&p, p.m)) + hd_gemm_converted_bytes(&p);
     return is_absurd(&p) ? SIZE_MAX : cut_product(&p, threads_for(&p), &c);
 }
 
@@ -566,7 +566,7 @@ static hd_error run_finishing(hd_thread *thread, product *p) {
         if (p->k == 0)
             memset(p->c, 0, (size_t)(p->m * p->n) * p->kernels->bytes);
         else if (is_foreign(p))
-            hd_gemm_multiply_converted(p, p->computed + rounded(computed_bytes(p, p->m)));
+            hd_gemm_multiply_converted(p, p->computed + hd_whole_lines(computed_bytes(p, p->m)));
         else
             hd_gemm_multiply_in_place(p);
         p->finish(p->context, p->c, p->n, p->first_row, p->m, 0, p->n);

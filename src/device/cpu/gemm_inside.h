@@ -3,6 +3,7 @@
 #define HD_DEVICE_CPU_GEMM_INSIDE_H
 
 #include "device/cpu/gemm.h"
+#include "device/cpu/sizes.h"
 
 typedef hd_gemm product;
 
@@ -10,9 +11,6 @@ enum {
     HD_GEMM_B_BYTES = 2 << 20, /* what of B stays in the second-level cache */
     HD_GEMM_BYTES_READ = 2     /* from there, in the time of a multiplication in the vector unit */
 };
-
-static inline int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
 
 static inline const char *at_a(const product *p, int64_t row, int64_t k) {
     return p->a + ((row - p->a_first) * p->a_row + k * p->a_column) * (int64_t)p->from_a->bytes;

@@ -23,7 +23,7 @@ static int64_t cost_of_columns(const product *p, int64_t columns) {
 static void multiply_tile(const product *p, int64_t k0, int64_t kc, int64_t column) {
     const int64_t mr = p->kernels->mr;
     for (int64_t i = 0; i < p->m; i += mr)
-        p->from_b->thin((int)minimum(mr, p->m - i), kc, at_a(p, i, k0), p->a_row, p->a_column, at_b(p, k0, column),
+        p->from_b->thin((int)hd_least(mr, p->m - i), kc, at_a(p, i, k0), p->a_row, p->a_column, at_b(p, k0, column),
                         p->b_row, at_c(p, i, column), p->n, k0 > 0);
 }
 /* The only row, a few tiles at a time, when B is in a cache. Returns the first tile that is left. */
@@ -33,7 +33,7 @@ static int64_t multiply_line(const product *p, int64_t begin, int64_t end) {
         return begin;
     for (; begin + HD_LINE_PANELS <= end; begin += HD_LINE_PANELS)
         for (int64_t k0 = 0; k0 < p->k; k0 += p->k_block)
-            p->from_b->line(minimum(p->k_block, p->k - k0), at_a(p, 0, k0), at_b(p, k0, begin * nr), p->b_row,
+            p->from_b->line(hd_least(p->k_block, p->k - k0), at_a(p, 0, k0), at_b(p, k0, begin * nr), p->b_row,
                             at_c(p, 0, begin * nr), k0 > 0);
     return begin;
 }
@@ -44,14 +44,14 @@ static void multiply_columns(void *context, int64_t begin, int64_t end) {
     begin = multiply_line(p, begin, end);
     const int64_t k_step = p->m <= 4 ? ROWS_OF_B : p->k; /* for a few rows B comes from memory: in long runs */
     for (int64_t k0 = 0; k0 < p->k; k0 += k_step)
-        for (int64_t tile = begin; tile < end; ++tile) multiply_tile(p, k0, minimum(k_step, p->k - k0), tile * nr);
+        for (int64_t tile = begin; tile < end; ++tile) multiply_tile(p, k0, hd_least(k_step, p->k - k0), tile * nr);
     if (end == p->n / nr && end * nr < p->n) multiply_tile(p, 0, p->k, p->n - nr);
 }
 
 /* The same in groups of tiles, so that it does not depend on the number of threads which of them are in a line. */
 static void multiply_groups(void *context, int64_t begin, int64_t end) {
     const product *p = context;
-    multiply_columns(context, begin * HD_LINE_PANELS, minimum(end * HD_LINE_PANELS, p->n / p->kernels->nr));
+    multiply_columns(context, begin * HD_LINE_PANELS, hd_least(end * HD_LINE_PANELS, p->n / p->kernels->nr));
 }
 
 /* Fewer columns than a tile has: through a panel that fits. */
@@ -59,9 +59,9 @@ static void multiply_edge(const product *p) {
     _Alignas(64) char edge_b[EDGE_BYTES], edge_c[EDGE_BYTES];
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, k_step = EDGE_BYTES / (nr * (int64_t)p->kernels->bytes);
     for (int64_t i = 0; i < p->m; i += mr) {
-        const int64_t rows = minimum(mr, p->m - i);
+        const int64_t rows = hd_least(mr, p->m - i);
         for (int64_t k0 = 0; k0 < p->k; k0 += k_step) {
-            const int64_t kc = minimum(k_step, p->k - k0);
+            const int64_t kc = hd_least(k_step, p->k - k0);
             if (i == 0 || p->k > k_step) /* else it is there still */
                 p->from_b->pack_b(edge_b, at_b(p, k0, 0), kc, p->n, p->b_row, 1);
             p->kernels->thin((int)rows, kc, at_a(p, i, k0), p->a_row, p->a_column, edge_b, nr, edge_c, nr, k0 > 0);
@@ -129,7 +129,7 @@ void hd_gemm_multiply_in_place(hd_gemm *p) {
     else if (p->n < nr)
         multiply_edge(p);
     else if (p->m <= 4)
-        hd_parallel_range(pieces_of(p->n / nr, HD_LINE_PANELS), HD_GEMM_PARALLEL / HD_LINE_PANELS / tile + 1,
+        hd_parallel_range(hd_pieces(p->n / nr, HD_LINE_PANELS), HD_GEMM_PARALLEL / HD_LINE_PANELS / tile + 1,
                           multiply_groups, p);
     else
         hd_parallel_range(p->n / nr, HD_GEMM_PARALLEL / tile + 1, multiply_columns, p);
@@ -138,13 +138,13 @@ void hd_gemm_multiply_in_place(hd_gemm *p) {
 /* A that is not of the kernels' own type: some rows at a time are, in `room`. */
 static int64_t converted_rows(const product *p) {
     const int64_t most = CONVERTED / p->k;
-    return minimum(p->m, most > p->kernels->mr ? most : p->kernels->mr);
+    return hd_least(p->m, most > p->kernels->mr ? most : p->kernels->mr);
 }
 void hd_gemm_multiply_converted(const product *p, char *room) {
     const int64_t step = converted_rows(p);
     for (int64_t row = 0; row < p->m; row += step) {
         product part = *p;
-        part.m = minimum(step, p->m - row);
+        part.m = hd_least(step, p->m - row);
         for (int64_t i = 0; i < part.m; ++i)
             p->from_a->read(room + (size_t)(i * p->k) * p->kernels->bytes, at_a(p, row + i, 0), p->k, p->a_column);
         part.a = room;

@@ -1,7 +1,6 @@
 /* A panel of pixels is cut into runs along rows of the grid; each is a run of the image, or zeros, for every channel. */
 #include "device/cpu/patch.h"
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+#include "device/cpu/sizes.h"
 
 /* Where (start + i * step) reaches `bound`, for i in [0, n]. A run mostly ends before: then nothing is divided. */
 static int64_t reaches(int64_t start, int64_t step, int64_t bound, int64_t n) {
@@ -14,7 +13,7 @@ void hd_patches(const hd_patch_map *m, const int64_t base[3], hd_patch_pixel fir
     int64_t column = first.column, line = first.line, sheet = first.sheet;
     const int64_t bytes = (int64_t)m->bytes, step = m->step[2];
     for (int64_t at = 0; at < count;) {
-        const int64_t n = least(m->grid[2] - column, count - at);
+        const int64_t n = hd_least(m->grid[2] - column, count - at);
         const int64_t z = sheet * m->step[0] + base[0], y = line * m->step[1] + base[1],
                       start = column * step + base[2];
         char *to = out + at * bytes;

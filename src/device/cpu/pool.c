@@ -2,6 +2,7 @@
  * an axis begin and end is worked out once. Results side by side are computed together, a tap of their windows at a time, so that
  * nothing depends on what the numbers are; windows of different lengths (adaptive ones) one by one. */
 #include "device/cpu/cpu.h"
+#include "device/cpu/sizes.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,9 +12,6 @@ enum {
     TOGETHER = 256, /* results, on the stack of a small thread */
     MOST_TAPS = 64  /* of windows that are walked together: longer ones have few results beside each other */
 };
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* A window on one axis: begin, begin + step, ... below end, inside the image; `whole` counts padding, too. */
 typedef struct window {
@@ -52,7 +50,7 @@ typedef struct together {
 static void see_line(const pool_job *j, const char *x, int64_t line, together *t) {
     const hd_pool_kernels *k = j->bytes == 4 ? &hd_kernels()->pool_f32 : &hd_kernels()->pool_f64;
     for (const tap *p = j->taps; p < j->taps + j->tap_count; ++p) {
-        const int64_t begin = most(p->begin, t->first), end = least(p->end, t->first + t->count);
+        const int64_t begin = hd_most(p->begin, t->first), end = hd_least(p->end, t->first + t->count);
         if (begin >= end) continue;
         const int64_t at = line + p->from + begin * j->stride, i = begin - t->first, n = end - begin;
         const char *seen = x + at * (int64_t)j->bytes;
@@ -188,8 +186,8 @@ static void find_windows(const hd_pool_attributes *a, int axis, int64_t image, i
                           start = i * a->stride.size[axis] - a->padding.size[2 * axis],
                           stop = start + dilation * (a->window.size[axis] - 1) + 1;
             out[i].begin = start >= 0 ? start : start + (-start + dilation - 1) / dilation * dilation;
-            out[i].end = least(stop, image);
-            out[i].whole = least(stop, image + a->padding.size[2 * axis + 1]) - start;
+            out[i].end = hd_least(stop, image);
+            out[i].whole = hd_least(stop, image + a->padding.size[2 * axis + 1]) - start;
         }
     }
 }
