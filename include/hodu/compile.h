@@ -30,6 +30,9 @@ HD_BEGIN_DECLS
  * be captured (reading a value inside) is an error at the call. */
 HD_API hd_module *hd_compile(hd_module *model, const hd_compile_opts *opts);
 HD_API hd_compile_figures hd_compile_stats(const hd_module *compiled);
+/* A clone of the script that its last call ran, to profile, check, print or save: set its input "x" first. Its first output is the
+ * result; the others are what a backward would read. */
+HD_API hd_script *hd_compile_script(const hd_module *compiled);
 
 /* hd_builder_add_state for all parameters and buffers of a model, by their names in it, and all that an optimizer keeps
  * (moments, step count, learning rate), as "optimizer.steps" and so on; either may be NULL. Tensors that share memory are one

@@ -451,18 +451,40 @@ hd_module *hd_compile(hd_module *model, const hd_compile_opts *opts) {
     return m;
 }
 
-hd_compile_figures hd_compile_stats(const hd_module *module) {
-    hd_compile_figures none = {0};
-    HD_ENTER_ALWAYS("hd_compile_stats", none);
-    thread->call_depth++; /* messages keep this name */
+/* What hd_compile made of a model; NULL with an error for other modules. */
+static const compiled *compiled_of(hd_thread *thread, const hd_module *module) {
+    thread->call_depth++; /* messages keep the caller's name */
     const bool mine = hd_module_state(module) != NULL && module->class_ == &compiled_class;
     thread->call_depth--;
-    if (!mine) {
-        hd_fail(HD_ERROR_STATE, "the module is none that hd_compile made");
-        return none;
-    }
-    const compiled *c = module->state;
-    hd_compile_figures figures = c->figures;
+    if (!mine) hd_fail(HD_ERROR_STATE, "the module is none that hd_compile made");
+    return mine ? module->state : NULL;
+}
+
+hd_compile_figures hd_compile_stats(const hd_module *module) {
+    hd_compile_figures figures = {0};
+    HD_ENTER_ALWAYS("hd_compile_stats", figures);
+    const compiled *c = compiled_of(thread, module);
+    if (c == NULL) return figures;
+    figures = c->figures;
     figures.entries = c->count;
     return figures;
+}
+
+hd_script *hd_compile_script(const hd_module *module) {
+    HD_ENTER("hd_compile_script", NULL);
+    const compiled *c = compiled_of(thread, module);
+    if (c == NULL) return NULL;
+    const entry *last = NULL;
+    for (int64_t i = 0; i < c->count; ++i)
+        if (last == NULL || c->entries[i]->used > last->used) last = c->entries[i];
+    if (last == NULL) {
+        hd_fail(HD_ERROR_STATE, c->opts.backend == HD_BACKEND_EAGER
+                                    ? "the eager backend has no script; say .backend = HD_BACKEND_GRAPH"
+                                    : "the model was not called yet; hd_forward captures it");
+        return NULL;
+    }
+    thread->call_depth++;
+    hd_script *s = hd_script_clone(last->forward);
+    thread->call_depth--;
+    return s;
 }

@@ -32,6 +32,20 @@ static void describe_members(const hd_plan *p, const hd_launch *l, hd_launch_fig
     name_members(p, group, out, at);
 }
 
+static size_t print_shape(char *out, size_t capacity, size_t at, const char *before, const hd_tensor *t) {
+    if (at >= capacity) return at;
+    return at + (size_t)snprintf(out + at, capacity - at, "%s%s", before, HD_SHAPE_TEXT(t->layout.shape));
+}
+static void describe_sizes(const hd_plan *p, const hd_launch *l, hd_launch_figures *out) {
+    if (l->outputs == 0) return;
+    const hd_tensor *result = &p->tensors[p->operands[l->first + l->inputs]];
+    size_t at = (size_t)snprintf(out->sizes, sizeof out->sizes, "%s", hd_dtype_name((hd_dtype)result->dtype));
+    const hd_call *call = l->call == HD_NONE ? NULL : &p->calls[l->call].call;
+    for (int i = 0; call != NULL && i < call->input_count; ++i)
+        at = print_shape(out->sizes, sizeof out->sizes, at, " ", call->inputs[i]);
+    print_shape(out->sizes, sizeof out->sizes, at, call != NULL && call->input_count > 0 ? " -> " : " ", result);
+}
+
 /* Of a table only the rows are read that are looked up: no operand counts for more than this. */
 static int64_t most_elements(const hd_plan *p, const hd_launch *l) {
     if (l->kind == RUN_CALL && p->calls[l->call].call.op->id == HD_OP_index_select)
@@ -89,6 +103,7 @@ void hd_plan_describe(const hd_executable *self, int64_t index, hd_launch_figure
         describe_members(p, l, out);
     else
         snprintf(out->what, sizeof out->what, "copy of %s", hd_node_name(&p->graph->nodes[l->node]));
+    describe_sizes(p, l, out);
     const int64_t most = most_elements(p, l);
     for (uint32_t k = 0; k < (uint32_t)l->inputs + l->outputs; ++k) {
         const uint32_t *operands = p->operands + l->first;

@@ -28,6 +28,7 @@ typedef struct hd_run {
 /* What one launch of a run does. */
 typedef struct hd_launch_figures {
     char what[128];
+    char sizes[128];   /* "f32 [3,4]": its result; of a call or a product, its operands before it */
     double operations; /* arithmetic ones, of floats and integers alike */
     double bytes;      /* read and written, each value once */
 } hd_launch_figures;

@@ -637,6 +637,42 @@ static void wrong_options_are_errors(void **state) {
     assert_error(HD_ERROR_STATE, "hd_compile_stats: ");
 }
 
+/* The script of the last call: its own clone, which leaves the model as it is. */
+static void its_script_can_be_looked_into(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_module *model = HD_SEQUENTIAL(hd_linear(3, 8, NULL), hd_gelu_layer(), hd_linear(8, 2, NULL));
+    hd_module *compiled = graph_of(model, HD_O2);
+    hd_tensor *x = hd_randn(HD_SHAPE(5, 3), HD_F32), *more = hd_randn(HD_SHAPE(9, 3), HD_F32);
+    assert_null(hd_compile_script(compiled));
+    assert_error(HD_ERROR_STATE, "hd_compile_script: the model was not called yet");
+    hd_tensor *y = hd_forward(compiled, x), *z = hd_forward(compiled, more);
+    for (int turn = 0; turn < 2; ++turn) { /* the last, and the one before when it is called again */
+        hd_tensor *given = turn == 0 ? more : x;
+        hd_script *s = hd_compile_script(compiled);
+        hd_script_set_input(s, "x", given);
+        assert_identical(hd_outputs_at(hd_script_run(s), 0), hd_detach(turn == 0 ? z : y));
+        assert_true(hd_script_check(s).relative < 1e-6);
+        assert_true(hd_script_stats(s).launches > 0);
+        hd_forward(compiled, x);
+    }
+    hd_script *before = hd_compile_script(compiled);
+    hd_script_set_input(before, "x", x);
+    {
+        HD_NO_GRAD;
+        hd_fill(hd_module_get(model, "2.bias"), 7); /* parameters are the clone's own */
+    }
+    assert_identical(hd_outputs_at(hd_script_run(before), 0), hd_detach(y));
+    assert_int_equal(hd_compile_stats(compiled).captures, 2);
+    assert_ok();
+    assert_null(hd_compile_script(model));
+    assert_error(HD_ERROR_STATE, "hd_compile_script: the module is none that hd_compile made");
+    hd_module *eager = hd_compile(model, NULL);
+    hd_forward(eager, x);
+    assert_null(hd_compile_script(eager));
+    assert_error(HD_ERROR_STATE, "hd_compile_script: the eager backend has no script");
+}
+
 static void second_derivatives_through_it_are_errors(void **state) {
     (void)state;
     HD_SCOPE;
@@ -697,5 +733,5 @@ RUN(test(training_is_that_of_the_plain_model), test(two_forwards_before_one_back
     test(a_parameter_of_nobody_is_an_error), test(hooks_of_parameters_run_once_for_a_backward),
     test(parameters_that_change_in_between_are_noticed), test(a_backward_keeps_nothing),
     test(parameters_may_be_slices_of_one_tensor), test(two_models_may_be_state_of_one_script),
-    test(long_names_of_state_are_whole_or_refused), test(wrong_options_are_errors),
+    test(long_names_of_state_are_whole_or_refused), test(wrong_options_are_errors), test(its_script_can_be_looked_into),
     test(second_derivatives_through_it_are_errors), test(the_state_of_a_model_and_its_optimizer_in_one_call))
