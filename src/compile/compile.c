@@ -120,6 +120,7 @@ static hd_tensor *plain_forward(hd_thread *thread, hd_module *model, hd_tensor *
                                 ? " (while hd_compile captures the model, whose forward may neither read values nor "
                                   "write what is no buffer of it)"
                                 : " (while hd_compile captures the model)");
+    thread->error_layers = HD_ALL_LAYERS;
     return thread->error_code == HD_OK ? y : NULL;
 }
 

@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void describe_place(const hd_thread *t, char *out, size_t capacity) {
+static void describe_place(hd_thread *t, char *out, size_t capacity) {
     int length = 0;
     out[0] = '\0';
+    t->error_inside = false;
     if (t->scope_count > 0) {
         const hd_scope_frame *frame = &t->scopes[t->scope_count - 1];
         length = snprintf(out, capacity, "in the scope of %s:%d", frame->file ? frame->file : "?", frame->line);
@@ -20,6 +21,7 @@ static void describe_place(const hd_thread *t, char *out, size_t capacity) {
         info.dli_fname) {
         const char *separator = length > 0 ? ", " : "", *slash = strrchr(info.dli_fname, '/');
         const char *object = slash ? slash + 1 : info.dli_fname;
+        t->error_inside = strncmp(object, "libhodu", 7) == 0;
         if (info.dli_sname != NULL)
             snprintf(out + length, capacity - (size_t)length, "%scalled from %s", separator, info.dli_sname);
         else
@@ -33,6 +35,7 @@ hd_error hd_fail(hd_error code, const char *format, ...) {
     if (t == NULL || t->error_code != HD_OK) return code;
     t->error_code = code;
     t->error_read = false;
+    t->error_layers = HD_NO_LAYER;
     snprintf(t->error_call, sizeof t->error_call, "%s", t->call ? t->call : "");
     int length = t->call ? snprintf(t->error_message, sizeof t->error_message, "%s: ", t->call) : 0;
     va_list arguments;
@@ -57,6 +60,12 @@ void hd_error_append(hd_thread *t, const char *format, ...) {
     va_end(arguments);
 }
 
+void hd_error_move(hd_thread *t, const void *caller) {
+    if (t->error_code == HD_OK || !t->error_inside) return;
+    t->caller = caller;
+    describe_place(t, t->error_place, sizeof t->error_place);
+}
+
 void hd_error_take(hd_error_copy *out) {
     hd_thread *t = hd_thread_self();
     memset(out, 0, sizeof *out);
@@ -73,6 +82,8 @@ void hd_error_put(const hd_error_copy *error) {
     if (t == NULL || t->error_code != HD_OK || error->code == HD_OK) return;
     t->error_code = error->code;
     t->error_read = false;
+    t->error_inside = false;
+    t->error_layers = HD_NO_LAYER;
     memcpy(t->error_message, error->message, sizeof t->error_message);
     memcpy(t->error_place, error->place, sizeof t->error_place);
     memcpy(t->error_call, error->call, sizeof t->error_call);

@@ -26,6 +26,8 @@ typedef struct hd_error_copy {
 } hd_error_copy;
 /* Adds to the message of the pending error, when there is one. */
 void hd_error_append(hd_thread *thread, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The pending error, if the library itself made the call that failed, is from here instead. */
+void hd_error_move(hd_thread *thread, const void *caller);
 void hd_error_take(hd_error_copy *out);
 void hd_error_put(const hd_error_copy *error);
 

@@ -74,6 +74,8 @@ struct hd_thread {
     char error_place[256];
     char error_call[64];
     bool error_read;
+    bool error_inside;   /* the call that failed was made by the library itself */
+    enum { HD_NO_LAYER, HD_INNER_LAYERS, HD_ALL_LAYERS } error_layers; /* of a model, that the message names */
 
     uint32_t number;            /* 1 for the first thread that used the library, and so on: for messages */
     hd_thread *next, *previous; /* registry of live threads */

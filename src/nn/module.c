@@ -144,23 +144,37 @@ uint64_t hd_module_flags(const hd_module *m) {
 }
 
 /* ---- using one ------------------------------------------------------------------------------------------------------------ */
+/* Says in which layer an error arose, from the inside out: "in linear 0 of sequential 2 of sequential". */
+static void name_layer(hd_thread *thread, const hd_module *module, const char *name) {
+    if (thread->error_layers == HD_ALL_LAYERS) return;
+    hd_error_append(thread, "%s%s%s%s", thread->error_layers == HD_NO_LAYER ? "; in " : " of ", module->class_->name,
+                    name[0] != '\0' ? " " : "", name);
+    thread->error_layers = HD_INNER_LAYERS;
+}
+
 /* A builder notes which module the calls came from: "0.linear" within a Sequential. */
 hd_tensor *hd_module_forward_as(hd_thread *thread, hd_module *module, const char *name, hd_tensor *x) {
     hd_executor *executor = thread->executor;
-    if (executor->span_begin == NULL) return module->class_->forward(module, x);
-    char text[128];
-    snprintf(text, sizeof text, "%s%s%s", name, name[0] != '\0' ? "." : "", module->class_->name);
-    executor->span_begin(executor, thread, text, false);
+    const bool went_well = thread->error_code == HD_OK, notes = executor->span_begin != NULL;
+    if (notes) {
+        char text[128];
+        snprintf(text, sizeof text, "%s%s%s", name, name[0] != '\0' ? "." : "", module->class_->name);
+        executor->span_begin(executor, thread, text, false);
+    }
     hd_tensor *y = module->class_->forward(module, x);
-    if (thread->executor == executor) executor->span_end(executor, thread);
+    if (notes && thread->executor == executor) executor->span_end(executor, thread);
+    if (went_well && thread->error_code != HD_OK) name_layer(thread, module, name);
     return y;
 }
 
 hd_tensor *hd_forward(hd_module *module, hd_tensor *x) {
     HD_ENTER("hd_forward", NULL);
+    const void *caller = thread->caller;
     HD_TRY_OR(module_check(module, "module"), NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
-    return hd_module_forward_as(thread, module, "", x);
+    hd_tensor *y = hd_module_forward_as(thread, module, "", x);
+    hd_error_move(thread, caller);
+    return y;
 }
 
 static void set_training(hd_module *m, bool training) {

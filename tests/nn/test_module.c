@@ -390,6 +390,39 @@ static void an_error_inside_a_forward_comes_out(void **state) {
     assert_error(HD_ERROR_SHAPE, "hd_matmul");
 }
 
+/* A module that holds another, and calls it as a user does. */
+static hd_tensor *block_forward(hd_module *m, hd_tensor *x) { return hd_forward(hd_module_state(m), x); }
+static const hd_module_class block_class = {.name = "block", .forward = block_forward};
+
+static void an_error_says_in_which_layer(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_module *inner = HD_SEQUENTIAL(hd_relu_layer(), hd_linear(5, 3, NULL));
+    hd_module *model = HD_SEQUENTIAL(hd_linear(10, 4, NULL), hd_relu_layer(), inner);
+    hd_tensor *x = hd_ones(HD_SHAPE(2, 10), HD_F32);
+    assert_null(hd_forward(model, x));
+    assert_non_null(strstr(hd_error_message(), "; in linear 1 of sequential 2 of sequential"));
+    assert_error(HD_ERROR_SHAPE, "hd_affine: x [2,4] and weight [3,5]");
+    hd_module *block = hd_module_new(&block_class, model);
+    hd_module_add(block, "model", model);
+    hd_forward(block, x);
+    assert_error(HD_ERROR_SHAPE, "; in linear 1 of sequential 2 of sequential of block");
+    hd_module *compiled = hd_compile(model, HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH));
+    hd_forward(compiled, x);
+    const char *message = hd_error_message(),
+               *end = strstr(message, " of sequential (while hd_compile captures the model)");
+    assert_non_null(end);
+    assert_string_equal(end, " of sequential (while hd_compile captures the model)"); /* and nothing behind it */
+    hd_error_clear();
+    hd_forward(hd_linear(4, 4, NULL), x); /* the next error names its own */
+    message = hd_error_message();
+    assert_string_equal(strstr(message, "; in "), "; in linear");
+    hd_error_clear();
+    hd_affine(x, x, x);
+    assert_null(strstr(hd_error_message(), "; in "));
+    hd_error_clear();
+}
+
 RUN(test(linear_has_a_weight_and_a_bias_within_their_bounds), test(linear_multiplies_and_adds),
     test(linear_has_gradients_for_all_it_reads), test(linear_without_bias_and_in_other_dtypes),
     test(the_seed_decides_the_weights), test(making_a_layer_notes_nothing_and_leaves_one_module),
@@ -399,4 +432,4 @@ RUN(test(linear_has_a_weight_and_a_bias_within_their_bounds), test(linear_multip
     test(a_layer_reports_what_its_function_does), test(train_and_eval_reach_everything_inside),
     test(an_own_module_has_a_state_and_holds_what_it_is_given), test(a_module_lives_as_long_as_one_that_holds_it),
     test(a_parameter_outlives_its_module), test(a_module_that_is_gone_is_an_error),
-    test(an_error_inside_a_forward_comes_out))
+    test(an_error_inside_a_forward_comes_out), test(an_error_says_in_which_layer))
