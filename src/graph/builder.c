@@ -1,6 +1,7 @@
 /* Builders: the public face of a recording. */
 #include "graph/builder.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void builder_destroy(hd_thread *thread, hd_object *object) {
@@ -72,6 +73,19 @@ void hd_builder_start(hd_builder *builder) {
     }
 }
 
+static void warn_of_lost_writes(const hd_builder *b) {
+    hd_shape largest;
+    const int64_t count = hd_recording_lost(b->recording, &largest);
+    if (count == 0) return;
+    fprintf(
+        stderr,
+        "hodu: builder \"%s\" writes %lld tensor%s that %s no state (%s%s), and nothing reads what was written: runs "
+        "will not change %s. hd_builder_add_state, or hd_builder_add_state_of for a model and its optimizer, comes "
+        "before the first use\n",
+        name_of(b), (long long)count, count > 1 ? "s" : "", count > 1 ? "are" : "is", HD_SHAPE_TEXT(largest),
+        count > 1 ? " and others" : "", count > 1 ? "them" : "it");
+}
+
 void hd_builder_end(hd_builder *builder) {
     HD_ENTER_ALWAYS("hd_builder_end", );
     if (hd_builder_check(builder) != HD_OK) return;
@@ -85,6 +99,7 @@ void hd_builder_end(hd_builder *builder) {
                 name_of(builder));
         return;
     }
+    if (thread->error_code == HD_OK) warn_of_lost_writes(builder);
     hd_recording_leave(thread, builder->recording);
     builder->state = HD_BUILDER_ENDED;
 }

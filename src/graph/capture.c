@@ -304,6 +304,32 @@ bool hd_recording_wrote(const hd_recording *r, hd_shape *shape) {
     return false;
 }
 
+static void mark_read(const hd_graph *g, bool *is_read) {
+    memset(is_read, 0, g->node_count);
+    for (uint32_t i = 0; i < g->node_count; ++i)
+        for (int k = 0; hd_node_is_call(&g->nodes[i]) && k < g->nodes[i].input_count; ++k)
+            is_read[hd_node_inputs(g, i)[k]] = true;
+    for (uint32_t i = 0; i < g->output_count; ++i) is_read[g->outputs[i].node] = true;
+}
+
+int64_t hd_recording_lost(const hd_recording *r, hd_shape *largest) {
+    int64_t count = 0, most = -1;
+    if (!hd_recording_wrote(r, largest)) return 0;
+    bool *is_read = hd_array_resize(NULL, r->graph->node_count + 1);
+    if (is_read == NULL) return 0; /* it is a warning */
+    mark_read(r->graph, is_read);
+    for (uint32_t i = 0; i < r->table_size; ++i) {
+        const hd_capture_cell *c = r->table[i] == 0 ? NULL : &r->cells[r->table[i] - 1];
+        if (c == NULL || c->version != 1 || c->place != HD_NO_NODE || is_read[c->current]) continue;
+        ++count;
+        if (hd_shape_count(c->shape) <= most) continue;
+        most = hd_shape_count(c->shape);
+        *largest = c->shape;
+    }
+    hd_array_release(is_read);
+    return count;
+}
+
 bool hd_recording_declared(const hd_recording *r, const hd_tensor *t, hd_cell_kind kind) {
     const uint32_t cell = t->storage->home == &recorded_home ? HD_NO_NODE : find_outside(r, t->storage);
     const uint32_t place = cell == HD_NO_NODE ? HD_NO_NODE : r->cells[cell].place;

@@ -65,6 +65,8 @@ uint32_t hd_recording_node(hd_thread *thread, hd_recording *r, hd_tensor *t);
 bool hd_recording_knows(const hd_recording *r, const hd_tensor *t);
 /* True when recorded calls wrote a tensor from outside that is no state, so that runs leave it as it is; *shape is its. */
 bool hd_recording_wrote(const hd_recording *r, hd_shape *shape);
+/* How many of such tensors it wrote once, so that nothing reads what was written: whatever that was for, runs will not do it. */
+int64_t hd_recording_lost(const hd_recording *r, hd_shape *largest);
 /* True when t's memory was declared to be of this kind. */
 bool hd_recording_declared(const hd_recording *r, const hd_tensor *t, hd_cell_kind kind);
 /* Declares what t means. */

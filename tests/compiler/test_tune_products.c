@@ -5,6 +5,7 @@
 #include "graph/calls.h"
 
 #include "compiler/own_cache.h"
+#include "printed.h"
 #include "compiler/plan.h"
 #include "device/cpu/kernels.h"
 
@@ -216,21 +217,11 @@ static void ways_are_tried(void **state) {
 
 /* What HODU_DUMP=tuning prints while a script is tuned. */
 static void explained(hd_script *s, char *text, size_t capacity) {
-    char path[128];
-    snprintf(path, sizeof path, "%s/dump", own_cache);
     setenv("HODU_DUMP", "tuning", 1);
-    fflush(stderr);
-    const int before = dup(STDERR_FILENO);
-    assert_non_null(freopen(path, "w", stderr));
+    const printed p = printed_begin();
     at_level(s, HD_O3, NULL);
-    fflush(stderr);
-    dup2(before, STDERR_FILENO);
-    close(before);
+    printed_end(p, text, capacity);
     unsetenv("HODU_DUMP");
-    FILE *file = fopen(path, "r");
-    text[fread(text, 1, capacity - 1, file)] = '\0';
-    fclose(file);
-    unlink(path);
 }
 
 static void ways_are_explained(void **state) {

@@ -1,6 +1,7 @@
 /* What tensors from outside mean to a script: constants are snapshots, bound tensors are read live, state is read and stored;
  * for every view of their memory, with code that runs at once in between. */
 #include "graph/calls.h"
+#include "printed.h"
 
 /* ---- constants --------------------------------------------------------------------------------------------------- */
 static void constants_are_snapshots(void **state) {
@@ -607,6 +608,47 @@ static void clones_follow_no_tensor(void **state) {
     assert_values(w, HD_F32, 110);
 }
 
+/* What recording `steps` steps of training prints: of a model that was declared, or not. */
+static void recorded(bool declared, int steps, bool gives_weight, char *text, size_t capacity) {
+    HD_SCOPE;
+    HD_GRAD_CONTEXT;
+    hd_module *m = hd_linear(3, 1, NULL);
+    hd_optimizer *o = hd_sgd(hd_module_parameters(m), 0.1, NULL);
+    hd_builder *b = started("step");
+    if (declared) hd_builder_add_state_of(b, m, o);
+    hd_tensor *x = hd_input("x", S(4, 3), HD_F32), *loss = NULL;
+    for (int i = 0; i < steps; ++i) {
+        loss = hd_mean(hd_square(hd_forward(m, x)), X(), NULL);
+        hd_backward(loss);
+        hd_optimizer_step(o);
+        hd_optimizer_zero_grad(o);
+    }
+    hd_builder_add_output(b, "loss", loss);
+    for (int i = 0; gives_weight && i < 2; ++i) {
+        const char *name = i == 0 ? "weight" : "bias";
+        hd_builder_add_output(b, name, hd_module_get(m, name));
+    }
+    const printed p = printed_begin();
+    hd_builder_end(b);
+    printed_end(p, text, capacity);
+    assert_ok();
+}
+
+/* A step whose updates go nowhere is as good as forgotten state; many steps of one script are not. */
+static void writes_that_are_lost_are_said(void **state) {
+    (void)state;
+    char text[1024];
+    recorded(true, 1, false, text, sizeof text);
+    assert_string_equal(text, "");
+    recorded(false, 2, false, text, sizeof text);
+    assert_string_equal(text, "");
+    recorded(false, 1, false, text, sizeof text);
+    assert_non_null(strstr(text, "hodu: builder \"step\" writes "));
+    assert_non_null(strstr(text, "([1,3] and others)"));
+    recorded(false, 1, true, text, sizeof text);
+    assert_null(strstr(text, "[1,3]"));
+}
+
 RUN(test(constants_are_snapshots), test(a_number_is_a_snapshot_too), test(a_number_that_was_used_is_known),
     test(constants_written_inside_are_as_they_were), test(borrowed_constants_are_copied),
     test(bound_tensors_are_read_live), test(bound_tensors_are_not_written), test(a_bound_model_goes_on_training),
@@ -615,4 +657,4 @@ RUN(test(constants_are_snapshots), test(a_number_is_a_snapshot_too), test(a_numb
     test(two_states_may_get_one_value), test(state_as_an_input_of_its_own_script),
     test(declarations_come_once_and_first), test(two_scripts_share_state), test(borrowed_memory_stays_where_it_is),
     test(snapshots_of_state_stay), test(a_run_that_writes_what_a_tape_saved_is_noticed),
-    test(schedules_change_the_optimizers_rate), test(clones_follow_no_tensor))
+    test(schedules_change_the_optimizers_rate), test(clones_follow_no_tensor), test(writes_that_are_lost_are_said))
