@@ -101,7 +101,7 @@ golden: generate
 
 install: setup
 	@$(call configure,release)
-	@$(call build,release)
+	@$(call build,release,hodu hodu_static)
 	@DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
 
 format:
