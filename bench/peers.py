@@ -133,6 +133,8 @@ CASES = {  # name: unit, op, inputs
     "script/linear-3x1-step": ("us", "grad_linear_epoch", Input(100, 3), Input(100, 1)),
     "script/mlp-64x512x1024x512": ("us", "mlp", Input(64, 512)),
     "static/mlp-1x784x128x10": ("us", "static_digits"),
+    "static/recurrence-64x512": ("us", "static_recurrence", 16, 64, 512),
+    "static/recurrence-train-64x512": ("us", "static_recurrence_training", 16, 64, 512),
     "static/chain-2^16": ("us", "static_chain", (1 << 16,), (1 << 16,)),
     "static/chain-2^20": ("us", "static_chain", (1 << 20,), (1 << 20,)),
     "static/chain-2^24": ("us", "static_chain", (1 << 24,), (1 << 24,)),
@@ -328,6 +330,34 @@ class Torch(Framework):
         weights, x = [torch.from_numpy(a) for a in digits_weights()], torch.from_numpy(input_numbers(1, 784, seed=1))
         function = self.compiled(lambda x, a, b, c, d: torch.addmm(d, torch.relu(torch.addmm(b, x, a)), c))
         return lambda: function(x, *weights), values_to_check(function(x, *weights))
+
+    def recurrence(self, steps, x, w):
+        h = x
+        for _ in range(steps):
+            h = self.torch.tanh(self.torch.addmm(x, h, w))
+        return h
+
+    def static_recurrence(self, steps, rows, width):
+        w = self.torch.from_numpy(weight_numbers(width, width, seed=10))
+        x = self.torch.from_numpy(input_numbers(rows, width, seed=1))
+        function = self.compiled(lambda x, w: self.recurrence(steps, x, w))
+        return lambda: function(x, w), values_to_check(function(x, w))
+
+    def static_recurrence_training(self, steps, rows, width):
+        torch = self.torch
+        torch.set_grad_enabled(True)
+        w = torch.from_numpy(weight_numbers(width, width, seed=10)).requires_grad_()
+        x, y = (torch.from_numpy(input_numbers(rows, width, seed=k)) for k in (1, 2))
+        loss_of = self.compiled(lambda x, y, w: torch.nn.functional.mse_loss(self.recurrence(steps, x, w), y))
+
+        def step():
+            loss = loss_of(x, y, w)
+            gradient, = torch.autograd.grad(loss, [w])
+            with torch.no_grad():
+                w.add_(gradient, alpha=-LEARNING_RATE)
+            return loss
+        losses = [step().item() for _ in range(10)]
+        return step, [losses[0], losses[-1]]
 
     def static_line(self):
         torch = self.torch
@@ -539,6 +569,24 @@ class Jax(Framework):
         function = self.jax.jit(lambda x, a, b, c, d: self.relu(x @ a + b) @ c + d)
         return lambda: function(x, *weights), values_to_check(function(x, *weights))
 
+    def recurrence(self, steps, x, w):
+        h = x
+        for _ in range(steps):
+            h = self.tanh(h @ w + x)
+        return h
+
+    def static_recurrence(self, steps, rows, width):
+        w, x = map(self.jnp.asarray, (weight_numbers(width, width, seed=10), input_numbers(rows, width, seed=1)))
+        function = self.jax.jit(lambda x, w: self.recurrence(steps, x, w))
+        return lambda: function(x, w), values_to_check(function(x, w))
+
+    def static_recurrence_training(self, steps, rows, width):
+        w, x, y = map(self.jnp.asarray, (weight_numbers(width, width, seed=10), input_numbers(rows, width, seed=1),
+                                         input_numbers(rows, width, seed=2)))
+        call = self.training_step(lambda p, x, y: self.jnp.mean((self.recurrence(steps, x, p[0]) - y) ** 2), [w], x, y)
+        losses = [float(call()[0]) for _ in range(10)]
+        return call, [losses[0], losses[-1]]
+
     def line_loss(self, p, x, y): return self.jnp.mean((x @ p[0] + p[1] - y) ** 2)
 
     def static_line(self):
@@ -679,6 +727,13 @@ class Onnxruntime(Framework):
     def static_digits(self):
         nodes = [("Gemm", ["x", "a", "b"], "h", {}), ("Relu", ["h"], "r", {}), ("Gemm", ["r", "c", "d"], "y", {})]
         return self.static_model(nodes, {"x": input_numbers(1, 784, seed=1)}, dict(zip("abcd", digits_weights())))
+
+    def static_recurrence(self, steps, rows, width):
+        nodes, h = [], "x"
+        for k in range(steps):
+            nodes += [("Gemm", [h, "w", "x"], f"a{k}", {}), ("Tanh", [f"a{k}"], "y" if k == steps - 1 else f"h{k}", {})]
+            h = f"h{k}"
+        return self.static_model(nodes, {"x": input_numbers(rows, width, seed=1)}, {"w": weight_numbers(width, width, seed=10)})
 
     def block_parts(self, batch, i, h, o):
         weights = {f"p{k}": a for k, a in enumerate(block_weights(i, h, o))}

@@ -84,6 +84,56 @@ static void mlp_784(bench *b) {
     time_runs(b, s);
 }
 
+/* h = tanh(h w + x), again and again: all steps read one weight. */
+enum { STEPS = 16, ROWS = 64, WIDTH = 512 };
+static hd_tensor *recurrence(hd_tensor *x, hd_tensor *w) {
+    hd_tensor *h = x;
+    for (int i = 0; i < STEPS; ++i) h = hd_tanh(hd_add(hd_matmul(h, w), x));
+    return h;
+}
+static void recurrence_64x512(bench *b) {
+    HD_SCOPE;
+    HD_NO_GRAD;
+    hd_tensor *w = weight_numbers(HD_SHAPE(WIDTH, WIDTH), 10);
+    hd_builder *builder = hd_builder_new("recurrence");
+    hd_builder_start(builder);
+    hd_builder_add_output(builder, "y", recurrence(hd_input("x", HD_SHAPE(ROWS, WIDTH), HD_F32), w));
+    hd_builder_end(builder);
+    hd_script *s = hd_builder_build(builder);
+    hd_script_set_input(s, "x", input_numbers(HD_SHAPE(ROWS, WIDTH), 1));
+    check_values(b, hd_outputs_at(hd_script_run(s), 0));
+    time_runs(b, s);
+}
+
+static void recurrence_train_64x512(bench *b) {
+    HD_SCOPE;
+    HD_GRAD_CONTEXT;
+    hd_tensor *w = hd_requires_grad(weight_numbers(HD_SHAPE(WIDTH, WIDTH), 10));
+    hd_builder *builder = hd_builder_new("recurrence");
+    hd_builder_start(builder);
+    hd_builder_add_state(builder, "w", w);
+    hd_tensor *x = hd_input("x", HD_SHAPE(ROWS, WIDTH), HD_F32), *y = hd_input("y", HD_SHAPE(ROWS, WIDTH), HD_F32);
+    hd_tensor *loss = hd_mse(recurrence(x, w), y, NULL);
+    hd_tensor *gradient = hd_tensors_get(hd_grad_of(loss, HD_TENSORS(w), NULL), 0);
+    hd_builder_add_output(builder, "loss", loss);
+    {
+        HD_NO_GRAD;
+        hd_assign(w, hd_sub(w, hd_mul_scalar(gradient, learning_rate)));
+    }
+    hd_builder_end(builder);
+    hd_script *s = hd_builder_build(builder);
+    hd_script_set_input(s, "x", input_numbers(HD_SHAPE(ROWS, WIDTH), 1));
+    hd_script_set_input(s, "y", input_numbers(HD_SHAPE(ROWS, WIDTH), 2));
+    double loss_now = 0;
+    for (int i = 0; i < 10; ++i) {
+        HD_SCOPE;
+        loss_now = hd_item(hd_outputs_at(hd_script_run(s), 0));
+        if (i == 0) bench_check(b, loss_now);
+    }
+    bench_check(b, loss_now);
+    time_runs(b, s);
+}
+
 /* One layer with weights of a half, and its values, which are of that half too. */
 static void time_half_layer(bench *b, int64_t rows, int64_t size) {
     HD_SCOPE;
@@ -330,6 +380,8 @@ static const bench_case cases[] = {
     {"static/mlp-train-64x512x1024x512", "us", mlp_train_middle},
     {"static/mlp-train-128x768x2048x1024", "us", mlp_train_large},
     {"static/mlp-1x784x128x10", "us", mlp_784},
+    {"static/recurrence-64x512", "us", recurrence_64x512},
+    {"static/recurrence-train-64x512", "us", recurrence_train_64x512},
     {"static/layer-bf16-1x2048", "us", layer_bf16_1x2048},
     {"static/layer-bf16-64x1024", "us", layer_bf16_64x1024},
     {"static/matmul-i8-512", "us", matmul_i8_512},

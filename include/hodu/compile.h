@@ -30,7 +30,7 @@ HD_BEGIN_DECLS
  * be captured (reading a value inside) is an error at the call. */
 HD_API hd_module *hd_compile(hd_module *model, const hd_compile_opts *opts);
 HD_API hd_compile_figures hd_compile_stats(const hd_module *compiled);
-/* A clone of the script that its last call ran, to profile, check, print or save: set its input "x" first. Its first output is the
+/* A clone of the script of it that ran last, to profile, check, print or save: set its input "x" first. Its first output is the
  * result; the others are what a backward would read. */
 HD_API hd_script *hd_compile_script(const hd_module *compiled);
 

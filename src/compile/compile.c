@@ -481,7 +481,7 @@ hd_script *hd_compile_script(const hd_module *module) {
     if (last == NULL) {
         hd_fail(HD_ERROR_STATE, c->opts.backend == HD_BACKEND_EAGER
                                     ? "the eager backend has no script; say .backend = HD_BACKEND_GRAPH"
-                                    : "the model was not called yet; hd_forward captures it");
+                                    : "no call has captured the model yet; hd_forward does");
         return NULL;
     }
     thread->call_depth++;

@@ -21,12 +21,10 @@ static const char size_name[] = ".size";
 
 /* ---- the environment ------------------------------------------------------------------------------------------------- */
 size_t hd_cache_directory(char *out, size_t capacity) {
-    const char *off = hd_environment("HODU_CACHE"), *own = hd_environment("HODU_CACHE_DIR"),
-               *cache = hd_environment("XDG_CACHE_HOME"), *home = hd_environment("HOME");
+    const char *own = hd_environment("HODU_CACHE_DIR"), *cache = hd_environment("XDG_CACHE_HOME"),
+               *home = hd_environment("HOME");
     const char *base = "", *below = "";
-    if (off != NULL && strcmp(off, "0") != 0 && strcmp(off, "1") != 0)
-        hd_environment_unknown("HODU_CACHE", off, strlen(off), "0 or 1");
-    if (off != NULL && strcmp(off, "0") == 0)
+    if (!hd_environment_flag("HODU_CACHE", true))
         base = "";
     else if (own != NULL)
         base = own;
@@ -42,6 +40,7 @@ int64_t hd_cache_limit(void) {
     if (text == NULL) return default_limit;
     char *end;
     const double number = strtod(text, &end);
+    const bool is_number = end != text;
     const int shift = *end == 'K' || *end == 'k'   ? 10
                       : *end == 'M' || *end == 'm' ? 20
                       : *end == 'G' || *end == 'g' ? 30
@@ -49,8 +48,8 @@ int64_t hd_cache_limit(void) {
     const double bytes = number * (double)((int64_t)1 << shift);
     if (shift > 0) ++end;
     if (*end == 'B' || *end == 'b') ++end;
-    if (end != text && *end == '\0' && bytes >= 0 && bytes <= 0x1p62) return (int64_t)bytes;
-    hd_environment_unknown("HODU_CACHE_LIMIT", text, strlen(text), "bytes, or such a number with K, M or G behind it");
+    if (is_number && *end == '\0' && bytes >= 0 && bytes <= 0x1p62) return (int64_t)bytes;
+    hd_environment_unknown("HODU_CACHE_LIMIT", text, strlen(text), "a number of bytes, or one like 64K, 256M, 2G");
     return default_limit;
 }
 

@@ -2,6 +2,7 @@
  * nothing but a compiler, and its text can be read. */
 #include "compiler/code.h"
 #include "core/error.h"
+#include "core/environment.h"
 #include "core/memory.h"
 
 #include <errno.h>
@@ -247,11 +248,11 @@ static int add_flags(const target *t, char **arguments, int count) {
     for (size_t i = 0; i < sizeof always / sizeof *always; ++i) arguments[count++] = (char *)always[i];
     if (t->is_gcc)
         arguments[count++] = (char *)"-fno-thread-jumps"; /* it takes limits to a range apart into branches */
-    const char *wish = getenv("HODU_ISA");
-    if (wish != NULL && strcmp(wish, "avx2") == 0 && t->vector_bytes == 32) {
+    const hd_isa most = hd_environment_isa();
+    if (most == HD_ISA_AVX2 && t->vector_bytes == 32) {
         for (int i = 0; i < 3; ++i) arguments[count++] = (char *)avx2[i];
 #ifdef __x86_64__ /* NEON is in every AArch64; what else a machine has may be SVE, whose vectors have no fixed length */
-    } else if (wish == NULL || strcmp(wish, "baseline") != 0) {
+    } else if (most != HD_ISA_BASELINE) {
         arguments[count++] = (char *)"-march=native";
         if (t->vector_bytes == 64) arguments[count++] = (char *)"-mprefer-vector-width=512";
 #endif

@@ -5,6 +5,7 @@
 #include "compiler/dump.h"
 #include "compiler/hash.h"
 #include "core/error.h"
+#include "core/environment.h"
 #include "core/memory.h"
 #include "core/pool.h"
 
@@ -41,13 +42,11 @@ static int64_t nanoseconds(void) {
 /* ---- the machine and the renderer --------------------------------------------------------------------------------------- */
 int hd_code_vector_bytes(void) {
 #ifdef __x86_64__
-    const char *wish = getenv("HODU_ISA");
-    const bool baseline = wish != NULL && strcmp(wish, "baseline") == 0,
-               avx2 = wish != NULL && strcmp(wish, "avx2") == 0;
+    const hd_isa most = hd_environment_isa();
     const bool has_avx2 =
         __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-    if (baseline || !has_avx2) return 16;
-    return !avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+    if (most < HD_ISA_AVX2 || !has_avx2) return 16;
+    return most >= HD_ISA_AVX512 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
                ? 64
                : 32;

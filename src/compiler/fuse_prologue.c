@@ -133,6 +133,8 @@ static const char *why_not_worth(const hd_graph *g, const hd_fusion *f, uint32_t
                : NULL;
 }
 
+_Static_assert(CALL_BYTES == 4 << 20 && CALL_COLUMNS == 64, "the last reason says so");
+
 /* Rows are cut among threads as the product needs it: what takes long beside so few multiplications is better cut by itself. */
 static bool is_dear(const hd_graph *g, uint32_t product, int words) {
     const int64_t n = columns_of(g, product);

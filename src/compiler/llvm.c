@@ -1,6 +1,7 @@
 /* Kernels to machine code through LLVM. The library is opened when it is first needed; every compilation has a context of its
  * own and a target machine to itself, so that several threads can compile at once. */
 #include "compiler/code.h"
+#include "core/environment.h"
 #include "core/memory.h"
 
 #if HD_HAS_LLVM
@@ -87,21 +88,21 @@ static bool find_functions(void *library) {
 
 /* What to compile for: this machine, or less of it when HODU_ISA says so, as for the eager kernels. */
 static void choose_cpu(void) {
-    const char *isa = getenv("HODU_ISA");
-    (void)isa; /* elsewhere there is one set only */
+    const hd_isa most = hd_environment_isa();
+    (void)most; /* elsewhere there is one set only */
     llvm.cpu = hd_llvm.GetHostCPUName();
     llvm.features = hd_llvm.GetHostCPUFeatures();
 #if defined(__x86_64__)
-    if (isa != NULL && (strcmp(isa, "baseline") == 0 || strcmp(isa, "avx2") == 0)) {
+    if (most <= HD_ISA_AVX2) {
         hd_llvm.DisposeMessage(llvm.cpu);
         hd_llvm.DisposeMessage(llvm.features);
-        llvm.cpu = isa[0] == 'b' ? "x86-64" : "x86-64-v3";
-        llvm.features = isa[0] == 'b' ? "" : "+avx2,+fma,+f16c";
+        llvm.cpu = most == HD_ISA_BASELINE ? "x86-64" : "x86-64-v3";
+        llvm.features = most == HD_ISA_BASELINE ? "" : "+avx2,+fma,+f16c";
     }
 #elif defined(__aarch64__)
     /* Kernels' vectors have a fixed length, which is NEON's; SVE's is the machine's. It comes with a processor's name, too. */
     static char features[2048];
-    const bool baseline = isa != NULL && strcmp(isa, "baseline") == 0;
+    const bool baseline = most == HD_ISA_BASELINE;
     snprintf(features, sizeof features, "%s%s-sve", baseline ? "" : llvm.features,
              baseline || llvm.features[0] == '\0' ? "" : ",");
     hd_llvm.DisposeMessage(llvm.features);
@@ -142,8 +143,11 @@ static hd_error load(void) {
 static pthread_once_t target_once = PTHREAD_ONCE_INIT;
 static char target[512];
 static void name_target(void) {
-    const char *isa = getenv("HODU_ISA");
-    const int at = snprintf(target, sizeof target, "llvm %s %s", LLVM_VERSION_STRING, isa != NULL ? isa : "host");
+    const hd_isa most = hd_environment_isa();
+    const int at = snprintf(target, sizeof target, "llvm %s %s", LLVM_VERSION_STRING,
+                            most == HD_ISA_BASELINE ? "baseline"
+                            : most == HD_ISA_AVX2   ? "avx2"
+                                                    : "host");
     hd_processor_text(target + at, sizeof target - (size_t)at);
 }
 

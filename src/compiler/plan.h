@@ -86,14 +86,14 @@ typedef struct hd_plan_call {
 /* The second operand of products, packed while it stays what it was. All that read it alike share it. */
 typedef struct hd_plan_weight {
     uint32_t call;    /* the first of them */
-    uint32_t readers; /* how many they are */
+    uint32_t readers; /* how many they are; 0: it is not kept after all */
     uint32_t cell;    /* the cell it is; HD_NONE: a constant */
     uint32_t sole;    /* the constant it is, when nothing else reads that; HD_NONE */
     uint32_t next;    /* another way to pack what it is made of; HD_NONE */
     size_t bytes;
     hd_block *packed; /* NULL: not yet */
-    const void *data; /* when it was packed, it was here and had this version */
-    uint32_t version;
+    const void *data; /* when it was packed, it was here and had changed so often */
+    uint32_t changes;
 } hd_plan_weight;
 
 typedef struct hd_plan_native {
@@ -130,8 +130,9 @@ typedef struct hd_plan {
     hd_block *arena;
     uint32_t *fresh; /* buffers that need memory of their own in every run */
     uint32_t fresh_count;
-    uint32_t *state;   /* for each cell: the buffer of its update; HD_NONE: unchanged */
-    uint32_t *readers; /* for each node: products of which it is the second operand, and that turn it */
+    uint32_t *state; /* for each cell: the buffer of its update; HD_NONE: unchanged */
+    uint32_t
+        *readers; /* while planning, two for each node: products whose second operand it is, as it stands and turned */
     bool *is_packed;   /* for each constant: it is read nowhere but there */
     bool saves;        /* it has RUN_SAVE or RUN_SAVE_AT */
     bool *sliced;      /* for each cell: its parts are written in place, and what was there is saved */
@@ -208,6 +209,8 @@ bool hd_plan_keeps_weight(const hd_plan *p, uint32_t node);
 hd_error hd_plan_count_readers(hd_plan *p);
 /* Finds the weights of all products, and constants that are read nowhere but there. */
 hd_error hd_plan_find_weights(hd_plan *p);
+/* Forgets packed cells: the next run has other ones. */
+void hd_plan_forget_weights(hd_plan *p, hd_thread *thread);
 /* Packs those that are not what they were. */
 hd_error hd_plan_pack_weights(hd_plan *p, hd_thread *thread, const hd_run *run);
 /* plan_memory.c: places in the arena, and state that is written in place. */

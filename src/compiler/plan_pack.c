@@ -1,5 +1,5 @@
-/* Weights that products keep packed, one for all that read it alike. Those of a script that nobody else looks at are packed where they lie, so that they are in
- * memory once; whoever wants to see such a constant finds it in a home that unpacks it. */
+/* Weights that products keep packed, one for all that read it alike. Those of a script that nobody else looks at are packed
+ * where they lie, so that they are in memory once; whoever wants to see such a constant finds it in a home that unpacks it. */
 #include "compiler/plan.h"
 #include "core/memory.h"
 
@@ -109,13 +109,13 @@ static hd_error pack(hd_plan *p, hd_thread *thread, hd_plan_weight *w, const hd_
     if (is_constant && w->packed == NULL) HD_TRY(pack_constant(p, thread, w, run));
     if (is_constant && w->packed != NULL) return HD_OK;
     const hd_storage *s = is_constant ? c->call.inputs[1]->storage : run->cells[w->cell];
-    const uint32_t version = atomic_load_explicit(&s->version, memory_order_relaxed);
-    if (w->packed != NULL && w->data == s->data && w->version == version && s->block != NULL)
+    const uint32_t changes = atomic_load_explicit(&s->changes, memory_order_relaxed);
+    if (w->packed != NULL && w->data == s->data && w->changes == changes && s->block != NULL)
         return HD_OK; /* borrowed memory tells nobody */
     if (w->packed == NULL) w->packed = hd_block_new(thread, w->bytes);
     if (w->packed == NULL) return HD_ERROR_MEMORY;
     w->data = s->data;
-    w->version = version;
+    w->changes = changes;
     const hd_error status = hd_cpu_product_pack(thread, &c->call, c->way, hd_block_data(w->packed));
     if (status != HD_OK) { /* nothing is packed: the next run tries again */
         hd_block_release(thread, w->packed);
@@ -125,12 +125,22 @@ static hd_error pack(hd_plan *p, hd_thread *thread, hd_plan_weight *w, const hd_
 }
 
 hd_error hd_plan_pack_weights(hd_plan *p, hd_thread *thread, const hd_run *run) {
-    for (uint32_t i = 0; i < p->weight_count; ++i) HD_TRY(pack(p, thread, &p->weights[i], run));
+    for (uint32_t i = 0; i < p->weight_count; ++i)
+        if (p->weights[i].readers > 0) HD_TRY(pack(p, thread, &p->weights[i], run));
     return HD_OK;
 }
 
+void hd_plan_forget_weights(hd_plan *p, hd_thread *thread) {
+    for (uint32_t i = 0; i < p->weight_count; ++i) {
+        hd_plan_weight *w = &p->weights[i];
+        if (w->cell == HD_NONE || w->packed == NULL) continue;
+        hd_block_release(thread, w->packed);
+        w->packed = NULL;
+    }
+}
+
 /* ---- planning ------------------------------------------------------------------------------------------------------------- */
-/* How many products read a second operand as this one does: from a forward step and its gradient it is packed differently. */
+/* How many products read a second operand as this one does: for a forward step and for its gradient it is packed differently. */
 static uint32_t *readers_of(const hd_plan *p, uint32_t product) {
     const hd_node *n = &p->graph->nodes[product];
     const hd_matmul_attributes *turns = n->op == HD_OP_matmul ? hd_node_attributes(p->graph, product) : NULL;
@@ -181,34 +191,56 @@ static void find_weight(hd_plan *p, uint32_t call, uint32_t source, uint32_t *fi
     *first = c->weight;
 }
 
-/* How often a node is read, as it leaves the run, too. */
-static void count_uses(const hd_graph *g, uint32_t *uses) {
+/* How often what is in memory is read, through views or not; leaving the run counts, too. */
+static void count_uses(const hd_graph *g, const uint32_t *source, uint32_t *uses) {
     memset(uses, 0, (g->node_count + 1) * sizeof *uses);
     for (uint32_t i = 0; i < g->node_count; ++i)
-        for (int k = 0; k < g->nodes[i].input_count; ++k) ++uses[hd_node_inputs(g, i)[k]];
-    for (uint32_t i = 0; i < g->output_count; ++i) ++uses[g->outputs[i].node];
-    for (uint32_t i = 0; i < g->cell_count; ++i) ++uses[g->cells[i].update];
+        for (int k = 0; source[i] == i && k < g->nodes[i].input_count; ++k) ++uses[source[hd_node_inputs(g, i)[k]]];
+    for (uint32_t i = 0; i < g->output_count; ++i) ++uses[source[g->outputs[i].node]];
+    for (uint32_t i = 0; i < g->cell_count; ++i) ++uses[source[g->cells[i].update]];
 }
 
 static uint32_t weight_of(const hd_plan *p, const hd_plan_call *c) {
     return hd_node_inputs(p->graph, (uint32_t)(c->call.outputs[0] - p->tensors))[1];
 }
 
-static void find_weights(hd_plan *p, uint32_t *room) {
-    const hd_graph *g = p->graph;
-    for (uint32_t i = 0; i < g->node_count; ++i) room[i] = HD_NONE;
+static uint32_t source_of(const hd_plan *p, const hd_plan_weight *w) {
+    return p->fusion.source[weight_of(p, &p->calls[w->call])];
+}
+
+/* firsts: room for a number to each node. */
+static void find_weights(hd_plan *p, uint32_t *firsts) {
+    for (uint32_t i = 0; i < p->graph->node_count; ++i) firsts[i] = HD_NONE;
     for (uint32_t i = 0; i < p->launch_count; ++i) {
         const hd_launch *l = &p->launches[i];
         if (l->kind != RUN_PRODUCT || !hd_plan_keeps_weight(p, l->node)) continue;
         const uint32_t weight = weight_of(p, &p->calls[l->call]), source = p->fusion.source[weight];
         const bool copied = p->buffer_of[weight] != p->buffer_of[source]; /* in every run */
-        if (!copied) find_weight(p, l->call, source, &room[source]);
+        if (!copied) find_weight(p, l->call, source, &firsts[source]);
     }
-    if (p->weight_count > 0) count_uses(g, room);
+}
+
+/* State that changes, and which in the end fewer products read alike than it takes, is left to them. */
+static void drop_weights(hd_plan *p) {
+    for (uint32_t i = 0; i < p->call_count; ++i) {
+        hd_plan_call *c = &p->calls[i];
+        if (c->weight == HD_NONE) continue;
+        const hd_plan_weight *w = &p->weights[c->weight];
+        if (w->readers < SEVERAL && !hd_fusion_is_steady(p->graph, &p->fusion, source_of(p, w))) c->weight = HD_NONE;
+    }
     for (uint32_t i = 0; i < p->weight_count; ++i) {
         hd_plan_weight *w = &p->weights[i];
-        const uint32_t weight = weight_of(p, &p->calls[w->call]);
-        if (g->nodes[weight].op == HD_NODE_CONSTANT && room[weight] == w->readers) w->sole = g->nodes[weight].first;
+        if (p->calls[w->call].weight == HD_NONE) w->readers = 0;
+    }
+}
+
+static void find_sole_weights(hd_plan *p, uint32_t *uses) {
+    if (p->weight_count > 0) count_uses(p->graph, p->fusion.source, uses);
+    for (uint32_t i = 0; i < p->weight_count; ++i) {
+        hd_plan_weight *w = &p->weights[i];
+        const uint32_t source = source_of(p, w);
+        const hd_node *n = &p->graph->nodes[source];
+        if (n->op == HD_NODE_CONSTANT && uses[source] == w->readers) w->sole = n->first;
     }
 }
 
@@ -221,7 +253,11 @@ hd_error hd_plan_find_weights(hd_plan *p) {
     if (fits) {
         memset(p->is_packed, 0, g->constant_count + 1);
         find_weights(p, room);
+        drop_weights(p);
+        find_sole_weights(p, room);
     }
     hd_array_release(room);
+    hd_array_release(p->readers);
+    p->readers = NULL;
     return fits ? HD_OK : hd_plan_no_memory(p);
 }

@@ -11,13 +11,17 @@
 #include <string.h>
 #include <time.h>
 
-static hd_error give_memory(hd_thread *thread, hd_plan_buffer *b) {
-    if (b->storage.block != NULL && b->storage.block->references == 1) return HD_OK; /* nobody else looks at it */
+static void take_memory(hd_thread *thread, hd_plan_buffer *b) {
     if (b->storage.block != NULL) hd_block_release(thread, b->storage.block);
     b->storage.block = NULL;
-    b->storage.block = hd_block_new(thread, b->storage.bytes > 0 ? b->storage.bytes : 1);
-    if (b->storage.block == NULL) return HD_ERROR_MEMORY;
-    b->storage.data = hd_block_data(b->storage.block);
+}
+static hd_error give_memory(hd_thread *thread, hd_plan_buffer *b) {
+    if (b->storage.block == NULL || b->storage.block->references > 1) { /* somebody else looks at it */
+        take_memory(thread, b);
+        b->storage.block = hd_block_new(thread, b->storage.bytes > 0 ? b->storage.bytes : 1);
+        if (b->storage.block == NULL) return HD_ERROR_MEMORY;
+    }
+    b->storage.data = hd_block_data(b->storage.block); /* the run before may have been in place */
     return HD_OK;
 }
 
@@ -76,8 +80,7 @@ static void set_draws(const hd_plan *p, const hd_run *run) {
     for (uint32_t i = 0; i < p->native_count; ++i) {
         const hd_plan_native *n = p->natives[i];
         if (n->draw_count > 0) n->native.numbers[n->seed] = run->seed;
-        for (int k = 0; k < n->draw_count; ++k)
-            n->native.numbers[n->draws[k].number] = run->draw + n->draws[k].ordinal;
+        for (int k = 0; k < n->draw_count; ++k) n->native.numbers[n->draws[k].number] = run->draw + n->draws[k].ordinal;
     }
 }
 
@@ -103,10 +106,12 @@ static hd_error prepare(hd_plan *p, hd_thread *thread, const hd_run *run) {
     for (uint32_t i = 0; i < p->fresh_count; ++i) {
         hd_plan_buffer *b = &p->buffers[p->fresh[i]];
         b->in_place = b->room == IN_CELL && !run->keep_state && is_alone(p, run, b->cell);
-        if (b->in_place)
+        if (b->in_place) {
+            take_memory(thread, b); /* what a run that was not in place left */
             b->storage.data = run->cells[b->cell]->data;
-        else
+        } else {
             HD_TRY(give_memory(thread, b));
+        }
     }
     return HD_OK;
 }
@@ -357,7 +362,7 @@ static void update_state(hd_plan *p, const hd_run *run) {
             fresh->block = block;
             fresh->data = hd_block_data(block);
         }
-        atomic_fetch_add_explicit(&cell->version, 1, memory_order_relaxed);
+        hd_storage_changed(cell);
     }
 }
 

@@ -455,6 +455,7 @@ static hd_plan *tune(trial *t, hd_executor *executor, const tuning_key *key) {
     if (plan != NULL) plan = choose_together(t, plan, tuning);
     if (plan != NULL) {
         explain(plan, tuning);
+        hd_plan_forget_weights(plan, t->thread); /* those of a trial's cells */
         hd_cache_write(key, sizeof *key, tuning, tuning_bytes(tuning->launch_count));
     }
     hd_array_release(tuning);
@@ -466,6 +467,7 @@ hd_plan *hd_plan_tuned(hd_thread *thread, hd_graph *graph, hd_executor *executor
     hd_tuning *known = read_tuning(&key);
     if (known != NULL) {
         hd_plan *p = hd_plan_new(thread, graph, executor, HD_O3, known);
+        if (p != NULL && p->launch_count == known->launch_count) explain(p, known);
         hd_array_release(known);
         return p;
     }

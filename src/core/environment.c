@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MOST_VARIABLES = 16 };
 
@@ -19,7 +20,24 @@ void hd_environment_unknown(const char *name, const char *word, size_t length, c
     while (at < MOST_VARIABLES && told[at] != NULL && told[at] != name) ++at;
     if (at < MOST_VARIABLES && told[at] == NULL) {
         told[at] = name;
-        fprintf(stderr, "hodu: %s has \"%.*s\"; it takes %s\n", name, (int)length, word, takes);
+        fprintf(stderr, "hodu: %s has \"%.*s\"; it takes %s\n", name, (int)(length < 60 ? length : 60), word, takes);
     }
     pthread_mutex_unlock(&lock);
+}
+
+bool hd_environment_flag(const char *name, bool otherwise) {
+    const char *value = hd_environment(name);
+    if (value == NULL) return otherwise;
+    if (strcmp(value, "0") == 0 || strcmp(value, "1") == 0) return value[0] == '1';
+    hd_environment_unknown(name, value, strlen(value), "0 or 1");
+    return otherwise;
+}
+
+hd_isa hd_environment_isa(void) {
+    static const char *const sets[] = {"baseline", "avx2", "avx512", "amx"};
+    const char *wish = hd_environment("HODU_ISA");
+    for (int i = HD_ISA_BASELINE; wish != NULL && i <= HD_ISA_AMX; ++i)
+        if (strcmp(wish, sets[i]) == 0) return (hd_isa)i;
+    if (wish != NULL) hd_environment_unknown("HODU_ISA", wish, strlen(wish), "baseline, avx2, avx512 or amx");
+    return HD_ISA_AMX;
 }

@@ -2,10 +2,16 @@
 #ifndef HD_CORE_ENVIRONMENT_H
 #define HD_CORE_ENVIRONMENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* The value of a variable; NULL: it is not set, or empty. */
 const char *hd_environment(const char *name);
+/* Of a variable that takes 0 or 1; not set: `otherwise`. */
+bool hd_environment_flag(const char *name, bool otherwise);
+/* Up to which of these instruction sets HODU_ISA lets kernels go: all, when it is not set. */
+typedef enum hd_isa { HD_ISA_BASELINE, HD_ISA_AVX2, HD_ISA_AVX512, HD_ISA_AMX } hd_isa;
+hd_isa hd_environment_isa(void);
 /* Says on stderr that a variable has a word that means nothing, and what it takes. Once for each variable: `name` is a literal. */
 void hd_environment_unknown(const char *name, const char *word, size_t length, const char *takes);
 

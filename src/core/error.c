@@ -1,5 +1,6 @@
 /* The sticky error of each thread. */
 #include "core/error.h"
+#include "core/environment.h"
 
 #include <dlfcn.h>
 #include <signal.h>
@@ -7,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const char anchor; /* where this library lies */
 
 static void describe_place(hd_thread *t, char *out, size_t capacity) {
     int length = 0;
@@ -21,7 +24,9 @@ static void describe_place(hd_thread *t, char *out, size_t capacity) {
         info.dli_fname) {
         const char *separator = length > 0 ? ", " : "", *slash = strrchr(info.dli_fname, '/');
         const char *object = slash ? slash + 1 : info.dli_fname;
-        t->error_inside = strncmp(object, "libhodu", 7) == 0;
+        Dl_info own; /* in a program that has the library in itself, nobody can tell */
+        t->error_inside =
+            dladdr(&anchor, &own) != 0 && own.dli_fbase == info.dli_fbase && strstr(own.dli_fname, "libhodu") != NULL;
         if (info.dli_sname != NULL)
             snprintf(out + length, capacity - (size_t)length, "%scalled from %s", separator, info.dli_sname);
         else
@@ -43,8 +48,7 @@ hd_error hd_fail(hd_error code, const char *format, ...) {
     vsnprintf(t->error_message + length, sizeof t->error_message - (size_t)length, format, arguments);
     va_end(arguments);
     describe_place(t, t->error_place, sizeof t->error_place);
-    const char *trap = getenv("HODU_TRAP");
-    if (trap != NULL && trap[0] == '1') {
+    if (hd_environment_flag("HODU_TRAP", false)) {
         fprintf(stderr, "hodu: %s (%s)\n", t->error_message, t->error_place);
         raise(SIGTRAP);
     }
@@ -75,18 +79,6 @@ void hd_error_take(hd_error_copy *out) {
     memcpy(out->place, t->error_place, sizeof out->place);
     memcpy(out->call, t->error_call, sizeof out->call);
     t->error_code = HD_OK;
-}
-
-void hd_error_put(const hd_error_copy *error) {
-    hd_thread *t = hd_thread_self();
-    if (t == NULL || t->error_code != HD_OK || error->code == HD_OK) return;
-    t->error_code = error->code;
-    t->error_read = false;
-    t->error_inside = false;
-    t->error_layers = HD_NO_LAYER;
-    memcpy(t->error_message, error->message, sizeof t->error_message);
-    memcpy(t->error_place, error->place, sizeof t->error_place);
-    memcpy(t->error_call, error->call, sizeof t->error_call);
 }
 
 static void print_error(hd_thread *t) {

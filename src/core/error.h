@@ -19,7 +19,7 @@ hd_error hd_fail(hd_error code, const char *format, ...) __attribute__((format(p
         if (__builtin_expect((status) != HD_OK, 0)) return failure;                                                    \
     } while (0)
 
-/* What worker threads use to hand an error to the caller: take it off this thread, put it on that one. */
+/* The pending error, taken off the thread. */
 typedef struct hd_error_copy {
     hd_error code;
     char message[512], place[256], call[64];
@@ -29,7 +29,6 @@ void hd_error_append(hd_thread *thread, const char *format, ...) __attribute__((
 /* The pending error, if the library itself made the call that failed, is from here instead. */
 void hd_error_move(hd_thread *thread, const void *caller);
 void hd_error_take(hd_error_copy *out);
-void hd_error_put(const hd_error_copy *error);
 
 /* Prints the pending error to stderr if nobody has read it. */
 void hd_error_report_unread(hd_thread *thread);

@@ -26,6 +26,7 @@ static inline hd_storage *storage_header(hd_thread *thread, size_t bytes, void *
     s->home = NULL;
     s->release = NULL;
     atomic_store_explicit(&s->version, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->changes, 0, memory_order_relaxed);
     s->device = hd_cpu();
     return s;
 }
@@ -77,7 +78,7 @@ hd_storage *hd_storage_snapshot(hd_thread *thread, hd_storage *storage) {
 }
 
 hd_error hd_storage_prepare_write(hd_thread *thread, hd_storage *s) {
-    atomic_fetch_add_explicit(&s->version, 1, memory_order_relaxed);
+    hd_storage_changed(s);
     if (s->block == NULL || atomic_load_explicit(&s->block->references, memory_order_acquire) == 1) return HD_OK;
     hd_block *own = hd_block_new(thread, s->bytes);
     if (own == NULL) return HD_ERROR_MEMORY;

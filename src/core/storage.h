@@ -28,7 +28,8 @@ struct hd_storage {
     void *home_state;
     void (*release)(void *data, void *user); /* of borrowed bytes */
     void *release_user;
-    _Atomic uint32_t version; /* raised by every write; a tape compares it */
+    _Atomic uint32_t version; /* raised by every write; a tape compares it. Recorded ones are taken back */
+    _Atomic uint32_t changes; /* of the bytes: never taken back, for whoever keeps them in another form */
     hd_device device;
 };
 _Static_assert(sizeof(hd_storage) <= HD_HEADER_STORAGE_BYTES, "a storage fits its header");
@@ -41,6 +42,11 @@ hd_storage *hd_storage_elsewhere(hd_thread *thread, size_t bytes, const hd_home 
 hd_storage *hd_storage_borrow(hd_thread *thread, void *data, size_t bytes, void (*release)(void *, void *), void *user);
 /* A storage with the same bytes that shares memory until one of the two is written. */
 hd_storage *hd_storage_snapshot(hd_thread *thread, hd_storage *storage);
+/* To be said by whoever changes the bytes otherwise. */
+static inline void hd_storage_changed(hd_storage *s) {
+    atomic_fetch_add_explicit(&s->version, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->changes, 1, memory_order_relaxed);
+}
 hd_error hd_storage_prepare_write(hd_thread *thread, hd_storage *storage);
 
 /* Brings the bytes of a storage with a home. */

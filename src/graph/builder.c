@@ -76,14 +76,15 @@ void hd_builder_start(hd_builder *builder) {
 static void warn_of_lost_writes(const hd_builder *b) {
     hd_shape largest;
     const int64_t count = hd_recording_lost(b->recording, &largest);
+    const bool several = count > 1;
     if (count == 0) return;
     fprintf(
         stderr,
-        "hodu: builder \"%s\" writes %lld tensor%s that %s no state (%s%s), and nothing reads what was written: runs "
-        "will not change %s. hd_builder_add_state, or hd_builder_add_state_of for a model and its optimizer, comes "
-        "before the first use\n",
-        name_of(b), (long long)count, count > 1 ? "s" : "", count > 1 ? "are" : "is", HD_SHAPE_TEXT(largest),
-        count > 1 ? " and others" : "", count > 1 ? "them" : "it");
+        "hodu: builder \"%s\" writes %lld tensor%s that %s no state (%s%s): each run begins with what %s now, and does "
+        "not change %s. hd_builder_add_state, or hd_builder_add_state_of for a model and its optimizer, comes before "
+        "the first use\n",
+        name_of(b), (long long)count, several ? "s" : "", several ? "are" : "is", HD_SHAPE_TEXT(largest),
+        several ? " and others" : "", several ? "they are" : "it is", several ? "them" : "it");
 }
 
 void hd_builder_end(hd_builder *builder) {

@@ -283,6 +283,8 @@ uint32_t hd_recording_node(hd_thread *thread, hd_recording *r, hd_tensor *t) {
     }
     const uint32_t cell = cell_of(thread, r, t);
     if (cell == HD_NO_NODE) return HD_NO_NODE;
+    r->cells[cell].unread = false;
+    r->cells[cell].carried = r->cells[cell].carried || r->cells[cell].version == 0;
     if (t->captured.recording == r->serial && t->captured.version == r->cells[cell].version) return t->captured.node;
     const uint32_t node = derive(r, cell, t);
     if (s->home == &recorded_home && node != HD_NO_NODE) note(r, t, node, r->cells[cell].version);
@@ -304,29 +306,25 @@ bool hd_recording_wrote(const hd_recording *r, hd_shape *shape) {
     return false;
 }
 
-static void mark_read(const hd_graph *g, bool *is_read) {
-    memset(is_read, 0, g->node_count);
-    for (uint32_t i = 0; i < g->node_count; ++i)
-        for (int k = 0; hd_node_is_call(&g->nodes[i]) && k < g->nodes[i].input_count; ++k)
-            is_read[hd_node_inputs(g, i)[k]] = true;
-    for (uint32_t i = 0; i < g->output_count; ++i) is_read[g->outputs[i].node] = true;
+static bool looks_like_state(const hd_capture_cell *c, bool has_state) {
+    if (c->version == 0 || c->place != HD_NO_NODE || hd_shape_count(c->shape) == 0) return false;
+    if (!has_state) return c->unread && c->version == 1;
+    return c->carried && (!c->unread || hd_shape_count(c->shape) > 1); /* a counter that nobody reads is none */
 }
 
 int64_t hd_recording_lost(const hd_recording *r, hd_shape *largest) {
-    int64_t count = 0, most = -1;
-    if (!hd_recording_wrote(r, largest)) return 0;
-    bool *is_read = hd_array_resize(NULL, r->graph->node_count + 1);
-    if (is_read == NULL) return 0; /* it is a warning */
-    mark_read(r->graph, is_read);
+    int64_t count = 0, most = 0;
+    bool has_state = false;
+    for (uint32_t i = 0; i < r->graph->cell_count; ++i)
+        has_state = has_state || r->graph->cells[i].kind == HD_CELL_STATE;
     for (uint32_t i = 0; i < r->table_size; ++i) {
         const hd_capture_cell *c = r->table[i] == 0 ? NULL : &r->cells[r->table[i] - 1];
-        if (c == NULL || c->version != 1 || c->place != HD_NO_NODE || is_read[c->current]) continue;
+        if (c == NULL || !looks_like_state(c, has_state)) continue;
         ++count;
         if (hd_shape_count(c->shape) <= most) continue;
         most = hd_shape_count(c->shape);
         *largest = c->shape;
     }
-    hd_array_release(is_read);
     return count;
 }
 
@@ -439,12 +437,14 @@ static hd_error capture_write(hd_executor *self, hd_thread *thread, hd_tensor *d
         if (value == HD_NO_NODE) return thread->error_code;
     }
     if (!covers(dst, &c->shape)) {
+        c->carried = c->carried || c->version == 0;
         const uint32_t inputs[2] = {c->current, value};
         const hd_strided_attributes attributes = strided(&dst->layout);
         value = add(r, HD_NODE_WRITE, 0, inputs, 2, dtype, &c->shape, &attributes);
         if (value == HD_NO_NODE) return thread->error_code;
     }
     c->current = value;
+    c->unread = true;
     c->version++;
     atomic_fetch_add_explicit(&dst->storage->version, 1,
                               memory_order_relaxed); /* tapes notice; taken back at the end */

@@ -12,6 +12,7 @@ typedef struct hd_capture_cell {
     uint32_t place;          /* in graph->cells; HD_NO_NODE: none */
     bool outside, frozen;    /* frozen: bound, not to be written */
     bool shadowed;           /* its storage was counted as written: see capture.c */
+    bool unread, carried;    /* not read since it was written; read before it was */
     uint8_t dtype;
     hd_shape shape; /* of its value: contiguous over the whole storage */
     uint32_t next;  /* in the list of free cells */
@@ -65,7 +66,8 @@ uint32_t hd_recording_node(hd_thread *thread, hd_recording *r, hd_tensor *t);
 bool hd_recording_knows(const hd_recording *r, const hd_tensor *t);
 /* True when recorded calls wrote a tensor from outside that is no state, so that runs leave it as it is; *shape is its. */
 bool hd_recording_wrote(const hd_recording *r, hd_shape *shape);
-/* How many of such tensors it wrote once, so that nothing reads what was written: whatever that was for, runs will not do it. */
+/* How many of such tensors look like state that nobody declared: beside declared state, those that are read before they are
+ * written; else those that are written once and not read since. Unrolled steps, which begin anew in every run, do neither. */
 int64_t hd_recording_lost(const hd_recording *r, hd_shape *largest);
 /* True when t's memory was declared to be of this kind. */
 bool hd_recording_declared(const hd_recording *r, const hd_tensor *t, hd_cell_kind kind);

@@ -163,6 +163,7 @@ hd_tensor *hd_module_forward_as(hd_thread *thread, hd_module *module, const char
     }
     hd_tensor *y = module->class_->forward(module, x);
     if (notes && thread->executor == executor) executor->span_end(executor, thread);
+    if (y == NULL) hd_fail(HD_ERROR_NULL_ARGUMENT, "the forward function of a \"%s\" gave no tensor", module->class_->name);
     if (went_well && thread->error_code != HD_OK) name_layer(thread, module, name);
     return y;
 }

@@ -18,7 +18,7 @@ typedef struct argument {
     hd_xla_buffer buffer;
     hd_storage *held; /* a snapshot of the memory that XLA borrows; NULL: none */
     const void *data; /* whose bytes these were, */
-    uint32_t version; /* and when */
+    uint32_t changes; /* and when */
 } argument;
 
 /* Memory that XLA reads until the event comes. */
@@ -95,9 +95,9 @@ static hd_error refresh(under_xla *x, hd_thread *thread, argument *a, const hd_x
                         size_t offset) {
     const char *bytes = hd_storage_bytes(thread, s, HD_READ);
     if (bytes == NULL) return thread->error_code;
-    const uint32_t version = atomic_load_explicit(&s->version, memory_order_relaxed);
+    const uint32_t changes = atomic_load_explicit(&s->changes, memory_order_relaxed);
     const bool is_ours = s->block != NULL; /* borrowed memory changes without notice */
-    if (a->buffer.handle != NULL && is_ours && a->data == bytes + offset && a->version == version) return HD_OK;
+    if (a->buffer.handle != NULL && is_ours && a->data == bytes + offset && a->changes == changes) return HD_OK;
     if (a->buffer.handle != NULL) HD_TRY(give_up(x, thread, a));
     hd_storage *held = is_ours ? hd_storage_snapshot(thread, s) : NULL;
     if (is_ours && held == NULL) return thread->error_code;
@@ -109,7 +109,7 @@ static hd_error refresh(under_xla *x, hd_thread *thread, argument *a, const hd_x
     }
     a->held = held;
     a->data = bytes + offset;
-    a->version = version;
+    a->changes = changes;
     return status;
 }
 
@@ -138,9 +138,9 @@ static hd_error prepare(under_xla *x, hd_thread *thread, const hd_run *run, uint
     x->given[i] = &a->buffer;
     if (from->kind == HD_HLO_SEED || from->kind == HD_HLO_DRAW) {
         const uint64_t number = from->kind == HD_HLO_SEED ? run->seed : run->draw;
-        if (a->buffer.handle != NULL && a->version == 1 && memcmp(&a->data, &number, sizeof number) == 0) return HD_OK;
+        if (a->buffer.handle != NULL && a->changes == 1 && memcmp(&a->data, &number, sizeof number) == 0) return HD_OK;
         hd_xla_buffer_destroy(&a->buffer);
-        a->version = 1;
+        a->changes = 1;
         memcpy(&a->data, &number, sizeof number);
         return hd_xla_buffer_make(x->device, &type, &number, HD_XLA_COPY, &a->buffer);
     }
@@ -206,7 +206,7 @@ static hd_error take_results(under_xla *x, hd_thread *thread, const hd_run *run)
         if (r->kind != HD_HLO_UPDATE || run->keep_state) continue;
         const hd_error written = update(x, thread, run->cells[r->place], r->place, &x->made[i]);
         if (status == HD_OK) status = written;
-        if (fault == HD_OK) atomic_fetch_add_explicit(&run->cells[r->place]->version, 1, memory_order_relaxed);
+        if (fault == HD_OK) hd_storage_changed(run->cells[r->place]);
     }
     return status;
 }

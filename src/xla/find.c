@@ -1,6 +1,7 @@
 /* Where XLA's plugins lie. A path from the environment is meant: when nothing is there, that is an error, and no other
  * place is looked at. Python is not asked: its packages lie in a few known directories. */
 #include "core/device.h"
+#include "core/environment.h"
 #include "xla/plugin.h"
 
 #include <dirent.h>
@@ -35,16 +36,11 @@ const char *hd_xla_plugin_remedy(hd_device_kind kind) {
     return p != NULL ? p->remedy : places[HD_DEVICE_CPU].remedy;
 }
 
-static const char *variable(const char *name) {
-    const char *value = getenv(name);
-    return value != NULL && value[0] != '\0' ? value : NULL;
-}
-
 static bool exists(const char *path) { return access(path, R_OK) == 0; }
 
 /* ---- the environment --------------------------------------------------------------------------------------------- */
 static hd_error from_variable(const place *p, const char *name, char path[HD_XLA_PATH], bool *found) {
-    const char *value = variable(name);
+    const char *value = hd_environment(name);
     if (value == NULL) return HD_OK;
     *found = true;
     if ((size_t)snprintf(path, HD_XLA_PATH, "%s", value) >= HD_XLA_PATH)
@@ -57,7 +53,7 @@ static hd_error from_variable(const place *p, const char *name, char path[HD_XLA
 
 /* ---- the user's data directory ----------------------------------------------------------------------------------- */
 static void data_path(const place *p, char path[HD_XLA_PATH]) {
-    const char *data = variable("XDG_DATA_HOME"), *home = variable("HOME");
+    const char *data = hd_environment("XDG_DATA_HOME"), *home = hd_environment("HOME");
     int length = 0;
     path[0] = '\0';
     if (data != NULL && data[0] == '/') /* a relative one is to be ignored */
@@ -98,7 +94,7 @@ static bool below(const place *p, const char *base, char path[HD_XLA_PATH]) {
 /* Of the Python that would be started. */
 static bool on_path(const place *p, char path[HD_XLA_PATH]) {
     char python[HD_XLA_PATH], base[HD_XLA_PATH];
-    for (const char *at = variable("PATH"); at != NULL; at = strchr(at, ':'), at += at != NULL) {
+    for (const char *at = hd_environment("PATH"); at != NULL; at = strchr(at, ':'), at += at != NULL) {
         const int length = (int)strcspn(at, ":");
         if (snprintf(python, sizeof python, "%.*s/python3", length, at) >= HD_XLA_PATH || !exists(python)) continue;
         return snprintf(base, sizeof base, "%.*s/..", length, at) < HD_XLA_PATH && below(p, base, path);
@@ -111,11 +107,11 @@ static bool in_python(const place *p, char path[HD_XLA_PATH]) {
     static const char *const systems[] = {"/usr/local", "/usr"};
     char local[HD_XLA_PATH];
     for (int i = 0; i < 2; ++i) {
-        const char *base = variable(variables[i]);
+        const char *base = hd_environment(variables[i]);
         if (base != NULL && below(p, base, path)) return true;
     }
     if (on_path(p, path)) return true;
-    const char *home = variable("HOME");
+    const char *home = hd_environment("HOME");
     if (home != NULL && snprintf(local, sizeof local, "%s/.local", home) < HD_XLA_PATH && below(p, local, path))
         return true;
     for (int i = 0; i < 2; ++i)

@@ -1,6 +1,7 @@
 /* Opening a plugin. Everything that could differ from what we expect is looked at first, since a wrong call would
  * end the process: that it has GetPjrtApi, its version, the size of its table, and every entry that is used. */
 #include "xla/plugin.h"
+#include "core/environment.h"
 #include "core/memory.h"
 
 #include <dlfcn.h>
@@ -22,8 +23,7 @@ typedef const hd_pjrt_api *(*get_api)(void);
 static void hide_log(void) {
     static char level[] = "TF_CPP_MIN_LOG_LEVEL=3";
     static char **mine;
-    const char *wish = getenv("HODU_XLA_LOG");
-    if ((wish != NULL && strcmp(wish, "1") == 0) || getenv("TF_CPP_MIN_LOG_LEVEL") != NULL || mine != NULL) return;
+    if (hd_environment_flag("HODU_XLA_LOG", false) || getenv("TF_CPP_MIN_LOG_LEVEL") != NULL || mine != NULL) return;
     size_t count = 0;
     while (environ != NULL && environ[count] != NULL) count++;
     mine = hd_array_resize(NULL, (count + 2) * sizeof *mine);

@@ -357,7 +357,10 @@ static void writing_what_it_does_not_hold_is_an_error(void **state) {
     }
     assert_values(count, HD_F32, 2, 2, 2);
     assert_null(hd_forward(graph_of(hd_module_new(&nothing, NULL), HD_O1), x));
-    assert_error(HD_ERROR_NULL_ARGUMENT, "hd_forward: `y` is NULL (while hd_compile captures the model)");
+    assert_error(HD_ERROR_NULL_ARGUMENT,
+                 "hd_forward: the forward function of a \"nothing\" gave no tensor; in nothing (while ");
+    assert_null(hd_forward(HD_SEQUENTIAL(hd_relu_layer(), hd_module_new(&nothing, NULL)), x));
+    assert_error(HD_ERROR_NULL_ARGUMENT, "gave no tensor; in nothing 1 of sequential");
 }
 
 /* ---- gradients are those of the plain model ---- */
@@ -645,7 +648,7 @@ static void its_script_can_be_looked_into(void **state) {
     hd_module *compiled = graph_of(model, HD_O2);
     hd_tensor *x = hd_randn(HD_SHAPE(5, 3), HD_F32), *more = hd_randn(HD_SHAPE(9, 3), HD_F32);
     assert_null(hd_compile_script(compiled));
-    assert_error(HD_ERROR_STATE, "hd_compile_script: the model was not called yet");
+    assert_error(HD_ERROR_STATE, "hd_compile_script: no call has captured the model yet");
     hd_tensor *y = hd_forward(compiled, x), *z = hd_forward(compiled, more);
     for (int turn = 0; turn < 2; ++turn) { /* the last, and the one before when it is called again */
         hd_tensor *given = turn == 0 ? more : x;

@@ -121,9 +121,10 @@ static void limits_are_read(void **state) {
     static const struct {
         const char *text;
         int64_t bytes;
-    } limits[] = {{"12345", 12345},  {"64K", 65536},       {"1.5M", 3 << 19},  {"2g", (int64_t)2 << 30},
-                  {"0", 0},          {"3kB", 3072},        {"3 K", 256 << 20}, {"junk", 256 << 20},
-                  {"-3", 256 << 20}, {"1e300", 256 << 20}, {"nan", 256 << 20}};
+    } limits[] = {{"12345", 12345},  {"64K", 65536},      {"1.5M", 3 << 19},  {"2g", (int64_t)2 << 30},
+                  {"0", 0},          {"3kB", 3072},       {"3 K", 256 << 20}, {"K", 256 << 20},
+                  {"B", 256 << 20},  {"junk", 256 << 20}, {"-3", 256 << 20},  {"1e300", 256 << 20},
+                  {"nan", 256 << 20}};
     begin();
     for (size_t i = 0; i < sizeof limits / sizeof *limits; ++i) {
         setenv("HODU_CACHE_LIMIT", limits[i].text, 1);

@@ -15,10 +15,13 @@ static void keeps(hd_builder *b, uint32_t weights, uint32_t readers, const char 
     if (simple == NULL) fail_msg("%s: %s", what, hd_error_message());
     hd_plan *p = hd_plan_new(hd_thread_self(), simple, hd_device_executor(hd_cpu()), HD_O2, NULL);
     if (p == NULL) fail_msg("%s: %s", what, hd_error_message());
-    uint32_t all = 0;
-    for (uint32_t i = 0; i < p->weight_count; ++i) all += p->weights[i].readers;
-    if (p->weight_count != weights || all != readers)
-        fail_msg("%s: %u weights with %u readers, not %u with %u", what, p->weight_count, all, weights, readers);
+    uint32_t count = 0, all = 0;
+    for (uint32_t i = 0; i < p->weight_count; ++i) {
+        count += p->weights[i].readers > 0;
+        all += p->weights[i].readers;
+    }
+    if (count != weights || all != readers)
+        fail_msg("%s: %u weights with %u readers, not %u with %u", what, count, all, weights, readers);
     p->executable.destroy(&p->executable, hd_thread_self());
     hd_graph_release(hd_thread_self(), simple);
 }
@@ -83,6 +86,51 @@ static void rows_of_any_number(void **state) {
         hd_builder_add_output(b, name, hd_relu(hd_matmul(x, w)));
     }
     keeps(b, 1, 5, "rows of any number");
+}
+
+/* Few rows read halves as they are, more of them converted: two ways to pack, and one product for each is not several. */
+static void rows_that_decide_how_to_pack(void **state) {
+    (void)state;
+    for (kind k = BOUND; k <= UPDATED; ++k) {
+        HD_SCOPE;
+        hd_tensor *w = operand(S(1024, 256), 1, HD_BF16);
+        hd_builder *b = began(w, k);
+        hd_builder_add_output(b, "few", hd_matmul(hd_input("few", S(12, 1024), HD_BF16), w));
+        hd_builder_add_output(b, "many", hd_matmul(hd_input("many", S(40, 1024), HD_BF16), w));
+        if (k == UPDATED) hd_assign(w, hd_neg(w));
+        keeps(b, k == UPDATED ? 0 : 2, k == UPDATED ? 0 : 2, "halves");
+    }
+}
+
+/* A constant that a kernel reads through a view is not packed where it lies. */
+static void views_are_readers_too(void **state) {
+    (void)state;
+    enum { LARGE = 512 };
+    for (int more = 0; more < 2; ++more) {
+        HD_SCOPE;
+        hd_script *s;
+        {
+            HD_SCOPE;
+            hd_tensor *w = operand(S(LARGE, LARGE), 1, HD_F32);
+            hd_builder *b = started("views");
+            hd_tensor *x = hd_input("x", S(ROWS, LARGE), HD_F32), *t = hd_t(w);
+            hd_builder_add_output(b, "plain", hd_matmul(x, w));
+            hd_builder_add_output(b, "turned", hd_affine(hd_add_scalar(x, 1), t, NULL));
+            if (more) hd_builder_add_output(b, "more", hd_add_scalar(t, 1));
+            s = hd_keep(built(b));
+        }
+        hd_script_set_input(s, "x", operand(S(ROWS, LARGE), 0, HD_F32));
+        const int64_t before = hd_memory().live_bytes, bytes = LARGE * LARGE * 4;
+        {
+            HD_SCOPE;
+            hd_script_run(s);
+        }
+        assert_ok();
+        const int64_t grown = hd_memory().live_bytes - before;
+        if ((grown >= bytes) != more)
+            fail_msg("%d: %lld bytes more, of %lld", more, (long long)grown, (long long)bytes);
+        levels_agree(s, UNITS, "views");
+    }
 }
 
 /* A step and its gradient read a weight in two ways, of which each is packed once. */
@@ -194,6 +242,28 @@ static void after_a_run_that_failed(void **state) {
     assert_identical(w, twin);
 }
 
+/* While a builder records writes into a weight, and after that, a script reads what is there. */
+static void recordings_in_between(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = operand(S(WIDE, WIDE), 1, HD_F32), *x = operand(S(ROWS, WIDE), 0, HD_F32);
+    hd_builder *b = began(w, BOUND);
+    hd_builder_add_output(b, "y", hd_matmul(hd_input("x", S(ROWS, WIDE), HD_F32), w));
+    hd_script *s = built(b);
+    hd_script_set_input(s, "x", x);
+    hd_builder *step = started("step");
+    hd_builder_add_state(step, "w", w);
+    hd_assign(w, hd_mul_scalar(w, 0.5));
+    {
+        HD_EAGER;
+        assert_within_units(output(s, "y"), hd_matmul(x, w), UNITS);
+    }
+    hd_script *update = built(step);
+    hd_script_run(update);
+    assert_within_units(output(s, "y"), hd_matmul(x, w), UNITS);
+    assert_ok();
+}
+
 /* ---- memory ------------------------------------------------------------------------------------------------------------------ */
 static void they_are_in_memory_once(void **state) {
     (void)state;
@@ -222,5 +292,6 @@ static void they_are_in_memory_once(void **state) {
 }
 
 RUN(test(products_that_read_alike_share), test(other_views_and_parts_do_not), test(rows_of_any_number),
-    test(steps_and_their_gradients), test(convolutions_share), test(every_run_reads_what_is_there),
-    test(after_a_run_that_failed), test(they_are_in_memory_once))
+    test(rows_that_decide_how_to_pack), test(views_are_readers_too), test(steps_and_their_gradients),
+    test(convolutions_share), test(every_run_reads_what_is_there), test(after_a_run_that_failed),
+    test(recordings_in_between), test(they_are_in_memory_once))

@@ -649,6 +649,100 @@ static void writes_that_are_lost_are_said(void **state) {
     assert_null(strstr(text, "[1,3]"));
 }
 
+/* What was written may be an output: it is the tensor that counts. It is read again, or beside other state it was never read
+ * before: then it is nobody's state. */
+static void writes_are_lost_whatever_they_are_made_of(void **state) {
+    (void)state;
+    static const struct {
+        bool has_state, first_written, read_again, is_said;
+    } cases[] = {{false, false, false, true}, {false, true, false, true}, {false, false, true, false},
+                 {true, false, false, true},  {true, true, false, false}, {true, false, true, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+        HD_SCOPE;
+        char text[1024];
+        hd_tensor *hidden = hd_zeros(S(2), HD_F32), *kept = hd_zeros(S(2), HD_F32);
+        hd_builder *b = started("hidden");
+        if (cases[i].has_state) hd_builder_add_state(b, "kept", kept);
+        hd_tensor *h = hd_input("x", S(2), HD_F32);
+        if (!cases[i].first_written) h = hd_add(h, hidden);
+        h = hd_tanh(h);
+        hd_assign(hidden, h);
+        hd_builder_add_output(b, "h", h);
+        if (cases[i].read_again) hd_builder_add_output(b, "again", hd_exp(hidden));
+        const printed p = printed_begin();
+        hd_builder_end(b);
+        printed_end(p, text, sizeof text);
+        if ((strstr(text, "writes 1 tensor that is no state ([2])") != NULL) != cases[i].is_said)
+            fail_msg("case %zu: \"%s\"", i, text);
+        assert_ok();
+    }
+}
+
+/* An optimizer that was forgotten beside its parameters; what each run writes before it reads is nobody's state. */
+static void forgotten_optimizers_are_said(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 4; ++kind) {
+        HD_SCOPE;
+        HD_GRAD_CONTEXT;
+        char text[1024];
+        hd_module *m = hd_linear(3, 2, NULL);
+        hd_optimizer *o = kind == 0   ? hd_sgd(hd_module_parameters(m), 0.1, NULL)
+                          : kind == 1 ? hd_sgd(hd_module_parameters(m), 0.1, HD_OPTS(hd_sgd_opts, .momentum = 0.9))
+                                      : hd_adam(hd_module_parameters(m), 0.1, NULL);
+        hd_tensor *scratch = hd_zeros(S(4, 2), HD_F32);
+        hd_builder *b = started("step");
+        hd_builder_add_state_of(b, m, kind == 3 ? o : NULL);
+        hd_tensor *y = hd_forward(m, hd_input("x", S(4, 3), HD_F32));
+        {
+            HD_NO_GRAD;
+            hd_assign(scratch, hd_detach(y));
+        }
+        hd_tensor *loss = hd_mean(hd_square(y), X(), NULL);
+        hd_builder_add_output(b, "size", hd_sum(scratch, X(), NULL));
+        hd_backward(loss);
+        hd_optimizer_step(o);
+        hd_builder_add_output(b, "loss", loss);
+        const printed p = printed_begin();
+        hd_builder_end(b);
+        printed_end(p, text, sizeof text);
+        assert_int_equal(strstr(text, "([2,3] and others)") != NULL, kind == 1 || kind == 2);
+        assert_int_equal(text[0] != '\0', kind == 1 || kind == 2);
+        assert_ok();
+    }
+}
+
+/* Runs in place and runs that are not, in turn: a snapshot of the state, an input or a clone keeps its memory from being written. */
+static void runs_in_place_and_not(void **state) {
+    (void)state;
+    for (int first = 0; first < 2; ++first)
+        for (int fails = 0; fails < 2; ++fails) {
+            HD_SCOPE;
+            hd_tensor *w = hd_full(S(64, 64), 1, HD_F32), *at = hd_zeros(S(64), HD_I64);
+            hd_builder *b = started("turns");
+            hd_builder_add_state(b, "w", w);
+            hd_tensor *in = hd_input("at", S(64), HD_I64);
+            hd_assign(w, hd_index_select(hd_mul_scalar(w, 2), 0, in));
+            hd_script *s = built(b);
+            double expected = 1;
+            for (int turn = 0; turn < 7; ++turn) {
+                HD_SCOPE;
+                const bool refused = fails && turn % 3 == 1;
+                hd_script *clone = turn % 2 == first ? hd_script_clone(s) : NULL;
+                hd_script_set_input(s, "at", refused ? hd_full(S(64), 64, HD_I64) : at);
+                hd_script_run(s);
+                assert_int_equal(hd_ok(), !refused);
+                hd_error_clear();
+                if (clone != NULL) assert_true(hd_item(hd_max(hd_script_state(clone, "w"), X(), NULL)) == expected);
+                if (!refused) expected *= 2;
+                assert_true(hd_item(hd_max(w, X(), NULL)) == expected && hd_item(hd_min(w, X(), NULL)) == expected);
+                hd_script_set_input(s, "at", at);
+                if (turn % 2 == first) hd_script_check(s); /* runs that keep the state */
+                assert_true(hd_item(hd_max(w, X(), NULL)) == expected);
+                assert_ok();
+            }
+        }
+}
+
 RUN(test(constants_are_snapshots), test(a_number_is_a_snapshot_too), test(a_number_that_was_used_is_known),
     test(constants_written_inside_are_as_they_were), test(borrowed_constants_are_copied),
     test(bound_tensors_are_read_live), test(bound_tensors_are_not_written), test(a_bound_model_goes_on_training),
@@ -657,4 +751,5 @@ RUN(test(constants_are_snapshots), test(a_number_is_a_snapshot_too), test(a_numb
     test(two_states_may_get_one_value), test(state_as_an_input_of_its_own_script),
     test(declarations_come_once_and_first), test(two_scripts_share_state), test(borrowed_memory_stays_where_it_is),
     test(snapshots_of_state_stay), test(a_run_that_writes_what_a_tape_saved_is_noticed),
-    test(schedules_change_the_optimizers_rate), test(clones_follow_no_tensor), test(writes_that_are_lost_are_said))
+    test(schedules_change_the_optimizers_rate), test(clones_follow_no_tensor), test(writes_that_are_lost_are_said),
+    test(writes_are_lost_whatever_they_are_made_of), test(forgotten_optimizers_are_said), test(runs_in_place_and_not))

@@ -128,7 +128,7 @@ hd_error hd_cpu_attention_back(hd_thread *thread, const hd_attention_job *j) {
         .j = j, .keys = hd_panels(j, j->s) * nr, .of_d = hd_panels(j, j->d) * nr, .of_e = hd_panels(j, j->e) * nr};
     const int64_t high = ROOM / (b.keys + 1) / mr * mr;
     b.rows = high > ROWS ? ROWS : high < mr ? mr : high;
-    b.blocks = (j->t + b.rows - 1) / b.rows;
+    b.blocks = hd_pieces(j->t, b.rows);
     const int64_t wanted = (UNITS + j->heads - 1) / (j->heads > 0 ? j->heads : 1);
     b.parts = b.blocks < 1 ? 1 : hd_least(b.blocks, wanted > 0 ? wanted : 1);
     b.sums_size = j->s * (b.of_d + b.of_e);

@@ -2,6 +2,7 @@
 #include "core/pool.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/gemm.h"
+#include "device/cpu/sizes.h"
 
 #include <string.h>
 
@@ -103,7 +104,7 @@ static size_t cut_batch(batch_job *j) {
     j->pieces = shares ? (j->count < 4 * threads ? j->count : 4 * threads) : 1;
     j->room = hd_gemm_room(&j->first);
     if (j->room == SIZE_MAX) return SIZE_MAX;
-    j->room = (j->room + 63) / 64 * 64;
+    j->room = hd_whole_lines(j->room);
     return j->room * (size_t)j->pieces;
 }
 

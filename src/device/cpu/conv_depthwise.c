@@ -163,7 +163,7 @@ void hd_conv_cut_depthwise(hd_conv_work *c, const hd_conv_sizes *s, int threads)
     c->pieces = threads;
     const int64_t elements =
         span[0] * lines_for(c, span[1], c->lines) * line + c->planes * c->lines * c->out[2] + 2 * SLACK;
-    c->piece_bytes = ((size_t)hd_volume(s->kernel) * 16 + (size_t)(elements * bytes) + 63) / 64 * 64;
+    c->piece_bytes = hd_whole_lines((size_t)hd_volume(s->kernel) * 16 + (size_t)(elements * bytes));
 }
 
 void hd_conv_run_depthwise(const hd_conv_work *c) {

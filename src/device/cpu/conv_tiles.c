@@ -293,7 +293,7 @@ void hd_conv_cut_tiles(hd_conv_work *c, const hd_conv_sizes *sizes, int threads)
     if (threads > 1) /* four items for each, since cores may differ */
         c->panels = hd_least(c->panels, hd_pieces(all * c->groups * phases, 4 * (int64_t)threads));
     c->pieces = hd_least(threads, c->groups * phases * hd_pieces(pixels, c->panels * nr) + phases);
-    c->piece_bytes = (panels_bytes(c) + parts_bytes(c) + (size_t)(c->rows * c->panels * nr) * c->bytes + 63) / 64 * 64;
+    c->piece_bytes = hd_whole_lines(panels_bytes(c) + parts_bytes(c) + (size_t)(c->rows * c->panels * nr) * c->bytes);
 }
 
 void hd_conv_run_tiles(const hd_conv_work *c) {

@@ -118,15 +118,15 @@ hd_error hd_cpu_conv_weight(hd_thread *thread, const hd_conv_sizes *s, hd_dtype 
     j.map.plane = hd_volume(s->image);
     const int64_t mr = j.kernels->mr, nr = j.kernels->nr;
     j.columns = s->image_channels * hd_volume(s->kernel);
-    j.panels = (j.columns + nr - 1) / nr;
-    j.strips = (s->result_channels + mr - 1) / mr;
+    j.panels = hd_pieces(j.columns, nr);
+    j.strips = hd_pieces(s->result_channels, mr);
     const double work =
         (double)(s->batch * s->groups * s->result_channels) * (double)j.columns * (double)hd_volume(s->result);
     const int64_t wanted = work < PARALLEL ? 1 : 2 * hd_pool_threads();
-    j.group_parts = hd_least(j.panels, (wanted + s->groups - 1) / s->groups);
+    j.group_parts = hd_least(j.panels, hd_pieces(wanted, s->groups));
     j.units = s->groups * j.group_parts;
     j.pieces = hd_least(j.units, wanted);
-    j.most_panels = (j.panels + j.group_parts - 1) / j.group_parts;
+    j.most_panels = hd_pieces(j.panels, j.group_parts);
     j.room_size = 2 * nr * PIXELS + j.strips * mr * (PIXELS + j.most_panels * nr);
     hd_block *room = hd_block_new(thread, (size_t)(j.pieces * j.room_size) * j.bytes);
     if (room == NULL) return HD_ERROR_MEMORY;

@@ -30,12 +30,7 @@ static int64_t tile_columns(const hd_conv_work *c) { return (c->out[2] + 1) / 2;
 
 /* Weights are packed for one way: it is the same as long as the process lives. */
 static bool is_wanted;
-static void read_environment(void) {
-    const char *wish = hd_environment("HODU_WINOGRAD");
-    is_wanted = wish == NULL || strcmp(wish, "0") != 0;
-    if (is_wanted && wish != NULL && strcmp(wish, "1") != 0)
-        hd_environment_unknown("HODU_WINOGRAD", wish, strlen(wish), "0 or 1");
-}
+static void read_environment(void) { is_wanted = hd_environment_flag("HODU_WINOGRAD", true); }
 
 bool hd_conv_takes_winograd(const hd_conv_work *c, const hd_conv_sizes *s) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -118,26 +118,15 @@ static bool has_avx2(void) { /* with all that the build's flags for this set all
 }
 #endif
 
-/* Up to which of these sets HODU_ISA lets kernels go. */
-static const char *const sets[] = {"baseline", "avx2", "avx512", "amx"};
-enum { BASELINE, AVX2, AVX512, AMX };
-static int allowed(void) {
-    const char *wish = hd_environment("HODU_ISA");
-    for (int i = BASELINE; wish != NULL && i <= AMX; ++i)
-        if (strcmp(wish, sets[i]) == 0) return i;
-    if (wish != NULL) hd_environment_unknown("HODU_ISA", wish, strlen(wish), "baseline, avx2, avx512 or amx");
-    return AMX;
-}
-
 static void choose_isa(void) {
-    const int most = allowed();
+    const hd_isa most = hd_environment_isa();
     (void)most;
 #if defined(HD_HAS_AVX512) && defined(HD_HAS_AVX2)
-    if (most >= AVX512 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+    if (most >= HD_ISA_AVX512 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && has_avx2()) {
         use_avx512();
 #ifdef HD_HAS_AMX
-        if (most >= AMX && has_amx()) {
+        if (most >= HD_ISA_AMX && has_amx()) {
             table->isa = "amx";
             hd_fill_parts_amx(table);
         }
@@ -146,7 +135,7 @@ static void choose_isa(void) {
     }
 #endif
 #ifdef HD_HAS_AVX2
-    if (most >= AVX2 && has_avx2()) {
+    if (most >= HD_ISA_AVX2 && has_avx2()) {
         use_avx2();
         return;
     }

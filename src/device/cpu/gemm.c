@@ -237,11 +237,11 @@ static hd_error multiply_packed(hd_thread *thread, product *p) {
     hd_block *room = hd_block_new(thread, b_bytes + a_bytes + 64);
     if (room == NULL) return HD_ERROR_MEMORY;
     p->panels = hd_block_data(room);
-    p->strips = p->panels + (b_bytes + 63) / 64 * 64;
+    p->strips = p->panels + hd_whole_lines(b_bytes);
     if (few_rows) {
         hd_parallel(pieces, multiply_few_rows, p);
     } else {
-        hd_parallel_range(panels, threads > 1 ? (panels + threads - 1) / threads : panels, pack_panels, p);
+        hd_parallel_range(panels, threads > 1 ? hd_pieces(panels, threads) : panels, pack_panels, p);
         hd_parallel(pieces, multiply_piece, p);
     }
     hd_block_release(thread, room);

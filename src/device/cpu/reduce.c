@@ -2,6 +2,7 @@
  * itself (the memory runs along what goes), or a strip of results is accumulated row by row (it runs along what stays).
  * When there are too few results for the threads, what goes is cut into pieces whose results are folded in order, so
  * that the outcome does not depend on who worked on what. */
+#include "device/cpu/sizes.h"
 #include "device/cpu/tile.h"
 
 #include <math.h>
@@ -230,7 +231,7 @@ static void choose_way(reduction *r) {
                   lanes = r->strip == 0 ? kept->space.count : (kept->space.count + 127) / 128;
     if (elements > 2 * PIECE && lanes < 4 && gone->space.count > 1) { /* the same cut for any number of threads */
         r->piece = PIECE / kept->space.count > 0 ? PIECE / kept->space.count : 1;
-        r->pieces = (gone->space.count + r->piece - 1) / r->piece;
+        r->pieces = hd_pieces(gone->space.count, r->piece);
     }
 }
 

@@ -1,4 +1,4 @@
-/* Small sums about sizes. */
+/* Arithmetic on sizes. */
 #ifndef HD_DEVICE_CPU_SIZES_H
 #define HD_DEVICE_CPU_SIZES_H
 

@@ -28,6 +28,11 @@ int main(void) {
     if (total != 24 || strcmp(hd_version(), HD_VERSION_STRING) != 0)
         return fprintf(stderr, "%s gives %g\n", hd_version(), total), 1;
     if (gradient_at(3) != 12) return fprintf(stderr, "the gradient is %g\n", gradient_at(3)), 1; /* 6, twice */
+    hd_forward(HD_SEQUENTIAL(hd_linear(3, 2, NULL), hd_linear(3, 2, NULL)), x);
+    if (strstr(hd_error_message(), "; in linear 1 of sequential") == NULL ||
+        strstr(hd_error_place(), "libhodu") != NULL)
+        return fprintf(stderr, "%s (%s)\n", hd_error_message(), hd_error_place()), 1;
+    hd_error_clear();
     printf("hodu %s, %g\n", hd_version(), total);
     return 0;
 }
