@@ -721,8 +721,10 @@ static void runs_in_place_and_not(void **state) {
             hd_builder *b = started("turns");
             hd_builder_add_state(b, "w", w);
             hd_tensor *in = hd_input("at", S(64), HD_I64);
-            hd_assign(w, hd_index_select(hd_mul_scalar(w, 2), 0, in));
+            hd_builder_add_output(b, "rows", hd_index_select(hd_input("t", S(4), HD_F32), 0, in)); /* that may fail */
+            hd_assign(w, hd_mul_scalar(w, 2));
             hd_script *s = built(b);
+            hd_script_set_input(s, "t", hd_ones(S(4), HD_F32));
             double expected = 1;
             for (int turn = 0; turn < 7; ++turn) {
                 HD_SCOPE;
