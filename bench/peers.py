@@ -458,7 +458,7 @@ class TorchCompile(Torch):
                 print(f"{type(error).__name__}: {str(error).splitlines()[0]}", file=sys.stderr)
                 self.kept[key] = None
             signal.alarm(0)
-        self.torch.set_grad_enabled(op in ("static_training", "static_line"))
+        self.torch.set_grad_enabled(op in ("static_training", "static_recurrence_training", "static_line"))
         return self.kept[key]
 
     def time_start(self): return None

@@ -1,4 +1,4 @@
-/* Variables of the environment. One with a value that means nothing is as if it were not set, and says so. */
+/* Variables of the environment. One with a value that means nothing is as if it were not set, and that is said. */
 #ifndef HD_CORE_ENVIRONMENT_H
 #define HD_CORE_ENVIRONMENT_H
 
