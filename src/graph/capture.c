@@ -410,6 +410,10 @@ static hd_error touch(hd_recording *r, hd_tensor *t) {
     return HD_OK;
 }
 
+/* By how much a recorded write raises a version: what a tape in an HD_EAGER block saved then is not taken for what a later write,
+ * which adds one, leaves behind. */
+enum { RECORDED = 4096 };
+
 static hd_error capture_write(hd_executor *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
     hd_recording *r = (hd_recording *)self;
     if (atomic_load_explicit(&r->abandoned, memory_order_relaxed)) {
@@ -446,7 +450,7 @@ static hd_error capture_write(hd_executor *self, hd_thread *thread, hd_tensor *d
     c->current = value;
     c->unread = true;
     c->version++;
-    atomic_fetch_add_explicit(&dst->storage->version, 1,
+    atomic_fetch_add_explicit(&dst->storage->version, RECORDED,
                               memory_order_relaxed); /* tapes notice; taken back at the end */
     if (c->outside && !c->shadowed) c->shadowed = shadow(dst->storage, 1);
     return HD_OK;
@@ -561,7 +565,7 @@ void hd_recording_leave(hd_thread *thread, hd_recording *r) {
     for (uint32_t i = 0; i < r->table_size; ++i) {
         if (r->table[i] == 0) continue;
         const hd_capture_cell *c = &r->cells[r->table[i] - 1];
-        atomic_fetch_sub_explicit(&c->storage->version, c->version, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&c->storage->version, c->version * RECORDED, memory_order_relaxed);
         if (c->shadowed) shadow(c->storage, -1);
         if (c->place != HD_NO_NODE) r->graph->cells[c->place].update = c->current;
     }

@@ -1028,6 +1028,32 @@ static void a_thread_may_end_while_it_records(void **state) {
     assert_int_equal(hd_live_objects(), 0);
 }
 
+/* What a tape saved in an HD_EAGER block, of a tensor that the recording has written, and what a later write leaves behind are two
+ * things. */
+static void a_tape_is_not_misled_by_recorded_writes(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = hd_param(HD_TENSOR_F32(S(2), 2, 3)), *y;
+    hd_builder *b = started("step");
+    hd_builder_add_state(b, "w", w);
+    {
+        HD_NO_GRAD;
+        hd_assign(w, hd_mul_scalar(w, 0.5));
+    }
+    {
+        HD_EAGER;
+        y = hd_sum(hd_mul(w, w), X(), NULL);
+    }
+    hd_builder_end(b);
+    assert_ok();
+    {
+        HD_NO_GRAD;
+        hd_fill(w, 7);
+    }
+    hd_backward(y);
+    assert_error(HD_ERROR_STATE, "was changed in place");
+}
+
 RUN(test(what_is_recorded_runs_as_a_script), test(outputs_outlive_the_scope_they_were_made_in),
     test(building_twice_gives_independent_scripts), test(inputs_need_an_active_builder),
     test(outputs_and_declarations_need_an_active_builder), test(starting_twice_is_an_error),
@@ -1046,4 +1072,4 @@ RUN(test(what_is_recorded_runs_as_a_script), test(outputs_outlive_the_scope_they
     test(a_hook_cannot_end_the_builder_it_runs_in), test(a_hook_cannot_start_a_builder_under_backward),
     test(functions_that_start_a_builder_do_no_harm), test(two_threads_record_two_builders),
     test(other_threads_run_at_once), test(builders_belong_to_the_thread_that_started_them),
-    test(a_thread_may_end_while_it_records))
+    test(a_thread_may_end_while_it_records), test(a_tape_is_not_misled_by_recorded_writes))
