@@ -4,6 +4,7 @@
 
 #include "support.h"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 typedef struct printed {
@@ -27,6 +28,30 @@ static inline void printed_end(printed p, char *text, size_t capacity) {
     rewind(p.file);
     text[fread(text, 1, capacity - 1, p.file)] = '\0';
     fclose(p.file);
+}
+
+/* What a program writes to stderr, in a process of its own. */
+static inline void stderr_of(void (*program)(void), char *text, size_t capacity) {
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        program();
+        fflush(stderr);
+        _exit(hd_ok() ? 0 : 1);
+    }
+    close(ends[1]);
+    size_t length = 0;
+    for (ssize_t got; (got = read(ends[0], text + length, capacity - 1 - length)) > 0;) length += (size_t)got;
+    text[length] = '\0';
+    close(ends[0]);
+    int status;
+    waitpid(child, &status, 0);
+    assert_int_equal(status, 0);
 }
 
 #endif

@@ -130,9 +130,8 @@ typedef struct hd_plan {
     hd_block *arena;
     uint32_t *fresh; /* buffers that need memory of their own in every run */
     uint32_t fresh_count;
-    uint32_t *state; /* for each cell: the buffer of its update; HD_NONE: unchanged */
-    uint32_t
-        *readers; /* while planning, two for each node: products whose second operand it is, as it stands and turned */
+    uint32_t *state;   /* for each cell: the buffer of its update; HD_NONE: unchanged */
+    uint32_t *readers; /* while planning, two for each node: products that multiply by it, as it stands and turned */
     bool *is_packed;   /* for each constant: it is read nowhere but there */
     bool saves;        /* it has RUN_SAVE or RUN_SAVE_AT */
     bool *sliced;      /* for each cell: its parts are written in place, and what was there is saved */

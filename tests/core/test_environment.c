@@ -1,35 +1,14 @@
 /* Variables of the environment whose values mean nothing: each is said once, and is as if it were not set. In children, as the
  * environment is read once. */
-#include "support.h"
-#include "core/environment.h"
-
-#include <sys/wait.h>
-#include <unistd.h>
+#include "printed.h"
 
 enum { MOST_TEXT = 4096 };
 
 /* What a child prints on stderr with a variable set; it ends well. */
-static void printed(const char *name, const char *value, void (*program)(void), char *text) {
-    int ends[2];
-    assert_int_equal(pipe(ends), 0);
-    fflush(NULL);
-    const pid_t child = fork();
-    if (child == 0) {
-        dup2(ends[1], STDERR_FILENO);
-        setenv(name, value, 1);
-        program();
-        fflush(NULL);
-        _exit(0);
-    }
-    close(ends[1]);
-    size_t length = 0;
-    for (ssize_t more = 1; more > 0 && length < MOST_TEXT - 1; length += (size_t)more)
-        if ((more = read(ends[0], text + length, MOST_TEXT - 1 - length)) < 0) more = 0;
-    text[length] = '\0';
-    close(ends[0]);
-    int status = -1;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+static void printed_with(const char *name, const char *value, void (*program)(void), char *text) {
+    setenv(name, value, 1); /* the parent computes nothing */
+    stderr_of(program, text, MOST_TEXT);
+    unsetenv(name);
 }
 
 /* Something of everything: products, convolutions, threads, a script. */
@@ -67,7 +46,7 @@ static void what_means_nothing_is_said(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
         char text[MOST_TEXT];
-        printed(cases[i].name, cases[i].value, computes, text);
+        printed_with(cases[i].name, cases[i].value, computes, text);
         assert_string_equal(text, cases[i].message);
     }
 }
@@ -83,7 +62,7 @@ static void what_means_something_is_not(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
         char text[MOST_TEXT];
-        printed(cases[i][0], cases[i][1], computes, text);
+        printed_with(cases[i][0], cases[i][1], computes, text);
         if (text[0] != '\0') fail_msg("%s=%s: %s", cases[i][0], cases[i][1], text);
     }
 }
@@ -105,9 +84,9 @@ static void winograd_is_left_alone(void **state) {
     (void)state;
     not_emulated(FORKED_THREADS);
     char text[MOST_TEXT];
-    printed("HODU_WINOGRAD", "1", sums_up, text);
+    printed_with("HODU_WINOGRAD", "1", sums_up, text);
     assert_string_not_equal(text, ""); /* else this convolution says nothing */
-    printed("HODU_WINOGRAD", "0", sums_up, text);
+    printed_with("HODU_WINOGRAD", "0", sums_up, text);
     assert_string_equal(text, "");
 }
 

@@ -1,5 +1,5 @@
 /* Contexts and their tapes, backward and the gradients it leaves, hooks, writing in place, and what a tape holds. */
-#include "support.h"
+#include "printed.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -1283,30 +1283,6 @@ static void always_clears(void) {
         hd_backward(hd_mul(x, x));
         hd_clear_tape();
     }
-}
-
-/* What a program writes to stderr, in a process of its own. */
-static void stderr_of(void (*program)(void), char *text, size_t capacity) {
-    int ends[2];
-    assert_int_equal(pipe(ends), 0);
-    fflush(NULL);
-    const pid_t child = fork();
-    if (child == 0) {
-        dup2(ends[1], STDERR_FILENO);
-        close(ends[0]);
-        close(ends[1]);
-        program();
-        fflush(stderr);
-        _exit(hd_ok() ? 0 : 1);
-    }
-    close(ends[1]);
-    size_t length = 0;
-    for (ssize_t got; (got = read(ends[0], text + length, capacity - 1 - length)) > 0;) length += (size_t)got;
-    text[length] = '\0';
-    close(ends[0]);
-    int status;
-    waitpid(child, &status, 0);
-    assert_int_equal(status, 0);
 }
 
 static int count_of(const char *text, const char *part) {
