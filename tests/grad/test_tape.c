@@ -1,9 +1,6 @@
 /* Contexts and their tapes, backward and the gradients it leaves, hooks, writing in place, and what a tape holds. */
 #include "printed.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 static hd_tensor *number(double value) { return hd_param(hd_full(HD_SHAPE(), value, HD_F32)); }
 static double gradient(hd_tensor *t) { return hd_item(hd_grad(t)); }
 
