@@ -1,5 +1,6 @@
-/* Files of scripts with a gigabyte of constants: saving and loading one beside plain writes and reads of as many bytes, and
- * how soon one runs that needs a part of it. Sides take turns; a figure is the best of a few, as disks are moody. */
+/* Files of scripts with a gigabyte of constants: saving and loading one beside plain writes and reads of as many bytes,
+ * and how soon one runs that needs a part of it. Sides take turns; a figure is the best of a few, as disks are
+ * moody. */
 #include "harness.h"
 
 #include <fcntl.h>

@@ -120,8 +120,8 @@ static double backward_seconds(int64_t records, int times) {
     return seconds / ((double)records * times);
 }
 
-/* Whether backward is linear: time per record of a tape ten times as long, by that of the shorter. The best of several of
- * each, since the two cannot take turns within milliseconds. */
+/* Whether backward is linear: time per record of a tape ten times as long, by that of the shorter. The best of several
+ * of each, since the two cannot take turns within milliseconds. */
 static void backward_linear(bench *b) {
     double shorter = INFINITY, longer = INFINITY;
     for (int i = 0; i < 5 && hd_ok(); ++i) {

@@ -10,8 +10,8 @@
  *     }
  *
  * Each BENCH is a lane. Its body runs once unmeasured, then as often as a sample of BENCH_SAMPLE seconds needs; every
- * round takes one sample of every lane, so that what else the machine does hits all lanes alike. The figure of a lane is
- * the median of its samples. The lane "hodu" is what is measured, the others go under "peers". */
+ * round takes one sample of every lane, so that what else the machine does hits all lanes alike. The figure of a lane
+ * is the median of its samples. The lane "hodu" is what is measured, the others go under "peers". */
 #ifndef BENCH_HARNESS_H
 #define BENCH_HARNESS_H
 

@@ -1,5 +1,5 @@
-/* The most memory this process held. A process asks for its own figure because what a parent is told of a child counts the
- * pages both shared before exec. */
+/* The most memory this process held. A process asks for its own figure because what a parent is told of a child counts
+ * the pages both shared before exec. */
 #ifndef BENCH_MOST_RESIDENT_H
 #define BENCH_MOST_RESIDENT_H
 

@@ -13,7 +13,7 @@ static double resident(void) {
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* ---- overhead ------------------------------------------------------------------------------------------------------- */
+/* ---- overhead ---------------------------------------------------------------------------------------------------- */
 /* x + y + y + ... on [2,3]: `nodes` additions that no pass can take away. */
 static hd_script *chain(int nodes) {
     hd_builder *b = hd_builder_new("chain");
@@ -60,7 +60,7 @@ static void per_node(bench *b) {
     bench_value(b, "hodu", (seconds_of(many, 200) - seconds_of(one, 2000)) / 1000);
 }
 
-/* ---- training ------------------------------------------------------------------------------------------------------- */
+/* ---- training ---------------------------------------------------------------------------------------------------- */
 /* The whole loop in one graph: captured, compiled at O1 and run. Seconds; *bytes is what the process grew by. */
 static double unrolled(int epochs, double *bytes) {
     HD_SCOPE;
@@ -142,7 +142,7 @@ static void linear_3x1_step(bench *b) {
     }
 }
 
-/* ---- a network, forward --------------------------------------------------------------------------------------------- */
+/* ---- a network, forward ------------------------------------------------------------------------------------------ */
 static hd_script *mlp(void) {
     hd_module *model = HD_SEQUENTIAL(hd_linear(512, 1024, NULL), hd_relu_layer(), hd_linear(1024, 512, NULL));
     HD_NO_GRAD;

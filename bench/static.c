@@ -1,6 +1,6 @@
-/* Scripts as they are compiled by default: how fast they run, how long compiling takes, and what a process that uses one
- * costs (static_process.c). Every case that computes something gives a few of its results to be compared with the peers'.
- * BENCH_PROFILE=1 prints the launches of each script. */
+/* Scripts as they are compiled by default: how fast they run, how long compiling takes, and what a process that uses
+ * one costs (static_process.c). Every case that computes something gives a few of its results to be compared with the
+ * peers'. BENCH_PROFILE=1 prints the launches of each script. */
 #include "compare.h"
 
 #include <libgen.h>
@@ -16,7 +16,7 @@ static void fail(const char *what) {
     exit(1);
 }
 
-/* ---- running --------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 static void time_runs(bench *b, hd_script *s) {
     if (getenv("BENCH_PROFILE") != NULL) hd_script_profile(s, 20);
     while (bench_round(b)) {
@@ -210,7 +210,7 @@ static void linear_3x1_step(bench *b) {
     time_runs(b, s);
 }
 
-/* ---- a cache of our own ------------------------------------------------------------------------------------------------- */
+/* ---- a cache of our own ------------------------------------------------------------------------------------------ */
 static char cache_path[256];
 
 static void remove_cache(void) {
@@ -295,7 +295,7 @@ static void time_unrolled(bench *b, int epochs) {
 static void unrolled_100(bench *b) { time_unrolled(b, 100); }
 static void unrolled_1000(bench *b) { time_unrolled(b, 1000); }
 
-/* ---- processes ---------------------------------------------------------------------------------------------------------- */
+/* ---- processes --------------------------------------------------------------------------------------------------- */
 /* What static_process.c prints, and how long it took from launch to end. */
 typedef struct child_figures {
     double compile_ms, llvm_load_ms, most_mb, seconds;

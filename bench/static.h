@@ -1,5 +1,5 @@
-/* The networks of static.c, static_process.c and xla.c as scripts, with numbers that peers.py and peers_libtorch.cpp make alike,
- * so that the sides can be compared. */
+/* The networks of static.c, static_process.c and xla.c as scripts, with numbers that peers.py and peers_libtorch.cpp
+ * make alike, so that the sides can be compared. */
 #ifndef BENCH_STATIC_H
 #define BENCH_STATIC_H
 
@@ -23,7 +23,7 @@ static inline hd_tensor *numbers(hd_shape shape, uint32_t seed, float scale) {
 static inline hd_tensor *input_numbers(hd_shape shape, uint32_t seed) { return numbers(shape, seed, 2); }
 static inline hd_tensor *weight_numbers(hd_shape shape, uint32_t seed) { return numbers(shape, seed, 0.0625f); }
 
-/* ---- the MLP block: two hidden layers of the same width, and the input added to the output ---------------------------- */
+/* ---- the MLP block: two hidden layers of the same width, and the input added to the output ----------------------- */
 typedef struct block {
     int64_t batch, in, hidden, out;
 } block;
@@ -84,7 +84,7 @@ static inline hd_script *block_training_script(block s, hd_tensor *const w[BLOCK
     return script;
 }
 
-/* ---- training a model of four numbers --------------------------------------------------------------------------------- */
+/* ---- training a model of four numbers ---------------------------------------------------------------------------- */
 typedef struct line {
     hd_tensor *w, *b, *x, *y;
     hd_optimizer *sgd;

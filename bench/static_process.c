@@ -1,5 +1,5 @@
-/* A program that uses one script: static_process infer|train small|middle|large makes the MLP block, compiles it, runs it
- * ten times and says what that took; static.c runs it. */
+/* A program that uses one script: static_process infer|train small|middle|large makes the MLP block, compiles it, runs
+ * it ten times and says what that took; static.c runs it. */
 #include "most_resident.h"
 #include "static.h"
 

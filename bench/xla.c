@@ -1,7 +1,8 @@
 /* Scripts under XLA: what we add to the plugin's own time, and how its time compares with JAX's, which is XLA too.
  *
  *   bare      the script's own program, run by the plugin without a script around it
- *   lowered   JAX's program for the same network (peers.py jax --lower), run by the same plugin likewise; with BENCH_LOWERED
+ *   lowered   JAX's program for the same network (peers.py jax --lower), run by the same plugin likewise; with
+ *             BENCH_LOWERED
  *
  * Every run is waited for: JAX's are too. */
 #include "core/storage.h"
@@ -22,7 +23,7 @@ static hd_script *under_xla(hd_script *s) {
     return s;
 }
 
-/* ---- programs without a script ----------------------------------------------------------------------------------------- */
+/* ---- programs without a script ----------------------------------------------------------------------------------- */
 enum { MOST = 32 }; /* arguments, and results */
 typedef struct bare {
     hd_xla_program *program;
@@ -124,8 +125,9 @@ static bool bare_of_jax(bare *r, const char *name, block s, hd_tensor *const *te
     return bare_begin(r, text, bytes, types, data, stays, count);
 }
 
-/* ---- what a script adds ------------------------------------------------------------------------------------------------ */
-/* The shortest sample of a lane, in seconds: what disturbs two lanes differently would be the whole of a small difference. */
+/* ---- what a script adds ------------------------------------------------------------------------------------------ */
+/* The shortest sample of a lane, in seconds: what disturbs two lanes differently would be the whole of a small
+ * difference. */
 static double least(const bench_lane *lane) {
     double seconds = INFINITY;
     for (int i = 0; i < lane->samples; ++i) seconds = fmin(seconds, lane->sample[i]);
@@ -164,7 +166,7 @@ static void overhead_step(bench *b) {
     time_overhead(b, line_script(&l, 1, true));
 }
 
-/* ---- networks ---------------------------------------------------------------------------------------------------------- */
+/* ---- networks ---------------------------------------------------------------------------------------------------- */
 static void time_beside(bench *b, hd_script *script, bare *jax) {
     while (bench_round(b)) {
         BENCH(b, "hodu") run_and_wait(script);
@@ -204,7 +206,7 @@ static void mlp_train_small(bench *b) { time_training(b, block_small); }
 static void mlp_train_middle(bench *b) { time_training(b, block_middle); }
 static void mlp_train_large(bench *b) { time_training(b, block_large); }
 
-/* ---- on the way to a program ------------------------------------------------------------------------------------------- */
+/* ---- on the way to a program ------------------------------------------------------------------------------------- */
 /* The text of an unrolled training loop of 10^4 nodes, as they were recorded. */
 static void emit_1e4(bench *b) {
     HD_SCOPE;

@@ -5,8 +5,8 @@
  *
  * It trains from the same weights in every way there is: dynamically, and as a script whose state is the model and its
  * optimizer, compiled by HODU, and by XLA where its plugin is. The losses are the same. Then it saves the network as a
- * script that makes logits of an image, and a second process, this program with --classify, loads that file and reads the
- * test set with it. */
+ * script that makes logits of an image, and a second process, this program with --classify, loads that file and reads
+ * the test set with it. */
 #define _POSIX_C_SOURCE 200809L /* isatty, fork */
 #include <hodu/hodu.h>
 

@@ -1,4 +1,5 @@
-/* Two tensors compared: bit for bit, as O0 must be what dynamic execution does, or within rounding, as compiled code is. */
+/* Two tensors compared: bit for bit, as O0 must be what dynamic execution does, or within rounding, as compiled code
+ * is. */
 #ifndef HD_TESTS_DIFFERENCES_H
 #define HD_TESTS_DIFFERENCES_H
 
@@ -41,9 +42,10 @@ static inline const char *difference(hd_tensor *a, hd_tensor *b) {
     } while (0)
 
 /* ---- within rounding ----------------------------------------------------------------------------------------------
- * O0 is bit for bit what dynamic execution does. Compiled code rounds elsewhere: a product and a sum become one operation,
- * sums are taken in another order, functions are evaluated by other instructions. It agrees within a bound that is said as
- * a number of units of the dtype at the largest magnitude involved; integers, bools, NaNs and infinities agree exactly. */
+ * O0 is bit for bit what dynamic execution does. Compiled code rounds elsewhere: a product and a sum become one
+ * operation, sums are taken in another order, functions are evaluated by other instructions. It agrees within a bound
+ * that is said as a number of units of the dtype at the largest magnitude involved; integers, bools, NaNs and
+ * infinities agree exactly. */
 static inline double unit_of(hd_dtype dtype) { /* from 1 to the next number; twice the error of one rounding */
     switch ((int)dtype) {
     case HD_F64: return 0x1p-52;
@@ -101,8 +103,8 @@ static inline const char *difference_within(hd_tensor *a, hd_tensor *b, double b
     return "";
 }
 
-/* So many units of its dtype at the largest element of what is expected. For results of one op, or of a model whose values
- * are all of one size: what cancels on the way asks for a bound of its own. */
+/* So many units of its dtype at the largest element of what is expected. For results of one op, or of a model whose
+ * values are all of one size: what cancels on the way asks for a bound of its own. */
 static inline double units_at_largest(hd_tensor *expected, double units) {
     return units * unit_of(hd_tensor_dtype(expected)) * largest_of(expected) + smallest_of(hd_tensor_dtype(expected));
 }

@@ -49,6 +49,8 @@ if(HODU_SANITIZE)
   return()
 endif()
 
+hodu_structure_test(format format.sh ${PROJECT_SOURCE_DIR})
+set_tests_properties(structure/format PROPERTIES SKIP_RETURN_CODE 77)
 hodu_structure_test(rooms rooms.sh ${PROJECT_SOURCE_DIR}/src)
 hodu_structure_test(rooms-can-fail rooms_can_fail.sh ${HODU_STRUCTURE}/rooms.sh ${HODU_STRUCTURE_WORK}/rooms)
 hodu_structure_test(generated generated.sh $<TARGET_FILE:generate> ${PROJECT_SOURCE_DIR})

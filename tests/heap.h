@@ -1,4 +1,5 @@
-/* What tests of memory share: how much the C library has given out, and how long a loop runs before that stays level. */
+/* What tests of memory share: how much the C library has given out, and how long a loop runs before that stays
+ * level. */
 #ifndef HD_TESTS_HEAP_H
 #define HD_TESTS_HEAP_H
 

@@ -85,8 +85,8 @@ static inline int no_leaks(void **state) {
     return -1;
 }
 
-/* How a program of another machine is run, for who runs itself once more; "" where nothing is emulated. What QEMU cannot do is
- * not asked of it, and the test says why. */
+/* How a program of another machine is run, for who runs itself once more; "" where nothing is emulated. What QEMU
+ * cannot do is not asked of it, and the test says why. */
 #ifndef HODU_EMULATOR
 #define HODU_EMULATOR ""
 #endif

@@ -30,9 +30,9 @@ typedef struct other {
     const char *kind, *name, *signature, *document, *gradient;
 } other;
 
-#define TEXT_(...)     #__VA_ARGS__
-#define TEXT(...)      TEXT_(__VA_ARGS__)
-#define VJP(...) yes
+#define TEXT_(...) #__VA_ARGS__
+#define TEXT(...)  TEXT_(__VA_ARGS__)
+#define VJP(...)   yes
 #define STOP(why)                                                                                                      \
     stops:                                                                                                             \
     why
@@ -75,6 +75,25 @@ static const char *types_text(const row *r) {
     return is(r->types, "INTS") ? "integers and bool" : "every dtype";
 }
 
+/* Prints `text`, broken between words where a line would be longer than the house allows; further lines begin with
+ * `margin` spaces, or, in a comment, with a star. */
+static void write_lines(const char *text, int margin, const char *star) {
+    enum { LONGEST = 120 };
+    while (strlen(text) > (size_t)(LONGEST - (*star ? (int)strlen(star) : 0))) {
+        int end = LONGEST - (*star ? (int)strlen(star) : 0);
+        while (end > 0 && text[end] != ' ') --end;
+        printf("%.*s\n%s%*s", end, text, star, margin, "");
+        text += end + 1;
+    }
+    puts(text);
+}
+
+static void write_comment(const char *document, const char *types) {
+    char text[2048];
+    snprintf(text, sizeof text, "/* %s%s%s%s */", document, types ? " (" : "", types ? types : "", types ? ")" : "");
+    write_lines(text, 0, " * ");
+}
+
 static void write_header(void) {
     puts("/* Every op, written by tools/generate.c from src/ops/elementwise.def and src/ops/ops.def: edit those.\n"
          " * An op returns a new tensor that belongs to the current scope, or NULL when an error is pending. */\n"
@@ -82,7 +101,8 @@ static void write_header(void) {
          "<hodu/tensor.h>\n\nHD_BEGIN_DECLS");
     puts("/* ---- Elementwise: operands broadcast and promote; hd_X_scalar takes a C number as second operand ---- */");
     for (int i = 0; i < ROW_COUNT; ++i) {
-        printf("/* %s (%s) */\nHD_API hd_tensor *hd_%s", rows[i].document, types_text(&rows[i]), rows[i].name);
+        write_comment(rows[i].document, types_text(&rows[i]));
+        printf("HD_API hd_tensor *hd_%s", rows[i].name);
         signature(&rows[i]);
         puts(";");
         if (has_scalar_form(&rows[i]))
@@ -92,8 +112,13 @@ static void write_header(void) {
         const other *o = &others[i];
         if (is(o->kind, "section"))
             printf("\n/* ---- %s ---- */\n", o->name);
-        else
-            printf("/* %s */\nHD_API hd_tensor *hd_%s%s;\n", o->document, o->name, o->signature);
+        else {
+            char text[1024];
+            const int open = snprintf(text, sizeof text, "HD_API hd_tensor *hd_%s(", o->name);
+            snprintf(text + open, sizeof text - (size_t)open, "%s;", o->signature + 1);
+            write_comment(o->document, NULL);
+            write_lines(text, open, "");
+        }
     }
     puts("HD_END_DECLS\n\n#endif");
 }

@@ -25,7 +25,8 @@ int main(void) {
     CHECK_CLOSE(hd_outputs_get(hd_script_run(script), "result"), expected);
     CHECK_EQUAL(compilations(script), 1);
 
-    /* XLA, where its plugin is (scripts/get-xla fetches it): what HODU compiled is dropped, and the next run compiles anew. */
+    /* XLA, where its plugin is (scripts/get-xla fetches it): what HODU compiled is dropped, and the next run compiles
+     * anew. */
     if (hd_compiler_available(HD_COMPILER_XLA)) {
         hd_script_set_compiler(script, HD_COMPILER_XLA);
         CHECK_CLOSE(hd_outputs_get(hd_script_run(script), "result"), expected);

@@ -1,9 +1,9 @@
 /* Example 2 of the guide, word for word: two models trained in turn, the context of the second open all the while.
  *
- * The comments of the guide say that the main model runs in context 0. It does not: contexts are not tied to models, and
- * the one that is open is the active one, so both models' records land on the tape of context 1. The gradients are right
- * all the same, since backward follows the loss and meets no record of the other model; and the tape stays short, since
- * the second half clears it. two_models.c does what the comments mean. */
+ * The comments of the guide say that the main model runs in context 0. It does not: contexts are not tied to models,
+ * and the one that is open is the active one, so both models' records land on the tape of context 1. The gradients are
+ * right all the same, since backward follows the loss and meets no record of the other model; and the tape stays short,
+ * since the second half clears it. two_models.c does what the comments mean. */
 #include "check.h"
 
 int main(void) {

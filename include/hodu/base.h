@@ -30,7 +30,8 @@
 /* Options are the last parameter, a pointer, NULL for the defaults. A zero field means its default; where zero is
  * legal in a floating field and not the default, HD_ZERO says zero. Use HD_OPTS only as an argument:
  *     hd_sum(x, HD_AXES(0), HD_OPTS(hd_reduce_opts, .keep_dims = true))
- * C++ before C++20 has no designated initialisers: hd_reduce_opts o = HD_DEFAULTS(hd_reduce_opts); o.keep_dims = true; */
+ * C++ before C++20 has no designated initialisers: hd_reduce_opts o = HD_DEFAULTS(hd_reduce_opts); o.keep_dims =
+ * true; */
 #ifdef __cplusplus
 extern "C++" {
 template <class T> inline const T *hd_options_address(const T &options) { return &options; }

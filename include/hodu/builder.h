@@ -1,5 +1,5 @@
-/* Capturing: between hd_builder_start and hd_builder_end the calls of this thread are recorded instead of run, and become a
- * script that is compiled once and run many times.
+/* Capturing: between hd_builder_start and hd_builder_end the calls of this thread are recorded instead of run, and
+ * become a script that is compiled once and run many times.
  *
  *     hd_builder *b = hd_builder_new("my_script");
  *     hd_builder_start(b);
@@ -8,9 +8,10 @@
  *     hd_builder_end(b);
  *     hd_script *script = hd_builder_build(b);
  *
- * Values inside are not known until the script runs: reading one is an error. Parameters and modules made inside are made
- * at once. What a call sets on a tensor rather than in it is no recorded call either: hd_set_requires_grad(w, false) on a
- * tensor from outside holds at once, and still does when the builder has ended (unless recorded calls wrote into w before:
+ * Values inside are not known until the script runs: reading one is an error. Parameters and modules made inside are
+ * made at once. What a call sets on a tensor rather than in it is no recorded call either: hd_set_requires_grad(w,
+ * false) on a tensor from outside holds at once, and still does when the builder has ended (unless recorded calls wrote
+ * into w before:
  * such a tensor is then as it was). A builder that goes out of scope ends by itself. */
 #ifndef HODU_BUILDER_H
 #define HODU_BUILDER_H
@@ -39,8 +40,8 @@ HD_API hd_tensor *hd_builder_add_input(hd_builder *builder, const char *name, hd
 /* A value that each run gives, by name. */
 HD_API void hd_builder_add_output(hd_builder *builder, const char *name, hd_tensor *t);
 
-/* What a tensor from outside means; without either it is a constant, a snapshot of its value at its first use. Both hold
- * for all views of its memory, and come before its first use.
+/* What a tensor from outside means; without either it is a constant, a snapshot of its value at its first use. Both
+ * hold for all views of its memory, and come before its first use.
  *   bound   a run reads the tensor as it is then
  *   state   likewise, and what the recorded calls wrote into it is stored at the end of the run */
 HD_API void hd_builder_bind(hd_builder *builder, const char *name, hd_tensor *t);

@@ -1,6 +1,6 @@
-/* Compiled kernels: kept in memory while the process runs, and on disk between processes. Environment: HODU_CACHE_DIR (else
- * $XDG_CACHE_HOME/hodu, else $HOME/.cache/hodu), HODU_CACHE=0 (nothing on disk), HODU_CACHE_LIMIT (bytes, or 64K, 256M, 2G;
- * 256M when it is not set). Code that others can write is never run. */
+/* Compiled kernels: kept in memory while the process runs, and on disk between processes. Environment: HODU_CACHE_DIR
+ * (else $XDG_CACHE_HOME/hodu, else $HOME/.cache/hodu), HODU_CACHE=0 (nothing on disk), HODU_CACHE_LIMIT (bytes, or 64K,
+ * 256M, 2G; 256M when it is not set). Code that others can write is never run. */
 #ifndef HODU_CACHE_H
 #define HODU_CACHE_H
 

@@ -26,17 +26,17 @@ typedef struct hd_compile_figures {
 
 HD_BEGIN_DECLS
 /* A module with the same parameters whose hd_forward gives the same results, gradients and draws, captured at its first
- * call with inputs of a shape and compiled. Parameters are read as they are at each call; buffers are updated. What cannot
- * be captured (reading a value inside) is an error at the call. */
+ * call with inputs of a shape and compiled. Parameters are read as they are at each call; buffers are updated. What
+ * cannot be captured (reading a value inside) is an error at the call. */
 HD_API hd_module *hd_compile(hd_module *model, const hd_compile_opts *opts);
 HD_API hd_compile_figures hd_compile_stats(const hd_module *compiled);
-/* A clone of the script of it that ran last, to profile, check, print or save: set its input "x" first. Its first output is the
- * result; the others are what a backward would read. */
+/* A clone of the script of it that ran last, to profile, check, print or save: set its input "x" first. Its first
+ * output is the result; the others are what a backward would read. */
 HD_API hd_script *hd_compile_script(const hd_module *compiled);
 
 /* hd_builder_add_state for all parameters and buffers of a model, by their names in it, and all that an optimizer keeps
- * (moments, step count, learning rate), as "optimizer.steps" and so on; either may be NULL. Tensors that share memory are one
- * state, under the first name; where a name is taken, by another model say, it becomes "weight#2". */
+ * (moments, step count, learning rate), as "optimizer.steps" and so on; either may be NULL. Tensors that share memory
+ * are one state, under the first name; where a name is taken, by another model say, it becomes "weight#2". */
 HD_API void hd_builder_add_state_of(hd_builder *builder, hd_module *model, hd_optimizer *optimizer);
 HD_END_DECLS
 

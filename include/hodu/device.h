@@ -41,8 +41,8 @@ HD_API void hd_synchronize(void);
 /* Threads that large operations use, the caller among them: HODU_NUM_THREADS, else the number of cores. */
 HD_API int hd_num_threads(void);
 HD_API void hd_set_num_threads(int count);
-/* The instruction set the CPU kernels run with: "amx" (avx512 and a matrix unit), "avx512", "avx2" or "baseline" (HODU_ISA
- * can ask for a lower one). */
+/* The instruction set the CPU kernels run with: "amx" (avx512 and a matrix unit), "avx512", "avx2" or "baseline"
+ * (HODU_ISA can ask for a lower one). */
 HD_API const char *hd_cpu_isa(void);
 HD_END_DECLS
 

@@ -5,11 +5,13 @@
 #include <hodu/base.h>
 
 /* X(NAME, name, bytes): in order of promotion. Small floats (f8, bf16, f16) compute in f32 and round once. */
+/* clang-format off */
 #define HD_DTYPE_LIST(X)                                                                                               \
     X(BOOL, bool, 1)                                                                                                   \
     X(U8, u8, 1) X(U16, u16, 2) X(U32, u32, 4) X(U64, u64, 8) X(I8, i8, 1) X(I16, i16, 2) X(I32, i32, 4)               \
         X(I64, i64, 8) X(F8E4M3, f8e4m3, 1) X(F8E5M2, f8e5m2, 1) X(BF16, bf16, 2) X(F16, f16, 2) X(F32, f32, 4)        \
             X(F64, f64, 8)
+/* clang-format on */
 
 #define HD_DTYPE_ENUM(NAME, name, bytes) HD_##NAME,
 typedef enum hd_dtype { HD_DTYPE_DEFAULT = 0, HD_DTYPE_LIST(HD_DTYPE_ENUM) HD_DTYPE_COUNT } hd_dtype;

@@ -94,7 +94,8 @@ HD_API int64_t hd_tape_length(void);
 /* Empties the tape of the active context, or of context 0. Gradients stay. */
 HD_API void hd_clear_tape(void);
 HD_API void hd_clear_default_context_tape(void);
-/* A context of its own, active until it is popped; returns its id. Only the active one can be popped, never context 0. */
+/* A context of its own, active until it is popped; returns its id. Only the active one can be popped, never context
+ * 0. */
 HD_API int64_t hd_grad_context_push(void);
 HD_API void hd_grad_context_pop(int64_t id);
 

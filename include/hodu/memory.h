@@ -11,7 +11,8 @@ typedef struct hd_memory_stats {
     int64_t system_allocations; /* calls to the system or the hooks so far */
 } hd_memory_stats;
 
-/* Where memory comes from. `allocate` gives `size` bytes aligned to `alignment`, or NULL; both may run on any thread. */
+/* Where memory comes from. `allocate` gives `size` bytes aligned to `alignment`, or NULL; both may run on any
+ * thread. */
 typedef struct hd_memory_hooks {
     void *(*allocate)(size_t size, size_t alignment, void *user);
     void (*release)(void *memory, size_t size, void *user);
@@ -25,7 +26,8 @@ HD_API void hd_memory_reset_peak(void);
 HD_API void hd_memory_set_limit(size_t bytes);
 /* Gives this thread's and the shared cache back to the system. */
 HD_API void hd_memory_trim(void);
-/* Replaces the system allocator; NULL brings it back. An error while objects live: the new hooks could not free them. */
+/* Replaces the system allocator; NULL brings it back. An error while objects live: the new hooks could not free
+ * them. */
 HD_API void hd_memory_set_hooks(const hd_memory_hooks *hooks);
 HD_END_DECLS
 

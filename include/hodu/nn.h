@@ -54,8 +54,8 @@ typedef struct hd_conv_layer_opts {
     bool no_bias;
     hd_dtype dtype; /* the default float by default */
 } hd_conv_layer_opts;
-/* hd_conv with a kernel on 1 to 3 spatial axes: x [n, in, ...] -> [n, out, ...]; a single image is [1, in, ...]. Weight and
- * bias are drawn uniformly within 1 / sqrt(what one output adds up). */
+/* hd_conv with a kernel on 1 to 3 spatial axes: x [n, in, ...] -> [n, out, ...]; a single image is [1, in, ...]. Weight
+ * and bias are drawn uniformly within 1 / sqrt(what one output adds up). */
 HD_API hd_module *hd_conv_layer(int64_t in, int64_t out, hd_shape kernel, const hd_conv_layer_opts *opts);
 HD_API hd_module *hd_conv_transpose_layer(int64_t in, int64_t out, hd_shape kernel, const hd_conv_layer_opts *opts);
 HD_API hd_module *hd_max_pool_layer(hd_shape window, const hd_pool_opts *opts);
@@ -69,8 +69,8 @@ typedef struct hd_multihead_attention_opts {
     bool no_bias;
     hd_dtype dtype; /* the default float by default */
 } hd_multihead_attention_opts;
-/* Attention of x [..., t, width] to itself in heads of width / heads each: two linear modules, "in" from width to three times
- * that (q, k, v) and "out", with hd_attention between them. */
+/* Attention of x [..., t, width] to itself in heads of width / heads each: two linear modules, "in" from width to three
+ * times that (q, k, v) and "out", with hd_attention between them. */
 HD_API hd_module *hd_multihead_attention(int64_t width, int64_t heads, const hd_multihead_attention_opts *opts);
 
 /* Activations as layers: hd_relu_layer() applies hd_relu, and so on. */

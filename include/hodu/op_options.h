@@ -16,8 +16,10 @@ typedef struct hd_padding {
     int64_t before, after;
 } hd_padding;
 
-/* Convolutions have 1 to 3 spatial axes; entry i is of the i-th. Strides and dilations are given for all of them, or for none:
- * then they are 1, as a number of groups of 0 is. A result has (size + padding - dilation * (kernel - 1) - 1) / stride + 1. */
+/* Convolutions have 1 to 3 spatial axes; entry i is of the i-th. Strides and dilations are given for all of them, or
+ * for none:
+ * then they are 1, as a number of groups of 0 is. A result has (size + padding - dilation * (kernel - 1) - 1) / stride
+ * + 1. */
 typedef struct hd_conv_opts {
     size_t struct_size;
     int64_t stride[3], dilation[3];

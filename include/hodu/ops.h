@@ -80,7 +80,8 @@ HD_API hd_tensor *hd_erfc(hd_tensor *x);
 HD_API hd_tensor *hd_erfinv(hd_tensor *x);
 /* log |gamma(x)| (floats; integers become the default float) */
 HD_API hd_tensor *hd_lgamma(hd_tensor *x);
-/* derivative of lgamma; has no second derivative, as there is no op for the first (floats; integers become the default float) */
+/* derivative of lgamma; has no second derivative, as there is no op for the first (floats; integers become the
+ * default float) */
 HD_API hd_tensor *hd_digamma(hd_tensor *x);
 /* 1 / (1 + e^-x) (floats; integers become the default float) */
 HD_API hd_tensor *hd_sigmoid(hd_tensor *x);
@@ -130,7 +131,8 @@ HD_API hd_tensor *hd_clamp(hd_tensor *x, double low, double high);
 HD_API hd_tensor *hd_hardtanh(hd_tensor *x, double low, double high);
 /* x where x > bound, else value (floats and integers) */
 HD_API hd_tensor *hd_threshold(hd_tensor *x, double bound, double value);
-/* log(1 + e^(beta x)) / beta, never overflows; x itself where beta x > limit (floats; integers become the default float) */
+/* log(1 + e^(beta x)) / beta, never overflows; x itself where beta x > limit (floats; integers become the default
+ * float) */
 HD_API hd_tensor *hd_softplus(hd_tensor *x, double beta, double limit);
 /* x with NaN, inf and -inf replaced (floats; integers become the default float) */
 HD_API hd_tensor *hd_nan_to_num(hd_tensor *x, double nan, double high, double low);
@@ -348,7 +350,8 @@ HD_API hd_tensor *hd_reshape(hd_tensor *x, hd_shape shape);
 HD_API hd_tensor *hd_permute(hd_tensor *x, hd_axes order);
 /* x repeated along axes of size 1 or missing in front, to shape. */
 HD_API hd_tensor *hd_broadcast_to(hd_tensor *x, hd_shape shape);
-/* x[start:stop:step] on an axis as Python slices: negative counts from the end, out of range is cut; HD_END means no bound. */
+/* x[start:stop:step] on an axis as Python slices: negative counts from the end, out of range is cut; HD_END means no
+ * bound. */
 HD_API hd_tensor *hd_slice(hd_tensor *x, int axis, int64_t start, int64_t stop, int64_t step);
 /* The diagonal of two axes, as the last axis. */
 HD_API hd_tensor *hd_diagonal(hd_tensor *x, int64_t offset, int axis1, int axis2);
@@ -406,7 +409,8 @@ HD_API hd_tensor *hd_triu(hd_tensor *x, int64_t diagonal);
 /* ---- Indexing: negative indices count from the end, out of range is an error ---- */
 /* result[i,j] = x[index[i,j], j] for axis 0 and so on; index: an integer tensor of x's rank; its shape. */
 HD_API hd_tensor *hd_gather(hd_tensor *x, int axis, hd_tensor *index);
-/* A copy of x with result[index[i,j], j] set to, or combined with, source[i,j] for axis 0 and so on; of duplicates the last one is set. HD_SCATTER_MUL has no second derivative where a factor is 0. */
+/* A copy of x with result[index[i,j], j] set to, or combined with, source[i,j] for axis 0 and so on; of duplicates
+ * the last one is set. HD_SCATTER_MUL has no second derivative where a factor is 0. */
 HD_API hd_tensor *hd_scatter(hd_tensor *x, int axis, hd_tensor *index, hd_tensor *source, hd_scatter_mode mode);
 /* Slices of x on an axis, by a one-dimensional index: that axis has the index's size. */
 HD_API hd_tensor *hd_index_select(hd_tensor *x, int axis, hd_tensor *index);
@@ -434,7 +438,8 @@ HD_API hd_tensor *hd_dot(hd_tensor *a, hd_tensor *b);
 HD_API hd_tensor *hd_outer(hd_tensor *a, hd_tensor *b);
 
 /* ---- Normalisation ---- */
-/* (x - mean) / sqrt(variance + eps) * weight + bias over the last `axes` axes; weight and bias of their shape, or NULL; floats. */
+/* (x - mean) / sqrt(variance + eps) * weight + bias over the last `axes` axes; weight and bias of their shape, or
+ * NULL; floats. */
 HD_API hd_tensor *hd_layer_norm(hd_tensor *x, int axes, hd_tensor *weight, hd_tensor *bias, double eps);
 /* x / sqrt(mean(x^2) + eps) * weight over the last axis; weight [n] or NULL; floats. */
 HD_API hd_tensor *hd_rms_norm(hd_tensor *x, hd_tensor *weight, double eps);
@@ -450,7 +455,8 @@ HD_API hd_tensor *hd_rms_norm_weight_gradient(hd_tensor *gradient, hd_tensor *x,
 /* ---- Convolution: images are [batch, channels, 1 to 3 spatial axes] ---- */
 /* x [n, in, ...] with weight [out, in / groups, kernel] and bias [out] or NULL -> [n, out, ...]; floats. */
 HD_API hd_tensor *hd_conv(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
-/* What takes gradients of hd_conv's result to its x: x [n, in, ...] with weight [in, out / groups, kernel] -> [n, out, ...]. */
+/* What takes gradients of hd_conv's result to its x: x [n, in, ...] with weight [in, out / groups, kernel] -> [n,
+ * out, ...]. */
 HD_API hd_tensor *hd_conv_transpose(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
 /* The gradient of hd_conv's weight from that of its result: [out, in / groups, kernel]. */
 HD_API hd_tensor *hd_conv_weight_gradient(hd_tensor *x, hd_tensor *gradient, hd_shape kernel, const hd_conv_opts *opts);
@@ -484,10 +490,13 @@ HD_API hd_tensor *hd_adaptive_max_pool(hd_tensor *x, hd_shape size);
 HD_API hd_tensor *hd_adaptive_avg_pool(hd_tensor *x, hd_shape size);
 
 /* ---- Attention ---- */
-/* softmax(q k^T * scale + mask) v: q [..., t, d], k [..., s, d], v [..., s, e] -> [..., t, e]; mask broadcasts to [..., t, s], bool (true takes part) or added, or NULL; causal: row i sees columns up to i; scale 0 is 1 / sqrt(d); rows that see nothing are 0; floats. */
+/* softmax(q k^T * scale + mask) v: q [..., t, d], k [..., s, d], v [..., s, e] -> [..., t, e]; mask broadcasts to
+ * [..., t, s], bool (true takes part) or added, or NULL; causal: row i sees columns up to i; scale 0 is 1 / sqrt(d);
+ * rows that see nothing are 0; floats. */
 HD_API hd_tensor *hd_attention(hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask, bool causal, double scale);
 /* The gradients of hd_attention's q, k and v, flat, one behind the other: [count]. */
-HD_API hd_tensor *hd_attention_gradient(hd_tensor *gradient, hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask, bool causal, double scale);
+HD_API hd_tensor *hd_attention_gradient(hd_tensor *gradient, hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask,
+                                        bool causal, double scale);
 
 /* ---- Reversed scalar forms ---- */
 /* value - x. */

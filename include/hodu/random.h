@@ -12,7 +12,8 @@ HD_BEGIN_DECLS
 HD_API void hd_seed(uint64_t seed);
 /* A generator of its own, at draw 0 of `seed`. */
 HD_API hd_generator *hd_generator_new(uint64_t seed);
-/* Makes g the generator of this thread's draws (NULL: the thread's own again) and returns the one before (NULL: own). */
+/* Makes g the generator of this thread's draws (NULL: the thread's own again) and returns the one before (NULL:
+ * own). */
 HD_API hd_generator *hd_generator_use(hd_generator *g);
 /* The state of g (NULL: of the one in use): its seed and the number of its next draw. */
 HD_API uint64_t hd_generator_seed(const hd_generator *g);

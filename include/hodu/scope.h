@@ -5,9 +5,10 @@
  *         hd_tensor *y = hd_exp(x);        // also by break, continue, return and goto
  *     }
  *
- * Without any HD_SCOPE objects live until their thread ends. hd_keep hands an object to the enclosing scope; hd_retain makes it yours until hd_release. One HD_SCOPE per block.
- * Threads: an object may be handed to another thread and released there; two threads may read one object at once;
- * writing to an object while another thread uses it is the caller's to prevent. Scopes belong to their thread. */
+ * Without any HD_SCOPE objects live until their thread ends. hd_keep hands an object to the enclosing scope; hd_retain
+ * makes it yours until hd_release. One HD_SCOPE per block. Threads: an object may be handed to another thread and
+ * released there; two threads may read one object at once; writing to an object while another thread uses it is the
+ * caller's to prevent. Scopes belong to their thread. */
 #ifndef HODU_SCOPE_H
 #define HODU_SCOPE_H
 
@@ -28,8 +29,9 @@ HD_API void hd_scope_end(hd_scope_token *token);
 HD_API void *hd_keep_object(void *x);
 /* Adds a reference that is yours: the object lives until hd_release. Returns x. */
 HD_API void *hd_retain_object(void *x);
-/* Gives up a reference of yours, from hd_retain; without one, takes the object out of its scope before the scope's end. Some
- * calls return their argument itself (hd_cast to the same dtype, hd_contiguous): releasing that releases the argument. */
+/* Gives up a reference of yours, from hd_retain; without one, takes the object out of its scope before the scope's end.
+ * Some calls return their argument itself (hd_cast to the same dtype, hd_contiguous): releasing that releases the
+ * argument. */
 HD_API void hd_release(const void *x);
 /* Objects alive in the process, all threads together. */
 HD_API int64_t hd_live_objects(void);

@@ -1,5 +1,5 @@
-/* Scripts: captured calls, compiled once and run many times. One script belongs to one thread at a time; hd_script_clone
- * makes another for another thread. */
+/* Scripts: captured calls, compiled once and run many times. One script belongs to one thread at a time;
+ * hd_script_clone makes another for another thread. */
 #ifndef HODU_SCRIPT_H
 #define HODU_SCRIPT_H
 
@@ -13,12 +13,13 @@
 
 typedef struct hd_outputs hd_outputs;
 
-/* Who compiles: HODU, our own; XLA, through its plugin (scripts/get-xla). A new script has HODU, or what HODU_COMPILER in the
- * environment says (hodu, xla). The values are shared with no other enum, so that a wrong one is noticed. */
+/* Who compiles: HODU, our own; XLA, through its plugin (scripts/get-xla). A new script has HODU, or what HODU_COMPILER
+ * in the environment says (hodu, xla). The values are shared with no other enum, so that a wrong one is noticed. */
 typedef enum hd_compiler { HD_COMPILER_HODU = 0x4831, HD_COMPILER_XLA = 0x4832 } hd_compiler;
-/* O0 runs what was recorded as it was recorded, bit for bit as dynamically; O1 simplifies, and compiles elementwise ops to
- * native code; O2, the default, also reductions and what follows matrix products; O3 times other ways to fuse, fewer threads,
- * other vector widths and other ways to compute products in trial runs, and keeps what was quickest in the disk cache. */
+/* O0 runs what was recorded as it was recorded, bit for bit as dynamically; O1 simplifies, and compiles elementwise ops
+ * to native code; O2, the default, also reductions and what follows matrix products; O3 times other ways to fuse, fewer
+ * threads, other vector widths and other ways to compute products in trial runs, and keeps what was quickest in the
+ * disk cache. */
 typedef enum hd_optimization_level { HD_LEVEL_DEFAULT, HD_O0 = 0x4f30, HD_O1, HD_O2, HD_O3 } hd_optimization_level;
 
 HD_BEGIN_DECLS
@@ -61,8 +62,8 @@ HD_API void hd_script_set_device(hd_script *script, hd_device device);
 HD_API void hd_script_set_optimization_level(hd_script *script, hd_optimization_level level);
 
 /* ---- state ---- */
-/* The tensor of that name as it is now: what the next run will read. One that was declared by a view of other memory is all of
- * that memory, flat. */
+/* The tensor of that name as it is now: what the next run will read. One that was declared by a view of other memory is
+ * all of that memory, flat. */
 HD_API hd_tensor *hd_script_state(hd_script *script, const char *name);
 HD_API void hd_script_set_state(hd_script *script, const char *name, hd_tensor *value);
 
@@ -87,8 +88,8 @@ typedef struct hd_script_figures {
     double operations, bytes_moved; /* of a run: arithmetic, and memory that kernels read and write */
 } hd_script_figures;
 HD_API hd_script_figures hd_script_stats(const hd_script *script);
-/* Runs the script `runs` times with the inputs set, without changing state, and prints to stdout for every launch its time, and
- * how near it comes to what this machine can do (measured on the way). */
+/* Runs the script `runs` times with the inputs set, without changing state, and prints to stdout for every launch its
+ * time, and how near it comes to what this machine can do (measured on the way). */
 HD_API void hd_script_profile(hd_script *script, int runs);
 /* Prints the graph to stdout as text. */
 HD_API void hd_script_print(const hd_script *script);
@@ -109,13 +110,13 @@ HD_API hd_script_check_result hd_script_check(hd_script *script);
 /* Another script with the same code and constants, and inputs, state and bound tensors of its own (as they are now): it
  * follows no tensor that another thread writes. */
 HD_API hd_script *hd_script_clone(hd_script *script);
-/* Into and from a .hoduscript file (the extension is added when there is none). Saved: graph, constants, bound and state
- * tensors as they are now, the compiler and the level. */
+/* Into and from a .hoduscript file (the extension is added when there is none). Saved: graph, constants, bound and
+ * state tensors as they are now, the compiler and the level. */
 HD_API void hd_script_save(hd_script *script, const char *path);
 typedef struct hd_script_load_opts {
     size_t struct_size;
-    bool
-        map; /* constants are mapped, not read: quick, but if the file is truncated while it is in use, the process dies */
+    bool map; /* constants are mapped, not read: quick, but if the file is truncated while it is in use, the process
+              * dies */
 } hd_script_load_opts;
 HD_API hd_script *hd_script_load(const char *path);
 HD_API hd_script *hd_script_load_with(const char *path, const hd_script_load_opts *opts);

@@ -62,7 +62,8 @@ template <class... V> inline hd_tensor *hd_i64_list(hd_shape shape, V... values)
 HD_API double hd_item(const hd_tensor *t);
 /* Likewise as int64_t, exact for every integer dtype that fits; 0 on error. */
 HD_API int64_t hd_item_i64(const hd_tensor *t);
-/* The elements in place, for reading: t must be contiguous and of this dtype. Valid until the next op on t's storage. */
+/* The elements in place, for reading: t must be contiguous and of this dtype. Valid until the next op on t's
+ * storage. */
 HD_API const void *hd_data(const hd_tensor *t, hd_dtype dtype);
 /* Likewise for writing: unshares the storage and marks it changed. */
 HD_API void *hd_data_mut(hd_tensor *t, hd_dtype dtype);
@@ -78,13 +79,14 @@ static inline const uint32_t *hd_data_u32(const hd_tensor *t) { return (const ui
 static inline const uint64_t *hd_data_u64(const hd_tensor *t) { return (const uint64_t *)hd_data(t, HD_U64); }
 static inline const uint8_t *hd_data_u8(const hd_tensor *t) { return (const uint8_t *)hd_data(t, HD_U8); }
 static inline const bool *hd_data_bool(const hd_tensor *t) { return (const bool *)hd_data(t, HD_BOOL); }
-/* Copies all elements, in row-major order, as `dtype` into `out`, which has room for `capacity` elements. Any strides. */
+/* Copies all elements, in row-major order, as `dtype` into `out`, which has room for `capacity` elements. Any
+ * strides. */
 HD_API bool hd_to_array(const hd_tensor *t, void *out, hd_dtype dtype, size_t capacity);
 
 /* ---- in place ----
  * dst keeps its dtype and shape. hd_assign casts src and broadcasts it to dst; hd_add_ and its kin compute in the dtype
- * both meet in, and refuse a float result for an integer dst. Overlap of dst and src is safe: the result is as if src had
- * been copied first. */
+ * both meet in, and refuse a float result for an integer dst. Overlap of dst and src is safe: the result is as if src
+ * had been copied first. */
 HD_API void hd_assign(hd_tensor *dst, hd_tensor *src);
 HD_API void hd_fill(hd_tensor *dst, double value);
 HD_API void hd_zero_(hd_tensor *dst);

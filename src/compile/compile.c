@@ -1,8 +1,8 @@
 /* hd_compile: a module that is captured at its first call with inputs of a kind, and compiled.
  *
- * For training one joint graph of the forward pass and its gradients is captured, and cut in two: what does not depend on
- * the gradient of the output is the forward script, whose further outputs are the values the backward script reads. They
- * are ordinary tensors, so two forwards before one backward work. The tape gets one record. */
+ * For training one joint graph of the forward pass and its gradients is captured, and cut in two: what does not depend
+ * on the gradient of the output is the forward script, whose further outputs are the values the backward script reads.
+ * They are ordinary tensors, so two forwards before one backward work. The tape gets one record. */
 #include "compile/cut.h"
 #include "core/device.h"
 #include "grad/tape.h"
@@ -45,7 +45,7 @@ typedef struct compiled {
     hd_compile_figures figures;
 } compiled;
 
-/* ---- one captured graph ------------------------------------------------------------------------------------------------------ */
+/* ---- one captured graph ------------------------------------------------------------------------------------------ */
 static void entry_release(hd_thread *thread, entry *e) {
     if (e == NULL) return;
     if (e->forward != NULL) hd_object_release(thread, (hd_object *)e->forward);
@@ -79,7 +79,8 @@ static hd_script *configured(hd_thread *thread, hd_graph *graph, const hd_compil
     return s;
 }
 
-/* Looks at the model again, when some module has changed: to collect parameters takes longer than to run a small script. */
+/* Looks at the model again, when some module has changed: to collect parameters takes longer than to run a small
+ * script. */
 static hd_error look_again(hd_thread *thread, compiled *c) {
     const uint64_t structure = hd_module_structure();
     if (c->parameters != NULL && c->structure == structure) return HD_OK;
@@ -242,7 +243,7 @@ static hd_outputs *run_once(hd_thread *thread, hd_script *s) {
     return out;
 }
 
-/* ---- the record on the tape ----------------------------------------------------------------------------------------------------- */
+/* ---- the record on the tape -------------------------------------------------------------------------------------- */
 /* One forward run: what its backward needs. */
 typedef struct call {
     hd_external external;
@@ -303,7 +304,7 @@ static hd_error put_on_tape(hd_thread *thread, const entry *e, hd_tensor *y, hd_
     return status;
 }
 
-/* ---- the cache ------------------------------------------------------------------------------------------------------------------- */
+/* ---- the cache --------------------------------------------------------------------------------------------------- */
 static bool same_key(const key *a, const key *b) {
     return a->dtype == b->dtype && a->default_dtype == b->default_dtype && hd_shape_equal(a->shape, b->shape) &&
            a->flags == b->flags && a->recorded == b->recorded && a->members == b->members && a->wanted == b->wanted;
@@ -342,7 +343,7 @@ static hd_error add_entry(hd_thread *thread, compiled *c, entry *e) {
     return HD_OK;
 }
 
-/* ---- the module -------------------------------------------------------------------------------------------------------------------- */
+/* ---- the module -------------------------------------------------------------------------------------------------- */
 static hd_tensor *run_eager(hd_thread *thread, compiled *c, hd_tensor *x) {
     (void)thread;
     if (c->opts.mode != HD_MODE_EVALUATION) return hd_forward(c->model, x);

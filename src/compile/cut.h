@@ -10,8 +10,8 @@ typedef struct hd_cut {
     int64_t saved;
 } hd_cut;
 
-/* Parts the graph at an input: what depends on it is the backward graph, the rest the forward graph. Parameters that both
- * read are bound in both. */
+/* Parts the graph at an input: what depends on it is the backward graph, the rest the forward graph. Parameters that
+ * both read are bound in both. */
 hd_error hd_graph_cut(hd_thread *thread, const hd_graph *g, const char *input, hd_cut *out);
 
 #endif

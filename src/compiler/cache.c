@@ -1,6 +1,6 @@
-/* The disk cache: a file for every compiled kernel, named by a hash of the key and holding it whole. Files appear complete
- * (written aside, then renamed), so that any number of processes share a directory without a lock. Trouble of any kind
- * costs a compilation, never an error. */
+/* The disk cache: a file for every compiled kernel, named by a hash of the key and holding it whole. Files appear
+ * complete (written aside, then renamed), so that any number of processes share a directory without a lock. Trouble of
+ * any kind costs a compilation, never an error. */
 #include "compiler/cache_directory.h"
 #include "compiler/code.h"
 #include "compiler/hash.h"
@@ -48,7 +48,7 @@ static bool path_of(const void *key, size_t key_bytes, char directory[HD_CACHE_P
                             (unsigned long long)low, HD_CACHE_SUFFIX) < HD_CACHE_PATH;
 }
 
-/* ---- reading ----------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 static bool read_whole(int descriptor, char *out, size_t bytes) {
     while (bytes > 0) {
         const ssize_t n = read(descriptor, out, bytes);
@@ -105,7 +105,7 @@ void *hd_cache_read(const void *key, size_t key_bytes, size_t *bytes) {
     return object;
 }
 
-/* ---- writing ----------------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 static bool write_whole(int descriptor, const void *bytes, size_t count) {
     const char *at = bytes;
     while (count > 0) {
@@ -156,7 +156,7 @@ void hd_cache_write(const void *key, size_t key_bytes, const void *object, size_
     atomic_fetch_add_explicit(&figures.removed, hd_cache_grown(directory, all), memory_order_relaxed);
 }
 
-/* ---- the public side ------------------------------------------------------------------------------------------------- */
+/* ---- the public side --------------------------------------------------------------------------------------------- */
 hd_cache_stats hd_cache_info(void) {
     hd_cache_stats stats = {.disk_limit = hd_cache_limit(),
                             .hits = atomic_load(&figures.hits),

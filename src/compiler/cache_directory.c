@@ -1,6 +1,7 @@
-/* Where the disk cache lies, and its size limit. How much is in it is known from the length of a file beside the entries,
- * one byte for every page they take: processes append to it without a lock, and only when it says that the limit is
- * passed does anybody read the directory. Other processes may remove what we are looking at: nothing here minds. */
+/* Where the disk cache lies, and its size limit. How much is in it is known from the length of a file beside the
+ * entries, one byte for every page they take: processes append to it without a lock, and only when it says that the
+ * limit is passed does anybody read the directory. Other processes may remove what we are looking at: nothing here
+ * minds. */
 #include "compiler/cache_directory.h"
 #include "core/environment.h"
 #include "core/memory.h"
@@ -19,7 +20,7 @@ enum { PAGE = 4096, MOST_PAGES = 1 << 14, ABANDONED_SECONDS = 3600 };
 static const int64_t default_limit = (int64_t)256 << 20;
 static const char size_name[] = ".size";
 
-/* ---- the environment ------------------------------------------------------------------------------------------------- */
+/* ---- the environment --------------------------------------------------------------------------------------------- */
 size_t hd_cache_directory(char *out, size_t capacity) {
     const char *own = hd_environment("HODU_CACHE_DIR"), *cache = hd_environment("XDG_CACHE_HOME"),
                *home = hd_environment("HOME");
@@ -64,7 +65,7 @@ bool hd_cache_make_directory(const char *directory) {
     return mkdir(path, 0700) == 0 || errno == EEXIST;
 }
 
-/* ---- reading the directory ------------------------------------------------------------------------------------------- */
+/* ---- reading the directory --------------------------------------------------------------------------------------- */
 typedef struct file {
     int64_t used; /* when, in nanoseconds */
     int64_t pages;
@@ -136,7 +137,7 @@ void hd_cache_count(const char *directory, int64_t *entries, int64_t *bytes) {
     end_list(&l);
 }
 
-/* ---- the limit --------------------------------------------------------------------------------------------------------- */
+/* ---- the limit --------------------------------------------------------------------------------------------------- */
 static int by_use(const void *a, const void *b) {
     const int64_t x = ((const file *)a)->used, y = ((const file *)b)->used;
     return (x > y) - (x < y);

@@ -1,5 +1,5 @@
-/* Kernels through the machine's own C compiler: HODU_CC, else cc. Slower to compile than LLVM in the process, but it needs
- * nothing but a compiler, and its text can be read. */
+/* Kernels through the machine's own C compiler: HODU_CC, else cc. Slower to compile than LLVM in the process, but it
+ * needs nothing but a compiler, and its text can be read. */
 #include "compiler/code.h"
 #include "core/error.h"
 #include "core/environment.h"
@@ -23,7 +23,7 @@
 enum { MOST_ARGUMENTS = 48, PATH = 256 };
 extern char **environ;
 
-/* ---- running it ------------------------------------------------------------------------------------------------------------ */
+/* ---- running it -------------------------------------------------------------------------------------------------- */
 static const char *compiler_name(void) {
     const char *name = getenv("HODU_CC");
     return name != NULL && name[0] != '\0' ? name : "cc";
@@ -77,7 +77,7 @@ static int run(char **arguments, const char *messages) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* ---- a folder for its files -------------------------------------------------------------------------------------------------- */
+/* ---- a folder for its files -------------------------------------------------------------------------------------- */
 typedef struct folder {
     char path[PATH], source[PATH + 16], object[PATH + 16], messages[PATH + 16];
 } folder;
@@ -114,7 +114,7 @@ static const char *first_lines(const folder *f, char *out, size_t capacity) {
     return out;
 }
 
-/* ---- the target -------------------------------------------------------------------------------------------------------------- */
+/* ---- the target -------------------------------------------------------------------------------------------------- */
 static void describe_cpu(char *out, size_t capacity) {
 #ifdef __x86_64__
     unsigned a = 0, b = 0, c = 0, d = 0, e[4] = {0}, s[4] = {0};
@@ -193,7 +193,7 @@ const char *hd_cc_target(void) {
     return t == NULL ? NULL : t->text;
 }
 
-/* ---- compiling ------------------------------------------------------------------------------------------------------------------- */
+/* ---- compiling --------------------------------------------------------------------------------------------------- */
 static hd_error write_source(const hd_kernel *k, const char *name, const folder *f) {
     const size_t length = hd_render_kernel_c(k, name, NULL, 0);
     char *text = length == 0 ? NULL : hd_array_resize(NULL, length + 1);

@@ -1,6 +1,6 @@
-/* The table of compiled kernels. Only looking up and entering happen under its lock; kernels are compiled outside of it, and
- * when two threads compile the same one, the later keeps what the earlier entered. A key is the renderer's target and the
- * kernel's bytes; keys are compared whole. */
+/* The table of compiled kernels. Only looking up and entering happen under its lock; kernels are compiled outside of
+ * it, and when two threads compile the same one, the later keeps what the earlier entered. A key is the renderer's
+ * target and the kernel's bytes; keys are compared whole. */
 #include "compiler/code.h"
 #include "compiler/dump.h"
 #include "compiler/hash.h"
@@ -39,7 +39,7 @@ static int64_t nanoseconds(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* ---- the machine and the renderer --------------------------------------------------------------------------------------- */
+/* ---- the machine and the renderer -------------------------------------------------------------------------------- */
 int hd_code_vector_bytes(void) {
 #ifdef __x86_64__
     const hd_isa most = hd_environment_isa();
@@ -100,7 +100,7 @@ static const char *target_of(hd_renderer renderer) {
 
 const char *hd_code_target(void) { return target_of(hd_code_renderer()); }
 
-/* ---- the table ------------------------------------------------------------------------------------------------------------ */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 static char *key_of(hd_code *code) { return (char *)(code + 1); }
 
 /* An entry without code yet: only its key. */
@@ -184,7 +184,7 @@ void hd_code_drop_unused(void) {
     }
 }
 
-/* ---- one kernel that is not in memory ------------------------------------------------------------------------------------- */
+/* ---- one kernel that is not in memory ---------------------------------------------------------------------------- */
 typedef struct job {
     const hd_kernel *kernel;
     hd_code *code; /* its key; then its code */
@@ -266,7 +266,7 @@ static hd_error report(const batch *b) {
     return hd_fail(b->error.code, "%s (for %s)", b->error.message, line);
 }
 
-/* ---- many ----------------------------------------------------------------------------------------------------------------- */
+/* ---- many -------------------------------------------------------------------------------------------------------- */
 /* What is in memory goes to `out`; what is not becomes a job. */
 static hd_error look_up(batch *b, const char *target, const hd_kernel *const *kernels, int count, hd_code **out) {
     for (int i = 0; i < count; ++i) {

@@ -1,5 +1,5 @@
-/* Native code: kernels become machine code here. Code is looked up by the kernel's bytes in memory, then in the disk cache,
- * and compiled when neither has it. */
+/* Native code: kernels become machine code here. Code is looked up by the kernel's bytes in memory, then in the disk
+ * cache, and compiled when neither has it. */
 #ifndef HD_COMPILER_CODE_H
 #define HD_COMPILER_CODE_H
 
@@ -7,7 +7,8 @@
 #include "kernel/kernel.h"
 #include "script/executable.h"
 
-/* Machine code of one kernel; shared by all who ask for an equal one, and kept until hd_cache_clear drops what nobody uses. */
+/* Machine code of one kernel; shared by all who ask for an equal one, and kept until hd_cache_clear drops what nobody
+ * uses. */
 typedef struct hd_code hd_code;
 struct hd_code {
     hd_kernel_function run;

@@ -1,6 +1,6 @@
-/* Fusion, in one walk over the nodes. A node joins the group of what it reads when the two walk the same space and nothing
- * in between has to be finished first. The latter is a matter of levels: a group's level is one more than that of all it
- * reads from memory, so groups of one level never depend on each other, and may be joined at will. */
+/* Fusion, in one walk over the nodes. A node joins the group of what it reads when the two walk the same space and
+ * nothing in between has to be finished first. The latter is a matter of levels: a group's level is one more than that
+ * of all it reads from memory, so groups of one level never depend on each other, and may be joined at will. */
 #include "compiler/fuse.h"
 #include "kernel/kernel.h"
 
@@ -37,7 +37,7 @@ static bool is_reduction(const hd_graph *g, uint32_t node) {
 
 static bool is_product(const hd_graph *g, uint32_t node) { return hd_node_is_product(g, node, NULL); }
 
-/* ---- groups ---------------------------------------------------------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
 typedef struct walk {
     const hd_graph *g;
     hd_fusion *f;
@@ -205,9 +205,9 @@ static void join_groups(walk *w, uint32_t node, uint32_t level, const hd_group *
     w->f->groups[into].joined = into;
 }
 
-/* Of a product and another group that one node reads, and that cannot be one (two products; the scale of a channel, computed
- * from its variance), the product may wait for the other one, if nobody counts on its level yet: then the node can follow
- * it. Of two products it is the later one. */
+/* Of a product and another group that one node reads, and that cannot be one (two products; the scale of a channel,
+ * computed from its variance), the product may wait for the other one, if nobody counts on its level yet: then the node
+ * can follow it. Of two products it is the later one. */
 static void let_one_wait(walk *w, uint32_t node, uint32_t level) {
     const int inputs = w->g->nodes[node].input_count;
     hd_group *last = NULL, both;
@@ -296,8 +296,8 @@ static hd_error add_reduction(walk *w, uint32_t node) {
     return HD_OK;
 }
 
-/* Rows of a table, or a row that is one number but where an index says another: a kernel for what follows to join. Rows alone
- * are a call, see call_lone_lookups. */
+/* Rows of a table, or a row that is one number but where an index says another: a kernel for what follows to join. Rows
+ * alone are a call, see call_lone_lookups. */
 static hd_error add_indexed(walk *w, uint32_t node) {
     const hd_shape shape = hd_node_shape(w->g, node);
     const uint32_t group = new_group(w, HD_GROUP_KERNEL, &shape, input_level(w, node) + 1);
@@ -323,8 +323,8 @@ static hd_error add_pick(walk *w, uint32_t node) {
     return HD_OK;
 }
 
-/* What kernels compute for a concatenation or padding alone they write where it belongs, so it is not worth reading in place
- * when all of it is such. */
+/* What kernels compute for a concatenation or padding alone they write where it belongs, so it is not worth reading in
+ * place when all of it is such. */
 static bool has_given_piece(const walk *w, uint32_t node) {
     for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
         const uint32_t in = hd_node_inputs(w->g, node)[k], group = group_of(w, source_of(w, in));
@@ -379,8 +379,9 @@ static hd_error add_node(walk *w, uint32_t i) {
     return HD_OK;
 }
 
-/* ---- reductions of the same data ------------------------------------------------------------------------------------------ */
-/* Two that reduce the same axes of the same space, and read one value of that size from memory, read it once together. */
+/* ---- reductions of the same data --------------------------------------------------------------------------------- */
+/* Two that reduce the same axes of the same space, and read one value of that size from memory, read it once
+ * together. */
 static void join_reductions(walk *w, uint32_t *reader) {
     const hd_graph *g = w->g;
     hd_fusion *f = w->f;
@@ -402,7 +403,7 @@ static void join_reductions(walk *w, uint32_t *reader) {
     }
 }
 
-/* ---- sinking ---------------------------------------------------------------------------------------------------------------- */
+/* ---- sinking ----------------------------------------------------------------------------------------------------- */
 #define MANY_READERS (UINT32_MAX - 1)
 
 /* That a member of one group reads this source of another point by point; *form is what the source would be there. */
@@ -443,8 +444,8 @@ static void find_readers(const walk *w, uint32_t *reader, uint8_t *as) {
     }
 }
 
-/* The walk lets nodes join what they read, so what follows from inputs alone stands early and apart. When only one group
- * reads a kernel, and does so point by point, the kernel's nodes become members of that group. */
+/* The walk lets nodes join what they read, so what follows from inputs alone stands early and apart. When only one
+ * group reads a kernel, and does so point by point, the kernel's nodes become members of that group. */
 static hd_error sink(walk *w) {
     hd_fusion *f = w->f;
     const size_t count = (size_t)f->group_count + w->g->node_count + 1;
@@ -488,11 +489,11 @@ static void call_lone_lookups(walk *w) {
     }
 }
 
-/* ---- what is computed anew ------------------------------------------------------------------------------------------------- */
+/* ---- what is computed anew --------------------------------------------------------------------------------------- */
 static hd_error store(walk *w, uint32_t node);
 
-/* What is in no group although kernels could compute it anew goes to memory: a draw by a call, what follows from one by a
- * kernel. */
+/* What is in no group although kernels could compute it anew goes to memory: a draw by a call, what follows from one by
+ * a kernel. */
 static hd_error compute_once(walk *w, uint32_t node) {
     if (hd_node_is_draw(w->g, node)) return add_call(w, node);
     const hd_shape shape = hd_node_shape(w->g, node);
@@ -526,7 +527,7 @@ static hd_error find_dear(walk *w) {
     return status;
 }
 
-/* ---- what is stored ------------------------------------------------------------------------------------------------------------ */
+/* ---- what is stored ---------------------------------------------------------------------------------------------- */
 static hd_error store(walk *w, uint32_t node) {
     const uint32_t source = source_of(w, node);
     w->f->stored[source] = true;

@@ -52,10 +52,12 @@ typedef struct hd_fusion {
     uint32_t *group_of; /* of each node; HD_NO_GROUP: given, or a view, or not needed */
     uint8_t *form;      /* hd_form of each node in a kernel */
     bool *stored;       /* of each node: others read it from memory */
-    /* Of each node that kernels may compute anew wherever they read it: what that costs; 0. They do when it has no group. */
+    /* Of each node that kernels may compute anew wherever they read it: what that costs; 0. They do when it has no
+     * group. */
     uint8_t *anew;
-    /* Of each node that writes a part of state, all the way from the old value to the new one: the cell; HD_NO_CELL. And of the
-     * values on that way: the node that writes a part of them; HD_NO_NODE. What reads them runs before it, if that can be. */
+    /* Of each node that writes a part of state, all the way from the old value to the new one: the cell; HD_NO_CELL.
+     * And of the values on that way: the node that writes a part of them; HD_NO_NODE. What reads them runs before it,
+     * if that can be. */
     uint32_t *writes, *written_by;
 } hd_fusion;
 
@@ -78,14 +80,16 @@ void hd_fusion_release(hd_fusion *f);
 hd_error hd_fusion_find_writes(const hd_graph *g, hd_fusion *f);
 /* From fuse_anew.c: fills anew of a node, when number and source are known. */
 void hd_fusion_find_anew(const hd_graph *g, hd_fusion *f, uint32_t node);
-/* True when `node`, in a kernel, can compute input k anew: nothing that others than kernels read, or in another order. */
+/* True when `node`, in a kernel, can compute input k anew: nothing that others than kernels read, or in another
+ * order. */
 bool hd_fusion_can_read_anew(const hd_graph *g, const hd_fusion *f, uint32_t node, int k);
 /* Dearer to compute twice than to read. */
 bool hd_fusion_is_dear(const hd_fusion *f, uint32_t node);
 bool hd_node_is_draw(const hd_graph *g, uint32_t node);
 /* Where the elements of a view lie among those of its source; false: in no order that strides can say. */
 bool hd_anew_layout(const hd_graph *g, uint32_t node, hd_layout *out);
-/* From fuse_prologue.c: which kernels products run as they read their first operand, when all nodes know their group. */
+/* From fuse_prologue.c: which kernels products run as they read their first operand, when all nodes know their
+ * group. */
 hd_error hd_fusion_find_prologues(const hd_graph *g, hd_fusion *f, hd_prologues which);
 /* From fuse_order.c: fills members and order, when all nodes know their group. */
 hd_error hd_fusion_order(const hd_graph *g, hd_fusion *f);
@@ -99,7 +103,8 @@ static inline uint32_t hd_fusion_runs_with(const hd_fusion *f, uint32_t node) {
     const uint32_t group = f->group_of[node];
     return group == HD_NO_GROUP || f->groups[group].begins == HD_NO_GROUP ? group : f->groups[group].begins;
 }
-/* True for the value that a product computes as it reads it: some rows are in cache at a time, and it is nowhere in memory. */
+/* True for the value that a product computes as it reads it: some rows are in cache at a time, and it is nowhere in
+ * memory. */
 static inline bool hd_fusion_is_prologue(const hd_fusion *f, uint32_t node) {
     const uint32_t group = f->group_of[node];
     return group != HD_NO_GROUP && f->groups[group].begins != HD_NO_GROUP && f->groups[group].last == node;
@@ -108,12 +113,13 @@ static inline bool hd_fusion_is_prologue(const hd_fusion *f, uint32_t node) {
 bool hd_op_can_fail(const hd_op *op);
 /* True for an op that a kernel can say: elementwise rows and their derivatives, casts, numbers. */
 bool hd_node_is_map(const hd_graph *g, uint32_t node);
-/* True for a matrix product or a convolution whose result a device gives in tiles. When it is one that does not, *why says why
- * (else it is NULL); `why` may be NULL. */
+/* True for a matrix product or a convolution whose result a device gives in tiles. When it is one that does not, *why
+ * says why (else it is NULL); `why` may be NULL. */
 bool hd_node_is_product(const hd_graph *g, uint32_t node, const char **why);
 /* The axis of a product's result along which tiles have their rows; the axes behind it are their columns. */
 int hd_product_row_axis(const hd_graph *g, uint32_t node);
-/* A value that no run changes: a constant, or a cell that is not updated. As the second operand of a product it is packed once. */
+/* A value that no run changes: a constant, or a cell that is not updated. As the second operand of a product it is
+ * packed once. */
 bool hd_fusion_is_steady(const hd_graph *g, const hd_fusion *f, uint32_t node);
 /* gather and scatter along an axis with one index for each row: in a kernel, a comparison of positions with it. */
 bool hd_node_is_pick(const hd_graph *g, uint32_t node);
@@ -122,8 +128,9 @@ bool hd_node_is_spread(const hd_graph *g, uint32_t node);
 bool hd_node_is_lookup(const hd_graph *g, uint32_t node);
 /* A concatenation or padding that a kernel can read where its pieces lie: few of them, long rows. */
 bool hd_node_is_joint(const hd_graph *g, uint32_t node);
-/* How the axes of input k of `node` relate to the axes of the space, when those of the node do as `axes` says: -1 where it
- * has one element. False: not in a way that a kernel can follow. Follows views down to the source, whose axes these are. */
+/* How the axes of input k of `node` relate to the axes of the space, when those of the node do as `axes` says: -1 where
+ * it has one element. False: not in a way that a kernel can follow. Follows views down to the source, whose axes these
+ * are. */
 bool hd_follow_axes(const hd_graph *g, uint32_t node, int k, const int8_t *axes, int8_t *out);
 /* The axes of a node in its group's space. */
 void hd_form_axes(const hd_group *group, hd_form form, int8_t *axes);

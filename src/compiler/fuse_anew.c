@@ -1,7 +1,7 @@
-/* Values that are computed anew wherever a kernel reads them, and in memory only when something else does: random draws, as an
- * element of a draw follows from its place alone, and what is cheaply made of them and of numbers, such as the mask of a dropout.
- * For an uniform draw that is some two instructions an element, less than it takes to write it and to read it again; a normal one
- * is dearer, so that it is drawn in a kernel when that kernel alone reads it. */
+/* Values that are computed anew wherever a kernel reads them, and in memory only when something else does: random
+ * draws, as an element of a draw follows from its place alone, and what is cheaply made of them and of numbers, such as
+ * the mask of a dropout. For an uniform draw that is some two instructions an element, less than it takes to write it
+ * and to read it again; a normal one is dearer, so that it is drawn in a kernel when that kernel alone reads it. */
 #include "compiler/fuse.h"
 #include "kernel/kernel.h"
 

@@ -10,7 +10,7 @@ enum {
     MOST_PIECES = 4 /* of a concatenation: at each point a kernel looks for the one that it is in */
 };
 
-/* ---- what nodes are ---------------------------------------------------------------------------------------------------- */
+/* ---- what nodes are ---------------------------------------------------------------------------------------------- */
 bool hd_node_is_map(const hd_graph *g, uint32_t node) {
     const hd_node *n = &g->nodes[node];
     if (!hd_node_is_op(n)) return false;
@@ -140,7 +140,7 @@ bool hd_node_is_joint(const hd_graph *g, uint32_t node) {
     return last >= 0 && row_of(&shape, last) >= LEAST_ROW;
 }
 
-/* ---- axes ---------------------------------------------------------------------------------------------------------------- */
+/* ---- axes -------------------------------------------------------------------------------------------------------- */
 void hd_form_axes(const hd_group *group, hd_form form, int8_t *axes) {
     int count = 0;
     for (int i = 0; i < group->space.rank && i < HD_MAX_RANK; ++i) { /* the second is for gcc, which warns else */

@@ -20,8 +20,8 @@ static hd_error list_members(hd_fusion *f) {
     return HD_OK;
 }
 
-/* First what can fail and what that reads, so that state can be written in place behind it; else as near to the order of the
- * graph as what they read allows: a heap of groups that are ready, by their last node. */
+/* First what can fail and what that reads, so that state can be written in place behind it; else as near to the order
+ * of the graph as what they read allows: a heap of groups that are ready, by their last node. */
 typedef struct heap {
     uint32_t *items, count;
     const hd_group *groups;

@@ -1,6 +1,6 @@
-/* Prologues: a kernel whose value only one matrix product reads, as its first operand, can be run by that product, for some rows
- * at a time, right before they are multiplied. Each row is computed once all the same, and the value is never in memory as a
- * whole: what is saved is writing and reading it, a launch, and its place in the arena. */
+/* Prologues: a kernel whose value only one matrix product reads, as its first operand, can be run by that product, for
+ * some rows at a time, right before they are multiplied. Each row is computed once all the same, and the value is never
+ * in memory as a whole: what is saved is writing and reading it, a launch, and its place in the arena. */
 #include "compiler/fuse.h"
 #include "ops/row_ir.h"
 
@@ -8,8 +8,8 @@
 
 enum {
     LEAST_BYTES = 1 << 20, /* of the operand: less is in the second-level cache anyhow when the product reads it */
-    /* Measured: a product that would be a call makes its result in memory, not in tiles. That is quicker unless the operand is
-     * too large to be packed in one go, and the result has few columns. */
+    /* Measured: a product that would be a call makes its result in memory, not in tiles. That is quicker unless the
+     * operand is too large to be packed in one go, and the result has few columns. */
     CALL_BYTES = 4 << 20,
     CALL_COLUMNS = 64,
     LEAST_ROW = 16,      /* elements: shorter rows are computed quicker one behind the other than each by itself */
@@ -20,7 +20,7 @@ enum {
     SHARE = 16           /* measured: multiplications of an element for each of its words, when rows are not many */
 };
 
-/* ---- what an element costs ----------------------------------------------------------------------------------------------- */
+/* ---- what an element costs --------------------------------------------------------------------------------------- */
 static int words_of_ir(const hd_ir *ir) {
     int words = 0;
     for (int i = 0; i < ir->count; ++i)
@@ -46,7 +46,7 @@ static int words_of(const hd_graph *g, const hd_fusion *f, hd_row_irs *rows, uin
     return words;
 }
 
-/* ---- what can be one ------------------------------------------------------------------------------------------------------ */
+/* ---- what can be one --------------------------------------------------------------------------------------------- */
 /* How often a value is read from memory, and what kernels read and give. */
 typedef struct uses {
     uint8_t *reads;    /* of each node; at most MANY, also for what leaves the run */
@@ -135,13 +135,14 @@ static const char *why_not_worth(const hd_graph *g, const hd_fusion *f, uint32_t
 
 _Static_assert(CALL_BYTES == 4 << 20 && CALL_COLUMNS == 64, "the last reason says so");
 
-/* Rows are cut among threads as the product needs it: what takes long beside so few multiplications is better cut by itself. */
+/* Rows are cut among threads as the product needs it: what takes long beside so few multiplications is better cut by
+ * itself. */
 static bool is_dear(const hd_graph *g, uint32_t product, int words) {
     const int64_t n = columns_of(g, product);
     return hd_node_count(g, product) / n < MANY_ROWS && n < (int64_t)words * SHARE;
 }
 
-/* ---- choosing --------------------------------------------------------------------------------------------------------------- */
+/* ---- choosing ---------------------------------------------------------------------------------------------------- */
 static void join(hd_fusion *f, uint32_t value, uint32_t product) {
     f->groups[f->group_of[value]].begins = f->group_of[product];
     f->groups[f->group_of[product]].prologue = f->group_of[value];

@@ -1,11 +1,11 @@
-/* Values that are state with parts of it written: a row of a cache at a place that an input says. Such a write can go straight
- * into the state's memory; here is which, plan_slices.c says whether. */
+/* Values that are state with parts of it written: a row of a cache at a place that an input says. Such a write can go
+ * straight into the state's memory; here is which, plan_slices.c says whether. */
 #include "compiler/fuse.h"
 
 #include <string.h>
 
-/* A write of a part: where its layout says, or at indices. Small floats are combined in f32, not where they lie; and what is at
- * more indices than half the elements is not worth keeping: a copy of all costs no more. */
+/* A write of a part: where its layout says, or at indices. Small floats are combined in f32, not where they lie; and
+ * what is at more indices than half the elements is not worth keeping: a copy of all costs no more. */
 static bool writes_part(const hd_graph *g, uint32_t node) {
     const hd_node *n = &g->nodes[node];
     if (n->op != HD_OP_scatter) return n->op == HD_NODE_WRITE;

@@ -1,5 +1,5 @@
-/* Kernels to machine code through LLVM. The library is opened when it is first needed; every compilation has a context of its
- * own and a target machine to itself, so that several threads can compile at once. */
+/* Kernels to machine code through LLVM. The library is opened when it is first needed; every compilation has a context
+ * of its own and a target machine to itself, so that several threads can compile at once. */
 #include "compiler/code.h"
 #include "core/environment.h"
 #include "core/memory.h"
@@ -44,7 +44,7 @@ static int64_t now(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* ---- opening the library ----------------------------------------------------------------------------------------------- */
+/* ---- opening the library ----------------------------------------------------------------------------------------- */
 static void *open_library(void) {
     static const char *const names[] = {"libLLVM-19.so.1", "libLLVM.so.19.1", "libLLVM-19.so"};
     const char *chosen = getenv("HODU_LLVM");
@@ -100,7 +100,8 @@ static void choose_cpu(void) {
         llvm.features = most == HD_ISA_BASELINE ? "" : "+avx2,+fma,+f16c";
     }
 #elif defined(__aarch64__)
-    /* Kernels' vectors have a fixed length, which is NEON's; SVE's is the machine's. It comes with a processor's name, too. */
+    /* Kernels' vectors have a fixed length, which is NEON's; SVE's is the machine's. It comes with a processor's name,
+     * too. */
     static char features[2048];
     const bool baseline = most == HD_ISA_BASELINE;
     snprintf(features, sizeof features, "%s%s-sve", baseline ? "" : llvm.features,
@@ -157,7 +158,7 @@ const char *hd_llvm_target(void) {
 }
 int64_t hd_llvm_load_nanoseconds(void) { return llvm.load_nanoseconds; }
 
-/* ---- target machines: one to each compilation that runs --------------------------------------------------------------- */
+/* ---- target machines: one to each compilation that runs ---------------------------------------------------------- */
 static LLVMTargetMachineRef take_machine(void) {
     pthread_mutex_lock(&llvm.lock);
     LLVMTargetMachineRef machine = llvm.free_count > 0 ? llvm.free[--llvm.free_count] : NULL;
@@ -175,7 +176,7 @@ static void give_machine_back(LLVMTargetMachineRef machine) {
     if (!kept) hd_llvm.DisposeTargetMachine(machine);
 }
 
-/* ---- compiling ---------------------------------------------------------------------------------------------------------- */
+/* ---- compiling --------------------------------------------------------------------------------------------------- */
 static bool has_feature(const char *name) { return strstr(llvm.features, name) != NULL; }
 
 static void set_types(hd_emitter *e) {

@@ -21,7 +21,7 @@ value hd_emit_phi(const hd_emitter *e, LLVMTypeRef type, value a, LLVMBasicBlock
     return phi;
 }
 
-/* ---- loops -------------------------------------------------------------------------------------------------------------- */
+/* ---- loops ------------------------------------------------------------------------------------------------------- */
 hd_emitted_loop hd_emit_loop(hd_emitter *e, value start, value limit) {
     LLVMBasicBlockRef before = hd_emit_here(e), body = hd_emit_block(e, "body");
     hd_emitted_loop loop = {.header = hd_emit_block(e, "loop"), .exit = hd_emit_block(e, "done")};
@@ -53,7 +53,7 @@ void hd_emit_loop_end(hd_emitter *e, const hd_emitted_loop *loop, uint64_t step)
     hd_emit_at(e, loop->exit);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 value hd_emit_load(const hd_emitter *e, LLVMTypeRef type, value pointer, unsigned alignment) {
     value v = BUILD(Load2, type, pointer);
     hd_llvm.SetAlignment(v, alignment);

@@ -15,14 +15,14 @@ static int bits_of(int type) {
     return bits[type];
 }
 
-/* ---- compute types ------------------------------------------------------------------------------------------------------ */
+/* ---- compute types ----------------------------------------------------------------------------------------------- */
 static value is_not_zero(const hd_emitter *e, value v, int type) {
     value zero = hd_emit_constant(e, type, 0);
     return is_float(type) ? BUILD(FCmp, LLVMRealUNE, v, zero) : BUILD(ICmp, LLVMIntNE, v, zero);
 }
 
-/* Saturates. A range that the float can hold exactly is cut to before; else the upper end is told apart by comparing with
- * the power of two behind it (what converting gives there is not looked at). */
+/* Saturates. A range that the float can hold exactly is cut to before; else the upper end is told apart by comparing
+ * with the power of two behind it (what converting gives there is not looked at). */
 static value float_to_integer(const hd_emitter *e, value v, int from, int to) {
     static const double lowest[] = {0, 0, 0, 0, 0, -128, -32768, -2147483648.0, -0x1p63},
                         bound[] = {0, 0x1p8, 0x1p16, 0x1p32, 0x1p64, 0x1p7, 0x1p15, 0x1p31, 0x1p63};
@@ -58,15 +58,15 @@ value hd_emit_cast(const hd_emitter *e, value v, int from, int to) {
     return is_signed(from) ? BUILD(SExt, v, type) : BUILD(ZExt, v, type);
 }
 
-/* ---- small floats ---------------------------------------------------------------------------------------------------------- */
+/* ---- small floats ------------------------------------------------------------------------------------------------ */
 static value k32(const hd_emitter *e, uint32_t v) { return hd_emit_integer(e, e->i32, v); }
 static value to_float(const hd_emitter *e, value bits) {
     return BUILD(BitCast, bits, hd_emit_type(e, e->types[HD_COMPUTE_F32]));
 }
 static value to_bits(const hd_emitter *e, value f) { return BUILD(BitCast, f, hd_emit_type(e, e->i32)); }
 
-/* `raw` in 32 bits: fraction and exponent shifted under an f32's and rebiased by a product; where `special` bits are set
- * the result is `odd`. */
+/* `raw` in 32 bits: fraction and exponent shifted under an f32's and rebiased by a product; where `special` bits are
+ * set the result is `odd`. */
 static value rebias(const hd_emitter *e, value body, value sign, float scale, value is_odd, value odd) {
     value scaled = BUILD(FMul, to_float(e, body), hd_emit_constant(e, HD_COMPUTE_F32, (double)scale));
     return to_float(e, BUILD(Or, BUILD(Select, is_odd, odd, to_bits(e, scaled)), sign));

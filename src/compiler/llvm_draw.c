@@ -1,6 +1,6 @@
-/* Random draws in LLVM IR: Philox 4x32-10, as device/cpu/kernels_random.c has it. A block is four words of 32 bits: four elements
- * of 4 bytes, or two of 8. Lanes that are neighbours in the draw compute each block once: a quarter (or half) as many blocks as
- * there are lanes, which are then laid one behind the other. */
+/* Random draws in LLVM IR: Philox 4x32-10, as device/cpu/kernels_random.c has it. A block is four words of 32 bits:
+ * four elements of 4 bytes, or two of 8. Lanes that are neighbours in the draw compute each block once: a quarter (or
+ * half) as many blocks as there are lanes, which are then laid one behind the other. */
 #include "compiler/code.h"
 
 #if HD_HAS_LLVM
@@ -13,9 +13,9 @@ static value number(const hd_emitter *e, uint64_t v) { return hd_emit_integer(e,
 static value lower_half(const hd_emitter *e, value v) { return BUILD(And, v, number(e, 0xffffffffu)); }
 static value upper_half(const hd_emitter *e, value v) { return BUILD(LShr, v, number(e, 32)); }
 
-/* One block for each lane: its words 0 and 1 as one number of 64 bits, and words 2 and 3. Words are kept in the lower halves of
- * 64-bit lanes, where their products need no other place; that the upper halves are zero is said wherever it is not plain, and
- * costs nothing, as the multiplication does not look at them. */
+/* One block for each lane: its words 0 and 1 as one number of 64 bits, and words 2 and 3. Words are kept in the lower
+ * halves of 64-bit lanes, where their products need no other place; that the upper halves are zero is said wherever it
+ * is not plain, and costs nothing, as the multiplication does not look at them. */
 static void philox(const hd_emitter *e, value block, value seed, value draw, value *first, value *second) {
     value key[2], c[4] = {lower_half(e, block), upper_half(e, block)};
     hd_emitter one = *e;
@@ -98,7 +98,8 @@ static value neighbours(hd_emitter *e, const hd_step *s, value block, int lanes,
     return BUILD(BitCast, first, hd_emit_type(e, e->types[s->type]));
 }
 
-/* Along an axis: whole blocks, unless the first lane is in the midst of one; then twice as many, of which the lanes are a part. */
+/* Along an axis: whole blocks, unless the first lane is in the midst of one; then twice as many, of which the lanes are
+ * a part. */
 static value along_axis(hd_nest *n, int step, const value *o) {
     hd_emitter *e = n->e;
     const hd_step *s = &n->k->steps[step];

@@ -1,6 +1,6 @@
 /* Emitting a kernel as LLVM IR: what the words (llvm_words.c) and what is around them (llvm_nest.h) share. Values that
- * differ between lanes are vectors as wide as the kernel; others are scalars. There is no pass pipeline: what is emitted is
- * already placed where it belongs, and goes to instruction selection as it is. */
+ * differ between lanes are vectors as wide as the kernel; others are scalars. There is no pass pipeline: what is
+ * emitted is already placed where it belongs, and goes to instruction selection as it is. */
 #ifndef HD_COMPILER_LLVM_EMIT_H
 #define HD_COMPILER_LLVM_EMIT_H
 
@@ -28,7 +28,7 @@ typedef struct hd_emitter {
     hd_error status;                   /* the first failure; emitting goes on, and is dropped */
 } hd_emitter;
 
-/* ---- llvm_words.c ------------------------------------------------------------------------------------------------------ */
+/* ---- llvm_words.c ------------------------------------------------------------------------------------------------ */
 /* `type`, as many of it as there are lanes now. */
 LLVMTypeRef hd_emit_type(const hd_emitter *e, LLVMTypeRef type);
 LLVMValueRef hd_emit_integer(const hd_emitter *e, LLVMTypeRef type, uint64_t value);
@@ -46,9 +46,9 @@ LLVMValueRef hd_emit_decode(const hd_emitter *e, LLVMValueRef raw, hd_dtype dtyp
 LLVMValueRef hd_emit_encode(const hd_emitter *e, LLVMValueRef v, hd_dtype dtype);
 void hd_emit_release_programs(hd_emitter *e);
 
-/* ---- llvm_blocks.c ----------------------------------------------------------------------------------------------------- */
-/* A loop: for (index = start; index < limit; index += step). What is carried becomes the loop's own at its beginning, and
- * has its last value behind it. */
+/* ---- llvm_blocks.c ----------------------------------------------------------------------------------------------- */
+/* A loop: for (index = start; index < limit; index += step). What is carried becomes the loop's own at its beginning,
+ * and has its last value behind it. */
 typedef struct hd_emitted_loop {
     LLVMBasicBlockRef header, exit;
     LLVMValueRef index;
@@ -77,7 +77,7 @@ static inline LLVMValueRef hd_emit_i64(const hd_emitter *e, int64_t value) {
     return hd_llvm.ConstInt(e->i64, (uint64_t)value, true);
 }
 
-/* ---- llvm_loops.c ------------------------------------------------------------------------------------------------------ */
+/* ---- llvm_loops.c ------------------------------------------------------------------------------------------------ */
 /* The body of e->function, of the type hd_kernel_function. */
 hd_error hd_emit_kernel(hd_emitter *e);
 

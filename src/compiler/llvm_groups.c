@@ -1,6 +1,7 @@
-/* The lanes of a group. There is one copy of the code for whole groups and the last, partial one: around a body, elements that
- * lie side by side are read and written where they are in a whole group, and in a partial one through memory on the stack,
- * which only the lanes that exist are copied to and from. Elements that do not lie side by side always go through it. */
+/* The lanes of a group. There is one copy of the code for whole groups and the last, partial one: around a body,
+ * elements that lie side by side are read and written where they are in a whole group, and in a partial one through
+ * memory on the stack, which only the lanes that exist are copied to and from. Elements that do not lie side by side
+ * always go through it. */
 #include "compiler/code.h"
 
 #if HD_HAS_LLVM
@@ -9,7 +10,7 @@
 #define BUILD(name, ...) hd_llvm.Build##name(e->builder, __VA_ARGS__, "")
 typedef LLVMValueRef value;
 
-/* ---- groups of lanes ---------------------------------------------------------------------------------------------------- */
+/* ---- groups of lanes --------------------------------------------------------------------------------------------- */
 value hd_nest_area(hd_nest *n, const hd_nest_access *a) {
     value *area = &n->areas[a->store][a->step];
     if (*area == NULL) *area = hd_emit_stack(n->e, a->type, n->k->width, !a->store && !a->masked);

@@ -1,5 +1,5 @@
-/* The loops of a kernel in LLVM IR: the kept axes, inside them one walk over the reduced axes for each stage. The axis of the
- * lanes goes in groups of k->width. */
+/* The loops of a kernel in LLVM IR: the kept axes, inside them one walk over the reduced axes for each stage. The axis
+ * of the lanes goes in groups of k->width. */
 #include "compiler/code.h"
 
 #if HD_HAS_LLVM
@@ -11,11 +11,11 @@
 #define BUILD(name, ...) hd_llvm.Build##name(e->builder, __VA_ARGS__, "")
 typedef LLVMValueRef value;
 
-/* f32 sums and products run in f32 for so many elements (rows, when the lanes' axis stays) at most, then they go to f64.
- * Over several axes, whose innermost may be short, half as many are enough. */
+/* f32 sums and products run in f32 for so many elements (rows, when the lanes' axis stays) at most, then they go to
+ * f64. Over several axes, whose innermost may be short, half as many are enough. */
 enum { BLOCK_ELEMENTS = 4096, BLOCK_ROWS = 256 };
 
-/* ---- loops -------------------------------------------------------------------------------------------------------------- */
+/* ---- loops ------------------------------------------------------------------------------------------------------- */
 typedef struct saved_place {
     value pointers[HD_KERNEL_BUFFERS], linear;
     hd_emitted_loop loop;
@@ -135,7 +135,7 @@ static void walk_kept_axes(hd_nest *n, int depth) {
     }
 }
 
-/* ---- the kernel ------------------------------------------------------------------------------------------------------------ */
+/* ---- the kernel -------------------------------------------------------------------------------------------------- */
 static void begin_function(hd_nest *n) {
     hd_emitter *e = n->e;
     e->entry = hd_emit_block(e, "entry");

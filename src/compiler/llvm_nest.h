@@ -54,7 +54,7 @@ static inline bool hd_nest_stores_next(const hd_nest *n, const hd_step *s) {
 }
 static inline bool hd_nest_lanes_reduced(const hd_nest *n) { return n->k->lanes >= n->k->kept; }
 
-/* ---- llvm_groups.c: the lanes of a group, read and written around a body ------------------------------------------------ */
+/* ---- llvm_groups.c: the lanes of a group, read and written around a body ----------------------------------------- */
 /* True for the lanes that exist. */
 LLVMValueRef hd_nest_existing_lanes(const hd_nest *n);
 LLVMValueRef hd_nest_area(hd_nest *n, const hd_nest_access *a);
@@ -63,7 +63,7 @@ hd_nest_access *hd_nest_find_access(hd_nest *n, int step, bool store);
 void hd_nest_enter_group(hd_nest *n);
 void hd_nest_leave_group(hd_nest *n);
 
-/* ---- llvm_steps.c: the steps of one depth -------------------------------------------------------------------------------- */
+/* ---- llvm_steps.c: the steps of one depth ------------------------------------------------------------------------ */
 LLVMValueRef hd_nest_geometry(const hd_nest *n, int index);
 LLVMValueRef hd_nest_stride(hd_nest *n, int buffer, int axis);
 LLVMTypeRef hd_nest_element_type(const hd_nest *n, int buffer);
@@ -77,10 +77,10 @@ void hd_nest_emit_steps(hd_nest *n, int depth);
 /* The position along an axis: of all lanes, when it is theirs and `vector` says so. */
 LLVMValueRef hd_nest_position(hd_nest *n, int axis, bool vector);
 
-/* ---- llvm_draw.c ---------------------------------------------------------------------------------------------------------- */
+/* ---- llvm_draw.c ------------------------------------------------------------------------------------------------- */
 LLVMValueRef hd_nest_draw(hd_nest *n, int step);
 
-/* ---- llvm_reduce.c: reductions, in the making (e->carried) and finished --------------------------------------------------- */
+/* ---- llvm_reduce.c: reductions, in the making (e->carried) and finished ------------------------------------------ */
 void hd_nest_begin_reductions(hd_nest *n);
 void hd_nest_accumulate(hd_nest *n);
 /* Running f32 sums and products go to their f64 totals. */

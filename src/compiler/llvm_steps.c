@@ -1,4 +1,5 @@
-/* The steps of a kernel in LLVM IR: every one where its depth says, inside the reduced axes in each walk that needs it. */
+/* The steps of a kernel in LLVM IR: every one where its depth says, inside the reduced axes in each walk that needs
+ * it. */
 #include "compiler/code.h"
 
 #if HD_HAS_LLVM
@@ -21,7 +22,7 @@ LLVMTypeRef hd_nest_element_type(const hd_nest *n, int buffer) {
     return hd_emit_stored_type(n->e, (hd_dtype)n->k->buffers[buffer].dtype);
 }
 
-/* ---- values ------------------------------------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 value hd_nest_operand(const hd_nest *n, int step, bool vector) {
     if (!vector || hd_nest_is_vector(n, step)) return n->values[step];
     return n->splats[step] != NULL ? n->splats[step] : hd_emit_splat(n->e, n->values[step], n->k->width);
@@ -58,7 +59,7 @@ static LLVMTypeRef slot_element_type(const hd_nest *n, const hd_step *s) {
     return s->type == HD_CONDITION ? n->e->i8 : n->e->types[s->type];
 }
 
-/* ---- places -------------------------------------------------------------------------------------------------------------- */
+/* ---- places ------------------------------------------------------------------------------------------------------ */
 static value slot_place(hd_nest *n, const hd_step *s) {
     hd_emitter *e = n->e;
     if (n->slot_bytes == NULL) n->slot_bytes = hd_nest_geometry(n, hd_geometry_slot(n->k));
@@ -94,7 +95,7 @@ static void add_slot_access(hd_nest *n, int step, bool store) {
                                            .pointer = slot_place(n, s)});
 }
 
-/* ---- steps --------------------------------------------------------------------------------------------------------------- */
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
 /* By the machine's own instruction. */
 static value gather_at_once(hd_nest *n, const hd_nest_access *a, value places) {
     hd_emitter *e = n->e;
@@ -132,8 +133,8 @@ static value gather(hd_nest *n, int step) {
     return hd_emit_load(e, hd_emit_type(e, a.type), a.area, a.bytes);
 }
 
-/* Elements side by side, of which some are not to be read, where the machine can do that. It does so slowly where there is no
- * memory at all, so when none is to be read, zeros on the stack are. */
+/* Elements side by side, of which some are not to be read, where the machine can do that. It does so slowly where there
+ * is no memory at all, so when none is to be read, zeros on the stack are. */
 static value masked_load(hd_nest *n, const hd_step *s, value pointer) {
     hd_emitter *e = n->e;
     const int width = n->k->width;
@@ -220,8 +221,8 @@ value hd_nest_position(hd_nest *n, int axis, bool vector) {
     return BUILD(Add, hd_emit_splat(e, at, n->k->width), hd_llvm.ConstVector(lane, n->k->width));
 }
 
-/* Positions along the lanes below a bound that all of them share: so many lanes, counted in elements much narrower than the
- * positions themselves. */
+/* Positions along the lanes below a bound that all of them share: so many lanes, counted in elements much narrower than
+ * the positions themselves. */
 static bool compares_positions(const hd_nest *n, const hd_step *s) {
     if (s->word != HD_WORD_LT || hd_nest_is_vector(n, s->operand[1])) return false;
     const hd_step *at = &n->k->steps[s->operand[0]];
@@ -305,7 +306,7 @@ static void emit_store_step(hd_nest *n, int step) {
     hd_emit_store(e, hd_emit_encode(e, v, dtype), at, hd_dtype_bytes[dtype]);
 }
 
-/* ---- bodies: the steps of one depth --------------------------------------------------------------------------------------- */
+/* ---- bodies: the steps of one depth ------------------------------------------------------------------------------ */
 static bool belongs(const hd_nest *n, int step, int depth) {
     const hd_step *s = &n->k->steps[step];
     if (s->word == HD_STEP_REDUCE || s->depth != depth) return false;
@@ -339,8 +340,8 @@ static void ask_for(hd_nest *n, value at, unsigned bytes, bool to_write) {
     }
 }
 
-/* A walk that reads a row again finds it in cache, and memory idle: what the first walk over the next row reads, and what the
- * next walk over this one writes, is asked for. */
+/* A walk that reads a row again finds it in cache, and memory idle: what the first walk over the next row reads, and
+ * what the next walk over this one writes, is asked for. */
 static void ask_ahead(hd_nest *n) {
     const hd_kernel *k = n->k;
     if (!n->in_lanes || n->stage < 1 || k->kept == 0) return;

@@ -18,7 +18,7 @@ static unsigned bits_of(int type) {
     return bits[type];
 }
 
-/* ---- values ------------------------------------------------------------------------------------------------------------ */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 LLVMTypeRef hd_emit_type(const hd_emitter *e, LLVMTypeRef type) {
     return e->lanes > 1 ? hd_llvm.VectorType(type, (unsigned)e->lanes) : type;
 }
@@ -84,7 +84,7 @@ static value smaller(const hd_emitter *e, int type, value a, value b) {
     return compare(e, type, LLVMIntSLT, LLVMIntULT, LLVMRealOLT, a, b);
 }
 
-/* ---- floats ------------------------------------------------------------------------------------------------------------ */
+/* ---- floats ------------------------------------------------------------------------------------------------------ */
 /* One instruction on x86, and another two for a NaN in `a`; a constant is none. */
 static value extreme(const hd_emitter *e, int type, bool maximum, value a, value b) {
     if (type == HD_COMPUTE_B8) return maximum ? BUILD(Or, a, b) : BUILD(And, a, b);
@@ -115,7 +115,8 @@ static value from_bits(const hd_emitter *e, int type, value v) {
     return BUILD(BitCast, v, hd_emit_type(e, e->types[type]));
 }
 
-/* Next to 1.5 * 2^23 floats are whole numbers (f64: 1.5 * 2^52), and the lower bits of such a sum are the number itself. */
+/* Next to 1.5 * 2^23 floats are whole numbers (f64: 1.5 * 2^52), and the lower bits of such a sum are the number
+ * itself. */
 static double whole_at(int type) { return type == HD_COMPUTE_F32 ? 0x1.8p23 : 0x1.8p52; }
 
 static value nearest(hd_emitter *e, int type, value a, value b) {
@@ -184,7 +185,7 @@ static value mantissa(const hd_emitter *e, int type, value a) {
     return from_bits(e, type, BUILD(Or, fraction, hd_emit_integer(e, f.integer, f.bias << f.fraction)));
 }
 
-/* ---- lane by lane: what no vector instruction does ---------------------------------------------------------------------- */
+/* ---- lane by lane: what no vector instruction does --------------------------------------------------------------- */
 static value scalar_fmod(hd_emitter *e, int type, value a, value b) {
     value parameters[2] = {a, b};
     LLVMTypeRef t = e->types[type], both[2] = {t, t}, signature = hd_llvm.FunctionType(t, both, 2, false);
@@ -218,9 +219,9 @@ static value lane_by_lane(hd_emitter *e, int type, value a, value b, value (*say
     return hd_emit_load(e, all, left, bytes);
 }
 
-/* ---- integers ---------------------------------------------------------------------------------------------------------- */
-/* a / b for b that is neither 0 nor -1. Up to 32 bits by way of floats: their quotient, cut off, is exact, as it has more
- * digits than both operands together need. */
+/* ---- integers ---------------------------------------------------------------------------------------------------- */
+/* a / b for b that is neither 0 nor -1. Up to 32 bits by way of floats: their quotient, cut off, is exact, as it has
+ * more digits than both operands together need. */
 static value plain_quotient(hd_emitter *e, int type, value a, value b) {
     if (bits_of(type) == 64 || e->lanes == 1) return lane_by_lane(e, type, a, b, scalar_divide);
     LLVMTypeRef real = hd_emit_type(e, e->types[bits_of(type) == 32 ? HD_COMPUTE_F64 : HD_COMPUTE_F32]),
@@ -348,7 +349,7 @@ static value float_word(hd_emitter *e, int word, int type, const value *o) {
     return o[0];
 }
 
-/* ---- functions: their programs, written out --------------------------------------------------------------------------- */
+/* ---- functions: their programs, written out ---------------------------------------------------------------------- */
 static const hd_ir *program_of(hd_emitter *e, int word, int type) {
     hd_ir **kept = &e->programs[word][type == HD_COMPUTE_F64];
     if (*kept != NULL || e->status != HD_OK) return *kept;

@@ -1,6 +1,6 @@
-/* Lowering. The axes of a group's space become the axes of a kernel, kept ones first; neighbours that every buffer walks in
- * one go are joined, so that what is contiguous is one loop. Then every member becomes words: a row is read as kernel IR, a
- * cast a cast, a number an argument. What is computed in the group is a value; what is not, a load. */
+/* Lowering. The axes of a group's space become the axes of a kernel, kept ones first; neighbours that every buffer
+ * walks in one go are joined, so that what is contiguous is one loop. Then every member becomes words: a row is read as
+ * kernel IR, a cast a cast, a number an argument. What is computed in the group is a value; what is not, a load. */
 #include "compiler/lower_build.h"
 #include "device/cpu/product.h"
 #include "ops/row_ir.h"
@@ -21,7 +21,7 @@ void hd_lowering_end(hd_lowering *l) {
     memset(l, 0, sizeof *l);
 }
 
-/* ---- what a kernel reads and writes ----------------------------------------------------------------------------------- */
+/* ---- what a kernel reads and writes ------------------------------------------------------------------------------ */
 int hd_lower_access(build *b, uint32_t node, bool written, hd_dtype dtype, const int64_t *stride) {
     const size_t bytes = (size_t)b->group->space.rank * sizeof *stride;
     for (int i = 0; i < b->access_count; ++i) {
@@ -103,7 +103,7 @@ static int as_type(build *b, int step, int type) {
     return b->counting || step < 0 ? step : hd_kernel_cast(b->k, step, type);
 }
 
-/* ---- members as words --------------------------------------------------------------------------------------------------- */
+/* ---- members as words -------------------------------------------------------------------------------------------- */
 static int row_numbers(build *b, uint32_t node, hd_dtype compute, int *numbers) {
     const hd_node *n = &b->l->g->nodes[node];
     const double *values = hd_node_attributes(b->l->g, node);
@@ -175,8 +175,8 @@ static int from_beginning(build *b, int index, int size) {
     return hd_kernel_word(b->k, HD_WORD_SELECT, negative, from_end, index);
 }
 
-/* A comparison of the position along an axis of the space (-1: it has one point) with an index for each row, which may count
- * from the end. */
+/* A comparison of the position along an axis of the space (-1: it has one point) with an index for each row, which may
+ * count from the end. */
 static int is_at_index(build *b, uint32_t node, int axis, const int8_t *axes) {
     const int index = as_type(b, input(b, node, 1, axes), HD_COMPUTE_I64);
     if (axis >= 0) b->indexed[axis] = true;
@@ -338,7 +338,7 @@ static hd_error build_members(build *b, bool counting) {
     return HD_OK;
 }
 
-/* ---- axes ------------------------------------------------------------------------------------------------------------------ */
+/* ---- axes -------------------------------------------------------------------------------------------------------- */
 /* True when every buffer's last point of the inner axis is followed by its first at the next one of the outer axis. */
 static bool walks_on(const build *b, const loops *o, int outer, int64_t size, int axis) {
     for (int i = 0; i < b->access_count; ++i)
@@ -356,7 +356,8 @@ static bool is_loop(const build *b, const loops *o, int axis) {
     return b->row_axis >= 0 && (axis == b->row_axis || (axis == b->group->space.rank - 1 && no_columns));
 }
 
-/* The axes of one kind (kept or reduced) of the space, joined where possible. Rows and columns of a product stay apart. */
+/* The axes of one kind (kept or reduced) of the space, joined where possible. Rows and columns of a product stay
+ * apart. */
 static void add_loops(build *b, loops *o, bool reduced) {
     const int begin = o->count, rank = b->group->space.rank;
     bool alone = false; /* the last loop is to stay what it is */
@@ -445,7 +446,8 @@ static hd_dtype product_dtype(const build *b) {
     return HD_F32;
 }
 
-/* The axis of the rows of tiles: of a product's result, or of the first operand that it computes as it reads it; -1: none. */
+/* The axis of the rows of tiles: of a product's result, or of the first operand that it computes as it reads it; -1:
+ * none. */
 static int row_axis(const hd_lowering *l, const hd_group *group) {
     if (group->begins != HD_NO_GROUP) return group->space.rank - 2;
     for (uint32_t i = 0; group->kind == HD_GROUP_PRODUCT && i < group->count; ++i) {

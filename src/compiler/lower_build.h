@@ -56,7 +56,8 @@ int hd_lower_access(build *b, uint32_t node, bool written, hd_dtype dtype, const
 /* The strides of a value along the axes of the space, when its own axes are those of `axes`. */
 void hd_lower_strides(const hd_layout *layout, const int8_t *axes, int64_t *out);
 
-/* lower_draw.c: a value that the kernel computes anew, read through `in`, a view of it, whose axes are those of `axes`. */
+/* lower_draw.c: a value that the kernel computes anew, read through `in`, a view of it, whose axes are those of
+ * `axes`. */
 int hd_lower_anew(build *b, uint32_t in, const int8_t *axes);
 static inline bool hd_lower_reads_anew(const build *b, uint32_t source) {
     return b->l->f->anew[source] > 0 && b->l->f->group_of[source] == HD_NO_GROUP;

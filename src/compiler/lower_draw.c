@@ -1,5 +1,6 @@
-/* What a kernel computes anew: random draws, and what is made of them. An element of a draw follows from its place in it, which
- * the kernel counts as it walks its space; the seed and the ordinals of draws are numbers that every run sets. */
+/* What a kernel computes anew: random draws, and what is made of them. An element of a draw follows from its place in
+ * it, which the kernel counts as it walks its space; the seed and the ordinals of draws are numbers that every run
+ * sets. */
 #include "compiler/lower_build.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Concatenations and paddings in a kernel: at each point it looks where it is, and reads the piece that is there; of the others it
- * reads nothing, as behind a piece there may be no memory. */
+/* Concatenations and paddings in a kernel: at each point it looks where it is, and reads the piece that is there; of
+ * the others it reads nothing, as behind a piece there may be no memory. */
 #include "compiler/lower_build.h"
 
 /* The position along an axis of the space, an i64. */

@@ -1,5 +1,5 @@
-/* Running native kernels. A part of a kernel's space is the same kernel with other sizes and addresses, so cutting it for
- * threads needs nothing of the kernel itself. */
+/* Running native kernels. A part of a kernel's space is the same kernel with other sizes and addresses, so cutting it
+ * for threads needs nothing of the kernel itself. */
 #include "compiler/native.h"
 #include "core/memory.h"
 #include "core/pool.h"

@@ -27,8 +27,9 @@ size_t hd_native_room(const hd_native *n);
 void hd_native_run(const hd_native *n, char *const *buffers, char *room, size_t room_bytes);
 /* Runs positions [begin, end) of the axis that threads share, on this thread, with scratch_bytes of memory. */
 void hd_native_run_part(const hd_native *n, char *const *buffers, char *scratch, int64_t begin, int64_t end);
-/* Runs the part of it that begins at `begin` and is `size` large (along its kept axes), on this thread. `buffers` are those
- * of the whole, but for buffer `tile`: that is the part itself, its rows (of axis `rows`) `stride` elements apart. */
+/* Runs the part of it that begins at `begin` and is `size` large (along its kept axes), on this thread. `buffers` are
+ * those of the whole, but for buffer `tile`: that is the part itself, its rows (of axis `rows`) `stride` elements
+ * apart. */
 void hd_native_run_tile(const hd_native *n, char *const *buffers, int tile, const void *at, int rows, int64_t stride,
                         const int64_t *begin, const int64_t *size);
 void hd_native_release(hd_native *n);

@@ -1,5 +1,5 @@
-/* Placing an ELF object in memory: just enough of a linker for one kernel and what it calls of libm and libc. Objects come
- * from a disk cache, too: nothing in them is trusted, every offset is checked before it is used. */
+/* Placing an ELF object in memory: just enough of a linker for one kernel and what it calls of libm and libc. Objects
+ * come from a disk cache, too: nothing in them is trusted, every offset is checked before it is used. */
 #include "compiler/code.h"
 #include "compiler/relocate.h"
 #include "core/memory.h"
@@ -37,7 +37,7 @@ static const uint64_t NOWHERE = UINT64_MAX;
 
 static hd_error broken(const char *why) { return hd_fail(HD_ERROR_INTERNAL, "an object file is damaged: %s", why); }
 
-/* ---- what is in the file -------------------------------------------------------------------------------------------------- */
+/* ---- what is in the file ----------------------------------------------------------------------------------------- */
 static bool within(uint64_t offset, uint64_t size, uint64_t all) { return offset <= all && size <= all - offset; }
 
 static Elf64_Shdr section(const object *o, int i) {
@@ -83,7 +83,7 @@ static hd_error read_head(object *o) {
     return o->names.sh_type == SHT_STRTAB ? HD_OK : broken("its symbols have no names");
 }
 
-/* ---- where it goes: code and stubs, then, on pages of their own, constants and the table of addresses ------------------- */
+/* ---- where it goes: code and stubs, then, on pages of their own, constants and the table of addresses ------------ */
 static size_t rounded_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
 static hd_error lay_out_part(object *o, bool code, size_t *at) {
@@ -115,7 +115,7 @@ static hd_error lay_out(object *o) {
     return o->all_bytes <= BYTES_MOST ? HD_OK : broken("it is too large");
 }
 
-/* ---- symbols --------------------------------------------------------------------------------------------------------------- */
+/* ---- symbols ----------------------------------------------------------------------------------------------------- */
 /* All that a kernel may call. */
 static uintptr_t outside_address(const char *name) {
 #define KNOWN(f)                                                                                                       \
@@ -153,7 +153,7 @@ static uintptr_t symbol_address(object *o, uint64_t index, bool called) {
     return here ? base + o->place[s.st_shndx] + s.st_value : 0;
 }
 
-/* ---- relocations ------------------------------------------------------------------------------------------------------------ */
+/* ---- relocations ------------------------------------------------------------------------------------------------- */
 static hd_error relocate_section(object *o, const Elf64_Shdr *relocations) {
     const int to = (int)relocations->sh_info;
     if (relocations->sh_info >= o->head.e_shnum) return broken("relocations of no section");
@@ -210,7 +210,7 @@ static hd_error find_function(object *o, const char *name, hd_kernel_function *o
     return broken("it has no such function");
 }
 
-/* ---- loading ---------------------------------------------------------------------------------------------------------------- */
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
 static hd_error map(object *o) {
     void *memory = mmap(NULL, o->all_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return hd_fail(HD_ERROR_MEMORY, "no memory for %zu bytes of code", o->all_bytes);
@@ -218,8 +218,8 @@ static hd_error map(object *o) {
     return HD_OK;
 }
 
-/* A core of AArch64 may still hold instructions that lay here before: each one has to forget them, and only the system can
- * reach them all. One too old to do so takes far longer to make memory executable than a core looks ahead. */
+/* A core of AArch64 may still hold instructions that lay here before: each one has to forget them, and only the system
+ * can reach them all. One too old to do so takes far longer to make memory executable than a core looks ahead. */
 static void forget_old_code(void) {
 #ifdef __aarch64__
     syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0);

@@ -1,10 +1,10 @@
 /* Plans: a graph as a flat list of launches, with all memory laid out in advance.
  *
  * A launch is a native kernel, a product with what follows it, or a call of the device's own kernels. Every value that
- * is in memory has a tensor header, made once; views are only headers over the buffer they look at. Buffers of values that
- * live during the run lie in one arena, shared by those that do not live at the same time; outputs get new memory in every
- * run. A run that fails leaves state as it was: a new value is written over the old one only where nothing can fail any
- * more; else it is made beside it, and the two are exchanged when the whole run went well. */
+ * is in memory has a tensor header, made once; views are only headers over the buffer they look at. Buffers of values
+ * that live during the run lie in one arena, shared by those that do not live at the same time; outputs get new memory
+ * in every run. A run that fails leaves state as it was: a new value is written over the old one only where nothing can
+ * fail any more; else it is made beside it, and the two are exchanged when the whole run went well. */
 #include "compiler/plan.h"
 #include "core/device.h"
 #include "device/cpu/product.h"
@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* ---- parts ------------------------------------------------------------------------------------------------------------ */
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
 static uint32_t new_buffer(hd_plan *p, hd_room kind, size_t bytes) {
     hd_plan_buffer *b = &p->buffers[p->buffer_count];
     memset(b, 0, sizeof *b);
@@ -99,7 +99,7 @@ static hd_error packed(hd_plan *p, uint32_t node, uint32_t index, uint32_t *out)
     return add_copy(p, node, *out, index);
 }
 
-/* ---- headers ------------------------------------------------------------------------------------------------------------ */
+/* ---- headers ----------------------------------------------------------------------------------------------------- */
 static hd_error make_view(hd_plan *p, uint32_t i) {
     const hd_node *n = &p->graph->nodes[i];
     const void *attributes = hd_node_attributes(p->graph, i);
@@ -171,7 +171,7 @@ static void place_parts(hd_plan *p) {
         }
 }
 
-/* ---- launches -------------------------------------------------------------------------------------------------------------- */
+/* ---- launches ---------------------------------------------------------------------------------------------------- */
 static hd_error plan_write(hd_plan *p, uint32_t i) {
     const hd_node *n = &p->graph->nodes[i];
     const uint32_t *inputs = hd_node_inputs(p->graph, i);
@@ -381,7 +381,7 @@ static hd_error compile_kernels(hd_thread *thread, hd_plan *p) {
     return status;
 }
 
-/* ---- what leaves the run ------------------------------------------------------------------------------------------------------ */
+/* ---- what leaves the run ----------------------------------------------------------------------------------------- */
 /* The tensor in which a value leaves: the value itself, or a copy when its buffer is not its own to give away. */
 static hd_error leaving(hd_plan *p, uint32_t node, hd_room kind, uint32_t *out) {
     HD_TRY(need(p, node));
@@ -396,7 +396,7 @@ static hd_error leaving(hd_plan *p, uint32_t node, hd_room kind, uint32_t *out) 
     return HD_OK;
 }
 
-/* ---- making one ------------------------------------------------------------------------------------------------------------------ */
+/* ---- making one -------------------------------------------------------------------------------------------------- */
 static void plan_destroy(hd_executable *self, hd_thread *thread) {
     hd_plan *p = (hd_plan *)self;
     for (uint32_t i = 0; i < p->buffer_count; ++i)
@@ -443,9 +443,10 @@ static hd_error make_room(hd_plan *p) {
                : HD_OK;
 }
 
-/* ---- products that need no kernel of their own --------------------------------------------------------------------------- */
-/* What follows a product when it is rows one upon the other, the last alone in memory, each of it alone or of it and a value
- * that lies as the result does, or as one row of it: the device's own kernels do that in its tiles, and nothing is compiled. */
+/* ---- products that need no kernel of their own ------------------------------------------------------------------- */
+/* What follows a product when it is rows one upon the other, the last alone in memory, each of it alone or of it and a
+ * value that lies as the result does, or as one row of it: the device's own kernels do that in its tiles, and nothing
+ * is compiled. */
 typedef struct tile_steps {
     int count;
     hd_product_step steps[HD_PRODUCT_STEPS];
@@ -536,7 +537,8 @@ static hd_error plan_product(hd_plan *p, hd_lowering *lowering, const hd_group *
     return add_output(p, l, members[s.count]);
 }
 
-/* A product alone that threads do not share: what runs beside others, and takes no memory of its own. Larger ones are calls. */
+/* A product alone that threads do not share: what runs beside others, and takes no memory of its own. Larger ones are
+ * calls. */
 static bool is_small_product(const hd_plan *p, uint32_t node) {
     const hd_graph *g = p->graph;
     const hd_node *n = &g->nodes[node];

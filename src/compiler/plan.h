@@ -1,5 +1,5 @@
-/* The plan of a script, and what its files share: plan.c makes it, plan_jobs.c brings launches together, plan_memory.c lays out
- * its memory, plan_share.c cuts it for threads, plan_run.c runs it. */
+/* The plan of a script, and what its files share: plan.c makes it, plan_jobs.c brings launches together, plan_memory.c
+ * lays out its memory, plan_share.c cuts it for threads, plan_run.c runs it. */
 #ifndef HD_COMPILER_PLAN_H
 #define HD_COMPILER_PLAN_H
 
@@ -48,8 +48,9 @@ typedef struct hd_launch {
     uint32_t next;   /* launch of the strand; HD_NONE */
 } hd_launch;
 
-/* Launches that threads share together, with one barrier: strands, which do not depend on each other. In a strand launches
- * follow each other: one thread does it all, or each does some rows of all of its kernels, which read no others. */
+/* Launches that threads share together, with one barrier: strands, which do not depend on each other. In a strand
+ * launches follow each other: one thread does it all, or each does some rows of all of its kernels, which read no
+ * others. */
 typedef struct hd_plan_strand {
     uint32_t first, last; /* launches */
     int64_t rows;         /* into which all of it can be cut; 1: one thread does it */
@@ -183,16 +184,16 @@ typedef struct hd_tuning {
     hd_launch_choice launches[];
 } hd_tuning;
 
-/* plan.c: a plan of a graph, which it retains; NULL with an error. `tuning` may be NULL; one that was made for another plan is
- * not heeded beyond fusion. */
+/* plan.c: a plan of a graph, which it retains; NULL with an error. `tuning` may be NULL; one that was made for another
+ * plan is not heeded beyond fusion. */
 hd_plan *hd_plan_new(hd_thread *thread, hd_graph *graph, hd_executor *executor, hd_optimization_level level,
                      const hd_tuning *tuning);
 /* tune.c: the quickest plan that was found for this graph, now or earlier; NULL with an error. */
 hd_plan *hd_plan_tuned(hd_thread *thread, hd_graph *graph, hd_executor *executor);
 /* True for a launch that may compute a product in another way: also a call that is one. */
 bool hd_plan_is_product(const hd_plan *p, const hd_launch *l);
-/* True for a kernel that may compute more or fewer lanes at a time, as its results stay the same; and doing so, before it is
- * compiled. */
+/* True for a kernel that may compute more or fewer lanes at a time, as its results stay the same; and doing so, before
+ * it is compiled. */
 bool hd_plan_can_widen(const hd_native *n);
 void hd_plan_widen(hd_native *n, int width);
 
@@ -223,7 +224,8 @@ hd_error hd_plan_find_jobs(hd_plan *p);
 int64_t hd_plan_cost(const hd_plan *p, const hd_launch *l);
 /* The memory that a buffer is: the cell's, when it is written over that. */
 uint32_t hd_plan_memory_of(const hd_plan *p, uint32_t buffer);
-/* That launch `index` alone of its job uses a buffer, or threads that do other rows of its strand use other parts of it. */
+/* That launch `index` alone of its job uses a buffer, or threads that do other rows of its strand use other parts of
+ * it. */
 bool hd_plan_uses_alone(const hd_plan *p, uint32_t index, uint32_t buffer);
 /* plan_share.c: cuts jobs into pieces for the threads there are, and takes the memory to work in. */
 hd_error hd_plan_share_out(hd_plan *p, hd_thread *thread);

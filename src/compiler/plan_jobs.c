@@ -1,12 +1,13 @@
 /* Jobs: launches that threads share together, so that they wait for each other once and not after each of them.
  *
- * A job has strands that do not depend on each other: small kernels and products, the updates of many parameters, branches of a
- * graph. Launches of a strand follow each other. When they are kernels that read of each other only the rows they write
- * themselves, each thread does its rows of all of them; else, when they are so small that one thread does each of them
- * sooner than two, one thread does them all.
+ * A job has strands that do not depend on each other: small kernels and products, the updates of many parameters,
+ * branches of a graph. Launches of a strand follow each other. When they are kernels that read of each other only the
+ * rows they write themselves, each thread does its rows of all of them; else, when they are so small that one thread
+ * does each of them sooner than two, one thread does them all.
  *
- * A launch goes into the last job that it can be part of, however far back, unless it would pass something that it depends on or
- * something that can fail: errors come in the order of the plan, and state is written when nothing can fail any more. */
+ * A launch goes into the last job that it can be part of, however far back, unless it would pass something that it
+ * depends on or something that can fail: errors come in the order of the plan, and state is written when nothing can
+ * fail any more. */
 #include "compiler/plan.h"
 
 #include <string.h>
@@ -30,7 +31,7 @@ uint32_t hd_plan_memory_of(const hd_plan *p, uint32_t buffer) {
     return b->room == IN_CELL ? p->buffer_of[p->graph->cells[b->cell].node] : buffer;
 }
 
-/* ---- what a launch touches ------------------------------------------------------------------------------------------------ */
+/* ---- what a launch touches --------------------------------------------------------------------------------------- */
 typedef struct range {
     int64_t begin, end; /* bytes */
 } range;
@@ -66,7 +67,7 @@ static bool depend(const hd_plan *p, const hd_launch *x, const hd_launch *y) {
     return false;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------------------------ */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 static const hd_native *kernel_of(const hd_plan *p, const hd_launch *l) {
     return l->kind == RUN_KERNEL ? &p->natives[l->native]->native : NULL;
 }
@@ -92,7 +93,8 @@ static range first_row(const hd_plan *p, const hd_plan_native *n, int buffer, in
     return r;
 }
 
-/* That rows of one kernel meet only the same rows of the other: in what one of them writes, or in all they use of `memory`. */
+/* That rows of one kernel meet only the same rows of the other: in what one of them writes, or in all they use of
+ * `memory`. */
 static bool rows_agree(const hd_plan *p, const hd_launch *x, const hd_launch *y, int64_t rows, uint32_t memory) {
     const hd_plan_native *m = p->natives[x->native], *n = p->natives[y->native];
     for (int a = 0; a < m->native.shape.buffer_count; ++a)
@@ -118,8 +120,9 @@ static int64_t common_rows(int64_t a, int64_t b) {
     return more % less == 0 ? less : 1;
 }
 
-/* ---- strands --------------------------------------------------------------------------------------------------------------- */
-/* What a launch costs; products in the same unit: an instruction is a multiplication and an addition, of some elements more. */
+/* ---- strands ----------------------------------------------------------------------------------------------------- */
+/* What a launch costs; products in the same unit: an instruction is a multiplication and an addition, of some elements
+ * more. */
 int64_t hd_plan_cost(const hd_plan *p, const hd_launch *l) {
     const hd_native *n = kernel_of(p, l);
     if (n != NULL) return n->cost;
@@ -208,7 +211,7 @@ static bool join(hd_plan *p, uint32_t j, uint32_t index, bool may_depend) {
     return rows > 0;
 }
 
-/* ---- jobs ------------------------------------------------------------------------------------------------------------------ */
+/* ---- jobs -------------------------------------------------------------------------------------------------------- */
 /* 1 + the last job that a launch depends on, as far as whole buffers tell; 0: none. */
 static uint32_t last_dependence(const sorting *s, const hd_launch *l) {
     uint32_t last = 0;

@@ -1,6 +1,6 @@
-/* The memory of a plan. Values that live during a run lie in one arena, shared by those that do not live at the same time; a
- * kernel may write a result over what it reads for the last time. The new value of state is written over the old one where
- * nothing can fail any more. */
+/* The memory of a plan. Values that live during a run lie in one arena, shared by those that do not live at the same
+ * time; a kernel may write a result over what it reads for the last time. The new value of state is written over the
+ * old one where nothing can fail any more. */
 #include "compiler/arena.h"
 #include "compiler/plan.h"
 
@@ -12,8 +12,8 @@ bool hd_plan_reads_at_places(const hd_kernel *k, int buffer) {
     return false;
 }
 
-/* That a product which the device's own kernels finish reads a buffer only where it writes: tile by tile they read the other
- * operands, and then store. */
+/* That a product which the device's own kernels finish reads a buffer only where it writes: tile by tile they read the
+ * other operands, and then store. */
 static bool product_may_overwrite(const hd_plan *p, const hd_launch *l, uint32_t in) {
     const hd_plan_call *c = &p->calls[l->call];
     for (int k = 0; k < p->graph->nodes[l->node].input_count; ++k)
@@ -142,8 +142,8 @@ bool hd_plan_can_fail(const hd_plan *p, const hd_launch *l) {
     return !p->tensors[inputs[0]].contiguous || !adds_bias; /* it takes memory for a copy */
 }
 
-/* The new value of a cell is written over the old one when it is made by a kernel that reads the old one, if at all, point by
- * point; nobody reads the old one after that; and nothing after that can fail. */
+/* The new value of a cell is written over the old one when it is made by a kernel that reads the old one, if at all,
+ * point by point; nobody reads the old one after that; and nothing after that can fail. */
 static void write_in_place(hd_plan *p) {
     uint32_t failing = 0; /* launches up to the last that can fail */
     for (uint32_t i = 0; i < p->launch_count; ++i)

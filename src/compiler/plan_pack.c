@@ -1,5 +1,6 @@
-/* Weights that products keep packed, one for all that read it alike. Those of a script that nobody else looks at are packed
- * where they lie, so that they are in memory once; whoever wants to see such a constant finds it in a home that unpacks it. */
+/* Weights that products keep packed, one for all that read it alike. Those of a script that nobody else looks at are
+ * packed where they lie, so that they are in memory once; whoever wants to see such a constant finds it in a home that
+ * unpacks it. */
 #include "compiler/plan.h"
 #include "core/memory.h"
 
@@ -11,7 +12,7 @@ enum {
     SEVERAL = 2             /* products for which state is packed in every run: measured */
 };
 
-/* ---- the home of constants that are packed ------------------------------------------------------------------------------- */
+/* ---- the home of constants that are packed ----------------------------------------------------------------------- */
 typedef struct packed_constant {
     hd_packed_matrix matrix;
     hd_block *packed;
@@ -19,7 +20,8 @@ typedef struct packed_constant {
     _Atomic bool ready; /* unpacked, too: the storage has a block of its own again */
 } packed_constant;
 
-/* The storage keeps its home for good: threads that share it look at `ready`, never at fields that another one changes. */
+/* The storage keeps its home for good: threads that share it look at `ready`, never at fields that another one
+ * changes. */
 static hd_error fetch(hd_storage *s, hd_access access) {
     packed_constant *c = s->home_state;
     if (access == HD_WRITE) return hd_fail(HD_ERROR_INTERNAL, "a constant of a script is to be written");
@@ -52,7 +54,7 @@ static hd_block *share(hd_block *block) {
     return block;
 }
 
-/* ---- packing ------------------------------------------------------------------------------------------------------------- */
+/* ---- packing ----------------------------------------------------------------------------------------------------- */
 /* The storage of a constant that may be packed where it lies: only this plan and the script itself have it. */
 static hd_storage *movable(const hd_plan *p, const hd_plan_weight *w, const hd_run *run) {
     if (w->sole == HD_NONE || run->own == NULL) return NULL;
@@ -139,8 +141,9 @@ void hd_plan_forget_weights(hd_plan *p, hd_thread *thread) {
     }
 }
 
-/* ---- planning ------------------------------------------------------------------------------------------------------------- */
-/* How many products read a second operand as this one does: for a forward step and for its gradient it is packed differently. */
+/* ---- planning ---------------------------------------------------------------------------------------------------- */
+/* How many products read a second operand as this one does: for a forward step and for its gradient it is packed
+ * differently. */
 static uint32_t *readers_of(const hd_plan *p, uint32_t product) {
     const hd_node *n = &p->graph->nodes[product];
     const hd_matmul_attributes *turns = n->op == HD_OP_matmul ? hd_node_attributes(p->graph, product) : NULL;
@@ -158,8 +161,8 @@ hd_error hd_plan_count_readers(hd_plan *p) {
     return HD_OK;
 }
 
-/* What a run does not change is packed once. State that it does change is packed once in a run, when several products read it;
- * one alone packs it on the way, which is quicker. */
+/* What a run does not change is packed once. State that it does change is packed once in a run, when several products
+ * read it; one alone packs it on the way, which is quicker. */
 bool hd_plan_keeps_weight(const hd_plan *p, uint32_t node) {
     const hd_graph *g = p->graph;
     const uint32_t weight = hd_node_inputs(g, node)[1];

@@ -1,5 +1,6 @@
-/* Concatenations and paddings as parts: what a kernel computes only for them is written where it belongs in the result, and
- * nothing is copied. What else there is of them, parts from elsewhere and the border, is filled in by launches of its own. */
+/* Concatenations and paddings as parts: what a kernel computes only for them is written where it belongs in the result,
+ * and nothing is copied. What else there is of them, parts from elsewhere and the border, is filled in by launches of
+ * its own. */
 #include "compiler/dump.h"
 #include "compiler/plan.h"
 

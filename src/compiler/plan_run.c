@@ -1,5 +1,5 @@
-/* Running a plan. All that can fail and is not computing comes first: memory for outputs and to work in, constants that are
- * still in a file, weights to be packed. */
+/* Running a plan. All that can fail and is not computing comes first: memory for outputs and to work in, constants that
+ * are still in a file, weights to be packed. */
 #include "compiler/plan.h"
 #include "core/device.h"
 #include "core/pool.h"
@@ -27,7 +27,8 @@ static hd_error give_memory(hd_thread *thread, hd_plan_buffer *b) {
 
 static void set_given(hd_plan *p, uint32_t node, void *data) { p->buffers[p->buffer_of[node]].storage.data = data; }
 
-/* The tensors that the run gives, still without memory: taken before anything is computed, so that nothing fails after. */
+/* The tensors that the run gives, still without memory: taken before anything is computed, so that nothing fails
+ * after. */
 static hd_error take_outputs(const hd_plan *p, hd_thread *thread, const hd_run *run) {
     for (uint32_t i = 0; i < p->graph->output_count; ++i) {
         const hd_tensor *value = &p->tensors[p->outputs[i]];
@@ -141,8 +142,8 @@ typedef struct tile_kernel {
     char *buffers[HD_KERNEL_BUFFERS];
 } tile_kernel;
 
-/* Position `at`, counted through axes [first, last], of which one point each is to be computed; how many there are up to the
- * end of the last of them. */
+/* Position `at`, counted through axes [first, last], of which one point each is to be computed; how many there are up
+ * to the end of the last of them. */
 static int64_t locate(const hd_native *n, int first, int last, int64_t at, int64_t *begin, int64_t *size) {
     for (int a = last; a >= first; --a) {
         begin[a] = at % n->geometry[a];
@@ -152,8 +153,8 @@ static int64_t locate(const hd_native *n, int first, int last, int64_t at, int64
     return n->geometry[last] - begin[last];
 }
 
-/* A part of a product is in cache: what follows it is computed there. Its rows are those of all outer axes in one, and so are
- * its columns: they are pixels, along whose axes something that is computed there may walk differently. */
+/* A part of a product is in cache: what follows it is computed there. Its rows are those of all outer axes in one, and
+ * so are its columns: they are pixels, along whose axes something that is computed there may walk differently. */
 static void finish_tile(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows, int64_t column,
                         int64_t columns) {
     const tile_kernel *f = context;
@@ -173,7 +174,8 @@ static void finish_tile(void *context, const void *tile, int64_t stride, int64_t
     }
 }
 
-/* Rows of its first operand are about to be read: they are written like a part of a result, all their columns at once. */
+/* Rows of its first operand are about to be read: they are written like a part of a result, all their columns at
+ * once. */
 void hd_plan_compute_rows(void *context, void *out, int64_t row, int64_t rows) {
     const tile_kernel *f = context;
     const int64_t columns = f->n->native.geometry[f->n->native.shape.kept - 1];

@@ -1,6 +1,6 @@
-/* Jobs cut into pieces for the threads there are: made when a plan first runs, and again when the number of threads is another
- * one. What a thread takes at a time costs enough to be worth it, and there are some pieces more than threads, since the cores
- * of shared machines are not equally quick. */
+/* Jobs cut into pieces for the threads there are: made when a plan first runs, and again when the number of threads is
+ * another one. What a thread takes at a time costs enough to be worth it, and there are some pieces more than threads,
+ * since the cores of shared machines are not equally quick. */
 #include "compiler/plan.h"
 #include "core/pool.h"
 
@@ -13,7 +13,7 @@ enum {
               8 /* measured: half a microsecond until threads that are awake have taken over and are done */
 };
 
-/* ---- the memory to work in ------------------------------------------------------------------------------------------------ */
+/* ---- the memory to work in --------------------------------------------------------------------------------------- */
 hd_product hd_plan_product_of(const hd_plan *p, const hd_launch *l) {
     const hd_plan_call *c = &p->calls[l->call];
     return (hd_product){.call = &c->call,
@@ -43,9 +43,9 @@ static size_t room_of_strand(const hd_plan *p, const hd_plan_strand *s) {
     return (most + 63) / 64 * 64;
 }
 
-/* ---- cutting ---------------------------------------------------------------------------------------------------------------- */
-/* Rows at whose multiples a strand may be cut: kernels that compute several positions of that axis at a time begin with whole
- * vectors, as they do on one thread. */
+/* ---- cutting ----------------------------------------------------------------------------------------------------- */
+/* Rows at whose multiples a strand may be cut: kernels that compute several positions of that axis at a time begin with
+ * whole vectors, as they do on one thread. */
 static int64_t rows_together(const hd_plan *p, const hd_plan_strand *s) {
     int64_t together = 1;
     for (uint32_t i = s->first; i != HD_NONE; i = p->launches[i].next) {
@@ -227,7 +227,7 @@ hd_error hd_plan_share_out(hd_plan *p, hd_thread *thread) {
     return HD_OK;
 }
 
-/* ---- running ---------------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 typedef struct shared_job {
     const hd_plan *p;
     hd_thread *thread; /* the caller's: only to say what went wrong, and nothing can */

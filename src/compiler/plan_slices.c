@@ -1,6 +1,6 @@
-/* Writing parts of state in place: a row of a cache costs a row, not the cache. A cell whose new value is its old one with parts
- * written is not copied when all who read an older value do so before the next write. What was there is kept until the run
- * has gone well. */
+/* Writing parts of state in place: a row of a cache costs a row, not the cache. A cell whose new value is its old one
+ * with parts written is not copied when all who read an older value do so before the next write. What was there is kept
+ * until the run has gone well. */
 #include "compiler/dump.h"
 #include "compiler/plan.h"
 

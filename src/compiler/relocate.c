@@ -12,7 +12,7 @@ static hd_error put(const hd_patch *p, int64_t v, unsigned bytes, bool fits) {
     return HD_OK;
 }
 
-/* ---- AArch64: addresses are parts of instructions ---------------------------------------------------------------------- */
+/* ---- AArch64: addresses are parts of instructions ---------------------------------------------------------------- */
 /* The bits of an instruction that `mask` has, replaced by those of `bits`. */
 static hd_error put_bits(const hd_patch *p, uint32_t mask, uint32_t bits, bool fits) {
     uint32_t word = 0;
@@ -63,7 +63,7 @@ static hd_error relocate_aarch64(uint32_t type, const hd_patch *p) {
     return broken("a relocation of a kind that no kernel has");
 }
 
-/* ---- x86-64: addresses are numbers of 4 or 8 bytes ---------------------------------------------------------------------- */
+/* ---- x86-64: addresses are numbers of 4 or 8 bytes --------------------------------------------------------------- */
 static hd_error relocate_x86_64(uint32_t type, const hd_patch *p) {
     const uint64_t addend = (uint64_t)p->addend, at = (uintptr_t)p->at; /* unsigned: what is damaged may overflow */
     const int64_t value = (int64_t)(p->symbol + addend), relative = (int64_t)(p->symbol + addend - at),

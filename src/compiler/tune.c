@@ -1,11 +1,12 @@
-/* Tuning (O3): what plans decide by rules is tried out instead. Other ways to fuse are timed as whole plans; then, in the
- * quickest plan, every launch is timed with fewer threads, kernels with more and fewer lanes at a time, and products in other
- * ways, all launches in one run. Each change is tried upon what was chosen for the launch before, so that there are as many
- * runs as changes. What was found is kept in the disk cache, so that a script is tuned once on a machine.
+/* Tuning (O3): what plans decide by rules is tried out instead. Other ways to fuse are timed as whole plans; then, in
+ * the quickest plan, every launch is timed with fewer threads, kernels with more and fewer lanes at a time, and
+ * products in other ways, all launches in one run. Each change is tried upon what was chosen for the launch before, so
+ * that there are as many runs as changes. What was found is kept in the disk cache, so that a script is tuned once on a
+ * machine.
  *
- * The trial runs read made-up inputs, and copies of the cells that they change: nobody sees them. Each begins with the state as
- * it is now, as the runs of a step would lead somewhere on made-up inputs: to places that an index may not name, or to
- * numbers that take longer. */
+ * The trial runs read made-up inputs, and copies of the cells that they change: nobody sees them. Each begins with the
+ * state as it is now, as the runs of a step would lead somewhere on made-up inputs: to places that an index may not
+ * name, or to numbers that take longer. */
 #include "compiler/dump.h"
 #include "compiler/hash.h"
 #include "compiler/plan.h"
@@ -54,8 +55,9 @@ static const struct {
                {"convolutions by Winograd's way", {.way.windows = HD_WINDOWS_WINOGRAD}}};
 enum { CHANGES = sizeof changes / sizeof changes[0] };
 
-/* ---- what was found earlier --------------------------------------------------------------------------------------------- */
-/* Two hashes of all that the time of a run depends on: nodes with their shapes and attributes, not the values of constants. */
+/* ---- what was found earlier -------------------------------------------------------------------------------------- */
+/* Two hashes of all that the time of a run depends on: nodes with their shapes and attributes, not the values of
+ * constants. */
 typedef struct tuning_key {
     char title[16];
     uint64_t hash[2];
@@ -115,7 +117,7 @@ static hd_tuning *read_tuning(const tuning_key *key) {
     return NULL;
 }
 
-/* ---- trial runs ------------------------------------------------------------------------------------------------------------ */
+/* ---- trial runs -------------------------------------------------------------------------------------------------- */
 typedef struct trial {
     hd_thread *thread;
     hd_graph *g;
@@ -255,7 +257,7 @@ static hd_error time_plan(trial *t, hd_plan *p, const char *what, int64_t *whole
     return HD_OK;
 }
 
-/* ---- other ways to fuse -------------------------------------------------------------------------------------------------- */
+/* ---- other ways to fuse ------------------------------------------------------------------------------------------ */
 static void destroy(trial *t, hd_plan *p) {
     if (p != NULL) p->executable.destroy(&p->executable, t->thread);
 }
@@ -294,8 +296,9 @@ static hd_plan *choose_fusion(trial *t, hd_executor *executor, hd_fuse_choice *c
     return NULL;
 }
 
-/* ---- launches ---------------------------------------------------------------------------------------------------------------- */
-/* The launches of a plan under trial, by number: what was chosen for each, its time with that, and with what is being tried. */
+/* ---- launches ---------------------------------------------------------------------------------------------------- */
+/* The launches of a plan under trial, by number: what was chosen for each, its time with that, and with what is being
+ * tried. */
 typedef struct contest {
     hd_plan *plan;
     hd_tuning *tuning;
@@ -404,8 +407,8 @@ static hd_error choose_for_launches(trial *t, hd_plan *plan, hd_tuning *tuning) 
     return status;
 }
 
-/* Each choice was timed with others beside it: together they must hold what they promise. Gives the quicker of the two plans
- * and destroys the other; both, with an error. */
+/* Each choice was timed with others beside it: together they must hold what they promise. Gives the quicker of the two
+ * plans and destroys the other; both, with an error. */
 static hd_plan *choose_together(trial *t, hd_plan *plan, hd_tuning *tuning) {
     int64_t before, after;
     hd_plan *p = hd_plan_new(t->thread, t->g, plan->executor, HD_O3, tuning);

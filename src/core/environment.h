@@ -12,7 +12,8 @@ bool hd_environment_flag(const char *name, bool otherwise);
 /* Up to which of these instruction sets HODU_ISA lets kernels go: all, when it is not set. */
 typedef enum hd_isa { HD_ISA_BASELINE, HD_ISA_AVX2, HD_ISA_AVX512, HD_ISA_AMX } hd_isa;
 hd_isa hd_environment_isa(void);
-/* Says on stderr that a variable has a word that means nothing, and what it takes. Once for each variable: `name` is a literal. */
+/* Says on stderr that a variable has a word that means nothing, and what it takes. Once for each variable: `name` is a
+ * literal. */
 void hd_environment_unknown(const char *name, const char *word, size_t length, const char *takes);
 
 #endif

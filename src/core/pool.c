@@ -1,8 +1,9 @@
-/* The thread pool. The chunks of a job are cut into as many runs as there are threads, and a thread takes those of its own
- * run first, so that it finds in its cache what it had there in the last job of the same kind; then it helps the others.
- * A job is published by raising the epoch in the ticket of each run; chunks are claimed by compare-and-swap on the pair
- * (epoch, next chunk), so a worker that wakes late finds the epoch gone and takes nothing. The caller never waits for a
- * worker that has not claimed a chunk: when another program holds the other core, it simply does all the work. */
+/* The thread pool. The chunks of a job are cut into as many runs as there are threads, and a thread takes those of its
+ * own run first, so that it finds in its cache what it had there in the last job of the same kind; then it helps the
+ * others. A job is published by raising the epoch in the ticket of each run; chunks are claimed by compare-and-swap on
+ * the pair (epoch, next chunk), so a worker that wakes late finds the epoch gone and takes nothing. The caller never
+ * waits for a worker that has not claimed a chunk: when another program holds the other core, it simply does all the
+ * work. */
 #include "core/pool.h"
 #include "core/environment.h"
 #include "core/error.h"

@@ -1,5 +1,6 @@
 /* The thread pool: the caller and its workers claim chunks of one job. Workers spin for a moment after a job, then
- * sleep; nobody is pinned. A caller that finds the pool busy (another thread's job, or a job inside a job) runs alone. */
+ * sleep; nobody is pinned. A caller that finds the pool busy (another thread's job, or a job inside a job) runs
+ * alone. */
 #ifndef HD_CORE_POOL_H
 #define HD_CORE_POOL_H
 

@@ -71,8 +71,8 @@ static double rounded_to(hd_dtype dtype, double v) {
     return hd_element_to_f64(element, dtype);
 }
 
-/* True when the digits, read as a number of this dtype, give v. f32 is read as such: by way of f64 it would round twice,
- * which the few digits of the small floats cannot notice. */
+/* True when the digits, read as a number of this dtype, give v. f32 is read as such: by way of f64 it would round
+ * twice, which the few digits of the small floats cannot notice. */
 static bool decimal_is(const decimal *d, hd_dtype dtype, double v) {
     char text[64];
     snprintf(text, sizeof text, "%.*se%d", d->count, d->digit, d->point - d->count);

@@ -37,17 +37,17 @@ typedef struct hd_aside {
 struct hd_thread {
     /* hot: read by every call */
     hd_error error_code;
-    uint32_t call_depth;            /* > 0 inside a composite: its own name stays in messages */
-    const char *call;               /* the public function that runs, "hd_add" */
-    const void *caller;             /* where it was called from */
-    hd_executor *executor;          /* runs calls: the device's, or a builder's */
-    hd_observer *observer;          /* watches calls: the active tape, or NULL */
-    hd_aside aside;             /* what a builder, or an HD_EAGER block inside one, exchanged for its own */
-    uint32_t walks; /* backward and its kin that run: hooks may not change what they walk on */
+    uint32_t call_depth;                    /* > 0 inside a composite: its own name stays in messages */
+    const char *call;                       /* the public function that runs, "hd_add" */
+    const void *caller;                     /* where it was called from */
+    hd_executor *executor;                  /* runs calls: the device's, or a builder's */
+    hd_observer *observer;                  /* watches calls: the active tape, or NULL */
+    hd_aside aside;                         /* what a builder, or an HD_EAGER block inside one, exchanged for its own */
+    uint32_t walks;                         /* backward and its kin that run: hooks may not change what they walk on */
     void (*after_walks)(hd_thread *thread); /* what had to wait for them */
-    struct hd_recording *recording; /* the graph room's: what a builder captures on this thread, or NULL */
-    struct hd_tapes *tapes;         /* the grad room's: contexts and their tapes, NULL until there are any */
-    struct hd_object **objects;     /* what the open scopes own, oldest first */
+    struct hd_recording *recording;         /* the graph room's: what a builder captures on this thread, or NULL */
+    struct hd_tapes *tapes;                 /* the grad room's: contexts and their tapes, NULL until there are any */
+    struct hd_object **objects;             /* what the open scopes own, oldest first */
     uint32_t object_count, object_capacity;
     uint32_t scope_count, scope_capacity;
     hd_scope_frame *scopes;
@@ -74,7 +74,7 @@ struct hd_thread {
     char error_place[256];
     char error_call[64];
     bool error_read;
-    bool error_inside;   /* the call that failed was made by the library itself */
+    bool error_inside; /* the call that failed was made by the library itself */
     enum { HD_NO_LAYER, HD_INNER_LAYERS, HD_ALL_LAYERS } error_layers; /* of a model, that the message names */
 
     uint32_t number;            /* 1 for the first thread that used the library, and so on: for messages */

@@ -1,7 +1,7 @@
 /* Checkpoints: one record for a whole function, which backward computes anew.
  *
- * fn runs in a context of its own, where everything from outside that it reads becomes a leaf. Those leaves are the inputs
- * of the record; the tape inside, with all it saved, goes at once. */
+ * fn runs in a context of its own, where everything from outside that it reads becomes a leaf. Those leaves are the
+ * inputs of the record; the tape inside, with all it saved, goes at once. */
 #include "grad/tape.h"
 
 typedef struct checkpoint {

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-/* ---- the thread's tapes ---------------------------------------------------------------------------------------------- */
+/* ---- the thread's tapes ------------------------------------------------------------------------------------------ */
 hd_tapes *hd_tapes_create(hd_thread *thread) {
     hd_tapes *tapes = hd_array_resize(NULL, sizeof *tapes);
     if (tapes == NULL) {
@@ -50,7 +50,7 @@ void hd_tapes_end(hd_thread *thread) {
     thread->tapes = NULL;
 }
 
-/* ---- frames ------------------------------------------------------------------------------------------------------------ */
+/* ---- frames ------------------------------------------------------------------------------------------------------ */
 hd_context *hd_context_enter(hd_thread *thread, hd_frame_kind kind, const void *token) {
     hd_tapes *tapes = hd_tapes_of(thread);
     if (tapes == NULL) return NULL;
@@ -196,7 +196,7 @@ void hd_grad_context_pop(int64_t id) {
     drop_frame(thread, thread->tapes);
 }
 
-/* ---- tapes --------------------------------------------------------------------------------------------------------------- */
+/* ---- tapes ------------------------------------------------------------------------------------------------------- */
 int64_t hd_grad_context_id(void) {
     HD_ENTER_ALWAYS("hd_grad_context_id", 0);
     return thread->tapes != NULL ? thread->tapes->active->id : 0;

@@ -1,7 +1,7 @@
 /* Leaves and their gradients. */
 #include "grad/tape.h"
 
-/* ---- slots ------------------------------------------------------------------------------------------------------------- */
+/* ---- slots ------------------------------------------------------------------------------------------------------- */
 static void slot_destroy(hd_thread *thread, hd_object *object) {
     hd_slot *slot = (hd_slot *)object;
     hd_tensor_drop(thread, slot->gradient);
@@ -91,7 +91,7 @@ hd_slot *hd_slot_of(hd_thread *thread, hd_tensor *t) {
     return (hd_slot *)t->history.slot;
 }
 
-/* ---- leaves ------------------------------------------------------------------------------------------------------------ */
+/* ---- leaves ------------------------------------------------------------------------------------------------------ */
 static hd_error require(hd_thread *thread, hd_tensor *t, bool wanted) {
     HD_TRY(hd_tensor_check(t, "t"));
     if (!hd_dtype_is_float((hd_dtype)t->dtype))
@@ -140,7 +140,7 @@ bool hd_tensor_requires_grad(const hd_tensor *t) {
     return hd_tensor_check(t, "t") == HD_OK && t->tracking != HD_UNTRACKED;
 }
 
-/* ---- gradients ----------------------------------------------------------------------------------------------------------- */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 bool hd_has_grad(const hd_tensor *t) {
     HD_ENTER_ALWAYS("hd_has_grad", false);
     if (hd_tensor_check(t, "t") != HD_OK) return false;
@@ -237,7 +237,7 @@ void hd_set_grad(hd_tensor *t, hd_tensor *gradient) {
     slot->known = slot->arrived = own != NULL;
 }
 
-/* ---- hooks, and gradients of results ---------------------------------------------------------------------------------------- */
+/* ---- hooks, and gradients of results ----------------------------------------------------------------------------- */
 /* Lets backward see the slot of a result. */
 static hd_error watch(hd_thread *thread, hd_tensor *t) {
     hd_tapes *tapes = hd_tapes_of(thread);

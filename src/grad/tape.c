@@ -17,7 +17,7 @@ static uint32_t new_serial(void) {
     return serial;
 }
 
-/* ---- a tape that nobody clears: said once for each context ------------------------------------------------------------ */
+/* ---- a tape that nobody clears: said once for each context ------------------------------------------------------- */
 static const char *cure(const hd_context *context) {
     return context->id == 0 ? "hd_optimizer_zero_grad or hd_clear_tape" : "hd_clear_tape";
 }
@@ -43,7 +43,7 @@ static void warn_of_length(hd_tape *tape) {
             (long long)context->id, tape->count - tape->leaves, cure(context));
 }
 
-/* ---- memory of records --------------------------------------------------------------------------------------------- */
+/* ---- memory of records ------------------------------------------------------------------------------------------- */
 static hd_error grow(hd_tape *tape) {
     enum { LONG_TAPE = 1 << 21 };
     if (tape->capacity == LONG_TAPE && !tape->warned) warn_of_length(tape);
@@ -165,7 +165,7 @@ void hd_tape_destroy(hd_thread *thread, hd_tape *tape) {
     *tape = (hd_tape){0};
 }
 
-/* ---- places ---------------------------------------------------------------------------------------------------------- */
+/* ---- places ------------------------------------------------------------------------------------------------------ */
 void hd_place(hd_thread *thread, hd_tapes *tapes, hd_tensor *t, int output) {
     const hd_tape *tape = &tapes->active->tape;
     const uint64_t edge = tape->count * 2 + (uint32_t)output;
@@ -205,7 +205,7 @@ uint32_t hd_edge_of(hd_thread *thread, hd_tape *tape, hd_tensor *t) {
     return t->tracking == HD_TRACKED_LEAF ? new_leaf(thread, tape, t) : foreign_leaf(thread, tape, t);
 }
 
-/* ---- the observer ------------------------------------------------------------------------------------------------------ */
+/* ---- the observer ------------------------------------------------------------------------------------------------ */
 static inline unsigned saves_of(const hd_call *call, int input) {
     const hd_op *op = call->op;
     if (op->family == HD_FAMILY_ELEMENTWISE) return hd_row_uses((hd_op_id)op->id, input) & HD_SAVE_ANY;
@@ -309,7 +309,7 @@ hd_error hd_record_external(hd_thread *thread, hd_tensor *y, const hd_tensors *i
     return HD_OK;
 }
 
-/* ---- writing in place ---------------------------------------------------------------------------------------------------- */
+/* ---- writing in place -------------------------------------------------------------------------------------------- */
 /* What was written into dst: its gradient goes to the source. */
 static void vjp_assign(hd_thread *thread, const hd_vjp_call *v) {
     (void)thread;

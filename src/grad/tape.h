@@ -110,7 +110,8 @@ typedef struct hd_tapes {
 
 /* The slot of t, made when it has none; NULL with an error. */
 hd_slot *hd_slot_of(hd_thread *thread, hd_tensor *t);
-/* While a builder records, gradients of tensors from outside are kept apart: outside they are as they were afterwards. */
+/* While a builder records, gradients of tensors from outside are kept apart: outside they are as they were
+ * afterwards. */
 hd_slot *hd_slot_apart(const hd_tensor *t);
 static inline hd_slot *hd_slot_get(const hd_tensor *t) {
     return __builtin_expect(hd_thread_self()->executor->captures, 0) ? hd_slot_apart(t) : (hd_slot *)t->history.slot;

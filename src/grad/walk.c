@@ -1,10 +1,10 @@
-/* The walk: the records a loss came from, from the newest to the oldest. A heap of record numbers says which is next, so a
- * walk costs what it visits, however long the tape is, and nothing recurses. */
+/* The walk: the records a loss came from, from the newest to the oldest. A heap of record numbers says which is next,
+ * so a walk costs what it visits, however long the tape is, and nothing recurses. */
 #include "grad/walk.h"
 
 #include <stdio.h>
 
-/* ---- the queue ------------------------------------------------------------------------------------------------------------ */
+/* ---- the queue --------------------------------------------------------------------------------------------------- */
 static hd_error push(hd_walk *w, uint32_t index) {
     hd_tapes *q = w->tapes;
     if (q->queue_count == q->queue_capacity) {
@@ -35,7 +35,7 @@ static uint32_t pop(hd_tapes *q) {
     return top;
 }
 
-/* ---- gradients on their way -------------------------------------------------------------------------------------------------- */
+/* ---- gradients on their way -------------------------------------------------------------------------------------- */
 static uint32_t version_of(const hd_tensor *t) {
     return atomic_load_explicit(&t->storage->version, memory_order_relaxed);
 }
@@ -111,8 +111,8 @@ static hd_error note_arrival(hd_walk *w, hd_tensor *leaf, hd_slot *slot, hd_tens
     return HD_OK;
 }
 
-/* Whether t is what a leaf's record stands for. A result of another tape that was written in place since is not: it is a
- * result of this one now, and the leaf is what it was before. */
+/* Whether t is what a leaf's record stands for. A result of another tape that was written in place since is not: it is
+ * a result of this one now, and the leaf is what it was before. */
 static bool is_leaf_here(const hd_walk *w, const hd_tensor *t, const hd_tensor *leaf) {
     return t == leaf && (t->tracking == HD_TRACKED_LEAF || hd_edge_on(w->tape, t) == 0);
 }
@@ -132,7 +132,7 @@ static hd_error find(hd_walk *w, const hd_tensor *leaf, uint32_t edge, hd_tensor
     return HD_OK;
 }
 
-/* ---- one record ---------------------------------------------------------------------------------------------------------------- */
+/* ---- one record -------------------------------------------------------------------------------------------------- */
 /* A leaf may have several records (see new_leaf): its hooks wait for all of them. */
 static hd_error visit_leaf(hd_walk *w, hd_record *r, hd_tensor *gradient) {
     hd_tensor *leaf = hd_record_saved(r)[0].tensor;
@@ -260,7 +260,7 @@ static void forget(hd_walk *w, hd_record *r) {
     r->reached = false;
 }
 
-/* ---- the walk ------------------------------------------------------------------------------------------------------------------- */
+/* ---- the walk ---------------------------------------------------------------------------------------------------- */
 static hd_error walk_back(hd_walk *w, uint32_t edge, hd_tensor *seed) {
     hd_thread *thread = w->thread;
     hd_error status = arrive(w, edge, seed);
@@ -375,7 +375,7 @@ hd_error hd_walk_run(hd_walk *w, uint32_t edge, hd_tensor *seed) {
     return status;
 }
 
-/* ---- what is asked for ------------------------------------------------------------------------------------------------------------ */
+/* ---- what is asked for ------------------------------------------------------------------------------------------- */
 hd_error hd_walk_check(hd_thread *thread, const hd_tapes *tapes, const hd_tensor *loss, uint32_t *edge) {
     HD_TRY(hd_tensor_check(loss, "loss"));
     if (tapes->active->tape.running)

@@ -6,7 +6,7 @@
 
 static _Atomic uint32_t last_serial;
 
-/* ---- cells -------------------------------------------------------------------------------------------------------------------- */
+/* ---- cells ------------------------------------------------------------------------------------------------------- */
 static uint32_t new_cell(hd_recording *r) {
     if (r->free_cell != HD_NO_NODE) {
         const uint32_t cell = r->free_cell;
@@ -50,7 +50,7 @@ static hd_error grow_table(hd_recording *r) {
     return HD_OK;
 }
 
-/* ---- values that were recorded have no bytes ------------------------------------------------------------------------------------ */
+/* ---- values that were recorded have no bytes --------------------------------------------------------------------- */
 static bool is_open(const hd_recording *r, uint32_t span) {
     uint32_t open = r->span;
     while (open > span) open = r->graph->spans[open].parent; /* parents come first */
@@ -102,8 +102,8 @@ static hd_error capture_reads(hd_executor *self, const hd_storage *s) {
                    "script runs");
 }
 
-/* An executor is asked about storages with a home, so one without gets this. The home's state counts the recordings that
- * wrote it. */
+/* An executor is asked about storages with a home, so one without gets this. The home's state counts the recordings
+ * that wrote it. */
 static hd_error shadowed_fetch(hd_storage *s, hd_access access) {
     (void)s, (void)access;
     return HD_OK;
@@ -125,7 +125,7 @@ static bool shadow(hd_storage *s, int by) {
     return mine;
 }
 
-/* ---- tensors and nodes ------------------------------------------------------------------------------------------------------------- */
+/* ---- tensors and nodes ------------------------------------------------------------------------------------------- */
 static bool covers(const hd_tensor *t, const hd_shape *shape) {
     return t->contiguous && t->layout.offset == 0 && hd_shape_equal(t->layout.shape, *shape);
 }
@@ -349,7 +349,7 @@ hd_error hd_recording_declare(hd_thread *thread, hd_recording *r, const char *na
     return outside_cell(thread, r, t, name, kind) == HD_NO_NODE ? thread->error_code : HD_OK;
 }
 
-/* ---- the executor ------------------------------------------------------------------------------------------------------------------- */
+/* ---- the executor ------------------------------------------------------------------------------------------------ */
 static hd_error capture_run(hd_executor *self, hd_thread *thread, hd_call *call) {
     hd_recording *r = (hd_recording *)self;
     if (atomic_load_explicit(&r->abandoned, memory_order_relaxed)) {
@@ -410,8 +410,8 @@ static hd_error touch(hd_recording *r, hd_tensor *t) {
     return HD_OK;
 }
 
-/* By how much a recorded write raises a version: what a tape in an HD_EAGER block saved then is not taken for what a later write,
- * which adds one, leaves behind. */
+/* By how much a recorded write raises a version: what a tape in an HD_EAGER block saved then is not taken for what a
+ * later write, which adds one, leaves behind. */
 enum { RECORDED = 4096 };
 
 static hd_error capture_write(hd_executor *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
@@ -483,7 +483,7 @@ static void capture_span_end(hd_executor *self, hd_thread *thread) {
     r->span = r->graph->spans[r->span].parent;
 }
 
-/* ---- beginning and ending ------------------------------------------------------------------------------------------------------------ */
+/* ---- beginning and ending ---------------------------------------------------------------------------------------- */
 static void recording_destroy(hd_thread *thread, hd_object *object) {
     hd_recording *r = (hd_recording *)((char *)object - offsetof(hd_recording, object));
     for (uint32_t i = 0; i < r->table_size; ++i)

@@ -64,10 +64,12 @@ hd_tensor *hd_recording_tensor(hd_thread *thread, hd_recording *r, uint32_t node
 uint32_t hd_recording_node(hd_thread *thread, hd_recording *r, hd_tensor *t);
 /* True when t is a value of this recording, or a tensor from outside that it uses. */
 bool hd_recording_knows(const hd_recording *r, const hd_tensor *t);
-/* True when recorded calls wrote a tensor from outside that is no state, so that runs leave it as it is; *shape is its. */
+/* True when recorded calls wrote a tensor from outside that is no state, so that runs leave it as it is; *shape is
+ * its. */
 bool hd_recording_wrote(const hd_recording *r, hd_shape *shape);
-/* How many of such tensors look like state that nobody declared: beside declared state, those that are read before they are
- * written; else those that are written once and not read since. Unrolled steps, which begin anew in every run, do neither. */
+/* How many of such tensors look like state that nobody declared: beside declared state, those that are read before they
+ * are written; else those that are written once and not read since. Unrolled steps, which begin anew in every run, do
+ * neither. */
 int64_t hd_recording_lost(const hd_recording *r, hd_shape *largest);
 /* True when t's memory was declared to be of this kind. */
 bool hd_recording_declared(const hd_recording *r, const hd_tensor *t, hd_cell_kind kind);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* ---- growing arrays ------------------------------------------------------------------------------------------------------- */
+/* ---- growing arrays ---------------------------------------------------------------------------------------------- */
 static hd_error grow(void **array, uint32_t *capacity, uint32_t count, size_t size) {
     if (count < *capacity) return HD_OK;
     const uint32_t larger = *capacity ? *capacity * 2 : 16;
@@ -16,7 +16,7 @@ static hd_error grow(void **array, uint32_t *capacity, uint32_t count, size_t si
 }
 #define GROW(g, what) grow((void **)&(g)->what##s, &(g)->what##_capacity, (g)->what##_count, sizeof *(g)->what##s)
 
-/* ---- the pool ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the pool ---------------------------------------------------------------------------------------------------- */
 static uint32_t hash_of(const void *bytes, size_t count) {
     uint64_t h = 0x9e3779b97f4a7c15u ^ count;
     const unsigned char *b = bytes;
@@ -92,7 +92,7 @@ uint32_t hd_pool_intern(hd_pool *pool, const void *bytes, size_t count) {
 
 uint32_t hd_graph_text(hd_graph *g, const char *text) { return hd_pool_intern(&g->pool, text, strlen(text) + 1); }
 
-/* ---- graphs -------------------------------------------------------------------------------------------------------------------- */
+/* ---- graphs ------------------------------------------------------------------------------------------------------ */
 static void graph_destroy(hd_thread *thread, hd_object *object) {
     hd_graph *g = (hd_graph *)object;
     for (uint32_t i = 0; i < g->constant_count; ++i) hd_object_release(thread, &g->constants[i].storage->object);
@@ -130,7 +130,7 @@ hd_graph *hd_graph_new(hd_thread *thread, const char *name) {
     return g;
 }
 
-/* ---- reading -------------------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 hd_shape hd_node_shape(const hd_graph *g, uint32_t node) {
     const int64_t *sizes = hd_pool_at(&g->pool, g->nodes[node].shape);
     hd_shape shape = {.rank = (int)sizes[0]};
@@ -155,7 +155,7 @@ const char *hd_node_name(const hd_node *n) {
     return hd_node_is_op(n) ? hd_node_op(n)->name : names[n->op - HD_NODE_INPUT];
 }
 
-/* ---- adding --------------------------------------------------------------------------------------------------------------------- */
+/* ---- adding ------------------------------------------------------------------------------------------------------ */
 static uint32_t add_node(hd_graph *g, hd_node n, const hd_shape *shape) {
     int64_t sizes[HD_MAX_RANK + 1] = {shape->rank};
     for (int i = 0; i < shape->rank; ++i) sizes[i + 1] = shape->size[i];
@@ -260,7 +260,7 @@ uint32_t hd_graph_add_span(hd_graph *g, const char *name, uint32_t parent) {
     return g->span_count++;
 }
 
-/* ---- making one graph from another ------------------------------------------------------------------------------------------------ */
+/* ---- making one graph from another ------------------------------------------------------------------------------- */
 uint32_t hd_graph_copy(hd_graph *g, const hd_graph *from, uint32_t node, const uint32_t *inputs) {
     hd_node n = from->nodes[node];
     const hd_shape shape = hd_node_shape(from, node);

@@ -1,8 +1,8 @@
 /* Graphs: what a builder captured. A flat array of nodes in order; each has one value. Shapes, attributes and names are
  * interned, so that a node is 24 bytes and a million of them are nothing special.
  *
- * A graph never changes once it is captured: passes make new ones. Writing in place is a value too: a cell (a bound tensor
- * or state) is read at the start of a run, and what it holds at the end is its update. */
+ * A graph never changes once it is captured: passes make new ones. Writing in place is a value too: a cell (a bound
+ * tensor or state) is read at the start of a run, and what it holds at the end is its update. */
 #ifndef HD_GRAPH_GRAPH_H
 #define HD_GRAPH_GRAPH_H
 
@@ -13,7 +13,8 @@ enum {
     HD_NODE_INPUT = HD_OP_COUNT, /* graph->inputs[first] */
     HD_NODE_CONSTANT,            /* graph->constants[first] */
     HD_NODE_CELL,                /* graph->cells[first], as it is when a run begins */
-    HD_NODE_WRITE, /* the first input with the second written where the attributes' layout says: hd_strided_attributes */
+    HD_NODE_WRITE,               /* the first input with the second written where the attributes' layout says:
+                    * hd_strided_attributes */
     HD_NODE_END
 };
 

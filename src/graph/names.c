@@ -1,5 +1,5 @@
-/* Names of inputs, outputs and cells: from a name to its place without a search. Equal names are one offset of the pool, so
- * that a table over offsets is all there is to it. */
+/* Names of inputs, outputs and cells: from a name to its place without a search. Equal names are one offset of the
+ * pool, so that a table over offsets is all there is to it. */
 #include "graph/graph.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Graphs from text, as print.c writes it. The lines are read into a draft, which is then called anew op by op, so that a
- * text that means nothing is an error as it would be in a program. */
+/* Graphs from text, as print.c writes it. The lines are read into a draft, which is then called anew op by op, so that
+ * a text that means nothing is an error as it would be in a program. */
 #include "graph/capture.h"
 
 #include <errno.h>
@@ -145,7 +145,7 @@ static hd_error read_node(reader *r, uint32_t *out) {
     return HD_OK;
 }
 
-/* ---- attributes ---------------------------------------------------------------------------------------------------------------- */
+/* ---- attributes -------------------------------------------------------------------------------------------------- */
 static hd_error read_field(reader *r, const hd_field *f, char *attributes) {
     void *at = attributes + f->offset;
     int64_t values[2 * HD_MAX_RANK] = {0};
@@ -210,7 +210,7 @@ static hd_error read_attributes(reader *r, uint16_t op, char *attributes) {
     return expect(r, "}");
 }
 
-/* ---- lines ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
 static hd_storage *storage_of(hd_thread *thread, hd_dtype dtype, const hd_shape *shape) {
     hd_storage *s = hd_storage_new(thread, (size_t)hd_shape_count(*shape) * hd_dtype_bytes[dtype]);
     if (s != NULL && s->bytes > 0) memset(s->data, 0, s->bytes);
@@ -400,7 +400,7 @@ static hd_error read_line(reader *r) {
     return output ? hd_graph_add_output(r->g, name, node) : read_update(r, name, node);
 }
 
-/* ---- from the draft to a graph ---------------------------------------------------------------------------------------------------- */
+/* ---- from the draft to a graph ----------------------------------------------------------------------------------- */
 static hd_error parse(reader *r) {
     bool named = false;
     for (;; ++r->line) {

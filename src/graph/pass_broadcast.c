@@ -1,5 +1,5 @@
-/* Elementwise ops stretch their operands themselves: a broadcast in front of one is left out when another operand has the
- * shape of the result. */
+/* Elementwise ops stretch their operands themselves: a broadcast in front of one is left out when another operand has
+ * the shape of the result. */
 #include "graph/pass.h"
 
 static bool sinks(const hd_graph *out, const hd_node *n, const hd_shape *shape, const uint32_t *in, int which) {

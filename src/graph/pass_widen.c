@@ -1,6 +1,6 @@
-/* Folds casts that lose nothing into the matrix products that read them: a product converts what it reads, and the converted
- * operand is in memory nowhere. What is left is a node whose dtype is wider than that of its operands: it says in what they are
- * multiplied, so that i8 times i8 gives i32. */
+/* Folds casts that lose nothing into the matrix products that read them: a product converts what it reads, and the
+ * converted operand is in memory nowhere. What is left is a node whose dtype is wider than that of its operands: it
+ * says in what they are multiplied, so that i8 times i8 gives i32. */
 #include "graph/pass.h"
 
 /* What the node is a cast of, when a product of this dtype can read that instead; else the node. */

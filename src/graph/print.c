@@ -9,8 +9,8 @@
  *     output "y" = %4
  *     update "w" = %7
  *
- * A constant of more than eight elements is written by its number, "constant #5", and its values are not in the text. What
- * is behind @ are the composites and modules a node came from. */
+ * A constant of more than eight elements is written by its number, "constant #5", and its values are not in the text.
+ * What is behind @ are the composites and modules a node came from. */
 #include "graph/graph.h"
 
 #include <math.h>

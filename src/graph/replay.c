@@ -164,7 +164,7 @@ hd_error hd_replay_graph(hd_thread *thread, hd_recording *r, const hd_graph *g, 
     return thread->error_code;
 }
 
-/* ---- verifying ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- verifying --------------------------------------------------------------------------------------------------- */
 static hd_error check_tables(const hd_graph *g, uint32_t *node) {
     for (uint32_t i = 0; i < g->node_count; ++i) {
         const hd_node *n = &g->nodes[i];

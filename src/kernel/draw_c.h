@@ -1,6 +1,6 @@
-/* Random draws in rendered kernels: Philox 4x32-10, as device/cpu/kernels_random.c has it. Embedded by the build as text behind
- * the programs of math.def, for kernels that draw. w_draw_u32(e, seed, draw) is element e of a draw; w_draws_u32 are n elements
- * from e on, which share their blocks. */
+/* Random draws in rendered kernels: Philox 4x32-10, as device/cpu/kernels_random.c has it. Embedded by the build as
+ * text behind the programs of math.def, for kernels that draw. w_draw_u32(e, seed, draw) is element e of a draw;
+ * w_draws_u32 are n elements from e on, which share their blocks. */
 #ifndef HD_KERNEL_DRAW_C_H
 #define HD_KERNEL_DRAW_C_H
 
@@ -32,7 +32,8 @@ W_INLINE c_u32 w_draw_u32(c_i64 e, c_u64 seed, c_u64 draw) {
     return (c_u32)(e & 1 ? pair >> 32 : pair);
 }
 
-/* Two normal numbers of two uniform ones: Box and Muller. f32 has 32 bits of u, so that the tails reach 6.6 deviations. */
+/* Two normal numbers of two uniform ones: Box and Muller. f32 has 32 bits of u, so that the tails reach 6.6
+ * deviations. */
 #define W_NORMAL_f32(u, v, radius, angle)                                                                              \
     const c_f32 radius = w_sqrt_f32(-2 * w_log_f32((c_f32)(c_i32)((u) >> 16) * 0x1p-16f +                              \
                                                    ((c_f32)(c_i32)((u)&0xffffu) + 0.5f) * 0x1p-32f)),                  \

@@ -29,7 +29,7 @@ void hd_ir_release(hd_ir *ir) {
     hd_ir_init(ir, ir->type);
 }
 
-/* ---- building ------------------------------------------------------------------------------------------------------ */
+/* ---- building ---------------------------------------------------------------------------------------------------- */
 static uint64_t node_hash(const hd_ir_node *n) {
     uint64_t value, h = 0x9E3779B97F4A7C15u;
     memcpy(&value, &n->value, 8);
@@ -116,7 +116,7 @@ int hd_ir_polynomial(hd_ir *ir, int x, const double *coefficients, int count) {
     return r;
 }
 
-/* ---- rewriting: into a fresh IR, node by node ----------------------------------------------------------------------- */
+/* ---- rewriting: into a fresh IR, node by node -------------------------------------------------------------------- */
 /* Marks what the result needs; operands stand before their use, so one walk backwards finds all. */
 static bool *needed_nodes(const hd_ir *ir) {
     bool *needed = hd_array_resize(NULL, (size_t)ir->count + 1);
@@ -201,7 +201,7 @@ hd_error hd_ir_renumber(hd_ir *ir) {
     return HD_OK;
 }
 
-/* ---- checking ------------------------------------------------------------------------------------------------------- */
+/* ---- checking ---------------------------------------------------------------------------------------------------- */
 static bool in_domain(uint8_t type, hd_word_domain domain) {
     const bool is_float = type == HD_COMPUTE_F32 || type == HD_COMPUTE_F64;
     switch (domain) {
@@ -256,7 +256,7 @@ hd_error hd_ir_verify(const hd_ir *ir) {
     return HD_OK;
 }
 
-/* ---- looking --------------------------------------------------------------------------------------------------------- */
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
 #define APPEND(...)                                                                                                    \
     at += (size_t)snprintf(at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0, __VA_ARGS__)
 

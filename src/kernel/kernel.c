@@ -17,7 +17,7 @@ void hd_kernel_release(hd_kernel *k) {
     hd_kernel_init(k, k->axes, k->kept);
 }
 
-/* ---- building ------------------------------------------------------------------------------------------------------ */
+/* ---- building ---------------------------------------------------------------------------------------------------- */
 static uint64_t step_hash(const hd_step *s) {
     uint64_t value, h = 0x9E3779B97F4A7C15u;
     memcpy(&value, &s->value, 8);
@@ -94,7 +94,8 @@ int hd_kernel_load_where(hd_kernel *k, int buffer, int place, int condition) {
 
 int hd_kernel_load(hd_kernel *k, int buffer, int place) { return hd_kernel_load_where(k, buffer, place, -1); }
 
-/* e / sum(e) for e = exp(x - max(x)): the sum is 1 or more, so that its reciprocal is safe, and found once for all of e. */
+/* e / sum(e) for e = exp(x - max(x)): the sum is 1 or more, so that its reciprocal is safe, and found once for all of
+ * e. */
 static bool is_softmax(const hd_kernel *k, int e, int sum) {
     const hd_step *s = &k->steps[sum];
     if (s->word != HD_STEP_REDUCE || s->index != HD_KERNEL_SUM || s->operand[0] != e || k->steps[e].word != HD_WORD_EXP)
@@ -192,7 +193,7 @@ int hd_kernel_row(hd_kernel *k, const hd_ir *ir, const int *inputs, const int *n
     return result;
 }
 
-/* ---- what is computed where ------------------------------------------------------------------------------------------ */
+/* ---- what is computed where -------------------------------------------------------------------------------------- */
 static hd_error drop_unneeded(hd_kernel *k) {
     int32_t *moved = hd_array_resize(NULL, (size_t)(k->count + 1) * sizeof *moved);
     if (moved == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for a kernel of %d steps", k->count);
@@ -257,8 +258,8 @@ static int cost_of(const hd_step *s) {
     return s->word == HD_WORD_DIV || s->word == HD_WORD_SQRT || s->word == HD_WORD_FMOD ? 6 : 1;
 }
 
-/* A value inside the reduced axes that a later walk needs again is kept in scratch memory when computing it anew costs more
- * than reading it: `cost` is that of what it is made of since it was last loaded. */
+/* A value inside the reduced axes that a later walk needs again is kept in scratch memory when computing it anew costs
+ * more than reading it: `cost` is that of what it is made of since it was last loaded. */
 enum { WORTH_KEEPING = 8 };
 static hd_error choose_slots(hd_kernel *k) {
     if (k->stages < 2 || k->lanes < k->kept) return HD_OK;
@@ -293,7 +294,8 @@ static const uint8_t type_bytes[HD_COMPUTE_COUNT + 1] = {1, 1, 2, 4, 8, 1, 2, 4,
 
 static void choose_width(hd_kernel *k, int vector_bytes) {
     int widest = 1, cost = 0;
-    bool waits = false; /* for what came before: each comparison for a largest value, each of the ten rounds of a draw */
+    bool waits =
+        false; /* for what came before: each comparison for a largest value, each of the ten rounds of a draw */
     for (int i = 0; i < k->count; ++i) {
         const hd_step *s = &k->steps[i];
         if (s->word == HD_STEP_REDUCE && s->index > HD_KERNEL_PROD && k->steps[s->operand[0]].over >> k->lanes & 1)
@@ -303,8 +305,8 @@ static void choose_width(hd_kernel *k, int vector_bytes) {
         if (s->word != HD_STEP_INDEX && type_bytes[s->type] > widest) widest = type_bytes[s->type];
         cost += cost_of(s);
     }
-    /* More at a time hide latencies, and cost code and registers. The processor itself sees what follows, unless that is far
-     * away: behind several functions. */
+    /* More at a time hide latencies, and cost code and registers. The processor itself sees what follows, unless that
+     * is far away: behind several functions. */
     const int registers = cost <= 12 || cost > 64 || waits ? 4 : 2;
     if (widest < 4) widest = 4;
     k->width = (uint16_t)(registers * vector_bytes / widest);
@@ -328,7 +330,7 @@ hd_error hd_kernel_finish(hd_kernel *k, int lanes, int vector_bytes) {
     return HD_OK;
 }
 
-/* ---- checking ---------------------------------------------------------------------------------------------------------- */
+/* ---- checking ---------------------------------------------------------------------------------------------------- */
 static const char *step_name(int word) {
     static const char *const names[] = {"LOAD", "INDEX", "CAST", "ROUND", "REDUCE", "STORE", "DRAW"};
     return word < HD_WORD_COUNT ? hd_words[word].name : word < HD_STEP_COUNT ? names[word - HD_WORD_COUNT] : "?";
@@ -375,7 +377,7 @@ hd_error hd_kernel_verify(const hd_kernel *k) {
                                  k->count > 0 ? step_name(k->steps[at].word) : "none", why);
 }
 
-/* ---- bytes and text ------------------------------------------------------------------------------------------------------ */
+/* ---- bytes and text ---------------------------------------------------------------------------------------------- */
 size_t hd_kernel_bytes(const hd_kernel *k, void *out, size_t capacity) {
     const size_t head = 16, buffers = (size_t)k->buffer_count * sizeof *k->buffers,
                  steps = (size_t)k->count * sizeof *k->steps, all = head + buffers + steps;

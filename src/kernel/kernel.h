@@ -1,14 +1,15 @@
 /* Kernels: words inside a loop nest. A kernel walks an index space; its axes are loops, the kept ones outside, the
- * reduced ones inside. At every point it loads elements through strides, says words, and stores; reductions run over the
- * reduced axes, in stages: what follows from a reduction belongs to the next stage, which walks the reduced axes again.
+ * reduced ones inside. At every point it loads elements through strides, says words, and stores; reductions run over
+ * the reduced axes, in stages: what follows from a reduction belongs to the next stage, which walks the reduced axes
+ * again.
  *
  *     for every point of the kept axes            (depth 0 .. kept)
  *         for each stage
  *             for every point of the reduced axes (depth kept + 1 .. axes)
  *
- * Softmax is three stages: the maximum, the sum of exponentials, the quotient. An elementwise kernel has no reduced axis and
- * one stage. Sizes, strides and numbers are arguments, so that equal computations on other shapes share code; only
- * whether a stride is 0, 1 or anything else is part of the kernel. */
+ * Softmax is three stages: the maximum, the sum of exponentials, the quotient. An elementwise kernel has no reduced
+ * axis and one stage. Sizes, strides and numbers are arguments, so that equal computations on other shapes share code;
+ * only whether a stride is 0, 1 or anything else is part of the kernel. */
 #ifndef HD_KERNEL_KERNEL_H
 #define HD_KERNEL_KERNEL_H
 
@@ -86,8 +87,9 @@ int hd_kernel_cast(hd_kernel *k, int a, int type);
 int hd_kernel_round(hd_kernel *k, int a, hd_dtype dtype);
 int hd_kernel_reduce(hd_kernel *k, int a, hd_kernel_reduction how);
 int hd_kernel_store(hd_kernel *k, int buffer, int a);
-/* Element `place` (an i64) of a draw; with `axis` >= 0, that many positions along the axis further. Neighbours along an axis that
- * is given so share the blocks that Philox makes, so it should be that of the lanes. `seed` and `draw`: numbers, u64. */
+/* Element `place` (an i64) of a draw; with `axis` >= 0, that many positions along the axis further. Neighbours along an
+ * axis that is given so share the blocks that Philox makes, so it should be that of the lanes. `seed` and `draw`:
+ * numbers, u64. */
 int hd_kernel_draw(hd_kernel *k, hd_kernel_drawn what, hd_compute type, int place, int axis, int seed, int draw);
 /* The steps of a row's IR; its inputs and numbers are steps of the kernel. */
 int hd_kernel_row(hd_kernel *k, const hd_ir *ir, const int *inputs, const int *numbers);
@@ -104,11 +106,12 @@ size_t hd_kernel_bytes(const hd_kernel *k, void *out, size_t capacity);
 /* For people: one line per buffer and step. Length as snprintf. */
 size_t hd_kernel_print(const hd_kernel *k, char *out, size_t capacity);
 
-/* ---- the call ----------------------------------------------------------------------------------------------------------
- * `buffers[b]` is the address of buffer b's element at the origin. `geometry` has, in this order: the size of every axis,
- * the position of the origin along every axis (what HD_STEP_INDEX adds to), the stride in elements of every buffer along every
- * axis, and the bytes of one scratch slot. `numbers` are 8 bytes each, in the type of their steps, at the low end.
- * A part of the space is a call with other sizes and addresses: whoever calls cuts it for threads and caches. */
+/* ---- the call ------------------------------------------------------------------------------------------------------
+ * `buffers[b]` is the address of buffer b's element at the origin. `geometry` has, in this order: the size of every
+ * axis, the position of the origin along every axis (what HD_STEP_INDEX adds to), the stride in elements of every
+ * buffer along every axis, and the bytes of one scratch slot. `numbers` are 8 bytes each, in the type of their steps,
+ * at the low end. A part of the space is a call with other sizes and addresses: whoever calls cuts it for threads and
+ * caches. */
 typedef void (*hd_kernel_function)(char *const *buffers, const int64_t *geometry, const uint64_t *numbers,
                                    char *scratch);
 enum { HD_GEOMETRY_MOST = HD_KERNEL_AXES * (2 + HD_KERNEL_BUFFERS) + 1 };

@@ -1,5 +1,5 @@
-/* What rendered kernels need beside the words: casts between compute types and the folding of lanes. Embedded by the build
- * as text behind words_c.h; it can be included like any header, too. */
+/* What rendered kernels need beside the words: casts between compute types and the folding of lanes. Embedded by the
+ * build as text behind words_c.h; it can be included like any header, too. */
 #ifndef HD_KERNEL_KERNEL_C_H
 #define HD_KERNEL_KERNEL_C_H
 
@@ -7,7 +7,8 @@
 #include "kernel/words_c.h"
 #endif
 
-/* ---- casts: w_cast_i8_f32(v) is v, an f32, as i8. Integers wrap; floats saturate, NaN becomes 0; to bool: v != 0 ---- */
+/* ---- casts: w_cast_i8_f32(v) is v, an f32, as i8. Integers wrap; floats saturate, NaN becomes 0; to bool: v != 0
+ * ---- */
 #define W_CAST(to, from, value)                                                                                        \
     W_INLINE c_##to w_cast_##to##_##from(c_##from v) { return (c_##to)(value); }
 #define W_CAST_FROM(from)                                                                                              \

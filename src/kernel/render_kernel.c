@@ -1,9 +1,11 @@
 /* Kernels as C text. What a kernel leaves open is decided by one of four forms:
  *
  *   PLAIN   nothing is walked: loops over the kept axes, the innermost vectorised
- *   ROWS    the lanes lie along the last reduced axis: it is walked in strips of LANES points, and every reduction has an
+ *   ROWS    the lanes lie along the last reduced axis: it is walked in strips of LANES points, and every reduction has
+ *           an
  *           accumulator p[j] for each of them; f32 sums go on in f64 after every block of 4096 points
- *   STRIPS  the lanes lie along the last kept axis: a strip of its points is computed at once, as arrays over j; f32 sums
+ *   STRIPS  the lanes lie along the last kept axis: a strip of its points is computed at once, as arrays over j; f32
+ *           sums
  *           go on in f64 after 256 points of the last reduced axis. Random draws of a strip are made together
  *   POINTS  reductions over no axis at all: one point after the other
  *
@@ -36,7 +38,7 @@ typedef struct writer {
 
 static const char *const fold_words[] = {"add", "mul", "max", "min"};
 
-/* ---- writing ------------------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 __attribute__((format(printf, 2, 3))) static void say(writer *w, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
@@ -71,7 +73,7 @@ static void say_bytes(writer *w, const void *bytes, size_t count) {
         LINE("}");                                                                                                     \
     } while (0)
 
-/* ---- what there is --------------------------------------------------------------------------------------------------------- */
+/* ---- what there is ----------------------------------------------------------------------------------------------- */
 static const char *type_of(int type) { return hd_ir_type_name(type); }
 
 static bool varies(const writer *w, int i) { /* between lanes */
@@ -134,7 +136,7 @@ static void choose_needed(writer *w, int walk) {
     }
 }
 
-/* ---- expressions ------------------------------------------------------------------------------------------------------------ */
+/* ---- expressions ------------------------------------------------------------------------------------------------- */
 static void say_float(writer *w, int type, double value) {
     char digits[40];
     if (value != value || isinf(value)) {
@@ -261,7 +263,7 @@ static void say_step(writer *w, const hd_step *s) {
     }
 }
 
-/* ---- statements --------------------------------------------------------------------------------------------------------------- */
+/* ---- statements -------------------------------------------------------------------------------------------------- */
 static void write_step(writer *w, int i, int walk) {
     const hd_step *s = &w->k->steps[i];
     say(w, "%*s", w->indent * 4, "");
@@ -304,7 +306,7 @@ static void write_accumulate(writer *w, int i) {
     say(w, ");\n");
 }
 
-/* ---- regions -------------------------------------------------------------------------------------------------------------------- */
+/* ---- regions ----------------------------------------------------------------------------------------------------- */
 typedef struct region {
     int depth;
     int stage; /* of the kept axes' steps, or the walk */
@@ -384,7 +386,7 @@ static void write_region(writer *w, region r) {
     CLOSE();
 }
 
-/* ---- walks ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- walks ------------------------------------------------------------------------------------------------------- */
 static void say_identity(writer *w, const hd_step *s) {
     static const double identity[] = {0, 1, -INFINITY, INFINITY};
     say_constant(w, s->type == HD_COMPUTE_B8 ? (int)HD_COMPUTE_B8 : s->type,
@@ -515,7 +517,7 @@ static void write_walk(writer *w, int walk) {
         if (is_reduction(w, i, walk)) write_result(w, i);
 }
 
-/* ---- the function ------------------------------------------------------------------------------------------------------------- */
+/* ---- the function ------------------------------------------------------------------------------------------------ */
 static void open_kept_axis(writer *w, int a) {
     if (w->form == STRIPS && a == w->k->lanes) {
         OPEN("for (int64_t b%d = 0; b%d < n%d; b%d += LANES) {", a, a, a, a);
@@ -615,7 +617,7 @@ size_t hd_render_kernel_function(const hd_kernel *k, const char *name, char *out
     return w.at;
 }
 
-/* ---- the preamble --------------------------------------------------------------------------------------------------------------- */
+/* ---- the preamble ------------------------------------------------------------------------------------------------ */
 static bool uses_small_floats(const hd_kernel *k) {
     for (int b = 0; b < k->buffer_count; ++b)
         if (hd_dtype_is_small_float((hd_dtype)k->buffers[b].dtype)) return true;

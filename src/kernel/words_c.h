@@ -130,7 +130,8 @@ W_INLINE double w_unbits_f64(uint64_t u) {
     return a;
 }
 
-/* Next to 1.5 * 2^23 floats are whole numbers (f64: 1.5 * 2^52), and the lower bits of such a sum are the number itself. */
+/* Next to 1.5 * 2^23 floats are whole numbers (f64: 1.5 * 2^52), and the lower bits of such a sum are the number
+ * itself. */
 W_INLINE float w_nearest_f32(float a, float b) { return (a * b + 12582912.0f) - 12582912.0f; }
 W_INLINE float w_exp2i_f32(float n) { return w_unbits_f32(w_bits_f32(n + (12582912.0f + 127.0f)) << 23); }
 W_INLINE float w_scale_f32(float a, float n) { /* by half of the exponent, rounded down, and half of it, rounded up */

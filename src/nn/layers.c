@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- linear --------------------------------------------------------------------------------------------------------------- */
+/* ---- linear ------------------------------------------------------------------------------------------------------ */
 /* The first member is the weight, the second, if there is one, the bias. */
 static hd_tensor *linear_forward(hd_module *m, hd_tensor *x) {
     return hd_affine(x, m->members[0].object, m->member_count > 1 ? m->members[1].object : NULL);
@@ -33,7 +33,7 @@ hd_module *hd_linear(int64_t in, int64_t out, const hd_linear_opts *opts) {
     return thread->error_code == HD_OK ? m : NULL;
 }
 
-/* ---- sequential ------------------------------------------------------------------------------------------------------------ */
+/* ---- sequential -------------------------------------------------------------------------------------------------- */
 static hd_tensor *sequential_forward(hd_module *m, hd_tensor *x) {
     hd_thread *thread = hd_thread_self();
     for (int64_t i = 0; i < m->member_count && x != NULL; ++i)
@@ -57,7 +57,7 @@ hd_module *hd_sequential(hd_module *const *modules, int64_t count) {
     return thread->error_code == HD_OK ? m : NULL;
 }
 
-/* ---- activations ------------------------------------------------------------------------------------------------------------- */
+/* ---- activations ------------------------------------------------------------------------------------------------- */
 typedef struct numbers {
     double a, b;
 } numbers;

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* ---- convolution ------------------------------------------------------------------------------------------------------------ */
+/* ---- convolution ------------------------------------------------------------------------------------------------- */
 /* The first member is the weight, the second, if there is one, the bias. */
 static hd_tensor *conv_forward(hd_module *m, hd_tensor *x) {
     return hd_conv(x, m->members[0].object, m->member_count > 1 ? m->members[1].object : NULL, m->state);
@@ -69,7 +69,7 @@ hd_module *hd_conv_transpose_layer(int64_t in, int64_t out, hd_shape kernel, con
     return conv_layer(thread, &conv_transpose_class, in, out, kernel, opts);
 }
 
-/* ---- pooling ------------------------------------------------------------------------------------------------------------------ */
+/* ---- pooling ----------------------------------------------------------------------------------------------------- */
 typedef struct pool_state {
     hd_shape window;
     hd_pool_opts opts;

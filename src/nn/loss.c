@@ -34,7 +34,7 @@ hd_tensor *hd_mse(hd_tensor *prediction, hd_tensor *target, const hd_loss_opts *
     return hd_span_end(&span, reduce(hd_squared_difference(prediction, target), options.reduction));
 }
 
-/* ---- cross-entropy ----------------------------------------------------------------------------------------------------------- */
+/* ---- cross-entropy ----------------------------------------------------------------------------------------------- */
 static hd_error check_cross_entropy(const hd_tensor *logits, const hd_tensor *target, const hd_cross_entropy_opts *o) {
     HD_TRY(hd_tensor_check(logits, "logits"));
     HD_TRY(hd_tensor_check(target, "target"));

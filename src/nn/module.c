@@ -55,7 +55,7 @@ void *hd_module_state(const hd_module *module) {
     return module_check(module, "module") == HD_OK ? module->state : NULL;
 }
 
-/* ---- members ------------------------------------------------------------------------------------------------------------ */
+/* ---- members ----------------------------------------------------------------------------------------------------- */
 static hd_error check_name(const hd_module *m, const char *name) {
     if (name == NULL || name[0] == '\0' || strchr(name, '.') != NULL)
         return hd_fail(HD_ERROR_VALUE, "the name \"%s\": it must not be empty nor have a dot", name ? name : "");
@@ -143,7 +143,7 @@ uint64_t hd_module_flags(const hd_module *m) {
     return hash;
 }
 
-/* ---- using one ------------------------------------------------------------------------------------------------------------ */
+/* ---- using one --------------------------------------------------------------------------------------------------- */
 /* Says in which layer an error arose, from the inside out: "in linear 0 of sequential 2 of sequential". */
 static void name_layer(hd_thread *thread, const hd_module *module, const char *name) {
     if (thread->error_layers == HD_ALL_LAYERS) return;
@@ -163,7 +163,8 @@ hd_tensor *hd_module_forward_as(hd_thread *thread, hd_module *module, const char
     }
     hd_tensor *y = module->class_->forward(module, x);
     if (notes && thread->executor == executor) executor->span_end(executor, thread);
-    if (y == NULL) hd_fail(HD_ERROR_NULL_ARGUMENT, "the forward function of a \"%s\" gave no tensor", module->class_->name);
+    if (y == NULL)
+        hd_fail(HD_ERROR_NULL_ARGUMENT, "the forward function of a \"%s\" gave no tensor", module->class_->name);
     if (went_well && thread->error_code != HD_OK) name_layer(thread, module, name);
     return y;
 }
@@ -206,7 +207,7 @@ static void evaluate(hd_module *m, int by) {
 void hd_module_begin_evaluation(hd_module *module) { evaluate(module, 1); }
 void hd_module_end_evaluation(hd_module *module) { evaluate(module, -1); }
 
-/* ---- all parameters --------------------------------------------------------------------------------------------------------- */
+/* ---- all parameters ---------------------------------------------------------------------------------------------- */
 /* A walk over the parameters of a module and of those in it; one that is shared is seen once. */
 typedef struct walk {
     int kind; /* HD_MEMBER_PARAMETER or HD_MEMBER_BUFFER */

@@ -28,8 +28,8 @@ struct hd_module {
 /* Calls visit for each parameter, or buffer, with its full name; stops at the first error. */
 hd_error hd_module_each(hd_module *module, bool buffers, hd_error (*visit)(void *user, const char *name, hd_tensor *t),
                         void *user);
-/* A number that is another one whenever any module got another member, or another flag, since: what was found in a tree of
- * modules while it was the same still holds. */
+/* A number that is another one whenever any module got another member, or another flag, since: what was found in a tree
+ * of modules while it was the same still holds. */
 uint64_t hd_module_structure(void);
 /* A hash of all that a module and those in it hold; and one of their flags. */
 uint64_t hd_module_members(const hd_module *module);

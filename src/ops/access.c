@@ -76,7 +76,7 @@ bool hd_to_array(const hd_tensor *t, void *out, hd_dtype dtype, size_t capacity)
     return bytes != NULL;
 }
 
-/* ---- in place ------------------------------------------------------------------------------------------------------- */
+/* ---- in place ---------------------------------------------------------------------------------------------------- */
 void hd_assign(hd_tensor *dst, hd_tensor *src) {
     HD_ENTER("hd_assign", );
     if (hd_tensor_check(dst, "dst") == HD_OK && hd_tensor_check(src, "src") == HD_OK) hd_write(thread, dst, src);

@@ -1,5 +1,6 @@
-/* Attention as one node, which never holds the matrix of scores. Its gradient computes the scores again, row block by row
- * block; where backward will itself be differentiated, or the mask has a gradient, the formulas run in other ops. */
+/* Attention as one node, which never holds the matrix of scores. Its gradient computes the scores again, row block by
+ * row block; where backward will itself be differentiated, or the mask has a gradient, the formulas run in other
+ * ops. */
 #include "ops/op.h"
 
 #include <math.h>
@@ -95,7 +96,7 @@ hd_tensor *hd_attention_gradient(hd_tensor *gradient, hd_tensor *q, hd_tensor *k
                &a);
 }
 
-/* ---- gradients --------------------------------------------------------------------------------------------------------- */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 /* The weights, [..., t, s]; a row that sees nothing has none. */
 static hd_tensor *weights_of(const hd_vjp_call *v, const hd_attention_attributes *a, hd_dtype wide) {
     hd_tensor *q = hd_cast(v->inputs[0], wide), *k = hd_cast(v->inputs[1], wide);

@@ -110,7 +110,7 @@ hd_tensor *hd_outer(hd_tensor *a, hd_tensor *b) {
     return hd_span_end(&span, hd_mul(hd_unsqueeze(a, 1), b));
 }
 
-/* ---- gradients --------------------------------------------------------------------------------------------------------- */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 /* All axes but the last as one. */
 static hd_tensor *as_rows(hd_tensor *t) {
     if (t == NULL || t->layout.shape.rank == 2) return t;

@@ -1,5 +1,5 @@
-/* Convolution. Three ops are each other's gradients, so that gradients of any order are made of them: with y = conv(x, w),
- * dx = conv_transpose(dy, w) and dw = conv_weight_gradient(x, dy). */
+/* Convolution. Three ops are each other's gradients, so that gradients of any order are made of them: with y = conv(x,
+ * w), dx = conv_transpose(dy, w) and dw = conv_weight_gradient(x, dy). */
 #include "ops/op.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@ enum {
     LARGEST = 1 << 30
 }; /* of strides, dilations, padding and kernels: what is computed from them does not overflow */
 
-/* ---- attributes and sizes ------------------------------------------------------------------------------------------------ */
+/* ---- attributes and sizes ---------------------------------------------------------------------------------------- */
 hd_error hd_check_spatial(const char *what, const int64_t *given, int axes) {
     for (int i = 1; i < axes; ++i)
         if ((given[i] == 0) != (given[0] == 0))
@@ -83,7 +83,7 @@ static hd_error check_images(const hd_tensor *x, const char *what) {
                                             what, HD_SHAPE_TEXT(x->layout.shape));
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 static hd_tensor *run(hd_thread *thread, hd_op_id id, hd_tensor *a, hd_tensor *b, hd_tensor *bias,
                       const hd_shape *shape, const hd_conv_attributes *attributes) {
     hd_dtype dtype = hd_dtype_promote((hd_dtype)a->dtype, (hd_dtype)b->dtype);
@@ -209,7 +209,7 @@ hd_tensor *hd_conv_weight_gradient(hd_tensor *x, hd_tensor *gradient, hd_shape k
     return run(thread, HD_OP_conv_weight_gradient, x, gradient, NULL, &shape, &a);
 }
 
-/* ---- by the number of spatial axes ------------------------------------------------------------------------------------- */
+/* ---- by the number of spatial axes ------------------------------------------------------------------------------- */
 typedef hd_tensor *(*convolution)(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
 
 static hd_tensor *with_axes(hd_thread *thread, const char *name, int axes, convolution convolve, hd_tensor *x,
@@ -239,9 +239,9 @@ WITH_AXES(conv_transpose, 1)
 WITH_AXES(conv_transpose, 2)
 WITH_AXES(conv_transpose, 3)
 
-/* ---- gradients --------------------------------------------------------------------------------------------------------- */
-/* The options that gave these attributes. For a transposed convolution to an image of sizes `image` (else NULL): the rows
- * behind the last window, which convolving left out. */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
+/* The options that gave these attributes. For a transposed convolution to an image of sizes `image` (else NULL): the
+ * rows behind the last window, which convolving left out. */
 static hd_conv_opts options_of(const hd_conv_attributes *a, const int64_t *image, const int64_t *kernel) {
     hd_conv_opts opts = HD_DEFAULTS(hd_conv_opts);
     opts.groups = a->groups;

@@ -50,7 +50,7 @@ hd_tensor *hd_zeros_like(hd_tensor *x) { LIKE("hd_zeros_like", 0); }
 hd_tensor *hd_ones_like(hd_tensor *x) { LIKE("hd_ones_like", 1); }
 hd_tensor *hd_full_like(hd_tensor *x, double value) { LIKE("hd_full_like", value); }
 
-/* ---- ranges ------------------------------------------------------------------------------------------------------- */
+/* ---- ranges ------------------------------------------------------------------------------------------------------ */
 static hd_tensor *range(hd_thread *thread, const hd_range_attributes *a, double count, hd_dtype dtype) {
     if (!(count >= 0 && count < 0x1p62)) {
         hd_fail(count < 0 ? HD_ERROR_VALUE : HD_ERROR_OVERFLOW, "a range of %g elements", count);
@@ -94,7 +94,7 @@ hd_tensor *hd_logspace(double start, double stop, int64_t count, hd_dtype dtype)
     return hd_span_end(&span, hd_cast(hd_exp10(hd_linspace(start, stop, count, HD_F64)), dtype));
 }
 
-/* ---- matrices ------------------------------------------------------------------------------------------------------ */
+/* ---- matrices ---------------------------------------------------------------------------------------------------- */
 /* rows - columns: where a row's number stands against a column's, [rows, columns]. */
 static hd_tensor *distance(int64_t rows, int64_t columns) {
     hd_tensor *r = hd_unsqueeze(hd_range(0, 1, rows, HD_I64), 1), *c = hd_range(0, 1, columns, HD_I64);

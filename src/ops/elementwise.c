@@ -21,7 +21,8 @@ static hd_error compute_dtype(const hd_thread *thread, hd_op_id id, hd_dtype pro
     return HD_OK;
 }
 
-/* Numbers in integer rows must fit, or the row would silently mean another number. A bound may lie outside the range. */
+/* Numbers in integer rows must fit, or the row would silently mean another number. A bound may lie outside the
+ * range. */
 static hd_error check_numbers(hd_op_id id, hd_dtype dtype, const double *numbers) {
     const bool bounds = id == HD_OP_clamp || id == HD_OP_clamp_min || id == HD_OP_clamp_max || id == HD_OP_hardtanh;
     for (int i = 0; i < hd_rows[id].numbers; ++i)

@@ -79,7 +79,7 @@ hd_tensor *hd_index_select(hd_tensor *x, int axis, hd_tensor *index) {
     return hd_execute(thread, &call);
 }
 
-/* ---- composites ------------------------------------------------------------------------------------------------------------- */
+/* ---- composites -------------------------------------------------------------------------------------------------- */
 hd_tensor *hd_take(hd_tensor *x, hd_tensor *index) {
     HD_ENTER("hd_take", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
@@ -173,7 +173,7 @@ hd_tensor *hd_one_hot(hd_tensor *index, int64_t classes, hd_dtype dtype) {
                                                         : (hd_fail(HD_ERROR_SHAPE, "no room for another axis"), NULL));
 }
 
-/* ---- gradients ---------------------------------------------------------------------------------------------------------------- */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 static hd_tensor *zeros_for(const hd_vjp_call *v, int input) {
     return hd_zeros(v->shapes[input], (hd_dtype)v->dtypes[input]);
 }

@@ -19,7 +19,7 @@ hd_tensor *hd_copy(hd_tensor *x) {
     return copy_of(thread, x);
 }
 
-/* ---- one behind the other ---------------------------------------------------------------------------------------------- */
+/* ---- one behind the other ---------------------------------------------------------------------------------------- */
 static hd_error check_list(hd_tensor *const *tensors, int count) {
     if (tensors == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`tensors` is NULL");
     if (count < 1 || count > HD_MAX_INPUTS)
@@ -71,7 +71,7 @@ hd_tensor *hd_stack(hd_tensor *const *tensors, int count, int axis) {
     return hd_span_end(&span, thread->error_code == HD_OK ? hd_concat(with_axis, count, axis) : NULL);
 }
 
-/* ---- padding --------------------------------------------------------------------------------------------------------------- */
+/* ---- padding ----------------------------------------------------------------------------------------------------- */
 /* padding[] is for the last `count` axes; spread it over all of them. */
 static hd_error spread_padding(const hd_tensor *x, const hd_padding *padding, int count, hd_padding out[HD_MAX_RANK]) {
     const int rank = x->layout.shape.rank;
@@ -159,7 +159,7 @@ hd_tensor *hd_pad_with(hd_tensor *x, const hd_padding *padding, int count, hd_pa
     return hd_span_end(&span, x);
 }
 
-/* ---- repeating and moving around ------------------------------------------------------------------------------------------------ */
+/* ---- repeating and moving around --------------------------------------------------------------------------------- */
 hd_tensor *hd_roll(hd_tensor *x, int64_t shift, int axis) {
     HD_ENTER("hd_roll", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
@@ -223,7 +223,7 @@ hd_tensor *hd_repeat_interleave(hd_tensor *x, int64_t times, int axis) {
     return hd_span_end(&span, repeat(x, axis, times, true));
 }
 
-/* ---- triangles --------------------------------------------------------------------------------------------------------------------- */
+/* ---- triangles --------------------------------------------------------------------------------------------------- */
 static hd_tensor *triangle(hd_thread *thread, hd_tensor *x, int64_t diagonal, bool lower) {
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
     const hd_shape *shape = &x->layout.shape;
@@ -250,7 +250,7 @@ hd_tensor *hd_triu(hd_tensor *x, int64_t diagonal) {
     return triangle(thread, x, diagonal, false);
 }
 
-/* ---- gradients ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 void hd_vjp_contiguous(hd_thread *thread, const hd_vjp_call *v) {
     (void)thread;
     v->results[0] = v->gradient;

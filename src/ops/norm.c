@@ -1,5 +1,5 @@
-/* Normalisation: layer_norm and rms_norm, one node and one pass over memory each, and their gradients. Backward runs the
- * fused gradients, or, where it will itself be differentiated, the same formulas in other ops. */
+/* Normalisation: layer_norm and rms_norm, one node and one pass over memory each, and their gradients. Backward runs
+ * the fused gradients, or, where it will itself be differentiated, the same formulas in other ops. */
 #include "ops/op.h"
 
 #include <math.h>
@@ -119,7 +119,7 @@ hd_tensor *hd_rms_norm_weight_gradient(hd_tensor *gradient, hd_tensor *x, double
     return run(thread, HD_OP_rms_norm_weight_gradient, (hd_tensor *[]){gradient, x}, 2, &shape, 1, eps);
 }
 
-/* ---- gradients --------------------------------------------------------------------------------------------------------- */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 /* The same in other ops, which have gradients themselves. */
 static void read_as_ops(const hd_vjp_call *v, bool centered) {
     const hd_norm_attributes *a = v->attributes;

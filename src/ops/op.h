@@ -46,8 +46,8 @@ typedef enum hd_op_id {
 } hd_op_id;
 
 extern const hd_op hd_ops[HD_OP_COUNT];
-/* The derivative of a row by an operand, as an op that runs fused: its inputs are what the sentence uses of a, b, c, y and
- * the gradient, in this order. */
+/* The derivative of a row by an operand, as an op that runs fused: its inputs are what the sentence uses of a, b, c, y
+ * and the gradient, in this order. */
 extern const hd_op hd_derivatives[HD_OP_ELEMENTWISE_COUNT][3];
 
 /* ---- elementwise rows: what the dtype rules and the kernels need to know ---- */
@@ -118,8 +118,8 @@ typedef struct hd_pad_attributes {
 typedef struct hd_matmul_attributes {
     bool turn_a, turn_b; /* the last two axes exchanged; a call without attributes turns neither */
 } hd_matmul_attributes;
-/* That a matrix product with a result of this dtype may be given such an operand instead of a cast of it: all of its numbers
- * are numbers of the result, and the product converts what it reads. */
+/* That a matrix product with a result of this dtype may be given such an operand instead of a cast of it: all of its
+ * numbers are numbers of the result, and the product converts what it reads. */
 static inline bool hd_product_widens(hd_dtype operand, hd_dtype result) {
     return result == HD_F32 ? operand == HD_BF16 || operand == HD_F16
                             : result == HD_I32 && (operand == HD_I8 || operand == HD_U8 || operand == HD_I16);
@@ -189,12 +189,13 @@ bool hd_view_layout(hd_op_id id, const void *attributes, const hd_layout *from, 
 /* An elementwise row by its id, as its public function runs it. */
 hd_tensor *hd_run_row(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs, const double *numbers);
 
-/* Calls the op `id` (derivative: 1 + operand, or 0) as its public function does, with all checks, from the attributes of
- * an earlier call; NULL with an error when they do not fit. Draws are not taken: the attributes say which. */
+/* Calls the op `id` (derivative: 1 + operand, or 0) as its public function does, with all checks, from the attributes
+ * of an earlier call; NULL with an error when they do not fit. Draws are not taken: the attributes say which. */
 hd_tensor *hd_replay(hd_thread *thread, hd_op_id id, int derivative, const void *attributes, hd_tensor *const *inputs,
                      int count, hd_dtype dtype, const hd_shape *shape);
 
-/* The largest number of a dtype that lies in [a, b) of a uniform draw: rounding may reach the upper end, which does not. */
+/* The largest number of a dtype that lies in [a, b) of a uniform draw: rounding may reach the upper end, which does
+ * not. */
 double hd_uniform_top(const hd_random_attributes *a, hd_dtype dtype);
 
 /* Runs a view of x: the same storage under another layout. */

@@ -1,4 +1,5 @@
-/* Pooling. The gradients are ops, and linear in the gradient they take, so that gradients of any order are made of them:
+/* Pooling. The gradients are ops, and linear in the gradient they take, so that gradients of any order are made of
+ * them:
  * what picks the largest is undone by what sends a gradient there, and the other way round. */
 #include "ops/op.h"
 
@@ -164,7 +165,7 @@ hd_tensor *hd_adaptive_avg_pool(hd_tensor *x, hd_shape size) {
     return hd_span_end(&span, hd_avg_pool(x, size, HD_OPTS(hd_pool_opts, .adaptive = true)));
 }
 
-/* ---- gradients --------------------------------------------------------------------------------------------------------- */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 static hd_pool_opts options_of(const hd_pool_attributes *a) {
     hd_pool_opts opts = HD_DEFAULTS(hd_pool_opts);
     opts.adaptive = a->adaptive;

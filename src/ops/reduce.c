@@ -73,7 +73,7 @@ hd_tensor *hd_argmin(hd_tensor *x, int axis, const hd_reduce_opts *opts) {
     return arg_reduce(thread, HD_OP_argmin, x, axis, opts);
 }
 
-/* ---- composites ---------------------------------------------------------------------------------------------------- */
+/* ---- composites -------------------------------------------------------------------------------------------------- */
 static hd_error count_reduced(const hd_tensor *x, hd_axes axes, double *count) {
     bool reduced[HD_MAX_RANK];
     HD_TRY(hd_tensor_check(x, "x"));
@@ -231,7 +231,7 @@ hd_tensor *hd_sum_to_shape(hd_tensor *x, hd_shape shape) {
     return hd_span_end(&span, hd_reshape(axes.count > 0 ? hd_sum(x, axes, NULL) : x, shape));
 }
 
-/* ---- gradients ------------------------------------------------------------------------------------------------------- */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 /* A reduced tensor with its axes back, of size 1. */
 static hd_tensor *with_axes(hd_tensor *t, const hd_vjp_call *v) {
     const hd_reduce_attributes *attributes = v->attributes;

@@ -1,5 +1,5 @@
-/* Calling an op from its id and attributes: what a loaded, parsed or rewritten graph is checked and built with. Every call
- * goes through the public function, so that whatever a file says is checked as if a program had said it. */
+/* Calling an op from its id and attributes: what a loaded, parsed or rewritten graph is checked and built with. Every
+ * call goes through the public function, so that whatever a file says is checked as if a program had said it. */
 #include "ops/row_uses.h"
 
 static hd_axes axes_of(const bool *flags, int rank) {

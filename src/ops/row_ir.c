@@ -7,7 +7,7 @@
 
 typedef int (*sentence)(hd_ir *ir, const int *v, const int *p);
 
-/* ---- every sentence as a function of its variables ------------------------------------------------------------------- */
+/* ---- every sentence as a function of its variables --------------------------------------------------------------- */
 #define SENTENCE(label, value)                                                                                         \
     static int label(hd_ir *ir, const int *v, const int *p_) {                                                         \
         const int x = v[0], a = v[0], b = v[1], c = v[2], g = v[HD_INPUT_GRADIENT], y = v[HD_INPUT_VALUE];             \
@@ -73,7 +73,7 @@ static const row_sentences sentences[HD_OP_ELEMENTWISE_COUNT] = {
 #include "ops/elementwise.def"
 };
 
-/* ---- reading one ------------------------------------------------------------------------------------------------------ */
+/* ---- reading one ------------------------------------------------------------------------------------------------- */
 bool hd_row_takes(hd_op_id id, hd_compute type) {
     switch ((hd_types)hd_rows[id].types) {
     case HD_TYPES_FLOATS: return type >= HD_COMPUTE_F32;
@@ -110,7 +110,7 @@ hd_error hd_row_derivative_ir(hd_op_id id, int operand, hd_compute type, hd_ir *
     return read_sentence(id, sentences[id].derivative[operand], type, true, out);
 }
 
-/* ---- many of them ------------------------------------------------------------------------------------------------------- */
+/* ---- many of them ------------------------------------------------------------------------------------------------ */
 enum { READINGS = HD_OP_ELEMENTWISE_COUNT * 4 * HD_COMPUTE_COUNT };
 
 hd_error hd_row_irs_begin(hd_row_irs *rows) {

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* ---- fused -------------------------------------------------------------------------------------------------------- */
+/* ---- fused ------------------------------------------------------------------------------------------------------- */
 static hd_tensor *run_derivative(hd_thread *thread, hd_op_id id, int operand, hd_tensor *const *variables,
                                  hd_dtype compute, hd_dtype dtype, const hd_shape *shape, const void *numbers) {
     const unsigned uses = hd_row_uses(id, operand);
@@ -30,7 +30,7 @@ static hd_tensor *digamma_derivative(hd_tensor *x) {
                           NULL);
 }
 
-/* ---- as tensor ops -------------------------------------------------------------------------------------------------- */
+/* ---- as tensor ops ----------------------------------------------------------------------------------------------- */
 #include "ops/words_tensor.h"
 
 typedef hd_tensor *(*sentence)(hd_tensor *const *v, hd_tensor *const *p_, hd_dtype dtype);
@@ -92,7 +92,7 @@ static hd_tensor *read_derivative(hd_op_id id, int operand, hd_tensor *const *va
     return hd_cast(sentences[id][operand](v, p, dtype), compute);
 }
 
-/* ---- both ------------------------------------------------------------------------------------------------------------ */
+/* ---- both -------------------------------------------------------------------------------------------------------- */
 void hd_vjp_elementwise(hd_thread *thread, const hd_vjp_call *v) {
     const hd_op_id id = (hd_op_id)v->op->id;
     hd_tensor *variables[5] = {NULL, NULL, NULL, v->output, v->gradient};

@@ -17,7 +17,7 @@ static hd_tensor *view_of(hd_thread *thread, hd_op_id id, hd_tensor *x, const vo
     return hd_view(thread, id, x, (hd_dtype)x->dtype, &layout, attributes);
 }
 
-/* ---- reshape ------------------------------------------------------------------------------------------------------- */
+/* ---- reshape ----------------------------------------------------------------------------------------------------- */
 /* Fills in a size of -1 and checks that the number of elements stays. */
 static hd_error resolve_reshape(const hd_tensor *x, hd_shape *shape) {
     int unknown = -1;
@@ -188,7 +188,7 @@ hd_tensor *hd_unsqueeze(hd_tensor *x, int axis) {
     return hd_reshape(x, shape);
 }
 
-/* ---- permutations of axes ---------------------------------------------------------------------------------------------- */
+/* ---- permutations of axes ---------------------------------------------------------------------------------------- */
 hd_tensor *hd_permute(hd_tensor *x, hd_axes order) {
     HD_ENTER("hd_permute", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
@@ -245,7 +245,7 @@ hd_tensor *hd_move_axis(hd_tensor *x, int from, int to) {
     return hd_permute(x, order);
 }
 
-/* ---- broadcasting --------------------------------------------------------------------------------------------------------- */
+/* ---- broadcasting ------------------------------------------------------------------------------------------------ */
 static hd_tensor *broadcast(hd_thread *thread, hd_tensor *x, const hd_shape *shape) {
     int64_t count;
     hd_shape both;
@@ -275,7 +275,7 @@ hd_tensor *hd_expand(hd_tensor *x, hd_shape shape) {
     return broadcast(thread, x, &shape);
 }
 
-/* ---- slices ------------------------------------------------------------------------------------------------------------------ */
+/* ---- slices ------------------------------------------------------------------------------------------------------ */
 static hd_tensor *slice(hd_thread *thread, hd_tensor *x, int axis, int64_t start, int64_t count, int64_t step) {
     const hd_slice_attributes attributes = {axis, count > 0 ? start : 0, count, count > 0 ? step : 1};
     return view_of(thread, HD_OP_slice, x, &attributes);
@@ -355,7 +355,7 @@ hd_tensor *hd_flip(hd_tensor *x, hd_axes axes) {
     return hd_span_end(&span, x);
 }
 
-/* ---- diagonals, windows, free layouts ----------------------------------------------------------------------------------------- */
+/* ---- diagonals, windows, free layouts ---------------------------------------------------------------------------- */
 hd_tensor *hd_diagonal(hd_tensor *x, int64_t offset, int axis1, int axis2) {
     HD_ENTER("hd_diagonal", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
@@ -422,7 +422,7 @@ hd_tensor *hd_as_strided(hd_tensor *x, hd_shape shape, hd_shape strides, int64_t
     return view_of(thread, HD_OP_as_strided, x, &attributes);
 }
 
-/* ---- gradients ------------------------------------------------------------------------------------------------------------------ */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 void hd_vjp_reshape(hd_thread *thread, const hd_vjp_call *v) {
     (void)thread;
     v->results[0] = hd_reshape(v->gradient, v->shapes[0]);

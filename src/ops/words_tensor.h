@@ -1,6 +1,6 @@
-/* The vocabulary read as tensor ops: a sentence becomes nested calls of public functions, which run at once, are captured
- * by a builder, and are noted on a tape, so that a derivative can itself be differentiated. Words that only scalar
- * programs use are not here: a sentence of a row has none of them. */
+/* The vocabulary read as tensor ops: a sentence becomes nested calls of public functions, which run at once, are
+ * captured by a builder, and are noted on a tape, so that a derivative can itself be differentiated. Words that only
+ * scalar programs use are not here: a sentence of a row has none of them. */
 #define ADD(a, b)       hd_add(a, b)
 #define SUB(a, b)       hd_sub(a, b)
 #define MUL(a, b)       hd_mul(a, b)

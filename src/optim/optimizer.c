@@ -92,7 +92,7 @@ hd_optimizer *hd_optimizer_new(const hd_optimizer_class *class_, void *state, hd
     return o;
 }
 
-/* ---- using one ---------------------------------------------------------------------------------------------------------------- */
+/* ---- using one --------------------------------------------------------------------------------------------------- */
 /* Small floats are updated in f32, and rounded once: epsilon and moments would vanish in them. */
 static hd_dtype update_dtype(const hd_tensor *p) {
     return hd_dtype_is_small_float((hd_dtype)p->dtype) ? HD_F32 : (hd_dtype)p->dtype;
@@ -184,7 +184,7 @@ void hd_optimizer_set_learning_rate(hd_optimizer *optimizer, double learning_rat
     hd_fill(optimizer->learning_rate, learning_rate);
 }
 
-/* ---- SGD ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- SGD --------------------------------------------------------------------------------------------------------- */
 static void sgd_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot) {
     const hd_sgd_opts *opts = state;
     const hd_dtype dtype = update_dtype(p);
@@ -238,7 +238,7 @@ hd_optimizer *hd_sgd(hd_tensors *parameters, double learning_rate, const hd_sgd_
                       parameters, learning_rate);
 }
 
-/* ---- Adam ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- Adam -------------------------------------------------------------------------------------------------------- */
 /* Bias corrections follow from the step count as tensors, so that a captured step stays right at every run. */
 static void adam_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot) {
     const hd_adam_opts *opts = state;
@@ -247,7 +247,8 @@ static void adam_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g
     g = hd_cast(g, dtype);
     if (opts->weight_decay != 0) g = hd_add(g, hd_mul_scalar(value, opts->weight_decay));
     hd_tensor *m = slot[0], *v = slot[1];
-    /* one after the other: compilers evaluate arguments in different orders, and a recorded step should be the same graph */
+    /* one after the other: compilers evaluate arguments in different orders, and a recorded step should be the same
+     * graph */
     hd_tensor *fresh = hd_mul_scalar(g, 1 - opts->beta1), *kept = hd_mul_scalar(m, opts->beta1);
     hd_assign(m, hd_add(kept, fresh));
     fresh = hd_mul_scalar(hd_square(g), 1 - opts->beta2);

@@ -7,7 +7,7 @@
 
 #if HD_HAS_FILES
 
-/* ---- words that files use ---------------------------------------------------------------------------------------------- */
+/* ---- words that files use ---------------------------------------------------------------------------------------- */
 /* As PNG's: not text, and damaged by whoever changes line ends. */
 const char hd_file_magic[8] = {'\x89', 'H', 'O', 'D', 'U', '\r', '\n', '\x1a'};
 const char *const hd_file_ids[HD_FILE_SECTION_COUNT] = {
@@ -34,7 +34,7 @@ uint32_t hd_file_field_kind(hd_field_kind kind) { /* never renumbered, unlike th
     return 0;
 }
 
-/* ---- messages -------------------------------------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
 /* A message may quote a file, whose bytes must not reach a terminal as they are. */
 static void tame(char *text) {
     for (; *text != '\0'; ++text)
@@ -63,7 +63,7 @@ const char *hd_file_short(const char *path) {
     return length > 160 ? path + length - 160 : path;
 }
 
-/* ---- paths -------------------------------------------------------------------------------------------------------------------- */
+/* ---- paths ------------------------------------------------------------------------------------------------------- */
 /* The path with an extension: .hoduscript, unless the last part has one. The caller releases it. */
 static char *with_extension(const char *path) {
     static const char extension[] = ".hoduscript";
@@ -88,7 +88,7 @@ static char *with_extension(const char *path) {
     return out;
 }
 
-/* ---- the public functions ----------------------------------------------------------------------------------------------------- */
+/* ---- the public functions ---------------------------------------------------------------------------------------- */
 void hd_script_save(hd_script *script, const char *path) {
     HD_ENTER("hd_script_save", );
     if (hd_script_check_argument(script) != HD_OK) return;

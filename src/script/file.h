@@ -1,7 +1,7 @@
 /* .hoduscript files from inside; docs/hoduscript.md describes them byte by byte.
  *
- * A file is a head, a table of sections, the sections (strings, tables, nodes: a few bytes each, read and verified when a
- * script is loaded), and the tensors' bytes behind them. Constants stay in the file until somebody reads them: their
+ * A file is a head, a table of sections, the sections (strings, tables, nodes: a few bytes each, read and verified when
+ * a script is loaded), and the tensors' bytes behind them. Constants stay in the file until somebody reads them: their
  * storages have the home "file", which holds the open file. */
 #ifndef HD_SCRIPT_FILE_H
 #define HD_SCRIPT_FILE_H
@@ -57,8 +57,8 @@ static inline void hd_file_set_u64(unsigned char *at, uint64_t v) {
     hd_file_set_u32(at + 4, (uint32_t)(v >> 32));
 }
 
-/* Puts words in front of the pending error's message, "is damaged": "constant #2 is damaged". The code stays, or becomes
- * `code`; out of memory is always that. Returns it. */
+/* Puts words in front of the pending error's message, "is damaged": "constant #2 is damaged". The code stays, or
+ * becomes `code`; out of memory is always that. Returns it. */
 hd_error hd_file_reword(hd_thread *thread, hd_error code, const char *format, ...)
     __attribute__((format(printf, 3, 4), cold));
 /* As much of the end of a path as messages have room for. */

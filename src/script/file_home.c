@@ -21,7 +21,7 @@ enum { CHUNK = 256 << 10 }; /* read and summed up while it is in the cache */
 
 uint64_t hd_file_checksum(const void *bytes, size_t count) { return XXH64(bytes, count, 0); }
 
-/* ---- the file ------------------------------------------------------------------------------------------------------ */
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
 static void file_destroy(hd_thread *thread, hd_object *object) {
     hd_file *f = (hd_file *)object;
     if (f->map != NULL) munmap((void *)f->map, (size_t)f->size);
@@ -83,7 +83,7 @@ hd_error hd_file_read(const hd_file *f, void *out, uint64_t offset, uint64_t byt
     return HD_OK;
 }
 
-/* ---- tensors --------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 static bool all_bools(const unsigned char *bytes, size_t count) {
     unsigned char all = 0;
     for (size_t i = 0; i < count; ++i) all |= bytes[i];
@@ -114,8 +114,9 @@ static hd_error read_tensor(const hd_file_tensor *t, unsigned char *out) {
     return bools ? HD_OK : hd_fail(HD_ERROR_VALUE, "is a tensor of bool with bytes that are neither 0 nor 1");
 }
 
-/* ---- constants: read when they are first used -------------------------------------------------------------------------- */
-/* The storage keeps its home for good: threads that share it look at `ready`, never at fields that another one changes. */
+/* ---- constants: read when they are first used -------------------------------------------------------------------- */
+/* The storage keeps its home for good: threads that share it look at `ready`, never at fields that another one
+ * changes. */
 static hd_error read_constant(hd_thread *thread, hd_storage *s, const hd_file_tensor *t) {
     if (t->file->map != NULL) {
         struct stat status; /* one that was cut since would kill us below; later on nothing can be done */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- attributes -------------------------------------------------------------------------------------------------------------- */
+/* ---- attributes -------------------------------------------------------------------------------------------------- */
 static hd_error take_list(hd_cursor *c, int64_t *out, int *count) {
     uint32_t n;
     HD_TRY(hd_cursor_u32(c, &n));
@@ -104,7 +104,7 @@ static hd_error read_spans(hd_reader *r) {
     return hd_cursor_end(c);
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------------------------------------- */
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
 static hd_error read_shape(const hd_reader *r, uint32_t number, hd_dtype dtype, hd_shape *shape, int64_t *count) {
     if (number >= r->shapes.count) return HD_BAD("names shape %u of %u", number, r->shapes.count);
     const hd_piece *p = &r->shapes.items[number];
@@ -243,7 +243,7 @@ static hd_error read_nodes(hd_reader *r) {
     return hd_cursor_end(&r->sections[HD_FILE_CELL]);
 }
 
-/* ---- what leaves a run, and the script -------------------------------------------------------------------------------------------- */
+/* ---- what leaves a run, and the script --------------------------------------------------------------------------- */
 static hd_error check_updates(const hd_graph *g) {
     for (uint32_t i = 0; i < g->cell_count; ++i) {
         const hd_graph_cell *c = &g->cells[i];

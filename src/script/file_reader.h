@@ -1,7 +1,7 @@
 /* Reading a .hoduscript file: what its two parts share, the tables (file_tables.c) and the nodes (file_read.c).
  *
- * Nothing in a file is believed: every count is held against the bytes that are there before anything is allocated, every
- * number against what it counts, every string ends; what the nodes mean is checked by calling them. */
+ * Nothing in a file is believed: every count is held against the bytes that are there before anything is allocated,
+ * every number against what it counts, every string ends; what the nodes mean is checked by calling them. */
 #ifndef HD_SCRIPT_FILE_READER_H
 #define HD_SCRIPT_FILE_READER_H
 
@@ -43,7 +43,7 @@ typedef struct hd_reader {
     hd_graph *g;
 } hd_reader;
 
-/* ---- taking bytes ------------------------------------------------------------------------------------------------------ */
+/* ---- taking bytes ------------------------------------------------------------------------------------------------ */
 #define HD_BAD(...) hd_fail(HD_ERROR_VALUE, __VA_ARGS__)
 
 static inline size_t hd_cursor_left(const hd_cursor *c) { return (size_t)(c->end - c->at); }

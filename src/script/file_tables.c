@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* ---- the head and the table of sections ---------------------------------------------------------------------------------- */
+/* ---- the head and the table of sections -------------------------------------------------------------------------- */
 static hd_error check_head(const hd_file *f, const unsigned char *head) {
     if (memcmp(head, hd_file_magic, sizeof hd_file_magic) != 0) return HD_BAD("is no .hoduscript file");
     const uint32_t version = hd_file_u32(head + 8), sections = hd_file_u32(head + 12);
@@ -82,7 +82,7 @@ hd_error hd_reader_sections(hd_reader *r) {
     return HD_OK;
 }
 
-/* ---- tables ---------------------------------------------------------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
 static hd_error read_pieces(hd_cursor *c, hd_pieces *out) {
     uint32_t count;
     HD_TRY(hd_cursor_count(c, 4, &count));

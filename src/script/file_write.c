@@ -46,7 +46,7 @@ typedef struct writer {
     int descriptor;
 } writer;
 
-/* ---- bytes ---------------------------------------------------------------------------------------------------------------- */
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
 static unsigned char *extend(bytes *b, size_t count) {
     if (!b->failed && count > b->capacity - b->length) {
         const size_t capacity = (b->capacity + count) * 2 + 64;
@@ -79,7 +79,7 @@ static void put_list(bytes *b, const int64_t *values, int count) {
     for (int i = 0; i < count; ++i) put_u64(b, (uint64_t)values[i]);
 }
 
-/* ---- numbered entries --------------------------------------------------------------------------------------------------------- */
+/* ---- numbered entries -------------------------------------------------------------------------------------------- */
 /* UINT32_MAX with an error. */
 static uint32_t number_of(numbered *t, const void *entry, size_t count) {
     const uint32_t before = t->pool.entries, place = hd_pool_intern(&t->pool, entry, count);
@@ -115,7 +115,7 @@ static void release_numbered(numbered *t) {
     hd_array_release(t->numbers);
 }
 
-/* ---- dtypes, ops, shapes -------------------------------------------------------------------------------------------------------- */
+/* ---- dtypes, ops, shapes ----------------------------------------------------------------------------------------- */
 static uint32_t type_number(writer *w, hd_dtype dtype) {
     if (w->types[dtype] == 0) {
         put_u32(&w->sections[HD_FILE_TYPE], string(w, hd_dtype_name(dtype)));
@@ -149,7 +149,7 @@ static uint32_t shape_number(writer *w, uint32_t node) {
     return number_of(&w->shapes, sizes, (size_t)shape.rank * 8);
 }
 
-/* ---- attributes --------------------------------------------------------------------------------------------------------------------- */
+/* ---- attributes -------------------------------------------------------------------------------------------------- */
 static void put_field(writer *w, bytes *b, const hd_field *f, const char *attributes) {
     const void *at = attributes + f->offset;
     int64_t values[HD_MAX_RANK] = {0};
@@ -198,7 +198,7 @@ static uint32_t attributes_number(writer *w, uint32_t node, bytes *scratch) { /*
     return scratch->failed ? UINT32_MAX : number_of(&w->attributes, scratch->at, scratch->length) + 1;
 }
 
-/* ---- nodes and tables ------------------------------------------------------------------------------------------------------------------ */
+/* ---- nodes and tables -------------------------------------------------------------------------------------------- */
 static void put_node(writer *w, uint32_t i, bytes *scratch) {
     const hd_node *n = &w->g->nodes[i];
     const bool is_call = hd_node_is_call(n);
@@ -295,7 +295,7 @@ static hd_error encode(writer *w) {
     return HD_OK;
 }
 
-/* ---- into the file ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- into the file ----------------------------------------------------------------------------------------------- */
 static void lay_out(writer *w) {
     uint64_t end = HD_FILE_HEAD + HD_FILE_SECTION_COUNT * HD_FILE_ENTRY;
     for (int s = 0; s < HD_FILE_SECTION_COUNT; ++s) {
@@ -379,8 +379,9 @@ static hd_error fill(writer *w) {
     return fsync(w->descriptor) == 0 ? HD_OK : hd_fail(HD_ERROR_STATE, "cannot be written: %s", strerror(errno));
 }
 
-/* ---- a new file that takes the place of the old one -------------------------------------------------------------------------------------------- */
-/* A new file in the folder of `path`, readable for whom the umask allows; its name in `temporary`, which has the room. */
+/* ---- a new file that takes the place of the old one -------------------------------------------------------------- */
+/* A new file in the folder of `path`, readable for whom the umask allows; its name in `temporary`, which has the
+ * room. */
 static hd_error open_temporary(writer *w, const char *path, char *temporary) {
     const char *slash = strrchr(path, '/');
     const int folder = slash != NULL ? (int)(slash + 1 - path) : 0;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- compilers ------------------------------------------------------------------------------------------------------------- */
+/* ---- compilers --------------------------------------------------------------------------------------------------- */
 const hd_compiler_interface *hd_compiler_interface_of(hd_compiler compiler) {
     static const hd_compiler_interface hodu = {"HODU", hd_hodu_compile}, xla = {"XLA", hd_xla_executable};
     return compiler == HD_COMPILER_HODU ? &hodu : compiler == HD_COMPILER_XLA ? &xla : NULL;
@@ -34,7 +34,7 @@ bool hd_compiler_available(hd_compiler compiler) {
     return false;
 }
 
-/* ---- making and releasing ---------------------------------------------------------------------------------------------------- */
+/* ---- making and releasing ---------------------------------------------------------------------------------------- */
 static void outputs_destroy(hd_thread *thread, hd_object *object) {
     hd_outputs *o = (hd_outputs *)object;
     for (uint32_t i = 0; i < o->count; ++i) hd_tensor_drop(thread, o->items[i]);
@@ -137,7 +137,7 @@ hd_script *hd_script_clone(hd_script *script) {
     return s;
 }
 
-/* ---- inputs ------------------------------------------------------------------------------------------------------------------- */
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
 static void set_input(hd_thread *thread, hd_script *s, const char *name, hd_tensor *t) {
     if (hd_script_check_argument(s) != HD_OK || hd_tensor_check(t, "t") != HD_OK) return;
     const hd_graph *g = s->graph;
@@ -185,7 +185,7 @@ void hd_script_clear_inputs(hd_script *script) {
     }
 }
 
-/* ---- choices -------------------------------------------------------------------------------------------------------------------- */
+/* ---- choices ----------------------------------------------------------------------------------------------------- */
 static void choose_compiler(hd_thread *thread, hd_script *s, hd_compiler compiler) {
     if (hd_script_check_argument(s) != HD_OK) return;
     if (compiler != HD_COMPILER_HODU && compiler != HD_COMPILER_XLA) {
@@ -245,7 +245,7 @@ void hd_script_set_optimization_level(hd_script *script, hd_optimization_level l
     script->level = level;
 }
 
-/* ---- compiling and running --------------------------------------------------------------------------------------------------------- */
+/* ---- compiling and running --------------------------------------------------------------------------------------- */
 hd_error hd_script_check_eager(const hd_thread *thread) {
     return thread->executor->captures
                ? hd_fail(HD_ERROR_STATE,
@@ -351,7 +351,7 @@ hd_outputs *hd_script_run(hd_script *script) {
     return hd_scope_share(thread, &o->object);
 }
 
-/* ---- outputs ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- outputs ----------------------------------------------------------------------------------------------------- */
 static hd_error outputs_check(const hd_outputs *o) {
     if (o == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`outputs` is NULL");
     if (o->object.kind == &outputs_kind) return HD_OK;
@@ -409,7 +409,7 @@ hd_tensor *hd_script_output(hd_script *script, const char *name) {
     return get_output(thread, script->last, name);
 }
 
-/* ---- state ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- state ------------------------------------------------------------------------------------------------------- */
 /* A tensor over the storage of a cell; the current scope's. */
 static hd_tensor *cell_tensor(hd_thread *thread, const hd_script *s, const char *name) {
     const hd_graph *g = s->graph;
@@ -454,7 +454,7 @@ void hd_script_set_state(hd_script *script, const char *name, hd_tensor *value) 
     hd_span_end(&span, NULL);
 }
 
-/* ---- looking ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
 hd_script_figures hd_script_stats(const hd_script *script) {
     hd_script_figures f = {0};
     HD_ENTER_ALWAYS("hd_script_stats", f);

@@ -1,7 +1,7 @@
 /* Writing StableHLO, op by op: a function adds a line (or a few) and gives the value that it defines. Inside the room.
  *
- * Values know their dtype and shape, so a program is written as it would be with tensors. What fails is remembered in the
- * emitter, and values go on being numbers: whoever emits looks once, at the end. */
+ * Values know their dtype and shape, so a program is written as it would be with tensors. What fails is remembered in
+ * the emitter, and values go on being numbers: whoever emits looks once, at the end. */
 #ifndef HD_XLA_BUILD_H
 #define HD_XLA_BUILD_H
 
@@ -52,8 +52,8 @@ typedef struct hd_hlo {
 } hd_hlo;
 
 /* ---- writing ---- */
-/* %v a value, %t its type, %s a string, %d an int64_t, %l a list: const int64_t *, int. Other letters begin a name of the
- * text, such as %a in a region. */
+/* %v a value, %t its type, %s a string, %d an int64_t, %l a list: const int64_t *, int. Other letters begin a name of
+ * the text, such as %a in a region. */
 void hd_hlo_say(hd_hlo *e, const char *format, ...);
 hd_ssa hd_hlo_define(hd_hlo *e, hd_dtype dtype, const hd_shape *shape);
 void hd_hlo_fail(hd_hlo *e, hd_error status);
@@ -130,7 +130,8 @@ hd_ssa hd_hlo_put(hd_hlo *e, hd_ssa flat, hd_ssa places, hd_ssa values, const ch
 /* ---- nodes ---- */
 hd_ssa hd_hlo_node(hd_hlo *e, uint32_t node);             /* the value of a node that was emitted */
 hd_ssa hd_hlo_input(hd_hlo *e, uint32_t node, int input); /* of an input of a node */
-/* The place of the first element where `bad` holds is what a run reports; value: i64 of bad's shape, or id HD_NO_NODE. */
+/* The place of the first element where `bad` holds is what a run reports; value: i64 of bad's shape, or id
+ * HD_NO_NODE. */
 void hd_hlo_check_that(hd_hlo *e, hd_hlo_check_kind kind, uint32_t node, int64_t bound, hd_ssa bad, hd_ssa value);
 
 /* One for each family: the value of the node. */

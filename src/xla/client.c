@@ -87,9 +87,9 @@ static void wait_for_all(void) {
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
-/* XLA's threads must not work while the plugin's destructors run, and what comes after those, such as the release of what main
- * held, must not call XLA any more. Destructors of what XLA made on the way come before functions of atexit that were registered
- * at its start; those of a thread's variables come before all, where the C library has them. */
+/* XLA's threads must not work while the plugin's destructors run, and what comes after those, such as the release of
+ * what main held, must not call XLA any more. Destructors of what XLA made on the way come before functions of atexit
+ * that were registered at its start; those of a thread's variables come before all, where the C library has them. */
 extern int __cxa_thread_atexit_impl(void (*end)(void *), void *object, void *library) __attribute__((weak));
 extern void *__dso_handle __attribute__((visibility("hidden")));
 

@@ -151,8 +151,8 @@ void hd_xla_event_destroy(const hd_xla_device *device, hd_pjrt_event *event);
 hd_error hd_xla_run(const hd_xla_program *program, hd_xla_buffer *const *arguments, int argument_count,
                     hd_xla_buffer *outputs, hd_pjrt_event **done);
 
-/* Takes the end of a run that nobody waits for; hd_synchronize does, and the end of the process. Waits for the oldest when there
- * are too many. */
+/* Takes the end of a run that nobody waits for; hd_synchronize does, and the end of the process. Waits for the oldest
+ * when there are too many. */
 void hd_xla_run_goes_on(const hd_xla_device *device, hd_pjrt_event *done);
 
 /* ---- inside this room -------------------------------------------------------------------------------------------- */

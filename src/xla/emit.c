@@ -11,7 +11,7 @@ enum {
     TEXT_BYTES = 128 /* constants up to this are text, larger ones arguments */
 };
 
-/* ---- nodes ------------------------------------------------------------------------------------------------------------------ */
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
 /* A number is written where it is first read. */
 hd_ssa hd_hlo_node(hd_hlo *e, uint32_t node) {
     if (!e->defined[node]) {
@@ -53,7 +53,7 @@ static hd_ssa emit_node(hd_hlo *e, uint32_t node) {
     return refused(e, node);
 }
 
-/* ---- arguments and results ---------------------------------------------------------------------------------------------------- */
+/* ---- arguments and results --------------------------------------------------------------------------------------- */
 static void add_argument(hd_hlo *e, hd_hlo_argument_kind kind, uint32_t place, uint32_t node, hd_ssa value,
                          int32_t result) {
     e->out->arguments[e->out->argument_count] = (hd_hlo_argument){kind, place, node, result};
@@ -69,7 +69,8 @@ static hd_ssa defined(hd_hlo *e, uint32_t node) {
 
 static bool is_text(const hd_graph *g, uint32_t node) { return hd_node_bytes(g, node) <= TEXT_BYTES; }
 
-/* What the text needs before the first op. The result of a cell's update comes after the outputs, in the order of cells. */
+/* What the text needs before the first op. The result of a cell's update comes after the outputs, in the order of
+ * cells. */
 static void emit_arguments(hd_hlo *e) {
     const hd_graph *g = e->g;
     for (uint32_t i = 0; i < g->input_count; ++i)

@@ -1,4 +1,5 @@
-/* A graph as StableHLO text, for a PJRT plugin. The text computes what the graph computes, bit by bit where that is promised:
+/* A graph as StableHLO text, for a PJRT plugin. The text computes what the graph computes, bit by bit where that is
+ * promised:
  * what StableHLO leaves open or says differently (casts, shifts, division by 0, indices) is written out. */
 #ifndef HD_XLA_EMIT_H
 #define HD_XLA_EMIT_H
@@ -56,12 +57,13 @@ typedef struct hd_stablehlo {
     uint32_t argument_count, result_count, check_count;
 } hd_stablehlo;
 
-/* The program of a graph; an error names the op that XLA cannot take. Time and text grow with the graph, and not faster. */
+/* The program of a graph; an error names the op that XLA cannot take. Time and text grow with the graph, and not
+ * faster. */
 hd_error hd_stablehlo_emit(hd_thread *thread, const hd_graph *g, hd_stablehlo *out);
 void hd_stablehlo_release(hd_stablehlo *s);
 
-/* The error that the fault result of a run tells of, worded as the device words it: {1 + check, place, bits of the value}.
- * HD_OK when all is 0. */
+/* The error that the fault result of a run tells of, worded as the device words it: {1 + check, place, bits of the
+ * value}. HD_OK when all is 0. */
 hd_error hd_stablehlo_fault(hd_thread *thread, const hd_graph *g, const hd_stablehlo *s, const int64_t fault[3]);
 /* When the pending error is XLA's and names a line of the text: adds the node that the line is of. */
 void hd_stablehlo_name_node(hd_thread *thread, const hd_graph *g, const hd_stablehlo *s);

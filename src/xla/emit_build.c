@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-/* ---- writing ------------------------------------------------------------------------------------------------------------ */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 const char *hd_hlo_dtype(hd_dtype dtype) {
     static const char *const names[HD_DTYPE_COUNT] = {
         [HD_BOOL] = "i1",   [HD_U8] = "ui8",          [HD_U16] = "ui16",      [HD_U32] = "ui32", [HD_U64] = "ui64",
@@ -82,7 +82,7 @@ void hd_hlo_leave(hd_hlo *e, hd_hlo_frame *f) {
     e->into = f->outer;
 }
 
-/* ---- what is known ------------------------------------------------------------------------------------------------------ */
+/* ---- what is known ----------------------------------------------------------------------------------------------- */
 static uint64_t key_hash(const hd_hlo_key *k) {
     uint64_t h = (k->bits ^ ((uint64_t)k->kind << 40) ^ ((uint64_t)k->dtype << 56)) * 0x9E3779B97F4A7C15u;
     for (int i = 0; i < k->shape.rank; ++i) h = (h ^ (h >> 31) ^ (uint64_t)k->shape.size[i]) * 0xBF58476D1CE4E5B9u;
@@ -138,7 +138,7 @@ void hd_hlo_known_release(hd_hlo_known *k) {
     *k = (hd_hlo_known){0};
 }
 
-/* ---- constants: floats as their bits, which no parser rounds ------------------------------------------------------------- */
+/* ---- constants: floats as their bits, which no parser rounds ----------------------------------------------------- */
 static void say_element(hd_hlo *e, hd_dtype dtype, uint64_t bits) {
     hd_text *t = &e->into->text;
     const int bytes = hd_dtype_bytes[dtype];
@@ -222,7 +222,7 @@ hd_ssa hd_hlo_iota(hd_hlo *e, hd_dtype dtype, const hd_shape *shape, int axis) {
     return v;
 }
 
-/* ---- element by element --------------------------------------------------------------------------------------------------- */
+/* ---- element by element ------------------------------------------------------------------------------------------ */
 hd_ssa hd_hlo_unary(hd_hlo *e, const char *op, hd_ssa x) {
     const hd_ssa v = hd_hlo_define(e, x.dtype, &x.shape);
     hd_hlo_say(e, "    %v = stablehlo.%s %v : %t\n", &v, op, &x, &v);
@@ -278,7 +278,7 @@ hd_ssa hd_hlo_bitcast(hd_hlo *e, hd_ssa x, hd_dtype dtype) {
     return x.dtype == dtype ? x : retyped(e, "bitcast_convert", x, dtype, &x.shape);
 }
 
-/* ---- shape ---------------------------------------------------------------------------------------------------------------- */
+/* ---- shape ------------------------------------------------------------------------------------------------------- */
 hd_ssa hd_hlo_reshape(hd_hlo *e, hd_ssa x, const hd_shape *shape) {
     return hd_shape_equal(x.shape, *shape) ? x : retyped(e, "reshape", x, x.dtype, shape);
 }
@@ -370,7 +370,7 @@ hd_ssa hd_hlo_concat(hd_hlo *e, const hd_ssa *parts, int count, int axis) {
     return v;
 }
 
-/* ---- many elements -------------------------------------------------------------------------------------------------------- */
+/* ---- many elements ----------------------------------------------------------------------------------------------- */
 hd_ssa hd_hlo_identity(hd_hlo *e, hd_dtype dtype, const char *op) {
     const double value = strcmp(op, "multiply") == 0 || strcmp(op, "and") == 0 ? 1
                          : strcmp(op, "maximum") == 0                          ? -INFINITY

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- products ----------------------------------------------------------------------------------------------------------------- */
+/* ---- products ---------------------------------------------------------------------------------------------------- */
 static hd_ssa with_front(hd_hlo *e, hd_ssa x, const hd_shape *front) {
     hd_shape shape = *front;
     shape.size[shape.rank++] = x.shape.size[x.shape.rank - 2];
@@ -13,11 +13,12 @@ static hd_ssa with_front(hd_hlo *e, hd_ssa x, const hd_shape *front) {
     return hd_hlo_broadcast(e, x, &shape);
 }
 
-/* a [..., m, n] times b [k, n] turned. The CPU plugin takes 3 to 5 times as long for a product with a turned second matrix as for
- * one with a turned first (f32, two cores, [64,1024] by [1024,1024]: 3400 us, not turned 1000), and an explicit transpose is
- * folded into it. So where a has few rows it computes b a^T, which turns the small matrix, and turns the small result:
- * 734 us; [32,512] by [512,512] 125 instead of 362, [128,2048] by [2048,2048] 9.7 ms instead of 23.5. With half as many rows as
- * columns there is no gain any more. The barrier keeps XLA from making the first form of it again. */
+/* a [..., m, n] times b [k, n] turned. The CPU plugin takes 3 to 5 times as long for a product with a turned second
+ * matrix as for one with a turned first (f32, two cores, [64,1024] by [1024,1024]: 3400 us, not turned 1000), and an
+ * explicit transpose is folded into it. So where a has few rows it computes b a^T, which turns the small matrix, and
+ * turns the small result:
+ * 734 us; [32,512] by [512,512] 125 instead of 362, [128,2048] by [2048,2048] 9.7 ms instead of 23.5. With half as many
+ * rows as columns there is no gain any more. The barrier keeps XLA from making the first form of it again. */
 static hd_ssa times_turned(hd_hlo *e, hd_ssa a, hd_ssa b) {
     const int64_t columns = b.shape.size[0], inner = b.shape.size[1],
                   rows = inner > 0 ? hd_shape_count(a.shape) / inner : 0;
@@ -58,7 +59,7 @@ hd_ssa hd_hlo_emit_contract(hd_hlo *e, uint32_t node) {
                        dtype);
 }
 
-/* ---- attention ---------------------------------------------------------------------------------------------------------------- */
+/* ---- attention --------------------------------------------------------------------------------------------------- */
 static hd_ssa over_keys(hd_hlo *e, const char *op, hd_ssa x) {
     bool last[HD_MAX_RANK] = {false};
     last[x.shape.rank - 1] = true;

@@ -39,7 +39,8 @@ static hd_ssa forward(hd_hlo *e, hd_ssa x, hd_ssa kernel, const hd_conv_attribut
     return convolve(e, x, kernel, (const char *const[3]){"b, f", "o, i", "b, f"}, &w, shape, a->groups, 1);
 }
 
-/* Its transpose: x with zeros between its pixels, and the kernel turned round. [in, out / groups] becomes [in / groups, out]. */
+/* Its transpose: x with zeros between its pixels, and the kernel turned round. [in, out / groups] becomes [in / groups,
+ * out]. */
 static hd_ssa transposed(hd_hlo *e, hd_ssa x, hd_ssa kernel, const hd_conv_attributes *a, const hd_shape *shape) {
     const int axes = a->stride.rank;
     window w;

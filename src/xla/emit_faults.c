@@ -1,5 +1,5 @@
-/* What StableHLO lets pass: integers divided by 0, indices that are out of range. Each check finds the first place where it
- * fails; the run's fault is that of the first check that does. */
+/* What StableHLO lets pass: integers divided by 0, indices that are out of range. Each check finds the first place
+ * where it fails; the run's fault is that of the first check that does. */
 #include "core/memory.h"
 #include "ops/op.h"
 #include "xla/build.h"
@@ -49,7 +49,7 @@ void hd_hlo_check_that(hd_hlo *e, hd_hlo_check_kind kind, uint32_t node, int64_t
     e->failed = is_first ? failed : hd_hlo_either(e, e->failed, failed);
 }
 
-/* ---- and its words ------------------------------------------------------------------------------------------------------------ */
+/* ---- and its words ----------------------------------------------------------------------------------------------- */
 static hd_error row_fault(const hd_graph *g, uint32_t node, int64_t place) {
     const bool zero = hd_rows[g->nodes[node].op].guard == HD_GUARD_ZERO;
     const hd_shape shape = hd_node_shape(g, node);
@@ -97,7 +97,7 @@ hd_error hd_stablehlo_fault(hd_thread *thread, const hd_graph *g, const hd_stabl
     return status;
 }
 
-/* ---- errors of XLA, which name a line: "-:12:5: error: ..." --------------------------------------------------------------------- */
+/* ---- errors of XLA, which name a line: "-:12:5: error: ..." ------------------------------------------------------ */
 static const char *line_of(const char *text, long line) {
     for (; line > 1 && text != NULL; --line) {
         text = strchr(text, '\n');

@@ -1,5 +1,5 @@
-/* Indexing. Indices are brought to i64 and counted from the front; what is out of range is reported, and clamped or dropped by
- * the op, so that nothing else happens. */
+/* Indexing. Indices are brought to i64 and counted from the front; what is out of range is reported, and clamped or
+ * dropped by the op, so that nothing else happens. */
 #include "ops/op.h"
 #include "xla/build.h"
 
@@ -29,7 +29,7 @@ static hd_ssa element_places(hd_hlo *e, hd_ssa index, const hd_shape *x, int axi
     return at;
 }
 
-/* ---- slices: one index for all that lies on the other axes ------------------------------------------------------------------ */
+/* ---- slices: one index for all that lies on the other axes ------------------------------------------------------- */
 static hd_ssa vectors(hd_hlo *e, hd_ssa index) {
     const hd_shape shape = {.rank = 2, .size = {hd_shape_count(index.shape), 1}};
     return hd_hlo_reshape(e, index, &shape);
@@ -93,7 +93,7 @@ static hd_ssa list_places(hd_hlo *e, uint32_t node, uint32_t list, int axis, int
     return hd_hlo_select(e, hd_hlo_compare(e, "LT", flat, zero), hd_hlo_add(e, flat, size), flat);
 }
 
-/* ---- the ops --------------------------------------------------------------------------------------------------------------------- */
+/* ---- the ops ----------------------------------------------------------------------------------------------------- */
 static hd_ssa scatter(hd_hlo *e, uint32_t node) {
     static const char *const ops[] = {[HD_SCATTER_SET] = "",
                                       [HD_SCATTER_ADD] = "add",

@@ -1,12 +1,12 @@
-/* Creation, views, movement, and writing parts: values that change their shape or place, and nothing else. A view of any
- * layout is read as slices of its source where it consists of them, and element by element where not. */
+/* Creation, views, movement, and writing parts: values that change their shape or place, and nothing else. A view of
+ * any layout is read as slices of its source where it consists of them, and element by element where not. */
 #include "ops/op.h"
 #include "xla/build.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- creation -------------------------------------------------------------------------------------------------------------- */
+/* ---- creation ---------------------------------------------------------------------------------------------------- */
 static bool is_whole(double v) { return v > -0x1p53 && v < 0x1p53 && v == floor(v); }
 
 /* Whole numbers are counted in i64; others are computed as f64 are. */
@@ -35,7 +35,7 @@ hd_ssa hd_hlo_emit_create(hd_hlo *e, uint32_t node) {
     return hd_hlo_number(e, (hd_dtype)n->dtype, &shape, value);
 }
 
-/* ---- any layout over a contiguous value --------------------------------------------------------------------------------------- */
+/* ---- any layout over a contiguous value -------------------------------------------------------------------------- */
 /* A layout as slices of its source: axis i of it runs along axis `axis[i]` (-1: it stands still), `step[i]` apart. */
 typedef struct parts {
     int axis[HD_MAX_RANK];
@@ -79,7 +79,8 @@ static bool find_parts(const hd_layout *source, const hd_layout *view, parts *p)
     return offset == 0;
 }
 
-/* The same elements under a shape whose axes are as far apart as those of the view: what was reshaped before it was cut. */
+/* The same elements under a shape whose axes are as far apart as those of the view: what was reshaped before it was
+ * cut. */
 static bool shape_for(const hd_layout *view, int64_t count, hd_shape *out) {
     int64_t apart[HD_MAX_RANK], left = count;
     int n = 0;
@@ -154,7 +155,7 @@ static hd_ssa strided(hd_hlo *e, hd_ssa x, const hd_layout *view) {
     return hd_hlo_stretch(e, v, &view->shape, axes);
 }
 
-/* ---- views ------------------------------------------------------------------------------------------------------------------ */
+/* ---- views ------------------------------------------------------------------------------------------------------- */
 hd_ssa hd_hlo_emit_view(hd_hlo *e, uint32_t node) {
     const hd_node *n = &e->g->nodes[node];
     const hd_shape shape = hd_node_shape(e->g, node);
@@ -175,7 +176,7 @@ hd_ssa hd_hlo_emit_view(hd_hlo *e, uint32_t node) {
     return strided(e, x, &view);
 }
 
-/* ---- movement --------------------------------------------------------------------------------------------------------------- */
+/* ---- movement ---------------------------------------------------------------------------------------------------- */
 hd_ssa hd_hlo_emit_move(hd_hlo *e, uint32_t node) {
     const hd_node *n = &e->g->nodes[node];
     const void *attributes = hd_node_attributes(e->g, node);
@@ -195,7 +196,7 @@ hd_ssa hd_hlo_emit_move(hd_hlo *e, uint32_t node) {
     return hd_hlo_pad(e, parts_of[0], hd_hlo_number(e, (hd_dtype)n->dtype, HD_HLO_SCALAR, a->value), low, high, NULL);
 }
 
-/* ---- writing a part ------------------------------------------------------------------------------------------------------------ */
+/* ---- writing a part ---------------------------------------------------------------------------------------------- */
 static hd_ssa update_slice(hd_hlo *e, hd_ssa x, hd_ssa value, const parts *p) {
     hd_ssa starts[HD_MAX_RANK];
     for (int j = 0; j < x.shape.rank; ++j) starts[j] = hd_hlo_integer(e, HD_I64, HD_HLO_SCALAR, p->start[j]);

@@ -1,5 +1,6 @@
-/* Pooling. Where windows lie evenly, it is what StableHLO calls reduce_window; adaptive ones are made even when they can be. What
- * else there is (windows of different sizes, dilated ones going back) is looked up: one row of places for each window. */
+/* Pooling. Where windows lie evenly, it is what StableHLO calls reduce_window; adaptive ones are made even when they
+ * can be. What else there is (windows of different sizes, dilated ones going back) is looked up: one row of places for
+ * each window. */
 #include "ops/op.h"
 #include "xla/build.h"
 
@@ -37,7 +38,8 @@ static windows find_windows(const hd_pool_attributes *a, const hd_shape *image, 
         w.step[i] = a->dilation.size[axis];
         w.dilated = w.dilated || w.step[i] != 1;
         w.before[i] = a->padding.size[2 * axis];
-        /* as far as the last window reaches: less than the padding, or more where the number of windows was rounded up */
+        /* as far as the last window reaches: less than the padding, or more where the number of windows was rounded
+         * up */
         const int64_t reach = (result->size[i] - 1) * w.stride[i] + (w.size[i] - 1) * w.step[i] + 1;
         w.after[i] = reach - w.before[i] - image->size[i];
     }
@@ -62,7 +64,7 @@ static void window_at(const windows *w, int axis, int64_t i, int64_t *begin, int
     *whole = (stop < padded ? stop : padded) - start;
 }
 
-/* ---- even windows ------------------------------------------------------------------------------------------------------------ */
+/* ---- even windows ------------------------------------------------------------------------------------------------ */
 static void say_padding(hd_hlo *e, const int64_t *low, const int64_t *high, int rank) {
     hd_hlo_say(e, "padding = dense<[");
     for (int i = 0; i < rank; ++i) hd_hlo_say(e, "%s[%d, %d]", i > 0 ? ", " : "", low[i], high[i] > 0 ? high[i] : 0);
@@ -128,7 +130,7 @@ static hd_ssa divisors(hd_hlo *e, const windows *w, hd_dtype dtype) {
     return all;
 }
 
-/* ---- windows of different sizes ---------------------------------------------------------------------------------------------- */
+/* ---- windows of different sizes ---------------------------------------------------------------------------------- */
 /* Where adaptive windows of an axis begin (add 0), or end (add 1), at positions `at`. */
 static hd_ssa adaptive_bound(hd_hlo *e, const windows *w, int axis, hd_ssa at, bool ends) {
     const int64_t image = w->image.size[axis], result = w->result.size[axis];
@@ -140,7 +142,7 @@ static hd_ssa adaptive_bound(hd_hlo *e, const windows *w, int axis, hd_ssa at, b
                       hd_hlo_divide(e, rest, of_result));
 }
 
-/* ---- rows of places --------------------------------------------------------------------------------------------------------- */
+/* ---- rows of places ---------------------------------------------------------------------------------------------- */
 typedef struct looked_up {
     hd_ssa places, inside; /* [planes, windows, elements]: in the flat image; whether there is one */
 } looked_up;
@@ -187,7 +189,8 @@ static looked_up look_up(hd_hlo *e, const windows *w) {
     return (looked_up){hd_hlo_reshape(e, places, &rows), hd_hlo_reshape(e, inside, &rows)};
 }
 
-/* The place of each window's element that is the first of the largest, or the last NaN; -1 in one that sees only padding. */
+/* The place of each window's element that is the first of the largest, or the last NaN; -1 in one that sees only
+ * padding. */
 static hd_ssa places_of_largest(hd_hlo *e, const windows *w, hd_ssa x) {
     const looked_up l = look_up(e, w);
     const hd_shape flat = hd_hlo_flat(&x.shape), *rows = &l.places.shape;
@@ -246,7 +249,7 @@ static hd_ssa spread_by_places(hd_hlo *e, const windows *w, hd_ssa share) {
                           &w->image);
 }
 
-/* ---- the ops --------------------------------------------------------------------------------------------------------------------- */
+/* ---- the ops ----------------------------------------------------------------------------------------------------- */
 static hd_ssa avg(hd_hlo *e, const windows *w, hd_ssa x) {
     const hd_dtype dtype = x.dtype;
     x = hd_hlo_convert(e, x, HD_F64); /* sums add up in f64, as ours do */
@@ -256,7 +259,8 @@ static hd_ssa avg(hd_hlo *e, const windows *w, hd_ssa x) {
     return hd_hlo_convert(e, hd_hlo_divide(e, sums, divisors(e, w, HD_F64)), dtype);
 }
 
-/* Each window's share, added up where windows lap: sums over windows of the shares, spread out to where windows begin. */
+/* Each window's share, added up where windows lap: sums over windows of the shares, spread out to where windows
+ * begin. */
 static hd_ssa avg_gradient(hd_hlo *e, const windows *w, hd_ssa g) {
     const hd_ssa share = hd_hlo_divide(e, g, divisors(e, w, g.dtype));
     if (!w->even) return spread_by_places(e, w, share);

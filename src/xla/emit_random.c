@@ -1,11 +1,12 @@
-/* Random draws: Philox 4x32-10 in integer ops, so that every draw is the one that the device makes (kernels_random.c). */
+/* Random draws: Philox 4x32-10 in integer ops, so that every draw is the one that the device makes
+ * (kernels_random.c). */
 #include "ops/op.h"
 #include "xla/build.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- the generator ------------------------------------------------------------------------------------------------------------ */
+/* ---- the generator ----------------------------------------------------------------------------------------------- */
 static hd_ssa lower(hd_hlo *e, hd_ssa x) { return hd_hlo_convert(e, x, HD_U32); }
 static hd_ssa upper(hd_hlo *e, hd_ssa x) {
     return lower(e, hd_hlo_binary(e, "shift_right_logical", x, hd_hlo_bits(e, HD_U64, &x.shape, 32)));
@@ -103,7 +104,7 @@ static hd_ssa uniform_f64(hd_hlo *e, hd_ssa draw, int64_t count) {
     return scaled(e, shifted(e, bits_u64(e, draw, count), 11), HD_F64, 0x1p-53);
 }
 
-/* ---- normals: Box-Muller ------------------------------------------------------------------------------------------------------- */
+/* ---- normals: Box-Muller ----------------------------------------------------------------------------------------- */
 static hd_ssa box_muller(hd_hlo *e, hd_ssa u1, hd_ssa angle, int64_t count) {
     const int type = u1.dtype == HD_F32 ? HD_COMPUTE_F32 : HD_COMPUTE_F64;
     const hd_ssa minus_two = hd_hlo_number(e, u1.dtype, &u1.shape, -2);
@@ -140,7 +141,7 @@ static hd_ssa normal_f64(hd_hlo *e, hd_ssa draw, int64_t count) {
                       scaled(e, words_of(e, both, 1, 1, 1), HD_F64, 0x1p-53 * 6.283185307179586), count);
 }
 
-/* ---- draws --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- draws ------------------------------------------------------------------------------------------------------- */
 static hd_ssa floats(hd_hlo *e, hd_op_id id, const hd_random_attributes *a, hd_dtype dtype, hd_ssa draw,
                      int64_t count) {
     const bool wide = dtype == HD_F64, uniform = id == HD_OP_uniform;
@@ -184,7 +185,7 @@ static hd_ssa order_of(hd_hlo *e, hd_ssa keys) {
     return v;
 }
 
-/* ---- multinomial ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- multinomial ------------------------------------------------------------------------------------------------- */
 /* Running sums along the last axis of [m, n], added in order, as the device does: any other order rounds otherwise. */
 static hd_ssa running_sums(hd_hlo *e, hd_ssa w) {
     const int64_t m = w.shape.size[0], n = w.shape.size[1];
@@ -227,7 +228,8 @@ static void check_weights(hd_hlo *e, uint32_t node, hd_ssa w, hd_ssa total, int6
     hd_hlo_check_that(e, HD_HLO_CHECK_ENOUGH, node, 0, few, bits_i64(e, positive));
 }
 
-/* How many running sums are not above u times the whole: the first that is. The last positive weight is where rounding ends. */
+/* How many running sums are not above u times the whole: the first that is. The last positive weight is where rounding
+ * ends. */
 static hd_ssa with_replacement(hd_hlo *e, hd_ssa w, hd_ssa sums, hd_ssa total, hd_ssa draw, int64_t count) {
     const int64_t m = w.shape.size[0], n = w.shape.size[1];
     const hd_shape drawn = {.rank = 2, .size = {m, count}}, all = {.rank = 3, .size = {m, count, n}};

@@ -2,8 +2,9 @@
 #include "ops/op.h"
 #include "xla/build.h"
 
-/* ---- reductions ------------------------------------------------------------------------------------------------------------- */
-/* The first place where the largest is, or the first NaN: one walk for the value, which NaN takes over, and one for the place. */
+/* ---- reductions -------------------------------------------------------------------------------------------------- */
+/* The first place where the largest is, or the first NaN: one walk for the value, which NaN takes over, and one for the
+ * place. */
 static hd_ssa place_of_extreme(hd_hlo *e, hd_ssa x, bool largest, const hd_reduce_attributes *a) {
     int axis = 0;
     while (axis + 1 < x.shape.rank && !a->reduced[axis]) ++axis;
@@ -42,7 +43,7 @@ hd_ssa hd_hlo_emit_reduce(hd_hlo *e, uint32_t node) {
     return hd_hlo_cast(e, x, (hd_dtype)n->dtype);
 }
 
-/* ---- norms ------------------------------------------------------------------------------------------------------------------
+/* ---- norms ---------------------------------------------------------------------------------------------------------
  * Means are f64, and so is what cancels around them; x itself is normalised in its own type. */
 typedef struct norm {
     hd_ssa x, z, scale; /* x normalised, and what it was multiplied by, spread over x */

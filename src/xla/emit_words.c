@@ -1,6 +1,7 @@
 /* The vocabulary read as StableHLO: every word as words_c.h means it. Functions are their programs of math.def, each a
- * function of the module, written once for a type and a shape. What a plugin has of its own is as exact as its makers chose: on
- * the CPU expm1 is 5.5 units off, tanh 4.5, sigmoid 2.5, and of the others only log is quicker, by a third. */
+ * function of the module, written once for a type and a shape. What a plugin has of its own is as exact as its makers
+ * chose: on the CPU expm1 is 5.5 units off, tanh 4.5, sigmoid 2.5, and of the others only log is quicker, by a
+ * third. */
 #include "core/memory.h"
 #include "ops/op.h"
 #include "ops/row_ir.h"
@@ -16,14 +17,14 @@ static const hd_dtype dtype_of[HD_COMPUTE_COUNT + 1] = {HD_BOOL, HD_U8,  HD_U16,
 static bool is_float(int type) { return type == HD_COMPUTE_F32 || type == HD_COMPUTE_F64; }
 static bool is_signed(int type) { return type >= HD_COMPUTE_I8 && type <= HD_COMPUTE_I64; }
 
-/* ---- constants of sentences ------------------------------------------------------------------------------------------------ */
+/* ---- constants of sentences -------------------------------------------------------------------------------------- */
 static hd_ssa constant(hd_hlo *e, int type, const hd_shape *shape, double v) {
     if (is_float(type) || dtype_of[type] == HD_BOOL) return hd_hlo_number(e, dtype_of[type], shape, v);
     const int64_t whole = v != v ? 0 : v >= 0x1p63 ? (v < 0x1p64 ? (int64_t)(uint64_t)v : -1) : (int64_t)v;
     return hd_hlo_integer(e, dtype_of[type], shape, whole);
 }
 
-/* ---- floats as bits -------------------------------------------------------------------------------------------------------- */
+/* ---- floats as bits ---------------------------------------------------------------------------------------------- */
 typedef struct float_bits {
     hd_dtype integer;
     int64_t fraction, bias;
@@ -85,7 +86,7 @@ static hd_ssa cut(hd_hlo *e, const hd_ssa *o) {
     return hd_hlo_select(e, hd_hlo_compare(e, "LT", above, o[2]), above, o[2]);
 }
 
-/* ---- a * b + c, rounded once ----------------------------------------------------------------------------------------------- */
+/* ---- a * b + c, rounded once ------------------------------------------------------------------------------------- */
 /* The product of two f32 is an f64, exactly. */
 static hd_ssa fma_f32(hd_hlo *e, const hd_ssa *o) {
     const hd_ssa a = hd_hlo_convert(e, o[0], HD_F64), b = hd_hlo_convert(e, o[1], HD_F64);
@@ -93,8 +94,8 @@ static hd_ssa fma_f32(hd_hlo *e, const hd_ssa *o) {
     return hd_hlo_convert(e, sum, HD_F32);
 }
 
-/* The product in two parts, by factors of half as many digits, and the sum in two; at the end all that was left over. Halves
- * come from masks: a target that fuses products and sums would take the usual way apart. */
+/* The product in two parts, by factors of half as many digits, and the sum in two; at the end all that was left over.
+ * Halves come from masks: a target that fuses products and sums would take the usual way apart. */
 static hd_ssa fma_f64(hd_hlo *e, const hd_ssa *o) {
     const uint64_t upper = ~(uint64_t)0x7ffffff;
     hd_ssa high[2], low[2];
@@ -115,7 +116,7 @@ static hd_ssa fma_f64(hd_hlo *e, const hd_ssa *o) {
     return hd_hlo_select(e, hd_hlo_compare(e, "LT", hd_hlo_unary(e, "abs", exact), limit), exact, sum);
 }
 
-/* ---- integers -------------------------------------------------------------------------------------------------------------- */
+/* ---- integers ---------------------------------------------------------------------------------------------------- */
 static hd_ssa quotient(hd_hlo *e, int type, hd_ssa a, hd_ssa b) {
     const hd_ssa zero = constant(e, type, &a.shape, 0), one = constant(e, type, &a.shape, 1);
     const hd_ssa none = hd_hlo_compare(e, "EQ", b, zero);
@@ -212,7 +213,7 @@ static hd_ssa float_word(hd_hlo *e, hd_word word, int type, const hd_ssa *o) {
     }
 }
 
-/* ---- sentences ------------------------------------------------------------------------------------------------------------- */
+/* ---- sentences --------------------------------------------------------------------------------------------------- */
 /* The IR of a sentence on inputs and numbers of one shape. */
 static hd_ssa sentence(hd_hlo *e, const hd_ir *ir, const hd_ssa *inputs, const hd_ssa *numbers, const hd_shape *shape) {
     hd_ssa *values = hd_array_resize(NULL, ((size_t)ir->count + 1) * sizeof *values);
@@ -309,7 +310,7 @@ hd_ssa hd_hlo_word(hd_hlo *e, hd_word word, int type, const hd_ssa *o) {
     return is_float(type) ? float_word(e, word, type, o) : integer_word(e, word, type, o);
 }
 
-/* ---- casts ----------------------------------------------------------------------------------------------------------------- */
+/* ---- casts ------------------------------------------------------------------------------------------------------- */
 /* Truncates and saturates; NaN gives 0. */
 static hd_ssa float_to_integer(hd_hlo *e, hd_ssa x, hd_dtype dtype) {
     const int bits = 8 * hd_dtype_bytes[dtype];
@@ -339,7 +340,7 @@ hd_ssa hd_hlo_cast(hd_hlo *e, hd_ssa x, hd_dtype dtype) {
     return hd_hlo_convert(e, x, dtype);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------------------------ */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 /* An input of a row, in the type and over the shape of the row. A number is one there already. */
 static hd_ssa row_input(hd_hlo *e, uint32_t node, int k, hd_dtype dtype, const hd_shape *shape) {
     const uint32_t in = hd_node_inputs(e->g, node)[k];

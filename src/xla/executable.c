@@ -1,9 +1,9 @@
 /* A script under XLA: its graph as text, compiled by the plugin, and the arguments of its runs.
  *
- * An argument stays on the device while it is what it was: constants always, inputs and cells as long as nobody writes them. Their
- * memory is lent to XLA where it lies; a snapshot holds it, so that who writes them later writes a copy. State that a run
- * updates belongs to XLA from the first run on: each run takes the old buffer and leaves the new one in its place
- * (value.h). Runs are not waited for, unless something can go wrong in them. */
+ * An argument stays on the device while it is what it was: constants always, inputs and cells as long as nobody writes
+ * them. Their memory is lent to XLA where it lies; a snapshot holds it, so that who writes them later writes a copy.
+ * State that a run updates belongs to XLA from the first run on: each run takes the old buffer and leaves the new one
+ * in its place (value.h). Runs are not waited for, unless something can go wrong in them. */
 #include "script/executable.h"
 #include "compiler/dump.h"
 #include "core/device.h"
@@ -42,7 +42,7 @@ typedef struct under_xla {
     struct under_xla *left; /* another one that was left as it is at the end of the process */
 } under_xla;
 
-/* ---- lent memory -------------------------------------------------------------------------------------------------------- */
+/* ---- lent memory ------------------------------------------------------------------------------------------------- */
 static void take_back(under_xla *x, hd_thread *thread, bool wait) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < x->lent_count; ++i) {
@@ -84,7 +84,7 @@ static hd_error give_up(under_xla *x, hd_thread *thread, argument *a) {
     return HD_OK;
 }
 
-/* ---- arguments -------------------------------------------------------------------------------------------------------------- */
+/* ---- arguments --------------------------------------------------------------------------------------------------- */
 static hd_xla_type type_of(const under_xla *x, const hd_hlo_argument *a) {
     if (a->node == HD_NO_NODE) return (hd_xla_type){HD_U64, {.rank = 0}};
     return (hd_xla_type){(hd_dtype)x->graph->nodes[a->node].dtype, hd_node_shape(x->graph, a->node)};
@@ -159,7 +159,7 @@ static hd_error prepare(under_xla *x, hd_thread *thread, const hd_run *run, uint
     return refresh(x, thread, a, &type, s, t == NULL ? 0 : (size_t)t->layout.offset * hd_dtype_bytes[t->dtype]);
 }
 
-/* ---- results ------------------------------------------------------------------------------------------------------------------ */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 /* Borrowed memory stays where it is, and is written. */
 static bool is_borrowed(const hd_storage *cell) { return cell->home == NULL && cell->block == NULL; }
 
@@ -211,7 +211,7 @@ static hd_error take_results(under_xla *x, hd_thread *thread, const hd_run *run)
     return status;
 }
 
-/* ---- a run ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- a run ------------------------------------------------------------------------------------------------------- */
 static hd_error run_program(hd_executable *self, hd_thread *thread, const hd_run *run) {
     under_xla *x = (under_xla *)self;
     hd_observer *observer = thread->observer;
@@ -233,7 +233,7 @@ static hd_error run_program(hd_executable *self, hd_thread *thread, const hd_run
     return status;
 }
 
-/* ---- making one ------------------------------------------------------------------------------------------------------------------ */
+/* ---- making one -------------------------------------------------------------------------------------------------- */
 static void destroy(hd_executable *self, hd_thread *thread) {
     under_xla *x = (under_xla *)self;
     if (x->device != NULL && hd_xla_loss_of(x->device) == HD_XLA_ENDED) { /* XLA may still read what it was lent */

@@ -465,6 +465,7 @@ HD_PJRT_AT(rest, 72);
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 /* Element types: X(our dtype, PJRT's number). Any other number ends the process when it is given to from_host. */
+/* clang-format off */
 #define HD_PJRT_TYPES(X)                                                                                               \
     X(HD_BOOL, 1)                                                                                                      \
     X(HD_I8, 2)                                                                                                        \
@@ -473,6 +474,7 @@ HD_PJRT_AT(rest, 72);
     X(HD_I64, 5)                                                                                                       \
     X(HD_U8, 6) X(HD_U16, 7) X(HD_U32, 8) X(HD_U64, 9) X(HD_F16, 10) X(HD_F32, 11) X(HD_F64, 12) X(HD_BF16, 13)        \
         X(HD_F8E5M2, 16) X(HD_F8E4M3, 17)
+/* clang-format on */
 
 enum {
     HD_PJRT_COPY = 0,

@@ -1,5 +1,6 @@
-/* The home of values. Reading waits for the run that makes them; on the CPU it then looks at XLA's memory, elsewhere at a copy
- * of it. Writing ends the home: the bytes move into memory of ours, as runs under way may still read the buffer. */
+/* The home of values. Reading waits for the run that makes them; on the CPU it then looks at XLA's memory, elsewhere at
+ * a copy of it. Writing ends the home: the bytes move into memory of ours, as runs under way may still read the
+ * buffer. */
 #include "xla/value.h"
 #include "core/thread.h"
 
@@ -22,7 +23,7 @@ static void value_destroy(hd_thread *thread, value *v) {
     hd_array_release(v);
 }
 
-/* ---- the home ----------------------------------------------------------------------------------------------------------- */
+/* ---- the home ---------------------------------------------------------------------------------------------------- */
 static hd_error copy_here(hd_thread *thread, hd_storage *s, hd_block **out) {
     *out = hd_block_new(thread, s->bytes > 0 ? s->bytes : 1);
     if (*out == NULL) return HD_ERROR_MEMORY;
@@ -70,7 +71,7 @@ static void leave(hd_storage *s) { value_destroy(hd_thread_self(), value_of(s));
 
 static const hd_home home = {.name = "XLA", .fetch = fetch, .leave = leave};
 
-/* ---- making them ------------------------------------------------------------------------------------------------------------ */
+/* ---- making them ------------------------------------------------------------------------------------------------- */
 static value *new_value(void) {
     value *v = hd_array_resize(NULL, sizeof *v);
     if (v == NULL) {

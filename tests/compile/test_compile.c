@@ -141,8 +141,8 @@ static void evaluation_has_no_tape_and_leaves_the_flag(void **state) {
     assert_ok();
 }
 
-/* Parts may be in evaluation while the model trains, and the other way round: evaluation is of all, and leaves each as it
- * was. */
+/* Parts may be in evaluation while the model trains, and the other way round: evaluation is of all, and leaves each as
+ * it was. */
 static void evaluation_leaves_every_flag(void **state) {
     (void)state;
     const hd_backend backends[] = {HD_BACKEND_EAGER, HD_BACKEND_GRAPH};
@@ -456,7 +456,8 @@ static void hooks_of_parameters_run_once_for_a_backward(void **state) {
     }
 }
 
-/* What backward reads must be what forward read, also of a parameter that is frozen; what it does not read may change. */
+/* What backward reads must be what forward read, also of a parameter that is frozen; what it does not read may
+ * change. */
 static void parameters_that_change_in_between_are_noticed(void **state) {
     (void)state;
     for (int compiled = 0; compiled < 2; ++compiled)

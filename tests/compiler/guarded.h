@@ -1,12 +1,12 @@
-/* Running a kernel's code beside its interpretation: on the same random data, in memory with a forbidden page on either side,
- * every byte compared. */
+/* Running a kernel's code beside its interpretation: on the same random data, in memory with a forbidden page on either
+ * side, every byte compared. */
 #ifndef HD_TESTS_COMPILER_GUARDED_H
 #define HD_TESTS_COMPILER_GUARDED_H
 
 #include "compiler/forbidden.h"
 #include "compiler/interpreter.h"
 
-/* ---- a case ------------------------------------------------------------------------------------------------------------------ */
+/* ---- a case ------------------------------------------------------------------------------------------------------ */
 typedef struct kernel_case {
     hd_kernel k;
     int64_t size[HD_KERNEL_AXES], base[HD_KERNEL_AXES];

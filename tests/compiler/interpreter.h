@@ -1,6 +1,6 @@
-/* What a kernel means, one point at a time: the oracle of the renderers. It heeds only axes, stages and steps, never what
- * hd_kernel_finish decided about depths, lanes, widths and scratch memory. Plain words are those of words_c.h; functions
- * are libm's in f64; float sums and products run in f64. */
+/* What a kernel means, one point at a time: the oracle of the renderers. It heeds only axes, stages and steps, never
+ * what hd_kernel_finish decided about depths, lanes, widths and scratch memory. Plain words are those of words_c.h;
+ * functions are libm's in f64; float sums and products run in f64. */
 #ifndef HD_TESTS_COMPILER_INTERPRETER_H
 #define HD_TESTS_COMPILER_INTERPRETER_H
 
@@ -16,7 +16,7 @@ typedef union interpreted {
     uint64_t bits;
 } interpreted;
 
-/* ---- words ------------------------------------------------------------------------------------------------------------ */
+/* ---- words ------------------------------------------------------------------------------------------------------- */
 #define SAY1(WORD, name, t)                                                                                            \
     case HD_WORD_##WORD:                                                                                               \
         r.t = w_##name##_##t(a.t);                                                                                     \
@@ -138,7 +138,7 @@ static inline interpreted interpret_word(int word, int type, interpreted a, inte
     return r;
 }
 
-/* ---- conversions ------------------------------------------------------------------------------------------------------ */
+/* ---- conversions ------------------------------------------------------------------------------------------------- */
 static inline interpreted interpret_from_f64(int type, double v) {
     interpreted r = {.bits = 0};
     const double whole = v == v ? trunc(v) : 0;
@@ -223,7 +223,7 @@ static inline void interpret_store(char *at, hd_dtype dtype, interpreted v) {
     memcpy(at, &v, hd_dtype_bytes[dtype]);
 }
 
-/* ---- reductions ------------------------------------------------------------------------------------------------------- */
+/* ---- reductions -------------------------------------------------------------------------------------------------- */
 static inline interpreted interpret_identity(int how, int type) {
     static const double infinite[] = {0, 1, -INFINITY, INFINITY};
     if (how == HD_KERNEL_MIN && type == HD_COMPUTE_B8) return interpret_from_f64(type, 1);
@@ -241,7 +241,7 @@ static inline interpreted interpret_fold(int how, int type, interpreted total, i
     return interpret_word(words[how], type, total, v, v);
 }
 
-/* ---- the walk --------------------------------------------------------------------------------------------------------- */
+/* ---- the walk ---------------------------------------------------------------------------------------------------- */
 typedef struct interpreter {
     const hd_kernel *k;
     char *const *buffers;
@@ -301,8 +301,8 @@ static inline void interpreter_step(interpreter *t, int i) {
     }
 }
 
-/* All steps at one point in walk `stage`, then the stores, so that a buffer may be read and written in place. Kept: only
- * what the reduced axes do not matter for, and the stores there. */
+/* All steps at one point in walk `stage`, then the stores, so that a buffer may be read and written in place. Kept:
+ * only what the reduced axes do not matter for, and the stores there. */
 static inline void interpreter_point(interpreter *t, int stage, bool kept) {
     const hd_kernel *k = t->k;
     for (int i = 0; i < k->count; ++i)

@@ -7,8 +7,8 @@
 
 enum { MOST_OUTPUTS = 64 };
 
-/* Runs s at O0 and at the levels above, and compares all outputs: no further apart than so many units at the largest element
- * of an output, or at `least`, the size of what may cancel in it. */
+/* Runs s at O0 and at the levels above, and compares all outputs: no further apart than so many units at the largest
+ * element of an output, or at `least`, the size of what may cancel in it. */
 static inline void levels_agree_at(hd_script *s, double units, double least, const char *what) {
     HD_SCOPE;
     hd_tensor *expected[MOST_OUTPUTS];

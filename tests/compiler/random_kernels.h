@@ -1,5 +1,5 @@
-/* Random kernels over random geometry. Every value is a small whole number, so that any order of summation, fused or not,
- * gives the same bits: what differs is wrong. */
+/* Random kernels over random geometry. Every value is a small whole number, so that any order of summation, fused or
+ * not, gives the same bits: what differs is wrong. */
 #ifndef HD_TESTS_COMPILER_RANDOM_KERNELS_H
 #define HD_TESTS_COMPILER_RANDOM_KERNELS_H
 

@@ -62,7 +62,7 @@ static void begin(void) {
     setenv("HODU_CACHE_DIR", own_cache, 1);
 }
 
-/* ---- reading and writing --------------------------------------------------------------------------------------------------- */
+/* ---- reading and writing ----------------------------------------------------------------------------------------- */
 static void what_is_written_is_read_back(void **state) {
     (void)state;
     begin();
@@ -135,7 +135,7 @@ static void limits_are_read(void **state) {
     assert_false(get(1));
 }
 
-/* ---- damage ------------------------------------------------------------------------------------------------------------------- */
+/* ---- damage ------------------------------------------------------------------------------------------------------ */
 static void rewrite(const char *path, const char *bytes, size_t count) {
     FILE *file = fopen(path, "w");
     assert_non_null(file);
@@ -203,7 +203,7 @@ static void what_others_could_have_written_is_none(void **state) {
     assert_ok();
 }
 
-/* ---- directories that cannot be written ------------------------------------------------------------------------------------ */
+/* ---- directories that cannot be written -------------------------------------------------------------------------- */
 static void a_directory_that_cannot_be_written_is_silent(void **state) {
     (void)state;
     begin();
@@ -283,7 +283,7 @@ static void a_full_file_system_is_silent(void **state) {
     assert_ok();
 }
 
-/* ---- the limit ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the limit --------------------------------------------------------------------------------------------------- */
 static void age(const char *path, int64_t seconds) {
     struct timespec times[2] = {{.tv_sec = time(NULL) - seconds}, {.tv_sec = time(NULL) - seconds}};
     utimensat(AT_FDCWD, path, times, 0);
@@ -342,7 +342,7 @@ static void what_nobody_finished_is_swept_up(void **state) {
     assert_int_not_equal(access(new, F_OK), 0);
 }
 
-/* ---- many processes ------------------------------------------------------------------------------------------------------------- */
+/* ---- many processes ---------------------------------------------------------------------------------------------- */
 static int crowd_member(int who) {
     uint64_t state = 77 + (uint64_t)who;
     int hits = 0;

@@ -1,4 +1,5 @@
-/* Native code: kernels are found in memory, on disk, or compiled; many threads and processes at once; every way to fail. */
+/* Native code: kernels are found in memory, on disk, or compiled; many threads and processes at once; every way to
+ * fail. */
 #include "support.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@
 #include "compiler/random_kernels.h"
 #include "core/memory.h"
 
-/* ---- kernels ------------------------------------------------------------------------------------------------------------------ */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 /* out = x * (number + 2): as many different ones as there are numbers. */
 static void make_scaled(hd_kernel *k, int number) {
     static const uint8_t along[HD_KERNEL_AXES] = {HD_STRIDE_ONE};
@@ -61,7 +62,7 @@ static void with_renderer(const char *name) {
         setenv("HODU_RENDERER", name, 1);
 }
 
-/* ---- memory, disk, compiler ------------------------------------------------------------------------------------------------- */
+/* ---- memory, disk, compiler -------------------------------------------------------------------------------------- */
 static void memory_then_disk_then_the_compiler(void **state) {
     (void)state;
     hd_kernel k;
@@ -144,7 +145,7 @@ static void a_damaged_entry_is_compiled_anew(void **state) {
     hd_kernel_release(&k);
 }
 
-/* ---- what they compute ------------------------------------------------------------------------------------------------------ */
+/* ---- what they compute ------------------------------------------------------------------------------------------- */
 static void compare_with_interpreter(const random_kernel *r, const hd_code *code) {
     char *buffers[HD_KERNEL_BUFFERS], *expected[HD_KERNEL_BUFFERS], *scratch = malloc(r->scratch_bytes + 64);
     random_memory(r, buffers);
@@ -221,7 +222,7 @@ static void instruction_sets_are_heeded(void **state) {
     unsetenv("HODU_CC");
 }
 
-/* ---- threads and processes -------------------------------------------------------------------------------------------------- */
+/* ---- threads and processes --------------------------------------------------------------------------------------- */
 enum { SHARED = 50, ASKING = 4 };
 static hd_kernel shared_kernels[SHARED];
 
@@ -355,7 +356,7 @@ static void many_processes_share_the_disk(void **state) {
     }
 }
 
-/* ---- failures ----------------------------------------------------------------------------------------------------------------- */
+/* ---- failures ---------------------------------------------------------------------------------------------------- */
 static void failures_say_why(void **state) {
     (void)state;
     hd_kernel k;
@@ -470,7 +471,7 @@ static void survives_failing_allocations(void **state) {
     for (int i = 0; i < 3; ++i) hd_kernel_release(&kernels[i]);
 }
 
-/* ---- looking ------------------------------------------------------------------------------------------------------------------ */
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
 static void dumps_what_is_asked_for(void **state) {
     (void)state;
     assert_false(hd_dump_wants("c"));

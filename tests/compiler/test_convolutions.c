@@ -1,5 +1,6 @@
-/* Convolutions and what follows them in their tiles: sizes at which tiles begin or end, groups, strides, dilations, padding,
- * one image and several, weights that are kept packed. Compiled scripts against O0, and how many launches they are. */
+/* Convolutions and what follows them in their tiles: sizes at which tiles begin or end, groups, strides, dilations,
+ * padding, one image and several, weights that are kept packed. Compiled scripts against O0, and how many launches they
+ * are. */
 #include "compiler/levels.h"
 #include "graph/calls.h"
 
@@ -71,7 +72,7 @@ static hd_shape by_channel(hd_tensor *h) {
     return shape;
 }
 
-/* ---- what follows ---------------------------------------------------------------------------------------------------- */
+/* ---- what follows ------------------------------------------------------------------------------------------------ */
 /* Epilogues over h [n, channels, ...] and a tensor of the shape that `extra_shape` makes of h's. */
 typedef hd_tensor *(*epilogue)(hd_builder *b, hd_tensor *h, hd_tensor *extra);
 typedef hd_shape (*extra_shape)(hd_tensor *h);
@@ -152,7 +153,7 @@ static const struct {
                  {"two outputs", two_outputs, whole_result}};
 enum { EPILOGUES = (int)(sizeof epilogues / sizeof epilogues[0]) };
 
-/* ---- all of them ------------------------------------------------------------------------------------------------------- */
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
 enum { WEIGHT_INPUT, WEIGHT_BOUND, WEIGHT_CONSTANT, WEIGHT_KINDS };
 
 static void convolves(const sizes *s, int follows, int given, bool biased, hd_dtype dtype) {
@@ -212,7 +213,7 @@ static void large_convolutions(void **state) {
     hd_set_num_threads(threads);
 }
 
-/* ---- transposed ---------------------------------------------------------------------------------------------------------- */
+/* ---- transposed -------------------------------------------------------------------------------------------------- */
 /* One that does not stride has tiles; one that does is called alone, and what follows it is a kernel. */
 static void transposed(const sizes *s, int follows, hd_dtype dtype) {
     HD_SCOPE;
@@ -251,8 +252,9 @@ static void transposed_convolutions(void **state) {
         for (int e = 0; e < EPILOGUES; ++e) transposed(&some[i], e, (i + (size_t)e) % 3 ? HD_F32 : HD_F64);
 }
 
-/* ---- what is around them ---------------------------------------------------------------------------------------------------- */
-/* A scale that is computed from a variance comes first: the convolution waits for it, and is still finished in tiles. */
+/* ---- what is around them ----------------------------------------------------------------------------------------- */
+/* A scale that is computed from a variance comes first: the convolution waits for it, and is still finished in
+ * tiles. */
 static void batch_norm_follows(void **state) {
     (void)state;
     HD_SCOPE;
@@ -375,7 +377,7 @@ static void training_step(void **state) {
     }
 }
 
-/* ---- weights ------------------------------------------------------------------------------------------------------------------ */
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
 /* Weights that a run does not change are packed once; whoever changes them in between is noticed. */
 static void changed_weights_are_packed_anew(void **state) {
     (void)state;

@@ -1,10 +1,10 @@
-/* Random draws in the kernels that read them: the numbers of O0 (uniform ones to the bit), never in memory where nobody else reads
- * them, and drawn on from run to run; by LLVM and by the C compiler. */
+/* Random draws in the kernels that read them: the numbers of O0 (uniform ones to the bit), never in memory where nobody
+ * else reads them, and drawn on from run to run; by LLVM and by the C compiler. */
 #include "compiler/levels.h"
 #include "graph/calls.h"
 #include "heap.h"
 
-/* ---- what is drawn ---------------------------------------------------------------------------------------------------------- */
+/* ---- what is drawn ----------------------------------------------------------------------------------------------- */
 static hd_tensor *dropout(hd_tensor *x) {
     const hd_shape shape = hd_tensor_shape(x);
     hd_tensor *kept = hd_cast(hd_ge_scalar(hd_rand(shape, HD_F32), 0.3), hd_tensor_dtype(x));
@@ -47,7 +47,7 @@ static hd_tensor *wide_integers(hd_tensor *x) { /* and one that is too wide */
     return hd_maximum(x, hd_cast(hd_cast(hd_bitwise_and(u, hd_full(S(), 1023, HD_U64)), HD_F32), hd_tensor_dtype(x)));
 }
 
-/* ---- and how it is read ------------------------------------------------------------------------------------------------------ */
+/* ---- and how it is read ------------------------------------------------------------------------------------------ */
 /* A part that begins in the midst of a block, rows that do. */
 static hd_tensor *part(hd_tensor *x) {
     hd_shape shape = hd_tensor_shape(x);
@@ -187,8 +187,9 @@ static void the_c_compiler_draws_them_too(void **state) {
     unsetenv("HODU_RENDERER");
 }
 
-/* ---- what is shared ------------------------------------------------------------------------------------------------------------ */
-/* The mask of a dropout, forwards and backwards: in no memory, though two kernels with a product between them need it. */
+/* ---- what is shared ---------------------------------------------------------------------------------------------- */
+/* The mask of a dropout, forwards and backwards: in no memory, though two kernels with a product between them need
+ * it. */
 static void a_mask_is_drawn_again_where_it_is_needed_again(void **state) {
     (void)state;
     HD_SCOPE;
@@ -213,7 +214,8 @@ static void a_mask_is_drawn_again_where_it_is_needed_again(void **state) {
     assert_int_equal(hd_script_stats(s).launches, 3); /* products, which draw the mask in their tiles */
 }
 
-/* A normal number takes longer to draw than to read: it is drawn once when two kernels need it, and else where it is needed. */
+/* A normal number takes longer to draw than to read: it is drawn once when two kernels need it, and else where it is
+ * needed. */
 static void normal_numbers_are_drawn_once(void **state) {
     (void)state;
     for (int readers = 1; readers <= 2; ++readers) {

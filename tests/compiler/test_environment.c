@@ -7,7 +7,7 @@
 
 #include <sys/wait.h>
 
-/* ---- children ---------------------------------------------------------------------------------------------------------- */
+/* ---- children ---------------------------------------------------------------------------------------------------- */
 /* A child says what went wrong on stderr and gives 1: cmocka's own ways out are the parent's. */
 #define CHECK(condition, ...)                                                                                          \
     do {                                                                                                               \
@@ -31,7 +31,7 @@ static void in_a_child(void (*program)(void)) {
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) fail_msg("the child ended with status %x", (unsigned)status);
 }
 
-/* ---- a script with every kind of launch ----------------------------------------------------------------------------------- */
+/* ---- a script with every kind of launch -------------------------------------------------------------------------- */
 static hd_script *some_script(void) {
     hd_tensor *w = operand(S(130, 140), 1, HD_F32);
     hd_builder *b = started("some");
@@ -75,7 +75,7 @@ static void fails_with(const char *text) {
     CHECK(hd_script_run(s) != NULL, "%s", hd_error_message());
 }
 
-/* ---- compilers ------------------------------------------------------------------------------------------------------------- */
+/* ---- compilers --------------------------------------------------------------------------------------------------- */
 static void no_llvm(void) {
     setenv("HODU_CACHE", "0", 1); /* code that is there already needs no LLVM */
     setenv("HODU_LLVM", "/nonexistent/libLLVM.so", 1);
@@ -128,7 +128,7 @@ static void the_c_compiler_gives_the_same(void **state) {
     in_a_child(c_compiler);
 }
 
-/* ---- the cache ------------------------------------------------------------------------------------------------------------- */
+/* ---- the cache --------------------------------------------------------------------------------------------------- */
 static void cache_in_a_file(void) { /* no directory can be made there, not even by root */
     setenv("HODU_CACHE_DIR", "/proc/self/cmdline/cache", 1);
     runs_well();
@@ -182,7 +182,7 @@ static void another_process_finds_the_code(void **state) {
     in_a_child(found_without_llvm);
 }
 
-/* ---- forks: last, as this process compiles now ------------------------------------------------------------------------------ */
+/* ---- forks: last, as this process compiles now ------------------------------------------------------------------- */
 static hd_script *before_the_fork;
 static hd_tensor *expected;
 static void goes_on(void) {

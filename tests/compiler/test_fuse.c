@@ -1,10 +1,11 @@
-/* Fusion: which nodes become one kernel, and which values are ever in memory. Groups are compared as text, one per line in
- * the order they run: the kind, the space with reduced axes in parentheses, the members, a star where one is stored. */
+/* Fusion: which nodes become one kernel, and which values are ever in memory. Groups are compared as text, one per line
+ * in the order they run: the kind, the space with reduced axes in parentheses, the members, a star where one is
+ * stored. */
 #include "compiler/code.h"
 #include "compiler/fuse.h"
 #include "graph/programs.h"
 
-/* ---- graphs and what becomes of them -------------------------------------------------------------------------------- */
+/* ---- graphs and what becomes of them ----------------------------------------------------------------------------- */
 /* What a plan fuses: a graph after the passes. */
 static hd_graph *simplified(hd_graph *g) {
     if (g == NULL) fail_msg("%s", hd_error_message());
@@ -111,7 +112,7 @@ static hd_tensor *in(const char *name, hd_shape shape) { return hd_input(name, s
 static void out(hd_builder *b, const char *name, hd_tensor *t) { hd_builder_add_output(b, name, t); }
 #define groups_are(b, ...) assert_string_equal(groups_of(b, HD_O2), __VA_ARGS__)
 
-/* ---- elementwise ---------------------------------------------------------------------------------------------------- */
+/* ---- elementwise ------------------------------------------------------------------------------------------------- */
 static void a_chain_is_one_kernel(void **state) {
     (void)state;
     HD_SCOPE;
@@ -193,7 +194,7 @@ static void integers_are_divided_by_the_device(void **state) {
     groups_are(b, "kernel [4] add*\ncall [4] floor_divide*\nkernel [4] neg*\n");
 }
 
-/* ---- numbers -------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 static void numbers_are_written_into_kernels(void **state) {
     (void)state;
     HD_SCOPE;
@@ -213,7 +214,7 @@ static void numbers_are_stored_for_those_who_read_memory(void **state) {
     groups_are(b, "call [4] full*\ncall [8] concat*\nkernel [4] mul*\n");
 }
 
-/* ---- reductions ----------------------------------------------------------------------------------------------------- */
+/* ---- reductions -------------------------------------------------------------------------------------------------- */
 static void reductions_join_what_they_reduce_and_what_follows(void **state) {
     (void)state;
     HD_SCOPE;
@@ -313,7 +314,7 @@ static void few_results_of_many_are_left_to_the_device(void **state) {
     groups_are(b, "call [] sum*\nkernel [] sqrt*\n");
 }
 
-/* ---- indices -------------------------------------------------------------------------------------------------------- */
+/* ---- indices ----------------------------------------------------------------------------------------------------- */
 static void rows_of_a_table_are_loaded_by_what_follows(void **state) {
     (void)state;
     HD_SCOPE;
@@ -331,7 +332,7 @@ static void rows_of_a_table_are_loaded_by_what_follows(void **state) {
     groups_are(single, "call [32,4] index_select*\nkernel [32,4] neg*\n");
 }
 
-/* ---- state ---------------------------------------------------------------------------------------------------------- */
+/* ---- state ------------------------------------------------------------------------------------------------------- */
 static hd_tensor *row_at(hd_tensor *x, const char *name) {
     hd_tensor *at = hd_broadcast_to(hd_input(name, S(1, 1), HD_I64), S(1, 8));
     return hd_scatter(x, 0, at, hd_full(S(1, 8), 1, HD_F32), HD_SCATTER_SET);
@@ -350,7 +351,7 @@ static void rows_of_state_are_written_by_the_device_after_the_old_ones_are_read(
     groups_are(b, "call [1,8] full*\nkernel [4,8] scatter exp*\nkernel [4,8] exp*\ncall [4,8] scatter*\n");
 }
 
-/* ---- products ------------------------------------------------------------------------------------------------------- */
+/* ---- products ---------------------------------------------------------------------------------------------------- */
 static void what_follows_a_product_is_computed_in_its_tiles(void **state) {
     (void)state;
     HD_SCOPE;
@@ -475,7 +476,7 @@ static void adam_follows_the_product_that_is_the_gradient(void **state) {
         fail_msg("%s", groups);
 }
 
-/* ---- levels and limits ---------------------------------------------------------------------------------------------- */
+/* ---- levels and limits ------------------------------------------------------------------------------------------- */
 static void levels_fuse_more_and_more(void **state) {
     (void)state;
     HD_SCOPE;
@@ -522,7 +523,7 @@ static void long_chains_are_cut(void **state) {
     groups_of(outputs, HD_O2);
 }
 
-/* ---- any graph ------------------------------------------------------------------------------------------------------ */
+/* ---- any graph --------------------------------------------------------------------------------------------------- */
 /* A concatenation with rows that are long enough for a kernel to read it where its pieces lie. */
 static hd_tensor *joined(hd_tensor *p, hd_tensor *q) {
     hd_tensor *both = hd_tanh(hd_concat(LIST(hd_reshape(p, S(1, 16)), hd_reshape(q, S(1, 16))), 0));

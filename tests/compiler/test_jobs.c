@@ -1,12 +1,13 @@
-/* Jobs: launches that threads share together. How many there are, how often threads wait for each other, and that nothing else
- * can be seen of them: the same bits as on one thread, the same error, state as it was after a run that fails. */
+/* Jobs: launches that threads share together. How many there are, how often threads wait for each other, and that
+ * nothing else can be seen of them: the same bits as on one thread, the same error, state as it was after a run that
+ * fails. */
 #include "core/pool.h"
 #include "graph/calls.h"
 #include "heap.h"
 
 enum { MOST_OUTPUTS = 40, MOST_THREADS = 5 };
 
-/* ---- running -------------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 static void set_threads(int threads) {
     hd_set_num_threads(threads);
     assert_ok();
@@ -75,7 +76,7 @@ static hd_tensor *busy(hd_tensor *x, int rounds) {
     return x;
 }
 
-/* ---- side by side ---------------------------------------------------------------------------------------------------------- */
+/* ---- side by side ------------------------------------------------------------------------------------------------ */
 /* Values of different shapes are different kernels. */
 static hd_script *branches(int count, int64_t least) {
     hd_builder *b = started("branches");
@@ -141,7 +142,7 @@ static void functions_cost_more_than_words(void **state) {
     }
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------------------------ */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 /* Two reductions along different axes, both inside the first one: each thread does its rows of both. */
 static void rows_are_not_waited_for(void **state) {
     (void)state;
@@ -186,7 +187,7 @@ static void what_reads_other_rows_waits(void **state) {
     }
 }
 
-/* ---- branches of products -------------------------------------------------------------------------------------------------- */
+/* ---- branches of products ---------------------------------------------------------------------------------------- */
 /* Heads that each multiply twice, too small to be shared out: one thread does a branch. */
 static void small_products_run_side_by_side(void **state) {
     (void)state;
@@ -210,7 +211,8 @@ static void small_products_run_side_by_side(void **state) {
     threads_agree(s, "heads");
 }
 
-/* Whether threads share a product follows from what it costs: multiplications, and memory that is read for few of them. */
+/* Whether threads share a product follows from what it costs: multiplications, and memory that is read for few of
+ * them. */
 static void products_are_shared_by_what_they_cost(void **state) {
     (void)state;
     static const struct {
@@ -240,8 +242,8 @@ static void products_are_shared_by_what_they_cost(void **state) {
         }
 }
 
-/* Three equal branches for two threads: one of them would wait for the third. Products that are shared are sooner done one after
- * the other; four are not. */
+/* Three equal branches for two threads: one of them would wait for the third. Products that are shared are sooner done
+ * one after the other; four are not. */
 static void branches_that_do_not_come_out_even_run_in_order(void **state) {
     (void)state;
     for (int count = 3; count <= 4; ++count) {
@@ -288,7 +290,7 @@ static void a_small_product_alone_has_company(void **state) {
     assert_ptr_equal(hd_data_f32(w), before);
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 /* Random graphs of small values: whoever shares memory that another launch of the job still needs gives other bits. */
 static uint32_t random_state;
 static uint32_t below(uint32_t bound) {
@@ -397,7 +399,7 @@ static void what_another_launch_reads_stays(void **state) {
     for (int run = 0; run < (SANITIZED ? 2 : 20); ++run) threads_agree(s, "a value read twice");
 }
 
-/* ---- state ----------------------------------------------------------------------------------------------------------------- */
+/* ---- state ------------------------------------------------------------------------------------------------------- */
 /* The parameters of a small net: their updates are one job. */
 static void updates_of_parameters_are_one_job(void **state) {
     (void)state;
@@ -445,7 +447,7 @@ static void updates_of_parameters_are_one_job(void **state) {
     set_threads(before);
 }
 
-/* ---- errors ---------------------------------------------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
 /* Of two things that go wrong, the first in the order of the plan is told, on any number of threads; state stays. */
 static void the_first_error_is_told(void **state) {
     (void)state;
@@ -508,7 +510,7 @@ static void nothing_passes_what_can_fail(void **state) {
     set_threads(before);
 }
 
-/* ---- sizes ----------------------------------------------------------------------------------------------------------------- */
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
 static void values_of_no_and_of_one_element(void **state) {
     (void)state;
     static const int64_t sizes[] = {0, 1, 2, 200};
@@ -531,7 +533,7 @@ static void values_of_no_and_of_one_element(void **state) {
     }
 }
 
-/* ---- looking --------------------------------------------------------------------------------------------------------------- */
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
 /* A profile times every launch by itself. */
 static void a_profile_has_every_launch(void **state) {
     (void)state;

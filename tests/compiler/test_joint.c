@@ -1,12 +1,12 @@
-/* Concatenations and paddings that a kernel reads where their pieces lie: the values of O0, and not one byte beside the pieces,
- * which begin or end at a forbidden page. */
+/* Concatenations and paddings that a kernel reads where their pieces lie: the values of O0, and not one byte beside the
+ * pieces, which begin or end at a forbidden page. */
 #include "compiler/code.h"
 #include "compiler/forbidden.h"
 #include "compiler/levels.h"
 #include "graph/calls.h"
 #include "heap.h"
 
-/* ---- inputs that end where memory does -------------------------------------------------------------------------------------- */
+/* ---- inputs that end where memory does --------------------------------------------------------------------------- */
 static void release_guarded(void *data, void *user) {
     (void)data;
     guarded_release(user);
@@ -29,7 +29,7 @@ static hd_tensor *at_the_edge(hd_shape shape, hd_dtype dtype, bool at_end, int s
     return t;
 }
 
-/* ---- cases -------------------------------------------------------------------------------------------------------------------- */
+/* ---- cases ------------------------------------------------------------------------------------------------------- */
 enum { PIECES = 3 };
 typedef struct joint_case {
     const char *name;

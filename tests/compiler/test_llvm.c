@@ -10,7 +10,7 @@
 #include "core/memory.h"
 #include "ops/row_ir.h"
 
-/* ---- compiling and running --------------------------------------------------------------------------------------------- */
+/* ---- compiling and running --------------------------------------------------------------------------------------- */
 static hd_code compile(const hd_kernel *k, const char *what) {
     void *object = NULL;
     size_t bytes = 0;
@@ -50,7 +50,7 @@ static const hd_dtype all_dtypes[] = {HD_BOOL, HD_U8,  HD_U16,    HD_U32,    HD_
                                       HD_I64,  HD_F32, HD_F8E4M3, HD_F8E5M2, HD_BF16, HD_F16, HD_F64};
 enum { DTYPES = sizeof all_dtypes / sizeof *all_dtypes };
 
-/* ---- elementwise --------------------------------------------------------------------------------------------------------- */
+/* ---- elementwise ------------------------------------------------------------------------------------------------- */
 static void tails_of_every_length(void **state) {
     (void)state;
     kernel_case c = {.ulp = 4};
@@ -183,7 +183,7 @@ static void rounding_to_small_floats(void **state) {
     }
 }
 
-/* ---- layouts ------------------------------------------------------------------------------------------------------------- */
+/* ---- layouts ----------------------------------------------------------------------------------------------------- */
 static void broadcasts_and_strides(void **state) {
     (void)state;
     static const uint8_t full[3] = {HD_STRIDE_ANY, HD_STRIDE_ANY, HD_STRIDE_ONE}, last[3] = {0, 0, HD_STRIDE_ONE},
@@ -295,7 +295,7 @@ static void without_axes(void **state) {
     hd_kernel_release(&c.k);
 }
 
-/* ---- reductions ---------------------------------------------------------------------------------------------------------- */
+/* ---- reductions -------------------------------------------------------------------------------------------------- */
 static const uint8_t matrix[2] = {HD_STRIDE_ANY, HD_STRIDE_ONE}, of_rows[2] = {HD_STRIDE_ONE, 0},
                      turned_matrix[2] = {HD_STRIDE_ONE, HD_STRIDE_ANY};
 
@@ -451,7 +451,7 @@ static void random_kernels(void **state) {
     }
 }
 
-/* ---- compiling ------------------------------------------------------------------------------------------------------------- */
+/* ---- compiling --------------------------------------------------------------------------------------------------- */
 static hd_kernel numbered_kernel(int number) {
     kernel_case c = {.ulp = 0};
     hd_kernel_init(&c.k, 1, 1);

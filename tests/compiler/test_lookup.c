@@ -9,8 +9,8 @@ static hd_tensor *table(hd_shape shape, hd_dtype dtype) {
     return hd_cast(hd_mod_scalar(hd_reshape(hd_arange(0, (double)count, 1, HD_F32), shape), 61), dtype);
 }
 
-/* What follows a lookup in each way that a kernel can: point by point, stretched, reduced, turned, as a concatenation's part,
- * and after it left by itself. */
+/* What follows a lookup in each way that a kernel can: point by point, stretched, reduced, turned, as a concatenation's
+ * part, and after it left by itself. */
 static void rows_are_those_of_the_device(void **state) {
     (void)state;
     static const hd_dtype dtypes[] = {HD_F32, HD_F64, HD_BF16, HD_I32, HD_U8},
@@ -46,7 +46,7 @@ static void rows_are_those_of_the_device(void **state) {
         }
 }
 
-/* ---- single elements ---------------------------------------------------------------------------------------------------- */
+/* ---- single elements --------------------------------------------------------------------------------------------- */
 typedef struct element_case {
     const char *name;
     hd_shape table, index;

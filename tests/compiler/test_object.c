@@ -7,7 +7,7 @@
 #include "compiler/code.h"
 #include "core/memory.h"
 
-/* ---- an object made by hand ----------------------------------------------------------------------------------------------- */
+/* ---- an object made by hand -------------------------------------------------------------------------------------- */
 enum { TEXT = 1, DATA, RELOCATE_TEXT, RELOCATE_DATA, SYMBOLS, NAMES, SECTIONS };
 enum { DATA_SYMBOL = 1, FUNCTION_SYMBOL, OUTSIDE_SYMBOL, SYMBOL_COUNT };
 
@@ -148,8 +148,9 @@ static void what_it_refuses_it_names(void **state) {
     refused(&f, sizeof f, "kernel", "no kind that a kernel has");
 }
 
-/* ---- damage ---------------------------------------------------------------------------------------------------------------- */
-/* Loading gives an error or code, and never touches what is not there (this runs under asan, too); the code is not run. */
+/* ---- damage ------------------------------------------------------------------------------------------------------ */
+/* Loading gives an error or code, and never touches what is not there (this runs under asan, too); the code is not
+ * run. */
 static void try_to_load(const uint8_t *object, size_t bytes) {
     uint8_t *copy = malloc(bytes > 0 ? bytes : 1); /* as long as the object: reading on is found */
     memcpy(copy, object, bytes);

@@ -119,7 +119,7 @@ static void constants_with_other_uses(void **state) {
     }
 }
 
-/* ---- clones ------------------------------------------------------------------------------------------------------------- */
+/* ---- clones ------------------------------------------------------------------------------------------------------ */
 typedef struct worker {
     hd_script *script;
     float *y;
@@ -137,8 +137,8 @@ static void *runs(void *given) {
     return NULL;
 }
 
-/* Clones from before the first run and from after it, on threads of their own; one of them at a level that reads the weights as
- * they are. */
+/* Clones from before the first run and from after it, on threads of their own; one of them at a level that reads the
+ * weights as they are. */
 static void clones_run_beside_it(void **state) {
     (void)state;
     for (int after = 0; after < 2; ++after) {

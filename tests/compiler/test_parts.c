@@ -1,5 +1,5 @@
-/* Concatenations and paddings: what is computed for them is written where it belongs, and nothing is copied. Results are those
- * of O0, bit for bit: here all is movement, negation and doubling. */
+/* Concatenations and paddings: what is computed for them is written where it belongs, and nothing is copied. Results
+ * are those of O0, bit for bit: here all is movement, negation and doubling. */
 #include "compiler/levels.h"
 #include "graph/programs.h"
 
@@ -107,7 +107,8 @@ static void parts_of_parts_are_written_at_once(void **state) {
     levels_agree(s, 0, "nested parts");
 }
 
-/* A window that slides over what comes in: state whose new value is made of its old one. A run that fails changes nothing. */
+/* A window that slides over what comes in: state whose new value is made of its old one. A run that fails changes
+ * nothing. */
 static void state_can_be_made_of_parts(void **state) {
     (void)state;
     for (int level = HD_O0; level <= HD_O2; ++level) {

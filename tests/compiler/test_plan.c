@@ -1,10 +1,10 @@
-/* Plans: launches over memory that is laid out in advance. Compiled scripts against O0 where memory is shared, overwritten,
- * empty, strided or exchanged: reductions over every subset of axes, values without elements, numbers that are none, many
- * dead values, many outputs, state, faults. */
+/* Plans: launches over memory that is laid out in advance. Compiled scripts against O0 where memory is shared,
+ * overwritten, empty, strided or exchanged: reductions over every subset of axes, values without elements, numbers that
+ * are none, many dead values, many outputs, state, faults. */
 #include "compiler/levels.h"
 #include "graph/programs.h"
 
-/* ---- reductions ------------------------------------------------------------------------------------------------------ */
+/* ---- reductions -------------------------------------------------------------------------------------------------- */
 /* What is reduced follows from two tensors, and what follows from the result goes back to the whole. */
 static void reduces(hd_tensor *x, hd_tensor *y, hd_axes axes, int how, bool keep, const char *what) {
     HD_SCOPE;
@@ -31,7 +31,8 @@ static void reduces(hd_tensor *x, hd_tensor *y, hd_axes axes, int how, bool keep
     hd_script_set_input(s, "y", y);
     int64_t terms = 1;
     for (int i = 0; i < axes.count; ++i) terms *= hd_tensor_size(x, axes.axis[i]);
-    /* sums run in f32 for a while before they go to f64: 5 units were seen with 301 terms. Each factor of a product may round. */
+    /* sums run in f32 for a while before they go to f64: 5 units were seen with 301 terms. Each factor of a product may
+     * round. */
     const double units = how == 3 ? 4 + (double)terms : 8;
     levels_agree_at(s, units, largest_of(x) * largest_of(x) * 2, what);
 }
@@ -109,7 +110,7 @@ static void integers_and_bools_are_reduced_exactly(void **state) {
         }
 }
 
-/* ---- nothing and one ------------------------------------------------------------------------------------------------- */
+/* ---- nothing and one --------------------------------------------------------------------------------------------- */
 #define SMALL(CALL)                                                                                                    \
     CALL(hd_exp(hd_add(x, y)))                                                                                         \
     CALL(hd_softmax(hd_mul(x, y), -1))                                                                                 \
@@ -151,7 +152,7 @@ static void sizes_of_nothing_and_one(void **state) {
     }
 }
 
-/* ---- numbers that are none, and very small ones ----------------------------------------------------------------------- */
+/* ---- numbers that are none, and very small ones ------------------------------------------------------------------ */
 static hd_tensor *with_special(hd_shape shape, int which, hd_dtype dtype) {
     static const double special[] = {NAN, INFINITY, -INFINITY, 0, -0.0, 1e-310, 1e-40, -1e-45, 1e30, -3, 0.5, 65504};
     const int64_t count = hd_shape_count(shape);
@@ -164,8 +165,8 @@ static hd_tensor *with_special(hd_shape shape, int which, hd_dtype dtype) {
     return t;
 }
 
-/* Each form on its own: where only one NaN is, and where it is not. A maximum of NaN and anything is NaN, a product of 0 and
- * infinity too, and lanes beside them know nothing of it. */
+/* Each form on its own: where only one NaN is, and where it is not. A maximum of NaN and anything is NaN, a product of
+ * 0 and infinity too, and lanes beside them know nothing of it. */
 #define SPECIAL(CALL)                                                                                                  \
     CALL("map", hd_mul(hd_relu(x), hd_sign(y)))                                                                        \
     CALL("choice", hd_where(hd_lt(x, y), hd_neg(x), y))                                                                \
@@ -241,9 +242,10 @@ static void the_smallest_numbers_stay(void **state) {
     }
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------------------- */
-/* Programs that make and drop many values of a few sizes, so that memory is handed from one to the next all the time, and
- * kernels write over what they read. Values are whole numbers below 2^20 and ops exact: every output agrees bit for bit. */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+/* Programs that make and drop many values of a few sizes, so that memory is handed from one to the next all the time,
+ * and kernels write over what they read. Values are whole numbers below 2^20 and ops exact: every output agrees bit for
+ * bit. */
 static const char *const inputs[] = {"x", "y", "z"};
 static hd_script *handing_on(uint64_t seed, int steps) {
     dice d = {seed * 31 + 7};
@@ -338,7 +340,7 @@ static void many_outputs(void **state) {
     assert_identical(hd_outputs_at(runs[3], 1), hd_outputs_at(runs[0], 1));
 }
 
-/* ---- state ----------------------------------------------------------------------------------------------------------- */
+/* ---- state ------------------------------------------------------------------------------------------------------- */
 /* State that is read by what comes after its new value is known, in every form of kernel. */
 static void state_is_read_as_it_was(void **state) {
     (void)state;

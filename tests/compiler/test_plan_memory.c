@@ -1,12 +1,12 @@
-/* Memory while scripts are compiled and run: every single allocation may fail; that is an error, nothing is lost, state is as
- * it was, and the next attempt goes well. Many scripts take no more memory than few. */
+/* Memory while scripts are compiled and run: every single allocation may fail; that is an error, nothing is lost, state
+ * is as it was, and the next attempt goes well. Many scripts take no more memory than few. */
 #include "graph/calls.h"
 
 #include "compiler/own_cache.h"
 #include "core/memory.h"
 #include "heap.h"
 
-/* ---- scripts ----------------------------------------------------------------------------------------------------------- */
+/* ---- scripts ----------------------------------------------------------------------------------------------------- */
 typedef hd_script *(*maker)(hd_tensor *state);
 
 /* Elementwise ops, reductions in stages, a value that a call reads. */
@@ -105,7 +105,7 @@ static hd_script *in_place(hd_tensor *state) {
     return built(b);
 }
 
-/* ---- every allocation fails once ---------------------------------------------------------------------------------------- */
+/* ---- every allocation fails once --------------------------------------------------------------------------------- */
 static void survives(maker make, bool fresh_code, bool compiled_already) {
     HD_SCOPE;
     hd_tensor *state = operand(S(12, 40), 3, HD_F32), *start = hd_copy(state), *x = operand(S(12, 40), 0, HD_F32);
@@ -184,7 +184,7 @@ SURVIVES(shared)
 SURVIVES(prologues)
 SURVIVES(in_place)
 
-/* ---- flat --------------------------------------------------------------------------------------------------------------- */
+/* ---- flat -------------------------------------------------------------------------------------------------------- */
 static void scripts_leave_nothing_behind(void **state) {
     (void)state;
     int64_t level = 0;

@@ -1,5 +1,5 @@
-/* Compiled scripts and threads: the same numbers bit for bit however many threads share a kernel, and however often it runs;
- * clones that run side by side, with weights they keep packed and state of their own. Worth most under tsan. */
+/* Compiled scripts and threads: the same numbers bit for bit however many threads share a kernel, and however often it
+ * runs; clones that run side by side, with weights they keep packed and state of their own. Worth most under tsan. */
 #include "graph/calls.h"
 #include "heap.h"
 
@@ -14,7 +14,7 @@ enum {
     CLONE_RUNS = SANITIZED ? 12 : 60
 };
 
-/* ---- one script, other numbers of threads ----------------------------------------------------------------------------- */
+/* ---- one script, other numbers of threads ------------------------------------------------------------------------ */
 /* A step of training with products, reductions in both orientations, and an optimizer. */
 typedef struct training {
     hd_module *model;
@@ -100,7 +100,7 @@ static void every_run_gives_the_same(void **state) {
     hd_set_num_threads(before);
 }
 
-/* ---- clones ------------------------------------------------------------------------------------------------------------ */
+/* ---- clones ------------------------------------------------------------------------------------------------------ */
 typedef struct job {
     hd_script *script;
     double rate;

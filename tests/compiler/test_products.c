@@ -1,5 +1,5 @@
-/* Matrix products and what follows them in their tiles: every size at which tiles, strips and panels begin or end, operands
- * turned and stretched, weights that are kept packed and change between runs. Compiled scripts against O0. */
+/* Matrix products and what follows them in their tiles: every size at which tiles, strips and panels begin or end,
+ * operands turned and stretched, weights that are kept packed and change between runs. Compiled scripts against O0. */
 #include "compiler/levels.h"
 #include "graph/calls.h"
 
@@ -9,7 +9,7 @@ enum { SIZES = (int)(sizeof sizes / sizeof sizes[0]) };
 /* Operands are positive, so that nothing cancels: both ways round some sums of k otherwise, and the epilogue once. */
 enum { PRODUCT_UNITS = 4 };
 
-/* ---- what follows ---------------------------------------------------------------------------------------------------- */
+/* ---- what follows ------------------------------------------------------------------------------------------------ */
 /* Epilogues over h [..., m, n]; `extra` is a tensor that broadcasts to it. */
 typedef hd_tensor *(*epilogue)(hd_builder *b, hd_tensor *h, hd_tensor *extra);
 static hd_tensor *nothing(hd_builder *b, hd_tensor *h, hd_tensor *extra) {
@@ -36,7 +36,7 @@ static hd_tensor *other_dtypes(hd_builder *b, hd_tensor *h, hd_tensor *extra) {
 static const epilogue epilogues[] = {nothing, activation, residual, two_outputs, other_dtypes};
 enum { EPILOGUES = (int)(sizeof epilogues / sizeof epilogues[0]) };
 
-/* ---- sizes ----------------------------------------------------------------------------------------------------------- */
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
 /* x [m, k] w [k, n], either of them given turned; w an input, bound or a constant. */
 static void multiplies(int64_t m, int64_t n, int64_t k, int turned, int given, hd_dtype dtype, int follows) {
     HD_SCOPE;
@@ -98,7 +98,7 @@ static void products_without_elements(void **state) {
                 multiplies(few[i % 3], few[i / 3 % 3], few[i / 9], turned, (i + turned) % 3, HD_F32, follows);
 }
 
-/* ---- more axes ------------------------------------------------------------------------------------------------------- */
+/* ---- more axes --------------------------------------------------------------------------------------------------- */
 static void batches(void **state) {
     (void)state;
     static const int64_t some[][3] = {{1, 1, 1},    {1, 33, 5},    {7, 1, 64}, {13, 12, 0},
@@ -157,7 +157,7 @@ static void layers_over_more_axes(void **state) {
                 }
 }
 
-/* ---- weights --------------------------------------------------------------------------------------------------------- */
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
 static hd_tensor *expected_layer(hd_tensor *x, hd_tensor *w) { return hd_relu(hd_matmul(x, w)); }
 
 /* Weights that a run does not change are packed once; whoever changes them in between is noticed. */
@@ -264,7 +264,7 @@ static void weights_that_the_run_updates(void **state) {
     }
 }
 
-/* ---- narrow operands ------------------------------------------------------------------------------------------------ */
+/* ---- narrow operands --------------------------------------------------------------------------------------------- */
 static void narrow_products_of_all_sizes(void **state) {
     (void)state;
     static const hd_dtype dtypes[] = {HD_BF16, HD_F16, HD_I8, HD_I16, HD_I32, HD_U8, HD_I64, HD_F8E4M3};
@@ -375,7 +375,7 @@ static void packed_halves(void **state) {
     }
 }
 
-/* ---- what needs no kernel of its own ------------------------------------------------------------------------------------- */
+/* ---- what needs no kernel of its own ----------------------------------------------------------------------------- */
 typedef struct following {
     const char *name;
     int kernels; /* native ones that it takes */
@@ -460,8 +460,8 @@ static void state_is_the_other_operand(void **state) {
     assert_int_equal(hd_script_stats(s).launches, 1);
 }
 
-/* Sums of two products inside a script lie where one of them lay, so that tiles may not be made there: of few rows, and of
- * wide results, and with a last panel that is not whole. */
+/* Sums of two products inside a script lie where one of them lay, so that tiles may not be made there: of few rows, and
+ * of wide results, and with a last panel that is not whole. */
 static void sums_over_one_of_them(void **state) {
     (void)state;
     static const int64_t shapes[][3] = {{64, 128, 256}, {300, 128, 256}, {300, 128, 270}, {64, 700, 256}};
@@ -480,7 +480,8 @@ static void sums_over_one_of_them(void **state) {
     }
 }
 
-/* A row that is added to integers; and one that the result of a single row lies over, whatever the layout of the weights. */
+/* A row that is added to integers; and one that the result of a single row lies over, whatever the layout of the
+ * weights. */
 static void rows_that_are_added(void **state) {
     (void)state;
     static const hd_dtype dtypes[] = {HD_I32, HD_I64, HD_U8, HD_I16, HD_F32, HD_F64, HD_BF16};

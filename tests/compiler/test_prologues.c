@@ -1,6 +1,6 @@
-/* First operands that products compute as they read them: rows of every number at which blocks and strips begin or end, any
- * dtype, broadcasts, batches, weights that are packed and that change. Whatever the size, plans are made to compute all operands
- * that they can; scripts, by rule, those that are worth it. Against O0. */
+/* First operands that products compute as they read them: rows of every number at which blocks and strips begin or end,
+ * any dtype, broadcasts, batches, weights that are packed and that change. Whatever the size, plans are made to compute
+ * all operands that they can; scripts, by rule, those that are worth it. Against O0. */
 #include "compiler/levels.h"
 #include "compiler/own_cache.h"
 #include "compiler/plan.h"
@@ -8,10 +8,11 @@
 #include "graph/calls.h"
 #include "graph/pass.h"
 
-/* Operands are positive, so that nothing cancels: sums of k are rounded otherwise, and what comes before and after once. */
+/* Operands are positive, so that nothing cancels: sums of k are rounded otherwise, and what comes before and after
+ * once. */
 enum { UNITS = 6, MOST_INPUTS = 6, SEVERAL = 5 };
 
-/* ---- plans ------------------------------------------------------------------------------------------------------------ */
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
 static hd_plan *plan_of(hd_graph *g, hd_optimization_level level, hd_prologues which) {
     hd_tuning tuning = {.fuse = {.prologues = (uint8_t)which}};
     hd_plan *p = hd_plan_new(hd_thread_self(), g, hd_device_executor(hd_cpu()), level, level == HD_O0 ? NULL : &tuning);
@@ -68,7 +69,7 @@ static void agrees(hd_builder *b, hd_tensor **inputs, int prologues, const char 
     hd_graph_release(hd_thread_self(), simple);
 }
 
-/* ---- what comes before ------------------------------------------------------------------------------------------------- */
+/* ---- what comes before ------------------------------------------------------------------------------------------- */
 /* Of x [..., m, k] and an operand of its own, of a shape that broadcasts to it; the same dtype. */
 typedef struct prologue {
     const char *name;
@@ -96,7 +97,7 @@ static hd_shape shape_of_other(const prologue *p, hd_shape x) {
 }
 static bool chooses(const prologue *p) { return p->of == masked; }
 
-/* ---- sizes ----------------------------------------------------------------------------------------------------------------- */
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
 enum { INPUT, BOUND, CONSTANT, GIVENS };
 enum { NOTHING, PLAIN, COMPILED, FOLLOWS };
 
@@ -157,8 +158,8 @@ static void other_dtypes(void **state) {
                            turn / 3 % FOLLOWS, dtypes[d]);
 }
 
-/* Large enough for several threads, and for all ways to cut them: wide results, a few rows, many; rows that push each other out
- * of a cache. */
+/* Large enough for several threads, and for all ways to cut them: wide results, a few rows, many; rows that push each
+ * other out of a cache. */
 static void large_products(void **state) {
     (void)state;
     static const int64_t large[][3] = {{4, 700, 2000},  {1, 600, 3000},  {2500, 64, 300},  {900, 1024, 40},
@@ -169,7 +170,7 @@ static void large_products(void **state) {
                        (int)(i + (size_t)given) % FOLLOWS, i % 4 == 3 ? HD_BF16 : HD_F32);
 }
 
-/* ---- more axes --------------------------------------------------------------------------------------------------------- */
+/* ---- more axes --------------------------------------------------------------------------------------------------- */
 static void layers_over_more_axes(void **state) {
     (void)state;
     for (int before = 0; before < PROLOGUES; ++before) {
@@ -221,7 +222,7 @@ static void rows_in_other_groups(void **state) {
     }
 }
 
-/* ---- what is read -------------------------------------------------------------------------------------------------------- */
+/* ---- what is read ------------------------------------------------------------------------------------------------ */
 static void draws_and_pieces(void **state) {
     (void)state;
     HD_SCOPE;
@@ -305,7 +306,7 @@ static void special_numbers(void **state) {
     }
 }
 
-/* ---- scripts: by rule --------------------------------------------------------------------------------------------------- */
+/* ---- scripts: by rule -------------------------------------------------------------------------------------------- */
 enum { ROWS = 700, WIDE = 520 }; /* more than is left in memory by rule */
 enum { ROUNDINGS = 23 };         /* the square root of WIDE: as roundings of a sum add up */
 
@@ -453,10 +454,11 @@ static void in_a_chain(void **state) {
     assert_int_equal(hd_script_stats(s).launches, 3);
 }
 
-/* ---- memory that is written again -------------------------------------------------------------------------------------- */
+/* ---- memory that is written again -------------------------------------------------------------------------------- */
 enum { SQUARE = 1100 }; /* rows that are computed block by block, while others are finished */
 
-/* The result has the shape of what the operand is computed from, which nobody reads later: it is not written over it. */
+/* The result has the shape of what the operand is computed from, which nobody reads later: it is not written over
+ * it. */
 static void results_keep_off_what_is_still_read(void **state) {
     (void)state;
     HD_SCOPE;
@@ -575,7 +577,8 @@ static void gradients_agree(void **state) {
     levels_agree(s, 64, "gradients");
 }
 
-/* Tuning may take other blocks along k, or a matrix unit: both sum up in an order of their own, so that the truth is asked. */
+/* Tuning may take other blocks along k, or a matrix unit: both sum up in an order of their own, so that the truth is
+ * asked. */
 static void tuning_gives_the_same(void **state) {
     (void)state;
     HD_SCOPE;

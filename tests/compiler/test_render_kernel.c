@@ -1,4 +1,5 @@
-/* Kernels rendered as C and compiled by the machine's compiler, against the interpreter; and that the text is fit to read. */
+/* Kernels rendered as C and compiled by the machine's compiler, against the interpreter; and that the text is fit to
+ * read. */
 #include "support.h"
 
 #include <dlfcn.h>
@@ -10,7 +11,7 @@
 #include "core/memory.h"
 #include "kernel/kernel_c.h"
 
-/* ---- one text for many kernels, compiled once ----------------------------------------------------------------------------- */
+/* ---- one text for many kernels, compiled once -------------------------------------------------------------------- */
 extern const unsigned char hd_kernel_text[], hd_small_text[];
 extern const size_t hd_kernel_text_size, hd_small_text_size;
 
@@ -139,7 +140,7 @@ static void release_buffers(const random_kernel *r, char **buffers) {
     for (int b = 0; b < r->k.buffer_count; ++b) free(buffers[b]);
 }
 
-/* ---- random ones -------------------------------------------------------------------------------------------------------------- */
+/* ---- random ones ------------------------------------------------------------------------------------------------- */
 static void random_kernels_equal_the_interpreter(void **state) {
     (void)state;
     enum { MOST = 600 };
@@ -163,7 +164,7 @@ static void random_kernels_equal_the_interpreter(void **state) {
     free(t.data);
 }
 
-/* ---- chosen ones ---------------------------------------------------------------------------------------------------------------- */
+/* ---- chosen ones ------------------------------------------------------------------------------------------------- */
 static int contiguous(random_kernel *r, hd_dtype dtype, bool written, uint32_t over) {
     hd_kernel *k = &r->k;
     uint8_t class[HD_KERNEL_AXES] = {0};
@@ -376,7 +377,7 @@ static void outputs_may_be_inputs(void **state) {
     free(t.data);
 }
 
-/* ---- the text ----------------------------------------------------------------------------------------------------------------- */
+/* ---- the text ---------------------------------------------------------------------------------------------------- */
 static void the_text_is_fit_to_read(void **state) {
     (void)state;
     static random_kernel r;

@@ -1,4 +1,5 @@
-/* Weights that several products read: packed once for all that read them alike, and in each run when the run changes them. */
+/* Weights that several products read: packed once for all that read them alike, and in each run when the run changes
+ * them. */
 #include "graph/calls.h"
 #include "compiler/levels.h"
 #include "compiler/plan.h"
@@ -7,7 +8,7 @@
 
 enum { WIDE = 192, ROWS = 40, STEPS = 5, UNITS = 64 };
 
-/* ---- what is shared ------------------------------------------------------------------------------------------------------- */
+/* ---- what is shared ---------------------------------------------------------------------------------------------- */
 /* That a graph's plan has so many weights, which so many products read in all. */
 static void keeps(hd_builder *b, uint32_t weights, uint32_t readers, const char *what) {
     hd_builder_end(b);
@@ -88,7 +89,8 @@ static void rows_of_any_number(void **state) {
     keeps(b, 1, 5, "rows of any number");
 }
 
-/* Few rows read halves as they are, more of them converted: two ways to pack, and one product for each is not several. */
+/* Few rows read halves as they are, more of them converted: two ways to pack, and one product for each is not
+ * several. */
 static void rows_that_decide_how_to_pack(void **state) {
     (void)state;
     for (kind k = BOUND; k <= UPDATED; ++k) {
@@ -169,7 +171,7 @@ static void convolutions_share(void **state) {
     }
 }
 
-/* ---- what they give --------------------------------------------------------------------------------------------------------- */
+/* ---- what they give ---------------------------------------------------------------------------------------------- */
 /* Runs on weights that change: by the run, by the user, or not at all. */
 static void every_run_reads_what_is_there(void **state) {
     (void)state;
@@ -264,7 +266,7 @@ static void recordings_in_between(void **state) {
     assert_ok();
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------------------ */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 static void they_are_in_memory_once(void **state) {
     (void)state;
     enum { LARGE = 512, MANY = 12 };

@@ -110,9 +110,9 @@ static void others_see_the_old_value(void **state) {
     assert_true(hd_data_f32(hd_outputs_get(o, "y"))[40] == 40 && hd_data_f32(hd_outputs_get(o, "y"))[48] == 96);
 }
 
-/* ---- at indices ------------------------------------------------------------------------------------------------------- */
-/* cache [64,4,2] <- with rows replaced by x, or added to, at places that an input says; y = the rows at `read`, which can fail
- * after the writes; old = the sum of row 5 before. */
+/* ---- at indices -------------------------------------------------------------------------------------------------- */
+/* cache [64,4,2] <- with rows replaced by x, or added to, at places that an input says; y = the rows at `read`, which
+ * can fail after the writes; old = the sum of row 5 before. */
 static hd_script *writes_rows_at(hd_tensor *cache, int64_t rows, hd_scatter_mode mode) {
     hd_builder *b = started("rows at");
     hd_builder_add_state(b, "cache", cache);
@@ -257,7 +257,8 @@ static void elements_at_indices_are_written(void **state) {
     }
 }
 
-/* A place of its own for each sequence of a batch, as [batch,1,1] broadcast: also for some of them, and of their elements. */
+/* A place of its own for each sequence of a batch, as [batch,1,1] broadcast: also for some of them, and of their
+ * elements. */
 static void sequences_are_written_each_at_its_place(void **state) {
     (void)state;
     static const int64_t sizes[][2] = {{64, 2}, {30, 2}, {64, 1}, {7, 1}, {64, 0}};

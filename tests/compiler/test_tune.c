@@ -1,12 +1,12 @@
-/* O3: what was quickest in trial runs. Whatever it chooses, results are those of O0; what it found is used again; and nobody
- * sees the trial runs. */
+/* O3: what was quickest in trial runs. Whatever it chooses, results are those of O0; what it found is used again; and
+ * nobody sees the trial runs. */
 #include "differences.h"
 #include "builders.h"
 #include "graph/calls.h"
 
 #include "compiler/own_cache.h"
 
-/* ---- scripts ---------------------------------------------------------------------------------------------------------- */
+/* ---- scripts ----------------------------------------------------------------------------------------------------- */
 static hd_script *chain(void) {
     hd_builder *b = started("chain");
     hd_tensor *x = hd_input("x", S(200, 300), HD_F32), *y = x;
@@ -48,7 +48,7 @@ static void set_inputs(hd_script *s, int kind) {
 static hd_script *(*const scripts[])(void) = {chain, block, half};
 enum { SCRIPTS = sizeof scripts / sizeof scripts[0] };
 
-/* ---- results ------------------------------------------------------------------------------------------------------------ */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 static void it_gives_what_was_recorded(void **state) {
     (void)state;
     for (int kind = 0; kind < SCRIPTS; ++kind) {
@@ -69,7 +69,7 @@ static void it_gives_what_was_recorded(void **state) {
     }
 }
 
-/* ---- what was found earlier ------------------------------------------------------------------------------------------------ */
+/* ---- what was found earlier -------------------------------------------------------------------------------------- */
 static int64_t alternatives(int kind) {
     HD_SCOPE;
     hd_script *s = scripts[kind]();
@@ -96,7 +96,7 @@ static void it_is_found_once(void **state) {
     unsetenv("HODU_CACHE");
 }
 
-/* ---- nobody sees it -------------------------------------------------------------------------------------------------------- */
+/* ---- nobody sees it ---------------------------------------------------------------------------------------------- */
 static void trial_runs_leave_no_trace(void **state) {
     (void)state;
     HD_SCOPE;
@@ -125,7 +125,8 @@ static void trial_runs_leave_no_trace(void **state) {
     assert_identical(hd_script_state(s, "w"), hd_mul_scalar(before, 0.5));
 }
 
-/* A cache with a place for each of four runs: the state says which is next, and every trial run begins with the first. */
+/* A cache with a place for each of four runs: the state says which is next, and every trial run begins with the
+ * first. */
 static hd_script *four_steps(hd_tensor *cache, hd_tensor *next) {
     hd_builder *b = started("four");
     hd_builder_add_state(b, "cache", cache);
@@ -215,7 +216,7 @@ static void a_step_of_training_is_tuned(void **state) {
     }
 }
 
-/* ---- trouble ------------------------------------------------------------------------------------------------------------------ */
+/* ---- trouble ----------------------------------------------------------------------------------------------------- */
 static void made_up_inputs_may_be_refused(void **state) {
     (void)state;
     HD_SCOPE;

@@ -1,5 +1,5 @@
-/* O3 and products: whatever way is kept for them, results are those of O0. Which way wins is a matter of time, so what was
- * kept is exchanged here for what is to be tested. */
+/* O3 and products: whatever way is kept for them, results are those of O0. Which way wins is a matter of time, so what
+ * was kept is exchanged here for what is to be tested. */
 #include "differences.h"
 #include "builders.h"
 #include "graph/calls.h"
@@ -9,9 +9,9 @@
 #include "compiler/plan.h"
 #include "device/cpu/kernels.h"
 
-/* ---- what is kept ------------------------------------------------------------------------------------------------------ */
-/* The entry of the only script that was tuned since the cache was cleared: as cache.c writes it, a head with the sizes of
- * what follows, the key, the tuning. */
+/* ---- what is kept ------------------------------------------------------------------------------------------------ */
+/* The entry of the only script that was tuned since the cache was cleared: as cache.c writes it, a head with the sizes
+ * of what follows, the key, the tuning. */
 enum { HEAD = 64, KEY_SIZE_AT = 12, MOST_BYTES = 4096 };
 typedef struct entry {
     char bytes[MOST_BYTES], *key, *tuning;
@@ -61,7 +61,7 @@ static const hd_product_way ways[] = {{.unit = HD_UNIT_VECTOR},
                                       {.unit = HD_UNIT_MATRIX, .share = HD_SHARE_BY_SIZE, .k_block = 256}};
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
-/* ---- scripts ---------------------------------------------------------------------------------------------------------- */
+/* ---- scripts ----------------------------------------------------------------------------------------------------- */
 /* x [m, k] times w [k, n]: a constant, state, or an input. */
 typedef enum weight { CONSTANT, STATE, INPUT, WEIGHTS } weight;
 typedef struct sizes {
@@ -181,7 +181,7 @@ static void every_kind_of_product(void **state) {
     }
 }
 
-/* ---- it is heeded ------------------------------------------------------------------------------------------------------ */
+/* ---- it is heeded ------------------------------------------------------------------------------------------------ */
 static const sizes large = {100, 1500, 200};
 
 static hd_tensor *in_way(const entry *e, weight kind, hd_product_way way) {
@@ -203,8 +203,8 @@ static void ways_are_heeded(void **state) {
     }
 }
 
-/* A product whose k is long has other blocks and another side to share, whatever the machine has: they are among what is
- * timed, with the plan, its launches, and the choice before and after. */
+/* A product whose k is long has other blocks and another side to share, whatever the machine has: they are among what
+ * is timed, with the plan, its launches, and the choice before and after. */
 static void ways_are_tried(void **state) {
     (void)state;
     HD_SCOPE;
@@ -239,7 +239,7 @@ static void ways_are_explained(void **state) {
     assert_int_equal(strstr(text, " unit\n") != NULL, has_unit); /* the other one */
 }
 
-/* ---- weights that are packed where they lie ---------------------------------------------------------------------------- */
+/* ---- weights that are packed where they lie ---------------------------------------------------------------------- */
 static hd_script *with_weight_of_its_own(void) {
     HD_SCOPE;
     return hd_keep(product((sizes){100, 1500, 224}, HD_F32, CONSTANT));
@@ -265,7 +265,7 @@ static void a_weight_that_was_packed_otherwise(void **state) {
     }
 }
 
-/* ---- entries that are not to be used ------------------------------------------------------------------------------------- */
+/* ---- entries that are not to be used ----------------------------------------------------------------------------- */
 static int64_t alternatives_now(void) {
     HD_SCOPE;
     int64_t alternatives;

@@ -1,5 +1,5 @@
-/* Variables of the environment whose values mean nothing: each is said once, and is as if it were not set. In children, as the
- * environment is read once. */
+/* Variables of the environment whose values mean nothing: each is said once, and is as if it were not set. In children,
+ * as the environment is read once. */
 #include "printed.h"
 
 enum { MOST_TEXT = 4096 };

@@ -101,7 +101,7 @@ static void hooks_replace_the_system(void **state) {
     assert_error(HD_ERROR_NULL_ARGUMENT, "release");
 }
 
-/* ---- every allocation fails once ------------------------------------------------------------------------------------ */
+/* ---- every allocation fails once --------------------------------------------------------------------------------- */
 static void elementwise_program(void) {
     HD_SCOPE;
     HD_SCOPE;

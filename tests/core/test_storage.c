@@ -1,10 +1,11 @@
-/* Storages: bytes that live elsewhere, that are shared until written, that fail to come; and the two hooks of a call. */
+/* Storages: bytes that live elsewhere, that are shared until written, that fail to come; and the two hooks of a
+ * call. */
 #include "support.h"
 
 #include "core/execute.h"
 #include "ops/op.h"
 
-/* ---- a home elsewhere ------------------------------------------------------------------------------------------------- */
+/* ---- a home elsewhere -------------------------------------------------------------------------------------------- */
 static int fetched, left;
 static bool fails;
 static hd_error fetch(hd_storage *storage, hd_access access) {
@@ -46,7 +47,7 @@ static void bytes_come_from_their_home_or_fail_by_name(void **state) {
     assert_int_equal(left, 1);
 }
 
-/* ---- copy on write ------------------------------------------------------------------------------------------------------ */
+/* ---- copy on write ----------------------------------------------------------------------------------------------- */
 static void a_snapshot_shares_bytes_until_one_side_writes(void **state) {
     (void)state;
     HD_SCOPE;
@@ -67,7 +68,7 @@ static void a_snapshot_shares_bytes_until_one_side_writes(void **state) {
     assert_ptr_equal(y->storage->data, alone);
 }
 
-/* ---- borrowed memory ------------------------------------------------------------------------------------------------------ */
+/* ---- borrowed memory --------------------------------------------------------------------------------------------- */
 static void released(void *data, void *user) {
     (void)data;
     ++*(int *)user;
@@ -92,7 +93,7 @@ static void borrowed_memory_is_given_back_once(void **state) {
     assert_int_equal(count, 1); /* a tensor that was never made does not take the memory over */
 }
 
-/* ---- executor and observer --------------------------------------------------------------------------------------------------- */
+/* ---- executor and observer --------------------------------------------------------------------------------------- */
 typedef struct recorder {
     hd_executor executor;
     hd_observer observer;

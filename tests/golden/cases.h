@@ -7,7 +7,8 @@
  *     seed SHAPE VALUES    the gradient of the result
  *     grad VALUES          the gradient of each leaf, in their order
  *
- * A test defines ALL(G), a list of G(name, result): the result in the case's inputs x, y, z, w; and then includes this. */
+ * A test defines ALL(G), a list of G(name, result): the result in the case's inputs x, y, z, w; and then includes
+ * this. */
 #ifndef HD_TESTS_GOLDEN_CASES_H
 #define HD_TESTS_GOLDEN_CASES_H
 
@@ -31,7 +32,7 @@ static const function functions[] = {
     ALL(ENTRY)};
 enum { FUNCTIONS = sizeof functions / sizeof functions[0] };
 
-/* ---- the file -------------------------------------------------------------------------------------------------------- */
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
 enum { MOST = 512 };
 typedef struct values {
     hd_dtype dtype; /* F64: a leaf, or a gradient */
@@ -85,15 +86,15 @@ static bool next_case(FILE *file, char *line, size_t capacity, golden *g) {
     return true;
 }
 
-/* ---- the comparison -------------------------------------------------------------------------------------------------- */
+/* ---- the comparison ---------------------------------------------------------------------------------------------- */
 /* Where hodu has decided otherwise: inside its bounds clamp has the gradient 1, and the bounds are inside. */
 static bool decided_otherwise(const golden *g, double x) {
     return strcmp(functions[g->function].name, "clamp") == 0 && (x == -1 || x == 3);
 }
 
-/* Units in the last place of the largest gradient in the case, which is a sum of up to a dozen terms that may cancel: 32 of
- * f32 and f64, as the functions are right to a few units; 2 of small floats, which compute in f32, but round what passes
- * from one op to the next. What is NaN or infinite must be so here. */
+/* Units in the last place of the largest gradient in the case, which is a sum of up to a dozen terms that may cancel:
+ * 32 of f32 and f64, as the functions are right to a few units; 2 of small floats, which compute in f32, but round what
+ * passes from one op to the next. What is NaN or infinite must be so here. */
 static bool close_to(double got, double want, double largest, hd_dtype dtype) {
     const double allowed = dtype == HD_F64   ? 32 * 0x1p-52
                            : dtype == HD_F32 ? 32 * 0x1p-23
@@ -175,8 +176,8 @@ static int compare(const golden *g, hd_dtype dtype) {
     return bad;
 }
 
-/* Every case of the file, in f64, f32, bf16 and f16; every function must have one. Returns how many were left out because
- * a dtype does not hold their inputs. */
+/* Every case of the file, in f64, f32, bf16 and f16; every function must have one. Returns how many were left out
+ * because a dtype does not hold their inputs. */
 static inline int compare_all(const char *path) {
     FILE *file = fopen(path, "r");
     assert_non_null(file);

@@ -1,6 +1,7 @@
 /* The rows read once more, in type T with W_PRECISION: each derivative sentence as a function
  *     gradient_<row>_<T>(operands, numbers, g, out)
- * and the table gradients_<T>. Include once per type, after kernel/words_c.h. No derivative: NULL (the op gives bool). */
+ * and the table gradients_<T>. Include once per type, after kernel/words_c.h. No derivative: NULL (the op gives
+ * bool). */
 #include "kernel/math.def"
 
 #define GRADIENT(name) static void W_JOIN(gradient_##name, T)(const CT in[3], const CT number[3], CT g, CT out[3])

@@ -8,9 +8,11 @@
 
 #define LIBM(name)                                                                                                     \
     W_INLINE double w_##name##_f64(double a) { return name(a); }
+/* clang-format off */
 LIBM(exp)
 LIBM(exp2) LIBM(expm1) LIBM(log) LIBM(log2) LIBM(log1p) LIBM(sin) LIBM(cos) LIBM(tan) LIBM(asin) LIBM(acos) LIBM(atan)
     LIBM(sinh) LIBM(cosh) LIBM(tanh) LIBM(asinh) LIBM(acosh) LIBM(atanh) LIBM(erf) LIBM(erfc) LIBM(lgamma)
+/* clang-format on */
 #undef LIBM
         W_INLINE double w_pow_f64(double a, double b) {
     return pow(a, b);
@@ -101,7 +103,7 @@ static double w_erfinv_f64(double a) {
 
 typedef double row_oracle(const double in[3], const double number[3]);
 static row_oracle *const row_oracles[HD_OP_ELEMENTWISE_COUNT] = {
-    /* NULL: of integers only */
+/* NULL: of integers only */
 #define ENTRY(name)              [HD_OP_##name] = oracle_##name,
 #define UNARY(name, types, ...)  ON_##types(ENTRY(name))
 #define UNARY1(name, ...)        ENTRY(name)

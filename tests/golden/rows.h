@@ -8,7 +8,7 @@
 #include "ops/op.h"
 #include "support.h"
 
-/* ---- hd_<op>, for every row --------------------------------------------------------------------------------------- */
+/* ---- hd_<op>, for every row -------------------------------------------------------------------------------------- */
 typedef hd_tensor *row_call(hd_tensor *const t[3], const double number[3]);
 
 #define CALL(name, ...)                                                                                                \
@@ -69,7 +69,7 @@ static inline const double *row_numbers(int id) {
     }
 }
 
-/* ---- distances ---------------------------------------------------------------------------------------------------- */
+/* ---- distances --------------------------------------------------------------------------------------------------- */
 /* One unit in the last place of a float of `digits` bits (24 or 53) at the magnitude of v. */
 static inline double unit_at(double v, int digits) {
     const int lowest = digits == 24 ? -149 : -1074;
@@ -80,9 +80,9 @@ static inline double unit_at(double v, int digits) {
 }
 
 /* Is `got`, a float of `digits` bits, within `ulps` units (at the magnitude of `scale`, or of the reference if that is
- * larger) of `want`? What lies beyond the range must be infinite, NaN must be NaN, infinities and zeros have their sign;
- * at the very end of the range either side will do. Gradual underflow: where a factor of `want` may have been subnormal
- * (the other being at most the largest operand), the unit is that of subnormals times the operand. */
+ * larger) of `want`? What lies beyond the range must be infinite, NaN must be NaN, infinities and zeros have their
+ * sign; at the very end of the range either side will do. Gradual underflow: where a factor of `want` may have been
+ * subnormal (the other being at most the largest operand), the unit is that of subnormals times the operand. */
 static inline bool within(double got, double want, double ulps, double scale, double operand, int digits) {
     if (isnan(want) || isnan(got)) return isnan(want) && isnan(got);
     const double most = digits == 24 ? 0x1.fffffep127 : 0x1.fffffffffffffp1023;

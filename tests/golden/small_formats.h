@@ -1,5 +1,5 @@
-/* The small floats by their definition: value = (-1)^s 2^(e - bias) 1.m, read with ldexp and written by search. Slow, and
- * unlike src/core/small_float.h in every step. */
+/* The small floats by their definition: value = (-1)^s 2^(e - bias) 1.m, read with ldexp and written by search. Slow,
+ * and unlike src/core/small_float.h in every step. */
 #ifndef HD_TESTS_GOLDEN_SMALL_FORMATS_H
 #define HD_TESTS_GOLDEN_SMALL_FORMATS_H
 

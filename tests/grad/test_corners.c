@@ -25,7 +25,7 @@ static hd_tensor *second_derivatives(hd_tensor *y, hd_tensor *x, int64_t i) {
     return g == NULL ? NULL : hd_tensors_get(g, 0);
 }
 
-/* ---- broadcasting ---------------------------------------------------------------------------------------------------- */
+/* ---- broadcasting ------------------------------------------------------------------------------------------------ */
 static void broadcasting_sums_over_what_was_stretched(void **state) {
     (void)state;
     HD_SCOPE;
@@ -54,7 +54,7 @@ static void a_tensor_used_twice_adds_both(void **state) {
     assert_grad(x, 9, -15);
 }
 
-/* ---- views ----------------------------------------------------------------------------------------------------------- */
+/* ---- views ------------------------------------------------------------------------------------------------------- */
 static void overlapping_windows_add_up(void **state) {
     (void)state;
     HD_SCOPE;
@@ -114,7 +114,7 @@ static void as_strided_of_a_part_stays_within_it(void **state) {
     assert_grad(leaf, 1, 1);
 }
 
-/* ---- indices --------------------------------------------------------------------------------------------------------- */
+/* ---- indices ----------------------------------------------------------------------------------------------------- */
 static void duplicates_in_gather_add_up(void **state) {
     (void)state;
     HD_SCOPE;
@@ -187,7 +187,7 @@ static void many_duplicates_add_up_exactly(void **state) {
     assert_same(hd_narrow(g, 0, 2, ROWS - 4), hd_full(HD_SHAPE(ROWS - 4), 3, HD_F32));
 }
 
-/* ---- where ----------------------------------------------------------------------------------------------------------- */
+/* ---- where ------------------------------------------------------------------------------------------------------- */
 static void where_lets_no_nan_through_from_the_branch_not_taken(void **state) {
     (void)state;
     HD_SCOPE;
@@ -206,7 +206,7 @@ static void where_lets_no_nan_through_from_the_branch_not_taken(void **state) {
     assert_grad(x, 2, 0.25);
 }
 
-/* ---- roots and powers at 0 ------------------------------------------------------------------------------------------- */
+/* ---- roots and powers at 0 --------------------------------------------------------------------------------------- */
 static void norms_at_zero_have_the_subgradient_zero(void **state) {
     (void)state;
     const double orders[] = {1, 2, 3, 1.5, 0.5, -1, INFINITY, -INFINITY, 0};
@@ -268,7 +268,7 @@ static void powers_of_zero(void **state) {
     assert_grad(x, 0);
 }
 
-/* ---- ties ------------------------------------------------------------------------------------------------------------ */
+/* ---- ties -------------------------------------------------------------------------------------------------------- */
 static void the_largest_share_the_gradient(void **state) {
     (void)state;
     HD_SCOPE;
@@ -314,7 +314,7 @@ static void maximum_of_equals_gives_half_each(void **state) {
     assert_grad(a, 1, 1, 0.5, 0);
 }
 
-/* ---- kinks ----------------------------------------------------------------------------------------------------------- */
+/* ---- kinks ------------------------------------------------------------------------------------------------------- */
 static void bounds_are_inside_clamp_and_outside_hardtanh(void **state) {
     (void)state;
     HD_SCOPE;
@@ -345,7 +345,7 @@ static void kinks_at_zero_have_the_gradient_zero(void **state) {
     assert_grad(x, 0.25, 0.25, 1, 0.25);
 }
 
-/* ---- softmax --------------------------------------------------------------------------------------------------------- */
+/* ---- softmax ----------------------------------------------------------------------------------------------------- */
 /* Rows: one masked; all but one masked; all masked. p = softmax, the gradient is p (g - sum(g p)). */
 static void masked_entries_of_softmax_have_the_gradient_zero(void **state) {
     (void)state;
@@ -380,7 +380,7 @@ static void softmax_of_huge_logits_stays_finite(void **state) {
     assert_values(hd_grad(f), HD_F32, -1, 1);
 }
 
-/* ---- products -------------------------------------------------------------------------------------------------------- */
+/* ---- products ---------------------------------------------------------------------------------------------------- */
 static void products_with_zeros(void **state) {
     (void)state;
     HD_SCOPE;
@@ -403,7 +403,7 @@ static void products_with_zeros(void **state) {
     assert_grad(tiny, 1e-200, 1e-200);
 }
 
-/* ---- zero by nature -------------------------------------------------------------------------------------------------- */
+/* ---- zero by nature ---------------------------------------------------------------------------------------------- */
 static void flat_ops_give_zeros(void **state) {
     (void)state;
     HD_SCOPE;
@@ -433,7 +433,7 @@ static void flat_ops_give_zeros(void **state) {
     assert_grad(x, 0.5, -1.5, 2);
 }
 
-/* ---- shapes ---------------------------------------------------------------------------------------------------------- */
+/* ---- shapes ------------------------------------------------------------------------------------------------------ */
 static void empty_tensors_have_empty_gradients(void **state) {
     (void)state;
     HD_SCOPE;
@@ -506,7 +506,7 @@ static void scalars_have_scalar_gradients(void **state) {
     assert_grad(x, 3);
 }
 
-/* ---- dtypes ---------------------------------------------------------------------------------------------------------- */
+/* ---- dtypes ------------------------------------------------------------------------------------------------------ */
 static void parameters_of_small_floats_have_gradients_of_their_dtype(void **state) {
     (void)state;
     static const hd_dtype dtypes[] = {HD_BF16, HD_F16};
@@ -558,7 +558,7 @@ static void dtypes_that_meet_give_each_its_own_back(void **state) {
     assert_grad(b, 6, 8);
 }
 
-/* ---- higher orders --------------------------------------------------------------------------------------------------- */
+/* ---- higher orders ----------------------------------------------------------------------------------------------- */
 static void derivatives_of_every_order(void **state) {
     (void)state;
     HD_SCOPE;

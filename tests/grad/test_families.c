@@ -1,17 +1,18 @@
-/* The gradients of all ops that are no elementwise rows, and of the losses: hd_gradcheck in f64, first and second order, for
- * plain, turned and reversed inputs.
+/* The gradients of all ops that are no elementwise rows, and of the losses: hd_gradcheck in f64, first and second
+ * order, for plain, turned and reversed inputs.
  *
- * Every op of ops.def with a vjp must be on the tape of some case, every composite must have a case or be named among those
- * that have no gradient: a new row fails here until it has one. */
+ * Every op of ops.def with a vjp must be on the tape of some case, every composite must have a case or be named among
+ * those that have no gradient: a new row fails here until it has one. */
 #include "core/thread.h"
 #include "grad/tape.h"
 #include "support.h"
 
 #include <math.h>
 
-/* ---- the cases --------------------------------------------------------------------------------------------------------
- * CASE(op, label, IN(shapes of the inputs), result): the result in a, b, c. Inputs are distinct, of either sign, and from
- * 0.3 to 2 large, at least 0.02 apart, so that differences with a step of 1e-4 do not change which one is largest. */
+/* ---- the cases -----------------------------------------------------------------------------------------------------
+ * CASE(op, label, IN(shapes of the inputs), result): the result in a, b, c. Inputs are distinct, of either sign, and
+ * from 0.3 to 2 large, at least 0.02 apart, so that differences with a step of 1e-4 do not change which one is
+ * largest. */
 #define IN(...) __VA_ARGS__
 #define S       HD_SHAPE
 #define X       HD_AXES
@@ -377,8 +378,9 @@ static int cases(family_case *list) {
     return count;
 }
 
-/* ---- values ---------------------------------------------------------------------------------------------------------- */
-/* Element i of all inputs together: magnitudes in [0.3, 2], no two of them within 0.02 (7 and 61 have no common factor). */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+/* Element i of all inputs together: magnitudes in [0.3, 2], no two of them within 0.02 (7 and 61 have no common
+ * factor). */
 static hd_tensor *input_of(hd_shape shape, int *used) {
     enum { STEPS = 61 };
     double v[STEPS];
@@ -419,7 +421,7 @@ static hd_tensor *with_layout(hd_tensors *in, void *user) {
     return r->c->run(hd_tensors_from(list, r->c->inputs), NULL);
 }
 
-/* ---- differences ----------------------------------------------------------------------------------------------------- */
+/* ---- differences ------------------------------------------------------------------------------------------------- */
 /* Values are at most some hundreds, second derivatives too: rounding over the step of 1e-4 stays below 1e-9, the step's
  * fourth power times fifth derivatives too. */
 static bool agrees(hd_function fn, void *user, hd_tensors *inputs, const char *op, const char *label) {
@@ -446,7 +448,7 @@ static void gradients_agree_with_differences(void **state) {
     if (bad > 0) fail_msg("%d of them are wrong", bad);
 }
 
-/* ---- every argument -------------------------------------------------------------------------------------------------- */
+/* ---- every argument ---------------------------------------------------------------------------------------------- */
 typedef struct arguments {
     int kind;
     int64_t v[3];
@@ -520,8 +522,9 @@ static void gradients_agree_at_every_argument(void **state) {
     if (bad > 0) fail_msg("%d of them are wrong", bad);
 }
 
-/* ---- products with zeros --------------------------------------------------------------------------------------------- */
-/* hd_prod divides by none of its factors and is right to the second order; hd_scatter is right to the first, and says so. */
+/* ---- products with zeros ----------------------------------------------------------------------------------------- */
+/* hd_prod divides by none of its factors and is right to the second order; hd_scatter is right to the first, and says
+ * so. */
 static hd_tensor *product(hd_tensors *in, void *user) {
     (void)user;
     return hd_prod(hd_tensors_get(in, 0), HD_AXES(1), NULL);
@@ -545,9 +548,9 @@ static void products_with_zeros_are_right_or_refused(void **state) {
     assert_error(HD_ERROR_STATE, "has no second derivative here where a factor is 0");
 }
 
-/* ---- dtypes ---------------------------------------------------------------------------------------------------------- */
-/* Casting rounds, which differences would see; but halves and quarters, moved by an eighth, are exact in every dtype here,
- * and so are their products. Gradients are rounded to the dtypes they pass through. */
+/* ---- dtypes ------------------------------------------------------------------------------------------------------ */
+/* Casting rounds, which differences would see; but halves and quarters, moved by an eighth, are exact in every dtype
+ * here, and so are their products. Gradients are rounded to the dtypes they pass through. */
 static hd_tensor *through_dtypes(hd_tensors *in, void *user) {
     const hd_dtype dtype = *(const hd_dtype *)user;
     hd_tensor *a = hd_tensors_get(in, 0), *b = hd_tensors_get(in, 1);
@@ -582,7 +585,7 @@ static void gradients_pass_through_other_dtypes(void **state) {
                              HD_OPTS(hd_gradcheck_opts, .second_order = true)));
 }
 
-/* ---- what arrives, and what is covered ------------------------------------------------------------------------------- */
+/* ---- what arrives, and what is covered --------------------------------------------------------------------------- */
 /* hd_backward and hd_grad_of give the same, of the shape and dtype of each input. */
 static void gradients_have_the_shapes_of_inputs(void **state) {
     (void)state;

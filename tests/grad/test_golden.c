@@ -1,12 +1,13 @@
 /* Gradients of the families against PyTorch, also at ties, kinks, zeros and infinities: the cases of
- * tests/golden/gradients_families.txt, written by tests/golden/make_gradients.py, in f64, f32, bf16 and f16. Every function here
- * has a case there, and the other way round. */
+ * tests/golden/gradients_families.txt, written by tests/golden/make_gradients.py, in f64, f32, bf16 and f16. Every
+ * function here has a case there, and the other way round. */
 #include "support.h"
 
 #include <math.h>
 
-/* ---- the functions ---------------------------------------------------------------------------------------------------
- * G(name, result): the result in the case's inputs x, y, z, in their order. */
+/* ---- the functions -------------------------------------------------------------------------------------------------
+ * G(name, result):
+ * the result in the case's inputs x, y, z, in their order. */
 #define S    HD_SHAPE
 #define X    HD_AXES
 #define KEEP HD_OPTS(hd_reduce_opts, .keep_dims = true)

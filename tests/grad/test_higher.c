@@ -174,7 +174,8 @@ static hd_tensor *tenfold(hd_tensor *gradient, void *calls) {
     ++*(int *)calls;
     return hd_mul_scalar(gradient, 10);
 }
-/* A hook is for gradients; hd_vjp gives one, hd_jvp does not. What a hook computes can be differentiated like the rest. */
+/* A hook is for gradients; hd_vjp gives one, hd_jvp does not. What a hook computes can be differentiated like the
+ * rest. */
 static void a_jvp_calls_no_hooks(void **state) {
     (void)state;
     HD_SCOPE;

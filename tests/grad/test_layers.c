@@ -1,6 +1,6 @@
 /* Values and gradients of normalisation, convolution, pooling and attention against PyTorch: the cases of
- * tests/golden/layers.txt, written by tests/golden/make_layers.py. Every function here has a case there, and the other way
- * round. */
+ * tests/golden/layers.txt, written by tests/golden/make_layers.py. Every function here has a case there, and the other
+ * way round. */
 #include "support.h"
 
 #define S         HD_SHAPE

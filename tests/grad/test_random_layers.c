@@ -1,5 +1,5 @@
-/* The gradients of normalisation, convolution, pooling and attention at random shapes and options: hd_gradcheck in f64, first
- * and second order. HODU_SEED=n repeats a run. */
+/* The gradients of normalisation, convolution, pooling and attention at random shapes and options: hd_gradcheck in f64,
+ * first and second order. HODU_SEED=n repeats a run. */
 #include "golden/rows.h"
 
 #include <math.h>
@@ -47,7 +47,7 @@ static hd_tensor *run_layer(hd_tensors *in, void *user) {
     return hd_attention(x[0], x[1], x[2], l->hides ? hidden : x[3], l->causal, l->scale);
 }
 
-/* ---- random ones ----------------------------------------------------------------------------------------------------- */
+/* ---- random ones ------------------------------------------------------------------------------------------------- */
 static int64_t from_to(dice *d, int64_t low, int64_t high) {
     return low + (int64_t)(roll(d) % (uint64_t)(high - low + 1));
 }
@@ -115,7 +115,8 @@ static void draw_attention(layer *l, dice *d) {
     l->scale = roll(d) & 1 ? 0.7 : 0;
 }
 
-/* Distinct values of either sign, 0.013 apart, so that differences with a step of 1e-4 do not change which is largest. */
+/* Distinct values of either sign, 0.013 apart, so that differences with a step of 1e-4 do not change which is
+ * largest. */
 static hd_tensor *values_of(hd_shape shape, int *used) {
     enum { STEPS = 127 };
     double v[STEPS];

@@ -1,7 +1,8 @@
-/* The derivative of every elementwise row, driven by the table: a new row is tested with no edit here, unless its domain
- * is special.
+/* The derivative of every elementwise row, driven by the table: a new row is tested with no edit here, unless its
+ * domain is special.
  *
- *   differences  hd_gradcheck in f64, first and second order, at random shapes with operands that broadcast against each
+ *   differences  hd_gradcheck in f64, first and second order, at random shapes with operands that broadcast against
+ *                each
  *                other and are turned, reversed or stepped; also far from 0, where branches not taken overflow
  *   readings     the fused kernel (hd_backward) and the tensor ops that stand for the same sentence (hd_grad_of with
  *                .differentiable) say the same, for f32, f64, bf16 and f16, for every layout, and at special values
@@ -12,9 +13,10 @@
 #include "golden/rows.h"
 #include "ops/row_uses.h"
 
-/* ---- domains --------------------------------------------------------------------------------------------------------- */
-/* Everywhere else: magnitudes of a in [k/2 + 0.06, k/2 + 0.2] and of b in [k/2 + 0.3, k/2 + 0.44] for whole k below 8, of
- * either sign. All kinks of rows are at multiples of 1/2 or where a = b, at least 0.06 away; differences reach 2e-4. */
+/* ---- domains ----------------------------------------------------------------------------------------------------- */
+/* Everywhere else: magnitudes of a in [k/2 + 0.06, k/2 + 0.2] and of b in [k/2 + 0.3, k/2 + 0.44] for whole k below 8,
+ * of either sign. All kinks of rows are at multiples of 1/2 or where a = b, at least 0.06 away; differences reach
+ * 2e-4. */
 typedef struct domain {
     int id;
     double low[3], high[3];
@@ -74,7 +76,7 @@ static double draw(const domain *in, int operand, dice *d) {
 static bool takes_floats(int id) { return hd_rows[id].types != HD_TYPES_INTS; }
 static bool is_smooth(int id) { return takes_floats(id) && !hd_rows[id].gives_bool; }
 
-/* ---- layouts --------------------------------------------------------------------------------------------------------- */
+/* ---- layouts ----------------------------------------------------------------------------------------------------- */
 typedef enum layout { PLAIN, TURNED, REVERSED, STEPPED, LAYOUTS } layout;
 
 /* The shape of the tensor that `laid_out` makes one of `shape` from. */
@@ -119,7 +121,7 @@ static hd_tensor *random_condition(hd_shape shape, dice *d) {
     return t;
 }
 
-/* ---- differences ----------------------------------------------------------------------------------------------------- */
+/* ---- differences ------------------------------------------------------------------------------------------------- */
 typedef struct trial {
     int id;
     layout layout[3];
@@ -134,8 +136,8 @@ static hd_tensor *run_trial(hd_tensors *in, void *user) {
 }
 
 /* Differences of fourth order with step h = 1e-4 are off by h^4 times the fifth derivative, below 1e-9 here, and by the
- * rounding of a sum of values over h: some ten units of 1e-16 times sums up to 1e4, over 1e-4, is 1e-7 at worst, and that
- * only beside large gradients. */
+ * rounding of a sum of values over h: some ten units of 1e-16 times sums up to 1e4, over 1e-4, is 1e-7 at worst, and
+ * that only beside large gradients. */
 static bool agrees(hd_function fn, void *user, hd_tensors *inputs, bool second, const char *what) {
     char why[256] = "";
     const bool good = hd_gradcheck(fn, user, inputs,
@@ -197,7 +199,7 @@ static void a_wrong_gradient_is_noticed(void **state) {
     assert_non_null(strstr(why, "first order: input 0, element 0"));
 }
 
-/* ---- scalar forms ---------------------------------------------------------------------------------------------------- */
+/* ---- scalar forms ------------------------------------------------------------------------------------------------ */
 typedef hd_tensor *scalar_call(hd_tensor *x, double value);
 static scalar_call *const scalar_calls[HD_OP_ELEMENTWISE_COUNT] = {
 #define BINARY(name, ...) [HD_OP_##name] = hd_##name##_scalar,
@@ -226,7 +228,7 @@ static void scalar_forms_agree_with_differences(void **state) {
     if (bad > 0) fail_msg("%d of them are wrong", bad);
 }
 
-/* ---- far from 0 ------------------------------------------------------------------------------------------------------ */
+/* ---- far from 0 -------------------------------------------------------------------------------------------------- */
 /* The first derivative by row (fused), or the second, of one operand at a point. */
 static double derivative_at(int id, double x, bool second) {
     HD_SCOPE;
@@ -243,9 +245,9 @@ static double derivative_at(int id, double x, bool second) {
     return result;
 }
 
-/* In a branch that is not taken something may overflow: 0 * inf must not become NaN. Where first derivatives are finite and
- * no larger than 1e12 (beyond, rounding drowns their differences), second ones must agree with them: to a thousandth, or,
- * where they vanish, to the rounding of first derivatives over the step, 16 units of 2.2e-16. */
+/* In a branch that is not taken something may overflow: 0 * inf must not become NaN. Where first derivatives are finite
+ * and no larger than 1e12 (beyond, rounding drowns their differences), second ones must agree with them: to a
+ * thousandth, or, where they vanish, to the rounding of first derivatives over the step, 16 units of 2.2e-16. */
 static void second_derivatives_are_right_far_from_zero(void **state) {
     (void)state;
     static const double points[] = {15.3, 89.4, 720.3, 2000.7, 1e5 + 0.3, 1e9 + 0.3};
@@ -266,7 +268,7 @@ static void second_derivatives_are_right_far_from_zero(void **state) {
     if (bad > 0) fail_msg("%d of them are wrong", bad);
 }
 
-/* ---- two readings of one sentence ------------------------------------------------------------------------------------ */
+/* ---- two readings of one sentence -------------------------------------------------------------------------------- */
 /* An executor in front of the device that counts derivative kernels. */
 typedef struct counter {
     hd_executor executor;
@@ -329,10 +331,11 @@ static double largest_of(const hd_tensor *t) {
     return hd_tensor_count(t) == 0 ? 0 : hd_item(hd_max(finite, HD_AXES(), NULL));
 }
 
-/* Both compute small floats in f32 and round once, so they differ by rounding alone: a fused multiply-add here and there in
- * sentences of up to ten words, some of which cancel (1 - y^2). That is at most 16 units of f32 or f64 at the size of what
- * is multiplied, `scale`, and, of small floats, a result that falls on the other side of the middle between two of them: one
- * unit. A sum over broadcast axes has `terms` such results; of those on the wrong side of a middle only a few. */
+/* Both compute small floats in f32 and round once, so they differ by rounding alone: a fused multiply-add here and
+ * there in sentences of up to ten words, some of which cancel (1 - y^2). That is at most 16 units of f32 or f64 at the
+ * size of what is multiplied, `scale`, and, of small floats, a result that falls on the other side of the middle
+ * between two of them: one unit. A sum over broadcast axes has `terms` such results; of those on the wrong side of a
+ * middle only a few. */
 static bool readings_agree(const hd_tensor *a, const hd_tensor *b, hd_dtype dtype, double scale, double terms,
                            const char *what) {
     char why[256] = "";
@@ -430,9 +433,9 @@ static void both_readings_agree_at_special_values(void **state) {
     if (bad > 0) fail_msg("%d of them differ", bad);
 }
 
-/* ---- forwards -------------------------------------------------------------------------------------------------------- */
-/* Jacobians of rows are diagonal: the product with tangents from the right is the sum of those from the left. Both run the
- * same sentences, in another order: 16 units. */
+/* ---- forwards ---------------------------------------------------------------------------------------------------- */
+/* Jacobians of rows are diagonal: the product with tangents from the right is the sum of those from the left. Both run
+ * the same sentences, in another order: 16 units. */
 static void jvps_agree_with_vjps(void **state) {
     (void)state;
     dice d = roll_from("jvps_agree_with_vjps", 20240615);
@@ -466,7 +469,7 @@ static void jvps_agree_with_vjps(void **state) {
     if (bad > 0) fail_msg("%d of them differ", bad);
 }
 
-/* ---- zeros ----------------------------------------------------------------------------------------------------------- */
+/* ---- zeros ------------------------------------------------------------------------------------------------------- */
 static void flat_rows_give_zeros(void **state) {
     (void)state;
     dice d = roll_from("flat_rows_give_zeros", 20240614);

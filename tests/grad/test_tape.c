@@ -362,7 +362,8 @@ static void a_leaf_used_in_two_contexts_in_turn_gets_each_ones_gradient(void **s
     assert_true(hd_item(hd_tensors_get(hd_grad_of(a, HD_TENSORS(x), NULL), 0)) == 5);
 }
 
-/* Before the write y was a leaf of the new tape, afterwards it is a result on it: its gradient is that of what it is now. */
+/* Before the write y was a leaf of the new tape, afterwards it is a result on it: its gradient is that of what it is
+ * now. */
 static void a_foreign_result_that_is_written_is_no_leaf_any_more(void **state) {
     (void)state;
     HD_SCOPE;

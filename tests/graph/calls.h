@@ -1,5 +1,6 @@
-/* One list of calls for the tests of graphs and scripts: every primitive of ops.def and most composites, as functions of up
- * to three float tensors. What is checked of it (a graph's text, a script's outputs, gradients) is checked of every op.
+/* One list of calls for the tests of graphs and scripts: every primitive of ops.def and most composites, as functions
+ * of up to three float tensors. What is checked of it (a graph's text, a script's outputs, gradients) is checked of
+ * every op.
  *
  * CALL(label, IN(shapes of a, b, c), result). Results that have a gradient are floats. */
 #ifndef HD_TESTS_GRAPH_CALLS_H
@@ -220,7 +221,7 @@ static inline void row_operands(int id, hd_tensor **out, int *count) {
 }
 static const double row_numbers[3] = {0.25, 0.75, -1.5};
 
-/* ---- text ---------------------------------------------------------------------------------------------------------- */
+/* ---- text -------------------------------------------------------------------------------------------------------- */
 /* The graph that an ended builder recorded, as text; the caller frees it. */
 static inline char *text_of(const hd_graph *g) {
     char *text = hd_graph_print(g);

@@ -1,6 +1,6 @@
-/* Random programs over tensors: ops, views, writes into views, draws. A program is a number: the same one makes the same
- * calls whenever it is given tensors of the same kinds, so that what runs at once, what is recorded and what passes made of
- * it can be compared. */
+/* Random programs over tensors: ops, views, writes into views, draws. A program is a number: the same one makes the
+ * same calls whenever it is given tensors of the same kinds, so that what runs at once, what is recorded and what
+ * passes made of it can be compared. */
 #ifndef HD_TESTS_GRAPH_PROGRAMS_H
 #define HD_TESTS_GRAPH_PROGRAMS_H
 
@@ -19,10 +19,10 @@ static inline int below(dice *d, int n) { return (int)(roll(d) % (uint64_t)n); }
 
 enum { MOST_VALUES = 96, OUTSIDE = 7 };
 
-/* What is known of a value before it is computed. A compiled program may differ from dynamic execution in the last bits of
- * what is LAST_BITS, and of all that follows from it. Ops that make a large difference of a small one (a cast to integers,
- * reading bits, a division by zero, a small number times infinity) are therefore not applied to such values; to others,
- * which must agree bit for bit, they are. */
+/* What is known of a value before it is computed. A compiled program may differ from dynamic execution in the last bits
+ * of what is LAST_BITS, and of all that follows from it. Ops that make a large difference of a small one (a cast to
+ * integers, reading bits, a division by zero, a small number times infinity) are therefore not applied to such values;
+ * to others, which must agree bit for bit, they are. */
 enum { LAST_BITS = 1, MAY_BE_INFINITE = 2 };
 
 /* How errors of operands become one of the result. */
@@ -36,8 +36,8 @@ typedef struct values {
     bool inexact;   /* the order in which it adds may differ */
     unsigned fixed; /* bits of those from outside that are not to be written, such as the bound one */
     uint8_t flags[MOST_VALUES];
-    /* With `measured`, when values are numbers: for each a bound of |compiled - dynamic|, its largest element counting for all
-     * of them. A running error analysis: see spread_error. */
+    /* With `measured`, when values are numbers: for each a bound of |compiled - dynamic|, its largest element counting
+     * for all of them. A running error analysis: see spread_error. */
     bool measured;
     double error[MOST_VALUES];
     /* of the step under way */
@@ -108,8 +108,8 @@ static inline void begin_step(values *v) {
  * `units` roundings of the op, at the largest magnitude among operands (what it contracts with, and what cancels) and
  * result, or for sums of products of the terms. And where anything differs, storing it may round otherwise once.
  *
- * Measured over 2000 programs: three of four outputs have a bound of 0, half of the other f32 ones a bound of 5 units of
- * their largest element; the largest difference that compiled code makes is a tenth of its bound. */
+ * Measured over 2000 programs: three of four outputs have a bound of 0, half of the other f32 ones a bound of 5 units
+ * of their largest element; the largest difference that compiled code makes is a tenth of its bound. */
 static inline double spread_error(const values *v, hd_tensor *result, double before) {
     const hd_dtype dtype = hd_tensor_dtype(result);
     if (!hd_dtype_is_float(dtype)) return 0;
@@ -194,7 +194,8 @@ static inline hd_tensor *random_view(dice *d, hd_tensor *x) {
 static inline bool shows_elements_twice(hd_tensor *t) { return hd_layout_overlaps_itself(&t->layout); }
 
 /* Units of error that ops add. A sum contracts with a product before it, which is then not rounded: half a unit of the
- * product, and up to half a unit on each side when the result is rounded. Functions: the ulp of their rows, on each side. */
+ * product, and up to half a unit on each side when the result is rounded. Functions: the ulp of their rows, on each
+ * side. */
 enum { ADDED = 2, TANH = 4, SUMMED = 1, NORMAL = 16 };
 
 /* All that shares the memory of `dst`, which was written, is known no better than what was written. */

@@ -1,5 +1,5 @@
-/* Passes: examples before and after (passes/<pass>-<what>.txt), and random programs that mean the same after each of them,
- * after all of them, and in any order. HODU_SEED=n runs program n alone. */
+/* Passes: examples before and after (passes/<pass>-<what>.txt), and random programs that mean the same after each of
+ * them, after all of them, and in any order. HODU_SEED=n runs program n alone. */
 #include "graph/programs.h"
 #include "script/script.h"
 

@@ -551,8 +551,8 @@ static void a_large_node_number_takes_no_memory(void **state) {
     if (kilobytes > 1 << 20) fail_msg("%ld MB for a text of three lines", kilobytes >> 10);
 }
 
-/* A text says of each call what the call itself would say: axes from the end, sizes of -1 are resolved or refused, never
- * handed on to what runs. */
+/* A text says of each call what the call itself would say: axes from the end, sizes of -1 are resolved or refused,
+ * never handed on to what runs. */
 static void attributes_are_resolved_or_refused(void **state) {
     (void)state;
     static const char *const bodies[] = {
@@ -639,7 +639,7 @@ static void damaged_texts_do_no_harm(void **state) {
     }
 }
 
-/* ---- texts that somebody changed ------------------------------------------------------------------------------------- */
+/* ---- texts that somebody changed --------------------------------------------------------------------------------- */
 /* What was read can be compiled and run, whatever it says: an error at most. */
 static void run_it(hd_graph *g) {
     HD_SCOPE;

@@ -133,11 +133,13 @@ static long double lgamma_l(long double x) { return x == -INFINITY ? INFINITY : 
     }
 #define REF1(name)     REFERENCE1(name, name, name##l)
 #define REF1_OWN(name) REFERENCE1(name, name##_d, name##_l)
+/* clang-format off */
 REF1(exp)
 REF1(exp2) REF1(expm1) REF1(log) REF1(log2) REF1(log1p) REF1(sin) REF1(cos) REF1(tan) REF1(asin) REF1(acos) REF1(atan)
     REF1(sinh) REF1(cosh) REF1(tanh) REF1(asinh) REF1(acosh) REF1(atanh) REF1(erf) REF1(erfc) REF1_OWN(erfinv)
-        REF1_OWN(sigmoid) REF1_OWN(lgamma) REF1_OWN(digamma)
-            REF1_OWN(trigamma) static double ref_pow_f32(double a, double b) {
+        REF1_OWN(sigmoid) REF1_OWN(lgamma) REF1_OWN(digamma) REF1_OWN(trigamma)
+    /* clang-format on */
+    static double ref_pow_f32(double a, double b) {
     return pow(a, b);
 }
 static long double ref_pow_f64(long double a, long double b) { return powl(a, b); }

@@ -12,7 +12,7 @@
 
 typedef void (*kernel)(void *out, const void *const in[], const void *numbers, int64_t n);
 
-/* ---- text --------------------------------------------------------------------------------------------------------- */
+/* ---- text -------------------------------------------------------------------------------------------------------- */
 typedef struct text {
     char *data;
     size_t length, capacity;
@@ -69,7 +69,7 @@ static void *compile(const text *t) {
     return library;
 }
 
-/* ---- data ---------------------------------------------------------------------------------------------------------- */
+/* ---- data -------------------------------------------------------------------------------------------------------- */
 enum { N = 1024 };
 static uint64_t random_state = 1;
 static uint64_t random_bits(void) {
@@ -109,7 +109,7 @@ static void compare(const char *what, hd_compute type, const void *got, const vo
     }
 }
 
-/* ---- the C reading of the derivatives --------------------------------------------------------------------------------- */
+/* ---- the C reading of the derivatives ---------------------------------------------------------------------------- */
 #include "kernel/words_c.h"
 #define T           f64
 #define W_PRECISION 64
@@ -154,7 +154,7 @@ static const reading readings[HD_OP_ELEMENTWISE_COUNT][3] = {
 };
 #undef T
 
-/* ---- tests -------------------------------------------------------------------------------------------------------------- */
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
 static text rendered;
 static void *library;
 

@@ -1,5 +1,5 @@
-/* The layers that normalise, convolve, pool and attend: what they hold, that they call their op, in a model, in a script
- * (hd_compile), and what they refuse. */
+/* The layers that normalise, convolve, pool and attend: what they hold, that they call their op, in a model, in a
+ * script (hd_compile), and what they refuse. */
 #include "support.h"
 
 #include <math.h>

@@ -19,7 +19,7 @@ typedef struct model {
     double base[MODEL_MOST], v[MODEL_MOST]; /* v: the values in row-major order */
 } model;
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------ */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 static uint64_t random_state = 1;
 static inline uint64_t random_bits(void) { /* splitmix64 */
     uint64_t z = random_state += 0x9E3779B97F4A7C15u;
@@ -36,7 +36,7 @@ static inline double random_value(hd_dtype dtype) {
     return (double)(random_below(8) - (hd_dtype_promote(dtype, HD_I8) == dtype ? 4 : 0));
 }
 
-/* ---- shapes ------------------------------------------------------------------------------------------------------- */
+/* ---- shapes ------------------------------------------------------------------------------------------------------ */
 static inline void coordinates_of(const hd_shape *shape, int64_t index, int64_t *at) {
     for (int i = shape->rank - 1; i >= 0; --i) {
         at[i] = index % shape->size[i];
@@ -54,7 +54,7 @@ static inline hd_shape random_shape(int rank, int64_t most) {
     return shape;
 }
 
-/* ---- models ------------------------------------------------------------------------------------------------------- */
+/* ---- models ------------------------------------------------------------------------------------------------------ */
 /* Reads v anew after the layout has changed. */
 static inline void model_read(model *m) {
     m->count = hd_shape_count(m->shape);
@@ -157,8 +157,8 @@ static inline void assert_tensor_within(const hd_tensor *t, hd_dtype dtype, cons
 #define assert_tensor(t, dtype, shape, v) assert_tensor_within(t, dtype, shape, v, 0, __FILE__, __LINE__)
 #define assert_model(m, dtype)            assert_tensor((m)->t, dtype, &(m)->shape, (m)->v)
 
-/* ---- NumPy's results: tests/golden/families.txt ----------------------------------------------------------------------
- * A line is   name  arguments  ->  rank sizes  values   with arguments and values as numbers ("none" is HD_END). */
+/* ---- NumPy's results: tests/golden/families.txt --------------------------------------------------------------------
+ * A line is   name  arguments  ->  rank sizes values   with arguments and values as numbers ("none" is HD_END). */
 typedef struct golden {
     FILE *file;
     const char *name;

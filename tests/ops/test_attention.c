@@ -1,5 +1,5 @@
-/* Attention against the formula in other ops, for sizes around the edges of its blocks, masks of every kind and layout, and
- * its gradients; and what it refuses. */
+/* Attention against the formula in other ops, for sizes around the edges of its blocks, masks of every kind and layout,
+ * and its gradients; and what it refuses. */
 #include "families.h"
 
 /* softmax(q k^T scale + mask) v in f64; mask: bool or to be added. */

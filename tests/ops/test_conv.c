@@ -153,9 +153,9 @@ static void shapes_past_blocks(void **state) {
     }
 }
 
-/* ---- windows of 3 x 3, of many channels: Winograd's way --------------------------------------------------------------------- */
-/* It is exact for small whole numbers, like summing up: tiles that are filled and not, lines and images that share panels,
- * channels past a block, groups, padding of any kind. */
+/* ---- windows of 3 x 3, of many channels: Winograd's way ---------------------------------------------------------- */
+/* It is exact for small whole numbers, like summing up: tiles that are filled and not, lines and images that share
+ * panels, channels past a block, groups, padding of any kind. */
 static void windows_of_three(void **state) {
     (void)state;
     hd_seed(9);
@@ -186,7 +186,8 @@ static void windows_of_three_are_accurate(void **state) {
     }
 }
 
-/* Infinities and NaN reach those results whose windows see them, and no others; nor do sums that are too large on the way. */
+/* Infinities and NaN reach those results whose windows see them, and no others; nor do sums that are too large on the
+ * way. */
 static void windows_of_three_with_special_numbers(void **state) {
     (void)state;
     hd_seed(11);

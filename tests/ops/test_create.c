@@ -83,7 +83,7 @@ static void constants_are_rounded_once_and_the_default_dtype_counts(void **state
     hd_set_default_dtype(HD_F32);
 }
 
-/* ---- ranges ---------------------------------------------------------------------------------------------------------- */
+/* ---- ranges ------------------------------------------------------------------------------------------------------ */
 static void arange_counts_as_numpy(void **state) {
     (void)state;
     for (golden g = golden_open("arange"); golden_next(&g);) {
@@ -149,7 +149,7 @@ static void linspace_and_logspace_as_numpy(void **state) {
     assert_values(hd_linspace(0, 1, 3, HD_F16), HD_F16, 0, 0.5, 1);
 }
 
-/* ---- matrices ----------------------------------------------------------------------------------------------------------- */
+/* ---- matrices ---------------------------------------------------------------------------------------------------- */
 static void eye_and_tri_as_numpy(void **state) {
     (void)state;
     int round = 0;
@@ -170,7 +170,7 @@ static void eye_and_tri_as_numpy(void **state) {
     assert_values(hd_tri(2, 2, INT64_MIN, HD_F32), HD_F32, 0, 0, 0, 0);
 }
 
-/* ---- from memory ---------------------------------------------------------------------------------------------------------- */
+/* ---- from memory ------------------------------------------------------------------------------------------------- */
 static void data_is_copied_and_blobs_are_borrowed(void **state) {
     (void)state;
     HD_SCOPE;

@@ -1,5 +1,5 @@
-/* dtypes: casts between all fifteen at special values, the dtype two operands meet in, numbers beside tensors, and errors
- * that name the dtype. */
+/* dtypes: casts between all fifteen at special values, the dtype two operands meet in, numbers beside tensors, and
+ * errors that name the dtype. */
 #include "golden/rows.h"
 #include "golden/small_formats.h"
 
@@ -12,7 +12,8 @@ static int bits_of(hd_dtype d) { return (int)hd_dtype_size(d) * 8; }
 static bool is_signed(hd_dtype d) { return d >= HD_I8 && d <= HD_I64; }
 
 /* ---- casts ---------------------------------------------------------------------------------------------------------
- * A value is a long double, which holds every value of every dtype (64 bits of mantissa on x86). An element is its bits. */
+ * A value is a long double, which holds every value of every dtype (64 bits of mantissa on x86). An element is its
+ * bits. */
 static long double read_element(uint64_t bits, hd_dtype d) {
     if (format_of(d) != NULL) return small_value(format_of(d), (uint32_t)bits);
     if (d == HD_F32) {
@@ -114,7 +115,7 @@ static void cast_to_the_same_dtype_is_the_tensor(void **state) {
     assert_error(HD_ERROR_DTYPE, "99 is no dtype");
 }
 
-/* ---- the dtype two operands meet in ------------------------------------------------------------------------------- */
+/* ---- the dtype two operands meet in ------------------------------------------------------------------------------ */
 static void promotion_is_as_written_in_the_catalogue(void **state) {
     (void)state;
     static const hd_dtype table[][3] = {
@@ -164,7 +165,7 @@ static void operands_of_any_two_dtypes_meet(void **state) {
         }
 }
 
-/* ---- numbers beside tensors ------------------------------------------------------------------------------------------ */
+/* ---- numbers beside tensors -------------------------------------------------------------------------------------- */
 static void a_number_never_widens_a_float(void **state) {
     (void)state;
     for (int d = HD_F8E4M3; d < HD_DTYPE_COUNT; ++d) {
@@ -213,7 +214,7 @@ static void functions_of_integers_give_the_default_float(void **state) {
     assert_error(HD_ERROR_DTYPE, "i32 cannot be the default");
 }
 
-/* ---- errors ------------------------------------------------------------------------------------------------------------ */
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
 static void rows_name_the_dtype_they_do_not_take(void **state) {
     (void)state;
     for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id)

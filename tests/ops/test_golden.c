@@ -38,7 +38,7 @@ typedef struct block { /* the points of one `row` line */
 static double upstream;
 static int failures;
 
-/* ---- exceptions ----------------------------------------------------------------------------------------------------- */
+/* ---- exceptions -------------------------------------------------------------------------------------------------- */
 typedef struct exception {
     int id, digits; /* digits: 53 when only float64 is excepted, 0 for both */
     bool (*at)(double a, double b);
@@ -84,7 +84,7 @@ static bool excepted(const exception *table, size_t count, const block *b, int i
     return false;
 }
 
-/* ---- reading the file ---------------------------------------------------------------------------------------------- */
+/* ---- reading the file -------------------------------------------------------------------------------------------- */
 static int row_named(const char *name) {
     for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id)
         if (strcmp(row_name(id), name) == 0) return id;
@@ -127,7 +127,7 @@ static void read_point(block *b, char *line) {
     if (*at != '\n') fail_msg("%s: line \"%s\" is not of %d operands", row_name(b->id), line, b->operands);
 }
 
-/* ---- checks -------------------------------------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
 static void complain(const block *b, int i, const char *what, double got, double want) {
     ++failures;
     print_error("%s(", row_name(b->id));
@@ -218,7 +218,7 @@ static void check_block(const block *b) {
     check_gradients(b);
 }
 
-/* ---- the test ------------------------------------------------------------------------------------------------------- */
+/* ---- the test ---------------------------------------------------------------------------------------------------- */
 static void every_row_agrees_with_pytorch(void **state) {
     (void)state;
     char path[1024];

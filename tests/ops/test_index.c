@@ -38,7 +38,7 @@ static void as_numpy(void **state) {
         }
 }
 
-/* ---- plain loops ------------------------------------------------------------------------------------------------------ */
+/* ---- plain loops ------------------------------------------------------------------------------------------------- */
 static const hd_dtype index_dtypes[] = {HD_I64, HD_I32, HD_I16, HD_I8, HD_U8, HD_U16, HD_U32, HD_U64};
 
 /* An index for gather and scatter: x's rank, no larger beside the axis, of any integer dtype, any layout. */
@@ -136,7 +136,7 @@ static void large_gathers_use_threads(void **state) {
     hd_set_num_threads(before);
 }
 
-/* ---- the others ----------------------------------------------------------------------------------------------------------- */
+/* ---- the others -------------------------------------------------------------------------------------------------- */
 static void take_sees_x_as_flat(void **state) {
     (void)state;
     HD_SCOPE;

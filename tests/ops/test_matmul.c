@@ -1,7 +1,7 @@
 /* The matrix product: against plain loops in f64 around the edges of its tiles, for every way it can run. */
 #include "families.h"
 
-/* ---- NumPy: all combinations of vectors, matrices and batches ------------------------------------------------------------ */
+/* ---- NumPy: all combinations of vectors, matrices and batches ---------------------------------------------------- */
 static void shapes_as_numpy(void **state) {
     (void)state;
     for (golden g = golden_open("matmul"); golden_next(&g);)
@@ -18,7 +18,7 @@ static void shapes_as_numpy(void **state) {
         }
 }
 
-/* ---- plain loops ----------------------------------------------------------------------------------------------------------- */
+/* ---- plain loops ------------------------------------------------------------------------------------------------- */
 /* A matrix of small whole numbers, so that every product is exact in f32, as dtype and in a layout of this kind. */
 enum { PLAIN, TRANSPOSED, STEPPED, REVERSED, PADDED, LAYOUTS };
 static hd_tensor *matrix(int64_t rows, int64_t columns, hd_dtype dtype, int layout, double **values) {

@@ -5,7 +5,7 @@ static hd_tensor *counting(hd_shape shape, hd_dtype dtype) {
     return hd_reshape(hd_range(0, 1, hd_shape_count(shape), dtype), shape);
 }
 
-/* ---- NumPy ---------------------------------------------------------------------------------------------------------- */
+/* ---- NumPy ------------------------------------------------------------------------------------------------------- */
 static hd_tensor *golden_move(const golden *g, hd_tensor *x) { /* of 0, 1, ... in [3,4]; triangles of [2,3,4] */
     const double *a = g->argument;
     if (strcmp(g->name, "roll") == 0) return hd_roll(x, (int64_t)a[0], (int)a[1]);
@@ -36,7 +36,7 @@ static void as_numpy_for_any_dtype_and_layout(void **state) {
         }
 }
 
-/* ---- concat and stack --------------------------------------------------------------------------------------------------- */
+/* ---- concat and stack -------------------------------------------------------------------------------------------- */
 static void concat_of_any_layouts_and_dtypes(void **state) {
     (void)state;
     static model part[4];
@@ -108,7 +108,7 @@ static void joining_refuses(void **state) {
     assert_error(HD_ERROR_OVERFLOW, "hd_concat");
 }
 
-/* ---- padding and repeating -------------------------------------------------------------------------------------------------- */
+/* ---- padding and repeating --------------------------------------------------------------------------------------- */
 static void padding_may_cut(void **state) {
     (void)state;
     HD_SCOPE;
@@ -191,7 +191,7 @@ static void repeating_refuses(void **state) {
     assert_values(hd_triu(hd_full(HD_SHAPE(2, 2), NAN, HD_F32), 1), HD_F32, 0, NAN, 0, 0); /* chosen, not multiplied */
 }
 
-/* ---- whose memory --------------------------------------------------------------------------------------------------------- */
+/* ---- whose memory ------------------------------------------------------------------------------------------------ */
 static void copies_have_memory_of_their_own(void **state) {
     (void)state;
     HD_SCOPE;
@@ -247,7 +247,7 @@ static void large_copies_in_any_order(void **state) { /* in tiles and by threads
     hd_set_num_threads(before);
 }
 
-/* ---- writing in place ------------------------------------------------------------------------------------------------------- */
+/* ---- writing in place -------------------------------------------------------------------------------------------- */
 static void assign_through_any_view(void **state) {
     (void)state;
     static model dst, src;

@@ -5,7 +5,7 @@
 
 enum { POINTS = 6000 };
 
-/* ---- floats ---------------------------------------------------------------------------------------------------------- */
+/* ---- floats ------------------------------------------------------------------------------------------------------ */
 /* f32 numbers of ordinary and of wild magnitude, and now and then a special one. Of three operands none is wild: what
  * overflows halfway would be infinite here and finite in f64. */
 static float random_f32(dice *d, bool wild) {
@@ -73,7 +73,7 @@ static void f32_rows_agree_with_libm(void **state) {
     if (bad > 0) fail_msg("%d results are off", bad);
 }
 
-/* ---- integers -------------------------------------------------------------------------------------------------------- */
+/* ---- integers ---------------------------------------------------------------------------------------------------- */
 __extension__ typedef __int128 wide;
 __extension__ typedef unsigned __int128 wide_bits;
 

@@ -1,4 +1,5 @@
-/* Pooling: layouts, dtypes, threads, windows that see nothing, and what it refuses. Values are PyTorch's (grad/layers). */
+/* Pooling: layouts, dtypes, threads, windows that see nothing, and what it refuses. Values are PyTorch's
+ * (grad/layers). */
 #include "families.h"
 
 #define POOL(...) HD_OPTS(hd_pool_opts, __VA_ARGS__)
@@ -25,8 +26,8 @@ static void any_layout_and_dtype(void **state) {
                 hd_mean(x, HD_AXES(2, 3), HD_OPTS(hd_reduce_opts, .keep_dims = true)));
 }
 
-/* Against unfolded windows that are walked one by one: strides, dilation, padding, ties, NaN; lines longer than are walked
- * together. */
+/* Against unfolded windows that are walked one by one: strides, dilation, padding, ties, NaN; lines longer than are
+ * walked together. */
 static float at_or_none(const float *x, int64_t n, int64_t i) { return i >= 0 && i < n ? x[i] : -INFINITY; }
 static void lines_of_windows(void **state) {
     (void)state;

@@ -6,8 +6,9 @@
 
 #include <unistd.h>
 
-/* ---- the generator -------------------------------------------------------------------------------------------------- */
-/* Philox 4x32-10 as in the paper (Salmon et al. 2011, section 3.3), checked below with the known answers of Random123. */
+/* ---- the generator ----------------------------------------------------------------------------------------------- */
+/* Philox 4x32-10 as in the paper (Salmon et al. 2011, section 3.3), checked below with the known answers of
+ * Random123. */
 static void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
     uint32_t c[4], k[2] = {key[0], key[1]};
     memcpy(c, counter, sizeof c);
@@ -100,7 +101,7 @@ static void an_element_depends_only_on_its_place(void **state) { /* not on the l
     hd_set_num_threads(before);
 }
 
-/* ---- other instruction sets: the program runs itself with --draw ---------------------------------------------------------- */
+/* ---- other instruction sets: the program runs itself with --draw ------------------------------------------------- */
 static int print_draws(void) {
     HD_SCOPE;
     hd_seed(99);
@@ -148,7 +149,7 @@ static void instruction_sets_agree(void **state) { /* integers exactly, floats t
         }
 }
 
-/* ---- seeds and generators --------------------------------------------------------------------------------------------------- */
+/* ---- seeds and generators ---------------------------------------------------------------------------------------- */
 static void seeds_and_generators(void **state) {
     (void)state;
     HD_SCOPE;
@@ -182,7 +183,7 @@ static void seeds_and_generators(void **state) {
     assert_int_equal(hd_generator_draw(NULL), 0); /* a refused one is not */
 }
 
-/* ---- distributions ------------------------------------------------------------------------------------------------------------ */
+/* ---- distributions ----------------------------------------------------------------------------------------------- */
 typedef struct moments {
     double mean, variance, skew, kurtosis, neighbours, lowest, highest;
 } moments;

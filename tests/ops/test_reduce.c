@@ -11,7 +11,7 @@ static hd_axes axes_of_bits(unsigned bits) {
     return axes;
 }
 
-/* ---- NumPy ---------------------------------------------------------------------------------------------------------- */
+/* ---- NumPy ------------------------------------------------------------------------------------------------------- */
 static hd_tensor *golden_reduction(const golden *g, const char *name, hd_tensor *x) {
     const hd_axes axes = axes_of_bits((unsigned)g->argument[0]);
     hd_reduce_opts o = HD_DEFAULTS(hd_reduce_opts);
@@ -62,7 +62,7 @@ static void argmax_takes_the_first_of_equals_and_the_first_nan(void **state) {
         }
 }
 
-/* ---- plain loops over any layout -------------------------------------------------------------------------------------- */
+/* ---- plain loops over any layout --------------------------------------------------------------------------------- */
 typedef enum kind { SUM, PROD, MAX, MIN, ANY, ALL, COUNT, KINDS } kind;
 static const reduction reductions[KINDS] = {hd_sum, hd_prod, hd_max, hd_min, hd_any, hd_all, hd_count_nonzero};
 
@@ -166,7 +166,7 @@ static void argmax_on_any_axis_of_any_layout(void **state) {
     }
 }
 
-/* ---- what is special ------------------------------------------------------------------------------------------------- */
+/* ---- what is special --------------------------------------------------------------------------------------------- */
 static void nan_goes_through_from_any_place(void **state) {
     (void)state;
     for (int place = 0; place < 200; place += 7)
@@ -321,7 +321,7 @@ static void sum_to_shape_undoes_broadcasting(void **state) {
     assert_values(hd_sum_to_shape(hd_zeros(HD_SHAPE(0, 2), HD_F32), HD_SHAPE(1, 2)), HD_F32, 0, 0);
 }
 
-/* ---- large inputs, and threads ------------------------------------------------------------------------------------------ */
+/* ---- large inputs, and threads ----------------------------------------------------------------------------------- */
 static bool same_bits(hd_tensor *a, hd_tensor *b) {
     const hd_dtype d = hd_tensor_dtype(a);
     return d == hd_tensor_dtype(b) && hd_shape_equal(hd_tensor_shape(a), hd_tensor_shape(b)) &&

@@ -1,6 +1,6 @@
-/* Large products whose numbers are out of the ordinary, against sums in f64: a processor's matrix unit multiplies parts of
- * numbers (kernels_parts.c), and infinities, NaN, subnormal and minute ones must come out as if it did not. On machines
- * without one the same is asked of the other kernels. */
+/* Large products whose numbers are out of the ordinary, against sums in f64: a processor's matrix unit multiplies parts
+ * of numbers (kernels_parts.c), and infinities, NaN, subnormal and minute ones must come out as if it did not. On
+ * machines without one the same is asked of the other kernels. */
 #include "graph/calls.h"
 
 #include <float.h>
@@ -20,7 +20,8 @@ static float *numbers(int64_t count, double size) {
     return x;
 }
 
-/* The largest error of a float sum of k products, as a part of the sum of their sizes; below the normal numbers, whole steps. */
+/* The largest error of a float sum of k products, as a part of the sum of their sizes; below the normal numbers, whole
+ * steps. */
 static void agrees(const float *a, const float *b, const float *c, int64_t m, int64_t n, int64_t k, const char *what) {
     for (int64_t i = 0; i < m; ++i)
         for (int64_t j = 0; j < n; ++j) {

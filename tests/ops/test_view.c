@@ -10,7 +10,7 @@ static hd_tensor *counting(hd_shape shape, hd_dtype dtype) {
 #define assert_view_of(t, x) assert_true(hd_tensor_shares_storage(t, x))
 #define assert_copy_of(t, x) assert_false(hd_tensor_shares_storage(t, x))
 
-/* ---- NumPy ---------------------------------------------------------------------------------------------------------- */
+/* ---- NumPy ------------------------------------------------------------------------------------------------------- */
 static void slices_follow_python(void **state) {
     (void)state;
     for (golden g = golden_open("slice"); golden_next(&g);) {
@@ -94,7 +94,7 @@ static void diagonals_and_windows_as_numpy(void **state) {
     assert_error(HD_ERROR_SHAPE, "hd_unfold");
 }
 
-/* ---- reshape -------------------------------------------------------------------------------------------------------- */
+/* ---- reshape ----------------------------------------------------------------------------------------------------- */
 static void
 reshape_of_any_layout(void **state) { /* the same values in row-major order, a view whenever strides allow */
     (void)state;
@@ -191,7 +191,7 @@ static void axes_of_size_one_come_and_go(void **state) {
     assert_int_equal(hd_tensor_rank(hd_squeeze(hd_ones(HD_SHAPE(1, 1, 1, 1, 1, 1, 1, 1), HD_F32), HD_AXES())), 0);
 }
 
-/* ---- the others -------------------------------------------------------------------------------------------------------- */
+/* ---- the others -------------------------------------------------------------------------------------------------- */
 static void broadcasting_repeats_without_copying(void **state) {
     (void)state;
     HD_SCOPE;

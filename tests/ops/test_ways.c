@@ -1,5 +1,5 @@
-/* Products in the ways that tuning may choose for them (product.h), around the edges of tiles and blocks: as plain loops
- * compute them, weights packed or not, in memory that is no larger than they ask for. */
+/* Products in the ways that tuning may choose for them (product.h), around the edges of tiles and blocks: as plain
+ * loops compute them, weights packed or not, in memory that is no larger than they ask for. */
 #include "families.h"
 #include "differences.h"
 
@@ -30,7 +30,7 @@ static const char *text_of(hd_product_way way) {
     return text;
 }
 
-/* ---- running one ------------------------------------------------------------------------------------------------------- */
+/* ---- running one ------------------------------------------------------------------------------------------------- */
 /* A call of two operands: a product, whose result is stored as it is. */
 typedef struct job {
     hd_tensor *in[2], *out;
@@ -103,7 +103,7 @@ static hd_tensor *run(job *j, hd_product_way way, int how) {
     return j->out;
 }
 
-/* ---- exactly --------------------------------------------------------------------------------------------------------- */
+/* ---- exactly ----------------------------------------------------------------------------------------------------- */
 /* Small whole numbers: no sum of their products is rounded before it is complete. */
 static hd_tensor *whole_numbers(hd_shape shape, hd_dtype dtype) {
     const int64_t count = hd_shape_count(shape);
@@ -208,7 +208,7 @@ static void convolutions(void **state) {
     }
 }
 
-/* ---- rounded --------------------------------------------------------------------------------------------------------- */
+/* ---- rounded ----------------------------------------------------------------------------------------------------- */
 enum { M = 70, K = 3000, N = 75 };
 static hd_tensor *numbers(int64_t rows, int64_t columns, float *v) {
     for (int64_t i = 0; i < rows * columns; ++i) v[i] = (float)random_below(1 << 24) / (1 << 23) - 1;
@@ -259,7 +259,7 @@ static void any_number_of_threads_gives_the_same(void **state) {
     hd_set_num_threads(before);
 }
 
-/* ---- where there is a choice ------------------------------------------------------------------------------------------- */
+/* ---- where there is a choice ------------------------------------------------------------------------------------- */
 static bool differ(int64_t m, int64_t k, int64_t n, hd_dtype dtype, hd_product_way from, hd_product_way to) {
     HD_SCOPE;
     job j;

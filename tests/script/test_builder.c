@@ -1,5 +1,5 @@
-/* Builders: when calls are recorded and when they are not, what every misuse says, and that the world outside is afterwards
- * as it was. */
+/* Builders: when calls are recorded and when they are not, what every misuse says, and that the world outside is
+ * afterwards as it was. */
 #include "graph/calls.h"
 
 #include <pthread.h>
@@ -1028,8 +1028,8 @@ static void a_thread_may_end_while_it_records(void **state) {
     assert_int_equal(hd_live_objects(), 0);
 }
 
-/* What a tape saved in an HD_EAGER block, of a tensor that the recording has written, and what a later write leaves behind are two
- * things. */
+/* What a tape saved in an HD_EAGER block, of a tensor that the recording has written, and what a later write leaves
+ * behind are two things. */
 static void a_tape_is_not_misled_by_recorded_writes(void **state) {
     (void)state;
     HD_SCOPE;

@@ -1,5 +1,6 @@
 /* What is recorded means what it would have done at once: random programs with views, writes into views, state, bound
- * tensors, constants and draws, run at once and as scripts at every level. Every op of the list, against itself at once.
+ * tensors, constants and draws, run at once and as scripts at every level. Every op of the list, against itself at
+ * once.
  *
  * HODU_SEED=n runs program n alone, and prints it when it fails. */
 #include "graph/programs.h"
@@ -83,8 +84,9 @@ static void random_programs_do_the_same_as_scripts(void **state) {
 }
 
 /* ---- every op ---------------------------------------------------------------------------------------------------- */
-/* y recorded from inputs is y computed at once, at O0 bit for bit (or, for what O0 itself does in another order, nearly), and
- * at every other level within so many units at the largest of operands and result; it draws the same numbers. */
+/* y recorded from inputs is y computed at once, at O0 bit for bit (or, for what O0 itself does in another order,
+ * nearly), and at every other level within so many units at the largest of operands and result; it draws the same
+ * numbers. */
 static void same_as_at_once(const char *name, hd_tensor **in, int count,
                             hd_tensor *(*run)(hd_tensor **in, const void *user), const void *user, bool exactly,
                             double units) {

@@ -11,7 +11,7 @@
 
 #if HD_HAS_FILES
 
-/* ---- round trips ---------------------------------------------------------------------------------------------------- */
+/* ---- round trips ------------------------------------------------------------------------------------------------- */
 static void set_inputs(hd_script *s) { /* ones and a few others, of every dtype and shape */
     const hd_graph *g = s->graph;
     for (uint32_t i = 0; i < g->input_count; ++i) {
@@ -307,7 +307,7 @@ static void large_graphs_come_back(void **state) {
     check_recorded(b);
 }
 
-/* ---- what a script is when it comes back -------------------------------------------------------------------------------- */
+/* ---- what a script is when it comes back ------------------------------------------------------------------------- */
 static void choices_are_kept(void **state) {
     (void)state;
     HD_SCOPE;
@@ -384,7 +384,7 @@ static void loaded_scripts_own_their_tensors(void **state) {
     assert_values(hd_outputs_get(hd_script_run(two), "y"), HD_F32, 25, 26);
 }
 
-/* ---- when and where it is loaded -------------------------------------------------------------------------------------------- */
+/* ---- when and where it is loaded --------------------------------------------------------------------------------- */
 static void the_default_dtype_does_not_matter(void **state) {
     (void)state;
     HD_SCOPE;
@@ -480,7 +480,7 @@ static void saving_refuses_while_an_error_is_pending(void **state) {
     assert_int_equal(folder_entries(false), 0);
 }
 
-/* ---- constants stay in the file ------------------------------------------------------------------------------------------------ */
+/* ---- constants stay in the file ---------------------------------------------------------------------------------- */
 /* Two constants of 1000 f32, of which each run uses one, chosen by the output that is wanted. */
 static hd_script *two_constants(void) {
     hd_tensor *a = hd_arange(0, 1000, 1, HD_F32), *c = hd_full(HD_SHAPE(1000), 2, HD_F32);
@@ -597,7 +597,7 @@ static void clones_read_shared_constants_from_several_threads(void **state) {
     }
 }
 
-/* ---- what the system refuses ------------------------------------------------------------------------------------------------------- */
+/* ---- what the system refuses ------------------------------------------------------------------------------------- */
 /* The file `m` is what it was, and nothing else is left in the folder. */
 static void assert_old_file(const file_bytes *old) {
     file_bytes now = read_bytes(in_folder("m.hoduscript"));
@@ -723,7 +723,7 @@ static void every_allocation_may_fail(void **state) {
     free(old.at);
 }
 
-/* ---- for ever ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- for ever ---------------------------------------------------------------------------------------------------- */
 /* Written once by version 1 of the format; every version to come reads it and gives these numbers. */
 static void the_first_file_is_read_for_ever(void **state) {
     (void)state;
@@ -744,7 +744,7 @@ static void the_first_file_is_read_for_ever(void **state) {
     free(b.at);
 }
 
-/* ---- the page about it ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the page about it ------------------------------------------------------------------------------------------- */
 static bool is_hex(const char *at, int digits) {
     for (int i = 0; i < digits; ++i)
         if (at[i] == '\0' || strchr("0123456789abcdef", at[i]) == NULL) return false;

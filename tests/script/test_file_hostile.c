@@ -22,7 +22,7 @@ static int remove_file(void **state) {
 }
 #define hostile_test(function) cmocka_unit_test_setup_teardown(function, make_file, remove_file)
 
-/* ---- damage ------------------------------------------------------------------------------------------------------------ */
+/* ---- damage ------------------------------------------------------------------------------------------------------ */
 /* Loads and runs; true when there was an error, which must name the file. */
 static bool is_refused(void) {
     HD_SCOPE;
@@ -71,7 +71,7 @@ static void a_flipped_byte_anywhere_is_refused(void **state) {
     assert_false(is_refused());
 }
 
-/* ---- files with fitting checksums --------------------------------------------------------------------------------------- */
+/* ---- files with fitting checksums -------------------------------------------------------------------------------- */
 static file_bytes bad; /* the one being made */
 
 static void begin(void) {
@@ -330,7 +330,7 @@ static void shapes_and_attributes_that_cannot_be(void **state) {
     REFUSED("that is no call: ", set_u32(attributes("slice"), 8));
 }
 
-/* ---- tensors ------------------------------------------------------------------------------------------------------------------ */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 static void damaged_state_is_noticed_at_once(void **state) {
     (void)state;
     begin();

@@ -1,5 +1,5 @@
-/* Memory: every allocation of recording, building, compiling and running may fail; many runs and many abandoned builders take
- * no more memory than few. */
+/* Memory: every allocation of recording, building, compiling and running may fail; many runs and many abandoned
+ * builders take no more memory than few. */
 #include "core/memory.h"
 #include "graph/programs.h"
 #include "heap.h"

@@ -276,8 +276,8 @@ static void outputs_are_found_by_name_and_number(void **state) {
     assert_error(HD_ERROR_RELEASED, "`outputs` are no living outputs");
 }
 
-/* An output may be anything: an input, a constant, state, a view of one, the same value under two names. Each is a tensor of
- * its own. */
+/* An output may be anything: an input, a constant, state, a view of one, the same value under two names. Each is a
+ * tensor of its own. */
 static void a_script_says_what_it_takes_gives_and_keeps(void **state) {
     (void)state;
     HD_SCOPE;

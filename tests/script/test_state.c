@@ -1,5 +1,5 @@
-/* What tensors from outside mean to a script: constants are snapshots, bound tensors are read live, state is read and stored;
- * for every view of their memory, with code that runs at once in between. */
+/* What tensors from outside mean to a script: constants are snapshots, bound tensors are read live, state is read and
+ * stored; for every view of their memory, with code that runs at once in between. */
 #include "graph/calls.h"
 #include "printed.h"
 
@@ -649,8 +649,8 @@ static void writes_that_are_lost_are_said(void **state) {
     assert_null(strstr(text, "[1,3]"));
 }
 
-/* What was written may be an output: it is the tensor that counts. It is read again, or beside other state it was never read
- * before: then it is nobody's state. */
+/* What was written may be an output: it is the tensor that counts. It is read again, or beside other state it was never
+ * read before: then it is nobody's state. */
 static void writes_are_lost_whatever_they_are_made_of(void **state) {
     (void)state;
     static const struct {
@@ -711,7 +711,8 @@ static void forgotten_optimizers_are_said(void **state) {
     }
 }
 
-/* Runs in place and runs that are not, in turn: a snapshot of the state, an input or a clone keeps its memory from being written. */
+/* Runs in place and runs that are not, in turn: a snapshot of the state, an input or a clone keeps its memory from
+ * being written. */
 static void runs_in_place_and_not(void **state) {
     (void)state;
     for (int first = 0; first < 2; ++first)

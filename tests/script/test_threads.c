@@ -1,5 +1,5 @@
-/* Scripts and threads: clones run side by side, scripts and what they gave change hands, recorded values are released where
- * nobody records. Worth most under tsan. */
+/* Scripts and threads: clones run side by side, scripts and what they gave change hands, recorded values are released
+ * where nobody records. Worth most under tsan. */
 #include "graph/calls.h"
 
 #include <pthread.h>
@@ -210,8 +210,8 @@ static void *releases_one(void *object) {
     hd_release(object);
     return NULL;
 }
-/* The last reference to a builder that records, dropped by another thread: the next call here finds it gone, and is at once
- * again; none records into what is not there. */
+/* The last reference to a builder that records, dropped by another thread: the next call here finds it gone, and is at
+ * once again; none records into what is not there. */
 static void an_active_builder_may_be_released_elsewhere(void **state) {
     (void)state;
     hd_builder *b;
@@ -267,8 +267,8 @@ static void threads_record_with_one_parameter(void **state) {
     assert_false(hd_has_grad(shared_weight));
 }
 
-/* Two builders on two threads write one tensor from outside, one after the other: each sees its own writes only, and in the
- * end the tensor is as it was. */
+/* Two builders on two threads write one tensor from outside, one after the other: each sees its own writes only, and in
+ * the end the tensor is as it was. */
 typedef struct meeting {
     hd_tensor *w;
     pthread_barrier_t barrier;

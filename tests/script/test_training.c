@@ -1,18 +1,20 @@
-/* Training in scripts: gradients of every op, unrolled loops and steps with state, against the same code run at once. */
+/* Training in scripts: gradients of every op, unrolled loops and steps with state, against the same code run at
+ * once. */
 #include "graph/programs.h"
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 typedef hd_tensor *run_function(hd_tensor **in, const void *user);
 
-/* What compiled gradients may differ by: two units at the largest element, or at 1, the size of operands and of the gradient
- * it all begins with, where those of an op cancel. The most that was seen is 1.5 units. Gradients of gradients cancel more: those
- * of attention in f32 are 4.7 units from those in f64, however they are computed; the most that was seen is 6.8 units. */
+/* What compiled gradients may differ by: two units at the largest element, or at 1, the size of operands and of the
+ * gradient it all begins with, where those of an op cancel. The most that was seen is 1.5 units. Gradients of gradients
+ * cancel more: those of attention in f32 are 4.7 units from those in f64, however they are computed; the most that was
+ * seen is 6.8 units. */
 static double gradient_bound(hd_tensor *expected, bool second) {
     return (second ? 8 : 2) * unit_of(hd_tensor_dtype(expected)) * fmax(1, largest_of(expected));
 }
 
-/* The gradients that hd_backward of run(in) gives at once are what a script gives as outputs, at O0 bit for bit. The script
- * has the operands bound; `second` takes the gradient of the first gradient. */
+/* The gradients that hd_backward of run(in) gives at once are what a script gives as outputs, at O0 bit for bit. The
+ * script has the operands bound; `second` takes the gradient of the first gradient. */
 static void gradients_agree(const char *name, hd_tensor **in, int count, run_function *run, const void *user,
                             bool second) {
     static const char *const names[] = {"a", "b", "c"};

@@ -1,4 +1,5 @@
-/* Scripts under XLA on a GPU: they give what HODU gives on the CPU. Skipped where there is no plugin for CUDA, or no GPU. */
+/* Scripts under XLA on a GPU: they give what HODU gives on the CPU. Skipped where there is no plugin for CUDA, or no
+ * GPU. */
 #include "builders.h"
 #include "differences.h"
 #include "graph/calls.h"

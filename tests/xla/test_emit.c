@@ -104,7 +104,8 @@ static void ends_of_a_program(void **state) {
     hd_stablehlo_release(&text);
 }
 
-/* No op is refused: what is in the list of calls is all of them, and all rows in all their dtypes are in test_emit_rows.c. */
+/* No op is refused: what is in the list of calls is all of them, and all rows in all their dtypes are in
+ * test_emit_rows.c. */
 static void every_op_has_a_text(void **state) {
     (void)state;
     bool seen[HD_OP_COUNT] = {false};

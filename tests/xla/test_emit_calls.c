@@ -66,7 +66,8 @@ static void every_call(void **state) {
     if (!plugin_ready()) skip();
     assert_int_equal(every_call_in(HD_F32), CALL_COUNT);
 }
-/* What sanitizers look for is the same in each dtype of a kind, and XLA is slow under them: one of each is enough there. */
+/* What sanitizers look for is the same in each dtype of a kind, and XLA is slow under them: one of each is enough
+ * there. */
 static void every_call_in_f64(void **state) {
     (void)state;
     if (SANITIZED || !plugin_ready()) skip();
@@ -85,8 +86,9 @@ static void calls_that_take_integers(void **state) {
     if (!SANITIZED) assert_true(every_call_in(HD_U8) >= CALL_COUNT * 3 / 4);
 }
 
-/* Of sum(w y^2), where weights keep what a norm gives from adding up to a constant: its gradients, and those of the sum of their
- * squares. In f64 and to 1e-9: roundings, which second derivatives multiply, stay far below that, a wrong term does not. */
+/* Of sum(w y^2), where weights keep what a norm gives from adding up to a constant: its gradients, and those of the sum
+ * of their squares. In f64 and to 1e-9: roundings, which second derivatives multiply, stay far below that, a wrong term
+ * does not. */
 static hd_tensor *sum_of_squares_of_gradients(hd_tensor *y, hd_tensor **in, int count) {
     if (!hd_tensor_requires_grad(y)) return NULL;
     hd_tensor *loss = hd_sum(hd_mul(hd_square(y), operand(hd_tensor_shape(y), 7, HD_F64)), X(), NULL), *total = NULL;

@@ -1,5 +1,5 @@
-/* What the list of calls has not: special values, empty and odd shapes, all dtypes, draws bit for bit, parts that are written,
- * and runs that fail; as StableHLO text run by a plugin, against O0. */
+/* What the list of calls has not: special values, empty and odd shapes, all dtypes, draws bit for bit, parts that are
+ * written, and runs that fail; as StableHLO text run by a plugin, against O0. */
 #include "agree.h"
 
 #include "core/random.h"

@@ -16,8 +16,8 @@ static uint64_t random_bits(void) {
     return random_state ^= random_state << 17;
 }
 
-/* Numbers of all sizes, and special ones; `allowed`: integers that a guard lets pass; `moderate`: none whose products with
- * others are denormal, which the plugin computes as 0. */
+/* Numbers of all sizes, and special ones; `allowed`: integers that a guard lets pass; `moderate`: none whose products
+ * with others are denormal, which the plugin computes as 0. */
 static hd_tensor *values(hd_dtype dtype, bool allowed, bool moderate) {
     static const double special[] = {0,      -0.0,  1,    -1,    0.5,      2,         3,      -3,
                                      6,      1e-30, 1e30, -1e30, INFINITY, -INFINITY, NAN,    0x1.8p-126,

@@ -1,5 +1,5 @@
-/* What goes wrong under XLA, as a user meets it: an error that says what and what to do, the process lives, the script goes on
- * by HODU or runs again. */
+/* What goes wrong under XLA, as a user meets it: an error that says what and what to do, the process lives, the script
+ * goes on by HODU or runs again. */
 #include "builders.h"
 #include "compiler/own_cache.h"
 #include "core/memory.h"
@@ -31,7 +31,7 @@ static void runs_well(hd_script *s, hd_compiler compiler) {
     assert_within_units(y, expected, 16);
 }
 
-/* ---- the plugin --------------------------------------------------------------------------------------------------------- */
+/* ---- the plugin -------------------------------------------------------------------------------------------------- */
 /* These come first: a client that has started stays. */
 static void set_plugin(const char *path, const char *wrong) {
     if (path != NULL) setenv("HODU_XLA_PLUGIN_CPU", path, 1);
@@ -122,7 +122,7 @@ static void the_environment_chooses(void **state) {
     assert_ok();
 }
 
-/* ---- compiling ---------------------------------------------------------------------------------------------------------- */
+/* ---- compiling --------------------------------------------------------------------------------------------------- */
 /* No text of ours is wrong, so this one is damaged: XLA's words and the node that they are about. */
 static void errors_of_xla_name_our_node(void **state) {
     (void)state;
@@ -151,7 +151,7 @@ static void errors_of_xla_name_our_node(void **state) {
     }
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------------ */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 /* An intermediate value, and an output, of 2^50 bytes: no system promises so much. */
 static void too_much_memory_is_an_error(void **state) {
     (void)state;
@@ -205,10 +205,11 @@ static void wrong_inputs_do_not_reach_xla(void **state) {
     assert_ok();
 }
 
-/* ---- every allocation fails once ---------------------------------------------------------------------------------------- */
+/* ---- every allocation fails once --------------------------------------------------------------------------------- */
 static int steps_taken;
 
-/* Records, compiles, runs twice with draws, state, a constant, and an index that is looked at; reads; HODU takes over. */
+/* Records, compiles, runs twice with draws, state, a constant, and an index that is looked at; reads; HODU takes
+ * over. */
 static void program(hd_tensor *w, hd_tensor *constant) {
     HD_SCOPE;
     hd_builder *b = hd_builder_new("program");

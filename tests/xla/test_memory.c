@@ -1,5 +1,5 @@
-/* Memory under XLA: a long training run takes no more than a short one, by our account, by the C library's, and by what the
- * process holds. */
+/* Memory under XLA: a long training run takes no more than a short one, by our account, by the C library's, and by what
+ * the process holds. */
 #include "builders.h"
 #include "graph/calls.h"
 #include "heap.h"
@@ -18,8 +18,8 @@ static int64_t resident(void) {
     return (int64_t)pages * sysconf(_SC_PAGESIZE);
 }
 
-/* A step of Adam: its state is donated, 3 x 64 KB of it with every run. A batch is a new tensor each time, and a loss is read
- * now and then, so that runs are under way meanwhile. */
+/* A step of Adam: its state is donated, 3 x 64 KB of it with every run. A batch is a new tensor each time, and a loss
+ * is read now and then, so that runs are under way meanwhile. */
 static void ten_thousand_steps_stay_flat(void **state) {
     (void)state;
     HD_SCOPE;

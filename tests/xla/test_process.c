@@ -1,4 +1,5 @@
-/* Scripts under XLA and the process that they are in: threads side by side, waiting, the end while something runs, forks. */
+/* Scripts under XLA and the process that they are in: threads side by side, waiting, the end while something runs,
+ * forks. */
 #include "builders.h"
 #include "compiler/own_cache.h"
 #include "differences.h"
@@ -26,7 +27,7 @@ static hd_script *accumulates(hd_tensor *w, hd_tensor *constant) {
     return under_xla(built(b));
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------------------------ */
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
 typedef struct job {
     hd_script *script;
     float step;
@@ -97,7 +98,7 @@ static void threads_read_one_output(void **state) {
     for (int i = 0; i < THREADS; ++i) join(id[i]);
 }
 
-/* ---- children ----------------------------------------------------------------------------------------------------------- */
+/* ---- children ---------------------------------------------------------------------------------------------------- */
 static int status_of(pid_t child) {
     int status = -1;
     assert_true(child > 0);
@@ -115,7 +116,7 @@ static int run_self(const char *what) {
     return status_of(child);
 }
 
-/* ---- the end ------------------------------------------------------------------------------------------------------------ */
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
 /* A good while of work, in which nothing can go wrong: the run is not waited for. */
 static hd_script *slow(void) {
     enum { SIZE = 512, TIMES = 30 };
@@ -173,7 +174,7 @@ static void the_process_may_end_while_it_runs(void **state) {
     for (int i = 0; i < 20; ++i) assert_int_equal(run_self(i % 2 ? "end-scoped" : "end"), 0);
 }
 
-/* ---- forks -------------------------------------------------------------------------------------------------------------- */
+/* ---- forks ------------------------------------------------------------------------------------------------------- */
 /* What XLA has is the parent's; what was read before, and HODU, work. */
 static int in_the_child(hd_script *s, hd_tensor *read, hd_tensor *unread) {
     int wrong = 0;

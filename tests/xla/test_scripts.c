@@ -1,5 +1,5 @@
-/* Scripts under XLA: what they give is what HODU gives, also state, in every order of the two; memory is lent and comes back;
- * what fails changes nothing. */
+/* Scripts under XLA: what they give is what HODU gives, also state, in every order of the two; memory is lent and comes
+ * back; what fails changes nothing. */
 #include "builders.h"
 #include "differences.h"
 #include "graph/calls.h"

@@ -1,5 +1,5 @@
-/* A whole training loop in one graph, every epoch written out, as the guide to scripts does it: a linear layer, squared errors,
- * SGD. XLA and HODU give the same losses and weights.
+/* A whole training loop in one graph, every epoch written out, as the guide to scripts does it: a linear layer, squared
+ * errors, SGD. XLA and HODU give the same losses and weights.
  *
  * 1000 epochs with HODU_LONG=1, else 100: XLA's time to compile grows faster than the graph. */
 #include "builders.h"

@@ -1,6 +1,7 @@
-/* Attention: softmax(q k^T) v without the matrix of scores. A block of rows meets the keys block by block; each row keeps the
- * largest score it has seen, the sum of its exponentials, and its result so far, which is scaled down when a larger score
- * comes. Blocks of rows are independent, and each runs through the keys in order: threads do not change the result. */
+/* Attention: softmax(q k^T) v without the matrix of scores. A block of rows meets the keys block by block; each row
+ * keeps the largest score it has seen, the sum of its exponentials, and its result so far, which is scaled down when a
+ * larger score comes. Blocks of rows are independent, and each runs through the keys in order: threads do not change
+ * the result. */
 #include "device/cpu/attention.h"
 
 #include <math.h>
@@ -53,7 +54,7 @@ double hd_attention_scores(const hd_attention_job *j, int64_t head, int64_t row,
     return j->rows->largest(x, seen) * *scale;
 }
 
-/* ---- forward ----------------------------------------------------------------------------------------------------------------- */
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
 typedef struct forward {
     const hd_attention_job *j;
     char *keys, *values;          /* packed: per head k^T as panels [d][nr], v as panels [s][nr] */
@@ -157,7 +158,7 @@ hd_error hd_cpu_attention_forward(hd_thread *thread, const hd_attention_job *j) 
     return HD_OK;
 }
 
-/* ---- the call ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the call ---------------------------------------------------------------------------------------------------- */
 static void describe_mask(hd_attention_job *j, const hd_tensor *mask, const hd_shape *q, const char *data) {
     int64_t stride[HD_MAX_RANK];
     hd_shape scores = *q;

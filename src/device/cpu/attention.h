@@ -35,8 +35,8 @@ void hd_attention_pack(const hd_attention_job *j, char *out, const char *b, int6
 /* C [m, panels * nr], ldc apart, (+)= A [m, k], as strides say, times packed panels that lie `panel` elements apart. */
 void hd_attention_multiply(const hd_attention_job *j, int64_t m, int64_t k, const char *a, int64_t row, int64_t column,
                            const char *b, int64_t panel, int64_t panels, char *c, int64_t ldc, bool accumulate);
-/* Finishes scores of row `row` of a head: from key `key0` on, the row sees `seen` of `n`, and the rest is hidden. Returns the
- * largest; *scale is what they must still be multiplied by. */
+/* Finishes scores of row `row` of a head: from key `key0` on, the row sees `seen` of `n`, and the rest is hidden.
+ * Returns the largest; *scale is what they must still be multiplied by. */
 double hd_attention_scores(const hd_attention_job *j, int64_t head, int64_t row, int64_t key0, char *x, int64_t seen,
                            int64_t n, double *scale);
 

@@ -1,6 +1,6 @@
-/* The gradient of attention. A block of rows computes its scores again, all keys of it at once, in room that is as wide as
- * the keys and a few rows high: no statistic of the rows need be kept from the forward pass. With p the weights and g the
- * gradient: dv += p^T g, ds = p (g v^T - rows' sums of p g v^T), dq = ds k, dk += ds^T q.
+/* The gradient of attention. A block of rows computes its scores again, all keys of it at once, in room that is as wide
+ * as the keys and a few rows high: no statistic of the rows need be kept from the forward pass. With p the weights and
+ * g the gradient: dv += p^T g, ds = p (g v^T - rows' sums of p g v^T), dq = ds k, dk += ds^T q.
  *
  * Sums over rows are one unit's, a head or a fixed part of its rows, and units are added up in order. */
 #include "device/cpu/attention.h"

@@ -21,7 +21,7 @@ static const hd_gemm_kernels *unit_for(hd_dtype a, hd_dtype b) {
                                                                   : NULL;
 }
 
-/* ---- the call: operands [batch..., m, k] and [batch..., k, n] ----------------------------------------------------------------- */
+/* ---- the call: operands [batch..., m, k] and [batch..., k, n] ---------------------------------------------------- */
 typedef struct batch_job {
     hd_thread *thread;
     product first;
@@ -199,7 +199,8 @@ static hd_tensor as_given(const hd_tensor *t, bool turned) {
     return out;
 }
 
-/* The two operands and the result of a call of matmul or affine as contract() takes them; x of affine must be contiguous. */
+/* The two operands and the result of a call of matmul or affine as contract() takes them; x of affine must be
+ * contiguous. */
 static void as_operands(const hd_call *call, const hd_tensor *x, const hd_tensor *weight, hd_tensor *a, hd_tensor *b,
                         hd_tensor *c) {
     const hd_tensor *out = call->outputs[0];
@@ -316,7 +317,7 @@ bool hd_contract_product_packs_in_place(const hd_call *call, hd_product_way way,
     return hd_gemm_packs_in_place(&j.first, out) && out->bytes * (size_t)b.count == b.storage->bytes;
 }
 
-/* ---- the op -------------------------------------------------------------------------------------------------------------------- */
+/* ---- the op ------------------------------------------------------------------------------------------------------ */
 hd_error hd_cpu_contract(hd_thread *thread, hd_call *call) {
     HD_TRY(hd_cpu_outputs(thread, call));
     hd_tensor *out = call->outputs[0], *in[3] = {NULL}, *ready[3] = {NULL};

@@ -1,6 +1,6 @@
-/* Convolutions: calls as work, and how it is cut. Every convolution is a product whose result is in tiles (product.h): the
- * call itself stores them with their bias, a compiled script does there whatever follows. Only a transposed one that strides
- * has none. */
+/* Convolutions: calls as work, and how it is cut. Every convolution is a product whose result is in tiles (product.h):
+ * the call itself stores them with their bias, a compiled script does there whatever follows. Only a transposed one
+ * that strides has none. */
 #include "device/cpu/conv.h"
 
 #include <string.h>
@@ -103,7 +103,8 @@ static size_t packed_size(const work *w) {
     return methods[w->conv.method].packed_size == NULL ? 0 : methods[w->conv.method].packed_size(&w->conv);
 }
 
-/* Cuts it for so many threads; bytes of memory that it works in: its plan, packed weights unless they are given, pieces. */
+/* Cuts it for so many threads; bytes of memory that it works in: its plan, packed weights unless they are given,
+ * pieces. */
 static size_t cut(work *w, int threads, bool packed) {
     methods[w->conv.method].cut(&w->conv, &w->sizes, threads);
     return hd_whole_lines(hd_conv_plan_bytes(&w->sizes)) + (packed ? 0 : hd_whole_lines(packed_size(w))) +
@@ -123,7 +124,7 @@ static void run(work *w, char *room) {
     methods[c->method].run(c);
 }
 
-/* ---- as a product ------------------------------------------------------------------------------------------------------ */
+/* ---- as a product ------------------------------------------------------------------------------------------------ */
 static void describe_call(const hd_call *call, hd_product_way way, work *w) {
     const hd_tensor *x = call->inputs[0], *weight = call->inputs[1], *y = call->outputs[0];
     describe((hd_op_id)call->op->id, call->attributes, &x->layout.shape, &weight->layout, &y->layout.shape,
@@ -223,7 +224,7 @@ hd_error hd_conv_product(hd_thread *thread, const hd_product *given) {
     return status;
 }
 
-/* ---- as a call --------------------------------------------------------------------------------------------------------- */
+/* ---- as a call --------------------------------------------------------------------------------------------------- */
 static hd_error convolve(hd_thread *thread, const hd_call *call, const hd_cpu_operands *o) {
     work w;
     describe((hd_op_id)call->op->id, call->attributes, &o->in[0]->layout.shape, &o->in[1]->layout, &call->shape[0],

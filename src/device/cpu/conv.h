@@ -1,6 +1,6 @@
 /* Convolutions on the CPU: what their files share. conv.c reads calls and chooses the method; conv_tiles.c multiplies,
- * conv_winograd.c with fewer multiplications, conv_depthwise.c does it channel by channel; conv_plan.c says which taps pixels
- * see. */
+ * conv_winograd.c with fewer multiplications, conv_depthwise.c does it channel by channel; conv_plan.c says which taps
+ * pixels see. */
 #ifndef HD_DEVICE_CPU_CONV_H
 #define HD_DEVICE_CPU_CONV_H
 
@@ -8,8 +8,8 @@
 #include "device/cpu/product.h"
 #include "device/cpu/sizes.h"
 
-/* A convolution of `image` with `kernel` to `result`, three spatial axes each; of a transposed one the image is what comes
- * out. */
+/* A convolution of `image` with `kernel` to `result`, three spatial axes each; of a transposed one the image is what
+ * comes out. */
 typedef struct hd_conv_sizes {
     int64_t batch, groups;
     int64_t image_channels, result_channels; /* of one group */
@@ -70,8 +70,8 @@ static inline char *hd_conv_element(const hd_conv_work *c, const void *base, int
     return (char *)(uintptr_t)base + at * (int64_t)c->bytes;
 }
 
-/* Each method: how it cuts the work, setting `pieces`, at most so many as there are threads; bytes of its packed weights, and
- * packing them; and running. */
+/* Each method: how it cuts the work, setting `pieces`, at most so many as there are threads; bytes of its packed
+ * weights, and packing them; and running. */
 void hd_conv_cut_tiles(hd_conv_work *c, const hd_conv_sizes *sizes, int threads);
 size_t hd_conv_tiles_packed_size(const hd_conv_work *c);
 void hd_conv_tiles_pack(const hd_conv_work *c, char *out);
@@ -88,13 +88,13 @@ bool hd_conv_suits_winograd(const hd_conv_work *c);
 /* That it is one channel to one channel, with windows that have no wide gaps. */
 bool hd_conv_is_depthwise(const hd_conv_work *c, const hd_conv_sizes *sizes);
 
-/* conv_tiles.c: rows [k0, k0 + kc) of the patches, which are taps and their channels, at `columns` pixels from `first` on, as a
- * panel of the matrix product. */
+/* conv_tiles.c: rows [k0, k0 + kc) of the patches, which are taps and their channels, at `columns` pixels from `first`
+ * on, as a panel of the matrix product. */
 void hd_conv_pack_panel(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t k0, int64_t kc,
                         int64_t first, int64_t columns, char *panel);
 
-/* conv_depthwise.c: lines of x with their padding, [lines][remainders to the step][run]: column i of remainder r is column
- * left + r + step * i of the image. */
+/* conv_depthwise.c: lines of x with their padding, [lines][remainders to the step][run]: column i of remainder r is
+ * column left + r + step * i of the image. */
 typedef struct hd_conv_lines {
     int64_t top, lines, left, step, run;
 } hd_conv_lines;

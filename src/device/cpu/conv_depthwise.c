@@ -1,5 +1,6 @@
-/* Convolution of one channel to one channel: nothing to share, so a window's taps are summed in registers. Lines of x are
- * laid out with their padding first, and apart by their remainder to the stride, so that every tap reads along memory. */
+/* Convolution of one channel to one channel: nothing to share, so a window's taps are summed in registers. Lines of x
+ * are laid out with their padding first, and apart by their remainder to the stride, so that every tap reads along
+ * memory. */
 #include "device/cpu/conv.h"
 
 #include <stdatomic.h>
@@ -59,7 +60,7 @@ bool hd_conv_is_depthwise(const hd_conv_work *c, const hd_conv_sizes *s) {
     return needed * (double)c->map.step[2] <= 2 * (double)(lines * hd_volume(s->kernel)) && line * needed < 0x1p40;
 }
 
-/* ---- an item: some channels, and some lines of one sheet of the result ------------------------------------------------------- */
+/* ---- an item: some channels, and some lines of one sheet of the result ------------------------------------------- */
 typedef struct item {
     int64_t image, channel, channels, sheet, line, lines;
 } item;
@@ -127,7 +128,7 @@ static void run_item(const hd_conv_work *c, const window *w, const item *t, char
               (t->sheet * c->out[1] + t->line) * c->out[2], columns);
 }
 
-/* ---- sharing it out ----------------------------------------------------------------------------------------------------------- */
+/* ---- sharing it out ---------------------------------------------------------------------------------------------- */
 typedef struct sharing {
     const hd_conv_work *c;
     window window;

@@ -1,5 +1,6 @@
-/* Which taps of a kernel the pixels of a convolution see: all of them, but for a transposed one. The pixels that one gives
- * fall into phases, by their remainder to the stride; those of one phase see the same taps, at successive places of x. */
+/* Which taps of a kernel the pixels of a convolution see: all of them, but for a transposed one. The pixels that one
+ * gives fall into phases, by their remainder to the stride; those of one phase see the same taps, at successive places
+ * of x. */
 #include "device/cpu/conv.h"
 
 /* On one axis: the phases that have taps, and the taps in their order. */

@@ -1,7 +1,7 @@
-/* Convolution as a matrix product that is never written down: weight [out, taps x channels] times patches [taps x channels,
- * pixels]. Some panels of pixels at a time are packed straight from the images, for a block of rows, and meet all output
- * channels there; so weights are read once for many pixels, and what is complete is finished while it is in cache. A
- * transposed convolution is the same with other taps (conv_plan.c). */
+/* Convolution as a matrix product that is never written down: weight [out, taps x channels] times patches [taps x
+ * channels, pixels]. Some panels of pixels at a time are packed straight from the images, for a block of rows, and meet
+ * all output channels there; so weights are read once for many pixels, and what is complete is finished while it is in
+ * cache. A transposed convolution is the same with other taps (conv_plan.c). */
 #include "device/cpu/conv.h"
 
 #include <stdatomic.h>
@@ -17,7 +17,7 @@ enum {
     PARALLEL = 1 << 16
 };
 
-/* ---- weights ------------------------------------------------------------------------------------------------------------- */
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
 static int64_t strip_rows(const hd_conv_work *c) { return c->unit != NULL ? c->unit->mr : c->kernels->mr; }
 static size_t packed_bytes(const hd_conv_work *c) { return c->unit != NULL ? c->unit->packed_bytes : c->bytes; }
 /* Rows of patches at a time, all about equally long. */
@@ -79,7 +79,7 @@ void hd_conv_tiles_pack(const hd_conv_work *c, char *out) {
     if (size > 0) hd_parallel_range(strips, PARALLEL / (size / strips + 1) + 1, pack_strips, &k);
 }
 
-/* ---- pixels ---------------------------------------------------------------------------------------------------------------- */
+/* ---- pixels ------------------------------------------------------------------------------------------------------ */
 /* The next of some columns that are pixels of one image. */
 typedef struct stretch {
     int64_t image, first, count, at; /* at: the column */
@@ -119,7 +119,8 @@ static bool sees_images(const hd_conv_work *c, const hd_conv_phase *p) {
     return same;
 }
 
-/* The same for whole panels of one image that such a convolution sees: a channel at a time, since channels lie far apart. */
+/* The same for whole panels of one image that such a convolution sees: a channel at a time, since channels lie far
+ * apart. */
 static void copy_panels(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t k0, int64_t kc,
                         int64_t first, int64_t panels, char *out) {
     const int64_t nr = c->kernels->nr, pixels = hd_volume(p->grid), image = first / pixels;
@@ -143,7 +144,7 @@ static int64_t pack_panels(const hd_conv_work *c, int64_t group, const hd_conv_p
     return 1;
 }
 
-/* ---- an item: some panels and all output channels of a group ---------------------------------------------------------------- */
+/* ---- an item: some panels and all output channels of a group ----------------------------------------------------- */
 /* All output channels of one panel, for rows [k0, k0 + kc) of the patches. */
 static void multiply_panel(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t k0, int64_t kc,
                            const char *panel, char *tile, int64_t stride, char *parts) {
@@ -210,8 +211,8 @@ static void scatter(const hd_conv_work *c, int64_t group, const hd_conv_phase *p
     }
 }
 
-/* Whole panels of one image that take one block of rows each are made where they go, when it is known where: writing there
- * goes on while the next are computed. More blocks would come back to lines that lie far apart. */
+/* Whole panels of one image that take one block of rows each are made where they go, when it is known where: writing
+ * there goes on while the next are computed. More blocks would come back to lines that lie far apart. */
 static bool made_in_place(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t first, int64_t columns,
                           char *panel) {
     const int64_t pixels = hd_volume(p->grid), pixel = first % pixels,
@@ -241,7 +242,7 @@ static void run_item(const hd_conv_work *c, char *room, int64_t group, const hd_
                   s.first, s.count);
 }
 
-/* ---- sharing it out ----------------------------------------------------------------------------------------------------------- */
+/* ---- sharing it out ---------------------------------------------------------------------------------------------- */
 /* Pixels of all images follow each other, so that small images fill panels, too. */
 static int64_t items_of(const hd_conv_work *c, const hd_conv_phase *p) {
     return hd_pieces(c->batch * hd_volume(p->grid), c->panels * c->kernels->nr);

@@ -1,8 +1,9 @@
-/* Convolution with windows of 3 x 3 by Winograd's F(2x2, 3x3): results in tiles of 2 x 2, each from a patch of 4 x 4. Patches
- * and windows are transformed to 16 places (kernels_winograd.c); at each place the channels are a matrix product, and the
- * results are transformed back: 16 multiplications a tile instead of 36. Nothing that a window does not see reaches its result;
- * errors are about those of summing up, relative to the largest pixel that it sees, whatever that is multiplied by. Of an
- * infinity the transforms make NaN: a row of tiles with a result that is no number is summed up as it stands. */
+/* Convolution with windows of 3 x 3 by Winograd's F(2x2, 3x3): results in tiles of 2 x 2, each from a patch of 4 x 4.
+ * Patches and windows are transformed to 16 places (kernels_winograd.c); at each place the channels are a matrix
+ * product, and the results are transformed back: 16 multiplications a tile instead of 36. Nothing that a window does
+ * not see reaches its result; errors are about those of summing up, relative to the largest pixel that it sees,
+ * whatever that is multiplied by. Of an infinity the transforms make NaN: a row of tiles with a result that is no
+ * number is summed up as it stands. */
 #include "device/cpu/conv.h"
 
 #include "core/environment.h"
@@ -41,8 +42,8 @@ bool hd_conv_takes_winograd(const hd_conv_work *c, const hd_conv_sizes *s) {
     return fits;
 }
 
-/* Measured costs, in multiplications that one output channel and one input channel share: the window, transformed (when it is
- * not in advance); a tile of one channel, there or back; and how much quicker a matrix unit is, in percent. */
+/* Measured costs, in multiplications that one output channel and one input channel share: the window, transformed (when
+ * it is not in advance); a tile of one channel, there or back; and how much quicker a matrix unit is, in percent. */
 enum { WINDOW_COST = 256, TRANSFORM_COST = 130, UNIT_PERCENT = 80, WIN_PERCENT = 115 };
 bool hd_conv_suits_winograd(const hd_conv_work *c) {
     if (hd_least(c->channels, c->rows) < LEAST_CHANNELS) return false;
@@ -54,7 +55,7 @@ bool hd_conv_suits_winograd(const hd_conv_work *c) {
     return direct > WIN_PERCENT * (PLACES * tiles + TRANSFORM_COST * vectors * shared + WINDOW_COST);
 }
 
-/* ---- weights: [group][place][strip][channel][mr] ------------------------------------------------------------------------- */
+/* ---- weights: [group][place][strip][channel][mr] ----------------------------------------------------------------- */
 static int64_t strip_elements(const hd_conv_work *c) { return c->channels * c->kernels->mr; }
 static int64_t place_elements(const hd_conv_work *c) { return c->strips * strip_elements(c); }
 size_t hd_conv_winograd_packed_size(const hd_conv_work *c) {
@@ -101,7 +102,7 @@ void hd_conv_winograd_pack(const hd_conv_work *c, char *out) {
     hd_parallel_range(c->groups * c->strips, PARALLEL / (PLACES * strip_elements(c)) + 1, pack_strips, &k);
 }
 
-/* ---- memory of a piece ------------------------------------------------------------------------------------------------------ */
+/* ---- memory of a piece ------------------------------------------------------------------------------------------- */
 /* All in elements. The distances between places are no multiple of what caches confuse. */
 typedef struct room {
     int64_t line;                                   /* of x: the columns that tiles see */
@@ -126,7 +127,7 @@ static room room_of(const hd_conv_work *c) {
     return r;
 }
 
-/* ---- an item: some rows of tiles of one group, of one image or several, or a part of one row ------------------------- */
+/* ---- an item: some rows of tiles of one group, of one image or several, or a part of one row --------------------- */
 typedef struct work {
     const hd_conv_work *c;
     window window;
@@ -291,7 +292,7 @@ static void finish_rows(const work *w, const item *t, const stretch *s, int64_t 
                   run * o.columns);
 }
 
-/* ---- sharing it out ----------------------------------------------------------------------------------------------------------- */
+/* ---- sharing it out ---------------------------------------------------------------------------------------------- */
 static int64_t parts_of_row(const hd_conv_work *c) { return hd_pieces(tile_columns(c), c->planes); }
 static int64_t items_of_group(const hd_conv_work *c) {
     return hd_pieces(c->batch * tile_rows(c), c->lines) * parts_of_row(c);
@@ -325,8 +326,8 @@ static int64_t columns_with(const hd_conv_work *c, int64_t rows) {
     return (all / rows * hd_pieces(rows * width, nr) + hd_pieces(all % rows * width, nr)) * nr;
 }
 
-/* Rows of tiles of an item: of those that fit, what fills panels best, and of those about as good the most. A row that does not
- * fit is cut into equal parts. */
+/* Rows of tiles of an item: of those that fit, what fills panels best, and of those about as good the most. A row that
+ * does not fit is cut into equal parts. */
 static void choose_tiles(hd_conv_work *c, int64_t threads) {
     const int64_t nr = c->kernels->nr, all = c->batch * tile_rows(c), width = tile_columns(c);
     const int64_t fits = ITEM_BYTES / (PLACES * (int64_t)c->bytes * (c->channels + c->rows)),

@@ -29,7 +29,7 @@ typedef struct job {
     _Atomic int64_t fault; /* the first element that broke the guard; INT64_MAX: none */
 } job;
 
-/* ---- the guard: integers that must not be -------------------------------------------------------------------------- */
+/* ---- the guard: integers that must not be ------------------------------------------------------------------------ */
 #define FIRST_BAD(t, bad)                                                                                              \
     for (int64_t i = 0; i < n; ++i) {                                                                                  \
         const t v = ((const t *)values)[i];                                                                            \
@@ -62,7 +62,7 @@ static void check_guard(job *j, const void *values, int64_t n, int64_t index) {
     while (index + bad < known && !atomic_compare_exchange_weak(&j->fault, &known, index + bad)) {}
 }
 
-/* ---- one tile ------------------------------------------------------------------------------------------------------ */
+/* ---- one tile ---------------------------------------------------------------------------------------------------- */
 typedef struct rooms {
     hd_tile_room operand[HD_MAX_OPERANDS];
     _Alignas(64) char result[HD_TILE * 8];
@@ -94,7 +94,7 @@ static void load_constants(const job *j, rooms *r) {
                              : NULL;
 }
 
-/* ---- rows at least ROW_MODE long: tiles within rows ---------------------------------------------------------------- */
+/* ---- rows at least ROW_MODE long: tiles within rows -------------------------------------------------------------- */
 static void run_rows(job *j, rooms *r, int64_t begin, int64_t end) {
     const hd_space *space = &j->space;
     const int last = space->rank - 1;
@@ -137,7 +137,7 @@ static void run_rows(job *j, rooms *r, int64_t begin, int64_t end) {
     }
 }
 
-/* ---- short rows: tiles across rows --------------------------------------------------------------------------------- */
+/* ---- short rows: tiles across rows ------------------------------------------------------------------------------- */
 static void store_flat(job *j, rooms *r, int64_t index, int64_t n, const void *values) {
     const hd_operand *o = &j->operand[0];
     const hd_space *space = &j->space;
@@ -189,7 +189,7 @@ static void run_range(void *context, int64_t begin, int64_t end) {
         run_flat(j, &r, begin, end);
 }
 
-/* ---- a transposed operand: blocks of BLOCK_ROWS x BLOCK_COLUMNS ------------------------------------------------------
+/* ---- a transposed operand: blocks of BLOCK_ROWS x BLOCK_COLUMNS ----------------------------------------------------
  * Walking rows would touch a new cache line for every element and come back to it a row later, when it is gone. A block
  * reads each line of the transposed operand once and uses all of it. */
 typedef struct block_room {
@@ -339,7 +339,7 @@ static hd_error run_job(job *j, const hd_shape *shape) {
                : HD_OK;
 }
 
-/* ---- calls --------------------------------------------------------------------------------------------------------- */
+/* ---- calls ------------------------------------------------------------------------------------------------------- */
 /* Operands that lie there as the kernel wants them, or are one element for all (in_bytes 0). */
 typedef struct flat_job {
     hd_elementwise_kernel kernel;
@@ -497,7 +497,7 @@ hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call) {
     return status;
 }
 
-/* ---- copies ---------------------------------------------------------------------------------------------------------- */
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
 hd_error hd_cpu_copy(hd_thread *thread, hd_tensor *dst, const hd_tensor *src) {
     char *from = hd_tensor_bytes(thread, src, HD_READ), *to = hd_tensor_bytes(thread, dst, HD_WRITE);
     if (from == NULL || to == NULL) return thread->error_code;

@@ -1,7 +1,7 @@
 /* The matrix product: C[m,n] = A[m,k] B[k,n] with any strides.
  * B is packed into panels of nr columns, and A, unless its rows can be read where they are, into strips of mr rows, in
- * blocks along k; micro-kernels then run from packed memory. Small products read B where it is (gemm_small.c). Pieces of C are
- * independent, so threads share them out.
+ * blocks along k; micro-kernels then run from packed memory. Small products read B where it is (gemm_small.c). Pieces
+ * of C are independent, so threads share them out.
  * Operands that are narrower than what the product is computed in are converted where they are packed or read. */
 #include "device/cpu/gemm_inside.h"
 #include "core/memory.h"
@@ -28,7 +28,7 @@ enum {
     EDGE_BYTES = 8192    /* a tile of C, mr * nr elements: on the stack of a small thread */
 };
 
-/* ---- what it costs ------------------------------------------------------------------------------------------------------ */
+/* ---- what it costs ----------------------------------------------------------------------------------------------- */
 static int64_t cost_in(const product *p, const hd_gemm_kernels *unit) {
     const int64_t whole = hd_pieces(p->m, unit->mr) * unit->mr * hd_pieces(p->n, unit->nr) * unit->nr *
                           hd_pieces(p->k, unit->group) * unit->group;
@@ -53,7 +53,7 @@ bool hd_gemm_suits(const hd_gemm *p, const hd_gemm_kernels *unit) {
 
 static int threads_for(const product *p) { return hd_gemm_cost(p) >= HD_GEMM_PARALLEL ? hd_pool_threads() : 1; }
 
-/* ---- packed ------------------------------------------------------------------------------------------------------------ */
+/* ---- packed ------------------------------------------------------------------------------------------------------ */
 /* Elements of a packed row or column of k. */
 static int64_t packed_k(const product *p, int64_t k) { return hd_pieces(k, p->kernels->group) * p->kernels->group; }
 /* Bytes of `k` elements of each of `rows` rows of A, and of `columns` columns of B. */
@@ -101,7 +101,8 @@ static void pack_panels(void *context, int64_t begin, int64_t end) {
             pack_b(p, panel_of_b(p, k0, panel), k0, hd_least(p->k_block, p->k - k0), panel);
 }
 
-/* Measured: a packed A is not quicker to read than rows that lie along memory, and another thread has to wait for it. */
+/* Measured: a packed A is not quicker to read than rows that lie along memory, and another thread has to wait for
+ * it. */
 static bool reads_rows(const product *p) {
     const int64_t row = p->a_row * (int64_t)p->kernels->bytes;
     return p->a_column == 1 && p->kernels->group == 1 && !is_foreign(p) &&
@@ -121,7 +122,8 @@ static void multiply_rows(const product *p, int64_t rows, int64_t kc, const char
         (p->kept ? p->from_b->thin : p->kernels->thin)((int)rows, kc, a, 1, mr, b, nr, c, ldc, accumulate);
 }
 
-/* That the first strip of a panel packs it on the way, which then costs nothing: a whole strip, whole and side by side columns. */
+/* That the first strip of a panel packs it on the way, which then costs nothing: a whole strip, whole and side by side
+ * columns. */
 static bool packs_on_the_way(const product *p, int64_t rows, int64_t columns) {
     return (p->b_column == 1 || p->gathered != NULL) && columns == p->kernels->nr && rows >= p->kernels->mr &&
            p->from_b->first != NULL;
@@ -248,12 +250,12 @@ static hd_error multiply_packed(hd_thread *thread, product *p) {
     return HD_OK;
 }
 
-/* ---- finished in cache: the result is nowhere but in tiles of a few rows and one panel ---------------------------------- */
+/* ---- finished in cache: the result is nowhere but in tiles of a few rows and one panel --------------------------- */
 /* Measured: for a few rows B comes from memory, and half of it comes sooner; for more, it is converted too often. */
 static bool keeps(const product *p) { return p->from_b->keep_b != NULL && p->m <= KEPT_ROWS; }
 
-/* How B is laid out beforehand. Parts for a matrix unit take half as much memory again: for many rows, among which the cost is
- * divided, panels are packed on the way and beforehand only brought together. */
+/* How B is laid out beforehand. Parts for a matrix unit take half as much memory again: for many rows, among which the
+ * cost is divided, panels are packed on the way and beforehand only brought together. */
 static bool is_unit(const product *p) { return p->kernels->enter != NULL; }
 bool hd_gemm_gathers(const hd_gemm *p) { return is_unit(p) && p->m >= GATHERED_ROWS; }
 static hd_gemm as_packed_beforehand(const hd_gemm *p) {
@@ -285,7 +287,7 @@ bool hd_gemm_packs_alike(const hd_gemm *p, const hd_gemm *other) {
            a.k_block == b.k_block && a.b_row == b.b_row && a.b_column == b.b_column;
 }
 
-/* ---- rows of A that are computed where they are used --------------------------------------------------------------------- */
+/* ---- rows of A that are computed where they are used ------------------------------------------------------------- */
 /* Bytes of rows that `begin` computes. */
 static size_t computed_bytes(const product *p, int64_t rows) {
     return p->begin == NULL ? 0 : (size_t)(rows * p->k) * p->from_a->bytes;
@@ -351,8 +353,8 @@ static void ask_for_next(const product *p, int64_t k0, int64_t panel, int64_t st
 
 static int64_t strips_together(const product *p) { return hd_least(TILE_STRIPS, TILE_ROWS / p->kernels->mr); }
 
-/* Some strips of one panel of the result, from `first` of `count` on, all of k; then what follows it. The first ones find B
- * not packed, unless it was beforehand: `room` is for all of k of a panel. */
+/* Some strips of one panel of the result, from `first` of `count` on, all of k; then what follows it. The first ones
+ * find B not packed, unless it was beforehand: `room` is for all of k of a panel. */
 static void finish_tile(const product *p, const char *strips, int64_t count, int64_t first, int64_t row0, int64_t rows,
                         int64_t panel, char *room, char *tile) {
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, columns = hd_least(nr, p->n - panel * nr);
@@ -449,8 +451,8 @@ static void finish_rows(void *context, int64_t piece) {
     leave(p);
 }
 
-/* How a product is cut when its tiles are finished one by one, and the memory for it: what all pieces share (A, packed or
- * computed, or B packed), then theirs. */
+/* How a product is cut when its tiles are finished one by one, and the memory for it: what all pieces share (A, packed
+ * or computed, or B packed), then theirs. */
 typedef struct cut {
     bool few_rows;
     size_t shared;

@@ -5,7 +5,8 @@
 #include "device/cpu/kernels.h"
 #include "device/cpu/product.h"
 
-/* m n k, below which nothing is packed; and what one thread does sooner than two, in multiplications of the vector unit: some
+/* m n k, below which nothing is packed; and what one thread does sooner than two, in multiplications of the vector
+ * unit: some
  * 4 us, when threads that are awake take over in half of one, and others have to be woken */
 enum { HD_GEMM_SMALL = 96 * 96 * 96, HD_GEMM_PARALLEL = HD_PRODUCT_SHARED };
 
@@ -63,8 +64,8 @@ static inline int64_t hd_gemm_work(int64_t m, int64_t n, int64_t k) {
     int64_t work;
     return __builtin_mul_overflow(m, n, &work) || __builtin_mul_overflow(work, k, &work) ? INT64_MAX : work;
 }
-/* What a product costs one thread, in multiplications of the vector unit: a matrix unit takes less for each, and more to pack
- * operands; what is read but for a few rows comes from memory. */
+/* What a product costs one thread, in multiplications of the vector unit: a matrix unit takes less for each, and more
+ * to pack operands; what is read but for a few rows comes from memory. */
 int64_t hd_gemm_cost(const hd_gemm *p);
 /* Bytes of memory that a product with `finish` works in. */
 size_t hd_gemm_room(const hd_gemm *p);

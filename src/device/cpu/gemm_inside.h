@@ -25,8 +25,8 @@ static inline char *at_c(const product *p, int64_t row, int64_t column) {
 /* A that is not of the kernels' own type is converted where it is packed or read. */
 static inline bool is_foreign(const product *p) { return p->from_a->read != p->kernels->from[p->kernels->own].read; }
 
-/* gemm_small.c: products that read B where it is. A is of the kernels' own type, or some rows of it at a time are, in memory of
- * so many bytes. */
+/* gemm_small.c: products that read B where it is. A is of the kernels' own type, or some rows of it at a time are, in
+ * memory of so many bytes. */
 void hd_gemm_multiply_in_place(hd_gemm *p);
 void hd_gemm_multiply_converted(const hd_gemm *p, char *room);
 size_t hd_gemm_converted_bytes(const hd_gemm *p);

@@ -37,7 +37,8 @@ static int64_t multiply_line(const product *p, int64_t begin, int64_t end) {
                             at_c(p, 0, begin * nr), k0 > 0);
     return begin;
 }
-/* Some whole tiles, and behind the last of all those columns that fill none: together with some that are computed again. */
+/* Some whole tiles, and behind the last of all those columns that fill none: together with some that are computed
+ * again. */
 static void multiply_columns(void *context, int64_t begin, int64_t end) {
     const product *p = context;
     const int64_t nr = p->kernels->nr;
@@ -78,7 +79,7 @@ static void multiply_dots(void *context, int64_t begin, int64_t end) {
         for (int64_t i = 0; i < p->m; ++i) p->from_b->dot(at_c(p, i, j), at_a(p, i, 0), at_b(p, 0, j), p->k);
 }
 
-/* ---- a few columns: packing would cost more than it brings ------------------------------------------------------------------ */
+/* ---- a few columns: packing would cost more than it brings ------------------------------------------------------- */
 #define NARROW(T, n)                                                                                                   \
     case n:                                                                                                            \
         for (int64_t i = 0; i < p->m; ++i) {                                                                           \

@@ -40,7 +40,7 @@ hd_error hd_cpu_check_index(hd_thread *thread, hd_tensor *index, int axis, int64
     return ok ? HD_OK : thread->error_code;
 }
 
-/* ---- index_select: whole slices ---------------------------------------------------------------------------------------- */
+/* ---- index_select: whole slices ---------------------------------------------------------------------------------- */
 typedef struct select_job {
     const char *from;
     char *to;
@@ -73,7 +73,7 @@ static hd_error index_select(hd_thread *thread, hd_call *call, const hd_tensor *
     return thread->error_code;
 }
 
-/* ---- gather: one element per index, and scatter ---------------------------------------------------------------------------- */
+/* ---- gather: one element per index, and scatter ------------------------------------------------------------------ */
 /* Where element e of the index lies in x, on all axes but the indexed one. */
 typedef struct element_job {
     hd_space space; /* of the index */
@@ -94,8 +94,8 @@ static int64_t place_of(const element_job *j, const int64_t *coordinate) {
     return place;
 }
 
-/* Elements `run` of a row of the index, along which x is walked with one stride; the first element for an index beyond the
- * bound. Returns whether there is one. */
+/* Elements `run` of a row of the index, along which x is walked with one stride; the first element for an index beyond
+ * the bound. Returns whether there is one. */
 #define GATHER_ROW(U, u, I, i)                                                                                         \
     static bool gather_row_##u##_##i(U *restrict to, const U *from, const I *index, int64_t run, int64_t bound,        \
                                      int64_t along, int64_t step) {                                                    \

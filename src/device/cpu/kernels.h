@@ -34,7 +34,8 @@ typedef void (*hd_tile_kernel)(int64_t k, const void *a, const void *b, int64_t 
 /* The same with unpacked A: element (i, p) at a[i * row + p * column], for `rows` <= mr rows. */
 typedef void (*hd_thin_kernel)(int rows, int64_t k, const void *a, int64_t row, int64_t column, const void *b,
                                int64_t ldb, void *c, int64_t ldc, bool accumulate);
-/* Packs height x width of A (rows x k) as [k][mr], or of B (k x columns) as [k][nr]; missing rows and columns as zeros. */
+/* Packs height x width of A (rows x k) as [k][mr], or of B (k x columns) as [k][nr]; missing rows and columns as
+ * zeros. */
 typedef void (*hd_pack_kernel)(void *out, const void *from, int64_t height, int64_t width, int64_t row, int64_t column);
 /* How a product reads operands of one dtype: they are converted while they are read. */
 enum { HD_LINE_PANELS = 4 };
@@ -52,10 +53,11 @@ typedef struct hd_gemm_source {
     void (*dot)(void *out, const void *x, const void *y, int64_t n);  /* the sum of x[i] * y[i]; y of this dtype */
     void (*read)(void *out, const void *in, int64_t n, int64_t step); /* out[i] = in[i * step] */
     hd_pack_kernel
-        keep_b; /* packs B but does not convert it: `tile` and `thin` do; NULL: panels made beforehand are as pack_b makes them */
+        keep_b; /* packs B but does not convert it: `tile` and `thin` do; NULL: panels made beforehand are as pack_b
+                 * makes them */
 } hd_gemm_source;
-/* Operands are packed in blocks of so many elements along k, as a rule. Measured: few visits to C bring more than a panel of B
- * in the first-level cache; much longer sums would lose digits. */
+/* Operands are packed in blocks of so many elements along k, as a rule. Measured: few visits to C bring more than a
+ * panel of B in the first-level cache; much longer sums would lose digits. */
 enum { HD_GEMM_K_BLOCK = 512 };
 /* C (+)= A B on one panel: see gemm.c. */
 typedef struct hd_gemm_kernels {
@@ -64,8 +66,8 @@ typedef struct hd_gemm_kernels {
     size_t packed_bytes; /* of an element of a packed operand */
     int own;             /* the dtype of its own type: its operands are not converted */
     int group;           /* elements along k that are packed together: k is rounded up to them */
-    /* of a matrix unit, measured: the cost of a multiplication, and of packing an element of A, and of B along or across
-     * memory, where 100 is that of a multiplication in the vector unit */
+    /* of a matrix unit, measured: the cost of a multiplication, and of packing an element of A, and of B along or
+     * across memory, where 100 is that of a multiplication in the vector unit */
     int cost, cost_a, cost_b, cost_b_turned;
     int k_block; /* elements along k of a packed block, unless a way of its own says otherwise */
     void (*enter)(void), (*leave)(void); /* around a thread's calls of the next two; NULL: nothing to do */
@@ -80,8 +82,8 @@ typedef struct hd_gemm_kernels {
     hd_gemm_source from[HD_DTYPE_COUNT]; /* by the operand's dtype */
 } hd_gemm_kernels;
 
-/* Rows of n elements, normalised; `centered`: around their mean (layer_norm), else only by their size (rms_norm). weight
- * and bias are [n], or NULL. See kernels_norm.c. */
+/* Rows of n elements, normalised; `centered`: around their mean (layer_norm), else only by their size (rms_norm).
+ * weight and bias are [n], or NULL. See kernels_norm.c. */
 typedef struct hd_norm_kernels {
     void (*rows)(void *out, const void *x, const void *weight, const void *bias, int64_t rows, int64_t n, double eps,
                  bool centered);
@@ -96,13 +98,15 @@ typedef struct hd_norm_kernels {
 typedef void (*hd_run_kernel)(void *out, int64_t out_row, const void *in, int64_t in_row, int64_t rows, int64_t n,
                               int64_t step);
 
-/* out[r * out_row + i] = the sum of factors[t] * in[at[t] + r * in_row + i] over t in [0, taps), for `rows` rows, in their
- * order, and i in [0, n), rounded up to whole vectors: of what lies behind up to 15 elements are read and written. */
+/* out[r * out_row + i] = the sum of factors[t] * in[at[t] + r * in_row + i] over t in [0, taps), for `rows` rows, in
+ * their order, and i in [0, n), rounded up to whole vectors: of what lies behind up to 15 elements are read and
+ * written. */
 typedef void (*hd_taps_kernel)(void *out, int64_t out_row, const void *in, int64_t in_row, int64_t rows,
                                const int64_t *at, const void *factors, int64_t taps, int64_t n);
 
-/* One tap of the windows of n results side by side, which see every step-th element of a line: see pool.c. The larger one, the
- * first of equals, NaN if there is one; the same with its place, `at` for the first (none yet: negative); the sum. */
+/* One tap of the windows of n results side by side, which see every step-th element of a line: see pool.c. The larger
+ * one, the first of equals, NaN if there is one; the same with its place, `at` for the first (none yet: negative); the
+ * sum. */
 typedef struct hd_pool_kernels {
     void (*larger)(void *best, const void *x, int64_t step, int64_t n);
     void (*larger_at)(void *best, int32_t *where, const void *x, int64_t step, int64_t n, int32_t at);
@@ -112,10 +116,12 @@ typedef struct hd_pool_kernels {
 /* Winograd's F(2x2, 3x3), see conv_winograd.c. Places are `apart` elements from each other. */
 enum { HD_WINOGRAD_PLACES = 16 };
 typedef struct hd_winograd_kernels {
-    /* Windows of `rows` output channels, at most a strip of gemm_f32, and all input channels: [place][channel][strip] */
+    /* Windows of `rows` output channels, at most a strip of gemm_f32, and all input channels:
+     * [place][channel][strip] */
     void (*windows)(float *out, int64_t apart, const float *weight, const int64_t at[9], int64_t row, int64_t channel,
                     int64_t rows, int64_t channels);
-    /* Patches of n tiles side by side, from four lines: [place][n]. n is rounded up to whole vectors: of what lies behind up to
+    /* Patches of n tiles side by side, from four lines: [place][n]. n is rounded up to whole vectors: of what lies
+     * behind up to
      * 31 elements are read, and 15 written. */
     void (*patches)(float *out, int64_t apart, const float *lines, int64_t line, int64_t n);
     /* [place][tiles] to one line or two of `width` results; false when one of them is infinite or NaN. */

@@ -1,4 +1,5 @@
-/* Rows of attention scores for one instruction set HD_ISA, f32 and f64: what happens to them between matrix products. */
+/* Rows of attention scores for one instruction set HD_ISA, f32 and f64: what happens to them between matrix
+ * products. */
 #include "device/cpu/kernels_isa.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* The matrix product's micro-kernels for one instruction set HD_ISA, in the compilers' vector extension: a tile of C stays in
- * registers while k runs. Operands are read through kernels_gemm_read.h, which converts them. */
+/* The matrix product's micro-kernels for one instruction set HD_ISA, in the compilers' vector extension: a tile of C
+ * stays in registers while k runs. Operands are read through kernels_gemm_read.h, which converts them. */
 #include "device/cpu/kernels_gemm_read.h"
 #include "device/cpu/kernels_isa.h"
 
@@ -7,8 +7,8 @@
 
 enum { MOST_ROWS = TILE_ROWS > 8 ? 8 : 4 }; /* of a tile that is not whole */
 
-/* A in words of t times B in memory of s; WORDS_OF(k) words are k elements, and ADD(sum, word, vector) is a step, for which
- * the functions may need an attribute TARGET. */
+/* A in words of t times B in memory of s; WORDS_OF(k) words are k elements, and ADD(sum, word, vector) is a step, for
+ * which the functions may need an attribute TARGET. */
 #define TILE(TARGET, T, t, S, s, WORDS_OF, ADD)                                                                        \
     TARGET INLINE void tile_body_##t##_##s(const int rows, int64_t k, const T *a, int64_t row, int64_t column,         \
                                            const S *b, int64_t ldb, T *keep, T *c, int64_t ldc, bool accumulate) {     \

@@ -29,7 +29,7 @@ WORDS(uint32_t, u32) /* integers wrap, so signed ones are multiplied as unsigned
 WORDS(uint64_t, u64)
 WORDS(uint32_t, pairs)
 
-/* ---- as they are --------------------------------------------------------------------------------------------------- */
+/* ---- as they are ------------------------------------------------------------------------------------------------- */
 #define OWN(T, t)                                                                                                      \
     INLINE vector_##t columns_##t##_##t(const T *p, int64_t row) { return (void)row, *(const loose_##t *)p; }          \
     INLINE four_##t four_##t##_##t(const T *p) { return *(const four_##t *)p; }                                        \
@@ -41,8 +41,9 @@ OWN(uint32_t, u32)
 OWN(uint64_t, u64)
 OWN(uint32_t, pairs)
 
-/* ---- narrower ones, converted ------------------------------------------------------------------------------------------ */
-/* Integers of 8 and 16 bits, each in a word of 32 bits: compilers take such conversions apart where there is an instruction. */
+/* ---- narrower ones, converted ------------------------------------------------------------------------------------ */
+/* Integers of 8 and 16 bits, each in a word of 32 bits: compilers take such conversions apart where there is an
+ * instruction. */
 #if defined(__AVX512F__)
 #define WIDEN_8(convert)  (vector_u32) _mm512_##convert##_epi32(_mm_loadu_si128((const void *)p))
 #define WIDEN_16(convert) (vector_u32) _mm512_##convert##_epi32(_mm256_loadu_si256((const void *)p))
@@ -80,7 +81,8 @@ INTEGERS(int16_t, i16, 16, cvtepi16)
 
 #define DECODE_NOTHING(words, floats, v) (v)
 #define DECODE_BF16(words, floats, v)    (floats)((v) << 16)
-/* As hd_f16_decode; the mantissa of an infinity or NaN is there already, so that its exponent is added to what it has. */
+/* As hd_f16_decode; the mantissa of an infinity or NaN is there already, so that its exponent is added to what it
+ * has. */
 #define DECODE_F16(words, floats, v)                                                                                   \
     (floats)((words)((floats)(((v)&0x7fff) << 13) * 0x1p112f) | ((words)(((v)&0x7c00) == 0x7c00) & 0x7f800000) |       \
              ((v)&0x8000) << 16)
@@ -103,7 +105,7 @@ INLINE four_f32 four_f32_f16(const uint16_t *p) { return four_f32_f16_in_words(p
 INLINE float one_f32_f16(const uint16_t *p, int64_t step) { return one_f32_f16_in_words(p, step); }
 INLINE float rest_f32_f16(const uint16_t *p) { return rest_f32_f16_in_words(p); }
 
-/* ---- pairs ----------------------------------------------------------------------------------------------------------- */
+/* ---- pairs ------------------------------------------------------------------------------------------------------- */
 typedef int16_t eight_i16 __attribute__((vector_size(16)));
 #define PAIRS(S, s)                                                                                                    \
     typedef S narrow8_##s __attribute__((vector_size(8 * sizeof(S)), aligned(sizeof(S)), may_alias));                  \

@@ -41,19 +41,18 @@ FROM_FLOAT_WIDE(double, uint64_t, 0, 0x1p64, UINT64_MAX)
         }                                                                                                              \
     }
 #define TO_BOOL_AND_FLOATS(from) CONVERT(from, b8, v != 0) CONVERT(from, f32, v) CONVERT(from, f64, v)
+/* clang-format off */
 #define FROM_INTEGER(from)                                                                                             \
     TO_BOOL_AND_FLOATS(from)                                                                                           \
-    CONVERT(from, u8, v)                                                                                               \
-    CONVERT(from, u16, v)                                                                                              \
-    CONVERT(from, u32, v) CONVERT(from, u64, v) CONVERT(from, i8, v) CONVERT(from, i16, v) CONVERT(from, i32, v)       \
-        CONVERT(from, i64, v)
+    CONVERT(from, u8, v) CONVERT(from, u16, v) CONVERT(from, u32, v) CONVERT(from, u64, v)                             \
+    CONVERT(from, i8, v) CONVERT(from, i16, v) CONVERT(from, i32, v) CONVERT(from, i64, v)
 #define FROM_FLOATING(from, F)                                                                                         \
     TO_BOOL_AND_FLOATS(from)                                                                                           \
-    CONVERT(from, u8, to_uint8_t_from_##F(v))                                                                          \
-    CONVERT(from, u16, to_uint16_t_from_##F(v))                                                                        \
+    CONVERT(from, u8, to_uint8_t_from_##F(v)) CONVERT(from, u16, to_uint16_t_from_##F(v))                              \
     CONVERT(from, u32, to_uint32_t_from_##F(v)) CONVERT(from, u64, to_uint64_t_from_##F(v))                            \
-        CONVERT(from, i8, to_int8_t_from_##F(v)) CONVERT(from, i16, to_int16_t_from_##F(v))                            \
-            CONVERT(from, i32, to_int32_t_from_##F(v)) CONVERT(from, i64, to_int64_t_from_##F(v))
+    CONVERT(from, i8, to_int8_t_from_##F(v)) CONVERT(from, i16, to_int16_t_from_##F(v))                                \
+    CONVERT(from, i32, to_int32_t_from_##F(v)) CONVERT(from, i64, to_int64_t_from_##F(v))
+/* clang-format on */
 FROM_INTEGER(b8)
 FROM_INTEGER(u8)
 FROM_INTEGER(u16)
@@ -94,7 +93,7 @@ STICKY(u32, (double)in[i])
 STICKY(i64, hd_i64_sticky(in[i]))
 STICKY(u64, hd_u64_sticky(in[i]))
 
-/* ---- transposing 8 x 8 elements of 4 bytes: pairs, then pairs of pairs, then halves ------------------------------- */
+/* ---- transposing 8 x 8 elements of 4 bytes: pairs, then pairs of pairs, then halves ------------------------------ */
 typedef uint32_t row8 __attribute__((vector_size(32), aligned(4), may_alias));
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 static void transpose_4(void *o, int64_t out_stride, const void *p, int64_t in_stride, int64_t rows, int64_t columns) {

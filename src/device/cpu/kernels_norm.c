@@ -1,7 +1,7 @@
 /* Normalised rows for one instruction set HD_ISA, f32 and f64: layer_norm, rms_norm and their gradients.
  *
- * A row is read twice for its statistics, the second time around its mean, so that nothing cancels; it is in the cache by
- * then. What the mean lost when it was rounded is carried as `rest`. */
+ * A row is read twice for its statistics, the second time around its mean, so that nothing cancels; it is in the cache
+ * by then. What the mean lost when it was rounded is carried as `rest`. */
 #include "device/cpu/kernels_isa.h"
 
 #include <math.h>
@@ -10,8 +10,8 @@ enum { BLOCK = 4096, WIDE = 4 }; /* elements that are summed in the type itself;
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* SUMS(label, count, VALUES): sums of `count` values per element over n elements; VALUES gives them in v[], from x[i], and
- * from y[i] and w[i] where there are any. */
+/* SUMS(label, count, VALUES): sums of `count` values per element over n elements; VALUES gives them in v[], from x[i],
+ * and from y[i] and w[i] where there are any. */
 #define SUM_LOOP(T, t, count, step, E, ...)                                                                            \
     for (; i + (step) <= end; i += (step)) {                                                                           \
         _Pragma("GCC unroll 4") for (int k = 0; k < (step) / LANES_##t; ++k) {                                         \

@@ -1,13 +1,15 @@
-/* Products of f32 in the processor's matrix unit (AMX), which multiplies tiles of bf16 and sums up in f32. A number of 24 bits
- * is the sum of three of 8 bits, exactly: x = high + middle + low. Of the nine products of two such numbers the three smallest
- * are below what f32 holds; the other six are made one after the other. bf16 itself is one part.
+/* Products of f32 in the processor's matrix unit (AMX), which multiplies tiles of bf16 and sums up in f32. A number of
+ * 24 bits is the sum of three of 8 bits, exactly: x = high + middle + low. Of the nine products of two such numbers the
+ * three smallest are below what f32 holds; the other six are made one after the other. bf16 itself is one part.
  *
- * A packed strip of A has 32 rows, a packed panel of B 32 columns, both [steps of 32 along k][parts][2 tiles][16][32 bf16]:
- * a line of a tile of A is a row, a line of a tile of B a pair of rows. The unit takes bf16 in pairs along k; here a pair is
- * (t, t + 16) of a step, so that two vectors become one by a shift.
+ * A packed strip of A has 32 rows, a packed panel of B 32 columns, both [steps of 32 along k][parts][2 tiles][16][32
+ * bf16]:
+ * a line of a tile of A is a row, a line of a tile of B a pair of rows. The unit takes bf16 in pairs along k; here a
+ * pair is (t, t + 16) of a step, so that two vectors become one by a shift.
  *
- * The unit takes subnormal parts for zero, and parts of infinity are no numbers: operands with such elements, or with rows or
- * columns so small that their parts matter, are packed as they are behind a MARK, and multiplied by the vector unit. */
+ * The unit takes subnormal parts for zero, and parts of infinity are no numbers: operands with such elements, or with
+ * rows or columns so small that their parts matter, are packed as they are behind a MARK, and multiplied by the vector
+ * unit. */
 #include "device/cpu/kernels_isa.h"
 
 #include <immintrin.h>
@@ -25,7 +27,7 @@ enum {
 };
 static const uint32_t MARK = 0xffffffff; /* a pair of NaN, of which parts are never made */
 
-/* ---- parts -------------------------------------------------------------------------------------------------------------- */
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
 typedef __m512i words;
 
 INLINE words top_of(words x) { return _mm512_and_si512(x, _mm512_set1_epi32((int)0xffff0000)); }
@@ -35,7 +37,8 @@ INLINE words without_top(words x) {
 INLINE words pair_of(words x, words y) { /* the upper halves of two numbers */
     return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(x, 16), y);
 }
-/* A line of each part's tile, from the first and the second elements of its pairs, whose upper halves are the first part. */
+/* A line of each part's tile, from the first and the second elements of its pairs, whose upper halves are the first
+ * part. */
 INLINE void put_line(const int parts, words first, words x, words y, uint16_t *line) {
     _mm512_storeu_si512(line, first);
     for (int i = 1; i < parts; ++i) {
@@ -78,7 +81,8 @@ INLINE words load_f16(const uint16_t *p, __mmask16 lanes) {
     return _mm512_castps_si512(_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes, p)));
 }
 
-/* Their first part, given where the first of them lies and how many there are there: whole ones come shifted from memory. */
+/* Their first part, given where the first of them lies and how many there are there: whole ones come shifted from
+ * memory. */
 INLINE words first_of_f32(const float *p, words x, words y, int64_t count) {
     return count >= 16 ? _mm512_mask_loadu_epi16(y, 0x55555555, (const uint16_t *)p + 1) : pair_of(x, y);
 }
@@ -134,8 +138,8 @@ static void turn_tile(uint16_t *tile) {
         for (int i = 0; i < SIDE; ++i) usual = is_usual_line(of[i]) && usual;                                          \
         return usual;                                                                                                  \
     }
-/* Lines [begin, end) of a step whose vectors run across k: a line for each pair of rows of B or columns of A, `along` apart;
- * `left` elements are left along k. */
+/* Lines [begin, end) of a step whose vectors run across k: a line for each pair of rows of B or columns of A, `along`
+ * apart; `left` elements are left along k. */
 #define ACROSS_K(PARTS, S, s)                                                                                          \
     INLINE void lines_across_##PARTS##_##s(uint16_t *out, const S *from, int64_t begin, int64_t end, int64_t count,    \
                                            int64_t left, int64_t along, seen of[2], const bool asks) {                 \
@@ -213,7 +217,7 @@ static void turn_tile(uint16_t *tile) {
         pack_##PARTS##_##s(out, b, columns, k, column, row, false);                                                    \
     }
 
-/* ---- products ------------------------------------------------------------------------------------------------------------- */
+/* ---- products ---------------------------------------------------------------------------------------------------- */
 /* What is packed as it is, or parts together again: 32 rows or columns of a step, [i][t]. */
 static void restore_step(float *to, const uint16_t *packed, int64_t steps, int64_t step, bool is_a) {
     if (*(const uint32_t *)packed == MARK) {
@@ -262,8 +266,8 @@ static void multiply_plainly(int64_t rows, int64_t k, const uint16_t *a, const u
     }
 }
 
-/* Tiles 0 to 3 are those of C, 4 and 5 of A, 6 and 7 of B. Compilers do not know that they are read from memory: what was
- * written there has to be settled first. */
+/* Tiles 0 to 3 are those of C, 4 and 5 of A, 6 and 7 of B. Compilers do not know that they are read from memory: what
+ * was written there has to be settled first. */
 INLINE void settle(void) { __asm__ volatile("" ::: "memory"); }
 INLINE void zero_c(void) {
     _tile_zero(0);
@@ -335,8 +339,8 @@ INLINE void multiply(const int parts, int64_t rows, int64_t k, const uint16_t *a
     put_c(c, ldc, rows, accumulate);
 }
 
-/* A strip times a panel of B where it is, which is packed two steps ahead, while the matrix unit multiplies: what has just been
- * written cannot be read as a tile yet. */
+/* A strip times a panel of B where it is, which is packed two steps ahead, while the matrix unit multiplies: what has
+ * just been written cannot be read as a tile yet. */
 #define FIRST(S, s)                                                                                                    \
     static void first_##s(int64_t k, const void *x, int64_t row, int64_t column, const void *y, int64_t ldb,           \
                           void *keep, void *c, int64_t ldc, bool accumulate) {                                         \
@@ -404,7 +408,7 @@ FIRST(uint16_t, f16)
 MULTIPLY(3)
 MULTIPLY(1)
 
-/* ---- the unit --------------------------------------------------------------------------------------------------------------- */
+/* ---- the unit ---------------------------------------------------------------------------------------------------- */
 static const struct configuration {
     uint8_t palette, start, reserved[14];
     uint16_t line_bytes[16];

@@ -1,5 +1,5 @@
-/* Runs of pixels for one instruction set HD_ISA: what packing patches of images comes down to, and windows of a single channel.
- * The same run is taken from many channels, so the way to copy its length is chosen once. */
+/* Runs of pixels for one instruction set HD_ISA: what packing patches of images comes down to, and windows of a single
+ * channel. The same run is taken from many channels, so the way to copy its length is chosen once. */
 #include "device/cpu/kernels_isa.h"
 
 #include <string.h>
@@ -31,8 +31,8 @@ static void copy_runs(char *restrict out, int64_t out_row, const char *restrict 
 #define EVEN_ODD_4(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 9, 11, 13, 15)
 #define EVEN_8(a, b)     __builtin_shufflevector(a, b, 0, 2, 4, 6)
 #define EVEN_ODD_8(a, b) __builtin_shufflevector(a, b, 0, 2, 5, 7)
-/* Every other element, a vector at a time. The last vector begins where it must to end with the last element: nothing behind
- * that is read. */
+/* Every other element, a vector at a time. The last vector begins where it must to end with the last element: nothing
+ * behind that is read. */
 #define RUNS(U, u)                                                                                                     \
     typedef U pixels_##u __attribute__((vector_size(32), aligned(sizeof(U)), may_alias));                              \
     enum { PIXELS_##u = 32 / sizeof(U) };                                                                              \
@@ -66,7 +66,7 @@ static void copy_runs(char *restrict out, int64_t out_row, const char *restrict 
 RUNS(uint32_t, 4)
 RUNS(uint64_t, 8)
 
-/* ---- windows of one channel ------------------------------------------------------------------------------------------ */
+/* ---- windows of one channel -------------------------------------------------------------------------------------- */
 #define TAPS(T, t)                                                                                                     \
     typedef T vector_##t __attribute__((vector_size(VECTOR)));                                                         \
     typedef T loose_##t __attribute__((vector_size(VECTOR), aligned(sizeof(T)), may_alias)); /* any address */         \
@@ -93,7 +93,7 @@ RUNS(uint64_t, 8)
 TAPS(float, f32)
 TAPS(double, f64)
 
-/* ---- windows that are pooled ----------------------------------------------------------------------------------------- */
+/* ---- windows that are pooled ------------------------------------------------------------------------------------- */
 /* BODY for i in [0, n), with v the element that result i sees; the usual steps are known to the compiler. */
 #define EACH_RESULT(T, BODY)                                                                                           \
     const T *restrict x = from;                                                                                        \

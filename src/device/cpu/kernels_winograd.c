@@ -1,6 +1,6 @@
-/* Winograd's convolution F(2x2, 3x3) for one instruction set HD_ISA: a tile of 2 x 2 results is made of 16 products instead of
- * 36, of what these functions make of a patch of 4 x 4 and of a window of 3 x 3; see conv_winograd.c. Everything here is sums,
- * differences and halves, so that small whole numbers stay exact. */
+/* Winograd's convolution F(2x2, 3x3) for one instruction set HD_ISA: a tile of 2 x 2 results is made of 16 products
+ * instead of 36, of what these functions make of a patch of 4 x 4 and of a window of 3 x 3; see conv_winograd.c.
+ * Everything here is sums, differences and halves, so that small whole numbers stay exact. */
 #include "device/cpu/kernels_isa.h"
 
 #include <string.h>
@@ -30,7 +30,7 @@ enum { STRIP_VECTORS = (TILE_ROWS + LANES - 1) / LANES, STRIP = STRIP_VECTORS * 
 #define ODD(a, b)   __builtin_shufflevector(a, b, 1, 3, 5, 7)
 #endif
 
-/* ---- windows: G w G' -------------------------------------------------------------------------------------------------- */
+/* ---- windows: G w G' --------------------------------------------------------------------------------------------- */
 INLINE void window(vector out[4], vector a, vector b, vector c) {
     const vector outer = 0.5f * (a + c), inner = 0.5f * b;
     out[0] = a;
@@ -62,7 +62,7 @@ static void windows(float *out, int64_t apart, const float *weight, const int64_
     }
 }
 
-/* ---- patches: B' d B -------------------------------------------------------------------------------------------------- */
+/* ---- patches: B' d B --------------------------------------------------------------------------------------------- */
 INLINE void patch(vector out[4], vector a, vector b, vector c, vector d) {
     out[0] = a - c;
     out[1] = b + c;
@@ -86,7 +86,7 @@ static void patches(float *out, int64_t apart, const float *lines, int64_t line,
     }
 }
 
-/* ---- results: A' m A -------------------------------------------------------------------------------------------------- */
+/* ---- results: A' m A --------------------------------------------------------------------------------------------- */
 /* Two columns of results side by side. */
 INLINE vector put_columns(float *out, vector left, vector right) {
     *(loose *)out = FRONT(left, right);

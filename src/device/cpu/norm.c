@@ -1,5 +1,5 @@
-/* layer_norm, rms_norm and their gradients: rows are independent, so threads share them out. The gradients of weight and
- * bias are sums over rows: of pieces of a fixed size, folded in order, so that they do not depend on the number of
+/* layer_norm, rms_norm and their gradients: rows are independent, so threads share them out. The gradients of weight
+ * and bias are sums over rows: of pieces of a fixed size, folded in order, so that they do not depend on the number of
  * threads. */
 #include "device/cpu/cpu.h"
 

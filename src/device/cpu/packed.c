@@ -1,5 +1,5 @@
-/* Matrices that are packed where they lie. A block of rows takes as much memory packed as before, so that only one of them has
- * to be put aside at a time. */
+/* Matrices that are packed where they lie. A block of rows takes as much memory packed as before, so that only one of
+ * them has to be put aside at a time. */
 #include "device/cpu/product.h"
 
 #include "core/pool.h"

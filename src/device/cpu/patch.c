@@ -1,4 +1,5 @@
-/* A panel of pixels is cut into runs along rows of the grid; each is a run of the image, or zeros, for every channel. */
+/* A panel of pixels is cut into runs along rows of the grid; each is a run of the image, or zeros, for every
+ * channel. */
 #include "device/cpu/patch.h"
 #include "device/cpu/sizes.h"
 

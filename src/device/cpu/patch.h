@@ -1,5 +1,5 @@
-/* Patches: what one tap of a convolution's window sees at successive pixels, with zeros outside of the image. All images
- * have three axes here; those that an image lacks have size 1. */
+/* Patches: what one tap of a convolution's window sees at successive pixels, with zeros outside of the image. All
+ * images have three axes here; those that an image lacks have size 1. */
 #ifndef HD_DEVICE_CPU_PATCH_H
 #define HD_DEVICE_CPU_PATCH_H
 

@@ -1,4 +1,5 @@
-/* Measuring the machine: the matrix product's own micro-kernel from the nearest caches, and copies too large for any. */
+/* Measuring the machine: the matrix product's own micro-kernel from the nearest caches, and copies too large for
+ * any. */
 #include "device/cpu/peak.h"
 #include "core/memory.h"
 #include "core/pool.h"

@@ -1,6 +1,7 @@
-/* Pooling and its gradients. Each plane (what lies on the last axes) is one thread's, forward and back. Where the windows of
- * an axis begin and end is worked out once. Results side by side are computed together, a tap of their windows at a time, so that
- * nothing depends on what the numbers are; windows of different lengths (adaptive ones) one by one. */
+/* Pooling and its gradients. Each plane (what lies on the last axes) is one thread's, forward and back. Where the
+ * windows of an axis begin and end is worked out once. Results side by side are computed together, a tap of their
+ * windows at a time, so that nothing depends on what the numbers are; windows of different lengths (adaptive ones) one
+ * by one. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/sizes.h"
 
@@ -35,7 +36,7 @@ typedef struct pool_job {
     bool exclude_padding;
 } pool_job;
 
-/* ---- results side by side ------------------------------------------------------------------------------------------------- */
+/* ---- results side by side ---------------------------------------------------------------------------------------- */
 typedef enum wanted { SUM, BEST, PLACE } wanted;
 /* Some results of a line, `count` from `first` on, and what is wanted of them. */
 typedef struct together {
@@ -75,7 +76,7 @@ static void see_all(const pool_job *j, const char *x, const window *a, const win
         for (int64_t y = b->begin; y < b->end; y += j->step[1]) see_line(j, x, (z * j->image[1] + y) * j->image[2], t);
 }
 
-/* ---- one plane, one type --------------------------------------------------------------------------------------------------- */
+/* ---- one plane, one type ----------------------------------------------------------------------------------------- */
 #define POOL(T)                                                                                                        \
     /* the place of the largest in a window; -1 in one that sees only padding */                                       \
     static int64_t largest_##T(const pool_job *j, const T *x, const window *a, const window *b, const window *c) {     \
@@ -171,7 +172,7 @@ static void run_planes(void *context, int64_t begin, int64_t end) {
     }
 }
 
-/* ---- windows ------------------------------------------------------------------------------------------------------------------ */
+/* ---- windows ----------------------------------------------------------------------------------------------------- */
 static void find_windows(const hd_pool_attributes *a, int axis, int64_t image, int64_t result, window *out) {
     for (int64_t i = 0; i < result; ++i) {
         if (axis < 0) {

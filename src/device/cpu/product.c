@@ -48,7 +48,7 @@ bool hd_cpu_product_packs_in_place(const hd_call *call, hd_product_way way, hd_p
     return !is_conv(call) && hd_contract_product_packs_in_place(call, way, out);
 }
 
-/* ---- dtypes ---------------------------------------------------------------------------------------------------------------- */
+/* ---- dtypes ------------------------------------------------------------------------------------------------------ */
 hd_dtype hd_cpu_product_dtype(hd_dtype result) {
     if (hd_dtype_is_float(result)) return (hd_dtype)hd_compute_dtype[hd_dtype_compute[result]];
     return hd_dtype_bytes[result] < 4 ? HD_I32
@@ -70,7 +70,7 @@ bool hd_cpu_product_reads(hd_dtype result, hd_dtype operand) {
 
 int hd_cpu_product_columns(hd_dtype tile) { return hd_gemm_kernels_for(tile)->nr; }
 
-/* ---- the plain way to finish ------------------------------------------------------------------------------------------- */
+/* ---- the plain way to finish ------------------------------------------------------------------------------------- */
 hd_plain_finish hd_cpu_product_plain(const hd_op *op, const hd_shape *result, hd_dtype dtype) {
     hd_plain_finish f = {.dtype = dtype, .bias_dtype = dtype, .columns = result->size[result->rank - 1]};
     if (op->family != HD_FAMILY_CONV) return f;

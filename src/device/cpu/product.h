@@ -5,23 +5,23 @@
 #include "core/execute.h"
 #include "ops/op.h"
 
-/* The result as a matrix: rows are all outer axes of a matrix product, the images and channels of a convolution; columns are
- * its last axis, or a convolution's pixels.
+/* The result as a matrix: rows are all outer axes of a matrix product, the images and channels of a convolution;
+ * columns are its last axis, or a convolution's pixels.
  * Called once for every part of it, when that is complete and in cache, on any thread: `tile` has `rows` rows, `stride`
  * elements apart, of `columns` columns. It is free to be written. */
 typedef void (*hd_product_finish)(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows,
                                   int64_t column, int64_t columns);
-/* Computes `rows` rows of the first operand from `row` on, counted through all its outer axes as those of the result are, and
- * writes them to `out`, one behind the other. Called for each row once, on any thread. */
+/* Computes `rows` rows of the first operand from `row` on, counted through all its outer axes as those of the result
+ * are, and writes them to `out`, one behind the other. Called for each row once, on any thread. */
 typedef void (*hd_product_begin)(void *context, void *out, int64_t row, int64_t rows);
 enum { HD_PRODUCT_SHARED = 64 * 64 * 64 }; /* multiplications from which on threads share a product, as a rule */
-/* What a product with a result of this dtype is computed in, and the dtype of its tiles: small floats in f32, integers in 32
- * or 64 bits. */
+/* What a product with a result of this dtype is computed in, and the dtype of its tiles: small floats in f32, integers
+ * in 32 or 64 bits. */
 hd_dtype hd_cpu_product_dtype(hd_dtype result);
 /* That such a product reads operands of this dtype as they are; what it does not read has to be converted first. */
 bool hd_cpu_product_reads(hd_dtype result, hd_dtype operand);
-/* How a product is computed where there is a choice: what tuning tries. All zero: by rules, from what it costs. Results of
- * different ways differ in rounding; those of one do not depend on the number of threads. */
+/* How a product is computed where there is a choice: what tuning tries. All zero: by rules, from what it costs. Results
+ * of different ways differ in rounding; those of one do not depend on the number of threads. */
 typedef enum hd_product_unit { HD_UNIT_BY_COST, HD_UNIT_VECTOR, HD_UNIT_MATRIX, HD_UNITS } hd_product_unit;
 typedef enum hd_product_share { HD_SHARE_BY_SIZE, HD_SHARE_ROWS, HD_SHARE_COLUMNS, HD_SHARES } hd_product_share;
 typedef enum hd_product_windows {
@@ -46,9 +46,9 @@ static inline bool hd_product_way_is_rule(hd_product_way way) {
 static inline bool hd_product_way_is_sound(hd_product_way way) {
     return way.unit < HD_UNITS && way.share < HD_SHARES && way.k_block % HD_K_STEP == 0 && way.windows < HD_WINDOWS;
 }
-/* A call of matmul or affine (without its bias) on operands that such a product reads, or of conv or conv_transpose on those
- * of one dtype, f32 or f64; the call's output says only which dtype and shape the result has: it is nowhere but in the
- * tiles. */
+/* A call of matmul or affine (without its bias) on operands that such a product reads, or of conv or conv_transpose on
+ * those of one dtype, f32 or f64; the call's output says only which dtype and shape the result has: it is nowhere but
+ * in the tiles. */
 typedef struct hd_product {
     const hd_call *call;
     hd_product_way way;
@@ -58,8 +58,8 @@ typedef struct hd_product {
     size_t room_bytes;
     hd_product_finish finish;
     void *context;
-    /* Of matmul and affine: the first operand, contiguous and with the batch axes of the result, is nowhere in memory, and what
-     * its tensor says is its dtype and shape; rows are computed where they are used. NULL: it is in memory. */
+    /* Of matmul and affine: the first operand, contiguous and with the batch axes of the result, is nowhere in memory,
+     * and what its tensor says is its dtype and shape; rows are computed where they are used. NULL: it is in memory. */
     hd_product_begin begin;
     void *begin_context;
 } hd_product;
@@ -83,8 +83,8 @@ typedef struct hd_packed_matrix {
     int64_t rows, columns, block, panel;
     size_t bytes; /* of an element */
 } hd_packed_matrix;
-/* That the second operand of such a call, when it is all there is in its memory, can be packed there, as hd_cpu_product_pack
- * would do it elsewhere. */
+/* That the second operand of such a call, when it is all there is in its memory, can be packed there, as
+ * hd_cpu_product_pack would do it elsewhere. */
 bool hd_cpu_product_packs_in_place(const hd_call *call, hd_product_way way, hd_packed_matrix *out);
 /* Bytes to work with while doing that; doing it; and the matrix as it was. */
 size_t hd_packed_matrix_room(const hd_packed_matrix *m);
@@ -112,7 +112,8 @@ hd_error hd_conv_product_pack(hd_thread *thread, const hd_call *call, hd_product
 bool hd_conv_product_packs_alike(const hd_call *call, hd_product_way way, const hd_call *other,
                                  hd_product_way other_way);
 
-/* An elementwise row, by the device's own kernel: of the product alone, or of it and one more operand, of the tiles' dtype. */
+/* An elementwise row, by the device's own kernel: of the product alone, or of it and one more operand, of the tiles'
+ * dtype. */
 typedef struct hd_product_step {
     uint16_t op;       /* hd_op_id */
     bool is_second;    /* the product is the row's second operand */
@@ -120,8 +121,8 @@ typedef struct hd_product_step {
     int64_t other_row; /* from one of its rows to the next: the result's columns; 0: it has one row */
     double numbers[3]; /* memory for the row's numbers, in the dtype of the tiles */
 } hd_product_step;
-/* A `finish` that adds a bias, applies a few rows, and stores: what needs no compiled kernel. Small floats are rounded to what
- * they are after each of them, as if they had been in memory. The context is a hd_plain_finish. */
+/* A `finish` that adds a bias, applies a few rows, and stores: what needs no compiled kernel. Small floats are rounded
+ * to what they are after each of them, as if they had been in memory. The context is a hd_plain_finish. */
 typedef struct hd_plain_finish {
     hd_dtype dtype; /* of the result; rows are applied only when the tiles' elements are what rows compute with */
     int64_t columns, channels; /* of the result; channels 0: the bias has one element for each column */
@@ -133,8 +134,8 @@ typedef struct hd_plain_finish {
 } hd_plain_finish;
 /* For a result of this shape: only addresses and steps are missing. */
 hd_plain_finish hd_cpu_product_plain(const hd_op *op, const hd_shape *result, hd_dtype dtype);
-/* Where a tile with this first element lies in the end, its rows `columns` of the result apart, when it may as well be made
- * there, for `finish` to complete it in place; NULL: `finish` puts it somewhere else. */
+/* Where a tile with this first element lies in the end, its rows `columns` of the result apart, when it may as well be
+ * made there, for `finish` to complete it in place; NULL: `finish` puts it somewhere else. */
 void *hd_cpu_product_place(hd_product_finish finish, void *context, int64_t row, int64_t column);
 void hd_cpu_product_store(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows, int64_t column,
                           int64_t columns);

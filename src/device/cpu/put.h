@@ -1,20 +1,20 @@
-/* Elements at indices of memory that is there. A scatter is a copy and then this; a compiled one that changes state does
- * without the copy: it takes what is there, in case the run fails, and writes. */
+/* Elements at indices of memory that is there. A scatter is a copy and then this; a compiled one that changes state
+ * does without the copy: it takes what is there, in case the run fails, and writes. */
 #ifndef HD_DEVICE_CPU_PUT_H
 #define HD_DEVICE_CPU_PUT_H
 
 #include "ops/op.h"
 
-/* The shape of the places that an index along an axis names: its own, or that without the axes behind when it says the same for
- * all elements there, as one that was broadcast does. */
+/* The shape of the places that an index along an axis names: its own, or that without the axes behind when it says the
+ * same for all elements there, as one that was broadcast does. */
 hd_shape hd_cpu_places_shape(const hd_tensor *index, int axis);
-/* Fills `places`, contiguous i64 of that shape or the index's own, with the indices counted from the beginning of an axis of size `bound`; an
- * error names the first that is out of range. */
+/* Fills `places`, contiguous i64 of that shape or the index's own, with the indices counted from the beginning of an
+ * axis of size `bound`; an error names the first that is out of range. */
 hd_error hd_cpu_find_places(hd_thread *thread, hd_tensor *places, hd_tensor *index, int64_t bound);
 /* taken <- the elements of x at places. All are contiguous, the dtypes equal; `taken` has the shape of the index. */
 void hd_cpu_take(hd_tensor *taken, const hd_tensor *x, int axis, const hd_tensor *places);
-/* Writes or combines `source`, one element after the other, so that duplicates have one meaning. As for hd_cpu_take; small
- * floats can only be written, combining them needs f32. */
+/* Writes or combines `source`, one element after the other, so that duplicates have one meaning. As for hd_cpu_take;
+ * small floats can only be written, combining them needs f32. */
 void hd_cpu_put(hd_tensor *x, int axis, hd_scatter_mode mode, const hd_tensor *places, const hd_tensor *source);
 
 #endif

@@ -73,7 +73,7 @@ static void draw_range(void *context, int64_t begin, int64_t end) {
     }
 }
 
-/* ---- permutation: the order of random keys ------------------------------------------------------------------------- */
+/* ---- permutation: the order of random keys ----------------------------------------------------------------------- */
 typedef struct keyed {
     uint64_t key;
     int64_t index;
@@ -97,7 +97,7 @@ static hd_error permutation(hd_thread *thread, const hd_random_attributes *a, hd
     return HD_OK;
 }
 
-/* ---- multinomial ------------------------------------------------------------------------------------------------------ */
+/* ---- multinomial ------------------------------------------------------------------------------------------------- */
 static hd_error check_weights(const double *w, int64_t n, int64_t row, int64_t needed, double *total) {
     int64_t positive = 0;
     *total = 0;

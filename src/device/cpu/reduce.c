@@ -35,7 +35,7 @@ typedef struct reduction {
     int64_t pieces, piece;
 } reduction;
 
-/* ---- axes ------------------------------------------------------------------------------------------------------------ */
+/* ---- axes -------------------------------------------------------------------------------------------------------- */
 static void add_axis(axes_list *list, int64_t size, int64_t stride) {
     hd_space *s = &list->space;
     s->count *= size;
@@ -62,7 +62,7 @@ static int64_t offset_of(const axes_list *list, const int64_t *coordinate) {
     return offset;
 }
 
-/* ---- rows: one result at a time --------------------------------------------------------------------------------------- */
+/* ---- rows: one result at a time ---------------------------------------------------------------------------------- */
 static void reduce_row(const reduction *r, const char *base, int64_t begin, int64_t end, void *accumulator) {
     const axes_list *gone = &r->gone;
     const int last = gone->space.rank - 1;
@@ -87,7 +87,7 @@ static void reduce_row(const reduction *r, const char *base, int64_t begin, int6
     }
 }
 
-/* ---- strips: neighbouring results together ----------------------------------------------------------------------------- */
+/* ---- strips: neighbouring results together ----------------------------------------------------------------------- */
 static void reduce_strip(const reduction *r, const char *base, int64_t width, int64_t stride, int64_t begin,
                          int64_t end, void *accumulator) {
     const axes_list *gone = &r->gone;
@@ -122,7 +122,8 @@ static void set_identity(const reduction *r, char *accumulator, int64_t n) {
         memcpy(accumulator + (size_t)i * r->accumulator_bytes, r->identity, r->accumulator_bytes);
 }
 
-/* Results that lie side by side. Threads never share a narrow strip: cut in two it would be added up in another order. */
+/* Results that lie side by side. Threads never share a narrow strip: cut in two it would be added up in another
+ * order. */
 static int64_t whole_strip(const reduction *r) { return r->kept.space.size[r->kept.space.rank - 1]; }
 
 /* A narrow strip, [many, width] in one piece of memory with width < 64: several rows are taken as one long row, and the
@@ -143,7 +144,7 @@ static bool reduce_narrow(const reduction *r, const char *base, int64_t width, i
     return true;
 }
 
-/* ---- the work of one thread ---------------------------------------------------------------------------------------------- */
+/* ---- the work of one thread -------------------------------------------------------------------------------------- */
 static void reduce_results(const reduction *r, int64_t first, int64_t after, int64_t begin, int64_t end, char *out) {
     const axes_list *kept = &r->kept;
     const int last = kept->space.rank - 1;
@@ -190,7 +191,7 @@ static void run_piece(void *context, int64_t piece) {
                    r->out + (size_t)(piece * r->kept.space.count) * r->accumulator_bytes);
 }
 
-/* ---- what a row of the table means ---------------------------------------------------------------------------------------- */
+/* ---- what a row of the table means ------------------------------------------------------------------------------- */
 static void choose_types(reduction *r, hd_op_id op, hd_dtype dtype) {
     hd_reduction kind = op == HD_OP_sum                      ? HD_REDUCE_SUM
                         : op == HD_OP_prod                   ? HD_REDUCE_PROD
@@ -282,7 +283,7 @@ hd_error hd_cpu_reduce(hd_thread *thread, hd_call *call) {
     return status;
 }
 
-/* ---- argmax and argmin: the first of equals, or the first NaN ------------------------------------------------------------ */
+/* ---- argmax and argmin: the first of equals, or the first NaN ---------------------------------------------------- */
 typedef struct arg_job {
     const char *data;
     const hd_tensor *x;
