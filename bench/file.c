@@ -27,7 +27,7 @@ static void fail(const char *what) {
 /* y = x + the first number of every constant, or of the first constant alone. */
 static hd_script *gigabyte(bool all) {
     hd_tensor *constant[PARTS];
-    for (int i = 0; i < PARTS; ++i) constant[i] = hd_full(HD_SHAPE(PART), i + 1, HD_F32);
+    for (int i = 0; i < PARTS; ++i) constant[i] = hd_full(HD_SHAPE(PART), HD_F32, i + 1);
     hd_builder *b = hd_builder_new("gigabyte");
     hd_builder_start(b);
     hd_tensor *y = hd_input("x", HD_SHAPE(), HD_F32);
@@ -68,7 +68,7 @@ static void save_gigabyte(bench *b) {
     HD_SCOPE;
     choose_paths();
     hd_script *s = gigabyte(true);
-    hd_tensor *numbers = hd_full(HD_SHAPE(PART), 1, HD_F32);
+    hd_tensor *numbers = hd_full(HD_SHAPE(PART), HD_F32, 1);
     double ours = INFINITY, plain = INFINITY;
     for (int i = 0; i < TURNS && hd_ok(); ++i) {
         ours = fmin(ours, save(s));

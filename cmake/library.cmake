@@ -101,7 +101,7 @@ endforeach()
 add_library(hodu_objects OBJECT ${HODU_SOURCES})
 target_include_directories(hodu_objects PUBLIC ${PROJECT_SOURCE_DIR}/include PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(hodu_objects PRIVATE hodu_warnings Threads::Threads)
-target_compile_definitions(hodu_objects PRIVATE _GNU_SOURCE)
+target_compile_definitions(hodu_objects PRIVATE _GNU_SOURCE HD_UNCHECKED_CALLS) # it defines what macros would wrap
 foreach(isa ${HODU_ISAS_BUILT})
   string(TOUPPER ${isa} ISA)
   target_compile_definitions(hodu_objects PRIVATE HD_HAS_${ISA}=1) # HD_HAS_AVX2: see src/device/cpu/cpu.c

@@ -94,6 +94,38 @@ static void write_comment(const char *document, const char *types) {
     write_lines(text, 0, " * ");
 }
 
+/* The names of a signature's parameters, "(hd_shape shape, hd_dtype dtype)" as "shape, dtype", with HD_ONLY_DTYPE around
+ * a dtype when `checked`. */
+static void write_names(const char *signature, int checked) {
+    for (const char *at = signature + 1; *at != '\0';) {
+        const size_t length = strcspn(at, ",)");
+        size_t begin = length;
+        while (begin > 0 && at[begin - 1] != ' ' && at[begin - 1] != '*') --begin;
+        const int wrapped = checked && strncmp(at, "hd_dtype ", 9) == 0;
+        printf(wrapped ? "HD_ONLY_DTYPE(%.*s)" : "%.*s", (int)(length - begin), at + begin);
+        if (at[length] == ')') return;
+        printf(", ");
+        for (at += length + 1; *at == ' ';) ++at;
+    }
+}
+
+/* Macros of the functions' own names, for every op that takes a dtype and numbers, which could be exchanged. */
+static void write_checked_calls(void) {
+    puts("/* A number in the place of a dtype is an error when the program is compiled. */\n"
+         "#if !defined(__cplusplus) && !defined(HD_UNCHECKED_CALLS)\n/* clang-format off */");
+    for (int i = 0; i < OTHER_COUNT; ++i) {
+        const other *o = &others[i];
+        if (is(o->kind, "section") || strstr(o->signature, "hd_dtype ") == NULL) continue;
+        if (strstr(o->signature, "double ") == NULL && strstr(o->signature, "int64_t ") == NULL) continue;
+        printf("#define hd_%s(", o->name);
+        write_names(o->signature, 0);
+        printf(") hd_%s(", o->name);
+        write_names(o->signature, 1);
+        puts(")");
+    }
+    puts("/* clang-format on */\n#endif");
+}
+
 static void write_header(void) {
     puts("/* Every op, written by tools/generate.c from src/ops/elementwise.def and src/ops/ops.def: edit those.\n"
          " * An op returns a new tensor that belongs to the current scope, or NULL when an error is pending. */\n"
@@ -120,7 +152,9 @@ static void write_header(void) {
             write_lines(text, open, "");
         }
     }
-    puts("HD_END_DECLS\n\n#endif");
+    puts("HD_END_DECLS\n");
+    write_checked_calls();
+    puts("\n#endif");
 }
 
 static void write_cell(const char *text) {

@@ -1,7 +1,7 @@
 /* One script, a hundred inputs. */
 #include "check.h"
 
-static hd_tensor *generate_input(int i) { return hd_full(HD_SHAPE(3), i, HD_F32); }
+static hd_tensor *generate_input(int i) { return hd_full(HD_SHAPE(3), HD_F32, i); }
 
 int main(void) {
     HD_SCOPE;
@@ -20,7 +20,7 @@ int main(void) {
         hd_script_set_input(script, "offset", ones);
         hd_script_set_input(script, "x", generate_input(i));
         hd_tensor *result = hd_outputs_get(hd_script_run(script), "result");
-        CHECK_CLOSE(result, hd_full(HD_SHAPE(3), i * i + 1, HD_F32));
+        CHECK_CLOSE(result, hd_full(HD_SHAPE(3), HD_F32, i * i + 1));
         if (i == 0) first = hd_keep(result);
     }
     CHECK_EQUAL(compilations(script), 1);
@@ -29,7 +29,7 @@ int main(void) {
 
     /* What is kept: only x is set anew here. */
     hd_script_set_input(script, "x", generate_input(7));
-    CHECK_CLOSE(hd_outputs_get(hd_script_run(script), "result"), hd_full(HD_SHAPE(3), 50, HD_F32));
+    CHECK_CLOSE(hd_outputs_get(hd_script_run(script), "result"), hd_full(HD_SHAPE(3), HD_F32, 50));
     hd_script_clear_inputs(script);
     hd_script_run(script);
     CHECK_ERROR("\"x\", \"offset\"");

@@ -44,7 +44,7 @@ static hd_script *build_unrolled(void) {
     hd_optimizer *optimizer = hd_sgd(hd_module_parameters(linear), 0.01, NULL);
     hd_tensor *input = hd_input("input", HD_SHAPE(100, 3), HD_F32);
     hd_tensor *target = hd_input("target", HD_SHAPE(100, 1), HD_F32);
-    hd_tensor *final_loss = hd_full(HD_SHAPE(), 0, HD_F32);
+    hd_tensor *final_loss = hd_full(HD_SHAPE(), HD_F32, 0);
     for (int i = 0; i < EPOCHS; ++i) {
         HD_SCOPE;
         final_loss = hd_keep(epoch(linear, optimizer, input, target));

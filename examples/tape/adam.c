@@ -21,7 +21,7 @@ int main(void) {
 
         hd_backward(loss);
         CHECK_CLOSE(hd_grad(weight), gradient);
-        CHECK_CLOSE(hd_grad(bias), hd_full(HD_SHAPE(10), 0.1, HD_F32)); /* each is a tenth of the mean */
+        CHECK_CLOSE(hd_grad(bias), hd_full(HD_SHAPE(10), HD_F32, 0.1)); /* each is a tenth of the mean */
 
         hd_optimizer_step(optimizer);
         hd_optimizer_zero_grad(optimizer); /* and the tape of context 0 */
@@ -29,7 +29,7 @@ int main(void) {
     }
 
     /* 100 steps of 0.001, since the gradient never changes. */
-    CHECK_CLOSE(bias, hd_full(HD_SHAPE(10), -0.1, HD_F32));
+    CHECK_CLOSE(bias, hd_full(HD_SHAPE(10), HD_F32, -0.1));
     CHECK_CLOSE(weight, hd_sub(start, hd_mul_scalar(adam_step(gradient), 0.1)));
     puts("Adam in context 0: 100 epochs, every weight moved by 0.1");
     return hd_exit_status();

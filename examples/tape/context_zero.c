@@ -15,7 +15,7 @@ int main(void) {
     CHECK_EQUAL(hd_grad_context_id(), 0);
     CHECK_EQUAL(hd_tape_length(), 1);
     hd_backward(y);
-    CHECK_CLOSE(hd_grad(x), hd_full(HD_SHAPE(4), 2, HD_F32));
+    CHECK_CLOSE(hd_grad(x), hd_full(HD_SHAPE(4), HD_F32, 2));
 
     { /* Its tape can be emptied from within another context, whose own tape stays. */
         HD_GRAD_CONTEXT;
@@ -26,7 +26,7 @@ int main(void) {
     }
     CHECK_EQUAL(hd_grad_context_id(), 0);
     CHECK_EQUAL(hd_tape_length(), 0);
-    CHECK_CLOSE(hd_grad(x), hd_full(HD_SHAPE(4), 2, HD_F32)); /* gradients are not on the tape */
+    CHECK_CLOSE(hd_grad(x), hd_full(HD_SHAPE(4), HD_F32, 2)); /* gradients are not on the tape */
 
     hd_square(x); /* and it notes again */
     CHECK_EQUAL(hd_tape_length(), 1);

@@ -21,7 +21,7 @@ int main(void) {
         hd_backward(aux1_y);
         puts("gradient in context 1:");
         hd_print(hd_grad(aux1_x));
-        CHECK_CLOSE(hd_grad(aux1_x), hd_full(HD_SHAPE(3, 4), 3, HD_F32));
+        CHECK_CLOSE(hd_grad(aux1_x), hd_full(HD_SHAPE(3, 4), HD_F32, 3));
 
         hd_clear_tape(); /* that of context 1 */
         CHECK_EQUAL(hd_tape_length(), 0);
@@ -33,7 +33,7 @@ int main(void) {
             hd_backward(aux2_y);
             puts("gradient in context 2:");
             hd_print(hd_grad(aux2_x));
-            CHECK_CLOSE(hd_grad(aux2_x), hd_full(HD_SHAPE(4, 5), 4, HD_F32));
+            CHECK_CLOSE(hd_grad(aux2_x), hd_full(HD_SHAPE(4, 5), HD_F32, 4));
 
             hd_clear_tape(); /* that of context 2 */
             CHECK_EQUAL(hd_tape_length(), 0);
@@ -51,6 +51,6 @@ int main(void) {
     hd_backward(main_y);
     puts("gradient in context 0:");
     hd_print(hd_grad(main_x));
-    CHECK_CLOSE(hd_grad(main_x), hd_full(HD_SHAPE(2, 3), 2, HD_F32));
+    CHECK_CLOSE(hd_grad(main_x), hd_full(HD_SHAPE(2, 3), HD_F32, 2));
     return hd_exit_status();
 }

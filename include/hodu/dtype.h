@@ -13,9 +13,52 @@
             X(F64, f64, 8)
 /* clang-format on */
 
-#define HD_DTYPE_ENUM(NAME, name, bytes) HD_##NAME,
-typedef enum hd_dtype { HD_DTYPE_DEFAULT = 0, HD_DTYPE_LIST(HD_DTYPE_ENUM) HD_DTYPE_COUNT } hd_dtype;
+#define HD_DTYPE_ENUM(NAME, name, bytes) HD_DTYPE_##NAME,
+typedef enum hd_dtype { HD_DTYPE_NONE_ = 0, HD_DTYPE_LIST(HD_DTYPE_ENUM) HD_DTYPE_COUNT } hd_dtype;
 #undef HD_DTYPE_ENUM
+
+/* C has constants of an enum as int; with a cast they have its type, so that a number in the place of a dtype is an
+ * error when the program is compiled (the last lines of ops.h). */
+#define HD_DTYPE_DEFAULT ((hd_dtype)HD_DTYPE_NONE_) /* the thread's default float */
+#define HD_BOOL          ((hd_dtype)HD_DTYPE_BOOL)
+#define HD_U8            ((hd_dtype)HD_DTYPE_U8)
+#define HD_U16           ((hd_dtype)HD_DTYPE_U16)
+#define HD_U32           ((hd_dtype)HD_DTYPE_U32)
+#define HD_U64           ((hd_dtype)HD_DTYPE_U64)
+#define HD_I8            ((hd_dtype)HD_DTYPE_I8)
+#define HD_I16           ((hd_dtype)HD_DTYPE_I16)
+#define HD_I32           ((hd_dtype)HD_DTYPE_I32)
+#define HD_I64           ((hd_dtype)HD_DTYPE_I64)
+#define HD_F8E4M3        ((hd_dtype)HD_DTYPE_F8E4M3)
+#define HD_F8E5M2        ((hd_dtype)HD_DTYPE_F8E5M2)
+#define HD_BF16          ((hd_dtype)HD_DTYPE_BF16)
+#define HD_F16           ((hd_dtype)HD_DTYPE_F16)
+#define HD_F32           ((hd_dtype)HD_DTYPE_F32)
+#define HD_F64           ((hd_dtype)HD_DTYPE_F64)
+
+/* d, when it is an hd_dtype; else no program. C++ looks by itself. */
+#if defined(__cplusplus) || defined(HD_UNCHECKED_CALLS)
+#define HD_ONLY_DTYPE(d) (d)
+#else
+#define HD_ONLY_DTYPE(d) _Generic((d), hd_dtype : (d))
+#endif
+/* The dtype of a pointer's elements, for the types that C has. */
+#ifndef __cplusplus
+/* clang-format off */
+#define HD_DTYPE_OF(pointer) _Generic((pointer),                                                                       \
+    bool *: HD_BOOL, const bool *: HD_BOOL,                                                                            \
+    uint8_t *: HD_U8, const uint8_t *: HD_U8,                                                                          \
+    uint16_t *: HD_U16, const uint16_t *: HD_U16,                                                                      \
+    uint32_t *: HD_U32, const uint32_t *: HD_U32,                                                                      \
+    uint64_t *: HD_U64, const uint64_t *: HD_U64,                                                                      \
+    int8_t *: HD_I8, const int8_t *: HD_I8,                                                                            \
+    int16_t *: HD_I16, const int16_t *: HD_I16,                                                                        \
+    int32_t *: HD_I32, const int32_t *: HD_I32,                                                                        \
+    int64_t *: HD_I64, const int64_t *: HD_I64,                                                                        \
+    float *: HD_F32, const float *: HD_F32,                                                                            \
+    double *: HD_F64, const double *: HD_F64)
+/* clang-format on */
+#endif
 
 HD_BEGIN_DECLS
 /* "f32"; "?" for a value that is no dtype. */

@@ -1,5 +1,7 @@
 /* Errors stick, one per thread: the first is kept, later calls return NULL (numbers: NaN or 0) and do nothing until it
- * is cleared; what closes or releases always acts. So a chain of calls needs one check, at its end. */
+ * is cleared; what closes or releases always acts. So a chain of calls needs one check, at its end. The first error is
+ * printed to stderr when it arises, in one line with its place; not with HODU_ERRORS=quiet in the environment, with a
+ * handler of the host's, or in a block with HD_QUIET. */
 #ifndef HODU_ERROR_H
 #define HODU_ERROR_H
 
@@ -41,8 +43,46 @@ HD_API const char *hd_error_call(void);
 HD_API void hd_error_clear(void);
 /* What a code means, for any code. */
 HD_API const char *hd_error_meaning(hd_error code);
-/* 0 when no error is pending; else prints it to stderr and gives 1: `return hd_exit_status();` ends a main well. */
+/* 0 when no error is pending, else 1 (and the error is printed if it has not been): `return hd_exit_status();` ends a
+ * main well. */
 HD_API int hd_exit_status(void);
+
+/* Who is told instead of stderr, for the whole process: of every first error with its code, and of every warning with
+ * the code HD_OK. It may be called on any thread, and calls nothing of the library. NULL: stderr again. */
+typedef void (*hd_error_handler)(hd_error code, const char *message, const char *place, void *user);
+HD_API void hd_error_set_handler(hd_error_handler handler, void *user);
+
+/* Begins a block that expects errors, and ends it: HD_QUIET; does both. */
+typedef struct hd_quiet_token {
+    const void *self;
+    uint32_t depth;
+} hd_quiet_token;
+HD_API hd_quiet_token hd_quiet_begin(hd_quiet_token *self);
+HD_API void hd_quiet_end(hd_quiet_token *token);
 HD_END_DECLS
+
+/* HD_QUIET; holds to the end of the block: errors are not printed. One that is still pending there, and that nobody has
+ * read, is printed then.
+ * HD_CHECK; returns from a function without a result when an error is pending; HD_CHECK NULL; from one with a result.
+ */
+#ifdef __cplusplus
+extern "C++" {
+struct hd_quiet_guard {
+    hd_quiet_token token;
+    hd_quiet_guard() : token(hd_quiet_begin(&token)) {}
+    hd_quiet_guard(const hd_quiet_guard &) = delete;
+    hd_quiet_guard &operator=(const hd_quiet_guard &) = delete;
+    ~hd_quiet_guard() { hd_quiet_end(&token); }
+};
+}
+#define HD_QUIET hd_quiet_guard HD_UNIQUE(hd_quiet_)
+#else
+#define HD_QUIET_AT_(token) hd_quiet_token token __attribute__((cleanup(hd_quiet_end), unused)) = hd_quiet_begin(&token)
+#define HD_QUIET            HD_QUIET_AT_(HD_UNIQUE(hd_quiet_))
+#endif
+#define HD_CHECK                                                                                                       \
+    if (hd_ok()) {                                                                                                     \
+    } else                                                                                                             \
+        return
 
 #endif

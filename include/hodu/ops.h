@@ -255,7 +255,7 @@ HD_API hd_tensor *hd_addcdiv(hd_tensor *a, hd_tensor *b, hd_tensor *c, double sc
 
 /* ---- Creation ---- */
 /* All elements are value. */
-HD_API hd_tensor *hd_full(hd_shape shape, double value, hd_dtype dtype);
+HD_API hd_tensor *hd_full(hd_shape shape, hd_dtype dtype, double value);
 /* Values undefined, for writing into. */
 HD_API hd_tensor *hd_empty(hd_shape shape, hd_dtype dtype);
 /* start, start + step, ... : [count]; what arange and linspace are made of. */
@@ -506,5 +506,24 @@ HD_API hd_tensor *hd_rdiv_scalar(hd_tensor *x, double value);
 /* value^x. */
 HD_API hd_tensor *hd_rpow_scalar(hd_tensor *x, double value);
 HD_END_DECLS
+
+/* A number in the place of a dtype is an error when the program is compiled. */
+#if !defined(__cplusplus) && !defined(HD_UNCHECKED_CALLS)
+/* clang-format off */
+#define hd_full(shape, dtype, value) hd_full(shape, HD_ONLY_DTYPE(dtype), value)
+#define hd_range(start, step, count, dtype) hd_range(start, step, count, HD_ONLY_DTYPE(dtype))
+#define hd_arange(start, stop, step, dtype) hd_arange(start, stop, step, HD_ONLY_DTYPE(dtype))
+#define hd_linspace(start, stop, count, dtype) hd_linspace(start, stop, count, HD_ONLY_DTYPE(dtype))
+#define hd_logspace(start, stop, count, dtype) hd_logspace(start, stop, count, HD_ONLY_DTYPE(dtype))
+#define hd_eye(rows, columns, dtype) hd_eye(rows, columns, HD_ONLY_DTYPE(dtype))
+#define hd_tri(rows, columns, diagonal, dtype) hd_tri(rows, columns, diagonal, HD_ONLY_DTYPE(dtype))
+#define hd_uniform(shape, dtype, low, high) hd_uniform(shape, HD_ONLY_DTYPE(dtype), low, high)
+#define hd_normal(shape, dtype, mean, deviation) hd_normal(shape, HD_ONLY_DTYPE(dtype), mean, deviation)
+#define hd_randint(shape, dtype, low, high) hd_randint(shape, HD_ONLY_DTYPE(dtype), low, high)
+#define hd_randn_with(shape, dtype, mean, deviation) hd_randn_with(shape, HD_ONLY_DTYPE(dtype), mean, deviation)
+#define hd_bernoulli(shape, dtype, probability) hd_bernoulli(shape, HD_ONLY_DTYPE(dtype), probability)
+#define hd_one_hot(index, classes, dtype) hd_one_hot(index, classes, HD_ONLY_DTYPE(dtype))
+/* clang-format on */
+#endif
 
 #endif

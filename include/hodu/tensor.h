@@ -26,7 +26,8 @@ HD_API hd_device hd_tensor_device(const hd_tensor *t);
 HD_API bool hd_tensor_shares_storage(const hd_tensor *a, const hd_tensor *b);
 
 /* ---- making tensors from memory ---- */
-/* Copies shape-many elements of `dtype` from `data`. */
+/* Copies shape-many elements of `dtype` from `data`; HD_FROM_DATA(data, shape) takes the dtype from the pointer's type,
+ * so that an array of doubles does not pass for one of floats. */
 HD_API hd_tensor *hd_from_data(const void *data, hd_shape shape, hd_dtype dtype);
 /* Borrows `data` (no copy); `release(data, user)` is called when the last tensor on it goes, and may be NULL. When the
  * call fails, `release` is not called: the memory stays the caller's. Bytes of bool must be 0 or 1. */
@@ -39,6 +40,17 @@ HD_API hd_tensor *hd_from_f32_list(hd_shape shape, const float *values, size_t c
 HD_API hd_tensor *hd_from_i64_list(hd_shape shape, const int64_t *values, size_t count);
 #ifdef __cplusplus
 extern "C++" {
+inline hd_tensor *hd_from_array(const bool *data, hd_shape shape) { return hd_from_data(data, shape, HD_BOOL); }
+inline hd_tensor *hd_from_array(const uint8_t *data, hd_shape shape) { return hd_from_data(data, shape, HD_U8); }
+inline hd_tensor *hd_from_array(const uint16_t *data, hd_shape shape) { return hd_from_data(data, shape, HD_U16); }
+inline hd_tensor *hd_from_array(const uint32_t *data, hd_shape shape) { return hd_from_data(data, shape, HD_U32); }
+inline hd_tensor *hd_from_array(const uint64_t *data, hd_shape shape) { return hd_from_data(data, shape, HD_U64); }
+inline hd_tensor *hd_from_array(const int8_t *data, hd_shape shape) { return hd_from_data(data, shape, HD_I8); }
+inline hd_tensor *hd_from_array(const int16_t *data, hd_shape shape) { return hd_from_data(data, shape, HD_I16); }
+inline hd_tensor *hd_from_array(const int32_t *data, hd_shape shape) { return hd_from_data(data, shape, HD_I32); }
+inline hd_tensor *hd_from_array(const int64_t *data, hd_shape shape) { return hd_from_data(data, shape, HD_I64); }
+inline hd_tensor *hd_from_array(const float *data, hd_shape shape) { return hd_from_data(data, shape, HD_F32); }
+inline hd_tensor *hd_from_array(const double *data, hd_shape shape) { return hd_from_data(data, shape, HD_F64); }
 template <class... V> inline hd_tensor *hd_f32_list(hd_shape shape, V... values) {
     const float list[] = {static_cast<float>(values)...};
     return hd_from_f32_list(shape, list, sizeof...(values));
@@ -48,9 +60,11 @@ template <class... V> inline hd_tensor *hd_i64_list(hd_shape shape, V... values)
     return hd_from_i64_list(shape, list, sizeof...(values));
 }
 }
+#define HD_FROM_DATA(data, shape) hd_from_array(data, shape)
 #define HD_TENSOR_F32(shape, ...) hd_f32_list(shape, __VA_ARGS__)
 #define HD_TENSOR_I64(shape, ...) hd_i64_list(shape, __VA_ARGS__)
 #else
+#define HD_FROM_DATA(data, shape) hd_from_data(data, shape, HD_DTYPE_OF(data))
 #define HD_TENSOR_F32(shape, ...)                                                                                      \
     hd_from_f32_list(shape, (const float[]){__VA_ARGS__}, sizeof((const float[]){__VA_ARGS__}) / sizeof(float))
 #define HD_TENSOR_I64(shape, ...)                                                                                      \

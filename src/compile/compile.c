@@ -112,17 +112,14 @@ static hd_tensor *plain_forward(hd_thread *thread, hd_module *model, hd_tensor *
     const char *call = thread->call;
     const void *caller = thread->caller;
     thread->call_depth = 0;
+    const uint32_t layer = thread->layer_count++;
+    if (layer < HD_LAYERS_NOTED) thread->layers[layer] = (hd_layer){.kind = NULL, .caller = caller};
     hd_tensor *y = hd_forward(model, x);
+    thread->layer_count = layer;
     thread->call_depth = depth;
     thread->call = call;
     thread->caller = caller;
-    if (thread->error_code == HD_OK) hd_tensor_check(y, "y");
-    hd_error_append(thread, thread->error_code == HD_ERROR_STATE
-                                ? " (while hd_compile captures the model, whose forward may neither read values nor "
-                                  "write what is no buffer of it)"
-                                : " (while hd_compile captures the model)");
-    thread->error_layers = HD_ALL_LAYERS;
-    return thread->error_code == HD_OK ? y : NULL;
+    return y;
 }
 
 /* The same, recorded; what it writes beside its buffers a run would not write. */

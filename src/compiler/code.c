@@ -237,6 +237,7 @@ static void run_job(void *context, int64_t index) {
     job *j = &b->jobs[index];
     hd_thread *thread = hd_thread_self();
     if (j->same_as >= 0) return;
+    HD_HOLD_ERRORS(thread);
     if (thread == NULL) {
         j->status = HD_ERROR_MEMORY;
     } else {

@@ -370,6 +370,7 @@ static void update_state(hd_plan *p, const hd_run *run) {
 
 hd_error hd_plan_run(hd_executable *self, hd_thread *thread, const hd_run *run) {
     hd_plan *p = (hd_plan *)self;
+    HD_HOLD_ERRORS(thread);
     hd_observer *observer = thread->observer;
     thread->observer = NULL;
     hd_error status = prepare(p, thread, run);

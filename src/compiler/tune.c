@@ -466,6 +466,7 @@ static hd_plan *tune(trial *t, hd_executor *executor, const tuning_key *key) {
 }
 
 hd_plan *hd_plan_tuned(hd_thread *thread, hd_graph *graph, hd_executor *executor) {
+    HD_HOLD_ERRORS(thread);
     const tuning_key key = key_of(graph);
     hd_tuning *known = read_tuning(&key);
     if (known != NULL) {

@@ -1,4 +1,5 @@
 #include "core/environment.h"
+#include "core/error.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ void hd_environment_unknown(const char *name, const char *word, size_t length, c
     while (at < MOST_VARIABLES && told[at] != NULL && told[at] != name) ++at;
     if (at < MOST_VARIABLES && told[at] == NULL) {
         told[at] = name;
-        fprintf(stderr, "hodu: %s has \"%.*s\"; it takes %s\n", name, (int)(length < 60 ? length : 60), word, takes);
+        hd_warn(NULL, "%s has \"%.*s\"; it takes %s", name, (int)(length < 60 ? length : 60), word, takes);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -31,6 +32,19 @@ bool hd_environment_flag(const char *name, bool otherwise) {
     if (strcmp(value, "0") == 0 || strcmp(value, "1") == 0) return value[0] == '1';
     hd_environment_unknown(name, value, strlen(value), "0 or 1");
     return otherwise;
+}
+
+bool hd_environment_debug(const char *searched) {
+    bool found = false;
+    for (const char *word = hd_environment("HODU_DEBUG"); word != NULL && *word != '\0';) {
+        const size_t length = strcspn(word, ",");
+        const bool known =
+            (length == 3 && strncmp(word, "nan", 3) == 0) || (length == 5 && strncmp(word, "lines", 5) == 0);
+        if (!known && length > 0) hd_environment_unknown("HODU_DEBUG", word, length, "nan and lines");
+        found = found || (known && strlen(searched) == length && strncmp(word, searched, length) == 0);
+        word += length + (word[length] == ',');
+    }
+    return found;
 }
 
 hd_isa hd_environment_isa(void) {

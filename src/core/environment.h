@@ -9,6 +9,8 @@
 const char *hd_environment(const char *name);
 /* Of a variable that takes 0 or 1; not set: `otherwise`. */
 bool hd_environment_flag(const char *name, bool otherwise);
+/* True when HODU_DEBUG, a list with commas between, has this word: nan or lines. */
+bool hd_environment_debug(const char *word);
 /* Up to which of these instruction sets HODU_ISA lets kernels go: all, when it is not set. */
 typedef enum hd_isa { HD_ISA_BASELINE, HD_ISA_AVX2, HD_ISA_AVX512, HD_ISA_AMX } hd_isa;
 hd_isa hd_environment_isa(void);

@@ -1,6 +1,7 @@
 /* The sticky error of each thread. */
 #include "core/error.h"
 #include "core/environment.h"
+#include "core/lines.h"
 
 #include <dlfcn.h>
 #include <signal.h>
@@ -11,48 +12,127 @@
 
 static const char anchor; /* where this library lies */
 
+/* ---- where it happened ------------------------------------------------------------------------------------------- */
+/* True when the library itself made the call. In a program that has the library in itself, nobody can tell. */
+static bool is_inside(const void *caller) {
+    Dl_info own, info;
+    return caller != NULL && dladdr(&anchor, &own) != 0 && dladdr(caller, &info) != 0 &&
+           own.dli_fbase == info.dli_fbase && strstr(own.dli_fname, "libhodu") != NULL;
+}
+
+/* Who called: a layer's own calls were made for whoever called hd_forward. */
+static const void *outermost_caller(const hd_thread *t) {
+    const void *caller = t->caller;
+    for (uint32_t i = t->layer_count < HD_LAYERS_NOTED ? t->layer_count : HD_LAYERS_NOTED;
+         i-- > 0 && is_inside(caller);)
+        if (t->layers[i].caller != NULL) caller = t->layers[i].caller;
+    return caller;
+}
+
 static void describe_place(hd_thread *t, char *out, size_t capacity) {
     int length = 0;
     out[0] = '\0';
-    t->error_inside = false;
+    const void *caller = outermost_caller(t);
+    if (hd_lines_of(caller, out, capacity)) return; /* HODU_DEBUG=lines */
     if (t->scope_count > 0) {
         const hd_scope_frame *frame = &t->scopes[t->scope_count - 1];
         length = snprintf(out, capacity, "in the scope of %s:%d", frame->file ? frame->file : "?", frame->line);
     }
     Dl_info info;
-    if (t->caller != NULL && length >= 0 && (size_t)length < capacity && dladdr(t->caller, &info) != 0 &&
-        info.dli_fname) {
+    if (caller != NULL && length >= 0 && (size_t)length < capacity && dladdr(caller, &info) != 0 && info.dli_fname) {
         const char *separator = length > 0 ? ", " : "", *slash = strrchr(info.dli_fname, '/');
         const char *object = slash ? slash + 1 : info.dli_fname;
-        Dl_info own; /* in a program that has the library in itself, nobody can tell */
-        t->error_inside =
-            dladdr(&anchor, &own) != 0 && own.dli_fbase == info.dli_fbase && strstr(own.dli_fname, "libhodu") != NULL;
         if (info.dli_sname != NULL)
             snprintf(out + length, capacity - (size_t)length, "%scalled from %s", separator, info.dli_sname);
         else
             snprintf(out + length, capacity - (size_t)length, "%scalled from %s+%#tx", separator, object,
-                     (const char *)t->caller - (const char *)info.dli_fbase);
+                     (const char *)caller - (const char *)info.dli_fbase);
     }
+}
+
+/* In which layers of a model, from the inside out: "; in linear 0 of sequential 2 of sequential". */
+static void describe_layers(hd_thread *t) {
+    const char *separator = "; in ";
+    for (uint32_t i = t->layer_count < HD_LAYERS_NOTED ? t->layer_count : HD_LAYERS_NOTED; i-- > 0;) {
+        const hd_layer *layer = &t->layers[i];
+        if (layer->kind == NULL) { /* the frame of hd_compile, which captures what is inside */
+            hd_error_append(t, "%s",
+                            t->error_code == HD_ERROR_STATE
+                                ? " (while hd_compile captures the model, whose forward may neither read "
+                                  "values nor write what is no buffer of it)"
+                                : " (while hd_compile captures the model)");
+            return;
+        }
+        hd_error_append(t, "%s%s%s%s", separator, layer->kind, layer->name[0] != '\0' ? " " : "", layer->name);
+        separator = " of ";
+    }
+}
+
+/* ---- saying it --------------------------------------------------------------------------------------------------- */
+static struct {
+    _Atomic(hd_error_handler) handler;
+    _Atomic(void *) user;
+} host;
+
+void hd_error_set_handler(hd_error_handler handler, void *user) {
+    atomic_store(&host.handler, NULL); /* so that no handler gets the other one's user */
+    atomic_store(&host.user, user);
+    atomic_store(&host.handler, handler);
+}
+
+static bool is_quiet(void) {
+    const char *wish = hd_environment("HODU_ERRORS");
+    if (wish == NULL || strcmp(wish, "print") == 0) return false;
+    if (strcmp(wish, "quiet") == 0) return true;
+    hd_environment_unknown("HODU_ERRORS", wish, strlen(wish), "quiet or print");
+    return false;
+}
+
+static void say(hd_error code, const char *message, const char *place) {
+    const hd_error_handler handler = atomic_load(&host.handler);
+    if (handler != NULL)
+        handler(code, message, place, atomic_load(&host.user));
+    else if (code == HD_OK || !is_quiet())
+        fprintf(stderr, "hodu %s: %s%s%s%s\n", code == HD_OK ? "warning" : "error", message, place[0] ? " (" : "",
+                place, place[0] ? ")" : "");
+}
+
+static void say_error(hd_thread *t) {
+    t->error_said = true;
+    say(t->error_code, t->error_message, t->error_place);
+    if (hd_environment_flag("HODU_TRAP", false)) raise(SIGTRAP);
 }
 
 hd_error hd_fail(hd_error code, const char *format, ...) {
     hd_thread *t = hd_thread_self();
     if (t == NULL || t->error_code != HD_OK) return code;
     t->error_code = code;
-    t->error_read = false;
-    t->error_layers = HD_NO_LAYER;
+    t->error_read = t->error_said = false;
     snprintf(t->error_call, sizeof t->error_call, "%s", t->call ? t->call : "");
     int length = t->call ? snprintf(t->error_message, sizeof t->error_message, "%s: ", t->call) : 0;
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(t->error_message + length, sizeof t->error_message - (size_t)length, format, arguments);
     va_end(arguments);
+    describe_layers(t);
     describe_place(t, t->error_place, sizeof t->error_place);
-    if (hd_environment_flag("HODU_TRAP", false)) {
-        fprintf(stderr, "hodu: %s (%s)\n", t->error_message, t->error_place);
-        raise(SIGTRAP);
-    }
+    if (t->error_holds == 0) say_error(t);
     return code;
+}
+
+void hd_error_let_go(hd_thread *t) {
+    if (t->error_holds > 0 && --t->error_holds > 0) return;
+    if (t->error_code != HD_OK && !t->error_said && !t->error_read) say_error(t);
+}
+
+void hd_warn(hd_thread *t, const char *format, ...) {
+    char message[512], place[256] = "";
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    if (t != NULL) describe_place(t, place, sizeof place);
+    say(HD_OK, message, place);
 }
 
 void hd_error_append(hd_thread *t, const char *format, ...) {
@@ -64,12 +144,7 @@ void hd_error_append(hd_thread *t, const char *format, ...) {
     va_end(arguments);
 }
 
-void hd_error_move(hd_thread *t, const void *caller) {
-    if (t->error_code == HD_OK || !t->error_inside) return;
-    t->caller = caller;
-    describe_place(t, t->error_place, sizeof t->error_place);
-}
-
+/* ---- reading and clearing it ------------------------------------------------------------------------------------- */
 void hd_error_take(hd_error_copy *out) {
     hd_thread *t = hd_thread_self();
     memset(out, 0, sizeof *out);
@@ -81,14 +156,18 @@ void hd_error_take(hd_error_copy *out) {
     t->error_code = HD_OK;
 }
 
-static void print_error(hd_thread *t) {
-    fprintf(stderr, "hodu error: %s%s%s%s\n", t->error_message, t->error_place[0] ? " (" : "", t->error_place,
-            t->error_place[0] ? ")" : "");
-    t->error_read = true;
+hd_quiet_token hd_quiet_begin(hd_quiet_token *self) {
+    hd_thread *t = hd_thread_self();
+    if (t == NULL) return (hd_quiet_token){NULL, 0};
+    return (hd_quiet_token){self, ++t->error_holds};
 }
 
-void hd_error_report_unread(hd_thread *t) {
-    if (t->error_code != HD_OK && !t->error_read) print_error(t);
+void hd_quiet_end(hd_quiet_token *token) {
+    hd_thread *t = hd_thread_self();
+    if (t == NULL || token == NULL || token->self != token || token->depth > t->error_holds) return;
+    t->error_holds = token->depth;
+    token->self = NULL;
+    hd_error_let_go(t);
 }
 
 bool hd_ok(void) {
@@ -138,6 +217,6 @@ int hd_exit_status(void) {
     hd_thread *t = hd_thread_self();
     if (t == NULL) return 1;
     if (t->error_code == HD_OK) return 0;
-    print_error(t);
+    if (!t->error_said) say_error(t);
     return 1;
 }

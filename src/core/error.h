@@ -24,13 +24,30 @@ typedef struct hd_error_copy {
     hd_error code;
     char message[512], place[256], call[64];
 } hd_error_copy;
-/* Adds to the message of the pending error, when there is one. */
-void hd_error_append(hd_thread *thread, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The pending error, if the library itself made the call that failed, is from here instead. */
-void hd_error_move(hd_thread *thread, const void *caller);
 void hd_error_take(hd_error_copy *out);
+/* Adds to the message of the pending error, when there is one: to what is held. */
+void hd_error_append(hd_thread *thread, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Prints the pending error to stderr if nobody has read it. */
-void hd_error_report_unread(hd_thread *thread);
+/* An error is said when it arises. To the end of the block after HD_HOLD_ERRORS it is kept back, for who adds to its
+ * message, words it anew or expects it; what is pending then is said. Not around calls of a user's functions: a crash
+ * in one of them would lose the message. */
+#define HD_HOLD_ERRORS(thread)                                                                                         \
+    __attribute__((cleanup(hd_error_let_go_of), unused)) hd_thread *HD_UNIQUE(held_) = hd_error_hold(thread)
+static inline hd_thread *hd_error_hold(hd_thread *thread) {
+    if (thread != NULL) thread->error_holds++;
+    return thread;
+}
+void hd_error_let_go(hd_thread *thread);
+static inline void hd_error_let_go_of(hd_thread *const *thread) {
+    if (*thread == NULL) return;
+    if (__builtin_expect((*thread)->error_code == HD_OK, 1))
+        (*thread)->error_holds--;
+    else
+        hd_error_let_go(*thread);
+}
+
+/* Says something that is no error, to the host's handler or on stderr. The place of the running call is added when
+ * `thread` is given. */
+void hd_warn(hd_thread *thread, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
 
 #endif

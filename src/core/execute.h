@@ -93,6 +93,9 @@ void hd_recording_abandon(hd_thread *thread);
 /* From the grad room: the observer a thread begins with, and the end of a thread's tapes. */
 hd_observer *hd_observer_at_start(void);
 void hd_tapes_end(hd_thread *thread);
+/* How many blocks (HD_NO_GRAD and its kin) and contexts are open, and ending the blocks beyond a number of them. */
+uint32_t hd_grad_frames(const hd_thread *thread);
+void hd_grad_unwind(hd_thread *thread, uint32_t count);
 
 static inline bool hd_call_tracked(const hd_call *call) {
     for (int i = 0; i < call->input_count; ++i)

@@ -1,10 +1,28 @@
 /* Objects and the scopes that own them. */
 #include "core/object.h"
+#include "core/execute.h"
 #include "core/memory.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const hd_kind hd_kind_released = {"released object", NULL};
+
+/* Thousands of objects in one scope are a loop whose block lacks HD_SCOPE, as a rule: said once for each thread. What a
+ * builder records has no memory of its own. */
+static void warn_of_scope(hd_thread *thread) {
+    enum { MANY = 32768 };
+    const hd_scope_frame *frame = thread->scope_count > 0 ? &thread->scopes[thread->scope_count - 1] : NULL;
+    const uint32_t count = thread->object_count - (frame != NULL ? frame->first : 0);
+    if (count < MANY || thread->warned_of_scope || thread->recording != NULL) return;
+    thread->warned_of_scope = true;
+    char where[256] = "no scope, and live until the thread ends";
+    if (frame != NULL && frame->file != NULL)
+        snprintf(where, sizeof where, "the scope that begins at %s:%d", frame->file, frame->line);
+    hd_warn(thread,
+            "%u objects belong to %s; a loop needs HD_SCOPE; in its block, so that each round's tensors go with it",
+            count, where);
+}
 
 hd_error hd_scope_grow(hd_thread *thread) {
     const uint32_t capacity = thread->object_capacity ? thread->object_capacity * 2 : 256;
@@ -12,13 +30,12 @@ hd_error hd_scope_grow(hd_thread *thread) {
     if (objects == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to note %u objects in a scope", capacity);
     thread->objects = objects;
     thread->object_capacity = capacity;
+    warn_of_scope(thread);
     return HD_OK;
 }
 
-hd_scope_token hd_scope_begin(hd_scope_token *self, const char *file, int line) {
+hd_scope_token hd_scope_open(hd_thread *t, hd_scope_token *self, const char *file, int line) {
     hd_scope_token token = {NULL, 0};
-    hd_thread *t = hd_thread_self();
-    if (t == NULL) return token;
     if (t->scope_count == t->scope_capacity) {
         const uint32_t capacity = t->scope_capacity ? t->scope_capacity * 2 : 16;
         hd_scope_frame *scopes = hd_array_resize(t->scopes, capacity * sizeof *scopes);
@@ -33,6 +50,20 @@ hd_scope_token hd_scope_begin(hd_scope_token *self, const char *file, int line) 
     t->scopes[t->scope_count] = (hd_scope_frame){.first = t->object_count, .file = file, .line = line, .token = self};
     token.self = self;
     token.depth = ++t->scope_count;
+    return token;
+}
+
+hd_scope_token hd_scope_begin(hd_scope_token *self, const char *file, int line) {
+    hd_thread *t = hd_thread_self();
+    if (t == NULL) return (hd_scope_token){NULL, 0};
+    const hd_scope_token token = hd_scope_open(t, self, file, line);
+    if (token.self == NULL) return token;
+    hd_scope_frame *frame = &t->scopes[t->scope_count - 1];
+    frame->layers = t->layer_count;
+    frame->holds = t->error_holds;
+    frame->call_depth = t->call_depth;
+    frame->tapes = t->tapes;
+    frame->grad_frames = hd_grad_frames(t);
     return token;
 }
 
@@ -52,12 +83,22 @@ void hd_scope_close(hd_thread *t, hd_scope_token *token) {
     token->self = NULL;
 }
 
+/* A longjmp leaves blocks without ending them. Those that began inside a scope end with it at the latest: calls of
+ * layers, HD_QUIET, HD_NO_GRAD and its kin. */
+static void unwind(hd_thread *t, const hd_scope_frame *frame) {
+    if (t->layer_count > frame->layers) t->layer_count = frame->layers;
+    if (t->error_holds > frame->holds) t->error_holds = frame->holds;
+    if (t->call_depth > frame->call_depth) t->call_depth = frame->call_depth;
+    if (t->tapes == frame->tapes || frame->tapes == NULL) hd_grad_unwind(t, frame->grad_frames);
+}
+
 void hd_scope_end(hd_scope_token *token) {
     hd_thread *t = hd_thread_self();
-    if (t == NULL || token == NULL) return;
-    const uint32_t before = t->scope_count;
+    if (t == NULL || token == NULL || token->self != token || token->depth == 0 || token->depth > t->scope_count)
+        return;
+    const hd_scope_frame frame = t->scopes[token->depth - 1];
+    if (frame.token == token) unwind(t, &frame);
     hd_scope_close(t, token);
-    if (before > 0 && t->scope_count == 0) hd_error_report_unread(t);
 }
 
 void hd_scope_end_all(hd_thread *t) {

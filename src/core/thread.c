@@ -33,7 +33,6 @@ static _Atomic int64_t *counter_of(hd_thread *t, hd_counter which) {
 static void thread_end(void *context) {
     hd_thread *t = context;
     hd_thread_pointer = t; /* destructors may run after the variable was reset */
-    hd_error_report_unread(t);
     hd_recording_abandon(t);
     hd_tapes_end(t);
     hd_scope_end_all(t);

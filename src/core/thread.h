@@ -19,6 +19,9 @@ struct hd_object;
 typedef struct hd_scope_frame {
     uint32_t first; /* index of the scope's first object in hd_thread.objects */
     int line;
+    /* How many there were: blocks inside that a longjmp left end with the scope. */
+    uint32_t layers, holds, grad_frames, call_depth;
+    struct hd_tapes *tapes;
     const char *file;
     const void *token;
 } hd_scope_frame;
@@ -33,6 +36,14 @@ typedef struct hd_aside {
     hd_observer *observer;
     struct hd_tapes *tapes;
 } hd_aside;
+
+/* A forward function that runs, for messages: "linear 0". */
+typedef struct hd_layer {
+    const char *kind, *name; /* kind NULL: what is inside is captured by hd_compile */
+    const void *caller;      /* of hd_forward; NULL: the library called */
+    struct hd_module *module;
+} hd_layer;
+#define HD_LAYERS_NOTED 32
 
 struct hd_thread {
     /* hot: read by every call */
@@ -73,9 +84,11 @@ struct hd_thread {
     char error_message[512];
     char error_place[256];
     char error_call[64];
-    bool error_read;
-    bool error_inside; /* the call that failed was made by the library itself */
-    enum { HD_NO_LAYER, HD_INNER_LAYERS, HD_ALL_LAYERS } error_layers; /* of a model, that the message names */
+    bool error_read, error_said; /* said: to the handler or on stderr */
+    uint32_t error_holds;        /* > 0: errors are kept back until a block ends */
+    uint32_t layer_count;        /* may be more than are noted */
+    hd_layer layers[HD_LAYERS_NOTED];
+    bool warned_of_scope;
 
     uint32_t number;            /* 1 for the first thread that used the library, and so on: for messages */
     hd_thread *next, *previous; /* registry of live threads */

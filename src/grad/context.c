@@ -92,6 +92,17 @@ void hd_frames_restore(hd_thread *thread, uint32_t count, const char *who) {
     while (tapes->frame_count > count) drop_frame(thread, tapes);
 }
 
+uint32_t hd_grad_frames(const hd_thread *thread) { return thread->tapes != NULL ? thread->tapes->frame_count : 0; }
+
+/* Contexts that were pushed by a call end by one; blocks end with the scope around them. */
+void hd_grad_unwind(hd_thread *thread, uint32_t count) {
+    hd_tapes *tapes = thread->tapes;
+    if (tapes == NULL) return;
+    uint32_t block = count > tapes->floor ? count : tapes->floor;
+    while (block < tapes->frame_count && tapes->frames[block].token == NULL) ++block;
+    while (tapes->frame_count > block) drop_frame(thread, tapes);
+}
+
 void hd_context_leave(hd_thread *thread, uint32_t depth, const char *who) {
     hd_frames_restore(thread, depth, who);
     drop_frame(thread, thread->tapes);

@@ -17,15 +17,8 @@ static hd_error checked_wrote(hd_observer *self, hd_thread *thread, hd_tensor *d
 static hd_error only_checked(hd_observer *self, hd_thread *thread, const hd_call *call);
 static hd_error only_checked_write(hd_observer *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src);
 
-static void read_environment(void) { /* a list: HODU_DEBUG=nan,... */
-    const char *list = getenv("HODU_DEBUG");
-    for (const char *word = list; word != NULL && *word != '\0';) {
-        const size_t length = strcspn(word, ",");
-        const bool is_nan = length == 3 && strncmp(word, "nan", 3) == 0;
-        if (!is_nan && length > 0) hd_environment_unknown("HODU_DEBUG", word, length, "nan");
-        nan_is_an_error = nan_is_an_error || is_nan;
-        word += length + (word[length] == ',');
-    }
+static void read_environment(void) {
+    nan_is_an_error = hd_environment_debug("nan");
     with_tape =
         (hd_observer){.of_all = true, .ran = checked_ran, .writes = hd_tape_observer.writes, .wrote = checked_wrote};
     without_tape = (hd_observer){.of_all = true, .ran = only_checked, .wrote = only_checked_write};

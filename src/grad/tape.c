@@ -27,9 +27,9 @@ void hd_tape_walked(hd_context *context) {
     hd_tape *tape = &context->tape;
     if (++tape->backwards < WALKS || tape->warned) return;
     tape->warned = true;
-    fprintf(stderr,
-            "hodu: the tape of gradient context %lld has %u records after %d calls of hd_backward or hd_grad_of "
-            "without a clear; call %s in every step\n",
+    hd_warn(hd_thread_self(),
+            "the tape of gradient context %lld has %u records after %d calls of hd_backward or hd_grad_of "
+            "without a clear; call %s in every step",
             (long long)context->id, tape->count - tape->leaves, WALKS, cure(context));
 }
 
@@ -37,9 +37,9 @@ void hd_tape_walked(hd_context *context) {
 static void warn_of_length(hd_tape *tape) {
     const hd_context *context = (const hd_context *)((const char *)tape - offsetof(hd_context, tape));
     tape->warned = true;
-    fprintf(stderr,
-            "hodu: the tape of gradient context %lld has %u records; unless they are one computation, call %s in every "
-            "step, and compute what needs no gradient under HD_NO_GRAD\n",
+    hd_warn(hd_thread_self(),
+            "the tape of gradient context %lld has %u records; unless they are one computation, call %s in every "
+            "step, and compute what needs no gradient under HD_NO_GRAD",
             (long long)context->id, tape->count - tape->leaves, cure(context));
 }
 

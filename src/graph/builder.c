@@ -78,11 +78,11 @@ static void warn_of_lost_writes(const hd_builder *b) {
     const int64_t count = hd_recording_lost(b->recording, &largest);
     const bool several = count > 1;
     if (count == 0) return;
-    fprintf(
-        stderr,
-        "hodu: builder \"%s\" writes %lld tensor%s that %s no state (%s%s): each run begins with what %s now, and does "
+    hd_warn(
+        hd_thread_self(),
+        "builder \"%s\" writes %lld tensor%s that %s no state (%s%s): each run begins with what %s now, and does "
         "not change %s. hd_builder_add_state, or hd_builder_add_state_of for a model and its optimizer, comes before "
-        "the first use\n",
+        "the first use",
         name_of(b), (long long)count, several ? "s" : "", several ? "are" : "is", HD_SHAPE_TEXT(largest),
         several ? " and others" : "", several ? "they are" : "it is", several ? "them" : "it");
 }

@@ -428,6 +428,7 @@ static hd_error parse(reader *r) {
 }
 
 hd_graph *hd_graph_parse(hd_thread *thread, const char *text) {
+    HD_HOLD_ERRORS(thread);
     reader r = {.thread = thread, .at = text, .line = 1};
     thread->call = "hd_graph_parse";
     hd_error status = parse(&r);

@@ -47,6 +47,7 @@ static hd_tensor *value_of(hd_thread *thread, const hd_graph *g, uint32_t node) 
 }
 
 static uint32_t fold(hd_thread *thread, hd_graph *out, const hd_graph *g, uint32_t i, const uint32_t *map) {
+    HD_HOLD_ERRORS(thread);
     hd_span span;
     hd_span_begin(&span, thread, "fold");
     hd_tensor *inputs[HD_MAX_INPUTS];

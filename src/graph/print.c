@@ -127,6 +127,7 @@ static void put_attributes(text *t, const hd_graph *g, uint32_t node) {
 static void put_constant(text *t, const hd_graph *g, uint32_t node) {
     const hd_node *n = &g->nodes[node];
     hd_thread *thread = hd_thread_self();
+    HD_HOLD_ERRORS(thread);
     const int64_t count = hd_node_count(g, node);
     const bool fine = thread->error_code == HD_OK;
     const char *data = count > 8 || !fine ? NULL : hd_storage_bytes(thread, g->constants[n->first].storage, HD_READ);

@@ -20,6 +20,7 @@ hd_pass hd_pass_named(const char *name) {
 }
 
 hd_graph *hd_graph_simplify(hd_thread *thread, hd_graph *g) {
+    HD_HOLD_ERRORS(thread);
     hd_object_retain(&g->object);
     for (size_t i = 0; i < sizeof passes / sizeof passes[0] && g != NULL; ++i) {
         hd_graph *next = passes[i].pass(thread, g);

@@ -66,7 +66,7 @@ static hd_error check_cross_entropy(const hd_tensor *logits, const hd_tensor *ta
 /* Loss and weight of each row [n], for class numbers. */
 static hd_tensor *of_classes(hd_tensor *logs, hd_tensor *target, const hd_cross_entropy_opts *o, hd_tensor **weight) {
     const hd_dtype dtype = hd_tensor_dtype(logs);
-    hd_tensor *kept = NULL, *zero = hd_full(HD_SHAPE(), 0, dtype);
+    hd_tensor *kept = NULL, *zero = hd_full(HD_SHAPE(), dtype, 0);
     if (o->ignores) { /* an ignored row may have any number: it reads class 0, and counts for nothing */
         kept = hd_ne_scalar(target, (double)o->ignore_index);
         target = hd_where(kept, target, hd_zeros_like(target));

@@ -144,39 +144,42 @@ uint64_t hd_module_flags(const hd_module *m) {
 }
 
 /* ---- using one --------------------------------------------------------------------------------------------------- */
-/* Says in which layer an error arose, from the inside out: "in linear 0 of sequential 2 of sequential". */
-static void name_layer(hd_thread *thread, const hd_module *module, const char *name) {
-    if (thread->error_layers == HD_ALL_LAYERS) return;
-    hd_error_append(thread, "%s%s%s%s", thread->error_layers == HD_NO_LAYER ? "; in " : " of ", module->class_->name,
-                    name[0] != '\0' ? " " : "", name);
-    thread->error_layers = HD_INNER_LAYERS;
-}
-
-/* A builder notes which module the calls came from: "0.linear" within a Sequential. */
-hd_tensor *hd_module_forward_as(hd_thread *thread, hd_module *module, const char *name, hd_tensor *x) {
+/* Calls the forward function of a module; what it gives is a living tensor, or NULL with an error. A builder notes which
+ * module the calls came from ("0.linear" within a Sequential), and errors say it. */
+static hd_tensor *run_forward(hd_thread *thread, hd_module *module, const char *name, const void *caller,
+                              hd_tensor *x) {
     hd_executor *executor = thread->executor;
-    const bool went_well = thread->error_code == HD_OK, notes = executor->span_begin != NULL;
+    const bool notes = executor->span_begin != NULL;
     if (notes) {
         char text[128];
         snprintf(text, sizeof text, "%s%s%s", name, name[0] != '\0' ? "." : "", module->class_->name);
         executor->span_begin(executor, thread, text, false);
     }
+    const uint32_t layer = thread->layer_count++;
+    if (layer < HD_LAYERS_NOTED) thread->layers[layer] = (hd_layer){module->class_->name, name, caller, module};
     hd_tensor *y = module->class_->forward(module, x);
+    if (thread->error_code == HD_OK) {
+        thread->call = "hd_forward";
+        thread->caller = caller;
+        if (y == NULL)
+            hd_fail(HD_ERROR_NULL_ARGUMENT, "the forward function of a \"%s\" gave no tensor", module->class_->name);
+        else
+            hd_tensor_check(y, "the result of forward");
+    }
+    thread->layer_count = layer;
     if (notes && thread->executor == executor) executor->span_end(executor, thread);
-    if (y == NULL)
-        hd_fail(HD_ERROR_NULL_ARGUMENT, "the forward function of a \"%s\" gave no tensor", module->class_->name);
-    if (went_well && thread->error_code != HD_OK) name_layer(thread, module, name);
-    return y;
+    return thread->error_code == HD_OK ? y : NULL;
+}
+
+hd_tensor *hd_module_forward_as(hd_thread *thread, hd_module *module, const char *name, hd_tensor *x) {
+    return thread->error_code == HD_OK ? run_forward(thread, module, name, NULL, x) : NULL;
 }
 
 hd_tensor *hd_forward(hd_module *module, hd_tensor *x) {
     HD_ENTER("hd_forward", NULL);
-    const void *caller = thread->caller;
     HD_TRY_OR(module_check(module, "module"), NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
-    hd_tensor *y = hd_module_forward_as(thread, module, "", x);
-    hd_error_move(thread, caller);
-    return y;
+    return run_forward(thread, module, "", thread->caller, x);
 }
 
 static void set_training(hd_module *m, bool training) {
@@ -309,6 +312,23 @@ const char *hd_module_parameter_name(hd_module *module, int64_t index) {
     return module->names[index];
 }
 
+/* Lists the names there are, as many as fit. */
+static void fail_to_get(hd_module *module, const char *name) {
+    char list[320] = "";
+    size_t length = 0;
+    for (int kind = HD_MEMBER_PARAMETER; kind <= HD_MEMBER_BUFFER; ++kind) {
+        walk w = {.kind = kind, .names = hd_array_resize(NULL, sizeof(char *))};
+        if (w.names != NULL) collect(module, "", &w);
+        for (int64_t i = 0; i < w.count && length < sizeof list; ++i)
+            length += (size_t)snprintf(list + length, sizeof list - length, "%s%s", length > 0 ? ", " : "", w.names[i]);
+        hd_array_release(w.found);
+        release_names(w.names, w.names != NULL ? w.count : 0);
+    }
+    if (length >= sizeof list) strcpy(list + sizeof list - 5, " ...");
+    hd_fail(HD_ERROR_VALUE, "the module %s has no parameter or buffer \"%s\"; it has %s", module->class_->name, name,
+            length > 0 ? list : "none");
+}
+
 hd_tensor *hd_module_get(hd_module *module, const char *name) {
     HD_ENTER("hd_module_get", NULL);
     HD_TRY_OR(module_check(module, "module"), NULL);
@@ -324,6 +344,6 @@ hd_tensor *hd_module_get(hd_module *module, const char *name) {
         m = part[length] == '.' && found->kind == HD_MEMBER_MODULE ? found->object : NULL;
         part += length + 1;
     }
-    hd_fail(HD_ERROR_VALUE, "the module %s has no parameter or buffer \"%s\"", module->class_->name, name ? name : "");
+    fail_to_get(module, name != NULL ? name : "");
     return NULL;
 }

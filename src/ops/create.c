@@ -20,7 +20,7 @@ static hd_tensor *full(hd_thread *thread, const hd_shape *shape, double value, h
     return create(thread, HD_OP_full, shape, dtype, &attributes);
 }
 
-hd_tensor *hd_full(hd_shape shape, double value, hd_dtype dtype) {
+hd_tensor *hd_full(hd_shape shape, hd_dtype dtype, double value) {
     HD_ENTER("hd_full", NULL);
     return full(thread, &shape, value, dtype);
 }

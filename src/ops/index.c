@@ -153,7 +153,7 @@ hd_tensor *hd_masked_fill(hd_tensor *x, hd_tensor *mask, double value) {
     HD_TRY_OR(hd_tensor_check(mask, "mask"), NULL);
     hd_span span;
     hd_span_begin(&span, thread, "masked_fill");
-    return hd_span_end(&span, hd_where(mask, hd_full(HD_SHAPE(), value, (hd_dtype)x->dtype), x));
+    return hd_span_end(&span, hd_where(mask, hd_full(HD_SHAPE(), (hd_dtype)x->dtype, value), x));
 }
 
 hd_tensor *hd_one_hot(hd_tensor *index, int64_t classes, hd_dtype dtype) {
@@ -194,7 +194,7 @@ void hd_vjp_index_select(hd_thread *thread, const hd_vjp_call *v) {
 /* Which places of the source are the last to be set on theirs. */
 static hd_tensor *winners(const hd_vjp_call *v, int axis, hd_tensor *index) {
     hd_tensor *number = hd_reshape(hd_range(0, 1, index->count, HD_I64), index->layout.shape);
-    hd_tensor *last = hd_scatter(hd_full(v->shapes[0], -1, HD_I64), axis, index, number, HD_SCATTER_SET);
+    hd_tensor *last = hd_scatter(hd_full(v->shapes[0], HD_I64, -1), axis, index, number, HD_SCATTER_SET);
     return hd_eq(hd_gather(last, axis, index), number);
 }
 
@@ -225,8 +225,8 @@ void hd_vjp_scatter(hd_thread *thread, const hd_vjp_call *v) {
         if (v->wanted[2]) to_source = hd_gather(g, axis, index);
         break;
     case HD_SCATTER_MUL: { /* the product of all others; those that are 0 are counted, not divided by */
-        hd_tensor *x_zero = hd_eq_scalar(x, 0), *s_zero = hd_eq_scalar(source, 0), *one = hd_full(HD_SHAPE(), 1, dtype);
-        hd_tensor *none = hd_full(HD_SHAPE(), 0, dtype);
+        hd_tensor *x_zero = hd_eq_scalar(x, 0), *s_zero = hd_eq_scalar(source, 0), *one = hd_full(HD_SHAPE(), dtype, 1);
+        hd_tensor *none = hd_full(HD_SHAPE(), dtype, 0);
         hd_tensor *x_safe = hd_where(x_zero, one, x), *s_safe = hd_where(s_zero, one, source);
         hd_tensor *product = hd_scatter(x_safe, axis, index, s_safe, HD_SCATTER_MUL);
         hd_tensor *zeros = hd_scatter(hd_cast(x_zero, dtype), axis, index, hd_cast(s_zero, dtype), HD_SCATTER_ADD);

@@ -208,7 +208,7 @@ hd_tensor *hd_replay(hd_thread *thread, hd_op_id id, int derived, const void *at
     case HD_FAMILY_VIEW: return view(id, inputs[0], attributes);
     case HD_FAMILY_CREATE:
         if (id == HD_OP_empty) return hd_empty(*shape, dtype);
-        if (id == HD_OP_full) return hd_full(*shape, *(const double *)attributes, dtype);
+        if (id == HD_OP_full) return hd_full(*shape, dtype, *(const double *)attributes);
         if (shape->rank == 1 && range->has_last) return hd_linspace(range->start, range->last, shape->size[0], dtype);
         return hd_range(range->start, range->step, shape->rank == 1 ? shape->size[0] : -1, dtype);
     case HD_FAMILY_MOVE:

@@ -63,4 +63,4 @@
 #define POW(a, b)       hd_pow(a, b)
 #define ATAN2(a, b)     hd_atan2(a, b)
 
-#define K(v) hd_full(HD_SHAPE(), (double)(v), dtype)
+#define K(v) hd_full(HD_SHAPE(), dtype, (double)(v))

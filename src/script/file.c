@@ -91,6 +91,7 @@ static char *with_extension(const char *path) {
 /* ---- the public functions ---------------------------------------------------------------------------------------- */
 void hd_script_save(hd_script *script, const char *path) {
     HD_ENTER("hd_script_save", );
+    HD_HOLD_ERRORS(thread);
     if (hd_script_check_argument(script) != HD_OK) return;
     char *full = with_extension(path);
     if (full == NULL) return;
@@ -99,6 +100,7 @@ void hd_script_save(hd_script *script, const char *path) {
 }
 
 static hd_script *load(hd_thread *thread, const char *path, const hd_script_load_opts *options) {
+    HD_HOLD_ERRORS(thread);
     char *full = with_extension(path);
     if (full == NULL) return NULL;
     hd_file_choices choices;

@@ -143,6 +143,7 @@ static hd_error fetch(hd_storage *s, hd_access access) {
     if (access == HD_WRITE) return hd_fail(HD_ERROR_INTERNAL, "a constant of a script is to be written");
     if (atomic_load_explicit(&t->ready, memory_order_acquire)) return HD_OK;
     hd_thread *thread = hd_thread_self();
+    HD_HOLD_ERRORS(thread);
     hd_error status = HD_OK;
     pthread_mutex_lock(&t->file->lock);
     if (!atomic_load_explicit(&t->ready, memory_order_relaxed)) {

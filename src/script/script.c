@@ -27,6 +27,7 @@ hd_error hd_compiler_default(hd_compiler *out) {
 
 bool hd_compiler_available(hd_compiler compiler) {
     HD_ENTER("hd_compiler_available", false);
+    HD_HOLD_ERRORS(thread);
     if (compiler != HD_COMPILER_XLA || hd_xla_available(thread->device) == HD_OK)
         return hd_compiler_interface_of(compiler) != NULL;
     hd_error_copy why;
@@ -187,6 +188,7 @@ void hd_script_clear_inputs(hd_script *script) {
 
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
 static void choose_compiler(hd_thread *thread, hd_script *s, hd_compiler compiler) {
+    HD_HOLD_ERRORS(thread);
     if (hd_script_check_argument(s) != HD_OK) return;
     if (compiler != HD_COMPILER_HODU && compiler != HD_COMPILER_XLA) {
         hd_fail(HD_ERROR_VALUE, "%d is no compiler; there are HD_COMPILER_HODU and HD_COMPILER_XLA", (int)compiler);
@@ -211,17 +213,18 @@ void hd_script_set_backend(hd_script *script, hd_compiler compiler) {
 }
 
 /* XLA brings devices that HODU does not have. */
-static bool xla_reaches(hd_device device) {
+static bool xla_reaches(hd_thread *thread, hd_device device) {
+    HD_HOLD_ERRORS(thread);
     hd_error_copy forgotten;
     const bool reaches = device.kind > HD_DEVICE_CPU && hd_xla_available(device) == HD_OK;
-    if (!reaches && hd_error_code() != HD_OK) hd_error_take(&forgotten);
+    if (!reaches && thread->error_code != HD_OK) hd_error_take(&forgotten);
     return reaches;
 }
 
 void hd_script_set_device(hd_script *script, hd_device device) {
     HD_ENTER("hd_script_set_device", );
     if (hd_script_check_argument(script) != HD_OK) return;
-    if (!hd_device_available(device) && !xla_reaches(device)) {
+    if (!hd_device_available(device) && !xla_reaches(thread, device)) {
         hd_fail(HD_ERROR_DEVICE,
                 "device %s is not available here; hd_device_available tells. The script keeps its device",
                 hd_device_text((char[32]){0}, device));

@@ -84,6 +84,7 @@ static hd_error index_fault(const hd_graph *g, const hd_hlo_check *c, int64_t pl
 
 hd_error hd_stablehlo_fault(hd_thread *thread, const hd_graph *g, const hd_stablehlo *s, const int64_t fault[3]) {
     if (fault[0] == 0) return HD_OK;
+    HD_HOLD_ERRORS(thread);
     if (fault[0] < 0 || fault[0] > (int64_t)s->check_count)
         return hd_fail(HD_ERROR_INTERNAL, "a fault of check %lld, where there are %u", (long long)fault[0],
                        s->check_count);

@@ -44,6 +44,7 @@ typedef struct under_xla {
 
 /* ---- lent memory ------------------------------------------------------------------------------------------------- */
 static void take_back(under_xla *x, hd_thread *thread, bool wait) {
+    HD_HOLD_ERRORS(thread);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < x->lent_count; ++i) {
         lent *l = &x->lent[i];
@@ -302,6 +303,7 @@ static hd_error compile(under_xla *x) {
 }
 
 hd_executable *hd_xla_executable(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
+    HD_HOLD_ERRORS(thread);
     under_xla *x = hd_array_resize(NULL, sizeof *x);
     if (x == NULL) {
         hd_fail(HD_ERROR_MEMORY, "no memory for a script under XLA");

@@ -288,7 +288,7 @@ static void a_model_that_changes_is_captured_anew(void **state) {
         hd_linear(3, 3, NULL); /* no part of it */
         assert_values(hd_forward(compiled, x), HD_F32, 1, 1);
         assert_int_equal(hd_compile_stats(compiled).captures, 1);
-        second = hd_module_add_parameter(inner, "second", hd_full(HD_SHAPE(2), 10, HD_F32));
+        second = hd_module_add_parameter(inner, "second", hd_full(HD_SHAPE(2), HD_F32, 10));
         hd_tensor *y = hd_forward(compiled, x);
         assert_values(y, HD_F32, 11, 11);
         assert_int_equal(hd_compile_stats(compiled).captures, 2);

@@ -39,12 +39,12 @@ static hd_tensor *row_means(hd_tensor *x) {
 static hd_tensor *integers(hd_tensor *x) { /* the widest that is drawn in kernels, its upper bits in what is compared */
     const hd_shape shape = hd_tensor_shape(x);
     hd_tensor *few = hd_randint(shape, HD_I8, -100, 27), *many = hd_randint(shape, HD_I64, -5, ((int64_t)1 << 32) - 6);
-    hd_tensor *shifted = hd_bitwise_and(hd_bitwise_xor(many, hd_cast(few, HD_I64)), hd_full(S(), 1023, HD_I64));
+    hd_tensor *shifted = hd_bitwise_and(hd_bitwise_xor(many, hd_cast(few, HD_I64)), hd_full(S(), HD_I64, 1023));
     return hd_maximum(x, hd_cast(hd_cast(shifted, HD_F32), hd_tensor_dtype(x)));
 }
 static hd_tensor *wide_integers(hd_tensor *x) { /* and one that is too wide */
     hd_tensor *u = hd_randint(hd_tensor_shape(x), HD_U64, 7, INT64_MAX);
-    return hd_maximum(x, hd_cast(hd_cast(hd_bitwise_and(u, hd_full(S(), 1023, HD_U64)), HD_F32), hd_tensor_dtype(x)));
+    return hd_maximum(x, hd_cast(hd_cast(hd_bitwise_and(u, hd_full(S(), HD_U64, 1023)), HD_F32), hd_tensor_dtype(x)));
 }
 
 /* ---- and how it is read ------------------------------------------------------------------------------------------ */
@@ -199,8 +199,8 @@ static void a_mask_is_drawn_again_where_it_is_needed_again(void **state) {
     hd_tensor *first = hd_matmul(hd_mul(hd_matmul(x, w), mask), w), *again = hd_matmul(hd_mul(first, mask), w);
     hd_builder_add_output(b, "y", again);
     hd_script *s = built(b);
-    hd_script_set_input(s, "x", hd_full(S(32, 64), 1, HD_F32));
-    hd_script_set_input(s, "w", hd_full(S(64, 64), 0.01, HD_F32));
+    hd_script_set_input(s, "x", hd_full(S(32, 64), HD_F32, 1));
+    hd_script_set_input(s, "w", hd_full(S(64, 64), HD_F32, 0.01));
     hd_tensor *expected = NULL;
     for (int level = HD_O0; level <= HD_O2; ++level) {
         hd_script_set_optimization_level(s, (hd_optimization_level)level);
@@ -242,7 +242,7 @@ static void equal_draws_share_code(void **state) {
     hd_builder_add_output(b, "y", x);
     hd_script *s = built(b);
     hd_script_set_optimization_level(s, HD_O2);
-    hd_script_set_input(s, "x", hd_full(S(70, 30), 1, HD_F32));
+    hd_script_set_input(s, "x", hd_full(S(70, 30), HD_F32, 1));
     hd_script_set_input(s, "turns", hd_mod_scalar(hd_reshape(hd_arange(0, 70 * 30 * 7, 7, HD_I64), S(70, 30)), 70));
     hd_seed(3);
     hd_tensor *y = output(s, "y");

@@ -200,7 +200,7 @@ static void numbers_are_written_into_kernels(void **state) {
     HD_SCOPE;
     hd_builder *b = started("numbers");
     hd_tensor *x = in("x", S(4, 8));
-    out(b, "y", hd_mul(hd_add(x, hd_full(S(4, 8), 3, HD_F32)), hd_full(S(), 2, HD_F32)));
+    out(b, "y", hd_mul(hd_add(x, hd_full(S(4, 8), HD_F32, 3)), hd_full(S(), HD_F32, 2)));
     groups_are(b, "kernel [4,8] add mul*\n");
 }
 
@@ -208,7 +208,7 @@ static void numbers_are_stored_for_those_who_read_memory(void **state) {
     (void)state;
     HD_SCOPE;
     hd_builder *b = started("stored");
-    hd_tensor *x = in("x", S(4)), *n = hd_full(S(4), 3, HD_F32);
+    hd_tensor *x = in("x", S(4)), *n = hd_full(S(4), HD_F32, 3);
     out(b, "both", hd_concat(LIST(x, n), 0));
     out(b, "y", hd_mul(x, n));
     groups_are(b, "call [4] full*\ncall [8] concat*\nkernel [4] mul*\n");
@@ -335,7 +335,7 @@ static void rows_of_a_table_are_loaded_by_what_follows(void **state) {
 /* ---- state ------------------------------------------------------------------------------------------------------- */
 static hd_tensor *row_at(hd_tensor *x, const char *name) {
     hd_tensor *at = hd_broadcast_to(hd_input(name, S(1, 1), HD_I64), S(1, 8));
-    return hd_scatter(x, 0, at, hd_full(S(1, 8), 1, HD_F32), HD_SCATTER_SET);
+    return hd_scatter(x, 0, at, hd_full(S(1, 8), HD_F32, 1), HD_SCATTER_SET);
 }
 
 static void rows_of_state_are_written_by_the_device_after_the_old_ones_are_read(void **state) {
@@ -555,7 +555,7 @@ static hd_builder *random_graph(uint64_t seed, int steps) {
         case 8: made = hd_tensor_count(p) == 16 ? hd_matmul(p, t[0]) : hd_relu(p); break;
         case 9: made = rank > 0 ? hd_softmax(p, 0) : p; break;
         case 10: made = rank > 0 ? hd_roll(p, 1, 0) : hd_exp(p); break;
-        default: made = hd_where(hd_lt(p, q), p, hd_full(S(), 0, HD_F32)); break;
+        default: made = hd_where(hd_lt(p, q), p, hd_full(S(), HD_F32, 0)); break;
         }
         if (made == NULL) fail_msg("%s", hd_error_message());
         if (count < 64)

@@ -463,7 +463,7 @@ static void the_first_error_is_told(void **state) {
                       *by = hd_input("by", S(30), HD_I64);
             hd_tensor *h = busy(x, 6);
             hd_builder_add_output(b, "picked", busy(hd_gather(h, 1, at), 2));
-            hd_builder_add_output(b, "quotient", hd_floor_divide(hd_full(S(30), 100, HD_I64), by));
+            hd_builder_add_output(b, "quotient", hd_floor_divide(hd_full(S(30), HD_I64, 100), by));
             hd_builder_add_output(b, "rows", busy(hd_index_select(hd_t(h), 0, hd_reshape(at, S(40))), 3));
             hd_builder_add_output(b, "other", busy(hd_input("y", S(41, 50), HD_F32), 6));
             hd_assign(w, busy(w, 6));
@@ -471,16 +471,16 @@ static void the_first_error_is_told(void **state) {
             set_threads(threads);
             hd_script_set_input(s, "x", operand(S(40, 50), 0, HD_F32));
             hd_script_set_input(s, "y", operand(S(41, 50), 2, HD_F32));
-            hd_script_set_input(s, "at", hd_full(S(40, 1), wrong & 1 ? 50 : 7, HD_I64));
-            hd_script_set_input(s, "by", hd_full(S(30), wrong & 2 ? 0 : 7, HD_I64));
+            hd_script_set_input(s, "at", hd_full(S(40, 1), HD_I64, wrong & 1 ? 50 : 7));
+            hd_script_set_input(s, "by", hd_full(S(30), HD_I64, wrong & 2 ? 0 : 7));
             hd_outputs *o = hd_script_run(s);
             assert_int_equal(o != NULL, wrong == 0);
             if (threads == 1) snprintf(first, sizeof first, "%s", hd_ok() ? "" : hd_error_message());
             assert_string_equal(hd_ok() ? "" : hd_error_message(), first);
             hd_error_clear();
             if (wrong != 0) assert_identical(hd_script_state(s, "w"), was);
-            hd_script_set_input(s, "at", hd_full(S(40, 1), 7, HD_I64)); /* and the next run goes well */
-            hd_script_set_input(s, "by", hd_full(S(30), 7, HD_I64));
+            hd_script_set_input(s, "at", hd_full(S(40, 1), HD_I64, 7)); /* and the next run goes well */
+            hd_script_set_input(s, "by", hd_full(S(30), HD_I64, 7));
             assert_non_null(hd_script_run(s));
         }
     }
@@ -501,8 +501,8 @@ static void nothing_passes_what_can_fail(void **state) {
         hd_assign(w, busy(w, 6));
         hd_script *s = ready(b);
         set_threads(threads);
-        hd_script_set_input(s, "x", hd_full(S(30), 5, HD_I64));
-        hd_script_set_input(s, "by", hd_full(S(30), 0, HD_I64));
+        hd_script_set_input(s, "x", hd_full(S(30), HD_I64, 5));
+        hd_script_set_input(s, "by", hd_full(S(30), HD_I64, 0));
         assert_null(hd_script_run(s));
         assert_error(HD_ERROR_DIVISION, "divided by 0");
         assert_identical(hd_script_state(s, "w"), was);

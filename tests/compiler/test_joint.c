@@ -38,20 +38,20 @@ typedef struct joint_case {
     int launches; /* 0: as many as it likes */
 } joint_case;
 
-static hd_tensor *plain(hd_tensor *y) { return hd_maximum(y, hd_full(S(), 0, hd_tensor_dtype(y))); }
+static hd_tensor *plain(hd_tensor *y) { return hd_maximum(y, hd_full(S(), hd_tensor_dtype(y), 0)); }
 static hd_tensor *rows(hd_tensor **in) { return plain(hd_concat(in, 2, 0)); }
 static hd_tensor *columns(hd_tensor **in) { return plain(hd_concat(in, 2, 1)); }
 static hd_tensor *three_rows(hd_tensor **in) { return plain(hd_concat(in, 3, 0)); }
 static hd_tensor *three_columns(hd_tensor **in) { return plain(hd_concat(in, 3, 1)); }
 static hd_tensor *with_number(hd_tensor **in) {
-    hd_tensor *nothing = hd_full(hd_tensor_shape(in[1]), 3, hd_tensor_dtype(in[1]));
+    hd_tensor *nothing = hd_full(hd_tensor_shape(in[1]), hd_tensor_dtype(in[1]), 3);
     return plain(hd_concat(LIST(in[0], nothing, in[1]), 1));
 }
 static hd_tensor *slices(hd_tensor **in) {
     return plain(hd_concat(LIST(hd_slice(in[0], 0, 1, 4, 1), hd_slice(in[1], 1, 2, 35, 1)), 1));
 }
 static hd_tensor *turned(hd_tensor **in) { /* a piece that does not lie along the lanes, one that is a number */
-    hd_tensor *nothing = hd_full(hd_tensor_shape(in[1]), 3, hd_tensor_dtype(in[1]));
+    hd_tensor *nothing = hd_full(hd_tensor_shape(in[1]), hd_tensor_dtype(in[1]), 3);
     return plain(hd_concat(LIST(hd_transpose(in[0], 0, 1), nothing, in[1]), 1));
 }
 static hd_tensor *turned_result(hd_tensor **in) {
@@ -62,7 +62,7 @@ static hd_tensor *largest_of_rows(hd_tensor **in) { return hd_max(hd_concat(in, 
 static hd_tensor *largest_of_columns(hd_tensor **in) { return hd_max(plain(hd_concat(in, 2, 1)), X(0), NULL); }
 static hd_tensor *normalised(hd_tensor **in) { /* two walks over what is joined */
     hd_tensor *y = hd_concat(in, 2, 1);
-    return hd_maximum(y, hd_max(hd_minimum(y, hd_full(S(), 5, hd_tensor_dtype(y))), X(1), KEEP));
+    return hd_maximum(y, hd_max(hd_minimum(y, hd_full(S(), hd_tensor_dtype(y), 5)), X(1), KEEP));
 }
 static hd_tensor *twice(hd_tensor **in) { return plain(hd_concat(LIST(hd_concat(in, 2, 0), in[2]), 0)); }
 static hd_tensor *stored_too(hd_tensor **in) {

@@ -29,10 +29,10 @@ static void rows_are_those_of_the_device(void **state) {
             hd_builder_add_output(b, "sum", hd_max(hd_add(second, second), X(2), NULL));
             hd_builder_add_output(b, "second", second);
             hd_tensor *third =
-                hd_add(hd_index_select(t, 0, at), hd_index_select(t, 0, hd_add(at, hd_full(S(), 1, of_index))));
+                hd_add(hd_index_select(t, 0, at), hd_index_select(t, 0, hd_add(at, hd_full(S(), of_index, 1))));
             hd_builder_add_output(b, "part", hd_concat(LIST(third, t), 0));
             hd_builder_add_output(b, "turned",
-                                  hd_add(hd_transpose(hd_index_select(t, 0, at), 1, 2), hd_full(S(), 1, dtypes[d])));
+                                  hd_add(hd_transpose(hd_index_select(t, 0, at), 1, 2), hd_full(S(), dtypes[d], 1)));
             hd_script *s = built(b);
             const bool is_signed = of_index == HD_I64 || of_index == HD_I32;
             hd_script_set_input(s, "t", table(S(7, 9, 24), dtypes[d]));
@@ -61,7 +61,7 @@ static void elements_are_those_of_the_device(const element_case *c, hd_dtype dty
     hd_builder *b = started("elements");
     hd_tensor *t = hd_input("t", c->table, dtype), *at = hd_input("at", c->index, of_index);
     hd_tensor *found = c->selects ? hd_index_select(t, c->axis, at) : hd_take_along_axis(t, c->axis, at);
-    hd_builder_add_output(b, "y", hd_minimum(found, hd_full(S(), 7, dtype)));
+    hd_builder_add_output(b, "y", hd_minimum(found, hd_full(S(), dtype, 7)));
     hd_script *s = built(b);
     int64_t *places = malloc((size_t)(hd_shape_count(c->index) + 1) * sizeof *places);
     const int64_t bound = c->table.size[c->axis];
@@ -125,7 +125,7 @@ static void a_wrong_element_is_the_same_error_at_every_level(void **state) {
             hd_script_set_input(s, "t", table(S(4, 32), HD_F32));
             hd_tensor *good = hd_reshape(hd_sub_scalar(hd_mod_scalar(hd_arange(0, 128, 1, HD_I64), 64), 32), S(4, 32));
             hd_tensor *bad = hd_where(hd_eq_scalar(hd_reshape(hd_arange(0, 128, 1, HD_I64), S(4, 32)), 70),
-                                      hd_full(S(), -33, HD_I64), good);
+                                      hd_full(S(), HD_I64, -33), good);
             hd_script_set_input(s, "at", hd_cast(bad, indices[d]));
             assert_null(hd_script_run(s));
             const char *message = hd_error_message();
@@ -188,13 +188,13 @@ static void indices_can_be_a_number(void **state) {
     (void)state;
     HD_SCOPE;
     hd_builder *b = started("number");
-    hd_tensor *x = hd_input("x", S(4, 16), HD_F32), *at = hd_full(S(4, 1), 2, HD_I64);
+    hd_tensor *x = hd_input("x", S(4, 16), HD_F32), *at = hd_full(S(4, 1), HD_I64, 2);
     hd_builder_add_output(b, "picked", hd_gather(hd_sub(x, hd_max(x, X(1), KEEP)), 1, at));
     hd_builder_add_output(
         b, "spread",
-        hd_neg(hd_scatter(hd_zeros(S(4, 16), HD_F32), 1, at, hd_full(S(4, 1), 5, HD_F32), HD_SCATTER_SET)));
-    hd_builder_add_output(b, "rows", hd_neg(hd_index_select(x, 0, hd_full(S(3), -1, HD_I64))));
-    hd_tensor *same = hd_index_select(hd_full(S(9, 16), 3, HD_F32), 0, hd_input("at", S(2), HD_I64));
+        hd_neg(hd_scatter(hd_zeros(S(4, 16), HD_F32), 1, at, hd_full(S(4, 1), HD_F32, 5), HD_SCATTER_SET)));
+    hd_builder_add_output(b, "rows", hd_neg(hd_index_select(x, 0, hd_full(S(3), HD_I64, -1))));
+    hd_tensor *same = hd_index_select(hd_full(S(9, 16), HD_F32, 3), 0, hd_input("at", S(2), HD_I64));
     hd_builder_add_output(b, "same", hd_neg(same)); /* and so can a table */
     hd_script *s = built(b);
     hd_script_set_input(s, "at", hd_from_i64_list(S(2), (int64_t[]){8, 0}, 2));

@@ -122,12 +122,12 @@ static void state_can_be_made_of_parts(void **state) {
         hd_builder_add_output(b, "last", last);
         hd_script *s = built(b);
         hd_script_set_optimization_level(s, (hd_optimization_level)level);
-        hd_script_set_input(s, "x", hd_full(S(1, 3), 20, HD_F32));
-        hd_script_set_input(s, "i", hd_full(S(1), 4, HD_I64));
+        hd_script_set_input(s, "x", hd_full(S(1, 3), HD_F32, 20));
+        hd_script_set_input(s, "i", hd_full(S(1), HD_I64, 4));
         assert_null(hd_script_run(s));
         hd_error_clear();
         assert_true(hd_data_f32(window)[0] == 0 && hd_data_f32(window)[11] == 11);
-        hd_script_set_input(s, "i", hd_full(S(1), 3, HD_I64));
+        hd_script_set_input(s, "i", hd_full(S(1), HD_I64, 3));
         hd_outputs *o = hd_script_run(s);
         assert_ok();
         assert_true(hd_data_f32(hd_outputs_get(o, "last"))[0] == 9 && hd_data_f32(hd_outputs_get(o, "y"))[0] == -20);
@@ -170,7 +170,7 @@ static void random_movement_is_the_same_at_every_level(void **state) {
             const int64_t most = hd_tensor_count(p);
             switch (below(&d, 8)) {
             case 0: made = twice(p); break;
-            case 1: made = hd_mul(p, hd_full(S(), 3, dtype)); break;
+            case 1: made = hd_mul(p, hd_full(S(), dtype, 3)); break;
             case 2:
                 if (a.size[1 - axis] == c.size[1 - axis] && most + hd_tensor_count(q) < 400)
                     made = hd_concat(LIST(p, q), axis);

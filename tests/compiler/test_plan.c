@@ -102,8 +102,8 @@ static void integers_and_bools_are_reduced_exactly(void **state) {
             hd_builder_add_output(b, "sum", hd_sum(h, X(axis), NULL));
             hd_builder_add_output(b, "max", hd_max(h, X(axis), NULL));
             hd_builder_add_output(b, "min", hd_min(h, X(axis), NULL));
-            hd_builder_add_output(b, "any", hd_any(hd_gt(h, hd_full(S(), 90, HD_I32)), X(axis), NULL));
-            hd_builder_add_output(b, "all", hd_all(hd_ge(h, hd_full(S(), 1, HD_I32)), X(axis), NULL));
+            hd_builder_add_output(b, "any", hd_any(hd_gt(h, hd_full(S(), HD_I32, 90)), X(axis), NULL));
+            hd_builder_add_output(b, "all", hd_all(hd_ge(h, hd_full(S(), HD_I32, 1)), X(axis), NULL));
             hd_script *s = built(b);
             hd_script_set_input(s, "x", hd_cast(hd_mul_scalar(operand(S(37, 41), 0, HD_F32), 50), dtypes[d]));
             levels_agree(s, 0, hd_dtype_name(dtypes[d]));
@@ -188,7 +188,7 @@ static hd_tensor *with_special(hd_shape shape, int which, hd_dtype dtype) {
     CALL("normal", hd_div(hd_sub(x, hd_mean(x, X(1), KEEP)), hd_std(x, X(1), 0, KEEP)))                                \
     CALL("product", hd_relu(hd_matmul(x, hd_t(y))))                                                                    \
     CALL("product and residual",                                                                                       \
-         hd_add(hd_maximum(hd_matmul(x, hd_t(y)), hd_full(S(), 0, HD_F32)), hd_slice(x, 1, 0, 23, 1)))
+         hd_add(hd_maximum(hd_matmul(x, hd_t(y)), hd_full(S(), HD_F32, 0)), hd_slice(x, 1, 0, 23, 1)))
 
 static void numbers_that_are_none(void **state) {
     (void)state;
@@ -197,8 +197,8 @@ static void numbers_that_are_none(void **state) {
         HD_SCOPE;
         given[0] = with_special(S(23, 70), round * 2, HD_F32);
         given[1] = with_special(S(23, 70), round * 2 + 1, HD_F32);
-        if (round == 0) given[0] = hd_full(S(23, 70), NAN, HD_F32);
-        if (round == 1) given[1] = hd_full(S(23, 70), -INFINITY, HD_F32);
+        if (round == 0) given[0] = hd_full(S(23, 70), HD_F32, NAN);
+        if (round == 1) given[1] = hd_full(S(23, 70), HD_F32, -INFINITY);
 #define SPECIAL_RUN(label, result)                                                                                     \
     {                                                                                                                  \
         HD_SCOPE;                                                                                                      \
@@ -229,16 +229,16 @@ static void the_smallest_numbers_stay(void **state) {
         hd_builder_add_output(b, "h", h);
         hd_builder_add_output(b, "sum", hd_sum(h, X(1), NULL));
         hd_builder_add_output(b, "max", hd_max(h, X(1), NULL));
-        hd_builder_add_output(b, "product", hd_neg(hd_matmul(h, hd_full(S(50, 2), 2, dtype))));
+        hd_builder_add_output(b, "product", hd_neg(hd_matmul(h, hd_full(S(50, 2), dtype, 2))));
         hd_builder_add_output(b, "is", hd_gt_scalar(h, 0));
         hd_script *s = built(b);
-        hd_script_set_input(s, "x", hd_full(S(3, 50), tiny, dtype));
+        hd_script_set_input(s, "x", hd_full(S(3, 50), dtype, tiny));
         levels_agree(s, 0, "tiny");
         hd_script_set_optimization_level(s, HD_O2);
         hd_outputs *o = hd_script_run(s);
-        assert_same(hd_outputs_get(o, "h"), hd_full(S(3, 50), tiny, dtype));
-        assert_same(hd_outputs_get(o, "sum"), hd_full(S(3), tiny * 50, dtype));
-        assert_same(hd_outputs_get(o, "product"), hd_full(S(3, 2), -tiny * 100, dtype));
+        assert_same(hd_outputs_get(o, "h"), hd_full(S(3, 50), dtype, tiny));
+        assert_same(hd_outputs_get(o, "sum"), hd_full(S(3), dtype, tiny * 50));
+        assert_same(hd_outputs_get(o, "product"), hd_full(S(3, 2), dtype, -tiny * 100));
     }
 }
 
@@ -321,7 +321,7 @@ static void many_outputs(void **state) {
     for (int i = 0; i < MANY; ++i) {
         char name[16];
         snprintf(name, sizeof name, "o%d", i);
-        y = i % 3 == 0 ? hd_add(y, x) : i % 3 == 1 ? hd_neg(y) : hd_add(y, hd_full(S(), 1, HD_F32));
+        y = i % 3 == 0 ? hd_add(y, x) : i % 3 == 1 ? hd_neg(y) : hd_add(y, hd_full(S(), HD_F32, 1));
         hd_builder_add_output(b, name, i % 7 == 0 ? hd_slice(y, 0, 3, 20, 1) : y);
         hd_builder_add_output(b, strcat(name, "t"), y); /* twice, under two names */
     }
@@ -397,15 +397,15 @@ static void a_fault_leaves_state_as_it_was(void **state) {
             bad =
                 fault == 0 ? hd_cast(hd_index_select(w, 0, index), HD_F32)
                 : fault == 1
-                    ? hd_cast(hd_floor_divide(hd_full(S(4), 7, HD_I64), hd_sub(index, hd_full(S(), 9, HD_I64))), HD_F32)
-                : fault == 2 ? hd_index_select(v, 0, hd_multinomial(hd_sub(hd_full(S(4), 5, HD_F32), x), 4, false))
+                    ? hd_cast(hd_floor_divide(hd_full(S(4), HD_I64, 7), hd_sub(index, hd_full(S(), HD_I64, 9))), HD_F32)
+                : fault == 2 ? hd_index_select(v, 0, hd_multinomial(hd_sub(hd_full(S(4), HD_F32, 5), x), 4, false))
                              : hd_add(hd_gather(x, 0, index), w);
             hd_builder_add_output(b, "bad", bad);
             hd_assign(v, hd_mul(w, bad));     /* after the fault, and */
             hd_mul_(w, hd_scalar(2, HD_F32)); /* beside it */
             hd_script *s = built(b);
             hd_script_set_optimization_level(s, (hd_optimization_level)level);
-            hd_script_set_input(s, "x", hd_full(S(4), 9, HD_F32));
+            hd_script_set_input(s, "x", hd_full(S(4), HD_F32, 9));
             for (int again = 0; again < 2; ++again) {
                 assert_null(hd_script_run(s));
                 assert_false(hd_ok());
@@ -413,7 +413,7 @@ static void a_fault_leaves_state_as_it_was(void **state) {
                 assert_values(w, HD_F32, 1, 1, 1, 1);
                 assert_values(v, HD_F32, 0, 0, 0, 0);
             }
-            hd_script_set_input(s, "x", hd_full(S(4), 3, HD_F32)); /* and the next run goes well */
+            hd_script_set_input(s, "x", hd_full(S(4), HD_F32, 3)); /* and the next run goes well */
             assert_non_null(hd_script_run(s));
             assert_values(w, HD_F32, 8, 8, 8, 8);
         }
@@ -429,19 +429,19 @@ static void a_fault_beside_the_update_leaves_state_as_it_was(void **state) {
             hd_builder *b = started("fault");
             hd_builder_add_state(b, "w", w);
             hd_tensor *x = hd_input("x", S(4), HD_F32), *index = hd_cast(x, HD_I64);
-            hd_add_(w, hd_full(S(4), 1, HD_F32));
+            hd_add_(w, hd_full(S(4), HD_F32, 1));
             hd_builder_add_output(b, "bad",
                                   fault == 0   ? hd_index_select(x, 0, index)
-                                  : fault == 1 ? hd_floor_divide(index, hd_sub(index, hd_full(S(), 9, HD_I64)))
-                                               : hd_multinomial(hd_sub(hd_full(S(4), 5, HD_F32), x), 2, false));
+                                  : fault == 1 ? hd_floor_divide(index, hd_sub(index, hd_full(S(), HD_I64, 9)))
+                                               : hd_multinomial(hd_sub(hd_full(S(4), HD_F32, 5), x), 2, false));
             hd_script *s = built(b);
             hd_script_set_optimization_level(s, (hd_optimization_level)level);
-            hd_script_set_input(s, "x", hd_full(S(4), 9, HD_F32));
+            hd_script_set_input(s, "x", hd_full(S(4), HD_F32, 9));
             assert_null(hd_script_run(s));
             assert_false(hd_ok());
             hd_error_clear();
             assert_values(w, HD_F32, 1, 1, 1, 1);
-            hd_script_set_input(s, "x", hd_full(S(4), 3, HD_F32));
+            hd_script_set_input(s, "x", hd_full(S(4), HD_F32, 3));
             assert_non_null(hd_script_run(s));
             assert_values(w, HD_F32, 2, 2, 2, 2);
         }

@@ -83,7 +83,7 @@ static hd_tensor *rectified(hd_tensor *x, hd_tensor *other) {
 static hd_tensor *scaled(hd_tensor *x, hd_tensor *other) { return hd_add(hd_mul(x, other), other); }
 static hd_tensor *summed(hd_tensor *x, hd_tensor *other) { return hd_add(x, other); }
 static hd_tensor *masked(hd_tensor *x, hd_tensor *other) {
-    return hd_where(other, x, hd_full(S(), 0, hd_tensor_dtype(x)));
+    return hd_where(other, x, hd_full(S(), hd_tensor_dtype(x), 0));
 }
 static const prologue prologues[] = {
     {"relu", rectified, ALIKE},        {"sum", summed, ALIKE}, {"scale of columns", scaled, ROW},
@@ -106,7 +106,7 @@ static hd_tensor *followed(hd_tensor *h, int follows, hd_dtype dtype) {
     if (follows == NOTHING) return h;
     if (follows == PLAIN) return hd_relu(h);
     hd_tensor *twice = hd_add(h, h);
-    return hd_dtype_is_float(dtype) ? hd_sqrt(twice) : hd_maximum(twice, hd_full(S(), 3, dtype));
+    return hd_dtype_is_float(dtype) ? hd_sqrt(twice) : hd_maximum(twice, hd_full(S(), dtype, 3));
 }
 
 /* before(x [a], other) w [k, n], or w turned in an affine. */
@@ -508,7 +508,7 @@ static void parts_of_state_that_are_written(void **state) {
     hd_script *s = built(b);
     for (int64_t step = 0; step < 4; ++step) {
         HD_SCOPE;
-        hd_script_set_input(s, "at", hd_full(S(1), (double)(step * 99), HD_I64));
+        hd_script_set_input(s, "at", hd_full(S(1), HD_I64, (double)(step * 99)));
         hd_script_set_input(s, "row", row);
         hd_tensor *y = output(s, "y");
         assert_ok();
@@ -524,7 +524,7 @@ static void old_state_with_new(void **state) {
     (void)state;
     HD_SCOPE;
     hd_tensor *cache = tall(1), *twin = hd_copy(cache), *row = operand(S(1, WIDE), 3, HD_F32);
-    hd_tensor *at = hd_full(S(1), 17, HD_I64);
+    hd_tensor *at = hd_full(S(1), HD_I64, 17);
     hd_builder *b = started("cache");
     hd_builder_add_state(b, "cache", cache);
     hd_tensor *before = hd_square(cache);

@@ -183,7 +183,7 @@ static void every_run_reads_what_is_there(void **state) {
                 const hd_dtype dtype = dtypes[d];
                 hd_tensor *w = operand(S(WIDE, WIDE), 1, dtype), *twin = hd_copy(w),
                           *x = operand(S(rows, WIDE), 0, dtype);
-                hd_tensor *one = hd_full(S(), 1, dtype);
+                hd_tensor *one = hd_full(S(), dtype, 1);
                 hd_builder *b = began(w, k);
                 hd_tensor *in = hd_input("x", S(rows, WIDE), dtype);
                 for (int i = 0; i < 4; ++i) {
@@ -230,7 +230,7 @@ static void after_a_run_that_failed(void **state) {
     hd_script_set_input(s, "x", x);
     for (int run = 0; run < 4; ++run) {
         HD_SCOPE;
-        hd_script_set_input(s, "at", hd_full(S(ROWS), run == 2 ? ROWS : 0, HD_I64));
+        hd_script_set_input(s, "at", hd_full(S(ROWS), HD_I64, run == 2 ? ROWS : 0));
         hd_tensor *y = output(s, "y");
         if (run == 2) {
             assert_null(y);

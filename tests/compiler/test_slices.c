@@ -27,7 +27,7 @@ static void rows_are_written_and_nothing_else(void **state) {
         hd_script_set_optimization_level(s, (hd_optimization_level)(HD_O0 + level));
         for (int step = 1; step < 4; ++step) {
             HD_SCOPE;
-            hd_tensor *x = hd_full(HD_SHAPE(1, 8), step, HD_F32);
+            hd_tensor *x = hd_full(HD_SHAPE(1, 8), HD_F32, step);
             hd_script_set_input(s, "x", x);
             hd_outputs *o = hd_script_run(s);
             assert_ok();
@@ -182,7 +182,7 @@ static void a_row_of_a_large_cache_costs_a_row(void **state) {
         hd_script *s = built(b);
         hd_script_set_optimization_level(s, (hd_optimization_level)(HD_O0 + level));
         hd_script_set_input(s, "x", hd_ones(HD_SHAPE(1, 32, 128), HD_F32));
-        hd_script_set_input(s, "at", hd_full(HD_SHAPE(1, 1, 1), 7, HD_I64));
+        hd_script_set_input(s, "at", hd_full(HD_SHAPE(1, 1, 1), HD_I64, 7));
         hd_script_compile(s);
         const void *before = hd_data_f32(cache);
         hd_script_run(s);
@@ -238,7 +238,7 @@ static void elements_at_indices_are_written(void **state) {
         hd_assign(cache, hd_scatter(cache, 0, at, x, HD_SCATTER_SET));
         hd_assign(cache, hd_scatter(cache, 1, hd_narrow(at, 1, 0, 2), hd_transpose(hd_narrow(x, 1, 0, 2), 0, 1),
                                     HD_SCATTER_MAX));
-        hd_assign(hd_narrow(cache, 1, 3, 1), hd_full(HD_SHAPE(64, 1, 2), 7, HD_F32));
+        hd_assign(hd_narrow(cache, 1, 3, 1), hd_full(HD_SHAPE(64, 1, 2), HD_F32, 7));
         hd_script *s = built(b);
         hd_script_set_optimization_level(s, (hd_optimization_level)(HD_O0 + level));
         hd_tensor *values = hd_reshape(hd_arange(100, 112, 1, HD_F32), HD_SHAPE(2, 3, 2)),
@@ -251,7 +251,7 @@ static void elements_at_indices_are_written(void **state) {
         hd_assign(expected, hd_scatter(expected, 0, places, values, HD_SCATTER_SET));
         hd_assign(expected, hd_scatter(expected, 1, hd_narrow(places, 1, 0, 2),
                                        hd_transpose(hd_narrow(values, 1, 0, 2), 0, 1), HD_SCATTER_MAX));
-        hd_assign(hd_narrow(expected, 1, 3, 1), hd_full(HD_SHAPE(64, 1, 2), 7, HD_F32));
+        hd_assign(hd_narrow(expected, 1, 3, 1), hd_full(HD_SHAPE(64, 1, 2), HD_F32, 7));
         assert_true(same_bits(cache, expected));
         if (level > 0) assert_in_range(hd_script_stats(s).arena_bytes, 1, 2048); /* the cache has 2048 bytes */
     }
@@ -273,7 +273,7 @@ static void sequences_are_written_each_at_its_place(void **state) {
             hd_assign(cache, hd_scatter(cache, 1, hd_broadcast_to(at, rows), x, HD_SCATTER_SET));
             hd_script *s = built(b);
             hd_script_set_optimization_level(s, (hd_optimization_level)(HD_O0 + level));
-            hd_tensor *values = hd_full(rows, 99, HD_F32),
+            hd_tensor *values = hd_full(rows, HD_F32, 99),
                       *places = hd_reshape(hd_mod_scalar(hd_arange(0, (double)sizes[i][0], 1, HD_I64), 4), one);
             hd_script_set_input(s, "x", values);
             hd_script_set_input(s, "at", places);
@@ -281,7 +281,7 @@ static void sequences_are_written_each_at_its_place(void **state) {
             assert_ok();
             for (int64_t k = 0; k < sizes[i][0]; ++k) /* by hand: the scatter outside is the same code */
                 hd_assign(hd_narrow(hd_narrow(hd_narrow(expected, 0, k, 1), 1, k % 4, 1), 2, 0, sizes[i][1]),
-                          hd_full(HD_SHAPE(), 99, HD_F32));
+                          hd_full(HD_SHAPE(), HD_F32, 99));
             assert_true(same_bits(cache, expected));
         }
 }
@@ -299,7 +299,7 @@ static void a_histogram_is_copied(void **state) {
         hd_script *s = built(b);
         hd_script_set_optimization_level(s, (hd_optimization_level)(HD_O0 + level));
         hd_script_set_input(s, "x", hd_mod_scalar(hd_arange(0, 1000, 1, HD_I64), 3));
-        hd_script_set_input(s, "one", hd_full(HD_SHAPE(1), 1, HD_I32));
+        hd_script_set_input(s, "one", hd_full(HD_SHAPE(1), HD_I32, 1));
         hd_script_run(s);
         hd_script_run(s);
         assert_ok();
@@ -328,8 +328,8 @@ static void the_old_value_is_what_others_read(void **state) {
             hd_builder_add_output(b, "old", old);
             hd_script *s = built(b);
             hd_script_set_optimization_level(s, (hd_optimization_level)(HD_O0 + level));
-            hd_script_set_input(s, "at", hd_full(HD_SHAPE(1, 1, 1), 3, HD_I64));
-            hd_script_set_input(s, "x", hd_full(HD_SHAPE(1, 4, 2), 300, HD_F32));
+            hd_script_set_input(s, "at", hd_full(HD_SHAPE(1, 1, 1), HD_I64, 3));
+            hd_script_set_input(s, "x", hd_full(HD_SHAPE(1, 4, 2), HD_F32, 300));
             assert_true(hd_script_check(s).largest_difference == 0);
             hd_script_run(s);
             assert_ok();

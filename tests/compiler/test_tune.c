@@ -41,7 +41,7 @@ static void set_inputs(hd_script *s, int kind) {
     if (kind == 2) {
         hd_script_set_input(s, "x", operand(S(7, 33), 0, HD_BF16));
         hd_script_set_input(s, "t", operand(S(33, 7), 1, HD_F32));
-        hd_script_set_input(s, "at", hd_full(S(7, 1), 5, HD_I64));
+        hd_script_set_input(s, "at", hd_full(S(7, 1), HD_I64, 5));
     }
 }
 
@@ -109,7 +109,7 @@ static void trial_runs_leave_no_trace(void **state) {
     hd_tensor *loss = hd_mean(hd_square(hd_add(hd_matmul(x, w), hd_randn(S(20, 30), HD_F32))), X(), NULL);
     hd_builder_add_output(b, "loss", loss);
     hd_assign(w, hd_mul_scalar(w, 0.5));
-    hd_assign(hd_slice(count, 0, 1, 2, 1), hd_full(S(1), 7, HD_F32));
+    hd_assign(hd_slice(count, 0, 1, 2, 1), hd_full(S(1), HD_F32, 7));
     hd_script *s = built(b);
     hd_script_set_optimization_level(s, HD_O3);
     hd_seed(7);
@@ -158,7 +158,7 @@ static void trial_runs_begin_with_the_state(void **state) {
         hd_tensor *x = operand(S(1, 300), 0, HD_F32), *row = hd_tanh(hd_mul(x, hd_exp(x)));
         hd_script_set_input(s, "x", x);
         for (int i = 0; i < 4; ++i) assert_non_null(hd_script_run(s));
-        assert_identical(next, hd_full(S(1), 4, HD_I64));
+        assert_identical(next, hd_full(S(1), HD_I64, 4));
         hd_tensor *expected = hd_broadcast_to(row, S(4, 300));
         assert_string_equal(difference_within(cache, expected, units_at_largest(expected, 16)), "");
         assert_null(hd_script_run(s));
@@ -222,11 +222,11 @@ static void made_up_inputs_may_be_refused(void **state) {
     HD_SCOPE;
     hd_builder *b = started("division");
     hd_tensor *x = hd_input("x", S(50), HD_I64);
-    hd_builder_add_output(b, "y", hd_floor_divide(hd_full(S(50), 100, HD_I64), x));
+    hd_builder_add_output(b, "y", hd_floor_divide(hd_full(S(50), HD_I64, 100), x));
     hd_script *s = built(b);
     hd_script_set_optimization_level(s, HD_O3);
-    hd_script_set_input(s, "x", hd_full(S(50), 7, HD_I64));
-    assert_identical(output(s, "y"), hd_full(S(50), 14, HD_I64));
+    hd_script_set_input(s, "x", hd_full(S(50), HD_I64, 7));
+    assert_identical(output(s, "y"), hd_full(S(50), HD_I64, 14));
     assert_int_equal(hd_script_stats(s).alternatives, 0);
 }
 

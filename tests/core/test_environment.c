@@ -34,15 +34,19 @@ static void what_means_nothing_is_said(void **state) {
     static const struct {
         const char *name, *value, *message;
     } cases[] = {
-        {"HODU_ISA", "avx-512", "hodu: HODU_ISA has \"avx-512\"; it takes baseline, avx2, avx512 or amx\n"},
-        {"HODU_NUM_THREADS", "two", "hodu: HODU_NUM_THREADS has \"two\"; it takes a number of threads, 1 or more\n"},
-        {"HODU_NUM_THREADS", "0", "hodu: HODU_NUM_THREADS has \"0\"; it takes a number of threads, 1 or more\n"},
-        {"HODU_NUM_THREADS", "2 ", "hodu: HODU_NUM_THREADS has \"2 \"; it takes a number of threads, 1 or more\n"},
-        {"HODU_CACHE", "off", "hodu: HODU_CACHE has \"off\"; it takes 0 or 1\n"},
-        {"HODU_DEBUG", "nan,nans", "hodu: HODU_DEBUG has \"nans\"; it takes nan\n"},
-        {"HODU_WINOGRAD", "no", "hodu: HODU_WINOGRAD has \"no\"; it takes 0 or 1\n"},
+        {"HODU_ISA", "avx-512", "hodu warning: HODU_ISA has \"avx-512\"; it takes baseline, avx2, avx512 or amx\n"},
+        {"HODU_NUM_THREADS", "two",
+         "hodu warning: HODU_NUM_THREADS has \"two\"; it takes a number of threads, 1 or more\n"},
+        {"HODU_NUM_THREADS", "0",
+         "hodu warning: HODU_NUM_THREADS has \"0\"; it takes a number of threads, 1 or more\n"},
+        {"HODU_NUM_THREADS", "2 ",
+         "hodu warning: HODU_NUM_THREADS has \"2 \"; it takes a number of threads, 1 or more\n"},
+        {"HODU_CACHE", "off", "hodu warning: HODU_CACHE has \"off\"; it takes 0 or 1\n"},
+        {"HODU_DEBUG", "nan,nans", "hodu warning: HODU_DEBUG has \"nans\"; it takes nan and lines\n"},
+        {"HODU_WINOGRAD", "no", "hodu warning: HODU_WINOGRAD has \"no\"; it takes 0 or 1\n"},
         {"HODU_DUMP", "nothing",
-         "hodu: HODU_DUMP has \"nothing\"; it takes graph, fusion, jobs, kernels, c, llvm, asm, tuning, stablehlo\n"},
+         "hodu warning: HODU_DUMP has \"nothing\"; it takes graph, fusion, jobs, kernels, c, llvm, asm, tuning, "
+         "stablehlo\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
         char text[MOST_TEXT];

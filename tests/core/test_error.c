@@ -122,46 +122,174 @@ static void run_child(void (*body)(void), char *out, size_t capacity, int *statu
     waitpid(child, status, 0);
 }
 
-static void unread_error(void) {
+static void fail_once(void) { hd_reshape(hd_ones(HD_SHAPE(2), HD_F32), HD_SHAPE(3)); }
+
+static void an_error_and_a_crash(void) {
     HD_SCOPE;
-    {
-        HD_SCOPE;
-        hd_reshape(hd_ones(HD_SHAPE(2), HD_F32), HD_SHAPE(3));
-    }
-}
-static void read_error(void) {
-    HD_SCOPE;
-    hd_reshape(hd_ones(HD_SHAPE(2), HD_F32), HD_SHAPE(3));
-    (void)hd_error_code();
+    fail_once();
+    raise(SIGKILL); /* what follows an error may end the process: nothing comes after this */
 }
 static void exit_status(void) {
     int status;
     {
         HD_SCOPE;
-        hd_reshape(hd_ones(HD_SHAPE(2), HD_F32), HD_SHAPE(3));
+        fail_once();
         status = hd_exit_status();
     }
     _exit(status);
 }
+static void quiet_block(void) {
+    HD_SCOPE;
+    {
+        HD_QUIET;
+        fail_once();
+        hd_error_clear();
+        fail_once();
+        (void)hd_error_message();
+    }
+    _exit(hd_exit_status()); /* now it is said, as it was left pending */
+}
+static void quiet_block_that_forgets(void) {
+    HD_SCOPE;
+    {
+        HD_QUIET;
+        {
+            HD_QUIET;
+            fail_once();
+        }
+        write(2, "end\n", 4);
+    }
+}
+static void quiet_environment(void) {
+    setenv("HODU_ERRORS", "quiet", 1);
+    HD_SCOPE;
+    fail_once();
+    _exit(hd_exit_status());
+}
 static void trapped(void) {
     setenv("HODU_TRAP", "1", 1);
     HD_SCOPE;
-    hd_reshape(hd_ones(HD_SHAPE(2), HD_F32), HD_SHAPE(3));
+    fail_once();
 }
 
-static void an_unread_error_is_printed_at_the_root_scopes_end(void **state) {
+static int occurrences(const char *text, const char *part) {
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, part)) != NULL; ++at) ++count;
+    return count;
+}
+
+static void an_error_is_printed_when_it_arises_and_once(void **state) {
+    (void)state;
+    static const char message[] = "hodu error: hd_reshape: [2] has 2 elements, which do not fit [3]";
+    char out[1024];
+    int status;
+    setenv("HODU_ERRORS", "print", 1);
+    run_child(an_error_and_a_crash, out, sizeof out, &status);
+    assert_int_equal(occurrences(out, message), 1);
+    assert_non_null(strstr(out, "(in the scope of "));
+    assert_int_equal(occurrences(out, "\n"), 1);
+    run_child(exit_status, out, sizeof out, &status);
+    assert_int_equal(WEXITSTATUS(status), 1);
+    assert_int_equal(occurrences(out, message), 1);
+    run_child(quiet_block, out, sizeof out, &status);
+    assert_int_equal(WEXITSTATUS(status), 1);
+    assert_int_equal(occurrences(out, message), 1);
+    run_child(quiet_block_that_forgets, out, sizeof out, &status);
+    assert_true(strncmp(out, "end\nhodu error: ", 16) == 0);
+    run_child(quiet_environment, out, sizeof out, &status);
+    assert_int_equal(WEXITSTATUS(status), 1);
+    assert_string_equal(out, "");
+    setenv("HODU_ERRORS", "quiet", 1);
+}
+
+typedef struct heard {
+    int count;
+    hd_error code;
+    char message[128], place[128];
+} heard;
+static void hear(hd_error code, const char *message, const char *place, void *user) {
+    heard *h = user;
+    h->count++;
+    h->code = code;
+    snprintf(h->message, sizeof h->message, "%s", message);
+    snprintf(h->place, sizeof h->place, "%s", place);
+}
+
+static void a_handler_of_the_host_hears_every_first_error(void **state) {
+    (void)state;
+    HD_SCOPE;
+    heard h = {0};
+    hd_error_set_handler(hear, &h);
+    fail_once();
+    fail_once(); /* does nothing while the first is pending */
+    assert_int_equal(h.count, 1);
+    assert_int_equal(h.code, HD_ERROR_SHAPE);
+    assert_non_null(strstr(h.message, "hd_reshape: [2]"));
+    assert_non_null(strstr(h.place, "in the scope of "));
+    hd_error_clear();
+    {
+        HD_QUIET;
+        fail_once();
+        hd_error_clear();
+    }
+    assert_int_equal(h.count, 1);
+    fail_once();
+    assert_int_equal(h.count, 2);
+    hd_error_set_handler(NULL, NULL);
+    hd_error_clear();
+}
+
+static int steps;
+static void two_steps(void) {
+    ++steps;
+    fail_once();
+    HD_CHECK;
+    ++steps;
+}
+static hd_tensor *two_results(bool wrong) {
+    hd_tensor *x = hd_ones(HD_SHAPE(2), HD_F32);
+    if (wrong)
+        fail_once();
+    else
+        HD_CHECK NULL;
+    HD_CHECK NULL;
+    return x;
+}
+static void hd_check_returns_from_the_function(void **state) {
+    (void)state;
+    HD_SCOPE;
+    two_steps();
+    assert_int_equal(steps, 1);
+    hd_error_clear();
+    assert_null(two_results(true));
+    hd_error_clear();
+    assert_non_null(two_results(false));
+}
+
+static void many_objects_in_one_scope(void) {
+    HD_SCOPE;
+    hd_tensor *x = hd_ones(HD_SHAPE(1), HD_F32);
+    for (int i = 0; i < 70000; ++i) hd_neg(x);
+}
+static void many_objects_in_many_scopes(void) {
+    HD_SCOPE;
+    hd_tensor *x = hd_ones(HD_SHAPE(1), HD_F32);
+    for (int i = 0; i < 70000; ++i) {
+        HD_SCOPE;
+        hd_neg(x);
+    }
+}
+static void a_forgotten_scope_is_warned_of_once(void **state) {
     (void)state;
     char out[1024];
     int status;
-    run_child(unread_error, out, sizeof out, &status);
-    assert_non_null(strstr(out, "hodu error: hd_reshape: [2] has 2 elements, which do not fit [3]"));
-    assert_int_equal(status, 0);
-    run_child(read_error, out, sizeof out, &status);
+    run_child(many_objects_in_one_scope, out, sizeof out, &status);
+    assert_int_equal(occurrences(out, "hodu warning: 32768 objects belong to the scope that begins at "), 1);
+    assert_int_equal(occurrences(out, "\n"), 1);
+    assert_non_null(strstr(out, "test_error.c:"));
+    assert_non_null(strstr(out, "a loop needs HD_SCOPE;"));
+    run_child(many_objects_in_many_scopes, out, sizeof out, &status);
     assert_string_equal(out, "");
-    run_child(exit_status, out, sizeof out, &status);
-    assert_int_equal(WEXITSTATUS(status), 1);
-    assert_non_null(strstr(out, "hd_reshape"));
-    assert_ptr_equal(strstr(strstr(out, "hd_reshape") + 1, "hd_reshape"), NULL); /* once */
 }
 
 static void hodu_trap_stops_at_the_first_error(void **state) {
@@ -180,5 +308,6 @@ static void every_code_has_a_meaning(void **state) {
 }
 
 RUN(test(the_first_error_sticks), test(scopes_end_while_an_error_is_pending), test(null_and_wrong_arguments_are_named),
-    test(composites_keep_their_own_name), test(an_unread_error_is_printed_at_the_root_scopes_end),
-    test(hodu_trap_stops_at_the_first_error), test(every_code_has_a_meaning))
+    test(composites_keep_their_own_name), test(an_error_is_printed_when_it_arises_and_once),
+    test(a_handler_of_the_host_hears_every_first_error), test(hd_check_returns_from_the_function),
+    test(a_forgotten_scope_is_warned_of_once), test(hodu_trap_stops_at_the_first_error), test(every_code_has_a_meaning))

@@ -35,7 +35,7 @@ out:
 static hd_tensor *made_and_kept(void) {
     HD_SCOPE;
     hd_ones(HD_SHAPE(7), HD_F32);
-    hd_tensor *kept = hd_keep(hd_full(HD_SHAPE(2), 3, HD_F32));
+    hd_tensor *kept = hd_keep(hd_full(HD_SHAPE(2), HD_F32, 3));
     hd_ones(HD_SHAPE(9), HD_F32);
     return kept;
 }
@@ -53,7 +53,7 @@ static void retain_and_release(void **state) {
     hd_tensor *mine;
     {
         HD_SCOPE;
-        mine = hd_retain(hd_full(HD_SHAPE(2), 4, HD_F32));
+        mine = hd_retain(hd_full(HD_SHAPE(2), HD_F32, 4));
     }
     assert_values(mine, HD_F32, 4, 4);
     hd_release(mine);

@@ -52,7 +52,7 @@ static void a_snapshot_shares_bytes_until_one_side_writes(void **state) {
     (void)state;
     HD_SCOPE;
     hd_thread *thread = hd_thread_self();
-    hd_tensor *x = hd_full(HD_SHAPE(4), 5, HD_F32);
+    hd_tensor *x = hd_full(HD_SHAPE(4), HD_F32, 5);
     hd_storage *snapshot = hd_storage_snapshot(thread, x->storage);
     hd_tensor *y = hd_tensor_give(thread, hd_tensor_over(thread, snapshot, HD_F32, &x->layout));
     hd_object_release(thread, &snapshot->object);

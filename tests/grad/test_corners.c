@@ -170,7 +170,7 @@ static void many_duplicates_add_up_exactly(void **state) {
     hd_tensor *table = hd_requires_grad(hd_zeros(HD_SHAPE(CLASSES, 3), HD_F32)),
               *row = hd_requires_grad(hd_zeros(HD_SHAPE(3), HD_F32));
     hd_tensor *i = hd_rem_scalar(hd_range(0, 1, ROWS, HD_I64), CLASSES),
-              *all = hd_full(HD_SHAPE(CLASSES, 3), ROWS / CLASSES, HD_F32);
+              *all = hd_full(HD_SHAPE(CLASSES, 3), HD_F32, ROWS / CLASSES);
     hd_backward(hd_index_select(table, 0, i));
     assert_same(hd_grad(table), all);
     hd_set_grad(table, NULL);
@@ -184,7 +184,7 @@ static void many_duplicates_add_up_exactly(void **state) {
     hd_backward(hd_unfold(line, 0, 3, 1));
     hd_tensor *g = hd_grad(line);
     assert_values(hd_narrow(g, 0, 0, 3), HD_F32, 1, 2, 3);
-    assert_same(hd_narrow(g, 0, 2, ROWS - 4), hd_full(HD_SHAPE(ROWS - 4), 3, HD_F32));
+    assert_same(hd_narrow(g, 0, 2, ROWS - 4), hd_full(HD_SHAPE(ROWS - 4), HD_F32, 3));
 }
 
 /* ---- where ------------------------------------------------------------------------------------------------------- */
@@ -291,9 +291,9 @@ static void the_largest_share_the_gradient(void **state) {
 static void more_ties_than_f16_can_count(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = hd_requires_grad(hd_full(HD_SHAPE(1 << 17), 2, HD_F16));
+    hd_tensor *x = hd_requires_grad(hd_full(HD_SHAPE(1 << 17), HD_F16, 2));
     hd_backward(hd_mul_scalar(hd_max(x, HD_AXES(), NULL), 1 << 14));
-    assert_same(hd_grad(x), hd_full(HD_SHAPE(1 << 17), 0.125, HD_F16));
+    assert_same(hd_grad(x), hd_full(HD_SHAPE(1 << 17), HD_F16, 0.125));
 }
 
 static void maximum_of_equals_gives_half_each(void **state) {

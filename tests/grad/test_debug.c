@@ -60,8 +60,8 @@ static void gradient_in_a_checkpoint(void) {
 }
 /* Each part is finite, their sum is not: at a result, at a leaf, in hd_grad_of, and with what was there before. */
 static void gradient_of_parts(void) {
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(2), 1, HD_F16)), *y = hd_mul_scalar(x, 1);
-    hd_tensor *large = hd_full(HD_SHAPE(2), 60000, HD_F16);
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(2), HD_F16, 1)), *y = hd_mul_scalar(x, 1);
+    hd_tensor *large = hd_full(HD_SHAPE(2), HD_F16, 60000);
     hd_backward_with(hd_add(y, y), HD_OPTS(hd_backward_opts, .seed = large));
     say();
     hd_backward_with(hd_add(x, x), HD_OPTS(hd_backward_opts, .seed = large));
@@ -88,22 +88,22 @@ static void gradient_of_a_compiled_model(void) {
     say();
 }
 static void writes(void) {
-    hd_tensor *half = hd_zeros(HD_SHAPE(2), HD_F16), *large = hd_full(HD_SHAPE(2), 1e6, HD_F32);
+    hd_tensor *half = hd_zeros(HD_SHAPE(2), HD_F16), *large = hd_full(HD_SHAPE(2), HD_F32, 1e6);
     hd_assign(half, large);
     say();
-    hd_assign(half, hd_full(HD_SHAPE(2), 1000000, HD_I64));
+    hd_assign(half, hd_full(HD_SHAPE(2), HD_I64, 1000000));
     say();
     {
         HD_NO_GRAD;
         hd_assign(half, large);
         say();
     }
-    hd_assign(half, hd_full(HD_SHAPE(2), INFINITY, HD_F32)); /* as the caller wished */
+    hd_assign(half, hd_full(HD_SHAPE(2), HD_F32, INFINITY)); /* as the caller wished */
     hd_fill(half, NAN);
     printf("%d\n", hd_ok());
 }
 static void constants_that_are_meant(void) {
-    hd_tensor *x = hd_full(HD_SHAPE(3), INFINITY, HD_F32), *y = hd_param(hd_full(HD_SHAPE(3), NAN, HD_F32));
+    hd_tensor *x = hd_full(HD_SHAPE(3), HD_F32, INFINITY), *y = hd_param(hd_full(HD_SHAPE(3), HD_F32, NAN));
     hd_reshape(y, HD_SHAPE(3, 1));
     hd_isnan(y);
     hd_argmax(x, 0, NULL);
@@ -141,7 +141,7 @@ static void *fails_in_a_thread(void *unused) {
         hd_checkpoint(roots, NULL, HD_TENSORS(hd_ones(HD_SHAPE(4), HD_F32)));
         if (!hd_ok()) return "an error where all is finite";
     }
-    hd_sqrt(hd_full(HD_SHAPE(), -1, HD_F32));
+    hd_sqrt(hd_full(HD_SHAPE(), HD_F32, -1));
     const bool named = hd_error_code() == HD_ERROR_VALUE;
     hd_error_clear();
     return named ? NULL : "no error";

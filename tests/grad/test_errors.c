@@ -11,7 +11,7 @@ typedef struct before {
     int64_t length;
 } before;
 static before begin(void) {
-    before b = {.x = hd_param(hd_full(HD_SHAPE(), 3, HD_F32))};
+    before b = {.x = hd_param(hd_full(HD_SHAPE(), HD_F32, 3))};
     b.loss = hd_mul(b.x, b.x);
     b.length = hd_tape_length();
     return b;
@@ -122,7 +122,7 @@ static void backward_from_another_threads_tensor_names_both(void **state) {
 static void backward_after_its_tape_was_cleared(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 3, HD_F32)), *gone = hd_exp(x);
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), HD_F32, 3)), *gone = hd_exp(x);
     hd_clear_tape();
     const before b = begin();
     hd_backward(gone);
@@ -498,7 +498,7 @@ static void gradcheck_needs_a_function_that_gives_a_tensor(void **state) {
     (void)state;
     HD_SCOPE;
     const before b = begin();
-    hd_tensors *inputs = HD_TENSORS(hd_full(HD_SHAPE(2), 1, HD_F64));
+    hd_tensors *inputs = HD_TENSORS(hd_full(HD_SHAPE(2), HD_F64, 1));
     assert_false(hd_gradcheck(gives_nothing, NULL, inputs, NULL));
     assert_only_error(&b, HD_ERROR_NULL_ARGUMENT, "hd_gradcheck: `the result of fn` is NULL");
     assert_false(hd_gradcheck(gives_what_is_gone, NULL, inputs, NULL));
@@ -524,7 +524,7 @@ static void what_a_checkpoint_read_must_not_change_before_backward(void **state)
     (void)state;
     HD_SCOPE;
     const before b = begin();
-    hd_tensor *data = hd_full(HD_SHAPE(), 2, HD_F32), *w = hd_param(hd_full(HD_SHAPE(), 5, HD_F32));
+    hd_tensor *data = hd_full(HD_SHAPE(), HD_F32, 2), *w = hd_param(hd_full(HD_SHAPE(), HD_F32, 5));
     hd_tensor *leaf = hd_checkpoint(squared, NULL, HD_TENSORS(w));
     {
         HD_NO_GRAD;

@@ -197,8 +197,8 @@
     CASE(scatter, min, IN(S(2, 3), S(2, 2)), hd_scatter(a, 1, I64(S(2, 2), 2, 0, 1, 1), b, HD_SCATTER_MIN))            \
     CASE(scatter, min_twice, IN(S(3), S(5)), hd_square(hd_scatter(a, 0, I64(S(5), 1, 1, 0, 1, 0), b, HD_SCATTER_MIN))) \
     CASE(scatter, into_constant, IN(S(2)),                                                                             \
-         hd_scatter(hd_full(S(3), 2, HD_F64), 0, I64(S(2), 1, 1), a, HD_SCATTER_MUL))                                  \
-    CASE(scatter, of_constant, IN(S(3)), hd_scatter(a, 0, I64(S(2), 1, 1), hd_full(S(2), 3, HD_F64), HD_SCATTER_MUL))  \
+         hd_scatter(hd_full(S(3), HD_F64, 2), 0, I64(S(2), 1, 1), a, HD_SCATTER_MUL))                                  \
+    CASE(scatter, of_constant, IN(S(3)), hd_scatter(a, 0, I64(S(2), 1, 1), hd_full(S(2), HD_F64, 3), HD_SCATTER_MUL))  \
     CASE(scatter, nothing, IN(S(3), S(0)), hd_scatter(a, 0, hd_zeros(S(0), HD_I64), b, HD_SCATTER_SET))                \
     CASE(scatter, highest_rank, IN(S(1, 2, 1, 2, 1, 1, 3, 1), S(1, 2, 1, 1, 1, 1, 3, 1)),                              \
          hd_scatter(a, 3, hd_ones(S(1, 2, 1, 1, 1, 1, 3, 1), HD_I64), b, HD_SCATTER_MAX))                              \
@@ -338,9 +338,9 @@
     CASE(in_place, add, IN(S(2, 3), S(3)), assigned(hd_square(a), b, hd_add_))                                         \
     CASE(in_place, sub, IN(S(2, 3), S(3)), assigned(hd_square(a), b, hd_sub_))                                         \
     CASE(in_place, mul, IN(S(2, 3), S(3)), assigned(hd_sin(a), b, hd_mul_))                                            \
-    CASE(in_place, mul_constant, IN(S(2, 3)), assigned(hd_sin(a), hd_full(S(3), 2, HD_F64), hd_mul_))                  \
+    CASE(in_place, mul_constant, IN(S(2, 3)), assigned(hd_sin(a), hd_full(S(3), HD_F64, 2), hd_mul_))                  \
     CASE(in_place, div, IN(S(2, 3), S(3)), assigned(hd_sin(a), b, hd_div_))                                            \
-    CASE(in_place, into_constant, IN(S(3)), assigned(hd_full(S(2, 3), 2, HD_F64), a, hd_div_))
+    CASE(in_place, into_constant, IN(S(3)), assigned(hd_full(S(2, 3), HD_F64, 2), a, hd_div_))
 
 static hd_tensor *assigned(hd_tensor *dst, hd_tensor *src, void (*write)(hd_tensor *, hd_tensor *)) {
     write(dst, src);

@@ -71,7 +71,7 @@ static void derivatives_to_third_order_have_their_closed_forms(void **state) {
 static void higher_orders_mix_variables(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 2, HD_F64)), *y = hd_param(hd_full(HD_SHAPE(), 3, HD_F64));
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), HD_F64, 2)), *y = hd_param(hd_full(HD_SHAPE(), HD_F64, 3));
     hd_tensor *f = hd_mul(hd_mul(x, x), hd_mul(y, hd_mul(y, y))); /* x^2 y^3 */
     hd_tensors *first = hd_grad_of(f, HD_TENSORS(x, y), HD_OPTS(hd_grad_of_opts, .differentiable = true));
     assert_values(hd_tensors_get(first, 0), HD_F64, 2 * 2 * 27);
@@ -86,7 +86,7 @@ static void higher_orders_mix_variables(void **state) {
 static void backward_through_a_gradient_reaches_the_leaves(void **state) {
     (void)state;
     HD_SCOPE; /* a gradient penalty: d/dw of |d/dx f|^2 for f = w x^2 */
-    hd_tensor *w = hd_param(hd_full(HD_SHAPE(), 3, HD_F32)), *x = hd_param(hd_full(HD_SHAPE(), 2, HD_F32));
+    hd_tensor *w = hd_param(hd_full(HD_SHAPE(), HD_F32, 3)), *x = hd_param(hd_full(HD_SHAPE(), HD_F32, 2));
     hd_tensor *slope = gradient_of(hd_mul(w, hd_mul(x, x)), x); /* 2 w x */
     hd_backward(hd_mul(slope, slope));                          /* 4 w^2 x^2 */
     assert_values(hd_grad(w), HD_F32, 8 * 3 * 4);
@@ -96,7 +96,7 @@ static void backward_through_a_gradient_reaches_the_leaves(void **state) {
 static void a_result_that_is_not_differentiable_notes_nothing(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 2, HD_F64)), *y = fourth_power(x);
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), HD_F64, 2)), *y = fourth_power(x);
     const int64_t length = hd_tape_length();
     assert_false(hd_tensor_requires_grad(plain_gradient_of(y, x)));
     assert_int_equal(hd_tape_length(), length);
@@ -180,7 +180,7 @@ static void a_jvp_calls_no_hooks(void **state) {
     (void)state;
     HD_SCOPE;
     int calls = 0;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 3, HD_F64)), *m = hd_mul(x, x), *y = hd_mul(m, x);
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), HD_F64, 3)), *m = hd_mul(x, x), *y = hd_mul(m, x);
     hd_add_grad_hook(x, tenfold, &calls);
     hd_add_grad_hook(m, tenfold, &calls);
     assert_values(hd_jvp(y, HD_TENSORS(x), HD_TENSORS(hd_ones(HD_SHAPE(), HD_F64))), HD_F64, 27);
@@ -217,7 +217,7 @@ static void hessian_vector_products(void **state) {
 static void grad_of_has_no_side_effects(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 2, HD_F32)), *w = hd_param(hd_full(HD_SHAPE(), 5, HD_F32));
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), HD_F32, 2)), *w = hd_param(hd_full(HD_SHAPE(), HD_F32, 5));
     hd_tensor *m = hd_mul(x, w), *y = hd_mul(m, m);
     hd_retain_grad(m);
     assert_values(plain_gradient_of(y, x), HD_F32, 2 * 10 * 5);
@@ -238,7 +238,7 @@ static void grad_of_has_no_side_effects(void **state) {
 static void unused_inputs_give_zeros(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 2, HD_F32)), *later,
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), HD_F32, 2)), *later,
               *apart = hd_param(hd_ones(HD_SHAPE(2, 3), HD_BF16));
     hd_tensor *y = hd_mul(x, x);
     hd_neg(apart);
@@ -257,7 +257,7 @@ static void unused_inputs_give_zeros(void **state) {
 static void inputs_may_be_results(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 2, HD_F64)), *m = hd_mul(x, x), *y = hd_add(hd_mul(m, m), x);
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), HD_F64, 2)), *m = hd_mul(x, x), *y = hd_add(hd_mul(m, m), x);
     hd_tensors *g = hd_grad_of(y, HD_TENSORS(m, x, y), NULL); /* one on the way to the other, and the loss itself */
     assert_values(hd_tensors_get(g, 0), HD_F64, 8);
     assert_values(hd_tensors_get(g, 1), HD_F64, 8 * 4 + 1);
@@ -494,8 +494,8 @@ static hd_tensor *by_what_is_there(hd_tensors *inputs, void *place) {
 static void a_checkpoint_that_reads_something_else_is_an_error(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 3, HD_F32)), *w = hd_param(hd_full(HD_SHAPE(), 5, HD_F32)), *now = x;
-    hd_tensor *two = hd_full(HD_SHAPE(), 2, HD_F32);
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), HD_F32, 3)), *w = hd_param(hd_full(HD_SHAPE(), HD_F32, 5)), *now = x;
+    hd_tensor *two = hd_full(HD_SHAPE(), HD_F32, 2);
     hd_tensor *y = hd_checkpoint(by_what_is_there, &now, HD_TENSORS(two));
     now = w;
     hd_backward(y);
@@ -526,7 +526,7 @@ static hd_tensor *squares(hd_tensors *inputs, void *user) {
 static void hooks_of_what_a_checkpoint_reads_run_once(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *leaf = hd_param(hd_full(HD_SHAPE(), 3, HD_F32)), *plain = hd_param(hd_full(HD_SHAPE(), 3, HD_F32));
+    hd_tensor *leaf = hd_param(hd_full(HD_SHAPE(), HD_F32, 3)), *plain = hd_param(hd_full(HD_SHAPE(), HD_F32, 3));
     hd_add_grad_hook(leaf, doubles, NULL);
     hd_backward(hd_add(hd_checkpoint(squares, NULL, HD_TENSORS(leaf)), leaf));
     assert_int_equal(hook_calls, 1);
@@ -635,7 +635,7 @@ static void random_graph(void) {
     node nodes[LEAVES + NODES];
     for (int i = 0; i < LEAVES; ++i) {
         nodes[i] = (node){.v = random_below(2000) / 1000.0 - 1};
-        nodes[i].t = hd_param(hd_full(HD_SHAPE(), nodes[i].v, HD_F64));
+        nodes[i].t = hd_param(hd_full(HD_SHAPE(), HD_F64, nodes[i].v));
         nodes[i].d[i] = 1;
     }
     for (int i = 0; i < NODES; ++i) {
@@ -686,7 +686,7 @@ static void random_graphs_have_the_right_second_derivatives(void **state) {
             r.b[i] = random_below(LEAVES + i);
         }
         hd_tensor *leaves[LEAVES];
-        for (int i = 0; i < LEAVES; ++i) leaves[i] = hd_full(HD_SHAPE(), random_below(1200) / 1000.0 - 0.6, HD_F64);
+        for (int i = 0; i < LEAVES; ++i) leaves[i] = hd_full(HD_SHAPE(), HD_F64, random_below(1200) / 1000.0 - 0.6);
         char text[256] = "";
         const hd_gradcheck_opts o = {.struct_size = sizeof o,
                                      .second_order = true,
@@ -723,7 +723,7 @@ static void gradcheck_tells_right_from_wrong(void **state) {
     (void)state;
     HD_SCOPE;
     static const double at[3] = {0.3, -1.2, 2};
-    hd_tensor *a = hd_from_data(at, HD_SHAPE(3), HD_F64), *b = hd_full(HD_SHAPE(), 0.5, HD_F64);
+    hd_tensor *a = hd_from_data(at, HD_SHAPE(3), HD_F64), *b = hd_full(HD_SHAPE(), HD_F64, 0.5);
     char text[256] = "";
     const hd_gradcheck_opts o = {
         .struct_size = sizeof o, .second_order = true, .explain = text, .explain_capacity = sizeof text};

@@ -110,7 +110,7 @@ static hd_tensor *everything(hd_tensor *x) {
 static void everything_else_runs_flat_too(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(3), 0.5, HD_F32));
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(3), HD_F32, 0.5));
     int64_t objects = 0, bytes = 0, given_out = 0;
     for (int i = 1; i <= 2 * WARM + 200; ++i) {
         {
@@ -152,7 +152,7 @@ static hd_tensor *chain(hd_tensor *x, int length) {
 static void *a_million_ops(void *unused) {
     (void)unused;
     HD_SCOPE;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 1, HD_F64));
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), HD_F64, 1));
     hd_release(chain(x, 1000)); /* so that what a thread keeps is there */
     hd_clear_tape();
     const int64_t before = bytes_given_out();
@@ -179,7 +179,7 @@ static void *a_deep_second_derivative(void *unused) {
     (void)unused;
     HD_SCOPE;
     const int length = LONG / 20;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 1, HD_F64)), *y = hd_mul(x, x);
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), HD_F64, 1)), *y = hd_mul(x, x);
     for (int i = 0; i < length; ++i) y = hd_neg(y);
     hd_tensors *first = hd_grad_of(y, HD_TENSORS(x), HD_OPTS(hd_grad_of_opts, .differentiable = true));
     hd_tensors *second = hd_grad_of(hd_tensors_get(first, 0), HD_TENSORS(x), NULL);
@@ -215,7 +215,7 @@ static hd_tensor *step_of(int kind, hd_tensor *y, hd_tensor *x) { /* both [4,4] 
 static void *every_kind(void *unused) {
     (void)unused;
     HD_SCOPE;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(4, 4), 0.1, HD_F32)), *y = hd_retain(hd_neg(x));
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(4, 4), HD_F32, 0.1)), *y = hd_retain(hd_neg(x));
     for (int i = 0; i < 1000 && hd_ok(); ++i) {
         HD_SCOPE;
         hd_tensor *next = hd_retain(step_of(i % 10, y, x));
@@ -234,7 +234,7 @@ static void every_kind_of_op_fits_a_small_stack(void **state) {
 static void backward_costs_what_it_visits(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 2, HD_F64)), *y = chain(x, LONG / 4);
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), HD_F64, 2)), *y = chain(x, LONG / 4);
     hd_tensor *small = hd_mul(x, x);
     for (int i = 0; i < LONG / 100; ++i) { /* visiting the whole tape each time would take hours */
         HD_SCOPE;
@@ -250,7 +250,7 @@ static void backward_costs_what_it_visits(void **state) {
 static void a_value_used_twice_each_time_is_visited_once(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 1, HD_F64)), *y = x;
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), HD_F64, 1)), *y = x;
     for (int i = 0; i < 200; ++i) y = hd_mul_scalar(hd_add(y, y), i % 2 == 0 ? 1 : 0.25); /* 2^200 ways through it */
     hd_backward(y);
     assert_true(hd_item(hd_grad(x)) == 1);
@@ -260,7 +260,7 @@ static void a_leaf_used_many_times_costs_one_place_each(void **state) {
     (void)state;
     HD_SCOPE;
     const int times = LONG / 20;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 1, HD_F64)), *y = hd_retain(hd_neg(x));
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), HD_F64, 1)), *y = hd_retain(hd_neg(x));
     for (int i = 0; i < times; ++i) {
         HD_SCOPE;
         hd_tensor *next = hd_retain(hd_add(y, x));
@@ -334,7 +334,7 @@ static void train_with_sgd(void) { train_with(momentum); }
 static void train_with_adam(void) { train_with(adam); }
 static void use_everything(void) {
     HD_SCOPE;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(3), 0.5, HD_F32));
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(3), HD_F32, 0.5));
     hd_backward(everything(x));
     hd_grad(x);
     {
@@ -373,7 +373,7 @@ static bool differences_agree(hd_tensors *inputs) {
 }
 static void check_gradients(void) {
     HD_SCOPE;
-    differences_agree(HD_TENSORS(hd_full(HD_SHAPE(1), 0.5, HD_F64)));
+    differences_agree(HD_TENSORS(hd_full(HD_SHAPE(1), HD_F64, 0.5)));
 }
 
 static void training_with_sgd_survives(void **state) {
@@ -469,7 +469,7 @@ typedef struct setting {
 
 static setting prepare(void) {
     setting s;
-    for (int i = 0; i < LEAVES; ++i) s.leaf[i] = hd_param(hd_full(HD_SHAPE(1 + i), 0.5 + i, HD_F64));
+    for (int i = 0; i < LEAVES; ++i) s.leaf[i] = hd_param(hd_full(HD_SHAPE(1 + i), HD_F64, 0.5 + i));
     hd_tensor *sum = hd_sum(hd_exp(s.leaf[0]), HD_AXES(), NULL);
     {
         HD_GRAD_CONTEXT; /* so that a leaf has two records on the tape */
@@ -551,7 +551,7 @@ static void a_failing_step_leaves_whole_parameters(void **state) {
             HD_SCOPE;
             hd_tensor *p[2];
             for (int i = 0; i < 2; ++i) {
-                p[i] = hd_param(hd_full(HD_SHAPE(3), 1 + i, HD_F32));
+                p[i] = hd_param(hd_full(HD_SHAPE(3), HD_F32, 1 + i));
                 hd_set_grad(p[i], hd_ones(HD_SHAPE(3), HD_F32));
             }
             hd_optimizer *optimizer = makers[m](HD_TENSORS(p[0], p[1]));

@@ -178,7 +178,7 @@ static void digamma_has_no_second_derivative(void **state) {
     (void)state;
     HD_SCOPE;
     trial t = {.id = HD_OP_digamma};
-    hd_tensor *x = hd_full(HD_SHAPE(2), 1.5, HD_F64);
+    hd_tensor *x = hd_full(HD_SHAPE(2), HD_F64, 1.5);
     assert_false(agrees(run_trial, &t, HD_TENSORS(x), true, "digamma"));
     assert_error(HD_ERROR_STATE, "has no gradient: a derivative without an op of its own");
 }
@@ -192,7 +192,7 @@ static void a_wrong_gradient_is_noticed(void **state) {
     (void)state;
     HD_SCOPE;
     char why[256] = "";
-    hd_tensor *x = hd_full(HD_SHAPE(2), 1.5, HD_F64);
+    hd_tensor *x = hd_full(HD_SHAPE(2), HD_F64, 1.5);
     assert_false(hd_gradcheck(half_of_a_square, NULL, HD_TENSORS(x),
                               HD_OPTS(hd_gradcheck_opts, .explain = why, .explain_capacity = sizeof why)));
     assert_ok();
@@ -232,7 +232,7 @@ static void scalar_forms_agree_with_differences(void **state) {
 /* The first derivative by row (fused), or the second, of one operand at a point. */
 static double derivative_at(int id, double x, bool second) {
     HD_SCOPE;
-    hd_tensor *t = hd_requires_grad(hd_full(HD_SHAPE(), x, HD_F64)), *operand[3] = {t};
+    hd_tensor *t = hd_requires_grad(hd_full(HD_SHAPE(), HD_F64, x)), *operand[3] = {t};
     hd_tensor *y = row_calls[id](operand, row_numbers(id));
     if (second) {
         hd_tensors *g = hd_grad_of(y, HD_TENSORS(t), HD_OPTS(hd_grad_of_opts, .differentiable = true));
@@ -427,7 +427,7 @@ static void both_readings_agree_at_special_values(void **state) {
                 hd_tensor *t = hd_copy(hd_broadcast_to(hd_reshape(all, on_axis), shape));
                 leaf[k] = hd_rows[id].chooses && k == 0 ? hd_gt_scalar(t, 0) : hd_requires_grad(t);
             }
-            bad += !compare_readings(id, leaf, hd_full(shape, -1.5, dtype), dtype);
+            bad += !compare_readings(id, leaf, hd_full(shape, dtype, -1.5), dtype);
             assert_ok();
         }
     if (bad > 0) fail_msg("%d of them differ", bad);
@@ -499,7 +499,7 @@ static void integer_rows_refuse_floats(void **state) {
     for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id) {
         HD_SCOPE;
         if (takes_floats(id)) continue;
-        hd_tensor *x = hd_requires_grad(hd_full(HD_SHAPE(2), 1, HD_F64)), *operand[3] = {x, x, x};
+        hd_tensor *x = hd_requires_grad(hd_full(HD_SHAPE(2), HD_F64, 1)), *operand[3] = {x, x, x};
         assert_null(row_calls[id](operand, row_numbers(id)));
         assert_error(HD_ERROR_DTYPE, "does not take f64");
     }

@@ -1,7 +1,7 @@
 /* Contexts and their tapes, backward and the gradients it leaves, hooks, writing in place, and what a tape holds. */
 #include "printed.h"
 
-static hd_tensor *number(double value) { return hd_param(hd_full(HD_SHAPE(), value, HD_F32)); }
+static hd_tensor *number(double value) { return hd_param(hd_full(HD_SHAPE(), HD_F32, value)); }
 static double gradient(hd_tensor *t) { return hd_item(hd_grad(t)); }
 
 /* ---- contexts ---------------------------------------------------------------------------------------------------- */
@@ -441,7 +441,7 @@ static void a_seed_of_the_losss_shape_takes_the_place_of_ones(void **state) {
     assert_values(hd_grad(x), HD_F32, 2, 40, 0);
     hd_zero_grad(x);
     hd_backward_with(y,
-                     HD_OPTS(hd_backward_opts, .seed = hd_broadcast_to(hd_full(HD_SHAPE(1), 2, HD_F32), HD_SHAPE(3))));
+                     HD_OPTS(hd_backward_opts, .seed = hd_broadcast_to(hd_full(HD_SHAPE(1), HD_F32, 2), HD_SHAPE(3))));
     assert_values(hd_grad(x), HD_F32, 4, 8, 12);
     hd_zero_grad(x);
     hd_backward_with(hd_add(x, x), HD_OPTS(hd_backward_opts, .seed = seed));
@@ -546,7 +546,7 @@ static void hd_concat_of_many_reaches_all(void **state) {
     (void)state;
     HD_SCOPE;
     hd_tensor *parts[64];
-    for (int i = 0; i < 64; ++i) parts[i] = hd_param(hd_full(HD_SHAPE(1 + i % 3), i, HD_F32));
+    for (int i = 0; i < 64; ++i) parts[i] = hd_param(hd_full(HD_SHAPE(1 + i % 3), HD_F32, i));
     hd_tensor *all = hd_concat(parts, 64, 0);
     hd_backward(hd_mul(all, all));
     for (int i = 0; i < 64; ++i) assert_true(hd_item(hd_select(hd_grad(parts[i]), 0, -1)) == 2 * i);
@@ -998,7 +998,7 @@ static void a_leaf_is_written_only_under_no_grad(void **state) {
 static void a_saved_value_that_was_written_is_an_error_that_names_the_op(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = number(3), *factor = hd_full(HD_SHAPE(), 5, HD_F32), *y = hd_mul(x, factor), *z = hd_exp(y);
+    hd_tensor *x = number(3), *factor = hd_full(HD_SHAPE(), HD_F32, 5), *y = hd_mul(x, factor), *z = hd_exp(y);
     hd_fill(factor, 6); /* a plain tensor: nothing refuses the write */
     hd_backward(z);
     assert_error(HD_ERROR_STATE, "hd_mul");
@@ -1033,7 +1033,7 @@ static void a_saved_value_that_was_written_is_an_error_that_names_the_op(void **
 static void only_records_on_the_way_are_checked(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = number(3), *factor = hd_full(HD_SHAPE(), 5, HD_F32);
+    hd_tensor *x = number(3), *factor = hd_full(HD_SHAPE(), HD_F32, 5);
     hd_tensor *written = hd_mul(x, factor), *other = hd_mul_scalar(x, 7), *sum = hd_add(written, x);
     hd_fill(factor, 6);
     hd_backward(other);
@@ -1047,7 +1047,7 @@ static void only_records_on_the_way_are_checked(void **state) {
 static void what_is_not_saved_may_be_written(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = number(3), *c = hd_full(HD_SHAPE(), 5, HD_F32), *y = hd_add(hd_mul_scalar(x, 2), c);
+    hd_tensor *x = number(3), *c = hd_full(HD_SHAPE(), HD_F32, 5), *y = hd_add(hd_mul_scalar(x, 2), c);
     hd_fill(c, 9);
     hd_backward(y);
     assert_true(gradient(x) == 2);
@@ -1195,7 +1195,7 @@ static void a_tape_holds_what_gradients_read_and_nothing_else(void **state) {
         const int64_t objects = hd_live_objects(), bytes = hd_memory().live_bytes;
         {
             HD_SCOPE;
-            cases[i].run(hd_add_scalar(p, 1), hd_full(HD_SHAPE(100), 2, HD_F32));
+            cases[i].run(hd_add_scalar(p, 1), hd_full(HD_SHAPE(100), HD_F32, 2));
             assert_ok();
         }
         const int64_t held = hd_live_objects() - objects, kept = hd_memory().live_bytes - bytes;
@@ -1320,9 +1320,9 @@ static void own_modules_are_noted_like_any_other_call(void **state) {
     HD_SCOPE;
     static const hd_module_class scaled = {.name = "scaled", .forward = scaled_forward};
     hd_module *inner = hd_module_new(&scaled, NULL), *outer = HD_SEQUENTIAL(inner, inner);
-    hd_tensor *scale = hd_module_add_parameter(inner, "scale", hd_full(HD_SHAPE(), 3, HD_F32));
-    hd_module_add_buffer(inner, "shift", hd_full(HD_SHAPE(), 1, HD_F32));
-    hd_tensor *y = hd_forward(outer, hd_full(HD_SHAPE(), 4, HD_F32)); /* s (s 5 + 1) */
+    hd_tensor *scale = hd_module_add_parameter(inner, "scale", hd_full(HD_SHAPE(), HD_F32, 3));
+    hd_module_add_buffer(inner, "shift", hd_full(HD_SHAPE(), HD_F32, 1));
+    hd_tensor *y = hd_forward(outer, hd_full(HD_SHAPE(), HD_F32, 4)); /* s (s 5 + 1) */
     assert_int_equal(hd_tape_length(), 3);                            /* the first sum has no parameter in it */
     hd_backward(y);
     assert_true(hd_item(y) == 48 && gradient(scale) == 2 * 3 * 5 + 1);

@@ -32,7 +32,7 @@ static void *has_its_own(void *unused) {
     (void)unused;
     HD_SCOPE;
     if (hd_grad_context_id() != 0 || hd_tape_length() != 0) return "a context or records of another thread";
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 3, HD_F32));
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), HD_F32, 3));
     if (!hd_tensor_requires_grad(hd_mul(x, x))) return "HD_NO_GRAD of another thread";
     if (hd_tape_length() != 1) return "the tape";
     hd_clear_default_context_tape();
@@ -43,7 +43,7 @@ static void *has_its_own(void *unused) {
 static void contexts_and_no_grad_are_per_thread(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 2, HD_F32)), *y = hd_mul(x, x);
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), HD_F32, 2)), *y = hd_mul(x, x);
     {
         HD_GRAD_CONTEXT;
         HD_NO_GRAD;
@@ -140,7 +140,7 @@ static void *uses_the_leaf(void *unused) {
 static void a_leaf_may_be_on_many_tapes_at_once(void **state) {
     (void)state;
     HD_SCOPE;
-    leaf = hd_param(hd_full(HD_SHAPE(), 2, HD_F32));
+    leaf = hd_param(hd_full(HD_SHAPE(), HD_F32, 2));
     at_once(THREADS, uses_the_leaf, NULL);
     hd_add_grad_hook(leaf, counts, NULL);
     atomic_store(&hook_calls, 0);
@@ -154,7 +154,7 @@ static char refusal[512];
 static void *walks_to_the_same_leaf(void *unused) {
     (void)unused;
     HD_SCOPE;
-    hd_tensor *own = hd_param(hd_full(HD_SHAPE(), 5, HD_F32));
+    hd_tensor *own = hd_param(hd_full(HD_SHAPE(), HD_F32, 5));
     hd_backward(hd_mul(leaf, own));
     snprintf(refusal, sizeof refusal, "%s", hd_error_message());
     hd_error_clear();
@@ -168,7 +168,7 @@ static hd_tensor *waits_for_a_thread(hd_tensor *gradient, void *user) {
 static void a_hook_waits_for_a_thread_that_wants_the_same_leaf(void **state) {
     (void)state;
     HD_SCOPE;
-    leaf = hd_param(hd_full(HD_SHAPE(), 2, HD_F32));
+    leaf = hd_param(hd_full(HD_SHAPE(), HD_F32, 2));
     hd_add_grad_hook(leaf, waits_for_a_thread, NULL);
     hd_backward(hd_mul(leaf, leaf));
     assert_true(hd_item(hd_grad(leaf)) == 4);
@@ -182,7 +182,7 @@ static void *trains_what_it_is_given(void *optimizer) {
     for (int i = 0; i < 50; ++i) {
         HD_SCOPE;
         hd_optimizer_zero_grad(optimizer);
-        hd_backward(hd_mse(w, hd_full(HD_SHAPE(3), 7, HD_F32), NULL));
+        hd_backward(hd_mse(w, hd_full(HD_SHAPE(3), HD_F32, 7), NULL));
         hd_optimizer_step(optimizer);
     }
     return why();
@@ -194,7 +194,7 @@ static void parameters_made_in_one_thread_are_trained_in_others(void **state) {
     hd_optimizer *sgd = hd_sgd(HD_TENSORS(w), 0.1, HD_OPTS(hd_sgd_opts, .momentum = 0.5));
     void *arguments[1] = {sgd};
     for (int i = 0; i < 3; ++i) at_once(1, trains_what_it_is_given, arguments); /* one after the other */
-    assert_close(w, hd_full(HD_SHAPE(3), 7, HD_F32), 1e-4, HD_ZERO);
+    assert_close(w, hd_full(HD_SHAPE(3), HD_F32, 7), 1e-4, HD_ZERO);
     assert_true(hd_item(hd_optimizer_steps(sgd)) == 150);
     hd_zero_grad(w);
     hd_backward(hd_mul_scalar(w, 2)); /* and here again */
@@ -209,7 +209,7 @@ static void *uses_a_foreign_result(void *result) {
 static void a_result_of_another_thread_acts_as_a_leaf(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 3, HD_F32)), *y = hd_mul(x, x);
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), HD_F32, 3)), *y = hd_mul(x, x);
     void *arguments[1] = {y};
     at_once(1, uses_a_foreign_result, arguments);
     assert_false(hd_has_grad(x));
@@ -228,7 +228,7 @@ static void what_a_tape_needs_may_be_released_elsewhere(void **state) {
     hd_module *model;
     {
         HD_SCOPE;
-        x = hd_retain(hd_param(hd_full(HD_SHAPE(100), 2, HD_F32)));
+        x = hd_retain(hd_param(hd_full(HD_SHAPE(100), HD_F32, 2)));
         y = hd_retain(hd_exp(hd_mul(x, x)));
         model = hd_retain(HD_SEQUENTIAL(hd_linear(2, 3, NULL), hd_tanh_layer()));
         hd_backward(hd_forward(model, hd_ones(HD_SHAPE(2), HD_F32)));
@@ -274,8 +274,8 @@ static void what_a_thread_made_outlives_it_with_its_gradients(void **state) {
 static void *walks_large_tensors(void *unused) {
     (void)unused;
     HD_SCOPE;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(300, 400), 0.5, HD_F32)),
-              *w = hd_param(hd_full(HD_SHAPE(400, 30), 0.25, HD_F32));
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(300, 400), HD_F32, 0.5)),
+              *w = hd_param(hd_full(HD_SHAPE(400, 30), HD_F32, 0.25));
     for (int i = 0; i < 3; ++i) {
         HD_SCOPE;
         hd_backward(hd_sum(hd_matmul(hd_exp(hd_mul_scalar(x, 0)), w), HD_AXES(), NULL));
@@ -294,7 +294,7 @@ static void walks_share_the_pool(void **state) {
 static void a_tape_works_on_after_fork(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), 3, HD_F32)), *y = hd_mul(x, x);
+    hd_tensor *x = hd_param(hd_full(HD_SHAPE(), HD_F32, 3)), *y = hd_mul(x, x);
     fflush(NULL);
     const pid_t child = fork();
     if (child == 0) {

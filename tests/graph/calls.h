@@ -25,8 +25,8 @@
 
 #define CALLS(CALL)                                                                                                    \
     /* made of nothing */                                                                                              \
-    CALL(full, IN(S(2)), hd_mul(a, hd_full(S(2), 0.1, HD_F32)))                                                        \
-    CALL(full_special, IN(S(2)), hd_maximum(a, hd_full(S(3, 1), -INFINITY, HD_F32)))                                   \
+    CALL(full, IN(S(2)), hd_mul(a, hd_full(S(2), HD_F32, 0.1)))                                                        \
+    CALL(full_special, IN(S(2)), hd_maximum(a, hd_full(S(3, 1), HD_F32, -INFINITY)))                                   \
     CALL(empty, IN(S(2)), hd_concat(LIST(a, hd_empty(S(0), HD_F32)), 0))                                               \
     CALL(range, IN(S(3)), hd_mul(a, hd_arange(1, 4, 1, HD_F32)))                                                       \
     CALL(linspace, IN(S(4)), hd_add(a, hd_linspace(-1, 0.1, 4, HD_F32)))                                               \

@@ -220,7 +220,7 @@ static void folding_leaves_no_trace(void **state) {
     hd_builder *b = started("fold");
     hd_tensor *y = hd_mul(hd_exp(w), w);
     hd_builder_add_output(b, "y", y);
-    hd_builder_add_output(b, "z", hd_floor_divide(hd_full(S(2), 3, HD_I32), hd_full(S(), 0, HD_I32)));
+    hd_builder_add_output(b, "z", hd_floor_divide(hd_full(S(2), HD_I32, 3), hd_full(S(), HD_I32, 0)));
     hd_builder_end(b);
     hd_graph *out = hd_pass_fold(hd_thread_self(), hd_builder_graph(b));
     assert_ok();
@@ -420,7 +420,7 @@ static void folding_needs_little_memory(void **state) {
     (void)state;
     HD_SCOPE;
     hd_builder *b = started("fold");
-    hd_tensor *y = hd_full(S(16384), 0.5, HD_F32); /* 64 KB, the most that is folded */
+    hd_tensor *y = hd_full(S(16384), HD_F32, 0.5); /* 64 KB, the most that is folded */
     for (int i = 0; i < 2000; ++i) y = hd_neg(y);
     hd_builder_add_output(b, "y", y);
     hd_builder_end(b);

@@ -101,7 +101,7 @@ static void every_dtype_comes_back(void **state) {
         hd_tensor *x = hd_input(name[0], S(2, d), (hd_dtype)d), *constant;
         {
             HD_EAGER;
-            constant = hd_full(S(1), 1, (hd_dtype)d);
+            constant = hd_full(S(1), (hd_dtype)d, 1);
         }
         hd_builder_add_output(b, name[1], hd_eq(x, constant));
         hd_builder_add_output(b, name[2], hd_where(hd_eq(x, constant), hd_scalar(1, (hd_dtype)d), x));
@@ -137,7 +137,7 @@ static void constants_keep_every_bit(void **state) {
     constant_comes_back(hd_from_data(doubles, S(2, 4), HD_F64), "f64");
     const float floats[] = {0.1f, -0.0f, INFINITY, 1e-45f, 3.4e38f, 16777216.0f, 1.0f / 3, -7};
     constant_comes_back(hd_from_data(floats, S(8), HD_F32), "f32");
-    for (int d = HD_F8E4M3; d <= HD_F16; ++d)
+    for (int d = HD_F8E4M3; d <= (int)HD_F16; ++d)
         constant_comes_back(hd_cast(hd_from_data(floats, S(8), HD_F32), (hd_dtype)d), hd_dtype_name((hd_dtype)d));
     constant_comes_back(hd_from_data((const bool[]){true, false}, S(2), HD_BOOL), "bool");
     constant_comes_back(hd_from_data((const int8_t[]){-128, 127}, S(2), HD_I8), "i8");

@@ -165,7 +165,7 @@ static void class_numbers_of_every_integer_dtype(void **state) {
         assert_true(hd_item(hd_cross_entropy(logits, hd_cast(target, dtypes[i]), NULL)) == loss);
     hd_tensor *marked = hd_cast(HD_TENSOR_I64(HD_SHAPE(2), 255, 1), HD_U8);
     hd_tensor *two = hd_slice(logits, 0, 0, 2, 1);
-    const double second = hd_item(hd_cross_entropy(hd_select(logits, 0, 1), hd_full(HD_SHAPE(), 1, HD_I64), NULL));
+    const double second = hd_item(hd_cross_entropy(hd_select(logits, 0, 1), hd_full(HD_SHAPE(), HD_I64, 1), NULL));
     assert_true(hd_item(hd_cross_entropy(
                     two, marked, HD_OPTS(hd_cross_entropy_opts, .ignores = true, .ignore_index = 255))) == second);
     hd_tensor *negative = HD_TENSOR_I64(HD_SHAPE(2), -100, 1); /* PyTorch's mark, when it is asked for */
@@ -204,9 +204,9 @@ static void large_logits_do_not_overflow(void **state) {
 static void gradients_reach_target_shares(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *logits = hd_zeros(HD_SHAPE(1, 2), HD_F64), *target = hd_param(hd_full(HD_SHAPE(1, 2), 0.5, HD_F64));
+    hd_tensor *logits = hd_zeros(HD_SHAPE(1, 2), HD_F64), *target = hd_param(hd_full(HD_SHAPE(1, 2), HD_F64, 0.5));
     hd_backward(hd_cross_entropy(logits, target, NULL));
-    assert_close(hd_grad(target), hd_full(HD_SHAPE(1, 2), log(2), HD_F64), 1e-14, HD_ZERO);
+    assert_close(hd_grad(target), hd_full(HD_SHAPE(1, 2), HD_F64, log(2)), 1e-14, HD_ZERO);
 }
 
 static void what_does_not_fit_is_an_error(void **state) {

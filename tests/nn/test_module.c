@@ -304,7 +304,7 @@ static hd_module *new_gate(double bound, int *destroyed) {
     assert_non_null(g);
     *g = (gate){bound, destroyed};
     hd_module *m = hd_module_new(&gate_class, g);
-    hd_module_add_parameter(m, "scale", hd_full(HD_SHAPE(), 2, HD_F32));
+    hd_module_add_parameter(m, "scale", hd_full(HD_SHAPE(), HD_F32, 2));
     return hd_keep(m);
 }
 

@@ -4,7 +4,7 @@
 
 /* softmax(q k^T scale + mask) v in f64; mask: bool or to be added. */
 static hd_tensor *formula(hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask, bool causal, double scale) {
-    hd_tensor *s = hd_mul_scalar(hd_matmul(q, hd_t(k)), scale), *hidden = hd_full(HD_SHAPE(), -INFINITY, HD_F64);
+    hd_tensor *s = hd_mul_scalar(hd_matmul(q, hd_t(k)), scale), *hidden = hd_full(HD_SHAPE(), HD_F64, -INFINITY);
     if (mask != NULL)
         s = hd_tensor_dtype(mask) == HD_BOOL ? hd_where(mask, s, hidden) : hd_add(s, hd_cast(mask, HD_F64));
     const int rank = hd_tensor_rank(q);
@@ -70,7 +70,7 @@ static void masks_of_every_kind(void **state) {
 static void large_and_special_scores(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *q = hd_full(HD_SHAPE(1, 1), 100, HD_F32),
+    hd_tensor *q = hd_full(HD_SHAPE(1, 1), HD_F32, 100),
               *k = hd_reshape(hd_arange(0, 300, 1, HD_F32), HD_SHAPE(300, 1));
     hd_tensor *v = hd_reshape(hd_arange(0, 300, 1, HD_F32), HD_SHAPE(300, 1)); /* scores to 29900: the last takes all */
     assert_values(hd_attention(q, k, v, NULL, false, 1), HD_F32, 299);

@@ -21,7 +21,7 @@ static void constants_of_every_dtype_and_shape(void **state) {
             for (int i = 0; i < 1000; ++i) v[i] = 1;
             assert_tensor(hd_ones(shapes[s], d), d, &shapes[s], v);
             for (int i = 0; i < 1000; ++i) v[i] = d == HD_BOOL ? 1 : 3;
-            hd_tensor *x = hd_full(shapes[s], 3, d);
+            hd_tensor *x = hd_full(shapes[s], d, 3);
             assert_tensor(x, d, &shapes[s], v);
             assert_true(hd_tensor_is_contiguous(x));
             assert_tensor(hd_full_like(hd_zeros(shapes[s], d), 3), d, &shapes[s], v);
@@ -46,13 +46,13 @@ static void a_likeness_of_a_view_is_contiguous(void **state) {
 static void constants_must_fit_the_dtype(void **state) {
     (void)state;
     HD_SCOPE;
-    assert_values(hd_full(HD_SHAPE(1), 7, HD_BOOL), HD_BOOL, 1);
-    assert_values(hd_full(HD_SHAPE(1), 1e300, HD_F32), HD_F32, INFINITY);
-    assert_null(hd_full(HD_SHAPE(1), 300, HD_U8));
+    assert_values(hd_full(HD_SHAPE(1), HD_BOOL, 7), HD_BOOL, 1);
+    assert_values(hd_full(HD_SHAPE(1), HD_F32, 1e300), HD_F32, INFINITY);
+    assert_null(hd_full(HD_SHAPE(1), HD_U8, 300));
     assert_error(HD_ERROR_VALUE, "hd_full: 300 does not fit u8");
-    assert_null(hd_full(HD_SHAPE(1), -1.5, HD_I32));
+    assert_null(hd_full(HD_SHAPE(1), HD_I32, -1.5));
     assert_error(HD_ERROR_VALUE, "-1.5 does not fit i32");
-    assert_null(hd_full(HD_SHAPE(1), NAN, HD_I32));
+    assert_null(hd_full(HD_SHAPE(1), HD_I32, NAN));
     assert_error(HD_ERROR_VALUE, "nan does not fit i32");
     assert_null(hd_scalar(-1, HD_U8));
     assert_error(HD_ERROR_VALUE, "hd_scalar: -1 does not fit u8");
@@ -71,10 +71,10 @@ static void constants_must_fit_the_dtype(void **state) {
 static void constants_are_rounded_once_and_the_default_dtype_counts(void **state) {
     (void)state;
     HD_SCOPE;
-    assert_values(hd_full(HD_SHAPE(1), NAN, HD_BF16), HD_BF16, NAN);
-    assert_values(hd_full(HD_SHAPE(1), -INFINITY, HD_F16), HD_F16, -INFINITY);
-    assert_values(hd_full(HD_SHAPE(1), 1 + 0x1p-11 + 0x1p-40, HD_F16), HD_F16, 1 + 0x1p-10); /* not by way of f32 */
-    assert_true(signbit(hd_item(hd_full(HD_SHAPE(), -0.0, HD_F32))));
+    assert_values(hd_full(HD_SHAPE(1), HD_BF16, NAN), HD_BF16, NAN);
+    assert_values(hd_full(HD_SHAPE(1), HD_F16, -INFINITY), HD_F16, -INFINITY);
+    assert_values(hd_full(HD_SHAPE(1), HD_F16, 1 + 0x1p-11 + 0x1p-40), HD_F16, 1 + 0x1p-10); /* not by way of f32 */
+    assert_true(signbit(hd_item(hd_full(HD_SHAPE(), HD_F32, -0.0))));
     hd_set_default_dtype(HD_F64);
     assert_int_equal(hd_tensor_dtype(hd_zeros(HD_SHAPE(1), HD_DTYPE_DEFAULT)), HD_F64);
     assert_int_equal(hd_tensor_dtype(hd_arange(0, 3, 1, HD_DTYPE_DEFAULT)), HD_F64);
@@ -135,7 +135,7 @@ static void linspace_and_logspace_as_numpy(void **state) {
         assert_close(hd_linspace(g.argument[0], g.argument[1], n, HD_F32), hd_cast(expect, HD_F32), 1e-6, 1e-7);
     }
     for (golden g = golden_open("logspace"); golden_next(&g);)
-        for (int dtype = HD_BF16; dtype <= HD_F64; ++dtype) { /* each the nearest of its dtype, or next to it */
+        for (int dtype = HD_BF16; dtype <= (int)HD_F64; ++dtype) { /* each the nearest of its dtype, or next to it */
             HD_SCOPE;
             hd_tensor *x = hd_logspace(g.argument[0], g.argument[1], (int64_t)g.argument[2], (hd_dtype)dtype);
             const double unit = (const double[]){0x1p-8, 0x1p-11, 0x1p-23, 1e-14}[dtype - HD_BF16];

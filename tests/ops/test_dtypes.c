@@ -181,9 +181,9 @@ static void a_number_never_widens_a_float(void **state) {
 
 static void a_whole_number_takes_an_integers_dtype_and_a_fraction_the_default_float(void **state) {
     (void)state;
-    for (int d = HD_U8; d <= HD_I64; ++d) {
+    for (int d = HD_U8; d <= (int)HD_I64; ++d) {
         HD_SCOPE;
-        hd_tensor *x = hd_full(HD_SHAPE(2), 5, (hd_dtype)d);
+        hd_tensor *x = hd_full(HD_SHAPE(2), (hd_dtype)d, 5);
         assert_values(hd_add_scalar(x, 2), (hd_dtype)d, 7, 7);
         assert_values(hd_rsub_scalar(x, 7), (hd_dtype)d, 2, 2);
         assert_values(hd_add_scalar(x, 0.5), HD_F32, 5.5, 5.5);
@@ -194,16 +194,16 @@ static void a_whole_number_takes_an_integers_dtype_and_a_fraction_the_default_fl
         assert_error(HD_ERROR_VALUE, "2.5 does not fit");
     }
     HD_SCOPE;
-    assert_values(hd_add_scalar(hd_full(HD_SHAPE(2), 1, HD_BOOL), 2), HD_I64, 3, 3);
+    assert_values(hd_add_scalar(hd_full(HD_SHAPE(2), HD_BOOL, 1), 2), HD_I64, 3, 3);
 }
 
 static void functions_of_integers_give_the_default_float(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = hd_full(HD_SHAPE(1), 4, HD_I16);
+    hd_tensor *x = hd_full(HD_SHAPE(1), HD_I16, 4);
     assert_values(hd_sqrt(x), HD_F32, 2);
     assert_values(hd_div(x, x), HD_F32, 1);
-    assert_values(hd_sqrt(hd_full(HD_SHAPE(1), 1, HD_BOOL)), HD_F32, 1);
+    assert_values(hd_sqrt(hd_full(HD_SHAPE(1), HD_BOOL, 1)), HD_F32, 1);
     hd_set_default_dtype(HD_F64);
     assert_values(hd_sqrt(x), HD_F64, 2);
     assert_values(hd_add_scalar(x, 0.25), HD_F64, 4.25);

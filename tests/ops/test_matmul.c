@@ -5,7 +5,7 @@
 static void shapes_as_numpy(void **state) {
     (void)state;
     for (golden g = golden_open("matmul"); golden_next(&g);)
-        for (int dtype = HD_F32; dtype <= HD_F64; ++dtype) {
+        for (int dtype = HD_F32; dtype <= (int)HD_F64; ++dtype) {
             HD_SCOPE;
             hd_shape shape[2];
             const double *a = g.argument;
@@ -120,9 +120,9 @@ static void other_dtypes_and_mixed_ones(void **state) {
     check_product(70, 60, 65, HD_U8, TRANSPOSED, HD_U8, STEPPED); /* wraps */
     check_product(100, 97, 95, HD_BF16, PLAIN, HD_BF16, TRANSPOSED);
     HD_SCOPE;
-    assert_values(hd_matmul(hd_ones(HD_SHAPE(1, 3), HD_BOOL), hd_full(HD_SHAPE(3, 1), 5, HD_I16)), HD_I16, 15);
+    assert_values(hd_matmul(hd_ones(HD_SHAPE(1, 3), HD_BOOL), hd_full(HD_SHAPE(3, 1), HD_I16, 5)), HD_I16, 15);
     hd_tensor *long_sum =
-        hd_matmul(hd_ones(HD_SHAPE(1, 1000), HD_BF16), hd_full(HD_SHAPE(1000, 1), 1.0, HD_BF16)); /* summed in f32 */
+        hd_matmul(hd_ones(HD_SHAPE(1, 1000), HD_BF16), hd_full(HD_SHAPE(1000, 1), HD_BF16, 1.0)); /* summed in f32 */
     assert_values(long_sum, HD_BF16, 1000);
 }
 

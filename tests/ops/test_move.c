@@ -73,7 +73,7 @@ static void concat_of_any_layouts_and_dtypes(void **state) {
 static void stack_makes_an_axis(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *x = counting(HD_SHAPE(2, 2), HD_I32), *parts[3] = {x, hd_t(x), hd_full(HD_SHAPE(2, 2), 0.5, HD_F32)};
+    hd_tensor *x = counting(HD_SHAPE(2, 2), HD_I32), *parts[3] = {x, hd_t(x), hd_full(HD_SHAPE(2, 2), HD_F32, 0.5)};
     hd_tensor *y = hd_stack(parts, 3, 0);
     assert_values(y, HD_F32, 0, 1, 2, 3, 0, 2, 1, 3, 0.5, 0.5, 0.5, 0.5);
     assert_true(hd_shape_equal(hd_tensor_shape(y), HD_SHAPE(3, 2, 2)));
@@ -188,7 +188,7 @@ static void repeating_refuses(void **state) {
     assert_values(hd_triu(x, INT64_MIN), HD_F32, 0, 1, 2, 3, 4, 5);
     assert_values(hd_tril(x, INT64_MIN), HD_F32, 0, 0, 0, 0, 0, 0);
     assert_values(hd_tril(x, INT64_MAX), HD_F32, 0, 1, 2, 3, 4, 5);
-    assert_values(hd_triu(hd_full(HD_SHAPE(2, 2), NAN, HD_F32), 1), HD_F32, 0, NAN, 0, 0); /* chosen, not multiplied */
+    assert_values(hd_triu(hd_full(HD_SHAPE(2, 2), HD_F32, NAN), 1), HD_F32, 0, NAN, 0, 0); /* chosen, not multiplied */
 }
 
 /* ---- whose memory ------------------------------------------------------------------------------------------------ */

@@ -13,7 +13,7 @@ static void any_layout_and_dtype(void **state) {
     hd_tensor *largest = hd_max_pool(x, window, NULL), *mean = hd_avg_pool(x, window, NULL);
     assert_same(largest, hd_max_pool(hd_contiguous(x), window, NULL));
     assert_same(mean, hd_avg_pool(hd_contiguous(x), window, NULL));
-    for (int d = HD_BF16; d <= HD_F64; ++d) {
+    for (int d = HD_BF16; d <= (int)HD_F64; ++d) {
         if (!hd_dtype_is_float((hd_dtype)d)) continue;
         assert_same(hd_max_pool(hd_cast(x, (hd_dtype)d), window, NULL), hd_cast(largest, (hd_dtype)d));
         assert_int_equal(hd_tensor_dtype(hd_avg_pool(hd_cast(x, (hd_dtype)d), window, NULL)), d);

@@ -217,7 +217,7 @@ static moments moments_of(hd_tensor *x) {
 static void moments_of_uniform_and_normal(void **state) { /* of a million: within five standard errors */
     (void)state;
     enum { N = 1000000 };
-    for (int dtype = HD_BF16; dtype <= HD_F64; ++dtype) {
+    for (int dtype = HD_BF16; dtype <= (int)HD_F64; ++dtype) {
         HD_SCOPE;
         hd_seed(2024);
         const double coarse = dtype == HD_BF16 ? 0.004 : dtype == HD_F16 ? 0.0005 : 0; /* half a unit at 1 */
@@ -241,7 +241,7 @@ static void uniform_never_reaches_high(void **state) { /* also where rounding to
     (void)state;
     static const double ends[][2] = {{0, 1},        {1, 2},     {-1, 0},        {-2, -1},
                                      {0, 0x1p-100}, {100, 101}, {1, 1.0000002}, {-1.5, 3}};
-    for (int dtype = HD_F8E4M3; dtype <= HD_F64; ++dtype)
+    for (int dtype = HD_F8E4M3; dtype <= (int)HD_F64; ++dtype)
         for (size_t i = 0; i < sizeof ends / sizeof *ends; ++i) {
             HD_SCOPE;
             hd_seed(i);
@@ -262,9 +262,9 @@ static void randint_covers_its_interval_evenly(void **state) {
     HD_SCOPE;
     enum { N = 200000 };
     hd_seed(8);
-    for (int dtype = HD_U8; dtype <= HD_I64; ++dtype) {
+    for (int dtype = HD_U8; dtype <= (int)HD_I64; ++dtype) {
         HD_SCOPE;
-        const bool is_signed = dtype >= HD_I8;
+        const bool is_signed = dtype >= (int)HD_I8;
         int64_t v[N / 100], low = is_signed ? -7 : 0, high = low + 13, seen[13] = {0};
         for (int part = 0; part < 100; ++part) {
             HD_SCOPE;
@@ -312,7 +312,7 @@ static void bernoulli_has_its_probability(void **state) {
     assert_true(hd_item(hd_all(hd_bernoulli(HD_SHAPE(100000), HD_BOOL, 1), HD_AXES(), NULL)) == 1);
     assert_true(hd_item(hd_any(hd_bernoulli(HD_SHAPE(100000), HD_BOOL, 0), HD_AXES(), NULL)) == 0);
     for (int i = 0; i < 3; ++i) {
-        assert_null(hd_bernoulli(HD_SHAPE(2), HD_BOOL, (const double[]){-0.1, 1.1, NAN}[i]));
+        assert_null(hd_bernoulli(HD_SHAPE(2), HD_BOOL, ((const double[]){-0.1, 1.1, NAN})[i]));
         assert_error(HD_ERROR_VALUE, "is no probability");
     }
 }

@@ -54,7 +54,7 @@ static void argmax_takes_the_first_of_equals_and_the_first_nan(void **state) {
         for (golden g = golden_open(largest ? "argmax" : "argmin"); golden_next(&g);) {
             HD_SCOPE;
             hd_tensor *x = hd_from_data(g.argument, HD_SHAPE(g.arguments), HD_F64);
-            for (int dtype = HD_F8E5M2; dtype <= HD_F64; ++dtype) {
+            for (int dtype = HD_F8E5M2; dtype <= (int)HD_F64; ++dtype) {
                 if (dtype == HD_F8E4M3) continue; /* has no infinity */
                 hd_tensor *y = hd_cast(x, (hd_dtype)dtype);
                 assert_tensor(largest ? hd_argmax(y, 0, NULL) : hd_argmin(y, 0, NULL), HD_I64, &g.shape, g.v);
@@ -170,7 +170,7 @@ static void argmax_on_any_axis_of_any_layout(void **state) {
 static void nan_goes_through_from_any_place(void **state) {
     (void)state;
     for (int place = 0; place < 200; place += 7)
-        for (int dtype = HD_BF16; dtype <= HD_F64; ++dtype) {
+        for (int dtype = HD_BF16; dtype <= (int)HD_F64; ++dtype) {
             HD_SCOPE;
             hd_tensor *x = hd_range(-3, 0.03125, 200, HD_F64);
             hd_fill(hd_select(x, 0, place), NAN);
@@ -265,8 +265,8 @@ static void bad_axes_are_named(void **state) {
 static void integers_sum_wide_and_wrap(void **state) {
     (void)state;
     HD_SCOPE;
-    assert_values(hd_sum(hd_full(HD_SHAPE(1000), 255, HD_U8), HD_AXES(), NULL), HD_U64, 255000);
-    assert_values(hd_sum(hd_full(HD_SHAPE(300, 7), -128, HD_I8), HD_AXES(0), NULL), HD_I64, -38400, -38400, -38400,
+    assert_values(hd_sum(hd_full(HD_SHAPE(1000), HD_U8, 255), HD_AXES(), NULL), HD_U64, 255000);
+    assert_values(hd_sum(hd_full(HD_SHAPE(300, 7), HD_I8, -128), HD_AXES(0), NULL), HD_I64, -38400, -38400, -38400,
                   -38400, -38400, -38400, -38400);
     assert_values(hd_sum(hd_ones(HD_SHAPE(700), HD_BOOL), HD_AXES(), NULL), HD_I64, 700);
     hd_tensor *big = hd_from_data((const int64_t[]){INT64_MAX, 1, 2}, HD_SHAPE(3), HD_I64);
@@ -280,7 +280,7 @@ static void integers_sum_wide_and_wrap(void **state) {
     assert_values(hd_mean(hd_from_data((const int32_t[]){1, 2}, HD_SHAPE(2), HD_I32), HD_AXES(), NULL), HD_F32, 1.5);
     assert_values(hd_mean(hd_from_data((const bool[]){1, 0, 1, 1}, HD_SHAPE(4), HD_BOOL), HD_AXES(), NULL), HD_F32,
                   0.75);
-    assert_values(hd_mean(hd_full(HD_SHAPE(40000), 2, HD_F16), HD_AXES(), NULL), HD_F16, 2); /* the sum is past f16 */
+    assert_values(hd_mean(hd_full(HD_SHAPE(40000), HD_F16, 2), HD_AXES(), NULL), HD_F16, 2); /* the sum is past f16 */
 }
 
 static void sums_of_f32_are_accurate(void **state) {
@@ -291,9 +291,9 @@ static void sums_of_f32_are_accurate(void **state) {
     const double bound =
         22 * 0x1p-24; /* what pairwise summation of 2^22 numbers promises, beside the sum of their sizes */
     const double tenths = (double)0.1f * N;
-    assert_true(fabs(hd_item(hd_sum(hd_full(HD_SHAPE(N), 0.1, HD_F32), HD_AXES(), NULL)) - tenths) <= bound * tenths);
-    hd_tensor *columns = hd_sum(hd_full(HD_SHAPE(N / 4, 4), 0.1, HD_F32), HD_AXES(0), NULL);
-    hd_tensor *quarter = hd_full(HD_SHAPE(4), tenths / 4, HD_F64);
+    assert_true(fabs(hd_item(hd_sum(hd_full(HD_SHAPE(N), HD_F32, 0.1), HD_AXES(), NULL)) - tenths) <= bound * tenths);
+    hd_tensor *columns = hd_sum(hd_full(HD_SHAPE(N / 4, 4), HD_F32, 0.1), HD_AXES(0), NULL);
+    hd_tensor *quarter = hd_full(HD_SHAPE(4), HD_F64, tenths / 4);
     assert_close(columns, quarter, bound, HD_ZERO);
     hd_seed(3);
     hd_tensor *x = hd_randn(HD_SHAPE(N), HD_F32);
@@ -305,7 +305,7 @@ static void sums_of_f32_are_accurate(void **state) {
     hd_tensor *far =
         hd_add_scalar(hd_cast(hd_narrow(x, 0, 0, 1000), HD_F64), 1e4); /* the variance of what lies far from 0 */
     assert_close(hd_var(hd_cast(far, HD_F32), HD_AXES(), 1, NULL), hd_var(far, HD_AXES(), 1, NULL), 1e-3, 0);
-    assert_true(hd_item(hd_sum(hd_full(HD_SHAPE(4096), 1, HD_BF16), HD_AXES(), NULL)) == 4096); /* accumulated in f32 */
+    assert_true(hd_item(hd_sum(hd_full(HD_SHAPE(4096), HD_BF16, 1), HD_AXES(), NULL)) == 4096); /* accumulated in f32 */
 }
 
 static void sum_to_shape_undoes_broadcasting(void **state) {

@@ -289,7 +289,7 @@ static void bitcast_reads_the_bits(void **state) {
     assert_ok();
     assert_null(hd_bitcast(x, HD_F64));
     assert_error(HD_ERROR_DTYPE, "hd_bitcast: f32 has 4 bytes and f64 has 8");
-    assert_null(hd_bitcast(hd_full(HD_SHAPE(1), 7, HD_U8), HD_BOOL)); /* 7 is no bool */
+    assert_null(hd_bitcast(hd_full(HD_SHAPE(1), HD_U8, 7), HD_BOOL)); /* 7 is no bool */
     assert_error(HD_ERROR_DTYPE, "no bits are read as bool");
 }
 

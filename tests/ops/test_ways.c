@@ -39,7 +39,7 @@ typedef struct job {
 
 static void call_of(job *j, hd_op_id id, const void *attributes, hd_tensor *a, hd_tensor *b, hd_dtype dtype,
                     hd_shape shape) {
-    *j = (job){.in = {a, b}, .out = hd_full(shape, 77, dtype)};
+    *j = (job){.in = {a, b}, .out = hd_full(shape, dtype, 77)};
     j->call = (hd_call){.op = &hd_ops[id],
                         .attributes = attributes,
                         .inputs = j->in,

@@ -161,7 +161,7 @@ static void zero_grad_zeroes_all_and_clears_the_tape(void **state) {
 static void a_step_is_on_no_tape(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *p = hd_param(hd_full(HD_SHAPE(), 3, HD_F32));
+    hd_tensor *p = hd_param(hd_full(HD_SHAPE(), HD_F32, 3));
     hd_optimizer *adam = hd_adam(HD_TENSORS(p), 0.5, NULL);
     hd_tensor *loss = hd_mul(p, p);
     hd_backward(loss);
@@ -227,12 +227,12 @@ static void parameters_keep_their_dtype_and_memory(void **state) {
     HD_SCOPE;
     static const hd_dtype dtypes[] = {HD_F64, HD_F32, HD_F16, HD_BF16};
     for (int i = 0; i < 4; ++i) {
-        hd_tensor *p = hd_param(hd_full(HD_SHAPE(3), 2, dtypes[i])), *view = hd_detach(p);
+        hd_tensor *p = hd_param(hd_full(HD_SHAPE(3), dtypes[i], 2)), *view = hd_detach(p);
         hd_set_grad(p, hd_ones(HD_SHAPE(3), dtypes[i]));
         hd_optimizer_step(hd_sgd(HD_TENSORS(p), 0.5, HD_OPTS(hd_sgd_opts, .momentum = 0.5, .weight_decay = 0.5)));
         assert_values(p, dtypes[i], 1, 1, 1);
         hd_optimizer_step(hd_adam(HD_TENSORS(p), 0.5, NULL));
-        assert_close(p, hd_full(HD_SHAPE(3), 0.5, HD_F32), 1e-2, HD_ZERO);
+        assert_close(p, hd_full(HD_SHAPE(3), HD_F32, 0.5), 1e-2, HD_ZERO);
         assert_true(hd_tensor_dtype(p) == dtypes[i]);
         assert_same(view, p); /* updated in place */
     }
@@ -250,7 +250,7 @@ static void an_optimizer_holds_its_parameters(void **state) {
     hd_optimizer *adam = made_and_kept();
     hd_optimizer_step(adam);
     assert_ok();
-    assert_close(hd_tensors_get(hd_optimizer_parameters(adam), 0), hd_full(HD_SHAPE(2), 0.5, HD_F32), 1e-6, HD_ZERO);
+    assert_close(hd_tensors_get(hd_optimizer_parameters(adam), 0), hd_full(HD_SHAPE(2), HD_F32, 0.5), 1e-6, HD_ZERO);
 }
 
 static void an_optimizer_that_is_gone_is_an_error(void **state) {
@@ -330,8 +330,8 @@ static void an_own_optimizer_has_slots_and_a_state(void **state) {
         hd_tensor *a = hd_param(hd_zeros(HD_SHAPE(2), HD_F32)), *b = hd_param(hd_zeros(HD_SHAPE(), HD_F64));
         hd_optimizer *o = hd_optimizer_new(&own_class, &s, HD_TENSORS(a, b), 0.5);
         for (int i = 1; i <= 3; ++i) {
-            hd_set_grad(a, hd_full(HD_SHAPE(2), i, HD_F32));
-            hd_set_grad(b, hd_full(HD_SHAPE(), 10 * i, HD_F64));
+            hd_set_grad(a, hd_full(HD_SHAPE(2), HD_F32, i));
+            hd_set_grad(b, hd_full(HD_SHAPE(), HD_F64, 10 * i));
             hd_optimizer_step(o);
             assert_ok();
             assert_true(s.order_was_right);

@@ -153,8 +153,8 @@ static void every_attribute_comes_back(void **state) {
     hd_builder_start(b);
     hd_tensor *x = hd_input("x", HD_SHAPE(2, 3), HD_F32), *cube = hd_input("cube", HD_SHAPE(4, 3, 4), HD_F64);
 #define OUT(name, ...) hd_builder_add_output(b, name, __VA_ARGS__)
-    OUT("full", hd_full(HD_SHAPE(3), -2.5, HD_F16));
-    OUT("no full", hd_full(HD_SHAPE(0, 3), 1, HD_U8));
+    OUT("full", hd_full(HD_SHAPE(3), HD_F16, -2.5));
+    OUT("no full", hd_full(HD_SHAPE(0, 3), HD_U8, 1));
     OUT("empty", hd_empty(HD_SHAPE(2, 0), HD_F32));
     OUT("range", hd_arange(3, -2, -1.5, HD_F32));
     OUT("linspace", hd_linspace(-1, 1, 7, HD_F64));
@@ -258,7 +258,7 @@ static void writes_and_state_come_back(void **state) {
     hd_builder_add_state(b, "other", other);
     hd_tensor *x = hd_input("x", HD_SHAPE(4), HD_F32);
     hd_assign(hd_select(cache, 0, 2), x);
-    hd_assign(hd_slice(cache, 1, 0, HD_END, 3), hd_full(HD_SHAPE(), -1, HD_F32));
+    hd_assign(hd_slice(cache, 1, 0, HD_END, 3), hd_full(HD_SHAPE(), HD_F32, -1));
     hd_assign(hd_diagonal(cache, 0, 0, 1), hd_add(hd_diagonal(cache, 0, 0, 1), x));
     hd_assign(hd_narrow(cache, 0, 6, 0), hd_zeros(HD_SHAPE(0, 4), HD_F32));
     hd_assign(other, x); /* all of it: its new value is an input */
@@ -284,7 +284,7 @@ static void the_parts_may_be_missing(void **state) {
     (void)state;
     HD_SCOPE;
     hd_builder *b = started(""); /* no name, no inputs, no constants, no cells */
-    hd_builder_add_output(b, "y", hd_full(HD_SHAPE(), 3, HD_F32));
+    hd_builder_add_output(b, "y", hd_full(HD_SHAPE(), HD_F32, 3));
     check_recorded(b);
     hd_tensor *s = hd_zeros(HD_SHAPE(2), HD_F32);
     b = started("no outputs");
@@ -483,7 +483,7 @@ static void saving_refuses_while_an_error_is_pending(void **state) {
 /* ---- constants stay in the file ---------------------------------------------------------------------------------- */
 /* Two constants of 1000 f32, of which each run uses one, chosen by the output that is wanted. */
 static hd_script *two_constants(void) {
-    hd_tensor *a = hd_arange(0, 1000, 1, HD_F32), *c = hd_full(HD_SHAPE(1000), 2, HD_F32);
+    hd_tensor *a = hd_arange(0, 1000, 1, HD_F32), *c = hd_full(HD_SHAPE(1000), HD_F32, 2);
     hd_builder *b = started("two");
     hd_tensor *x = hd_input("x", HD_SHAPE(1000), HD_F32);
     hd_mul(x, a); /* nobody wants it */

@@ -213,7 +213,7 @@ static void outputs_of_one_run_stay(void **state) {
     hd_script *s = doubles();
     hd_outputs *kept[5];
     for (int i = 0; i < 5; ++i) {
-        hd_script_set_input(s, "x", hd_full(S(2), i, HD_F32));
+        hd_script_set_input(s, "x", hd_full(S(2), HD_F32, i));
         kept[i] = hd_script_run(s);
     }
     for (int i = 0; i < 5; ++i) assert_values(hd_outputs_get(kept[i], "y"), HD_F32, 2 * i, 2 * i);
@@ -334,7 +334,7 @@ static void outputs_may_be_anything(void **state) {
     hd_builder_add_output(b, "y again", y);
     hd_builder_add_output(b, "y as a view", hd_reshape(y, S(2, 1)));
     hd_builder_add_output(b, "stretched", hd_broadcast_to(y, S(2, 2)));
-    hd_builder_add_output(b, "number", hd_full(S(), 3, HD_F32));
+    hd_builder_add_output(b, "number", hd_full(S(), HD_F32, 3));
     hd_script *s = built(b);
     hd_tensor *in = HD_TENSOR_F32(S(2), 1, 2);
     for (int level = HD_O0; level <= HD_O3; ++level) {
@@ -530,12 +530,12 @@ static void scripts_do_not_run_while_a_builder_records(void **state) {
     const bool checked = hd_ok();
     (void)check;
     hd_error_clear();
-    hd_script_set_state(s, "w", hd_full(S(2), 5, HD_F32)); /* an error, or done at once; never recorded */
+    hd_script_set_state(s, "w", hd_full(S(2), HD_F32, 5)); /* an error, or done at once; never recorded */
     hd_error_clear();
     const uint32_t after = b->recording->graph->node_count;
     {
         HD_EAGER;
-        hd_script_set_state(s, "w", hd_full(S(2), 1, HD_F32));
+        hd_script_set_state(s, "w", hd_full(S(2), HD_F32, 1));
         assert_values(output(s, "y"), HD_F32, 1, 1); /* in here it may */
         assert_values(w, HD_F32, 2, 2);
     }
@@ -688,17 +688,17 @@ static void a_run_that_fails_changes_nothing(void **state) {
         hd_script_set_optimization_level(s, (hd_optimization_level)level);
         hd_assign(w, HD_TENSOR_I64(S(2), 10, 20));
         hd_fill(count, 0);
-        hd_script_set_input(s, "d", hd_full(S(), 2, HD_I64));
+        hd_script_set_input(s, "d", hd_full(S(), HD_I64, 2));
         hd_script_set_input(s, "i", HD_TENSOR_I64(S(2), 1, -2));
         assert_values(output(s, "y"), HD_I64, 10, 5);
         assert_values(w, HD_I64, 5, 10);
         hd_outputs *good = s->last;
-        hd_script_set_input(s, "d", hd_full(S(), 0, HD_I64));
+        hd_script_set_input(s, "d", hd_full(S(), HD_I64, 0));
         assert_null(hd_script_run(s));
         assert_error(HD_ERROR_DIVISION, "hd_script_run:");
         assert_values(w, HD_I64, 5, 10);
         assert_values(count, HD_F64, 1);
-        hd_script_set_input(s, "d", hd_full(S(), 1, HD_I64));
+        hd_script_set_input(s, "d", hd_full(S(), HD_I64, 1));
         hd_script_set_input(s, "i", HD_TENSOR_I64(S(2), 1, 2));
         assert_null(hd_script_run(s));
         assert_error(HD_ERROR_INDEX, "index_select)"); /* names the node */
@@ -807,7 +807,7 @@ static void empty_values_need_no_arena(void **state) {
         for (int i = 0; i < 4; ++i) {
             { /* memory that was used before */
                 HD_SCOPE;
-                for (int k = 0; k < 8; ++k) hd_full(S(2), -1, HD_I64);
+                for (int k = 0; k < 8; ++k) hd_full(S(2), HD_I64, -1);
             }
             hd_outputs *o = hd_script_run(s);
             assert_values(hd_outputs_get(o, "sum"), HD_I64, 0);

@@ -157,7 +157,7 @@ static void bound_tensors_are_not_written(void **state) {
     hd_tensor *w = HD_TENSOR_F32(S(2), 1, 2), *view = hd_select(w, 0, 0);
     hd_builder *b = started("bound");
     hd_builder_bind(b, "w", w);
-    hd_assign(w, hd_full(S(2), 7, HD_F32));
+    hd_assign(w, hd_full(S(2), HD_F32, 7));
     assert_error(HD_ERROR_STATE,
                  "hd_assign: the destination is bound to the script, which only reads it; declare it with "
                  "hd_builder_add_state to write it");
@@ -232,7 +232,7 @@ static void state_only_is_enough_to_run(void **state) {
     hd_tensor *count = hd_scalar(0, HD_I64);
     hd_builder *b = started("counter");
     hd_builder_add_state(b, "count", count);
-    hd_add_(count, hd_full(S(), 1, HD_I64));
+    hd_add_(count, hd_full(S(), HD_I64, 1));
     hd_script *s = built(b);
     for (int i = 1; i <= 5; ++i) {
         assert_int_equal(hd_outputs_count(hd_script_run(s)), 0);
@@ -312,7 +312,7 @@ static void a_cache_is_written_slice_by_slice(void **state) {
     hd_tensor *place = hd_broadcast_to(hd_reshape(length, S(1, 1, 1)), S(2, 1, 3));
     hd_assign(cache, hd_scatter(cache, 1, place, key, HD_SCATTER_SET));
     hd_add_(hd_select(cache, 1, 3), hd_select(key, 1, 0)); /* a row at a fixed place */
-    hd_add_(length, hd_full(S(), 1, HD_I64));
+    hd_add_(length, hd_full(S(), HD_I64, 1));
     hd_builder_add_output(b, "sum", hd_sum(cache, X(), NULL));
     hd_builder_add_output(b, "last", hd_select(cache, 1, 3));
     hd_script *s = built(b);
@@ -643,7 +643,7 @@ static void writes_that_are_lost_are_said(void **state) {
     recorded(false, 2, false, text, sizeof text);
     assert_string_equal(text, "");
     recorded(false, 1, false, text, sizeof text);
-    assert_non_null(strstr(text, "hodu: builder \"step\" writes "));
+    assert_non_null(strstr(text, "hodu warning: builder \"step\" writes "));
     assert_non_null(strstr(text, "([1,3] and others)"));
     recorded(false, 1, true, text, sizeof text);
     assert_null(strstr(text, "[1,3]"));
@@ -718,7 +718,7 @@ static void runs_in_place_and_not(void **state) {
     for (int first = 0; first < 2; ++first)
         for (int fails = 0; fails < 2; ++fails) {
             HD_SCOPE;
-            hd_tensor *w = hd_full(S(64, 64), 1, HD_F32), *at = hd_zeros(S(64), HD_I64);
+            hd_tensor *w = hd_full(S(64, 64), HD_F32, 1), *at = hd_zeros(S(64), HD_I64);
             hd_builder *b = started("turns");
             hd_builder_add_state(b, "w", w);
             hd_tensor *in = hd_input("at", S(64), HD_I64);
@@ -731,7 +731,7 @@ static void runs_in_place_and_not(void **state) {
                 HD_SCOPE;
                 const bool refused = fails && turn % 3 == 1;
                 hd_script *clone = turn % 2 == first ? hd_script_clone(s) : NULL;
-                hd_script_set_input(s, "at", refused ? hd_full(S(64), 64, HD_I64) : at);
+                hd_script_set_input(s, "at", refused ? hd_full(S(64), HD_I64, 64) : at);
                 hd_script_run(s);
                 assert_int_equal(hd_ok(), !refused);
                 hd_error_clear();

@@ -46,7 +46,7 @@ static void *runs_alone(void *argument) {
     for (int i = 0; i < j->runs; ++i) {
         HD_SCOPE;
         if (i % 50 == 0) hd_script_set_optimization_level(j->script, i % 100 == 0 ? HD_O0 : HD_O2);
-        hd_script_set_input(j->script, "x", hd_full(S(64), j->step, HD_F32));
+        hd_script_set_input(j->script, "x", hd_full(S(64), HD_F32, j->step));
         hd_outputs *o = hd_script_run(j->script);
         expected += j->step;
         const float *y = hd_data_f32(hd_outputs_get(o, "y"));
@@ -79,7 +79,7 @@ static void clones_run_side_by_side(void **state) {
 static void *runs_large(void *argument) {
     HD_SCOPE;
     hd_script *s = argument;
-    hd_tensor *x = hd_full(S(128, 256), 0.5, HD_F32);
+    hd_tensor *x = hd_full(S(128, 256), HD_F32, 0.5);
     hd_script_set_input(s, "x", x);
     for (int i = 0; i < 10; ++i) {
         HD_SCOPE;
@@ -93,7 +93,7 @@ static void *runs_large(void *argument) {
 static void large_clones_run_side_by_side(void **state) {
     (void)state;
     HD_SCOPE;
-    hd_tensor *w = hd_full(S(256, 64), 0.25, HD_F32);
+    hd_tensor *w = hd_full(S(256, 64), HD_F32, 0.25);
     hd_builder *b = started("large");
     hd_builder_add_output(b, "mean", hd_mean(hd_matmul(hd_input("x", S(128, 256), HD_F32), w), X(), NULL));
     hd_script *s = built(b);
@@ -118,7 +118,7 @@ static void clones_do_not_see_what_others_write(void **state) {
         HD_SCOPE;
         hd_fill(w, i);
         hd_fill(constant, -i);
-        hd_script_set_input(s, "x", hd_full(S(64), 1, HD_F32));
+        hd_script_set_input(s, "x", hd_full(S(64), HD_F32, 1));
         hd_script_run(s);
         hd_script *another = hd_script_clone(s);
         hd_script_compile(another);
@@ -139,7 +139,7 @@ static void *builds_and_hands_over(void *argument) {
     parcel *p = argument;
     hd_tensor *w = hd_zeros(S(64), HD_F32), *constant = hd_ones(S(64), HD_F32);
     hd_script *s = accumulates(w, constant);
-    hd_script_set_input(s, "x", hd_full(S(64), 1, HD_F32));
+    hd_script_set_input(s, "x", hd_full(S(64), HD_F32, 1));
     p->script = hd_retain(s);
     p->outputs = hd_retain(hd_script_run(s));
     p->tensor = hd_retain(hd_outputs_get(p->outputs, "y"));
@@ -250,7 +250,7 @@ static void *records_and_trains(void *argument) {
         hd_builder_add_output(b, "g", hd_grad(shared_weight));
         hd_builder_end(b);
         hd_script *s = hd_builder_build(b);
-        hd_script_set_input(s, "x", hd_full(S(3), round, HD_F32));
+        hd_script_set_input(s, "x", hd_full(S(3), HD_F32, round));
         const float *g = hd_data_f32(hd_outputs_at(hd_script_run(s), 0));
         if (g == NULL) return (void *)error_of();
         if (g[0] != (float)round) return "a wrong gradient";

@@ -287,7 +287,7 @@ static void hooks_contexts_and_products_are_recorded(void **state) {
         }
         hd_tensor *v = hd_mul(w, hd_mul(w, w));
         out[3] = hd_jvp(v, HD_TENSORS(w), HD_TENSORS(hd_ones_like(w)));
-        out[4] = hd_tensors_get(hd_vjp(v, HD_TENSORS(w), hd_full(S(2), 2, HD_F32)), 0);
+        out[4] = hd_tensors_get(hd_vjp(v, HD_TENSORS(w), hd_full(S(2), HD_F32, 2)), 0);
         assert_ok();
         for (int i = 0; i < 5; ++i) {
             if (inside)
@@ -537,7 +537,7 @@ static void a_thousand_epochs_unroll(void **state) {
     hd_module *linear = hd_linear(3, 1, NULL);
     hd_optimizer *optimizer = hd_sgd(hd_module_parameters(linear), 0.01, NULL);
     hd_tensor *input = hd_input("input", S(100, 3), HD_F32), *t = hd_input("target", S(100, 1), HD_F32);
-    hd_tensor *final_loss = hd_full(S(), 0, HD_F32);
+    hd_tensor *final_loss = hd_full(S(), HD_F32, 0);
     for (int epoch = 0; epoch < MANY; ++epoch) {
         HD_SCOPE;
         hd_tensor *loss = hd_mse(hd_forward(linear, input), t, NULL);

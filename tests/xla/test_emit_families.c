@@ -46,7 +46,7 @@ static void nothing_and_one(void **state) {
     if (!plugin_ready()) skip();
     hd_tensor *empty = hd_zeros(HD_SHAPE(0, 3), HD_F32);
     hd_builder *b = started("empty");
-    hd_tensor *x = hd_input("x", HD_SHAPE(0, 3), HD_F32), *one = hd_full(HD_SHAPE(1, 1), 2, HD_F32);
+    hd_tensor *x = hd_input("x", HD_SHAPE(0, 3), HD_F32), *one = hd_full(HD_SHAPE(1, 1), HD_F32, 2);
     OUT(hd_sum(x, HD_AXES(0), NULL));
     OUT(hd_prod(x, HD_AXES(), NULL));
     OUT(hd_exp(x));
@@ -112,7 +112,7 @@ static void pools_of_all_kinds(void **state) {
     HD_SCOPE;
     if (!plugin_ready()) skip();
     hd_tensor *v = hd_copy(hd_reshape(hd_sin(hd_arange(0, 2 * 7 * 9, 1, HD_F32)), HD_SHAPE(2, 7, 9)));
-    hd_assign(hd_narrow(hd_select(v, 0, 0), 1, 2, 2), hd_full(HD_SHAPE(), NAN, HD_F32));
+    hd_assign(hd_narrow(hd_select(v, 0, 0), 1, 2, 2), hd_full(HD_SHAPE(), HD_F32, NAN));
     const hd_pool_opts *options[] = {
         NULL, HD_OPTS(hd_pool_opts, .stride = {2, 1}, .padding = {{1, 1}, {0, 1}}),
         HD_OPTS(hd_pool_opts, .stride = {3, 2}, .ceil_mode = true, .padding = {{1, 0}, {1, 1}}),
@@ -190,8 +190,8 @@ static void parts_are_written(void **state) {
     hd_tensor *x = hd_input("x", HD_SHAPE(5), HD_F32);
     hd_assign(hd_select(hd_select(w, 0, 1), 0, 2), x);
     OUT(hd_copy(w));
-    hd_assign(hd_slice(hd_select(w, 0, 0), 1, HD_END, HD_END, -2), hd_full(HD_SHAPE(4, 3), 9, HD_F32));
-    hd_assign(hd_diagonal(hd_select(w, 0, 2), 0, 0, 1), hd_full(HD_SHAPE(4), -1, HD_F32));
+    hd_assign(hd_slice(hd_select(w, 0, 0), 1, HD_END, HD_END, -2), hd_full(HD_SHAPE(4, 3), HD_F32, 9));
+    hd_assign(hd_diagonal(hd_select(w, 0, 2), 0, 0, 1), hd_full(HD_SHAPE(4), HD_F32, -1));
     hd_assign(hd_t(hd_narrow(hd_select(w, 0, 1), 1, 1, 2)), hd_reshape(hd_arange(100, 108, 1, HD_F32), HD_SHAPE(2, 4)));
     OUT(hd_reshape(w, HD_SHAPE(12, 5)));
     OUT(hd_slice(hd_reshape(w, HD_SHAPE(6, 10)), 1, 1, HD_END, 4));

@@ -225,7 +225,7 @@ static void program(hd_tensor *w, hd_tensor *constant) {
     hd_script_set_input(s, "at", I64(S(2), 1, 0));
     for (int i = 0; i < 3; ++i) {
         HD_SCOPE;
-        hd_script_set_input(s, "x", hd_full(S(2, 3), i, HD_F32));
+        hd_script_set_input(s, "x", hd_full(S(2, 3), HD_F32, i));
         if (i == 2) hd_script_set_compiler(s, HD_COMPILER_HODU);
         hd_outputs *o = hd_script_run(s);
         steps_taken += o != NULL;

@@ -44,7 +44,7 @@ static void *runs_alone(void *argument) {
         HD_SCOPE;
         if (i % 25 == 24) hd_script_set_compiler(j->script, HD_COMPILER_HODU); /* and back, which compiles anew */
         if (i % 25 == 0) hd_script_set_compiler(j->script, HD_COMPILER_XLA);
-        hd_script_set_input(j->script, "x", hd_full(S(64), j->step, HD_F32));
+        hd_script_set_input(j->script, "x", hd_full(S(64), HD_F32, j->step));
         hd_outputs *o = hd_script_run(j->script);
         expected += j->step;
         if (i % 3 == 1) continue; /* not every run is waited for */
@@ -90,7 +90,7 @@ static void threads_read_one_output(void **state) {
     (void)state;
     HD_SCOPE;
     hd_script *s = accumulates(hd_zeros(S(64), HD_F32), hd_ones(S(64), HD_F32));
-    hd_script_set_input(s, "x", hd_full(S(64), 2, HD_F32));
+    hd_script_set_input(s, "x", hd_full(S(64), HD_F32, 2));
     hd_tensor *y = output(s, "y");
     assert_ok();
     pthread_t id[THREADS];
@@ -187,7 +187,7 @@ static int in_the_child(hd_script *s, hd_tensor *read, hd_tensor *unread) {
         wrong += hd_data_f32(read) == NULL || hd_data_f32(read)[0] != 3;
         hd_script *other = accumulates(hd_zeros(S(64), HD_F32), hd_ones(S(64), HD_F32));
         hd_script_set_compiler(other, HD_COMPILER_HODU);
-        hd_script_set_input(other, "x", hd_full(S(64), 2, HD_F32));
+        hd_script_set_input(other, "x", hd_full(S(64), HD_F32, 2));
         hd_tensor *y = hd_outputs_get(hd_script_run(other), "y");
         wrong += y == NULL || hd_data_f32(y)[0] != 3;
     }
@@ -200,7 +200,7 @@ static void a_forked_child_is_told_and_the_parent_goes_on(void **state) {
     HD_SCOPE;
     hd_tensor *w = hd_zeros(S(64), HD_F32);
     hd_script *s = accumulates(w, hd_ones(S(64), HD_F32));
-    hd_script_set_input(s, "x", hd_full(S(64), 2, HD_F32));
+    hd_script_set_input(s, "x", hd_full(S(64), HD_F32, 2));
     hd_tensor *read = output(s, "y"), *unread;
     assert_true(hd_data_f32(read)[0] == 3);
     unread = output(s, "y");
@@ -218,7 +218,7 @@ static void a_forked_child_is_told_and_the_parent_goes_on(void **state) {
 static _Atomic bool enough;
 static void *runs_until_enough(void *script) {
     HD_SCOPE;
-    hd_script_set_input(script, "x", hd_full(S(64), 1, HD_F32));
+    hd_script_set_input(script, "x", hd_full(S(64), HD_F32, 1));
     while (!enough && hd_ok()) {
         HD_SCOPE;
         hd_data_f32(hd_outputs_at(hd_script_run(script), 0));
@@ -234,7 +234,7 @@ static void forks_while_threads_run(void **state) {
     HD_SCOPE;
     hd_script *s = accumulates(hd_zeros(S(64), HD_F32), hd_ones(S(64), HD_F32));
     hd_script *mine = hd_script_clone(s);
-    hd_script_set_input(mine, "x", hd_full(S(64), 1, HD_F32));
+    hd_script_set_input(mine, "x", hd_full(S(64), HD_F32, 1));
     hd_script_compile(mine);
     assert_ok();
     pthread_t id;
@@ -258,7 +258,7 @@ static int fork_first(void) {
     if (child != 0) return status_of(child);
     HD_SCOPE;
     hd_script *s = accumulates(hd_zeros(S(64), HD_F32), hd_ones(S(64), HD_F32));
-    hd_script_set_input(s, "x", hd_full(S(64), 2, HD_F32));
+    hd_script_set_input(s, "x", hd_full(S(64), HD_F32, 2));
     const float *y = hd_data_f32(hd_outputs_at(hd_script_run(s), 0));
     return y != NULL && y[0] == 3 ? hd_exit_status() : 1;
 }

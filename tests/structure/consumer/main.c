@@ -6,7 +6,7 @@
 
 /* Contexts end with their block, also as the objects that they are in C++, and however the block is left. */
 static double gradient_at(double value) {
-    hd_tensor *w = hd_param(hd_full(HD_SHAPE(), value, HD_F32));
+    hd_tensor *w = hd_param(hd_full(HD_SHAPE(), HD_F32, value));
     for (int i = 0; i < 3; ++i) {
         HD_GRAD_CONTEXT;
         hd_backward(hd_mul(w, w));
@@ -21,7 +21,7 @@ static double gradient_at(double value) {
 
 int main(void) {
     HD_SCOPE;
-    hd_tensor *x = hd_full(HD_SHAPE(2, 3), 1.5, HD_F32);
+    hd_tensor *x = hd_full(HD_SHAPE(2, 3), HD_F32, 1.5);
     hd_tensor *y = hd_add(hd_exp(hd_sub(x, x)), hd_mul_scalar(x, 2));
     const double total = hd_item(hd_sum(y, HD_AXES(), NULL));
     if (!hd_ok()) return fprintf(stderr, "%s\n", hd_error_message()), 1;
