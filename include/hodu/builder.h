@@ -33,6 +33,8 @@ HD_API void hd_builder_start(hd_builder *builder);
 HD_API void hd_builder_end(hd_builder *builder);
 /* A script of what was recorded; may be called again for independent ones. The builder may be released after. */
 HD_API hd_script *hd_builder_build(hd_builder *builder);
+/* True while a builder records on this thread, and not in an HD_EAGER block: values cannot be read then. */
+HD_API bool hd_builder_is_recording(void);
 
 /* A value that each run is given, by name; hd_input adds it to this thread's active builder. */
 HD_API hd_tensor *hd_input(const char *name, hd_shape shape, hd_dtype dtype);

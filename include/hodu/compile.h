@@ -13,7 +13,7 @@ typedef struct hd_compile_opts {
     size_t struct_size;
     hd_backend backend; /* eager, the default, runs the model as it is; graph captures and compiles it */
     hd_mode mode;       /* training, the default; evaluation: no tape, dropout off, running statistics used */
-    hd_optimization_level optimization_level; /* O1 by default; with backend graph only */
+    hd_optimization_level optimization_level; /* O1 by default; others with backend graph only */
     hd_compiler compiler;                     /* as of a new script by default; with backend graph only */
     hd_device device;                         /* the thread's by default */
     int64_t
@@ -25,8 +25,9 @@ typedef struct hd_compile_figures {
 } hd_compile_figures;
 
 HD_BEGIN_DECLS
-/* A module with the same parameters whose hd_forward gives the same results, gradients and draws, captured at its first
- * call with inputs of a shape and compiled. Parameters are read as they are at each call; buffers are updated. What
+/* hd_compile(model, NULL) compiles nothing: the default backend is eager, which runs the model as it is. With .backend =
+ * HD_BACKEND_GRAPH: a module with the same parameters whose hd_forward gives the same results, gradients and draws,
+ * captured at its first call with inputs of a shape and compiled. Parameters are read as they are at each call; buffers are updated. What
  * cannot be captured (reading a value inside) is an error at the call. */
 HD_API hd_module *hd_compile(hd_module *model, const hd_compile_opts *opts);
 HD_API hd_compile_figures hd_compile_stats(const hd_module *compiled);

@@ -44,8 +44,9 @@ HD_API hd_tensor *hd_grad(hd_tensor *t);
 HD_API bool hd_has_grad(const hd_tensor *t);
 /* Replaces the gradient of t by a copy of `gradient`, of t's shape; NULL takes it away. */
 HD_API void hd_set_grad(hd_tensor *t, hd_tensor *gradient);
-/* After it hd_grad is zeros. */
+/* After it hd_grad is zeros. The tape stays as it is. */
 HD_API void hd_zero_grad(hd_tensor *t);
+HD_API void hd_zero_grads(hd_tensors *tensors);
 /* Lets hd_backward keep the gradient also of t that is no leaf, for hd_grad. */
 HD_API hd_tensor *hd_retain_grad(hd_tensor *t);
 /* fn(gradient, user) runs when the whole gradient of t is known, in every hd_backward and hd_grad_of while t is on the

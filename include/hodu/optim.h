@@ -8,9 +8,11 @@ typedef struct hd_optimizer hd_optimizer;
 
 HD_BEGIN_DECLS
 /* ---- using one ---- */
-/* One update of every parameter at which a gradient arrived since hd_optimizer_zero_grad. */
+/* One update of every parameter at which a gradient arrived since hd_optimizer_zero_grad. When none did, a warning says
+ * so once, and the step does not count. Parameters that are frozen (hd_set_requires_grad) are passed over. */
 HD_API void hd_optimizer_step(hd_optimizer *optimizer);
-/* hd_zero_grad for every parameter, and hd_clear_default_context_tape. Tapes of other contexts are yours to clear. */
+/* hd_zero_grad for every parameter, and hd_clear_default_context_tape: all that context 0 has noted, whoever's it is;
+ * hd_zero_grads leaves the tape alone. Tapes of other contexts are yours to clear. */
 HD_API void hd_optimizer_zero_grad(hd_optimizer *optimizer);
 /* The learning rate and the number of steps taken: rank-0 f64 tensors, the optimizer's own. */
 HD_API hd_tensor *hd_optimizer_learning_rate(hd_optimizer *optimizer);

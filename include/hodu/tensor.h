@@ -119,6 +119,8 @@ typedef struct hd_print_opts {
 } hd_print_opts;
 /* Prints the values to stdout as NumPy prints an array, with a newline. */
 HD_API void hd_print(const hd_tensor *t);
+/* The same below a line with dtype, shape and what else there is to know: "f32 [2,3], requires a gradient". */
+HD_API void hd_describe(const hd_tensor *t);
 /* The same text into `out` (always terminated); returns the length of the whole text, as snprintf does; -1 on error. */
 HD_API int64_t hd_format(const hd_tensor *t, char *out, size_t capacity, const hd_print_opts *opts);
 

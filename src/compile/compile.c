@@ -353,6 +353,8 @@ static hd_tensor *run_eager(hd_thread *thread, compiled *c, hd_tensor *x) {
 
 static hd_tensor *compiled_forward(hd_module *module, hd_tensor *x) {
     hd_thread *thread = hd_thread_self();
+    if (thread->layer_count > 0 && thread->layer_count <= HD_LAYERS_NOTED)
+        thread->layers[thread->layer_count - 1].module = NULL; /* what is read here, the model reads */
     compiled *c = module->state;
     if (c->opts.backend == HD_BACKEND_EAGER || thread->executor->captures) return run_eager(thread, c, x);
     const bool evaluation = c->opts.mode == HD_MODE_EVALUATION;
@@ -412,10 +414,10 @@ static hd_error check_options(const hd_thread *thread, hd_compile_opts *o) {
         return hd_fail(HD_ERROR_VALUE, "%d is no compiler; there are HD_COMPILER_HODU and HD_COMPILER_XLA",
                        (int)o->compiler);
     if (o->backend == HD_BACKEND_DEFAULT) o->backend = HD_BACKEND_EAGER;
-    if (o->backend == HD_BACKEND_EAGER && (level != HD_LEVEL_DEFAULT || o->compiler != 0))
+    if (o->backend == HD_BACKEND_EAGER && ((level != HD_LEVEL_DEFAULT && level != HD_O1) || o->compiler != 0))
         return hd_fail(HD_ERROR_VALUE,
-                       "the eager backend compiles nothing, so a level or compiler has no meaning; say .backend = "
-                       "HD_BACKEND_GRAPH");
+                       "the eager backend compiles nothing, so a compiler or a level other than HD_O1, the default, "
+                       "has no meaning; say .backend = HD_BACKEND_GRAPH");
     if (o->compiler == 0 && o->backend == HD_BACKEND_GRAPH) HD_TRY(hd_compiler_default(&o->compiler));
     if (level == HD_LEVEL_DEFAULT) o->optimization_level = HD_O1;
     if (o->device.kind == HD_DEVICE_DEFAULT) o->device = thread->device;

@@ -7,6 +7,7 @@
 #include "device/cpu/check_index.h"
 #include "device/cpu/product.h"
 #include "device/cpu/put.h"
+#include "grad/tape.h"
 
 #include <string.h>
 #include <time.h>
@@ -233,7 +234,8 @@ static hd_error run_call(const hd_plan *p, hd_thread *thread, const hd_launch *l
         c->draw.seed = run->seed;
         c->draw.draw = run->draw + ((const hd_random_attributes *)hd_node_attributes(p->graph, l->node))->draw;
     }
-    return p->executor->run(p->executor, thread, &c->call);
+    HD_TRY(p->executor->run(p->executor, thread, &c->call));
+    return hd_debug_nan() ? hd_check_results(thread, &c->call) : HD_OK;
 }
 
 static int64_t nanoseconds(void) {
@@ -313,7 +315,7 @@ static hd_error run_in_order(const hd_plan *p, hd_thread *thread, const hd_plan_
 static hd_error run_jobs(const hd_plan *p, hd_thread *thread, const hd_run *run, uint32_t *failed) {
     for (uint32_t i = 0; i < p->job_count; ++i) {
         const hd_plan_job *job = &p->jobs[i];
-        if (job->piece_count > 0 && run->nanoseconds == NULL) {
+        if (job->piece_count > 0 && run->nanoseconds == NULL && !hd_debug_nan()) {
             *failed = job->first;
             HD_TRY(hd_plan_run_job(p, thread, job));
         } else {

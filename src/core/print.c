@@ -1,6 +1,7 @@
 /* Tensors as text, the way NumPy's str() writes an array (NumPy 2.3 and later). A few looks at the elements that are
  * shown find the columns they need, a last one writes them, straight to the caller's buffer or to stdout: nothing is
  * allocated, however large the tensor. */
+#include "core/device.h"
 #include "core/options.h"
 #include "core/tensor.h"
 
@@ -419,10 +420,31 @@ int64_t hd_format(const hd_tensor *t, char *out, size_t capacity, const hd_print
     return w.length;
 }
 
-void hd_print(const hd_tensor *t) {
-    HD_ENTER("hd_print", );
+static void print(hd_thread *thread, const hd_tensor *t, bool described) {
     writer w = {.file = stdout};
+    HD_TRY_OR(hd_tensor_check(t, "t"), );
+    if (described) {
+        char line[256], device[32];
+        const int length =
+            snprintf(line, sizeof line, "%s %s%s%s%s%s\n", hd_dtype_name((hd_dtype)t->dtype),
+                     HD_SHAPE_TEXT(t->layout.shape), t->storage->device.kind == HD_DEVICE_CPU ? "" : " on ",
+                     t->storage->device.kind == HD_DEVICE_CPU ? "" : hd_device_text(device, t->storage->device),
+                     t->contiguous ? "" : ", not contiguous",
+                     t->tracking == HD_TRACKED_LEAF     ? ", requires a gradient"
+                     : t->tracking == HD_TRACKED_RESULT ? ", a result on a tape"
+                                                        : "");
+        for (int i = 0; i < length && i < (int)sizeof line - 1; ++i) put(&w, line[i], 1);
+    }
     HD_TRY_OR(put_tensor(thread, &w, t, NULL), );
     put(&w, '\n', 1);
     if (w.failed) hd_fail(HD_ERROR_STATE, "stdout cannot be written; it is closed or full");
+}
+
+void hd_print(const hd_tensor *t) {
+    HD_ENTER("hd_print", );
+    print(thread, t, false);
+}
+void hd_describe(const hd_tensor *t) {
+    HD_ENTER("hd_describe", );
+    print(thread, t, true);
 }

@@ -89,3 +89,12 @@ void hd_generator_set(hd_generator *g, uint64_t seed, uint64_t draw) {
         atomic_store_explicit(&g->draw, draw, memory_order_relaxed);
     }
 }
+
+void hd_generator_give_back(hd_thread *thread, uint64_t draw, uint64_t count) {
+    hd_generator *g = thread->generator;
+    uint64_t expected = draw + count;
+    if (g != NULL)
+        atomic_compare_exchange_strong(&g->draw, &expected, draw);
+    else if (thread->own_draw == expected)
+        thread->own_draw = draw;
+}

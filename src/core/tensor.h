@@ -32,6 +32,7 @@ struct hd_tensor {
     bool contiguous;
     uint8_t tracking; /* hd_tracking */
     bool operand;     /* a number that lives for one call: nobody can write it later */
+    bool held;        /* by a module, as a parameter of it */
     hd_layout layout;
     hd_history history;
     hd_capture_note captured;
@@ -45,7 +46,7 @@ static inline void hd_history_clear(hd_tensor *t) {
     atomic_store_explicit(&t->history.place, 0, memory_order_relaxed);
     t->history.slot = NULL;
     t->captured.recording = 0;
-    t->operand = false;
+    t->operand = t->held = false;
 }
 
 /* All three give a reference that is the caller's (no scope owns it yet), or NULL with an error. */

@@ -39,9 +39,10 @@ typedef struct hd_aside {
 
 /* A forward function that runs, for messages: "linear 0". */
 typedef struct hd_layer {
-    const char *kind, *name; /* kind NULL: what is inside is captured by hd_compile */
-    const void *caller;      /* of hd_forward; NULL: the library called */
-    struct hd_module *module;
+    const char *kind, *name;   /* kind NULL: what is inside is captured by hd_compile */
+    const void *caller;        /* of hd_forward; NULL: the library called */
+    struct hd_module *module;  /* NULL: hd_compile's */
+    const struct hd_tensor *x; /* what it was given */
 } hd_layer;
 #define HD_LAYERS_NOTED 32
 
@@ -88,7 +89,7 @@ struct hd_thread {
     uint32_t error_holds;        /* > 0: errors are kept back until a block ends */
     uint32_t layer_count;        /* may be more than are noted */
     hd_layer layers[HD_LAYERS_NOTED];
-    bool warned_of_scope;
+    bool warned_of_scope, warned_of_parameter;
 
     uint32_t number;            /* 1 for the first thread that used the library, and so on: for messages */
     hd_thread *next, *previous; /* registry of live threads */

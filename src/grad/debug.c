@@ -48,7 +48,7 @@ hd_error hd_check_finite(hd_thread *thread, hd_tensor *t, const char *what, cons
     return thread->error_code;
 }
 
-static hd_error check_results(hd_thread *thread, const hd_call *call) {
+hd_error hd_check_results(hd_thread *thread, const hd_call *call) {
     if (call->op->family == HD_FAMILY_CREATE || call->op->family == HD_FAMILY_VIEW)
         return HD_OK; /* as the caller wished */
     char name[64];
@@ -73,12 +73,12 @@ static hd_error check_write(hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
 
 static hd_error checked_ran(hd_observer *self, hd_thread *thread, const hd_call *call) {
     (void)self;
-    HD_TRY(check_results(thread, call));
+    HD_TRY(hd_check_results(thread, call));
     return hd_call_tracked(call) ? hd_tape_observer.ran(&hd_tape_observer, thread, call) : HD_OK;
 }
 static hd_error only_checked(hd_observer *self, hd_thread *thread, const hd_call *call) {
     (void)self;
-    return check_results(thread, call);
+    return hd_check_results(thread, call);
 }
 static hd_error checked_wrote(hd_observer *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
     (void)self;

@@ -128,7 +128,9 @@ hd_tensor *hd_param(hd_tensor *x) {
     if (x->tracking == HD_TRACKED_RESULT) {
         hd_observer *observer = thread->observer;
         thread->observer = NULL;
+        thread->call_depth++; /* messages keep this name */
         x = hd_copy(x);
+        thread->call_depth--;
         thread->observer = observer;
         if (x == NULL) return NULL;
     }
@@ -188,6 +190,14 @@ hd_tensor *hd_grad(hd_tensor *t) {
         return zeros;
     }
     return hd_scope_share(thread, &slot->gradient->object);
+}
+
+void hd_zero_grads(hd_tensors *tensors) {
+    HD_ENTER("hd_zero_grads", );
+    if (hd_tensors_check(tensors, "tensors") != HD_OK) return;
+    thread->call_depth++; /* messages keep this name */
+    for (int64_t i = 0; i < tensors->count && thread->error_code == HD_OK; ++i) hd_zero_grad(tensors->items[i]);
+    thread->call_depth--;
 }
 
 void hd_zero_grad(hd_tensor *t) {

@@ -175,6 +175,19 @@ void hd_place(hd_thread *thread, hd_tapes *tapes, hd_tensor *t, int output) {
     t->tracking = HD_TRACKED_RESULT;
 }
 
+/* A forward function reads a parameter that is neither trained nor saved with its model. */
+static void warn_of_parameter(hd_thread *thread, const hd_tensor *t) {
+    const uint32_t layers = thread->layer_count < HD_LAYERS_NOTED ? thread->layer_count : HD_LAYERS_NOTED;
+    for (uint32_t i = 0; i < layers; ++i)
+        if (thread->layers[i].x == t) return;
+    if (thread->layers[layers - 1].module == NULL) return; /* a compiled model, whose own forward has been looked at */
+    thread->warned_of_parameter = true;
+    hd_warn(thread,
+            "the forward of a \"%s\" reads a tensor %s that requires a gradient and that no module holds: it is not "
+            "among hd_module_parameters; hd_module_add_parameter makes it a member",
+            thread->layers[layers - 1].kind, HD_SHAPE_TEXT(t->layout.shape));
+}
+
 /* Two threads may do this for one tensor, each on its own tape: its place is only a hint, then, and another record is
  * made when it does not lead here. Results keep context and thread, for messages. */
 static __attribute__((noinline)) uint32_t new_leaf(hd_thread *thread, hd_tape *tape, hd_tensor *t) {
@@ -184,6 +197,8 @@ static __attribute__((noinline)) uint32_t new_leaf(hd_thread *thread, hd_tape *t
     hd_record_saved(r)[0] = (hd_saved){t, 0};
     tape->leaves++;
     r->dtype = t->dtype;
+    if (t->tracking == HD_TRACKED_LEAF && thread->layer_count > 0 && !t->held && !thread->warned_of_parameter)
+        warn_of_parameter(thread, t);
     if (t->tracking == HD_TRACKED_LEAF)
         atomic_store_explicit(&t->history.place, (uint64_t)tape->serial << 32 | tape->count * 2, memory_order_relaxed);
     return tape->count * 2;

@@ -104,7 +104,8 @@ typedef struct hd_tapes {
         hd_slot *slot;
     } * apart;
     uint32_t apart_count, apart_size;
-    uint32_t *queue; /* backward's heap of records, kept between walks */
+    bool warned_of_cleared; /* that a walk stopped at a value whose history had been cleared */
+    uint32_t *queue;        /* backward's heap of records, kept between walks */
     uint32_t queue_count, queue_capacity;
 } hd_tapes;
 
@@ -160,6 +161,8 @@ extern hd_observer hd_tape_observer;
 bool hd_debug_nan(void);
 /* That all elements are finite; else an error that says which is not, and of what: "the result", "hd_sqrt". */
 hd_error hd_check_finite(hd_thread *thread, hd_tensor *t, const char *what, const char *who);
+/* Likewise of what a call gave; constants and views are as the caller wished. */
+hd_error hd_check_results(hd_thread *thread, const hd_call *call);
 
 /* ---- records whose gradients somebody else computes: checkpoints, compiled models ---- */
 typedef struct hd_external {

@@ -134,8 +134,33 @@ static hd_error find(hd_walk *w, const hd_tensor *leaf, uint32_t edge, hd_tensor
 
 /* ---- one record -------------------------------------------------------------------------------------------------- */
 /* A leaf may have several records (see new_leaf): its hooks wait for all of them. */
+static bool is_tape_of(const hd_tapes *tapes, uint32_t serial) {
+    if (tapes == NULL) return false;
+    bool found = tapes->root.tape.serial == serial;
+    for (uint32_t i = 0; i < tapes->frame_count && !found; ++i)
+        found = tapes->frames[i].kind == HD_FRAME_CONTEXT && tapes->frames[i].context->tape.serial == serial;
+    return found;
+}
+
+/* A result of this thread acts as a leaf where its own tape is another one; when that was cleared, whoever expects a
+ * gradient further back waits in vain. */
+static void warn_of_cleared(hd_walk *w, const hd_tensor *leaf) {
+    const uint32_t serial = (uint32_t)(atomic_load_explicit(&leaf->history.place, memory_order_relaxed) >> 32);
+    if (w->tapes->warned_of_cleared || leaf->tracking != HD_TRACKED_RESULT || serial == 0 ||
+        leaf->history.thread != w->thread->number || is_tape_of(w->thread->tapes, serial) ||
+        is_tape_of(w->thread->aside.tapes, serial))
+        return;
+    w->tapes->warned_of_cleared = true;
+    hd_warn(w->thread,
+            "%s stops at a result %s of hd_%s whose history was cleared: no gradient goes further back. "
+            "hd_optimizer_zero_grad and hd_clear_tape clear the whole tape; hd_zero_grads clears gradients alone, and "
+            "hd_detach says that a value is meant to have no history (docs/guide/gradient-tape.md#cleared)",
+            w->thread->call, HD_SHAPE_TEXT(leaf->layout.shape), leaf->made_by != NULL ? leaf->made_by->name : "?");
+}
+
 static hd_error visit_leaf(hd_walk *w, hd_record *r, hd_tensor *gradient) {
     hd_tensor *leaf = hd_record_saved(r)[0].tensor;
+    if (gradient != NULL) warn_of_cleared(w, leaf);
     if (w->wanted != NULL) return find(w, leaf, 0, gradient);
     const bool asked_for = leaf->tracking != HD_UNTRACKED && hd_dtype_is_float((hd_dtype)leaf->dtype) &&
                            is_leaf_here(w, leaf, leaf); /* still */

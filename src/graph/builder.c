@@ -87,6 +87,11 @@ static void warn_of_lost_writes(const hd_builder *b) {
         several ? " and others" : "", several ? "they are" : "it is", several ? "them" : "it");
 }
 
+bool hd_builder_is_recording(void) {
+    const hd_thread *thread = hd_thread_self();
+    return thread != NULL && thread->executor->captures;
+}
+
 void hd_builder_end(hd_builder *builder) {
     HD_ENTER_ALWAYS("hd_builder_end", );
     if (hd_builder_check(builder) != HD_OK) return;

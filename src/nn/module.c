@@ -90,7 +90,8 @@ hd_tensor *hd_module_add_parameter(hd_module *module, const char *name, hd_tenso
     hd_span span;
     hd_span_begin(&span, thread, "module_add_parameter");
     if (check_name(module, name) == HD_OK) hd_requires_grad(parameter);
-    if (thread->error_code == HD_OK) add_member(module, HD_MEMBER_PARAMETER, name, parameter);
+    if (thread->error_code == HD_OK && add_member(module, HD_MEMBER_PARAMETER, name, parameter) == HD_OK)
+        parameter->held = true;
     hd_span_end(&span, NULL);
     return thread->error_code == HD_OK ? parameter : NULL;
 }
@@ -144,6 +145,28 @@ uint64_t hd_module_flags(const hd_module *m) {
 }
 
 /* ---- using one --------------------------------------------------------------------------------------------------- */
+static bool is_trained(const hd_module *m) {
+    bool trained = false;
+    for (int64_t i = 0; i < m->member_count && !trained; ++i) {
+        const hd_member *member = &m->members[i];
+        trained = member->kind == HD_MEMBER_MODULE ? is_trained(member->object)
+                                                   : ((hd_tensor *)member->object)->tracking != HD_UNTRACKED;
+    }
+    return trained;
+}
+
+/* A forward function calls a module that is none of its own: said once, as that one is neither trained nor saved with
+ * the outer one. */
+static void check_membership(hd_thread *thread, const hd_module *outer, hd_module *inner) {
+    if (atomic_load_explicit(&inner->checked_in, memory_order_relaxed) == (uintptr_t)outer) return;
+    atomic_store_explicit(&inner->checked_in, (uintptr_t)outer, memory_order_relaxed);
+    if (contains(outer, inner) || !is_trained(inner)) return;
+    hd_warn(thread,
+            "the forward of a \"%s\" calls a \"%s\" that is no member of it: its parameters are not among "
+            "hd_module_parameters; hd_module_add makes it a member",
+            outer->class_->name, inner->class_->name);
+}
+
 /* Calls the forward function of a module; what it gives is a living tensor, or NULL with an error. A builder notes which
  * module the calls came from ("0.linear" within a Sequential), and errors say it. */
 static hd_tensor *run_forward(hd_thread *thread, hd_module *module, const char *name, const void *caller,
@@ -156,7 +179,9 @@ static hd_tensor *run_forward(hd_thread *thread, hd_module *module, const char *
         executor->span_begin(executor, thread, text, false);
     }
     const uint32_t layer = thread->layer_count++;
-    if (layer < HD_LAYERS_NOTED) thread->layers[layer] = (hd_layer){module->class_->name, name, caller, module};
+    if (layer > 0 && layer < HD_LAYERS_NOTED && caller != NULL && thread->layers[layer - 1].module != NULL)
+        check_membership(thread, thread->layers[layer - 1].module, module);
+    if (layer < HD_LAYERS_NOTED) thread->layers[layer] = (hd_layer){module->class_->name, name, caller, module, x};
     hd_tensor *y = module->class_->forward(module, x);
     if (thread->error_code == HD_OK) {
         thread->call = "hd_forward";

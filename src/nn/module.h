@@ -23,6 +23,7 @@ struct hd_module {
     int64_t member_count;
     char **names; /* of all parameters, made when first asked for */
     int64_t name_count;
+    _Atomic uintptr_t checked_in; /* the module whose forward called this one last, and was found to hold it, or told */
 };
 
 /* Calls visit for each parameter, or buffer, with its full name; stops at the first error. */

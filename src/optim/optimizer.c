@@ -14,6 +14,7 @@ struct hd_optimizer {
     hd_tensors *parameters;           /* retained, as are the tensors below */
     hd_tensor *learning_rate, *steps; /* rank 0, f64: state that a script can carry */
     hd_tensor *(*slots)[MAX_SLOTS];   /* of each parameter; made at its first update */
+    bool warned;                      /* of a step without gradients */
 };
 
 static void optimizer_destroy(hd_thread *thread, hd_object *object) {
@@ -39,9 +40,11 @@ static hd_error optimizer_check(const hd_optimizer *o) {
 static hd_error check_parameters(const hd_tensors *parameters) {
     HD_TRY(hd_tensors_check(parameters, "parameters"));
     if (parameters->count == 0) return hd_fail(HD_ERROR_VALUE, "there are no parameters");
+    int64_t tracked = 0;
     for (int64_t i = 0; i < parameters->count; ++i) {
         const hd_tensor *p = parameters->items[i];
-        if (p->tracking != HD_TRACKED_LEAF)
+        tracked += p->tracking == HD_TRACKED_LEAF;
+        if (p->tracking == HD_TRACKED_RESULT || !hd_dtype_is_float((hd_dtype)p->dtype))
             return hd_fail(HD_ERROR_VALUE,
                            "parameter %lld, %s of %s, is no leaf that requires a gradient; hd_param makes one",
                            (long long)i, HD_SHAPE_TEXT(p->layout.shape), hd_dtype_name((hd_dtype)p->dtype));
@@ -50,6 +53,9 @@ static hd_error check_parameters(const hd_tensors *parameters) {
                 return hd_fail(HD_ERROR_VALUE, "parameters %lld and %lld are one tensor; it would be updated twice",
                                (long long)k, (long long)i);
     }
+    if (tracked == 0) /* those that are frozen are passed over, until hd_requires_grad */
+        return hd_fail(HD_ERROR_VALUE, "none of the %lld parameters requires a gradient; hd_requires_grad or hd_param",
+                       (long long)parameters->count);
     return HD_OK;
 }
 
@@ -136,9 +142,24 @@ static hd_error update(hd_thread *thread, hd_optimizer *o, int64_t i) {
     return thread->error_code;
 }
 
+/* Without any there is nothing to do, and the step does not count; which is said once. */
+static bool any_gradient_arrived(hd_thread *thread, hd_optimizer *o) {
+    for (int64_t i = 0; i < o->parameters->count; ++i)
+        if (hd_gradient_arrived(o->parameters->items[i])) return true;
+    if (!o->warned)
+        hd_warn(
+            thread,
+            "hd_optimizer_step: no gradient arrived at any of the %lld parameters since the last zero_grad: nothing "
+            "is updated, and the step does not count. hd_backward of a loss that depends on them comes before",
+            (long long)o->parameters->count);
+    o->warned = true;
+    return false;
+}
+
 void hd_optimizer_step(hd_optimizer *optimizer) {
     HD_ENTER("hd_optimizer_step", );
     if (optimizer_check(optimizer) != HD_OK) return;
+    if (!any_gradient_arrived(thread, optimizer)) return;
     HD_NO_GRAD;
     hd_span span;
     hd_span_begin(&span, thread, "optimizer_step");
@@ -152,7 +173,8 @@ void hd_optimizer_step(hd_optimizer *optimizer) {
 void hd_optimizer_zero_grad(hd_optimizer *optimizer) {
     HD_ENTER("hd_optimizer_zero_grad", );
     if (optimizer_check(optimizer) != HD_OK) return;
-    for (int64_t i = 0; i < optimizer->parameters->count; ++i) hd_zero_grad(optimizer->parameters->items[i]);
+    for (int64_t i = 0; i < optimizer->parameters->count; ++i)
+        if (optimizer->parameters->items[i]->tracking != HD_UNTRACKED) hd_zero_grad(optimizer->parameters->items[i]);
     hd_clear_default_context_tape();
 }
 

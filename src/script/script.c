@@ -2,6 +2,7 @@
 #include "script/script.h"
 #include "core/device.h"
 #include "core/random.h"
+#include "grad/tape.h"
 #include "graph/builder.h"
 
 #include <math.h>
@@ -260,7 +261,10 @@ hd_error hd_script_make_executable(hd_thread *thread, hd_script *s) {
     if (s->executable != NULL) return HD_OK;
     struct timespec begin, end;
     clock_gettime(CLOCK_MONOTONIC, &begin);
-    s->executable = hd_compiler_interface_of(s->compiler)->compile(thread, s->graph, s->device, s->level);
+    /* HODU_DEBUG=nan: every op alone, as it was recorded, so that the one that gives NaN can be named */
+    const bool alone = hd_debug_nan() && s->device.kind == HD_DEVICE_CPU;
+    s->executable = hd_compiler_interface_of(alone ? HD_COMPILER_HODU : s->compiler)
+                        ->compile(thread, s->graph, s->device, alone ? HD_O0 : s->level);
     if (s->executable == NULL) return thread->error_code;
     clock_gettime(CLOCK_MONOTONIC, &end);
     s->compile_ms = (double)(end.tv_sec - begin.tv_sec) * 1e3 + (double)(end.tv_nsec - begin.tv_nsec) / 1e6;
@@ -330,7 +334,8 @@ hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *s, hd_executa
         job.seed = hd_generator_seed(NULL);
         job.draw = hd_generator_draw(NULL);
         if (graph->draws > 0 && !keep_state) hd_generator_set(NULL, job.seed, job.draw + graph->draws);
-        executable->run(executable, thread, &job);
+        const bool failed = executable->run(executable, thread, &job) != HD_OK;
+        if (failed && graph->draws > 0 && !keep_state) hd_generator_give_back(thread, job.draw, graph->draws);
     }
     hd_span_end(&span, NULL);
     thread->observer = observer;

@@ -266,6 +266,26 @@ static void hd_check_returns_from_the_function(void **state) {
     assert_non_null(two_results(false));
 }
 
+static void lines_are_named_on_demand(void **state) {
+    (void)state;
+    if (system("command -v addr2line >/dev/null 2>&1") != 0) skip();
+    not_emulated("addr2line of this machine does not read another's program");
+    HD_SCOPE;
+    setenv("HODU_DEBUG", "lines", 1);
+    char expected[64];
+    hd_tensor *x = hd_ones(HD_SHAPE(2), HD_F32);
+    snprintf(expected, sizeof expected, "test_error.c:%d", __LINE__ + 1);
+    hd_reshape(x, HD_SHAPE(3));
+    const char *place = hd_error_place(), *found = strstr(place, "test_error.c:");
+    unsetenv("HODU_DEBUG");
+    assert_non_null(found);
+    assert_string_equal(found, expected);
+    hd_error_clear();
+    hd_reshape(x, HD_SHAPE(3));
+    assert_non_null(strstr(hd_error_place(), "in the scope of "));
+    hd_error_clear();
+}
+
 static void many_objects_in_one_scope(void) {
     HD_SCOPE;
     hd_tensor *x = hd_ones(HD_SHAPE(1), HD_F32);
@@ -310,4 +330,5 @@ static void every_code_has_a_meaning(void **state) {
 RUN(test(the_first_error_sticks), test(scopes_end_while_an_error_is_pending), test(null_and_wrong_arguments_are_named),
     test(composites_keep_their_own_name), test(an_error_is_printed_when_it_arises_and_once),
     test(a_handler_of_the_host_hears_every_first_error), test(hd_check_returns_from_the_function),
-    test(a_forgotten_scope_is_warned_of_once), test(hodu_trap_stops_at_the_first_error), test(every_code_has_a_meaning))
+    test(a_forgotten_scope_is_warned_of_once), test(lines_are_named_on_demand),
+    test(hodu_trap_stops_at_the_first_error), test(every_code_has_a_meaning))

@@ -297,26 +297,41 @@ static void needs_no_memory(void **state) {
     assert_true(length > 0);
 }
 
-static void print_goes_to_stdout(void **state) {
-    (void)state;
-    HD_SCOPE;
-    hd_tensor *t = hd_t(COUNTING(2, 3));
+static void assert_prints(void (*print)(const hd_tensor *t), const hd_tensor *t, const char *expected) {
     FILE *file = tmpfile();
     assert_non_null(file);
     fflush(stdout);
     const int kept = dup(STDOUT_FILENO);
     dup2(fileno(file), STDOUT_FILENO);
-    hd_print(t);
+    print(t);
     fflush(stdout);
     dup2(kept, STDOUT_FILENO);
     close(kept);
-    char text[64] = "";
+    char text[128] = "";
     rewind(file);
     const size_t size = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     assert_ok();
     assert_int_equal(size, strlen(text));
-    assert_string_equal(text, "[[0 3]\n [1 4]\n [2 5]]\n");
+    assert_string_equal(text, expected);
+}
+
+static void print_goes_to_stdout(void **state) {
+    (void)state;
+    HD_SCOPE;
+    assert_prints(hd_print, hd_t(COUNTING(2, 3)), "[[0 3]\n [1 4]\n [2 5]]\n");
+}
+
+static void a_description_is_a_line_in_front(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *p = hd_param(hd_ones(HD_SHAPE(2), HD_F32));
+    assert_prints(hd_describe, p, "f32 [2], requires a gradient\n[1. 1.]\n");
+    assert_prints(hd_describe, hd_neg(p), "f32 [2], a result on a tape\n[-1. -1.]\n");
+    assert_prints(hd_describe, hd_t(hd_zeros(HD_SHAPE(1, 2), HD_U8)), "u8 [2,1]\n[[0]\n [0]]\n");
+    assert_prints(hd_describe, hd_t(hd_zeros(HD_SHAPE(2, 2), HD_U8)), "u8 [2,2], not contiguous\n[[0 0]\n [0 0]]\n");
+    hd_describe(NULL);
+    assert_error(HD_ERROR_NULL_ARGUMENT, "hd_describe: `t` is NULL");
 }
 
 RUN(test(integers_and_booleans), test(floats_show_the_digits_of_their_dtype),
@@ -324,4 +339,5 @@ RUN(test(integers_and_booleans), test(floats_show_the_digits_of_their_dtype),
     test(scalars_are_plain), test(brackets_and_blank_lines), test(views_print_what_they_show), test(long_lines_wrap),
     test(large_tensors_are_summarised), test(options_are_followed), test(every_golden_text_was_checked),
     test(huge_options_are_harmless), test(options_of_an_older_header_are_read), test(small_buffers_get_what_fits),
-    test(wrong_arguments_are_errors), test(needs_no_memory), test(print_goes_to_stdout))
+    test(wrong_arguments_are_errors), test(needs_no_memory), test(print_goes_to_stdout),
+    test(a_description_is_a_line_in_front))

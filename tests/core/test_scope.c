@@ -109,6 +109,51 @@ static void deep_nesting(void **state) {
     hd_scope_end(&tokens[0]);
 }
 
+static jmp_buf back;
+static void jump_out(void) {
+    HD_SCOPE;
+    HD_NO_GRAD;
+    HD_QUIET;
+    hd_ones(HD_SHAPE(1), HD_F32);
+    longjmp(back, 1);
+}
+static hd_tensor *jump_out_of_forward(hd_module *m, hd_tensor *x) {
+    (void)m, (void)x;
+    jump_out();
+    return NULL;
+}
+static void hear(hd_error code, const char *message, const char *place, void *user) {
+    (void)message, (void)place;
+    if (code != HD_OK) ++*(int *)user;
+}
+
+/* A longjmp ends no block: the scope around them does. */
+static void an_outer_scope_unwinds_blocks_that_were_jumped_out_of(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static const hd_module_class jumps = {.name = "jumps", .forward = jump_out_of_forward};
+    hd_module *m = hd_module_new(&jumps, NULL);
+    hd_tensor *x = hd_param(hd_ones(HD_SHAPE(2), HD_F32));
+    int heard = 0;
+    {
+        HD_SCOPE;
+        if (setjmp(back) == 0) hd_forward(m, x);
+    }
+    hd_error_set_handler(hear, &heard);
+    assert_true(hd_tensor_requires_grad(hd_exp(x)));
+    hd_matmul(x, NULL);
+    assert_int_equal(heard, 1); /* HD_QUIET is over */
+    hd_error_set_handler(NULL, NULL);
+    assert_null(strstr(hd_error_message(), "; in jumps")); /* and so is the layer */
+    hd_error_clear();
+    hd_clear_tape();
+    const int64_t id = hd_grad_context_push(); /* ends by a call, not by a scope */
+    { HD_SCOPE; }
+    assert_int_equal(hd_grad_context_id(), id);
+    hd_grad_context_pop(id);
+    assert_ok();
+}
+
 RUN(test(leaves_nothing_behind), test(keep_hands_to_the_enclosing_scope), test(retain_and_release),
     test(release_takes_out_of_the_scope), test(outer_end_ends_inner), test(use_after_scope_end_is_an_error),
-    test(deep_nesting))
+    test(deep_nesting), test(an_outer_scope_unwinds_blocks_that_were_jumped_out_of))

@@ -87,6 +87,19 @@ static void gradient_of_a_compiled_model(void) {
     hd_backward(hd_forward(model, values()));
     say();
 }
+static void result_in_a_script(void) {
+    hd_builder *b = hd_builder_new("s");
+    hd_builder_start(b);
+    hd_tensor *x = hd_input("x", HD_SHAPE(3), HD_F32);
+    hd_builder_add_output(b, "y", hd_exp(hd_add_scalar(hd_log(hd_mul_scalar(x, 2)), 1)));
+    hd_builder_end(b);
+    hd_script *s = hd_builder_build(b);
+    hd_script_set_input(s, "x", HD_TENSOR_F32(HD_SHAPE(3), 1, 2, 0));
+    hd_script_run(s);
+    say();
+    hd_script_set_input(s, "x", HD_TENSOR_F32(HD_SHAPE(3), 1, 2, 3));
+    printf("%.3f\n", hd_item(hd_sum(hd_outputs_get(hd_script_run(s), "y"), HD_AXES(), NULL)));
+}
 static void writes(void) {
     hd_tensor *half = hd_zeros(HD_SHAPE(2), HD_F16), *large = hd_full(HD_SHAPE(2), HD_F32, 1e6);
     hd_assign(half, large);
@@ -167,6 +180,7 @@ static const struct {
              {"gradient_in_a_checkpoint", gradient_in_a_checkpoint},
              {"gradient_of_parts", gradient_of_parts},
              {"gradient_of_a_compiled_model", gradient_of_a_compiled_model},
+             {"result_in_a_script", result_in_a_script},
              {"writes", writes},
              {"constants_that_are_meant", constants_that_are_meant},
              {"updates", updates},
@@ -268,7 +282,14 @@ static void gradients_that_overflow_in_their_sum_are_named(void **state) {
 static void a_compiled_model_is_named(void **state) {
     (void)state;
     assert_says(run_case("gradient_of_a_compiled_model", "nan"),
-                "of a compiled model is not finite: element 1 of [2,2]");
+                "the result of hd_sqrt' is not finite: element 1 of [2,2] is inf (in node %2, sqrt')");
+}
+static void nodes_of_scripts_are_named(void **state) {
+    (void)state;
+    assert_string_equal(run_case("result_in_a_script", "nan"),
+                        "hd_script_run|hd_script_run: HODU_DEBUG=nan: the result of hd_log is not finite: element 2 of "
+                        "[3] is -inf (in node %3, log)\n32.619\n");
+    assert_string_equal(run_case("result_in_a_script", NULL), "|\n32.619\n");
 }
 static void writes_that_overflow_are_named(void **state) {
     (void)state;
@@ -325,6 +346,7 @@ int main(int count, char **words) {
                                        test(gradients_inside_a_checkpoint_are_named),
                                        test(gradients_that_overflow_in_their_sum_are_named),
                                        test(a_compiled_model_is_named),
+                                       test(nodes_of_scripts_are_named),
                                        test(writes_that_overflow_are_named),
                                        test(what_was_asked_for_is_no_error),
                                        test(updates_of_parameters_are_looked_at),

@@ -546,6 +546,8 @@ static void optimizers_take_leaves_once_each_and_a_sensible_rate(void **state) {
     assert_null(hd_sgd(HD_TENSORS(b.x, b.loss), 0.1, NULL));
     assert_only_error(&b, HD_ERROR_VALUE, "parameter 1");
     assert_null(hd_adam(HD_TENSORS(hd_ones(HD_SHAPE(2), HD_F32)), 0.1, NULL));
+    assert_only_error(&b, HD_ERROR_VALUE, "none of the 1 parameters requires a gradient");
+    assert_null(hd_adam(HD_TENSORS(hd_ones(HD_SHAPE(2), HD_I32)), 0.1, NULL));
     assert_only_error(&b, HD_ERROR_VALUE, "parameter 0");
     hd_tensor *other = hd_param(hd_ones(HD_SHAPE(2), HD_F32));
     assert_null(hd_sgd(HD_TENSORS(b.x, other, b.x), 0.1, NULL));

@@ -1,5 +1,5 @@
 /* Modules: layers, what they hold and by what names, modules of one's own. */
-#include "support.h"
+#include "printed.h"
 
 #include <math.h>
 
@@ -423,6 +423,85 @@ static void an_error_says_in_which_layer(void **state) {
     hd_error_clear();
 }
 
+typedef struct two {
+    hd_module *a, *b;
+    hd_tensor *scale;
+} two;
+static hd_tensor *two_forward(hd_module *m, hd_tensor *x) {
+    const two *s = hd_module_state(m);
+    hd_tensor *y = hd_forward(s->b, hd_forward(s->a, x));
+    return s->scale != NULL ? hd_mul(y, s->scale) : y;
+}
+static const hd_module_class two_class = {.name = "two", .forward = two_forward};
+
+static void what_a_forward_reads_and_does_not_hold_is_said(void **state) {
+    (void)state;
+    HD_SCOPE;
+    char text[2048];
+    two s = {hd_linear(2, 3, NULL), hd_linear(3, 1, NULL), NULL};
+    hd_module *m = hd_module_new(&two_class, &s);
+    hd_module_add(m, "a", s.a);
+    hd_tensor *x = hd_param(hd_ones(HD_SHAPE(1, 2), HD_F32)); /* what it is given may require a gradient */
+    printed out = printed_begin();
+    hd_forward(m, x);
+    hd_forward(m, x);
+    printed_end(out, text, sizeof text);
+    assert_ok();
+    const char *warning = strstr(text, "hodu warning: the forward of a \"two\" calls a \"linear\" that is no member");
+    assert_non_null(warning);
+    assert_null(strstr(warning + 1, "hodu warning")); /* once, and of nothing else */
+    hd_module_add(m, "b", s.b);
+    s.scale = hd_param(hd_ones(HD_SHAPE(1), HD_F32));
+    hd_module *fine = hd_module_new(&two_class, &s);
+    hd_module_add(fine, "a", s.a);
+    hd_module_add(fine, "b", s.b);
+    out = printed_begin();
+    hd_forward(fine, x);
+    hd_forward(fine, x);
+    printed_end(out, text, sizeof text);
+    warning =
+        strstr(text, "the forward of a \"two\" reads a tensor [1] that requires a gradient and that no module holds");
+    assert_non_null(warning);
+    assert_null(strstr(warning + 1, "hodu warning"));
+    hd_clear_tape();
+}
+
+static hd_tensor *fails_and_returns(hd_module *m, hd_tensor *x) {
+    (void)m;
+    hd_matmul(x, NULL);
+    return x;
+}
+static hd_tensor *returns_itself(hd_module *m, hd_tensor *x) {
+    (void)x;
+    return (hd_tensor *)m;
+}
+static void forward_gives_a_tensor_or_an_error(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static const hd_module_class fails = {.name = "fails", .forward = fails_and_returns},
+                                 itself = {.name = "itself", .forward = returns_itself};
+    hd_tensor *x = hd_ones(HD_SHAPE(2), HD_F32);
+    assert_null(hd_forward(hd_module_new(&fails, NULL), x));
+    assert_error(HD_ERROR_NULL_ARGUMENT, "hd_matmul: `b` is NULL; in fails");
+    assert_null(hd_forward(HD_SEQUENTIAL(hd_module_new(&itself, NULL)), x));
+    assert_error(HD_ERROR_STATE, "hd_forward: `the result of forward` is no tensor, but another object; in itself 0");
+}
+
+static void a_wrong_name_is_answered_with_the_names_there_are(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_module *m = HD_SEQUENTIAL(hd_linear(2, 2, NULL), hd_linear(2, 2, HD_OPTS(hd_linear_opts, .no_bias = true)));
+    hd_module_add_buffer(m, "mean", hd_zeros(HD_SHAPE(2), HD_F32));
+    assert_null(hd_module_get(m, "1.bias"));
+    assert_error(HD_ERROR_VALUE, "no parameter or buffer \"1.bias\"; it has 0.weight, 0.bias, 1.weight, mean");
+    assert_null(hd_module_get(hd_tanh_layer(), "weight"));
+    assert_error(HD_ERROR_VALUE, "; it has none");
+    hd_module *many[100];
+    for (int i = 0; i < 100; ++i) many[i] = hd_linear(1, 1, NULL);
+    assert_null(hd_module_get(hd_sequential(many, 100), "bias"));
+    assert_error(HD_ERROR_VALUE, " ...");
+}
+
 RUN(test(linear_has_a_weight_and_a_bias_within_their_bounds), test(linear_multiplies_and_adds),
     test(linear_has_gradients_for_all_it_reads), test(linear_without_bias_and_in_other_dtypes),
     test(the_seed_decides_the_weights), test(making_a_layer_notes_nothing_and_leaves_one_module),
@@ -432,4 +511,6 @@ RUN(test(linear_has_a_weight_and_a_bias_within_their_bounds), test(linear_multip
     test(a_layer_reports_what_its_function_does), test(train_and_eval_reach_everything_inside),
     test(an_own_module_has_a_state_and_holds_what_it_is_given), test(a_module_lives_as_long_as_one_that_holds_it),
     test(a_parameter_outlives_its_module), test(a_module_that_is_gone_is_an_error),
-    test(an_error_inside_a_forward_comes_out), test(an_error_says_in_which_layer))
+    test(an_error_inside_a_forward_comes_out), test(an_error_says_in_which_layer),
+    test(what_a_forward_reads_and_does_not_hold_is_said), test(forward_gives_a_tensor_or_an_error),
+    test(a_wrong_name_is_answered_with_the_names_there_are))

@@ -1,5 +1,5 @@
 /* Optimizers: SGD and Adam against PyTorch (tests/golden/optim.txt, by make_optim.py), and what all of them share. */
-#include "support.h"
+#include "printed.h"
 
 #include <math.h>
 
@@ -112,9 +112,9 @@ static void parameters_without_a_gradient_are_left_alone(void **state) {
     assert_false(hd_has_grad(unused));
     hd_set_grad(used, NULL);
     hd_tensor *before = hd_copy(hd_detach(used));
-    for (int i = 0; i < 2; ++i) hd_optimizer_step(all[i]); /* nobody has one: a step is counted, nothing moves */
+    for (int i = 0; i < 2; ++i) hd_optimizer_step(all[i]); /* nobody has one: nothing moves, and no step is counted */
     assert_same(used, before);
-    for (int i = 0; i < 2; ++i) assert_true(hd_item(hd_optimizer_steps(all[i])) == 2);
+    for (int i = 0; i < 2; ++i) assert_true(hd_item(hd_optimizer_steps(all[i])) == 1);
 }
 
 static void looking_at_a_gradient_changes_no_step(void **state) {
@@ -378,6 +378,100 @@ static void slots_are_optional_and_belong_to_their_parameter(void **state) {
     assert_values(p, HD_F16, -1, -1, -1, -1, -1, -1);
 }
 
+static void a_step_without_gradients_is_said_and_does_not_count(void **state) {
+    (void)state;
+    HD_SCOPE;
+    char text[1024];
+    hd_tensor *p = hd_param(HD_TENSOR_F32(HD_SHAPE(2), 1, 2));
+    hd_optimizer *o = hd_adam(HD_TENSORS(p), 0.1, NULL);
+    const printed out = printed_begin();
+    hd_optimizer_step(o);
+    hd_optimizer_step(o);
+    printed_end(out, text, sizeof text);
+    assert_ok();
+    assert_non_null(strstr(text, "hodu warning: hd_optimizer_step: no gradient arrived at any of the 1 parameters"));
+    assert_null(strstr(strstr(text, "no gradient arrived") + 1, "no gradient arrived")); /* once */
+    assert_true(hd_item(hd_optimizer_steps(o)) == 0);
+    hd_backward(hd_sum(p, HD_AXES(), NULL));
+    hd_optimizer_step(o);
+    assert_true(hd_item(hd_optimizer_steps(o)) == 1);
+}
+
+static void frozen_parameters_are_passed_over(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *p = hd_param(HD_TENSOR_F32(HD_SHAPE(1), 1)), *frozen = hd_param(HD_TENSOR_F32(HD_SHAPE(1), 2));
+    hd_set_requires_grad(frozen, false);
+    hd_optimizer *o = hd_sgd(HD_TENSORS(p, frozen), 0.5, NULL);
+    for (int step = 0; step < 2; ++step) {
+        hd_backward(hd_mul(p, frozen));
+        hd_optimizer_step(o);
+        hd_optimizer_zero_grad(o);
+        assert_false(hd_has_grad(frozen) && step == 0);
+        if (step == 0) {
+            assert_values(p, HD_F32, 0);
+            assert_values(frozen, HD_F32, 2);
+            hd_requires_grad(frozen); /* thawed: the same optimizer goes on with it */
+        }
+    }
+    assert_ok();
+    assert_values(p, HD_F32, -1);
+    assert_values(frozen, HD_F32, 2); /* its gradient is p, 0 then */
+    hd_set_requires_grad(p, false);
+    hd_set_requires_grad(frozen, false);
+    assert_null(hd_sgd(HD_TENSORS(p, frozen), 0.5, NULL));
+    assert_error(HD_ERROR_VALUE, "none of the 2 parameters requires a gradient");
+}
+
+/* The loop of PyTorch's DCGAN tutorial: zero_grad between the forward of the generator and its backward. */
+static hd_tensor *softplus_mean(hd_tensor *logits) { return hd_mean(hd_softplus(logits, 1, 20), HD_AXES(), NULL); }
+static bool train_gan(bool clears_tape, int steps) {
+    hd_seed(1);
+    hd_module *generator = HD_SEQUENTIAL(hd_linear(2, 4, NULL), hd_relu_layer(), hd_linear(4, 1, NULL)),
+              *critic = HD_SEQUENTIAL(hd_linear(1, 4, NULL), hd_tanh_layer(), hd_linear(4, 1, NULL));
+    hd_optimizer *og = hd_adam(hd_module_parameters(generator), 2e-3, NULL),
+                 *oc = hd_adam(hd_module_parameters(critic), 2e-3, NULL);
+    hd_tensor *before = hd_copy(hd_detach(hd_module_get(generator, "0.weight")));
+    for (int i = 0; i < steps; ++i) {
+        HD_SCOPE;
+        hd_optimizer_zero_grad(oc);
+        hd_backward(softplus_mean(hd_neg(hd_forward(critic, hd_normal(HD_SHAPE(8, 1), HD_F32, 3, 0.5)))));
+        hd_tensor *fake = hd_forward(generator, hd_randn(HD_SHAPE(8, 2), HD_F32));
+        hd_backward(softplus_mean(hd_forward(critic, hd_detach(fake))));
+        hd_optimizer_step(oc);
+        if (clears_tape)
+            hd_optimizer_zero_grad(og); /* fake is on that tape */
+        else
+            hd_zero_grads(hd_optimizer_parameters(og));
+        hd_backward(softplus_mean(hd_neg(hd_forward(critic, fake))));
+        hd_optimizer_step(og);
+    }
+    assert_true(hd_item(hd_optimizer_steps(og)) == (clears_tape ? 0 : steps));
+    assert_true(hd_item(hd_optimizer_steps(oc)) == steps);
+    return !hd_allclose(before, hd_module_get(generator, "0.weight"), NULL);
+}
+
+static void a_generator_whose_history_was_cleared_is_said(void **state) {
+    (void)state;
+    HD_SCOPE;
+    char text[2048];
+    printed out = printed_begin();
+    const bool moved = train_gan(true, 3);
+    printed_end(out, text, sizeof text);
+    assert_ok();
+    assert_false(moved);
+    const char *warning = strstr(text, "hodu warning: hd_backward stops at a result [8,1] of hd_affine whose history");
+    assert_non_null(warning);
+    assert_non_null(strstr(warning, "docs/guide/gradient-tape.md#cleared"));
+    assert_null(strstr(warning + 80, "whose history was cleared")); /* once */
+    assert_non_null(strstr(text, "hd_optimizer_step: no gradient arrived at any of the 4 parameters"));
+    hd_clear_tape();
+    out = printed_begin();
+    assert_true(train_gan(false, 3));
+    printed_end(out, text, sizeof text);
+    assert_string_equal(text, "");
+}
+
 RUN(test(sgd_agrees_with_pytorch), test(adam_agrees_with_pytorch), test(adam_has_its_usual_defaults),
     test(parameters_without_a_gradient_are_left_alone), test(zero_grad_zeroes_all_and_clears_the_tape),
     test(a_step_is_on_no_tape), test(while_an_error_is_pending_a_step_updates_nothing),
@@ -385,4 +479,5 @@ RUN(test(sgd_agrees_with_pytorch), test(adam_agrees_with_pytorch), test(adam_has
     test(an_optimizer_holds_its_parameters), test(an_optimizer_that_is_gone_is_an_error),
     test(two_optimizers_share_a_model), test(an_own_optimizer_has_slots_and_a_state),
     test(slots_are_optional_and_belong_to_their_parameter), test(an_update_that_fails_ends_the_step),
-    test(looking_at_a_gradient_changes_no_step))
+    test(looking_at_a_gradient_changes_no_step), test(a_step_without_gradients_is_said_and_does_not_count),
+    test(frozen_parameters_are_passed_over), test(a_generator_whose_history_was_cleared_is_said))

@@ -962,6 +962,37 @@ static void clones_have_their_own_inputs_and_state(void **state) {
     assert_error(HD_ERROR_STATE, "has not run yet");
 }
 
+static void a_run_that_fails_gives_its_draws_back(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = hd_builder_new("b");
+    assert_false(hd_builder_is_recording());
+    hd_builder_start(b);
+    assert_true(hd_builder_is_recording());
+    {
+        HD_EAGER;
+        assert_false(hd_builder_is_recording());
+    }
+    hd_tensor *i = hd_input("i", HD_SHAPE(1), HD_I64);
+    hd_builder_add_output(b, "y", hd_index_select(hd_randn(HD_SHAPE(4), HD_F32), 0, i));
+    hd_builder_end(b);
+    assert_false(hd_builder_is_recording());
+    hd_script *s = hd_builder_build(b);
+    hd_generator *own = hd_generator_new(7);
+    for (int k = 0; k < 2; ++k) { /* the thread's own generator, and another */
+        hd_script_set_input(s, "i", HD_TENSOR_I64(HD_SHAPE(1), 9));
+        const uint64_t before = hd_generator_draw(NULL);
+        assert_null(hd_script_run(s));
+        assert_error(HD_ERROR_INDEX, "index 9");
+        assert_true(hd_generator_draw(NULL) == before);
+        hd_script_set_input(s, "i", HD_TENSOR_I64(HD_SHAPE(1), 3));
+        hd_script_run(s);
+        assert_ok();
+        assert_true(hd_generator_draw(NULL) == before + 1);
+        hd_generator_use(k == 0 ? own : NULL);
+    }
+}
+
 RUN(test(inputs_stay_set), test(very_many_inputs_and_outputs_are_found_by_name), test(missing_inputs_are_all_listed),
     test(very_many_missing_inputs_are_still_a_message), test(inputs_are_of_their_type), test(inputs_may_lie_in_any_way),
     test(inputs_are_read_when_a_run_begins), test(one_tensor_may_be_every_input), test(runs_are_noted_on_no_tape),
@@ -974,4 +1005,5 @@ RUN(test(inputs_stay_set), test(very_many_inputs_and_outputs_are_found_by_name),
     test(faults_in_constants_come_when_it_runs), test(every_dtype_goes_through),
     test(empty_and_single_values_go_through), test(empty_values_need_no_arena), test(a_script_may_read_nothing),
     test(draws_are_those_of_dynamic_execution), test(draws_come_from_the_generator_in_use),
-    test(checkpoints_draw_the_same_again), test(clones_have_their_own_inputs_and_state))
+    test(checkpoints_draw_the_same_again), test(clones_have_their_own_inputs_and_state),
+    test(a_run_that_fails_gives_its_draws_back))
