@@ -154,7 +154,8 @@ static void warn_of_cleared(hd_walk *w, const hd_tensor *leaf) {
     hd_warn(w->thread,
             "%s stops at a result %s of hd_%s whose history was cleared: no gradient goes further back. "
             "hd_optimizer_zero_grad and hd_clear_tape clear the whole tape; hd_zero_grads clears gradients alone, and "
-            "hd_detach says that a value is meant to have no history (docs/guide/gradient-tape.md#cleared)",
+            "hd_detach says that a value is meant to have no history (docs/guide/gradient-tape.md, \"A value whose "
+            "history was cleared\")",
             w->thread->call, HD_SHAPE_TEXT(leaf->layout.shape), leaf->made_by != NULL ? leaf->made_by->name : "?");
 }
 

@@ -11,6 +11,7 @@ other=
 if [ "$1" = --same-as ]; then other=$2 && shift 2; fi
 here=$(cd "$(dirname "$0")" && pwd)
 unset HODU_DEBUG HODU_TRAP || true
+export HODU_ERRORS=quiet # blocks print the errors they show
 status=0
 
 extract() { # page, folder

@@ -462,8 +462,8 @@ static void a_generator_whose_history_was_cleared_is_said(void **state) {
     assert_false(moved);
     const char *warning = strstr(text, "hodu warning: hd_backward stops at a result [8,1] of hd_affine whose history");
     assert_non_null(warning);
-    assert_non_null(strstr(warning, "docs/guide/gradient-tape.md#cleared"));
-    assert_null(strstr(warning + 80, "whose history was cleared")); /* once */
+    assert_non_null(strstr(warning, "docs/guide/gradient-tape.md"));
+    assert_null(strstr(warning + 80, "hd_backward stops")); /* once */
     assert_non_null(strstr(text, "hd_optimizer_step: no gradient arrived at any of the 4 parameters"));
     hd_clear_tape();
     out = printed_begin();
