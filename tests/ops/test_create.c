@@ -241,7 +241,23 @@ static void bad_arguments(void **state) {
     assert_error(HD_ERROR_NULL_ARGUMENT, "hd_zeros_like: `x` is NULL");
 }
 
+static void data_has_the_dtype_of_its_pointer(void **state) {
+    (void)state;
+    HD_SCOPE;
+    const double doubles[] = {1.5, -2};
+    float floats[] = {1.5f, -2};
+    const uint8_t bytes[] = {255, 0};
+    int64_t integers[] = {INT64_MIN, 1};
+    bool truths[] = {true, false};
+    assert_values(HD_FROM_DATA(doubles, HD_SHAPE(2)), HD_F64, 1.5, -2);
+    assert_values(HD_FROM_DATA(floats, HD_SHAPE(2, 1)), HD_F32, 1.5, -2);
+    assert_values(HD_FROM_DATA(bytes, HD_SHAPE(2)), HD_U8, 255, 0);
+    assert_values(HD_FROM_DATA(integers, HD_SHAPE(2)), HD_I64, -0x1p63, 1);
+    assert_values(HD_FROM_DATA(truths, HD_SHAPE(2)), HD_BOOL, 1, 0);
+}
+
 RUN(test(constants_of_every_dtype_and_shape), test(a_likeness_of_a_view_is_contiguous),
     test(constants_must_fit_the_dtype), test(constants_are_rounded_once_and_the_default_dtype_counts),
     test(arange_counts_as_numpy), test(whole_ranges_are_exact), test(linspace_and_logspace_as_numpy),
-    test(eye_and_tri_as_numpy), test(data_is_copied_and_blobs_are_borrowed), test(bad_arguments))
+    test(eye_and_tri_as_numpy), test(data_is_copied_and_blobs_are_borrowed), test(bad_arguments),
+    test(data_has_the_dtype_of_its_pointer))
