@@ -47,7 +47,7 @@ static int64_t now(void) {
 /* ---- opening the library ----------------------------------------------------------------------------------------- */
 static void *open_library(void) {
     static const char *const names[] = {"libLLVM-19.so.1", "libLLVM.so.19.1", "libLLVM-19.so"};
-    const char *chosen = getenv("HODU_LLVM");
+    const char *chosen = hd_environment("HODU_LLVM");
     if (getauxval(AT_BASE) == 0) { /* no loader: dlopen would bring a second C library, and crash in it */
         snprintf(
             llvm.why_not, sizeof llvm.why_not,

@@ -18,7 +18,7 @@ static hd_error only_checked(hd_observer *self, hd_thread *thread, const hd_call
 static hd_error only_checked_write(hd_observer *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src);
 
 static void read_environment(void) { /* a list: HODU_DEBUG=nan,... */
-    const char *list = getenv("HODU_DEBUG");
+    const char *list = hd_environment("HODU_DEBUG");
     for (const char *word = list; word != NULL && *word != '\0';) {
         const size_t length = strcspn(word, ",");
         const bool is_nan = length == 3 && strncmp(word, "nan", 3) == 0;
