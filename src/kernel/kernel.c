@@ -396,6 +396,31 @@ size_t hd_kernel_bytes(const hd_kernel *k, void *out, size_t capacity) {
     return all;
 }
 
+hd_error hd_kernel_from_bytes(hd_kernel *k, const void *bytes, size_t count) {
+    uint16_t numbers[8];
+    hd_kernel_init(k, 0, 0);
+    if (count < sizeof numbers) return hd_fail(HD_ERROR_INTERNAL, "a kernel of %zu bytes", count);
+    memcpy(numbers, bytes, sizeof numbers);
+    const size_t buffers = (size_t)numbers[5] * sizeof *k->buffers, front = sizeof numbers + buffers;
+    if (numbers[5] > HD_KERNEL_BUFFERS || count < front || (count - front) % sizeof *k->steps != 0 ||
+        (count - front) / sizeof *k->steps > INT32_MAX)
+        return hd_fail(HD_ERROR_INTERNAL, "a kernel of %d buffers in %zu bytes", numbers[5], count);
+    const size_t steps = (count - front) / sizeof *k->steps;
+    hd_kernel_init(k, numbers[0], numbers[1]);
+    k->lanes = (uint8_t)numbers[2];
+    k->stages = (uint8_t)(numbers[2] >> 8);
+    k->width = numbers[3];
+    k->slots = numbers[4];
+    k->buffer_count = numbers[5];
+    k->number_count = numbers[6];
+    memcpy(k->buffers, (const char *)bytes + sizeof numbers, buffers);
+    k->steps = hd_array_resize(NULL, (steps + 1) * sizeof *k->steps);
+    if (k->steps == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for a kernel of %zu steps", steps);
+    memcpy(k->steps, (const char *)bytes + front, count - front);
+    k->count = k->capacity = (int)steps;
+    return hd_kernel_verify(k);
+}
+
 #define APPEND(...)                                                                                                    \
     at += (size_t)snprintf(at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0, __VA_ARGS__)
 
