@@ -1,6 +1,6 @@
 /* Kernels to machine code through LLVM, in this process: in that of server.h, and in tests. The library is opened when
- * it is first needed; every compilation has a context of its own and a target machine to itself, so that several threads
- * can compile at once. LLVM ends its process when memory runs out. */
+ * it is first needed; every compilation has a context of its own and a target machine to itself, so that several
+ * threads can compile at once. LLVM ends its process when memory runs out. */
 #include "compiler/server.h"
 
 #if HD_HAS_LLVM
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <time.h>
 
 hd_llvm_functions hd_llvm;
@@ -48,13 +49,21 @@ const char *hd_llvm_out_of_reach(void) {
            "compiles nothing";
 }
 
-/* A library that is there, and for which there is no memory, is another matter than one that is not: the loader says
- * which in its message alone. */
+/* Why a library was not opened: the loader says "memory", or that it could not map it, which may have other reasons. */
+static bool memory_ran_out(const char *said) {
+    enum { LIKE_LLVM = 1 << 28 };
+    if (strstr(said, strerror(ENOMEM)) != NULL || strstr(said, "out of memory") != NULL) return true;
+    if (strstr(said, "map") == NULL) return false;
+    void *room = mmap(NULL, LIKE_LLVM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED) return true;
+    munmap(room, LIKE_LLVM);
+    return false;
+}
+
 static void *open_named(const char *name) {
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     const char *said = library == NULL ? dlerror() : NULL;
-    if (said == NULL || (strstr(said, strerror(ENOMEM)) == NULL && strstr(said, "out of memory") == NULL))
-        return library;
+    if (said == NULL || !memory_ran_out(said)) return library;
     llvm.why_code = HD_ERROR_MEMORY;
     snprintf(llvm.why_not, sizeof llvm.why_not, "memory ran out while LLVM was opened: %s", said);
     return NULL;

@@ -1,10 +1,10 @@
 /* Asking servers to compile. A server compiles one kernel at a time; a thread that finds none idle starts another, so
  * that threads compile side by side, up to a limit. A server that has nothing to do for ten seconds ends: until then it
- * costs some 10 MB of its own, and the next kernel saves 50 ms for opening LLVM. It is started from a copy of its program
- * in memory, so that nothing has to be installed or found; where the system does not allow that, this process is forked
- * instead. Forking is the second choice: until the server ends, a page that the host writes is copied first, which takes
- * memory and time from a large one. A server that ends before it answers, or does not answer for minutes, is an error of
- * this kernel alone. */
+ * costs some 10 MB of its own, and saves the next kernel the 50 ms that opening LLVM takes. It is started from a copy
+ * of its program in memory, so that nothing has to be installed or found; where the system does not allow that, this
+ * process is forked instead. Forking is the second choice: until the server ends, a page that the host writes is copied
+ * first, which takes memory and time from a large one. A server that ends before it answers, or does not answer for
+ * minutes, is an error of this kernel alone. */
 #include "compiler/server.h"
 #include "compiler/code.h"
 
@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,6 +34,11 @@
 #endif
 
 enum { MOST_SERVERS = 16, LEAST_DESCRIPTOR = 3 };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { REPORTS = 1 }; /* whole, on our own stderr */
+#else
+enum { REPORTS = 0 };
+#endif
 int hd_server_patience_milliseconds = 300000, hd_server_idle_milliseconds = 10000;
 bool hd_server_forks;
 
@@ -40,7 +46,9 @@ typedef struct server {
     bool taken;      /* somebody starts it or talks to it */
     int ours;        /* our end of the socket; -1: there is no server here */
     int theirs;      /* the other one, until it is started; else -1 */
+    int said;        /* a file in memory, with what it writes to stderr */
     int32_t process; /* 0: not known yet */
+    int shortages;   /* how often memory had run out when it was started */
 } server;
 
 static struct {
@@ -48,6 +56,7 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t given_back;
     server servers[MOST_SERVERS];
+    int shortages;
     _Atomic int64_t load_nanoseconds;
 } table = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER, .given_back = PTHREAD_COND_INITIALIZER};
 
@@ -55,7 +64,8 @@ static struct {
 static void forget(server *s) { /* under the lock */
     if (s->ours >= 0) close(s->ours);
     if (s->theirs >= 0) close(s->theirs);
-    *s = (server){.ours = -1, .theirs = -1};
+    if (s->said >= 0) close(s->said);
+    *s = (server){.ours = -1, .theirs = -1, .said = -1, .shortages = table.shortages};
 }
 
 static void before_fork(void) { pthread_mutex_lock(&table.lock); }
@@ -67,7 +77,7 @@ static void after_fork_in_child(void) { /* servers are the parent's, and so are 
 }
 
 static void set_up(void) {
-    for (int i = 0; i < MOST_SERVERS; ++i) table.servers[i].ours = table.servers[i].theirs = -1;
+    for (int i = 0; i < MOST_SERVERS; ++i) table.servers[i] = (server){.ours = -1, .theirs = -1, .said = -1};
     pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
@@ -87,14 +97,20 @@ static server *take(void) {
         if (found == NULL) pthread_cond_wait(&table.given_back, &table.lock);
     }
     found->taken = true;
+    if (found->ours < 0) found->shortages = table.shortages;
     pthread_mutex_unlock(&table.lock);
     return found;
 }
 
-static void give_back(server *s, bool is_well) {
+/* When memory has run out, all of them end, as soon as they are idle: theirs may be what is missing, and one that was
+ * short of it may still be. */
+static void give_back(server *s, hd_error status, bool is_there) {
     pthread_mutex_lock(&table.lock);
     s->taken = false;
-    if (!is_well) forget(s);
+    if (status == HD_ERROR_MEMORY) table.shortages++;
+    if (!is_there || status == HD_ERROR_DEVICE) forget(s); /* what was not there may be there next time */
+    for (int i = 0; i < MOST_SERVERS; ++i)
+        if (!table.servers[i].taken && table.servers[i].shortages != table.shortages) forget(&table.servers[i]);
     pthread_cond_signal(&table.given_back);
     pthread_mutex_unlock(&table.lock);
 }
@@ -152,7 +168,7 @@ static void wait_for(pid_t child) {
 }
 
 /* As cc.c starts the compiler: workers of the pool block all signals, and hosts ignore some. */
-static int set_up_spawn(posix_spawn_file_actions_t *files, posix_spawnattr_t *attributes, int socket) {
+static int set_up_spawn(posix_spawn_file_actions_t *files, posix_spawnattr_t *attributes, int socket, int said) {
     sigset_t none, all;
     sigemptyset(&none);
     sigfillset(&all);
@@ -161,11 +177,12 @@ static int set_up_spawn(posix_spawn_file_actions_t *files, posix_spawnattr_t *at
     if (failed == 0) failed = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     if (failed == 0) failed = posix_spawn_file_actions_addopen(files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     if (failed == 0) failed = posix_spawn_file_actions_addopen(files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    if (failed == 0 && !REPORTS) failed = posix_spawn_file_actions_adddup2(files, said, STDERR_FILENO);
     return failed != 0 ? failed : posix_spawn_file_actions_adddup2(files, socket, socket); /* it stays open */
 }
 
 /* 0, or why not. */
-static int start_program(int socket) {
+static int start_program(int socket, int said) {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     char path[40], number[16], idle[16];
@@ -179,7 +196,7 @@ static int start_program(int socket) {
     if (failed == 0) {
         if ((failed = posix_spawnattr_init(&attributes)) == 0) {
             pid_t child;
-            failed = set_up_spawn(&files, &attributes, socket);
+            failed = set_up_spawn(&files, &attributes, socket, said);
             if (failed == 0)
                 failed = posix_spawn(&child, path, &files, &attributes, arguments, hd_environment_for_programs());
             if (failed == 0) wait_for(child);
@@ -192,7 +209,7 @@ static int start_program(int socket) {
 }
 
 /* In a child of which only this thread is left: nothing of ours that another thread could hold is touched. */
-static _Noreturn void serve_in_child(int socket) {
+static _Noreturn void serve_in_child(int socket, int said) {
     const pid_t own = fork();
     if (own != 0) _exit(own < 0);
     setsid();
@@ -204,52 +221,61 @@ static _Noreturn void serve_in_child(int socket) {
     const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     dup2(nothing, STDIN_FILENO);
     dup2(nothing, STDOUT_FILENO);
+    if (!REPORTS) dup2(said, STDERR_FILENO);
     syscall(SYS_close_range, LEAST_DESCRIPTOR, (unsigned)socket - 1, 0);
     syscall(SYS_close_range, (unsigned)socket + 1, ~0u, 0);
     hd_llvm_serve(socket, hd_server_idle_milliseconds);
     _exit(0);
 }
 
-static int start_forked(int socket) {
+static int start_forked(int socket, int said) {
     sigset_t all, before;
     sigfillset(&all);
     const int own = fcntl(socket, F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR); /* the table's are closed in children */
-    if (own < 0) return errno;
+    const int own_said = own < 0 ? -1 : fcntl(said, F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR);
+    if (own_said < 0) {
+        const int why = errno;
+        if (own >= 0) close(own);
+        return why;
+    }
     pthread_sigmask(SIG_SETMASK, &all, &before); /* handlers of the host are not for the child */
     const pid_t child = fork();
-    if (child == 0) serve_in_child(own);
+    if (child == 0) serve_in_child(own, own_said);
     const int failed = child < 0 ? errno : 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     close(own);
+    close(own_said);
     if (failed == 0) wait_for(child);
     return failed;
 }
 
-static int start_process(int socket) {
-    int failed = hd_server_forks ? ENOSYS : start_program(socket);
+static int start_process(int socket, int said) {
+    int failed = hd_server_forks ? ENOSYS : start_program(socket, said);
     /* what a system says that runs nothing from memory, has no /proc, or is emulated */
     const bool impossible = failed == ENOSYS || failed == EACCES || failed == EPERM || failed == ENOENT ||
                             failed == ENOEXEC || failed == EINVAL || failed == ETXTBSY;
-    return impossible ? start_forked(socket) : failed;
+    return impossible ? start_forked(socket, said) : failed;
 }
 
-static bool open_socket(server *s) {
+static bool open_files(server *s) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
     ends[0] = above_standard(ends[0]);
     ends[1] = above_standard(ends[1]);
-    pthread_mutex_lock(&table.lock); /* a fork in another thread sees both */
+    const int said = above_standard(memfd_create("hodu-llvm-said", MFD_CLOEXEC));
+    pthread_mutex_lock(&table.lock); /* a fork in another thread sees all */
     s->ours = ends[0];
     s->theirs = ends[1];
+    s->said = said;
     pthread_mutex_unlock(&table.lock);
-    return ends[0] >= 0 && ends[1] >= 0;
+    return ends[0] >= 0 && ends[1] >= 0 && said >= 0;
 }
 
 static int64_t patience(void) { return hd_serve_now() + (int64_t)hd_server_patience_milliseconds * 1000000; }
 
 static hd_error start(server *s) {
     hd_serve_answer hello;
-    const int failed = open_socket(s) ? start_process(s->theirs) : errno;
+    const int failed = open_files(s) ? start_process(s->theirs, s->said) : errno;
     pthread_mutex_lock(&table.lock);
     if (s->theirs >= 0) close(s->theirs); /* so that its end is seen */
     s->theirs = -1;
@@ -314,20 +340,37 @@ static outcome receive(int socket, int64_t deadline, hd_serve_answer *a, char me
     return got;
 }
 
-/* Memory is the reason by far; LLVM also aborts where it finds itself broken, and says so on stderr. */
+/* The end of what it wrote to stderr, on one line. */
+static void last_words(const server *s, char *out, size_t capacity) {
+    struct stat status;
+    const off_t size = fstat(s->said, &status) == 0 ? status.st_size : 0, room = (off_t)capacity - 1;
+    ssize_t length = pread(s->said, out, capacity - 1, size > room ? size - room : 0);
+    if (length < 0) length = 0;
+    while (length > 0 && out[length - 1] == '\n') length--;
+    out[length] = '\0';
+    for (ssize_t i = 0; i < length; ++i)
+        if ((unsigned char)out[i] < ' ') out[i] = ' ';
+}
+
+/* Memory is the reason by far, also when nothing was said; but LLVM ends its process where it finds itself broken,
+ * too. */
 static hd_error explain(outcome o, const server *s, int64_t deadline) {
-    const int process = (int)s->process;
+    char said[160];
     if (o == NO_MEMORY) return hd_fail(HD_ERROR_MEMORY, "no memory for what LLVM made of a kernel");
     if (o == NO_ANSWER && hd_serve_now() >= deadline) {
         kill(s->process, SIGKILL); /* its socket is open: it is there */
         return hd_fail(HD_ERROR_STATE, "LLVM did not compile a kernel in %g seconds, and its process, %d, was ended",
-                       hd_server_patience_milliseconds * 1e-3, process);
+                       hd_server_patience_milliseconds * 1e-3, (int)s->process);
     }
-    return hd_fail(
-        HD_ERROR_MEMORY,
-        "memory ran out while LLVM compiled a kernel, or somebody killed it: its process, %d, %s. Free some, or "
-        "run at level O0, which compiles nothing",
-        process, o == ABORTED ? "aborted" : "ended without an answer");
+    last_words(s, said, sizeof said);
+    const char *how = o == ABORTED ? "aborted" : "ended without an answer", *colon = said[0] != '\0' ? ": " : "";
+    if (said[0] != '\0' && strstr(said, "memory") == NULL && strstr(said, "alloc") == NULL)
+        return hd_fail(HD_ERROR_INTERNAL, "LLVM gave up while it compiled a kernel: its process, %d, %s%s%s",
+                       (int)s->process, how, colon, said);
+    return hd_fail(HD_ERROR_MEMORY,
+                   "memory ran out while LLVM compiled a kernel, or somebody killed it: its process, %d, %s%s%s; free "
+                   "some, or run at level O0, which compiles nothing",
+                   (int)s->process, how, colon, said);
 }
 
 /* One exchange with one server; false: it had ended before, and another should be asked. */
@@ -337,7 +380,7 @@ static bool ask(const char *bytes, size_t count, hd_llvm_made *made, hd_error *s
     server *s = take();
     *status = s->ours < 0 ? start(s) : HD_OK;
     if (*status != HD_OK) {
-        give_back(s, false);
+        give_back(s, *status, false);
         return true;
     }
     const int64_t deadline = patience();
@@ -347,8 +390,7 @@ static bool ask(const char *bytes, size_t count, hd_llvm_made *made, hd_error *s
         *status = hd_fail((hd_error)a.status, "%s", message);
     else if (o != ANSWERED && o != ENDED_IDLE)
         *status = explain(o, s, deadline);
-    /* Without memory, or without LLVM, a server would remember that longer than it is true. */
-    give_back(s, o == ANSWERED && *status != HD_ERROR_MEMORY && *status != HD_ERROR_DEVICE);
+    give_back(s, *status, o == ANSWERED);
     return o != ENDED_IDLE;
 }
 

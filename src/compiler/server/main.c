@@ -1,5 +1,5 @@
-/* The program in which LLVM compiles: llvm.c, what it calls, and this file, which has of the library what those need. It
- * lies inside the library, is started from memory, and is nobody's child: who started it is not told of its end. Its
+/* The program in which LLVM compiles: llvm.c, what it calls, and this file, which has of the library what those need.
+ * It lies inside the library, is started from memory, and is nobody's child: who started it is not told of its end. Its
  * arguments are the number of its socket and how many milliseconds it waits for an order. */
 #include "compiler/server.h"
 #include "core/memory.h"
