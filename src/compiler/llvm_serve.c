@@ -6,9 +6,12 @@
 #include "core/memory.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -138,6 +141,19 @@ static void say_aborted(int signal_number) {
     _exit(1);
 }
 
+/* When memory is short, this is the process to end, and there is nothing to be learned from its remains. */
+static void give_way(void) {
+    static const char most_willing[] = "1000";
+    const int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (file >= 0) {
+        const ssize_t written = write(file, most_willing, sizeof most_willing - 1);
+        (void)written;
+        close(file);
+    }
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    prctl(PR_SET_NAME, "hodu-llvm");
+}
+
 static bool has_order(int socket, int idle_milliseconds) {
     struct pollfd p = {.fd = socket, .events = POLLIN};
     int n;
@@ -151,6 +167,7 @@ void hd_llvm_serve(int socket, int idle_milliseconds) {
     served = socket;
     struct sigaction act = {.sa_handler = say_aborted};
     sigaction(SIGABRT, &act, NULL);
+    give_way();
     if (!hd_serve_send(socket, &a, sizeof a, INT64_MAX)) return;
     while (has_order(socket, idle_milliseconds))
         if (!serve_one(socket)) return;

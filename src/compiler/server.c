@@ -162,9 +162,14 @@ static int program_in_memory(void) {
     return memory;
 }
 
-/* What starts it ends at once: the server itself is no child of ours. Somebody else may have waited for it. */
-static void wait_for(pid_t child) {
-    while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {}
+/* What starts it ends at once: the server itself is no child of ours. Somebody else may have waited for it. An emulator
+ * does not tell posix_spawn that nothing was started; the child says so when it ends. */
+static int wait_for(pid_t child) {
+    enum { NOTHING_STARTED = 127 };
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR) return 0;
+    return WIFEXITED(status) && WEXITSTATUS(status) == NOTHING_STARTED ? ENOEXEC : 0;
 }
 
 /* As cc.c starts the compiler: workers of the pool block all signals, and hosts ignore some. */
@@ -199,7 +204,7 @@ static int start_program(int socket, int said) {
             failed = set_up_spawn(&files, &attributes, socket, said);
             if (failed == 0)
                 failed = posix_spawn(&child, path, &files, &attributes, arguments, hd_environment_for_programs());
-            if (failed == 0) wait_for(child);
+            if (failed == 0) failed = wait_for(child);
             posix_spawnattr_destroy(&attributes);
         }
         posix_spawn_file_actions_destroy(&files);
@@ -281,7 +286,9 @@ static hd_error start(server *s) {
     s->theirs = -1;
     pthread_mutex_unlock(&table.lock);
     if (failed != 0)
-        return hd_fail(HD_ERROR_MEMORY, "the process in which LLVM compiles cannot be started: %s", strerror(failed));
+        return hd_fail(failed == ENOMEM || failed == EAGAIN ? HD_ERROR_MEMORY : HD_ERROR_STATE,
+                       "the process in which LLVM compiles cannot be started: %s; level O0 compiles nothing",
+                       strerror(failed));
     if (!hd_serve_receive(s->ours, &hello, sizeof hello, patience()) || hello.magic != HD_SERVE_MAGIC ||
         hello.kind != HD_SERVE_HELLO)
         return hd_fail(HD_ERROR_MEMORY,
