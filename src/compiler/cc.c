@@ -1,5 +1,5 @@
-/* Kernels through the machine's own C compiler: HODU_CC, else cc. Slower to compile than LLVM in the process, but it
- * needs nothing but a compiler, and its text can be read. */
+/* Kernels through the machine's own C compiler: HODU_CC, else cc. Slower to compile than LLVM, but it needs nothing but
+ * a compiler, and its text can be read. */
 #include "compiler/code.h"
 #include "core/error.h"
 #include "core/environment.h"
