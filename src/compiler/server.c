@@ -193,7 +193,7 @@ static int start_program(int socket, int said) {
     char path[40], number[16], idle[16];
     char *const arguments[] = {(char *)"hodu-llvm", number, idle, NULL};
     const int memory = program_in_memory();
-    if (memory < 0) return errno;
+    if (memory < 0) return errno != 0 ? errno : ENOMEM;
     snprintf(path, sizeof path, "/proc/self/fd/%d", memory);
     snprintf(number, sizeof number, "%d", socket);
     snprintf(idle, sizeof idle, "%d", hd_server_idle_milliseconds);
@@ -267,8 +267,9 @@ static bool open_files(server *s) {
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
     ends[0] = above_standard(ends[0]);
     ends[1] = above_standard(ends[1]);
-    const int said = above_standard(memfd_create("hodu-llvm-said", MFD_CLOEXEC));
-    pthread_mutex_lock(&table.lock); /* a fork in another thread sees all */
+    int said = above_standard(memfd_create("hodu-llvm-said", MFD_CLOEXEC));
+    if (said < 0) said = above_standard(open("/dev/null", O_RDWR | O_CLOEXEC)); /* then nobody learns what it said */
+    pthread_mutex_lock(&table.lock);                                            /* a fork in another thread sees all */
     s->ours = ends[0];
     s->theirs = ends[1];
     s->said = said;
