@@ -147,6 +147,25 @@ if(HODU_LLVM)
 endif()
 target_compile_definitions(hodu_objects PRIVATE HD_HAS_LLVM=$<BOOL:${HODU_LLVM}>)
 
+# LLVM runs in a process of its own, as it ends its process when memory runs out. The program of that process is made of the
+# library's own objects, and lies in the library as bytes: see src/compiler/server.h.
+if(HODU_LLVM)
+  add_executable(hodu_server ${PROJECT_SOURCE_DIR}/src/compiler/server/main.c
+    $<FILTER:$<TARGET_OBJECTS:hodu_objects>,INCLUDE,/compiler/llvm[_a-z]*\\.c|/kernel/ir\\.c|/kernel/programs\\.c|/kernel/kernel\\.c|/core/dtype\\.c>)
+  target_include_directories(hodu_server PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  target_compile_definitions(hodu_server PRIVATE _GNU_SOURCE HD_HAS_LLVM=1)
+  target_link_libraries(hodu_server PRIVATE hodu_warnings Threads::Threads m ${CMAKE_DL_LIBS})
+  target_link_options(hodu_server PRIVATE -s)
+  add_library(hodu_server_bytes OBJECT ${PROJECT_SOURCE_DIR}/src/compiler/server/embed.c)
+  target_include_directories(hodu_server_bytes PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  target_compile_definitions(hodu_server_bytes PRIVATE HD_SERVER_PROGRAM="$<TARGET_FILE:hodu_server>")
+  target_link_libraries(hodu_server_bytes PRIVATE hodu_warnings)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/compiler/server/embed.c PROPERTIES OBJECT_DEPENDS
+    ${PROJECT_BINARY_DIR}/hodu_server)
+  add_dependencies(hodu_server_bytes hodu_server)
+  list(APPEND HODU_ALL_OBJECTS $<TARGET_OBJECTS:hodu_server_bytes>)
+endif()
+
 add_library(hodu SHARED ${HODU_ALL_OBJECTS})
 target_link_options(hodu PRIVATE -Wl,-Bsymbolic-functions -Wl,-z,nodelete) # our own calls go straight; workers outlive a dlclose
 add_library(hodu_static STATIC ${HODU_ALL_OBJECTS})

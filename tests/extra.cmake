@@ -30,6 +30,13 @@ function(hodu_structure_test name script)
   set_tests_properties(structure/${name} PROPERTIES TIMEOUT 300 LABELS structure)
 endfunction()
 
+# What makes the process in which LLVM compiles short of memory.
+add_library(short_of_memory MODULE compiler/short_of_memory.c)
+set_target_properties(short_of_memory PROPERTIES C_VISIBILITY_PRESET default)
+target_compile_definitions(short_of_memory PRIVATE _GNU_SOURCE)
+add_dependencies(test_compiler_server short_of_memory)
+target_compile_definitions(test_compiler_server PRIVATE SHORT_OF_MEMORY="$<TARGET_FILE:short_of_memory>")
+
 include(xla/xla.cmake)
 include(script/fuzz.cmake)
 

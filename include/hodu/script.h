@@ -80,8 +80,7 @@ typedef struct hd_script_figures {
     int64_t kernels;          /* native ones among the launches */
     int64_t kernels_compiled; /* of those: compiled now, read from the disk cache, and found in memory */
     int64_t kernels_from_disk, kernels_from_memory;
-    double
-        llvm_load_ms; /* of compile_ms: loading LLVM, once in a process; making code (a sum over threads); placing it */
+    double llvm_load_ms; /* of compile_ms: opening LLVM, in its process; making code (a sum over threads); placing it */
     double code_ms, link_ms;
     int64_t alternatives; /* that O3 timed; 0: what it found earlier was in the disk cache, or the trial runs failed */
     int64_t peak_bytes;   /* under XLA, by its own account: all that a run holds at once; 0: it does not say */

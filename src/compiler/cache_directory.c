@@ -143,6 +143,28 @@ static int by_use(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* The file whose length is the number of pages, or -1. Anybody who may write here could have put something else in its
+ * place: a pipe that waits for a reader, a device, a link to a file of ours that we would cut. */
+static int open_size(int directory, int flags) {
+    struct stat status;
+    const int size =
+        openat(directory, size_name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | flags, 0600);
+    if (size < 0 || (fstat(size, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink == 1)) return size;
+    close(size);
+    return -1;
+}
+
+static void remove_size(int directory) {
+    if (unlinkat(directory, size_name, 0) != 0) unlinkat(directory, size_name, AT_REMOVEDIR);
+}
+
+static int open_new_size(int directory) {
+    const int size = open_size(directory, O_CREAT);
+    if (size >= 0) return size;
+    remove_size(directory);
+    return open_size(directory, O_CREAT | O_EXCL);
+}
+
 static int remove_oldest(const char *directory, int64_t limit) {
     listing l;
     int removed = 0;
@@ -155,7 +177,7 @@ static int remove_oldest(const char *directory, int64_t limit) {
             l.pages -= l.files[i].pages;
         }
     }
-    const int size = openat(dirfd(l.directory), size_name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    const int size = open_new_size(dirfd(l.directory));
     if (size >= 0) {
         const int failed = ftruncate(size, l.pages); /* too small only means that the next look comes later */
         (void)failed;
@@ -167,14 +189,15 @@ static int remove_oldest(const char *directory, int64_t limit) {
 
 int hd_cache_grown(const char *directory, size_t bytes) {
     static const char zeros[MOST_PAGES];
-    char path[HD_CACHE_PATH];
-    if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, size_name) >= sizeof path) return 0;
     const int64_t limit = hd_cache_limit(), pages = pages_of((int64_t)bytes);
-    const int size = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
-    if (size < 0) return errno == ENOENT ? remove_oldest(directory, limit) : 0;
+    const int at = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (at < 0) return 0;
+    const int size = open_size(at, O_APPEND);
+    close(at);
+    if (size < 0) return remove_oldest(directory, limit); /* without it, the directory itself says how much there is */
     struct stat status;
     const bool known = write(size, zeros, (size_t)(pages < MOST_PAGES ? pages : MOST_PAGES)) > 0;
-    const bool full = fstat(size, &status) == 0 && known && status.st_size * PAGE > limit;
+    const bool full = fstat(size, &status) != 0 || !known || status.st_size > limit / PAGE;
     close(size);
     return full ? remove_oldest(directory, limit) : 0;
 }
@@ -183,7 +206,7 @@ void hd_cache_remove_all(const char *directory) {
     DIR *d = opendir(directory);
     if (d == NULL) return;
     for (struct dirent *e; (e = readdir(d)) != NULL;)
-        if (is_entry(e->d_name) || is_temporary(e->d_name) || strcmp(e->d_name, size_name) == 0)
-            unlinkat(dirfd(d), e->d_name, 0);
+        if (is_entry(e->d_name) || is_temporary(e->d_name)) unlinkat(dirfd(d), e->d_name, 0);
+    remove_size(dirfd(d));
     closedir(d);
 }

@@ -1,5 +1,5 @@
-/* Kernels through the machine's own C compiler: HODU_CC, else cc. Slower to compile than LLVM in the process, but it
- * needs nothing but a compiler, and its text can be read. */
+/* Kernels through the machine's own C compiler: HODU_CC, else cc. Slower to compile than LLVM, but it needs nothing but
+ * a compiler, and its text can be read. */
 #include "compiler/code.h"
 #include "core/error.h"
 #include "core/environment.h"
@@ -21,12 +21,11 @@
 #endif
 
 enum { MOST_ARGUMENTS = 48, PATH = 256 };
-extern char **environ;
 
 /* ---- running it -------------------------------------------------------------------------------------------------- */
 static const char *compiler_name(void) {
-    const char *name = getenv("HODU_CC");
-    return name != NULL && name[0] != '\0' ? name : "cc";
+    const char *name = hd_environment("HODU_CC");
+    return name != NULL ? name : hd_environment_is_trusted() ? "cc" : "/usr/bin/cc"; /* PATH is the caller's, too */
 }
 
 /* HODU_CC may have arguments of its own ("ccache gcc"): `words` is cut apart at blanks. */
@@ -64,7 +63,8 @@ static int run(char **arguments, const char *messages) {
     posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, messages, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
     pid_t child;
-    const int failed = posix_spawnp(&child, arguments[0], &files, &attributes, arguments, environ);
+    const int failed =
+        posix_spawnp(&child, arguments[0], &files, &attributes, arguments, hd_environment_for_programs());
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
     if (failed != 0) {
@@ -83,8 +83,8 @@ typedef struct folder {
 } folder;
 
 static hd_error make_folder(folder *f) {
-    const char *base = getenv("TMPDIR");
-    const int length = snprintf(f->path, sizeof f->path, "%s/hodu-XXXXXX", base != NULL && base[0] ? base : "/tmp");
+    const char *base = hd_environment("TMPDIR");
+    const int length = snprintf(f->path, sizeof f->path, "%s/hodu-XXXXXX", base != NULL ? base : "/tmp");
     if (length >= (int)sizeof f->path || mkdtemp(f->path) == NULL)
         return hd_fail(HD_ERROR_STATE, "there is no place for the C compiler's files: %s (%s); set TMPDIR", f->path,
                        strerror(length >= (int)sizeof f->path ? ENAMETOOLONG : errno));

@@ -63,9 +63,9 @@ bool hd_code_reads_some(size_t element_bytes) {
 }
 
 static hd_error choose_renderer(hd_renderer *out) {
-    const char *wish = getenv("HODU_RENDERER");
+    const char *wish = hd_environment("HODU_RENDERER");
     *out = HD_HAS_LLVM ? HD_RENDERER_LLVM : HD_RENDERER_C;
-    if (wish == NULL || wish[0] == '\0') return HD_OK;
+    if (wish == NULL) return HD_OK;
     if (strcmp(wish, "c") == 0) {
         *out = HD_RENDERER_C;
     } else if (strcmp(wish, "llvm") != 0) {
@@ -78,7 +78,7 @@ static hd_error choose_renderer(hd_renderer *out) {
 }
 
 hd_renderer hd_code_renderer(void) {
-    const char *wish = getenv("HODU_RENDERER");
+    const char *wish = hd_environment("HODU_RENDERER");
     return HD_HAS_LLVM && (wish == NULL || strcmp(wish, "c") != 0) ? HD_RENDERER_LLVM : HD_RENDERER_C;
 }
 

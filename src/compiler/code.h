@@ -40,7 +40,8 @@ bool hd_code_reads_some(size_t element_bytes);
 /* That it reads a vector of elements from as many places. */
 bool hd_code_gathers(size_t element_bytes);
 
-/* ---- renderers: an ELF object file in memory, from hd_array_resize; a function `name` in it is the kernel ---- */
+/* ---- renderers: an ELF object file in memory, from hd_array_resize; a function `name` in it is the kernel. LLVM runs
+ * in another process (server.c), and so does the C compiler ---- */
 hd_error hd_llvm_object(const hd_kernel *k, const char *name, void **object, size_t *bytes);
 hd_error hd_cc_object(const hd_kernel *k, const char *name, void **object, size_t *bytes);
 /* A text that names renderer, version, CPU and features: part of every key of the disk cache. */
@@ -48,7 +49,7 @@ const char *hd_llvm_target(void);
 const char *hd_cc_target(void);
 /* That of the renderer in use; NULL: there is none. */
 const char *hd_code_target(void);
-/* What opening libLLVM took, once in a process; 0 before. */
+/* What opening libLLVM took, in all the processes in which it was opened for this one. */
 int64_t hd_llvm_load_nanoseconds(void);
 
 /* ---- placing an object: maps its sections, applies its relocations, resolves what it calls of libm and libc ---- */

@@ -35,7 +35,7 @@ const char *hd_dump_unknown(const char *list, size_t *length) {
 static void warn(void) {
     size_t length;
     char takes[128];
-    const char *word = hd_dump_unknown(getenv("HODU_DUMP"), &length);
+    const char *word = hd_dump_unknown(hd_environment("HODU_DUMP"), &length);
     int at = 0;
     for (int i = 0; i < WORDS; ++i)
         at += snprintf(takes + at, sizeof takes - (size_t)at, "%s%s", i > 0 ? ", " : "", words[i]);
@@ -44,7 +44,7 @@ static void warn(void) {
 
 bool hd_dump_wants(const char *what) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    const char *list = getenv("HODU_DUMP");
+    const char *list = hd_environment("HODU_DUMP");
     if (list == NULL) return false;
     pthread_once(&once, warn);
     for (size_t length; next_word(&list, &length); list += length)

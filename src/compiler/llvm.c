@@ -1,22 +1,20 @@
-/* Kernels to machine code through LLVM. The library is opened when it is first needed; every compilation has a context
- * of its own and a target machine to itself, so that several threads can compile at once. */
-#include "compiler/code.h"
-#include "core/environment.h"
-#include "core/memory.h"
+/* Kernels to machine code through LLVM, in this process: in that of server.h, and in tests. The library is opened when
+ * it is first needed; every compilation has a context of its own and a target machine to itself, so that several
+ * threads can compile at once. LLVM ends its process when memory runs out. */
+#include "compiler/server.h"
 
 #if HD_HAS_LLVM
-#include "compiler/dump.h"
 #include "compiler/llvm_emit.h"
-#include "compiler/processor.h"
+#include "core/memory.h"
 
 #include <dlfcn.h>
-#include <llvm/Config/llvm-config.h>
+#include <errno.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <time.h>
 
 hd_llvm_functions hd_llvm;
@@ -28,15 +26,15 @@ enum { CHECKED = 0 };
 enum { CHECKED = 1 };
 #endif
 static struct {
-    pthread_once_t once;
     pthread_mutex_t lock;
+    bool tried;
+    hd_error why_code;
     char why_not[512]; /* empty: it is there */
     char *triple, *cpu, *features;
     LLVMTargetRef kind;
     LLVMTargetMachineRef free[MACHINES];
     int free_count;
-    _Atomic int64_t load_nanoseconds;
-} llvm = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
+} llvm = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static int64_t now(void) {
     struct timespec t;
@@ -45,27 +43,52 @@ static int64_t now(void) {
 }
 
 /* ---- opening the library ----------------------------------------------------------------------------------------- */
-static void *open_library(void) {
-    static const char *const names[] = {"libLLVM-19.so.1", "libLLVM.so.19.1", "libLLVM-19.so"};
-    const char *chosen = getenv("HODU_LLVM");
-    if (getauxval(AT_BASE) == 0) { /* no loader: dlopen would bring a second C library, and crash in it */
-        snprintf(
-            llvm.why_not, sizeof llvm.why_not,
-            "a statically linked program cannot open LLVM; HODU_RENDERER=c compiles with the C compiler, and level O0 "
-            "compiles nothing");
+const char *hd_llvm_out_of_reach(void) {
+    if (getauxval(AT_BASE) != 0) return NULL;
+    return "a statically linked program cannot open LLVM; HODU_RENDERER=c compiles with the C compiler, and level O0 "
+           "compiles nothing";
+}
+
+/* Why a library was not opened: the loader says "memory", or that it could not map it, which may have other reasons. */
+static bool memory_ran_out(const char *said) {
+    enum { LIKE_LLVM = 1 << 28 };
+    if (strstr(said, strerror(ENOMEM)) != NULL || strstr(said, "out of memory") != NULL) return true;
+    if (strstr(said, "map") == NULL) return false;
+    void *room = mmap(NULL, LIKE_LLVM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED) return true;
+    munmap(room, LIKE_LLVM);
+    return false;
+}
+
+static void *open_named(const char *name) {
+    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    const char *said = library == NULL ? dlerror() : NULL;
+    if (said == NULL || !memory_ran_out(said)) return library;
+    llvm.why_code = HD_ERROR_MEMORY;
+    snprintf(llvm.why_not, sizeof llvm.why_not, "memory ran out while LLVM was opened: %s", said);
+    return NULL;
+}
+
+static void say_where_it_was_looked_for(const char *chosen) {
+    snprintf(llvm.why_not, sizeof llvm.why_not,
+             "LLVM is not to be found: %s%s. Install LLVM 19 (Debian: libllvm19), or say where it is with "
+             "HODU_LLVM=path; without it, HODU_RENDERER=c compiles with the C compiler, and level O0 compiles nothing",
+             chosen != NULL ? "there is no library at HODU_LLVM="
+                            : "looked for libLLVM-19.so.1, libLLVM.so.19.1 and libLLVM-19.so",
+             chosen != NULL ? chosen : "");
+}
+
+static void *open_library(const char *chosen) {
+    const char *names[] = {"libLLVM-19.so.1", "libLLVM.so.19.1", "libLLVM-19.so"};
+    if (hd_llvm_out_of_reach() != NULL) { /* no loader: dlopen would bring a second C library, and crash in it */
+        snprintf(llvm.why_not, sizeof llvm.why_not, "%s", hd_llvm_out_of_reach());
         return NULL;
     }
-    void *library = chosen != NULL ? dlopen(chosen, RTLD_NOW | RTLD_LOCAL) : NULL;
-    for (size_t i = 0; chosen == NULL && library == NULL && i < sizeof names / sizeof *names; ++i)
-        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL)
-        snprintf(llvm.why_not, sizeof llvm.why_not,
-                 "LLVM is not to be found: %s%s. Install LLVM 19 (Debian: libllvm19), or say where it is with "
-                 "HODU_LLVM=path; "
-                 "without it, HODU_RENDERER=c compiles with the C compiler, and level O0 compiles nothing",
-                 chosen != NULL ? "there is no library at HODU_LLVM="
-                                : "looked for libLLVM-19.so.1, libLLVM.so.19.1 and libLLVM-19.so",
-                 chosen != NULL ? chosen : "");
+    if (chosen != NULL) names[0] = chosen;
+    void *library = NULL;
+    for (int i = 0; i < (chosen != NULL ? 1 : 3) && library == NULL && llvm.why_not[0] == '\0'; ++i)
+        library = open_named(names[i]);
+    if (library == NULL && llvm.why_not[0] == '\0') say_where_it_was_looked_for(chosen);
     return library;
 }
 
@@ -87,8 +110,7 @@ static bool find_functions(void *library) {
 }
 
 /* What to compile for: this machine, or less of it when HODU_ISA says so, as for the eager kernels. */
-static void choose_cpu(void) {
-    const hd_isa most = hd_environment_isa();
+static void choose_cpu(hd_isa most) {
     (void)most; /* elsewhere there is one set only */
     llvm.cpu = hd_llvm.GetHostCPUName();
     llvm.features = hd_llvm.GetHostCPUFeatures();
@@ -118,45 +140,31 @@ static void choose_cpu(void) {
     hd_llvm.DisposeMessage(given);
 }
 
-static void load_once(void) {
-    const int64_t start = now();
-    void *library = open_library();
+static void load_once(const hd_llvm_order *order) {
+    void *library = open_library(order->library);
     if (library == NULL || !find_functions(library)) return;
 #define HD_LLVM_CALL(name) hd_llvm.name();
     HD_LLVM_TARGET(HD_LLVM_CALL)
 #undef HD_LLVM_CALL
-    choose_cpu();
+    choose_cpu(order->most);
     char *message = NULL;
     if (hd_llvm.GetTargetFromTriple(llvm.triple, &llvm.kind, &message)) {
         snprintf(llvm.why_not, sizeof llvm.why_not, "LLVM cannot compile for %s: %s", llvm.triple, message);
         hd_llvm.DisposeMessage(message);
-        return;
     }
-    llvm.load_nanoseconds = now() - start;
 }
 
-static hd_error load(void) {
-    pthread_once(&llvm.once, load_once);
-    return llvm.why_not[0] == '\0' ? HD_OK : hd_fail(HD_ERROR_DEVICE, "%s", llvm.why_not);
+static hd_error load(const hd_llvm_order *order, int64_t *nanoseconds) {
+    const int64_t start = now();
+    pthread_mutex_lock(&llvm.lock);
+    const bool first = !llvm.tried;
+    llvm.why_code = first ? HD_ERROR_DEVICE : llvm.why_code;
+    llvm.tried = true;
+    if (first) load_once(order);
+    pthread_mutex_unlock(&llvm.lock);
+    *nanoseconds = first ? now() - start : 0;
+    return llvm.why_not[0] == '\0' ? HD_OK : hd_fail(llvm.why_code, "%s", llvm.why_not);
 }
-
-/* Without LLVM, which code from the disk cache does not need: what decides its code is the processor. */
-static pthread_once_t target_once = PTHREAD_ONCE_INIT;
-static char target[512];
-static void name_target(void) {
-    const hd_isa most = hd_environment_isa();
-    const int at = snprintf(target, sizeof target, "llvm %s %s", LLVM_VERSION_STRING,
-                            most == HD_ISA_BASELINE ? "baseline"
-                            : most == HD_ISA_AVX2   ? "avx2"
-                                                    : "host");
-    hd_processor_text(target + at, sizeof target - (size_t)at);
-}
-
-const char *hd_llvm_target(void) {
-    pthread_once(&target_once, name_target);
-    return target;
-}
-int64_t hd_llvm_load_nanoseconds(void) { return llvm.load_nanoseconds; }
 
 /* ---- target machines: one to each compilation that runs ---------------------------------------------------------- */
 static LLVMTargetMachineRef take_machine(void) {
@@ -224,34 +232,37 @@ static LLVMMemoryBufferRef generate(LLVMTargetMachineRef machine, LLVMModuleRef 
     return NULL;
 }
 
-static hd_error take_object(LLVMTargetMachineRef machine, LLVMModuleRef module, void **object, size_t *bytes) {
-    LLVMMemoryBufferRef buffer = generate(machine, module, LLVMObjectFile);
-    if (buffer == NULL) return HD_ERROR_INTERNAL;
-    *bytes = hd_llvm.GetBufferSize(buffer);
-    *object = hd_array_resize(NULL, *bytes);
-    if (*object != NULL) memcpy(*object, hd_llvm.GetBufferStart(buffer), *bytes);
-    hd_llvm.DisposeMemoryBuffer(buffer);
-    return *object != NULL ? HD_OK : hd_fail(HD_ERROR_MEMORY, "no memory for an object of %zu bytes", *bytes);
+static hd_error copy_out(const char *from, size_t count, void **out, size_t *bytes) {
+    *out = hd_array_resize(NULL, count + 1);
+    if (*out == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for an object of %zu bytes", count);
+    memcpy(*out, from, count);
+    *bytes = count;
+    return HD_OK;
 }
 
-/* HODU_DUMP=llvm,asm. Generating code changes a module: assembly is made from a copy. */
-static hd_error dump(LLVMTargetMachineRef machine, LLVMModuleRef module, const char *name) {
-    char headline[128];
-    if (hd_dump_wants("llvm")) {
-        char *text = hd_llvm.PrintModuleToString(module);
-        snprintf(headline, sizeof headline, "%s, LLVM IR", name);
-        hd_dump_text(headline, text, strlen(text));
-        hd_llvm.DisposeMessage(text);
-    }
-    if (!hd_dump_wants("asm")) return HD_OK;
-    LLVMModuleRef copy = hd_llvm.CloneModule(module);
-    LLVMMemoryBufferRef buffer = generate(machine, copy, LLVMAssemblyFile);
-    hd_llvm.DisposeModule(copy);
+static hd_error take(LLVMTargetMachineRef machine, LLVMModuleRef module, LLVMCodeGenFileType kind, void **out,
+                     size_t *bytes) {
+    LLVMMemoryBufferRef buffer = generate(machine, module, kind);
     if (buffer == NULL) return HD_ERROR_INTERNAL;
-    snprintf(headline, sizeof headline, "%s, assembly", name);
-    hd_dump_text(headline, hd_llvm.GetBufferStart(buffer), hd_llvm.GetBufferSize(buffer));
+    const hd_error status = copy_out(hd_llvm.GetBufferStart(buffer), hd_llvm.GetBufferSize(buffer), out, bytes);
     hd_llvm.DisposeMemoryBuffer(buffer);
-    return HD_OK;
+    return status;
+}
+
+/* For HODU_DUMP=llvm,asm. Generating code changes a module: assembly is made from a copy. */
+static hd_error take_texts(const hd_llvm_order *order, LLVMTargetMachineRef machine, LLVMModuleRef module,
+                           hd_llvm_made *made) {
+    if (order->wants_ir) {
+        char *text = hd_llvm.PrintModuleToString(module);
+        const hd_error status = copy_out(text, strlen(text), &made->ir, &made->ir_bytes);
+        hd_llvm.DisposeMessage(text);
+        HD_TRY(status);
+    }
+    if (!order->wants_assembly) return HD_OK;
+    LLVMModuleRef copy = hd_llvm.CloneModule(module);
+    const hd_error status = take(machine, copy, LLVMAssemblyFile, &made->assembly, &made->assembly_bytes);
+    hd_llvm.DisposeModule(copy);
+    return status;
 }
 
 static hd_error check_module(LLVMModuleRef module) {
@@ -288,15 +299,16 @@ static void end_module(hd_emitter *e) {
     hd_llvm.ContextDispose(e->context);
 }
 
-static hd_error compile(hd_emitter *e, LLVMTargetMachineRef machine, const char *name, void **object, size_t *bytes) {
+static hd_error compile(hd_emitter *e, LLVMTargetMachineRef machine, const hd_llvm_order *order, hd_llvm_made *made) {
     HD_TRY(hd_emit_kernel(e));
     if (CHECKED) HD_TRY(check_module(e->module));
-    HD_TRY(dump(machine, e->module, name));
-    return take_object(machine, e->module, object, bytes);
+    HD_TRY(take_texts(order, machine, e->module, made));
+    return take(machine, e->module, LLVMObjectFile, &made->object, &made->object_bytes);
 }
 
-hd_error hd_llvm_object(const hd_kernel *k, const char *name, void **object, size_t *bytes) {
-    HD_TRY(load());
+hd_error hd_llvm_compile(const hd_llvm_order *order, const hd_kernel *k, hd_llvm_made *made) {
+    memset(made, 0, sizeof *made);
+    HD_TRY(load(order, &made->load_nanoseconds));
     if (k->width < 2 || k->width > HD_EMIT_LANES) return hd_fail(HD_ERROR_INTERNAL, "a kernel of %d lanes", k->width);
     hd_emitter *e = hd_array_resize(NULL, sizeof *e);
     if (e == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to compile a kernel of %d steps", k->count);
@@ -305,29 +317,21 @@ hd_error hd_llvm_object(const hd_kernel *k, const char *name, void **object, siz
     LLVMTargetMachineRef machine = take_machine();
     hd_error status = HD_OK;
     if (machine != NULL) {
-        begin_module(e, machine, name);
-        status = compile(e, machine, name, object, bytes);
+        begin_module(e, machine, order->name);
+        status = compile(e, machine, order, made);
         end_module(e);
         give_machine_back(machine);
     } else {
-        status = hd_fail(HD_ERROR_INTERNAL, "LLVM knows no such machine: %s", target);
+        status = hd_fail(HD_ERROR_INTERNAL, "LLVM knows no such machine: %s", llvm.cpu);
     }
     hd_array_release(e);
     return status;
 }
 
-#else
-static const char *const absent =
-    "this library was built without LLVM: build it with LLVM's headers (Debian: llvm-19-dev), or "
-    "compile with the C compiler (HODU_RENDERER=c), or not at all (level O0)";
-
-hd_error hd_llvm_object(const hd_kernel *k, const char *name, void **object, size_t *bytes) {
-    (void)k, (void)name, (void)object, (void)bytes;
-    return hd_fail(HD_ERROR_DEVICE, "%s", absent);
+void hd_llvm_release(hd_llvm_made *made) {
+    hd_array_release(made->object);
+    hd_array_release(made->ir);
+    hd_array_release(made->assembly);
+    memset(made, 0, sizeof *made);
 }
-const char *hd_llvm_target(void) {
-    hd_fail(HD_ERROR_DEVICE, "%s", absent);
-    return NULL;
-}
-int64_t hd_llvm_load_nanoseconds(void) { return 0; }
 #endif

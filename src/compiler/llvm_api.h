@@ -58,6 +58,6 @@ typedef struct hd_llvm_functions {
 #undef HD_LLVM_FIELD
 } hd_llvm_functions;
 
-extern hd_llvm_functions hd_llvm; /* filled by the first hd_llvm_object or hd_llvm_target */
+extern hd_llvm_functions hd_llvm; /* filled by the first hd_llvm_compile */
 
 #endif

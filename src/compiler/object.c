@@ -71,7 +71,7 @@ static hd_error read_head(object *o) {
         return broken("its sections are not where it says");
     for (int i = 0; i < h->e_shnum; ++i) {
         const Elf64_Shdr s = section(o, i);
-        if (s.sh_type != SHT_NOBITS && s.sh_type != SHT_NULL && !within(s.sh_offset, s.sh_size, o->bytes))
+        if (s.sh_type != SHT_NOBITS && !within(s.sh_offset, s.sh_size, o->bytes)) /* whatever else it is */
             return broken("a section reaches behind its end");
         if (s.sh_type == SHT_SYMTAB) o->symbols = s;
     }

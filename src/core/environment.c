@@ -5,12 +5,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
 
 enum { MOST_VARIABLES = 16 };
 
 const char *hd_environment(const char *name) {
-    const char *value = getenv(name);
+    const char *value = secure_getenv(name);
     return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+bool hd_environment_is_trusted(void) { return getauxval(AT_SECURE) == 0; }
+
+char *const *hd_environment_for_programs(void) {
+    static char path[] = "PATH=/usr/local/bin:/usr/bin:/bin";
+    static char *const own[] = {path, NULL};
+    return hd_environment_is_trusted() ? environ : own;
 }
 
 void hd_environment_unknown(const char *name, const char *word, size_t length, const char *takes) {

@@ -1,4 +1,6 @@
-/* Variables of the environment. One with a value that means nothing is as if it were not set, and that is said. */
+/* Variables of the environment, which nobody else reads. One with a value that means nothing is as if it were not set,
+ * and that is said. A program that runs with more rights than its caller (set-uid, set-gid, file capabilities) has been
+ * given its environment by somebody with fewer: there, no variable is set. */
 #ifndef HD_CORE_ENVIRONMENT_H
 #define HD_CORE_ENVIRONMENT_H
 
@@ -7,6 +9,10 @@
 
 /* The value of a variable; NULL: it is not set, or empty. */
 const char *hd_environment(const char *name);
+/* That the environment comes from somebody with the rights of this process. */
+bool hd_environment_is_trusted(void);
+/* What programs that we start are given: all of it, or, where it is not trusted, where the system's programs lie. */
+char *const *hd_environment_for_programs(void);
 /* Of a variable that takes 0 or 1; not set: `otherwise`. */
 bool hd_environment_flag(const char *name, bool otherwise);
 /* True when HODU_DEBUG, a list with commas between, has this word: nan or lines. */

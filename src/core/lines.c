@@ -13,8 +13,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 /* What the process prints to stdout, up to the capacity; false when it cannot be run or fails. */
 static bool output_of(char *const *arguments, char *out, size_t capacity) {
     int ends[2];
@@ -25,7 +23,7 @@ static bool output_of(char *const *arguments, char *out, size_t capacity) {
     if (posix_spawn_file_actions_init(&actions) == 0) {
         started = posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO) == 0 &&
                   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0) == 0 &&
-                  posix_spawnp(&child, arguments[0], &actions, NULL, arguments, environ) == 0;
+                  posix_spawnp(&child, arguments[0], &actions, NULL, arguments, hd_environment_for_programs()) == 0;
         posix_spawn_file_actions_destroy(&actions);
     }
     close(ends[1]);

@@ -2,6 +2,7 @@
 #include "kernel/kernel.h"
 #include "core/memory.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -351,12 +352,36 @@ static bool types_fit(const hd_kernel *k, const hd_step *s) {
     return true;
 }
 
+static bool buffers_fit(const hd_kernel *k) {
+    for (int b = 0; b < k->buffer_count; ++b) {
+        if (k->buffers[b].dtype >= HD_DTYPE_COUNT) return false;
+        for (int a = 0; a < k->axes; ++a)
+            if (k->buffers[b].stride[a] > HD_STRIDE_ANY) return false;
+    }
+    return true;
+}
+
+/* What stands in a step is looked up in tables. */
+static bool numbers_fit(const hd_kernel *k, const hd_step *s) {
+    if (s->type > HD_CONDITION || s->depth > k->axes || s->slot > k->slots) return false;
+    switch (s->word) {
+    case HD_WORD_NUMBER: return s->index < k->number_count;
+    case HD_STEP_INDEX: return s->index < k->axes;
+    case HD_STEP_ROUND: return s->index < HD_DTYPE_COUNT;
+    case HD_STEP_REDUCE: return s->index <= HD_KERNEL_MIN;
+    case HD_STEP_DRAW: return hd_drawn_kind(s->index) <= HD_DRAWN_NORMAL && hd_drawn_axis(s->index) < k->axes;
+    default: return true;
+    }
+}
+
 hd_error hd_kernel_verify(const hd_kernel *k) {
     const char *why = NULL;
     int at = 0;
     if (k->axes > HD_KERNEL_AXES || k->kept > k->axes || k->lanes >= (k->axes ? k->axes : 1)) why = "its axes";
+    if (why == NULL && !buffers_fit(k)) why = "its buffers";
     for (int i = 0; i < k->count && why == NULL; ++i) {
         const hd_step *s = &k->steps[i];
+        if (s->word >= HD_STEP_COUNT) why = "its word";
         const int arity = s->word < HD_WORD_INPUT                               ? hd_words[s->word].arity
                           : s->word >= HD_STEP_CAST && s->word <= HD_STEP_STORE ? 1
                           : s->word == HD_STEP_DRAW                             ? 3
@@ -365,10 +390,9 @@ hd_error hd_kernel_verify(const hd_kernel *k) {
         for (int j = 0; j < 3 && why == NULL; ++j) {
             if (s->operand[j] >= i || s->operand[j] < -1 || (j < arity && s->operand[j] < 0)) why = "an operand";
         }
-        if (why == NULL && s->word >= HD_STEP_COUNT) why = "its word";
         if (why == NULL && (s->word == HD_STEP_LOAD || s->word == HD_STEP_STORE) && s->index >= k->buffer_count)
             why = "its buffer";
-        if (why == NULL && s->word == HD_STEP_DRAW && hd_drawn_axis(s->index) >= k->axes) why = "its axis";
+        if (why == NULL && !numbers_fit(k, s)) why = "its numbers";
         if (why == NULL && !types_fit(k, s)) why = "its type";
         if (why == NULL && s->word == HD_STEP_STORE && k->steps[s->operand[0]].depth > s->depth) why = "its place";
     }
@@ -394,6 +418,37 @@ size_t hd_kernel_bytes(const hd_kernel *k, void *out, size_t capacity) {
     memcpy((char *)out + head, k->buffers, buffers);
     memcpy((char *)out + head + buffers, k->steps, steps);
     return all;
+}
+
+hd_error hd_kernel_from_bytes(hd_kernel *k, const void *bytes, size_t count) {
+    uint16_t numbers[8];
+    hd_kernel_init(k, 0, 0);
+    if (count < sizeof numbers) return hd_fail(HD_ERROR_INTERNAL, "a kernel of %zu bytes", count);
+    memcpy(numbers, bytes, sizeof numbers);
+    const size_t buffers = (size_t)numbers[5] * sizeof *k->buffers, front = sizeof numbers + buffers;
+    if (numbers[0] > HD_KERNEL_AXES || numbers[1] > HD_KERNEL_AXES || numbers[5] > HD_KERNEL_BUFFERS || count < front ||
+        (count - front) % sizeof *k->steps != 0 || (count - front) / sizeof *k->steps > INT32_MAX)
+        return hd_fail(HD_ERROR_INTERNAL, "a kernel of %d axes and %d buffers in %zu bytes", numbers[0], numbers[5],
+                       count);
+    const size_t steps = (count - front) / sizeof *k->steps;
+    hd_kernel_init(k, numbers[0], numbers[1]);
+    k->lanes = (uint8_t)numbers[2];
+    k->stages = (uint8_t)(numbers[2] >> 8);
+    k->width = numbers[3];
+    k->slots = numbers[4];
+    k->buffer_count = numbers[5];
+    k->number_count = numbers[6];
+    for (size_t i = 0; i < numbers[5]; ++i) { /* a truth value that is neither would be undefined */
+        const unsigned char *b = (const unsigned char *)bytes + sizeof numbers + i * sizeof *k->buffers;
+        if (b[offsetof(hd_kernel_buffer, written)] > 1)
+            return hd_fail(HD_ERROR_INTERNAL, "buffer %zu of a kernel is damaged", i);
+    }
+    memcpy(k->buffers, (const char *)bytes + sizeof numbers, buffers);
+    k->steps = hd_array_resize(NULL, (steps + 1) * sizeof *k->steps);
+    if (k->steps == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for a kernel of %zu steps", steps);
+    memcpy(k->steps, (const char *)bytes + front, count - front);
+    k->count = k->capacity = (int)steps;
+    return hd_kernel_verify(k);
 }
 
 #define APPEND(...)                                                                                                    \

@@ -103,6 +103,8 @@ hd_error hd_kernel_verify(const hd_kernel *k);
 
 /* Equal kernels have equal bytes: what a cache is keyed by. Length as snprintf. */
 size_t hd_kernel_bytes(const hd_kernel *k, void *out, size_t capacity);
+/* A kernel from its bytes, which may come from anywhere: it is verified. Its steps are from hd_array_resize. */
+hd_error hd_kernel_from_bytes(hd_kernel *k, const void *bytes, size_t count);
 /* For people: one line per buffer and step. Length as snprintf. */
 size_t hd_kernel_print(const hd_kernel *k, char *out, size_t capacity);
 

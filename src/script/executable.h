@@ -7,7 +7,7 @@
 /* What it took to make native code. */
 typedef struct hd_code_figures {
     int kernels, from_memory, from_disk, compiled;
-    int64_t load_nanoseconds;    /* loading LLVM itself, once in a process */
+    int64_t load_nanoseconds;    /* opening LLVM itself, in its processes */
     int64_t compile_nanoseconds; /* rendering and compiling */
     int64_t link_nanoseconds;    /* placing code, reading the disk cache */
 } hd_code_figures;

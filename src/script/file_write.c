@@ -20,6 +20,7 @@
 #include <xxhash.h>
 
 enum { CHUNK = 256 << 10 }; /* summed up, and written while it is in the cache */
+enum { MOST_LINKS = 40 };   /* as many as Linux follows */
 
 typedef struct bytes {
     unsigned char *at;
@@ -431,21 +432,50 @@ static hd_error replace(writer *w, const char *path, char *temporary) {
     return status;
 }
 
+/* Where a path leads: behind symbolic links, whether something is there already or not. From hd_array_resize. */
+static hd_error follow_links(const char *path, char **out) {
+    char *at = hd_array_resize(NULL, strlen(path) + 1);
+    if (at == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for a path");
+    strcpy(at, path);
+    for (int links = 0; links < MOST_LINKS; ++links) {
+        char named[PATH_MAX];
+        const ssize_t length = readlink(at, named, sizeof named);
+        if (length < 0 || length == (ssize_t)sizeof named) { /* no link, or one that no system makes */
+            *out = at;
+            return HD_OK;
+        }
+        const char *slash = strrchr(at, '/'); /* what a link names is beside the link, unless it begins at the root */
+        const size_t folder = slash == NULL || named[0] == '/' ? 0 : (size_t)(slash + 1 - at);
+        char *next = hd_array_resize(NULL, folder + (size_t)length + 1);
+        if (next != NULL) {
+            memcpy(next, at, folder);
+            memcpy(next + folder, named, (size_t)length);
+            next[folder + (size_t)length] = '\0';
+        }
+        hd_array_release(at);
+        if (next == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for a path");
+        at = next;
+    }
+    hd_array_release(at);
+    return hd_fail(HD_ERROR_STATE, "cannot be written: %s", strerror(ELOOP));
+}
+
+static hd_error write_file(writer *w, const char *path) {
+    char *target = NULL;
+    HD_TRY(encode(w));
+    lay_out(w);
+    HD_TRY(follow_links(path, &target)); /* a link stays, its target is replaced */
+    char *temporary = hd_array_resize(NULL, strlen(target) + 96);
+    const hd_error status =
+        temporary == NULL ? hd_fail(HD_ERROR_MEMORY, "no memory for a path") : replace(w, target, temporary);
+    hd_array_release(temporary);
+    hd_array_release(target);
+    return status;
+}
+
 hd_error hd_file_write(hd_thread *thread, hd_script *script, const char *path) {
     writer w = {.thread = thread, .script = script, .g = script->graph, .descriptor = -1};
-    char *real = NULL, *temporary = NULL;
-    struct stat link;
-    if (lstat(path, &link) == 0 && S_ISLNK(link.st_mode))
-        real = realpath(path, NULL); /* the link stays, its target is replaced */
-    const char *target = real != NULL ? real : path;
-    hd_error status = encode(&w);
-    if (status == HD_OK) {
-        lay_out(&w);
-        temporary = hd_array_resize(NULL, strlen(target) + 96);
-        status = temporary == NULL ? hd_fail(HD_ERROR_MEMORY, "no memory for a path") : replace(&w, target, temporary);
-    }
-    hd_array_release(temporary);
-    free(real);
+    const hd_error status = write_file(&w, path);
     for (int s = 0; s < HD_FILE_SECTION_COUNT; ++s) hd_array_release(w.sections[s].at);
     release_numbered(&w.strings);
     release_numbered(&w.shapes);

@@ -1,6 +1,7 @@
 /* Scripts: inputs, choices, compiling and running. */
 #include "script/script.h"
 #include "core/device.h"
+#include "core/environment.h"
 #include "core/random.h"
 #include "grad/tape.h"
 #include "graph/builder.h"
@@ -18,9 +19,9 @@ const hd_compiler_interface *hd_compiler_interface_of(hd_compiler compiler) {
 }
 
 hd_error hd_compiler_default(hd_compiler *out) {
-    const char *wish = getenv("HODU_COMPILER");
+    const char *wish = hd_environment("HODU_COMPILER");
     *out = HD_COMPILER_HODU;
-    if (wish == NULL || wish[0] == '\0' || strcmp(wish, "hodu") == 0) return HD_OK;
+    if (wish == NULL || strcmp(wish, "hodu") == 0) return HD_OK;
     *out = HD_COMPILER_XLA;
     if (strcmp(wish, "xla") == 0) return HD_OK;
     return hd_fail(HD_ERROR_VALUE, "HODU_COMPILER is \"%.60s\" in the environment; it can be hodu or xla", wish);

@@ -23,7 +23,8 @@ typedef const hd_pjrt_api *(*get_api)(void);
 static void hide_log(void) {
     static char level[] = "TF_CPP_MIN_LOG_LEVEL=3";
     static char **mine;
-    if (hd_environment_flag("HODU_XLA_LOG", false) || getenv("TF_CPP_MIN_LOG_LEVEL") != NULL || mine != NULL) return;
+    if (hd_environment_flag("HODU_XLA_LOG", false) || hd_environment("TF_CPP_MIN_LOG_LEVEL") != NULL || mine != NULL)
+        return;
     size_t count = 0;
     while (environ != NULL && environ[count] != NULL) count++;
     mine = hd_array_resize(NULL, (count + 2) * sizeof *mine);
@@ -78,6 +79,9 @@ hd_error hd_xla_check(const hd_xla_plugin *p, hd_pjrt_error *error, const char *
 static hd_error open_library(const char *path, const char *remedy, void **library) {
     if (getauxval(AT_BASE) == 0) /* no loader: dlopen would bring a second C library, and crash in it */
         return hd_fail(HD_ERROR_DEVICE, "a statically linked program cannot open XLA's plugin");
+    if (!hd_environment_is_trusted()) /* XLA_FLAGS, for one, names files that XLA writes */
+        return hd_fail(HD_ERROR_DEVICE, "a program that runs with more rights than its caller (set-uid) does not open "
+                                        "XLA's plugin, which reads variables of the caller's environment itself");
     hide_log();
     *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (*library != NULL) return HD_OK;

@@ -4,6 +4,7 @@
 #include "compiler/code.h"
 #include "compiler/hash.h"
 #include "compiler/processor.h"
+#include "core/environment.h"
 #include "core/memory.h"
 
 #include <pthread.h>
@@ -165,7 +166,7 @@ static void read_memory(hd_xla_program *program, hd_pjrt_executable *executable)
 /* ---- the disk cache: what goes wrong here costs a compilation, nothing else -------------------------------------- */
 static char *disk_key(const hd_xla_program *program, size_t *bytes) {
     const hd_xla_client *c = program->device->client;
-    const char *flags = getenv("XLA_FLAGS");
+    const char *flags = hd_environment("XLA_FLAGS");
     char processor[256];
     hd_processor_text(processor, sizeof processor);
     if (flags == NULL) flags = "";

@@ -326,6 +326,43 @@ static void what_was_not_used_for_longest_goes(void **state) {
     }
 }
 
+/* Anybody who may write into the directory could have made what lies where the size is kept. */
+static void the_limit_is_kept_whatever_lies_where_the_size_is(void **state) {
+    (void)state;
+    enum { PIPE, READ_PIPE, FOLDER, FULL_FOLDER, LINK, HARD_LINK, HUGE, KINDS };
+    char size[128], inside[140], other[128];
+    for (int kind = 0; kind < KINDS; ++kind) {
+        begin();
+        setenv("HODU_CACHE_LIMIT", "64K", 1);
+        snprintf(size, sizeof size, "%s/.size", own_cache);
+        snprintf(inside, sizeof inside, "%s/x", size);
+        snprintf(other, sizeof other, "%s/other", own_cache);
+        int reader = -1;
+        rewrite(other, "mine", 4);
+        if (kind == PIPE || kind == READ_PIPE) assert_int_equal(mkfifo(size, 0600), 0);
+        if (kind == READ_PIPE) reader = open(size, O_RDONLY | O_NONBLOCK);
+        if (kind == FOLDER || kind == FULL_FOLDER) assert_int_equal(mkdir(size, 0700), 0);
+        if (kind == FULL_FOLDER) rewrite(inside, "x", 1);
+        if (kind == LINK) assert_int_equal(symlink("other", size), 0);
+        if (kind == HARD_LINK) assert_int_equal(link(other, size), 0);
+        if (kind == HUGE) rewrite(size, "", 0);
+        if (kind == HUGE) assert_int_equal(truncate(size, (off_t)1 << 42), 0);
+        for (int i = 0; i < 100; ++i) {
+            put(i);
+            assert_true(get(i)); /* and comes back */
+            assert_in_range(hd_cache_info().disk_bytes, 1, 64 << 10);
+        }
+        struct stat status;
+        assert_int_equal(stat(other, &status), 0);
+        assert_int_equal(status.st_size, 4);
+        assert_int_equal(lstat(size, &status), 0);
+        assert_true(S_ISREG(status.st_mode) || kind == FULL_FOLDER);
+        if (reader >= 0) close(reader);
+    }
+    begin();
+    unsetenv("HODU_CACHE_LIMIT");
+}
+
 static void what_nobody_finished_is_swept_up(void **state) {
     (void)state;
     begin();
@@ -407,6 +444,7 @@ int main(void) {
                                        test(a_full_disk_leaves_nothing_behind),
                                        test(a_full_file_system_is_silent),
                                        test(what_was_not_used_for_longest_goes),
+                                       test(the_limit_is_kept_whatever_lies_where_the_size_is),
                                        test(what_nobody_finished_is_swept_up),
                                        test(many_processes_share_a_directory),
                                        test(no_memory_is_no_entry)};

@@ -7,6 +7,7 @@
 
 #include "compiler/code.h"
 #include "compiler/random_kernels.h"
+#include "compiler/server.h"
 #include "core/memory.h"
 #include "ops/row_ir.h"
 
@@ -508,8 +509,20 @@ static void several_threads_compile_at_once(void **state) {
     }
 }
 
-static void survives_failing_allocations(void **state) {
-    (void)state;
+/* In LLVM's process, or in this one. */
+static hd_error object_of(const hd_kernel *k, bool here, void **object, size_t *bytes) {
+    const hd_llvm_order order = {.name = "kernel", .most = hd_environment_isa(), .wants_ir = true};
+    hd_llvm_made made;
+    if (!here) return hd_llvm_object(k, "kernel", object, bytes);
+    const hd_error status = hd_llvm_compile(&order, k, &made);
+    *object = made.object;
+    *bytes = made.object_bytes;
+    made.object = NULL;
+    hd_llvm_release(&made);
+    return status;
+}
+
+static void survives_failing_allocations_in(bool here) {
     hd_kernel k = numbered_kernel(2);
     assert_non_null(hd_llvm_target());
     for (int n = 0;; ++n) {
@@ -517,7 +530,7 @@ static void survives_failing_allocations(void **state) {
         size_t bytes = 0;
         hd_code code = {.run = NULL};
         hd_memory_fail_after(n);
-        hd_error status = hd_llvm_object(&k, "kernel", &object, &bytes);
+        hd_error status = object_of(&k, here, &object, &bytes);
         if (status == HD_OK) status = hd_object_load(object, bytes, "kernel", &code);
         const bool reached = hd_memory_attempts() > n;
         hd_memory_fail_after(-1);
@@ -531,6 +544,12 @@ static void survives_failing_allocations(void **state) {
         hd_error_clear();
     }
     hd_kernel_release(&k);
+}
+
+static void survives_failing_allocations(void **state) {
+    (void)state;
+    survives_failing_allocations_in(false);
+    survives_failing_allocations_in(true);
 }
 
 RUN(test(without_the_library_it_says_what_to_do), test(tails_of_every_length), test(every_word_in_every_type),

@@ -146,6 +146,12 @@ static void what_it_refuses_it_names(void **state) {
     f.section[DATA].sh_size = (uint64_t)1 << 60;
     f.section[DATA].sh_type = SHT_NOBITS;
     refused(&f, sizeof f, "kernel", "no kind that a kernel has");
+    for (uint32_t type = SHT_NULL; type < SHT_NUM; ++type) { /* a section that is placed is read, whatever it is */
+        if (type == SHT_NOBITS) continue;
+        f = made_by_hand();
+        f.section[0] = section_of(type, SHF_ALLOC, (uint64_t)1 << 40, 4096, 0, 0);
+        refused(&f, sizeof f, "kernel", "behind its end");
+    }
 }
 
 /* ---- damage ------------------------------------------------------------------------------------------------------ */

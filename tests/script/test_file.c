@@ -690,6 +690,41 @@ static void links_and_permissions_stay(void **state) {
     assert_non_null(run_two(hd_script_load(in_folder("real"))));
 }
 
+static bool is_link(const char *path) {
+    struct stat status;
+    return lstat(path, &status) == 0 && S_ISLNK(status.st_mode);
+}
+
+/* A link whose target is not there yet, through others, up and down folders, and to the root. */
+static void links_to_nothing_stay_too(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_script *s = small_script();
+    assert_int_equal(mkdir(in_folder("below"), 0700), 0);
+    char whole[600];
+    snprintf(whole, sizeof whole, "%s", in_folder("whole.hoduscript"));
+    const char *const links[][3] = {{"new.hoduscript", "one.hoduscript", "new.hoduscript"},
+                                    {"below/two.x", "three.x", "below/two.x"},
+                                    {"../up.x", "below/four.x", "up.x"},
+                                    {whole, "below/five.x", "whole.hoduscript"},
+                                    {"four.x", "below/six.x", "up.x"}};
+    for (int i = 0; i < 5; ++i) {
+        assert_int_equal(symlink(links[i][0], in_folder(links[i][1])), 0);
+        unlink(in_folder(links[i][2]));
+        hd_script_save(s, in_folder(links[i][1]));
+        assert_ok();
+        assert_true(is_link(in_folder(links[i][1])) && !is_link(in_folder(links[i][2])));
+        assert_non_null(hd_script_load(in_folder(links[i][2])));
+    }
+    assert_int_equal(symlink("nowhere/x.x", in_folder("seven.x")), 0);
+    assert_int_equal(symlink("round.x", in_folder("round.x")), 0);
+    hd_script_save(s, in_folder("seven.x"));
+    assert_error(HD_ERROR_STATE, "no new file can be made beside it");
+    hd_script_save(s, in_folder("round.x"));
+    assert_error(HD_ERROR_STATE, "symbolic links");
+    assert_true(is_link(in_folder("seven.x")) && is_link(in_folder("round.x")));
+}
+
 static void every_allocation_may_fail(void **state) {
     (void)state;
     HD_SCOPE;
@@ -791,7 +826,7 @@ RUN(file_test(small_scripts_come_back), file_test(every_elementwise_row_comes_ba
     file_test(a_file_may_go_or_be_replaced), file_test(a_file_that_is_cut_later_is_an_error),
     file_test(clones_read_shared_constants_from_several_threads), file_test(a_full_disk_is_an_error),
     file_test(folders_that_cannot_be_written_are_errors), file_test(only_regular_files_are_touched),
-    file_test(links_and_permissions_stay), file_test(every_allocation_may_fail),
+    file_test(links_and_permissions_stay), file_test(links_to_nothing_stay_too), file_test(every_allocation_may_fail),
     file_test(the_first_file_is_read_for_ever), file_test(the_page_shows_a_file_as_it_is))
 
 #else

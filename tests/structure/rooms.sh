@@ -3,7 +3,7 @@
 #
 # A room may include itself and the rooms before it in this order; rooms on one line do not know each other.
 # Beside those: public headers as <hodu/...> and system headers as <...>, and nothing else. One device does not know
-# another. src/value stands alone.
+# another. src/value stands alone. Only core/environment.c reads the environment.
 set -eu
 cd "$1"
 
@@ -56,7 +56,8 @@ END {
             if (text ~ /^[ \t]*#[ \t]*(include|include_next|import|embed)[ \t"<]/) {
                 sub(/^[ \t]*#[ \t]*[a-z_]+[ \t]*/, "", text)
                 check(text)
-            }
+            } else if (text ~ /(^|[^_a-zA-Z0-9])(secure_)?getenv[ \t]*\(/ && file != "core/environment.c")
+                fail("reads the environment: hd_environment does, for all")
         }
         close(file)
     }

@@ -39,4 +39,7 @@ expect no core/x.c '#include HIDDEN'
 expect no core/x.c '#include "value/v.h"'
 expect no value/x.c '#include "core/a.h"'
 expect no attic/x.c '#include <stdint.h>'
+expect yes core/environment.c 'const char *value = secure_getenv(name);'
+expect no core/x.c 'const char *home = getenv("HOME");'
+expect no ops/x.c 'if (secure_getenv ("HOME") == NULL) return;'
 exit $failed
