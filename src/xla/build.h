@@ -10,10 +10,29 @@
 #include "xla/emit.h"
 #include "xla/text.h"
 
+/* What XLA's algebraic simplifier would look for in a float. It rewrites (x + c) + d as x + (c + d), (x * c) * d as
+ * x * (c * d), (a / b) / c as a / (b * c), a / c as a * (1 / c), a / sqrt(b) as a * rsqrt(b), a * 2 + b * 2 as
+ * (a + b) * 2, and inf * (x < y) as 0. That takes the low words of double-word arithmetic away, and overflows or
+ * underflows where the program as it was written does not. So the ops below know what an operand is, and put a barrier
+ * between two that such a rule would join. The CPU plugin drops barriers before it fuses: they cost nothing in a run.
+ * Switching the simplifier off (xla_disable_hlo_passes=algsimp) helps as well, but takes all its other rules along. */
+typedef enum hd_hlo_form {
+    HD_HLO_IS_CONSTANT = 1,
+    HD_HLO_IS_SUM = 2,     /* with a constant, or a difference */
+    HD_HLO_IS_PRODUCT = 4, /* with a constant */
+    HD_HLO_IS_QUOTIENT = 8,
+    HD_HLO_IS_ROOT = 16,
+    HD_HLO_IS_SPREAD = 32, /* over more elements */
+    HD_HLO_IS_TRUTH = 64,  /* a bool made a number */
+    HD_HLO_IS_POWER = 128, /* a constant 2^n, and 1 / 2^n is normal */
+    HD_HLO_IS_ANY = HD_HLO_IS_SUM | HD_HLO_IS_PRODUCT | HD_HLO_IS_QUOTIENT | HD_HLO_IS_ROOT | HD_HLO_IS_SPREAD
+} hd_hlo_form;
+
 typedef struct hd_ssa {
     uint32_t id; /* %id */
     hd_dtype dtype;
     hd_shape shape;
+    unsigned form; /* bits of hd_hlo_form */
 } hd_ssa;
 
 /* What was written before, and is not written again: constants of a function, functions of a module. */
@@ -120,7 +139,7 @@ void hd_hlo_say_combine(hd_hlo *e, const char *op, hd_dtype dtype);
 hd_ssa hd_hlo_identity(hd_hlo *e, hd_dtype dtype, const char *op);
 /* Axes that both have first, then those of a, then those of b; NULL, 0: none. */
 hd_ssa hd_hlo_dot(hd_hlo *e, hd_ssa a, hd_ssa b, int batch, int contract_a, int contract_b);
-/* The same value, which XLA computes as it is written: nothing is rewritten across it. */
+/* The same value, which XLA computes as it is written: nothing is rewritten across it. One for each value. */
 hd_ssa hd_hlo_barrier(hd_hlo *e, hd_ssa x);
 /* Elements of flat x at places (i64, each within x): the shape of places. */
 hd_ssa hd_hlo_take(hd_hlo *e, hd_ssa flat, hd_ssa places);

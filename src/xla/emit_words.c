@@ -274,6 +274,7 @@ static hd_ssa called(hd_hlo *e, hd_word word, int type, const hd_ssa *o) {
         say_name(e, word, type, shape);
         for (int i = 0; i < arity; ++i) {
             parameters[i] = hd_hlo_define(e, dtype_of[type], shape);
+            parameters[i].form = HD_HLO_IS_ANY; /* XLA puts the function where it is called */
             hd_hlo_say(e, "%s%v: %t", i > 0 ? ", " : "(", &parameters[i], &parameters[i]);
         }
         hd_hlo_say(e, ") -> %t {\n", &parameters[0]);
@@ -281,10 +282,14 @@ static hd_ssa called(hd_hlo *e, hd_word word, int type, const hd_ssa *o) {
         hd_hlo_say(e, "    return %v : %t\n  }\n", &result, &result);
         hd_hlo_leave(e, &frame);
     }
-    const hd_ssa v = hd_hlo_define(e, dtype_of[type], shape);
+    hd_ssa given[3] = {{0}};
+    for (int i = 0; i < arity; ++i)
+        given[i] = o[i].form & (HD_HLO_IS_CONSTANT | HD_HLO_IS_TRUTH) ? hd_hlo_barrier(e, o[i]) : o[i];
+    hd_ssa v = hd_hlo_define(e, dtype_of[type], shape);
+    v.form = HD_HLO_IS_ANY;
     hd_hlo_say(e, "    %v = func.call ", &v);
     say_name(e, word, type, shape);
-    for (int i = 0; i < arity; ++i) hd_hlo_say(e, "%s%v", i > 0 ? ", " : "(", &o[i]);
+    for (int i = 0; i < arity; ++i) hd_hlo_say(e, "%s%v", i > 0 ? ", " : "(", &given[i]);
     for (int i = 0; i < arity; ++i) hd_hlo_say(e, "%s%t", i > 0 ? ", " : ") : (", &o[i]);
     hd_hlo_say(e, ") -> %t\n", &v);
     return v;
