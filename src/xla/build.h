@@ -118,6 +118,12 @@ hd_ssa hd_hlo_cast(hd_hlo *e, hd_ssa x, hd_dtype dtype);
 /* A word of the vocabulary on operands of one shape; type: a compute type, of the operands. */
 hd_ssa hd_hlo_word(hd_hlo *e, hd_word word, int type, const hd_ssa *operands);
 
+/* The dtype that a compute type is; of conditions: bool. */
+extern const hd_dtype hd_hlo_dtype_of[HD_COMPUTE_COUNT + 1];
+/* The value of a node of a sentence's IR, on inputs and numbers of one shape. */
+hd_ssa hd_hlo_sentence(hd_hlo *e, const hd_ir *ir, int result, const hd_ssa *inputs, const hd_ssa *numbers,
+                       const hd_shape *shape);
+
 /* ---- shape ---- */
 hd_ssa hd_hlo_reshape(hd_hlo *e, hd_ssa x, const hd_shape *shape);
 hd_ssa hd_hlo_transpose(hd_hlo *e, hd_ssa x, const int *order);
