@@ -5,6 +5,7 @@
  * The CPU plugin computes without denormals. Where that shows is in `flushed`, by name; nothing else is excepted.
  * HODU_SEED=n repeats a run, HODU_WORST=1 prints the largest error of each row next to its column. */
 #include "golden/elementwise.h"
+#include "differences.h"
 #include "golden/libm.h"
 #include "run_text.h"
 
@@ -248,4 +249,130 @@ static void the_table_holds_in_f64(void **state) {
     table_holds(HD_F64, "the_table_holds_in_f64");
 }
 
-RUN(test(the_table_holds_in_f32), test(the_table_holds_in_f64))
+/* ---- sums, products and quotients as they are written ------------------------------------------------------------ */
+enum { ROW = 4 };
+typedef struct operands {
+    hd_tensor *x, *y, *one, *mask, *half; /* [2, ROW], [2, ROW], [1, ROW], bool, bf16 */
+} operands;
+
+static void put(hd_builder *b, const char *name, hd_tensor *t) { hd_builder_add_output(b, name, t); }
+static hd_tensor *plus(hd_tensor *t, double c) { return hd_add_scalar(t, c); }
+static hd_tensor *times(hd_tensor *t, double c) { return hd_mul_scalar(t, c); }
+
+/* What XLA's simplifier has a rule for, plainly and with something between the two ops that it would join. */
+static void record_sums(hd_builder *b, const operands *o) {
+    hd_tensor *x = o->x, *sum = plus(x, 1e8);
+    put(b, "(x + c) - c", hd_sub_scalar(sum, 1e8));
+    put(b, "x + c", sum);
+    put(b, "(c - x) + d", plus(hd_neg(hd_sub_scalar(x, 1e8)), -1e8));
+    put(b, "(c - x) + d as one", plus(hd_sub(hd_full_like(x, 1e8), x), -1e8));
+    put(b, "(x + c) reshaped - c", hd_sub_scalar(hd_reshape(sum, HD_SHAPE(2 * ROW)), 1e8));
+    put(b, "(x + c) turned - c", hd_sub_scalar(hd_transpose(sum, 0, 1), 1e8));
+    put(b, "(x + c) sliced - c", hd_sub_scalar(hd_slice(sum, 1, 1, 3, 1), 1e8));
+    put(b, "(one + c) spread - c", hd_sub(hd_broadcast_to(plus(o->one, 1e8), HD_SHAPE(2, ROW)), hd_full_like(x, 1e8)));
+    put(b, "exp(x) + c - c", hd_sub_scalar(plus(hd_exp(hd_clamp(x, -1, 1)), 1e8), 1e8));
+    put(b, "bf16 (x + c) - c", hd_sub_scalar(plus(o->half, 100), 100));
+}
+
+static void record_products(hd_builder *b, const operands *o) {
+    hd_tensor *x = o->x, *y = o->y;
+    put(b, "(x * c) * d", times(times(x, 1e-30), 1e-30));
+    put(b, "(x * c) * d up", times(times(x, 1e30), 1e-30));
+    put(b, "(x * c) * (y * d)", hd_mul(times(x, 1e-30), times(y, 1e30)));
+    put(b, "(x * c) * one", hd_mul(times(x, 1e-30), hd_broadcast_to(o->one, HD_SHAPE(2, ROW))));
+    put(b, "x * 0.5 + y * 0.5", hd_add(times(x, 0.5), times(y, 0.5)));
+    put(b, "x * mask", hd_mul(x, hd_cast(o->mask, HD_F32)));
+    put(b, "sqrt(x) * sqrt(x)", hd_square(hd_sqrt(hd_abs(x))));
+}
+
+static void record_quotients(hd_builder *b, const operands *o) {
+    hd_tensor *x = o->x, *y = o->y, *q = hd_div(x, y);
+    put(b, "(x / y) / y", hd_div(q, y));
+    put(b, "x / (x / y)", hd_div(x, q));
+    put(b, "(x / y) / (y / x)", hd_div(q, hd_div(y, x)));
+    put(b, "x / 3", hd_div_scalar(x, 3));
+    put(b, "(|x| + 1e38) / 2.5e38", hd_div_scalar(plus(hd_abs(x), 1e38), 2.5e38));
+    put(b, "x / 8", hd_div_scalar(x, 8));
+    put(b, "x / one", hd_div(x, o->one));
+    put(b, "x / sqrt(y)", hd_div(x, hd_sqrt(hd_abs(y))));
+    put(b, "mask / one", hd_div(hd_cast(o->mask, HD_F32), o->one));
+    put(b, "f32 of bf16 of x", hd_cast(hd_cast(x, HD_BF16), HD_F32));
+}
+
+static hd_script *script_of_orders(void) {
+    hd_builder *b = hd_builder_new("orders");
+    hd_builder_start(b);
+    const operands o = {hd_input("x", HD_SHAPE(2, ROW), HD_F32), hd_input("y", HD_SHAPE(2, ROW), HD_F32),
+                        hd_input("one", HD_SHAPE(1, ROW), HD_F32), hd_input("mask", HD_SHAPE(2, ROW), HD_BOOL),
+                        hd_input("half", HD_SHAPE(2, ROW), HD_BF16)};
+    record_sums(b, &o);
+    record_products(b, &o);
+    record_quotients(b, &o);
+    hd_builder_end(b);
+    return hd_builder_build(b);
+}
+
+static void what_is_written_is_computed(void **state) {
+    (void)state;
+    if (!plugin_ready()) skip();
+    HD_SCOPE;
+    hd_script *s = script_of_orders();
+    hd_tensor *x = HD_TENSOR_F32(HD_SHAPE(2, ROW), 1, 1e-20f, 1e38f, 3e38f, 0.1f, 7.7f, INFINITY, -1.2345678f);
+    hd_script_set_input(s, "x", x);
+    hd_script_set_input(s, "y", HD_TENSOR_F32(HD_SHAPE(2, ROW), 3, 1e-20f, 8e37f, 8e37f, 0.3f, 49, 2, 1e-19f));
+    hd_script_set_input(s, "one", HD_TENSOR_F32(HD_SHAPE(1, ROW), 3, 1.7f, 2e38f, 49));
+    hd_script_set_input(s, "mask", hd_cast(HD_TENSOR_F32(HD_SHAPE(2, ROW), 1, 0, 0, 0, 1, 1, 0, 1), HD_BOOL));
+    hd_script_set_input(s, "half", hd_cast(hd_clamp(x, -100, 100), HD_BF16));
+    for (int level = 0; level < 2; ++level) {
+        hd_script_set_optimization_level(s, level == 0 ? HD_O0 : HD_O1);
+        hd_script_set_compiler(s, HD_COMPILER_HODU);
+        hd_outputs *expected = hd_script_run(s);
+        hd_script_set_compiler(s, HD_COMPILER_XLA);
+        hd_outputs *got = hd_script_run(s);
+        assert_ok();
+        for (int i = 0; i < hd_outputs_count(got); ++i) {
+            const double exact = strncmp(hd_outputs_name(got, i), "exp", 3) == 0 ? 1e-6 : 0;
+            const char *why = difference_within(hd_outputs_at(got, i), hd_outputs_at(expected, i), exact);
+            if (why[0] != '\0') fail_msg("%s at O%d: %s", hd_outputs_name(got, i), level, why);
+        }
+    }
+}
+
+/* Programs of several words that were far off: double words that lost the lower one, and steps through a denormal. */
+static void results_that_were_far_off(void **state) {
+    (void)state;
+    if (!plugin_ready()) skip();
+    HD_SCOPE;
+    static const float a[] = {0.7f, 0.7003736f, 1.3366214f, 1.00847018f},
+                       b[] = {100, -246.89752f, -98.5824203f, -8965.546875f},
+                       x[] = {1e38f, 2.37e38f, 3.4e38f, -89.755165f};
+    hd_builder *builder = hd_builder_new("far");
+    hd_builder_start(builder);
+    hd_tensor *in[3];
+    for (int i = 0; i < 3; ++i) in[i] = hd_input((const char *[]){"a", "b", "x"}[i], HD_SHAPE(4), HD_F32);
+    put(builder, "pow", hd_pow(in[0], in[1]));
+    put(builder, "log1p", hd_log1p(hd_abs(in[2])));
+    put(builder, "asinh", hd_asinh(in[2]));
+    put(builder, "silu", hd_silu(in[2]));
+    hd_builder_end(builder);
+    hd_script *s = hd_builder_build(builder);
+    for (int i = 0; i < 3; ++i)
+        hd_script_set_input(s, (const char *[]){"a", "b", "x"}[i],
+                            hd_from_data((const float *[]){a, b, x}[i], HD_SHAPE(4), HD_F32));
+    hd_script_set_compiler(s, HD_COMPILER_XLA);
+    hd_outputs *o = hd_script_run(s);
+    assert_ok();
+    for (int i = 0; i < 4; ++i) {
+        const double v = (double)x[i], want[4] = {pow((double)a[i], (double)b[i]), log1p(fabs(v)), asinh(v),
+                                                  v < 0 ? v / (1 + exp(-v)) : v};
+        static const int ids[4] = {HD_OP_pow, HD_OP_log1p, HD_OP_asinh, HD_OP_silu};
+        for (int k = 0; k < 4; ++k) {
+            const double got = (double)hd_data_f32(hd_outputs_at(o, k))[i];
+            if (!within(got, want[k], (double)hd_rows[ids[k]].ulp, 0, 0, 24))
+                fail_msg("%s %d: %.9g, expected %.9g", row_name(ids[k]), i, got, want[k]);
+        }
+    }
+}
+
+RUN(test(the_table_holds_in_f32), test(the_table_holds_in_f64), test(what_is_written_is_computed),
+    test(results_that_were_far_off))
