@@ -249,6 +249,30 @@ static void the_table_holds_in_f64(void **state) {
     table_holds(HD_F64, "the_table_holds_in_f64");
 }
 
+/* Everything that is excepted here is in the guide. */
+static void the_guide_lists_what_is_flushed(void **state) {
+    (void)state;
+    static const char *const guides[2] = {"docs/guide/xla.md", "docs/guide/ko/xla.md"};
+    for (int g = 0; g < 2; ++g) {
+        static char text[100000];
+        char path[1024];
+        snprintf(path, sizeof path, "%.*s/%s", (int)(sizeof HODU_TEST_DATA - sizeof "/tests/data"), HODU_TEST_DATA,
+                 guides[g]);
+        FILE *file = fopen(path, "r");
+        if (file == NULL) fail_msg("cannot open %s", path);
+        text[fread(text, 1, sizeof text - 1, file)] = '\0';
+        fclose(file);
+        for (size_t i = 0; i < sizeof flushed / sizeof flushed[0]; ++i) {
+            char list[4096] = "";
+            for (int k = 0; k < flushed[i].count; ++k)
+                snprintf(list + strlen(list), sizeof list - strlen(list), "%s`%s`", k > 0 ? ", " : "",
+                         row_name(flushed[i].ids[k]));
+            for (char *at = text; (at = strchr(at, '\n')) != NULL;) *at = ' ';
+            if (strstr(text, list) == NULL) fail_msg("%s does not have the list\n%s", guides[g], list);
+        }
+    }
+}
+
 /* ---- sums, products and quotients as they are written ------------------------------------------------------------ */
 enum { ROW = 4 };
 typedef struct operands {
@@ -374,5 +398,5 @@ static void results_that_were_far_off(void **state) {
     }
 }
 
-RUN(test(the_table_holds_in_f32), test(the_table_holds_in_f64), test(what_is_written_is_computed),
-    test(results_that_were_far_off))
+RUN(test(the_guide_lists_what_is_flushed), test(the_table_holds_in_f32), test(the_table_holds_in_f64),
+    test(what_is_written_is_computed), test(results_that_were_far_off))
