@@ -13,9 +13,13 @@
 /* What XLA's algebraic simplifier would look for in a float. It rewrites (x + c) + d as x + (c + d), (x * c) * d as
  * x * (c * d), (a / b) / c as a / (b * c), a / c as a * (1 / c), a / sqrt(b) as a * rsqrt(b), a * 2 + b * 2 as
  * (a + b) * 2, and inf * (x < y) as 0. That takes the low words of double-word arithmetic away, and overflows or
- * underflows where the program as it was written does not. So the ops below know what an operand is, and put a barrier
- * between two that such a rule would join. The CPU plugin drops barriers before it fuses: they cost nothing in a run.
- * Switching the simplifier off (xla_disable_hlo_passes=algsimp) helps as well, but takes all its other rules along. */
+ * underflows where the program as it was written does not. So the ops below know what an operand is, and veil one of
+ * two that such a rule would join.
+ *
+ * A veil is bits(x) | bits(x) >> all of them: nothing that the simplifier knows, but LLVM finds that it is x, so that a
+ * run costs nothing. An optimization_barrier does it too, but plugins differ in when they drop those: that of
+ * scripts/get-xla before it fuses, others after, and then a barrier tears kernels apart. Switching the simplifier off
+ * (xla_disable_hlo_passes=algsimp) helps as well, but takes all its other rules along. */
 typedef enum hd_hlo_form {
     HD_HLO_IS_CONSTANT = 1,
     HD_HLO_IS_SUM = 2,     /* with a constant, or a difference */
@@ -80,6 +84,8 @@ const char *hd_hlo_dtype(hd_dtype dtype);
 void hd_hlo_known_release(hd_hlo_known *k);
 /* The id noted for a key; *is_new: it was not known, and gets `id`. */
 uint32_t hd_hlo_known_find(hd_hlo *e, hd_hlo_known *k, const hd_hlo_key *key, uint32_t id, bool *is_new);
+/* Of a key that is known. */
+void hd_hlo_known_change(hd_hlo_known *k, const hd_hlo_key *key, uint32_t id);
 /* A private function: what is written between these goes there. */
 typedef struct hd_hlo_frame {
     hd_hlo_function function, *outer;
@@ -118,6 +124,9 @@ hd_ssa hd_hlo_cast(hd_hlo *e, hd_ssa x, hd_dtype dtype);
 /* A word of the vocabulary on operands of one shape; type: a compute type, of the operands. */
 hd_ssa hd_hlo_word(hd_hlo *e, hd_word word, int type, const hd_ssa *operands);
 
+/* x, which XLA's simplifier does not recognise any more; by: of the same dtype and shape, x itself, or for a constant
+ * x something that is none. */
+hd_ssa hd_hlo_veil(hd_hlo *e, hd_ssa x, hd_ssa by);
 /* The dtype that a compute type is; of conditions: bool. */
 extern const hd_dtype hd_hlo_dtype_of[HD_COMPUTE_COUNT + 1];
 /* The value of a node of a sentence's IR, on inputs and numbers of one shape. */

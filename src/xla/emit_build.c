@@ -131,6 +131,14 @@ uint32_t hd_hlo_known_find(hd_hlo *e, hd_hlo_known *k, const hd_hlo_key *key, ui
     return id;
 }
 
+void hd_hlo_known_change(hd_hlo_known *k, const hd_hlo_key *key, uint32_t id) {
+    for (uint32_t i = k->count; i-- > 0;)
+        if (key_equal(&k->keys[i], key)) {
+            k->ids[i] = id;
+            return;
+        }
+}
+
 void hd_hlo_known_release(hd_hlo_known *k) {
     hd_array_release(k->keys);
     hd_array_release(k->ids);
@@ -243,9 +251,25 @@ hd_ssa hd_hlo_barrier(hd_hlo *e, hd_ssa x) {
     return v;
 }
 
-/* x, behind a barrier when it may be one of these. */
+hd_ssa hd_hlo_veil(hd_hlo *e, hd_ssa x, hd_ssa by) {
+    static const hd_dtype whole[9] = {[1] = HD_U8, [2] = HD_U16, [4] = HD_U32, [8] = HD_U64};
+    const hd_dtype bits = whole[hd_dtype_bytes[x.dtype]];
+    const hd_hlo_key key = {.bits = x.id | (uint64_t)by.id << 32, .kind = 2, .dtype = x.dtype, .shape = x.shape};
+    bool is_new;
+    hd_ssa v = {.dtype = x.dtype, .shape = x.shape};
+    v.id = hd_hlo_known_find(e, &e->into->numbers, &key, e->into->next, &is_new);
+    if (!is_new) return v;
+    e->into->next++;
+    const hd_ssa width = hd_hlo_integer(e, bits, &x.shape, 8 * hd_dtype_bytes[x.dtype]),
+                 none = hd_hlo_binary(e, "shift_right_logical", hd_hlo_bitcast(e, by, bits), width),
+                 same = hd_hlo_binary(e, "or", hd_hlo_bitcast(e, x, bits), none);
+    hd_hlo_say(e, "    %v = stablehlo.bitcast_convert %v : (%t) -> %t\n", &v, &same, &same, &v);
+    return v;
+}
+
+/* x, veiled when it may be one of these. */
 static hd_ssa apart(hd_hlo *e, hd_ssa x, unsigned forms) {
-    return hd_dtype_is_float(x.dtype) && (x.form & forms) != 0 ? hd_hlo_barrier(e, x) : x;
+    return hd_dtype_is_float(x.dtype) && (x.form & forms) != 0 ? hd_hlo_veil(e, x, x) : x;
 }
 
 /* Constants only give a constant. */
@@ -294,7 +318,10 @@ hd_ssa hd_hlo_multiply(hd_hlo *e, hd_ssa a, hd_ssa b) {
 
 hd_ssa hd_hlo_divide(hd_hlo *e, hd_ssa a, hd_ssa b) {
     a = apart(e, a, HD_HLO_IS_QUOTIENT);
-    if (!(b.form & HD_HLO_IS_POWER)) b = apart(e, b, HD_HLO_IS_ANY | HD_HLO_IS_CONSTANT);
+    if (!(b.form & HD_HLO_IS_CONSTANT))
+        b = apart(e, b, HD_HLO_IS_ANY);
+    else if (!(b.form & HD_HLO_IS_POWER) && hd_dtype_is_float(b.dtype))
+        b = hd_hlo_veil(e, b, a);
     hd_ssa v = hd_hlo_binary(e, "divide", a, b);
     if (v.form == 0) v.form = HD_HLO_IS_QUOTIENT | (b.form & HD_HLO_IS_POWER ? HD_HLO_IS_PRODUCT : 0);
     return v;

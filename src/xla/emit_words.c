@@ -268,13 +268,20 @@ static void say_name(hd_hlo *e, hd_word word, int type, const hd_shape *shape) {
     for (int i = 0; i < shape->rank; ++i) hd_hlo_say(e, "%s%d", i > 0 ? "x" : "_", shape->size[i]);
 }
 
+/* What a function is given is no constant to it, nor a bool made a number: it is written for anything. */
+static hd_ssa as_given(hd_hlo *e, hd_ssa x, hd_ssa other) {
+    if (x.form & HD_HLO_IS_CONSTANT)
+        return other.form & HD_HLO_IS_CONSTANT ? hd_hlo_barrier(e, x) : hd_hlo_veil(e, x, other);
+    return x.form & HD_HLO_IS_TRUTH ? hd_hlo_veil(e, x, x) : x;
+}
+
 /* A call of a program's function, which is written when it is needed for the first time. */
 static hd_ssa called(hd_hlo *e, hd_word word, int type, const hd_ssa *o) {
     const int arity = hd_words[word].arity;
     const hd_shape *shape = &o[0].shape;
     const hd_hlo_key key = {.kind = (uint32_t)word, .dtype = (uint32_t)hd_hlo_dtype_of[type], .shape = *shape};
     bool is_new;
-    hd_hlo_known_find(e, &e->written, &key, 0, &is_new);
+    uint32_t form = hd_hlo_known_find(e, &e->written, &key, 0, &is_new); /* of its result */
     if (is_new && e->status == HD_OK) {
         hd_hlo_frame frame;
         hd_ssa parameters[3] = {{0}};
@@ -290,12 +297,13 @@ static hd_ssa called(hd_hlo *e, hd_word word, int type, const hd_ssa *o) {
         const hd_ssa result = program(e, word, type, parameters, shape);
         hd_hlo_say(e, "    return %v : %t\n  }\n", &result, &result);
         hd_hlo_leave(e, &frame);
+        form = result.form;
+        hd_hlo_known_change(&e->written, &key, form);
     }
     hd_ssa given[3] = {{0}};
-    for (int i = 0; i < arity; ++i)
-        given[i] = o[i].form & (HD_HLO_IS_CONSTANT | HD_HLO_IS_TRUTH) ? hd_hlo_barrier(e, o[i]) : o[i];
+    for (int i = 0; i < arity; ++i) given[i] = as_given(e, o[i], o[arity - 1 - i]);
     hd_ssa v = hd_hlo_define(e, hd_hlo_dtype_of[type], shape);
-    v.form = HD_HLO_IS_ANY;
+    v.form = form;
     hd_hlo_say(e, "    %v = func.call ", &v);
     say_name(e, word, type, shape);
     for (int i = 0; i < arity; ++i) hd_hlo_say(e, "%s%v", i > 0 ? ", " : "(", &given[i]);
