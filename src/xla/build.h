@@ -10,10 +10,33 @@
 #include "xla/emit.h"
 #include "xla/text.h"
 
+/* What XLA's algebraic simplifier would look for in a float. It rewrites (x + c) + d as x + (c + d), (x * c) * d as
+ * x * (c * d), (a / b) / c as a / (b * c), a / c as a * (1 / c), a / sqrt(b) as a * rsqrt(b), a * 2 + b * 2 as
+ * (a + b) * 2, and inf * (x < y) as 0. That takes the low words of double-word arithmetic away, and overflows or
+ * underflows where the program as it was written does not. So the ops below know what an operand is, and veil one of
+ * two that such a rule would join.
+ *
+ * A veil is bits(x) | bits(x) >> all of them: nothing that the simplifier knows, but LLVM finds that it is x, so that a
+ * run costs nothing. An optimization_barrier does it too, but plugins differ in when they drop those: that of
+ * scripts/get-xla before it fuses, others after, and then a barrier tears kernels apart. Switching the simplifier off
+ * (xla_disable_hlo_passes=algsimp) helps as well, but takes all its other rules along. */
+typedef enum hd_hlo_form {
+    HD_HLO_IS_CONSTANT = 1,
+    HD_HLO_IS_SUM = 2,     /* with a constant, or a difference */
+    HD_HLO_IS_PRODUCT = 4, /* with a constant */
+    HD_HLO_IS_QUOTIENT = 8,
+    HD_HLO_IS_ROOT = 16,
+    HD_HLO_IS_SPREAD = 32, /* over more elements */
+    HD_HLO_IS_TRUTH = 64,  /* a bool made a number */
+    HD_HLO_IS_POWER = 128, /* a constant 2^n, and 1 / 2^n is normal */
+    HD_HLO_IS_ANY = HD_HLO_IS_SUM | HD_HLO_IS_PRODUCT | HD_HLO_IS_QUOTIENT | HD_HLO_IS_ROOT | HD_HLO_IS_SPREAD
+} hd_hlo_form;
+
 typedef struct hd_ssa {
     uint32_t id; /* %id */
     hd_dtype dtype;
     hd_shape shape;
+    unsigned form; /* bits of hd_hlo_form */
 } hd_ssa;
 
 /* What was written before, and is not written again: constants of a function, functions of a module. */
@@ -61,6 +84,8 @@ const char *hd_hlo_dtype(hd_dtype dtype);
 void hd_hlo_known_release(hd_hlo_known *k);
 /* The id noted for a key; *is_new: it was not known, and gets `id`. */
 uint32_t hd_hlo_known_find(hd_hlo *e, hd_hlo_known *k, const hd_hlo_key *key, uint32_t id, bool *is_new);
+/* Of a key that is known. */
+void hd_hlo_known_change(hd_hlo_known *k, const hd_hlo_key *key, uint32_t id);
 /* A private function: what is written between these goes there. */
 typedef struct hd_hlo_frame {
     hd_hlo_function function, *outer;
@@ -99,6 +124,15 @@ hd_ssa hd_hlo_cast(hd_hlo *e, hd_ssa x, hd_dtype dtype);
 /* A word of the vocabulary on operands of one shape; type: a compute type, of the operands. */
 hd_ssa hd_hlo_word(hd_hlo *e, hd_word word, int type, const hd_ssa *operands);
 
+/* x, which XLA's simplifier does not recognise any more; by: of the same dtype and shape, x itself, or for a constant
+ * x something that is none. */
+hd_ssa hd_hlo_veil(hd_hlo *e, hd_ssa x, hd_ssa by);
+/* The dtype that a compute type is; of conditions: bool. */
+extern const hd_dtype hd_hlo_dtype_of[HD_COMPUTE_COUNT + 1];
+/* The value of a node of a sentence's IR, on inputs and numbers of one shape. */
+hd_ssa hd_hlo_sentence(hd_hlo *e, const hd_ir *ir, int result, const hd_ssa *inputs, const hd_ssa *numbers,
+                       const hd_shape *shape);
+
 /* ---- shape ---- */
 hd_ssa hd_hlo_reshape(hd_hlo *e, hd_ssa x, const hd_shape *shape);
 hd_ssa hd_hlo_transpose(hd_hlo *e, hd_ssa x, const int *order);
@@ -120,7 +154,7 @@ void hd_hlo_say_combine(hd_hlo *e, const char *op, hd_dtype dtype);
 hd_ssa hd_hlo_identity(hd_hlo *e, hd_dtype dtype, const char *op);
 /* Axes that both have first, then those of a, then those of b; NULL, 0: none. */
 hd_ssa hd_hlo_dot(hd_hlo *e, hd_ssa a, hd_ssa b, int batch, int contract_a, int contract_b);
-/* The same value, which XLA computes as it is written: nothing is rewritten across it. */
+/* The same value, which XLA computes as it is written: nothing is rewritten across it. One for each value. */
 hd_ssa hd_hlo_barrier(hd_hlo *e, hd_ssa x);
 /* Elements of flat x at places (i64, each within x): the shape of places. */
 hd_ssa hd_hlo_take(hd_hlo *e, hd_ssa flat, hd_ssa places);

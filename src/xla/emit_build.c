@@ -131,6 +131,14 @@ uint32_t hd_hlo_known_find(hd_hlo *e, hd_hlo_known *k, const hd_hlo_key *key, ui
     return id;
 }
 
+void hd_hlo_known_change(hd_hlo_known *k, const hd_hlo_key *key, uint32_t id) {
+    for (uint32_t i = k->count; i-- > 0;)
+        if (key_equal(&k->keys[i], key)) {
+            k->ids[i] = id;
+            return;
+        }
+}
+
 void hd_hlo_known_release(hd_hlo_known *k) {
     hd_array_release(k->keys);
     hd_array_release(k->ids);
@@ -159,10 +167,18 @@ static void say_element(hd_hlo *e, hd_dtype dtype, uint64_t bits) {
     }
 }
 
+static unsigned constant_form(hd_dtype dtype, uint64_t bits) {
+    if (!hd_dtype_is_float(dtype)) return HD_HLO_IS_CONSTANT;
+    int exponent = 0;
+    const double value = hd_element_to_f64(&bits, dtype), limit = dtype == HD_F64 ? 0x1p1000 : 0x1p100;
+    const bool power = fabs(frexp(value, &exponent)) == 0.5 && fabs(value) < limit && fabs(value) > 1 / limit;
+    return HD_HLO_IS_CONSTANT | (power ? HD_HLO_IS_POWER : 0);
+}
+
 hd_ssa hd_hlo_bits(hd_hlo *e, hd_dtype dtype, const hd_shape *shape, uint64_t bits) {
     hd_hlo_key key = {.bits = bits, .dtype = dtype, .shape = *shape};
     bool is_new;
-    hd_ssa v = {.dtype = dtype, .shape = *shape};
+    hd_ssa v = {.dtype = dtype, .shape = *shape, .form = constant_form(dtype, bits)};
     if (shape->rank == 0) {
         v.id = hd_hlo_known_find(e, &e->into->numbers, &key, e->into->next, &is_new);
         if (!is_new) return v;
@@ -213,6 +229,7 @@ hd_ssa hd_hlo_table(hd_hlo *e, hd_dtype dtype, const hd_shape *shape, const void
         hd_text_string(t, "\"");
     }
     hd_hlo_say(e, "> : %t\n", &v);
+    v.form = HD_HLO_IS_CONSTANT;
     return hd_hlo_reshape(e, v, shape);
 }
 
@@ -223,27 +240,99 @@ hd_ssa hd_hlo_iota(hd_hlo *e, hd_dtype dtype, const hd_shape *shape, int axis) {
 }
 
 /* ---- element by element ------------------------------------------------------------------------------------------ */
+hd_ssa hd_hlo_barrier(hd_hlo *e, hd_ssa x) {
+    const hd_hlo_key key = {.bits = x.id, .kind = 1, .dtype = x.dtype, .shape = x.shape};
+    bool is_new;
+    hd_ssa v = {.dtype = x.dtype, .shape = x.shape};
+    v.id = hd_hlo_known_find(e, &e->into->numbers, &key, e->into->next, &is_new);
+    if (!is_new) return v;
+    e->into->next++;
+    hd_hlo_say(e, "    %v = stablehlo.optimization_barrier %v : %t\n", &v, &x, &v);
+    return v;
+}
+
+hd_ssa hd_hlo_veil(hd_hlo *e, hd_ssa x, hd_ssa by) {
+    static const hd_dtype whole[9] = {[1] = HD_U8, [2] = HD_U16, [4] = HD_U32, [8] = HD_U64};
+    const hd_dtype bits = whole[hd_dtype_bytes[x.dtype]];
+    const hd_hlo_key key = {.bits = x.id | (uint64_t)by.id << 32, .kind = 2, .dtype = x.dtype, .shape = x.shape};
+    bool is_new;
+    hd_ssa v = {.dtype = x.dtype, .shape = x.shape};
+    v.id = hd_hlo_known_find(e, &e->into->numbers, &key, e->into->next, &is_new);
+    if (!is_new) return v;
+    e->into->next++;
+    const hd_ssa width = hd_hlo_integer(e, bits, &x.shape, 8 * hd_dtype_bytes[x.dtype]),
+                 none = hd_hlo_binary(e, "shift_right_logical", hd_hlo_bitcast(e, by, bits), width),
+                 same = hd_hlo_binary(e, "or", hd_hlo_bitcast(e, x, bits), none);
+    hd_hlo_say(e, "    %v = stablehlo.bitcast_convert %v : (%t) -> %t\n", &v, &same, &same, &v);
+    return v;
+}
+
+/* x, veiled when it may be one of these. */
+static hd_ssa apart(hd_hlo *e, hd_ssa x, unsigned forms) {
+    return hd_dtype_is_float(x.dtype) && (x.form & forms) != 0 ? hd_hlo_veil(e, x, x) : x;
+}
+
+/* Constants only give a constant. */
+static unsigned folded(unsigned a, unsigned b) { return a & b & HD_HLO_IS_CONSTANT; }
+
 hd_ssa hd_hlo_unary(hd_hlo *e, const char *op, hd_ssa x) {
-    const hd_ssa v = hd_hlo_define(e, x.dtype, &x.shape);
+    hd_ssa v = hd_hlo_define(e, x.dtype, &x.shape);
+    v.form = folded(x.form, x.form);
+    if (strcmp(op, "sqrt") == 0) v.form |= HD_HLO_IS_ROOT;
     hd_hlo_say(e, "    %v = stablehlo.%s %v : %t\n", &v, op, &x, &v);
     return v;
 }
 
 hd_ssa hd_hlo_binary(hd_hlo *e, const char *op, hd_ssa a, hd_ssa b) {
-    const hd_ssa v = hd_hlo_define(e, a.dtype, &a.shape);
+    hd_ssa v = hd_hlo_define(e, a.dtype, &a.shape);
+    v.form = folded(a.form, b.form);
     hd_hlo_say(e, "    %v = stablehlo.%s %v, %v : %t\n", &v, op, &a, &b, &v);
     return v;
 }
-hd_ssa hd_hlo_add(hd_hlo *e, hd_ssa a, hd_ssa b) { return hd_hlo_binary(e, "add", a, b); }
-hd_ssa hd_hlo_subtract(hd_hlo *e, hd_ssa a, hd_ssa b) { return hd_hlo_binary(e, "subtract", a, b); }
-hd_ssa hd_hlo_multiply(hd_hlo *e, hd_ssa a, hd_ssa b) { return hd_hlo_binary(e, "multiply", a, b); }
-hd_ssa hd_hlo_divide(hd_hlo *e, hd_ssa a, hd_ssa b) { return hd_hlo_binary(e, "divide", a, b); }
+
+/* What a op b is to XLA when one of the two is a constant. */
+static hd_ssa with_constant(hd_hlo *e, const char *op, hd_ssa a, hd_ssa b, unsigned form) {
+    hd_ssa v = hd_hlo_binary(e, op, a, b);
+    if (v.form == 0 && ((a.form | b.form) & HD_HLO_IS_CONSTANT) != 0) v.form = form;
+    return v;
+}
+
+hd_ssa hd_hlo_add(hd_hlo *e, hd_ssa a, hd_ssa b) {
+    if (a.form & HD_HLO_IS_CONSTANT) b = apart(e, b, HD_HLO_IS_SUM);
+    if (b.form & HD_HLO_IS_CONSTANT) a = apart(e, a, HD_HLO_IS_SUM);
+    return with_constant(e, "add", apart(e, a, b.form & HD_HLO_IS_PRODUCT), b, HD_HLO_IS_SUM);
+}
+
+hd_ssa hd_hlo_subtract(hd_hlo *e, hd_ssa a, hd_ssa b) {
+    if (b.form & HD_HLO_IS_CONSTANT) a = apart(e, a, HD_HLO_IS_SUM);
+    return with_constant(e, "subtract", a, b, HD_HLO_IS_SUM);
+}
+
+hd_ssa hd_hlo_multiply(hd_hlo *e, hd_ssa a, hd_ssa b) {
+    const unsigned joins = HD_HLO_IS_CONSTANT | HD_HLO_IS_PRODUCT | HD_HLO_IS_SPREAD;
+    const hd_ssa first = apart(e, a,
+                               HD_HLO_IS_TRUTH | (b.form & joins ? HD_HLO_IS_PRODUCT : 0) | (b.form & HD_HLO_IS_ROOT)),
+                 second = apart(e, b, HD_HLO_IS_TRUTH | (first.form & joins ? HD_HLO_IS_PRODUCT : 0));
+    return with_constant(e, "multiply", first, second, HD_HLO_IS_PRODUCT);
+}
+
+hd_ssa hd_hlo_divide(hd_hlo *e, hd_ssa a, hd_ssa b) {
+    a = apart(e, a, HD_HLO_IS_QUOTIENT);
+    if (!(b.form & HD_HLO_IS_CONSTANT))
+        b = apart(e, b, HD_HLO_IS_ANY);
+    else if (!(b.form & HD_HLO_IS_POWER) && hd_dtype_is_float(b.dtype))
+        b = hd_hlo_veil(e, b, a);
+    hd_ssa v = hd_hlo_binary(e, "divide", a, b);
+    if (v.form == 0) v.form = HD_HLO_IS_QUOTIENT | (b.form & HD_HLO_IS_POWER ? HD_HLO_IS_PRODUCT : 0);
+    return v;
+}
 hd_ssa hd_hlo_both(hd_hlo *e, hd_ssa a, hd_ssa b) { return hd_hlo_binary(e, "and", a, b); }
 hd_ssa hd_hlo_either(hd_hlo *e, hd_ssa a, hd_ssa b) { return hd_hlo_binary(e, "or", a, b); }
 hd_ssa hd_hlo_not(hd_hlo *e, hd_ssa a) { return hd_hlo_unary(e, "not", a); }
 
 hd_ssa hd_hlo_compare(hd_hlo *e, const char *direction, hd_ssa a, hd_ssa b) {
-    const hd_ssa v = hd_hlo_define(e, HD_BOOL, &a.shape);
+    hd_ssa v = hd_hlo_define(e, HD_BOOL, &a.shape);
+    v.form = folded(a.form, b.form);
     const char *kind = hd_dtype_is_float(a.dtype)                          ? "FLOAT"
                        : a.dtype != HD_BOOL && hd_dtype_is_signed(a.dtype) ? "SIGNED"
                                                                            : "UNSIGNED";
@@ -253,7 +342,8 @@ hd_ssa hd_hlo_compare(hd_hlo *e, const char *direction, hd_ssa a, hd_ssa b) {
 }
 
 hd_ssa hd_hlo_select(hd_hlo *e, hd_ssa condition, hd_ssa a, hd_ssa b) {
-    const hd_ssa v = hd_hlo_define(e, a.dtype, &a.shape);
+    hd_ssa v = hd_hlo_define(e, a.dtype, &a.shape);
+    v.form = ((a.form | b.form) & HD_HLO_IS_ANY) | folded(a.form, b.form);
     hd_hlo_say(e, "    %v = stablehlo.select %v, %v, %v : %t, %t\n", &v, &condition, &a, &b, &condition, &v);
     return v;
 }
@@ -267,7 +357,8 @@ hd_ssa hd_hlo_extreme(hd_hlo *e, bool largest, hd_ssa a, hd_ssa b) {
 }
 
 static hd_ssa retyped(hd_hlo *e, const char *op, hd_ssa x, hd_dtype dtype, const hd_shape *shape) {
-    const hd_ssa v = hd_hlo_define(e, dtype, shape);
+    hd_ssa v = hd_hlo_define(e, dtype, shape);
+    v.form = x.dtype == dtype ? x.form : folded(x.form, x.form) | (x.dtype == HD_BOOL ? HD_HLO_IS_TRUTH : 0);
     hd_hlo_say(e, "    %v = stablehlo.%s %v : (%t) -> %t\n", &v, op, &x, &x, &v);
     return v;
 }
@@ -293,13 +384,15 @@ hd_ssa hd_hlo_transpose(hd_hlo *e, hd_ssa x, const int *order) {
         shape.size[i] = x.shape.size[order[i]];
     }
     if (!moves) return x;
-    const hd_ssa v = hd_hlo_define(e, x.dtype, &shape);
+    hd_ssa v = hd_hlo_define(e, x.dtype, &shape);
+    v.form = x.form;
     hd_hlo_say(e, "    %v = stablehlo.transpose %v, dims = [%l] : (%t) -> %t\n", &v, &x, dims, shape.rank, &x, &v);
     return v;
 }
 
 hd_ssa hd_hlo_stretch(hd_hlo *e, hd_ssa x, const hd_shape *shape, const int64_t *axes) {
-    const hd_ssa v = hd_hlo_define(e, x.dtype, shape);
+    hd_ssa v = hd_hlo_define(e, x.dtype, shape);
+    v.form = x.form | HD_HLO_IS_SPREAD;
     hd_hlo_say(e, "    %v = stablehlo.broadcast_in_dim %v, dims = [%l] : (%t) -> %t\n", &v, &x, axes, x.shape.rank, &x,
                &v);
     return v;
@@ -320,7 +413,8 @@ hd_ssa hd_hlo_slice(hd_hlo *e, hd_ssa x, const int64_t *start, const int64_t *co
         whole = whole && count[i] == x.shape.size[i];
     }
     if (whole) return x;
-    const hd_ssa v = hd_hlo_define(e, x.dtype, &shape);
+    hd_ssa v = hd_hlo_define(e, x.dtype, &shape);
+    v.form = x.form;
     hd_hlo_say(e, "    %v = stablehlo.slice %v [", &v, &x);
     for (int i = 0; i < shape.rank; ++i) {
         const int64_t from = count[i] > 0 ? start[i] : 0,
@@ -338,7 +432,8 @@ hd_ssa hd_hlo_reverse(hd_hlo *e, hd_ssa x, const bool *axes) {
     for (int i = 0; i < x.shape.rank; ++i)
         if (axes[i]) dims[count++] = i;
     if (count == 0) return x;
-    const hd_ssa v = hd_hlo_define(e, x.dtype, &x.shape);
+    hd_ssa v = hd_hlo_define(e, x.dtype, &x.shape);
+    v.form = x.form;
     hd_hlo_say(e, "    %v = stablehlo.reverse %v, dims = [%l] : %t\n", &v, &x, dims, count, &v);
     return v;
 }
@@ -440,12 +535,6 @@ hd_ssa hd_hlo_dot(hd_hlo *e, hd_ssa a, hd_ssa b, int batch, int contract_a, int 
     if (batch > 0) hd_hlo_say(e, "batching_dims = [%l] x [%l], ", both, batch, both, batch);
     hd_hlo_say(e, "contracting_dims = [%d] x [%d], precision = [HIGHEST, HIGHEST] : (%t, %t) -> %t\n",
                (int64_t)contract_a, (int64_t)contract_b, &a, &b, &v);
-    return v;
-}
-
-hd_ssa hd_hlo_barrier(hd_hlo *e, hd_ssa x) {
-    const hd_ssa v = hd_hlo_define(e, x.dtype, &x.shape);
-    hd_hlo_say(e, "    %v = stablehlo.optimization_barrier %v : %t\n", &v, &x, &v);
     return v;
 }
 

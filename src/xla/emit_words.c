@@ -5,13 +5,12 @@
 #include "core/memory.h"
 #include "ops/op.h"
 #include "ops/row_ir.h"
-#include "ops/row_uses.h"
 #include "xla/build.h"
 
 #include <math.h>
 #include <string.h>
 
-static const hd_dtype dtype_of[HD_COMPUTE_COUNT + 1] = {HD_BOOL, HD_U8,  HD_U16, HD_U32, HD_U64, HD_I8,
+const hd_dtype hd_hlo_dtype_of[HD_COMPUTE_COUNT + 1] = {HD_BOOL, HD_U8,  HD_U16, HD_U32, HD_U64, HD_I8,
                                                         HD_I16,  HD_I32, HD_I64, HD_F32, HD_F64, HD_BOOL};
 
 static bool is_float(int type) { return type == HD_COMPUTE_F32 || type == HD_COMPUTE_F64; }
@@ -19,9 +18,9 @@ static bool is_signed(int type) { return type >= HD_COMPUTE_I8 && type <= HD_COM
 
 /* ---- constants of sentences -------------------------------------------------------------------------------------- */
 static hd_ssa constant(hd_hlo *e, int type, const hd_shape *shape, double v) {
-    if (is_float(type) || dtype_of[type] == HD_BOOL) return hd_hlo_number(e, dtype_of[type], shape, v);
+    if (is_float(type) || hd_hlo_dtype_of[type] == HD_BOOL) return hd_hlo_number(e, hd_hlo_dtype_of[type], shape, v);
     const int64_t whole = v != v ? 0 : v >= 0x1p63 ? (v < 0x1p64 ? (int64_t)(uint64_t)v : -1) : (int64_t)v;
-    return hd_hlo_integer(e, dtype_of[type], shape, whole);
+    return hd_hlo_integer(e, hd_hlo_dtype_of[type], shape, whole);
 }
 
 /* ---- floats as bits ---------------------------------------------------------------------------------------------- */
@@ -111,9 +110,12 @@ static hd_ssa fma_f64(hd_hlo *e, const hd_ssa *o) {
     const hd_ssa sum = hd_hlo_add(e, p, o[2]), part = hd_hlo_subtract(e, sum, p);
     const hd_ssa left =
         hd_hlo_add(e, hd_hlo_subtract(e, p, hd_hlo_subtract(e, sum, part)), hd_hlo_subtract(e, o[2], part));
-    const hd_ssa exact = hd_hlo_add(e, sum, hd_hlo_add(e, left, rest));
-    const hd_ssa limit = constant(e, HD_COMPUTE_F64, &p.shape, INFINITY); /* NaN and infinity as they come */
-    return hd_hlo_select(e, hd_hlo_compare(e, "LT", hd_hlo_unary(e, "abs", exact), limit), exact, sum);
+    const hd_ssa lost = hd_hlo_add(e, left, rest), exact = hd_hlo_add(e, sum, lost);
+    const hd_ssa limit = constant(e, HD_COMPUTE_F64, &p.shape, INFINITY),
+                 zero = constant(e, HD_COMPUTE_F64, &p.shape, 0);
+    const hd_ssa finite = hd_hlo_compare(e, "LT", hd_hlo_unary(e, "abs", exact), limit),
+                 some = hd_hlo_compare(e, "NE", lost, zero); /* NaN, infinity and -0 as they come */
+    return hd_hlo_select(e, hd_hlo_both(e, finite, some), exact, sum);
 }
 
 /* ---- integers ---------------------------------------------------------------------------------------------------- */
@@ -139,7 +141,7 @@ static hd_ssa remainder_of(hd_hlo *e, int type, hd_ssa a, hd_ssa b) {
 /* By squaring: as many steps as an exponent has bits, after which nothing is left. */
 static hd_ssa power(hd_hlo *e, int type, hd_ssa a, hd_ssa b) {
     const hd_ssa zero = constant(e, type, &a.shape, 0), one = constant(e, type, &a.shape, 1);
-    const int bits = 8 * hd_dtype_bytes[dtype_of[type]] - (is_signed(type) ? 1 : 0);
+    const int bits = 8 * hd_dtype_bytes[hd_hlo_dtype_of[type]] - (is_signed(type) ? 1 : 0);
     hd_ssa result = one, square = a, left = b;
     for (int i = 0; i < bits; ++i) {
         const hd_ssa odd = hd_hlo_compare(e, "NE", hd_hlo_both(e, left, one), zero);
@@ -153,7 +155,7 @@ static hd_ssa power(hd_hlo *e, int type, hd_ssa a, hd_ssa b) {
 
 static hd_ssa shift(hd_hlo *e, int type, bool to_left, hd_ssa a, hd_ssa b) {
     if (type == HD_COMPUTE_B8) return hd_hlo_both(e, a, hd_hlo_not(e, b));
-    const int bits = 8 * hd_dtype_bytes[dtype_of[type]];
+    const int bits = 8 * hd_dtype_bytes[hd_hlo_dtype_of[type]];
     const hd_ssa zero = constant(e, type, &a.shape, 0), width = constant(e, type, &a.shape, bits),
                  most = constant(e, type, &a.shape, bits - 1);
     hd_ssa within = hd_hlo_compare(e, "LT", b, width);
@@ -214,14 +216,14 @@ static hd_ssa float_word(hd_hlo *e, hd_word word, int type, const hd_ssa *o) {
 }
 
 /* ---- sentences --------------------------------------------------------------------------------------------------- */
-/* The IR of a sentence on inputs and numbers of one shape. */
-static hd_ssa sentence(hd_hlo *e, const hd_ir *ir, const hd_ssa *inputs, const hd_ssa *numbers, const hd_shape *shape) {
+hd_ssa hd_hlo_sentence(hd_hlo *e, const hd_ir *ir, int result, const hd_ssa *inputs, const hd_ssa *numbers,
+                       const hd_shape *shape) {
     hd_ssa *values = hd_array_resize(NULL, ((size_t)ir->count + 1) * sizeof *values);
     if (values == NULL) {
         hd_hlo_fail(e, hd_fail(HD_ERROR_MEMORY, "no memory to write %d words", ir->count));
         return inputs[0];
     }
-    for (int i = 0; i <= ir->result && e->status == HD_OK; ++i) {
+    for (int i = 0; i <= result && e->status == HD_OK; ++i) {
         const hd_ir_node *n = &ir->nodes[i];
         hd_ssa operand[3] = {{0}};
         for (int k = 0; k < 3 && n->operand[k] >= 0; ++k) operand[k] = values[n->operand[k]];
@@ -236,9 +238,16 @@ static hd_ssa sentence(hd_hlo *e, const hd_ir *ir, const hd_ssa *inputs, const h
             values[i] = hd_hlo_word(e, (hd_word)n->word, ir->nodes[of].type, operand);
         }
     }
-    const hd_ssa result = e->status == HD_OK ? values[ir->result] : inputs[0];
+    const hd_ssa value = e->status == HD_OK ? values[result] : inputs[0];
     hd_array_release(values);
-    return result;
+    return value;
+}
+
+/* digamma(x) is -1 / x next to 0, where the program's sine has a term that is a denormal. */
+static hd_ssa next_to_pole(hd_hlo *e, int type, hd_ssa x, hd_ssa value) {
+    const hd_ssa bound = constant(e, type, &x.shape, type == HD_COMPUTE_F32 ? 0x1p-40 : 0x1p-80),
+                 pole = hd_hlo_divide(e, constant(e, type, &x.shape, -1), x);
+    return hd_hlo_select(e, hd_hlo_compare(e, "LT", hd_hlo_unary(e, "abs", x), bound), pole, value);
 }
 
 static hd_ssa program(hd_hlo *e, hd_word word, int type, const hd_ssa *o, const hd_shape *shape) {
@@ -249,9 +258,9 @@ static hd_ssa program(hd_hlo *e, hd_word word, int type, const hd_ssa *o, const 
     ir.result = hd_ir_program(&ir, word, a, b);
     hd_error status = ir.result < 0 ? HD_ERROR_MEMORY : hd_ir_renumber(&ir);
     if (status != HD_OK) hd_hlo_fail(e, status);
-    const hd_ssa result = status == HD_OK ? sentence(e, &ir, o, NULL, shape) : o[0];
+    hd_ssa result = status == HD_OK ? hd_hlo_sentence(e, &ir, ir.result, o, NULL, shape) : o[0];
     hd_ir_release(&ir);
-    return result;
+    return word == HD_WORD_DIGAMMA ? next_to_pole(e, type, o[0], result) : result;
 }
 
 static void say_name(hd_hlo *e, hd_word word, int type, const hd_shape *shape) {
@@ -259,13 +268,20 @@ static void say_name(hd_hlo *e, hd_word word, int type, const hd_shape *shape) {
     for (int i = 0; i < shape->rank; ++i) hd_hlo_say(e, "%s%d", i > 0 ? "x" : "_", shape->size[i]);
 }
 
+/* What a function is given is no constant to it, nor a bool made a number: it is written for anything. */
+static hd_ssa as_given(hd_hlo *e, hd_ssa x, hd_ssa other) {
+    if (x.form & HD_HLO_IS_CONSTANT)
+        return other.form & HD_HLO_IS_CONSTANT ? hd_hlo_barrier(e, x) : hd_hlo_veil(e, x, other);
+    return x.form & HD_HLO_IS_TRUTH ? hd_hlo_veil(e, x, x) : x;
+}
+
 /* A call of a program's function, which is written when it is needed for the first time. */
 static hd_ssa called(hd_hlo *e, hd_word word, int type, const hd_ssa *o) {
     const int arity = hd_words[word].arity;
     const hd_shape *shape = &o[0].shape;
-    const hd_hlo_key key = {.kind = (uint32_t)word, .dtype = (uint32_t)dtype_of[type], .shape = *shape};
+    const hd_hlo_key key = {.kind = (uint32_t)word, .dtype = (uint32_t)hd_hlo_dtype_of[type], .shape = *shape};
     bool is_new;
-    hd_hlo_known_find(e, &e->written, &key, 0, &is_new);
+    uint32_t form = hd_hlo_known_find(e, &e->written, &key, 0, &is_new); /* of its result */
     if (is_new && e->status == HD_OK) {
         hd_hlo_frame frame;
         hd_ssa parameters[3] = {{0}};
@@ -273,18 +289,24 @@ static hd_ssa called(hd_hlo *e, hd_word word, int type, const hd_ssa *o) {
         hd_hlo_say(e, "  func.func private ");
         say_name(e, word, type, shape);
         for (int i = 0; i < arity; ++i) {
-            parameters[i] = hd_hlo_define(e, dtype_of[type], shape);
+            parameters[i] = hd_hlo_define(e, hd_hlo_dtype_of[type], shape);
+            parameters[i].form = HD_HLO_IS_ANY; /* XLA puts the function where it is called */
             hd_hlo_say(e, "%s%v: %t", i > 0 ? ", " : "(", &parameters[i], &parameters[i]);
         }
         hd_hlo_say(e, ") -> %t {\n", &parameters[0]);
         const hd_ssa result = program(e, word, type, parameters, shape);
         hd_hlo_say(e, "    return %v : %t\n  }\n", &result, &result);
         hd_hlo_leave(e, &frame);
+        form = result.form;
+        hd_hlo_known_change(&e->written, &key, form);
     }
-    const hd_ssa v = hd_hlo_define(e, dtype_of[type], shape);
+    hd_ssa given[3] = {{0}};
+    for (int i = 0; i < arity; ++i) given[i] = as_given(e, o[i], o[arity - 1 - i]);
+    hd_ssa v = hd_hlo_define(e, hd_hlo_dtype_of[type], shape);
+    v.form = form;
     hd_hlo_say(e, "    %v = func.call ", &v);
     say_name(e, word, type, shape);
-    for (int i = 0; i < arity; ++i) hd_hlo_say(e, "%s%v", i > 0 ? ", " : "(", &o[i]);
+    for (int i = 0; i < arity; ++i) hd_hlo_say(e, "%s%v", i > 0 ? ", " : "(", &given[i]);
     for (int i = 0; i < arity; ++i) hd_hlo_say(e, "%s%t", i > 0 ? ", " : ") : (", &o[i]);
     hd_hlo_say(e, ") -> %t\n", &v);
     return v;
@@ -338,48 +360,4 @@ hd_ssa hd_hlo_cast(hd_hlo *e, hd_ssa x, hd_dtype dtype) {
     const bool through_f32 = hd_dtype_is_small_float(dtype) && x.dtype != HD_F32 && x.dtype != HD_F64;
     if (through_f32) x = hd_hlo_convert(e, x, HD_F32);
     return hd_hlo_convert(e, x, dtype);
-}
-
-/* ---- rows -------------------------------------------------------------------------------------------------------- */
-/* An input of a row, in the type and over the shape of the row. A number is one there already. */
-static hd_ssa row_input(hd_hlo *e, uint32_t node, int k, hd_dtype dtype, const hd_shape *shape) {
-    const uint32_t in = hd_node_inputs(e->g, node)[k];
-    const hd_node *n = &e->g->nodes[in];
-    if (n->op == HD_OP_full && n->dtype == (uint8_t)dtype)
-        return hd_hlo_number(e, dtype, shape, *(const double *)hd_node_attributes(e->g, in));
-    return hd_hlo_broadcast(e, hd_hlo_cast(e, hd_hlo_node(e, in), dtype), shape);
-}
-
-static void check_guard(hd_hlo *e, uint32_t node, hd_ssa b) {
-    const bool zero = hd_rows[e->g->nodes[node].op].guard == HD_GUARD_ZERO;
-    if (!zero && !hd_dtype_is_signed(b.dtype)) return;
-    const hd_ssa bad = hd_hlo_compare(e, zero ? "EQ" : "LT", b, hd_hlo_integer(e, b.dtype, &b.shape, 0));
-    hd_hlo_check_that(e, HD_HLO_CHECK_ROW, node, 0, bad, (hd_ssa){.id = HD_NO_NODE});
-}
-
-hd_ssa hd_hlo_emit_row(hd_hlo *e, uint32_t node) {
-    const hd_node *n = &e->g->nodes[node];
-    const hd_op_id id = (hd_op_id)n->op;
-    const hd_shape shape = hd_node_shape(e->g, node);
-    const hd_dtype compute = (hd_dtype)(n->derivative != 0 ? n->dtype : n->compute);
-    const hd_compute type = (hd_compute)hd_dtype_compute[compute];
-    const unsigned uses = n->derivative != 0 ? hd_row_uses(id, n->derivative - 1) : 0;
-    hd_ssa inputs[5] = {{0}}, numbers[3] = {{0}};
-    for (int k = 0; k < (n->derivative != 0 ? HD_ROW_VARIABLES : n->input_count); ++k) {
-        if (n->derivative != 0 && (uses & hd_row_variables[k].bit) == 0) continue;
-        const hd_dtype as = hd_rows[id].chooses && k == 0 ? HD_BOOL : dtype_of[type];
-        if (n->derivative == 0)
-            inputs[k] = row_input(e, node, k, as, &shape);
-        else
-            inputs[hd_row_variables[k].place] =
-                row_input(e, node, hd_uses_place(uses, hd_row_variables[k].bit), as, &shape);
-    }
-    const double *values = hd_node_attributes(e->g, node);
-    for (int i = 0; i < hd_rows[id].numbers; ++i) numbers[i] = hd_hlo_number(e, dtype_of[type], &shape, values[i]);
-    if (n->derivative == 0 && hd_rows[id].guard != HD_GUARD_NONE && type < HD_COMPUTE_F32)
-        check_guard(e, node, inputs[1]);
-    const hd_ir *ir = hd_row_irs_get(&e->rows, id, n->derivative, type);
-    if (ir == NULL) hd_hlo_fail(e, e->thread->error_code);
-    if (ir == NULL) return inputs[0];
-    return hd_hlo_cast(e, sentence(e, ir, inputs, numbers, &shape), (hd_dtype)n->dtype);
 }

@@ -131,4 +131,25 @@ static row_oracle *const row_oracles[HD_OP_ELEMENTWISE_COUNT] = {
 #undef ON_ALL
 #undef ON_INTS
 
+/* ---- points ------------------------------------------------------------------------------------------------------ */
+/* f32 numbers of ordinary and of wild magnitude, and now and then a special one. Of three operands none is wild: what
+ * overflows halfway would be infinite here and finite in f64. */
+static inline float random_f32(dice *d, bool wild) {
+    static const double spread[] = {1, 3, 8, 30, 126};
+    static const float special[] = {0,        -0.0f,     1,   -1,        0.5f,           2, -2, 3,
+                                    INFINITY, -INFINITY, NAN, 0x1p-149f, 0x1.fffffep127f};
+    const int rare = 2 * !wild, spreads = wild ? 5 : 4;
+    const uint64_t r = roll(d) % 100;
+    if (r < 3) return special[roll(d) % (sizeof special / sizeof special[0] - (size_t)rare)];
+    if (r < 5 && wild) return w_unbits_f32((uint32_t)roll(d) & 0x807fffffu); /* subnormal */
+    if (r < 25) return (float)(2 * roll_unit(d) - 1);
+    const double s = spread[roll(d) % (uint64_t)spreads];
+    return (float)copysign(exp2(s * (2 * roll_unit(d) - 1)), roll_unit(d) - 0.5);
+}
+
+static inline double error_in_units(double got, double want, double scale) {
+    if (!isfinite(got) || !isfinite(want) || got == want) return 0;
+    return fabs(got - want) / unit_at(fmax(fabs(want), scale), 24);
+}
+
 #endif
