@@ -59,6 +59,7 @@ typedef struct hd_conv_work {
     const char *packed; /* weights, as the method wants them; NULL for a depthwise one */
     /* how the work is cut: items are shared out in pieces, each with memory of its own */
     int64_t strips, panels; /* of the output channels of a group; of the pixels of an item, at most */
+    int64_t item_strips;    /* of an item, at most */
     int64_t planes,
         lines; /* depthwise: channels and output lines of an item, at most; Winograd: columns and rows of tiles */
     int64_t pieces;
