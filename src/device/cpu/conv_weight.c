@@ -122,7 +122,7 @@ hd_error hd_cpu_conv_weight(hd_thread *thread, const hd_conv_sizes *s, hd_dtype 
     j.strips = hd_pieces(s->result_channels, mr);
     const double work =
         (double)(s->batch * s->groups * s->result_channels) * (double)j.columns * (double)hd_volume(s->result);
-    const int64_t wanted = work < PARALLEL ? 1 : 2 * hd_pool_threads();
+    const int64_t threads = work < PARALLEL ? 1 : hd_pool_threads(), wanted = threads > 1 ? 2 * threads : 1;
     j.group_parts = hd_least(j.panels, hd_pieces(wanted, s->groups));
     j.units = s->groups * j.group_parts;
     j.pieces = hd_least(j.units, wanted);

@@ -350,16 +350,18 @@ static double cost_of_item(const hd_conv_work *c, int64_t rows, int64_t strips) 
            TRANSFORM_COST * vectors * (channels + (double)outputs);
 }
 
-/* The time until so many threads have done all items, when whoever is free takes the next; of several, with the wait
- * for one that is slower. */
+/* What all items cost so many threads: the time until they are done, when whoever is free takes the next. Other
+ * programs may hold a core, so the wait for the last item counts, and what there is to do for one thread alone. */
 static double cost_when_shared(const hd_conv_work *c, int64_t rows, int64_t strips, int64_t threads) {
     const int64_t all = c->batch * tile_rows(c), copies = c->groups * hd_pieces(c->strips, strips) * parts_of_row(c),
                   whole = all / rows * copies, rest = all % rows > 0 ? copies : 0, rounds = whole / threads,
                   ahead = whole % threads;
     const double one = cost_of_item(c, rows, strips), last = rest > 0 ? cost_of_item(c, all % rows, strips) : 0,
+                 alone = (double)whole * one + (double)rest * last,
                  of_rest = (double)rounds * one + (double)hd_pieces(rest, threads - ahead) * last,
                  of_whole = (double)(rounds + (ahead > 0)) * one;
-    return (of_rest > of_whole ? of_rest : of_whole) + (threads > 1 ? PARALLEL + one / 8 : 0);
+    if (threads == 1) return alone;
+    return (of_rest > of_whole ? of_rest : of_whole) + PARALLEL + one / 8 + alone / 16;
 }
 
 /* Tiles of an item, in whole panels, when it has so many strips of output channels. */
