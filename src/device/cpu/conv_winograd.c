@@ -44,9 +44,9 @@ bool hd_conv_takes_winograd(const hd_conv_work *c, const hd_conv_sizes *s) {
 }
 
 /* Measured costs, in multiplications that one output channel and one input channel share: the window, transformed (when
- * it is not in advance); a tile of one channel, there or back; an element of transformed windows that is not in a cache
- * of the thread's own; and how much quicker a matrix unit is, in percent. */
-enum { WINDOW_COST = 256, TRANSFORM_COST = 130, WEIGHT_COST = 8, UNIT_PERCENT = 80, WIN_PERCENT = 115 };
+ * it is not in advance); a tile of one channel, there or back; the calls that a channel takes in an item, however few
+ * tiles it has; and how much quicker a matrix unit is, in percent. */
+enum { WINDOW_COST = 256, TRANSFORM_COST = 130, CALLS_COST = 5000, UNIT_PERCENT = 80, WIN_PERCENT = 115 };
 bool hd_conv_suits_winograd(const hd_conv_work *c) {
     if (hd_least(c->channels, c->rows) < LEAST_CHANNELS) return false;
     const double nr = c->kernels->nr, rows = (double)c->batch * (double)tile_rows(c),
@@ -346,22 +346,15 @@ static double cost_of_item(const hd_conv_work *c, int64_t rows, int64_t strips) 
     const int64_t mr = c->kernels->mr, nr = c->kernels->nr, outputs = hd_least(c->rows, strips * mr);
     const double channels = (double)c->channels, panels = (double)hd_pieces(rows * c->planes, nr),
                  vectors = (double)(rows * hd_pieces(c->planes, SLACK) * SLACK);
-    return PLACES * channels * (double)outputs * (panels * (double)nr + WEIGHT_COST) +
-           TRANSFORM_COST * vectors * (channels + (double)outputs);
+    return PLACES * channels * (double)outputs * panels * (double)nr +
+           hd_conv_weight_cost(PLACES * channels * (double)outputs * (double)c->bytes) +
+           TRANSFORM_COST * vectors * (channels + (double)outputs) + CALLS_COST * channels;
 }
 
-/* What all items cost so many threads: the time until they are done, when whoever is free takes the next. Other
- * programs may hold a core, so the wait for the last item counts, and what there is to do for one thread alone. */
 static double cost_when_shared(const hd_conv_work *c, int64_t rows, int64_t strips, int64_t threads) {
-    const int64_t all = c->batch * tile_rows(c), copies = c->groups * hd_pieces(c->strips, strips) * parts_of_row(c),
-                  whole = all / rows * copies, rest = all % rows > 0 ? copies : 0, rounds = whole / threads,
-                  ahead = whole % threads;
-    const double one = cost_of_item(c, rows, strips), last = rest > 0 ? cost_of_item(c, all % rows, strips) : 0,
-                 alone = (double)whole * one + (double)rest * last,
-                 of_rest = (double)rounds * one + (double)hd_pieces(rest, threads - ahead) * last,
-                 of_whole = (double)(rounds + (ahead > 0)) * one;
-    if (threads == 1) return alone;
-    return (of_rest > of_whole ? of_rest : of_whole) + PARALLEL + one / 8 + alone / 16;
+    const int64_t all = c->batch * tile_rows(c), copies = c->groups * hd_pieces(c->strips, strips) * parts_of_row(c);
+    return hd_conv_cost_shared(cost_of_item(c, rows, strips), all / rows * copies, cost_of_item(c, all % rows, strips),
+                               all % rows > 0 ? copies : 0, threads);
 }
 
 /* Tiles of an item, in whole panels, when it has so many strips of output channels. */
@@ -399,12 +392,10 @@ void hd_conv_cut_winograd(hd_conv_work *c, const hd_conv_sizes *sizes, int threa
     (void)sizes;
     c->strips = hd_pieces(c->rows, c->kernels->mr);
     hd_conv_work shared = *c;
-    const bool sharing = threads > 1 && choose_items(&shared, threads) < choose_items(c, 1);
-    if (sharing)
-        *c = shared;
-    else
-        choose_items(c, 1);
-    c->pieces = sharing ? hd_least(threads, items_of(c)) : 1;
+    const double alone = choose_items(c, 1);
+    const bool is_shared = threads > 1 && choose_items(&shared, threads) < alone;
+    if (is_shared) *c = shared;
+    c->pieces = is_shared ? hd_least(threads, items_of(c)) : 1;
     c->piece_bytes = (size_t)hd_pieces(room_of(c).elements, SLACK) * SLACK * sizeof(float);
 }
 
