@@ -1,6 +1,6 @@
 /* What threads do together is what one of them would do alone: products on several threads multiply, pack and transform
  * about as much as on one. Kernels that count stand in for those of the device; no clock is asked. */
-#include "families.h"
+#include "support.h"
 
 #include "device/cpu/kernels.h"
 
