@@ -1,7 +1,7 @@
-/* What a second thread brings: calls and scripts of every kind on two threads and on one, in turns. A second thread must
- * never make anything slower, so a figure is the shortest sample, not the median, and what looks slower is measured for
- * longer before it is called so. A row of the list at the end is a call with its sizes; it is measured as a call, as a
- * script, and with its gradients. */
+/* What a second thread brings: calls and scripts of every kind on two threads and on one, in turns. A second thread
+ * must never make anything slower, so a figure is the shortest sample, not the median, and what looks slower is
+ * measured for longer before it is called so. A row of the list at the end is a call with its sizes; it is measured as
+ * a call, as a script, and with its gradients. */
 #include "harness.h"
 #include "static.h"
 

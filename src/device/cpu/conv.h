@@ -83,7 +83,7 @@ void hd_conv_winograd_pack(const hd_conv_work *c, char *out);
 void hd_conv_run_winograd(const hd_conv_work *c);
 void hd_conv_cut_depthwise(hd_conv_work *c, const hd_conv_sizes *sizes, int threads);
 void hd_conv_run_depthwise(const hd_conv_work *c);
-/* What it costs, in multiplications, that an item reads weights of so many bytes which are in no cache of its thread. */
+/* What it costs, in multiplications, that an item reads weights of so many bytes, which no cache of its thread has. */
 double hd_conv_weight_cost(double bytes);
 /* What items cost so many threads in all: `whole` of them that cost `one` each, and `rest` that cost `last`. */
 double hd_conv_cost_shared(double one, int64_t whole, double last, int64_t rest, int64_t threads);

@@ -224,7 +224,7 @@ static hd_error multiply_packed(hd_thread *thread, product *p) {
     p->row_pieces = p->column_pieces = 1;
     const int64_t strips = hd_pieces(p->m, mr), most = 2 * threads; /* more than threads: their cores may differ */
     p->a_in_place = reads_rows(p);
-    /* B is read once when A is one block: then each panel is packed where it is used; and A, if it is, by each thread */
+    /* B is read once when A is one block: then each panel is packed where it is used, and A, if it is, by each piece */
     const bool few_rows =
         p->m <= M_BLOCK && (threads == 1 || (panels >= 2 * threads && (p->a_in_place || p->n >= 4 * p->m)));
     p->m_block = few_rows ? strips * mr : rows_at_once(p, k_block);
