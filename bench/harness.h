@@ -37,6 +37,7 @@ typedef struct bench_lane {
 } bench_lane;
 
 typedef struct bench {
+    const char *name; /* of the case */
     const char *unit;
     double seconds; /* to measure at least, in each lane */
     bench_lane lane[BENCH_LANES];
@@ -206,7 +207,7 @@ static inline int bench_main(int argc, char **argv, const bench_case *cases, siz
             continue;
         }
         static bench b; /* too large for the stack */
-        b = (bench){.unit = c->unit, .seconds = seconds};
+        b = (bench){.name = c->name, .unit = c->unit, .seconds = seconds};
         c->run(&b);
         if (!hd_ok() || b.lanes == 0 || isnan(bench_median(&b, bench_find(&b, "hodu")))) {
             fprintf(stderr, "%s: %s\n", c->name, hd_ok() ? "measured nothing" : hd_error_message());

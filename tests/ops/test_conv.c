@@ -220,20 +220,30 @@ static void any_layout_and_dtype(void **state) {
     assert_same(hd_conv2d(hd_select(images, 0, 1), kernels, NULL, NULL), hd_select(y, 0, 1));
 }
 
-/* Nor when some of the results are no numbers, and their rows of tiles are summed up. */
+/* Nor when some of the results are no numbers, and what is beside them is summed up: rows of tiles, and channels that
+ * threads may share out. */
 static void threads_do_not_change_windows_of_three(void **state) {
     (void)state;
     hd_seed(12);
-    HD_SCOPE;
-    hd_tensor *x = hd_randn(HD_SHAPE(1, 64, 56, 56), HD_F32), *w = hd_randn(HD_SHAPE(64, 64, 3, 3), HD_F32);
-    ((float *)hd_data_mut(x, HD_F32))[20 * 56 + 20] = NAN;
+    static const int64_t images[][3] = {{64, 56, 64}, {64, 14, 200}}; /* channels, pixels, results */
     const int threads = hd_num_threads();
-    hd_set_num_threads(1);
-    hd_tensor *expected = hd_conv(x, w, NULL, NULL);
-    for (int count = 2; count <= 8; ++count) {
-        hd_set_num_threads(count);
-        assert_same(hd_conv(x, w, NULL, NULL), expected);
-    }
+    for (int i = 0; i < 2; ++i)
+        for (int in_weight = 0; in_weight < 2; ++in_weight) {
+            HD_SCOPE;
+            const int64_t channels = images[i][0], size = images[i][1];
+            hd_tensor *x = hd_randn(HD_SHAPE(1, channels, size, size), HD_F32),
+                      *w = hd_randn(HD_SHAPE(images[i][2], channels, 3, 3), HD_F32);
+            if (in_weight)
+                ((float *)hd_data_mut(w, HD_F32))[3 * 9 * channels] = INFINITY; /* of one result */
+            else
+                ((float *)hd_data_mut(x, HD_F32))[size * size / 3] = NAN;
+            hd_set_num_threads(1);
+            hd_tensor *expected = hd_conv(x, w, NULL, NULL);
+            for (int count = 2; count <= 8; ++count) {
+                hd_set_num_threads(count);
+                assert_same(hd_conv(x, w, NULL, NULL), expected);
+            }
+        }
     hd_set_num_threads(threads);
 }
 

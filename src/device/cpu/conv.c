@@ -87,6 +87,25 @@ static void describe(hd_op_id id, const hd_conv_attributes *a, const hd_shape *x
     choose(w, way);
 }
 
+/* ---- what cutting it brings ------------------------------------------------------------------------------------- */
+enum {
+    CACHE_BYTES = 384 * 1024, /* of weights that stay with a thread from item to item */
+    BYTE_COST = 2,            /* of others, in multiplications */
+    BARRIER = 1 << 17         /* until threads have taken over and are done, in multiplications */
+};
+double hd_conv_weight_cost(double bytes) { return bytes < CACHE_BYTES ? 0 : bytes * BYTE_COST; }
+
+/* The time until all are done, when whoever is free takes the next. Other programs may hold a core: the wait for the
+ * last item counts, too, and what there would be to do for one thread alone. */
+double hd_conv_cost_shared(double one, int64_t whole, double last, int64_t rest, int64_t threads) {
+    const int64_t rounds = whole / threads, ahead = whole % threads;
+    const double alone = (double)whole * one + (double)rest * last,
+                 of_rest = (double)rounds * one + (double)hd_pieces(rest, threads - ahead) * last,
+                 of_whole = (double)(rounds + (ahead > 0)) * one;
+    if (threads == 1) return alone;
+    return (of_rest > of_whole ? of_rest : of_whole) + BARRIER + (one + alone) / 8;
+}
+
 static const struct {
     void (*cut)(hd_conv_work *, const hd_conv_sizes *, int threads);
     size_t (*packed_size)(const hd_conv_work *); /* NULL: weights are read where they are */

@@ -59,6 +59,7 @@ typedef struct hd_conv_work {
     const char *packed; /* weights, as the method wants them; NULL for a depthwise one */
     /* how the work is cut: items are shared out in pieces, each with memory of its own */
     int64_t strips, panels; /* of the output channels of a group; of the pixels of an item, at most */
+    int64_t item_strips;    /* of an item, at most */
     int64_t planes,
         lines; /* depthwise: channels and output lines of an item, at most; Winograd: columns and rows of tiles */
     int64_t pieces;
@@ -82,6 +83,10 @@ void hd_conv_winograd_pack(const hd_conv_work *c, char *out);
 void hd_conv_run_winograd(const hd_conv_work *c);
 void hd_conv_cut_depthwise(hd_conv_work *c, const hd_conv_sizes *sizes, int threads);
 void hd_conv_run_depthwise(const hd_conv_work *c);
+/* What it costs, in multiplications, that an item reads weights of so many bytes, which no cache of its thread has. */
+double hd_conv_weight_cost(double bytes);
+/* What items cost so many threads in all: `whole` of them that cost `one` each, and `rest` that cost `last`. */
+double hd_conv_cost_shared(double one, int64_t whole, double last, int64_t rest, int64_t threads);
 /* That windows are such that Winograd's way takes them, and that it is quicker then. */
 bool hd_conv_takes_winograd(const hd_conv_work *c, const hd_conv_sizes *sizes);
 bool hd_conv_suits_winograd(const hd_conv_work *c);

@@ -4,6 +4,7 @@
  * cache. A transposed convolution is the same with other taps (conv_plan.c). */
 #include "device/cpu/conv.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -144,17 +145,25 @@ static int64_t pack_panels(const hd_conv_work *c, int64_t group, const hd_conv_p
     return 1;
 }
 
-/* ---- an item: some panels and all output channels of a group ----------------------------------------------------- */
-/* All output channels of one panel, for rows [k0, k0 + kc) of the patches. */
-static void multiply_panel(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t k0, int64_t kc,
-                           const char *panel, char *tile, int64_t stride, char *parts) {
+/* ---- an item: some panels and all output channels of a group, or some of them ------------------------------------ */
+typedef struct item {
+    int64_t group;
+    const hd_conv_phase *phase;
+    int64_t first, columns; /* pixels of all images */
+    int64_t strip, strips;  /* of output channels, */
+    int64_t row, rows;      /* which these are, of the group */
+} item;
+
+/* The item's output channels of one panel, for rows [k0, k0 + kc) of the patches. */
+static void multiply_panel(const hd_conv_work *c, const item *t, int64_t k0, int64_t kc, const char *panel, char *tile,
+                           int64_t stride, char *parts) {
     const hd_gemm_kernels *kernels = c->unit != NULL ? c->unit : c->kernels;
     const int64_t mr = kernels->mr, nr = kernels->nr;
     const char *b = c->unit != NULL ? parts : panel;
-    for (int64_t s = 0; s < c->strips; ++s) {
-        const char *a = strip_at(c, c->packed, group, p, s, k0);
+    for (int64_t s = 0; s < t->strips; ++s) {
+        const char *a = strip_at(c, c->packed, t->group, t->phase, t->strip + s, k0);
         char *to = hd_conv_element(c, tile, s * mr * stride);
-        const int64_t rows = hd_least(mr, c->rows - s * mr);
+        const int64_t rows = hd_least(mr, t->rows - s * mr);
         if (s == 0 && c->unit != NULL) /* the first strip, which is whole, takes it apart on the way */
             kernels->from[HD_F32].first(kc, a, 1, mr, panel, nr, parts, to, stride, k0 > 0);
         else if (rows == mr)
@@ -172,40 +181,40 @@ static size_t parts_bytes(const hd_conv_work *c) {
     return c->unit != NULL ? (size_t)(UNIT_BLOCK * c->unit->nr) * c->unit->packed_bytes : 0;
 }
 
-static void multiply(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t first, int64_t columns,
-                     char *room, char *tile, int64_t stride) {
-    const int64_t nr = c->kernels->nr, k = p->taps * c->channels;
+static void multiply(const hd_conv_work *c, const item *t, char *room, char *tile, int64_t stride) {
+    const int64_t nr = c->kernels->nr, k = t->phase->taps * c->channels;
     char *parts = room + panels_bytes(c);
-    if (k == 0) memset(tile, 0, (size_t)(c->rows * stride) * c->bytes);
+    if (k == 0) memset(tile, 0, (size_t)(t->rows * stride) * c->bytes);
     const int64_t block = block_of(c, k);
     for (int64_t k0 = 0; k0 < k; k0 += block) {
         const int64_t kc = hd_least(block, k - k0);
-        for (int64_t at = 0; at < columns;) {
-            const int64_t packed = pack_panels(c, group, p, k0, kc, first + at, columns - at, room);
+        for (int64_t at = 0; at < t->columns;) {
+            const int64_t packed = pack_panels(c, t->group, t->phase, k0, kc, t->first + at, t->columns - at, room);
             for (int64_t i = 0; i < packed; ++i, at += nr)
-                multiply_panel(c, group, p, k0, kc, hd_conv_element(c, room, i * kc * nr), hd_conv_element(c, tile, at),
+                multiply_panel(c, t, k0, kc, hd_conv_element(c, room, i * kc * nr), hd_conv_element(c, tile, at),
                                stride, parts);
         }
     }
 }
 
 /* A tile to its pixels, which lie apart by the stride. */
-static void scatter(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, const char *tile, int64_t stride,
-                    int64_t first, int64_t columns) {
+static void scatter(const hd_conv_work *c, const item *t, const char *tile, int64_t stride) {
+    const hd_conv_phase *p = t->phase;
+    const int64_t row = t->group * c->rows + t->row; /* of an image */
     const int64_t plane = hd_volume(c->out), pixels = hd_volume(p->grid);
-    const char *bias = c->bias == NULL ? NULL : hd_conv_element(c, c->bias, group * c->rows);
-    for (int64_t i = 0; i < columns; ++i) {
-        const int64_t image = (first + i) / pixels, pixel = (first + i) % pixels;
+    const char *bias = c->bias == NULL ? NULL : hd_conv_element(c, c->bias, row);
+    for (int64_t i = 0; i < t->columns; ++i) {
+        const int64_t image = (t->first + i) / pixels, pixel = (t->first + i) % pixels;
         const int64_t grid[3] = {pixel / p->grid[2] / p->grid[1], pixel / p->grid[2] % p->grid[1], pixel % p->grid[2]};
         int64_t at = 0;
         for (int a = 0; a < 3; ++a) at = at * c->out[a] + p->first[a] + grid[a] * c->out_step[a];
-        char *y = hd_conv_element(c, c->y, (image * c->groups + group) * c->rows * plane + at);
+        char *y = hd_conv_element(c, c->y, (image * c->groups * c->rows + row) * plane + at);
         if (c->bytes == 4)
-            for (int64_t r = 0; r < c->rows; ++r)
+            for (int64_t r = 0; r < t->rows; ++r)
                 ((float *)y)[r * plane] =
                     ((const float *)tile)[r * stride + i] + (bias == NULL ? 0 : ((const float *)bias)[r]);
         else
-            for (int64_t r = 0; r < c->rows; ++r)
+            for (int64_t r = 0; r < t->rows; ++r)
                 ((double *)y)[r * plane] =
                     ((const double *)tile)[r * stride + i] + (bias == NULL ? 0 : ((const double *)bias)[r]);
     }
@@ -213,39 +222,47 @@ static void scatter(const hd_conv_work *c, int64_t group, const hd_conv_phase *p
 
 /* Whole panels of one image that take one block of rows each are made where they go, when it is known where: writing
  * there goes on while the next are computed. More blocks would come back to lines that lie far apart. */
-static bool made_in_place(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t first, int64_t columns,
-                          char *panel) {
-    const int64_t pixels = hd_volume(p->grid), pixel = first % pixels,
-                  row = (first / pixels * c->groups + group) * c->rows;
-    if (c->channels == 0 || p->taps * c->channels > block_of(c, p->taps * c->channels) ||
-        columns % c->kernels->nr != 0 || pixel + columns > pixels)
+static bool made_in_place(const hd_conv_work *c, const item *t, char *panel) {
+    const int64_t pixels = hd_volume(t->phase->grid), pixel = t->first % pixels, k = t->phase->taps * c->channels,
+                  row = (t->first / pixels * c->groups + t->group) * c->rows + t->row;
+    if (c->channels == 0 || k > block_of(c, k) || t->columns % c->kernels->nr != 0 || pixel + t->columns > pixels)
         return false;
     char *place = hd_cpu_product_place(c->finish, c->context, row, pixel);
     if (place == NULL) return false;
-    multiply(c, group, p, first, columns, panel, place, pixels);
-    c->finish(c->context, place, pixels, row, c->rows, pixel, columns);
+    multiply(c, t, panel, place, pixels);
+    c->finish(c->context, place, pixels, row, t->rows, pixel, t->columns);
     return true;
 }
 
-static void run_item(const hd_conv_work *c, char *room, int64_t group, const hd_conv_phase *p, int64_t index) {
-    const int64_t width = c->panels * c->kernels->nr, pixels = hd_volume(p->grid), first = index * width,
-                  columns = hd_least(width, c->batch * pixels - first);
+static void run_item(const hd_conv_work *c, const item *t, char *room) {
+    const int64_t width = c->panels * c->kernels->nr;
     char *tile = room + panels_bytes(c) + parts_bytes(c);
-    if (!hd_conv_is_apart(c) && made_in_place(c, group, p, first, columns, room)) return;
-    multiply(c, group, p, first, columns, room, tile, width);
+    if (!hd_conv_is_apart(c) && made_in_place(c, t, room)) return;
+    multiply(c, t, room, tile, width);
     if (hd_conv_is_apart(c)) {
-        scatter(c, group, p, tile, width, first, columns);
+        scatter(c, t, tile, width);
         return;
     }
-    for (stretch s = {0}; next_stretch(p, first, columns, &s);)
-        c->finish(c->context, hd_conv_element(c, tile, s.at), width, (s.image * c->groups + group) * c->rows, c->rows,
-                  s.first, s.count);
+    for (stretch s = {0}; next_stretch(t->phase, t->first, t->columns, &s);)
+        c->finish(c->context, hd_conv_element(c, tile, s.at), width,
+                  (s.image * c->groups + t->group) * c->rows + t->row, t->rows, s.first, s.count);
 }
 
 /* ---- sharing it out ---------------------------------------------------------------------------------------------- */
 /* Pixels of all images follow each other, so that small images fill panels, too. */
 static int64_t items_of(const hd_conv_work *c, const hd_conv_phase *p) {
-    return hd_pieces(c->batch * hd_volume(p->grid), c->panels * c->kernels->nr);
+    return hd_pieces(c->batch * hd_volume(p->grid), c->panels * c->kernels->nr) * hd_pieces(c->strips, c->item_strips);
+}
+
+/* Number `index` of a phase: output channels, some panels. */
+static item item_at(const hd_conv_work *c, int64_t group, const hd_conv_phase *p, int64_t index) {
+    const int64_t width = c->panels * c->kernels->nr, all = c->batch * hd_volume(p->grid), runs = hd_pieces(all, width);
+    item t = {.group = group, .phase = p, .first = index % runs * width, .strip = index / runs * c->item_strips};
+    t.columns = hd_least(width, all - t.first);
+    t.strips = hd_least(c->item_strips, c->strips - t.strip);
+    t.row = t.strip * strip_rows(c);
+    t.rows = hd_least(t.strips * strip_rows(c), c->rows - t.row);
+    return t;
 }
 
 typedef struct sharing {
@@ -254,7 +271,7 @@ typedef struct sharing {
     _Atomic int64_t next;
 } sharing;
 
-static void run_piece(void *context, int64_t piece) { /* items: group, phase, some panels */
+static void run_piece(void *context, int64_t piece) { /* items: group, phase, those of it */
     sharing *s = context;
     const hd_conv_work *c = s->c;
     const int64_t of_group = s->items / c->groups;
@@ -263,7 +280,8 @@ static void run_piece(void *context, int64_t piece) { /* items: group, phase, so
         const hd_conv_phase *p = c->plan.phases;
         int64_t index = i % of_group;
         for (; index >= items_of(c, p); ++p) index -= items_of(c, p);
-        run_item(c, c->room + (size_t)piece * c->piece_bytes, i / of_group, p, index);
+        const item t = item_at(c, i / of_group, p, index);
+        run_item(c, &t, c->room + (size_t)piece * c->piece_bytes);
     }
     if (c->unit != NULL) c->unit->leave();
 }
@@ -281,20 +299,55 @@ static void fill_all(const hd_conv_work *c) {
     }
 }
 
+/* What an item of so many panels and strips costs, in multiplications. Measured: packing an element of patches, which
+ * lie side by side or apart, or of images as they are; and finishing a row of results, which takes a call or two. */
+enum { APART_COST = 40, PATCH_COST = 16, IMAGE_COST = 10, ROW_COST = 300 };
+static double cost_of_item(const hd_conv_work *c, int64_t panels, int64_t strips) {
+    const double outputs = (double)hd_least(c->rows, strips * strip_rows(c)),
+                 pixels = (double)(panels * c->kernels->nr),
+                 k = (double)(c->channels * c->plan.tap_count) / (double)hd_volume(c->out_step);
+    const double pack = c->map.step[2] > 1 ? APART_COST : c->plan.tap_count > 1 ? PATCH_COST : IMAGE_COST;
+    return k * outputs * pixels + hd_conv_weight_cost(k * outputs * (double)packed_bytes(c)) + pack * k * pixels +
+           ROW_COST * outputs;
+}
+
+/* How the work is cut for so many threads, and what it costs: as many panels as fit, of all output channels; for
+ * several threads fewer, and fewer channels where there are few pixels, so that not every thread reads all weights. */
+static double choose_items(hd_conv_work *c, int64_t threads) {
+    const int64_t nr = c->kernels->nr, phases = hd_volume(c->out_step),
+                  pixels = c->batch * hd_volume(c->out) / phases + 1, all = hd_pieces(pixels, nr);
+    double least = INFINITY;
+    for (int64_t parts = 1; parts <= (threads > 1 ? hd_least(c->strips, 2 * threads) : 1); parts *= 2) {
+        const int64_t strips = hd_pieces(c->strips, parts), outputs = hd_least(c->rows, strips * strip_rows(c)),
+                      fits = hd_most(1, ITEM_BYTES / (nr * (int64_t)c->bytes) / (outputs + 1)),
+                      copies = c->groups * phases * hd_pieces(c->strips, strips);
+        for (int64_t panels = hd_least(fits, hd_least(MOST_PANELS, all)); panels > 0; --panels) {
+            const double cost =
+                hd_conv_cost_shared(cost_of_item(c, panels, strips), all / panels * copies,
+                                    cost_of_item(c, all % panels, strips), all % panels > 0 ? copies : 0, threads);
+            if (cost >= least) continue;
+            least = cost;
+            c->panels = panels;
+            c->item_strips = strips;
+        }
+    }
+    return least;
+}
+
 void hd_conv_cut_tiles(hd_conv_work *c, const hd_conv_sizes *sizes, int threads) {
     (void)sizes;
-    const int64_t mr = strip_rows(c), nr = c->kernels->nr, taps = c->plan.tap_count;
-    const int64_t phases = hd_volume(c->out_step), pixels = c->batch * hd_volume(c->out) / phases + 1;
-    const double work = (double)(c->batch * hd_volume(c->out)) * (double)(c->groups * c->rows * c->channels) *
-                        (double)taps / (double)phases;
-    if (work < PARALLEL) threads = 1;
-    c->strips = hd_pieces(c->rows, mr);
-    const int64_t fits = ITEM_BYTES / (nr * (int64_t)c->bytes) / (c->rows + 1), all = hd_pieces(pixels, nr);
-    c->panels = hd_least(fits < 1 ? 1 : fits, hd_least(MOST_PANELS, all));
-    if (threads > 1) /* four items for each, since cores may differ */
-        c->panels = hd_least(c->panels, hd_pieces(all * c->groups * phases, 4 * (int64_t)threads));
-    c->pieces = hd_least(threads, c->groups * phases * hd_pieces(pixels, c->panels * nr) + phases);
-    c->piece_bytes = hd_whole_lines(panels_bytes(c) + parts_bytes(c) + (size_t)(c->rows * c->panels * nr) * c->bytes);
+    const int64_t nr = c->kernels->nr, phases = hd_volume(c->out_step),
+                  pixels = c->batch * hd_volume(c->out) / phases + 1;
+    c->strips = hd_pieces(c->rows, strip_rows(c));
+    hd_conv_work shared = *c;
+    const double alone = choose_items(c, 1);
+    const bool is_shared = threads > 1 && choose_items(&shared, threads) < alone;
+    if (is_shared) *c = shared;
+    const int64_t items =
+        c->groups * phases * hd_pieces(pixels, c->panels * nr) * hd_pieces(c->strips, c->item_strips) + phases;
+    c->pieces = is_shared ? hd_least(threads, items) : 1;
+    const int64_t outputs = hd_least(c->rows, c->item_strips * strip_rows(c));
+    c->piece_bytes = hd_whole_lines(panels_bytes(c) + parts_bytes(c) + (size_t)(outputs * c->panels * nr) * c->bytes);
 }
 
 void hd_conv_run_tiles(const hd_conv_work *c) {

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { PIXELS = 256, PARALLEL = 1 << 16 };
+enum { PIXELS = 256, PARALLEL = 1 << 17, PART_PANELS = 16 };
 
 typedef struct weight_job {
     const hd_gemm_kernels *kernels;
@@ -122,7 +122,9 @@ hd_error hd_cpu_conv_weight(hd_thread *thread, const hd_conv_sizes *s, hd_dtype 
     j.strips = hd_pieces(s->result_channels, mr);
     const double work =
         (double)(s->batch * s->groups * s->result_channels) * (double)j.columns * (double)hd_volume(s->result);
-    const int64_t wanted = work < PARALLEL ? 1 : 2 * hd_pool_threads();
+    /* more than threads, since their cores may differ, unless packing the gradient for each of them would cost more */
+    const int64_t threads = work < PARALLEL ? 1 : hd_pool_threads(),
+                  wanted = threads > 1 && s->groups * j.panels >= PART_PANELS * threads ? 2 * threads : threads;
     j.group_parts = hd_least(j.panels, hd_pieces(wanted, s->groups));
     j.units = s->groups * j.group_parts;
     j.pieces = hd_least(j.units, wanted);

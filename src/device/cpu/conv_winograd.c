@@ -20,7 +20,8 @@ enum {
     LEAST_PANELS = 3,     /* unless the weights would be read for too few tiles */
     MOST_PANELS = 16,
     K_BLOCK = 64,     /* channels that are summed up in one go: with more, errors would exceed those of other ways */
-    ROWS_AT_ONCE = 8, /* output channels that are finished together */
+    ROWS_AT_ONCE = 8, /* output channels that are finished together, a power of two: if one of them has to be summed up
+                         they all are, so an item begins with a multiple of it, and threads change no result */
     SLACK = 16,       /* elements behind a line that a vector may read or write */
     PARALLEL = 1 << 16
 };
@@ -43,8 +44,9 @@ bool hd_conv_takes_winograd(const hd_conv_work *c, const hd_conv_sizes *s) {
 }
 
 /* Measured costs, in multiplications that one output channel and one input channel share: the window, transformed (when
- * it is not in advance); a tile of one channel, there or back; and how much quicker a matrix unit is, in percent. */
-enum { WINDOW_COST = 256, TRANSFORM_COST = 130, UNIT_PERCENT = 80, WIN_PERCENT = 115 };
+ * it is not in advance); a tile of one channel, there or back; the calls that a channel takes in an item, however few
+ * tiles it has; and how much quicker a matrix unit is, in percent. */
+enum { WINDOW_COST = 256, TRANSFORM_COST = 130, CALLS_COST = 5000, UNIT_PERCENT = 80, WIN_PERCENT = 115 };
 bool hd_conv_suits_winograd(const hd_conv_work *c) {
     if (hd_least(c->channels, c->rows) < LEAST_CHANNELS) return false;
     const double nr = c->kernels->nr, rows = (double)c->batch * (double)tile_rows(c),
@@ -114,10 +116,10 @@ typedef struct room {
     int64_t elements;
 } room;
 static room room_of(const hd_conv_work *c) {
-    const int64_t nr = c->kernels->nr;
+    const int64_t nr = c->kernels->nr, rows = hd_least(c->rows, c->item_strips * c->kernels->mr);
     room r = {.line = 2 * c->planes + 2, .columns = hd_pieces(c->lines * c->planes, nr) * nr};
     r.pitch = (hd_pieces(r.columns, SLACK) | 1) * SLACK + 2 * SLACK;
-    r.place = c->rows * r.columns + SLACK;
+    r.place = rows * r.columns + SLACK;
     r.scratch = r.lines + hd_pieces((2 * c->lines + 2) * r.line + 2 * SLACK, SLACK) * SLACK;
     r.panels = r.scratch + PLACES * r.pitch;
     r.products = r.panels + PLACES * c->channels * r.columns;
@@ -127,16 +129,19 @@ static room room_of(const hd_conv_work *c) {
     return r;
 }
 
-/* ---- an item: some rows of tiles of one group, of one image or several, or a part of one row --------------------- */
+/* ---- an item: some rows of tiles of one group, of one image or several, or a part of one row; of all output channels
+ * or of some ------------------------------------------------------------------------------------------------------- */
 typedef struct work {
     const hd_conv_work *c;
     window window;
     room room;
+    int64_t items;
     _Atomic int64_t next;
 } work;
 typedef struct item {
     int64_t group, first, count; /* rows of tiles, of all images */
     int64_t column, columns;     /* of tiles; one row when they are not all */
+    int64_t row, rows;           /* output channels, from a strip's first on */
 } item;
 /* The next of its rows that are of one image. */
 typedef struct stretch {
@@ -190,15 +195,15 @@ static void pack_patches(const work *w, const item *t, float *base) {
     }
 }
 
-static void multiply_panel(const hd_conv_work *c, const float *weights, const float *panel, float *out,
+static void multiply_panel(const hd_conv_work *c, const item *t, const float *weights, const float *panel, float *out,
                            int64_t out_row) {
     const int64_t mr = c->kernels->mr, nr = c->kernels->nr;
     for (int64_t k = 0; k < c->channels; k += K_BLOCK) {
         const int64_t kc = hd_least(K_BLOCK, c->channels - k);
-        for (int64_t s = 0; s < c->strips; ++s) {
-            const float *a = weights + s * strip_elements(c) + k * mr, *b = panel + k * nr;
-            float *to = out + s * mr * out_row;
-            const int64_t rows = hd_least(mr, c->rows - s * mr);
+        for (int64_t row = 0; row < t->rows; row += mr) {
+            const float *a = weights + row * c->channels + k * mr, *b = panel + k * nr;
+            float *to = out + row * out_row;
+            const int64_t rows = hd_least(mr, t->rows - row);
             if (rows == mr)
                 c->kernels->tile(kc, a, b, nr, to, out_row, k > 0);
             else
@@ -212,10 +217,11 @@ static void multiply(const work *w, const item *t, float *base) {
     const hd_conv_work *c = w->c;
     const room *r = &w->room;
     const int64_t nr = c->kernels->nr, columns = hd_pieces(t->count * t->columns, nr) * nr;
-    const float *weights = (const float *)(const void *)c->packed + t->group * PLACES * place_elements(c);
+    const float *weights =
+        (const float *)(const void *)c->packed + t->group * PLACES * place_elements(c) + t->row * c->channels;
     for (int p = 0; p < PLACES; ++p)
         for (int64_t column = 0; column < columns; column += nr)
-            multiply_panel(c, weights + p * place_elements(c),
+            multiply_panel(c, t, weights + p * place_elements(c),
                            base + r->panels + (p * r->columns + column) * c->channels,
                            base + r->products + p * r->place + column, r->columns);
 }
@@ -234,7 +240,7 @@ static void transform_back(const work *w, const item *t, const stretch *s, const
     float *summed = base + r->summed;
     for (int64_t q = 0; q < o->rows; ++q)
         for (int64_t i = 0; i < s->rows; ++i) {
-            const float *from = base + r->products + (o->row + q) * r->columns + (s->at + i) * t->columns;
+            const float *from = base + r->products + (o->row - t->row + q) * r->columns + (s->at + i) * t->columns;
             if (summed[s->at + i] == 0 &&
                 !hd_kernels()->winograd.results(o->tile + q * o->tile_row + 2 * i * o->line, o->line,
                                                 (int)hd_least(2, o->lines - 2 * i), o->columns, from, r->place))
@@ -270,7 +276,7 @@ static void finish_rows(const work *w, const item *t, const stretch *s, int64_t 
     const int64_t result_row = (s->image * c->groups + t->group) * c->rows + row;
     results o = {.line = width_of(c, t),
                  .row = row,
-                 .rows = hd_least(ROWS_AT_ONCE, c->rows - row),
+                 .rows = hd_least(ROWS_AT_ONCE, t->row + t->rows - row),
                  .first = 2 * s->row * c->out[2] + 2 * t->column,
                  .lines = lines_of(c, s),
                  .columns = width_of(c, t)};
@@ -294,61 +300,106 @@ static void finish_rows(const work *w, const item *t, const stretch *s, int64_t 
 
 /* ---- sharing it out ---------------------------------------------------------------------------------------------- */
 static int64_t parts_of_row(const hd_conv_work *c) { return hd_pieces(tile_columns(c), c->planes); }
-static int64_t items_of_group(const hd_conv_work *c) {
+/* Items with the same output channels. */
+static int64_t items_of_part(const hd_conv_work *c) {
     return hd_pieces(c->batch * tile_rows(c), c->lines) * parts_of_row(c);
 }
+static int64_t items_of(const hd_conv_work *c) {
+    return c->groups * hd_pieces(c->strips, c->item_strips) * items_of_part(c);
+}
 
-static void run_piece(void *context, int64_t piece) { /* items: group, rows of tiles, part of a row */
+static item item_at(const hd_conv_work *c, int64_t i) { /* group, output channels, rows of tiles, part of a row */
+    const int64_t parts = parts_of_row(c), outputs = hd_pieces(c->strips, c->item_strips), of_part = items_of_part(c);
+    item t = {.group = i / of_part / outputs,
+              .first = i % of_part / parts * c->lines,
+              .column = i % parts * c->planes,
+              .row = i / of_part % outputs * c->item_strips * c->kernels->mr};
+    t.count = hd_least(c->lines, c->batch * tile_rows(c) - t.first);
+    t.columns = hd_least(c->planes, tile_columns(c) - t.column);
+    t.rows = hd_least(c->item_strips * c->kernels->mr, c->rows - t.row);
+    return t;
+}
+
+static void run_piece(void *context, int64_t piece) {
     work *w = context;
     const hd_conv_work *c = w->c;
     const room *r = &w->room;
-    const int64_t of_group = items_of_group(c), parts = parts_of_row(c);
     float *base = (float *)(void *)(c->room + (size_t)piece * c->piece_bytes);
     memset(base + r->lines, 0,
            (size_t)(r->scratch - r->lines) * sizeof *base); /* what vectors see behind the last one */
     for (int p = 1; p <= PLACES; ++p) memset(base + r->products + p * r->place - SLACK, 0, SLACK * sizeof *base);
-    for (int64_t i; (i = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed)) < c->groups * of_group;) {
-        item t = {.group = i / of_group, .first = i % of_group / parts * c->lines, .column = i % parts * c->planes};
-        t.count = hd_least(c->lines, c->batch * tile_rows(c) - t.first);
-        t.columns = hd_least(c->planes, tile_columns(c) - t.column);
+    for (int64_t i; (i = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed)) < w->items;) {
+        const item t = item_at(c, i);
         pack_patches(w, &t, base);
         multiply(w, &t, base);
-        for (stretch s = {0}; next_stretch(c, &t, &s);) {
-            memset(base + r->summed + s.at, 0, (size_t)s.rows * sizeof *base);
-            for (int64_t row = 0; row < c->rows; row += ROWS_AT_ONCE) finish_rows(w, &t, &s, row, base);
-        }
+        for (stretch s = {0}; next_stretch(c, &t, &s);)
+            for (int64_t row = t.row; row < t.row + t.rows; row += ROWS_AT_ONCE) {
+                memset(base + r->summed + s.at, 0, (size_t)s.rows * sizeof *base);
+                finish_rows(w, &t, &s, row, base);
+            }
     }
 }
 
-/* Columns of all items, in whole panels, when each has so many rows of tiles. */
-static int64_t columns_with(const hd_conv_work *c, int64_t rows) {
-    const int64_t nr = c->kernels->nr, width = tile_columns(c), all = c->batch * tile_rows(c);
-    return (all / rows * hd_pieces(rows * width, nr) + hd_pieces(all % rows * width, nr)) * nr;
+/* What an item costs, in multiplications: whole panels, whatever is in them; weights, which come from afar once; and
+ * the transforms there and back. */
+static double cost_of_item(const hd_conv_work *c, int64_t rows, int64_t strips) {
+    const int64_t mr = c->kernels->mr, nr = c->kernels->nr, outputs = hd_least(c->rows, strips * mr);
+    const double channels = (double)c->channels, panels = (double)hd_pieces(rows * c->planes, nr),
+                 vectors = (double)(rows * hd_pieces(c->planes, SLACK) * SLACK);
+    return PLACES * channels * (double)outputs * panels * (double)nr +
+           hd_conv_weight_cost(PLACES * channels * (double)outputs * (double)c->bytes) +
+           TRANSFORM_COST * vectors * (channels + (double)outputs) + CALLS_COST * channels;
 }
 
-/* Rows of tiles of an item: of those that fit, what fills panels best, and of those about as good the most. A row that
- * does not fit is cut into equal parts. */
-static void choose_tiles(hd_conv_work *c, int64_t threads) {
-    const int64_t nr = c->kernels->nr, all = c->batch * tile_rows(c), width = tile_columns(c);
-    const int64_t fits = ITEM_BYTES / (PLACES * (int64_t)c->bytes * (c->channels + c->rows)),
-                  tiles = hd_least(hd_most(fits / nr, LEAST_PANELS), MOST_PANELS) * nr;
-    c->lines = 1;
-    c->planes = hd_pieces(width, hd_pieces(width, tiles));
-    int64_t limit = hd_least(tiles / width, all);
-    if (threads > 1) limit = hd_least(limit, hd_pieces(all * c->groups, 4 * threads));
-    for (int64_t rows = 2; rows <= limit; ++rows)
-        if (columns_with(c, rows) <= columns_with(c, c->lines) + columns_with(c, c->lines) / 64) c->lines = rows;
+static double cost_when_shared(const hd_conv_work *c, int64_t rows, int64_t strips, int64_t threads) {
+    const int64_t all = c->batch * tile_rows(c), copies = c->groups * hd_pieces(c->strips, strips) * parts_of_row(c);
+    return hd_conv_cost_shared(cost_of_item(c, rows, strips), all / rows * copies, cost_of_item(c, all % rows, strips),
+                               all % rows > 0 ? copies : 0, threads);
+}
+
+/* Tiles of an item, in whole panels, when it has so many strips of output channels. */
+static int64_t most_tiles(const hd_conv_work *c, int64_t strips) {
+    const int64_t nr = c->kernels->nr, outputs = hd_least(c->rows, strips * c->kernels->mr),
+                  fits = ITEM_BYTES / (PLACES * (int64_t)c->bytes * (c->channels + outputs));
+    return hd_least(hd_most(fits / nr, LEAST_PANELS), MOST_PANELS) * nr;
+}
+
+/* How the work is cut for so many threads, and what it costs: into rows of tiles, as many as fit, and for several
+ * threads into output channels, too, for which patches are transformed again. Few tiles fill no panel, and what they do
+ * not fill is multiplied all the same: more and smaller items are not always sooner done. A row that does not fit is
+ * cut into equal parts, whatever the number of threads, since they are summed up one by one. */
+static double choose_items(hd_conv_work *c, int64_t threads) {
+    const int64_t all = c->batch * tile_rows(c), width = tile_columns(c), mr = c->kernels->mr;
+    const int64_t step = hd_most(1, ROWS_AT_ONCE / (mr & -mr)); /* strips that are whole blocks of output channels */
+    const int64_t steps = hd_pieces(c->strips, step), most_parts = threads > 1 ? hd_least(steps, 2 * threads) : 1;
+    double least = INFINITY;
+    c->planes = hd_pieces(width, hd_pieces(width, most_tiles(c, c->strips)));
+    for (int64_t parts = 1; parts <= most_parts; parts *= 2) {
+        const int64_t strips = hd_pieces(steps, parts) * step;
+        const int64_t most = c->planes < width ? 1 : hd_least(most_tiles(c, strips) / width, all);
+        for (int64_t rows = most; rows > 0; --rows) {
+            const double cost = cost_when_shared(c, rows, strips, threads);
+            if (cost >= least) continue;
+            least = cost;
+            c->lines = rows;
+            c->item_strips = strips;
+        }
+    }
+    return least;
 }
 
 void hd_conv_cut_winograd(hd_conv_work *c, const hd_conv_sizes *sizes, int threads) {
     (void)sizes;
     c->strips = hd_pieces(c->rows, c->kernels->mr);
-    choose_tiles(c, threads);
-    c->pieces = hd_least(threads, c->groups * items_of_group(c));
+    hd_conv_work shared = *c;
+    const double alone = choose_items(c, 1);
+    const bool is_shared = threads > 1 && choose_items(&shared, threads) < alone;
+    if (is_shared) *c = shared;
+    c->pieces = is_shared ? hd_least(threads, items_of(c)) : 1;
     c->piece_bytes = (size_t)hd_pieces(room_of(c).elements, SLACK) * SLACK * sizeof(float);
 }
 
 void hd_conv_run_winograd(const hd_conv_work *c) {
-    work w = {.c = c, .window = window_of(c), .room = room_of(c)};
+    work w = {.c = c, .window = window_of(c), .room = room_of(c), .items = items_of(c)};
     hd_parallel(c->pieces, run_piece, &w);
 }

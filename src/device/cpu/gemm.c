@@ -223,15 +223,16 @@ static hd_error multiply_packed(hd_thread *thread, product *p) {
     /* cut the longer side: whole strips of A or whole panels of B for each thread */
     p->row_pieces = p->column_pieces = 1;
     const int64_t strips = hd_pieces(p->m, mr), most = 2 * threads; /* more than threads: their cores may differ */
-    /* B is read once when A is one block: then each panel is packed where it is used */
-    const bool few_rows = p->m <= M_BLOCK && (threads == 1 || panels >= 2 * threads);
+    p->a_in_place = reads_rows(p);
+    /* B is read once when A is one block: then each panel is packed where it is used, and A, if it is, by each piece */
+    const bool few_rows =
+        p->m <= M_BLOCK && (threads == 1 || (panels >= 2 * threads && (p->a_in_place || p->n >= 4 * p->m)));
     p->m_block = few_rows ? strips * mr : rows_at_once(p, k_block);
     if (threads > 1 && !few_rows && strips >= 2 * threads)
         p->row_pieces = hd_least(strips / 2, most);
     else if (threads > 1)
         p->column_pieces = hd_least(panels, most);
     const int64_t pieces = p->row_pieces * p->column_pieces;
-    p->a_in_place = reads_rows(p);
     if (p->k > ((int64_t)1 << 47) / (panels * nr))
         return hd_fail(HD_ERROR_MEMORY, "no memory to pack a matrix of %lld x %lld", (long long)p->k, (long long)p->n);
     const size_t b_bytes = few_rows ? packed_b(p, pieces * nr, k_block) : packed_b(p, panels * nr, p->k),

@@ -122,7 +122,7 @@ bool hd_gemm_wants_packed(const hd_gemm *p) {
 
 /* A is of the kernels' own type. */
 void hd_gemm_multiply_in_place(hd_gemm *p) {
-    const int64_t nr = p->kernels->nr, tile = cost_of_columns(p, nr);
+    const int64_t nr = p->kernels->nr, tile = cost_of_columns(p, nr), groups = hd_pieces(p->n / nr, HD_LINE_PANELS);
     if (is_dots(p))
         hd_parallel_range(p->n, HD_GEMM_PARALLEL / cost_of_columns(p, 1) + 1, multiply_dots, p);
     else if (is_narrow(p))
@@ -130,8 +130,8 @@ void hd_gemm_multiply_in_place(hd_gemm *p) {
     else if (p->n < nr)
         multiply_edge(p);
     else if (p->m <= 4)
-        hd_parallel_range(hd_pieces(p->n / nr, HD_LINE_PANELS), HD_GEMM_PARALLEL / HD_LINE_PANELS / tile + 1,
-                          multiply_groups, p);
+        hd_parallel_range(groups, hd_most(HD_GEMM_PARALLEL / HD_LINE_PANELS / tile + 1, groups / hd_pool_threads()),
+                          multiply_groups, p); /* runs along B, which comes from memory, stay long */
     else
         hd_parallel_range(p->n / nr, HD_GEMM_PARALLEL / tile + 1, multiply_columns, p);
 }

@@ -13,6 +13,8 @@ enum {
     GRAIN = 32768, /* elements worth a thread */
     PIECE = 65536, /* elements of a piece when what goes is cut */
     STRIP = 512,   /* results accumulated at once */
+    SIDE = 64,     /* results side by side that no thread shares: whole vectors, from where one begins, */
+    SIDES = 2,     /* and so many of them at least for a thread: memory is read in long runs */
     SHORT = 16     /* rows shorter than this are taken as strips */
 };
 
@@ -180,7 +182,8 @@ static void reduce_results(const reduction *r, int64_t first, int64_t after, int
 
 static void run_results(void *context, int64_t first, int64_t after) { /* counted in `together` results */
     const reduction *r = context;
-    reduce_results(r, first * r->together, after * r->together, 0, r->gone.space.count, r->out);
+    reduce_results(r, first * r->together, hd_least(after * r->together, r->kept.space.count), 0, r->gone.space.count,
+                   r->out);
 }
 
 static void run_piece(void *context, int64_t piece) {
@@ -250,9 +253,9 @@ static hd_error run_reduction(hd_thread *thread, reduction *r, hd_tensor *out) {
         r->fold.columns(final, r->out, results, r->pieces, results);
     } else {
         int64_t grain = GRAIN / (r->gone.space.count > 0 ? r->gone.space.count : 1);
-        if (r->strip > 0 && grain < 64) grain = 64;
-        r->together = r->strip > 0 && whole_strip(r) < 64 ? whole_strip(r) : 1;
-        hd_parallel_range(results / r->together, grain / r->together + 1, run_results, r);
+        if (r->strip > 0) grain = hd_most(hd_most(grain, SIDES * SIDE), results / (2 * hd_pool_threads()));
+        r->together = r->strip == 0 ? 1 : hd_least(whole_strip(r), SIDE);
+        hd_parallel_range(hd_pieces(results, r->together), hd_pieces(hd_most(grain, 1), r->together), run_results, r);
     }
     hd_tile_room tile;
     char *to = out->storage->data;
