@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-const hd_kind hd_kind_released = {"released object", NULL};
+const hd_kind hd_kind_released = {.name = "released object", .destroy = NULL};
 
 hd_error hd_scope_grow(hd_thread *thread) {
     const uint32_t capacity = thread->object_capacity ? thread->object_capacity * 2 : 256;
@@ -82,6 +82,16 @@ void *hd_keep_object(void *x) {
         break;
     }
     return x; /* not found: an outer scope owns it already */
+}
+
+hd_error hd_use_refuse(const hd_thread *thread, const hd_object *o, uint32_t user) {
+    if (user == thread->number)
+        return hd_fail(HD_ERROR_STATE,
+                       "the %s \"%s\" is in use by a call on this thread that has not returned; what that call calls "
+                       "back may not use it",
+                       o->kind->name, o->kind->title(o));
+    return hd_fail(HD_ERROR_STATE, "the %s \"%s\" is in use by another thread (number %u); %s", o->kind->name,
+                   o->kind->title(o), user, o->kind->remedy);
 }
 
 static bool was_released(const hd_object *o, const char *call) {

@@ -92,6 +92,7 @@ static char *with_extension(const char *path) {
 void hd_script_save(hd_script *script, const char *path) {
     HD_ENTER("hd_script_save", );
     if (hd_script_check_argument(script) != HD_OK) return;
+    HD_USE(&script->object, false, );
     char *full = with_extension(path);
     if (full == NULL) return;
     if (hd_file_write(thread, script, full) != HD_OK) hd_file_reword(thread, HD_OK, "\"%s\" ", hd_file_short(full));
