@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 bool hd_shape_equal(hd_shape a, hd_shape b) {
-    if (a.rank != b.rank || a.rank > HD_MAX_RANK) return false;
+    if (a.rank != b.rank || (unsigned)a.rank > HD_MAX_RANK) return false;
     for (int i = 0; i < a.rank; ++i)
         if (a.size[i] != b.size[i]) return false;
     return true;
