@@ -515,7 +515,8 @@ static inline double hd_value_default(double given, double otherwise) {
 /* That `count` parameters from `first` on are there; in 64 bits, which the sum of two ints fits. */
 static inline bool hd_value_range(const char *function, int64_t first, int64_t count) {
     if (first >= 0 && count >= 0 && first + count <= hd_value_here.parameters) return true;
-    return hd_value_fail(function, "first + count must lie within the parameters there are", first + count);
+    return hd_value_fail(function, "first + count must lie within the parameters there are",
+                         first < 0 ? first : first + count);
 }
 
 static inline bool hd_value_adam_step(hd_value_adam *adam, double lr) {

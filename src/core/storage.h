@@ -11,8 +11,9 @@ typedef struct hd_storage hd_storage;
 /* HD_OVERWRITE: all bytes are written, and nothing can go wrong before that is done. */
 typedef enum hd_access { HD_READ, HD_WRITE, HD_OVERWRITE } hd_access;
 
-/* A home keeps a storage's bytes. `fetch` makes storage->data valid for the access, or fails with an error; it may end
- * the home by clearing storage->home; it is told HD_READ or HD_WRITE. `leave` is called once, when the storage goes or gives up its home. */
+/* A home keeps a storage's bytes. `fetch` makes storage->data valid for the access, or fails with an error; it may
+ * end the home by clearing storage->home; it is told HD_READ or HD_WRITE. `leave` is called once, when the storage
+ * goes or gives up its home. */
 typedef struct hd_home {
     const char *name;
     bool captured; /* there are no bytes: a value of a graph that has not run */

@@ -1,5 +1,5 @@
-/* Shapes and lists of axes come by value, with whatever rank the caller wrote into them: every public function that takes
- * one refuses what is none before it looks at the sizes. */
+/* Shapes and lists of axes come by value, with whatever rank the caller wrote into them: every public function that
+ * takes one refuses what is none before it looks at the sizes. */
 #include "support.h"
 
 static hd_tensor *matrix, *image;
