@@ -1,4 +1,4 @@
-/* The program of the README: least squares by gradient descent, the gradient by hand. */
+/* Least squares by gradient descent, the gradient by hand. */
 #include <hodu/hodu.h>
 #include <stdio.h>
 

@@ -86,13 +86,17 @@ static inline double micro_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+#ifndef MICRO_DATA_HELP /* a program that does not read names says what it reads */
+#define MICRO_DATA_HELP "names, one a line, letters a-z (default: the list that comes with the programs)"
+#endif
+
 static inline void micro_usage(FILE *to, const micro_options *o) {
     fprintf(
         to,
         "usage: %s [--steps N] [--seed S] [--data FILE]\n"
         "  --steps N    training steps of the first phase, 1 or more (default %d); later phases shrink or grow alike\n"
         "  --seed S     seed of all random numbers, 0 or more (default 42)\n"
-        "  --data FILE  names, one a line, letters a-z (default: the list that comes with the programs)\n"
+        "  --data FILE  " MICRO_DATA_HELP "\n"
         "exit status: 0 quality reached, 1 not reached, 2 bad flags or data\n",
         o->program, o->default_steps);
 }

@@ -175,6 +175,7 @@ int main(int argc, char **argv) {
     micro_init(PARAMETERS, w, 0.08);
 
     printf("pretraining: %d parameters, %d steps\n", PARAMETERS, options.steps);
+    /* Adam's epsilon (1e-8) keeps a parameter that has had no gradient yet from dividing by 0. */
     hd_value_adam adam = {.beta1 = 0.85, .beta2 = 0.99};
     for (int step = 0; step < options.steps; ++step) {
         int letters;

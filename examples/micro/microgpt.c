@@ -54,7 +54,9 @@ static void rmsnorm(const Value *x, Value *y) {
 /* Attention of position t over positions 0..t, head by head:
  *     score[u] = q . key[u] / sqrt(S)          [t+1]
  *     out      = sum_u softmax(score)[u] value[u]
- * Dividing by sqrt(S) keeps the variance of a score at that of one product, so that softmax starts out soft. */
+ * Dividing by sqrt(S) keeps the variance of a score at that of one product, so that softmax starts out soft. vsoftmax
+ * subtracts the largest score first, so that exp, which is infinite from 710 on, cannot overflow; softmax does not
+ * change when the same number is subtracted from every score. */
 static void attend(int t, const Value *q, Value *out) {
     for (int h = 0; h < D; h += S) {
         Value weight[B], column[B];

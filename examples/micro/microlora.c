@@ -124,7 +124,8 @@ static micro_names names_between(const micro_names *all, char first, char last) 
     return some;
 }
 
-/* Steps of Adam on the optimizer's own parameters; every fifth name is kept back to measure with. */
+/* Steps of Adam on the optimizer's own parameters; every fifth name is kept back to measure with. Adam's epsilon (1e-8)
+ * keeps a parameter that has had no gradient yet, as those of A while B is 0, from dividing by 0. */
 static void train(hd_value_adam *adam, const micro_names *names, int steps) {
     for (int step = 0, next = 0; step < steps; ++step, ++next) {
         if (names->count > 5 && next % names->count % 5 == 0) ++next;

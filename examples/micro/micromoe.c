@@ -185,6 +185,7 @@ int main(int argc, char **argv) {
     printf("micromoe: %d parameters, %d of them in %d experts, %d steps\n", PARAMETERS + EXPERTS * 2 * M * D,
            EXPERTS * 2 * M * D, EXPERTS, options.steps);
 
+    /* Adam's epsilon (1e-8) keeps a parameter that has had no gradient yet from dividing by 0. */
     hd_value_adam adam = {.beta1 = 0.85, .beta2 = 0.99};
     double share[EXPERTS] = {0.25, 0.25, 0.25, 0.25}; /* of recent picks: a running mean over about 20 names */
     double picked[EXPERTS] = {0.0}, all_picks = 0.0, recent = 0.0;

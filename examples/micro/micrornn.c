@@ -108,6 +108,8 @@ static void network_logits(const network *net, const Value *h, Value *logits) {
     for (int i = 0; i < V; ++i) logits[i] = vadd(vdot(N, net->out + i * N, h), net->out_bias[i]);
 }
 
+/* -log p(target). The log is clipped at 1e-10: a probability that has rounded to 0 costs 23 instead of infinity, and
+ * keeps a gradient that leads away from 0. */
 static Value letter_loss(const network *net, const Value *h, int target) {
     Value logits[V], p[V];
     network_logits(net, h, logits);
@@ -163,6 +165,7 @@ static double gradient_reach(const network *net, const char *letters) {
     double norm[LONGEST + 1];
     zero_state(h[0]);
     for (int t = 0; t < LONGEST; ++t) network_step(net, micro_token_at(letters, t), h[t], h[t + 1]);
+    hd_value_zero_grad(); /* as before every backward: gradients of parameters add up, and nobody is to inherit these */
     hd_value_backward(letter_loss(net, h[LONGEST], micro_token_at(letters, LONGEST)));
     printf("  |d loss / d h_t|, t = 1..16:");
     for (int t = 1; t <= LONGEST; ++t) {

@@ -27,7 +27,8 @@ typedef struct hd_eager_token {
 
 HD_BEGIN_DECLS
 HD_API hd_builder *hd_builder_new(const char *name);
-/* From here on this thread's calls are recorded; other threads are not affected. Once per builder. */
+/* From here on this thread's calls are recorded; other threads are not affected, and may not use the builder until it
+ * has ended. Once per builder. */
 HD_API void hd_builder_start(hd_builder *builder);
 /* At once again, error or not; tensors, gradients and optimizers from outside are as they were. */
 HD_API void hd_builder_end(hd_builder *builder);

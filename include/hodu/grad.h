@@ -49,9 +49,10 @@ HD_API void hd_zero_grad(hd_tensor *t);
 HD_API void hd_zero_grads(hd_tensors *tensors);
 /* Lets hd_backward keep the gradient also of t that is no leaf, for hd_grad. */
 HD_API hd_tensor *hd_retain_grad(hd_tensor *t);
-/* fn(gradient, user) runs when the whole gradient of t is known, in every hd_backward and hd_grad_of while t is on the
- * tape, unless that gradient is zero by nature (behind hd_sign, say); it may return another gradient of the same shape,
- * or NULL to leave it; writing into the one it is given is an error. */
+/* fn(gradient, user) runs when the whole gradient of t is known, in every hd_backward and hd_grad_of while t is on
+ * the tape, unless that gradient is zero by nature (behind hd_sign, say); it may return another gradient of the same
+ * shape, or NULL to leave it; writing into the one it is given is an error. Hooks that a hook adds run from the next
+ * hd_backward or hd_grad_of on. */
 typedef hd_tensor *(*hd_grad_hook)(hd_tensor *gradient, void *user);
 HD_API void hd_add_grad_hook(hd_tensor *t, hd_grad_hook fn, void *user);
 

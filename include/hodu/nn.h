@@ -31,7 +31,8 @@ typedef struct hd_linear_opts {
 /* x [..., in] -> [..., out]: x weight^T + bias, with weight [out, in] and bias [out] drawn uniformly within
  * 1 / sqrt(in). */
 HD_API hd_module *hd_linear(int64_t in, int64_t out, const hd_linear_opts *opts);
-/* One after the other. HD_SEQUENTIAL(a, b, c) writes it shorter; gcc and clang make them in this order. */
+/* One after the other; parameters and buffers that are added to it are not called. HD_SEQUENTIAL(a, b, c) writes it
+ * shorter; gcc and clang make them in this order. */
 HD_API hd_module *hd_sequential(hd_module *const *modules, int64_t count);
 
 typedef struct hd_norm_layer_opts {
@@ -108,8 +109,10 @@ typedef struct hd_module_class {
 /* A module of this class; `state` is yours, hd_module_state returns it. The class must outlive the module. */
 HD_API hd_module *hd_module_new(const hd_module_class *class_, void *state);
 HD_API void *hd_module_state(const hd_module *module);
-/* Gives the module a parameter (which then requires a gradient), a buffer, or another module; it holds them from then
- * on. Names are unique within a module. Each returns what it was given. */
+/* Gives the module a parameter (which then requires a gradient), a buffer, or another module; it holds them from
+ * then on. Names are unique within a module. Each returns what it was given. A layer of the library reads what it
+ * made itself, by name and kind: of what is added only a parameter "weight" or "bias" is one of its own. Modules may
+ * lie 1000 deep in each other. Threads may use one module at once; it is an error to change it meanwhile. */
 HD_API hd_tensor *hd_module_add_parameter(hd_module *module, const char *name, hd_tensor *parameter);
 HD_API hd_tensor *hd_module_add_buffer(hd_module *module, const char *name, hd_tensor *buffer);
 HD_API hd_module *hd_module_add(hd_module *module, const char *name, hd_module *child);

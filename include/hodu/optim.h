@@ -8,8 +8,10 @@ typedef struct hd_optimizer hd_optimizer;
 
 HD_BEGIN_DECLS
 /* ---- using one ---- */
-/* One update of every parameter at which a gradient arrived since hd_optimizer_zero_grad. When none did, a warning says
- * so once, and the step does not count. Parameters that are frozen (hd_set_requires_grad) are passed over. */
+/* One update of every parameter at which a gradient arrived since hd_optimizer_zero_grad; of all of them or, when
+ * one fails, of none: then what was written is taken back, gradients and slots included, and no step is counted.
+ * When no gradient arrived, a warning says so once, and no step is counted either. Parameters that are frozen
+ * (hd_set_requires_grad) are passed over. Until it is done a step holds the old values of what it has updated. */
 HD_API void hd_optimizer_step(hd_optimizer *optimizer);
 /* hd_zero_grad for every parameter, and hd_clear_default_context_tape: all that context 0 has noted, whoever's it is;
  * hd_zero_grads leaves the tape alone. Tapes of other contexts are yours to clear. */
@@ -41,7 +43,8 @@ typedef struct hd_optimizer_class {
     const char *name; /* "sgd" */
     int slots;        /* tensors it keeps for each parameter, zeros at first (moments): 0 to 4; f32 for small floats */
     void (*begin)(hd_optimizer *optimizer, void *state); /* once per step, before the parameters; may be NULL */
-    /* New value of one parameter; runs without a tape. slot[k] is updated with hd_assign and its kin. */
+    /* New value of one parameter; runs without a tape. slot[k] is updated with hd_assign and its kin. It may step
+     * another optimizer, not its own. */
     void (*update)(hd_optimizer *optimizer, void *state, hd_tensor *parameter, hd_tensor *gradient,
                    hd_tensor *const *slot);
     void (*destroy)(void *state); /* may be NULL */

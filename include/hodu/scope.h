@@ -7,8 +7,9 @@
  *
  * Without any HD_SCOPE objects live until their thread ends. hd_keep hands an object to the enclosing scope; hd_retain
  * makes it yours until hd_release. One HD_SCOPE per block. Threads: an object may be handed to another thread and
- * released there; two threads may read one object at once; writing to an object while another thread uses it is the
- * caller's to prevent. Scopes belong to their thread. */
+ * released there; two threads may read one object at once; writing to a tensor while another thread uses it is the
+ * caller's to prevent. Scripts, builders, optimizers and compiled models are used by one thread at a time, and modules
+ * are changed while no other uses them: anything else is an error. Scopes belong to their thread. */
 #ifndef HODU_SCOPE_H
 #define HODU_SCOPE_H
 

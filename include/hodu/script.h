@@ -1,5 +1,5 @@
-/* Scripts: captured calls, compiled once and run many times. One script belongs to one thread at a time;
- * hd_script_clone makes another for another thread. */
+/* Scripts: captured calls, compiled once and run many times. One script belongs to one thread at a time: while a call
+ * works on it, calls on other threads are errors. hd_script_clone makes another for another thread. */
 #ifndef HODU_SCRIPT_H
 #define HODU_SCRIPT_H
 

@@ -53,7 +53,7 @@ template <class... N> inline hd_axes hd_axes_list(N... axes) {
 #endif
 
 HD_BEGIN_DECLS
-/* True when rank and sizes are the same. */
+/* True when rank and sizes are the same; a rank that is none equals nothing. */
 HD_API bool hd_shape_equal(hd_shape a, hd_shape b);
 /* Number of elements; 1 for a scalar, -1 when a size is negative or the product does not fit. */
 HD_API int64_t hd_shape_count(hd_shape shape);

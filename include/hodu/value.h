@@ -422,7 +422,7 @@ static inline bool hd_value_backward(hd_value root) {
     const hd_value_edges *edge = t->edge;
     memset(grad, 0, ((size_t)t->nodes + 1) * sizeof *grad);
     t->graded = t->nodes;
-    grad[root.id] = 1.0;
+    grad[root.id] += 1.0; /* which of a parameter is there already */
     for (int32_t id = root.id; id > 0; --id) {
         const double g = grad[id];
         if (g == 0.0) continue;
@@ -512,14 +512,20 @@ static inline double hd_value_default(double given, double otherwise) {
     return given == 0.0 && !signbit(given) ? otherwise : given;
 }
 
+/* That `count` parameters from `first` on are there; in 64 bits, which the sum of two ints fits. */
+static inline bool hd_value_range(const char *function, int64_t first, int64_t count) {
+    if (first >= 0 && count >= 0 && first + count <= hd_value_here.parameters) return true;
+    return hd_value_fail(function, "first + count must lie within the parameters there are",
+                         first < 0 ? first : first + count);
+}
+
 static inline bool hd_value_adam_step(hd_value_adam *adam, double lr) {
     hd_value_tape *t = &hd_value_here;
     if (!hd_value_ok()) return false;
-    const int first = adam->first, all = adam->moment ? adam->held : t->parameters - first;
-    const int count = adam->count ? adam->count : all;
-    if (first < 0 || count < 0 || first > t->parameters - count)
-        return hd_value_fail("hd_value_adam_step", "first + count must lie within the parameters there are",
-                             first + count);
+    if (!adam) return hd_value_fail("hd_value_adam_step", "adam is NULL", 0);
+    const int64_t all = adam->moment ? adam->held : (int64_t)t->parameters - adam->first;
+    if (!hd_value_range("hd_value_adam_step", adam->first, adam->count ? adam->count : all)) return false;
+    const int first = adam->first, count = adam->count ? adam->count : (int)all;
     if (count == 0) return true;
     const size_t n = (size_t)count;
     if (!adam->moment) {
@@ -552,6 +558,7 @@ static inline bool hd_value_adam_step(hd_value_adam *adam, double lr) {
 
 /* Forgets the moments and the step count; the next step starts anew. */
 static inline void hd_value_adam_free(hd_value_adam *adam) {
+    if (!adam) return; /* as free does */
     HD_VALUE_FREE(adam->moment);
     adam->moment = NULL;
     adam->step = 0;
@@ -561,10 +568,9 @@ static inline void hd_value_adam_free(hd_value_adam *adam) {
 static inline bool hd_value_sgd_step(int first, int count, double lr) {
     hd_value_tape *t = &hd_value_here;
     if (!hd_value_ok()) return false;
-    if (count == 0) count = t->parameters - first;
-    if (first < 0 || count < 0 || first > t->parameters - count)
-        return hd_value_fail("hd_value_sgd_step", "first + count must lie within the parameters there are",
-                             first + count);
+    const int64_t all = (int64_t)t->parameters - first;
+    if (!hd_value_range("hd_value_sgd_step", first, count ? count : all)) return false;
+    if (count == 0) count = (int)all;
     for (int i = first + 1; i <= first + count; ++i) t->data[-i] -= lr * t->grad[-i];
     return true;
 }

@@ -35,10 +35,9 @@ typedef struct entry {
 typedef struct compiled {
     hd_module *model; /* held by the module as a member */
     hd_compile_opts opts;
-    hd_tensors *parameters; /* retained: all of the model's */
-    uint64_t members;       /* hd_module_members of it, */
-    uint64_t flags;         /* hd_module_flags, */
-    uint64_t structure;     /* and hd_module_structure when these were found */
+    hd_tensors *parameters;  /* retained: all of the model's */
+    uint64_t members, flags; /* hd_module_hash of it, */
+    uint64_t structure;      /* and hd_module_structure when these were found */
     entry **entries;
     int64_t count;
     uint64_t clock;
@@ -89,8 +88,7 @@ static hd_error look_again(hd_thread *thread, compiled *c) {
     hd_object_retain(&all->object);
     if (c->parameters != NULL) hd_object_release(thread, &c->parameters->object);
     c->parameters = all;
-    c->members = hd_module_members(c->model);
-    c->flags = hd_module_flags(c->model);
+    HD_TRY(hd_module_hash(c->model, &c->members, &c->flags));
     c->structure = structure;
     return HD_OK;
 }
@@ -231,10 +229,11 @@ static entry *capture(hd_thread *thread, compiled *c, const hd_tensor *x, const 
     return NULL;
 }
 
-/* Runs with the inputs that are set, and forgets them and the outputs: values live as long as the tape needs them. */
+/* Runs a script that is taken with the inputs that are set, and forgets them and the outputs: values live as long as
+ * the tape needs them. */
 static hd_outputs *run_once(hd_thread *thread, hd_script *s) {
-    hd_outputs *out = hd_script_run(s);
-    hd_script_clear_inputs(s);
+    hd_outputs *out = thread->error_code == HD_OK ? hd_script_run_taken(thread, s) : NULL;
+    hd_script_drop_inputs(thread, s);
     if (s->last != NULL) hd_object_release(thread, &s->last->object);
     s->last = NULL;
     return out;
@@ -255,11 +254,20 @@ static void call_destroy(hd_thread *thread, hd_object *object) {
     hd_object_release(thread, &c->saved->object);
     hd_array_release(c);
 }
-static const hd_kind call_kind = {"compiled call", call_destroy};
+static const hd_kind call_kind = {.name = "compiled call", .destroy = call_destroy};
+
+/* Calls of one model share their backward script, also those on tapes of other threads. */
+static hd_error take_backward(hd_use *use, hd_thread *thread, hd_script *s) {
+    const hd_error status = hd_use_begin(use, thread, &s->object, false);
+    if (status != HD_OK) hd_error_append(thread, " (it is of a compiled model: hd_compile it once for each thread)");
+    return status;
+}
 
 static void call_vjp(hd_thread *thread, hd_external *self, hd_tensor *gradient, hd_tensor **results) {
     call *c = (call *)self;
     const hd_graph *g = c->backward->graph;
+    hd_use use __attribute__((cleanup(hd_use_end)));
+    if (take_backward(&use, thread, c->backward) != HD_OK) return;
     for (uint32_t i = 0; i < g->cell_count; ++i)
         if (c->backward->cells[i]->version != c->versions[i]) {
             const hd_shape shape = hd_node_shape(g, g->cells[i].node);
@@ -273,7 +281,7 @@ static void call_vjp(hd_thread *thread, hd_external *self, hd_tensor *gradient, 
         const char *name = hd_graph_string(g, g->inputs[i].name);
         long long number;
         const bool saved = sscanf(name, "saved %lld", &number) == 1;
-        hd_script_set_input(c->backward, name, saved ? c->saved->items[number] : gradient);
+        hd_script_put_input(thread, c->backward, name, saved ? c->saved->items[number] : gradient);
     }
     hd_outputs *out = run_once(thread, c->backward);
     for (uint32_t i = 0; out != NULL && i < out->count; ++i) results[i] = out->items[i];
@@ -342,12 +350,11 @@ static hd_error add_entry(hd_thread *thread, compiled *c, entry *e) {
 
 /* ---- the module -------------------------------------------------------------------------------------------------- */
 static hd_tensor *run_eager(hd_thread *thread, compiled *c, hd_tensor *x) {
-    (void)thread;
     if (c->opts.mode != HD_MODE_EVALUATION) return hd_forward(c->model, x);
     HD_NO_GRAD;
-    hd_module_begin_evaluation(c->model);
+    thread->evaluations++;
     hd_tensor *y = hd_forward(c->model, x);
-    hd_module_end_evaluation(c->model);
+    thread->evaluations--;
     return y;
 }
 
@@ -357,6 +364,7 @@ static hd_tensor *compiled_forward(hd_module *module, hd_tensor *x) {
         thread->layers[thread->layer_count - 1].module = NULL; /* what is read here, the model reads */
     compiled *c = module->state;
     if (c->opts.backend == HD_BACKEND_EAGER || thread->executor->captures) return run_eager(thread, c, x);
+    HD_USE(&module->object, false, NULL); /* the cache, and the scripts in it */
     const bool evaluation = c->opts.mode == HD_MODE_EVALUATION;
     const bool recorded = !evaluation && thread->observer != NULL && thread->observer->writes != NULL;
     hd_span span;
@@ -374,14 +382,14 @@ static hd_tensor *compiled_forward(hd_module *module, hd_tensor *x) {
     }
     entry *e = find_entry(c, &k);
     if (e == NULL) {
-        if (evaluation) hd_module_begin_evaluation(c->model);
+        thread->evaluations += evaluation;
         e = capture(thread, c, x, &k, of_x);
-        if (evaluation) hd_module_end_evaluation(c->model);
+        thread->evaluations -= evaluation;
         if (e != NULL && add_entry(thread, c, e) != HD_OK) e = NULL;
     }
     hd_tensor *y = NULL;
     if (e != NULL) {
-        hd_script_set_input(e->forward, "x", x);
+        hd_script_put_input(thread, e->forward, "x", x); /* nobody else has the script: see compiled_forward */
         hd_outputs *out = run_once(thread, e->forward);
         if (out != NULL) y = hd_scope_share(thread, &out->items[0]->object);
         if (y != NULL && e->backward != NULL) put_on_tape(thread, e, y, x, out);
@@ -466,6 +474,7 @@ hd_compile_figures hd_compile_stats(const hd_module *module) {
     HD_ENTER_ALWAYS("hd_compile_stats", figures);
     const compiled *c = compiled_of(thread, module);
     if (c == NULL) return figures;
+    HD_USE(&((hd_module *)module)->object, true, figures);
     figures = c->figures;
     figures.entries = c->count;
     return figures;
@@ -475,6 +484,7 @@ hd_script *hd_compile_script(const hd_module *module) {
     HD_ENTER("hd_compile_script", NULL);
     const compiled *c = compiled_of(thread, module);
     if (c == NULL) return NULL;
+    HD_USE(&((hd_module *)module)->object, true, NULL);
     const entry *last = NULL;
     for (int64_t i = 0; i < c->count; ++i)
         if (last == NULL || c->entries[i]->used > last->used) last = c->entries[i];

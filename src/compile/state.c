@@ -15,7 +15,7 @@ static hd_error declare(void *user, const char *name, hd_tensor *t) {
     const declaration *d = user;
     const hd_recording *r = d->builder->recording;
     char full[HD_NAME_MOST + 2]; /* one that does not fit is cut, and still too long */
-    if (d->builder->state == HD_BUILDER_ACTIVE && hd_recording_declared(r, t, HD_CELL_STATE)) return HD_OK;
+    if (hd_recording_declared(r, t, HD_CELL_STATE)) return HD_OK;
     snprintf(full, sizeof full, "%s%s", d->prefix, name);
     for (int i = 2; hd_graph_find(r->graph, HD_NAME_CELL, full) != HD_NO_NODE; ++i)
         snprintf(full, sizeof full, "%s%s#%d", d->prefix, name, i);
@@ -25,8 +25,8 @@ static hd_error declare(void *user, const char *name, hd_tensor *t) {
 
 void hd_builder_add_state_of(hd_builder *builder, hd_module *model, hd_optimizer *optimizer) {
     HD_ENTER("hd_builder_add_state_of", );
-    if (hd_builder_check(builder) != HD_OK) return;
-    thread->call_depth++; /* messages keep this name */
+    if (hd_builder_check_active(thread, builder) != HD_OK) return; /* then no other thread may use it */
+    thread->call_depth++;                                          /* messages keep this name */
     declaration d = {builder, ""};
     hd_error status = HD_OK;
     if (model != NULL) status = hd_module_each(model, false, declare, &d);

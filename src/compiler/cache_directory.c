@@ -3,6 +3,7 @@
  * limit is passed does anybody read the directory. Other processes may remove what we are looking at: nothing here
  * minds. */
 #include "compiler/cache_directory.h"
+#include "core/error.h"
 #include "core/environment.h"
 #include "core/memory.h"
 
@@ -25,6 +26,12 @@ size_t hd_cache_directory(char *out, size_t capacity) {
     const char *own = hd_environment("HODU_CACHE_DIR"), *cache = hd_environment("XDG_CACHE_HOME"),
                *home = hd_environment("HOME");
     const char *base = "", *below = "";
+    if (out == NULL && capacity > 0) {
+        HD_ENTER_ALWAYS("hd_cache_directory", 0);
+        (void)thread;
+        hd_fail(HD_ERROR_NULL_ARGUMENT, "`out` is NULL");
+        return 0;
+    }
     if (!hd_environment_flag("HODU_CACHE", true))
         base = "";
     else if (own != NULL)

@@ -53,6 +53,10 @@ static void describe_place(hd_thread *t, char *out, size_t capacity) {
 /* In which layers of a model, from the inside out: "; in linear 0 of sequential 2 of sequential". */
 static void describe_layers(hd_thread *t) {
     const char *separator = "; in ";
+    if (t->layer_count > HD_LAYERS_NOTED) { /* the innermost ones were not noted, and the others would say little */
+        hd_error_append(t, "; in a model of %u layers, one inside the other", t->layer_count);
+        return;
+    }
     for (uint32_t i = t->layer_count < HD_LAYERS_NOTED ? t->layer_count : HD_LAYERS_NOTED; i-- > 0;) {
         const hd_layer *layer = &t->layers[i];
         if (layer->kind == NULL) { /* the frame of hd_compile, which captures what is inside */

@@ -74,6 +74,8 @@ struct hd_executor {
     int (*holds)(hd_executor *self, const hd_storage *storage);
     /* Whether the bytes of a storage with a home may be read: a builder may have recorded a write; NULL: they may. */
     hd_error (*reads)(hd_executor *self, const hd_storage *storage);
+    /* Of a builder: the value of a storage is this node again (core/undo.h). */
+    void (*restore)(hd_executor *self, hd_storage *storage, uint32_t node);
     /* Around the calls of a composite ("softmax"); a device needs neither. */
     /* A composite begins, "mean" for hd_mean (is_call), or a module. */
     void (*span_begin)(hd_executor *self, hd_thread *thread, const char *name, bool is_call);

@@ -8,7 +8,7 @@ static void tensors_destroy(hd_thread *thread, hd_object *object) {
     for (int64_t i = 0; i < list->count; ++i) hd_tensor_drop(thread, list->items[i]);
     hd_object_bury(thread, object);
 }
-static const hd_kind tensors_kind = {"list of tensors", tensors_destroy};
+static const hd_kind tensors_kind = {.name = "list of tensors", .destroy = tensors_destroy};
 
 hd_error hd_tensors_check(const hd_tensors *list, const char *parameter) {
     if (list == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`%s` is NULL", parameter);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const hd_kind hd_kind_released = {"released object", NULL};
+const hd_kind hd_kind_released = {.name = "released object", .destroy = NULL};
 
 /* Thousands of objects in one scope are a loop whose block lacks HD_SCOPE, as a rule: said once for each thread. What a
  * builder records has no memory of its own. */
@@ -123,6 +123,16 @@ void *hd_keep_object(void *x) {
         break;
     }
     return x; /* not found: an outer scope owns it already */
+}
+
+hd_error hd_use_refuse(const hd_thread *thread, const hd_object *o, uint32_t user) {
+    if (user == thread->number)
+        return hd_fail(HD_ERROR_STATE,
+                       "the %s \"%s\" is in use by a call on this thread that has not returned; what that call calls "
+                       "back may not use it",
+                       o->kind->name, o->kind->title(o));
+    return hd_fail(HD_ERROR_STATE, "the %s \"%s\" is in use by another thread (number %u); %s", o->kind->name,
+                   o->kind->title(o), user, o->kind->remedy);
 }
 
 static bool was_released(const hd_object *o, const char *call) {

@@ -11,6 +11,9 @@ typedef struct hd_object hd_object;
 typedef struct hd_kind {
     const char *name;                                      /* "tensor", for messages */
     void (*destroy)(hd_thread *thread, hd_object *object); /* gives up what it holds and its memory */
+    const char *(*title)(
+        const hd_object *object); /* of kinds that belong to one thread at a time: what the user calls */
+    const char *remedy;           /* it; and what to do instead of using it on two threads */
 } hd_kind;
 
 struct hd_object {
@@ -18,6 +21,7 @@ struct hd_object {
     _Atomic int32_t references;
     _Atomic int32_t retained; /* those of them that hd_retain gave to the user */
     _Atomic bool in_scope;    /* one of them is a scope's */
+    _Atomic uint32_t user;    /* the number of the thread that uses it now, see hd_use; 0: none */
 };
 
 extern const hd_kind hd_kind_released;
@@ -27,6 +31,7 @@ static inline void hd_object_init(hd_object *o, const hd_kind *kind) {
     atomic_store_explicit(&o->references, 1, memory_order_relaxed);
     atomic_store_explicit(&o->retained, 0, memory_order_relaxed);
     atomic_store_explicit(&o->in_scope, false, memory_order_relaxed);
+    atomic_store_explicit(&o->user, 0, memory_order_relaxed);
 }
 
 static inline void hd_object_retain(hd_object *o) {
@@ -38,6 +43,36 @@ static inline void hd_object_release(hd_thread *thread, hd_object *o) {
         atomic_fetch_sub_explicit(&o->references, 1, memory_order_acq_rel) == 1)
         o->kind->destroy(thread, o);
 }
+
+/* Scripts, builders, optimizers and compiled models belong to one thread at a time. A public function that works on one
+ * takes it at the door and gives it back at every exit; whoever comes in between gets an error, and nobody ever waits.
+ * What is taken is also held, so that a callback may release it.
+ *     HD_USE(&script->object, false, NULL);
+ * in the function's own block, after HD_ENTER and the check of the argument. `nests`: a callback of a call that has it
+ * may call this function, too. */
+typedef struct hd_use {
+    hd_thread *thread;
+    hd_object *object; /* NULL: nothing to give back */
+} hd_use;
+hd_error hd_use_refuse(const hd_thread *thread, const hd_object *o, uint32_t user) __attribute__((cold));
+static inline hd_error hd_use_begin(hd_use *use, hd_thread *thread, hd_object *o, bool nests) {
+    uint32_t user = 0;
+    *use = (hd_use){thread, NULL};
+    if (!atomic_compare_exchange_strong_explicit(&o->user, &user, thread->number, memory_order_acquire,
+                                                 memory_order_relaxed))
+        return nests && user == thread->number ? HD_OK : hd_use_refuse(thread, o, user);
+    hd_object_retain(o);
+    use->object = o;
+    return HD_OK;
+}
+static inline void hd_use_end(hd_use *use) {
+    if (use->object == NULL) return;
+    atomic_store_explicit(&use->object->user, 0, memory_order_release);
+    hd_object_release(use->thread, use->object);
+}
+#define HD_USE(o, nests, failure)                                                                                      \
+    hd_use hd_use_ __attribute__((cleanup(hd_use_end)));                                                               \
+    if (hd_use_begin(&hd_use_, thread, o, nests) != HD_OK) return failure
 
 /* Gives a new object to the current scope; on failure (no memory) the object is released. */
 hd_error hd_scope_grow(hd_thread *thread);

@@ -12,7 +12,7 @@ _Static_assert(sizeof(struct hd_generator) <= HD_HEADER_STORAGE_BYTES, "a genera
 static void generator_destroy(hd_thread *thread, hd_object *object) {
     hd_header_recycle(thread, HD_HEADER_STORAGE, object);
 }
-static const hd_kind generator_kind = {"generator", generator_destroy};
+static const hd_kind generator_kind = {.name = "generator", .destroy = generator_destroy};
 
 void hd_generator_next(hd_thread *thread, uint64_t *seed, uint64_t *draw) {
     if (thread->generator != NULL) {

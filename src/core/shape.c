@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 bool hd_shape_equal(hd_shape a, hd_shape b) {
-    if (a.rank != b.rank || a.rank > HD_MAX_RANK) return false;
+    if (a.rank != b.rank || (unsigned)a.rank > HD_MAX_RANK) return false;
     for (int i = 0; i < a.rank; ++i)
         if (a.size[i] != b.size[i]) return false;
     return true;
@@ -21,6 +21,10 @@ int64_t hd_shape_count(hd_shape shape) {
 }
 
 const char *hd_shape_text(char *out, size_t capacity, const hd_shape *shape) {
+    if ((unsigned)shape->rank > HD_MAX_RANK) { /* there are no sizes behind these */
+        snprintf(out, capacity, "[rank %d]", shape->rank);
+        return out;
+    }
     size_t at = (size_t)snprintf(out, capacity, "[");
     for (int i = 0; i < shape->rank && at < capacity; ++i)
         at += (size_t)snprintf(out + at, capacity - at, "%s%lld", i ? "," : "", (long long)shape->size[i]);
@@ -28,10 +32,13 @@ const char *hd_shape_text(char *out, size_t capacity, const hd_shape *shape) {
     return out;
 }
 
+hd_error hd_rank_refuse(int rank) {
+    return hd_fail(HD_ERROR_SHAPE, "a shape of more than %d axes (rank %d); the rank may be 0 to %d", HD_MAX_RANK, rank,
+                   HD_MAX_RANK);
+}
+
 static hd_error bad_shape(const hd_shape *shape) {
-    if (shape->rank < 0 || shape->rank > HD_MAX_RANK)
-        return hd_fail(HD_ERROR_SHAPE, "a shape of more than %d axes; the rank may be 0 to %d", HD_MAX_RANK,
-                       HD_MAX_RANK);
+    HD_TRY(hd_rank_check(shape));
     for (int i = 0; i < shape->rank; ++i)
         if (shape->size[i] < 0)
             return hd_fail(HD_ERROR_SHAPE, "shape %s has a negative size at axis %d", HD_SHAPE_TEXT(*shape), i);
@@ -79,7 +86,7 @@ hd_error hd_axis_resolve(int axis, int rank, int *out) {
 
 hd_error hd_axes_resolve(hd_axes axes, int rank, bool chosen[HD_MAX_RANK]) {
     if (axes.count < 0 || axes.count > HD_MAX_RANK)
-        return hd_fail(HD_ERROR_AXIS, "a list of more than %d axes", HD_MAX_RANK);
+        return hd_fail(HD_ERROR_AXIS, "a list of more than %d axes (of %d)", HD_MAX_RANK, axes.count);
     for (int i = 0; i < HD_MAX_RANK; ++i) chosen[i] = axes.count == 0 && i < rank;
     for (int i = 0; i < axes.count; ++i) {
         int axis = 0;

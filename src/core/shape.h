@@ -11,10 +11,16 @@ typedef struct hd_layout {
     int64_t offset;
 } hd_layout;
 
-/* "[2,3]" into a buffer that lives in the expression: HD_SHAPE_TEXT(shape). */
+/* "[2,3]" into a buffer that lives in the expression: HD_SHAPE_TEXT(shape); of any rank, also one that is none. */
 #define HD_SHAPE_TEXT(shape) hd_shape_text((char[200]){0}, 200, &(shape))
 const char *hd_shape_text(char *out, size_t capacity, const hd_shape *shape);
 
+/* At the door of every public function that is given a shape (strides, a window, a kernel) by value, unless
+ * hd_shape_check is: a rank is what the caller wrote into the struct, and nothing may read sizes by it before. */
+hd_error hd_rank_refuse(int rank) __attribute__((cold));
+static inline hd_error hd_rank_check(const hd_shape *shape) {
+    return __builtin_expect((unsigned)shape->rank <= HD_MAX_RANK, 1) ? HD_OK : hd_rank_refuse(shape->rank);
+}
 /* Checks rank and sizes; gives the number of elements, and rejects byte counts that do not fit. */
 hd_error hd_shape_check(const hd_shape *shape, size_t element_bytes, int64_t *count);
 

@@ -1,5 +1,6 @@
 /* Storages: making, borrowing, sharing and writing. */
 #include "core/execute.h"
+#include "core/undo.h"
 
 #include <string.h>
 
@@ -14,7 +15,7 @@ static void storage_destroy(hd_thread *thread, hd_object *object) {
         s->release(s->data != no_bytes ? s->data : NULL, s->release_user);
     hd_header_recycle(thread, HD_HEADER_STORAGE, s);
 }
-static const hd_kind storage_kind = {"storage", storage_destroy};
+static const hd_kind storage_kind = {.name = "storage", .destroy = storage_destroy};
 
 static inline hd_storage *storage_header(hd_thread *thread, size_t bytes, void *data, hd_block *block) {
     hd_storage *s = hd_header_allocate(thread, HD_HEADER_STORAGE);
@@ -27,6 +28,7 @@ static inline hd_storage *storage_header(hd_thread *thread, size_t bytes, void *
     s->release = NULL;
     atomic_store_explicit(&s->version, 0, memory_order_relaxed);
     atomic_store_explicit(&s->changes, 0, memory_order_relaxed);
+    s->noted = 0;
     s->device = hd_cpu();
     return s;
 }
@@ -77,12 +79,13 @@ hd_storage *hd_storage_snapshot(hd_thread *thread, hd_storage *storage) {
     return copy;
 }
 
-hd_error hd_storage_prepare_write(hd_thread *thread, hd_storage *s) {
+hd_error hd_storage_prepare_write(hd_thread *thread, hd_storage *s, hd_access access) {
+    if (__builtin_expect(thread->undo != NULL, 0)) HD_TRY(hd_undo_note(thread->undo, s));
     hd_storage_changed(s);
     if (s->block == NULL || atomic_load_explicit(&s->block->references, memory_order_acquire) == 1) return HD_OK;
     hd_block *own = hd_block_new(thread, s->bytes);
     if (own == NULL) return HD_ERROR_MEMORY;
-    memcpy(hd_block_data(own), s->data, s->bytes);
+    if (access != HD_OVERWRITE) memcpy(hd_block_data(own), s->data, s->bytes);
     hd_block_release(thread, s->block);
     s->block = own;
     s->data = hd_block_data(own);

@@ -8,10 +8,12 @@
 
 typedef struct hd_storage hd_storage;
 
-typedef enum hd_access { HD_READ, HD_WRITE } hd_access;
+/* HD_OVERWRITE: all bytes are written, and nothing can go wrong before that is done. */
+typedef enum hd_access { HD_READ, HD_WRITE, HD_OVERWRITE } hd_access;
 
-/* A home keeps a storage's bytes. `fetch` makes storage->data valid for the access, or fails with an error; it may end
- * the home by clearing storage->home. `leave` is called once, when the storage goes or gives up its home. */
+/* A home keeps a storage's bytes. `fetch` makes storage->data valid for the access, or fails with an error; it may
+ * end the home by clearing storage->home; it is told HD_READ or HD_WRITE. `leave` is called once, when the storage
+ * goes or gives up its home. */
 typedef struct hd_home {
     const char *name;
     bool captured; /* there are no bytes: a value of a graph that has not run */
@@ -30,6 +32,7 @@ struct hd_storage {
     void *release_user;
     _Atomic uint32_t version; /* raised by every write; a tape compares it. Recorded ones are taken back */
     _Atomic uint32_t changes; /* of the bytes: never taken back, for whoever keeps them in another form */
+    uint64_t noted;           /* the last hd_undo that keeps what its bytes were */
     hd_device device;
 };
 _Static_assert(sizeof(hd_storage) <= HD_HEADER_STORAGE_BYTES, "a storage fits its header");
@@ -47,14 +50,16 @@ static inline void hd_storage_changed(hd_storage *s) {
     atomic_fetch_add_explicit(&s->version, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->changes, 1, memory_order_relaxed);
 }
-hd_error hd_storage_prepare_write(hd_thread *thread, hd_storage *storage);
+hd_error hd_storage_prepare_write(hd_thread *thread, hd_storage *storage, hd_access access);
 
 /* Brings the bytes of a storage with a home. */
 hd_error hd_storage_fetch(hd_thread *thread, hd_storage *storage, hd_access access);
 /* The bytes, valid for the access; NULL with an error when they cannot be had. */
 static inline void *hd_storage_bytes(hd_thread *thread, hd_storage *s, hd_access access) {
-    if (__builtin_expect(s->home != NULL, 0) && hd_storage_fetch(thread, s, access) != HD_OK) return NULL;
-    if (access == HD_WRITE && hd_storage_prepare_write(thread, s) != HD_OK) return NULL;
+    if (__builtin_expect(s->home != NULL, 0) &&
+        hd_storage_fetch(thread, s, access == HD_READ ? HD_READ : HD_WRITE) != HD_OK)
+        return NULL;
+    if (access != HD_READ && hd_storage_prepare_write(thread, s, access) != HD_OK) return NULL;
     return s->data;
 }
 

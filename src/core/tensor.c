@@ -11,7 +11,7 @@ static void tensor_destroy(hd_thread *thread, hd_object *object) {
     hd_object_release(thread, &t->storage->object);
     hd_header_recycle(thread, HD_HEADER_TENSOR, t);
 }
-const hd_kind hd_kind_tensor = {"tensor", tensor_destroy};
+const hd_kind hd_kind_tensor = {.name = "tensor", .destroy = tensor_destroy};
 
 hd_tensor *hd_tensor_new(hd_thread *thread, hd_dtype dtype, const hd_shape *shape) {
     int64_t count;

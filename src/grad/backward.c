@@ -95,12 +95,10 @@ static void backward(hd_thread *thread, hd_tensor *loss, hd_tensor *seed) {
     thread->observer = NULL;
     hd_span span;
     hd_span_begin(&span, thread, "backward");
-    w.tape->running = true; /* also while the hooks of leaves run */
-    thread->walks++;
+    hd_walk_begin(&w);
     seed = hd_walk_seed(loss, seed);
     if (seed != NULL && hd_walk_run(&w, edge, seed) == HD_OK) deliver(&w);
-    w.tape->running = false;
-    thread->walks--;
+    hd_walk_end(&w);
     for (uint32_t i = 0; i < w.arrival_count; ++i) hd_tensor_drop(thread, w.arrivals[i].gradient);
     hd_array_release(w.arrivals);
     hd_span_end(&span, NULL);

@@ -19,7 +19,7 @@ static void checkpoint_destroy(hd_thread *thread, hd_object *object) {
     hd_object_release(thread, &c->leaves->object);
     hd_array_release(c);
 }
-static const hd_kind checkpoint_kind = {"checkpoint", checkpoint_destroy};
+static const hd_kind checkpoint_kind = {.name = "checkpoint", .destroy = checkpoint_destroy};
 
 static uint32_t version_of(const hd_tensor *t) {
     return atomic_load_explicit(&t->storage->version, memory_order_relaxed);

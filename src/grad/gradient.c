@@ -8,7 +8,7 @@ static void slot_destroy(hd_thread *thread, hd_object *object) {
     hd_array_release(slot->hooks);
     hd_array_release(slot);
 }
-static const hd_kind slot_kind = {"gradient", slot_destroy};
+static const hd_kind slot_kind = {.name = "gradient", .destroy = slot_destroy};
 
 static hd_slot *new_slot(void) {
     hd_slot *slot = hd_array_resize(NULL, sizeof *slot);
@@ -311,5 +311,5 @@ void hd_add_grad_hook(hd_tensor *t, hd_grad_hook fn, void *user) {
         return;
     }
     slot->hooks = hooks;
-    slot->hooks[slot->hook_count++] = (hd_hook){fn, user};
+    slot->hooks[slot->hook_count++] = (hd_hook){fn, user, thread->walks > 0 ? thread->walk_number : 0};
 }

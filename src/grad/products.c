@@ -53,12 +53,10 @@ static hd_tensors *grad_of(hd_thread *thread, hd_tensor *loss, const hd_tensors 
     if (!(kind & DIFFERENTIABLE)) thread->observer = NULL;
     hd_span span;
     hd_span_begin(&span, thread, "grad_of");
-    w.tape->running = true;
-    thread->walks++;
+    hd_walk_begin(&w);
     seed = hd_walk_seed(loss, seed);
     if (seed != NULL && hd_walk_run(&w, edge, seed) == HD_OK) run_leaf_hooks(&w);
-    w.tape->running = false;
-    thread->walks--;
+    hd_walk_end(&w);
     if (thread->error_code == HD_OK && !w.inside) hd_tape_walked(w.context);
     for (int64_t i = 0; i < inputs->count && thread->error_code == HD_OK; ++i) {
         if (list->items[i] != NULL) continue;

@@ -39,6 +39,7 @@ static inline const void *hd_record_attributes(hd_record *r) {
 typedef struct hd_hook {
     hd_grad_hook fn;
     void *user;
+    uint64_t since; /* the walk that ran when it was added, which does not call it; 0: none did */
 } hd_hook;
 typedef struct hd_slot {
     hd_object object;

@@ -76,8 +76,25 @@ static hd_error arrive(hd_walk *w, uint32_t edge, hd_tensor *gradient) {
     return HD_OK;
 }
 
+void hd_walk_begin(hd_walk *w) {
+    static _Atomic uint64_t last;
+    w->outer = w->thread->walk_number;
+    w->number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+    w->thread->walk_number = w->number;
+    w->thread->walks++;
+    w->tape->running = true; /* also while the hooks of leaves run */
+}
+
+void hd_walk_end(hd_walk *w) {
+    w->tape->running = false;
+    w->thread->walks--;
+    w->thread->walk_number = w->outer;
+}
+
+/* Those that hooks add on the way wait for the next walk: one that adds itself would be called for ever. */
 hd_error hd_walk_hooks(hd_walk *w, const hd_slot *slot, const char *what, hd_tensor **gradient) {
     for (uint32_t i = 0; i < slot->hook_count && *gradient != NULL && !w->without_hooks; ++i) {
+        if (slot->hooks[i].since >= w->number) continue;
         const uint32_t depth = w->tapes->frame_count, floor = w->tapes->floor, version = version_of(*gradient);
         w->tapes->floor = depth; /* a hook may not end what is around it */
         hd_tensor *other = slot->hooks[i].fn(*gradient, slot->hooks[i].user);

@@ -19,6 +19,7 @@ typedef struct hd_walk {
     hd_context *context;
     hd_tape *tape;
     const hd_tensors *wanted; /* hd_grad_of: only these; NULL: all leaves */
+    uint64_t number, outer;   /* its own, and that of the walk around it */
     bool inside;              /* another walk: hooks of leaves are its */
     bool without_hooks;       /* what flows is no gradient of the user's: hd_jvp */
     hd_tensor **found;        /* of each wanted one, retained; NULL: zero */
@@ -32,6 +33,9 @@ hd_error hd_walk_check(hd_thread *thread, const hd_tapes *tapes, const hd_tensor
 hd_tensor *hd_walk_seed(const hd_tensor *loss, hd_tensor *given);
 /* Walks from `edge` to what is wanted, and leaves the tape as it was. */
 hd_error hd_walk_run(hd_walk *w, uint32_t edge, hd_tensor *seed);
+/* Around a walk: hooks may not walk the same tape, nor start or end a builder. */
+void hd_walk_begin(hd_walk *w);
+void hd_walk_end(hd_walk *w);
 /* Runs the hooks of a slot: each may give another gradient. */
 hd_error hd_walk_hooks(hd_walk *w, const hd_slot *slot, const char *what, hd_tensor **gradient);
 

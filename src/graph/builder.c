@@ -15,19 +15,21 @@ static void builder_destroy(hd_thread *thread, hd_object *object) {
         atomic_store_explicit(&b->recording->abandoned, true, memory_order_relaxed);
     }
     hd_recording_release(thread, b->recording);
+    hd_array_release(b->name);
     hd_object_bury(thread, object);
 }
-static const hd_kind builder_kind = {"builder", builder_destroy};
+static const char *builder_title(const hd_object *object) { return ((const hd_builder *)object)->name; }
+static const hd_kind builder_kind = {
+    .name = "builder",
+    .destroy = builder_destroy,
+    .title = builder_title,
+    .remedy = "one thread at a time may use it: let each thread record with a builder of its own (hd_builder_new)"};
 
 hd_error hd_builder_check(const hd_builder *b) {
     if (b == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`builder` is NULL");
     if (b->object.kind == &builder_kind) return HD_OK;
     return hd_fail(b->object.kind == &hd_kind_released ? HD_ERROR_RELEASED : HD_ERROR_STATE,
                    "`builder` is no living builder");
-}
-
-static const char *name_of(const hd_builder *b) {
-    return hd_graph_string(b->recording->graph, b->recording->graph->name);
 }
 
 hd_builder *hd_builder_new(const char *name) {
@@ -43,12 +45,15 @@ hd_builder *hd_builder_new(const char *name) {
     hd_graph *graph = hd_graph_new(thread, name);
     hd_recording *r = graph == NULL ? NULL : hd_recording_new(thread, graph);
     hd_builder *b = r == NULL ? NULL : hd_array_resize(NULL, sizeof *b);
-    if (b == NULL) {
+    char *own = b == NULL ? NULL : hd_array_resize(NULL, strlen(name) + 1);
+    if (own == NULL) {
+        hd_array_release(b);
         hd_recording_release(thread, r);
         hd_fail(HD_ERROR_MEMORY, "no memory for a builder");
         return NULL;
     }
-    *b = (hd_builder){.recording = r};
+    strcpy(own, name);
+    *b = (hd_builder){.recording = r, .name = own};
     hd_object_init(&b->object, &builder_kind);
     hd_count(&thread->live_objects, 1);
     return hd_scope_own(thread, &b->object) == HD_OK ? b : NULL;
@@ -57,12 +62,12 @@ hd_builder *hd_builder_new(const char *name) {
 void hd_builder_start(hd_builder *builder) {
     HD_ENTER("hd_builder_start", );
     if (hd_builder_check(builder) != HD_OK) return;
+    HD_USE(&builder->object, false, );
     if (builder->state != HD_BUILDER_NEW) {
-        hd_fail(HD_ERROR_STATE, "builder \"%s\" %s; make a new one with hd_builder_new", name_of(builder),
+        hd_fail(HD_ERROR_STATE, "builder \"%s\" %s; make a new one with hd_builder_new", builder->name,
                 builder->state == HD_BUILDER_ACTIVE ? "is started already" : "has ended");
     } else if (thread->walks > 0) {
-        hd_fail(HD_ERROR_STATE, "backward is walking a tape; start builder \"%s\" when it has returned",
-                name_of(builder));
+        hd_fail(HD_ERROR_STATE, "backward is walking a tape; start builder \"%s\" when it has returned", builder->name);
     } else if (thread->recording != NULL) {
         const hd_graph *active = thread->recording->graph;
         hd_fail(HD_ERROR_STATE, "builder \"%s\" is active on this thread; end it first",
@@ -83,7 +88,7 @@ static void warn_of_lost_writes(const hd_builder *b) {
         "builder \"%s\" writes %lld tensor%s that %s no state (%s%s): each run begins with what %s now, and does "
         "not change %s. hd_builder_add_state, or hd_builder_add_state_of for a model and its optimizer, comes before "
         "the first use",
-        name_of(b), (long long)count, several ? "s" : "", several ? "are" : "is", HD_SHAPE_TEXT(largest),
+        b->name, (long long)count, several ? "s" : "", several ? "are" : "is", HD_SHAPE_TEXT(largest),
         several ? " and others" : "", several ? "they are" : "it is", several ? "them" : "it");
 }
 
@@ -95,14 +100,14 @@ bool hd_builder_is_recording(void) {
 void hd_builder_end(hd_builder *builder) {
     HD_ENTER_ALWAYS("hd_builder_end", );
     if (hd_builder_check(builder) != HD_OK) return;
+    HD_USE(&builder->object, false, );
     if (builder->state != HD_BUILDER_ACTIVE || builder->recording->thread != thread) {
         hd_fail(HD_ERROR_STATE, "builder \"%s\" is not active on this thread; hd_builder_start comes first",
-                name_of(builder));
+                builder->name);
         return;
     }
     if (thread->walks > 0) {
-        hd_fail(HD_ERROR_STATE, "backward is walking a tape; end builder \"%s\" when it has returned",
-                name_of(builder));
+        hd_fail(HD_ERROR_STATE, "backward is walking a tape; end builder \"%s\" when it has returned", builder->name);
         return;
     }
     if (thread->error_code == HD_OK) warn_of_lost_writes(builder);
@@ -117,15 +122,26 @@ static hd_error check_name(const char *name) {
                : hd_fail(HD_ERROR_VALUE, "a name of %zu bytes; %d are allowed", strlen(name), (int)HD_NAME_MOST);
 }
 
-static hd_error check_active(hd_thread *thread, const hd_builder *b, const char *name) {
-    HD_TRY(hd_builder_check(b));
-    HD_TRY(check_name(name));
+/* That a builder which is taken records on this thread. */
+static hd_error check_recording(hd_thread *thread, const hd_builder *b) {
     if (b->state != HD_BUILDER_ACTIVE || b->recording->thread != thread)
         return hd_fail(HD_ERROR_STATE,
                        "builder \"%s\" is not active on this thread; call it between hd_builder_start and "
                        "hd_builder_end",
-                       name_of(b));
+                       b->name);
     return HD_OK;
+}
+
+static hd_error check_active(hd_thread *thread, const hd_builder *b, const char *name) {
+    HD_TRY(check_name(name));
+    return check_recording(thread, b);
+}
+
+hd_error hd_builder_check_active(hd_thread *thread, hd_builder *b) {
+    HD_TRY(hd_builder_check(b));
+    hd_use use __attribute__((cleanup(hd_use_end)));
+    HD_TRY(hd_use_begin(&use, thread, &b->object, false));
+    return check_recording(thread, b);
 }
 
 static hd_tensor *add_input(hd_thread *thread, hd_recording *r, const char *name, const hd_shape *shape,
@@ -143,6 +159,8 @@ static hd_tensor *add_input(hd_thread *thread, hd_recording *r, const char *name
 
 hd_tensor *hd_builder_add_input(hd_builder *builder, const char *name, hd_shape shape, hd_dtype dtype) {
     HD_ENTER("hd_builder_add_input", NULL);
+    HD_TRY_OR(hd_builder_check(builder), NULL);
+    HD_USE(&builder->object, false, NULL);
     HD_TRY_OR(check_active(thread, builder, name), NULL);
     return add_input(thread, builder->recording, name, &shape, dtype);
 }
@@ -159,6 +177,8 @@ hd_tensor *hd_input(const char *name, hd_shape shape, hd_dtype dtype) {
 
 void hd_builder_add_output(hd_builder *builder, const char *name, hd_tensor *t) {
     HD_ENTER("hd_builder_add_output", );
+    if (hd_builder_check(builder) != HD_OK) return;
+    HD_USE(&builder->object, false, );
     if (check_active(thread, builder, name) != HD_OK || hd_tensor_check(t, "t") != HD_OK) return;
     hd_recording *r = builder->recording;
     if (hd_graph_find(r->graph, HD_NAME_OUTPUT, name) != HD_NO_NODE) {
@@ -167,7 +187,7 @@ void hd_builder_add_output(hd_builder *builder, const char *name, hd_tensor *t) 
     }
     if (!hd_recording_knows(r, t)) {
         hd_fail(HD_ERROR_STATE, "the tensor %s was not recorded by builder \"%s\"; outputs are made from its inputs",
-                HD_SHAPE_TEXT(t->layout.shape), name_of(builder));
+                HD_SHAPE_TEXT(t->layout.shape), builder->name);
         return;
     }
     const uint32_t node = hd_recording_node(thread, r, t);
@@ -175,6 +195,8 @@ void hd_builder_add_output(hd_builder *builder, const char *name, hd_tensor *t) 
 }
 
 static void declare(hd_thread *thread, hd_builder *builder, const char *name, hd_cell_kind kind, hd_tensor *t) {
+    if (hd_builder_check(builder) != HD_OK) return;
+    HD_USE(&builder->object, false, );
     if (check_active(thread, builder, name) == HD_OK && hd_tensor_check(t, "t") == HD_OK)
         hd_recording_declare(thread, builder->recording, name, kind, t);
 }
@@ -192,7 +214,7 @@ void hd_builder_add_state(hd_builder *builder, const char *name, hd_tensor *t) {
 hd_graph *hd_builder_graph(hd_builder *b) {
     HD_TRY_OR(hd_builder_check(b), NULL);
     if (b->state != HD_BUILDER_ENDED) {
-        hd_fail(HD_ERROR_STATE, "builder \"%s\" has not ended; call hd_builder_end first", name_of(b));
+        hd_fail(HD_ERROR_STATE, "builder \"%s\" has not ended; call hd_builder_end first", b->name);
         return NULL;
     }
     hd_graph *g = b->recording->graph;
@@ -200,7 +222,7 @@ hd_graph *hd_builder_graph(hd_builder *b) {
     for (uint32_t i = 0; i < g->cell_count; ++i) updates = updates || g->cells[i].update != g->cells[i].node;
     if (g->output_count == 0 && !updates) {
         hd_fail(HD_ERROR_STATE, "builder \"%s\" has no outputs; hd_builder_add_output comes before hd_builder_end",
-                name_of(b));
+                b->name);
         return NULL;
     }
     return g;

@@ -1,5 +1,6 @@
 /* Capture: the executor of a thread that records. An op makes a node, and a tensor whose storage has no bytes. */
 #include "graph/capture.h"
+#include "core/undo.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -65,9 +66,20 @@ static const char *maker_of(const hd_recording *r, const hd_node *n) {
     return name;
 }
 
+/* What another thread records, its graph and names, changes under whoever looks. */
+static bool records_elsewhere(const hd_recording *r) {
+    const hd_thread *thread = atomic_load_explicit(&r->thread, memory_order_acquire);
+    return thread != NULL && thread != hd_thread_self();
+}
+static hd_error refuse_elsewhere(void) {
+    return hd_fail(HD_ERROR_STATE, "a tensor is a value that a builder records on another thread, which is not known "
+                                   "before its script runs; end the builder, run the script and use its output");
+}
+
 static hd_error no_value(hd_storage *s, hd_access access) {
     (void)access;
     const hd_recording *r = s->release_user;
+    if (records_elsewhere(r)) return refuse_elsewhere();
     const hd_node *n = &r->graph->nodes[r->cells[(uintptr_t)s->home_state].current];
     return hd_fail(
         HD_ERROR_STATE,
@@ -233,6 +245,10 @@ static uint32_t cell_of(hd_thread *thread, hd_recording *r, const hd_tensor *t) 
     hd_storage *s = t->storage;
     if (s->home == &recorded_home) {
         if (s->release_user == r) return (uint32_t)(uintptr_t)s->home_state;
+        if (records_elsewhere(s->release_user)) {
+            refuse_elsewhere();
+            return HD_NO_NODE;
+        }
         const hd_graph *other = ((const hd_recording *)s->release_user)->graph;
         hd_fail(HD_ERROR_STATE,
                 "a tensor %s was recorded by another builder, \"%s\"; run its script and use the output",
@@ -447,6 +463,7 @@ static hd_error capture_write(hd_executor *self, hd_thread *thread, hd_tensor *d
         value = add(r, HD_NODE_WRITE, 0, inputs, 2, dtype, &c->shape, &attributes);
         if (value == HD_NO_NODE) return thread->error_code;
     }
+    if (thread->undo != NULL) HD_TRY(hd_undo_note_node(thread->undo, dst->storage, c->current));
     c->current = value;
     c->unread = true;
     c->version++;
@@ -454,6 +471,15 @@ static hd_error capture_write(hd_executor *self, hd_thread *thread, hd_tensor *d
                               memory_order_relaxed); /* tapes notice; taken back at the end */
     if (c->outside && !c->shadowed) c->shadowed = shadow(dst->storage, 1);
     return HD_OK;
+}
+
+static void capture_restore(hd_executor *self, hd_storage *s, uint32_t node) {
+    hd_recording *r = (hd_recording *)self;
+    const uint32_t cell = s->home == &recorded_home ? (uint32_t)(uintptr_t)s->home_state : find_outside(r, s);
+    if (cell == HD_NO_NODE) return;
+    r->cells[cell].current = node;
+    r->cells[cell].version++; /* views of what it was in between are derived anew */
+    atomic_fetch_add_explicit(&s->version, RECORDED, memory_order_relaxed);
 }
 
 static int capture_holds(hd_executor *self, const hd_storage *storage) {
@@ -493,7 +519,7 @@ static void recording_destroy(hd_thread *thread, hd_object *object) {
     hd_array_release(r->table);
     hd_array_release(r);
 }
-static const hd_kind recording_kind = {"recording", recording_destroy};
+static const hd_kind recording_kind = {.name = "recording", .destroy = recording_destroy};
 
 hd_recording *hd_recording_new(hd_thread *thread, hd_graph *graph) {
     hd_recording *r = hd_array_resize(NULL, sizeof *r);
@@ -510,6 +536,7 @@ hd_recording *hd_recording_new(hd_thread *thread, hd_graph *graph) {
                                 .write = capture_write,
                                 .holds = capture_holds,
                                 .reads = capture_reads,
+                                .restore = capture_restore,
                                 .span_begin = capture_span_begin,
                                 .span_end = capture_span_end};
     do r->serial = atomic_fetch_add_explicit(&last_serial, 1, memory_order_relaxed) + 1;
@@ -548,7 +575,6 @@ void hd_recording_leave(hd_thread *thread, hd_recording *r) {
     r->eager = false;
     hd_tapes_end(thread); /* those of the recording */
     exchange(thread);
-    r->thread = NULL;
     thread->recording = NULL;
     thread->aside = r->before;
     for (uint32_t i = r->touched_count; i-- > 0;) {
@@ -569,7 +595,8 @@ void hd_recording_leave(hd_thread *thread, hd_recording *r) {
         if (c->shadowed) shadow(c->storage, -1);
         if (c->place != HD_NO_NODE) r->graph->cells[c->place].update = c->current;
     }
-    hd_recording_release(thread, r); /* the thread's */
+    atomic_store_explicit(&r->thread, NULL, memory_order_release); /* others may look at it now */
+    hd_recording_release(thread, r);                               /* the thread's */
 }
 
 void hd_recording_abandon(hd_thread *thread) {

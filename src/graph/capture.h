@@ -31,7 +31,7 @@ typedef struct hd_recording {
     hd_object object;     /* held by the builder and by every storage that was recorded */
     uint32_t serial;
     hd_graph *graph;
-    hd_thread *thread;          /* on which it is active; NULL: it is not */
+    hd_thread *_Atomic thread;  /* on which it is active; NULL: it is not */
     bool eager;                 /* an HD_EAGER block is open */
     _Atomic bool abandoned;     /* its builder went on another thread: the next call ends it */
     hd_aside before;            /* what was aside when it began: a check inside another recording */

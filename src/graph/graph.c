@@ -110,7 +110,7 @@ static void graph_destroy(hd_thread *thread, hd_object *object) {
     hd_count(&thread->live_objects, -1);
     hd_array_release(g);
 }
-static const hd_kind graph_kind = {"graph", graph_destroy};
+static const hd_kind graph_kind = {.name = "graph", .destroy = graph_destroy};
 
 hd_graph *hd_graph_new(hd_thread *thread, const char *name) {
     hd_graph *g = hd_array_resize(NULL, sizeof *g);

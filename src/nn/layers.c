@@ -6,10 +6,7 @@
 #include <string.h>
 
 /* ---- linear ------------------------------------------------------------------------------------------------------ */
-/* The first member is the weight, the second, if there is one, the bias. */
-static hd_tensor *linear_forward(hd_module *m, hd_tensor *x) {
-    return hd_affine(x, m->members[0].object, m->member_count > 1 ? m->members[1].object : NULL);
-}
+static hd_tensor *linear_forward(hd_module *m, hd_tensor *x) { return hd_affine(x, m->weight, m->bias); }
 static const hd_module_class linear_class = {.name = "linear", .forward = linear_forward};
 
 hd_module *hd_linear(int64_t in, int64_t out, const hd_linear_opts *opts) {
@@ -34,10 +31,13 @@ hd_module *hd_linear(int64_t in, int64_t out, const hd_linear_opts *opts) {
 }
 
 /* ---- sequential -------------------------------------------------------------------------------------------------- */
+/* Its modules, one after the other; parameters and buffers that were added to it are not called. */
 static hd_tensor *sequential_forward(hd_module *m, hd_tensor *x) {
     hd_thread *thread = hd_thread_self();
-    for (int64_t i = 0; i < m->member_count && x != NULL; ++i)
+    for (int64_t i = 0; i < m->member_count && x != NULL; ++i) {
+        if (m->members[i].kind != HD_MEMBER_MODULE) continue;
         x = hd_module_forward_as(thread, m->members[i].object, m->members[i].name, x);
+    }
     return x;
 }
 static const hd_module_class sequential_class = {.name = "sequential", .forward = sequential_forward};

@@ -2,6 +2,7 @@
 #include "nn/module.h"
 
 typedef struct attention_state {
+    hd_module *in, *out; /* held by the module as members */
     int64_t heads;
     bool causal;
 } attention_state;
@@ -9,7 +10,7 @@ typedef struct attention_state {
 static hd_tensor *attention_forward(hd_module *m, hd_tensor *x) {
     const attention_state *s = m->state;
     hd_thread *thread = hd_thread_self();
-    hd_tensor *all = hd_module_forward_as(thread, m->members[0].object, "in", x); /* [..., t, 3 width] */
+    hd_tensor *all = hd_module_forward_as(thread, s->in, "in", x); /* [..., t, 3 width] */
     if (all == NULL) return NULL;
     const int rank = hd_tensor_rank(x);
     if (rank < 2 || rank >= HD_MAX_RANK - 1) {
@@ -27,7 +28,7 @@ static hd_tensor *attention_forward(hd_module *m, hd_tensor *x) {
     for (int i = 0; i < 3; ++i) part[i] = hd_transpose(hd_select(parts, rank - 1, i), rank - 2, rank - 1);
     hd_tensor *y = hd_attention(part[0], part[1], part[2], NULL, s->causal, 0); /* [..., heads, t, width / heads] */
     y = hd_reshape(hd_transpose(y, rank - 2, rank - 1), shape);
-    return y == NULL ? NULL : hd_module_forward_as(thread, m->members[1].object, "out", y);
+    return y == NULL ? NULL : hd_module_forward_as(thread, s->out, "out", y);
 }
 static const hd_module_class attention_class = {
     .name = "multihead_attention", .forward = attention_forward, .destroy = hd_array_release};
@@ -41,11 +42,13 @@ hd_module *hd_multihead_attention(int64_t width, int64_t heads, const hd_multihe
         return NULL;
     }
     hd_scope_token scope = hd_scope_begin(&scope, NULL, 0); /* the module holds what it needs */
-    const attention_state state = {heads, options.causal};
+    attention_state state = {.heads = heads, .causal = options.causal};
     const hd_linear_opts *linear = HD_OPTS(hd_linear_opts, .no_bias = options.no_bias, .dtype = options.dtype);
+    state.in = hd_linear(width, 3 * width, linear);
+    state.out = hd_linear(width, width, linear);
     hd_module *m = hd_module_with(&attention_class, &state, sizeof state);
-    hd_module_add(m, "in", hd_linear(width, 3 * width, linear));
-    hd_module_add(m, "out", hd_linear(width, width, linear));
+    hd_module_add(m, "in", state.in);
+    hd_module_add(m, "out", state.out);
     if (scope.self != NULL) hd_keep_object(m);
     hd_scope_close(thread, &scope);
     return thread->error_code == HD_OK ? m : NULL;

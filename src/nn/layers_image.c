@@ -4,18 +4,16 @@
 #include <math.h>
 
 /* ---- convolution ------------------------------------------------------------------------------------------------- */
-/* The first member is the weight, the second, if there is one, the bias. */
-static hd_tensor *conv_forward(hd_module *m, hd_tensor *x) {
-    return hd_conv(x, m->members[0].object, m->member_count > 1 ? m->members[1].object : NULL, m->state);
-}
+static hd_tensor *conv_forward(hd_module *m, hd_tensor *x) { return hd_conv(x, m->weight, m->bias, m->state); }
 static hd_tensor *conv_transpose_forward(hd_module *m, hd_tensor *x) {
-    return hd_conv_transpose(x, m->members[0].object, m->member_count > 1 ? m->members[1].object : NULL, m->state);
+    return hd_conv_transpose(x, m->weight, m->bias, m->state);
 }
 static const hd_module_class conv_class = {.name = "conv", .forward = conv_forward, .destroy = hd_array_release};
 static const hd_module_class conv_transpose_class = {
     .name = "conv_transpose", .forward = conv_transpose_forward, .destroy = hd_array_release};
 
 static hd_error check_conv(int64_t in, int64_t out, hd_shape kernel, int64_t groups, hd_dtype dtype) {
+    HD_TRY(hd_rank_check(&kernel));
     bool fits = kernel.rank >= 1 && kernel.rank <= 3 && in >= 1 && out >= 1 && groups >= 1;
     for (int i = 0; i < kernel.rank && fits; ++i) fits = kernel.size[i] >= 1;
     return fits && in % groups == 0 && out % groups == 0 && hd_dtype_is_float(dtype)
@@ -77,6 +75,7 @@ typedef struct pool_state {
 
 static hd_module *pool_layer(const hd_module_class *class_, hd_shape window, const hd_pool_opts *opts, bool adaptive) {
     HD_READ_OPTS(hd_pool_opts, opts, NULL);
+    HD_TRY_OR(hd_rank_check(&window), NULL);
     options.struct_size = sizeof options;
     options.adaptive = options.adaptive || adaptive;
     bool fits = window.rank >= 1 && window.rank <= 3;

@@ -1,26 +1,21 @@
-/* Layers that normalise. Weight and bias, as far as they are there, are their members, in this order. */
+/* Layers that normalise. */
 #include "nn/module.h"
 
 typedef struct norm_state {
     int axes;
     double eps;
-    bool has_weight;
 } norm_state;
-
-static hd_tensor *member(const hd_module *m, int64_t index) {
-    return index < m->member_count ? m->members[index].object : NULL;
-}
 
 static hd_tensor *layer_norm_forward(hd_module *m, hd_tensor *x) {
     const norm_state *s = m->state;
-    return hd_layer_norm(x, s->axes, s->has_weight ? member(m, 0) : NULL, member(m, s->has_weight ? 1 : 0), s->eps);
+    return hd_layer_norm(x, s->axes, m->weight, m->bias, s->eps);
 }
 static const hd_module_class layer_norm_class = {
     .name = "layer_norm", .forward = layer_norm_forward, .destroy = hd_array_release};
 
 static hd_tensor *rms_norm_forward(hd_module *m, hd_tensor *x) {
     const norm_state *s = m->state;
-    return hd_rms_norm(x, member(m, 0), s->eps);
+    return hd_rms_norm(x, m->weight, s->eps);
 }
 static const hd_module_class rms_norm_class = {
     .name = "rms_norm", .forward = rms_norm_forward, .destroy = hd_array_release};
@@ -41,7 +36,7 @@ static hd_module *norm_layer(hd_thread *thread, const hd_module_class *class_, h
     }
     HD_EAGER;                                               /* parameters are made at once, also inside a builder */
     hd_scope_token scope = hd_scope_begin(&scope, NULL, 0); /* the module holds what it needs */
-    const norm_state state = {shape.rank, eps, !options.no_weight};
+    const norm_state state = {shape.rank, eps};
     hd_module *m = hd_module_with(class_, &state, sizeof state);
     if (!options.no_weight) hd_module_add_parameter(m, "weight", hd_ones(shape, dtype));
     if (!options.no_bias && class_ == &layer_norm_class) hd_module_add_parameter(m, "bias", hd_zeros(shape, dtype));

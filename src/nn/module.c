@@ -9,8 +9,7 @@ static void release_names(char **names, int64_t count) {
     hd_array_release(names);
 }
 
-static void module_destroy(hd_thread *thread, hd_object *object) {
-    hd_module *m = (hd_module *)object;
+static void destroy_one(hd_thread *thread, hd_module *m) {
     for (int64_t i = 0; i < m->member_count; ++i) {
         hd_object_release(thread, m->members[i].object);
         hd_array_release(m->members[i].name);
@@ -18,15 +17,91 @@ static void module_destroy(hd_thread *thread, hd_object *object) {
     hd_array_release(m->members);
     release_names(m->names, m->name_count);
     if (m->class_->destroy != NULL) m->class_->destroy(m->state);
-    hd_object_bury(thread, object);
+    hd_object_bury(thread, &m->object);
 }
-static const hd_kind module_kind = {"module", module_destroy};
+
+/* A module takes those in it along: they wait in a list, however deep they lie, instead of on the stack. */
+static void module_destroy(hd_thread *thread, hd_object *object) {
+    hd_module *m = (hd_module *)object;
+    m->next_dying = thread->dying;
+    thread->dying = m;
+    if (thread->burying) return;
+    thread->burying = true;
+    while ((m = thread->dying) != NULL) {
+        thread->dying = m->next_dying;
+        destroy_one(thread, m);
+    }
+    thread->burying = false;
+}
+static const char *module_title(const hd_object *object) { return ((const hd_module *)object)->class_->name; }
+static const hd_kind module_kind = {
+    .name = "module",
+    .destroy = module_destroy,
+    .title = module_title,
+    .remedy = "what was compiled runs on one thread at a time: hd_compile the model once for each thread"};
 
 static hd_error module_check(const hd_module *m, const char *parameter) {
     if (m == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`%s` is NULL", parameter);
     if (m->object.kind == &module_kind) return HD_OK;
     return hd_fail(m->object.kind == &hd_kind_released ? HD_ERROR_RELEASED : HD_ERROR_STATE, "`%s` is no living module",
                    parameter);
+}
+
+/* ---- who uses it ------------------------------------------------------------------------------------------------- */
+/* Threads may use one module at once, but not while one changes it. The word `users` has the number of uses that have
+ * not ended (a thread may use a module inside a use), a bit while one of them changes it, and whose they are. */
+#define COUNT    UINT64_C(0x7fffffff)
+#define CHANGING UINT64_C(0x80000000)
+enum { SEVERAL = -1 };
+
+static hd_error refuse_use(const hd_module *m, bool changes) {
+    return changes ? hd_fail(HD_ERROR_STATE,
+                             "the module %s is in use by another thread, and cannot be changed now; add members, and "
+                             "switch between training and evaluation, while no other thread uses the module",
+                             m->class_->name)
+                   : hd_fail(HD_ERROR_STATE,
+                             "the module %s is being changed by another thread; add members, and switch between "
+                             "training and evaluation, while no other thread uses the module",
+                             m->class_->name);
+}
+
+/* `*ends` is what leave_module takes off again. */
+static hd_error enter_module(hd_thread *thread, hd_module *m, bool changes, uint64_t *ends) {
+    uint64_t now = atomic_load_explicit(&m->users, memory_order_relaxed), next;
+    do {
+        const bool mine = (now & COUNT) == 0 || now >> 32 == thread->number;
+        if (!mine && (changes || (now & CHANGING) != 0)) return refuse_use(m, changes);
+        *ends = 1 + (changes && (now & CHANGING) == 0 ? CHANGING : 0);
+        next = (uint64_t)(mine ? thread->number : (uint32_t)SEVERAL) << 32 | ((now & (COUNT | CHANGING)) + *ends);
+    } while (!atomic_compare_exchange_weak_explicit(&m->users, &now, next, memory_order_acquire, memory_order_relaxed));
+    return HD_OK;
+}
+
+static void leave_module(hd_module *m, uint64_t ends) {
+    uint64_t now = atomic_load_explicit(&m->users, memory_order_relaxed), next;
+    do next = (now - ends) & COUNT ? now - ends : 0;
+    while (!atomic_compare_exchange_weak_explicit(&m->users, &now, next, memory_order_release, memory_order_relaxed));
+}
+
+static hd_error refuse_depth(const hd_module *m) {
+    return hd_fail(HD_ERROR_VALUE,
+                   "modules lie more than %d deep in each other (at a %s); put them into one sequential, one after the "
+                   "other, instead",
+                   (int)HD_MODULE_DEPTH, m->class_->name);
+}
+
+/* Calls `visit` for m and all modules in it, from the outside in; stops at the first error. */
+static hd_error each_module(hd_thread *thread, hd_module *m, int depth, bool changes,
+                            hd_error (*visit)(hd_module *m, void *user), void *user) {
+    uint64_t ends;
+    if (depth > HD_MODULE_DEPTH) return refuse_depth(m);
+    HD_TRY(enter_module(thread, m, changes, &ends));
+    hd_error status = visit(m, user);
+    for (int64_t i = 0; i < m->member_count && status == HD_OK; ++i)
+        if (m->members[i].kind == HD_MEMBER_MODULE)
+            status = each_module(thread, m->members[i].object, depth + 1, changes, visit, user);
+    leave_module(m, ends);
+    return status;
 }
 
 hd_module *hd_module_new(const hd_module_class *class_, void *state) {
@@ -69,6 +144,7 @@ static hd_error check_name(const hd_module *m, const char *name) {
 static _Atomic uint64_t structure;
 uint64_t hd_module_structure(void) { return atomic_load_explicit(&structure, memory_order_relaxed); }
 
+/* A module that changes is one that nobody else uses. */
 static hd_error add_member(hd_module *m, int kind, const char *name, void *object) {
     HD_TRY(check_name(m, name));
     hd_member *members = hd_array_resize(m->members, (size_t)(m->member_count + 1) * sizeof *members);
@@ -79,6 +155,8 @@ static hd_error add_member(hd_module *m, int kind, const char *name, void *objec
     hd_object_retain(object);
     m->members[m->member_count] = (hd_member){.name = own, .object = object};
     m->members[m->member_count++].kind = kind;
+    if (kind == HD_MEMBER_PARAMETER && strcmp(name, "weight") == 0) m->weight = object;
+    if (kind == HD_MEMBER_PARAMETER && strcmp(name, "bias") == 0) m->bias = object;
     atomic_fetch_add_explicit(&structure, 1, memory_order_relaxed);
     return HD_OK;
 }
@@ -87,12 +165,15 @@ hd_tensor *hd_module_add_parameter(hd_module *module, const char *name, hd_tenso
     HD_ENTER("hd_module_add_parameter", NULL);
     HD_TRY_OR(module_check(module, "module"), NULL);
     HD_TRY_OR(hd_tensor_check(parameter, "parameter"), NULL);
+    uint64_t ends;
+    HD_TRY_OR(enter_module(thread, module, true, &ends), NULL);
     hd_span span;
     hd_span_begin(&span, thread, "module_add_parameter");
     if (check_name(module, name) == HD_OK) hd_requires_grad(parameter);
     if (thread->error_code == HD_OK && add_member(module, HD_MEMBER_PARAMETER, name, parameter) == HD_OK)
         parameter->held = true;
     hd_span_end(&span, NULL);
+    leave_module(module, ends);
     return thread->error_code == HD_OK ? parameter : NULL;
 }
 
@@ -105,95 +186,125 @@ hd_tensor *hd_module_add_buffer(hd_module *module, const char *name, hd_tensor *
                 name ? name : "");
         return NULL;
     }
-    return add_member(module, HD_MEMBER_BUFFER, name, buffer) == HD_OK ? buffer : NULL;
+    uint64_t ends;
+    HD_TRY_OR(enter_module(thread, module, true, &ends), NULL);
+    const hd_error status = add_member(module, HD_MEMBER_BUFFER, name, buffer);
+    leave_module(module, ends);
+    return status == HD_OK ? buffer : NULL;
 }
 
-static bool contains(const hd_module *m, const hd_module *searched) {
-    if (m == searched) return true;
-    for (int64_t i = 0; i < m->member_count; ++i)
-        if (m->members[i].kind == HD_MEMBER_MODULE && contains(m->members[i].object, searched)) return true;
-    return false;
+static hd_error is_another(hd_module *m, void *searched) {
+    return m != searched ? HD_OK : hd_fail(HD_ERROR_VALUE, "the module %s would contain itself", m->class_->name);
 }
 
 hd_module *hd_module_add(hd_module *module, const char *name, hd_module *child) {
     HD_ENTER("hd_module_add", NULL);
     HD_TRY_OR(module_check(module, "module"), NULL);
     HD_TRY_OR(module_check(child, "child"), NULL);
-    if (contains(child, module)) {
-        hd_fail(HD_ERROR_VALUE, "the module %s would contain itself", module->class_->name);
-        return NULL;
-    }
-    return add_member(module, HD_MEMBER_MODULE, name, child) == HD_OK ? child : NULL;
+    HD_TRY_OR(each_module(thread, child, 1, false, is_another, module), NULL);
+    uint64_t ends;
+    HD_TRY_OR(enter_module(thread, module, true, &ends), NULL);
+    const hd_error status = add_member(module, HD_MEMBER_MODULE, name, child);
+    leave_module(module, ends);
+    return status == HD_OK ? child : NULL;
 }
 
-uint64_t hd_module_members(const hd_module *m) {
-    uint64_t hash = (uint64_t)m->member_count;
-    for (int64_t i = 0; i < m->member_count; ++i) {
-        const hd_member *member = &m->members[i];
-        const uint64_t inner = member->kind == HD_MEMBER_MODULE ? hd_module_members(member->object) : 0;
-        hash = (hash * 31 + (uintptr_t)member->object + inner) * 0x9e3779b97f4a7c15u;
-    }
-    return hash;
-}
-
-uint64_t hd_module_flags(const hd_module *m) {
-    uint64_t hash = m->training;
+/* The walk goes from the outside in, so that the number of members tells where a module ends. */
+static hd_error hash_one(hd_module *m, void *user) {
+    uint64_t *hash = user;
+    hash[0] = (hash[0] * 31 + (uint64_t)m->member_count) * 0x9e3779b97f4a7c15u;
     for (int64_t i = 0; i < m->member_count; ++i)
-        if (m->members[i].kind == HD_MEMBER_MODULE)
-            hash = (hash * 31 + hd_module_flags(m->members[i].object) + 1) * 0x9e3779b97f4a7c15u;
-    return hash;
+        hash[0] = (hash[0] * 31 + (uintptr_t)m->members[i].object) * 0x9e3779b97f4a7c15u;
+    hash[1] = (hash[1] * 31 + m->training + 1) * 0x9e3779b97f4a7c15u;
+    return HD_OK;
+}
+
+hd_error hd_module_hash(hd_module *module, uint64_t *members, uint64_t *flags) {
+    uint64_t hash[2] = {0, 0};
+    HD_TRY(each_module(hd_thread_self(), module, 0, false, hash_one, hash));
+    *members = hash[0];
+    *flags = hash[1];
+    return HD_OK;
 }
 
 /* ---- using one --------------------------------------------------------------------------------------------------- */
-static bool is_trained(const hd_module *m) {
-    bool trained = false;
-    for (int64_t i = 0; i < m->member_count && !trained; ++i) {
-        const hd_member *member = &m->members[i];
-        trained = member->kind == HD_MEMBER_MODULE ? is_trained(member->object)
-                                                   : ((hd_tensor *)member->object)->tracking != HD_UNTRACKED;
-    }
-    return trained;
+typedef struct search {
+    const hd_module *wanted;
+    bool found, trained; /* trained: some member requires a gradient */
+} search;
+static hd_error look_at(hd_module *m, void *user) {
+    search *s = user;
+    s->found = s->found || m == s->wanted;
+    for (int64_t i = 0; i < m->member_count; ++i)
+        s->trained = s->trained || (m->members[i].kind != HD_MEMBER_MODULE &&
+                                    ((hd_tensor *)m->members[i].object)->tracking != HD_UNTRACKED);
+    return HD_OK;
 }
 
 /* A forward function calls a module that is none of its own: said once, as that one is neither trained nor saved with
  * the outer one. */
-static void check_membership(hd_thread *thread, const hd_module *outer, hd_module *inner) {
-    if (atomic_load_explicit(&inner->checked_in, memory_order_relaxed) == (uintptr_t)outer) return;
+static hd_error check_membership(hd_thread *thread, hd_module *outer, hd_module *inner) {
+    if (atomic_load_explicit(&inner->checked_in, memory_order_relaxed) == (uintptr_t)outer) return HD_OK;
+    search above = {.wanted = inner}, below = {.wanted = NULL};
+    HD_TRY(each_module(thread, outer, 0, false, look_at, &above));
+    HD_TRY(each_module(thread, inner, 0, false, look_at, &below));
     atomic_store_explicit(&inner->checked_in, (uintptr_t)outer, memory_order_relaxed);
-    if (contains(outer, inner) || !is_trained(inner)) return;
-    hd_warn(thread,
-            "the forward of a \"%s\" calls a \"%s\" that is no member of it: its parameters are not among "
-            "hd_module_parameters; hd_module_add makes it a member",
-            outer->class_->name, inner->class_->name);
+    if (!above.found && below.trained)
+        hd_warn(thread,
+                "the forward of a \"%s\" calls a \"%s\" that is no member of it: its parameters are not among "
+                "hd_module_parameters; hd_module_add makes it a member",
+                outer->class_->name, inner->class_->name);
+    return HD_OK;
 }
 
-/* Calls the forward function of a module; what it gives is a living tensor, or NULL with an error. A builder notes which
- * module the calls came from ("0.linear" within a Sequential), and errors say it. */
+/* Notes that a module's forward runs, for messages. */
+static hd_error push_layer(hd_thread *thread, const hd_layer *layer) {
+    const uint32_t depth = thread->layer_count;
+    if (depth >= HD_MODULE_DEPTH) return refuse_depth(layer->module);
+    if (depth > 0 && depth < HD_LAYERS_NOTED && layer->caller != NULL && thread->layers[depth - 1].module != NULL)
+        HD_TRY(check_membership(thread, thread->layers[depth - 1].module, layer->module));
+    if (depth < HD_LAYERS_NOTED) thread->layers[depth] = *layer;
+    thread->layer_count++;
+    return HD_OK;
+}
+
+/* What a forward function gave is a living tensor, or NULL with an error. */
+static hd_tensor *checked(hd_thread *thread, const hd_layer *layer, hd_tensor *y) {
+    if (thread->error_code != HD_OK) return NULL;
+    thread->call = "hd_forward";
+    thread->caller = layer->caller;
+    if (y == NULL)
+        hd_fail(HD_ERROR_NULL_ARGUMENT, "the forward function of a \"%s\" gave no tensor", layer->kind);
+    else
+        hd_tensor_check(y, "the result of forward");
+    return thread->error_code == HD_OK ? y : NULL;
+}
+
+/* A builder notes which module the calls came from: "0.linear" within a Sequential. */
 static hd_tensor *run_forward(hd_thread *thread, hd_module *module, const char *name, const void *caller,
                               hd_tensor *x) {
     hd_executor *executor = thread->executor;
     const bool notes = executor->span_begin != NULL;
+    const hd_layer layer = {module->class_->name, name, caller, module, x};
+    uint64_t ends;
+    HD_TRY_OR(push_layer(thread, &layer), NULL);
+    const uint32_t depth = thread->layer_count;
+    if (enter_module(thread, module, false, &ends) != HD_OK) {
+        thread->layer_count = depth - 1;
+        return NULL;
+    }
+    hd_object_retain(&module->object);
     if (notes) {
         char text[128];
         snprintf(text, sizeof text, "%s%s%s", name, name[0] != '\0' ? "." : "", module->class_->name);
         executor->span_begin(executor, thread, text, false);
     }
-    const uint32_t layer = thread->layer_count++;
-    if (layer > 0 && layer < HD_LAYERS_NOTED && caller != NULL && thread->layers[layer - 1].module != NULL)
-        check_membership(thread, thread->layers[layer - 1].module, module);
-    if (layer < HD_LAYERS_NOTED) thread->layers[layer] = (hd_layer){module->class_->name, name, caller, module, x};
-    hd_tensor *y = module->class_->forward(module, x);
-    if (thread->error_code == HD_OK) {
-        thread->call = "hd_forward";
-        thread->caller = caller;
-        if (y == NULL)
-            hd_fail(HD_ERROR_NULL_ARGUMENT, "the forward function of a \"%s\" gave no tensor", module->class_->name);
-        else
-            hd_tensor_check(y, "the result of forward");
-    }
-    thread->layer_count = layer;
+    hd_tensor *y = checked(thread, &layer, module->class_->forward(module, x));
     if (notes && thread->executor == executor) executor->span_end(executor, thread);
-    return thread->error_code == HD_OK ? y : NULL;
+    thread->layer_count = depth - 1;
+    leave_module(module, ends);
+    hd_object_release(thread, &module->object);
+    return y;
 }
 
 hd_tensor *hd_module_forward_as(hd_thread *thread, hd_module *module, const char *name, hd_tensor *x) {
@@ -207,89 +318,107 @@ hd_tensor *hd_forward(hd_module *module, hd_tensor *x) {
     return run_forward(thread, module, "", thread->caller, x);
 }
 
-static void set_training(hd_module *m, bool training) {
+static hd_error change_nothing(hd_module *m, void *user) {
+    (void)m, (void)user;
+    return HD_OK;
+}
+
+static hd_error set_one(hd_module *m, void *user) {
+    const bool training = *(const bool *)user;
     if (m->training != training) atomic_fetch_add_explicit(&structure, 1, memory_order_relaxed);
     m->training = training;
-    for (int64_t i = 0; i < m->member_count; ++i)
-        if (m->members[i].kind == HD_MEMBER_MODULE) set_training(m->members[i].object, training);
+    return HD_OK;
+}
+
+/* Of all modules or of none: the first walk finds out whether another thread uses one, or they are too deep. */
+static void set_training(hd_thread *thread, hd_module *m, bool training) {
+    if (module_check(m, "module") != HD_OK || each_module(thread, m, 0, true, change_nothing, NULL) != HD_OK) return;
+    each_module(thread, m, 0, true, set_one, &training);
 }
 
 void hd_module_train(hd_module *module) {
     HD_ENTER("hd_module_train", );
-    if (module_check(module, "module") == HD_OK) set_training(module, true);
+    set_training(thread, module, true);
 }
 void hd_module_eval(hd_module *module) {
     HD_ENTER("hd_module_eval", );
-    if (module_check(module, "module") == HD_OK) set_training(module, false);
+    set_training(thread, module, false);
 }
 bool hd_module_is_training(const hd_module *module) {
     HD_ENTER_ALWAYS("hd_module_is_training", false);
-    return module_check(module, "module") == HD_OK && module->training && module->evaluating == 0;
+    return module_check(module, "module") == HD_OK && module->training && thread->evaluations == 0;
 }
-
-static void evaluate(hd_module *m, int by) {
-    if (by > 0 || m->evaluating > 0) m->evaluating += (uint32_t)by; /* a module may be added in between */
-    for (int64_t i = 0; i < m->member_count; ++i)
-        if (m->members[i].kind == HD_MEMBER_MODULE) evaluate(m->members[i].object, by);
-}
-void hd_module_begin_evaluation(hd_module *module) { evaluate(module, 1); }
-void hd_module_end_evaluation(hd_module *module) { evaluate(module, -1); }
 
 /* ---- all parameters ---------------------------------------------------------------------------------------------- */
 /* A walk over the parameters of a module and of those in it; one that is shared is seen once. */
 typedef struct walk {
+    hd_thread *thread;
     int kind; /* HD_MEMBER_PARAMETER or HD_MEMBER_BUFFER */
     hd_tensor **found;
-    char **names; /* NULL: not wanted */
+    bool named; /* names are wanted, too */
+    char **names;
     int64_t count, capacity;
-    bool no_memory;
 } walk;
 
-static void note(walk *w, hd_tensor *t, const char *prefix, const char *name) {
+static hd_error no_memory(void) { return hd_fail(HD_ERROR_MEMORY, "no memory for a list of parameters"); }
+
+static hd_error grow(walk *w) {
+    const int64_t capacity = w->capacity ? w->capacity * 2 : 16;
+    hd_tensor **found = hd_array_resize(w->found, (size_t)capacity * sizeof *found);
+    if (found == NULL) return no_memory();
+    w->found = found;
+    char **names = w->named ? hd_array_resize(w->names, (size_t)capacity * sizeof *names) : NULL;
+    if (names == NULL && w->named) return no_memory();
+    w->names = names;
+    w->capacity = capacity;
+    return HD_OK;
+}
+
+static hd_error note(walk *w, hd_tensor *t, const char *prefix, const char *name) {
     for (int64_t i = 0; i < w->count; ++i)
-        if (w->found[i] == t) return;
-    if (w->count == w->capacity) {
-        const int64_t capacity = w->capacity ? w->capacity * 2 : 16;
-        hd_tensor **found = hd_array_resize(w->found, (size_t)capacity * sizeof *found);
-        if (found != NULL) w->found = found;
-        char **names =
-            found == NULL || w->names == NULL ? w->names : hd_array_resize(w->names, (size_t)capacity * sizeof *names);
-        if (names != NULL) w->names = names;
-        w->no_memory = w->no_memory || found == NULL || (w->names != NULL && names == NULL);
-        if (w->no_memory) return;
-        w->capacity = capacity;
-    }
-    if (w->names != NULL) {
+        if (w->found[i] == t) return HD_OK;
+    if (w->count == w->capacity) HD_TRY(grow(w));
+    if (w->named) {
         char *full = hd_array_resize(NULL, strlen(prefix) + strlen(name) + 1);
-        w->no_memory = w->no_memory || full == NULL;
-        if (full == NULL) return;
+        if (full == NULL) return no_memory();
         sprintf(full, "%s%s", prefix, name);
         w->names[w->count] = full;
     }
     w->found[w->count++] = t;
+    return HD_OK;
 }
 
-static void collect(const hd_module *m, const char *prefix, walk *w) {
-    for (int64_t i = 0; i < m->member_count && !w->no_memory; ++i) {
+static hd_error collect(walk *w, hd_module *m, const char *prefix, int depth);
+static hd_error collect_inner(walk *w, const hd_member *member, const char *prefix, int depth) {
+    char *inner = hd_array_resize(NULL, strlen(prefix) + strlen(member->name) + 2);
+    if (inner == NULL) return no_memory();
+    sprintf(inner, "%s%s.", prefix, member->name);
+    const hd_error status = collect(w, member->object, inner, depth);
+    hd_array_release(inner);
+    return status;
+}
+
+static hd_error collect(walk *w, hd_module *m, const char *prefix, int depth) {
+    uint64_t ends;
+    if (depth > HD_MODULE_DEPTH) return refuse_depth(m);
+    HD_TRY(enter_module(w->thread, m, false, &ends));
+    hd_error status = HD_OK;
+    for (int64_t i = 0; i < m->member_count && status == HD_OK; ++i) {
         const hd_member *member = &m->members[i];
-        if ((int)member->kind == w->kind) note(w, member->object, prefix, member->name);
-        if (member->kind != HD_MEMBER_MODULE) continue;
-        char *inner = hd_array_resize(NULL, strlen(prefix) + strlen(member->name) + 2);
-        w->no_memory = inner == NULL;
-        if (inner == NULL) return;
-        sprintf(inner, "%s%s.", prefix, member->name);
-        collect(member->object, inner, w);
-        hd_array_release(inner);
+        if (member->kind == HD_MEMBER_MODULE)
+            status = collect_inner(w, member, w->named ? prefix : "", depth + 1);
+        else if ((int)member->kind == w->kind)
+            status = note(w, member->object, prefix, member->name);
     }
+    leave_module(m, ends);
+    return status;
 }
 
 hd_error hd_module_each(hd_module *module, bool buffers, hd_error (*visit)(void *user, const char *name, hd_tensor *t),
                         void *user) {
     HD_TRY(module_check(module, "module"));
-    walk w = {.kind = buffers ? HD_MEMBER_BUFFER : HD_MEMBER_PARAMETER, .names = hd_array_resize(NULL, sizeof(char *))};
-    w.no_memory = w.names == NULL;
-    if (!w.no_memory) collect(module, "", &w);
-    hd_error status = w.no_memory ? hd_fail(HD_ERROR_MEMORY, "no memory for a list of parameters") : HD_OK;
+    walk w = {.thread = hd_thread_self(), .kind = buffers ? HD_MEMBER_BUFFER : HD_MEMBER_PARAMETER, .named = true};
+    hd_error status = collect(&w, module, "", 0);
     for (int64_t i = 0; i < w.count && status == HD_OK; ++i) status = visit(user, w.names[i], w.found[i]);
     hd_array_release(w.found);
     release_names(w.names, w.count);
@@ -299,55 +428,68 @@ hd_error hd_module_each(hd_module *module, bool buffers, hd_error (*visit)(void 
 hd_tensors *hd_module_parameters(hd_module *module) {
     HD_ENTER("hd_module_parameters", NULL);
     HD_TRY_OR(module_check(module, "module"), NULL);
-    walk w = {.kind = HD_MEMBER_PARAMETER};
-    collect(module, "", &w);
-    hd_tensors *list = w.no_memory ? NULL : hd_tensors_new(thread, w.count);
+    walk w = {.thread = thread, .kind = HD_MEMBER_PARAMETER};
+    hd_tensors *list = collect(&w, module, "", 0) == HD_OK ? hd_tensors_new(thread, w.count) : NULL;
     for (int64_t i = 0; list != NULL && i < w.count; ++i) hd_tensors_put(list, i, w.found[i]);
     hd_array_release(w.found);
-    if (w.no_memory) hd_fail(HD_ERROR_MEMORY, "no memory for a list of parameters");
     return list;
 }
 
 /* Brings the module's list of names up to date; names that did not change stay where they are. */
-static hd_error renew_names(hd_module *m) {
-    walk w = {.kind = HD_MEMBER_PARAMETER, .names = hd_array_resize(NULL, sizeof(char *))};
-    w.no_memory = w.names == NULL;
-    if (!w.no_memory) collect(m, "", &w);
+static hd_error renew_names(hd_thread *thread, hd_module *m) {
+    walk w = {.thread = thread, .kind = HD_MEMBER_PARAMETER, .named = true};
+    const hd_error status = collect(&w, m, "", 0);
     hd_array_release(w.found);
     bool same = w.count == m->name_count;
     for (int64_t i = 0; i < w.count && same; ++i) same = strcmp(w.names[i], m->names[i]) == 0;
-    if (!same && !w.no_memory) {
+    if (!same && status == HD_OK) {
         release_names(m->names, m->name_count);
         m->names = w.names;
         m->name_count = w.count;
         return HD_OK;
     }
     release_names(w.names, w.count);
-    return w.no_memory ? hd_fail(HD_ERROR_MEMORY, "no memory for the names of parameters") : HD_OK;
+    return status;
 }
 
 const char *hd_module_parameter_name(hd_module *module, int64_t index) {
     HD_ENTER("hd_module_parameter_name", NULL);
     HD_TRY_OR(module_check(module, "module"), NULL);
-    HD_TRY_OR(renew_names(module), NULL);
-    if (index < 0 || index >= module->name_count) {
+    uint64_t ends; /* the list of names is the module's own */
+    HD_TRY_OR(enter_module(thread, module, true, &ends), NULL);
+    const char *name = NULL;
+    if (renew_names(thread, module) == HD_OK && index >= 0 && index < module->name_count)
+        name = module->names[index];
+    else /* which says nothing when there was an error */
         hd_fail(HD_ERROR_INDEX, "parameter %lld of %lld", (long long)index, (long long)module->name_count);
-        return NULL;
-    }
-    return module->names[index];
+    leave_module(module, ends);
+    return name;
+}
+
+/* The member of that name; its object is NULL when there is none. */
+static hd_error find_member(hd_thread *thread, hd_module *m, const char *name, size_t length, hd_member *found) {
+    uint64_t ends;
+    HD_TRY(enter_module(thread, m, false, &ends));
+    found->object = NULL;
+    for (int64_t i = 0; i < m->member_count && found->object == NULL; ++i)
+        if (strlen(m->members[i].name) == length && strncmp(m->members[i].name, name, length) == 0)
+            *found = m->members[i];
+    leave_module(m, ends);
+    return HD_OK;
 }
 
 /* Lists the names there are, as many as fit. */
-static void fail_to_get(hd_module *module, const char *name) {
+static void fail_to_get(hd_thread *thread, hd_module *module, const char *name) {
     char list[320] = "";
     size_t length = 0;
-    for (int kind = HD_MEMBER_PARAMETER; kind <= HD_MEMBER_BUFFER; ++kind) {
-        walk w = {.kind = kind, .names = hd_array_resize(NULL, sizeof(char *))};
-        if (w.names != NULL) collect(module, "", &w);
+    hd_error status = HD_OK;
+    for (int kind = HD_MEMBER_PARAMETER; kind <= HD_MEMBER_BUFFER && status == HD_OK; ++kind) {
+        walk w = {.thread = thread, .kind = kind, .named = true};
+        status = collect(&w, module, "", 0);
         for (int64_t i = 0; i < w.count && length < sizeof list; ++i)
             length += (size_t)snprintf(list + length, sizeof list - length, "%s%s", length > 0 ? ", " : "", w.names[i]);
         hd_array_release(w.found);
-        release_names(w.names, w.names != NULL ? w.count : 0);
+        release_names(w.names, w.count);
     }
     if (length >= sizeof list) strcpy(list + sizeof list - 5, " ...");
     hd_fail(HD_ERROR_VALUE, "the module %s has no parameter or buffer \"%s\"; it has %s", module->class_->name, name,
@@ -357,18 +499,16 @@ static void fail_to_get(hd_module *module, const char *name) {
 hd_tensor *hd_module_get(hd_module *module, const char *name) {
     HD_ENTER("hd_module_get", NULL);
     HD_TRY_OR(module_check(module, "module"), NULL);
-    const hd_module *m = module;
+    hd_module *m = module;
     for (const char *part = name; m != NULL && part != NULL;) {
         const size_t length = strcspn(part, ".");
-        const hd_member *found = NULL;
-        for (int64_t i = 0; i < m->member_count && found == NULL; ++i)
-            if (strlen(m->members[i].name) == length && strncmp(m->members[i].name, part, length) == 0)
-                found = &m->members[i];
-        if (found == NULL) break;
-        if (part[length] == '\0' && found->kind != HD_MEMBER_MODULE) return hd_scope_share(thread, found->object);
-        m = part[length] == '.' && found->kind == HD_MEMBER_MODULE ? found->object : NULL;
+        hd_member found;
+        HD_TRY_OR(find_member(thread, m, part, length, &found), NULL);
+        if (found.object == NULL) break;
+        if (part[length] == '\0' && found.kind != HD_MEMBER_MODULE) return hd_scope_share(thread, found.object);
+        m = part[length] == '.' && found.kind == HD_MEMBER_MODULE ? found.object : NULL;
         part += length + 1;
     }
-    fail_to_get(module, name != NULL ? name : "");
+    fail_to_get(thread, module, name != NULL ? name : "");
     return NULL;
 }

@@ -13,15 +13,20 @@ typedef struct hd_member {
     void *object; /* hd_tensor or hd_module, retained */
 } hd_member;
 
+/* How deep modules may lie in each other: forward and what walks through them call themselves. */
+enum { HD_MODULE_DEPTH = 1000 };
+
 struct hd_module {
     hd_object object;
     const hd_module_class *class_;
     void *state;
-    bool training;       /* its own flag */
-    uint32_t evaluating; /* > 0: in evaluation, whatever the flag says */
+    _Atomic bool training;  /* its own flag */
+    _Atomic uint64_t users; /* who reads or changes it now: see hd_module_enter */
     hd_member *members;
     int64_t member_count;
-    char **names; /* of all parameters, made when first asked for */
+    hd_tensor *weight, *bias; /* its parameters of these names, which layers read; NULL: none */
+    hd_module *next_dying;    /* in the list of the thread that destroys it */
+    char **names;             /* of all parameters, made when first asked for */
     int64_t name_count;
     _Atomic uintptr_t checked_in; /* the module whose forward called this one last, and was found to hold it, or told */
 };
@@ -33,11 +38,7 @@ hd_error hd_module_each(hd_module *module, bool buffers, hd_error (*visit)(void 
  * of modules while it was the same still holds. */
 uint64_t hd_module_structure(void);
 /* A hash of all that a module and those in it hold; and one of their flags. */
-uint64_t hd_module_members(const hd_module *module);
-uint64_t hd_module_flags(const hd_module *module);
-/* Between the two a module and those in it are in evaluation; their flags stay as they are. Both always act. */
-void hd_module_begin_evaluation(hd_module *module);
-void hd_module_end_evaluation(hd_module *module);
+hd_error hd_module_hash(hd_module *module, uint64_t *members, uint64_t *flags);
 /* Forward of a module that its parent knows by this name. */
 hd_tensor *hd_module_forward_as(hd_thread *thread, hd_module *module, const char *name, hd_tensor *x);
 /* A module with a copy of `state`, which its class releases with hd_array_release. */

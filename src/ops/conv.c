@@ -188,6 +188,7 @@ hd_tensor *hd_conv_weight_gradient(hd_tensor *x, hd_tensor *gradient, hd_shape k
     HD_ENTER("hd_conv_weight_gradient", NULL);
     HD_TRY_OR(check_images(x, "x"), NULL);
     HD_TRY_OR(check_images(gradient, "gradient"), NULL);
+    HD_TRY_OR(hd_rank_check(&kernel), NULL);
     const hd_shape *in = &x->layout.shape, *out = &gradient->layout.shape;
     hd_conv_attributes a;
     HD_TRY_OR(read_options(opts, in->rank - 2, &a), NULL);

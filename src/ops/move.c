@@ -188,6 +188,7 @@ static hd_tensor *repeat(hd_tensor *x, int axis, int64_t times, bool elements) {
 hd_tensor *hd_tile(hd_tensor *x, hd_shape times) {
     HD_ENTER("hd_tile", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    HD_TRY_OR(hd_rank_check(&times), NULL);
     const int rank = x->layout.shape.rank;
     if (times.rank != rank) {
         hd_fail(HD_ERROR_SHAPE, "%d repeats for %s; one per axis", times.rank, HD_SHAPE_TEXT(x->layout.shape));

@@ -27,6 +27,7 @@ static hd_error read_axis(const hd_pool_opts *o, int i, bool dilates, hd_pool_at
 static hd_error read_options(const hd_pool_opts *opts, const hd_shape *x, hd_shape window, bool dilates,
                              hd_pool_attributes *a) {
     HD_READ_OPTS(hd_pool_opts, opts, HD_ERROR_VALUE);
+    HD_TRY(hd_rank_check(&window));
     const int axes = window.rank, others = options.adaptive ? 0 : axes;
     if (axes < 1 || axes > 3 || axes > x->rank)
         return hd_fail(HD_ERROR_SHAPE, "a window %s on x %s; it has 1 to 3 axes, and x has them", HD_SHAPE_TEXT(window),

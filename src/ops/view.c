@@ -22,8 +22,7 @@ static hd_tensor *view_of(hd_thread *thread, hd_op_id id, hd_tensor *x, const vo
 static hd_error resolve_reshape(const hd_tensor *x, hd_shape *shape) {
     int unknown = -1;
     int64_t known = 1;
-    if (shape->rank < 0 || shape->rank > HD_MAX_RANK)
-        return hd_fail(HD_ERROR_SHAPE, "a shape of more than %d axes", HD_MAX_RANK);
+    HD_TRY(hd_rank_check(shape));
     for (int i = 0; i < shape->rank; ++i) {
         if (shape->size[i] == -1 && unknown < 0) {
             unknown = i;
@@ -268,8 +267,8 @@ hd_tensor *hd_broadcast_to(hd_tensor *x, hd_shape shape) {
 hd_tensor *hd_expand(hd_tensor *x, hd_shape shape) {
     HD_ENTER("hd_expand", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
-    const int extra =
-        (unsigned)shape.rank <= HD_MAX_RANK ? shape.rank - x->layout.shape.rank : -1; /* broadcast() rejects the rest */
+    HD_TRY_OR(hd_rank_check(&shape), NULL);
+    const int extra = shape.rank - x->layout.shape.rank; /* broadcast() rejects what is below 0 */
     for (int i = 0; extra >= 0 && i < shape.rank; ++i)
         if (shape.size[i] == -1 && i >= extra) shape.size[i] = x->layout.shape.size[i - extra];
     return broadcast(thread, x, &shape);
@@ -398,6 +397,7 @@ hd_tensor *hd_as_strided(hd_tensor *x, hd_shape shape, hd_shape strides, int64_t
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
     int64_t count;
     HD_TRY_OR(hd_shape_check(&shape, hd_dtype_bytes[x->dtype], &count), NULL);
+    HD_TRY_OR(hd_rank_check(&strides), NULL);
     if (strides.rank != shape.rank) {
         hd_fail(HD_ERROR_SHAPE, "%d strides for %s", strides.rank, HD_SHAPE_TEXT(shape));
         return NULL;

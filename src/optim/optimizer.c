@@ -1,5 +1,6 @@
 /* Optimizers: what they share, SGD and Adam. */
 #include "optim/optimizer.h"
+#include "core/undo.h"
 #include "grad/tape.h"
 
 #include <math.h>
@@ -28,7 +29,15 @@ static void optimizer_destroy(hd_thread *thread, hd_object *object) {
     if (o->class_->destroy != NULL) o->class_->destroy(o->state);
     hd_object_bury(thread, object);
 }
-static const hd_kind optimizer_kind = {"optimizer", optimizer_destroy};
+static const char *optimizer_title(const hd_object *object) {
+    const hd_optimizer_class *c = ((const hd_optimizer *)object)->class_;
+    return c->name != NULL ? c->name : "";
+}
+static const hd_kind optimizer_kind = {
+    .name = "optimizer",
+    .destroy = optimizer_destroy,
+    .title = optimizer_title,
+    .remedy = "one thread at a time may use it: step on one thread when the others have added their gradients"};
 
 static hd_error optimizer_check(const hd_optimizer *o) {
     if (o == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`optimizer` is NULL");
@@ -121,6 +130,8 @@ static hd_error make_slots(hd_thread *thread, hd_optimizer *o, int64_t i) {
 hd_error hd_optimizer_each(hd_thread *thread, hd_optimizer *o, hd_error (*visit)(void *, const char *, hd_tensor *),
                            void *user) {
     HD_TRY(optimizer_check(o));
+    hd_use use __attribute__((cleanup(hd_use_end)));
+    HD_TRY(hd_use_begin(&use, thread, &o->object, false));
     HD_TRY(visit(user, "learning_rate", o->learning_rate));
     HD_TRY(visit(user, "steps", o->steps));
     for (int64_t i = 0; i < o->parameters->count; ++i) {
@@ -134,11 +145,23 @@ hd_error hd_optimizer_each(hd_thread *thread, hd_optimizer *o, hd_error (*visit)
     return HD_OK;
 }
 
+static void sgd_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot);
+static void adam_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot);
+
 static hd_error update(hd_thread *thread, hd_optimizer *o, int64_t i) {
     hd_tensor *p = o->parameters->items[i];
     HD_TRY(make_slots(thread, o, i));
     hd_tensor *gradient = hd_grad(p);
-    if (gradient != NULL) o->class_->update(o, o->state, p, gradient, o->slots[i]);
+    if (gradient == NULL) return thread->error_code;
+    if (o->class_->update != sgd_update && o->class_->update != adam_update) {
+        o->class_->update(o, o->state, p, gradient, o->slots[i]); /* may keep what it makes until the step ends */
+    } else {
+        const hd_scope_frame *around = thread->scope_count > 0 ? &thread->scopes[thread->scope_count - 1] : NULL;
+        hd_scope_token scope = /* so that the next one works in the same memory */
+            hd_scope_begin(&scope, around != NULL ? around->file : NULL, around != NULL ? around->line : 0);
+        o->class_->update(o, o->state, p, gradient, o->slots[i]);
+        hd_scope_close(thread, &scope);
+    }
     return thread->error_code;
 }
 
@@ -156,23 +179,29 @@ static bool any_gradient_arrived(hd_thread *thread, hd_optimizer *o) {
     return false;
 }
 
+/* All or nothing: what a step has written is taken back when it fails, and it is not counted. */
 void hd_optimizer_step(hd_optimizer *optimizer) {
     HD_ENTER("hd_optimizer_step", );
     if (optimizer_check(optimizer) != HD_OK) return;
+    HD_USE(&optimizer->object, false, );
     if (!any_gradient_arrived(thread, optimizer)) return;
     HD_NO_GRAD;
     hd_span span;
     hd_span_begin(&span, thread, "optimizer_step");
+    hd_undo undo;
+    hd_undo_begin(&undo, thread);
     hd_assign(optimizer->steps, hd_add_scalar(optimizer->steps, 1));
     if (optimizer->class_->begin != NULL) optimizer->class_->begin(optimizer, optimizer->state);
     for (int64_t i = 0; i < optimizer->parameters->count && thread->error_code == HD_OK; ++i)
         if (hd_gradient_arrived(optimizer->parameters->items[i])) update(thread, optimizer, i);
+    hd_undo_end(&undo, thread->error_code == HD_OK);
     hd_span_end(&span, NULL);
 }
 
 void hd_optimizer_zero_grad(hd_optimizer *optimizer) {
     HD_ENTER("hd_optimizer_zero_grad", );
     if (optimizer_check(optimizer) != HD_OK) return;
+    HD_USE(&optimizer->object, true, );
     for (int64_t i = 0; i < optimizer->parameters->count; ++i)
         if (optimizer->parameters->items[i]->tracking != HD_UNTRACKED) hd_zero_grad(optimizer->parameters->items[i]);
     hd_clear_default_context_tape();
@@ -203,6 +232,7 @@ void hd_optimizer_set_learning_rate(hd_optimizer *optimizer, double learning_rat
         hd_fail(HD_ERROR_VALUE, "a learning rate of %g; it must be finite and not negative", learning_rate);
         return;
     }
+    HD_USE(&optimizer->object, true, ); /* a schedule may set it when a step begins */
     hd_fill(optimizer->learning_rate, learning_rate);
 }
 

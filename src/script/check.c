@@ -108,9 +108,9 @@ hd_script_check_result hd_script_check(hd_script *script) {
     hd_script_check_result result = {.node = -1};
     static const hd_script_check_result failed = {NAN, NAN, -1}; /* which is below no bound */
     HD_ENTER("hd_script_check", failed);
-    if (hd_script_check_argument(script) != HD_OK || hd_script_check_eager(thread) != HD_OK ||
-        hd_script_check_inputs(script) != HD_OK)
-        return failed;
+    if (hd_script_check_argument(script) != HD_OK) return failed;
+    HD_USE(&script->object, false, failed);
+    if (hd_script_check_eager(thread) != HD_OK || hd_script_check_inputs(script) != HD_OK) return failed;
     HD_NO_GRAD;
     hd_span span;
     hd_span_begin(&span, thread, "script_check");

@@ -93,6 +93,7 @@ void hd_script_save(hd_script *script, const char *path) {
     HD_ENTER("hd_script_save", );
     HD_HOLD_ERRORS(thread);
     if (hd_script_check_argument(script) != HD_OK) return;
+    HD_USE(&script->object, false, );
     char *full = with_extension(path);
     if (full == NULL) return;
     if (hd_file_write(thread, script, full) != HD_OK) hd_file_reword(thread, HD_OK, "\"%s\" ", hd_file_short(full));

@@ -32,7 +32,7 @@ static void file_destroy(hd_thread *thread, hd_object *object) {
     hd_count(&thread->live_objects, -1);
     hd_array_release(f);
 }
-static const hd_kind file_kind = {"file", file_destroy};
+static const hd_kind file_kind = {.name = "file", .destroy = file_destroy};
 
 static hd_error open_file(hd_file *f) {
     struct stat status;

@@ -32,8 +32,10 @@ static void print_profile(const hd_executable *e, const int64_t *nanoseconds, in
 
 void hd_script_profile(hd_script *script, int runs) {
     HD_ENTER("hd_script_profile", );
-    if (hd_script_check_argument(script) != HD_OK || hd_script_check_eager(thread) != HD_OK ||
-        hd_script_check_inputs(script) != HD_OK || hd_script_make_executable(thread, script) != HD_OK)
+    if (hd_script_check_argument(script) != HD_OK) return;
+    HD_USE(&script->object, false, );
+    if (hd_script_check_eager(thread) != HD_OK || hd_script_check_inputs(script) != HD_OK ||
+        hd_script_make_executable(thread, script) != HD_OK)
         return;
     hd_executable *e = script->executable;
     if (runs < 1) hd_fail(HD_ERROR_VALUE, "%d runs; at least 1 is needed", runs);

@@ -44,7 +44,7 @@ static void outputs_destroy(hd_thread *thread, hd_object *object) {
     hd_graph_release(thread, o->graph);
     hd_object_bury(thread, object);
 }
-static const hd_kind outputs_kind = {"outputs", outputs_destroy};
+static const hd_kind outputs_kind = {.name = "outputs", .destroy = outputs_destroy};
 
 static void drop_executable(hd_thread *thread, hd_script *s) {
     if (s->executable != NULL) s->executable->destroy(s->executable, thread);
@@ -63,7 +63,15 @@ static void script_destroy(hd_thread *thread, hd_object *object) {
     hd_graph_release(thread, s->graph);
     hd_object_bury(thread, object);
 }
-static const hd_kind script_kind = {"script", script_destroy};
+static const char *script_title(const hd_object *object) {
+    const hd_graph *g = ((const hd_script *)object)->graph;
+    return hd_graph_string(g, g->name);
+}
+static const hd_kind script_kind = {.name = "script",
+                                    .destroy = script_destroy,
+                                    .title = script_title,
+                                    .remedy = "one thread at a time may use it: give each thread a script of its own "
+                                              "with hd_script_clone, before they start"};
 
 hd_error hd_script_check_argument(const hd_script *s) {
     if (s == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`script` is NULL");
@@ -110,6 +118,8 @@ hd_script *hd_script_over(hd_thread *thread, hd_graph *graph, bool own_state) {
 
 hd_script *hd_builder_build(hd_builder *builder) {
     HD_ENTER("hd_builder_build", NULL);
+    HD_TRY_OR(hd_builder_check(builder), NULL);
+    HD_USE(&builder->object, false, NULL);
     hd_graph *graph = hd_builder_graph(builder);
     if (graph == NULL) return NULL;
 #ifndef NDEBUG
@@ -121,6 +131,7 @@ hd_script *hd_builder_build(hd_builder *builder) {
 hd_script *hd_script_clone(hd_script *script) {
     HD_ENTER("hd_script_clone", NULL);
     HD_TRY_OR(hd_script_check_argument(script), NULL);
+    HD_USE(&script->object, false, NULL);
     hd_script *s = hd_script_over(thread, script->graph, true);
     if (s == NULL) return NULL;
     s->compiler = script->compiler;
@@ -141,8 +152,7 @@ hd_script *hd_script_clone(hd_script *script) {
 }
 
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */
-static void set_input(hd_thread *thread, hd_script *s, const char *name, hd_tensor *t) {
-    if (hd_script_check_argument(s) != HD_OK || hd_tensor_check(t, "t") != HD_OK) return;
+void hd_script_put_input(hd_thread *thread, hd_script *s, const char *name, hd_tensor *t) {
     const hd_graph *g = s->graph;
     const uint32_t i = hd_graph_find(g, HD_NAME_INPUT, name);
     if (i == HD_NO_NODE) {
@@ -170,6 +180,12 @@ static void set_input(hd_thread *thread, hd_script *s, const char *name, hd_tens
     s->inputs[i] = t;
 }
 
+static void set_input(hd_thread *thread, hd_script *s, const char *name, hd_tensor *t) {
+    if (hd_script_check_argument(s) != HD_OK || hd_tensor_check(t, "t") != HD_OK) return;
+    HD_USE(&s->object, false, );
+    hd_script_put_input(thread, s, name, t);
+}
+
 void hd_script_set_input(hd_script *script, const char *name, hd_tensor *t) {
     HD_ENTER("hd_script_set_input", );
     set_input(thread, script, name, t);
@@ -179,19 +195,25 @@ void hd_script_add_input(hd_script *script, const char *name, hd_tensor *t) {
     set_input(thread, script, name, t);
 }
 
+void hd_script_drop_inputs(hd_thread *thread, hd_script *s) {
+    for (uint32_t i = 0; i < s->graph->input_count; ++i) {
+        hd_tensor_drop(thread, s->inputs[i]);
+        s->inputs[i] = NULL;
+    }
+}
+
 void hd_script_clear_inputs(hd_script *script) {
     HD_ENTER_ALWAYS("hd_script_clear_inputs", );
     if (hd_script_check_argument(script) != HD_OK) return;
-    for (uint32_t i = 0; i < script->graph->input_count; ++i) {
-        hd_tensor_drop(thread, script->inputs[i]);
-        script->inputs[i] = NULL;
-    }
+    HD_USE(&script->object, false, );
+    hd_script_drop_inputs(thread, script);
 }
 
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
 static void choose_compiler(hd_thread *thread, hd_script *s, hd_compiler compiler) {
     HD_HOLD_ERRORS(thread);
     if (hd_script_check_argument(s) != HD_OK) return;
+    HD_USE(&s->object, false, );
     if (compiler != HD_COMPILER_HODU && compiler != HD_COMPILER_XLA) {
         hd_fail(HD_ERROR_VALUE, "%d is no compiler; there are HD_COMPILER_HODU and HD_COMPILER_XLA", (int)compiler);
     } else if (compiler == HD_COMPILER_XLA && hd_xla_available(s->device) != HD_OK) {
@@ -226,6 +248,7 @@ static bool xla_reaches(hd_thread *thread, hd_device device) {
 void hd_script_set_device(hd_script *script, hd_device device) {
     HD_ENTER("hd_script_set_device", );
     if (hd_script_check_argument(script) != HD_OK) return;
+    HD_USE(&script->object, false, );
     if (!hd_device_available(device) && !xla_reaches(thread, device)) {
         hd_fail(HD_ERROR_DEVICE,
                 "device %s is not available here; hd_device_available tells. The script keeps its device",
@@ -240,6 +263,7 @@ void hd_script_set_device(hd_script *script, hd_device device) {
 void hd_script_set_optimization_level(hd_script *script, hd_optimization_level level) {
     HD_ENTER("hd_script_set_optimization_level", );
     if (hd_script_check_argument(script) != HD_OK) return;
+    HD_USE(&script->object, false, );
     if (level != HD_LEVEL_DEFAULT && (level < HD_O0 || level > HD_O3)) {
         hd_fail(HD_ERROR_VALUE, "%d is no level; there are HD_O0 to HD_O3", (int)level);
         return;
@@ -275,8 +299,9 @@ hd_error hd_script_make_executable(hd_thread *thread, hd_script *s) {
 
 void hd_script_compile(hd_script *script) {
     HD_ENTER("hd_script_compile", );
-    if (hd_script_check_argument(script) == HD_OK && hd_script_check_eager(thread) == HD_OK)
-        hd_script_make_executable(thread, script);
+    if (hd_script_check_argument(script) != HD_OK) return;
+    HD_USE(&script->object, false, );
+    if (hd_script_check_eager(thread) == HD_OK) hd_script_make_executable(thread, script);
 }
 
 hd_error hd_script_check_inputs(const hd_script *s) {
@@ -346,18 +371,23 @@ hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *s, hd_executa
     return NULL;
 }
 
+hd_outputs *hd_script_run_taken(hd_thread *thread, hd_script *s) {
+    HD_TRY_OR(hd_script_check_eager(thread), NULL);
+    HD_TRY_OR(hd_script_check_inputs(s), NULL);
+    HD_TRY_OR(hd_script_make_executable(thread, s), NULL);
+    hd_outputs *o = hd_script_run_executable(thread, s, s->executable, s->graph, false, NULL);
+    if (o == NULL) return NULL;
+    s->runs++;
+    if (s->last != NULL) hd_object_release(thread, &s->last->object);
+    s->last = o;
+    return hd_scope_share(thread, &o->object);
+}
+
 hd_outputs *hd_script_run(hd_script *script) {
     HD_ENTER("hd_script_run", NULL);
     HD_TRY_OR(hd_script_check_argument(script), NULL);
-    HD_TRY_OR(hd_script_check_eager(thread), NULL);
-    HD_TRY_OR(hd_script_check_inputs(script), NULL);
-    HD_TRY_OR(hd_script_make_executable(thread, script), NULL);
-    hd_outputs *o = hd_script_run_executable(thread, script, script->executable, script->graph, false, NULL);
-    if (o == NULL) return NULL;
-    script->runs++;
-    if (script->last != NULL) hd_object_release(thread, &script->last->object);
-    script->last = o;
-    return hd_scope_share(thread, &o->object);
+    HD_USE(&script->object, false, NULL);
+    return hd_script_run_taken(thread, script);
 }
 
 /* ---- outputs ----------------------------------------------------------------------------------------------------- */
@@ -411,6 +441,7 @@ const char *hd_outputs_name(const hd_outputs *outputs, int64_t index) {
 hd_tensor *hd_script_output(hd_script *script, const char *name) {
     HD_ENTER("hd_script_output", NULL);
     HD_TRY_OR(hd_script_check_argument(script), NULL);
+    HD_USE(&script->object, false, NULL);
     if (script->last == NULL) {
         hd_fail(HD_ERROR_STATE, "the script has not run yet");
         return NULL;
@@ -440,6 +471,7 @@ static hd_tensor *cell_tensor(hd_thread *thread, const hd_script *s, const char 
 hd_tensor *hd_script_state(hd_script *script, const char *name) {
     HD_ENTER("hd_script_state", NULL);
     HD_TRY_OR(hd_script_check_argument(script), NULL);
+    HD_USE(&script->object, false, NULL);
     return cell_tensor(thread, script, name);
 }
 
@@ -448,6 +480,7 @@ void hd_script_set_state(hd_script *script, const char *name, hd_tensor *value) 
     if (hd_script_check_argument(script) != HD_OK || hd_tensor_check(value, "value") != HD_OK ||
         hd_script_check_eager(thread) != HD_OK)
         return;
+    HD_USE(&script->object, false, );
     hd_span span;
     hd_span_begin(&span, thread, "script_set_state");
     hd_tensor *cell = cell_tensor(thread, script, name);
@@ -468,6 +501,7 @@ hd_script_figures hd_script_stats(const hd_script *script) {
     hd_script_figures f = {0};
     HD_ENTER_ALWAYS("hd_script_stats", f);
     if (hd_script_check_argument(script) != HD_OK) return f;
+    HD_USE(&((hd_script *)script)->object, false, f); /* what it looks at changes when the script compiles */
     f.nodes = script->graph->node_count;
     for (uint32_t i = 0; i < script->graph->constant_count; ++i)
         f.constant_bytes += (int64_t)script->graph->constants[i].storage->bytes;

@@ -38,6 +38,10 @@ hd_error hd_script_make_executable(hd_thread *thread, hd_script *script);
 /* Runs an executable of the script's graph; the outputs are a new reference. NULL with an error. */
 hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *script, hd_executable *executable, hd_graph *graph,
                                      bool keep_state, int64_t *nanoseconds);
+/* What hd_script_set_input, hd_script_clear_inputs and hd_script_run do, for who has taken the script (HD_USE). */
+void hd_script_put_input(hd_thread *thread, hd_script *script, const char *name, hd_tensor *t);
+void hd_script_drop_inputs(hd_thread *thread, hd_script *script);
+hd_outputs *hd_script_run_taken(hd_thread *thread, hd_script *script);
 /* That no builder records on this thread. */
 hd_error hd_script_check_eager(const hd_thread *thread);
 

@@ -94,6 +94,9 @@ static void the_environment_says_where(void **state) {
     assert_string_equal(path, "/a/b");
     assert_int_equal(hd_cache_directory(path, 2), 4);
     assert_string_equal(path, "/");
+    assert_int_equal(hd_cache_directory(NULL, 0), 4); /* how long it is */
+    assert_int_equal(hd_cache_directory(NULL, 100), 0);
+    assert_error(HD_ERROR_NULL_ARGUMENT, "hd_cache_directory: `out` is NULL");
     setenv("HODU_CACHE_DIR", "", 1);
     hd_cache_directory(path, sizeof path);
     assert_string_equal(path, "/c/hodu");

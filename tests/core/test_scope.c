@@ -117,11 +117,6 @@ static void jump_out(void) {
     hd_ones(HD_SHAPE(1), HD_F32);
     longjmp(back, 1);
 }
-static hd_tensor *jump_out_of_forward(hd_module *m, hd_tensor *x) {
-    (void)m, (void)x;
-    jump_out();
-    return NULL;
-}
 static void hear(hd_error code, const char *message, const char *place, void *user) {
     (void)message, (void)place;
     if (code != HD_OK) ++*(int *)user;
@@ -131,20 +126,17 @@ static void hear(hd_error code, const char *message, const char *place, void *us
 static void an_outer_scope_unwinds_blocks_that_were_jumped_out_of(void **state) {
     (void)state;
     HD_SCOPE;
-    static const hd_module_class jumps = {.name = "jumps", .forward = jump_out_of_forward};
-    hd_module *m = hd_module_new(&jumps, NULL);
     hd_tensor *x = hd_param(hd_ones(HD_SHAPE(2), HD_F32));
     int heard = 0;
     {
         HD_SCOPE;
-        if (setjmp(back) == 0) hd_forward(m, x);
+        if (setjmp(back) == 0) jump_out();
     }
     hd_error_set_handler(hear, &heard);
     assert_true(hd_tensor_requires_grad(hd_exp(x)));
     hd_matmul(x, NULL);
     assert_int_equal(heard, 1); /* HD_QUIET is over */
     hd_error_set_handler(NULL, NULL);
-    assert_null(strstr(hd_error_message(), "; in jumps")); /* and so is the layer */
     hd_error_clear();
     hd_clear_tape();
     const int64_t id = hd_grad_context_push(); /* ends by a call, not by a scope */

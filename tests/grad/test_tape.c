@@ -947,8 +947,38 @@ static void a_hook_may_add_hooks(void **state) {
     void *both[2] = {y, &inner};
     outer.also = add_another, outer.with = both;
     hd_backward(z);
-    assert_int_equal(inner.calls, 1); /* y's turn was yet to come */
+    assert_int_equal(inner.calls, 0); /* whether y's turn was yet to come or not */
     assert_true(gradient(x) == 12);
+    hd_backward(z);
+    assert_int_equal(inner.calls, 1); /* the one that was added then */
+}
+
+typedef struct adder {
+    hd_tensor *to;
+    int calls;
+} adder;
+static hd_tensor *adds_itself(hd_tensor *g, void *user) {
+    adder *a = user;
+    (void)g;
+    if (++a->calls < 1000) hd_add_grad_hook(a->to, adds_itself, a);
+    return NULL;
+}
+
+static void a_hook_that_adds_itself_is_called_once_more_in_the_next_walk(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = number(3), *y = hd_mul(x, x);
+    adder on_result = {y, 0}, on_leaf = {x, 0};
+    hd_add_grad_hook(y, adds_itself, &on_result);
+    hd_add_grad_hook(x, adds_itself, &on_leaf);
+    hd_backward(y);
+    assert_int_equal(on_result.calls, 1);
+    assert_int_equal(on_leaf.calls, 1);
+    hd_backward(y); /* each of the two hooks adds one */
+    assert_int_equal(on_result.calls, 3);
+    assert_int_equal(on_leaf.calls, 3);
+    assert_non_null(hd_grad_of(y, HD_TENSORS(x), NULL));
+    assert_int_equal(on_leaf.calls, 7);
 }
 
 static void hooks_need_a_tensor_with_a_gradient_and_a_function(void **state) {
@@ -1350,13 +1380,13 @@ RUN(test(ids_name_what_is_active_and_are_never_used_twice), test(a_context_ends_
     test(retain_grad_keeps_the_gradient_of_a_result), test(a_hook_sees_the_whole_gradient_once),
     test(a_hook_replaces_what_flows_on), test(a_hook_that_gives_a_wrong_gradient_is_an_error_and_changes_nothing),
     test(a_hooks_gradient_may_be_anything_of_its_shape), test(a_hook_may_not_walk_or_clear_the_tape_and_nothing_breaks),
-    test(a_hook_may_add_hooks), test(hooks_need_a_tensor_with_a_gradient_and_a_function),
-    test(a_leaf_is_written_only_under_no_grad), test(a_saved_value_that_was_written_is_an_error_that_names_the_op),
-    test(only_records_on_the_way_are_checked), test(what_is_not_saved_may_be_written),
-    test(a_result_may_be_written_and_its_gradient_is_right), test(a_tensor_that_shares_memory_is_not_written),
-    test(a_tape_holds_what_gradients_read_and_nothing_else), test(a_loss_outlives_the_scopes_of_what_it_came_from),
-    test(a_leaf_lives_as_long_as_a_tape_needs_it), test(a_tape_that_is_never_cleared_is_warned_of_once),
-    test(own_modules_are_noted_like_any_other_call),
+    test(a_hook_may_add_hooks), test(a_hook_that_adds_itself_is_called_once_more_in_the_next_walk),
+    test(hooks_need_a_tensor_with_a_gradient_and_a_function), test(a_leaf_is_written_only_under_no_grad),
+    test(a_saved_value_that_was_written_is_an_error_that_names_the_op), test(only_records_on_the_way_are_checked),
+    test(what_is_not_saved_may_be_written), test(a_result_may_be_written_and_its_gradient_is_right),
+    test(a_tensor_that_shares_memory_is_not_written), test(a_tape_holds_what_gradients_read_and_nothing_else),
+    test(a_loss_outlives_the_scopes_of_what_it_came_from), test(a_leaf_lives_as_long_as_a_tape_needs_it),
+    test(a_tape_that_is_never_cleared_is_warned_of_once), test(own_modules_are_noted_like_any_other_call),
     test(a_hook_of_a_leaf_used_in_other_contexts_too_sees_the_whole_gradient),
     test(a_hook_may_use_contexts_but_leaves_none_behind), test(a_hook_of_a_leaf_may_not_clear_the_tape_either),
     test(a_hook_that_writes_into_its_gradient_is_an_error), test(a_gradient_that_is_zero_by_nature_calls_no_hook),

@@ -1,6 +1,8 @@
 /* Modules: layers, what they hold and by what names, modules of one's own. */
 #include "printed.h"
 
+#include <pthread.h>
+
 #include <math.h>
 
 /* ---- linear ------------------------------------------------------------------------------------------------------ */
@@ -502,7 +504,170 @@ static void a_wrong_name_is_answered_with_the_names_there_are(void **state) {
     assert_error(HD_ERROR_VALUE, " ...");
 }
 
-RUN(test(linear_has_a_weight_and_a_bias_within_their_bounds), test(linear_multiplies_and_adds),
+/* ---- members are told apart by name and kind --------------------------------------------------------------------- */
+static void a_sequence_calls_its_modules_alone(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = hd_full(HD_SHAPE(2, 3), HD_F32, 2);
+    hd_module *m = HD_SEQUENTIAL(hd_linear(3, 2, NULL), hd_relu_layer());
+    hd_tensor *before = hd_forward(m, x);
+    hd_module_add_buffer(m, "steps", hd_zeros(HD_SHAPE(1), HD_F32));
+    hd_module_add_parameter(m, "weight", hd_ones(HD_SHAPE(2, 2), HD_F32));
+    assert_same(hd_forward(m, x), before);
+    hd_module_add(m, "last", hd_tanh_layer()); /* behind them, and still called */
+    assert_same(hd_forward(m, x), hd_tanh(before));
+    assert_int_equal(hd_tensors_count(hd_module_parameters(m)), 3);
+    hd_module *compiled = hd_compile(m, HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH));
+    assert_close(hd_forward(compiled, x), hd_tanh(before), 1e-6, 1e-6);
+    assert_ok();
+}
+
+/* What is added to a layer is no part of what it computes, unless it is a parameter with the name of one. */
+static void added_to(hd_module *m, hd_tensor *x, hd_shape shape) {
+    hd_tensor *before = hd_forward(m, x);
+    hd_module_add_buffer(m, "running_scale", hd_full(shape, HD_F32, 1000));
+    assert_same(hd_forward(m, x), before);
+    hd_module_add_parameter(m, "scale", hd_full(shape, HD_F32, 1000));
+    hd_module_add(m, "child", hd_relu_layer());
+    hd_module_add_buffer(m, "0", hd_full(shape, HD_F32, 1000));
+    assert_same(hd_forward(m, x), before);
+    assert_ok();
+}
+
+static void what_is_added_to_a_layer_is_not_its_bias(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *row = hd_ones(HD_SHAPE(1, 2), HD_F32), *image = hd_ones(HD_SHAPE(1, 2, 3, 3), HD_F32);
+    const hd_conv_layer_opts *no_bias = HD_OPTS(hd_conv_layer_opts, .no_bias = true);
+    added_to(hd_linear(2, 2, HD_OPTS(hd_linear_opts, .no_bias = true)), row, HD_SHAPE(2));
+    added_to(hd_linear(2, 2, NULL), row, HD_SHAPE(2));
+    added_to(hd_conv_layer(2, 2, HD_SHAPE(2, 2), no_bias), image, HD_SHAPE(2));
+    added_to(hd_conv_transpose_layer(2, 2, HD_SHAPE(2, 2), no_bias), image, HD_SHAPE(2));
+    for (int i = 0; i < 4; ++i) {
+        const hd_norm_layer_opts *opts = HD_OPTS(hd_norm_layer_opts, .no_weight = i & 1, .no_bias = i >> 1);
+        added_to(hd_layer_norm_layer(HD_SHAPE(2), opts), row, HD_SHAPE(2));
+        added_to(hd_rms_norm_layer(2, opts), row, HD_SHAPE(2));
+    }
+    added_to(hd_multihead_attention(2, 1, NULL), hd_ones(HD_SHAPE(3, 2), HD_F32), HD_SHAPE(2));
+    hd_module *m = hd_linear(2, 2, HD_OPTS(hd_linear_opts, .no_bias = true));
+    hd_tensor *before = hd_forward(m, row);
+    hd_module_add_parameter(m, "bias", hd_full(HD_SHAPE(2), HD_F32, 1000)); /* this one says that it is */
+    assert_same(hd_forward(m, row), hd_add_scalar(before, 1000));
+}
+
+/* ---- depth ------------------------------------------------------------------------------------------------------- */
+static hd_module *nested(int depth) { /* from the outside in, which no check of one addition could stop */
+    hd_module *first = HD_SEQUENTIAL(hd_relu_layer()), *last = first;
+    for (int i = 1; i < depth; ++i) {
+        HD_SCOPE;
+        hd_module *next = HD_SEQUENTIAL(hd_relu_layer());
+        hd_module_add(last, "inner", next);
+        last = next;
+    }
+    return first;
+}
+
+static void modules_that_lie_too_deep_in_each_other_are_an_error(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = hd_ones(HD_SHAPE(2), HD_F32);
+    hd_module *deep = nested(64000), *fits = nested(900);
+    assert_ok();
+    assert_null(hd_forward(deep, x));
+    assert_error(HD_ERROR_VALUE, "more than 1000 deep");
+    assert_null(hd_module_parameters(deep));
+    assert_error(HD_ERROR_VALUE, "hd_module_parameters: modules lie more than 1000 deep");
+    assert_null(hd_module_parameter_name(deep, 0));
+    assert_error(HD_ERROR_VALUE, "more than 1000 deep");
+    hd_module_eval(deep);
+    assert_error(HD_ERROR_VALUE, "more than 1000 deep");
+    assert_true(hd_module_is_training(deep)); /* none of them changed */
+    hd_module_add(HD_SEQUENTIAL(hd_relu_layer()), "deep", deep);
+    assert_error(HD_ERROR_VALUE, "more than 1000 deep");
+    hd_module *compiled = hd_compile(fits, HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH));
+    hd_module_eval(compiled);
+    assert_same(hd_forward(compiled, x), x);
+    assert_same(hd_forward(fits, x), x);
+    assert_int_equal(hd_tensors_count(hd_module_parameters(fits)), 0);
+    assert_ok();
+} /* and both are released */
+
+static hd_tensor *calls_itself(hd_module *m, hd_tensor *x) { return hd_forward(m, x); }
+static void a_forward_that_calls_itself_ends_in_an_error(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static const hd_module_class endless = {.name = "endless", .forward = calls_itself};
+    assert_null(hd_forward(hd_module_new(&endless, NULL), hd_ones(HD_SHAPE(1), HD_F32)));
+    assert_error(HD_ERROR_VALUE, "more than 1000 deep in each other (at a endless)");
+}
+
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
+static pthread_barrier_t inside, done;
+static hd_tensor *waits(hd_module *m, hd_tensor *x) {
+    (void)m;
+    pthread_barrier_wait(&inside);
+    pthread_barrier_wait(&done);
+    return x;
+}
+static const hd_module_class waiting = {.name = "waiting", .forward = waits};
+static void *runs_forward(void *model) {
+    HD_SCOPE;
+    hd_forward(model, hd_ones(HD_SHAPE(1), HD_F32));
+    return hd_ok() ? NULL : (void *)1;
+}
+
+static void a_module_that_another_thread_uses_is_not_changed(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_module *inner = hd_module_new(&waiting, NULL), *model = HD_SEQUENTIAL(inner);
+    hd_tensor *t = hd_ones(HD_SHAPE(1), HD_F32);
+    pthread_t id;
+    void *failed;
+    pthread_barrier_init(&inside, NULL, 2);
+    pthread_barrier_init(&done, NULL, 2);
+    assert_int_equal(pthread_create(&id, NULL, runs_forward, model), 0);
+    pthread_barrier_wait(&inside);
+    hd_module_add_buffer(inner, "late", t);
+    assert_error(HD_ERROR_STATE, "hd_module_add_buffer: the module waiting is in use by another thread");
+    hd_module_add_parameter(model, "late", t);
+    assert_error(HD_ERROR_STATE, "the module sequential is in use by another thread");
+    hd_module_add(model, "late", hd_relu_layer());
+    assert_error(HD_ERROR_STATE, "while no other thread uses the module");
+    hd_module_eval(model);
+    assert_error(HD_ERROR_STATE, "hd_module_eval");
+    assert_true(hd_module_is_training(inner));
+    assert_int_equal(hd_tensors_count(hd_module_parameters(model)), 0); /* to look is allowed */
+    assert_ok();
+    pthread_barrier_wait(&done);
+    pthread_join(id, &failed);
+    assert_null(failed);
+    hd_module_add_buffer(inner, "late", t);
+    hd_module_eval(model);
+    assert_ok();
+    pthread_barrier_destroy(&inside);
+    pthread_barrier_destroy(&done);
+}
+
+static hd_tensor *adds_once(hd_module *m, hd_tensor *x) { /* a layer that knows its size at its first call */
+    int *calls = hd_module_state(m);
+    if ((*calls)++ == 0) hd_module_add_parameter(m, "weight", hd_ones(HD_SHAPE(hd_tensor_size(x, 0)), HD_F32));
+    return hd_mul(x, hd_module_get(m, "weight"));
+}
+static void a_forward_may_add_to_its_own_module(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static const hd_module_class lazy = {.name = "lazy", .forward = adds_once};
+    int calls = 0;
+    hd_module *m = hd_module_new(&lazy, &calls), *model = HD_SEQUENTIAL(m);
+    for (int i = 0; i < 2; ++i) assert_values(hd_forward(model, hd_ones(HD_SHAPE(2), HD_F32)), HD_F32, 1, 1);
+    assert_int_equal(hd_tensors_count(hd_module_parameters(model)), 1);
+    hd_clear_tape();
+}
+
+RUN(test(a_sequence_calls_its_modules_alone), test(what_is_added_to_a_layer_is_not_its_bias),
+    test(modules_that_lie_too_deep_in_each_other_are_an_error), test(a_forward_that_calls_itself_ends_in_an_error),
+    test(a_module_that_another_thread_uses_is_not_changed), test(a_forward_may_add_to_its_own_module),
+    test(linear_has_a_weight_and_a_bias_within_their_bounds), test(linear_multiplies_and_adds),
     test(linear_has_gradients_for_all_it_reads), test(linear_without_bias_and_in_other_dtypes),
     test(the_seed_decides_the_weights), test(making_a_layer_notes_nothing_and_leaves_one_module),
     test(sequential_runs_in_order_and_names_by_number), test(names_are_valid_as_long_as_the_module),

@@ -1,5 +1,9 @@
 /* Optimizers: SGD and Adam against PyTorch (tests/golden/optim.txt, by make_optim.py), and what all of them share. */
 #include "printed.h"
+#include "core/memory.h"
+#include "support.h"
+
+#include <pthread.h>
 
 #include <math.h>
 
@@ -359,8 +363,8 @@ static void an_update_that_fails_ends_the_step(void **state) {
     hd_optimizer *o = hd_optimizer_new(&own_class, &s, HD_TENSORS(p[0], p[1], p[2]), 0.5);
     hd_optimizer_step(o);
     assert_error(HD_ERROR_NULL_ARGUMENT, "hd_optimizer_step: `b` is NULL");
-    assert_values(p[1], HD_F32, 0);
-    assert_values(p[2], HD_F32, 0);
+    for (int i = 0; i < 3; ++i) assert_values(p[i], HD_F32, 0); /* the first one, which was updated, too */
+    assert_values(hd_optimizer_steps(o), HD_F64, 0);
     assert_int_equal(s.updated, 2);
     assert_true(hd_tensor_requires_grad(hd_neg(p[0]))); /* the tape is on again */
 }
@@ -472,7 +476,229 @@ static void a_generator_whose_history_was_cleared_is_said(void **state) {
     assert_string_equal(text, "");
 }
 
-RUN(test(sgd_agrees_with_pytorch), test(adam_agrees_with_pytorch), test(adam_has_its_usual_defaults),
+/* ---- all or nothing ---------------------------------------------------------------------------------------------- */
+enum { SIZE = 300 };
+
+/* In place, in part, and through memory that was lent: everything that an update may do to a parameter. */
+static void rough_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot) {
+    (void)o, (void)state;
+    hd_add_(slot[0], g);
+    hd_mul_(g, hd_scalar(0.5, HD_F32)); /* clips what it was given */
+    hd_sub_(p, slot[0]);
+    hd_tensor *half = hd_slice(p, 0, 0, SIZE / 2, 1);
+    hd_mul_(half, hd_scalar(0.5, HD_F32));
+    float *raw = hd_data_mut(p, HD_F32);
+    if (raw != NULL) raw[0] += 1;
+}
+
+typedef struct training {
+    float lent[SIZE];
+    hd_tensor *p[3];
+    hd_optimizer *o;
+} training;
+
+static void begin(training *t, int kind) {
+    static const hd_optimizer_class rough = {.name = "rough", .slots = 1, .update = rough_update};
+    for (int i = 0; i < SIZE; ++i) t->lent[i] = (float)i;
+    t->p[0] = hd_param(hd_full(HD_SHAPE(SIZE), HD_F32, 1));
+    t->p[1] = hd_param(hd_from_blob(t->lent, HD_SHAPE(SIZE), HD_F32, NULL, NULL));
+    t->p[2] = hd_param(hd_full(HD_SHAPE(2, SIZE), kind == 3 ? HD_F32 : HD_F16, 3));
+    for (int i = 0; i < 3; ++i) hd_set_grad(t->p[i], hd_full(hd_tensor_shape(t->p[i]), HD_F32, i + 1));
+    hd_tensors *all = HD_TENSORS(t->p[0], t->p[1], t->p[2]);
+    t->o = kind == 3   ? hd_optimizer_new(&rough, NULL, HD_TENSORS(t->p[0], t->p[1]), 0.1)
+           : kind == 2 ? hd_adam(all, 0.1, NULL)
+                       : hd_sgd(all, 0.1, kind == 1 ? HD_OPTS(hd_sgd_opts, .momentum = 0.9) : NULL);
+}
+
+static void a_step_that_fails_changes_nothing(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 4; ++kind)
+        for (int64_t n = 0, failed = 1; failed; ++n) {
+            HD_SCOPE;
+            training plain, other;
+            begin(&plain, kind);
+            begin(&other, kind);
+            hd_optimizer_step(plain.o);
+            hd_optimizer_step(other.o); /* so that there are slots and steps to lose */
+            assert_ok();
+            hd_memory_trim();
+            hd_memory_fail_after(n);
+            hd_optimizer_step(other.o);
+            hd_memory_fail_after(-1);
+            failed = !hd_ok();
+            if (!failed) assert_true(n > 20);
+            hd_error_clear();
+            if (failed) {
+                assert_values(hd_optimizer_steps(other.o), HD_F64, 1);
+                for (int i = 0; i < 3; ++i) assert_same(other.p[i], plain.p[i]);
+                for (int i = 0; i < 3; ++i) assert_same(hd_grad(other.p[i]), hd_grad(plain.p[i]));
+                hd_optimizer_step(other.o); /* and it can be done again */
+            }
+            hd_optimizer_step(plain.o);
+            for (int i = 0; i < 3; ++i) assert_same(other.p[i], plain.p[i]);
+            assert_values(hd_optimizer_steps(other.o), HD_F64, 2);
+            assert_memory_equal(other.lent, plain.lent, sizeof plain.lent);
+        }
+}
+
+static void fails_at_second(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot) {
+    (void)o, (void)slot;
+    hd_sub_(p, g);
+    if (++*(int *)state == 2) hd_matmul(p, NULL);
+}
+
+static void a_tape_is_still_good_after_a_step_that_failed(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static const hd_optimizer_class second = {.name = "second", .update = fails_at_second};
+    int calls = 0;
+    hd_tensor *p = hd_param(hd_full(HD_SHAPE(1), HD_F32, 2)), *q = hd_param(hd_full(HD_SHAPE(1), HD_F32, 3));
+    hd_optimizer *o = hd_optimizer_new(&second, &calls, HD_TENSORS(p, q), 0.1);
+    hd_tensor *loss = hd_mul(p, q);
+    hd_backward(loss);
+    hd_optimizer_step(o);
+    assert_error(HD_ERROR_NULL_ARGUMENT, "`b` is NULL");
+    hd_backward(loss); /* saved values are what they were */
+    assert_values(hd_grad(p), HD_F32, 6);
+    hd_clear_tape();
+}
+
+static void a_recorded_step_that_fails_is_as_if_it_had_not_been(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static const hd_optimizer_class second = {.name = "second", .update = fails_at_second};
+    int calls = 0;
+    hd_tensor *p = hd_param(hd_full(HD_SHAPE(1), HD_F32, 2)), *q = hd_param(hd_full(HD_SHAPE(1), HD_F32, 3));
+    hd_optimizer *o = hd_optimizer_new(&second, &calls, HD_TENSORS(p, q), 0.1);
+    hd_builder *b = hd_builder_new("step");
+    hd_builder_start(b);
+    hd_builder_add_state(b, "p", p);
+    hd_builder_add_state(b, "q", q);
+    hd_builder_add_state(b, "steps", hd_optimizer_steps(o));
+    hd_backward(hd_mul(p, q));
+    hd_optimizer_step(o);
+    assert_error(HD_ERROR_NULL_ARGUMENT, "`b` is NULL");
+    hd_optimizer_step(o);
+    hd_builder_end(b);
+    hd_script_run(hd_builder_build(b));
+    assert_values(p, HD_F32, -1); /* updated once */
+    assert_values(q, HD_F32, 1);
+    assert_values(hd_optimizer_steps(o), HD_F64, 1);
+}
+
+static void steps_again(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot) {
+    (void)slot;
+    hd_sub_(p, g);
+    hd_optimizer_step(state != NULL ? state : o);
+}
+
+static void an_update_may_step_another_optimizer_but_not_its_own(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static const hd_optimizer_class again = {.name = "again", .update = steps_again};
+    hd_tensor *p = hd_param(hd_full(HD_SHAPE(1), HD_F32, 2)), *q = hd_param(hd_full(HD_SHAPE(1), HD_F32, 3));
+    hd_set_grad(p, hd_ones(HD_SHAPE(1), HD_F32));
+    hd_set_grad(q, hd_ones(HD_SHAPE(1), HD_F32));
+    hd_optimizer_step(hd_optimizer_new(&again, NULL, HD_TENSORS(p), 0.1));
+    assert_error(HD_ERROR_STATE, "the optimizer \"again\" is in use by a call on this thread");
+    assert_values(p, HD_F32, 2);
+    hd_optimizer *inner = hd_sgd(HD_TENSORS(q), 1, NULL);
+    hd_optimizer_step(hd_optimizer_new(&again, inner, HD_TENSORS(p), 0.1));
+    assert_values(p, HD_F32, 1);
+    assert_values(q, HD_F32, 2);
+    int calls = 1; /* the outer one fails after the inner one went well: both are taken back */
+    static const hd_optimizer_class second = {.name = "second", .update = fails_at_second};
+    hd_optimizer *failing = hd_optimizer_new(&second, &calls, HD_TENSORS(q), 1);
+    hd_optimizer_step(hd_optimizer_new(&again, failing, HD_TENSORS(p), 0.1));
+    assert_error(HD_ERROR_NULL_ARGUMENT, "`b` is NULL");
+    assert_values(p, HD_F32, 1);
+    assert_values(q, HD_F32, 2);
+}
+
+static void releases(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot) {
+    (void)slot;
+    if ((*(int *)state)++ == 0) hd_release(o);
+    hd_sub_(p, g);
+}
+
+static void an_update_may_release_its_optimizer(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static const hd_optimizer_class releasing = {.name = "releasing", .slots = 2, .update = releases};
+    int calls = 0;
+    hd_tensor *p = hd_param(hd_full(HD_SHAPE(1), HD_F32, 2)), *q = hd_param(hd_full(HD_SHAPE(1), HD_F32, 3));
+    hd_set_grad(p, hd_ones(HD_SHAPE(1), HD_F32));
+    hd_set_grad(q, hd_ones(HD_SHAPE(1), HD_F32));
+    hd_optimizer *o = hd_optimizer_new(&releasing, &calls, HD_TENSORS(p, q), 0.1);
+    hd_optimizer_step(o);
+    assert_values(p, HD_F32, 1);
+    assert_values(q, HD_F32, 2);
+    hd_optimizer_step(o);
+    assert_error(HD_ERROR_RELEASED, "no living optimizer");
+}
+
+static void begins_with_a_rate(hd_optimizer *o, void *state) {
+    (void)state;
+    hd_optimizer_set_learning_rate(o, 0.25);
+}
+static void goes_down(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot) {
+    (void)state, (void)slot;
+    hd_sub_(p, hd_mul(g, hd_cast(hd_optimizer_learning_rate(o), HD_F32)));
+}
+static void a_schedule_may_set_the_rate_when_a_step_begins(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static const hd_optimizer_class scheduled = {.name = "own", .begin = begins_with_a_rate, .update = goes_down};
+    hd_tensor *p = hd_param(hd_full(HD_SHAPE(1), HD_F32, 2));
+    hd_set_grad(p, hd_ones(HD_SHAPE(1), HD_F32));
+    hd_optimizer_step(hd_optimizer_new(&scheduled, NULL, HD_TENSORS(p), 1));
+    assert_values(p, HD_F32, 1.75);
+}
+
+static pthread_barrier_t inside, done;
+static void waits(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot) {
+    (void)o, (void)state, (void)p, (void)g, (void)slot;
+    pthread_barrier_wait(&inside);
+    pthread_barrier_wait(&done);
+}
+static void *steps_there(void *o) {
+    HD_SCOPE;
+    hd_optimizer_step(o);
+    return hd_ok() ? NULL : (void *)1;
+}
+
+static void two_threads_do_not_step_at_once(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static const hd_optimizer_class waiting = {.name = "waiting", .update = waits};
+    hd_tensor *p = hd_param(hd_full(HD_SHAPE(1), HD_F32, 2));
+    hd_set_grad(p, hd_ones(HD_SHAPE(1), HD_F32));
+    hd_optimizer *o = hd_optimizer_new(&waiting, NULL, HD_TENSORS(p), 1);
+    pthread_t id;
+    void *failed;
+    pthread_barrier_init(&inside, NULL, 2);
+    pthread_barrier_init(&done, NULL, 2);
+    assert_int_equal(pthread_create(&id, NULL, steps_there, o), 0);
+    pthread_barrier_wait(&inside);
+    hd_optimizer_step(o);
+    assert_error(HD_ERROR_STATE, "hd_optimizer_step: the optimizer \"waiting\" is in use by another thread");
+    hd_optimizer_zero_grad(o);
+    assert_error(HD_ERROR_STATE, "step on one thread");
+    hd_optimizer_set_learning_rate(o, 1);
+    assert_error(HD_ERROR_STATE, "hd_optimizer_set_learning_rate");
+    pthread_barrier_wait(&done);
+    pthread_join(id, &failed);
+    assert_null(failed);
+    assert_values(hd_optimizer_steps(o), HD_F64, 1);
+    pthread_barrier_destroy(&inside);
+    pthread_barrier_destroy(&done);
+}
+
+RUN(test(a_step_that_fails_changes_nothing), test(a_tape_is_still_good_after_a_step_that_failed),
+    test(a_recorded_step_that_fails_is_as_if_it_had_not_been),
+    test(an_update_may_step_another_optimizer_but_not_its_own), test(an_update_may_release_its_optimizer),
+    test(a_schedule_may_set_the_rate_when_a_step_begins), test(two_threads_do_not_step_at_once),
+    test(sgd_agrees_with_pytorch), test(adam_agrees_with_pytorch), test(adam_has_its_usual_defaults),
     test(parameters_without_a_gradient_are_left_alone), test(zero_grad_zeroes_all_and_clears_the_tape),
     test(a_step_is_on_no_tape), test(while_an_error_is_pending_a_step_updates_nothing),
     test(the_learning_rate_is_a_tensor_of_the_optimizers), test(parameters_keep_their_dtype_and_memory),

@@ -319,7 +319,196 @@ static void two_builders_may_write_one_tensor(void **state) {
     assert_values(hd_grad(p), HD_F32, 1);
 }
 
-RUN(test(clones_run_side_by_side), test(large_clones_run_side_by_side), test(clones_do_not_see_what_others_write),
+/* ---- one thread at a time ---------------------------------------------------------------------------------------- */
+typedef struct shared {
+    hd_script *script;
+    _Atomic int ran, refused;
+} shared;
+
+static void *runs_what_others_run(void *argument) {
+    HD_SCOPE;
+    shared *s = argument;
+    for (int i = 0; i < 2000; ++i) {
+        HD_SCOPE;
+        hd_tensor *y = hd_outputs_get(hd_script_run(s->script), "y");
+        if (y != NULL && hd_item(y) != 8192) return "a wrong output";
+        if (i % 100 == 0) hd_script_set_optimization_level(s->script, HD_O0 + (i / 100) % 3);
+        if (i % 10 == 0) hd_script_set_input(s->script, "x", hd_ones(S(4096), HD_F32));
+        if (hd_ok()) {
+            s->ran++;
+            continue;
+        }
+        s->refused++;
+        if (strstr(hd_error_message(), "script \"shared\" is in use by another thread") == NULL ||
+            strstr(hd_error_message(), "hd_script_clone") == NULL)
+            return (void *)error_of();
+        hd_error_clear();
+    }
+    return NULL;
+}
+
+static void a_script_that_two_threads_run_is_an_error_that_names_the_clone(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("shared");
+    hd_tensor *x = hd_input("x", S(4096), HD_F32);
+    hd_builder_add_output(b, "y", hd_sum(hd_add(x, x), HD_AXES(0), NULL));
+    shared s = {.script = built(b)};
+    hd_script_set_input(s.script, "x", hd_ones(S(4096), HD_F32));
+    pthread_t id[THREADS];
+    for (int i = 0; i < THREADS; ++i) pthread_create(&id[i], NULL, runs_what_others_run, &s);
+    for (int i = 0; i < THREADS; ++i) join(id[i]);
+    assert_int_equal(s.ran + s.refused, THREADS * 2000);
+    assert_true(s.ran > 0);
+    hd_script_run(s.script); /* whatever happened, it is nobody's now */
+    assert_ok();
+}
+
+/* The release of lent memory is a callback in the midst of a call. */
+static hd_script *of_callback;
+static void runs_it_again(void *data, void *user) {
+    (void)data;
+    hd_script_run(of_callback);
+    snprintf(user, 200, "%s", hd_error_message());
+    hd_error_clear();
+}
+
+static void a_callback_may_not_use_the_script_that_calls_it(void **state) {
+    (void)state;
+    HD_SCOPE;
+    float lent[64] = {0};
+    char said[200] = "";
+    of_callback = accumulates(hd_zeros(S(64), HD_F32), hd_ones(S(64), HD_F32));
+    {
+        HD_SCOPE;
+        hd_script_set_input(of_callback, "x", hd_from_blob(lent, S(64), HD_F32, runs_it_again, said));
+    }
+    hd_script_set_input(of_callback, "x", hd_ones(S(64), HD_F32));
+    assert_ok();
+    assert_non_null(strstr(said, "is in use by a call on this thread"));
+    hd_script_run(of_callback);
+    assert_ok();
+}
+
+static void *says_what_it_may_not(void *argument) {
+    HD_SCOPE;
+    hd_builder *b = argument;
+    hd_tensor *t = hd_ones(S(1), HD_F32);
+    hd_builder_add_output(b, "y", t);
+    if (hd_ok() || strstr(hd_error_message(), "builder \"mine\" is not active on this thread") == NULL)
+        return (void *)"an output from another thread";
+    hd_error_clear();
+    hd_builder_add_state_of(b, NULL, NULL);
+    if (hd_ok()) return (void *)"state from another thread";
+    hd_error_clear();
+    hd_builder_end(b);
+    if (hd_ok()) return (void *)"an end from another thread";
+    hd_error_clear();
+    return NULL;
+}
+
+static void a_builder_is_used_where_it_records(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("mine");
+    pthread_t id;
+    pthread_create(&id, NULL, says_what_it_may_not, b);
+    hd_tensor *x = hd_input("x", S(2), HD_F32);
+    for (int i = 0; i < 3000; ++i) x = hd_add_scalar(x, 1); /* names and nodes move meanwhile */
+    join(id);
+    hd_builder_add_output(b, "y", x);
+    assert_non_null(built(b));
+}
+
+static void *starts_it(void *argument) {
+    HD_SCOPE;
+    hd_builder_start(argument);
+    const bool mine = hd_ok();
+    if (!mine && strstr(hd_error_message(), "builder \"one\"") == NULL) return (void *)error_of();
+    hd_error_clear();
+    if (mine) hd_builder_end(argument);
+    return mine ? (void *)1 : NULL;
+}
+
+static void one_of_many_threads_starts_a_builder(void **state) {
+    (void)state;
+    for (int round = 0; round < 50; ++round) {
+        HD_SCOPE;
+        hd_builder *b = hd_builder_new("one");
+        pthread_t id[THREADS];
+        int started_by = 0;
+        for (int i = 0; i < THREADS; ++i) pthread_create(&id[i], NULL, starts_it, b);
+        for (int i = 0; i < THREADS; ++i) {
+            void *mine = NULL;
+            pthread_join(id[i], &mine);
+            started_by += mine != NULL;
+        }
+        assert_int_equal(started_by, 1);
+    }
+}
+
+static void *reads_what_another_records(void *t) {
+    HD_SCOPE;
+    for (int i = 0; i < 300; ++i) {
+        hd_item(t);
+        if (hd_ok() || strstr(hd_error_message(), "a builder records on another thread") == NULL)
+            return (void *)"a value that is not known";
+        hd_error_clear();
+        hd_builder *b = hd_builder_new("other");
+        hd_builder_start(b);
+        hd_exp(t);
+        if (hd_ok()) return (void *)"a value of another builder";
+        hd_error_clear();
+        hd_builder_end(b);
+        hd_error_clear();
+    }
+    return NULL;
+}
+
+static void what_another_thread_records_cannot_be_read(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_builder *b = started("mine");
+    hd_tensor *x = hd_input("x", S(), HD_F32), *y = hd_exp(x);
+    pthread_t id;
+    pthread_create(&id, NULL, reads_what_another_records, y);
+    for (int i = 0; i < 3000; ++i) x = hd_add_scalar(x, 1);
+    join(id);
+    hd_builder_end(b);
+    hd_error_clear();
+}
+
+static void *runs_a_compiled_model(void *argument) {
+    HD_SCOPE;
+    HD_NO_GRAD;
+    for (int i = 0; i < 300; ++i) {
+        HD_SCOPE;
+        hd_forward(argument, hd_ones(S(1 + i % 3, 4), HD_F32));
+        if (!hd_ok() && strstr(hd_error_message(), "hd_compile the model once for each thread") == NULL)
+            return (void *)error_of();
+        hd_error_clear();
+    }
+    return NULL;
+}
+
+static void a_compiled_model_runs_on_one_thread_at_a_time(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_module *model = HD_SEQUENTIAL(hd_linear(4, 4, NULL), hd_tanh_layer());
+    hd_module *compiled = hd_compile(model, HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH));
+    hd_forward(compiled, hd_ones(S(1, 4), HD_F32));
+    pthread_t id[2];
+    for (int i = 0; i < 2; ++i) pthread_create(&id[i], NULL, runs_a_compiled_model, compiled);
+    for (int i = 0; i < 2; ++i) join(id[i]);
+    hd_forward(compiled, hd_ones(S(1, 4), HD_F32));
+    assert_ok();
+}
+
+RUN(test(a_script_that_two_threads_run_is_an_error_that_names_the_clone),
+    test(a_callback_may_not_use_the_script_that_calls_it), test(a_builder_is_used_where_it_records),
+    test(one_of_many_threads_starts_a_builder), test(what_another_thread_records_cannot_be_read),
+    test(a_compiled_model_runs_on_one_thread_at_a_time), test(clones_run_side_by_side),
+    test(large_clones_run_side_by_side), test(clones_do_not_see_what_others_write),
     test(scripts_and_outputs_change_hands), test(recorded_values_may_be_released_elsewhere),
     test(an_active_builder_may_be_released_elsewhere), test(threads_record_with_one_parameter),
     test(two_builders_may_write_one_tensor))

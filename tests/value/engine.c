@@ -4,6 +4,7 @@
 
 #include "check.h"
 
+#include <limits.h>
 #include <pthread.h>
 
 hd_value other_file_square(hd_value x); /* engine_other_file.c */
@@ -201,6 +202,12 @@ static void backward_from_the_middle(void **state) {
     const Value p = hd_value_param(1.0);
     hd_value_backward(p);
     check_close("a parameter as root", vgrad(p), 1.0, 0.0);
+    hd_value_backward(vmul(p, 5.0));
+    hd_value_backward(p);
+    check_close("a parameter as root adds up, too", vgrad(p), 7.0, 0.0);
+    hd_value_zero_grad();
+    hd_value_backward(p);
+    check_close("from zero again", vgrad(p), 1.0, 0.0);
 }
 
 static void memory_is_used_again_but_not_its_gradients(void **state) {
@@ -447,6 +454,20 @@ static void misuse_is_an_error_and_never_a_crash(void **state) {
     check_error("hd_value_adam_step");
     (void)hd_value_param(1.0);
     (void)hd_value_param(1.0);
+    hd_value_adam *volatile no_adam = NULL;
+    assert_false(hd_value_adam_step(no_adam, 0.1));
+    check_error("hd_value_adam_step: adam is NULL");
+    hd_value_adam_free(no_adam);
+    const int far[][2] = {{INT_MIN, 0}, {INT_MIN, INT_MIN}, {INT_MAX, INT_MAX},
+                          {0, INT_MAX}, {0, INT_MIN},       {INT_MAX, 0}};
+    for (size_t i = 0; i < sizeof far / sizeof far[0]; ++i) {
+        assert_false(hd_value_sgd_step(far[i][0], far[i][1], 0.1));
+        check_error("hd_value_sgd_step");
+        hd_value_adam beyond = {.first = far[i][0], .count = far[i][1]};
+        assert_false(hd_value_adam_step(&beyond, 0.1));
+        check_error("hd_value_adam_step");
+        assert_null(beyond.moment);
+    }
     hd_value_adam narrow = {.count = 1};
     assert_true(hd_value_adam_step(&narrow, 0.1));
     narrow.count = 2; /* its moments are for one */

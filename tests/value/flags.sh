@@ -48,6 +48,10 @@ for name in microgpt micrornn microlora microdpo microppo micromoe microkv micro
     code=$?
     [ $code -le 1 ] || { echo "$name: own data: exit status $code"; status=1; }
 done
+expect 0 'usage: microvae' "$programs/microvae" --help
+expect 0 'points, two numbers a line' "$programs/microvae" --help
+expect 0 'names, one a line' "$programs/microgpt" --help
+expect 2 'unknown flag --step' "$programs/microvae" --step 3
 expect 2 'two numbers' "$programs/microvae" --data "$work/words"
 expect 2 'not finite' "$programs/microvae" --data "$work/infinite"
 expect 2 'no points' "$programs/microvae" --data "$work/empty"

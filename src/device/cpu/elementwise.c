@@ -499,7 +499,10 @@ hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call) {
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 hd_error hd_cpu_copy(hd_thread *thread, hd_tensor *dst, const hd_tensor *src) {
-    char *from = hd_tensor_bytes(thread, src, HD_READ), *to = hd_tensor_bytes(thread, dst, HD_WRITE);
+    const bool whole = dst->contiguous && src->contiguous && dst->count == src->count &&
+                       (size_t)dst->count * hd_dtype_bytes[dst->dtype] == dst->storage->bytes;
+    char *from = hd_tensor_bytes(thread, src, HD_READ);
+    char *to = hd_tensor_bytes(thread, dst, whole ? HD_OVERWRITE : HD_WRITE);
     if (from == NULL || to == NULL) return thread->error_code;
     if (dst->count == 0) return HD_OK;
     const size_t bytes = hd_dtype_bytes[dst->dtype];
