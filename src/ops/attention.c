@@ -129,7 +129,7 @@ static void read_as_ops(const hd_vjp_call *v) {
         v->results[1] = hd_cast(hd_matmul(hd_t(scaled), hd_cast(v->inputs[0], wide)), (hd_dtype)v->dtypes[1]);
     if (v->wanted[2]) v->results[2] = hd_cast(hd_matmul(hd_t(p), g), (hd_dtype)v->dtypes[2]);
     if (v->input_count > 3 && v->wanted[3])
-        v->results[3] = hd_cast(hd_sum_to_shape(d, v->shapes[3]), (hd_dtype)v->dtypes[3]);
+        v->results[3] = hd_cast(hd_gradient_to_shape(d, &v->shapes[3]), (hd_dtype)v->dtypes[3]);
 }
 
 void hd_vjp_attention(hd_thread *thread, const hd_vjp_call *v) {
