@@ -38,18 +38,24 @@ HD_API hd_tensor *hd_scalar(double value, hd_dtype dtype);
 HD_API hd_tensor *hd_from_f32_list(hd_shape shape, const float *values, size_t count);
 HD_API hd_tensor *hd_from_i64_list(hd_shape shape, const int64_t *values, size_t count);
 #ifdef __cplusplus
-extern "C++" {
-template <class... V> inline hd_tensor *hd_f32_list(hd_shape shape, V... values) {
-    const float list[] = {static_cast<float>(values)...};
-    return hd_from_f32_list(shape, list, sizeof...(values));
+extern "C++" { /* braces, unlike the arguments of a function, are evaluated in order */
+struct hd_f32_list {
+    hd_tensor *result;
+    template <class... V> explicit hd_f32_list(hd_shape shape, V... values) {
+        const float all[] = {static_cast<float>(values)...};
+        result = hd_from_f32_list(shape, all, sizeof...(values));
+    }
+};
+struct hd_i64_list {
+    hd_tensor *result;
+    template <class... V> explicit hd_i64_list(hd_shape shape, V... values) {
+        const int64_t all[] = {static_cast<int64_t>(values)...};
+        result = hd_from_i64_list(shape, all, sizeof...(values));
+    }
+};
 }
-template <class... V> inline hd_tensor *hd_i64_list(hd_shape shape, V... values) {
-    const int64_t list[] = {static_cast<int64_t>(values)...};
-    return hd_from_i64_list(shape, list, sizeof...(values));
-}
-}
-#define HD_TENSOR_F32(shape, ...) hd_f32_list(shape, __VA_ARGS__)
-#define HD_TENSOR_I64(shape, ...) hd_i64_list(shape, __VA_ARGS__)
+#define HD_TENSOR_F32(shape, ...) (hd_f32_list{shape, __VA_ARGS__}.result)
+#define HD_TENSOR_I64(shape, ...) (hd_i64_list{shape, __VA_ARGS__}.result)
 #else
 #define HD_TENSOR_F32(shape, ...)                                                                                      \
     hd_from_f32_list(shape, (const float[]){__VA_ARGS__}, sizeof((const float[]){__VA_ARGS__}) / sizeof(float))
