@@ -32,8 +32,8 @@ static void a_joined_list_holds_its_tensors(void **state) {
     {
         HD_SCOPE;
         int n = 0;
-        all = hd_tensors_join(HD_TENSORS(numbered(&n)), HD_TENSORS(numbered(&n)));
-        hd_keep(all);
+        hd_tensors *a = HD_TENSORS(numbered(&n)), *b = HD_TENSORS(numbered(&n));
+        all = hd_keep(hd_tensors_join(a, b));
     }
     assert_int_equal((int)hd_item(hd_tensors_get(all, 1)), 2);
 }
