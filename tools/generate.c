@@ -128,7 +128,11 @@ static void write_checked_calls(void) {
 
 static void write_header(void) {
     puts("/* Every op, written by tools/generate.c from src/ops/elementwise.def and src/ops/ops.def: edit those.\n"
-         " * An op returns a new tensor that belongs to the current scope, or NULL when an error is pending. */\n"
+         " * An op returns a new tensor that belongs to the current scope, or NULL when an error is pending. Views, "
+         "and\n"
+         " * hd_bitcast, always share the memory of x; all others never do, whatever their arguments. The exceptions "
+         "say\n"
+         " * so: hd_cast and hd_contiguous may return x itself, hd_reshape and hd_flatten may copy. */\n"
          "#ifndef HODU_OPS_H\n#define HODU_OPS_H\n\n#include <hodu/op_options.h>\n#include "
          "<hodu/tensor.h>\n\nHD_BEGIN_DECLS");
     puts("/* ---- Elementwise: operands broadcast and promote; hd_X_scalar takes a C number as second operand ---- */");
@@ -162,7 +166,10 @@ static void write_cell(const char *text) {
 }
 
 static void write_document(void) {
-    puts("# Ops\n\nWritten by `make generate` from the op tables in `src/ops`; edit those.\n\n## Elementwise\n\n"
+    puts("# Ops\n\nWritten by `make generate` from the op tables in `src/ops`; edit those.\n\n"
+         "Views, and `hd_bitcast`, always share the memory of their operand; all others never do, whatever their "
+         "arguments. The exceptions\nsay so: `hd_cast` and `hd_contiguous` may return their operand itself, "
+         "`hd_reshape` and `hd_flatten` may copy.\n\n## Elementwise\n\n"
          "Operands broadcast and promote ([dtypes.md](dtypes.md)). The error is of an f32 result, in units in the last "
          "place;\n"
          "\"of inputs\" means measured at the largest operand. Rows with a float result have a derivative (zero where "

@@ -32,7 +32,7 @@ typedef struct hd_linear_opts {
  * 1 / sqrt(in). */
 HD_API hd_module *hd_linear(int64_t in, int64_t out, const hd_linear_opts *opts);
 /* One after the other; parameters and buffers that are added to it are not called. HD_SEQUENTIAL(a, b, c) writes it
- * shorter; gcc and clang make them in this order. */
+ * shorter; a is made first, then b, then c, so that a seed gives the same weights in C and C++. */
 HD_API hd_module *hd_sequential(hd_module *const *modules, int64_t count);
 
 typedef struct hd_norm_layer_opts {
@@ -145,13 +145,16 @@ HD_API hd_tensor *hd_cross_entropy(hd_tensor *logits, hd_tensor *target, const h
 HD_END_DECLS
 
 #ifdef __cplusplus
-extern "C++" {
-template <class... M> inline hd_module *hd_sequential_of(M... modules) {
-    hd_module *const list[] = {modules...}; /* a brace list is evaluated in order */
-    return hd_sequential(list, (int64_t)sizeof...(modules));
+extern "C++" { /* braces, unlike the arguments of a function, are evaluated in order */
+struct hd_sequential_list {
+    hd_module *result;
+    template <class... M> explicit hd_sequential_list(M... modules) {
+        hd_module *const all[] = {modules...};
+        result = hd_sequential(all, (int64_t)sizeof...(modules));
+    }
+};
 }
-}
-#define HD_SEQUENTIAL(...) hd_sequential_of(__VA_ARGS__)
+#define HD_SEQUENTIAL(...) (hd_sequential_list{__VA_ARGS__}.result)
 #else
 #define HD_SEQUENTIAL(...)                                                                                             \
     hd_sequential((hd_module *const[]){__VA_ARGS__},                                                                   \

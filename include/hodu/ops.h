@@ -1,5 +1,7 @@
 /* Every op, written by tools/generate.c from src/ops/elementwise.def and src/ops/ops.def: edit those.
- * An op returns a new tensor that belongs to the current scope, or NULL when an error is pending. */
+ * An op returns a new tensor that belongs to the current scope, or NULL when an error is pending. Views, and
+ * hd_bitcast, always share the memory of x; all others never do, whatever their arguments. The exceptions say
+ * so: hd_cast and hd_contiguous may return x itself, hd_reshape and hd_flatten may copy. */
 #ifndef HODU_OPS_H
 #define HODU_OPS_H
 
@@ -332,7 +334,7 @@ HD_API hd_tensor *hd_var(hd_tensor *x, hd_axes axes, double correction, const hd
 HD_API hd_tensor *hd_std(hd_tensor *x, hd_axes axes, double correction, const hd_reduce_opts *opts);
 /* (sum |x|^p)^(1/p) over axes; p may be 0, inf or -inf. */
 HD_API hd_tensor *hd_norm(hd_tensor *x, double p, hd_axes axes, const hd_reduce_opts *opts);
-/* log(sum(e^x)) over axes without overflow. */
+/* log(sum(e^x)) over axes without overflow; -inf over an empty axis. */
 HD_API hd_tensor *hd_logsumexp(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts);
 /* e^x over its sum on an axis, in f32 at least; NaN where all are -inf. */
 HD_API hd_tensor *hd_softmax(hd_tensor *x, int axis);
@@ -340,11 +342,11 @@ HD_API hd_tensor *hd_softmax(hd_tensor *x, int axis);
 HD_API hd_tensor *hd_log_softmax(hd_tensor *x, int axis);
 /* How many are not 0 over axes: i64. */
 HD_API hd_tensor *hd_count_nonzero(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts);
-/* Sums x over what broadcasting shape to x's shape has stretched: shape. */
+/* Sums x over what broadcasting shape to x's shape has stretched: shape. Dtypes as hd_sum. */
 HD_API hd_tensor *hd_sum_to_shape(hd_tensor *x, hd_shape shape);
 
-/* ---- Views: no data moves ---- */
-/* The same elements in another shape; one size may be -1. Copies when the strides do not allow a view. */
+/* ---- Views: results share the memory of x, whatever the arguments ---- */
+/* The same elements in another shape; one size may be -1. A view, but a copy when the strides do not allow one. */
 HD_API hd_tensor *hd_reshape(hd_tensor *x, hd_shape shape);
 /* Axis i of the result is axis order[i] of x. */
 HD_API hd_tensor *hd_permute(hd_tensor *x, hd_axes order);
@@ -361,7 +363,7 @@ HD_API hd_tensor *hd_unfold(hd_tensor *x, int axis, int64_t size, int64_t step);
 HD_API hd_tensor *hd_as_strided(hd_tensor *x, hd_shape shape, hd_shape strides, int64_t offset);
 /* The same values without history: gradients stop here; shares memory with x. */
 HD_API hd_tensor *hd_detach(hd_tensor *x);
-/* All elements in one axis: [count]. */
+/* All elements in one axis: [count]. A view or a copy, as hd_reshape. */
 HD_API hd_tensor *hd_flatten(hd_tensor *x);
 /* Without these axes of size 1; without all such axes for HD_AXES(). */
 HD_API hd_tensor *hd_squeeze(hd_tensor *x, hd_axes axes);
@@ -382,7 +384,7 @@ HD_API hd_tensor *hd_narrow(hd_tensor *x, int axis, int64_t start, int64_t lengt
 /* With these axes reversed; all for HD_AXES(). */
 HD_API hd_tensor *hd_flip(hd_tensor *x, hd_axes axes);
 
-/* ---- Movement ---- */
+/* ---- Movement: results have memory of their own, whatever the arguments ---- */
 /* x itself when it is contiguous, else a copy that is. */
 HD_API hd_tensor *hd_contiguous(hd_tensor *x);
 /* Tensors one behind the other on an axis. */

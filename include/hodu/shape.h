@@ -33,18 +33,24 @@ static inline hd_axes hd_axes_of(const int *axes, size_t count) {
 
 /* HD_SHAPE(32, 784) is a matrix, HD_SHAPE() a scalar; HD_AXES(0, -1) two axes, HD_AXES() none. */
 #ifdef __cplusplus
-extern "C++" {
-template <class... N> inline hd_shape hd_shape_list(N... sizes) {
-    const int64_t list[] = {0, static_cast<int64_t>(sizes)...};
-    return hd_shape_of(list + 1, sizeof...(sizes));
+extern "C++" { /* braces, unlike the arguments of a function, are evaluated in order */
+struct hd_shape_list {
+    hd_shape shape;
+    template <class... N> explicit hd_shape_list(N... sizes) {
+        const int64_t all[] = {0, static_cast<int64_t>(sizes)...};
+        shape = hd_shape_of(all + 1, sizeof...(sizes));
+    }
+};
+struct hd_axes_list {
+    hd_axes axes;
+    template <class... N> explicit hd_axes_list(N... numbers) {
+        const int all[] = {0, static_cast<int>(numbers)...};
+        axes = hd_axes_of(all + 1, sizeof...(numbers));
+    }
+};
 }
-template <class... N> inline hd_axes hd_axes_list(N... axes) {
-    const int list[] = {0, static_cast<int>(axes)...};
-    return hd_axes_of(list + 1, sizeof...(axes));
-}
-}
-#define HD_SHAPE(...) hd_shape_list(__VA_ARGS__)
-#define HD_AXES(...)  hd_axes_list(__VA_ARGS__)
+#define HD_SHAPE(...) (hd_shape_list{__VA_ARGS__}.shape)
+#define HD_AXES(...)  (hd_axes_list{__VA_ARGS__}.axes)
 #else
 #define HD_SHAPE(...)                                                                                                  \
     hd_shape_of((const int64_t[]){0, __VA_ARGS__} + 1, sizeof((const int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t) - 1)

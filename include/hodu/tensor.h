@@ -39,7 +39,7 @@ HD_API hd_tensor *hd_scalar(double value, hd_dtype dtype);
 HD_API hd_tensor *hd_from_f32_list(hd_shape shape, const float *values, size_t count);
 HD_API hd_tensor *hd_from_i64_list(hd_shape shape, const int64_t *values, size_t count);
 #ifdef __cplusplus
-extern "C++" {
+extern "C++" { /* braces, unlike the arguments of a function, are evaluated in order */
 inline hd_tensor *hd_from_array(const bool *data, hd_shape shape) { return hd_from_data(data, shape, HD_BOOL); }
 inline hd_tensor *hd_from_array(const uint8_t *data, hd_shape shape) { return hd_from_data(data, shape, HD_U8); }
 inline hd_tensor *hd_from_array(const uint16_t *data, hd_shape shape) { return hd_from_data(data, shape, HD_U16); }
@@ -51,18 +51,24 @@ inline hd_tensor *hd_from_array(const int32_t *data, hd_shape shape) { return hd
 inline hd_tensor *hd_from_array(const int64_t *data, hd_shape shape) { return hd_from_data(data, shape, HD_I64); }
 inline hd_tensor *hd_from_array(const float *data, hd_shape shape) { return hd_from_data(data, shape, HD_F32); }
 inline hd_tensor *hd_from_array(const double *data, hd_shape shape) { return hd_from_data(data, shape, HD_F64); }
-template <class... V> inline hd_tensor *hd_f32_list(hd_shape shape, V... values) {
-    const float list[] = {static_cast<float>(values)...};
-    return hd_from_f32_list(shape, list, sizeof...(values));
-}
-template <class... V> inline hd_tensor *hd_i64_list(hd_shape shape, V... values) {
-    const int64_t list[] = {static_cast<int64_t>(values)...};
-    return hd_from_i64_list(shape, list, sizeof...(values));
-}
+struct hd_f32_list {
+    hd_tensor *result;
+    template <class... V> explicit hd_f32_list(hd_shape shape, V... values) {
+        const float all[] = {static_cast<float>(values)...};
+        result = hd_from_f32_list(shape, all, sizeof...(values));
+    }
+};
+struct hd_i64_list {
+    hd_tensor *result;
+    template <class... V> explicit hd_i64_list(hd_shape shape, V... values) {
+        const int64_t all[] = {static_cast<int64_t>(values)...};
+        result = hd_from_i64_list(shape, all, sizeof...(values));
+    }
+};
 }
 #define HD_FROM_DATA(data, shape) hd_from_array(data, shape)
-#define HD_TENSOR_F32(shape, ...) hd_f32_list(shape, __VA_ARGS__)
-#define HD_TENSOR_I64(shape, ...) hd_i64_list(shape, __VA_ARGS__)
+#define HD_TENSOR_F32(shape, ...) (hd_f32_list{shape, __VA_ARGS__}.result)
+#define HD_TENSOR_I64(shape, ...) (hd_i64_list{shape, __VA_ARGS__}.result)
 #else
 #define HD_FROM_DATA(data, shape) hd_from_data(data, shape, HD_DTYPE_OF(data))
 #define HD_TENSOR_F32(shape, ...)                                                                                      \

@@ -11,9 +11,10 @@
 #define BUILD(name, ...) hd_llvm.Build##name(e->builder, __VA_ARGS__, "")
 typedef LLVMValueRef value;
 
-/* f32 sums and products run in f32 for so many elements (rows, when the lanes' axis stays) at most, then they go to
- * f64. Over several axes, whose innermost may be short, half as many are enough. */
-enum { BLOCK_ELEMENTS = 4096, BLOCK_ROWS = 256 };
+/* f32 sums and products run in f32 for so many elements (rows, when the lanes' axis stays: as many as the device's own
+ * kernels add up so, for the same error) at most, then they go to f64. Over several axes, whose innermost may be short,
+ * half as many are enough. */
+enum { BLOCK_ELEMENTS = 4096, BLOCK_ROWS = 16 };
 
 /* ---- loops ------------------------------------------------------------------------------------------------------- */
 typedef struct saved_place {

@@ -62,3 +62,13 @@ hd_tensor *hd_tensors_get(const hd_tensors *list, int64_t index) {
     }
     return hd_scope_share(thread, &list->items[index < 0 ? index + list->count : index]->object);
 }
+
+hd_tensors *hd_tensors_join(const hd_tensors *a, const hd_tensors *b) {
+    HD_ENTER("hd_tensors_join", NULL);
+    HD_TRY_OR(hd_tensors_check(a, "a"), NULL);
+    HD_TRY_OR(hd_tensors_check(b, "b"), NULL);
+    hd_tensors *list = hd_tensors_new(thread, a->count + b->count);
+    for (int64_t i = 0; list != NULL && i < list->count; ++i)
+        hd_tensors_put(list, i, i < a->count ? a->items[i] : b->items[i - a->count]);
+    return list;
+}

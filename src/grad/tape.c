@@ -328,7 +328,7 @@ hd_error hd_record_external(hd_thread *thread, hd_tensor *y, const hd_tensors *i
 /* What was written into dst: its gradient goes to the source. */
 static void vjp_assign(hd_thread *thread, const hd_vjp_call *v) {
     (void)thread;
-    v->results[0] = hd_cast(hd_sum_to_shape(v->gradient, v->shapes[0]), (hd_dtype)v->dtypes[0]);
+    v->results[0] = hd_cast(hd_gradient_to_shape(v->gradient, &v->shapes[0]), (hd_dtype)v->dtypes[0]);
 }
 static const hd_op assign_op = {
     .name = "assign", .family = HD_FAMILY_VIEW, .min_inputs = 1, .max_inputs = 1, .outputs = 1, .vjp = vjp_assign};

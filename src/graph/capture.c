@@ -430,6 +430,27 @@ static hd_error touch(hd_recording *r, hd_tensor *t) {
  * later write, which adds one, leaves behind. */
 enum { RECORDED = 4096 };
 
+/* What is written into dst: src, cast and stretched. As `whole` it is all of a cell's value from now on, and lies in rows,
+ * as the cell does when the write runs at once: a stretched number or a turned matrix would be added up in another
+ * order. */
+static uint32_t written_value(hd_recording *r, uint32_t value, const hd_tensor *dst, const hd_tensor *src, bool whole) {
+    const hd_dtype dtype = (hd_dtype)dst->dtype;
+    const hd_shape *shape = &dst->layout.shape;
+    bool lies_in_rows = src->contiguous;
+    if (src->dtype != dst->dtype && value != HD_NO_NODE) {
+        const hd_cast_attributes attributes = {dtype};
+        value = add(r, HD_OP_cast, 0, &value, 1, dtype, &src->layout.shape, &attributes);
+        lies_in_rows = true;
+    }
+    if (!hd_shape_equal(src->layout.shape, *shape) && value != HD_NO_NODE) {
+        const hd_shape_attributes attributes = {*shape};
+        value = add(r, HD_OP_broadcast_to, 0, &value, 1, dtype, shape, &attributes);
+        lies_in_rows = lies_in_rows && src->count == dst->count;
+    }
+    if (lies_in_rows || !whole || value == HD_NO_NODE) return value;
+    return add(r, HD_OP_contiguous, 0, &value, 1, dtype, shape, NULL);
+}
+
 static hd_error capture_write(hd_executor *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
     hd_recording *r = (hd_recording *)self;
     if (atomic_load_explicit(&r->abandoned, memory_order_relaxed)) {
@@ -446,17 +467,10 @@ static hd_error capture_write(hd_executor *self, hd_thread *thread, hd_tensor *d
                                        "hd_builder_add_state to write it");
     if (c->dtype != dtype) return hd_fail(HD_ERROR_DTYPE, "writing through a bitcast view cannot be recorded");
     if (c->outside) HD_TRY(touch(r, dst));
-    if (src->dtype != dst->dtype) {
-        const hd_cast_attributes attributes = {dtype};
-        value = add(r, HD_OP_cast, 0, &value, 1, dtype, &src->layout.shape, &attributes);
-        if (value == HD_NO_NODE) return thread->error_code;
-    }
-    if (!hd_shape_equal(src->layout.shape, dst->layout.shape)) {
-        const hd_shape_attributes attributes = {dst->layout.shape};
-        value = add(r, HD_OP_broadcast_to, 0, &value, 1, dtype, &dst->layout.shape, &attributes);
-        if (value == HD_NO_NODE) return thread->error_code;
-    }
-    if (!covers(dst, &c->shape)) {
+    const bool whole = covers(dst, &c->shape);
+    value = written_value(r, value, dst, src, whole);
+    if (value == HD_NO_NODE) return thread->error_code;
+    if (!whole) {
         c->carried = c->carried || c->version == 0;
         const uint32_t inputs[2] = {c->current, value};
         const hd_strided_attributes attributes = strided(&dst->layout);

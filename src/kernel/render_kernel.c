@@ -2,11 +2,10 @@
  *
  *   PLAIN   nothing is walked: loops over the kept axes, the innermost vectorised
  *   ROWS    the lanes lie along the last reduced axis: it is walked in strips of LANES points, and every reduction has
- *           an
- *           accumulator p[j] for each of them; f32 sums go on in f64 after every block of 4096 points
+ *           an accumulator p[j] for each of them; f32 sums go on in f64 after every block of 4096 points
  *   STRIPS  the lanes lie along the last kept axis: a strip of its points is computed at once, as arrays over j; f32
- *           sums
- *           go on in f64 after 256 points of the last reduced axis. Random draws of a strip are made together
+ *           sums go on in f64 after 16 points of the last reduced axis, as in the device's own kernels. Random draws
+ *           of a strip are made together
  *   POINTS  reductions over no axis at all: one point after the other
  *
  * Steps are values v0, v1, ...; t is the total of a reduction, p its part within a block. */
@@ -23,7 +22,7 @@
 extern const unsigned char hd_kernel_text[], hd_small_text[], hd_draw_text[];
 extern const size_t hd_kernel_text_size, hd_small_text_size, hd_draw_text_size;
 
-enum { BLOCK_POINTS = 4096, BLOCK_ROWS = 256 };
+enum { BLOCK_POINTS = 4096, BLOCK_ROWS = 16 };
 typedef enum form { PLAIN, ROWS, STRIPS, POINTS } form;
 
 typedef struct writer {

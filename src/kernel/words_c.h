@@ -285,6 +285,7 @@ W_INLINE c_b8 w_popcount_b8(c_b8 a) { return a; }
 #define ERFC(a)     W(erfc)(a)
 #define ERFINV(a)   W(erfinv)(a)
 #define SIGMOID(a)  W(sigmoid)(a)
+#define SILU(a)     W(silu)(a)
 #define LGAMMA(a)   W(lgamma)(a)
 #define DIGAMMA(a)  W(digamma)(a)
 #define TRIGAMMA(a) W(trigamma)(a)

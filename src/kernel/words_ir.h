@@ -74,6 +74,7 @@
 #define ERFC(a)     IR1(ERFC, a)
 #define ERFINV(a)   IR1(ERFINV, a)
 #define SIGMOID(a)  IR1(SIGMOID, a)
+#define SILU(a)     IR1(SILU, a)
 #define LGAMMA(a)   IR1(LGAMMA, a)
 #define DIGAMMA(a)  IR1(DIGAMMA, a)
 #define TRIGAMMA(a) IR1(TRIGAMMA, a)

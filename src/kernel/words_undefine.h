@@ -61,6 +61,7 @@
 #undef ERFC
 #undef ERFINV
 #undef SIGMOID
+#undef SILU
 #undef LGAMMA
 #undef DIGAMMA
 #undef TRIGAMMA

@@ -64,6 +64,7 @@ enum { HD_USES_GRADIENT = 16, HD_USES_WORK = 32 }; /* the others are HD_SAVE_* *
 #define ERFC(a)         ((a) | HD_USES_WORK)
 #define ERFINV(a)       ((a) | HD_USES_WORK)
 #define SIGMOID(a)      ((a) | HD_USES_WORK)
+#define SILU(a)         ((a) | HD_USES_WORK)
 #define LGAMMA(a)       ((a) | HD_USES_WORK)
 #define DIGAMMA(a)      ((a) | HD_USES_WORK)
 #define TRIGAMMA(a)     ((a) | HD_USES_WORK)

@@ -122,7 +122,7 @@ void hd_vjp_matmul(hd_thread *thread, const hd_vjp_call *v) {
     (void)thread;
     hd_tensor *g = v->gradient;
     if (v->wanted[0]) {
-        hd_tensor *d = hd_sum_to_shape(hd_matmul(g, hd_t(v->inputs[1])), v->shapes[0]);
+        hd_tensor *d = hd_gradient_to_shape(hd_matmul(g, hd_t(v->inputs[1])), &v->shapes[0]);
         v->results[0] = hd_cast(d, (hd_dtype)v->dtypes[0]);
     }
     if (v->wanted[1]) {
@@ -131,7 +131,7 @@ void hd_vjp_matmul(hd_thread *thread, const hd_vjp_call *v) {
                           v->shapes[0].size[v->shapes[0].rank - 1] > 0 && v->shapes[1].size[1] > 0;
         hd_tensor *a = tall ? as_rows(v->inputs[0]) : v->inputs[0];
         hd_tensor *d = hd_matmul(hd_t(a), tall ? as_rows(g) : g);
-        v->results[1] = hd_cast(hd_sum_to_shape(d, v->shapes[1]), (hd_dtype)v->dtypes[1]);
+        v->results[1] = hd_cast(hd_gradient_to_shape(d, &v->shapes[1]), (hd_dtype)v->dtypes[1]);
     }
 }
 
@@ -147,7 +147,7 @@ void hd_vjp_affine(hd_thread *thread, const hd_vjp_call *v) {
         v->results[1] = hd_cast(d, (hd_dtype)v->dtypes[1]);
     }
     if (v->input_count == 3 && v->wanted[2]) {
-        hd_tensor *d = hd_sum_to_shape(g, v->shapes[2]);
+        hd_tensor *d = hd_gradient_to_shape(g, &v->shapes[2]);
         v->results[2] = hd_cast(d, (hd_dtype)v->dtypes[2]);
     }
 }

@@ -148,6 +148,7 @@ hd_tensor *hd_pad_with(hd_tensor *x, const hd_padding *padding, int count, hd_pa
     }
     hd_span span;
     hd_span_begin(&span, thread, "pad_with");
+    hd_tensor *const given = x;
     for (int i = 0; i < rank && x != NULL; ++i) {
         hd_tensor *parts[3];
         int n = 0;
@@ -156,7 +157,7 @@ hd_tensor *hd_pad_with(hd_tensor *x, const hd_padding *padding, int count, hd_pa
         if (all[i].after > 0) parts[n++] = border(x, i, all[i].after, false, mode);
         if (n > 1) x = hd_concat(parts, n, i);
     }
-    return hd_span_end(&span, x);
+    return hd_span_end(&span, x == given ? copy_of(thread, x) : x);
 }
 
 /* ---- repeating and moving around --------------------------------------------------------------------------------- */
@@ -165,8 +166,7 @@ hd_tensor *hd_roll(hd_tensor *x, int64_t shift, int axis) {
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
     HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
     const int64_t size = x->layout.shape.size[axis];
-    if (size == 0) return x;
-    shift %= size;
+    shift = size > 0 ? shift % size : 0;
     if (shift < 0) shift += size;
     hd_span span;
     hd_span_begin(&span, thread, "roll");
@@ -175,14 +175,15 @@ hd_tensor *hd_roll(hd_tensor *x, int64_t shift, int axis) {
     return hd_span_end(&span, hd_concat(parts, 2, axis));
 }
 
-/* One axis made `times` as long: as a whole again and again, or each element by itself. x is seen as [outer, inner], so
- * that no rank is too high; the length was checked. */
+/* One axis made `times` as long, in memory of its own: as a whole again and again, or each element by itself. x is seen as
+ * [outer, inner], so that no rank is too high; the length was checked. */
 static hd_tensor *repeat(hd_tensor *x, int axis, int64_t times, bool elements) {
     hd_shape shape = hd_tensor_shape(x);
     int64_t outer = 1, inner = 1;
     for (int i = 0; i < shape.rank; ++i) *(i < axis || (elements && i == axis) ? &outer : &inner) *= shape.size[i];
     if (axis < shape.rank) shape.size[axis] *= times;
-    return hd_reshape(hd_broadcast_to(hd_reshape(x, HD_SHAPE(outer, 1, inner)), HD_SHAPE(outer, times, inner)), shape);
+    hd_tensor *wide = hd_broadcast_to(hd_reshape(x, HD_SHAPE(outer, 1, inner)), HD_SHAPE(outer, times, inner));
+    return hd_reshape(hd_copy(wide), shape); /* stretched once, or of one element, it could be seen as a view of x */
 }
 
 hd_tensor *hd_tile(hd_tensor *x, hd_shape times) {
@@ -204,9 +205,10 @@ hd_tensor *hd_tile(hd_tensor *x, hd_shape times) {
     }
     hd_span span;
     hd_span_begin(&span, thread, "tile");
+    hd_tensor *const given = x;
     for (int i = rank - 1; i >= 0 && x != NULL; --i)
         if (times.size[i] != 1) x = repeat(x, i, times.size[i], false);
-    return hd_span_end(&span, x);
+    return hd_span_end(&span, x == given ? copy_of(thread, x) : x);
 }
 
 hd_tensor *hd_repeat_interleave(hd_tensor *x, int64_t times, int axis) {

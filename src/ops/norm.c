@@ -138,10 +138,10 @@ static void read_as_ops(const hd_vjp_call *v, bool centered) {
             v->results[0] = hd_cast(hd_mul(scale, hd_sub(h, rest)), (hd_dtype)v->dtypes[0]);
         }
         if (v->input_count > 1 && v->wanted[1])
-            v->results[1] = hd_cast(hd_sum_to_shape(hd_mul(g, z), v->shapes[1]), (hd_dtype)v->dtypes[1]);
+            v->results[1] = hd_cast(hd_gradient_to_shape(hd_mul(g, z), &v->shapes[1]), (hd_dtype)v->dtypes[1]);
     }
     if (v->input_count > 2 && v->wanted[2])
-        v->results[2] = hd_cast(hd_sum_to_shape(g, v->shapes[2]), (hd_dtype)v->dtypes[2]);
+        v->results[2] = hd_cast(hd_gradient_to_shape(g, &v->shapes[2]), (hd_dtype)v->dtypes[2]);
 }
 
 void hd_vjp_layer_norm(hd_thread *thread, const hd_vjp_call *v) {
@@ -160,7 +160,7 @@ void hd_vjp_layer_norm(hd_thread *thread, const hd_vjp_call *v) {
         v->results[1] = hd_cast(hd_select(both, 0, 0), (hd_dtype)v->dtypes[1]);
         if (bias) v->results[2] = hd_cast(hd_select(both, 0, 1), (hd_dtype)v->dtypes[2]);
     } else if (bias) {
-        v->results[2] = hd_cast(hd_sum_to_shape(v->gradient, v->shapes[2]), (hd_dtype)v->dtypes[2]);
+        v->results[2] = hd_cast(hd_gradient_to_shape(v->gradient, &v->shapes[2]), (hd_dtype)v->dtypes[2]);
     }
 }
 

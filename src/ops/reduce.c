@@ -157,14 +157,21 @@ hd_tensor *hd_norm(hd_tensor *x, double p, hd_axes axes, const hd_reduce_opts *o
     return hd_span_end(&span, hd_cast(result, float_result(thread, x)));
 }
 
+/* The largest over axes, which have size 1 then; 0 of no elements. It cancels in the results, so no gradient flows
+ * through it. */
+static hd_tensor *shift_of(hd_tensor *f, hd_axes axes, bool empty) {
+    hd_tensor *values = hd_detach(f);
+    const hd_reduce_opts *keep = HD_OPTS(hd_reduce_opts, .keep_dims = true);
+    return empty ? hd_sum(values, axes, keep) : hd_max(values, axes, keep);
+}
+
 hd_tensor *hd_logsumexp(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) {
     HD_ENTER("hd_logsumexp", NULL);
-    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    double count;
+    HD_TRY_OR(count_reduced(x, axes, &count), NULL);
     hd_span span;
     hd_span_begin(&span, thread, "logsumexp");
-    hd_tensor *f = as_float(x);
-    hd_tensor *largest =
-        hd_max(hd_detach(f), axes, HD_OPTS(hd_reduce_opts, .keep_dims = true)); /* cancels: no gradient */
+    hd_tensor *f = as_float(x), *largest = shift_of(f, axes, count == 0);
     /* a row of infinities: subtracting them would give NaN */
     hd_tensor *shift = hd_where(hd_isinf(largest), hd_zeros_like(largest), largest);
     hd_tensor *sum = hd_log(hd_sum(hd_exp(hd_sub(f, shift)), axes, opts));
@@ -172,23 +179,16 @@ hd_tensor *hd_logsumexp(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) 
     return hd_span_end(&span, hd_cast(hd_add(sum, back), float_result(thread, x)));
 }
 
-/* The largest of each row does not matter to the result, so no gradient flows through it. */
-static hd_tensor *shifted(hd_tensor *x, int axis) {
-    hd_tensor *f = as_float(x);
-    hd_tensor *largest = hd_max(hd_detach(f), HD_AXES(axis), HD_OPTS(hd_reduce_opts, .keep_dims = true));
-    return hd_sub(f, largest);
-}
-
 static hd_tensor *softmax(hd_thread *thread, hd_tensor *x, int axis, bool in_logarithm) {
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
     HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
-    const hd_dtype dtype = float_result(thread, x);
-    if (x->count == 0) return hd_cast(x, dtype);
     hd_span span;
     hd_span_begin(&span, thread, in_logarithm ? "log_softmax" : "softmax");
-    hd_tensor *s = shifted(x, axis), *e = hd_exp(s);
+    hd_tensor *f = as_float(x), *largest = shift_of(f, HD_AXES(axis), x->layout.shape.size[axis] == 0);
+    hd_tensor *s = hd_sub(f, largest), *e = hd_exp(s);
     hd_tensor *sum = hd_sum(e, HD_AXES(axis), HD_OPTS(hd_reduce_opts, .keep_dims = true));
-    return hd_span_end(&span, hd_cast(in_logarithm ? hd_sub(s, hd_log(sum)) : hd_div(e, sum), dtype));
+    hd_tensor *y = in_logarithm ? hd_sub(s, hd_log(sum)) : hd_div(e, sum);
+    return hd_span_end(&span, hd_cast(y, float_result(thread, x)));
 }
 
 hd_tensor *hd_softmax(hd_tensor *x, int axis) {
@@ -209,26 +209,43 @@ hd_tensor *hd_count_nonzero(hd_tensor *x, hd_axes axes, const hd_reduce_opts *op
     return hd_span_end(&span, hd_sum(hd_ne_scalar(x, 0), axes, opts));
 }
 
-hd_tensor *hd_sum_to_shape(hd_tensor *x, hd_shape shape) {
-    HD_ENTER("hd_sum_to_shape", NULL);
-    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+static hd_error check_sum_to_shape(const hd_tensor *x, const hd_shape *shape) {
     const hd_shape *from = &x->layout.shape;
     hd_shape broadcast;
     int64_t count;
-    HD_TRY_OR(hd_shape_check(&shape, 1, &count), NULL);
-    HD_TRY_OR(hd_shape_broadcast(&shape, from, &broadcast), NULL);
-    if (!hd_shape_equal(broadcast, *from)) {
-        hd_fail(HD_ERROR_SHAPE, "%s does not broadcast to x's %s", HD_SHAPE_TEXT(shape), HD_SHAPE_TEXT(*from));
-        return NULL;
-    }
-    if (hd_shape_equal(shape, *from)) return x;
+    HD_TRY(hd_shape_check(shape, 1, &count));
+    HD_TRY(hd_shape_broadcast(shape, from, &broadcast));
+    if (hd_shape_equal(broadcast, *from)) return HD_OK;
+    return hd_fail(HD_ERROR_SHAPE, "%s does not broadcast to x's %s", HD_SHAPE_TEXT(*shape), HD_SHAPE_TEXT(*from));
+}
+
+static hd_tensor *sum_to_shape(hd_thread *thread, hd_tensor *x, const hd_shape *shape) {
+    const hd_shape *from = &x->layout.shape;
     hd_axes axes = {.count = 0};
-    const int extra = from->rank - shape.rank;
+    const int extra = from->rank - shape->rank;
     for (int i = 0; i < from->rank; ++i)
-        if (i < extra || (shape.size[i - extra] == 1 && from->size[i] != 1)) axes.axis[axes.count++] = i;
+        if (i < extra || (shape->size[i - extra] == 1 && from->size[i] != 1)) axes.axis[axes.count++] = i;
     hd_span span;
     hd_span_begin(&span, thread, "sum_to_shape");
-    return hd_span_end(&span, hd_reshape(axes.count > 0 ? hd_sum(x, axes, NULL) : x, shape));
+    if (axes.count == 0) { /* the same shape */
+        const hd_dtype dtype = result_dtype(HD_OP_sum, (hd_dtype)x->dtype);
+        return hd_span_end(&span, dtype == (hd_dtype)x->dtype ? hd_copy(x) : hd_cast(x, dtype));
+    }
+    return hd_span_end(&span, hd_reshape(hd_sum(x, axes, NULL), *shape));
+}
+
+hd_tensor *hd_sum_to_shape(hd_tensor *x, hd_shape shape) {
+    HD_ENTER("hd_sum_to_shape", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    HD_TRY_OR(check_sum_to_shape(x, &shape), NULL);
+    return sum_to_shape(thread, x, &shape);
+}
+
+hd_tensor *hd_gradient_to_shape(hd_tensor *gradient, const hd_shape *shape) {
+    hd_thread *thread = hd_thread_self();
+    if (gradient == NULL || thread->error_code != HD_OK) return NULL;
+    if (hd_shape_equal(*shape, gradient->layout.shape)) return gradient;
+    return sum_to_shape(thread, gradient, shape);
 }
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
@@ -292,8 +309,8 @@ void hd_vjp_prod(hd_thread *thread, const hd_vjp_call *v) {
         else
             rows.size[rows.rank++] = moved.size[i];
     }
-    if (reduced == 0) { /* nothing was multiplied */
-        v->results[0] = hd_zeros(*shape, (hd_dtype)v->dtypes[0]);
+    if (reduced == 0) { /* nothing was multiplied: no elements, but of a history */
+        v->results[0] = hd_mul(v->inputs[0], with_axes(v->gradient, v));
         return;
     }
     rows.size[rows.rank++] = reduced;

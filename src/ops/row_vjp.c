@@ -113,7 +113,7 @@ void hd_vjp_elementwise(hd_thread *thread, const hd_vjp_call *v) {
         if (!hd_shape_equal(d->layout.shape, v->shapes[i])) {
             if (!hd_shape_equal(d->layout.shape, *shape))
                 d = hd_broadcast_to(d, *shape); /* a sentence without g's shape */
-            d = hd_sum_to_shape(d, v->shapes[i]);
+            d = hd_gradient_to_shape(d, &v->shapes[i]);
         }
         if (d != NULL && d->dtype != v->dtypes[i]) d = hd_cast(d, (hd_dtype)v->dtypes[i]);
         v->results[i] = d;

@@ -349,6 +349,7 @@ hd_tensor *hd_flip(hd_tensor *x, hd_axes axes) {
     HD_TRY_OR(hd_axes_resolve(axes, rank, flipped), NULL);
     hd_span span;
     hd_span_begin(&span, thread, "flip");
+    if (rank == 0) x = hd_reshape(x, HD_SHAPE()); /* nothing to turn: still a tensor of its own */
     for (int i = 0; i < rank && x != NULL; ++i)
         if (flipped[i]) x = hd_slice(x, i, HD_END, HD_END, -1);
     return hd_span_end(&span, x);
@@ -438,7 +439,7 @@ void hd_vjp_permute(hd_thread *thread, const hd_vjp_call *v) {
 
 void hd_vjp_broadcast_to(hd_thread *thread, const hd_vjp_call *v) {
     (void)thread;
-    v->results[0] = hd_sum_to_shape(v->gradient, v->shapes[0]);
+    v->results[0] = hd_gradient_to_shape(v->gradient, &v->shapes[0]);
 }
 
 /* Zeros between, before and behind. */
@@ -447,7 +448,6 @@ void hd_vjp_slice(hd_thread *thread, const hd_vjp_call *v) {
     const hd_slice_attributes *s = v->attributes;
     const hd_shape *shape = &v->shapes[0];
     const int axis = s->axis, behind = shape->rank - axis; /* axes from this one on: what padding counts */
-    if (s->count == 0) return;
     hd_tensor *g = v->gradient;
     const int64_t step = s->step < 0 ? -s->step : s->step,
                   first = s->step < 0 ? s->start + (s->count - 1) * s->step : s->start;

@@ -66,25 +66,7 @@ static hd_ssa remainder_row(hd_hlo *e, const hd_node *n, const hd_ir *ir, hd_ssa
     return leaves ? hd_hlo_multiply(e, value, down) : value;
 }
 
-/* ---- tails ------------------------------------------------------------------------------------------------------- */
-/* x f(x), f being e^x far on the left: it is read 20 further right, and the product scaled. */
-static hd_ssa vanishing_row(hd_hlo *e, const hd_ir *ir, const hd_ssa *x, const hd_ssa *numbers) {
-    const hd_ir_node *product = &ir->nodes[ir->result];
-    const hd_shape *shape = &x->shape;
-    const hd_ssa far = hd_hlo_compare(e, "LT", *x, hd_hlo_number(e, x->dtype, shape, -64));
-    const hd_ssa right = hd_hlo_add(e, *x, hd_hlo_number(e, x->dtype, shape, 20));
-    const hd_ssa at = hd_hlo_select(e, far, right, *x);
-    const hd_ssa y = hd_hlo_multiply(e, *x, hd_hlo_sentence(e, ir, product->operand[1], &at, numbers, shape));
-    const hd_ssa scaled = hd_hlo_multiply(e, y, hd_hlo_number(e, x->dtype, shape, exp(-20)));
-    return hd_hlo_select(e, far, scaled, y);
-}
-
-static bool vanishes(const hd_node *n, const hd_ir *ir) {
-    const hd_ir_node *top = &ir->nodes[ir->result];
-    return n->derivative == 0 && (n->op == HD_OP_silu || n->op == HD_OP_mish) && top->word == HD_WORD_MUL &&
-           ir->nodes[top->operand[0]].word == HD_WORD_INPUT;
-}
-
+/* ---- next to 0 --------------------------------------------------------------------------------------------------- */
 /* celu(x) is x next to 0, where x / alpha may be a denormal. */
 static hd_ssa next_to_zero(hd_hlo *e, hd_ssa x, hd_ssa value, double alpha) {
     const hd_ssa bound = hd_hlo_number(e, x.dtype, &x.shape, fabs(alpha) * (x.dtype == HD_F32 ? 0x1p-30 : 0x1p-60));
@@ -97,7 +79,6 @@ static hd_ssa row_value(hd_hlo *e, uint32_t node, const hd_ir *ir, hd_ssa *input
     const hd_node *n = &e->g->nodes[node];
     const bool is_float = hd_dtype_is_float((hd_dtype)n->dtype);
     if (is_float && divides((hd_op_id)n->op)) return remainder_row(e, n, ir, inputs, numbers, shape);
-    if (is_float && vanishes(n, ir)) return vanishing_row(e, ir, inputs, numbers);
     const hd_ssa value = hd_hlo_sentence(e, ir, ir->result, inputs, numbers, shape);
     if (n->op != HD_OP_celu || n->derivative != 0) return value;
     return next_to_zero(e, inputs[0], value, *(const double *)hd_node_attributes(e->g, node));

@@ -29,7 +29,7 @@ static void rows_are_those_of_the_device(void **state) {
             hd_builder_add_output(b, "sum", hd_max(hd_add(second, second), X(2), NULL));
             hd_builder_add_output(b, "second", second);
             hd_tensor *third =
-                hd_add(hd_index_select(t, 0, at), hd_index_select(t, 0, hd_add(at, hd_full(S(), 1, of_index))));
+                hd_add(hd_index_select(t, 0, at), hd_index_select(t, 0, hd_add(at, hd_full(S(), of_index, 1))));
             hd_builder_add_output(b, "part", hd_concat(LIST(third, t), 0));
             hd_builder_add_output(b, "turned",
                                   hd_add(hd_transpose(hd_index_select(t, 0, at), 1, 2), hd_full(S(), dtypes[d], 1)));

@@ -19,6 +19,7 @@ LIBM(exp2) LIBM(expm1) LIBM(log) LIBM(log2) LIBM(log1p) LIBM(sin) LIBM(cos) LIBM
 }
 W_INLINE double w_atan2_f64(double a, double b) { return atan2(a, b); }
 W_INLINE double w_sigmoid_f64(double a) { return a < 0 ? exp(a) / (1 + exp(a)) : 1 / (1 + exp(-a)); }
+W_INLINE double w_silu_f64(double a) { return a < 0 ? a * exp(a) / (1 + exp(a)) : a / (1 + exp(-a)); }
 
 /* Reflection below 0, one step up at a time to 16, then the asymptotic series; long double, as the terms cancel. */
 static double w_digamma_f64(double a) {

@@ -60,6 +60,8 @@ static const long double PI_L = 3.14159265358979323846264338327950288L;
 
 static long double sigmoid_l(long double x) { return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x)); }
 static double sigmoid_d(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
+static long double silu_l(long double x) { return x < 0 ? x * expl(x) / (1 + expl(x)) : x / (1 + expl(-x)); }
+static double silu_d(double x) { return x < 0 ? x * exp(x) / (1 + exp(x)) : x / (1 + exp(-x)); }
 
 /* sin and cos of pi x, the argument reduced exactly */
 static long double sin_pi(long double x) {
@@ -137,7 +139,7 @@ static long double lgamma_l(long double x) { return x == -INFINITY ? INFINITY : 
 REF1(exp)
 REF1(exp2) REF1(expm1) REF1(log) REF1(log2) REF1(log1p) REF1(sin) REF1(cos) REF1(tan) REF1(asin) REF1(acos) REF1(atan)
     REF1(sinh) REF1(cosh) REF1(tanh) REF1(asinh) REF1(acosh) REF1(atanh) REF1(erf) REF1(erfc) REF1_OWN(erfinv)
-        REF1_OWN(sigmoid) REF1_OWN(lgamma) REF1_OWN(digamma) REF1_OWN(trigamma)
+        REF1_OWN(sigmoid) REF1_OWN(silu) REF1_OWN(lgamma) REF1_OWN(digamma) REF1_OWN(trigamma)
     /* clang-format on */
     static double ref_pow_f32(double a, double b) {
     return pow(a, b);

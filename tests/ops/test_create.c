@@ -21,7 +21,7 @@ static void constants_of_every_dtype_and_shape(void **state) {
             for (int i = 0; i < 1000; ++i) v[i] = 1;
             assert_tensor(hd_ones(shapes[s], d), d, &shapes[s], v);
             for (int i = 0; i < 1000; ++i) v[i] = d == HD_BOOL ? 1 : 3;
-            hd_tensor *x = hd_full(shapes[s], 3, d);
+            hd_tensor *x = hd_full(shapes[s], d, 3);
             assert_tensor(x, d, &shapes[s], v);
             assert_true(hd_tensor_is_contiguous(x));
             assert_tensor(hd_full_like(hd_zeros(shapes[s], d), 3), d, &shapes[s], v);

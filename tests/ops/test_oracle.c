@@ -196,7 +196,7 @@ static void integer_division_by_zero_is_an_error(void **state) {
     (void)state;
     HD_SCOPE;
     for (size_t k = 0; k < sizeof integers / sizeof integers[0]; ++k) {
-        hd_tensor *a = hd_full(HD_SHAPE(3, 40), 7, integers[k]), *b = hd_full(HD_SHAPE(3, 40), 2, integers[k]);
+        hd_tensor *a = hd_full(HD_SHAPE(3, 40), integers[k], 7), *b = hd_full(HD_SHAPE(3, 40), integers[k], 2);
         hd_fill(hd_select(hd_select(b, 0, 1), 0, 5), 0);
         hd_tensor *(*const ops[])(hd_tensor *, hd_tensor *) = {hd_trunc_divide, hd_rem, hd_floor_divide, hd_mod};
         for (int i = 0; i < 4; ++i) {

@@ -234,8 +234,7 @@ static void empty_axes(void **state) {
     }
     assert_true(isnan(hd_item(hd_mean(hd_zeros(HD_SHAPE(0), HD_F32), HD_AXES(), NULL))));
     assert_true(isnan(hd_item(hd_var(hd_ones(HD_SHAPE(1), HD_F32), HD_AXES(), 1, NULL))));
-    assert_null(hd_logsumexp(hd_zeros(HD_SHAPE(0), HD_F32), HD_AXES(), NULL));
-    assert_error(HD_ERROR_SHAPE, "hd_logsumexp: axis 0 of [0] is empty");
+    assert_values(hd_logsumexp(hd_zeros(HD_SHAPE(0), HD_F32), HD_AXES(), NULL), HD_F32, -INFINITY);
 }
 
 static void bad_axes_are_named(void **state) {
@@ -317,7 +316,7 @@ static void sum_to_shape_undoes_broadcasting(void **state) {
     hd_tensor *kept = hd_sum_to_shape(x, HD_SHAPE(2, 1, 1));
     assert_values(kept, HD_F32, 66, 210);
     assert_true(hd_shape_equal(hd_tensor_shape(kept), HD_SHAPE(2, 1, 1)));
-    assert_ptr_equal(hd_sum_to_shape(x, HD_SHAPE(2, 3, 4)), x);
+    assert_same(hd_sum_to_shape(x, HD_SHAPE(2, 3, 4)), x);
     assert_values(hd_sum_to_shape(hd_zeros(HD_SHAPE(0, 2), HD_F32), HD_SHAPE(1, 2)), HD_F32, 0, 0);
 }
 
