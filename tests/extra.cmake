@@ -5,7 +5,7 @@
 foreach(file ${HODU_TEST_FILES})
   file(RELATIVE_PATH relative ${CMAKE_CURRENT_SOURCE_DIR} ${file})
   string(REGEX REPLACE "test_(.*)\\.c$" "\\1" name ${relative})
-  file(STRINGS ${file} long REGEX "HODU_LONG")
+  file(STRINGS ${file} long REGEX "HODU_LONG|in_full\\(|sampled\\(|sample_step\\(")
   if(long)
     set_property(TEST ${name} APPEND PROPERTY LABELS long)
     set_tests_properties(${name} PROPERTIES TIMEOUT 7200 COST 500) # starts early

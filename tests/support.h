@@ -14,6 +14,8 @@
 
 #include <hodu/hodu.h>
 
+#include "sample.h"
+
 /* No error is pending. */
 #define assert_ok()                                                                                                    \
     do {                                                                                                               \

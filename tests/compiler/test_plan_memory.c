@@ -124,9 +124,10 @@ static void survives(maker make, bool fresh_code, bool compiled_already) {
     int64_t failed = 0;
     hd_clear_tape();
     const int64_t objects = hd_live_objects(), bytes = hd_memory().live_bytes;
-    /* compiling under a sanitizer is slow: there some places stand for all */
-    const int64_t step = SANITIZED && fresh_code ? 7 : 1;
-    for (int64_t n = 0, reached = true; reached; n += step) {
+    /* where code is compiled anew, which takes long, some places stand for all */
+    const uint64_t one_in = !fresh_code ? 1 : SANITIZED ? 11 : 5;
+    const int64_t step = (int64_t)sample_step(one_in);
+    for (int64_t n = (int64_t)sample_first(one_in), reached = true; reached; n += step) {
         hd_assign(state, start);
         {
             HD_SCOPE;
