@@ -163,7 +163,7 @@ static void kernels_draw_the_numbers_of_the_device(void **state) {
     (void)state;
     for (int threads = 1; threads <= 2; ++threads) {
         hd_set_num_threads(threads);
-        compare_all(SANITIZED ? 11 : 5);
+        compare_all(5);
         levels_draw_alike(&cases[0], S(300, 1001), HD_F32, 5); /* enough for both */
         levels_draw_alike(&cases[1], S(301, 517), HD_F64, 5);
     }
@@ -183,7 +183,7 @@ static void nothing_is_drawn_of_no_elements(void **state) {
 static void the_c_compiler_draws_them_too(void **state) {
     (void)state;
     setenv("HODU_RENDERER", "c", 1);
-    compare_all(SANITIZED ? 31 : 19);
+    compare_all(19);
     unsetenv("HODU_RENDERER");
 }
 
