@@ -124,8 +124,8 @@ static void survives(maker make, bool fresh_code, bool compiled_already) {
     int64_t failed = 0;
     hd_clear_tape();
     const int64_t objects = hd_live_objects(), bytes = hd_memory().live_bytes;
-    /* where code is compiled anew, which takes long, some places stand for all */
-    const uint64_t one_in = fresh_code ? 5 : 1;
+    /* where that takes long, as compiling anew does, some places stand for all */
+    const uint64_t one_in = fresh_code ? 5 : SANITIZED ? 2 : 1;
     const int64_t step = (int64_t)sample_step(one_in);
     for (int64_t n = (int64_t)sample_first(one_in), reached = true; reached; n += step) {
         hd_assign(state, start);
