@@ -1,18 +1,21 @@
 # Beside the test programs: labels, and the tests of the house itself, which are scripts in structure/.
 
-# A test that reads HODU_LONG has a long form (`make check-long`); one that makes threads of its own is worth most
-# under tsan.
+# A test that takes samples has a long form (`make check-long`). Sanitizers leave out what is only numbers at many points,
+# or the size of a graph.
+set(HODU_TESTS_OF_NUMBERS kernel/math_programs compiler/render_kernel compiler/plan_large xla/unrolled)
 foreach(file ${HODU_TEST_FILES})
   file(RELATIVE_PATH relative ${CMAKE_CURRENT_SOURCE_DIR} ${file})
   string(REGEX REPLACE "test_(.*)\\.c$" "\\1" name ${relative})
-  file(STRINGS ${file} long REGEX "HODU_LONG")
+  file(STRINGS ${file} long REGEX "HODU_LONG|in_full\\(|sampled\\(|sample_step\\(")
   if(long)
     set_property(TEST ${name} APPEND PROPERTY LABELS long)
     set_tests_properties(${name} PROPERTIES TIMEOUT 7200 COST 500) # starts early
   endif()
-  file(STRINGS ${file} threads REGEX "pthread_create|hd_set_num_threads|fork\\(")
-  if(threads)
+  if(file IN_LIST HODU_TESTS_WITH_THREADS)
     set_property(TEST ${name} APPEND PROPERTY LABELS threads)
+  endif()
+  if(name IN_LIST HODU_TESTS_OF_NUMBERS)
+    set_property(TEST ${name} APPEND PROPERTY LABELS numbers)
   endif()
 
   # The ops once more with the plainest kernels, which the machine at hand would otherwise never choose.
@@ -38,6 +41,9 @@ add_dependencies(test_compiler_server short_of_memory)
 target_compile_definitions(test_compiler_server PRIVATE SHORT_OF_MEMORY="$<TARGET_FILE:short_of_memory>")
 
 include(xla/xla.cmake)
+if(HODU_SANITIZE STREQUAL "thread")
+  return()
+endif()
 include(script/fuzz.cmake)
 
 # What follows compiles with the machine's own compiler and runs what comes out.

@@ -6,17 +6,7 @@
 #include <malloc.h>
 #include <stdint.h>
 
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-enum { SANITIZED = 1 };
-#elif defined __has_feature
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
-#else
-enum { SANITIZED = 0 };
-#endif
+#include "sample.h"
 
 /* Rounds until everything that is kept for reuse is there. */
 #ifdef NDEBUG

@@ -14,6 +14,8 @@
 
 #include <hodu/hodu.h>
 
+#include "sample.h"
+
 /* Tests expect errors by the thousand; HODU_ERRORS=print shows them. */
 __attribute__((constructor)) static void expect_errors(void) { setenv("HODU_ERRORS", "quiet", 0); }
 

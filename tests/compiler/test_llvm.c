@@ -118,7 +118,7 @@ static void every_word_in_every_type(void **state) {
     (void)state;
     for (int word = 0; word < HD_WORD_INPUT; ++word)
         for (int type = 0; type < HD_COMPUTE_COUNT; ++type)
-            if (word_takes(word, type)) check_word(word, type);
+            if (word_takes(word, type) && sampled((uint64_t)(word + type), 2)) check_word(word, type);
 }
 
 static void conditions(void **state) {
@@ -148,6 +148,7 @@ static void casts(void **state) {
     static const double scales[] = {4, 300, 1e5, 3e9, 1e19};
     for (int from = 0; from < DTYPES; ++from)
         for (int to = 0; to < DTYPES; ++to) {
+            if (!sampled((uint64_t)(from + to), 2)) continue;
             kernel_case c = {.ulp = 0};
             hd_kernel_init(&c.k, 1, 1);
             c.size[0] = 301;
@@ -420,7 +421,8 @@ static void kernels_of_several_stages(void **state) {
 static void random_kernels(void **state) {
     (void)state;
     static random_kernel r;
-    for (int i = 0; i < 400; ++i) {
+    const int count = 400 / (int)sample_step(2);
+    for (int i = 0; i < count; ++i) {
         char what[32], *buffers[2][HD_KERNEL_BUFFERS], *scratch;
         snprintf(what, sizeof what, "random kernel %d", i);
         random_make(&r, 16 << i % 3); /* whatever the machine has: wider ones are taken apart */

@@ -144,7 +144,7 @@ static void release_buffers(const random_kernel *r, char **buffers) {
 static void random_kernels_equal_the_interpreter(void **state) {
     (void)state;
     enum { MOST = 600 };
-    const int count = getenv("HODU_LONG") != NULL ? MOST : 120;
+    const int count = in_full() ? MOST : 120;
     static random_kernel kernels[MOST];
     text t = {0};
     add_preamble(&t);

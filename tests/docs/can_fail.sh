@@ -1,6 +1,6 @@
 #!/bin/sh
 # The test of the pages must be able to fail: small pages with one mistake each, and a good one beside them.
-#     can_fail.sh source-folder libhodu.a work-folder compiler [flags...]
+#     can_fail.sh source-folder libhodu.so work-folder compiler [flags...]
 # shellcheck disable=SC2016 # the pages have backquotes
 set -eu
 source=$1 library=$2 work=$3

@@ -7,7 +7,7 @@ endif()
 
 function(hodu_docs_test name page)
   add_test(NAME docs/${name} COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/docs/run_blocks.sh ${PROJECT_SOURCE_DIR} ${page}
-    $<TARGET_FILE:hodu_static> ${CMAKE_CURRENT_BINARY_DIR}/docs/${name} ${ARGN} ${CMAKE_C_COMPILER} ${HODU_DOCS_FLAGS})
+    $<TARGET_FILE:hodu> ${CMAKE_CURRENT_BINARY_DIR}/docs/${name} ${ARGN} ${CMAKE_C_COMPILER} ${HODU_DOCS_FLAGS})
   # A folder of its own: blocks that write files do not meet those of the translation.
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/docs-run/${name})
   file(MAKE_DIRECTORY ${folder})
@@ -20,5 +20,5 @@ foreach(page gradient-tape builder-and-script compile native-code xla)
 endforeach()
 
 add_test(NAME docs/can-fail COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/docs/can_fail.sh ${PROJECT_SOURCE_DIR}
-  $<TARGET_FILE:hodu_static> ${CMAKE_CURRENT_BINARY_DIR}/docs/can-fail ${CMAKE_C_COMPILER} ${HODU_DOCS_FLAGS})
+  $<TARGET_FILE:hodu> ${CMAKE_CURRENT_BINARY_DIR}/docs/can-fail ${CMAKE_C_COMPILER} ${HODU_DOCS_FLAGS})
 set_tests_properties(docs/can-fail PROPERTIES TIMEOUT 300 LABELS docs)

@@ -1,9 +1,10 @@
 #!/bin/sh
 # Compiles and runs every C block of a page of documentation, so that what the page says is so:
-#     run_blocks.sh source-folder page libhodu.a work-folder [--same-as other-page] compiler [flags...]
+#     run_blocks.sh source-folder page libhodu.so work-folder [--same-as other-page] compiler [flags...]
 # A block passes when it compiles without a warning, exits with 0, prints the lines that its comments `// prints: ...` say,
 # in order and no others, and likewise to stderr those of `// warns: ...`; "..." in one stands for any text. blocks.awk says
-# how a fragment becomes a program. With --same-as the two pages must have the same blocks, up to comments.
+# how a fragment becomes a program. With --same-as the page is a translation: it must have the blocks of the other, up to
+# comments that are no such lines. These the test of the other page has run, and they are not run twice.
 set -eu
 source=$1 page=$2 library=$3 work=$4
 shift 4
@@ -48,11 +49,12 @@ count=$(cat "$work/count")
 [ "$count" -gt 0 ] || { echo "$page has no C block"; exit 1; }
 
 number=0
+[ -z "$other" ] || number=$count
 while [ $number -lt "$count" ]; do
     number=$((number + 1))
     program=$work/$number
-    if ! "$@" -std=c11 -Wall -Wextra -Wpedantic -Wshadow -Werror -I"$source/include" "$program.c" "$library" -pthread -lm -ldl \
-        -o "$program" 2>"$program.log"; then
+    if ! "$@" -std=c11 -Wall -Wextra -Wpedantic -Wshadow -Werror -I"$source/include" "$program.c" "$library" \
+        -Wl,-rpath,"$(dirname "$library")" -pthread -lm -ldl -o "$program" 2>"$program.log"; then
         complain $number "the block does not compile:"
         head -20 "$program.log"
         continue

@@ -1,4 +1,4 @@
-/* Every scalar program of math.def against libm: f32 by bit pattern (every 64th one, all with HODU_LONG=1) against
+/* Every scalar program of math.def against libm: f32 by bit pattern (samples of them, all with HODU_LONG=1) against
  * double, f64 by sampling against long double, special points, and for pow and atan2 a table of special pairs. The
  * bounds come from PROGRAM_ERROR; the worst error of each program is printed with its place.
  *
@@ -17,6 +17,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "sample.h"
 
 #include "kernel/words_c.h"
 
@@ -352,14 +354,13 @@ static bool chosen(const Program *p) { /* HODU_PROGRAM=tanh runs that one alone 
 }
 
 #ifndef STEP
-#define STEP 64
+#define STEP 251
 #endif
 
 /* one argument, f32: every n-th bit pattern; the slow references are visited less often */
 static void sweep_f32(const Program *p, Worst *w) {
-    const char *all = getenv("HODU_LONG");
     const bool slow = is(p, "digamma") || is(p, "trigamma") || is(p, "erfinv") || is(p, "lgamma");
-    const uint64_t step = all && *all == '1' ? 1 : slow ? 16 * STEP - 3 : STEP;
+    const uint64_t step = sample_step(slow ? 5 * STEP : STEP);
     static float a[BATCH];
     size_t n = 0;
     for (int i = 0; i < SPECIALS; ++i)
@@ -367,7 +368,7 @@ static void sweep_f32(const Program *p, Worst *w) {
             a[n++] = (float)(s ? -special[i] : special[i]);
             if (n == BATCH) batch_f32(p, a, a, n, w), n = 0;
         }
-    for (uint64_t u = (uint64_t)(p - programs) * 7 % step; u < (uint64_t)1 << 32; u += step) {
+    for (uint64_t u = ((uint64_t)(p - programs) * 7 + sample_seed() * 59) % step; u < (uint64_t)1 << 32; u += step) {
         a[n++] = w_unbits_f32((uint32_t)u);
         if (n == BATCH) batch_f32(p, a, a, n, w), n = 0;
     }

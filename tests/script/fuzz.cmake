@@ -1,4 +1,4 @@
-# The fuzzer of .hoduscript files: as a plain program over its corpus in every build, and for 60 seconds with libFuzzer
+# The fuzzer of .hoduscript files: as a plain program over its corpus in every build, and for 25 seconds with libFuzzer
 # where clang builds (`make check-clang`, which is part of `.ci/run`). For longer:
 #     build/clang/tests/script_fuzz -max_total_time=3600 some/folder tests/script/corpus
 if(NOT HODU_FILES)
@@ -48,6 +48,6 @@ target_compile_options(script_fuzz PRIVATE -fsanitize=fuzzer,address,undefined -
 target_link_options(script_fuzz PRIVATE -fsanitize=fuzzer,address,undefined)
 target_link_libraries(script_fuzz PRIVATE hodu_warnings Threads::Threads m ${CMAKE_DL_LIBS})
 file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/fuzz)
-add_test(NAME script/fuzz COMMAND script_fuzz -max_total_time=60 -timeout=10 -rss_limit_mb=4096 -max_len=65536
+add_test(NAME script/fuzz COMMAND script_fuzz -max_total_time=25 -timeout=10 -rss_limit_mb=4096 -max_len=65536
   -artifact_prefix=${CMAKE_CURRENT_BINARY_DIR}/fuzz/ ${CMAKE_CURRENT_BINARY_DIR}/fuzz ${HODU_FUZZ_CORPUS})
 set_tests_properties(script/fuzz PROPERTIES TIMEOUT 300 LABELS long)

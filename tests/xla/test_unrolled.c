@@ -32,7 +32,7 @@ static hd_script *unrolled(int epochs) {
 static void the_unrolled_loop_agrees(void **state) {
     (void)state;
     HD_SCOPE;
-    const int epochs = getenv("HODU_LONG") != NULL ? 1000 : 100;
+    const int epochs = in_full() ? 1000 : 100;
     hd_script *s = unrolled(epochs);
     hd_seed(42);
     hd_tensor *noise = hd_randn(S(100, 1), HD_F32), *input = hd_randn(S(100, 3), HD_F32); /* no loss comes near 0 */

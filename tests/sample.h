@@ -1,0 +1,53 @@
+/* What takes too long in full is tested by samples: one in so many, chosen by a seed, and a third of that under
+ * sanitizers, which slow tests down at least so much. HODU_LONG=1 (`make check-long`) tests all of it. Each build has a
+ * seed of its own (CMakePresets.json), so that together they test more than one does; HODU_TEST_SEED=n in the
+ * environment chooses another, and a test prints the one that it ran with. */
+#ifndef HD_TESTS_SAMPLE_H
+#define HD_TESTS_SAMPLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Built with a sanitizer. */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+enum { SANITIZED = 1 };
+#elif defined __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+#else
+enum { SANITIZED = 0 };
+#endif
+
+static inline bool in_full(void) {
+    const char *text = getenv("HODU_LONG");
+    return text != NULL && text[0] != '\0' && text[0] != '0';
+}
+
+static inline uint64_t sample_seed(void) {
+    static bool printed;
+    const char *text = getenv("HODU_TEST_SEED");
+    const uint64_t seed = text != NULL ? strtoull(text, NULL, 10) : 0;
+    if (!printed) printf("samples of HODU_TEST_SEED=%llu\n", (unsigned long long)seed);
+    printed = true;
+    return seed;
+}
+
+/* Of cases 0, 1, 2, ... the first that is tested, and how far it is from one to the next. */
+static inline uint64_t sample_step(uint64_t one_in) {
+    return one_in == 1 || in_full() ? 1 : SANITIZED ? 3 * one_in : one_in;
+}
+static inline uint64_t sample_first(uint64_t one_in) {
+    const uint64_t step = sample_step(one_in);
+    return step == 1 ? 0 : sample_seed() % step;
+}
+/* Whether this case is among them. */
+static inline bool sampled(uint64_t which, uint64_t one_in) {
+    return which % sample_step(one_in) == sample_first(one_in);
+}
+
+#endif
