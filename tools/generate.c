@@ -94,8 +94,8 @@ static void write_comment(const char *document, const char *types) {
     write_lines(text, 0, " * ");
 }
 
-/* The names of a signature's parameters, "(hd_shape shape, hd_dtype dtype)" as "shape, dtype", with HD_ONLY_DTYPE around
- * a dtype when `checked`. */
+/* The names of a signature's parameters, "(hd_shape shape, hd_dtype dtype)" as "shape, dtype", with HD_ONLY_DTYPE
+ * around a dtype when `checked`. */
 static void write_names(const char *signature, int checked) {
     for (const char *at = signature + 1; *at != '\0';) {
         const size_t length = strcspn(at, ",)");

@@ -25,10 +25,10 @@ typedef struct hd_compile_figures {
 } hd_compile_figures;
 
 HD_BEGIN_DECLS
-/* hd_compile(model, NULL) compiles nothing: the default backend is eager, which runs the model as it is. With .backend =
- * HD_BACKEND_GRAPH: a module with the same parameters whose hd_forward gives the same results, gradients and draws,
- * captured at its first call with inputs of a shape and compiled. Parameters are read as they are at each call; buffers are updated. What
- * cannot be captured (reading a value inside) is an error at the call. */
+/* hd_compile(model, NULL) compiles nothing: the default backend is eager, which runs the model as it is. The backend
+ * HD_BACKEND_GRAPH gives a module with the same parameters whose hd_forward gives the same results, gradients and
+ * draws, captured at its first call with inputs of a shape and compiled. Parameters are read as they are at each call;
+ * buffers are updated. What cannot be captured (reading a value inside) is an error at the call. */
 HD_API hd_module *hd_compile(hd_module *model, const hd_compile_opts *opts);
 HD_API hd_compile_figures hd_compile_stats(const hd_module *compiled);
 /* A clone of the script of it that ran last, to profile, check, print or save: set its input "x" first. Its first

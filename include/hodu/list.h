@@ -17,7 +17,8 @@ HD_API hd_tensor *hd_tensors_get(const hd_tensors *list, int64_t index);
 HD_API hd_tensors *hd_tensors_join(const hd_tensors *a, const hd_tensors *b);
 HD_END_DECLS
 
-/* HD_CONCAT_OF(axis, a, b, ...) is hd_concat of these tensors, HD_STACK_OF(axis, a, b, ...) hd_stack; made in this order. */
+/* HD_CONCAT_OF(axis, a, b, ...) is hd_concat of these tensors, HD_STACK_OF(axis, a, b, ...) hd_stack; made in this
+ * order. */
 #ifdef __cplusplus
 extern "C++" { /* braces, unlike the arguments of a function, are evaluated in order */
 struct hd_tensors_list {

@@ -95,8 +95,8 @@ static inline void *hd_scope_share(hd_thread *thread, hd_object *o) {
     return hd_scope_own(thread, o) == HD_OK ? (void *)o : NULL;
 }
 
-/* Begins a scope, and ends it and those above it, as hd_scope_begin and hd_scope_end do, of the library's own: there are
- * no blocks to unwind. */
+/* Begins a scope, and ends it and those above it, as hd_scope_begin and hd_scope_end do, of the library's own: there
+ * are no blocks to unwind. */
 hd_scope_token hd_scope_open(hd_thread *thread, hd_scope_token *self, const char *file, int line);
 void hd_scope_close(hd_thread *thread, hd_scope_token *token);
 /* Releases all objects of all scopes: the end of a thread. */

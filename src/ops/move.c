@@ -175,8 +175,8 @@ hd_tensor *hd_roll(hd_tensor *x, int64_t shift, int axis) {
     return hd_span_end(&span, hd_concat(parts, 2, axis));
 }
 
-/* One axis made `times` as long, in memory of its own: as a whole again and again, or each element by itself. x is seen as
- * [outer, inner], so that no rank is too high; the length was checked. */
+/* One axis made `times` as long, in memory of its own: as a whole again and again, or each element by itself. x is seen
+ * as [outer, inner], so that no rank is too high; the length was checked. */
 static hd_tensor *repeat(hd_tensor *x, int axis, int64_t times, bool elements) {
     hd_shape shape = hd_tensor_shape(x);
     int64_t outer = 1, inner = 1;

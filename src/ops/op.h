@@ -182,7 +182,8 @@ void hd_vjp_elementwise(hd_thread *thread, const hd_vjp_call *v);
 /* What the gradient of a scatter reads (HD_SAVE_*) follows from its mode: setting and adding read the index alone. */
 unsigned hd_scatter_reads(const hd_scatter_attributes *attributes);
 
-/* hd_sum_to_shape of a gradient, which is itself the result when it has that shape: nobody writes gradients that flow. */
+/* hd_sum_to_shape of a gradient, which is itself the result when it has that shape: nobody writes gradients that
+ * flow. */
 hd_tensor *hd_gradient_to_shape(hd_tensor *gradient, const hd_shape *shape);
 
 /* The layout of a view of something that lies as `from` says, for the attributes of a call that was checked. False: a

@@ -1,5 +1,5 @@
-/* Sums over leading axes, where what is summed lies rows apart, have the same error at every level: f32 sums of a few rows
- * go into f64. */
+/* Sums over leading axes, where what is summed lies rows apart, have the same error at every level: f32 sums of a few
+ * rows go into f64. */
 #include "builders.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Lists of tensors, and what takes tensors in a row: each is made from left to right. tests/structure/consumer asks the same
- * of C++. */
+/* Lists of tensors, and what takes tensors in a row: each is made from left to right. tests/structure/consumer asks the
+ * same of C++. */
 #include "support.h"
 
 static hd_tensor *numbered(int *count) { return hd_full_like(hd_scalar(0, HD_F32), ++*count); }

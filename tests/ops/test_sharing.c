@@ -11,8 +11,8 @@
 
 static const hd_padding none[2] = {{0, 0}, {0, 0}};
 
-/* x is [2, 3], e is [1, 1], r is one number of rank 0; images are [1, 1, 2, 2], i: [0, 1] in i64. Each call is asked to do
- * as little as it can. */
+/* x is [2, 3], e is [1, 1], r is one number of rank 0; images are [1, 1, 2, 2], i: [0, 1] in i64. Each call is asked to
+ * do as little as it can. */
 typedef struct operands {
     hd_tensor *x, *e, *r, *image, *row, *i;
 } operands;

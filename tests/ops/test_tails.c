@@ -1,5 +1,5 @@
-/* silu and mish far below 0, where they are x e^x: their error is that of the row down to the last denormal, and so is that
- * of their derivatives, at once and compiled. */
+/* silu and mish far below 0, where they are x e^x: their error is that of the row down to the last denormal, and so is
+ * that of their derivatives, at once and compiled. */
 #include "builders.h"
 
 #include "ops/op.h"

@@ -1,5 +1,5 @@
-/* O0 does what was recorded as dynamic execution does it, bit for bit, also with what was written in place: a destination
- * lies in its rows after a write, whatever was written, so that sums over it add up in the same order. */
+/* O0 does what was recorded as dynamic execution does it, bit for bit, also with what was written in place: a
+ * destination lies in its rows after a write, whatever was written, so that sums over it add up in the same order. */
 #include "graph/calls.h"
 
 /* The script of run(in), with the output y, and its inputs set. */
