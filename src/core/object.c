@@ -62,6 +62,8 @@ hd_scope_token hd_scope_begin(hd_scope_token *self, const char *file, int line) 
     frame->layers = t->layer_count;
     frame->holds = t->error_holds;
     frame->call_depth = t->call_depth;
+    frame->evaluations = t->evaluations;
+    frame->undo = t->undo;
     frame->tapes = t->tapes;
     frame->grad_frames = hd_grad_frames(t);
     return token;
@@ -89,6 +91,8 @@ static void unwind(hd_thread *t, const hd_scope_frame *frame) {
     if (t->layer_count > frame->layers) t->layer_count = frame->layers;
     if (t->error_holds > frame->holds) t->error_holds = frame->holds;
     if (t->call_depth > frame->call_depth) t->call_depth = frame->call_depth;
+    if (t->evaluations > frame->evaluations) t->evaluations = frame->evaluations;
+    t->undo = frame->undo; /* one that began inside lies on a stack that is gone */
     if (t->tapes == frame->tapes || frame->tapes == NULL) hd_grad_unwind(t, frame->grad_frames);
 }
 

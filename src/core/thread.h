@@ -20,7 +20,8 @@ typedef struct hd_scope_frame {
     uint32_t first; /* index of the scope's first object in hd_thread.objects */
     int line;
     /* How many there were: blocks inside that a longjmp left end with the scope. */
-    uint32_t layers, holds, grad_frames, call_depth;
+    uint32_t layers, holds, grad_frames, call_depth, evaluations;
+    struct hd_undo *undo;
     struct hd_tapes *tapes;
     const char *file;
     const void *token;

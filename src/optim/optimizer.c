@@ -158,7 +158,7 @@ static hd_error update(hd_thread *thread, hd_optimizer *o, int64_t i) {
     } else {
         const hd_scope_frame *around = thread->scope_count > 0 ? &thread->scopes[thread->scope_count - 1] : NULL;
         hd_scope_token scope = /* so that the next one works in the same memory */
-            hd_scope_begin(&scope, around != NULL ? around->file : NULL, around != NULL ? around->line : 0);
+            hd_scope_open(thread, &scope, around != NULL ? around->file : NULL, around != NULL ? around->line : 0);
         o->class_->update(o, o->state, p, gradient, o->slots[i]);
         hd_scope_close(thread, &scope);
     }

@@ -174,8 +174,8 @@ static char *disk_key(const hd_xla_program *program, size_t *bytes) {
                             strlen(flags) + 64 + program->text_bytes;
     char *key = hd_array_resize(NULL, capacity);
     if (key == NULL) return NULL;
-    const int head = snprintf(key, capacity, "xla %s\n%s\n%s\n%s\n%s\n%d\n", c->plugin.identity, c->version, c->kind,
-                              processor, flags, program->device->id);
+    const int head = snprintf(key, capacity, "xla, as written %s\n%s\n%s\n%s\n%s\n%d\n", c->plugin.identity, c->version,
+                              c->kind, processor, flags, program->device->id);
     memcpy(key + head, program->text, program->text_bytes);
     *bytes = (size_t)head + program->text_bytes;
     return key;
@@ -206,12 +206,16 @@ static void write_disk(hd_xla_program *program, hd_pjrt_executable *executable, 
 }
 
 /* ---- compiling --------------------------------------------------------------------------------------------------- */
-/* Compile options, a message of protocol buffers: one replica, one partition; and the device, when it is not the
- * first. Without the two numbers XLA ends the process. */
+/* Compile options, a message of protocol buffers. First xla_allow_excess_precision = false: with it, CUDA's compiler
+ * joins products and sums, and hd_pow is off by 23 units. Then one replica, one partition, without which XLA ends the
+ * process; and the device, when it is not the first. */
+#define AS_WRITTEN                                                                                                     \
+    0x3A, 32, 0x0A, 26, 'x', 'l', 'a', '_', 'a', 'l', 'l', 'o', 'w', '_', 'e', 'x', 'c', 'e', 's', 's', '_', 'p', 'r', \
+        'e', 'c', 'i', 's', 'i', 'o', 'n', 0x12, 2, 0x10, 0
 static hd_error compile(hd_xla_program *program) {
-    const char options[] = {
-        0x1A, 15, 0x20, 1, 0x28, 1, 0x4A, 9, 8, 1, 0x10, 1, 0x1A, 3, 0x0A, 1, (char)program->device->id};
-    static const char first[] = {0x1A, 4, 0x20, 1, 0x28, 1};
+    const char options[] = {AS_WRITTEN, 0x1A, 15,   0x20, 1,    0x28, 1,    0x4A, 9,
+                            8,          1,    0x10, 1,    0x1A, 3,    0x0A, 1,    (char)program->device->id};
+    static const char first[] = {AS_WRITTEN, 0x1A, 4, 0x20, 1, 0x28, 1};
     const hd_xla_client *c = program->device->client;
     const bool is_first = program->device->device.index == 0;
     if (!is_first && (program->device->id < 0 || program->device->id > 127))

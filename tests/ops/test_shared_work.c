@@ -104,12 +104,13 @@ static work work_of(call *f, const shape *s, int threads) {
     return (work){atomic_load(&multiplied), atomic_load(&packed), atomic_load(&transformed)};
 }
 
-/* Two threads do what one does; more of them may do some of it twice, as there is less for each. */
+/* Two threads do what one does, but for panels that are not full: eight for seven in the smallest of the shapes. More of
+ * them may do some of it twice, as there is less for each. */
 static void assert_shared(const char *name, call *f, const shape *s) {
     const work alone = work_of(f, s, 1);
     for (int threads = 2; threads <= 8; threads += threads < 4 ? 1 : 4) {
         const work w = work_of(f, s, threads);
-        const double ratio = cost_of(w) / cost_of(alone), most = threads == 2 ? 1.1 : 1.5;
+        const double ratio = cost_of(w) / cost_of(alone), most = threads == 2 ? 1.15 : 1.5;
         if (w.multiplied == 0 || ratio > most)
             fail_msg("%s of %lldx%lldx%lldx%lld to %lld channels: %d threads do %.2f of what one does "
                      "(multiplications %.2f, packed %.2f, tiles transformed %lld and %lld)",
@@ -139,6 +140,9 @@ static void threads_share_gradients(void **state) {
     (void)state;
     assert_all_shared("the gradient of weights", weight_gradient);
 }
+
+/* A matrix unit has kernels of its own, which are not counted. */
+__attribute__((constructor)) static void leave_the_unit_out(void) { setenv("HODU_ISA", "avx512", 0); }
 
 #define counted(f) cmocka_unit_test_setup_teardown(f, begin_counting, end_counting)
 RUN(counted(threads_share_convolutions), counted(threads_share_gradients))

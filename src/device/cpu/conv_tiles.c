@@ -312,12 +312,15 @@ static double cost_of_item(const hd_conv_work *c, int64_t panels, int64_t strips
 }
 
 /* How the work is cut for so many threads, and what it costs: as many panels as fit, of all output channels; for
- * several threads fewer, and fewer channels where there are few pixels, so that not every thread reads all weights. */
+ * several threads fewer, and fewer channels where there are few pixels, so that not every thread reads all weights. A
+ * matrix unit takes panels apart with the first strip, which has to be whole, and that is dear: its items have all
+ * channels. */
 static double choose_items(hd_conv_work *c, int64_t threads) {
     const int64_t nr = c->kernels->nr, phases = hd_volume(c->out_step),
                   pixels = c->batch * hd_volume(c->out) / phases + 1, all = hd_pieces(pixels, nr);
     double least = INFINITY;
-    for (int64_t parts = 1; parts <= (threads > 1 ? hd_least(c->strips, 2 * threads) : 1); parts *= 2) {
+    const int64_t most_parts = threads > 1 && c->unit == NULL ? hd_least(c->strips, 2 * threads) : 1;
+    for (int64_t parts = 1; parts <= most_parts; parts *= 2) {
         const int64_t strips = hd_pieces(c->strips, parts), outputs = hd_least(c->rows, strips * strip_rows(c)),
                       fits = hd_most(1, ITEM_BYTES / (nr * (int64_t)c->bytes) / (outputs + 1)),
                       copies = c->groups * phases * hd_pieces(c->strips, strips);
