@@ -45,6 +45,15 @@ static inline uint64_t sample_first(uint64_t one_in) {
     const uint64_t step = sample_step(one_in);
     return step == 1 ? 0 : sample_seed() % step;
 }
+/* All of them, but under sanitizers one in so many: for what is quick enough without. */
+static inline uint64_t slow_step(uint64_t one_in) { return SANITIZED && !in_full() ? one_in : 1; }
+static inline uint64_t slow_first(uint64_t one_in) {
+    const uint64_t step = slow_step(one_in);
+    return step == 1 ? 0 : sample_seed() % step;
+}
+static inline bool when_slow(uint64_t which, uint64_t one_in) {
+    return which % slow_step(one_in) == slow_first(one_in);
+}
 /* Whether this case is among them. */
 static inline bool sampled(uint64_t which, uint64_t one_in) {
     return which % sample_step(one_in) == sample_first(one_in);

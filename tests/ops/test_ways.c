@@ -147,7 +147,8 @@ static void check_dtype(hd_dtype dtype, hd_dtype result) {
                          columns[] = {1, 31, 33, 200};
     for (int i = 0; i < 5; ++i)
         for (int k = 0; k < 5; ++k)
-            for (int j = 0; j < 4; ++j) check_sizes(rows[i], depths[k], columns[j], dtype, result);
+            for (int j = 0; j < 4; ++j)
+                if (when_slow((uint64_t)(i + k + j), 5)) check_sizes(rows[i], depths[k], columns[j], dtype, result);
 }
 
 static void f32_in_every_way(void **state) { (void)state, check_dtype(HD_F32, HD_F32); }

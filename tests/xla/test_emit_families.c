@@ -69,6 +69,7 @@ static void casts_between_all_dtypes(void **state) {
     HD_SCOPE;
     if (!plugin_ready()) skip();
     for (int from = HD_BOOL; from < (int)HD_DTYPE_COUNT; ++from) {
+        if (!when_slow((uint64_t)from, 4)) continue;
         static const double values[24] = {0,     -0.0, 1,     -1,     0.5, -0.5, 1.5,      2.5,
                                           300,   -300, 70000, -70000, 3e9, -3e9, 5e18,     1e19,
                                           -1e19, 3e19, 65519, 65520,  449, NAN,  INFINITY, -INFINITY};
@@ -119,6 +120,7 @@ static void pools_of_all_kinds(void **state) {
         HD_OPTS(hd_pool_opts, .adaptive = true)};
     hd_requires_grad(v);
     for (size_t i = 0; i < sizeof options / sizeof *options; ++i) {
+        if (!when_slow(i, 2)) continue;
         hd_builder *b = started("pools");
         hd_builder_bind(b, "v", v);
         const hd_shape window = i == 3 ? HD_SHAPE(3, 5) : HD_SHAPE(3, 2);
@@ -152,6 +154,7 @@ static void convolutions_of_all_kinds(void **state) {
                  {5, {2, 2, 2, 3, 2}, {2, 3, 2, 1, 2}, 1, true},
                  {4, {2, 3, 1, 1}, {5, 3, 1, 1}, 1, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+        if (!when_slow(i, 3)) continue;
         const hd_shape of_x = hd_shape_of(cases[i].x, (size_t)cases[i].rank),
                        of_w = hd_shape_of(cases[i].w, (size_t)cases[i].rank);
         const bool small = of_x.size[of_x.rank - 1] == 1;
