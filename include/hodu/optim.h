@@ -11,10 +11,12 @@ HD_BEGIN_DECLS
 /* One update of every parameter at which a gradient arrived since hd_optimizer_zero_grad; of all of them or, when
  * one fails, of none: then what was written is taken back, gradients and slots included, and no step is counted.
  * When no gradient arrived, a warning says so once, and no step is counted either. Parameters that are frozen
- * (hd_set_requires_grad) are passed over. Until it is done a step holds the old values of what it has updated. */
+ * at the time (hd_set_requires_grad) are passed over, and their slots with them. Until it is done a step holds the old
+ * values of what it has updated. */
 HD_API void hd_optimizer_step(hd_optimizer *optimizer);
-/* hd_zero_grad for every parameter, and hd_clear_default_context_tape: all that context 0 has noted, whoever's it is;
- * hd_zero_grads leaves the tape alone. Tapes of other contexts are yours to clear. */
+/* hd_zero_grad for every parameter, also for those that were frozen since, and hd_clear_default_context_tape: all that
+ * context 0 has noted, whoever's it is; hd_zero_grads leaves the tape alone. Tapes of other contexts are yours to
+ * clear. */
 HD_API void hd_optimizer_zero_grad(hd_optimizer *optimizer);
 /* The learning rate and the number of steps taken: rank-0 f64 tensors, the optimizer's own. */
 HD_API hd_tensor *hd_optimizer_learning_rate(hd_optimizer *optimizer);

@@ -165,16 +165,23 @@ static hd_error update(hd_thread *thread, hd_optimizer *o, int64_t i) {
     return thread->error_code;
 }
 
+/* One that is frozen keeps the gradient that it had then, and nobody wants to follow that any more. */
+static bool is_frozen(const hd_tensor *p) { return p->tracking != HD_TRACKED_LEAF; }
+static bool is_due(const hd_tensor *p) { return !is_frozen(p) && hd_gradient_arrived(p); }
+
 /* Without any there is nothing to do, and the step does not count; which is said once. */
-static bool any_gradient_arrived(hd_thread *thread, hd_optimizer *o) {
-    for (int64_t i = 0; i < o->parameters->count; ++i)
-        if (hd_gradient_arrived(o->parameters->items[i])) return true;
+static bool any_is_due(hd_thread *thread, hd_optimizer *o) {
+    int64_t trained = 0;
+    for (int64_t i = 0; i < o->parameters->count; ++i) {
+        if (is_due(o->parameters->items[i])) return true;
+        trained += !is_frozen(o->parameters->items[i]);
+    }
     if (!o->warned)
         hd_warn(
             thread,
-            "hd_optimizer_step: no gradient arrived at any of the %lld parameters since the last zero_grad: nothing "
+            "hd_optimizer_step: no gradient arrived at any of the %lld parameters%s since the last zero_grad: nothing "
             "is updated, and the step does not count. hd_backward of a loss that depends on them comes before",
-            (long long)o->parameters->count);
+            (long long)trained, trained < o->parameters->count ? " that are not frozen" : "");
     o->warned = true;
     return false;
 }
@@ -184,7 +191,7 @@ void hd_optimizer_step(hd_optimizer *optimizer) {
     HD_ENTER("hd_optimizer_step", );
     if (optimizer_check(optimizer) != HD_OK) return;
     HD_USE(&optimizer->object, false, );
-    if (!any_gradient_arrived(thread, optimizer)) return;
+    if (!any_is_due(thread, optimizer)) return;
     HD_NO_GRAD;
     hd_span span;
     hd_span_begin(&span, thread, "optimizer_step");
@@ -193,7 +200,7 @@ void hd_optimizer_step(hd_optimizer *optimizer) {
     hd_assign(optimizer->steps, hd_add_scalar(optimizer->steps, 1));
     if (optimizer->class_->begin != NULL) optimizer->class_->begin(optimizer, optimizer->state);
     for (int64_t i = 0; i < optimizer->parameters->count && thread->error_code == HD_OK; ++i)
-        if (hd_gradient_arrived(optimizer->parameters->items[i])) update(thread, optimizer, i);
+        if (is_due(optimizer->parameters->items[i])) update(thread, optimizer, i);
     hd_undo_end(&undo, thread->error_code == HD_OK);
     hd_span_end(&span, NULL);
 }
@@ -202,8 +209,10 @@ void hd_optimizer_zero_grad(hd_optimizer *optimizer) {
     HD_ENTER("hd_optimizer_zero_grad", );
     if (optimizer_check(optimizer) != HD_OK) return;
     HD_USE(&optimizer->object, true, );
-    for (int64_t i = 0; i < optimizer->parameters->count; ++i)
-        if (optimizer->parameters->items[i]->tracking != HD_UNTRACKED) hd_zero_grad(optimizer->parameters->items[i]);
+    for (int64_t i = 0; i < optimizer->parameters->count; ++i) {
+        hd_tensor *p = optimizer->parameters->items[i];
+        if (!is_frozen(p) || hd_has_grad(p)) hd_zero_grad(p); /* one that has always been frozen has none */
+    }
     hd_clear_default_context_tape();
 }
 

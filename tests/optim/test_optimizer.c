@@ -427,6 +427,50 @@ static void frozen_parameters_are_passed_over(void **state) {
     assert_error(HD_ERROR_VALUE, "none of the 2 parameters requires a gradient");
 }
 
+/* Whenever it is frozen: before or after zero_grad, or between backward and step. */
+static void a_parameter_that_was_frozen_since_follows_no_old_gradient(void **state) {
+    (void)state;
+    for (int when = 0; when < 3; ++when) {
+        HD_SCOPE;
+        hd_tensor *p = hd_param(HD_TENSOR_F32(HD_SHAPE(1), 1)), *q = hd_param(HD_TENSOR_F32(HD_SHAPE(1), 1));
+        hd_optimizer *o = hd_sgd(HD_TENSORS(p, q), 0.25, HD_OPTS(hd_sgd_opts, .momentum = 0.5));
+        for (int round = 0; round < 4; ++round) {
+            HD_SCOPE;
+            if (round == 1 && when == 0) hd_set_requires_grad(p, false);
+            hd_optimizer_zero_grad(o);
+            if (round == 1 && when == 1) hd_set_requires_grad(p, false);
+            hd_backward(hd_mul(p, q));
+            if (round == 1 && when == 2) hd_set_requires_grad(p, false);
+            hd_optimizer_step(o);
+            assert_values(p, HD_F32, 0.75);
+        }
+        assert_true(hd_item(hd_optimizer_steps(o)) == 4); /* of q */
+        hd_optimizer_zero_grad(o);
+        assert_values(hd_grad(p), HD_F32, 0); /* zeroed like the others */
+        hd_requires_grad(p);
+        hd_set_grad(p, HD_TENSOR_F32(HD_SHAPE(1), 1));
+        hd_optimizer_step(o);
+        assert_values(p, HD_F32, 0.75 - 0.25 * (0.5 + 1)); /* its moment is that of the one step it took */
+    }
+}
+
+static void a_step_of_frozen_parameters_alone_does_not_count(void **state) {
+    (void)state;
+    HD_SCOPE;
+    char text[1024];
+    hd_tensor *p = hd_param(HD_TENSOR_F32(HD_SHAPE(1), 1)), *q = hd_param(HD_TENSOR_F32(HD_SHAPE(1), 1));
+    hd_optimizer *o = hd_adam(HD_TENSORS(p, q), 0.1, NULL);
+    hd_set_grad(p, HD_TENSOR_F32(HD_SHAPE(1), 1));
+    hd_set_requires_grad(p, false);
+    const printed out = printed_begin();
+    hd_optimizer_step(o);
+    printed_end(out, text, sizeof text);
+    assert_ok();
+    assert_non_null(strstr(text, "no gradient arrived at any of the 1 parameters that are not frozen"));
+    assert_true(hd_item(hd_optimizer_steps(o)) == 0);
+    assert_values(p, HD_F32, 1);
+}
+
 /* The loop of PyTorch's DCGAN tutorial: zero_grad between the forward of the generator and its backward. */
 static hd_tensor *softplus_mean(hd_tensor *logits) { return hd_mean(hd_softplus(logits, 1, 20), HD_AXES(), NULL); }
 static bool train_gan(bool clears_tape, int steps) {
@@ -705,5 +749,7 @@ RUN(test(a_step_that_fails_changes_nothing), test(a_tape_is_still_good_after_a_s
     test(an_optimizer_holds_its_parameters), test(an_optimizer_that_is_gone_is_an_error),
     test(two_optimizers_share_a_model), test(an_own_optimizer_has_slots_and_a_state),
     test(slots_are_optional_and_belong_to_their_parameter), test(an_update_that_fails_ends_the_step),
-    test(looking_at_a_gradient_changes_no_step), test(a_step_without_gradients_is_said_and_does_not_count),
-    test(frozen_parameters_are_passed_over), test(a_generator_whose_history_was_cleared_is_said))
+    test(a_parameter_that_was_frozen_since_follows_no_old_gradient),
+    test(a_step_of_frozen_parameters_alone_does_not_count), test(looking_at_a_gradient_changes_no_step),
+    test(a_step_without_gradients_is_said_and_does_not_count), test(frozen_parameters_are_passed_over),
+    test(a_generator_whose_history_was_cleared_is_said))
