@@ -1,5 +1,6 @@
 /* Random numbers: Philox 4x32-10. Element i of a draw depends only on the seed, the number of the draw and i, so that
- * devices, thread counts and compilers agree. The drawing ops (hd_rand, hd_randn, ...) are in ops.h. */
+ * devices, thread counts and compilers agree. The drawing ops (hd_rand, hd_randn, ...) are in ops.h. A call that fails
+ * takes no draw: it gives back those it took, unless another thread has drawn from the same generator since. */
 #ifndef HODU_RANDOM_H
 #define HODU_RANDOM_H
 

@@ -14,16 +14,43 @@ static void generator_destroy(hd_thread *thread, hd_object *object) {
 }
 static const hd_kind generator_kind = {.name = "generator", .destroy = generator_destroy};
 
-void hd_generator_next(hd_thread *thread, uint64_t *seed, uint64_t *draw) {
-    if (thread->generator != NULL) {
-        *seed = thread->generator->seed;
-        *draw = atomic_fetch_add_explicit(&thread->generator->draw, 1, memory_order_relaxed);
-    } else {
-        *seed = thread->own_seed;
-        *draw = thread->own_draw++;
-    }
+/* ---- draws ------------------------------------------------------------------------------------------------------- */
+/* Sets the next draw back by `count`, to `draw`; not when somebody else has drawn since. */
+static bool set_back(hd_thread *thread, hd_generator *g, uint64_t draw, uint64_t count) {
+    uint64_t expected = draw + count;
+    if (g != NULL) return atomic_compare_exchange_strong(&g->draw, &expected, draw);
+    if (thread->own_draw != expected) return false;
+    thread->own_draw = draw;
+    return true;
 }
 
+hd_error hd_generator_take(hd_thread *thread, uint64_t count, uint64_t *seed, uint64_t *draw) {
+    hd_generator *g = thread->generator;
+    if (g != NULL) {
+        *seed = g->seed;
+        *draw = atomic_fetch_add_explicit(&g->draw, count, memory_order_relaxed);
+    } else {
+        *seed = thread->own_seed;
+        *draw = thread->own_draw;
+        thread->own_draw += count;
+    }
+    thread->drawn += count;
+    return HD_OK;
+}
+
+hd_draws hd_generator_now(const hd_thread *thread) {
+    const hd_generator *g = thread->generator;
+    return g != NULL ? (hd_draws){g->seed, atomic_load_explicit(&g->draw, memory_order_relaxed), thread->drawn}
+                     : (hd_draws){thread->own_seed, thread->own_draw, thread->drawn};
+}
+
+void hd_generator_give_back(hd_thread *thread, const hd_draws *before) {
+    const uint64_t count = thread->drawn - before->drawn;
+    if (count == 0 || !set_back(thread, thread->generator, before->draw, count)) return;
+    thread->drawn = before->drawn;
+}
+
+/* ---- generators -------------------------------------------------------------------------------------------------- */
 void hd_seed(uint64_t seed) {
     HD_ENTER("hd_seed", );
     hd_generator_set(NULL, seed, 0);
@@ -81,20 +108,12 @@ uint64_t hd_generator_draw(const hd_generator *g) {
 void hd_generator_set(hd_generator *g, uint64_t seed, uint64_t draw) {
     HD_ENTER_ALWAYS("hd_generator_set", ); /* setting a generator back must work while an error is pending */
     if (g == NULL) g = thread->generator;
+    if (g != NULL && check_generator(g) != HD_OK) return;
     if (g == NULL) {
         thread->own_seed = seed;
         thread->own_draw = draw;
-    } else if (check_generator(g) == HD_OK) {
+    } else {
         g->seed = seed;
         atomic_store_explicit(&g->draw, draw, memory_order_relaxed);
     }
-}
-
-void hd_generator_give_back(hd_thread *thread, uint64_t draw, uint64_t count) {
-    hd_generator *g = thread->generator;
-    uint64_t expected = draw + count;
-    if (g != NULL)
-        atomic_compare_exchange_strong(&g->draw, &expected, draw);
-    else if (thread->own_draw == expected)
-        thread->own_draw = draw;
 }

@@ -4,9 +4,16 @@
 
 #include "core/object.h"
 
-/* Takes the next draw of the thread's generator. */
-void hd_generator_next(hd_thread *thread, uint64_t *seed, uint64_t *draw);
-/* Gives `count` draws from `draw` on back, unless somebody has drawn since. */
-void hd_generator_give_back(hd_thread *thread, uint64_t draw, uint64_t count);
+/* Takes `count` draws of the thread's generator, from `draw` on. */
+hd_error hd_generator_take(hd_thread *thread, uint64_t count, uint64_t *seed, uint64_t *draw);
+/* A call that fails has taken no draws: it gives back what it took since it began, unless somebody else has drawn from
+ * the generator since.
+ *     const hd_draws before = hd_generator_now(thread);  ...  hd_generator_give_back(thread, &before);  */
+typedef struct hd_draws {
+    uint64_t seed, draw; /* of the next one */
+    uint64_t drawn;      /* by the thread */
+} hd_draws;
+hd_draws hd_generator_now(const hd_thread *thread);
+void hd_generator_give_back(hd_thread *thread, const hd_draws *before);
 
 #endif

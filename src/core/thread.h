@@ -85,6 +85,7 @@ struct hd_thread {
     hd_device device;
     hd_dtype default_dtype;
     uint64_t own_seed, own_draw;
+    uint64_t drawn;          /* how many draws this thread has taken and not given back, of whatever generator */
     hd_generator *generator; /* retained; NULL: own_seed and own_draw */
 
     /* the first error */

@@ -1,4 +1,5 @@
 /* Layers: Linear, Sequential, and the activations. */
+#include "core/random.h"
 #include "nn/module.h"
 
 #include <math.h>
@@ -21,13 +22,16 @@ hd_module *hd_linear(int64_t in, int64_t out, const hd_linear_opts *opts) {
     }
     HD_EAGER;                                               /* parameters are made at once, also inside a builder */
     hd_scope_token scope = hd_scope_begin(&scope, NULL, 0); /* the module holds what it needs */
+    const hd_draws before = hd_generator_now(thread);
     const double bound = 1 / sqrt((double)in);
     hd_module *m = hd_module_new(&linear_class, NULL);
     hd_module_add_parameter(m, "weight", hd_uniform(HD_SHAPE(out, in), dtype, -bound, bound));
     if (!options.no_bias) hd_module_add_parameter(m, "bias", hd_uniform(HD_SHAPE(out), dtype, -bound, bound));
     if (scope.self != NULL) hd_keep_object(m);
     hd_scope_close(thread, &scope);
-    return thread->error_code == HD_OK ? m : NULL;
+    if (thread->error_code == HD_OK) return m;
+    hd_generator_give_back(thread, &before);
+    return NULL;
 }
 
 /* ---- sequential -------------------------------------------------------------------------------------------------- */

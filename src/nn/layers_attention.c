@@ -1,4 +1,5 @@
 /* Multi-head attention of a sequence to itself. Its members are the linear modules "in" and "out". */
+#include "core/random.h"
 #include "nn/module.h"
 
 typedef struct attention_state {
@@ -42,6 +43,7 @@ hd_module *hd_multihead_attention(int64_t width, int64_t heads, const hd_multihe
         return NULL;
     }
     hd_scope_token scope = hd_scope_begin(&scope, NULL, 0); /* the module holds what it needs */
+    const hd_draws before = hd_generator_now(thread);
     attention_state state = {.heads = heads, .causal = options.causal};
     const hd_linear_opts *linear = HD_OPTS(hd_linear_opts, .no_bias = options.no_bias, .dtype = options.dtype);
     state.in = hd_linear(width, 3 * width, linear);
@@ -51,5 +53,7 @@ hd_module *hd_multihead_attention(int64_t width, int64_t heads, const hd_multihe
     hd_module_add(m, "out", state.out);
     if (scope.self != NULL) hd_keep_object(m);
     hd_scope_close(thread, &scope);
-    return thread->error_code == HD_OK ? m : NULL;
+    if (thread->error_code == HD_OK) return m;
+    hd_generator_give_back(thread, &before);
+    return NULL;
 }

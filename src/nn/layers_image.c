@@ -1,4 +1,5 @@
 /* Layers on images: convolutions and pooling. */
+#include "core/random.h"
 #include "nn/module.h"
 
 #include <math.h>
@@ -48,13 +49,16 @@ static hd_module *conv_layer(hd_thread *thread, const hd_module_class *class_, i
     }
     HD_EAGER;                                               /* parameters are made at once, also inside a builder */
     hd_scope_token scope = hd_scope_begin(&scope, NULL, 0); /* the module holds what it needs */
+    const hd_draws before = hd_generator_now(thread);
     const double bound = 1 / sqrt(terms);
     hd_module *m = hd_module_with(class_, &state, sizeof state);
     hd_module_add_parameter(m, "weight", hd_uniform(shape, dtype, -bound, bound));
     if (!options.no_bias) hd_module_add_parameter(m, "bias", hd_uniform(HD_SHAPE(out), dtype, -bound, bound));
     if (scope.self != NULL) hd_keep_object(m);
     hd_scope_close(thread, &scope);
-    return thread->error_code == HD_OK ? m : NULL;
+    if (thread->error_code == HD_OK) return m;
+    hd_generator_give_back(thread, &before);
+    return NULL;
 }
 
 hd_module *hd_conv_layer(int64_t in, int64_t out, hd_shape kernel, const hd_conv_layer_opts *opts) {

@@ -18,10 +18,13 @@ static hd_tensor *draw(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs,
                        hd_dtype dtype, hd_random_attributes *a) {
     int64_t elements;
     HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &elements), NULL);
-    if (!thread->executor->captures) hd_generator_next(thread, &a->seed, &a->draw);
+    const bool drawn = !thread->executor->captures;
+    if (drawn) HD_TRY_OR(hd_generator_take(thread, 1, &a->seed, &a->draw), NULL);
     hd_call call;
     hd_call_init(&call, id, inputs, count, dtype, shape, a);
-    return hd_execute(thread, &call);
+    hd_tensor *t = hd_execute(thread, &call);
+    if (t == NULL && drawn) hd_generator_give_back(thread, &(hd_draws){a->seed, a->draw, thread->drawn - 1});
+    return t;
 }
 
 static hd_tensor *draw_float(hd_thread *thread, hd_op_id id, const hd_shape *shape, hd_dtype dtype, double a,
@@ -124,7 +127,10 @@ hd_tensor *hd_bernoulli(hd_shape shape, hd_dtype dtype, double probability) {
         hd_fail(HD_ERROR_VALUE, "%g is no probability", probability);
         return NULL;
     }
+    const hd_draws before = hd_generator_now(thread);
     hd_span span;
     hd_span_begin(&span, thread, "bernoulli");
-    return hd_span_end(&span, hd_cast(hd_lt_scalar(hd_rand(shape, HD_F32), probability), dtype));
+    hd_tensor *t = hd_span_end(&span, hd_cast(hd_lt_scalar(hd_rand(shape, HD_F32), probability), dtype));
+    if (t == NULL) hd_generator_give_back(thread, &before);
+    return t;
 }

@@ -351,17 +351,19 @@ hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *s, hd_executa
     for (uint32_t i = 0; inputs != NULL && i < graph->input_count && thread->error_code == HD_OK; ++i)
         inputs[i] = s->inputs[i]->contiguous ? s->inputs[i] : hd_contiguous(s->inputs[i]);
     if (thread->error_code == HD_OK) {
+        const hd_draws before = hd_generator_now(thread);
         hd_run job = {.inputs = inputs,
                       .cells = s->cells,
                       .keep_state = keep_state,
                       .own = alone ? graph : NULL,
                       .outputs = o->items,
-                      .nanoseconds = nanoseconds};
-        job.seed = hd_generator_seed(NULL);
-        job.draw = hd_generator_draw(NULL);
-        if (graph->draws > 0 && !keep_state) hd_generator_set(NULL, job.seed, job.draw + graph->draws);
-        const bool failed = executable->run(executable, thread, &job) != HD_OK;
-        if (failed && graph->draws > 0 && !keep_state) hd_generator_give_back(thread, job.draw, graph->draws);
+                      .nanoseconds = nanoseconds,
+                      .seed = before.seed,
+                      .draw = before.draw};
+        hd_error status = HD_OK;
+        if (graph->draws > 0 && !keep_state) status = hd_generator_take(thread, graph->draws, &job.seed, &job.draw);
+        if (status == HD_OK) status = executable->run(executable, thread, &job);
+        if (status != HD_OK) hd_generator_give_back(thread, &before);
     }
     hd_span_end(&span, NULL);
     thread->observer = observer;

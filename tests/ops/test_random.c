@@ -2,6 +2,7 @@
  * the right distributions, and what is refused. */
 #include "families.h"
 
+#include "core/memory.h"
 #include "device/cpu/kernels.h"
 
 #include <unistd.h>
@@ -181,6 +182,47 @@ static void seeds_and_generators(void **state) {
     hd_randn(HD_SHAPE(-1), HD_F32);
     assert_error(HD_ERROR_SHAPE, "hd_randn: shape [-1] has a negative size at axis 0");
     assert_int_equal(hd_generator_draw(NULL), 0); /* a refused one is not */
+}
+
+static hd_tensor *make(int which) {
+    hd_tensor *weights = which < 2 ? hd_full(HD_SHAPE(3), HD_F32, which == 0 ? -1 : 1) : NULL;
+    switch (which) {
+    case 0: return hd_multinomial(weights, 1, true);
+    case 1: return hd_multinomial(weights, 4, false); /* more than there are */
+    case 2: return hd_uniform(HD_SHAPE(INT64_C(1) << 50), HD_F32, 0, 1);
+    case 3: return hd_bernoulli(HD_SHAPE(300), HD_F64, 0.5);
+    case 4: return hd_permutation(30);
+    case 5: return hd_module_get(hd_linear(3, 4, NULL), "weight");
+    case 6: return hd_module_get(hd_conv_layer(3, 4, HD_SHAPE(2), NULL), "weight");
+    default: return hd_module_get(hd_multihead_attention(4, 2, NULL), "in.weight");
+    }
+}
+
+/* Also one that needs several draws, and fails after some of them. */
+static void a_call_that_fails_takes_no_draw(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static const uint64_t draws[] = {0, 0, 0, 1, 1, 2, 2, 4}; /* 0: it fails whatever happens */
+    for (int shared = 0; shared < 2; ++shared) {
+        hd_generator_use(shared ? hd_generator_new(1) : NULL);
+        hd_seed(2);
+        for (int which = 0; which < 8; ++which) {
+            const uint64_t before = hd_generator_draw(NULL);
+            bool failed = true;
+            for (int64_t n = draws[which] == 0 ? -1 : 0; failed; ++n) {
+                HD_SCOPE;
+                hd_memory_trim();
+                hd_memory_fail_after(n);
+                make(which);
+                hd_memory_fail_after(-1);
+                failed = !hd_ok();
+                hd_error_clear();
+                assert_int_equal(hd_generator_draw(NULL), before + (failed ? 0 : draws[which]));
+                if (draws[which] == 0) break;
+            }
+        }
+        hd_generator_use(NULL);
+    }
 }
 
 /* ---- distributions ----------------------------------------------------------------------------------------------- */
@@ -416,6 +458,7 @@ int main(int count, char **arguments) {
                                        test(an_element_depends_only_on_its_place),
                                        test(instruction_sets_agree),
                                        test(seeds_and_generators),
+                                       test(a_call_that_fails_takes_no_draw),
                                        test(moments_of_uniform_and_normal),
                                        test(uniform_never_reaches_high),
                                        test(randint_covers_its_interval_evenly),
