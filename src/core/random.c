@@ -1,5 +1,6 @@
 /* Generators. The numbers themselves are made by the devices. */
 #include "core/random.h"
+#include "core/undo.h"
 
 struct hd_generator {
     hd_object object;
@@ -34,6 +35,13 @@ hd_error hd_generator_take(hd_thread *thread, uint64_t count, uint64_t *seed, ui
         *draw = thread->own_draw;
         thread->own_draw += count;
     }
+    if (__builtin_expect(thread->undo != NULL, 0)) {
+        const hd_error status = hd_undo_note_draws(thread->undo, g, *seed, *draw, (int64_t)count, false);
+        if (status != HD_OK) {
+            set_back(thread, g, *draw, count);
+            return status;
+        }
+    }
     thread->drawn += count;
     return HD_OK;
 }
@@ -48,6 +56,24 @@ void hd_generator_give_back(hd_thread *thread, const hd_draws *before) {
     const uint64_t count = thread->drawn - before->drawn;
     if (count == 0 || !set_back(thread, thread->generator, before->draw, count)) return;
     thread->drawn = before->drawn;
+    if (thread->undo != NULL)
+        hd_undo_note_draws(thread->undo, thread->generator, before->seed, before->draw, -(int64_t)count, false);
+}
+
+/* The thread's own is nobody else's. */
+void hd_generator_restore(hd_thread *thread, const hd_undo_draws *d) {
+    if (d->generator == NULL) {
+        thread->own_seed = d->seed;
+        thread->own_draw = d->draw;
+    } else if (d->set) {
+        d->generator->seed = d->seed;
+        atomic_store_explicit(&d->generator->draw, d->draw, memory_order_relaxed);
+    } else if (!set_back(thread, d->generator, d->draw, d->count)) {
+        return;
+    }
+    thread->drawn -= d->count;
+    if (thread->undo != NULL) /* one around it, which has noted them too */
+        hd_undo_note_draws(thread->undo, d->generator, d->seed, d->draw, -(int64_t)d->count, false);
 }
 
 /* ---- generators -------------------------------------------------------------------------------------------------- */
@@ -109,6 +135,11 @@ void hd_generator_set(hd_generator *g, uint64_t seed, uint64_t draw) {
     HD_ENTER_ALWAYS("hd_generator_set", ); /* setting a generator back must work while an error is pending */
     if (g == NULL) g = thread->generator;
     if (g != NULL && check_generator(g) != HD_OK) return;
+    if (thread->undo != NULL) {
+        const uint64_t seed_now = g == NULL ? thread->own_seed : g->seed,
+                       draw_now = g == NULL ? thread->own_draw : atomic_load_explicit(&g->draw, memory_order_relaxed);
+        if (hd_undo_note_draws(thread->undo, g, seed_now, draw_now, 0, true) != HD_OK) return;
+    }
     if (g == NULL) {
         thread->own_seed = seed;
         thread->own_draw = draw;

@@ -29,6 +29,7 @@ static inline hd_storage *storage_header(hd_thread *thread, size_t bytes, void *
     atomic_store_explicit(&s->version, 0, memory_order_relaxed);
     atomic_store_explicit(&s->changes, 0, memory_order_relaxed);
     s->noted = 0;
+    s->made = thread->undo != NULL ? thread->undo->number : 0;
     s->device = hd_cpu();
     return s;
 }

@@ -33,6 +33,7 @@ struct hd_storage {
     _Atomic uint32_t version; /* raised by every write; a tape compares it. Recorded ones are taken back */
     _Atomic uint32_t changes; /* of the bytes: never taken back, for whoever keeps them in another form */
     uint64_t noted;           /* the last hd_undo that keeps what its bytes were */
+    uint64_t made;            /* the hd_undo that was under way when it was made; 0: none */
     hd_device device;
 };
 _Static_assert(sizeof(hd_storage) <= HD_HEADER_STORAGE_BYTES, "a storage fits its header");

@@ -64,9 +64,8 @@ static hd_error deliver(hd_walk *w) {
         a->finished = a->slot != NULL && a->slot->pending != NULL; /* by an earlier arrival */
         if (a->finished && a->slot->walk != w) a->slot = refuse(a);
         if (a->slot != NULL) a->slot->walk = w;
-        status = a->slot == NULL       ? thread->error_code
-                 : a->gradient == NULL ? HD_OK
-                                       : add_pending(thread, a->slot, a->gradient);
+        status = a->slot == NULL ? thread->error_code : hd_slot_note(thread, a->leaf, a->slot);
+        if (status == HD_OK && a->gradient != NULL) status = add_pending(thread, a->slot, a->gradient);
         hd_tensor_drop(thread, a->gradient); /* so that a gradient that is nobody else's can be taken over */
         a->gradient = NULL;
     }

@@ -1,4 +1,5 @@
 /* Leaves and their gradients. */
+#include "core/undo.h"
 #include "grad/tape.h"
 
 /* ---- slots ------------------------------------------------------------------------------------------------------- */
@@ -89,6 +90,30 @@ hd_slot *hd_slot_of(hd_thread *thread, hd_tensor *t) {
         t->history.slot = &slot->object;
     }
     return (hd_slot *)t->history.slot;
+}
+
+static void keep_slot(hd_undo_entry *e) {
+    const hd_slot *slot = (const hd_slot *)e->object;
+    if (slot->gradient != NULL) hd_object_retain(&slot->gradient->object);
+    e->held = slot->gradient;
+    e->node = slot->known;
+    e->version = slot->arrived;
+}
+static void restore_slot(hd_thread *thread, hd_undo_entry *e) {
+    hd_slot *slot = (hd_slot *)e->object;
+    hd_tensor *since = slot->gradient;
+    (void)thread;
+    slot->gradient = e->held;
+    slot->known = e->node;
+    slot->arrived = e->version;
+    e->held = since;
+}
+static void drop_gradient(hd_thread *thread, hd_undo_entry *e) { hd_tensor_drop(thread, e->held); }
+
+hd_error hd_slot_note_slow(hd_thread *thread, const hd_tensor *t, hd_slot *slot) {
+    static const hd_undo_kind of_slot = {restore_slot, drop_gradient};
+    if (t != NULL && hd_undo_made(thread->undo, t->storage)) return HD_OK; /* nor was its gradient there before */
+    return hd_undo_note_object(thread->undo, &of_slot, &slot->object, &slot->noted, keep_slot);
 }
 
 /* ---- leaves ------------------------------------------------------------------------------------------------------ */
@@ -186,6 +211,7 @@ hd_tensor *hd_grad(hd_tensor *t) {
         thread->observer = observer;
         if (zeros == NULL) return NULL;
         hd_object_retain(&zeros->object);
+        hd_undo_adopt(zeros->storage); /* whatever a step that fails has made of them */
         slot->gradient = zeros;
         return zeros;
     }
@@ -208,7 +234,7 @@ void hd_zero_grad(hd_tensor *t) {
         return;
     }
     hd_slot *slot = hd_slot_of(thread, t);
-    if (slot == NULL) return;
+    if (slot == NULL || hd_slot_note(thread, t, slot) != HD_OK) return;
     hd_tensor_drop(thread, slot->gradient);
     slot->gradient = NULL;
     slot->known = true;
@@ -241,6 +267,10 @@ void hd_set_grad(hd_tensor *t, hd_tensor *gradient) {
         hd_span_end(&span, NULL);
         thread->observer = observer;
         if (own == NULL) return;
+    }
+    if (hd_slot_note(thread, t, slot) != HD_OK) {
+        hd_tensor_drop(thread, own);
+        return;
     }
     hd_tensor_drop(thread, slot->gradient);
     slot->gradient = own;

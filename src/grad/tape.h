@@ -51,6 +51,7 @@ typedef struct hd_slot {
     bool kept;           /* of a result: hd_retain_grad */
     uint32_t hook_count;
     hd_hook *hooks;
+    uint64_t noted; /* the last hd_undo that keeps what it was */
 } hd_slot;
 /* A result that is no leaf whose gradient somebody wants to see. */
 typedef struct hd_watch {
@@ -117,6 +118,13 @@ hd_slot *hd_slot_of(hd_thread *thread, hd_tensor *t);
 hd_slot *hd_slot_apart(const hd_tensor *t);
 static inline hd_slot *hd_slot_get(const hd_tensor *t) {
     return __builtin_expect(hd_thread_self()->executor->captures, 0) ? hd_slot_apart(t) : (hd_slot *)t->history.slot;
+}
+
+/* To be called before a slot gets another gradient, so that a step that fails can give it the old one again; `t` is its
+ * tensor, or NULL. */
+hd_error hd_slot_note_slow(hd_thread *thread, const hd_tensor *t, hd_slot *slot);
+static inline hd_error hd_slot_note(hd_thread *thread, const hd_tensor *t, hd_slot *slot) {
+    return __builtin_expect(thread->undo == NULL, 1) ? HD_OK : hd_slot_note_slow(thread, t, slot);
 }
 
 /* Whether a gradient arrived at t since the last hd_zero_grad: what an optimizer goes by. */

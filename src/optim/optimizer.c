@@ -122,6 +122,7 @@ static hd_error make_slots(hd_thread *thread, hd_optimizer *o, int64_t i) {
         hd_tensor *zeros = hd_zeros(p->layout.shape, update_dtype(p));
         if (zeros == NULL) return thread->error_code;
         hd_object_retain(&zeros->object);
+        hd_undo_adopt(zeros->storage); /* a step that fails leaves zeros */
         o->slots[i][k] = zeros;
     }
     return HD_OK;
@@ -192,16 +193,16 @@ void hd_optimizer_step(hd_optimizer *optimizer) {
     if (optimizer_check(optimizer) != HD_OK) return;
     HD_USE(&optimizer->object, false, );
     if (!any_is_due(thread, optimizer)) return;
+    hd_undo *undo = hd_undo_begin(thread);
+    if (undo == NULL) return;
     HD_NO_GRAD;
     hd_span span;
     hd_span_begin(&span, thread, "optimizer_step");
-    hd_undo undo;
-    hd_undo_begin(&undo, thread);
     hd_assign(optimizer->steps, hd_add_scalar(optimizer->steps, 1));
     if (optimizer->class_->begin != NULL) optimizer->class_->begin(optimizer, optimizer->state);
     for (int64_t i = 0; i < optimizer->parameters->count && thread->error_code == HD_OK; ++i)
         if (is_due(optimizer->parameters->items[i])) update(thread, optimizer, i);
-    hd_undo_end(&undo, thread->error_code == HD_OK);
+    hd_undo_end(undo, thread->error_code == HD_OK);
     hd_span_end(&span, NULL);
 }
 

@@ -33,7 +33,10 @@ static int64_t node_of_output(const hd_graph *g, uint32_t first, int64_t at) {
 /* Runs a graph with the script's inputs and state, which stays as it is; fills `outputs` with new references. */
 static hd_error run_at(hd_thread *thread, const hd_script *s, hd_graph *g, hd_compiler compiler,
                        hd_optimization_level level, hd_tensor **outputs) {
+    struct hd_undo *undo = thread->undo;
+    thread->undo = NULL; /* what is written is memory of its own */
     hd_executable *e = hd_compiler_interface_of(compiler)->compile(thread, g, s->device, level);
+    thread->undo = undo;
     if (e == NULL) return thread->error_code;
     hd_tensor **inputs = hd_array_resize(NULL, (g->input_count + 1) * sizeof *inputs);
     if (inputs == NULL) hd_fail(HD_ERROR_MEMORY, "no memory for %u inputs", g->input_count);
@@ -45,7 +48,9 @@ static hd_error run_at(hd_thread *thread, const hd_script *s, hd_graph *g, hd_co
                         .draw = hd_generator_draw(NULL),
                         .keep_state = true,
                         .outputs = outputs};
+    thread->undo = NULL;
     if (thread->error_code == HD_OK) e->run(e, thread, &run);
+    thread->undo = undo;
     hd_array_release(inputs);
     e->destroy(e, thread);
     return thread->error_code;

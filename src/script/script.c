@@ -3,6 +3,7 @@
 #include "core/device.h"
 #include "core/environment.h"
 #include "core/random.h"
+#include "core/undo.h"
 #include "grad/tape.h"
 #include "graph/builder.h"
 
@@ -288,8 +289,11 @@ hd_error hd_script_make_executable(hd_thread *thread, hd_script *s) {
     clock_gettime(CLOCK_MONOTONIC, &begin);
     /* HODU_DEBUG=nan: every op alone, as it was recorded, so that the one that gives NaN can be named */
     const bool alone = hd_debug_nan() && s->device.kind == HD_DEVICE_CPU;
+    hd_undo *undo = thread->undo;
+    thread->undo = NULL; /* trial runs write memory of their own */
     s->executable = hd_compiler_interface_of(alone ? HD_COMPILER_HODU : s->compiler)
                         ->compile(thread, s->graph, s->device, alone ? HD_O0 : s->level);
+    thread->undo = undo;
     if (s->executable == NULL) return thread->error_code;
     clock_gettime(CLOCK_MONOTONIC, &end);
     s->compile_ms = (double)(end.tv_sec - begin.tv_sec) * 1e3 + (double)(end.tv_nsec - begin.tv_nsec) / 1e6;
@@ -336,6 +340,19 @@ static hd_outputs *new_outputs(hd_thread *thread, hd_graph *g) {
     return o;
 }
 
+/* A step of an optimizer that fails takes back the runs in it, too: what they update is kept beforehand. What else they
+ * write is their own memory, and their outputs, which are made in the step. */
+static hd_error run_within(hd_undo *undo, hd_thread *thread, hd_executable *executable, const hd_run *job,
+                           const hd_graph *graph) {
+    for (uint32_t i = 0; !job->keep_state && i < graph->cell_count; ++i)
+        if (graph->cells[i].update != graph->cells[i].node) HD_TRY(hd_undo_note_state(undo, job->cells[i]));
+    thread->undo = NULL;
+    const hd_error status = executable->run(executable, thread, job);
+    thread->undo = undo;
+    for (uint32_t i = 0; status == HD_OK && i < graph->output_count; ++i) job->outputs[i]->storage->made = undo->number;
+    return status;
+}
+
 hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *s, hd_executable *executable, hd_graph *graph,
                                      bool keep_state, int64_t *nanoseconds) {
     const bool alone = atomic_load(&graph->object.references) == 1;
@@ -362,7 +379,9 @@ hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *s, hd_executa
                       .draw = before.draw};
         hd_error status = HD_OK;
         if (graph->draws > 0 && !keep_state) status = hd_generator_take(thread, graph->draws, &job.seed, &job.draw);
-        if (status == HD_OK) status = executable->run(executable, thread, &job);
+        if (status == HD_OK)
+            status = thread->undo != NULL ? run_within(thread->undo, thread, executable, &job, graph)
+                                          : executable->run(executable, thread, &job);
         if (status != HD_OK) hd_generator_give_back(thread, &before);
     }
     hd_span_end(&span, NULL);

@@ -630,6 +630,165 @@ static void a_recorded_step_that_fails_is_as_if_it_had_not_been(void **state) {
     assert_values(hd_optimizer_steps(o), HD_F64, 1);
 }
 
+/* Does to what is there all that a step can do, and makes something of its own; then it fails. */
+typedef struct thorough {
+    hd_tensor *p, *zeroed, *made, *filled, *given;
+    hd_generator *generator;
+    hd_script *script;
+} thorough;
+static void thorough_begin(hd_optimizer *o, void *state) {
+    thorough *t = state;
+    hd_set_grad(t->p, hd_mul_scalar(hd_grad(t->p), 0.5));
+    hd_zero_grad(t->given);
+    hd_add_(hd_grad(t->zeroed), hd_ones(HD_SHAPE(3), HD_F32));
+    hd_optimizer_set_learning_rate(o, 7);
+    t->made = hd_retain(hd_copy(t->p));
+    t->filled = hd_retain(hd_full(HD_SHAPE(3), HD_F32, 9));
+    hd_set_grad(t->filled, t->filled);
+    hd_rand(HD_SHAPE(2), HD_F32);
+    hd_generator *before = hd_generator_use(t->generator);
+    hd_rand(HD_SHAPE(2), HD_F32);
+    hd_seed(3);
+    hd_rand(HD_SHAPE(2), HD_F32);
+    hd_generator_use(before);
+    hd_script_run(t->script);
+}
+static void thorough_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot) {
+    (void)o, (void)state;
+    hd_add_(slot[0], g);
+    hd_sub_(p, slot[0]);
+    hd_matmul(p, NULL);
+}
+
+static hd_script *counting_script(hd_tensor *counter) {
+    hd_builder *b = hd_builder_new("counts");
+    hd_builder_start(b);
+    hd_builder_add_state(b, "counter", counter);
+    hd_add_(counter, hd_bernoulli(HD_SHAPE(3), HD_F32, 1));
+    hd_builder_add_output(b, "y", hd_mul_scalar(counter, 1));
+    hd_builder_end(b);
+    return hd_builder_build(b);
+}
+
+static void what_was_there_before_a_step_that_failed_is_as_it_was(void **state) {
+    (void)state;
+    static const hd_optimizer_class class_ = {
+        .name = "thorough", .slots = 1, .begin = thorough_begin, .update = thorough_update};
+    for (int lent = 0; lent < 2; ++lent) {
+        HD_SCOPE;
+        float memory[3] = {4, 4, 4};
+        hd_tensor *counter =
+            lent ? hd_from_blob(memory, HD_SHAPE(3), HD_F32, NULL, NULL) : hd_full(HD_SHAPE(3), HD_F32, 4);
+        thorough t = {.p = hd_param(hd_ones(HD_SHAPE(3), HD_F32)),
+                      .zeroed = hd_param(hd_ones(HD_SHAPE(3), HD_F32)),
+                      .given = hd_param(hd_ones(HD_SHAPE(3), HD_F32)),
+                      .generator = hd_generator_new(5),
+                      .script = counting_script(counter)};
+        hd_optimizer *o = hd_optimizer_new(&class_, &t, HD_TENSORS(t.p, t.zeroed, t.given), 0.25);
+        for (int i = 0; i < 3; ++i) {
+            hd_seed(11);
+            hd_zero_grad(t.zeroed);
+            hd_set_grad(t.given, hd_full(HD_SHAPE(3), HD_F32, 6));
+            hd_set_grad(t.p, hd_full(HD_SHAPE(3), HD_F32, 2));
+            const hd_tensor *gradient = hd_grad(t.p);
+            hd_optimizer_step(o);
+            assert_error(HD_ERROR_NULL_ARGUMENT, "`b` is NULL");
+            assert_values(t.p, HD_F32, 1, 1, 1);
+            assert_ptr_equal(hd_grad(t.p), gradient);
+            assert_values(gradient, HD_F32, 2, 2, 2);
+            assert_values(hd_grad(t.zeroed), HD_F32, 0, 0, 0);
+            assert_values(hd_grad(t.given), HD_F32, 6, 6, 6);
+            assert_values(counter, HD_F32, 4, 4, 4);
+            assert_values(hd_optimizer_learning_rate(o), HD_F64, 0.25);
+            assert_values(hd_optimizer_steps(o), HD_F64, 0);
+            assert_int_equal(hd_generator_draw(NULL), 0);
+            assert_int_equal(hd_generator_seed(NULL), 11);
+            assert_int_equal(hd_generator_draw(t.generator), 0);
+            assert_int_equal(hd_generator_seed(t.generator), 5);
+            assert_values(t.made, HD_F32, 1, 1, 1); /* what it made has what it wrote */
+            assert_values(t.filled, HD_F32, 9, 9, 9);
+            assert_values(hd_grad(t.filled), HD_F32, 9, 9, 9);
+            hd_release(t.made);
+            hd_release(t.filled);
+        }
+        hd_script_run(t.script); /* and what it ran can go on */
+        assert_values(counter, HD_F32, 5, 5, 5);
+    }
+}
+
+typedef struct fails_first {
+    int calls;
+    bool in_place;
+} fails_first;
+static void fail_first(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot) {
+    fails_first *s = state;
+    (void)o;
+    if (s->in_place)
+        hd_add_(slot[0], g);
+    else
+        hd_assign(slot[0], hd_add(slot[0], g));
+    hd_sub_(p, slot[0]);
+    if (++s->calls == 2) hd_matmul(p, NULL);
+}
+
+static void moments_of_a_first_step_that_failed_are_zeros(void **state) {
+    (void)state;
+    static const hd_optimizer_class class_ = {.name = "fails first", .slots = 1, .update = fail_first};
+    for (int in_place = 0; in_place < 2; ++in_place) {
+        HD_SCOPE;
+        fails_first s = {.in_place = in_place};
+        hd_tensor *p = hd_param(hd_full(HD_SHAPE(2), HD_F32, 3)), *q = hd_param(hd_full(HD_SHAPE(2), HD_F32, 4));
+        hd_set_grad(p, hd_ones(HD_SHAPE(2), HD_F32));
+        hd_set_grad(q, hd_ones(HD_SHAPE(2), HD_F32));
+        hd_optimizer *o = hd_optimizer_new(&class_, &s, HD_TENSORS(p, q), 1);
+        hd_optimizer_step(o);
+        assert_error(HD_ERROR_NULL_ARGUMENT, "`b` is NULL");
+        assert_values(p, HD_F32, 3, 3);
+        hd_optimizer_step(o);
+        assert_values(p, HD_F32, 2, 2);
+        assert_values(q, HD_F32, 3, 3);
+        hd_optimizer_step(o);
+        assert_values(p, HD_F32, 0, 0);
+    }
+}
+
+static void draws_and_steps(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot) {
+    (void)o, (void)slot, (void)p, (void)g;
+    hd_rand(HD_SHAPE(1), HD_F32);
+    if (state == NULL) {
+        hd_matmul(p, NULL);
+    } else {
+        HD_QUIET;
+        hd_optimizer_step(state);
+        hd_error_clear();
+        hd_rand(HD_SHAPE(1), HD_F32);
+    }
+}
+
+static void steps_and_fails(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot) {
+    draws_and_steps(o, state, p, g, slot);
+    hd_matmul(p, NULL);
+}
+
+static void a_step_inside_a_step_gives_its_own_draws_back(void **state) {
+    (void)state;
+    static const hd_optimizer_class class_ = {.name = "draws", .update = draws_and_steps};
+    HD_SCOPE;
+    hd_generator *g = hd_generator_new(1);
+    hd_generator_use(g);
+    hd_tensor *p = hd_param(hd_ones(HD_SHAPE(1), HD_F32));
+    hd_set_grad(p, p);
+    hd_optimizer *inner = hd_optimizer_new(&class_, NULL, HD_TENSORS(p), 1);
+    hd_optimizer_step(hd_optimizer_new(&class_, inner, HD_TENSORS(p), 1));
+    assert_ok();
+    assert_int_equal(hd_generator_draw(g), 2);
+    static const hd_optimizer_class second = {.name = "second", .update = steps_and_fails};
+    hd_optimizer_step(hd_optimizer_new(&second, inner, HD_TENSORS(p), 1));
+    assert_error(HD_ERROR_NULL_ARGUMENT, "`b` is NULL");
+    assert_int_equal(hd_generator_draw(g), 2);
+    hd_generator_use(NULL);
+}
+
 static void steps_again(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot) {
     (void)slot;
     hd_sub_(p, g);
@@ -750,6 +909,7 @@ RUN(test(a_step_that_fails_changes_nothing), test(a_tape_is_still_good_after_a_s
     test(two_optimizers_share_a_model), test(an_own_optimizer_has_slots_and_a_state),
     test(slots_are_optional_and_belong_to_their_parameter), test(an_update_that_fails_ends_the_step),
     test(a_parameter_that_was_frozen_since_follows_no_old_gradient),
-    test(a_step_of_frozen_parameters_alone_does_not_count), test(looking_at_a_gradient_changes_no_step),
-    test(a_step_without_gradients_is_said_and_does_not_count), test(frozen_parameters_are_passed_over),
-    test(a_generator_whose_history_was_cleared_is_said))
+    test(a_step_of_frozen_parameters_alone_does_not_count), test(what_was_there_before_a_step_that_failed_is_as_it_was),
+    test(moments_of_a_first_step_that_failed_are_zeros), test(a_step_inside_a_step_gives_its_own_draws_back),
+    test(looking_at_a_gradient_changes_no_step), test(a_step_without_gradients_is_said_and_does_not_count),
+    test(frozen_parameters_are_passed_over), test(a_generator_whose_history_was_cleared_is_said))
