@@ -10,10 +10,10 @@ HD_BEGIN_DECLS
 /* ---- using one ---- */
 /* One update of every parameter at which a gradient arrived since hd_optimizer_zero_grad; of all of them or, when
  * one fails, of none: then all that was there before is as it was, gradients, slots, the state of scripts that ran and
- * the draws of generators included, and no step is counted; what was made on the way keeps what was written into it.
- * When no gradient arrived, a warning says so once, and no step is counted either. Parameters that are frozen at the
- * time (hd_set_requires_grad) are passed over, and their slots with them. Until it is done a step holds the old values
- * of what it has updated. */
+ * the draws of generators included, and no step is counted; what was made on the way keeps what was written into it. A
+ * longjmp out of a step is a failure, too, from the end of the scope around it on. When no gradient arrived, a warning
+ * says so once, and no step is counted either. Parameters that are frozen at the time (hd_set_requires_grad) are passed
+ * over, and their slots with them. Until it is done a step holds the old values of what it has updated. */
 HD_API void hd_optimizer_step(hd_optimizer *optimizer);
 /* hd_zero_grad for every parameter, also for those that were frozen since, and hd_clear_default_context_tape: all that
  * context 0 has noted, whoever's it is; hd_zero_grads leaves the tape alone. Tapes of other contexts are yours to

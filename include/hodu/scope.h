@@ -9,7 +9,9 @@
  * makes it yours until hd_release. One HD_SCOPE per block. Threads: an object may be handed to another thread and
  * released there; two threads may read one object at once; writing to a tensor while another thread uses it is the
  * caller's to prevent. Scripts, builders, optimizers and compiled models are used by one thread at a time, and modules
- * are changed while no other uses them: anything else is an error. Scopes belong to their thread. */
+ * are changed while no other uses them: anything else is an error. Scopes belong to their thread. A longjmp out of
+ * blocks and callbacks (an update, a hook, a forward function) ends nothing; the end of a scope around them does: the
+ * calls that were left have failed then, and what they used can be used again. */
 #ifndef HODU_SCOPE_H
 #define HODU_SCOPE_H
 

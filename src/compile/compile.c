@@ -198,6 +198,9 @@ static hd_error record(hd_thread *thread, const compiled *c, hd_builder *b, cons
     return thread->error_code;
 }
 
+/* A longjmp out of the model: the builder goes with its scope. */
+static void capture_left(hd_thread *thread, const hd_ending *ending) { entry_release(thread, ending->object); }
+
 static entry *capture(hd_thread *thread, compiled *c, const hd_tensor *x, const key *k, bool of_x) {
     hd_span span;
     hd_span_begin(&span, thread, "compile");
@@ -205,10 +208,12 @@ static entry *capture(hd_thread *thread, compiled *c, const hd_tensor *x, const 
     if (e == NULL) hd_fail(HD_ERROR_MEMORY, "no memory for a compiled model");
     if (e != NULL) *e = (entry){.key = *k};
     hd_builder *b = e == NULL ? NULL : hd_builder_new("compiled");
-    if (b != NULL) {
+    if (b != NULL && hd_ending_push(thread, capture_left, e, 0, 0) == HD_OK) {
+        const uint32_t ending = hd_ending_last(thread);
         hd_builder_start(b);
         record(thread, c, b, x, of_x, e);
         hd_builder_end(b);
+        hd_ending_pop(thread, ending);
     }
     hd_graph *whole = thread->error_code == HD_OK ? hd_builder_graph(b) : NULL;
     if (whole != NULL && e->tracked == NULL) {

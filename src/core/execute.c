@@ -19,7 +19,7 @@ hd_error hd_write(hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
 
 void hd_span_begin(hd_span *span, hd_thread *thread, const char *name) {
     span->thread = thread;
-    thread->call_depth++;
+    span->depth = thread->call_depth++;
     span->token =
         hd_scope_open(thread, &span->token, thread->scope_count ? thread->scopes[thread->scope_count - 1].file : NULL,
                       thread->scope_count ? thread->scopes[thread->scope_count - 1].line : 0);
@@ -31,6 +31,6 @@ hd_tensor *hd_span_end(hd_span *span, hd_tensor *result) {
     if (thread->executor->span_end != NULL) thread->executor->span_end(thread->executor, thread);
     if (span->token.self != NULL) hd_keep_object(result);
     hd_scope_close(thread, &span->token);
-    thread->call_depth--;
+    thread->call_depth = span->depth; /* whatever a callback has left */
     return thread->error_code == HD_OK ? result : NULL;
 }

@@ -92,6 +92,10 @@ struct hd_observer {
 
 /* From the graph room: ends a recording that is active when its thread ends. */
 void hd_recording_abandon(hd_thread *thread);
+/* From the graph room, of the thread's recording: the span that is open, and its end, with that of HD_EAGER, where a
+ * longjmp left them. `executor` is the one that was active. */
+uint32_t hd_recording_span(const hd_thread *thread);
+void hd_recording_unwind(hd_thread *thread, const hd_executor *executor, uint32_t span);
 /* From the grad room: the observer a thread begins with, and the end of a thread's tapes. */
 hd_observer *hd_observer_at_start(void);
 void hd_tapes_end(hd_thread *thread);
@@ -129,6 +133,7 @@ hd_error hd_write(hd_thread *thread, hd_tensor *dst, hd_tensor *src);
  *     hd_span span = hd_span_begin(thread, "softmax");  ...  return hd_span_end(&span, result);  */
 typedef struct hd_span {
     hd_thread *thread;
+    uint32_t depth; /* of calls around it */
     hd_scope_token token;
 } hd_span;
 void hd_span_begin(hd_span *span, hd_thread *thread, const char *name);

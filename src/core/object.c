@@ -63,7 +63,12 @@ hd_scope_token hd_scope_begin(hd_scope_token *self, const char *file, int line) 
     frame->holds = t->error_holds;
     frame->call_depth = t->call_depth;
     frame->evaluations = t->evaluations;
-    frame->undo = t->undo;
+    frame->endings = t->ending_count;
+    if (__builtin_expect(t->recording != NULL, 0)) {
+        frame->recording = t->recording;
+        frame->executor = t->executor;
+        frame->span = hd_recording_span(t);
+    }
     frame->tapes = t->tapes;
     frame->grad_frames = hd_grad_frames(t);
     return token;
@@ -85,34 +90,73 @@ void hd_scope_close(hd_thread *t, hd_scope_token *token) {
     token->self = NULL;
 }
 
-/* A longjmp leaves blocks without ending them. Those that began inside a scope end with it at the latest: calls of
- * layers, HD_QUIET, HD_NO_GRAD and its kin. */
-static void unwind(hd_thread *t, const hd_scope_frame *frame) {
+/* ---- what a longjmp leaves --------------------------------------------------------------------------------------- */
+hd_error hd_endings_grow(hd_thread *thread) {
+    const uint32_t capacity = thread->ending_capacity ? thread->ending_capacity * 2 : 16;
+    hd_ending *endings = hd_array_resize(thread->endings, capacity * sizeof *endings);
+    if (endings == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for %u nested calls", capacity);
+    thread->endings = endings;
+    thread->ending_capacity = capacity;
+    return HD_OK;
+}
+
+void hd_endings_do(hd_thread *thread, uint32_t count, uintptr_t stack) {
+    while (thread->ending_count > count && thread->endings[thread->ending_count - 1].stack <= stack) {
+        const hd_ending ending = thread->endings[--thread->ending_count];
+        ending.end(thread, &ending);
+    }
+}
+
+/* A longjmp leaves blocks and calls without ending them. Those that began inside a scope end with it at the latest:
+ * calls of layers, HD_QUIET, HD_NO_GRAD and its kin; HD_EAGER; steps, walks back and whatever else has an hd_ending. */
+static inline void unwind(hd_thread *t, const hd_scope_frame *frame) {
     if (t->layer_count > frame->layers) t->layer_count = frame->layers;
     if (t->error_holds > frame->holds) t->error_holds = frame->holds;
     if (t->call_depth > frame->call_depth) t->call_depth = frame->call_depth;
     if (t->evaluations > frame->evaluations) t->evaluations = frame->evaluations;
-    t->undo = frame->undo; /* one that began inside lies on a stack that is gone */
     if (t->tapes == frame->tapes || frame->tapes == NULL) hd_grad_unwind(t, frame->grad_frames);
 }
 
-void hd_scope_end(hd_scope_token *token) {
+/* The stack grows down, so a call whose frame lies not above that of hd_scope_end (`stack`) has been left; one that
+ * lies above it runs still, and has called back who ends a scope around it by hand. A builder that the scope owns goes
+ * with it, and then the tapes are there again that it had put aside. */
+static __attribute__((cold)) void end_scope_with_calls(hd_thread *t, hd_scope_token *token, uintptr_t stack) {
+    const hd_scope_frame frame = t->scopes[token->depth - 1]; /* what is released may open scopes */
+    const struct hd_recording *recording = t->recording;
+    if (recording != NULL && recording == frame.recording) hd_recording_unwind(t, frame.executor, frame.span);
+    hd_endings_do(t, frame.endings, stack);
+    unwind(t, &frame);
+    hd_scope_close(t, token);
+    if (t->recording != recording) unwind(t, &frame);
+}
+
+static __attribute__((noinline)) void end_scope(hd_scope_token *token, uintptr_t stack) {
     hd_thread *t = hd_thread_self();
     if (t == NULL || token == NULL || token->self != token || token->depth == 0 || token->depth > t->scope_count)
         return;
-    const hd_scope_frame frame = t->scopes[token->depth - 1];
-    if (frame.token == token) unwind(t, &frame);
+    const hd_scope_frame *frame = &t->scopes[token->depth - 1];
+    if (frame->token != token) return;
+    if (__builtin_expect(t->recording != NULL || t->ending_count > frame->endings, 0)) {
+        end_scope_with_calls(t, token, stack);
+        return;
+    }
+    unwind(t, frame);
     hd_scope_close(t, token);
 }
+
+/* Nothing else is done here, so that its frame is as small as one can be: see end_scope_with_calls. */
+void hd_scope_end(hd_scope_token *token) { end_scope(token, (uintptr_t)__builtin_frame_address(0)); }
 
 void hd_scope_end_all(hd_thread *t) {
     t->scope_count = 0;
     release_above(t, 0);
     hd_array_release(t->objects);
     hd_array_release(t->scopes);
+    hd_array_release(t->endings);
     t->objects = NULL;
     t->scopes = NULL;
-    t->object_capacity = t->scope_capacity = 0;
+    t->endings = NULL;
+    t->object_capacity = t->scope_capacity = t->ending_capacity = 0;
 }
 
 /* An object is kept by moving it to the front of its scope's range and letting the range begin behind it. */
@@ -127,6 +171,12 @@ void *hd_keep_object(void *x) {
         break;
     }
     return x; /* not found: an outer scope owns it already */
+}
+
+void hd_use_left(hd_thread *thread, const hd_ending *ending) {
+    hd_object *o = ending->object;
+    atomic_store_explicit(&o->user, 0, memory_order_release);
+    hd_object_release(thread, o);
 }
 
 hd_error hd_use_refuse(const hd_thread *thread, const hd_object *o, uint32_t user) {

@@ -44,6 +44,25 @@ static inline void hd_object_release(hd_thread *thread, hd_object *o) {
         o->kind->destroy(thread, o);
 }
 
+/* Calls that call back have to put something right when they end: give back what they took, take back what they wrote.
+ * A longjmp out of a callback leaves them without an end, and their stack, with all they know, is gone. So they note it
+ * here, and the end of a scope around them does it in their place. Each gives its own number (hd_ending_last) when it
+ * ends: those above it were left, too. */
+hd_error hd_endings_grow(hd_thread *thread) __attribute__((cold));
+/* Does what is due of those above `count` whose frames lie not above `stack`, the innermost first. */
+void hd_endings_do(hd_thread *thread, uint32_t count, uintptr_t stack);
+static inline __attribute__((always_inline)) hd_error
+hd_ending_push(hd_thread *thread, void (*end)(hd_thread *, const hd_ending *), void *object, uint64_t a, uint64_t b) {
+    if (__builtin_expect(thread->ending_count == thread->ending_capacity, 0)) HD_TRY(hd_endings_grow(thread));
+    thread->endings[thread->ending_count++] = (hd_ending){end, object, {a, b}, (uintptr_t)__builtin_frame_address(0)};
+    return HD_OK;
+}
+static inline uint32_t hd_ending_last(const hd_thread *thread) { return thread->ending_count - 1; }
+static inline void hd_ending_pop(hd_thread *thread, uint32_t number) {
+    if (__builtin_expect(thread->ending_count != number + 1, 0)) hd_endings_do(thread, number + 1, UINTPTR_MAX);
+    thread->ending_count = number;
+}
+
 /* Scripts, builders, optimizers and compiled models belong to one thread at a time. A public function that works on one
  * takes it at the door and gives it back at every exit; whoever comes in between gets an error, and nobody ever waits.
  * What is taken is also held, so that a callback may release it.
@@ -53,20 +72,29 @@ static inline void hd_object_release(hd_thread *thread, hd_object *o) {
 typedef struct hd_use {
     hd_thread *thread;
     hd_object *object; /* NULL: nothing to give back */
+    uint32_t ending;
 } hd_use;
+void hd_use_left(hd_thread *thread, const hd_ending *ending); /* a longjmp left the call */
 hd_error hd_use_refuse(const hd_thread *thread, const hd_object *o, uint32_t user) __attribute__((cold));
 static inline hd_error hd_use_begin(hd_use *use, hd_thread *thread, hd_object *o, bool nests) {
     uint32_t user = 0;
-    *use = (hd_use){thread, NULL};
+    *use = (hd_use){thread, NULL, 0};
     if (!atomic_compare_exchange_strong_explicit(&o->user, &user, thread->number, memory_order_acquire,
                                                  memory_order_relaxed))
         return nests && user == thread->number ? HD_OK : hd_use_refuse(thread, o, user);
+    const hd_error status = hd_ending_push(thread, hd_use_left, o, 0, 0);
+    if (status != HD_OK) {
+        atomic_store_explicit(&o->user, 0, memory_order_release);
+        return status;
+    }
     hd_object_retain(o);
     use->object = o;
+    use->ending = hd_ending_last(thread);
     return HD_OK;
 }
 static inline void hd_use_end(hd_use *use) {
     if (use->object == NULL) return;
+    hd_ending_pop(use->thread, use->ending);
     atomic_store_explicit(&use->object->user, 0, memory_order_release);
     hd_object_release(use->thread, use->object);
 }

@@ -32,7 +32,8 @@ static _Atomic int64_t *counter_of(hd_thread *t, hd_counter which) {
 
 static void thread_end(void *context) {
     hd_thread *t = context;
-    hd_thread_pointer = t; /* destructors may run after the variable was reset */
+    hd_thread_pointer = t;            /* destructors may run after the variable was reset */
+    hd_endings_do(t, 0, UINTPTR_MAX); /* of calls that an exit left */
     hd_recording_abandon(t);
     hd_tapes_end(t);
     hd_scope_end_all(t);

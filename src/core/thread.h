@@ -19,9 +19,11 @@ struct hd_object;
 typedef struct hd_scope_frame {
     uint32_t first; /* index of the scope's first object in hd_thread.objects */
     int line;
-    /* How many there were: blocks inside that a longjmp left end with the scope. */
-    uint32_t layers, holds, grad_frames, call_depth, evaluations;
-    struct hd_undo *undo;
+    /* How many there were: blocks and calls inside that a longjmp left end with the scope. */
+    uint32_t layers, holds, grad_frames, call_depth, evaluations, endings;
+    uint32_t span; /* of the recording */
+    struct hd_recording *recording;
+    hd_executor *executor;
     struct hd_tapes *tapes;
     const char *file;
     const void *token;
@@ -31,6 +33,14 @@ typedef struct hd_freelist {
     void *head, *tail; /* linked through the first word behind the object header */
     uint32_t count;
 } hd_freelist;
+
+/* What a call puts right when it ends, and why it is kept here: see hd_ending_push. */
+typedef struct hd_ending {
+    void (*end)(hd_thread *thread, const struct hd_ending *ending);
+    void *object;
+    uint64_t number[2]; /* whatever `end` needs */
+    uintptr_t stack;    /* where the frame of the call lies */
+} hd_ending;
 
 typedef struct hd_aside {
     hd_executor *executor;
@@ -69,6 +79,8 @@ struct hd_thread {
     uint32_t object_count, object_capacity;
     uint32_t scope_count, scope_capacity;
     hd_scope_frame *scopes;
+    hd_ending *endings; /* of the calls that run, innermost last */
+    uint32_t ending_count, ending_capacity;
     hd_freelist headers[HD_FREELIST_KINDS];
     struct {
         void *head;

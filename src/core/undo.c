@@ -7,15 +7,23 @@
 
 static _Atomic uint64_t last_number;
 
+static void finish(hd_undo *undo, bool keep);
+static void left(hd_thread *thread, const hd_ending *ending) {
+    (void)thread;
+    finish(ending->object, false);
+}
+
 hd_undo *hd_undo_begin(hd_thread *thread) {
     hd_undo *undo = hd_array_resize(NULL, sizeof *undo);
-    if (undo == NULL) {
-        hd_fail(HD_ERROR_MEMORY, "no memory to keep what tensors were");
+    if (undo == NULL) hd_fail(HD_ERROR_MEMORY, "no memory to keep what tensors were");
+    if (undo == NULL || hd_ending_push(thread, left, undo, 0, 0) != HD_OK) {
+        hd_array_release(undo);
         return NULL;
     }
     undo->thread = thread;
     undo->outer = thread->undo;
     undo->number = atomic_fetch_add_explicit(&last_number, 1, memory_order_relaxed) + 1;
+    undo->ending = hd_ending_last(thread);
     undo->entries = undo->few;
     undo->count = 0;
     undo->capacity = sizeof undo->few / sizeof undo->few[0];
@@ -164,7 +172,7 @@ hd_error hd_undo_note_draws(hd_undo *undo, hd_generator *g, uint64_t seed, uint6
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
-void hd_undo_end(hd_undo *undo, bool keep) {
+static void finish(hd_undo *undo, bool keep) {
     hd_thread *thread = undo->thread;
     thread->undo = undo->outer;
     for (uint32_t i = undo->count; i-- > 0;) {
@@ -182,4 +190,9 @@ void hd_undo_end(hd_undo *undo, bool keep) {
     }
     if (undo->entries != undo->few) hd_array_release(undo->entries);
     hd_array_release(undo);
+}
+
+void hd_undo_end(hd_undo *undo, bool keep) {
+    hd_ending_pop(undo->thread, undo->ending);
+    finish(undo, keep);
 }

@@ -37,13 +37,14 @@ typedef struct hd_undo {
     hd_thread *thread;
     struct hd_undo *outer; /* that is under way on this thread, too */
     uint64_t number;
+    uint32_t ending;
     hd_undo_entry *entries; /* `few`, until there are more */
     uint32_t count, capacity;
     hd_undo_draws *draws;
     hd_undo_entry few[32];
 } hd_undo;
 
-/* NULL with an error when there is no memory. */
+/* NULL with an error when there is no memory. A longjmp that leaves it without an end is like a failure. */
 hd_undo *hd_undo_begin(hd_thread *thread);
 /* What was done stays when `keep` is true; else everything is as it was. Cannot fail. */
 void hd_undo_end(hd_undo *undo, bool keep);

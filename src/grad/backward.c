@@ -89,21 +89,15 @@ static void backward(hd_thread *thread, hd_tensor *loss, hd_tensor *seed) {
     hd_tapes *tapes = hd_tapes_of(thread);
     uint32_t edge;
     if (tapes == NULL || hd_walk_check(thread, tapes, loss, &edge) != HD_OK) return;
-    hd_walk w = {.thread = thread, .tapes = tapes, .context = tapes->active, .tape = &tapes->active->tape};
-    hd_observer *observer = thread->observer;
-    thread->observer = NULL;
+    hd_walk *w = hd_walk_begin(thread, tapes, NULL);
+    if (w == NULL) return;
     hd_span span;
     hd_span_begin(&span, thread, "backward");
-    hd_walk_begin(&w);
     seed = hd_walk_seed(loss, seed);
-    if (seed != NULL && hd_walk_run(&w, edge, seed) == HD_OK) deliver(&w);
-    hd_walk_end(&w);
-    for (uint32_t i = 0; i < w.arrival_count; ++i) hd_tensor_drop(thread, w.arrivals[i].gradient);
-    hd_array_release(w.arrivals);
+    if (seed != NULL && hd_walk_run(w, edge, seed) == HD_OK) deliver(w);
     hd_span_end(&span, NULL);
-    thread->observer = observer;
-    if (thread->error_code == HD_OK) hd_tape_walked(w.context);
-    if (thread->walks == 0 && thread->after_walks != NULL) thread->after_walks(thread);
+    if (thread->error_code == HD_OK) hd_tape_walked(w->context);
+    hd_walk_end(w);
 }
 
 void hd_backward(hd_tensor *loss) {

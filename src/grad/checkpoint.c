@@ -64,6 +64,12 @@ static hd_error check_again(const hd_tensor *y, const hd_tensor *gradient) {
                    HD_SHAPE_TEXT(gradient->layout.shape), hd_dtype_name((hd_dtype)gradient->dtype));
 }
 
+/* A longjmp out of fn while backward runs: that has the rest. */
+static void again_left(hd_thread *thread, const hd_ending *ending) {
+    (void)thread;
+    hd_generator_set(NULL, ending->number[0], ending->number[1]);
+}
+
 static void checkpoint_vjp(hd_thread *thread, hd_external *self, hd_tensor *gradient, hd_tensor **results) {
     checkpoint *c = (checkpoint *)self;
     for (int64_t i = 0; i < c->leaves->count + c->inputs->count; ++i) {
@@ -74,15 +80,21 @@ static void checkpoint_vjp(hd_thread *thread, hd_external *self, hd_tensor *grad
                 HD_SHAPE_TEXT(t->layout.shape));
         return;
     }
-    if (hd_context_enter(thread, HD_FRAME_CONTEXT, self) == NULL) return;
+    const uint64_t seed = hd_generator_seed(NULL), draw = hd_generator_draw(NULL);
+    if (hd_ending_push(thread, again_left, NULL, seed, draw) != HD_OK) return;
+    const uint32_t ending = hd_ending_last(thread);
+    if (hd_context_enter(thread, HD_FRAME_CONTEXT, self) == NULL) {
+        hd_ending_pop(thread, ending);
+        return;
+    }
     const uint32_t depth = thread->tapes->frame_count;
     thread->observer = hd_observer_for(true);
-    const uint64_t seed = hd_generator_seed(NULL), draw = hd_generator_draw(NULL);
     hd_generator_set(NULL, c->seed, c->draw);
     const uint32_t floor = thread->tapes->floor;
     thread->tapes->floor = depth;
     hd_tensor *y = c->fn(c->inputs, c->user);
     thread->tapes->floor = floor;
+    hd_ending_pop(thread, ending);
     hd_generator_set(NULL, seed, draw);
     if (thread->error_code == HD_OK) check_again(y, gradient);
     if (thread->error_code == HD_OK && thread->tapes->frame_count == depth)
@@ -120,6 +132,13 @@ static void check_result(hd_thread *thread, const hd_tensor *y) {
     if (thread->error_code == HD_OK) hd_tensor_check(y, "the function's result");
 }
 
+/* A longjmp out of fn: its context is a block's, and ends with the scope. */
+static void left(hd_thread *thread, const hd_ending *ending) {
+    ((hd_tapes *)(uintptr_t)ending->number[1])->floor = (uint32_t)ending->number[0];
+    thread->walks--;
+    hd_array_release(ending->object);
+}
+
 hd_tensor *hd_checkpoint(hd_function fn, void *user, hd_tensors *inputs) {
     HD_ENTER("hd_checkpoint", NULL);
     HD_TRY_OR(hd_tensors_check(inputs, "inputs"), NULL);
@@ -141,19 +160,24 @@ hd_tensor *hd_checkpoint(hd_function fn, void *user, hd_tensors *inputs) {
     }
     for (int64_t i = 0; i < inputs->count; ++i) versions[i] = version_of(inputs->items[i]); /* fn might write them */
     hd_scope_token scope = hd_scope_begin(&scope, __FILE__, __LINE__);
-    if (hd_context_enter(thread, HD_FRAME_CONTEXT, &scope) == NULL) {
+    const uint32_t endings = thread->ending_count;
+    hd_tapes *tapes = hd_tapes_of(thread);
+    const uint32_t floor = tapes != NULL ? tapes->floor : 0;
+    if (tapes == NULL || hd_ending_push(thread, left, versions, floor, (uintptr_t)tapes) != HD_OK ||
+        hd_context_enter(thread, HD_FRAME_CONTEXT, &scope) == NULL) {
+        thread->ending_count = endings;
         hd_scope_close(thread, &scope);
         hd_array_release(versions);
         return NULL;
     }
-    const hd_tape *tape = &thread->tapes->active->tape;
-    const uint32_t depth = thread->tapes->frame_count;
-    const uint32_t floor = thread->tapes->floor;
-    thread->tapes->floor = depth; /* fn may not end what is around it */
-    thread->walks++;              /* nor start a builder */
+    const hd_tape *tape = &tapes->active->tape;
+    const uint32_t depth = tapes->frame_count;
+    tapes->floor = depth; /* fn may not end what is around it */
+    thread->walks++;      /* nor start a builder */
     hd_tensor *y = fn(inputs, user);
+    hd_ending_pop(thread, endings);
     thread->walks--;
-    thread->tapes->floor = floor;
+    tapes->floor = floor;
     check_result(thread, y);
     hd_frames_restore(thread, depth, "the function of hd_checkpoint");
     const uint32_t edge = thread->error_code == HD_OK ? hd_edge_on(tape, y) : 0;

@@ -92,6 +92,15 @@ void hd_frames_restore(hd_thread *thread, uint32_t count, const char *who) {
     while (tapes->frame_count > count) drop_frame(thread, tapes);
 }
 
+/* Also when another recording's tapes, or none's, are active: an HD_EAGER block may be open. */
+void hd_frames_drop(hd_thread *thread, hd_tapes *tapes, uint32_t count, hd_observer *observer) {
+    const bool active = thread->tapes == tapes;
+    hd_observer *other = thread->observer;
+    while (tapes->frame_count > count) drop_frame(thread, tapes);
+    thread->observer = active ? observer : other;
+    if (!active && thread->aside.tapes == tapes) thread->aside.observer = observer;
+}
+
 uint32_t hd_grad_frames(const hd_thread *thread) { return thread->tapes != NULL ? thread->tapes->frame_count : 0; }
 
 /* Contexts that were pushed by a call end by one; blocks end with the scope around them. */

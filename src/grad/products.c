@@ -39,33 +39,25 @@ static hd_tensors *grad_of(hd_thread *thread, hd_tensor *loss, const hd_tensors 
         hd_walk_check(thread, tapes, loss, &edge) != HD_OK)
         return NULL;
     for (int64_t i = 0; i < inputs->count; ++i) HD_TRY_OR(check_input(inputs->items[i], i, kind), NULL);
-    hd_walk w = {.thread = thread,
-                 .tapes = tapes,
-                 .context = tapes->active,
-                 .tape = &tapes->active->tape,
-                 .wanted = inputs,
-                 .inside = (kind & INSIDE) != 0,
-                 .without_hooks = (kind & WITHOUT_HOOKS) != 0};
     hd_tensors *list = hd_tensors_new(thread, inputs->count);
-    if (list == NULL) return NULL;
-    w.found = list->items;
-    hd_observer *observer = thread->observer;
-    if (!(kind & DIFFERENTIABLE)) thread->observer = NULL;
+    hd_walk *w = list == NULL ? NULL : hd_walk_begin(thread, tapes, kind & DIFFERENTIABLE ? thread->observer : NULL);
+    if (w == NULL) return NULL;
+    w->wanted = inputs;
+    w->found = list->items;
+    w->inside = (kind & INSIDE) != 0;
+    w->without_hooks = (kind & WITHOUT_HOOKS) != 0;
     hd_span span;
     hd_span_begin(&span, thread, "grad_of");
-    hd_walk_begin(&w);
     seed = hd_walk_seed(loss, seed);
-    if (seed != NULL && hd_walk_run(&w, edge, seed) == HD_OK) run_leaf_hooks(&w);
-    hd_walk_end(&w);
-    if (thread->error_code == HD_OK && !w.inside) hd_tape_walked(w.context);
+    if (seed != NULL && hd_walk_run(w, edge, seed) == HD_OK) run_leaf_hooks(w);
+    if (thread->error_code == HD_OK && !w->inside) hd_tape_walked(w->context);
     for (int64_t i = 0; i < inputs->count && thread->error_code == HD_OK; ++i) {
         if (list->items[i] != NULL) continue;
         hd_tensor *zeros = hd_zeros(inputs->items[i]->layout.shape, (hd_dtype)inputs->items[i]->dtype);
         if (zeros != NULL) hd_tensors_put(list, i, zeros);
     }
     hd_span_end(&span, NULL);
-    thread->observer = observer;
-    if (thread->walks == 0 && thread->after_walks != NULL) thread->after_walks(thread);
+    hd_walk_end(w);
     return thread->error_code == HD_OK ? list : NULL;
 }
 

@@ -159,6 +159,8 @@ hd_context *hd_context_enter(hd_thread *thread, hd_frame_kind kind, const void *
 void hd_context_leave(hd_thread *thread, uint32_t depth, const char *who);
 /* Drops what user code left on the stack of frames, which is an error. */
 void hd_frames_restore(hd_thread *thread, uint32_t count, const char *who);
+/* Likewise when a longjmp left it there; `observer` is the one that was active then. */
+void hd_frames_drop(hd_thread *thread, hd_tapes *tapes, uint32_t count, hd_observer *observer);
 /* The gradients of `loss` for `inputs`, for a walk inside a walk: hooks of leaves are the outer walk's to run. */
 hd_tensors *hd_gradients_inside(hd_thread *thread, hd_tensor *loss, const hd_tensors *inputs, hd_tensor *seed);
 /* The leaves that y came from on the active tape, each once, as a list of the current scope; NULL with an error. */

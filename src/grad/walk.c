@@ -76,21 +76,101 @@ static hd_error arrive(hd_walk *w, uint32_t edge, hd_tensor *gradient) {
     return HD_OK;
 }
 
-void hd_walk_begin(hd_walk *w) {
+static void forget(hd_walk *w, hd_record *r) {
+    for (int i = 0; i < HD_MAX_OUTPUTS; ++i) {
+        hd_tensor_drop(w->thread, r->gradient[i]);
+        r->gradient[i] = NULL;
+    }
+    r->reached = false;
+}
+
+/* ---- begin and end ----------------------------------------------------------------------------------------------- */
+static void left(hd_thread *thread, const hd_ending *ending);
+
+hd_walk *hd_walk_begin(hd_thread *thread, hd_tapes *tapes, hd_observer *observer) {
     static _Atomic uint64_t last;
-    w->outer = w->thread->walk_number;
-    w->number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
-    w->thread->walk_number = w->number;
-    w->thread->walks++;
+    hd_walk *w = hd_array_resize(NULL, sizeof *w);
+    if (w == NULL) hd_fail(HD_ERROR_MEMORY, "no memory to walk a tape");
+    if (w == NULL || hd_ending_push(thread, left, w, 0, 0) != HD_OK) {
+        hd_array_release(w);
+        return NULL;
+    }
+    *w = (hd_walk){.thread = thread,
+                   .tapes = tapes,
+                   .context = tapes->active,
+                   .tape = &tapes->active->tape,
+                   .observer = thread->observer,
+                   .ending = hd_ending_last(thread),
+                   .frames = tapes->frame_count,
+                   .floor = tapes->floor,
+                   .outer = thread->walk_number,
+                   .number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1};
+    thread->observer = observer;
+    thread->walk_number = w->number;
+    thread->walks++;
     w->tape->running = true; /* also while the hooks of leaves run */
+    return w;
+}
+
+static void finish(hd_walk *w) {
+    hd_thread *thread = w->thread;
+    w->tape->running = false;
+    thread->walks--;
+    thread->walk_number = w->outer;
+    for (uint32_t i = 0; i < w->arrival_count; ++i) hd_tensor_drop(thread, w->arrivals[i].gradient);
+    hd_array_release(w->arrivals);
+    hd_array_release(w->results);
+    hd_array_release(w);
+    if (thread->walks == 0 && thread->after_walks != NULL) thread->after_walks(thread);
 }
 
 void hd_walk_end(hd_walk *w) {
-    w->tape->running = false;
-    w->thread->walks--;
-    w->thread->walk_number = w->outer;
+    hd_ending_pop(w->thread, w->ending);
+    w->thread->observer = w->observer;
+    finish(w);
 }
 
+/* A walk inside another one (a checkpoint computes anew) has a queue of its own. */
+static void take_queue(hd_walk *w) {
+    w->walking = true;
+    if (w->tapes->queue_count == 0) return;
+    w->queue = w->tapes->queue;
+    w->queue_count = w->tapes->queue_count;
+    w->queue_capacity = w->tapes->queue_capacity;
+    w->tapes->queue = NULL;
+    w->tapes->queue_count = w->tapes->queue_capacity = 0;
+}
+
+static void give_queue_back(hd_walk *w) {
+    w->walking = false;
+    if (w->queue == NULL) return;
+    hd_array_release(w->tapes->queue);
+    w->tapes->queue = w->queue;
+    w->tapes->queue_count = w->queue_count;
+    w->tapes->queue_capacity = w->queue_capacity;
+    w->queue = NULL;
+}
+
+/* By a longjmp: what is on its way anywhere on the tape goes, and so does what was to be delivered. */
+static void left(hd_thread *thread, const hd_ending *ending) {
+    hd_walk *w = ending->object;
+    w->tapes->floor = w->floor;
+    hd_frames_drop(thread, w->tapes, w->frames, w->observer);
+    for (uint32_t i = 1; i <= w->tape->count; ++i) forget(w, w->tape->records[i]);
+    if (w->walking) {
+        w->tapes->queue_count = 0;
+        give_queue_back(w);
+    }
+    for (uint32_t i = 0; i < w->arrival_count; ++i) {
+        hd_slot *slot = w->arrivals[i].slot;
+        if (slot == NULL || slot->pending == NULL || slot->walk != w) continue;
+        hd_tensor_drop(thread, slot->pending);
+        slot->pending = NULL;
+    }
+    finish(w);
+}
+
+/* ---- hooks and arrivals ------------------------------------------------------------------------------------------ */
 /* Those that hooks add on the way wait for the next walk: one that adds itself would be called for ever. */
 hd_error hd_walk_hooks(hd_walk *w, const hd_slot *slot, const char *what, hd_tensor **gradient) {
     for (uint32_t i = 0; i < slot->hook_count && *gradient != NULL && !w->without_hooks; ++i) {
@@ -279,7 +359,7 @@ static hd_error visit_call(hd_walk *w, hd_record *r, uint32_t index) {
                        r->op->reason);
     hd_tensor *few[HD_MAX_INPUTS], **results = few;
     if (r->inputs > HD_MAX_INPUTS) {
-        results = hd_array_resize(NULL, r->inputs * sizeof *results);
+        results = w->results = hd_array_resize(NULL, r->inputs * sizeof *results);
         if (results == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for %u gradients", r->inputs);
     }
     for (uint32_t i = 0; i < r->inputs; ++i) results[i] = NULL;
@@ -291,16 +371,9 @@ static hd_error visit_call(hd_walk *w, hd_record *r, uint32_t index) {
         if (results[i] != NULL) status = check_finite(w, r, results[i], "a gradient");
         if (status == HD_OK) status = arrive(w, r->edges[i], results[i]);
     }
-    if (results != few) hd_array_release(results);
+    hd_array_release(w->results);
+    w->results = NULL;
     return status;
-}
-
-static void forget(hd_walk *w, hd_record *r) {
-    for (int i = 0; i < HD_MAX_OUTPUTS; ++i) {
-        hd_tensor_drop(w->thread, r->gradient[i]);
-        r->gradient[i] = NULL;
-    }
-    r->reached = false;
 }
 
 /* ---- the walk ---------------------------------------------------------------------------------------------------- */
@@ -398,23 +471,11 @@ static hd_error mark_needed(hd_walk *w, uint32_t last) {
     return HD_OK;
 }
 
-/* A walk inside another one (a checkpoint computes anew) has a queue of its own. */
 hd_error hd_walk_run(hd_walk *w, uint32_t edge, hd_tensor *seed) {
-    hd_tapes *tapes = w->tapes;
-    uint32_t *queue = tapes->queue;
-    const uint32_t count = tapes->queue_count, capacity = tapes->queue_capacity;
-    if (count > 0) {
-        tapes->queue = NULL;
-        tapes->queue_count = tapes->queue_capacity = 0;
-    }
+    take_queue(w);
     hd_error status = w->wanted != NULL ? mark_needed(w, edge / 2) : HD_OK;
     if (status == HD_OK) status = walk_back(w, edge, seed);
-    if (count > 0) {
-        hd_array_release(tapes->queue);
-        tapes->queue = queue;
-        tapes->queue_count = count;
-        tapes->queue_capacity = capacity;
-    }
+    give_queue_back(w);
     return status;
 }
 

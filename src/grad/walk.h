@@ -12,12 +12,19 @@ typedef struct hd_arrival {
     bool finished;       /* an earlier arrival at the same slot is dealt with first */
 } hd_arrival;
 
-/* What one walk wants, and where it puts it. */
+/* What one walk wants, and where it puts it. It lies in memory of its own, as a hook may leave it by a longjmp. */
 typedef struct hd_walk {
     hd_thread *thread;
     hd_tapes *tapes;
     hd_context *context;
     hd_tape *tape;
+    hd_observer *observer;   /* that was there before */
+    uint32_t ending, frames; /* likewise how many frames */
+    uint32_t floor;          /* likewise */
+    bool walking;            /* the queue is its own */
+    uint32_t *queue;         /* of the walk around it; NULL: that has nothing in it */
+    uint32_t queue_count, queue_capacity;
+    hd_tensor **results;      /* of the record that is visited, when they are many */
     const hd_tensors *wanted; /* hd_grad_of: only these; NULL: all leaves */
     uint64_t number, outer;   /* its own, and that of the walk around it */
     bool inside;              /* another walk: hooks of leaves are its */
@@ -33,8 +40,9 @@ hd_error hd_walk_check(hd_thread *thread, const hd_tapes *tapes, const hd_tensor
 hd_tensor *hd_walk_seed(const hd_tensor *loss, hd_tensor *given);
 /* Walks from `edge` to what is wanted, and leaves the tape as it was. */
 hd_error hd_walk_run(hd_walk *w, uint32_t edge, hd_tensor *seed);
-/* Around a walk: hooks may not walk the same tape, nor start or end a builder. */
-void hd_walk_begin(hd_walk *w);
+/* Around a walk of the active tape, with this observer; NULL with an error when there is no memory. Hooks may not walk
+ * the same tape, nor start or end a builder. A longjmp out of one is a walk that failed. */
+hd_walk *hd_walk_begin(hd_thread *thread, hd_tapes *tapes, hd_observer *observer);
 void hd_walk_end(hd_walk *w);
 /* Runs the hooks of a slot: each may give another gradient. */
 hd_error hd_walk_hooks(hd_walk *w, const hd_slot *slot, const char *what, hd_tensor **gradient);

@@ -620,6 +620,19 @@ void hd_recording_abandon(hd_thread *thread) {
     thread->after_walks = NULL;
 }
 
+uint32_t hd_recording_span(const hd_thread *thread) { return thread->recording->span; }
+
+void hd_recording_unwind(hd_thread *thread, const hd_executor *executor, uint32_t span) {
+    hd_recording *r = thread->recording;
+    if (r->eager && executor == &r->executor) {
+        r->eager = false;
+        exchange(thread);
+    }
+    uint32_t open = r->span;
+    while (open != span && open != 0) open = r->graph->spans[open].parent;
+    if (open == span) r->span = span;
+}
+
 hd_eager_token hd_eager_begin(hd_eager_token *self) {
     hd_eager_token token = {NULL};
     hd_thread *thread = hd_thread_self();

@@ -83,6 +83,13 @@ static void leave_module(hd_module *m, uint64_t ends) {
     while (!atomic_compare_exchange_weak_explicit(&m->users, &now, next, memory_order_release, memory_order_relaxed));
 }
 
+/* A longjmp out of a forward function. */
+static void forward_left(hd_thread *thread, const hd_ending *ending) {
+    hd_module *m = ending->object;
+    leave_module(m, ending->number[0]);
+    hd_object_release(thread, &m->object);
+}
+
 static hd_error refuse_depth(const hd_module *m) {
     return hd_fail(HD_ERROR_VALUE,
                    "modules lie more than %d deep in each other (at a %s); put them into one sequential, one after the "
@@ -289,10 +296,16 @@ static hd_tensor *run_forward(hd_thread *thread, hd_module *module, const char *
     uint64_t ends;
     HD_TRY_OR(push_layer(thread, &layer), NULL);
     const uint32_t depth = thread->layer_count;
-    if (enter_module(thread, module, false, &ends) != HD_OK) {
+    hd_error status = enter_module(thread, module, false, &ends);
+    if (status == HD_OK) {
+        status = hd_ending_push(thread, forward_left, module, ends, 0);
+        if (status != HD_OK) leave_module(module, ends);
+    }
+    if (status != HD_OK) {
         thread->layer_count = depth - 1;
         return NULL;
     }
+    const uint32_t ending = hd_ending_last(thread);
     hd_object_retain(&module->object);
     if (notes) {
         char text[128];
@@ -301,6 +314,7 @@ static hd_tensor *run_forward(hd_thread *thread, hd_module *module, const char *
     }
     hd_tensor *y = checked(thread, &layer, module->class_->forward(module, x));
     if (notes && thread->executor == executor) executor->span_end(executor, thread);
+    hd_ending_pop(thread, ending);
     thread->layer_count = depth - 1;
     leave_module(module, ends);
     hd_object_release(thread, &module->object);
