@@ -64,6 +64,17 @@ static hd_error check_again(const hd_tensor *y, const hd_tensor *gradient) {
                    HD_SHAPE_TEXT(gradient->layout.shape), hd_dtype_name((hd_dtype)gradient->dtype));
 }
 
+static void look_at_generator(hd_thread *thread, uint64_t *seed, uint64_t *draw) {
+    HD_KEEP_NAME(thread);
+    *seed = hd_generator_seed(NULL);
+    *draw = hd_generator_draw(NULL);
+}
+
+static hd_tensor *call(hd_thread *thread, hd_function fn, hd_tensors *inputs, void *user) {
+    HD_CALLBACK(thread);
+    return fn(inputs, user);
+}
+
 static void checkpoint_vjp(hd_thread *thread, hd_external *self, hd_tensor *gradient, hd_tensor **results) {
     checkpoint *c = (checkpoint *)self;
     for (int64_t i = 0; i < c->leaves->count + c->inputs->count; ++i) {
@@ -77,11 +88,12 @@ static void checkpoint_vjp(hd_thread *thread, hd_external *self, hd_tensor *grad
     if (hd_context_enter(thread, HD_FRAME_CONTEXT, self) == NULL) return;
     const uint32_t depth = thread->tapes->frame_count;
     thread->observer = hd_observer_for(true);
-    const uint64_t seed = hd_generator_seed(NULL), draw = hd_generator_draw(NULL);
+    uint64_t seed, draw;
+    look_at_generator(thread, &seed, &draw);
     hd_generator_set(NULL, c->seed, c->draw);
     const uint32_t floor = thread->tapes->floor;
     thread->tapes->floor = depth;
-    hd_tensor *y = c->fn(c->inputs, c->user);
+    hd_tensor *y = call(thread, c->fn, c->inputs, c->user);
     thread->tapes->floor = floor;
     hd_generator_set(NULL, seed, draw);
     if (thread->error_code == HD_OK) check_again(y, gradient);
@@ -114,12 +126,6 @@ static checkpoint *new_checkpoint(hd_function fn, void *user, hd_tensors *inputs
     return c;
 }
 
-/* That fn, which is back, gave a living tensor or an error. */
-static void check_result(hd_thread *thread, const hd_tensor *y) {
-    if (thread->call_depth == 0) thread->call = "hd_checkpoint";
-    if (thread->error_code == HD_OK) hd_tensor_check(y, "the function's result");
-}
-
 hd_tensor *hd_checkpoint(hd_function fn, void *user, hd_tensors *inputs) {
     HD_ENTER("hd_checkpoint", NULL);
     HD_TRY_OR(hd_tensors_check(inputs, "inputs"), NULL);
@@ -129,18 +135,18 @@ hd_tensor *hd_checkpoint(hd_function fn, void *user, hd_tensors *inputs) {
     }
     /* no tape to spare; and a builder plans memory by itself */
     if (thread->observer == NULL || thread->observer->writes == NULL || thread->executor->captures) {
-        hd_tensor *y = fn(inputs, user);
-        check_result(thread, y);
-        return thread->error_code == HD_OK ? y : NULL;
+        hd_tensor *y = call(thread, fn, inputs, user);
+        return thread->error_code == HD_OK && hd_tensor_check(y, "the function's result") == HD_OK ? y : NULL;
     }
-    const uint64_t seed = hd_generator_seed(NULL), draw = hd_generator_draw(NULL);
+    uint64_t seed, draw;
+    look_at_generator(thread, &seed, &draw);
     uint32_t *versions = hd_array_resize(NULL, (size_t)(inputs->count + 1) * sizeof *versions);
     if (versions == NULL) {
         hd_fail(HD_ERROR_MEMORY, "no memory for a checkpoint");
         return NULL;
     }
     for (int64_t i = 0; i < inputs->count; ++i) versions[i] = version_of(inputs->items[i]); /* fn might write them */
-    hd_scope_token scope = hd_scope_begin(&scope, __FILE__, __LINE__);
+    hd_scope_token scope = hd_scope_within(thread, &scope);
     if (hd_context_enter(thread, HD_FRAME_CONTEXT, &scope) == NULL) {
         hd_scope_close(thread, &scope);
         hd_array_release(versions);
@@ -151,10 +157,10 @@ hd_tensor *hd_checkpoint(hd_function fn, void *user, hd_tensors *inputs) {
     const uint32_t floor = thread->tapes->floor;
     thread->tapes->floor = depth; /* fn may not end what is around it */
     thread->walks++;              /* nor start a builder */
-    hd_tensor *y = fn(inputs, user);
+    hd_tensor *y = call(thread, fn, inputs, user);
     thread->walks--;
     thread->tapes->floor = floor;
-    check_result(thread, y);
+    if (thread->error_code == HD_OK) hd_tensor_check(y, "the function's result");
     hd_frames_restore(thread, depth, "the function of hd_checkpoint");
     const uint32_t edge = thread->error_code == HD_OK ? hd_edge_on(tape, y) : 0;
     const bool computed = edge != 0 && tape->records[edge / 2]->op != NULL;

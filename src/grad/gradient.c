@@ -128,9 +128,8 @@ hd_tensor *hd_param(hd_tensor *x) {
     if (x->tracking == HD_TRACKED_RESULT) {
         hd_observer *observer = thread->observer;
         thread->observer = NULL;
-        thread->call_depth++; /* messages keep this name */
+        HD_KEEP_NAME(thread);
         x = hd_copy(x);
-        thread->call_depth--;
         thread->observer = observer;
         if (x == NULL) return NULL;
     }
@@ -182,6 +181,7 @@ hd_tensor *hd_grad(hd_tensor *t) {
     if (slot->gradient == NULL) { /* zeroed: nobody wanted to see them until now */
         hd_observer *observer = thread->observer;
         thread->observer = NULL;
+        HD_KEEP_NAME(thread);
         hd_tensor *zeros = hd_zeros(t->layout.shape, (hd_dtype)t->dtype);
         thread->observer = observer;
         if (zeros == NULL) return NULL;
@@ -195,9 +195,8 @@ hd_tensor *hd_grad(hd_tensor *t) {
 void hd_zero_grads(hd_tensors *tensors) {
     HD_ENTER("hd_zero_grads", );
     if (hd_tensors_check(tensors, "tensors") != HD_OK) return;
-    thread->call_depth++; /* messages keep this name */
+    HD_KEEP_NAME(thread);
     for (int64_t i = 0; i < tensors->count && thread->error_code == HD_OK; ++i) hd_zero_grad(tensors->items[i]);
-    thread->call_depth--;
 }
 
 void hd_zero_grad(hd_tensor *t) {

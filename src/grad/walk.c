@@ -97,7 +97,11 @@ hd_error hd_walk_hooks(hd_walk *w, const hd_slot *slot, const char *what, hd_ten
         if (slot->hooks[i].since >= w->number) continue;
         const uint32_t depth = w->tapes->frame_count, floor = w->tapes->floor, version = version_of(*gradient);
         w->tapes->floor = depth; /* a hook may not end what is around it */
-        hd_tensor *other = slot->hooks[i].fn(*gradient, slot->hooks[i].user);
+        hd_tensor *other;
+        {
+            HD_CALLBACK(w->thread);
+            other = slot->hooks[i].fn(*gradient, slot->hooks[i].user);
+        }
         w->tapes->floor = floor;
         hd_frames_restore(w->thread, depth, "a hook");
         if (w->thread->error_code != HD_OK) return w->thread->error_code;

@@ -16,7 +16,10 @@ static void destroy_one(hd_thread *thread, hd_module *m) {
     }
     hd_array_release(m->members);
     release_names(m->names, m->name_count);
-    if (m->class_->destroy != NULL) m->class_->destroy(m->state);
+    if (m->class_->destroy != NULL) {
+        HD_CALLBACK(thread);
+        m->class_->destroy(m->state);
+    }
     hd_object_bury(thread, &m->object);
 }
 
@@ -272,7 +275,7 @@ static hd_error push_layer(hd_thread *thread, const hd_layer *layer) {
 static hd_tensor *checked(hd_thread *thread, const hd_layer *layer, hd_tensor *y) {
     if (thread->error_code != HD_OK) return NULL;
     thread->call = "hd_forward";
-    thread->caller = layer->caller;
+    if (layer->caller != NULL) thread->caller = layer->caller;
     if (y == NULL)
         hd_fail(HD_ERROR_NULL_ARGUMENT, "the forward function of a \"%s\" gave no tensor", layer->kind);
     else
@@ -299,7 +302,12 @@ static hd_tensor *run_forward(hd_thread *thread, hd_module *module, const char *
         snprintf(text, sizeof text, "%s%s%s", name, name[0] != '\0' ? "." : "", module->class_->name);
         executor->span_begin(executor, thread, text, false);
     }
-    hd_tensor *y = checked(thread, &layer, module->class_->forward(module, x));
+    hd_tensor *y;
+    {
+        HD_CALLBACK(thread);
+        y = module->class_->forward(module, x);
+    }
+    y = checked(thread, &layer, y);
     if (notes && thread->executor == executor) executor->span_end(executor, thread);
     thread->layer_count = depth - 1;
     leave_module(module, ends);

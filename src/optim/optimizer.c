@@ -26,7 +26,10 @@ static void optimizer_destroy(hd_thread *thread, hd_object *object) {
     hd_tensor_drop(thread, o->learning_rate);
     hd_tensor_drop(thread, o->steps);
     if (o->parameters != NULL) hd_object_release(thread, &o->parameters->object);
-    if (o->class_->destroy != NULL) o->class_->destroy(o->state);
+    if (o->class_->destroy != NULL) {
+        HD_CALLBACK(thread);
+        o->class_->destroy(o->state);
+    }
     hd_object_bury(thread, object);
 }
 static const char *optimizer_title(const hd_object *object) {
@@ -154,11 +157,10 @@ static hd_error update(hd_thread *thread, hd_optimizer *o, int64_t i) {
     hd_tensor *gradient = hd_grad(p);
     if (gradient == NULL) return thread->error_code;
     if (o->class_->update != sgd_update && o->class_->update != adam_update) {
+        HD_CALLBACK(thread);
         o->class_->update(o, o->state, p, gradient, o->slots[i]); /* may keep what it makes until the step ends */
     } else {
-        const hd_scope_frame *around = thread->scope_count > 0 ? &thread->scopes[thread->scope_count - 1] : NULL;
-        hd_scope_token scope = /* so that the next one works in the same memory */
-            hd_scope_open(thread, &scope, around != NULL ? around->file : NULL, around != NULL ? around->line : 0);
+        hd_scope_token scope = hd_scope_within(thread, &scope); /* so that the next one works in the same memory */
         o->class_->update(o, o->state, p, gradient, o->slots[i]);
         hd_scope_close(thread, &scope);
     }
@@ -191,7 +193,10 @@ void hd_optimizer_step(hd_optimizer *optimizer) {
     hd_undo undo;
     hd_undo_begin(&undo, thread);
     hd_assign(optimizer->steps, hd_add_scalar(optimizer->steps, 1));
-    if (optimizer->class_->begin != NULL) optimizer->class_->begin(optimizer, optimizer->state);
+    if (optimizer->class_->begin != NULL) {
+        HD_CALLBACK(thread);
+        optimizer->class_->begin(optimizer, optimizer->state);
+    }
     for (int64_t i = 0; i < optimizer->parameters->count && thread->error_code == HD_OK; ++i)
         if (hd_gradient_arrived(optimizer->parameters->items[i])) update(thread, optimizer, i);
     hd_undo_end(&undo, thread->error_code == HD_OK);
@@ -202,6 +207,7 @@ void hd_optimizer_zero_grad(hd_optimizer *optimizer) {
     HD_ENTER("hd_optimizer_zero_grad", );
     if (optimizer_check(optimizer) != HD_OK) return;
     HD_USE(&optimizer->object, true, );
+    HD_KEEP_NAME(thread);
     for (int64_t i = 0; i < optimizer->parameters->count; ++i)
         if (optimizer->parameters->items[i]->tracking != HD_UNTRACKED) hd_zero_grad(optimizer->parameters->items[i]);
     hd_clear_default_context_tape();
@@ -233,6 +239,7 @@ void hd_optimizer_set_learning_rate(hd_optimizer *optimizer, double learning_rat
         return;
     }
     HD_USE(&optimizer->object, true, ); /* a schedule may set it when a step begins */
+    HD_KEEP_NAME(thread);
     hd_fill(optimizer->learning_rate, learning_rate);
 }
 
@@ -268,9 +275,8 @@ static hd_optimizer *with_state(hd_thread *thread, const hd_optimizer_class *cla
         return NULL;
     }
     __builtin_memcpy(state, opts, bytes);
-    thread->call_depth++; /* messages keep the name of the caller */
+    HD_KEEP_NAME(thread);
     hd_optimizer *o = hd_optimizer_new(class_, state, parameters, learning_rate);
-    thread->call_depth--;
     if (o == NULL) hd_array_release(state);
     return o;
 }
