@@ -10,6 +10,7 @@ typedef struct hd_arrival {
     hd_slot *slot;       /* of a result that keeps its gradient (leaf is NULL) */
     hd_tensor *gradient; /* retained; NULL: zero */
     bool finished;       /* an earlier arrival at the same slot is dealt with first */
+    uint32_t ends;       /* of the slot, while it is delivered to: see hd_slot_enter */
 } hd_arrival;
 
 /* What one walk wants, and where it puts it. */

@@ -170,7 +170,8 @@ static hd_error update(hd_thread *thread, hd_optimizer *o, int64_t i) {
 /* Without any there is nothing to do, and the step does not count; which is said once. */
 static bool any_gradient_arrived(hd_thread *thread, hd_optimizer *o) {
     for (int64_t i = 0; i < o->parameters->count; ++i)
-        if (hd_gradient_arrived(o->parameters->items[i])) return true;
+        if (hd_gradient_arrived(thread, o->parameters->items[i])) return true;
+    if (thread->error_code != HD_OK) return false;
     if (!o->warned)
         hd_warn(
             thread,
@@ -198,7 +199,7 @@ void hd_optimizer_step(hd_optimizer *optimizer) {
         optimizer->class_->begin(optimizer, optimizer->state);
     }
     for (int64_t i = 0; i < optimizer->parameters->count && thread->error_code == HD_OK; ++i)
-        if (hd_gradient_arrived(optimizer->parameters->items[i])) update(thread, optimizer, i);
+        if (hd_gradient_arrived(thread, optimizer->parameters->items[i])) update(thread, optimizer, i);
     hd_undo_end(&undo, thread->error_code == HD_OK);
     hd_span_end(&span, NULL);
 }
