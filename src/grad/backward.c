@@ -91,9 +91,13 @@ static hd_error deliver(hd_walk *w) {
         if (slot == NULL) continue;
         if (status == HD_OK) slot->known = slot->arrived = true;
         if (slot->pending == NULL) continue;
-        hd_tensor_drop(thread, status == HD_OK ? slot->gradient : slot->pending);
-        if (status == HD_OK) slot->gradient = slot->pending;
+        hd_tensor *gone = slot->pending;
+        if (status == HD_OK) {
+            gone = slot->gradient;
+            atomic_store_explicit(&slot->gradient, slot->pending, memory_order_relaxed);
+        }
         slot->pending = NULL;
+        hd_tensor_drop(thread, gone);
     }
     for (uint32_t i = 0; i < taken; ++i)
         if (w->arrivals[i].slot != NULL) hd_slot_leave(w->arrivals[i].slot, w->arrivals[i].ends);

@@ -54,8 +54,12 @@ hd_error hd_slot_enter(hd_thread *thread, hd_slot *slot, const hd_tensor *t, boo
 
 void hd_slot_leave(hd_slot *slot, uint32_t ends) {
     if (ends == 0) return;
+    if (ends != LOOKING) { /* it was alone */
+        atomic_store_explicit(&slot->object.user, 0, memory_order_release);
+        return;
+    }
     uint32_t now = atomic_load_explicit(&slot->object.user, memory_order_relaxed), next;
-    do next = now == ends || now == (LOOKING | 1) ? 0 : now - 1;
+    do next = now == (LOOKING | 1) ? 0 : now - 1;
     while (!atomic_compare_exchange_weak_explicit(&slot->object.user, &now, next, memory_order_release,
                                                   memory_order_relaxed));
 }
@@ -288,7 +292,7 @@ static void replace(hd_thread *thread, hd_tensor *t, hd_tensor *gradient, bool k
         return;
     }
     hd_tensor *before = slot->gradient;
-    slot->gradient = gradient;
+    atomic_store_explicit(&slot->gradient, gradient, memory_order_relaxed);
     slot->known = known;
     slot->arrived = gradient != NULL;
     hd_slot_leave(slot, ends);

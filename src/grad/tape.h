@@ -51,7 +51,7 @@ typedef struct hd_hooks {
 } hd_hooks;
 typedef struct hd_slot {
     hd_object object;              /* its `user`: see hd_slot_enter */
-    _Atomic(hd_tensor *) gradient; /* NULL: none, or zeros that nobody asked for yet */
+    _Atomic(hd_tensor *) gradient; /* NULL: none, or zeros that nobody asked for yet: who looks puts them there */
     hd_tensor *pending;            /* the next gradient, while backward delivers */
     const void *walk;              /* that delivers it */
     bool known;                    /* backward or zero_grad has been */

@@ -293,12 +293,11 @@ static hd_error push_layer(hd_thread *thread, const hd_layer *layer) {
 }
 
 /* What a forward function gave is a living tensor, or NULL with an error. */
-static hd_tensor *checked(hd_thread *thread, const hd_layer *layer, hd_tensor *y) {
-    if (thread->error_code != HD_OK) return NULL;
+static hd_tensor *checked(hd_thread *thread, hd_tensor *y, const char *kind) {
     thread->call = "hd_forward";
-    if (layer->caller != NULL) thread->caller = layer->caller;
+    if (thread->error_code != HD_OK) return NULL;
     if (y == NULL)
-        hd_fail(HD_ERROR_NULL_ARGUMENT, "the forward function of a \"%s\" gave no tensor", layer->kind);
+        hd_fail(HD_ERROR_NULL_ARGUMENT, "the forward function of a \"%s\" gave no tensor", kind);
     else
         hd_tensor_check(y, "the result of forward");
     return thread->error_code == HD_OK ? y : NULL;
@@ -323,12 +322,13 @@ static hd_tensor *run_forward(hd_thread *thread, hd_module *module, const char *
         snprintf(text, sizeof text, "%s%s%s", name, name[0] != '\0' ? "." : "", module->class_->name);
         executor->span_begin(executor, thread, text, false);
     }
-    hd_tensor *y;
-    {
-        HD_CALLBACK(thread);
-        y = module->class_->forward(module, x);
-    }
-    y = checked(thread, &layer, y);
+    const void *outer_caller = thread->caller; /* as HD_CALLBACK does, without the name, which is the same for all */
+    const uint32_t call_depth = thread->call_depth;
+    thread->call_depth = 0;
+    hd_tensor *y = module->class_->forward(module, x);
+    thread->call_depth = call_depth;
+    thread->caller = outer_caller;
+    y = checked(thread, y, layer.kind);
     if (notes && thread->executor == executor) executor->span_end(executor, thread);
     thread->layer_count = depth - 1;
     leave_module(module, ends);
