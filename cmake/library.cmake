@@ -190,4 +190,5 @@ add_library(hodu::hodu_static ALIAS hodu_static)
 # It does not link the library, which may not build while ops.h lacks a new row.
 add_executable(generate ${PROJECT_SOURCE_DIR}/tools/generate.c ${PROJECT_SOURCE_DIR}/src/core/dtype.c)
 target_include_directories(generate PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+target_compile_definitions(generate PRIVATE HD_UNCHECKED_CALLS) # as the library: it has the functions of dtype.c
 target_link_libraries(generate PRIVATE hodu_warnings)

@@ -94,34 +94,28 @@ static void write_comment(const char *document, const char *types) {
     write_lines(text, 0, " * ");
 }
 
-/* The names of a signature's parameters, "(hd_shape shape, hd_dtype dtype)" as "shape, dtype", with HD_ONLY_DTYPE
- * around a dtype when `checked`. */
-static void write_names(const char *signature, int checked) {
-    for (const char *at = signature + 1; *at != '\0';) {
-        const size_t length = strcspn(at, ",)");
-        size_t begin = length;
-        while (begin > 0 && at[begin - 1] != ' ' && at[begin - 1] != '*') --begin;
-        const int wrapped = checked && strncmp(at, "hd_dtype ", 9) == 0;
-        printf(wrapped ? "HD_ONLY_DTYPE(%.*s)" : "%.*s", (int)(length - begin), at + begin);
-        if (at[length] == ')') return;
-        printf(", ");
-        for (at += length + 1; *at == ' ';) ++at;
+/* How many parameters a signature has, and which of them is the dtype; 0: none. */
+static int dtype_place(const char *signature, int *count) {
+    int place = 0;
+    *count = 1;
+    for (const char *at = signature + 1; *at != '\0'; ++at) {
+        if (strncmp(at, "hd_dtype ", 9) == 0) place = *count;
+        *count += *at == ',';
     }
+    return place;
 }
 
-/* Macros of the functions' own names, for every op that takes a dtype and numbers, which could be exchanged. */
+/* Macros of the functions' own names, for every op that takes a dtype. */
 static void write_checked_calls(void) {
-    puts("/* A number in the place of a dtype is an error when the program is compiled. */\n"
-         "#if !defined(__cplusplus) && !defined(HD_UNCHECKED_CALLS)\n/* clang-format off */");
+    puts("/* A number in the place of a dtype is an error when the program is compiled: see HD_CHECKED in dtype.h. */\n"
+         "#ifdef HD_CHECKED\n/* clang-format off */");
     for (int i = 0; i < OTHER_COUNT; ++i) {
         const other *o = &others[i];
-        if (is(o->kind, "section") || strstr(o->signature, "hd_dtype ") == NULL) continue;
-        if (strstr(o->signature, "double ") == NULL && strstr(o->signature, "int64_t ") == NULL) continue;
-        printf("#define hd_%s(", o->name);
-        write_names(o->signature, 0);
-        printf(") hd_%s(", o->name);
-        write_names(o->signature, 1);
-        puts(")");
+        int count;
+        const int place = is(o->kind, "section") ? 0 : dtype_place(o->signature, &count);
+        if (place == 0) continue;
+        printf("#define hd_%s(...) HD_CHECKED(%d, HD_CHECK_%d_OF_%d, hd_%s, __VA_ARGS__)\n", o->name, count, place,
+               count, o->name);
     }
     puts("/* clang-format on */\n#endif");
 }

@@ -15,9 +15,13 @@
 
 #include <hodu/value.h>
 
-/* What --data is; a program that reads something else says so before it includes this. */
+/* What --data is, and what --steps counts; a program that reads or counts something else says so before it includes
+ * this. */
 #ifndef MICRO_DATA_HELP
 #define MICRO_DATA_HELP "names, one a line, letters a-z (default: the list that comes with the programs)"
+#endif
+#ifndef MICRO_STEPS_HELP
+#define MICRO_STEPS_HELP "training steps of the first phase, 1 or more (default %d); later phases shrink or grow alike"
 #endif
 
 /* Exit status: 0 the criterion is reached, 1 it is not, 2 the program could not do its work. */
@@ -86,19 +90,14 @@ static inline double micro_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-#ifndef MICRO_DATA_HELP /* a program that does not read names says what it reads */
-#define MICRO_DATA_HELP "names, one a line, letters a-z (default: the list that comes with the programs)"
-#endif
-
 static inline void micro_usage(FILE *to, const micro_options *o) {
-    fprintf(
-        to,
-        "usage: %s [--steps N] [--seed S] [--data FILE]\n"
-        "  --steps N    training steps of the first phase, 1 or more (default %d); later phases shrink or grow alike\n"
-        "  --seed S     seed of all random numbers, 0 or more (default 42)\n"
-        "  --data FILE  " MICRO_DATA_HELP "\n"
-        "exit status: 0 quality reached, 1 not reached, 2 bad flags or data\n",
-        o->program, o->default_steps);
+    fprintf(to,
+            "usage: %s [--steps N] [--seed S] [--data FILE]\n"
+            "  --steps N    " MICRO_STEPS_HELP "\n"
+            "  --seed S     seed of all random numbers, 0 or more (default 42)\n"
+            "  --data FILE  " MICRO_DATA_HELP "\n"
+            "exit status: 0 quality reached, 1 not reached, 2 bad flags or data\n",
+            o->program, o->default_steps);
 }
 
 static inline uint64_t micro_number(const micro_options *o, const char *flag, const char *text, uint64_t least,

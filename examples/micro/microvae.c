@@ -22,7 +22,8 @@
 // This Value class follows the canonical interface exactly.
 // See docs/autograd-interface.md for the full specification.
 
-#define MICRO_DATA_HELP "points, two numbers a line (default: 800 points drawn around (+-2, +-2))"
+#define MICRO_DATA_HELP  "points, two numbers a line (default: 800 points drawn around (+-2, +-2))"
+#define MICRO_STEPS_HELP "epochs, each of which takes all points once, 1 or more (default %d)"
 #include "micro.h"
 
 enum { X = 2, Z = 2, N = 16, POINTS = 800, MOST_POINTS = 100000, BATCH = 16 };

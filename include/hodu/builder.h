@@ -71,4 +71,9 @@ struct hd_eager_guard {
 #define HD_EAGER            HD_EAGER_AT_(HD_UNIQUE(hd_eager_))
 #endif
 
+#ifdef HD_CHECKED
+#define hd_input(...)             HD_CHECKED(3, HD_CHECK_3_OF_3, hd_input, __VA_ARGS__)
+#define hd_builder_add_input(...) HD_CHECKED(4, HD_CHECK_4_OF_4, hd_builder_add_input, __VA_ARGS__)
+#endif
+
 #endif

@@ -35,7 +35,8 @@ typedef struct hd_backward_opts {
     size_t struct_size;
     hd_tensor *seed; /* the gradient of `loss` to begin with, of its shape; ones by default */
 } hd_backward_opts;
-/* Adds the gradient of `loss` (any shape; its sum, unless a seed is given) to every leaf it came from. */
+/* Adds the gradient of `loss` (any shape; its sum, unless a seed is given) to every leaf it came from, or, with an
+ * error, to none. One thread at a time may add to a leaf's gradient; it is an error, not a wait, when two meet. */
 HD_API void hd_backward(hd_tensor *loss);
 HD_API void hd_backward_with(hd_tensor *loss, const hd_backward_opts *opts);
 /* The gradient of t as it is now; an error before the first backward. A later backward does not change the tensor

@@ -13,11 +13,12 @@ HD_BEGIN_DECLS
 HD_API hd_tensor *hd_forward(hd_module *module, hd_tensor *x);
 /* Its parameters and those of the modules in it, each once, in the order they were added. */
 HD_API hd_tensors *hd_module_parameters(hd_module *module);
-/* The name of parameter `index` of that list, "0.weight"; valid until modules are added. */
+/* The name of parameter `index` of that list, "0.weight"; valid as long as the module. */
 HD_API const char *hd_module_parameter_name(hd_module *module, int64_t index);
 /* The parameter or buffer of that name. */
 HD_API hd_tensor *hd_module_get(hd_module *module, const char *name);
-/* Training is how modules begin; evaluation turns dropout and the like off. */
+/* Training is how modules begin; evaluation turns dropout and the like off. Neither is a change for modules that are
+ * there already, whoever uses them. */
 HD_API void hd_module_train(hd_module *module);
 HD_API void hd_module_eval(hd_module *module);
 HD_API bool hd_module_is_training(const hd_module *module);

@@ -509,22 +509,29 @@ HD_API hd_tensor *hd_rdiv_scalar(hd_tensor *x, double value);
 HD_API hd_tensor *hd_rpow_scalar(hd_tensor *x, double value);
 HD_END_DECLS
 
-/* A number in the place of a dtype is an error when the program is compiled. */
-#if !defined(__cplusplus) && !defined(HD_UNCHECKED_CALLS)
+/* A number in the place of a dtype is an error when the program is compiled: see HD_CHECKED in dtype.h. */
+#ifdef HD_CHECKED
 /* clang-format off */
-#define hd_full(shape, dtype, value) hd_full(shape, HD_ONLY_DTYPE(dtype), value)
-#define hd_range(start, step, count, dtype) hd_range(start, step, count, HD_ONLY_DTYPE(dtype))
-#define hd_arange(start, stop, step, dtype) hd_arange(start, stop, step, HD_ONLY_DTYPE(dtype))
-#define hd_linspace(start, stop, count, dtype) hd_linspace(start, stop, count, HD_ONLY_DTYPE(dtype))
-#define hd_logspace(start, stop, count, dtype) hd_logspace(start, stop, count, HD_ONLY_DTYPE(dtype))
-#define hd_eye(rows, columns, dtype) hd_eye(rows, columns, HD_ONLY_DTYPE(dtype))
-#define hd_tri(rows, columns, diagonal, dtype) hd_tri(rows, columns, diagonal, HD_ONLY_DTYPE(dtype))
-#define hd_uniform(shape, dtype, low, high) hd_uniform(shape, HD_ONLY_DTYPE(dtype), low, high)
-#define hd_normal(shape, dtype, mean, deviation) hd_normal(shape, HD_ONLY_DTYPE(dtype), mean, deviation)
-#define hd_randint(shape, dtype, low, high) hd_randint(shape, HD_ONLY_DTYPE(dtype), low, high)
-#define hd_randn_with(shape, dtype, mean, deviation) hd_randn_with(shape, HD_ONLY_DTYPE(dtype), mean, deviation)
-#define hd_bernoulli(shape, dtype, probability) hd_bernoulli(shape, HD_ONLY_DTYPE(dtype), probability)
-#define hd_one_hot(index, classes, dtype) hd_one_hot(index, classes, HD_ONLY_DTYPE(dtype))
+#define hd_full(...) HD_CHECKED(3, HD_CHECK_2_OF_3, hd_full, __VA_ARGS__)
+#define hd_empty(...) HD_CHECKED(2, HD_CHECK_2_OF_2, hd_empty, __VA_ARGS__)
+#define hd_range(...) HD_CHECKED(4, HD_CHECK_4_OF_4, hd_range, __VA_ARGS__)
+#define hd_zeros(...) HD_CHECKED(2, HD_CHECK_2_OF_2, hd_zeros, __VA_ARGS__)
+#define hd_ones(...) HD_CHECKED(2, HD_CHECK_2_OF_2, hd_ones, __VA_ARGS__)
+#define hd_arange(...) HD_CHECKED(4, HD_CHECK_4_OF_4, hd_arange, __VA_ARGS__)
+#define hd_linspace(...) HD_CHECKED(4, HD_CHECK_4_OF_4, hd_linspace, __VA_ARGS__)
+#define hd_logspace(...) HD_CHECKED(4, HD_CHECK_4_OF_4, hd_logspace, __VA_ARGS__)
+#define hd_eye(...) HD_CHECKED(3, HD_CHECK_3_OF_3, hd_eye, __VA_ARGS__)
+#define hd_tri(...) HD_CHECKED(4, HD_CHECK_4_OF_4, hd_tri, __VA_ARGS__)
+#define hd_uniform(...) HD_CHECKED(4, HD_CHECK_2_OF_4, hd_uniform, __VA_ARGS__)
+#define hd_normal(...) HD_CHECKED(4, HD_CHECK_2_OF_4, hd_normal, __VA_ARGS__)
+#define hd_randint(...) HD_CHECKED(4, HD_CHECK_2_OF_4, hd_randint, __VA_ARGS__)
+#define hd_rand(...) HD_CHECKED(2, HD_CHECK_2_OF_2, hd_rand, __VA_ARGS__)
+#define hd_randn(...) HD_CHECKED(2, HD_CHECK_2_OF_2, hd_randn, __VA_ARGS__)
+#define hd_randn_with(...) HD_CHECKED(4, HD_CHECK_2_OF_4, hd_randn_with, __VA_ARGS__)
+#define hd_bernoulli(...) HD_CHECKED(3, HD_CHECK_2_OF_3, hd_bernoulli, __VA_ARGS__)
+#define hd_cast(...) HD_CHECKED(2, HD_CHECK_2_OF_2, hd_cast, __VA_ARGS__)
+#define hd_bitcast(...) HD_CHECKED(2, HD_CHECK_2_OF_2, hd_bitcast, __VA_ARGS__)
+#define hd_one_hot(...) HD_CHECKED(3, HD_CHECK_3_OF_3, hd_one_hot, __VA_ARGS__)
 /* clang-format on */
 #endif
 

@@ -66,11 +66,11 @@ struct hd_i64_list {
     }
 };
 }
-#define HD_FROM_DATA(data, shape) hd_from_array(data, shape)
+#define HD_FROM_DATA(data, ...)   hd_from_array(data, __VA_ARGS__)
 #define HD_TENSOR_F32(shape, ...) (hd_f32_list{shape, __VA_ARGS__}.result)
 #define HD_TENSOR_I64(shape, ...) (hd_i64_list{shape, __VA_ARGS__}.result)
 #else
-#define HD_FROM_DATA(data, shape) hd_from_data(data, shape, HD_DTYPE_OF(data))
+#define HD_FROM_DATA(data, ...) hd_from_data(data, __VA_ARGS__, HD_DTYPE_OF(data))
 #define HD_TENSOR_F32(shape, ...)                                                                                      \
     hd_from_f32_list(shape, (const float[]){__VA_ARGS__}, sizeof((const float[]){__VA_ARGS__}) / sizeof(float))
 #define HD_TENSOR_I64(shape, ...)                                                                                      \
@@ -141,5 +141,14 @@ typedef struct hd_allclose_opts {
 /* True when shapes agree and every |a - b| <= absolute + relative * |b|; dtypes may differ. */
 HD_API bool hd_allclose(const hd_tensor *a, const hd_tensor *b, const hd_allclose_opts *opts);
 HD_END_DECLS
+
+#ifdef HD_CHECKED
+#define hd_from_data(...) HD_CHECKED(3, HD_CHECK_3_OF_3, hd_from_data, __VA_ARGS__)
+#define hd_from_blob(...) HD_CHECKED(5, HD_CHECK_3_OF_5, hd_from_blob, __VA_ARGS__)
+#define hd_scalar(...)    HD_CHECKED(2, HD_CHECK_2_OF_2, hd_scalar, __VA_ARGS__)
+#define hd_data(...)      HD_CHECKED(2, HD_CHECK_2_OF_2, hd_data, __VA_ARGS__)
+#define hd_data_mut(...)  HD_CHECKED(2, HD_CHECK_2_OF_2, hd_data_mut, __VA_ARGS__)
+#define hd_to_array(...)  HD_CHECKED(4, HD_CHECK_3_OF_4, hd_to_array, __VA_ARGS__)
+#endif
 
 #endif

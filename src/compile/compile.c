@@ -106,17 +106,10 @@ static int64_t count_tracked(const hd_tensors *all, uint64_t *hash) {
 
 /* Forward of the model itself: messages name the call in it that fails, and where that stands. NULL with an error. */
 static hd_tensor *plain_forward(hd_thread *thread, hd_module *model, hd_tensor *x) {
-    const uint32_t depth = thread->call_depth;
-    const char *call = thread->call;
-    const void *caller = thread->caller;
-    thread->call_depth = 0;
     const uint32_t layer = thread->layer_count++;
-    if (layer < HD_LAYERS_NOTED) thread->layers[layer] = (hd_layer){.kind = NULL, .caller = caller};
+    if (layer < HD_LAYERS_NOTED) thread->layers[layer] = (hd_layer){.kind = NULL, .caller = thread->caller};
     hd_tensor *y = hd_forward(model, x);
     thread->layer_count = layer;
-    thread->call_depth = depth;
-    thread->call = call;
-    thread->caller = caller;
     return y;
 }
 
@@ -456,20 +449,18 @@ hd_module *hd_compile(hd_module *model, const hd_compile_opts *opts) {
         return NULL;
     }
     *c = (compiled){.model = model, .opts = options};
-    thread->call_depth++; /* messages keep this name */
+    HD_KEEP_NAME(thread);
     hd_module *m = hd_module_new(&compiled_class, c);
     if (m == NULL) hd_array_release(c);
     if (m != NULL && hd_module_add(m, "model", model) == NULL) m = NULL;
-    thread->call_depth--;
     if (m != NULL) m->training = model->training;
     return m;
 }
 
 /* What hd_compile made of a model; NULL with an error for other modules. */
 static const compiled *compiled_of(hd_thread *thread, const hd_module *module) {
-    thread->call_depth++; /* messages keep the caller's name */
+    HD_KEEP_NAME(thread);
     const bool mine = hd_module_state(module) != NULL && module->class_ == &compiled_class;
-    thread->call_depth--;
     if (!mine) hd_fail(HD_ERROR_STATE, "the module is none that hd_compile made");
     return mine ? module->state : NULL;
 }
@@ -499,8 +490,6 @@ hd_script *hd_compile_script(const hd_module *module) {
                                     : "no call has captured the model yet; hd_forward does");
         return NULL;
     }
-    thread->call_depth++;
-    hd_script *s = hd_script_clone(last->forward);
-    thread->call_depth--;
-    return s;
+    HD_KEEP_NAME(thread);
+    return hd_script_clone(last->forward);
 }

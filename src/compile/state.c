@@ -26,12 +26,11 @@ static hd_error declare(void *user, const char *name, hd_tensor *t) {
 void hd_builder_add_state_of(hd_builder *builder, hd_module *model, hd_optimizer *optimizer) {
     HD_ENTER("hd_builder_add_state_of", );
     if (hd_builder_check_active(thread, builder) != HD_OK) return; /* then no other thread may use it */
-    thread->call_depth++;                                          /* messages keep this name */
+    HD_KEEP_NAME(thread);
     declaration d = {builder, ""};
     hd_error status = HD_OK;
     if (model != NULL) status = hd_module_each(model, false, declare, &d);
     if (model != NULL && status == HD_OK) status = hd_module_each(model, true, declare, &d);
     d.prefix = "optimizer.";
     if (optimizer != NULL && status == HD_OK) hd_optimizer_each(thread, optimizer, declare, &d);
-    thread->call_depth--;
 }

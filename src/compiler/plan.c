@@ -674,9 +674,8 @@ hd_executable *hd_hodu_compile(hd_thread *thread, hd_graph *graph, hd_device dev
         return NULL;
     }
     if (level == HD_O0) return (hd_executable *)hd_plan_new(thread, graph, executor, level, NULL);
-    const char *call = thread->call; /* passes call ops, but it is the caller's function that runs */
+    HD_KEEP_NAME(thread); /* passes call ops, but it is the caller's function that runs */
     hd_graph *simple = hd_graph_simplify(thread, graph);
-    thread->call = call;
     if (simple == NULL) return NULL;
     hd_plan *p =
         level == HD_O3 ? hd_plan_tuned(thread, simple, executor) : hd_plan_new(thread, simple, executor, level, NULL);

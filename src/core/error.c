@@ -34,10 +34,9 @@ static void describe_place(hd_thread *t, char *out, size_t capacity) {
     out[0] = '\0';
     const void *caller = outermost_caller(t);
     if (hd_lines_of(caller, out, capacity)) return; /* HODU_DEBUG=lines */
-    if (t->scope_count > 0) {
-        const hd_scope_frame *frame = &t->scopes[t->scope_count - 1];
-        length = snprintf(out, capacity, "in the scope of %s:%d", frame->file ? frame->file : "?", frame->line);
-    }
+    const hd_scope_frame *frame = t->scope_count > 0 ? &t->scopes[t->scope_count - 1] : NULL;
+    if (frame != NULL && frame->file != NULL) /* NULL: the library's own, where the user has none */
+        length = snprintf(out, capacity, "in the scope of %s:%d", frame->file, frame->line);
     Dl_info info;
     if (caller != NULL && length >= 0 && (size_t)length < capacity && dladdr(caller, &info) != 0 && info.dli_fname) {
         const char *separator = length > 0 ? ", " : "", *slash = strrchr(info.dli_fname, '/');
@@ -94,9 +93,10 @@ static bool is_quiet(void) {
 
 static void say(hd_error code, const char *message, const char *place) {
     const hd_error_handler handler = atomic_load(&host.handler);
-    if (handler != NULL)
+    if (handler != NULL) {
+        HD_CALLBACK(hd_thread_pointer);
         handler(code, message, place, atomic_load(&host.user));
-    else if (code == HD_OK || !is_quiet())
+    } else if (code == HD_OK || !is_quiet())
         fprintf(stderr, "hodu %s: %s%s%s%s\n", code == HD_OK ? "warning" : "error", message, place[0] ? " (" : "",
                 place, place[0] ? ")" : "");
 }

@@ -20,9 +20,7 @@ hd_error hd_write(hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
 void hd_span_begin(hd_span *span, hd_thread *thread, const char *name) {
     span->thread = thread;
     span->depth = thread->call_depth++;
-    span->token =
-        hd_scope_open(thread, &span->token, thread->scope_count ? thread->scopes[thread->scope_count - 1].file : NULL,
-                      thread->scope_count ? thread->scopes[thread->scope_count - 1].line : 0);
+    span->token = hd_scope_within(thread, &span->token);
     if (thread->executor->span_begin != NULL) thread->executor->span_begin(thread->executor, thread, name, true);
 }
 

@@ -40,7 +40,6 @@ hd_scope_token hd_scope_open(hd_thread *t, hd_scope_token *self, const char *fil
         const uint32_t capacity = t->scope_capacity ? t->scope_capacity * 2 : 16;
         hd_scope_frame *scopes = hd_array_resize(t->scopes, capacity * sizeof *scopes);
         if (scopes == NULL) { /* the block's objects then belong to the scope around it */
-            t->call = "HD_SCOPE";
             hd_fail(HD_ERROR_MEMORY, "no memory for %u nested scopes", capacity);
             return token;
         }
@@ -56,6 +55,10 @@ hd_scope_token hd_scope_open(hd_thread *t, hd_scope_token *self, const char *fil
 hd_scope_token hd_scope_begin(hd_scope_token *self, const char *file, int line) {
     hd_thread *t = hd_thread_self();
     if (t == NULL) return (hd_scope_token){NULL, 0};
+    if (t->scope_count == t->scope_capacity) { /* there might be no memory for one more */
+        t->call = "HD_SCOPE";
+        t->caller = __builtin_return_address(0);
+    }
     const hd_scope_token token = hd_scope_open(t, self, file, line);
     if (token.self == NULL) return token;
     hd_scope_frame *frame = &t->scopes[t->scope_count - 1];

@@ -126,6 +126,11 @@ static inline void *hd_scope_share(hd_thread *thread, hd_object *o) {
 /* Begins a scope, and ends it and those above it, as hd_scope_begin and hd_scope_end do, of the library's own: there
  * are no blocks to unwind. */
 hd_scope_token hd_scope_open(hd_thread *thread, hd_scope_token *self, const char *file, int line);
+/* The same at the place of the scope around it: messages name the user's. */
+static inline hd_scope_token hd_scope_within(hd_thread *thread, hd_scope_token *self) {
+    const hd_scope_frame *around = thread->scope_count > 0 ? &thread->scopes[thread->scope_count - 1] : NULL;
+    return hd_scope_open(thread, self, around != NULL ? around->file : NULL, around != NULL ? around->line : 0);
+}
 void hd_scope_close(hd_thread *thread, hd_scope_token *token);
 /* Releases all objects of all scopes: the end of a thread. */
 void hd_scope_end_all(hd_thread *thread);

@@ -11,8 +11,10 @@ static void storage_destroy(hd_thread *thread, hd_object *object) {
     if (s->home != NULL) s->home->leave(s);
     if (s->block != NULL)
         hd_block_release(thread, s->block);
-    else if (s->release != NULL)
+    else if (s->release != NULL) {
+        HD_CALLBACK(thread);
         s->release(s->data != no_bytes ? s->data : NULL, s->release_user);
+    }
     hd_header_recycle(thread, HD_HEADER_STORAGE, s);
 }
 static const hd_kind storage_kind = {.name = "storage", .destroy = storage_destroy};

@@ -7,7 +7,8 @@
 
 static void tensor_destroy(hd_thread *thread, hd_object *object) {
     hd_tensor *t = (hd_tensor *)object;
-    if (t->history.slot != NULL) hd_object_release(thread, t->history.slot);
+    hd_object *slot = atomic_load_explicit(&t->history.slot, memory_order_relaxed);
+    if (slot != NULL) hd_object_release(thread, slot);
     hd_object_release(thread, &t->storage->object);
     hd_header_recycle(thread, HD_HEADER_TENSOR, t);
 }

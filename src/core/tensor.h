@@ -13,9 +13,9 @@ typedef enum hd_tracking { HD_UNTRACKED, HD_TRACKED_LEAF, HD_TRACKED_RESULT } hd
 
 /* What the grad room keeps on a tensor. */
 typedef struct hd_history {
-    _Atomic uint64_t place;   /* on which tape, and where on it: see grad/tape.h; 0: on none */
-    uint32_t context, thread; /* where an op made it, for messages */
-    hd_object *slot;          /* its gradient and hooks, released with it; NULL: none yet */
+    _Atomic uint64_t place;    /* on which tape, and where on it: see grad/tape.h; 0: on none */
+    uint32_t context, thread;  /* where an op made it, for messages */
+    _Atomic(hd_object *) slot; /* its gradient and hooks, released with it; NULL: none yet */
 } hd_history;
 
 /* Which node of which recording a tensor is, while a builder captures: see graph/capture.c. */
@@ -44,7 +44,7 @@ extern const hd_kind hd_kind_tensor;
 static inline void hd_history_clear(hd_tensor *t) {
     t->tracking = HD_UNTRACKED;
     atomic_store_explicit(&t->history.place, 0, memory_order_relaxed);
-    t->history.slot = NULL;
+    atomic_store_explicit(&t->history.slot, NULL, memory_order_relaxed);
     t->captured.recording = 0;
     t->operand = t->held = false;
 }

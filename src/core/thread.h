@@ -160,4 +160,37 @@ static inline hd_thread *hd_thread_enter(const char *call, const void *caller) {
         thread->caller = __builtin_return_address(0);                                                                  \
     }
 
+/* To the end of the block the library calls public functions for the one that runs, whose name and place stay in
+ * messages. */
+#define HD_KEEP_NAME(thread)                                                                                           \
+    __attribute__((cleanup(hd_name_kept), unused)) hd_thread *HD_UNIQUE(named_) = hd_name_keep(thread)
+static inline hd_thread *hd_name_keep(hd_thread *t) {
+    t->call_depth++;
+    return t;
+}
+static inline void hd_name_kept(hd_thread *const *t) { (*t)->call_depth--; }
+
+/* To the end of the block functions of the user's run (hooks, forward functions, handlers): calls made there name
+ * themselves and their own place, and the call that runs is what it was afterwards. */
+typedef struct hd_callback {
+    hd_thread *thread;
+    const char *call;
+    const void *caller;
+    uint32_t depth;
+} hd_callback;
+#define HD_CALLBACK(thread)                                                                                            \
+    __attribute__((cleanup(hd_callback_end), unused)) const hd_callback HD_UNIQUE(callback_) = hd_callback_begin(thread)
+static inline hd_callback hd_callback_begin(hd_thread *t) {
+    if (t == NULL) return (hd_callback){.thread = NULL};
+    const hd_callback before = {t, t->call, t->caller, t->call_depth};
+    t->call_depth = 0;
+    return before;
+}
+static inline void hd_callback_end(const hd_callback *before) {
+    if (before->thread == NULL) return;
+    before->thread->call = before->call;
+    before->thread->caller = before->caller;
+    before->thread->call_depth = before->depth;
+}
+
 #endif

@@ -44,27 +44,40 @@ static hd_error finish_pending(hd_walk *w, hd_slot *slot, bool leaf) {
                           : HD_OK;
 }
 
-/* A hook of this leaf runs, and waits for a thread that walks back to the same leaf. */
-static hd_slot *refuse(const hd_arrival *a) {
-    hd_fail(
-        HD_ERROR_STATE,
-        "the gradient of a tensor %s is being added to by another hd_backward, a hook of which runs; one thread after "
-        "the other may do that",
-        a->leaf != NULL ? HD_SHAPE_TEXT(a->leaf->layout.shape) : "");
-    return NULL;
+/* A hook of this walk's thread walks back to a leaf whose gradient is on its way already. */
+static hd_error refuse(const hd_arrival *a) {
+    return hd_fail(HD_ERROR_STATE,
+                   "the gradient of a tensor %s is being added to by another hd_backward of this thread, a hook of "
+                   "which runs; call it when that one has returned",
+                   a->leaf != NULL ? HD_SHAPE_TEXT(a->leaf->layout.shape) : "");
+}
+
+/* Makes this walk the one that adds to the slot of an arrival; on failure the arrival has none, and nothing changed. */
+static hd_error take(hd_walk *w, hd_arrival *a) {
+    if (a->slot == NULL) a->slot = hd_slot_of(w->thread, a->leaf);
+    hd_error status =
+        a->slot == NULL ? w->thread->error_code : hd_slot_enter(w->thread, a->slot, a->leaf, true, &a->ends);
+    if (status == HD_OK) {
+        a->finished = a->slot->pending != NULL; /* by an earlier arrival */
+        if (a->finished && a->slot->walk != w) status = refuse(a);
+    }
+    if (status == HD_OK) {
+        a->slot->walk = w;
+    } else {
+        if (a->slot != NULL) hd_slot_leave(a->slot, a->ends);
+        a->slot = NULL;
+    }
+    return status;
 }
 
 /* Adds what arrived to the gradients of leaves: all of it, or, when something fails, none. */
 static hd_error deliver(hd_walk *w) {
     hd_thread *thread = w->thread;
     hd_error status = HD_OK;
-    for (uint32_t i = 0; i < w->arrival_count && status == HD_OK; ++i) {
-        hd_arrival *a = &w->arrivals[i];
-        if (a->slot == NULL) a->slot = hd_slot_of(thread, a->leaf);
-        a->finished = a->slot != NULL && a->slot->pending != NULL; /* by an earlier arrival */
-        if (a->finished && a->slot->walk != w) a->slot = refuse(a);
-        if (a->slot != NULL) a->slot->walk = w;
-        status = a->slot == NULL ? thread->error_code : hd_slot_note(thread, a->leaf, a->slot);
+    for (; w->taken < w->arrival_count && status == HD_OK; ++w->taken) {
+        hd_arrival *a = &w->arrivals[w->taken];
+        status = take(w, a);
+        if (status == HD_OK) status = hd_slot_note(thread, a->leaf, a->slot);
         if (status == HD_OK && a->gradient != NULL) status = add_pending(thread, a->slot, a->gradient);
         hd_tensor_drop(thread, a->gradient); /* so that a gradient that is nobody else's can be taken over */
         a->gradient = NULL;
@@ -73,15 +86,20 @@ static hd_error deliver(hd_walk *w) {
         const hd_arrival *a = &w->arrivals[i];
         if (a->slot->pending != NULL && !a->finished) status = finish_pending(w, a->slot, a->leaf != NULL);
     }
-    for (uint32_t i = 0; i < w->arrival_count; ++i) {
+    for (uint32_t i = 0; i < w->taken; ++i) {
         hd_slot *slot = w->arrivals[i].slot;
         if (slot == NULL) continue;
         if (status == HD_OK) slot->known = slot->arrived = true;
         if (slot->pending == NULL) continue;
-        hd_tensor_drop(thread, status == HD_OK ? slot->gradient : slot->pending);
-        if (status == HD_OK) slot->gradient = slot->pending;
+        hd_tensor *gone = slot->pending;
+        if (status == HD_OK) {
+            gone = slot->gradient;
+            atomic_store_explicit(&slot->gradient, slot->pending, memory_order_relaxed);
+        }
         slot->pending = NULL;
+        hd_tensor_drop(thread, gone);
     }
+    hd_walk_leave_slots(w);
     return status;
 }
 

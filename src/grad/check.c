@@ -24,7 +24,11 @@ static hd_tensor *weighted_sum(hd_tensor *y) {
 /* The scalar that is differentiated: fn itself, or, for the second order, its gradients along the directions. */
 static hd_tensor *value_of(const check *c, hd_tensors *inputs) {
     hd_thread *thread = hd_thread_self();
-    hd_tensor *y = c->fn(inputs, c->user);
+    hd_tensor *y;
+    {
+        HD_CALLBACK(thread);
+        y = c->fn(inputs, c->user);
+    }
     if (thread->error_code != HD_OK || hd_tensor_check(y, "the result of fn") != HD_OK) return NULL;
     hd_tensor *value = weighted_sum(y);
     if (c->directions == NULL || value == NULL || value->tracking == HD_UNTRACKED) return value;

@@ -70,6 +70,17 @@ static void again_left(hd_thread *thread, const hd_ending *ending) {
     hd_generator_set(NULL, ending->number[0], ending->number[1]);
 }
 
+static void look_at_generator(hd_thread *thread, uint64_t *seed, uint64_t *draw) {
+    HD_KEEP_NAME(thread);
+    *seed = hd_generator_seed(NULL);
+    *draw = hd_generator_draw(NULL);
+}
+
+static hd_tensor *call(hd_thread *thread, hd_function fn, hd_tensors *inputs, void *user) {
+    HD_CALLBACK(thread);
+    return fn(inputs, user);
+}
+
 static void checkpoint_vjp(hd_thread *thread, hd_external *self, hd_tensor *gradient, hd_tensor **results) {
     checkpoint *c = (checkpoint *)self;
     for (int64_t i = 0; i < c->leaves->count + c->inputs->count; ++i) {
@@ -80,7 +91,8 @@ static void checkpoint_vjp(hd_thread *thread, hd_external *self, hd_tensor *grad
                 HD_SHAPE_TEXT(t->layout.shape));
         return;
     }
-    const uint64_t seed = hd_generator_seed(NULL), draw = hd_generator_draw(NULL);
+    uint64_t seed, draw;
+    look_at_generator(thread, &seed, &draw);
     if (hd_ending_push(thread, again_left, NULL, seed, draw) != HD_OK) return;
     const uint32_t ending = hd_ending_last(thread);
     if (hd_context_enter(thread, HD_FRAME_CONTEXT, self) == NULL) {
@@ -92,7 +104,7 @@ static void checkpoint_vjp(hd_thread *thread, hd_external *self, hd_tensor *grad
     hd_generator_set(NULL, c->seed, c->draw);
     const uint32_t floor = thread->tapes->floor;
     thread->tapes->floor = depth;
-    hd_tensor *y = c->fn(c->inputs, c->user);
+    hd_tensor *y = call(thread, c->fn, c->inputs, c->user);
     thread->tapes->floor = floor;
     hd_ending_pop(thread, ending);
     hd_generator_set(NULL, seed, draw);
@@ -126,12 +138,6 @@ static checkpoint *new_checkpoint(hd_function fn, void *user, hd_tensors *inputs
     return c;
 }
 
-/* That fn, which is back, gave a living tensor or an error. */
-static void check_result(hd_thread *thread, const hd_tensor *y) {
-    if (thread->call_depth == 0) thread->call = "hd_checkpoint";
-    if (thread->error_code == HD_OK) hd_tensor_check(y, "the function's result");
-}
-
 /* A longjmp out of fn: its context is a block's, and ends with the scope. */
 static void left(hd_thread *thread, const hd_ending *ending) {
     ((hd_tapes *)(uintptr_t)ending->number[1])->floor = (uint32_t)ending->number[0];
@@ -148,18 +154,18 @@ hd_tensor *hd_checkpoint(hd_function fn, void *user, hd_tensors *inputs) {
     }
     /* no tape to spare; and a builder plans memory by itself */
     if (thread->observer == NULL || thread->observer->writes == NULL || thread->executor->captures) {
-        hd_tensor *y = fn(inputs, user);
-        check_result(thread, y);
-        return thread->error_code == HD_OK ? y : NULL;
+        hd_tensor *y = call(thread, fn, inputs, user);
+        return thread->error_code == HD_OK && hd_tensor_check(y, "the function's result") == HD_OK ? y : NULL;
     }
-    const uint64_t seed = hd_generator_seed(NULL), draw = hd_generator_draw(NULL);
+    uint64_t seed, draw;
+    look_at_generator(thread, &seed, &draw);
     uint32_t *versions = hd_array_resize(NULL, (size_t)(inputs->count + 1) * sizeof *versions);
     if (versions == NULL) {
         hd_fail(HD_ERROR_MEMORY, "no memory for a checkpoint");
         return NULL;
     }
     for (int64_t i = 0; i < inputs->count; ++i) versions[i] = version_of(inputs->items[i]); /* fn might write them */
-    hd_scope_token scope = hd_scope_begin(&scope, __FILE__, __LINE__);
+    hd_scope_token scope = hd_scope_within(thread, &scope);
     const uint32_t endings = thread->ending_count;
     hd_tapes *tapes = hd_tapes_of(thread);
     const uint32_t floor = tapes != NULL ? tapes->floor : 0;
@@ -174,11 +180,11 @@ hd_tensor *hd_checkpoint(hd_function fn, void *user, hd_tensors *inputs) {
     const uint32_t depth = tapes->frame_count;
     tapes->floor = depth; /* fn may not end what is around it */
     thread->walks++;      /* nor start a builder */
-    hd_tensor *y = fn(inputs, user);
+    hd_tensor *y = call(thread, fn, inputs, user);
     hd_ending_pop(thread, endings);
     thread->walks--;
     tapes->floor = floor;
-    check_result(thread, y);
+    if (thread->error_code == HD_OK) hd_tensor_check(y, "the function's result");
     hd_frames_restore(thread, depth, "the function of hd_checkpoint");
     const uint32_t edge = thread->error_code == HD_OK ? hd_edge_on(tape, y) : 0;
     const bool computed = edge != 0 && tape->records[edge / 2]->op != NULL;

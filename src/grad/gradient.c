@@ -2,11 +2,16 @@
 #include "core/undo.h"
 #include "grad/tape.h"
 
+#include <stdio.h>
+
 /* ---- slots ------------------------------------------------------------------------------------------------------- */
 static void slot_destroy(hd_thread *thread, hd_object *object) {
     hd_slot *slot = (hd_slot *)object;
     hd_tensor_drop(thread, slot->gradient);
-    hd_array_release(slot->hooks);
+    for (hd_hooks *hooks = slot->hooks, *older; hooks != NULL; hooks = older) {
+        older = hooks->older;
+        hd_array_release(hooks);
+    }
     hd_array_release(slot);
 }
 static const hd_kind slot_kind = {.name = "gradient", .destroy = slot_destroy};
@@ -22,6 +27,44 @@ static hd_slot *new_slot(void) {
     return slot;
 }
 
+/* ---- who is at a gradient ---------------------------------------------------------------------------------------- */
+/* The slot's `user` is the number of the thread that changes it, or how many look at it, with this bit; 0: nobody. */
+#define LOOKING UINT32_C(0x80000000)
+
+static hd_error refuse(const hd_tensor *t, uint32_t user) {
+    char who[64] = "read by another thread";
+    if ((user & LOOKING) == 0) snprintf(who, sizeof who, "changed by another thread (number %u)", user);
+    return hd_fail(HD_ERROR_STATE,
+                   "the gradient of a tensor %s is being %s; one thread at a time may add to it: make a copy of the "
+                   "parameter for each thread, or take gradients with hd_grad_of, and add them up in one thread",
+                   t != NULL ? HD_SHAPE_TEXT(t->layout.shape) : "", who);
+}
+
+hd_error hd_slot_enter(hd_thread *thread, hd_slot *slot, const hd_tensor *t, bool changes, uint32_t *ends) {
+    uint32_t now = 0, next = changes ? thread->number : LOOKING | 1;
+    *ends = 0;
+    while (!atomic_compare_exchange_weak_explicit(&slot->object.user, &now, next, memory_order_acquire,
+                                                  memory_order_relaxed)) {
+        if (now == thread->number) return HD_OK;
+        if (now != 0 && (changes || (now & LOOKING) == 0)) return refuse(t, now);
+        next = changes ? thread->number : (now | LOOKING) + 1;
+    }
+    *ends = changes ? thread->number : LOOKING;
+    return HD_OK;
+}
+
+void hd_slot_leave(hd_slot *slot, uint32_t ends) {
+    if (ends == 0) return;
+    if (ends != LOOKING) { /* it was alone */
+        atomic_store_explicit(&slot->object.user, 0, memory_order_release);
+        return;
+    }
+    uint32_t now = atomic_load_explicit(&slot->object.user, memory_order_relaxed), next;
+    do next = now == (LOOKING | 1) ? 0 : now - 1;
+    while (!atomic_compare_exchange_weak_explicit(&slot->object.user, &now, next, memory_order_release,
+                                                  memory_order_relaxed));
+}
+
 /* Values that a builder records have their own; so has everything outside of one. */
 static bool is_apart(const hd_thread *thread, const hd_tensor *t) {
     return thread->executor->captures && !(t->storage->home != NULL && t->storage->home->captured);
@@ -35,7 +78,7 @@ static uint32_t place_apart(const hd_tapes *tapes, const hd_tensor *t) {
 
 hd_slot *hd_slot_apart(const hd_tensor *t) {
     const hd_thread *thread = hd_thread_self();
-    if (!is_apart(thread, t)) return (hd_slot *)t->history.slot;
+    if (!is_apart(thread, t)) return (hd_slot *)atomic_load_explicit(&t->history.slot, memory_order_acquire);
     const hd_tapes *tapes = thread->tapes;
     return tapes == NULL || tapes->apart_size == 0 ? NULL : tapes->apart[place_apart(tapes, t)].slot;
 }
@@ -57,6 +100,21 @@ static hd_error grow_apart(hd_tapes *tapes) {
     return HD_OK;
 }
 
+/* A list with the same hooks and room for more; NULL with an error. */
+static hd_hooks *copy_hooks(const hd_hooks *from, uint32_t more) {
+    const uint32_t count = from != NULL ? atomic_load_explicit(&from->count, memory_order_acquire) : 0;
+    hd_hooks *hooks = hd_array_resize(NULL, sizeof *hooks + (count + more) * sizeof *hooks->hook);
+    if (hooks == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory for hooks");
+        return NULL;
+    }
+    hooks->older = NULL;
+    hooks->capacity = count + more;
+    atomic_init(&hooks->count, count);
+    for (uint32_t i = 0; i < count; ++i) hooks->hook[i] = from->hook[i];
+    return hooks;
+}
+
 static hd_slot *slot_apart(hd_thread *thread, hd_tensor *t) {
     hd_tapes *tapes = hd_tapes_of(thread);
     if (tapes == NULL || (tapes->apart_count * 2 >= tapes->apart_size && grow_apart(tapes) != HD_OK)) return NULL;
@@ -64,16 +122,13 @@ static hd_slot *slot_apart(hd_thread *thread, hd_tensor *t) {
     if (tapes->apart[at].slot != NULL) return tapes->apart[at].slot;
     hd_slot *slot = new_slot();
     if (slot == NULL) return NULL;
-    const hd_slot *outside = (const hd_slot *)t->history.slot;
-    if (outside != NULL && outside->hook_count > 0) { /* they run inside too */
-        slot->hooks = hd_array_resize(NULL, outside->hook_count * sizeof *slot->hooks);
+    const hd_slot *outside = (const hd_slot *)atomic_load_explicit(&t->history.slot, memory_order_acquire);
+    if (outside != NULL && outside->hooks != NULL) { /* they run inside too */
+        slot->hooks = copy_hooks(outside->hooks, 0);
         if (slot->hooks == NULL) {
             hd_array_release(slot);
-            hd_fail(HD_ERROR_MEMORY, "no memory for hooks");
             return NULL;
         }
-        for (uint32_t i = 0; i < outside->hook_count; ++i) slot->hooks[i] = outside->hooks[i];
-        slot->hook_count = outside->hook_count;
     }
     hd_object_retain(&t->object);
     tapes->apart[at].tensor = t;
@@ -84,18 +139,21 @@ static hd_slot *slot_apart(hd_thread *thread, hd_tensor *t) {
 
 hd_slot *hd_slot_of(hd_thread *thread, hd_tensor *t) {
     if (is_apart(thread, t)) return slot_apart(thread, t);
-    if (t->history.slot == NULL) {
-        hd_slot *slot = new_slot();
-        if (slot == NULL) return NULL;
-        t->history.slot = &slot->object;
-    }
-    return (hd_slot *)t->history.slot;
+    hd_object *there = atomic_load_explicit(&t->history.slot, memory_order_acquire);
+    if (there != NULL) return (hd_slot *)there;
+    hd_slot *slot = new_slot();
+    if (slot == NULL || atomic_compare_exchange_strong_explicit(&t->history.slot, &there, &slot->object,
+                                                                memory_order_acq_rel, memory_order_acquire))
+        return slot;
+    hd_array_release(slot); /* another thread was first */
+    return (hd_slot *)there;
 }
 
 static void keep_slot(hd_undo_entry *e) {
-    const hd_slot *slot = (const hd_slot *)e->object;
-    if (slot->gradient != NULL) hd_object_retain(&slot->gradient->object);
-    e->held = slot->gradient;
+    hd_slot *slot = (hd_slot *)e->object;
+    hd_tensor *gradient = slot->gradient;
+    if (gradient != NULL) hd_object_retain(&gradient->object);
+    e->held = gradient;
     e->node = slot->known;
     e->version = slot->arrived;
 }
@@ -153,9 +211,8 @@ hd_tensor *hd_param(hd_tensor *x) {
     if (x->tracking == HD_TRACKED_RESULT) {
         hd_observer *observer = thread->observer;
         thread->observer = NULL;
-        thread->call_depth++; /* messages keep this name */
+        HD_KEEP_NAME(thread);
         x = hd_copy(x);
-        thread->call_depth--;
         thread->observer = observer;
         if (x == NULL) return NULL;
     }
@@ -171,13 +228,21 @@ bool hd_tensor_requires_grad(const hd_tensor *t) {
 bool hd_has_grad(const hd_tensor *t) {
     HD_ENTER_ALWAYS("hd_has_grad", false);
     if (hd_tensor_check(t, "t") != HD_OK) return false;
-    const hd_slot *slot = hd_slot_get(t);
-    return slot != NULL && slot->known;
+    hd_slot *slot = hd_slot_get(t);
+    uint32_t ends;
+    if (slot == NULL || hd_slot_enter(thread, slot, t, false, &ends) != HD_OK) return false;
+    const bool known = slot->known;
+    hd_slot_leave(slot, ends);
+    return known;
 }
 
-bool hd_gradient_arrived(const hd_tensor *t) {
-    const hd_slot *slot = hd_slot_get(t);
-    return slot != NULL && slot->arrived;
+bool hd_gradient_arrived(hd_thread *thread, const hd_tensor *t) {
+    hd_slot *slot = hd_slot_get(t);
+    uint32_t ends;
+    if (slot == NULL || hd_slot_enter(thread, slot, t, false, &ends) != HD_OK) return false;
+    const bool arrived = slot->arrived;
+    hd_slot_leave(slot, ends);
+    return arrived;
 }
 
 static void explain_missing(const hd_tensor *t, const hd_slot *slot) {
@@ -196,34 +261,82 @@ static void explain_missing(const hd_tensor *t, const hd_slot *slot) {
                 HD_SHAPE_TEXT(t->layout.shape));
 }
 
+/* Zeros of what was zeroed are made when somebody wants to see them. */
+static hd_tensor *zeros_for(hd_thread *thread, const hd_tensor *t) {
+    hd_observer *observer = thread->observer;
+    thread->observer = NULL;
+    HD_KEEP_NAME(thread);
+    hd_tensor *zeros = hd_zeros(t->layout.shape, (hd_dtype)t->dtype);
+    thread->observer = observer;
+    return zeros;
+}
+
+/* A reference to the gradient, to `zeros` where it is known and there is none yet, or NULL: `*known` says whether. */
+static hd_error look(hd_thread *thread, hd_slot *slot, const hd_tensor *t, hd_tensor *zeros, bool *known,
+                     hd_tensor **out) {
+    uint32_t ends;
+    HD_TRY(hd_slot_enter(thread, slot, t, false, &ends));
+    *known = slot->known;
+    *out = slot->gradient;
+    if (*known && *out == NULL && zeros != NULL) { /* others look, too: the first has its zeros there */
+        hd_object_retain(&zeros->object);
+        if (atomic_compare_exchange_strong(&slot->gradient, out, zeros)) {
+            hd_undo_adopt(zeros->storage); /* whatever a step that fails has made of them */
+            *out = zeros;
+        } else {
+            hd_tensor_drop(thread, zeros);
+        }
+    }
+    if (*out != NULL) hd_object_retain(&(*out)->object);
+    hd_slot_leave(slot, ends);
+    return HD_OK;
+}
+
 hd_tensor *hd_grad(hd_tensor *t) {
     HD_ENTER("hd_grad", NULL);
     HD_TRY_OR(hd_tensor_check(t, "t"), NULL);
     hd_slot *slot = hd_slot_get(t);
-    if (slot == NULL || !slot->known) {
+    hd_tensor *gradient = NULL;
+    bool known = false;
+    if (slot != NULL) HD_TRY_OR(look(thread, slot, t, NULL, &known, &gradient), NULL);
+    if (known && gradient == NULL) {
+        hd_tensor *zeros = zeros_for(thread, t);
+        if (zeros == NULL) return NULL;
+        HD_TRY_OR(look(thread, slot, t, zeros, &known, &gradient), NULL);
+    }
+    if (gradient == NULL) {
         explain_missing(t, slot);
         return NULL;
     }
-    if (slot->gradient == NULL) { /* zeroed: nobody wanted to see them until now */
-        hd_observer *observer = thread->observer;
-        thread->observer = NULL;
-        hd_tensor *zeros = hd_zeros(t->layout.shape, (hd_dtype)t->dtype);
-        thread->observer = observer;
-        if (zeros == NULL) return NULL;
-        hd_object_retain(&zeros->object);
-        hd_undo_adopt(zeros->storage); /* whatever a step that fails has made of them */
-        slot->gradient = zeros;
-        return zeros;
+    return hd_scope_own(thread, &gradient->object) == HD_OK ? gradient : NULL;
+}
+
+/* Exchanges the gradient of t; takes the reference to the new one. */
+static void replace(hd_thread *thread, hd_tensor *t, hd_tensor *gradient, bool known) {
+    hd_slot *slot = hd_slot_of(thread, t);
+    uint32_t ends;
+    if (slot == NULL || hd_slot_enter(thread, slot, t, true, &ends) != HD_OK) {
+        hd_tensor_drop(thread, gradient);
+        return;
     }
-    return hd_scope_share(thread, &slot->gradient->object);
+    if (hd_slot_note(thread, t, slot) != HD_OK) {
+        hd_slot_leave(slot, ends);
+        hd_tensor_drop(thread, gradient);
+        return;
+    }
+    hd_tensor *before = slot->gradient;
+    atomic_store_explicit(&slot->gradient, gradient, memory_order_relaxed);
+    slot->known = known;
+    slot->arrived = gradient != NULL;
+    hd_slot_leave(slot, ends);
+    hd_tensor_drop(thread, before);
 }
 
 void hd_zero_grads(hd_tensors *tensors) {
     HD_ENTER("hd_zero_grads", );
     if (hd_tensors_check(tensors, "tensors") != HD_OK) return;
-    thread->call_depth++; /* messages keep this name */
+    HD_KEEP_NAME(thread);
     for (int64_t i = 0; i < tensors->count && thread->error_code == HD_OK; ++i) hd_zero_grad(tensors->items[i]);
-    thread->call_depth--;
 }
 
 void hd_zero_grad(hd_tensor *t) {
@@ -233,12 +346,7 @@ void hd_zero_grad(hd_tensor *t) {
         hd_fail(HD_ERROR_DTYPE, "%s has no gradients, only floats have", hd_dtype_name((hd_dtype)t->dtype));
         return;
     }
-    hd_slot *slot = hd_slot_of(thread, t);
-    if (slot == NULL || hd_slot_note(thread, t, slot) != HD_OK) return;
-    hd_tensor_drop(thread, slot->gradient);
-    slot->gradient = NULL;
-    slot->known = true;
-    slot->arrived = false;
+    replace(thread, t, NULL, true);
 }
 
 void hd_set_grad(hd_tensor *t, hd_tensor *gradient) {
@@ -253,8 +361,6 @@ void hd_set_grad(hd_tensor *t, hd_tensor *gradient) {
             return;
         }
     }
-    hd_slot *slot = hd_slot_of(thread, t);
-    if (slot == NULL) return;
     hd_tensor *own = NULL;
     if (gradient != NULL) {
         hd_observer *observer = thread->observer;
@@ -268,13 +374,7 @@ void hd_set_grad(hd_tensor *t, hd_tensor *gradient) {
         thread->observer = observer;
         if (own == NULL) return;
     }
-    if (hd_slot_note(thread, t, slot) != HD_OK) {
-        hd_tensor_drop(thread, own);
-        return;
-    }
-    hd_tensor_drop(thread, slot->gradient);
-    slot->gradient = own;
-    slot->known = slot->arrived = own != NULL;
+    replace(thread, t, own, own != NULL);
 }
 
 /* ---- hooks, and gradients of results ----------------------------------------------------------------------------- */
@@ -321,7 +421,11 @@ hd_tensor *hd_retain_grad(hd_tensor *t) {
     HD_TRY_OR(check_tracked(t), NULL);
     if (t->tracking == HD_TRACKED_LEAF) return t;
     HD_TRY_OR(watch(thread, t), NULL);
-    hd_slot_get(t)->kept = true;
+    hd_slot *slot = hd_slot_get(t);
+    uint32_t ends;
+    HD_TRY_OR(hd_slot_enter(thread, slot, t, true, &ends), NULL);
+    slot->kept = true;
+    hd_slot_leave(slot, ends);
     return t;
 }
 
@@ -335,11 +439,19 @@ void hd_add_grad_hook(hd_tensor *t, hd_grad_hook fn, void *user) {
     if (t->tracking == HD_TRACKED_RESULT && watch(thread, t) != HD_OK) return;
     hd_slot *slot = hd_slot_of(thread, t);
     if (slot == NULL) return;
-    hd_hook *hooks = hd_array_resize(slot->hooks, (slot->hook_count + 1) * sizeof *hooks);
-    if (hooks == NULL) {
-        hd_fail(HD_ERROR_MEMORY, "no memory for a hook");
-        return;
+    uint32_t ends;
+    if (hd_slot_enter(thread, slot, t, true, &ends) != HD_OK) return;
+    hd_hooks *hooks = slot->hooks;
+    uint32_t count = hooks != NULL ? hooks->count : 0;
+    if (hooks == NULL || count == hooks->capacity) {
+        hd_hooks *longer = copy_hooks(hooks, count + 2);
+        if (longer != NULL) longer->older = hooks;
+        hooks = longer;
     }
-    slot->hooks = hooks;
-    slot->hooks[slot->hook_count++] = (hd_hook){fn, user, thread->walks > 0 ? thread->walk_number : 0};
+    if (hooks != NULL) {
+        hooks->hook[count] = (hd_hook){fn, user, thread->walks > 0 ? thread->walk_number : 0};
+        atomic_store_explicit(&hooks->count, count + 1, memory_order_release);
+        slot->hooks = hooks;
+    }
+    hd_slot_leave(slot, ends);
 }

@@ -41,17 +41,24 @@ typedef struct hd_hook {
     void *user;
     uint64_t since; /* the walk that ran when it was added, which does not call it; 0: none did */
 } hd_hook;
+/* Other threads may walk over them while one is added: what is there stays where it is, and lists that became too short
+ * go with the slot. */
+typedef struct hd_hooks {
+    struct hd_hooks *older;
+    uint32_t capacity;
+    _Atomic uint32_t count;
+    hd_hook hook[];
+} hd_hooks;
 typedef struct hd_slot {
-    hd_object object;
-    hd_tensor *gradient; /* NULL: none, or zeros that nobody asked for yet */
-    hd_tensor *pending;  /* the next gradient, while backward delivers */
-    const void *walk;    /* that delivers it */
-    bool known;          /* backward or zero_grad has been */
-    bool arrived;        /* a gradient, since the last zero_grad */
-    bool kept;           /* of a result: hd_retain_grad */
-    uint32_t hook_count;
-    hd_hook *hooks;
-    uint64_t noted; /* the last hd_undo that keeps what it was */
+    hd_object object;              /* its `user`: see hd_slot_enter */
+    _Atomic(hd_tensor *) gradient; /* NULL: none, or zeros that nobody asked for yet: who looks puts them there */
+    hd_tensor *pending;            /* the next gradient, while backward delivers */
+    const void *walk;              /* that delivers it */
+    bool known;                    /* backward or zero_grad has been */
+    bool arrived;                  /* a gradient, since the last zero_grad */
+    bool kept;                     /* of a result: hd_retain_grad */
+    _Atomic(hd_hooks *) hooks;     /* NULL: none */
+    uint64_t noted;                /* the last hd_undo that keeps what it was */
 } hd_slot;
 /* A result that is no leaf whose gradient somebody wants to see. */
 typedef struct hd_watch {
@@ -117,7 +124,9 @@ hd_slot *hd_slot_of(hd_thread *thread, hd_tensor *t);
  * afterwards. */
 hd_slot *hd_slot_apart(const hd_tensor *t);
 static inline hd_slot *hd_slot_get(const hd_tensor *t) {
-    return __builtin_expect(hd_thread_self()->executor->captures, 0) ? hd_slot_apart(t) : (hd_slot *)t->history.slot;
+    return __builtin_expect(hd_thread_self()->executor->captures, 0)
+               ? hd_slot_apart(t)
+               : (hd_slot *)atomic_load_explicit(&t->history.slot, memory_order_acquire);
 }
 
 /* To be called before a slot gets another gradient, so that a step that fails can give it the old one again; `t` is its
@@ -127,8 +136,14 @@ static inline hd_error hd_slot_note(hd_thread *thread, const hd_tensor *t, hd_sl
     return __builtin_expect(thread->undo == NULL, 1) ? HD_OK : hd_slot_note_slow(thread, t, slot);
 }
 
-/* Whether a gradient arrived at t since the last hd_zero_grad: what an optimizer goes by. */
-bool hd_gradient_arrived(const hd_tensor *t);
+/* Threads may look at a gradient at once, and one that is alone may change it: whoever comes in between gets an error,
+ * and nobody waits. A thread that changes a gradient may enter it again, as hooks do. `*ends` is what hd_slot_leave
+ * gives back; t, for messages, may be NULL. What only looks calls nothing of the user's before it leaves. */
+hd_error hd_slot_enter(hd_thread *thread, hd_slot *slot, const hd_tensor *t, bool changes, uint32_t *ends);
+void hd_slot_leave(hd_slot *slot, uint32_t ends);
+
+/* Whether a gradient arrived at t since the last hd_zero_grad: what an optimizer goes by. False with an error. */
+bool hd_gradient_arrived(hd_thread *thread, const hd_tensor *t);
 
 /* ---- the thread's tapes ---- */
 hd_tapes *hd_tapes_create(hd_thread *thread);

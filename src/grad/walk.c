@@ -152,6 +152,12 @@ static void give_queue_back(hd_walk *w) {
 }
 
 /* By a longjmp: what is on its way anywhere on the tape goes, and so does what was to be delivered. */
+void hd_walk_leave_slots(hd_walk *w) {
+    for (uint32_t i = 0; i < w->taken; ++i)
+        if (w->arrivals[i].slot != NULL) hd_slot_leave(w->arrivals[i].slot, w->arrivals[i].ends);
+    w->taken = 0;
+}
+
 static void left(hd_thread *thread, const hd_ending *ending) {
     hd_walk *w = ending->object;
     w->tapes->floor = w->floor;
@@ -167,17 +173,24 @@ static void left(hd_thread *thread, const hd_ending *ending) {
         hd_tensor_drop(thread, slot->pending);
         slot->pending = NULL;
     }
+    hd_walk_leave_slots(w);
     finish(w);
 }
 
 /* ---- hooks and arrivals ------------------------------------------------------------------------------------------ */
 /* Those that hooks add on the way wait for the next walk: one that adds itself would be called for ever. */
 hd_error hd_walk_hooks(hd_walk *w, const hd_slot *slot, const char *what, hd_tensor **gradient) {
-    for (uint32_t i = 0; i < slot->hook_count && *gradient != NULL && !w->without_hooks; ++i) {
-        if (slot->hooks[i].since >= w->number) continue;
+    const hd_hooks *hooks = w->without_hooks ? NULL : atomic_load_explicit(&slot->hooks, memory_order_acquire);
+    const uint32_t count = hooks != NULL ? atomic_load_explicit(&hooks->count, memory_order_acquire) : 0;
+    for (uint32_t i = 0; i < count && *gradient != NULL; ++i) {
+        if (hooks->hook[i].since >= w->number) continue;
         const uint32_t depth = w->tapes->frame_count, floor = w->tapes->floor, version = version_of(*gradient);
         w->tapes->floor = depth; /* a hook may not end what is around it */
-        hd_tensor *other = slot->hooks[i].fn(*gradient, slot->hooks[i].user);
+        hd_tensor *other;
+        {
+            HD_CALLBACK(w->thread);
+            other = hooks->hook[i].fn(*gradient, hooks->hook[i].user);
+        }
         w->tapes->floor = floor;
         hd_frames_restore(w->thread, depth, "a hook");
         if (w->thread->error_code != HD_OK) return w->thread->error_code;
@@ -204,7 +217,7 @@ static hd_error note_arrival(hd_walk *w, hd_tensor *leaf, hd_slot *slot, hd_tens
         w->arrival_capacity = capacity;
     }
     if (gradient != NULL) hd_object_retain(&gradient->object);
-    w->arrivals[w->arrival_count++] = (hd_arrival){leaf, slot, gradient, false};
+    w->arrivals[w->arrival_count++] = (hd_arrival){leaf, slot, gradient, false, 0};
     return HD_OK;
 }
 

@@ -10,6 +10,7 @@ typedef struct hd_arrival {
     hd_slot *slot;       /* of a result that keeps its gradient (leaf is NULL) */
     hd_tensor *gradient; /* retained; NULL: zero */
     bool finished;       /* an earlier arrival at the same slot is dealt with first */
+    uint32_t ends;       /* of the slot, while it is delivered to: see hd_slot_enter */
 } hd_arrival;
 
 /* What one walk wants, and where it puts it. It lies in memory of its own, as a hook may leave it by a longjmp. */
@@ -32,6 +33,7 @@ typedef struct hd_walk {
     hd_tensor **found;        /* of each wanted one, retained; NULL: zero */
     hd_arrival *arrivals;     /* hd_backward: leaves and their gradients, added when all went well */
     uint32_t arrival_count, arrival_capacity;
+    uint32_t taken; /* arrivals whose slots it has entered */
 } hd_walk;
 
 /* That a walk can begin at `loss`, and where: its edge on the active tape. */
@@ -44,6 +46,8 @@ hd_error hd_walk_run(hd_walk *w, uint32_t edge, hd_tensor *seed);
  * the same tape, nor start or end a builder. A longjmp out of one is a walk that failed. */
 hd_walk *hd_walk_begin(hd_thread *thread, hd_tapes *tapes, hd_observer *observer);
 void hd_walk_end(hd_walk *w);
+/* Leaves the slots of arrivals that it has entered. */
+void hd_walk_leave_slots(hd_walk *w);
 /* Runs the hooks of a slot: each may give another gradient. */
 hd_error hd_walk_hooks(hd_walk *w, const hd_slot *slot, const char *what, hd_tensor **gradient);
 

@@ -62,7 +62,7 @@ hd_tensor *hd_replay_node(hd_thread *thread, const hd_graph *g, uint32_t node, h
         hd_attribute_fields(n->op, &bytes);
         if (bytes > 0 && n->attributes == 0 && n->op != HD_OP_matmul)
             return hd_fail(HD_ERROR_VALUE, "node %%%u, %s, lacks its attributes", node, hd_node_name(n)), NULL;
-        thread->call = hd_node_name(n);
+        if (thread->call_depth == 0) thread->call = hd_node_name(n);
         const hd_dtype before = thread->default_dtype; /* what integers became then may not be what they become now */
         if (hd_dtype_is_float((hd_dtype)n->dtype)) thread->default_dtype = (hd_dtype)n->dtype;
         t = hd_replay(thread, (hd_op_id)n->op, n->derivative, hd_node_attributes(g, node), inputs, n->input_count,
@@ -134,7 +134,7 @@ hd_error hd_replay_graph(hd_thread *thread, hd_recording *r, const hd_graph *g, 
     last_uses(g, last);
     for (uint32_t i = 0; i < g->node_count && thread->error_code == HD_OK; ++i) {
         const hd_node *n = &g->nodes[i];
-        hd_scope_token scope = hd_scope_begin(&scope, NULL, 0);
+        hd_scope_token scope = hd_scope_within(thread, &scope);
         hd_tensor *inputs[HD_MAX_INPUTS], *t;
         if (hd_node_is_call(n)) {
             for (int k = 0; k < n->input_count; ++k) inputs[k] = values[hd_node_inputs(g, i)[k]];

@@ -20,14 +20,15 @@ hd_module *hd_linear(int64_t in, int64_t out, const hd_linear_opts *opts) {
                 (long long)out, hd_dtype_name(dtype));
         return NULL;
     }
+    HD_KEEP_NAME(thread);
     HD_EAGER;                                               /* parameters are made at once, also inside a builder */
-    hd_scope_token scope = hd_scope_begin(&scope, NULL, 0); /* the module holds what it needs */
+    hd_scope_token scope = hd_scope_within(thread, &scope); /* the module holds what it needs */
     const hd_draws before = hd_generator_now(thread);
     const double bound = 1 / sqrt((double)in);
     hd_module *m = hd_module_new(&linear_class, NULL);
     hd_module_add_parameter(m, "weight", hd_uniform(HD_SHAPE(out, in), dtype, -bound, bound));
     if (!options.no_bias) hd_module_add_parameter(m, "bias", hd_uniform(HD_SHAPE(out), dtype, -bound, bound));
-    if (scope.self != NULL) hd_keep_object(m);
+    if (thread->error_code == HD_OK) hd_keep_object(m);
     hd_scope_close(thread, &scope);
     if (thread->error_code == HD_OK) return m;
     hd_generator_give_back(thread, &before);
@@ -52,9 +53,14 @@ hd_module *hd_sequential(hd_module *const *modules, int64_t count) {
         hd_fail(HD_ERROR_VALUE, "%lld modules; there must be one at least", (long long)count);
         return NULL;
     }
+    HD_KEEP_NAME(thread);
     hd_module *m = hd_module_new(&sequential_class, NULL);
     for (int64_t i = 0; i < count && m != NULL; ++i) {
         char name[24];
+        if (modules[i] == NULL) {
+            hd_fail(HD_ERROR_NULL_ARGUMENT, "module %lld of %lld is NULL", (long long)i, (long long)count);
+            return NULL;
+        }
         snprintf(name, sizeof name, "%lld", (long long)i);
         if (hd_module_add(m, name, modules[i]) == NULL) return NULL;
     }
@@ -90,7 +96,7 @@ static hd_module *with_numbers(const hd_module_class *class_, double a, double b
     static const hd_module_class op##_class = {.name = #op, .forward = op##_forward};                                  \
     hd_module *hd_##op##_layer(void) {                                                                                 \
         HD_ENTER("hd_" #op "_layer", NULL);                                                                            \
-        (void)thread;                                                                                                  \
+        HD_KEEP_NAME(thread);                                                                                          \
         return hd_module_new(&op##_class, NULL);                                                                       \
     }
 #define WITH(op, parameters, first, second, call)                                                                      \
@@ -101,7 +107,7 @@ static hd_module *with_numbers(const hd_module_class *class_, double a, double b
     static const hd_module_class op##_class = {.name = #op, .forward = op##_forward, .destroy = hd_array_release};     \
     hd_module *hd_##op##_layer parameters {                                                                            \
         HD_ENTER("hd_" #op "_layer", NULL);                                                                            \
-        (void)thread;                                                                                                  \
+        HD_KEEP_NAME(thread);                                                                                          \
         return with_numbers(&op##_class, first, second);                                                               \
     }
 

@@ -13,13 +13,13 @@ static hd_tensor *attention_forward(hd_module *m, hd_tensor *x) {
     hd_thread *thread = hd_thread_self();
     hd_tensor *all = hd_module_forward_as(thread, s->in, "in", x); /* [..., t, 3 width] */
     if (all == NULL) return NULL;
-    const int rank = hd_tensor_rank(x);
+    const int rank = x->layout.shape.rank;
     if (rank < 2 || rank >= HD_MAX_RANK - 1) {
         hd_fail(HD_ERROR_SHAPE, "x %s; it must be [..., t, width] with 2 to %d axes", HD_SHAPE_TEXT(x->layout.shape),
                 HD_MAX_RANK - 2);
         return NULL;
     }
-    hd_shape shape = hd_tensor_shape(x), split = {.rank = rank + 2};
+    hd_shape shape = x->layout.shape, split = {.rank = rank + 2};
     const int64_t width = shape.size[rank - 1];
     for (int i = 0; i < rank - 1; ++i) split.size[i] = shape.size[i];
     split.size[rank - 1] = 3;
@@ -42,7 +42,8 @@ hd_module *hd_multihead_attention(int64_t width, int64_t heads, const hd_multihe
                 (long long)width, (long long)heads);
         return NULL;
     }
-    hd_scope_token scope = hd_scope_begin(&scope, NULL, 0); /* the module holds what it needs */
+    HD_KEEP_NAME(thread);
+    hd_scope_token scope = hd_scope_within(thread, &scope); /* the module holds what it needs */
     const hd_draws before = hd_generator_now(thread);
     attention_state state = {.heads = heads, .causal = options.causal};
     const hd_linear_opts *linear = HD_OPTS(hd_linear_opts, .no_bias = options.no_bias, .dtype = options.dtype);
@@ -51,7 +52,7 @@ hd_module *hd_multihead_attention(int64_t width, int64_t heads, const hd_multihe
     hd_module *m = hd_module_with(&attention_class, &state, sizeof state);
     hd_module_add(m, "in", state.in);
     hd_module_add(m, "out", state.out);
-    if (scope.self != NULL) hd_keep_object(m);
+    if (thread->error_code == HD_OK) hd_keep_object(m);
     hd_scope_close(thread, &scope);
     if (thread->error_code == HD_OK) return m;
     hd_generator_give_back(thread, &before);

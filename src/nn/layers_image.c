@@ -47,14 +47,15 @@ static hd_module *conv_layer(hd_thread *thread, const hd_module_class *class_, i
         shape.size[i + 2] = kernel.size[i];
         terms *= (double)kernel.size[i];
     }
+    HD_KEEP_NAME(thread);
     HD_EAGER;                                               /* parameters are made at once, also inside a builder */
-    hd_scope_token scope = hd_scope_begin(&scope, NULL, 0); /* the module holds what it needs */
+    hd_scope_token scope = hd_scope_within(thread, &scope); /* the module holds what it needs */
     const hd_draws before = hd_generator_now(thread);
     const double bound = 1 / sqrt(terms);
     hd_module *m = hd_module_with(class_, &state, sizeof state);
     hd_module_add_parameter(m, "weight", hd_uniform(shape, dtype, -bound, bound));
     if (!options.no_bias) hd_module_add_parameter(m, "bias", hd_uniform(HD_SHAPE(out), dtype, -bound, bound));
-    if (scope.self != NULL) hd_keep_object(m);
+    if (thread->error_code == HD_OK) hd_keep_object(m);
     hd_scope_close(thread, &scope);
     if (thread->error_code == HD_OK) return m;
     hd_generator_give_back(thread, &before);
@@ -100,12 +101,12 @@ static hd_module *pool_layer(const hd_module_class *class_, hd_shape window, con
     static const hd_module_class op##_class = {.name = #op, .forward = op##_forward, .destroy = hd_array_release};     \
     hd_module *hd_##op##_layer(hd_shape window, const hd_pool_opts *opts) {                                            \
         HD_ENTER("hd_" #op "_layer", NULL);                                                                            \
-        (void)thread;                                                                                                  \
+        HD_KEEP_NAME(thread);                                                                                          \
         return pool_layer(&op##_class, window, opts, false);                                                           \
     }                                                                                                                  \
     hd_module *hd_adaptive_##op##_layer(hd_shape size) {                                                               \
         HD_ENTER("hd_adaptive_" #op "_layer", NULL);                                                                   \
-        (void)thread;                                                                                                  \
+        HD_KEEP_NAME(thread);                                                                                          \
         return pool_layer(&op##_class, size, NULL, true);                                                              \
     }
 POOL(max_pool)

@@ -34,13 +34,14 @@ static hd_module *norm_layer(hd_thread *thread, const hd_module_class *class_, h
                 HD_SHAPE_TEXT(shape), eps, hd_dtype_name(dtype));
         return NULL;
     }
+    HD_KEEP_NAME(thread);
     HD_EAGER;                                               /* parameters are made at once, also inside a builder */
-    hd_scope_token scope = hd_scope_begin(&scope, NULL, 0); /* the module holds what it needs */
+    hd_scope_token scope = hd_scope_within(thread, &scope); /* the module holds what it needs */
     const norm_state state = {shape.rank, eps};
     hd_module *m = hd_module_with(class_, &state, sizeof state);
     if (!options.no_weight) hd_module_add_parameter(m, "weight", hd_ones(shape, dtype));
     if (!options.no_bias && class_ == &layer_norm_class) hd_module_add_parameter(m, "bias", hd_zeros(shape, dtype));
-    if (scope.self != NULL) hd_keep_object(m);
+    if (thread->error_code == HD_OK) hd_keep_object(m);
     hd_scope_close(thread, &scope);
     return thread->error_code == HD_OK ? m : NULL;
 }

@@ -15,8 +15,15 @@ static void destroy_one(hd_thread *thread, hd_module *m) {
         hd_array_release(m->members[i].name);
     }
     hd_array_release(m->members);
-    release_names(m->names, m->name_count);
-    if (m->class_->destroy != NULL) m->class_->destroy(m->state);
+    for (hd_parameter_names *names = m->names, *older; names != NULL; names = older) {
+        older = names->older;
+        release_names(names->name, names->count);
+        hd_array_release(names);
+    }
+    if (m->class_->destroy != NULL) {
+        HD_CALLBACK(thread);
+        m->class_->destroy(m->state);
+    }
     hd_object_bury(thread, &m->object);
 }
 
@@ -68,6 +75,7 @@ static hd_error refuse_use(const hd_module *m, bool changes) {
 /* `*ends` is what leave_module takes off again. */
 static hd_error enter_module(hd_thread *thread, hd_module *m, bool changes, uint64_t *ends) {
     uint64_t now = atomic_load_explicit(&m->users, memory_order_relaxed), next;
+    *ends = 0;
     do {
         const bool mine = (now & COUNT) == 0 || now >> 32 == thread->number;
         if (!mine && (changes || (now & CHANGING) != 0)) return refuse_use(m, changes);
@@ -98,15 +106,15 @@ static hd_error refuse_depth(const hd_module *m) {
 }
 
 /* Calls `visit` for m and all modules in it, from the outside in; stops at the first error. */
-static hd_error each_module(hd_thread *thread, hd_module *m, int depth, bool changes,
-                            hd_error (*visit)(hd_module *m, void *user), void *user) {
+static hd_error each_module(hd_thread *thread, hd_module *m, int depth, hd_error (*visit)(hd_module *m, void *user),
+                            void *user) {
     uint64_t ends;
     if (depth > HD_MODULE_DEPTH) return refuse_depth(m);
-    HD_TRY(enter_module(thread, m, changes, &ends));
+    HD_TRY(enter_module(thread, m, false, &ends));
     hd_error status = visit(m, user);
     for (int64_t i = 0; i < m->member_count && status == HD_OK; ++i)
         if (m->members[i].kind == HD_MEMBER_MODULE)
-            status = each_module(thread, m->members[i].object, depth + 1, changes, visit, user);
+            status = each_module(thread, m->members[i].object, depth + 1, visit, user);
     leave_module(m, ends);
     return status;
 }
@@ -208,7 +216,7 @@ hd_module *hd_module_add(hd_module *module, const char *name, hd_module *child) 
     HD_ENTER("hd_module_add", NULL);
     HD_TRY_OR(module_check(module, "module"), NULL);
     HD_TRY_OR(module_check(child, "child"), NULL);
-    HD_TRY_OR(each_module(thread, child, 1, false, is_another, module), NULL);
+    HD_TRY_OR(each_module(thread, child, 1, is_another, module), NULL);
     uint64_t ends;
     HD_TRY_OR(enter_module(thread, module, true, &ends), NULL);
     const hd_error status = add_member(module, HD_MEMBER_MODULE, name, child);
@@ -228,7 +236,7 @@ static hd_error hash_one(hd_module *m, void *user) {
 
 hd_error hd_module_hash(hd_module *module, uint64_t *members, uint64_t *flags) {
     uint64_t hash[2] = {0, 0};
-    HD_TRY(each_module(hd_thread_self(), module, 0, false, hash_one, hash));
+    HD_TRY(each_module(hd_thread_self(), module, 0, hash_one, hash));
     *members = hash[0];
     *flags = hash[1];
     return HD_OK;
@@ -236,27 +244,43 @@ hd_error hd_module_hash(hd_module *module, uint64_t *members, uint64_t *flags) {
 
 /* ---- using one --------------------------------------------------------------------------------------------------- */
 typedef struct search {
-    const hd_module *wanted;
-    bool found, trained; /* trained: some member requires a gradient */
+    hd_thread *thread;
+    hd_module *outer;
+    const void *wanted;  /* a module or a tensor */
+    bool found, missing; /* the outer one has it; it lacks a tensor that the inner one trains */
 } search;
-static hd_error look_at(hd_module *m, void *user) {
+static hd_error find_wanted(hd_module *m, void *user) {
     search *s = user;
     s->found = s->found || m == s->wanted;
-    for (int64_t i = 0; i < m->member_count; ++i)
-        s->trained = s->trained || (m->members[i].kind != HD_MEMBER_MODULE &&
-                                    ((hd_tensor *)m->members[i].object)->tracking != HD_UNTRACKED);
+    for (int64_t i = 0; i < m->member_count && !s->found; ++i) s->found = m->members[i].object == s->wanted;
+    return HD_OK;
+}
+static hd_error find_missing(hd_module *m, void *user) {
+    search *s = user;
+    for (int64_t i = 0; i < m->member_count && !s->missing; ++i) {
+        const hd_tensor *t = m->members[i].object;
+        if (m->members[i].kind == HD_MEMBER_MODULE || t->tracking == HD_UNTRACKED) continue;
+        s->wanted = t;
+        s->found = false;
+        HD_TRY(each_module(s->thread, s->outer, 0, find_wanted, s));
+        s->missing = !s->found;
+    }
     return HD_OK;
 }
 
-/* A forward function calls a module that is none of its own: said once, as that one is neither trained nor saved with
- * the outer one. */
+/* A forward function calls a module that is none of its own, and trains tensors that are none of its own either: said
+ * once, as these are neither trained nor saved with the outer one. */
 static hd_error check_membership(hd_thread *thread, hd_module *outer, hd_module *inner) {
-    if (atomic_load_explicit(&inner->checked_in, memory_order_relaxed) == (uintptr_t)outer) return HD_OK;
-    search above = {.wanted = inner}, below = {.wanted = NULL};
-    HD_TRY(each_module(thread, outer, 0, false, look_at, &above));
-    HD_TRY(each_module(thread, inner, 0, false, look_at, &below));
-    atomic_store_explicit(&inner->checked_in, (uintptr_t)outer, memory_order_relaxed);
-    if (!above.found && below.trained)
+    _Atomic uintptr_t *checked = &inner->checked_in[((uintptr_t)outer >> 5 ^ (uintptr_t)outer >> 8) & 3];
+    if (atomic_load_explicit(checked, memory_order_relaxed) == (uintptr_t)outer ||
+        atomic_load_explicit(&inner->told, memory_order_relaxed))
+        return HD_OK;
+    search s = {.thread = thread, .outer = outer, .wanted = inner};
+    HD_TRY(each_module(thread, outer, 0, find_wanted, &s));
+    if (!s.found) HD_TRY(each_module(thread, inner, 0, find_missing, &s));
+    if (!s.missing)
+        atomic_store_explicit(checked, (uintptr_t)outer, memory_order_relaxed);
+    else if (!atomic_exchange_explicit(&inner->told, true, memory_order_relaxed))
         hd_warn(thread,
                 "the forward of a \"%s\" calls a \"%s\" that is no member of it: its parameters are not among "
                 "hd_module_parameters; hd_module_add makes it a member",
@@ -276,12 +300,11 @@ static hd_error push_layer(hd_thread *thread, const hd_layer *layer) {
 }
 
 /* What a forward function gave is a living tensor, or NULL with an error. */
-static hd_tensor *checked(hd_thread *thread, const hd_layer *layer, hd_tensor *y) {
-    if (thread->error_code != HD_OK) return NULL;
+static hd_tensor *checked(hd_thread *thread, hd_tensor *y, const char *kind) {
     thread->call = "hd_forward";
-    thread->caller = layer->caller;
+    if (thread->error_code != HD_OK) return NULL;
     if (y == NULL)
-        hd_fail(HD_ERROR_NULL_ARGUMENT, "the forward function of a \"%s\" gave no tensor", layer->kind);
+        hd_fail(HD_ERROR_NULL_ARGUMENT, "the forward function of a \"%s\" gave no tensor", kind);
     else
         hd_tensor_check(y, "the result of forward");
     return thread->error_code == HD_OK ? y : NULL;
@@ -312,7 +335,13 @@ static hd_tensor *run_forward(hd_thread *thread, hd_module *module, const char *
         snprintf(text, sizeof text, "%s%s%s", name, name[0] != '\0' ? "." : "", module->class_->name);
         executor->span_begin(executor, thread, text, false);
     }
-    hd_tensor *y = checked(thread, &layer, module->class_->forward(module, x));
+    const void *outer_caller = thread->caller; /* as HD_CALLBACK does, without the name, which is the same for all */
+    const uint32_t call_depth = thread->call_depth;
+    thread->call_depth = 0;
+    hd_tensor *y = module->class_->forward(module, x);
+    thread->call_depth = call_depth;
+    thread->caller = outer_caller;
+    y = checked(thread, y, layer.kind);
     if (notes && thread->executor == executor) executor->span_end(executor, thread);
     hd_ending_pop(thread, ending);
     thread->layer_count = depth - 1;
@@ -332,22 +361,30 @@ hd_tensor *hd_forward(hd_module *module, hd_tensor *x) {
     return run_forward(thread, module, "", thread->caller, x);
 }
 
-static hd_error change_nothing(hd_module *m, void *user) {
-    (void)m, (void)user;
+typedef struct switching {
+    hd_thread *thread;
+    bool training, sets;
+} switching;
+static hd_error switch_one(hd_module *m, void *user) {
+    const switching *s = user;
+    uint64_t ends;
+    if (m->training == s->training) return HD_OK; /* no change, whoever uses it */
+    HD_TRY(enter_module(s->thread, m, true, &ends));
+    if (s->sets) {
+        atomic_fetch_add_explicit(&structure, 1, memory_order_relaxed);
+        m->training = s->training;
+    }
+    leave_module(m, ends);
     return HD_OK;
 }
 
-static hd_error set_one(hd_module *m, void *user) {
-    const bool training = *(const bool *)user;
-    if (m->training != training) atomic_fetch_add_explicit(&structure, 1, memory_order_relaxed);
-    m->training = training;
-    return HD_OK;
-}
-
-/* Of all modules or of none: the first walk finds out whether another thread uses one, or they are too deep. */
+/* Of all modules or of none: the first walk finds out whether another thread uses one that would change, or they are
+ * too deep. */
 static void set_training(hd_thread *thread, hd_module *m, bool training) {
-    if (module_check(m, "module") != HD_OK || each_module(thread, m, 0, true, change_nothing, NULL) != HD_OK) return;
-    each_module(thread, m, 0, true, set_one, &training);
+    switching s = {thread, training, false};
+    if (module_check(m, "module") != HD_OK || each_module(thread, m, 0, switch_one, &s) != HD_OK) return;
+    s.sets = true;
+    each_module(thread, m, 0, switch_one, &s);
 }
 
 void hd_module_train(hd_module *module) {
@@ -449,35 +486,44 @@ hd_tensors *hd_module_parameters(hd_module *module) {
     return list;
 }
 
-/* Brings the module's list of names up to date; names that did not change stay where they are. */
-static hd_error renew_names(hd_thread *thread, hd_module *m) {
+static bool same_names(const hd_parameter_names *a, const walk *b) {
+    bool same = a != NULL && a->count == b->count;
+    for (int64_t i = 0; same && i < b->count; ++i) same = strcmp(a->name[i], b->names[i]) == 0;
+    return same;
+}
+
+/* The names as they are now: those of the last list while they are the same, which stay where they are. NULL with an
+ * error. */
+static const hd_parameter_names *names_of(hd_thread *thread, hd_module *m) {
     walk w = {.thread = thread, .kind = HD_MEMBER_PARAMETER, .named = true};
     const hd_error status = collect(&w, m, "", 0);
     hd_array_release(w.found);
-    bool same = w.count == m->name_count;
-    for (int64_t i = 0; i < w.count && same; ++i) same = strcmp(w.names[i], m->names[i]) == 0;
-    if (!same && status == HD_OK) {
-        release_names(m->names, m->name_count);
-        m->names = w.names;
-        m->name_count = w.count;
-        return HD_OK;
+    hd_parameter_names *last = atomic_load_explicit(&m->names, memory_order_acquire), *list = NULL;
+    if (status == HD_OK && !same_names(last, &w)) {
+        list = hd_array_resize(NULL, sizeof *list);
+        if (list == NULL) no_memory();
     }
+    if (list != NULL) *list = (hd_parameter_names){last, w.names, w.count};
+    while (list != NULL &&
+           !atomic_compare_exchange_weak_explicit(&m->names, &last, list, memory_order_acq_rel, memory_order_acquire)) {
+        list->older = last;
+        if (!same_names(last, &w)) continue;
+        hd_array_release(list); /* another thread was first */
+        list = NULL;
+    }
+    if (list != NULL) return list;
     release_names(w.names, w.count);
-    return status;
+    return thread->error_code == HD_OK ? last : NULL;
 }
 
 const char *hd_module_parameter_name(hd_module *module, int64_t index) {
     HD_ENTER("hd_module_parameter_name", NULL);
     HD_TRY_OR(module_check(module, "module"), NULL);
-    uint64_t ends; /* the list of names is the module's own */
-    HD_TRY_OR(enter_module(thread, module, true, &ends), NULL);
-    const char *name = NULL;
-    if (renew_names(thread, module) == HD_OK && index >= 0 && index < module->name_count)
-        name = module->names[index];
-    else /* which says nothing when there was an error */
-        hd_fail(HD_ERROR_INDEX, "parameter %lld of %lld", (long long)index, (long long)module->name_count);
-    leave_module(module, ends);
-    return name;
+    const hd_parameter_names *names = names_of(thread, module);
+    if (names == NULL) return NULL;
+    if (index >= 0 && index < names->count) return names->name[index];
+    hd_fail(HD_ERROR_INDEX, "parameter %lld of %lld", (long long)index, (long long)names->count);
+    return NULL;
 }
 
 /* The member of that name; its object is NULL when there is none. */

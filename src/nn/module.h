@@ -16,19 +16,29 @@ typedef struct hd_member {
 /* How deep modules may lie in each other: forward and what walks through them call themselves. */
 enum { HD_MODULE_DEPTH = 1000 };
 
+/* The names of all parameters of a module and of those in it. Threads may read a list at once, so that none is ever
+ * changed: when there are other names, there is another list, and the older ones go with the module. */
+typedef struct hd_parameter_names {
+    struct hd_parameter_names *older;
+    char **name;
+    int64_t count;
+} hd_parameter_names;
+
 struct hd_module {
     hd_object object;
     const hd_module_class *class_;
     void *state;
     _Atomic bool training;  /* its own flag */
-    _Atomic uint64_t users; /* who reads or changes it now: see hd_module_enter */
+    _Atomic uint64_t users; /* who reads or changes it now: see enter_module in module.c */
     hd_member *members;
     int64_t member_count;
-    hd_tensor *weight, *bias; /* its parameters of these names, which layers read; NULL: none */
-    hd_module *next_dying;    /* in the list of the thread that destroys it */
-    char **names;             /* of all parameters, made when first asked for */
-    int64_t name_count;
-    _Atomic uintptr_t checked_in; /* the module whose forward called this one last, and was found to hold it, or told */
+    hd_tensor *weight, *bias;            /* its parameters of these names, which layers read; NULL: none */
+    hd_module *next_dying;               /* in the list of the thread that destroys it */
+    _Atomic(hd_parameter_names *) names; /* made when first asked for */
+    /* Modules whose forward called this one and was found to hold what it trains, each in the place of its address; and
+     * that one was told that it does not. */
+    _Atomic uintptr_t checked_in[4];
+    _Atomic bool told;
 };
 
 /* Calls visit for each parameter, or buffer, with its full name; stops at the first error. */

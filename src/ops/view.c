@@ -122,11 +122,10 @@ bool hd_view_layout(hd_op_id id, const void *attributes, const hd_layout *from, 
     return true;
 }
 
-hd_tensor *hd_reshape(hd_tensor *x, hd_shape shape) {
-    HD_ENTER("hd_reshape", NULL);
-    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
-    HD_TRY_OR(resolve_reshape(x, &shape), NULL);
-    const hd_shape_attributes attributes = {shape};
+/* What hd_reshape and its kin share: messages have the name of the one that was called. */
+static hd_tensor *reshape(hd_thread *thread, hd_tensor *x, hd_shape *shape) {
+    HD_TRY_OR(resolve_reshape(x, shape), NULL);
+    const hd_shape_attributes attributes = {*shape};
     hd_layout layout;
     if (hd_view_layout(HD_OP_reshape, &attributes, &x->layout, &layout))
         return hd_view(thread, HD_OP_reshape, x, (hd_dtype)x->dtype, &layout, &attributes);
@@ -134,6 +133,12 @@ hd_tensor *hd_reshape(hd_tensor *x, hd_shape shape) {
     hd_span_begin(&span, thread, "reshape");
     hd_tensor *copy = hd_contiguous(x);
     return hd_span_end(&span, copy == NULL ? NULL : view_of(thread, HD_OP_reshape, copy, &attributes));
+}
+
+hd_tensor *hd_reshape(hd_tensor *x, hd_shape shape) {
+    HD_ENTER("hd_reshape", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    return reshape(thread, x, &shape);
 }
 
 hd_tensor *hd_detach(hd_tensor *x) {
@@ -145,7 +150,7 @@ hd_tensor *hd_detach(hd_tensor *x) {
 hd_tensor *hd_flatten(hd_tensor *x) {
     HD_ENTER("hd_flatten", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
-    return hd_reshape(x, HD_SHAPE(x->count));
+    return reshape(thread, x, &(hd_shape){.rank = 1, .size = {x->count}});
 }
 
 static hd_shape without_axes(const hd_shape *shape, const bool *gone) {
@@ -169,7 +174,8 @@ hd_tensor *hd_squeeze(hd_tensor *x, hd_axes axes) {
             return NULL;
         }
     }
-    return hd_reshape(x, without_axes(&x->layout.shape, gone));
+    hd_shape left = without_axes(&x->layout.shape, gone);
+    return reshape(thread, x, &left);
 }
 
 hd_tensor *hd_unsqueeze(hd_tensor *x, int axis) {
@@ -184,10 +190,15 @@ hd_tensor *hd_unsqueeze(hd_tensor *x, int axis) {
     for (int i = shape.rank; i > axis; --i) shape.size[i] = shape.size[i - 1];
     shape.size[axis] = 1;
     shape.rank++;
-    return hd_reshape(x, shape);
+    return reshape(thread, x, &shape);
 }
 
 /* ---- permutations of axes ---------------------------------------------------------------------------------------- */
+static hd_tensor *permute(hd_thread *thread, hd_tensor *x, const hd_axes *order) {
+    const hd_axes_attributes attributes = {*order};
+    return view_of(thread, HD_OP_permute, x, &attributes);
+}
+
 hd_tensor *hd_permute(hd_tensor *x, hd_axes order) {
     HD_ENTER("hd_permute", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
@@ -199,8 +210,7 @@ hd_tensor *hd_permute(hd_tensor *x, hd_axes order) {
     }
     HD_TRY_OR(hd_axes_resolve(order, rank, seen), NULL);
     for (int i = 0; i < rank; ++i) hd_axis_resolve(order.axis[i], rank, &order.axis[i]);
-    const hd_axes_attributes attributes = {order};
-    return view_of(thread, HD_OP_permute, x, &attributes);
+    return permute(thread, x, &order);
 }
 
 static hd_axes natural_order(int rank) {
@@ -209,26 +219,30 @@ static hd_axes natural_order(int rank) {
     return order;
 }
 
+static hd_tensor *exchange(hd_thread *thread, hd_tensor *x, int axis1, int axis2) {
+    hd_axes order = natural_order(x->layout.shape.rank);
+    order.axis[axis1] = axis2;
+    order.axis[axis2] = axis1;
+    return permute(thread, x, &order);
+}
+
 hd_tensor *hd_transpose(hd_tensor *x, int axis1, int axis2) {
     HD_ENTER("hd_transpose", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
-    const int rank = x->layout.shape.rank;
-    HD_TRY_OR(hd_axis_resolve(axis1, rank, &axis1), NULL);
-    HD_TRY_OR(hd_axis_resolve(axis2, rank, &axis2), NULL);
-    hd_axes order = natural_order(rank);
-    order.axis[axis1] = axis2;
-    order.axis[axis2] = axis1;
-    return hd_permute(x, order);
+    HD_TRY_OR(hd_axis_resolve(axis1, x->layout.shape.rank, &axis1), NULL);
+    HD_TRY_OR(hd_axis_resolve(axis2, x->layout.shape.rank, &axis2), NULL);
+    return exchange(thread, x, axis1, axis2);
 }
 
 hd_tensor *hd_t(hd_tensor *x) {
     HD_ENTER("hd_t", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
-    if (x->layout.shape.rank < 2) {
+    const int rank = x->layout.shape.rank;
+    if (rank < 2) {
         hd_fail(HD_ERROR_SHAPE, "%s has no two axes to exchange", HD_SHAPE_TEXT(x->layout.shape));
         return NULL;
     }
-    return hd_transpose(x, -2, -1);
+    return exchange(thread, x, rank - 2, rank - 1);
 }
 
 hd_tensor *hd_move_axis(hd_tensor *x, int from, int to) {
@@ -241,7 +255,7 @@ hd_tensor *hd_move_axis(hd_tensor *x, int from, int to) {
     const int step = from < to ? 1 : -1;
     for (int i = from; i != to; i += step) order.axis[i] = order.axis[i + step];
     order.axis[to] = from;
-    return hd_permute(x, order);
+    return permute(thread, x, &order);
 }
 
 /* ---- broadcasting ------------------------------------------------------------------------------------------------ */

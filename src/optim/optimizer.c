@@ -26,7 +26,10 @@ static void optimizer_destroy(hd_thread *thread, hd_object *object) {
     hd_tensor_drop(thread, o->learning_rate);
     hd_tensor_drop(thread, o->steps);
     if (o->parameters != NULL) hd_object_release(thread, &o->parameters->object);
-    if (o->class_->destroy != NULL) o->class_->destroy(o->state);
+    if (o->class_->destroy != NULL) {
+        HD_CALLBACK(thread);
+        o->class_->destroy(o->state);
+    }
     hd_object_bury(thread, object);
 }
 static const char *optimizer_title(const hd_object *object) {
@@ -155,11 +158,10 @@ static hd_error update(hd_thread *thread, hd_optimizer *o, int64_t i) {
     hd_tensor *gradient = hd_grad(p);
     if (gradient == NULL) return thread->error_code;
     if (o->class_->update != sgd_update && o->class_->update != adam_update) {
+        HD_CALLBACK(thread);
         o->class_->update(o, o->state, p, gradient, o->slots[i]); /* may keep what it makes until the step ends */
     } else {
-        const hd_scope_frame *around = thread->scope_count > 0 ? &thread->scopes[thread->scope_count - 1] : NULL;
-        hd_scope_token scope = /* so that the next one works in the same memory */
-            hd_scope_open(thread, &scope, around != NULL ? around->file : NULL, around != NULL ? around->line : 0);
+        hd_scope_token scope = hd_scope_within(thread, &scope); /* so that the next one works in the same memory */
         o->class_->update(o, o->state, p, gradient, o->slots[i]);
         hd_scope_close(thread, &scope);
     }
@@ -168,15 +170,16 @@ static hd_error update(hd_thread *thread, hd_optimizer *o, int64_t i) {
 
 /* One that is frozen keeps the gradient that it had then, and nobody wants to follow that any more. */
 static bool is_frozen(const hd_tensor *p) { return p->tracking != HD_TRACKED_LEAF; }
-static bool is_due(const hd_tensor *p) { return !is_frozen(p) && hd_gradient_arrived(p); }
+static bool is_due(hd_thread *thread, const hd_tensor *p) { return !is_frozen(p) && hd_gradient_arrived(thread, p); }
 
 /* Without any there is nothing to do, and the step does not count; which is said once. */
 static bool any_is_due(hd_thread *thread, hd_optimizer *o) {
     int64_t trained = 0;
     for (int64_t i = 0; i < o->parameters->count; ++i) {
-        if (is_due(o->parameters->items[i])) return true;
+        if (is_due(thread, o->parameters->items[i])) return true;
         trained += !is_frozen(o->parameters->items[i]);
     }
+    if (thread->error_code != HD_OK) return false;
     if (!o->warned)
         hd_warn(
             thread,
@@ -199,9 +202,12 @@ void hd_optimizer_step(hd_optimizer *optimizer) {
     hd_span span;
     hd_span_begin(&span, thread, "optimizer_step");
     hd_assign(optimizer->steps, hd_add_scalar(optimizer->steps, 1));
-    if (optimizer->class_->begin != NULL) optimizer->class_->begin(optimizer, optimizer->state);
+    if (optimizer->class_->begin != NULL) {
+        HD_CALLBACK(thread);
+        optimizer->class_->begin(optimizer, optimizer->state);
+    }
     for (int64_t i = 0; i < optimizer->parameters->count && thread->error_code == HD_OK; ++i)
-        if (is_due(optimizer->parameters->items[i])) update(thread, optimizer, i);
+        if (is_due(thread, optimizer->parameters->items[i])) update(thread, optimizer, i);
     hd_undo_end(undo, thread->error_code == HD_OK);
     hd_span_end(&span, NULL);
 }
@@ -210,6 +216,7 @@ void hd_optimizer_zero_grad(hd_optimizer *optimizer) {
     HD_ENTER("hd_optimizer_zero_grad", );
     if (optimizer_check(optimizer) != HD_OK) return;
     HD_USE(&optimizer->object, true, );
+    HD_KEEP_NAME(thread);
     for (int64_t i = 0; i < optimizer->parameters->count; ++i) {
         hd_tensor *p = optimizer->parameters->items[i];
         if (!is_frozen(p) || hd_has_grad(p)) hd_zero_grad(p); /* one that has always been frozen has none */
@@ -243,6 +250,7 @@ void hd_optimizer_set_learning_rate(hd_optimizer *optimizer, double learning_rat
         return;
     }
     HD_USE(&optimizer->object, true, ); /* a schedule may set it when a step begins */
+    HD_KEEP_NAME(thread);
     hd_fill(optimizer->learning_rate, learning_rate);
 }
 
@@ -278,9 +286,8 @@ static hd_optimizer *with_state(hd_thread *thread, const hd_optimizer_class *cla
         return NULL;
     }
     __builtin_memcpy(state, opts, bytes);
-    thread->call_depth++; /* messages keep the name of the caller */
+    HD_KEEP_NAME(thread);
     hd_optimizer *o = hd_optimizer_new(class_, state, parameters, learning_rate);
-    thread->call_depth--;
     if (o == NULL) hd_array_release(state);
     return o;
 }

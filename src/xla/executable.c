@@ -310,14 +310,13 @@ hd_executable *hd_xla_executable(hd_thread *thread, hd_graph *graph, hd_device d
         return NULL;
     }
     *x = (under_xla){.executable = {.run = run_program, .destroy = destroy}};
-    const char *call = thread->call; /* passes call ops, but it is the caller's function that runs */
+    HD_KEEP_NAME(thread); /* passes call ops, but it is the caller's function that runs */
     hd_object_retain(&graph->object);
     x->graph = graph;
     if (level > HD_O0) {
         x->graph = hd_graph_simplify(thread, graph);
         hd_graph_release(thread, graph);
     }
-    thread->call = call;
     if (x->graph != NULL && (x->device = hd_xla_device_of(device)) != NULL &&
         hd_stablehlo_emit(thread, x->graph, &x->text) == HD_OK && compile(x) == HD_OK) {
         const hd_xla_figures *f = &x->program->figures;

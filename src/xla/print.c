@@ -8,12 +8,11 @@
 /* Of the graph after the passes, unless the script's level is O0. */
 static hd_error emit(hd_thread *thread, const hd_script *script, hd_stablehlo *out) {
     hd_graph *g = script->graph;
-    const char *call = thread->call; /* passes call ops, but it is the caller's function that runs */
+    HD_KEEP_NAME(thread); /* passes call ops, but it is the caller's function that runs */
     if (script->level > HD_O0)
         g = hd_graph_simplify(thread, g);
     else
         hd_object_retain(&g->object);
-    thread->call = call;
     if (g == NULL) return thread->error_code;
     const hd_error status = hd_stablehlo_emit(thread, g, out);
     hd_graph_release(thread, g);

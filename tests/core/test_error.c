@@ -286,6 +286,174 @@ static void lines_are_named_on_demand(void **state) {
     hd_error_clear();
 }
 
+/* ---- which call, and where --------------------------------------------------------------------------------------- */
+/* The pending error is of this call and, where addr2line can tell, of this line. */
+static void assert_from(const char *call, int line, const char *what) {
+    char expected[64];
+    snprintf(expected, sizeof expected, "test_error.c:%d", line);
+    const char *found = strstr(hd_error_place(), "test_error.c:");
+    if (strcmp(hd_error_call(), call) != 0 || found == NULL || (line != 0 && strcmp(found, expected) != 0))
+        fail_msg("%s: expected an error of %s at line %d, got \"%s\" (%s)", what, call, line, hd_error_message(),
+                 hd_error_place());
+    hd_error_clear();
+}
+static bool names_lines(void) {
+    if (HODU_EMULATOR[0] != '\0' || system("command -v addr2line >/dev/null 2>&1") != 0) return false;
+    setenv("HODU_DEBUG", "lines", 1);
+    return true;
+}
+
+#define assert_named(name, call)                                                                                       \
+    do {                                                                                                               \
+        const int line_ = __LINE__;                                                                                    \
+        assert_null(call);                                                                                             \
+        assert_from(name, lines ? line_ : 0, #call);                                                                   \
+    } while (0)
+
+static void what_is_made_of_other_calls_names_itself_and_its_caller(void **state) {
+    (void)state;
+    HD_SCOPE;
+    const bool lines = names_lines();
+    const int64_t large = INT64_C(1) << 40;
+    hd_module *linear = hd_linear(1, 1, NULL);
+    hd_tensor *x = hd_ones(HD_SHAPE(2, 3), HD_F32);
+    assert_named("hd_linear", hd_linear(large, large, NULL));
+    assert_named("hd_multihead_attention", hd_multihead_attention(large, 2, NULL));
+    assert_named("hd_conv_layer", hd_conv_layer(large, large, HD_SHAPE(3, 3), NULL));
+    assert_named("hd_conv_transpose_layer", hd_conv_transpose_layer(large, large, HD_SHAPE(3), NULL));
+    assert_named("hd_layer_norm_layer", hd_layer_norm_layer(HD_SHAPE(large, 64), NULL));
+    assert_named("hd_rms_norm_layer", hd_rms_norm_layer(large * 64, NULL));
+    assert_named("hd_sequential", HD_SEQUENTIAL(linear, NULL));
+    assert_named("hd_sequential", hd_sequential((hd_module *[]){linear, (hd_module *)x}, 2));
+    assert_named("hd_compile", hd_compile((hd_module *)x, NULL));
+    assert_named("hd_sgd", hd_sgd(HD_TENSORS(x), 0.1, NULL));
+    assert_named("hd_unsqueeze", hd_unsqueeze(x, 9));
+    assert_named("hd_transpose", hd_transpose(x, 0, 9));
+    assert_named("hd_forward", hd_forward(hd_multihead_attention(3, 1, NULL), hd_ones(HD_SHAPE(3), HD_F32)));
+    unsetenv("HODU_DEBUG");
+}
+
+static void without_a_scope_no_place_is_made_up(void **state) {
+    (void)state;
+    assert_null(hd_linear(INT64_C(1) << 40, INT64_C(1) << 40, NULL));
+    assert_string_equal(hd_error_call(), "hd_linear");
+    assert_null(strstr(hd_error_place(), "?"));
+    hd_error_clear();
+}
+
+static int mistake_line, mistakes;
+static __attribute__((noinline)) void make_a_mistake(void) {
+    ++mistakes;
+    mistake_line = __LINE__ + 1;
+    hd_matmul(NULL, NULL);
+    __asm__ volatile(""); /* so that it returns here */
+}
+static hd_tensor *hook(hd_tensor *gradient, void *user) {
+    (void)gradient, (void)user;
+    make_a_mistake();
+    return NULL;
+}
+static bool only_anew;
+static hd_tensor *function(hd_tensors *inputs, void *user) {
+    (void)user;
+    if (!only_anew || mistakes++ > 0) make_a_mistake();
+    return hd_exp(hd_tensors_get(inputs, 0));
+}
+static hd_tensor *forward(hd_module *module, hd_tensor *x) {
+    (void)module;
+    make_a_mistake();
+    return x;
+}
+static void destroy(void *unused) {
+    (void)unused;
+    make_a_mistake();
+}
+static void begin(hd_optimizer *optimizer, void *unused) {
+    (void)optimizer, (void)unused;
+    make_a_mistake();
+}
+static void update(hd_optimizer *optimizer, void *unused, hd_tensor *p, hd_tensor *g, hd_tensor *const *slots) {
+    (void)optimizer, (void)unused, (void)p, (void)g, (void)slots;
+    make_a_mistake();
+}
+static void release_blob(void *data, void *user) {
+    (void)data, (void)user;
+    make_a_mistake();
+}
+static void on_warning(hd_error code, const char *message, const char *place, void *user) {
+    (void)message, (void)place, (void)user;
+    if (code == HD_OK) make_a_mistake();
+}
+
+static void calls_that_a_callback_makes_name_themselves(void **state) {
+    (void)state;
+    HD_SCOPE;
+    const bool lines = names_lines();
+    static const hd_module_class module_class = {.name = "m", .forward = forward},
+                                 dies = {.name = "dies", .forward = forward, .destroy = destroy};
+    static const hd_optimizer_class updates = {.name = "updates", .update = update},
+                                    begins = {.name = "begins", .begin = begin, .update = update},
+                                    ends = {.name = "ends", .update = update, .destroy = destroy};
+    hd_tensor *x = hd_param(hd_ones(HD_SHAPE(2, 2), HD_F64)), *hooked = hd_param(hd_ones(HD_SHAPE(2), HD_F32));
+    hd_tensor *inside = hd_exp(x);
+    hd_add_grad_hook(hooked, hook, NULL);
+    hd_add_grad_hook(inside, hook, NULL);
+    hd_backward(hd_exp(x));
+#define assert_mistake(...)                                                                                            \
+    do {                                                                                                               \
+        mistakes = 0;                                                                                                  \
+        __VA_ARGS__;                                                                                                   \
+        assert_true(mistakes > 0);                                                                                     \
+        assert_from("hd_matmul", lines ? mistake_line : 0, #__VA_ARGS__);                                              \
+    } while (0)
+    assert_mistake(hd_backward(hd_mul(hooked, hooked)));
+    assert_mistake(hd_backward(hd_mul(inside, inside)));
+    assert_mistake(hd_grad_of(hd_mul(hooked, hooked), HD_TENSORS(hooked), NULL));
+    assert_mistake(hd_forward(hd_module_new(&module_class, NULL), x));
+    assert_mistake(hd_forward(HD_SEQUENTIAL(hd_module_new(&module_class, NULL)), x));
+    assert_mistake(hd_forward(
+        hd_compile(hd_module_new(&module_class, NULL), HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH)),
+        hd_ones(HD_SHAPE(2), HD_F32)));
+    assert_mistake(hd_optimizer_step(hd_optimizer_new(&updates, NULL, HD_TENSORS(x), 1)));
+    assert_mistake(hd_optimizer_step(hd_optimizer_new(&begins, NULL, HD_TENSORS(x), 1)));
+    assert_mistake(hd_gradcheck(function, NULL, HD_TENSORS(hd_ones(HD_SHAPE(2), HD_F64)), NULL));
+    assert_mistake(hd_checkpoint(function, NULL, HD_TENSORS(x)));
+    only_anew = true;
+    assert_mistake(hd_backward(hd_checkpoint(function, NULL, HD_TENSORS(x))));
+    only_anew = false;
+    assert_mistake(hd_release(hd_module_new(&dies, NULL)));
+    assert_mistake(hd_release(hd_optimizer_new(&ends, NULL, HD_TENSORS(x), 1)));
+    assert_mistake(hd_release(hd_from_blob(&(double){1}, HD_SHAPE(), HD_F64, release_blob, NULL)));
+    hd_optimizer *idle = hd_sgd(HD_TENSORS(hooked), 1, NULL);
+    hd_error_set_handler(on_warning, NULL);
+    assert_mistake(hd_optimizer_step(idle)); /* is warned of, as it has no gradients */
+    hd_error_set_handler(NULL, NULL);
+    unsetenv("HODU_DEBUG");
+}
+
+static hd_tensor *calls_and_gives_nothing(hd_tensors *inputs, void *user) {
+    (void)user;
+    hd_exp(hd_tensors_get(inputs, 0));
+    return NULL;
+}
+static hd_tensor *forwards_nothing(hd_module *module, hd_tensor *x) {
+    (void)module;
+    hd_exp(x);
+    return NULL;
+}
+static void after_a_callback_the_call_has_its_name_again(void **state) {
+    (void)state;
+    HD_SCOPE;
+    const bool lines = names_lines();
+    static const hd_module_class module_class = {.name = "m", .forward = forwards_nothing};
+    hd_tensor *x = hd_param(hd_ones(HD_SHAPE(2), HD_F32));
+    hd_module *m = hd_module_new(&module_class, NULL);
+    assert_named("hd_checkpoint", hd_checkpoint(calls_and_gives_nothing, NULL, HD_TENSORS(x)));
+    assert_named("hd_forward", hd_forward(m, x));
+    assert_named("hd_forward", hd_forward(HD_SEQUENTIAL(hd_tanh_layer(), m), x));
+    unsetenv("HODU_DEBUG");
+}
+
 static void many_objects_in_one_scope(void) {
     HD_SCOPE;
     hd_tensor *x = hd_ones(HD_SHAPE(1), HD_F32);
@@ -331,4 +499,6 @@ RUN(test(the_first_error_sticks), test(scopes_end_while_an_error_is_pending), te
     test(composites_keep_their_own_name), test(an_error_is_printed_when_it_arises_and_once),
     test(a_handler_of_the_host_hears_every_first_error), test(hd_check_returns_from_the_function),
     test(a_forgotten_scope_is_warned_of_once), test(lines_are_named_on_demand),
+    test(what_is_made_of_other_calls_names_itself_and_its_caller), test(without_a_scope_no_place_is_made_up),
+    test(calls_that_a_callback_makes_name_themselves), test(after_a_callback_the_call_has_its_name_again),
     test(hodu_trap_stops_at_the_first_error), test(every_code_has_a_meaning))

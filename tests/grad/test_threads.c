@@ -172,7 +172,95 @@ static void a_hook_waits_for_a_thread_that_wants_the_same_leaf(void **state) {
     hd_add_grad_hook(leaf, waits_for_a_thread, NULL);
     hd_backward(hd_mul(leaf, leaf));
     assert_true(hd_item(hd_grad(leaf)) == 4);
-    assert_non_null(strstr(refusal, "the gradient of a tensor [] is being added to by another hd_backward"));
+    assert_non_null(strstr(refusal, "hd_backward: the gradient of a tensor [] is being changed by another thread"));
+}
+
+/* Threads that walk back to one parameter at once: a walk adds all it has, or is an error that says what to do. */
+enum { WALKS = 4000 };
+static hd_tensor *both[2];
+static _Atomic int walks_that_added;
+static char *check_refusal(void) { /* NULL: the error was the expected one */
+    const char *message = hd_error_message();
+    const bool expected = strstr(message, "hd_backward: the gradient of a tensor [3] is being ") != NULL &&
+                          strstr(message, "make a copy of the parameter for each thread, or take gradients with "
+                                          "hd_grad_of, and add them up in one thread") != NULL;
+    if (!expected) return why();
+    hd_error_clear();
+    return NULL;
+}
+static void *walks_back_to_both(void *first) {
+    for (int i = 0; i < WALKS; ++i) {
+        HD_SCOPE;
+        HD_QUIET;
+        HD_GRAD_CONTEXT; /* both are reached in this order or that one, so that each thread may have taken one */
+        hd_tensor *a = first != NULL ? both[0] : both[1], *b = first != NULL ? both[1] : both[0];
+        hd_backward(hd_add(hd_mul(a, a), b));
+        if (hd_ok()) {
+            atomic_fetch_add(&walks_that_added, 1);
+            continue;
+        }
+        char *wrong = check_refusal();
+        if (wrong != NULL) return wrong;
+    }
+    return NULL;
+}
+static void two_threads_that_walk_back_to_one_parameter_are_told(void **state) {
+    (void)state;
+    HD_SCOPE;
+    for (int i = 0; i < 2; ++i) both[i] = hd_param(hd_ones(HD_SHAPE(3), HD_F32));
+    atomic_store(&walks_that_added, 0);
+    void *arguments[2] = {both[0], NULL};
+    at_once(2, walks_back_to_both, arguments);
+    /* 2 for a and 1 for b, of those walks alone that were no errors, to both or to none */
+    hd_tensor *sum = hd_add(hd_grad(both[0]), hd_grad(both[1]));
+    const int added = atomic_load(&walks_that_added);
+    assert_true(added > 0);
+    assert_values(sum, HD_F32, 3.0 * added, 3.0 * added, 3.0 * added);
+}
+
+/* Looking is no change: not even at zeros, which are made when they are first looked at. */
+static void *looks_at_the_gradient(void *unused) {
+    (void)unused;
+    HD_SCOPE;
+    hd_tensor *gradient = hd_grad(leaf);
+    if (!hd_has_grad(leaf) || hd_item(hd_sum(gradient, HD_AXES(), NULL)) != 0) return "the zeros";
+    return why();
+}
+static void threads_may_look_at_a_gradient_at_once(void **state) {
+    (void)state;
+    HD_SCOPE;
+    leaf = hd_param(hd_ones(HD_SHAPE(5), HD_F32));
+    for (int i = 0; i < 100; ++i) {
+        hd_zero_grad(leaf);
+        at_once(THREADS, looks_at_the_gradient, NULL);
+    }
+}
+
+/* hd_grad_of writes nothing, whoever adds gradients and hooks meanwhile. */
+static hd_tensor *does_nothing(hd_tensor *gradient, void *user) {
+    (void)gradient, (void)user;
+    return NULL;
+}
+static void *adds_gradients_and_hooks(void *adds) {
+    for (int i = 0; i < 500; ++i) {
+        HD_SCOPE;
+        HD_GRAD_CONTEXT;
+        hd_tensor *y = hd_mul(leaf, leaf);
+        if (adds == NULL)
+            hd_grad_of(y, HD_TENSORS(leaf), NULL);
+        else
+            hd_backward(y);
+        if (adds != NULL && i % 50 == 0) hd_add_grad_hook(leaf, does_nothing, NULL);
+    }
+    return why();
+}
+static void gradients_as_values_are_taken_while_another_thread_adds(void **state) {
+    (void)state;
+    HD_SCOPE;
+    leaf = hd_param(hd_ones(HD_SHAPE(2), HD_F32));
+    void *arguments[3] = {leaf, NULL, NULL};
+    at_once(3, adds_gradients_and_hooks, arguments);
+    assert_values(hd_grad(leaf), HD_F32, 1000, 1000);
 }
 
 /* ---- handing over ------------------------------------------------------------------------------------------------ */
@@ -311,7 +399,9 @@ static void a_tape_works_on_after_fork(void **state) {
 
 RUN(test(contexts_and_no_grad_are_per_thread), test(the_end_of_a_thread_ends_its_contexts_and_tapes),
     test(threads_train_copies_over_shared_parameters), test(a_leaf_may_be_on_many_tapes_at_once),
-    test(a_hook_waits_for_a_thread_that_wants_the_same_leaf), test(parameters_made_in_one_thread_are_trained_in_others),
-    test(a_result_of_another_thread_acts_as_a_leaf), test(what_a_tape_needs_may_be_released_elsewhere),
-    test(what_a_thread_made_outlives_it_with_its_gradients), test(walks_share_the_pool),
-    test(a_tape_works_on_after_fork))
+    test(a_hook_waits_for_a_thread_that_wants_the_same_leaf),
+    test(two_threads_that_walk_back_to_one_parameter_are_told), test(threads_may_look_at_a_gradient_at_once),
+    test(gradients_as_values_are_taken_while_another_thread_adds),
+    test(parameters_made_in_one_thread_are_trained_in_others), test(a_result_of_another_thread_acts_as_a_leaf),
+    test(what_a_tape_needs_may_be_released_elsewhere), test(what_a_thread_made_outlives_it_with_its_gradients),
+    test(walks_share_the_pool), test(a_tape_works_on_after_fork))

@@ -436,6 +436,52 @@ static hd_tensor *two_forward(hd_module *m, hd_tensor *x) {
 }
 static const hd_module_class two_class = {.name = "two", .forward = two_forward};
 
+static hd_module *stranger; /* what the modules below call, and no module holds */
+static hd_tensor *calls_the_stranger(hd_module *m, hd_tensor *x) {
+    (void)m;
+    return hd_forward(stranger, x);
+}
+static void a_module_that_is_no_member_is_said_once_whoever_calls_it(void **state) {
+    (void)state;
+    HD_SCOPE;
+    static const hd_module_class a_class = {.name = "A", .forward = calls_the_stranger},
+                                 b_class = {.name = "B", .forward = calls_the_stranger};
+    char text[4096];
+    hd_tensor *x = hd_ones(HD_SHAPE(1, 2), HD_F32);
+    hd_module *a = hd_module_new(&a_class, NULL), *b = hd_module_new(&b_class, NULL);
+    for (int round = 0; round < 2; ++round) { /* for another stranger once more */
+        stranger = hd_linear(2, 2, NULL);
+        printed out = printed_begin();
+        for (int i = 0; i < 4; ++i) {
+            hd_forward(a, x);
+            hd_forward(b, x);
+        }
+        printed_end(out, text, sizeof text);
+        const char *first = strstr(text, "hodu warning: the forward of a \"A\" calls a \"linear\" that is no member");
+        assert_non_null(first);
+        assert_null(strstr(first + 1, "hodu warning"));
+    }
+    /* the same tensors under other names are among its parameters */
+    hd_module *tied = hd_module_new(&a_class, NULL);
+    stranger = hd_linear(2, 2, NULL);
+    hd_module_add(tied, "inner", hd_tanh_layer());
+    hd_module_add_parameter(tied, "w", hd_module_get(stranger, "weight"));
+    hd_module_add_parameter(tied, "b", hd_module_get(stranger, "bias"));
+    printed out = printed_begin();
+    hd_forward(tied, x);
+    printed_end(out, text, sizeof text);
+    assert_string_equal(text, "");
+    /* one of them alone is not enough */
+    hd_module *half = hd_module_new(&b_class, NULL);
+    stranger = hd_linear(2, 2, NULL);
+    hd_module_add_parameter(half, "w", hd_module_get(stranger, "weight"));
+    out = printed_begin();
+    hd_forward(half, x);
+    printed_end(out, text, sizeof text);
+    assert_non_null(strstr(text, "the forward of a \"B\" calls a \"linear\" that is no member"));
+    assert_ok();
+}
+
 static void what_a_forward_reads_and_does_not_hold_is_said(void **state) {
     (void)state;
     HD_SCOPE;
@@ -648,6 +694,58 @@ static void a_module_that_another_thread_uses_is_not_changed(void **state) {
     pthread_barrier_destroy(&done);
 }
 
+static void what_changes_nothing_is_allowed_while_another_thread_uses_a_module(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_module *inner = hd_module_new(&waiting, NULL), *model = HD_SEQUENTIAL(hd_linear(1, 1, NULL), inner);
+    pthread_t id;
+    void *failed;
+    pthread_barrier_init(&inside, NULL, 2);
+    pthread_barrier_init(&done, NULL, 2);
+    assert_int_equal(pthread_create(&id, NULL, runs_forward, model), 0);
+    pthread_barrier_wait(&inside);
+    assert_string_equal(hd_module_parameter_name(model, 1), "0.bias");
+    assert_ok();
+    assert_null(hd_module_parameter_name(model, 2));
+    assert_error(HD_ERROR_INDEX, "hd_module_parameter_name: parameter 2 of 2");
+    hd_module_train(model); /* as it is */
+    assert_ok();
+    hd_module_eval(model);
+    assert_error(HD_ERROR_STATE, "hd_module_eval: the module sequential is in use by another thread");
+    pthread_barrier_wait(&done);
+    pthread_join(id, &failed);
+    assert_null(failed);
+    pthread_barrier_destroy(&inside);
+    pthread_barrier_destroy(&done);
+}
+
+static void *uses_and_looks(void *model) {
+    HD_SCOPE;
+    HD_NO_GRAD;
+    hd_tensor *x = hd_ones(HD_SHAPE(1, 4), HD_F32);
+    bool named = true;
+    for (int i = 0; i < 2000 && named && hd_ok(); ++i) {
+        HD_SCOPE;
+        hd_forward(model, x);
+        hd_module_train(model);
+        const char *name = hd_module_parameter_name(model, i % 4);
+        named = name != NULL && strcmp(name, (const char *[]){"0.weight", "0.bias", "1.weight", "1.bias"}[i % 4]) == 0;
+    }
+    return hd_ok() && named ? NULL : (void *)1;
+}
+static void threads_may_read_names_while_others_run_forward(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_module *model = HD_SEQUENTIAL(hd_linear(4, 4, NULL), hd_linear(4, 4, NULL));
+    pthread_t id[3];
+    for (int i = 0; i < 3; ++i) assert_int_equal(pthread_create(&id[i], NULL, uses_and_looks, model), 0);
+    for (int i = 0; i < 3; ++i) {
+        void *failed;
+        pthread_join(id[i], &failed);
+        assert_null(failed);
+    }
+}
+
 static hd_tensor *adds_once(hd_module *m, hd_tensor *x) { /* a layer that knows its size at its first call */
     int *calls = hd_module_state(m);
     if ((*calls)++ == 0) hd_module_add_parameter(m, "weight", hd_ones(HD_SHAPE(hd_tensor_size(x, 0)), HD_F32));
@@ -666,7 +764,9 @@ static void a_forward_may_add_to_its_own_module(void **state) {
 
 RUN(test(a_sequence_calls_its_modules_alone), test(what_is_added_to_a_layer_is_not_its_bias),
     test(modules_that_lie_too_deep_in_each_other_are_an_error), test(a_forward_that_calls_itself_ends_in_an_error),
-    test(a_module_that_another_thread_uses_is_not_changed), test(a_forward_may_add_to_its_own_module),
+    test(a_module_that_another_thread_uses_is_not_changed),
+    test(what_changes_nothing_is_allowed_while_another_thread_uses_a_module),
+    test(threads_may_read_names_while_others_run_forward), test(a_forward_may_add_to_its_own_module),
     test(linear_has_a_weight_and_a_bias_within_their_bounds), test(linear_multiplies_and_adds),
     test(linear_has_gradients_for_all_it_reads), test(linear_without_bias_and_in_other_dtypes),
     test(the_seed_decides_the_weights), test(making_a_layer_notes_nothing_and_leaves_one_module),
@@ -677,5 +777,6 @@ RUN(test(a_sequence_calls_its_modules_alone), test(what_is_added_to_a_layer_is_n
     test(an_own_module_has_a_state_and_holds_what_it_is_given), test(a_module_lives_as_long_as_one_that_holds_it),
     test(a_parameter_outlives_its_module), test(a_module_that_is_gone_is_an_error),
     test(an_error_inside_a_forward_comes_out), test(an_error_says_in_which_layer),
+    test(a_module_that_is_no_member_is_said_once_whoever_calls_it),
     test(what_a_forward_reads_and_does_not_hold_is_said), test(forward_gives_a_tensor_or_an_error),
     test(a_wrong_name_is_answered_with_the_names_there_are))

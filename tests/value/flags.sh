@@ -50,6 +50,7 @@ for name in microgpt micrornn microlora microdpo microppo micromoe microkv micro
 done
 expect 0 'usage: microvae' "$programs/microvae" --help
 expect 0 'points, two numbers a line' "$programs/microvae" --help
+expect 0 'epochs, each of which takes all points once, 1 or more (default 1000)' "$programs/microvae" --help
 expect 0 'names, one a line' "$programs/microgpt" --help
 expect 2 'unknown flag --step' "$programs/microvae" --step 3
 expect 2 'two numbers' "$programs/microvae" --data "$work/words"
