@@ -28,12 +28,8 @@ void hd_fusion_release(hd_fusion *f) {
     memset(f, 0, sizeof *f);
 }
 
-static bool is_number(const hd_graph *g, uint32_t node) { return g->nodes[node].op == HD_OP_full; }
-
-static bool is_reduction(const hd_graph *g, uint32_t node) {
-    const hd_node *n = &g->nodes[node];
-    return hd_node_is_op(n) && hd_node_op(n)->family == HD_FAMILY_REDUCE;
-}
+static bool is_number(const hd_graph *g, uint32_t node) { return hd_node_lowers(g, node) == HD_LOWER_NUMBER; }
+static bool is_reduction(const hd_graph *g, uint32_t node) { return hd_lower_is_reduction(hd_node_lowers(g, node)); }
 
 static bool is_product(const hd_graph *g, uint32_t node) { return hd_node_is_product(g, node, NULL); }
 
@@ -344,8 +340,7 @@ static hd_error add_joint(walk *w, uint32_t node) {
 
 /* Of an indexing op: they are looked at there before a kernel uses them. */
 static bool indices_are_in_memory(const walk *w, uint32_t node) {
-    const hd_node *n = &w->g->nodes[node];
-    return hd_node_is_op(n) && hd_node_op(n)->family == HD_FAMILY_INDEX && !w->f->number[hd_node_inputs(w->g, node)[1]];
+    return hd_lower_is_indexing(hd_node_lowers(w->g, node)) && !w->f->number[hd_node_inputs(w->g, node)[1]];
 }
 
 static hd_error add_node(walk *w, uint32_t i) {

@@ -244,8 +244,8 @@ static hd_plan_call *new_call(hd_plan *p, uint32_t i, hd_launch *l) {
     c->call.dtype[0] = (hd_dtype)n->dtype;
     c->call.shape[0] = hd_node_shape(p->graph, i);
     c->call.attributes = hd_node_attributes(p->graph, i);
-    c->bias =
-        c->call.op->family == HD_FAMILY_CONTRACT || c->call.op->family == HD_FAMILY_CONV ? bias_of(p, i) : HD_NONE;
+    const int kind = c->call.op->lower;
+    c->bias = hd_lower_is_matrix_product(kind) || hd_lower_is_convolution(kind) ? bias_of(p, i) : HD_NONE;
     c->prologue = HD_NONE;
     c->weight = HD_NONE;
     if (c->call.op->family == HD_FAMILY_RANDOM) c->draw = *(const hd_random_attributes *)c->call.attributes;
@@ -292,8 +292,7 @@ static hd_error plan_checks(hd_plan *p, const hd_group *group) {
     const hd_graph *g = p->graph;
     for (uint32_t i = 0; group->checks && i < group->count; ++i) {
         const uint32_t node = p->fusion.members[group->first + i];
-        const int op = g->nodes[node].op;
-        if (op != HD_OP_gather && op != HD_OP_scatter && op != HD_OP_index_select) continue;
+        if (!hd_lower_is_indexing(hd_node_lowers(g, node))) continue;
         hd_launch *l = new_launch(p, RUN_CHECK, node);
         HD_TRY(add_input(p, l, hd_node_inputs(g, node)[1]));
     }
@@ -460,7 +459,7 @@ static bool lies_alike(const hd_plan *p, uint32_t product, uint32_t other, int64
     *row = 0;
     if (!t->contiguous || t->dtype != result->dtype || t->dtype != hd_cpu_product_dtype((hd_dtype)t->dtype))
         return false;
-    if (hd_node_op(&p->graph->nodes[product])->family == HD_FAMILY_CONTRACT && t->layout.shape.rank > 0 &&
+    if (hd_lower_is_matrix_product(hd_node_lowers(p->graph, product)) && t->layout.shape.rank > 0 &&
         t->count == result->layout.shape.size[last] && t->layout.shape.size[t->layout.shape.rank - 1] == t->count)
         return true;
     *row = hd_cpu_product_plain(hd_node_op(&p->graph->nodes[product]), &result->layout.shape, HD_F32).columns;
@@ -473,8 +472,8 @@ static hd_error add_step(hd_plan *p, uint32_t product, uint32_t before, uint32_t
     const hd_node *n = &g->nodes[node];
     const uint32_t *in = hd_node_inputs(g, node);
     const hd_dtype dtype = (hd_dtype)g->nodes[product].dtype, tile = hd_cpu_product_dtype(dtype);
-    *is_step = hd_node_op(n)->family == HD_FAMILY_ELEMENTWISE && n->input_count <= 2 && !hd_rows[n->op].gives_bool &&
-               n->dtype == dtype && n->compute == dtype && !p->fusion.stored[before];
+    *is_step = hd_node_lowers(g, node) == HD_LOWER_ROW && n->derivative == 0 && n->input_count <= 2 &&
+               !hd_rows[n->op].gives_bool && n->dtype == dtype && n->compute == dtype && !p->fusion.stored[before];
     const int own = n->input_count == 2 && in[1] == before ? 1 : 0;
     if (!*is_step || in[own] != before) return *is_step = false, HD_OK;
     hd_product_step *step = &s->steps[s->count];
@@ -541,9 +540,8 @@ static hd_error plan_product(hd_plan *p, hd_lowering *lowering, const hd_group *
  * calls. */
 static bool is_small_product(const hd_plan *p, uint32_t node) {
     const hd_graph *g = p->graph;
-    const hd_node *n = &g->nodes[node];
-    if (hd_node_op(n)->family != HD_FAMILY_CONTRACT) return false;
-    const hd_matmul_attributes *turns = n->op == HD_OP_matmul ? hd_node_attributes(g, node) : NULL;
+    if (!hd_lower_is_matrix_product(hd_node_lowers(g, node))) return false;
+    const hd_matmul_attributes *turns = hd_node_attributes(g, node); /* an affine product has none */
     const hd_shape x = hd_node_shape(g, hd_node_inputs(g, node)[0]);
     const int64_t k = x.size[turns != NULL && turns->turn_a ? x.rank - 2 : x.rank - 1];
     int64_t work;

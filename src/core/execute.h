@@ -34,6 +34,13 @@ enum { HD_SAVE_INPUT0 = 1, HD_SAVE_INPUT1 = 2, HD_SAVE_INPUT2 = 4, HD_SAVE_OUTPU
 enum { HD_SAVE_INPUT3 = 32 }; /* of ops that are no elementwise rows; 16 is the gradient, see ops/row_uses.h */
 static inline unsigned hd_save_bit(int input) { return input < 3 ? 1u << input : input == 3 ? HD_SAVE_INPUT3 : 0; }
 
+/* What a call costs. */
+typedef struct hd_work {
+    double operations; /* sums, products, comparisons */
+    double bytes;      /* read and written */
+} hd_work;
+struct hd_call;
+
 /* An op, as every room may know it. The tables of the ops room make one per row. */
 typedef struct hd_op {
     const char *name; /* "add"; on disk and in caches an op is known by this, never by its number */
@@ -42,11 +49,16 @@ typedef struct hd_op {
     uint8_t min_inputs, max_inputs, outputs;
     uint8_t derivative; /* 1 + the operand, for the derivative of an elementwise row; else 0 */
     uint8_t gradient;   /* hd_gradient */
+    uint8_t types;      /* hd_types: the dtypes in which it computes */
+    uint8_t fails;      /* hd_fails: when a call that was checked can still fail */
+    uint8_t lower;      /* hd_lower_kind: how kernels of the compiler have it */
     uint8_t saves[3];   /* what the gradient of input i reads (of the third one and all behind it: saves[2]) */
     uint16_t attribute_bytes;
     const char *document; /* its doc line */
     const char *reason;   /* why its gradient is zero or not there */
+    const char *no_lower; /* why kernels do not have it, or NULL */
     void (*vjp)(hd_thread *thread, const hd_vjp_call *v);
+    hd_work (*work)(const struct hd_call *call);
 } hd_op;
 
 /* A call of an op: what goes in, what will come out, then what came out. */

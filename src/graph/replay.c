@@ -65,8 +65,13 @@ hd_tensor *hd_replay_node(hd_thread *thread, const hd_graph *g, uint32_t node, h
         thread->call = hd_node_name(n);
         const hd_dtype before = thread->default_dtype; /* what integers became then may not be what they become now */
         if (hd_dtype_is_float((hd_dtype)n->dtype)) thread->default_dtype = (hd_dtype)n->dtype;
-        t = hd_replay(thread, (hd_op_id)n->op, n->derivative, hd_node_attributes(g, node), inputs, n->input_count,
-                      (hd_dtype)n->dtype, &shape);
+        hd_replay_call call = {.attributes = hd_node_attributes(g, node),
+                               .inputs = inputs,
+                               .input_count = n->input_count,
+                               .dtype = (hd_dtype)n->dtype,
+                               .shape = &shape};
+        hd_replay(thread, (hd_op_id)n->op, n->derivative, &call);
+        t = call.output;
         thread->default_dtype = before;
     }
     if (t == NULL || thread->error_code != HD_OK) {

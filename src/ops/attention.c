@@ -56,7 +56,7 @@ static hd_tensor *run(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs, 
     int64_t elements;
     HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &elements), NULL);
     hd_call call;
-    hd_call_init(&call, id, inputs, count, dtype, shape, a);
+    hd_call_init(&call, &hd_ops[id], inputs, count, dtype, shape, a);
     return hd_execute(thread, &call);
 }
 
@@ -149,4 +149,16 @@ void hd_vjp_attention(hd_thread *thread, const hd_vjp_call *v) {
             v->results[i] = hd_cast(hd_reshape(hd_narrow(flat, 0, at, count), v->shapes[i]), (hd_dtype)v->dtypes[i]);
         at += count;
     }
+}
+
+/* ---- replays ----------------------------------------------------------------------------------------------------- */
+void hd_replay_attention(hd_replay_call *r) {
+    const hd_attention_attributes *a = r->attributes;
+    hd_tensor *const *in = r->inputs;
+    r->output = hd_attention(in[0], in[1], in[2], hd_replay_input(r, 3), a->causal, a->scale);
+}
+void hd_replay_attention_gradient(hd_replay_call *r) {
+    const hd_attention_attributes *a = r->attributes;
+    hd_tensor *const *in = r->inputs;
+    r->output = hd_attention_gradient(in[0], in[1], in[2], in[3], hd_replay_input(r, 4), a->causal, a->scale);
 }

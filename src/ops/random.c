@@ -20,7 +20,7 @@ static hd_tensor *draw(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs,
     HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &elements), NULL);
     if (!thread->executor->captures) hd_generator_next(thread, &a->seed, &a->draw);
     hd_call call;
-    hd_call_init(&call, id, inputs, count, dtype, shape, a);
+    hd_call_init(&call, &hd_ops[id], inputs, count, dtype, shape, a);
     return hd_execute(thread, &call);
 }
 
@@ -127,4 +127,28 @@ hd_tensor *hd_bernoulli(hd_shape shape, hd_dtype dtype, double probability) {
     hd_span span;
     hd_span_begin(&span, thread, "bernoulli");
     return hd_span_end(&span, hd_cast(hd_lt_scalar(hd_rand(shape, HD_F32), probability), dtype));
+}
+
+/* ---- replays ----------------------------------------------------------------------------------------------------- */
+void hd_replay_uniform(hd_replay_call *r) {
+    const hd_random_attributes *a = r->attributes;
+    r->output = hd_uniform(*r->shape, r->dtype, a->a, a->b);
+}
+void hd_replay_normal(hd_replay_call *r) {
+    const hd_random_attributes *a = r->attributes;
+    r->output = hd_normal(*r->shape, r->dtype, a->a, a->b);
+}
+void hd_replay_randint(hd_replay_call *r) {
+    const hd_random_attributes *a = r->attributes;
+    r->output = hd_randint(*r->shape, r->dtype, a->low, a->high);
+}
+
+/* How many numbers are drawn; -1, which is none, where the shape has no axis. */
+static int64_t replayed_count(const hd_replay_call *r) {
+    return r->shape->rank > 0 ? r->shape->size[r->shape->rank - 1] : -1;
+}
+void hd_replay_permutation(hd_replay_call *r) { r->output = hd_permutation(replayed_count(r)); }
+void hd_replay_multinomial(hd_replay_call *r) {
+    const hd_random_attributes *a = r->attributes;
+    r->output = hd_multinomial(r->inputs[0], replayed_count(r), a->with_replacement);
 }

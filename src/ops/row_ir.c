@@ -75,13 +75,11 @@ static const row_sentences sentences[HD_OP_ELEMENTWISE_COUNT] = {
 
 /* ---- reading one ------------------------------------------------------------------------------------------------- */
 bool hd_row_takes(hd_op_id id, hd_compute type) {
-    switch ((hd_types)hd_rows[id].types) {
-    case HD_TYPES_FLOATS: return type >= HD_COMPUTE_F32;
-    case HD_TYPES_NUMBERS: return type != HD_COMPUTE_B8;
-    case HD_TYPES_INTS: return type < HD_COMPUTE_F32;
-    case HD_TYPES_ALL: break;
-    }
-    return true;
+    static const uint8_t dtypes[HD_COMPUTE_COUNT] = {
+#define DTYPE_OF(NAME, name) [HD_COMPUTE_##NAME] = HD_##NAME,
+#define HD_B8                HD_BOOL
+        HD_COMPUTE_LIST(DTYPE_OF)};
+    return hd_op_takes(&hd_ops[id], (hd_dtype)dtypes[type]);
 }
 
 static hd_error read_sentence(hd_op_id id, sentence s, hd_compute type, bool derivative, hd_ir *out) {

@@ -168,20 +168,11 @@ hd_ssa hd_hlo_input(hd_hlo *e, uint32_t node, int input); /* of an input of a no
  * HD_NO_NODE. */
 void hd_hlo_check_that(hd_hlo *e, hd_hlo_check_kind kind, uint32_t node, int64_t bound, hd_ssa bad, hd_ssa value);
 
-/* One for each family: the value of the node. */
+/* The value of a node: of elementwise rows and their derivatives, of a write, and of each primitive. */
 hd_ssa hd_hlo_emit_row(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_create(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_view(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_move(hd_hlo *e, uint32_t node);
 hd_ssa hd_hlo_emit_write(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_reduce(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_norm(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_contract(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_attention(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_conv(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_pool(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_index(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_random(hd_hlo *e, uint32_t node);
+#define PRIMITIVE(name, ...) hd_ssa hd_hlo_emit_##name(hd_hlo *e, uint32_t node);
+#include "ops/ops.def"
 
 /* What small floats compute in; other dtypes are themselves. */
 static inline hd_dtype hd_hlo_wide(hd_dtype d) { return hd_dtype_is_small_float(d) ? HD_F32 : d; }

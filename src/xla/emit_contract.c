@@ -41,22 +41,27 @@ static hd_ssa product(hd_hlo *e, hd_ssa a, hd_ssa b, bool turn_a, bool turn_b, c
     return hd_hlo_dot(e, a, b, last, last + (turn_a ? 0 : 1), last + (turn_b ? 1 : 0));
 }
 
-hd_ssa hd_hlo_emit_contract(hd_hlo *e, uint32_t node) {
+/* An input in the type in which the node computes. */
+static hd_ssa operand(hd_hlo *e, uint32_t node, int input) {
+    return hd_hlo_cast(e, hd_hlo_input(e, node, input), hd_hlo_wide((hd_dtype)e->g->nodes[node].dtype));
+}
+
+hd_ssa hd_hlo_emit_affine(hd_hlo *e, uint32_t node) {
     const hd_node *n = &e->g->nodes[node];
-    const hd_dtype dtype = (hd_dtype)n->dtype, wide = hd_hlo_wide(dtype);
-    const hd_ssa a = hd_hlo_cast(e, hd_hlo_input(e, node, 0), wide), b = hd_hlo_cast(e, hd_hlo_input(e, node, 1), wide);
-    if (n->op == HD_OP_affine) {
-        hd_ssa y = times_turned(e, a, b);
-        if (n->input_count > 2)
-            y = hd_hlo_add(e, y, hd_hlo_broadcast(e, hd_hlo_cast(e, hd_hlo_input(e, node, 2), wide), &y.shape));
-        return hd_hlo_cast(e, y, dtype);
-    }
+    const hd_ssa x = operand(e, node, 0), weight = operand(e, node, 1);
+    hd_ssa y = times_turned(e, x, weight);
+    if (n->input_count > 2) y = hd_hlo_add(e, y, hd_hlo_broadcast(e, operand(e, node, 2), &y.shape));
+    return hd_hlo_cast(e, y, (hd_dtype)n->dtype);
+}
+
+hd_ssa hd_hlo_emit_matmul(hd_hlo *e, uint32_t node) {
+    const hd_ssa a = operand(e, node, 0), b = operand(e, node, 1);
     const hd_matmul_attributes *turns = hd_node_attributes(e->g, node);
     hd_shape front = hd_node_shape(e->g, node);
     front.rank -= 2;
     memset(front.size + front.rank, 0, sizeof front.size - (size_t)front.rank * sizeof *front.size);
     return hd_hlo_cast(e, product(e, a, b, turns != NULL && turns->turn_a, turns != NULL && turns->turn_b, &front),
-                       dtype);
+                       (hd_dtype)e->g->nodes[node].dtype);
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
@@ -90,27 +95,37 @@ static hd_ssa weights(hd_hlo *e, hd_ssa q, hd_ssa k, const hd_ssa *mask, const h
     return hd_hlo_select(e, blind, zero, p);
 }
 
+/* q, k and v are inputs `first`, ...; the weights they give, and the axes in front of their matrices. */
+static hd_ssa read_weights(hd_hlo *e, uint32_t node, int first, hd_ssa given[3], hd_shape *front) {
+    for (int i = 0; i < 3; ++i) given[i] = operand(e, node, first + i);
+    *front = given[0].shape;
+    front->rank -= 2;
+    const bool has_mask = e->g->nodes[node].input_count > first + 3;
+    const hd_ssa mask = has_mask ? hd_hlo_input(e, node, first + 3) : given[0];
+    return weights(e, given[0], given[1], has_mask ? &mask : NULL, hd_node_attributes(e->g, node), front);
+}
+
 hd_ssa hd_hlo_emit_attention(hd_hlo *e, uint32_t node) {
-    const hd_node *n = &e->g->nodes[node];
+    hd_ssa given[3];
+    hd_shape front;
+    const hd_ssa p = read_weights(e, node, 0, given, &front);
+    return hd_hlo_cast(e, product(e, p, given[2], false, false, &front), (hd_dtype)e->g->nodes[node].dtype);
+}
+
+hd_ssa hd_hlo_emit_attention_gradient(hd_hlo *e, uint32_t node) {
     const hd_attention_attributes *a = hd_node_attributes(e->g, node);
-    const hd_dtype dtype = (hd_dtype)n->dtype, wide = hd_hlo_wide(dtype);
-    const bool back = n->op == HD_OP_attention_gradient;
-    hd_ssa in[5];
-    for (int i = 0; i < n->input_count; ++i) in[i] = hd_hlo_input(e, node, i);
-    for (int i = 0; i < (back ? 4 : 3); ++i) in[i] = hd_hlo_cast(e, in[i], wide);
-    const hd_ssa *given = back ? in + 1 : in, q = given[0], k = given[1], v = given[2];
-    hd_shape front = q.shape;
-    front.rank -= 2;
-    const hd_ssa p = weights(e, q, k, n->input_count > (back ? 4 : 3) ? &given[3] : NULL, a, &front);
-    if (!back) return hd_hlo_cast(e, product(e, p, v, false, false, &front), dtype);
-    hd_ssa d = product(e, in[0], v, false, true, &front);
+    hd_ssa given[3];
+    hd_shape front;
+    const hd_ssa gradient = operand(e, node, 0), p = read_weights(e, node, 1, given, &front), q = given[0],
+                 k = given[1], v = given[2];
+    hd_ssa d = product(e, gradient, v, false, true, &front);
     d = hd_hlo_multiply(e, p, hd_hlo_subtract(e, d, over_keys(e, "add", hd_hlo_multiply(e, d, p))));
-    d = hd_hlo_multiply(e, d, hd_hlo_number(e, wide, &d.shape, a->scale));
+    d = hd_hlo_multiply(e, d, hd_hlo_number(e, d.dtype, &d.shape, a->scale));
     hd_ssa parts[3] = {product(e, d, k, false, false, &front), product(e, d, q, true, false, &front),
-                       product(e, p, in[0], true, false, &front)};
+                       product(e, p, gradient, true, false, &front)};
     for (int i = 0; i < 3; ++i) {
         const hd_shape flat = hd_hlo_flat(&parts[i].shape);
         parts[i] = hd_hlo_reshape(e, parts[i], &flat);
     }
-    return hd_hlo_cast(e, hd_hlo_concat(e, parts, 3, 0), dtype);
+    return hd_hlo_cast(e, hd_hlo_concat(e, parts, 3, 0), (hd_dtype)e->g->nodes[node].dtype);
 }

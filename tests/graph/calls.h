@@ -206,7 +206,7 @@ static inline hd_tensor *run_call(hd_tensor **in, const void *user) {
 /* The operands of an elementwise row, of the dtype it takes; *count of them. Shapes broadcast. */
 static inline void row_operands(int id, hd_tensor **out, int *count) {
     static const int64_t sizes[3][2] = {{2, 3}, {1, 3}, {2, 1}};
-    const hd_dtype dtype = hd_rows[id].types == HD_TYPES_INTS ? HD_I32 : HD_F32;
+    const hd_dtype dtype = hd_ops[id].types == HD_TYPES_INTS ? HD_I32 : HD_F32;
     *count = hd_rows[id].operands;
     for (int i = 0; i < *count; ++i) {
         HD_EAGER;

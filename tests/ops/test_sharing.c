@@ -196,7 +196,7 @@ static void elementwise_rows_never_share(void **state) {
     (void)state;
     for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id) {
         HD_SCOPE;
-        const hd_dtype dtype = hd_rows[id].types == HD_TYPES_INTS ? HD_I32 : HD_F32;
+        const hd_dtype dtype = hd_ops[id].types == HD_TYPES_INTS ? HD_I32 : HD_F32;
         hd_tensor *in[3];
         for (int i = 0; i < 3; ++i) in[i] = hd_ones(S(2), hd_rows[id].chooses && i == 0 ? HD_BOOL : dtype);
         hd_tensor *y = hd_run_row(hd_thread_self(), (hd_op_id)id, in, (const double[3]){1, 1, 1});

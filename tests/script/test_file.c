@@ -129,7 +129,7 @@ static void derivatives_come_back(void **state) {
     hd_builder_start(b);
     hd_tensor *loss = hd_zeros(HD_SHAPE(), HD_F32);
     for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id) {
-        if (hd_rows[id].types == HD_TYPES_INTS || hd_rows[id].gives_bool || hd_rows[id].chooses) continue;
+        if (hd_ops[id].types == HD_TYPES_INTS || hd_rows[id].gives_bool || hd_rows[id].chooses) continue;
         thread->call = hd_ops[id].name;
         loss = hd_add(loss,
                       hd_sum(hd_run_row(thread, (hd_op_id)id, w, (const double[3]){0.25, 0.75, 1.5}), HD_AXES(), NULL));

@@ -175,9 +175,8 @@ static void describe_mask(hd_attention_job *j, const hd_tensor *mask, const hd_s
     j->mask_column = stride[last];
 }
 
-hd_error hd_cpu_attention(hd_thread *thread, hd_call *call) {
+static hd_error attend(hd_thread *thread, hd_call *call, bool back) {
     const hd_attention_attributes *a = call->attributes;
-    const bool back = call->op->id == HD_OP_attention_gradient;
     const int first = back ? 1 : 0;
     const bool has_mask = call->input_count > first + 3;
     hd_cpu_operands o;
@@ -208,3 +207,6 @@ hd_error hd_cpu_attention(hd_thread *thread, hd_call *call) {
     if (o.out->count > 0) status = back ? hd_cpu_attention_back(thread, &j) : hd_cpu_attention_forward(thread, &j);
     return hd_cpu_operands_end(thread, call, &o, status);
 }
+
+hd_error hd_cpu_attention(hd_thread *thread, hd_call *call) { return attend(thread, call, false); }
+hd_error hd_cpu_attention_gradient(hd_thread *thread, hd_call *call) { return attend(thread, call, true); }

@@ -1,4 +1,5 @@
-/* The CPU device: what its files share. Each family has one function that fills a call's outputs. */
+/* The CPU device: what its files share. Each primitive has one function that fills a call's outputs; all elementwise
+ * rows and their derivatives share one. */
 #ifndef HD_DEVICE_CPU_CPU_H
 #define HD_DEVICE_CPU_CPU_H
 
@@ -6,17 +7,8 @@
 #include "device/cpu/kernels.h"
 
 hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_create(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_random(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_reduce(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_argreduce(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_move(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_index(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_contract(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_norm(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_conv(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_pool(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_attention(hd_thread *thread, hd_call *call);
+#define PRIMITIVE(name, ...) hd_error hd_cpu_##name(hd_thread *thread, hd_call *call);
+#include "ops/ops.def"
 
 /* dst <- src: cast, any strides on both sides, src's shape broadcast to dst's; no overlap. */
 hd_error hd_cpu_copy(hd_thread *thread, hd_tensor *dst, const hd_tensor *src);
