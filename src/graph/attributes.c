@@ -66,7 +66,7 @@ static const struct description {
     const hd_field *fields;
     size_t bytes;
 } descriptions[HD_OP_COUNT] = {
-#define PRIMITIVE(name, family, least, most, outputs, attributes, ...)                                                       \
+#define PRIMITIVE(name, family, least, most, outputs, attributes, ...)                                                 \
     [HD_OP_##name] = {attributes##_fields, sizeof(attributes) == 1 ? 0 : sizeof(attributes)},
 #include "ops/ops.def"
 };

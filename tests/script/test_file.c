@@ -94,8 +94,8 @@ static void check_recorded(hd_builder *b) {
     assert_ok();
 }
 
-static hd_tensor *operand(const char *name, const hd_row *row) {
-    return hd_input(name, HD_SHAPE(2, 3), row->types == HD_TYPES_INTS ? HD_I32 : HD_F32);
+static hd_tensor *operand(const char *name, int id) {
+    return hd_input(name, HD_SHAPE(2, 3), hd_ops[id].types == HD_TYPES_INTS ? HD_I32 : HD_F32);
 }
 
 static void every_elementwise_row_comes_back(void **state) {
@@ -109,7 +109,7 @@ static void every_elementwise_row_comes_back(void **state) {
         hd_tensor *inputs[3];
         for (int k = 0; k < row->operands; ++k) {
             snprintf(names[k], sizeof names[k], "%s %d", hd_ops[id].name, k);
-            inputs[k] = row->chooses && k == 0 ? hd_input(names[k], HD_SHAPE(2, 1), HD_BOOL) : operand(names[k], row);
+            inputs[k] = row->chooses && k == 0 ? hd_input(names[k], HD_SHAPE(2, 1), HD_BOOL) : operand(names[k], id);
         }
         thread->call = hd_ops[id].name;
         hd_builder_add_output(b, hd_ops[id].name,
