@@ -27,7 +27,7 @@ static const row rows[] = {
 enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
 
 typedef struct other {
-    const char *kind, *name, *signature, *document, *gradient, *types, *kernels;
+    const char *kind, *name, *signature, *document, *gradient, *types, *kernels, *outputs;
 } other;
 
 #define TEXT_(...) #__VA_ARGS__
@@ -48,8 +48,8 @@ static const other others[] = {
 #define SECTION(title) {.kind = "section", .name = title},
 #define PRIMITIVE(name, family, inputs, most, outputs, attributes, signature, doc, gradient, types, fails, work,       \
                   lower)                                                                                               \
-    {"primitive", #name, #signature, doc, TEXT(gradient), #types, lower},
-#define COMPOSITE(name, signature, doc) {"composite", #name, #signature, doc, "by its parts", "", "by its parts"},
+    {"primitive", #name, #signature, doc, TEXT(gradient), #types, lower, #outputs},
+#define COMPOSITE(name, signature, doc) {"composite", #name, #signature, doc, "by its parts", "", "by its parts", "1"},
 #include "ops/ops.def"
 };
 enum { OTHER_COUNT = sizeof others / sizeof others[0] };
@@ -159,7 +159,8 @@ static void write_header(void) {
             printf("\n/* ---- %s ---- */\n", o->name);
         else {
             char text[1024];
-            const int open = snprintf(text, sizeof text, "HD_API hd_tensor *hd_%s(", o->name);
+            const char *type = is(o->outputs, "PAIR") ? "hd_pair " : "hd_tensor *";
+            const int open = snprintf(text, sizeof text, "HD_API %shd_%s(", type, o->name);
             snprintf(text + open, sizeof text - (size_t)open, "%s;", o->signature + 1);
             write_comment(o->document, NULL);
             write_lines(text, open, "");

@@ -76,7 +76,9 @@ static uint32_t pop(heap *h) {
 static void mark_failing(const hd_graph *g, hd_fusion *f) {
     hd_group *groups = f->groups;
     for (uint32_t i = 0; i < g->node_count; ++i)
-        if (f->group_of[i] != HD_NO_GROUP && groups[f->group_of[i]].checks)
+        if (g->nodes[i].op == HD_NODE_OUTPUT)
+            continue; /* the call says it */
+        else if (f->group_of[i] != HD_NO_GROUP && groups[f->group_of[i]].checks)
             groups[f->group_of[i]].can_fail = true;
         else if (f->group_of[i] != HD_NO_GROUP && groups[f->group_of[i]].kind == HD_GROUP_CALL)
             groups[f->group_of[i]].can_fail =

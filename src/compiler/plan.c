@@ -135,7 +135,7 @@ static void make_headers(hd_plan *p) {
     for (uint32_t i = 0; i < g->node_count; ++i) {
         const hd_node *n = &g->nodes[i];
         p->buffer_of[i] = HD_NONE;
-        const bool given = !hd_node_is_op(n) && n->op != HD_NODE_WRITE;
+        const bool given = !hd_node_is_call(n);
         if (!given && p->fusion.group_of[i] == HD_NO_GROUP) continue; /* a view, or a number */
         const hd_shape shape = hd_node_shape(g, i);
         if (p->cell_of[i] != HD_NONE) { /* it lies where its cell lies, which comes before it */
@@ -249,7 +249,29 @@ static hd_plan_call *new_call(hd_plan *p, uint32_t i, hd_launch *l) {
     c->prologue = HD_NONE;
     c->weight = HD_NONE;
     if (c->call.op->family == HD_FAMILY_RANDOM) c->draw = *(const hd_random_attributes *)c->call.attributes;
+    for (int k = 0; k < HD_MAX_OUTPUTS; ++k) c->outputs[k] = k == 0 ? i : HD_NONE;
     return c;
+}
+
+/* The members of a call's group beside the call are its other outputs; one that is there twice is copied. */
+static hd_error plan_other_outputs(hd_plan *p, hd_launch *l, hd_plan_call *c) {
+    const hd_graph *g = p->graph;
+    const hd_group *group = &p->fusion.groups[p->fusion.group_of[l->node]];
+    const uint32_t *members = p->fusion.members + group->first;
+    for (uint32_t m = 1; m < group->count; ++m) {
+        const int which = g->nodes[members[m]].derivative;
+        if (c->outputs[which] != HD_NONE) continue;
+        c->outputs[which] = members[m];
+        c->call.output_count = which + 1;
+        c->call.dtype[which] = (hd_dtype)g->nodes[members[m]].dtype;
+        c->call.shape[which] = hd_node_shape(g, members[m]);
+        HD_TRY(add_output(p, l, members[m]));
+    }
+    for (uint32_t m = 1; m < group->count; ++m) {
+        const uint32_t first = c->outputs[g->nodes[members[m]].derivative];
+        if (first != members[m]) HD_TRY(add_copy(p, members[m], members[m], first));
+    }
+    return HD_OK;
 }
 
 static hd_error plan_call(hd_plan *p, uint32_t i, hd_launch_kind kind) {
@@ -260,9 +282,10 @@ static hd_error plan_call(hd_plan *p, uint32_t i, hd_launch_kind kind) {
     if (n->op == HD_NODE_WRITE) return plan_write(p, i);
     if (p->cell_of[i] != HD_NONE) return plan_put(p, i);
     hd_launch *l = new_launch(p, kind, i);
-    new_call(p, i, l);
+    hd_plan_call *c = new_call(p, i, l);
     for (int k = 0; k < n->input_count; ++k) HD_TRY(add_input(p, l, inputs[k]));
-    return add_output(p, l, i);
+    HD_TRY(add_output(p, l, i));
+    return c->call.op->outputs > 1 ? plan_other_outputs(p, l, c) : HD_OK;
 }
 
 /* The product of a group: its first member that is one. */
@@ -589,6 +612,8 @@ static hd_error connect(hd_plan *p) {
         hd_plan_call *c = &p->calls[l->call];
         c->call.inputs = p->pointers + l->first;
         c->call.outputs[0] = &p->tensors[l->node];
+        for (int k = 1; k < HD_MAX_OUTPUTS; ++k)
+            c->call.outputs[k] = c->outputs[k] == HD_NONE ? NULL : &p->tensors[c->outputs[k]];
         c->call.input_count = l->native == HD_NONE ? p->graph->nodes[l->node].input_count : 2;
         if (c->call.op->family == HD_FAMILY_RANDOM) c->call.attributes = &c->draw;
     }

@@ -53,6 +53,11 @@ static const hd_field hd_pool_attributes_fields[] = {
     FIELD(hd_pool_attributes, adaptive, BOOL),        END};
 static const hd_field hd_attention_attributes_fields[] = {FIELD(hd_attention_attributes, causal, BOOL),
                                                           FIELD(hd_attention_attributes, scale, F64), END};
+static const hd_field hd_sort_attributes_fields[] = {FIELD(hd_sort_attributes, axis, INT),
+                                                     FIELD(hd_sort_attributes, descending, BOOL), END};
+static const hd_field hd_topk_attributes_fields[] = {FIELD(hd_topk_attributes, axis, INT),
+                                                     FIELD(hd_topk_attributes, count, I64),
+                                                     FIELD(hd_topk_attributes, largest, BOOL), END};
 static const hd_field number_fields[4][4] = {
     {END},
     {{"p", HD_FIELD_F64, 0}, END},

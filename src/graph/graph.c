@@ -151,7 +151,7 @@ const hd_op *hd_node_op(const hd_node *n) {
 }
 
 const char *hd_node_name(const hd_node *n) {
-    static const char *const names[] = {"input", "constant", "cell", "write"};
+    static const char *const names[] = {"input", "constant", "cell", "write", "output"};
     return hd_node_is_op(n) ? hd_node_op(n)->name : names[n->op - HD_NODE_INPUT];
 }
 

@@ -13,6 +13,7 @@ typedef enum hd_family {
     HD_FAMILY_CAST,
     HD_FAMILY_REDUCE,
     HD_FAMILY_ARGREDUCE,
+    HD_FAMILY_SORT,
     HD_FAMILY_VIEW,
     HD_FAMILY_MOVE,
     HD_FAMILY_INDEX,
@@ -201,6 +202,16 @@ typedef struct hd_scatter_attributes {
     hd_scatter_mode mode;
 } hd_scatter_attributes;
 
+typedef struct hd_sort_attributes {
+    int axis;
+    bool descending;
+} hd_sort_attributes;
+typedef struct hd_topk_attributes {
+    int axis;
+    int64_t count;
+    bool largest;
+} hd_topk_attributes;
+
 /* Describes a call with one output, ready to run. In place: returning a struct this large by value costs more than
  * running a small op. */
 static inline void hd_call_init(hd_call *call, const hd_op *op, hd_tensor *const *inputs, int count, hd_dtype dtype,
@@ -216,6 +227,15 @@ static inline void hd_call_init(hd_call *call, const hd_op *op, hd_tensor *const
     call->given = false;
     call->view = NULL;
 }
+
+/* The same call gives one more. */
+static inline void hd_call_add_output(hd_call *call, hd_dtype dtype, const hd_shape *shape) {
+    call->dtype[call->output_count] = dtype;
+    call->shape[call->output_count++] = *shape;
+}
+
+/* The shape that a reduction leaves. */
+hd_shape hd_reduced_shape(const hd_shape *shape, const bool *reduced, bool keep);
 
 /* The vjps that rows of ops.def name, next to the ops; and the one of all elementwise rows. */
 #define VJP(function, ...) void hd_vjp_##function(hd_thread *thread, const hd_vjp_call *v);
@@ -259,6 +279,7 @@ typedef struct hd_replay_call {
     hd_dtype dtype; /* of the result */
     const hd_shape *shape;
     hd_tensor *output; /* set by the replay; NULL with an error when the call cannot be made */
+    hd_tensor *second; /* likewise, where there is one */
 } hd_replay_call;
 
 /* Makes the call by its public function, with all checks; one function for each primitive, next to the public one. Draws
@@ -269,6 +290,8 @@ typedef struct hd_replay_call {
 static inline hd_tensor *hd_replay_input(const hd_replay_call *r, int i) {
     return i < r->input_count ? r->inputs[i] : NULL;
 }
+/* Of a reduction of one axis: which, and its options; false with an error when there is none. */
+bool hd_replay_axis(const hd_replay_call *r, int *axis, hd_reduce_opts *opts);
 /* The same for any op; derivative: 1 + operand, or 0. */
 void hd_replay(hd_thread *thread, hd_op_id id, int derivative, hd_replay_call *r);
 

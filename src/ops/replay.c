@@ -34,7 +34,7 @@ static hd_tensor *derivative(hd_thread *thread, hd_op_id id, int operand, const 
 
 void hd_replay(hd_thread *thread, hd_op_id id, int derived, hd_replay_call *r) {
     const hd_op *op = derived == 0 ? &hd_ops[id] : &hd_derivatives[id][derived - 1];
-    r->output = NULL;
+    r->output = r->second = NULL;
     if (r->input_count < op->min_inputs || r->input_count > op->max_inputs) {
         hd_fail(HD_ERROR_VALUE, "%d inputs for %s", r->input_count, op->name);
         return;

@@ -31,6 +31,9 @@ hd_work hd_work_elements(const hd_call *call) { return once(call, results(call))
 /* One operation for each element that is read. */
 hd_work hd_work_reads(const hd_call *call) { return once(call, (double)call->inputs[0]->count); }
 
+/* A walk for each of eight digits. */
+hd_work hd_work_sort(const hd_call *call) { return once(call, 8 * (double)call->inputs[0]->count); }
+
 /* Of the first operand only those elements that the second one names. */
 hd_work hd_work_looked_up(const hd_call *call) {
     return (hd_work){results(call), 2 * bytes_written(call) + bytes_of(call->inputs[1])};

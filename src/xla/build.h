@@ -66,6 +66,7 @@ typedef struct hd_hlo {
     hd_text functions;     /* finished ones, apart from @main */
     hd_hlo_known written;  /* keys of those */
     hd_ssa *values;        /* of nodes */
+    hd_ssa *seconds;       /* the second outputs of those that have one, which their emitters set */
     bool *defined;
     hd_row_irs rows;
     hd_ssa seed, draw;
@@ -158,6 +159,8 @@ hd_ssa hd_hlo_dot(hd_hlo *e, hd_ssa a, hd_ssa b, int batch, int contract_a, int 
 hd_ssa hd_hlo_barrier(hd_hlo *e, hd_ssa x);
 /* Elements of flat x at places (i64, each within x): the shape of places. */
 hd_ssa hd_hlo_take(hd_hlo *e, hd_ssa flat, hd_ssa places);
+/* An element of x for each place (i64, from the front) along an axis; on the others places have x's sizes. */
+hd_ssa hd_hlo_take_along(hd_hlo *e, hd_ssa x, hd_ssa places, int axis);
 /* Flat x with values put at places: op "" sets them, else "add", ... combines. */
 hd_ssa hd_hlo_put(hd_hlo *e, hd_ssa flat, hd_ssa places, hd_ssa values, const char *op);
 
@@ -168,6 +171,9 @@ hd_ssa hd_hlo_input(hd_hlo *e, uint32_t node, int input); /* of an input of a no
  * HD_NO_NODE. */
 void hd_hlo_check_that(hd_hlo *e, hd_hlo_check_kind kind, uint32_t node, int64_t bound, hd_ssa bad, hd_ssa value);
 
+typedef struct hd_pair_of_values {
+    hd_ssa first, second;
+} hd_pair_of_values;
 /* The value of a node: of elementwise rows and their derivatives, of a write, and of each primitive. */
 hd_ssa hd_hlo_emit_row(hd_hlo *e, uint32_t node);
 hd_ssa hd_hlo_emit_write(hd_hlo *e, uint32_t node);

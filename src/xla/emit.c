@@ -31,6 +31,7 @@ static hd_ssa (*const emits[HD_OP_COUNT])(hd_hlo *e, uint32_t node) = {
 static hd_ssa emit_node(hd_hlo *e, uint32_t node) {
     const uint16_t op = e->g->nodes[node].op;
     if (op == HD_NODE_WRITE) return hd_hlo_emit_write(e, node);
+    if (op == HD_NODE_OUTPUT) return e->seconds[hd_node_inputs(e->g, node)[0]];
     return op < HD_OP_ELEMENTWISE_COUNT ? hd_hlo_emit_row(e, node) : emits[op](e, node);
 }
 
@@ -170,7 +171,8 @@ hd_error hd_stablehlo_emit(hd_thread *thread, const hd_graph *g, hd_stablehlo *o
     *out = (hd_stablehlo){0};
     const size_t nodes = (size_t)g->node_count + 1, results = (size_t)g->output_count + g->cell_count + 1;
     hd_hlo e = {.thread = thread, .g = g, .out = out};
-    e.values = hd_array_resize(NULL, nodes * sizeof *e.values);
+    e.values = hd_array_resize(NULL, 2 * nodes * sizeof *e.values);
+    e.seconds = e.values == NULL ? NULL : e.values + nodes;
     e.defined = hd_array_resize(NULL, nodes);
     hd_ssa *list = hd_array_resize(NULL, results * sizeof *list);
     out->results = hd_array_resize(NULL, results * sizeof *out->results);

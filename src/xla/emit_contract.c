@@ -65,64 +65,87 @@ hd_ssa hd_hlo_emit_matmul(hd_hlo *e, uint32_t node) {
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
-static hd_ssa over_keys(hd_hlo *e, const char *op, hd_ssa x) {
-    bool last[HD_MAX_RANK] = {false};
-    last[x.shape.rank - 1] = true;
-    return hd_hlo_broadcast(e, hd_hlo_reduce(e, op, x, hd_hlo_identity(e, x.dtype, op), last, true), &x.shape);
-}
+/* q, k, v and the mask of a node from its input `first` on. */
+typedef struct attended {
+    hd_ssa q, k, v;
+    hd_shape front; /* the axes in front of their matrices */
+    hd_ssa scores;  /* [front, t, s]; -inf where a row does not see */
+} attended;
 
-/* The weights [front, t, s]; a row that sees nothing has none. */
-static hd_ssa weights(hd_hlo *e, hd_ssa q, hd_ssa k, const hd_ssa *mask, const hd_attention_attributes *a,
-                      const hd_shape *front) {
-    hd_ssa x = product(e, q, k, false, true, front);
+static attended read_scores(hd_hlo *e, uint32_t node, int first, int mask_at) {
+    const hd_attention_attributes *a = hd_node_attributes(e->g, node);
+    attended in = {.q = operand(e, node, first), .k = operand(e, node, first + 1), .v = operand(e, node, first + 2)};
+    in.front = in.q.shape;
+    in.front.rank -= 2;
+    hd_ssa x = product(e, in.q, in.k, false, true, &in.front);
     const hd_shape *shape = &x.shape;
-    const hd_ssa hidden = hd_hlo_number(e, x.dtype, shape, -INFINITY), zero = hd_hlo_number(e, x.dtype, shape, 0);
+    const hd_ssa hidden = hd_hlo_number(e, x.dtype, shape, -INFINITY);
     x = hd_hlo_multiply(e, x, hd_hlo_number(e, x.dtype, shape, a->scale));
-    if (mask != NULL)
-        x = mask->dtype == HD_BOOL ? hd_hlo_select(e, hd_hlo_broadcast(e, *mask, shape), x, hidden)
-                                   : hd_hlo_add(e, x, hd_hlo_broadcast(e, hd_hlo_cast(e, *mask, x.dtype), shape));
+    if (e->g->nodes[node].input_count > mask_at) {
+        const hd_ssa mask = hd_hlo_input(e, node, mask_at);
+        x = mask.dtype == HD_BOOL ? hd_hlo_select(e, hd_hlo_broadcast(e, mask, shape), x, hidden)
+                                  : hd_hlo_add(e, x, hd_hlo_broadcast(e, hd_hlo_cast(e, mask, x.dtype), shape));
+    }
     if (a->causal) {
         const hd_ssa row = hd_hlo_iota(e, HD_I64, shape, shape->rank - 2),
                      column = hd_hlo_iota(e, HD_I64, shape, shape->rank - 1);
         x = hd_hlo_select(e, hd_hlo_compare(e, "LE", column, row), x, hidden);
     }
-    hd_ssa largest = over_keys(e, "maximum", x); /* -inf: the row sees nothing */
-    const hd_ssa blind = hd_hlo_compare(e, "EQ", largest, hidden);
-    const hd_ssa above = hd_hlo_subtract(e, x, hd_hlo_select(e, blind, zero, largest));
-    const int type = x.dtype == HD_F64 ? HD_COMPUTE_F64 : HD_COMPUTE_F32;
-    hd_ssa p = hd_hlo_word(e, HD_WORD_EXP, type, &above);
-    p = hd_hlo_divide(e, p, over_keys(e, "add", p));
-    return hd_hlo_select(e, blind, zero, p);
+    in.scores = x;
+    return in;
 }
 
-/* q, k and v are inputs `first`, ...; the weights they give, and the axes in front of their matrices. */
-static hd_ssa read_weights(hd_hlo *e, uint32_t node, int first, hd_ssa given[3], hd_shape *front) {
-    for (int i = 0; i < 3; ++i) given[i] = operand(e, node, first + i);
-    *front = given[0].shape;
-    front->rank -= 2;
-    const bool has_mask = e->g->nodes[node].input_count > first + 3;
-    const hd_ssa mask = has_mask ? hd_hlo_input(e, node, first + 3) : given[0];
-    return weights(e, given[0], given[1], has_mask ? &mask : NULL, hd_node_attributes(e->g, node), front);
+/* e^(scores - largest), where largest [front, t, 1] is -inf for rows that see nothing, whose exponentials are 0. */
+static hd_ssa exponentials(hd_hlo *e, hd_ssa x, hd_ssa largest) {
+    const hd_ssa top = hd_hlo_broadcast(e, largest, &x.shape), zero = hd_hlo_number(e, x.dtype, &x.shape, 0),
+                 blind = hd_hlo_compare(e, "EQ", top, hd_hlo_number(e, x.dtype, &x.shape, -INFINITY));
+    const hd_ssa above = hd_hlo_subtract(e, x, hd_hlo_select(e, blind, zero, top));
+    const int type = x.dtype == HD_F64 ? HD_COMPUTE_F64 : HD_COMPUTE_F32;
+    return hd_hlo_select(e, blind, zero, hd_hlo_word(e, HD_WORD_EXP, type, &above));
+}
+
+static hd_ssa over_keys(hd_hlo *e, const char *op, hd_ssa x) {
+    bool last[HD_MAX_RANK] = {false};
+    last[x.shape.rank - 1] = true;
+    return hd_hlo_reduce(e, op, x, hd_hlo_identity(e, x.dtype, op), last, true);
 }
 
 hd_ssa hd_hlo_emit_attention(hd_hlo *e, uint32_t node) {
-    hd_ssa given[3];
-    hd_shape front;
-    const hd_ssa p = read_weights(e, node, 0, given, &front);
-    return hd_hlo_cast(e, product(e, p, given[2], false, false, &front), (hd_dtype)e->g->nodes[node].dtype);
+    const attended in = read_scores(e, node, 0, 3);
+    hd_ssa rows[2] = {over_keys(e, "maximum", in.scores)};
+    const hd_ssa p = exponentials(e, in.scores, rows[0]), sum = over_keys(e, "add", p),
+                 zero = hd_hlo_number(e, sum.dtype, &sum.shape, 0), one = hd_hlo_number(e, sum.dtype, &sum.shape, 1);
+    const hd_ssa empty = hd_hlo_compare(e, "EQ", sum, zero);
+    rows[1] = hd_hlo_select(e, empty, zero, hd_hlo_divide(e, one, hd_hlo_select(e, empty, one, sum)));
+    e->seconds[node] = hd_hlo_concat(e, rows, 2, sum.shape.rank - 1);
+    const hd_ssa weights = hd_hlo_multiply(e, p, hd_hlo_broadcast(e, rows[1], &p.shape));
+    return hd_hlo_cast(e, product(e, weights, in.v, false, false, &in.front), (hd_dtype)e->g->nodes[node].dtype);
+}
+
+/* The largest scores of rows, or what their sums are divided by: [front, t, 1] of the statistics. */
+static hd_ssa statistic(hd_hlo *e, uint32_t node, int which) {
+    const hd_ssa rows = operand(e, node, 4);
+    int64_t start[HD_MAX_RANK] = {0}, count[HD_MAX_RANK], step[HD_MAX_RANK];
+    for (int i = 0; i < rows.shape.rank; ++i) {
+        count[i] = rows.shape.size[i];
+        step[i] = 1;
+    }
+    start[rows.shape.rank - 1] = which;
+    count[rows.shape.rank - 1] = 1;
+    return hd_hlo_slice(e, rows, start, count, step);
 }
 
 hd_ssa hd_hlo_emit_attention_gradient(hd_hlo *e, uint32_t node) {
     const hd_attention_attributes *a = hd_node_attributes(e->g, node);
-    hd_ssa given[3];
-    hd_shape front;
-    const hd_ssa gradient = operand(e, node, 0), p = read_weights(e, node, 1, given, &front), q = given[0],
-                 k = given[1], v = given[2];
-    hd_ssa d = product(e, gradient, v, false, true, &front);
-    d = hd_hlo_multiply(e, p, hd_hlo_subtract(e, d, over_keys(e, "add", hd_hlo_multiply(e, d, p))));
+    const attended in = read_scores(e, node, 1, 5);
+    const hd_ssa gradient = operand(e, node, 0), weights = exponentials(e, in.scores, statistic(e, node, 0)),
+                 p = hd_hlo_multiply(e, weights, hd_hlo_broadcast(e, statistic(e, node, 1), &weights.shape));
+    hd_ssa d = product(e, gradient, in.v, false, true, &in.front);
+    const hd_ssa level = hd_hlo_broadcast(e, over_keys(e, "add", hd_hlo_multiply(e, d, p)), &d.shape);
+    d = hd_hlo_multiply(e, p, hd_hlo_subtract(e, d, level));
     d = hd_hlo_multiply(e, d, hd_hlo_number(e, d.dtype, &d.shape, a->scale));
-    hd_ssa parts[3] = {product(e, d, k, false, false, &front), product(e, d, q, true, false, &front),
-                       product(e, p, gradient, true, false, &front)};
+    hd_ssa parts[3] = {product(e, d, in.k, false, false, &in.front), product(e, d, in.q, true, false, &in.front),
+                       product(e, p, gradient, true, false, &in.front)};
     for (int i = 0; i < 3; ++i) {
         const hd_shape flat = hd_hlo_flat(&parts[i].shape);
         parts[i] = hd_hlo_reshape(e, parts[i], &flat);

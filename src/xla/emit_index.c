@@ -29,6 +29,12 @@ static hd_ssa element_places(hd_hlo *e, hd_ssa index, const hd_shape *x, int axi
     return at;
 }
 
+hd_ssa hd_hlo_take_along(hd_hlo *e, hd_ssa x, hd_ssa index, int axis) {
+    const hd_shape flat = hd_hlo_flat(&x.shape);
+    if (hd_shape_count(index.shape) == 0) return hd_hlo_bits(e, x.dtype, &index.shape, 0);
+    return hd_hlo_take(e, hd_hlo_reshape(e, x, &flat), element_places(e, index, &x.shape, axis));
+}
+
 /* ---- slices: one index for all that lies on the other axes ------------------------------------------------------- */
 static hd_ssa vectors(hd_hlo *e, hd_ssa index) {
     const hd_shape shape = {.rank = 2, .size = {hd_shape_count(index.shape), 1}};
@@ -143,7 +149,5 @@ hd_ssa hd_hlo_emit_index_select(hd_hlo *e, uint32_t node) {
 hd_ssa hd_hlo_emit_gather(hd_hlo *e, uint32_t node) {
     hd_ssa x, index;
     int axis;
-    if (!looks_up(e, node, &x, &index, &axis)) return nothing(e, node);
-    const hd_shape flat = hd_hlo_flat(&x.shape);
-    return hd_hlo_take(e, hd_hlo_reshape(e, x, &flat), element_places(e, index, &x.shape, axis));
+    return looks_up(e, node, &x, &index, &axis) ? hd_hlo_take_along(e, x, index, axis) : nothing(e, node);
 }

@@ -21,6 +21,23 @@ static hd_ssa place_of_extreme(hd_hlo *e, hd_ssa x, bool largest, const hd_reduc
                          a->keep_dims);
 }
 
+/* The element at that place: all others are made to count for nothing. */
+static hd_ssa extreme_with_index(hd_hlo *e, uint32_t node, bool largest) {
+    const hd_reduce_attributes *a = hd_node_attributes(e->g, node);
+    const hd_ssa x = hd_hlo_input(e, node, 0);
+    hd_reduce_attributes kept = *a;
+    kept.keep_dims = true;
+    const hd_shape shape = hd_node_shape(e->g, node);
+    const hd_ssa at = place_of_extreme(e, x, largest, &kept);
+    e->seconds[node] = hd_hlo_reshape(e, at, &shape);
+    int axis = 0;
+    while (axis + 1 < x.shape.rank && !a->reduced[axis]) ++axis;
+    const hd_ssa flat = hd_hlo_take_along(e, x, at, axis);
+    return hd_hlo_reshape(e, flat, &shape);
+}
+hd_ssa hd_hlo_emit_max_with_index(hd_hlo *e, uint32_t node) { return extreme_with_index(e, node, true); }
+hd_ssa hd_hlo_emit_min_with_index(hd_hlo *e, uint32_t node) { return extreme_with_index(e, node, false); }
+
 hd_ssa hd_hlo_emit_argmax(hd_hlo *e, uint32_t node) {
     return place_of_extreme(e, hd_hlo_input(e, node, 0), true, hd_node_attributes(e->g, node));
 }

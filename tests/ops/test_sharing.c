@@ -35,6 +35,10 @@ typedef struct operands {
     NEW(all, hd_all(e, X(0), NULL))                                                                                    \
     NEW(argmax, hd_argmax(i, 0, NULL))                                                                                 \
     NEW(argmin, hd_argmin(i, 0, NULL))                                                                                 \
+    NEW(max_with_index, hd_max_with_index(e, 0, HD_OPTS(hd_reduce_opts, .keep_dims = true)).values)                    \
+    NEW(min_with_index, hd_min_with_index(e, 0, HD_OPTS(hd_reduce_opts, .keep_dims = true)).values)                    \
+    NEW(sort, hd_sort(e, 0, false).values)                                                                             \
+    NEW(topk, hd_topk(e, hd_tensor_size(e, 0), 0, true).values)                                                        \
     NEW(mean, hd_mean(r, X(), NULL))                                                                                   \
     NEW(var, hd_var(r, X(), 0, NULL))                                                                                  \
     NEW(std, hd_std(e, X(0), 0, HD_OPTS(hd_reduce_opts, .keep_dims = true)))                                           \
@@ -133,7 +137,8 @@ typedef struct operands {
     NEW(adaptive_max_pool, hd_adaptive_max_pool(image, S(2, 2)))                                                       \
     NEW(adaptive_avg_pool, hd_adaptive_avg_pool(image, S(2, 2)))                                                       \
     NEW(attention, hd_attention(e, e, e, NULL, false, 1))                                                              \
-    NEW(attention_gradient, hd_attention_gradient(e, e, e, e, NULL, false, 1))                                         \
+    NEW(attention_gradient,                                                                                            \
+        hd_attention_gradient(e, e, e, e, hd_zeros(S(hd_tensor_size(e, 0), 2), HD_F32), NULL, false, 1))               \
     NEW(rsub_scalar, hd_rsub_scalar(x, 0))                                                                             \
     NEW(rdiv_scalar, hd_rdiv_scalar(x, 1))                                                                             \
     NEW(rpow_scalar, hd_rpow_scalar(x, 1))

@@ -25,6 +25,10 @@
     CALL(all, hd_all(x, HD_AXES(1), NULL))                                                                             \
     CALL(argmax, hd_argmax(x, 1, NULL))                                                                                \
     CALL(argmin, hd_argmin(x, 1, NULL))                                                                                \
+    CALL(max_with_index, hd_max_with_index(x, 1, NULL).values)                                                         \
+    CALL(min_with_index, hd_min_with_index(x, 1, NULL).values)                                                         \
+    CALL(sort, hd_sort(x, 1, false).values)                                                                            \
+    CALL(topk, hd_topk(x, 1, 1, false).values)                                                                         \
     CALL(reshape, hd_reshape(x, S(4)))                                                                                 \
     CALL(permute, hd_permute(x, HD_AXES(1, 0)))                                                                        \
     CALL(broadcast_to, hd_broadcast_to(x, S(3, 2, 2)))                                                                 \
@@ -56,7 +60,7 @@
     CALL(max_pool_gradient, hd_max_pool_gradient(x, x, S(1), NULL))                                                    \
     CALL(avg_pool_gradient, hd_avg_pool_gradient(x, S(2, 2), S(1), NULL))                                              \
     CALL(attention, hd_attention(x, x, x, NULL, false, 0))                                                             \
-    CALL(attention_gradient, hd_attention_gradient(x, x, x, x, NULL, false, 0))
+    CALL(attention_gradient, hd_attention_gradient(x, x, x, x, hd_ones(S(2, 2), HD_F32), NULL, false, 0))
 
 static hd_tensor *call_of(int id, hd_dtype dtype) {
     hd_tensor *x = hd_ones(S(2, 2), dtype), *image = hd_ones(S(1, 1, 1), dtype);

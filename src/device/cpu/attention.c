@@ -44,14 +44,13 @@ static void hide(const hd_attention_job *j, char *x, int64_t n) { /* exponential
 
 /* Multiplying by the scale is left to the pass that subtracts the largest, where the order of scores allows. */
 double hd_attention_scores(const hd_attention_job *j, int64_t head, int64_t row, int64_t key0, char *x, int64_t seen,
-                           int64_t n, double *scale) {
-    *scale = j->scale > 0 && j->mask == NULL ? j->scale : 1;
+                           int64_t n) {
     if (j->mask != NULL)
         j->rows->add_mask(x, seen, j->scale, mask_of(j, head, row, key0), j->mask_column, j->mask_is_bool);
     else if (!(j->scale > 0))
         j->rows->scale(x, x, seen, j->scale);
     if (seen < n) hide(j, hd_at(x, seen, j->bytes), n - seen);
-    return j->rows->largest(x, seen) * *scale;
+    return j->scale > 0 && j->mask == NULL ? j->scale : 1;
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
@@ -79,8 +78,8 @@ static void pack_heads(void *context, int64_t begin, int64_t end) {
 static void center(const forward *f, int64_t head, int64_t row, int64_t key0, int64_t seen, int64_t wide, char *x,
                    char *result, double *largest, double *sum) {
     const hd_attention_job *j = f->j;
-    double scale;
-    const double top = fmax(*largest, hd_attention_scores(j, head, row, key0, x, seen, wide, &scale));
+    const double scale = hd_attention_scores(j, head, row, key0, x, seen, wide);
+    const double top = fmax(*largest, j->rows->largest(x, seen) * scale);
     j->rows->shift(x, wide, scale, top == -INFINITY ? 0 : top); /* nothing but -inf so far */
     if (top > *largest && *sum != 0) {
         const double down = exp(*largest - top);
@@ -130,6 +129,14 @@ static void run_block(const forward *f, char *room, int64_t head, int64_t first)
     for (int64_t r = 0; r < rows; ++r)
         j->rows->scale(hd_at(j->out, (head * j->t + first + r) * j->e, j->bytes),
                        hd_at(results, r * f->columns, j->bytes), j->e, sums[r] == 0 ? 0 : 1 / sums[r]);
+    for (int64_t r = 0; j->statistics != NULL && r < rows; ++r) {
+        const double row[2] = {largest[r], sums[r] == 0 ? 0 : 1 / sums[r]};
+        char *to = hd_at(j->statistics, (head * j->t + first + r) * 2, j->bytes);
+        if (j->bytes == 4)
+            memcpy(to, (const float[2]){(float)row[0], (float)row[1]}, 8);
+        else
+            memcpy(to, row, 16);
+    }
 }
 
 static void run_piece(void *context, int64_t piece) { /* every pieces-th, the last rows first: causal blocks differ */
@@ -177,11 +184,12 @@ static void describe_mask(hd_attention_job *j, const hd_tensor *mask, const hd_s
 
 static hd_error attend(hd_thread *thread, hd_call *call, bool back) {
     const hd_attention_attributes *a = call->attributes;
-    const int first = back ? 1 : 0;
-    const bool has_mask = call->input_count > first + 3;
+    const int first = back ? 1 : 0, mask_at = back ? 5 : 3;
+    const bool has_mask = call->input_count > mask_at;
     hd_cpu_operands o;
-    HD_TRY(hd_cpu_operands_begin(thread, call,
-                                 has_mask && call->inputs[first + 3]->dtype == HD_BOOL ? 1u << (first + 3) : 0, &o));
+    HD_TRY(hd_cpu_operands_begin(thread, call, has_mask && call->inputs[mask_at]->dtype == HD_BOOL ? 1u << mask_at : 0,
+                                 &o));
+    const hd_tensor *statistics = !back && call->output_count > 1 ? call->outputs[1] : NULL;
     const bool is_f32 = o.as == HD_F32;
     const hd_shape *q = &call->inputs[first]->layout.shape, *v = &call->inputs[first + 2]->layout.shape;
     const int last = q->rank - 1;
@@ -201,9 +209,15 @@ static hd_error attend(hd_thread *thread, hd_call *call, bool back) {
                           .k = o.from[first + 1],
                           .v = o.from[first + 2],
                           .out = o.to};
+    if (back)
+        j.statistics = (char *)(uintptr_t)o.from[4];
+    else if (statistics != NULL)
+        j.statistics = statistics->storage->data;
     for (int i = 0; i < last - 1; ++i) j.heads *= q->size[i];
-    if (has_mask) describe_mask(&j, o.in[first + 3], q, o.from[first + 3]);
+    if (has_mask) describe_mask(&j, o.in[mask_at], q, o.from[mask_at]);
     hd_error status = HD_OK;
+    if (statistics != NULL && o.out->count == 0) /* values without columns: no gradient comes of weights */
+        memset(j.statistics, 0, (size_t)statistics->count * j.bytes);
     if (o.out->count > 0) status = back ? hd_cpu_attention_back(thread, &j) : hd_cpu_attention_forward(thread, &j);
     return hd_cpu_operands_end(thread, call, &o, status);
 }

@@ -17,8 +17,8 @@ hd_tensor *hd_cpu_ready(hd_thread *thread, hd_tensor *x, hd_dtype dtype);
 /* The operands of a call whose kernels want contiguous memory of the result's compute type, f32 or f64. */
 typedef struct hd_cpu_operands {
     hd_dtype as;
-    hd_tensor *in[5], *out; /* as the kernels want them: the call's own, or copies */
-    const void *from[5];
+    hd_tensor *in[6], *out; /* as the kernels want them: the call's own, or copies */
+    const void *from[6];
     void *to;
 } hd_cpu_operands;
 /* Fills it, and makes the call's outputs; inputs whose bit is set in `keep` keep their dtype. */

@@ -299,6 +299,7 @@ typedef struct arg_job {
     int64_t size, stride; /* of the axis */
     bool largest;
     int64_t *out;
+    char *values; /* of max_with_index: the elements found; NULL: only where they are */
 } arg_job;
 
 /* True when candidate takes the place of best; floats are compared as f64, which is exact, integers as themselves. */
@@ -340,11 +341,12 @@ static void run_arg(void *context, int64_t first, int64_t after) {
                     where = i + e;
                 }
         }
-        j->out[k] = where;
+        if (j->out != NULL) j->out[k] = where;
+        if (j->values != NULL) memcpy(j->values + (size_t)k * bytes, base + where * j->stride * (int64_t)bytes, bytes);
     }
 }
 
-static hd_error find_extreme(hd_thread *thread, hd_call *call, bool largest) {
+static hd_error find_extreme(hd_thread *thread, hd_call *call, bool largest, bool with_values) {
     const hd_reduce_attributes *a = call->attributes;
     const hd_tensor *x = call->inputs[0];
     arg_job j = {.x = x, .kept.space.count = 1, .size = 1, .stride = 1, .largest = largest};
@@ -360,11 +362,19 @@ static hd_error find_extreme(hd_thread *thread, hd_call *call, bool largest) {
         }
     }
     close_axes(&j.kept);
-    j.out = call->outputs[0]->storage->data;
+    const hd_tensor *indices = !with_values ? call->outputs[0] : call->output_count > 1 ? call->outputs[1] : NULL;
+    j.out = indices == NULL ? NULL : indices->storage->data;
+    j.values = with_values ? call->outputs[0]->storage->data : NULL;
     const int64_t grain = GRAIN / (j.size > 0 ? j.size : 1);
     hd_parallel_range(call->outputs[0]->count, grain > 0 ? grain : 1, run_arg, &j);
     return HD_OK;
 }
 
-hd_error hd_cpu_argmax(hd_thread *thread, hd_call *call) { return find_extreme(thread, call, true); }
-hd_error hd_cpu_argmin(hd_thread *thread, hd_call *call) { return find_extreme(thread, call, false); }
+#define EXTREME(name, largest, with_values)                                                                            \
+    hd_error hd_cpu_##name(hd_thread *thread, hd_call *call) {                                                         \
+        return find_extreme(thread, call, largest, with_values);                                                       \
+    }
+EXTREME(argmax, true, false)
+EXTREME(argmin, false, false)
+EXTREME(max_with_index, true, true)
+EXTREME(min_with_index, false, true)
