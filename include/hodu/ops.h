@@ -298,8 +298,6 @@ HD_API hd_tensor *hd_multinomial(hd_tensor *weights, int64_t count, bool with_re
 HD_API hd_tensor *hd_rand(hd_shape shape, hd_dtype dtype);
 /* Normal with mean 0 and deviation 1. */
 HD_API hd_tensor *hd_randn(hd_shape shape, hd_dtype dtype);
-/* The same as hd_normal. */
-HD_API hd_tensor *hd_randn_with(hd_shape shape, hd_dtype dtype, double mean, double deviation);
 /* 1 with this probability, else 0. */
 HD_API hd_tensor *hd_bernoulli(hd_shape shape, hd_dtype dtype, double probability);
 
@@ -507,9 +505,9 @@ HD_API hd_tensor *hd_adaptive_avg_pool(hd_tensor *x, hd_shape size);
  * rows that see nothing are 0; floats. */
 HD_API hd_tensor *hd_attention(hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask, bool causal, double scale);
 /* The gradients of hd_attention's q, k and v, flat, one behind the other: [count]. statistics [..., t, 2]: of each
- * row the largest score, and 1 over the sum of e^(score - largest), 0 where the row sees nothing. */
-HD_API hd_tensor *hd_attention_gradient(hd_tensor *gradient, hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor
-                                        *statistics, hd_tensor *mask, bool causal, double scale);
+ * row the largest score, and 1 over the sum of e^(score - largest), 0 where the row sees nothing; or NULL. */
+HD_API hd_tensor *hd_attention_gradient(hd_tensor *gradient, hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask,
+                                        hd_tensor *statistics, bool causal, double scale);
 
 /* ---- Reversed scalar forms ---- */
 /* value - x. */
@@ -533,7 +531,6 @@ HD_END_DECLS
 #define hd_uniform(shape, dtype, low, high) hd_uniform(shape, HD_ONLY_DTYPE(dtype), low, high)
 #define hd_normal(shape, dtype, mean, deviation) hd_normal(shape, HD_ONLY_DTYPE(dtype), mean, deviation)
 #define hd_randint(shape, dtype, low, high) hd_randint(shape, HD_ONLY_DTYPE(dtype), low, high)
-#define hd_randn_with(shape, dtype, mean, deviation) hd_randn_with(shape, HD_ONLY_DTYPE(dtype), mean, deviation)
 #define hd_bernoulli(shape, dtype, probability) hd_bernoulli(shape, HD_ONLY_DTYPE(dtype), probability)
 #define hd_one_hot(index, classes, dtype) hd_one_hot(index, classes, HD_ONLY_DTYPE(dtype))
 /* clang-format on */

@@ -89,9 +89,9 @@ static bool keeps_rows(const hd_graph *g, const hd_fusion *f, uint32_t operand) 
 }
 
 static bool is_turned(const hd_graph *g, uint32_t product) {
-    const hd_matmul_attributes *turns =
+    const hd_matmul_attributes *given =
         hd_node_lowers(g, product) == HD_LOWER_MATMUL ? hd_node_attributes(g, product) : NULL;
-    return turns != NULL && turns->turn_a;
+    return given != NULL && given->transpose_a;
 }
 
 static int64_t columns_of(const hd_graph *g, uint32_t product) {

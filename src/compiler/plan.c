@@ -564,9 +564,9 @@ static hd_error plan_product(hd_plan *p, hd_lowering *lowering, const hd_group *
 static bool is_small_product(const hd_plan *p, uint32_t node) {
     const hd_graph *g = p->graph;
     if (!hd_lower_is_matrix_product(hd_node_lowers(g, node))) return false;
-    const hd_matmul_attributes *turns = hd_node_attributes(g, node); /* an affine product has none */
+    const hd_matmul_attributes *given = hd_node_attributes(g, node); /* an affine product has none */
     const hd_shape x = hd_node_shape(g, hd_node_inputs(g, node)[0]);
-    const int64_t k = x.size[turns != NULL && turns->turn_a ? x.rank - 2 : x.rank - 1];
+    const int64_t k = x.size[given != NULL && given->transpose_a ? x.rank - 2 : x.rank - 1];
     int64_t work;
     return !__builtin_mul_overflow(hd_shape_count(hd_node_shape(g, node)), k, &work) && work < HD_PRODUCT_SHARED;
 }

@@ -404,7 +404,7 @@ static hd_error mark_needed(hd_walk *w, uint32_t last) {
     return HD_OK;
 }
 
-/* A walk inside another one (a checkpoint computes anew) has a queue of its own. */
+/* A walk inside another one (a recomputation computes anew) has a queue of its own. */
 hd_error hd_walk_run(hd_walk *w, uint32_t edge, hd_tensor *seed) {
     hd_tapes *tapes = w->tapes;
     uint32_t *queue = tapes->queue;

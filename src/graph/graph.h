@@ -192,7 +192,7 @@ hd_graph *hd_pass_spans(hd_thread *thread, const hd_graph *g);     /* drops span
 hd_graph *hd_pass_fold(hd_thread *thread, const hd_graph *g);      /* computes what follows from constants */
 hd_graph *hd_pass_algebra(hd_thread *thread, const hd_graph *g);   /* x*1, x+0, chains of views and casts */
 hd_graph *hd_pass_broadcast(hd_thread *thread, const hd_graph *g); /* lets elementwise ops stretch scalars themselves */
-hd_graph *hd_pass_turns(hd_thread *thread, const hd_graph *g);     /* folds transposes into matrix products */
+hd_graph *hd_pass_transpose(hd_thread *thread, const hd_graph *g);     /* folds transposes into matrix products */
 hd_graph *hd_pass_widen(hd_thread *thread, const hd_graph *g);     /* folds casts into matrix products */
 hd_graph *hd_pass_common(hd_thread *thread, const hd_graph *g);    /* computes equal nodes once */
 hd_graph *hd_pass_dead(hd_thread *thread, const hd_graph *g);      /* drops what nobody reads */

@@ -33,7 +33,7 @@ static hd_tensor *replay_write(hd_thread *thread, const hd_graph *g, uint32_t no
 /* That the call recorded what was written: attributes that ops would have resolved otherwise must not reach a plan. */
 static bool recorded_as(const hd_graph *g, uint32_t node, const hd_graph *made, uint32_t added) {
     const hd_node *n = &g->nodes[node], *m = &made->nodes[added];
-    if (n->op == HD_OP_matmul) { /* turns are recorded as transposes; products of vectors as those of matrices */
+    if (n->op == HD_OP_matmul) { /* what it transposes is recorded as views; products of vectors as those of matrices */
         const uint32_t *in = hd_node_inputs(g, node);
         return hd_node_shape(g, in[0]).rank >= 2 && hd_node_shape(g, in[1]).rank >= 2;
     }

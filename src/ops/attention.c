@@ -43,14 +43,14 @@ static hd_error check_mask(const hd_tensor *mask, const hd_shape *scores) {
 /* The call, not yet run; the first `meet` inputs say its dtype: statistics and masks do not widen, they are read in the
  * compute type. */
 static hd_error describe(hd_call *call, hd_op_id id, hd_tensor *const *inputs, int count, int meet,
-                         const hd_shape *shape, const hd_attention_attributes *a) {
+                         const hd_shape *shape, double scale, const void *attributes) {
     hd_dtype dtype = (hd_dtype)inputs[0]->dtype;
     for (int i = 1; i < meet; ++i) dtype = hd_dtype_promote(dtype, (hd_dtype)inputs[i]->dtype);
     if (!hd_dtype_is_float(dtype)) return hd_fail(HD_ERROR_DTYPE, "%s; it takes floats", hd_dtype_name(dtype));
-    if (isnan(a->scale) || isinf(a->scale)) return hd_fail(HD_ERROR_VALUE, "scale = %g; it must be finite", a->scale);
+    if (isnan(scale) || isinf(scale)) return hd_fail(HD_ERROR_VALUE, "scale = %g; it must be finite", scale);
     int64_t elements;
     HD_TRY(hd_shape_check(shape, hd_dtype_bytes[dtype], &elements));
-    hd_call_init(call, &hd_ops[id], inputs, count, dtype, shape, a);
+    hd_call_init(call, &hd_ops[id], inputs, count, dtype, shape, attributes);
     return HD_OK;
 }
 
@@ -77,7 +77,7 @@ static hd_tensor *attend(hd_thread *thread, hd_tensor *const inputs[4], bool cau
     hd_shape shape = q->layout.shape;
     shape.size[shape.rank - 1] = v->layout.shape.size[shape.rank - 1];
     hd_call call;
-    HD_TRY_OR(describe(&call, HD_OP_attention, inputs, mask != NULL ? 4 : 3, 3, &shape, &a), NULL);
+    HD_TRY_OR(describe(&call, HD_OP_attention, inputs, mask != NULL ? 4 : 3, 3, &shape, a.scale, &a), NULL);
     if (statistics != NULL || (thread->observer != NULL && hd_call_tracked(&call))) {
         const hd_shape rows = statistics_shape(&q->layout.shape);
         hd_call_add_output(&call, call.dtype[0] == HD_F64 ? HD_F64 : HD_F32, &rows);
@@ -92,8 +92,19 @@ hd_tensor *hd_attention(hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mas
     return attend(thread, (hd_tensor *[]){q, k, v, mask}, causal, scale, NULL);
 }
 
-hd_tensor *hd_attention_gradient(hd_tensor *gradient, hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *statistics,
-                                 hd_tensor *mask, bool causal, double scale) {
+static hd_error check_statistics(const hd_tensor *statistics, const hd_shape *q) {
+    if (statistics == NULL) return HD_OK;
+    HD_TRY(hd_tensor_check(statistics, "statistics"));
+    const hd_shape rows = statistics_shape(q);
+    return hd_shape_equal(statistics->layout.shape, rows) && hd_dtype_is_float((hd_dtype)statistics->dtype)
+               ? HD_OK
+               : hd_fail(HD_ERROR_SHAPE, "statistics %s of %s; they are floats %s",
+                         HD_SHAPE_TEXT(statistics->layout.shape), hd_dtype_name((hd_dtype)statistics->dtype),
+                         HD_SHAPE_TEXT(rows));
+}
+
+hd_tensor *hd_attention_gradient(hd_tensor *gradient, hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask,
+                                 hd_tensor *statistics, bool causal, double scale) {
     HD_ENTER("hd_attention_gradient", NULL);
     HD_TRY_OR(hd_tensor_check(gradient, "gradient"), NULL);
     HD_TRY_OR(check_operands(q, k, v), NULL);
@@ -106,18 +117,16 @@ hd_tensor *hd_attention_gradient(hd_tensor *gradient, hd_tensor *q, hd_tensor *k
                 HD_SHAPE_TEXT(result));
         return NULL;
     }
-    HD_TRY_OR(hd_tensor_check(statistics, "statistics"), NULL);
-    const hd_shape rows = statistics_shape(&q->layout.shape);
-    if (!hd_shape_equal(statistics->layout.shape, rows) || !hd_dtype_is_float((hd_dtype)statistics->dtype)) {
-        hd_fail(HD_ERROR_SHAPE, "statistics %s of %s; they are floats %s", HD_SHAPE_TEXT(statistics->layout.shape),
-                hd_dtype_name((hd_dtype)statistics->dtype), HD_SHAPE_TEXT(rows));
-        return NULL;
-    }
-    const hd_attention_attributes a = attributes_of(q, causal, scale);
+    HD_TRY_OR(check_statistics(statistics, &q->layout.shape), NULL);
+    const hd_attention_attributes forward = attributes_of(q, causal, scale);
+    const hd_attention_gradient_attributes a = {forward.causal, forward.scale, statistics != NULL};
     const hd_shape shape = HD_SHAPE(q->count + k->count + v->count);
-    hd_tensor *inputs[6] = {gradient, q, k, v, statistics, mask};
+    hd_tensor *inputs[6] = {gradient, q, k, v};
+    int count = 4;
+    if (mask != NULL) inputs[count++] = mask;
+    if (statistics != NULL) inputs[count++] = statistics;
     hd_call call;
-    HD_TRY_OR(describe(&call, HD_OP_attention_gradient, inputs, mask != NULL ? 6 : 5, 4, &shape, &a), NULL);
+    HD_TRY_OR(describe(&call, HD_OP_attention_gradient, inputs, count, 4, &shape, a.scale, &a), NULL);
     return hd_execute(thread, &call);
 }
 
@@ -166,8 +175,8 @@ void hd_vjp_attention(hd_thread *thread, const hd_vjp_call *v) {
         if (v->shapes[1].size[rank - 2] > 0 || mask != NULL) read_as_ops(v);
         return; /* without keys the result was constant */
     }
-    hd_tensor *flat = hd_attention_gradient(v->gradient, v->inputs[0], v->inputs[1], v->inputs[2], v->second_output,
-                                            mask, a->causal, a->scale);
+    hd_tensor *flat = hd_attention_gradient(v->gradient, v->inputs[0], v->inputs[1], v->inputs[2], mask,
+                                            v->second_output, a->causal, a->scale);
     int64_t at = 0;
     for (int i = 0; i < 3; ++i) {
         const int64_t count = hd_shape_count(v->shapes[i]);
@@ -184,7 +193,13 @@ void hd_replay_attention(hd_replay_call *r) {
     r->output = attend(hd_thread_self(), in, a->causal, a->scale, &r->second);
 }
 void hd_replay_attention_gradient(hd_replay_call *r) {
-    const hd_attention_attributes *a = r->attributes;
+    const hd_attention_gradient_attributes *a = r->attributes;
     hd_tensor *const *in = r->inputs;
-    r->output = hd_attention_gradient(in[0], in[1], in[2], in[3], in[4], hd_replay_input(r, 5), a->causal, a->scale);
+    const int mask = r->input_count - a->statistics;
+    if (mask > 5 || mask < 4) {
+        hd_fail(HD_ERROR_VALUE, "%d inputs %s statistics", r->input_count, a->statistics ? "with" : "without");
+        return;
+    }
+    r->output = hd_attention_gradient(in[0], in[1], in[2], in[3], mask > 4 ? in[4] : NULL,
+                                      a->statistics ? in[mask] : NULL, a->causal, a->scale);
 }

@@ -45,8 +45,8 @@ hd_tensor *hd_matmul(hd_tensor *a, hd_tensor *b) {
     hd_span_begin(&span, thread, "matmul");
     hd_tensor *left = row ? hd_unsqueeze(a, 0) : a, *right = column ? hd_unsqueeze(b, 1) : b;
     hd_tensor *product = left != NULL && right != NULL ? matrix_product(thread, left, right) : NULL;
-    if (product != NULL && column) product = hd_squeeze(product, HD_AXES(-1));
-    if (product != NULL && row) product = hd_squeeze(product, HD_AXES(column ? -1 : -2));
+    if (given != NULL && column) product = hd_squeeze(product, HD_AXES(-1));
+    if (given != NULL && row) product = hd_squeeze(product, HD_AXES(column ? -1 : -2));
     return hd_span_end(&span, product);
 }
 
@@ -165,11 +165,11 @@ static bool replayed_operands(const hd_replay_call *r, hd_tensor *operand[2]) {
 }
 
 void hd_replay_matmul(hd_replay_call *r) {
-    const hd_matmul_attributes *turns = r->attributes;
+    const hd_matmul_attributes *given = r->attributes;
     hd_tensor *operand[2];
     if (!replayed_operands(r, operand)) return;
-    if (turns != NULL && turns->turn_a) operand[0] = hd_t(operand[0]);
-    if (turns != NULL && turns->turn_b) operand[1] = hd_t(operand[1]);
+    if (given != NULL && given->transpose_a) operand[0] = hd_t(operand[0]);
+    if (given != NULL && given->transpose_b) operand[1] = hd_t(operand[1]);
     if (operand[0] != NULL && operand[1] != NULL) r->output = hd_matmul(operand[0], operand[1]);
 }
 void hd_replay_affine(hd_replay_call *r) {

@@ -167,7 +167,7 @@ typedef struct hd_pad_attributes {
     double value;
 } hd_pad_attributes;
 typedef struct hd_matmul_attributes {
-    bool turn_a, turn_b; /* the last two axes exchanged; a call without attributes turns neither */
+    bool transpose_a, transpose_b; /* the last two axes exchanged; a call without attributes transposes neither */
 } hd_matmul_attributes;
 /* That a matrix product with a result of this dtype may be given such an operand instead of a cast of it: all of its
  * numbers are numbers of the result, and the product converts what it reads. */
@@ -197,6 +197,11 @@ typedef struct hd_attention_attributes {
     bool causal;
     double scale;
 } hd_attention_attributes;
+typedef struct hd_attention_gradient_attributes {
+    bool causal;
+    double scale;
+    bool statistics; /* they are its last input; else it finds them itself */
+} hd_attention_gradient_attributes;
 typedef struct hd_scatter_attributes {
     int axis;
     hd_scatter_mode mode;

@@ -65,11 +65,6 @@ hd_tensor *hd_randn(hd_shape shape, hd_dtype dtype) {
     return draw_float(thread, HD_OP_normal, &shape, dtype, 0, 1);
 }
 
-hd_tensor *hd_randn_with(hd_shape shape, hd_dtype dtype, double mean, double deviation) {
-    HD_ENTER("hd_randn_with", NULL);
-    return draw_float(thread, HD_OP_normal, &shape, dtype, mean, deviation);
-}
-
 hd_tensor *hd_randint(hd_shape shape, hd_dtype dtype, int64_t low, int64_t high) {
     HD_ENTER("hd_randint", NULL);
     if (dtype == HD_DTYPE_DEFAULT) dtype = HD_I64;

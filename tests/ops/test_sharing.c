@@ -138,15 +138,15 @@ typedef struct operands {
     NEW(adaptive_avg_pool, hd_adaptive_avg_pool(image, S(2, 2)))                                                       \
     NEW(attention, hd_attention(e, e, e, NULL, false, 1))                                                              \
     NEW(attention_gradient,                                                                                            \
-        hd_attention_gradient(e, e, e, e, hd_zeros(S(hd_tensor_size(e, 0), 2), HD_F32), NULL, false, 1))               \
+        hd_attention_gradient(e, e, e, e, NULL, hd_zeros(S(hd_tensor_size(e, 0), 2), HD_F32), false, 1))               \
     NEW(rsub_scalar, hd_rsub_scalar(x, 0))                                                                             \
     NEW(rdiv_scalar, hd_rdiv_scalar(x, 1))                                                                             \
     NEW(rpow_scalar, hd_rpow_scalar(x, 1))
 
 /* These have no operand. */
-static const char *const makers[] = {"full",     "empty",       "range", "zeros", "ones",       "arange",
-                                     "linspace", "logspace",    "eye",   "tri",   "uniform",    "normal",
-                                     "randint",  "permutation", "rand",  "randn", "randn_with", "bernoulli"};
+static const char *const makers[] = {"full",     "empty",       "range", "zeros", "ones",     "arange",
+                                     "linspace", "logspace",    "eye",   "tri",   "uniform",  "normal",
+                                     "randint",  "permutation", "rand",  "randn", "bernoulli"};
 
 typedef enum sharing { IS_NEW, IS_VIEW, IS_ITSELF } sharing;
 static const char *const meaning[] = {"has memory of its own", "is a view", "is its operand"};

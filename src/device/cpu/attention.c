@@ -182,45 +182,57 @@ static void describe_mask(hd_attention_job *j, const hd_tensor *mask, const hd_s
     j->mask_column = stride[last];
 }
 
-static hd_error attend(hd_thread *thread, hd_call *call, bool back) {
-    const hd_attention_attributes *a = call->attributes;
-    const int first = back ? 1 : 0, mask_at = back ? 5 : 3;
-    const bool has_mask = call->input_count > mask_at;
-    hd_cpu_operands o;
-    HD_TRY(hd_cpu_operands_begin(thread, call, has_mask && call->inputs[mask_at]->dtype == HD_BOOL ? 1u << mask_at : 0,
-                                 &o));
-    const hd_tensor *statistics = !back && call->output_count > 1 ? call->outputs[1] : NULL;
-    const bool is_f32 = o.as == HD_F32;
+/* What is asked for, of inputs from `first` on; the mask is input `mask_at`, if there is one. */
+static hd_error begin(hd_thread *thread, hd_call *call, int first, bool has_mask, bool causal, double scale,
+                      hd_cpu_operands *o, hd_attention_job *j) {
+    const int mask_at = first + 3;
+    const bool keeps_mask = has_mask && call->inputs[mask_at]->dtype == HD_BOOL;
+    HD_TRY(hd_cpu_operands_begin(thread, call, keeps_mask ? 1u << mask_at : 0, o));
+    const bool is_f32 = o->as == HD_F32;
     const hd_shape *q = &call->inputs[first]->layout.shape, *v = &call->inputs[first + 2]->layout.shape;
     const int last = q->rank - 1;
-    hd_attention_job j = {.gemm = is_f32 ? &hd_kernels()->gemm_f32 : &hd_kernels()->gemm_f64,
-                          .rows = is_f32 ? &hd_kernels()->attention_f32 : &hd_kernels()->attention_f64,
-                          .exp = hd_kernels()->elementwise[is_f32 ? HD_COMPUTE_F32 : HD_COMPUTE_F64][HD_OP_exp],
-                          .bytes = hd_dtype_bytes[o.as],
-                          .heads = 1,
-                          .t = q->size[last - 1],
-                          .s = v->size[last - 1],
-                          .d = q->size[last],
-                          .e = v->size[last],
-                          .scale = a->scale,
-                          .causal = a->causal,
-                          .gradient = o.from[0],
-                          .q = o.from[first],
-                          .k = o.from[first + 1],
-                          .v = o.from[first + 2],
-                          .out = o.to};
-    if (back)
-        j.statistics = (char *)(uintptr_t)o.from[4];
-    else if (statistics != NULL)
-        j.statistics = statistics->storage->data;
-    for (int i = 0; i < last - 1; ++i) j.heads *= q->size[i];
-    if (has_mask) describe_mask(&j, o.in[mask_at], q, o.from[mask_at]);
+    *j = (hd_attention_job){.gemm = is_f32 ? &hd_kernels()->gemm_f32 : &hd_kernels()->gemm_f64,
+                            .rows = is_f32 ? &hd_kernels()->attention_f32 : &hd_kernels()->attention_f64,
+                            .exp = hd_kernels()->elementwise[is_f32 ? HD_COMPUTE_F32 : HD_COMPUTE_F64][HD_OP_exp],
+                            .bytes = hd_dtype_bytes[o->as],
+                            .heads = 1,
+                            .t = q->size[last - 1],
+                            .s = v->size[last - 1],
+                            .d = q->size[last],
+                            .e = v->size[last],
+                            .scale = scale,
+                            .causal = causal,
+                            .q = o->from[first],
+                            .k = o->from[first + 1],
+                            .v = o->from[first + 2],
+                            .out = o->to};
+    for (int i = 0; i < last - 1; ++i) j->heads *= q->size[i];
+    if (has_mask) describe_mask(j, o->in[mask_at], q, o->from[mask_at]);
+    return HD_OK;
+}
+
+hd_error hd_cpu_attention(hd_thread *thread, hd_call *call) {
+    const hd_attention_attributes *a = call->attributes;
+    hd_cpu_operands o;
+    hd_attention_job j;
+    HD_TRY(begin(thread, call, 0, call->input_count > 3, a->causal, a->scale, &o, &j));
+    const hd_tensor *statistics = call->output_count > 1 ? call->outputs[1] : NULL;
+    if (statistics != NULL) j.statistics = statistics->storage->data;
     hd_error status = HD_OK;
-    if (statistics != NULL && o.out->count == 0) /* values without columns: no gradient comes of weights */
+    if (o.out->count > 0)
+        status = hd_cpu_attention_forward(thread, &j);
+    else if (statistics != NULL) /* values without columns: no gradient comes of weights */
         memset(j.statistics, 0, (size_t)statistics->count * j.bytes);
-    if (o.out->count > 0) status = back ? hd_cpu_attention_back(thread, &j) : hd_cpu_attention_forward(thread, &j);
     return hd_cpu_operands_end(thread, call, &o, status);
 }
 
-hd_error hd_cpu_attention(hd_thread *thread, hd_call *call) { return attend(thread, call, false); }
-hd_error hd_cpu_attention_gradient(hd_thread *thread, hd_call *call) { return attend(thread, call, true); }
+hd_error hd_cpu_attention_gradient(hd_thread *thread, hd_call *call) {
+    const hd_attention_gradient_attributes *a = call->attributes;
+    hd_cpu_operands o;
+    hd_attention_job j;
+    HD_TRY(begin(thread, call, 1, call->input_count - a->statistics > 4, a->causal, a->scale, &o, &j));
+    j.gradient = o.from[0];
+    if (a->statistics) j.statistics = (char *)(uintptr_t)o.from[call->input_count - 1];
+    const hd_error status = o.out->count > 0 ? hd_cpu_attention_back(thread, &j) : HD_OK;
+    return hd_cpu_operands_end(thread, call, &o, status);
+}

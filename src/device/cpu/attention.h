@@ -19,7 +19,8 @@ typedef struct hd_attention_job {
     int mask_rank; /* axes in front of [t, s]; strides in elements */
     int64_t mask_size[HD_MAX_RANK], mask_stride[HD_MAX_RANK], mask_row, mask_column;
     char *out;
-    char *statistics; /* [heads * t][2]: of each row the largest score, and 1 over the sum; forward may have NULL */
+    char *statistics; /* [heads * t][2]: of each row the largest score, and 1 over the sum; NULL: not asked for, or not
+                         known */
 } hd_attention_job;
 
 hd_error hd_cpu_attention_forward(hd_thread *thread, const hd_attention_job *job);

@@ -42,19 +42,23 @@ static places lay_out(const backward *b, char *room) {
     return p;
 }
 
+static double statistic(const hd_attention_job *j, int64_t at) {
+    return j->bytes == 4 ? (double)((const float *)j->statistics)[at] : ((const double *)j->statistics)[at];
+}
+
 /* Scores to weights, which are 0 where a row does not see. */
 static void weigh(const backward *b, int64_t head, int64_t first, int64_t rows, char *weights) {
     const hd_attention_job *j = b->j;
     for (int64_t r = 0; r < rows; ++r) {
         char *x = hd_at(weights, r * b->keys, j->bytes);
         const int64_t seen = j->causal ? hd_least(j->s, first + r + 1) : j->s;
-        const char *row = hd_at(j->statistics, (head * j->t + first + r) * 2, j->bytes);
-        const double top = j->bytes == 4 ? (double)((const float *)row)[0] : ((const double *)row)[0],
-                     share = j->bytes == 4 ? (double)((const float *)row)[1] : ((const double *)row)[1];
         const double scale = hd_attention_scores(j, head, first + r, 0, x, seen, seen);
+        const int64_t row = (head * j->t + first + r) * 2;
+        const double top = j->statistics != NULL ? statistic(j, row) : j->rows->largest(x, seen) * scale;
         j->rows->shift(x, seen, scale, top == -INFINITY ? 0 : top);
         j->exp(x, (const void *const[3]){x, x, x}, NULL, seen);
-        j->rows->scale(x, x, seen, share);
+        const double sum = j->statistics != NULL ? 0 : j->rows->sum(x, seen);
+        j->rows->scale(x, x, seen, j->statistics != NULL ? statistic(j, row + 1) : sum == 0 ? 0 : 1 / sum);
         memset(hd_at(x, seen, j->bytes), 0, (size_t)(b->keys - seen) * j->bytes);
     }
 }

@@ -214,9 +214,9 @@ static void as_operands(const hd_call *call, const hd_tensor *x, const hd_tensor
         *b = as_matrix(weight, k, n, weight->layout.stride[1], weight->layout.stride[0]);
         *c = as_matrix(out, m, n, n, 1);
     } else {
-        const hd_matmul_attributes *turns = call->attributes;
-        *a = as_given(x, turns != NULL && turns->turn_a);
-        *b = as_given(weight, turns != NULL && turns->turn_b);
+        const hd_matmul_attributes *given = call->attributes;
+        *a = as_given(x, given != NULL && given->transpose_a);
+        *b = as_given(weight, given != NULL && given->transpose_b);
         *c = as_given(out, false);
     }
 }
