@@ -163,7 +163,8 @@ if(HODU_LLVM)
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/compiler/server/embed.c PROPERTIES OBJECT_DEPENDS
     ${PROJECT_BINARY_DIR}/hodu_server)
   add_dependencies(hodu_server_bytes hodu_server)
-  list(APPEND HODU_ALL_OBJECTS $<TARGET_OBJECTS:hodu_server_bytes>)
+  set(HODU_SERVER_BYTES $<TARGET_OBJECTS:hodu_server_bytes>)
+  list(APPEND HODU_ALL_OBJECTS ${HODU_SERVER_BYTES})
 endif()
 
 add_library(hodu SHARED ${HODU_ALL_OBJECTS})

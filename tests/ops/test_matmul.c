@@ -43,6 +43,8 @@ static hd_tensor *matrix(int64_t rows, int64_t columns, hd_dtype dtype, int layo
 
 static void check_product(int64_t m, int64_t k, int64_t n, hd_dtype dtype_a, int layout_a, hd_dtype dtype_b,
                           int layout_b) {
+    static uint64_t made;
+    if (!when_slow(made++, 5)) return;
     HD_SCOPE;
     double *a, *b;
     hd_tensor *x = matrix(m, k, dtype_a, layout_a, &a), *y = matrix(k, n, dtype_b, layout_b, &b);
@@ -321,6 +323,7 @@ static void operands_are_not_copied(void **state) {
     for (int d = 0; d < 4; ++d)
         for (int turned = 0; turned < 2; ++turned)
             for (int m = 0; m < 4; ++m) {
+                if (!when_slow((uint64_t)(d + turned + m), 4)) continue;
                 HD_SCOPE;
                 hd_tensor *a = hd_ones(HD_SHAPE(rows[m], 2048), dtypes[d]),
                           *b = hd_ones(HD_SHAPE(4096, 2048), dtypes[d]);
@@ -340,6 +343,7 @@ static void the_result_does_not_depend_on_threads(void **state) {
     const int before = hd_num_threads();
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; ++s)
         for (int way = 0; way < 14; ++way) { /* the last two: f32 by a half */
+            if (!when_slow(s + (uint64_t)way, 3)) continue;
             HD_SCOPE;
             static const hd_dtype dtypes[] = {HD_F32, HD_F64, HD_BF16, HD_F16};
             const hd_dtype dtype = way < 12 ? dtypes[way % 4] : HD_F32;

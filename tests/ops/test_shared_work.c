@@ -104,8 +104,8 @@ static work work_of(call *f, const shape *s, int threads) {
     return (work){atomic_load(&multiplied), atomic_load(&packed), atomic_load(&transformed)};
 }
 
-/* Two threads do what one does, but for panels that are not full: eight for seven in the smallest of the shapes. More of
- * them may do some of it twice, as there is less for each. */
+/* Two threads do what one does, but for panels that are not full: eight for seven in the smallest of the shapes. More
+ * of them may do some of it twice, as there is less for each. */
 static void assert_shared(const char *name, call *f, const shape *s) {
     const work alone = work_of(f, s, 1);
     for (int threads = 2; threads <= 8; threads += threads < 4 ? 1 : 4) {

@@ -127,6 +127,8 @@ static hd_tensor *by_plain_loops(hd_tensor *a, hd_tensor *b, int64_t m, int64_t 
 
 /* Of operands of one dtype, B along memory and across it. */
 static void check_sizes(int64_t m, int64_t k, int64_t n, hd_dtype dtype, hd_dtype result) {
+    static uint64_t made;
+    if (!when_slow(made++, 9)) return;
     HD_SCOPE;
     hd_tensor *a = whole_numbers(HD_SHAPE(m, k), dtype), *b = whole_numbers(HD_SHAPE(k, n), dtype),
               *turned = hd_t(hd_contiguous(hd_t(b))), *expected = by_plain_loops(a, b, m, k, n, result);
@@ -147,8 +149,7 @@ static void check_dtype(hd_dtype dtype, hd_dtype result) {
                          columns[] = {1, 31, 33, 200};
     for (int i = 0; i < 5; ++i)
         for (int k = 0; k < 5; ++k)
-            for (int j = 0; j < 4; ++j)
-                if (when_slow((uint64_t)(i + k + j), 5)) check_sizes(rows[i], depths[k], columns[j], dtype, result);
+            for (int j = 0; j < 4; ++j) check_sizes(rows[i], depths[k], columns[j], dtype, result);
 }
 
 static void f32_in_every_way(void **state) { (void)state, check_dtype(HD_F32, HD_F32); }

@@ -38,7 +38,7 @@ set(HODU_FUZZ_KERNELS)
 foreach(part ${HODU_KERNEL_OBJECTS})
   list(APPEND HODU_FUZZ_KERNELS $<TARGET_OBJECTS:${part}>)
 endforeach()
-add_executable(script_fuzz ${CMAKE_CURRENT_LIST_DIR}/fuzz_load.c ${HODU_SOURCES} ${HODU_FUZZ_KERNELS})
+add_executable(script_fuzz ${CMAKE_CURRENT_LIST_DIR}/fuzz_load.c ${HODU_SOURCES} ${HODU_FUZZ_KERNELS} ${HODU_SERVER_BYTES})
 add_dependencies(script_fuzz hodu_objects) # generated sources
 target_include_directories(script_fuzz SYSTEM PRIVATE $<TARGET_PROPERTY:hodu_objects,INCLUDE_DIRECTORIES>)
 target_include_directories(script_fuzz PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)

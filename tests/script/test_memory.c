@@ -118,7 +118,7 @@ static void failing_at_every_place(void (*program)(void)) {
     assert_identical(outside_weight, weight);
     hd_clear_tape();
     const int64_t objects = hd_live_objects(), bytes = hd_memory().live_bytes;
-    for (int64_t n = (int64_t)slow_first(7);; n += (int64_t)slow_step(7)) {
+    for (int64_t n = (int64_t)slow_first(13);; n += (int64_t)slow_step(13)) {
         hd_memory_trim(); /* nothing cached: the first allocation of a kind is a real one */
         const int64_t given_out = bytes_given_out();
         hd_memory_fail_after(n);
@@ -189,7 +189,8 @@ static void many_runs_stay_flat(void **state) {
     hd_tensor *base = operand(S(8, 8), 2, HD_F32);
     int64_t objects = 0, given_out = 0;
     hd_memory_stats memory = {0};
-    for (int i = 1; i <= (SANITIZED ? 5000 : 10000); ++i) {
+    const int runs = 10000 / (int)slow_step(2);
+    for (int i = 1; i <= runs; ++i) {
         {
             HD_SCOPE;
             hd_script_set_input(s, "x", i % 3 == 0 ? hd_t(base) : hd_reshape(base, S(8, 8)));
@@ -207,7 +208,7 @@ static void many_runs_stay_flat(void **state) {
             fail_msg("%lld bytes more at run %d", (long long)(bytes_given_out() - given_out), i);
     }
     assert_ok();
-    assert_true(hd_item(steps) == 10000);
+    assert_true(hd_item(steps) == runs);
 }
 
 /* Everything at which a script's memory is made or dropped, again and again. */
