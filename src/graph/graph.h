@@ -1,6 +1,6 @@
 /* Graphs: what a builder captured. A flat array of nodes in order; each has one value: of a call with several outputs
- * the first, and a node behind it stands for each of the others that somebody may read. Shapes, attributes and names are
- * interned, so that a node is 24 bytes and a million of them are nothing special.
+ * the first, and a node behind it stands for each of the others that somebody may read. Shapes, attributes and names
+ * are interned, so that a node is 24 bytes and a million of them are nothing special.
  *
  * A graph never changes once it is captured: passes make new ones. Writing in place is a value too: a cell (a bound
  * tensor or state) is read at the start of a run, and what it holds at the end is its update. */
@@ -192,7 +192,7 @@ hd_graph *hd_pass_spans(hd_thread *thread, const hd_graph *g);     /* drops span
 hd_graph *hd_pass_fold(hd_thread *thread, const hd_graph *g);      /* computes what follows from constants */
 hd_graph *hd_pass_algebra(hd_thread *thread, const hd_graph *g);   /* x*1, x+0, chains of views and casts */
 hd_graph *hd_pass_broadcast(hd_thread *thread, const hd_graph *g); /* lets elementwise ops stretch scalars themselves */
-hd_graph *hd_pass_transpose(hd_thread *thread, const hd_graph *g);     /* folds transposes into matrix products */
+hd_graph *hd_pass_transpose(hd_thread *thread, const hd_graph *g); /* folds transposes into matrix products */
 hd_graph *hd_pass_widen(hd_thread *thread, const hd_graph *g);     /* folds casts into matrix products */
 hd_graph *hd_pass_common(hd_thread *thread, const hd_graph *g);    /* computes equal nodes once */
 hd_graph *hd_pass_dead(hd_thread *thread, const hd_graph *g);      /* drops what nobody reads */

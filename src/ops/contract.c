@@ -45,8 +45,8 @@ hd_tensor *hd_matmul(hd_tensor *a, hd_tensor *b) {
     hd_span_begin(&span, thread, "matmul");
     hd_tensor *left = row ? hd_unsqueeze(a, 0) : a, *right = column ? hd_unsqueeze(b, 1) : b;
     hd_tensor *product = left != NULL && right != NULL ? matrix_product(thread, left, right) : NULL;
-    if (given != NULL && column) product = hd_squeeze(product, HD_AXES(-1));
-    if (given != NULL && row) product = hd_squeeze(product, HD_AXES(column ? -1 : -2));
+    if (product != NULL && column) product = hd_squeeze(product, HD_AXES(-1));
+    if (product != NULL && row) product = hd_squeeze(product, HD_AXES(column ? -1 : -2));
     return hd_span_end(&span, product);
 }
 

@@ -287,8 +287,8 @@ typedef struct hd_replay_call {
     hd_tensor *second; /* likewise, where there is one */
 } hd_replay_call;
 
-/* Makes the call by its public function, with all checks; one function for each primitive, next to the public one. Draws
- * are not taken: the attributes say which. */
+/* Makes the call by its public function, with all checks; one function for each primitive, next to the public one.
+ * Draws are not taken: the attributes say which. */
 #define PRIMITIVE(name, ...) void hd_replay_##name(hd_replay_call *r);
 #include "ops/ops.def"
 /* Input i, or NULL where there are fewer. */

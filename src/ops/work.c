@@ -1,4 +1,5 @@
-/* What calls cost, by the kinds of work that rows of ops.def name. Counts, not times: what a profile divides times by. */
+/* What calls cost, by the kinds of work that rows of ops.def name. Counts, not times: a profile divides times by
+ * them. */
 #include "ops/op.h"
 
 static double bytes_of(const hd_tensor *t) { return (double)t->count * hd_dtype_bytes[t->dtype]; }

@@ -395,7 +395,7 @@ static void lists_are_read_within_their_bounds(void **state) {
     assert_int_equal(hd_tensors_count(hd_tensors_from(NULL, 0)), 0);
 }
 
-/* ---- recomputations ------------------------------------------------------------------------------------------------- */
+/* ---- recomputations ---------------------------------------------------------------------------------------------- */
 static hd_tensor *squared(hd_tensors *inputs, void *user) {
     (void)user;
     hd_tensor *x = hd_tensors_get(inputs, 0);

@@ -1,5 +1,5 @@
-/* Gradients as values: of gradients, along directions, against closed forms; and recomputations, which change nothing but
- * the memory they take. */
+/* Gradients as values: of gradients, along directions, against closed forms; and recomputations, which change nothing
+ * but the memory they take. */
 #include "support.h"
 
 #include <math.h>
@@ -283,7 +283,7 @@ static void a_seed_weighs_the_results(void **state) {
     assert_values(hd_grad(x), HD_F32, 2, 2);
 }
 
-/* ---- recomputations ------------------------------------------------------------------------------------------------- */
+/* ---- recomputations ---------------------------------------------------------------------------------------------- */
 static hd_tensor *block_of_ops(hd_tensor *x, hd_tensor *w) {
     for (int i = 0; i < 10; ++i) x = hd_tanh(hd_add(hd_mul(x, w), hd_exp(hd_mul_scalar(x, -0.5))));
     return x;

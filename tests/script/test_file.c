@@ -843,7 +843,7 @@ RUN(file_test(small_scripts_come_back), file_test(every_elementwise_row_comes_ba
     file_test(folders_that_cannot_be_written_are_errors), file_test(only_regular_files_are_touched),
     file_test(links_and_permissions_stay), file_test(links_to_nothing_stay_too), file_test(every_allocation_may_fail),
     file_test(the_first_file_is_read_for_ever), file_test(products_of_the_first_version_are_read),
-    test(the_page_shows_a_file_as_it_is))
+    file_test(the_page_shows_a_file_as_it_is))
 
 #else
 

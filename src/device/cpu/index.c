@@ -181,7 +181,7 @@ static hd_error scatter(hd_thread *thread, hd_call *call, const hd_tensor *place
     return thread->error_code != HD_OK ? thread->error_code : status;
 }
 
-/* ---- the calls ---------------------------------------------------------------------------------------------------- */
+/* ---- the calls --------------------------------------------------------------------------------------------------- */
 typedef hd_error (*index_run)(hd_thread *thread, hd_call *call, const hd_tensor *places);
 
 /* Runs it with the places that the index, of this shape, names along an axis. */

@@ -24,8 +24,8 @@ typedef struct tap {
     int64_t from, begin, end;
 } tap;
 
-/* What is computed: the largest or the mean of each window, `values` where the largest of x is, or gradients of the first
- * two. */
+/* What is computed: the largest or the mean of each window, `values` where the largest of x is, or gradients of the
+ * first two. */
 typedef enum pooling { LARGEST, MEAN, PICK, LARGEST_BACK, MEAN_BACK } pooling;
 
 typedef struct pool_job {
