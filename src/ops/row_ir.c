@@ -74,13 +74,7 @@ static const row_sentences sentences[HD_OP_ELEMENTWISE_COUNT] = {
 };
 
 /* ---- reading one ------------------------------------------------------------------------------------------------- */
-bool hd_row_takes(hd_op_id id, hd_compute type) {
-    static const uint8_t dtypes[HD_COMPUTE_COUNT] = {
-#define DTYPE_OF(NAME, name) [HD_COMPUTE_##NAME] = HD_##NAME,
-#define HD_B8                HD_BOOL
-        HD_COMPUTE_LIST(DTYPE_OF)};
-    return hd_op_takes(&hd_ops[id], (hd_dtype)dtypes[type]);
-}
+bool hd_row_takes(hd_op_id id, hd_compute type) { return hd_op_takes(&hd_ops[id], (hd_dtype)hd_compute_dtype[type]); }
 
 static hd_error read_sentence(hd_op_id id, sentence s, hd_compute type, bool derivative, hd_ir *out) {
     hd_ir_init(out, type);

@@ -128,8 +128,6 @@ hd_ssa hd_hlo_word(hd_hlo *e, hd_word word, int type, const hd_ssa *operands);
 /* x, which XLA's simplifier does not recognise any more; by: of the same dtype and shape, x itself, or for a constant
  * x something that is none. */
 hd_ssa hd_hlo_veil(hd_hlo *e, hd_ssa x, hd_ssa by);
-/* The dtype that a compute type is; of conditions: bool. */
-extern const hd_dtype hd_hlo_dtype_of[HD_COMPUTE_COUNT + 1];
 /* The value of a node of a sentence's IR, on inputs and numbers of one shape. */
 hd_ssa hd_hlo_sentence(hd_hlo *e, const hd_ir *ir, int result, const hd_ssa *inputs, const hd_ssa *numbers,
                        const hd_shape *shape);

@@ -12,11 +12,6 @@
 #include <unistd.h>
 #endif
 
-const uint8_t hd_compute_dtype[HD_COMPUTE_COUNT] = {
-#define DTYPE_OF(NAME, name) [HD_COMPUTE_##NAME] = HD_##NAME,
-#define HD_B8                HD_BOOL
-    HD_COMPUTE_LIST(DTYPE_OF)};
-
 /* ---- instruction sets ------------------------------------------------------------------------------------------- */
 #define DECLARE_TABLE(NAME, name) extern const hd_elementwise_kernel ISA_TABLE(name)[HD_OP_ELEMENTWISE_COUNT];
 #define USE_TABLE(NAME, name)     table->elementwise[HD_COMPUTE_##NAME] = ISA_TABLE(name);

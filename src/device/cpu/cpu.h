@@ -30,7 +30,4 @@ hd_error hd_cpu_outputs(hd_thread *thread, hd_call *call);
 /* Gives them up again, unless they were given. */
 void hd_cpu_drop_outputs(hd_thread *thread, hd_call *call);
 
-/* The dtype whose elements a compute type is made of. */
-extern const uint8_t hd_compute_dtype[HD_COMPUTE_COUNT];
-
 #endif
