@@ -1,4 +1,4 @@
-/* Ops with several outputs in scripts: whichever of them are read, at every level, by every compiler, and from files. */
+/* Ops with several outputs in scripts: whichever of them are read, at every level, and from texts. */
 #include "builders.h"
 #include "differences.h"
 #include "script/script.h"
