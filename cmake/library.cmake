@@ -169,6 +169,9 @@ endif()
 
 add_library(hodu SHARED ${HODU_ALL_OBJECTS})
 target_link_options(hodu PRIVATE -Wl,-Bsymbolic-functions -Wl,-z,nodelete) # our own calls go straight; workers outlive a dlclose
+if(NOT HODU_SANITIZE)
+  target_link_options(hodu PRIVATE -Wl,-z,defs) # a function that a row of the op table asks for, and nobody has
+endif()
 add_library(hodu_static STATIC ${HODU_ALL_OBJECTS})
 set_target_properties(hodu PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 set_target_properties(hodu_static PROPERTIES OUTPUT_NAME hodu)

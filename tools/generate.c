@@ -27,7 +27,7 @@ static const row rows[] = {
 enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
 
 typedef struct other {
-    const char *kind, *name, *signature, *document, *gradient;
+    const char *kind, *name, *signature, *document, *gradient, *types, *kernels, *outputs;
 } other;
 
 #define TEXT_(...) #__VA_ARGS__
@@ -42,11 +42,14 @@ typedef struct other {
 #define NONE(why)                                                                                                      \
     none:                                                                                                              \
     why
+#define lower(kind) "yes"
+#define none(why)   "no: " why
 static const other others[] = {
-#define SECTION(title) {"section", title, 0, 0, 0},
-#define PRIMITIVE(name, family, inputs, most, outputs, attributes, signature, doc, gradient)                           \
-    {"primitive", #name, #signature, doc, TEXT(gradient)},
-#define COMPOSITE(name, signature, doc) {"composite", #name, #signature, doc, "by its parts"},
+#define SECTION(title) {.kind = "section", .name = title},
+#define PRIMITIVE(name, family, inputs, most, outputs, attributes, signature, doc, gradient, types, fails, work,       \
+                  lower)                                                                                               \
+    {"primitive", #name, #signature, doc, TEXT(gradient), #types, lower, #outputs},
+#define COMPOSITE(name, signature, doc) {"composite", #name, #signature, doc, "by its parts", "", "by its parts", "1"},
 #include "ops/ops.def"
 };
 enum { OTHER_COUNT = sizeof others / sizeof others[0] };
@@ -69,10 +72,16 @@ static void signature(const row *r) {
 
 static int has_scalar_form(const row *r) { return is(r->kind, "binary") || is(r->kind, "compare"); }
 
-static const char *types_text(const row *r) {
-    if (is(r->types, "FLOATS")) return "floats; integers become the default float";
-    if (is(r->types, "NUMBERS")) return "floats and integers";
-    return is(r->types, "INTS") ? "integers and bool" : "every dtype";
+static const char *types_text(const char *types) {
+    if (is(types, "FLOATS")) return "floats";
+    if (is(types, "NUMBERS")) return "floats and integers";
+    if (is(types, "INTS")) return "integers and bool";
+    if (is(types, "INTEGERS")) return "integers";
+    if (is(types, "INDICES")) return "i64";
+    return is(types, "ALL") ? "every dtype" : "";
+}
+static const char *row_types_text(const row *r) {
+    return is(r->types, "FLOATS") ? "floats; integers become the default float" : types_text(r->types);
 }
 
 /* Prints `text`, broken between words where a line would be longer than the house allows; further lines begin with
@@ -131,7 +140,7 @@ static void write_header(void) {
          "<hodu/tensor.h>\n\nHD_BEGIN_DECLS");
     puts("/* ---- Elementwise: operands broadcast and promote; hd_X_scalar takes a C number as second operand ---- */");
     for (int i = 0; i < ROW_COUNT; ++i) {
-        write_comment(rows[i].document, types_text(&rows[i]));
+        write_comment(rows[i].document, row_types_text(&rows[i]));
         printf("HD_API hd_tensor *hd_%s", rows[i].name);
         signature(&rows[i]);
         puts(";");
@@ -144,7 +153,8 @@ static void write_header(void) {
             printf("\n/* ---- %s ---- */\n", o->name);
         else {
             char text[1024];
-            const int open = snprintf(text, sizeof text, "HD_API hd_tensor *hd_%s(", o->name);
+            const char *type = is(o->outputs, "PAIR") ? "hd_pair " : "hd_tensor *";
+            const int open = snprintf(text, sizeof text, "HD_API %shd_%s(", type, o->name);
             snprintf(text + open, sizeof text - (size_t)open, "%s;", o->signature + 1);
             write_comment(o->document, NULL);
             write_lines(text, open, "");
@@ -163,7 +173,10 @@ static void write_document(void) {
     puts("# Ops\n\nWritten by `make generate` from the op tables in `src/ops`; edit those.\n\n"
          "Views, and `hd_bitcast`, always share the memory of their operand; all others never do, whatever their "
          "arguments. The exceptions\nsay so: `hd_cast` and `hd_contiguous` may return their operand itself, "
-         "`hd_reshape` and `hd_flatten` may copy.\n\n## Elementwise\n\n"
+         "`hd_reshape` and `hd_flatten` may copy.\n\n"
+         "Dtypes are those in which an op computes when its operands have met; of what has no operands, those of its "
+         "result. The CPU\nhas every op in all of them, and so has XLA. \"In kernels\" says whether the compiler fuses "
+         "it with its neighbours, or why it\nruns as a call of the device.\n\n## Elementwise\n\n"
          "Operands broadcast and promote ([dtypes.md](dtypes.md)). The error is of an f32 result, in units in the last "
          "place;\n"
          "\"of inputs\" means measured at the largest operand. Rows with a float result have a derivative (zero where "
@@ -175,21 +188,22 @@ static void write_document(void) {
         printf("` | ");
         write_cell(rows[i].document);
         const int of_inputs = rows[i].ulp[0] == '-';
-        printf(" | %s | %s%s | %s |\n", types_text(&rows[i]), rows[i].ulp + of_inputs, of_inputs ? " of inputs" : "",
-               has_scalar_form(&rows[i]) ? "yes" : "");
+        printf(" | %s | %s%s | %s |\n", row_types_text(&rows[i]), rows[i].ulp + of_inputs,
+               of_inputs ? " of inputs" : "", has_scalar_form(&rows[i]) ? "yes" : "");
     }
     for (int i = 0; i < OTHER_COUNT; ++i) {
         const other *o = &others[i];
         if (is(o->kind, "section")) {
-            printf("\n## %s\n\n| op | what | kind | gradient |\n|---|---|---|---|\n", o->name);
+            printf("\n## %s\n\n| op | what | kind | dtypes | gradient | in kernels |\n|---|---|---|---|---|---|\n",
+                   o->name);
             continue;
         }
         printf("| `hd_%s%s` | ", o->name, o->signature);
         write_cell(o->document);
-        printf(" | %s | ", o->kind);
+        printf(" | %s | %s | ", o->kind, types_text(o->types));
         for (const char *c = o->gradient; *c; ++c)
             if (*c != '"' && *c != '\\') putchar(*c);
-        puts(" |");
+        printf(" | %s |\n", o->kernels);
     }
 }
 

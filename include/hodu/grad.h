@@ -71,11 +71,11 @@ HD_API hd_tensor *hd_jvp(hd_tensor *y, hd_tensors *inputs, hd_tensors *tangents)
 /* `seed` (of y's shape) times the Jacobian of y: one tensor of each input's shape. */
 HD_API hd_tensors *hd_vjp(hd_tensor *y, hd_tensors *inputs, hd_tensor *seed);
 
-/* A function of tensors, for hd_checkpoint and hd_gradcheck. */
+/* A function of tensors, for hd_recompute and hd_gradcheck. */
 typedef hd_tensor *(*hd_function)(hd_tensors *inputs, void *user);
 /* fn(inputs, user), but nothing computed inside is kept for backward: it is computed once more then. `user` must stay
  * valid, and fn must give the same result, until the tape is cleared. */
-HD_API hd_tensor *hd_checkpoint(hd_function fn, void *user, hd_tensors *inputs);
+HD_API hd_tensor *hd_recompute(hd_function fn, void *user, hd_tensors *inputs);
 
 typedef struct hd_gradcheck_opts {
     size_t struct_size;

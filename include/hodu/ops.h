@@ -298,8 +298,6 @@ HD_API hd_tensor *hd_multinomial(hd_tensor *weights, int64_t count, bool with_re
 HD_API hd_tensor *hd_rand(hd_shape shape, hd_dtype dtype);
 /* Normal with mean 0 and deviation 1. */
 HD_API hd_tensor *hd_randn(hd_shape shape, hd_dtype dtype);
-/* The same as hd_normal. */
-HD_API hd_tensor *hd_randn_with(hd_shape shape, hd_dtype dtype, double mean, double deviation);
 /* 1 with this probability, else 0. */
 HD_API hd_tensor *hd_bernoulli(hd_shape shape, hd_dtype dtype, double probability);
 
@@ -326,6 +324,10 @@ HD_API hd_tensor *hd_all(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts)
 HD_API hd_tensor *hd_argmax(hd_tensor *x, int axis, const hd_reduce_opts *opts);
 /* Index of the smallest on an axis, the first of equals or the first NaN: i64. */
 HD_API hd_tensor *hd_argmin(hd_tensor *x, int axis, const hd_reduce_opts *opts);
+/* Largest on an axis and its index, the first of equals or the first NaN. */
+HD_API hd_pair hd_max_with_index(hd_tensor *x, int axis, const hd_reduce_opts *opts);
+/* Smallest on an axis and its index, the first of equals or the first NaN. */
+HD_API hd_pair hd_min_with_index(hd_tensor *x, int axis, const hd_reduce_opts *opts);
 /* Mean over axes; integers give the default float. */
 HD_API hd_tensor *hd_mean(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts);
 /* Variance over axes: squared deviations over (count - correction). */
@@ -344,6 +346,12 @@ HD_API hd_tensor *hd_log_softmax(hd_tensor *x, int axis);
 HD_API hd_tensor *hd_count_nonzero(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts);
 /* Sums x over what broadcasting shape to x's shape has stretched: shape. Dtypes as hd_sum. */
 HD_API hd_tensor *hd_sum_to_shape(hd_tensor *x, hd_shape shape);
+
+/* ---- Sorting: NaN is the largest; of equals the first comes first ---- */
+/* The elements of an axis in order, and the indices where they were. */
+HD_API hd_pair hd_sort(hd_tensor *x, int axis, bool descending);
+/* The k largest of an axis, or the k smallest, in order, and their indices: that axis has size k. */
+HD_API hd_pair hd_topk(hd_tensor *x, int64_t k, int axis, bool largest);
 
 /* ---- Views: results share the memory of x, whatever the arguments ---- */
 /* The same elements in another shape; one size may be -1. A view, but a copy when the strides do not allow one. */
@@ -496,9 +504,10 @@ HD_API hd_tensor *hd_adaptive_avg_pool(hd_tensor *x, hd_shape size);
  * [..., t, s], bool (true takes part) or added, or NULL; causal: row i sees columns up to i; scale 0 is 1 / sqrt(d);
  * rows that see nothing are 0; floats. */
 HD_API hd_tensor *hd_attention(hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask, bool causal, double scale);
-/* The gradients of hd_attention's q, k and v, flat, one behind the other: [count]. */
+/* The gradients of hd_attention's q, k and v, flat, one behind the other: [count]. statistics [..., t, 2]: of each
+ * row the largest score, and 1 over the sum of e^(score - largest), 0 where the row sees nothing; or NULL. */
 HD_API hd_tensor *hd_attention_gradient(hd_tensor *gradient, hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask,
-                                        bool causal, double scale);
+                                        hd_tensor *statistics, bool causal, double scale);
 
 /* ---- Reversed scalar forms ---- */
 /* value - x. */
@@ -527,7 +536,6 @@ HD_END_DECLS
 #define hd_randint(...) HD_CHECKED(4, HD_CHECK_2_OF_4, hd_randint, __VA_ARGS__)
 #define hd_rand(...) HD_CHECKED(2, HD_CHECK_2_OF_2, hd_rand, __VA_ARGS__)
 #define hd_randn(...) HD_CHECKED(2, HD_CHECK_2_OF_2, hd_randn, __VA_ARGS__)
-#define hd_randn_with(...) HD_CHECKED(4, HD_CHECK_2_OF_4, hd_randn_with, __VA_ARGS__)
 #define hd_bernoulli(...) HD_CHECKED(3, HD_CHECK_2_OF_3, hd_bernoulli, __VA_ARGS__)
 #define hd_cast(...) HD_CHECKED(2, HD_CHECK_2_OF_2, hd_cast, __VA_ARGS__)
 #define hd_bitcast(...) HD_CHECKED(2, HD_CHECK_2_OF_2, hd_bitcast, __VA_ARGS__)

@@ -25,7 +25,7 @@ typedef enum hd_optimization_level { HD_LEVEL_DEFAULT, HD_O0 = 0x4f30, HD_O1, HD
 HD_BEGIN_DECLS
 /* ---- inputs: kept across runs, read when a run begins ---- */
 HD_API void hd_script_set_input(hd_script *script, const char *name, hd_tensor *t);
-HD_API void hd_script_add_input(hd_script *script, const char *name, hd_tensor *t); /* the same */
+HD_API void hd_script_add_input(hd_script *script, const char *name, hd_tensor *t); /* an alias */
 HD_API void hd_script_clear_inputs(hd_script *script);
 
 /* ---- what a script takes, gives and keeps (state and bound tensors), by place: also one that was loaded ---- */
@@ -57,7 +57,7 @@ HD_API hd_tensor *hd_script_output(hd_script *script, const char *name);
 /* ---- choosing: another value drops what was compiled, the same value does not ---- */
 HD_API bool hd_compiler_available(hd_compiler compiler);
 HD_API void hd_script_set_compiler(hd_script *script, hd_compiler compiler);
-HD_API void hd_script_set_backend(hd_script *script, hd_compiler compiler); /* the same */
+HD_API void hd_script_set_backend(hd_script *script, hd_compiler compiler); /* an alias */
 HD_API void hd_script_set_device(hd_script *script, hd_device device);
 HD_API void hd_script_set_optimization_level(hd_script *script, hd_optimization_level level);
 

@@ -9,6 +9,10 @@
 #include <hodu/shape.h>
 
 typedef struct hd_tensor hd_tensor;
+/* What an op with two results gives: both NULL when an error is pending. */
+typedef struct hd_pair {
+    hd_tensor *values, *indices; /* indices: i64 */
+} hd_pair;
 
 HD_BEGIN_DECLS
 /* ---- what a tensor is (safe while an error is pending) ---- */

@@ -28,12 +28,8 @@ void hd_fusion_release(hd_fusion *f) {
     memset(f, 0, sizeof *f);
 }
 
-static bool is_number(const hd_graph *g, uint32_t node) { return g->nodes[node].op == HD_OP_full; }
-
-static bool is_reduction(const hd_graph *g, uint32_t node) {
-    const hd_node *n = &g->nodes[node];
-    return hd_node_is_op(n) && hd_node_op(n)->family == HD_FAMILY_REDUCE;
-}
+static bool is_number(const hd_graph *g, uint32_t node) { return hd_node_lowers(g, node) == HD_LOWER_NUMBER; }
+static bool is_reduction(const hd_graph *g, uint32_t node) { return hd_lower_is_reduction(hd_node_lowers(g, node)); }
 
 static bool is_product(const hd_graph *g, uint32_t node) { return hd_node_is_product(g, node, NULL); }
 
@@ -344,8 +340,7 @@ static hd_error add_joint(walk *w, uint32_t node) {
 
 /* Of an indexing op: they are looked at there before a kernel uses them. */
 static bool indices_are_in_memory(const walk *w, uint32_t node) {
-    const hd_node *n = &w->g->nodes[node];
-    return hd_node_is_op(n) && hd_node_op(n)->family == HD_FAMILY_INDEX && !w->f->number[hd_node_inputs(w->g, node)[1]];
+    return hd_lower_is_indexing(hd_node_lowers(w->g, node)) && !w->f->number[hd_node_inputs(w->g, node)[1]];
 }
 
 static hd_error add_node(walk *w, uint32_t i) {
@@ -359,8 +354,11 @@ static hd_error add_node(walk *w, uint32_t i) {
         w->f->number[i] = w->f->number[in] && g->nodes[i].op != HD_OP_bitcast; /* other bits are another number */
     }
     hd_fusion_find_anew(g, w->f, i);
-    if (!hd_node_is_op(&g->nodes[i]) && g->nodes[i].op != HD_NODE_WRITE) return HD_OK;
-    if (hd_node_is_view(g, i)) return HD_OK;
+    if (!hd_node_is_call(&g->nodes[i]) || hd_node_is_view(g, i)) return HD_OK;
+    if (g->nodes[i].op == HD_NODE_OUTPUT) { /* a value of its own, which that call makes */
+        add_member(w, group_of(w, hd_node_inputs(g, i)[0]), i, HD_FORM_FULL);
+        return HD_OK;
+    }
     const bool reduces = w->optimization >= HD_O2 && !w->choice.reductions_alone;
     if (w->optimization == HD_O0) return add_call(w, i);
     if (is_number(g, i)) return HD_OK;   /* written into kernels; a call when others need it */
@@ -541,6 +539,7 @@ static hd_error find_stored(walk *w) {
     for (uint32_t i = 0; i < g->node_count; ++i) {
         const uint32_t group = group_of(w, i);
         if (group == HD_NO_GROUP || (is_number(g, i) && w->optimization != HD_O0)) continue;
+        if (g->nodes[i].op == HD_NODE_OUTPUT) continue; /* it reads nothing: the call makes it */
         const hd_group_kind kind = (hd_group_kind)w->f->groups[group].kind;
         const bool whole = kind == HD_GROUP_CALL || is_product(g, i); /* reads all its inputs from memory */
         for (int k = 0; k < g->nodes[i].input_count; ++k) {

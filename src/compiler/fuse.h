@@ -98,6 +98,11 @@ static inline bool hd_node_is_view(const hd_graph *g, uint32_t node) {
     const hd_node *n = &g->nodes[node];
     return hd_node_is_op(n) && hd_node_op(n)->family == HD_FAMILY_VIEW;
 }
+/* How kernels have a node, as the row of its op says. */
+static inline hd_lower_kind hd_node_lowers(const hd_graph *g, uint32_t node) {
+    const hd_node *n = &g->nodes[node];
+    return hd_node_is_op(n) ? (hd_lower_kind)hd_node_op(n)->lower : HD_LOWER_NONE;
+}
 /* The group with which a node runs: that of the product, when it is computed as that reads it. */
 static inline uint32_t hd_fusion_runs_with(const hd_fusion *f, uint32_t node) {
     const uint32_t group = f->group_of[node];
@@ -109,8 +114,6 @@ static inline bool hd_fusion_is_prologue(const hd_fusion *f, uint32_t node) {
     const uint32_t group = f->group_of[node];
     return group != HD_NO_GROUP && f->groups[group].begins != HD_NO_GROUP && f->groups[group].last == node;
 }
-/* False for calls that nothing can stop once a run has begun. */
-bool hd_op_can_fail(const hd_op *op);
 /* True for an op that a kernel can say: elementwise rows and their derivatives, casts, numbers. */
 bool hd_node_is_map(const hd_graph *g, uint32_t node);
 /* True for a matrix product or a convolution whose result a device gives in tiles. When it is one that does not, *why

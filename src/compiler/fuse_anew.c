@@ -7,19 +7,15 @@
 
 #include <string.h>
 
-enum {
-    UNIFORM = 10,
-    INTEGER = 18,
-    NORMAL = 40,
-    CHEAP = 24
-}; /* what they cost, in rough units of one vector instruction */
+/* What draws cost, in rough units of one vector instruction, and what is cheap. */
+static const uint8_t cost_of_draw[] = {[HD_LOWER_UNIFORM] = 10, [HD_LOWER_NORMAL] = 40, [HD_LOWER_RANDINT] = 18};
+enum { CHEAP = 24 };
 
 bool hd_node_is_draw(const hd_graph *g, uint32_t node) {
-    const int op = g->nodes[node].op;
     const int64_t most = (int64_t)1 << 53; /* numbers of kernels, places among them, come from f64 */
-    if (op != HD_OP_uniform && op != HD_OP_normal && op != HD_OP_randint) return false;
+    if (!hd_lower_is_draw(hd_node_lowers(g, node))) return false;
     if (hd_shape_count(hd_node_shape(g, node)) > most) return false;
-    if (op != HD_OP_randint) return true;
+    if (hd_node_lowers(g, node) != HD_LOWER_RANDINT) return true;
     const hd_random_attributes *a = hd_node_attributes(g, node); /* its width: products of 64 bits hold it */
     return (uint64_t)a->high - (uint64_t)a->low < (uint64_t)1 << 32 && a->low > -most && a->low < most;
 }
@@ -39,8 +35,8 @@ bool hd_anew_layout(const hd_graph *g, uint32_t node, hd_layout *out) {
 /* What a row costs; 0: more than is worth asking. */
 static int cost_of_row(const hd_graph *g, uint32_t node) {
     const hd_node *n = &g->nodes[node];
-    if (hd_node_op(n)->family == HD_FAMILY_CAST) return 2;
-    if (hd_node_op(n)->family != HD_FAMILY_ELEMENTWISE) return 0;
+    if (hd_node_lowers(g, node) == HD_LOWER_CAST) return 2;
+    if (hd_node_lowers(g, node) != HD_LOWER_ROW || n->derivative > 0) return 0;
     if (hd_rows[n->op].gives_bool) return 1;
     return n->op == HD_OP_add || n->op == HD_OP_sub || n->op == HD_OP_mul || n->op == HD_OP_neg || n->op == HD_OP_where
                ? 1
@@ -64,13 +60,10 @@ static int cost_of_map(const hd_graph *g, const hd_fusion *f, uint32_t node) {
 }
 
 void hd_fusion_find_anew(const hd_graph *g, hd_fusion *f, uint32_t node) {
-    const int op = g->nodes[node].op;
     f->anew[node] = 0;
     if (f->level > HD_O0 && hd_node_is_op(&g->nodes[node]))
-        f->anew[node] = (uint8_t)(!hd_node_is_draw(g, node) ? cost_of_map(g, f, node)
-                                  : op == HD_OP_normal      ? NORMAL
-                                  : op == HD_OP_randint     ? INTEGER
-                                                            : UNIFORM);
+        f->anew[node] =
+            hd_node_is_draw(g, node) ? cost_of_draw[hd_node_lowers(g, node)] : (uint8_t)cost_of_map(g, f, node);
 }
 
 /* Each element at most once, and neighbours in one go. */
@@ -88,7 +81,7 @@ bool hd_fusion_can_read_anew(const hd_graph *g, const hd_fusion *f, uint32_t nod
     const uint32_t in = hd_node_inputs(g, node)[k], source = f->source[in];
     const hd_node *n = &g->nodes[node];
     return f->anew[source] > 0 && hd_node_is_op(n) &&
-           (hd_node_is_map(g, node) || hd_node_op(n)->family == HD_FAMILY_REDUCE) &&
+           (hd_node_is_map(g, node) || hd_lower_is_reduction(hd_node_lowers(g, node))) &&
            reads_in_order(g, node, in, source);
 }
 

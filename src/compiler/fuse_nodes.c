@@ -13,29 +13,29 @@ enum {
 /* ---- what nodes are ---------------------------------------------------------------------------------------------- */
 bool hd_node_is_map(const hd_graph *g, uint32_t node) {
     const hd_node *n = &g->nodes[node];
-    if (!hd_node_is_op(n)) return false;
-    const hd_op *op = hd_node_op(n);
-    const hd_compute type = (hd_compute)hd_dtype_compute[n->compute];
-    if (op->family == HD_FAMILY_ELEMENTWISE) /* divisions of integers look for zeros: the device's kernels do */
-        return hd_rows[n->op].guard == HD_GUARD_NONE || type >= HD_COMPUTE_F32;
-    if (op->family ==
-        HD_FAMILY_CAST) { /* f64 to a small float rounds once: not in words, unless f32 has the number, too */
-        const hd_dtype from = (hd_dtype)g->nodes[hd_node_inputs(g, node)[0]].dtype;
-        return !hd_dtype_is_small_float((hd_dtype)n->dtype) || hd_dtype_compute[from] == HD_COMPUTE_F32 ||
-               (!hd_dtype_is_float(from) && hd_dtype_bytes[from] <= 2);
-    }
-    return op->family == HD_FAMILY_DERIVATIVE;
+    const hd_lower_kind kind = hd_node_lowers(g, node);
+    if (kind == HD_LOWER_ROW) /* divisions of integers look for zeros: the device's kernels do */
+        return n->derivative > 0 || hd_rows[n->op].guard == HD_GUARD_NONE ||
+               hd_dtype_compute[n->compute] >= HD_COMPUTE_F32;
+    if (kind != HD_LOWER_CAST) return false;
+    /* f64 to a small float rounds once: not in words, unless f32 has the number, too */
+    const hd_dtype from = (hd_dtype)g->nodes[hd_node_inputs(g, node)[0]].dtype;
+    return !hd_dtype_is_small_float((hd_dtype)n->dtype) || hd_dtype_compute[from] == HD_COMPUTE_F32 ||
+           (!hd_dtype_is_float(from) && hd_dtype_bytes[from] <= 2);
 }
 
 static bool is_convolution(const hd_graph *g, uint32_t node) {
-    return hd_node_op(&g->nodes[node])->family == HD_FAMILY_CONV;
+    return hd_lower_is_convolution(hd_node_lowers(g, node));
 }
 
 bool hd_node_is_product(const hd_graph *g, uint32_t node, const char **why) {
     const hd_node *n = &g->nodes[node];
     const char *apart = NULL;
     if (why != NULL) *why = NULL;
-    if (!hd_node_is_op(n) || (hd_node_op(n)->family != HD_FAMILY_CONTRACT && !is_convolution(g, node))) return false;
+    if (!is_convolution(g, node) && !hd_lower_is_matrix_product(hd_node_lowers(g, node))) {
+        if (why != NULL && hd_node_is_op(n) && hd_node_op(n)->family == HD_FAMILY_CONV) *why = hd_node_op(n)->no_lower;
+        return false;
+    }
     const uint32_t *in = hd_node_inputs(g, node);
     const hd_dtype dtype = (hd_dtype)n->dtype, x = (hd_dtype)g->nodes[in[0]].dtype,
                    weight = (hd_dtype)g->nodes[in[1]].dtype;
@@ -46,7 +46,7 @@ bool hd_node_is_product(const hd_graph *g, uint32_t node, const char **why) {
     else if (hd_node_shape(g, node).rank < 2)
         apart = "its result is no matrix";
     else
-        apart = hd_cpu_product_apart((hd_op_id)n->op, hd_node_attributes(g, node));
+        apart = hd_cpu_product_apart(hd_node_op(n), hd_node_attributes(g, node));
     if (why != NULL) *why = apart;
     return apart == NULL;
 }
@@ -177,17 +177,15 @@ bool hd_follow_axes(const hd_graph *g, uint32_t node, int k, const int8_t *axes,
         const hd_shape from = hd_node_shape(g, hd_node_inputs(g, at)[0]);
         shape = hd_node_shape(g, at);
         const hd_axes *order = hd_node_attributes(g, at);
-        switch ((int)g->nodes[at].op) {
-        case HD_OP_detach: memcpy(next, now, sizeof next); break;
-        case HD_OP_broadcast_to: broadcast_axes(&from, &shape, now, next); break;
-        case HD_OP_permute:
+        const hd_lower_kind kind = hd_node_lowers(g, at);
+        if (kind == HD_LOWER_SAME)
+            memcpy(next, now, sizeof next);
+        else if (kind == HD_LOWER_BROADCAST)
+            broadcast_axes(&from, &shape, now, next);
+        else if (kind == HD_LOWER_PERMUTE)
             for (int i = 0; i < order->count; ++i) next[order->axis[i]] = now[i];
-            break;
-        case HD_OP_reshape:
-            if (!reshape_axes(&from, &shape, now, next)) return false;
-            break;
-        default: return false;
-        }
+        else if (kind != HD_LOWER_RESHAPE || !reshape_axes(&from, &shape, now, next))
+            return false;
     }
     memcpy(out, now, sizeof now);
     return true;

@@ -72,19 +72,17 @@ static uint32_t pop(heap *h) {
         }                                                                                                              \
     }
 
-bool hd_op_can_fail(const hd_op *op) {
-    return op->family != HD_FAMILY_CREATE && op->id != HD_OP_uniform && op->id != HD_OP_normal &&
-           op->id != HD_OP_randint;
-}
-
 /* Marks what leads to a call that can fail. What a few walks do not find only comes later. */
 static void mark_failing(const hd_graph *g, hd_fusion *f) {
     hd_group *groups = f->groups;
     for (uint32_t i = 0; i < g->node_count; ++i)
-        if (f->group_of[i] != HD_NO_GROUP && groups[f->group_of[i]].checks)
+        if (g->nodes[i].op == HD_NODE_OUTPUT)
+            continue; /* the call says it */
+        else if (f->group_of[i] != HD_NO_GROUP && groups[f->group_of[i]].checks)
             groups[f->group_of[i]].can_fail = true;
         else if (f->group_of[i] != HD_NO_GROUP && groups[f->group_of[i]].kind == HD_GROUP_CALL)
-            groups[f->group_of[i]].can_fail = !hd_node_is_op(&g->nodes[i]) || hd_op_can_fail(hd_node_op(&g->nodes[i]));
+            groups[f->group_of[i]].can_fail =
+                !hd_node_is_op(&g->nodes[i]) || hd_node_op(&g->nodes[i])->fails != HD_FAILS_NEVER;
     bool changed = true;
     for (int round = 0; round < 4 && changed; ++round) {
         changed = false;

@@ -54,7 +54,7 @@ static void say_tiles(text *t, const hd_graph *g, const hd_fusion *f, const hd_g
         const bool product = hd_node_is_product(g, node, &why);
         if (product && group->kind == HD_GROUP_PRODUCT && group->count > 1)
             say(t, "; in tiles of %s",
-                hd_node_op(&g->nodes[node])->family == HD_FAMILY_CONV ? "channels x pixels" : "rows x columns");
+                hd_lower_is_convolution(hd_node_lowers(g, node)) ? "channels x pixels" : "rows x columns");
         if (why != NULL && f->level > HD_O0) say(t, "; no tiles: %s", why);
     }
 }

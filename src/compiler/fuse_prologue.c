@@ -31,10 +31,9 @@ static int words_of_ir(const hd_ir *ir) {
 /* Words of a member, and of what it computes anew; -1 with an error. */
 static int words_of(const hd_graph *g, const hd_fusion *f, hd_row_irs *rows, uint32_t node) {
     const hd_node *n = &g->nodes[node];
-    const hd_family family = hd_node_op(n)->family;
-    int words = family == HD_FAMILY_CAST ? CAST : PIECES;
-    if (family == HD_FAMILY_ELEMENTWISE || family == HD_FAMILY_DERIVATIVE) {
-        const int type = hd_dtype_compute[family == HD_FAMILY_DERIVATIVE ? n->dtype : n->compute];
+    int words = hd_node_lowers(g, node) == HD_LOWER_CAST ? CAST : PIECES;
+    if (hd_node_lowers(g, node) == HD_LOWER_ROW) {
+        const int type = hd_dtype_compute[n->derivative > 0 ? n->dtype : n->compute];
         const hd_ir *ir = hd_row_irs_get(rows, (hd_op_id)n->op, n->derivative, (hd_compute)type);
         if (ir == NULL) return -1;
         words = words_of_ir(ir);
@@ -90,8 +89,9 @@ static bool keeps_rows(const hd_graph *g, const hd_fusion *f, uint32_t operand) 
 }
 
 static bool is_turned(const hd_graph *g, uint32_t product) {
-    const hd_matmul_attributes *turns = g->nodes[product].op == HD_OP_matmul ? hd_node_attributes(g, product) : NULL;
-    return turns != NULL && turns->turn_a;
+    const hd_matmul_attributes *given =
+        hd_node_lowers(g, product) == HD_LOWER_MATMUL ? hd_node_attributes(g, product) : NULL;
+    return given != NULL && given->transpose_a;
 }
 
 static int64_t columns_of(const hd_graph *g, uint32_t product) {
@@ -103,7 +103,7 @@ static int64_t columns_of(const hd_graph *g, uint32_t product) {
 static const char *why_not(const hd_graph *g, const hd_fusion *f, const uses *u, uint32_t product) {
     const uint32_t operand = hd_node_inputs(g, product)[0], value = f->source[operand];
     const hd_group *kernel = &f->groups[f->group_of[value]];
-    if (hd_node_op(&g->nodes[product])->family == HD_FAMILY_CONV) return "a convolution reads pixels several times";
+    if (hd_lower_is_convolution(hd_node_lowers(g, product))) return "a convolution reads pixels several times";
     if (u->reads[value] == MANY) return "others read it, too, or it leaves the run";
     if (kernel->reduces) return "its kernel reduces rows";
     if (kernel->checks) return "its kernel looks at indices first";

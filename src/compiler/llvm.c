@@ -195,19 +195,11 @@ static void set_types(hd_emitter *e) {
     e->i64 = hd_llvm.Int64TypeInContext(c);
     e->f16 = hd_llvm.HalfTypeInContext(c);
     e->pointer = hd_llvm.PointerTypeInContext(c, 0);
-    const LLVMTypeRef types[HD_COMPUTE_COUNT + 1] = {e->i8,
-                                                     e->i8,
-                                                     e->i16,
-                                                     e->i32,
-                                                     e->i64,
-                                                     e->i8,
-                                                     e->i16,
-                                                     e->i32,
-                                                     e->i64,
-                                                     hd_llvm.FloatTypeInContext(c),
-                                                     hd_llvm.DoubleTypeInContext(c),
-                                                     hd_llvm.Int1TypeInContext(c)};
-    memcpy(e->types, types, sizeof types);
+    const LLVMTypeRef of_bytes[9] = {[1] = e->i8, [2] = e->i16, [4] = e->i32, [8] = e->i64};
+    for (int type = 0; type < HD_COMPUTE_COUNT; ++type) e->types[type] = of_bytes[hd_compute_bytes(type)];
+    e->types[HD_COMPUTE_F32] = hd_llvm.FloatTypeInContext(c);
+    e->types[HD_COMPUTE_F64] = hd_llvm.DoubleTypeInContext(c);
+    e->types[HD_CONDITION] = hd_llvm.Int1TypeInContext(c);
 }
 
 static void set_attributes(const hd_emitter *e) {

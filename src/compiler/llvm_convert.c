@@ -8,17 +8,12 @@
 #define BUILD(name, ...) hd_llvm.Build##name(e->builder, __VA_ARGS__, "")
 typedef LLVMValueRef value;
 
-static bool is_float(int type) { return type == HD_COMPUTE_F32 || type == HD_COMPUTE_F64; }
-static bool is_signed(int type) { return type >= HD_COMPUTE_I8 && type <= HD_COMPUTE_I64; }
-static int bits_of(int type) {
-    static const uint8_t bits[HD_COMPUTE_COUNT + 1] = {8, 8, 16, 32, 64, 8, 16, 32, 64, 32, 64, 1};
-    return bits[type];
-}
+static int bits_of(int type) { return type == HD_CONDITION ? 1 : 8 * hd_compute_bytes(type); }
 
 /* ---- compute types ----------------------------------------------------------------------------------------------- */
 static value is_not_zero(const hd_emitter *e, value v, int type) {
     value zero = hd_emit_constant(e, type, 0);
-    return is_float(type) ? BUILD(FCmp, LLVMRealUNE, v, zero) : BUILD(ICmp, LLVMIntNE, v, zero);
+    return hd_compute_is_float(type) ? BUILD(FCmp, LLVMRealUNE, v, zero) : BUILD(ICmp, LLVMIntNE, v, zero);
 }
 
 /* Saturates. A range that the float can hold exactly is cut to before; else the upper end is told apart by comparing
@@ -35,11 +30,11 @@ static value float_to_integer(const hd_emitter *e, value v, int from, int to) {
         v = BUILD(Select, BUILD(FCmp, LLVMRealOGT, v, low), v, low);
         v = BUILD(Select, BUILD(FCmp, LLVMRealOLT, v, high), v, high);
         if (bits_of(to) < 32) return BUILD(Trunc, BUILD(FPToSI, v, hd_emit_type(e, e->i32)), type);
-        return is_signed(to) ? BUILD(FPToSI, v, type) : BUILD(FPToUI, v, type);
+        return hd_compute_is_signed(to) ? BUILD(FPToSI, v, type) : BUILD(FPToUI, v, type);
     }
     value above = BUILD(Select, BUILD(FCmp, LLVMRealOGT, v, low), v, low);
-    value whole = is_signed(to) ? BUILD(FPToSI, above, type) : BUILD(FPToUI, above, type);
-    const uint64_t top = UINT64_MAX >> (64 - bits_of(to)) >> (is_signed(to) ? 1 : 0);
+    value whole = hd_compute_is_signed(to) ? BUILD(FPToSI, above, type) : BUILD(FPToUI, above, type);
+    const uint64_t top = UINT64_MAX >> (64 - bits_of(to)) >> (hd_compute_is_signed(to) ? 1 : 0);
     value below = BUILD(FCmp, LLVMRealOLT, above, hd_emit_constant(e, from, bound[to]));
     value r = BUILD(Select, below, whole, hd_emit_integer(e, e->types[to], top));
     return BUILD(Select, BUILD(FCmp, LLVMRealORD, v, v), r, hd_emit_integer(e, e->types[to], 0));
@@ -50,12 +45,13 @@ value hd_emit_cast(const hd_emitter *e, value v, int from, int to) {
     if (from == to) return v;
     if (to == HD_CONDITION) return is_not_zero(e, v, from);
     if (to == HD_COMPUTE_B8) return BUILD(ZExt, from == HD_CONDITION ? v : is_not_zero(e, v, from), type);
-    if (is_float(from) && is_float(to)) return to == HD_COMPUTE_F64 ? BUILD(FPExt, v, type) : BUILD(FPTrunc, v, type);
-    if (is_float(from)) return float_to_integer(e, v, from, to);
-    if (is_float(to)) return is_signed(from) ? BUILD(SIToFP, v, type) : BUILD(UIToFP, v, type);
+    if (hd_compute_is_float(from) && hd_compute_is_float(to))
+        return to == HD_COMPUTE_F64 ? BUILD(FPExt, v, type) : BUILD(FPTrunc, v, type);
+    if (hd_compute_is_float(from)) return float_to_integer(e, v, from, to);
+    if (hd_compute_is_float(to)) return hd_compute_is_signed(from) ? BUILD(SIToFP, v, type) : BUILD(UIToFP, v, type);
     if (bits_of(to) == bits_of(from)) return v;
     if (bits_of(to) < bits_of(from)) return BUILD(Trunc, v, type);
-    return is_signed(from) ? BUILD(SExt, v, type) : BUILD(ZExt, v, type);
+    return hd_compute_is_signed(from) ? BUILD(SExt, v, type) : BUILD(ZExt, v, type);
 }
 
 /* ---- small floats ------------------------------------------------------------------------------------------------ */

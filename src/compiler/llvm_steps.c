@@ -51,10 +51,7 @@ void hd_nest_mark_splats(hd_nest *n) {
     }
 }
 
-static unsigned slot_element_bytes(const hd_step *s) {
-    static const uint8_t bytes[HD_COMPUTE_COUNT + 1] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 1};
-    return bytes[s->type];
-}
+static unsigned slot_element_bytes(const hd_step *s) { return (unsigned)hd_compute_bytes(s->type); }
 static LLVMTypeRef slot_element_type(const hd_nest *n, const hd_step *s) {
     return s->type == HD_CONDITION ? n->e->i8 : n->e->types[s->type];
 }

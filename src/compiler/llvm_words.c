@@ -11,12 +11,7 @@
 #define BUILD(name, ...) hd_llvm.Build##name(e->builder, __VA_ARGS__, "")
 typedef LLVMValueRef value;
 
-static bool is_float(int type) { return type == HD_COMPUTE_F32 || type == HD_COMPUTE_F64; }
-static bool is_signed(int type) { return type >= HD_COMPUTE_I8 && type <= HD_COMPUTE_I64; }
-static unsigned bits_of(int type) {
-    static const uint8_t bits[HD_COMPUTE_COUNT + 1] = {8, 8, 16, 32, 64, 8, 16, 32, 64, 32, 64, 1};
-    return bits[type];
-}
+static unsigned bits_of(int type) { return type == HD_CONDITION ? 1 : 8 * (unsigned)hd_compute_bytes(type); }
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 LLVMTypeRef hd_emit_type(const hd_emitter *e, LLVMTypeRef type) {
@@ -35,7 +30,7 @@ value hd_emit_integer(const hd_emitter *e, LLVMTypeRef type, uint64_t v) {
 }
 
 value hd_emit_constant(const hd_emitter *e, int type, double v) {
-    if (is_float(type)) return all_lanes(e, hd_llvm.ConstReal(e->types[type], v));
+    if (hd_compute_is_float(type)) return all_lanes(e, hd_llvm.ConstReal(e->types[type], v));
     if (type == HD_COMPUTE_B8 || type == HD_CONDITION) return hd_emit_integer(e, e->types[type], v != 0);
     const uint64_t whole = v != v ? 0 : v >= 0x1p63 ? (v < 0x1p64 ? (uint64_t)v : UINT64_MAX) : (uint64_t)(int64_t)v;
     return hd_emit_integer(e, e->types[type], bits_of(type) == 64 ? whole : whole & ((1ull << bits_of(type)) - 1));
@@ -74,8 +69,8 @@ static value on_floats(const hd_emitter *e, const char *name, int type, const va
 
 static value compare(const hd_emitter *e, int type, LLVMIntPredicate for_signed, LLVMIntPredicate for_unsigned,
                      LLVMRealPredicate for_floats, value a, value b) {
-    return is_float(type) ? BUILD(FCmp, for_floats, a, b)
-                          : BUILD(ICmp, is_signed(type) ? for_signed : for_unsigned, a, b);
+    return hd_compute_is_float(type) ? BUILD(FCmp, for_floats, a, b)
+                                     : BUILD(ICmp, hd_compute_is_signed(type) ? for_signed : for_unsigned, a, b);
 }
 static value larger(const hd_emitter *e, int type, value a, value b) {
     return compare(e, type, LLVMIntSGT, LLVMIntUGT, LLVMRealOGT, a, b);
@@ -89,7 +84,7 @@ static value smaller(const hd_emitter *e, int type, value a, value b) {
 static value extreme(const hd_emitter *e, int type, bool maximum, value a, value b) {
     if (type == HD_COMPUTE_B8) return maximum ? BUILD(Or, a, b) : BUILD(And, a, b);
     value chosen = BUILD(Select, maximum ? larger(e, type, a, b) : smaller(e, type, a, b), a, b);
-    if (!is_float(type)) return chosen;
+    if (!hd_compute_is_float(type)) return chosen;
     value is_nan = BUILD(FCmp, LLVMRealUNO, a, a);
     return hd_llvm.IsConstant(is_nan) && hd_llvm.IsNull(is_nan) ? chosen : BUILD(Select, is_nan, a, chosen);
 }
@@ -195,7 +190,7 @@ static value scalar_fmod(hd_emitter *e, int type, value a, value b) {
     return BUILD(Call2, signature, function, parameters, 2);
 }
 static value scalar_divide(hd_emitter *e, int type, value a, value b) {
-    return is_signed(type) ? BUILD(SDiv, a, b) : BUILD(UDiv, a, b);
+    return hd_compute_is_signed(type) ? BUILD(SDiv, a, b) : BUILD(UDiv, a, b);
 }
 
 /* A loop over the lanes through memory, instead of a copy of the code for each. */
@@ -226,16 +221,16 @@ static value plain_quotient(hd_emitter *e, int type, value a, value b) {
     if (bits_of(type) == 64 || e->lanes == 1) return lane_by_lane(e, type, a, b, scalar_divide);
     LLVMTypeRef real = hd_emit_type(e, e->types[bits_of(type) == 32 ? HD_COMPUTE_F64 : HD_COMPUTE_F32]),
                 integer = hd_emit_type(e, e->types[type]), wide = hd_emit_type(e, e->i32);
-    value x = is_signed(type) ? BUILD(SIToFP, a, real) : BUILD(UIToFP, a, real),
-          y = is_signed(type) ? BUILD(SIToFP, b, real) : BUILD(UIToFP, b, real), q = BUILD(FDiv, x, y);
-    if (bits_of(type) == 32) return is_signed(type) ? BUILD(FPToSI, q, integer) : BUILD(FPToUI, q, integer);
+    value x = hd_compute_is_signed(type) ? BUILD(SIToFP, a, real) : BUILD(UIToFP, a, real),
+          y = hd_compute_is_signed(type) ? BUILD(SIToFP, b, real) : BUILD(UIToFP, b, real), q = BUILD(FDiv, x, y);
+    if (bits_of(type) == 32) return hd_compute_is_signed(type) ? BUILD(FPToSI, q, integer) : BUILD(FPToUI, q, integer);
     return BUILD(Trunc, BUILD(FPToSI, q, wide), integer);
 }
 
 static value quotient(hd_emitter *e, int type, value a, value b) {
     LLVMTypeRef t = e->types[type];
     value zero = hd_emit_integer(e, t, 0), one = hd_emit_integer(e, t, 1), none = BUILD(ICmp, LLVMIntEQ, b, zero);
-    value wraps = is_signed(type) ? BUILD(ICmp, LLVMIntEQ, b, hd_emit_constant(e, type, -1)) : NULL;
+    value wraps = hd_compute_is_signed(type) ? BUILD(ICmp, LLVMIntEQ, b, hd_emit_constant(e, type, -1)) : NULL;
     value odd = wraps != NULL ? BUILD(Or, none, wraps) : none;
     value q = plain_quotient(e, type, a, BUILD(Select, odd, one, b));
     if (wraps != NULL) q = BUILD(Select, wraps, BUILD(Sub, zero, a), q);
@@ -252,7 +247,7 @@ static value remainder_of(hd_emitter *e, int type, value a, value b) {
 static value power(hd_emitter *e, int type, value a, value b) {
     LLVMTypeRef t = e->types[type], all = hd_emit_type(e, t);
     value zero = hd_emit_integer(e, t, 0), one = hd_emit_integer(e, t, 1);
-    value negative = is_signed(type) ? BUILD(ICmp, LLVMIntSLT, b, zero) : NULL;
+    value negative = hd_compute_is_signed(type) ? BUILD(ICmp, LLVMIntSLT, b, zero) : NULL;
     value exponent_left = negative != NULL ? BUILD(Select, negative, zero, b) : b;
     LLVMBasicBlockRef before = hd_emit_here(e), head = hd_emit_block(e, "power"), body = hd_emit_block(e, "square"),
                       after = hd_emit_block(e, "powered");
@@ -283,7 +278,7 @@ static value shift(const hd_emitter *e, int type, bool to_left, value a, value b
     LLVMTypeRef t = e->types[type];
     if (type == HD_COMPUTE_B8) return BUILD(And, a, BUILD(Xor, b, hd_emit_integer(e, t, 1)));
     value within = BUILD(ICmp, LLVMIntULT, b, hd_emit_integer(e, t, bits_of(type))), zero = hd_emit_integer(e, t, 0);
-    if (!to_left && is_signed(type))
+    if (!to_left && hd_compute_is_signed(type))
         return BUILD(AShr, a, BUILD(Select, within, b, hd_emit_integer(e, t, bits_of(type) - 1)));
     value by = BUILD(Select, within, b, zero);
     return BUILD(Select, within, to_left ? BUILD(Shl, a, by) : BUILD(LShr, a, by), zero);
@@ -297,7 +292,8 @@ static value integer_word(hd_emitter *e, int word, int type, const value *o) {
     case HD_WORD_SUB: return BUILD(Sub, o[0], o[1]);
     case HD_WORD_MUL: return BUILD(Mul, o[0], o[1]);
     case HD_WORD_NEG: return BUILD(Sub, hd_emit_integer(e, t, 0), o[0]);
-    case HD_WORD_ABS: return is_signed(type) ? hd_emit_intrinsic(e, "llvm.abs", &all, 1, arguments, 2) : o[0];
+    case HD_WORD_ABS:
+        return hd_compute_is_signed(type) ? hd_emit_intrinsic(e, "llvm.abs", &all, 1, arguments, 2) : o[0];
     case HD_WORD_IDIV: return quotient(e, type, o[0], o[1]);
     case HD_WORD_IREM: return remainder_of(e, type, o[0], o[1]);
     case HD_WORD_IPOW: return power(e, type, o[0], o[1]);
@@ -397,7 +393,8 @@ static value function_word(hd_emitter *e, int word, int type, const value *o) {
 
 /* Nothing is above infinity: where f64 needs more ranges than f32, the programs say so. */
 static value less(const hd_emitter *e, int type, value a, value b) {
-    if (is_float(type) && a == hd_emit_constant(e, type, INFINITY)) return hd_emit_constant(e, HD_CONDITION, 0);
+    if (hd_compute_is_float(type) && a == hd_emit_constant(e, type, INFINITY))
+        return hd_emit_constant(e, HD_CONDITION, 0);
     return smaller(e, type, a, b);
 }
 
@@ -419,6 +416,6 @@ value hd_emit_word(hd_emitter *e, int word, int type, const value *o) {
     default: break;
     }
     if (hd_words[word].is_function) return function_word(e, word, type, o);
-    return is_float(type) ? float_word(e, word, type, o) : integer_word(e, word, type, o);
+    return hd_compute_is_float(type) ? float_word(e, word, type, o) : integer_word(e, word, type, o);
 }
 #endif

@@ -146,7 +146,7 @@ static int derivative_value(build *b, uint32_t node, const int8_t *axes) {
     return ir == NULL ? -1 : hd_kernel_row(b->k, ir, inputs, numbers);
 }
 
-static int reduction_value(build *b, uint32_t node) {
+static int reduction_value(build *b, uint32_t node, hd_kernel_reduction how) {
     const hd_node *n = &b->l->g->nodes[node];
     int8_t axes[HD_MAX_RANK];
     for (int i = 0; i < HD_MAX_RANK; ++i) axes[i] = (int8_t)i;
@@ -160,12 +160,7 @@ static int reduction_value(build *b, uint32_t node) {
     else
         step = hd_lower_reads_anew(b, source) ? hd_lower_anew(b, in, axes) : load(b, in, axes);
     step = as_type(b, step, hd_dtype_compute[n->dtype]);
-    if (b->counting || step < 0) return step;
-    const hd_kernel_reduction how = n->op == HD_OP_sum                         ? HD_KERNEL_SUM
-                                    : n->op == HD_OP_prod                      ? HD_KERNEL_PROD
-                                    : n->op == HD_OP_max || n->op == HD_OP_any ? HD_KERNEL_MAX
-                                                                               : HD_KERNEL_MIN;
-    return hd_kernel_reduce(b->k, step, how);
+    return b->counting || step < 0 ? step : hd_kernel_reduce(b->k, step, how);
 }
 
 /* An index that may count from the end of an axis of size `size`, a step, counted from its beginning. */
@@ -189,7 +184,6 @@ static int is_at_index(build *b, uint32_t node, int axis, const int8_t *axes) {
 
 /* That the row of which an index picks an element is computed here. */
 static bool is_picked(const build *b, uint32_t node) {
-    if (b->l->g->nodes[node].op != HD_OP_gather) return false;
     const uint32_t group = b->l->f->group_of[b->l->f->source[hd_node_inputs(b->l->g, node)[0]]];
     return group != HD_NO_GROUP && &b->l->f->groups[group] == b->group;
 }
@@ -227,7 +221,7 @@ static int lookup_value(build *b, uint32_t node, const int8_t *axes) {
     const int axis = ((const hd_axis_attributes *)hd_node_attributes(g, node))->axis;
     if (b->l->f->number[table]) return hd_lower_number_node(b, b->l->f->source[table]);
     const hd_layout *layout = &b->l->tensors[table].layout;
-    const int8_t of_row[1] = {axes[axis]}, *of_index = g->nodes[node].op == HD_OP_gather ? axes : of_row;
+    const int8_t of_row[1] = {axes[axis]}, *of_index = hd_node_lowers(g, node) == HD_LOWER_GATHER ? axes : of_row;
     int8_t of_table[HD_MAX_RANK];
     for (int i = 0; i < layout->shape.rank; ++i) of_table[i] = (int8_t)(i == axis ? -1 : axes[i]);
     int at = as_type(b, load(b, index, of_index), HD_COMPUTE_I64);
@@ -249,7 +243,7 @@ static int cast_value(build *b, uint32_t node, const int8_t *axes) {
 /* The bias of a product: one element for each column of a matrix, for each channel of a convolution. */
 static int bias_value(build *b, uint32_t node) {
     const uint32_t in = hd_node_inputs(b->l->g, node)[2];
-    const bool by_channel = hd_node_op(&b->l->g->nodes[node])->family == HD_FAMILY_CONV;
+    const bool by_channel = hd_lower_is_convolution(hd_node_lowers(b->l->g, node));
     const int8_t axis = (int8_t)(by_channel ? b->row_axis : b->group->space.rank - 1);
     const int step = b->l->f->number[in] ? hd_lower_number_node(b, b->l->f->source[in]) : load(b, in, &axis);
     return as_type(b, step, hd_dtype_compute[b->l->g->nodes[node].dtype]);
@@ -279,11 +273,49 @@ static int product_value(build *b, uint32_t node) {
     return step;
 }
 
-int hd_lower_map(build *b, uint32_t node, const int8_t *axes) {
-    const hd_family family = hd_node_op(&b->l->g->nodes[node])->family;
-    return family == HD_FAMILY_ELEMENTWISE  ? row_value(b, node, axes)
-           : family == HD_FAMILY_DERIVATIVE ? derivative_value(b, node, axes)
-                                            : cast_value(b, node, axes);
+int hd_lower_value(build *b, uint32_t node, const int8_t *axes) {
+    switch (hd_node_lowers(b->l->g, node)) {
+    case HD_LOWER_ROW:
+        return b->l->g->nodes[node].derivative > 0 ? derivative_value(b, node, axes) : row_value(b, node, axes);
+    case HD_LOWER_CAST: return cast_value(b, node, axes);
+    case HD_LOWER_UNIFORM: return hd_lower_uniform(b, node);
+    case HD_LOWER_NORMAL: return hd_lower_normal(b, node);
+    case HD_LOWER_RANDINT: return hd_lower_randint(b, node);
+    case HD_LOWER_SUM: return reduction_value(b, node, HD_KERNEL_SUM);
+    case HD_LOWER_PROD: return reduction_value(b, node, HD_KERNEL_PROD);
+    case HD_LOWER_MAX: return reduction_value(b, node, HD_KERNEL_MAX);
+    case HD_LOWER_MIN: return reduction_value(b, node, HD_KERNEL_MIN);
+    case HD_LOWER_GATHER: return is_picked(b, node) ? pick_value(b, node) : lookup_value(b, node, axes);
+    case HD_LOWER_INDEX_SELECT: return lookup_value(b, node, axes);
+    case HD_LOWER_SCATTER: return spread_value(b, node, axes);
+    case HD_LOWER_CONCAT: return hd_lower_concat(b, node, axes);
+    case HD_LOWER_PAD: return hd_lower_pad(b, node, axes);
+    case HD_LOWER_MATMUL:
+    case HD_LOWER_AFFINE:
+    case HD_LOWER_CONV:
+    case HD_LOWER_CONV_TRANSPOSE: return product_value(b, node);
+    case HD_LOWER_NONE:
+    case HD_LOWER_NUMBER: /* numbers and views are read through, and no members of a group */
+    case HD_LOWER_SAME:
+    case HD_LOWER_BROADCAST:
+    case HD_LOWER_PERMUTE:
+    case HD_LOWER_RESHAPE: break;
+    }
+    hd_fail(HD_ERROR_INTERNAL, "node %%%u, %s, is no member of a kernel", node, hd_node_name(&b->l->g->nodes[node]));
+    return -1;
+}
+
+/* True when the value has the bits of an element in memory: it was read from there, or is rounded already. */
+static bool has_bits_of_memory(const hd_graph *g, uint32_t node) {
+    const hd_lower_kind kind = hd_node_lowers(g, node);
+    return kind == HD_LOWER_CAST || kind == HD_LOWER_INDEX_SELECT || kind == HD_LOWER_GATHER ||
+           kind == HD_LOWER_CONCAT || kind == HD_LOWER_PAD;
+}
+int hd_lower_rounded(build *b, uint32_t node, int step) {
+    const hd_dtype dtype = (hd_dtype)b->l->g->nodes[node].dtype;
+    return b->counting || step < 0 || !hd_dtype_is_small_float(dtype) || has_bits_of_memory(b->l->g, node)
+               ? step
+               : hd_kernel_round(b->k, step, dtype);
 }
 
 /* The buffer of a value that goes to memory, where it may be a part of something larger. */
@@ -295,22 +327,11 @@ static int stored_access(build *b, uint32_t node, const int8_t *axes) {
 
 static hd_error build_member(build *b, uint32_t node) {
     const hd_graph *g = b->l->g;
-    const hd_op *op = hd_node_op(&g->nodes[node]);
     int8_t axes[HD_MAX_RANK];
     hd_form_axes(b->group, (hd_form)b->l->f->form[node], axes);
-    int step = hd_node_is_map(g, node)          ? hd_lower_map(b, node, axes)
-               : op->family == HD_FAMILY_REDUCE ? reduction_value(b, node)
-               : is_picked(b, node)             ? pick_value(b, node)
-               : op->id == HD_OP_scatter        ? spread_value(b, node, axes)
-               : hd_node_is_lookup(g, node)     ? lookup_value(b, node, axes)
-               : op->id == HD_OP_concat         ? hd_lower_concat(b, node, axes)
-               : op->id == HD_OP_pad            ? hd_lower_pad(b, node, axes)
-                                                : product_value(b, node);
-    if (step >= 0 && !b->counting && hd_dtype_is_small_float((hd_dtype)g->nodes[node].dtype) &&
-        op->family != HD_FAMILY_CAST && op->id != HD_OP_index_select && op->id != HD_OP_gather &&
-        op->family != HD_FAMILY_MOVE)
-        step = hd_kernel_round(b->k, step, (hd_dtype)g->nodes[node].dtype); /* as if it had been in memory */
-    if (step < 0) return hd_fail(HD_ERROR_INTERNAL, "node %%%u, %s, cannot be lowered", node, op->name);
+    int step = hd_lower_rounded(b, node, hd_lower_value(b, node, axes));
+    if (step < 0)
+        return hd_fail(HD_ERROR_INTERNAL, "node %%%u, %s, cannot be lowered", node, hd_node_name(&g->nodes[node]));
     b->l->value[node] = step;
     const bool is_prologue = hd_fusion_is_prologue(b->l->f, node);
     if (!b->l->f->stored[node] && !is_prologue) return HD_OK;

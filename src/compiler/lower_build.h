@@ -48,7 +48,10 @@ typedef struct loops {
 
 /* lower.c. Steps of the kernel; -1 with an error. While only counting, all are 0. */
 int hd_lower_number(build *b, hd_dtype dtype, double value);
-int hd_lower_map(build *b, uint32_t node, const int8_t *axes);
+/* A node as words, by how its row says that kernels have it; its axes are those of `axes`. */
+int hd_lower_value(build *b, uint32_t node, const int8_t *axes);
+/* A small float as if it had been in memory: rounded, unless it has been there. */
+int hd_lower_rounded(build *b, uint32_t node, int step);
 /* A number that all elements of a value are. */
 int hd_lower_number_node(build *b, uint32_t node);
 /* The buffer of a value that is read or written with these strides along the axes of the space. */
@@ -56,7 +59,11 @@ int hd_lower_access(build *b, uint32_t node, bool written, hd_dtype dtype, const
 /* The strides of a value along the axes of the space, when its own axes are those of `axes`. */
 void hd_lower_strides(const hd_layout *layout, const int8_t *axes, int64_t *out);
 
-/* lower_draw.c: a value that the kernel computes anew, read through `in`, a view of it, whose axes are those of
+/* lower_draw.c: the elements of draws. */
+int hd_lower_uniform(build *b, uint32_t node);
+int hd_lower_normal(build *b, uint32_t node);
+int hd_lower_randint(build *b, uint32_t node);
+/* A value that the kernel computes anew, read through `in`, a view of it, whose axes are those of
  * `axes`. */
 int hd_lower_anew(build *b, uint32_t in, const int8_t *axes);
 static inline bool hd_lower_reads_anew(const build *b, uint32_t source) {

@@ -72,29 +72,48 @@ static int integer(build *b, int bits, int64_t low, int64_t high, hd_dtype dtype
     return hd_kernel_cast(k, value, hd_dtype_compute[dtype]);
 }
 
-static int draw_value(build *b, uint32_t node) {
-    if (b->counting) return 0;
-    const hd_node *n = &b->l->g->nodes[node];
+/* The next numbers of a node's draw; -1 with an error. */
+static int drawn(build *b, uint32_t node, hd_kernel_drawn what, hd_compute type) {
     const hd_random_attributes *a = hd_node_attributes(b->l->g, node);
-    const hd_dtype dtype = (hd_dtype)n->dtype, number = dtype == HD_F64 ? HD_F64 : HD_F32;
-    const hd_compute type = dtype == HD_F64 ? HD_COMPUTE_F64 : HD_COMPUTE_F32;
     int axis;
     const int place = place_of(b, &axis), seed = seed_of(b), draw = ordinal_of(b, (uint32_t)a->draw);
     if (b->number_count > HD_LOWER_NUMBERS) {
         hd_fail(HD_ERROR_INTERNAL, "a fused kernel of more than %d numbers", (int)HD_LOWER_NUMBERS);
         return -1;
     }
-    if (n->op == HD_OP_normal) {
-        const int v = hd_kernel_draw(b->k, HD_DRAWN_NORMAL, type, place, axis, seed, draw);
-        if (a->a == 0 && a->b == 1) return v;
-        const int scaled = hd_kernel_word(b->k, HD_WORD_MUL, v, hd_lower_number(b, number, a->b), -1);
-        return hd_kernel_word(b->k, HD_WORD_ADD, scaled, hd_lower_number(b, number, a->a), -1);
-    }
-    if (n->op == HD_OP_randint)
-        return integer(b, hd_kernel_draw(b->k, HD_DRAWN_BITS, HD_COMPUTE_U64, place, axis, seed, draw), a->low, a->high,
-                       dtype);
-    const hd_compute raw = dtype == HD_F64 ? HD_COMPUTE_U64 : HD_COMPUTE_U32;
-    int v = unit_uniform(b->k, type, hd_kernel_draw(b->k, HD_DRAWN_BITS, raw, place, axis, seed, draw));
+    return hd_kernel_draw(b->k, what, type, place, axis, seed, draw);
+}
+
+/* The type in which a draw of this dtype is computed, and that of its numbers. */
+static bool is_double(const build *b, uint32_t node) { return b->l->g->nodes[node].dtype == HD_F64; }
+static hd_dtype number_dtype(const build *b, uint32_t node) { return is_double(b, node) ? HD_F64 : HD_F32; }
+
+int hd_lower_normal(build *b, uint32_t node) {
+    if (b->counting) return 0;
+    const hd_random_attributes *a = hd_node_attributes(b->l->g, node);
+    const int v = drawn(b, node, HD_DRAWN_NORMAL, is_double(b, node) ? HD_COMPUTE_F64 : HD_COMPUTE_F32);
+    if (v < 0 || (a->a == 0 && a->b == 1)) return v;
+    const hd_dtype number = number_dtype(b, node);
+    const int scaled = hd_kernel_word(b->k, HD_WORD_MUL, v, hd_lower_number(b, number, a->b), -1);
+    return hd_kernel_word(b->k, HD_WORD_ADD, scaled, hd_lower_number(b, number, a->a), -1);
+}
+
+int hd_lower_randint(build *b, uint32_t node) {
+    if (b->counting) return 0;
+    const hd_random_attributes *a = hd_node_attributes(b->l->g, node);
+    const int bits = drawn(b, node, HD_DRAWN_BITS, HD_COMPUTE_U64);
+    return bits < 0 ? bits : integer(b, bits, a->low, a->high, (hd_dtype)b->l->g->nodes[node].dtype);
+}
+
+int hd_lower_uniform(build *b, uint32_t node) {
+    if (b->counting) return 0;
+    const hd_random_attributes *a = hd_node_attributes(b->l->g, node);
+    const hd_dtype dtype = (hd_dtype)b->l->g->nodes[node].dtype, number = number_dtype(b, node);
+    const hd_compute raw = is_double(b, node) ? HD_COMPUTE_U64 : HD_COMPUTE_U32,
+                     type = is_double(b, node) ? HD_COMPUTE_F64 : HD_COMPUTE_F32;
+    const int bits = drawn(b, node, HD_DRAWN_BITS, raw);
+    if (bits < 0) return bits;
+    int v = unit_uniform(b->k, type, bits);
     if (a->a == 0 && a->b == 1 && !hd_dtype_is_small_float(dtype)) return v;
     v = stretched(b->k, v, hd_lower_number(b, number, a->a), hd_lower_number(b, number, a->b - a->a));
     const int top =
@@ -103,13 +122,8 @@ static int draw_value(build *b, uint32_t node) {
 }
 
 static int anew_value(build *b, uint32_t node) {
-    const hd_node *n = &b->l->g->nodes[node];
     static const int8_t none[HD_MAX_RANK]; /* its inputs are where it is */
-    const int step = hd_node_is_draw(b->l->g, node) ? draw_value(b, node) : hd_lower_map(b, node, none);
-    return b->counting || step < 0 || !hd_dtype_is_small_float((hd_dtype)n->dtype) ||
-                   hd_node_op(n)->family == HD_FAMILY_CAST
-               ? step
-               : hd_kernel_round(b->k, step, (hd_dtype)n->dtype); /* as if it had been in memory */
+    return hd_lower_rounded(b, node, hd_lower_value(b, node, none));
 }
 
 int hd_lower_anew(build *b, uint32_t in, const int8_t *axes) {

@@ -135,7 +135,7 @@ static void make_headers(hd_plan *p) {
     for (uint32_t i = 0; i < g->node_count; ++i) {
         const hd_node *n = &g->nodes[i];
         p->buffer_of[i] = HD_NONE;
-        const bool given = !hd_node_is_op(n) && n->op != HD_NODE_WRITE;
+        const bool given = !hd_node_is_call(n);
         if (!given && p->fusion.group_of[i] == HD_NO_GROUP) continue; /* a view, or a number */
         const hd_shape shape = hd_node_shape(g, i);
         if (p->cell_of[i] != HD_NONE) { /* it lies where its cell lies, which comes before it */
@@ -244,12 +244,34 @@ static hd_plan_call *new_call(hd_plan *p, uint32_t i, hd_launch *l) {
     c->call.dtype[0] = (hd_dtype)n->dtype;
     c->call.shape[0] = hd_node_shape(p->graph, i);
     c->call.attributes = hd_node_attributes(p->graph, i);
-    c->bias =
-        c->call.op->family == HD_FAMILY_CONTRACT || c->call.op->family == HD_FAMILY_CONV ? bias_of(p, i) : HD_NONE;
+    const int kind = c->call.op->lower;
+    c->bias = hd_lower_is_matrix_product(kind) || hd_lower_is_convolution(kind) ? bias_of(p, i) : HD_NONE;
     c->prologue = HD_NONE;
     c->weight = HD_NONE;
     if (c->call.op->family == HD_FAMILY_RANDOM) c->draw = *(const hd_random_attributes *)c->call.attributes;
+    for (int k = 0; k < HD_MAX_OUTPUTS; ++k) c->outputs[k] = k == 0 ? i : HD_NONE;
     return c;
+}
+
+/* The members of a call's group beside the call are its other outputs; one that is there twice is copied. */
+static hd_error plan_other_outputs(hd_plan *p, hd_launch *l, hd_plan_call *c) {
+    const hd_graph *g = p->graph;
+    const hd_group *group = &p->fusion.groups[p->fusion.group_of[l->node]];
+    const uint32_t *members = p->fusion.members + group->first;
+    for (uint32_t m = 1; m < group->count; ++m) {
+        const int which = g->nodes[members[m]].derivative;
+        if (c->outputs[which] != HD_NONE) continue;
+        c->outputs[which] = members[m];
+        c->call.output_count = which + 1;
+        c->call.dtype[which] = (hd_dtype)g->nodes[members[m]].dtype;
+        c->call.shape[which] = hd_node_shape(g, members[m]);
+        HD_TRY(add_output(p, l, members[m]));
+    }
+    for (uint32_t m = 1; m < group->count; ++m) {
+        const uint32_t first = c->outputs[g->nodes[members[m]].derivative];
+        if (first != members[m]) HD_TRY(add_copy(p, members[m], members[m], first));
+    }
+    return HD_OK;
 }
 
 static hd_error plan_call(hd_plan *p, uint32_t i, hd_launch_kind kind) {
@@ -260,9 +282,10 @@ static hd_error plan_call(hd_plan *p, uint32_t i, hd_launch_kind kind) {
     if (n->op == HD_NODE_WRITE) return plan_write(p, i);
     if (p->cell_of[i] != HD_NONE) return plan_put(p, i);
     hd_launch *l = new_launch(p, kind, i);
-    new_call(p, i, l);
+    hd_plan_call *c = new_call(p, i, l);
     for (int k = 0; k < n->input_count; ++k) HD_TRY(add_input(p, l, inputs[k]));
-    return add_output(p, l, i);
+    HD_TRY(add_output(p, l, i));
+    return c->call.op->outputs > 1 ? plan_other_outputs(p, l, c) : HD_OK;
 }
 
 /* The product of a group: its first member that is one. */
@@ -292,8 +315,7 @@ static hd_error plan_checks(hd_plan *p, const hd_group *group) {
     const hd_graph *g = p->graph;
     for (uint32_t i = 0; group->checks && i < group->count; ++i) {
         const uint32_t node = p->fusion.members[group->first + i];
-        const int op = g->nodes[node].op;
-        if (op != HD_OP_gather && op != HD_OP_scatter && op != HD_OP_index_select) continue;
+        if (!hd_lower_is_indexing(hd_node_lowers(g, node))) continue;
         hd_launch *l = new_launch(p, RUN_CHECK, node);
         HD_TRY(add_input(p, l, hd_node_inputs(g, node)[1]));
     }
@@ -460,7 +482,7 @@ static bool lies_alike(const hd_plan *p, uint32_t product, uint32_t other, int64
     *row = 0;
     if (!t->contiguous || t->dtype != result->dtype || t->dtype != hd_cpu_product_dtype((hd_dtype)t->dtype))
         return false;
-    if (hd_node_op(&p->graph->nodes[product])->family == HD_FAMILY_CONTRACT && t->layout.shape.rank > 0 &&
+    if (hd_lower_is_matrix_product(hd_node_lowers(p->graph, product)) && t->layout.shape.rank > 0 &&
         t->count == result->layout.shape.size[last] && t->layout.shape.size[t->layout.shape.rank - 1] == t->count)
         return true;
     *row = hd_cpu_product_plain(hd_node_op(&p->graph->nodes[product]), &result->layout.shape, HD_F32).columns;
@@ -473,8 +495,8 @@ static hd_error add_step(hd_plan *p, uint32_t product, uint32_t before, uint32_t
     const hd_node *n = &g->nodes[node];
     const uint32_t *in = hd_node_inputs(g, node);
     const hd_dtype dtype = (hd_dtype)g->nodes[product].dtype, tile = hd_cpu_product_dtype(dtype);
-    *is_step = hd_node_op(n)->family == HD_FAMILY_ELEMENTWISE && n->input_count <= 2 && !hd_rows[n->op].gives_bool &&
-               n->dtype == dtype && n->compute == dtype && !p->fusion.stored[before];
+    *is_step = hd_node_lowers(g, node) == HD_LOWER_ROW && n->derivative == 0 && n->input_count <= 2 &&
+               !hd_rows[n->op].gives_bool && n->dtype == dtype && n->compute == dtype && !p->fusion.stored[before];
     const int own = n->input_count == 2 && in[1] == before ? 1 : 0;
     if (!*is_step || in[own] != before) return *is_step = false, HD_OK;
     hd_product_step *step = &s->steps[s->count];
@@ -541,11 +563,10 @@ static hd_error plan_product(hd_plan *p, hd_lowering *lowering, const hd_group *
  * calls. */
 static bool is_small_product(const hd_plan *p, uint32_t node) {
     const hd_graph *g = p->graph;
-    const hd_node *n = &g->nodes[node];
-    if (hd_node_op(n)->family != HD_FAMILY_CONTRACT) return false;
-    const hd_matmul_attributes *turns = n->op == HD_OP_matmul ? hd_node_attributes(g, node) : NULL;
+    if (!hd_lower_is_matrix_product(hd_node_lowers(g, node))) return false;
+    const hd_matmul_attributes *given = hd_node_attributes(g, node); /* an affine product has none */
     const hd_shape x = hd_node_shape(g, hd_node_inputs(g, node)[0]);
-    const int64_t k = x.size[turns != NULL && turns->turn_a ? x.rank - 2 : x.rank - 1];
+    const int64_t k = x.size[given != NULL && given->transpose_a ? x.rank - 2 : x.rank - 1];
     int64_t work;
     return !__builtin_mul_overflow(hd_shape_count(hd_node_shape(g, node)), k, &work) && work < HD_PRODUCT_SHARED;
 }
@@ -591,6 +612,8 @@ static hd_error connect(hd_plan *p) {
         hd_plan_call *c = &p->calls[l->call];
         c->call.inputs = p->pointers + l->first;
         c->call.outputs[0] = &p->tensors[l->node];
+        for (int k = 1; k < HD_MAX_OUTPUTS; ++k)
+            c->call.outputs[k] = c->outputs[k] == HD_NONE ? NULL : &p->tensors[c->outputs[k]];
         c->call.input_count = l->native == HD_NONE ? p->graph->nodes[l->node].input_count : 2;
         if (c->call.op->family == HD_FAMILY_RANDOM) c->call.attributes = &c->draw;
     }

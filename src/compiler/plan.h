@@ -82,6 +82,7 @@ typedef struct hd_plan_call {
     uint32_t bias;                           /* likewise; for each column, or each channel */
     int step_count;
     uint32_t prologue; /* in natives: what computes rows of its first operand; HD_NONE: that is in memory */
+    uint32_t outputs[HD_MAX_OUTPUTS]; /* nodes: the call, and those that are its other outputs; HD_NONE: not wanted */
 } hd_plan_call;
 
 /* The second operand of products, packed while it stays what it was. All that read it alike share it. */

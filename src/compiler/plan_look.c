@@ -46,10 +46,8 @@ static void describe_sizes(const hd_plan *p, const hd_launch *l, hd_launch_figur
     print_shape(out->sizes, sizeof out->sizes, at, call != NULL && call->input_count > 0 ? " -> " : " ", result);
 }
 
-/* Of a table only the rows are read that are looked up: no operand counts for more than this. */
+/* Of a table only the elements are read that are looked up: no operand of a kernel counts for more than its points. */
 static int64_t most_elements(const hd_plan *p, const hd_launch *l) {
-    if (l->kind == RUN_CALL && p->calls[l->call].call.op->id == HD_OP_index_select)
-        return p->calls[l->call].call.outputs[0]->count;
     if (l->kind != RUN_KERNEL) return INT64_MAX;
     const hd_native *n = &p->natives[l->native]->native;
     int64_t points = 1;
@@ -57,42 +55,21 @@ static int64_t most_elements(const hd_plan *p, const hd_launch *l) {
     return points;
 }
 
-static double matrices_of(const hd_shape *shape) {
-    double count = 1;
-    for (int i = 0; i < shape->rank - 2; ++i) count *= (double)shape->size[i];
-    return count;
-}
+static hd_work work_of(const hd_call *call) { return call->op->work(call); }
 
-/* Of attention, all elements together: two products forward, five back. */
-static double operations_of_attention(const hd_call *call) {
-    const bool back = call->op->id == HD_OP_attention_gradient;
-    const hd_shape *q = &call->inputs[back]->layout.shape, *k = &call->inputs[back + 1]->layout.shape,
-                   *v = &call->inputs[back + 2]->layout.shape;
-    const double scores = matrices_of(q) * (double)q->size[q->rank - 2] * (double)k->size[k->rank - 2],
-                 d = (double)q->size[q->rank - 1], e = (double)v->size[v->rank - 1];
-    return 2 * scores * (back ? 3 * d + 2 * e : d + e);
-}
-
-/* Products and sums for an element of a call's result. */
-static double operations_of(const hd_call *call) {
-    if (call->op->id == HD_OP_conv_weight_gradient) { /* a sum over all pixels of all images */
-        const hd_shape *gradient = &call->inputs[1]->layout.shape;
-        double pixels = (double)gradient->size[0];
-        for (int i = 2; i < gradient->rank; ++i) pixels *= (double)gradient->size[i];
-        return 2 * pixels;
+/* The bytes of a launch that is no call of an op: what it reads and writes in memory. */
+static double bytes_of(const hd_plan *p, const hd_launch *l) {
+    const int64_t most = most_elements(p, l);
+    const uint32_t *operands = p->operands + l->first;
+    double bytes = 0;
+    for (uint32_t k = 0; k < (uint32_t)l->inputs + l->outputs; ++k) {
+        const hd_tensor *t = &p->tensors[operands[k]];
+        if (l->kind == RUN_SAVE_AT && k < 2) t = &p->tensors[operands[3 - k]]; /* no more than is taken of state */
+        if (l->kind == RUN_PUT && k == 2) t = &p->tensors[operands[1]]; /* or written, and a place for each slice */
+        if (p->buffers[p->buffer_of[operands[k]]].room == NOWHERE) continue;
+        bytes += (double)(t->count < most ? t->count : most) * hd_dtype_bytes[t->dtype];
     }
-    if (call->op->id == HD_OP_conv ||
-        call->op->id == HD_OP_conv_transpose) { /* a transposed one that strides has fewer */
-        const hd_conv_attributes *a = call->attributes;
-        const hd_shape *weight = &call->inputs[1]->layout.shape;
-        double taps = (double)(call->inputs[0]->layout.shape.size[1] / a->groups);
-        for (int i = 2; i < weight->rank; ++i) taps *= (double)weight->size[i];
-        return 2 * taps;
-    }
-    if (call->op->family != HD_FAMILY_CONTRACT) return 1;
-    const hd_matmul_attributes *turns = call->op->id == HD_OP_matmul ? call->attributes : NULL;
-    const hd_shape *x = &call->inputs[0]->layout.shape;
-    return 2.0 * (double)x->size[turns != NULL && turns->turn_a ? x->rank - 2 : x->rank - 1];
+    return bytes;
 }
 
 void hd_plan_describe(const hd_executable *self, int64_t index, hd_launch_figures *out) {
@@ -104,15 +81,7 @@ void hd_plan_describe(const hd_executable *self, int64_t index, hd_launch_figure
     else
         snprintf(out->what, sizeof out->what, "copy of %s", hd_node_name(&p->graph->nodes[l->node]));
     describe_sizes(p, l, out);
-    const int64_t most = most_elements(p, l);
-    for (uint32_t k = 0; k < (uint32_t)l->inputs + l->outputs; ++k) {
-        const uint32_t *operands = p->operands + l->first;
-        const hd_tensor *t = &p->tensors[operands[k]];
-        if (l->kind == RUN_SAVE_AT && k < 2) t = &p->tensors[operands[3 - k]]; /* no more than is taken of state */
-        if (l->kind == RUN_PUT && k == 2) t = &p->tensors[operands[1]]; /* or written, and a place for each slice */
-        if (p->buffers[p->buffer_of[operands[k]]].room == NOWHERE) continue;
-        out->bytes += (double)(t->count < most ? t->count : most) * hd_dtype_bytes[t->dtype];
-    }
+    out->bytes = l->kind == RUN_CALL ? work_of(&p->calls[l->call].call).bytes : bytes_of(p, l);
     out->operations = hd_plan_operations(p, l);
 }
 
@@ -122,9 +91,7 @@ double hd_plan_operations(const hd_plan *p, const hd_launch *l) {
     if (call == NULL) return of_kernels;
     const uint32_t prologue = p->calls[l->call].prologue;
     if (prologue != HD_NONE) of_kernels += operations_of_kernel(p->natives[prologue]);
-    return of_kernels + (call->op->family == HD_FAMILY_ATTENTION
-                             ? operations_of_attention(call)
-                             : (double)call->outputs[0]->count * operations_of(call));
+    return of_kernels + work_of(call).operations;
 }
 
 void hd_plan_dump(const hd_plan *p) {

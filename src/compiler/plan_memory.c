@@ -64,7 +64,7 @@ static bool kernel_may_overwrite(const hd_plan *p, const hd_launch *l, uint32_t 
 
 static bool call_may_overwrite(const hd_plan *p, const hd_launch *l, uint32_t in, uint32_t out) {
     const hd_op *op = l->kind == RUN_CALL ? p->calls[l->call].call.op : NULL;
-    if (op == NULL || (op->family != HD_FAMILY_ELEMENTWISE && op->family != HD_FAMILY_DERIVATIVE)) return false;
+    if (op == NULL || op->lower != HD_LOWER_ROW) return false;
     for (int k = 0; k < l->inputs; ++k) { /* another view of it would be read when it is half written */
         const uint32_t other = p->operands[l->first + (uint32_t)k];
         if (p->buffer_of[other] == p->buffer_of[in] && other != in &&
@@ -134,8 +134,8 @@ static void keep_saved(hd_plan *p) {
 
 bool hd_plan_can_fail(const hd_plan *p, const hd_launch *l) {
     if (l->kind == RUN_CHECK || l->kind == RUN_SAVE_AT) return true;
-    if (l->kind == RUN_CALL) return hd_op_can_fail(p->calls[l->call].call.op);
-    if (l->kind != RUN_PRODUCT || p->calls[l->call].call.op->id == HD_OP_matmul) return false;
+    if (l->kind == RUN_CALL) return p->calls[l->call].call.op->fails != HD_FAILS_NEVER;
+    if (l->kind != RUN_PRODUCT || p->calls[l->call].call.op->lower == HD_LOWER_MATMUL) return false;
     const uint32_t *inputs = p->operands + l->first;
     const bool adds_bias = l->native != HD_NONE || p->graph->nodes[l->node].input_count < 3 ||
                            hd_plan_adds_bias(&p->tensors[inputs[2]], (hd_dtype)p->tensors[l->node].dtype);

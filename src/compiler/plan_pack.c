@@ -145,9 +145,9 @@ void hd_plan_forget_weights(hd_plan *p, hd_thread *thread) {
 /* How many products read a second operand as this one does: for a forward step and for its gradient it is packed
  * differently. */
 static uint32_t *readers_of(const hd_plan *p, uint32_t product) {
-    const hd_node *n = &p->graph->nodes[product];
-    const hd_matmul_attributes *turns = n->op == HD_OP_matmul ? hd_node_attributes(p->graph, product) : NULL;
-    const bool turned = turns != NULL ? turns->turn_b : n->op == HD_OP_affine || n->op == HD_OP_conv_transpose;
+    const hd_lower_kind kind = hd_node_lowers(p->graph, product);
+    const hd_matmul_attributes *given = kind == HD_LOWER_MATMUL ? hd_node_attributes(p->graph, product) : NULL;
+    const bool turned = given != NULL ? given->transpose_b : kind == HD_LOWER_AFFINE || kind == HD_LOWER_CONV_TRANSPOSE;
     return &p->readers[(size_t)hd_node_inputs(p->graph, product)[1] * 2 + turned];
 }
 

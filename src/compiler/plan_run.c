@@ -247,11 +247,11 @@ static int64_t nanoseconds(void) {
 static hd_error run_check(const hd_plan *p, hd_thread *thread, const hd_launch *l) {
     const hd_graph *g = p->graph;
     const void *attributes = hd_node_attributes(g, l->node);
-    const uint16_t op = g->nodes[l->node].op;
-    const int axis = op == HD_OP_scatter ? ((const hd_scatter_attributes *)attributes)->axis
-                                         : ((const hd_axis_attributes *)attributes)->axis;
+    const hd_lower_kind kind = hd_node_lowers(g, l->node);
+    const int axis = kind == HD_LOWER_SCATTER ? ((const hd_scatter_attributes *)attributes)->axis
+                                              : ((const hd_axis_attributes *)attributes)->axis;
     const hd_shape shape = hd_node_shape(g, hd_node_inputs(g, l->node)[0]);
-    const int of_index = op == HD_OP_index_select ? 0 : axis; /* along which it names places */
+    const int of_index = kind == HD_LOWER_INDEX_SELECT ? 0 : axis; /* along which it names places */
     return hd_cpu_check_index(thread, p->pointers[l->first], of_index, shape.size[axis]);
 }
 

@@ -5,6 +5,10 @@
 const uint8_t hd_dtype_bytes[HD_DTYPE_COUNT] = {HD_DTYPE_LIST(SIZE)};
 #undef SIZE
 
+#define HD_B8 HD_BOOL
+const uint8_t hd_compute_dtype[HD_COMPUTE_COUNT + 1] = {
+#define DTYPE_OF(NAME, name) [HD_COMPUTE_##NAME] = HD_##NAME,
+    HD_COMPUTE_LIST(DTYPE_OF)[HD_COMPUTE_COUNT] = HD_BOOL};
 const uint8_t hd_dtype_compute[HD_DTYPE_COUNT] = {
     [HD_BOOL] = HD_COMPUTE_B8, [HD_U8] = HD_COMPUTE_U8,      [HD_U16] = HD_COMPUTE_U16,    [HD_U32] = HD_COMPUTE_U32,
     [HD_U64] = HD_COMPUTE_U64, [HD_I8] = HD_COMPUTE_I8,      [HD_I16] = HD_COMPUTE_I16,    [HD_I32] = HD_COMPUTE_I32,

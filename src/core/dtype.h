@@ -14,6 +14,11 @@ typedef enum hd_compute { HD_COMPUTE_LIST(HD_COMPUTE_ENUM) HD_COMPUTE_COUNT } hd
 
 extern const uint8_t hd_dtype_bytes[HD_DTYPE_COUNT];
 extern const uint8_t hd_dtype_compute[HD_DTYPE_COUNT]; /* hd_compute */
+/* The dtype whose elements a compute type is made of; behind them that of conditions (kernel/ir.h), bool. */
+extern const uint8_t hd_compute_dtype[HD_COMPUTE_COUNT + 1];
+static inline int hd_compute_bytes(int type) { return hd_dtype_bytes[hd_compute_dtype[type]]; }
+static inline bool hd_compute_is_float(int type) { return type == HD_COMPUTE_F32 || type == HD_COMPUTE_F64; }
+static inline bool hd_compute_is_signed(int type) { return type >= HD_COMPUTE_I8 && type <= HD_COMPUTE_I64; }
 
 static inline bool hd_dtype_valid(hd_dtype d) { return d > HD_DTYPE_DEFAULT && d < HD_DTYPE_COUNT; }
 static inline bool hd_dtype_is_small_float(hd_dtype d) { return d >= HD_F8E4M3 && d <= HD_F16; }

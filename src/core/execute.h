@@ -7,16 +7,18 @@
 
 enum { HD_MAX_INPUTS = 64, HD_MAX_OUTPUTS = 2 };
 
-/* What a vjp is given, and gives: the gradients of an op's inputs from that of its output. */
+/* What a vjp is given, and gives: the gradients of an op's inputs from those of its outputs. */
 typedef struct hd_vjp_call {
     const struct hd_op *op;
     const void *attributes;
     hd_dtype compute; /* elementwise: the dtype the operands met in */
     int input_count;
     hd_tensor *const *inputs; /* those that the row saves, else NULL */
-    hd_tensor *output;        /* likewise */
-    hd_tensor *gradient;      /* of the output */
-    const hd_shape *shapes;   /* of the inputs */
+    hd_tensor *output;        /* likewise: the first output, */
+    hd_tensor *second_output; /* and the second */
+    hd_tensor *gradient;      /* of the first output; of an op with several: NULL where none arrived */
+    hd_tensor *second_gradient;
+    const hd_shape *shapes; /* of the inputs */
     const uint8_t *dtypes;
     const bool *wanted;  /* which gradients to fill in */
     hd_tensor **results; /* they belong to the current scope; NULL means zero */
@@ -31,22 +33,35 @@ typedef enum hd_gradient {
 
 /* What a vjp reads, as bits. */
 enum { HD_SAVE_INPUT0 = 1, HD_SAVE_INPUT1 = 2, HD_SAVE_INPUT2 = 4, HD_SAVE_OUTPUT = 8, HD_SAVE_ANY = 15 };
-enum { HD_SAVE_INPUT3 = 32 }; /* of ops that are no elementwise rows; 16 is the gradient, see ops/row_uses.h */
+/* Of ops that are no elementwise rows; 16 is the gradient, see ops/row_uses.h. */
+enum { HD_SAVE_INPUT3 = 32, HD_SAVE_OUTPUT1 = 64 };
 static inline unsigned hd_save_bit(int input) { return input < 3 ? 1u << input : input == 3 ? HD_SAVE_INPUT3 : 0; }
+
+/* What a call costs. */
+typedef struct hd_work {
+    double operations; /* sums, products, comparisons */
+    double bytes;      /* read and written */
+} hd_work;
+struct hd_call;
 
 /* An op, as every room may know it. The tables of the ops room make one per row. */
 typedef struct hd_op {
     const char *name; /* "add"; on disk and in caches an op is known by this, never by its number */
     uint16_t id;      /* its place in the tables: hd_op_id */
     uint8_t family;   /* hd_family */
-    uint8_t min_inputs, max_inputs, outputs;
-    uint8_t derivative; /* 1 + the operand, for the derivative of an elementwise row; else 0 */
-    uint8_t gradient;   /* hd_gradient */
-    uint8_t saves[3];   /* what the gradient of input i reads (of the third one and all behind it: saves[2]) */
+    uint8_t min_inputs, max_inputs, outputs; /* outputs: the most that a call gives */
+    uint8_t derivative;                      /* 1 + the operand, for the derivative of an elementwise row; else 0 */
+    uint8_t gradient;                        /* hd_gradient */
+    uint8_t types;                           /* hd_types: the dtypes in which it computes */
+    uint8_t fails;                           /* hd_fails: when a call that was checked can still fail */
+    uint8_t lower;                           /* hd_lower_kind: how kernels of the compiler have it */
+    uint8_t saves[3]; /* what the gradient of input i reads (of the third one and all behind it: saves[2]) */
     uint16_t attribute_bytes;
     const char *document; /* its doc line */
     const char *reason;   /* why its gradient is zero or not there */
+    const char *no_lower; /* why kernels do not have it, or NULL */
     void (*vjp)(hd_thread *thread, const hd_vjp_call *v);
+    hd_work (*work)(const struct hd_call *call);
 } hd_op;
 
 /* A call of an op: what goes in, what will come out, then what came out. */
@@ -60,7 +75,7 @@ typedef struct hd_call {
     hd_dtype compute;      /* elementwise: the dtype the operands meet in */
     bool given;            /* the outputs are there already, contiguous, and only to be filled: from a plan */
     const hd_layout *view; /* for views: the output's layout over the first input's storage, else NULL */
-    hd_tensor *outputs[HD_MAX_OUTPUTS];
+    hd_tensor *outputs[HD_MAX_OUTPUTS]; /* given ones behind the first may be NULL: nobody wants them */
 } hd_call;
 
 struct hd_executor {

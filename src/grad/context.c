@@ -150,7 +150,7 @@ static bool has_token(const hd_tapes *tapes, const hd_grad_token *token) {
 static void end_frames(hd_thread *thread, hd_grad_token *token) {
     hd_tapes *tapes = thread->tapes;
     if (token->depth <= tapes->floor) {
-        fail_at_end(thread, "is in use by a walk back or a checkpoint; it ends when that has returned",
+        fail_at_end(thread, "is in use by a walk back or a recomputation; it ends when that has returned",
                     tapes->frames[token->depth - 1].context->id);
         return;
     }

@@ -74,7 +74,7 @@ static hd_chunk *next_chunk(hd_tape *tape, size_t words) {
 static inline size_t words_of(size_t bytes) { return (bytes + 7) / 8; }
 /* Bits set among HD_SAVE_*: the baseline instruction set has no popcount, and a library call costs more. */
 static inline int saves_count(unsigned saves) {
-    return (int)(0x4332322132212110 >> ((saves & HD_SAVE_ANY) * 4) & 15) + (int)(saves >> 5);
+    return (int)(0x4332322132212110 >> ((saves & HD_SAVE_ANY) * 4) & 15) + (int)(saves >> 5 & 1) + (int)(saves >> 6);
 }
 
 static inline __attribute__((always_inline)) hd_record *
@@ -259,6 +259,7 @@ static hd_error record_call(hd_thread *thread, const hd_call *call) {
     }
     if (thread->error_code != HD_OK) return thread->error_code;
     for (int i = call->input_count; i < 4; ++i) saves &= ~hd_save_bit(i); /* some inputs are optional */
+    if (call->output_count < 2) saves &= ~(unsigned)HD_SAVE_OUTPUT1;      /* and so are outputs */
     hd_record *r = record_new(tape, op, call->input_count, saves_count(saves), same_shapes ? 0 : shape_words,
                               call->attributes == NULL ? 0 : op->attribute_bytes);
     if (r == NULL) return thread->error_code;
@@ -279,7 +280,11 @@ static hd_error record_call(hd_thread *thread, const hd_call *call) {
     }
     if (saves & HD_SAVE_OUTPUT) {
         hd_object_retain(&call->outputs[0]->object);
-        *saved = (hd_saved){call->outputs[0], version_of(call->outputs[0])};
+        *saved++ = (hd_saved){call->outputs[0], version_of(call->outputs[0])};
+    }
+    if (saves & HD_SAVE_OUTPUT1) {
+        hd_object_retain(&call->outputs[1]->object);
+        *saved = (hd_saved){call->outputs[1], version_of(call->outputs[1])};
     }
     if (!same_shapes) {
         int64_t *word = (int64_t *)r + r->shapes_at;
@@ -290,7 +295,9 @@ static hd_error record_call(hd_thread *thread, const hd_call *call) {
         }
     }
     if (r->attributes_at != 0) memcpy((uint64_t *)r + r->attributes_at, call->attributes, op->attribute_bytes);
-    for (int i = 0; i < call->output_count; ++i) hd_place(thread, tapes, call->outputs[i], i);
+    hd_place(thread, tapes, call->outputs[0], 0);
+    for (int i = 1; i < call->output_count; ++i) /* indices beside values have no history */
+        if (hd_dtype_is_float(call->dtype[i])) hd_place(thread, tapes, call->outputs[i], i);
     return HD_OK;
 }
 

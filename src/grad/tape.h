@@ -106,7 +106,7 @@ typedef struct hd_tapes {
     hd_context *active;
     hd_frame *frames;
     uint32_t frame_count, frame_capacity;
-    uint32_t floor; /* frames that hooks and functions of checkpoints, which run now, may not end */
+    uint32_t floor; /* frames that hooks and functions of recomputations, which run now, may not end */
     int64_t last_id;
     struct { /* while a builder records: by tensor, both retained; `apart_size` places, a power of two */
         hd_tensor *tensor;
@@ -190,7 +190,7 @@ hd_error hd_check_finite(hd_thread *thread, hd_tensor *t, const char *what, cons
 /* Likewise of what a call gave; constants and views are as the caller wished. */
 hd_error hd_check_results(hd_thread *thread, const hd_call *call);
 
-/* ---- records whose gradients somebody else computes: checkpoints, compiled models ---- */
+/* ---- records whose gradients somebody else computes: recomputations, compiled models ---- */
 typedef struct hd_external {
     hd_object object; /* first: the record holds it */
     const char *name; /* for messages */

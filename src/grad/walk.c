@@ -130,7 +130,7 @@ void hd_walk_end(hd_walk *w) {
     finish(w);
 }
 
-/* A walk inside another one (a checkpoint computes anew) has a queue of its own. */
+/* A walk inside another one (one that recomputes) has a queue of its own. */
 static void take_queue(hd_walk *w) {
     w->walking = true;
     if (w->tapes->queue_count == 0) return;
@@ -310,6 +310,7 @@ static hd_error check_versions(hd_record *r) {
     return HD_OK;
 }
 
+/* `same`: of the inputs of an elementwise row that all have the shape of its result. */
 static void read_shapes(hd_record *r, const hd_shape *same, hd_shape *shapes) {
     const int64_t *word = (const int64_t *)r + r->shapes_at;
     for (uint32_t i = 0; i < r->inputs; ++i) {
@@ -334,7 +335,7 @@ static hd_error run_vjp(hd_walk *w, hd_record *r, hd_tensor **results) {
         return thread->error_code;
     }
     HD_TRY(check_versions(r));
-    hd_tensor *inputs[HD_MAX_INPUTS], *output = NULL;
+    hd_tensor *inputs[HD_MAX_INPUTS], *output = NULL, *second = NULL;
     hd_shape shapes[HD_MAX_INPUTS];
     bool wanted[HD_MAX_INPUTS];
     const hd_saved *saved = hd_record_saved(r);
@@ -343,15 +344,18 @@ static hd_error run_vjp(hd_walk *w, hd_record *r, hd_tensor **results) {
         wanted[i] = r->edges[i] != 0 && (w->wanted == NULL || w->tape->records[r->edges[i] / 2]->needed) &&
                     hd_dtype_is_float((hd_dtype)hd_record_dtypes(r)[i]);
     }
-    if (r->saves & HD_SAVE_OUTPUT) output = saved->tensor;
-    read_shapes(r, &r->gradient[0]->layout.shape, shapes);
+    if (r->saves & HD_SAVE_OUTPUT) output = (saved++)->tensor;
+    if (r->saves & HD_SAVE_OUTPUT1) second = saved->tensor;
+    read_shapes(r, r->gradient[0] != NULL ? &r->gradient[0]->layout.shape : NULL, shapes);
     const hd_vjp_call call = {.op = r->op,
                               .attributes = hd_record_attributes(r),
                               .compute = (hd_dtype)r->compute,
                               .input_count = (int)r->inputs,
                               .inputs = inputs,
                               .output = output,
+                              .second_output = second,
                               .gradient = r->gradient[0],
+                              .second_gradient = r->gradient[1],
                               .shapes = shapes,
                               .dtypes = hd_record_dtypes(r),
                               .wanted = wanted,
@@ -362,7 +366,8 @@ static hd_error run_vjp(hd_walk *w, hd_record *r, hd_tensor **results) {
 
 static hd_error visit_call(hd_walk *w, hd_record *r, uint32_t index) {
     if (r->watch != 0) HD_TRY(visit_watched(w, r));
-    if (w->wanted != NULL && r->target) HD_TRY(find(w, NULL, index * 2, r->gradient[0]));
+    for (uint32_t i = 0; w->wanted != NULL && r->target && i < r->outputs; ++i)
+        HD_TRY(find(w, NULL, index * 2 + i, r->gradient[i]));
     bool goes_on = w->wanted == NULL;
     for (uint32_t i = 0; i < r->inputs && !goes_on; ++i)
         goes_on = r->edges[i] != 0 && w->tape->records[r->edges[i] / 2]->needed;
@@ -377,7 +382,8 @@ static hd_error visit_call(hd_walk *w, hd_record *r, uint32_t index) {
     }
     for (uint32_t i = 0; i < r->inputs; ++i) results[i] = NULL;
     hd_error status = HD_OK;
-    if (r->gradient[0] != NULL && r->op->gradient == HD_GRADIENT_VJP) status = run_vjp(w, r, results);
+    const bool arrived = r->gradient[0] != NULL || r->gradient[1] != NULL;
+    if (arrived && r->op->gradient == HD_GRADIENT_VJP) status = run_vjp(w, r, results);
     for (uint32_t i = 0; i < r->inputs && status == HD_OK; ++i) {
         if (r->edges[i] == 0 || (w->wanted != NULL && !w->tape->records[r->edges[i] / 2]->needed)) continue;
         if (!hd_dtype_is_float((hd_dtype)hd_record_dtypes(r)[i])) results[i] = NULL;

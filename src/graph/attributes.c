@@ -38,8 +38,8 @@ static const hd_field hd_pad_attributes_fields[] = {FIELD(hd_pad_attributes, pad
                                                     FIELD(hd_pad_attributes, value, F64), END};
 static const hd_field hd_scatter_attributes_fields[] = {FIELD(hd_scatter_attributes, axis, INT),
                                                         FIELD(hd_scatter_attributes, mode, INT), END};
-static const hd_field hd_matmul_attributes_fields[] = {FIELD(hd_matmul_attributes, turn_a, BOOL),
-                                                       FIELD(hd_matmul_attributes, turn_b, BOOL), END};
+static const hd_field hd_matmul_attributes_fields[] = {FIELD(hd_matmul_attributes, transpose_a, BOOL),
+                                                       FIELD(hd_matmul_attributes, transpose_b, BOOL), END};
 static const hd_field hd_norm_attributes_fields[] = {FIELD(hd_norm_attributes, axes, INT),
                                                      FIELD(hd_norm_attributes, eps, F64), END};
 static const hd_field hd_conv_attributes_fields[] = {
@@ -53,6 +53,14 @@ static const hd_field hd_pool_attributes_fields[] = {
     FIELD(hd_pool_attributes, adaptive, BOOL),        END};
 static const hd_field hd_attention_attributes_fields[] = {FIELD(hd_attention_attributes, causal, BOOL),
                                                           FIELD(hd_attention_attributes, scale, F64), END};
+static const hd_field hd_attention_gradient_attributes_fields[] = {
+    FIELD(hd_attention_gradient_attributes, causal, BOOL), FIELD(hd_attention_gradient_attributes, scale, F64),
+    FIELD(hd_attention_gradient_attributes, statistics, BOOL), END};
+static const hd_field hd_sort_attributes_fields[] = {FIELD(hd_sort_attributes, axis, INT),
+                                                     FIELD(hd_sort_attributes, descending, BOOL), END};
+static const hd_field hd_topk_attributes_fields[] = {FIELD(hd_topk_attributes, axis, INT),
+                                                     FIELD(hd_topk_attributes, count, I64),
+                                                     FIELD(hd_topk_attributes, largest, BOOL), END};
 static const hd_field number_fields[4][4] = {
     {END},
     {{"p", HD_FIELD_F64, 0}, END},
@@ -66,7 +74,7 @@ static const struct description {
     const hd_field *fields;
     size_t bytes;
 } descriptions[HD_OP_COUNT] = {
-#define PRIMITIVE(name, family, least, most, outputs, attributes, signature, doc, gradient)                            \
+#define PRIMITIVE(name, family, least, most, outputs, attributes, ...)                                                 \
     [HD_OP_##name] = {attributes##_fields, sizeof(attributes) == 1 ? 0 : sizeof(attributes)},
 #include "ops/ops.def"
 };

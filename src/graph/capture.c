@@ -404,7 +404,15 @@ static hd_error capture_run(hd_executor *self, hd_thread *thread, hd_call *call)
             cell == HD_NO_NODE ? NULL : hd_tensor_over(thread, call->inputs[0]->storage, call->dtype[0], call->view);
         if (call->outputs[0] != NULL) note(r, call->outputs[0], node, r->cells[cell].version);
     }
-    return call->outputs[0] != NULL ? HD_OK : thread->error_code;
+    if (call->outputs[0] == NULL) return thread->error_code;
+    for (int i = 1; i < call->output_count; ++i) {
+        const uint32_t other = add(r, HD_NODE_OUTPUT, i, &node, 1, call->dtype[i], &call->shape[i], NULL);
+        call->outputs[i] = other == HD_NO_NODE ? NULL : new_tensor(thread, r, other, call->dtype[i], &call->shape[i]);
+        if (call->outputs[i] != NULL) continue;
+        while (i-- > 0) hd_tensor_drop(thread, call->outputs[i]);
+        return thread->error_code;
+    }
+    return HD_OK;
 }
 
 /* Notes the history of a tensor from outside before it is written: it has it back at the end. */

@@ -76,8 +76,10 @@ bool hd_recording_declared(const hd_recording *r, const hd_tensor *t, hd_cell_ki
 /* Declares what t means. */
 hd_error hd_recording_declare(hd_thread *thread, hd_recording *r, const char *name, hd_cell_kind kind, hd_tensor *t);
 
-/* Calls the op of a node anew, on tensors that stand for its inputs; checks dtype and shape. NULL with an error. */
-hd_tensor *hd_replay_node(hd_thread *thread, const hd_graph *g, uint32_t node, hd_tensor *const *inputs);
+/* Calls the op of a node anew, on tensors that stand for its inputs; checks dtype and shape. NULL with an error.
+ * `second`, if it is not NULL, is set to the second output of the call, or to NULL. */
+hd_tensor *hd_replay_node(hd_thread *thread, const hd_graph *g, uint32_t node, hd_tensor *const *inputs,
+                          hd_tensor **second);
 /* All nodes of g, replayed into the recording that is active; gives the new node of each. */
 hd_error hd_replay_graph(hd_thread *thread, hd_recording *r, const hd_graph *g, uint32_t *map);
 

@@ -151,7 +151,7 @@ const hd_op *hd_node_op(const hd_node *n) {
 }
 
 const char *hd_node_name(const hd_node *n) {
-    static const char *const names[] = {"input", "constant", "cell", "write"};
+    static const char *const names[] = {"input", "constant", "cell", "write", "output"};
     return hd_node_is_op(n) ? hd_node_op(n)->name : names[n->op - HD_NODE_INPUT];
 }
 
@@ -181,7 +181,7 @@ static hd_dtype compute_dtype(const hd_graph *g, uint16_t op, int derivative, co
     if (op >= HD_OP_ELEMENTWISE_COUNT || derivative != 0 || !hd_rows[op].gives_bool) return dtype;
     hd_dtype met = (hd_dtype)g->nodes[inputs[0]].dtype;
     for (int i = 1; i < count; ++i) met = hd_dtype_promote(met, (hd_dtype)g->nodes[inputs[i]].dtype);
-    return hd_rows[op].types == HD_TYPES_FLOATS && !hd_dtype_is_float(met) ? HD_F32 : met;
+    return hd_ops[op].types == HD_TYPES_FLOATS && !hd_dtype_is_float(met) ? HD_F32 : met;
 }
 
 uint32_t hd_graph_add(hd_graph *g, uint16_t op, int derivative, const uint32_t *inputs, int count, hd_dtype dtype,

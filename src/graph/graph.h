@@ -1,5 +1,6 @@
-/* Graphs: what a builder captured. A flat array of nodes in order; each has one value. Shapes, attributes and names are
- * interned, so that a node is 24 bytes and a million of them are nothing special.
+/* Graphs: what a builder captured. A flat array of nodes in order; each has one value: of a call with several outputs
+ * the first, and a node behind it stands for each of the others that somebody may read. Shapes, attributes and names
+ * are interned, so that a node is 24 bytes and a million of them are nothing special.
  *
  * A graph never changes once it is captured: passes make new ones. Writing in place is a value too: a cell (a bound
  * tensor or state) is read at the start of a run, and what it holds at the end is its update. */
@@ -15,12 +16,13 @@ enum {
     HD_NODE_CELL,                /* graph->cells[first], as it is when a run begins */
     HD_NODE_WRITE,               /* the first input with the second written where the attributes' layout says:
                     * hd_strided_attributes */
+    HD_NODE_OUTPUT,              /* another output of its input, a call that has several: `derivative` says which */
     HD_NODE_END
 };
 
 typedef struct hd_node {
     uint16_t op;            /* hd_op_id, or HD_NODE_* */
-    uint8_t derivative;     /* 1 + the operand, for the derivative of an elementwise row */
+    uint8_t derivative;     /* 1 + the operand, for the derivative of an elementwise row; see HD_NODE_OUTPUT */
     uint8_t dtype, compute; /* of the value; of an elementwise row */
     uint8_t input_count;
     uint32_t first;             /* its inputs: graph->edges[first ...]; or a place in a table */
@@ -120,8 +122,10 @@ static inline const uint32_t *hd_node_inputs(const hd_graph *g, uint32_t node) {
     return g->edge_count == 0 ? none : g->edges + g->nodes[node].first;
 }
 static inline bool hd_node_is_op(const hd_node *n) { return n->op < HD_OP_COUNT; }
-/* It has inputs among the nodes: an op or a write. */
-static inline bool hd_node_is_call(const hd_node *n) { return hd_node_is_op(n) || n->op == HD_NODE_WRITE; }
+/* It has inputs among the nodes: an op, a write, or another output of an op. */
+static inline bool hd_node_is_call(const hd_node *n) {
+    return hd_node_is_op(n) || n->op == HD_NODE_WRITE || n->op == HD_NODE_OUTPUT;
+}
 const hd_op *hd_node_op(const hd_node *n); /* of HD_NODE_*: NULL */
 const char *hd_node_name(const hd_node *n);
 static inline size_t hd_node_bytes(const hd_graph *g, uint32_t node) {
@@ -188,7 +192,7 @@ hd_graph *hd_pass_spans(hd_thread *thread, const hd_graph *g);     /* drops span
 hd_graph *hd_pass_fold(hd_thread *thread, const hd_graph *g);      /* computes what follows from constants */
 hd_graph *hd_pass_algebra(hd_thread *thread, const hd_graph *g);   /* x*1, x+0, chains of views and casts */
 hd_graph *hd_pass_broadcast(hd_thread *thread, const hd_graph *g); /* lets elementwise ops stretch scalars themselves */
-hd_graph *hd_pass_turns(hd_thread *thread, const hd_graph *g);     /* folds transposes into matrix products */
+hd_graph *hd_pass_transpose(hd_thread *thread, const hd_graph *g); /* folds transposes into matrix products */
 hd_graph *hd_pass_widen(hd_thread *thread, const hd_graph *g);     /* folds casts into matrix products */
 hd_graph *hd_pass_common(hd_thread *thread, const hd_graph *g);    /* computes equal nodes once */
 hd_graph *hd_pass_dead(hd_thread *thread, const hd_graph *g);      /* drops what nobody reads */

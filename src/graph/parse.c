@@ -310,6 +310,21 @@ static hd_error read_op(reader *r, const char *word, uint32_t *out) {
     return HD_OK;
 }
 
+static hd_error read_output(reader *r, uint32_t *out) {
+    int64_t which;
+    uint32_t node;
+    hd_dtype dtype;
+    hd_shape shape;
+    HD_TRY(read_integer(r, &which));
+    HD_TRY(expect(r, "of"));
+    skip(r);
+    HD_TRY(read_node(r, &node));
+    if (which < 1 || which >= HD_MAX_OUTPUTS) return wrong(r, "another output than the first");
+    HD_TRY(read_type(r, &dtype, &shape));
+    *out = hd_graph_add(r->g, HD_NODE_OUTPUT, (int)which, &node, 1, dtype, &shape, NULL);
+    return HD_OK;
+}
+
 static hd_error read_span(reader *r, uint32_t node) {
     if (!accept(r, "@")) return HD_OK;
     uint32_t span = 0;
@@ -351,6 +366,8 @@ static hd_error define(reader *r) {
         HD_TRY(read_constant(r, &node));
     } else if (strcmp(word, "state") == 0 || strcmp(word, "bound") == 0) {
         HD_TRY(read_cell(r, word[0] == 's' ? HD_CELL_STATE : HD_CELL_BOUND, &node));
+    } else if (strcmp(word, "output") == 0) {
+        HD_TRY(read_output(r, &node));
     } else {
         HD_TRY(read_op(r, word, &node));
     }

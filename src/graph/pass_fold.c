@@ -19,6 +19,7 @@ static bool worth(const hd_graph *g, uint32_t i, const hd_graph *out, const uint
     if (!hd_node_is_op(n) || n->input_count == 0 || hd_node_bytes(g, i) > LARGEST) return false;
     const hd_family family = (hd_family)hd_node_op(n)->family;
     if (family == HD_FAMILY_VIEW || family == HD_FAMILY_RANDOM || family == HD_FAMILY_CREATE) return false;
+    if (hd_node_op(n)->outputs > 1) return false; /* other nodes read the call, not only its value */
     for (int k = 0; k < n->input_count; ++k) {
         uint32_t input = map[hd_node_inputs(g, i)[k]];
         for (int v = 0;
@@ -43,7 +44,7 @@ static hd_tensor *value_of(hd_thread *thread, const hd_graph *g, uint32_t node) 
     hd_tensor *inputs[HD_MAX_INPUTS];
     for (int k = 0; k < n->input_count; ++k) inputs[k] = value_of(thread, g, hd_node_inputs(g, node)[k]);
     if (hd_is_op(g, node, HD_OP_as_strided)) inputs[0] = hd_copy(inputs[0]); /* it looks at the storage under a view */
-    return hd_replay_node(thread, g, node, inputs);
+    return hd_replay_node(thread, g, node, inputs, NULL);
 }
 
 static uint32_t fold(hd_thread *thread, hd_graph *out, const hd_graph *g, uint32_t i, const uint32_t *map) {
@@ -52,7 +53,7 @@ static uint32_t fold(hd_thread *thread, hd_graph *out, const hd_graph *g, uint32
     hd_span_begin(&span, thread, "fold");
     hd_tensor *inputs[HD_MAX_INPUTS];
     for (int k = 0; k < g->nodes[i].input_count; ++k) inputs[k] = value_of(thread, out, map[hd_node_inputs(g, i)[k]]);
-    hd_tensor *t = hd_contiguous(hd_replay_node(thread, g, i, inputs));
+    hd_tensor *t = hd_contiguous(hd_replay_node(thread, g, i, inputs, NULL));
     uint32_t node = HD_NO_NODE;
     if (t != NULL && t->layout.offset == 0 && (size_t)t->count * hd_dtype_bytes[t->dtype] == t->storage->bytes)
         node = hd_graph_add_constant(out, t->storage, (hd_dtype)t->dtype, &t->layout.shape);

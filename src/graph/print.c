@@ -171,6 +171,8 @@ static void put_node(text *t, const hd_graph *g, uint32_t i) {
     } else if (n->op == HD_NODE_CONSTANT) {
         put(t, "constant");
         put_constant(t, g, i);
+    } else if (n->op == HD_NODE_OUTPUT) {
+        put(t, "output %d of %%%u", n->derivative, hd_node_inputs(g, i)[0]);
     } else {
         put(t, "%s", hd_node_is_op(n) ? hd_ops[n->op].name : hd_node_name(n));
         if (n->derivative != 0) put(t, "'%d", n->derivative - 1);

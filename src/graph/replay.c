@@ -33,7 +33,7 @@ static hd_tensor *replay_write(hd_thread *thread, const hd_graph *g, uint32_t no
 /* That the call recorded what was written: attributes that ops would have resolved otherwise must not reach a plan. */
 static bool recorded_as(const hd_graph *g, uint32_t node, const hd_graph *made, uint32_t added) {
     const hd_node *n = &g->nodes[node], *m = &made->nodes[added];
-    if (n->op == HD_OP_matmul) { /* turns are recorded as transposes; products of vectors as those of matrices */
+    if (n->op == HD_OP_matmul) { /* what it transposes is recorded as views; products of vectors as those of matrices */
         const uint32_t *in = hd_node_inputs(g, node);
         return hd_node_shape(g, in[0]).rank >= 2 && hd_node_shape(g, in[1]).rank >= 2;
     }
@@ -43,10 +43,23 @@ static bool recorded_as(const hd_graph *g, uint32_t node, const hd_graph *made, 
            (n->attributes == 0 || memcmp(hd_node_attributes(g, node), hd_node_attributes(made, added), bytes) == 0);
 }
 
-hd_tensor *hd_replay_node(hd_thread *thread, const hd_graph *g, uint32_t node, hd_tensor *const *inputs) {
+/* That a value is of the type that a node says. */
+static bool fits(const hd_graph *g, uint32_t node, const hd_tensor *t) {
+    const hd_node *n = &g->nodes[node];
+    const hd_shape shape = hd_node_shape(g, node);
+    if ((hd_dtype)t->dtype == (hd_dtype)n->dtype && hd_shape_equal(t->layout.shape, shape)) return true;
+    hd_fail(HD_ERROR_SHAPE, "node %%%u, %s, gives %s%s, not %s%s", node, hd_node_name(n),
+            hd_dtype_name((hd_dtype)t->dtype), HD_SHAPE_TEXT(t->layout.shape), hd_dtype_name((hd_dtype)n->dtype),
+            HD_SHAPE_TEXT(shape));
+    return false;
+}
+
+hd_tensor *hd_replay_node(hd_thread *thread, const hd_graph *g, uint32_t node, hd_tensor *const *inputs,
+                          hd_tensor **second) {
     const hd_node *n = &g->nodes[node];
     const hd_shape shape = hd_node_shape(g, node);
     hd_tensor *t;
+    if (second != NULL) *second = NULL;
     hd_recording *r = thread->executor->captures ? thread->recording : NULL;
     if (r != NULL && hd_node_is_op(n) && hd_ops[n->op].family == HD_FAMILY_RANDOM && n->attributes != 0) {
         const uint64_t draw = ((const hd_random_attributes *)hd_node_attributes(g, node))->draw;
@@ -65,36 +78,26 @@ hd_tensor *hd_replay_node(hd_thread *thread, const hd_graph *g, uint32_t node, h
         if (thread->call_depth == 0) thread->call = hd_node_name(n);
         const hd_dtype before = thread->default_dtype; /* what integers became then may not be what they become now */
         if (hd_dtype_is_float((hd_dtype)n->dtype)) thread->default_dtype = (hd_dtype)n->dtype;
-        t = hd_replay(thread, (hd_op_id)n->op, n->derivative, hd_node_attributes(g, node), inputs, n->input_count,
-                      (hd_dtype)n->dtype, &shape);
+        hd_replay_call call = {.attributes = hd_node_attributes(g, node),
+                               .inputs = inputs,
+                               .input_count = n->input_count,
+                               .dtype = (hd_dtype)n->dtype,
+                               .shape = &shape};
+        hd_replay(thread, (hd_op_id)n->op, n->derivative, &call);
+        t = call.output;
+        if (second != NULL) *second = call.second;
         thread->default_dtype = before;
     }
     if (t == NULL || thread->error_code != HD_OK) {
         hd_fail(HD_ERROR_VALUE, "node %%%u, %s, is not a call that can be made", node, hd_node_name(n));
         return NULL;
     }
-    if ((hd_dtype)t->dtype != (hd_dtype)n->dtype || !hd_shape_equal(t->layout.shape, shape)) {
-        hd_fail(HD_ERROR_SHAPE, "node %%%u, %s, gives %s%s, not %s%s", node, hd_node_name(n),
-                hd_dtype_name((hd_dtype)t->dtype), HD_SHAPE_TEXT(t->layout.shape), hd_dtype_name((hd_dtype)n->dtype),
-                HD_SHAPE_TEXT(shape));
-        return NULL;
-    }
+    if (!fits(g, node, t)) return NULL;
     if (r != NULL && !recorded_as(g, node, r->graph, hd_recording_node(thread, r, t))) {
         hd_fail(HD_ERROR_VALUE, "node %%%u, %s, has attributes that no call leaves behind", node, hd_node_name(n));
         return NULL;
     }
     return t;
-}
-
-/* The last node that reads each node, so that tensors are given up as early as can be. */
-static void last_uses(const hd_graph *g, uint32_t *last) {
-    for (uint32_t i = 0; i < g->node_count; ++i) {
-        last[i] = i;
-        if (hd_node_is_call(&g->nodes[i]))
-            for (int k = 0; k < g->nodes[i].input_count; ++k) last[hd_node_inputs(g, i)[k]] = i;
-    }
-    for (uint32_t i = 0; i < g->output_count; ++i) last[g->outputs[i].node] = g->node_count;
-    for (uint32_t i = 0; i < g->cell_count; ++i) last[g->cells[i].update] = g->node_count;
 }
 
 static hd_tensor *enter_node(hd_thread *thread, hd_recording *r, const hd_graph *g, uint32_t node) {
@@ -122,45 +125,73 @@ static hd_tensor *enter_node(hd_thread *thread, hd_recording *r, const hd_graph 
     return added == HD_NO_NODE ? NULL : hd_recording_tensor(thread, r, added);
 }
 
-hd_error hd_replay_graph(hd_thread *thread, hd_recording *r, const hd_graph *g, uint32_t *map) {
-    hd_tensor **values = hd_array_resize(NULL, (g->node_count + 1) * sizeof *values);
-    uint32_t *last = hd_array_resize(NULL, (g->node_count + 1) * sizeof *last);
-    if (values == NULL || last == NULL) {
-        hd_array_release(values);
-        hd_array_release(last);
-        return hd_fail(HD_ERROR_MEMORY, "no memory to check %u nodes", g->node_count);
+/* What is kept of each node while a graph is replayed. */
+typedef struct replayed {
+    hd_tensor *value; /* until its last use */
+    uint32_t last;    /* the node that reads it last */
+    uint32_t second;  /* the new node of the second output; HD_NO_NODE: none */
+} replayed;
+
+/* Tensors are given up as early as can be. */
+static void last_uses(const hd_graph *g, replayed *all) {
+    for (uint32_t i = 0; i < g->node_count; ++i)
+        if (hd_node_is_call(&g->nodes[i]))
+            for (int k = 0; k < g->nodes[i].input_count; ++k) all[hd_node_inputs(g, i)[k]].last = i;
+    for (uint32_t i = 0; i < g->output_count; ++i) all[g->outputs[i].node].last = g->node_count;
+    for (uint32_t i = 0; i < g->cell_count; ++i) all[g->cells[i].update].last = g->node_count;
+}
+
+/* The second output of a call was recorded with it. */
+static uint32_t second_of(hd_thread *thread, hd_recording *r, const hd_graph *g, uint32_t node, const replayed *all) {
+    const uint32_t call = hd_node_inputs(g, node)[0], second = all[call].second;
+    if (second == HD_NO_NODE) {
+        hd_fail(HD_ERROR_VALUE, "node %%%u, output %d of %s, which has no such output", node, g->nodes[node].derivative,
+                hd_node_name(&g->nodes[call]));
+        return HD_NO_NODE;
     }
-    memset(values, 0, (g->node_count + 1) * sizeof *values);
-    last_uses(g, last);
+    const hd_tensor *t = hd_recording_tensor(thread, r, second);
+    return t != NULL && fits(g, node, t) ? second : HD_NO_NODE;
+}
+
+/* The new node of node i, whose inputs have values; HD_NO_NODE with an error. */
+static uint32_t replay_into(hd_thread *thread, hd_recording *r, const hd_graph *g, uint32_t i, replayed *all) {
+    const hd_node *n = &g->nodes[i];
+    hd_tensor *inputs[HD_MAX_INPUTS], *t, *second = NULL;
+    if (n->op == HD_NODE_OUTPUT) return second_of(thread, r, g, i, all);
+    if (hd_node_is_call(n)) {
+        for (int k = 0; k < n->input_count; ++k) inputs[k] = all[hd_node_inputs(g, i)[k]].value;
+        t = hd_replay_node(thread, g, i, inputs, &second);
+    } else {
+        t = enter_node(thread, r, g, i);
+    }
+    if (second != NULL) all[i].second = hd_recording_node(thread, r, second);
+    return t == NULL ? HD_NO_NODE : hd_recording_node(thread, r, t);
+}
+
+hd_error hd_replay_graph(hd_thread *thread, hd_recording *r, const hd_graph *g, uint32_t *map) {
+    replayed *all = hd_array_resize(NULL, (g->node_count + 1) * sizeof *all);
+    if (all == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to check %u nodes", g->node_count);
+    for (uint32_t i = 0; i < g->node_count; ++i) all[i] = (replayed){.last = i, .second = HD_NO_NODE};
+    last_uses(g, all);
     for (uint32_t i = 0; i < g->node_count && thread->error_code == HD_OK; ++i) {
         const hd_node *n = &g->nodes[i];
         hd_scope_token scope = hd_scope_within(thread, &scope);
-        hd_tensor *inputs[HD_MAX_INPUTS], *t;
-        if (hd_node_is_call(n)) {
-            for (int k = 0; k < n->input_count; ++k) inputs[k] = values[hd_node_inputs(g, i)[k]];
-            t = hd_replay_node(thread, g, i, inputs);
-        } else {
-            t = enter_node(thread, r, g, i);
-        }
-        if (t != NULL) {
-            /* what other calls see of it is a value of its own, not a view */
-            map[i] = hd_recording_node(thread, r, t);
-            values[i] = map[i] == HD_NO_NODE ? NULL : hd_recording_tensor(thread, r, map[i]);
-            if (values[i] != NULL) hd_object_retain(&values[i]->object);
-            if (map[i] != HD_NO_NODE && n->span < r->graph->span_count) r->graph->nodes[map[i]].span = n->span;
+        map[i] = replay_into(thread, r, g, i, all);
+        if (map[i] != HD_NO_NODE) { /* what other calls see of it is a value of its own, not a view */
+            all[i].value = hd_recording_tensor(thread, r, map[i]);
+            if (all[i].value != NULL) hd_object_retain(&all[i].value->object);
+            if (n->span < r->graph->span_count) r->graph->nodes[map[i]].span = n->span;
         }
         hd_scope_close(thread, &scope);
-        for (int k = 0; k < n->input_count && t != NULL && hd_node_is_call(n); ++k) {
-            const uint32_t input = hd_node_inputs(g, i)[k];
-            if (last[input] == i && values[input] != NULL) {
-                hd_tensor_drop(thread, values[input]);
-                values[input] = NULL;
-            }
+        for (int k = 0; k < n->input_count && map[i] != HD_NO_NODE && hd_node_is_call(n); ++k) {
+            replayed *input = &all[hd_node_inputs(g, i)[k]];
+            if (input->last != i || input->value == NULL) continue;
+            hd_tensor_drop(thread, input->value);
+            input->value = NULL;
         }
     }
-    for (uint32_t i = 0; i < g->node_count; ++i) hd_tensor_drop(thread, values[i]);
-    hd_array_release(values);
-    hd_array_release(last);
+    for (uint32_t i = 0; i < g->node_count; ++i) hd_tensor_drop(thread, all[i].value);
+    hd_array_release(all);
     return thread->error_code;
 }
 
@@ -170,8 +201,11 @@ static hd_error check_tables(const hd_graph *g, uint32_t *node) {
         const hd_node *n = &g->nodes[i];
         const bool op = hd_node_is_call(n);
         *node = i;
-        if (n->op >= HD_NODE_END || n->derivative > 3 || (n->derivative > 0 && n->op >= HD_OP_ELEMENTWISE_COUNT))
+        const int most = n->op < HD_OP_ELEMENTWISE_COUNT ? 3 : n->op == HD_NODE_OUTPUT ? HD_MAX_OUTPUTS - 1 : 0;
+        if (n->op >= HD_NODE_END || n->derivative > most || (n->op == HD_NODE_OUTPUT && n->derivative == 0))
             return hd_fail(HD_ERROR_VALUE, "node %%%u is of no known kind", i);
+        if (n->op == HD_NODE_OUTPUT && n->input_count != 1)
+            return hd_fail(HD_ERROR_VALUE, "node %%%u is an output of %d nodes", i, n->input_count);
         if (op &&
             (n->first > g->edge_count || n->input_count > g->edge_count - n->first || n->input_count > HD_MAX_INPUTS))
             return hd_fail(HD_ERROR_VALUE, "node %%%u has inputs out of range", i);

@@ -8,7 +8,7 @@ static const struct {
     hd_pass pass;
 } passes[] = {
     {"spans", hd_pass_spans}, {"dead", hd_pass_dead},           {"algebra", hd_pass_algebra},
-    {"fold", hd_pass_fold},   {"algebra", hd_pass_algebra},     {"turns", hd_pass_turns},
+    {"fold", hd_pass_fold},   {"algebra", hd_pass_algebra},     {"transpose", hd_pass_transpose},
     {"widen", hd_pass_widen}, {"broadcast", hd_pass_broadcast}, {"common", hd_pass_common},
     {"dead", hd_pass_dead},
 };

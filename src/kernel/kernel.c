@@ -291,8 +291,6 @@ static hd_error choose_slots(hd_kernel *k) {
     return HD_OK;
 }
 
-static const uint8_t type_bytes[HD_COMPUTE_COUNT + 1] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 1};
-
 static void choose_width(hd_kernel *k, int vector_bytes) {
     int widest = 1, cost = 0;
     bool waits =
@@ -303,7 +301,7 @@ static void choose_width(hd_kernel *k, int vector_bytes) {
             waits = true;
         if ((s->over >> k->lanes & 1) == 0) continue;
         if (s->word == HD_STEP_DRAW) waits = true;
-        if (s->word != HD_STEP_INDEX && type_bytes[s->type] > widest) widest = type_bytes[s->type];
+        if (s->word != HD_STEP_INDEX && hd_compute_bytes(s->type) > widest) widest = hd_compute_bytes(s->type);
         cost += cost_of(s);
     }
     /* More at a time hide latencies, and cost code and registers. The processor itself sees what follows, unless that

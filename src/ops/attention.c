@@ -1,6 +1,6 @@
-/* Attention as one node, which never holds the matrix of scores. Its gradient computes the scores again, row block by
- * row block; where backward will itself be differentiated, or the mask has a gradient, the formulas run in other
- * ops. */
+/* Attention as one node, which never holds the matrix of scores. Where it has a history it gives statistics of its rows
+ * beside its result, so that the gradient makes the weights of a row from its scores at once, row block by row block;
+ * where backward will itself be differentiated, or the mask has a gradient, the formulas run in other ops. */
 #include "ops/op.h"
 
 #include <math.h>
@@ -40,24 +40,25 @@ static hd_error check_mask(const hd_tensor *mask, const hd_shape *scores) {
                          hd_dtype_name((hd_dtype)mask->dtype));
 }
 
-static hd_tensor *run(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs, int count, const hd_shape *shape,
-                      const hd_attention_attributes *a) {
+/* The call, not yet run; the first `meet` inputs say its dtype: statistics and masks do not widen, they are read in the
+ * compute type. */
+static hd_error describe(hd_call *call, hd_op_id id, hd_tensor *const *inputs, int count, int meet,
+                         const hd_shape *shape, double scale, const void *attributes) {
     hd_dtype dtype = (hd_dtype)inputs[0]->dtype;
-    for (int i = 1; i < count; ++i) /* a float mask does not widen: it is added to scores in the compute type */
-        if (i < (id == HD_OP_attention ? 3 : 4)) dtype = hd_dtype_promote(dtype, (hd_dtype)inputs[i]->dtype);
-    if (!hd_dtype_is_float(dtype)) {
-        hd_fail(HD_ERROR_DTYPE, "%s; it takes floats", hd_dtype_name(dtype));
-        return NULL;
-    }
-    if (isnan(a->scale) || isinf(a->scale)) {
-        hd_fail(HD_ERROR_VALUE, "scale = %g; it must be finite", a->scale);
-        return NULL;
-    }
+    for (int i = 1; i < meet; ++i) dtype = hd_dtype_promote(dtype, (hd_dtype)inputs[i]->dtype);
+    if (!hd_dtype_is_float(dtype)) return hd_fail(HD_ERROR_DTYPE, "%s; it takes floats", hd_dtype_name(dtype));
+    if (isnan(scale) || isinf(scale)) return hd_fail(HD_ERROR_VALUE, "scale = %g; it must be finite", scale);
     int64_t elements;
-    HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &elements), NULL);
-    hd_call call;
-    hd_call_init(&call, id, inputs, count, dtype, shape, a);
-    return hd_execute(thread, &call);
+    HD_TRY(hd_shape_check(shape, hd_dtype_bytes[dtype], &elements));
+    hd_call_init(call, &hd_ops[id], inputs, count, dtype, shape, attributes);
+    return HD_OK;
+}
+
+/* Of each row [..., t]: its largest score, and 1 over the sum of exponentials. */
+static hd_shape statistics_shape(const hd_shape *q) {
+    hd_shape shape = *q;
+    shape.size[shape.rank - 1] = 2;
+    return shape;
 }
 
 static hd_attention_attributes attributes_of(const hd_tensor *q, bool causal, double scale) {
@@ -65,19 +66,45 @@ static hd_attention_attributes attributes_of(const hd_tensor *q, bool causal, do
     return (hd_attention_attributes){.causal = causal, .scale = scale != 0 || d == 0 ? scale : 1 / sqrt((double)d)};
 }
 
-hd_tensor *hd_attention(hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask, bool causal, double scale) {
-    HD_ENTER("hd_attention", NULL);
+/* *statistics, when it is asked for: whatever the inputs are; else only where a gradient may be asked for. */
+static hd_tensor *attend(hd_thread *thread, hd_tensor *const inputs[4], bool causal, double scale,
+                         hd_tensor **statistics) {
+    hd_tensor *q = inputs[0], *k = inputs[1], *v = inputs[2], *mask = inputs[3];
     HD_TRY_OR(check_operands(q, k, v), NULL);
     const hd_shape scores = scores_shape(&q->layout.shape, &k->layout.shape);
     HD_TRY_OR(check_mask(mask, &scores), NULL);
     const hd_attention_attributes a = attributes_of(q, causal, scale);
     hd_shape shape = q->layout.shape;
     shape.size[shape.rank - 1] = v->layout.shape.size[shape.rank - 1];
-    return run(thread, HD_OP_attention, (hd_tensor *[]){q, k, v, mask}, mask != NULL ? 4 : 3, &shape, &a);
+    hd_call call;
+    HD_TRY_OR(describe(&call, HD_OP_attention, inputs, mask != NULL ? 4 : 3, 3, &shape, a.scale, &a), NULL);
+    if (statistics != NULL || (thread->observer != NULL && hd_call_tracked(&call))) {
+        const hd_shape rows = statistics_shape(&q->layout.shape);
+        hd_call_add_output(&call, call.dtype[0] == HD_F64 ? HD_F64 : HD_F32, &rows);
+    }
+    hd_tensor *out = hd_execute(thread, &call);
+    if (statistics != NULL) *statistics = out == NULL ? NULL : call.outputs[1];
+    return out;
+}
+
+hd_tensor *hd_attention(hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask, bool causal, double scale) {
+    HD_ENTER("hd_attention", NULL);
+    return attend(thread, (hd_tensor *[]){q, k, v, mask}, causal, scale, NULL);
+}
+
+static hd_error check_statistics(const hd_tensor *statistics, const hd_shape *q) {
+    if (statistics == NULL) return HD_OK;
+    HD_TRY(hd_tensor_check(statistics, "statistics"));
+    const hd_shape rows = statistics_shape(q);
+    return hd_shape_equal(statistics->layout.shape, rows) && hd_dtype_is_float((hd_dtype)statistics->dtype)
+               ? HD_OK
+               : hd_fail(HD_ERROR_SHAPE, "statistics %s of %s; they are floats %s",
+                         HD_SHAPE_TEXT(statistics->layout.shape), hd_dtype_name((hd_dtype)statistics->dtype),
+                         HD_SHAPE_TEXT(rows));
 }
 
 hd_tensor *hd_attention_gradient(hd_tensor *gradient, hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask,
-                                 bool causal, double scale) {
+                                 hd_tensor *statistics, bool causal, double scale) {
     HD_ENTER("hd_attention_gradient", NULL);
     HD_TRY_OR(hd_tensor_check(gradient, "gradient"), NULL);
     HD_TRY_OR(check_operands(q, k, v), NULL);
@@ -90,10 +117,17 @@ hd_tensor *hd_attention_gradient(hd_tensor *gradient, hd_tensor *q, hd_tensor *k
                 HD_SHAPE_TEXT(result));
         return NULL;
     }
-    const hd_attention_attributes a = attributes_of(q, causal, scale);
+    HD_TRY_OR(check_statistics(statistics, &q->layout.shape), NULL);
+    const hd_attention_attributes forward = attributes_of(q, causal, scale);
+    const hd_attention_gradient_attributes a = {forward.causal, forward.scale, statistics != NULL};
     const hd_shape shape = HD_SHAPE(q->count + k->count + v->count);
-    return run(thread, HD_OP_attention_gradient, (hd_tensor *[]){gradient, q, k, v, mask}, mask != NULL ? 5 : 4, &shape,
-               &a);
+    hd_tensor *inputs[6] = {gradient, q, k, v};
+    int count = 4;
+    if (mask != NULL) inputs[count++] = mask;
+    if (statistics != NULL) inputs[count++] = statistics;
+    hd_call call;
+    HD_TRY_OR(describe(&call, HD_OP_attention_gradient, inputs, count, 4, &shape, a.scale, &a), NULL);
+    return hd_execute(thread, &call);
 }
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
@@ -136,12 +170,13 @@ void hd_vjp_attention(hd_thread *thread, const hd_vjp_call *v) {
     const hd_attention_attributes *a = v->attributes;
     hd_tensor *mask = v->input_count > 3 ? v->inputs[3] : NULL;
     const int rank = v->shapes[0].rank;
+    if (v->gradient == NULL) return; /* statistics are nobody's to use */
     if (thread->observer != NULL || (mask != NULL && v->wanted[3])) {
         if (v->shapes[1].size[rank - 2] > 0 || mask != NULL) read_as_ops(v);
         return; /* without keys the result was constant */
     }
-    hd_tensor *flat =
-        hd_attention_gradient(v->gradient, v->inputs[0], v->inputs[1], v->inputs[2], mask, a->causal, a->scale);
+    hd_tensor *flat = hd_attention_gradient(v->gradient, v->inputs[0], v->inputs[1], v->inputs[2], mask,
+                                            v->second_output, a->causal, a->scale);
     int64_t at = 0;
     for (int i = 0; i < 3; ++i) {
         const int64_t count = hd_shape_count(v->shapes[i]);
@@ -149,4 +184,22 @@ void hd_vjp_attention(hd_thread *thread, const hd_vjp_call *v) {
             v->results[i] = hd_cast(hd_reshape(hd_narrow(flat, 0, at, count), v->shapes[i]), (hd_dtype)v->dtypes[i]);
         at += count;
     }
+}
+
+/* ---- replays ----------------------------------------------------------------------------------------------------- */
+void hd_replay_attention(hd_replay_call *r) {
+    const hd_attention_attributes *a = r->attributes;
+    hd_tensor *const in[4] = {r->inputs[0], r->inputs[1], r->inputs[2], hd_replay_input(r, 3)};
+    r->output = attend(hd_thread_self(), in, a->causal, a->scale, &r->second);
+}
+void hd_replay_attention_gradient(hd_replay_call *r) {
+    const hd_attention_gradient_attributes *a = r->attributes;
+    hd_tensor *const *in = r->inputs;
+    const int mask = r->input_count - a->statistics;
+    if (mask > 5 || mask < 4) {
+        hd_fail(HD_ERROR_VALUE, "%d inputs %s statistics", r->input_count, a->statistics ? "with" : "without");
+        return;
+    }
+    r->output = hd_attention_gradient(in[0], in[1], in[2], in[3], mask > 4 ? in[4] : NULL,
+                                      a->statistics ? in[mask] : NULL, a->causal, a->scale);
 }

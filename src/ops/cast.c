@@ -8,7 +8,7 @@ hd_tensor *hd_cast(hd_tensor *x, hd_dtype dtype) {
     if ((hd_dtype)x->dtype == dtype) return x;
     const hd_cast_attributes attributes = {dtype};
     hd_call call;
-    hd_call_init(&call, HD_OP_cast, &x, 1, dtype, &x->layout.shape, &attributes);
+    hd_call_init(&call, &hd_ops[HD_OP_cast], &x, 1, dtype, &x->layout.shape, &attributes);
     return hd_execute(thread, &call);
 }
 
@@ -29,4 +29,12 @@ hd_tensor *hd_bitcast(hd_tensor *x, hd_dtype dtype) {
 void hd_vjp_cast(hd_thread *thread, const hd_vjp_call *v) {
     (void)thread;
     v->results[0] = hd_cast(v->gradient, (hd_dtype)v->dtypes[0]);
+}
+
+/* ---- replays ----------------------------------------------------------------------------------------------------- */
+void hd_replay_cast(hd_replay_call *r) {
+    r->output = hd_cast(r->inputs[0], ((const hd_cast_attributes *)r->attributes)->dtype);
+}
+void hd_replay_bitcast(hd_replay_call *r) {
+    r->output = hd_bitcast(r->inputs[0], ((const hd_cast_attributes *)r->attributes)->dtype);
 }

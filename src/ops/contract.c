@@ -30,7 +30,7 @@ static hd_tensor *matrix_product(hd_thread *thread, hd_tensor *a, hd_tensor *b) 
     HD_TRY_OR(hd_shape_check(&shape, hd_dtype_bytes[dtype], &count), NULL);
     hd_tensor *inputs[2] = {a, b};
     hd_call call;
-    hd_call_init(&call, HD_OP_matmul, inputs, 2, dtype, &shape, NULL);
+    hd_call_init(&call, &hd_ops[HD_OP_matmul], inputs, 2, dtype, &shape, NULL);
     return hd_execute(thread, &call);
 }
 
@@ -78,7 +78,7 @@ hd_tensor *hd_affine(hd_tensor *x, hd_tensor *weight, hd_tensor *bias) {
     HD_TRY_OR(hd_shape_check(&shape, hd_dtype_bytes[dtype], &count), NULL);
     hd_tensor *inputs[3] = {x, weight, bias};
     hd_call call;
-    hd_call_init(&call, HD_OP_affine, inputs, bias != NULL ? 3 : 2, dtype, &shape, NULL);
+    hd_call_init(&call, &hd_ops[HD_OP_affine], inputs, bias != NULL ? 3 : 2, dtype, &shape, NULL);
     return hd_execute(thread, &call);
 }
 
@@ -150,4 +150,29 @@ void hd_vjp_affine(hd_thread *thread, const hd_vjp_call *v) {
         hd_tensor *d = hd_gradient_to_shape(g, &v->shapes[2]);
         v->results[2] = hd_cast(d, (hd_dtype)v->dtypes[2]);
     }
+}
+
+/* ---- replays ----------------------------------------------------------------------------------------------------- */
+/* The first two operands: a product that says a wider dtype than theirs is one of casts. False: an error. */
+static bool replayed_operands(const hd_replay_call *r, hd_tensor *operand[2]) {
+    hd_dtype given = hd_dtype_promote((hd_dtype)r->inputs[0]->dtype, (hd_dtype)r->inputs[1]->dtype);
+    if (r->input_count > 2) given = hd_dtype_promote(given, (hd_dtype)r->inputs[2]->dtype);
+    for (int i = 0; i < 2; ++i)
+        operand[i] = given != r->dtype && hd_product_widens((hd_dtype)r->inputs[i]->dtype, r->dtype)
+                         ? hd_cast(r->inputs[i], r->dtype)
+                         : r->inputs[i];
+    return operand[0] != NULL && operand[1] != NULL;
+}
+
+void hd_replay_matmul(hd_replay_call *r) {
+    const hd_matmul_attributes *given = r->attributes;
+    hd_tensor *operand[2];
+    if (!replayed_operands(r, operand)) return;
+    if (given != NULL && given->transpose_a) operand[0] = hd_t(operand[0]);
+    if (given != NULL && given->transpose_b) operand[1] = hd_t(operand[1]);
+    if (operand[0] != NULL && operand[1] != NULL) r->output = hd_matmul(operand[0], operand[1]);
+}
+void hd_replay_affine(hd_replay_call *r) {
+    hd_tensor *operand[2];
+    if (replayed_operands(r, operand)) r->output = hd_affine(operand[0], operand[1], hd_replay_input(r, 2));
 }

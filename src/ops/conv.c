@@ -96,7 +96,7 @@ static hd_tensor *run(hd_thread *thread, hd_op_id id, hd_tensor *a, hd_tensor *b
     HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &count), NULL);
     hd_tensor *inputs[3] = {a, b, bias};
     hd_call call;
-    hd_call_init(&call, id, inputs, bias != NULL ? 3 : 2, dtype, shape, attributes);
+    hd_call_init(&call, &hd_ops[id], inputs, bias != NULL ? 3 : 2, dtype, shape, attributes);
     return hd_execute(thread, &call);
 }
 
@@ -300,4 +300,37 @@ void hd_vjp_conv_weight_gradient(hd_thread *thread, const hd_vjp_call *v) {
     if (v->wanted[0])
         v->results[0] = hd_cast(hd_conv_transpose(v->inputs[1], v->gradient, NULL, &opts), (hd_dtype)v->dtypes[0]);
     if (v->wanted[1]) v->results[1] = hd_cast(hd_conv(v->inputs[0], v->gradient, NULL, &same), (hd_dtype)v->dtypes[1]);
+}
+
+/* ---- replays ----------------------------------------------------------------------------------------------------- */
+/* The options that gave these attributes, with `extra` sizes beside them; false with an error when none did. */
+static bool replayed_options(const hd_conv_attributes *a, int extra, hd_conv_opts *opts) {
+    const int axes = a->stride.rank;
+    bool fits = axes >= 1 && axes <= 3 && a->dilation.rank == axes && a->padding.rank == 2 * axes && a->groups != 0 &&
+                a->extra.rank == extra;
+    for (int i = 0; i < axes && fits; ++i) fits = a->stride.size[i] != 0 && a->dilation.size[i] != 0;
+    if (fits)
+        *opts = options_of(a, NULL, NULL);
+    else
+        hd_fail(HD_ERROR_VALUE, "the attributes of a convolution with %d spatial axes do not fit each other", axes);
+    return fits;
+}
+
+void hd_replay_conv(hd_replay_call *r) {
+    hd_conv_opts opts;
+    if (replayed_options(r->attributes, 0, &opts))
+        r->output = hd_conv(r->inputs[0], r->inputs[1], hd_replay_input(r, 2), &opts);
+}
+void hd_replay_conv_transpose(hd_replay_call *r) {
+    const hd_conv_attributes *a = r->attributes;
+    hd_conv_opts opts;
+    if (!replayed_options(a, a->stride.rank, &opts)) return;
+    for (int i = 0; i < a->extra.rank; ++i) opts.output_padding[i] = a->extra.size[i];
+    r->output = hd_conv_transpose(r->inputs[0], r->inputs[1], hd_replay_input(r, 2), &opts);
+}
+void hd_replay_conv_weight_gradient(hd_replay_call *r) {
+    const hd_conv_attributes *a = r->attributes;
+    hd_conv_opts opts;
+    if (replayed_options(a, a->stride.rank, &opts))
+        r->output = hd_conv_weight_gradient(r->inputs[0], r->inputs[1], a->extra, &opts);
 }

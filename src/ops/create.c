@@ -9,7 +9,7 @@ static hd_tensor *create(hd_thread *thread, hd_op_id id, const hd_shape *shape, 
     HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
     HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &count), NULL);
     hd_call call;
-    hd_call_init(&call, id, NULL, 0, dtype, shape, attributes);
+    hd_call_init(&call, &hd_ops[id], NULL, 0, dtype, shape, attributes);
     return hd_execute(thread, &call);
 }
 
@@ -115,4 +115,16 @@ hd_tensor *hd_tri(int64_t rows, int64_t columns, int64_t diagonal, hd_dtype dtyp
     hd_span span;
     hd_span_begin(&span, thread, "tri");
     return hd_span_end(&span, hd_cast(hd_ge_scalar(distance(rows, columns), -(double)diagonal), dtype));
+}
+
+/* ---- replays ----------------------------------------------------------------------------------------------------- */
+void hd_replay_full(hd_replay_call *r) {
+    r->output = hd_full(*r->shape, r->dtype, ((const hd_full_attributes *)r->attributes)->value);
+}
+void hd_replay_empty(hd_replay_call *r) { r->output = hd_empty(*r->shape, r->dtype); }
+void hd_replay_range(hd_replay_call *r) {
+    const hd_range_attributes *a = r->attributes;
+    const int64_t count = r->shape->rank == 1 ? r->shape->size[0] : -1;
+    r->output = a->has_last && count >= 0 ? hd_linspace(a->start, a->last, count, r->dtype)
+                                          : hd_range(a->start, a->step, count, r->dtype);
 }

@@ -8,7 +8,7 @@ static const char *const types_text[] = {"floats", "integers and floats", "integ
 
 /* The dtype the operands meet in, from their promotion. */
 static hd_error compute_dtype(const hd_thread *thread, hd_op_id id, hd_dtype promoted, hd_dtype *out) {
-    const hd_types types = (hd_types)hd_rows[id].types;
+    const hd_types types = (hd_types)hd_ops[id].types;
     const bool is_float = promoted >= HD_F8E4M3;
     *out = promoted;
     if (types == HD_TYPES_FLOATS) {
@@ -59,8 +59,8 @@ static inline hd_tensor *run_row(const char *name, const void *caller, hd_op_id 
     HD_TRY_OR(compute_dtype(thread, id, promoted, &dtype), NULL);
     if (numbers != NULL) HD_TRY_OR(check_numbers(id, dtype, numbers), NULL);
     hd_call call;
-    hd_call_init(&call, id, inputs, operands, hd_rows[id].gives_bool ? HD_BOOL : dtype, &inputs[0]->layout.shape,
-                 numbers);
+    hd_call_init(&call, &hd_ops[id], inputs, operands, hd_rows[id].gives_bool ? HD_BOOL : dtype,
+                 &inputs[0]->layout.shape, numbers);
     call.compute = dtype;
     for (int i = 1; i < operands; ++i)
         if (!same_shape(inputs[0], inputs[i]))

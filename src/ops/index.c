@@ -29,7 +29,7 @@ hd_tensor *hd_gather(hd_tensor *x, int axis, hd_tensor *index) {
     const hd_axis_attributes attributes = {axis};
     hd_tensor *inputs[2] = {x, index};
     hd_call call;
-    hd_call_init(&call, HD_OP_gather, inputs, 2, (hd_dtype)x->dtype, &index->layout.shape, &attributes);
+    hd_call_init(&call, &hd_ops[HD_OP_gather], inputs, 2, (hd_dtype)x->dtype, &index->layout.shape, &attributes);
     return hd_execute(thread, &call);
 }
 
@@ -57,7 +57,7 @@ hd_tensor *hd_scatter(hd_tensor *x, int axis, hd_tensor *index, hd_tensor *sourc
     const hd_scatter_attributes attributes = {axis, mode};
     hd_tensor *inputs[3] = {x, index, source};
     hd_call call;
-    hd_call_init(&call, HD_OP_scatter, inputs, 3, (hd_dtype)x->dtype, &x->layout.shape, &attributes);
+    hd_call_init(&call, &hd_ops[HD_OP_scatter], inputs, 3, (hd_dtype)x->dtype, &x->layout.shape, &attributes);
     return hd_execute(thread, &call);
 }
 
@@ -75,7 +75,7 @@ hd_tensor *hd_index_select(hd_tensor *x, int axis, hd_tensor *index) {
     const hd_axis_attributes attributes = {axis};
     hd_tensor *inputs[2] = {x, index};
     hd_call call;
-    hd_call_init(&call, HD_OP_index_select, inputs, 2, (hd_dtype)x->dtype, &shape, &attributes);
+    hd_call_init(&call, &hd_ops[HD_OP_index_select], inputs, 2, (hd_dtype)x->dtype, &shape, &attributes);
     return hd_execute(thread, &call);
 }
 
@@ -259,4 +259,16 @@ void hd_vjp_scatter(hd_thread *thread, const hd_vjp_call *v) {
     }
     if (v->wanted[0]) v->results[0] = to_x;
     if (v->wanted[2]) v->results[2] = to_source;
+}
+
+/* ---- replays ----------------------------------------------------------------------------------------------------- */
+void hd_replay_gather(hd_replay_call *r) {
+    r->output = hd_gather(r->inputs[0], ((const hd_axis_attributes *)r->attributes)->axis, r->inputs[1]);
+}
+void hd_replay_index_select(hd_replay_call *r) {
+    r->output = hd_index_select(r->inputs[0], ((const hd_axis_attributes *)r->attributes)->axis, r->inputs[1]);
+}
+void hd_replay_scatter(hd_replay_call *r) {
+    const hd_scatter_attributes *a = r->attributes;
+    r->output = hd_scatter(r->inputs[0], a->axis, r->inputs[1], r->inputs[2], a->mode);
 }

@@ -3,7 +3,7 @@
 
 static hd_tensor *copy_of(hd_thread *thread, hd_tensor *x) {
     hd_call call;
-    hd_call_init(&call, HD_OP_contiguous, &x, 1, (hd_dtype)x->dtype, &x->layout.shape, NULL);
+    hd_call_init(&call, &hd_ops[HD_OP_contiguous], &x, 1, (hd_dtype)x->dtype, &x->layout.shape, NULL);
     return hd_execute(thread, &call);
 }
 
@@ -51,7 +51,7 @@ hd_tensor *hd_concat(hd_tensor *const *tensors, int count, int axis) {
     }
     const hd_axis_attributes attributes = {axis};
     hd_call call;
-    hd_call_init(&call, HD_OP_concat, tensors, count, dtype, &shape, &attributes);
+    hd_call_init(&call, &hd_ops[HD_OP_concat], tensors, count, dtype, &shape, &attributes);
     return hd_execute(thread, &call);
 }
 
@@ -106,7 +106,7 @@ hd_tensor *hd_pad(hd_tensor *x, const hd_padding *padding, int count, double val
     int64_t elements;
     HD_TRY_OR(hd_shape_check(&shape, hd_dtype_bytes[x->dtype], &elements), NULL);
     hd_call call;
-    hd_call_init(&call, HD_OP_pad, &x, 1, (hd_dtype)x->dtype, &shape, &attributes);
+    hd_call_init(&call, &hd_ops[HD_OP_pad], &x, 1, (hd_dtype)x->dtype, &shape, &attributes);
     return hd_execute(thread, &call);
 }
 
@@ -278,4 +278,14 @@ void hd_vjp_pad(hd_thread *thread, const hd_vjp_call *v) {
     for (int i = 0; i < rank; ++i)
         back[i] = (hd_padding){-attributes->padding[i].before, -attributes->padding[i].after};
     v->results[0] = hd_pad(v->gradient, back, rank, 0);
+}
+
+/* ---- replays ----------------------------------------------------------------------------------------------------- */
+void hd_replay_contiguous(hd_replay_call *r) { r->output = hd_copy(r->inputs[0]); }
+void hd_replay_concat(hd_replay_call *r) {
+    r->output = hd_concat(r->inputs, r->input_count, ((const hd_axis_attributes *)r->attributes)->axis);
+}
+void hd_replay_pad(hd_replay_call *r) {
+    const hd_pad_attributes *a = r->attributes;
+    r->output = hd_pad(r->inputs[0], a->padding, r->inputs[0]->layout.shape.rank, a->value);
 }

@@ -44,7 +44,7 @@ static hd_tensor *run(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs, 
     HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &elements), NULL);
     const hd_norm_attributes attributes = {.axes = axes, .eps = eps};
     hd_call call;
-    hd_call_init(&call, id, inputs, count, dtype, shape, &attributes);
+    hd_call_init(&call, &hd_ops[id], inputs, count, dtype, shape, &attributes);
     return hd_execute(thread, &call);
 }
 
@@ -176,4 +176,34 @@ void hd_vjp_rms_norm(hd_thread *thread, const hd_vjp_call *v) {
                     (hd_dtype)v->dtypes[0]);
     if (v->input_count > 1 && v->wanted[1])
         v->results[1] = hd_cast(hd_rms_norm_weight_gradient(v->gradient, v->inputs[0], a->eps), (hd_dtype)v->dtypes[1]);
+}
+
+/* ---- replays ----------------------------------------------------------------------------------------------------- */
+static bool over_one_axis(const hd_norm_attributes *a) {
+    if (a->axes != 1) hd_fail(HD_ERROR_VALUE, "rms_norm over %d axes; it is over one", a->axes);
+    return a->axes == 1;
+}
+void hd_replay_layer_norm(hd_replay_call *r) {
+    const hd_norm_attributes *a = r->attributes;
+    r->output = hd_layer_norm(r->inputs[0], a->axes, hd_replay_input(r, 1), hd_replay_input(r, 2), a->eps);
+}
+void hd_replay_layer_norm_gradient(hd_replay_call *r) {
+    const hd_norm_attributes *a = r->attributes;
+    r->output = hd_layer_norm_gradient(r->inputs[0], r->inputs[1], a->axes, hd_replay_input(r, 2), a->eps);
+}
+void hd_replay_layer_norm_weight_gradient(hd_replay_call *r) {
+    const hd_norm_attributes *a = r->attributes;
+    r->output = hd_layer_norm_weight_gradient(r->inputs[0], r->inputs[1], a->axes, a->eps);
+}
+void hd_replay_rms_norm(hd_replay_call *r) {
+    const hd_norm_attributes *a = r->attributes;
+    if (over_one_axis(a)) r->output = hd_rms_norm(r->inputs[0], hd_replay_input(r, 1), a->eps);
+}
+void hd_replay_rms_norm_gradient(hd_replay_call *r) {
+    const hd_norm_attributes *a = r->attributes;
+    if (over_one_axis(a)) r->output = hd_rms_norm_gradient(r->inputs[0], r->inputs[1], hd_replay_input(r, 2), a->eps);
+}
+void hd_replay_rms_norm_weight_gradient(hd_replay_call *r) {
+    const hd_norm_attributes *a = r->attributes;
+    if (over_one_axis(a)) r->output = hd_rms_norm_weight_gradient(r->inputs[0], r->inputs[1], a->eps);
 }

@@ -13,6 +13,7 @@ typedef enum hd_family {
     HD_FAMILY_CAST,
     HD_FAMILY_REDUCE,
     HD_FAMILY_ARGREDUCE,
+    HD_FAMILY_SORT,
     HD_FAMILY_VIEW,
     HD_FAMILY_MOVE,
     HD_FAMILY_INDEX,
@@ -23,6 +24,58 @@ typedef enum hd_family {
     HD_FAMILY_ATTENTION,
     HD_FAMILY_COUNT
 } hd_family;
+
+/* The dtypes in which an op computes, when its operands have met. */
+typedef enum hd_types {
+    HD_TYPES_FLOATS,
+    HD_TYPES_NUMBERS,  /* floats and integers */
+    HD_TYPES_INTS,     /* integers and bool */
+    HD_TYPES_INTEGERS, /* integers alone */
+    HD_TYPES_INDICES,  /* i64 */
+    HD_TYPES_ALL
+} hd_types;
+
+/* When a call whose arguments were checked can still fail. */
+typedef enum hd_fails {
+    HD_FAILS_NEVER,  /* not once its result has memory */
+    HD_FAILS_MEMORY, /* it takes memory on the way */
+    HD_FAILS_VALUES  /* by what it finds in its operands, too: an index out of range, a division by 0 */
+} hd_fails;
+
+/* How kernels of the compiler have an op. */
+typedef enum hd_lower_kind {
+    HD_LOWER_NONE, /* not at all: it runs as a call */
+    HD_LOWER_ROW,  /* words: elementwise rows and their derivatives */
+    HD_LOWER_CAST,
+    HD_LOWER_NUMBER,  /* a number of the kernel */
+    HD_LOWER_UNIFORM, /* draws */
+    HD_LOWER_NORMAL,
+    HD_LOWER_RANDINT,
+    HD_LOWER_SUM, /* reductions */
+    HD_LOWER_PROD,
+    HD_LOWER_MAX,
+    HD_LOWER_MIN,
+    HD_LOWER_GATHER, /* indexing */
+    HD_LOWER_INDEX_SELECT,
+    HD_LOWER_SCATTER,
+    HD_LOWER_CONCAT, /* pieces that are read where they lie */
+    HD_LOWER_PAD,
+    HD_LOWER_MATMUL, /* products, whose tiles a kernel takes over: of matrices, */
+    HD_LOWER_AFFINE,
+    HD_LOWER_CONV, /* and of images */
+    HD_LOWER_CONV_TRANSPOSE,
+    HD_LOWER_SAME, /* views whose axes are those of what they show */
+    HD_LOWER_BROADCAST,
+    HD_LOWER_PERMUTE,
+    HD_LOWER_RESHAPE
+} hd_lower_kind;
+static inline bool hd_lower_is_draw(int kind) { return kind >= HD_LOWER_UNIFORM && kind <= HD_LOWER_RANDINT; }
+static inline bool hd_lower_is_reduction(int kind) { return kind >= HD_LOWER_SUM && kind <= HD_LOWER_MIN; }
+static inline bool hd_lower_is_indexing(int kind) { return kind >= HD_LOWER_GATHER && kind <= HD_LOWER_SCATTER; }
+static inline bool hd_lower_is_matrix_product(int kind) { return kind == HD_LOWER_MATMUL || kind == HD_LOWER_AFFINE; }
+static inline bool hd_lower_is_convolution(int kind) {
+    return kind == HD_LOWER_CONV || kind == HD_LOWER_CONV_TRANSPOSE;
+}
 
 /* One enumerator per row: HD_OP_add. The elementwise ones come first. */
 typedef enum hd_op_id {
@@ -51,11 +104,9 @@ extern const hd_op hd_ops[HD_OP_COUNT];
 extern const hd_op hd_derivatives[HD_OP_ELEMENTWISE_COUNT][3];
 
 /* ---- elementwise rows: what the dtype rules and the kernels need to know ---- */
-typedef enum hd_types { HD_TYPES_FLOATS, HD_TYPES_NUMBERS, HD_TYPES_INTS, HD_TYPES_ALL } hd_types;
 typedef enum hd_guard { HD_GUARD_NONE, HD_GUARD_ZERO, HD_GUARD_NEGATIVE } hd_guard;
 
 typedef struct hd_row {
-    uint8_t types;    /* hd_types */
     uint8_t operands; /* 1 to 3 */
     uint8_t numbers;  /* C doubles: 0 to 3 */
     uint8_t guard;    /* hd_guard: what integers in b must not be */
@@ -116,7 +167,7 @@ typedef struct hd_pad_attributes {
     double value;
 } hd_pad_attributes;
 typedef struct hd_matmul_attributes {
-    bool turn_a, turn_b; /* the last two axes exchanged; a call without attributes turns neither */
+    bool transpose_a, transpose_b; /* the last two axes exchanged; a call without attributes transposes neither */
 } hd_matmul_attributes;
 /* That a matrix product with a result of this dtype may be given such an operand instead of a cast of it: all of its
  * numbers are numbers of the result, and the product converts what it reads. */
@@ -146,16 +197,31 @@ typedef struct hd_attention_attributes {
     bool causal;
     double scale;
 } hd_attention_attributes;
+typedef struct hd_attention_gradient_attributes {
+    bool causal;
+    double scale;
+    bool statistics; /* they are its last input; else it finds them itself */
+} hd_attention_gradient_attributes;
 typedef struct hd_scatter_attributes {
     int axis;
     hd_scatter_mode mode;
 } hd_scatter_attributes;
 
+typedef struct hd_sort_attributes {
+    int axis;
+    bool descending;
+} hd_sort_attributes;
+typedef struct hd_topk_attributes {
+    int axis;
+    int64_t count;
+    bool largest;
+} hd_topk_attributes;
+
 /* Describes a call with one output, ready to run. In place: returning a struct this large by value costs more than
  * running a small op. */
-static inline void hd_call_init(hd_call *call, hd_op_id id, hd_tensor *const *inputs, int count, hd_dtype dtype,
+static inline void hd_call_init(hd_call *call, const hd_op *op, hd_tensor *const *inputs, int count, hd_dtype dtype,
                                 const hd_shape *shape, const void *attributes) {
-    call->op = &hd_ops[id];
+    call->op = op;
     call->attributes = attributes;
     call->inputs = inputs;
     call->input_count = count;
@@ -167,12 +233,21 @@ static inline void hd_call_init(hd_call *call, hd_op_id id, hd_tensor *const *in
     call->view = NULL;
 }
 
+/* The same call gives one more. */
+static inline void hd_call_add_output(hd_call *call, hd_dtype dtype, const hd_shape *shape) {
+    call->dtype[call->output_count] = dtype;
+    call->shape[call->output_count++] = *shape;
+}
+
+/* The shape that a reduction leaves. */
+hd_shape hd_reduced_shape(const hd_shape *shape, const bool *reduced, bool keep);
+
 /* The vjps that rows of ops.def name, next to the ops; and the one of all elementwise rows. */
 #define VJP(function, ...) void hd_vjp_##function(hd_thread *thread, const hd_vjp_call *v);
 #define ZERO(why)
 #define NONE(why)
 #define STOP(why)
-#define PRIMITIVE(name, family, least, most, outputs, attributes, signature, doc, gradient) gradient
+#define PRIMITIVE(name, family, least, most, outputs, attributes, signature, doc, gradient, ...) gradient
 #include "ops/ops.def"
 #undef VJP
 #undef ZERO
@@ -190,13 +265,40 @@ hd_tensor *hd_gradient_to_shape(hd_tensor *gradient, const hd_shape *shape);
  * reshape that its strides do not allow. */
 bool hd_view_layout(hd_op_id id, const void *attributes, const hd_layout *from, hd_layout *to);
 
+/* What a call costs, by its op's row: hd_work_<kind>. */
+#define PRIMITIVE(name, family, least, most, outputs, attributes, signature, doc, gradient, types, fails, work, lower) \
+    hd_work hd_work_##work(const hd_call *call);
+#include "ops/ops.def"
+
+/* True when an op computes in this dtype: what a device that has the op must take. */
+bool hd_op_takes(const hd_op *op, hd_dtype dtype);
+
 /* An elementwise row by its id, as its public function runs it. */
 hd_tensor *hd_run_row(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs, const double *numbers);
 
-/* Calls the op `id` (derivative: 1 + operand, or 0) as its public function does, with all checks, from the attributes
- * of an earlier call; NULL with an error when they do not fit. Draws are not taken: the attributes say which. */
-hd_tensor *hd_replay(hd_thread *thread, hd_op_id id, int derivative, const void *attributes, hd_tensor *const *inputs,
-                     int count, hd_dtype dtype, const hd_shape *shape);
+/* A call as a graph or a file has it, to be made again. */
+typedef struct hd_replay_call {
+    const void *attributes; /* of an earlier call, or what somebody says they are */
+    hd_tensor *const *inputs;
+    int input_count;
+    hd_dtype dtype; /* of the result */
+    const hd_shape *shape;
+    hd_tensor *output; /* set by the replay; NULL with an error when the call cannot be made */
+    hd_tensor *second; /* likewise, where there is one */
+} hd_replay_call;
+
+/* Makes the call by its public function, with all checks; one function for each primitive, next to the public one.
+ * Draws are not taken: the attributes say which. */
+#define PRIMITIVE(name, ...) void hd_replay_##name(hd_replay_call *r);
+#include "ops/ops.def"
+/* Input i, or NULL where there are fewer. */
+static inline hd_tensor *hd_replay_input(const hd_replay_call *r, int i) {
+    return i < r->input_count ? r->inputs[i] : NULL;
+}
+/* Of a reduction of one axis: which, and its options; false with an error when there is none. */
+bool hd_replay_axis(const hd_replay_call *r, int *axis, hd_reduce_opts *opts);
+/* The same for any op; derivative: 1 + operand, or 0. */
+void hd_replay(hd_thread *thread, hd_op_id id, int derivative, hd_replay_call *r);
 
 /* The largest number of a dtype that lies in [a, b) of a uniform draw: rounding may reach the upper end, which does
  * not. */

@@ -88,7 +88,7 @@ static hd_tensor *run(hd_thread *thread, hd_op_id id, hd_tensor *a, hd_tensor *b
     int64_t count;
     HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &count), NULL);
     hd_call call;
-    hd_call_init(&call, id, inputs, b != NULL ? 2 : 1, dtype, shape, attributes);
+    hd_call_init(&call, &hd_ops[id], inputs, b != NULL ? 2 : 1, dtype, shape, attributes);
     return hd_execute(thread, &call);
 }
 
@@ -215,3 +215,30 @@ void hd_vjp_avg_pool_gradient(hd_thread *thread, const hd_vjp_call *v) {
     const hd_pool_opts opts = options_of(a);
     v->results[0] = hd_avg_pool(v->gradient, a->window, &opts);
 }
+
+/* ---- replays ----------------------------------------------------------------------------------------------------- */
+/* The options that gave these attributes; false with an error when none did. */
+static bool replayed_options(const hd_replay_call *r, hd_pool_opts *opts) {
+    const hd_pool_attributes *a = r->attributes;
+    const int axes = a->window.rank, others = a->adaptive ? 0 : axes;
+    bool fits = axes >= 1 && axes <= 3 && a->stride.rank == others && a->dilation.rank == others &&
+                a->padding.rank == 2 * others;
+    for (int i = 0; i < others && fits; ++i) fits = a->stride.size[i] != 0 && a->dilation.size[i] != 0;
+    if (fits)
+        *opts = options_of(a);
+    else
+        hd_fail(HD_ERROR_VALUE, "the attributes of pooling on %d axes do not fit each other", axes);
+    return fits;
+}
+
+#define REPLAY(name, ...)                                                                                              \
+    void hd_replay_##name(hd_replay_call *r) {                                                                         \
+        const hd_pool_attributes *a = r->attributes;                                                                   \
+        hd_pool_opts opts;                                                                                             \
+        if (replayed_options(r, &opts)) r->output = hd_##name(__VA_ARGS__, a->window, &opts);                          \
+    }
+REPLAY(max_pool, r->inputs[0])
+REPLAY(avg_pool, r->inputs[0])
+REPLAY(max_pool_pick, r->inputs[0], r->inputs[1])
+REPLAY(max_pool_gradient, r->inputs[0], r->inputs[1])
+REPLAY(avg_pool_gradient, r->inputs[0], *r->shape)

@@ -21,7 +21,7 @@ static hd_tensor *draw(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs,
     const bool drawn = !thread->executor->captures;
     if (drawn) HD_TRY_OR(hd_generator_take(thread, 1, &a->seed, &a->draw), NULL);
     hd_call call;
-    hd_call_init(&call, id, inputs, count, dtype, shape, a);
+    hd_call_init(&call, &hd_ops[id], inputs, count, dtype, shape, a);
     hd_tensor *t = hd_execute(thread, &call);
     if (t == NULL && drawn) hd_generator_give_back(thread, &(hd_draws){a->seed, a->draw, thread->drawn - 1});
     return t;
@@ -66,11 +66,6 @@ hd_tensor *hd_normal(hd_shape shape, hd_dtype dtype, double mean, double deviati
 hd_tensor *hd_randn(hd_shape shape, hd_dtype dtype) {
     HD_ENTER("hd_randn", NULL);
     return draw_float(thread, HD_OP_normal, &shape, dtype, 0, 1);
-}
-
-hd_tensor *hd_randn_with(hd_shape shape, hd_dtype dtype, double mean, double deviation) {
-    HD_ENTER("hd_randn_with", NULL);
-    return draw_float(thread, HD_OP_normal, &shape, dtype, mean, deviation);
 }
 
 hd_tensor *hd_randint(hd_shape shape, hd_dtype dtype, int64_t low, int64_t high) {
@@ -133,4 +128,28 @@ hd_tensor *hd_bernoulli(hd_shape shape, hd_dtype dtype, double probability) {
     hd_tensor *t = hd_span_end(&span, hd_cast(hd_lt_scalar(hd_rand(shape, HD_F32), probability), dtype));
     if (t == NULL) hd_generator_give_back(thread, &before);
     return t;
+}
+
+/* ---- replays ----------------------------------------------------------------------------------------------------- */
+void hd_replay_uniform(hd_replay_call *r) {
+    const hd_random_attributes *a = r->attributes;
+    r->output = hd_uniform(*r->shape, r->dtype, a->a, a->b);
+}
+void hd_replay_normal(hd_replay_call *r) {
+    const hd_random_attributes *a = r->attributes;
+    r->output = hd_normal(*r->shape, r->dtype, a->a, a->b);
+}
+void hd_replay_randint(hd_replay_call *r) {
+    const hd_random_attributes *a = r->attributes;
+    r->output = hd_randint(*r->shape, r->dtype, a->low, a->high);
+}
+
+/* How many numbers are drawn; -1, which is none, where the shape has no axis. */
+static int64_t replayed_count(const hd_replay_call *r) {
+    return r->shape->rank > 0 ? r->shape->size[r->shape->rank - 1] : -1;
+}
+void hd_replay_permutation(hd_replay_call *r) { r->output = hd_permutation(replayed_count(r)); }
+void hd_replay_multinomial(hd_replay_call *r) {
+    const hd_random_attributes *a = r->attributes;
+    r->output = hd_multinomial(r->inputs[0], replayed_count(r), a->with_replacement);
 }

@@ -10,7 +10,7 @@ static hd_dtype result_dtype(hd_op_id id, hd_dtype dtype) {
     return dtype;
 }
 
-static hd_shape reduced_shape(const hd_shape *shape, const bool *reduced, bool keep) {
+hd_shape hd_reduced_shape(const hd_shape *shape, const bool *reduced, bool keep) {
     hd_shape out = {.rank = 0};
     for (int i = 0; i < shape->rank; ++i)
         if (!reduced[i] || keep) out.size[out.rank++] = reduced[i] ? 1 : shape->size[i];
@@ -33,9 +33,9 @@ static hd_tensor *reduce(const char *name, const void *caller, hd_op_id id, hd_t
     hd_reduce_attributes attributes = {.keep_dims = options.keep_dims};
     HD_TRY_OR(hd_axes_resolve(axes, x->layout.shape.rank, attributes.reduced), NULL);
     if (id == HD_OP_max || id == HD_OP_min) HD_TRY_OR(check_not_empty(&x->layout.shape, attributes.reduced), NULL);
-    const hd_shape shape = reduced_shape(&x->layout.shape, attributes.reduced, options.keep_dims);
+    const hd_shape shape = hd_reduced_shape(&x->layout.shape, attributes.reduced, options.keep_dims);
     hd_call call;
-    hd_call_init(&call, id, &x, 1, result_dtype(id, (hd_dtype)x->dtype), &shape, &attributes);
+    hd_call_init(&call, &hd_ops[id], &x, 1, result_dtype(id, (hd_dtype)x->dtype), &shape, &attributes);
     return hd_execute(thread, &call);
 }
 
@@ -57,9 +57,9 @@ static hd_tensor *arg_reduce(hd_thread *thread, hd_op_id id, hd_tensor *x, int a
     HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
     attributes.reduced[axis] = true;
     HD_TRY_OR(check_not_empty(&x->layout.shape, attributes.reduced), NULL);
-    const hd_shape shape = reduced_shape(&x->layout.shape, attributes.reduced, options.keep_dims);
+    const hd_shape shape = hd_reduced_shape(&x->layout.shape, attributes.reduced, options.keep_dims);
     hd_call call;
-    hd_call_init(&call, id, &x, 1, HD_I64, &shape, &attributes);
+    hd_call_init(&call, &hd_ops[id], &x, 1, HD_I64, &shape, &attributes);
     return hd_execute(thread, &call);
 }
 
@@ -252,7 +252,7 @@ hd_tensor *hd_gradient_to_shape(hd_tensor *gradient, const hd_shape *shape) {
 /* A reduced tensor with its axes back, of size 1. */
 static hd_tensor *with_axes(hd_tensor *t, const hd_vjp_call *v) {
     const hd_reduce_attributes *attributes = v->attributes;
-    return hd_reshape(t, reduced_shape(&v->shapes[0], attributes->reduced, true));
+    return hd_reshape(t, hd_reduced_shape(&v->shapes[0], attributes->reduced, true));
 }
 
 void hd_vjp_sum(hd_thread *thread, const hd_vjp_call *v) {
@@ -323,3 +323,55 @@ void hd_vjp_prod(hd_thread *thread, const hd_vjp_call *v) {
     others = hd_permute(hd_reshape(others, moved), back);
     v->results[0] = hd_mul(others, with_axes(v->gradient, v));
 }
+
+/* ---- replays ----------------------------------------------------------------------------------------------------- */
+/* The axes; false with an error when there are none, which would mean all of them. */
+static bool replayed_axes(const hd_replay_call *r, hd_axes *axes) {
+    const hd_reduce_attributes *a = r->attributes;
+    const int rank = r->inputs[0]->layout.shape.rank;
+    *axes = (hd_axes){.count = 0};
+    for (int i = 0; i < HD_MAX_RANK; ++i)
+        if (a->reduced[i] && i >= rank)
+            return hd_fail(HD_ERROR_AXIS, "axis %d of a tensor of rank %d", i, rank), false;
+        else if (a->reduced[i])
+            axes->axis[axes->count++] = i;
+    if (rank > 0 && axes->count == 0) return hd_fail(HD_ERROR_AXIS, "a reduction over no axis"), false;
+    return true;
+}
+
+static const hd_reduce_opts *replayed_opts(const hd_replay_call *r, hd_reduce_opts *opts) {
+    *opts = HD_DEFAULTS(hd_reduce_opts);
+    opts->keep_dims = ((const hd_reduce_attributes *)r->attributes)->keep_dims;
+    return opts;
+}
+
+#define REPLAY(name)                                                                                                   \
+    void hd_replay_##name(hd_replay_call *r) {                                                                         \
+        hd_axes axes;                                                                                                  \
+        hd_reduce_opts opts;                                                                                           \
+        if (replayed_axes(r, &axes)) r->output = hd_##name(r->inputs[0], axes, replayed_opts(r, &opts));               \
+    }
+REPLAY(sum)
+REPLAY(prod)
+REPLAY(max)
+REPLAY(min)
+REPLAY(any)
+REPLAY(all)
+
+bool hd_replay_axis(const hd_replay_call *r, int *axis, hd_reduce_opts *opts) {
+    hd_axes axes;
+    if (!replayed_axes(r, &axes)) return false;
+    if (axes.count != 1) return hd_fail(HD_ERROR_AXIS, "%d axes; there must be one", axes.count), false;
+    *axis = axes.axis[0];
+    replayed_opts(r, opts);
+    return true;
+}
+
+#define REPLAY_OF_ONE_AXIS(name)                                                                                       \
+    void hd_replay_##name(hd_replay_call *r) {                                                                         \
+        int axis;                                                                                                      \
+        hd_reduce_opts opts;                                                                                           \
+        if (hd_replay_axis(r, &axis, &opts)) r->output = hd_##name(r->inputs[0], axis, &opts);                         \
+    }
+REPLAY_OF_ONE_AXIS(argmax)
+REPLAY_OF_ONE_AXIS(argmin)

@@ -74,15 +74,7 @@ static const row_sentences sentences[HD_OP_ELEMENTWISE_COUNT] = {
 };
 
 /* ---- reading one ------------------------------------------------------------------------------------------------- */
-bool hd_row_takes(hd_op_id id, hd_compute type) {
-    switch ((hd_types)hd_rows[id].types) {
-    case HD_TYPES_FLOATS: return type >= HD_COMPUTE_F32;
-    case HD_TYPES_NUMBERS: return type != HD_COMPUTE_B8;
-    case HD_TYPES_INTS: return type < HD_COMPUTE_F32;
-    case HD_TYPES_ALL: break;
-    }
-    return true;
-}
+bool hd_row_takes(hd_op_id id, hd_compute type) { return hd_op_takes(&hd_ops[id], (hd_dtype)hd_compute_dtype[type]); }
 
 static hd_error read_sentence(hd_op_id id, sentence s, hd_compute type, bool derivative, hd_ir *out) {
     hd_ir_init(out, type);

@@ -13,8 +13,7 @@ static hd_tensor *run_derivative(hd_thread *thread, hd_op_id id, int operand, hd
     for (int k = 0; k < 5; ++k)
         if (uses & (1u << k)) inputs[count++] = variables[k];
     hd_call call;
-    hd_call_init(&call, HD_OP_add, inputs, count, dtype, shape, numbers);
-    call.op = &hd_derivatives[id][operand];
+    hd_call_init(&call, &hd_derivatives[id][operand], inputs, count, dtype, shape, numbers);
     call.compute = compute;
     return hd_execute(thread, &call);
 }

@@ -6,7 +6,7 @@
 hd_tensor *hd_view(hd_thread *thread, hd_op_id id, hd_tensor *x, hd_dtype dtype, const hd_layout *layout,
                    const void *attributes) {
     hd_call call;
-    hd_call_init(&call, id, &x, 1, dtype, &layout->shape, attributes);
+    hd_call_init(&call, &hd_ops[id], &x, 1, dtype, &layout->shape, attributes);
     call.view = layout;
     return hd_execute(thread, &call);
 }
@@ -69,7 +69,40 @@ static bool reshape_layout(const hd_layout *from, const hd_shape *shape, int64_t
     return true;
 }
 
-static void diagonal_layout(const hd_diagonal_attributes *d, const hd_layout *from, hd_layout *to) {
+/* ---- layouts: one function for each op of the family ------------------------------------------------------------- */
+static bool layout_of_reshape(const void *attributes, const hd_layout *from, hd_layout *to) {
+    const hd_shape *shape = &((const hd_shape_attributes *)attributes)->shape;
+    return reshape_layout(from, shape, hd_shape_count(*shape), to);
+}
+
+static bool layout_of_permute(const void *attributes, const hd_layout *from, hd_layout *to) {
+    const hd_axes *order = &((const hd_axes_attributes *)attributes)->axes;
+    *to = *from;
+    for (int i = 0; i < order->count; ++i) {
+        to->shape.size[i] = from->shape.size[order->axis[i]];
+        to->stride[i] = from->stride[order->axis[i]];
+    }
+    return true;
+}
+
+static bool layout_of_broadcast_to(const void *attributes, const hd_layout *from, hd_layout *to) {
+    *to = *from;
+    to->shape = ((const hd_shape_attributes *)attributes)->shape;
+    hd_layout_broadcast(from, &to->shape, to->stride);
+    return true;
+}
+
+static bool layout_of_slice(const void *attributes, const hd_layout *from, hd_layout *to) {
+    const hd_slice_attributes *s = attributes;
+    *to = *from;
+    to->shape.size[s->axis] = s->count;
+    if (s->count > 0) to->offset += s->start * to->stride[s->axis];
+    to->stride[s->axis] *= s->count > 1 ? s->step : 1;
+    return true;
+}
+
+static bool layout_of_diagonal(const void *attributes, const hd_layout *from, hd_layout *to) {
+    const hd_diagonal_attributes *d = attributes;
     const int64_t n1 = from->shape.size[d->axis1], n2 = from->shape.size[d->axis2], offset = d->offset;
     const int64_t row = offset < 0 ? (offset < -n1 ? n1 : -offset) : 0,
                   column = offset > 0 ? (offset > n2 ? n2 : offset) : 0;
@@ -83,43 +116,56 @@ static void diagonal_layout(const hd_diagonal_attributes *d, const hd_layout *fr
     if (length > 0) to->offset += row * from->stride[d->axis1] + column * from->stride[d->axis2];
     to->stride[to->shape.rank] = from->stride[d->axis1] + from->stride[d->axis2];
     to->shape.size[to->shape.rank++] = length > 0 ? length : 0;
+    return true;
 }
 
-static void unfold_layout(const hd_slice_attributes *s, hd_layout *to) {
+static bool layout_of_unfold(const void *attributes, const hd_layout *from, hd_layout *to) {
+    const hd_slice_attributes *s = attributes;
+    *to = *from;
     const int last = to->shape.rank++;
     to->shape.size[last] = s->count;
     to->stride[last] = to->stride[s->axis];
     const int64_t windows = (to->shape.size[s->axis] - s->count) / s->step;
     to->shape.size[s->axis] = windows + 1;
     if (windows > 0) to->stride[s->axis] *= s->step;
+    return true;
 }
 
-bool hd_view_layout(hd_op_id id, const void *attributes, const hd_layout *from, hd_layout *to) {
-    const hd_slice_attributes *s = attributes;
-    const hd_shape *shape = attributes;
-    const hd_axes *order = attributes;
-    *to = *from;
-    if (id == HD_OP_reshape) return reshape_layout(from, shape, hd_shape_count(*shape), to);
-    if (id == HD_OP_permute) {
-        for (int i = 0; i < order->count; ++i) {
-            to->shape.size[i] = from->shape.size[order->axis[i]];
-            to->stride[i] = from->stride[order->axis[i]];
-        }
-    } else if (id == HD_OP_broadcast_to) {
-        to->shape = *shape;
-        hd_layout_broadcast(from, shape, to->stride);
-    } else if (id == HD_OP_slice) {
-        to->shape.size[s->axis] = s->count;
-        if (s->count > 0) to->offset += s->start * to->stride[s->axis];
-        to->stride[s->axis] *= s->count > 1 ? s->step : 1;
-    } else if (id == HD_OP_diagonal) {
-        diagonal_layout(attributes, from, to);
-    } else if (id == HD_OP_unfold) {
-        unfold_layout(s, to);
-    } else if (id == HD_OP_as_strided) {
-        *to = ((const hd_strided_attributes *)attributes)->layout;
-    } /* bitcast, detach: as it is */
+static bool layout_of_as_strided(const void *attributes, const hd_layout *from, hd_layout *to) {
+    (void)from;
+    *to = ((const hd_strided_attributes *)attributes)->layout;
     return true;
+}
+
+static bool as_it_is(const void *attributes, const hd_layout *from, hd_layout *to) {
+    (void)attributes;
+    *to = *from;
+    return true;
+}
+#define layout_of_bitcast as_it_is
+#define layout_of_detach  as_it_is
+
+static bool (*const layouts[HD_OP_COUNT])(const void *attributes, const hd_layout *from, hd_layout *to) = {
+#define OF_VIEW(name) [HD_OP_##name] = layout_of_##name,
+#define OF_CREATE(name)
+#define OF_RANDOM(name)
+#define OF_CAST(name)
+#define OF_REDUCE(name)
+#define OF_ARGREDUCE(name)
+#define OF_SORT(name)
+#define OF_MOVE(name)
+#define OF_INDEX(name)
+#define OF_CONTRACT(name)
+#define OF_NORM(name)
+#define OF_CONV(name)
+#define OF_POOL(name)
+#define OF_ATTENTION(name)
+#define PRIMITIVE(name, family, ...) OF_##family(name)
+#include "ops/ops.def"
+};
+
+bool hd_view_layout(hd_op_id id, const void *attributes, const hd_layout *from, hd_layout *to) {
+    return layouts[id](attributes, from, to);
 }
 
 /* What hd_reshape and its kin share: messages have the name of the one that was called. */
@@ -561,4 +607,52 @@ void hd_vjp_as_strided(hd_thread *thread, const hd_vjp_call *v) {
         sums = hd_div(sums, hd_clamp_min(times, 1));
     }
     v->results[0] = strided_as(sums, &x->layout);
+}
+
+/* ---- replays ----------------------------------------------------------------------------------------------------- */
+void hd_replay_reshape(hd_replay_call *r) {
+    r->output = hd_reshape(r->inputs[0], ((const hd_shape_attributes *)r->attributes)->shape);
+}
+void hd_replay_permute(hd_replay_call *r) {
+    r->output = hd_permute(r->inputs[0], ((const hd_axes_attributes *)r->attributes)->axes);
+}
+void hd_replay_broadcast_to(hd_replay_call *r) {
+    r->output = hd_broadcast_to(r->inputs[0], ((const hd_shape_attributes *)r->attributes)->shape);
+}
+void hd_replay_diagonal(hd_replay_call *r) {
+    const hd_diagonal_attributes *d = r->attributes;
+    r->output = hd_diagonal(r->inputs[0], d->offset, d->axis1, d->axis2);
+}
+void hd_replay_unfold(hd_replay_call *r) {
+    const hd_slice_attributes *s = r->attributes;
+    r->output = hd_unfold(r->inputs[0], s->axis, s->count, s->step);
+}
+void hd_replay_detach(hd_replay_call *r) { r->output = hd_detach(r->inputs[0]); }
+
+void hd_replay_as_strided(hd_replay_call *r) {
+    const hd_layout *layout = &((const hd_strided_attributes *)r->attributes)->layout;
+    hd_shape strides = {.rank = layout->shape.rank};
+    for (int i = 0; i < layout->shape.rank && i < HD_MAX_RANK; ++i) strides.size[i] = layout->stride[i];
+    r->output = hd_as_strided(r->inputs[0], layout->shape, strides, layout->offset);
+}
+
+/* The attributes are resolved: what a program would have said is found again. */
+void hd_replay_slice(hd_replay_call *r) {
+    const hd_slice_attributes *s = r->attributes;
+    const hd_shape *shape = &r->inputs[0]->layout.shape;
+    int axis;
+    if (hd_axis_resolve(s->axis, shape->rank, &axis) != HD_OK) return;
+    const int64_t size = shape->size[axis], count = s->count;
+    int64_t last = 0;
+    if (s->step == 0 || count < 0 ||
+        (count > 0 &&
+         (__builtin_mul_overflow(count - 1, s->step, &last) || __builtin_add_overflow(last, s->start, &last) ||
+          s->start < 0 || s->start >= size || last < 0 || last >= size))) {
+        hd_fail(HD_ERROR_INDEX, "%lld elements from %lld in steps of %lld do not lie in axis %d of %s",
+                (long long)count, (long long)s->start, (long long)s->step, axis, HD_SHAPE_TEXT(*shape));
+        return;
+    }
+    const int64_t stop = last + (s->step > 0 ? 1 : -1);
+    r->output = count == 0 ? hd_narrow(r->inputs[0], axis, 0, 0)
+                           : hd_slice(r->inputs[0], axis, s->start, stop < 0 ? HD_END : stop, s->step);
 }

@@ -15,7 +15,8 @@ const char *const hd_file_ids[HD_FILE_SECTION_COUNT] = {
     HD_FILE_SECTION_LIST(HD_FILE_SECTION_ID)
 #undef HD_FILE_SECTION_ID
 };
-const char *const hd_file_node_names[HD_NODE_END - HD_NODE_INPUT] = {"@input", "@constant", "@cell", "@write"};
+const char *const hd_file_node_names[HD_NODE_END - HD_NODE_INPUT] = {"@input", "@constant", "@cell", "@write",
+                                                                     "@output"};
 
 uint32_t hd_file_field_kind(hd_field_kind kind) { /* never renumbered, unlike the enum */
     switch (kind) {

@@ -11,7 +11,7 @@
 #include <pthread.h>
 
 enum {
-    HD_FILE_VERSION = 1,
+    HD_FILE_VERSION = 2,
     HD_FILE_HEAD = 32,  /* bytes in front of the section table */
     HD_FILE_ENTRY = 32, /* bytes of one section in the table */
     HD_FILE_ALIGN = 64, /* where sections and tensors begin */

@@ -176,8 +176,9 @@ static hd_error add_op(hd_reader *r, const hd_known_op *op, uint32_t derivative,
     size_t bytes;
     uint32_t inputs[HD_MAX_INPUTS];
     hd_attribute_fields(op->op, &bytes);
-    if (is_op ? row->name == NULL || input_count < row->min_inputs || input_count > row->max_inputs : input_count != 2)
-        return HD_BAD("has a node %%%u with %u inputs, which its op does not take", node, input_count);
+    const bool takes = is_op ? row->name != NULL && input_count >= row->min_inputs && input_count <= row->max_inputs
+                             : input_count == (op->op == HD_NODE_OUTPUT ? 1 : 2);
+    if (!takes) return HD_BAD("has a node %%%u with %u inputs, which its op does not take", node, input_count);
     if (bytes == 0 && number != 0) return HD_BAD("has a node %%%u with attributes that its op does not have", node);
     for (uint32_t k = 0; k < input_count; ++k) {
         HD_TRY(hd_cursor_u32(&r->sections[HD_FILE_EDGE], &inputs[k]));
@@ -207,8 +208,11 @@ static hd_error read_node(hd_reader *r, const unsigned char *at) {
     hd_shape shape;
     int64_t count;
     HD_TRY(read_shape(r, hd_file_u32(at + 8), dtype, &shape, &count));
-    const bool is_call = known->op < HD_OP_COUNT || known->op == HD_NODE_WRITE;
-    if (derivative > (known->op < HD_OP_ELEMENTWISE_COUNT ? 3 : 0) || (!is_call && (input_count != 0 || number != 0)))
+    const bool is_call = known->op < HD_OP_COUNT || known->op == HD_NODE_WRITE || known->op == HD_NODE_OUTPUT;
+    const uint32_t most = known->op < HD_OP_ELEMENTWISE_COUNT ? 3
+                          : known->op == HD_NODE_OUTPUT       ? HD_MAX_OUTPUTS - 1
+                                                              : 0;
+    if (derivative > most || (!is_call && (input_count != 0 || number != 0)))
         return HD_BAD("has a node %%%u with more than its op has", node);
     if (is_call)
         HD_TRY(add_op(r, known, derivative, input_count, dtype, &shape, number));

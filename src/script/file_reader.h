@@ -31,6 +31,7 @@ typedef struct hd_known_op {
 typedef struct hd_reader {
     hd_thread *thread;
     hd_file *file;
+    uint32_t version;     /* of the format */
     unsigned char *bytes; /* all in front of DATA */
     hd_cursor sections[HD_FILE_SECTION_COUNT];
     uint64_t data, data_size; /* DATA, in the file */

@@ -11,7 +11,7 @@ static hd_error check_head(const hd_file *f, const unsigned char *head) {
     const uint32_t version = hd_file_u32(head + 8), sections = hd_file_u32(head + 12);
     const uint64_t size = hd_file_u64(head + 16);
     if (version == 0 || version > HD_FILE_VERSION)
-        return HD_BAD("has version %u of the format; this library, hodu %s, reads version %d", version,
+        return HD_BAD("has version %u of the format; this library, hodu %s, reads versions 1 to %d", version,
                       HD_VERSION_STRING, HD_FILE_VERSION);
     if (size != f->size)
         return HD_BAD("has %llu bytes and should have %llu: it was cut or something was added",
@@ -63,6 +63,7 @@ hd_error hd_reader_sections(hd_reader *r) {
     HD_TRY(hd_file_read(r->file, head, 0, HD_FILE_HEAD));
     HD_TRY(check_head(r->file, head));
     const uint32_t count = hd_file_u32(head + 12);
+    r->version = hd_file_u32(head + 8);
     unsigned char table[HD_FILE_SECTIONS_MOST * HD_FILE_ENTRY + 24], *entries = table + 24;
     memcpy(table, head, 24); /* the checksum covers what is before and behind it */
     HD_TRY(hd_file_read(r->file, entries, HD_FILE_HEAD, (uint64_t)count * HD_FILE_ENTRY));
@@ -145,6 +146,17 @@ static hd_error find_op(const char *name, uint16_t *op) {
     return HD_BAD("has an op \"%.60s\", which this library, hodu %s, does not know", name, HD_VERSION_STRING);
 }
 
+/* Fields of version 1 that have another name since. */
+static const struct {
+    const char *op, *then, *now;
+} renamed[] = {{"matmul", "turn_a", "transpose_a"}, {"matmul", "turn_b", "transpose_b"}};
+
+static const char *name_now(const hd_reader *r, const char *op, const char *field) {
+    for (size_t i = 0; r->version == 1 && i < sizeof renamed / sizeof renamed[0]; ++i)
+        if (strcmp(renamed[i].op, op) == 0 && strcmp(renamed[i].then, field) == 0) return renamed[i].now;
+    return field;
+}
+
 /* A field that the file has and we do not is an error; one that we have and the file does not is zero. */
 static hd_error read_op_fields(const hd_reader *r, hd_cursor *c, hd_known_op *op, const char *name) {
     uint32_t count;
@@ -156,6 +168,7 @@ static hd_error read_op_fields(const hd_reader *r, hd_cursor *c, hd_known_op *op
         HD_TRY(hd_cursor_string(r, c, &field));
         HD_TRY(hd_cursor_u32(c, &kind));
         const hd_field *f = hd_attribute_fields(op->op, &bytes);
+        field = name_now(r, name, field);
         while (f->kind != HD_FIELD_END && strcmp(f->name, field) != 0) ++f;
         for (int k = 0; k < op->field_count; ++k)
             if (op->fields[k] == f) return HD_BAD("has an op \"%s\" with two fields \"%.60s\"", name, field);

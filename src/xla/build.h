@@ -66,6 +66,7 @@ typedef struct hd_hlo {
     hd_text functions;     /* finished ones, apart from @main */
     hd_hlo_known written;  /* keys of those */
     hd_ssa *values;        /* of nodes */
+    hd_ssa *seconds;       /* the second outputs of those that have one, which their emitters set */
     bool *defined;
     hd_row_irs rows;
     hd_ssa seed, draw;
@@ -127,8 +128,6 @@ hd_ssa hd_hlo_word(hd_hlo *e, hd_word word, int type, const hd_ssa *operands);
 /* x, which XLA's simplifier does not recognise any more; by: of the same dtype and shape, x itself, or for a constant
  * x something that is none. */
 hd_ssa hd_hlo_veil(hd_hlo *e, hd_ssa x, hd_ssa by);
-/* The dtype that a compute type is; of conditions: bool. */
-extern const hd_dtype hd_hlo_dtype_of[HD_COMPUTE_COUNT + 1];
 /* The value of a node of a sentence's IR, on inputs and numbers of one shape. */
 hd_ssa hd_hlo_sentence(hd_hlo *e, const hd_ir *ir, int result, const hd_ssa *inputs, const hd_ssa *numbers,
                        const hd_shape *shape);
@@ -158,6 +157,8 @@ hd_ssa hd_hlo_dot(hd_hlo *e, hd_ssa a, hd_ssa b, int batch, int contract_a, int 
 hd_ssa hd_hlo_barrier(hd_hlo *e, hd_ssa x);
 /* Elements of flat x at places (i64, each within x): the shape of places. */
 hd_ssa hd_hlo_take(hd_hlo *e, hd_ssa flat, hd_ssa places);
+/* An element of x for each place (i64, from the front) along an axis; on the others places have x's sizes. */
+hd_ssa hd_hlo_take_along(hd_hlo *e, hd_ssa x, hd_ssa places, int axis);
 /* Flat x with values put at places: op "" sets them, else "add", ... combines. */
 hd_ssa hd_hlo_put(hd_hlo *e, hd_ssa flat, hd_ssa places, hd_ssa values, const char *op);
 
@@ -168,20 +169,14 @@ hd_ssa hd_hlo_input(hd_hlo *e, uint32_t node, int input); /* of an input of a no
  * HD_NO_NODE. */
 void hd_hlo_check_that(hd_hlo *e, hd_hlo_check_kind kind, uint32_t node, int64_t bound, hd_ssa bad, hd_ssa value);
 
-/* One for each family: the value of the node. */
+typedef struct hd_pair_of_values {
+    hd_ssa first, second;
+} hd_pair_of_values;
+/* The value of a node: of elementwise rows and their derivatives, of a write, and of each primitive. */
 hd_ssa hd_hlo_emit_row(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_create(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_view(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_move(hd_hlo *e, uint32_t node);
 hd_ssa hd_hlo_emit_write(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_reduce(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_norm(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_contract(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_attention(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_conv(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_pool(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_index(hd_hlo *e, uint32_t node);
-hd_ssa hd_hlo_emit_random(hd_hlo *e, uint32_t node);
+#define PRIMITIVE(name, ...) hd_ssa hd_hlo_emit_##name(hd_hlo *e, uint32_t node);
+#include "ops/ops.def"
 
 /* What small floats compute in; other dtypes are themselves. */
 static inline hd_dtype hd_hlo_wide(hd_dtype d) { return hd_dtype_is_small_float(d) ? HD_F32 : d; }

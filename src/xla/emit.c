@@ -15,7 +15,7 @@ enum {
 /* A number is written where it is first read. */
 hd_ssa hd_hlo_node(hd_hlo *e, uint32_t node) {
     if (!e->defined[node]) {
-        e->values[node] = hd_hlo_emit_create(e, node);
+        e->values[node] = hd_hlo_emit_full(e, node);
         e->defined[node] = true;
     }
     return e->values[node];
@@ -23,34 +23,16 @@ hd_ssa hd_hlo_node(hd_hlo *e, uint32_t node) {
 
 hd_ssa hd_hlo_input(hd_hlo *e, uint32_t node, int input) { return hd_hlo_node(e, hd_node_inputs(e->g, node)[input]); }
 
-static hd_ssa refused(hd_hlo *e, uint32_t node) {
-    hd_hlo_fail(e, hd_fail(HD_ERROR_STATE, "XLA cannot take %s (node %u); compile with HODU",
-                           hd_node_name(&e->g->nodes[node]), node));
-    return (hd_ssa){.dtype = (hd_dtype)e->g->nodes[node].dtype, .shape = hd_node_shape(e->g, node)};
-}
+static hd_ssa (*const emits[HD_OP_COUNT])(hd_hlo *e, uint32_t node) = {
+#define PRIMITIVE(name, ...) [HD_OP_##name] = hd_hlo_emit_##name,
+#include "ops/ops.def"
+};
 
 static hd_ssa emit_node(hd_hlo *e, uint32_t node) {
-    const hd_node *n = &e->g->nodes[node];
-    if (n->op == HD_NODE_WRITE) return hd_hlo_emit_write(e, node);
-    switch ((hd_family)hd_node_op(n)->family) {
-    case HD_FAMILY_ELEMENTWISE:
-    case HD_FAMILY_DERIVATIVE: return hd_hlo_emit_row(e, node);
-    case HD_FAMILY_CREATE: return hd_hlo_emit_create(e, node);
-    case HD_FAMILY_RANDOM: return hd_hlo_emit_random(e, node);
-    case HD_FAMILY_CAST: return hd_hlo_cast(e, hd_hlo_input(e, node, 0), (hd_dtype)n->dtype);
-    case HD_FAMILY_REDUCE:
-    case HD_FAMILY_ARGREDUCE: return hd_hlo_emit_reduce(e, node);
-    case HD_FAMILY_VIEW: return hd_hlo_emit_view(e, node);
-    case HD_FAMILY_MOVE: return hd_hlo_emit_move(e, node);
-    case HD_FAMILY_INDEX: return hd_hlo_emit_index(e, node);
-    case HD_FAMILY_CONTRACT: return hd_hlo_emit_contract(e, node);
-    case HD_FAMILY_NORM: return hd_hlo_emit_norm(e, node);
-    case HD_FAMILY_CONV: return hd_hlo_emit_conv(e, node);
-    case HD_FAMILY_POOL: return hd_hlo_emit_pool(e, node);
-    case HD_FAMILY_ATTENTION: return hd_hlo_emit_attention(e, node);
-    case HD_FAMILY_COUNT: break;
-    }
-    return refused(e, node);
+    const uint16_t op = e->g->nodes[node].op;
+    if (op == HD_NODE_WRITE) return hd_hlo_emit_write(e, node);
+    if (op == HD_NODE_OUTPUT) return e->seconds[hd_node_inputs(e->g, node)[0]];
+    return op < HD_OP_ELEMENTWISE_COUNT ? hd_hlo_emit_row(e, node) : emits[op](e, node);
 }
 
 /* ---- arguments and results --------------------------------------------------------------------------------------- */
@@ -189,7 +171,8 @@ hd_error hd_stablehlo_emit(hd_thread *thread, const hd_graph *g, hd_stablehlo *o
     *out = (hd_stablehlo){0};
     const size_t nodes = (size_t)g->node_count + 1, results = (size_t)g->output_count + g->cell_count + 1;
     hd_hlo e = {.thread = thread, .g = g, .out = out};
-    e.values = hd_array_resize(NULL, nodes * sizeof *e.values);
+    e.values = hd_array_resize(NULL, 2 * nodes * sizeof *e.values);
+    e.seconds = e.values == NULL ? NULL : e.values + nodes;
     e.defined = hd_array_resize(NULL, nodes);
     hd_ssa *list = hd_array_resize(NULL, results * sizeof *list);
     out->results = hd_array_resize(NULL, results * sizeof *out->results);

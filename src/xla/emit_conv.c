@@ -84,22 +84,21 @@ static hd_ssa of_weight(hd_hlo *e, hd_ssa x, hd_ssa g, const hd_conv_attributes 
     return convolve(e, x, g, (const char *const[3]){"f, b", "i, o", "f, b"}, &w, shape, 1, a->groups);
 }
 
-hd_ssa hd_hlo_emit_conv(hd_hlo *e, uint32_t node) {
+typedef hd_ssa (*convolution)(hd_hlo *e, hd_ssa x, hd_ssa y, const hd_conv_attributes *a, const hd_shape *shape);
+
+static hd_ssa emit_conv(hd_hlo *e, uint32_t node, convolution how) {
     const hd_node *n = &e->g->nodes[node];
-    const hd_conv_attributes *a = hd_node_attributes(e->g, node);
     const hd_dtype dtype = (hd_dtype)n->dtype, wide = hd_hlo_wide(dtype);
     const hd_shape shape = hd_node_shape(e->g, node);
     const hd_ssa x = hd_hlo_cast(e, hd_hlo_input(e, node, 0), wide), y = hd_hlo_cast(e, hd_hlo_input(e, node, 1), wide);
-    hd_ssa v;
-    if (hd_shape_count(x.shape) == 0 || hd_shape_count(y.shape) == 0 || hd_shape_count(shape) == 0)
-        v = hd_hlo_number(e, wide, &shape, 0); /* sums of nothing */
-    else
-        v = n->op == HD_OP_conv             ? forward(e, x, y, a, &shape)
-            : n->op == HD_OP_conv_transpose ? transposed(e, x, y, a, &shape)
-                                            : of_weight(e, x, y, a, &shape);
+    const bool nothing = hd_shape_count(x.shape) == 0 || hd_shape_count(y.shape) == 0 || hd_shape_count(shape) == 0;
+    hd_ssa v = nothing ? hd_hlo_number(e, wide, &shape, 0) : how(e, x, y, hd_node_attributes(e->g, node), &shape);
     if (n->input_count > 2) {
         const int64_t axis = 1;
         v = hd_hlo_add(e, v, hd_hlo_stretch(e, hd_hlo_cast(e, hd_hlo_input(e, node, 2), wide), &shape, &axis));
     }
     return hd_hlo_cast(e, v, dtype);
 }
+hd_ssa hd_hlo_emit_conv(hd_hlo *e, uint32_t node) { return emit_conv(e, node, forward); }
+hd_ssa hd_hlo_emit_conv_transpose(hd_hlo *e, uint32_t node) { return emit_conv(e, node, transposed); }
+hd_ssa hd_hlo_emit_conv_weight_gradient(hd_hlo *e, uint32_t node) { return emit_conv(e, node, of_weight); }

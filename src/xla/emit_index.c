@@ -29,6 +29,12 @@ static hd_ssa element_places(hd_hlo *e, hd_ssa index, const hd_shape *x, int axi
     return at;
 }
 
+hd_ssa hd_hlo_take_along(hd_hlo *e, hd_ssa x, hd_ssa index, int axis) {
+    const hd_shape flat = hd_hlo_flat(&x.shape);
+    if (hd_shape_count(index.shape) == 0) return hd_hlo_bits(e, x.dtype, &index.shape, 0);
+    return hd_hlo_take(e, hd_hlo_reshape(e, x, &flat), element_places(e, index, &x.shape, axis));
+}
+
 /* ---- slices: one index for all that lies on the other axes ------------------------------------------------------- */
 static hd_ssa vectors(hd_hlo *e, hd_ssa index) {
     const hd_shape shape = {.rank = 2, .size = {hd_shape_count(index.shape), 1}};
@@ -94,7 +100,7 @@ static hd_ssa list_places(hd_hlo *e, uint32_t node, uint32_t list, int axis, int
 }
 
 /* ---- the ops ----------------------------------------------------------------------------------------------------- */
-static hd_ssa scatter(hd_hlo *e, uint32_t node) {
+hd_ssa hd_hlo_emit_scatter(hd_hlo *e, uint32_t node) {
     static const char *const ops[] = {[HD_SCATTER_SET] = "",
                                       [HD_SCATTER_ADD] = "add",
                                       [HD_SCATTER_MUL] = "multiply",
@@ -122,15 +128,26 @@ static hd_ssa scatter(hd_hlo *e, uint32_t node) {
     return hd_hlo_cast(e, hd_hlo_reshape(e, x, &shape), dtype);
 }
 
-hd_ssa hd_hlo_emit_index(hd_hlo *e, uint32_t node) {
-    const hd_node *n = &e->g->nodes[node];
-    if (n->op == HD_OP_scatter) return scatter(e, node);
-    const int axis = ((const hd_axis_attributes *)hd_node_attributes(e->g, node))->axis;
-    const hd_ssa x = hd_hlo_input(e, node, 0);
-    const hd_shape flat = hd_hlo_flat(&x.shape), shape = hd_node_shape(e->g, node);
-    const hd_ssa index = places(e, node, hd_hlo_input(e, node, 1), x.shape.size[axis]);
-    if (hd_shape_count(x.shape) == 0 || hd_shape_count(shape) == 0) /* nothing to take, or nowhere to take it from */
-        return hd_hlo_bits(e, x.dtype, &shape, 0);
-    if (n->op == HD_OP_index_select) return select_slices(e, x, index, axis);
-    return hd_hlo_take(e, hd_hlo_reshape(e, x, &flat), element_places(e, index, &x.shape, axis));
+/* What is looked up, and where: false when there is nothing to take, or nowhere to take it from. */
+static bool looks_up(hd_hlo *e, uint32_t node, hd_ssa *x, hd_ssa *index, int *axis) {
+    *axis = ((const hd_axis_attributes *)hd_node_attributes(e->g, node))->axis;
+    *x = hd_hlo_input(e, node, 0);
+    *index = places(e, node, hd_hlo_input(e, node, 1), x->shape.size[*axis]);
+    return hd_shape_count(x->shape) > 0 && hd_shape_count(hd_node_shape(e->g, node)) > 0;
+}
+static hd_ssa nothing(hd_hlo *e, uint32_t node) {
+    const hd_shape shape = hd_node_shape(e->g, node);
+    return hd_hlo_bits(e, (hd_dtype)e->g->nodes[node].dtype, &shape, 0);
+}
+
+hd_ssa hd_hlo_emit_index_select(hd_hlo *e, uint32_t node) {
+    hd_ssa x, index;
+    int axis;
+    return looks_up(e, node, &x, &index, &axis) ? select_slices(e, x, index, axis) : nothing(e, node);
+}
+
+hd_ssa hd_hlo_emit_gather(hd_hlo *e, uint32_t node) {
+    hd_ssa x, index;
+    int axis;
+    return looks_up(e, node, &x, &index, &axis) ? hd_hlo_take_along(e, x, index, axis) : nothing(e, node);
 }

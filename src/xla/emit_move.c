@@ -26,13 +26,22 @@ static hd_ssa range(hd_hlo *e, hd_dtype dtype, const hd_shape *shape, const hd_r
     return hd_hlo_select(e, at_end, hd_hlo_number(e, dtype, shape, a->last), v);
 }
 
-hd_ssa hd_hlo_emit_create(hd_hlo *e, uint32_t node) {
-    const hd_node *n = &e->g->nodes[node];
+hd_ssa hd_hlo_emit_range(hd_hlo *e, uint32_t node) {
     const hd_shape shape = hd_node_shape(e->g, node);
-    const void *attributes = hd_node_attributes(e->g, node);
-    if (n->op == HD_OP_range) return range(e, (hd_dtype)n->dtype, &shape, attributes);
-    const double value = n->op == HD_OP_full ? *(const double *)attributes : 0;
-    return hd_hlo_number(e, (hd_dtype)n->dtype, &shape, value);
+    return range(e, (hd_dtype)e->g->nodes[node].dtype, &shape, hd_node_attributes(e->g, node));
+}
+
+static hd_ssa filled(hd_hlo *e, uint32_t node, double value) {
+    const hd_shape shape = hd_node_shape(e->g, node);
+    return hd_hlo_number(e, (hd_dtype)e->g->nodes[node].dtype, &shape, value);
+}
+hd_ssa hd_hlo_emit_full(hd_hlo *e, uint32_t node) {
+    return filled(e, node, ((const hd_full_attributes *)hd_node_attributes(e->g, node))->value);
+}
+hd_ssa hd_hlo_emit_empty(hd_hlo *e, uint32_t node) { return filled(e, node, 0); }
+
+hd_ssa hd_hlo_emit_cast(hd_hlo *e, uint32_t node) {
+    return hd_hlo_cast(e, hd_hlo_input(e, node, 0), (hd_dtype)e->g->nodes[node].dtype);
 }
 
 /* ---- any layout over a contiguous value -------------------------------------------------------------------------- */
@@ -156,44 +165,62 @@ static hd_ssa strided(hd_hlo *e, hd_ssa x, const hd_layout *view) {
 }
 
 /* ---- views ------------------------------------------------------------------------------------------------------- */
-hd_ssa hd_hlo_emit_view(hd_hlo *e, uint32_t node) {
-    const hd_node *n = &e->g->nodes[node];
+hd_ssa hd_hlo_emit_detach(hd_hlo *e, uint32_t node) { return hd_hlo_input(e, node, 0); }
+hd_ssa hd_hlo_emit_reshape(hd_hlo *e, uint32_t node) {
     const hd_shape shape = hd_node_shape(e->g, node);
-    const void *attributes = hd_node_attributes(e->g, node);
+    return hd_hlo_reshape(e, hd_hlo_input(e, node, 0), &shape);
+}
+hd_ssa hd_hlo_emit_broadcast_to(hd_hlo *e, uint32_t node) {
+    const hd_shape shape = hd_node_shape(e->g, node);
+    return hd_hlo_broadcast(e, hd_hlo_input(e, node, 0), &shape);
+}
+hd_ssa hd_hlo_emit_permute(hd_hlo *e, uint32_t node) {
+    const hd_axes_attributes *a = hd_node_attributes(e->g, node);
+    return hd_hlo_transpose(e, hd_hlo_input(e, node, 0), a->axes.axis);
+}
+/* A bool is stored as a byte. */
+hd_ssa hd_hlo_emit_bitcast(hd_hlo *e, uint32_t node) {
     const hd_ssa x = hd_hlo_input(e, node, 0);
-    switch ((int)n->op) {
-    case HD_OP_detach: return x;
-    case HD_OP_reshape: return hd_hlo_reshape(e, x, &shape);
-    case HD_OP_broadcast_to: return hd_hlo_broadcast(e, x, &shape);
-    case HD_OP_permute: return hd_hlo_transpose(e, x, ((const hd_axes_attributes *)attributes)->axes.axis);
-    case HD_OP_bitcast: /* a bool is stored as a byte */
-        return hd_hlo_bitcast(e, x.dtype == HD_BOOL ? hd_hlo_convert(e, x, HD_U8) : x, (hd_dtype)n->dtype);
-    default: break;
-    }
-    hd_layout source, view;
-    hd_layout_contiguous(&source, &x.shape);
-    hd_view_layout((hd_op_id)n->op, attributes, &source, &view);
-    return strided(e, x, &view);
+    return hd_hlo_bitcast(e, x.dtype == HD_BOOL ? hd_hlo_convert(e, x, HD_U8) : x, (hd_dtype)e->g->nodes[node].dtype);
 }
 
+/* Any other view, by the layout it has over its source. */
+static hd_ssa by_layout(hd_hlo *e, uint32_t node) {
+    const hd_ssa x = hd_hlo_input(e, node, 0);
+    hd_layout source, view;
+    hd_layout_contiguous(&source, &x.shape);
+    hd_view_layout((hd_op_id)e->g->nodes[node].op, hd_node_attributes(e->g, node), &source, &view);
+    return strided(e, x, &view);
+}
+hd_ssa hd_hlo_emit_slice(hd_hlo *e, uint32_t node) { return by_layout(e, node); }
+hd_ssa hd_hlo_emit_diagonal(hd_hlo *e, uint32_t node) { return by_layout(e, node); }
+hd_ssa hd_hlo_emit_unfold(hd_hlo *e, uint32_t node) { return by_layout(e, node); }
+hd_ssa hd_hlo_emit_as_strided(hd_hlo *e, uint32_t node) { return by_layout(e, node); }
+
 /* ---- movement ---------------------------------------------------------------------------------------------------- */
-hd_ssa hd_hlo_emit_move(hd_hlo *e, uint32_t node) {
-    const hd_node *n = &e->g->nodes[node];
-    const void *attributes = hd_node_attributes(e->g, node);
-    hd_ssa parts_of[64] = {hd_hlo_cast(e, hd_hlo_input(e, node, 0), (hd_dtype)n->dtype)};
-    if (n->op == HD_OP_contiguous) return parts_of[0];
-    if (n->op == HD_OP_concat) {
-        for (int i = 1; i < n->input_count; ++i)
-            parts_of[i] = hd_hlo_cast(e, hd_hlo_input(e, node, i), (hd_dtype)n->dtype);
-        return hd_hlo_concat(e, parts_of, n->input_count, *(const int *)attributes);
-    }
-    const hd_pad_attributes *a = attributes;
+/* An input in the dtype of the result. */
+static hd_ssa moved(hd_hlo *e, uint32_t node, int input) {
+    return hd_hlo_cast(e, hd_hlo_input(e, node, input), (hd_dtype)e->g->nodes[node].dtype);
+}
+
+hd_ssa hd_hlo_emit_contiguous(hd_hlo *e, uint32_t node) { return moved(e, node, 0); }
+
+hd_ssa hd_hlo_emit_concat(hd_hlo *e, uint32_t node) {
+    const int count = e->g->nodes[node].input_count;
+    hd_ssa pieces[HD_MAX_INPUTS];
+    for (int i = 0; i < count; ++i) pieces[i] = moved(e, node, i);
+    return hd_hlo_concat(e, pieces, count, ((const hd_axis_attributes *)hd_node_attributes(e->g, node))->axis);
+}
+
+hd_ssa hd_hlo_emit_pad(hd_hlo *e, uint32_t node) {
+    const hd_pad_attributes *a = hd_node_attributes(e->g, node);
+    const hd_ssa x = moved(e, node, 0);
     int64_t low[HD_MAX_RANK], high[HD_MAX_RANK];
-    for (int i = 0; i < parts_of[0].shape.rank; ++i) {
+    for (int i = 0; i < x.shape.rank; ++i) {
         low[i] = a->padding[i].before;
         high[i] = a->padding[i].after;
     }
-    return hd_hlo_pad(e, parts_of[0], hd_hlo_number(e, (hd_dtype)n->dtype, HD_HLO_SCALAR, a->value), low, high, NULL);
+    return hd_hlo_pad(e, x, hd_hlo_number(e, x.dtype, HD_HLO_SCALAR, a->value), low, high, NULL);
 }
 
 /* ---- writing a part ---------------------------------------------------------------------------------------------- */

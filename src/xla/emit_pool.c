@@ -212,20 +212,29 @@ static hd_ssa places_of_largest(hd_hlo *e, const windows *w, hd_ssa x) {
     return hd_hlo_reduce(e, "maximum", here, hd_hlo_integer(e, HD_I64, HD_HLO_SCALAR, -1), last, false);
 }
 
-static hd_ssa max_by_places(hd_hlo *e, hd_op_id id, const windows *w, hd_ssa first, hd_ssa x) {
+/* Where the largest of x is, of each result in a row (0 where a window sees none), and whether there is one. */
+static hd_ssa find_largest(hd_hlo *e, const windows *w, hd_ssa x, hd_ssa *found) {
+    const hd_shape result = hd_hlo_flat(&w->result);
+    const hd_ssa places = hd_hlo_reshape(e, places_of_largest(e, w, x), &result),
+                 zero = hd_hlo_integer(e, HD_I64, &result, 0);
+    *found = hd_hlo_compare(e, "GE", places, zero);
+    return hd_hlo_select(e, *found, places, zero);
+}
+
+/* `values` where x is largest; `unseen` in a window that sees nothing. */
+static hd_ssa pick_by_places(hd_hlo *e, const windows *w, hd_ssa values, hd_ssa x, double unseen) {
     const hd_shape image = hd_hlo_flat(&w->image), result = hd_hlo_flat(&w->result);
-    hd_ssa places = places_of_largest(e, w, x);
-    places = hd_hlo_reshape(e, places, &result);
-    const hd_ssa found = hd_hlo_compare(e, "GE", places, hd_hlo_integer(e, HD_I64, &result, 0)),
-                 at = hd_hlo_select(e, found, places, hd_hlo_integer(e, HD_I64, &result, 0)),
-                 zero = hd_hlo_number(e, x.dtype, &result, 0);
-    if (id == HD_OP_max_pool_gradient) {
-        const hd_ssa g = hd_hlo_select(e, found, hd_hlo_reshape(e, first, &result), zero);
-        return hd_hlo_reshape(e, hd_hlo_put(e, hd_hlo_number(e, x.dtype, &image, 0), at, g, "add"), &w->image);
-    }
-    const hd_ssa taken = hd_hlo_take(e, hd_hlo_reshape(e, first, &image), at),
-                 unseen = id == HD_OP_max_pool ? hd_hlo_number(e, x.dtype, &result, -INFINITY) : zero;
-    return hd_hlo_reshape(e, hd_hlo_select(e, found, taken, unseen), &w->result);
+    hd_ssa found;
+    const hd_ssa at = find_largest(e, w, x, &found), taken = hd_hlo_take(e, hd_hlo_reshape(e, values, &image), at);
+    return hd_hlo_reshape(e, hd_hlo_select(e, found, taken, hd_hlo_number(e, x.dtype, &result, unseen)), &w->result);
+}
+
+static hd_ssa send_by_places(hd_hlo *e, const windows *w, hd_ssa gradient, hd_ssa x) {
+    const hd_shape image = hd_hlo_flat(&w->image), result = hd_hlo_flat(&w->result);
+    hd_ssa found;
+    const hd_ssa at = find_largest(e, w, x, &found), zero = hd_hlo_number(e, x.dtype, &result, 0),
+                 g = hd_hlo_select(e, found, hd_hlo_reshape(e, gradient, &result), zero);
+    return hd_hlo_reshape(e, hd_hlo_put(e, hd_hlo_number(e, x.dtype, &image, 0), at, g, "add"), &w->image);
 }
 
 /* Sums over windows of different sizes, and the way back. */
@@ -275,28 +284,39 @@ static hd_ssa avg_gradient(hd_hlo *e, const windows *w, hd_ssa g) {
     return reduce_windows(e, "add", spread, &w->image, w->size, one, one, none, none);
 }
 
-hd_ssa hd_hlo_emit_pool(hd_hlo *e, uint32_t node) {
+/* Largest: `first` and x, of which the first is x itself where there is one operand. */
+static hd_ssa largest(hd_hlo *e, const windows *w, hd_ssa first, hd_ssa x) {
+    return w->even ? reduce_windows(e, "maximum", x, &w->result, w->size, w->stride, w->step, w->before, w->after)
+                   : pick_by_places(e, w, first, x, -INFINITY);
+}
+static hd_ssa picked(hd_hlo *e, const windows *w, hd_ssa first, hd_ssa x) { return pick_by_places(e, w, first, x, 0); }
+static hd_ssa largest_gradient(hd_hlo *e, const windows *w, hd_ssa first, hd_ssa x) {
+    return w->even && !w->dilated ? select_and_scatter(e, x, first, w) : send_by_places(e, w, first, x);
+}
+static hd_ssa mean(hd_hlo *e, const windows *w, hd_ssa first, hd_ssa x) {
+    (void)x;
+    return avg(e, w, first);
+}
+static hd_ssa mean_gradient(hd_hlo *e, const windows *w, hd_ssa first, hd_ssa x) {
+    (void)x;
+    return avg_gradient(e, w, first);
+}
+
+/* Pools by `how`; back: from results to an image. */
+static hd_ssa emit_pool(hd_hlo *e, uint32_t node, hd_ssa (*how)(hd_hlo *, const windows *, hd_ssa, hd_ssa), bool back) {
     const hd_node *n = &e->g->nodes[node];
-    const hd_op_id id = (hd_op_id)n->op;
     const hd_dtype dtype = (hd_dtype)n->dtype, wide = hd_hlo_wide(dtype);
     const hd_shape shape = hd_node_shape(e->g, node);
-    const bool back = id == HD_OP_max_pool_gradient || id == HD_OP_avg_pool_gradient;
     const hd_ssa first = hd_hlo_cast(e, hd_hlo_input(e, node, 0), wide),
                  x = n->input_count > 1 ? hd_hlo_cast(e, hd_hlo_input(e, node, 1), wide) : first;
     if (hd_shape_count(first.shape) == 0 || hd_shape_count(shape) == 0)
         return hd_hlo_number(e, dtype, &shape, 0); /* no images */
     const windows w =
         find_windows(hd_node_attributes(e->g, node), back ? &shape : &first.shape, back ? &first.shape : &shape);
-    hd_ssa v;
-    if (id == HD_OP_avg_pool)
-        v = avg(e, &w, first);
-    else if (id == HD_OP_avg_pool_gradient)
-        v = avg_gradient(e, &w, first);
-    else if (id == HD_OP_max_pool && w.even)
-        v = reduce_windows(e, "maximum", x, &w.result, w.size, w.stride, w.step, w.before, w.after);
-    else if (id == HD_OP_max_pool_gradient && w.even && !w.dilated)
-        v = select_and_scatter(e, x, first, &w);
-    else
-        v = max_by_places(e, id, &w, first, x);
-    return hd_hlo_cast(e, v, dtype);
+    return hd_hlo_cast(e, how(e, &w, first, x), dtype);
 }
+hd_ssa hd_hlo_emit_max_pool(hd_hlo *e, uint32_t node) { return emit_pool(e, node, largest, false); }
+hd_ssa hd_hlo_emit_avg_pool(hd_hlo *e, uint32_t node) { return emit_pool(e, node, mean, false); }
+hd_ssa hd_hlo_emit_max_pool_pick(hd_hlo *e, uint32_t node) { return emit_pool(e, node, picked, false); }
+hd_ssa hd_hlo_emit_max_pool_gradient(hd_hlo *e, uint32_t node) { return emit_pool(e, node, largest_gradient, true); }
+hd_ssa hd_hlo_emit_avg_pool_gradient(hd_hlo *e, uint32_t node) { return emit_pool(e, node, mean_gradient, true); }

@@ -142,16 +142,21 @@ static hd_ssa normal_f64(hd_hlo *e, hd_ssa draw, int64_t count) {
 }
 
 /* ---- draws ------------------------------------------------------------------------------------------------------- */
-static hd_ssa floats(hd_hlo *e, hd_op_id id, const hd_random_attributes *a, hd_dtype dtype, hd_ssa draw,
-                     int64_t count) {
-    const bool wide = dtype == HD_F64, uniform = id == HD_OP_uniform;
-    const hd_ssa u = uniform ? (wide ? uniform_f64(e, draw, count) : uniform_f32(e, draw, count))
-                             : (wide ? normal_f64(e, draw, count) : normal_f32(e, draw, count));
-    const double by = uniform ? a->b - a->a : a->b;
-    hd_ssa v = hd_hlo_multiply(e, hd_hlo_number(e, u.dtype, &u.shape, by), u);
-    v = hd_hlo_add(e, hd_hlo_number(e, u.dtype, &u.shape, a->a), v);
-    if (uniform) v = hd_hlo_binary(e, "minimum", v, hd_hlo_number(e, u.dtype, &u.shape, hd_uniform_top(a, dtype)));
-    return hd_hlo_cast(e, v, dtype);
+/* Of the unit's u: low + by * u. */
+static hd_ssa stretched(hd_hlo *e, hd_ssa u, double low, double by) {
+    const hd_ssa v = hd_hlo_multiply(e, hd_hlo_number(e, u.dtype, &u.shape, by), u);
+    return hd_hlo_add(e, hd_hlo_number(e, u.dtype, &u.shape, low), v);
+}
+
+static hd_ssa uniform(hd_hlo *e, const hd_random_attributes *a, hd_dtype dtype, hd_ssa draw, int64_t count) {
+    const hd_ssa u = dtype == HD_F64 ? uniform_f64(e, draw, count) : uniform_f32(e, draw, count);
+    const hd_ssa top = hd_hlo_number(e, u.dtype, &u.shape, hd_uniform_top(a, dtype));
+    return hd_hlo_cast(e, hd_hlo_binary(e, "minimum", stretched(e, u, a->a, a->b - a->a), top), dtype);
+}
+
+static hd_ssa normal(hd_hlo *e, const hd_random_attributes *a, hd_dtype dtype, hd_ssa draw, int64_t count) {
+    const hd_ssa u = dtype == HD_F64 ? normal_f64(e, draw, count) : normal_f32(e, draw, count);
+    return hd_hlo_cast(e, stretched(e, u, a->a, a->b), dtype);
 }
 
 /* The upper 64 bits of a product of two u64, by halves. */
@@ -183,6 +188,11 @@ static hd_ssa order_of(hd_hlo *e, hd_ssa keys) {
     const hd_ssa v = hd_hlo_define(e, HD_I64, &keys.shape);
     hd_hlo_say(e, "    %v = stablehlo.reshape %v#1 : (%t) -> %t\n", &v, &sorted, &v, &v);
     return v;
+}
+
+static hd_ssa permutation(hd_hlo *e, const hd_random_attributes *a, hd_dtype dtype, hd_ssa draw, int64_t count) {
+    (void)a, (void)dtype;
+    return order_of(e, bits_u64(e, draw, count));
 }
 
 /* ---- multinomial ------------------------------------------------------------------------------------------------- */
@@ -263,37 +273,43 @@ static hd_ssa without_replacement(hd_hlo *e, hd_ssa w, hd_ssa draw, int64_t coun
     return hd_hlo_slice(e, order_of(e, keys), start, counts, steps);
 }
 
-static hd_ssa multinomial(hd_hlo *e, uint32_t node, const hd_random_attributes *a, const hd_shape *shape, hd_ssa draw) {
+/* The number of a node's draw. */
+static hd_ssa draw_of(hd_hlo *e, uint32_t node) {
+    const hd_random_attributes *a = hd_node_attributes(e->g, node);
+    return hd_hlo_add(e, e->draw, hd_hlo_bits(e, HD_U64, HD_HLO_SCALAR, a->draw));
+}
+
+hd_ssa hd_hlo_emit_multinomial(hd_hlo *e, uint32_t node) {
+    const hd_random_attributes *a = hd_node_attributes(e->g, node);
+    const hd_shape shape = hd_node_shape(e->g, node);
+    const hd_ssa draw = draw_of(e, node);
     hd_ssa w = hd_hlo_cast(e, hd_hlo_input(e, node, 0), HD_F64);
     const int64_t n = w.shape.size[w.shape.rank - 1], m = w.shape.rank == 2 ? w.shape.size[0] : 1,
-                  count = shape->size[shape->rank - 1], start[2] = {0, n - 1}, counts[2] = {m, 1}, steps[2] = {1, 1};
+                  count = shape.size[shape.rank - 1], start[2] = {0, n - 1}, counts[2] = {m, 1}, steps[2] = {1, 1};
     const hd_shape rows = {.rank = 2, .size = {m, n}};
-    if (m == 0) return hd_hlo_bits(e, HD_I64, shape, 0);
+    if (m == 0) return hd_hlo_bits(e, HD_I64, &shape, 0);
     w = hd_hlo_reshape(e, w, &rows);
     const hd_ssa sums = running_sums(e, w), total = hd_hlo_slice(e, sums, start, counts, steps);
     check_weights(e, node, w, total, a->with_replacement ? 0 : count);
-    if (hd_shape_count(*shape) == 0 || count > n) /* the check says so when it is too many */
-        if (!a->with_replacement || count == 0) return hd_hlo_bits(e, HD_I64, shape, 0);
+    if (hd_shape_count(shape) == 0 || count > n) /* the check says so when it is too many */
+        if (!a->with_replacement || count == 0) return hd_hlo_bits(e, HD_I64, &shape, 0);
     return hd_hlo_reshape(e,
                           a->with_replacement ? with_replacement(e, w, sums, total, draw, count)
                                               : without_replacement(e, w, draw, count),
-                          shape);
+                          &shape);
 }
 
-hd_ssa hd_hlo_emit_random(hd_hlo *e, uint32_t node) {
-    const hd_node *n = &e->g->nodes[node];
-    const hd_random_attributes *a = hd_node_attributes(e->g, node);
+typedef hd_ssa (*drawing)(hd_hlo *e, const hd_random_attributes *a, hd_dtype dtype, hd_ssa draw, int64_t count);
+
+/* Numbers that are drawn in a row, in the node's shape. */
+static hd_ssa drawn(hd_hlo *e, uint32_t node, drawing numbers) {
+    const hd_dtype dtype = (hd_dtype)e->g->nodes[node].dtype;
     const hd_shape shape = hd_node_shape(e->g, node);
     const int64_t count = hd_shape_count(shape);
-    const hd_ssa draw = hd_hlo_add(e, e->draw, hd_hlo_bits(e, HD_U64, HD_HLO_SCALAR, a->draw));
-    if (n->op == HD_OP_multinomial) return multinomial(e, node, a, &shape, draw);
-    if (count == 0) return hd_hlo_bits(e, (hd_dtype)n->dtype, &shape, 0);
-    hd_ssa v;
-    if (n->op == HD_OP_permutation)
-        v = order_of(e, bits_u64(e, draw, count));
-    else if (n->op == HD_OP_randint)
-        v = integers(e, a, (hd_dtype)n->dtype, draw, count);
-    else
-        v = floats(e, (hd_op_id)n->op, a, (hd_dtype)n->dtype, draw, count);
-    return hd_hlo_reshape(e, v, &shape);
+    if (count == 0) return hd_hlo_bits(e, dtype, &shape, 0);
+    return hd_hlo_reshape(e, numbers(e, hd_node_attributes(e->g, node), dtype, draw_of(e, node), count), &shape);
 }
+hd_ssa hd_hlo_emit_uniform(hd_hlo *e, uint32_t node) { return drawn(e, node, uniform); }
+hd_ssa hd_hlo_emit_normal(hd_hlo *e, uint32_t node) { return drawn(e, node, normal); }
+hd_ssa hd_hlo_emit_randint(hd_hlo *e, uint32_t node) { return drawn(e, node, integers); }
+hd_ssa hd_hlo_emit_permutation(hd_hlo *e, uint32_t node) { return drawn(e, node, permutation); }

@@ -21,27 +21,57 @@ static hd_ssa place_of_extreme(hd_hlo *e, hd_ssa x, bool largest, const hd_reduc
                          a->keep_dims);
 }
 
-/* Sums of f32 add up in f64, as ours do. */
-hd_ssa hd_hlo_emit_reduce(hd_hlo *e, uint32_t node) {
-    const hd_node *n = &e->g->nodes[node];
+/* The element at that place: all others are made to count for nothing. */
+static hd_ssa extreme_with_index(hd_hlo *e, uint32_t node, bool largest) {
     const hd_reduce_attributes *a = hd_node_attributes(e->g, node);
-    hd_ssa x = hd_hlo_input(e, node, 0);
-    const char *op = "add";
-    switch ((int)n->op) {
-    case HD_OP_argmax: return place_of_extreme(e, x, true, a);
-    case HD_OP_argmin: return place_of_extreme(e, x, false, a);
-    case HD_OP_any: op = "or", x = hd_hlo_cast(e, x, HD_BOOL); break;
-    case HD_OP_all: op = "and", x = hd_hlo_cast(e, x, HD_BOOL); break;
-    case HD_OP_max: op = x.dtype == HD_BOOL ? "or" : "maximum", x = hd_hlo_convert(e, x, hd_hlo_wide(x.dtype)); break;
-    case HD_OP_min: op = x.dtype == HD_BOOL ? "and" : "minimum", x = hd_hlo_convert(e, x, hd_hlo_wide(x.dtype)); break;
-    default:
-        op = n->op == HD_OP_prod ? "multiply" : "add";
-        x = hd_hlo_cast(e, x, hd_dtype_is_float((hd_dtype)n->dtype) ? HD_F64 : (hd_dtype)n->dtype);
-        break;
-    }
-    x = hd_hlo_reduce(e, op, x, hd_hlo_identity(e, x.dtype, op), a->reduced, a->keep_dims);
-    return hd_hlo_cast(e, x, (hd_dtype)n->dtype);
+    const hd_ssa x = hd_hlo_input(e, node, 0);
+    hd_reduce_attributes kept = *a;
+    kept.keep_dims = true;
+    const hd_shape shape = hd_node_shape(e->g, node);
+    const hd_ssa at = place_of_extreme(e, x, largest, &kept);
+    e->seconds[node] = hd_hlo_reshape(e, at, &shape);
+    int axis = 0;
+    while (axis + 1 < x.shape.rank && !a->reduced[axis]) ++axis;
+    const hd_ssa flat = hd_hlo_take_along(e, x, at, axis);
+    return hd_hlo_reshape(e, flat, &shape);
 }
+hd_ssa hd_hlo_emit_max_with_index(hd_hlo *e, uint32_t node) { return extreme_with_index(e, node, true); }
+hd_ssa hd_hlo_emit_min_with_index(hd_hlo *e, uint32_t node) { return extreme_with_index(e, node, false); }
+
+hd_ssa hd_hlo_emit_argmax(hd_hlo *e, uint32_t node) {
+    return place_of_extreme(e, hd_hlo_input(e, node, 0), true, hd_node_attributes(e->g, node));
+}
+hd_ssa hd_hlo_emit_argmin(hd_hlo *e, uint32_t node) {
+    return place_of_extreme(e, hd_hlo_input(e, node, 0), false, hd_node_attributes(e->g, node));
+}
+
+/* x, of the dtype in which it is reduced, over the node's axes. */
+static hd_ssa reduced(hd_hlo *e, uint32_t node, const char *op, hd_ssa x) {
+    const hd_reduce_attributes *a = hd_node_attributes(e->g, node);
+    x = hd_hlo_reduce(e, op, x, hd_hlo_identity(e, x.dtype, op), a->reduced, a->keep_dims);
+    return hd_hlo_cast(e, x, (hd_dtype)e->g->nodes[node].dtype);
+}
+
+/* Sums and products of floats add up in f64, as ours do. */
+static hd_ssa accumulated(hd_hlo *e, uint32_t node, const char *op) {
+    const hd_dtype dtype = (hd_dtype)e->g->nodes[node].dtype;
+    return reduced(e, node, op, hd_hlo_cast(e, hd_hlo_input(e, node, 0), hd_dtype_is_float(dtype) ? HD_F64 : dtype));
+}
+hd_ssa hd_hlo_emit_sum(hd_hlo *e, uint32_t node) { return accumulated(e, node, "add"); }
+hd_ssa hd_hlo_emit_prod(hd_hlo *e, uint32_t node) { return accumulated(e, node, "multiply"); }
+
+static hd_ssa extreme(hd_hlo *e, uint32_t node, const char *op, const char *of_bool) {
+    const hd_ssa x = hd_hlo_input(e, node, 0);
+    return reduced(e, node, x.dtype == HD_BOOL ? of_bool : op, hd_hlo_convert(e, x, hd_hlo_wide(x.dtype)));
+}
+hd_ssa hd_hlo_emit_max(hd_hlo *e, uint32_t node) { return extreme(e, node, "maximum", "or"); }
+hd_ssa hd_hlo_emit_min(hd_hlo *e, uint32_t node) { return extreme(e, node, "minimum", "and"); }
+
+static hd_ssa truth(hd_hlo *e, uint32_t node, const char *op) {
+    return reduced(e, node, op, hd_hlo_cast(e, hd_hlo_input(e, node, 0), HD_BOOL));
+}
+hd_ssa hd_hlo_emit_any(hd_hlo *e, uint32_t node) { return truth(e, node, "or"); }
+hd_ssa hd_hlo_emit_all(hd_hlo *e, uint32_t node) { return truth(e, node, "and"); }
 
 /* ---- norms ---------------------------------------------------------------------------------------------------------
  * Means are f64, and so is what cancels around them; x itself is normalised in its own type. */
@@ -88,33 +118,47 @@ static hd_ssa over_rows(hd_hlo *e, const norm *m, hd_ssa x) {
     return hd_hlo_convert(e, x, m->x.dtype);
 }
 
-hd_ssa hd_hlo_emit_norm(hd_hlo *e, uint32_t node) {
+/* The operands, of which number `x` is normalised. */
+static norm read_norm(hd_hlo *e, uint32_t node, bool centered, int x, hd_ssa in[3]) {
     const hd_node *n = &e->g->nodes[node];
     const hd_norm_attributes *a = hd_node_attributes(e->g, node);
-    const hd_dtype wide = hd_hlo_wide((hd_dtype)n->dtype);
-    const hd_op_id id = (hd_op_id)n->op;
-    const bool value = id == HD_OP_layer_norm || id == HD_OP_rms_norm,
-               centered =
-                   id == HD_OP_layer_norm || id == HD_OP_layer_norm_gradient || id == HD_OP_layer_norm_weight_gradient;
-    hd_ssa in[3];
-    for (int i = 0; i < n->input_count; ++i) in[i] = hd_hlo_cast(e, hd_hlo_input(e, node, i), wide);
-    const norm m = normalised(e, in[value ? 0 : 1], a->axes, a->eps, centered);
-    hd_ssa y = m.z;
-    if (value) {
-        if (n->input_count > 1) y = hd_hlo_multiply(e, y, hd_hlo_broadcast(e, in[1], &y.shape));
-        if (n->input_count > 2) y = hd_hlo_add(e, y, hd_hlo_broadcast(e, in[2], &y.shape));
-    } else if (id == HD_OP_layer_norm_gradient || id == HD_OP_rms_norm_gradient) {
-        const hd_ssa h = n->input_count > 2 ? hd_hlo_multiply(e, in[0], hd_hlo_broadcast(e, in[2], &y.shape)) : in[0];
-        y = gradient_of_x(e, &m, h, centered);
-    } else {
-        hd_ssa both[2] = {over_rows(e, &m, hd_hlo_multiply(e, in[0], m.z))};
-        if (centered) {
-            hd_shape row = {.rank = both[0].shape.rank + 1, .size = {1}};
-            for (int i = 1; i < row.rank; ++i) row.size[i] = both[0].shape.size[i - 1];
-            both[1] = hd_hlo_reshape(e, over_rows(e, &m, in[0]), &row);
-            both[0] = hd_hlo_reshape(e, both[0], &row);
-        }
-        y = hd_hlo_concat(e, both, centered ? 2 : 1, 0);
-    }
+    for (int i = 0; i < n->input_count; ++i)
+        in[i] = hd_hlo_cast(e, hd_hlo_input(e, node, i), hd_hlo_wide((hd_dtype)n->dtype));
+    return normalised(e, in[x], a->axes, a->eps, centered);
+}
+
+static hd_ssa emit_norm(hd_hlo *e, uint32_t node, bool centered) {
+    const hd_node *n = &e->g->nodes[node];
+    hd_ssa in[3], y = read_norm(e, node, centered, 0, in).z;
+    if (n->input_count > 1) y = hd_hlo_multiply(e, y, hd_hlo_broadcast(e, in[1], &y.shape));
+    if (n->input_count > 2) y = hd_hlo_add(e, y, hd_hlo_broadcast(e, in[2], &y.shape));
     return hd_hlo_cast(e, y, (hd_dtype)n->dtype);
+}
+hd_ssa hd_hlo_emit_layer_norm(hd_hlo *e, uint32_t node) { return emit_norm(e, node, true); }
+hd_ssa hd_hlo_emit_rms_norm(hd_hlo *e, uint32_t node) { return emit_norm(e, node, false); }
+
+static hd_ssa emit_gradient(hd_hlo *e, uint32_t node, bool centered) {
+    const hd_node *n = &e->g->nodes[node];
+    hd_ssa in[3];
+    const norm m = read_norm(e, node, centered, 1, in);
+    const hd_ssa h = n->input_count > 2 ? hd_hlo_multiply(e, in[0], hd_hlo_broadcast(e, in[2], &m.z.shape)) : in[0];
+    return hd_hlo_cast(e, gradient_of_x(e, &m, h, centered), (hd_dtype)n->dtype);
+}
+hd_ssa hd_hlo_emit_layer_norm_gradient(hd_hlo *e, uint32_t node) { return emit_gradient(e, node, true); }
+hd_ssa hd_hlo_emit_rms_norm_gradient(hd_hlo *e, uint32_t node) { return emit_gradient(e, node, false); }
+
+/* [2, the normalised axes]: the weight's and the bias's. */
+hd_ssa hd_hlo_emit_layer_norm_weight_gradient(hd_hlo *e, uint32_t node) {
+    hd_ssa in[3];
+    const norm m = read_norm(e, node, true, 1, in);
+    hd_ssa both[2] = {over_rows(e, &m, hd_hlo_multiply(e, in[0], m.z)), over_rows(e, &m, in[0])};
+    hd_shape row = {.rank = both[0].shape.rank + 1, .size = {1}};
+    for (int i = 1; i < row.rank; ++i) row.size[i] = both[0].shape.size[i - 1];
+    for (int i = 0; i < 2; ++i) both[i] = hd_hlo_reshape(e, both[i], &row);
+    return hd_hlo_cast(e, hd_hlo_concat(e, both, 2, 0), (hd_dtype)e->g->nodes[node].dtype);
+}
+hd_ssa hd_hlo_emit_rms_norm_weight_gradient(hd_hlo *e, uint32_t node) {
+    hd_ssa in[3];
+    const norm m = read_norm(e, node, false, 1, in);
+    return hd_hlo_cast(e, over_rows(e, &m, hd_hlo_multiply(e, in[0], m.z)), (hd_dtype)e->g->nodes[node].dtype);
 }

@@ -94,7 +94,7 @@ hd_ssa hd_hlo_emit_row(hd_hlo *e, uint32_t node) {
     hd_ssa inputs[5] = {{0}}, numbers[3] = {{0}};
     for (int k = 0; k < (n->derivative != 0 ? HD_ROW_VARIABLES : n->input_count); ++k) {
         if (n->derivative != 0 && (uses & hd_row_variables[k].bit) == 0) continue;
-        const hd_dtype as = hd_rows[id].chooses && k == 0 ? HD_BOOL : hd_hlo_dtype_of[type];
+        const hd_dtype as = hd_rows[id].chooses && k == 0 ? HD_BOOL : (hd_dtype)hd_compute_dtype[type];
         if (n->derivative == 0)
             inputs[k] = row_input(e, node, k, as, &shape);
         else
@@ -103,12 +103,13 @@ hd_ssa hd_hlo_emit_row(hd_hlo *e, uint32_t node) {
     }
     const double *values = hd_node_attributes(e->g, node);
     for (int i = 0; i < hd_rows[id].numbers; ++i)
-        numbers[i] = hd_hlo_number(e, hd_hlo_dtype_of[type], &shape, values[i]);
+        numbers[i] = hd_hlo_number(e, (hd_dtype)hd_compute_dtype[type], &shape, values[i]);
     if (n->derivative == 0 && hd_rows[id].guard != HD_GUARD_NONE && type < HD_COMPUTE_F32)
         check_guard(e, node, inputs[1]);
     const hd_ir *ir = hd_row_irs_get(&e->rows, id, n->derivative, type);
     if (ir == NULL) hd_hlo_fail(e, e->thread->error_code);
     if (ir == NULL) return inputs[0];
     const hd_ssa value = row_value(e, node, ir, inputs, numbers, &shape);
-    return hd_hlo_cast(e, type == own ? value : hd_hlo_convert(e, value, hd_hlo_dtype_of[own]), (hd_dtype)n->dtype);
+    return hd_hlo_cast(e, type == own ? value : hd_hlo_convert(e, value, (hd_dtype)hd_compute_dtype[own]),
+                       (hd_dtype)n->dtype);
 }

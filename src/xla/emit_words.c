@@ -10,17 +10,12 @@
 #include <math.h>
 #include <string.h>
 
-const hd_dtype hd_hlo_dtype_of[HD_COMPUTE_COUNT + 1] = {HD_BOOL, HD_U8,  HD_U16, HD_U32, HD_U64, HD_I8,
-                                                        HD_I16,  HD_I32, HD_I64, HD_F32, HD_F64, HD_BOOL};
-
-static bool is_float(int type) { return type == HD_COMPUTE_F32 || type == HD_COMPUTE_F64; }
-static bool is_signed(int type) { return type >= HD_COMPUTE_I8 && type <= HD_COMPUTE_I64; }
-
 /* ---- constants of sentences -------------------------------------------------------------------------------------- */
 static hd_ssa constant(hd_hlo *e, int type, const hd_shape *shape, double v) {
-    if (is_float(type) || hd_hlo_dtype_of[type] == HD_BOOL) return hd_hlo_number(e, hd_hlo_dtype_of[type], shape, v);
+    if (hd_compute_is_float(type) || (hd_dtype)hd_compute_dtype[type] == HD_BOOL)
+        return hd_hlo_number(e, (hd_dtype)hd_compute_dtype[type], shape, v);
     const int64_t whole = v != v ? 0 : v >= 0x1p63 ? (v < 0x1p64 ? (int64_t)(uint64_t)v : -1) : (int64_t)v;
-    return hd_hlo_integer(e, hd_hlo_dtype_of[type], shape, whole);
+    return hd_hlo_integer(e, (hd_dtype)hd_compute_dtype[type], shape, whole);
 }
 
 /* ---- floats as bits ---------------------------------------------------------------------------------------------- */
@@ -123,12 +118,12 @@ static hd_ssa quotient(hd_hlo *e, int type, hd_ssa a, hd_ssa b) {
     const hd_ssa zero = constant(e, type, &a.shape, 0), one = constant(e, type, &a.shape, 1);
     const hd_ssa none = hd_hlo_compare(e, "EQ", b, zero);
     hd_ssa odd = none, wraps = none;
-    if (is_signed(type)) {
+    if (hd_compute_is_signed(type)) {
         wraps = hd_hlo_compare(e, "EQ", b, constant(e, type, &a.shape, -1));
         odd = hd_hlo_either(e, none, wraps);
     }
     hd_ssa q = hd_hlo_divide(e, a, hd_hlo_select(e, odd, one, b));
-    if (is_signed(type)) q = hd_hlo_select(e, wraps, hd_hlo_subtract(e, zero, a), q);
+    if (hd_compute_is_signed(type)) q = hd_hlo_select(e, wraps, hd_hlo_subtract(e, zero, a), q);
     return hd_hlo_select(e, none, zero, q);
 }
 
@@ -141,7 +136,7 @@ static hd_ssa remainder_of(hd_hlo *e, int type, hd_ssa a, hd_ssa b) {
 /* By squaring: as many steps as an exponent has bits, after which nothing is left. */
 static hd_ssa power(hd_hlo *e, int type, hd_ssa a, hd_ssa b) {
     const hd_ssa zero = constant(e, type, &a.shape, 0), one = constant(e, type, &a.shape, 1);
-    const int bits = 8 * hd_dtype_bytes[hd_hlo_dtype_of[type]] - (is_signed(type) ? 1 : 0);
+    const int bits = 8 * hd_dtype_bytes[(hd_dtype)hd_compute_dtype[type]] - (hd_compute_is_signed(type) ? 1 : 0);
     hd_ssa result = one, square = a, left = b;
     for (int i = 0; i < bits; ++i) {
         const hd_ssa odd = hd_hlo_compare(e, "NE", hd_hlo_both(e, left, one), zero);
@@ -150,18 +145,18 @@ static hd_ssa power(hd_hlo *e, int type, hd_ssa a, hd_ssa b) {
         square = hd_hlo_multiply(e, square, square);
         left = hd_hlo_binary(e, "shift_right_logical", left, one);
     }
-    return is_signed(type) ? hd_hlo_select(e, hd_hlo_compare(e, "LT", b, zero), zero, result) : result;
+    return hd_compute_is_signed(type) ? hd_hlo_select(e, hd_hlo_compare(e, "LT", b, zero), zero, result) : result;
 }
 
 static hd_ssa shift(hd_hlo *e, int type, bool to_left, hd_ssa a, hd_ssa b) {
     if (type == HD_COMPUTE_B8) return hd_hlo_both(e, a, hd_hlo_not(e, b));
-    const int bits = 8 * hd_dtype_bytes[hd_hlo_dtype_of[type]];
+    const int bits = 8 * hd_dtype_bytes[(hd_dtype)hd_compute_dtype[type]];
     const hd_ssa zero = constant(e, type, &a.shape, 0), width = constant(e, type, &a.shape, bits),
                  most = constant(e, type, &a.shape, bits - 1);
     hd_ssa within = hd_hlo_compare(e, "LT", b, width);
-    if (is_signed(type)) within = hd_hlo_both(e, within, hd_hlo_compare(e, "GE", b, zero));
+    if (hd_compute_is_signed(type)) within = hd_hlo_both(e, within, hd_hlo_compare(e, "GE", b, zero));
     const hd_ssa by = hd_hlo_select(e, within, b, most);
-    if (!to_left && is_signed(type)) return hd_hlo_binary(e, "shift_right_arithmetic", a, by);
+    if (!to_left && hd_compute_is_signed(type)) return hd_hlo_binary(e, "shift_right_arithmetic", a, by);
     return hd_hlo_select(e, within, hd_hlo_binary(e, to_left ? "shift_left" : "shift_right_logical", a, by), zero);
 }
 
@@ -172,7 +167,7 @@ static hd_ssa unsaid(hd_hlo *e, hd_word word, int type, hd_ssa a) {
 
 static hd_ssa integer_word(hd_hlo *e, hd_word word, int type, const hd_ssa *o) {
     switch ((int)word) {
-    case HD_WORD_ABS: return is_signed(type) ? hd_hlo_unary(e, "abs", o[0]) : o[0];
+    case HD_WORD_ABS: return hd_compute_is_signed(type) ? hd_hlo_unary(e, "abs", o[0]) : o[0];
     case HD_WORD_NEG: return hd_hlo_subtract(e, constant(e, type, &o[0].shape, 0), o[0]);
     case HD_WORD_IDIV: return quotient(e, type, o[0], o[1]);
     case HD_WORD_IREM: return remainder_of(e, type, o[0], o[1]);
@@ -279,7 +274,8 @@ static hd_ssa as_given(hd_hlo *e, hd_ssa x, hd_ssa other) {
 static hd_ssa called(hd_hlo *e, hd_word word, int type, const hd_ssa *o) {
     const int arity = hd_words[word].arity;
     const hd_shape *shape = &o[0].shape;
-    const hd_hlo_key key = {.kind = (uint32_t)word, .dtype = (uint32_t)hd_hlo_dtype_of[type], .shape = *shape};
+    const hd_hlo_key key = {
+        .kind = (uint32_t)word, .dtype = (uint32_t)(hd_dtype)hd_compute_dtype[type], .shape = *shape};
     bool is_new;
     uint32_t form = hd_hlo_known_find(e, &e->written, &key, 0, &is_new); /* of its result */
     if (is_new && e->status == HD_OK) {
@@ -289,7 +285,7 @@ static hd_ssa called(hd_hlo *e, hd_word word, int type, const hd_ssa *o) {
         hd_hlo_say(e, "  func.func private ");
         say_name(e, word, type, shape);
         for (int i = 0; i < arity; ++i) {
-            parameters[i] = hd_hlo_define(e, hd_hlo_dtype_of[type], shape);
+            parameters[i] = hd_hlo_define(e, (hd_dtype)hd_compute_dtype[type], shape);
             parameters[i].form = HD_HLO_IS_ANY; /* XLA puts the function where it is called */
             hd_hlo_say(e, "%s%v: %t", i > 0 ? ", " : "(", &parameters[i], &parameters[i]);
         }
@@ -302,7 +298,7 @@ static hd_ssa called(hd_hlo *e, hd_word word, int type, const hd_ssa *o) {
     }
     hd_ssa given[3] = {{0}};
     for (int i = 0; i < arity; ++i) given[i] = as_given(e, o[i], o[arity - 1 - i]);
-    hd_ssa v = hd_hlo_define(e, hd_hlo_dtype_of[type], shape);
+    hd_ssa v = hd_hlo_define(e, (hd_dtype)hd_compute_dtype[type], shape);
     v.form = form;
     hd_hlo_say(e, "    %v = func.call ", &v);
     say_name(e, word, type, shape);
@@ -329,7 +325,7 @@ hd_ssa hd_hlo_word(hd_hlo *e, hd_word word, int type, const hd_ssa *o) {
     default: break;
     }
     if (hd_words[word].is_function || word == HD_WORD_FMA) return called(e, word, type, o);
-    return is_float(type) ? float_word(e, word, type, o) : integer_word(e, word, type, o);
+    return hd_compute_is_float(type) ? float_word(e, word, type, o) : integer_word(e, word, type, o);
 }
 
 /* ---- casts ------------------------------------------------------------------------------------------------------- */

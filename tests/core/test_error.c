@@ -417,9 +417,9 @@ static void calls_that_a_callback_makes_name_themselves(void **state) {
     assert_mistake(hd_optimizer_step(hd_optimizer_new(&updates, NULL, HD_TENSORS(x), 1)));
     assert_mistake(hd_optimizer_step(hd_optimizer_new(&begins, NULL, HD_TENSORS(x), 1)));
     assert_mistake(hd_gradcheck(function, NULL, HD_TENSORS(hd_ones(HD_SHAPE(2), HD_F64)), NULL));
-    assert_mistake(hd_checkpoint(function, NULL, HD_TENSORS(x)));
+    assert_mistake(hd_recompute(function, NULL, HD_TENSORS(x)));
     only_anew = true;
-    assert_mistake(hd_backward(hd_checkpoint(function, NULL, HD_TENSORS(x))));
+    assert_mistake(hd_backward(hd_recompute(function, NULL, HD_TENSORS(x))));
     only_anew = false;
     assert_mistake(hd_release(hd_module_new(&dies, NULL)));
     assert_mistake(hd_release(hd_optimizer_new(&ends, NULL, HD_TENSORS(x), 1)));
@@ -448,7 +448,7 @@ static void after_a_callback_the_call_has_its_name_again(void **state) {
     static const hd_module_class module_class = {.name = "m", .forward = forwards_nothing};
     hd_tensor *x = hd_param(hd_ones(HD_SHAPE(2), HD_F32));
     hd_module *m = hd_module_new(&module_class, NULL);
-    assert_named("hd_checkpoint", hd_checkpoint(calls_and_gives_nothing, NULL, HD_TENSORS(x)));
+    assert_named("hd_recompute", hd_recompute(calls_and_gives_nothing, NULL, HD_TENSORS(x)));
     assert_named("hd_forward", hd_forward(m, x));
     assert_named("hd_forward", hd_forward(HD_SEQUENTIAL(hd_tanh_layer(), m), x));
     unsetenv("HODU_DEBUG");

@@ -164,16 +164,16 @@ static hd_tensor *jumping_function(hd_tensors *inputs, void *user) {
     return hd_mul(x, x);
 }
 
-static void a_checkpoint_may_be_jumped_out_of(void **state) {
+static void a_recomputation_may_be_jumped_out_of(void **state) {
     (void)state;
     HD_SCOPE;
     hd_seed(1);
     hd_tensor *p = hd_param(HD_TENSOR_F32(HD_SHAPE(2), 1, 2));
     function_jumps = true;
-    jumps(hd_checkpoint(jumping_function, NULL, HD_TENSORS(p)));
+    jumps(hd_recompute(jumping_function, NULL, HD_TENSORS(p)));
     assert_int_equal(hd_grad_context_id(), 0);
     function_jumps = false;
-    hd_tensor *loss = hd_sum(hd_checkpoint(jumping_function, NULL, HD_TENSORS(hd_exp(p))), HD_AXES(), NULL);
+    hd_tensor *loss = hd_sum(hd_recompute(jumping_function, NULL, HD_TENSORS(hd_exp(p))), HD_AXES(), NULL);
     const uint64_t draw = hd_generator_draw(NULL);
     function_jumps = true;
     jumps(hd_backward(loss)); /* a walk, in which fn runs again */
@@ -320,6 +320,6 @@ static void a_callback_may_end_the_scope_around_its_call(void **state) {
 
 RUN(test(a_step_that_was_jumped_out_of_is_taken_back), test(a_step_around_one_that_was_jumped_out_of_goes_on),
     test(a_recorded_step_that_was_jumped_out_of_is_not_recorded), test(a_tape_can_be_used_after_a_hook_that_jumped),
-    test(a_checkpoint_may_be_jumped_out_of), test(a_walk_around_one_that_was_jumped_out_of_goes_on),
+    test(a_recomputation_may_be_jumped_out_of), test(a_walk_around_one_that_was_jumped_out_of_goes_on),
     test(a_model_that_was_jumped_out_of_is_free), test(an_eager_block_that_was_jumped_out_of_is_over),
     test(a_callback_may_end_the_scope_around_its_call))

@@ -54,8 +54,8 @@ static void gradient_on_the_way(void) {
 }
 static hd_tensor *roots(hd_tensors *inputs, void *user) { return (void)user, hd_sqrt(hd_tensors_get(inputs, 0)); }
 static hd_tensor *root_of(hd_module *module, hd_tensor *x) { return (void)module, hd_sqrt(x); }
-static void gradient_in_a_checkpoint(void) {
-    hd_backward(hd_checkpoint(roots, NULL, HD_TENSORS(values())));
+static void gradient_in_a_recomputation(void) {
+    hd_backward(hd_recompute(roots, NULL, HD_TENSORS(values())));
     say();
 }
 /* Each part is finite, their sum is not: at a result, at a leaf, in hd_grad_of, and with what was there before. */
@@ -151,7 +151,7 @@ static void *fails_in_a_thread(void *unused) {
         HD_NO_GRAD;
         hd_exp(hd_ones(HD_SHAPE(4), HD_F32));
         HD_GRAD_CONTEXT;
-        hd_checkpoint(roots, NULL, HD_TENSORS(hd_ones(HD_SHAPE(4), HD_F32)));
+        hd_recompute(roots, NULL, HD_TENSORS(hd_ones(HD_SHAPE(4), HD_F32)));
         if (!hd_ok()) return "an error where all is finite";
     }
     hd_sqrt(hd_full(HD_SHAPE(), HD_F32, -1));
@@ -177,7 +177,7 @@ static const struct {
              {"result_without_leaves", result_without_leaves},
              {"result_in_a_composite", result_in_a_composite},
              {"gradient_on_the_way", gradient_on_the_way},
-             {"gradient_in_a_checkpoint", gradient_in_a_checkpoint},
+             {"gradient_in_a_recomputation", gradient_in_a_recomputation},
              {"gradient_of_parts", gradient_of_parts},
              {"gradient_of_a_compiled_model", gradient_of_a_compiled_model},
              {"result_in_a_script", result_in_a_script},
@@ -262,9 +262,10 @@ static void the_first_gradient_that_is_not_finite_is_named(void **state) {
     assert_says(text, "hd_grad_of|");
     assert_says(text, "named\n1\n");
 }
-static void gradients_inside_a_checkpoint_are_named(void **state) {
+static void gradients_inside_a_recomputation_are_named(void **state) {
     (void)state;
-    assert_says(run_case("gradient_in_a_checkpoint", "nan"), "a gradient of hd_sqrt is not finite: element 1 of [2,2]");
+    assert_says(run_case("gradient_in_a_recomputation", "nan"),
+                "a gradient of hd_sqrt is not finite: element 1 of [2,2]");
 }
 static void gradients_that_overflow_in_their_sum_are_named(void **state) {
     (void)state;
@@ -343,7 +344,7 @@ int main(int count, char **words) {
                                        test(results_of_plain_tensors_are_looked_at),
                                        test(composites_are_looked_into),
                                        test(the_first_gradient_that_is_not_finite_is_named),
-                                       test(gradients_inside_a_checkpoint_are_named),
+                                       test(gradients_inside_a_recomputation_are_named),
                                        test(gradients_that_overflow_in_their_sum_are_named),
                                        test(a_compiled_model_is_named),
                                        test(nodes_of_scripts_are_named),

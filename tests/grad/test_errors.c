@@ -395,7 +395,7 @@ static void lists_are_read_within_their_bounds(void **state) {
     assert_int_equal(hd_tensors_count(hd_tensors_from(NULL, 0)), 0);
 }
 
-/* ---- checkpoints ------------------------------------------------------------------------------------------------- */
+/* ---- recomputations ---------------------------------------------------------------------------------------------- */
 static hd_tensor *squared(hd_tensors *inputs, void *user) {
     (void)user;
     hd_tensor *x = hd_tensors_get(inputs, 0);
@@ -433,16 +433,16 @@ static hd_tensor *leaves_a_context(hd_tensors *inputs, void *user) {
     return y;
 }
 
-static void checkpoints_report_what_goes_wrong_inside(void **state) {
+static void recomputations_report_what_goes_wrong_inside(void **state) {
     (void)state;
     HD_SCOPE;
     const before b = begin();
     bool now = true;
-    assert_null(hd_checkpoint(fails, &now, HD_TENSORS(b.x)));
+    assert_null(hd_recompute(fails, &now, HD_TENSORS(b.x)));
     assert_only_error(&b, HD_ERROR_NULL_ARGUMENT, "`b` is NULL");
     assert_int_equal(hd_grad_context_id(), 0);
     now = false;
-    hd_tensor *y = hd_checkpoint(fails, &now, HD_TENSORS(b.x));
+    hd_tensor *y = hd_recompute(fails, &now, HD_TENSORS(b.x));
     now = true;
     const uint64_t draw = hd_generator_draw(NULL);
     hd_backward(y);
@@ -453,36 +453,36 @@ static void checkpoints_report_what_goes_wrong_inside(void **state) {
     hd_backward(y);
     assert_true(hd_item(hd_grad(b.x)) == 6);
     hd_set_grad(b.x, NULL);
-    assert_null(hd_checkpoint(NULL, NULL, HD_TENSORS(b.x)));
+    assert_null(hd_recompute(NULL, NULL, HD_TENSORS(b.x)));
     assert_only_error(&b, HD_ERROR_NULL_ARGUMENT, "`fn`");
-    assert_null(hd_checkpoint(squared, NULL, NULL));
+    assert_null(hd_recompute(squared, NULL, NULL));
     assert_only_error(&b, HD_ERROR_NULL_ARGUMENT, "inputs");
-    assert_null(hd_checkpoint(gives_nothing, NULL, HD_TENSORS(b.x)));
-    assert_only_error(&b, HD_ERROR_NULL_ARGUMENT, "hd_checkpoint: `the function's result` is NULL");
-    assert_null(hd_checkpoint(gives_what_is_gone, NULL, HD_TENSORS(b.x)));
-    assert_only_error(&b, HD_ERROR_RELEASED, "hd_checkpoint: `the function's result`");
+    assert_null(hd_recompute(gives_nothing, NULL, HD_TENSORS(b.x)));
+    assert_only_error(&b, HD_ERROR_NULL_ARGUMENT, "hd_recompute: `the function's result` is NULL");
+    assert_null(hd_recompute(gives_what_is_gone, NULL, HD_TENSORS(b.x)));
+    assert_only_error(&b, HD_ERROR_RELEASED, "hd_recompute: `the function's result`");
     HD_NO_GRAD;
-    assert_null(hd_checkpoint(gives_nothing, NULL, HD_TENSORS(b.x)));
-    assert_error(HD_ERROR_NULL_ARGUMENT, "hd_checkpoint: `the function's result` is NULL");
+    assert_null(hd_recompute(gives_nothing, NULL, HD_TENSORS(b.x)));
+    assert_error(HD_ERROR_NULL_ARGUMENT, "hd_recompute: `the function's result` is NULL");
     assert_int_equal(hd_grad_context_id(), 0);
 }
 
 /* Backward calls the function once more: what it gives then must be what it gave. */
-static void a_checkpoint_that_gives_something_else_is_an_error(void **state) {
+static void a_recomputation_that_gives_something_else_is_an_error(void **state) {
     (void)state;
     HD_SCOPE;
     static const struct {
         gift gift;
         hd_error code;
         const char *text;
-    } cases[] = {{NOTHING, HD_ERROR_NULL_ARGUMENT, "`the result of hd_checkpoint's function` is NULL"},
-                 {GONE, HD_ERROR_RELEASED, "`the result of hd_checkpoint's function`"},
+    } cases[] = {{NOTHING, HD_ERROR_NULL_ARGUMENT, "`the result of hd_recompute's function` is NULL"},
+                 {GONE, HD_ERROR_RELEASED, "`the result of hd_recompute's function`"},
                  {LONGER, HD_ERROR_STATE, "gives [2] of f32 now, and gave [] of f32 before"},
                  {WIDER, HD_ERROR_STATE, "gives [] of f64 now, and gave [] of f32 before"},
                  {PLAIN, HD_ERROR_STATE, "no history"}};
     const before b = begin();
     gift now = SQUARE;
-    hd_tensor *y = hd_checkpoint(gives, &now, HD_TENSORS(b.x));
+    hd_tensor *y = hd_recompute(gives, &now, HD_TENSORS(b.x));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
         now = cases[i].gift;
         hd_backward(y);
@@ -510,29 +510,29 @@ static void gradcheck_needs_a_function_that_gives_a_tensor(void **state) {
     assert_int_equal(hd_grad_context_id(), 0);
 }
 
-static void a_checkpoint_leaves_no_context_behind(void **state) {
+static void a_recomputation_leaves_no_context_behind(void **state) {
     (void)state;
     HD_SCOPE;
     const before b = begin();
-    assert_null(hd_checkpoint(leaves_a_context, NULL, HD_TENSORS(b.x)));
+    assert_null(hd_recompute(leaves_a_context, NULL, HD_TENSORS(b.x)));
     assert_int_equal(hd_grad_context_id(), 0);
-    assert_only_error(&b, HD_ERROR_STATE, "the function of hd_checkpoint");
+    assert_only_error(&b, HD_ERROR_STATE, "the function of hd_recompute");
     assert_true(hd_tensor_requires_grad(hd_exp(b.x)));
 }
 
-static void what_a_checkpoint_read_must_not_change_before_backward(void **state) {
+static void what_a_recomputation_read_must_not_change_before_backward(void **state) {
     (void)state;
     HD_SCOPE;
     const before b = begin();
     hd_tensor *data = hd_full(HD_SHAPE(), HD_F32, 2), *w = hd_param(hd_full(HD_SHAPE(), HD_F32, 5));
-    hd_tensor *leaf = hd_checkpoint(squared, NULL, HD_TENSORS(w));
+    hd_tensor *leaf = hd_recompute(squared, NULL, HD_TENSORS(w));
     {
         HD_NO_GRAD;
         hd_fill(w, 6);
     }
     hd_backward(leaf);
     assert_only_error(&b, HD_ERROR_STATE, "changed in place");
-    hd_tensor *product = hd_mul(data, b.x), *y = hd_checkpoint(squared, NULL, HD_TENSORS(product, data));
+    hd_tensor *product = hd_mul(data, b.x), *y = hd_recompute(squared, NULL, HD_TENSORS(product, data));
     hd_fill(data, 3); /* not tracked, but an input all the same */
     hd_backward(y);
     assert_only_error(&b, HD_ERROR_STATE, "changed in place");
@@ -722,8 +722,8 @@ RUN(test(backward_before_any_op), test(backward_from_a_tensor_without_history),
     test(a_gradient_that_was_not_computed), test(a_leaf_must_be_a_float_that_no_op_on_a_tape_made),
     test(an_op_without_gradient_is_named_with_its_reason), test(inputs_of_grad_of_must_have_gradients),
     test(what_is_no_float_has_no_gradient), test(a_jvp_for_nothing_is_zeros_or_an_error),
-    test(lists_are_read_within_their_bounds), test(checkpoints_report_what_goes_wrong_inside),
-    test(a_checkpoint_that_gives_something_else_is_an_error), test(gradcheck_needs_a_function_that_gives_a_tensor),
-    test(a_checkpoint_leaves_no_context_behind), test(what_a_checkpoint_read_must_not_change_before_backward),
+    test(lists_are_read_within_their_bounds), test(recomputations_report_what_goes_wrong_inside),
+    test(a_recomputation_that_gives_something_else_is_an_error), test(gradcheck_needs_a_function_that_gives_a_tensor),
+    test(a_recomputation_leaves_no_context_behind), test(what_a_recomputation_read_must_not_change_before_backward),
     test(optimizers_take_leaves_once_each_and_a_sensible_rate), test(optimizers_take_sensible_options),
     test(names_in_a_module_are_its_own), test(a_module_never_contains_itself), test(modules_are_given_what_they_need))

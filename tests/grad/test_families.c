@@ -29,7 +29,8 @@
 #define CLASSES         I64(S(3), 2, 0, 2)
 #define CONV(...)       HD_OPTS(hd_conv_opts, __VA_ARGS__)
 #define POOL(...)       HD_OPTS(hd_pool_opts, __VA_ARGS__)
-#define LABELS(x)       hd_softmax(x, 1) /* probabilities that have a gradient themselves */
+#define b_like(n)       hd_arange(1, (n) + 1, 1, HD_F64) /* other weights for each place */
+#define LABELS(x)       hd_softmax(x, 1)                 /* probabilities that have a gradient themselves */
 
 #define REDUCTIONS(CASE)                                                                                               \
     CASE(sum, all, IN(S(2, 3)), hd_sum(a, X(), NULL))                                                                  \
@@ -53,6 +54,13 @@
     CASE(min, all, IN(S(2, 3)), hd_min(a, X(), NULL))                                                                  \
     CASE(min, first, IN(S(3, 4)), hd_min(a, X(0), NULL))                                                               \
     CASE(min, squared, IN(S(2, 3)), hd_square(hd_min(a, X(1), KEEP)))                                                  \
+    CASE(max_with_index, last, IN(S(3, 4)), hd_max_with_index(a, -1, NULL).values)                                     \
+    CASE(max_with_index, first_kept, IN(S(3, 4)), hd_square(hd_max_with_index(a, 0, KEEP).values))                     \
+    CASE(min_with_index, middle, IN(S(2, 3, 2)), hd_min_with_index(a, 1, NULL).values)                                 \
+    CASE(sort, last, IN(S(2, 5)), hd_mul(hd_sort(a, 1, false).values, b_like(5)))                                      \
+    CASE(sort, first_descending, IN(S(4, 3)), hd_square(hd_sort(a, 0, true).values))                                   \
+    CASE(topk, largest, IN(S(2, 6)), hd_square(hd_topk(a, 3, 1, true).values))                                         \
+    CASE(topk, smallest_of_middle, IN(S(2, 5, 2)), hd_topk(a, 2, 1, false).values)                                     \
     CASE(mean, all, IN(S(2, 3)), hd_mean(a, X(), NULL))                                                                \
     CASE(mean, last_kept, IN(S(2, 3)), hd_mean(a, X(-1), KEEP))                                                        \
     CASE(var, all, IN(S(2, 3)), hd_var(a, X(), 1, NULL))                                                               \
@@ -681,9 +689,9 @@ static void every_composite_has_a_case_or_no_gradient(void **state) {
 #define COMPOSITE(name, signature, doc) #name,
 #include "ops/ops.def"
     };
-    static const char *const constant[] = {
-        "zeros", "ones", "zeros_like", "ones_like", "full_like",  "arange",    "linspace",      "logspace",
-        "eye",   "tri",  "rand",       "randn",     "randn_with", "bernoulli", "count_nonzero", "one_hot"};
+    static const char *const constant[] = {"zeros",  "ones",     "zeros_like", "ones_like",     "full_like",
+                                           "arange", "linspace", "logspace",   "eye",           "tri",
+                                           "rand",   "randn",    "bernoulli",  "count_nonzero", "one_hot"};
     static family_case list[MOST_CASES];
     const int count = cases(list);
     for (size_t i = 0; i < sizeof composites / sizeof composites[0]; ++i) {
@@ -711,7 +719,7 @@ static void ops_without_a_vjp_say_so(void **state) {
     assert_error(HD_ERROR_STATE, "bits have no derivative");
     hd_tensor *fused[] = {hd_layer_norm_gradient(x, x, 1, NULL, 0.1), hd_layer_norm_weight_gradient(x, x, 1, 0.1),
                           hd_rms_norm_gradient(x, x, NULL, 0.1), hd_rms_norm_weight_gradient(x, x, 0.1),
-                          hd_attention_gradient(x, x, x, x, NULL, false, 0)};
+                          hd_attention_gradient(x, x, x, x, NULL, NULL, false, 0)};
     for (size_t i = 0; i < sizeof fused / sizeof fused[0]; ++i) {
         hd_backward(hd_sum(fused[i], HD_AXES(), NULL));
         assert_error(HD_ERROR_STATE, "fused");

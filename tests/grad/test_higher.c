@@ -1,5 +1,5 @@
-/* Gradients as values: of gradients, along directions, against closed forms; and checkpoints, which change nothing but
- * the memory they take. */
+/* Gradients as values: of gradients, along directions, against closed forms; and recomputations, which change nothing
+ * but the memory they take. */
 #include "support.h"
 
 #include <math.h>
@@ -283,7 +283,7 @@ static void a_seed_weighs_the_results(void **state) {
     assert_values(hd_grad(x), HD_F32, 2, 2);
 }
 
-/* ---- checkpoints ------------------------------------------------------------------------------------------------- */
+/* ---- recomputations ---------------------------------------------------------------------------------------------- */
 static hd_tensor *block_of_ops(hd_tensor *x, hd_tensor *w) {
     for (int i = 0; i < 10; ++i) x = hd_tanh(hd_add(hd_mul(x, w), hd_exp(hd_mul_scalar(x, -0.5))));
     return x;
@@ -299,8 +299,8 @@ static hd_tensor *through_module(hd_tensors *inputs, void *module) {
     return hd_forward(module, hd_tensors_get(inputs, 0));
 }
 static hd_tensor *nested(hd_tensors *inputs, void *w) {
-    hd_tensor *x = hd_checkpoint(with_captured_weight, w, inputs);
-    return hd_mul(hd_checkpoint(with_captured_weight, w, HD_TENSORS(hd_neg(x))), x);
+    hd_tensor *x = hd_recompute(with_captured_weight, w, inputs);
+    return hd_mul(hd_recompute(with_captured_weight, w, HD_TENSORS(hd_neg(x))), x);
 }
 static hd_tensor *not_nested(hd_tensors *inputs, void *w) {
     hd_tensor *x = with_captured_weight(inputs, w);
@@ -312,7 +312,7 @@ typedef struct outcome {
     int64_t held; /* bytes of tensors on the tape after the forward */
 } outcome;
 static outcome run(hd_function fn, hd_tensors *(*inputs_of)(hd_tensor *x, hd_tensor *w), bool captured,
-                   bool checkpoint) {
+                   bool recomputation) {
     hd_seed(5);
     hd_tensor *x = hd_param(hd_rand(HD_SHAPE(1000), HD_F64)), *w = hd_param(hd_rand(HD_SHAPE(1000), HD_F64)), *loss;
     const int64_t before = hd_memory().live_bytes;
@@ -320,12 +320,12 @@ static outcome run(hd_function fn, hd_tensors *(*inputs_of)(hd_tensor *x, hd_ten
     {
         HD_SCOPE;
         hd_tensors *inputs = inputs_of(hd_mul_scalar(x, 2), w);
-        hd_tensor *y = checkpoint ? hd_checkpoint(fn, captured ? w : NULL, inputs) : fn(inputs, captured ? w : NULL);
+        hd_tensor *y = recomputation ? hd_recompute(fn, captured ? w : NULL, inputs) : fn(inputs, captured ? w : NULL);
         loss = hd_keep(hd_mean(y, HD_AXES(), NULL));
     }
     o.held = hd_memory().live_bytes - before;
     hd_backward(loss);
-    hd_backward(loss); /* once more: a checkpoint can be walked again */
+    hd_backward(loss); /* once more: a recomputation can be walked again */
     o.value = loss;
     o.by_x = hd_grad(x);
     o.by_w = hd_grad(w);
@@ -336,28 +336,28 @@ static outcome run(hd_function fn, hd_tensors *(*inputs_of)(hd_tensor *x, hd_ten
 static hd_tensors *both(hd_tensor *x, hd_tensor *w) { return HD_TENSORS(x, w); }
 static hd_tensors *first_only(hd_tensor *x, hd_tensor *w) { return (void)w, HD_TENSORS(x); }
 
-static void compare_outcomes(const outcome *plain, const outcome *checkpointed) {
-    assert_same(checkpointed->value, plain->value);
-    assert_close(checkpointed->by_x, plain->by_x, 1e-13, HD_ZERO); /* sums may come in another order */
-    assert_close(checkpointed->by_w, plain->by_w, 1e-13, HD_ZERO);
-    if (checkpointed->held * 5 > plain->held)
-        fail_msg("a checkpoint holds %d bytes, the plain function %d", (int)checkpointed->held, (int)plain->held);
+static void compare_outcomes(const outcome *plain, const outcome *recomputed) {
+    assert_same(recomputed->value, plain->value);
+    assert_close(recomputed->by_x, plain->by_x, 1e-13, HD_ZERO); /* sums may come in another order */
+    assert_close(recomputed->by_w, plain->by_w, 1e-13, HD_ZERO);
+    if (recomputed->held * 5 > plain->held)
+        fail_msg("a recomputation holds %d bytes, the plain function %d", (int)recomputed->held, (int)plain->held);
 }
 
-static void a_checkpoint_equals_the_function_and_holds_less(void **state) {
+static void a_recomputation_equals_the_function_and_holds_less(void **state) {
     (void)state;
     HD_SCOPE;
     const outcome plain = run(with_input_weight, both, false, false), less = run(with_input_weight, both, false, true);
     compare_outcomes(&plain, &less);
 }
-static void a_checkpoint_finds_parameters_behind_user(void **state) {
+static void a_recomputation_finds_parameters_behind_user(void **state) {
     (void)state;
     HD_SCOPE;
     const outcome plain = run(with_captured_weight, first_only, true, false),
                   less = run(with_captured_weight, first_only, true, true);
     compare_outcomes(&plain, &less);
 }
-static void checkpoints_nest(void **state) {
+static void recomputations_nest(void **state) {
     (void)state;
     HD_SCOPE;
     const outcome plain = run(not_nested, first_only, true, false), inner = run(nested, first_only, true, false),
@@ -366,11 +366,11 @@ static void checkpoints_nest(void **state) {
     compare_outcomes(&plain, &outer);
 }
 
-static void a_checkpointed_module_trains_like_itself(void **state) {
+static void a_recomputed_module_trains_like_itself(void **state) {
     (void)state;
     HD_SCOPE;
     hd_tensor *losses[2], *weights[2];
-    for (int checkpointed = 0; checkpointed < 2; ++checkpointed) {
+    for (int recomputed = 0; recomputed < 2; ++recomputed) {
         hd_seed(9);
         hd_module *model = HD_SEQUENTIAL(hd_linear(4, 16, NULL), hd_tanh_layer(), hd_linear(16, 4, NULL));
         hd_module *head = hd_linear(4, 1, NULL);
@@ -380,14 +380,13 @@ static void a_checkpointed_module_trains_like_itself(void **state) {
         hd_tensor *x = hd_randn(HD_SHAPE(8, 4), HD_F32), *y = hd_randn(HD_SHAPE(8, 1), HD_F32), *loss = NULL;
         for (int i = 0; i < 10; ++i) {
             hd_optimizer_zero_grad(sgd);
-            hd_tensor *inner =
-                checkpointed ? hd_checkpoint(through_module, model, HD_TENSORS(x)) : hd_forward(model, x);
+            hd_tensor *inner = recomputed ? hd_recompute(through_module, model, HD_TENSORS(x)) : hd_forward(model, x);
             loss = hd_mse(hd_forward(head, inner), y, NULL);
             hd_backward(loss);
             hd_optimizer_step(sgd);
         }
-        losses[checkpointed] = loss;
-        weights[checkpointed] = hd_tensors_get(parameters, 0);
+        losses[recomputed] = loss;
+        weights[recomputed] = hd_tensors_get(parameters, 0);
     }
     assert_same(losses[1], losses[0]);
     assert_same(weights[1], weights[0]);
@@ -398,14 +397,14 @@ static hd_tensor *drops_half(hd_tensors *inputs, void *user) {
     hd_tensor *x = hd_tensors_get(inputs, 0);
     return hd_mul(x, hd_bernoulli(hd_tensor_shape(x), HD_F32, 0.5));
 }
-static void draws_inside_a_checkpoint_are_the_same_again(void **state) {
+static void draws_inside_a_recomputation_are_the_same_again(void **state) {
     (void)state;
     HD_SCOPE;
     hd_tensor *x = hd_param(hd_ones(HD_SHAPE(200), HD_F32));
     hd_seed(11);
     hd_tensor *plain = drops_half(HD_TENSORS(x), NULL), *next = hd_rand(HD_SHAPE(4), HD_F32);
     hd_seed(11);
-    hd_tensor *y = hd_checkpoint(drops_half, NULL, HD_TENSORS(x));
+    hd_tensor *y = hd_recompute(drops_half, NULL, HD_TENSORS(x));
     assert_same(y, plain);
     assert_same(hd_rand(HD_SHAPE(4), HD_F32), next); /* the generator went on as it does plainly */
     const uint64_t draw = hd_generator_draw(NULL);
@@ -434,45 +433,45 @@ static hd_tensor *gives_a_constant(hd_tensors *inputs, void *user) {
     hd_exp(hd_tensors_get(inputs, 0));
     return hd_ones(HD_SHAPE(2), HD_F32);
 }
-static void a_checkpoint_may_return_anything(void **state) {
+static void a_recomputation_may_return_anything(void **state) {
     (void)state;
     HD_SCOPE;
     hd_tensor *x = hd_param(HD_TENSOR_F32(HD_SHAPE(2), 2, 3)), *m = hd_mul(x, x);
-    hd_backward(hd_mul_scalar(hd_checkpoint(gives_its_input, NULL, HD_TENSORS(m)), 10));
+    hd_backward(hd_mul_scalar(hd_recompute(gives_its_input, NULL, HD_TENSORS(m)), 10));
     assert_values(hd_grad(x), HD_F32, 40, 60);
     hd_zero_grad(x);
-    hd_backward(hd_mul_scalar(hd_checkpoint(gives_its_input, NULL, HD_TENSORS(x)), 10));
+    hd_backward(hd_mul_scalar(hd_recompute(gives_its_input, NULL, HD_TENSORS(x)), 10));
     assert_values(hd_grad(x), HD_F32, 10, 10);
     hd_zero_grad(x);
-    hd_backward(hd_mul_scalar(hd_checkpoint(gives_what_is_behind_user, m, HD_TENSORS(x)), 10));
+    hd_backward(hd_mul_scalar(hd_recompute(gives_what_is_behind_user, m, HD_TENSORS(x)), 10));
     assert_values(hd_grad(x), HD_F32, 40, 60);
     hd_zero_grad(x);
-    hd_backward(hd_checkpoint(gives_a_view, NULL, HD_TENSORS(m)));
+    hd_backward(hd_recompute(gives_a_view, NULL, HD_TENSORS(m)));
     assert_values(hd_grad(x), HD_F32, 4, 0);
-    assert_false(hd_tensor_requires_grad(hd_checkpoint(gives_a_constant, NULL, HD_TENSORS(x))));
+    assert_false(hd_tensor_requires_grad(hd_recompute(gives_a_constant, NULL, HD_TENSORS(x))));
     assert_ok();
 }
 
-static void without_a_tape_a_checkpoint_just_calls(void **state) {
+static void without_a_tape_a_recomputation_just_calls(void **state) {
     (void)state;
     HD_SCOPE;
     hd_tensor *x = hd_param(hd_ones(HD_SHAPE(2), HD_F32)), *plain = hd_ones(HD_SHAPE(2), HD_F32);
-    hd_tensor *y = hd_checkpoint(drops_half, NULL, HD_TENSORS(plain));
+    hd_tensor *y = hd_recompute(drops_half, NULL, HD_TENSORS(plain));
     assert_false(hd_tensor_requires_grad(y));
     HD_NO_GRAD;
-    assert_false(hd_tensor_requires_grad(hd_checkpoint(drops_half, NULL, HD_TENSORS(x))));
+    assert_false(hd_tensor_requires_grad(hd_recompute(drops_half, NULL, HD_TENSORS(x))));
     assert_int_equal(hd_tape_length(), 0);
 }
 
-static void a_checkpoint_cannot_be_differentiated_twice(void **state) {
+static void a_recomputation_cannot_be_differentiated_twice(void **state) {
     (void)state;
     HD_SCOPE;
     hd_tensor *x = hd_param(hd_ones(HD_SHAPE(2), HD_F32)), *w = hd_param(hd_ones(HD_SHAPE(2), HD_F32));
-    hd_tensor *y = hd_checkpoint(with_captured_weight, w, HD_TENSORS(x));
+    hd_tensor *y = hd_recompute(with_captured_weight, w, HD_TENSORS(x));
     assert_null(hd_grad_of(y, HD_TENSORS(x), HD_OPTS(hd_grad_of_opts, .differentiable = true)));
-    assert_error(HD_ERROR_STATE, "hd_checkpoint");
+    assert_error(HD_ERROR_STATE, "hd_recompute");
     assert_null(hd_jvp(y, HD_TENSORS(x), HD_TENSORS(hd_ones(HD_SHAPE(2), HD_F32))));
-    assert_error(HD_ERROR_STATE, "hd_checkpoint");
+    assert_error(HD_ERROR_STATE, "hd_recompute");
     hd_tensors *g = hd_grad_of(y, HD_TENSORS(x, w), NULL); /* once is fine */
     hd_backward(y);
     assert_same(hd_grad(x), hd_tensors_get(g, 0));
@@ -483,7 +482,7 @@ static hd_tensor *partly_elsewhere(hd_tensors *inputs, void *user) {
     (void)user;
     hd_tensor *x = hd_tensors_get(inputs, 0), *square;
     {
-        HD_GRAD_CONTEXT_DEFAULT; /* not on the tape that a checkpoint looks at */
+        HD_GRAD_CONTEXT_DEFAULT; /* not on the tape that a recomputation looks at */
         square = hd_mul(x, x);
     }
     return hd_mul_scalar(square, 3);
@@ -491,25 +490,25 @@ static hd_tensor *partly_elsewhere(hd_tensors *inputs, void *user) {
 static hd_tensor *by_what_is_there(hd_tensors *inputs, void *place) {
     return hd_mul(hd_tensors_get(inputs, 0), *(hd_tensor **)place);
 }
-static void a_checkpoint_that_reads_something_else_is_an_error(void **state) {
+static void a_recomputation_that_reads_something_else_is_an_error(void **state) {
     (void)state;
     HD_SCOPE;
     hd_tensor *x = hd_param(hd_full(HD_SHAPE(), HD_F32, 3)), *w = hd_param(hd_full(HD_SHAPE(), HD_F32, 5)), *now = x;
     hd_tensor *two = hd_full(HD_SHAPE(), HD_F32, 2);
-    hd_tensor *y = hd_checkpoint(by_what_is_there, &now, HD_TENSORS(two));
+    hd_tensor *y = hd_recompute(by_what_is_there, &now, HD_TENSORS(two));
     now = w;
     hd_backward(y);
-    assert_error(HD_ERROR_STATE, "hd_checkpoint");
+    assert_error(HD_ERROR_STATE, "hd_recompute");
     assert_false(hd_has_grad(x));
     now = x;
     hd_backward(y);
     assert_values(hd_grad(x), HD_F32, 2);
     hd_zero_grad(x);
-    hd_backward(hd_checkpoint(partly_elsewhere, NULL, HD_TENSORS(x)));
+    hd_backward(hd_recompute(partly_elsewhere, NULL, HD_TENSORS(x)));
     if (hd_ok()) /* never a wrong gradient without a word */
         assert_values(hd_grad(x), HD_F32, 18);
     else
-        assert_error(HD_ERROR_STATE, "hd_checkpoint");
+        assert_error(HD_ERROR_STATE, "hd_recompute");
 }
 
 static int hook_calls;
@@ -523,19 +522,19 @@ static hd_tensor *squares(hd_tensors *inputs, void *user) {
     hd_tensor *x = hd_tensors_get(inputs, 0);
     return hd_mul(x, x);
 }
-static void hooks_of_what_a_checkpoint_reads_run_once(void **state) {
+static void hooks_of_what_a_recomputation_reads_run_once(void **state) {
     (void)state;
     HD_SCOPE;
     hd_tensor *leaf = hd_param(hd_full(HD_SHAPE(), HD_F32, 3)), *plain = hd_param(hd_full(HD_SHAPE(), HD_F32, 3));
     hd_add_grad_hook(leaf, doubles, NULL);
-    hd_backward(hd_add(hd_checkpoint(squares, NULL, HD_TENSORS(leaf)), leaf));
+    hd_backward(hd_add(hd_recompute(squares, NULL, HD_TENSORS(leaf)), leaf));
     assert_int_equal(hook_calls, 1);
     assert_values(hd_grad(leaf), HD_F32, 2 * (6 + 1));
     hook_calls = 0;
     hd_tensor *result = hd_mul_scalar(plain, 1);
     hd_add_grad_hook(result, doubles, NULL);
     hd_retain_grad(result);
-    hd_backward(hd_checkpoint(squares, NULL, HD_TENSORS(result)));
+    hd_backward(hd_recompute(squares, NULL, HD_TENSORS(result)));
     assert_int_equal(hook_calls, 1);
     assert_values(hd_grad(result), HD_F32, 12);
     assert_values(hd_grad(plain), HD_F32, 12);
@@ -631,7 +630,7 @@ static void compare_with_oracle(const node *loss, node *leaves, bool by_backward
 
 static void random_graph(void) {
     HD_SCOPE;
-    static step steps[NODES]; /* checkpoints read them until the tape is cleared */
+    static step steps[NODES]; /* recomputations read them until the tape is cleared */
     node nodes[LEAVES + NODES];
     for (int i = 0; i < LEAVES; ++i) {
         nodes[i] = (node){.v = random_below(2000) / 1000.0 - 1};
@@ -642,7 +641,7 @@ static void random_graph(void) {
         steps[i] = (step){random_below(OPS), nodes[random_below(LEAVES + i)], nodes[random_below(LEAVES + i)]};
         node n = expected_of(&steps[i]);
         if (fabs(n.v) > 50) n = expected_of((steps[i].op = 4, &steps[i]));
-        n.t = random_below(4) == 0 ? hd_checkpoint(apply_inside, &steps[i], HD_TENSORS(steps[i].a.t))
+        n.t = random_below(4) == 0 ? hd_recompute(apply_inside, &steps[i], HD_TENSORS(steps[i].a.t))
                                    : apply(steps[i].op, steps[i].a.t, steps[i].b.t);
         assert_ok();
         nodes[LEAVES + i] = n;
@@ -756,10 +755,10 @@ RUN(test(derivatives_to_third_order_have_their_closed_forms), test(higher_orders
     test(vjp_and_jvp_are_products_with_the_jacobian), test(a_jvp_along_what_does_not_matter_is_zero),
     test(a_jvp_calls_no_hooks), test(hessian_vector_products), test(grad_of_has_no_side_effects),
     test(unused_inputs_give_zeros), test(inputs_may_be_results), test(a_seed_weighs_the_results),
-    test(a_checkpoint_equals_the_function_and_holds_less), test(a_checkpoint_finds_parameters_behind_user),
-    test(a_checkpointed_module_trains_like_itself), test(draws_inside_a_checkpoint_are_the_same_again),
-    test(a_checkpoint_may_return_anything), test(without_a_tape_a_checkpoint_just_calls),
-    test(a_checkpoint_cannot_be_differentiated_twice), test(hooks_of_what_a_checkpoint_reads_run_once),
+    test(a_recomputation_equals_the_function_and_holds_less), test(a_recomputation_finds_parameters_behind_user),
+    test(a_recomputed_module_trains_like_itself), test(draws_inside_a_recomputation_are_the_same_again),
+    test(a_recomputation_may_return_anything), test(without_a_tape_a_recomputation_just_calls),
+    test(a_recomputation_cannot_be_differentiated_twice), test(hooks_of_what_a_recomputation_reads_run_once),
     test(random_graphs_agree_with_derivatives_carried_forward), test(random_graphs_have_the_right_second_derivatives),
-    test(gradcheck_tells_right_from_wrong), test(checkpoints_nest),
-    test(a_checkpoint_that_reads_something_else_is_an_error))
+    test(gradcheck_tells_right_from_wrong), test(recomputations_nest),
+    test(a_recomputation_that_reads_something_else_is_an_error))

@@ -96,7 +96,7 @@ static hd_tensor *halves(hd_tensor *gradient, void *user) {
 
 /* A bit of everything that a tape can do. */
 static hd_tensor *everything(hd_tensor *x) {
-    hd_tensor *y = hd_checkpoint(cubed, NULL, HD_TENSORS(hd_exp(x)));
+    hd_tensor *y = hd_recompute(cubed, NULL, HD_TENSORS(hd_exp(x)));
     hd_retain_grad(y);
     hd_add_grad_hook(y, halves, NULL);
     hd_add_(y, x);
@@ -204,7 +204,7 @@ static hd_tensor *step_of(int kind, hd_tensor *y, hd_tensor *x) { /* both [4,4] 
                                   HD_OPTS(hd_conv_opts, .padding = {{1, 0}, {0, 1}})),
                           HD_SHAPE(4, 4));
     case 5: return hd_max_pool(y, HD_SHAPE(3), HD_OPTS(hd_pool_opts, .stride = {1}, .padding = {{1, 1}}));
-    case 6: return hd_checkpoint(cubed, NULL, HD_TENSORS(y));
+    case 6: return hd_recompute(cubed, NULL, HD_TENSORS(y));
     case 7: return hd_add(y, hd_cross_entropy(y, HD_TENSOR_I64(HD_SHAPE(4), 0, 1, 2, 3), NULL));
     case 8: return hd_scatter(y, 0, hd_zeros(HD_SHAPE(1, 4), HD_I64), hd_narrow(x, 0, 0, 1), HD_SCATTER_MAX);
     default:
@@ -384,7 +384,7 @@ static void training_with_adam_survives(void **state) {
     (void)state;
     failing_at_every_place(train_with_adam);
 }
-static void checkpoints_hooks_and_higher_orders_survive(void **state) {
+static void recomputations_hooks_and_higher_orders_survive(void **state) {
     (void)state;
     failing_at_every_place(use_everything);
 }
@@ -422,7 +422,7 @@ static void make_one(int which, hd_tensors *parameters) {
     case 7: hd_relu_layer(); break;
     case 8: HD_TENSORS(p, p); break;
     case 9: hd_param(hd_exp(p)); break;
-    case 10: hd_checkpoint(cubed, NULL, parameters); break;
+    case 10: hd_recompute(cubed, NULL, parameters); break;
     case 11: hd_backward(hd_exp(p)); break;
     case 12: hd_grad_of(hd_exp(p), parameters, NULL); break;
     default: hd_grad(p); break;
@@ -481,7 +481,7 @@ static setting prepare(void) {
     s.kept = hd_retain_grad(hd_tanh(sum));
     hd_add_grad_hook(s.leaf[2], halves, NULL);
     hd_add_grad_hook(s.kept, halves, NULL);
-    hd_tensor *inside = hd_checkpoint(cubed, NULL, HD_TENSORS(hd_mul_scalar(s.leaf[3], 0.25)));
+    hd_tensor *inside = hd_recompute(cubed, NULL, HD_TENSORS(hd_mul_scalar(s.leaf[3], 0.25)));
     s.loss = hd_add(hd_add(s.kept, hd_sum(inside, HD_AXES(), NULL)), hd_sum(hd_sign(s.leaf[4]), HD_AXES(), NULL));
     return s;
 }
@@ -581,6 +581,6 @@ RUN(test(ten_thousand_steps_of_sgd_run_flat), test(ten_thousand_steps_with_momen
     test(every_kind_of_op_fits_a_small_stack), test(backward_costs_what_it_visits),
     test(a_value_used_twice_each_time_is_visited_once), test(a_leaf_used_many_times_costs_one_place_each),
     test(training_with_sgd_survives), test(training_with_adam_survives),
-    test(checkpoints_hooks_and_higher_orders_survive), test(modules_survive), test(gradcheck_survives),
+    test(recomputations_hooks_and_higher_orders_survive), test(modules_survive), test(gradcheck_survives),
     test(a_full_list_of_objects_survives), test(gradients_arrive_all_or_none),
     test(a_failing_step_leaves_whole_parameters))

@@ -73,7 +73,7 @@ static double draw(const domain *in, int operand, dice *d) {
     return (in == NULL || in->signs) && roll(d) & 1 ? -v : v;
 }
 
-static bool takes_floats(int id) { return hd_rows[id].types != HD_TYPES_INTS; }
+static bool takes_floats(int id) { return hd_ops[id].types != HD_TYPES_INTS; }
 static bool is_smooth(int id) { return takes_floats(id) && !hd_rows[id].gives_bool; }
 
 /* ---- layouts ----------------------------------------------------------------------------------------------------- */

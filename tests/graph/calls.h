@@ -23,6 +23,11 @@
 #define LIST(...)                                                                                                      \
     (hd_tensor *const[]){__VA_ARGS__}, (int)(sizeof((hd_tensor *const[]){__VA_ARGS__}) / sizeof(hd_tensor *))
 
+/* Both results of an op in one. */
+static inline hd_tensor *both_of(hd_pair p) {
+    return hd_mul(p.values, hd_add_scalar(hd_cast(p.indices, (hd_dtype)HD_F32), 1));
+}
+
 #define CALLS(CALL)                                                                                                    \
     /* made of nothing */                                                                                              \
     CALL(full, IN(S(2)), hd_mul(a, hd_full(S(2), HD_F32, 0.1)))                                                        \
@@ -58,6 +63,14 @@
     CALL(all, IN(S(2, 3)), hd_where(hd_all(hd_gt_scalar(a, 0.5), X(1), KEEP), a, hd_neg(a)))                           \
     CALL(argmax, IN(S(2, 3)), hd_take_along_axis(a, 1, hd_argmax(a, 1, KEEP)))                                         \
     CALL(argmin, IN(S(2, 3)), hd_take_along_axis(a, 0, hd_argmin(a, 0, KEEP)))                                         \
+    CALL(max_with_index, IN(S(2, 3)), hd_max_with_index(a, 1, NULL).values)                                            \
+    CALL(max_with_index_both, IN(S(2, 3)), both_of(hd_max_with_index(a, 0, KEEP)))                                     \
+    CALL(min_with_index, IN(S(2, 3, 2)), both_of(hd_min_with_index(a, 1, NULL)))                                       \
+    CALL(sort, IN(S(2, 5)), both_of(hd_sort(a, 1, false)))                                                             \
+    CALL(sort_descending, IN(S(4, 3)), hd_mul(hd_sort(a, 0, true).values, a))                                          \
+    CALL(sort_indices_alone, IN(S(2, 5)), hd_gather(a, 1, hd_sort(a, 1, true).indices))                                \
+    CALL(topk, IN(S(2, 6)), both_of(hd_topk(a, 3, 1, true)))                                                           \
+    CALL(topk_smallest, IN(S(6, 2)), hd_topk(a, 2, 0, false).values)                                                   \
     CALL(mean, IN(S(2, 3)), hd_mean(a, X(1), NULL))                                                                    \
     CALL(var, IN(S(2, 3)), hd_var(a, X(1), 1, NULL))                                                                   \
     CALL(std, IN(S(2, 3)), hd_std(a, X(0), 0, KEEP))                                                                   \
@@ -206,7 +219,7 @@ static inline hd_tensor *run_call(hd_tensor **in, const void *user) {
 /* The operands of an elementwise row, of the dtype it takes; *count of them. Shapes broadcast. */
 static inline void row_operands(int id, hd_tensor **out, int *count) {
     static const int64_t sizes[3][2] = {{2, 3}, {1, 3}, {2, 1}};
-    const hd_dtype dtype = hd_rows[id].types == HD_TYPES_INTS ? HD_I32 : HD_F32;
+    const hd_dtype dtype = hd_ops[id].types == HD_TYPES_INTS ? HD_I32 : HD_F32;
     *count = hd_rows[id].operands;
     for (int i = 0; i < *count; ++i) {
         HD_EAGER;

@@ -6,7 +6,7 @@
 #include <dirent.h>
 #include <time.h>
 
-static const char *const names[] = {"spans", "dead", "algebra", "fold", "turns", "widen", "broadcast", "common"};
+static const char *const names[] = {"spans", "dead", "algebra", "fold", "transpose", "widen", "broadcast", "common"};
 enum { PASSES = (int)(sizeof names / sizeof names[0]) };
 
 /* ---- examples ---------------------------------------------------------------------------------------------------- */

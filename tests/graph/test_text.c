@@ -350,6 +350,26 @@ static void are_refused(const char *head, const char *expected, const char *cons
     } while (0)
 #define HEAD "script \"s\"\n%0 = input \"x\" : f32[2,3]\n%1 = input \"i\" : i32[2,3]\n" /* lines 1 to 3 */
 
+#define SORTED "script \"s\"\n%0 = input \"x\" : f32[2,3]\n%1 = sort %0 {axis = 1, descending = false} : f32[2,3]\n"
+static void other_outputs_are_those_of_a_call(void **state) {
+    (void)state;
+    is_refused(SORTED "%2 = output 1 of %0 : i64[2,3]", "output 1 of input, which has no such output");
+    is_refused(SORTED "%2 = neg %1 : f32[2,3]\n%3 = output 1 of %2 : i64[2,3]", "output 1 of neg, which has no such");
+    is_refused(SORTED "%2 = output 1 of %1 : f32[2,3]", "gives i64[2,3], not f32[2,3]");
+    is_refused(SORTED "%2 = output 1 of %1 : i64[3,2]", "gives i64[2,3], not i64[3,2]");
+    is_refused(SORTED "%2 = output 0 of %1 : f32[2,3]", "line 4: expected another output than the first");
+    is_refused(SORTED "%2 = output 2 of %1 : i64[2,3]", "line 4: expected another output than the first");
+    is_refused(SORTED "%2 = output 1 of %2 : i64[2,3]", "line 4");
+    is_refused(SORTED "%2 = output 1 %1 : i64[2,3]", "line 4: expected of");
+    is_refused(SORTED "%2 = output 1 of %1, %0 : i64[2,3]", "line 4");
+    hd_graph *g =
+        hd_graph_parse(hd_thread_self(), SORTED "%2 = output 1 of %1 : i64[2,3]\n%3 = output 1 of %1 : i64[2,3]\n"
+                                                "output \"a\" = %2\noutput \"b\" = %3\n");
+    assert_ok();
+    hd_graph_release(hd_thread_self(), g);
+    no_complaints();
+}
+
 static void what_is_not_a_graph_is_refused(void **state) {
     (void)state;
     is_refused("", "line 1: expected script");
@@ -728,9 +748,9 @@ RUN(test(every_row_and_its_derivatives_come_back), test(every_primitive_comes_ba
     test(constants_keep_every_bit), test(large_integers_keep_every_bit),
     test(values_of_large_constants_are_not_in_the_text), test(any_name_comes_back), test(long_names_come_back),
     test(writes_and_state_come_back), test(spans_come_back), test(spans_of_odd_names_come_back),
-    test(deep_spans_come_back), test(handwriting_is_read), test(what_is_not_a_graph_is_refused),
-    test(names_that_do_not_end_are_refused), test(wrong_nodes_are_refused_by_line),
-    test(calls_that_no_program_could_make_are_refused_by_line), test(comparisons_of_nothing_are_refused),
-    test(wrong_writes_are_refused), test(names_given_twice_are_refused), test(huge_numbers_are_refused),
-    test(a_large_node_number_takes_no_memory), test(attributes_are_resolved_or_refused), test(damaged_texts_do_no_harm),
-    test(changed_texts_run_or_are_refused), test(random_programs_come_back))
+    test(deep_spans_come_back), test(handwriting_is_read), test(other_outputs_are_those_of_a_call),
+    test(what_is_not_a_graph_is_refused), test(names_that_do_not_end_are_refused),
+    test(wrong_nodes_are_refused_by_line), test(calls_that_no_program_could_make_are_refused_by_line),
+    test(comparisons_of_nothing_are_refused), test(wrong_writes_are_refused), test(names_given_twice_are_refused),
+    test(huge_numbers_are_refused), test(a_large_node_number_takes_no_memory), test(attributes_are_resolved_or_refused),
+    test(damaged_texts_do_no_harm), test(changed_texts_run_or_are_refused), test(random_programs_come_back))

@@ -80,9 +80,10 @@ static void large_and_special_scores(void **state) {
         HD_F32, NAN);
     hd_tensor *none = hd_zeros(HD_SHAPE(0, 1), HD_F32);
     assert_values(hd_attention(q, none, none, NULL, false, 1), HD_F32, 0); /* sees nothing */
-    assert_values(hd_attention_gradient(q, q, none, none, NULL, false, 1), HD_F32, 0);
+    hd_tensor *blind = HD_TENSOR_F32(HD_SHAPE(1, 2), -INFINITY, 0);
+    assert_values(hd_attention_gradient(q, q, none, none, NULL, blind, false, 1), HD_F32, 0);
     assert_int_equal(hd_tensor_count(hd_attention(none, q, q, NULL, true, 1)), 0);
-    assert_values(hd_attention_gradient(none, none, q, q, NULL, true, 1), HD_F32, 0, 0);
+    assert_values(hd_attention_gradient(none, none, q, q, NULL, NULL, true, 1), HD_F32, 0, 0);
 }
 
 static void any_layout(void **state) {
@@ -103,7 +104,10 @@ static void threads_do_not_change_the_result(void **state) {
     for (int i = 0; i < 2; ++i) {
         hd_set_num_threads(i == 0 ? 1 : 4);
         results[i][0] = hd_attention(q, q, q, NULL, true, 0);
-        results[i][1] = hd_attention_gradient(results[i][0], q, q, q, NULL, true, 0);
+        hd_tensor *leaf = hd_requires_grad(hd_copy(q));
+        hd_backward(hd_sum(hd_square(hd_attention(leaf, leaf, leaf, NULL, true, 0)), HD_AXES(), NULL));
+        results[i][1] = hd_copy(hd_grad(leaf));
+        hd_clear_tape();
     }
     hd_set_num_threads(threads);
     for (int k = 0; k < 2; ++k) assert_same(results[0][k], results[1][k]);
@@ -137,8 +141,10 @@ static void bad_arguments(void **state) {
     assert_error(HD_ERROR_DTYPE, "i32; it takes floats");
     assert_null(hd_attention(NULL, k, k, NULL, false, 0));
     assert_error(HD_ERROR_NULL_ARGUMENT, "q");
-    assert_null(hd_attention_gradient(k, q, k, k, NULL, false, 0));
+    assert_null(hd_attention_gradient(k, q, k, k, NULL, NULL, false, 0));
     assert_error(HD_ERROR_SHAPE, "gradient [2,5,4]; the result of attention is [2,3,4]");
+    assert_null(hd_attention_gradient(q, q, k, k, NULL, row, false, 0));
+    assert_error(HD_ERROR_SHAPE, "statistics [4] of f32; they are floats [2,3,2]");
 }
 
 RUN(test(sizes_around_blocks), test(masks_of_every_kind), test(large_and_special_scores), test(any_layout),

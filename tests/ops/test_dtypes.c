@@ -224,8 +224,8 @@ static void rows_name_the_dtype_they_do_not_take(void **state) {
             hd_tensor *x = hd_ones(HD_SHAPE(2), (hd_dtype)d), *in[3] = {x, x, x};
             if (row->chooses) in[0] = hd_ones(HD_SHAPE(2), HD_BOOL);
             hd_tensor *y = row_calls[id](in, row_numbers(id));
-            const bool refuses = (row->types == HD_TYPES_NUMBERS && d == HD_BOOL) ||
-                                 (row->types == HD_TYPES_INTS && hd_dtype_is_float((hd_dtype)d));
+            const bool refuses = (hd_ops[id].types == HD_TYPES_NUMBERS && d == HD_BOOL) ||
+                                 (hd_ops[id].types == HD_TYPES_INTS && hd_dtype_is_float((hd_dtype)d));
             if (refuses) {
                 assert_null(y);
                 char text[64];
@@ -234,7 +234,7 @@ static void rows_name_the_dtype_they_do_not_take(void **state) {
                 continue;
             }
             assert_ok();
-            const bool to_float = row->types == HD_TYPES_FLOATS && !hd_dtype_is_float((hd_dtype)d);
+            const bool to_float = hd_ops[id].types == HD_TYPES_FLOATS && !hd_dtype_is_float((hd_dtype)d);
             assert_int_equal(hd_tensor_dtype(y), row->gives_bool ? HD_BOOL : to_float ? HD_F32 : (hd_dtype)d);
         }
 }

@@ -38,15 +38,7 @@ static hd_tensor *values(dice *d, hd_shape shape, hd_dtype dtype, int operand) {
     return hd_cast(hd_from_data(data, shape, HD_F64), dtype);
 }
 
-static bool takes(int id, hd_dtype dtype) {
-    switch ((hd_types)hd_rows[id].types) {
-    case HD_TYPES_FLOATS: return hd_dtype_is_float(dtype);
-    case HD_TYPES_NUMBERS: return dtype != HD_BOOL;
-    case HD_TYPES_INTS: return !hd_dtype_is_float(dtype);
-    case HD_TYPES_ALL: break;
-    }
-    return true;
-}
+static bool takes(int id, hd_dtype dtype) { return hd_op_takes(&hd_ops[id], dtype); }
 
 static void operands(int id, dice *d, hd_shape shape, hd_dtype dtype, hd_tensor *out[3]) {
     for (int k = 0; k < hd_rows[id].operands; ++k)

@@ -35,6 +35,10 @@ typedef struct operands {
     NEW(all, hd_all(e, X(0), NULL))                                                                                    \
     NEW(argmax, hd_argmax(i, 0, NULL))                                                                                 \
     NEW(argmin, hd_argmin(i, 0, NULL))                                                                                 \
+    NEW(max_with_index, hd_max_with_index(e, 0, HD_OPTS(hd_reduce_opts, .keep_dims = true)).values)                    \
+    NEW(min_with_index, hd_min_with_index(e, 0, HD_OPTS(hd_reduce_opts, .keep_dims = true)).values)                    \
+    NEW(sort, hd_sort(e, 0, false).values)                                                                             \
+    NEW(topk, hd_topk(e, hd_tensor_size(e, 0), 0, true).values)                                                        \
     NEW(mean, hd_mean(r, X(), NULL))                                                                                   \
     NEW(var, hd_var(r, X(), 0, NULL))                                                                                  \
     NEW(std, hd_std(e, X(0), 0, HD_OPTS(hd_reduce_opts, .keep_dims = true)))                                           \
@@ -133,15 +137,16 @@ typedef struct operands {
     NEW(adaptive_max_pool, hd_adaptive_max_pool(image, S(2, 2)))                                                       \
     NEW(adaptive_avg_pool, hd_adaptive_avg_pool(image, S(2, 2)))                                                       \
     NEW(attention, hd_attention(e, e, e, NULL, false, 1))                                                              \
-    NEW(attention_gradient, hd_attention_gradient(e, e, e, e, NULL, false, 1))                                         \
+    NEW(attention_gradient,                                                                                            \
+        hd_attention_gradient(e, e, e, e, NULL, hd_zeros(S(hd_tensor_size(e, 0), 2), HD_F32), false, 1))               \
     NEW(rsub_scalar, hd_rsub_scalar(x, 0))                                                                             \
     NEW(rdiv_scalar, hd_rdiv_scalar(x, 1))                                                                             \
     NEW(rpow_scalar, hd_rpow_scalar(x, 1))
 
 /* These have no operand. */
-static const char *const makers[] = {"full",     "empty",       "range", "zeros", "ones",       "arange",
-                                     "linspace", "logspace",    "eye",   "tri",   "uniform",    "normal",
-                                     "randint",  "permutation", "rand",  "randn", "randn_with", "bernoulli"};
+static const char *const makers[] = {"full",     "empty",       "range", "zeros", "ones",     "arange",
+                                     "linspace", "logspace",    "eye",   "tri",   "uniform",  "normal",
+                                     "randint",  "permutation", "rand",  "randn", "bernoulli"};
 
 typedef enum sharing { IS_NEW, IS_VIEW, IS_ITSELF } sharing;
 static const char *const meaning[] = {"has memory of its own", "is a view", "is its operand"};
@@ -196,7 +201,7 @@ static void elementwise_rows_never_share(void **state) {
     (void)state;
     for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id) {
         HD_SCOPE;
-        const hd_dtype dtype = hd_rows[id].types == HD_TYPES_INTS ? HD_I32 : HD_F32;
+        const hd_dtype dtype = hd_ops[id].types == HD_TYPES_INTS ? HD_I32 : HD_F32;
         hd_tensor *in[3];
         for (int i = 0; i < 3; ++i) in[i] = hd_ones(S(2), hd_rows[id].chooses && i == 0 ? HD_BOOL : dtype);
         hd_tensor *y = hd_run_row(hd_thread_self(), (hd_op_id)id, in, (const double[3]){1, 1, 1});

@@ -130,7 +130,7 @@ static void rows_compute_in_f32_and_round_once(void **state) {
     (void)state;
     dice d = roll_from("rows_compute_in_f32_and_round_once", 6);
     for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id)
-        if (hd_rows[id].types != HD_TYPES_INTS)
+        if (hd_ops[id].types != HD_TYPES_INTS)
             for (int k = 0; k < SMALL_FORMATS; ++k) check_row(id, &small_formats[k], &d);
 }
 

@@ -906,8 +906,8 @@ static void functions_that_start_a_builder_do_no_harm(void **state) {
     (void)state;
     HD_SCOPE;
     hd_tensor *w = hd_param(operand(S(2), 0, HD_F32)), *exact = operand(S(2), 0, HD_F64);
-    hd_builder *b = hd_builder_new("in a checkpoint"), *c = hd_builder_new("in a check");
-    hd_checkpoint(exp_in_a_new_builder, b, HD_TENSORS(w));
+    hd_builder *b = hd_builder_new("in a recomputation"), *c = hd_builder_new("in a check");
+    hd_recompute(exp_in_a_new_builder, b, HD_TENSORS(w));
     hd_error_clear();
     if (hd_thread_self()->recording != NULL) hd_builder_end(b);
     hd_error_clear();

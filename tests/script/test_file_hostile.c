@@ -159,8 +159,8 @@ static unsigned char *tensor(uint32_t i) { return S("TENS") + 8 + 24 * i; }
 static void heads_and_sections(void **state) {
     (void)state;
     REFUSED("is no .hoduscript file", bad.at[1] = 'h');
-    REFUSED("has version 2 of the format; this library, hodu " HD_VERSION_STRING ", reads version 1",
-            set_u32(bad.at + 8, 2));
+    REFUSED("has version 3 of the format; this library, hodu " HD_VERSION_STRING ", reads versions 1 to 2",
+            set_u32(bad.at + 8, 3));
     REFUSED("has version 4294967295 of the format", set_u32(bad.at + 8, UINT32_MAX));
     REFUSED("has version 0", set_u32(bad.at + 8, 0));
     REFUSED("should have 1152921504606846976: it was cut", set_u64(bad.at + 16, (uint64_t)1 << 60));

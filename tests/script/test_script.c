@@ -901,20 +901,20 @@ static hd_tensor *dropped(hd_tensors *in, void *user) {
     hd_tensor *x = hd_tensors_get(in, 0);
     return hd_mul(hd_exp(x), hd_bernoulli(hd_tensor_shape(x), HD_F32, 0.5));
 }
-/* A checkpoint computes anew with the draws it had. */
-static void checkpoints_draw_the_same_again(void **state) {
+/* A recomputation computes anew with the draws it had. */
+static void recomputations_draw_the_same_again(void **state) {
     (void)state;
     HD_SCOPE;
     hd_tensor *w = hd_param(operand(S(64), 0, HD_F32));
     hd_seed(5);
-    hd_tensor *y = hd_checkpoint(dropped, NULL, HD_TENSORS(w));
+    hd_tensor *y = hd_recompute(dropped, NULL, HD_TENSORS(w));
     hd_backward(y);
     hd_tensor *expected_y = hd_copy(hd_detach(y)), *expected = hd_copy(hd_grad(w));
     const uint64_t draws = hd_generator_draw(NULL);
     hd_clear_tape();
-    hd_builder *b = started("checkpoint");
+    hd_builder *b = started("recomputation");
     hd_builder_bind(b, "w", w);
-    y = hd_checkpoint(dropped, NULL, HD_TENSORS(w));
+    y = hd_recompute(dropped, NULL, HD_TENSORS(w));
     hd_builder_add_output(b, "y", y);
     hd_backward(y);
     hd_builder_add_output(b, "g", hd_grad(w));
@@ -1005,5 +1005,5 @@ RUN(test(inputs_stay_set), test(very_many_inputs_and_outputs_are_found_by_name),
     test(faults_in_constants_come_when_it_runs), test(every_dtype_goes_through),
     test(empty_and_single_values_go_through), test(empty_values_need_no_arena), test(a_script_may_read_nothing),
     test(draws_are_those_of_dynamic_execution), test(draws_come_from_the_generator_in_use),
-    test(checkpoints_draw_the_same_again), test(clones_have_their_own_inputs_and_state),
+    test(recomputations_draw_the_same_again), test(clones_have_their_own_inputs_and_state),
     test(a_run_that_fails_gives_its_draws_back))

@@ -109,7 +109,7 @@ static void gradients_of_every_row(void **state) {
     (void)state;
     static const hd_dtype dtypes[] = {HD_F32, HD_F64, HD_F16, HD_BF16};
     for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id) {
-        if (hd_rows[id].types == HD_TYPES_INTS) continue;
+        if (hd_ops[id].types == HD_TYPES_INTS) continue;
         for (int d = 0; d < 5; ++d) {
             if (d > 0 && !sampled((uint64_t)(id + d), 4)) continue;
             HD_SCOPE;
@@ -126,7 +126,7 @@ static void gradients_of_every_row(void **state) {
 static void gradients_of_gradients_of_every_row(void **state) {
     (void)state;
     for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id) {
-        if (hd_rows[id].types == HD_TYPES_INTS) continue;
+        if (hd_ops[id].types == HD_TYPES_INTS) continue;
         HD_SCOPE;
         hd_tensor *in[3];
         int count;

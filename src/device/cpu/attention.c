@@ -44,14 +44,13 @@ static void hide(const hd_attention_job *j, char *x, int64_t n) { /* exponential
 
 /* Multiplying by the scale is left to the pass that subtracts the largest, where the order of scores allows. */
 double hd_attention_scores(const hd_attention_job *j, int64_t head, int64_t row, int64_t key0, char *x, int64_t seen,
-                           int64_t n, double *scale) {
-    *scale = j->scale > 0 && j->mask == NULL ? j->scale : 1;
+                           int64_t n) {
     if (j->mask != NULL)
         j->rows->add_mask(x, seen, j->scale, mask_of(j, head, row, key0), j->mask_column, j->mask_is_bool);
     else if (!(j->scale > 0))
         j->rows->scale(x, x, seen, j->scale);
     if (seen < n) hide(j, hd_at(x, seen, j->bytes), n - seen);
-    return j->rows->largest(x, seen) * *scale;
+    return j->scale > 0 && j->mask == NULL ? j->scale : 1;
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
@@ -79,8 +78,8 @@ static void pack_heads(void *context, int64_t begin, int64_t end) {
 static void center(const forward *f, int64_t head, int64_t row, int64_t key0, int64_t seen, int64_t wide, char *x,
                    char *result, double *largest, double *sum) {
     const hd_attention_job *j = f->j;
-    double scale;
-    const double top = fmax(*largest, hd_attention_scores(j, head, row, key0, x, seen, wide, &scale));
+    const double scale = hd_attention_scores(j, head, row, key0, x, seen, wide);
+    const double top = fmax(*largest, j->rows->largest(x, seen) * scale);
     j->rows->shift(x, wide, scale, top == -INFINITY ? 0 : top); /* nothing but -inf so far */
     if (top > *largest && *sum != 0) {
         const double down = exp(*largest - top);
@@ -130,6 +129,14 @@ static void run_block(const forward *f, char *room, int64_t head, int64_t first)
     for (int64_t r = 0; r < rows; ++r)
         j->rows->scale(hd_at(j->out, (head * j->t + first + r) * j->e, j->bytes),
                        hd_at(results, r * f->columns, j->bytes), j->e, sums[r] == 0 ? 0 : 1 / sums[r]);
+    for (int64_t r = 0; j->statistics != NULL && r < rows; ++r) {
+        const double row[2] = {largest[r], sums[r] == 0 ? 0 : 1 / sums[r]};
+        char *to = hd_at(j->statistics, (head * j->t + first + r) * 2, j->bytes);
+        if (j->bytes == 4)
+            memcpy(to, (const float[2]){(float)row[0], (float)row[1]}, 8);
+        else
+            memcpy(to, row, 16);
+    }
 }
 
 static void run_piece(void *context, int64_t piece) { /* every pieces-th, the last rows first: causal blocks differ */
@@ -175,36 +182,57 @@ static void describe_mask(hd_attention_job *j, const hd_tensor *mask, const hd_s
     j->mask_column = stride[last];
 }
 
-hd_error hd_cpu_attention(hd_thread *thread, hd_call *call) {
-    const hd_attention_attributes *a = call->attributes;
-    const bool back = call->op->id == HD_OP_attention_gradient;
-    const int first = back ? 1 : 0;
-    const bool has_mask = call->input_count > first + 3;
-    hd_cpu_operands o;
-    HD_TRY(hd_cpu_operands_begin(thread, call,
-                                 has_mask && call->inputs[first + 3]->dtype == HD_BOOL ? 1u << (first + 3) : 0, &o));
-    const bool is_f32 = o.as == HD_F32;
+/* What is asked for, of inputs from `first` on; the mask is input `mask_at`, if there is one. */
+static hd_error begin(hd_thread *thread, hd_call *call, int first, bool has_mask, bool causal, double scale,
+                      hd_cpu_operands *o, hd_attention_job *j) {
+    const int mask_at = first + 3;
+    const bool keeps_mask = has_mask && call->inputs[mask_at]->dtype == HD_BOOL;
+    HD_TRY(hd_cpu_operands_begin(thread, call, keeps_mask ? 1u << mask_at : 0, o));
+    const bool is_f32 = o->as == HD_F32;
     const hd_shape *q = &call->inputs[first]->layout.shape, *v = &call->inputs[first + 2]->layout.shape;
     const int last = q->rank - 1;
-    hd_attention_job j = {.gemm = is_f32 ? &hd_kernels()->gemm_f32 : &hd_kernels()->gemm_f64,
-                          .rows = is_f32 ? &hd_kernels()->attention_f32 : &hd_kernels()->attention_f64,
-                          .exp = hd_kernels()->elementwise[is_f32 ? HD_COMPUTE_F32 : HD_COMPUTE_F64][HD_OP_exp],
-                          .bytes = hd_dtype_bytes[o.as],
-                          .heads = 1,
-                          .t = q->size[last - 1],
-                          .s = v->size[last - 1],
-                          .d = q->size[last],
-                          .e = v->size[last],
-                          .scale = a->scale,
-                          .causal = a->causal,
-                          .gradient = o.from[0],
-                          .q = o.from[first],
-                          .k = o.from[first + 1],
-                          .v = o.from[first + 2],
-                          .out = o.to};
-    for (int i = 0; i < last - 1; ++i) j.heads *= q->size[i];
-    if (has_mask) describe_mask(&j, o.in[first + 3], q, o.from[first + 3]);
+    *j = (hd_attention_job){.gemm = is_f32 ? &hd_kernels()->gemm_f32 : &hd_kernels()->gemm_f64,
+                            .rows = is_f32 ? &hd_kernels()->attention_f32 : &hd_kernels()->attention_f64,
+                            .exp = hd_kernels()->elementwise[is_f32 ? HD_COMPUTE_F32 : HD_COMPUTE_F64][HD_OP_exp],
+                            .bytes = hd_dtype_bytes[o->as],
+                            .heads = 1,
+                            .t = q->size[last - 1],
+                            .s = v->size[last - 1],
+                            .d = q->size[last],
+                            .e = v->size[last],
+                            .scale = scale,
+                            .causal = causal,
+                            .q = o->from[first],
+                            .k = o->from[first + 1],
+                            .v = o->from[first + 2],
+                            .out = o->to};
+    for (int i = 0; i < last - 1; ++i) j->heads *= q->size[i];
+    if (has_mask) describe_mask(j, o->in[mask_at], q, o->from[mask_at]);
+    return HD_OK;
+}
+
+hd_error hd_cpu_attention(hd_thread *thread, hd_call *call) {
+    const hd_attention_attributes *a = call->attributes;
+    hd_cpu_operands o;
+    hd_attention_job j;
+    HD_TRY(begin(thread, call, 0, call->input_count > 3, a->causal, a->scale, &o, &j));
+    const hd_tensor *statistics = call->output_count > 1 ? call->outputs[1] : NULL;
+    if (statistics != NULL) j.statistics = statistics->storage->data;
     hd_error status = HD_OK;
-    if (o.out->count > 0) status = back ? hd_cpu_attention_back(thread, &j) : hd_cpu_attention_forward(thread, &j);
+    if (o.out->count > 0)
+        status = hd_cpu_attention_forward(thread, &j);
+    else if (statistics != NULL) /* values without columns: no gradient comes of weights */
+        memset(j.statistics, 0, (size_t)statistics->count * j.bytes);
+    return hd_cpu_operands_end(thread, call, &o, status);
+}
+
+hd_error hd_cpu_attention_gradient(hd_thread *thread, hd_call *call) {
+    const hd_attention_gradient_attributes *a = call->attributes;
+    hd_cpu_operands o;
+    hd_attention_job j;
+    HD_TRY(begin(thread, call, 1, call->input_count - a->statistics > 4, a->causal, a->scale, &o, &j));
+    j.gradient = o.from[0];
+    if (a->statistics) j.statistics = (char *)(uintptr_t)o.from[call->input_count - 1];
+    const hd_error status = o.out->count > 0 ? hd_cpu_attention_back(thread, &j) : HD_OK;
     return hd_cpu_operands_end(thread, call, &o, status);
 }

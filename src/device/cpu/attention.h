@@ -19,6 +19,8 @@ typedef struct hd_attention_job {
     int mask_rank; /* axes in front of [t, s]; strides in elements */
     int64_t mask_size[HD_MAX_RANK], mask_stride[HD_MAX_RANK], mask_row, mask_column;
     char *out;
+    char *statistics; /* [heads * t][2]: of each row the largest score, and 1 over the sum; NULL: not asked for, or not
+                         known */
 } hd_attention_job;
 
 hd_error hd_cpu_attention_forward(hd_thread *thread, const hd_attention_job *job);
@@ -36,8 +38,8 @@ void hd_attention_pack(const hd_attention_job *j, char *out, const char *b, int6
 void hd_attention_multiply(const hd_attention_job *j, int64_t m, int64_t k, const char *a, int64_t row, int64_t column,
                            const char *b, int64_t panel, int64_t panels, char *c, int64_t ldc, bool accumulate);
 /* Finishes scores of row `row` of a head: from key `key0` on, the row sees `seen` of `n`, and the rest is hidden.
- * Returns the largest; *scale is what they must still be multiplied by. */
+ * Returns what they must still be multiplied by. */
 double hd_attention_scores(const hd_attention_job *j, int64_t head, int64_t row, int64_t key0, char *x, int64_t seen,
-                           int64_t n, double *scale);
+                           int64_t n);
 
 #endif

@@ -1,5 +1,6 @@
 /* The gradient of attention. A block of rows computes its scores again, all keys of it at once, in room that is as wide
- * as the keys and a few rows high: no statistic of the rows need be kept from the forward pass. With p the weights and
+ * as the keys and a few rows high, and makes weights of them by the statistics that the forward pass kept. With p the
+ * weights and
  * g the gradient: dv += p^T g, ds = p (g v^T - rows' sums of p g v^T), dq = ds k, dk += ds^T q.
  *
  * Sums over rows are one unit's, a head or a fixed part of its rows, and units are added up in order. */
@@ -41,18 +42,23 @@ static places lay_out(const backward *b, char *room) {
     return p;
 }
 
+static double statistic(const hd_attention_job *j, int64_t at) {
+    return j->bytes == 4 ? (double)((const float *)j->statistics)[at] : ((const double *)j->statistics)[at];
+}
+
 /* Scores to weights, which are 0 where a row does not see. */
 static void weigh(const backward *b, int64_t head, int64_t first, int64_t rows, char *weights) {
     const hd_attention_job *j = b->j;
     for (int64_t r = 0; r < rows; ++r) {
         char *x = hd_at(weights, r * b->keys, j->bytes);
         const int64_t seen = j->causal ? hd_least(j->s, first + r + 1) : j->s;
-        double scale;
-        const double top = hd_attention_scores(j, head, first + r, 0, x, seen, seen, &scale);
+        const double scale = hd_attention_scores(j, head, first + r, 0, x, seen, seen);
+        const int64_t row = (head * j->t + first + r) * 2;
+        const double top = j->statistics != NULL ? statistic(j, row) : j->rows->largest(x, seen) * scale;
         j->rows->shift(x, seen, scale, top == -INFINITY ? 0 : top);
         j->exp(x, (const void *const[3]){x, x, x}, NULL, seen);
-        const double sum = j->rows->sum(x, seen);
-        j->rows->scale(x, x, seen, sum == 0 ? 0 : 1 / sum);
+        const double sum = j->statistics != NULL ? 0 : j->rows->sum(x, seen);
+        j->rows->scale(x, x, seen, j->statistics != NULL ? statistic(j, row + 1) : sum == 0 ? 0 : 1 / sum);
         memset(hd_at(x, seen, j->bytes), 0, (size_t)(b->keys - seen) * j->bytes);
     }
 }

@@ -199,21 +199,24 @@ static hd_tensor as_given(const hd_tensor *t, bool turned) {
     return out;
 }
 
+/* Of the two kinds of products of matrices, as its row says. */
+static bool is_affine(const hd_call *call) { return call->op->lower == HD_LOWER_AFFINE; }
+
 /* The two operands and the result of a call of matmul or affine as contract() takes them; x of affine must be
  * contiguous. */
 static void as_operands(const hd_call *call, const hd_tensor *x, const hd_tensor *weight, hd_tensor *a, hd_tensor *b,
                         hd_tensor *c) {
     const hd_tensor *out = call->outputs[0];
-    if (call->op->id == HD_OP_affine) {
+    if (is_affine(call)) {
         const int64_t n = weight->layout.shape.size[0], k = weight->layout.shape.size[1],
                       m = n > 0 ? out->count / n : 0;
         *a = as_matrix(x, m, k, k, 1);
         *b = as_matrix(weight, k, n, weight->layout.stride[1], weight->layout.stride[0]);
         *c = as_matrix(out, m, n, n, 1);
     } else {
-        const hd_matmul_attributes *turns = call->attributes;
-        *a = as_given(x, turns != NULL && turns->turn_a);
-        *b = as_given(weight, turns != NULL && turns->turn_b);
+        const hd_matmul_attributes *given = call->attributes;
+        *a = as_given(x, given != NULL && given->transpose_a);
+        *b = as_given(weight, given != NULL && given->transpose_b);
         *c = as_given(out, false);
     }
 }
@@ -222,7 +225,7 @@ hd_error hd_contract_product(hd_thread *thread, const hd_product *given) {
     const hd_call *call = given->call;
     if (call->outputs[0]->count == 0) return HD_OK;
     hd_tensor *x = call->inputs[0], *ready = NULL, a, b, c;
-    if (call->op->id == HD_OP_affine && !x->contiguous) x = ready = hd_cpu_ready(thread, x, (hd_dtype)x->dtype);
+    if (is_affine(call) && !x->contiguous) x = ready = hd_cpu_ready(thread, x, (hd_dtype)x->dtype);
     if (x == NULL) return thread->error_code;
     as_operands(call, x, call->inputs[1], &a, &b, &c);
     batch_job j;
@@ -318,7 +321,7 @@ bool hd_contract_product_packs_in_place(const hd_call *call, hd_product_way way,
 }
 
 /* ---- the op ------------------------------------------------------------------------------------------------------ */
-hd_error hd_cpu_contract(hd_thread *thread, hd_call *call) {
+static hd_error run_contract(hd_thread *thread, hd_call *call) {
     HD_TRY(hd_cpu_outputs(thread, call));
     hd_tensor *out = call->outputs[0], *in[3] = {NULL}, *ready[3] = {NULL};
     if (out->count == 0) return HD_OK;
@@ -327,7 +330,7 @@ hd_error hd_cpu_contract(hd_thread *thread, hd_call *call) {
     for (int i = 0; i < call->input_count && status == HD_OK; ++i) {
         in[i] = call->inputs[i]; /* a copy of what products do not read, and of rows that are not one matrix */
         const bool reads = hd_cpu_product_reads(dtype, (hd_dtype)in[i]->dtype);
-        if (!reads || (call->op->id == HD_OP_affine && i != 1 && !in[i]->contiguous))
+        if (!reads || (is_affine(call) && i != 1 && !in[i]->contiguous))
             in[i] = ready[i] =
                 hd_cpu_ready(thread, in[i], reads ? (hd_dtype)in[i]->dtype : hd_cpu_product_dtype(dtype));
         if (in[i] == NULL) status = thread->error_code;
@@ -341,3 +344,6 @@ hd_error hd_cpu_contract(hd_thread *thread, hd_call *call) {
     if (status != HD_OK) hd_cpu_drop_outputs(thread, call);
     return status;
 }
+
+hd_error hd_cpu_matmul(hd_thread *thread, hd_call *call) { return run_contract(thread, call); }
+hd_error hd_cpu_affine(hd_thread *thread, hd_call *call) { return run_contract(thread, call); }

@@ -57,10 +57,10 @@ static void choose(work *w, hd_product_way way) {
         c->method = HD_CONV_TILES;
 }
 
-static void describe(hd_op_id id, const hd_conv_attributes *a, const hd_shape *x, const hd_layout *weight,
+static void describe(const hd_op *op, const hd_conv_attributes *a, const hd_shape *x, const hd_layout *weight,
                      const hd_shape *y, hd_dtype dtype, hd_product_way way, work *w) {
     const bool is_f32 = dtype == HD_F32;
-    w->transposed = id == HD_OP_conv_transpose;
+    w->transposed = op->lower == HD_LOWER_CONV_TRANSPOSE;
     w->sizes = sizes_of(a, w->transposed ? y : x, w->transposed ? x : y, weight->shape.size + 2, weight->stride + 2);
     const hd_conv_sizes *s = &w->sizes;
     hd_conv_work *c = &w->conv;
@@ -146,8 +146,8 @@ static void run(work *w, char *room) {
 /* ---- as a product ------------------------------------------------------------------------------------------------ */
 static void describe_call(const hd_call *call, hd_product_way way, work *w) {
     const hd_tensor *x = call->inputs[0], *weight = call->inputs[1], *y = call->outputs[0];
-    describe((hd_op_id)call->op->id, call->attributes, &x->layout.shape, &weight->layout, &y->layout.shape,
-             (hd_dtype)y->dtype, way, w);
+    describe(call->op, call->attributes, &x->layout.shape, &weight->layout, &y->layout.shape, (hd_dtype)y->dtype, way,
+             w);
 }
 
 size_t hd_conv_product_room(const hd_product *given) {
@@ -246,8 +246,8 @@ hd_error hd_conv_product(hd_thread *thread, const hd_product *given) {
 /* ---- as a call --------------------------------------------------------------------------------------------------- */
 static hd_error convolve(hd_thread *thread, const hd_call *call, const hd_cpu_operands *o) {
     work w;
-    describe((hd_op_id)call->op->id, call->attributes, &o->in[0]->layout.shape, &o->in[1]->layout, &call->shape[0],
-             o->as, (hd_product_way){0}, &w);
+    describe(call->op, call->attributes, &o->in[0]->layout.shape, &o->in[1]->layout, &call->shape[0], o->as,
+             (hd_product_way){0}, &w);
     hd_plain_finish f = hd_cpu_product_plain(call->op, &call->shape[0], o->as);
     f.out = o->to;
     f.bias = o->from[2];
@@ -261,19 +261,21 @@ static hd_error convolve(hd_thread *thread, const hd_call *call, const hd_cpu_op
     return HD_OK;
 }
 
-hd_error hd_cpu_conv(hd_thread *thread, hd_call *call) {
+static hd_error run_conv(hd_thread *thread, hd_call *call) {
     hd_cpu_operands o;
     HD_TRY(hd_cpu_operands_begin(thread, call, 0, &o));
-    hd_error status = HD_OK;
-    if (o.out->count == 0) {
-        /* nothing to do */
-    } else if (call->op->id == HD_OP_conv_weight_gradient) {
-        const hd_conv_attributes *a = call->attributes;
-        const hd_conv_sizes s =
-            sizes_of(a, &call->inputs[0]->layout.shape, &call->inputs[1]->layout.shape, a->extra.size, NULL);
-        status = hd_cpu_conv_weight(thread, &s, o.as, o.from[0], o.from[1], o.to);
-    } else {
-        status = convolve(thread, call, &o);
-    }
+    const hd_error status = o.out->count > 0 ? convolve(thread, call, &o) : HD_OK;
+    return hd_cpu_operands_end(thread, call, &o, status);
+}
+hd_error hd_cpu_conv(hd_thread *thread, hd_call *call) { return run_conv(thread, call); }
+hd_error hd_cpu_conv_transpose(hd_thread *thread, hd_call *call) { return run_conv(thread, call); }
+
+hd_error hd_cpu_conv_weight_gradient(hd_thread *thread, hd_call *call) {
+    const hd_conv_attributes *a = call->attributes;
+    hd_cpu_operands o;
+    HD_TRY(hd_cpu_operands_begin(thread, call, 0, &o));
+    const hd_conv_sizes s =
+        sizes_of(a, &call->inputs[0]->layout.shape, &call->inputs[1]->layout.shape, a->extra.size, NULL);
+    const hd_error status = o.out->count > 0 ? hd_cpu_conv_weight(thread, &s, o.as, o.from[0], o.from[1], o.to) : HD_OK;
     return hd_cpu_operands_end(thread, call, &o, status);
 }

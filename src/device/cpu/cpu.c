@@ -12,11 +12,6 @@
 #include <unistd.h>
 #endif
 
-const uint8_t hd_compute_dtype[HD_COMPUTE_COUNT] = {
-#define DTYPE_OF(NAME, name) [HD_COMPUTE_##NAME] = HD_##NAME,
-#define HD_B8                HD_BOOL
-    HD_COMPUTE_LIST(DTYPE_OF)};
-
 /* ---- instruction sets ------------------------------------------------------------------------------------------- */
 #define DECLARE_TABLE(NAME, name) extern const hd_elementwise_kernel ISA_TABLE(name)[HD_OP_ELEMENTWISE_COUNT];
 #define USE_TABLE(NAME, name)     table->elementwise[HD_COMPUTE_##NAME] = ISA_TABLE(name);
@@ -164,39 +159,44 @@ void hd_cpu_drop_outputs(hd_thread *thread, hd_call *call) {
     for (int i = 0; i < call->output_count && !call->given; ++i) hd_tensor_drop(thread, call->outputs[i]);
 }
 
+/* Views are another layout over the same memory; the call says which. */
 static hd_error run_view(hd_thread *thread, hd_call *call) {
     call->outputs[0] = hd_tensor_over(thread, call->inputs[0]->storage, call->dtype[0], call->view);
     return call->outputs[0] != NULL ? HD_OK : thread->error_code;
 }
+#define VIEW(name)                                                                                                     \
+    hd_error hd_cpu_##name(hd_thread *thread, hd_call *call) { return run_view(thread, call); }
+VIEW(bitcast)
+VIEW(reshape)
+VIEW(permute)
+VIEW(broadcast_to)
+VIEW(slice)
+VIEW(diagonal)
+VIEW(unfold)
+VIEW(as_strided)
+VIEW(detach)
 
-static hd_error run_cast(hd_thread *thread, hd_call *call) {
+hd_error hd_cpu_cast(hd_thread *thread, hd_call *call) {
     HD_TRY(hd_cpu_outputs(thread, call));
     const hd_error status = hd_cpu_copy(thread, call->outputs[0], call->inputs[0]);
     if (status != HD_OK) hd_cpu_drop_outputs(thread, call);
     return status;
 }
 
+static hd_error (*const runs[HD_OP_COUNT])(hd_thread *thread, hd_call *call) = {
+#define PRIMITIVE(name, ...) [HD_OP_##name] = hd_cpu_##name,
+#include "ops/ops.def"
+};
+
 static hd_error cpu_run(hd_executor *self, hd_thread *thread, hd_call *call) {
     (void)self;
-    switch ((hd_family)call->op->family) {
-    case HD_FAMILY_ELEMENTWISE:
-    case HD_FAMILY_DERIVATIVE: return hd_cpu_elementwise(thread, call);
-    case HD_FAMILY_CREATE: return hd_cpu_create(thread, call);
-    case HD_FAMILY_RANDOM: return hd_cpu_random(thread, call);
-    case HD_FAMILY_CAST: return run_cast(thread, call);
-    case HD_FAMILY_REDUCE: return hd_cpu_reduce(thread, call);
-    case HD_FAMILY_ARGREDUCE: return hd_cpu_argreduce(thread, call);
-    case HD_FAMILY_VIEW: return run_view(thread, call);
-    case HD_FAMILY_MOVE: return hd_cpu_move(thread, call);
-    case HD_FAMILY_INDEX: return hd_cpu_index(thread, call);
-    case HD_FAMILY_CONTRACT: return hd_cpu_contract(thread, call);
-    case HD_FAMILY_NORM: return hd_cpu_norm(thread, call);
-    case HD_FAMILY_CONV: return hd_cpu_conv(thread, call);
-    case HD_FAMILY_POOL: return hd_cpu_pool(thread, call);
-    case HD_FAMILY_ATTENTION: return hd_cpu_attention(thread, call);
-    case HD_FAMILY_COUNT: break;
-    }
-    return hd_fail(HD_ERROR_INTERNAL, "the CPU cannot run family %d", call->op->family);
+    const unsigned id = call->op->id;
+    return id < HD_OP_ELEMENTWISE_COUNT ? hd_cpu_elementwise(thread, call) : runs[id](thread, call);
+}
+
+/* All that the tables have. */
+static bool cpu_supports(const hd_op *op, hd_dtype dtype) {
+    return (op->id < HD_OP_ELEMENTWISE_COUNT || runs[op->id] != NULL) && hd_op_takes(op, dtype);
 }
 
 /* Borrowed memory may lie in two storages. */
@@ -226,5 +226,8 @@ static hd_executor *cpu_executor(int index) {
 }
 static void cpu_synchronize(int index) { (void)index; }
 
-const hd_device_interface hd_cpu_interface = {
-    .name = "cpu", .available = cpu_available, .executor = cpu_executor, .synchronize = cpu_synchronize};
+const hd_device_interface hd_cpu_interface = {.name = "cpu",
+                                              .available = cpu_available,
+                                              .executor = cpu_executor,
+                                              .synchronize = cpu_synchronize,
+                                              .supports = cpu_supports};

@@ -1,4 +1,5 @@
-/* The CPU device: what its files share. Each family has one function that fills a call's outputs. */
+/* The CPU device: what its files share. Each primitive has one function that fills a call's outputs; all elementwise
+ * rows and their derivatives share one. */
 #ifndef HD_DEVICE_CPU_CPU_H
 #define HD_DEVICE_CPU_CPU_H
 
@@ -6,17 +7,8 @@
 #include "device/cpu/kernels.h"
 
 hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_create(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_random(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_reduce(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_argreduce(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_move(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_index(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_contract(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_norm(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_conv(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_pool(hd_thread *thread, hd_call *call);
-hd_error hd_cpu_attention(hd_thread *thread, hd_call *call);
+#define PRIMITIVE(name, ...) hd_error hd_cpu_##name(hd_thread *thread, hd_call *call);
+#include "ops/ops.def"
 
 /* dst <- src: cast, any strides on both sides, src's shape broadcast to dst's; no overlap. */
 hd_error hd_cpu_copy(hd_thread *thread, hd_tensor *dst, const hd_tensor *src);
@@ -25,8 +17,8 @@ hd_tensor *hd_cpu_ready(hd_thread *thread, hd_tensor *x, hd_dtype dtype);
 /* The operands of a call whose kernels want contiguous memory of the result's compute type, f32 or f64. */
 typedef struct hd_cpu_operands {
     hd_dtype as;
-    hd_tensor *in[5], *out; /* as the kernels want them: the call's own, or copies */
-    const void *from[5];
+    hd_tensor *in[6], *out; /* as the kernels want them: the call's own, or copies */
+    const void *from[6];
     void *to;
 } hd_cpu_operands;
 /* Fills it, and makes the call's outputs; inputs whose bit is set in `keep` keep their dtype. */
@@ -37,8 +29,5 @@ hd_error hd_cpu_operands_end(hd_thread *thread, hd_call *call, hd_cpu_operands *
 hd_error hd_cpu_outputs(hd_thread *thread, hd_call *call);
 /* Gives them up again, unless they were given. */
 void hd_cpu_drop_outputs(hd_thread *thread, hd_call *call);
-
-/* The dtype whose elements a compute type is made of. */
-extern const uint8_t hd_compute_dtype[HD_COMPUTE_COUNT];
 
 #endif

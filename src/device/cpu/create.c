@@ -43,15 +43,19 @@ static void fill_range(hd_tensor *out, const hd_range_attributes *a) {
     }
 }
 
-hd_error hd_cpu_create(hd_thread *thread, hd_call *call) {
+hd_error hd_cpu_empty(hd_thread *thread, hd_call *call) { return hd_cpu_outputs(thread, call); }
+
+hd_error hd_cpu_range(hd_thread *thread, hd_call *call) {
+    HD_TRY(hd_cpu_outputs(thread, call));
+    fill_range(call->outputs[0], call->attributes);
+    return HD_OK;
+}
+
+hd_error hd_cpu_full(hd_thread *thread, hd_call *call) {
     HD_TRY(hd_cpu_outputs(thread, call));
     hd_tensor *out = call->outputs[0];
-    if (call->op->id == HD_OP_range) {
-        fill_range(out, call->attributes);
-    } else if (call->op->id == HD_OP_full) {
-        double value = 0;
-        hd_element_from_f64(&value, (hd_dtype)out->dtype, ((const hd_full_attributes *)call->attributes)->value);
-        fill_bytes(out->storage->data, out->count, hd_dtype_bytes[out->dtype], &value);
-    }
+    double value = 0;
+    hd_element_from_f64(&value, (hd_dtype)out->dtype, ((const hd_full_attributes *)call->attributes)->value);
+    fill_bytes(out->storage->data, out->count, hd_dtype_bytes[out->dtype], &value);
     return HD_OK;
 }

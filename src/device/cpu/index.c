@@ -144,7 +144,7 @@ static void run_gather(void *context, int64_t begin, int64_t end) {
 }
 
 /* Indices are read as they are given: they are checked on the way. `*is_beside` says that one did not fit. */
-static hd_error gather(hd_thread *thread, hd_call *call, hd_tensor *index, bool *is_beside) {
+static hd_error gather(hd_thread *thread, hd_call *call, const hd_tensor *index, bool *is_beside) {
     const hd_tensor *x = call->inputs[0];
     element_job j = {.space = {.rank = index->layout.shape.rank, .count = index->count},
                      .axis = ((const hd_axis_attributes *)call->attributes)->axis,
@@ -181,36 +181,48 @@ static hd_error scatter(hd_thread *thread, hd_call *call, const hd_tensor *place
     return thread->error_code != HD_OK ? thread->error_code : status;
 }
 
-/* An index that is not as gather reads it, or does not fit, goes the long way, which says where it does not. */
-static bool is_readable(const hd_tensor *index) {
-    return index->contiguous && (index->dtype == HD_I64 || index->dtype == HD_I32);
-}
-static hd_error run_index(hd_thread *thread, hd_call *call, hd_tensor *index, bool *is_beside) {
-    HD_TRY(hd_cpu_outputs(thread, call));
-    const hd_error status = call->op->id == HD_OP_scatter  ? scatter(thread, call, index)
-                            : call->op->id == HD_OP_gather ? gather(thread, call, index, is_beside)
-                                                           : index_select(thread, call, index);
-    if (status != HD_OK || *is_beside) hd_cpu_drop_outputs(thread, call);
+/* ---- the calls --------------------------------------------------------------------------------------------------- */
+typedef hd_error (*index_run)(hd_thread *thread, hd_call *call, const hd_tensor *places);
+
+/* Runs it with the places that the index, of this shape, names along an axis. */
+static hd_error run_with_places(hd_thread *thread, hd_call *call, int axis, const hd_shape *shape, index_run run) {
+    hd_tensor *places = ready_index(thread, call->inputs[1], shape, call->inputs[0]->layout.shape.size[axis]);
+    if (places == NULL) return thread->error_code;
+    hd_error status = hd_cpu_outputs(thread, call);
+    if (status == HD_OK && (status = run(thread, call, places)) != HD_OK) hd_cpu_drop_outputs(thread, call);
+    hd_tensor_drop(thread, places);
     return status;
 }
 
-hd_error hd_cpu_index(hd_thread *thread, hd_call *call) {
-    const bool scatters = call->op->id == HD_OP_scatter;
-    const int axis = scatters ? ((const hd_scatter_attributes *)call->attributes)->axis
-                              : ((const hd_axis_attributes *)call->attributes)->axis;
+hd_error hd_cpu_scatter(hd_thread *thread, hd_call *call) {
+    const int axis = ((const hd_scatter_attributes *)call->attributes)->axis;
+    const hd_shape shape = hd_cpu_places_shape(call->inputs[1], axis);
+    return run_with_places(thread, call, axis, &shape, scatter);
+}
+
+hd_error hd_cpu_index_select(hd_thread *thread, hd_call *call) {
+    const int axis = ((const hd_axis_attributes *)call->attributes)->axis;
+    return run_with_places(thread, call, axis, &call->inputs[1]->layout.shape, index_select);
+}
+
+/* With places that are known to fit. */
+static hd_error gather_places(hd_thread *thread, hd_call *call, const hd_tensor *places) {
     bool is_beside = false;
-    if (call->op->id == HD_OP_gather && is_readable(call->inputs[1])) {
-        /* what is there already changes only when all fit */
-        if (call->given)
-            HD_TRY(hd_cpu_check_index(thread, call->inputs[1], axis, call->inputs[0]->layout.shape.size[axis]));
-        const hd_error status = run_index(thread, call, call->inputs[1], &is_beside);
+    return gather(thread, call, places, &is_beside);
+}
+
+/* An index that is not as gather reads it, or does not fit, goes the long way, which says where it does not. */
+hd_error hd_cpu_gather(hd_thread *thread, hd_call *call) {
+    hd_tensor *index = call->inputs[1];
+    const int axis = ((const hd_axis_attributes *)call->attributes)->axis;
+    if (index->contiguous && (index->dtype == HD_I64 || index->dtype == HD_I32)) {
+        bool is_beside = false;
+        if (call->given) /* what is there already changes only when all fit */
+            HD_TRY(hd_cpu_check_index(thread, index, axis, call->inputs[0]->layout.shape.size[axis]));
+        HD_TRY(hd_cpu_outputs(thread, call));
+        const hd_error status = gather(thread, call, index, &is_beside);
+        if (status != HD_OK || is_beside) hd_cpu_drop_outputs(thread, call);
         if (!is_beside) return status;
     }
-    const hd_shape shape = scatters ? hd_cpu_places_shape(call->inputs[1], axis) : call->inputs[1]->layout.shape;
-    hd_tensor *index = ready_index(thread, call->inputs[1], &shape, call->inputs[0]->layout.shape.size[axis]);
-    if (index == NULL) return thread->error_code;
-    is_beside = false;
-    const hd_error status = run_index(thread, call, index, &is_beside);
-    hd_tensor_drop(thread, index);
-    return status;
+    return run_with_places(thread, call, axis, &index->layout.shape, gather_places);
 }

@@ -16,6 +16,10 @@ static hd_error copy_into(hd_thread *thread, hd_tensor *out, const int64_t *star
     return status;
 }
 
+static hd_error copy(hd_thread *thread, hd_call *call, hd_tensor *out) {
+    return hd_cpu_copy(thread, out, call->inputs[0]);
+}
+
 static hd_error concat(hd_thread *thread, hd_call *call, hd_tensor *out) {
     const int axis = ((const hd_axis_attributes *)call->attributes)->axis;
     int64_t start[HD_MAX_RANK] = {0};
@@ -46,12 +50,13 @@ static hd_error pad(hd_thread *thread, hd_call *call, hd_tensor *out) {
     return status;
 }
 
-hd_error hd_cpu_move(hd_thread *thread, hd_call *call) {
+/* Makes the outputs, fills the first one, and gives them up again when that fails. */
+static hd_error fill(hd_thread *thread, hd_call *call, hd_error (*with)(hd_thread *, hd_call *, hd_tensor *)) {
     HD_TRY(hd_cpu_outputs(thread, call));
-    hd_tensor *out = call->outputs[0];
-    const hd_error status = call->op->id == HD_OP_concat ? concat(thread, call, out)
-                            : call->op->id == HD_OP_pad  ? pad(thread, call, out)
-                                                         : hd_cpu_copy(thread, out, call->inputs[0]);
+    const hd_error status = with(thread, call, call->outputs[0]);
     if (status != HD_OK) hd_cpu_drop_outputs(thread, call);
     return status;
 }
+hd_error hd_cpu_concat(hd_thread *thread, hd_call *call) { return fill(thread, call, concat); }
+hd_error hd_cpu_pad(hd_thread *thread, hd_call *call) { return fill(thread, call, pad); }
+hd_error hd_cpu_contiguous(hd_thread *thread, hd_call *call) { return fill(thread, call, copy); }

@@ -61,11 +61,12 @@ static hd_error parameters(hd_thread *thread, norm_job *j, void *to) {
     return HD_OK;
 }
 
-hd_error hd_cpu_norm(hd_thread *thread, hd_call *call) {
+/* What is asked for: the normalised rows, the gradient of x, or those of the weight and the bias. */
+typedef enum wanted { ROWS, GRADIENT, PARAMETERS } wanted;
+
+static hd_error norm(hd_thread *thread, hd_call *call, wanted what, bool centered) {
     const hd_norm_attributes *a = call->attributes;
-    const hd_op_id id = (hd_op_id)call->op->id;
-    const bool forward = id == HD_OP_layer_norm || id == HD_OP_rms_norm;
-    const bool of_x = id == HD_OP_layer_norm_gradient || id == HD_OP_rms_norm_gradient;
+    const bool forward = what == ROWS;
     hd_cpu_operands o;
     HD_TRY(hd_cpu_operands_begin(thread, call, 0, &o));
     norm_job j = {.kernels = o.as == HD_F32 ? &hd_kernels()->norm_f32 : &hd_kernels()->norm_f64,
@@ -77,8 +78,7 @@ hd_error hd_cpu_norm(hd_thread *thread, hd_call *call) {
                   .out = o.to,
                   .n = 1,
                   .eps = a->eps,
-                  .centered = id == HD_OP_layer_norm || id == HD_OP_layer_norm_gradient ||
-                              id == HD_OP_layer_norm_weight_gradient};
+                  .centered = centered};
     const hd_tensor *x = o.in[forward ? 0 : 1];
     const hd_shape *shape = &x->layout.shape;
     for (int i = shape->rank - a->axes; i < shape->rank; ++i) j.n *= shape->size[i];
@@ -87,9 +87,18 @@ hd_error hd_cpu_norm(hd_thread *thread, hd_call *call) {
     const int64_t grain = j.n > 0 ? GRAIN / j.n + 1 : 1;
     if (forward)
         hd_parallel_range(j.rows, grain, run_rows, &j);
-    else if (of_x)
+    else if (what == GRADIENT)
         hd_parallel_range(j.rows, grain, run_gradient, &j);
     else if (o.out->count > 0)
         status = parameters(thread, &j, o.to);
     return hd_cpu_operands_end(thread, call, &o, status);
 }
+
+#define NORM(name, what, centered)                                                                                     \
+    hd_error hd_cpu_##name(hd_thread *thread, hd_call *call) { return norm(thread, call, what, centered); }
+NORM(layer_norm, ROWS, true)
+NORM(layer_norm_gradient, GRADIENT, true)
+NORM(layer_norm_weight_gradient, PARAMETERS, true)
+NORM(rms_norm, ROWS, false)
+NORM(rms_norm_gradient, GRADIENT, false)
+NORM(rms_norm_weight_gradient, PARAMETERS, false)

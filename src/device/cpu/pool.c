@@ -24,8 +24,12 @@ typedef struct tap {
     int64_t from, begin, end;
 } tap;
 
+/* What is computed: the largest or the mean of each window, `values` where the largest of x is, or gradients of the
+ * first two. */
+typedef enum pooling { LARGEST, MEAN, PICK, LARGEST_BACK, MEAN_BACK } pooling;
+
 typedef struct pool_job {
-    hd_op_id op;
+    pooling what;
     size_t bytes;
     const char *first, *x; /* first: x, values or gradient; x: where the largest is looked for */
     char *out;
@@ -112,13 +116,13 @@ static void see_all(const pool_job *j, const char *x, const window *a, const win
         for (int64_t i = 0; t->what == SUM && i < t->count; ++i)                                                       \
             out[at + i] = (T)(t->sum[i] / divisor_##T(j, a, b, &j->windows[2][t->first + i]));                         \
         for (int64_t i = 0; t->what == PLACE && i < t->count; ++i)                                                     \
-            if (j->op != HD_OP_max_pool_gradient)                                                                      \
+            if (j->what != LARGEST_BACK)                                                                               \
                 out[at + i] = t->where[i] >= 0 ? first[t->where[i]] : 0;                                               \
             else if (t->where[i] >= 0)                                                                                 \
                 out[t->where[i]] += first[at + i];                                                                     \
     }                                                                                                                  \
     static void lines_##T(const pool_job *j, const T *first, const T *x, T *out) {                                     \
-        together t = {.what = j->op == HD_OP_avg_pool ? SUM : j->op == HD_OP_max_pool ? BEST : PLACE};                 \
+        together t = {.what = j->what == MEAN ? SUM : j->what == LARGEST ? BEST : PLACE};                              \
         for (int64_t z = 0; z < j->result[0]; ++z)                                                                     \
             for (int64_t y = 0; y < j->result[1]; ++y)                                                                 \
                 for (t.first = 0; t.first < j->result[2]; t.first += t.count) {                                        \
@@ -132,7 +136,7 @@ static void see_all(const pool_job *j, const char *x, const window *a, const win
     }                                                                                                                  \
     static void plane_##T(const pool_job *j, const T *first, const T *x, T *out) {                                     \
         int64_t at = 0;                                                                                                \
-        if (j->taps != NULL && j->op != HD_OP_avg_pool_gradient) {                                                     \
+        if (j->taps != NULL && j->what != MEAN_BACK) {                                                                 \
             lines_##T(j, first, x, out);                                                                               \
             return;                                                                                                    \
         }                                                                                                              \
@@ -140,14 +144,14 @@ static void see_all(const pool_job *j, const char *x, const window *a, const win
             for (int64_t y = 0; y < j->result[1]; ++y)                                                                 \
                 for (int64_t i = 0; i < j->result[2]; ++i, ++at) {                                                     \
                     const window *a = &j->windows[0][z], *b = &j->windows[1][y], *c = &j->windows[2][i];               \
-                    if (j->op == HD_OP_avg_pool)                                                                       \
+                    if (j->what == MEAN)                                                                               \
                         out[at] = mean_##T(j, first, a, b, c);                                                         \
-                    else if (j->op == HD_OP_avg_pool_gradient)                                                         \
+                    else if (j->what == MEAN_BACK)                                                                     \
                         spread_##T(j, out, first[at], a, b, c);                                                        \
                     else {                                                                                             \
                         const int64_t where = largest_##T(j, x, a, b, c);                                              \
-                        if (j->op != HD_OP_max_pool_gradient)                                                          \
-                            out[at] = where >= 0 ? first[where] : j->op == HD_OP_max_pool ? -(T)INFINITY : 0;          \
+                        if (j->what != LARGEST_BACK)                                                                   \
+                            out[at] = where >= 0 ? first[where] : j->what == LARGEST ? -(T)INFINITY : 0;               \
                         else if (where >= 0)                                                                           \
                             out[where] += first[at];                                                                   \
                     }                                                                                                  \
@@ -159,7 +163,7 @@ POOL(double)
 static void run_planes(void *context, int64_t begin, int64_t end) {
     const pool_job *j = context;
     const int64_t image = j->image[0] * j->image[1] * j->image[2], result = j->result[0] * j->result[1] * j->result[2];
-    const bool back = j->op == HD_OP_max_pool_gradient || j->op == HD_OP_avg_pool_gradient;
+    const bool back = j->what == LARGEST_BACK || j->what == MEAN_BACK;
     const int64_t of_first = back ? result : image, of_out = back ? image : result;
     for (int64_t p = begin; p < end; ++p) {
         const char *first = j->first + p * of_first * (int64_t)j->bytes, *x = j->x + p * image * (int64_t)j->bytes;
@@ -236,19 +240,27 @@ static hd_error pool(hd_thread *thread, pool_job *j, const hd_pool_attributes *a
     return HD_OK;
 }
 
-hd_error hd_cpu_pool(hd_thread *thread, hd_call *call) {
+static hd_error run_pool(hd_thread *thread, hd_call *call, pooling what) {
     const hd_pool_attributes *a = call->attributes;
     hd_cpu_operands o;
     HD_TRY(hd_cpu_operands_begin(thread, call, 0, &o));
-    pool_job j = {.op = (hd_op_id)call->op->id,
+    pool_job j = {.what = what,
                   .bytes = hd_dtype_bytes[o.as],
                   .first = o.from[0],
                   .x = o.from[call->input_count - 1],
                   .out = o.to,
                   .exclude_padding = a->exclude_padding};
-    const bool back = j.op == HD_OP_max_pool_gradient || j.op == HD_OP_avg_pool_gradient;
+    const bool back = j.what == LARGEST_BACK || j.what == MEAN_BACK;
     const hd_shape *in = &call->inputs[0]->layout.shape, *out = &call->shape[0];
     hd_error status = HD_OK;
     if (o.out->count > 0) status = back ? pool(thread, &j, a, out, in) : pool(thread, &j, a, in, out);
     return hd_cpu_operands_end(thread, call, &o, status);
 }
+
+#define POOLING(name, what)                                                                                            \
+    hd_error hd_cpu_##name(hd_thread *thread, hd_call *call) { return run_pool(thread, call, what); }
+POOLING(max_pool, LARGEST)
+POOLING(avg_pool, MEAN)
+POOLING(max_pool_pick, PICK)
+POOLING(max_pool_gradient, LARGEST_BACK)
+POOLING(avg_pool_gradient, MEAN_BACK)

@@ -5,12 +5,11 @@
 
 #include <string.h>
 
-static bool is_conv(const hd_call *call) { return call->op->family == HD_FAMILY_CONV; }
+static bool is_conv(const hd_call *call) { return hd_lower_is_convolution(call->op->lower); }
 
-const char *hd_cpu_product_apart(hd_op_id id, const void *attributes) {
-    if (id == HD_OP_conv_weight_gradient) return "it adds up over all images, and turns the result at the end";
+const char *hd_cpu_product_apart(const hd_op *op, const void *attributes) {
     const hd_conv_attributes *a = attributes;
-    for (int i = 0; id == HD_OP_conv_transpose && i < a->stride.rank; ++i)
+    for (int i = 0; op->lower == HD_LOWER_CONV_TRANSPOSE && i < a->stride.rank; ++i)
         if (a->stride.size[i] > 1) return "neighbouring pixels of a transposed convolution that strides are made apart";
     return NULL;
 }
@@ -73,7 +72,7 @@ int hd_cpu_product_columns(hd_dtype tile) { return hd_gemm_kernels_for(tile)->nr
 /* ---- the plain way to finish ------------------------------------------------------------------------------------- */
 hd_plain_finish hd_cpu_product_plain(const hd_op *op, const hd_shape *result, hd_dtype dtype) {
     hd_plain_finish f = {.dtype = dtype, .bias_dtype = dtype, .columns = result->size[result->rank - 1]};
-    if (op->family != HD_FAMILY_CONV) return f;
+    if (!hd_lower_is_convolution(op->lower)) return f;
     f.channels = result->size[1];
     for (int i = 2; i + 1 < result->rank; ++i) f.columns *= result->size[i];
     return f;

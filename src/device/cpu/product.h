@@ -64,7 +64,7 @@ typedef struct hd_product {
     void *begin_context;
 } hd_product;
 /* Why the result of such an op is not in tiles; NULL: it is. */
-const char *hd_cpu_product_apart(hd_op_id id, const void *attributes);
+const char *hd_cpu_product_apart(const hd_op *op, const void *attributes);
 /* Cannot fail when it is given room, and its first operand, unless it is that of matmul, is contiguous. */
 hd_error hd_cpu_product(hd_thread *thread, const hd_product *product);
 size_t hd_cpu_product_room(const hd_product *product);

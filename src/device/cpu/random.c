@@ -7,17 +7,18 @@
 enum { GRAIN = 8192 };
 __extension__ typedef unsigned __int128 u128;
 
+typedef enum drawn { UNIFORM, NORMAL, INTEGERS } drawn;
 typedef struct draw_job {
     const hd_random_attributes *attributes;
-    hd_op_id op;
+    drawn what;
     hd_dtype dtype;
     char *out;
 } draw_job;
 
 static void draw_f32(const draw_job *d, int64_t first, int64_t n, float *v) {
     const hd_random_attributes *a = d->attributes;
-    const float low = (float)a->a, scale = d->op == HD_OP_uniform ? (float)(a->b - a->a) : (float)a->b;
-    if (d->op == HD_OP_uniform) {
+    const float low = (float)a->a, scale = d->what == UNIFORM ? (float)(a->b - a->a) : (float)a->b;
+    if (d->what == UNIFORM) {
         const float top = (float)hd_uniform_top(a, d->dtype);
         hd_kernels()->uniform_f32(v, first, n, a->seed, a->draw);
         for (int64_t i = 0; i < n; ++i) {
@@ -32,7 +33,7 @@ static void draw_f32(const draw_job *d, int64_t first, int64_t n, float *v) {
 
 static void draw_f64(const draw_job *d, int64_t first, int64_t n, double *v) {
     const hd_random_attributes *a = d->attributes;
-    if (d->op == HD_OP_uniform) {
+    if (d->what == UNIFORM) {
         const double top = hd_uniform_top(a, d->dtype);
         hd_kernels()->uniform_f64(v, first, n, a->seed, a->draw);
         for (int64_t i = 0; i < n; ++i) {
@@ -60,9 +61,7 @@ static void draw_range(void *context, int64_t begin, int64_t end) {
     _Alignas(64) char values[HD_TILE * 8];
     for (int64_t i = begin; i < end; i += HD_TILE) {
         const int64_t n = end - i < HD_TILE ? end - i : HD_TILE;
-        hd_compute from = d->op == HD_OP_randint ? HD_COMPUTE_I64
-                          : d->dtype == HD_F64   ? HD_COMPUTE_F64
-                                                 : HD_COMPUTE_F32;
+        hd_compute from = d->what == INTEGERS ? HD_COMPUTE_I64 : d->dtype == HD_F64 ? HD_COMPUTE_F64 : HD_COMPUTE_F32;
         if (from == HD_COMPUTE_I64)
             draw_int(d, i, n, (int64_t *)values);
         else if (from == HD_COMPUTE_F64)
@@ -84,7 +83,8 @@ static int by_key(const void *p, const void *q) {
     return a->key != b->key ? (a->key < b->key ? -1 : 1) : a->index < b->index ? -1 : a->index > b->index;
 }
 
-static hd_error permutation(hd_thread *thread, const hd_random_attributes *a, hd_tensor *out) {
+static hd_error permutation(hd_thread *thread, hd_call *call, hd_tensor *out) {
+    const hd_random_attributes *a = call->attributes;
     hd_block *block = hd_block_new(thread, (size_t)out->count * (sizeof(keyed) + 8));
     if (block == NULL) return HD_ERROR_MEMORY;
     keyed *pairs = hd_block_data(block);
@@ -174,18 +174,23 @@ static hd_error multinomial(hd_thread *thread, hd_call *call, hd_tensor *out) {
     return status;
 }
 
-hd_error hd_cpu_random(hd_thread *thread, hd_call *call) {
+/* Makes the outputs, fills the first one, and gives them up again when that fails. */
+static hd_error draw(hd_thread *thread, hd_call *call, hd_error (*fill)(hd_thread *, hd_call *, hd_tensor *)) {
     HD_TRY(hd_cpu_outputs(thread, call));
-    hd_tensor *out = call->outputs[0];
-    hd_error status = HD_OK;
-    if (call->op->id == HD_OP_permutation) {
-        status = permutation(thread, call->attributes, out);
-    } else if (call->op->id == HD_OP_multinomial) {
-        status = multinomial(thread, call, out);
-    } else {
-        draw_job job = {call->attributes, (hd_op_id)call->op->id, (hd_dtype)out->dtype, out->storage->data};
-        hd_parallel_range(out->count, GRAIN, draw_range, &job);
-    }
+    const hd_error status = fill(thread, call, call->outputs[0]);
     if (status != HD_OK) hd_cpu_drop_outputs(thread, call);
     return status;
 }
+hd_error hd_cpu_permutation(hd_thread *thread, hd_call *call) { return draw(thread, call, permutation); }
+hd_error hd_cpu_multinomial(hd_thread *thread, hd_call *call) { return draw(thread, call, multinomial); }
+
+static hd_error draw_numbers(hd_thread *thread, hd_call *call, drawn what) {
+    HD_TRY(hd_cpu_outputs(thread, call));
+    hd_tensor *out = call->outputs[0];
+    draw_job job = {call->attributes, what, (hd_dtype)out->dtype, out->storage->data};
+    hd_parallel_range(out->count, GRAIN, draw_range, &job);
+    return HD_OK;
+}
+hd_error hd_cpu_uniform(hd_thread *thread, hd_call *call) { return draw_numbers(thread, call, UNIFORM); }
+hd_error hd_cpu_normal(hd_thread *thread, hd_call *call) { return draw_numbers(thread, call, NORMAL); }
+hd_error hd_cpu_randint(hd_thread *thread, hd_call *call) { return draw_numbers(thread, call, INTEGERS); }

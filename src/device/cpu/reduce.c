@@ -195,13 +195,9 @@ static void run_piece(void *context, int64_t piece) {
 }
 
 /* ---- what a row of the table means ------------------------------------------------------------------------------- */
-static void choose_types(reduction *r, hd_op_id op, hd_dtype dtype) {
-    hd_reduction kind = op == HD_OP_sum                      ? HD_REDUCE_SUM
-                        : op == HD_OP_prod                   ? HD_REDUCE_PROD
-                        : op == HD_OP_max || op == HD_OP_any ? HD_REDUCE_MAX
-                                                             : HD_REDUCE_MIN;
-    r->compute = (hd_compute)hd_dtype_compute[dtype];
-    if (op == HD_OP_any || op == HD_OP_all) r->compute = HD_COMPUTE_B8;
+/* Of truth: whether elements are 0 is all that counts. */
+static void choose_types(reduction *r, hd_reduction kind, bool of_truth, hd_dtype dtype) {
+    r->compute = of_truth ? HD_COMPUTE_B8 : (hd_compute)hd_dtype_compute[dtype];
     r->accumulator = r->compute;
     if (kind == HD_REDUCE_SUM || kind == HD_REDUCE_PROD) {
         if (!hd_dtype_is_float(dtype))
@@ -215,7 +211,7 @@ static void choose_types(reduction *r, hd_op_id op, hd_dtype dtype) {
                             : kind == HD_REDUCE_PROD ? 1
                             : kind == HD_REDUCE_MAX  ? -INFINITY
                                                      : INFINITY;
-    hd_element_from_f64(r->identity, as, op == HD_OP_any ? 0 : op == HD_OP_all ? 1 : identity);
+    hd_element_from_f64(r->identity, as, of_truth ? (kind == HD_REDUCE_MIN) : identity);
     if (as == HD_BOOL && kind == HD_REDUCE_MAX) r->identity[0] = 0;
     r->kernels = hd_kernels()->reduce[kind][r->compute];
     r->fold = hd_kernels()->reduce[kind][r->accumulator];
@@ -266,7 +262,7 @@ static hd_error run_reduction(hd_thread *thread, reduction *r, hd_tensor *out) {
     return HD_OK;
 }
 
-hd_error hd_cpu_reduce(hd_thread *thread, hd_call *call) {
+static hd_error reduce(hd_thread *thread, hd_call *call, hd_reduction kind, bool of_truth) {
     const hd_reduce_attributes *a = call->attributes;
     const hd_tensor *x = call->inputs[0];
     reduction r = {
@@ -278,13 +274,22 @@ hd_error hd_cpu_reduce(hd_thread *thread, hd_call *call) {
         add_axis(a->reduced[i] ? &r.gone : &r.kept, x->layout.shape.size[i], x->layout.stride[i]);
     close_axes(&r.kept);
     close_axes(&r.gone);
-    choose_types(&r, (hd_op_id)call->op->id, (hd_dtype)x->dtype);
+    choose_types(&r, kind, of_truth, (hd_dtype)x->dtype);
     if (call->outputs[0]->count == 0) return HD_OK;
     choose_way(&r);
     const hd_error status = run_reduction(thread, &r, call->outputs[0]);
     if (status != HD_OK) hd_cpu_drop_outputs(thread, call);
     return status;
 }
+
+#define REDUCTION(name, kind, of_truth)                                                                                \
+    hd_error hd_cpu_##name(hd_thread *thread, hd_call *call) { return reduce(thread, call, kind, of_truth); }
+REDUCTION(sum, HD_REDUCE_SUM, false)
+REDUCTION(prod, HD_REDUCE_PROD, false)
+REDUCTION(max, HD_REDUCE_MAX, false)
+REDUCTION(min, HD_REDUCE_MIN, false)
+REDUCTION(any, HD_REDUCE_MAX, true)
+REDUCTION(all, HD_REDUCE_MIN, true)
 
 /* ---- argmax and argmin: the first of equals, or the first NaN ---------------------------------------------------- */
 typedef struct arg_job {
@@ -294,6 +299,7 @@ typedef struct arg_job {
     int64_t size, stride; /* of the axis */
     bool largest;
     int64_t *out;
+    char *values; /* of max_with_index: the elements found; NULL: only where they are */
 } arg_job;
 
 /* True when candidate takes the place of best; floats are compared as f64, which is exact, integers as themselves. */
@@ -335,14 +341,15 @@ static void run_arg(void *context, int64_t first, int64_t after) {
                     where = i + e;
                 }
         }
-        j->out[k] = where;
+        if (j->out != NULL) j->out[k] = where;
+        if (j->values != NULL) memcpy(j->values + (size_t)k * bytes, base + where * j->stride * (int64_t)bytes, bytes);
     }
 }
 
-hd_error hd_cpu_argreduce(hd_thread *thread, hd_call *call) {
+static hd_error find_extreme(hd_thread *thread, hd_call *call, bool largest, bool with_values) {
     const hd_reduce_attributes *a = call->attributes;
     const hd_tensor *x = call->inputs[0];
-    arg_job j = {.x = x, .kept.space.count = 1, .size = 1, .stride = 1, .largest = call->op->id == HD_OP_argmax};
+    arg_job j = {.x = x, .kept.space.count = 1, .size = 1, .stride = 1, .largest = largest};
     j.data = hd_tensor_bytes(thread, x, HD_READ);
     if (j.data == NULL) return thread->error_code;
     HD_TRY(hd_cpu_outputs(thread, call));
@@ -355,8 +362,19 @@ hd_error hd_cpu_argreduce(hd_thread *thread, hd_call *call) {
         }
     }
     close_axes(&j.kept);
-    j.out = call->outputs[0]->storage->data;
+    const hd_tensor *indices = !with_values ? call->outputs[0] : call->output_count > 1 ? call->outputs[1] : NULL;
+    j.out = indices == NULL ? NULL : indices->storage->data;
+    j.values = with_values ? call->outputs[0]->storage->data : NULL;
     const int64_t grain = GRAIN / (j.size > 0 ? j.size : 1);
     hd_parallel_range(call->outputs[0]->count, grain > 0 ? grain : 1, run_arg, &j);
     return HD_OK;
 }
+
+#define EXTREME(name, largest, with_values)                                                                            \
+    hd_error hd_cpu_##name(hd_thread *thread, hd_call *call) {                                                         \
+        return find_extreme(thread, call, largest, with_values);                                                       \
+    }
+EXTREME(argmax, true, false)
+EXTREME(argmin, false, false)
+EXTREME(max_with_index, true, true)
+EXTREME(min_with_index, false, true)

@@ -13,7 +13,7 @@ static uint32_t turned(const hd_graph *g, uint32_t node) {
     return hd_node_inputs(g, node)[0];
 }
 
-hd_graph *hd_pass_turns(hd_thread *thread, const hd_graph *g) {
+hd_graph *hd_pass_transpose(hd_thread *thread, const hd_graph *g) {
     uint32_t *map;
     hd_graph *out = hd_graph_like(thread, g, &map);
     for (uint32_t i = 0; out != NULL && i < g->node_count && thread->error_code == HD_OK; ++i) {
@@ -24,13 +24,13 @@ hd_graph *hd_pass_turns(hd_thread *thread, const hd_graph *g) {
         }
         uint32_t in[2] = {map[hd_node_inputs(g, i)[0]], map[hd_node_inputs(g, i)[1]]};
         const hd_matmul_attributes *given = hd_node_attributes(g, i);
-        hd_matmul_attributes turns = given != NULL ? *given : (hd_matmul_attributes){false, false};
+        hd_matmul_attributes attributes = given != NULL ? *given : (hd_matmul_attributes){false, false};
         const uint32_t a = turned(out, in[0]), b = turned(out, in[1]);
-        if (a != HD_NO_NODE) in[0] = a, turns.turn_a = !turns.turn_a;
-        if (b != HD_NO_NODE) in[1] = b, turns.turn_b = !turns.turn_b;
+        if (a != HD_NO_NODE) in[0] = a, attributes.transpose_a = !attributes.transpose_a;
+        if (b != HD_NO_NODE) in[1] = b, attributes.transpose_b = !attributes.transpose_b;
         const hd_shape shape = hd_node_shape(g, i);
         map[i] = hd_graph_add(out, HD_OP_matmul, 0, in, 2, (hd_dtype)g->nodes[i].dtype, &shape,
-                              turns.turn_a || turns.turn_b ? &turns : NULL);
+                              attributes.transpose_a || attributes.transpose_b ? &attributes : NULL);
     }
     return out == NULL ? NULL : hd_graph_finish(thread, out, g, map);
 }

@@ -4,22 +4,22 @@
  * inputs of the record; the tape inside, with all it saved, goes at once. */
 #include "grad/tape.h"
 
-typedef struct checkpoint {
+typedef struct recomputed {
     hd_external external;
     hd_function fn;
     void *user;
     hd_tensors *inputs, *leaves; /* what fn takes; what it read of tracked tensors. Retained */
     uint64_t seed, draw;         /* of the generator, so that dropout is the same again */
     uint32_t versions[];         /* of the leaves, then of the inputs */
-} checkpoint;
+} recomputed;
 
-static void checkpoint_destroy(hd_thread *thread, hd_object *object) {
-    checkpoint *c = (checkpoint *)object;
+static void recomputed_destroy(hd_thread *thread, hd_object *object) {
+    recomputed *c = (recomputed *)object;
     hd_object_release(thread, &c->inputs->object);
     hd_object_release(thread, &c->leaves->object);
     hd_array_release(c);
 }
-static const hd_kind checkpoint_kind = {.name = "checkpoint", .destroy = checkpoint_destroy};
+static const hd_kind recomputed_kind = {.name = "recomputation", .destroy = recomputed_destroy};
 
 static uint32_t version_of(const hd_tensor *t) {
     return atomic_load_explicit(&t->storage->version, memory_order_relaxed);
@@ -41,15 +41,14 @@ static hd_tensors *leaves_of(hd_thread *thread, const hd_tape *tape) {
 }
 
 /* That fn read nothing this time that it did not read then: its gradient would be lost. */
-static hd_error check_leaves(hd_thread *thread, const checkpoint *c, const hd_tape *tape) {
+static hd_error check_leaves(hd_thread *thread, const recomputed *c, const hd_tape *tape) {
     const hd_tensors *now = leaves_of(thread, tape);
     if (now == NULL) return thread->error_code;
     for (int64_t i = 0; i < now->count; ++i) {
         bool known = false;
         for (int64_t k = 0; k < c->leaves->count && !known; ++k) known = c->leaves->items[k] == now->items[i];
         if (!known)
-            return hd_fail(HD_ERROR_STATE,
-                           "the function of hd_checkpoint reads a tensor %s that it did not read before",
+            return hd_fail(HD_ERROR_STATE, "the function of hd_recompute reads a tensor %s that it did not read before",
                            HD_SHAPE_TEXT(now->items[i]->layout.shape));
     }
     return HD_OK;
@@ -57,9 +56,9 @@ static hd_error check_leaves(hd_thread *thread, const checkpoint *c, const hd_ta
 
 /* That fn gave something, and the same as before: what has the shape and dtype of its gradient. */
 static hd_error check_again(const hd_tensor *y, const hd_tensor *gradient) {
-    HD_TRY(hd_tensor_check(y, "the result of hd_checkpoint's function"));
+    HD_TRY(hd_tensor_check(y, "the result of hd_recompute's function"));
     if (hd_shape_equal(y->layout.shape, gradient->layout.shape) && y->dtype == gradient->dtype) return HD_OK;
-    return hd_fail(HD_ERROR_STATE, "the function of hd_checkpoint gives %s of %s now, and gave %s of %s before",
+    return hd_fail(HD_ERROR_STATE, "the function of hd_recompute gives %s of %s now, and gave %s of %s before",
                    HD_SHAPE_TEXT(y->layout.shape), hd_dtype_name((hd_dtype)y->dtype),
                    HD_SHAPE_TEXT(gradient->layout.shape), hd_dtype_name((hd_dtype)gradient->dtype));
 }
@@ -81,13 +80,13 @@ static hd_tensor *call(hd_thread *thread, hd_function fn, hd_tensors *inputs, vo
     return fn(inputs, user);
 }
 
-static void checkpoint_vjp(hd_thread *thread, hd_external *self, hd_tensor *gradient, hd_tensor **results) {
-    checkpoint *c = (checkpoint *)self;
+static void recompute_vjp(hd_thread *thread, hd_external *self, hd_tensor *gradient, hd_tensor **results) {
+    recomputed *c = (recomputed *)self;
     for (int64_t i = 0; i < c->leaves->count + c->inputs->count; ++i) {
         const hd_tensor *t = i < c->leaves->count ? c->leaves->items[i] : c->inputs->items[i - c->leaves->count];
         if (version_of(t) == c->versions[i]) continue;
         hd_fail(HD_ERROR_STATE,
-                "a tensor %s that a checkpoint reads was changed in place since; call hd_backward before",
+                "a tensor %s that a recomputation reads was changed in place since; call hd_backward before",
                 HD_SHAPE_TEXT(t->layout.shape));
         return;
     }
@@ -112,25 +111,25 @@ static void checkpoint_vjp(hd_thread *thread, hd_external *self, hd_tensor *grad
     if (thread->error_code == HD_OK && thread->tapes->frame_count == depth)
         check_leaves(thread, c, &thread->tapes->active->tape);
     hd_tensors *gradients = thread->error_code != HD_OK ? NULL : hd_gradients_inside(thread, y, c->leaves, gradient);
-    hd_context_leave(thread, depth, "the function of hd_checkpoint");
+    hd_context_leave(thread, depth, "the function of hd_recompute");
     for (int64_t i = 0; gradients != NULL && i < c->leaves->count; ++i) results[i] = gradients->items[i];
 }
 
-static checkpoint *new_checkpoint(hd_function fn, void *user, hd_tensors *inputs, hd_tensors *leaves, uint64_t seed,
+static recomputed *new_recomputed(hd_function fn, void *user, hd_tensors *inputs, hd_tensors *leaves, uint64_t seed,
                                   uint64_t draw, const uint32_t *input_versions) {
-    checkpoint *c = hd_array_resize(NULL, sizeof *c + (size_t)(leaves->count + inputs->count) * sizeof *c->versions);
+    recomputed *c = hd_array_resize(NULL, sizeof *c + (size_t)(leaves->count + inputs->count) * sizeof *c->versions);
     if (c == NULL) {
-        hd_fail(HD_ERROR_MEMORY, "no memory for a checkpoint of %lld inputs", (long long)leaves->count);
+        hd_fail(HD_ERROR_MEMORY, "no memory for a recomputation of %lld inputs", (long long)leaves->count);
         return NULL;
     }
-    *c = (checkpoint){.external = {.name = "hd_checkpoint", .vjp = checkpoint_vjp},
+    *c = (recomputed){.external = {.name = "hd_recompute", .vjp = recompute_vjp},
                       .fn = fn,
                       .user = user,
                       .inputs = inputs,
                       .leaves = leaves,
                       .seed = seed,
                       .draw = draw};
-    hd_object_init(&c->external.object, &checkpoint_kind);
+    hd_object_init(&c->external.object, &recomputed_kind);
     hd_object_retain(&inputs->object);
     hd_object_retain(&leaves->object);
     for (int64_t i = 0; i < leaves->count; ++i) c->versions[i] = version_of(leaves->items[i]);
@@ -145,8 +144,8 @@ static void left(hd_thread *thread, const hd_ending *ending) {
     hd_array_release(ending->object);
 }
 
-hd_tensor *hd_checkpoint(hd_function fn, void *user, hd_tensors *inputs) {
-    HD_ENTER("hd_checkpoint", NULL);
+hd_tensor *hd_recompute(hd_function fn, void *user, hd_tensors *inputs) {
+    HD_ENTER("hd_recompute", NULL);
     HD_TRY_OR(hd_tensors_check(inputs, "inputs"), NULL);
     if (fn == NULL) {
         hd_fail(HD_ERROR_NULL_ARGUMENT, "`fn` is NULL");
@@ -161,7 +160,7 @@ hd_tensor *hd_checkpoint(hd_function fn, void *user, hd_tensors *inputs) {
     look_at_generator(thread, &seed, &draw);
     uint32_t *versions = hd_array_resize(NULL, (size_t)(inputs->count + 1) * sizeof *versions);
     if (versions == NULL) {
-        hd_fail(HD_ERROR_MEMORY, "no memory for a checkpoint");
+        hd_fail(HD_ERROR_MEMORY, "no memory for a recomputation");
         return NULL;
     }
     for (int64_t i = 0; i < inputs->count; ++i) versions[i] = version_of(inputs->items[i]); /* fn might write them */
@@ -185,13 +184,13 @@ hd_tensor *hd_checkpoint(hd_function fn, void *user, hd_tensors *inputs) {
     thread->walks--;
     tapes->floor = floor;
     if (thread->error_code == HD_OK) hd_tensor_check(y, "the function's result");
-    hd_frames_restore(thread, depth, "the function of hd_checkpoint");
+    hd_frames_restore(thread, depth, "the function of hd_recompute");
     const uint32_t edge = thread->error_code == HD_OK ? hd_edge_on(tape, y) : 0;
     const bool computed = edge != 0 && tape->records[edge / 2]->op != NULL;
     hd_tensors *leaves = computed ? leaves_of(thread, tape) : NULL;
     hd_context_leave(thread, depth, "");
     if (leaves != NULL) {
-        checkpoint *c = new_checkpoint(fn, user, inputs, leaves, seed, draw, versions);
+        recomputed *c = new_recomputed(fn, user, inputs, leaves, seed, draw, versions);
         if (c != NULL) {
             hd_record_external(thread, y, leaves, &c->external);
             hd_object_release(thread, &c->external.object);
