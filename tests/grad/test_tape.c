@@ -1215,7 +1215,7 @@ static void a_tape_holds_what_gradients_read_and_nothing_else(void **state) {
                  {"the bias of a conv", adds_a_bias, 0},
                  {"layer_norm", normalises, 1},
                  {"rms_norm by a constant", normalises_by, 2},
-                 {"attention of itself", attends, 1},
+                 {"attention of itself, with statistics of its rows", attends, 2},
                  {"scatter, set", sets, 1},
                  {"scatter, add", adds_to, 1},
                  {"scatter, mul", multiplies_into, 3},
