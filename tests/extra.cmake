@@ -97,5 +97,5 @@ endforeach()
 if(CMAKE_C_COMPILER_ID STREQUAL GNU) # it builds the library anew: once is enough
   hodu_structure_test(new-op new_op.sh ${PROJECT_SOURCE_DIR} ${HODU_STRUCTURE_WORK}/new-op)
   hodu_structure_test(new-primitive new_primitive.sh ${PROJECT_SOURCE_DIR} ${HODU_STRUCTURE_WORK}/new-primitive)
-  set_tests_properties(structure/new-op structure/new-primitive PROPERTIES COST 1000)
+  set_tests_properties(structure/new-op structure/new-primitive PROPERTIES COST 1000 RESOURCE_LOCK builds)
 endif()

@@ -284,7 +284,7 @@ static hd_ssa avg_gradient(hd_hlo *e, const windows *w, hd_ssa g) {
     return reduce_windows(e, "add", spread, &w->image, w->size, one, one, none, none);
 }
 
-/* Largest: `first` and x, of which the first is x itself where there is one operand. */
+/* One for each op, on its first operand and x, where the largest is looked for; without another they are one. */
 static hd_ssa largest(hd_hlo *e, const windows *w, hd_ssa first, hd_ssa x) {
     return w->even ? reduce_windows(e, "maximum", x, &w->result, w->size, w->stride, w->step, w->before, w->after)
                    : pick_by_places(e, w, first, x, -INFINITY);

@@ -40,7 +40,7 @@ enum { EPILOGUES = (int)(sizeof epilogues / sizeof epilogues[0]) };
 /* x [m, k] w [k, n], either of them given turned; w an input, bound or a constant. */
 static void multiplies(int64_t m, int64_t n, int64_t k, int turned, int given, hd_dtype dtype, int follows) {
     static uint64_t made;
-    if (!when_slow(made++, 5)) return;
+    if (!when_slow(made++, 7)) return;
     HD_SCOPE;
     char what[128];
     snprintf(what, sizeof what, "[%d,%d] x [%d,%d] %s, turned %d, given %d, epilogue %d", (int)m, (int)k, (int)k,

@@ -112,7 +112,7 @@ static hd_tensor *followed(hd_tensor *h, int follows, hd_dtype dtype) {
 /* before(x [a], other) w [k, n], or w turned in an affine. */
 static void multiplies(hd_shape a, int64_t n, const prologue *before, int given, int follows, hd_dtype dtype) {
     static uint64_t made;
-    if (!when_slow(made++, 5)) return;
+    if (!when_slow(made++, 7)) return;
     HD_SCOPE;
     char what[128];
     const int64_t k = a.size[a.rank - 1];
