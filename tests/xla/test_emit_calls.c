@@ -43,7 +43,8 @@ static hd_script *script_of(int k, hd_tensor **in, int count) {
 static void calls_in(hd_dtype dtype, uint64_t one_in, int refused) {
     const char *only = getenv("HODU_CALL");
     for (int k = 0; k < CALL_COUNT; ++k) {
-        if (only != NULL ? strcmp(only, calls[k].name) != 0 : !sampled((uint64_t)k + dtype, one_in * slow_step(2))) continue;
+        if (only != NULL ? strcmp(only, calls[k].name) != 0 : !sampled((uint64_t)k + dtype, one_in * slow_step(2)))
+            continue;
         HD_SCOPE;
         hd_tensor *in[3];
         char what[96];
