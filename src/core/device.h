@@ -9,7 +9,7 @@ typedef struct hd_device_interface {
     bool (*available)(int index);
     hd_executor *(*executor)(int index);
     void (*synchronize)(int index);
-    /* True when it runs calls of this op that compute in this dtype; its executor fails for others. */
+    /* True when it runs calls of this op that compute in this dtype. */
     bool (*supports)(const hd_op *op, hd_dtype dtype);
 } hd_device_interface;
 

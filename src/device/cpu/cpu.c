@@ -176,12 +176,20 @@ VIEW(unfold)
 VIEW(as_strided)
 VIEW(detach)
 
-hd_error hd_cpu_cast(hd_thread *thread, hd_call *call) {
+hd_error hd_cpu_fill_output(hd_thread *thread, hd_call *call,
+                            hd_error (*fill)(hd_thread *thread, hd_call *call, hd_tensor *out)) {
     HD_TRY(hd_cpu_outputs(thread, call));
-    const hd_error status = hd_cpu_copy(thread, call->outputs[0], call->inputs[0]);
+    const hd_error status = fill(thread, call, call->outputs[0]);
     if (status != HD_OK) hd_cpu_drop_outputs(thread, call);
     return status;
 }
+
+/* A cast and a copy are one walk over memory. */
+static hd_error copy(hd_thread *thread, hd_call *call, hd_tensor *out) {
+    return hd_cpu_copy(thread, out, call->inputs[0]);
+}
+hd_error hd_cpu_cast(hd_thread *thread, hd_call *call) { return hd_cpu_fill_output(thread, call, copy); }
+hd_error hd_cpu_contiguous(hd_thread *thread, hd_call *call) { return hd_cpu_fill_output(thread, call, copy); }
 
 static hd_error (*const runs[HD_OP_COUNT])(hd_thread *thread, hd_call *call) = {
 #define PRIMITIVE(name, ...) [HD_OP_##name] = hd_cpu_##name,

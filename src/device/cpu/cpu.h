@@ -27,6 +27,9 @@ hd_error hd_cpu_operands_begin(hd_thread *thread, hd_call *call, unsigned keep, 
 hd_error hd_cpu_operands_end(hd_thread *thread, hd_call *call, hd_cpu_operands *o, hd_error status);
 /* Makes the call's outputs, contiguous and undefined, unless they are given. */
 hd_error hd_cpu_outputs(hd_thread *thread, hd_call *call);
+/* Makes them, lets `fill` fill the first one, and gives them up again when that fails. */
+hd_error hd_cpu_fill_output(hd_thread *thread, hd_call *call,
+                            hd_error (*fill)(hd_thread *thread, hd_call *call, hd_tensor *out));
 /* Gives them up again, unless they were given. */
 void hd_cpu_drop_outputs(hd_thread *thread, hd_call *call);
 

@@ -1,4 +1,4 @@
-/* Movement: contiguous copies, concatenation, padding. All of it is copying into views of the result. */
+/* Movement: concatenation and padding. All of it is copying into views of the result. */
 #include "device/cpu/border.h"
 #include "device/cpu/cpu.h"
 
@@ -14,10 +14,6 @@ static hd_error copy_into(hd_thread *thread, hd_tensor *out, const int64_t *star
     const hd_error status = hd_cpu_copy(thread, view, src);
     hd_tensor_drop(thread, view);
     return status;
-}
-
-static hd_error copy(hd_thread *thread, hd_call *call, hd_tensor *out) {
-    return hd_cpu_copy(thread, out, call->inputs[0]);
 }
 
 static hd_error concat(hd_thread *thread, hd_call *call, hd_tensor *out) {
@@ -50,13 +46,5 @@ static hd_error pad(hd_thread *thread, hd_call *call, hd_tensor *out) {
     return status;
 }
 
-/* Makes the outputs, fills the first one, and gives them up again when that fails. */
-static hd_error fill(hd_thread *thread, hd_call *call, hd_error (*with)(hd_thread *, hd_call *, hd_tensor *)) {
-    HD_TRY(hd_cpu_outputs(thread, call));
-    const hd_error status = with(thread, call, call->outputs[0]);
-    if (status != HD_OK) hd_cpu_drop_outputs(thread, call);
-    return status;
-}
-hd_error hd_cpu_concat(hd_thread *thread, hd_call *call) { return fill(thread, call, concat); }
-hd_error hd_cpu_pad(hd_thread *thread, hd_call *call) { return fill(thread, call, pad); }
-hd_error hd_cpu_contiguous(hd_thread *thread, hd_call *call) { return fill(thread, call, copy); }
+hd_error hd_cpu_concat(hd_thread *thread, hd_call *call) { return hd_cpu_fill_output(thread, call, concat); }
+hd_error hd_cpu_pad(hd_thread *thread, hd_call *call) { return hd_cpu_fill_output(thread, call, pad); }

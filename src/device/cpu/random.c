@@ -174,15 +174,8 @@ static hd_error multinomial(hd_thread *thread, hd_call *call, hd_tensor *out) {
     return status;
 }
 
-/* Makes the outputs, fills the first one, and gives them up again when that fails. */
-static hd_error draw(hd_thread *thread, hd_call *call, hd_error (*fill)(hd_thread *, hd_call *, hd_tensor *)) {
-    HD_TRY(hd_cpu_outputs(thread, call));
-    const hd_error status = fill(thread, call, call->outputs[0]);
-    if (status != HD_OK) hd_cpu_drop_outputs(thread, call);
-    return status;
-}
-hd_error hd_cpu_permutation(hd_thread *thread, hd_call *call) { return draw(thread, call, permutation); }
-hd_error hd_cpu_multinomial(hd_thread *thread, hd_call *call) { return draw(thread, call, multinomial); }
+hd_error hd_cpu_permutation(hd_thread *thread, hd_call *call) { return hd_cpu_fill_output(thread, call, permutation); }
+hd_error hd_cpu_multinomial(hd_thread *thread, hd_call *call) { return hd_cpu_fill_output(thread, call, multinomial); }
 
 static hd_error draw_numbers(hd_thread *thread, hd_call *call, drawn what) {
     HD_TRY(hd_cpu_outputs(thread, call));
