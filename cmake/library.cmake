@@ -36,7 +36,7 @@ list(APPEND HODU_SOURCES ${PROJECT_BINARY_DIR}/generated/fingerprint.c)
 
 # Never -ffast-math: NaN, infinities and signed zeros survive, and the caller's rounding flags stay his.
 set(HODU_KERNEL_OPTIMIZE -O3 CACHE STRING "How hard to optimise kernels; less builds faster")
-set(HODU_KERNEL_FLAGS ${HODU_KERNEL_OPTIMIZE} -fno-math-errno -fno-trapping-math -ffp-contract=fast)
+set(HODU_KERNEL_FLAGS ${HODU_KERNEL_OPTIMIZE} -fno-math-errno -fno-trapping-math -ffp-contract=fast -fopenmp-simd)
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
   list(APPEND HODU_KERNEL_FLAGS -fno-thread-jumps) # it takes limits to a range apart into branches
 endif()

@@ -1,5 +1,4 @@
-/* Random draws in LLVM IR: Philox 4x32-10, as device/cpu/kernels_random.c has it. A block is four words of 32 bits:
- * four elements of 4 bytes, or two of 8. Lanes that are neighbours in the draw compute each block once: a quarter (or
+/* Random draws in LLVM IR: draw.def. A block is four words of 32 bits: four elements of 4 bytes, or two of 8. Lanes that are neighbours in the draw compute each block once: a quarter (or
  * half) as many blocks as there are lanes, which are then laid one behind the other. */
 #include "compiler/code.h"
 
@@ -13,29 +12,86 @@ static value number(const hd_emitter *e, uint64_t v) { return hd_emit_integer(e,
 static value lower_half(const hd_emitter *e, value v) { return BUILD(And, v, number(e, 0xffffffffu)); }
 static value upper_half(const hd_emitter *e, value v) { return BUILD(LShr, v, number(e, 32)); }
 
-/* One block for each lane: its words 0 and 1 as one number of 64 bits, and words 2 and 3. Words are kept in the lower
- * halves of 64-bit lanes, where their products need no other place; that the upper halves are zero is said wherever it
- * is not plain, and costs nothing, as the multiplication does not look at them. */
-static void philox(const hd_emitter *e, value block, value seed, value draw, value *first, value *second) {
-    value key[2], c[4] = {lower_half(e, block), upper_half(e, block)};
+/* ---- draw.def -----------------------------------------------------------------------------------------------------
+ * Words are kept in the lower halves of 64-bit lanes, where their products need no other place; that the upper halves are
+ * zero is said wherever it is not plain, and costs nothing, as the multiplication does not look at them. What is the
+ * same for all lanes, the draw and the seed, is a scalar until it meets what is not. */
+typedef struct drawn_block {
+    value word[4];
+} drawn_block;
+
+static bool is_vector(value v) { return hd_llvm.GetTypeKind(hd_llvm.TypeOf(v)) == LLVMVectorTypeKind; }
+static value each_lane(const hd_emitter *e, value v) { return is_vector(v) ? v : hd_emit_splat(e, v, e->lanes); }
+/* The emitter as v needs it: of one lane, or of as many as there are. */
+static hd_emitter emitter_of(const hd_emitter *e, value v) {
     hd_emitter one = *e;
-    one.lanes = 1;
-    key[0] = lower_half(&one, seed);
-    key[1] = upper_half(&one, seed);
-    c[2] = hd_emit_splat(e, lower_half(&one, draw), e->lanes);
-    c[3] = hd_emit_splat(e, upper_half(&one, draw), e->lanes);
-    for (int round = 0; round < 10; ++round) {
-        value p = BUILD(Mul, c[0], number(e, 0xD2511F53u)), q = BUILD(Mul, c[2], number(e, 0xCD9E8D57u));
-        value k0 = hd_emit_splat(e, key[0], e->lanes), k1 = hd_emit_splat(e, key[1], e->lanes);
-        c[0] = lower_half(e, BUILD(Xor, BUILD(Xor, upper_half(e, q), c[1]), k0));
-        c[2] = lower_half(e, BUILD(Xor, BUILD(Xor, upper_half(e, p), c[3]), k1));
-        c[1] = lower_half(e, q);
-        c[3] = lower_half(e, p);
-        key[0] = lower_half(&one, BUILD(Add, key[0], number(&one, 0x9E3779B9u)));
-        key[1] = lower_half(&one, BUILD(Add, key[1], number(&one, 0xBB67AE85u)));
+    if (!is_vector(v)) one.lanes = 1;
+    return one;
+}
+static value halved(const hd_emitter *e, value v, bool upper) {
+    const hd_emitter of = emitter_of(e, v);
+    return upper ? upper_half(&of, v) : lower_half(&of, v);
+}
+static value exclusive_or(const hd_emitter *e, value a, value b, value c) {
+    return lower_half(e, BUILD(Xor, BUILD(Xor, each_lane(e, a), each_lane(e, b)), each_lane(e, c)));
+}
+static value times(const hd_emitter *e, value a, uint32_t k) {
+    const hd_emitter of = emitter_of(e, a);
+    return BUILD(Mul, a, number(&of, k));
+}
+static value plus(const hd_emitter *e, value a, uint32_t k) {
+    const hd_emitter of = emitter_of(e, a);
+    return lower_half(&of, BUILD(Add, a, number(&of, k)));
+}
+
+#define DRAW_BLOCK(name, block, seed, draw)                                                                            \
+    static drawn_block name(const hd_emitter *e, value block, value seed, value draw) {
+#define DRAWN(a, b, c, d)                                                                                              \
+    return (drawn_block){{a, b, c, d}};                                                                                \
     }
-    *first = BUILD(Or, c[0], BUILD(Shl, c[1], number(e, 32)));
-    *second = BUILD(Or, c[2], BUILD(Shl, c[3], number(e, 32)));
+#define HALVES(low, high, v) value low = halved(e, v, false), high = halved(e, v, true);
+#define PRODUCT(low, high, a, k)                                                                                       \
+    value low##_##high = times(e, a, k), low = halved(e, low##_##high, false), high = halved(e, low##_##high, true);
+#define SET(c, v)     c = (v);
+#define XOR3(a, b, c) exclusive_or(e, a, b, c)
+#define PLUS(a, k)    plus(e, a, k)
+#define ROUNDS(n)     for (int round = 0; round < (n); ++round) {
+#define AGAIN         }
+
+/* Of an element's bits, in lanes as wide as it is. */
+static LLVMTypeRef raw_of(const hd_emitter *e, int type) { return type == HD_COMPUTE_F32 ? e->i32 : e->i64; }
+static value one_word(hd_emitter *e, int word, int type, value a) {
+    value o[3] = {a, NULL, NULL};
+    return hd_emit_word(e, word, type, o);
+}
+#define IN_f32      HD_COMPUTE_F32
+#define IN_f64      HD_COMPUTE_F64
+#define IN_(t)      IN_##t
+#define IN(t)       IN_(t)
+#define NAME_(n, t) n##_##t
+#define NAME(n, t)  NAME_(n, t)
+#define DRAW_F32
+#define DRAW_F64
+#define DRAW_PROGRAM(name, b) __attribute__((unused)) static value NAME(name, T)(hd_emitter * e, value b) {
+#define RESULT(v)                                                                                                      \
+    return v;                                                                                                          \
+    }
+#define RIGHT(b, n) BUILD(LShr, b, hd_emit_integer(e, raw_of(e, IN(T)), n))
+#define LAST(b, n)  BUILD(And, b, hd_emit_integer(e, raw_of(e, IN(T)), (1u << (n)) - 1))
+#define WHOLE(b)    BUILD(SIToFP, b, hd_emit_type(e, e->types[IN(T)]))
+#define K(v)        hd_emit_constant(e, IN(T), IN(T) == HD_COMPUTE_F32 ? (double)(float)(v) : (v))
+#define ADD(a, b)   BUILD(FAdd, a, b)
+#define MUL(a, b)   BUILD(FMul, a, b)
+#define SQRT(a)     one_word(e, HD_WORD_SQRT, IN(T), a)
+#define LOG(a)      one_word(e, HD_WORD_LOG, IN(T), a)
+#include "kernel/draw.def"
+
+/* ---- lanes -------------------------------------------------------------------------------------------------------- */
+/* One block for each lane: its words 0 and 1 as one number of 64 bits, and words 2 and 3. */
+static void pairs_of_words(const hd_emitter *e, value block, value seed, value draw, value *first, value *second) {
+    const drawn_block b = philox(e, block, seed, draw);
+    *first = BUILD(Or, b.word[0], BUILD(Shl, b.word[1], number(e, 32)));
+    *second = BUILD(Or, b.word[2], BUILD(Shl, b.word[3], number(e, 32)));
 }
 
 /* a0 b0 a1 b1 ... of two vectors of so many lanes. */
@@ -46,31 +102,18 @@ static value interleave(const hd_emitter *e, value a, value b, int lanes) {
     return BUILD(ShuffleVector, a, b, hd_llvm.ConstVector(from, (unsigned)(2 * lanes)));
 }
 
-/* Two normal numbers of a pair of words, or of 64 bits each: Box and Muller. */
+/* Two normal numbers of a pair of words, in the lower halves of u and v, or of 64 bits each. */
 static void normal_pair(hd_emitter *e, int type, value u, value v, value *even, value *odd) {
-    LLVMTypeRef real = hd_emit_type(e, e->types[type]), integer = hd_emit_type(e, e->i32);
-    value minus_two = hd_emit_constant(e, type, -2), turn;
-    if (type == HD_COMPUTE_F32) { /* 32 bits of u, so that the tails reach 6.6 deviations */
-        u = BUILD(Trunc, u, integer);
-        v = BUILD(Trunc, v, integer);
-        value high = BUILD(SIToFP, BUILD(LShr, u, hd_emit_integer(e, e->i32, 16)), real),
-              low = BUILD(SIToFP, BUILD(And, u, hd_emit_integer(e, e->i32, 0xffff)), real);
-        low = BUILD(FMul, BUILD(FAdd, low, hd_emit_constant(e, type, 0.5)), hd_emit_constant(e, type, 0x1p-32));
-        u = BUILD(FAdd, BUILD(FMul, high, hd_emit_constant(e, type, 0x1p-16)), low);
-        v = BUILD(SIToFP, BUILD(LShr, v, hd_emit_integer(e, e->i32, 8)), real);
-        turn = hd_emit_constant(e, type, (double)(float)(0x1p-24 * 6.283185307179586));
+    value radius, angle;
+    if (type == HD_COMPUTE_F32) {
+        radius = radius_f32(e, BUILD(Trunc, u, hd_emit_type(e, e->i32)));
+        angle = angle_f32(e, BUILD(Trunc, v, hd_emit_type(e, e->i32)));
     } else {
-        u = BUILD(SIToFP, BUILD(LShr, u, number(e, 11)), real);
-        u = BUILD(FMul, BUILD(FAdd, u, hd_emit_constant(e, type, 0.5)), hd_emit_constant(e, type, 0x1p-53));
-        v = BUILD(SIToFP, BUILD(LShr, v, number(e, 11)), real);
-        turn = hd_emit_constant(e, type, 0x1p-53 * 6.283185307179586);
+        radius = radius_f64(e, u);
+        angle = angle_f64(e, v);
     }
-    value o[3] = {u, NULL, NULL};
-    o[0] = BUILD(FMul, minus_two, hd_emit_word(e, HD_WORD_LOG, type, o));
-    value radius = hd_emit_word(e, HD_WORD_SQRT, type, o);
-    o[0] = BUILD(FMul, v, turn);
-    *even = BUILD(FMul, radius, hd_emit_word(e, HD_WORD_COS, type, o));
-    *odd = BUILD(FMul, radius, hd_emit_word(e, HD_WORD_SIN, type, o));
+    *even = BUILD(FMul, radius, one_word(e, HD_WORD_COS, type, angle));
+    *odd = BUILD(FMul, radius, one_word(e, HD_WORD_SIN, type, angle));
 }
 
 /* As many neighbours as there are lanes, from the first element of block `block` on. */
@@ -81,7 +124,7 @@ static value neighbours(hd_emitter *e, const hd_step *s, value block, int lanes,
     for (int i = 0; i < blocks; ++i) lane[i] = hd_emit_i64(e, i);
     e->lanes = blocks;
     block = BUILD(Add, hd_emit_splat(e, block, blocks), hd_llvm.ConstVector(lane, (unsigned)blocks));
-    philox(e, block, o[1], o[2], &first, &second);
+    pairs_of_words(e, block, o[1], o[2], &first, &second);
     if (hd_drawn_kind(s->index) == HD_DRAWN_NORMAL) {
         if (is_small) { /* a pair of words makes a pair of elements */
             value pairs = interleave(e, first, second, blocks);
@@ -127,7 +170,7 @@ static value anywhere(hd_emitter *e, const hd_step *s, value place, const value 
     const bool is_small = s->type == HD_COMPUTE_U32 || s->type == HD_COMPUTE_F32;
     value first, second, one = number(e, 1), none = number(e, 0),
                          odd = BUILD(ICmp, LLVMIntNE, BUILD(And, place, one), none);
-    philox(e, BUILD(LShr, place, number(e, is_small ? 2 : 1)), o[1], o[2], &first, &second);
+    pairs_of_words(e, BUILD(LShr, place, number(e, is_small ? 2 : 1)), o[1], o[2], &first, &second);
     if (is_small) {
         value behind = BUILD(ICmp, LLVMIntNE, BUILD(And, place, number(e, 2)), none);
         first = BUILD(Select, behind, second, first);

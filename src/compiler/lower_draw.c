@@ -40,16 +40,32 @@ static int place_of(build *b, int *axis) {
     return walk->place = place >= 0 ? place : hd_kernel_constant(b->k, HD_COMPUTE_I64, 0);
 }
 
-/* Uniform in [0, 1): as many bits as a number of this type has. */
-static int unit_uniform(hd_kernel *k, hd_compute type, int bits) {
-    const bool is_double = type == HD_COMPUTE_F64;
-    const hd_compute raw = is_double ? HD_COMPUTE_U64 : HD_COMPUTE_U32;
-    const int shift = hd_kernel_constant(k, raw, is_double ? 11 : 8);
-    const int whole = hd_kernel_cast(k, hd_kernel_word(k, HD_WORD_SHR, bits, shift, -1),
-                                     (int)(is_double ? HD_COMPUTE_I64 : HD_COMPUTE_I32));
-    return hd_kernel_word(k, HD_WORD_MUL, hd_kernel_cast(k, whole, (int)type),
-                          hd_kernel_constant(k, type, is_double ? 0x1p-53 : 0x1p-24), -1);
-}
+/* draw.def as steps, of which uniform numbers are taken: unit_f32, unit_f64. */
+typedef struct raw_types {
+    hd_compute bits, whole, number;
+} raw_types;
+static const raw_types raw_f32 = {HD_COMPUTE_U32, HD_COMPUTE_I32, HD_COMPUTE_F32},
+                       raw_f64 = {HD_COMPUTE_U64, HD_COMPUTE_I64, HD_COMPUTE_F64};
+#define NAME_(n, t) n##_##t
+#define NAME(n, t)  NAME_(n, t)
+#define DRAW_F32
+#define DRAW_F64
+#define DRAW_PROGRAM(name, b)                                                                                          \
+    __attribute__((unused)) static int NAME(name, T)(hd_kernel * k, int b) {                                           \
+        const raw_types *t = &NAME(raw, T);
+#define RESULT(v)                                                                                                      \
+    return v;                                                                                                          \
+    }
+#define STEP(word, a, b) hd_kernel_word(k, HD_WORD_##word, a, b, -1)
+#define RIGHT(b, n)      STEP(SHR, b, hd_kernel_constant(k, t->bits, n))
+#define LAST(b, n)       STEP(AND, b, hd_kernel_constant(k, t->bits, (1u << (n)) - 1))
+#define WHOLE(b)         hd_kernel_cast(k, hd_kernel_cast(k, b, (int)t->whole), (int)t->number)
+#define K(v)             hd_kernel_constant(k, t->number, v)
+#define ADD(a, b)        STEP(ADD, a, b)
+#define MUL(a, b)        STEP(MUL, a, b)
+#define SQRT(a)          STEP(SQRT, a, -1)
+#define LOG(a)           STEP(LOG, a, -1)
+#include "kernel/draw.def"
 
 /* low + scale * v to the bit, so the product must be rounded before it is added: one that is compared, too, is. */
 static int stretched(hd_kernel *k, int v, int low, int scale) {
@@ -109,11 +125,10 @@ int hd_lower_uniform(build *b, uint32_t node) {
     if (b->counting) return 0;
     const hd_random_attributes *a = hd_node_attributes(b->l->g, node);
     const hd_dtype dtype = (hd_dtype)b->l->g->nodes[node].dtype, number = number_dtype(b, node);
-    const hd_compute raw = is_double(b, node) ? HD_COMPUTE_U64 : HD_COMPUTE_U32,
-                     type = is_double(b, node) ? HD_COMPUTE_F64 : HD_COMPUTE_F32;
+    const hd_compute raw = is_double(b, node) ? HD_COMPUTE_U64 : HD_COMPUTE_U32;
     const int bits = drawn(b, node, HD_DRAWN_BITS, raw);
     if (bits < 0) return bits;
-    int v = unit_uniform(b->k, type, bits);
+    int v = is_double(b, node) ? unit_f64(b->k, bits) : unit_f32(b->k, bits);
     if (a->a == 0 && a->b == 1 && !hd_dtype_is_small_float(dtype)) return v;
     v = stretched(b->k, v, hd_lower_number(b, number, a->a), hd_lower_number(b, number, a->b - a->a));
     const int top =

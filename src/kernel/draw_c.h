@@ -1,125 +1,140 @@
-/* Random draws in rendered kernels: Philox 4x32-10, as device/cpu/kernels_random.c has it. Embedded by the build as
- * text behind the programs of math.def, for kernels that draw. w_draw_u32(e, seed, draw) is element e of a draw;
- * w_draws_u32 are n elements from e on, which share their blocks. */
+/* draw.def read as C, for eager kernels and, embedded by the build as text behind the programs of math.def, for rendered
+ * kernels that draw. w_draw_u32(e, seed, draw) is element e of a draw; w_draws_u32 are n elements from e on, at most
+ * LANES, which share their blocks. DRAW_F32 and DRAW_F64 say which normal numbers are wanted. */
 #ifndef HD_KERNEL_DRAW_C_H
 #define HD_KERNEL_DRAW_C_H
 
 typedef struct w_block {
-    c_u64 first, second; /* words 0 and 1, words 2 and 3 */
+    c_u32 word0, word1, word2, word3;
 } w_block;
 
-W_INLINE w_block w_philox(c_u64 block, c_u64 seed, c_u64 draw) {
-    c_u32 c0 = (c_u32)block, c1 = (c_u32)(block >> 32), c2 = (c_u32)draw, c3 = (c_u32)(draw >> 32);
-    c_u32 k0 = (c_u32)seed, k1 = (c_u32)(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
-        const c_u64 p = (c_u64)0xD2511F53u * c0, q = (c_u64)0xCD9E8D57u * c2;
-        c0 = (c_u32)(q >> 32) ^ c1 ^ k0;
-        c1 = (c_u32)q;
-        c2 = (c_u32)(p >> 32) ^ c3 ^ k1;
-        c3 = (c_u32)p;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
+#define DRAW_BLOCK(name, block, seed, draw) W_INLINE w_block w_##name(c_u64 block, c_u64 seed, c_u64 draw) {
+#define DRAWN(a, b, c, d)                                                                                              \
+    return (w_block){a, b, c, d};                                                                                      \
     }
-    return (w_block){(c_u64)c1 << 32 | c0, (c_u64)c3 << 32 | c2};
-}
+#define HALVES(low, high, v)     c_u32 low = (c_u32)(v), high = (c_u32)((v) >> 32);
+#define PRODUCT(low, high, a, k) const c_u32 low = (a) * (k), high = (c_u32)((c_u64)(k) * (a) >> 32);
+#define SET(c, v)                c = (v);
+#define XOR3(a, b, c)            ((a) ^ (b) ^ (c))
+#define PLUS(a, k)               ((a) + (k))
+#define ROUNDS(n)                for (int round = 0; round < (n); ++round) {
+#define AGAIN                    }
+
+typedef c_u32 w_raw_f32; /* the bits that an element is made of */
+typedef c_u64 w_raw_f64;
+#define DRAW_PROGRAM(name, b) W_INLINE CT W(name)(W_JOIN(w_raw, T) b) {
+#define RIGHT(b, n)           ((b) >> (n))
+#define LAST(b, n)            ((b) & ((1u << (n)) - 1))
+#define WHOLE(b)              W(whole)(b)
+W_INLINE c_f32 w_whole_f32(c_u32 b) { return (c_f32)(c_i32)b; }
+W_INLINE c_f64 w_whole_f64(c_u64 b) { return (c_f64)(c_i64)b; }
+#ifdef DRAW_F32
+#define W_DRAWS_F32
+#endif
+#ifdef DRAW_F64
+#define W_DRAWS_F64
+#endif
+#include "kernel/draw.def"
+
+/* ---- one element -------------------------------------------------------------------------------------------------- */
+W_INLINE c_u64 w_join(c_u32 low, c_u32 high) { return (c_u64)high << 32 | low; }
 
 W_INLINE c_u64 w_draw_u64(c_i64 e, c_u64 seed, c_u64 draw) {
-    const w_block b = w_philox((c_u64)e >> 1, seed, draw);
-    return e & 1 ? b.second : b.first;
+    const w_block b = w_philox((c_u64)(e >> 1), seed, draw);
+    return e & 1 ? w_join(b.word2, b.word3) : w_join(b.word0, b.word1);
 }
 W_INLINE c_u32 w_draw_u32(c_i64 e, c_u64 seed, c_u64 draw) {
     const c_u64 pair = w_draw_u64(e >> 1, seed, draw);
     return (c_u32)(e & 1 ? pair >> 32 : pair);
 }
 
-/* Two normal numbers of two uniform ones: Box and Muller. f32 has 32 bits of u, so that the tails reach 6.6
- * deviations. */
-#define W_NORMAL_f32(u, v, radius, angle)                                                                              \
-    const c_f32 radius = w_sqrt_f32(-2 * w_log_f32((c_f32)(c_i32)((u) >> 16) * 0x1p-16f +                              \
-                                                   ((c_f32)(c_i32)((u)&0xffffu) + 0.5f) * 0x1p-32f)),                  \
-                angle = (c_f32)(c_i32)((v) >> 8) * (c_f32)(0x1p-24 * 6.283185307179586)
-#define W_NORMAL_f64(u, v, radius, angle)                                                                              \
-    const c_f64 radius = w_sqrt_f64(-2 * w_log_f64(((c_f64)(c_i64)((u) >> 11) + 0.5) * 0x1p-53)),                      \
-                angle = (c_f64)(c_i64)((v) >> 11) * (0x1p-53 * 6.283185307179586)
-
 #ifdef W_DRAWS_F32
 W_INLINE c_f32 w_draw_f32(c_i64 e, c_u64 seed, c_u64 draw) {
     const c_u64 pair = w_draw_u64(e >> 1, seed, draw);
-    W_NORMAL_f32((c_u32)pair, (c_u32)(pair >> 32), radius, angle);
-    return radius * (e & 1 ? w_sin_f32(angle) : w_cos_f32(angle));
+    const c_f32 angle = w_angle_f32((c_u32)(pair >> 32));
+    return w_radius_f32((c_u32)pair) * (e & 1 ? w_sin_f32(angle) : w_cos_f32(angle));
 }
 #endif
 #ifdef W_DRAWS_F64
 W_INLINE c_f64 w_draw_f64(c_i64 e, c_u64 seed, c_u64 draw) {
-    const w_block b = w_philox((c_u64)e >> 1, seed, draw);
-    W_NORMAL_f64(b.first, b.second, radius, angle);
-    return radius * (e & 1 ? w_sin_f64(angle) : w_cos_f64(angle));
+    const w_block b = w_philox((c_u64)(e >> 1), seed, draw);
+    const c_f64 angle = w_angle_f64(w_join(b.word2, b.word3));
+    return w_radius_f64(w_join(b.word0, b.word1)) * (e & 1 ? w_sin_f64(angle) : w_cos_f64(angle));
 }
 #endif
 
-/* Up to LANES neighbours: blocks from that of the first on, then what each is made of. */
+/* ---- up to LANES neighbours: blocks from that of the first on, then what each is made of -------------------------- */
 enum { W_BLOCKS = 256 / 2 + 1 };
-static __attribute__((unused)) const c_u64 *w_draw_blocks(c_u64 *pairs, int count, c_u64 block, c_u64 seed,
-                                                          c_u64 draw) {
-    c_u64 first[W_BLOCKS], second[W_BLOCKS];
+typedef struct w_blocks {
+    c_u32 word[4][W_BLOCKS];
+} w_blocks;
+static __attribute__((unused)) void w_draw_blocks(w_blocks *out, int count, c_u64 block, c_u64 seed, c_u64 draw) {
     _Pragma("omp simd") for (int i = 0; i < count; ++i) {
         const w_block b = w_philox(block + (c_u64)i, seed, draw);
-        first[i] = b.first;
-        second[i] = b.second;
+        out->word[0][i] = b.word0;
+        out->word[1][i] = b.word1;
+        out->word[2][i] = b.word2;
+        out->word[3][i] = b.word3;
     }
-    for (int i = 0; i < count; ++i) {
-        pairs[2 * i] = first[i];
-        pairs[2 * i + 1] = second[i];
-    }
-    return pairs;
 }
 
 static __attribute__((unused)) void w_draws_u64(c_u64 *out, int n, c_i64 e, c_u64 seed, c_u64 draw) {
+    w_blocks b;
     c_u64 pairs[2 * W_BLOCKS];
-    const int lead = (int)(e & 1);
-    w_draw_blocks(pairs, (lead + n + 1) / 2, (c_u64)e >> 1, seed, draw);
+    const int lead = (int)(e & 1), count = (lead + n + 1) / 2;
+    w_draw_blocks(&b, count, (c_u64)(e >> 1), seed, draw);
+    for (int i = 0; i < count; ++i) {
+        pairs[2 * i] = w_join(b.word[0][i], b.word[1][i]);
+        pairs[2 * i + 1] = w_join(b.word[2][i], b.word[3][i]);
+    }
     memcpy(out, pairs + lead, (size_t)n * sizeof *out);
 }
 static __attribute__((unused)) void w_draws_u32(c_u32 *out, int n, c_i64 e, c_u64 seed, c_u64 draw) {
-    c_u64 pairs[2 * W_BLOCKS];
+    w_blocks b;
     c_u32 words[4 * W_BLOCKS];
     const int lead = (int)(e & 3), count = (lead + n + 3) / 4;
-    w_draw_blocks(pairs, count, (c_u64)e >> 2, seed, draw);
-    for (int i = 0; i < 2 * count; ++i) {
-        words[2 * i] = (c_u32)pairs[i];
-        words[2 * i + 1] = (c_u32)(pairs[i] >> 32);
+    w_draw_blocks(&b, count, (c_u64)(e >> 2), seed, draw);
+    for (int i = 0; i < count; ++i) {
+        words[4 * i] = b.word[0][i];
+        words[4 * i + 1] = b.word[1][i];
+        words[4 * i + 2] = b.word[2][i];
+        words[4 * i + 3] = b.word[3][i];
     }
     memcpy(out, words + lead, (size_t)n * sizeof *out);
 }
 
-/* Of `count` pairs: the cosine and the sine of each, one behind the other. */
-#define W_DRAW_PAIRS(t, count, u, v)                                                                                   \
-    _Pragma("omp simd") for (int i = 0; i < count; ++i) {                                                              \
-        W_NORMAL_##t(u, v, radius, angle);                                                                             \
-        cosine[i] = radius * w_cos_##t(angle);                                                                         \
-        sine[i] = radius * w_sin_##t(angle);                                                                           \
-    }                                                                                                                  \
-    for (int i = 0; i < count; ++i) {                                                                                  \
-        values[2 * i] = cosine[i];                                                                                     \
-        values[2 * i + 1] = sine[i];                                                                                   \
+/* The two normal numbers of each of `count` pairs of bits u, v: every step is a loop that vectorises. */
+#define W_NORMALS(t, count, u, v, even, odd)                                                                           \
+    {                                                                                                                  \
+        c_##t radius[W_BLOCKS], angle[W_BLOCKS];                                                                       \
+        _Pragma("omp simd") for (int i = 0; i < (count); ++i) radius[i] = w_radius_##t(u);                             \
+        _Pragma("omp simd") for (int i = 0; i < (count); ++i) angle[i] = w_angle_##t(v);                               \
+        _Pragma("omp simd") for (int i = 0; i < (count); ++i) even[i] = radius[i] * w_cos_##t(angle[i]);               \
+        _Pragma("omp simd") for (int i = 0; i < (count); ++i) odd[i] = radius[i] * w_sin_##t(angle[i]);                \
     }
 #ifdef W_DRAWS_F32
 static __attribute__((unused)) void w_draws_f32(c_f32 *out, int n, c_i64 e, c_u64 seed, c_u64 draw) {
-    c_u64 pairs[2 * W_BLOCKS];
-    c_f32 values[4 * W_BLOCKS], cosine[2 * W_BLOCKS], sine[2 * W_BLOCKS];
+    w_blocks b;
+    c_f32 values[4 * W_BLOCKS], part[4][W_BLOCKS];
     const int lead = (int)(e & 3), count = (lead + n + 3) / 4;
-    w_draw_blocks(pairs, count, (c_u64)e >> 2, seed, draw);
-    W_DRAW_PAIRS(f32, 2 * count, (c_u32)pairs[i], (c_u32)(pairs[i] >> 32))
+    w_draw_blocks(&b, count, (c_u64)(e >> 2), seed, draw);
+    for (int w = 0; w < 4; w += 2) W_NORMALS(f32, count, b.word[w][i], b.word[w + 1][i], part[w], part[w + 1])
+    for (int i = 0; i < count; ++i)
+        for (int w = 0; w < 4; ++w) values[4 * i + w] = part[w][i];
     memcpy(out, values + lead, (size_t)n * sizeof *out);
 }
 #endif
 #ifdef W_DRAWS_F64
 static __attribute__((unused)) void w_draws_f64(c_f64 *out, int n, c_i64 e, c_u64 seed, c_u64 draw) {
-    c_u64 pairs[2 * W_BLOCKS];
-    c_f64 values[2 * W_BLOCKS], cosine[W_BLOCKS], sine[W_BLOCKS];
+    w_blocks b;
+    c_f64 values[2 * W_BLOCKS], even[W_BLOCKS], odd[W_BLOCKS];
     const int lead = (int)(e & 1), count = (lead + n + 1) / 2;
-    w_draw_blocks(pairs, count, (c_u64)e >> 1, seed, draw);
-    W_DRAW_PAIRS(f64, count, pairs[2 * i], pairs[2 * i + 1])
+    w_draw_blocks(&b, count, (c_u64)(e >> 1), seed, draw);
+    W_NORMALS(f64, count, w_join(b.word[0][i], b.word[1][i]), w_join(b.word[2][i], b.word[3][i]), even, odd)
+    for (int i = 0; i < count; ++i) {
+        values[2 * i] = even[i];
+        values[2 * i + 1] = odd[i];
+    }
     memcpy(out, values + lead, (size_t)n * sizeof *out);
 }
 #endif

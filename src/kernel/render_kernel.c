@@ -661,8 +661,8 @@ static bool write_preamble(writer *w) {
     for (int i = 0; i < w->k->count; ++i) {
         const hd_step *s = &w->k->steps[i];
         if (s->word != HD_STEP_DRAW || s->type < HD_COMPUTE_F32) continue;
-        LINE("#undef W_DRAWS_F%d", s->type == HD_COMPUTE_F32 ? 32 : 64);
-        LINE("#define W_DRAWS_F%d", s->type == HD_COMPUTE_F32 ? 32 : 64);
+        LINE("#undef DRAW_F%d", s->type == HD_COMPUTE_F32 ? 32 : 64);
+        LINE("#define DRAW_F%d", s->type == HD_COMPUTE_F32 ? 32 : 64);
     }
     if (draws(w->k)) say_bytes(w, hd_draw_text, hd_draw_text_size);
     if (w->form == ROWS) write_folds(w);

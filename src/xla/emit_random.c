@@ -1,42 +1,74 @@
-/* Random draws: Philox 4x32-10 in integer ops, so that every draw is the one that the device makes
- * (kernels_random.c). */
+/* Random draws: draw.def in StableHLO, so that every draw is the one that the device makes. */
 #include "ops/op.h"
 #include "xla/build.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- the generator ----------------------------------------------------------------------------------------------- */
+/* ---- draw.def -----------------------------------------------------------------------------------------------------
+ * What is the same for all blocks, the draw and the seed, is a scalar until it meets what is not. */
+typedef struct drawn_block {
+    hd_ssa word[4];
+} drawn_block;
+
+static hd_ssa shifted(hd_hlo *e, hd_ssa bits, int by) {
+    return hd_hlo_binary(e, "shift_right_logical", bits, hd_hlo_integer(e, bits.dtype, &bits.shape, by));
+}
 static hd_ssa lower(hd_hlo *e, hd_ssa x) { return hd_hlo_convert(e, x, HD_U32); }
-static hd_ssa upper(hd_hlo *e, hd_ssa x) {
-    return lower(e, hd_hlo_binary(e, "shift_right_logical", x, hd_hlo_bits(e, HD_U64, &x.shape, 32)));
-}
+static hd_ssa upper(hd_hlo *e, hd_ssa x) { return lower(e, shifted(e, x, 32)); }
 
-static void philox_rounds(hd_hlo *e, hd_ssa c[4], hd_ssa k0, hd_ssa k1) {
-    const hd_shape *shape = &c[0].shape;
-    const hd_ssa by0 = hd_hlo_bits(e, HD_U64, shape, 0xD2511F53u), by1 = hd_hlo_bits(e, HD_U64, shape, 0xCD9E8D57u);
-    const hd_ssa step0 = hd_hlo_bits(e, HD_U32, HD_HLO_SCALAR, 0x9E3779B9u),
-                 step1 = hd_hlo_bits(e, HD_U32, HD_HLO_SCALAR, 0xBB67AE85u);
-    for (int round = 0; round < 10; ++round) {
-        const hd_ssa p0 = hd_hlo_multiply(e, hd_hlo_convert(e, c[0], HD_U64), by0),
-                     p1 = hd_hlo_multiply(e, hd_hlo_convert(e, c[2], HD_U64), by1);
-        const hd_ssa n0 = hd_hlo_binary(e, "xor", hd_hlo_binary(e, "xor", upper(e, p1), c[1]),
-                                        hd_hlo_broadcast(e, k0, shape)),
-                     n2 = hd_hlo_binary(e, "xor", hd_hlo_binary(e, "xor", upper(e, p0), c[3]),
-                                        hd_hlo_broadcast(e, k1, shape));
-        c[0] = n0;
-        c[1] = lower(e, p1);
-        c[2] = n2;
-        c[3] = lower(e, p0);
-        k0 = hd_hlo_add(e, k0, step0);
-        k1 = hd_hlo_add(e, k1, step1);
+#define DRAW_BLOCK(name, block, seed, draw)                                                                            \
+    static drawn_block name(hd_hlo *e, hd_ssa block, hd_ssa seed, hd_ssa draw) {                                       \
+        const hd_shape *const shape = &block.shape;
+#define DRAWN(a, b, c, d)                                                                                              \
+    return (drawn_block){{a, b, c, d}};                                                                                \
     }
+#define HALVES(low, high, v) hd_ssa low = lower(e, v), high = upper(e, v);
+#define PRODUCT(low, high, a, k)                                                                                       \
+    const hd_ssa low##_##high = wide_product(e, a, k), low = lower(e, low##_##high), high = upper(e, low##_##high);
+#define SET(c, v)     c = (v);
+#define XOR3(a, b, c) exclusive_or(e, shape, a, b, c)
+#define PLUS(a, k)    hd_hlo_add(e, a, hd_hlo_bits(e, HD_U32, &(a).shape, k))
+#define ROUNDS(n)     for (int round = 0; round < (n); ++round) {
+#define AGAIN         }
+static hd_ssa wide_product(hd_hlo *e, hd_ssa a, uint32_t k) {
+    return hd_hlo_multiply(e, hd_hlo_convert(e, a, HD_U64), hd_hlo_bits(e, HD_U64, &a.shape, k));
+}
+static hd_ssa exclusive_or(hd_hlo *e, const hd_shape *shape, hd_ssa a, hd_ssa b, hd_ssa c) {
+    a = hd_hlo_binary(e, "xor", hd_hlo_broadcast(e, a, shape), hd_hlo_broadcast(e, b, shape));
+    return hd_hlo_binary(e, "xor", a, hd_hlo_broadcast(e, c, shape));
 }
 
+#define IN_f32      HD_F32
+#define IN_f64      HD_F64
+#define OF_f32      HD_COMPUTE_F32
+#define OF_f64      HD_COMPUTE_F64
+#define NAME_(n, t) n##_##t
+#define NAME(n, t)  NAME_(n, t)
+#define DRAW_F32
+#define DRAW_F64
+#define DRAW_PROGRAM(name, b)                                                                                          \
+    static hd_ssa NAME(name, T)(hd_hlo * e, hd_ssa b) {                                                                \
+        const hd_shape *const shape = &b.shape;
+#define RESULT(v)                                                                                                      \
+    return v;                                                                                                          \
+    }
+#define RIGHT(b, n) shifted(e, b, n)
+#define LAST(b, n)  hd_hlo_both(e, b, hd_hlo_bits(e, b.dtype, shape, (1u << (n)) - 1))
+#define WHOLE(b)    hd_hlo_convert(e, b, NAME(IN, T))
+#define K(v)        hd_hlo_number(e, NAME(IN, T), shape, NAME(IN, T) == HD_F32 ? (double)(float)(v) : (v))
+#define ADD(a, b)   hd_hlo_add(e, a, b)
+#define MUL(a, b)   hd_hlo_multiply(e, a, b)
+#define SQRT(a)     hd_hlo_unary(e, "sqrt", a)
+#define LOG(a)      one_word(e, HD_WORD_LOG, NAME(OF, T), a)
+static hd_ssa one_word(hd_hlo *e, hd_word word, int type, hd_ssa a) { return hd_hlo_word(e, word, type, &a); }
+#include "kernel/draw.def"
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------- */
 enum { PHILOX = HD_WORD_COUNT }; /* the key of its functions, behind those of words */
 
 /* Words [4, blocks] of a draw, from a function that is written once for a number of blocks. */
-static hd_ssa philox(hd_hlo *e, int64_t blocks, hd_ssa draw) {
+static hd_ssa words_of_blocks(hd_hlo *e, int64_t blocks, hd_ssa draw) {
     const hd_shape list = {.rank = 1, .size = {blocks}}, row = {.rank = 2, .size = {1, blocks}},
                    all = {.rank = 2, .size = {4, blocks}};
     bool is_new;
@@ -48,12 +80,9 @@ static hd_ssa philox(hd_hlo *e, int64_t blocks, hd_ssa draw) {
                      result = {.dtype = HD_U32, .shape = all};
         hd_hlo_say(e, "  func.func private @philox_%d(%v: %t, %v: %t) -> %t {\n", blocks, &seed, &seed, &which, &which,
                    &result);
-        const hd_ssa block = hd_hlo_iota(e, HD_U64, &list, 0);
-        hd_ssa c[4] = {lower(e, block), upper(e, block), hd_hlo_broadcast(e, lower(e, which), &list),
-                       hd_hlo_broadcast(e, upper(e, which), &list)};
-        philox_rounds(e, c, lower(e, seed), upper(e, seed));
-        for (int i = 0; i < 4; ++i) c[i] = hd_hlo_reshape(e, c[i], &row);
-        const hd_ssa words = hd_hlo_concat(e, c, 4, 0);
+        drawn_block drawn = philox(e, hd_hlo_iota(e, HD_U64, &list, 0), seed, which);
+        for (int i = 0; i < 4; ++i) drawn.word[i] = hd_hlo_reshape(e, drawn.word[i], &row);
+        const hd_ssa words = hd_hlo_concat(e, drawn.word, 4, 0);
         hd_hlo_say(e, "    return %v : %t\n  }\n", &words, &words);
         hd_hlo_leave(e, &frame);
     }
@@ -84,35 +113,21 @@ static hd_ssa pairs(hd_hlo *e, hd_ssa words) {
     return hd_hlo_either(e, hd_hlo_binary(e, "shift_left", high, hd_hlo_bits(e, HD_U64, &high.shape, 32)), low);
 }
 
-static hd_ssa shifted(hd_hlo *e, hd_ssa bits, int by) {
-    return hd_hlo_binary(e, "shift_right_logical", bits, hd_hlo_integer(e, bits.dtype, &bits.shape, by));
-}
-
 static hd_ssa bits_u64(hd_hlo *e, hd_ssa draw, int64_t count) {
-    return in_order(e, pairs(e, philox(e, (count + 1) / 2, draw)), count);
-}
-
-static hd_ssa scaled(hd_hlo *e, hd_ssa whole, hd_dtype dtype, double by) {
-    whole = hd_hlo_convert(e, whole, dtype);
-    return hd_hlo_multiply(e, whole, hd_hlo_number(e, dtype, &whole.shape, by));
+    return in_order(e, pairs(e, words_of_blocks(e, (count + 1) / 2, draw)), count);
 }
 
 static hd_ssa uniform_f32(hd_hlo *e, hd_ssa draw, int64_t count) {
-    return scaled(e, shifted(e, in_order(e, philox(e, (count + 3) / 4, draw), count), 8), HD_F32, 0x1p-24);
+    return unit_f32(e, in_order(e, words_of_blocks(e, (count + 3) / 4, draw), count));
 }
-static hd_ssa uniform_f64(hd_hlo *e, hd_ssa draw, int64_t count) {
-    return scaled(e, shifted(e, bits_u64(e, draw, count), 11), HD_F64, 0x1p-53);
-}
+static hd_ssa uniform_f64(hd_hlo *e, hd_ssa draw, int64_t count) { return unit_f64(e, bits_u64(e, draw, count)); }
 
-/* ---- normals: Box-Muller ----------------------------------------------------------------------------------------- */
-static hd_ssa box_muller(hd_hlo *e, hd_ssa u1, hd_ssa angle, int64_t count) {
-    const int type = u1.dtype == HD_F32 ? HD_COMPUTE_F32 : HD_COMPUTE_F64;
-    const hd_ssa minus_two = hd_hlo_number(e, u1.dtype, &u1.shape, -2);
-    const hd_ssa radius =
-        hd_hlo_unary(e, "sqrt", hd_hlo_multiply(e, minus_two, hd_hlo_word(e, HD_WORD_LOG, type, &u1)));
-    const hd_shape pair = {.rank = 3, .size = {1, u1.shape.size[0], u1.shape.size[1]}};
-    hd_ssa both[2] = {hd_hlo_multiply(e, radius, hd_hlo_word(e, HD_WORD_COS, type, &angle)),
-                      hd_hlo_multiply(e, radius, hd_hlo_word(e, HD_WORD_SIN, type, &angle))};
+/* The pairs of normal numbers of radii and angles [pairs of a block, blocks]. */
+static hd_ssa box_muller(hd_hlo *e, hd_ssa radius, hd_ssa angle, int64_t count) {
+    const int type = radius.dtype == HD_F32 ? HD_COMPUTE_F32 : HD_COMPUTE_F64;
+    const hd_shape pair = {.rank = 3, .size = {1, angle.shape.size[0], angle.shape.size[1]}};
+    hd_ssa both[2] = {hd_hlo_multiply(e, radius, one_word(e, HD_WORD_COS, type, angle)),
+                      hd_hlo_multiply(e, radius, one_word(e, HD_WORD_SIN, type, angle))};
     for (int i = 0; i < 2; ++i) both[i] = hd_hlo_reshape(e, both[i], &pair);
     const int order[3] = {2, 1, 0}; /* of [2, pairs of a block, blocks] */
     const int64_t zero = 0, one = 1;
@@ -122,23 +137,13 @@ static hd_ssa box_muller(hd_hlo *e, hd_ssa u1, hd_ssa angle, int64_t count) {
 }
 
 static hd_ssa normal_f32(hd_hlo *e, hd_ssa draw, int64_t count) {
-    const hd_ssa words = philox(e, (count + 3) / 4, draw), first = words_of(e, words, 0, 2, 2),
-                 second = words_of(e, words, 1, 2, 2);
-    const hd_ssa low = hd_hlo_convert(e, hd_hlo_both(e, first, hd_hlo_bits(e, HD_U32, &first.shape, 0xffff)), HD_F32);
-    const hd_ssa half = hd_hlo_number(e, HD_F32, &low.shape, 0.5), unit = hd_hlo_number(e, HD_F32, &low.shape, 0x1p-32);
-    const hd_ssa u1 = hd_hlo_add(e, scaled(e, shifted(e, first, 16), HD_F32, 0x1p-16),
-                                 hd_hlo_multiply(e, hd_hlo_add(e, low, half), unit));
-    return box_muller(e, u1, scaled(e, shifted(e, second, 8), HD_F32, (double)(float)(0x1p-24 * 6.283185307179586)),
-                      count);
+    const hd_ssa words = words_of_blocks(e, (count + 3) / 4, draw);
+    return box_muller(e, radius_f32(e, words_of(e, words, 0, 2, 2)), angle_f32(e, words_of(e, words, 1, 2, 2)), count);
 }
 
 static hd_ssa normal_f64(hd_hlo *e, hd_ssa draw, int64_t count) {
-    const hd_ssa both = shifted(e, pairs(e, philox(e, (count + 1) / 2, draw)), 11);
-    const hd_ssa first = hd_hlo_convert(e, words_of(e, both, 0, 1, 1), HD_F64);
-    const hd_ssa half = hd_hlo_number(e, HD_F64, &first.shape, 0.5),
-                 unit = hd_hlo_number(e, HD_F64, &first.shape, 0x1p-53);
-    return box_muller(e, hd_hlo_multiply(e, hd_hlo_add(e, first, half), unit),
-                      scaled(e, words_of(e, both, 1, 1, 1), HD_F64, 0x1p-53 * 6.283185307179586), count);
+    const hd_ssa both = pairs(e, words_of_blocks(e, (count + 1) / 2, draw));
+    return box_muller(e, radius_f64(e, words_of(e, both, 0, 1, 1)), angle_f64(e, words_of(e, both, 1, 1, 1)), count);
 }
 
 /* ---- draws ------------------------------------------------------------------------------------------------------- */
