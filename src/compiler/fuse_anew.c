@@ -7,8 +7,10 @@
 
 #include <string.h>
 
-/* What draws cost, in rough units of one vector instruction, and what is cheap. */
-static const uint8_t cost_of_draw[] = {[HD_LOWER_UNIFORM] = 10, [HD_LOWER_NORMAL] = 40, [HD_LOWER_RANDINT] = 18};
+/* What draws cost, and what is cheap. */
+static const uint8_t cost_of_draw[] = {[HD_LOWER_UNIFORM] = HD_COST_BITS,
+                                       [HD_LOWER_NORMAL] = HD_COST_NORMAL,
+                                       [HD_LOWER_RANDINT] = HD_COST_BITS + 8}; /* words that make a number of bits */
 enum { CHEAP = 24 };
 
 bool hd_node_is_draw(const hd_graph *g, uint32_t node) {
@@ -32,15 +34,19 @@ bool hd_anew_layout(const hd_graph *g, uint32_t node, hd_layout *out) {
            hd_view_layout((hd_op_id)op, hd_node_attributes(g, node), &from, out);
 }
 
-/* What a row costs; 0: more than is worth asking. */
+/* What a row of one word costs, and a cast; 0: it is another, which is not worth asking. */
 static int cost_of_row(const hd_graph *g, uint32_t node) {
     const hd_node *n = &g->nodes[node];
-    if (hd_node_lowers(g, node) == HD_LOWER_CAST) return 2;
+    if (hd_node_lowers(g, node) == HD_LOWER_CAST) return HD_COST_CAST;
     if (hd_node_lowers(g, node) != HD_LOWER_ROW || n->derivative > 0) return 0;
-    if (hd_rows[n->op].gives_bool) return 1;
-    return n->op == HD_OP_add || n->op == HD_OP_sub || n->op == HD_OP_mul || n->op == HD_OP_neg || n->op == HD_OP_where
-               ? 1
-               : 0;
+    switch (n->op) {
+    case HD_OP_add: return hd_words[HD_WORD_ADD].cost;
+    case HD_OP_sub: return hd_words[HD_WORD_SUB].cost;
+    case HD_OP_mul: return hd_words[HD_WORD_MUL].cost;
+    case HD_OP_neg: return hd_words[HD_WORD_NEG].cost;
+    case HD_OP_where: return hd_words[HD_WORD_SELECT].cost;
+    default: return hd_rows[n->op].gives_bool ? hd_words[HD_WORD_LT].cost : 0;
+    }
 }
 
 /* What a value costs that is made of cheap draws, of its own shape, and of numbers; 0: it is none. */

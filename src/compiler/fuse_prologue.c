@@ -14,35 +14,26 @@ enum {
     CALL_COLUMNS = 64,
     LEAST_ROW = 16,      /* elements: shorter rows are computed quicker one behind the other than each by itself */
     MANY_ROWS = 1 << 14, /* blocks of rows for all threads, whatever the shape of the result */
-    FUNCTION = 10,       /* words that a function takes, */
-    CAST = 2,            /* a cast with its rounding, */
-    PIECES = 8,          /* and looking for the piece of a concatenation */
-    SHARE = 16           /* measured: multiplications of an element for each of its words, when rows are not many */
+    PIECES = 8,          /* the cost of looking for the piece of a concatenation */
+    SHARE = 12           /* measured: multiplications of an element for each unit of its cost, when rows are not many */
 };
 
 /* ---- what an element costs --------------------------------------------------------------------------------------- */
-static int words_of_ir(const hd_ir *ir) {
-    int words = 0;
-    for (int i = 0; i < ir->count; ++i)
-        if (ir->nodes[i].word < HD_WORD_INPUT) words += hd_words[ir->nodes[i].word].is_function ? FUNCTION : 1;
-    return words;
-}
-
-/* Words of a member, and of what it computes anew; -1 with an error. */
-static int words_of(const hd_graph *g, const hd_fusion *f, hd_row_irs *rows, uint32_t node) {
+/* Of a member, and of what it computes anew; -1 with an error. */
+static int cost_of(const hd_graph *g, const hd_fusion *f, hd_row_irs *rows, uint32_t node) {
     const hd_node *n = &g->nodes[node];
-    int words = hd_node_lowers(g, node) == HD_LOWER_CAST ? CAST : PIECES;
+    int cost = hd_node_lowers(g, node) == HD_LOWER_CAST ? HD_COST_CAST : PIECES;
     if (hd_node_lowers(g, node) == HD_LOWER_ROW) {
         const int type = hd_dtype_compute[n->derivative > 0 ? n->dtype : n->compute];
         const hd_ir *ir = hd_row_irs_get(rows, (hd_op_id)n->op, n->derivative, (hd_compute)type);
         if (ir == NULL) return -1;
-        words = words_of_ir(ir);
+        cost = hd_ir_cost(ir);
     }
     for (int k = 0; k < n->input_count; ++k) {
         const uint32_t source = f->source[hd_node_inputs(g, node)[k]];
-        if (f->group_of[source] == HD_NO_GROUP) words += f->anew[source];
+        if (f->group_of[source] == HD_NO_GROUP) cost += f->anew[source];
     }
-    return words;
+    return cost;
 }
 
 /* ---- what can be one --------------------------------------------------------------------------------------------- */
@@ -51,7 +42,7 @@ typedef struct uses {
     uint8_t *reads;    /* of each node; at most MANY, also for what leaves the run */
     uint32_t *stored;  /* of each group: how many of its values are in memory */
     uint32_t *written; /* of each group: the least level of what writes parts of state that it reads; UINT32_MAX */
-    int *words;        /* of each group that may be a prologue */
+    int *cost;         /* of each group that may be a prologue */
 } uses;
 enum { MANY = 2 };
 
@@ -66,7 +57,7 @@ static void count_uses(const hd_graph *g, const hd_fusion *f, uses *u) {
     memset(u->reads, 0, g->node_count);
     memset(u->stored, 0, f->group_count * sizeof *u->stored);
     memset(u->written, 0xff, f->group_count * sizeof *u->written);
-    memset(u->words, 0, f->group_count * sizeof *u->words);
+    memset(u->cost, 0, f->group_count * sizeof *u->cost);
     for (uint32_t i = 0; i < g->node_count; ++i) {
         if (f->group_of[i] == HD_NO_GROUP) continue;
         u->stored[f->group_of[i]] += f->stored[i];
@@ -137,9 +128,9 @@ _Static_assert(CALL_BYTES == 4 << 20 && CALL_COLUMNS == 64, "the last reason say
 
 /* Rows are cut among threads as the product needs it: what takes long beside so few multiplications is better cut by
  * itself. */
-static bool is_dear(const hd_graph *g, uint32_t product, int words) {
+static bool is_dear(const hd_graph *g, uint32_t product, int cost) {
     const int64_t n = columns_of(g, product);
-    return hd_node_count(g, product) / n < MANY_ROWS && n < (int64_t)words * SHARE;
+    return hd_node_count(g, product) / n < MANY_ROWS && n < (int64_t)cost * SHARE;
 }
 
 /* ---- choosing ---------------------------------------------------------------------------------------------------- */
@@ -172,16 +163,16 @@ static hd_error leave_dear(const hd_graph *g, hd_fusion *f, uses *u) {
     for (uint32_t i = 0; i < g->node_count && status == HD_OK; ++i) {
         const uint32_t group = f->group_of[i];
         if (group == HD_NO_GROUP || f->groups[group].begins == HD_NO_GROUP) continue;
-        const int words = words_of(g, f, &rows, i);
-        if (words < 0)
+        const int cost = cost_of(g, f, &rows, i);
+        if (cost < 0)
             status = HD_ERROR_MEMORY;
         else
-            u->words[group] += words;
+            u->cost[group] += cost;
     }
     hd_row_irs_end(&rows);
     for (uint32_t i = 0; i < g->node_count && status == HD_OK; ++i) {
         const uint32_t value = value_for(g, f, i);
-        if (value != HD_NO_NODE && hd_fusion_is_prologue(f, value) && is_dear(g, i, u->words[f->group_of[value]]))
+        if (value != HD_NO_NODE && hd_fusion_is_prologue(f, value) && is_dear(g, i, u->cost[f->group_of[value]]))
             part(f, value, i, "it takes long beside so few columns");
     }
     return status;
@@ -208,12 +199,12 @@ hd_error hd_fusion_find_prologues(const hd_graph *g, hd_fusion *f, hd_prologues 
     uses u = {.reads = hd_array_resize(NULL, (size_t)g->node_count + 1),
               .stored = hd_array_resize(NULL, groups * sizeof *u.stored),
               .written = hd_array_resize(NULL, groups * sizeof *u.written),
-              .words = hd_array_resize(NULL, groups * sizeof *u.words)};
-    const bool ok = u.reads != NULL && u.stored != NULL && u.written != NULL && u.words != NULL;
+              .cost = hd_array_resize(NULL, groups * sizeof *u.cost)};
+    const bool ok = u.reads != NULL && u.stored != NULL && u.written != NULL && u.cost != NULL;
     const hd_error status = ok ? choose(g, f, &u, which) : hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
     hd_array_release(u.reads);
     hd_array_release(u.stored);
     hd_array_release(u.written);
-    hd_array_release(u.words);
+    hd_array_release(u.cost);
     return status;
 }

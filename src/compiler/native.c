@@ -17,12 +17,10 @@ void hd_native_settle(hd_native *n) {
     const int64_t all = points(n, 0, k->axes);
     int64_t step = 4; /* loads and stores cost even where nothing is computed */
     n->operations = 0;
-    for (int i = 0; i < k->count; ++i) { /* a function is some ten words, a number of a draw some twenty */
-        const int word = k->steps[i].word;
-        const bool computes = word < HD_WORD_INPUT || word == HD_STEP_DRAW;
-        const int words = word == HD_STEP_DRAW ? 20 : computes && hd_words[word].is_function ? 10 : 1;
-        n->operations += computes ? words : 0;
-        step += words;
+    for (int i = 0; i < k->count; ++i) {
+        const int cost = hd_step_cost(&k->steps[i]);
+        n->operations += cost;
+        step += cost > 0 ? cost : 1;
     }
     n->split = -1;
     for (int a = 0; a < k->kept; ++a) /* the outermost axis that is long enough, else the longest */

@@ -12,13 +12,15 @@ typedef struct w_block {
 #define DRAWN(a, b, c, d)                                                                                              \
     return (w_block){a, b, c, d};                                                                                      \
     }
-#define HALVES(low, high, v)     c_u32 low = (c_u32)(v), high = (c_u32)((v) >> 32);
-#define PRODUCT(low, high, a, k) const c_u32 low = (a) * (k), high = (c_u32)((c_u64)(k) * (a) >> 32);
-#define SET(c, v)                c = (v);
-#define XOR3(a, b, c)            ((a) ^ (b) ^ (c))
-#define PLUS(a, k)               ((a) + (k))
-#define ROUNDS(n)                for (int round = 0; round < (n); ++round) {
-#define AGAIN                    }
+#define HALVES(low, high, v) c_u32 low = (c_u32)(v), high = (c_u32)((v) >> 32);
+#define PRODUCT(low, high, a, k)                                                                                       \
+    const c_u64 low##_##high = (c_u64)(k) * (a);                                                                       \
+    const c_u32 low = (c_u32)low##_##high, high = (c_u32)(low##_##high >> 32);
+#define SET(c, v)     c = (v);
+#define XOR3(a, b, c) ((a) ^ (b) ^ (c))
+#define PLUS(a, k)    ((a) + (k))
+#define ROUNDS(n)     for (int round = 0; round < (n); ++round) {
+#define AGAIN         }
 
 typedef c_u32 w_raw_f32; /* the bits that an element is made of */
 typedef c_u64 w_raw_f64;
@@ -107,8 +109,10 @@ static __attribute__((unused)) void w_draws_u32(c_u32 *out, int n, c_i64 e, c_u6
 #define W_NORMALS(t, count, u, v, even, odd)                                                                           \
     {                                                                                                                  \
         c_##t radius[W_BLOCKS], angle[W_BLOCKS];                                                                       \
-        _Pragma("omp simd") for (int i = 0; i < (count); ++i) radius[i] = w_radius_##t(u);                             \
-        _Pragma("omp simd") for (int i = 0; i < (count); ++i) angle[i] = w_angle_##t(v);                               \
+        _Pragma("omp simd") for (int i = 0; i < (count); ++i) {                                                        \
+            radius[i] = w_radius_##t(u);                                                                               \
+            angle[i] = w_angle_##t(v);                                                                                 \
+        }                                                                                                              \
         _Pragma("omp simd") for (int i = 0; i < (count); ++i) even[i] = radius[i] * w_cos_##t(angle[i]);               \
         _Pragma("omp simd") for (int i = 0; i < (count); ++i) odd[i] = radius[i] * w_sin_##t(angle[i]);                \
     }

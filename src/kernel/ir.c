@@ -8,13 +8,15 @@
 #define HD_RESULT_SAME false
 #define HD_RESULT_COND true
 const hd_word_info hd_words[HD_WORD_COUNT] = {
-#define WORD(word_name, word_arity, result, word_domain, meaning)                                                      \
+#define WORD(word_name, word_arity, result, word_domain, word_cost, meaning)                                           \
     [HD_WORD_##word_name] = {.name = #word_name,                                                                       \
                              .arity = word_arity,                                                                      \
                              .domain = HD_DOMAIN_##word_domain,                                                        \
+                             .cost = word_cost,                                                                        \
                              .gives_condition = HD_RESULT_##result},
-#define FUNCTION(word_name, program, word_arity, meaning)                                                              \
-    [HD_WORD_##word_name] = {.name = #word_name, .arity = word_arity, .domain = HD_DOMAIN_FLOAT, .is_function = true},
+#define FUNCTION(word_name, program, word_arity, word_cost, meaning)                                                   \
+    [HD_WORD_##word_name] = {                                                                                          \
+        .name = #word_name, .arity = word_arity, .domain = HD_DOMAIN_FLOAT, .cost = word_cost, .is_function = true},
 #include "kernel/words.def"
     [HD_WORD_INPUT] = {.name = "INPUT"},
     [HD_WORD_NUMBER] = {.name = "NUMBER"},
@@ -27,6 +29,12 @@ void hd_ir_release(hd_ir *ir) {
     hd_array_release(ir->nodes);
     hd_array_release(ir->table);
     hd_ir_init(ir, ir->type);
+}
+
+int hd_ir_cost(const hd_ir *ir) {
+    int cost = 0;
+    for (int i = 0; i < ir->count; ++i) cost += hd_words[ir->nodes[i].word].cost;
+    return cost;
 }
 
 /* ---- building ---------------------------------------------------------------------------------------------------- */

@@ -7,8 +7,8 @@
 #include "core/dtype.h"
 
 typedef enum hd_word {
-#define WORD(name, arity, result, domain, meaning) HD_WORD_##name,
-#define FUNCTION(name, program, arity, meaning)    HD_WORD_##name,
+#define WORD(name, arity, result, domain, cost, meaning) HD_WORD_##name,
+#define FUNCTION(name, program, arity, cost, meaning)    HD_WORD_##name,
 #include "kernel/words.def"
     HD_WORD_INPUT,    /* operand `index` of the row: x; a, b, c; g, y */
     HD_WORD_NUMBER,   /* C number `index` of the row */
@@ -22,10 +22,16 @@ typedef struct hd_word_info {
     const char *name;
     uint8_t arity;
     uint8_t domain;       /* hd_word_domain */
+    uint8_t cost;         /* in rough units of one vector instruction; 0 for inputs, numbers and constants */
     bool gives_condition; /* else the type of its operands */
     bool is_function;     /* has a program in math.def */
 } hd_word_info;
 extern const hd_word_info hd_words[HD_WORD_COUNT];
+/* Of what kernels have beside words: HD_COST_CAST, ... */
+enum {
+#define STEP_COST(name, cost) HD_COST_##name = (cost),
+#include "kernel/words.def"
+};
 
 enum { HD_CONDITION = HD_COMPUTE_COUNT }; /* the type of truth values, beside the compute types */
 
@@ -71,6 +77,8 @@ hd_error hd_ir_verify(const hd_ir *ir);
 /* One line per node: "%2 = mul %0, %1 : f32". Length as snprintf. */
 size_t hd_ir_print(const hd_ir *ir, char *out, size_t capacity);
 uint64_t hd_ir_hash(const hd_ir *ir);
+/* What its words cost together. */
+int hd_ir_cost(const hd_ir *ir);
 /* "f32"; "condition" for HD_CONDITION. */
 const char *hd_ir_type_name(int type);
 

@@ -251,12 +251,13 @@ static void place(hd_kernel *k, hd_step *s) {
     if (s->word == HD_STEP_STORE) s->depth = (buffer_over(k, s->index) & reduced) != 0 ? k->axes : k->kept;
 }
 
-/* What a word costs, in rough units of one vector instruction. */
-static int cost_of(const hd_step *s) {
-    if (s->word == HD_STEP_DRAW) return hd_drawn_kind(s->index) == HD_DRAWN_NORMAL ? 40 : 10;
-    if (s->word >= HD_WORD_INPUT) return s->word == HD_STEP_CAST || s->word == HD_STEP_ROUND ? 2 : 0;
-    if (hd_words[s->word].is_function) return 16;
-    return s->word == HD_WORD_DIV || s->word == HD_WORD_SQRT || s->word == HD_WORD_FMOD ? 6 : 1;
+int hd_step_cost(const hd_step *s) {
+    switch (s->word) {
+    case HD_STEP_DRAW: return hd_drawn_kind(s->index) == HD_DRAWN_NORMAL ? HD_COST_NORMAL : HD_COST_BITS;
+    case HD_STEP_CAST:
+    case HD_STEP_ROUND: return HD_COST_CAST;
+    default: return s->word < HD_WORD_COUNT ? hd_words[s->word].cost : 0;
+    }
 }
 
 /* A value inside the reduced axes that a later walk needs again is kept in scratch memory when computing it anew costs
@@ -269,7 +270,7 @@ static hd_error choose_slots(hd_kernel *k) {
     int *walk = cost + k->count; /* the last walk that needs it */
     for (int i = 0; i < k->count; ++i) {
         const hd_step *s = &k->steps[i];
-        cost[i] = cost_of(s);
+        cost[i] = hd_step_cost(s);
         for (int j = 0; j < 3; ++j)
             if (s->operand[j] >= 0 && k->steps[s->operand[j]].depth > k->kept) cost[i] += cost[s->operand[j]];
         walk[i] = -1;
@@ -302,7 +303,7 @@ static void choose_width(hd_kernel *k, int vector_bytes) {
         if ((s->over >> k->lanes & 1) == 0) continue;
         if (s->word == HD_STEP_DRAW) waits = true;
         if (s->word != HD_STEP_INDEX && hd_compute_bytes(s->type) > widest) widest = hd_compute_bytes(s->type);
-        cost += cost_of(s);
+        cost += hd_step_cost(s);
     }
     /* More at a time hide latencies, and cost code and registers. The processor itself sees what follows, unless that
      * is far away: behind several functions. */

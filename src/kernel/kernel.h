@@ -101,6 +101,9 @@ hd_error hd_kernel_finish(hd_kernel *k, int lanes, int vector_bytes);
 /* Checks order, types, depths and stages; an error names the step. */
 hd_error hd_kernel_verify(const hd_kernel *k);
 
+/* What a step computes, in rough units of one vector instruction; loads, stores and reductions are 0. */
+int hd_step_cost(const hd_step *s);
+
 /* Equal kernels have equal bytes: what a cache is keyed by. Length as snprintf. */
 size_t hd_kernel_bytes(const hd_kernel *k, void *out, size_t capacity);
 /* A kernel from its bytes, which may come from anywhere: it is verified. Its steps are from hd_array_resize. */

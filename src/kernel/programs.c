@@ -14,7 +14,7 @@
 
 int hd_ir_program(hd_ir *ir, hd_word word, int a, int b) {
     static int (*const programs[HD_WORD_COUNT])(hd_ir *, int, int) = {
-#define FUNCTION(name, program, arity, meaning) [HD_WORD_##name] = program_##program,
+#define FUNCTION(name, program, arity, cost, meaning) [HD_WORD_##name] = program_##program,
 #include "kernel/words.def"
     };
     return programs[word](ir, a, b);
