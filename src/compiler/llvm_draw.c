@@ -86,7 +86,7 @@ static value one_word(hd_emitter *e, int word, int type, value a) {
 #define LOG(a)      one_word(e, HD_WORD_LOG, IN(T), a)
 #include "kernel/draw.def"
 
-/* ---- lanes -------------------------------------------------------------------------------------------------------- */
+/* ---- lanes ------------------------------------------------------------------------------------------------------- */
 /* One block for each lane: its words 0 and 1 as one number of 64 bits, and words 2 and 3. */
 static void pairs_of_words(const hd_emitter *e, value block, value seed, value draw, value *first, value *second) {
     const drawn_block b = philox(e, block, seed, draw);

@@ -38,7 +38,7 @@ W_INLINE c_f64 w_whole_f64(c_u64 b) { return (c_f64)(c_i64)b; }
 #endif
 #include "kernel/draw.def"
 
-/* ---- one element -------------------------------------------------------------------------------------------------- */
+/* ---- one element ------------------------------------------------------------------------------------------------- */
 W_INLINE c_u64 w_join(c_u32 low, c_u32 high) { return (c_u64)high << 32 | low; }
 
 W_INLINE c_u64 w_draw_u64(c_i64 e, c_u64 seed, c_u64 draw) {
@@ -65,7 +65,7 @@ W_INLINE c_f64 w_draw_f64(c_i64 e, c_u64 seed, c_u64 draw) {
 }
 #endif
 
-/* ---- up to LANES neighbours: blocks from that of the first on, then what each is made of -------------------------- */
+/* ---- up to LANES neighbours: blocks from that of the first on, then what each is made of ------------------------- */
 enum { W_BLOCKS = 256 / 2 + 1 };
 typedef struct w_blocks {
     c_u32 word[4][W_BLOCKS];

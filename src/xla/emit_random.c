@@ -64,7 +64,7 @@ static hd_ssa exclusive_or(hd_hlo *e, const hd_shape *shape, hd_ssa a, hd_ssa b,
 static hd_ssa one_word(hd_hlo *e, hd_word word, int type, hd_ssa a) { return hd_hlo_word(e, word, type, &a); }
 #include "kernel/draw.def"
 
-/* ---- blocks ------------------------------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 enum { PHILOX = HD_WORD_COUNT }; /* the key of its functions, behind those of words */
 
 /* Words [4, blocks] of a draw, from a function that is written once for a number of blocks. */

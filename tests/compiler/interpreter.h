@@ -87,7 +87,7 @@ static inline double interpret_function(int word, double a, double b) {
     (void)b;
 #define WITH_1(f) f(a)
 #define WITH_2(f) f(a, b)
-#define FUNCTION(NAME, program, arity, cost, m)                                                                              \
+#define FUNCTION(NAME, program, arity, cost, m)                                                                        \
     if (word == HD_WORD_##NAME) return WITH_##arity(w_##program##_f64);
 #include "kernel/words.def"
 #undef WITH_1
