@@ -40,7 +40,7 @@
     X(Int1TypeInContext) X(Int8TypeInContext) X(Int16TypeInContext) X(Int32TypeInContext) X(Int64TypeInContext)        \
     X(IntTypeInContext) X(HalfTypeInContext) X(FloatTypeInContext) X(DoubleTypeInContext) X(VoidTypeInContext)         \
     X(PointerTypeInContext) X(VectorType) X(ArrayType2) X(FunctionType) X(ConstInt) X(ConstReal) X(ConstVector)        \
-    X(ConstNull) X(GetPoison) X(IsConstant) X(IsNull) X(TypeOf) X(GetTypeKind) X(GetNamedFunction)                                    \
+    X(ConstNull) X(GetPoison) X(IsConstant) X(IsNull) X(TypeOf) X(GetTypeKind) X(GetNamedFunction)                     \
     /* instructions */                                                                                                 \
     X(LookupIntrinsicID) X(GetIntrinsicDeclaration) X(IntrinsicGetType) X(BuildCall2) X(BuildBr) X(BuildCondBr)        \
     X(BuildRetVoid) X(BuildPhi) X(AddIncoming) X(BuildAlloca) X(BuildLoad2) X(BuildStore) X(SetAlignment)              \

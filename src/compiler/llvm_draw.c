@@ -1,5 +1,6 @@
-/* Random draws in LLVM IR: draw.def. A block is four words of 32 bits: four elements of 4 bytes, or two of 8. Lanes that are neighbours in the draw compute each block once: a quarter (or
- * half) as many blocks as there are lanes, which are then laid one behind the other. */
+/* Random draws in LLVM IR: draw.def. A block is four words of 32 bits: four elements of 4 bytes, or two of 8. Lanes
+ * that are neighbours in the draw compute each block once: a quarter (or half) as many blocks as there are lanes, which
+ * are then laid one behind the other. */
 #include "compiler/code.h"
 
 #if HD_HAS_LLVM
@@ -13,9 +14,9 @@ static value lower_half(const hd_emitter *e, value v) { return BUILD(And, v, num
 static value upper_half(const hd_emitter *e, value v) { return BUILD(LShr, v, number(e, 32)); }
 
 /* ---- draw.def -----------------------------------------------------------------------------------------------------
- * Words are kept in the lower halves of 64-bit lanes, where their products need no other place; that the upper halves are
- * zero is said wherever it is not plain, and costs nothing, as the multiplication does not look at them. What is the
- * same for all lanes, the draw and the seed, is a scalar until it meets what is not. */
+ * Words are kept in the lower halves of 64-bit lanes, where their products need no other place; that the upper halves
+ * are zero is said wherever it is not plain, and costs nothing, as the multiplication does not look at them. What is
+ * the same for all lanes, the draw and the seed, is a scalar until it meets what is not. */
 typedef struct drawn_block {
     value word[4];
 } drawn_block;

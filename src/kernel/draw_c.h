@@ -1,6 +1,6 @@
-/* draw.def read as C, for eager kernels and, embedded by the build as text behind the programs of math.def, for rendered
- * kernels that draw. w_draw_u32(e, seed, draw) is element e of a draw; w_draws_u32 are n elements from e on, at most
- * LANES, which share their blocks. DRAW_F32 and DRAW_F64 say which normal numbers are wanted. */
+/* draw.def read as C, for eager kernels, and, embedded by the build as text behind the programs of math.def, for
+ * rendered kernels that draw. w_draw_u32(e, seed, draw) is element e of a draw; w_draws_u32 are n elements from e on,
+ * at most LANES, which share their blocks. DRAW_F32 and DRAW_F64 say which normal numbers are wanted. */
 #ifndef HD_KERNEL_DRAW_C_H
 #define HD_KERNEL_DRAW_C_H
 
