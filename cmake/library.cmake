@@ -7,7 +7,10 @@ file(GLOB HODU_SOURCES CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/grad/*.c
   ${PROJECT_SOURCE_DIR}/src/graph/*.c
   ${PROJECT_SOURCE_DIR}/src/script/*.c
-  ${PROJECT_SOURCE_DIR}/src/compiler/*.c
+  ${PROJECT_SOURCE_DIR}/src/codegen/*.c
+  ${PROJECT_SOURCE_DIR}/src/fuse/*.c
+  ${PROJECT_SOURCE_DIR}/src/plan/*.c
+  ${PROJECT_SOURCE_DIR}/src/machine/*.c
   ${PROJECT_SOURCE_DIR}/src/xla/*.c
   ${PROJECT_SOURCE_DIR}/src/nn/*.c
   ${PROJECT_SOURCE_DIR}/src/optim/*.c
@@ -25,7 +28,8 @@ list(APPEND HODU_SOURCES ${PROJECT_BINARY_DIR}/generated/words_text.c ${PROJECT_
 
 # What machine code follows from: part of the name of every entry in the disk cache.
 file(GLOB HODU_COMPILER_FILES CONFIGURE_DEPENDS 
-  ${PROJECT_SOURCE_DIR}/src/kernel/*.[ch] ${PROJECT_SOURCE_DIR}/src/kernel/*.def ${PROJECT_SOURCE_DIR}/src/compiler/*.[ch])
+  ${PROJECT_SOURCE_DIR}/src/kernel/*.[ch] ${PROJECT_SOURCE_DIR}/src/kernel/*.def ${PROJECT_SOURCE_DIR}/src/codegen/*.[ch]
+  ${PROJECT_SOURCE_DIR}/src/fuse/*.[ch] ${PROJECT_SOURCE_DIR}/src/plan/*.[ch] ${PROJECT_SOURCE_DIR}/src/machine/*.[ch])
 list(APPEND HODU_COMPILER_FILES ${PROJECT_SOURCE_DIR}/src/core/small_float.h)
 list(JOIN HODU_COMPILER_FILES "|" HODU_COMPILER_FILES_JOINED)
 add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/generated/fingerprint.c
@@ -148,19 +152,19 @@ endif()
 target_compile_definitions(hodu_objects PRIVATE HD_HAS_LLVM=$<BOOL:${HODU_LLVM}>)
 
 # LLVM runs in a process of its own, as it ends its process when memory runs out. The program of that process is made of the
-# library's own objects, and lies in the library as bytes: see src/compiler/server.h.
+# library's own objects, and lies in the library as bytes: see src/codegen/server.h.
 if(HODU_LLVM)
-  add_executable(hodu_server ${PROJECT_SOURCE_DIR}/src/compiler/server/main.c
-    $<FILTER:$<TARGET_OBJECTS:hodu_objects>,INCLUDE,/compiler/llvm[_a-z]*\\.c|/kernel/ir\\.c|/kernel/programs\\.c|/kernel/kernel\\.c|/core/dtype\\.c>)
+  add_executable(hodu_server ${PROJECT_SOURCE_DIR}/src/codegen/server/main.c
+    $<FILTER:$<TARGET_OBJECTS:hodu_objects>,INCLUDE,/codegen/llvm[_a-z]*\\.c|/kernel/ir\\.c|/kernel/programs\\.c|/kernel/kernel\\.c|/core/dtype\\.c>)
   target_include_directories(hodu_server PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   target_compile_definitions(hodu_server PRIVATE _GNU_SOURCE HD_HAS_LLVM=1)
   target_link_libraries(hodu_server PRIVATE hodu_warnings Threads::Threads m ${CMAKE_DL_LIBS})
   target_link_options(hodu_server PRIVATE -s)
-  add_library(hodu_server_bytes OBJECT ${PROJECT_SOURCE_DIR}/src/compiler/server/embed.c)
+  add_library(hodu_server_bytes OBJECT ${PROJECT_SOURCE_DIR}/src/codegen/server/embed.c)
   target_include_directories(hodu_server_bytes PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   target_compile_definitions(hodu_server_bytes PRIVATE HD_SERVER_PROGRAM="$<TARGET_FILE:hodu_server>")
   target_link_libraries(hodu_server_bytes PRIVATE hodu_warnings)
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/compiler/server/embed.c PROPERTIES OBJECT_DEPENDS
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/codegen/server/embed.c PROPERTIES OBJECT_DEPENDS
     ${PROJECT_BINARY_DIR}/hodu_server)
   add_dependencies(hodu_server_bytes hodu_server)
   set(HODU_SERVER_BYTES $<TARGET_OBJECTS:hodu_server_bytes>)

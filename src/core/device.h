@@ -11,6 +11,8 @@ typedef struct hd_device_interface {
     void (*synchronize)(int index);
     /* True when it runs calls of this op that compute in this dtype. */
     bool (*supports)(const hd_op *op, hd_dtype dtype);
+    /* What it can do at most: f32 arithmetic, and reading and writing its memory. Measured the first time. */
+    void (*peak)(int index, double *gflops, double *gbytes);
 } hd_device_interface;
 
 /* Defined by the device rooms; NULL for those that are not built. */

@@ -260,62 +260,8 @@ int hd_step_cost(const hd_step *s) {
     }
 }
 
-/* A value inside the reduced axes that a later walk needs again is kept in scratch memory when computing it anew costs
- * more than reading it: `cost` is that of what it is made of since it was last loaded. */
-enum { WORTH_KEEPING = 8 };
-static hd_error choose_slots(hd_kernel *k) {
-    if (k->stages < 2 || k->lanes < k->kept) return HD_OK;
-    int *cost = hd_array_resize(NULL, (size_t)k->count * 2 * sizeof *cost);
-    if (cost == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for a kernel of %d steps", k->count);
-    int *walk = cost + k->count; /* the last walk that needs it */
-    for (int i = 0; i < k->count; ++i) {
-        const hd_step *s = &k->steps[i];
-        cost[i] = hd_step_cost(s);
-        for (int j = 0; j < 3; ++j)
-            if (s->operand[j] >= 0 && k->steps[s->operand[j]].depth > k->kept) cost[i] += cost[s->operand[j]];
-        walk[i] = -1;
-    }
-    for (int i = k->count; i-- > 0;) {
-        hd_step *s = &k->steps[i];
-        if (s->word == HD_STEP_REDUCE) walk[i] = s->stage - 1;
-        if (s->word == HD_STEP_STORE) walk[i] = s->stage;
-        const bool inside = s->depth > k->kept || s->word == HD_STEP_REDUCE;
-        if (!inside || walk[i] < 0) continue;
-        if (walk[i] > s->stage && s->word != HD_STEP_REDUCE && s->word != HD_STEP_STORE && cost[i] >= WORTH_KEEPING) {
-            s->slot = ++k->slots;
-            walk[i] = s->stage; /* only its own walk computes it */
-        }
-        for (int j = 0; j < 3; ++j)
-            if (s->operand[j] >= 0 && walk[s->operand[j]] < walk[i]) walk[s->operand[j]] = walk[i];
-    }
-    hd_array_release(cost);
-    return HD_OK;
-}
-
-static void choose_width(hd_kernel *k, int vector_bytes) {
-    int widest = 1, cost = 0;
-    bool waits =
-        false; /* for what came before: each comparison for a largest value, each of the ten rounds of a draw */
-    for (int i = 0; i < k->count; ++i) {
-        const hd_step *s = &k->steps[i];
-        if (s->word == HD_STEP_REDUCE && s->index > HD_KERNEL_PROD && k->steps[s->operand[0]].over >> k->lanes & 1)
-            waits = true;
-        if ((s->over >> k->lanes & 1) == 0) continue;
-        if (s->word == HD_STEP_DRAW) waits = true;
-        if (s->word != HD_STEP_INDEX && hd_compute_bytes(s->type) > widest) widest = hd_compute_bytes(s->type);
-        cost += hd_step_cost(s);
-    }
-    /* More at a time hide latencies, and cost code and registers. The processor itself sees what follows, unless that
-     * is far away: behind several functions. */
-    const int registers = cost <= 12 || cost > 64 || waits ? 4 : 2;
-    if (widest < 4) widest = 4;
-    k->width = (uint16_t)(registers * vector_bytes / widest);
-}
-
-hd_error hd_kernel_finish(hd_kernel *k, int lanes, int vector_bytes) {
-    k->lanes = (uint8_t)lanes;
+hd_error hd_kernel_settle(hd_kernel *k) {
     k->stages = 0;
-    k->slots = 0;
     HD_TRY(drop_unneeded(k));
     for (int i = 0; i < k->count; ++i) {
         hd_step *s = &k->steps[i];
@@ -325,8 +271,6 @@ hd_error hd_kernel_finish(hd_kernel *k, int lanes, int vector_bytes) {
                                                                            : 0;
         if (walks > k->stages) k->stages = (uint8_t)walks;
     }
-    HD_TRY(choose_slots(k));
-    choose_width(k, vector_bytes);
     return HD_OK;
 }
 
@@ -362,7 +306,7 @@ static bool buffers_fit(const hd_kernel *k) {
 
 /* What stands in a step is looked up in tables. */
 static bool numbers_fit(const hd_kernel *k, const hd_step *s) {
-    if (s->type > HD_CONDITION || s->depth > k->axes || s->slot > k->slots) return false;
+    if (s->type > HD_CONDITION || s->depth > k->axes || s->slot > k->schedule.slots) return false;
     switch (s->word) {
     case HD_WORD_NUMBER: return s->index < k->number_count;
     case HD_STEP_INDEX: return s->index < k->axes;
@@ -376,7 +320,7 @@ static bool numbers_fit(const hd_kernel *k, const hd_step *s) {
 hd_error hd_kernel_verify(const hd_kernel *k) {
     const char *why = NULL;
     int at = 0;
-    if (k->axes > HD_KERNEL_AXES || k->kept > k->axes || k->lanes >= (k->axes ? k->axes : 1)) why = "its axes";
+    if (k->axes > HD_KERNEL_AXES || k->kept > k->axes || k->schedule.lanes >= (k->axes ? k->axes : 1)) why = "its axes";
     if (why == NULL && !buffers_fit(k)) why = "its buffers";
     for (int i = 0; i < k->count && why == NULL; ++i) {
         const hd_step *s = &k->steps[i];
@@ -402,17 +346,20 @@ hd_error hd_kernel_verify(const hd_kernel *k) {
 
 /* ---- bytes and text ---------------------------------------------------------------------------------------------- */
 size_t hd_kernel_bytes(const hd_kernel *k, void *out, size_t capacity) {
-    const size_t head = 16, buffers = (size_t)k->buffer_count * sizeof *k->buffers,
+    const size_t head = 24, buffers = (size_t)k->buffer_count * sizeof *k->buffers,
                  steps = (size_t)k->count * sizeof *k->steps, all = head + buffers + steps;
     if (capacity < all) return all;
-    const uint16_t numbers[8] = {k->axes,
-                                 k->kept,
-                                 (uint16_t)(k->lanes | k->stages << 8),
-                                 k->width,
-                                 k->slots,
-                                 (uint16_t)k->buffer_count,
-                                 (uint16_t)k->number_count,
-                                 (uint16_t)k->count};
+    const uint16_t numbers[12] = {k->axes,
+                                  k->kept,
+                                  (uint16_t)(k->schedule.lanes | k->stages << 8),
+                                  k->schedule.width,
+                                  k->schedule.slots,
+                                  (uint16_t)k->buffer_count,
+                                  (uint16_t)k->number_count,
+                                  (uint16_t)k->count,
+                                  k->schedule.form,
+                                  k->schedule.sum_points,
+                                  k->schedule.sum_rows};
     memcpy(out, numbers, head);
     memcpy((char *)out + head, k->buffers, buffers);
     memcpy((char *)out + head + buffers, k->steps, steps);
@@ -420,7 +367,7 @@ size_t hd_kernel_bytes(const hd_kernel *k, void *out, size_t capacity) {
 }
 
 hd_error hd_kernel_from_bytes(hd_kernel *k, const void *bytes, size_t count) {
-    uint16_t numbers[8];
+    uint16_t numbers[12];
     hd_kernel_init(k, 0, 0);
     if (count < sizeof numbers) return hd_fail(HD_ERROR_INTERNAL, "a kernel of %zu bytes", count);
     memcpy(numbers, bytes, sizeof numbers);
@@ -431,10 +378,13 @@ hd_error hd_kernel_from_bytes(hd_kernel *k, const void *bytes, size_t count) {
                        count);
     const size_t steps = (count - front) / sizeof *k->steps;
     hd_kernel_init(k, numbers[0], numbers[1]);
-    k->lanes = (uint8_t)numbers[2];
+    k->schedule.lanes = (uint8_t)numbers[2];
     k->stages = (uint8_t)(numbers[2] >> 8);
-    k->width = numbers[3];
-    k->slots = numbers[4];
+    k->schedule.width = numbers[3];
+    k->schedule.slots = numbers[4];
+    k->schedule.form = (uint8_t)numbers[8];
+    k->schedule.sum_points = numbers[9];
+    k->schedule.sum_rows = numbers[10];
     k->buffer_count = numbers[5];
     k->number_count = numbers[6];
     for (size_t i = 0; i < numbers[5]; ++i) { /* a truth value that is neither would be undefined */
@@ -456,7 +406,7 @@ hd_error hd_kernel_from_bytes(hd_kernel *k, const void *bytes, size_t count) {
 size_t hd_kernel_print(const hd_kernel *k, char *out, size_t capacity) {
     size_t at = 0;
     APPEND("kernel: %d axes, %d kept, axis %d in %d lanes, %d stages, %d slots, %d numbers\n", k->axes, k->kept,
-           k->lanes, k->width, k->stages, k->slots, k->number_count);
+           k->schedule.lanes, k->schedule.width, k->stages, k->schedule.slots, k->number_count);
     for (int b = 0; b < k->buffer_count; ++b) {
         APPEND("  buffer %d: %s, %s, strides", b, hd_dtype_name((hd_dtype)k->buffers[b].dtype),
                k->buffers[b].written ? "written" : "read");

@@ -14,6 +14,7 @@
 #define HD_KERNEL_KERNEL_H
 
 #include "kernel/ir.h"
+#include "kernel/target.h"
 
 enum { HD_KERNEL_AXES = 8, HD_KERNEL_BUFFERS = 64, HD_KERNEL_STAGES = 8 };
 
@@ -59,12 +60,27 @@ typedef struct hd_kernel_buffer {
     uint8_t stride[HD_KERNEL_AXES]; /* hd_stride, of each axis */
 } hd_kernel_buffer;
 
+/* How the loops of a kernel run on lanes: what renderers read, and decide nothing of it by themselves. */
+typedef enum hd_schedule_form {
+    HD_SCHEDULE_PLAIN,  /* nothing is walked: loops over the kept axes, lanes along the innermost */
+    HD_SCHEDULE_ROWS,   /* lanes are along the last reduced axis, and are folded at its end */
+    HD_SCHEDULE_STRIPS, /* lanes are along the last kept axis: results stand side by side */
+    HD_SCHEDULE_POINTS  /* reductions over no axis at all: one point after the other */
+} hd_schedule_form;
+typedef struct hd_schedule {
+    uint8_t lanes;                 /* the axis whose points are computed several at a time: kept - 1 or axes - 1 */
+    uint8_t form;                  /* hd_schedule_form */
+    uint16_t width;                /* how many lanes at a time: a power of two */
+    uint16_t slots;                /* of scratch memory, for values that a later stage needs again: step->slot */
+    uint16_t sum_points, sum_rows; /* f32 sums and products go to f64 after so many points of the last reduced axis: of
+                                      ROWS, and of the other forms */
+} hd_schedule;
+
+/* What a kernel computes, and its schedule. */
 typedef struct hd_kernel {
     uint8_t axes, kept;
-    uint8_t lanes;  /* the axis whose points are computed several at a time: kept - 1 or axes - 1 */
     uint8_t stages; /* walks over the reduced axes */
-    uint16_t width; /* how many lanes at a time: a power of two */
-    uint16_t slots;
+    hd_schedule schedule;
     int buffer_count, number_count;
     hd_kernel_buffer buffers[HD_KERNEL_BUFFERS];
     hd_step *steps; /* in order: an operand stands before its use */
@@ -94,10 +110,14 @@ int hd_kernel_draw(hd_kernel *k, hd_kernel_drawn what, hd_compute type, int plac
 /* The steps of a row's IR; its inputs and numbers are steps of the kernel. */
 int hd_kernel_row(hd_kernel *k, const hd_ir *ir, const int *inputs, const int *numbers);
 
-/* Drops what no store needs, and decides depths, stages, scratch slots and the width. `lanes` is the axis to compute
- * several points of at a time (the last kept or the last reduced one), `vector_bytes` the size of a vector register.
- * Functions stay words: renderers write them out where their target lacks them. */
-hd_error hd_kernel_finish(hd_kernel *k, int lanes, int vector_bytes);
+/* Drops what no store needs, and decides depths and stages: all that a kernel is, apart from its schedule. Functions
+ * stay words: renderers write them out where their target lacks them. */
+hd_error hd_kernel_settle(hd_kernel *k);
+/* Chooses the schedule of a settled kernel. `lanes` is the axis to compute several points of at a time: the last kept
+ * or the last reduced one. */
+hd_error hd_kernel_schedule(hd_kernel *k, int lanes, const hd_target *t);
+/* True for a reduction that goes on in f64: sums and products of f32. */
+static inline bool hd_step_is_wide(const hd_step *s) { return s->type == HD_COMPUTE_F32 && s->index <= HD_KERNEL_PROD; }
 /* Checks order, types, depths and stages; an error names the step. */
 hd_error hd_kernel_verify(const hd_kernel *k);
 

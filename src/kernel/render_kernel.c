@@ -4,7 +4,7 @@
  *   ROWS    the lanes lie along the last reduced axis: it is walked in strips of LANES points, and every reduction has
  *           an accumulator p[j] for each of them; f32 sums go on in f64 after every block of 4096 points
  *   STRIPS  the lanes lie along the last kept axis: a strip of its points is computed at once, as arrays over j; f32
- *           sums go on in f64 after 16 points of the last reduced axis, as in the device's own kernels. Random draws
+ *           sums go on in f64 after some points of the last reduced axis, as in the device's own kernels. Random draws
  *           of a strip are made together
  *   POINTS  reductions over no axis at all: one point after the other
  *
@@ -22,12 +22,8 @@
 extern const unsigned char hd_kernel_text[], hd_small_text[], hd_draw_text[];
 extern const size_t hd_kernel_text_size, hd_small_text_size, hd_draw_text_size;
 
-enum { BLOCK_POINTS = 4096, BLOCK_ROWS = 16 };
-typedef enum form { PLAIN, ROWS, STRIPS, POINTS } form;
-
 typedef struct writer {
     const hd_kernel *k;
-    form form;
     char *out;
     size_t capacity, at;
     int indent;
@@ -77,8 +73,8 @@ static const char *type_of(int type) { return hd_ir_type_name(type); }
 
 static bool varies(const writer *w, int i) { /* between lanes */
     const hd_step *s = &w->k->steps[i];
-    if (s->word == HD_STEP_STORE && w->k->buffers[s->index].stride[w->k->lanes] != HD_STRIDE_ZERO) return true;
-    return (s->over >> w->k->lanes & 1) != 0;
+    if (s->word == HD_STEP_STORE && w->k->buffers[s->index].stride[w->k->schedule.lanes] != HD_STRIDE_ZERO) return true;
+    return (s->over >> w->k->schedule.lanes & 1) != 0;
 }
 
 static bool is_reduction(const writer *w, int i, int walk) {
@@ -88,15 +84,13 @@ static bool is_reduction(const writer *w, int i, int walk) {
 /* A draw of neighbours along the lanes: a strip of them is an array, filled before the lanes are walked. */
 static bool is_strip_drawn(const writer *w, int i) {
     const hd_step *s = &w->k->steps[i];
-    return w->form == STRIPS && s->word == HD_STEP_DRAW && hd_drawn_axis(s->index) == w->k->lanes &&
-           s->depth >= w->k->kept && !varies(w, s->operand[0]);
+    return w->k->schedule.form == HD_SCHEDULE_STRIPS && s->word == HD_STEP_DRAW &&
+           hd_drawn_axis(s->index) == w->k->schedule.lanes && s->depth >= w->k->kept && !varies(w, s->operand[0]);
 }
-
-static bool is_wide(const hd_step *s) { return s->type == HD_COMPUTE_F32 && s->index <= HD_KERNEL_PROD; }
 
 static bool walk_reduces(const writer *w, int walk, bool only_wide) {
     for (int i = 0; i < w->k->count; ++i)
-        if (is_reduction(w, i, walk) && (!only_wide || is_wide(&w->k->steps[i]))) return true;
+        if (is_reduction(w, i, walk) && (!only_wide || hd_step_is_wide(&w->k->steps[i]))) return true;
     return false;
 }
 
@@ -296,9 +290,13 @@ static void write_store(writer *w, int i) {
 /* p7[j] = w_add_f32(p7[j], v6); or straight into the total, where there are no parts */
 static void write_accumulate(writer *w, int i) {
     const hd_step *s = &w->k->steps[i];
-    const bool part = w->form == ROWS || (w->form == STRIPS && is_wide(s));
-    const char *lane = w->form == ROWS || (w->form == STRIPS && varies(w, i)) ? "[j]" : "";
-    const char *type = type_of(!part && is_wide(s) ? (int)HD_COMPUTE_F64 : s->type), *word = fold_words[s->index];
+    const bool part =
+        w->k->schedule.form == HD_SCHEDULE_ROWS || (w->k->schedule.form == HD_SCHEDULE_STRIPS && hd_step_is_wide(s));
+    const char *lane =
+        w->k->schedule.form == HD_SCHEDULE_ROWS || (w->k->schedule.form == HD_SCHEDULE_STRIPS && varies(w, i)) ? "[j]"
+                                                                                                               : "";
+    const char *type = type_of(!part && hd_step_is_wide(s) ? (int)HD_COMPUTE_F64 : s->type),
+               *word = fold_words[s->index];
     const char name = part ? 'p' : 't';
     say(w, "%*s%c%d%s = w_%s_%s(%c%d%s, ", w->indent * 4, "", name, i, lane, word, type, name, i, lane);
     say_value(w, s->operand[0]);
@@ -355,7 +353,7 @@ static void open_lanes(writer *w, const char *count) {
 static void write_strip_drawn(writer *w, int i) {
     const hd_step *s = &w->k->steps[i];
     const char *type = type_of(s->type);
-    const int axis = w->k->lanes;
+    const int axis = w->k->schedule.lanes;
     LINE("c_%s v%d[LANES];", type, i);
     say(w, "%*sw_draws_%s(v%d, m, ", w->indent * 4, "", type, i);
     say_value(w, s->operand[0]);
@@ -364,7 +362,7 @@ static void write_strip_drawn(writer *w, int i) {
 
 static void write_region(writer *w, region r) {
     const hd_kernel *k = w->k;
-    if (w->form != STRIPS || r.depth < k->kept) {
+    if (w->k->schedule.form != HD_SCHEDULE_STRIPS || r.depth < k->kept) {
         write_part(w, &r, -1);
         return;
     }
@@ -380,7 +378,7 @@ static void write_region(writer *w, region r) {
     }
     if (!any) return;
     open_lanes(w, "m");
-    LINE("const int64_t i%d = b%d + j;", k->lanes, k->lanes);
+    LINE("const int64_t i%d = b%d + j;", k->schedule.lanes, k->schedule.lanes);
     write_part(w, &r, 1);
     CLOSE();
 }
@@ -406,7 +404,7 @@ static void write_initial(writer *w, int i, char name, const char *type, const c
     say(w, ";\n");
 }
 
-static const char *total_type(const hd_step *s) { return is_wide(s) ? "f64" : type_of(s->type); }
+static const char *total_type(const hd_step *s) { return hd_step_is_wide(s) ? "f64" : type_of(s->type); }
 
 /* ROWS, the last axis: in strips of LANES, and in blocks of strips. */
 static void write_row(writer *w, int walk) {
@@ -420,8 +418,8 @@ static void write_row(writer *w, int walk) {
         CLOSE();
         return;
     }
-    OPEN("for (int64_t b%d = 0; b%d < n%d; b%d += %d) {", a, a, a, a, BLOCK_POINTS);
-    LINE("const int64_t e%d = w_least(b%d + %d, n%d);", a, a, BLOCK_POINTS, a);
+    OPEN("for (int64_t b%d = 0; b%d < n%d; b%d += %d) {", a, a, a, a, k->schedule.sum_points);
+    LINE("const int64_t e%d = w_least(b%d + %d, n%d);", a, a, k->schedule.sum_points, a);
     LINE("const int lanes = (int)w_least(e%d - b%d, LANES);", a, a);
     for (int i = 0; i < k->count; ++i)
         if (is_reduction(w, i, walk)) write_initial(w, i, 'p', type_of(k->steps[i].type), "lanes");
@@ -445,7 +443,7 @@ static void write_row(writer *w, int walk) {
 static void write_parts_added(writer *w, int walk) {
     for (int i = 0; i < w->k->count; ++i) {
         const hd_step *s = &w->k->steps[i];
-        if (!is_reduction(w, i, walk) || !is_wide(s)) continue;
+        if (!is_reduction(w, i, walk) || !hd_step_is_wide(s)) continue;
         const char *word = fold_words[s->index];
         if (varies(w, i))
             LINE("for (int j = 0; j < m; ++j) t%d[j] = w_%s_f64(t%d[j], p%d[j]);", i, word, i, i);
@@ -460,10 +458,10 @@ static void write_rows(writer *w, int walk) {
     const int a = k->axes - 1;
     const bool blocks = walk_reduces(w, walk, true);
     if (blocks) {
-        OPEN("for (int64_t b%d = 0; b%d < n%d; b%d += %d) {", a, a, a, a, BLOCK_ROWS);
-        LINE("const int64_t e%d = w_least(b%d + %d, n%d);", a, a, BLOCK_ROWS, a);
+        OPEN("for (int64_t b%d = 0; b%d < n%d; b%d += %d) {", a, a, a, a, k->schedule.sum_rows);
+        LINE("const int64_t e%d = w_least(b%d + %d, n%d);", a, a, k->schedule.sum_rows, a);
         for (int i = 0; i < k->count; ++i)
-            if (is_reduction(w, i, walk) && is_wide(&k->steps[i]))
+            if (is_reduction(w, i, walk) && hd_step_is_wide(&k->steps[i]))
                 write_initial(w, i, 'p', "f32", varies(w, i) ? "m" : NULL);
         OPEN("for (int64_t i%d = b%d; i%d < e%d; ++i%d) {", a, a, a, a, a);
     } else {
@@ -478,7 +476,7 @@ static void write_rows(writer *w, int walk) {
 
 static void write_reduced_axes(writer *w, int walk) {
     const hd_kernel *k = w->k;
-    if (w->form == POINTS) {
+    if (w->k->schedule.form == HD_SCHEDULE_POINTS) {
         write_region(w, (region){.depth = k->axes, .stage = walk, .walk = true, .stores = true});
         return;
     }
@@ -487,7 +485,7 @@ static void write_reduced_axes(writer *w, int walk) {
         OPEN("for (int64_t i%d = 0; i%d < n%d; ++i%d) {", a, a, a, a);
         write_region(w, (region){.depth = a + 1, .stage = walk, .walk = true});
     }
-    if (w->form == ROWS)
+    if (w->k->schedule.form == HD_SCHEDULE_ROWS)
         write_row(w, walk);
     else
         write_rows(w, walk);
@@ -510,7 +508,8 @@ static void write_walk(writer *w, int walk) {
     choose_needed(w, walk);
     for (int i = 0; i < k->count; ++i)
         if (is_reduction(w, i, walk))
-            write_initial(w, i, 't', total_type(&k->steps[i]), w->form == STRIPS && varies(w, i) ? "m" : NULL);
+            write_initial(w, i, 't', total_type(&k->steps[i]),
+                          w->k->schedule.form == HD_SCHEDULE_STRIPS && varies(w, i) ? "m" : NULL);
     write_reduced_axes(w, walk);
     for (int i = 0; i < k->count; ++i)
         if (is_reduction(w, i, walk)) write_result(w, i);
@@ -518,12 +517,12 @@ static void write_walk(writer *w, int walk) {
 
 /* ---- the function ------------------------------------------------------------------------------------------------ */
 static void open_kept_axis(writer *w, int a) {
-    if (w->form == STRIPS && a == w->k->lanes) {
+    if (w->k->schedule.form == HD_SCHEDULE_STRIPS && a == w->k->schedule.lanes) {
         OPEN("for (int64_t b%d = 0; b%d < n%d; b%d += LANES) {", a, a, a, a);
         LINE("const int m = (int)w_least(n%d - b%d, LANES);", a, a);
         return;
     }
-    if (w->form == PLAIN && a == w->k->kept - 1) LINE("#pragma omp simd");
+    if (w->k->schedule.form == HD_SCHEDULE_PLAIN && a == w->k->kept - 1) LINE("#pragma omp simd");
     OPEN("for (int64_t i%d = 0; i%d < n%d; ++i%d) {", a, a, a, a);
 }
 
@@ -577,30 +576,18 @@ static void write_geometry(writer *w) {
         }
 }
 
-static bool draws(const hd_kernel *k) {
-    for (int i = 0; i < k->count; ++i)
-        if (k->steps[i].word == HD_STEP_DRAW) return true;
-    return false;
-}
-
-static form form_of(const hd_kernel *k) {
-    if (k->stages == 0) return draws(k) && k->axes > 0 ? STRIPS : PLAIN;
-    if (k->kept == k->axes) return POINTS;
-    return k->lanes >= k->kept ? ROWS : STRIPS;
-}
-
 static void write_function(writer *w, const char *name) {
     LINE("void %s(char *const *buffers, const int64_t *geometry, const uint64_t *numbers, char *scratch) {", name);
     w->indent++;
     write_geometry(w);
     write_buffers(w);
-    if (w->form == STRIPS) choose_arrays(w);
+    if (w->k->schedule.form == HD_SCHEDULE_STRIPS) choose_arrays(w);
     write_loops(w);
     CLOSE();
 }
 
 static hd_error start(writer *w, const hd_kernel *k, char *out, size_t capacity) {
-    *w = (writer){.k = k, .form = form_of(k), .out = out, .capacity = capacity};
+    *w = (writer){.k = k, .out = out, .capacity = capacity};
     w->array = hd_array_resize(NULL, (size_t)k->count * 2 + 1);
     if (w->array == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for the text of a kernel");
     memset(w->array, 0, (size_t)k->count * 2 + 1);
@@ -658,14 +645,16 @@ static bool write_preamble(writer *w) {
         if (length == 0) return false; /* no memory */
         w->at += length;
     }
+    bool draws = false;
     for (int i = 0; i < w->k->count; ++i) {
         const hd_step *s = &w->k->steps[i];
+        draws = draws || s->word == HD_STEP_DRAW;
         if (s->word != HD_STEP_DRAW || s->type < HD_COMPUTE_F32) continue;
         LINE("#undef DRAW_F%d", s->type == HD_COMPUTE_F32 ? 32 : 64);
         LINE("#define DRAW_F%d", s->type == HD_COMPUTE_F32 ? 32 : 64);
     }
-    if (draws(w->k)) say_bytes(w, hd_draw_text, hd_draw_text_size);
-    if (w->form == ROWS) write_folds(w);
+    if (draws) say_bytes(w, hd_draw_text, hd_draw_text_size);
+    if (w->k->schedule.form == HD_SCHEDULE_ROWS) write_folds(w);
     say(w, "\n");
     return true;
 }

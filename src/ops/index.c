@@ -272,3 +272,12 @@ void hd_replay_scatter(hd_replay_call *r) {
     const hd_scatter_attributes *a = r->attributes;
     r->output = hd_scatter(r->inputs[0], a->axis, r->inputs[1], r->inputs[2], a->mode);
 }
+
+hd_shape hd_places_shape(const hd_tensor *index, int axis) {
+    const hd_layout *l = &index->layout;
+    hd_shape shape = {.rank = axis + 1};
+    for (int i = axis + 1; i < l->shape.rank; ++i)
+        if (l->shape.size[i] != 1 && (l->stride[i] != 0 || index->count == 0)) return l->shape;
+    for (int i = 0; i <= axis; ++i) shape.size[i] = l->shape.size[i];
+    return shape;
+}

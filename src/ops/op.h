@@ -254,6 +254,9 @@ hd_shape hd_reduced_shape(const hd_shape *shape, const bool *reduced, bool keep)
 #undef NONE
 #undef STOP
 void hd_vjp_elementwise(hd_thread *thread, const hd_vjp_call *v);
+/* The shape of the places that an index along an axis names: its own, or that without the axes behind when it says the
+ * same for all elements there, as one that was broadcast does. */
+hd_shape hd_places_shape(const hd_tensor *index, int axis);
 /* What the gradient of a scatter reads (HD_SAVE_*) follows from its mode: setting and adding read the index alone. */
 unsigned hd_scatter_reads(const hd_scatter_attributes *attributes);
 

@@ -1,5 +1,5 @@
 /* Where the time of a run goes. */
-#include "device/cpu/peak.h"
+#include "core/device.h"
 #include "script/script.h"
 
 #include <stdio.h>
@@ -12,9 +12,9 @@ static void print_launch(const hd_launch_figures *f, double microseconds, double
            flops / gflops * 100, bytes, bytes / gbytes * 100, f->what, f->sizes[0] != '\0' ? ": " : "", f->sizes);
 }
 
-static void print_profile(const hd_executable *e, const int64_t *nanoseconds, int runs) {
+static void print_profile(const hd_executable *e, hd_device device, const int64_t *nanoseconds, int runs) {
     double gflops, gbytes, all = 0;
-    hd_cpu_peak(&gflops, &gbytes);
+    hd_device_interface_of(device.kind)->peak(device.index, &gflops, &gbytes);
     hd_launch_figures f, total = {.what = "all"};
     for (int64_t i = 0; i < e->launches; ++i) all += (double)nanoseconds[i];
     printf("this machine: %.0f GFLOP/s, %.1f GB/s from memory; mean of %d runs, each value's memory counted once\n",
@@ -52,6 +52,6 @@ void hd_script_profile(hd_script *script, int runs) {
         hd_outputs *o = hd_script_run_executable(thread, script, e, script->graph, true, nanoseconds);
         if (o != NULL) hd_object_release(thread, &o->object);
     }
-    if (thread->error_code == HD_OK) print_profile(e, nanoseconds, runs);
+    if (thread->error_code == HD_OK) print_profile(e, script->device, nanoseconds, runs);
     hd_array_release(nanoseconds);
 }

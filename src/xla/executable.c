@@ -5,7 +5,7 @@
  * State that a run updates belongs to XLA from the first run on: each run takes the old buffer and leaves the new one
  * in its place (value.h). Runs are not waited for, unless something can go wrong in them. */
 #include "script/executable.h"
-#include "compiler/dump.h"
+#include "codegen/dump.h"
 #include "core/device.h"
 #include "xla/emit.h"
 #include "xla/value.h"

@@ -1,9 +1,9 @@
 /* Programs: StableHLO text that XLA compiled. Those that live are in a table, so that equal texts are compiled once;
  * what was compiled in earlier processes is found in the disk cache, where the plugin can serialize. */
 #include "xla/client.h"
-#include "compiler/code.h"
-#include "compiler/hash.h"
-#include "compiler/processor.h"
+#include "codegen/code.h"
+#include "codegen/hash.h"
+#include "codegen/processor.h"
 #include "core/environment.h"
 #include "core/memory.h"
 

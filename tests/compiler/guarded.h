@@ -105,7 +105,7 @@ static inline void guarded_compare(kernel_case *c, hd_kernel_function function, 
         if (k->steps[i].word == HD_WORD_NUMBER)
             numbers[k->steps[i].index] = interpret_from_f64(k->steps[i].type, c->number[k->steps[i].index]).bits;
     geometry[hd_geometry_slot(k)] = points * 8;
-    guarded scratch = guarded_new((size_t)(points * 8) * k->slots, at_end);
+    guarded scratch = guarded_new((size_t)(points * 8) * k->schedule.slots, at_end);
     function(buffers[0], geometry, numbers, scratch.data);
     interpret_kernel(k, buffers[1], geometry, numbers);
     for (int b = 0; b < k->buffer_count; ++b) {

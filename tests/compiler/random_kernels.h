@@ -3,6 +3,7 @@
 #ifndef HD_TESTS_COMPILER_RANDOM_KERNELS_H
 #define HD_TESTS_COMPILER_RANDOM_KERNELS_H
 
+#include "compiler/finish.h"
 #include "kernel/kernel.h"
 
 enum { RANDOM_VALUES = 96, RANDOM_PLACES = 1 << 16 };
@@ -190,13 +191,13 @@ static inline void random_make(random_kernel *r, int vector_bytes) {
     random_store(r, r->count - 1);
     for (int i = 0; i < 2; ++i) random_store(r, (int)random_below((uint64_t)r->count));
     const int lanes = kept > 0 && (kept == axes || random_below(2)) ? kept - 1 : axes - 1;
-    if (hd_kernel_finish(&r->k, lanes, vector_bytes) != HD_OK || hd_kernel_verify(&r->k) != HD_OK)
+    if (kernel_finish(&r->k, lanes, vector_bytes) != HD_OK || hd_kernel_verify(&r->k) != HD_OK)
         fail_msg("%s", hd_error_message());
     int64_t points = 1;
     for (int a = kept; a < axes; ++a) points *= r->geometry[a];
     const int64_t slot = (points * 8 + 1024) / 64 * 64;
     r->geometry[hd_geometry_slot(&r->k)] = slot;
-    r->scratch_bytes = (size_t)(slot * r->k.slots + 64);
+    r->scratch_bytes = (size_t)(slot * r->k.schedule.slots + 64);
     const float first = (float)random_below(5);
     const int16_t second = (int16_t)random_below(5);
     memcpy(&r->numbers[0], &first, sizeof first);

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "compiler/code.h"
+#include "codegen/code.h"
 #include "compiler/own_cache.h"
 #include "core/memory.h"
 

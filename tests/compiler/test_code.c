@@ -1,13 +1,14 @@
 /* Native code: kernels are found in memory, on disk, or compiled; many threads and processes at once; every way to
  * fail. */
+#include "compiler/finish.h"
 #include "support.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <sys/wait.h>
 
-#include "compiler/code.h"
-#include "compiler/dump.h"
+#include "codegen/code.h"
+#include "codegen/dump.h"
 #include "compiler/interpreter.h"
 #include "compiler/own_cache.h"
 #include "printed.h"
@@ -22,7 +23,7 @@ static void make_scaled(hd_kernel *k, int number) {
     const int x = hd_kernel_load(k, hd_kernel_add_buffer(k, HD_F32, false, along), -1);
     const int c = hd_kernel_constant(k, HD_COMPUTE_F32, number + 2);
     hd_kernel_store(k, hd_kernel_add_buffer(k, HD_F32, true, along), hd_kernel_word(k, HD_WORD_MUL, x, c, -1));
-    assert_int_equal(hd_kernel_finish(k, 0, hd_code_vector_bytes()), HD_OK);
+    assert_int_equal(kernel_finish(k, 0, hd_code_vector_bytes()), HD_OK);
 }
 
 static bool runs_scaled(const hd_code *code, int number) {
@@ -38,7 +39,7 @@ static bool runs_scaled(const hd_code *code, int number) {
 
 static hd_code *get(const hd_kernel *k, hd_code_figures *figures) {
     hd_code *code = NULL;
-    const hd_error status = hd_code_get(hd_thread_self(), &k, 1, &code, figures);
+    const hd_error status = hd_code_get(hd_thread_self(), hd_processor_coder(), &k, 1, &code, figures);
     assert_true((status == HD_OK) == (code != NULL));
     return code;
 }
@@ -106,7 +107,7 @@ static void equal_kernels_in_one_request_are_compiled_once(void **state) {
         make_scaled(&kernels[i], i % 4);
         all[i] = &kernels[i];
     }
-    assert_int_equal(hd_code_get(hd_thread_self(), all, N, codes, &f), HD_OK);
+    assert_int_equal(hd_code_get(hd_thread_self(), hd_processor_coder(), all, N, codes, &f), HD_OK);
     assert_true(f.kernels == N && f.compiled == 4 && f.from_memory == N - 4);
     for (int i = 0; i < N; ++i) {
         assert_ptr_equal(codes[i], codes[i % 4]);
@@ -117,7 +118,7 @@ static void equal_kernels_in_one_request_are_compiled_once(void **state) {
         hd_code_release(codes[i]);
         hd_kernel_release(&kernels[i]);
     }
-    assert_int_equal(hd_code_get(hd_thread_self(), all, 0, codes, &f), HD_OK);
+    assert_int_equal(hd_code_get(hd_thread_self(), hd_processor_coder(), all, 0, codes, &f), HD_OK);
 }
 
 static void a_damaged_entry_is_compiled_anew(void **state) {
@@ -184,7 +185,7 @@ static void compare_random_kernels(const char *renderer, int count) {
         random_make(&kernels[i], hd_code_vector_bytes());
         all[i] = &kernels[i].k;
     }
-    hd_code_get(hd_thread_self(), all, count, codes, NULL);
+    hd_code_get(hd_thread_self(), hd_processor_coder(), all, count, codes, NULL);
     assert_ok();
     for (int i = 0; i < count; ++i) {
         compare_with_interpreter(&kernels[i], codes[i]);
@@ -234,7 +235,8 @@ static void *ask_for_all(void *result) {
     for (int half = 0; half < 2; ++half) /* first many at once, then one by one */
         for (int i = 0; i < (half == 0 ? 1 : SHARED); ++i) {
             const int count = half == 0 ? SHARED : 1;
-            if (hd_code_get(hd_thread_self(), all + i, count, codes + i, NULL) != HD_OK) return NULL;
+            if (hd_code_get(hd_thread_self(), hd_processor_coder(), all + i, count, codes + i, NULL) != HD_OK)
+                return NULL;
             for (int j = i; j < i + count; ++j) {
                 if (!runs_scaled(codes[j], j)) return NULL;
                 hd_code_release(codes[j]);
@@ -247,7 +249,7 @@ static void *ask_for_all(void *result) {
 static void many_threads_ask_for_the_same(void **state) {
     (void)state;
     begin();
-    if (hd_code_renderer() == HD_RENDERER_C) skip(); /* a process for each would take minutes */
+    if (hd_processor_coder()->render == hd_cc_object) skip(); /* a process for each would take minutes */
     for (int i = 0; i < SHARED; ++i) make_scaled(&shared_kernels[i], i);
     pthread_t threads[ASKING];
     int results[ASKING];
@@ -279,7 +281,8 @@ static void a_forked_child_goes_on(void **state) {
         hd_code_figures f = {0};
         hd_code *both[2];
         const hd_kernel *kernels[2] = {&old, &new};
-        const bool right = runs_scaled(code, 100) && hd_code_get(hd_thread_self(), kernels, 2, both, &f) == HD_OK &&
+        const bool right = runs_scaled(code, 100) &&
+                           hd_code_get(hd_thread_self(), hd_processor_coder(), kernels, 2, both, &f) == HD_OK &&
                            both[0] == code && f.compiled == 1 && runs_scaled(both[1], 101);
         _exit(right ? 0 : 1);
     }
@@ -319,7 +322,10 @@ static void forks_while_others_compile(void **state) {
             hd_code *code = NULL;
             const hd_kernel *kernel = &k;
             alarm(60);
-            _exit(hd_code_get(hd_thread_self(), &kernel, 1, &code, NULL) == HD_OK && runs_scaled(code, 7) ? 0 : 1);
+            _exit(hd_code_get(hd_thread_self(), hd_processor_coder(), &kernel, 1, &code, NULL) == HD_OK &&
+                          runs_scaled(code, 7)
+                      ? 0
+                      : 1);
         }
         expect_child(child);
     }
@@ -340,7 +346,7 @@ static void many_processes_share_the_disk(void **state) {
         for (int i = 0; i < 6; ++i) {
             hd_code *code = NULL;
             const hd_kernel *kernel = &kernels[(i + c) % 6];
-            if (hd_code_get(hd_thread_self(), &kernel, 1, &code, NULL) != HD_OK ||
+            if (hd_code_get(hd_thread_self(), hd_processor_coder(), &kernel, 1, &code, NULL) != HD_OK ||
                 !runs_scaled(code, 200 + (i + c) % 6))
                 _exit(1);
         }
@@ -398,7 +404,7 @@ static void make_exponential(hd_kernel *k) {
     hd_kernel_init(k, 1, 1);
     const int x = hd_kernel_load(k, hd_kernel_add_buffer(k, HD_F32, false, along), -1);
     hd_kernel_store(k, hd_kernel_add_buffer(k, HD_F32, true, along), hd_kernel_word(k, HD_WORD_EXP, x, -1, -1));
-    assert_int_equal(hd_kernel_finish(k, 0, hd_code_vector_bytes()), HD_OK);
+    assert_int_equal(kernel_finish(k, 0, hd_code_vector_bytes()), HD_OK);
 }
 
 /* One of several fails: none is given, one error is pending, and what was compiled serves the next request. */
@@ -413,7 +419,7 @@ static void one_failure_among_many(void **state) {
     make_scaled(&kernels[2], 2);
     with_renderer("c");
     setenv("HODU_CC", "cc -Dw_exp_f32=3", 1);
-    assert_int_not_equal(hd_code_get(hd_thread_self(), all, 3, codes, NULL), HD_OK);
+    assert_int_not_equal(hd_code_get(hd_thread_self(), hd_processor_coder(), all, 3, codes, NULL), HD_OK);
     assert_error(HD_ERROR_STATE, "kernel: 1 axes");
     for (int i = 0; i < 3; ++i) assert_null(codes[i]);
     assert_int_equal(kernels_in_memory(), 2);
@@ -457,7 +463,7 @@ static void survives_failing_allocations(void **state) {
             if (!on_disk) hd_cache_clear();
             hd_code_drop_unused();
             hd_memory_fail_after(n);
-            const hd_error status = hd_code_get(hd_thread_self(), all, 3, codes, NULL);
+            const hd_error status = hd_code_get(hd_thread_self(), hd_processor_coder(), all, 3, codes, NULL);
             const bool reached = hd_memory_attempts() > n;
             hd_memory_fail_after(-1);
             for (int i = 0; i < 3; ++i) {

@@ -1,8 +1,9 @@
 /* Fusion: which nodes become one kernel, and which values are ever in memory. Groups are compared as text, one per line
  * in the order they run: the kind, the space with reduced axes in parentheses, the members, a star where one is
  * stored. */
-#include "compiler/code.h"
-#include "compiler/fuse.h"
+#include "machine/machines.h"
+#include "codegen/code.h"
+#include "fuse/fuse.h"
 #include "graph/programs.h"
 
 /* ---- graphs and what becomes of them ----------------------------------------------------------------------------- */
@@ -70,7 +71,7 @@ static void is_sound(const hd_graph *g, const hd_fusion *f, const char *what) {
         if (own == HD_NO_GROUP) continue;
         --members;
         if (rank[own] == 0) fail_msg("%s: %%%u is never computed", what, i);
-        const bool apart = f->groups[own].kind == HD_GROUP_CALL || hd_node_is_product(g, i, NULL);
+        const bool apart = f->groups[own].kind == HD_GROUP_CALL || hd_node_is_product(hd_cpu_machine(), g, i, NULL);
         for (int k = 0; k < g->nodes[i].input_count; ++k) {
             const uint32_t input = hd_node_inputs(g, i)[k], source = f->source[input], from = f->group_of[source];
             const bool number = f->number[input]; /* but not its bits as those of another */
@@ -100,7 +101,7 @@ static const char *groups_of(hd_builder *b, hd_optimization_level level) {
     hd_builder_end(b);
     hd_graph *g = simplified(hd_builder_graph(b));
     hd_fusion f;
-    if (hd_fuse(g, level, (hd_fuse_choice){0}, &f) != HD_OK) fail_msg("%s", hd_error_message());
+    if (hd_fuse(hd_cpu_machine(), g, level, (hd_fuse_choice){0}, &f) != HD_OK) fail_msg("%s", hd_error_message());
     is_sound(g, &f, "this graph");
     say_groups(g, &f, text, sizeof text);
     hd_fusion_release(&f);
@@ -383,7 +384,7 @@ static void fusion_says(hd_builder *b, const char *said) {
     hd_builder_end(b);
     hd_graph *g = simplified(hd_builder_graph(b));
     hd_fusion f;
-    assert_int_equal(hd_fuse(g, HD_O2, (hd_fuse_choice){0}, &f), HD_OK);
+    assert_int_equal(hd_fuse(hd_cpu_machine(), g, HD_O2, (hd_fuse_choice){0}, &f), HD_OK);
     char *text = hd_fusion_print(g, &f);
     if (text == NULL || strstr(text, said) == NULL) fail_msg("not \"%s\" but:\n%s", said, text);
     hd_array_release(text);
@@ -428,7 +429,7 @@ static void where_draws_are_made_is_said(void **state) {
 
 static void pieces_are_read_where_they_lie(void **state) {
     (void)state;
-    if (!hd_code_reads_some(4)) return;
+    if (!hd_target_reads_some(&hd_cpu_machine()->target, 4)) return;
     HD_SCOPE;
     hd_builder *b = started("pieces");
     out(b, "y", hd_relu(hd_concat(LIST(in("x", S(3, 32)), in("z", S(2, 32))), 0)));
@@ -578,14 +579,14 @@ static void is_fused_soundly(hd_builder *b, const char *what) {
         for (int which = HD_PROLOGUES_WORTH; which <= HD_PROLOGUES_ALL; ++which) {
             const hd_fuse_choice choice = {.prologues = (uint8_t)which};
             hd_fusion f;
-            if (hd_fuse(g, (hd_optimization_level)level, choice, &f) != HD_OK)
+            if (hd_fuse(hd_cpu_machine(), g, (hd_optimization_level)level, choice, &f) != HD_OK)
                 fail_msg("%s: %s", what, hd_error_message());
             is_sound(g, &f, what);
             char *text = hd_fusion_print(g, &f);
             assert_non_null(text);
             hd_array_release(text);
             hd_fusion_release(&f);
-            if (hd_fuse(plain, (hd_optimization_level)level, choice, &f) != HD_OK)
+            if (hd_fuse(hd_cpu_machine(), plain, (hd_optimization_level)level, choice, &f) != HD_OK)
                 fail_msg("%s: %s", what, hd_error_message());
             is_sound(plain, &f, what);
             hd_fusion_release(&f);

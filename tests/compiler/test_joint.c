@@ -1,6 +1,7 @@
 /* Concatenations and paddings that a kernel reads where their pieces lie: the values of O0, and not one byte beside the
  * pieces, which begin or end at a forbidden page. */
-#include "compiler/code.h"
+#include "machine/machines.h"
+#include "codegen/code.h"
 #include "compiler/forbidden.h"
 #include "compiler/levels.h"
 #include "graph/calls.h"
@@ -120,7 +121,7 @@ static void compare_case(const joint_case *c, hd_dtype dtype, bool at_end) {
     for (int i = 0; i < PIECES; ++i)
         hd_script_set_input(s, names[i], at_the_edge(S(c->size[i][0], c->size[i][1]), dtype, at_end, i * 5));
     levels_agree(s, 0, what);
-    if (c->launches == 0 || !hd_code_reads_some(hd_dtype_size(dtype))) return;
+    if (c->launches == 0 || !hd_target_reads_some(&hd_cpu_machine()->target, (int)hd_dtype_size(dtype))) return;
     if (hd_script_stats(s).launches != c->launches)
         fail_msg("%s takes %lld launches", what, (long long)hd_script_stats(s).launches);
     if (hd_script_stats(s).arena_bytes > 64) fail_msg("%s keeps a copy", what);

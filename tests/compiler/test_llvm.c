@@ -1,13 +1,14 @@
 /* Kernels compiled through LLVM against their interpretation, between guard pages. */
 #if HD_HAS_LLVM
+#include "compiler/finish.h"
 #include "compiler/guarded.h"
 
 #include <pthread.h>
 #include <sys/wait.h>
 
-#include "compiler/code.h"
+#include "codegen/code.h"
 #include "compiler/random_kernels.h"
-#include "compiler/server.h"
+#include "codegen/server.h"
 #include "core/memory.h"
 #include "ops/row_ir.h"
 
@@ -42,7 +43,7 @@ static void out(kernel_case *c, hd_dtype dtype, const uint8_t *strides, int v) {
     hd_kernel_store(&c->k, hd_kernel_add_buffer(&c->k, dtype, true, strides), v);
 }
 static void finish(kernel_case *c, int lanes) {
-    assert_int_equal(hd_kernel_finish(&c->k, lanes, hd_code_vector_bytes()), HD_OK);
+    assert_int_equal(kernel_finish(&c->k, lanes, hd_code_vector_bytes()), HD_OK);
 }
 
 static const hd_dtype dtype_of[HD_COMPUTE_COUNT] = {HD_BOOL, HD_U8,  HD_U16, HD_U32, HD_U64, HD_I8,

@@ -1,10 +1,11 @@
 /* Every elementwise row and every derivative, compiled through LLVM, against the eager kernels. */
 #if HD_HAS_LLVM
+#include "compiler/finish.h"
 #include "support.h"
 
 #include <math.h>
 
-#include "compiler/code.h"
+#include "codegen/code.h"
 #include "core/memory.h"
 #include "device/cpu/kernels.h"
 #include "ops/row_ir.h"
@@ -80,8 +81,8 @@ static void run_compiled(const hd_ir *ir, hd_op_id id, hd_compute type, const ch
     void *object = NULL;
     size_t bytes = 0;
     hd_code code = {.run = NULL};
-    if (hd_kernel_finish(&k, 0, hd_code_vector_bytes()) != HD_OK ||
-        hd_llvm_object(&k, "row", &object, &bytes) != HD_OK || hd_object_load(object, bytes, "row", &code) != HD_OK)
+    if (kernel_finish(&k, 0, hd_code_vector_bytes()) != HD_OK || hd_llvm_object(&k, "row", &object, &bytes) != HD_OK ||
+        hd_object_load(object, bytes, "row", &code) != HD_OK)
         fail_msg("%s in %s: %s", what, hd_ir_type_name((int)type), hd_error_message());
     const int64_t geometry[9] = {N, 0, 1, 1, 1, 1, 1, 1, 0};
     code.run(buffers, geometry, values, NULL);

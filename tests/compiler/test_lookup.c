@@ -1,5 +1,6 @@
 /* Rows of a table by index, in the kernel that computes with them: the values of O0, and its errors. */
-#include "compiler/code.h"
+#include "machine/machines.h"
+#include "codegen/code.h"
 #include "compiler/levels.h"
 #include "graph/calls.h"
 
@@ -72,7 +73,7 @@ static void elements_are_those_of_the_device(const element_case *c, hd_dtype dty
                         hd_cast(hd_from_i64_list(c->index, places, (size_t)hd_shape_count(c->index)), of_index));
     free(places);
     levels_agree(s, 0, c->name);
-    if (c->gathers && !c->selects && !hd_code_gathers(hd_dtype_size(dtype))) return;
+    if (c->gathers && !c->selects && !hd_target_gathers(&hd_cpu_machine()->target, (int)hd_dtype_size(dtype))) return;
     if (c->launches > 0 && hd_script_stats(s).launches != c->launches)
         fail_msg("%s of %s takes %lld launches", c->name, hd_dtype_name(dtype), (long long)hd_script_stats(s).launches);
 }

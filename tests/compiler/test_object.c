@@ -1,10 +1,11 @@
 /* The loader of object files: relocations, what it refuses, and that no damaged object does harm. */
+#include "compiler/finish.h"
 #include "support.h"
 
 #include <elf.h>
 #include <math.h>
 
-#include "compiler/code.h"
+#include "codegen/code.h"
 #include "core/memory.h"
 
 /* ---- an object made by hand -------------------------------------------------------------------------------------- */
@@ -207,7 +208,7 @@ static void compiled_objects_too(void **state) {
     const int x = hd_kernel_load(&k, hd_kernel_add_buffer(&k, HD_F32, false, strides), -1);
     const int y = hd_kernel_word(&k, HD_WORD_FMOD, hd_kernel_word(&k, HD_WORD_EXP, x, -1, -1), x, -1);
     hd_kernel_store(&k, hd_kernel_add_buffer(&k, HD_F32, true, strides), y);
-    assert_int_equal(hd_kernel_finish(&k, 0, hd_code_vector_bytes()), HD_OK);
+    assert_int_equal(kernel_finish(&k, 0, hd_code_vector_bytes()), HD_OK);
     assert_int_equal(hd_llvm_object(&k, "kernel", &object, &bytes), HD_OK);
     damage(object, bytes);
     for (size_t n = 0; n < bytes; ++n) {

@@ -1,9 +1,10 @@
 /* First operands that products compute as they read them: rows of every number at which blocks and strips begin or end,
  * any dtype, broadcasts, batches, weights that are packed and that change. Whatever the size, plans are made to compute
  * all operands that they can; scripts, by rule, those that are worth it. Against O0. */
+#include "machine/machines.h"
 #include "compiler/levels.h"
 #include "compiler/own_cache.h"
-#include "compiler/plan.h"
+#include "plan/plan.h"
 #include "core/device.h"
 #include "graph/calls.h"
 #include "graph/pass.h"
@@ -15,7 +16,7 @@ enum { UNITS = 6, MOST_INPUTS = 6, SEVERAL = 5 };
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 static hd_plan *plan_of(hd_graph *g, hd_optimization_level level, hd_prologues which) {
     hd_tuning tuning = {.fuse = {.prologues = (uint8_t)which}};
-    hd_plan *p = hd_plan_new(hd_thread_self(), g, hd_device_executor(hd_cpu()), level, level == HD_O0 ? NULL : &tuning);
+    hd_plan *p = hd_plan_new(hd_thread_self(), g, hd_cpu_machine(), level, level == HD_O0 ? NULL : &tuning);
     if (p == NULL) fail_msg("%s", hd_error_message());
     return p;
 }
@@ -381,7 +382,7 @@ static const char *fusion_of(hd_builder *b) {
     hd_fusion f;
     hd_builder_end(b);
     hd_graph *g = hd_graph_simplify(hd_thread_self(), hd_builder_graph(b));
-    assert_int_equal(hd_fuse(g, HD_O2, (hd_fuse_choice){0}, &f), HD_OK);
+    assert_int_equal(hd_fuse(hd_cpu_machine(), g, HD_O2, (hd_fuse_choice){0}, &f), HD_OK);
     char *text = hd_fusion_print(g, &f);
     snprintf(said, sizeof said, "%s", text);
     hd_array_release(text);

@@ -4,7 +4,7 @@
 
 #include <elf.h>
 
-#include "compiler/relocate.h"
+#include "codegen/relocate.h"
 
 enum { BYTES = 8192 };
 static _Alignas(4096) uint8_t section[BYTES];

@@ -1,5 +1,6 @@
 /* Kernels rendered as C and compiled by the machine's compiler, against the interpreter; and that the text is fit to
  * read. */
+#include "compiler/finish.h"
 #include "support.h"
 
 #include <dlfcn.h>
@@ -190,11 +191,11 @@ static void begin(random_kernel *r, int axes, int kept, int64_t n0, int64_t n1) 
 
 static void finish(random_kernel *r, int lanes) {
     int64_t points = 1;
-    assert_int_equal(hd_kernel_finish(&r->k, lanes, 64), HD_OK);
+    assert_int_equal(kernel_finish(&r->k, lanes, 64), HD_OK);
     assert_int_equal(hd_kernel_verify(&r->k), HD_OK);
     for (int a = r->k.kept; a < r->k.axes; ++a) points *= r->geometry[a];
     r->geometry[hd_geometry_slot(&r->k)] = points * 8 + 64;
-    r->scratch_bytes = (size_t)(points * 8 + 64) * (r->k.slots + 1u);
+    r->scratch_bytes = (size_t)(points * 8 + 64) * (r->k.schedule.slots + 1u);
 }
 
 /* Softmax of rows: the maximum, the sum of exponentials, the quotient; exponentials wait in the scratch memory. */

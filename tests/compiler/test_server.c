@@ -1,4 +1,5 @@
 /* LLVM's own process: whatever becomes of it, who asked gets an object or an error, and the next kernel is compiled. */
+#include "compiler/finish.h"
 #include "printed.h"
 
 #if HD_HAS_LLVM
@@ -8,8 +9,8 @@
 #include <signal.h>
 #include <time.h>
 
-#include "compiler/code.h"
-#include "compiler/server.h"
+#include "codegen/code.h"
+#include "codegen/server.h"
 #include "core/memory.h"
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
@@ -22,7 +23,7 @@ static hd_kernel numbered(int number) {
     const int c = hd_kernel_constant(&k, HD_COMPUTE_F32, number + 2);
     const int y = hd_kernel_word(&k, HD_WORD_MUL, hd_kernel_word(&k, HD_WORD_TANH, x, -1, -1), c, -1);
     hd_kernel_store(&k, hd_kernel_add_buffer(&k, HD_F32, true, along), y);
-    if (hd_kernel_finish(&k, 0, hd_code_vector_bytes()) != HD_OK) abort();
+    if (kernel_finish(&k, 0, hd_code_vector_bytes()) != HD_OK) abort();
     return k;
 }
 

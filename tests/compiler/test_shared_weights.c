@@ -2,7 +2,8 @@
  * them. */
 #include "graph/calls.h"
 #include "compiler/levels.h"
-#include "compiler/plan.h"
+#include "machine/cpu.h"
+#include "machine/machines.h"
 #include "core/device.h"
 #include "graph/pass.h"
 
@@ -14,12 +15,12 @@ static void keeps(hd_builder *b, uint32_t weights, uint32_t readers, const char 
     hd_builder_end(b);
     hd_graph *g = hd_builder_graph(b), *simple = g == NULL ? NULL : hd_graph_simplify(hd_thread_self(), g);
     if (simple == NULL) fail_msg("%s: %s", what, hd_error_message());
-    hd_plan *p = hd_plan_new(hd_thread_self(), simple, hd_device_executor(hd_cpu()), HD_O2, NULL);
+    hd_plan *p = hd_plan_new(hd_thread_self(), simple, hd_cpu_machine(), HD_O2, NULL);
     if (p == NULL) fail_msg("%s: %s", what, hd_error_message());
     uint32_t count = 0, all = 0;
-    for (uint32_t i = 0; i < p->weight_count; ++i) {
-        count += p->weights[i].readers > 0;
-        all += p->weights[i].readers;
+    for (uint32_t i = 0; i < hd_cpu_plan_of(p)->weight_count; ++i) {
+        count += hd_cpu_plan_of(p)->weights[i].readers > 0;
+        all += hd_cpu_plan_of(p)->weights[i].readers;
     }
     if (count != weights || all != readers)
         fail_msg("%s: %u weights with %u readers, not %u with %u", what, count, all, weights, readers);

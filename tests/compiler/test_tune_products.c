@@ -6,7 +6,7 @@
 
 #include "compiler/own_cache.h"
 #include "printed.h"
-#include "compiler/plan.h"
+#include "machine/cpu.h"
 #include "device/cpu/kernels.h"
 
 /* ---- what is kept ------------------------------------------------------------------------------------------------ */
@@ -50,7 +50,11 @@ static void keep_way(const entry *e, hd_product_way way) {
     char bytes[MOST_BYTES];
     memcpy(bytes, e->tuning, e->tuning_bytes);
     hd_tuning *t = (void *)bytes;
-    for (uint32_t i = 0; i < t->launch_count; ++i) t->launches[i] = (hd_launch_choice){.way = way};
+    for (uint32_t i = 0; i < t->launch_count; ++i)
+        t->launches[i] = (hd_launch_choice){.own = {[HD_CPU_UNIT] = way.unit,
+                                                    [HD_CPU_SHARE] = way.share,
+                                                    [HD_CPU_WINDOWS] = way.windows,
+                                                    [HD_CPU_K_BLOCK] = (uint8_t)(way.k_block / HD_K_STEP)}};
     hd_cache_write(e->key, e->key_bytes, t, e->tuning_bytes);
 }
 
@@ -296,7 +300,7 @@ static void older_entries_are_not_used(void **state) {
 static void unsound_entries_are_not_used(void **state) {
     (void)state;
     HD_SCOPE;
-    static const hd_product_way unsound[] = {{.unit = 9}, {.share = 9}, {.k_block = 100}};
+    static const hd_product_way unsound[] = {{.unit = 9}, {.share = 9}, {.windows = 9}};
     entry e;
     tune_anew(product(large, HD_F32, CONSTANT), &e);
     for (int i = 0; i < 3; ++i) {

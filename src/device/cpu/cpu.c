@@ -1,4 +1,5 @@
 /* The CPU device: which kernels this machine runs, and the executor that runs calls with them. */
+#include "device/cpu/peak.h"
 #include "device/cpu/cpu.h"
 #include "core/device.h"
 #include "core/environment.h"
@@ -233,9 +234,14 @@ static hd_executor *cpu_executor(int index) {
     return &executor;
 }
 static void cpu_synchronize(int index) { (void)index; }
+static void cpu_peak(int index, double *gflops, double *gbytes) {
+    (void)index;
+    hd_cpu_peak(gflops, gbytes);
+}
 
 const hd_device_interface hd_cpu_interface = {.name = "cpu",
                                               .available = cpu_available,
                                               .executor = cpu_executor,
                                               .synchronize = cpu_synchronize,
-                                              .supports = cpu_supports};
+                                              .supports = cpu_supports,
+                                              .peak = cpu_peak};

@@ -33,7 +33,7 @@ hd_error hd_cpu_check_index(hd_thread *thread, hd_tensor *index, int axis, int64
         if (data == NULL) return thread->error_code;
         if (all_fit(data, (hd_dtype)index->dtype, index->count, bound)) return HD_OK;
     }
-    const hd_shape shape = hd_cpu_places_shape(index, axis);
+    const hd_shape shape = hd_places_shape(index, axis);
     hd_tensor *ready = ready_index(thread, index, &shape, bound);
     const bool ok = ready != NULL;
     hd_tensor_drop(thread, ready);
@@ -196,7 +196,7 @@ static hd_error run_with_places(hd_thread *thread, hd_call *call, int axis, cons
 
 hd_error hd_cpu_scatter(hd_thread *thread, hd_call *call) {
     const int axis = ((const hd_scatter_attributes *)call->attributes)->axis;
-    const hd_shape shape = hd_cpu_places_shape(call->inputs[1], axis);
+    const hd_shape shape = hd_places_shape(call->inputs[1], axis);
     return run_with_places(thread, call, axis, &shape, scatter);
 }
 

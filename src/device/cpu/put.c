@@ -5,15 +5,6 @@
 
 #include <string.h>
 
-hd_shape hd_cpu_places_shape(const hd_tensor *index, int axis) {
-    const hd_layout *l = &index->layout;
-    hd_shape shape = {.rank = axis + 1};
-    for (int i = axis + 1; i < l->shape.rank; ++i)
-        if (l->shape.size[i] != 1 && (l->stride[i] != 0 || index->count == 0)) return l->shape;
-    for (int i = 0; i <= axis; ++i) shape.size[i] = l->shape.size[i];
-    return shape;
-}
-
 hd_error hd_cpu_find_places(hd_thread *thread, hd_tensor *places, hd_tensor *index, int64_t bound) {
     int64_t apart = 1; /* how far the indices that are places are from each other */
     for (int i = places->layout.shape.rank; i < index->layout.shape.rank; ++i) apart *= index->layout.shape.size[i];

@@ -5,10 +5,7 @@
 
 #include "ops/op.h"
 
-/* The shape of the places that an index along an axis names: its own, or that without the axes behind when it says the
- * same for all elements there, as one that was broadcast does. */
-hd_shape hd_cpu_places_shape(const hd_tensor *index, int axis);
-/* Fills `places`, contiguous i64 of that shape or the index's own, with the indices counted from the beginning of an
+/* Fills `places`, contiguous i64 of the shape of hd_places_shape or the index's own, with the indices counted from the beginning of an
  * axis of size `bound`; an error names the first that is out of range. */
 hd_error hd_cpu_find_places(hd_thread *thread, hd_tensor *places, hd_tensor *index, int64_t bound);
 /* taken <- the elements of x at places. All are contiguous, the dtypes equal; `taken` has the shape of the index. */

@@ -1,0 +1,24 @@
+#include "codegen/processor.h"
+
+#include <stdio.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+void hd_processor_text(char *out, size_t capacity) {
+    out[0] = '\0';
+#if defined(__x86_64__)
+    static const unsigned leaves[][2] = {{0, 0}, {1, 0}, {7, 0}, {7, 1}, {0xd, 1}, {0x80000001, 0}};
+    for (size_t i = 0, at = 0; i < sizeof leaves / sizeof leaves[0] && at < capacity; ++i) {
+        unsigned a = 0, b = 0, c = 0, d = 0;
+        __get_cpuid_count(leaves[i][0], leaves[i][1], &a, &b, &c, &d);
+        if (leaves[i][0] == 1) b = 0, c &= ~(1u << 27); /* which core it is, and what the system has turned on */
+        if (leaves[i][0] == 0xd) b = c = d = 0;
+        at += (size_t)snprintf(out + at, capacity - at, " %x.%x.%x.%x", a, b, c, d);
+    }
+#elif defined(__aarch64__)
+    snprintf(out, capacity, " %lx.%lx", getauxval(AT_HWCAP), getauxval(AT_HWCAP2));
+#endif
+}

@@ -1,0 +1,471 @@
+/* Asking servers to compile. A server compiles one kernel at a time; a thread that finds none idle starts another, so
+ * that threads compile side by side, up to a limit. A server that has nothing to do for ten seconds ends: until then it
+ * costs some 10 MB of its own, and saves the next kernel the 50 ms that opening LLVM takes. It is started from a copy
+ * of its program in memory, so that nothing has to be installed or found; where the system does not allow that, this
+ * process is forked instead. Forking is the second choice: until the server ends, a page that the host writes is copied
+ * first, which takes memory and time from a large one. A server that ends before it answers, or does not answer for
+ * minutes, is an error of this kernel alone. */
+#include "codegen/server.h"
+#include "codegen/code.h"
+
+#if HD_HAS_LLVM
+#include "codegen/dump.h"
+#include "codegen/processor.h"
+#include "core/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <llvm/Config/llvm-config.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x0010u
+#endif
+
+enum { MOST_SERVERS = 16, LEAST_DESCRIPTOR = 3 };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { REPORTS = 1 }; /* whole, on our own stderr */
+#else
+enum { REPORTS = 0 };
+#endif
+int hd_server_patience_milliseconds = 300000, hd_server_idle_milliseconds = 10000;
+bool hd_server_forks;
+
+typedef struct server {
+    bool taken;      /* somebody starts it or talks to it */
+    int ours;        /* our end of the socket; -1: there is no server here */
+    int theirs;      /* the other one, until it is started; else -1 */
+    int said;        /* a file in memory, with what it writes to stderr */
+    int32_t process; /* 0: not known yet */
+    int shortages;   /* how often memory had run out when it was started */
+} server;
+
+static struct {
+    pthread_once_t once;
+    pthread_mutex_t lock;
+    pthread_cond_t given_back;
+    server servers[MOST_SERVERS];
+    int shortages;
+    _Atomic int64_t load_nanoseconds;
+} table = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER, .given_back = PTHREAD_COND_INITIALIZER};
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+static void forget(server *s) { /* under the lock */
+    if (s->ours >= 0) close(s->ours);
+    if (s->theirs >= 0) close(s->theirs);
+    if (s->said >= 0) close(s->said);
+    *s = (server){.ours = -1, .theirs = -1, .said = -1, .shortages = table.shortages};
+}
+
+static void before_fork(void) { pthread_mutex_lock(&table.lock); }
+static void after_fork(void) { pthread_mutex_unlock(&table.lock); }
+static void after_fork_in_child(void) { /* servers are the parent's, and so are the threads that wait for one */
+    for (int i = 0; i < MOST_SERVERS; ++i) forget(&table.servers[i]);
+    table.given_back = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    pthread_mutex_unlock(&table.lock);
+}
+
+static void set_up(void) {
+    for (int i = 0; i < MOST_SERVERS; ++i) table.servers[i] = (server){.ours = -1, .theirs = -1, .said = -1};
+    pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
+/* An idle one that is there and has not ended meanwhile, else an empty place, else whoever is given back first. */
+static server *take(void) {
+    pthread_once(&table.once, set_up);
+    server *found = NULL;
+    pthread_mutex_lock(&table.lock);
+    while (found == NULL) {
+        for (int i = 0; i < MOST_SERVERS && (found == NULL || found->ours < 0); ++i) {
+            server *s = &table.servers[i];
+            if (s->taken) continue;
+            struct pollfd p = {.fd = s->ours, .events = POLLIN};
+            if (s->ours >= 0 && poll(&p, 1, 0) != 0) forget(s); /* it says that it ends, or has ended */
+            if (found == NULL || s->ours >= 0) found = s;
+        }
+        if (found == NULL) pthread_cond_wait(&table.given_back, &table.lock);
+    }
+    found->taken = true;
+    if (found->ours < 0) found->shortages = table.shortages;
+    pthread_mutex_unlock(&table.lock);
+    return found;
+}
+
+/* When memory has run out, all of them end, as soon as they are idle: theirs may be what is missing, and one that was
+ * short of it may still be. */
+static void give_back(server *s, hd_error status, bool is_there) {
+    pthread_mutex_lock(&table.lock);
+    s->taken = false;
+    if (status == HD_ERROR_MEMORY) table.shortages++;
+    if (!is_there || status == HD_ERROR_DEVICE) forget(s); /* what was not there may be there next time */
+    for (int i = 0; i < MOST_SERVERS; ++i)
+        if (!table.servers[i].taken && table.servers[i].shortages != table.shortages) forget(&table.servers[i]);
+    pthread_cond_signal(&table.given_back);
+    pthread_mutex_unlock(&table.lock);
+}
+
+int hd_server_processes(int *out, int capacity) {
+    int count = 0;
+    pthread_once(&table.once, set_up);
+    pthread_mutex_lock(&table.lock);
+    for (int i = 0; i < MOST_SERVERS; ++i) {
+        if (table.servers[i].process == 0) continue;
+        if (count < capacity) out[count] = table.servers[i].process;
+        count++;
+    }
+    pthread_mutex_unlock(&table.lock);
+    return count;
+}
+
+void hd_server_end_all(void) {
+    pthread_once(&table.once, set_up);
+    pthread_mutex_lock(&table.lock);
+    for (int i = 0; i < MOST_SERVERS; ++i)
+        if (!table.servers[i].taken) forget(&table.servers[i]);
+    pthread_mutex_unlock(&table.lock);
+}
+
+/* ---- starting one ------------------------------------------------------------------------------------------------ */
+/* Numbers below are for standard input and output, which a host may have closed. */
+static int above_standard(int descriptor) {
+    if (descriptor < 0 || descriptor >= LEAST_DESCRIPTOR) return descriptor;
+    const int moved = fcntl(descriptor, F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR);
+    close(descriptor);
+    return moved;
+}
+
+static int program_in_memory(void) {
+    int memory = memfd_create("hodu-llvm", MFD_CLOEXEC | MFD_EXEC);
+    if (memory < 0 && errno == EINVAL) memory = memfd_create("hodu-llvm", MFD_CLOEXEC); /* older systems */
+    memory = above_standard(memory);
+    const size_t size = (size_t)(hd_server_program_end - hd_server_program);
+    for (size_t at = 0; memory >= 0 && at < size;) {
+        const ssize_t n = write(memory, hd_server_program + at, size - at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) {
+            close(memory);
+            return -1;
+        }
+        at += (size_t)n;
+    }
+    return memory;
+}
+
+/* What starts it ends at once: the server itself is no child of ours. Somebody else may have waited for it. An emulator
+ * does not tell posix_spawn that nothing was started; the child says so when it ends. */
+static int wait_for(pid_t child) {
+    enum { NOTHING_STARTED = 127 };
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR) return 0;
+    return WIFEXITED(status) && WEXITSTATUS(status) == NOTHING_STARTED ? ENOEXEC : 0;
+}
+
+/* As cc.c starts the compiler: workers of the pool block all signals, and hosts ignore some. */
+static int set_up_spawn(posix_spawn_file_actions_t *files, posix_spawnattr_t *attributes, int socket, int said) {
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    int failed = posix_spawnattr_setsigmask(attributes, &none);
+    if (failed == 0) failed = posix_spawnattr_setsigdefault(attributes, &all);
+    if (failed == 0) failed = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    if (failed == 0) failed = posix_spawn_file_actions_addopen(files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    if (failed == 0) failed = posix_spawn_file_actions_addopen(files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    if (failed == 0 && !REPORTS) failed = posix_spawn_file_actions_adddup2(files, said, STDERR_FILENO);
+    return failed != 0 ? failed : posix_spawn_file_actions_adddup2(files, socket, socket); /* it stays open */
+}
+
+/* 0, or why not. */
+static int start_program(int socket, int said) {
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    char path[40], number[16], idle[16];
+    char *const arguments[] = {(char *)"hodu-llvm", number, idle, NULL};
+    const int memory = program_in_memory();
+    if (memory < 0) return errno != 0 ? errno : ENOMEM;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", memory);
+    snprintf(number, sizeof number, "%d", socket);
+    snprintf(idle, sizeof idle, "%d", hd_server_idle_milliseconds);
+    int failed = posix_spawn_file_actions_init(&files);
+    if (failed == 0) {
+        if ((failed = posix_spawnattr_init(&attributes)) == 0) {
+            pid_t child;
+            failed = set_up_spawn(&files, &attributes, socket, said);
+            if (failed == 0)
+                failed = posix_spawn(&child, path, &files, &attributes, arguments, hd_environment_for_programs());
+            if (failed == 0) failed = wait_for(child);
+            posix_spawnattr_destroy(&attributes);
+        }
+        posix_spawn_file_actions_destroy(&files);
+    }
+    close(memory);
+    return failed;
+}
+
+/* In a child of which only this thread is left: nothing of ours that another thread could hold is touched. */
+static _Noreturn void serve_in_child(int socket, int said) {
+    const pid_t own = fork();
+    if (own != 0) _exit(own < 0);
+    setsid();
+    for (int i = 1; i < NSIG; ++i) signal(i, SIG_DFL);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    hd_memory_fail_after(-1);
+    const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    dup2(nothing, STDIN_FILENO);
+    dup2(nothing, STDOUT_FILENO);
+    if (!REPORTS) dup2(said, STDERR_FILENO);
+    syscall(SYS_close_range, LEAST_DESCRIPTOR, (unsigned)socket - 1, 0);
+    syscall(SYS_close_range, (unsigned)socket + 1, ~0u, 0);
+    hd_llvm_serve(socket, hd_server_idle_milliseconds);
+    _exit(0);
+}
+
+static int start_forked(int socket, int said) {
+    sigset_t all, before;
+    sigfillset(&all);
+    const int own = fcntl(socket, F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR); /* the table's are closed in children */
+    const int own_said = own < 0 ? -1 : fcntl(said, F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR);
+    if (own_said < 0) {
+        const int why = errno;
+        if (own >= 0) close(own);
+        return why;
+    }
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* handlers of the host are not for the child */
+    const pid_t child = fork();
+    if (child == 0) serve_in_child(own, own_said);
+    const int failed = child < 0 ? errno : 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    close(own);
+    close(own_said);
+    if (failed == 0) wait_for(child);
+    return failed;
+}
+
+static int start_process(int socket, int said) {
+    int failed = hd_server_forks ? ENOSYS : start_program(socket, said);
+    /* what a system says that runs nothing from memory, has no /proc, or is emulated */
+    const bool impossible = failed == ENOSYS || failed == EACCES || failed == EPERM || failed == ENOENT ||
+                            failed == ENOEXEC || failed == EINVAL || failed == ETXTBSY;
+    return impossible ? start_forked(socket, said) : failed;
+}
+
+static bool open_files(server *s) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
+    ends[0] = above_standard(ends[0]);
+    ends[1] = above_standard(ends[1]);
+    int said = above_standard(memfd_create("hodu-llvm-said", MFD_CLOEXEC));
+    if (said < 0) said = above_standard(open("/dev/null", O_RDWR | O_CLOEXEC)); /* then nobody learns what it said */
+    pthread_mutex_lock(&table.lock);                                            /* a fork in another thread sees all */
+    s->ours = ends[0];
+    s->theirs = ends[1];
+    s->said = said;
+    pthread_mutex_unlock(&table.lock);
+    return ends[0] >= 0 && ends[1] >= 0 && said >= 0;
+}
+
+static int64_t patience(void) { return hd_serve_now() + (int64_t)hd_server_patience_milliseconds * 1000000; }
+
+static hd_error start(server *s) {
+    hd_serve_answer hello;
+    const int failed = open_files(s) ? start_process(s->theirs, s->said) : errno;
+    pthread_mutex_lock(&table.lock);
+    if (s->theirs >= 0) close(s->theirs); /* so that its end is seen */
+    s->theirs = -1;
+    pthread_mutex_unlock(&table.lock);
+    if (failed != 0)
+        return hd_fail(failed == ENOMEM || failed == EAGAIN ? HD_ERROR_MEMORY : HD_ERROR_STATE,
+                       "the process in which LLVM compiles cannot be started: %s; level O0 compiles nothing",
+                       strerror(failed));
+    if (!hd_serve_receive(s->ours, &hello, sizeof hello, patience()) || hello.magic != HD_SERVE_MAGIC ||
+        hello.kind != HD_SERVE_HELLO)
+        return hd_fail(HD_ERROR_MEMORY,
+                       "the process in which LLVM compiles ended when it had begun; memory may have run out");
+    s->process = hello.status;
+    return HD_OK;
+}
+
+/* ---- an order ---------------------------------------------------------------------------------------------------- */
+static char *pack(const hd_llvm_order *order, const hd_kernel *k, size_t *count) {
+    const size_t kernel = hd_kernel_bytes(k, NULL, 0), name = strlen(order->name) + 1,
+                 library = order->library != NULL ? strlen(order->library) + 1 : 0;
+    const hd_serve_order head = {.magic = HD_SERVE_MAGIC,
+                                 .most = (uint32_t)order->most,
+                                 .wants_ir = order->wants_ir,
+                                 .wants_assembly = order->wants_assembly,
+                                 .library_bytes = (uint32_t)library,
+                                 .name_bytes = (uint32_t)name,
+                                 .kernel_bytes = (uint32_t)kernel};
+    *count = sizeof head + library + name + kernel;
+    char *bytes = *count < HD_SERVE_MOST_BYTES ? hd_array_resize(NULL, *count) : NULL;
+    if (bytes == NULL) return NULL;
+    memcpy(bytes, &head, sizeof head);
+    if (library > 0) memcpy(bytes + sizeof head, order->library, library);
+    memcpy(bytes + sizeof head + library, order->name, name);
+    hd_kernel_bytes(k, bytes + sizeof head + library + name, kernel);
+    return bytes;
+}
+
+typedef enum outcome { ANSWERED, NO_ANSWER, ABORTED, ENDED_IDLE, NO_MEMORY } outcome;
+
+static outcome receive_part(int socket, size_t count, int64_t deadline, void **out, size_t *bytes) {
+    if (count == 0) return ANSWERED;
+    *out = hd_array_resize(NULL, count);
+    if (*out == NULL) return NO_MEMORY;
+    *bytes = count;
+    return hd_serve_receive(socket, *out, count, deadline) ? ANSWERED : NO_ANSWER;
+}
+
+static outcome receive(int socket, int64_t deadline, hd_serve_answer *a, char message[HD_SERVE_MESSAGE],
+                       hd_llvm_made *made) {
+    if (!hd_serve_receive(socket, a, sizeof *a, deadline)) return NO_ANSWER;
+    if (a->magic == HD_SERVE_MAGIC && a->kind == HD_SERVE_BYE) return ENDED_IDLE;
+    if (a->magic == HD_SERVE_MAGIC && a->kind == HD_SERVE_ABORTED) return ABORTED;
+    if (a->magic != HD_SERVE_MAGIC || a->kind != HD_SERVE_ANSWER || a->message_bytes >= HD_SERVE_MESSAGE ||
+        a->object_bytes > HD_SERVE_MOST_BYTES || a->ir_bytes > HD_SERVE_MOST_BYTES ||
+        a->assembly_bytes > HD_SERVE_MOST_BYTES)
+        return NO_ANSWER;
+    if (!hd_serve_receive(socket, message, a->message_bytes, deadline)) return NO_ANSWER;
+    message[a->message_bytes] = '\0';
+    made->load_nanoseconds = a->load_nanoseconds;
+    outcome got = receive_part(socket, a->object_bytes, deadline, &made->object, &made->object_bytes);
+    if (got == ANSWERED) got = receive_part(socket, a->ir_bytes, deadline, &made->ir, &made->ir_bytes);
+    if (got == ANSWERED)
+        got = receive_part(socket, a->assembly_bytes, deadline, &made->assembly, &made->assembly_bytes);
+    return got;
+}
+
+/* The end of what it wrote to stderr, on one line. */
+static void last_words(const server *s, char *out, size_t capacity) {
+    struct stat status;
+    const off_t size = fstat(s->said, &status) == 0 ? status.st_size : 0, room = (off_t)capacity - 1;
+    ssize_t length = pread(s->said, out, capacity - 1, size > room ? size - room : 0);
+    if (length < 0) length = 0;
+    while (length > 0 && out[length - 1] == '\n') length--;
+    out[length] = '\0';
+    for (ssize_t i = 0; i < length; ++i)
+        if ((unsigned char)out[i] < ' ') out[i] = ' ';
+}
+
+/* Memory is the reason by far, also when nothing was said; but LLVM ends its process where it finds itself broken,
+ * too. */
+static hd_error explain(outcome o, const server *s, int64_t deadline) {
+    char said[160];
+    if (o == NO_MEMORY) return hd_fail(HD_ERROR_MEMORY, "no memory for what LLVM made of a kernel");
+    if (o == NO_ANSWER && hd_serve_now() >= deadline) {
+        kill(s->process, SIGKILL); /* its socket is open: it is there */
+        return hd_fail(HD_ERROR_STATE, "LLVM did not compile a kernel in %g seconds, and its process, %d, was ended",
+                       hd_server_patience_milliseconds * 1e-3, (int)s->process);
+    }
+    last_words(s, said, sizeof said);
+    const char *how = o == ABORTED ? "aborted" : "ended without an answer", *colon = said[0] != '\0' ? ": " : "";
+    if (said[0] != '\0' && strstr(said, "memory") == NULL && strstr(said, "alloc") == NULL)
+        return hd_fail(HD_ERROR_INTERNAL, "LLVM gave up while it compiled a kernel: its process, %d, %s%s%s",
+                       (int)s->process, how, colon, said);
+    return hd_fail(HD_ERROR_MEMORY,
+                   "memory ran out while LLVM compiled a kernel, or somebody killed it: its process, %d, %s%s%s; free "
+                   "some, or run at level O0, which compiles nothing",
+                   (int)s->process, how, colon, said);
+}
+
+/* One exchange with one server; false: it had ended before, and another should be asked. */
+static bool ask(const char *bytes, size_t count, hd_llvm_made *made, hd_error *status) {
+    hd_serve_answer a;
+    char message[HD_SERVE_MESSAGE];
+    server *s = take();
+    *status = s->ours < 0 ? start(s) : HD_OK;
+    if (*status != HD_OK) {
+        give_back(s, *status, false);
+        return true;
+    }
+    const int64_t deadline = patience();
+    hd_serve_send(s->ours, bytes, count, deadline); /* when it cannot be sent, what is there to be read says why */
+    const outcome o = receive(s->ours, deadline, &a, message, made);
+    if (o == ANSWERED && a.status != HD_OK)
+        *status = hd_fail((hd_error)a.status, "%s", message);
+    else if (o != ANSWERED && o != ENDED_IDLE)
+        *status = explain(o, s, deadline);
+    give_back(s, *status, o == ANSWERED);
+    return o != ENDED_IDLE;
+}
+
+static void dump(const char *name, const char *what, const void *text, size_t length) {
+    char headline[128];
+    if (text == NULL) return;
+    snprintf(headline, sizeof headline, "%s, %s", name, what);
+    hd_dump_text(headline, text, length);
+}
+
+hd_error hd_llvm_object(const hd_kernel *k, const char *name, void **object, size_t *bytes) {
+    if (hd_llvm_out_of_reach() != NULL) return hd_fail(HD_ERROR_DEVICE, "%s", hd_llvm_out_of_reach());
+    const hd_llvm_order order = {.library = hd_environment("HODU_LLVM"),
+                                 .name = name,
+                                 .most = hd_environment_isa(),
+                                 .wants_ir = hd_dump_wants("llvm"),
+                                 .wants_assembly = hd_dump_wants("asm")};
+    hd_llvm_made made = {.object = NULL};
+    size_t count;
+    char *packed = pack(&order, k, &count);
+    if (packed == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to compile a kernel of %d steps", k->count);
+    hd_error status = HD_OK;
+    while (!ask(packed, count, &made, &status)) {}
+    hd_array_release(packed);
+    atomic_fetch_add_explicit(&table.load_nanoseconds, made.load_nanoseconds, memory_order_relaxed);
+    dump(name, "LLVM IR", made.ir, made.ir_bytes);
+    dump(name, "assembly", made.assembly, made.assembly_bytes);
+    if (status == HD_OK) {
+        *object = made.object;
+        *bytes = made.object_bytes;
+        made.object = NULL;
+    }
+    hd_llvm_release(&made);
+    return status;
+}
+
+int64_t hd_llvm_load_nanoseconds(void) { return atomic_load_explicit(&table.load_nanoseconds, memory_order_relaxed); }
+
+/* ---- the target: known without LLVM, which code from the disk cache does not need ------------------------------- */
+static pthread_once_t target_once = PTHREAD_ONCE_INIT;
+static char target[512];
+static void name_target(void) {
+    const hd_isa most = hd_environment_isa();
+    const int at = snprintf(target, sizeof target, "llvm %s %s", LLVM_VERSION_STRING,
+                            most == HD_ISA_BASELINE ? "baseline"
+                            : most == HD_ISA_AVX2   ? "avx2"
+                                                    : "host");
+    hd_processor_text(target + at, sizeof target - (size_t)at);
+}
+
+const char *hd_llvm_target(void) {
+    pthread_once(&target_once, name_target);
+    return target;
+}
+
+#else
+static const char *const absent =
+    "this library was built without LLVM: build it with LLVM's headers (Debian: llvm-19-dev), or "
+    "compile with the C compiler (HODU_RENDERER=c), or not at all (level O0)";
+
+hd_error hd_llvm_object(const hd_kernel *k, const char *name, void **object, size_t *bytes) {
+    (void)k, (void)name, (void)object, (void)bytes;
+    return hd_fail(HD_ERROR_DEVICE, "%s", absent);
+}
+const char *hd_llvm_target(void) {
+    hd_fail(HD_ERROR_DEVICE, "%s", absent);
+    return NULL;
+}
+int64_t hd_llvm_load_nanoseconds(void) { return 0; }
+#endif

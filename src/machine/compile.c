@@ -1,0 +1,30 @@
+/* HODU, the compiler: a graph is simplified (graph/pass*.c), fused (fuse/), planned (plan/) for a machine, and its kernels
+ * become code (codegen/). */
+#include "core/device.h"
+#include "machine/machines.h"
+#include "plan/plan.h"
+
+/* One for each kind of device; NULL: HODU does not run there. */
+static const hd_machine *(*const machines[HD_DEVICE_KINDS])(void) = {[HD_DEVICE_CPU] = hd_cpu_machine};
+
+const hd_machine *hd_machine_of(hd_device device) {
+    if (machines[device.kind] != NULL && hd_device_executor(device) != NULL) return machines[device.kind]();
+    hd_fail(HD_ERROR_DEVICE,
+            "HODU does not run on %s here; hd_script_set_device chooses another device, "
+            "hd_script_set_compiler another compiler",
+            hd_device_text((char[32]){0}, device));
+    return NULL;
+}
+
+hd_executable *hd_hodu_compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
+    const hd_machine *machine = hd_machine_of(device);
+    if (machine == NULL) return NULL;
+    if (level == HD_O0) return (hd_executable *)hd_plan_new(thread, graph, machine, level, NULL);
+    HD_KEEP_NAME(thread); /* passes call ops, but it is the caller's function that runs */
+    hd_graph *simple = hd_graph_simplify(thread, graph);
+    if (simple == NULL) return NULL;
+    hd_plan *p =
+        level == HD_O3 ? hd_plan_tuned(thread, simple, machine) : hd_plan_new(thread, simple, machine, level, NULL);
+    hd_graph_release(thread, simple);
+    return (hd_executable *)p;
+}

@@ -1,0 +1,151 @@
+/* Plans: a graph as a flat list of launches, with all memory laid out in advance.
+ *
+ * A plan is made in phases, each of which fills what it names, and reads what those before it filled:
+ *     1 fuse      hd_fuse: plan->fusion
+ *     2 find      what lies in the memory of something else: draft->cell_of, part_of; plan->sliced
+ *     3 head      headers of all that is in memory: tensors, buffer_of, buffers
+ *     4 launch    launches in the order of groups, with calls, natives, operands; then outputs and state
+ *     5 compile   choices of tuning are applied; natives get code
+ *     6 connect   nothing moves any more: pointers, calls' operands; the machine settles
+ *     7 lay out   the machine orders launches: spans; then offsets in the arena, fresh
+ * After that a plan does not change. What a run sets is in buffers (storage.data, storage.block, in_place), in `aside`
+ * and in what the machine has for itself; a plan runs once at a time. */
+#ifndef HD_PLAN_PLAN_H
+#define HD_PLAN_PLAN_H
+
+#include "codegen/code.h"
+#include "fuse/lower.h"
+#include "script/executable.h"
+
+#define HD_NONE UINT32_MAX
+
+/* GIVEN: inputs, constants, cells. NOWHERE: a product computes it as it reads it. */
+typedef enum hd_room { IN_ARENA, IN_OUTPUT, IN_STATE, IN_CELL, GIVEN, NOWHERE } hd_room;
+
+typedef struct hd_plan_buffer {
+    hd_storage storage; /* its header, which kernels see; never released */
+    hd_room room;
+    uint32_t first, last; /* the launch that fills it, and the last that uses it; HD_NONE */
+    uint32_t cell;        /* IN_CELL: the one whose memory it is, */
+    bool in_place;        /* in this run: somebody else may look at that memory */
+    size_t offset;        /* in the arena */
+    bool placed;          /* it has an offset */
+    bool handed_on;       /* a launch writes its result over it */
+} hd_plan_buffer;
+
+typedef enum hd_launch_kind {
+    RUN_CALL,
+    RUN_COPY,
+    RUN_SAVE,    /* a part of state, before it is written: the part -> what was there */
+    RUN_SAVE_AT, /* the same at indices: state, index -> places, what was there */
+    RUN_PUT,     /* writes at indices: places, source -> state */
+    RUN_BORDER,  /* around what is padded */
+    RUN_CHECK,
+    RUN_KERNEL,
+    RUN_PRODUCT
+} hd_launch_kind;
+typedef struct hd_launch {
+    uint8_t kind;    /* launch_kind */
+    uint8_t threads; /* at most; 0: all */
+    uint16_t inputs, outputs;
+    uint32_t node;
+    uint32_t first;  /* operands[first ...]: tensors, its inputs and then its outputs */
+    uint32_t call;   /* in calls; HD_NONE */
+    uint32_t native; /* in natives; HD_NONE */
+    uint32_t number; /* its place before launches were put in order: what tuning knows it by */
+} hd_launch;
+/* Launches that follow each other and run at the same time; all before them are done. */
+typedef struct hd_plan_span {
+    uint32_t first, count;
+} hd_plan_span;
+
+typedef struct hd_plan_call {
+    hd_call call;                     /* its operands from phase 6 on */
+    hd_random_attributes draw;        /* of a random op: the call's attributes */
+    uint32_t prologue;                /* of a product, in natives: what computes rows of its first operand; HD_NONE */
+    uint32_t outputs[HD_MAX_OUTPUTS]; /* nodes: the call, and those that are its other outputs; HD_NONE: not wanted */
+} hd_plan_call;
+
+typedef struct hd_plan_native {
+    hd_native native;
+    hd_code *code;                          /* from phase 5 on */
+    hd_lowered_draw draws[HD_KERNEL_DRAWS]; /* random numbers that it draws itself */
+    int draw_count, seed;
+    uint32_t tensors[HD_KERNEL_BUFFERS]; /* of each buffer; HD_NONE: the tile of a product, or of its first operand */
+    int tile;                            /* which buffer that is; -1 */
+    int rows;                            /* the axis of its rows; those behind it are its columns */
+} hd_plan_native;
+
+typedef struct hd_plan {
+    hd_executable executable;
+    const hd_machine *machine;
+    void *own; /* the machine's, from its `begin` on */
+    hd_graph *graph;
+    hd_fusion fusion;    /* phase 1 */
+    bool *sliced;        /* 2; for each cell: its parts are written in place, and what was there is saved */
+    hd_tensor *tensors;  /* 3; of each node; behind them those of copies and of parts that a write fills */
+    uint32_t *buffer_of; /* 3; of each tensor; HD_NONE: it has none */
+    hd_plan_buffer *buffers;
+    hd_launch *launches; /* 4; in their last order from phase 7 on */
+    hd_plan_call *calls;
+    hd_plan_native **natives;
+    uint32_t *operands;   /* 4; tensors of launches */
+    hd_tensor **pointers; /* 6; the same */
+    uint32_t *outputs;    /* 4; the tensor of each output */
+    uint32_t *state;      /* 4; for each cell: the buffer of its update; HD_NONE: unchanged */
+    hd_plan_span *spans;  /* 7 */
+    hd_block *arena;      /* 7 */
+    uint32_t *fresh;      /* 7; buffers that need memory of their own in every run */
+    hd_block **aside;     /* of a run; for each input: a copy, when it lies in the memory of a sliced cell */
+    uint32_t tensor_count, buffer_count, launch_count, call_count, native_count, operand_count, span_count, fresh_count;
+    bool saves; /* 7; it has RUN_SAVE or RUN_SAVE_AT */
+    bool draws; /* 4; some kernels draw random numbers */
+} hd_plan;
+
+static inline hd_error hd_plan_no_memory(const hd_plan *p) {
+    return hd_fail(HD_ERROR_MEMORY, "no memory for a plan of %u nodes", p->graph->node_count);
+}
+static inline bool hd_launch_saves(const hd_launch *l) { return l->kind == RUN_SAVE || l->kind == RUN_SAVE_AT; }
+/* True when the tensor is all of the buffer it lies in. */
+static inline bool hd_plan_is_whole(const hd_plan *p, uint32_t tensor) {
+    const hd_tensor *t = &p->tensors[tensor];
+    const hd_plan_buffer *b = &p->buffers[p->buffer_of[tensor]];
+    return t->storage == &b->storage && t->contiguous && t->layout.offset == 0 &&
+           (size_t)t->count * hd_dtype_bytes[t->dtype] == b->storage.bytes;
+}
+/* The same, and the buffer is in the arena. */
+static inline bool hd_plan_is_own(const hd_plan *p, uint32_t tensor) {
+    return p->buffers[p->buffer_of[tensor]].room == IN_ARENA && hd_plan_is_whole(p, tensor);
+}
+
+/* What tuning chose for a whole plan: all zero is what is quicker as a rule. */
+typedef struct hd_tuning {
+    hd_fuse_choice fuse;
+    uint32_t launch_count;
+    hd_launch_choice launches[];
+} hd_tuning;
+
+/* plan.c: a plan of a graph, which it retains; NULL with an error. `tuning` may be NULL; one that was made for another
+ * plan is not applied beyond fusion. */
+hd_plan *hd_plan_new(hd_thread *thread, hd_graph *graph, const hd_machine *machine, hd_optimization_level level,
+                     const hd_tuning *tuning);
+/* tune.c: the quickest plan that was found for this graph, now or earlier; NULL with an error. */
+hd_plan *hd_plan_tuned(hd_thread *thread, hd_graph *graph, const hd_machine *machine);
+/* True when launches of a group of kind HD_GROUP_PRODUCT: also a call that is one. */
+bool hd_plan_is_product(const hd_plan *p, const hd_launch *l);
+
+/* plan_memory.c */
+bool hd_plan_can_fail(const hd_plan *p, const hd_launch *l);
+/* True when a kernel reads a buffer at places which other values say, or only some of it. */
+bool hd_plan_reads_at_places(const hd_kernel *k, int buffer);
+/* The memory that a buffer is: the cell's, when it is written over that. */
+uint32_t hd_plan_memory_of(const hd_plan *p, uint32_t buffer);
+/* plan_run.c */
+hd_error hd_plan_run(hd_executable *self, hd_thread *thread, const hd_run *run);
+/* plan_look.c */
+void hd_plan_describe(const hd_executable *self, int64_t launch, hd_launch_figures *out);
+/* Arithmetic of a launch. */
+double hd_plan_operations(const hd_plan *p, const hd_launch *l);
+void hd_plan_dump(const hd_plan *p);
+
+#endif
