@@ -130,10 +130,9 @@ static void apply(hd_plan_draft *d, hd_launch *l, const hd_launch_choice *choice
         .coder = hd_processor_coder, .begin = begin, .plan_product = hd_cpu_plan_product, .apply = apply,              \
         .settle = settle, .order = hd_cpu_find_jobs, .uses_alone = hd_cpu_uses_alone,                                  \
         .product_can_fail = hd_cpu_product_can_fail, .product_may_overwrite = hd_cpu_product_may_overwrite,            \
-        .release = release, .prepare = hd_cpu_prepare, .run = hd_cpu_run, .undo = hd_cpu_undo,                         \
-        .tuning_key = hd_cpu_isa, .threads = hd_pool_threads, .changes = changes,                                      \
-        .change_count = sizeof changes / sizeof changes[0], .changed = changed, .concerns = concerns,                  \
-        .is_sound = is_sound, .forget = hd_cpu_forget_weights                                                          \
+        .release = release, .run = hd_cpu_run, .undo = hd_cpu_undo, .tuning_key = hd_cpu_isa,                          \
+        .threads = hd_pool_threads, .changes = changes, .change_count = sizeof changes / sizeof changes[0],            \
+        .changed = changed, .concerns = concerns, .is_sound = is_sound, .forget = hd_cpu_forget_weights                \
     }
 static const hd_machine machines[] = {CPU(16, 0, 16), CPU(32, 0, 4), CPU(64, 4, 1)};
 

@@ -145,13 +145,12 @@ bool hd_cpu_uses_alone(const hd_plan *p, uint32_t index, uint32_t buffer);
 int64_t hd_cpu_cost(const hd_plan *p, const hd_launch *l);
 
 /* ---- cpu_share.c ---- */
-/* Cuts jobs into pieces for the threads there are, and takes the memory to work in. */
-hd_error hd_cpu_share_out(hd_plan *p, hd_thread *thread);
+/* Cuts jobs into pieces for so many threads, and takes the memory to work in. */
+hd_error hd_cpu_share_out(hd_plan *p, hd_thread *thread, int threads);
 hd_error hd_cpu_run_job(const hd_plan *p, hd_thread *thread, const hd_cpu_job *job);
 
 /* ---- cpu_run.c ---- */
-hd_error hd_cpu_prepare(hd_plan *p, hd_thread *thread, const hd_run *run);
-hd_error hd_cpu_run(const hd_plan *p, hd_thread *thread, const hd_run *run, uint32_t *failed);
+hd_error hd_cpu_run(hd_plan *p, hd_thread *thread, const hd_run *run, uint32_t *done);
 void hd_cpu_undo(const hd_plan *p, hd_thread *thread, uint32_t end);
 hd_error hd_cpu_run_product(const hd_plan *p, hd_thread *thread, const hd_launch *l, char *room, size_t room_bytes);
 /* What computes rows of a product's first operand: a hd_product_begin. */

@@ -30,12 +30,6 @@ static hd_error read_constants(const hd_plan *p, hd_thread *thread) {
     return HD_OK;
 }
 
-hd_error hd_cpu_prepare(hd_plan *p, hd_thread *thread, const hd_run *run) {
-    HD_TRY(hd_cpu_share_out(p, thread));
-    HD_TRY(hd_cpu_pack_weights(p, thread, run));
-    return read_constants(p, thread);
-}
-
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
 hd_error hd_cpu_addresses(const hd_plan *p, hd_thread *thread, const hd_plan_native *n, char **out) {
     for (int b = 0; b < n->native.shape.buffer_count; ++b) {
@@ -233,15 +227,19 @@ static hd_error run_in_order(const hd_plan *p, hd_thread *thread, const hd_cpu_j
     return HD_OK;
 }
 
-hd_error hd_cpu_run(const hd_plan *p, hd_thread *thread, const hd_run *run, uint32_t *failed) {
+hd_error hd_cpu_run(hd_plan *p, hd_thread *thread, const hd_run *run, uint32_t *done) {
     const hd_cpu_plan *own = hd_cpu_plan_of(p);
+    const int threads = hd_pool_threads();
+    if (own->room_threads != threads) HD_TRY(hd_cpu_share_out(p, thread, threads));
+    if (own->weight_count > 0) HD_TRY(hd_cpu_pack_weights(p, thread, run));
+    if (p->graph->constant_count > 0) HD_TRY(read_constants(p, thread));
     for (uint32_t i = 0; i < own->job_count; ++i) {
         const hd_cpu_job *job = &own->jobs[i];
         if (job->piece_count > 0 && run->nanoseconds == NULL && !hd_debug_nan()) {
-            *failed = job->first;
+            *done = job->first;
             HD_TRY(hd_cpu_run_job(p, thread, job));
         } else {
-            HD_TRY(run_in_order(p, thread, job, run, failed)); /* also when each launch is to be timed */
+            HD_TRY(run_in_order(p, thread, job, run, done)); /* also when each launch is to be timed, or looked at */
         }
     }
     return HD_OK;

@@ -204,10 +204,8 @@ static hd_error cut_job(cutting *c, hd_cpu_job *job, int threads) {
     return HD_OK;
 }
 
-hd_error hd_cpu_share_out(hd_plan *p, hd_thread *thread) {
-    const int threads = hd_pool_threads();
+hd_error hd_cpu_share_out(hd_plan *p, hd_thread *thread, int threads) {
     hd_cpu_plan *own = hd_cpu_plan_of(p);
-    if (own->room_threads == threads) return HD_OK;
     own->room_threads = 0;
     cutting c = {.p = p, .own = own};
     hd_array_release(own->pieces);

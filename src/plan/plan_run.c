@@ -85,7 +85,6 @@ static hd_error prepare(hd_plan *p, hd_thread *thread, const hd_run *run) {
         if (bytes == NULL) return thread->error_code;
         set_given(p, g->inputs[i].node, bytes);
     }
-    HD_TRY(p->machine->prepare(p, thread, run));
     for (uint32_t i = 0; i < p->fresh_count; ++i) {
         hd_plan_buffer *b = &p->buffers[p->fresh[i]];
         b->in_place = b->room == IN_CELL && !run->keep_state && is_alone(p, run, b->cell);

@@ -8,7 +8,7 @@ failed=0
 
 expect() { # yes|no, the including file, its include line
     rm -rf "$work"
-    for file in core/a.h kernel/b.h ops/c.h device/common.h device/cpu/d.h device/cuda/e.h grad/f.h graph/g.h nn/h.h io/i.h value/v.h; do
+    for file in core/a.h kernel/b.h ops/c.h device/common.h device/cpu/d.h device/cuda/e.h grad/f.h graph/g.h nn/h.h io/i.h value/v.h fuse/j.h; do
         mkdir -p "$work/${file%/*}"
         echo '#include <stdint.h>' >"$work/$file"
     done
@@ -24,7 +24,14 @@ expect() { # yes|no, the including file, its include line
 expect yes ops/x.c '#include "core/a.h"'
 expect yes core/x.c '#include <hodu/hodu.h>'
 expect yes device/cpu/x.c '#include "device/common.h"'
-expect yes nn/x.c '#include "device/cpu/d.h"'
+expect yes machine/x.c '#include "device/cpu/d.h"'
+expect no nn/x.c '#include "device/cpu/d.h"'
+expect no plan/x.c '#include "device/common.h"'
+expect no codegen/x.c '#include "fuse/j.h"'
+expect yes machine/x.c '    return hd_cpu_product(thread, &product);'
+expect no plan/x.c '    return hd_cpu_product(thread, &product);'
+expect no fuse/x.c 'if (hd_cpu_product_reads(dtype, x)) return;'
+expect yes plan/x.c '    storage.device = hd_cpu();'
 expect no core/x.c '#include "kernel/b.h"'
 expect no ops/x.c '  #  include "grad/f.h"'
 expect no kernel/x.def '#include"ops/c.h"'
