@@ -403,6 +403,9 @@ HD_API hd_tensor *hd_pad(hd_tensor *x, const hd_padding *padding, int count, dou
 HD_API hd_tensor *hd_pad_with(hd_tensor *x, const hd_padding *padding, int count, hd_pad_mode mode);
 /* A copy with memory of its own. */
 HD_API hd_tensor *hd_copy(hd_tensor *x);
+/* x on a device: x itself when it is there, else a copy; gradients come back to where x is. In a builder x itself,
+ * if that is the builder's device. */
+HD_API hd_tensor *hd_to(hd_tensor *x, hd_device device);
 /* Tensors of one shape along a new axis. */
 HD_API hd_tensor *hd_stack(hd_tensor *const *tensors, int count, int axis);
 /* Elements moved by shift along an axis, around the end. */

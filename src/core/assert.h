@@ -9,8 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #define HD_ASSERT(condition)                                                                                           \
-    ((condition) ? (void)0                                                                                             \
-                 : (fprintf(stderr, "%s:%d: %s: %s does not hold\n", __FILE__, __LINE__, __func__, #condition), abort()))
+    ((condition)                                                                                                       \
+         ? (void)0                                                                                                     \
+         : (fprintf(stderr, "%s:%d: %s: %s does not hold\n", __FILE__, __LINE__, __func__, #condition), abort()))
 #endif
 
 #endif

@@ -4,24 +4,45 @@
 
 #include "core/execute.h"
 
+/* A place in the memory of a device. */
+typedef struct hd_address {
+    hd_device device;
+    void *pointer;
+} hd_address;
+
 typedef struct hd_device_interface {
     const char *name;
     bool (*available)(int index);
     hd_executor *(*executor)(int index);
-    void (*synchronize)(int index);
+    /* Waits for all that was asked of it, and says what went wrong on the way. */
+    hd_error (*synchronize)(hd_thread *thread, int index);
     /* True when it runs calls of this op that compute in this dtype. */
     bool (*supports)(const hd_op *op, hd_dtype dtype);
     /* What it can do at most: f32 arithmetic, and reading and writing its memory. Measured the first time. */
     void (*peak)(int index, double *gflops, double *gbytes);
+    /* Memory of its own: hd_block_away; NULL with an error. `recycle` gets what nobody uses any more. */
+    hd_block *(*allocate)(hd_thread *thread, int index, size_t bytes);
+    void (*recycle)(hd_thread *thread, hd_block *block);
+    /* Bytes from and to its memory, in the order of what it was asked before; host memory is read, and written, when
+     * the call returns. */
+    hd_error (*copy)(hd_thread *thread, hd_address to, hd_address from, size_t bytes);
 } hd_device_interface;
 
+/* Kinds that programs do not name: a device that tests bring. */
+enum { HD_DEVICE_TEST = HD_DEVICE_KINDS, HD_DEVICE_KINDS_KNOWN };
+/* Adds a device of a kind that has none, before any thread uses it. */
+void hd_device_add(int kind, const hd_device_interface *interface);
 /* Defined by the device rooms; NULL for those that are not built. */
 const hd_device_interface *hd_device_interface_of(hd_device_kind kind);
 extern const hd_device_interface hd_cpu_interface;
 
+/* The device that threads begin with: HODU_DEVICE, else the CPU. */
+hd_device hd_device_at_start(void);
 /* "cuda:0" into a buffer of 32 bytes. */
 const char *hd_device_text(char *out, hd_device device);
 
+/* That a device is there; an error says that it is not. */
+hd_error hd_device_check(hd_device device);
 /* The executor that runs calls on a device; NULL when it is not there. */
 hd_executor *hd_device_executor(hd_device device);
 

@@ -1,5 +1,50 @@
 /* Writing in place, and the spans of composites. */
-#include "core/execute.h"
+#include "core/away.h"
+
+#include <stdio.h>
+
+_Atomic bool hd_devices_away;
+
+/* A number, one element on the CPU, is at home everywhere, also when it is stretched; what a builder recorded is
+ * nowhere. */
+static bool is_anywhere(const hd_tensor *t) {
+    if (t->storage->home != NULL && t->storage->home->captured) return true;
+    return t->storage->bytes == hd_dtype_bytes[t->dtype] && !hd_storage_is_away(t->storage);
+}
+
+static const char *operand_text(char *out, int index) {
+    snprintf(out, 24, "operand %d", index + 1);
+    return out;
+}
+
+/* Where `count` tensors are; false, with an error, when that is not one device. *device stays what it was when none of
+ * them is anywhere in particular. */
+static bool find_device(hd_tensor *const *tensors, int count, const char *const *names, hd_device *device) {
+    int first = -1;
+    for (int i = 0; i < count; ++i) {
+        if (tensors[i] == NULL || is_anywhere(tensors[i])) continue;
+        const hd_device at = tensors[i]->storage->device;
+        if (first >= 0 && !hd_device_equal(at, *device)) {
+            char a[32], b[32], numbers[2][24];
+            const char *x = names != NULL ? names[first] : operand_text(numbers[0], first),
+                       *y = names != NULL ? names[i] : operand_text(numbers[1], i);
+            hd_fail(HD_ERROR_DEVICE, "%s is on %s, %s on %s; hd_to(x, device) moves a tensor to another device", x,
+                    hd_device_text(a, *device), y, hd_device_text(b, at));
+            return false;
+        }
+        if (first < 0) first = i;
+        *device = at;
+    }
+    return true;
+}
+
+hd_executor *hd_route(hd_thread *thread, const hd_call *call) {
+    if (thread->executor->captures) return thread->executor;
+    hd_device device = hd_cpu();
+    if (call->input_count == 0 && call->beside != NULL) device = call->beside->storage->device;
+    if (call->input_count == 0 && call->beside == NULL && call->shape[0].rank > 0) device = thread->device;
+    return find_device(call->inputs, call->input_count, NULL, &device) ? hd_device_executor(device) : NULL;
+}
 
 hd_error hd_write(hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
     hd_shape shape;
@@ -13,7 +58,15 @@ hd_error hd_write(hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
                        HD_SHAPE_TEXT(dst->layout.shape));
     hd_observer *observer = thread->observer;
     if (observer != NULL && observer->writes != NULL) HD_TRY(observer->writes(observer, thread, dst, src));
-    HD_TRY(thread->executor->write(thread->executor, thread, dst, src));
+    hd_executor *executor = thread->executor;
+    if (__builtin_expect(hd_devices_away, 0) && !executor->captures) {
+        static const char *const names[] = {"the destination", "the source"};
+        hd_tensor *const both[] = {dst, src};
+        hd_device device = dst->storage->device;
+        if (!find_device(both, 2, names, &device)) return thread->error_code;
+        executor = hd_device_executor(dst->storage->device);
+    }
+    HD_TRY(executor->write(executor, thread, dst, src));
     return observer != NULL && observer->wrote != NULL ? observer->wrote(observer, thread, dst, src) : HD_OK;
 }
 

@@ -75,6 +75,8 @@ typedef struct hd_call {
     hd_dtype compute;      /* elementwise: the dtype the operands meet in */
     bool given;            /* the outputs are there already, contiguous, and only to be filled: from a plan */
     const hd_layout *view; /* for views: the output's layout over the first input's storage, else NULL */
+    const hd_tensor
+        *beside; /* of a call without inputs: its outputs are on the device of this one; NULL: the thread's */
     hd_tensor *outputs[HD_MAX_OUTPUTS]; /* given ones behind the first may be NULL: nobody wants them */
 } hd_call;
 
@@ -124,9 +126,15 @@ static inline bool hd_call_tracked(const hd_call *call) {
     return false;
 }
 
-/* Runs the call; its outputs belong to the current scope. Returns the first one, NULL on failure. */
-static inline hd_tensor *hd_execute(hd_thread *thread, hd_call *call) {
-    if (__builtin_expect(thread->executor->run(thread->executor, thread, call) != HD_OK, 0)) return NULL;
+/* True once a device other than the CPU has been used: calls then look where their operands are. */
+extern _Atomic bool hd_devices_away;
+/* Who runs a call: the device where its operands are, that of the thread for one without, or a builder. NULL with an
+ * error when they are on several; a number (a tensor of rank 0 on the CPU) is at home on all. */
+hd_executor *hd_route(hd_thread *thread, const hd_call *call);
+
+/* What follows a call that ran: its outputs belong to the current scope, and the observer is told. Returns the first
+ * one, NULL on failure. */
+static inline hd_tensor *hd_executed(hd_thread *thread, hd_call *call) {
     for (int i = 0; i < call->output_count; ++i) {
         call->outputs[i]->made_by = call->op;
         if (__builtin_expect(hd_scope_own(thread, &call->outputs[i]->object) != HD_OK, 0)) {
@@ -139,6 +147,14 @@ static inline hd_tensor *hd_execute(hd_thread *thread, hd_call *call) {
         observer->ran(observer, thread, call) != HD_OK)
         return NULL;
     return call->outputs[0];
+}
+
+static inline hd_tensor *hd_execute(hd_thread *thread, hd_call *call) {
+    hd_executor *executor = thread->executor;
+    if (__builtin_expect(atomic_load_explicit(&hd_devices_away, memory_order_relaxed), 0) &&
+        (executor = hd_route(thread, call)) == NULL)
+        return NULL;
+    return __builtin_expect(executor->run(executor, thread, call) == HD_OK, 1) ? hd_executed(thread, call) : NULL;
 }
 
 /* dst <- src in place; checks shapes and self-overlap. */

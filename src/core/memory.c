@@ -1,6 +1,5 @@
 /* The caching allocator: size classes, the caches, the hooks and the figures. */
-#include "core/memory.h"
-#include "core/object.h"
+#include "core/device.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -169,7 +168,29 @@ hd_block *hd_block_new(hd_thread *thread, size_t bytes) {
     return block;
 }
 
+hd_block *hd_block_away(hd_thread *thread, hd_device device, void *address, size_t capacity, void *owner) {
+    hd_block *block = hd_system_allocate(sizeof *block);
+    (void)thread;
+    if (block == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory for the header of a block on a device");
+        return NULL;
+    }
+    atomic_store_explicit(&block->references, 1, memory_order_relaxed);
+    block->size_class = HD_BLOCK_AWAY;
+    block->capacity = capacity;
+    block->next = NULL;
+    block->address = address;
+    block->device = device;
+    block->owner = owner;
+    return block;
+}
+void hd_block_away_release(hd_block *header) { hd_system_release(header, sizeof *header); }
+
 void hd_block_recycle(hd_thread *thread, hd_block *block) {
+    if (__builtin_expect(block->size_class == HD_BLOCK_AWAY, 0)) {
+        hd_device_interface_of(block->device.kind)->recycle(thread, block);
+        return;
+    }
     hd_count(&thread->live_bytes, -(int64_t)block->capacity);
     if (block->size_class >= SMALL_CLASSES) {
         large_recycle(block);

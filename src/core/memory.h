@@ -4,18 +4,28 @@
 #define HD_CORE_MEMORY_H
 
 #include "core/thread.h"
+#include <hodu/device.h>
 
 typedef struct hd_block {
     _Alignas(64) _Atomic int32_t references;
     uint32_t size_class;
-    size_t capacity; /* usable bytes behind this header */
+    size_t capacity; /* usable bytes */
     struct hd_block *next;
+    /* Of HD_BLOCK_AWAY alone, whose bytes are not behind this header: */
+    void *address; /* on `device` */
+    hd_device device;
+    void *owner; /* the device's own */
 } hd_block;
+_Static_assert(sizeof(hd_block) == 64, "the bytes behind it are aligned as it is");
+enum { HD_BLOCK_AWAY = 0x7fffffff }; /* a size class above all others */
 
 static inline void *hd_block_data(hd_block *block) { return block + 1; }
 
 /* A block of at least `bytes`, 64-byte aligned, its contents undefined; NULL with an error when there is none. */
 hd_block *hd_block_new(hd_thread *thread, size_t bytes);
+/* A header for `capacity` bytes at an address of a device, whose interface recycles it; NULL with an error. */
+hd_block *hd_block_away(hd_thread *thread, hd_device device, void *address, size_t capacity, void *owner);
+void hd_block_away_release(hd_block *header);
 void hd_block_recycle(hd_thread *thread, hd_block *block);
 static inline void hd_block_release(hd_thread *thread, hd_block *block) {
     if (atomic_load_explicit(&block->references, memory_order_acquire) == 1 ||

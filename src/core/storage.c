@@ -1,5 +1,5 @@
 /* Storages: making, borrowing, sharing and writing. */
-#include "core/execute.h"
+#include "core/away.h"
 #include "core/undo.h"
 
 #include <string.h>
@@ -70,6 +70,7 @@ hd_error hd_storage_fetch(hd_thread *thread, hd_storage *s, hd_access access) {
 }
 
 hd_storage *hd_storage_snapshot(hd_thread *thread, hd_storage *storage) {
+    if (hd_storage_is_away(storage)) return hd_away_share(thread, storage);
     void *data = hd_storage_bytes(thread, storage, HD_READ);
     if (data == NULL) return NULL;
     if (storage->block != NULL) {
@@ -85,6 +86,10 @@ hd_storage *hd_storage_snapshot(hd_thread *thread, hd_storage *storage) {
 hd_error hd_storage_prepare_write(hd_thread *thread, hd_storage *s, hd_access access) {
     if (__builtin_expect(thread->undo != NULL, 0)) HD_TRY(hd_undo_note(thread->undo, s));
     hd_storage_changed(s);
+    if (__builtin_expect(hd_storage_is_away(s), 0)) {
+        hd_away_written_here(s);
+        return HD_OK;
+    }
     if (s->block == NULL || atomic_load_explicit(&s->block->references, memory_order_acquire) == 1) return HD_OK;
     hd_block *own = hd_block_new(thread, s->bytes);
     if (own == NULL) return HD_ERROR_MEMORY;

@@ -1,4 +1,4 @@
-/* Storages: the bytes tensors look at. All access goes through hd_storage_bytes, which may fail: the bytes may have
+/* Storages: the bytes tensors look at. All access by the host goes through hd_storage_bytes, which may fail: the bytes may have
  * their home elsewhere (a device, a script's state, a file not yet read), or be shared until somebody writes. */
 #ifndef HD_CORE_STORAGE_H
 #define HD_CORE_STORAGE_H
@@ -16,7 +16,8 @@ typedef enum hd_access { HD_READ, HD_WRITE, HD_OVERWRITE } hd_access;
  * goes or gives up its home. */
 typedef struct hd_home {
     const char *name;
-    bool captured; /* there are no bytes: a value of a graph that has not run */
+    bool captured;  /* there are no bytes: a value of a graph that has not run */
+    bool on_device; /* they are in the memory of storage->device, which is not the CPU: core/away.h */
     hd_error (*fetch)(hd_storage *storage, hd_access access);
     void (*leave)(hd_storage *storage);
 } hd_home;
@@ -37,6 +38,7 @@ struct hd_storage {
     hd_device device;
 };
 _Static_assert(sizeof(hd_storage) <= HD_HEADER_STORAGE_BYTES, "a storage fits its header");
+static inline bool hd_storage_is_away(const hd_storage *s) { return s->home != NULL && s->home->on_device; }
 
 /* New bytes, undefined; NULL with an error when there is no memory. */
 hd_storage *hd_storage_new(hd_thread *thread, size_t bytes);

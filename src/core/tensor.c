@@ -1,6 +1,6 @@
 /* Tensors: headers over storages, and what can be asked of them. */
 #include "core/tensor.h"
-#include "core/execute.h"
+#include "core/away.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -161,6 +161,11 @@ static hd_tensor *from_data(hd_thread *thread, const void *data, const hd_shape 
         memcpy(t->storage->data, data, t->storage->bytes);
         if (dtype == HD_BOOL) /* kernels rely on 0 and 1 */
             for (int64_t i = 0; i < count; ++i) ((uint8_t *)t->storage->data)[i] = ((const uint8_t *)data)[i] != 0;
+    }
+    if (t != NULL && hd_device_is_away(thread->device) && shape->rank > 0 && !thread->executor->captures) {
+        hd_tensor *there = hd_tensor_moved(thread, t, thread->device);
+        hd_tensor_drop(thread, t);
+        t = there;
     }
     return hd_tensor_give(thread, t);
 }

@@ -72,8 +72,9 @@ hd_thread *hd_thread_create(void) {
     pthread_once(&registry.once, make_key);
     hd_thread *t = hd_array_resize(NULL, sizeof *t);
     if (t == NULL) return NULL;
-    *t = (hd_thread){.device = hd_cpu(), .default_dtype = HD_F32};
+    *t = (hd_thread){.device = hd_device_at_start(), .default_dtype = HD_F32};
     t->executor = hd_device_executor(t->device);
+    if (t->device.kind != HD_DEVICE_CPU) hd_devices_away = true;
     t->observer = hd_observer_at_start();
     pthread_mutex_lock(&registry.lock);
     t->next = registry.first;

@@ -1,6 +1,6 @@
 /* Taking back what was done. */
 #include "core/undo.h"
-#include "core/execute.h"
+#include "core/away.h"
 #include "core/random.h"
 
 #include <string.h>
@@ -83,7 +83,11 @@ hd_error hd_undo_note_object(hd_undo *undo, const hd_undo_kind *kind, hd_object 
 static void restore_bytes(hd_thread *thread, hd_undo_entry *e) {
     hd_storage *s = (hd_storage *)e->object;
     (void)thread;
-    if (s->home == NULL && s->block == NULL) { /* borrowed memory stays where it is */
+    if (hd_storage_is_away(s)) {
+        hd_block *held = e->held;
+        hd_away_exchange(s, &held);
+        e->held = held;
+    } else if (s->home == NULL && s->block == NULL) { /* borrowed memory stays where it is */
         memcpy(s->data, hd_block_data(e->held), s->bytes);
     } else {
         if (s->home != NULL) s->home->leave(s);
@@ -107,7 +111,8 @@ hd_error hd_undo_note(hd_undo *undo, hd_storage *s) {
     if (s->bytes == 0 || hd_undo_made(undo, s) || has(undo, &s->object, s->noted)) return HD_OK;
     hd_undo_entry *e = next_entry(undo);
     if (e == NULL) return thread->error_code;
-    hd_block *block = s->home == NULL ? s->block : NULL;
+    hd_block *block = hd_storage_is_away(s) ? hd_away_block(thread, s) : s->home == NULL ? s->block : NULL;
+    if (hd_storage_is_away(s) && block == NULL) return thread->error_code;
     if (block != NULL) {
         atomic_fetch_add_explicit(&block->references, 1, memory_order_relaxed);
     } else {

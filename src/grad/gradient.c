@@ -266,7 +266,7 @@ static hd_tensor *zeros_for(hd_thread *thread, const hd_tensor *t) {
     hd_observer *observer = thread->observer;
     thread->observer = NULL;
     HD_KEEP_NAME(thread);
-    hd_tensor *zeros = hd_zeros(t->layout.shape, (hd_dtype)t->dtype);
+    hd_tensor *zeros = hd_full_beside(t, t->layout.shape, (hd_dtype)t->dtype, 0);
     thread->observer = observer;
     return zeros;
 }

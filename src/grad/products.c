@@ -53,7 +53,7 @@ static hd_tensors *grad_of(hd_thread *thread, hd_tensor *loss, const hd_tensors 
     if (thread->error_code == HD_OK && !w->inside) hd_tape_walked(w->context);
     for (int64_t i = 0; i < inputs->count && thread->error_code == HD_OK; ++i) {
         if (list->items[i] != NULL) continue;
-        hd_tensor *zeros = hd_zeros(inputs->items[i]->layout.shape, (hd_dtype)inputs->items[i]->dtype);
+        hd_tensor *zeros = hd_zeros_like(inputs->items[i]);
         if (zeros != NULL) hd_tensors_put(list, i, zeros);
     }
     hd_span_end(&span, NULL);
@@ -93,7 +93,7 @@ hd_tensor *hd_jvp(hd_tensor *y, hd_tensors *inputs, hd_tensors *tangents) {
     }
     hd_span span;
     hd_span_begin(&span, thread, "jvp");
-    hd_tensor *u = hd_zeros(y->layout.shape, (hd_dtype)y->dtype), *product = NULL;
+    hd_tensor *u = hd_zeros_like(y), *product = NULL;
     if (u != NULL) u->tracking = HD_TRACKED_LEAF; /* also while a builder records */
     hd_tensors *pulled = u == NULL ? NULL : grad_of(thread, y, inputs, u, DIFFERENTIABLE | WITHOUT_HOOKS);
     for (int64_t i = 0; pulled != NULL && i < inputs->count; ++i) {
@@ -102,7 +102,7 @@ hd_tensor *hd_jvp(hd_tensor *y, hd_tensors *inputs, hd_tensors *tangents) {
     }
     hd_tensor *result = NULL;
     if (thread->error_code == HD_OK && (product == NULL || product->tracking == HD_UNTRACKED)) {
-        result = hd_zeros(y->layout.shape, (hd_dtype)y->dtype); /* y does not depend on any of them */
+        result = hd_zeros_like(y); /* y does not depend on any of them */
     } else if (product != NULL) {
         hd_tensors *by_u = grad_of(thread, product, hd_tensors_from(&u, 1), NULL, WITHOUT_HOOKS);
         if (by_u != NULL) result = hd_scope_share(thread, &by_u->items[0]->object);

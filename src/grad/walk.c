@@ -539,7 +539,7 @@ hd_error hd_walk_check(hd_thread *thread, const hd_tapes *tapes, const hd_tensor
 }
 
 hd_tensor *hd_walk_seed(const hd_tensor *loss, hd_tensor *given) {
-    if (given == NULL) return hd_ones(loss->layout.shape, (hd_dtype)loss->dtype);
+    if (given == NULL) return hd_full_beside(loss, loss->layout.shape, (hd_dtype)loss->dtype, 1);
     HD_TRY_OR(hd_tensor_check(given, "seed"), NULL);
     if (!hd_shape_equal(given->layout.shape, loss->layout.shape)) {
         hd_fail(HD_ERROR_SHAPE, "the seed is %s; it must have the shape of the loss, %s",

@@ -217,7 +217,7 @@ static uint32_t outside_cell(hd_thread *thread, hd_recording *r, const hd_tensor
     if (kind >= 0) {
         node = hd_graph_add_cell(r->graph, name, (hd_cell_kind)kind, s, dtype, &shape);
     } else {
-        if (t->count == 1 && shape.rank == 0) node = number_node(thread, r, t);
+        if (t->count == 1 && shape.rank == 0 && !hd_storage_is_away(s)) node = number_node(thread, r, t);
         if (node == HD_NO_NODE && thread->error_code == HD_OK) {
             hd_storage *snapshot = hd_storage_snapshot(thread, s);
             if (snapshot == NULL) return HD_NO_NODE;

@@ -5,10 +5,14 @@
 #include "plan/plan.h"
 
 /* One for each kind of device; NULL: HODU does not run there. */
-static const hd_machine *(*const machines[HD_DEVICE_KINDS])(void) = {[HD_DEVICE_CPU] = hd_cpu_machine};
+static const hd_machine *(*machines[HD_DEVICE_KINDS_KNOWN])(void) = {[HD_DEVICE_CPU] = hd_cpu_machine};
+
+void hd_machine_add(int kind, const hd_machine *(*machine)(void)) { machines[kind] = machine; }
 
 const hd_machine *hd_machine_of(hd_device device) {
-    if (machines[device.kind] != NULL && hd_device_executor(device) != NULL) return machines[device.kind]();
+    if ((unsigned)device.kind < HD_DEVICE_KINDS_KNOWN && machines[device.kind] != NULL &&
+        hd_device_executor(device) != NULL)
+        return machines[device.kind]();
     hd_fail(HD_ERROR_DEVICE,
             "HODU does not run on %s here; hd_script_set_device chooses another device, "
             "hd_script_set_compiler another compiler",

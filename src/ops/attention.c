@@ -142,7 +142,8 @@ static hd_tensor *weights_of(const hd_vjp_call *v, const hd_attention_attributes
     }
     if (a->causal) {
         const int rank = v->shapes[0].rank;
-        hd_tensor *seen = hd_tri(v->shapes[0].size[rank - 2], v->shapes[1].size[rank - 2], 0, HD_BOOL);
+        hd_tensor *seen =
+            hd_tri_beside(v->gradient, v->shapes[0].size[rank - 2], v->shapes[1].size[rank - 2], 0, HD_BOOL);
         scores = hd_where(seen, scores, hidden);
     }
     hd_tensor *sees =

@@ -142,7 +142,7 @@ void hd_vjp_affine(hd_thread *thread, const hd_vjp_call *v) {
     const bool empty = w->size[0] == 0 || w->size[1] == 0; /* as_rows could not tell the number of rows */
     if (v->wanted[0]) v->results[0] = hd_cast(hd_matmul(g, v->inputs[1]), (hd_dtype)v->dtypes[0]);
     if (v->wanted[1]) {
-        hd_tensor *d = empty ? hd_zeros(*w, (hd_dtype)v->dtypes[1])
+        hd_tensor *d = empty ? hd_full_beside(g, *w, (hd_dtype)v->dtypes[1], 0)
                              : hd_matmul(hd_t(as_rows(g)), x->rank == 2 ? v->inputs[0] : as_rows(v->inputs[0]));
         v->results[1] = hd_cast(d, (hd_dtype)v->dtypes[1]);
     }

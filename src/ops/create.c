@@ -3,66 +3,80 @@
 
 #include <math.h>
 
-static hd_tensor *create(hd_thread *thread, hd_op_id id, const hd_shape *shape, hd_dtype dtype,
+/* On the device of `beside`; NULL: on that of the thread. */
+static hd_tensor *create(hd_thread *thread, hd_op_id id, const hd_tensor *beside, const hd_shape *shape, hd_dtype dtype,
                          const void *attributes) {
     int64_t count;
     HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
     HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &count), NULL);
     hd_call call;
     hd_call_init(&call, &hd_ops[id], NULL, 0, dtype, shape, attributes);
+    call.beside = beside;
     return hd_execute(thread, &call);
 }
 
-static hd_tensor *full(hd_thread *thread, const hd_shape *shape, double value, hd_dtype dtype) {
+static hd_tensor *full(hd_thread *thread, const hd_tensor *beside, const hd_shape *shape, double value,
+                       hd_dtype dtype) {
     const hd_full_attributes attributes = {value};
     HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
     HD_TRY_OR(hd_number_check(dtype, value), NULL);
-    return create(thread, HD_OP_full, shape, dtype, &attributes);
+    return create(thread, HD_OP_full, beside, shape, dtype, &attributes);
 }
 
 hd_tensor *hd_full(hd_shape shape, hd_dtype dtype, double value) {
     HD_ENTER("hd_full", NULL);
-    return full(thread, &shape, value, dtype);
+    return full(thread, NULL, &shape, value, dtype);
 }
 
 hd_tensor *hd_zeros(hd_shape shape, hd_dtype dtype) {
     HD_ENTER("hd_zeros", NULL);
-    return full(thread, &shape, 0, dtype);
+    return full(thread, NULL, &shape, 0, dtype);
 }
 
 hd_tensor *hd_ones(hd_shape shape, hd_dtype dtype) {
     HD_ENTER("hd_ones", NULL);
-    return full(thread, &shape, 1, dtype);
+    return full(thread, NULL, &shape, 1, dtype);
 }
 
 hd_tensor *hd_empty(hd_shape shape, hd_dtype dtype) {
     HD_ENTER("hd_empty", NULL);
     const hd_full_attributes attributes = {0};
-    return create(thread, HD_OP_empty, &shape, dtype, &attributes);
+    return create(thread, HD_OP_empty, NULL, &shape, dtype, &attributes);
 }
 
 #define LIKE(name, ...)                                                                                                \
     HD_ENTER(name, NULL);                                                                                              \
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);                                                                          \
-    return full(thread, &x->layout.shape, __VA_ARGS__, (hd_dtype)x->dtype)
+    return full(thread, x, &x->layout.shape, __VA_ARGS__, (hd_dtype)x->dtype)
 
 hd_tensor *hd_zeros_like(hd_tensor *x) { LIKE("hd_zeros_like", 0); }
 hd_tensor *hd_ones_like(hd_tensor *x) { LIKE("hd_ones_like", 1); }
 hd_tensor *hd_full_like(hd_tensor *x, double value) { LIKE("hd_full_like", value); }
 
+hd_tensor *hd_full_beside(const hd_tensor *x, hd_shape shape, hd_dtype dtype, double value) {
+    HD_ENTER("hd_full", NULL);
+    return full(thread, x, &shape, value, dtype);
+}
+
 /* ---- ranges ------------------------------------------------------------------------------------------------------ */
-static hd_tensor *range(hd_thread *thread, const hd_range_attributes *a, double count, hd_dtype dtype) {
+static hd_tensor *range(hd_thread *thread, const hd_tensor *beside, const hd_range_attributes *a, double count,
+                        hd_dtype dtype) {
     if (!(count >= 0 && count < 0x1p62)) {
         hd_fail(count < 0 ? HD_ERROR_VALUE : HD_ERROR_OVERFLOW, "a range of %g elements", count);
         return NULL;
     }
     const hd_shape shape = {.rank = 1, .size = {(int64_t)count}};
-    return create(thread, HD_OP_range, &shape, dtype, a);
+    return create(thread, HD_OP_range, beside, &shape, dtype, a);
 }
 
 hd_tensor *hd_range(double start, double step, int64_t count, hd_dtype dtype) {
     HD_ENTER("hd_range", NULL);
-    return range(thread, &(hd_range_attributes){.start = start, .step = step}, (double)count, dtype);
+    return range(thread, NULL, &(hd_range_attributes){.start = start, .step = step}, (double)count, dtype);
+}
+
+hd_tensor *hd_range_beside(const hd_tensor *x, double start, double step, int64_t count, hd_dtype dtype) {
+    HD_ENTER("hd_range", NULL);
+    return range(thread, x, &(hd_range_attributes){.start = start, .step = step}, (double)count, dtype);
 }
 
 hd_tensor *hd_arange(double start, double stop, double step, hd_dtype dtype) {
@@ -73,14 +87,14 @@ hd_tensor *hd_arange(double start, double stop, double step, hd_dtype dtype) {
         return NULL;
     }
     const double count = ceil((stop - start) / step);
-    return range(thread, &(hd_range_attributes){.start = start, .step = step}, count > 0 ? count : 0, dtype);
+    return range(thread, NULL, &(hd_range_attributes){.start = start, .step = step}, count > 0 ? count : 0, dtype);
 }
 
 hd_tensor *hd_linspace(double start, double stop, int64_t count, hd_dtype dtype) {
     HD_ENTER("hd_linspace", NULL);
     const double step = count > 1 ? (stop - start) / (double)(count - 1) : 0;
     return range(
-        thread,
+        thread, NULL,
         &(hd_range_attributes){.start = start, .step = step, .last = count > 1 ? stop : 0, .has_last = count > 1},
         (double)count, dtype);
 }
@@ -96,9 +110,11 @@ hd_tensor *hd_logspace(double start, double stop, int64_t count, hd_dtype dtype)
 
 /* ---- matrices ---------------------------------------------------------------------------------------------------- */
 /* rows - columns: where a row's number stands against a column's, [rows, columns]. */
-static hd_tensor *distance(int64_t rows, int64_t columns) {
-    hd_tensor *r = hd_unsqueeze(hd_range(0, 1, rows, HD_I64), 1), *c = hd_range(0, 1, columns, HD_I64);
-    return hd_sub(r, c);
+static hd_tensor *distance(hd_thread *thread, const hd_tensor *beside, int64_t rows, int64_t columns) {
+    const hd_range_attributes numbers = {.start = 0, .step = 1};
+    hd_tensor *r = range(thread, beside, &numbers, (double)rows, HD_I64),
+              *c = range(thread, beside, &numbers, (double)columns, HD_I64);
+    return hd_sub(hd_unsqueeze(r, 1), c);
 }
 
 hd_tensor *hd_eye(int64_t rows, int64_t columns, hd_dtype dtype) {
@@ -106,15 +122,18 @@ hd_tensor *hd_eye(int64_t rows, int64_t columns, hd_dtype dtype) {
     HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
     hd_span span;
     hd_span_begin(&span, thread, "eye");
-    return hd_span_end(&span, hd_cast(hd_eq_scalar(distance(rows, columns), 0), dtype));
+    return hd_span_end(&span, hd_cast(hd_eq_scalar(distance(thread, NULL, rows, columns), 0), dtype));
 }
 
 hd_tensor *hd_tri(int64_t rows, int64_t columns, int64_t diagonal, hd_dtype dtype) {
+    return hd_tri_beside(NULL, rows, columns, diagonal, dtype);
+}
+hd_tensor *hd_tri_beside(const hd_tensor *x, int64_t rows, int64_t columns, int64_t diagonal, hd_dtype dtype) {
     HD_ENTER("hd_tri", NULL);
     HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
     hd_span span;
     hd_span_begin(&span, thread, "tri");
-    return hd_span_end(&span, hd_cast(hd_ge_scalar(distance(rows, columns), -(double)diagonal), dtype));
+    return hd_span_end(&span, hd_cast(hd_ge_scalar(distance(thread, x, rows, columns), -(double)diagonal), dtype));
 }
 
 /* ---- replays ----------------------------------------------------------------------------------------------------- */

@@ -164,8 +164,8 @@ hd_tensor *hd_one_hot(hd_tensor *index, int64_t classes, hd_dtype dtype) {
     hd_span_begin(&span, thread, "one_hot");
     hd_tensor *places =
         hd_reshape(index, HD_SHAPE(index->count, 1)); /* scattering checks the range of the indices too */
-    hd_tensor *rows = hd_scatter(hd_zeros(HD_SHAPE(index->count, classes), dtype), 1, places,
-                                 hd_ones(HD_SHAPE(index->count, 1), dtype), HD_SCATTER_SET);
+    hd_tensor *rows = hd_scatter(hd_full_beside(index, HD_SHAPE(index->count, classes), dtype, 0), 1, places,
+                                 hd_full_beside(index, HD_SHAPE(index->count, 1), dtype, 1), HD_SCATTER_SET);
     hd_shape shape = index->layout.shape;
     if (shape.rank < HD_MAX_RANK) shape.size[shape.rank] = classes;
     shape.rank++;
@@ -175,7 +175,7 @@ hd_tensor *hd_one_hot(hd_tensor *index, int64_t classes, hd_dtype dtype) {
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 static hd_tensor *zeros_for(const hd_vjp_call *v, int input) {
-    return hd_zeros(v->shapes[input], (hd_dtype)v->dtypes[input]);
+    return hd_full_beside(v->gradient, v->shapes[input], (hd_dtype)v->dtypes[input], 0);
 }
 
 /* Duplicates add up. */
@@ -193,8 +193,8 @@ void hd_vjp_index_select(hd_thread *thread, const hd_vjp_call *v) {
 
 /* Which places of the source are the last to be set on theirs. */
 static hd_tensor *winners(const hd_vjp_call *v, int axis, hd_tensor *index) {
-    hd_tensor *number = hd_reshape(hd_range(0, 1, index->count, HD_I64), index->layout.shape);
-    hd_tensor *last = hd_scatter(hd_full(v->shapes[0], HD_I64, -1), axis, index, number, HD_SCATTER_SET);
+    hd_tensor *number = hd_reshape(hd_range_beside(index, 0, 1, index->count, HD_I64), index->layout.shape);
+    hd_tensor *last = hd_scatter(hd_full_beside(index, v->shapes[0], HD_I64, -1), axis, index, number, HD_SCATTER_SET);
     return hd_eq(hd_gather(last, axis, index), number);
 }
 

@@ -231,6 +231,7 @@ static inline void hd_call_init(hd_call *call, const hd_op *op, hd_tensor *const
     for (int i = 0; i < shape->rank; ++i) call->shape[0].size[i] = shape->size[i];
     call->given = false;
     call->view = NULL;
+    call->beside = NULL;
 }
 
 /* The same call gives one more. */
@@ -254,6 +255,10 @@ hd_shape hd_reduced_shape(const hd_shape *shape, const bool *reduced, bool keep)
 #undef NONE
 #undef STOP
 void hd_vjp_elementwise(hd_thread *thread, const hd_vjp_call *v);
+/* hd_full, hd_range and hd_tri on the device of x; NULL: on that of the thread. */
+hd_tensor *hd_full_beside(const hd_tensor *x, hd_shape shape, hd_dtype dtype, double value);
+hd_tensor *hd_range_beside(const hd_tensor *x, double start, double step, int64_t count, hd_dtype dtype);
+hd_tensor *hd_tri_beside(const hd_tensor *x, int64_t rows, int64_t columns, int64_t diagonal, hd_dtype dtype);
 /* The shape of the places that an index along an axis names: its own, or that without the axes behind when it says the
  * same for all elements there, as one that was broadcast does. */
 hd_shape hd_places_shape(const hd_tensor *index, int axis);

@@ -65,7 +65,7 @@ hd_pair hd_min_with_index(hd_tensor *x, int axis, const hd_reduce_opts *opts) {
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 /* Gradients of values go where the values were; indices have none. */
 static void send_back(const hd_vjp_call *v, int axis, hd_tensor *gradient, hd_tensor *indices) {
-    hd_tensor *zeros = hd_zeros(v->shapes[0], (hd_dtype)v->dtypes[0]);
+    hd_tensor *zeros = hd_full_beside(gradient, v->shapes[0], (hd_dtype)v->dtypes[0], 0);
     v->results[0] = hd_scatter(zeros, axis, indices, gradient, HD_SCATTER_ADD);
 }
 

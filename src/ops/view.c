@@ -518,9 +518,8 @@ void hd_vjp_slice(hd_thread *thread, const hd_vjp_call *v) {
         if (shape->rank == HD_MAX_RANK) { /* no room for another axis */
             hd_shape all = {.rank = shape->rank};
             for (int i = 0; i < shape->rank; ++i) all.size[i] = i == axis ? s->count : 1;
-            hd_tensor *places =
-                hd_reshape(hd_arange((double)first, (double)(first + s->count * step), (double)step, HD_I64), all);
-            hd_tensor *zeros = hd_zeros(*shape, (hd_dtype)v->dtypes[0]);
+            hd_tensor *places = hd_reshape(hd_range_beside(g, (double)first, (double)step, s->count, HD_I64), all);
+            hd_tensor *zeros = hd_full_beside(g, *shape, (hd_dtype)v->dtypes[0], 0);
             v->results[0] =
                 g == NULL ? NULL : hd_scatter(zeros, axis, hd_broadcast_to(places, g->layout.shape), g, HD_SCATTER_ADD);
             return;
@@ -540,24 +539,24 @@ void hd_vjp_slice(hd_thread *thread, const hd_vjp_call *v) {
 /* For views that may show an element several times: each place of the view adds to the element it shows. */
 static hd_tensor *add_back(hd_tensor *gradient, hd_tensor *places, int64_t count) {
     if (gradient == NULL) return NULL;
-    hd_tensor *zeros = hd_zeros(HD_SHAPE(count), (hd_dtype)gradient->dtype);
+    hd_tensor *zeros = hd_full_beside(gradient, HD_SHAPE(count), (hd_dtype)gradient->dtype, 0);
     return hd_index_add(zeros, 0, hd_flatten(places), hd_flatten(gradient));
 }
-static hd_tensor *numbered(const hd_shape *shape) { /* each element is its own place */
-    return hd_reshape(hd_range(0, 1, hd_shape_count(*shape), HD_I64), *shape);
+static hd_tensor *numbered(const hd_tensor *beside, const hd_shape *shape) { /* each element is its own place */
+    return hd_reshape(hd_range_beside(beside, 0, 1, hd_shape_count(*shape), HD_I64), *shape);
 }
 
 void hd_vjp_diagonal(hd_thread *thread, const hd_vjp_call *v) {
     (void)thread;
     const hd_diagonal_attributes *d = v->attributes;
-    hd_tensor *places = hd_diagonal(numbered(&v->shapes[0]), d->offset, d->axis1, d->axis2);
+    hd_tensor *places = hd_diagonal(numbered(v->gradient, &v->shapes[0]), d->offset, d->axis1, d->axis2);
     v->results[0] = hd_reshape(add_back(v->gradient, places, hd_shape_count(v->shapes[0])), v->shapes[0]);
 }
 
 void hd_vjp_unfold(hd_thread *thread, const hd_vjp_call *v) {
     (void)thread;
     const hd_slice_attributes *s = v->attributes;
-    hd_tensor *places = hd_unfold(numbered(&v->shapes[0]), s->axis, s->count, s->step);
+    hd_tensor *places = hd_unfold(numbered(v->gradient, &v->shapes[0]), s->axis, s->count, s->step);
     v->results[0] = hd_reshape(add_back(v->gradient, places, hd_shape_count(v->shapes[0])), v->shapes[0]);
 }
 
@@ -599,11 +598,12 @@ void hd_vjp_as_strided(hd_thread *thread, const hd_vjp_call *v) {
     const hd_tensor *x = v->inputs[0];
     const hd_shape storage = HD_SHAPE((int64_t)(x->storage->bytes / hd_dtype_bytes[x->dtype]));
     if (check_shown(x, &((const hd_strided_attributes *)v->attributes)->layout, storage.size[0]) != HD_OK) return;
-    hd_tensor *places = strided_as(numbered(&storage), &((const hd_strided_attributes *)v->attributes)->layout);
+    hd_tensor *places =
+        strided_as(numbered(v->gradient, &storage), &((const hd_strided_attributes *)v->attributes)->layout);
     hd_tensor *sums = add_back(v->gradient, places, storage.size[0]);
     if (hd_layout_overlaps_itself(&x->layout)) { /* places of x that are one element share what arrives there */
-        hd_tensor *ones = hd_ones(x->layout.shape, (hd_dtype)x->dtype);
-        hd_tensor *times = add_back(ones, strided_as(numbered(&storage), &x->layout), storage.size[0]);
+        hd_tensor *ones = hd_full_beside(x, x->layout.shape, (hd_dtype)x->dtype, 1);
+        hd_tensor *times = add_back(ones, strided_as(numbered(v->gradient, &storage), &x->layout), storage.size[0]);
         sums = hd_div(sums, hd_clamp_min(times, 1));
     }
     v->results[0] = strided_as(sums, &x->layout);

@@ -122,7 +122,7 @@ static hd_error make_slots(hd_thread *thread, hd_optimizer *o, int64_t i) {
     for (int k = 0; k < o->class_->slots; ++k) {
         if (o->slots[i][k] != NULL) continue;
         HD_EAGER;
-        hd_tensor *zeros = hd_zeros(p->layout.shape, update_dtype(p));
+        hd_tensor *zeros = hd_full_beside(p, p->layout.shape, update_dtype(p), 0);
         if (zeros == NULL) return thread->error_code;
         hd_object_retain(&zeros->object);
         hd_undo_adopt(zeros->storage); /* a step that fails leaves zeros */

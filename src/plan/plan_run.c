@@ -118,8 +118,8 @@ static void update_state(hd_plan *p, const hd_run *run) {
         if (p->state[i] == HD_NONE) continue;
         hd_storage *cell = run->cells[i], *fresh = &p->buffers[p->state[i]].storage;
         if (p->buffers[p->state[i]].in_place) {
-            p->buffers[p->state[i]].storage.data = NULL; /* the cell's */
-        } else if (cell->block == NULL) {                /* borrowed memory stays where it is */
+            p->buffers[p->state[i]].storage.data = NULL;              /* the cell's */
+        } else if (cell->block == NULL || hd_storage_is_away(cell)) { /* borrowed memory stays where it is */
             memcpy(cell->data, fresh->data, cell->bytes);
         } else {
             hd_block *block = cell->block;

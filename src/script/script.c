@@ -1,6 +1,6 @@
 /* Scripts: inputs, choices, compiling and running. */
 #include "script/script.h"
-#include "core/device.h"
+#include "core/away.h"
 #include "core/environment.h"
 #include "core/random.h"
 #include "core/undo.h"
@@ -353,6 +353,18 @@ static hd_error run_within(hd_undo *undo, hd_thread *thread, hd_executable *exec
     return status;
 }
 
+/* Outputs are where the script runs. */
+static hd_error move_outputs(hd_thread *thread, hd_device device, hd_outputs *o) {
+    for (uint32_t i = 0; i < o->count; ++i) {
+        if (hd_device_equal(o->items[i]->storage->device, device)) continue;
+        hd_tensor *there = hd_tensor_moved(thread, o->items[i], device);
+        if (there == NULL) return thread->error_code;
+        hd_tensor_drop(thread, o->items[i]);
+        o->items[i] = there;
+    }
+    return HD_OK;
+}
+
 hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *s, hd_executable *executable, hd_graph *graph,
                                      bool keep_state, int64_t *nanoseconds) {
     const bool alone = atomic_load(&graph->object.references) == 1;
@@ -383,6 +395,8 @@ hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *s, hd_executa
             status = thread->undo != NULL ? run_within(thread->undo, thread, executable, &job, graph)
                                           : executable->run(executable, thread, &job);
         if (status != HD_OK) hd_generator_give_back(thread, &before);
+        if (status == HD_OK && hd_device_is_away(s->device) && hd_device_executor(s->device) != NULL)
+            move_outputs(thread, s->device, o);
     }
     hd_span_end(&span, NULL);
     thread->observer = observer;

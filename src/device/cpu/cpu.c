@@ -233,7 +233,10 @@ static hd_executor *cpu_executor(int index) {
     pthread_once(&table_once, choose_isa);
     return &executor;
 }
-static void cpu_synchronize(int index) { (void)index; }
+static hd_error cpu_synchronize(hd_thread *thread, int index) {
+    (void)thread, (void)index;
+    return HD_OK;
+}
 static void cpu_peak(int index, double *gflops, double *gbytes) {
     (void)index;
     hd_cpu_peak(gflops, gbytes);

@@ -1,0 +1,173 @@
+#include "device/device.h"
+#include "core/device.h"
+#include "machine/machines.h"
+#include "ops/op.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEVICES = 2 };
+static _Atomic int64_t fail_after = -1, asked;
+static _Atomic size_t limit, used;
+static _Atomic bool lost;
+
+void test_device_fail_after(int64_t n) {
+    atomic_store(&asked, 0);
+    atomic_store(&fail_after, n);
+}
+int64_t test_device_asked(void) { return atomic_load(&asked); }
+void test_device_limit(size_t bytes) { atomic_store(&limit, bytes); }
+void test_device_lose(bool is_lost) { atomic_store(&lost, is_lost); }
+size_t test_device_bytes(void) { return atomic_load(&used); }
+
+static hd_error ask(const char *what) {
+    const int64_t number = atomic_fetch_add(&asked, 1), after = atomic_load(&fail_after);
+    if (atomic_load(&lost)) return hd_fail(HD_ERROR_DEVICE, "the test device is lost: %s", what);
+    return after >= 0 && number >= after ? hd_fail(HD_ERROR_DEVICE, "the test device was told to fail: %s", what)
+                                         : HD_OK;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+static const uintptr_t unmapped = (uintptr_t)1 << 62;
+static void *hidden(void *memory) { return (void *)((uintptr_t)memory ^ unmapped); }
+static void *real(hd_address a) {
+    return hd_device_is_away(a.device) ? (void *)((uintptr_t)a.pointer ^ unmapped) : a.pointer;
+}
+
+static hd_block *allocate(hd_thread *thread, int index, size_t bytes) {
+    if (ask("memory") != HD_OK) return NULL;
+    if (atomic_load(&limit) > 0 && atomic_load(&used) + bytes > atomic_load(&limit)) {
+        hd_fail(HD_ERROR_MEMORY, "test:%d has no memory for %zu bytes", index, bytes);
+        return NULL;
+    }
+    void *memory = malloc(bytes);
+    if (memory == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory for %zu bytes of test:%d", bytes, index);
+        return NULL;
+    }
+    memset(memory, 0xa5, bytes); /* nobody may count on zeros */
+    hd_block *block = hd_block_away(thread, test_device(index), hidden(memory), bytes, NULL);
+    if (block == NULL)
+        free(memory);
+    else
+        atomic_fetch_add(&used, bytes);
+    return block;
+}
+
+static void recycle(hd_thread *thread, hd_block *block) {
+    (void)thread;
+    atomic_fetch_sub(&used, block->capacity);
+    free(real((hd_address){block->device, block->address}));
+    hd_block_away_release(block);
+}
+
+static hd_error copy(hd_thread *thread, hd_address to, hd_address from, size_t bytes) {
+    (void)thread;
+    HD_TRY(ask("a copy"));
+    memcpy(real(to), real(from), bytes);
+    return HD_OK;
+}
+
+/* ---- calls ------------------------------------------------------------------------------------------------------- */
+/* A tensor's storage on the host, all of it, with the same layout; a reference that is the caller's. */
+static hd_tensor *brought(hd_thread *thread, const hd_tensor *t) {
+    hd_storage *s = hd_storage_new(thread, t->storage->bytes);
+    hd_tensor *host = NULL;
+    if (s == NULL) return NULL;
+    if (hd_storage_copy(thread, s, t->storage, 0, s->bytes) == HD_OK)
+        host = hd_tensor_over(thread, s, (hd_dtype)t->dtype, &t->layout);
+    hd_object_release(thread, &s->object);
+    return host;
+}
+
+/* The output of a call on the host, on the device: over an input's storage, if it is over that of the input's copy. */
+static hd_tensor *taken(hd_thread *thread, const hd_call *call, hd_tensor *const *host, hd_device device,
+                        hd_tensor *output) {
+    for (int i = 0; i < call->input_count; ++i)
+        if (output->storage == host[i]->storage)
+            return hd_tensor_over(thread, call->inputs[i]->storage, (hd_dtype)output->dtype, &output->layout);
+    hd_storage *s = hd_storage_new_on(thread, device, output->storage->bytes);
+    hd_tensor *t = NULL;
+    if (s == NULL) return NULL;
+    if (hd_storage_copy(thread, s, output->storage, 0, s->bytes) == HD_OK)
+        t = hd_tensor_over(thread, s, (hd_dtype)output->dtype, &output->layout);
+    hd_object_release(thread, &s->object);
+    return t;
+}
+
+typedef struct test_executor {
+    hd_executor executor;
+    int index;
+} test_executor;
+
+static hd_error run_on_host(hd_thread *thread, hd_call *call, hd_tensor **host, hd_device device) {
+    hd_executor *cpu = hd_device_executor(hd_cpu());
+    hd_call on_host = *call;
+    on_host.inputs = host;
+    for (int i = 0; i < call->input_count; ++i)
+        if ((host[i] = brought(thread, call->inputs[i])) == NULL) return thread->error_code;
+    HD_TRY(cpu->run(cpu, thread, &on_host));
+    hd_error status = HD_OK;
+    for (int i = 0; i < call->output_count; ++i) {
+        call->outputs[i] = status == HD_OK ? taken(thread, call, host, device, on_host.outputs[i]) : NULL;
+        if (call->outputs[i] == NULL) status = thread->error_code;
+        hd_tensor_drop(thread, on_host.outputs[i]);
+    }
+    for (int i = 0; status != HD_OK && i < call->output_count; ++i) hd_tensor_drop(thread, call->outputs[i]);
+    return status;
+}
+
+static hd_error run(hd_executor *self, hd_thread *thread, hd_call *call) {
+    const hd_device device = test_device(((test_executor *)self)->index);
+    hd_tensor *host[HD_MAX_INPUTS] = {NULL};
+    HD_TRY(ask(call->op->name));
+    const hd_error status = run_on_host(thread, call, host, device);
+    for (int i = 0; i < call->input_count; ++i) hd_tensor_drop(thread, host[i]);
+    return status;
+}
+
+static hd_error write(hd_executor *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
+    (void)self;
+    hd_executor *cpu = hd_device_executor(hd_cpu());
+    HD_TRY(ask("a write"));
+    hd_tensor *from = brought(thread, src), *to = from == NULL ? NULL : brought(thread, dst);
+    hd_error status = to == NULL ? thread->error_code : cpu->write(cpu, thread, to, from);
+    if (status == HD_OK) {
+        void *address = hd_storage_address(thread, dst->storage, HD_WRITE);
+        status = address == NULL ? thread->error_code
+                                 : copy(thread, (hd_address){dst->storage->device, address},
+                                        (hd_address){hd_cpu(), to->storage->data}, dst->storage->bytes);
+    }
+    hd_tensor_drop(thread, from);
+    hd_tensor_drop(thread, to);
+    return status;
+}
+
+static test_executor executors[DEVICES] = {{{.name = "test", .run = run, .write = write}, 0},
+                                           {{.name = "test", .run = run, .write = write}, 1}};
+static bool available(int index) { return index >= 0 && index < DEVICES; }
+static hd_executor *executor(int index) { return &executors[index].executor; }
+static hd_error synchronize(hd_thread *thread, int index) {
+    (void)thread, (void)index;
+    return ask("to wait");
+}
+static bool supports(const hd_op *op, hd_dtype dtype) { return hd_op_takes(op, dtype); }
+static void peak(int index, double *gflops, double *gbytes) {
+    (void)index;
+    *gflops = *gbytes = 1;
+}
+
+static const hd_device_interface interface = {.name = "test",
+                                              .available = available,
+                                              .executor = executor,
+                                              .synchronize = synchronize,
+                                              .supports = supports,
+                                              .peak = peak,
+                                              .allocate = allocate,
+                                              .recycle = recycle,
+                                              .copy = copy};
+
+__attribute__((constructor)) static void add_device(void) {
+    hd_device_add(HD_DEVICE_TEST, &interface);
+    hd_machine_add(HD_DEVICE_TEST, hd_cpu_machine); /* which reads and writes copies here, as every home allows */
+}
