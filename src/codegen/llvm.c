@@ -301,7 +301,8 @@ static hd_error compile(hd_emitter *e, LLVMTargetMachineRef machine, const hd_ll
 hd_error hd_llvm_compile(const hd_llvm_order *order, const hd_kernel *k, hd_llvm_made *made) {
     memset(made, 0, sizeof *made);
     HD_TRY(load(order, &made->load_nanoseconds));
-    if (k->schedule.width < 2 || k->schedule.width > HD_EMIT_LANES) return hd_fail(HD_ERROR_INTERNAL, "a kernel of %d lanes", k->schedule.width);
+    if (k->schedule.width < 2 || k->schedule.width > HD_EMIT_LANES)
+        return hd_fail(HD_ERROR_INTERNAL, "a kernel of %d lanes", k->schedule.width);
     hd_emitter *e = hd_array_resize(NULL, sizeof *e);
     if (e == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to compile a kernel of %d steps", k->count);
     memset(e, 0, sizeof *e);

@@ -1,5 +1,5 @@
-/* HODU, the compiler: a graph is simplified (graph/pass*.c), fused (fuse/), planned (plan/) for a machine, and its kernels
- * become code (codegen/). */
+/* HODU, the compiler: a graph is simplified (graph/pass*.c), fused (fuse/) and planned (plan/) for a machine, and its
+ * kernels become code (codegen/). */
 #include "core/device.h"
 #include "machine/machines.h"
 #include "plan/plan.h"
