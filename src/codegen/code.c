@@ -39,7 +39,7 @@ static int64_t nanoseconds(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* ---- the processor and its renderers -------------------------------------------------------------------------------- */
+/* ---- the processor and its renderers ----------------------------------------------------------------------------- */
 int hd_code_vector_bytes(void) {
 #ifdef __x86_64__
     const hd_isa most = hd_environment_isa();
