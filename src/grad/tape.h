@@ -67,18 +67,18 @@ typedef struct hd_watch {
     struct hd_slot *slot; /* retained */
 } hd_watch;
 
-typedef struct hd_chunk {
-    struct hd_chunk *next;
+typedef struct hd_tape_chunk {
+    struct hd_tape_chunk *next;
     size_t used, capacity;
     uint64_t data[];
-} hd_chunk;
+} hd_tape_chunk;
 
 typedef struct hd_tape {
     uint32_t serial;                  /* never the same for two tapes, nor before and after a clear; 0: not used yet */
     uint32_t count, capacity, leaves; /* leaves: those of the records that are */
     hd_record **records;              /* records[1] to records[count] */
-    hd_chunk *chunks;                 /* the one in use first */
-    hd_chunk *spare;                  /* kept by a clear for what comes next */
+    hd_tape_chunk *chunks;            /* the one in use first */
+    hd_tape_chunk *spare;             /* kept by a clear for what comes next */
     hd_watch *watches;
     uint32_t watch_count, watch_capacity;
     uint32_t backwards; /* walks since the last clear */
