@@ -101,7 +101,7 @@ endforeach()
 add_library(hodu_objects OBJECT ${HODU_SOURCES})
 target_include_directories(hodu_objects PUBLIC ${PROJECT_SOURCE_DIR}/include PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(hodu_objects PRIVATE hodu_warnings Threads::Threads)
-target_compile_definitions(hodu_objects PRIVATE _GNU_SOURCE HD_UNCHECKED_CALLS) # it defines what macros would wrap
+target_compile_definitions(hodu_objects PRIVATE HD_UNCHECKED_CALLS) # it defines what macros would wrap
 foreach(isa ${HODU_ISAS_BUILT})
   string(TOUPPER ${isa} ISA)
   target_compile_definitions(hodu_objects PRIVATE HD_HAS_${ISA}=1) # HD_HAS_AVX2: see src/device/cpu/cpu.c
@@ -151,9 +151,9 @@ target_compile_definitions(hodu_objects PRIVATE HD_HAS_LLVM=$<BOOL:${HODU_LLVM}>
 # library's own objects, and lies in the library as bytes: see src/compiler/server.h.
 if(HODU_LLVM)
   add_executable(hodu_server ${PROJECT_SOURCE_DIR}/src/compiler/server/main.c
-    $<FILTER:$<TARGET_OBJECTS:hodu_objects>,INCLUDE,/compiler/llvm[_a-z]*\\.c|/kernel/ir\\.c|/kernel/programs\\.c|/kernel/kernel\\.c|/core/dtype\\.c>)
+    $<FILTER:$<TARGET_OBJECTS:hodu_objects>,INCLUDE,/compiler/llvm[_a-z]*\\.c|/kernel/ir\\.c|/kernel/programs\\.c|/kernel/kernel\\.c|/core/dtype\\.c|/core/os[_a-z]*\\.c>)
   target_include_directories(hodu_server PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
-  target_compile_definitions(hodu_server PRIVATE _GNU_SOURCE HD_HAS_LLVM=1)
+  target_compile_definitions(hodu_server PRIVATE HD_HAS_LLVM=1)
   target_link_libraries(hodu_server PRIVATE hodu_warnings Threads::Threads m ${CMAKE_DL_LIBS})
   target_link_options(hodu_server PRIVATE -s)
   add_library(hodu_server_bytes OBJECT ${PROJECT_SOURCE_DIR}/src/compiler/server/embed.c)

@@ -10,7 +10,6 @@
 #include "grad/tape.h"
 
 #include <string.h>
-#include <time.h>
 
 static void take_memory(hd_thread *thread, hd_plan_buffer *b) {
     if (b->storage.block != NULL) hd_block_release(thread, b->storage.block);
@@ -238,12 +237,6 @@ static hd_error run_call(const hd_plan *p, hd_thread *thread, const hd_launch *l
     return hd_debug_nan() ? hd_check_results(thread, &c->call) : HD_OK;
 }
 
-static int64_t nanoseconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static hd_error run_check(const hd_plan *p, hd_thread *thread, const hd_launch *l) {
     const hd_graph *g = p->graph;
     const void *attributes = hd_node_attributes(g, l->node);
@@ -292,7 +285,7 @@ static hd_error run_launch(const hd_plan *p, hd_thread *thread, const hd_launch 
 /* The launches of a job, one after the other. */
 static hd_error run_in_order(const hd_plan *p, hd_thread *thread, const hd_plan_job *job, const hd_run *run,
                              uint32_t *failed) {
-    int64_t begin = run->nanoseconds != NULL ? nanoseconds() : 0;
+    int64_t begin = run->nanoseconds != NULL ? hd_os_nanoseconds() : 0;
     for (uint32_t i = job->first; i < job->first + job->count; ++i) {
         const hd_launch *l = &p->launches[i];
         if (l->threads > 0) hd_pool_limit(l->threads);
@@ -304,7 +297,7 @@ static hd_error run_in_order(const hd_plan *p, hd_thread *thread, const hd_plan_
             return status;
         }
         if (__builtin_expect(run->nanoseconds != NULL, 0)) {
-            const int64_t end = nanoseconds();
+            const int64_t end = hd_os_nanoseconds();
             run->nanoseconds[i] += end - begin;
             begin = end;
         }

@@ -4,10 +4,11 @@
 #include "core/execute.h"
 #include "core/memory.h"
 #include "core/object.h"
+#include "core/os.h"
 
 #include <pthread.h>
 
-__thread hd_thread *hd_thread_pointer __attribute__((tls_model("initial-exec")));
+HD_THREAD_LOCAL hd_thread *hd_thread_pointer;
 
 static struct {
     pthread_mutex_t lock;
@@ -65,7 +66,7 @@ static void after_fork(void) {
 
 static void make_key(void) {
     registry.has_key = pthread_key_create(&registry.key, thread_end) == 0;
-    pthread_atfork(before_fork, after_fork, after_fork);
+    hd_os_at_fork(before_fork, after_fork, after_fork);
 }
 
 hd_thread *hd_thread_create(void) {

@@ -4,7 +4,7 @@
 #ifndef HD_CORE_THREAD_H
 #define HD_CORE_THREAD_H
 
-#include <stdatomic.h>
+#include "core/os.h"
 
 #include <hodu/hodu.h>
 
@@ -114,7 +114,7 @@ struct hd_thread {
     hd_thread *next, *previous; /* registry of live threads */
 };
 
-extern __thread hd_thread *hd_thread_pointer __attribute__((tls_model("initial-exec")));
+extern HD_THREAD_LOCAL hd_thread *hd_thread_pointer;
 hd_thread *hd_thread_create(void);
 
 /* The calling thread's context; NULL only when there is no memory for one. */

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- compilers --------------------------------------------------------------------------------------------------- */
 const hd_compiler_interface *hd_compiler_interface_of(hd_compiler compiler) {
@@ -285,8 +284,7 @@ hd_error hd_script_check_eager(const hd_thread *thread) {
 
 hd_error hd_script_make_executable(hd_thread *thread, hd_script *s) {
     if (s->executable != NULL) return HD_OK;
-    struct timespec begin, end;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
+    const int64_t begin = hd_os_nanoseconds();
     /* HODU_DEBUG=nan: every op alone, as it was recorded, so that the one that gives NaN can be named */
     const bool alone = hd_debug_nan() && s->device.kind == HD_DEVICE_CPU;
     hd_undo *undo = thread->undo;
@@ -295,8 +293,7 @@ hd_error hd_script_make_executable(hd_thread *thread, hd_script *s) {
                         ->compile(thread, s->graph, s->device, alone ? HD_O0 : s->level);
     thread->undo = undo;
     if (s->executable == NULL) return thread->error_code;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    s->compile_ms = (double)(end.tv_sec - begin.tv_sec) * 1e3 + (double)(end.tv_nsec - begin.tv_nsec) / 1e6;
+    s->compile_ms = (double)(hd_os_nanoseconds() - begin) / 1e6;
     s->compilations++;
     return HD_OK;
 }

@@ -11,7 +11,6 @@
 #include "xla/value.h"
 
 #include <string.h>
-#include <sys/sysinfo.h>
 
 /* What an argument was in the last run. */
 typedef struct argument {
@@ -269,12 +268,12 @@ static void *zeros(size_t count, size_t bytes) {
 
 /* That the machine has what a run takes. XLA would notice only while it runs, when state was given to it already. */
 static hd_error check_memory(const hd_xla_device *device, const hd_xla_figures *f) {
-    struct sysinfo machine;
     if (device->device.kind != HD_DEVICE_CPU) return HD_OK; /* which has memory of its own */
     const double needed = (double)f->temporary_bytes + (double)f->output_bytes;
-    if (sysinfo(&machine) != 0) return HD_OK;
-    const double there = ((double)machine.totalram + (double)machine.totalswap) * machine.mem_unit;
-    if (needed <= there) return HD_OK;
+    uint64_t memory, swap;
+    hd_os_memory(&memory, &swap);
+    const double there = (double)memory + (double)swap;
+    if (memory == 0 || needed <= there) return HD_OK;
     return hd_fail(HD_ERROR_MEMORY,
                    "a run would take %.0f bytes under XLA, for values on the way and results; this machine has %.0f",
                    needed, there);
