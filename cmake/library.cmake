@@ -133,7 +133,7 @@ endif()
 find_path(HODU_LLVM_INCLUDE llvm/Config/llvm-config.h
   PATHS ${HODU_LLVM_HINT} /usr/lib/llvm-19/include /usr/include/llvm-19 NO_DEFAULT_PATH)
 mark_as_advanced(HODU_LLVM_CONFIG HODU_LLVM_INCLUDE)
-if(HODU_LLVM_INCLUDE)
+if(HODU_LLVM_INCLUDE AND NOT APPLE) # where no kernels are compiled: see src/compiler/code.c
   set(HODU_LLVM_HERE ON)
 else()
   set(HODU_LLVM_HERE OFF)
@@ -168,9 +168,11 @@ if(HODU_LLVM)
 endif()
 
 add_library(hodu SHARED ${HODU_ALL_OBJECTS})
-target_link_options(hodu PRIVATE -Wl,-Bsymbolic-functions -Wl,-z,nodelete) # our own calls go straight; workers outlive a dlclose
-if(NOT HODU_SANITIZE)
-  target_link_options(hodu PRIVATE -Wl,-z,defs) # a function that a row of the op table asks for, and nobody has
+if(NOT APPLE) # whose linker does all of this unasked, but for the second
+  target_link_options(hodu PRIVATE -Wl,-Bsymbolic-functions -Wl,-z,nodelete) # our own calls go straight; workers outlive a dlclose
+  if(NOT HODU_SANITIZE)
+    target_link_options(hodu PRIVATE -Wl,-z,defs) # a function that a row of the op table asks for, and nobody has
+  endif()
 endif()
 add_library(hodu_static STATIC ${HODU_ALL_OBJECTS})
 set_target_properties(hodu PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})

@@ -28,7 +28,10 @@ _Static_assert(sizeof(head) == 64, "a head has no padding");
 static struct { _Atomic int64_t hits, misses, writes, failed_writes, removed; } figures;
 
 static head head_of(const void *key, size_t key_bytes, const void *object, size_t object_bytes) {
-    head h = {.magic = "hoducode", .version = VERSION, .key_bytes = (uint32_t)key_bytes, .object_bytes = object_bytes};
+    head h = {.magic = {'h', 'o', 'd', 'u', 'c', 'o', 'd', 'e'},
+              .version = VERSION,
+              .key_bytes = (uint32_t)key_bytes,
+              .object_bytes = object_bytes};
     snprintf(h.library, sizeof h.library, "%s %s", hd_version(), hd_compiler_fingerprint);
     h.checksum = hd_hash(object, object_bytes, hd_hash(key, key_bytes, hd_hash(h.library, sizeof h.library, 1)));
     return h;
