@@ -687,7 +687,7 @@ hd_plan *hd_plan_new(hd_thread *thread, hd_graph *graph, hd_executor *executor, 
     return NULL;
 }
 
-hd_executable *hd_hodu_compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
+static hd_executable *compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
     hd_executor *executor = hd_device_executor(device);
     if (executor == NULL) {
         hd_fail(HD_ERROR_DEVICE,
@@ -705,3 +705,5 @@ hd_executable *hd_hodu_compile(hd_thread *thread, hd_graph *graph, hd_device dev
     hd_graph_release(thread, simple);
     return (hd_executable *)p;
 }
+
+const hd_compiler_interface hd_hodu_interface = {.name = "HODU", .compile = compile};

@@ -247,4 +247,7 @@ double hd_plan_operations(const hd_plan *p, const hd_launch *l);
 void hd_plan_dump(const hd_plan *p);
 void hd_plan_dump_jobs(const hd_plan *p);
 
+/* ---- HODU, as scripts know it ------------------------------------------------------------------------------------ */
+extern const hd_compiler_interface hd_hodu_interface;
+
 #endif

@@ -4,7 +4,7 @@
  * them. Their memory is lent to XLA where it lies; a snapshot holds it, so that who writes them later writes a copy.
  * State that a run updates belongs to XLA from the first run on: each run takes the old buffer and leaves the new one
  * in its place (value.h). Runs are not waited for, unless something can go wrong in them. */
-#include "script/executable.h"
+#include "xla/executable.h"
 #include "compiler/dump.h"
 #include "core/device.h"
 #include "xla/emit.h"
@@ -301,7 +301,7 @@ static hd_error compile(under_xla *x) {
     return status;
 }
 
-hd_executable *hd_xla_executable(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
+static hd_executable *compile_graph(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
     HD_HOLD_ERRORS(thread);
     under_xla *x = hd_array_resize(NULL, sizeof *x);
     if (x == NULL) {
@@ -336,7 +336,9 @@ hd_executable *hd_xla_executable(hd_thread *thread, hd_graph *graph, hd_device d
     return NULL;
 }
 
-hd_error hd_xla_available(hd_device device) {
+static hd_error available(hd_device device) {
     char path[HD_XLA_PATH];
     return hd_xla_plugin_find(device.kind, path);
 }
+
+const hd_compiler_interface hd_xla_interface = {.name = "XLA", .available = available, .compile = compile_graph};
