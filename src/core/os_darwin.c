@@ -145,17 +145,23 @@ int hd_os_memory_file(const char *name, bool is_program) {
 void hd_os_memory_path(int file, char *out, size_t capacity) { snprintf(out, capacity, "/dev/fd/%d", file); }
 
 /* ---- processes: a program that is started between two of these calls gets the files, too ------------------------ */
-static bool keep_to_ourselves(const int ends[2]) {
-    return fcntl(ends[0], F_SETFD, FD_CLOEXEC) == 0 && fcntl(ends[1], F_SETFD, FD_CLOEXEC) == 0;
+static void keep_to_ourselves(const int ends[2]) {
+    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+    fcntl(ends[1], F_SETFD, FD_CLOEXEC);
 }
 
-bool hd_os_pipe(int ends[2]) { return pipe(ends) == 0 && keep_to_ourselves(ends); }
+bool hd_os_pipe_pair(int ends[2]) {
+    if (pipe(ends) != 0) return false;
+    keep_to_ourselves(ends);
+    return true;
+}
 
 bool hd_os_stream_pair(int ends[2]) {
     const int yes = 1;
-    return socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0 && keep_to_ourselves(ends) &&
-           setsockopt(ends[0], SOL_SOCKET, SO_NOSIGPIPE, &yes, sizeof yes) == 0 &&
-           setsockopt(ends[1], SOL_SOCKET, SO_NOSIGPIPE, &yes, sizeof yes) == 0;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) return false;
+    keep_to_ourselves(ends);
+    for (int i = 0; i < 2; ++i) setsockopt(ends[i], SOL_SOCKET, SO_NOSIGPIPE, &yes, sizeof yes);
+    return true;
 }
 
 void hd_os_close_all_but(int kept) { hd_os_close_one_by_one(kept); }

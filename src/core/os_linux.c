@@ -143,7 +143,7 @@ int hd_os_memory_file(const char *name, bool is_program) {
 }
 
 /* ---- processes --------------------------------------------------------------------------------------------------- */
-bool hd_os_pipe(int ends[2]) { return pipe2(ends, O_CLOEXEC) == 0; }
+bool hd_os_pipe_pair(int ends[2]) { return pipe2(ends, O_CLOEXEC) == 0; }
 bool hd_os_stream_pair(int ends[2]) { return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0; }
 
 /* False where the system is too old. */

@@ -146,15 +146,21 @@ void hd_os_become_expendable(const char *name) {
 }
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
-bool hd_os_streams(int ends[2]) {
-    if (!hd_os_stream_pair(ends)) {
-        ends[0] = ends[1] = -1;
-        return false;
+static bool move_up(bool made, int ends[2]) {
+    if (made) {
+        ends[0] = hd_os_above_standard(ends[0]);
+        ends[1] = hd_os_above_standard(ends[1]);
+        if (ends[0] >= 0 && ends[1] >= 0) return true;
+        const int why = errno;
+        for (int i = 0; i < 2; ++i)
+            if (ends[i] >= 0) close(ends[i]);
+        errno = why;
     }
-    ends[0] = hd_os_above_standard(ends[0]);
-    ends[1] = hd_os_above_standard(ends[1]);
-    return ends[0] >= 0 && ends[1] >= 0;
+    ends[0] = ends[1] = -1;
+    return false;
 }
+bool hd_os_pipe(int ends[2]) { return move_up(hd_os_pipe_pair(ends), ends); }
+bool hd_os_streams(int ends[2]) { return move_up(hd_os_stream_pair(ends), ends); }
 
 static bool wait_for(int stream, short what, int64_t deadline) {
     for (;;) {

@@ -36,8 +36,8 @@ void hd_os_detach(int kept);
 void hd_os_become_expendable(const char *name);
 
 /* ---- pipes and streams: not handed on to programs, and never a signal ------------------------------------------- */
+/* Both ends are numbered above the standard files, which a host may have closed; both are -1 when it failed. */
 bool hd_os_pipe(int ends[2]);
-/* Two ends of a stream, numbered above the standard files; when one is -1, it failed. */
 bool hd_os_streams(int ends[2]);
 /* All bytes, or false: the other side is gone, or it is later than `deadline` by the one clock (INT64_MAX: never). */
 bool hd_os_send(int stream, const void *bytes, size_t count, int64_t deadline);
@@ -46,6 +46,7 @@ bool hd_os_receive(int stream, void *bytes, size_t count, int64_t deadline);
 bool hd_os_has_news(int stream, int milliseconds);
 
 /* ---- inside the layer -------------------------------------------------------------------------------------------- */
+bool hd_os_pipe_pair(int ends[2]);
 bool hd_os_stream_pair(int ends[2]);
 void hd_os_close_all_but(int kept);
 void hd_os_close_one_by_one(int kept);

@@ -218,6 +218,20 @@ static void program_is_started_and_waited_for(void **state) {
     assert_int_equal(hd_os_start(&program, &child), ENOENT);
 }
 
+/* A host may have closed what it does not need: a pipe must not become the program's standard input. */
+static void program_has_a_pipe_where_standard_input_is_closed(void **state) {
+    (void)state;
+    int ends[2];
+    const int kept = dup(STDIN_FILENO);
+    close(STDIN_FILENO);
+    assert_true(hd_os_pipe(ends));
+    assert_true(ends[0] > STDERR_FILENO && ends[1] > STDERR_FILENO);
+    hd_os_close(ends[0]);
+    hd_os_close(ends[1]);
+    dup2(kept, STDIN_FILENO);
+    close(kept);
+}
+
 static void streams_know_their_deadline(void **state) {
     (void)state;
     int ends[2];
@@ -238,4 +252,5 @@ static void streams_know_their_deadline(void **state) {
 RUN(test(clock_only_goes_forward), test(sleepers_are_woken), test(sleepers_are_woken_without_a_futex),
     test(code_is_never_writable_and_executable), test(machine_has_memory_and_processors),
     test(library_that_is_missing_says_why), test(places_and_paths_are_known), test(versions_compare_as_numbers),
-    test(files_are_what_they_were_made), test(program_is_started_and_waited_for), test(streams_know_their_deadline))
+    test(files_are_what_they_were_made), test(program_is_started_and_waited_for),
+    test(program_has_a_pipe_where_standard_input_is_closed), test(streams_know_their_deadline))
