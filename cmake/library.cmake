@@ -14,7 +14,8 @@ file(GLOB HODU_SOURCES CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/xla/*.c
   ${PROJECT_SOURCE_DIR}/src/nn/*.c
   ${PROJECT_SOURCE_DIR}/src/optim/*.c
-  ${PROJECT_SOURCE_DIR}/src/compile/*.c)
+  ${PROJECT_SOURCE_DIR}/src/compile/*.c
+  ${PROJECT_SOURCE_DIR}/src/library/*.c)
 list(FILTER HODU_SOURCES EXCLUDE REGEX "/kernels_[a-z]+\\.c$")
 
 # The C renderer's preamble is the C reading of the vocabulary itself.
@@ -105,7 +106,7 @@ endforeach()
 add_library(hodu_objects OBJECT ${HODU_SOURCES})
 target_include_directories(hodu_objects PUBLIC ${PROJECT_SOURCE_DIR}/include PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(hodu_objects PRIVATE hodu_warnings Threads::Threads)
-target_compile_definitions(hodu_objects PRIVATE _GNU_SOURCE HD_UNCHECKED_CALLS) # it defines what macros would wrap
+target_compile_definitions(hodu_objects PRIVATE HD_UNCHECKED_CALLS) # it defines what macros would wrap
 foreach(isa ${HODU_ISAS_BUILT})
   string(TOUPPER ${isa} ISA)
   target_compile_definitions(hodu_objects PRIVATE HD_HAS_${ISA}=1) # HD_HAS_AVX2: see src/device/cpu/cpu.c
@@ -137,7 +138,7 @@ endif()
 find_path(HODU_LLVM_INCLUDE llvm/Config/llvm-config.h
   PATHS ${HODU_LLVM_HINT} /usr/lib/llvm-19/include /usr/include/llvm-19 NO_DEFAULT_PATH)
 mark_as_advanced(HODU_LLVM_CONFIG HODU_LLVM_INCLUDE)
-if(HODU_LLVM_INCLUDE)
+if(HODU_LLVM_INCLUDE AND NOT APPLE) # where no kernels are compiled: see src/compiler/code.c
   set(HODU_LLVM_HERE ON)
 else()
   set(HODU_LLVM_HERE OFF)
@@ -155,9 +156,9 @@ target_compile_definitions(hodu_objects PRIVATE HD_HAS_LLVM=$<BOOL:${HODU_LLVM}>
 # library's own objects, and lies in the library as bytes: see src/codegen/server.h.
 if(HODU_LLVM)
   add_executable(hodu_server ${PROJECT_SOURCE_DIR}/src/codegen/server/main.c
-    $<FILTER:$<TARGET_OBJECTS:hodu_objects>,INCLUDE,/codegen/llvm[_a-z]*\\.c|/kernel/ir\\.c|/kernel/programs\\.c|/kernel/kernel\\.c|/core/dtype\\.c>)
+    $<FILTER:$<TARGET_OBJECTS:hodu_objects>,INCLUDE,/codegen/llvm[_a-z]*\\.c|/kernel/ir\\.c|/kernel/programs\\.c|/kernel/kernel\\.c|/core/dtype\\.c|/core/os[_a-z]*\\.c>)
   target_include_directories(hodu_server PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
-  target_compile_definitions(hodu_server PRIVATE _GNU_SOURCE HD_HAS_LLVM=1)
+  target_compile_definitions(hodu_server PRIVATE HD_HAS_LLVM=1)
   target_link_libraries(hodu_server PRIVATE hodu_warnings Threads::Threads m ${CMAKE_DL_LIBS})
   target_link_options(hodu_server PRIVATE -s)
   add_library(hodu_server_bytes OBJECT ${PROJECT_SOURCE_DIR}/src/codegen/server/embed.c)
@@ -172,9 +173,11 @@ if(HODU_LLVM)
 endif()
 
 add_library(hodu SHARED ${HODU_ALL_OBJECTS})
-target_link_options(hodu PRIVATE -Wl,-Bsymbolic-functions -Wl,-z,nodelete) # our own calls go straight; workers outlive a dlclose
-if(NOT HODU_SANITIZE)
-  target_link_options(hodu PRIVATE -Wl,-z,defs) # a function that a row of the op table asks for, and nobody has
+if(NOT APPLE) # whose linker does all of this unasked, but for the second
+  target_link_options(hodu PRIVATE -Wl,-Bsymbolic-functions -Wl,-z,nodelete) # our own calls go straight; workers outlive a dlclose
+  if(NOT HODU_SANITIZE)
+    target_link_options(hodu PRIVATE -Wl,-z,defs) # a function that a row of the op table asks for, and nobody has
+  endif()
 endif()
 add_library(hodu_static STATIC ${HODU_ALL_OBJECTS})
 set_target_properties(hodu PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})

@@ -430,7 +430,7 @@ static hd_error check_options(const hd_thread *thread, hd_compile_opts *o) {
     if (o->compiler != HD_COMPILER_XLA && !hd_device_available(o->device))
         return hd_fail(HD_ERROR_DEVICE, "device %s is not available here; hd_device_available tells",
                        hd_device_text((char[32]){0}, o->device));
-    if (o->compiler == HD_COMPILER_XLA) HD_TRY(hd_xla_available(o->device));
+    if (o->compiler == HD_COMPILER_XLA) HD_TRY(hd_compiler_check(HD_COMPILER_XLA, o->device));
     if (o->cache_limit == 0) o->cache_limit = 8;
     return o->cache_limit > 0 ? HD_OK : hd_fail(HD_ERROR_VALUE, "a cache of %lld graphs", (long long)o->cache_limit);
 }

@@ -6,10 +6,33 @@
 
 static const char *const kind_names[HD_DEVICE_KINDS] = {"default", "cpu", "cuda", "metal"};
 
+static const hd_device_interface *interfaces[HD_DEVICE_KINDS]; /* set before the first thread has a context */
+
+void hd_device_register(hd_device_kind kind, const hd_device_interface *interface) {
+    if ((unsigned)kind < HD_DEVICE_KINDS) interfaces[kind] = interface;
+}
+
 const hd_device_interface *hd_device_interface_of(hd_device_kind kind) {
-    static const hd_device_interface *const interfaces[HD_DEVICE_KINDS] = {[HD_DEVICE_CPU] = &hd_cpu_interface};
+    hd_library_ready();
     return (unsigned)kind < HD_DEVICE_KINDS ? interfaces[kind] : NULL;
 }
+
+/* ---- no device --------------------------------------------------------------------------------------------------- */
+static hd_error refuse(void) { return hd_fail(HD_ERROR_DEVICE, "this library was linked without any device"); }
+static hd_error refuse_run(hd_executor *self, hd_thread *thread, hd_call *call) {
+    (void)self, (void)thread, (void)call;
+    return refuse();
+}
+static hd_error refuse_write(hd_executor *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
+    (void)self, (void)thread, (void)dst, (void)src;
+    return refuse();
+}
+hd_executor *hd_no_executor(void) {
+    static hd_executor none = {.name = "none", .run = refuse_run, .write = refuse_write};
+    return &none;
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
 
 const char *hd_device_text(char *out, hd_device device) {
     snprintf(out, 32, "%s:%d", (unsigned)device.kind < HD_DEVICE_KINDS ? kind_names[device.kind] : "?", device.index);
@@ -49,7 +72,8 @@ void hd_also_synchronize(void (*wait)(void)) { atomic_store_explicit(&also, wait
 
 void hd_synchronize(void) {
     HD_ENTER("hd_synchronize", );
-    hd_device_interface_of(thread->device.kind)->synchronize(thread->device.index);
+    const hd_device_interface *interface = hd_device_interface_of(thread->device.kind);
+    if (interface != NULL) interface->synchronize(thread->device.index);
     void (*wait)(void) = atomic_load_explicit(&also, memory_order_acquire);
     if (wait != NULL) wait();
 }

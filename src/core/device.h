@@ -15,9 +15,11 @@ typedef struct hd_device_interface {
     void (*peak)(int index, double *gflops, double *gbytes);
 } hd_device_interface;
 
-/* Defined by the device rooms; NULL for those that are not built. */
+/* That of a kind of device; NULL: nobody has registered one. */
 const hd_device_interface *hd_device_interface_of(hd_device_kind kind);
-extern const hd_device_interface hd_cpu_interface;
+void hd_device_register(hd_device_kind kind, const hd_device_interface *interface);
+/* In place of a device that is not there: an error for every call. */
+hd_executor *hd_no_executor(void);
 
 /* "cuda:0" into a buffer of 32 bytes. */
 const char *hd_device_text(char *out, hd_device device);

@@ -2,9 +2,8 @@
 #include "core/error.h"
 #include "core/environment.h"
 #include "core/lines.h"
+#include "core/os.h"
 
-#include <dlfcn.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,9 +14,9 @@ static const char anchor; /* where this library lies */
 /* ---- where it happened ------------------------------------------------------------------------------------------- */
 /* True when the library itself made the call. In a program that has the library in itself, nobody can tell. */
 static bool is_inside(const void *caller) {
-    Dl_info own, info;
-    return caller != NULL && dladdr(&anchor, &own) != 0 && dladdr(caller, &info) != 0 &&
-           own.dli_fbase == info.dli_fbase && strstr(own.dli_fname, "libhodu") != NULL;
+    hd_os_place own, place;
+    return caller != NULL && hd_os_place_of(&anchor, &own) && hd_os_place_of(caller, &place) &&
+           own.base == place.base && strstr(own.file, "libhodu") != NULL;
 }
 
 /* Who called: a layer's own calls were made for whoever called hd_forward. */
@@ -37,15 +36,15 @@ static void describe_place(hd_thread *t, char *out, size_t capacity) {
     const hd_scope_frame *frame = t->scope_count > 0 ? &t->scopes[t->scope_count - 1] : NULL;
     if (frame != NULL && frame->file != NULL) /* NULL: the library's own, where the user has none */
         length = snprintf(out, capacity, "in the scope of %s:%d", frame->file, frame->line);
-    Dl_info info;
-    if (caller != NULL && length >= 0 && (size_t)length < capacity && dladdr(caller, &info) != 0 && info.dli_fname) {
-        const char *separator = length > 0 ? ", " : "", *slash = strrchr(info.dli_fname, '/');
-        const char *object = slash ? slash + 1 : info.dli_fname;
-        if (info.dli_sname != NULL)
-            snprintf(out + length, capacity - (size_t)length, "%scalled from %s", separator, info.dli_sname);
+    hd_os_place place;
+    if (length >= 0 && (size_t)length < capacity && hd_os_place_of(caller, &place) && place.file != NULL) {
+        const char *separator = length > 0 ? ", " : "", *slash = strrchr(place.file, '/');
+        const char *object = slash ? slash + 1 : place.file;
+        if (place.symbol != NULL)
+            snprintf(out + length, capacity - (size_t)length, "%scalled from %s", separator, place.symbol);
         else
             snprintf(out + length, capacity - (size_t)length, "%scalled from %s+%#tx", separator, object,
-                     (const char *)caller - (const char *)info.dli_fbase);
+                     (ptrdiff_t)((uintptr_t)caller - place.base));
     }
 }
 
@@ -104,7 +103,7 @@ static void say(hd_error code, const char *message, const char *place) {
 static void say_error(hd_thread *t) {
     t->error_said = true;
     say(t->error_code, t->error_message, t->error_place);
-    if (hd_environment_flag("HODU_TRAP", false)) raise(SIGTRAP);
+    if (hd_environment_flag("HODU_TRAP", false)) hd_os_trap();
 }
 
 hd_error hd_fail(hd_error code, const char *format, ...) {

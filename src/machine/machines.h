@@ -3,8 +3,12 @@
 #define HD_MACHINE_MACHINES_H
 
 #include "fuse/machine.h"
+#include "script/executable.h"
 
 /* The CPU, with the vector registers that it has and HODU_ISA allows. */
 const hd_machine *hd_cpu_machine(void);
+
+/* HODU, as scripts know it: compile.c. */
+extern const hd_compiler_interface hd_hodu_interface;
 
 #endif

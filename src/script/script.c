@@ -8,15 +8,41 @@
 #include "graph/builder.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- compilers --------------------------------------------------------------------------------------------------- */
+static struct {
+    pthread_once_t once;
+    const hd_compiler_interface *hodu, *xla;
+} compilers = {.once = PTHREAD_ONCE_INIT};
+
+void hd_compiler_register(hd_compiler compiler, const hd_compiler_interface *interface) {
+    if (compiler == HD_COMPILER_HODU) compilers.hodu = interface;
+    if (compiler == HD_COMPILER_XLA) compilers.xla = interface;
+}
+
 const hd_compiler_interface *hd_compiler_interface_of(hd_compiler compiler) {
-    static const hd_compiler_interface hodu = {"HODU", hd_hodu_compile}, xla = {"XLA", hd_xla_executable};
-    return compiler == HD_COMPILER_HODU ? &hodu : compiler == HD_COMPILER_XLA ? &xla : NULL;
+    pthread_once(&compilers.once, hd_library_open_compilers);
+    return compiler == HD_COMPILER_HODU ? compilers.hodu : compiler == HD_COMPILER_XLA ? compilers.xla : NULL;
+}
+
+hd_error hd_compiler_check(hd_compiler compiler, hd_device device) {
+    const hd_compiler_interface *interface = hd_compiler_interface_of(compiler);
+    if (interface == NULL)
+        return hd_fail(HD_ERROR_DEVICE, "this library was linked without the compiler %s",
+                       compiler == HD_COMPILER_XLA ? "XLA" : "HODU");
+    return interface->available != NULL ? interface->available(device) : HD_OK;
+}
+
+hd_executable *hd_compiler_compile(hd_compiler compiler, hd_thread *thread, hd_graph *graph, hd_device device,
+                                   hd_optimization_level level) {
+    const hd_compiler_interface *interface = hd_compiler_interface_of(compiler);
+    if (interface != NULL) return interface->compile(thread, graph, device, level);
+    hd_compiler_check(compiler, device);
+    return NULL;
 }
 
 hd_error hd_compiler_default(hd_compiler *out) {
@@ -31,8 +57,8 @@ hd_error hd_compiler_default(hd_compiler *out) {
 bool hd_compiler_available(hd_compiler compiler) {
     HD_ENTER("hd_compiler_available", false);
     HD_HOLD_ERRORS(thread);
-    if (compiler != HD_COMPILER_XLA || hd_xla_available(thread->device) == HD_OK)
-        return hd_compiler_interface_of(compiler) != NULL;
+    if (compiler != HD_COMPILER_HODU && compiler != HD_COMPILER_XLA) return false;
+    if (hd_compiler_check(compiler, thread->device) == HD_OK) return true;
     hd_error_copy why;
     hd_error_take(&why);
     return false;
@@ -217,7 +243,7 @@ static void choose_compiler(hd_thread *thread, hd_script *s, hd_compiler compile
     HD_USE(&s->object, false, );
     if (compiler != HD_COMPILER_HODU && compiler != HD_COMPILER_XLA) {
         hd_fail(HD_ERROR_VALUE, "%d is no compiler; there are HD_COMPILER_HODU and HD_COMPILER_XLA", (int)compiler);
-    } else if (compiler == HD_COMPILER_XLA && hd_xla_available(s->device) != HD_OK) {
+    } else if (compiler == HD_COMPILER_XLA && hd_compiler_check(HD_COMPILER_XLA, s->device) != HD_OK) {
         hd_error_append(thread, "; the script keeps HODU");
     } else if (compiler == HD_COMPILER_HODU && !hd_device_available(s->device)) {
         hd_fail(HD_ERROR_DEVICE, "HODU does not run on %s here; set the script's device first. The script keeps XLA",
@@ -241,7 +267,7 @@ void hd_script_set_backend(hd_script *script, hd_compiler compiler) {
 static bool xla_reaches(hd_thread *thread, hd_device device) {
     HD_HOLD_ERRORS(thread);
     hd_error_copy forgotten;
-    const bool reaches = device.kind > HD_DEVICE_CPU && hd_xla_available(device) == HD_OK;
+    const bool reaches = device.kind > HD_DEVICE_CPU && hd_compiler_check(HD_COMPILER_XLA, device) == HD_OK;
     if (!reaches && thread->error_code != HD_OK) hd_error_take(&forgotten);
     return reaches;
 }
@@ -285,18 +311,16 @@ hd_error hd_script_check_eager(const hd_thread *thread) {
 
 hd_error hd_script_make_executable(hd_thread *thread, hd_script *s) {
     if (s->executable != NULL) return HD_OK;
-    struct timespec begin, end;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
+    const int64_t begin = hd_os_nanoseconds();
     /* HODU_DEBUG=nan: every op alone, as it was recorded, so that the one that gives NaN can be named */
     const bool alone = hd_debug_nan() && s->device.kind == HD_DEVICE_CPU;
     hd_undo *undo = thread->undo;
     thread->undo = NULL; /* trial runs write memory of their own */
-    s->executable = hd_compiler_interface_of(alone ? HD_COMPILER_HODU : s->compiler)
-                        ->compile(thread, s->graph, s->device, alone ? HD_O0 : s->level);
+    s->executable = hd_compiler_compile(alone ? HD_COMPILER_HODU : s->compiler, thread, s->graph, s->device,
+                                        alone ? HD_O0 : s->level);
     thread->undo = undo;
     if (s->executable == NULL) return thread->error_code;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    s->compile_ms = (double)(end.tv_sec - begin.tv_sec) * 1e3 + (double)(end.tv_nsec - begin.tv_nsec) / 1e6;
+    s->compile_ms = (double)(hd_os_nanoseconds() - begin) / 1e6;
     s->compilations++;
     return HD_OK;
 }

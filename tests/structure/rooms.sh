@@ -4,7 +4,7 @@
 # A room may include itself and the rooms before it in this order; rooms on one line do not know each other.
 # Beside those: public headers as <hodu/...> and system headers as <...>, and nothing else. One device does not know
 # another, and only machines know devices: the compiler's other rooms do not even name functions of the CPU.
-# src/value stands alone. Only core/environment.c reads the environment.
+# src/value stands alone. Only core/environment.c reads the environment. rooms_symbols.sh reads the symbols.
 set -eu
 cd "$1"
 
@@ -40,7 +40,7 @@ function check(text,    path, from, to) {
 }
 
 BEGIN {
-    order = "core;kernel;ops;device;grad graph;script;codegen fuse;plan;machine;xla;nn optim data io;compile"
+    order = "core;kernel;ops;device;grad graph;script;codegen fuse;plan;machine;xla;nn optim data io;compile;library"
     levels = split(order, level, ";")
     for (i = 1; i <= levels; ++i) {
         count = split(level[i], names, " ")

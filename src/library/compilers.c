@@ -1,0 +1,9 @@
+/* What scripts need: who compiles them. A file of its own, so that a program without scripts has no compiler in it. */
+#include "machine/machines.h"
+#include "library/library.h"
+#include "xla/executable.h"
+
+void hd_library_open_compilers(void) {
+    hd_compiler_register(HD_COMPILER_HODU, &hd_hodu_interface);
+    hd_compiler_register(HD_COMPILER_XLA, &hd_xla_interface);
+}
