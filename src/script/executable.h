@@ -48,18 +48,24 @@ typedef struct hd_compiler_interface {
     const char *name;
     /* For a graph that is not changed; NULL with an error. */
     hd_executable *(*compile)(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level);
+    /* That scripts compiled by it run on the device here; the error says why not, and what to do. */
+    hd_error (*available)(hd_device device);
 } hd_compiler_interface;
 
-/* NULL when it is not built. */
+/* NULL: there is no such compiler. One that is not built says so when it is asked for anything. */
 const hd_compiler_interface *hd_compiler_interface_of(hd_compiler compiler);
 
 /* Who compiles when nobody is named: HODU, or what HODU_COMPILER says (hodu, xla); anything else there is an error. */
 hd_error hd_compiler_default(hd_compiler *out);
 
-/* The compiler XLA, from the xla room; and that its plugin is there: an error says how to get it. */
+/* The compiler XLA, from the xla room. */
 hd_executable *hd_xla_executable(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level);
 hd_error hd_xla_available(hd_device device);
-/* The compiler HODU, from the compiler room. */
+/* That there is a plugin for some device, so that a script may have chosen XLA before it chooses its device; the error
+ * is the one for `device`. The caller holds errors. */
+hd_error hd_xla_present(hd_device device);
+/* The compiler HODU, from the machine room. */
 hd_executable *hd_hodu_compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level);
+hd_error hd_hodu_available(hd_device device);
 
 #endif

@@ -15,9 +15,23 @@
 
 /* ---- compilers --------------------------------------------------------------------------------------------------- */
 const hd_compiler_interface *hd_compiler_interface_of(hd_compiler compiler) {
-    static const hd_compiler_interface hodu = {"HODU", hd_hodu_compile}, xla = {"XLA", hd_xla_executable};
+    static const hd_compiler_interface hodu = {"HODU", hd_hodu_compile, hd_hodu_available},
+                                       xla = {"XLA", hd_xla_executable, hd_xla_available};
     return compiler == HD_COMPILER_HODU ? &hodu : compiler == HD_COMPILER_XLA ? &xla : NULL;
 }
+
+#if !HD_HAS_XLA
+hd_error hd_xla_available(hd_device device) {
+    (void)device;
+    return hd_fail(HD_ERROR_DEVICE, "this library was built without XLA (HODU_XLA=OFF); HD_COMPILER_HODU is there");
+}
+hd_error hd_xla_present(hd_device device) { return hd_xla_available(device); }
+hd_executable *hd_xla_executable(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
+    (void)thread, (void)graph, (void)level;
+    hd_xla_available(device);
+    return NULL;
+}
+#endif
 
 hd_error hd_compiler_default(hd_compiler *out) {
     const char *wish = hd_environment("HODU_COMPILER");
@@ -28,14 +42,30 @@ hd_error hd_compiler_default(hd_compiler *out) {
     return hd_fail(HD_ERROR_VALUE, "HODU_COMPILER is \"%.60s\" in the environment; it can be hodu or xla", wish);
 }
 
-bool hd_compiler_available(hd_compiler compiler) {
-    HD_ENTER("hd_compiler_available", false);
+/* Why a compiler does not run on a device here; NULL: it does. What is pending stays so. */
+static const char *why_not(hd_thread *thread, hd_compiler compiler, hd_device device, char out[512]) {
+    const hd_compiler_interface *interface = hd_compiler_interface_of(compiler);
+    if (interface == NULL) return "there is no such compiler";
     HD_HOLD_ERRORS(thread);
-    if (compiler != HD_COMPILER_XLA || hd_xla_available(thread->device) == HD_OK)
-        return hd_compiler_interface_of(compiler) != NULL;
-    hd_error_copy why;
+    hd_error_copy before, why;
+    hd_error_take(&before);
+    const bool runs = interface->available(device) == HD_OK;
     hd_error_take(&why);
-    return false;
+    hd_error_put_back(&before);
+    if (runs) return NULL;
+    const size_t name = strlen(why.call); /* in front of the message, with ": " */
+    snprintf(out, 512, "%s", why.message + (name > 0 ? name + 2 : 0));
+    return out;
+}
+
+const char *hd_compiler_missing(hd_compiler compiler, hd_device device) {
+    HD_ENTER_ALWAYS("hd_compiler_missing", "there is no memory for this thread's context");
+    return why_not(thread, compiler, device.kind == HD_DEVICE_DEFAULT ? thread->device : device, thread->reason);
+}
+
+bool hd_compiler_available(hd_compiler compiler) {
+    HD_ENTER_ALWAYS("hd_compiler_available", false);
+    return why_not(thread, compiler, thread->device, (char[512]){0}) == NULL;
 }
 
 /* ---- making and releasing ---------------------------------------------------------------------------------------- */
@@ -217,12 +247,9 @@ static void choose_compiler(hd_thread *thread, hd_script *s, hd_compiler compile
     HD_USE(&s->object, false, );
     if (compiler != HD_COMPILER_HODU && compiler != HD_COMPILER_XLA) {
         hd_fail(HD_ERROR_VALUE, "%d is no compiler; there are HD_COMPILER_HODU and HD_COMPILER_XLA", (int)compiler);
-    } else if (compiler == HD_COMPILER_XLA && hd_xla_available(s->device) != HD_OK) {
+    } else if (compiler == HD_COMPILER_XLA && s->compiler != compiler && hd_xla_present(s->device) != HD_OK) {
         hd_error_append(thread, "; the script keeps HODU");
-    } else if (compiler == HD_COMPILER_HODU && !hd_device_available(s->device)) {
-        hd_fail(HD_ERROR_DEVICE, "HODU does not run on %s here; set the script's device first. The script keeps XLA",
-                hd_device_text((char[32]){0}, s->device));
-    } else if (s->compiler != compiler) {
+    } else if (s->compiler != compiler) { /* whether it runs on the device is seen when both have been chosen */
         drop_executable(thread, s);
         s->compiler = compiler;
     }
@@ -237,26 +264,18 @@ void hd_script_set_backend(hd_script *script, hd_compiler compiler) {
     choose_compiler(thread, script, compiler);
 }
 
-/* XLA brings devices that HODU does not have. */
-static bool xla_reaches(hd_thread *thread, hd_device device) {
-    HD_HOLD_ERRORS(thread);
-    hd_error_copy forgotten;
-    const bool reaches = device.kind > HD_DEVICE_CPU && hd_xla_available(device) == HD_OK;
-    if (!reaches && thread->error_code != HD_OK) hd_error_take(&forgotten);
-    return reaches;
-}
-
 void hd_script_set_device(hd_script *script, hd_device device) {
     HD_ENTER("hd_script_set_device", );
     if (hd_script_check_argument(script) != HD_OK) return;
     HD_USE(&script->object, false, );
-    if (!hd_device_available(device) && !xla_reaches(thread, device)) {
-        hd_fail(HD_ERROR_DEVICE,
-                "device %s is not available here; hd_device_available tells. The script keeps its device",
-                hd_device_text((char[32]){0}, device));
+    if (script->device.kind == device.kind && script->device.index == device.index) return;
+    char hodu[512], xla[512]; /* the compiler may be chosen later */
+    if (why_not(thread, HD_COMPILER_HODU, device, hodu) != NULL &&
+        why_not(thread, HD_COMPILER_XLA, device, xla) != NULL) {
+        hd_fail(HD_ERROR_DEVICE, "device %s is not available here, and the script keeps its own. %.120s. %s",
+                hd_device_text((char[32]){0}, device), hodu, xla);
         return;
     }
-    if (script->device.kind == device.kind && script->device.index == device.index) return;
     drop_executable(thread, script);
     script->device = device;
 }

@@ -336,8 +336,3 @@ hd_executable *hd_xla_executable(hd_thread *thread, hd_graph *graph, hd_device d
     destroy(&x->executable, thread);
     return NULL;
 }
-
-hd_error hd_xla_available(hd_device device) {
-    char path[HD_XLA_PATH];
-    return hd_xla_plugin_find(device.kind, path);
-}
