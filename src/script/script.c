@@ -20,19 +20,6 @@ const hd_compiler_interface *hd_compiler_interface_of(hd_compiler compiler) {
     return compiler == HD_COMPILER_HODU ? &hodu : compiler == HD_COMPILER_XLA ? &xla : NULL;
 }
 
-#if !HD_HAS_XLA
-hd_error hd_xla_available(hd_device device) {
-    (void)device;
-    return hd_fail(HD_ERROR_DEVICE, "this library was built without XLA (HODU_XLA=OFF); HD_COMPILER_HODU is there");
-}
-hd_error hd_xla_present(hd_device device) { return hd_xla_available(device); }
-hd_executable *hd_xla_executable(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
-    (void)thread, (void)graph, (void)level;
-    hd_xla_available(device);
-    return NULL;
-}
-#endif
-
 hd_error hd_compiler_default(hd_compiler *out) {
     const char *wish = hd_environment("HODU_COMPILER");
     *out = HD_COMPILER_HODU;
