@@ -1,5 +1,5 @@
-/* Where a script runs: it takes what this machine has, and says what is missing. Constants are brought to the device once,
- * when it compiles; inputs that are set move along. */
+/* Where a script runs: this takes what the machine has, and says what is missing. Constants are brought to the device
+ * once, when it compiles; inputs that are set move along. */
 #include "check.h"
 
 static hd_script *build(hd_tensor *weight) {

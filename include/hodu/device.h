@@ -34,8 +34,8 @@ HD_BEGIN_DECLS
 /* How many devices of a kind this machine has and their driver gives to this process; the first call opens the driver.
  * Ops may not run on them all the same: today they run on the CPU alone, and on CUDA run scripts that XLA compiles. */
 HD_API int hd_device_count(hd_device_kind kind);
-/* True when tensors can be made and ops run there, which hd_set_device asks. Where scripts run is another question, which
- * hd_compiler_missing answers (hodu/script.h). */
+/* True when tensors can be made and ops run there, which hd_set_device asks. Where scripts run is another question,
+ * which hd_compiler_missing answers (hodu/script.h). */
 HD_API bool hd_device_available(hd_device device);
 /* Why it is not available; NULL: it is. The text holds until this thread asks again. */
 HD_API const char *hd_device_missing(hd_device device);

@@ -10,8 +10,8 @@
 #ifndef HD_HAS_FILES
 #define HD_HAS_FILES 1
 #endif
-/* Likewise 0: built with HODU_XLA=OFF, and HD_COMPILER_XLA only gives an error; built with HODU_LLVM=OFF, and kernels are
- * compiled by the C compiler. */
+/* Likewise 0: built with HODU_XLA=OFF, and HD_COMPILER_XLA only gives an error; built with HODU_LLVM=OFF, and kernels
+ * are compiled by the C compiler. */
 #ifndef HD_HAS_XLA
 #define HD_HAS_XLA 1
 #endif
