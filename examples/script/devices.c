@@ -37,16 +37,24 @@ int main(void) {
         for (int c = 0; c < 2; ++c) {
             HD_SCOPE;
             const char *missing = hd_compiler_missing(compilers[c].compiler, devices[d].device);
-            printf("%s on %s: %s\n", compilers[c].name, devices[d].name,
-                   missing != NULL ? missing : "the same results");
-            if (missing != NULL) continue;
+            printf("%s on %s: ", compilers[c].name, devices[d].name);
+            if (missing != NULL) {
+                puts(missing);
+                continue;
+            }
             hd_script *script = build(weight);
             hd_script_set_input(script, "x", x);
             hd_script_set_compiler(script, compilers[c].compiler); /* in this order or the other */
             hd_script_set_device(script, devices[d].device);
             hd_script_compile(script); /* may take its time; from here on it only runs */
+            if (!hd_ok() && compilers[c].compiler == HD_COMPILER_XLA) {
+                puts(hd_error_message()); /* a plugin that is there, but does not start */
+                hd_error_clear();
+                continue;
+            }
             CHECK_CLOSE(hd_outputs_get(hd_script_run(script), "result"), expected);
             CHECK_EQUAL(compilations(script), 1);
+            puts("the same results");
         }
     }
 

@@ -40,6 +40,15 @@ foreach(pair script/script:test_script_script compile/compile:test_compile_compi
     ENVIRONMENT "XDG_DATA_HOME=/nowhere;HODU_XLA_PLUGIN=;HODU_XLA_PLUGIN_CPU=")
 endforeach()
 
+# As on a machine with a GPU where only the plugin for CUDA is installed, which is a fake: examples say what does not work.
+if(HODU_EXAMPLES)
+  foreach(name devices compilers compile_options)
+    add_test(NAME only-cuda/example/script/${name} COMMAND example_script_${name})
+    set_tests_properties(only-cuda/example/script/${name} PROPERTIES TIMEOUT 1200 LABELS example ENVIRONMENT
+      "LD_LIBRARY_PATH=$<TARGET_FILE_DIR:fake_cuda>;FAKE_CUDA=1;HODU_XLA_PLUGIN=;HODU_XLA_PLUGIN_CPU=/nowhere;HODU_XLA_PLUGIN_CUDA=$<TARGET_FILE:fake_plugin>")
+  endforeach()
+endif()
+
 # The examples that make scripts, once more under XLA: they compare what comes out with dynamic execution. compilers.c is left
 # out, which asks what a change from the default to XLA does, and training.c, whose unrolled loop XLA compiles for more than a
 # minute: xla/unrolled has it, and xla/scripts its other half.
