@@ -4,6 +4,7 @@ file(GLOB HODU_SOURCES CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/kernel/*.c
   ${PROJECT_SOURCE_DIR}/src/ops/*.c
   ${PROJECT_SOURCE_DIR}/src/device/cpu/*.c
+  ${PROJECT_SOURCE_DIR}/src/device/cuda/*.c
   ${PROJECT_SOURCE_DIR}/src/grad/*.c
   ${PROJECT_SOURCE_DIR}/src/graph/*.c
   ${PROJECT_SOURCE_DIR}/src/script/*.c
@@ -17,6 +18,13 @@ file(GLOB HODU_SOURCES CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/compile/*.c
   ${PROJECT_SOURCE_DIR}/src/library/*.c)
 list(FILTER HODU_SOURCES EXCLUDE REGEX "/kernels_[a-z]+\\.c$")
+
+# XLA needs nothing here: its plugin is opened when a script is first compiled by it. Without it choosing XLA gives an
+# error that says so.
+option(HODU_XLA "Compile scripts by XLA, where its plugin is installed" ON)
+if(NOT HODU_XLA)
+  list(FILTER HODU_SOURCES EXCLUDE REGEX "/src/xla/")
+endif()
 
 # The C renderer's preamble is the C reading of the vocabulary itself.
 include(${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
@@ -149,8 +157,8 @@ if(HODU_LLVM)
     message(FATAL_ERROR "LLVM's headers are missing: install llvm-19-dev (scripts/setup does), or build with -DHODU_LLVM=OFF")
   endif()
   target_include_directories(hodu_objects SYSTEM PRIVATE ${HODU_LLVM_INCLUDE})
+  target_compile_definitions(hodu_objects PRIVATE HD_HAS_LLVM=1)
 endif()
-target_compile_definitions(hodu_objects PRIVATE HD_HAS_LLVM=$<BOOL:${HODU_LLVM}>)
 
 # LLVM runs in a process of its own, as it ends its process when memory runs out. The program of that process is made of the
 # library's own objects, and lies in the library as bytes: see src/codegen/server.h.
@@ -186,13 +194,17 @@ foreach(library hodu hodu_static)
   target_include_directories(${library} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(${library} PRIVATE Threads::Threads m ${CMAKE_DL_LIBS})
-  target_compile_definitions(${library} INTERFACE HD_HAS_LLVM=$<BOOL:${HODU_LLVM}>) # so that tests know
 endforeach()
-if(NOT HODU_FILES)
-  foreach(target hodu_objects hodu hodu_static)
-    target_compile_definitions(${target} PUBLIC HD_HAS_FILES=0) # include/hodu/script.h says 1
-  endforeach()
-endif()
+# include/hodu/script.h says 1 of each; who links a library without one is told.
+set(HODU_PARTS_LEFT_OUT "")
+foreach(part FILES XLA LLVM)
+  if(NOT HODU_${part})
+    list(APPEND HODU_PARTS_LEFT_OUT HD_HAS_${part}=0)
+  endif()
+endforeach()
+foreach(target hodu_objects hodu hodu_static)
+  target_compile_definitions(${target} PUBLIC ${HODU_PARTS_LEFT_OUT})
+endforeach()
 add_library(hodu::hodu ALIAS hodu)
 add_library(hodu::hodu_static ALIAS hodu_static)
 

@@ -41,17 +41,57 @@ const char *hd_device_text(char *out, hd_device device) {
 
 hd_executor *hd_device_executor(hd_device device) {
     const hd_device_interface *interface = hd_device_interface_of(device.kind);
-    return interface != NULL && interface->available(device.index) ? interface->executor(device.index) : NULL;
+    const bool runs = interface != NULL && interface->executor != NULL; /* looked at first: counting opens drivers */
+    return runs && device.index >= 0 && device.index < interface->count() ? interface->executor(device.index) : NULL;
+}
+
+/* ---- what there is, and why not ---------------------------------------------------------------------------------- */
+int hd_device_count(hd_device_kind kind) {
+    const hd_device_interface *interface = hd_device_interface_of(kind);
+    return interface != NULL ? interface->count() : 0;
 }
 
 bool hd_device_available(hd_device device) { return hd_device_executor(device) != NULL; }
+
+static const char *no_kernels(char out[HD_DEVICE_REASON], hd_device_kind kind) {
+    if ((unsigned)kind >= HD_DEVICE_KINDS || kind == HD_DEVICE_DEFAULT) return "there is no such kind of device";
+    snprintf(out, HD_DEVICE_REASON, "hodu has no kernels for %s yet%s", kind_names[kind],
+             kind == HD_DEVICE_CUDA ? "; scripts run there when XLA compiles them" : "");
+    return out;
+}
+
+const char *hd_device_absent(char out[HD_DEVICE_REASON], hd_device device) {
+    const hd_device_interface *interface = hd_device_interface_of(device.kind);
+    if (interface == NULL) return no_kernels(out, device.kind);
+    const int count = interface->count();
+    if (count <= 0) return interface->missing();
+    if (device.index >= 0 && device.index < count) return NULL;
+    if (count == 1) snprintf(out, HD_DEVICE_REASON, "there is one, %s:0", interface->name);
+    if (count > 1)
+        snprintf(out, HD_DEVICE_REASON, "there are %s:0 to %s:%d", interface->name, interface->name, count - 1);
+    return out;
+}
+
+const char *hd_device_runs_no_ops(char out[HD_DEVICE_REASON], hd_device device) {
+    const hd_device_interface *interface = hd_device_interface_of(device.kind);
+    if (interface == NULL || interface->executor == NULL) return no_kernels(out, device.kind);
+    return hd_device_absent(out, device);
+}
+
+const char *hd_device_missing(hd_device device) {
+    hd_thread *thread = hd_thread_self();
+    if (thread == NULL) return "there is no memory for this thread's context";
+    return hd_device_runs_no_ops(thread->reason, device);
+}
+
+/* ---- the thread's choice ----------------------------------------------------------------------------------------- */
 
 void hd_set_device(hd_device device) {
     HD_ENTER("hd_set_device", );
     hd_executor *executor = hd_device_executor(device);
     if (executor == NULL) {
-        hd_fail(HD_ERROR_DEVICE, "device %s is not available here; hd_device_available tells",
-                hd_device_text((char[32]){0}, device));
+        hd_fail(HD_ERROR_DEVICE, "device %s is not available here: %s", hd_device_text((char[32]){0}, device),
+                hd_device_runs_no_ops((char[HD_DEVICE_REASON]){0}, device));
         return;
     }
     if (thread->executor != hd_device_executor(thread->device)) {

@@ -156,7 +156,21 @@ void hd_error_take(hd_error_copy *out) {
     memcpy(out->message, t->error_message, sizeof out->message);
     memcpy(out->place, t->error_place, sizeof out->place);
     memcpy(out->call, t->error_call, sizeof out->call);
+    out->read = t->error_read;
+    out->said = t->error_said;
     t->error_code = HD_OK;
+}
+
+void hd_error_put_back(const hd_error_copy *taken) {
+    hd_thread *t = hd_thread_self();
+    if (t == NULL) return;
+    t->error_code = taken->code;
+    if (taken->code == HD_OK) return;
+    memcpy(t->error_message, taken->message, sizeof taken->message);
+    memcpy(t->error_place, taken->place, sizeof taken->place);
+    memcpy(t->error_call, taken->call, sizeof taken->call);
+    t->error_read = taken->read;
+    t->error_said = taken->said;
 }
 
 hd_quiet_token hd_quiet_begin(hd_quiet_token *self) {

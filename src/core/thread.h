@@ -111,6 +111,7 @@ struct hd_thread {
     uint32_t layer_count;        /* may be more than are noted */
     hd_layer layers[HD_LAYERS_NOTED];
     bool warned_of_scope, warned_of_parameter;
+    char reason[512]; /* what hd_device_missing and hd_compiler_missing gave last */
 
     uint32_t number;            /* 1 for the first thread that used the library, and so on: for messages */
     hd_thread *next, *previous; /* registry of live threads */

@@ -7,12 +7,18 @@
 /* One for each kind of device; NULL: HODU does not run there. */
 static const hd_machine *(*const machines[HD_DEVICE_KINDS])(void) = {[HD_DEVICE_CPU] = hd_cpu_machine};
 
+static hd_error available(hd_device device) {
+    const char *missing = hd_device_runs_no_ops((char[HD_DEVICE_REASON]){0}, device);
+    if (missing == NULL && machines[device.kind] != NULL) return HD_OK;
+    return hd_fail(HD_ERROR_DEVICE, "HODU does not run on %s: %s", hd_device_text((char[32]){0}, device),
+                   missing != NULL ? missing : "it compiles for other devices");
+}
+
 const hd_machine *hd_machine_of(hd_device device) {
-    if (machines[device.kind] != NULL && hd_device_executor(device) != NULL) return machines[device.kind]();
-    hd_fail(HD_ERROR_DEVICE,
-            "HODU does not run on %s here; hd_script_set_device chooses another device, "
-            "hd_script_set_compiler another compiler",
-            hd_device_text((char[32]){0}, device));
+    hd_thread *thread = hd_thread_self();
+    HD_HOLD_ERRORS(thread);
+    if (available(device) == HD_OK) return machines[device.kind]();
+    hd_error_append(thread, ". hd_script_set_device chooses another device, hd_script_set_compiler another compiler");
     return NULL;
 }
 
@@ -29,4 +35,4 @@ static hd_executable *compile(hd_thread *thread, hd_graph *graph, hd_device devi
     return (hd_executable *)p;
 }
 
-const hd_compiler_interface hd_hodu_interface = {.name = "HODU", .compile = compile};
+const hd_compiler_interface hd_hodu_interface = {.name = "HODU", .compile = compile, .available = available};

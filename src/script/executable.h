@@ -46,10 +46,13 @@ struct hd_executable {
 
 typedef struct hd_compiler_interface {
     const char *name;
-    /* HD_OK, or an error that says how to get what it needs for a device; NULL: it needs nothing. */
-    hd_error (*available)(hd_device device);
     /* For a graph that is not changed; NULL with an error. */
     hd_executable *(*compile)(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level);
+    /* That scripts compiled by it run on the device here; the error says why not, and what to do. */
+    hd_error (*available)(hd_device device);
+    /* That it may run on some device, so that a script may choose it before it chooses its device; the error is the one
+     * for `device`. The caller holds errors. NULL: it may. */
+    hd_error (*present)(hd_device device);
 } hd_compiler_interface;
 
 /* NULL, without an error, when nobody has registered one. */

@@ -1,7 +1,9 @@
 /* Clients: made on first use under a lock, one for each kind of device, and never destroyed, as XLA's threads may
  * work until the process ends. */
+#include "xla/executable.h"
 #include "xla/client.h"
 #include "core/device.h"
+#include "script/executable.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -194,6 +196,7 @@ static hd_error describe(hd_xla_client *c, hd_device_kind kind) {
 
 static hd_error start(hd_device_kind kind, hd_xla_client *c) {
     char path[HD_XLA_PATH];
+    HD_TRY(hd_xla_available((hd_device){kind, 0}));
     HD_TRY(hd_xla_plugin_find(kind, path));
     HD_TRY(hd_xla_plugin_open(kind, path, &c->plugin));
     const hd_xla_plugin *p = &c->plugin;

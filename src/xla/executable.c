@@ -336,9 +336,5 @@ static hd_executable *compile_graph(hd_thread *thread, hd_graph *graph, hd_devic
     return NULL;
 }
 
-static hd_error available(hd_device device) {
-    char path[HD_XLA_PATH];
-    return hd_xla_plugin_find(device.kind, path);
-}
-
-const hd_compiler_interface hd_xla_interface = {.name = "XLA", .available = available, .compile = compile_graph};
+const hd_compiler_interface hd_xla_interface = {
+    .name = "XLA", .compile = compile_graph, .available = hd_xla_available, .present = hd_xla_present};

@@ -3,6 +3,7 @@
 #include "core/device.h"
 #include "core/environment.h"
 #include "core/os_file.h"
+#include "xla/executable.h"
 #include "xla/plugin.h"
 
 #include <errno.h>
@@ -119,11 +120,14 @@ static bool in_python(const place *p, char path[HD_XLA_PATH]) {
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
+static hd_error check_kind(hd_device device) {
+    if (place_of(device.kind) != NULL) return HD_OK;
+    return hd_fail(HD_ERROR_DEVICE, "XLA runs on cpu and cuda here, not on %s", hd_device_text((char[32]){0}, device));
+}
+
 hd_error hd_xla_plugin_find(hd_device_kind kind, char path[HD_XLA_PATH]) {
+    HD_TRY(check_kind((hd_device){kind, 0}));
     const place *p = place_of(kind);
-    if (p == NULL)
-        return hd_fail(HD_ERROR_DEVICE, "XLA runs on cpu and cuda here, not on %s",
-                       hd_device_text((char[32]){0}, (hd_device){kind, 0}));
     bool found = false;
     HD_TRY(from_variable(p, p->variable, path, &found));
     if (!found) HD_TRY(from_variable(p, "HODU_XLA_PLUGIN", path, &found));
@@ -141,4 +145,27 @@ hd_error hd_xla_plugin_find(hd_device_kind kind, char path[HD_XLA_PATH]) {
         "%.200s; the Python package %s",
         p->device, p->remedy, p->variable, data[0] != '\0' ? data : "no data directory, as HOME is not set",
         p->packages[0]);
+}
+
+hd_error hd_xla_present(hd_device device) {
+    char path[HD_XLA_PATH];
+    HD_TRY(hd_xla_plugin_check_program());
+    const hd_error status = hd_xla_plugin_find(device.kind, path); /* the first error is the one that is kept */
+    for (int kind = HD_DEVICE_CPU; status != HD_OK && kind < HD_DEVICE_KINDS; ++kind) {
+        if (hd_xla_plugin_find((hd_device_kind)kind, path) != HD_OK) continue;
+        hd_error_copy forgotten;
+        hd_error_take(&forgotten);
+        return HD_OK;
+    }
+    return status;
+}
+
+hd_error hd_xla_available(hd_device device) {
+    char path[HD_XLA_PATH], reason[HD_DEVICE_REASON];
+    HD_TRY(check_kind(device));
+    HD_TRY(hd_xla_plugin_check_program());
+    const char *absent = hd_device_absent(reason, device); /* a plugin would be of no use */
+    if (absent != NULL)
+        return hd_fail(HD_ERROR_DEVICE, "XLA does not run on %s: %s", hd_device_text((char[32]){0}, device), absent);
+    return hd_xla_plugin_find(device.kind, path);
 }

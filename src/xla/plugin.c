@@ -69,12 +69,17 @@ hd_error hd_xla_check(const hd_xla_plugin *p, hd_pjrt_error *error, const char *
 }
 
 /* ---- the checks -------------------------------------------------------------------------------------------------- */
-static hd_error open_library(const char *path, const char *remedy, void **library) {
+hd_error hd_xla_plugin_check_program(void) {
     if (!hd_os_has_loader()) /* no loader: dlopen would bring a second C library, and crash in it */
         return hd_fail(HD_ERROR_DEVICE, "a statically linked program cannot open XLA's plugin");
     if (!hd_environment_is_trusted()) /* XLA_FLAGS, for one, names files that XLA writes */
         return hd_fail(HD_ERROR_DEVICE, "a program that runs with more rights than its caller (set-uid) does not open "
                                         "XLA's plugin, which reads variables of the caller's environment itself");
+    return HD_OK;
+}
+
+static hd_error open_library(const char *path, const char *remedy, void **library) {
+    HD_TRY(hd_xla_plugin_check_program());
     hide_log();
     char why[256];
     *library = hd_os_library_open(path, why, sizeof why);

@@ -221,7 +221,7 @@ static hd_error cpu_write(hd_executor *self, hd_thread *thread, hd_tensor *dst, 
 
 static hd_executor executor = {.name = "cpu", .run = cpu_run, .write = cpu_write};
 
-static bool cpu_available(int index) { return index == 0; }
+static int cpu_count(void) { return 1; }
 static hd_executor *cpu_executor(int index) {
     (void)index;
     pthread_once(&table_once, choose_isa);
@@ -234,7 +234,7 @@ static void cpu_peak(int index, double *gflops, double *gbytes) {
 }
 
 const hd_device_interface hd_cpu_interface = {.name = "cpu",
-                                              .available = cpu_available,
+                                              .count = cpu_count,
                                               .executor = cpu_executor,
                                               .synchronize = cpu_synchronize,
                                               .supports = cpu_supports,
