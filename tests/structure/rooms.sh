@@ -34,7 +34,7 @@ function check(text,    path, from, to) {
     if (to == "value" && from != "value") { fail(from " includes " path ": value stands alone"); return }
     if (rank[to] > rank[from]) { fail(from " reaches up to " to ": " path); return }
     if (rank[to] == rank[from] && to != from) { fail(from " and " to " do not know each other: " path); return }
-    if (to == "device" && from != "device" && from != "machine") fail(from " includes " path ": machines know devices")
+    if (to == "device" && from != "device" && from != "machine" && from != "library") fail(from " includes " path ": only machines, and the roof, know devices")
     if (from == "device" && to == "device" && second(file) != "" && second(path) != "" && second(file) != second(path))
         fail("device/" second(file) " does not know device/" second(path) ": " path)
 }
