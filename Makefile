@@ -9,14 +9,16 @@ configure = cmake --preset $(1) $(CONFIGURE) >build/$(1).log 2>&1 || { cat build
 build = cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
 test = ctest --preset $(1) -j $(JOBS)
 
-.PHONY: help demo xla check check-hostile check-asan check-tsan check-clang check-aarch64 check-long bench bench-peers generate golden micro micro-dist install format clean setup
+.PHONY: help demo xla check check-hostile check-asan check-tsan check-clang check-minimal check-aarch64 check-macos check-long bench bench-peers generate golden micro micro-dist install format clean setup
 
 help:
 	@echo "make demo           set up, build and train a network on handwritten digits (examples/digits.c)"
 	@echo "make check          set up, build and run every test"
 	@echo "make xla            fetch XLA's plugin for the CPU (PyPI's xla-cpu-pjrt, 63 MB) into the user's data directory"
 	@echo "make check-hostile  the tests under asan+ubsan, those with threads under tsan, and all built by clang"
+	@echo "make check-minimal  a few tests of a library without XLA, LLVM and files"
 	@echo "make check-aarch64  the tests built for AArch64 and run in QEMU (Debian)"
+	@echo "make check-macos    compiles and links for macOS on Apple's own processors, with PyPI's ziglang; nothing is run"
 	@echo "make check-long     the tests that take samples, in full (every f32 bit pattern, all dtypes)"
 	@echo "make bench          the benchmarks; CASES=pattern for some of them"
 	@echo "make bench-peers    the same cases in NumPy, PyTorch, JAX and onnxruntime beside ours"
@@ -55,11 +57,23 @@ check-asan check-tsan check-clang: check-%:
 	@$(call build,$*)
 	@$(call test,$*)
 
+check-minimal: setup
+	@$(call configure,minimal)
+	@$(call build,minimal)
+	@$(call test,minimal)
+
 check-aarch64: setup
 	@scripts/setup --aarch64
 	@$(call configure,aarch64)
 	@$(call build,aarch64)
 	@$(call test,aarch64)
+
+check-macos: setup
+	@scripts/setup --python
+	@scripts/get-zig
+	@$(call configure,macos)
+	@$(call build,macos)
+	@scripts/is-macos build/macos/libhodu.dylib build/macos/examples/example_xor build/macos/micro/microgpt
 
 check-long: setup
 	@$(call configure,release)

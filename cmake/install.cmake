@@ -20,8 +20,8 @@ install(FILES ${PROJECT_BINARY_DIR}/hoduConfig.cmake ${PROJECT_BINARY_DIR}/hoduC
 file(RELATIVE_PATH HODU_PREFIX_FROM_PC /prefix/${HODU_PKGCONFIG_DIR} /prefix)
 string(REGEX REPLACE "/$" "" HODU_PREFIX_FROM_PC ${HODU_PREFIX_FROM_PC})
 set(HODU_PC_DEFINITIONS "")
-if(NOT HODU_FILES)
-  set(HODU_PC_DEFINITIONS " -DHD_HAS_FILES=0") # as the CMake targets say it: see library.cmake
-endif()
+foreach(definition ${HODU_PARTS_LEFT_OUT}) # as the CMake targets say it: see library.cmake
+  string(APPEND HODU_PC_DEFINITIONS " -D${definition}")
+endforeach()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/hodu.pc.in ${PROJECT_BINARY_DIR}/hodu.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/hodu.pc DESTINATION ${HODU_PKGCONFIG_DIR})

@@ -4,6 +4,7 @@ file(GLOB HODU_SOURCES CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/kernel/*.c
   ${PROJECT_SOURCE_DIR}/src/ops/*.c
   ${PROJECT_SOURCE_DIR}/src/device/cpu/*.c
+  ${PROJECT_SOURCE_DIR}/src/device/cuda/*.c
   ${PROJECT_SOURCE_DIR}/src/grad/*.c
   ${PROJECT_SOURCE_DIR}/src/graph/*.c
   ${PROJECT_SOURCE_DIR}/src/script/*.c
@@ -14,8 +15,16 @@ file(GLOB HODU_SOURCES CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/xla/*.c
   ${PROJECT_SOURCE_DIR}/src/nn/*.c
   ${PROJECT_SOURCE_DIR}/src/optim/*.c
-  ${PROJECT_SOURCE_DIR}/src/compile/*.c)
+  ${PROJECT_SOURCE_DIR}/src/compile/*.c
+  ${PROJECT_SOURCE_DIR}/src/library/*.c)
 list(FILTER HODU_SOURCES EXCLUDE REGEX "/kernels_[a-z]+\\.c$")
+
+# XLA needs nothing here: its plugin is opened when a script is first compiled by it. Without it choosing XLA gives an
+# error that says so.
+option(HODU_XLA "Compile scripts by XLA, where its plugin is installed" ON)
+if(NOT HODU_XLA)
+  list(FILTER HODU_SOURCES EXCLUDE REGEX "/src/xla/")
+endif()
 
 # The C renderer's preamble is the C reading of the vocabulary itself.
 include(${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
@@ -105,7 +114,7 @@ endforeach()
 add_library(hodu_objects OBJECT ${HODU_SOURCES})
 target_include_directories(hodu_objects PUBLIC ${PROJECT_SOURCE_DIR}/include PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(hodu_objects PRIVATE hodu_warnings Threads::Threads)
-target_compile_definitions(hodu_objects PRIVATE _GNU_SOURCE HD_UNCHECKED_CALLS) # it defines what macros would wrap
+target_compile_definitions(hodu_objects PRIVATE HD_UNCHECKED_CALLS) # it defines what macros would wrap
 foreach(isa ${HODU_ISAS_BUILT})
   string(TOUPPER ${isa} ISA)
   target_compile_definitions(hodu_objects PRIVATE HD_HAS_${ISA}=1) # HD_HAS_AVX2: see src/device/cpu/cpu.c
@@ -137,7 +146,7 @@ endif()
 find_path(HODU_LLVM_INCLUDE llvm/Config/llvm-config.h
   PATHS ${HODU_LLVM_HINT} /usr/lib/llvm-19/include /usr/include/llvm-19 NO_DEFAULT_PATH)
 mark_as_advanced(HODU_LLVM_CONFIG HODU_LLVM_INCLUDE)
-if(HODU_LLVM_INCLUDE)
+if(HODU_LLVM_INCLUDE AND NOT APPLE) # where no kernels are compiled: see src/compiler/code.c
   set(HODU_LLVM_HERE ON)
 else()
   set(HODU_LLVM_HERE OFF)
@@ -148,16 +157,16 @@ if(HODU_LLVM)
     message(FATAL_ERROR "LLVM's headers are missing: install llvm-19-dev (scripts/setup does), or build with -DHODU_LLVM=OFF")
   endif()
   target_include_directories(hodu_objects SYSTEM PRIVATE ${HODU_LLVM_INCLUDE})
+  target_compile_definitions(hodu_objects PRIVATE HD_HAS_LLVM=1)
 endif()
-target_compile_definitions(hodu_objects PRIVATE HD_HAS_LLVM=$<BOOL:${HODU_LLVM}>)
 
 # LLVM runs in a process of its own, as it ends its process when memory runs out. The program of that process is made of the
 # library's own objects, and lies in the library as bytes: see src/codegen/server.h.
 if(HODU_LLVM)
   add_executable(hodu_server ${PROJECT_SOURCE_DIR}/src/codegen/server/main.c
-    $<FILTER:$<TARGET_OBJECTS:hodu_objects>,INCLUDE,/codegen/llvm[_a-z]*\\.c|/kernel/ir\\.c|/kernel/programs\\.c|/kernel/kernel\\.c|/core/dtype\\.c>)
+    $<FILTER:$<TARGET_OBJECTS:hodu_objects>,INCLUDE,/codegen/llvm[_a-z]*\\.c|/kernel/ir\\.c|/kernel/programs\\.c|/kernel/kernel\\.c|/core/dtype\\.c|/core/os[_a-z]*\\.c>)
   target_include_directories(hodu_server PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
-  target_compile_definitions(hodu_server PRIVATE _GNU_SOURCE HD_HAS_LLVM=1)
+  target_compile_definitions(hodu_server PRIVATE HD_HAS_LLVM=1)
   target_link_libraries(hodu_server PRIVATE hodu_warnings Threads::Threads m ${CMAKE_DL_LIBS})
   target_link_options(hodu_server PRIVATE -s)
   add_library(hodu_server_bytes OBJECT ${PROJECT_SOURCE_DIR}/src/codegen/server/embed.c)
@@ -172,9 +181,11 @@ if(HODU_LLVM)
 endif()
 
 add_library(hodu SHARED ${HODU_ALL_OBJECTS})
-target_link_options(hodu PRIVATE -Wl,-Bsymbolic-functions -Wl,-z,nodelete) # our own calls go straight; workers outlive a dlclose
-if(NOT HODU_SANITIZE)
-  target_link_options(hodu PRIVATE -Wl,-z,defs) # a function that a row of the op table asks for, and nobody has
+if(NOT APPLE) # whose linker does all of this unasked, but for the second
+  target_link_options(hodu PRIVATE -Wl,-Bsymbolic-functions -Wl,-z,nodelete) # our own calls go straight; workers outlive a dlclose
+  if(NOT HODU_SANITIZE)
+    target_link_options(hodu PRIVATE -Wl,-z,defs) # a function that a row of the op table asks for, and nobody has
+  endif()
 endif()
 add_library(hodu_static STATIC ${HODU_ALL_OBJECTS})
 set_target_properties(hodu PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
@@ -183,13 +194,17 @@ foreach(library hodu hodu_static)
   target_include_directories(${library} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(${library} PRIVATE Threads::Threads m ${CMAKE_DL_LIBS})
-  target_compile_definitions(${library} INTERFACE HD_HAS_LLVM=$<BOOL:${HODU_LLVM}>) # so that tests know
 endforeach()
-if(NOT HODU_FILES)
-  foreach(target hodu_objects hodu hodu_static)
-    target_compile_definitions(${target} PUBLIC HD_HAS_FILES=0) # include/hodu/script.h says 1
-  endforeach()
-endif()
+# include/hodu/script.h says 1 of each; who links a library without one is told.
+set(HODU_PARTS_LEFT_OUT "")
+foreach(part FILES XLA LLVM)
+  if(NOT HODU_${part})
+    list(APPEND HODU_PARTS_LEFT_OUT HD_HAS_${part}=0)
+  endif()
+endforeach()
+foreach(target hodu_objects hodu hodu_static)
+  target_compile_definitions(${target} PUBLIC ${HODU_PARTS_LEFT_OUT})
+endforeach()
 add_library(hodu::hodu ALIAS hodu)
 add_library(hodu::hodu_static ALIAS hodu_static)
 

@@ -13,6 +13,12 @@ add_library(hodu_value_flags INTERFACE)
 target_include_directories(hodu_value_flags INTERFACE ${HODU_ROOT}/include)
 target_compile_options(hodu_value_flags INTERFACE -O2 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wswitch-enum
   -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror)
+# What newer compilers add to -Wconversion: sizes that are enums, in sums of numbers.
+include(CheckCCompilerFlag)
+check_c_compiler_flag(-Wenum-float-conversion HODU_COMPILER_WARNS_OF_ENUMS)
+if(HODU_COMPILER_WARNS_OF_ENUMS)
+  target_compile_options(hodu_value_flags INTERFACE -Wno-enum-float-conversion)
+endif()
 target_link_libraries(hodu_value_flags INTERFACE m)
 
 foreach(program IN LISTS HODU_MICRO_PROGRAMS)

@@ -50,6 +50,8 @@ static const other others[] = {
                   lower)                                                                                               \
     {"primitive", #name, #signature, doc, TEXT(gradient), #types, lower, #outputs},
 #define COMPOSITE(name, signature, doc) {"composite", #name, #signature, doc, "by its parts", "", "by its parts", "1"},
+#define COMPOSITE_LIST(name, signature, doc)                                                                           \
+    {"composite", #name, #signature, doc, "by its parts", "", "by its parts", "LIST"},
 #include "ops/ops.def"
 };
 enum { OTHER_COUNT = sizeof others / sizeof others[0] };
@@ -131,11 +133,11 @@ static void write_checked_calls(void) {
 
 static void write_header(void) {
     puts("/* Every op, written by tools/generate.c from src/ops/elementwise.def and src/ops/ops.def: edit those.\n"
-         " * An op returns a new tensor that belongs to the current scope, or NULL when an error is pending. Views, "
-         "and\n"
-         " * hd_bitcast, always share the memory of x; all others never do, whatever their arguments. The exceptions "
-         "say\n"
-         " * so: hd_cast and hd_contiguous may return x itself, hd_reshape and hd_flatten may copy. */\n"
+         " * An op returns a new tensor that belongs to the current scope, or a list of such, or NULL when an error "
+         "is\n"
+         " * pending. Views, and hd_bitcast, always share the memory of x; all others never do, whatever their "
+         "arguments. The\n"
+         " * exceptions say so: hd_cast and hd_contiguous may return x itself, hd_reshape and hd_flatten may copy. */\n"
          "#ifndef HODU_OPS_H\n#define HODU_OPS_H\n\n#include <hodu/op_options.h>\n#include "
          "<hodu/tensor.h>\n\nHD_BEGIN_DECLS");
     puts("/* ---- Elementwise: operands broadcast and promote; hd_X_scalar takes a C number as second operand ---- */");
@@ -153,7 +155,9 @@ static void write_header(void) {
             printf("\n/* ---- %s ---- */\n", o->name);
         else {
             char text[1024];
-            const char *type = is(o->outputs, "PAIR") ? "hd_pair " : "hd_tensor *";
+            const char *type = is(o->outputs, "PAIR")   ? "hd_pair "
+                               : is(o->outputs, "LIST") ? "hd_tensors *"
+                                                        : "hd_tensor *";
             const int open = snprintf(text, sizeof text, "HD_API %shd_%s(", type, o->name);
             snprintf(text + open, sizeof text - (size_t)open, "%s;", o->signature + 1);
             write_comment(o->document, NULL);

@@ -6,7 +6,7 @@ int main(void) {
     hd_seed(17);
     hd_module *model = hd_linear(10, 1, NULL);
     hd_tensor *x = hd_randn(HD_SHAPE(5, 10), HD_F32);
-    const hd_device device = hd_device_available(hd_cuda(0)) ? hd_cuda(0) : hd_cpu();
+    const hd_device device = hd_compiler_missing(HD_COMPILER_HODU, hd_cuda(0)) == NULL ? hd_cuda(0) : hd_cpu();
 
     hd_module *compiled = hd_compile(model, HD_OPTS(hd_compile_opts,              /* when left out: */
                                                     .backend = HD_BACKEND_GRAPH,  /* eager */
@@ -24,7 +24,7 @@ int main(void) {
     }
     if (!hd_compiler_available(HD_COMPILER_XLA)) {
         hd_compile(model, HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH, .compiler = HD_COMPILER_XLA));
-        CHECK_ERROR("there is no XLA plugin for cpu");
+        CHECK_ERROR("XLA"); /* no plugin for the CPU, or a library that was built without */
     }
     hd_compile(model, HD_OPTS(hd_compile_opts, .backend = (hd_backend)HD_COMPILER_XLA));
     CHECK_ERROR("is no backend");

@@ -33,10 +33,14 @@ int main(void) {
         CHECK_EQUAL(compilations(script), 2);
         hd_script_set_compiler(script, HD_COMPILER_HODU);
     } else {
+        printf("XLA is not there for the CPU: %s\n", hd_compiler_missing(HD_COMPILER_XLA, hd_cpu()));
         hd_script_set_compiler(script, HD_COMPILER_XLA);
-        CHECK_ERROR("there is no XLA plugin for cpu");
+        const bool elsewhere = hd_ok(); /* it has a plugin for another device, which may yet be chosen */
+        if (elsewhere) hd_script_compile(script);
+        CHECK_ERROR("XLA");
+        if (elsewhere) hd_script_set_compiler(script, HD_COMPILER_HODU);
         CHECK_CLOSE(hd_outputs_get(hd_script_run(script), "result"), expected); /* as if nothing had been asked */
-        CHECK_EQUAL(compilations(script), 1);
+        CHECK_EQUAL(compilations(script), elsewhere ? 2 : 1);
     }
     hd_script_set_compiler(script, (hd_compiler)HD_BACKEND_GRAPH);
     CHECK_ERROR("is no compiler");

@@ -25,14 +25,20 @@ static inline hd_device hd_cuda(int index) {
     hd_device d = {HD_DEVICE_CUDA, index};
     return d;
 }
-static inline hd_device hd_metal(void) {
+static inline hd_device hd_metal(void) { /* nothing runs there yet */
     hd_device d = {HD_DEVICE_METAL, 0};
     return d;
 }
 
 HD_BEGIN_DECLS
-/* True when the device can be used in this process. */
+/* How many devices of a kind this machine has and their driver gives to this process; the first call opens the driver.
+ * Ops may not run on them all the same: today they run on the CPU alone, and on CUDA run scripts that XLA compiles. */
+HD_API int hd_device_count(hd_device_kind kind);
+/* True when tensors can be made and ops run there, which hd_set_device asks. Where scripts run is another question,
+ * which hd_compiler_missing answers (hodu/script.h). */
 HD_API bool hd_device_available(hd_device device);
+/* Why it is not available; NULL: it is. The text holds until this thread asks again. */
+HD_API const char *hd_device_missing(hd_device device);
 /* Sets this thread's device for new tensors; one that is not there is an error and changes nothing. */
 HD_API void hd_set_device(hd_device device);
 HD_API hd_device hd_current_device(void);

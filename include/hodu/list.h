@@ -5,8 +5,6 @@
 #include <hodu/ops.h>
 #include <hodu/tensor.h>
 
-typedef struct hd_tensors hd_tensors;
-
 HD_BEGIN_DECLS
 /* A list of `count` tensors. HD_TENSORS(a, b, c) writes it shorter; a is made first, then b, then c. */
 HD_API hd_tensors *hd_tensors_from(hd_tensor *const *tensors, int64_t count);

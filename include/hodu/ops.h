@@ -1,7 +1,7 @@
 /* Every op, written by tools/generate.c from src/ops/elementwise.def and src/ops/ops.def: edit those.
- * An op returns a new tensor that belongs to the current scope, or NULL when an error is pending. Views, and
- * hd_bitcast, always share the memory of x; all others never do, whatever their arguments. The exceptions say
- * so: hd_cast and hd_contiguous may return x itself, hd_reshape and hd_flatten may copy. */
+ * An op returns a new tensor that belongs to the current scope, or a list of such, or NULL when an error is
+ * pending. Views, and hd_bitcast, always share the memory of x; all others never do, whatever their arguments. The
+ * exceptions say so: hd_cast and hd_contiguous may return x itself, hd_reshape and hd_flatten may copy. */
 #ifndef HODU_OPS_H
 #define HODU_OPS_H
 
@@ -391,6 +391,14 @@ HD_API hd_tensor *hd_select(hd_tensor *x, int axis, int64_t index);
 HD_API hd_tensor *hd_narrow(hd_tensor *x, int axis, int64_t start, int64_t length);
 /* With these axes reversed; all for HD_AXES(). */
 HD_API hd_tensor *hd_flip(hd_tensor *x, hd_axes axes);
+/* Parts of size along an axis, the last with what is left: [n] -> [size], [size], ... A list of views, which share
+ * the memory of x; one part, empty, when n is 0. */
+HD_API hd_tensors *hd_split(hd_tensor *x, int64_t size, int axis);
+/* hd_split into parts of n / count, rounded up: at most count of them, of an axis of n; count empty ones when n is
+ * 0. */
+HD_API hd_tensors *hd_chunk(hd_tensor *x, int64_t count, int axis);
+/* x[0], x[1], ... on an axis, which goes: [n,m] -> [m], [m], ... A list of n views, as hd_select gives them. */
+HD_API hd_tensors *hd_unbind(hd_tensor *x, int axis);
 
 /* ---- Movement: results have memory of their own, whatever the arguments ---- */
 /* x itself when it is contiguous, else a copy that is. */

@@ -10,6 +10,14 @@
 #ifndef HD_HAS_FILES
 #define HD_HAS_FILES 1
 #endif
+/* Likewise 0: built with HODU_XLA=OFF, and HD_COMPILER_XLA only gives an error; built with HODU_LLVM=OFF, and kernels
+ * are compiled by the C compiler. */
+#ifndef HD_HAS_XLA
+#define HD_HAS_XLA 1
+#endif
+#ifndef HD_HAS_LLVM
+#define HD_HAS_LLVM 1
+#endif
 
 typedef struct hd_outputs hd_outputs;
 
@@ -55,7 +63,13 @@ HD_API const char *hd_outputs_name(const hd_outputs *outputs, int64_t index);
 HD_API hd_tensor *hd_script_output(hd_script *script, const char *name);
 
 /* ---- choosing: another value drops what was compiled, the same value does not ---- */
+/* That it compiles for this thread's device, on which new scripts run. */
 HD_API bool hd_compiler_available(hd_compiler compiler);
+/* Why scripts that it compiles do not run on the device here (no driver, no GPU, no plugin), and what to do; NULL: they
+ * do. {0}: this thread's device. The text holds until this thread asks again. */
+HD_API const char *hd_compiler_missing(hd_compiler compiler, hd_device device);
+/* Compiler and device may be chosen in any order. A compiler that is not there for any device, and a device that no
+ * compiler runs on, are errors at once and change nothing; two that do not go together, when the script is compiled. */
 HD_API void hd_script_set_compiler(hd_script *script, hd_compiler compiler);
 HD_API void hd_script_set_backend(hd_script *script, hd_compiler compiler); /* an alias */
 HD_API void hd_script_set_device(hd_script *script, hd_device device);

@@ -13,6 +13,8 @@ typedef struct hd_tensor hd_tensor;
 typedef struct hd_pair {
     hd_tensor *values, *indices; /* indices: i64 */
 } hd_pair;
+/* A list of tensors, which holds them: see list.h. */
+typedef struct hd_tensors hd_tensors;
 
 HD_BEGIN_DECLS
 /* ---- what a tensor is (safe while an error is pending) ---- */

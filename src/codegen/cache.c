@@ -5,15 +5,12 @@
 #include "codegen/code.h"
 #include "codegen/hash.h"
 #include "core/memory.h"
+#include "core/os_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/uio.h>
 #include <time.h>
-#include <unistd.h>
 
 extern const char hd_compiler_fingerprint[]; /* of the texts that compile kernels: made by the build */
 
@@ -31,7 +28,10 @@ _Static_assert(sizeof(head) == 64, "a head has no padding");
 static struct { _Atomic int64_t hits, misses, writes, failed_writes, removed; } figures;
 
 static head head_of(const void *key, size_t key_bytes, const void *object, size_t object_bytes) {
-    head h = {.magic = "hoducode", .version = VERSION, .key_bytes = (uint32_t)key_bytes, .object_bytes = object_bytes};
+    head h = {.magic = {'h', 'o', 'd', 'u', 'c', 'o', 'd', 'e'},
+              .version = VERSION,
+              .key_bytes = (uint32_t)key_bytes,
+              .object_bytes = object_bytes};
     snprintf(h.library, sizeof h.library, "%s %s", hd_version(), hd_compiler_fingerprint);
     h.checksum = hd_hash(object, object_bytes, hd_hash(key, key_bytes, hd_hash(h.library, sizeof h.library, 1)));
     return h;
@@ -49,23 +49,6 @@ static bool path_of(const void *key, size_t key_bytes, char directory[HD_CACHE_P
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
-static bool read_whole(int descriptor, char *out, size_t bytes) {
-    while (bytes > 0) {
-        const ssize_t n = read(descriptor, out, bytes);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        out += n;
-        bytes -= (size_t)n;
-    }
-    return true;
-}
-
-/* Machine code is run as it is: it must have been written by this user (or root), and nobody else may change it. */
-static bool is_trusted(const struct stat *status) {
-    return S_ISREG(status->st_mode) && (status->st_uid == geteuid() || status->st_uid == 0) &&
-           (status->st_mode & (S_IWGRP | S_IWOTH)) == 0;
-}
-
 static bool is_whole(const char *file, size_t bytes, const void *key, size_t key_bytes) {
     head h;
     memcpy(&h, file, sizeof h);
@@ -76,17 +59,17 @@ static bool is_whole(const char *file, size_t bytes, const void *key, size_t key
 }
 
 static void *read_entry(int descriptor, const void *key, size_t key_bytes, size_t *bytes) {
-    struct stat status;
-    if (fstat(descriptor, &status) != 0 || !is_trusted(&status)) return NULL;
-    const size_t size = (size_t)status.st_size, front = sizeof(head) + key_bytes;
+    hd_os_status status; /* machine code is run as it is: nobody else may have written it */
+    if (!hd_os_status_of(descriptor, &status) || !status.is_regular || !status.is_safe) return NULL;
+    const size_t size = (size_t)status.bytes, front = sizeof(head) + key_bytes;
     if (size <= front) return NULL;
     char *file = hd_array_resize(NULL, size);
     if (file == NULL) return NULL;
-    if (!read_whole(descriptor, file, size) || !is_whole(file, size, key, key_bytes)) {
+    if (!hd_os_read(descriptor, file, size) || !is_whole(file, size, key, key_bytes)) {
         hd_array_release(file);
         return NULL;
     }
-    if (time(NULL) - status.st_mtim.tv_sec > TOUCH_SECONDS) futimens(descriptor, NULL); /* it was used */
+    if (time(NULL) - status.changed / 1000000000 > TOUCH_SECONDS) hd_os_touch(descriptor);
     *bytes = size - front;
     memmove(file, file + front, *bytes);
     return file;
@@ -96,33 +79,21 @@ void *hd_cache_read(const void *key, size_t key_bytes, size_t *bytes) {
     char directory[HD_CACHE_PATH], path[HD_CACHE_PATH];
     if (!path_of(key, key_bytes, directory, path)) return NULL;
     void *object = NULL;
-    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const int descriptor = hd_os_open(HD_OS_HERE, path, HD_OS_READ | HD_OS_NO_LINK, 0);
     if (descriptor >= 0) {
         object = read_entry(descriptor, key, key_bytes, bytes);
-        close(descriptor);
+        hd_os_close(descriptor);
     }
     atomic_fetch_add_explicit(object != NULL ? &figures.hits : &figures.misses, 1, memory_order_relaxed);
     return object;
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
-static bool write_whole(int descriptor, const void *bytes, size_t count) {
-    const char *at = bytes;
-    while (count > 0) {
-        const ssize_t n = write(descriptor, at, count);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        at += n;
-        count -= (size_t)n;
-    }
-    return true;
-}
-
 static int create(const char *directory, const char *temporary) {
-    enum { HOW = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC };
-    const int descriptor = open(temporary, HOW, 0600);
+    enum { HOW = HD_OS_WRITE | HD_OS_NEW };
+    const int descriptor = hd_os_open(HD_OS_HERE, temporary, HOW, 0600);
     if (descriptor >= 0 || errno != ENOENT || !hd_cache_make_directory(directory)) return descriptor;
-    return open(temporary, HOW, 0600);
+    return hd_os_open(HD_OS_HERE, temporary, HOW, 0600);
 }
 
 static bool write_entry(const char *directory, const char *path, const void *key, size_t key_bytes, const void *object,
@@ -130,17 +101,17 @@ static bool write_entry(const char *directory, const char *path, const void *key
     static _Atomic uint32_t number; /* with the process and the time: no two writers share a name */
     char temporary[HD_CACHE_PATH];
     const uint32_t mine = atomic_fetch_add_explicit(&number, 1, memory_order_relaxed);
-    if ((size_t)snprintf(temporary, sizeof temporary, "%s/%s%lx-%lx-%x", directory, HD_CACHE_TEMPORARY, (long)getpid(),
-                         (long)time(NULL), mine) >= sizeof temporary)
+    if ((size_t)snprintf(temporary, sizeof temporary, "%s/%s%lx-%lx-%x", directory, HD_CACHE_TEMPORARY,
+                         (long)hd_os_process(), (long)time(NULL), mine) >= sizeof temporary)
         return false;
     const int descriptor = create(directory, temporary);
     if (descriptor < 0) return false;
     const head h = head_of(key, key_bytes, object, bytes);
-    bool written = write_whole(descriptor, &h, sizeof h) && write_whole(descriptor, key, key_bytes) &&
-                   write_whole(descriptor, object, bytes);
-    written = close(descriptor) == 0 && written;
+    bool written = hd_os_write(descriptor, &h, sizeof h) && hd_os_write(descriptor, key, key_bytes) &&
+                   hd_os_write(descriptor, object, bytes);
+    written = hd_os_close(descriptor) && written;
     if (written && rename(temporary, path) == 0) return true;
-    unlink(temporary);
+    hd_os_remove(temporary);
     return false;
 }
 

@@ -6,16 +6,12 @@
 #include "core/error.h"
 #include "core/environment.h"
 #include "core/memory.h"
+#include "core/os_file.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { PAGE = 4096, MOST_PAGES = 1 << 14, ABANDONED_SECONDS = 3600 };
 static const int64_t default_limit = (int64_t)256 << 20;
@@ -66,10 +62,10 @@ bool hd_cache_make_directory(const char *directory) {
     if ((size_t)snprintf(path, sizeof path, "%s", directory) >= sizeof path) return false;
     for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        mkdir(path, 0700);
+        hd_os_make_folder(path);
         *slash = '/';
     }
-    return mkdir(path, 0700) == 0 || errno == EEXIST;
+    return hd_os_make_folder(path);
 }
 
 /* ---- reading the directory --------------------------------------------------------------------------------------- */
@@ -79,7 +75,7 @@ typedef struct file {
     char name[HD_CACHE_NAME + sizeof HD_CACHE_SUFFIX];
 } file;
 typedef struct listing {
-    DIR *directory;
+    hd_os_folder *directory;
     file *files; /* NULL: only counted */
     int64_t count, capacity, pages;
 } listing;
@@ -94,7 +90,7 @@ static bool is_temporary(const char *name) {
 
 static int64_t pages_of(int64_t bytes) { return bytes / PAGE + 1; }
 
-static bool keep(listing *l, const char *name, const struct stat *status) {
+static bool keep(listing *l, const char *name, const hd_os_status *status) {
     if (l->count == l->capacity) {
         const int64_t capacity = l->capacity > 0 ? l->capacity * 2 : 256;
         file *files = hd_array_resize(l->files, (size_t)capacity * sizeof *files);
@@ -103,36 +99,37 @@ static bool keep(listing *l, const char *name, const struct stat *status) {
         l->capacity = capacity;
     }
     file *f = &l->files[l->count];
-    f->used = (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec;
-    f->pages = pages_of(status->st_size);
+    f->used = status->changed;
+    f->pages = pages_of((int64_t)status->bytes);
     memcpy(f->name, name, sizeof f->name);
     return true;
 }
 
 /* Everything in the directory; removes what others began to write and never finished. */
 static bool list(const char *directory, bool with_names, listing *l) {
-    *l = (listing){.directory = opendir(directory)};
+    *l = (listing){.directory = hd_os_folder_open(directory)};
     if (l->directory == NULL) return false;
     const int64_t now = time(NULL);
-    for (struct dirent *e; (e = readdir(l->directory)) != NULL;) {
-        struct stat status;
-        const bool temporary = is_temporary(e->d_name);
-        if (!temporary && !is_entry(e->d_name)) continue;
-        if (fstatat(dirfd(l->directory), e->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    const int folder = hd_os_folder_file(l->directory);
+    for (const char *name; (name = hd_os_folder_next(l->directory)) != NULL;) {
+        hd_os_status status;
+        const bool temporary = is_temporary(name);
+        if (!temporary && !is_entry(name)) continue;
+        if (!hd_os_status_in(folder, name, &status)) continue;
         if (temporary) {
-            if (now - status.st_mtim.tv_sec > ABANDONED_SECONDS) unlinkat(dirfd(l->directory), e->d_name, 0);
+            if (now - status.changed / 1000000000 > ABANDONED_SECONDS) hd_os_remove_in(folder, name, false);
             continue;
         }
-        if (with_names && !keep(l, e->d_name, &status)) break; /* no memory: what was seen so far will do */
+        if (with_names && !keep(l, name, &status)) break; /* no memory: what was seen so far will do */
         l->count++;
-        l->pages += pages_of(status.st_size);
+        l->pages += pages_of((int64_t)status.bytes);
     }
     return true;
 }
 
 static void end_list(listing *l) {
     hd_array_release(l->files);
-    closedir(l->directory);
+    hd_os_folder_close(l->directory);
 }
 
 void hd_cache_count(const char *directory, int64_t *entries, int64_t *bytes) {
@@ -152,24 +149,23 @@ static int by_use(const void *a, const void *b) {
 
 /* The file whose length is the number of pages, or -1. Anybody who may write here could have put something else in its
  * place: a pipe that waits for a reader, a device, a link to a file of ours that we would cut. */
-static int open_size(int directory, int flags) {
-    struct stat status;
-    const int size =
-        openat(directory, size_name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | flags, 0600);
-    if (size < 0 || (fstat(size, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink == 1)) return size;
-    close(size);
+static int open_size(int directory, int how) {
+    hd_os_status status;
+    const int size = hd_os_open(directory, size_name, HD_OS_WRITE | HD_OS_NO_LINK | how, 0600);
+    if (size < 0 || (hd_os_status_of(size, &status) && status.is_regular && status.links == 1)) return size;
+    hd_os_close(size);
     return -1;
 }
 
 static void remove_size(int directory) {
-    if (unlinkat(directory, size_name, 0) != 0) unlinkat(directory, size_name, AT_REMOVEDIR);
+    if (!hd_os_remove_in(directory, size_name, false)) hd_os_remove_in(directory, size_name, true);
 }
 
 static int open_new_size(int directory) {
-    const int size = open_size(directory, O_CREAT);
+    const int size = open_size(directory, HD_OS_CREATE);
     if (size >= 0) return size;
     remove_size(directory);
-    return open_size(directory, O_CREAT | O_EXCL);
+    return open_size(directory, HD_OS_NEW);
 }
 
 static int remove_oldest(const char *directory, int64_t limit) {
@@ -180,15 +176,14 @@ static int remove_oldest(const char *directory, int64_t limit) {
     if (l.pages * PAGE > limit) {
         qsort(l.files, (size_t)l.count, sizeof *l.files, by_use);
         for (int64_t i = 0; i < l.count - 1 && l.pages > wanted; ++i) { /* the newest was written just now */
-            if (unlinkat(dirfd(l.directory), l.files[i].name, 0) == 0) removed++;
+            if (hd_os_remove_in(hd_os_folder_file(l.directory), l.files[i].name, false)) removed++;
             l.pages -= l.files[i].pages;
         }
     }
-    const int size = open_new_size(dirfd(l.directory));
+    const int size = open_new_size(hd_os_folder_file(l.directory));
     if (size >= 0) {
-        const int failed = ftruncate(size, l.pages); /* too small only means that the next look comes later */
-        (void)failed;
-        close(size);
+        hd_os_cut(size, (uint64_t)l.pages); /* too small only means that the next look comes later */
+        hd_os_close(size);
     }
     end_list(&l);
     return removed;
@@ -197,23 +192,23 @@ static int remove_oldest(const char *directory, int64_t limit) {
 int hd_cache_grown(const char *directory, size_t bytes) {
     static const char zeros[MOST_PAGES];
     const int64_t limit = hd_cache_limit(), pages = pages_of((int64_t)bytes);
-    const int at = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int at = hd_os_open(HD_OS_HERE, directory, HD_OS_READ | HD_OS_FOLDER, 0);
     if (at < 0) return 0;
-    const int size = open_size(at, O_APPEND);
-    close(at);
+    const int size = open_size(at, HD_OS_APPEND);
+    hd_os_close(at);
     if (size < 0) return remove_oldest(directory, limit); /* without it, the directory itself says how much there is */
-    struct stat status;
-    const bool known = write(size, zeros, (size_t)(pages < MOST_PAGES ? pages : MOST_PAGES)) > 0;
-    const bool full = fstat(size, &status) != 0 || !known || status.st_size > limit / PAGE;
-    close(size);
+    hd_os_status status;
+    const bool known = hd_os_write(size, zeros, (size_t)(pages < MOST_PAGES ? pages : MOST_PAGES));
+    const bool full = !hd_os_status_of(size, &status) || !known || (int64_t)status.bytes > limit / PAGE;
+    hd_os_close(size);
     return full ? remove_oldest(directory, limit) : 0;
 }
 
 void hd_cache_remove_all(const char *directory) {
-    DIR *d = opendir(directory);
+    hd_os_folder *d = hd_os_folder_open(directory);
     if (d == NULL) return;
-    for (struct dirent *e; (e = readdir(d)) != NULL;)
-        if (is_entry(e->d_name) || is_temporary(e->d_name)) unlinkat(dirfd(d), e->d_name, 0);
-    remove_size(dirfd(d));
-    closedir(d);
+    for (const char *name; (name = hd_os_folder_next(d)) != NULL;)
+        if (is_entry(name) || is_temporary(name)) hd_os_remove_in(hd_os_folder_file(d), name, false);
+    remove_size(hd_os_folder_file(d));
+    hd_os_folder_close(d);
 }

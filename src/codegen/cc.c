@@ -4,18 +4,13 @@
 #include "core/error.h"
 #include "core/environment.h"
 #include "core/memory.h"
+#include "core/os_file.h"
+#include "core/os_process.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #ifdef __x86_64__
 #include <cpuid.h>
 #endif
@@ -31,50 +26,27 @@ static const char *compiler_name(void) {
 /* HODU_CC may have arguments of its own ("ccache gcc"): `words` is cut apart at blanks. */
 static int split(char *words, char **arguments, int most) {
     int count = 0;
-    for (char *rest, *word = strtok_r(words, " ", &rest); word != NULL && count < most;
-         word = strtok_r(NULL, " ", &rest))
+    for (char *word = words + strspn(words, " "); *word != '\0' && count < most; word += strspn(word, " ")) {
         arguments[count++] = word;
+        word += strcspn(word, " ");
+        if (*word != '\0') *word++ = '\0';
+    }
     return count;
 }
 
-/* Workers of the pool block all signals, and a program may ignore SIGCHLD: the compiler starts as if from a shell. */
-static void set_signals(posix_spawnattr_t *attributes) {
-    sigset_t none, ordinary;
-    sigemptyset(&none);
-    sigemptyset(&ordinary);
-    sigaddset(&ordinary, SIGCHLD);
-    sigaddset(&ordinary, SIGPIPE);
-    posix_spawnattr_setsigmask(attributes, &none);
-    posix_spawnattr_setsigdefault(attributes, &ordinary);
-    posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-}
-
-/* Runs a program with both outputs in the file `messages`; gives its exit status, or -1 with errno. */
+/* Runs a program with both outputs in the file `messages`; gives its exit status, or -1 with errno. When somebody else
+ * waited for it, the object tells how it went. */
 static int run(char **arguments, const char *messages) {
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attributes;
-    if ((errno = posix_spawn_file_actions_init(&files)) != 0) return -1;
-    if ((errno = posix_spawnattr_init(&attributes)) != 0) {
-        posix_spawn_file_actions_destroy(&files);
-        return -1;
-    }
-    set_signals(&attributes);
-    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, messages, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
-    pid_t child;
-    const int failed =
-        posix_spawnp(&child, arguments[0], &files, &attributes, arguments, hd_environment_for_programs());
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attributes);
-    if (failed != 0) {
-        errno = failed;
-        return -1;
-    }
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0)
-        if (errno != EINTR) return errno == ECHILD ? 0 : -1; /* somebody else waited: the object tells how it went */
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    const hd_os_program program = {.file = arguments[0],
+                                   .arguments = arguments,
+                                   .environment = hd_environment_for_programs(),
+                                   .output_path = messages,
+                                   .kept = -1};
+    int64_t child;
+    const int failed = hd_os_start(&program, &child);
+    if (failed == 0) return hd_os_finish(child);
+    errno = failed;
+    return -1;
 }
 
 /* ---- a folder for its files -------------------------------------------------------------------------------------- */
@@ -85,7 +57,7 @@ typedef struct folder {
 static hd_error make_folder(folder *f) {
     const char *base = hd_environment("TMPDIR");
     const int length = snprintf(f->path, sizeof f->path, "%s/hodu-XXXXXX", base != NULL ? base : "/tmp");
-    if (length >= (int)sizeof f->path || mkdtemp(f->path) == NULL)
+    if (length >= (int)sizeof f->path || !hd_os_make_temporary(f->path))
         return hd_fail(HD_ERROR_STATE, "there is no place for the C compiler's files: %s (%s); set TMPDIR", f->path,
                        strerror(length >= (int)sizeof f->path ? ENAMETOOLONG : errno));
     snprintf(f->source, sizeof f->source, "%s/kernel.c", f->path);
@@ -95,20 +67,17 @@ static hd_error make_folder(folder *f) {
 }
 
 static void remove_folder(const folder *f) {
-    unlink(f->source);
-    unlink(f->object);
-    unlink(f->messages);
-    rmdir(f->path);
+    hd_os_remove(f->source);
+    hd_os_remove(f->object);
+    hd_os_remove(f->messages);
+    hd_os_remove_folder(f->path);
 }
 
 /* The beginning of what the compiler said, in `out`. */
 static const char *first_lines(const folder *f, char *out, size_t capacity) {
-    size_t length = 0;
-    FILE *file = fopen(f->messages, "re");
-    if (file != NULL) {
-        length = fread(out, 1, capacity - 1, file);
-        fclose(file);
-    }
+    const int file = hd_os_open(HD_OS_HERE, f->messages, HD_OS_READ, 0);
+    size_t length = file < 0 ? 0 : hd_os_read_until_end(file, out, capacity - 1);
+    if (file >= 0) hd_os_close(file);
     while (length > 0 && (out[length - 1] == '\n' || out[length - 1] == ' ')) length--;
     out[length] = '\0';
     return out;
@@ -123,7 +92,7 @@ static void describe_cpu(char *out, size_t capacity) {
     __get_cpuid_count(7, 1, &s[0], &s[1], &s[2], &s[3]);
     snprintf(out, capacity, "x86-64 %x %x.%x %x.%x.%x %x", a & 0xfff3ff0u, c & ~(1u << 27), d, e[1], e[2], e[3], s[0]);
 #else
-    snprintf(out, capacity, "%lx.%lx", getauxval(AT_HWCAP), getauxval(AT_HWCAP2));
+    hd_os_processor_text(out, capacity);
 #endif
 }
 
@@ -201,27 +170,26 @@ static hd_error write_source(const hd_kernel *k, const char *name, const folder 
         hd_array_release(text);
         return hd_fail(HD_ERROR_MEMORY, "no memory for the text of a kernel");
     }
-    FILE *file = fopen(f->source, "we");
-    const bool opened = file != NULL;
-    bool written = opened && fwrite(text, 1, length, file) == length;
-    if (opened) written = fclose(file) == 0 && written;
+    const int file = hd_os_open(HD_OS_HERE, f->source, HD_OS_WRITE | HD_OS_NEW, 0600);
+    bool written = file >= 0 && hd_os_write(file, text, length);
+    if (file >= 0) written = hd_os_close(file) && written;
     const int why = errno;
     hd_array_release(text);
     return written ? HD_OK : hd_fail(HD_ERROR_STATE, "%s cannot be written: %s", f->source, strerror(why));
 }
 
 static hd_error read_object(const folder *f, void **object, size_t *bytes) {
-    struct stat status;
-    FILE *file = fopen(f->object, "re");
-    if (file == NULL || fstat(fileno(file), &status) != 0 || status.st_size == 0) {
-        if (file != NULL) fclose(file);
+    hd_os_status status;
+    const int file = hd_os_open(HD_OS_HERE, f->object, HD_OS_READ, 0);
+    if (file < 0 || !hd_os_status_of(file, &status) || status.bytes == 0) {
+        if (file >= 0) hd_os_close(file);
         char said[256];
         return hd_fail(HD_ERROR_STATE, "the C compiler wrote no object file: %s", first_lines(f, said, sizeof said));
     }
-    *bytes = (size_t)status.st_size;
+    *bytes = (size_t)status.bytes;
     *object = hd_array_resize(NULL, *bytes);
-    const bool read = *object != NULL && fread(*object, 1, *bytes, file) == *bytes;
-    fclose(file);
+    const bool read = *object != NULL && hd_os_read(file, *object, *bytes);
+    hd_os_close(file);
     if (read) return HD_OK;
     const bool memory = *object == NULL;
     hd_array_release(*object);

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #ifndef HD_HAS_LLVM
 #define HD_HAS_LLVM 0
@@ -31,15 +30,9 @@ static struct {
 
 static void lock_table(void) { pthread_mutex_lock(&table.lock); }
 static void unlock_table(void) { pthread_mutex_unlock(&table.lock); }
-static void handle_forks(void) { pthread_atfork(lock_table, unlock_table, unlock_table); }
+static void handle_forks(void) { hd_os_at_fork(lock_table, unlock_table, unlock_table); }
 
-static int64_t nanoseconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* ---- the processor and its renderers -------------------------------------------------------------------------------- */
+/* ---- the processor and its renderers ----------------------------------------------------------------------------- */
 int hd_code_vector_bytes(void) {
 #ifdef __x86_64__
     const hd_isa most = hd_environment_isa();
@@ -182,7 +175,7 @@ typedef struct batch {
 } batch;
 
 static bool load_from_disk(job *j) {
-    const int64_t begin = nanoseconds();
+    const int64_t begin = hd_os_nanoseconds();
     size_t bytes;
     void *object = hd_cache_read(key_of(j->code), j->code->key_bytes, &bytes);
     if (object != NULL) {
@@ -191,21 +184,21 @@ static bool load_from_disk(job *j) {
         hd_error_copy forgotten;
         if (!j->from_disk) hd_error_take(&forgotten); /* it is compiled anew */
     }
-    j->link_nanoseconds += nanoseconds() - begin;
+    j->link_nanoseconds += hd_os_nanoseconds() - begin;
     return j->from_disk;
 }
 
 static hd_error compile(job *j) {
     void *object = NULL;
     size_t bytes = 0;
-    const int64_t begin = nanoseconds();
+    const int64_t begin = hd_os_nanoseconds();
     hd_error status = j->code->coder->render(j->kernel, symbol, &object, &bytes);
-    const int64_t rendered = nanoseconds();
+    const int64_t rendered = hd_os_nanoseconds();
     if (status == HD_OK) status = j->code->coder->load(object, bytes, symbol, j->code);
     if (status == HD_OK) hd_cache_write(key_of(j->code), j->code->key_bytes, object, bytes);
     hd_array_release(object);
     j->compile_nanoseconds = rendered - begin;
-    j->link_nanoseconds += nanoseconds() - rendered;
+    j->link_nanoseconds += hd_os_nanoseconds() - rendered;
     return status;
 }
 
@@ -304,6 +297,9 @@ static void enter_all(batch *b, hd_code **out) {
 }
 
 static hd_error get_all(batch *b, const hd_kernel *const *kernels, int count, hd_code **out) {
+    if (!HD_OS_ELF)
+        return hd_fail(HD_ERROR_DEVICE, "kernels are not compiled on this system: object.c places ELF objects, and "
+                                        "compilers write Mach-O here; level O0 compiles nothing");
     const char *target = b->coder->target();
     if (target == NULL) return hd_fail(HD_ERROR_STATE, "there is nothing to compile kernels with");
     HD_TRY(look_up(b, target, kernels, count, out));

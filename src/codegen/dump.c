@@ -2,6 +2,7 @@
 #include "codegen/dump.h"
 #include "core/environment.h"
 #include "core/memory.h"
+#include "core/os.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -53,21 +54,21 @@ bool hd_dump_wants(const char *what) {
 }
 
 void hd_dump_text(const char *headline, const char *text, size_t length) {
-    flockfile(stderr);
+    hd_os_lock_stderr();
     fprintf(stderr, "---- %s ----\n", headline);
     fwrite(text, 1, length, stderr);
     if (length > 0 && text[length - 1] != '\n') fputc('\n', stderr);
-    funlockfile(stderr);
+    hd_os_unlock_stderr();
 }
 
 void hd_dump_line(const char *word, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    flockfile(stderr);
+    hd_os_lock_stderr();
     fprintf(stderr, "%s: ", word);
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
-    funlockfile(stderr);
+    hd_os_unlock_stderr();
     va_end(arguments);
 }
 

@@ -7,15 +7,11 @@
 #include "codegen/llvm_emit.h"
 #include "core/memory.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
-#include <sys/mman.h>
-#include <time.h>
 
 hd_llvm_functions hd_llvm;
 
@@ -36,15 +32,9 @@ static struct {
     int free_count;
 } llvm = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static int64_t now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* ---- opening the library ----------------------------------------------------------------------------------------- */
 const char *hd_llvm_out_of_reach(void) {
-    if (getauxval(AT_BASE) != 0) return NULL;
+    if (hd_os_has_loader()) return NULL;
     return "a statically linked program cannot open LLVM; HODU_RENDERER=c compiles with the C compiler, and level O0 "
            "compiles nothing";
 }
@@ -54,16 +44,13 @@ static bool memory_ran_out(const char *said) {
     enum { LIKE_LLVM = 1 << 28 };
     if (strstr(said, strerror(ENOMEM)) != NULL || strstr(said, "out of memory") != NULL) return true;
     if (strstr(said, "map") == NULL) return false;
-    void *room = mmap(NULL, LIKE_LLVM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (room == MAP_FAILED) return true;
-    munmap(room, LIKE_LLVM);
-    return false;
+    return !hd_os_could_map(LIKE_LLVM);
 }
 
 static void *open_named(const char *name) {
-    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    const char *said = library == NULL ? dlerror() : NULL;
-    if (said == NULL || !memory_ran_out(said)) return library;
+    char said[384];
+    void *library = hd_os_library_open(name, said, sizeof said);
+    if (library != NULL || !memory_ran_out(said)) return library;
     llvm.why_code = HD_ERROR_MEMORY;
     snprintf(llvm.why_not, sizeof llvm.why_not, "memory ran out while LLVM was opened: %s", said);
     return NULL;
@@ -95,7 +82,7 @@ static void *open_library(const char *chosen) {
 static bool find_functions(void *library) {
     const char *missing = NULL;
 #define HD_LLVM_FIND(name)                                                                                             \
-    *(void **)&hd_llvm.name = dlsym(library, "LLVM" #name);                                                            \
+    *(void **)&hd_llvm.name = hd_os_library_symbol(library, "LLVM" #name);                                             \
     if (hd_llvm.name == NULL) missing = "LLVM" #name;
     HD_LLVM_FUNCTIONS(HD_LLVM_FIND)
 #undef HD_LLVM_FIND
@@ -155,14 +142,14 @@ static void load_once(const hd_llvm_order *order) {
 }
 
 static hd_error load(const hd_llvm_order *order, int64_t *nanoseconds) {
-    const int64_t start = now();
+    const int64_t start = hd_os_nanoseconds();
     pthread_mutex_lock(&llvm.lock);
     const bool first = !llvm.tried;
     llvm.why_code = first ? HD_ERROR_DEVICE : llvm.why_code;
     llvm.tried = true;
     if (first) load_once(order);
     pthread_mutex_unlock(&llvm.lock);
-    *nanoseconds = first ? now() - start : 0;
+    *nanoseconds = first ? hd_os_nanoseconds() - start : 0;
     return llvm.why_not[0] == '\0' ? HD_OK : hd_fail(llvm.why_code, "%s", llvm.why_not);
 }
 
@@ -301,7 +288,8 @@ static hd_error compile(hd_emitter *e, LLVMTargetMachineRef machine, const hd_ll
 hd_error hd_llvm_compile(const hd_llvm_order *order, const hd_kernel *k, hd_llvm_made *made) {
     memset(made, 0, sizeof *made);
     HD_TRY(load(order, &made->load_nanoseconds));
-    if (k->schedule.width < 2 || k->schedule.width > HD_EMIT_LANES) return hd_fail(HD_ERROR_INTERNAL, "a kernel of %d lanes", k->schedule.width);
+    if (k->schedule.width < 2 || k->schedule.width > HD_EMIT_LANES)
+        return hd_fail(HD_ERROR_INTERNAL, "a kernel of %d lanes", k->schedule.width);
     hd_emitter *e = hd_array_resize(NULL, sizeof *e);
     if (e == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to compile a kernel of %d steps", k->count);
     memset(e, 0, sizeof *e);

@@ -1,10 +1,9 @@
 #include "codegen/processor.h"
+#include "core/os.h"
 
 #include <stdio.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
-#elif defined(__aarch64__)
-#include <sys/auxv.h>
 #endif
 
 void hd_processor_text(char *out, size_t capacity) {
@@ -19,6 +18,8 @@ void hd_processor_text(char *out, size_t capacity) {
         at += (size_t)snprintf(out + at, capacity - at, " %x.%x.%x.%x", a, b, c, d);
     }
 #elif defined(__aarch64__)
-    snprintf(out, capacity, " %lx.%lx", getauxval(AT_HWCAP), getauxval(AT_HWCAP2));
+    char known[128];
+    hd_os_processor_text(known, sizeof known);
+    snprintf(out, capacity, " %s", known);
 #endif
 }

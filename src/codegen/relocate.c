@@ -1,6 +1,6 @@
 #include "codegen/relocate.h"
+#include "codegen/elf.h"
 
-#include <elf.h>
 #include <string.h>
 
 static hd_error broken(const char *why) { return hd_fail(HD_ERROR_INTERNAL, "an object file is damaged: %s", why); }
@@ -41,23 +41,23 @@ static hd_error relocate_aarch64(uint32_t type, const hd_patch *p) {
     const uintptr_t target = p->symbol + (uint64_t)p->addend;
     const int64_t relative = (int64_t)(target - (uintptr_t)p->at);
     switch (type) {
-    case R_AARCH64_NONE: return HD_OK;
-    case R_AARCH64_ABS64: return put(p, (int64_t)(p->outside + (uint64_t)p->addend), 8, true);
-    case R_AARCH64_PREL64: return put(p, relative, 8, true);
-    case R_AARCH64_PREL32: return put(p, relative, 4, relative == (int32_t)relative);
-    case R_AARCH64_CALL26:
-    case R_AARCH64_JUMP26: return put_jump(p, relative);
-    case R_AARCH64_ADR_PREL_PG_HI21: return put_page(p, target);
-    case R_AARCH64_ADD_ABS_LO12_NC:
-    case R_AARCH64_LDST8_ABS_LO12_NC: return put_low(p, target, 0);
-    case R_AARCH64_LDST16_ABS_LO12_NC: return put_low(p, target, 1);
-    case R_AARCH64_LDST32_ABS_LO12_NC: return put_low(p, target, 2);
-    case R_AARCH64_LDST64_ABS_LO12_NC: return put_low(p, target, 3);
-    case R_AARCH64_LDST128_ABS_LO12_NC: return put_low(p, target, 4);
-    case R_AARCH64_ADR_GOT_PAGE:
-    case R_AARCH64_LD64_GOT_LO12_NC:
+    case HD_R_AARCH64_NONE: return HD_OK;
+    case HD_R_AARCH64_ABS64: return put(p, (int64_t)(p->outside + (uint64_t)p->addend), 8, true);
+    case HD_R_AARCH64_PREL64: return put(p, relative, 8, true);
+    case HD_R_AARCH64_PREL32: return put(p, relative, 4, relative == (int32_t)relative);
+    case HD_R_AARCH64_CALL26:
+    case HD_R_AARCH64_JUMP26: return put_jump(p, relative);
+    case HD_R_AARCH64_ADR_PREL_PG_HI21: return put_page(p, target);
+    case HD_R_AARCH64_ADD_ABS_LO12_NC:
+    case HD_R_AARCH64_LDST8_ABS_LO12_NC: return put_low(p, target, 0);
+    case HD_R_AARCH64_LDST16_ABS_LO12_NC: return put_low(p, target, 1);
+    case HD_R_AARCH64_LDST32_ABS_LO12_NC: return put_low(p, target, 2);
+    case HD_R_AARCH64_LDST64_ABS_LO12_NC: return put_low(p, target, 3);
+    case HD_R_AARCH64_LDST128_ABS_LO12_NC: return put_low(p, target, 4);
+    case HD_R_AARCH64_ADR_GOT_PAGE:
+    case HD_R_AARCH64_LD64_GOT_LO12_NC:
         if (p->addend != 0) break; /* the table has addresses of symbols, not of what lies behind them */
-        return type == R_AARCH64_ADR_GOT_PAGE ? put_page(p, p->entry) : put_low(p, p->entry, 3);
+        return type == HD_R_AARCH64_ADR_GOT_PAGE ? put_page(p, p->entry) : put_low(p, p->entry, 3);
     default: break;
     }
     return broken("a relocation of a kind that no kernel has");
@@ -69,28 +69,28 @@ static hd_error relocate_x86_64(uint32_t type, const hd_patch *p) {
     const int64_t value = (int64_t)(p->symbol + addend), relative = (int64_t)(p->symbol + addend - at),
                   entry = (int64_t)(p->entry + addend - at);
     switch (type) {
-    case R_X86_64_NONE: return HD_OK;
-    case R_X86_64_64: return put(p, (int64_t)(p->outside + addend), 8, true);
-    case R_X86_64_PC64: return put(p, relative, 8, true);
-    case R_X86_64_PC32:
-    case R_X86_64_PLT32: return put(p, relative, 4, relative == (int32_t)relative);
-    case R_X86_64_32: return put(p, value, 4, value == (int64_t)(uint32_t)value);
-    case R_X86_64_32S: return put(p, value, 4, value == (int32_t)value);
-    case R_X86_64_GOTPCREL:
-    case R_X86_64_GOTPCRELX:
-    case R_X86_64_REX_GOTPCRELX: return put(p, entry, 4, entry == (int32_t)entry);
+    case HD_R_X86_64_NONE: return HD_OK;
+    case HD_R_X86_64_64: return put(p, (int64_t)(p->outside + addend), 8, true);
+    case HD_R_X86_64_PC64: return put(p, relative, 8, true);
+    case HD_R_X86_64_PC32:
+    case HD_R_X86_64_PLT32: return put(p, relative, 4, relative == (int32_t)relative);
+    case HD_R_X86_64_32: return put(p, value, 4, value == (int64_t)(uint32_t)value);
+    case HD_R_X86_64_32S: return put(p, value, 4, value == (int32_t)value);
+    case HD_R_X86_64_GOTPCREL:
+    case HD_R_X86_64_GOTPCRELX:
+    case HD_R_X86_64_REX_GOTPCRELX: return put(p, entry, 4, entry == (int32_t)entry);
     default: return broken("a relocation of a kind that no kernel has");
     }
 }
 
 hd_error hd_relocate(int machine, uint32_t type, const hd_patch *p) {
-    return machine == EM_AARCH64 ? relocate_aarch64(type, p) : relocate_x86_64(type, p);
+    return machine == HD_ELF_AARCH64 ? relocate_aarch64(type, p) : relocate_x86_64(type, p);
 }
 
 void hd_relocate_stub(int machine, uint8_t *stub, uintptr_t address) {
     static const uint32_t load_and_jump[2] = {0x58000050u, 0xd61f0200u}; /* ldr x16, what follows; br x16 */
     static const uint8_t jump[6] = {0xff, 0x25, 0, 0, 0, 0};             /* jmp to what follows */
-    if (machine == EM_AARCH64) {
+    if (machine == HD_ELF_AARCH64) {
         memcpy(stub, load_and_jump, sizeof load_and_jump);
         memcpy(stub + sizeof load_and_jump, &address, sizeof address);
     } else {

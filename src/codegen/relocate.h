@@ -16,7 +16,7 @@ typedef struct hd_patch {
     int64_t addend;
 } hd_patch;
 
-/* `machine`: EM_X86_64 or EM_AARCH64. Nothing is written when it gives an error. */
+/* `machine`: HD_ELF_X86_64 or HD_ELF_AARCH64. Nothing is written when it gives an error. */
 hd_error hd_relocate(int machine, uint32_t type, const hd_patch *p);
 
 /* Code that jumps to `address`, wherever that is. */

@@ -12,28 +12,16 @@
 #include "codegen/dump.h"
 #include "codegen/processor.h"
 #include "core/memory.h"
+#include "core/os_file.h"
+#include "core/os_process.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <llvm/Config/llvm-config.h>
-#include <poll.h>
 #include <pthread.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#ifndef MFD_EXEC
-#define MFD_EXEC 0x0010u
-#endif
-
-enum { MOST_SERVERS = 16, LEAST_DESCRIPTOR = 3 };
+enum { MOST_SERVERS = 16 };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { REPORTS = 1 }; /* whole, on our own stderr */
 #else
@@ -62,9 +50,9 @@ static struct {
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 static void forget(server *s) { /* under the lock */
-    if (s->ours >= 0) close(s->ours);
-    if (s->theirs >= 0) close(s->theirs);
-    if (s->said >= 0) close(s->said);
+    if (s->ours >= 0) hd_os_close(s->ours);
+    if (s->theirs >= 0) hd_os_close(s->theirs);
+    if (s->said >= 0) hd_os_close(s->said);
     *s = (server){.ours = -1, .theirs = -1, .said = -1, .shortages = table.shortages};
 }
 
@@ -78,7 +66,7 @@ static void after_fork_in_child(void) { /* servers are the parent's, and so are 
 
 static void set_up(void) {
     for (int i = 0; i < MOST_SERVERS; ++i) table.servers[i] = (server){.ours = -1, .theirs = -1, .said = -1};
-    pthread_atfork(before_fork, after_fork, after_fork_in_child);
+    hd_os_at_fork(before_fork, after_fork, after_fork_in_child);
 }
 
 /* An idle one that is there and has not ended meanwhile, else an empty place, else whoever is given back first. */
@@ -90,8 +78,7 @@ static server *take(void) {
         for (int i = 0; i < MOST_SERVERS && (found == NULL || found->ours < 0); ++i) {
             server *s = &table.servers[i];
             if (s->taken) continue;
-            struct pollfd p = {.fd = s->ours, .events = POLLIN};
-            if (s->ours >= 0 && poll(&p, 1, 0) != 0) forget(s); /* it says that it ends, or has ended */
+            if (s->ours >= 0 && hd_os_has_news(s->ours, 0)) forget(s); /* it says that it ends, or has ended */
             if (found == NULL || s->ours >= 0) found = s;
         }
         if (found == NULL) pthread_cond_wait(&table.given_back, &table.lock);
@@ -137,121 +124,44 @@ void hd_server_end_all(void) {
 }
 
 /* ---- starting one ------------------------------------------------------------------------------------------------ */
-/* Numbers below are for standard input and output, which a host may have closed. */
-static int above_standard(int descriptor) {
-    if (descriptor < 0 || descriptor >= LEAST_DESCRIPTOR) return descriptor;
-    const int moved = fcntl(descriptor, F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR);
-    close(descriptor);
-    return moved;
-}
-
 static int program_in_memory(void) {
-    int memory = memfd_create("hodu-llvm", MFD_CLOEXEC | MFD_EXEC);
-    if (memory < 0 && errno == EINVAL) memory = memfd_create("hodu-llvm", MFD_CLOEXEC); /* older systems */
-    memory = above_standard(memory);
-    const size_t size = (size_t)(hd_server_program_end - hd_server_program);
-    for (size_t at = 0; memory >= 0 && at < size;) {
-        const ssize_t n = write(memory, hd_server_program + at, size - at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) {
-            close(memory);
-            return -1;
-        }
-        at += (size_t)n;
-    }
-    return memory;
+    const int memory = hd_os_memory_file("hodu-llvm", true);
+    if (memory < 0 || hd_os_write(memory, hd_server_program, (size_t)(hd_server_program_end - hd_server_program)))
+        return memory;
+    const int why = errno;
+    hd_os_close(memory);
+    errno = why;
+    return -1;
 }
 
 /* What starts it ends at once: the server itself is no child of ours. Somebody else may have waited for it. An emulator
- * does not tell posix_spawn that nothing was started; the child says so when it ends. */
-static int wait_for(pid_t child) {
-    enum { NOTHING_STARTED = 127 };
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0)
-        if (errno != EINTR) return 0;
-    return WIFEXITED(status) && WEXITSTATUS(status) == NOTHING_STARTED ? ENOEXEC : 0;
-}
-
-/* As cc.c starts the compiler: workers of the pool block all signals, and hosts ignore some. */
-static int set_up_spawn(posix_spawn_file_actions_t *files, posix_spawnattr_t *attributes, int socket, int said) {
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    int failed = posix_spawnattr_setsigmask(attributes, &none);
-    if (failed == 0) failed = posix_spawnattr_setsigdefault(attributes, &all);
-    if (failed == 0) failed = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    if (failed == 0) failed = posix_spawn_file_actions_addopen(files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    if (failed == 0) failed = posix_spawn_file_actions_addopen(files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    if (failed == 0 && !REPORTS) failed = posix_spawn_file_actions_adddup2(files, said, STDERR_FILENO);
-    return failed != 0 ? failed : posix_spawn_file_actions_adddup2(files, socket, socket); /* it stays open */
-}
-
-/* 0, or why not. */
+ * does not say at the start that nothing was started; the child says so when it ends. 0, or why not. */
 static int start_program(int socket, int said) {
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attributes;
+    enum { NOTHING_STARTED = 127 };
     char path[40], number[16], idle[16];
     char *const arguments[] = {(char *)"hodu-llvm", number, idle, NULL};
     const int memory = program_in_memory();
     if (memory < 0) return errno != 0 ? errno : ENOMEM;
-    snprintf(path, sizeof path, "/proc/self/fd/%d", memory);
+    hd_os_memory_path(memory, path, sizeof path);
     snprintf(number, sizeof number, "%d", socket);
     snprintf(idle, sizeof idle, "%d", hd_server_idle_milliseconds);
-    int failed = posix_spawn_file_actions_init(&files);
-    if (failed == 0) {
-        if ((failed = posix_spawnattr_init(&attributes)) == 0) {
-            pid_t child;
-            failed = set_up_spawn(&files, &attributes, socket, said);
-            if (failed == 0)
-                failed = posix_spawn(&child, path, &files, &attributes, arguments, hd_environment_for_programs());
-            if (failed == 0) failed = wait_for(child);
-            posix_spawnattr_destroy(&attributes);
-        }
-        posix_spawn_file_actions_destroy(&files);
-    }
-    close(memory);
+    const hd_os_program program = {.file = path,
+                                   .arguments = arguments,
+                                   .environment = hd_environment_for_programs(),
+                                   .output = -1,
+                                   .errors = REPORTS ? HD_OS_OURS : said,
+                                   .kept = socket,
+                                   .resets_signals = true};
+    int64_t child;
+    int failed = hd_os_start(&program, &child);
+    if (failed == 0 && hd_os_finish(child) == NOTHING_STARTED) failed = ENOEXEC;
+    hd_os_close(memory);
     return failed;
 }
 
-/* In a child of which only this thread is left: nothing of ours that another thread could hold is touched. */
-static _Noreturn void serve_in_child(int socket, int said) {
-    const pid_t own = fork();
-    if (own != 0) _exit(own < 0);
-    setsid();
-    for (int i = 1; i < NSIG; ++i) signal(i, SIG_DFL);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+static void serve(int socket) {
     hd_memory_fail_after(-1);
-    const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-    dup2(nothing, STDIN_FILENO);
-    dup2(nothing, STDOUT_FILENO);
-    if (!REPORTS) dup2(said, STDERR_FILENO);
-    syscall(SYS_close_range, LEAST_DESCRIPTOR, (unsigned)socket - 1, 0);
-    syscall(SYS_close_range, (unsigned)socket + 1, ~0u, 0);
     hd_llvm_serve(socket, hd_server_idle_milliseconds);
-    _exit(0);
-}
-
-static int start_forked(int socket, int said) {
-    sigset_t all, before;
-    sigfillset(&all);
-    const int own = fcntl(socket, F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR); /* the table's are closed in children */
-    const int own_said = own < 0 ? -1 : fcntl(said, F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR);
-    if (own_said < 0) {
-        const int why = errno;
-        if (own >= 0) close(own);
-        return why;
-    }
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* handlers of the host are not for the child */
-    const pid_t child = fork();
-    if (child == 0) serve_in_child(own, own_said);
-    const int failed = child < 0 ? errno : 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    close(own);
-    close(own_said);
-    if (failed == 0) wait_for(child);
-    return failed;
 }
 
 static int start_process(int socket, int said) {
@@ -259,38 +169,37 @@ static int start_process(int socket, int said) {
     /* what a system says that runs nothing from memory, has no /proc, or is emulated */
     const bool impossible = failed == ENOSYS || failed == EACCES || failed == EPERM || failed == ENOENT ||
                             failed == ENOEXEC || failed == EINVAL || failed == ETXTBSY;
-    return impossible ? start_forked(socket, said) : failed;
+    return impossible ? hd_os_fork_apart(serve, socket, REPORTS ? HD_OS_OURS : said) : failed;
 }
 
 static bool open_files(server *s) {
     int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
-    ends[0] = above_standard(ends[0]);
-    ends[1] = above_standard(ends[1]);
-    int said = above_standard(memfd_create("hodu-llvm-said", MFD_CLOEXEC));
-    if (said < 0) said = above_standard(open("/dev/null", O_RDWR | O_CLOEXEC)); /* then nobody learns what it said */
-    pthread_mutex_lock(&table.lock);                                            /* a fork in another thread sees all */
+    const bool opened = hd_os_streams(ends);
+    int said = hd_os_memory_file("hodu-llvm-said", false);
+    if (said < 0) /* then nobody learns what it said */
+        said = hd_os_above_standard(hd_os_open(HD_OS_HERE, "/dev/null", HD_OS_WRITE, 0));
+    pthread_mutex_lock(&table.lock); /* a fork in another thread sees all */
     s->ours = ends[0];
     s->theirs = ends[1];
     s->said = said;
     pthread_mutex_unlock(&table.lock);
-    return ends[0] >= 0 && ends[1] >= 0 && said >= 0;
+    return opened && said >= 0;
 }
 
-static int64_t patience(void) { return hd_serve_now() + (int64_t)hd_server_patience_milliseconds * 1000000; }
+static int64_t patience(void) { return hd_os_nanoseconds() + (int64_t)hd_server_patience_milliseconds * 1000000; }
 
 static hd_error start(server *s) {
     hd_serve_answer hello;
     const int failed = open_files(s) ? start_process(s->theirs, s->said) : errno;
     pthread_mutex_lock(&table.lock);
-    if (s->theirs >= 0) close(s->theirs); /* so that its end is seen */
+    if (s->theirs >= 0) hd_os_close(s->theirs); /* so that its end is seen */
     s->theirs = -1;
     pthread_mutex_unlock(&table.lock);
     if (failed != 0)
         return hd_fail(failed == ENOMEM || failed == EAGAIN ? HD_ERROR_MEMORY : HD_ERROR_STATE,
                        "the process in which LLVM compiles cannot be started: %s; level O0 compiles nothing",
                        strerror(failed));
-    if (!hd_serve_receive(s->ours, &hello, sizeof hello, patience()) || hello.magic != HD_SERVE_MAGIC ||
+    if (!hd_os_receive(s->ours, &hello, sizeof hello, patience()) || hello.magic != HD_SERVE_MAGIC ||
         hello.kind != HD_SERVE_HELLO)
         return hd_fail(HD_ERROR_MEMORY,
                        "the process in which LLVM compiles ended when it had begun; memory may have run out");
@@ -326,19 +235,19 @@ static outcome receive_part(int socket, size_t count, int64_t deadline, void **o
     *out = hd_array_resize(NULL, count);
     if (*out == NULL) return NO_MEMORY;
     *bytes = count;
-    return hd_serve_receive(socket, *out, count, deadline) ? ANSWERED : NO_ANSWER;
+    return hd_os_receive(socket, *out, count, deadline) ? ANSWERED : NO_ANSWER;
 }
 
 static outcome receive(int socket, int64_t deadline, hd_serve_answer *a, char message[HD_SERVE_MESSAGE],
                        hd_llvm_made *made) {
-    if (!hd_serve_receive(socket, a, sizeof *a, deadline)) return NO_ANSWER;
+    if (!hd_os_receive(socket, a, sizeof *a, deadline)) return NO_ANSWER;
     if (a->magic == HD_SERVE_MAGIC && a->kind == HD_SERVE_BYE) return ENDED_IDLE;
     if (a->magic == HD_SERVE_MAGIC && a->kind == HD_SERVE_ABORTED) return ABORTED;
     if (a->magic != HD_SERVE_MAGIC || a->kind != HD_SERVE_ANSWER || a->message_bytes >= HD_SERVE_MESSAGE ||
         a->object_bytes > HD_SERVE_MOST_BYTES || a->ir_bytes > HD_SERVE_MOST_BYTES ||
         a->assembly_bytes > HD_SERVE_MOST_BYTES)
         return NO_ANSWER;
-    if (!hd_serve_receive(socket, message, a->message_bytes, deadline)) return NO_ANSWER;
+    if (!hd_os_receive(socket, message, a->message_bytes, deadline)) return NO_ANSWER;
     message[a->message_bytes] = '\0';
     made->load_nanoseconds = a->load_nanoseconds;
     outcome got = receive_part(socket, a->object_bytes, deadline, &made->object, &made->object_bytes);
@@ -350,13 +259,13 @@ static outcome receive(int socket, int64_t deadline, hd_serve_answer *a, char me
 
 /* The end of what it wrote to stderr, on one line. */
 static void last_words(const server *s, char *out, size_t capacity) {
-    struct stat status;
-    const off_t size = fstat(s->said, &status) == 0 ? status.st_size : 0, room = (off_t)capacity - 1;
-    ssize_t length = pread(s->said, out, capacity - 1, size > room ? size - room : 0);
+    hd_os_status status;
+    const uint64_t size = hd_os_status_of(s->said, &status) ? status.bytes : 0, room = capacity - 1;
+    int64_t length = hd_os_read_at(s->said, out, room, size > room ? size - room : 0);
     if (length < 0) length = 0;
     while (length > 0 && out[length - 1] == '\n') length--;
     out[length] = '\0';
-    for (ssize_t i = 0; i < length; ++i)
+    for (int64_t i = 0; i < length; ++i)
         if ((unsigned char)out[i] < ' ') out[i] = ' ';
 }
 
@@ -365,8 +274,8 @@ static void last_words(const server *s, char *out, size_t capacity) {
 static hd_error explain(outcome o, const server *s, int64_t deadline) {
     char said[160];
     if (o == NO_MEMORY) return hd_fail(HD_ERROR_MEMORY, "no memory for what LLVM made of a kernel");
-    if (o == NO_ANSWER && hd_serve_now() >= deadline) {
-        kill(s->process, SIGKILL); /* its socket is open: it is there */
+    if (o == NO_ANSWER && hd_os_nanoseconds() >= deadline) {
+        hd_os_kill(s->process); /* its socket is open: it is there */
         return hd_fail(HD_ERROR_STATE, "LLVM did not compile a kernel in %g seconds, and its process, %d, was ended",
                        hd_server_patience_milliseconds * 1e-3, (int)s->process);
     }
@@ -392,7 +301,7 @@ static bool ask(const char *bytes, size_t count, hd_llvm_made *made, hd_error *s
         return true;
     }
     const int64_t deadline = patience();
-    hd_serve_send(s->ours, bytes, count, deadline); /* when it cannot be sent, what is there to be read says why */
+    hd_os_send(s->ours, bytes, count, deadline); /* when it cannot be sent, what is there to be read says why */
     const outcome o = receive(s->ours, deadline, &a, message, made);
     if (o == ANSWERED && a.status != HD_OK)
         *status = hd_fail((hd_error)a.status, "%s", message);

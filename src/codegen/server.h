@@ -50,12 +50,6 @@ typedef struct hd_serve_answer {
     int64_t load_nanoseconds;
 } hd_serve_answer; /* behind it: message, object, IR, assembly */
 
-/* All bytes, or false: the other side is gone, or it is later than `deadline`, in nanoseconds of the monotonic clock
- * (INT64_MAX: never). No signal is raised. */
-bool hd_serve_send(int socket, const void *bytes, size_t count, int64_t deadline);
-bool hd_serve_receive(int socket, void *bytes, size_t count, int64_t deadline);
-int64_t hd_serve_now(void);
-
 /* Answers until the other side is gone, or asks nothing for `idle_milliseconds`. */
 void hd_llvm_serve(int socket, int idle_milliseconds);
 

@@ -427,10 +427,10 @@ static hd_error check_options(const hd_thread *thread, hd_compile_opts *o) {
     if (o->compiler == 0 && o->backend == HD_BACKEND_GRAPH) HD_TRY(hd_compiler_default(&o->compiler));
     if (level == HD_LEVEL_DEFAULT) o->optimization_level = HD_O1;
     if (o->device.kind == HD_DEVICE_DEFAULT) o->device = thread->device;
-    if (o->compiler != HD_COMPILER_XLA && !hd_device_available(o->device))
-        return hd_fail(HD_ERROR_DEVICE, "device %s is not available here; hd_device_available tells",
-                       hd_device_text((char[32]){0}, o->device));
-    if (o->compiler == HD_COMPILER_XLA) HD_TRY(hd_xla_available(o->device));
+    if (o->backend == HD_BACKEND_GRAPH) HD_TRY(hd_compiler_check(o->compiler, o->device));
+    if (o->backend == HD_BACKEND_EAGER && !hd_device_available(o->device))
+        return hd_fail(HD_ERROR_DEVICE, "device %s is not available here: %s", hd_device_text((char[32]){0}, o->device),
+                       hd_device_runs_no_ops((char[HD_DEVICE_REASON]){0}, o->device));
     if (o->cache_limit == 0) o->cache_limit = 8;
     return o->cache_limit > 0 ? HD_OK : hd_fail(HD_ERROR_VALUE, "a cache of %lld graphs", (long long)o->cache_limit);
 }

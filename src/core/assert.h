@@ -1,5 +1,5 @@
-/* Invariants: HD_ASSERT(condition) stops a debug build where one does not hold, and is nothing in others. It is for what
- * the library itself promises; what callers give is checked by errors. */
+/* Invariants: HD_ASSERT(condition) stops a debug build where one does not hold, and is nothing in others. It is for
+ * what the library itself promises; what callers give is checked by errors. */
 #ifndef HD_CORE_ASSERT_H
 #define HD_CORE_ASSERT_H
 

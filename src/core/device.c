@@ -6,15 +6,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const hd_device_interface *interfaces[HD_DEVICE_KINDS_KNOWN] = {[HD_DEVICE_CPU] = &hd_cpu_interface};
+static const char *const kind_names[HD_DEVICE_KINDS_KNOWN] = {"default", "cpu", "cuda", "metal", "test"};
 
-void hd_device_add(int kind, const hd_device_interface *interface) { interfaces[kind] = interface; }
+static const hd_device_interface *interfaces[HD_DEVICE_KINDS_KNOWN]; /* set before the first thread has a context */
+
+void hd_device_register(int kind, const hd_device_interface *interface) {
+    if ((unsigned)kind < HD_DEVICE_KINDS_KNOWN) interfaces[kind] = interface;
+}
 
 const hd_device_interface *hd_device_interface_of(hd_device_kind kind) {
+    hd_library_ready();
     return (unsigned)kind < HD_DEVICE_KINDS_KNOWN ? interfaces[kind] : NULL;
 }
 
-static const char *const kind_names[HD_DEVICE_KINDS_KNOWN] = {"default", "cpu", "cuda", "metal", "test"};
+/* ---- no device --------------------------------------------------------------------------------------------------- */
+static hd_error refuse(void) { return hd_fail(HD_ERROR_DEVICE, "this library was linked without any device"); }
+static hd_error refuse_run(hd_executor *self, hd_thread *thread, hd_call *call) {
+    (void)self, (void)thread, (void)call;
+    return refuse();
+}
+static hd_error refuse_write(hd_executor *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
+    (void)self, (void)thread, (void)dst, (void)src;
+    return refuse();
+}
+hd_executor *hd_no_executor(void) {
+    static hd_executor none = {.name = "none", .run = refuse_run, .write = refuse_write};
+    return &none;
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
 
 const char *hd_device_text(char *out, hd_device device) {
     const bool known = (unsigned)device.kind < HD_DEVICE_KINDS_KNOWN;
@@ -22,31 +42,82 @@ const char *hd_device_text(char *out, hd_device device) {
     return out;
 }
 
-hd_device hd_device_at_start(void) {
-    const char *wish = hd_environment("HODU_DEVICE");
-    for (int kind = HD_DEVICE_CPU; wish != NULL && kind < HD_DEVICE_KINDS_KNOWN; ++kind) {
-        const size_t length = strlen(kind_names[kind]);
-        if (strncmp(wish, kind_names[kind], length) != 0) continue;
-        char *end = (char *)(uintptr_t)wish + length;
-        const long index = *end == ':' ? strtol(end + 1, &end, 10) : 0;
-        const hd_device device = {(hd_device_kind)kind, (int)index};
-        if (*end == '\0' && index >= 0 && index < 1024 && hd_device_available(device)) return device;
-    }
-    if (wish != NULL) hd_environment_unknown("HODU_DEVICE", wish, strlen(wish), "a device that is there, such as cpu");
-    return hd_cpu();
-}
-
 hd_executor *hd_device_executor(hd_device device) {
     const hd_device_interface *interface = hd_device_interface_of(device.kind);
-    return interface != NULL && interface->available(device.index) ? interface->executor(device.index) : NULL;
+    const bool runs = interface != NULL && interface->executor != NULL; /* looked at first: counting opens drivers */
+    return runs && device.index >= 0 && device.index < interface->count() ? interface->executor(device.index) : NULL;
+}
+
+/* ---- what there is, and why not ---------------------------------------------------------------------------------- */
+int hd_device_count(hd_device_kind kind) {
+    const hd_device_interface *interface = hd_device_interface_of(kind);
+    return interface != NULL ? interface->count() : 0;
 }
 
 bool hd_device_available(hd_device device) { return hd_device_executor(device) != NULL; }
 
+static const char *no_kernels(char out[HD_DEVICE_REASON], hd_device_kind kind) {
+    if ((unsigned)kind >= HD_DEVICE_KINDS_KNOWN || kind == HD_DEVICE_DEFAULT) return "there is no such kind of device";
+    snprintf(out, HD_DEVICE_REASON, "hodu has no kernels for %s yet%s", kind_names[kind],
+             kind == HD_DEVICE_CUDA ? "; scripts run there when XLA compiles them" : "");
+    return out;
+}
+
+const char *hd_device_absent(char out[HD_DEVICE_REASON], hd_device device) {
+    const hd_device_interface *interface = hd_device_interface_of(device.kind);
+    if (interface == NULL) return no_kernels(out, device.kind);
+    const int count = interface->count();
+    if (count <= 0) return interface->missing();
+    if (device.index >= 0 && device.index < count) return NULL;
+    if (count == 1) snprintf(out, HD_DEVICE_REASON, "there is one, %s:0", interface->name);
+    if (count > 1)
+        snprintf(out, HD_DEVICE_REASON, "there are %s:0 to %s:%d", interface->name, interface->name, count - 1);
+    return out;
+}
+
+const char *hd_device_runs_no_ops(char out[HD_DEVICE_REASON], hd_device device) {
+    const hd_device_interface *interface = hd_device_interface_of(device.kind);
+    if (interface == NULL || interface->executor == NULL) return no_kernels(out, device.kind);
+    return hd_device_absent(out, device);
+}
+
+const char *hd_device_missing(hd_device device) {
+    hd_thread *thread = hd_thread_self();
+    if (thread == NULL) return "there is no memory for this thread's context";
+    return hd_device_runs_no_ops(thread->reason, device);
+}
+
+/* ---- the thread's choice ----------------------------------------------------------------------------------------- */
+
 hd_error hd_device_check(hd_device device) {
     if (hd_device_executor(device) != NULL) return HD_OK;
-    return hd_fail(HD_ERROR_DEVICE, "device %s is not available here; hd_device_available tells",
-                   hd_device_text((char[32]){0}, device));
+    return hd_fail(HD_ERROR_DEVICE, "device %s is not available here: %s", hd_device_text((char[32]){0}, device),
+                   hd_device_runs_no_ops((char[HD_DEVICE_REASON]){0}, device));
+}
+
+static bool read_device(const char *text, hd_device *out) {
+    for (int kind = HD_DEVICE_CPU; kind < HD_DEVICE_KINDS_KNOWN; ++kind) {
+        const size_t length = strlen(kind_names[kind]);
+        if (strncmp(text, kind_names[kind], length) != 0) continue;
+        char *end = (char *)(uintptr_t)text + length;
+        const long index = *end == ':' ? strtol(end + 1, &end, 10) : 0;
+        *out = (hd_device){(hd_device_kind)kind, (int)index};
+        return *end == '\0' && index >= 0 && index < 1024 && hd_device_available(*out);
+    }
+    return false;
+}
+
+void hd_device_begin(hd_thread *thread) {
+    const char *wish = hd_environment("HODU_DEVICE");
+    hd_device device;
+    if (wish == NULL) return;
+    if (!read_device(wish, &device)) {
+        hd_environment_unknown("HODU_DEVICE", wish, strlen(wish), "a device that is there: cpu");
+        return;
+    }
+    thread->device = device;
+    thread->executor = hd_device_executor(device);
+    if (hd_device_is_away(device)) hd_devices_away = true;
 }
 
 void hd_set_device(hd_device device) {
@@ -72,7 +143,8 @@ void hd_also_synchronize(void (*wait)(void)) { atomic_store_explicit(&also, wait
 
 void hd_synchronize(void) {
     HD_ENTER("hd_synchronize", );
-    hd_device_interface_of(thread->device.kind)->synchronize(thread, thread->device.index);
+    const hd_device_interface *interface = hd_device_interface_of(thread->device.kind);
+    if (interface != NULL) interface->synchronize(thread, thread->device.index);
     void (*wait)(void) = atomic_load_explicit(&also, memory_order_acquire);
     if (wait != NULL) wait();
 }

@@ -12,8 +12,9 @@ typedef struct hd_address {
 
 typedef struct hd_device_interface {
     const char *name;
-    bool (*available)(int index);
-    hd_executor *(*executor)(int index);
+    int (*count)(void);                  /* opens its driver at the first call; 0: there is none */
+    const char *(*missing)(void);        /* why there is none, and what to do; NULL: there always is one */
+    hd_executor *(*executor)(int index); /* NULL: ops do not run there, only what a compiler brings there */
     /* Waits for all that was asked of it, and says what went wrong on the way. */
     hd_error (*synchronize)(hd_thread *thread, int index);
     /* True when it runs calls of this op that compute in this dtype. */
@@ -30,20 +31,26 @@ typedef struct hd_device_interface {
 
 /* Kinds that programs do not name: a device that tests bring. */
 enum { HD_DEVICE_TEST = HD_DEVICE_KINDS, HD_DEVICE_KINDS_KNOWN };
-/* Adds a device of a kind that has none, before any thread uses it. */
-void hd_device_add(int kind, const hd_device_interface *interface);
-/* Defined by the device rooms; NULL for those that are not built. */
+/* That of a kind of device; NULL: nobody has registered one. */
 const hd_device_interface *hd_device_interface_of(hd_device_kind kind);
-extern const hd_device_interface hd_cpu_interface;
+void hd_device_register(int kind, const hd_device_interface *interface);
+/* In place of a device that is not there: an error for every call. */
+hd_executor *hd_no_executor(void);
 
-/* The device that threads begin with: HODU_DEVICE, else the CPU. */
-hd_device hd_device_at_start(void);
+/* A thread begins with the device that HODU_DEVICE names, else the CPU. */
+void hd_device_begin(hd_thread *thread);
 /* "cuda:0" into a buffer of 32 bytes. */
 const char *hd_device_text(char *out, hd_device device);
 
-/* That a device is there; an error says that it is not. */
+/* That ops run on a device; the error says why not. */
 hd_error hd_device_check(hd_device device);
-/* The executor that runs calls on a device; NULL when it is not there. */
+/* Why this machine does not have the device, whoever would run there; NULL: it has. The text may lie in `out`. */
+enum { HD_DEVICE_REASON = 256 };
+const char *hd_device_absent(char out[HD_DEVICE_REASON], hd_device device);
+/* Likewise, why ops do not run there: what hd_device_missing says. */
+const char *hd_device_runs_no_ops(char out[HD_DEVICE_REASON], hd_device device);
+
+/* The executor that runs calls on a device; NULL when it is not there, or runs none. */
 hd_executor *hd_device_executor(hd_device device);
 
 /* What hd_synchronize calls beside the device: whoever runs work of its own there waits for it. */

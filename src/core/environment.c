@@ -1,26 +1,25 @@
 #include "core/environment.h"
 #include "core/error.h"
+#include "core/os.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
-#include <unistd.h>
 
 enum { MOST_VARIABLES = 16 };
 
 const char *hd_environment(const char *name) {
-    const char *value = secure_getenv(name);
+    const char *value = hd_os_is_trusted() ? getenv(name) : NULL;
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
-bool hd_environment_is_trusted(void) { return getauxval(AT_SECURE) == 0; }
+bool hd_environment_is_trusted(void) { return hd_os_is_trusted(); }
 
 char *const *hd_environment_for_programs(void) {
     static char path[] = "PATH=/usr/local/bin:/usr/bin:/bin";
     static char *const own[] = {path, NULL};
-    return hd_environment_is_trusted() ? environ : own;
+    return hd_environment_is_trusted() ? hd_os_environment() : own;
 }
 
 void hd_environment_unknown(const char *name, const char *word, size_t length, const char *takes) {

@@ -2,9 +2,8 @@
 #include "core/error.h"
 #include "core/environment.h"
 #include "core/lines.h"
+#include "core/os.h"
 
-#include <dlfcn.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,9 +14,9 @@ static const char anchor; /* where this library lies */
 /* ---- where it happened ------------------------------------------------------------------------------------------- */
 /* True when the library itself made the call. In a program that has the library in itself, nobody can tell. */
 static bool is_inside(const void *caller) {
-    Dl_info own, info;
-    return caller != NULL && dladdr(&anchor, &own) != 0 && dladdr(caller, &info) != 0 &&
-           own.dli_fbase == info.dli_fbase && strstr(own.dli_fname, "libhodu") != NULL;
+    hd_os_place own, place;
+    return caller != NULL && hd_os_place_of(&anchor, &own) && hd_os_place_of(caller, &place) &&
+           own.base == place.base && strstr(own.file, "libhodu") != NULL;
 }
 
 /* Who called: a layer's own calls were made for whoever called hd_forward. */
@@ -37,15 +36,15 @@ static void describe_place(hd_thread *t, char *out, size_t capacity) {
     const hd_scope_frame *frame = t->scope_count > 0 ? &t->scopes[t->scope_count - 1] : NULL;
     if (frame != NULL && frame->file != NULL) /* NULL: the library's own, where the user has none */
         length = snprintf(out, capacity, "in the scope of %s:%d", frame->file, frame->line);
-    Dl_info info;
-    if (caller != NULL && length >= 0 && (size_t)length < capacity && dladdr(caller, &info) != 0 && info.dli_fname) {
-        const char *separator = length > 0 ? ", " : "", *slash = strrchr(info.dli_fname, '/');
-        const char *object = slash ? slash + 1 : info.dli_fname;
-        if (info.dli_sname != NULL)
-            snprintf(out + length, capacity - (size_t)length, "%scalled from %s", separator, info.dli_sname);
+    hd_os_place place;
+    if (length >= 0 && (size_t)length < capacity && hd_os_place_of(caller, &place) && place.file != NULL) {
+        const char *separator = length > 0 ? ", " : "", *slash = strrchr(place.file, '/');
+        const char *object = slash ? slash + 1 : place.file;
+        if (place.symbol != NULL)
+            snprintf(out + length, capacity - (size_t)length, "%scalled from %s", separator, place.symbol);
         else
             snprintf(out + length, capacity - (size_t)length, "%scalled from %s+%#tx", separator, object,
-                     (const char *)caller - (const char *)info.dli_fbase);
+                     (ptrdiff_t)((uintptr_t)caller - place.base));
     }
 }
 
@@ -104,7 +103,7 @@ static void say(hd_error code, const char *message, const char *place) {
 static void say_error(hd_thread *t) {
     t->error_said = true;
     say(t->error_code, t->error_message, t->error_place);
-    if (hd_environment_flag("HODU_TRAP", false)) raise(SIGTRAP);
+    if (hd_environment_flag("HODU_TRAP", false)) hd_os_trap();
 }
 
 hd_error hd_fail(hd_error code, const char *format, ...) {
@@ -157,7 +156,21 @@ void hd_error_take(hd_error_copy *out) {
     memcpy(out->message, t->error_message, sizeof out->message);
     memcpy(out->place, t->error_place, sizeof out->place);
     memcpy(out->call, t->error_call, sizeof out->call);
+    out->read = t->error_read;
+    out->said = t->error_said;
     t->error_code = HD_OK;
+}
+
+void hd_error_put_back(const hd_error_copy *taken) {
+    hd_thread *t = hd_thread_self();
+    if (t == NULL) return;
+    t->error_code = taken->code;
+    if (taken->code == HD_OK) return;
+    memcpy(t->error_message, taken->message, sizeof taken->message);
+    memcpy(t->error_place, taken->place, sizeof taken->place);
+    memcpy(t->error_call, taken->call, sizeof taken->call);
+    t->error_read = taken->read;
+    t->error_said = taken->said;
 }
 
 hd_quiet_token hd_quiet_begin(hd_quiet_token *self) {

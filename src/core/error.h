@@ -23,8 +23,11 @@ hd_error hd_fail(hd_error code, const char *format, ...) __attribute__((format(p
 typedef struct hd_error_copy {
     hd_error code;
     char message[512], place[256], call[64];
+    bool read, said;
 } hd_error_copy;
 void hd_error_take(hd_error_copy *out);
+/* The other way: what was taken is pending again, in the place of what is now; nothing was taken: nothing is. */
+void hd_error_put_back(const hd_error_copy *taken);
 /* Adds to the message of the pending error, when there is one: to what is held. */
 void hd_error_append(hd_thread *thread, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

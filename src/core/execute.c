@@ -46,6 +46,14 @@ hd_executor *hd_route(hd_thread *thread, const hd_call *call) {
     return find_device(call->inputs, call->input_count, NULL, &device) ? hd_device_executor(device) : NULL;
 }
 
+/* ---- who watches calls ------------------------------------------------------------------------------------------- */
+static hd_observer *(*first_observer)(void); /* set before the first thread has a context */
+
+void hd_first_observer_register(hd_observer *(*first)(void)) { first_observer = first; }
+hd_observer *hd_first_observer(void) { return first_observer != NULL ? first_observer() : NULL; }
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
 hd_error hd_write(hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
     hd_shape shape;
     HD_TRY(hd_shape_broadcast(&dst->layout.shape, &src->layout.shape, &shape));

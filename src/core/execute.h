@@ -107,18 +107,40 @@ struct hd_observer {
     hd_error (*wrote)(hd_observer *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src);
 };
 
-/* From the graph room: ends a recording that is active when its thread ends. */
-void hd_recording_abandon(hd_thread *thread);
-/* From the graph room, of the thread's recording: the span that is open, and its end, with that of HD_EAGER, where a
- * longjmp left them. `executor` is the one that was active. */
-uint32_t hd_recording_span(const hd_thread *thread);
-void hd_recording_unwind(hd_thread *thread, const hd_executor *executor, uint32_t span);
-/* From the grad room: the observer a thread begins with, and the end of a thread's tapes. */
-hd_observer *hd_observer_at_start(void);
-void hd_tapes_end(hd_thread *thread);
-/* How many blocks (HD_NO_GRAD and its kin) and contexts are open, and ending the blocks beyond a number of them. */
-uint32_t hd_grad_frames(const hd_thread *thread);
-void hd_grad_unwind(hd_thread *thread, uint32_t count);
+/* What the graph room does for a thread that records: it sets thread->recorder with thread->recording. */
+struct hd_recorder {
+    /* Ends the recording: its thread ends. */
+    void (*abandon)(hd_thread *thread);
+    /* The span that is open, and its end, with that of HD_EAGER, where a longjmp left them. `executor` is the one that
+     * was active. */
+    uint32_t (*span)(const hd_thread *thread);
+    void (*unwind)(hd_thread *thread, const hd_executor *executor, uint32_t span);
+    /* An HD_EAGER block. */
+    hd_eager_token (*eager_begin)(hd_eager_token *self);
+    void (*eager_end)(hd_eager_token *token);
+};
+
+/* What the grad room does for a thread with tapes: thread->tapes begins with this. */
+typedef struct hd_tapes_head {
+    const struct hd_tapes_hooks *hooks;
+    uint32_t frame_count; /* blocks (HD_NO_GRAD and its kin) and contexts that are open */
+} hd_tapes_head;
+typedef struct hd_tapes_hooks {
+    void (*end)(hd_thread *thread); /* of all its tapes */
+    /* Ends the blocks beyond a number of frames. */
+    void (*unwind)(hd_thread *thread, uint32_t count);
+} hd_tapes_hooks;
+
+static inline const hd_tapes_head *hd_tapes_head_of(const hd_thread *thread) {
+    return (const hd_tapes_head *)thread->tapes;
+}
+static inline void hd_tapes_end(hd_thread *thread) {
+    if (thread->tapes != NULL) hd_tapes_head_of(thread)->hooks->end(thread);
+}
+
+/* The observer that a thread, or a recording, begins with; none, unless the grad room has registered one. */
+hd_observer *hd_first_observer(void);
+void hd_first_observer_register(hd_observer *(*first)(void));
 
 static inline bool hd_call_tracked(const hd_call *call) {
     for (int i = 0; i < call->input_count; ++i)

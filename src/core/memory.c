@@ -1,10 +1,9 @@
 /* The caching allocator: size classes, the caches, the hooks and the figures. */
 #include "core/device.h"
+#include "core/os.h"
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 enum {
     SMALL_CLASSES = 64,     /* up to 64 KB: cached by the thread */
@@ -56,10 +55,7 @@ void *hd_system_allocate(size_t size) {
     atomic_fetch_add_explicit(&system_allocations, 1, memory_order_relaxed);
     if (shared.hooks.allocate != NULL) return shared.hooks.allocate(size, 64, shared.hooks.user);
     if (size < 2 * (size_t)HUGE_PAGE) return aligned_alloc(64, (size + 63) / 64 * 64);
-    void *memory = NULL; /* huge pages: a 64 MB tensor then costs 32 page faults instead of 16384 */
-    if (posix_memalign(&memory, HUGE_PAGE, size) != 0) return NULL;
-    madvise(memory, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
-    return memory;
+    return hd_os_allocate_large(HUGE_PAGE, size); /* a 64 MB tensor then costs 32 page faults instead of 16384 */
 }
 
 void hd_system_release(void *memory, size_t size) {
@@ -77,8 +73,9 @@ static void block_to_system(hd_block *block) { hd_system_release(block, sizeof *
 
 static size_t cache_limit(void) { /* under the lock */
     if (!shared.limit_set) {
-        const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-        shared.limit = pages > 0 && page > 0 ? (size_t)pages / 4 * (size_t)page : (size_t)1 << 30;
+        uint64_t bytes, swap;
+        hd_os_memory(&bytes, &swap);
+        shared.limit = bytes > 0 ? (size_t)bytes / 4 : (size_t)1 << 30;
         shared.limit_set = true;
     }
     return shared.limit;

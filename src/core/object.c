@@ -70,10 +70,10 @@ hd_scope_token hd_scope_begin(hd_scope_token *self, const char *file, int line) 
     if (__builtin_expect(t->recording != NULL, 0)) {
         frame->recording = t->recording;
         frame->executor = t->executor;
-        frame->span = hd_recording_span(t);
+        frame->span = t->recorder->span(t);
     }
     frame->tapes = t->tapes;
-    frame->grad_frames = hd_grad_frames(t);
+    frame->grad_frames = t->tapes != NULL ? hd_tapes_head_of(t)->frame_count : 0;
     return token;
 }
 
@@ -117,7 +117,10 @@ static inline void unwind(hd_thread *t, const hd_scope_frame *frame) {
     if (t->error_holds > frame->holds) t->error_holds = frame->holds;
     if (t->call_depth > frame->call_depth) t->call_depth = frame->call_depth;
     if (t->evaluations > frame->evaluations) t->evaluations = frame->evaluations;
-    if (t->tapes == frame->tapes || frame->tapes == NULL) hd_grad_unwind(t, frame->grad_frames);
+    if (t->tapes != NULL && (t->tapes == frame->tapes || frame->tapes == NULL)) {
+        const hd_tapes_head *tapes = hd_tapes_head_of(t);
+        if (tapes->frame_count > frame->grad_frames) tapes->hooks->unwind(t, frame->grad_frames);
+    }
 }
 
 /* The stack grows down, so a call whose frame lies not above that of hd_scope_end (`stack`) has been left; one that
@@ -126,7 +129,7 @@ static inline void unwind(hd_thread *t, const hd_scope_frame *frame) {
 static __attribute__((cold)) void end_scope_with_calls(hd_thread *t, hd_scope_token *token, uintptr_t stack) {
     const hd_scope_frame frame = t->scopes[token->depth - 1]; /* what is released may open scopes */
     const struct hd_recording *recording = t->recording;
-    if (recording != NULL && recording == frame.recording) hd_recording_unwind(t, frame.executor, frame.span);
+    if (recording != NULL && recording == frame.recording) t->recorder->unwind(t, frame.executor, frame.span);
     hd_endings_do(t, frame.endings, stack);
     unwind(t, &frame);
     hd_scope_close(t, token);

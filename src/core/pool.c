@@ -7,17 +7,11 @@
 #include "core/pool.h"
 #include "core/environment.h"
 #include "core/error.h"
+#include "core/os.h"
 
-#include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #if defined(__x86_64__) || defined(__i386__)
 #define PAUSE() __builtin_ia32_pause()
@@ -48,16 +42,6 @@ static struct {
     _Atomic int arrived; /* those of them that are past their start */
     pthread_mutex_t lock;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static void futex(_Atomic uint32_t *word, int operation, uint32_t value) {
-    syscall(SYS_futex, word, operation, value, NULL, NULL, 0);
-}
-
-static int64_t nanoseconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static uint32_t end_of(uint32_t chunks, int count, int number) {
     return (uint32_t)((uint64_t)chunks * (uint64_t)(number + 1) / (uint64_t)count);
@@ -93,15 +77,15 @@ static void *worker(void *number) {
     uint32_t last = 0;
     atomic_fetch_add(&pool.arrived, 1);
     for (;;) {
-        int64_t until = nanoseconds() + SPIN_NANOSECONDS;
+        int64_t until = hd_os_nanoseconds() + SPIN_NANOSECONDS;
         uint32_t epoch;
         for (int looks = 0; (epoch = atomic_load_explicit(&pool.wake, memory_order_acquire)) == last;) {
             for (int i = 0; i < PAUSES_PER_LOOK; ++i) PAUSE();
-            if (++looks % LOOKS_PER_CLOCK != 0 || nanoseconds() < until) continue;
+            if (++looks % LOOKS_PER_CLOCK != 0 || hd_os_nanoseconds() < until) continue;
             atomic_fetch_add(&pool.sleepers, 1);
-            if (atomic_load(&pool.wake) == last) futex(&pool.wake, FUTEX_WAIT_PRIVATE, last);
+            if (atomic_load(&pool.wake) == last) hd_os_wait(&pool.wake, last);
             atomic_fetch_sub(&pool.sleepers, 1);
-            until = nanoseconds() + SPIN_NANOSECONDS;
+            until = hd_os_nanoseconds() + SPIN_NANOSECONDS;
         }
         last = epoch;
         const int count = atomic_load_explicit(&pool.count, memory_order_relaxed);
@@ -119,14 +103,11 @@ static int decide_threads(void) {
         hd_environment_unknown("HODU_NUM_THREADS", wish, strlen(wish), "a number of threads, 1 or more");
         count = 0;
     }
-    if (count <= 0) {
-        cpu_set_t set;
-        count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
-    }
+    if (count <= 0) count = hd_os_processors();
     return count < 1 ? 1 : count > MAX_THREADS ? MAX_THREADS : (int)count;
 }
 
-static __thread int limit __attribute__((tls_model("initial-exec"))); /* 0: none */
+static HD_THREAD_LOCAL int limit; /* 0: none */
 
 int hd_pool_limit(int threads) {
     const int before = limit;
@@ -159,7 +140,7 @@ void hd_set_num_threads(int count) {
 /* A thread that is being started may hold locks of an allocator, and a child would never get them back. */
 static void before_fork(void) {
     pthread_mutex_lock(&pool.lock);
-    while (atomic_load(&pool.arrived) < pool.workers) sched_yield();
+    while (atomic_load(&pool.arrived) < pool.workers) hd_os_yield();
 }
 static void after_fork_here(void) { pthread_mutex_unlock(&pool.lock); }
 
@@ -177,20 +158,8 @@ static void after_fork(void) {
 static void start_workers(int wanted) {
     static bool fork_handled; /* under the lock */
     pthread_mutex_lock(&pool.lock);
-    if (!fork_handled) fork_handled = pthread_atfork(before_fork, after_fork_here, after_fork) == 0;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's, not the workers' */
-    pthread_attr_t attributes;
-    if (pthread_attr_init(&attributes) == 0) {
-        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        pthread_t id;
-        while (pool.workers < wanted &&
-               pthread_create(&id, &attributes, worker, (void *)(intptr_t)(pool.workers + 1)) == 0)
-            pool.workers++;
-        pthread_attr_destroy(&attributes);
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!fork_handled) fork_handled = hd_os_at_fork(before_fork, after_fork_here, after_fork) == 0;
+    while (pool.workers < wanted && hd_os_thread_start(worker, (void *)(intptr_t)(pool.workers + 1))) pool.workers++;
     pthread_mutex_unlock(&pool.lock);
 }
 
@@ -221,12 +190,12 @@ void hd_parallel(int64_t chunks, hd_chunk_function work, void *context) {
                               (uint64_t)epoch << 32 | (i == 0 ? 0 : end_of((uint32_t)chunks, count, i - 1)),
                               memory_order_release);
     atomic_store(&pool.wake, epoch);
-    if (atomic_load(&pool.sleepers) > 0) futex(&pool.wake, FUTEX_WAKE_PRIVATE, INT_MAX);
+    if (atomic_load(&pool.sleepers) > 0) hd_os_wake(&pool.wake);
     work_on(epoch, 0, count);
     for (uint32_t waited = 0; atomic_load_explicit(&pool.finished, memory_order_acquire) != (uint32_t)chunks;) {
         PAUSE();
         if (++waited > 10000) { /* a worker was put aside in the middle of its chunk */
-            sched_yield();
+            hd_os_yield();
             waited = 0;
         }
     }

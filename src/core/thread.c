@@ -4,10 +4,11 @@
 #include "core/execute.h"
 #include "core/memory.h"
 #include "core/object.h"
+#include "core/os.h"
 
 #include <pthread.h>
 
-__thread hd_thread *hd_thread_pointer __attribute__((tls_model("initial-exec")));
+HD_THREAD_LOCAL hd_thread *hd_thread_pointer;
 
 static struct {
     pthread_mutex_t lock;
@@ -34,7 +35,7 @@ static void thread_end(void *context) {
     hd_thread *t = context;
     hd_thread_pointer = t;            /* destructors may run after the variable was reset */
     hd_endings_do(t, 0, UINTPTR_MAX); /* of calls that an exit left */
-    hd_recording_abandon(t);
+    if (t->recording != NULL) t->recorder->abandon(t);
     hd_tapes_end(t);
     hd_scope_end_all(t);
     hd_tapes_end(t); /* what the last releases noted */
@@ -63,19 +64,22 @@ static void after_fork(void) {
     pthread_mutex_unlock(&registry.lock);
 }
 
-static void make_key(void) {
+static void begin(void) {
+    hd_library_open();
     registry.has_key = pthread_key_create(&registry.key, thread_end) == 0;
-    pthread_atfork(before_fork, after_fork, after_fork);
+    hd_os_at_fork(before_fork, after_fork, after_fork);
 }
 
+void hd_library_ready(void) { pthread_once(&registry.once, begin); }
+
 hd_thread *hd_thread_create(void) {
-    pthread_once(&registry.once, make_key);
+    hd_library_ready();
     hd_thread *t = hd_array_resize(NULL, sizeof *t);
     if (t == NULL) return NULL;
-    *t = (hd_thread){.device = hd_device_at_start(), .default_dtype = HD_F32};
+    *t = (hd_thread){.device = hd_cpu(), .default_dtype = HD_F32};
     t->executor = hd_device_executor(t->device);
-    if (t->device.kind != HD_DEVICE_CPU) hd_devices_away = true;
-    t->observer = hd_observer_at_start();
+    if (t->executor == NULL) t->executor = hd_no_executor();
+    t->observer = hd_first_observer();
     pthread_mutex_lock(&registry.lock);
     t->next = registry.first;
     if (t->next != NULL) t->next->previous = t;
@@ -84,6 +88,7 @@ hd_thread *hd_thread_create(void) {
     pthread_mutex_unlock(&registry.lock);
     hd_thread_pointer = t;
     if (registry.has_key) pthread_setspecific(registry.key, t);
+    hd_device_begin(t);
     return t;
 }
 

@@ -4,13 +4,14 @@
 #ifndef HD_CORE_THREAD_H
 #define HD_CORE_THREAD_H
 
-#include <stdatomic.h>
+#include "core/os.h"
 
 #include <hodu/hodu.h>
 
 typedef struct hd_thread hd_thread;
 typedef struct hd_executor hd_executor;
 typedef struct hd_observer hd_observer;
+typedef struct hd_recorder hd_recorder;
 struct hd_object;
 
 #define HD_BIN_COUNT      80 /* size classes a thread caches: blocks up to 64 KB */
@@ -74,6 +75,7 @@ struct hd_thread {
     bool burying;                   /* they are being destroyed */
     struct hd_undo *undo;           /* keeps what this thread writes over, or NULL: core/undo.h */
     struct hd_recording *recording; /* the graph room's: what a builder captures on this thread, or NULL */
+    const hd_recorder *recorder;    /* what it does with it: core/execute.h */
     struct hd_tapes *tapes;         /* the grad room's: contexts and their tapes, NULL until there are any */
     struct hd_object **objects;     /* what the open scopes own, oldest first */
     uint32_t object_count, object_capacity;
@@ -109,13 +111,18 @@ struct hd_thread {
     uint32_t layer_count;        /* may be more than are noted */
     hd_layer layers[HD_LAYERS_NOTED];
     bool warned_of_scope, warned_of_parameter;
+    char reason[512]; /* what hd_device_missing and hd_compiler_missing gave last */
 
     uint32_t number;            /* 1 for the first thread that used the library, and so on: for messages */
     hd_thread *next, *previous; /* registry of live threads */
 };
 
-extern __thread hd_thread *hd_thread_pointer __attribute__((tls_model("initial-exec")));
+extern HD_THREAD_LOCAL hd_thread *hd_thread_pointer;
 hd_thread *hd_thread_create(void);
+/* From the roof (library/library.h): registers what lower rooms know of higher ones. Called once, before the first
+ * context is made; hd_library_ready sees to it where there may be none yet. */
+void hd_library_open(void);
+void hd_library_ready(void);
 
 /* The calling thread's context; NULL only when there is no memory for one. */
 static inline hd_thread *hd_thread_self(void) {

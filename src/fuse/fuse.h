@@ -119,8 +119,8 @@ static inline bool hd_fusion_is_prologue(const hd_fusion *f, uint32_t node) {
 }
 /* True for an op that a kernel can say: elementwise rows and their derivatives, casts, numbers. */
 bool hd_node_is_map(const hd_graph *g, uint32_t node);
-/* True for a matrix product or a convolution whose result the machine gives in tiles. When it is one that does not, *why
- * says why (else it is NULL); `why` may be NULL. */
+/* True for a matrix product or a convolution whose result the machine gives in tiles. When it is one that does not,
+ * *why says why (else it is NULL); `why` may be NULL. */
 bool hd_node_is_product(const hd_machine *m, const hd_graph *g, uint32_t node, const char **why);
 /* The axis of a product's result along which tiles have their rows; the axes behind it are their columns. */
 int hd_product_row_axis(const hd_graph *g, uint32_t node);

@@ -55,8 +55,8 @@ typedef struct hd_machine {
     void (*release)(struct hd_plan *plan, hd_thread *thread); /* plan->own, which may be NULL */
 
     /* ---- a run ---- */
-    /* All launches. What can fail and is not computing comes first: memory to work in, weights to be packed. *done, which
-     * is 0 before: launches that may have written when it fails. */
+    /* All launches. What can fail and is not computing comes first: memory to work in, weights to be packed. *done,
+     * which is 0 before: launches that may have written when it fails. */
     hd_error (*run)(struct hd_plan *plan, hd_thread *thread, const struct hd_run *run, uint32_t *done);
     /* Puts back what launches before `end` wrote into cells, the latest first. Cannot fail. */
     void (*undo)(const struct hd_plan *plan, hd_thread *thread, uint32_t end);

@@ -4,27 +4,16 @@
 #include <stdio.h>
 
 /* ---- the thread's tapes ------------------------------------------------------------------------------------------ */
-hd_tapes *hd_tapes_create(hd_thread *thread) {
-    hd_tapes *tapes = hd_array_resize(NULL, sizeof *tapes);
-    if (tapes == NULL) {
-        hd_fail(HD_ERROR_MEMORY, "no memory for a tape");
-        return NULL;
-    }
-    *tapes = (hd_tapes){.last_id = 0};
-    tapes->active = &tapes->root;
-    return thread->tapes = tapes;
-}
-
-hd_observer *hd_observer_at_start(void) { return hd_observer_for(true); }
+hd_observer *hd_tape_first_observer(void) { return hd_observer_for(true); }
 
 static void drop_frame(hd_thread *thread, hd_tapes *tapes) {
-    const hd_frame frame = tapes->frames[--tapes->frame_count];
+    const hd_frame frame = tapes->frames[--tapes->head.frame_count];
     if (frame.kind == HD_FRAME_CONTEXT) {
         hd_tape_destroy(thread, &frame.context->tape);
         hd_array_release(frame.context);
     }
     hd_context *active = &tapes->root;
-    for (uint32_t i = tapes->frame_count; i-- > 0 && active == &tapes->root;)
+    for (uint32_t i = tapes->head.frame_count; i-- > 0 && active == &tapes->root;)
         if (tapes->frames[i].kind != HD_FRAME_NO_GRAD) {
             active = tapes->frames[i].context;
             break;
@@ -33,10 +22,9 @@ static void drop_frame(hd_thread *thread, hd_tapes *tapes) {
     thread->observer = frame.observer;
 }
 
-void hd_tapes_end(hd_thread *thread) {
+static void end(hd_thread *thread) {
     hd_tapes *tapes = thread->tapes;
-    if (tapes == NULL) return;
-    while (tapes->frame_count > 0) drop_frame(thread, tapes);
+    while (tapes->head.frame_count > 0) drop_frame(thread, tapes);
     hd_tape_destroy(thread, &tapes->root.tape);
     for (uint32_t i = 0; i < tapes->apart_size; ++i) {
         if (tapes->apart[i].tensor == NULL) continue;
@@ -50,11 +38,32 @@ void hd_tapes_end(hd_thread *thread) {
     thread->tapes = NULL;
 }
 
+/* Contexts that were pushed by a call end by one; blocks end with the scope around them. */
+static void unwind(hd_thread *thread, uint32_t count) {
+    hd_tapes *tapes = thread->tapes;
+    uint32_t block = count > tapes->floor ? count : tapes->floor;
+    while (block < tapes->head.frame_count && tapes->frames[block].token == NULL) ++block;
+    while (tapes->head.frame_count > block) drop_frame(thread, tapes);
+}
+
+static const hd_tapes_hooks hooks = {.end = end, .unwind = unwind};
+
+hd_tapes *hd_tapes_create(hd_thread *thread) {
+    hd_tapes *tapes = hd_array_resize(NULL, sizeof *tapes);
+    if (tapes == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory for a tape");
+        return NULL;
+    }
+    *tapes = (hd_tapes){.head = {.hooks = &hooks}};
+    tapes->active = &tapes->root;
+    return thread->tapes = tapes;
+}
+
 /* ---- frames ------------------------------------------------------------------------------------------------------ */
 hd_context *hd_context_enter(hd_thread *thread, hd_frame_kind kind, const void *token) {
     hd_tapes *tapes = hd_tapes_of(thread);
     if (tapes == NULL) return NULL;
-    if (tapes->frame_count == tapes->frame_capacity) {
+    if (tapes->head.frame_count == tapes->frame_capacity) {
         const uint32_t capacity = tapes->frame_capacity ? tapes->frame_capacity * 2 : 8;
         hd_frame *frames = hd_array_resize(tapes->frames, capacity * sizeof *frames);
         if (frames == NULL) {
@@ -73,7 +82,7 @@ hd_context *hd_context_enter(hd_thread *thread, hd_frame_kind kind, const void *
         }
         *context = (hd_context){.id = ++tapes->last_id};
     }
-    tapes->frames[tapes->frame_count++] =
+    tapes->frames[tapes->head.frame_count++] =
         (hd_frame){.kind = kind, .context = context, .token = token, .observer = thread->observer};
     tapes->active = context;
     if (kind == HD_FRAME_NO_GRAD) thread->observer = hd_observer_for(false);
@@ -82,34 +91,23 @@ hd_context *hd_context_enter(hd_thread *thread, hd_frame_kind kind, const void *
 
 void hd_frames_restore(hd_thread *thread, uint32_t count, const char *who) {
     hd_tapes *tapes = thread->tapes;
-    if (tapes->frame_count > count) {
-        const hd_frame *top = &tapes->frames[tapes->frame_count - 1];
+    if (tapes->head.frame_count > count) {
+        const hd_frame *top = &tapes->frames[tapes->head.frame_count - 1];
         char what[48] = "HD_NO_GRAD";
         if (top->kind == HD_FRAME_DEFAULT) snprintf(what, sizeof what, "HD_GRAD_CONTEXT_DEFAULT");
         if (top->kind == HD_FRAME_CONTEXT) snprintf(what, sizeof what, "context %lld", (long long)top->context->id);
         hd_fail(HD_ERROR_STATE, "%s began %s and did not end it; it is gone now", who, what);
     }
-    while (tapes->frame_count > count) drop_frame(thread, tapes);
+    while (tapes->head.frame_count > count) drop_frame(thread, tapes);
 }
 
 /* Also when another recording's tapes, or none's, are active: an HD_EAGER block may be open. */
 void hd_frames_drop(hd_thread *thread, hd_tapes *tapes, uint32_t count, hd_observer *observer) {
     const bool active = thread->tapes == tapes;
     hd_observer *other = thread->observer;
-    while (tapes->frame_count > count) drop_frame(thread, tapes);
+    while (tapes->head.frame_count > count) drop_frame(thread, tapes);
     thread->observer = active ? observer : other;
     if (!active && thread->aside.tapes == tapes) thread->aside.observer = observer;
-}
-
-uint32_t hd_grad_frames(const hd_thread *thread) { return thread->tapes != NULL ? thread->tapes->frame_count : 0; }
-
-/* Contexts that were pushed by a call end by one; blocks end with the scope around them. */
-void hd_grad_unwind(hd_thread *thread, uint32_t count) {
-    hd_tapes *tapes = thread->tapes;
-    if (tapes == NULL) return;
-    uint32_t block = count > tapes->floor ? count : tapes->floor;
-    while (block < tapes->frame_count && tapes->frames[block].token == NULL) ++block;
-    while (tapes->frame_count > block) drop_frame(thread, tapes);
 }
 
 void hd_context_leave(hd_thread *thread, uint32_t depth, const char *who) {
@@ -127,7 +125,7 @@ static hd_grad_token begin(hd_frame_kind kind, hd_grad_token *self, const char *
         return token;
     }
     token.self = self;
-    token.depth = thread->tapes->frame_count;
+    token.depth = thread->tapes->head.frame_count;
     return token;
 }
 
@@ -143,7 +141,7 @@ static void fail_at_end(hd_thread *thread, const char *text, int64_t id) {
 }
 
 static bool has_token(const hd_tapes *tapes, const hd_grad_token *token) {
-    return tapes != NULL && token->depth > 0 && token->depth <= tapes->frame_count &&
+    return tapes != NULL && token->depth > 0 && token->depth <= tapes->head.frame_count &&
            tapes->frames[token->depth - 1].token == token;
 }
 
@@ -154,8 +152,8 @@ static void end_frames(hd_thread *thread, hd_grad_token *token) {
                     tapes->frames[token->depth - 1].context->id);
         return;
     }
-    while (tapes->frame_count >= token->depth) {
-        const hd_frame *top = &tapes->frames[tapes->frame_count - 1];
+    while (tapes->head.frame_count >= token->depth) {
+        const hd_frame *top = &tapes->frames[tapes->head.frame_count - 1];
         if (top->token == NULL)
             fail_at_end(thread, "was pushed in this block and never popped; it is gone now", top->context->id);
         drop_frame(thread, tapes);
@@ -194,7 +192,7 @@ void hd_grad_context_pop(int64_t id) {
         hd_fail(HD_ERROR_STATE, "context 0 is always there; hd_clear_default_context_tape empties it");
         return;
     }
-    const hd_frame *top = tapes->frame_count > 0 ? &tapes->frames[tapes->frame_count - 1] : NULL;
+    const hd_frame *top = tapes->head.frame_count > 0 ? &tapes->frames[tapes->head.frame_count - 1] : NULL;
     if (top != NULL && top->kind != HD_FRAME_CONTEXT) {
         hd_fail(HD_ERROR_STATE, "an %s block is open inside context %lld; it must end first",
                 top->kind == HD_FRAME_NO_GRAD ? "HD_NO_GRAD" : "HD_GRAD_CONTEXT_DEFAULT", (long long)id);
@@ -209,7 +207,7 @@ void hd_grad_context_pop(int64_t id) {
         hd_fail(HD_ERROR_STATE, "context %lld was begun by HD_GRAD_CONTEXT and ends with its block", (long long)id);
         return;
     }
-    if (tapes->frame_count <= tapes->floor) {
+    if (tapes->head.frame_count <= tapes->floor) {
         hd_fail(HD_ERROR_STATE, "backward is walking the tape of context %lld", (long long)id);
         return;
     }

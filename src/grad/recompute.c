@@ -98,7 +98,7 @@ static void recompute_vjp(hd_thread *thread, hd_external *self, hd_tensor *gradi
         hd_ending_pop(thread, ending);
         return;
     }
-    const uint32_t depth = thread->tapes->frame_count;
+    const uint32_t depth = thread->tapes->head.frame_count;
     thread->observer = hd_observer_for(true);
     hd_generator_set(NULL, c->seed, c->draw);
     const uint32_t floor = thread->tapes->floor;
@@ -108,7 +108,7 @@ static void recompute_vjp(hd_thread *thread, hd_external *self, hd_tensor *gradi
     hd_ending_pop(thread, ending);
     hd_generator_set(NULL, seed, draw);
     if (thread->error_code == HD_OK) check_again(y, gradient);
-    if (thread->error_code == HD_OK && thread->tapes->frame_count == depth)
+    if (thread->error_code == HD_OK && thread->tapes->head.frame_count == depth)
         check_leaves(thread, c, &thread->tapes->active->tape);
     hd_tensors *gradients = thread->error_code != HD_OK ? NULL : hd_gradients_inside(thread, y, c->leaves, gradient);
     hd_context_leave(thread, depth, "the function of hd_recompute");
@@ -176,7 +176,7 @@ hd_tensor *hd_recompute(hd_function fn, void *user, hd_tensors *inputs) {
         return NULL;
     }
     const hd_tape *tape = &tapes->active->tape;
-    const uint32_t depth = tapes->frame_count;
+    const uint32_t depth = tapes->head.frame_count;
     tapes->floor = depth; /* fn may not end what is around it */
     thread->walks++;      /* nor start a builder */
     hd_tensor *y = call(thread, fn, inputs, user);

@@ -56,8 +56,8 @@ static hd_error grow(hd_tape *tape) {
     return HD_OK;
 }
 
-static hd_chunk *next_chunk(hd_tape *tape, size_t words) {
-    hd_chunk *chunk = tape->spare;
+static hd_tape_chunk *next_chunk(hd_tape *tape, size_t words) {
+    hd_tape_chunk *chunk = tape->spare;
     if (chunk != NULL && words <= chunk->capacity) {
         tape->spare = chunk->next;
     } else {
@@ -88,7 +88,7 @@ record_new(hd_tape *tape, const hd_op *op, int64_t inputs, int saved, size_t sha
         hd_fail(HD_ERROR_VALUE, "%lld inputs are too many for one record", (long long)inputs);
         return NULL;
     }
-    hd_chunk *chunk = tape->chunks;
+    hd_tape_chunk *chunk = tape->chunks;
     if (__builtin_expect(chunk == NULL || chunk->used + words > chunk->capacity, 0)) {
         chunk = next_chunk(tape, words);
         if (chunk == NULL) {
@@ -131,9 +131,9 @@ void hd_tape_clear(hd_thread *thread, hd_tape *tape) {
     for (uint32_t i = 1; i <= tape->count; ++i) release_saved(thread, tape->records[i]);
     for (uint32_t i = 0; i < tape->watch_count; ++i) hd_object_release(thread, &tape->watches[i].slot->object);
     int kept = 0;
-    for (hd_chunk *c = tape->spare; c != NULL; c = c->next) ++kept;
+    for (hd_tape_chunk *c = tape->spare; c != NULL; c = c->next) ++kept;
     while (tape->chunks != NULL) {
-        hd_chunk *chunk = tape->chunks;
+        hd_tape_chunk *chunk = tape->chunks;
         tape->chunks = chunk->next;
         if (kept < CHUNKS_KEPT && chunk->capacity == CHUNK_WORDS) {
             chunk->next = tape->spare;
@@ -156,7 +156,7 @@ void hd_tape_clear(hd_thread *thread, hd_tape *tape) {
 void hd_tape_destroy(hd_thread *thread, hd_tape *tape) {
     hd_tape_clear(thread, tape);
     while (tape->spare != NULL) {
-        hd_chunk *chunk = tape->spare;
+        hd_tape_chunk *chunk = tape->spare;
         tape->spare = chunk->next;
         hd_array_release(chunk);
     }

@@ -67,18 +67,18 @@ typedef struct hd_watch {
     struct hd_slot *slot; /* retained */
 } hd_watch;
 
-typedef struct hd_chunk {
-    struct hd_chunk *next;
+typedef struct hd_tape_chunk {
+    struct hd_tape_chunk *next;
     size_t used, capacity;
     uint64_t data[];
-} hd_chunk;
+} hd_tape_chunk;
 
 typedef struct hd_tape {
     uint32_t serial;                  /* never the same for two tapes, nor before and after a clear; 0: not used yet */
     uint32_t count, capacity, leaves; /* leaves: those of the records that are */
     hd_record **records;              /* records[1] to records[count] */
-    hd_chunk *chunks;                 /* the one in use first */
-    hd_chunk *spare;                  /* kept by a clear for what comes next */
+    hd_tape_chunk *chunks;            /* the one in use first */
+    hd_tape_chunk *spare;             /* kept by a clear for what comes next */
     hd_watch *watches;
     uint32_t watch_count, watch_capacity;
     uint32_t backwards; /* walks since the last clear */
@@ -102,11 +102,12 @@ typedef struct hd_frame {
 } hd_frame;
 
 typedef struct hd_tapes {
-    hd_context root; /* context 0 */
+    hd_tapes_head head; /* what core knows of it */
+    hd_context root;    /* context 0 */
     hd_context *active;
     hd_frame *frames;
-    uint32_t frame_count, frame_capacity;
-    uint32_t floor; /* frames that hooks and functions of recomputations, which run now, may not end */
+    uint32_t frame_capacity; /* head.frame_count of them are open */
+    uint32_t floor;          /* frames that hooks and functions of recomputations, which run now, may not end */
     int64_t last_id;
     struct { /* while a builder records: by tensor, both retained; `apart_size` places, a power of two */
         hd_tensor *tensor;
@@ -170,7 +171,7 @@ void hd_place(hd_thread *thread, hd_tapes *tapes, hd_tensor *t, int output);
 
 /* A new context, active until hd_context_leave; for walks inside a walk. NULL with an error. */
 hd_context *hd_context_enter(hd_thread *thread, hd_frame_kind kind, const void *token);
-/* Leaves it; `depth` is tapes->frame_count after it was entered. An error when `who` left more behind. */
+/* Leaves it; `depth` is tapes->head.frame_count after it was entered. An error when `who` left more behind. */
 void hd_context_leave(hd_thread *thread, uint32_t depth, const char *who);
 /* Drops what user code left on the stack of frames, which is an error. */
 void hd_frames_restore(hd_thread *thread, uint32_t count, const char *who);
@@ -183,6 +184,8 @@ hd_tensors *hd_leaves_of(hd_thread *thread, const hd_tensor *y);
 
 /* The observer of this thread's state: the tape, the one of HODU_DEBUG=nan, or none. */
 hd_observer *hd_observer_for(bool recording);
+/* The one that a thread begins with: registered with core. */
+hd_observer *hd_tape_first_observer(void);
 extern hd_observer hd_tape_observer;
 bool hd_debug_nan(void);
 /* That all elements are finite; else an error that says which is not, and of what: "the result", "hd_sqrt". */

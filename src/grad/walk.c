@@ -101,7 +101,7 @@ hd_walk *hd_walk_begin(hd_thread *thread, hd_tapes *tapes, hd_observer *observer
                    .tape = &tapes->active->tape,
                    .observer = thread->observer,
                    .ending = hd_ending_last(thread),
-                   .frames = tapes->frame_count,
+                   .frames = tapes->head.frame_count,
                    .floor = tapes->floor,
                    .outer = thread->walk_number,
                    .number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1};
@@ -184,7 +184,7 @@ hd_error hd_walk_hooks(hd_walk *w, const hd_slot *slot, const char *what, hd_ten
     const uint32_t count = hooks != NULL ? atomic_load_explicit(&hooks->count, memory_order_acquire) : 0;
     for (uint32_t i = 0; i < count && *gradient != NULL; ++i) {
         if (hooks->hook[i].since >= w->number) continue;
-        const uint32_t depth = w->tapes->frame_count, floor = w->tapes->floor, version = version_of(*gradient);
+        const uint32_t depth = w->tapes->head.frame_count, floor = w->tapes->floor, version = version_of(*gradient);
         w->tapes->floor = depth; /* a hook may not end what is around it */
         hd_tensor *other;
         {
@@ -247,7 +247,7 @@ static hd_error find(hd_walk *w, const hd_tensor *leaf, uint32_t edge, hd_tensor
 static bool is_tape_of(const hd_tapes *tapes, uint32_t serial) {
     if (tapes == NULL) return false;
     bool found = tapes->root.tape.serial == serial;
-    for (uint32_t i = 0; i < tapes->frame_count && !found; ++i)
+    for (uint32_t i = 0; i < tapes->head.frame_count && !found; ++i)
         found = tapes->frames[i].kind == HD_FRAME_CONTEXT && tapes->frames[i].context->tape.serial == serial;
     return found;
 }
@@ -528,7 +528,7 @@ hd_error hd_walk_check(hd_thread *thread, const hd_tapes *tapes, const hd_tensor
             "to their thread",
             made_by, loss->history.context, loss->history.thread, here, thread->number);
     bool open = loss->history.context == 0;
-    for (uint32_t i = 0; i < tapes->frame_count; ++i)
+    for (uint32_t i = 0; i < tapes->head.frame_count; ++i)
         open = open || tapes->frames[i].context->id == loss->history.context;
     if (loss->history.context != here)
         return hd_fail(HD_ERROR_STATE, "hd_%s made the loss in context %u, %s context %lld is active", made_by,

@@ -580,14 +580,34 @@ static void exchange(hd_thread *thread) {
     thread->aside.tapes = tapes;
 }
 
+static uint32_t span_of(const hd_thread *thread) { return thread->recording->span; }
+
+static void unwind(hd_thread *thread, const hd_executor *executor, uint32_t span) {
+    hd_recording *r = thread->recording;
+    if (r->eager && executor == &r->executor) {
+        r->eager = false;
+        exchange(thread);
+    }
+    uint32_t open = r->span;
+    while (open != span && open != 0) open = r->graph->spans[open].parent;
+    if (open == span) r->span = span;
+}
+
+static const hd_recorder recorder = {.abandon = hd_recording_abandon,
+                                     .span = span_of,
+                                     .unwind = unwind,
+                                     .eager_begin = hd_eager_begin,
+                                     .eager_end = hd_eager_end};
+
 void hd_recording_enter(hd_thread *thread, hd_recording *r) {
     r->thread = thread;
     r->before = thread->aside;
     hd_object_retain(&r->object); /* the thread's own: its builder may go on another one */
     thread->aside.executor = &r->executor;
-    thread->aside.observer = hd_observer_at_start();
+    thread->aside.observer = hd_first_observer();
     thread->aside.tapes = NULL;
     thread->recording = r;
+    thread->recorder = &recorder;
     exchange(thread);
 }
 
@@ -626,19 +646,6 @@ void hd_recording_abandon(hd_thread *thread) {
     if (r == NULL) return;
     hd_recording_leave(thread, r);
     thread->after_walks = NULL;
-}
-
-uint32_t hd_recording_span(const hd_thread *thread) { return thread->recording->span; }
-
-void hd_recording_unwind(hd_thread *thread, const hd_executor *executor, uint32_t span) {
-    hd_recording *r = thread->recording;
-    if (r->eager && executor == &r->executor) {
-        r->eager = false;
-        exchange(thread);
-    }
-    uint32_t open = r->span;
-    while (open != span && open != 0) open = r->graph->spans[open].parent;
-    if (open == span) r->span = span;
 }
 
 hd_eager_token hd_eager_begin(hd_eager_token *self) {

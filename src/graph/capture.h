@@ -54,6 +54,8 @@ hd_recording *hd_recording_new(hd_thread *thread, hd_graph *graph);
 void hd_recording_enter(hd_thread *thread, hd_recording *r);
 /* The thread is as it was, and so is everything from outside; state cells get their updates. Always acts. */
 void hd_recording_leave(hd_thread *thread, hd_recording *r);
+/* Ends the recording that is active on a thread, if any: the thread ends, or its builder is gone. */
+void hd_recording_abandon(hd_thread *thread);
 static inline void hd_recording_release(hd_thread *thread, hd_recording *r) {
     if (r != NULL) hd_object_release(thread, &r->object);
 }

@@ -1,5 +1,5 @@
-/* HODU, the compiler: a graph is simplified (graph/pass*.c), fused (fuse/), planned (plan/) for a machine, and its kernels
- * become code (codegen/). */
+/* HODU, the compiler: a graph is simplified (graph/pass*.c), fused (fuse/) and planned (plan/) for a machine, and its
+ * kernels become code (codegen/). */
 #include "core/device.h"
 #include "machine/machines.h"
 #include "plan/plan.h"
@@ -7,20 +7,24 @@
 /* One for each kind of device; NULL: HODU does not run there. */
 static const hd_machine *(*machines[HD_DEVICE_KINDS_KNOWN])(void) = {[HD_DEVICE_CPU] = hd_cpu_machine};
 
-void hd_machine_add(int kind, const hd_machine *(*machine)(void)) { machines[kind] = machine; }
+void hd_machine_register(int kind, const hd_machine *(*machine)(void)) { machines[kind] = machine; }
+
+static hd_error available(hd_device device) {
+    const char *missing = hd_device_runs_no_ops((char[HD_DEVICE_REASON]){0}, device);
+    if (missing == NULL && machines[device.kind] != NULL) return HD_OK;
+    return hd_fail(HD_ERROR_DEVICE, "HODU does not run on %s: %s", hd_device_text((char[32]){0}, device),
+                   missing != NULL ? missing : "it compiles for other devices");
+}
 
 const hd_machine *hd_machine_of(hd_device device) {
-    if ((unsigned)device.kind < HD_DEVICE_KINDS_KNOWN && machines[device.kind] != NULL &&
-        hd_device_executor(device) != NULL)
-        return machines[device.kind]();
-    hd_fail(HD_ERROR_DEVICE,
-            "HODU does not run on %s here; hd_script_set_device chooses another device, "
-            "hd_script_set_compiler another compiler",
-            hd_device_text((char[32]){0}, device));
+    hd_thread *thread = hd_thread_self();
+    HD_HOLD_ERRORS(thread);
+    if (available(device) == HD_OK) return machines[device.kind]();
+    hd_error_append(thread, ". hd_script_set_device chooses another device, hd_script_set_compiler another compiler");
     return NULL;
 }
 
-hd_executable *hd_hodu_compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
+static hd_executable *compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
     const hd_machine *machine = hd_machine_of(device);
     if (machine == NULL) return NULL;
     if (level == HD_O0) return (hd_executable *)hd_plan_new(thread, graph, machine, level, NULL);
@@ -32,3 +36,5 @@ hd_executable *hd_hodu_compile(hd_thread *thread, hd_graph *graph, hd_device dev
     hd_graph_release(thread, simple);
     return (hd_executable *)p;
 }
+
+const hd_compiler_interface hd_hodu_interface = {.name = "HODU", .compile = compile, .available = available};

@@ -27,7 +27,7 @@ static hd_error begin(hd_plan_draft *d) {
     if (own == NULL) return hd_plan_no_memory(p);
     memset(own, 0, sizeof *own);
     p->own = own;
-    own->executor = hd_cpu_interface.executor(0);
+    own->executor = hd_device_executor(hd_cpu());
     own->products = hd_array_resize(NULL, d->call_capacity * sizeof *own->products);
     if (own->products == NULL) return hd_plan_no_memory(p);
     for (uint32_t i = 0; i < d->call_capacity; ++i)

@@ -1,6 +1,6 @@
 /* The CPU as a machine, and what its files share: cpu.c answers questions and lists what O3 tries, cpu_products.c plans
- * products, cpu_weights.c keeps their operands packed, cpu_kernel.c cuts kernels for threads, cpu_jobs.c brings launches
- * together, cpu_share.c cuts jobs into pieces, cpu_run.c runs them. */
+ * products, cpu_weights.c keeps their operands packed, cpu_kernel.c cuts kernels for threads, cpu_jobs.c brings
+ * launches together, cpu_share.c cuts jobs into pieces, cpu_run.c runs them. */
 #ifndef HD_MACHINE_CPU_H
 #define HD_MACHINE_CPU_H
 

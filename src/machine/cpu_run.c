@@ -1,5 +1,6 @@
 /* Running a plan on the CPU: its jobs one after the other, each shared by the threads of the pool. */
 #include "core/device.h"
+#include "core/os.h"
 #include "core/pool.h"
 #include "device/cpu/border.h"
 #include "device/cpu/check_index.h"
@@ -8,7 +9,6 @@
 #include "machine/cpu.h"
 
 #include <string.h>
-#include <time.h>
 
 static hd_error run_op(const hd_plan *p, hd_thread *thread, hd_call *call) {
     hd_executor *executor = hd_cpu_plan_of(p)->executor;
@@ -153,12 +153,6 @@ static hd_error run_call(const hd_plan *p, hd_thread *thread, const hd_launch *l
     return hd_debug_nan() ? hd_check_results(thread, &c->call) : HD_OK;
 }
 
-static int64_t nanoseconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static hd_error run_check(const hd_plan *p, hd_thread *thread, const hd_launch *l) {
     const hd_graph *g = p->graph;
     const void *attributes = hd_node_attributes(g, l->node);
@@ -207,7 +201,7 @@ static hd_error run_launch(const hd_plan *p, hd_thread *thread, const hd_launch 
 /* The launches of a job, one after the other. */
 static hd_error run_in_order(const hd_plan *p, hd_thread *thread, const hd_cpu_job *job, const hd_run *run,
                              uint32_t *failed) {
-    int64_t begin = run->nanoseconds != NULL ? nanoseconds() : 0;
+    int64_t begin = run->nanoseconds != NULL ? hd_os_nanoseconds() : 0;
     for (uint32_t i = job->first; i < job->first + job->count; ++i) {
         const hd_launch *l = &p->launches[i];
         if (l->threads > 0) hd_pool_limit(l->threads);
@@ -219,7 +213,7 @@ static hd_error run_in_order(const hd_plan *p, hd_thread *thread, const hd_cpu_j
             return status;
         }
         if (__builtin_expect(run->nanoseconds != NULL, 0)) {
-            const int64_t end = nanoseconds();
+            const int64_t end = hd_os_nanoseconds();
             run->nanoseconds[i] += end - begin;
             begin = end;
         }

@@ -3,11 +3,14 @@
 #define HD_MACHINE_MACHINES_H
 
 #include "fuse/machine.h"
+#include "script/executable.h"
 
 /* The CPU, with the vector registers that it has and HODU_ISA allows. */
 const hd_machine *hd_cpu_machine(void);
 
-/* Adds one for a kind of device that has none: hd_device_add. */
-void hd_machine_add(int kind, const hd_machine *(*machine)(void));
+/* Registers one for a kind of device that has none. */
+void hd_machine_register(int kind, const hd_machine *(*machine)(void));
+/* HODU, as scripts know it: compile.c. */
+extern const hd_compiler_interface hd_hodu_interface;
 
 #endif

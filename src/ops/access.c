@@ -65,14 +65,15 @@ bool hd_to_array(const hd_tensor *t, void *out, hd_dtype dtype, size_t capacity)
     }
     const bool recorded = t->storage->home != NULL && t->storage->home->captured;
     hd_eager_token eager = {NULL}; /* a tensor from outside can be read also while a builder records */
-    if (!recorded) eager = hd_eager_begin(&eager);
+    const hd_recorder *recorder = recorded || thread->recording == NULL ? NULL : thread->recorder;
+    if (recorder != NULL) eager = recorder->eager_begin(&eager);
     hd_span span;
     hd_span_begin(&span, thread, "to_array");
     hd_tensor *ready = hd_contiguous(hd_cast((hd_tensor *)(uintptr_t)t, dtype));
     const void *bytes = ready == NULL ? NULL : hd_tensor_bytes(thread, ready, HD_READ);
     if (bytes != NULL && t->count > 0) memcpy(out, bytes, (size_t)t->count * hd_dtype_bytes[dtype]);
     hd_span_end(&span, NULL);
-    hd_eager_end(&eager);
+    if (recorder != NULL) recorder->eager_end(&eager);
     return bytes != NULL;
 }
 

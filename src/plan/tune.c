@@ -14,7 +14,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     LEAST_RUNS = 3,
@@ -177,12 +176,6 @@ static hd_error trial_begin(trial *t) {
     return HD_OK;
 }
 
-static int64_t now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* What the run before changed becomes what it was. */
 static hd_error restore_cells(trial *t) {
     for (uint32_t i = 0; i < t->g->cell_count; ++i) {
@@ -204,9 +197,9 @@ static hd_error run_once(trial *t, hd_plan *p, bool by_launch, int64_t *whole) {
                         .nanoseconds = by_launch ? t->nanoseconds : NULL};
     HD_TRY(restore_cells(t));
     memset(t->nanoseconds, 0, ((size_t)p->launch_count + 1) * sizeof *t->nanoseconds);
-    const int64_t begin = now();
+    const int64_t begin = hd_os_nanoseconds();
     const hd_error status = hd_plan_run(&p->executable, t->thread, &run);
-    *whole = now() - begin;
+    *whole = hd_os_nanoseconds() - begin;
     release_tensors(t->thread, t->outputs, t->g->output_count);
     t->refused = status != HD_OK && status != HD_ERROR_MEMORY;
     return status;
@@ -225,8 +218,9 @@ static hd_error time_plan(trial *t, hd_plan *p, const char *what, int64_t *whole
     HD_TRY(run_once(t, p, each != NULL, &time)); /* which warms caches */
     *whole = INT64_MAX;
     for (uint32_t i = 0; each != NULL && i < p->launch_count; ++i) each[i] = INT64_MAX;
-    const int64_t begin = now();
-    for (int run = 0; run < LEAST_RUNS || (run < MOST_RUNS && now() - begin < ENOUGH_NANOSECONDS); ++run) {
+    const int64_t begin = hd_os_nanoseconds();
+    for (int run = 0; run < LEAST_RUNS || (run < MOST_RUNS && hd_os_nanoseconds() - begin < ENOUGH_NANOSECONDS);
+         ++run) {
         HD_TRY(run_once(t, p, each != NULL, &time));
         if (time < *whole) *whole = time;
         for (uint32_t i = 0; each != NULL && i < p->launch_count; ++i) {

@@ -48,18 +48,25 @@ typedef struct hd_compiler_interface {
     const char *name;
     /* For a graph that is not changed; NULL with an error. */
     hd_executable *(*compile)(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level);
+    /* That scripts compiled by it run on the device here; the error says why not, and what to do. */
+    hd_error (*available)(hd_device device);
+    /* That it may run on some device, so that a script may choose it before it chooses its device; the error is the one
+     * for `device`. The caller holds errors. NULL: it may. */
+    hd_error (*present)(hd_device device);
 } hd_compiler_interface;
 
-/* NULL when it is not built. */
+/* NULL, without an error, when nobody has registered one. */
 const hd_compiler_interface *hd_compiler_interface_of(hd_compiler compiler);
+void hd_compiler_register(hd_compiler compiler, const hd_compiler_interface *interface);
+/* From the roof (library/library.h): registers all there are. Called once, when the first is asked for. */
+void hd_library_open_compilers(void);
+/* That it is there and has what it needs for a device: an error says how to get it. */
+hd_error hd_compiler_check(hd_compiler compiler, hd_device device);
+/* Compiles with it; an error, and NULL, when it is not there. */
+hd_executable *hd_compiler_compile(hd_compiler compiler, hd_thread *thread, hd_graph *graph, hd_device device,
+                                   hd_optimization_level level);
 
 /* Who compiles when nobody is named: HODU, or what HODU_COMPILER says (hodu, xla); anything else there is an error. */
 hd_error hd_compiler_default(hd_compiler *out);
-
-/* The compiler XLA, from the xla room; and that its plugin is there: an error says how to get it. */
-hd_executable *hd_xla_executable(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level);
-hd_error hd_xla_available(hd_device device);
-/* The compiler HODU, from the compiler room. */
-hd_executable *hd_hodu_compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level);
 
 #endif

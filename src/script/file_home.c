@@ -3,12 +3,10 @@
 
 #if HD_HAS_FILES
 
+#include "core/os_file.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -24,8 +22,8 @@ uint64_t hd_file_checksum(const void *bytes, size_t count) { return XXH64(bytes,
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 static void file_destroy(hd_thread *thread, hd_object *object) {
     hd_file *f = (hd_file *)object;
-    if (f->map != NULL) munmap((void *)f->map, (size_t)f->size);
-    if (f->descriptor >= 0) close(f->descriptor);
+    if (f->map != NULL) hd_os_file_unmap(f->map, f->size);
+    if (f->descriptor >= 0) hd_os_close(f->descriptor);
     pthread_mutex_destroy(&f->lock);
     hd_array_release(f->tensors);
     hd_array_release(f->path);
@@ -35,12 +33,12 @@ static void file_destroy(hd_thread *thread, hd_object *object) {
 static const hd_kind file_kind = {.name = "file", .destroy = file_destroy};
 
 static hd_error open_file(hd_file *f) {
-    struct stat status;
-    f->descriptor = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not make us wait */
-    if (f->descriptor < 0 || fstat(f->descriptor, &status) != 0)
+    hd_os_status status;
+    f->descriptor = hd_os_open(HD_OS_HERE, f->path, HD_OS_READ, 0);
+    if (f->descriptor < 0 || !hd_os_status_of(f->descriptor, &status))
         return hd_fail(HD_ERROR_STATE, "cannot be opened: %s", strerror(errno));
-    if (!S_ISREG(status.st_mode)) return hd_fail(HD_ERROR_STATE, "is no regular file");
-    f->size = (uint64_t)status.st_size;
+    if (!status.is_regular) return hd_fail(HD_ERROR_STATE, "is no regular file");
+    f->size = status.bytes;
     return HD_OK;
 }
 
@@ -63,16 +61,13 @@ hd_file *hd_file_open(hd_thread *thread, const char *path) {
 }
 
 hd_error hd_file_map(hd_file *f) {
-    void *map = f->size > SIZE_MAX ? MAP_FAILED : mmap(NULL, (size_t)f->size, PROT_READ, MAP_SHARED, f->descriptor, 0);
-    if (map == MAP_FAILED) return hd_fail(HD_ERROR_STATE, "cannot be mapped: %s", strerror(errno));
-    f->map = map;
-    return HD_OK;
+    f->map = hd_os_file_map(f->descriptor, f->size);
+    return f->map != NULL ? HD_OK : hd_fail(HD_ERROR_STATE, "cannot be mapped: %s", strerror(errno));
 }
 
 hd_error hd_file_read(const hd_file *f, void *out, uint64_t offset, uint64_t bytes) {
     for (char *to = out; bytes > 0;) {
-        const ssize_t n = pread(f->descriptor, to, bytes < 1 << 30 ? (size_t)bytes : 1 << 30, (off_t)offset);
-        if (n < 0 && errno == EINTR) continue;
+        const int64_t n = hd_os_read_at(f->descriptor, to, bytes, offset);
         if (n < 0) return hd_fail(HD_ERROR_STATE, "cannot be read: %s", strerror(errno));
         if (n == 0)
             return hd_fail(HD_ERROR_VALUE, "ends at byte %llu, too early: it was cut", (unsigned long long)offset);
@@ -97,7 +92,7 @@ static hd_error read_tensor(const hd_file_tensor *t, unsigned char *out) {
     unsigned char padding[HD_FILE_ALIGN] = {0};
     bool bools = true;
     /* what follows is asked for in time: the disk works while this tensor is summed up, and while the next one is */
-    posix_fadvise(t->file->descriptor, (off_t)t->offset, (off_t)(2 * t->bytes), POSIX_FADV_WILLNEED);
+    hd_os_file_ask_ahead(t->file->descriptor, t->offset, 2 * t->bytes);
     for (uint64_t at = 0; at < t->bytes;) {
         const size_t n = t->bytes - at < CHUNK ? (size_t)(t->bytes - at) : CHUNK;
         const unsigned char *chunk = out == NULL ? t->file->map + t->offset + at : out + at;
@@ -119,8 +114,8 @@ static hd_error read_tensor(const hd_file_tensor *t, unsigned char *out) {
  * changes. */
 static hd_error read_constant(hd_thread *thread, hd_storage *s, const hd_file_tensor *t) {
     if (t->file->map != NULL) {
-        struct stat status; /* one that was cut since would kill us below; later on nothing can be done */
-        if (fstat(t->file->descriptor, &status) != 0 || (uint64_t)status.st_size < t->offset + hd_file_padded(t->bytes))
+        hd_os_status status; /* one that was cut since would kill us below; later on nothing can be done */
+        if (!hd_os_status_of(t->file->descriptor, &status) || status.bytes < t->offset + hd_file_padded(t->bytes))
             return hd_fail(HD_ERROR_VALUE, "is no longer in it: the file was cut");
         HD_TRY(read_tensor(t, NULL));
         s->data = (void *)(t->file->map + t->offset);

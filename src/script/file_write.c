@@ -6,15 +6,12 @@
 
 #if HD_HAS_FILES
 
+#include "core/os_file.h"
+
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -313,8 +310,7 @@ static void lay_out(writer *w) {
 
 static hd_error write_all(const writer *w, const void *from, size_t count, uint64_t offset) {
     for (const char *at = from; count > 0;) {
-        const ssize_t n = pwrite(w->descriptor, at, count < 1 << 30 ? count : 1 << 30, (off_t)offset);
-        if (n < 0 && errno == EINTR) continue;
+        const int64_t n = hd_os_write_at(w->descriptor, at, count, offset);
         if (n <= 0)
             return hd_fail(HD_ERROR_STATE, "cannot be written: %s", n < 0 ? strerror(errno) : "no byte was taken");
         at += n;
@@ -377,7 +373,7 @@ static hd_error write_front(const writer *w) {
 static hd_error fill(writer *w) {
     for (uint32_t i = 0; i < tensor_count(w); ++i) HD_TRY(write_tensor(w, i));
     HD_TRY(write_front(w));
-    return fsync(w->descriptor) == 0 ? HD_OK : hd_fail(HD_ERROR_STATE, "cannot be written: %s", strerror(errno));
+    return hd_os_flush(w->descriptor) ? HD_OK : hd_fail(HD_ERROR_STATE, "cannot be written: %s", strerror(errno));
 }
 
 /* ---- a new file that takes the place of the old one -------------------------------------------------------------- */
@@ -387,11 +383,9 @@ static hd_error open_temporary(writer *w, const char *path, char *temporary) {
     const char *slash = strrchr(path, '/');
     const int folder = slash != NULL ? (int)(slash + 1 - path) : 0;
     for (int attempt = 0; attempt < 100; ++attempt) {
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        sprintf(temporary, "%.*s.hodu-%lx-%x-%lx.tmp", folder, path, (long)getpid(), (unsigned)w->thread->number,
-                (long)now.tv_nsec);
-        w->descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        sprintf(temporary, "%.*s.hodu-%lx-%x-%lx.tmp", folder, path, (long)hd_os_process(), (unsigned)w->thread->number,
+                (long)(hd_os_nanoseconds() % 1000000000));
+        w->descriptor = hd_os_open(HD_OS_HERE, temporary, HD_OS_WRITE | HD_OS_NEW, 0666);
         if (w->descriptor >= 0) return HD_OK;
         if (errno != EEXIST) break;
     }
@@ -400,33 +394,32 @@ static hd_error open_temporary(writer *w, const char *path, char *temporary) {
 
 static void flush_folder(const char *path) { /* so that a crash does not undo the renaming; some systems cannot */
     const char *slash = strrchr(path, '/');
-    char folder[PATH_MAX];
+    char folder[HD_OS_PATH];
     const size_t length = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
     if (length >= sizeof folder) return;
     memcpy(folder, length > 0 ? path : ".", length > 0 ? length : 1);
     folder[length > 0 ? length : 1] = '\0';
-    const int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int descriptor = hd_os_open(HD_OS_HERE, folder, HD_OS_READ | HD_OS_FOLDER, 0);
     if (descriptor < 0) return;
-    fsync(descriptor);
-    close(descriptor);
+    hd_os_flush(descriptor);
+    hd_os_close(descriptor);
 }
 
 static hd_error replace(writer *w, const char *path, char *temporary) {
-    struct stat old;
-    const bool exists = stat(path, &old) == 0;
-    if (exists && !S_ISREG(old.st_mode)) return hd_fail(HD_ERROR_STATE, "is no regular file, and is not replaced");
+    hd_os_status old, made;
+    const bool exists = hd_os_status_at(path, &old);
+    if (exists && !old.is_regular) return hd_fail(HD_ERROR_STATE, "is no regular file, and is not replaced");
     HD_TRY(open_temporary(w, path, temporary));
     hd_error status = fill(w);
-    struct stat made;
-    if (exists && status == HD_OK && fstat(w->descriptor, &made) == 0 &&
-        (made.st_mode & 0777) != (old.st_mode & 0777) && fchmod(w->descriptor, old.st_mode & 0777) != 0)
+    if (exists && status == HD_OK && hd_os_status_of(w->descriptor, &made) && made.rights != old.rights &&
+        !hd_os_set_rights(w->descriptor, old.rights))
         status = hd_fail(HD_ERROR_STATE, "cannot be written as readable as it was: %s", strerror(errno));
-    if (close(w->descriptor) != 0 && status == HD_OK)
+    if (!hd_os_close(w->descriptor) && status == HD_OK)
         status = hd_fail(HD_ERROR_STATE, "cannot be written: %s", strerror(errno));
     if (status == HD_OK && rename(temporary, path) != 0)
         status = hd_fail(HD_ERROR_STATE, "cannot take the place of what is there: %s", strerror(errno));
     if (status != HD_OK)
-        unlink(temporary);
+        hd_os_remove(temporary);
     else
         flush_folder(path);
     return status;
@@ -438,9 +431,9 @@ static hd_error follow_links(const char *path, char **out) {
     if (at == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for a path");
     strcpy(at, path);
     for (int links = 0; links < MOST_LINKS; ++links) {
-        char named[PATH_MAX];
-        const ssize_t length = readlink(at, named, sizeof named);
-        if (length < 0 || length == (ssize_t)sizeof named) { /* no link, or one that no system makes */
+        char named[HD_OS_PATH];
+        const int64_t length = hd_os_read_link(at, named, sizeof named);
+        if (length < 0 || length == (int64_t)sizeof named) { /* no link, or one that no system makes */
             *out = at;
             return HD_OK;
         }

@@ -8,15 +8,41 @@
 #include "graph/builder.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- compilers --------------------------------------------------------------------------------------------------- */
+static struct {
+    pthread_once_t once;
+    const hd_compiler_interface *hodu, *xla;
+} compilers = {.once = PTHREAD_ONCE_INIT};
+
+void hd_compiler_register(hd_compiler compiler, const hd_compiler_interface *interface) {
+    if (compiler == HD_COMPILER_HODU) compilers.hodu = interface;
+    if (compiler == HD_COMPILER_XLA) compilers.xla = interface;
+}
+
 const hd_compiler_interface *hd_compiler_interface_of(hd_compiler compiler) {
-    static const hd_compiler_interface hodu = {"HODU", hd_hodu_compile}, xla = {"XLA", hd_xla_executable};
-    return compiler == HD_COMPILER_HODU ? &hodu : compiler == HD_COMPILER_XLA ? &xla : NULL;
+    pthread_once(&compilers.once, hd_library_open_compilers);
+    return compiler == HD_COMPILER_HODU ? compilers.hodu : compiler == HD_COMPILER_XLA ? compilers.xla : NULL;
+}
+
+hd_error hd_compiler_check(hd_compiler compiler, hd_device device) {
+    const hd_compiler_interface *interface = hd_compiler_interface_of(compiler);
+    if (interface != NULL) return interface->available(device);
+    return compiler == HD_COMPILER_XLA ? hd_fail(HD_ERROR_DEVICE, "this library was built without XLA (HODU_XLA=OFF); "
+                                                                  "HD_COMPILER_HODU is there")
+                                       : hd_fail(HD_ERROR_DEVICE, "this library was linked without the compiler HODU");
+}
+
+hd_executable *hd_compiler_compile(hd_compiler compiler, hd_thread *thread, hd_graph *graph, hd_device device,
+                                   hd_optimization_level level) {
+    const hd_compiler_interface *interface = hd_compiler_interface_of(compiler);
+    if (interface != NULL) return interface->compile(thread, graph, device, level);
+    hd_compiler_check(compiler, device);
+    return NULL;
 }
 
 hd_error hd_compiler_default(hd_compiler *out) {
@@ -28,14 +54,29 @@ hd_error hd_compiler_default(hd_compiler *out) {
     return hd_fail(HD_ERROR_VALUE, "HODU_COMPILER is \"%.60s\" in the environment; it can be hodu or xla", wish);
 }
 
-bool hd_compiler_available(hd_compiler compiler) {
-    HD_ENTER("hd_compiler_available", false);
+/* Why a compiler does not run on a device here; NULL: it does. What is pending stays so. */
+static const char *why_not(hd_thread *thread, hd_compiler compiler, hd_device device, char out[512]) {
+    if (compiler != HD_COMPILER_HODU && compiler != HD_COMPILER_XLA) return "there is no such compiler";
     HD_HOLD_ERRORS(thread);
-    if (compiler != HD_COMPILER_XLA || hd_xla_available(thread->device) == HD_OK)
-        return hd_compiler_interface_of(compiler) != NULL;
-    hd_error_copy why;
+    hd_error_copy before, why;
+    hd_error_take(&before);
+    const bool runs = hd_compiler_check(compiler, device) == HD_OK;
     hd_error_take(&why);
-    return false;
+    hd_error_put_back(&before);
+    if (runs) return NULL;
+    const size_t name = strlen(why.call); /* in front of the message, with ": " */
+    snprintf(out, 512, "%s", why.message + (name > 0 ? name + 2 : 0));
+    return out;
+}
+
+const char *hd_compiler_missing(hd_compiler compiler, hd_device device) {
+    HD_ENTER_ALWAYS("hd_compiler_missing", "there is no memory for this thread's context");
+    return why_not(thread, compiler, device.kind == HD_DEVICE_DEFAULT ? thread->device : device, thread->reason);
+}
+
+bool hd_compiler_available(hd_compiler compiler) {
+    HD_ENTER_ALWAYS("hd_compiler_available", false);
+    return why_not(thread, compiler, thread->device, (char[512]){0}) == NULL;
 }
 
 /* ---- making and releasing ---------------------------------------------------------------------------------------- */
@@ -211,18 +252,22 @@ void hd_script_clear_inputs(hd_script *script) {
 }
 
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
+/* That a compiler may run on some device. */
+static hd_error check_present(hd_compiler compiler, hd_device device) {
+    const hd_compiler_interface *interface = hd_compiler_interface_of(compiler);
+    return interface != NULL && interface->present != NULL ? interface->present(device)
+                                                           : hd_compiler_check(compiler, device);
+}
+
 static void choose_compiler(hd_thread *thread, hd_script *s, hd_compiler compiler) {
     HD_HOLD_ERRORS(thread);
     if (hd_script_check_argument(s) != HD_OK) return;
     HD_USE(&s->object, false, );
     if (compiler != HD_COMPILER_HODU && compiler != HD_COMPILER_XLA) {
         hd_fail(HD_ERROR_VALUE, "%d is no compiler; there are HD_COMPILER_HODU and HD_COMPILER_XLA", (int)compiler);
-    } else if (compiler == HD_COMPILER_XLA && hd_xla_available(s->device) != HD_OK) {
+    } else if (compiler == HD_COMPILER_XLA && s->compiler != compiler && check_present(compiler, s->device) != HD_OK) {
         hd_error_append(thread, "; the script keeps HODU");
-    } else if (compiler == HD_COMPILER_HODU && !hd_device_available(s->device)) {
-        hd_fail(HD_ERROR_DEVICE, "HODU does not run on %s here; set the script's device first. The script keeps XLA",
-                hd_device_text((char[32]){0}, s->device));
-    } else if (s->compiler != compiler) {
+    } else if (s->compiler != compiler) { /* whether it runs on the device is seen when both have been chosen */
         drop_executable(thread, s);
         s->compiler = compiler;
     }
@@ -237,26 +282,18 @@ void hd_script_set_backend(hd_script *script, hd_compiler compiler) {
     choose_compiler(thread, script, compiler);
 }
 
-/* XLA brings devices that HODU does not have. */
-static bool xla_reaches(hd_thread *thread, hd_device device) {
-    HD_HOLD_ERRORS(thread);
-    hd_error_copy forgotten;
-    const bool reaches = device.kind > HD_DEVICE_CPU && hd_xla_available(device) == HD_OK;
-    if (!reaches && thread->error_code != HD_OK) hd_error_take(&forgotten);
-    return reaches;
-}
-
 void hd_script_set_device(hd_script *script, hd_device device) {
     HD_ENTER("hd_script_set_device", );
     if (hd_script_check_argument(script) != HD_OK) return;
     HD_USE(&script->object, false, );
-    if (!hd_device_available(device) && !xla_reaches(thread, device)) {
-        hd_fail(HD_ERROR_DEVICE,
-                "device %s is not available here; hd_device_available tells. The script keeps its device",
-                hd_device_text((char[32]){0}, device));
+    if (script->device.kind == device.kind && script->device.index == device.index) return;
+    char hodu[512], xla[512]; /* the compiler may be chosen later */
+    if (why_not(thread, HD_COMPILER_HODU, device, hodu) != NULL &&
+        why_not(thread, HD_COMPILER_XLA, device, xla) != NULL) {
+        hd_fail(HD_ERROR_DEVICE, "device %s is not available here, and the script keeps its own. %.120s. %s",
+                hd_device_text((char[32]){0}, device), hodu, xla);
         return;
     }
-    if (script->device.kind == device.kind && script->device.index == device.index) return;
     drop_executable(thread, script);
     script->device = device;
 }
@@ -285,18 +322,16 @@ hd_error hd_script_check_eager(const hd_thread *thread) {
 
 hd_error hd_script_make_executable(hd_thread *thread, hd_script *s) {
     if (s->executable != NULL) return HD_OK;
-    struct timespec begin, end;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
+    const int64_t begin = hd_os_nanoseconds();
     /* HODU_DEBUG=nan: every op alone, as it was recorded, so that the one that gives NaN can be named */
     const bool alone = hd_debug_nan() && s->device.kind == HD_DEVICE_CPU;
     hd_undo *undo = thread->undo;
     thread->undo = NULL; /* trial runs write memory of their own */
-    s->executable = hd_compiler_interface_of(alone ? HD_COMPILER_HODU : s->compiler)
-                        ->compile(thread, s->graph, s->device, alone ? HD_O0 : s->level);
+    s->executable = hd_compiler_compile(alone ? HD_COMPILER_HODU : s->compiler, thread, s->graph, s->device,
+                                        alone ? HD_O0 : s->level);
     thread->undo = undo;
     if (s->executable == NULL) return thread->error_code;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    s->compile_ms = (double)(end.tv_sec - begin.tv_sec) * 1e3 + (double)(end.tv_nsec - begin.tv_nsec) / 1e6;
+    s->compile_ms = (double)(hd_os_nanoseconds() - begin) / 1e6;
     s->compilations++;
     return HD_OK;
 }

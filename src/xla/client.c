@@ -1,14 +1,14 @@
 /* Clients: made on first use under a lock, one for each kind of device, and never destroyed, as XLA's threads may
  * work until the process ends. */
+#include "xla/executable.h"
 #include "xla/client.h"
 #include "core/device.h"
+#include "script/executable.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 static struct {
     pthread_mutex_t lock;
@@ -90,9 +90,6 @@ static void wait_for_all(void) {
 /* XLA's threads must not work while the plugin's destructors run, and what comes after those, such as the release of
  * what main held, must not call XLA any more. Destructors of what XLA made on the way come before functions of atexit
  * that were registered at its start; those of a thread's variables come before all, where the C library has them. */
-extern int __cxa_thread_atexit_impl(void (*end)(void *), void *object, void *library) __attribute__((weak));
-extern void *__dso_handle __attribute__((visibility("hidden")));
-
 static void at_exit(void) {
     wait_for_all();
     pthread_mutex_lock(&clients.lock);
@@ -105,7 +102,7 @@ static void before_exit(void *nothing) {
 }
 
 static void watch_process(void) {
-    pthread_atfork(before_fork, after_fork, in_child);
+    hd_os_at_fork(before_fork, after_fork, in_child);
     atexit(at_exit);
     hd_also_synchronize(wait_for_all);
 }
@@ -113,9 +110,9 @@ static void watch_process(void) {
 /* Of the thread that leaves main. */
 static void watch_thread(void) {
     static bool watched;
-    if (watched || getpid() != (pid_t)syscall(SYS_gettid)) return;
+    if (watched || !hd_os_is_first_thread()) return;
     watched = true;
-    if (__cxa_thread_atexit_impl != NULL) __cxa_thread_atexit_impl(before_exit, NULL, &__dso_handle);
+    hd_os_at_thread_end(before_exit);
 }
 
 hd_error hd_xla_check_process(const hd_xla_device *device) {
@@ -199,6 +196,7 @@ static hd_error describe(hd_xla_client *c, hd_device_kind kind) {
 
 static hd_error start(hd_device_kind kind, hd_xla_client *c) {
     char path[HD_XLA_PATH];
+    HD_TRY(hd_xla_available((hd_device){kind, 0}));
     HD_TRY(hd_xla_plugin_find(kind, path));
     HD_TRY(hd_xla_plugin_open(kind, path, &c->plugin));
     const hd_xla_plugin *p = &c->plugin;

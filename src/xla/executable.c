@@ -4,14 +4,13 @@
  * them. Their memory is lent to XLA where it lies; a snapshot holds it, so that who writes them later writes a copy.
  * State that a run updates belongs to XLA from the first run on: each run takes the old buffer and leaves the new one
  * in its place (value.h). Runs are not waited for, unless something can go wrong in them. */
-#include "script/executable.h"
+#include "xla/executable.h"
 #include "codegen/dump.h"
 #include "core/device.h"
 #include "xla/emit.h"
 #include "xla/value.h"
 
 #include <string.h>
-#include <sys/sysinfo.h>
 
 /* What an argument was in the last run. */
 typedef struct argument {
@@ -269,12 +268,12 @@ static void *zeros(size_t count, size_t bytes) {
 
 /* That the machine has what a run takes. XLA would notice only while it runs, when state was given to it already. */
 static hd_error check_memory(const hd_xla_device *device, const hd_xla_figures *f) {
-    struct sysinfo machine;
     if (device->device.kind != HD_DEVICE_CPU) return HD_OK; /* which has memory of its own */
     const double needed = (double)f->temporary_bytes + (double)f->output_bytes;
-    if (sysinfo(&machine) != 0) return HD_OK;
-    const double there = ((double)machine.totalram + (double)machine.totalswap) * machine.mem_unit;
-    if (needed <= there) return HD_OK;
+    uint64_t memory, swap;
+    hd_os_memory(&memory, &swap);
+    const double there = (double)memory + (double)swap;
+    if (memory == 0 || needed <= there) return HD_OK;
     return hd_fail(HD_ERROR_MEMORY,
                    "a run would take %.0f bytes under XLA, for values on the way and results; this machine has %.0f",
                    needed, there);
@@ -302,7 +301,7 @@ static hd_error compile(under_xla *x) {
     return status;
 }
 
-hd_executable *hd_xla_executable(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
+static hd_executable *compile_graph(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
     HD_HOLD_ERRORS(thread);
     under_xla *x = hd_array_resize(NULL, sizeof *x);
     if (x == NULL) {
@@ -337,7 +336,5 @@ hd_executable *hd_xla_executable(hd_thread *thread, hd_graph *graph, hd_device d
     return NULL;
 }
 
-hd_error hd_xla_available(hd_device device) {
-    char path[HD_XLA_PATH];
-    return hd_xla_plugin_find(device.kind, path);
-}
+const hd_compiler_interface hd_xla_interface = {
+    .name = "XLA", .compile = compile_graph, .available = hd_xla_available, .present = hd_xla_present};

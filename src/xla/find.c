@@ -2,14 +2,14 @@
  * place is looked at. Python is not asked: its packages lie in a few known directories. */
 #include "core/device.h"
 #include "core/environment.h"
+#include "core/os_file.h"
+#include "xla/executable.h"
 #include "xla/plugin.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct place {
     const char *device, *variable; /* the variable of this kind alone */
@@ -36,8 +36,6 @@ const char *hd_xla_plugin_remedy(hd_device_kind kind) {
     return p != NULL ? p->remedy : places[HD_DEVICE_CPU].remedy;
 }
 
-static bool exists(const char *path) { return access(path, R_OK) == 0; }
-
 /* ---- the environment --------------------------------------------------------------------------------------------- */
 static hd_error from_variable(const place *p, const char *name, char path[HD_XLA_PATH], bool *found) {
     const char *value = hd_environment(name);
@@ -46,7 +44,7 @@ static hd_error from_variable(const place *p, const char *name, char path[HD_XLA
     if ((size_t)snprintf(path, HD_XLA_PATH, "%s", value) >= HD_XLA_PATH)
         return hd_fail(HD_ERROR_VALUE, "%s is a path of %zu bytes; %d are the most", name, strlen(value),
                        HD_XLA_PATH - 1);
-    if (exists(path)) return HD_OK;
+    if (hd_os_can_read(path)) return HD_OK;
     return hd_fail(HD_ERROR_DEVICE, "%s=%.250s: %s; expected XLA's plugin for %s, which %s installs", name, value,
                    strerror(errno), p->device, p->remedy);
 }
@@ -66,7 +64,8 @@ static void data_path(const place *p, char path[HD_XLA_PATH]) {
 /* ---- Python's packages ------------------------------------------------------------------------------------------- */
 static bool in_packages(const place *p, const char *directory, char path[HD_XLA_PATH]) {
     for (int i = 0; p->packages[i] != NULL; ++i)
-        if (snprintf(path, HD_XLA_PATH, "%s/%s/%s", directory, p->packages[i], p->file) < HD_XLA_PATH && exists(path))
+        if (snprintf(path, HD_XLA_PATH, "%s/%s/%s", directory, p->packages[i], p->file) < HD_XLA_PATH &&
+            hd_os_can_read(path))
             return true;
     return false;
 }
@@ -76,18 +75,18 @@ static bool below(const place *p, const char *base, char path[HD_XLA_PATH]) {
     static const char *const kinds[] = {"site-packages", "dist-packages"};
     char lib[HD_XLA_PATH], packages[HD_XLA_PATH], candidate[HD_XLA_PATH], newest[256] = "";
     if (snprintf(lib, sizeof lib, "%s/lib", base) >= HD_XLA_PATH) return false;
-    DIR *directory = opendir(lib);
-    if (directory == NULL) return false;
-    for (struct dirent *e; (e = readdir(directory)) != NULL;) {
-        if (strncmp(e->d_name, "python3", 7) != 0 || strverscmp(e->d_name, newest) <= 0) continue;
+    hd_os_folder *folder = hd_os_folder_open(lib);
+    if (folder == NULL) return false;
+    for (const char *name; (name = hd_os_folder_next(folder)) != NULL;) {
+        if (strncmp(name, "python3", 7) != 0 || hd_os_compare_versions(name, newest) <= 0) continue;
         for (int i = 0; i < 2; ++i) {
-            if (snprintf(packages, sizeof packages, "%s/%s/%s", lib, e->d_name, kinds[i]) >= HD_XLA_PATH) continue;
+            if (snprintf(packages, sizeof packages, "%s/%s/%s", lib, name, kinds[i]) >= HD_XLA_PATH) continue;
             if (!in_packages(p, packages, candidate)) continue;
-            snprintf(newest, sizeof newest, "%s", e->d_name);
+            snprintf(newest, sizeof newest, "%s", name);
             memcpy(path, candidate, HD_XLA_PATH);
         }
     }
-    closedir(directory);
+    hd_os_folder_close(folder);
     return newest[0] != '\0';
 }
 
@@ -96,7 +95,8 @@ static bool on_path(const place *p, char path[HD_XLA_PATH]) {
     char python[HD_XLA_PATH], base[HD_XLA_PATH];
     for (const char *at = hd_environment("PATH"); at != NULL; at = strchr(at, ':'), at += at != NULL) {
         const int length = (int)strcspn(at, ":");
-        if (snprintf(python, sizeof python, "%.*s/python3", length, at) >= HD_XLA_PATH || !exists(python)) continue;
+        if (snprintf(python, sizeof python, "%.*s/python3", length, at) >= HD_XLA_PATH || !hd_os_can_read(python))
+            continue;
         return snprintf(base, sizeof base, "%.*s/..", length, at) < HD_XLA_PATH && below(p, base, path);
     }
     return false;
@@ -120,18 +120,21 @@ static bool in_python(const place *p, char path[HD_XLA_PATH]) {
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
+static hd_error check_kind(hd_device device) {
+    if (place_of(device.kind) != NULL) return HD_OK;
+    return hd_fail(HD_ERROR_DEVICE, "XLA runs on cpu and cuda here, not on %s", hd_device_text((char[32]){0}, device));
+}
+
 hd_error hd_xla_plugin_find(hd_device_kind kind, char path[HD_XLA_PATH]) {
+    HD_TRY(check_kind((hd_device){kind, 0}));
     const place *p = place_of(kind);
-    if (p == NULL)
-        return hd_fail(HD_ERROR_DEVICE, "XLA runs on cpu and cuda here, not on %s",
-                       hd_device_text((char[32]){0}, (hd_device){kind, 0}));
     bool found = false;
     HD_TRY(from_variable(p, p->variable, path, &found));
     if (!found) HD_TRY(from_variable(p, "HODU_XLA_PLUGIN", path, &found));
     if (found) return HD_OK;
     char data[HD_XLA_PATH];
     data_path(p, data);
-    if (data[0] != '\0' && exists(data)) {
+    if (data[0] != '\0' && hd_os_can_read(data)) {
         memcpy(path, data, HD_XLA_PATH);
         return HD_OK;
     }
@@ -142,4 +145,27 @@ hd_error hd_xla_plugin_find(hd_device_kind kind, char path[HD_XLA_PATH]) {
         "%.200s; the Python package %s",
         p->device, p->remedy, p->variable, data[0] != '\0' ? data : "no data directory, as HOME is not set",
         p->packages[0]);
+}
+
+hd_error hd_xla_present(hd_device device) {
+    char path[HD_XLA_PATH];
+    HD_TRY(hd_xla_plugin_check_program());
+    const hd_error status = hd_xla_plugin_find(device.kind, path); /* the first error is the one that is kept */
+    for (int kind = HD_DEVICE_CPU; status != HD_OK && kind < HD_DEVICE_KINDS; ++kind) {
+        if (hd_xla_plugin_find((hd_device_kind)kind, path) != HD_OK) continue;
+        hd_error_copy forgotten;
+        hd_error_take(&forgotten);
+        return HD_OK;
+    }
+    return status;
+}
+
+hd_error hd_xla_available(hd_device device) {
+    char path[HD_XLA_PATH], reason[HD_DEVICE_REASON];
+    HD_TRY(check_kind(device));
+    HD_TRY(hd_xla_plugin_check_program());
+    const char *absent = hd_device_absent(reason, device); /* a plugin would be of no use */
+    if (absent != NULL)
+        return hd_fail(HD_ERROR_DEVICE, "XLA does not run on %s: %s", hd_device_text((char[32]){0}, device), absent);
+    return hd_xla_plugin_find(device.kind, path);
 }

@@ -3,15 +3,11 @@
 #include "xla/plugin.h"
 #include "core/environment.h"
 #include "core/memory.h"
+#include "core/os_file.h"
 
-#include <dlfcn.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 typedef const hd_pjrt_api *(*get_api)(void);
 
@@ -25,14 +21,11 @@ static void hide_log(void) {
     static char **mine;
     if (hd_environment_flag("HODU_XLA_LOG", false) || hd_environment("TF_CPP_MIN_LOG_LEVEL") != NULL || mine != NULL)
         return;
+    char **const environment = hd_os_environment();
     size_t count = 0;
-    while (environ != NULL && environ[count] != NULL) count++;
+    while (environment != NULL && environment[count] != NULL) count++;
     mine = hd_array_resize(NULL, (count + 2) * sizeof *mine);
-    if (mine == NULL) return; /* two lines on stderr */
-    if (count > 0) memcpy(mine, environ, count * sizeof *mine);
-    mine[count] = level;
-    mine[count + 1] = NULL;
-    __atomic_store_n(&environ, mine, __ATOMIC_RELEASE);
+    if (mine != NULL) hd_os_environment_extend(mine, count, level); /* else there are two lines on stderr */
 }
 
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
@@ -76,26 +69,31 @@ hd_error hd_xla_check(const hd_xla_plugin *p, hd_pjrt_error *error, const char *
 }
 
 /* ---- the checks -------------------------------------------------------------------------------------------------- */
-static hd_error open_library(const char *path, const char *remedy, void **library) {
-    if (getauxval(AT_BASE) == 0) /* no loader: dlopen would bring a second C library, and crash in it */
+hd_error hd_xla_plugin_check_program(void) {
+    if (!hd_os_has_loader()) /* no loader: dlopen would bring a second C library, and crash in it */
         return hd_fail(HD_ERROR_DEVICE, "a statically linked program cannot open XLA's plugin");
     if (!hd_environment_is_trusted()) /* XLA_FLAGS, for one, names files that XLA writes */
         return hd_fail(HD_ERROR_DEVICE, "a program that runs with more rights than its caller (set-uid) does not open "
                                         "XLA's plugin, which reads variables of the caller's environment itself");
+    return HD_OK;
+}
+
+static hd_error open_library(const char *path, const char *remedy, void **library) {
+    HD_TRY(hd_xla_plugin_check_program());
     hide_log();
-    *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    char why[256];
+    *library = hd_os_library_open(path, why, sizeof why);
     if (*library != NULL) return HD_OK;
-    const char *why = dlerror();
     return hd_fail(HD_ERROR_DEVICE,
-                   "%.150s cannot be opened as a library (%.200s); expected XLA's plugin, which %s installs", path,
-                   why != NULL ? why : "no reason given", remedy);
+                   "%.150s cannot be opened as a library (%.200s); expected XLA's plugin, which %s installs", path, why,
+                   remedy);
 }
 
 static hd_error get_table(const char *path, const char *remedy, void *library, const hd_pjrt_api **out) {
     get_api get;
-    *(void **)&get = dlsym(library, "GetPjrtApi");
+    *(void **)&get = hd_os_library_symbol(library, "GetPjrtApi");
     if (get == NULL) {
-        dlclose(library);
+        hd_os_library_close(library);
         return hd_fail(HD_ERROR_DEVICE,
                        "%.250s is a library without GetPjrtApi; expected a PJRT plugin of XLA, which %s installs", path,
                        remedy);
@@ -153,12 +151,12 @@ static hd_error read_attributes(hd_xla_plugin *p) {
 }
 
 static void identify(const char *path, hd_xla_plugin *p) {
-    char real[HD_XLA_PATH];
-    struct stat status = {0};
-    if (realpath(path, real) == NULL || stat(real, &status) != 0) snprintf(real, sizeof real, "%s", path);
+    char real[HD_OS_PATH];
+    hd_os_status status = {0};
+    if (!hd_os_real_path(path, real) || !hd_os_status_at(real, &status)) snprintf(real, sizeof real, "%s", path);
     snprintf(p->identity, sizeof p->identity, "%s %lld %lld.%09ld pjrt %d.%d stablehlo %lld.%lld.%lld", real,
-             (long long)status.st_size, (long long)status.st_mtim.tv_sec, status.st_mtim.tv_nsec, p->major, p->minor,
-             (long long)p->stablehlo[0], (long long)p->stablehlo[1], (long long)p->stablehlo[2]);
+             (long long)status.bytes, (long long)(status.changed / 1000000000), (long)(status.changed % 1000000000),
+             p->major, p->minor, (long long)p->stablehlo[0], (long long)p->stablehlo[1], (long long)p->stablehlo[2]);
 }
 
 hd_error hd_xla_plugin_open(hd_device_kind kind, const char *path, hd_xla_plugin *out) {

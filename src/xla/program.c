@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { BUCKETS = 256 };
 static struct {
@@ -21,12 +20,6 @@ static struct {
 
 void hd_xla_programs_lock(void) { pthread_mutex_lock(&table.lock); }
 void hd_xla_programs_unlock(void) { pthread_mutex_unlock(&table.lock); }
-
-static int64_t nanoseconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* ---- a program's memory ------------------------------------------------------------------------------------------ */
 static void destroy(hd_xla_program *program) {
@@ -233,10 +226,10 @@ static hd_error compile(hd_xla_program *program) {
 
 static hd_error load_and_read(hd_xla_program *program, const char *key, size_t key_bytes) {
     const hd_xla_plugin *p = &program->device->client->plugin;
-    const int64_t begin = nanoseconds();
+    const int64_t begin = hd_os_nanoseconds();
     if (key != NULL) read_disk(program, key, key_bytes);
     if (program->loaded == NULL) HD_TRY(compile(program));
-    program->figures.compile_nanoseconds = nanoseconds() - begin;
+    program->figures.compile_nanoseconds = hd_os_nanoseconds() - begin;
     hd_pjrt_loaded_executable get = HD_PJRT(hd_pjrt_loaded_executable, .loaded = program->loaded);
     HD_TRY(hd_xla_check(p, p->loaded_executable(&get), "XLA does not describe a program"));
     const hd_error status = read_outputs(program, get.executable);

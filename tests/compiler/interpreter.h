@@ -1,6 +1,6 @@
 /* What a kernel means, one point at a time: the oracle of the renderers. It heeds only axes, stages and steps, never
- * what hd_kernel_settle and hd_kernel_schedule decided about depths, lanes, widths and scratch memory. Plain words are those of words_c.h;
- * functions are libm's in f64; float sums and products run in f64. */
+ * what hd_kernel_settle and hd_kernel_schedule decided about depths, lanes, widths and scratch memory. Plain words are
+ * those of words_c.h; functions are libm's in f64; float sums and products run in f64. */
 #ifndef HD_TESTS_COMPILER_INTERPRETER_H
 #define HD_TESTS_COMPILER_INTERPRETER_H
 

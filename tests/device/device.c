@@ -145,7 +145,7 @@ static hd_error write(hd_executor *self, hd_thread *thread, hd_tensor *dst, hd_t
 
 static test_executor executors[DEVICES] = {{{.name = "test", .run = run, .write = write}, 0},
                                            {{.name = "test", .run = run, .write = write}, 1}};
-static bool available(int index) { return index >= 0 && index < DEVICES; }
+static int count(void) { return DEVICES; }
 static hd_executor *executor(int index) { return &executors[index].executor; }
 static hd_error synchronize(hd_thread *thread, int index) {
     (void)thread, (void)index;
@@ -158,7 +158,7 @@ static void peak(int index, double *gflops, double *gbytes) {
 }
 
 static const hd_device_interface interface = {.name = "test",
-                                              .available = available,
+                                              .count = count,
                                               .executor = executor,
                                               .synchronize = synchronize,
                                               .supports = supports,
@@ -168,6 +168,6 @@ static const hd_device_interface interface = {.name = "test",
                                               .copy = copy};
 
 __attribute__((constructor)) static void add_device(void) {
-    hd_device_add(HD_DEVICE_TEST, &interface);
-    hd_machine_add(HD_DEVICE_TEST, hd_cpu_machine); /* which reads and writes copies here, as every home allows */
+    hd_device_register(HD_DEVICE_TEST, &interface);
+    hd_machine_register(HD_DEVICE_TEST, hd_cpu_machine); /* which reads and writes copies here, as every home allows */
 }

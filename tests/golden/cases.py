@@ -55,11 +55,11 @@ class Cases:
         self.line("leaf", leaf.detach())
         return leaf
 
-    def __call__(self, name, function, *inputs):
+    def __call__(self, name, function, *inputs, values=None):
         print("case", name, file=self.out)
         tensors = [self.given(value) for value in inputs]
         result = function(*tensors)
-        if self.values:
+        if self.values if values is None else values:
             self.line("result", result.detach())
         seed = torch.tensor([(i * 5 % 7 - 3.5) / 2 for i in range(result.numel())], dtype=torch.float64).reshape(result.shape)
         self.line("seed", seed)

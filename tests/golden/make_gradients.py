@@ -1,5 +1,6 @@
-"""What PyTorch says about gradients of ops that are no elementwise rows, also at ties, kinks and infinities:
-writes tests/golden/gradients_families.txt, which tests/grad/test_golden.c reads (the format: cases.h). `make golden` runs it.
+"""What PyTorch says about gradients of ops that are no elementwise rows, also at ties, kinks and infinities, and about
+the values of those that sort and cut: writes tests/golden/gradients_families.txt, which tests/grad/test_golden.c reads
+(the format: cases.h). `make golden` runs it.
 """
 import torch
 import torch.nn.functional as F
@@ -45,6 +46,38 @@ case("log_softmax_masked", lambda x: x.log_softmax(1), MASKED)
 case("log_softmax_hidden", lambda x: x.log_softmax(1), HIDDEN)
 case("log_softmax_large", lambda x: x.log_softmax(1), numbers(1000, -1000, -1000, 1000, shape=(2, 2)))
 
+# ---- values and indices of one call, side by side: the values have a gradient, the indices none ----
+def both(function, axis):
+    def joined(x):
+        values, indices = function(x)
+        return torch.cat((values, indices.double()), axis)
+    return joined
+
+
+def with_both(name, function, axis, *inputs):
+    case(name, both(function, axis), *inputs, values=True)
+
+
+REPEATED = numbers(2, 1, 2, -1, 1, 0, -0.0, 3, 0, 3, -INF, 1, INF, INF, -INF, shape=(3, 5))
+UNORDERED = numbers(NAN, 2, -1, 0.5, 1, NAN, -INF, NAN, 0, INF, shape=(2, 5))
+for given in (fixture(2, 5), REPEATED, UNORDERED):
+    with_both("sort_last", lambda x: x.sort(dim=1, stable=True), 1, given)
+    with_both("sort_last_descending", lambda x: x.sort(dim=1, descending=True, stable=True), 1, given)
+    with_both("max_with_index", lambda x: x.max(1, keepdim=True), 1, given)
+    with_both("min_with_index", lambda x: x.min(1, keepdim=True), 1, given)
+with_both("sort_middle", lambda x: x.sort(dim=1, stable=True), 1, fixture(2, 4, 3))
+with_both("sort_first_descending", lambda x: x.sort(dim=0, descending=True, stable=True), 0, fixture(6, 2))
+with_both("max_with_index_of_middle", lambda x: x.max(1), 1, fixture(2, 4, 3))
+with_both("min_with_index_of_first", lambda x: x.min(0), 0, fixture(5, 3))
+for given in (fixture(2, 6), numbers(NAN, 2, -1, 0.5, -2, 1, INF, 1, -INF, 0, -3, 4, shape=(2, 6))):  # no two are equal
+    with_both("topk_largest", lambda x: x.topk(3, 1), 1, given)
+    with_both("topk_smallest", lambda x: x.topk(4, 1, largest=False), 1, given)
+with_both("topk_of_middle", lambda x: x.topk(2, 1), 1, fixture(2, 5, 2))
+with_both("topk_all", lambda x: x.topk(5, 0, largest=False), 0, fixture(5, 2))
+# Of equals PyTorch takes any for topk: their values are the same, and their gradients too where the seeds are.
+case("topk_ties", lambda x: x.topk(3, 1).values.sum(1, keepdim=True), numbers(1, 3, 3, 2, 3, 0, 5, 5, 5, 4, shape=(2, 5)),
+     values=True)
+
 # ---- rows at their kinks, through the tape ----
 KINKS = numbers(-2, -1, -0.5, -0.0, 0, 0.5, 1, 3, 6)
 case("relu", F.relu, KINKS)
@@ -83,6 +116,9 @@ case("reshape_turned", lambda x: x.t().reshape(6), fixture(2, 3))
 case("broadcast_to", lambda x: x.broadcast_to(2, 2, 3), fixture(2, 1))
 case("broadcast_to", lambda x: x.broadcast_to(2, 2, 3), fixture(3))
 case("slice_stepped", lambda x: x[:, 1::3], fixture(2, 7))
+case("split", lambda x: x.split(2, 1)[0] * x.split(2, 1)[2], fixture(2, 5), values=True)
+case("chunk", lambda x: x.chunk(4, 0)[0] * x.chunk(4, 0)[-1], fixture(5, 2), values=True)
+case("unbind", lambda x: x.unbind(1)[2] * x.unbind(1)[0], fixture(2, 3, 2), values=True)
 case("diagonal", lambda x: x.diagonal(1, 0, 2), fixture(3, 2, 4))
 case("unfold_overlapping", lambda x: x.unfold(1, 3, 1), fixture(2, 5))
 case("as_strided_overlapping", lambda x: x.as_strided((3, 3), (1, 2), 1), fixture(8))

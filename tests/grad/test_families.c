@@ -31,6 +31,7 @@
 #define POOL(...)       HD_OPTS(hd_pool_opts, __VA_ARGS__)
 #define b_like(n)       hd_arange(1, (n) + 1, 1, HD_F64) /* other weights for each place */
 #define LABELS(x)       hd_softmax(x, 1)                 /* probabilities that have a gradient themselves */
+#define PART(list, i)   hd_tensors_get(list, i)
 
 #define REDUCTIONS(CASE)                                                                                               \
     CASE(sum, all, IN(S(2, 3)), hd_sum(a, X(), NULL))                                                                  \
@@ -142,6 +143,11 @@
     CASE(select, first, IN(S(3, 2)), hd_select(a, 0, -1))                                                              \
     CASE(select, of_vector, IN(S(3)), hd_select(a, 0, 1))                                                              \
     CASE(narrow, middle, IN(S(2, 5)), hd_narrow(a, 1, 1, 3))                                                           \
+    CASE(split, last_shorter, IN(S(2, 5)), hd_mul(PART(hd_split(a, 2, 1), 0), PART(hd_split(a, 2, 1), -1)))            \
+    CASE(split, alone, IN(S(3)), hd_square(PART(hd_split(a, 9, 0), 0)))                                                \
+    CASE(chunk, fewer, IN(S(6, 2)), hd_mul(PART(hd_chunk(a, 4, 0), 0), PART(hd_chunk(a, 4, 0), 1)))                    \
+    CASE(unbind, middle, IN(S(2, 3, 2)), hd_mul(PART(hd_unbind(a, 1), 0), PART(hd_unbind(a, 1), 2)))                   \
+    CASE(unbind, scalars, IN(S(3)), hd_mul(PART(hd_unbind(a, 0), 2), PART(hd_unbind(a, 0), 1)))                        \
     CASE(flip, all, IN(S(2, 3)), hd_flip(a, X()))                                                                      \
     CASE(flip, one, IN(S(2, 3)), hd_flip(a, X(0)))
 

@@ -1,6 +1,6 @@
-/* Gradients of the families against PyTorch, also at ties, kinks, zeros and infinities: the cases of
- * tests/golden/gradients_families.txt, written by tests/golden/make_gradients.py, in f64, f32, bf16 and f16. Every
- * function here has a case there, and the other way round. */
+/* Gradients of the families against PyTorch, and values where a case has them, also at ties, kinks, zeros and
+ * infinities: the cases of tests/golden/gradients_families.txt, written by tests/golden/make_gradients.py, in f64, f32,
+ * bf16 and f16. Every function here has a case there, and the other way round. */
 #include "support.h"
 
 #include <math.h>
@@ -26,6 +26,12 @@
 #define TWICE(t)    hd_mul_scalar(t, 2)
 #define POSITIVE(t) hd_gt_scalar(t, 0)
 #define ONE(t)      hd_ones_like(t)
+#define PART        hd_tensors_get
+
+/* Values and indices of one call, side by side. */
+static hd_tensor *both_of(hd_pair p, int axis) {
+    return hd_concat(LIST(p.values, hd_cast(p.indices, hd_tensor_dtype(p.values))), axis);
+}
 
 #define ALL(G)                                                                                                         \
     G(sum_axes, hd_sum(x, X(0, 2), NULL))                                                                              \
@@ -62,6 +68,19 @@
     G(log_softmax_masked, hd_log_softmax(x, 1))                                                                        \
     G(log_softmax_hidden, hd_log_softmax(x, 1))                                                                        \
     G(log_softmax_large, hd_log_softmax(x, 1))                                                                         \
+    G(sort_last, both_of(hd_sort(x, 1, false), 1))                                                                     \
+    G(sort_last_descending, both_of(hd_sort(x, 1, true), 1))                                                           \
+    G(sort_middle, both_of(hd_sort(x, 1, false), 1))                                                                   \
+    G(sort_first_descending, both_of(hd_sort(x, 0, true), 0))                                                          \
+    G(max_with_index, both_of(hd_max_with_index(x, 1, KEEP), 1))                                                       \
+    G(min_with_index, both_of(hd_min_with_index(x, 1, KEEP), 1))                                                       \
+    G(max_with_index_of_middle, both_of(hd_max_with_index(x, 1, NULL), 1))                                             \
+    G(min_with_index_of_first, both_of(hd_min_with_index(x, 0, NULL), 0))                                              \
+    G(topk_largest, both_of(hd_topk(x, 3, 1, true), 1))                                                                \
+    G(topk_smallest, both_of(hd_topk(x, 4, 1, false), 1))                                                              \
+    G(topk_of_middle, both_of(hd_topk(x, 2, 1, true), 1))                                                              \
+    G(topk_all, both_of(hd_topk(x, 5, 0, false), 0))                                                                   \
+    G(topk_ties, hd_sum(hd_topk(x, 3, 1, true).values, X(1), KEEP))                                                    \
     G(relu, hd_relu(x))                                                                                                \
     G(abs, hd_abs(x))                                                                                                  \
     G(sign, hd_sign(x))                                                                                                \
@@ -95,6 +114,9 @@
     G(reshape_turned, hd_reshape(hd_t(x), S(6)))                                                                       \
     G(broadcast_to, hd_broadcast_to(x, S(2, 2, 3)))                                                                    \
     G(slice_stepped, hd_slice(x, 1, 1, HD_END, 3))                                                                     \
+    G(split, hd_mul(PART(hd_split(x, 2, 1), 0), PART(hd_split(x, 2, 1), 2)))                                           \
+    G(chunk, hd_mul(PART(hd_chunk(x, 4, 0), 0), PART(hd_chunk(x, 4, 0), -1)))                                          \
+    G(unbind, hd_mul(PART(hd_unbind(x, 1), 2), PART(hd_unbind(x, 1), 0)))                                              \
     G(diagonal, hd_diagonal(x, 1, 0, 2))                                                                               \
     G(unfold_overlapping, hd_unfold(x, 1, 3, 1))                                                                       \
     G(as_strided_overlapping, hd_as_strided(x, S(3, 3), S(1, 2), 1))                                                   \

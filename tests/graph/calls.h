@@ -28,6 +28,11 @@ static inline hd_tensor *both_of(hd_pair p) {
     return hd_mul(p.values, hd_add_scalar(hd_cast(p.indices, (hd_dtype)HD_F32), 1));
 }
 
+/* What a list begins and ends with; shapes meet. */
+static inline hd_tensor *first_and_last(hd_tensors *list) {
+    return hd_mul(hd_tensors_get(list, 0), hd_tensors_get(list, -1));
+}
+
 #define CALLS(CALL)                                                                                                    \
     /* made of nothing */                                                                                              \
     CALL(full, IN(S(2)), hd_mul(a, hd_full(S(2), HD_F32, 0.1)))                                                        \
@@ -96,6 +101,9 @@ static inline hd_tensor *both_of(hd_pair p) {
     CALL(detach, IN(S(3)), hd_mul(a, hd_detach(hd_exp(a))))                                                            \
     CALL(flip, IN(S(2, 3)), hd_flip(a, X()))                                                                           \
     CALL(select, IN(S(3, 2)), hd_select(a, 0, -1))                                                                     \
+    CALL(split, IN(S(2, 5)), first_and_last(hd_split(a, 2, 1)))                                                        \
+    CALL(chunk, IN(S(5, 2)), first_and_last(hd_chunk(a, 4, 0)))                                                        \
+    CALL(unbind, IN(S(3, 2, 2)), first_and_last(hd_unbind(a, -1)))                                                     \
     CALL(squeeze, IN(S(1, 3, 1)), hd_squeeze(a, X(0)))                                                                 \
     CALL(move_axis, IN(S(2, 3, 2)), hd_move_axis(a, -1, 0))                                                            \
     /* movement */                                                                                                     \

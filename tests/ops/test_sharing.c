@@ -78,6 +78,12 @@ typedef struct operands {
     VIEW(narrow, hd_narrow(x, 0, 0, 2))                                                                                \
     VIEW(flip, hd_flip(r, X()))                                                                                        \
     VIEW(flip, hd_flip(e, X()))                                                                                        \
+    VIEW(split, hd_tensors_get(hd_split(x, 2, 0), 0))                                                                  \
+    VIEW(split, hd_tensors_get(hd_split(hd_t(x), 2, 0), 1))                                                            \
+    VIEW(split, hd_tensors_get(hd_split(hd_slice(x, 0, 0, 0, 1), 2, 0), 0))                                            \
+    VIEW(chunk, hd_tensors_get(hd_chunk(x, 1, 1), 0))                                                                  \
+    VIEW(unbind, hd_tensors_get(hd_unbind(row, 0), 0))                                                                 \
+    VIEW(unbind, hd_tensors_get(hd_unbind(hd_t(x), 1), 0))                                                             \
     ITSELF(contiguous, hd_contiguous(x))                                                                               \
     NEW(contiguous, hd_contiguous(hd_t(x)))                                                                            \
     NEW(concat, hd_concat(&x, 1, 0))                                                                                   \

@@ -1,9 +1,9 @@
-# A plugin that is no good, and a library that is none, for xla/plugin and xla/faults.
+# A plugin that is no good, and a library that is none, for xla/plugin, xla/faults and xla/devices.
 add_library(fake_plugin MODULE xla/fake_plugin.c)
 target_include_directories(fake_plugin PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_compile_definitions(fake_plugin PRIVATE _GNU_SOURCE)
 target_link_libraries(fake_plugin PRIVATE hodu_warnings)
-foreach(target test_xla_plugin test_xla_faults)
+foreach(target test_xla_plugin test_xla_faults test_xla_devices)
   if(NOT TARGET ${target})
     continue() # a build of the tests with threads
   endif()
@@ -11,9 +11,24 @@ foreach(target test_xla_plugin test_xla_faults)
   target_compile_definitions(${target} PRIVATE FAKE_PLUGIN="$<TARGET_FILE:fake_plugin>")
 endforeach()
 
+# Drivers of NVIDIA's for xla/devices: one that counts GPUs, and one that is something else.
+foreach(name fake_cuda fake_cuda_empty)
+  add_library(${name} SHARED xla/fake_cuda.c)
+  set_target_properties(${name} PROPERTIES OUTPUT_NAME cuda SOVERSION 1
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/${name})
+  target_link_libraries(${name} PRIVATE hodu_warnings)
+  string(TOUPPER ${name} NAME)
+  if(TARGET test_xla_devices)
+    add_dependencies(test_xla_devices ${name})
+    target_compile_definitions(test_xla_devices PRIVATE ${NAME}="$<TARGET_FILE:${name}>")
+  endif()
+endforeach()
+target_compile_definitions(fake_cuda_empty PRIVATE WITHOUT_FUNCTIONS)
+
 # Where no plugin is found, choosing XLA is an error that changes nothing: once more for who has one.
 foreach(pair script/script:test_script_script compile/compile:test_compile_compile
-    example/script/compilers:example_script_compilers example/script/compile_options:example_script_compile_options)
+    example/script/compilers:example_script_compilers example/script/devices:example_script_devices
+    example/script/compile_options:example_script_compile_options)
   string(REPLACE ":" ";" pair ${pair})
   list(GET pair 0 name)
   list(GET pair 1 target)
@@ -24,6 +39,15 @@ foreach(pair script/script:test_script_script compile/compile:test_compile_compi
   set_tests_properties(no-xla/${name} PROPERTIES TIMEOUT 1200
     ENVIRONMENT "XDG_DATA_HOME=/nowhere;HODU_XLA_PLUGIN=;HODU_XLA_PLUGIN_CPU=")
 endforeach()
+
+# As on a machine with a GPU where only the plugin for CUDA is installed, which is a fake: examples say what does not work.
+if(HODU_EXAMPLES)
+  foreach(name devices compilers compile_options)
+    add_test(NAME only-cuda/example/script/${name} COMMAND example_script_${name})
+    set_tests_properties(only-cuda/example/script/${name} PROPERTIES TIMEOUT 1200 LABELS example ENVIRONMENT
+      "LD_LIBRARY_PATH=$<TARGET_FILE_DIR:fake_cuda>;FAKE_CUDA=1;HODU_XLA_PLUGIN=;HODU_XLA_PLUGIN_CPU=/nowhere;HODU_XLA_PLUGIN_CUDA=$<TARGET_FILE:fake_plugin>")
+  endforeach()
+endif()
 
 # The examples that make scripts, once more under XLA: they compare what comes out with dynamic execution. compilers.c is left
 # out, which asks what a change from the default to XLA does, and training.c, whose unrolled loop XLA compiles for more than a

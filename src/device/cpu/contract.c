@@ -27,11 +27,11 @@ typedef struct batch_job {
     product first;
     int rank; /* batch axes */
     int64_t size[HD_MAX_RANK], a_stride[HD_MAX_RANK], b_stride[HD_MAX_RANK];
-    int64_t count, pieces; /* matrices, and how many threads may share them out, each with room of its own */
-    size_t room;           /* of a piece */
+    int64_t count, pieces; /* matrices, and how many threads may share them out, each with a workspace of its own */
+    size_t piece_bytes;    /* of the workspace of a piece */
 } batch_job;
 
-static hd_error multiply_matrix(const batch_job *j, int64_t index, char *room) {
+static hd_error multiply_matrix(const batch_job *j, int64_t index, char *workspace) {
     product p = j->first;
     if (p.c != NULL) p.c += (size_t)(index * p.m * p.n) * p.kernels->bytes;
     p.first_row = index * p.m;
@@ -40,8 +40,8 @@ static hd_error multiply_matrix(const batch_job *j, int64_t index, char *room) {
         p.b += index % j->size[i] * j->b_stride[i] * (int64_t)p.from_b->bytes;
         index /= j->size[i];
     }
-    p.room = room;
-    p.room_bytes = room == NULL ? 0 : j->room;
+    p.workspace = workspace;
+    p.workspace_bytes = workspace == NULL ? 0 : j->piece_bytes;
     return hd_gemm_run(j->thread, &p);
 }
 
@@ -49,11 +49,11 @@ static void run_small_batch(void *context, int64_t begin,
                             int64_t end) { /* small products need no memory: they cannot fail */
     for (int64_t i = begin; i < end; ++i) multiply_matrix(context, i, NULL);
 }
-static void run_piece(void *context, int64_t piece) { /* nor when they have room */
+static void run_piece(void *context, int64_t piece) { /* nor when they have a workspace */
     const batch_job *j = context;
-    char *room = j->first.room + (size_t)piece * j->room;
+    char *workspace = j->first.workspace + (size_t)piece * j->piece_bytes;
     for (int64_t i = j->count * piece / j->pieces; i < j->count * (piece + 1) / j->pieces; ++i)
-        multiply_matrix(j, i, room);
+        multiply_matrix(j, i, workspace);
 }
 
 /* The kernels that it has, of the vector unit, or those of the matrix unit, which reads nothing that is not packed. */
@@ -96,36 +96,37 @@ static void describe(const hd_tensor *a, const hd_tensor *b, const hd_tensor *ou
     j->count = matrix > 0 ? out->count / matrix : 0;
 }
 
-/* Small products with `finish` are shared out, each thread with room of its own; large ones take all threads each. */
+/* Small products with `finish` are shared out, each thread with a workspace of its own; large ones take all threads
+ * each. */
 static size_t cut_batch(batch_job *j) {
     const int64_t work = hd_gemm_work(j->first.m, j->first.n, j->first.k), threads = hd_pool_threads();
     const bool shares = work <= HD_GEMM_SMALL && threads > 1 && j->count > 0 &&
                         hd_gemm_work(j->count, hd_gemm_cost(&j->first), 1) >= HD_GEMM_PARALLEL;
     j->pieces = shares ? (j->count < 4 * threads ? j->count : 4 * threads) : 1;
-    j->room = hd_gemm_room(&j->first);
-    if (j->room == SIZE_MAX) return SIZE_MAX;
-    j->room = hd_whole_lines(j->room);
-    return j->room * (size_t)j->pieces;
+    j->piece_bytes = hd_gemm_workspace_bytes(&j->first);
+    if (j->piece_bytes == SIZE_MAX) return SIZE_MAX;
+    j->piece_bytes = hd_whole_lines(j->piece_bytes);
+    return j->piece_bytes * (size_t)j->pieces;
 }
 
 static hd_error run_finishing(hd_thread *thread, batch_job *j) {
     size_t needed = cut_batch(j);
-    if (j->first.room != NULL && needed > j->first.room_bytes) { /* more threads than when it was made */
+    if (j->first.workspace != NULL && needed > j->first.workspace_bytes) { /* more threads than when it was made */
         j->pieces = 1;
-        needed = j->room;
+        needed = j->piece_bytes;
     }
     hd_block *block = NULL;
-    if (j->pieces > 1 && j->first.room == NULL) {
+    if (j->pieces > 1 && j->first.workspace == NULL) {
         block = hd_block_new(thread, needed);
         if (block == NULL) return HD_ERROR_MEMORY;
-        j->first.room = hd_block_data(block);
+        j->first.workspace = hd_block_data(block);
     }
     hd_error status = HD_OK;
     if (j->pieces > 1) {
         hd_parallel(j->pieces, run_piece, j);
     } else {
-        j->room = j->first.room_bytes;
-        for (int64_t i = 0; i < j->count && status == HD_OK; ++i) status = multiply_matrix(j, i, j->first.room);
+        j->piece_bytes = j->first.workspace_bytes;
+        for (int64_t i = 0; i < j->count && status == HD_OK; ++i) status = multiply_matrix(j, i, j->first.workspace);
     }
     if (block != NULL) hd_block_release(thread, block);
     return status;
@@ -235,8 +236,8 @@ hd_error hd_contract_product(hd_thread *thread, const hd_product *given) {
     j.first.begin = given->begin;
     j.first.begin_context = given->begin_context;
     j.first.packed_b = given->packed;
-    j.first.room = given->room;
-    j.first.room_bytes = given->room_bytes;
+    j.first.workspace = given->room;
+    j.first.workspace_bytes = given->room_bytes;
     const hd_error status = run_batch(thread, &a, &b, &j);
     hd_tensor_drop(thread, ready);
     return status;

@@ -3,14 +3,13 @@
 #include "device/cpu/cpu.h"
 #include "core/device.h"
 #include "core/environment.h"
+#include "core/os.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #ifdef HD_HAS_AMX
 #include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 /* ---- instruction sets ------------------------------------------------------------------------------------------- */
@@ -99,12 +98,7 @@ void hd_fill_parts_amx(hd_cpu_kernels *);
 static bool has_amx(void) {
     unsigned a, b, c, d;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & 1u << 22) == 0 || (d & 1u << 24) == 0) return false;
-#ifdef SYS_arch_prctl
-    const int request_permission = 0x1023, tile_data = 18; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
-    return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
-#else
-    return false;
-#endif
+    return hd_os_use_matrix_unit();
 }
 #endif
 
@@ -227,7 +221,7 @@ static hd_error cpu_write(hd_executor *self, hd_thread *thread, hd_tensor *dst, 
 
 static hd_executor executor = {.name = "cpu", .run = cpu_run, .write = cpu_write};
 
-static bool cpu_available(int index) { return index == 0; }
+static int cpu_count(void) { return 1; }
 static hd_executor *cpu_executor(int index) {
     (void)index;
     pthread_once(&table_once, choose_isa);
@@ -243,7 +237,7 @@ static void cpu_peak(int index, double *gflops, double *gbytes) {
 }
 
 const hd_device_interface hd_cpu_interface = {.name = "cpu",
-                                              .available = cpu_available,
+                                              .count = cpu_count,
                                               .executor = cpu_executor,
                                               .synchronize = cpu_synchronize,
                                               .supports = cpu_supports,

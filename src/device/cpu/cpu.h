@@ -3,6 +3,7 @@
 #ifndef HD_DEVICE_CPU_CPU_H
 #define HD_DEVICE_CPU_CPU_H
 
+#include "core/device.h"
 #include "core/pool.h"
 #include "device/cpu/kernels.h"
 
@@ -32,5 +33,8 @@ hd_error hd_cpu_fill_output(hd_thread *thread, hd_call *call,
                             hd_error (*fill)(hd_thread *thread, hd_call *call, hd_tensor *out));
 /* Gives them up again, unless they were given. */
 void hd_cpu_drop_outputs(hd_thread *thread, hd_call *call);
+
+/* The CPU, as core knows it. */
+extern const hd_device_interface hd_cpu_interface;
 
 #endif

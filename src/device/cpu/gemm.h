@@ -10,6 +10,7 @@
  * 4 us, when threads that are awake take over in half of one, and others have to be woken */
 enum { HD_GEMM_SMALL = 96 * 96 * 96, HD_GEMM_PARALLEL = HD_PRODUCT_SHARED };
 
+/* A product as its caller describes it; nothing of it changes while it is computed. */
 typedef struct hd_gemm {
     const hd_gemm_kernels *kernels;
     const hd_gemm_source *from_a, *from_b; /* of `kernels`: what the operands are */
@@ -23,20 +24,10 @@ typedef struct hd_gemm {
     void *context;
     int64_t first_row;    /* of the result, for `finish` and `begin` */
     const char *packed_b; /* B as hd_gemm_pack laid it out beforehand, for `finish`; NULL: it is packed now */
-    char *room;           /* memory to work in, for `finish`: of hd_gemm_room's size; NULL: it is taken now */
-    size_t room_bytes;
+    char *workspace;      /* for `finish`: of hd_gemm_workspace_bytes; NULL or too small: it is taken now */
+    size_t workspace_bytes;
     hd_product_begin begin; /* for `finish`: computes rows of A, which follow each other; NULL: they are there */
     void *begin_context;
-    /* set inside */
-    int64_t a_first;               /* the row that `a` begins with */
-    char *computed;                /* rows of A that were computed for all pieces */
-    char *panels, *strips, *tiles; /* B packed, [k blocks][panels][k_block][nr]; A packed; results under way */
-    const char *gathered;          /* B packed beforehand, when it is packed again on the way to a matrix unit */
-    bool kept;                     /* panels are what B is, not converted */
-    bool a_in_place;               /* A is read where it is, row by row */
-    bool wide;                     /* the result is finished strip by strip */
-    int64_t row_pieces, column_pieces, m_block;
-    size_t piece_bytes; /* that a piece works in */
 } hd_gemm;
 
 /* Those of a product whose result has this dtype. */
@@ -67,8 +58,8 @@ static inline int64_t hd_gemm_work(int64_t m, int64_t n, int64_t k) {
 /* What a product costs one thread, in multiplications of the vector unit: a matrix unit takes less for each, and more
  * to pack operands; what is read but for a few rows comes from memory. */
 int64_t hd_gemm_cost(const hd_gemm *p);
-/* Bytes of memory that a product with `finish` works in. */
-size_t hd_gemm_room(const hd_gemm *p);
-hd_error hd_gemm_run(hd_thread *thread, hd_gemm *p);
+/* Bytes of memory that a product with `finish` works in; SIZE_MAX: more than there can be. */
+size_t hd_gemm_workspace_bytes(const hd_gemm *p);
+hd_error hd_gemm_run(hd_thread *thread, const hd_gemm *p);
 
 #endif

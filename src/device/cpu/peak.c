@@ -2,20 +2,16 @@
  * any. */
 #include "device/cpu/peak.h"
 #include "core/memory.h"
+#include "core/os.h"
 #include "core/pool.h"
 #include "device/cpu/kernels.h"
 
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 
 enum { K = 256, ROUNDS = 400, COPY_BYTES = 1 << 26, CHUNKS = 64 };
 
-static double seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+static double seconds(void) { return (double)hd_os_nanoseconds() * 1e-9; }
 
 static const hd_gemm_kernels *quickest(void) {
     const hd_cpu_kernels *k = hd_kernels();

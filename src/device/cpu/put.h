@@ -5,8 +5,8 @@
 
 #include "ops/op.h"
 
-/* Fills `places`, contiguous i64 of the shape of hd_places_shape or the index's own, with the indices counted from the beginning of an
- * axis of size `bound`; an error names the first that is out of range. */
+/* Fills `places`, contiguous i64 of the shape of hd_places_shape or the index's own, with the indices counted from the
+ * beginning of an axis of size `bound`; an error names the first that is out of range. */
 hd_error hd_cpu_find_places(hd_thread *thread, hd_tensor *places, hd_tensor *index, int64_t bound);
 /* taken <- the elements of x at places. All are contiguous, the dtypes equal; `taken` has the shape of the index. */
 void hd_cpu_take(hd_tensor *taken, const hd_tensor *x, int axis, const hd_tensor *places);

@@ -1,0 +1,78 @@
+/* GPUs of NVIDIA's: how many there are. hodu has no kernels for them yet; XLA brings scripts there by its plugin, which
+ * opens the driver itself. The driver is asked once in a process, when somebody first wants to know. */
+#include "device/cuda/driver.h"
+#include "core/environment.h"
+#include "core/os.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+enum { NO_DEVICE = 100 }; /* an error of the driver's; 0 is none */
+
+static struct {
+    pthread_once_t once;
+    int64_t process; /* that asked */
+    int count;
+    char missing[200];
+} gpus = {.once = PTHREAD_ONCE_INIT};
+
+static void say(const char *text) { snprintf(gpus.missing, sizeof gpus.missing, "%s", text); }
+
+static void *open_driver(void) {
+    if (!hd_os_has_loader()) { /* no loader: dlopen would bring a second C library, and crash in it */
+        say("a statically linked program cannot open NVIDIA's driver");
+        return NULL;
+    }
+    if (!hd_environment_is_trusted()) {
+        say("a program that runs with more rights than its caller (set-uid) does not open NVIDIA's driver, which reads "
+            "variables of the caller's environment");
+        return NULL;
+    }
+    char why[256];
+    void *driver = hd_os_library_open("libcuda.so.1", why, sizeof why);
+    if (driver == NULL)
+        snprintf(gpus.missing, sizeof gpus.missing,
+                 "there is no driver for GPUs of NVIDIA's (%.80s); install it (Debian: nvidia-driver)", why);
+    return driver;
+}
+
+/* The driver stays open, as it may have threads. */
+static void ask(void) {
+    gpus.process = hd_os_process();
+    void *driver = open_driver();
+    if (driver == NULL) return;
+    int (*initialize)(unsigned flags), (*count)(int *out);
+    *(void **)&initialize = hd_os_library_symbol(driver, "cuInit");
+    *(void **)&count = hd_os_library_symbol(driver, "cuDeviceGetCount");
+    if (initialize == NULL || count == NULL) {
+        say("libcuda.so.1 is there, but has no cuInit and cuDeviceGetCount: it is no driver of NVIDIA's");
+        return;
+    }
+    int found = 0, status = initialize(0);
+    if (status == 0) status = count(&found);
+    if (status == 0 && found > 0) {
+        gpus.count = found;
+    } else if (status == 0 || status == NO_DEVICE) {
+        say("NVIDIA's driver is there, but finds no GPU; nvidia-smi lists them, CUDA_VISIBLE_DEVICES hides some");
+    } else {
+        snprintf(gpus.missing, sizeof gpus.missing,
+                 "NVIDIA's driver is there, but does not start (its error %d); nvidia-smi may say more", status);
+    }
+}
+
+/* A child of the process that asked cannot use the driver. */
+static bool is_lost(void) { return gpus.count > 0 && gpus.process != hd_os_process(); }
+
+static int cuda_count(void) {
+    pthread_once(&gpus.once, ask);
+    return is_lost() ? 0 : gpus.count;
+}
+
+static const char *cuda_missing(void) {
+    pthread_once(&gpus.once, ask);
+    return is_lost() ? "NVIDIA's driver was opened before this process was forked; ask for GPUs only after forking, or "
+                       "start the child with exec"
+                     : gpus.missing;
+}
+
+const hd_device_interface hd_cuda_interface = {.name = "cuda", .count = cuda_count, .missing = cuda_missing};

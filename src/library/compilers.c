@@ -1,0 +1,13 @@
+/* What scripts need: who compiles them. A file of its own, so that a program without scripts has no compiler in it. */
+#include "library/library.h"
+#include "machine/machines.h"
+#include "xla/executable.h"
+
+#include <hodu/script.h>
+
+void hd_library_open_compilers(void) {
+    hd_compiler_register(HD_COMPILER_HODU, &hd_hodu_interface);
+#if HD_HAS_XLA
+    hd_compiler_register(HD_COMPILER_XLA, &hd_xla_interface);
+#endif
+}

@@ -1,0 +1,12 @@
+/* What every call needs: the devices, and who watches calls. */
+#include "library/library.h"
+#include "core/device.h"
+#include "device/cpu/cpu.h"
+#include "device/cuda/driver.h"
+#include "grad/tape.h"
+
+void hd_library_open(void) {
+    hd_device_register(HD_DEVICE_CPU, &hd_cpu_interface);
+    hd_device_register(HD_DEVICE_CUDA, &hd_cuda_interface);
+    hd_first_observer_register(hd_tape_first_observer);
+}
