@@ -3,6 +3,9 @@
  *
  * With libFuzzer (script/fuzz, built by clang) this is its target. Alone (script/fuzz-corpus, in every build) it is a
  * program that takes a folder, and tries its files and changed copies of them. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* memfd_create */
+#endif
 #include "script/script.h"
 
 #include <dirent.h>
