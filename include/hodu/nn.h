@@ -13,6 +13,9 @@ HD_BEGIN_DECLS
 HD_API hd_tensor *hd_forward(hd_module *module, hd_tensor *x);
 /* Its parameters and those of the modules in it, each once, in the order they were added. */
 HD_API hd_tensors *hd_module_parameters(hd_module *module);
+/* Moves its parameters, their gradients and its buffers to a device, all or none. They stay the tensors they are, so
+ * that optimizers keep them. */
+HD_API void hd_module_to(hd_module *module, hd_device device);
 /* The name of parameter `index` of that list, "0.weight"; valid as long as the module. */
 HD_API const char *hd_module_parameter_name(hd_module *module, int64_t index);
 /* The parameter or buffer of that name. */

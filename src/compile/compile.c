@@ -442,7 +442,13 @@ hd_module *hd_compile(hd_module *model, const hd_compile_opts *opts) {
         hd_fail(HD_ERROR_NULL_ARGUMENT, "`model` is NULL");
         return NULL;
     }
+    const bool moves = options.device.kind != HD_DEVICE_DEFAULT && options.backend != HD_BACKEND_GRAPH;
     HD_TRY_OR(check_options(thread, &options), NULL);
+    if (moves) { /* ops run where their operands are */
+        HD_KEEP_NAME(thread);
+        hd_module_to(model, options.device);
+        if (thread->error_code != HD_OK) return NULL;
+    }
     compiled *c = hd_array_resize(NULL, sizeof *c);
     if (c == NULL) {
         hd_fail(HD_ERROR_MEMORY, "no memory for a compiled model");

@@ -57,7 +57,7 @@ int hd_device_count(hd_device_kind kind) {
 bool hd_device_available(hd_device device) { return hd_device_executor(device) != NULL; }
 
 static const char *no_kernels(char out[HD_DEVICE_REASON], hd_device_kind kind) {
-    if ((unsigned)kind >= HD_DEVICE_KINDS_KNOWN || kind == HD_DEVICE_DEFAULT) return "there is no such kind of device";
+    if ((unsigned)kind >= HD_DEVICE_KINDS || kind == HD_DEVICE_DEFAULT) return "there is no such kind of device";
     snprintf(out, HD_DEVICE_REASON, "hodu has no kernels for %s yet%s", kind_names[kind],
              kind == HD_DEVICE_CUDA ? "; scripts run there when XLA compiles them" : "");
     return out;

@@ -40,9 +40,8 @@ static bool find_device(hd_tensor *const *tensors, int count, const char *const 
 
 hd_executor *hd_route(hd_thread *thread, const hd_call *call) {
     if (thread->executor->captures) return thread->executor;
-    hd_device device = hd_cpu();
-    if (call->input_count == 0 && call->beside != NULL) device = call->beside->storage->device;
-    if (call->input_count == 0 && call->beside == NULL && call->shape[0].rank > 0) device = thread->device;
+    hd_device device = hd_cpu(); /* where numbers are, when there is nothing else */
+    if (call->input_count == 0) device = call->beside != NULL ? call->beside->storage->device : thread->device;
     return find_device(call->inputs, call->input_count, NULL, &device) ? hd_device_executor(device) : NULL;
 }
 

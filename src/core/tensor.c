@@ -153,6 +153,16 @@ static hd_error check_data(const void *data, const hd_shape *shape, hd_dtype *dt
                : HD_OK;
 }
 
+/* A tensor that was made here, on the thread's device, in the current scope. */
+static hd_tensor *give_new(hd_thread *thread, hd_tensor *t) {
+    if (t != NULL && hd_device_is_away(thread->device) && !thread->executor->captures) {
+        hd_tensor *there = hd_tensor_moved(thread, t, thread->device);
+        hd_tensor_drop(thread, t);
+        t = there;
+    }
+    return hd_tensor_give(thread, t);
+}
+
 static hd_tensor *from_data(hd_thread *thread, const void *data, const hd_shape *shape, hd_dtype dtype) {
     int64_t count;
     HD_TRY_OR(check_data(data, shape, &dtype, thread, &count), NULL);
@@ -162,12 +172,7 @@ static hd_tensor *from_data(hd_thread *thread, const void *data, const hd_shape 
         if (dtype == HD_BOOL) /* kernels rely on 0 and 1 */
             for (int64_t i = 0; i < count; ++i) ((uint8_t *)t->storage->data)[i] = ((const uint8_t *)data)[i] != 0;
     }
-    if (t != NULL && hd_device_is_away(thread->device) && shape->rank > 0 && !thread->executor->captures) {
-        hd_tensor *there = hd_tensor_moved(thread, t, thread->device);
-        hd_tensor_drop(thread, t);
-        t = there;
-    }
-    return hd_tensor_give(thread, t);
+    return give_new(thread, t);
 }
 
 hd_tensor *hd_from_data(const void *data, hd_shape shape, hd_dtype dtype) {
@@ -225,5 +230,5 @@ hd_tensor *hd_scalar(double value, hd_dtype dtype) {
     HD_ENTER("hd_scalar", NULL);
     HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
     HD_TRY_OR(hd_number_check(dtype, value), NULL);
-    return hd_tensor_give(thread, hd_tensor_scalar(thread, dtype, value));
+    return give_new(thread, hd_tensor_scalar(thread, dtype, value));
 }

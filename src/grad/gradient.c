@@ -368,6 +368,7 @@ void hd_set_grad(hd_tensor *t, hd_tensor *gradient) {
         hd_span span;
         hd_span_begin(&span, thread, "set_grad");
         own = hd_cast(gradient, (hd_dtype)t->dtype);
+        if (own != NULL && !thread->executor->captures) own = hd_to(own, t->storage->device);
         if (own != NULL && own == gradient) own = hd_copy(own);
         if (own != NULL) hd_object_retain(&own->object);
         hd_span_end(&span, NULL);

@@ -1,5 +1,6 @@
 /* The walk: the records a loss came from, from the newest to the oldest. A heap of record numbers says which is next,
  * so a walk costs what it visits, however long the tape is, and nothing recurses. */
+#include "ops/op.h"
 #include "grad/walk.h"
 
 #include <stdio.h>
@@ -541,6 +542,8 @@ hd_error hd_walk_check(hd_thread *thread, const hd_tapes *tapes, const hd_tensor
 hd_tensor *hd_walk_seed(const hd_tensor *loss, hd_tensor *given) {
     if (given == NULL) return hd_full_beside(loss, loss->layout.shape, (hd_dtype)loss->dtype, 1);
     HD_TRY_OR(hd_tensor_check(given, "seed"), NULL);
+    if (!hd_thread_self()->executor->captures) given = hd_to(given, loss->storage->device);
+    if (given == NULL) return NULL;
     if (!hd_shape_equal(given->layout.shape, loss->layout.shape)) {
         hd_fail(HD_ERROR_SHAPE, "the seed is %s; it must have the shape of the loss, %s",
                 HD_SHAPE_TEXT(given->layout.shape), HD_SHAPE_TEXT(loss->layout.shape));

@@ -38,8 +38,9 @@ static hd_tensor *value_of(hd_thread *thread, const hd_graph *g, uint32_t node) 
         const hd_shape shape = hd_node_shape(g, node);
         hd_layout layout;
         hd_layout_contiguous(&layout, &shape);
-        return hd_tensor_give(thread,
-                              hd_tensor_over(thread, g->constants[n->first].storage, (hd_dtype)n->dtype, &layout));
+        hd_tensor *t =
+            hd_tensor_give(thread, hd_tensor_over(thread, g->constants[n->first].storage, (hd_dtype)n->dtype, &layout));
+        return hd_to(t, hd_cpu());
     }
     hd_tensor *inputs[HD_MAX_INPUTS];
     for (int k = 0; k < n->input_count; ++k) inputs[k] = value_of(thread, g, hd_node_inputs(g, node)[k]);
@@ -67,7 +68,9 @@ hd_graph *hd_pass_fold(hd_thread *thread, const hd_graph *g) {
     size_t folded = 0;
     hd_graph *out = hd_graph_like(thread, g, &map);
     hd_observer *observer = thread->observer;
+    const hd_device device = thread->device;
     thread->observer = NULL;
+    thread->device = hd_cpu(); /* which is sooner done than a device is asked */
     for (uint32_t i = 0; out != NULL && i < g->node_count && thread->error_code == HD_OK; ++i) {
         if (map[i] != HD_NO_NODE) continue;
         if (folded + hd_node_bytes(g, i) <= ALTOGETHER && worth(g, i, out, map)) {
@@ -77,5 +80,6 @@ hd_graph *hd_pass_fold(hd_thread *thread, const hd_graph *g) {
         if (map[i] == HD_NO_NODE) map[i] = hd_copy_mapped(out, g, i, map);
     }
     thread->observer = observer;
+    thread->device = device;
     return out == NULL ? NULL : hd_graph_finish(thread, out, g, map);
 }

@@ -1,4 +1,5 @@
 /* Losses. */
+#include "ops/op.h"
 #include "nn/module.h"
 
 static hd_tensor *reduce(hd_tensor *loss, hd_reduction_kind reduction) {
@@ -63,29 +64,51 @@ static hd_error check_cross_entropy(const hd_tensor *logits, const hd_tensor *ta
                          (long long)l->size[l->rank - 1]);
 }
 
+static hd_error
+refuse_class(int64_t number) { /* hd_gather would count from the end, and train towards the last class */
+    return hd_fail(HD_ERROR_INDEX,
+                   "a class number of %lld; they begin at 0 (.ignores and .ignore_index leave rows out)",
+                   (long long)number);
+}
+
+/* Of each row the element of its class. `given`: the class numbers before those below 0 were put out of range. */
+static hd_tensor *picked_classes(hd_tensor *logs, hd_tensor *target, hd_tensor *given) {
+    hd_thread *thread = hd_thread_self();
+    HD_HOLD_ERRORS(thread);
+    hd_tensor *picked = hd_squeeze(hd_gather(logs, 1, hd_unsqueeze(target, 1)), HD_AXES(1));
+    if (picked != NULL || target == given || thread->error_code != HD_ERROR_INDEX || thread->executor->captures)
+        return picked;
+    hd_error_copy error; /* only now the device is waited for */
+    hd_error_take(&error);
+    const int64_t least = hd_item_i64(hd_min(given, HD_AXES(), NULL));
+    if (least < 0)
+        refuse_class(least);
+    else
+        hd_error_put_back(&error);
+    return NULL;
+}
+
 /* Loss and weight of each row [n], for class numbers. */
 static hd_tensor *of_classes(hd_tensor *logs, hd_tensor *target, const hd_cross_entropy_opts *o, hd_tensor **weight) {
     const hd_dtype dtype = hd_tensor_dtype(logs);
-    hd_tensor *kept = NULL, *zero = hd_full(HD_SHAPE(), dtype, 0);
+    hd_tensor *kept = NULL, *zero = hd_number(dtype, 0);
     if (o->ignores) { /* an ignored row may have any number: it reads class 0, and counts for nothing */
         kept = hd_ne_scalar(target, (double)o->ignore_index);
         target = hd_where(kept, target, hd_zeros_like(target));
     }
-    hd_tensor *least = target == NULL || hd_thread_self()->executor->captures || hd_tensor_count(target) == 0
-                           ? NULL
-                           : hd_min(target, HD_AXES(), NULL);
-    if (least != NULL &&
-        hd_item_i64(least) < 0) { /* hd_gather would count from the end, and train towards the last class */
-        hd_fail(HD_ERROR_INDEX, "a class number of %lld; they begin at 0 (.ignores and .ignore_index leave rows out)",
-                (long long)hd_item_i64(least));
+    /* a builder has no numbers to look at, and a device is not waited for */
+    const bool looks = target != NULL && !hd_thread_self()->executor->captures && !hd_storage_is_away(target->storage);
+    hd_tensor *least = looks && hd_tensor_count(target) > 0 ? hd_min(target, HD_AXES(), NULL) : NULL;
+    if (least != NULL && hd_item_i64(least) < 0) {
+        refuse_class(hd_item_i64(least));
         return NULL;
     }
-    if (target != NULL && hd_thread_self()->executor->captures) { /* then no index is in range, and the run says so */
+    hd_tensor *given = target;
+    if (target != NULL && !looks) { /* then no index is in range, and the run says so */
         hd_tensor *past = hd_full_like(target, (double)hd_tensor_size(logs, 1));
         target = hd_where(hd_lt_scalar(target, 0), past, target);
     }
-    hd_tensor *column = hd_unsqueeze(target, 1);
-    hd_tensor *loss = hd_neg(hd_squeeze(hd_gather(logs, 1, column), HD_AXES(1)));
+    hd_tensor *loss = hd_neg(picked_classes(logs, target, given));
     if (o->weight != NULL) {
         *weight = hd_index_select(hd_cast(o->weight, dtype), 0, target);
         loss = hd_mul(loss, *weight);

@@ -135,7 +135,7 @@ hd_tensor *hd_attention_gradient(hd_tensor *gradient, hd_tensor *q, hd_tensor *k
 static hd_tensor *weights_of(const hd_vjp_call *v, const hd_attention_attributes *a, hd_dtype wide) {
     hd_tensor *q = hd_cast(v->inputs[0], wide), *k = hd_cast(v->inputs[1], wide);
     hd_tensor *scores = hd_mul_scalar(hd_matmul(q, hd_t(k)), a->scale);
-    hd_tensor *hidden = hd_full(HD_SHAPE(), wide, -INFINITY);
+    hd_tensor *hidden = hd_number(wide, -INFINITY);
     if (v->input_count > 3) {
         hd_tensor *mask = v->inputs[3];
         scores = v->dtypes[3] == HD_BOOL ? hd_where(mask, scores, hidden) : hd_add(scores, hd_cast(mask, wide));
@@ -148,7 +148,7 @@ static hd_tensor *weights_of(const hd_vjp_call *v, const hd_attention_attributes
     }
     hd_tensor *sees =
         hd_any(hd_ne_scalar(hd_detach(scores), -INFINITY), HD_AXES(-1), HD_OPTS(hd_reduce_opts, .keep_dims = true));
-    hd_tensor *zero = hd_full(HD_SHAPE(), wide, 0);
+    hd_tensor *zero = hd_number(wide, 0);
     return hd_where(sees, hd_softmax(hd_where(sees, scores, zero), -1), zero);
 }
 

@@ -58,6 +58,13 @@ hd_tensor *hd_full_beside(const hd_tensor *x, hd_shape shape, hd_dtype dtype, do
     return full(thread, x, &shape, value, dtype);
 }
 
+hd_tensor *hd_number(hd_dtype dtype, double value) {
+    static hd_storage here = {.device = {HD_DEVICE_CPU, 0}};
+    static const hd_tensor anywhere = {.storage = &here};
+    HD_ENTER("hd_full", NULL);
+    return full(thread, &anywhere, &(hd_shape){.rank = 0}, value, dtype);
+}
+
 /* ---- ranges ------------------------------------------------------------------------------------------------------ */
 static hd_tensor *range(hd_thread *thread, const hd_tensor *beside, const hd_range_attributes *a, double count,
                         hd_dtype dtype) {

@@ -153,7 +153,7 @@ hd_tensor *hd_masked_fill(hd_tensor *x, hd_tensor *mask, double value) {
     HD_TRY_OR(hd_tensor_check(mask, "mask"), NULL);
     hd_span span;
     hd_span_begin(&span, thread, "masked_fill");
-    return hd_span_end(&span, hd_where(mask, hd_full(HD_SHAPE(), (hd_dtype)x->dtype, value), x));
+    return hd_span_end(&span, hd_where(mask, hd_number((hd_dtype)x->dtype, value), x));
 }
 
 hd_tensor *hd_one_hot(hd_tensor *index, int64_t classes, hd_dtype dtype) {
@@ -225,8 +225,8 @@ void hd_vjp_scatter(hd_thread *thread, const hd_vjp_call *v) {
         if (v->wanted[2]) to_source = hd_gather(g, axis, index);
         break;
     case HD_SCATTER_MUL: { /* the product of all others; those that are 0 are counted, not divided by */
-        hd_tensor *x_zero = hd_eq_scalar(x, 0), *s_zero = hd_eq_scalar(source, 0), *one = hd_full(HD_SHAPE(), dtype, 1);
-        hd_tensor *none = hd_full(HD_SHAPE(), dtype, 0);
+        hd_tensor *x_zero = hd_eq_scalar(x, 0), *s_zero = hd_eq_scalar(source, 0), *one = hd_number(dtype, 1);
+        hd_tensor *none = hd_number(dtype, 0);
         hd_tensor *x_safe = hd_where(x_zero, one, x), *s_safe = hd_where(s_zero, one, source);
         hd_tensor *product = hd_scatter(x_safe, axis, index, s_safe, HD_SCATTER_MUL);
         hd_tensor *zeros = hd_scatter(hd_cast(x_zero, dtype), axis, index, hd_cast(s_zero, dtype), HD_SCATTER_ADD);

@@ -239,7 +239,7 @@ static hd_tensor *triangle(hd_thread *thread, hd_tensor *x, int64_t diagonal, bo
     hd_span span;
     hd_span_begin(&span, thread, lower ? "tril" : "triu");
     hd_tensor *below = hd_tri_beside(x, rows, columns, lower ? diagonal : diagonal - 1, HD_BOOL);
-    hd_tensor *zero = hd_full(HD_SHAPE(), (hd_dtype)x->dtype, 0);
+    hd_tensor *zero = hd_number((hd_dtype)x->dtype, 0);
     return hd_span_end(&span, lower ? hd_where(below, x, zero) : hd_where(below, zero, x));
 }
 

@@ -255,6 +255,8 @@ hd_shape hd_reduced_shape(const hd_shape *shape, const bool *reduced, bool keep)
 #undef NONE
 #undef STOP
 void hd_vjp_elementwise(hd_thread *thread, const hd_vjp_call *v);
+/* hd_full without axes, on the CPU whatever the thread's device is: a number, which calls on all devices take. */
+hd_tensor *hd_number(hd_dtype dtype, double value);
 /* hd_full, hd_range and hd_tri on the device of x; NULL: on that of the thread. */
 hd_tensor *hd_full_beside(const hd_tensor *x, hd_shape shape, hd_dtype dtype, double value);
 hd_tensor *hd_range_beside(const hd_tensor *x, double start, double step, int64_t count, hd_dtype dtype);

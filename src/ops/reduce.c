@@ -106,9 +106,8 @@ hd_tensor *hd_mean(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) {
 /* v^power, for v >= 0; where v is 0 its gradient is 0, not infinity: what a norm's subgradient is there. */
 static hd_tensor *root(hd_tensor *v, double power) {
     if (v == NULL) return NULL;
-    hd_tensor *is_zero = hd_eq_scalar(v, 0), *one = hd_full(HD_SHAPE(), (hd_dtype)v->dtype, 1);
-    hd_tensor *safe = hd_where(is_zero, one, v),
-              *zero = hd_full(HD_SHAPE(), (hd_dtype)v->dtype, power > 0 ? 0 : INFINITY);
+    hd_tensor *is_zero = hd_eq_scalar(v, 0), *one = hd_number((hd_dtype)v->dtype, 1);
+    hd_tensor *safe = hd_where(is_zero, one, v), *zero = hd_number((hd_dtype)v->dtype, power > 0 ? 0 : INFINITY);
     return hd_where(is_zero, zero, power == 0.5 ? hd_sqrt(safe) : hd_pow_scalar(safe, power));
 }
 

@@ -22,7 +22,7 @@ static hd_tensor *run_derivative(hd_thread *thread, hd_op_id id, int operand, hd
 static hd_tensor *digamma_derivative(hd_tensor *x) {
     hd_thread *thread = hd_thread_self();
     if (x == NULL || thread->error_code != HD_OK) return NULL;
-    hd_tensor *one = hd_full(HD_SHAPE(), (hd_dtype)x->dtype, 1);
+    hd_tensor *one = hd_number((hd_dtype)x->dtype, 1);
     if (one == NULL) return NULL;
     hd_tensor *const variables[5] = {x, NULL, NULL, NULL, one};
     return run_derivative(thread, HD_OP_digamma, 0, variables, (hd_dtype)x->dtype, (hd_dtype)x->dtype, &x->layout.shape,
@@ -87,7 +87,7 @@ static hd_tensor *read_derivative(hd_op_id id, int operand, hd_tensor *const *va
     for (int k = 0; k < 5; ++k)
         v[k] = variables[k] != NULL && hd_dtype_is_float((hd_dtype)variables[k]->dtype) ? hd_cast(variables[k], dtype)
                                                                                         : variables[k];
-    for (int k = 0; k < hd_rows[id].numbers; ++k) p[k] = hd_full(HD_SHAPE(), dtype, numbers[k]);
+    for (int k = 0; k < hd_rows[id].numbers; ++k) p[k] = hd_number(dtype, numbers[k]);
     return hd_cast(sentences[id][operand](v, p, dtype), compute);
 }
 

@@ -1,5 +1,6 @@
 /* Optimizers: what they share, SGD and Adam. */
 #include "optim/optimizer.h"
+#include "core/away.h"
 #include "core/undo.h"
 #include "grad/tape.h"
 
@@ -120,8 +121,17 @@ static hd_dtype update_dtype(const hd_tensor *p) {
 static hd_error make_slots(hd_thread *thread, hd_optimizer *o, int64_t i) {
     const hd_tensor *p = o->parameters->items[i];
     for (int k = 0; k < o->class_->slots; ++k) {
-        if (o->slots[i][k] != NULL) continue;
         HD_EAGER;
+        hd_tensor *slot = o->slots[i][k];
+        if (slot != NULL &&
+            !hd_device_equal(slot->storage->device, p->storage->device)) { /* it follows its parameter */
+            hd_tensor *moved = hd_to(slot, p->storage->device);
+            if (moved == NULL) return thread->error_code;
+            hd_object_retain(&moved->object);
+            hd_object_release(thread, &slot->object);
+            o->slots[i][k] = moved;
+        }
+        if (slot != NULL) continue;
         hd_tensor *zeros = hd_full_beside(p, p->layout.shape, update_dtype(p), 0);
         if (zeros == NULL) return thread->error_code;
         hd_object_retain(&zeros->object);

@@ -1,4 +1,5 @@
 /* hd_script_check: what was compiled against O0. */
+#include "ops/op.h"
 #include "core/device.h"
 #include "graph/pass.h"
 #include "script/script.h"
@@ -60,7 +61,7 @@ static hd_error run_at(hd_thread *thread, const hd_script *s, hd_graph *g, hd_co
 static void compare(hd_tensor *a, hd_tensor *b, double *difference, double *relative) {
     hd_tensor *x = hd_cast(a, HD_F64), *y = hd_cast(b, HD_F64);
     hd_tensor *same = hd_logical_or(hd_eq(x, y), hd_logical_and(hd_isnan(x), hd_isnan(y)));
-    hd_tensor *apart = hd_where(same, hd_full(HD_SHAPE(), HD_F64, 0), hd_abs(hd_sub(x, y)));
+    hd_tensor *apart = hd_where(same, hd_number(HD_F64, 0), hd_abs(hd_sub(x, y)));
     *difference = *relative = 0;
     if (hd_tensor_count(x) == 0) return;
     *difference = hd_item(hd_max(apart, HD_AXES(), NULL)); /* NaN where only one is */

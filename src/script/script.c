@@ -324,7 +324,7 @@ hd_error hd_script_make_executable(hd_thread *thread, hd_script *s) {
     if (s->executable != NULL) return HD_OK;
     const int64_t begin = hd_os_nanoseconds();
     /* HODU_DEBUG=nan: every op alone, as it was recorded, so that the one that gives NaN can be named */
-    const bool alone = hd_debug_nan() && s->device.kind == HD_DEVICE_CPU;
+    const bool alone = hd_debug_nan() && hd_device_available(s->device);
     hd_undo *undo = thread->undo;
     thread->undo = NULL; /* trial runs write memory of their own */
     s->executable = hd_compiler_compile(alone ? HD_COMPILER_HODU : s->compiler, thread, s->graph, s->device,
@@ -561,7 +561,7 @@ void hd_script_set_state(hd_script *script, const char *name, hd_tensor *value) 
                     HD_SHAPE_TEXT(cell->layout.shape), hd_dtype_name((hd_dtype)value->dtype),
                     HD_SHAPE_TEXT(value->layout.shape));
         else
-            hd_assign(cell, value);
+            hd_assign(cell, hd_to(value, cell->storage->device));
     }
     hd_span_end(&span, NULL);
 }

@@ -154,6 +154,7 @@
 #define MOVEMENT(CASE)                                                                                                 \
     CASE(contiguous, turned, IN(S(2, 3)), hd_contiguous(hd_t(a)))                                                      \
     CASE(contiguous, broadcast, IN(S(1, 3)), hd_contiguous(hd_broadcast_to(a, S(2, 3))))                               \
+    CASE(to, plain, IN(S(2, 3)), hd_to(a, hd_tensor_device(a)))                                                        \
     CASE(copy, plain, IN(S(2, 3)), hd_copy(a))                                                                         \
     CASE(concat, first, IN(S(2, 2), S(1, 2), S(3, 2)), hd_concat(LIST(a, b, c), 0))                                    \
     CASE(concat, last, IN(S(2, 2), S(2, 1)), hd_concat(LIST(a, b), -1))                                                \

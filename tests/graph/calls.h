@@ -108,6 +108,7 @@ static inline hd_tensor *first_and_last(hd_tensors *list) {
     CALL(move_axis, IN(S(2, 3, 2)), hd_move_axis(a, -1, 0))                                                            \
     /* movement */                                                                                                     \
     CALL(contiguous, IN(S(2, 3)), hd_contiguous(hd_t(a)))                                                              \
+    CALL(to, IN(S(2, 3)), hd_neg(hd_to(a, hd_current_device())))                                                       \
     CALL(copy, IN(S(2, 3)), hd_copy(a))                                                                                \
     CALL(concat, IN(S(2, 1), S(2, 3), S(2, 2)), hd_concat(LIST(a, b, a, c), 1))                                        \
     CALL(concat_empty, IN(S(0, 2), S(2, 2)), hd_concat(LIST(a, b), 0))                                                 \

@@ -92,6 +92,7 @@ typedef struct operands {
     NEW(pad_with, hd_pad_with(x, none, 2, HD_PAD_REFLECT))                                                             \
     NEW(pad_with, hd_pad_with(hd_t(x), none, 1, HD_PAD_REPLICATE))                                                     \
     NEW(pad_with, hd_pad_with(r, NULL, 0, HD_PAD_CIRCULAR))                                                            \
+    ITSELF(to, hd_to(x, hd_tensor_device(x)))                                                                          \
     NEW(copy, hd_copy(x))                                                                                              \
     NEW(stack, hd_stack(&x, 1, 0))                                                                                     \
     NEW(roll, hd_roll(x, 0, 0))                                                                                        \
