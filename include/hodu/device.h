@@ -39,7 +39,8 @@ HD_API int hd_device_count(hd_device_kind kind);
 HD_API bool hd_device_available(hd_device device);
 /* Why it is not available; NULL: it is. The text holds until this thread asks again. */
 HD_API const char *hd_device_missing(hd_device device);
-/* Sets this thread's device for new tensors; one that is not there is an error and changes nothing. */
+/* Sets this thread's device for new tensors (HODU_DEVICE says which it begins with); calls with operands run where
+ * those are. One that is not there is an error and changes nothing. */
 HD_API void hd_set_device(hd_device device);
 HD_API hd_device hd_current_device(void);
 /* Waits for whatever still runs on this thread's device. */

@@ -1,5 +1,6 @@
-/* Storages: the bytes tensors look at. All access by the host goes through hd_storage_bytes, which may fail: the bytes may have
- * their home elsewhere (a device, a script's state, a file not yet read), or be shared until somebody writes. */
+/* Storages: the bytes tensors look at. All access by the host goes through hd_storage_bytes, which may fail: the bytes
+ * may have their home elsewhere (a device, a script's state, a file not yet read), or be shared until somebody
+ * writes. */
 #ifndef HD_CORE_STORAGE_H
 #define HD_CORE_STORAGE_H
 

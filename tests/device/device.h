@@ -1,5 +1,5 @@
-/* A device for tests, test:0 and test:1: its memory is at addresses that no process maps, so that whoever looks there from
- * the host crashes; its ops are the CPU's, behind copies. It can be told to fail. */
+/* A device for tests, test:0 and test:1: its memory is at addresses that no process maps, so that whoever looks there
+ * from the host crashes; its ops are the CPU's, behind copies. It can be told to fail. */
 #ifndef HD_TESTS_DEVICE_DEVICE_H
 #define HD_TESTS_DEVICE_DEVICE_H
 
