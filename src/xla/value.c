@@ -2,64 +2,43 @@
  * a copy of it. Writing ends the home: the bytes move into memory of ours, as runs under way may still read the
  * buffer. */
 #include "xla/value.h"
-#include "core/thread.h"
-
-#include <pthread.h>
-#include <string.h>
+#include "core/away.h"
 
 typedef struct value {
-    pthread_mutex_t lock; /* two threads may read at once */
+    hd_away_copy copy; /* of its elements, when they cannot be read where they lie */
     hd_xla_buffer buffer;
-    hd_block *copy; /* of its elements, when they cannot be read where they lie */
-    bool here;      /* storage->data is them */
 } value;
 
 static value *value_of(const hd_storage *s) { return s->home_state; }
 
 static void value_destroy(hd_thread *thread, value *v) {
     if (v->buffer.handle != NULL) hd_xla_buffer_destroy(&v->buffer);
-    if (v->copy != NULL) hd_block_release(thread, v->copy);
-    pthread_mutex_destroy(&v->lock);
+    hd_away_copy_release(thread, &v->copy);
     hd_array_release(v);
 }
 
 /* ---- the home ---------------------------------------------------------------------------------------------------- */
-static hd_error copy_here(hd_thread *thread, hd_storage *s, hd_block **out) {
-    *out = hd_block_new(thread, s->bytes > 0 ? s->bytes : 1);
-    if (*out == NULL) return HD_ERROR_MEMORY;
-    const hd_error status = hd_xla_buffer_read(&value_of(s)->buffer, hd_block_data(*out), s->bytes);
-    if (status == HD_OK) return HD_OK;
-    hd_block_release(thread, *out);
-    *out = NULL;
-    return status;
+static hd_error read_buffer(hd_storage *s, void *out) {
+    return hd_xla_buffer_read(&value_of(s)->buffer, out, s->bytes);
 }
 
-static hd_error make_readable(hd_thread *thread, hd_storage *s) {
+/* On the CPU the elements can be read as they lie. */
+static hd_error map_buffer(hd_storage *s, void **out) {
     value *v = value_of(s);
-    if (v->here) return HD_OK;
     const hd_xla_device *device = v->buffer.device;
-    if (device->device.kind == HD_DEVICE_CPU && device->client->plugin.buffer_pointer != NULL && s->bytes > 0) {
-        HD_TRY(hd_xla_buffer_pointer(&v->buffer, &s->data));
-    } else {
-        HD_TRY(copy_here(thread, s, &v->copy));
-        s->data = hd_block_data(v->copy);
-    }
-    v->here = true;
-    return HD_OK;
+    if (device->device.kind != HD_DEVICE_CPU || device->client->plugin.buffer_pointer == NULL || s->bytes == 0)
+        return HD_OK;
+    return hd_xla_buffer_pointer(&v->buffer, out);
 }
 
 static hd_error fetch(hd_storage *s, hd_access access) {
     hd_thread *thread = hd_thread_self();
     value *v = value_of(s);
-    if (access == HD_READ) {
-        pthread_mutex_lock(&v->lock);
-        const hd_error status = make_readable(thread, s);
-        pthread_mutex_unlock(&v->lock);
-        return status;
-    }
-    hd_block *block = v->copy; /* writers are alone */
-    if (block == NULL) HD_TRY(copy_here(thread, s, &block));
-    v->copy = NULL;
+    if (access == HD_READ) return hd_away_copy_fetch(thread, s, &v->copy, map_buffer, read_buffer);
+    hd_block *block = v->copy.block; /* writers are alone */
+    if (block == NULL) block = hd_away_copy_new(thread, s, read_buffer);
+    if (block == NULL) return thread->error_code;
+    v->copy.block = NULL;
     value_destroy(thread, v);
     s->home = NULL;
     s->block = block;
@@ -78,8 +57,8 @@ static value *new_value(void) {
         hd_fail(HD_ERROR_MEMORY, "no memory for a value of XLA's");
         return NULL;
     }
-    *v = (value){.here = false};
-    pthread_mutex_init(&v->lock, NULL);
+    *v = (value){.buffer = {0}};
+    hd_away_copy_init(&v->copy);
     return v;
 }
 
@@ -114,9 +93,7 @@ void hd_xla_value_set(hd_thread *thread, hd_storage *s, void **expected, hd_xla_
     if (s->home == &home) {
         value *v = value_of(s);
         hd_xla_buffer_destroy(&v->buffer);
-        if (v->copy != NULL) hd_block_release(thread, v->copy);
-        v->copy = NULL;
-        v->here = false;
+        hd_away_copy_forget(thread, &v->copy);
     } else {
         if (s->home != NULL) s->home->leave(s);
         if (s->block != NULL) hd_block_release(thread, s->block);
