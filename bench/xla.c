@@ -90,9 +90,9 @@ static bool bare_of_script(bare *r, hd_script *s) {
         return false;
     for (uint32_t i = 0; i < text.argument_count; ++i) {
         const hd_hlo_argument *a = &text.arguments[i];
-        hd_storage *storage = a->kind == HD_HLO_INPUT  ? s->inputs[a->place]->storage
-                              : a->kind == HD_HLO_CELL ? s->cells[a->place]
-                                                       : g->constants[a->place].storage;
+        hd_storage *storage = a->kind == HD_HLO_INPUT  ? s->inputs[a->index]->storage
+                              : a->kind == HD_HLO_CELL ? s->cells[a->index]
+                                                       : g->constants[a->index].storage;
         types[i] = (hd_xla_type){(hd_dtype)g->nodes[a->node].dtype, hd_node_shape(g, a->node)};
         data[i] = hd_storage_bytes(thread, storage, HD_READ);
         replaced_by[i] = a->result;

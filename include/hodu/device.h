@@ -30,6 +30,14 @@ static inline hd_device hd_metal(void) { /* nothing runs there yet */
     return d;
 }
 
+/* What a device is. A figure that its driver does not tell is 0. */
+typedef struct hd_device_info {
+    char name[96];
+    size_t memory_bytes, free_bytes; /* all of its memory, and what nobody has taken */
+    int units;                       /* that compute at once: cores, multiprocessors */
+    bool has_f64;
+} hd_device_info;
+
 HD_BEGIN_DECLS
 /* How many devices of a kind this machine has and their driver gives to this process; the first call opens the driver.
  * Ops may not run on them all the same: today they run on the CPU alone, and on CUDA run scripts that XLA compiles. */
@@ -39,6 +47,8 @@ HD_API int hd_device_count(hd_device_kind kind);
 HD_API bool hd_device_available(hd_device device);
 /* Why it is not available; NULL: it is. The text holds until this thread asks again. */
 HD_API const char *hd_device_missing(hd_device device);
+/* What the device is, as far as its driver tells; a device that is not there is an error, and a name of "". */
+HD_API hd_device_info hd_device_describe(hd_device device);
 /* Sets this thread's device for new tensors (HODU_DEVICE says which it begins with); calls with operands run where
  * those are. One that is not there is an error and changes nothing. */
 HD_API void hd_set_device(hd_device device);

@@ -25,7 +25,7 @@ typedef struct head {
 _Static_assert(sizeof(head) == 64, "a head has no padding");
 /* behind it: the key, the object */
 
-static struct { _Atomic int64_t hits, misses, writes, failed_writes, removed; } figures;
+static struct { _Atomic int64_t hits, misses, writes, failed_writes, removed; } counts;
 
 static head head_of(const void *key, size_t key_bytes, const void *object, size_t object_bytes) {
     head h = {.magic = {'h', 'o', 'd', 'u', 'c', 'o', 'd', 'e'},
@@ -84,7 +84,7 @@ void *hd_cache_read(const void *key, size_t key_bytes, size_t *bytes) {
         object = read_entry(descriptor, key, key_bytes, bytes);
         hd_os_close(descriptor);
     }
-    atomic_fetch_add_explicit(object != NULL ? &figures.hits : &figures.misses, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(object != NULL ? &counts.hits : &counts.misses, 1, memory_order_relaxed);
     return object;
 }
 
@@ -120,21 +120,21 @@ void hd_cache_write(const void *key, size_t key_bytes, const void *object, size_
     const size_t all = sizeof(head) + key_bytes + bytes;
     if (key_bytes > UINT32_MAX || (int64_t)all > hd_cache_limit() || !path_of(key, key_bytes, directory, path)) return;
     if (!write_entry(directory, path, key, key_bytes, object, bytes)) {
-        atomic_fetch_add_explicit(&figures.failed_writes, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&counts.failed_writes, 1, memory_order_relaxed);
         return;
     }
-    atomic_fetch_add_explicit(&figures.writes, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&figures.removed, hd_cache_grown(directory, all), memory_order_relaxed);
+    atomic_fetch_add_explicit(&counts.writes, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counts.removed, hd_cache_grown(directory, all), memory_order_relaxed);
 }
 
 /* ---- the public side --------------------------------------------------------------------------------------------- */
 hd_cache_stats hd_cache_info(void) {
     hd_cache_stats stats = {.disk_limit = hd_cache_limit(),
-                            .hits = atomic_load(&figures.hits),
-                            .misses = atomic_load(&figures.misses),
-                            .writes = atomic_load(&figures.writes),
-                            .failed_writes = atomic_load(&figures.failed_writes),
-                            .removed = atomic_load(&figures.removed)};
+                            .hits = atomic_load(&counts.hits),
+                            .misses = atomic_load(&counts.misses),
+                            .writes = atomic_load(&counts.writes),
+                            .failed_writes = atomic_load(&counts.failed_writes),
+                            .removed = atomic_load(&counts.removed)};
     char directory[HD_CACHE_PATH];
     const size_t length = hd_cache_directory(directory, sizeof directory);
     if (length > 0 && length < sizeof directory) hd_cache_count(directory, &stats.disk_entries, &stats.disk_bytes);

@@ -36,7 +36,7 @@ static int split(char *words, char **arguments, int most) {
 
 /* Runs a program with both outputs in the file `messages`; gives its exit status, or -1 with errno. When somebody else
  * waited for it, the object tells how it went. */
-static int run(char **arguments, const char *messages) {
+static int run_compiler(char **arguments, const char *messages) {
     const hd_os_program program = {.file = arguments[0],
                                    .arguments = arguments,
                                    .environment = hd_environment_for_programs(),
@@ -122,7 +122,7 @@ static hd_error ask_version(const char *compiler, char *out, size_t capacity, bo
     arguments[count++] = (char *)"--version";
     arguments[count] = NULL;
     HD_TRY(make_folder(&f));
-    const int status = run(arguments, f.messages);
+    const int status = run_compiler(arguments, f.messages);
     const char *why = status < 0 ? strerror(errno) : first_lines(&f, out, capacity);
     *is_gcc = strstr(out, "Free Software Foundation") != NULL; /* its first line may be that of cc */
     out[strcspn(out, "\n")] = '\0';
@@ -228,7 +228,7 @@ static int add_flags(const target *t, char **arguments, int count) {
     return count;
 }
 
-static hd_error compile(const folder *f) {
+static hd_error cc_compile(const folder *f) {
     char words[1024], said[300], *arguments[MOST_ARGUMENTS];
     const target *t = get_target();
     if (t == NULL) return HD_ERROR_STATE;
@@ -239,7 +239,7 @@ static hd_error compile(const folder *f) {
     arguments[count++] = (char *)f->object;
     arguments[count++] = (char *)f->source;
     arguments[count] = NULL;
-    const int status = run(arguments, f->messages);
+    const int status = run_compiler(arguments, f->messages);
     if (status == 0) return HD_OK;
     if (status < 0) return hd_fail(HD_ERROR_STATE, "the C compiler \"%s\" does not run: %s", words, strerror(errno));
     return hd_fail(HD_ERROR_STATE, "the C compiler gave up with status %d: %s", status,
@@ -251,7 +251,7 @@ hd_error hd_cc_object(const hd_kernel *k, const char *name, void **object, size_
     *object = NULL;
     HD_TRY(make_folder(&f));
     hd_error status = write_source(k, name, &f);
-    if (status == HD_OK) status = compile(&f);
+    if (status == HD_OK) status = cc_compile(&f);
     if (status == HD_OK) status = read_object(&f, object, bytes);
     remove_folder(&f);
     return status;

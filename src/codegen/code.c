@@ -103,7 +103,7 @@ static void drop(hd_code *code) {
 }
 
 /* Enters finished code, or finds that of a quicker thread and drops ours; gives one more reference to what is there. */
-static hd_code *enter(hd_code *code) {
+static hd_code *enter_code(hd_code *code) {
     pthread_mutex_lock(&table.lock);
     hd_code *there = find(code);
     if (there == NULL) {
@@ -159,7 +159,7 @@ typedef struct job {
     const hd_kernel *kernel;
     hd_code *code; /* its key; then its code */
     int same_as;   /* an earlier job with the same key, whose code serves both; -1: none */
-    int place;     /* among the kernels asked for */
+    int index;     /* among the kernels asked for */
     hd_error status;
     bool from_disk;
     int64_t compile_nanoseconds, link_nanoseconds;
@@ -188,7 +188,7 @@ static bool load_from_disk(job *j) {
     return j->from_disk;
 }
 
-static hd_error compile(job *j) {
+static hd_error compile_kernel(job *j) {
     void *object = NULL;
     size_t bytes = 0;
     const int64_t begin = hd_os_nanoseconds();
@@ -214,7 +214,7 @@ static void run_job(void *context, int64_t index) {
         const char *call = thread->call;
         thread->call = NULL; /* the caller's thread raises the error anew, with its own name */
         hd_dump_kernel(j->kernel);
-        j->status = load_from_disk(j) ? HD_OK : compile(j);
+        j->status = load_from_disk(j) ? HD_OK : compile_kernel(j);
         thread->call = call;
     }
     if (j->status == HD_OK) return;
@@ -239,7 +239,7 @@ static hd_error report(const batch *b) {
 
 /* ---- many -------------------------------------------------------------------------------------------------------- */
 /* What is in memory goes to `out`; what is not becomes a job. */
-static hd_error look_up(batch *b, const char *target, const hd_kernel *const *kernels, int count, hd_code **out) {
+static hd_error look_up_code(batch *b, const char *target, const hd_kernel *const *kernels, int count, hd_code **out) {
     for (int i = 0; i < count; ++i) {
         hd_code *key = new_code(kernels[i], b->coder, target);
         if (key == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to look up a kernel");
@@ -254,7 +254,7 @@ static hd_error look_up(batch *b, const char *target, const hd_kernel *const *ke
         int same = b->count - 1;
         while (same >= 0 && !same_key(b->jobs[same].code, key)) same--;
         if (same >= 0 && b->jobs[same].same_as >= 0) same = b->jobs[same].same_as;
-        b->jobs[b->count++] = (job){.kernel = kernels[i], .code = key, .same_as = same, .place = i};
+        b->jobs[b->count++] = (job){.kernel = kernels[i], .code = key, .same_as = same, .index = i};
     }
     return HD_OK;
 }
@@ -267,7 +267,7 @@ static int64_t load_nanoseconds(void) {
 #endif
 }
 
-static void add_figures(const batch *b, int count, hd_code_figures *f) {
+static void add_stats(const batch *b, int count, hd_code_stats *f) {
     if (f == NULL) return;
     f->kernels += count;
     f->from_memory += count - b->count;
@@ -286,12 +286,12 @@ static void enter_all(batch *b, hd_code **out) {
     for (int i = 0; i < b->count; ++i) {
         job *j = &b->jobs[i];
         if (j->same_as < 0 && j->code->run != NULL) {
-            out[j->place] = enter(j->code);
+            out[j->index] = enter_code(j->code);
         } else {
             drop(j->code);
-            hd_code *same = j->same_as < 0 ? NULL : out[b->jobs[j->same_as].place];
+            hd_code *same = j->same_as < 0 ? NULL : out[b->jobs[j->same_as].index];
             if (same != NULL) atomic_fetch_add_explicit(&same->references, 1, memory_order_relaxed);
-            out[j->place] = same;
+            out[j->index] = same;
         }
     }
 }
@@ -302,14 +302,14 @@ static hd_error get_all(batch *b, const hd_kernel *const *kernels, int count, hd
                                         "compilers write Mach-O here; level O0 compiles nothing");
     const char *target = b->coder->target();
     if (target == NULL) return hd_fail(HD_ERROR_STATE, "there is nothing to compile kernels with");
-    HD_TRY(look_up(b, target, kernels, count, out));
+    HD_TRY(look_up_code(b, target, kernels, count, out));
     b->failed = b->count;
     hd_parallel(b->count, run_job, b);
     return b->failed < b->count ? report(b) : HD_OK;
 }
 
 hd_error hd_code_get(hd_thread *thread, const hd_coder *coder, const hd_kernel *const *kernels, int count,
-                     hd_code **out, hd_code_figures *code_figures) {
+                     hd_code **out, hd_code_stats *code_stats) {
     if (count <= 0) return thread->error_code;
     memset(out, 0, (size_t)count * sizeof *out);
     if (thread->error_code != HD_OK) return thread->error_code;
@@ -324,8 +324,8 @@ hd_error hd_code_get(hd_thread *thread, const hd_coder *coder, const hd_kernel *
     const hd_error status = get_all(b, kernels, count, out);
     enter_all(b, out);
     if (status == HD_OK) {
-        add_figures(b, count, code_figures);
-        if (code_figures != NULL) code_figures->load_nanoseconds += load_nanoseconds() - loaded;
+        add_stats(b, count, code_stats);
+        if (code_stats != NULL) code_stats->load_nanoseconds += load_nanoseconds() - loaded;
     } else {
         for (int i = 0; i < count; ++i) {
             hd_code_release(out[i]);

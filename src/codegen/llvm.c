@@ -141,7 +141,7 @@ static void load_once(const hd_llvm_order *order) {
     }
 }
 
-static hd_error load(const hd_llvm_order *order, int64_t *nanoseconds) {
+static hd_error load_llvm(const hd_llvm_order *order, int64_t *nanoseconds) {
     const int64_t start = hd_os_nanoseconds();
     pthread_mutex_lock(&llvm.lock);
     const bool first = !llvm.tried;
@@ -219,8 +219,8 @@ static hd_error copy_out(const char *from, size_t count, void **out, size_t *byt
     return HD_OK;
 }
 
-static hd_error take(LLVMTargetMachineRef machine, LLVMModuleRef module, LLVMCodeGenFileType kind, void **out,
-                     size_t *bytes) {
+static hd_error take_code(LLVMTargetMachineRef machine, LLVMModuleRef module, LLVMCodeGenFileType kind, void **out,
+                          size_t *bytes) {
     LLVMMemoryBufferRef buffer = generate(machine, module, kind);
     if (buffer == NULL) return HD_ERROR_INTERNAL;
     const hd_error status = copy_out(hd_llvm.GetBufferStart(buffer), hd_llvm.GetBufferSize(buffer), out, bytes);
@@ -239,7 +239,7 @@ static hd_error take_texts(const hd_llvm_order *order, LLVMTargetMachineRef mach
     }
     if (!order->wants_assembly) return HD_OK;
     LLVMModuleRef copy = hd_llvm.CloneModule(module);
-    const hd_error status = take(machine, copy, LLVMAssemblyFile, &made->assembly, &made->assembly_bytes);
+    const hd_error status = take_code(machine, copy, LLVMAssemblyFile, &made->assembly, &made->assembly_bytes);
     hd_llvm.DisposeModule(copy);
     return status;
 }
@@ -278,16 +278,17 @@ static void end_module(hd_emitter *e) {
     hd_llvm.ContextDispose(e->context);
 }
 
-static hd_error compile(hd_emitter *e, LLVMTargetMachineRef machine, const hd_llvm_order *order, hd_llvm_made *made) {
+static hd_error llvm_compile(hd_emitter *e, LLVMTargetMachineRef machine, const hd_llvm_order *order,
+                             hd_llvm_made *made) {
     HD_TRY(hd_emit_kernel(e));
     if (CHECKED) HD_TRY(check_module(e->module));
     HD_TRY(take_texts(order, machine, e->module, made));
-    return take(machine, e->module, LLVMObjectFile, &made->object, &made->object_bytes);
+    return take_code(machine, e->module, LLVMObjectFile, &made->object, &made->object_bytes);
 }
 
 hd_error hd_llvm_compile(const hd_llvm_order *order, const hd_kernel *k, hd_llvm_made *made) {
     memset(made, 0, sizeof *made);
-    HD_TRY(load(order, &made->load_nanoseconds));
+    HD_TRY(load_llvm(order, &made->load_nanoseconds));
     if (k->schedule.width < 2 || k->schedule.width > HD_EMIT_LANES)
         return hd_fail(HD_ERROR_INTERNAL, "a kernel of %d lanes", k->schedule.width);
     hd_emitter *e = hd_array_resize(NULL, sizeof *e);
@@ -298,7 +299,7 @@ hd_error hd_llvm_compile(const hd_llvm_order *order, const hd_kernel *k, hd_llvm
     hd_error status = HD_OK;
     if (machine != NULL) {
         begin_module(e, machine, order->name);
-        status = compile(e, machine, order, made);
+        status = llvm_compile(e, machine, order, made);
         end_module(e);
         give_machine_back(machine);
     } else {

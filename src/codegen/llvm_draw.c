@@ -152,9 +152,9 @@ static value along_axis(hd_nest *n, int step, const value *o) {
               carried = e->carried_count;
     const unsigned bytes = is_small ? 4 : 8;
     LLVMTypeRef type = e->types[s->type];
-    value place = BUILD(Add, o[0], BUILD(Add, n->index[axis], hd_nest_geometry(n, hd_geometry_base(n->k, axis))));
-    value lead = BUILD(And, place, hd_emit_i64(e, (1 << shift) - 1)), block = BUILD(LShr, place, hd_emit_i64(e, shift)),
-          area = hd_emit_stack(e, type, 2 * width, false);
+    value offset = BUILD(Add, o[0], BUILD(Add, n->index[axis], hd_nest_geometry(n, hd_geometry_base(n->k, axis))));
+    value lead = BUILD(And, offset, hd_emit_i64(e, (1 << shift) - 1)),
+          block = BUILD(LShr, offset, hd_emit_i64(e, shift)), area = hd_emit_stack(e, type, 2 * width, false);
     value rounds = BUILD(Select, BUILD(ICmp, LLVMIntEQ, lead, hd_emit_i64(e, 0)), hd_emit_i64(e, 1), hd_emit_i64(e, 2));
     e->carried_count = 0; /* stays as it is */
     hd_emitted_loop loop = hd_emit_loop(e, hd_emit_i64(e, 0), rounds);
@@ -168,13 +168,13 @@ static value along_axis(hd_nest *n, int step, const value *o) {
 }
 
 /* Any elements: every lane computes the block of its own. */
-static value anywhere(hd_emitter *e, const hd_step *s, value place, const value *o) {
+static value anywhere(hd_emitter *e, const hd_step *s, value offset, const value *o) {
     const bool is_small = s->type == HD_COMPUTE_U32 || s->type == HD_COMPUTE_F32;
     value first, second, one = number(e, 1), none = number(e, 0),
-                         odd = BUILD(ICmp, LLVMIntNE, BUILD(And, place, one), none);
-    pairs_of_words(e, BUILD(LShr, place, number(e, is_small ? 2 : 1)), o[1], o[2], &first, &second);
+                         odd = BUILD(ICmp, LLVMIntNE, BUILD(And, offset, one), none);
+    pairs_of_words(e, BUILD(LShr, offset, number(e, is_small ? 2 : 1)), o[1], o[2], &first, &second);
     if (is_small) {
-        value behind = BUILD(ICmp, LLVMIntNE, BUILD(And, place, number(e, 2)), none);
+        value behind = BUILD(ICmp, LLVMIntNE, BUILD(And, offset, number(e, 2)), none);
         first = BUILD(Select, behind, second, first);
         second = upper_half(e, first);
     }
@@ -193,8 +193,8 @@ value hd_nest_draw(hd_nest *n, int step) {
     if (vector && axis == n->k->schedule.lanes && !hd_nest_is_vector(n, s->operand[0]) &&
         n->k->schedule.width >> (s->type == HD_COMPUTE_U32 || s->type == HD_COMPUTE_F32 ? 2 : 1) >= 2)
         return along_axis(n, step, o);
-    value place = hd_nest_operand(n, s->operand[0], vector);
-    if (axis >= 0) place = BUILD(Add, place, hd_nest_position(n, axis, vector));
-    return anywhere(e, s, place, o);
+    value offset = hd_nest_operand(n, s->operand[0], vector);
+    if (axis >= 0) offset = BUILD(Add, offset, hd_nest_position(n, axis, vector));
+    return anywhere(e, s, offset, o);
 }
 #endif

@@ -35,8 +35,8 @@ static void loop_over_lanes(hd_nest *n, bool store, bool gathered) {
     for (int i = 0; i < n->access_count; ++i) {
         const hd_nest_access *a = &n->accesses[i];
         if (a->store != store || a->gathered != gathered || a->masked) continue;
-        value place = gathered ? BUILD(Mul, loop.index, a->stride) : loop.index,
-              outside = hd_emit_element(e, a->type, a->pointer, place),
+        value offset = gathered ? BUILD(Mul, loop.index, a->stride) : loop.index,
+              outside = hd_emit_element(e, a->type, a->pointer, offset),
               inside = hd_emit_element(e, a->type, a->area, loop.index);
         hd_emit_store(e, hd_emit_load(e, a->type, store ? inside : outside, a->bytes), store ? outside : inside,
                       a->bytes);

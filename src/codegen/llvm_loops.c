@@ -148,7 +148,7 @@ static void begin_function(hd_nest *n) {
 }
 
 /* Room for everything that is as long as the kernel, in one piece. */
-static bool make_room(hd_nest *n, size_t count) {
+static bool make_arrays(hd_nest *n, size_t count) {
     value *values = hd_array_resize(NULL, count * 10 * sizeof *values);
     n->values = values;
     n->accesses = hd_array_resize(NULL, count * 2 * sizeof *n->accesses);
@@ -171,7 +171,7 @@ static bool make_room(hd_nest *n, size_t count) {
 
 hd_error hd_emit_kernel(hd_emitter *e) {
     hd_nest n = {.e = e, .k = e->k, .stage = -1, .pending = -1};
-    if (make_room(&n, (size_t)e->k->count + 1)) {
+    if (make_arrays(&n, (size_t)e->k->count + 1)) {
         hd_nest_mark_splats(&n);
         begin_function(&n);
         walk_kept_axes(&n, 0);

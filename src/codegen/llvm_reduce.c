@@ -25,7 +25,7 @@ static value identity(const hd_emitter *e, int how, int type) {
 }
 
 /* The new value first: that it is no NaN is then known before the running one is. */
-static value fold(hd_emitter *e, const hd_step *s, int type, value v, value running) {
+static value fold_value(hd_emitter *e, const hd_step *s, int type, value v, value running) {
     value o[3] = {v, running, NULL};
     return hd_emit_word(e, fold_words[s->index], type, o);
 }
@@ -40,7 +40,7 @@ static value across(hd_nest *n, const hd_step *s, value v) {
         value low = BUILD(ShuffleVector, v, none, hd_llvm.ConstVector(lane, (unsigned)half)),
               high = BUILD(ShuffleVector, v, none, hd_llvm.ConstVector(lane + half, (unsigned)half));
         e->lanes = half;
-        v = fold(e, s, s->type, low, high);
+        v = fold_value(e, s, s->type, low, high);
     }
     e->lanes = 1;
     return BUILD(ExtractElement, v, hd_llvm.ConstInt(e->i32, 0, false));
@@ -85,7 +85,7 @@ void hd_nest_fold_blocks(hd_nest *n) {
         if (hd_nest_lanes_reduced(n)) v = across(n, s, v);
         e->lanes = !hd_nest_lanes_reduced(n) && hd_nest_is_vector(n, r->step) ? n->k->schedule.width : 1;
         v = BUILD(FPExt, v, hd_emit_type(e, e->types[HD_COMPUTE_F64]));
-        e->carried[r->total] = fold(e, s, HD_COMPUTE_F64, v, e->carried[r->total]);
+        e->carried[r->total] = fold_value(e, s, HD_COMPUTE_F64, v, e->carried[r->total]);
         e->lanes = runs_in_lanes(n, r->step) ? n->k->schedule.width : 1;
         e->carried[r->running] = identity(e, s->index, s->type);
     }
@@ -140,7 +140,8 @@ void hd_nest_accumulate(hd_nest *n) {
         const hd_step *s = &n->k->steps[r->step];
         const bool vector = runs_in_lanes(n, r->step);
         e->lanes = vector ? n->k->schedule.width : 1;
-        e->carried[r->running] = fold(e, s, s->type, hd_nest_operand(n, s->operand[0], vector), e->carried[r->running]);
+        e->carried[r->running] =
+            fold_value(e, s, s->type, hd_nest_operand(n, s->operand[0], vector), e->carried[r->running]);
     }
     if (hd_nest_lanes_reduced(n)) restore_idle_lanes(n);
 }

@@ -78,8 +78,8 @@ static bool describe_access(hd_nest *n, int step, hd_nest_access *out) {
     out->stride = hd_nest_stride(n, s->index, n->k->schedule.lanes);
     if (!store && s->operand[1] >= 0) return false;
     if (store || s->operand[0] < 0) return true;
-    const hd_step *place = &n->k->steps[s->operand[0]];
-    if (hd_nest_is_vector(n, s->operand[0]) || (place->depth == s->depth && place->stage == s->stage)) return false;
+    const hd_step *offset = &n->k->steps[s->operand[0]];
+    if (hd_nest_is_vector(n, s->operand[0]) || (offset->depth == s->depth && offset->stage == s->stage)) return false;
     out->pointer = hd_emit_element(n->e, out->type, out->pointer, n->values[s->operand[0]]);
     return true;
 }
@@ -95,14 +95,14 @@ static void add_slot_access(hd_nest *n, int step, bool store) {
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 /* By the machine's own instruction. */
-static value gather_at_once(hd_nest *n, const hd_nest_access *a, value places) {
+static value gather_at_once(hd_nest *n, const hd_nest_access *a, value offsets) {
     hd_emitter *e = n->e;
     const int width = n->k->schedule.width;
     value lane[HD_EMIT_LANES];
     for (int i = 0; i < width; ++i) lane[i] = hd_emit_i64(e, i);
     value steps = hd_llvm.ConstVector(lane, (unsigned)width);
     if (a->gathered) steps = BUILD(Mul, steps, hd_emit_splat(e, a->stride, width));
-    value pointers = hd_emit_element(e, a->type, a->pointer, BUILD(Add, places, steps));
+    value pointers = hd_emit_element(e, a->type, a->pointer, BUILD(Add, offsets, steps));
     LLVMTypeRef type = hd_emit_type(e, a->type), types[2] = {type, hd_llvm.TypeOf(pointers)};
     value arguments[4] = {pointers, hd_llvm.ConstInt(e->i32, a->bytes, false), hd_nest_existing_lanes(n),
                           hd_llvm.ConstNull(type)};
@@ -110,7 +110,7 @@ static value gather_at_once(hd_nest *n, const hd_nest_access *a, value places) {
 }
 
 /* Elements at places that differ from lane to lane. */
-static value gather(hd_nest *n, int step) {
+static value gather_lanes(hd_nest *n, int step) {
     hd_emitter *e = n->e;
     hd_nest_access a;
     describe_access(n, step, &a);
@@ -118,13 +118,14 @@ static value gather(hd_nest *n, int step) {
     const bool vector = hd_nest_is_vector(n, from);
     if (e->least_masked == 1 && a.bytes >= 4) return gather_at_once(n, &a, hd_nest_operand(n, from, true));
     a.area = hd_nest_area(n, &a);
-    value places = vector ? hd_emit_stack(e, e->i64, n->k->schedule.width, false) : NULL;
-    if (vector) hd_emit_store(e, n->values[from], places, 8);
+    value offsets = vector ? hd_emit_stack(e, e->i64, n->k->schedule.width, false) : NULL;
+    if (vector) hd_emit_store(e, n->values[from], offsets, 8);
     e->carried_count = 0;
     hd_emitted_loop loop = hd_emit_loop(e, hd_emit_i64(e, 0), n->active);
-    value place = vector ? hd_emit_load(e, e->i64, hd_emit_element(e, e->i64, places, loop.index), 8) : n->values[from];
-    place = BUILD(Add, place, BUILD(Mul, loop.index, a.stride));
-    value v = hd_emit_load(e, a.type, hd_emit_element(e, a.type, a.pointer, place), a.bytes);
+    value offset =
+        vector ? hd_emit_load(e, e->i64, hd_emit_element(e, e->i64, offsets, loop.index), 8) : n->values[from];
+    offset = BUILD(Add, offset, BUILD(Mul, loop.index, a.stride));
+    value v = hd_emit_load(e, a.type, hd_emit_element(e, a.type, a.pointer, offset), a.bytes);
     hd_emit_store(e, v, hd_emit_element(e, a.type, a.area, loop.index), a.bytes);
     hd_emit_loop_end(e, &loop, 1);
     e->carried_count = carried;
@@ -147,7 +148,7 @@ static value masked_load(hd_nest *n, const hd_step *s, value pointer) {
 }
 
 /* Else one by one: instead of an element that is not to be read, a zero on the stack is. */
-static value load_or_zero(hd_nest *n, const hd_step *s, value pointer, value places) {
+static value load_or_zero(hd_nest *n, const hd_step *s, value pointer, value offsets) {
     hd_emitter *e = n->e;
     const unsigned bytes = hd_dtype_bytes[n->k->buffers[s->index].dtype];
     const int carried = e->carried_count, width = n->k->schedule.width;
@@ -159,11 +160,11 @@ static value load_or_zero(hd_nest *n, const hd_step *s, value pointer, value pla
     e->carried_count = 0; /* stays as it is */
     hd_emitted_loop loop = hd_emit_loop(e, hd_emit_i64(e, 0), n->active);
     value holds = hd_emit_load(e, e->i8, hd_emit_element(e, e->i8, conditions, loop.index), 1);
-    value place = BUILD(Mul, loop.index, hd_nest_stride(n, s->index, n->k->schedule.lanes));
-    if (places != NULL)
-        place = BUILD(Add, place, hd_emit_load(e, e->i64, hd_emit_element(e, e->i64, places, loop.index), 8));
+    value offset = BUILD(Mul, loop.index, hd_nest_stride(n, s->index, n->k->schedule.lanes));
+    if (offsets != NULL)
+        offset = BUILD(Add, offset, hd_emit_load(e, e->i64, hd_emit_element(e, e->i64, offsets, loop.index), 8));
     holds = BUILD(ICmp, LLVMIntNE, holds, hd_llvm.ConstInt(e->i8, 0, false));
-    value at = BUILD(Select, holds, hd_emit_element(e, type, pointer, place), zero);
+    value at = BUILD(Select, holds, hd_emit_element(e, type, pointer, offset), zero);
     hd_emit_store(e, hd_emit_load(e, type, at, bytes), hd_emit_element(e, type, area, loop.index), bytes);
     hd_emit_loop_end(e, &loop, 1);
     e->carried_count = carried;
@@ -178,7 +179,7 @@ static value conditional_load(hd_nest *n, int step) {
     const int from = s->operand[0];
     const bool vector = hd_nest_is_vector(n, step), scattered = from >= 0 && hd_nest_is_vector(n, from);
     LLVMTypeRef type = hd_nest_element_type(n, s->index);
-    value pointer = n->pointers[s->index], places = NULL;
+    value pointer = n->pointers[s->index], offsets = NULL;
     if (from >= 0 && !scattered) pointer = hd_emit_element(e, type, pointer, n->values[from]);
     if (!vector) {
         value zero = hd_emit_stack(e, type, 1, true);
@@ -187,10 +188,10 @@ static value conditional_load(hd_nest *n, int step) {
     if (!scattered && n->k->buffers[s->index].stride[n->k->schedule.lanes] == HD_STRIDE_ONE && bytes >= e->least_masked)
         return masked_load(n, s, pointer);
     if (scattered) {
-        places = hd_emit_stack(e, e->i64, n->k->schedule.width, false);
-        hd_emit_store(e, n->values[from], places, 8);
+        offsets = hd_emit_stack(e, e->i64, n->k->schedule.width, false);
+        hd_emit_store(e, n->values[from], offsets, 8);
     }
-    return load_or_zero(n, s, pointer, places);
+    return load_or_zero(n, s, pointer, offsets);
 }
 
 static value emit_load_step(hd_nest *n, int step) {
@@ -201,7 +202,7 @@ static value emit_load_step(hd_nest *n, int step) {
     if (s->operand[1] >= 0) return hd_emit_decode(e, conditional_load(n, step), dtype);
     if (hd_nest_is_vector(n, step)) {
         const hd_nest_access *a = hd_nest_find_access(n, step, false);
-        value raw = a == NULL ? gather(n, step) : hd_emit_load(e, hd_emit_type(e, type), a->used, a->bytes);
+        value raw = a == NULL ? gather_lanes(n, step) : hd_emit_load(e, hd_emit_type(e, type), a->used, a->bytes);
         return hd_emit_decode(e, raw, dtype);
     }
     value at = n->pointers[s->index];

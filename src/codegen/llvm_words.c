@@ -67,16 +67,16 @@ static value on_floats(const hd_emitter *e, const char *name, int type, const va
     return hd_emit_intrinsic(e, name, &all, 1, arguments, count);
 }
 
-static value compare(const hd_emitter *e, int type, LLVMIntPredicate for_signed, LLVMIntPredicate for_unsigned,
-                     LLVMRealPredicate for_floats, value a, value b) {
+static value compare_values(const hd_emitter *e, int type, LLVMIntPredicate for_signed, LLVMIntPredicate for_unsigned,
+                            LLVMRealPredicate for_floats, value a, value b) {
     return hd_compute_is_float(type) ? BUILD(FCmp, for_floats, a, b)
                                      : BUILD(ICmp, hd_compute_is_signed(type) ? for_signed : for_unsigned, a, b);
 }
 static value larger(const hd_emitter *e, int type, value a, value b) {
-    return compare(e, type, LLVMIntSGT, LLVMIntUGT, LLVMRealOGT, a, b);
+    return compare_values(e, type, LLVMIntSGT, LLVMIntUGT, LLVMRealOGT, a, b);
 }
 static value smaller(const hd_emitter *e, int type, value a, value b) {
-    return compare(e, type, LLVMIntSLT, LLVMIntULT, LLVMRealOLT, a, b);
+    return compare_values(e, type, LLVMIntSLT, LLVMIntULT, LLVMRealOLT, a, b);
 }
 
 /* ---- floats ------------------------------------------------------------------------------------------------------ */
@@ -89,7 +89,7 @@ static value extreme(const hd_emitter *e, int type, bool maximum, value a, value
     return hd_llvm.IsConstant(is_nan) && hd_llvm.IsNull(is_nan) ? chosen : BUILD(Select, is_nan, a, chosen);
 }
 
-static value cut(const hd_emitter *e, int type, const value *o) {
+static value cut_off(const hd_emitter *e, int type, const value *o) {
     value above = BUILD(Select, larger(e, type, o[0], o[1]), o[0], o[1]);
     return BUILD(Select, smaller(e, type, above, o[2]), above, o[2]);
 }
@@ -331,7 +331,7 @@ static value float_word(hd_emitter *e, int word, int type, const value *o) {
     case HD_WORD_TRUNC: return on_floats(e, "llvm.trunc", type, o, 1);
     case HD_WORD_SQRT: return on_floats(e, "llvm.sqrt", type, o, 1);
     case HD_WORD_COPYSIGN: return on_floats(e, "llvm.copysign", type, o, 2);
-    case HD_WORD_CUT: return cut(e, type, o);
+    case HD_WORD_CUT: return cut_off(e, type, o);
     case HD_WORD_FMOD: return lane_by_lane(e, type, o[0], o[1], scalar_fmod);
     case HD_WORD_NEAREST: return nearest(e, type, o[0], o[1]);
     case HD_WORD_EXP2I: return exp2i(e, type, o[0]);
@@ -398,19 +398,19 @@ static value less(const hd_emitter *e, int type, value a, value b) {
     return smaller(e, type, a, b);
 }
 
-static value choose(const hd_emitter *e, value condition, value a, value b) {
+static value choose_value(const hd_emitter *e, value condition, value a, value b) {
     return hd_llvm.IsConstant(condition) && hd_llvm.IsNull(condition) ? b : BUILD(Select, condition, a, b);
 }
 
 value hd_emit_word(hd_emitter *e, int word, int type, const value *o) {
     switch (word) {
     case HD_WORD_LT: return less(e, type, o[0], o[1]);
-    case HD_WORD_LE: return compare(e, type, LLVMIntSLE, LLVMIntULE, LLVMRealOLE, o[0], o[1]);
-    case HD_WORD_EQ: return compare(e, type, LLVMIntEQ, LLVMIntEQ, LLVMRealOEQ, o[0], o[1]);
+    case HD_WORD_LE: return compare_values(e, type, LLVMIntSLE, LLVMIntULE, LLVMRealOLE, o[0], o[1]);
+    case HD_WORD_EQ: return compare_values(e, type, LLVMIntEQ, LLVMIntEQ, LLVMRealOEQ, o[0], o[1]);
     case HD_WORD_BOTH: return BUILD(And, o[0], o[1]);
     case HD_WORD_EITHER: return BUILD(Or, o[0], o[1]);
     case HD_WORD_UNLESS: return BUILD(Not, o[0]);
-    case HD_WORD_SELECT: return choose(e, o[0], o[1], o[2]);
+    case HD_WORD_SELECT: return choose_value(e, o[0], o[1], o[2]);
     case HD_WORD_MAX: return extreme(e, type, true, o[0], o[1]);
     case HD_WORD_MIN: return extreme(e, type, false, o[0], o[1]);
     default: break;

@@ -25,7 +25,7 @@ typedef struct object {
     hd_elf_head head;
     int symbol_count;
     hd_elf_section symbols, names;              /* the symbol table, and the strings of it */
-    uint64_t *place;                            /* of every section in `memory`; NOWHERE: it has none */
+    uint64_t *offset;                           /* of every section in `memory`; NOWHERE: it has none */
     size_t text_bytes, all_bytes, stubs, table; /* where the stubs and the table of addresses begin */
     uint8_t *memory;
 } object;
@@ -95,16 +95,16 @@ static hd_error lay_out_part(object *o, bool code, size_t *at) {
         if ((s.flags & HD_ELF_THREAD_LOCAL) != 0 || (unit & (unit - 1)) != 0 || unit > 4096 || s.size > BYTES_MOST)
             return broken("a section of no kind that a kernel has");
         *at = rounded_up(*at, (size_t)unit);
-        o->place[i] = *at;
+        o->offset[i] = *at;
         *at += (size_t)s.size;
         if (*at > BYTES_MOST) return broken("it is too large");
     }
     return HD_OK;
 }
 
-static hd_error lay_out(object *o) {
+static hd_error lay_out_sections(object *o) {
     size_t at = 0;
-    for (int i = 0; i < o->head.section_count; ++i) o->place[i] = NOWHERE;
+    for (int i = 0; i < o->head.section_count; ++i) o->offset[i] = NOWHERE;
     HD_TRY(lay_out_part(o, true, &at));
     o->stubs = rounded_up(at, HD_STUB_BYTES);
     const size_t page = hd_os_page_bytes();
@@ -149,16 +149,16 @@ static uintptr_t symbol_address(object *o, uint64_t index, bool called) {
         return (uintptr_t)stub;
     }
     const bool here =
-        s.section < o->head.section_count && o->place[s.section] != NOWHERE && s.value <= section(o, s.section).size;
+        s.section < o->head.section_count && o->offset[s.section] != NOWHERE && s.value <= section(o, s.section).size;
     if (!here) broken("a symbol lies nowhere");
-    return here ? base + o->place[s.section] + s.value : 0;
+    return here ? base + o->offset[s.section] + s.value : 0;
 }
 
 /* ---- relocations ------------------------------------------------------------------------------------------------- */
 static hd_error relocate_section(object *o, const hd_elf_section *relocations) {
     const int to = (int)relocations->info;
     if (relocations->info >= o->head.section_count) return broken("relocations of no section");
-    if (o->place[to] == NOWHERE) return HD_OK;
+    if (o->offset[to] == NOWHERE) return HD_OK;
     const hd_elf_section target = section(o, to);
     if (target.type == HD_ELF_NO_BITS) return broken("relocations of an empty section");
     for (uint64_t i = 0; i < relocations->size / sizeof(hd_elf_relocation); ++i) {
@@ -168,7 +168,7 @@ static hd_error relocate_section(object *o, const hd_elf_section *relocations) {
         if (r.offset >= target.size || index >= (uint64_t)o->symbol_count)
             return broken("a relocation lies outside its section");
         if ((uint32_t)r.info == 0) continue; /* none */
-        hd_patch p = {.at = o->memory + o->place[to] + r.offset,
+        hd_patch p = {.at = o->memory + o->offset[to] + r.offset,
                       .left = target.size - r.offset,
                       .symbol = symbol_address(o, index, true),
                       .outside = symbol_address(o, index, false),
@@ -184,8 +184,8 @@ static hd_error relocate_section(object *o, const hd_elf_section *relocations) {
 static hd_error fill_memory(object *o) {
     for (int i = 0; i < o->head.section_count; ++i) {
         const hd_elf_section s = section(o, i);
-        if (o->place[i] != NOWHERE && s.type != HD_ELF_NO_BITS)
-            memcpy(o->memory + o->place[i], o->file + s.offset, (size_t)s.size);
+        if (o->offset[i] != NOWHERE && s.type != HD_ELF_NO_BITS)
+            memcpy(o->memory + o->offset[i], o->file + s.offset, (size_t)s.size);
     }
     for (int i = 0; i < o->head.section_count; ++i) {
         const hd_elf_section s = section(o, i);
@@ -201,10 +201,10 @@ static hd_error find_function(object *o, const char *name, hd_kernel_function *o
         const char *own = symbol_name(o, &s);
         if (own == NULL || strcmp(own, name) != 0 || (s.info & 15) != HD_ELF_FUNCTION) continue;
         const bool code = s.section != HD_ELF_UNDEFINED && s.section < o->head.section_count &&
-                          o->place[s.section] != NOWHERE && (section(o, s.section).flags & HD_ELF_EXECUTABLE) != 0 &&
+                          o->offset[s.section] != NOWHERE && (section(o, s.section).flags & HD_ELF_EXECUTABLE) != 0 &&
                           s.value < section(o, s.section).size;
         if (!code) return broken("its function lies nowhere");
-        const uintptr_t address = (uintptr_t)o->memory + o->place[s.section] + s.value;
+        const uintptr_t address = (uintptr_t)o->memory + o->offset[s.section] + s.value;
         memcpy(out, &address, sizeof *out);
         return HD_OK;
     }
@@ -225,14 +225,14 @@ static hd_error protect(const object *o) {
 hd_error hd_object_load(const void *file, size_t bytes, const char *name, hd_code *code) {
     object o = {.file = file, .bytes = bytes};
     HD_TRY(read_head(&o));
-    o.place = hd_array_resize(NULL, (size_t)o.head.section_count * sizeof *o.place);
-    if (o.place == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to load an object file");
-    hd_error status = lay_out(&o);
+    o.offset = hd_array_resize(NULL, (size_t)o.head.section_count * sizeof *o.offset);
+    if (o.offset == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to load an object file");
+    hd_error status = lay_out_sections(&o);
     if (status == HD_OK) status = map(&o);
     if (status == HD_OK) status = fill_memory(&o);
     if (status == HD_OK) status = find_function(&o, name, &code->run);
     if (status == HD_OK) status = protect(&o);
-    hd_array_release(o.place);
+    hd_array_release(o.offset);
     if (status != HD_OK) {
         if (o.memory != NULL) hd_os_code_unmap(o.memory, o.all_bytes);
         code->run = NULL;

@@ -28,9 +28,9 @@ static hd_error put_page(const hd_patch *p, uintptr_t target) {
 }
 /* add, ldr, str: the place within that page, counted in what the instruction reads or writes. */
 static hd_error put_low(const hd_patch *p, uintptr_t target, unsigned scale) {
-    const uint32_t place = target & 4095, unit = 1u << scale;
-    if (place % unit != 0) return broken("an address is not aligned");
-    return put_bits(p, 0x003ffc00u, place / unit << 10, true);
+    const uint32_t offset = target & 4095, unit = 1u << scale;
+    if (offset % unit != 0) return broken("an address is not aligned");
+    return put_bits(p, 0x003ffc00u, offset / unit << 10, true);
 }
 static hd_error put_jump(const hd_patch *p, int64_t away) {
     if (away % 4 != 0) return broken("an address is not aligned");

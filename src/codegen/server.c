@@ -49,28 +49,28 @@ static struct {
 } table = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER, .given_back = PTHREAD_COND_INITIALIZER};
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
-static void forget(server *s) { /* under the lock */
+static void forget_server(server *s) { /* under the lock */
     if (s->ours >= 0) hd_os_close(s->ours);
     if (s->theirs >= 0) hd_os_close(s->theirs);
     if (s->said >= 0) hd_os_close(s->said);
     *s = (server){.ours = -1, .theirs = -1, .said = -1, .shortages = table.shortages};
 }
 
-static void before_fork(void) { pthread_mutex_lock(&table.lock); }
-static void after_fork(void) { pthread_mutex_unlock(&table.lock); }
+static void servers_before_fork(void) { pthread_mutex_lock(&table.lock); }
+static void servers_after_fork(void) { pthread_mutex_unlock(&table.lock); }
 static void after_fork_in_child(void) { /* servers are the parent's, and so are the threads that wait for one */
-    for (int i = 0; i < MOST_SERVERS; ++i) forget(&table.servers[i]);
+    for (int i = 0; i < MOST_SERVERS; ++i) forget_server(&table.servers[i]);
     table.given_back = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     pthread_mutex_unlock(&table.lock);
 }
 
 static void set_up(void) {
     for (int i = 0; i < MOST_SERVERS; ++i) table.servers[i] = (server){.ours = -1, .theirs = -1, .said = -1};
-    hd_os_at_fork(before_fork, after_fork, after_fork_in_child);
+    hd_os_at_fork(servers_before_fork, servers_after_fork, after_fork_in_child);
 }
 
 /* An idle one that is there and has not ended meanwhile, else an empty place, else whoever is given back first. */
-static server *take(void) {
+static server *take_server(void) {
     pthread_once(&table.once, set_up);
     server *found = NULL;
     pthread_mutex_lock(&table.lock);
@@ -78,7 +78,7 @@ static server *take(void) {
         for (int i = 0; i < MOST_SERVERS && (found == NULL || found->ours < 0); ++i) {
             server *s = &table.servers[i];
             if (s->taken) continue;
-            if (s->ours >= 0 && hd_os_has_news(s->ours, 0)) forget(s); /* it says that it ends, or has ended */
+            if (s->ours >= 0 && hd_os_has_news(s->ours, 0)) forget_server(s); /* it says that it ends, or has ended */
             if (found == NULL || s->ours >= 0) found = s;
         }
         if (found == NULL) pthread_cond_wait(&table.given_back, &table.lock);
@@ -95,9 +95,9 @@ static void give_back(server *s, hd_error status, bool is_there) {
     pthread_mutex_lock(&table.lock);
     s->taken = false;
     if (status == HD_ERROR_MEMORY) table.shortages++;
-    if (!is_there || status == HD_ERROR_DEVICE) forget(s); /* what was not there may be there next time */
+    if (!is_there || status == HD_ERROR_DEVICE) forget_server(s); /* what was not there may be there next time */
     for (int i = 0; i < MOST_SERVERS; ++i)
-        if (!table.servers[i].taken && table.servers[i].shortages != table.shortages) forget(&table.servers[i]);
+        if (!table.servers[i].taken && table.servers[i].shortages != table.shortages) forget_server(&table.servers[i]);
     pthread_cond_signal(&table.given_back);
     pthread_mutex_unlock(&table.lock);
 }
@@ -119,7 +119,7 @@ void hd_server_end_all(void) {
     pthread_once(&table.once, set_up);
     pthread_mutex_lock(&table.lock);
     for (int i = 0; i < MOST_SERVERS; ++i)
-        if (!table.servers[i].taken) forget(&table.servers[i]);
+        if (!table.servers[i].taken) forget_server(&table.servers[i]);
     pthread_mutex_unlock(&table.lock);
 }
 
@@ -188,7 +188,7 @@ static bool open_files(server *s) {
 
 static int64_t patience(void) { return hd_os_nanoseconds() + (int64_t)hd_server_patience_milliseconds * 1000000; }
 
-static hd_error start(server *s) {
+static hd_error start_server(server *s) {
     hd_serve_answer hello;
     const int failed = open_files(s) ? start_process(s->theirs, s->said) : errno;
     pthread_mutex_lock(&table.lock);
@@ -271,7 +271,7 @@ static void last_words(const server *s, char *out, size_t capacity) {
 
 /* Memory is the reason by far, also when nothing was said; but LLVM ends its process where it finds itself broken,
  * too. */
-static hd_error explain(outcome o, const server *s, int64_t deadline) {
+static hd_error explain_outcome(outcome o, const server *s, int64_t deadline) {
     char said[160];
     if (o == NO_MEMORY) return hd_fail(HD_ERROR_MEMORY, "no memory for what LLVM made of a kernel");
     if (o == NO_ANSWER && hd_os_nanoseconds() >= deadline) {
@@ -294,8 +294,8 @@ static hd_error explain(outcome o, const server *s, int64_t deadline) {
 static bool ask(const char *bytes, size_t count, hd_llvm_made *made, hd_error *status) {
     hd_serve_answer a;
     char message[HD_SERVE_MESSAGE];
-    server *s = take();
-    *status = s->ours < 0 ? start(s) : HD_OK;
+    server *s = take_server();
+    *status = s->ours < 0 ? start_server(s) : HD_OK;
     if (*status != HD_OK) {
         give_back(s, *status, false);
         return true;
@@ -306,7 +306,7 @@ static bool ask(const char *bytes, size_t count, hd_llvm_made *made, hd_error *s
     if (o == ANSWERED && a.status != HD_OK)
         *status = hd_fail((hd_error)a.status, "%s", message);
     else if (o != ANSWERED && o != ENDED_IDLE)
-        *status = explain(o, s, deadline);
+        *status = explain_outcome(o, s, deadline);
     give_back(s, *status, o == ANSWERED);
     return o != ENDED_IDLE;
 }

@@ -41,7 +41,7 @@ typedef struct compiled {
     entry **entries;
     int64_t count;
     uint64_t clock;
-    hd_compile_figures figures;
+    hd_compile_figures stats;
 } compiled;
 
 /* ---- one captured graph ------------------------------------------------------------------------------------------ */
@@ -317,7 +317,7 @@ static entry *find_entry(compiled *c, const key *k) {
     for (int64_t i = 0; i < c->count; ++i)
         if (same_key(&c->entries[i]->key, k)) {
             c->entries[i]->used = ++c->clock;
-            c->figures.hits++;
+            c->stats.hits++;
             return c->entries[i];
         }
     return NULL;
@@ -330,7 +330,7 @@ static hd_error add_entry(hd_thread *thread, compiled *c, entry *e) {
         for (int64_t i = 1; i < c->count; ++i)
             if (c->entries[i]->used < c->entries[at]->used) at = i;
         entry_release(thread, c->entries[at]);
-        c->figures.evictions++;
+        c->stats.evictions++;
     } else {
         entry **moved = hd_array_resize(c->entries, (size_t)(c->count + 1) * sizeof *moved);
         if (moved == NULL) {
@@ -342,7 +342,7 @@ static hd_error add_entry(hd_thread *thread, compiled *c, entry *e) {
     }
     e->used = ++c->clock;
     c->entries[at] = e;
-    c->figures.captures++;
+    c->stats.captures++;
     return HD_OK;
 }
 
@@ -472,14 +472,14 @@ static const compiled *compiled_of(hd_thread *thread, const hd_module *module) {
 }
 
 hd_compile_figures hd_compile_stats(const hd_module *module) {
-    hd_compile_figures figures = {0};
-    HD_ENTER_ALWAYS("hd_compile_stats", figures);
+    hd_compile_figures stats = {0};
+    HD_ENTER_ALWAYS("hd_compile_stats", stats);
     const compiled *c = compiled_of(thread, module);
-    if (c == NULL) return figures;
-    HD_USE(&((hd_module *)module)->object, true, figures);
-    figures = c->figures;
-    figures.entries = c->count;
-    return figures;
+    if (c == NULL) return stats;
+    HD_USE(&((hd_module *)module)->object, true, stats);
+    stats = c->stats;
+    stats.entries = c->count;
+    return stats;
 }
 
 hd_script *hd_compile_script(const hd_module *module) {

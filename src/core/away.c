@@ -75,18 +75,18 @@ static hd_error read_block(hd_storage *s, void *out) {
     return copy_bytes(hd_thread_self(), here(out), there(s), s->bytes);
 }
 
-static hd_error fetch(hd_storage *s, hd_access access) {
+static hd_error away_fetch(hd_storage *s, hd_access access) {
     hd_thread *thread = hd_thread_self();
     (void)access; /* hd_away_written_here follows, when it is a write */
     return hd_away_copy_fetch(thread, s, &away_of(s)->copy, NULL, read_block);
 }
-static void leave(hd_storage *s) {
+static void away_leave(hd_storage *s) {
     hd_thread *thread = hd_thread_self();
     hd_away_copy_release(thread, &away_of(s)->copy);
     hd_array_release(away_of(s));
     s->home = NULL;
 }
-static const hd_home away_home = {.name = "device", .on_device = true, .fetch = fetch, .leave = leave};
+static const hd_home away_home = {.name = "device", .on_device = true, .fetch = away_fetch, .leave = away_leave};
 
 /* ---- storages ---------------------------------------------------------------------------------------------------- */
 /* A storage over a block, of which it takes the reference; NULL with an error, and the block is released. */
@@ -199,6 +199,25 @@ hd_error hd_storage_copy(hd_thread *thread, hd_storage *to, hd_storage *from, si
     if (hd_device_is_away(source.device) || hd_device_is_away(target.device))
         return copy_bytes(thread, target, source, bytes);
     memcpy(target.pointer, source.pointer, bytes);
+    return HD_OK;
+}
+
+hd_error hd_storage_fill(hd_thread *thread, hd_storage *s, const void *element, size_t size) {
+    const hd_address to = {s->device, hd_storage_address(thread, s, HD_OVERWRITE)};
+    if (to.pointer == NULL) return thread->error_code;
+    return s->bytes == 0 ? HD_OK
+                         : hd_device_interface_of(s->device.kind)->fill(thread, to, element, size, s->bytes / size);
+}
+
+hd_error hd_tensor_lend(hd_thread *thread, hd_tensor *there, const hd_tensor *t) {
+    hd_storage *to = there->storage, *from = t->storage;
+    if (!hd_storage_is_away(to) || from->home != NULL || from->block == NULL || t->layout.offset != 0)
+        return hd_storage_copy(thread, to, from, (size_t)t->layout.offset * hd_dtype_bytes[t->dtype], to->bytes);
+    atomic_fetch_add_explicit(&from->block->references, 1, memory_order_relaxed);
+    away_of(to)->copy.block = from->block;
+    away_of(to)->copy.here = true;
+    to->data = hd_block_data(from->block);
+    hd_away_written_here(to);
     return HD_OK;
 }
 

@@ -16,8 +16,13 @@ hd_storage *hd_storage_new_on(hd_thread *thread, hd_device device, size_t bytes)
 hd_tensor *hd_tensor_new_on(hd_thread *thread, hd_device device, hd_dtype dtype, const hd_shape *shape);
 /* The elements of a contiguous tensor in new memory of a device; a reference that is the caller's. */
 hd_tensor *hd_tensor_moved(hd_thread *thread, const hd_tensor *t, hd_device device);
+/* Gives all of `there`, a new tensor of a device, the elements of a tensor of the host that nobody writes any more.
+ * What is plain memory is lent, to be copied when the device needs it, and cannot fail. */
+hd_error hd_tensor_lend(hd_thread *thread, hd_tensor *there, const hd_tensor *t);
 /* Where the device that has a storage finds its bytes, valid for the access; NULL with an error. */
 void *hd_storage_address(hd_thread *thread, hd_storage *storage, hd_access access);
+/* Sets all elements of a storage on a device to one of `size` bytes: 1, 2, 4 or 8. */
+hd_error hd_storage_fill(hd_thread *thread, hd_storage *storage, const void *element, size_t size);
 /* So many bytes, from an offset on, of one storage into all of another, wherever they are. */
 hd_error hd_storage_copy(hd_thread *thread, hd_storage *to, hd_storage *from, size_t offset, size_t bytes);
 /* The block that has the bytes of a storage on a device, up to date; NULL with an error. */

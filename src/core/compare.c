@@ -28,7 +28,7 @@ static int64_t offset_at(const hd_layout *layout, int64_t index) {
     return offset;
 }
 
-static void explain(const hd_allclose_opts *o, const hd_shape *shape, int64_t total, const difference *d) {
+static void explain_difference(const hd_allclose_opts *o, const hd_shape *shape, int64_t total, const difference *d) {
     if (o->explain == NULL || o->explain_capacity == 0) return;
     hd_shape at = {.rank = shape->rank};
     int64_t index = d->worst_index;
@@ -71,6 +71,6 @@ bool hd_allclose(const hd_tensor *a, const hd_tensor *b, const hd_allclose_opts 
             d.b = q;
         }
     }
-    if (d.count > 0) explain(&options, &a->layout.shape, a->count, &d);
+    if (d.count > 0) explain_difference(&options, &a->layout.shape, a->count, &d);
     return d.count == 0;
 }

@@ -20,14 +20,14 @@ const hd_device_interface *hd_device_interface_of(hd_device_kind kind) {
 }
 
 /* ---- no device --------------------------------------------------------------------------------------------------- */
-static hd_error refuse(void) { return hd_fail(HD_ERROR_DEVICE, "this library was linked without any device"); }
+static hd_error refuse_all(void) { return hd_fail(HD_ERROR_DEVICE, "this library was linked without any device"); }
 static hd_error refuse_run(hd_executor *self, hd_thread *thread, hd_call *call) {
     (void)self, (void)thread, (void)call;
-    return refuse();
+    return refuse_all();
 }
 static hd_error refuse_write(hd_executor *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
     (void)self, (void)thread, (void)dst, (void)src;
-    return refuse();
+    return refuse_all();
 }
 hd_executor *hd_no_executor(void) {
     static hd_executor none = {.name = "none", .run = refuse_run, .write = refuse_write};
@@ -85,6 +85,18 @@ const char *hd_device_missing(hd_device device) {
     hd_thread *thread = hd_thread_self();
     if (thread == NULL) return "there is no memory for this thread's context";
     return hd_device_runs_no_ops(thread->reason, device);
+}
+
+hd_device_info hd_device_describe(hd_device device) {
+    hd_device_info info = {.name = ""};
+    HD_ENTER("hd_device_describe", info);
+    if (device.kind == HD_DEVICE_DEFAULT) device = thread->device;
+    const char *why = hd_device_absent((char[HD_DEVICE_REASON]){0}, device);
+    if (why == NULL)
+        hd_device_interface_of(device.kind)->describe(device.index, &info);
+    else
+        hd_fail(HD_ERROR_DEVICE, "device %s is not here: %s", hd_device_text((char[32]){0}, device), why);
+    return info;
 }
 
 /* ---- the thread's choice ----------------------------------------------------------------------------------------- */

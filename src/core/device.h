@@ -4,7 +4,7 @@
 
 #include "core/execute.h"
 
-/* A place in the memory of a device. */
+/* A point in the memory of a device. */
 typedef struct hd_address {
     hd_device device;
     void *pointer;
@@ -27,6 +27,10 @@ typedef struct hd_device_interface {
     /* Bytes from and to its memory, in the order of what it was asked before; host memory is read, and written, when
      * the call returns. */
     hd_error (*copy)(hd_thread *thread, hd_address to, hd_address from, size_t bytes);
+    /* `count` times an element of `size` bytes (1, 2, 4 or 8) into its memory, in that order, too. */
+    hd_error (*fill)(hd_thread *thread, hd_address to, const void *element, size_t size, size_t count);
+    /* What hd_device_describe says. */
+    void (*describe)(int index, hd_device_info *out);
 } hd_device_interface;
 
 /* Kinds that programs do not name: a device that tests bring. */
@@ -42,7 +46,7 @@ void hd_device_begin(hd_thread *thread);
 /* "cuda:0" into a buffer of 32 bytes. */
 const char *hd_device_text(char *out, hd_device device);
 
-/* That ops run on a device; the error says why not. */
+/* Checks that ops run on a device; the error says why not. */
 hd_error hd_device_check(hd_device device);
 /* Why this machine does not have the device, whoever would run there; NULL: it has. The text may lie in `out`. */
 enum { HD_DEVICE_REASON = 256 };

@@ -32,7 +32,7 @@ hd_dtype hd_dtype_with_number(const hd_thread *thread, hd_dtype t, double number
 
 /* True when an element of the dtype can hold the number: integers take whole numbers in their range, bool any. */
 bool hd_number_fits(hd_dtype dtype, double number);
-/* That it fits; else an error that says so. */
+/* Checks that it fits; else an error that says so. */
 hd_error hd_number_check(hd_dtype dtype, double number);
 
 /* One element as the widest type of its kind; stores saturate, NaN gives 0 in integers. */

@@ -9,7 +9,7 @@
 
 /* The value of a variable; NULL: it is not set, or empty. */
 const char *hd_environment(const char *name);
-/* That the environment comes from somebody with the rights of this process. */
+/* True when the environment comes from somebody with the rights of this process. */
 bool hd_environment_is_trusted(void);
 /* What programs that we start are given: all of it, or, where it is not trusted, where the system's programs lie. */
 char *const *hd_environment_for_programs(void);

@@ -52,6 +52,13 @@ void hd_first_observer_register(hd_observer *(*first)(void)) { first_observer = 
 hd_observer *hd_first_observer(void) { return first_observer != NULL ? first_observer() : NULL; }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
+/* True when a number of the host is written over all of a storage on a device, which the device does without a
+ * kernel. */
+static bool is_fill(const hd_tensor *dst, const hd_tensor *src) {
+    return hd_storage_is_away(dst->storage) && src->storage->home == NULL && src->dtype == dst->dtype &&
+           src->storage->bytes == hd_dtype_bytes[src->dtype] && dst->contiguous && dst->layout.offset == 0 &&
+           (size_t)dst->count * hd_dtype_bytes[dst->dtype] == dst->storage->bytes;
+}
 
 hd_error hd_write(hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
     hd_shape shape;
@@ -73,7 +80,11 @@ hd_error hd_write(hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
         if (!find_device(both, 2, names, &device)) return thread->error_code;
         executor = hd_device_executor(dst->storage->device);
     }
-    HD_TRY(executor->write(executor, thread, dst, src));
+    if (__builtin_expect(hd_devices_away, 0) && !executor->captures && is_fill(dst, src))
+        HD_TRY(hd_storage_fill(thread, dst->storage, hd_storage_bytes(thread, src->storage, HD_READ),
+                               hd_dtype_bytes[src->dtype]));
+    else
+        HD_TRY(executor->write(executor, thread, dst, src));
     return observer != NULL && observer->wrote != NULL ? observer->wrote(observer, thread, dst, src) : HD_OK;
 }
 

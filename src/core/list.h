@@ -10,7 +10,7 @@ struct hd_tensors {
     hd_tensor *items[]; /* retained */
 };
 
-/* That an argument is a living list of living tensors. */
+/* Checks that an argument is a living list of living tensors. */
 hd_error hd_tensors_check(const hd_tensors *list, const char *parameter);
 /* A list of `count` places, all NULL, that the current scope owns; NULL with an error. */
 hd_tensors *hd_tensors_new(hd_thread *thread, int64_t count);

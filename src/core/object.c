@@ -112,7 +112,7 @@ void hd_endings_do(hd_thread *thread, uint32_t count, uintptr_t stack) {
 
 /* A longjmp leaves blocks and calls without ending them. Those that began inside a scope end with it at the latest:
  * calls of layers, HD_QUIET, HD_NO_GRAD and its kin; HD_EAGER; steps, walks back and whatever else has an hd_ending. */
-static inline void unwind(hd_thread *t, const hd_scope_frame *frame) {
+static inline void unwind_scope(hd_thread *t, const hd_scope_frame *frame) {
     if (t->layer_count > frame->layers) t->layer_count = frame->layers;
     if (t->error_holds > frame->holds) t->error_holds = frame->holds;
     if (t->call_depth > frame->call_depth) t->call_depth = frame->call_depth;
@@ -131,9 +131,9 @@ static __attribute__((cold)) void end_scope_with_calls(hd_thread *t, hd_scope_to
     const struct hd_recording *recording = t->recording;
     if (recording != NULL && recording == frame.recording) t->recorder->unwind(t, frame.executor, frame.span);
     hd_endings_do(t, frame.endings, stack);
-    unwind(t, &frame);
+    unwind_scope(t, &frame);
     hd_scope_close(t, token);
-    if (t->recording != recording) unwind(t, &frame);
+    if (t->recording != recording) unwind_scope(t, &frame);
 }
 
 static __attribute__((noinline)) void end_scope(hd_scope_token *token, uintptr_t stack) {
@@ -146,7 +146,7 @@ static __attribute__((noinline)) void end_scope(hd_scope_token *token, uintptr_t
         end_scope_with_calls(t, token, stack);
         return;
     }
-    unwind(t, frame);
+    unwind_scope(t, frame);
     hd_scope_close(t, token);
 }
 

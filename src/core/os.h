@@ -52,7 +52,7 @@ size_t hd_os_page_bytes(void);
 void hd_os_memory(uint64_t *bytes, uint64_t *swap_bytes);
 /* Large memory, for `free`: aligned, and in huge pages where the system has them. */
 void *hd_os_allocate_large(size_t alignment, size_t bytes);
-/* That so much could be mapped now. */
+/* True when so much could be mapped now. */
 bool hd_os_could_map(size_t bytes);
 
 /* ---- memory for code: writable first, then executable, never both ------------------------------------------------ */

@@ -84,7 +84,7 @@ int hd_os_above_standard(int file) {
 }
 
 /* ---- what they are ----------------------------------------------------------------------------------------------- */
-static bool describe(bool known, const struct stat *s, hd_os_status *out) {
+static bool describe_status(bool known, const struct stat *s, hd_os_status *out) {
     if (!known) return false;
     *out = (hd_os_status){.bytes = (uint64_t)s->st_size,
                           .links = (uint64_t)s->st_nlink,
@@ -98,15 +98,15 @@ static bool describe(bool known, const struct stat *s, hd_os_status *out) {
 
 bool hd_os_status_of(int file, hd_os_status *out) {
     struct stat s;
-    return describe(fstat(file, &s) == 0, &s, out);
+    return describe_status(fstat(file, &s) == 0, &s, out);
 }
 bool hd_os_status_at(const char *path, hd_os_status *out) {
     struct stat s;
-    return describe(stat(path, &s) == 0, &s, out);
+    return describe_status(stat(path, &s) == 0, &s, out);
 }
 bool hd_os_status_in(int folder, const char *name, hd_os_status *out) {
     struct stat s;
-    return describe(fstatat(folder, name, &s, AT_SYMLINK_NOFOLLOW) == 0, &s, out);
+    return describe_status(fstatat(folder, name, &s, AT_SYMLINK_NOFOLLOW) == 0, &s, out);
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */

@@ -42,7 +42,7 @@ bool hd_os_streams(int ends[2]);
 /* All bytes, or false: the other side is gone, or it is later than `deadline` by the one clock (INT64_MAX: never). */
 bool hd_os_send(int stream, const void *bytes, size_t count, int64_t deadline);
 bool hd_os_receive(int stream, void *bytes, size_t count, int64_t deadline);
-/* That something is there to be read, or the other side is gone, within so many milliseconds. */
+/* True when something is there to be read, or the other side is gone, within so many milliseconds. */
 bool hd_os_has_news(int stream, int milliseconds);
 
 /* ---- inside the layer -------------------------------------------------------------------------------------------- */

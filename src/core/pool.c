@@ -138,14 +138,14 @@ void hd_set_num_threads(int count) {
 }
 
 /* A thread that is being started may hold locks of an allocator, and a child would never get them back. */
-static void before_fork(void) {
+static void pool_before_fork(void) {
     pthread_mutex_lock(&pool.lock);
     while (atomic_load(&pool.arrived) < pool.workers) hd_os_yield();
 }
 static void after_fork_here(void) { pthread_mutex_unlock(&pool.lock); }
 
 /* In a child process the workers are gone: begin anew. The child of a busy pool runs alone until then. */
-static void after_fork(void) {
+static void pool_after_fork(void) {
     pool.workers = 0;
     atomic_store(&pool.arrived, 0);
     pthread_mutex_init(&pool.lock, NULL);
@@ -158,7 +158,7 @@ static void after_fork(void) {
 static void start_workers(int wanted) {
     static bool fork_handled; /* under the lock */
     pthread_mutex_lock(&pool.lock);
-    if (!fork_handled) fork_handled = hd_os_at_fork(before_fork, after_fork_here, after_fork) == 0;
+    if (!fork_handled) fork_handled = hd_os_at_fork(pool_before_fork, after_fork_here, pool_after_fork) == 0;
     while (pool.workers < wanted && hd_os_thread_start(worker, (void *)(intptr_t)(pool.workers + 1))) pool.workers++;
     pthread_mutex_unlock(&pool.lock);
 }

@@ -64,7 +64,7 @@ static inline void hd_tensor_drop(hd_thread *thread, hd_tensor *t) {
     if (t != NULL) hd_object_release(thread, &t->object);
 }
 
-/* That an argument is a living tensor. */
+/* Checks that an argument is a living tensor. */
 hd_error hd_tensor_check_slow(const hd_tensor *t, const char *parameter);
 static inline hd_error hd_tensor_check(const hd_tensor *t, const char *parameter) {
     return __builtin_expect(t != NULL && t->object.kind == &hd_kind_tensor, 1) ? HD_OK

@@ -55,22 +55,22 @@ static void thread_end(void *context) {
     hd_array_release(t);
 }
 
-static void before_fork(void) {
+static void threads_before_fork(void) {
     pthread_mutex_lock(&registry.lock);
     hd_memory_before_fork();
 }
-static void after_fork(void) {
+static void threads_after_fork(void) {
     hd_memory_after_fork();
     pthread_mutex_unlock(&registry.lock);
 }
 
-static void begin(void) {
+static void begin_library(void) {
     hd_library_open();
     registry.has_key = pthread_key_create(&registry.key, thread_end) == 0;
-    hd_os_at_fork(before_fork, after_fork, after_fork);
+    hd_os_at_fork(threads_before_fork, threads_after_fork, threads_after_fork);
 }
 
-void hd_library_ready(void) { pthread_once(&registry.once, begin); }
+void hd_library_ready(void) { pthread_once(&registry.once, begin_library); }
 
 hd_thread *hd_thread_create(void) {
     hd_library_ready();

@@ -15,7 +15,7 @@ void hd_fusion_release(hd_fusion *f) {
     hd_array_release(f->group_of);
     hd_array_release(f->form);
     hd_array_release(f->stored);
-    hd_array_release(f->anew);
+    hd_array_release(f->recompute);
     hd_array_release(f->writes);
     hd_array_release(f->written_by);
     memset(f, 0, sizeof *f);
@@ -134,7 +134,7 @@ static hd_shape form_shape(const hd_group *group, hd_form form) {
     return shape;
 }
 
-/* That the node, in this form, finds what it reads inside the group where the group computes it. */
+/* True when the node, in this form, finds what it reads inside the group where the group computes it. */
 static bool reads_in_place(const walk *w, const hd_group *group, uint32_t node, const int8_t *axes) {
     const uint32_t *in = hd_node_inputs(w->g, node);
     for (int k = 0; k < w->g->nodes[node].input_count; ++k) {
@@ -339,7 +339,7 @@ static bool indices_are_in_memory(const walk *w, uint32_t node) {
     return hd_lower_is_indexing(hd_node_lowers(w->g, node)) && !w->f->number[hd_node_inputs(w->g, node)[1]];
 }
 
-static hd_error add_node(walk *w, uint32_t i) {
+static hd_error fuse_node(walk *w, uint32_t i) {
     const hd_graph *g = w->g;
     w->f->group_of[i] = HD_NO_GROUP;
     w->f->source[i] = i;
@@ -349,7 +349,7 @@ static hd_error add_node(walk *w, uint32_t i) {
         w->f->source[i] = w->f->source[in];
         w->f->number[i] = w->f->number[in] && g->nodes[i].op != HD_OP_bitcast; /* other bits are another number */
     }
-    hd_fusion_find_anew(g, w->f, i);
+    hd_fusion_find_recompute(g, w->f, i);
     if (!hd_node_is_call(&g->nodes[i]) || hd_node_is_view(g, i)) return HD_OK;
     if (g->nodes[i].op == HD_NODE_OUTPUT) { /* a value of its own, which that call makes */
         add_member(w, group_of(w, hd_node_inputs(g, i)[0]), i, HD_FORM_FULL);
@@ -357,8 +357,8 @@ static hd_error add_node(walk *w, uint32_t i) {
     }
     const bool reduces = w->optimization >= HD_O2 && !w->choice.reductions_alone;
     if (w->optimization == HD_O0) return add_call(w, i);
-    if (is_number(g, i)) return HD_OK;   /* written into kernels; a call when others need it */
-    if (w->f->anew[i] > 0) return HD_OK; /* likewise: see compute_once */
+    if (is_number(g, i)) return HD_OK;        /* written into kernels; a call when others need it */
+    if (w->f->recompute[i] > 0) return HD_OK; /* likewise: see compute_once */
     if (hd_node_is_map(g, i)) return add_map(w, i);
     if (reduces && is_reduction(g, i)) return add_reduction(w, i);
     if (w->optimization >= HD_O2 && indices_are_in_memory(w, i)) {
@@ -400,7 +400,8 @@ static void join_reductions(walk *w, uint32_t *reader) {
 /* ---- sinking ----------------------------------------------------------------------------------------------------- */
 #define MANY_READERS (UINT32_MAX - 1)
 
-/* That a member of one group reads this source of another point by point; *form is what the source would be there. */
+/* True when a member of one group reads this source of another point by point; *form is what the source would be
+ * there. */
 static bool reads_point_by_point(const walk *w, uint32_t node, int k, uint32_t source, hd_form *form) {
     const hd_group *from = &w->f->groups[group_of(w, source)], *to = &w->f->groups[group_of(w, node)];
     if (from->kind != HD_GROUP_KERNEL || from->reduces || to->kind == HD_GROUP_CALL || is_product(w, node) ||
@@ -481,10 +482,10 @@ static void call_lone_lookups(walk *w) {
     }
 }
 
-/* ---- what is computed anew --------------------------------------------------------------------------------------- */
+/* ---- what is recomputed --------------------------------------------------------------------------------------- */
 static hd_error store(walk *w, uint32_t node);
 
-/* What is in no group although kernels could compute it anew goes to memory: a draw by a call, what follows from one by
+/* What is in no group although kernels could recompute it goes to memory: a draw by a call, what follows from one by
  * a kernel. */
 static hd_error compute_once(walk *w, uint32_t node) {
     if (hd_node_is_draw(w->g, node)) return add_call(w, node);
@@ -495,10 +496,10 @@ static hd_error compute_once(walk *w, uint32_t node) {
     return HD_OK;
 }
 
-static bool is_read_anew(const walk *w, uint32_t node, int k) {
+static bool is_recomputed(const walk *w, uint32_t node, int k) {
     const uint32_t source = source_of(w, hd_node_inputs(w->g, node)[k]);
-    return w->f->anew[source] > 0 && w->f->group_of[source] == HD_NO_GROUP &&
-           hd_fusion_can_read_anew(w->g, w->f, node, k);
+    return w->f->recompute[source] > 0 && w->f->group_of[source] == HD_NO_GROUP &&
+           hd_fusion_can_recompute(w->g, w->f, node, k);
 }
 
 /* What is dear is computed once when several groups read it. */
@@ -525,7 +526,7 @@ static hd_error store(walk *w, uint32_t node) {
     w->f->stored[source] = true;
     if (w->f->group_of[source] != HD_NO_GROUP) return HD_OK;
     if (is_number(w->g, source)) return add_call(w, source);
-    return w->f->anew[source] > 0 ? compute_once(w, source) : HD_OK;
+    return w->f->recompute[source] > 0 ? compute_once(w, source) : HD_OK;
 }
 
 static hd_error find_stored(walk *w) {
@@ -538,7 +539,7 @@ static hd_error find_stored(walk *w) {
         const bool whole = kind == HD_GROUP_CALL || is_product(w, i); /* reads all its inputs from memory */
         for (int k = 0; k < g->nodes[i].input_count; ++k) {
             const uint32_t in = hd_node_inputs(g, i)[k], source = source_of(w, in);
-            if (whole || (group_of(w, source) != group && !w->f->number[in] && !is_read_anew(w, i, k)))
+            if (whole || (group_of(w, source) != group && !w->f->number[in] && !is_recomputed(w, i, k)))
                 HD_TRY(store(w, in));
         }
     }
@@ -568,18 +569,18 @@ hd_error hd_fuse(const hd_machine *m, const hd_graph *g, hd_optimization_level l
     f->group_of = hd_array_resize(NULL, count * sizeof *f->group_of);
     f->form = hd_array_resize(NULL, count);
     f->stored = hd_array_resize(NULL, count);
-    f->anew = hd_array_resize(NULL, count);
+    f->recompute = hd_array_resize(NULL, count);
     walk w = {.g = g, .f = f, .optimization = level, .choice = choice, .target = &m->target};
     w.most_members = m->target.most_members;
     if (choice.most_members > 0 && choice.most_members < w.most_members) w.most_members = choice.most_members;
     hd_error status = HD_OK;
     if (f->source == NULL || f->number == NULL || f->group_of == NULL || f->form == NULL || f->stored == NULL ||
-        f->anew == NULL)
+        f->recompute == NULL)
         status = hd_fail(HD_ERROR_MEMORY, "no memory to fuse a graph of %u nodes", g->node_count);
     if (status == HD_OK) memset(f->stored, 0, count);
     if (status == HD_OK) memset(f->form, 0, count);
     if (status == HD_OK) status = hd_fusion_find_writes(g, f);
-    for (uint32_t i = 0; i < g->node_count && status == HD_OK; ++i) status = add_node(&w, i);
+    for (uint32_t i = 0; i < g->node_count && status == HD_OK; ++i) status = fuse_node(&w, i);
     if (status == HD_OK && level > HD_O0 && !choice.unsunk) status = sink(&w);
     if (status == HD_OK) call_lone_lookups(&w);
     if (status == HD_OK) status = find_dear(&w);

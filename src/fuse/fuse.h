@@ -54,9 +54,9 @@ typedef struct hd_fusion {
     uint32_t *group_of; /* of each node; HD_NO_GROUP: given, or a view, or not needed */
     uint8_t *form;      /* hd_form of each node in a kernel */
     bool *stored;       /* of each node: others read it from memory */
-    /* Of each node that kernels may compute anew wherever they read it: what that costs; 0. They do when it has no
+    /* Of each node that kernels may recompute wherever they read it: what that costs; 0. They do when it has no
      * group. */
-    uint8_t *anew;
+    uint8_t *recompute;
     /* Of each node that writes a part of state, all the way from the old value to the new one: the cell; HD_NO_CELL.
      * And of the values on that way: the node that writes a part of them; HD_NO_NODE. What reads them runs before it,
      * if that can be. */
@@ -81,16 +81,16 @@ hd_error hd_fuse(const hd_machine *m, const hd_graph *g, hd_optimization_level l
 void hd_fusion_release(hd_fusion *f);
 /* From fuse_state.c: fills writes and written_by. */
 hd_error hd_fusion_find_writes(const hd_graph *g, hd_fusion *f);
-/* From fuse_anew.c: fills anew of a node, when number and source are known. */
-void hd_fusion_find_anew(const hd_graph *g, hd_fusion *f, uint32_t node);
-/* True when `node`, in a kernel, can compute input k anew: nothing that others than kernels read, or in another
+/* From fuse_recompute.c: fills anew of a node, when number and source are known. */
+void hd_fusion_find_recompute(const hd_graph *g, hd_fusion *f, uint32_t node);
+/* True when `node`, in a kernel, can recompute input k: nothing that others than kernels read, or in another
  * order. */
-bool hd_fusion_can_read_anew(const hd_graph *g, const hd_fusion *f, uint32_t node, int k);
+bool hd_fusion_can_recompute(const hd_graph *g, const hd_fusion *f, uint32_t node, int k);
 /* Dearer to compute twice than to read. */
 bool hd_fusion_is_dear(const hd_fusion *f, uint32_t node);
 bool hd_node_is_draw(const hd_graph *g, uint32_t node);
 /* Where the elements of a view lie among those of its source; false: in no order that strides can say. */
-bool hd_anew_layout(const hd_graph *g, uint32_t node, hd_layout *out);
+bool hd_layout_of_value(const hd_graph *g, uint32_t node, hd_layout *out);
 /* From fuse_prologue.c: which kernels products run as they read their first operand, when all nodes know their
  * group. */
 hd_error hd_fusion_find_prologues(const hd_graph *g, hd_fusion *f, hd_prologues which);

@@ -66,10 +66,10 @@ bool hd_node_is_spread(const hd_graph *g, uint32_t node) {
            g->nodes[in[0]].dtype == g->nodes[in[2]].dtype;
 }
 
-/* That all along an axis have the same index. */
+/* True when all along an axis have the same index. */
 static bool is_shared_along(const hd_graph *g, uint32_t index, int axis) {
     hd_layout layout;
-    return hd_anew_layout(g, index, &layout) && layout.stride[axis] == 0;
+    return hd_layout_of_value(g, index, &layout) && layout.stride[axis] == 0;
 }
 
 bool hd_node_is_lookup(const hd_machine *m, const hd_graph *g, uint32_t node) {
@@ -94,11 +94,11 @@ static int64_t row_of(const hd_shape *shape, int axis) {
     return row;
 }
 
-/* That neighbours along the last axis are neighbours in memory, too. */
+/* True when neighbours along the last axis are neighbours in memory, too. */
 static bool lies_in_rows(const hd_graph *g, uint32_t node) {
     hd_layout layout;
     if (g->nodes[node].op == HD_OP_full) return true;
-    if (!hd_anew_layout(g, node, &layout)) return false;
+    if (!hd_layout_of_value(g, node, &layout)) return false;
     const int last = layout.shape.rank - 1;
     return last < 0 || layout.shape.size[last] <= 1 || layout.stride[last] == 1;
 }

@@ -101,7 +101,7 @@ static void mark_failing(const hd_graph *g, hd_fusion *f) {
     }
 }
 
-/* That a group stands, and runs by itself. */
+/* True when a group stands, and runs by itself. */
 static bool runs(const hd_group *group, uint32_t index) {
     return group->joined == index && group->begins == HD_NO_GROUP;
 }

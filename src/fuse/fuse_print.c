@@ -78,9 +78,9 @@ static void say_pieces(text *t, const hd_graph *g, const hd_fusion *f, const hd_
 static void say_draws(text *t, const hd_graph *g, const hd_fusion *f) {
     for (uint32_t i = 0; i < g->node_count; ++i) {
         if (!hd_node_is_draw(g, i) || f->level == HD_O0) continue;
-        const bool anew = f->group_of[i] == HD_NO_GROUP;
+        const bool recompute = f->group_of[i] == HD_NO_GROUP;
         say(t, "draw %%%u %s: %s\n", i, hd_node_name(&g->nodes[i]),
-            anew                      ? "in the kernels that read it, never in memory"
+            recompute                 ? "in the kernels that read it, never in memory"
             : hd_fusion_is_dear(f, i) ? "in memory: an output, or dearer to draw in several kernels than to read"
                                       : "in memory: an output, or read by a call, or in another order");
     }

@@ -9,7 +9,7 @@
 enum { PIECES = 8 }; /* the cost of looking for the piece of a concatenation */
 
 /* ---- what an element costs --------------------------------------------------------------------------------------- */
-/* Of a member, and of what it computes anew; -1 with an error. */
+/* Of a member, and of what it recomputes; -1 with an error. */
 static int cost_of(const hd_graph *g, const hd_fusion *f, hd_row_irs *rows, uint32_t node) {
     const hd_node *n = &g->nodes[node];
     int cost = hd_node_lowers(g, node) == HD_LOWER_CAST ? HD_COST_CAST : PIECES;
@@ -21,7 +21,7 @@ static int cost_of(const hd_graph *g, const hd_fusion *f, hd_row_irs *rows, uint
     }
     for (int k = 0; k < n->input_count; ++k) {
         const uint32_t source = f->source[hd_node_inputs(g, node)[k]];
-        if (f->group_of[source] == HD_NO_GROUP) cost += f->anew[source];
+        if (f->group_of[source] == HD_NO_GROUP) cost += f->recompute[source];
     }
     return cost;
 }
@@ -61,7 +61,7 @@ static void count_uses(const hd_graph *g, const hd_fusion *f, uses *u) {
     for (uint32_t i = 0; i < g->cell_count; ++i) u->reads[f->source[g->cells[i].update]] = MANY;
 }
 
-/* That the rows of the operand are those of the value: between the two, outer axes are at most cut or joined. */
+/* True when the rows of the operand are those of the value: between the two, outer axes are at most cut or joined. */
 static bool keeps_rows(const hd_graph *g, const hd_fusion *f, uint32_t operand) {
     const hd_shape shape = hd_node_shape(g, operand), value = hd_node_shape(g, f->source[operand]);
     for (uint32_t at = operand; at != f->source[operand]; at = hd_node_inputs(g, at)[0])
@@ -146,8 +146,7 @@ static uint32_t value_for(const hd_graph *g, const hd_fusion *f, uint32_t node) 
 
 /* Takes back what is too dear. */
 static hd_error leave_dear(const hd_graph *g, hd_fusion *f, uses *u) {
-    hd_row_irs rows;
-    HD_TRY(hd_row_irs_begin(&rows));
+    hd_row_irs rows = {.read = {NULL}};
     hd_error status = HD_OK;
     for (uint32_t i = 0; i < g->node_count && status == HD_OK; ++i) {
         const uint32_t group = f->group_of[i];
@@ -168,7 +167,7 @@ static hd_error leave_dear(const hd_graph *g, hd_fusion *f, uses *u) {
     return status;
 }
 
-static hd_error choose(const hd_graph *g, hd_fusion *f, uses *u, hd_prologues which) {
+static hd_error choose_prologues(const hd_graph *g, hd_fusion *f, uses *u, hd_prologues which) {
     bool any = false;
     count_uses(g, f, u);
     for (uint32_t i = 0; i < g->node_count; ++i) {
@@ -191,7 +190,7 @@ hd_error hd_fusion_find_prologues(const hd_graph *g, hd_fusion *f, hd_prologues 
               .written = hd_array_resize(NULL, groups * sizeof *u.written),
               .cost = hd_array_resize(NULL, groups * sizeof *u.cost)};
     const bool ok = u.reads != NULL && u.stored != NULL && u.written != NULL && u.cost != NULL;
-    const hd_error status = ok ? choose(g, f, &u, which) : hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
+    const hd_error status = ok ? choose_prologues(g, f, &u, which) : hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
     hd_array_release(u.reads);
     hd_array_release(u.stored);
     hd_array_release(u.written);

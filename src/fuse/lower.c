@@ -10,8 +10,7 @@
 hd_error hd_lowering_begin(hd_lowering *l, const hd_graph *g, const hd_fusion *f, const hd_tensor *tensors) {
     *l = (hd_lowering){.g = g, .f = f, .tensors = tensors};
     l->value = hd_array_resize(NULL, ((size_t)g->node_count + 1) * sizeof *l->value);
-    if (l->value == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to lower a graph");
-    return hd_row_irs_begin(&l->rows);
+    return l->value == NULL ? hd_fail(HD_ERROR_MEMORY, "no memory to lower a graph") : HD_OK;
 }
 
 void hd_lowering_end(hd_lowering *l) {
@@ -44,7 +43,7 @@ void hd_lower_strides(const hd_layout *layout, const int8_t *axes, int64_t *out)
         if (axes[i] >= 0 && layout->shape.size[i] != 1) out[axes[i]] += layout->stride[i];
 }
 
-static int load(build *b, uint32_t node, const int8_t *axes) {
+static int lower_load(build *b, uint32_t node, const int8_t *axes) {
     int64_t stride[HD_MAX_RANK];
     const hd_tensor *t = &b->l->tensors[node];
     hd_lower_strides(&t->layout, axes, stride);
@@ -89,13 +88,13 @@ static int input(build *b, uint32_t node, int k, const int8_t *axes) {
     const hd_graph *g = b->l->g;
     const uint32_t in = hd_node_inputs(g, node)[k], source = b->l->f->source[in];
     if (b->l->f->number[in]) return hd_lower_number_node(b, source);
-    if (b->walk >= 0) return hd_lower_anew(b, in, axes);
+    if (b->walk >= 0) return hd_lower_recompute(b, in, axes);
     if (b->l->f->group_of[source] != HD_NO_GROUP && &b->l->f->groups[b->l->f->group_of[source]] == b->group)
         return b->counting ? 0 : b->l->value[source];
     int8_t own[HD_MAX_RANK];
     const hd_shape from = hd_node_shape(g, in), to = hd_node_shape(g, node);
     for (int i = 0; i < from.rank; ++i) own[i] = (int8_t)(from.size[i] == 1 ? -1 : axes[to.rank - from.rank + i]);
-    return hd_lower_reads_anew(b, source) ? hd_lower_anew(b, in, own) : load(b, in, own);
+    return hd_lower_recomputes(b, source) ? hd_lower_recompute(b, in, own) : lower_load(b, in, own);
 }
 
 static int as_type(build *b, int step, int type) {
@@ -157,7 +156,7 @@ static int reduction_value(build *b, uint32_t node, hd_kernel_reduction how) {
     else if (b->l->f->group_of[source] != HD_NO_GROUP && &b->l->f->groups[b->l->f->group_of[source]] == b->group)
         step = b->counting ? 0 : b->l->value[source];
     else
-        step = hd_lower_reads_anew(b, source) ? hd_lower_anew(b, in, axes) : load(b, in, axes);
+        step = hd_lower_recomputes(b, source) ? hd_lower_recompute(b, in, axes) : lower_load(b, in, axes);
     step = as_type(b, step, hd_dtype_compute[n->dtype]);
     return b->counting || step < 0 ? step : hd_kernel_reduce(b->k, step, how);
 }
@@ -181,7 +180,7 @@ static int is_at_index(build *b, uint32_t node, int axis, const int8_t *axes) {
     return hd_kernel_word(b->k, HD_WORD_EQ, position, from_beginning(b, index, size), -1);
 }
 
-/* That the row of which an index picks an element is computed here. */
+/* True when the row of which an index picks an element is computed here. */
 static bool is_picked(const build *b, uint32_t node) {
     const uint32_t group = b->l->f->group_of[b->l->f->source[hd_node_inputs(b->l->g, node)[0]]];
     return group != HD_NO_GROUP && &b->l->f->groups[group] == b->group;
@@ -223,7 +222,7 @@ static int lookup_value(build *b, uint32_t node, const int8_t *axes) {
     const int8_t of_row[1] = {axes[axis]}, *of_index = hd_node_lowers(g, node) == HD_LOWER_GATHER ? axes : of_row;
     int8_t of_table[HD_MAX_RANK];
     for (int i = 0; i < layout->shape.rank; ++i) of_table[i] = (int8_t)(i == axis ? -1 : axes[i]);
-    int at = as_type(b, load(b, index, of_index), HD_COMPUTE_I64);
+    int at = as_type(b, lower_load(b, index, of_index), HD_COMPUTE_I64);
     int64_t stride[HD_MAX_RANK];
     hd_lower_strides(layout, of_table, stride);
     const int buffer = hd_lower_access(b, table, false, (hd_dtype)b->l->tensors[table].dtype, stride);
@@ -244,7 +243,7 @@ static int bias_value(build *b, uint32_t node) {
     const uint32_t in = hd_node_inputs(b->l->g, node)[2];
     const bool by_channel = hd_lower_is_convolution(hd_node_lowers(b->l->g, node));
     const int8_t axis = (int8_t)(by_channel ? b->row_axis : b->group->space.rank - 1);
-    const int step = b->l->f->number[in] ? hd_lower_number_node(b, b->l->f->source[in]) : load(b, in, &axis);
+    const int step = b->l->f->number[in] ? hd_lower_number_node(b, b->l->f->source[in]) : lower_load(b, in, &axis);
     return as_type(b, step, hd_dtype_compute[b->l->g->nodes[node].dtype]);
 }
 
@@ -346,7 +345,7 @@ static void forget_inputs(build *b, uint32_t node) {
     for (int k = 0; k < b->l->g->nodes[node].input_count; ++k) {
         const uint32_t source = b->l->f->source[hd_node_inputs(b->l->g, node)[k]];
         b->l->value[source] = -1;
-        if (b->l->f->anew[source] > 0) forget_inputs(b, source);
+        if (b->l->f->recompute[source] > 0) forget_inputs(b, source);
     }
 }
 

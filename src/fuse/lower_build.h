@@ -16,7 +16,7 @@ typedef struct access {
 /* How the elements of a draw are counted through while the space is walked. */
 typedef struct draw_walk {
     int64_t first, stride[HD_MAX_RANK];
-    int place; /* a step, once it is known; -1 */
+    int position; /* a step, once it is known; -1 */
 } draw_walk;
 
 typedef struct build {
@@ -34,7 +34,7 @@ typedef struct build {
     draw_walk walks[HD_KERNEL_DRAWS];
     int walk_count;
     const struct loops *loops; /* when they are known */
-    int walk;                  /* the one along which values are computed anew now; -1 */
+    int walk;                  /* the one along which values are recomputed now; -1 */
     hd_lowered *out;
 } build;
 
@@ -63,11 +63,11 @@ void hd_lower_strides(const hd_layout *layout, const int8_t *axes, int64_t *out)
 int hd_lower_uniform(build *b, uint32_t node);
 int hd_lower_normal(build *b, uint32_t node);
 int hd_lower_randint(build *b, uint32_t node);
-/* A value that the kernel computes anew, read through `in`, a view of it, whose axes are those of
+/* A value that the kernel recomputes, read through `in`, a view of it, whose axes are those of
  * `axes`. */
-int hd_lower_anew(build *b, uint32_t in, const int8_t *axes);
-static inline bool hd_lower_reads_anew(const build *b, uint32_t source) {
-    return b->l->f->anew[source] > 0 && b->l->f->group_of[source] == HD_NO_GROUP;
+int hd_lower_recompute(build *b, uint32_t in, const int8_t *axes);
+static inline bool hd_lower_recomputes(const build *b, uint32_t source) {
+    return b->l->f->recompute[source] > 0 && b->l->f->group_of[source] == HD_NO_GROUP;
 }
 
 /* lower_joint.c: concatenations and paddings, read where their pieces lie. */

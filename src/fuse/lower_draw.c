@@ -1,4 +1,4 @@
-/* What a kernel computes anew: random draws, and what is made of them. An element of a draw follows from its place in
+/* What a kernel recomputes: random draws, and what is made of them. An element of a draw follows from its position in
  * it, which the kernel counts as it walks its space; the seed and the ordinals of draws are numbers that every run
  * sets. */
 #include "fuse/lower_build.h"
@@ -23,21 +23,21 @@ static int ordinal_of(build *b, uint32_t ordinal) {
     return hd_kernel_number(b->k, HD_COMPUTE_U64, (int)out->draws[at].number);
 }
 
-/* The place in a draw: along the axis of the lanes from neighbour to neighbour, if that is how it goes. */
-static int place_of(build *b, int *axis) {
+/* The position in a draw: along the axis of the lanes from neighbour to neighbour, if that is how it goes. */
+static int position_of(build *b, int *axis) {
     draw_walk *walk = &b->walks[b->walk];
     const int64_t *stride = b->loops->walk[b->walk];
     *axis = stride[b->loops->lanes] == 1 ? b->loops->lanes : -1;
-    if (walk->place >= 0) return walk->place;
-    int place = walk->first != 0 ? hd_lower_number(b, HD_I64, (double)walk->first) : -1;
+    if (walk->position >= 0) return walk->position;
+    int position = walk->first != 0 ? hd_lower_number(b, HD_I64, (double)walk->first) : -1;
     for (int a = 0; a < b->loops->count; ++a) {
         if (stride[a] == 0 || a == *axis) continue;
         int step = hd_kernel_index(b->k, a);
         if (stride[a] != 1)
             step = hd_kernel_word(b->k, HD_WORD_MUL, step, hd_lower_number(b, HD_I64, (double)stride[a]), -1);
-        place = place < 0 ? step : hd_kernel_word(b->k, HD_WORD_ADD, place, step, -1);
+        position = position < 0 ? step : hd_kernel_word(b->k, HD_WORD_ADD, position, step, -1);
     }
-    return walk->place = place >= 0 ? place : hd_kernel_constant(b->k, HD_COMPUTE_I64, 0);
+    return walk->position = position >= 0 ? position : hd_kernel_constant(b->k, HD_COMPUTE_I64, 0);
 }
 
 /* draw.def as steps, of which uniform numbers are taken: unit_f32, unit_f64. */
@@ -92,12 +92,12 @@ static int integer(build *b, int bits, int64_t low, int64_t high, hd_dtype dtype
 static int drawn(build *b, uint32_t node, hd_kernel_drawn what, hd_compute type) {
     const hd_random_attributes *a = hd_node_attributes(b->l->g, node);
     int axis;
-    const int place = place_of(b, &axis), seed = seed_of(b), draw = ordinal_of(b, (uint32_t)a->draw);
+    const int position = position_of(b, &axis), seed = seed_of(b), draw = ordinal_of(b, (uint32_t)a->draw);
     if (b->number_count > HD_LOWER_NUMBERS) {
         hd_fail(HD_ERROR_INTERNAL, "a fused kernel of more than %d numbers", (int)HD_LOWER_NUMBERS);
         return -1;
     }
-    return hd_kernel_draw(b->k, what, type, place, axis, seed, draw);
+    return hd_kernel_draw(b->k, what, type, position, axis, seed, draw);
 }
 
 /* The type in which a draw of this dtype is computed, and that of its numbers. */
@@ -136,17 +136,17 @@ int hd_lower_uniform(build *b, uint32_t node) {
     return hd_kernel_word(b->k, HD_WORD_SELECT, hd_kernel_word(b->k, HD_WORD_LT, v, top, -1), v, top);
 }
 
-static int anew_value(build *b, uint32_t node) {
+static int recomputed_value(build *b, uint32_t node) {
     static const int8_t none[HD_MAX_RANK]; /* its inputs are where it is */
     return hd_lower_rounded(b, node, hd_lower_value(b, node, none));
 }
 
-int hd_lower_anew(build *b, uint32_t in, const int8_t *axes) {
+int hd_lower_recompute(build *b, uint32_t in, const int8_t *axes) {
     const uint32_t source = b->l->f->source[in];
-    if (b->walk >= 0) return anew_value(b, source);
-    draw_walk walk = {.place = -1};
+    if (b->walk >= 0) return recomputed_value(b, source);
+    draw_walk walk = {.position = -1};
     hd_layout layout;
-    if (!hd_anew_layout(b->l->g, in, &layout)) return -1;
+    if (!hd_layout_of_value(b->l->g, in, &layout)) return -1;
     hd_lower_strides(&layout, axes, walk.stride);
     walk.first = layout.offset;
     int at = 0;
@@ -159,7 +159,7 @@ int hd_lower_anew(build *b, uint32_t in, const int8_t *axes) {
     }
     if (at == b->walk_count) b->walks[b->walk_count++] = walk;
     b->walk = at;
-    const int step = anew_value(b, source);
+    const int step = recomputed_value(b, source);
     b->walk = -1;
     return step;
 }

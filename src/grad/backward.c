@@ -45,7 +45,7 @@ static hd_error finish_pending(hd_walk *w, hd_slot *slot, bool leaf) {
 }
 
 /* A hook of this walk's thread walks back to a leaf whose gradient is on its way already. */
-static hd_error refuse(const hd_arrival *a) {
+static hd_error refuse_arrival(const hd_arrival *a) {
     return hd_fail(HD_ERROR_STATE,
                    "the gradient of a tensor %s is being added to by another hd_backward of this thread, a hook of "
                    "which runs; call it when that one has returned",
@@ -53,13 +53,13 @@ static hd_error refuse(const hd_arrival *a) {
 }
 
 /* Makes this walk the one that adds to the slot of an arrival; on failure the arrival has none, and nothing changed. */
-static hd_error take(hd_walk *w, hd_arrival *a) {
+static hd_error take_slot(hd_walk *w, hd_arrival *a) {
     if (a->slot == NULL) a->slot = hd_slot_of(w->thread, a->leaf);
     hd_error status =
         a->slot == NULL ? w->thread->error_code : hd_slot_enter(w->thread, a->slot, a->leaf, true, &a->ends);
     if (status == HD_OK) {
         a->finished = a->slot->pending != NULL; /* by an earlier arrival */
-        if (a->finished && a->slot->walk != w) status = refuse(a);
+        if (a->finished && a->slot->walk != w) status = refuse_arrival(a);
     }
     if (status == HD_OK) {
         a->slot->walk = w;
@@ -76,7 +76,7 @@ static hd_error deliver(hd_walk *w) {
     hd_error status = HD_OK;
     for (; w->taken < w->arrival_count && status == HD_OK; ++w->taken) {
         hd_arrival *a = &w->arrivals[w->taken];
-        status = take(w, a);
+        status = take_slot(w, a);
         if (status == HD_OK) status = hd_slot_note(thread, a->leaf, a->slot);
         if (status == HD_OK && a->gradient != NULL) status = add_pending(thread, a->slot, a->gradient);
         hd_tensor_drop(thread, a->gradient); /* so that a gradient that is nobody else's can be taken over */

@@ -71,7 +71,7 @@ static double value_at(hd_thread *thread, const check *c, int64_t which, int64_t
     return value;
 }
 
-static bool compare(hd_thread *thread, const check *c, const hd_tensors *gradients, const char *order) {
+static bool compare_gradient(hd_thread *thread, const check *c, const hd_tensors *gradients, const char *order) {
     for (int64_t i = 0, k = 0; i < c->inputs->count; ++i) {
         const hd_tensor *t = c->inputs->items[i];
         if (t->dtype != HD_F64) continue;
@@ -116,7 +116,7 @@ static bool run_check(hd_thread *thread, const check *c, const char *order) {
             hd_tensors_put(gradients, i, zeros);
         }
     }
-    return gradients != NULL && compare(thread, c, gradients, order);
+    return gradients != NULL && compare_gradient(thread, c, gradients, order);
 }
 
 static hd_tensors *directions_for(hd_thread *thread, const hd_tensors *inputs) {

@@ -39,14 +39,14 @@ static void end(hd_thread *thread) {
 }
 
 /* Contexts that were pushed by a call end by one; blocks end with the scope around them. */
-static void unwind(hd_thread *thread, uint32_t count) {
+static void unwind_contexts(hd_thread *thread, uint32_t count) {
     hd_tapes *tapes = thread->tapes;
     uint32_t block = count > tapes->floor ? count : tapes->floor;
     while (block < tapes->head.frame_count && tapes->frames[block].token == NULL) ++block;
     while (tapes->head.frame_count > block) drop_frame(thread, tapes);
 }
 
-static const hd_tapes_hooks hooks = {.end = end, .unwind = unwind};
+static const hd_tapes_hooks hooks = {.end = end, .unwind = unwind_contexts};
 
 hd_tapes *hd_tapes_create(hd_thread *thread) {
     hd_tapes *tapes = hd_array_resize(NULL, sizeof *tapes);
@@ -115,7 +115,7 @@ void hd_context_leave(hd_thread *thread, uint32_t depth, const char *who) {
     drop_frame(thread, thread->tapes);
 }
 
-static hd_grad_token begin(hd_frame_kind kind, hd_grad_token *self, const char *name) {
+static hd_grad_token begin_frame(hd_frame_kind kind, hd_grad_token *self, const char *name) {
     hd_grad_token token = {NULL, 0};
     hd_thread *thread = hd_thread_self(); /* a block ends what it began, so it begins also while an error is pending */
     if (thread == NULL) return token;
@@ -129,11 +129,13 @@ static hd_grad_token begin(hd_frame_kind kind, hd_grad_token *self, const char *
     return token;
 }
 
-hd_grad_token hd_grad_context_begin(hd_grad_token *self) { return begin(HD_FRAME_CONTEXT, self, "HD_GRAD_CONTEXT"); }
-hd_grad_token hd_grad_context_begin_default(hd_grad_token *self) {
-    return begin(HD_FRAME_DEFAULT, self, "HD_GRAD_CONTEXT_DEFAULT");
+hd_grad_token hd_grad_context_begin(hd_grad_token *self) {
+    return begin_frame(HD_FRAME_CONTEXT, self, "HD_GRAD_CONTEXT");
 }
-hd_grad_token hd_no_grad_begin(hd_grad_token *self) { return begin(HD_FRAME_NO_GRAD, self, "HD_NO_GRAD"); }
+hd_grad_token hd_grad_context_begin_default(hd_grad_token *self) {
+    return begin_frame(HD_FRAME_DEFAULT, self, "HD_GRAD_CONTEXT_DEFAULT");
+}
+hd_grad_token hd_no_grad_begin(hd_grad_token *self) { return begin_frame(HD_FRAME_NO_GRAD, self, "HD_NO_GRAD"); }
 
 static void fail_at_end(hd_thread *thread, const char *text, int64_t id) {
     if (thread->call_depth == 0) thread->call = "the end of a block";

@@ -31,7 +31,7 @@ static hd_slot *new_slot(void) {
 /* The slot's `user` is the number of the thread that changes it, or how many look at it, with this bit; 0: nobody. */
 #define LOOKING UINT32_C(0x80000000)
 
-static hd_error refuse(const hd_tensor *t, uint32_t user) {
+static hd_error refuse_gradient(const hd_tensor *t, uint32_t user) {
     char who[64] = "read by another thread";
     if ((user & LOOKING) == 0) snprintf(who, sizeof who, "changed by another thread (number %u)", user);
     return hd_fail(HD_ERROR_STATE,
@@ -46,7 +46,7 @@ hd_error hd_slot_enter(hd_thread *thread, hd_slot *slot, const hd_tensor *t, boo
     while (!atomic_compare_exchange_weak_explicit(&slot->object.user, &now, next, memory_order_acquire,
                                                   memory_order_relaxed)) {
         if (now == thread->number) return HD_OK;
-        if (now != 0 && (changes || (now & LOOKING) == 0)) return refuse(t, now);
+        if (now != 0 && (changes || (now & LOOKING) == 0)) return refuse_gradient(t, now);
         next = changes ? thread->number : (now | LOOKING) + 1;
     }
     *ends = changes ? thread->number : LOOKING;

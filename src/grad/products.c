@@ -19,7 +19,7 @@ static hd_error run_leaf_hooks(hd_walk *w) {
 /* What kind of walk grad_of makes. */
 enum { DIFFERENTIABLE = 1, INSIDE = 2, WITHOUT_HOOKS = 4 };
 
-/* That input i can have a gradient; what a recomputation read may be integers, whose gradients are zero. */
+/* Checks that input i can have a gradient; what a recomputation read may be integers, whose gradients are zero. */
 static hd_error check_input(const hd_tensor *t, int64_t i, unsigned kind) {
     if (t->tracking == HD_UNTRACKED)
         return hd_fail(HD_ERROR_STATE,

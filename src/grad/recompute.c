@@ -1,4 +1,4 @@
-/* Checkpoints: one record for a whole function, which backward computes anew.
+/* Checkpoints: one record for a whole function, which backward recomputes.
  *
  * fn runs in a context of its own, where everything from outside that it reads becomes a leaf. Those leaves are the
  * inputs of the record; the tape inside, with all it saved, goes at once. */
@@ -40,7 +40,7 @@ static hd_tensors *leaves_of(hd_thread *thread, const hd_tape *tape) {
     return list;
 }
 
-/* That fn read nothing this time that it did not read then: its gradient would be lost. */
+/* Checks that fn read nothing this time that it did not read then: its gradient would be lost. */
 static hd_error check_leaves(hd_thread *thread, const recomputed *c, const hd_tape *tape) {
     const hd_tensors *now = leaves_of(thread, tape);
     if (now == NULL) return thread->error_code;
@@ -54,7 +54,7 @@ static hd_error check_leaves(hd_thread *thread, const recomputed *c, const hd_ta
     return HD_OK;
 }
 
-/* That fn gave something, and the same as before: what has the shape and dtype of its gradient. */
+/* Checks that fn gave something, and the same as before: what has the shape and dtype of its gradient. */
 static hd_error check_again(const hd_tensor *y, const hd_tensor *gradient) {
     HD_TRY(hd_tensor_check(y, "the result of hd_recompute's function"));
     if (hd_shape_equal(y->layout.shape, gradient->layout.shape) && y->dtype == gradient->dtype) return HD_OK;

@@ -44,7 +44,7 @@ static void warn_of_length(hd_tape *tape) {
 }
 
 /* ---- memory of records ------------------------------------------------------------------------------------------- */
-static hd_error grow(hd_tape *tape) {
+static hd_error grow_tape(hd_tape *tape) {
     enum { LONG_TAPE = 1 << 21 };
     if (tape->capacity == LONG_TAPE && !tape->warned) warn_of_length(tape);
     const uint32_t capacity = tape->capacity ? tape->capacity * 2 : 256;
@@ -79,7 +79,7 @@ static inline int saves_count(unsigned saves) {
 
 static inline __attribute__((always_inline)) hd_record *
 record_new(hd_tape *tape, const hd_op *op, int64_t inputs, int saved, size_t shape_words, size_t attribute_bytes) {
-    if (__builtin_expect(tape->count + 1 >= tape->capacity, 0) && grow(tape) != HD_OK) return NULL;
+    if (__builtin_expect(tape->count + 1 >= tape->capacity, 0) && grow_tape(tape) != HD_OK) return NULL;
     if (__builtin_expect(tape->serial == 0, 0)) tape->serial = new_serial();
     const size_t fixed = words_of(sizeof(hd_record) + (size_t)inputs * 5),
                  saved_words = (size_t)saved * sizeof(hd_saved) / 8;

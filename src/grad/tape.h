@@ -188,7 +188,7 @@ hd_observer *hd_observer_for(bool recording);
 hd_observer *hd_tape_first_observer(void);
 extern hd_observer hd_tape_observer;
 bool hd_debug_nan(void);
-/* That all elements are finite; else an error that says which is not, and of what: "the result", "hd_sqrt". */
+/* Checks that all elements are finite; else an error that says which is not, and of what: "the result", "hd_sqrt". */
 hd_error hd_check_finite(hd_thread *thread, hd_tensor *t, const char *what, const char *who);
 /* Likewise of what a call gave; constants and views are as the caller wished. */
 hd_error hd_check_results(hd_thread *thread, const hd_call *call);

@@ -77,7 +77,7 @@ static hd_error arrive(hd_walk *w, uint32_t edge, hd_tensor *gradient) {
     return HD_OK;
 }
 
-static void forget(hd_walk *w, hd_record *r) {
+static void drop_gradients(hd_walk *w, hd_record *r) {
     for (int i = 0; i < HD_MAX_OUTPUTS; ++i) {
         hd_tensor_drop(w->thread, r->gradient[i]);
         r->gradient[i] = NULL;
@@ -163,7 +163,7 @@ static void left(hd_thread *thread, const hd_ending *ending) {
     hd_walk *w = ending->object;
     w->tapes->floor = w->floor;
     hd_frames_drop(thread, w->tapes, w->frames, w->observer);
-    for (uint32_t i = 1; i <= w->tape->count; ++i) forget(w, w->tape->records[i]);
+    for (uint32_t i = 1; i <= w->tape->count; ++i) drop_gradients(w, w->tape->records[i]);
     if (w->walking) {
         w->tapes->queue_count = 0;
         give_queue_back(w);
@@ -409,7 +409,7 @@ static hd_error walk_back(hd_walk *w, uint32_t edge, hd_tensor *seed) {
             status = r->op == NULL ? visit_leaf(w, r, r->gradient[0]) : visit_call(w, r, index);
             hd_span_end(&span, NULL);
         }
-        forget(w, r);
+        drop_gradients(w, r);
     }
     return status;
 }

@@ -36,7 +36,7 @@ typedef struct hd_walk {
     uint32_t taken; /* arrivals whose slots it has entered */
 } hd_walk;
 
-/* That a walk can begin at `loss`, and where: its edge on the active tape. */
+/* Checks that a walk can begin at `loss`, and where: its edge on the active tape. */
 hd_error hd_walk_check(hd_thread *thread, const hd_tapes *tapes, const hd_tensor *loss, uint32_t *edge);
 /* The gradient it begins with: `given` as the loss needs it, or ones. NULL with an error. */
 hd_tensor *hd_walk_seed(const hd_tensor *loss, hd_tensor *given);

@@ -122,7 +122,7 @@ static hd_error check_name(const char *name) {
                : hd_fail(HD_ERROR_VALUE, "a name of %zu bytes; %d are allowed", strlen(name), (int)HD_NAME_MOST);
 }
 
-/* That a builder which is taken records on this thread. */
+/* Checks that a builder which is taken records on this thread. */
 static hd_error check_recording(hd_thread *thread, const hd_builder *b) {
     if (b->state != HD_BUILDER_ACTIVE || b->recording->thread != thread)
         return hd_fail(HD_ERROR_STATE,

@@ -161,8 +161,12 @@ static hd_tensor *new_tensor(hd_thread *thread, hd_recording *r, uint32_t node, 
     }
     s->release_user = r;
     hd_object_retain(&r->object);
-    r->cells[cell] = (hd_capture_cell){
-        .storage = s, .first = node, .current = node, .place = HD_NO_NODE, .dtype = (uint8_t)dtype, .shape = *shape};
+    r->cells[cell] = (hd_capture_cell){.storage = s,
+                                       .first = node,
+                                       .current = node,
+                                       .graph_cell = HD_NO_NODE,
+                                       .dtype = (uint8_t)dtype,
+                                       .shape = *shape};
     hd_layout layout;
     hd_layout_contiguous(&layout, shape);
     hd_tensor *t = hd_tensor_over(thread, s, dtype, &layout);
@@ -231,7 +235,7 @@ static uint32_t outside_cell(hd_thread *thread, hd_recording *r, const hd_tensor
     r->cells[cell] = (hd_capture_cell){.storage = s,
                                        .first = node,
                                        .current = node,
-                                       .place = kind >= 0 ? r->graph->cell_count - 1 : HD_NO_NODE,
+                                       .graph_cell = kind >= 0 ? r->graph->cell_count - 1 : HD_NO_NODE,
                                        .outside = true,
                                        .frozen = kind == HD_CELL_BOUND,
                                        .dtype = (uint8_t)dtype,
@@ -315,7 +319,7 @@ bool hd_recording_knows(const hd_recording *r, const hd_tensor *t) {
 bool hd_recording_wrote(const hd_recording *r, hd_shape *shape) {
     for (uint32_t i = 0; i < r->table_size; ++i) {
         const hd_capture_cell *c = r->table[i] == 0 ? NULL : &r->cells[r->table[i] - 1];
-        if (c == NULL || c->version == 0 || c->place != HD_NO_NODE) continue;
+        if (c == NULL || c->version == 0 || c->graph_cell != HD_NO_NODE) continue;
         *shape = c->shape;
         return true;
     }
@@ -323,7 +327,7 @@ bool hd_recording_wrote(const hd_recording *r, hd_shape *shape) {
 }
 
 static bool looks_like_state(const hd_capture_cell *c, bool has_state) {
-    if (c->version == 0 || c->place != HD_NO_NODE || hd_shape_count(c->shape) == 0) return false;
+    if (c->version == 0 || c->graph_cell != HD_NO_NODE || hd_shape_count(c->shape) == 0) return false;
     if (!has_state) return c->unread && c->version == 1;
     return c->carried && (!c->unread || hd_shape_count(c->shape) > 1); /* a counter that nobody reads is none */
 }
@@ -346,8 +350,8 @@ int64_t hd_recording_lost(const hd_recording *r, hd_shape *largest) {
 
 bool hd_recording_declared(const hd_recording *r, const hd_tensor *t, hd_cell_kind kind) {
     const uint32_t cell = t->storage->home == &recorded_home ? HD_NO_NODE : find_outside(r, t->storage);
-    const uint32_t place = cell == HD_NO_NODE ? HD_NO_NODE : r->cells[cell].place;
-    return place != HD_NO_NODE && r->graph->cells[place].kind == kind;
+    const uint32_t graph_cell = cell == HD_NO_NODE ? HD_NO_NODE : r->cells[cell].graph_cell;
+    return graph_cell != HD_NO_NODE && r->graph->cells[graph_cell].kind == kind;
 }
 
 hd_error hd_recording_declare(hd_thread *thread, hd_recording *r, const char *name, hd_cell_kind kind, hd_tensor *t) {
@@ -507,7 +511,7 @@ static void capture_restore(hd_executor *self, hd_storage *s, uint32_t node) {
 static int capture_holds(hd_executor *self, const hd_storage *storage) {
     const hd_recording *r = (const hd_recording *)self;
     const uint32_t cell = storage->home == &recorded_home ? HD_NO_NODE : find_outside(r, storage);
-    return cell == HD_NO_NODE ? 0 : r->cells[cell].place == HD_NO_NODE ? 1 : 2; /* and the graph's, of state */
+    return cell == HD_NO_NODE ? 0 : r->cells[cell].graph_cell == HD_NO_NODE ? 1 : 2; /* and the graph's, of state */
 }
 
 static void capture_span_begin(hd_executor *self, hd_thread *thread, const char *name, bool is_call) {
@@ -568,7 +572,7 @@ hd_recording *hd_recording_new(hd_thread *thread, hd_graph *graph) {
     return r;
 }
 
-static void exchange(hd_thread *thread) {
+static void exchange_hooks(hd_thread *thread) {
     hd_executor *executor = thread->executor;
     hd_observer *observer = thread->observer;
     struct hd_tapes *tapes = thread->tapes;
@@ -582,11 +586,11 @@ static void exchange(hd_thread *thread) {
 
 static uint32_t span_of(const hd_thread *thread) { return thread->recording->span; }
 
-static void unwind(hd_thread *thread, const hd_executor *executor, uint32_t span) {
+static void unwind_recording(hd_thread *thread, const hd_executor *executor, uint32_t span) {
     hd_recording *r = thread->recording;
     if (r->eager && executor == &r->executor) {
         r->eager = false;
-        exchange(thread);
+        exchange_hooks(thread);
     }
     uint32_t open = r->span;
     while (open != span && open != 0) open = r->graph->spans[open].parent;
@@ -595,7 +599,7 @@ static void unwind(hd_thread *thread, const hd_executor *executor, uint32_t span
 
 static const hd_recorder recorder = {.abandon = hd_recording_abandon,
                                      .span = span_of,
-                                     .unwind = unwind,
+                                     .unwind = unwind_recording,
                                      .eager_begin = hd_eager_begin,
                                      .eager_end = hd_eager_end};
 
@@ -608,15 +612,15 @@ void hd_recording_enter(hd_thread *thread, hd_recording *r) {
     thread->aside.tapes = NULL;
     thread->recording = r;
     thread->recorder = &recorder;
-    exchange(thread);
+    exchange_hooks(thread);
 }
 
 void hd_recording_leave(hd_thread *thread, hd_recording *r) {
     if (r->thread != thread) return;
-    if (r->eager) exchange(thread); /* an HD_EAGER block is still open: it has nothing left to end */
+    if (r->eager) exchange_hooks(thread); /* an HD_EAGER block is still open: it has nothing left to end */
     r->eager = false;
     hd_tapes_end(thread); /* those of the recording */
-    exchange(thread);
+    exchange_hooks(thread);
     thread->recording = NULL;
     thread->aside = r->before;
     for (uint32_t i = r->touched_count; i-- > 0;) {
@@ -635,7 +639,7 @@ void hd_recording_leave(hd_thread *thread, hd_recording *r) {
         const hd_capture_cell *c = &r->cells[r->table[i] - 1];
         atomic_fetch_sub_explicit(&c->storage->version, c->version * RECORDED, memory_order_relaxed);
         if (c->shadowed) shadow(c->storage, -1);
-        if (c->place != HD_NO_NODE) r->graph->cells[c->place].update = c->current;
+        if (c->graph_cell != HD_NO_NODE) r->graph->cells[c->graph_cell].update = c->current;
     }
     atomic_store_explicit(&r->thread, NULL, memory_order_release); /* others may look at it now */
     hd_recording_release(thread, r);                               /* the thread's */
@@ -652,7 +656,7 @@ hd_eager_token hd_eager_begin(hd_eager_token *self) {
     hd_eager_token token = {NULL};
     hd_thread *thread = hd_thread_self();
     if (thread == NULL || thread->recording == NULL || thread->recording->eager) return token;
-    exchange(thread);
+    exchange_hooks(thread);
     thread->recording->eager = true;
     token.self = self;
     return token;
@@ -664,5 +668,5 @@ void hd_eager_end(hd_eager_token *token) {
     token->self = NULL;
     if (thread == NULL || thread->recording == NULL || !thread->recording->eager) return; /* the builder ended inside */
     thread->recording->eager = false;
-    exchange(thread);
+    exchange_hooks(thread);
 }

@@ -9,7 +9,7 @@ typedef struct hd_capture_cell {
     hd_storage *storage;     /* from outside: retained. Recorded ones hold the recording, not the other way round */
     uint32_t first, current; /* nodes: its value at first, and now */
     uint32_t version;        /* raised by every recorded write */
-    uint32_t place;          /* in graph->cells; HD_NO_NODE: none */
+    uint32_t graph_cell;     /* in graph->cells; HD_NO_NODE: none */
     bool outside, frozen;    /* frozen: bound, not to be written */
     bool shadowed;           /* its storage was counted as written: see capture.c */
     bool unread, carried;    /* not read since it was written; read before it was */

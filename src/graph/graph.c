@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* ---- growing arrays ---------------------------------------------------------------------------------------------- */
-static hd_error grow(void **array, uint32_t *capacity, uint32_t count, size_t size) {
+static hd_error grow_graph(void **array, uint32_t *capacity, uint32_t count, size_t size) {
     if (count < *capacity) return HD_OK;
     const uint32_t larger = *capacity ? *capacity * 2 : 16;
     if (larger <= *capacity) return hd_fail(HD_ERROR_OVERFLOW, "a graph with more than 2^31 parts");
@@ -14,7 +14,7 @@ static hd_error grow(void **array, uint32_t *capacity, uint32_t count, size_t si
     *capacity = larger;
     return HD_OK;
 }
-#define GROW(g, what) grow((void **)&(g)->what##s, &(g)->what##_capacity, (g)->what##_count, sizeof *(g)->what##s)
+#define GROW(g, what) grow_graph((void **)&(g)->what##s, &(g)->what##_capacity, (g)->what##_count, sizeof *(g)->what##s)
 
 /* ---- the pool ---------------------------------------------------------------------------------------------------- */
 static uint32_t hash_of(const void *bytes, size_t count) {
@@ -156,7 +156,7 @@ const char *hd_node_name(const hd_node *n) {
 }
 
 /* ---- adding ------------------------------------------------------------------------------------------------------ */
-static uint32_t add_node(hd_graph *g, hd_node n, const hd_shape *shape) {
+static uint32_t add_graph_node(hd_graph *g, hd_node n, const hd_shape *shape) {
     int64_t sizes[HD_MAX_RANK + 1] = {shape->rank};
     for (int i = 0; i < shape->rank; ++i) sizes[i + 1] = shape->size[i];
     n.shape = hd_pool_intern(&g->pool, sizes, (size_t)(shape->rank + 1) * sizeof *sizes);
@@ -200,13 +200,13 @@ uint32_t hd_graph_add(hd_graph *g, uint16_t op, int derivative, const uint32_t *
         if (n.attributes == 0) return HD_NO_NODE;
     }
     HD_TRY_OR(add_edges(g, inputs, count, &n.first), HD_NO_NODE);
-    return add_node(g, n, shape);
+    return add_graph_node(g, n, shape);
 }
 
 uint32_t hd_graph_add_input(hd_graph *g, const char *name, hd_dtype dtype, const hd_shape *shape) {
     const uint32_t text = hd_graph_text(g, name);
     if (text == 0 || GROW(g, input) != HD_OK || hd_names_reserve(g, HD_NAME_INPUT) != HD_OK) return HD_NO_NODE;
-    const uint32_t node = add_node(
+    const uint32_t node = add_graph_node(
         g, (hd_node){.op = HD_NODE_INPUT, .dtype = (uint8_t)dtype, .compute = (uint8_t)dtype, .first = g->input_count},
         shape);
     if (node == HD_NO_NODE) return node;
@@ -217,7 +217,7 @@ uint32_t hd_graph_add_input(hd_graph *g, const char *name, hd_dtype dtype, const
 
 uint32_t hd_graph_add_constant(hd_graph *g, hd_storage *storage, hd_dtype dtype, const hd_shape *shape) {
     HD_TRY_OR(GROW(g, constant), HD_NO_NODE);
-    const uint32_t node = add_node(
+    const uint32_t node = add_graph_node(
         g,
         (hd_node){
             .op = HD_NODE_CONSTANT, .dtype = (uint8_t)dtype, .compute = (uint8_t)dtype, .first = g->constant_count},
@@ -232,7 +232,7 @@ uint32_t hd_graph_add_cell(hd_graph *g, const char *name, hd_cell_kind kind, hd_
                            const hd_shape *shape) {
     const uint32_t text = hd_graph_text(g, name);
     if (text == 0 || GROW(g, cell) != HD_OK || hd_names_reserve(g, HD_NAME_CELL) != HD_OK) return HD_NO_NODE;
-    const uint32_t node = add_node(
+    const uint32_t node = add_graph_node(
         g, (hd_node){.op = HD_NODE_CELL, .dtype = (uint8_t)dtype, .compute = (uint8_t)dtype, .first = g->cell_count},
         shape);
     if (node == HD_NO_NODE) return node;
@@ -276,7 +276,7 @@ uint32_t hd_graph_copy(hd_graph *g, const hd_graph *from, uint32_t node, const u
     }
     if (n.span >= g->span_count) n.span = 0;
     HD_TRY_OR(add_edges(g, inputs, n.input_count, &n.first), HD_NO_NODE);
-    return add_node(g, n, &shape);
+    return add_graph_node(g, n, &shape);
 }
 
 hd_graph *hd_graph_like(hd_thread *thread, const hd_graph *from, uint32_t **map) {

@@ -25,7 +25,7 @@ typedef struct hd_node {
     uint8_t derivative;     /* 1 + the operand, for the derivative of an elementwise row; see HD_NODE_OUTPUT */
     uint8_t dtype, compute; /* of the value; of an elementwise row */
     uint8_t input_count;
-    uint32_t first;             /* its inputs: graph->edges[first ...]; or a place in a table */
+    uint32_t first;             /* its inputs: graph->edges[first ...]; or an index into a table */
     uint32_t shape, attributes; /* in graph->pool; no attributes: 0 */
     uint32_t span;              /* in graph->spans */
 } hd_node;
@@ -60,7 +60,7 @@ typedef struct hd_graph_span {
 /* Names of one kind, and where in their table of the graph they are. */
 typedef enum hd_name_kind { HD_NAME_INPUT, HD_NAME_OUTPUT, HD_NAME_CELL, HD_NAME_KINDS } hd_name_kind;
 typedef struct hd_names {
-    uint32_t *table; /* 1 + place, by a hash of the name */
+    uint32_t *table; /* 1 + index, by a hash of the name */
     uint32_t size, count;
 } hd_names;
 
@@ -99,17 +99,17 @@ static inline const char *hd_graph_string(const hd_graph *g, uint32_t offset) {
     return offset == 0 ? "" : hd_pool_at(&g->pool, offset);
 }
 
-/* The place of what has this name in graph->inputs, outputs or cells; HD_NO_NODE: there is none. */
+/* The index of what has this name in graph->inputs, outputs or cells; HD_NO_NODE: there is none. */
 uint32_t hd_graph_find(const hd_graph *g, hd_name_kind kind, const char *name);
-/* The name at a place of these tables, in the pool. */
-static inline uint32_t hd_name_at(const hd_graph *g, hd_name_kind kind, uint32_t place) {
-    return kind == HD_NAME_INPUT    ? g->inputs[place].name
-           : kind == HD_NAME_OUTPUT ? g->outputs[place].name
-                                    : g->cells[place].name;
+/* The name at an index of these tables, in the pool. */
+static inline uint32_t hd_name_at(const hd_graph *g, hd_name_kind kind, uint32_t index) {
+    return kind == HD_NAME_INPUT    ? g->inputs[index].name
+           : kind == HD_NAME_OUTPUT ? g->outputs[index].name
+                                    : g->cells[index].name;
 }
-/* For those that add to these tables: makes room for one more name; notes the name that is now at a place. */
+/* For those that add to these tables: makes room for one more name; notes the name that is now at an index. */
 hd_error hd_names_reserve(hd_graph *g, hd_name_kind kind);
-void hd_names_add(hd_graph *g, hd_name_kind kind, uint32_t place);
+void hd_names_add(hd_graph *g, hd_name_kind kind, uint32_t index);
 
 /* Reading nodes. */
 hd_shape hd_node_shape(const hd_graph *g, uint32_t node);
@@ -180,7 +180,7 @@ char *hd_graph_print(const hd_graph *g);
 /* The graph of such a text. Everything in it is checked as if a program had made the calls. */
 hd_graph *hd_graph_parse(hd_thread *thread, const char *text);
 
-/* That every node follows from its inputs as its op says, by calling the ops anew. */
+/* Checks that every node follows from its inputs as its op says, by calling the ops anew. */
 hd_error hd_graph_verify(hd_thread *thread, const hd_graph *g);
 /* The same; *node is the first that does not. */
 hd_error hd_graph_verify_at(hd_thread *thread, const hd_graph *g, uint32_t *node);

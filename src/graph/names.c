@@ -1,4 +1,4 @@
-/* Names of inputs, outputs and cells: from a name to its place without a search. Equal names are one offset of the
+/* Names of inputs, outputs and cells: from a name to its index without a search. Equal names are one offset of the
  * pool, so that a table over offsets is all there is to it. */
 #include "graph/graph.h"
 
@@ -30,11 +30,11 @@ hd_error hd_names_reserve(hd_graph *g, hd_name_kind kind) {
     return HD_OK;
 }
 
-void hd_names_add(hd_graph *g, hd_name_kind kind, uint32_t place) {
+void hd_names_add(hd_graph *g, hd_name_kind kind, uint32_t index) {
     hd_names *n = &g->names[kind];
-    const uint32_t at = slot_of(g, kind, hd_name_at(g, kind, place));
+    const uint32_t at = slot_of(g, kind, hd_name_at(g, kind, index));
     if (n->table[at] != 0) return; /* the first of a name is the one that is found */
-    n->table[at] = place + 1;
+    n->table[at] = index + 1;
     n->count++;
 }
 

@@ -394,9 +394,9 @@ static hd_error define(reader *r) {
 }
 
 static hd_error read_update(reader *r, const char *name, uint32_t node) {
-    const uint32_t place = hd_graph_find(r->g, HD_NAME_CELL, name);
-    if (place == HD_NO_NODE) return wrong(r, "the name of a state");
-    hd_graph_cell *c = &r->g->cells[place];
+    const uint32_t index = hd_graph_find(r->g, HD_NAME_CELL, name);
+    if (index == HD_NO_NODE) return wrong(r, "the name of a state");
+    hd_graph_cell *c = &r->g->cells[index];
     const hd_node *cell = &r->g->nodes[c->node], *value = &r->g->nodes[node];
     if (c->update != c->node) return wrong(r, "one update of a state");
     if (c->kind != HD_CELL_STATE || cell->dtype != value->dtype || cell->shape != value->shape)

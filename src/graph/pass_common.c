@@ -4,7 +4,7 @@
 #include <string.h>
 
 typedef struct table {
-    uint32_t *places; /* 1 + node */
+    uint32_t *nodes; /* 1 + node */
     uint32_t size;
 } table;
 
@@ -27,12 +27,12 @@ static bool equal(const hd_graph *g, uint32_t a, uint32_t b) {
 hd_graph *hd_pass_common(hd_thread *thread, const hd_graph *g) {
     table t = {.size = 64};
     while (t.size < g->node_count * 2u) t.size *= 2;
-    t.places = hd_array_resize(NULL, t.size * sizeof *t.places);
-    if (t.places == NULL) {
+    t.nodes = hd_array_resize(NULL, t.size * sizeof *t.nodes);
+    if (t.nodes == NULL) {
         hd_fail(HD_ERROR_MEMORY, "no memory for %u nodes", g->node_count);
         return NULL;
     }
-    memset(t.places, 0, t.size * sizeof *t.places);
+    memset(t.nodes, 0, t.size * sizeof *t.nodes);
     uint32_t *map;
     hd_graph *out = hd_graph_like(thread, g, &map);
     for (uint32_t i = 0; out != NULL && i < g->node_count && thread->error_code == HD_OK; ++i) {
@@ -40,15 +40,15 @@ hd_graph *hd_pass_common(hd_thread *thread, const hd_graph *g) {
         const uint32_t added = map[i] = hd_copy_mapped(out, g, i, map);
         if (added == HD_NO_NODE || !hd_node_is_call(&g->nodes[i])) continue;
         uint32_t at = hash_node(out, added) & (t.size - 1);
-        while (t.places[at] != 0 && !equal(out, t.places[at] - 1, added)) at = (at + 1) & (t.size - 1);
-        if (t.places[at] == 0) {
-            t.places[at] = added + 1;
+        while (t.nodes[at] != 0 && !equal(out, t.nodes[at] - 1, added)) at = (at + 1) & (t.size - 1);
+        if (t.nodes[at] == 0) {
+            t.nodes[at] = added + 1;
         } else { /* there already: the copy goes again */
-            map[i] = t.places[at] - 1;
+            map[i] = t.nodes[at] - 1;
             out->node_count--;
             out->edge_count -= g->nodes[i].input_count;
         }
     }
-    hd_array_release(t.places);
+    hd_array_release(t.nodes);
     return out == NULL ? NULL : hd_graph_finish(thread, out, g, map);
 }

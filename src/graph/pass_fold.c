@@ -48,7 +48,7 @@ static hd_tensor *value_of(hd_thread *thread, const hd_graph *g, uint32_t node) 
     return hd_replay_node(thread, g, node, inputs, NULL);
 }
 
-static uint32_t fold(hd_thread *thread, hd_graph *out, const hd_graph *g, uint32_t i, const uint32_t *map) {
+static uint32_t fold_node(hd_thread *thread, hd_graph *out, const hd_graph *g, uint32_t i, const uint32_t *map) {
     HD_HOLD_ERRORS(thread);
     hd_span span;
     hd_span_begin(&span, thread, "fold");
@@ -74,7 +74,7 @@ hd_graph *hd_pass_fold(hd_thread *thread, const hd_graph *g) {
     for (uint32_t i = 0; out != NULL && i < g->node_count && thread->error_code == HD_OK; ++i) {
         if (map[i] != HD_NO_NODE) continue;
         if (folded + hd_node_bytes(g, i) <= ALTOGETHER && worth(g, i, out, map)) {
-            map[i] = fold(thread, out, g, i, map);
+            map[i] = fold_node(thread, out, g, i, map);
             folded += hd_node_bytes(g, i);
         }
         if (map[i] == HD_NO_NODE) map[i] = hd_copy_mapped(out, g, i, map);

@@ -30,7 +30,8 @@ static hd_tensor *replay_write(hd_thread *thread, const hd_graph *g, uint32_t no
     return added == HD_NO_NODE ? NULL : hd_recording_tensor(thread, r, added);
 }
 
-/* That the call recorded what was written: attributes that ops would have resolved otherwise must not reach a plan. */
+/* True when the call recorded what was written: attributes that ops would have resolved otherwise must not reach a
+ * plan. */
 static bool recorded_as(const hd_graph *g, uint32_t node, const hd_graph *made, uint32_t added) {
     const hd_node *n = &g->nodes[node], *m = &made->nodes[added];
     if (n->op == HD_OP_matmul) { /* what it transposes is recorded as views; products of vectors as those of matrices */
@@ -43,7 +44,7 @@ static bool recorded_as(const hd_graph *g, uint32_t node, const hd_graph *made, 
            (n->attributes == 0 || memcmp(hd_node_attributes(g, node), hd_node_attributes(made, added), bytes) == 0);
 }
 
-/* That a value is of the type that a node says. */
+/* True when a value is of the type that a node says. */
 static bool fits(const hd_graph *g, uint32_t node, const hd_tensor *t) {
     const hd_node *n = &g->nodes[node];
     const hd_shape shape = hd_node_shape(g, node);

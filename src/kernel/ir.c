@@ -55,7 +55,7 @@ static bool node_equal(const hd_ir_node *a, const hd_ir_node *b) {
            memcmp(a->operand, b->operand, sizeof a->operand) == 0 && memcmp(&a->value, &b->value, 8) == 0;
 }
 
-static hd_error grow(hd_ir *ir) {
+static hd_error grow_ir(hd_ir *ir) {
     const int capacity = ir->capacity > 0 ? ir->capacity * 2 : 64;
     hd_ir_node *nodes = hd_array_resize(ir->nodes, (size_t)capacity * sizeof *nodes);
     if (nodes == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for %d nodes of kernel IR", capacity);
@@ -74,8 +74,8 @@ static hd_error grow(hd_ir *ir) {
     return HD_OK;
 }
 
-static int add_node(hd_ir *ir, const hd_ir_node *node) {
-    if (ir->count == ir->capacity && grow(ir) != HD_OK) return -1;
+static int add_ir_node(hd_ir *ir, const hd_ir_node *node) {
+    if (ir->count == ir->capacity && grow_ir(ir) != HD_OK) return -1;
     uint64_t at = node_hash(node) % (uint64_t)ir->table_size;
     for (; ir->table[at] >= 0; at = (at + 1) % (uint64_t)ir->table_size)
         if (node_equal(&ir->nodes[ir->table[at]], node)) return ir->table[at];
@@ -91,26 +91,26 @@ int hd_ir_put(hd_ir *ir, hd_word word, int a, int b, int c) {
     hd_ir_node node = {.word = (uint8_t)word,
                        .type = hd_words[word].gives_condition ? HD_CONDITION : ir->nodes[typed].type,
                        .operand = {a, b, c}};
-    return add_node(ir, &node);
+    return add_ir_node(ir, &node);
 }
 
 int hd_ir_constant(hd_ir *ir, double value) {
     if (ir->type == HD_COMPUTE_F32)
         value = (double)(float)value; /* what the kernel sees: equal constants are then one */
-    return add_node(
+    return add_ir_node(
         ir,
         &(hd_ir_node){.word = HD_WORD_CONSTANT, .type = (uint8_t)ir->type, .operand = {-1, -1, -1}, .value = value});
 }
 
 int hd_ir_input(hd_ir *ir, int index, bool condition) {
-    return add_node(ir, &(hd_ir_node){.word = HD_WORD_INPUT,
-                                      .type = condition ? HD_CONDITION : (uint8_t)ir->type,
-                                      .index = (uint16_t)index,
-                                      .operand = {-1, -1, -1}});
+    return add_ir_node(ir, &(hd_ir_node){.word = HD_WORD_INPUT,
+                                         .type = condition ? HD_CONDITION : (uint8_t)ir->type,
+                                         .index = (uint16_t)index,
+                                         .operand = {-1, -1, -1}});
 }
 
 int hd_ir_number(hd_ir *ir, int index) {
-    return add_node(
+    return add_ir_node(
         ir, &(hd_ir_node){
                 .word = HD_WORD_NUMBER, .type = (uint8_t)ir->type, .index = (uint16_t)index, .operand = {-1, -1, -1}});
 }
@@ -155,7 +155,8 @@ hd_error hd_ir_expand(hd_ir *ir) {
             for (int k = 0; k < 3; ++k) n.operand[k] = n.operand[k] < 0 ? -1 : moved[n.operand[k]];
             const bool function = hd_words[n.word].is_function;
             again = again || function;
-            moved[i] = function ? hd_ir_program(&out, (hd_word)n.word, n.operand[0], n.operand[1]) : add_node(&out, &n);
+            moved[i] =
+                function ? hd_ir_program(&out, (hd_word)n.word, n.operand[0], n.operand[1]) : add_ir_node(&out, &n);
             if (moved[i] < 0) status = HD_ERROR_MEMORY;
         }
         out.result = status == HD_OK ? moved[ir->result] : -1;
@@ -194,7 +195,7 @@ hd_error hd_ir_renumber(hd_ir *ir) {
         depth--;
         if (moved[i] >= 0) continue;
         for (int k = 0; k < 3; ++k) n.operand[k] = n.operand[k] < 0 ? -1 : moved[n.operand[k]];
-        moved[i] = add_node(&out, &n);
+        moved[i] = add_ir_node(&out, &n);
         if (moved[i] < 0) status = HD_ERROR_MEMORY;
     }
     out.result = status == HD_OK ? moved[ir->result] : -1;

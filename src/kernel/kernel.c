@@ -36,13 +36,13 @@ static bool step_equal(const hd_step *a, const hd_step *b) {
            memcmp(a->operand, b->operand, sizeof a->operand) == 0 && memcmp(&a->value, &b->value, 8) == 0;
 }
 
-static void enter(hd_kernel *k, int i) {
+static void enter_step(hd_kernel *k, int i) {
     uint64_t at = step_hash(&k->steps[i]) & (uint64_t)(k->table_size - 1);
     while (k->table[at] >= 0) at = (at + 1) & (uint64_t)(k->table_size - 1);
     k->table[at] = i;
 }
 
-static hd_error grow(hd_kernel *k) {
+static hd_error grow_kernel(hd_kernel *k) {
     const int capacity = k->capacity > 0 ? k->capacity * 2 : 64;
     hd_step *steps = hd_array_resize(k->steps, (size_t)capacity * sizeof *steps);
     if (steps == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for a kernel of %d steps", capacity);
@@ -53,19 +53,19 @@ static hd_error grow(hd_kernel *k) {
     k->capacity = capacity;
     k->table_size = capacity * 2;
     memset(table, -1, (size_t)k->table_size * sizeof *table);
-    for (int i = 0; i < k->count; ++i) enter(k, i);
+    for (int i = 0; i < k->count; ++i) enter_step(k, i);
     return HD_OK;
 }
 
 static int add_step(hd_kernel *k, hd_step step) {
-    if (k->count == k->capacity && grow(k) != HD_OK) return -1;
+    if (k->count == k->capacity && grow_kernel(k) != HD_OK) return -1;
     if (step.word != HD_STEP_STORE) {
         uint64_t at = step_hash(&step) & (uint64_t)(k->table_size - 1);
         for (; k->table[at] >= 0; at = (at + 1) & (uint64_t)(k->table_size - 1))
             if (step_equal(&k->steps[k->table[at]], &step)) return k->table[at];
     }
     k->steps[k->count] = step;
-    enter(k, k->count);
+    enter_step(k, k->count);
     return k->count++;
 }
 
@@ -85,15 +85,15 @@ int hd_kernel_add_buffer(hd_kernel *k, hd_dtype dtype, bool written, const uint8
     return k->buffer_count++;
 }
 
-int hd_kernel_load_where(hd_kernel *k, int buffer, int place, int condition) {
+int hd_kernel_load_where(hd_kernel *k, int buffer, int offset, int condition) {
     if (buffer < 0) return -1;
     hd_step step = plain(HD_STEP_LOAD, hd_dtype_compute[k->buffers[buffer].dtype], buffer);
-    step.operand[0] = place;
+    step.operand[0] = offset;
     step.operand[1] = condition;
     return add_step(k, step);
 }
 
-int hd_kernel_load(hd_kernel *k, int buffer, int place) { return hd_kernel_load_where(k, buffer, place, -1); }
+int hd_kernel_load(hd_kernel *k, int buffer, int offset) { return hd_kernel_load_where(k, buffer, offset, -1); }
 
 /* e / sum(e) for e = exp(x - max(x)): the sum is 1 or more, so that its reciprocal is safe, and found once for all of
  * e. */
@@ -158,10 +158,10 @@ int hd_kernel_store(hd_kernel *k, int buffer, int a) {
     return a < 0 || buffer < 0 ? -1 : with_operand(k, HD_STEP_STORE, k->steps[a].type, buffer, a);
 }
 
-int hd_kernel_draw(hd_kernel *k, hd_kernel_drawn what, hd_compute type, int place, int axis, int seed, int draw) {
-    if (place < 0 || seed < 0 || draw < 0) return -1;
+int hd_kernel_draw(hd_kernel *k, hd_kernel_drawn what, hd_compute type, int offset, int axis, int seed, int draw) {
+    if (offset < 0 || seed < 0 || draw < 0) return -1;
     hd_step step = plain(HD_STEP_DRAW, (int)type, (int)what | (axis + 1) << 8);
-    step.operand[0] = place;
+    step.operand[0] = offset;
     step.operand[1] = seed;
     step.operand[2] = draw;
     return add_step(k, step);
@@ -228,7 +228,7 @@ static uint8_t buffer_over(const hd_kernel *k, int buffer) {
     return over;
 }
 
-static void place(hd_kernel *k, hd_step *s) {
+static void settle_depth(hd_kernel *k, hd_step *s) {
     const uint8_t reduced = (uint8_t)((1u << k->axes) - (1u << k->kept));
     s->over = 0;
     s->stage = 0;
@@ -265,7 +265,7 @@ hd_error hd_kernel_settle(hd_kernel *k) {
     HD_TRY(drop_unneeded(k));
     for (int i = 0; i < k->count; ++i) {
         hd_step *s = &k->steps[i];
-        place(k, s);
+        settle_depth(k, s);
         const int walks = s->word == HD_STEP_REDUCE                        ? s->stage
                           : s->word == HD_STEP_STORE && s->depth > k->kept ? s->stage + 1
                                                                            : 0;

@@ -21,14 +21,14 @@ enum { HD_KERNEL_AXES = 8, HD_KERNEL_BUFFERS = 64, HD_KERNEL_STAGES = 8 };
 /* What a step does beside saying a word of words.def. HD_WORD_CONSTANT is `value`, HD_WORD_NUMBER number `index`. */
 enum {
     HD_STEP_LOAD =
-        HD_WORD_COUNT, /* the element of buffer `index`; operand 0, if any: an i64 added to its place; operand 1, if
+        HD_WORD_COUNT, /* the element of buffer `index`; operand 0, if any: an i64 added to its offset; operand 1, if
                                      any: a condition without which nothing is read, and 0 is its value */
     HD_STEP_INDEX,     /* the position along axis `index`, as i64 */
     HD_STEP_CAST,      /* operand 0 in this step's type; saturates, NaN gives 0 in integers */
     HD_STEP_ROUND,     /* operand 0, f32, rounded to small float dtype `index` */
     HD_STEP_REDUCE,    /* operand 0 over the reduced axes; `index`: hd_kernel_reduction */
     HD_STEP_STORE,     /* operand 0 into buffer `index` */
-    HD_STEP_DRAW,      /* of a draw, its number at a place: see hd_kernel_draw */
+    HD_STEP_DRAW,      /* of a draw, its number at a position: see hd_kernel_draw */
     HD_STEP_COUNT
 };
 /* What a draw gives: its bits (u32, u64), which uniform numbers are made of, or normal numbers (f32, f64) of mean 0 and
@@ -47,7 +47,7 @@ typedef struct hd_step {
     uint8_t over;  /* bits of the axes it depends on; it differs between lanes when the lanes' axis is among them */
     uint8_t unused[3];
     uint16_t index;
-    uint16_t slot;      /* 1 + its place in the scratch memory, for a step that a later stage reads again; else 0 */
+    uint16_t slot;      /* 1 + its index in the scratch memory, for a step that a later stage reads again; else 0 */
     int32_t operand[3]; /* -1: none */
     double value;
 } hd_step;
@@ -93,8 +93,8 @@ typedef struct hd_kernel {
 void hd_kernel_init(hd_kernel *k, int axes, int kept);
 void hd_kernel_release(hd_kernel *k);
 int hd_kernel_add_buffer(hd_kernel *k, hd_dtype dtype, bool written, const uint8_t *strides);
-int hd_kernel_load(hd_kernel *k, int buffer, int place);
-int hd_kernel_load_where(hd_kernel *k, int buffer, int place, int condition);
+int hd_kernel_load(hd_kernel *k, int buffer, int offset);
+int hd_kernel_load_where(hd_kernel *k, int buffer, int offset, int condition);
 int hd_kernel_word(hd_kernel *k, hd_word word, int a, int b, int c);
 int hd_kernel_constant(hd_kernel *k, hd_compute type, double value);
 int hd_kernel_number(hd_kernel *k, hd_compute type, int number);
@@ -103,10 +103,10 @@ int hd_kernel_cast(hd_kernel *k, int a, int type);
 int hd_kernel_round(hd_kernel *k, int a, hd_dtype dtype);
 int hd_kernel_reduce(hd_kernel *k, int a, hd_kernel_reduction how);
 int hd_kernel_store(hd_kernel *k, int buffer, int a);
-/* Element `place` (an i64) of a draw; with `axis` >= 0, that many positions along the axis further. Neighbours along an
- * axis that is given so share the blocks that Philox makes, so it should be that of the lanes. `seed` and `draw`:
- * numbers, u64. */
-int hd_kernel_draw(hd_kernel *k, hd_kernel_drawn what, hd_compute type, int place, int axis, int seed, int draw);
+/* Element `offset` (an i64) of a draw; with `axis` >= 0, that many positions along the axis further. Neighbours
+ * along an axis that is given so share the blocks that Philox makes, so it should be that of the lanes. `seed` and
+ * `draw`: numbers, u64. */
+int hd_kernel_draw(hd_kernel *k, hd_kernel_drawn what, hd_compute type, int offset, int axis, int seed, int draw);
 /* The steps of a row's IR; its inputs and numbers are steps of the kernel. */
 int hd_kernel_row(hd_kernel *k, const hd_ir *ir, const int *inputs, const int *numbers);
 

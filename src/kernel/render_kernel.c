@@ -164,12 +164,12 @@ static void say_value(writer *w, int i) {
 }
 
 /* in0[v3 + i0 * s0_0 + i1] */
-static void say_element(writer *w, int buffer, int place) {
+static void say_element(writer *w, int buffer, int offset) {
     const hd_kernel_buffer *b = &w->k->buffers[buffer];
     bool first = true;
     say(w, "%s%d[", b->written ? "out" : "in", buffer);
-    if (place >= 0) {
-        say_value(w, place);
+    if (offset >= 0) {
+        say_value(w, offset);
         first = false;
     }
     for (int a = 0; a < w->k->axes; ++a) {
@@ -586,7 +586,7 @@ static void write_function(writer *w, const char *name) {
     CLOSE();
 }
 
-static hd_error start(writer *w, const hd_kernel *k, char *out, size_t capacity) {
+static hd_error start_writer(writer *w, const hd_kernel *k, char *out, size_t capacity) {
     *w = (writer){.k = k, .out = out, .capacity = capacity};
     w->array = hd_array_resize(NULL, (size_t)k->count * 2 + 1);
     if (w->array == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for the text of a kernel");
@@ -597,7 +597,7 @@ static hd_error start(writer *w, const hd_kernel *k, char *out, size_t capacity)
 
 size_t hd_render_kernel_function(const hd_kernel *k, const char *name, char *out, size_t capacity) {
     writer w;
-    if (start(&w, k, out, capacity) != HD_OK) return 0;
+    if (start_writer(&w, k, out, capacity) != HD_OK) return 0;
     write_function(&w, name);
     hd_array_release(w.array);
     return w.at;
@@ -661,7 +661,7 @@ static bool write_preamble(writer *w) {
 
 size_t hd_render_kernel_c(const hd_kernel *k, const char *name, char *out, size_t capacity) {
     writer w;
-    if (start(&w, k, out, capacity) != HD_OK) return 0;
+    if (start_writer(&w, k, out, capacity) != HD_OK) return 0;
     const bool complete = write_preamble(&w);
     if (complete) write_function(&w, name);
     hd_array_release(w.array);

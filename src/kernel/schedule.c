@@ -14,7 +14,7 @@ static hd_schedule_form form_of(const hd_kernel *k, int lanes) {
     return lanes >= k->kept ? HD_SCHEDULE_ROWS : HD_SCHEDULE_STRIPS;
 }
 
-/* A value inside the reduced axes that a later walk needs again is kept in scratch memory when computing it anew costs
+/* A value inside the reduced axes that a later walk needs again is kept in scratch memory when recomputing it costs
  * more than reading it: `cost` is that of what it is made of since it was last loaded. */
 static hd_error choose_slots(hd_kernel *k, const hd_target *t) {
     if (k->stages < 2 || k->schedule.lanes < k->kept) return HD_OK;

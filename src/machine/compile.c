@@ -24,7 +24,7 @@ const hd_machine *hd_machine_of(hd_device device) {
     return NULL;
 }
 
-static hd_executable *compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
+static hd_executable *hodu_compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
     const hd_machine *machine = hd_machine_of(device);
     if (machine == NULL) return NULL;
     if (level == HD_O0) return (hd_executable *)hd_plan_new(thread, graph, machine, level, NULL);
@@ -37,4 +37,4 @@ static hd_executable *compile(hd_thread *thread, hd_graph *graph, hd_device devi
     return (hd_executable *)p;
 }
 
-const hd_compiler_interface hd_hodu_interface = {.name = "HODU", .compile = compile, .available = available};
+const hd_compiler_interface hd_hodu_interface = {.name = "HODU", .compile = hodu_compile, .available = available};

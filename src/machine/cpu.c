@@ -21,7 +21,7 @@ static const char *product_apart(const hd_graph *g, uint32_t node) {
 }
 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
-static hd_error begin(hd_plan_draft *d) {
+static hd_error cpu_begin(hd_plan_draft *d) {
     hd_plan *p = d->plan;
     hd_cpu_plan *own = hd_array_resize(NULL, sizeof *own);
     if (own == NULL) return hd_plan_no_memory(p);
@@ -49,9 +49,9 @@ static void release(hd_plan *p, hd_thread *thread) {
     if (own == NULL) return;
     for (uint32_t i = 0; i < own->weight_count; ++i)
         if (own->weights[i].packed != NULL) hd_block_release(thread, own->weights[i].packed);
-    if (own->room != NULL) hd_block_release(thread, own->room);
-    void *const arrays[] = {own->products, own->readers, own->cuts,    own->weights, own->is_packed,
-                            own->places,   own->jobs,    own->strands, own->pieces,  own->parts};
+    if (own->workspace != NULL) hd_block_release(thread, own->workspace);
+    void *const arrays[] = {own->products,  own->readers, own->cuts,   own->weights, own->is_packed,
+                            own->positions, own->jobs,    own->chains, own->pieces,  own->parts};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; ++i) hd_array_release(arrays[i]);
     hd_array_release(own);
 }
@@ -78,26 +78,26 @@ static hd_launch_choice changed(hd_launch_choice choice, hd_launch_choice change
     return choice;
 }
 
-static bool is_sound(hd_launch_choice choice) { return hd_product_way_is_sound(hd_cpu_way_of(&choice)); }
+static bool is_sound(hd_launch_choice choice) { return hd_product_config_is_sound(hd_cpu_config_of(&choice)); }
 
 static bool concerns(const hd_plan *p, const hd_launch *l, hd_launch_choice choice, hd_launch_choice change) {
-    if (change.width != 0) return l->kind == RUN_KERNEL && hd_plan_can_widen(&p->natives[l->native]->native);
+    if (change.width != 0) return l->kind == HD_RUN_KERNEL && hd_plan_can_widen(&p->natives[l->native]->native);
     if (!hd_plan_is_product(p, l) || hd_plan_operations(p, l) < WORTH_A_TRIAL) return false;
     hd_product product = hd_cpu_product_of(p, l);
-    product.way = hd_cpu_way_of(&choice);
+    product.config = hd_cpu_config_of(&choice);
     choice = changed(choice, change);
-    return hd_cpu_product_ways_differ(&product, hd_cpu_way_of(&choice));
+    return hd_cpu_product_configs_differ(&product, hd_cpu_config_of(&choice));
 }
 
 static void apply(hd_plan_draft *d, hd_launch *l, const hd_launch_choice *choice) {
     hd_plan *p = d->plan;
-    const hd_product_way way = hd_cpu_way_of(choice);
+    const hd_product_config config = hd_cpu_config_of(choice);
     l->threads = choice->threads;
-    if (l->kind == RUN_KERNEL && choice->width != 0 && hd_plan_can_widen(&p->natives[l->native]->native))
+    if (l->kind == HD_RUN_KERNEL && choice->width != 0 && hd_plan_can_widen(&p->natives[l->native]->native))
         hd_plan_widen(&p->natives[l->native]->native, choice->width);
-    if (hd_plan_is_product(p, l) && !hd_product_way_is_rule(way)) {
-        hd_cpu_plan_of(p)->products[l->call].way = way;
-        l->kind = RUN_PRODUCT; /* calls go by rules */
+    if (hd_plan_is_product(p, l) && !hd_product_config_is_rule(config)) {
+        hd_cpu_plan_of(p)->products[l->call].config = config;
+        l->kind = HD_RUN_PRODUCT; /* calls go by rules */
     }
 }
 
@@ -127,7 +127,7 @@ static void apply(hd_plan_draft *d, hd_launch *l, const hd_launch_choice *choice
                                  .many_rows = 1 << 14,                                                                 \
                                  .share = 12}},                                                                        \
         .product_apart = product_apart, .tile_dtype = hd_cpu_product_dtype, .tile_columns = hd_cpu_product_columns,    \
-        .coder = hd_processor_coder, .begin = begin, .plan_product = hd_cpu_plan_product, .apply = apply,              \
+        .coder = hd_processor_coder, .begin = cpu_begin, .plan_product = hd_cpu_plan_product, .apply = apply,          \
         .settle = settle, .order = hd_cpu_find_jobs, .uses_alone = hd_cpu_uses_alone,                                  \
         .product_can_fail = hd_cpu_product_can_fail, .product_may_overwrite = hd_cpu_product_may_overwrite,            \
         .release = release, .run = hd_cpu_run, .undo = hd_cpu_undo, .tuning_key = hd_cpu_isa,                          \

@@ -20,7 +20,7 @@ typedef struct hd_cpu_cut {
 /* How a product is computed and finished. */
 enum { HD_PRODUCT_STEPS = 4 };
 typedef struct hd_cpu_product_plan {
-    hd_product_way way;
+    hd_product_config config;
     uint32_t weight;                         /* in weights: its second operand, which is kept packed; HD_NONE */
     hd_product_step steps[HD_PRODUCT_STEPS]; /* rows that follow it, when they need no kernel of their own */
     uint32_t others[HD_PRODUCT_STEPS];       /* tensors: the other operand of each; HD_NONE */
@@ -30,11 +30,11 @@ typedef struct hd_cpu_product_plan {
 
 /* What a choice of O3 has of the CPU's own: that way, its blocks in units of HD_K_STEP. */
 enum { HD_CPU_UNIT, HD_CPU_SHARE, HD_CPU_WINDOWS, HD_CPU_K_BLOCK };
-static inline hd_product_way hd_cpu_way_of(const hd_launch_choice *choice) {
-    return (hd_product_way){.unit = choice->own[HD_CPU_UNIT],
-                            .share = choice->own[HD_CPU_SHARE],
-                            .windows = choice->own[HD_CPU_WINDOWS],
-                            .k_block = (uint16_t)(choice->own[HD_CPU_K_BLOCK] * HD_K_STEP)};
+static inline hd_product_config hd_cpu_config_of(const hd_launch_choice *choice) {
+    return (hd_product_config){.unit = choice->own[HD_CPU_UNIT],
+                               .share = choice->own[HD_CPU_SHARE],
+                               .windows = choice->own[HD_CPU_WINDOWS],
+                               .k_block = (uint16_t)(choice->own[HD_CPU_K_BLOCK] * HD_K_STEP)};
 }
 
 /* The second operand of products, packed while it stays what it was. All that read it alike share it. */
@@ -50,52 +50,52 @@ typedef struct hd_cpu_weight {
     uint32_t changes;
 } hd_cpu_weight;
 
-/* Launches that threads share together, with one barrier: strands, which do not depend on each other. In a strand
+/* Launches that threads share together, with one barrier: chains, which do not depend on each other. In a chain
  * launches follow each other: one thread does it all, or each does some rows of all of its kernels, which read no
  * others. */
-typedef struct hd_cpu_strand {
+typedef struct hd_cpu_chain {
     uint32_t first, last; /* launches */
     int64_t rows;         /* into which all of it can be cut; 1: one thread does it */
     int64_t cost;         /* in instructions on single elements */
-} hd_cpu_strand;
+} hd_cpu_chain;
 /* A span of the plan, as it is shared out. */
 typedef struct hd_cpu_job {
-    uint32_t first, count;         /* launches */
-    uint32_t strand, strand_count; /* in strands; 0: one launch alone */
-    uint32_t piece, piece_count;   /* in pieces, for the pool as it is; 0: its launches run one after the other */
+    uint32_t first, count;       /* launches */
+    uint32_t chain, chain_count; /* in chains; 0: one launch alone */
+    uint32_t piece, piece_count; /* in pieces, for the pool as it is; 0: its launches run one after the other */
 } hd_cpu_job;
-typedef struct hd_cpu_part {
-    uint32_t strand;
+typedef struct hd_cpu_chain_rows {
+    uint32_t chain;
     int64_t begin, end; /* rows */
-} hd_cpu_part;
+} hd_cpu_chain_rows;
 typedef struct hd_cpu_piece {
-    uint32_t part, part_count; /* in parts */
-    size_t room, room_bytes;   /* memory that it works in, from here on */
+    uint32_t part, part_count;         /* in parts */
+    size_t workspace, workspace_bytes; /* memory that it works in, from here on */
     int64_t cost;
 } hd_cpu_piece;
 /* Where a launch is among those. */
-typedef struct hd_cpu_place {
+typedef struct hd_cpu_position {
     uint32_t job;
-    uint32_t strand; /* HD_NONE: it is alone in its job, and shares itself out */
-    uint32_t next;   /* launch of the strand; HD_NONE */
-} hd_cpu_place;
+    uint32_t chain; /* HD_NONE: it is alone in its job, and shares itself out */
+    uint32_t next;  /* launch of the chain; HD_NONE */
+} hd_cpu_position;
 
 /* What the CPU has of a plan: plan->own. */
 typedef struct hd_cpu_plan {
     hd_executor *executor;         /* of ops that are calls */
     hd_cpu_product_plan *products; /* phase 4; of each call */
-    uint32_t *readers;      /* 4 to 6; two for each node: products that multiply by it, as it stands and turned */
-    hd_cpu_cut *cuts;       /* 6; of each native */
-    hd_cpu_weight *weights; /* 6 */
-    bool *is_packed;        /* of runs; for each constant: it is read nowhere but in its packed form */
-    hd_cpu_place *places;   /* 7; of each launch */
-    hd_cpu_job *jobs;       /* 7 */
-    hd_cpu_strand *strands; /* 7 */
-    hd_cpu_piece *pieces;   /* of runs, for so many threads; and so is what follows */
-    hd_cpu_part *parts;
-    hd_block *room; /* memory that launches work in */
-    int room_threads;
-    uint32_t weight_count, job_count, strand_count;
+    uint32_t *readers;          /* 4 to 6; two for each node: products that multiply by it, as it stands and turned */
+    hd_cpu_cut *cuts;           /* 6; of each native */
+    hd_cpu_weight *weights;     /* 6 */
+    bool *is_packed;            /* of runs; for each constant: it is read nowhere but in its packed form */
+    hd_cpu_position *positions; /* 7; of each launch */
+    hd_cpu_job *jobs;           /* 7 */
+    hd_cpu_chain *chains;       /* 7 */
+    hd_cpu_piece *pieces;       /* of runs, for so many threads; and so is what follows */
+    hd_cpu_chain_rows *parts;
+    hd_block *workspace; /* memory that launches work in */
+    int workspace_threads;
+    uint32_t weight_count, job_count, chain_count;
 } hd_cpu_plan;
 static inline hd_cpu_plan *hd_cpu_plan_of(const hd_plan *p) { return p->own; }
 
@@ -126,10 +126,10 @@ void hd_cpu_forget_weights(hd_plan *p, hd_thread *thread);
 /* Decides how the space of a kernel is cut, from its sizes and what a point costs; sets the size of its slots. */
 void hd_cpu_cut_kernel(hd_native *n, hd_cpu_cut *cut);
 /* Bytes of memory that a kernel works in on all threads of the pool; one thread alone makes do with scratch_bytes. */
-size_t hd_cpu_kernel_room(const hd_cpu_cut *cut);
+size_t hd_cpu_kernel_workspace(const hd_cpu_cut *cut);
 /* Runs all of a kernel. `buffers` are addresses of first elements. */
-void hd_cpu_run_kernel(const hd_plan_native *n, const hd_cpu_cut *cut, char *const *buffers, char *room,
-                       size_t room_bytes);
+void hd_cpu_run_kernel(const hd_plan_native *n, const hd_cpu_cut *cut, char *const *buffers, char *workspace,
+                       size_t workspace_bytes);
 /* Runs positions [begin, end) of the axis that threads share, on this thread, with scratch_bytes of memory. */
 void hd_cpu_run_rows(const hd_plan_native *n, const hd_cpu_cut *cut, char *const *buffers, char *scratch, int64_t begin,
                      int64_t end);
@@ -152,8 +152,9 @@ hd_error hd_cpu_run_job(const hd_plan *p, hd_thread *thread, const hd_cpu_job *j
 /* ---- cpu_run.c ---- */
 hd_error hd_cpu_run(hd_plan *p, hd_thread *thread, const hd_run *run, uint32_t *done);
 void hd_cpu_undo(const hd_plan *p, hd_thread *thread, uint32_t end);
-hd_error hd_cpu_run_product(const hd_plan *p, hd_thread *thread, const hd_launch *l, char *room, size_t room_bytes);
-/* What computes rows of a product's first operand: a hd_product_begin. */
+hd_error hd_cpu_run_product(const hd_plan *p, hd_thread *thread, const hd_launch *l, char *workspace,
+                            size_t workspace_bytes);
+/* What computes rows of a product's first operand: a hd_product_prologue. */
 void hd_cpu_compute_rows(void *context, void *out, int64_t row, int64_t rows);
 /* Addresses of a kernel's buffers. */
 hd_error hd_cpu_addresses(const hd_plan *p, hd_thread *thread, const hd_plan_native *n, char **out);

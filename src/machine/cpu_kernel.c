@@ -86,23 +86,23 @@ static void run_chunk(void *context, int64_t chunk) {
 
 enum { CHUNKS_PER_THREAD = 4 }; /* the cores of shared machines are not equally quick */
 
-size_t hd_cpu_kernel_room(const hd_cpu_cut *cut) {
+size_t hd_cpu_kernel_workspace(const hd_cpu_cut *cut) {
     return cut->scratch_bytes * (size_t)(hd_pool_threads() * CHUNKS_PER_THREAD);
 }
 
-void hd_cpu_run_kernel(const hd_plan_native *n, const hd_cpu_cut *cut, char *const *buffers, char *room,
-                       size_t room_bytes) {
+void hd_cpu_run_kernel(const hd_plan_native *n, const hd_cpu_cut *cut, char *const *buffers, char *workspace,
+                       size_t workspace_bytes) {
     const int64_t size = cut->split < 0 ? 1 : n->native.geometry[cut->split];
     int64_t count = cut->split < 0 ? 1 : size / cut->grain;
     const int threads = count > 1 ? hd_pool_threads() : 1;
     if (count > CHUNKS_PER_THREAD * threads) count = CHUNKS_PER_THREAD * threads;
-    if (cut->scratch_bytes > 0 && count > (int64_t)(room_bytes / cut->scratch_bytes))
-        count = (int64_t)(room_bytes / cut->scratch_bytes); /* more threads than when the room was made */
+    if (cut->scratch_bytes > 0 && count > (int64_t)(workspace_bytes / cut->scratch_bytes))
+        count = (int64_t)(workspace_bytes / cut->scratch_bytes); /* more threads than when the workspace was made */
     if (threads == 1 || count <= 1) {
-        n->code->run(buffers, n->native.geometry, n->native.numbers, room);
+        n->code->run(buffers, n->native.geometry, n->native.numbers, workspace);
         return;
     }
-    chunks c = {n, cut, buffers, room, size, (size + count - 1) / count};
+    chunks c = {n, cut, buffers, workspace, size, (size + count - 1) / count};
     const hd_schedule *s = &n->native.shape.schedule;
     if (cut->split == s->lanes) c.step = (c.step + s->width - 1) / s->width * s->width;
     hd_parallel((size + c.step - 1) / c.step, run_chunk, &c);

@@ -18,7 +18,7 @@ typedef struct tile_steps {
     uint32_t others[HD_PRODUCT_STEPS]; /* the other operand of each; HD_NONE */
 } tile_steps;
 
-/* That a value lies as the result of the product does, row behind row; or as one row of it. */
+/* True when a value lies as the result of the product does, row behind row; or as one row of it. */
 static bool lies_alike(const hd_plan *p, uint32_t product, uint32_t other, int64_t *row) {
     const hd_tensor *t = &p->tensors[other], *result = &p->tensors[product];
     const int last = result->layout.shape.rank - 1;
@@ -89,7 +89,7 @@ static hd_error plan_in_tiles(hd_plan_draft *d, hd_lowering *lowering, const hd_
         return hd_draft_kernel(d, lowering, group);
     uint32_t prologue;
     HD_TRY(hd_draft_prologue(d, lowering, group, &prologue));
-    hd_launch *l = hd_draft_launch(d, RUN_PRODUCT, members[0]);
+    hd_launch *l = hd_draft_launch(d, HD_RUN_PRODUCT, members[0]);
     hd_plan_call *call = l == NULL ? NULL : hd_draft_call_of(d, members[0], l);
     if (call == NULL) return HD_ERROR_INTERNAL;
     call->prologue = prologue;
@@ -133,8 +133,8 @@ hd_error hd_cpu_plan_product(hd_plan_draft *d, hd_lowering *lowering, const hd_g
     const hd_plan *p = d->plan;
     const uint32_t first = p->fusion.members[group->first];
     const bool alone = group->count == 1 && group->prologue == HD_NO_GROUP;
-    return alone && hd_cpu_keeps_weight(p, first) ? plan_alone(d, first, RUN_PRODUCT)
-           : alone && !is_small_product(p, first) ? plan_alone(d, first, RUN_CALL)
+    return alone && hd_cpu_keeps_weight(p, first) ? plan_alone(d, first, HD_RUN_PRODUCT)
+           : alone && !is_small_product(p, first) ? plan_alone(d, first, HD_RUN_CALL)
                                                   : plan_in_tiles(d, lowering, group);
 }
 
@@ -142,9 +142,9 @@ hd_error hd_cpu_plan_product(hd_plan_draft *d, hd_lowering *lowering, const hd_g
 hd_product hd_cpu_product_of(const hd_plan *p, const hd_launch *l) {
     const hd_cpu_product_plan *c = &hd_cpu_plan_of(p)->products[l->call];
     return (hd_product){.call = &p->calls[l->call].call,
-                        .way = c->way,
+                        .config = c->config,
                         .packed = c->weight != HD_NONE ? p : NULL,
-                        .begin = p->calls[l->call].prologue != HD_NONE ? hd_cpu_compute_rows : NULL};
+                        .prologue = p->calls[l->call].prologue != HD_NONE ? hd_cpu_compute_rows : NULL};
 }
 
 bool hd_cpu_product_can_fail(const hd_plan *p, const hd_launch *l) {

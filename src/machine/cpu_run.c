@@ -4,7 +4,7 @@
 #include "core/pool.h"
 #include "device/cpu/border.h"
 #include "device/cpu/check_index.h"
-#include "device/cpu/put.h"
+#include "device/cpu/scatter_in_place.h"
 #include "grad/tape.h"
 #include "machine/cpu.h"
 
@@ -45,8 +45,8 @@ static hd_error run_kernel(const hd_plan *p, hd_thread *thread, const hd_launch 
     const hd_cpu_plan *own = hd_cpu_plan_of(p);
     const hd_plan_native *n = p->natives[l->native];
     HD_TRY(hd_cpu_addresses(p, thread, n, buffers));
-    hd_cpu_run_kernel(n, &own->cuts[l->native], buffers, own->room == NULL ? NULL : hd_block_data(own->room),
-                      own->room == NULL ? 0 : own->room->capacity);
+    hd_cpu_run_kernel(n, &own->cuts[l->native], buffers, own->workspace == NULL ? NULL : hd_block_data(own->workspace),
+                      own->workspace == NULL ? 0 : own->workspace->capacity);
     return HD_OK;
 }
 
@@ -69,8 +69,8 @@ static int64_t locate(const hd_native *n, int first, int last, int64_t at, int64
 
 /* A part of a product is in cache: what follows it is computed there. Its rows are those of all outer axes in one, and
  * so are its columns: they are pixels, along whose axes something that is computed there may walk differently. */
-static void finish_tile(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows, int64_t column,
-                        int64_t columns) {
+static void epilogue_of_tile(void *context, const void *tile, int64_t stride, int64_t row, int64_t rows, int64_t column,
+                             int64_t columns) {
     const tile_kernel *f = context;
     const hd_native *n = &f->n->native;
     const int last = n->shape.kept - 1;
@@ -80,8 +80,8 @@ static void finish_tile(void *context, const void *tile, int64_t stride, int64_t
         const int64_t left = locate(n, 0, f->n->rows, row + i, begin, size);
         size[f->n->rows] = rows - i < left ? rows - i : left;
         for (int64_t k = 0; k < columns; k += size[last]) {
-            const int64_t room = locate(n, f->n->rows + 1, last, column + k, begin, size);
-            size[last] = columns - k < room ? columns - k : room;
+            const int64_t fit = locate(n, f->n->rows + 1, last, column + k, begin, size);
+            size[last] = columns - k < fit ? columns - k : fit;
             hd_cpu_run_tile(f->n, f->buffers, (const char *)tile + (i * stride + k) * bytes, stride, begin, size);
         }
     }
@@ -92,26 +92,28 @@ static void finish_tile(void *context, const void *tile, int64_t stride, int64_t
 void hd_cpu_compute_rows(void *context, void *out, int64_t row, int64_t rows) {
     const tile_kernel *f = context;
     const int64_t columns = f->n->native.geometry[f->n->native.shape.kept - 1];
-    finish_tile(context, out, columns, row, rows, 0, columns);
+    epilogue_of_tile(context, out, columns, row, rows, 0, columns);
 }
 
-hd_error hd_cpu_run_product(const hd_plan *p, hd_thread *thread, const hd_launch *l, char *room, size_t room_bytes) {
+hd_error hd_cpu_run_product(const hd_plan *p, hd_thread *thread, const hd_launch *l, char *workspace,
+                            size_t workspace_bytes) {
     const hd_cpu_plan *own = hd_cpu_plan_of(p);
     hd_plan_call *call = &p->calls[l->call];
     hd_cpu_product_plan *c = &own->products[l->call];
-    hd_product product = {.call = &call->call, .way = c->way, .room = room, .room_bytes = room_bytes};
+    hd_product product = {
+        .call = &call->call, .config = c->config, .workspace = workspace, .workspace_bytes = workspace_bytes};
     if (c->weight != HD_NONE) product.packed = hd_block_data(own->weights[c->weight].packed);
     tile_kernel prologue;
     if (call->prologue != HD_NONE) {
         prologue.n = p->natives[call->prologue];
         HD_TRY(hd_cpu_addresses(p, thread, prologue.n, prologue.buffers));
-        product.begin = hd_cpu_compute_rows;
-        product.begin_context = &prologue;
+        product.prologue = hd_cpu_compute_rows;
+        product.prologue_context = &prologue;
     }
     if (l->native != HD_NONE) {
         tile_kernel f = {.n = p->natives[l->native]};
         HD_TRY(hd_cpu_addresses(p, thread, f.n, f.buffers));
-        product.finish = finish_tile;
+        product.epilogue = epilogue_of_tile;
         product.context = &f;
         return hd_cpu_product(thread, &product);
     }
@@ -132,15 +134,15 @@ hd_error hd_cpu_run_product(const hd_plan *p, hd_thread *thread, const hd_launch
         f.bias_dtype = (hd_dtype)bias->dtype;
         if (f.bias == NULL) return thread->error_code;
     }
-    product.finish = hd_cpu_product_store;
+    product.epilogue = hd_cpu_product_store;
     product.context = &f;
     return hd_cpu_product(thread, &product);
 }
 
 static hd_error run_product(const hd_plan *p, hd_thread *thread, const hd_launch *l) {
-    const hd_block *room = hd_cpu_plan_of(p)->room;
-    return hd_cpu_run_product(p, thread, l, room == NULL ? NULL : hd_block_data((hd_block *)(uintptr_t)room),
-                              room == NULL ? 0 : room->capacity);
+    const hd_block *workspace = hd_cpu_plan_of(p)->workspace;
+    return hd_cpu_run_product(p, thread, l, workspace == NULL ? NULL : hd_block_data((hd_block *)(uintptr_t)workspace),
+                              workspace == NULL ? 0 : workspace->capacity);
 }
 
 static hd_error run_call(const hd_plan *p, hd_thread *thread, const hd_launch *l, const hd_run *run) {
@@ -172,28 +174,28 @@ static hd_error run_save_at(const hd_plan *p, hd_thread *thread, const hd_launch
     hd_tensor **operands = p->pointers + l->first;
     const int axis = axis_of_put(p, l);
     const int64_t bound = operands[0]->layout.shape.size[axis];
-    HD_TRY(hd_cpu_find_places(thread, operands[2], operands[1], bound));
+    HD_TRY(hd_cpu_find_positions(thread, operands[2], operands[1], bound));
     hd_cpu_take(operands[3], operands[0], axis, operands[2]);
     return HD_OK;
 }
 
-static hd_error run_put(const hd_plan *p, const hd_launch *l) {
+static hd_error run_scatter(const hd_plan *p, const hd_launch *l) {
     hd_tensor **operands = p->pointers + l->first;
     const hd_scatter_attributes *a = hd_node_attributes(p->graph, l->node);
-    hd_cpu_put(operands[2], a->axis, a->mode, operands[0], operands[1]);
+    hd_cpu_scatter_in_place(operands[2], a->axis, a->mode, operands[0], operands[1]);
     return HD_OK;
 }
 
 static hd_error run_launch(const hd_plan *p, hd_thread *thread, const hd_launch *l, const hd_run *run) {
     hd_tensor **operands = p->pointers + l->first;
     switch (l->kind) {
-    case RUN_KERNEL: return run_kernel(p, thread, l);
-    case RUN_PRODUCT: return run_product(p, thread, l);
-    case RUN_CHECK: return run_check(p, thread, l);
-    case RUN_SAVE_AT: return run_save_at(p, thread, l);
-    case RUN_PUT: return run_put(p, l);
-    case RUN_BORDER: return hd_cpu_fill_border(thread, operands[0], hd_node_attributes(p->graph, l->node));
-    case RUN_CALL: return run_call(p, thread, l, run);
+    case HD_RUN_KERNEL: return run_kernel(p, thread, l);
+    case HD_RUN_PRODUCT: return run_product(p, thread, l);
+    case HD_RUN_CHECK: return run_check(p, thread, l);
+    case HD_RUN_SAVE_AT: return run_save_at(p, thread, l);
+    case HD_RUN_SCATTER: return run_scatter(p, l);
+    case HD_RUN_BORDER: return hd_cpu_fill_border(thread, operands[0], hd_node_attributes(p->graph, l->node));
+    case HD_RUN_CALL: return run_call(p, thread, l, run);
     default: return write_tensor(p, thread, operands[1], operands[0]);
     }
 }
@@ -224,7 +226,7 @@ static hd_error run_in_order(const hd_plan *p, hd_thread *thread, const hd_cpu_j
 hd_error hd_cpu_run(hd_plan *p, hd_thread *thread, const hd_run *run, uint32_t *done) {
     const hd_cpu_plan *own = hd_cpu_plan_of(p);
     const int threads = hd_pool_threads();
-    if (own->room_threads != threads) HD_TRY(hd_cpu_share_out(p, thread, threads));
+    if (own->workspace_threads != threads) HD_TRY(hd_cpu_share_out(p, thread, threads));
     if (own->weight_count > 0) HD_TRY(hd_cpu_pack_weights(p, thread, run));
     if (p->graph->constant_count > 0) HD_TRY(read_constants(p, thread));
     for (uint32_t i = 0; i < own->job_count; ++i) {
@@ -244,8 +246,8 @@ void hd_cpu_undo(const hd_plan *p, hd_thread *thread, uint32_t end) {
     for (uint32_t i = end; i-- > 0;) {
         const hd_launch *l = &p->launches[i];
         hd_tensor **operands = p->pointers + l->first;
-        if (l->kind == RUN_SAVE) write_tensor(p, thread, operands[0], operands[1]);
-        if (l->kind == RUN_SAVE_AT) /* of duplicates, all saved the same */
-            hd_cpu_put(operands[0], axis_of_put(p, l), HD_SCATTER_SET, operands[2], operands[3]);
+        if (l->kind == HD_RUN_SAVE) write_tensor(p, thread, operands[0], operands[1]);
+        if (l->kind == HD_RUN_SAVE_AT) /* of duplicates, all saved the same */
+            hd_cpu_scatter_in_place(operands[0], axis_of_put(p, l), HD_SCATTER_SET, operands[2], operands[3]);
     }
 }

@@ -15,21 +15,21 @@ enum {
 
 /* ---- the memory to work in --------------------------------------------------------------------------------------- */
 /* For a launch alone, on all threads of the pool. */
-static size_t room_of(const hd_plan *p, const hd_launch *l) {
-    if (l->kind == RUN_KERNEL) return hd_cpu_kernel_room(&hd_cpu_plan_of(p)->cuts[l->native]);
-    if (l->kind != RUN_PRODUCT) return 0;
+static size_t workspace_of(const hd_plan *p, const hd_launch *l) {
+    if (l->kind == HD_RUN_KERNEL) return hd_cpu_kernel_workspace(&hd_cpu_plan_of(p)->cuts[l->native]);
+    if (l->kind != HD_RUN_PRODUCT) return 0;
     const hd_product product = hd_cpu_product_of(p, l);
-    return hd_cpu_product_room(&product);
+    return hd_cpu_product_workspace(&product);
 }
 
-/* For a strand of which one thread does some or all: what its launches need one after the other. */
-static size_t room_of_strand(const hd_plan *p, const hd_cpu_strand *s) {
+/* For a chain of which one thread does some or all: what its launches need one after the other. */
+static size_t workspace_of_chain(const hd_plan *p, const hd_cpu_chain *s) {
     const int before = hd_pool_limit(1);
     size_t most = 0;
     const hd_cpu_plan *own = hd_cpu_plan_of(p);
-    for (uint32_t i = s->first; i != HD_NONE; i = own->places[i].next) {
+    for (uint32_t i = s->first; i != HD_NONE; i = own->positions[i].next) {
         const hd_launch *l = &p->launches[i];
-        const size_t bytes = l->kind == RUN_KERNEL ? own->cuts[l->native].scratch_bytes : room_of(p, l);
+        const size_t bytes = l->kind == HD_RUN_KERNEL ? own->cuts[l->native].scratch_bytes : workspace_of(p, l);
         if (bytes > most) most = bytes;
     }
     hd_pool_limit(before);
@@ -37,12 +37,12 @@ static size_t room_of_strand(const hd_plan *p, const hd_cpu_strand *s) {
 }
 
 /* ---- cutting ----------------------------------------------------------------------------------------------------- */
-/* Rows at whose multiples a strand may be cut: kernels that compute several positions of that axis at a time begin with
+/* Rows at whose multiples a chain may be cut: kernels that compute several positions of that axis at a time begin with
  * whole vectors, as they do on one thread. */
-static int64_t rows_together(const hd_plan *p, const hd_cpu_strand *s) {
+static int64_t rows_together(const hd_plan *p, const hd_cpu_chain *s) {
     int64_t together = 1;
     const hd_cpu_plan *own = hd_cpu_plan_of(p);
-    for (uint32_t i = s->first; i != HD_NONE; i = own->places[i].next) {
+    for (uint32_t i = s->first; i != HD_NONE; i = own->positions[i].next) {
         const uint32_t native = p->launches[i].native;
         const hd_native *n = &p->natives[native]->native;
         const hd_schedule *schedule = &n->shape.schedule;
@@ -60,7 +60,7 @@ typedef struct cutting {
     hd_plan *p;
     hd_cpu_plan *own;
     uint32_t pieces, piece_capacity, parts, part_capacity;
-    size_t room; /* the most that a job needs */
+    size_t workspace; /* the most that a job needs */
 } cutting;
 
 static hd_error new_piece(cutting *c) {
@@ -77,32 +77,32 @@ static hd_error new_piece(cutting *c) {
 }
 
 /* One more part for the last piece. */
-static hd_error add_part(cutting *c, uint32_t strand, int64_t begin, int64_t end, int64_t cost) {
+static hd_error add_part(cutting *c, uint32_t chain, int64_t begin, int64_t end, int64_t cost) {
     hd_cpu_plan *p = c->own;
     if (c->parts == c->part_capacity) {
         const uint32_t capacity = c->part_capacity ? c->part_capacity * 2 : 64;
-        hd_cpu_part *moved = hd_array_resize(p->parts, capacity * sizeof *moved);
+        hd_cpu_chain_rows *moved = hd_array_resize(p->parts, capacity * sizeof *moved);
         if (moved == NULL) return hd_plan_no_memory(c->p);
         p->parts = moved;
         c->part_capacity = capacity;
     }
-    p->parts[c->parts++] = (hd_cpu_part){strand, begin, end};
+    p->parts[c->parts++] = (hd_cpu_chain_rows){chain, begin, end};
     hd_cpu_piece *piece = &p->pieces[c->pieces - 1];
-    const size_t bytes = room_of_strand(c->p, &p->strands[strand]);
+    const size_t bytes = workspace_of_chain(c->p, &p->chains[chain]);
     piece->part_count++;
     piece->cost += cost;
-    if (bytes > piece->room_bytes) piece->room_bytes = bytes;
+    if (bytes > piece->workspace_bytes) piece->workspace_bytes = bytes;
     return HD_OK;
 }
 
-static hd_error cut_rows(cutting *c, uint32_t strand, int64_t pieces) {
-    const hd_cpu_strand *s = &c->own->strands[strand];
+static hd_error cut_rows(cutting *c, uint32_t chain, int64_t pieces) {
+    const hd_cpu_chain *s = &c->own->chains[chain];
     const int64_t together = rows_together(c->p, s), groups = (s->rows + together - 1) / together,
                   count = pieces < groups ? pieces : groups;
     for (int64_t i = 0; i < count; ++i) {
         const int64_t begin = groups * i / count * together, end = groups * (i + 1) / count * together;
         HD_TRY(new_piece(c));
-        HD_TRY(add_part(c, strand, begin, end < s->rows ? end : s->rows, s->cost / count));
+        HD_TRY(add_part(c, chain, begin, end < s->rows ? end : s->rows, s->cost / count));
     }
     return HD_OK;
 }
@@ -149,7 +149,7 @@ static double cost_in_order(const hd_plan *p, const hd_cpu_job *job, int threads
         const hd_launch *l = &p->launches[i];
         const double cost = (double)hd_cpu_cost(p, l);
         int64_t parts = 1;
-        if (l->kind == RUN_PRODUCT && l->threads != 1) {
+        if (l->kind == HD_RUN_PRODUCT && l->threads != 1) {
             const hd_product product = hd_cpu_product_of(p, l);
             parts = hd_cpu_product_pieces(&product);
         } else if (l->threads != 1) {
@@ -163,24 +163,23 @@ static double cost_in_order(const hd_plan *p, const hd_cpu_job *job, int threads
 
 static hd_error cut_job(cutting *c, hd_cpu_job *job, int threads) {
     hd_cpu_plan *p = c->own;
-    const uint32_t first = c->pieces, parts = c->parts, end = job->strand + job->strand_count;
+    const uint32_t first = c->pieces, parts = c->parts, end = job->chain + job->chain_count;
     int64_t all = 0, most = 0;
     job->piece = first;
     job->piece_count = 0;
     if (job->count < 2 || threads < 2) return HD_OK;
-    for (uint32_t s = job->strand; s < end; ++s)
-        if (__builtin_add_overflow(all, p->strands[s].cost, &all)) all = INT64_MAX;
+    for (uint32_t s = job->chain; s < end; ++s)
+        if (__builtin_add_overflow(all, p->chains[s].cost, &all)) all = INT64_MAX;
     const int64_t share = all / (PIECES_PER_THREAD * threads),
                   worth = share > HD_WORTH_A_THREAD ? share : HD_WORTH_A_THREAD;
-    for (uint32_t s = job->strand; s < end; ++s)
-        if (p->strands[s].rows > 1 && p->strands[s].cost / worth > 1)
-            HD_TRY(cut_rows(c, s, p->strands[s].cost / worth));
+    for (uint32_t s = job->chain; s < end; ++s)
+        if (p->chains[s].rows > 1 && p->chains[s].cost / worth > 1) HD_TRY(cut_rows(c, s, p->chains[s].cost / worth));
     bool begins = true;
-    for (uint32_t s = job->strand; s < end; ++s) { /* what is not cut: some together when they are small */
-        const hd_cpu_strand *strand = &p->strands[s];
-        if (strand->rows > 1 && strand->cost / worth > 1) continue;
+    for (uint32_t s = job->chain; s < end; ++s) { /* what is not cut: some together when they are small */
+        const hd_cpu_chain *chain = &p->chains[s];
+        if (chain->rows > 1 && chain->cost / worth > 1) continue;
         if (begins) HD_TRY(new_piece(c));
-        HD_TRY(add_part(c, s, 0, strand->rows, strand->cost));
+        HD_TRY(add_part(c, s, 0, chain->rows, chain->cost));
         begins = p->pieces[c->pieces - 1].cost >= worth;
     }
     for (uint32_t i = first; i < c->pieces; ++i)
@@ -193,34 +192,34 @@ static hd_error cut_job(cutting *c, hd_cpu_job *job, int threads) {
         c->parts = parts;
         return HD_OK;
     }
-    if (job->strand_count > 1) HD_TRY(deal(p->pieces + first, count, (uint32_t)threads));
-    size_t room = 0;
+    if (job->chain_count > 1) HD_TRY(deal(p->pieces + first, count, (uint32_t)threads));
+    size_t workspace = 0;
     for (uint32_t i = first; i < c->pieces; ++i) {
-        p->pieces[i].room = room;
-        room += p->pieces[i].room_bytes;
+        p->pieces[i].workspace = workspace;
+        workspace += p->pieces[i].workspace_bytes;
     }
-    if (room > c->room) c->room = room;
+    if (workspace > c->workspace) c->workspace = workspace;
     job->piece_count = c->pieces - first;
     return HD_OK;
 }
 
 hd_error hd_cpu_share_out(hd_plan *p, hd_thread *thread, int threads) {
     hd_cpu_plan *own = hd_cpu_plan_of(p);
-    own->room_threads = 0;
+    own->workspace_threads = 0;
     cutting c = {.p = p, .own = own};
     hd_array_release(own->pieces);
     hd_array_release(own->parts);
     own->pieces = NULL;
     own->parts = NULL;
     for (uint32_t i = 0; i < p->launch_count; ++i) {
-        const size_t bytes = room_of(p, &p->launches[i]);
-        if (bytes > c.room) c.room = bytes;
+        const size_t bytes = workspace_of(p, &p->launches[i]);
+        if (bytes > c.workspace) c.workspace = bytes;
     }
     for (uint32_t i = 0; i < own->job_count; ++i) HD_TRY(cut_job(&c, &own->jobs[i], threads));
-    if (own->room != NULL) hd_block_release(thread, own->room);
-    own->room = NULL;
-    if (c.room > 0 && (own->room = hd_block_new(thread, c.room)) == NULL) return HD_ERROR_MEMORY;
-    own->room_threads = threads;
+    if (own->workspace != NULL) hd_block_release(thread, own->workspace);
+    own->workspace = NULL;
+    if (c.workspace > 0 && (own->workspace = hd_block_new(thread, c.workspace)) == NULL) return HD_ERROR_MEMORY;
+    own->workspace_threads = threads;
     return HD_OK;
 }
 
@@ -229,17 +228,18 @@ typedef struct shared_job {
     const hd_plan *p;
     hd_thread *thread; /* the caller's: only to say what went wrong, and nothing can */
     const hd_cpu_piece *pieces;
-    char *room;
+    char *workspace;
     _Atomic bool failed;
 } shared_job;
 
-static hd_error run_part(const hd_plan *p, hd_thread *thread, const hd_cpu_part *part, char *room, size_t room_bytes) {
+static hd_error run_part(const hd_plan *p, hd_thread *thread, const hd_cpu_chain_rows *part, char *workspace,
+                         size_t workspace_bytes) {
     const hd_cpu_plan *own = hd_cpu_plan_of(p);
-    const hd_cpu_strand *s = &own->strands[part->strand];
-    for (uint32_t i = s->first; i != HD_NONE; i = own->places[i].next) {
+    const hd_cpu_chain *s = &own->chains[part->chain];
+    for (uint32_t i = s->first; i != HD_NONE; i = own->positions[i].next) {
         const hd_launch *l = &p->launches[i];
-        if (l->kind == RUN_PRODUCT) {
-            HD_TRY(hd_cpu_run_product(p, thread, l, room, room_bytes));
+        if (l->kind == HD_RUN_PRODUCT) {
+            HD_TRY(hd_cpu_run_product(p, thread, l, workspace, workspace_bytes));
             continue;
         }
         const hd_plan_native *n = p->natives[l->native];
@@ -247,22 +247,22 @@ static hd_error run_part(const hd_plan *p, hd_thread *thread, const hd_cpu_part 
         char *buffers[HD_KERNEL_BUFFERS];
         HD_TRY(hd_cpu_addresses(p, thread, n, buffers));
         if (part->end - part->begin == s->rows) {
-            n->code->run(buffers, n->native.geometry, n->native.numbers, room);
+            n->code->run(buffers, n->native.geometry, n->native.numbers, workspace);
         } else {
             const int64_t row = n->native.geometry[cut->split] / s->rows;
-            hd_cpu_run_rows(n, cut, buffers, room, part->begin * row, part->end * row);
+            hd_cpu_run_rows(n, cut, buffers, workspace, part->begin * row, part->end * row);
         }
     }
     return HD_OK;
 }
 
-static void run_piece(void *context, int64_t index) {
+static void run_job_piece(void *context, int64_t index) {
     shared_job *j = context;
     const hd_cpu_piece *piece = &j->pieces[index];
-    const hd_cpu_part *parts = hd_cpu_plan_of(j->p)->parts + piece->part;
+    const hd_cpu_chain_rows *parts = hd_cpu_plan_of(j->p)->parts + piece->part;
     const int before = hd_pool_limit(1); /* products in it are this thread's alone */
     for (uint32_t i = 0; i < piece->part_count; ++i)
-        if (run_part(j->p, j->thread, &parts[i], j->room + piece->room, piece->room_bytes) != HD_OK)
+        if (run_part(j->p, j->thread, &parts[i], j->workspace + piece->workspace, piece->workspace_bytes) != HD_OK)
             atomic_store(&j->failed, true);
     hd_pool_limit(before);
 }
@@ -272,8 +272,8 @@ hd_error hd_cpu_run_job(const hd_plan *p, hd_thread *thread, const hd_cpu_job *j
     shared_job j = {.p = p,
                     .thread = thread,
                     .pieces = own->pieces + job->piece,
-                    .room = own->room == NULL ? NULL : hd_block_data(own->room)};
-    hd_parallel(job->piece_count, run_piece, &j);
+                    .workspace = own->workspace == NULL ? NULL : hd_block_data(own->workspace)};
+    hd_parallel(job->piece_count, run_job_piece, &j);
     if (__builtin_expect(!atomic_load(&j.failed), 1)) return HD_OK;
     return hd_fail(HD_ERROR_INTERNAL, "a launch failed that cannot");
 }

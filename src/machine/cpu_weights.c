@@ -22,7 +22,7 @@ typedef struct packed_constant {
 
 /* The storage keeps its home for good: threads that share it look at `ready`, never at fields that another one
  * changes. */
-static hd_error fetch(hd_storage *s, hd_access access) {
+static hd_error packed_fetch(hd_storage *s, hd_access access) {
     packed_constant *c = s->home_state;
     if (access == HD_WRITE) return hd_fail(HD_ERROR_INTERNAL, "a constant of a script is to be written");
     if (atomic_load_explicit(&c->ready, memory_order_acquire)) return HD_OK;
@@ -40,14 +40,14 @@ static hd_error fetch(hd_storage *s, hd_access access) {
     return ready ? HD_OK : HD_ERROR_MEMORY;
 }
 
-static void leave(hd_storage *s) {
+static void packed_leave(hd_storage *s) {
     packed_constant *c = s->home_state;
     hd_block_release(hd_thread_self(), c->packed);
     pthread_mutex_destroy(&c->lock);
     hd_array_release(c);
 }
 
-static const hd_home packed_home = {.name = "packed", .fetch = fetch, .leave = leave};
+static const hd_home packed_home = {.name = "packed", .fetch = packed_fetch, .leave = packed_leave};
 
 static hd_block *share(hd_block *block) {
     atomic_fetch_add_explicit(&block->references, 1, memory_order_relaxed);
@@ -70,13 +70,13 @@ static hd_storage *movable(const hd_plan *p, const hd_cpu_weight *w, const hd_ru
 static hd_error pack_in_place(hd_thread *thread, hd_cpu_weight *w, hd_storage *s, const hd_packed_matrix *matrix) {
     packed_constant *home = hd_array_resize(NULL, sizeof *home);
     if (home == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to pack a matrix");
-    hd_block *room = hd_block_new(thread, hd_packed_matrix_room(matrix));
-    if (room == NULL) {
+    hd_block *workspace = hd_block_new(thread, hd_packed_matrix_workspace(matrix));
+    if (workspace == NULL) {
         hd_array_release(home);
         return HD_ERROR_MEMORY;
     }
-    hd_pack_in_place(matrix, s->data, hd_block_data(room));
-    hd_block_release(thread, room);
+    hd_pack_in_place(matrix, s->data, hd_block_data(workspace));
+    hd_block_release(thread, workspace);
     *home = (packed_constant){.matrix = *matrix, .packed = share(s->block)};
     pthread_mutex_init(&home->lock, NULL);
     if (s->home != NULL) s->home->leave(s);
@@ -88,7 +88,7 @@ static hd_error pack_in_place(hd_thread *thread, hd_cpu_weight *w, hd_storage *s
     return HD_OK;
 }
 
-static hd_product_way way_of(const hd_plan *p, uint32_t call) { return hd_cpu_plan_of(p)->products[call].way; }
+static hd_product_config way_of(const hd_plan *p, uint32_t call) { return hd_cpu_plan_of(p)->products[call].config; }
 
 static hd_error pack_constant(hd_plan *p, hd_thread *thread, hd_cpu_weight *w, const hd_run *run) {
     hd_packed_matrix matrix;
@@ -222,7 +222,7 @@ static void find_weights(hd_plan *p, uint32_t *firsts) {
     for (uint32_t i = 0; i < p->graph->node_count; ++i) firsts[i] = HD_NONE;
     for (uint32_t i = 0; i < p->launch_count; ++i) {
         const hd_launch *l = &p->launches[i];
-        if (l->kind != RUN_PRODUCT || !hd_cpu_keeps_weight(p, l->node)) continue;
+        if (l->kind != HD_RUN_PRODUCT || !hd_cpu_keeps_weight(p, l->node)) continue;
         const uint32_t weight = weight_of(p, &p->calls[l->call]), source = p->fusion.source[weight];
         const bool copied = p->buffer_of[weight] != p->buffer_of[source]; /* in every run */
         if (!copied) find_weight(p, l->call, source, &firsts[source]);

@@ -2,7 +2,7 @@
 #include "ops/op.h"
 #include "nn/module.h"
 
-static hd_tensor *reduce(hd_tensor *loss, hd_reduction_kind reduction) {
+static hd_tensor *reduce_loss(hd_tensor *loss, hd_reduction_kind reduction) {
     switch (reduction) {
     case HD_REDUCTION_SUM: return hd_sum(loss, HD_AXES(), NULL);
     case HD_REDUCTION_NONE: return loss;
@@ -32,7 +32,7 @@ hd_tensor *hd_mse(hd_tensor *prediction, hd_tensor *target, const hd_loss_opts *
     }
     hd_span span;
     hd_span_begin(&span, thread, "mse");
-    return hd_span_end(&span, reduce(hd_squared_difference(prediction, target), options.reduction));
+    return hd_span_end(&span, reduce_loss(hd_squared_difference(prediction, target), options.reduction));
 }
 
 /* ---- cross-entropy ----------------------------------------------------------------------------------------------- */
@@ -153,6 +153,6 @@ hd_tensor *hd_cross_entropy(hd_tensor *logits, hd_tensor *target, const hd_cross
     else if (weight != NULL && options.reduction != HD_REDUCTION_SUM)
         loss = hd_div(hd_sum(loss, HD_AXES(), NULL), hd_sum(weight, HD_AXES(), NULL));
     else
-        loss = reduce(loss, options.reduction);
+        loss = reduce_loss(loss, options.reduction);
     return hd_span_end(&span, loss);
 }

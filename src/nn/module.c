@@ -413,7 +413,7 @@ typedef struct walk {
 
 static hd_error no_memory(void) { return hd_fail(HD_ERROR_MEMORY, "no memory for a list of parameters"); }
 
-static hd_error grow(walk *w) {
+static hd_error grow_found(walk *w) {
     const int64_t capacity = w->capacity ? w->capacity * 2 : 16;
     hd_tensor **found = hd_array_resize(w->found, (size_t)capacity * sizeof *found);
     if (found == NULL) return no_memory();
@@ -428,7 +428,7 @@ static hd_error grow(walk *w) {
 static hd_error note(walk *w, hd_tensor *t, const char *prefix, const char *name) {
     for (int64_t i = 0; i < w->count; ++i)
         if (w->found[i] == t) return HD_OK;
-    if (w->count == w->capacity) HD_TRY(grow(w));
+    if (w->count == w->capacity) HD_TRY(grow_found(w));
     if (w->named) {
         char *full = hd_array_resize(NULL, strlen(prefix) + strlen(name) + 1);
         if (full == NULL) return no_memory();

@@ -33,7 +33,7 @@ static hd_error copy_one(void *user, const char *name, hd_tensor *t) {
 }
 
 /* What a tape has saved of it is another version: backward says so. */
-static void exchange(hd_tensor *t, hd_tensor *there) {
+static void exchange_storage(hd_tensor *t, hd_tensor *there) {
     hd_storage *before = t->storage;
     const uint32_t version = atomic_load_explicit(&before->version, memory_order_relaxed) + 1;
     atomic_store_explicit(&there->storage->version, version, memory_order_relaxed);
@@ -48,7 +48,7 @@ static void move_all(hd_thread *thread, hd_module *module, hd_device device) {
     hd_error status = hd_module_each(module, false, copy_one, &m);
     if (status == HD_OK) status = hd_module_each(module, true, copy_one, &m);
     for (int64_t i = 0; i < m.count; ++i) {
-        if (status == HD_OK) exchange(m.from[i], m.to[i]);
+        if (status == HD_OK) exchange_storage(m.from[i], m.to[i]);
         hd_tensor_drop(thread, m.to[i]);
     }
     for (int64_t i = 0; status == HD_OK && i < m.count && thread->error_code == HD_OK; ++i)

@@ -1,4 +1,5 @@
 /* Values in and out of tensors, and writing in place. */
+#include "core/away.h"
 #include "ops/op.h"
 
 #include <math.h>
@@ -80,7 +81,18 @@ bool hd_to_array(const hd_tensor *t, void *out, hd_dtype dtype, size_t capacity)
 /* ---- in place ---------------------------------------------------------------------------------------------------- */
 void hd_assign(hd_tensor *dst, hd_tensor *src) {
     HD_ENTER("hd_assign", );
-    if (hd_tensor_check(dst, "dst") == HD_OK && hd_tensor_check(src, "src") == HD_OK) hd_write(thread, dst, src);
+    if (hd_tensor_check(dst, "dst") != HD_OK || hd_tensor_check(src, "src") != HD_OK) return;
+    const hd_device to = dst->storage->device;
+    const bool is_number = !hd_storage_is_away(src->storage) && src->count == 1;
+    if (!hd_devices_away || thread->executor->captures || is_number || hd_device_equal(src->storage->device, to)) {
+        hd_write(thread, dst, src);
+        return;
+    }
+    hd_span span;
+    hd_span_begin(&span, thread, "assign");
+    hd_tensor *there = hd_to(src, to);
+    if (there != NULL) hd_write(thread, dst, there);
+    hd_span_end(&span, NULL);
 }
 
 static void fill(hd_thread *thread, hd_tensor *dst, double value) {
@@ -102,8 +114,8 @@ void hd_zero_(hd_tensor *dst) {
 }
 
 /* The result is made beside dst and then written, so that it does not matter how the operands overlap. */
-static void update(hd_thread *thread, hd_tensor *(*op)(hd_tensor *, hd_tensor *), const char *name, hd_tensor *dst,
-                   hd_tensor *x) {
+static void update_tensor(hd_thread *thread, hd_tensor *(*op)(hd_tensor *, hd_tensor *), const char *name,
+                          hd_tensor *dst, hd_tensor *x) {
     if (hd_tensor_check(dst, "dst") != HD_OK || hd_tensor_check(x, "x") != HD_OK) return;
     hd_shape shape;
     if (hd_shape_broadcast(&dst->layout.shape, &x->layout.shape, &shape) != HD_OK) return;
@@ -128,7 +140,7 @@ static void update(hd_thread *thread, hd_tensor *(*op)(hd_tensor *, hd_tensor *)
 #define UPDATE(name)                                                                                                   \
     void hd_##name##_(hd_tensor *dst, hd_tensor *x) {                                                                  \
         HD_ENTER("hd_" #name "_", );                                                                                   \
-        update(thread, hd_##name, #name "_", dst, x);                                                                  \
+        update_tensor(thread, hd_##name, #name "_", dst, x);                                                           \
     }
 UPDATE(add)
 UPDATE(sub)

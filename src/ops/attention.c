@@ -42,8 +42,8 @@ static hd_error check_mask(const hd_tensor *mask, const hd_shape *scores) {
 
 /* The call, not yet run; the first `meet` inputs say its dtype: statistics and masks do not widen, they are read in the
  * compute type. */
-static hd_error describe(hd_call *call, hd_op_id id, hd_tensor *const *inputs, int count, int meet,
-                         const hd_shape *shape, double scale, const void *attributes) {
+static hd_error describe_attention(hd_call *call, hd_op_id id, hd_tensor *const *inputs, int count, int meet,
+                                   const hd_shape *shape, double scale, const void *attributes) {
     hd_dtype dtype = (hd_dtype)inputs[0]->dtype;
     for (int i = 1; i < meet; ++i) dtype = hd_dtype_promote(dtype, (hd_dtype)inputs[i]->dtype);
     if (!hd_dtype_is_float(dtype)) return hd_fail(HD_ERROR_DTYPE, "%s; it takes floats", hd_dtype_name(dtype));
@@ -77,7 +77,7 @@ static hd_tensor *attend(hd_thread *thread, hd_tensor *const inputs[4], bool cau
     hd_shape shape = q->layout.shape;
     shape.size[shape.rank - 1] = v->layout.shape.size[shape.rank - 1];
     hd_call call;
-    HD_TRY_OR(describe(&call, HD_OP_attention, inputs, mask != NULL ? 4 : 3, 3, &shape, a.scale, &a), NULL);
+    HD_TRY_OR(describe_attention(&call, HD_OP_attention, inputs, mask != NULL ? 4 : 3, 3, &shape, a.scale, &a), NULL);
     if (statistics != NULL || (thread->observer != NULL && hd_call_tracked(&call))) {
         const hd_shape rows = statistics_shape(&q->layout.shape);
         hd_call_add_output(&call, call.dtype[0] == HD_F64 ? HD_F64 : HD_F32, &rows);
@@ -126,7 +126,7 @@ hd_tensor *hd_attention_gradient(hd_tensor *gradient, hd_tensor *q, hd_tensor *k
     if (mask != NULL) inputs[count++] = mask;
     if (statistics != NULL) inputs[count++] = statistics;
     hd_call call;
-    HD_TRY_OR(describe(&call, HD_OP_attention_gradient, inputs, count, 4, &shape, a.scale, &a), NULL);
+    HD_TRY_OR(describe_attention(&call, HD_OP_attention_gradient, inputs, count, 4, &shape, a.scale, &a), NULL);
     return hd_execute(thread, &call);
 }
 

@@ -84,8 +84,8 @@ static hd_error check_images(const hd_tensor *x, const char *what) {
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
-static hd_tensor *run(hd_thread *thread, hd_op_id id, hd_tensor *a, hd_tensor *b, hd_tensor *bias,
-                      const hd_shape *shape, const hd_conv_attributes *attributes) {
+static hd_tensor *execute_conv(hd_thread *thread, hd_op_id id, hd_tensor *a, hd_tensor *b, hd_tensor *bias,
+                               const hd_shape *shape, const hd_conv_attributes *attributes) {
     hd_dtype dtype = hd_dtype_promote((hd_dtype)a->dtype, (hd_dtype)b->dtype);
     if (bias != NULL) dtype = hd_dtype_promote(dtype, (hd_dtype)bias->dtype);
     if (!hd_dtype_is_float(dtype)) {
@@ -100,7 +100,7 @@ static hd_tensor *run(hd_thread *thread, hd_op_id id, hd_tensor *a, hd_tensor *b
     return hd_execute(thread, &call);
 }
 
-/* That x and weight do not fit each other, and what is amiss. */
+/* The error of an x and a weight that do not fit each other: what is amiss. */
 static hd_error refuse_weight(const hd_shape *in, const hd_shape *w, int64_t groups, bool transposed) {
     char amiss[96] = "";
     int64_t takes = w->size[0];
@@ -143,7 +143,7 @@ hd_tensor *hd_conv(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_co
     shape.size[1] = weight->layout.shape.size[0];
     for (int i = 2; i < shape.rank; ++i)
         HD_TRY_OR(windows(&a, i - 2, x->layout.shape.size[i], weight->layout.shape.size[i], &shape.size[i]), NULL);
-    return run(thread, HD_OP_conv, x, weight, bias, &shape, &a);
+    return execute_conv(thread, HD_OP_conv, x, weight, bias, &shape, &a);
 }
 
 /* The sizes of the image of which x could be the convolution. */
@@ -181,7 +181,7 @@ hd_tensor *hd_conv_transpose(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, c
     HD_TRY_OR(read_options(opts, x->layout.shape.rank - 2, &a), NULL);
     HD_TRY_OR(check_weight(x, weight, bias, &a, true), NULL);
     HD_TRY_OR(transposed_shape(x, weight, opts, &a, &shape), NULL);
-    return run(thread, HD_OP_conv_transpose, x, weight, bias, &shape, &a);
+    return execute_conv(thread, HD_OP_conv_transpose, x, weight, bias, &shape, &a);
 }
 
 hd_tensor *hd_conv_weight_gradient(hd_tensor *x, hd_tensor *gradient, hd_shape kernel, const hd_conv_opts *opts) {
@@ -207,7 +207,7 @@ hd_tensor *hd_conv_weight_gradient(hd_tensor *x, hd_tensor *gradient, hd_shape k
     a.extra = kernel;
     hd_shape shape = {.rank = in->rank, .size = {out->size[1], in->size[1] / a.groups}};
     for (int i = 0; i < kernel.rank; ++i) shape.size[i + 2] = kernel.size[i];
-    return run(thread, HD_OP_conv_weight_gradient, x, gradient, NULL, &shape, &a);
+    return execute_conv(thread, HD_OP_conv_weight_gradient, x, gradient, NULL, &shape, &a);
 }
 
 /* ---- by the number of spatial axes ------------------------------------------------------------------------------- */

@@ -162,9 +162,9 @@ hd_tensor *hd_one_hot(hd_tensor *index, int64_t classes, hd_dtype dtype) {
     HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
     hd_span span;
     hd_span_begin(&span, thread, "one_hot");
-    hd_tensor *places =
+    hd_tensor *positions =
         hd_reshape(index, HD_SHAPE(index->count, 1)); /* scattering checks the range of the indices too */
-    hd_tensor *rows = hd_scatter(hd_full_beside(index, HD_SHAPE(index->count, classes), dtype, 0), 1, places,
+    hd_tensor *rows = hd_scatter(hd_full_beside(index, HD_SHAPE(index->count, classes), dtype, 0), 1, positions,
                                  hd_full_beside(index, HD_SHAPE(index->count, 1), dtype, 1), HD_SCATTER_SET);
     hd_shape shape = index->layout.shape;
     if (shape.rank < HD_MAX_RANK) shape.size[shape.rank] = classes;
@@ -273,7 +273,7 @@ void hd_replay_scatter(hd_replay_call *r) {
     r->output = hd_scatter(r->inputs[0], a->axis, r->inputs[1], r->inputs[2], a->mode);
 }
 
-hd_shape hd_places_shape(const hd_tensor *index, int axis) {
+hd_shape hd_positions_shape(const hd_tensor *index, int axis) {
     const hd_layout *l = &index->layout;
     hd_shape shape = {.rank = axis + 1};
     for (int i = axis + 1; i < l->shape.rank; ++i)

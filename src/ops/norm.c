@@ -30,8 +30,8 @@ static hd_error check_scale(const hd_tensor *t, const char *what, const hd_shape
 }
 
 /* Runs any op of the family on inputs that were checked; the last ones may be NULL. */
-static hd_tensor *run(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs, int most, const hd_shape *shape,
-                      int axes, double eps) {
+static hd_tensor *execute_norm(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs, int most,
+                               const hd_shape *shape, int axes, double eps) {
     int count = 0;
     hd_dtype dtype = (hd_dtype)inputs[0]->dtype;
     for (; count < most && inputs[count] != NULL; ++count)
@@ -56,7 +56,7 @@ hd_tensor *hd_layer_norm(hd_tensor *x, int axes, hd_tensor *weight, hd_tensor *b
     HD_TRY_OR(check_scale(weight, "weight", &shape), NULL);
     HD_TRY_OR(check_scale(bias, "bias", &shape), NULL);
     if (weight != NULL || bias == NULL)
-        return run(thread, HD_OP_layer_norm, (hd_tensor *[]){x, weight, bias}, 3, &x->layout.shape, axes, eps);
+        return execute_norm(thread, HD_OP_layer_norm, (hd_tensor *[]){x, weight, bias}, 3, &x->layout.shape, axes, eps);
     hd_span span; /* rare: two nodes will do */
     hd_span_begin(&span, thread, "layer_norm");
     return hd_span_end(&span, hd_add(hd_layer_norm(x, axes, NULL, NULL, eps), bias));
@@ -68,7 +68,7 @@ hd_tensor *hd_rms_norm(hd_tensor *x, hd_tensor *weight, double eps) {
     HD_TRY_OR(check_norm(x, 1, eps), NULL);
     const hd_shape shape = normalised_shape(&x->layout.shape, 1);
     HD_TRY_OR(check_scale(weight, "weight", &shape), NULL);
-    return run(thread, HD_OP_rms_norm, (hd_tensor *[]){x, weight}, 2, &x->layout.shape, 1, eps);
+    return execute_norm(thread, HD_OP_rms_norm, (hd_tensor *[]){x, weight}, 2, &x->layout.shape, 1, eps);
 }
 
 static hd_error check_gradient(const hd_tensor *gradient, const hd_tensor *x, int axes, double eps) {
@@ -86,7 +86,7 @@ static hd_tensor *gradient_of_x(hd_thread *thread, hd_op_id id, hd_tensor *gradi
     HD_TRY_OR(check_gradient(gradient, x, axes, eps), NULL);
     const hd_shape shape = normalised_shape(&x->layout.shape, axes);
     HD_TRY_OR(check_scale(weight, "weight", &shape), NULL);
-    return run(thread, id, (hd_tensor *[]){gradient, x, weight}, 3, &x->layout.shape, axes, eps);
+    return execute_norm(thread, id, (hd_tensor *[]){gradient, x, weight}, 3, &x->layout.shape, axes, eps);
 }
 
 hd_tensor *hd_layer_norm_gradient(hd_tensor *gradient, hd_tensor *x, int axes, hd_tensor *weight, double eps) {
@@ -109,14 +109,14 @@ hd_tensor *hd_layer_norm_weight_gradient(hd_tensor *gradient, hd_tensor *x, int 
     const hd_shape part = normalised_shape(&x->layout.shape, axes);
     hd_shape shape = {.rank = axes + 1, .size = {2}};
     for (int i = 0; i < axes; ++i) shape.size[i + 1] = part.size[i];
-    return run(thread, HD_OP_layer_norm_weight_gradient, (hd_tensor *[]){gradient, x}, 2, &shape, axes, eps);
+    return execute_norm(thread, HD_OP_layer_norm_weight_gradient, (hd_tensor *[]){gradient, x}, 2, &shape, axes, eps);
 }
 
 hd_tensor *hd_rms_norm_weight_gradient(hd_tensor *gradient, hd_tensor *x, double eps) {
     HD_ENTER("hd_rms_norm_weight_gradient", NULL);
     HD_TRY_OR(check_gradient(gradient, x, 1, eps), NULL);
     const hd_shape shape = normalised_shape(&x->layout.shape, 1);
-    return run(thread, HD_OP_rms_norm_weight_gradient, (hd_tensor *[]){gradient, x}, 2, &shape, 1, eps);
+    return execute_norm(thread, HD_OP_rms_norm_weight_gradient, (hd_tensor *[]){gradient, x}, 2, &shape, 1, eps);
 }
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */

@@ -169,8 +169,8 @@ typedef struct hd_pad_attributes {
 typedef struct hd_matmul_attributes {
     bool transpose_a, transpose_b; /* the last two axes exchanged; a call without attributes transposes neither */
 } hd_matmul_attributes;
-/* That a matrix product with a result of this dtype may be given such an operand instead of a cast of it: all of its
- * numbers are numbers of the result, and the product converts what it reads. */
+/* True when a matrix product with a result of this dtype may be given such an operand instead of a cast of it: all
+ * of its numbers are numbers of the result, and the product converts what it reads. */
 static inline bool hd_product_widens(hd_dtype operand, hd_dtype result) {
     return result == HD_F32 ? operand == HD_BF16 || operand == HD_F16
                             : result == HD_I32 && (operand == HD_I8 || operand == HD_U8 || operand == HD_I16);
@@ -263,7 +263,7 @@ hd_tensor *hd_range_beside(const hd_tensor *x, double start, double step, int64_
 hd_tensor *hd_tri_beside(const hd_tensor *x, int64_t rows, int64_t columns, int64_t diagonal, hd_dtype dtype);
 /* The shape of the places that an index along an axis names: its own, or that without the axes behind when it says the
  * same for all elements there, as one that was broadcast does. */
-hd_shape hd_places_shape(const hd_tensor *index, int axis);
+hd_shape hd_positions_shape(const hd_tensor *index, int axis);
 /* What the gradient of a scatter reads (HD_SAVE_*) follows from its mode: setting and adding read the index alone. */
 unsigned hd_scatter_reads(const hd_scatter_attributes *attributes);
 

@@ -19,7 +19,7 @@ static hd_tensors *end_list(hd_span *span, hd_tensors *list) {
 }
 
 /* `count` parts of `size`; the last one may have less left. */
-static hd_tensors *cut(hd_thread *thread, const char *name, hd_tensor *x, int axis, int64_t size, int64_t count) {
+static hd_tensors *cut_parts(hd_thread *thread, const char *name, hd_tensor *x, int axis, int64_t size, int64_t count) {
     const int64_t whole = x->layout.shape.size[axis];
     hd_tensors *list = list_of_parts(thread, x, axis, count);
     if (list == NULL) return NULL;
@@ -46,7 +46,7 @@ hd_tensors *hd_split(hd_tensor *x, int64_t size, int axis) {
                 (long long)size, axis, HD_SHAPE_TEXT(x->layout.shape));
         return NULL;
     }
-    return cut(thread, "split", x, axis, size, parts_for(x->layout.shape.size[axis], size));
+    return cut_parts(thread, "split", x, axis, size, parts_for(x->layout.shape.size[axis], size));
 }
 
 hd_tensors *hd_chunk(hd_tensor *x, int64_t count, int axis) {
@@ -59,9 +59,9 @@ hd_tensors *hd_chunk(hd_tensor *x, int64_t count, int axis) {
         return NULL;
     }
     const int64_t n = x->layout.shape.size[axis];
-    if (n == 0) return cut(thread, "chunk", x, axis, 0, count); /* nothing can be had any number of times */
+    if (n == 0) return cut_parts(thread, "chunk", x, axis, 0, count); /* nothing can be had any number of times */
     const int64_t size = (n - 1) / count + 1;
-    return cut(thread, "chunk", x, axis, size, parts_for(n, size));
+    return cut_parts(thread, "chunk", x, axis, size, parts_for(n, size));
 }
 
 hd_tensors *hd_unbind(hd_tensor *x, int axis) {

@@ -76,8 +76,8 @@ static hd_error pooled_shape(const hd_shape *x, const hd_pool_attributes *a, hd_
     return HD_OK;
 }
 
-static hd_tensor *run(hd_thread *thread, hd_op_id id, hd_tensor *a, hd_tensor *b, const hd_shape *shape,
-                      const hd_pool_attributes *attributes) {
+static hd_tensor *execute_pool(hd_thread *thread, hd_op_id id, hd_tensor *a, hd_tensor *b, const hd_shape *shape,
+                               const hd_pool_attributes *attributes) {
     hd_tensor *inputs[2] = {a, b};
     const hd_dtype dtype = (hd_dtype)a->dtype;
     if (!hd_dtype_is_float(dtype) || (b != NULL && !hd_dtype_is_float((hd_dtype)b->dtype))) {
@@ -104,7 +104,8 @@ static hd_tensor *pool(hd_thread *thread, hd_op_id id, hd_tensor *values, hd_ten
     hd_shape shape;
     HD_TRY_OR(read_options(opts, &x->layout.shape, window, id != HD_OP_avg_pool, &a), NULL);
     HD_TRY_OR(pooled_shape(&x->layout.shape, &a, &shape), NULL);
-    return values != NULL ? run(thread, id, values, x, &shape, &a) : run(thread, id, x, NULL, &shape, &a);
+    return values != NULL ? execute_pool(thread, id, values, x, &shape, &a)
+                          : execute_pool(thread, id, x, NULL, &shape, &a);
 }
 
 hd_tensor *hd_max_pool(hd_tensor *x, hd_shape window, const hd_pool_opts *opts) {
@@ -136,7 +137,7 @@ static hd_tensor *back(hd_thread *thread, hd_op_id id, hd_tensor *gradient, hd_t
                 HD_SHAPE_TEXT(*image), HD_SHAPE_TEXT(shape));
         return NULL;
     }
-    return run(thread, id, gradient, x, image, &a);
+    return execute_pool(thread, id, gradient, x, image, &a);
 }
 
 hd_tensor *hd_max_pool_gradient(hd_tensor *gradient, hd_tensor *x, hd_shape window, const hd_pool_opts *opts) {

@@ -24,8 +24,8 @@ static hd_error check_not_empty(const hd_shape *shape, const bool *reduced) {
     return HD_OK;
 }
 
-static hd_tensor *reduce(const char *name, const void *caller, hd_op_id id, hd_tensor *x, hd_axes axes,
-                         const hd_reduce_opts *opts) {
+static hd_tensor *execute_reduce(const char *name, const void *caller, hd_op_id id, hd_tensor *x, hd_axes axes,
+                                 const hd_reduce_opts *opts) {
     hd_thread *thread = hd_thread_enter(name, caller);
     if (thread == NULL) return NULL;
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
@@ -41,7 +41,7 @@ static hd_tensor *reduce(const char *name, const void *caller, hd_op_id id, hd_t
 
 #define REDUCTION(name)                                                                                                \
     hd_tensor *hd_##name(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) {                                     \
-        return reduce("hd_" #name, __builtin_return_address(0), HD_OP_##name, x, axes, opts);                          \
+        return execute_reduce("hd_" #name, __builtin_return_address(0), HD_OP_##name, x, axes, opts);                  \
     }
 REDUCTION(sum)
 REDUCTION(prod)

@@ -103,27 +103,32 @@ hd_error hd_row_derivative_ir(hd_op_id id, int operand, hd_compute type, hd_ir *
 }
 
 /* ---- many of them ------------------------------------------------------------------------------------------------ */
-enum { READINGS = HD_OP_ELEMENTWISE_COUNT * 4 * HD_COMPUTE_COUNT };
-
-hd_error hd_row_irs_begin(hd_row_irs *rows) {
-    rows->read = hd_array_resize(NULL, READINGS * sizeof(hd_ir *));
-    if (rows->read == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to read rows");
-    memset(rows->read, 0, READINGS * sizeof(hd_ir *));
-    return HD_OK;
-}
+enum { READINGS = 4 * HD_COMPUTE_COUNT }; /* of an op */
 
 void hd_row_irs_end(hd_row_irs *rows) {
-    for (int i = 0; rows->read != NULL && i < READINGS; ++i) {
-        if (rows->read[i] == NULL) continue;
-        hd_ir_release(rows->read[i]);
-        hd_array_release(rows->read[i]);
+    for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id) {
+        hd_ir **of_op = rows->read[id];
+        for (int i = 0; of_op != NULL && i < READINGS; ++i) {
+            if (of_op[i] == NULL) continue;
+            hd_ir_release(of_op[i]);
+            hd_array_release(of_op[i]);
+        }
+        hd_array_release(of_op);
     }
-    hd_array_release(rows->read);
-    rows->read = NULL;
+    memset(rows, 0, sizeof *rows);
 }
 
 const hd_ir *hd_row_irs_get(hd_row_irs *rows, hd_op_id id, int derivative, hd_compute type) {
-    hd_ir **at = &rows->read[((int)id * 4 + derivative) * HD_COMPUTE_COUNT + (int)type];
+    hd_ir **of_op = rows->read[id];
+    if (of_op == NULL) {
+        of_op = rows->read[id] = hd_array_resize(NULL, READINGS * sizeof *of_op);
+        if (of_op == NULL) {
+            hd_fail(HD_ERROR_MEMORY, "no memory to read %s", hd_ops[id].name);
+            return NULL;
+        }
+        memset(of_op, 0, READINGS * sizeof *of_op);
+    }
+    hd_ir **at = &of_op[derivative * HD_COMPUTE_COUNT + (int)type];
     if (*at != NULL) return *at;
     hd_ir *ir = hd_array_resize(NULL, sizeof *ir);
     const hd_error status = ir == NULL        ? hd_fail(HD_ERROR_MEMORY, "no memory to read %s", hd_ops[id].name)

@@ -17,11 +17,10 @@ hd_error hd_row_value_ir(hd_op_id id, hd_compute type, hd_ir *out);
 /* The derivative by operand k (of `where`: 1 and 2), in a float type. */
 hd_error hd_row_derivative_ir(hd_op_id id, int operand, hd_compute type, hd_ir *out);
 
-/* Both, for those who read many rows: each is read once. */
+/* Both, for those who read many rows: each is read once. All zero: none yet. */
 typedef struct hd_row_irs {
-    hd_ir **read; /* [op][0: the value, else 1 + operand][compute] */
+    hd_ir **read[HD_OP_ELEMENTWISE_COUNT]; /* [0: the value, else 1 + operand][compute]; NULL: none of that op */
 } hd_row_irs;
-hd_error hd_row_irs_begin(hd_row_irs *rows);
 void hd_row_irs_end(hd_row_irs *rows);
 /* `derivative`: 0, or 1 + the operand. Lives as long as `rows`; NULL with an error. */
 const hd_ir *hd_row_irs_get(hd_row_irs *rows, hd_op_id id, int derivative, hd_compute type);

@@ -265,7 +265,7 @@ static hd_axes natural_order(int rank) {
     return order;
 }
 
-static hd_tensor *exchange(hd_thread *thread, hd_tensor *x, int axis1, int axis2) {
+static hd_tensor *exchange_axes(hd_thread *thread, hd_tensor *x, int axis1, int axis2) {
     hd_axes order = natural_order(x->layout.shape.rank);
     order.axis[axis1] = axis2;
     order.axis[axis2] = axis1;
@@ -277,7 +277,7 @@ hd_tensor *hd_transpose(hd_tensor *x, int axis1, int axis2) {
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
     HD_TRY_OR(hd_axis_resolve(axis1, x->layout.shape.rank, &axis1), NULL);
     HD_TRY_OR(hd_axis_resolve(axis2, x->layout.shape.rank, &axis2), NULL);
-    return exchange(thread, x, axis1, axis2);
+    return exchange_axes(thread, x, axis1, axis2);
 }
 
 hd_tensor *hd_t(hd_tensor *x) {
@@ -288,7 +288,7 @@ hd_tensor *hd_t(hd_tensor *x) {
         hd_fail(HD_ERROR_SHAPE, "%s has no two axes to exchange", HD_SHAPE_TEXT(x->layout.shape));
         return NULL;
     }
-    return exchange(thread, x, rank - 2, rank - 1);
+    return exchange_axes(thread, x, rank - 2, rank - 1);
 }
 
 hd_tensor *hd_move_axis(hd_tensor *x, int from, int to) {
@@ -518,10 +518,11 @@ void hd_vjp_slice(hd_thread *thread, const hd_vjp_call *v) {
         if (shape->rank == HD_MAX_RANK) { /* no room for another axis */
             hd_shape all = {.rank = shape->rank};
             for (int i = 0; i < shape->rank; ++i) all.size[i] = i == axis ? s->count : 1;
-            hd_tensor *places = hd_reshape(hd_range_beside(g, (double)first, (double)step, s->count, HD_I64), all);
+            hd_tensor *positions = hd_reshape(hd_range_beside(g, (double)first, (double)step, s->count, HD_I64), all);
             hd_tensor *zeros = hd_full_beside(g, *shape, (hd_dtype)v->dtypes[0], 0);
             v->results[0] =
-                g == NULL ? NULL : hd_scatter(zeros, axis, hd_broadcast_to(places, g->layout.shape), g, HD_SCATTER_ADD);
+                g == NULL ? NULL
+                          : hd_scatter(zeros, axis, hd_broadcast_to(positions, g->layout.shape), g, HD_SCATTER_ADD);
             return;
         }
         hd_shape apart = hd_tensor_shape(g);
@@ -537,10 +538,10 @@ void hd_vjp_slice(hd_thread *thread, const hd_vjp_call *v) {
 }
 
 /* For views that may show an element several times: each place of the view adds to the element it shows. */
-static hd_tensor *add_back(hd_tensor *gradient, hd_tensor *places, int64_t count) {
+static hd_tensor *add_back(hd_tensor *gradient, hd_tensor *positions, int64_t count) {
     if (gradient == NULL) return NULL;
     hd_tensor *zeros = hd_full_beside(gradient, HD_SHAPE(count), (hd_dtype)gradient->dtype, 0);
-    return hd_index_add(zeros, 0, hd_flatten(places), hd_flatten(gradient));
+    return hd_index_add(zeros, 0, hd_flatten(positions), hd_flatten(gradient));
 }
 static hd_tensor *numbered(const hd_tensor *beside, const hd_shape *shape) { /* each element is its own place */
     return hd_reshape(hd_range_beside(beside, 0, 1, hd_shape_count(*shape), HD_I64), *shape);
@@ -549,15 +550,15 @@ static hd_tensor *numbered(const hd_tensor *beside, const hd_shape *shape) { /* 
 void hd_vjp_diagonal(hd_thread *thread, const hd_vjp_call *v) {
     (void)thread;
     const hd_diagonal_attributes *d = v->attributes;
-    hd_tensor *places = hd_diagonal(numbered(v->gradient, &v->shapes[0]), d->offset, d->axis1, d->axis2);
-    v->results[0] = hd_reshape(add_back(v->gradient, places, hd_shape_count(v->shapes[0])), v->shapes[0]);
+    hd_tensor *positions = hd_diagonal(numbered(v->gradient, &v->shapes[0]), d->offset, d->axis1, d->axis2);
+    v->results[0] = hd_reshape(add_back(v->gradient, positions, hd_shape_count(v->shapes[0])), v->shapes[0]);
 }
 
 void hd_vjp_unfold(hd_thread *thread, const hd_vjp_call *v) {
     (void)thread;
     const hd_slice_attributes *s = v->attributes;
-    hd_tensor *places = hd_unfold(numbered(v->gradient, &v->shapes[0]), s->axis, s->count, s->step);
-    v->results[0] = hd_reshape(add_back(v->gradient, places, hd_shape_count(v->shapes[0])), v->shapes[0]);
+    hd_tensor *positions = hd_unfold(numbered(v->gradient, &v->shapes[0]), s->axis, s->count, s->step);
+    v->results[0] = hd_reshape(add_back(v->gradient, positions, hd_shape_count(v->shapes[0])), v->shapes[0]);
 }
 
 static hd_tensor *strided_as(hd_tensor *t, const hd_layout *layout) {
@@ -568,13 +569,13 @@ static hd_tensor *strided_as(hd_tensor *t, const hd_layout *layout) {
 
 /* Where in the storage element i of a layout is, counted along its rows. */
 static int64_t place_of(const hd_layout *layout, int64_t i) {
-    int64_t place = layout->offset;
+    int64_t offset = layout->offset;
     for (int k = layout->shape.rank; k-- > 0; i /= layout->shape.size[k])
-        place += i % layout->shape.size[k] * layout->stride[k];
-    return place;
+        offset += i % layout->shape.size[k] * layout->stride[k];
+    return offset;
 }
 
-/* That a layout shows nothing of the storage but what x shows: the gradients of the rest would be lost. */
+/* Checks that a layout shows nothing of the storage but what x shows: the gradients of the rest would be lost. */
 static hd_error check_shown(const hd_tensor *x, const hd_layout *layout, int64_t elements) {
     if ((x->contiguous && x->count == elements) || x->tracking == HD_TRACKED_LEAF) return HD_OK; /* beside: constants */
     bool *shown = hd_array_resize(NULL, (size_t)elements + 1);
@@ -598,9 +599,9 @@ void hd_vjp_as_strided(hd_thread *thread, const hd_vjp_call *v) {
     const hd_tensor *x = v->inputs[0];
     const hd_shape storage = HD_SHAPE((int64_t)(x->storage->bytes / hd_dtype_bytes[x->dtype]));
     if (check_shown(x, &((const hd_strided_attributes *)v->attributes)->layout, storage.size[0]) != HD_OK) return;
-    hd_tensor *places =
+    hd_tensor *positions =
         strided_as(numbered(v->gradient, &storage), &((const hd_strided_attributes *)v->attributes)->layout);
-    hd_tensor *sums = add_back(v->gradient, places, storage.size[0]);
+    hd_tensor *sums = add_back(v->gradient, positions, storage.size[0]);
     if (hd_layout_overlaps_itself(&x->layout)) { /* places of x that are one element share what arrives there */
         hd_tensor *ones = hd_full_beside(x, x->layout.shape, (hd_dtype)x->dtype, 1);
         hd_tensor *times = add_back(ones, strided_as(numbered(v->gradient, &storage), &x->layout), storage.size[0]);

@@ -162,7 +162,7 @@ hd_error hd_optimizer_each(hd_thread *thread, hd_optimizer *o, hd_error (*visit)
 static void sgd_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot);
 static void adam_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot);
 
-static hd_error update(hd_thread *thread, hd_optimizer *o, int64_t i) {
+static hd_error update_parameter(hd_thread *thread, hd_optimizer *o, int64_t i) {
     hd_tensor *p = o->parameters->items[i];
     HD_TRY(make_slots(thread, o, i));
     hd_tensor *gradient = hd_grad(p);
@@ -217,7 +217,7 @@ void hd_optimizer_step(hd_optimizer *optimizer) {
         optimizer->class_->begin(optimizer, optimizer->state);
     }
     for (int64_t i = 0; i < optimizer->parameters->count && thread->error_code == HD_OK; ++i)
-        if (is_due(thread, optimizer->parameters->items[i])) update(thread, optimizer, i);
+        if (is_due(thread, optimizer->parameters->items[i])) update_parameter(thread, optimizer, i);
     hd_undo_end(undo, thread->error_code == HD_OK);
     hd_span_end(&span, NULL);
 }

@@ -10,12 +10,12 @@ static hd_error too_many(const hd_plan_draft *d, const char *what) {
                    what);
 }
 
-static hd_error new_buffer(hd_plan_draft *d, hd_room kind, size_t bytes, uint32_t *out) {
+static hd_error new_buffer(hd_plan_draft *d, hd_placement kind, size_t bytes, uint32_t *out) {
     hd_plan *p = d->plan;
     if (p->buffer_count == d->buffer_capacity) return too_many(d, "buffers");
     hd_plan_buffer *b = &p->buffers[p->buffer_count];
     memset(b, 0, sizeof *b);
-    b->room = kind;
+    b->placement = kind;
     b->storage.object.references = 1 << 20; /* never the last one */
     b->storage.bytes = bytes;
     b->storage.device = hd_cpu();
@@ -39,7 +39,7 @@ static void set_tensor(hd_plan *p, uint32_t index, uint32_t b, hd_storage *stora
 }
 
 /* A tensor with a new buffer of its own. */
-static hd_error own_tensor(hd_plan_draft *d, uint32_t index, hd_room kind, hd_dtype dtype, const hd_shape *shape) {
+static hd_error own_tensor(hd_plan_draft *d, uint32_t index, hd_placement kind, hd_dtype dtype, const hd_shape *shape) {
     uint32_t b = HD_NONE;
     hd_layout layout;
     HD_TRY(new_buffer(d, kind, (size_t)hd_shape_count(*shape) * hd_dtype_bytes[dtype], &b));
@@ -56,7 +56,7 @@ static hd_error spare_tensor(hd_plan_draft *d, uint32_t *out) {
     *out = p->tensor_count++;
     return HD_OK;
 }
-static hd_error spare_own(hd_plan_draft *d, hd_room kind, hd_dtype dtype, const hd_shape *shape, uint32_t *out) {
+static hd_error spare_own(hd_plan_draft *d, hd_placement kind, hd_dtype dtype, const hd_shape *shape, uint32_t *out) {
     HD_TRY(spare_tensor(d, out));
     return own_tensor(d, *out, kind, dtype, shape);
 }
@@ -111,7 +111,7 @@ static hd_error add_launch(hd_plan_draft *d, hd_launch_kind kind, uint32_t node,
     return HD_OK;
 }
 static hd_error add_copy(hd_plan_draft *d, uint32_t node, uint32_t to, uint32_t from) {
-    return add_launch(d, RUN_COPY, node, 1, 1, (const uint32_t[]){from, to});
+    return add_launch(d, HD_RUN_COPY, node, 1, 1, (const uint32_t[]){from, to});
 }
 
 /* The value of a node, contiguous and at the beginning of what it is a part of. */
@@ -120,7 +120,7 @@ static hd_error packed(hd_plan_draft *d, uint32_t node, uint32_t index, uint32_t
     *out = index;
     if (t->contiguous) return HD_OK;
     const hd_shape shape = t->layout.shape;
-    HD_TRY(spare_own(d, IN_ARENA, (hd_dtype)t->dtype, &shape, out));
+    HD_TRY(spare_own(d, HD_IN_ARENA, (hd_dtype)t->dtype, &shape, out));
     return add_copy(d, node, *out, index);
 }
 
@@ -168,11 +168,11 @@ static hd_error make_header(hd_plan_draft *d, uint32_t i) {
         set_tensor(p, i, p->buffer_of[cell], p->tensors[cell].storage, (hd_dtype)n->dtype, &p->tensors[cell].layout);
         return HD_OK;
     }
-    if (d->part_of[i] != HD_NONE) return HD_OK; /* place_parts */
+    if (d->joint_of[i] != HD_NONE) return HD_OK; /* place_pieces */
     if (given || p->fusion.stored[i] || p->fusion.groups[p->fusion.group_of[i]].kind == HD_GROUP_CALL) {
-        HD_TRY(own_tensor(d, i, given ? GIVEN : IN_ARENA, (hd_dtype)n->dtype, &shape));
+        HD_TRY(own_tensor(d, i, given ? HD_GIVEN : HD_IN_ARENA, (hd_dtype)n->dtype, &shape));
     } else if (hd_fusion_is_prologue(&p->fusion, i)) {
-        HD_TRY(own_tensor(d, i, NOWHERE, (hd_dtype)n->dtype, &shape));
+        HD_TRY(own_tensor(d, i, HD_NOWHERE, (hd_dtype)n->dtype, &shape));
     } else if (hd_node_is_product(p->machine, g, i, NULL)) { /* never in memory as a whole: only what it looks like */
         hd_layout layout;
         hd_layout_contiguous(&layout, &shape);
@@ -183,14 +183,14 @@ static hd_error make_header(hd_plan_draft *d, uint32_t i) {
 }
 
 /* Headers of what is a part of something else, from the outermost inwards. */
-static void place_parts(hd_plan_draft *d) {
+static void place_pieces(hd_plan_draft *d) {
     hd_plan *p = d->plan;
     const hd_graph *g = p->graph;
     for (uint32_t i = g->node_count; i-- > 0;)
-        for (int k = 0; d->in_parts[i] && k < g->nodes[i].input_count; ++k) {
+        for (int k = 0; d->is_joint[i] && k < g->nodes[i].input_count; ++k) {
             const uint32_t source = p->fusion.source[hd_node_inputs(g, i)[k]];
             hd_layout layout;
-            if (d->part_of[source] != i) continue;
+            if (d->joint_of[source] != i) continue;
             hd_plan_source_layout(p, i, k, &layout);
             set_tensor(p, source, p->buffer_of[i], p->tensors[i].storage, (hd_dtype)g->nodes[source].dtype, &layout);
         }
@@ -199,7 +199,7 @@ static void place_parts(hd_plan_draft *d) {
 hd_error hd_draft_make_headers(hd_plan_draft *d) {
     for (uint32_t i = 0; i < d->plan->graph->node_count; ++i) d->plan->buffer_of[i] = HD_NONE;
     for (uint32_t i = 0; i < d->plan->graph->node_count; ++i) HD_TRY(make_header(d, i));
-    place_parts(d);
+    place_pieces(d);
     return HD_OK;
 }
 
@@ -215,8 +215,8 @@ static hd_error plan_write(hd_plan_draft *d, uint32_t i) {
     const hd_strided_attributes *attributes = hd_node_attributes(p->graph, i);
     set_tensor(p, part, p->buffer_of[i], p->tensors[i].storage, (hd_dtype)n->dtype, &attributes->layout);
     if (in_place) { /* what was there, in case that the run fails */
-        HD_TRY(spare_own(d, IN_ARENA, (hd_dtype)n->dtype, &attributes->layout.shape, &before));
-        HD_TRY(add_launch(d, RUN_SAVE, i, 1, 1, (const uint32_t[]){part, before}));
+        HD_TRY(spare_own(d, HD_IN_ARENA, (hd_dtype)n->dtype, &attributes->layout.shape, &before));
+        HD_TRY(add_launch(d, HD_RUN_SAVE, i, 1, 1, (const uint32_t[]){part, before}));
     }
     return add_copy(d, i, part, inputs[1]);
 }
@@ -227,26 +227,26 @@ static hd_error plan_put(hd_plan_draft *d, uint32_t i) {
     const uint32_t *inputs = hd_node_inputs(p->graph, i);
     const int axis = ((const hd_scatter_attributes *)hd_node_attributes(p->graph, i))->axis;
     const hd_tensor *index = &p->tensors[inputs[1]];
-    const hd_shape shape = index->layout.shape, of_places = hd_places_shape(index, axis);
-    uint32_t source = HD_NONE, places = HD_NONE, before = HD_NONE;
+    const hd_shape shape = index->layout.shape, of_positions = hd_positions_shape(index, axis);
+    uint32_t source = HD_NONE, positions = HD_NONE, before = HD_NONE;
     HD_TRY(packed(d, i, inputs[2], &source));
-    HD_TRY(spare_own(d, IN_ARENA, HD_I64, &of_places, &places));
-    HD_TRY(spare_own(d, IN_ARENA, (hd_dtype)p->graph->nodes[i].dtype, &shape, &before));
-    HD_TRY(add_launch(d, RUN_SAVE_AT, i, 2, 2, (const uint32_t[]){i, inputs[1], places, before}));
-    return add_launch(d, RUN_PUT, i, 2, 1, (const uint32_t[]){places, source, i});
+    HD_TRY(spare_own(d, HD_IN_ARENA, HD_I64, &of_positions, &positions));
+    HD_TRY(spare_own(d, HD_IN_ARENA, (hd_dtype)p->graph->nodes[i].dtype, &shape, &before));
+    HD_TRY(add_launch(d, HD_RUN_SAVE_AT, i, 2, 2, (const uint32_t[]){i, inputs[1], positions, before}));
+    return add_launch(d, HD_RUN_SCATTER, i, 2, 1, (const uint32_t[]){positions, source, i});
 }
 
 /* A concatenation or a padding, but for the parts that are written there by those who compute them. */
-static hd_error plan_parts(hd_plan_draft *d, uint32_t i) {
+static hd_error plan_joint(hd_plan_draft *d, uint32_t i) {
     hd_plan *p = d->plan;
     const hd_node *n = &p->graph->nodes[i];
-    if (n->op == HD_OP_pad) HD_TRY(add_launch(d, RUN_BORDER, i, 0, 1, &i));
+    if (n->op == HD_OP_pad) HD_TRY(add_launch(d, HD_RUN_BORDER, i, 0, 1, &i));
     for (int k = 0; k < n->input_count; ++k) {
         const uint32_t in = hd_node_inputs(p->graph, i)[k];
         hd_layout layout;
         uint32_t part = HD_NONE;
-        if (d->part_of[p->fusion.source[in]] == i) continue;
-        hd_plan_part_layout(p, i, k, &layout);
+        if (d->joint_of[p->fusion.source[in]] == i) continue;
+        hd_plan_piece_layout(p, i, k, &layout);
         HD_TRY(spare_tensor(d, &part));
         set_tensor(p, part, p->buffer_of[i], p->tensors[i].storage, (hd_dtype)n->dtype, &layout);
         HD_TRY(hd_draft_need(d, in));
@@ -301,7 +301,7 @@ hd_error hd_draft_call(hd_plan_draft *d, uint32_t i, hd_launch_kind kind) {
     const hd_plan *p = d->plan;
     const hd_node *n = &p->graph->nodes[i];
     const uint32_t *inputs = hd_node_inputs(p->graph, i);
-    if (d->in_parts[i]) return plan_parts(d, i);
+    if (d->is_joint[i]) return plan_joint(d, i);
     for (int k = 0; k < n->input_count; ++k) HD_TRY(hd_draft_need(d, inputs[k]));
     if (n->op == HD_NODE_WRITE) return plan_write(d, i);
     if (d->cell_of[i] != HD_NONE) return plan_put(d, i);
@@ -343,7 +343,7 @@ static hd_error plan_checks(hd_plan_draft *d, const hd_group *group) {
     for (uint32_t i = 0; group->checks && i < group->count; ++i) {
         const uint32_t node = d->plan->fusion.members[group->first + i];
         if (hd_lower_is_indexing(hd_node_lowers(g, node)))
-            HD_TRY(add_launch(d, RUN_CHECK, node, 1, 0, &hd_node_inputs(g, node)[1]));
+            HD_TRY(add_launch(d, HD_RUN_CHECK, node, 1, 0, &hd_node_inputs(g, node)[1]));
     }
     return HD_OK;
 }
@@ -403,7 +403,7 @@ hd_error hd_draft_kernel(hd_plan_draft *d, hd_lowering *lowering, const hd_group
     const uint32_t last = p->fusion.members[group->first + group->count - 1];
     HD_TRY(add_native(d, lowering, group));
     hd_launch *l =
-        hd_draft_launch(d, product == HD_NONE ? RUN_KERNEL : RUN_PRODUCT, product == HD_NONE ? last : product);
+        hd_draft_launch(d, product == HD_NONE ? HD_RUN_KERNEL : HD_RUN_PRODUCT, product == HD_NONE ? last : product);
     if (l == NULL) return HD_ERROR_INTERNAL;
     l->native = p->native_count - 1;
     if (product != HD_NONE) { /* its operands first */
@@ -428,7 +428,7 @@ static hd_error plan_groups(hd_plan_draft *d) {
     hd_error status = hd_lowering_begin(&lowering, p->graph, &p->fusion, p->tensors);
     for (uint32_t i = 0; i < p->fusion.order_count && status == HD_OK; ++i) {
         const hd_group *group = &p->fusion.groups[p->fusion.order[i]];
-        status = group->kind == HD_GROUP_CALL      ? hd_draft_call(d, p->fusion.members[group->first], RUN_CALL)
+        status = group->kind == HD_GROUP_CALL      ? hd_draft_call(d, p->fusion.members[group->first], HD_RUN_CALL)
                  : group->kind == HD_GROUP_PRODUCT ? p->machine->plan_product(d, &lowering, group)
                                                    : hd_draft_kernel(d, &lowering, group);
     }
@@ -438,7 +438,7 @@ static hd_error plan_groups(hd_plan_draft *d) {
 
 /* The tensor in which a value leaves the run: the value itself, or a copy when its buffer is not its own to give
  * away. */
-static hd_error leaving(hd_plan_draft *d, uint32_t node, hd_room kind, uint32_t *out) {
+static hd_error leaving(hd_plan_draft *d, uint32_t node, hd_placement kind, uint32_t *out) {
     hd_plan *p = d->plan;
     HD_TRY(hd_draft_need(d, node));
     *out = node;
@@ -447,7 +447,7 @@ static hd_error leaving(hd_plan_draft *d, uint32_t node, hd_room kind, uint32_t 
         HD_TRY(spare_own(d, kind, (hd_dtype)p->tensors[node].dtype, &shape, out));
         HD_TRY(add_copy(d, node, *out, node));
     }
-    p->buffers[p->buffer_of[*out]].room = kind;
+    p->buffers[p->buffer_of[*out]].placement = kind;
     return HD_OK;
 }
 
@@ -459,9 +459,9 @@ hd_error hd_draft_make_launches(hd_plan_draft *d) {
         p->state[i] = HD_NONE;
         if (g->cells[i].update == g->cells[i].node || p->sliced[i]) continue;
         uint32_t leaves;
-        HD_TRY(leaving(d, g->cells[i].update, IN_STATE, &leaves));
+        HD_TRY(leaving(d, g->cells[i].update, HD_IN_STATE, &leaves));
         p->state[i] = p->buffer_of[leaves];
     }
-    for (uint32_t i = 0; i < g->output_count; ++i) HD_TRY(leaving(d, g->outputs[i].node, IN_OUTPUT, &p->outputs[i]));
+    for (uint32_t i = 0; i < g->output_count; ++i) HD_TRY(leaving(d, g->outputs[i].node, HD_IN_OUTPUT, &p->outputs[i]));
     return HD_OK;
 }

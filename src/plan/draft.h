@@ -7,18 +7,18 @@
 
 typedef struct hd_plan_draft {
     hd_plan *plan;
-    uint32_t *cell_of; /* phase 2; for each node: the cell in whose memory it lies although it is a write; HD_NONE */
-    uint32_t *part_of; /* 2; for each node: the concatenation or padding in whose memory it is a part; HD_NONE */
-    bool *in_parts;    /* 2; for each node: it is one whose parts are filled one by one */
+    uint32_t *cell_of;  /* phase 2; for each node: the cell in whose memory it lies although it is a write; HD_NONE */
+    uint32_t *joint_of; /* 2; for each node: the concatenation or padding in whose memory it is a piece; HD_NONE */
+    bool *is_joint;     /* 2; for each node: it is one whose pieces are filled one by one */
     uint32_t tensor_capacity, buffer_capacity, launch_capacity, call_capacity, native_capacity, operand_capacity;
 } hd_plan_draft;
 
 /* plan_slices.c: which writes go straight into the memory of their cell. Fills cell_of and sliced. */
 hd_error hd_draft_find_slices(hd_plan_draft *d);
-/* plan_parts.c: which values are parts of others from the beginning. Fills part_of and in_parts. */
-hd_error hd_draft_find_parts(hd_plan_draft *d);
-/* Where part k of a concatenation or padding lies, and the source of that part when it was placed there. */
-void hd_plan_part_layout(const hd_plan *p, uint32_t node, int k, hd_layout *out);
+/* plan_joint.c: which values are pieces of joints from the beginning. Fills joint_of and is_joint. */
+hd_error hd_draft_find_joints(hd_plan_draft *d);
+/* Where piece k of a joint lies, and the source of that piece when it was placed there. */
+void hd_plan_piece_layout(const hd_plan *p, uint32_t node, int k, hd_layout *out);
 void hd_plan_source_layout(const hd_plan *p, uint32_t node, int k, hd_layout *out);
 /* draft.c: phases 3 and 4. */
 hd_error hd_draft_make_headers(hd_plan_draft *d);
@@ -37,7 +37,7 @@ hd_error hd_draft_output(hd_plan_draft *d, hd_launch *l, uint32_t tensor);
 hd_error hd_draft_inputs_of(hd_plan_draft *d, hd_launch *l, uint32_t native);
 /* The op of a node as a call, which `l` makes. NULL with an error. */
 hd_plan_call *hd_draft_call_of(hd_plan_draft *d, uint32_t node, hd_launch *l);
-/* A launch of the node's op as a call on its inputs, of kind RUN_CALL or RUN_PRODUCT. */
+/* A launch of the node's op as a call on its inputs, of kind HD_RUN_CALL or HD_RUN_PRODUCT. */
 hd_error hd_draft_call(hd_plan_draft *d, uint32_t node, hd_launch_kind kind);
 /* A launch of a group's kernel, and of its product if it has one. */
 hd_error hd_draft_kernel(hd_plan_draft *d, hd_lowering *lowering, const hd_group *group);

@@ -64,8 +64,8 @@ static hd_error make_arrays(hd_plan_draft *d) {
 
 /* ---- phases 5 and 6 ---------------------------------------------------------------------------------------------- */
 bool hd_plan_is_product(const hd_plan *p, const hd_launch *l) {
-    return l->kind == RUN_PRODUCT ||
-           (l->kind == RUN_CALL && p->fusion.groups[p->fusion.group_of[l->node]].kind == HD_GROUP_PRODUCT);
+    return l->kind == HD_RUN_PRODUCT ||
+           (l->kind == HD_RUN_CALL && p->fusion.groups[p->fusion.group_of[l->node]].kind == HD_GROUP_PRODUCT);
 }
 
 bool hd_plan_can_widen(const hd_native *n) { return n->shape.axes == n->shape.kept; } /* sums depend on their order */
@@ -126,7 +126,7 @@ static hd_error make_plan(hd_thread *thread, hd_plan_draft *d, hd_optimization_l
     HD_TRY(hd_fuse(p->machine, p->graph, level, choice, &p->fusion));
     hd_plan_dump(p);
     HD_TRY(hd_draft_find_slices(d));
-    HD_TRY(hd_draft_find_parts(d));
+    HD_TRY(hd_draft_find_joints(d));
     HD_TRY(make_arrays(d));
     HD_TRY(hd_draft_make_headers(d));
     HD_TRY(p->machine->begin(d));
@@ -157,8 +157,8 @@ hd_plan *hd_plan_new(hd_thread *thread, hd_graph *graph, const hd_machine *machi
     hd_plan_draft d = {.plan = p};
     const hd_error status = make_plan(thread, &d, level, tuning);
     hd_array_release(d.cell_of);
-    hd_array_release(d.part_of);
-    hd_array_release(d.in_parts);
+    hd_array_release(d.joint_of);
+    hd_array_release(d.is_joint);
     if (status == HD_OK) return p;
     release_plan(&p->executable, thread);
     return NULL;

@@ -2,7 +2,7 @@
  *
  * A plan is made in phases, each of which fills what it names, and reads what those before it filled:
  *     1 fuse      hd_fuse: plan->fusion
- *     2 find      what lies in the memory of something else: draft->cell_of, part_of; plan->sliced
+ *     2 find      what lies in the memory of something else: draft->cell_of, joint_of; plan->sliced
  *     3 head      headers of all that is in memory: tensors, buffer_of, buffers
  *     4 launch    launches in the order of groups, with calls, natives, operands; then outputs and state
  *     5 compile   choices of tuning are applied; natives get code
@@ -19,14 +19,14 @@
 
 #define HD_NONE UINT32_MAX
 
-/* GIVEN: inputs, constants, cells. NOWHERE: a product computes it as it reads it. */
-typedef enum hd_room { IN_ARENA, IN_OUTPUT, IN_STATE, IN_CELL, GIVEN, NOWHERE } hd_room;
+/* HD_GIVEN: inputs, constants, cells. HD_NOWHERE: a product computes it as it reads it. */
+typedef enum hd_placement { HD_IN_ARENA, HD_IN_OUTPUT, HD_IN_STATE, HD_IN_CELL, HD_GIVEN, HD_NOWHERE } hd_placement;
 
 typedef struct hd_plan_buffer {
     hd_storage storage; /* its header, which kernels see; never released */
-    hd_room room;
+    hd_placement placement;
     uint32_t first, last; /* the launch that fills it, and the last that uses it; HD_NONE */
-    uint32_t cell;        /* IN_CELL: the one whose memory it is, */
+    uint32_t cell;        /* HD_IN_CELL: the one whose memory it is, */
     bool in_place;        /* in this run: somebody else may look at that memory */
     size_t offset;        /* in the arena */
     bool placed;          /* it has an offset */
@@ -34,15 +34,15 @@ typedef struct hd_plan_buffer {
 } hd_plan_buffer;
 
 typedef enum hd_launch_kind {
-    RUN_CALL,
-    RUN_COPY,
-    RUN_SAVE,    /* a part of state, before it is written: the part -> what was there */
-    RUN_SAVE_AT, /* the same at indices: state, index -> places, what was there */
-    RUN_PUT,     /* writes at indices: places, source -> state */
-    RUN_BORDER,  /* around what is padded */
-    RUN_CHECK,
-    RUN_KERNEL,
-    RUN_PRODUCT
+    HD_RUN_CALL,
+    HD_RUN_COPY,
+    HD_RUN_SAVE,    /* a part of state, before it is written: the part -> what was there */
+    HD_RUN_SAVE_AT, /* the same at indices: state, index -> positions, what was there */
+    HD_RUN_SCATTER, /* writes at indices: positions, source -> state */
+    HD_RUN_BORDER,  /* around what is padded */
+    HD_RUN_CHECK,
+    HD_RUN_KERNEL,
+    HD_RUN_PRODUCT
 } hd_launch_kind;
 typedef struct hd_launch {
     uint8_t kind;    /* launch_kind */
@@ -52,7 +52,7 @@ typedef struct hd_launch {
     uint32_t first;  /* operands[first ...]: tensors, its inputs and then its outputs */
     uint32_t call;   /* in calls; HD_NONE */
     uint32_t native; /* in natives; HD_NONE */
-    uint32_t number; /* its place before launches were put in order: what tuning knows it by */
+    uint32_t number; /* its index before launches were put in order: what tuning knows it by */
 } hd_launch;
 /* Launches that follow each other and run at the same time; all before them are done. */
 typedef struct hd_plan_span {
@@ -98,14 +98,14 @@ typedef struct hd_plan {
     uint32_t *fresh;      /* 7; buffers that need memory of their own in every run */
     hd_block **aside;     /* of a run; for each input: a copy, when it lies in the memory of a sliced cell */
     uint32_t tensor_count, buffer_count, launch_count, call_count, native_count, operand_count, span_count, fresh_count;
-    bool saves; /* 7; it has RUN_SAVE or RUN_SAVE_AT */
+    bool saves; /* 7; it has HD_RUN_SAVE or HD_RUN_SAVE_AT */
     bool draws; /* 4; some kernels draw random numbers */
 } hd_plan;
 
 static inline hd_error hd_plan_no_memory(const hd_plan *p) {
     return hd_fail(HD_ERROR_MEMORY, "no memory for a plan of %u nodes", p->graph->node_count);
 }
-static inline bool hd_launch_saves(const hd_launch *l) { return l->kind == RUN_SAVE || l->kind == RUN_SAVE_AT; }
+static inline bool hd_launch_saves(const hd_launch *l) { return l->kind == HD_RUN_SAVE || l->kind == HD_RUN_SAVE_AT; }
 /* True when the tensor is all of the buffer it lies in. */
 static inline bool hd_plan_is_whole(const hd_plan *p, uint32_t tensor) {
     const hd_tensor *t = &p->tensors[tensor];
@@ -115,7 +115,7 @@ static inline bool hd_plan_is_whole(const hd_plan *p, uint32_t tensor) {
 }
 /* The same, and the buffer is in the arena. */
 static inline bool hd_plan_is_own(const hd_plan *p, uint32_t tensor) {
-    return p->buffers[p->buffer_of[tensor]].room == IN_ARENA && hd_plan_is_whole(p, tensor);
+    return p->buffers[p->buffer_of[tensor]].placement == HD_IN_ARENA && hd_plan_is_whole(p, tensor);
 }
 
 /* What tuning chose for a whole plan: all zero is what is quicker as a rule. */
@@ -136,14 +136,14 @@ bool hd_plan_is_product(const hd_plan *p, const hd_launch *l);
 
 /* plan_memory.c */
 bool hd_plan_can_fail(const hd_plan *p, const hd_launch *l);
-/* True when a kernel reads a buffer at places which other values say, or only some of it. */
-bool hd_plan_reads_at_places(const hd_kernel *k, int buffer);
+/* True when a kernel reads a buffer at positions which other values say, or only some of it. */
+bool hd_plan_reads_at_positions(const hd_kernel *k, int buffer);
 /* The memory that a buffer is: the cell's, when it is written over that. */
 uint32_t hd_plan_memory_of(const hd_plan *p, uint32_t buffer);
 /* plan_run.c */
 hd_error hd_plan_run(hd_executable *self, hd_thread *thread, const hd_run *run);
-/* plan_look.c */
-void hd_plan_describe(const hd_executable *self, int64_t launch, hd_launch_figures *out);
+/* plan_describe.c */
+void hd_plan_describe(const hd_executable *self, int64_t launch, hd_launch_stats *out);
 /* Arithmetic of a launch. */
 double hd_plan_operations(const hd_plan *p, const hd_launch *l);
 void hd_plan_dump(const hd_plan *p);

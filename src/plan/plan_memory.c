@@ -5,7 +5,7 @@
 #include "plan/arena.h"
 #include "plan/draft.h"
 
-bool hd_plan_reads_at_places(const hd_kernel *k, int buffer) {
+bool hd_plan_reads_at_positions(const hd_kernel *k, int buffer) {
     for (int i = 0; i < k->count; ++i)
         if (k->steps[i].word == HD_STEP_LOAD && k->steps[i].index == buffer &&
             (k->steps[i].operand[0] >= 0 || k->steps[i].operand[1] >= 0))
@@ -13,9 +13,10 @@ bool hd_plan_reads_at_places(const hd_kernel *k, int buffer) {
     return false;
 }
 
-/* That the first operand of a product is computed from a buffer: for the rows of one part while others are finished. */
+/* True when the first operand of a product is computed from a buffer: for the rows of one part while others are
+ * finished. */
 static bool prologue_reads(const hd_plan *p, const hd_launch *l, uint32_t in) {
-    const uint32_t prologue = l->kind == RUN_PRODUCT ? p->calls[l->call].prologue : HD_NONE;
+    const uint32_t prologue = l->kind == HD_RUN_PRODUCT ? p->calls[l->call].prologue : HD_NONE;
     if (prologue == HD_NONE) return false;
     const hd_plan_native *n = p->natives[prologue];
     for (int b = 0; b < n->native.shape.buffer_count; ++b)
@@ -23,10 +24,11 @@ static bool prologue_reads(const hd_plan *p, const hd_launch *l, uint32_t in) {
     return false;
 }
 
-/* That a kernel reads a buffer only where it writes this output, and before it does, so that it may write over it. */
+/* True when a kernel reads a buffer only where it writes this output, and before it does, so that it may write over
+ * it. */
 static bool kernel_may_overwrite(const hd_plan *p, const hd_launch *l, uint32_t in, uint32_t out) {
     if (prologue_reads(p, l, in)) return false;
-    if (l->native == HD_NONE) return l->kind == RUN_PRODUCT && p->machine->product_may_overwrite(p, l, in);
+    if (l->native == HD_NONE) return l->kind == HD_RUN_PRODUCT && p->machine->product_may_overwrite(p, l, in);
     const hd_plan_native *n = p->natives[l->native];
     const hd_kernel *k = &n->native.shape;
     const int64_t *geometry = n->native.geometry;
@@ -42,16 +44,16 @@ static bool kernel_may_overwrite(const hd_plan *p, const hd_launch *l, uint32_t 
             continue;
         for (int a = 0; a < k->axes; ++a)
             if (geometry[hd_geometry_stride(k, b, a)] != geometry[hd_geometry_stride(k, to, a)]) return false;
-        if (!hd_plan_is_whole(p, n->tensors[b]) || hd_plan_reads_at_places(k, b)) return false;
+        if (!hd_plan_is_whole(p, n->tensors[b]) || hd_plan_reads_at_positions(k, b)) return false;
     }
-    if (l->kind == RUN_PRODUCT) /* the product itself reads its operands all over */
+    if (l->kind == HD_RUN_PRODUCT) /* the product itself reads its operands all over */
         for (uint32_t i = 0; i < 2; ++i)
             if (p->buffer_of[p->operands[l->first + i]] == p->buffer_of[in]) return false;
     return true;
 }
 
 static bool call_may_overwrite(const hd_plan *p, const hd_launch *l, uint32_t in, uint32_t out) {
-    const hd_op *op = l->kind == RUN_CALL ? p->calls[l->call].call.op : NULL;
+    const hd_op *op = l->kind == HD_RUN_CALL ? p->calls[l->call].call.op : NULL;
     if (op == NULL || op->lower != HD_LOWER_ROW) return false;
     for (int k = 0; k < l->inputs; ++k) { /* another view of it would be read when it is half written */
         const uint32_t other = p->operands[l->first + (uint32_t)k];
@@ -65,16 +67,16 @@ static bool call_may_overwrite(const hd_plan *p, const hd_launch *l, uint32_t in
 /* The input over which a launch may write an output: of its type and shape, read for the last time. NULL: none. */
 static hd_plan_buffer *overwritable(const hd_plan *p, uint32_t index, uint32_t out) {
     const hd_launch *l = &p->launches[index];
-    const bool computes = l->kind == RUN_CALL || l->kind == RUN_KERNEL || l->kind == RUN_PRODUCT;
+    const bool computes = l->kind == HD_RUN_CALL || l->kind == HD_RUN_KERNEL || l->kind == HD_RUN_PRODUCT;
     if (!computes || !hd_plan_is_own(p, out)) return NULL;
-    for (int k = l->kind == RUN_PRODUCT ? 2 : 0; k < l->inputs; ++k) {
+    for (int k = l->kind == HD_RUN_PRODUCT ? 2 : 0; k < l->inputs; ++k) {
         const uint32_t in = p->operands[l->first + (uint32_t)k];
         hd_plan_buffer *b = &p->buffers[p->buffer_of[in]];
         if (b->last != index || b->handed_on || !hd_plan_is_own(p, in) ||
             !p->machine->uses_alone(p, index, p->buffer_of[in]) || p->tensors[in].dtype != p->tensors[out].dtype ||
             !hd_shape_equal(p->tensors[in].layout.shape, p->tensors[out].layout.shape))
             continue;
-        if (l->kind == RUN_CALL ? call_may_overwrite(p, l, in, out) : kernel_may_overwrite(p, l, in, out)) return b;
+        if (l->kind == HD_RUN_CALL ? call_may_overwrite(p, l, in, out) : kernel_may_overwrite(p, l, in, out)) return b;
     }
     return NULL;
 }
@@ -86,7 +88,7 @@ static hd_error place_outputs(hd_plan *p, hd_arena *a, uint32_t i) {
     for (uint32_t k = l->inputs; k < (uint32_t)l->inputs + l->outputs; ++k) {
         const uint32_t tensor = p->operands[l->first + k];
         hd_plan_buffer *out = &p->buffers[p->buffer_of[tensor]];
-        if (out->room != IN_ARENA || out->placed) continue;
+        if (out->placement != HD_IN_ARENA || out->placed) continue;
         hd_plan_buffer *over = overwritable(p, i, tensor);
         if (over != NULL) over->handed_on = true;
         out->offset = over != NULL ? over->offset : hd_arena_take(a, hd_arena_rounded(out->storage.bytes));
@@ -121,14 +123,14 @@ static void keep_saved(hd_plan *p) {
 }
 
 bool hd_plan_can_fail(const hd_plan *p, const hd_launch *l) {
-    if (l->kind == RUN_CHECK || l->kind == RUN_SAVE_AT) return true;
-    if (l->kind == RUN_CALL) return p->calls[l->call].call.op->fails != HD_FAILS_NEVER;
-    return l->kind == RUN_PRODUCT && p->machine->product_can_fail(p, l);
+    if (l->kind == HD_RUN_CHECK || l->kind == HD_RUN_SAVE_AT) return true;
+    if (l->kind == HD_RUN_CALL) return p->calls[l->call].call.op->fails != HD_FAILS_NEVER;
+    return l->kind == HD_RUN_PRODUCT && p->machine->product_can_fail(p, l);
 }
 
 uint32_t hd_plan_memory_of(const hd_plan *p, uint32_t buffer) {
     const hd_plan_buffer *b = &p->buffers[buffer];
-    return b->room == IN_CELL ? p->buffer_of[p->graph->cells[b->cell].node] : buffer;
+    return b->placement == HD_IN_CELL ? p->buffer_of[p->graph->cells[b->cell].node] : buffer;
 }
 
 /* The new value of a cell is written over the old one when it is made by a kernel that reads the old one, if at all,
@@ -143,10 +145,10 @@ static void write_in_place(hd_plan *p) {
         hd_plan_buffer *fresh = &p->buffers[p->state[i]], *old = &p->buffers[p->buffer_of[node]];
         if (p->buffer_of[update] != p->state[i] || fresh->first == HD_NONE || fresh->first < failing) continue;
         const hd_launch *l = &p->launches[fresh->first];
-        const bool computes = l->native != HD_NONE || l->kind == RUN_PRODUCT;
+        const bool computes = l->native != HD_NONE || l->kind == HD_RUN_PRODUCT;
         if (!computes || (old->last != HD_NONE && old->last > fresh->first)) continue;
         if (old->last == fresh->first && !kernel_may_overwrite(p, l, node, update)) continue;
-        fresh->room = IN_CELL;
+        fresh->placement = HD_IN_CELL;
         fresh->cell = i;
     }
 }
@@ -155,7 +157,7 @@ static hd_error find_places(hd_plan *p, hd_arena *a, uint32_t *next, uint32_t *e
     for (uint32_t i = 0; i < p->launch_count; ++i) ending[i] = HD_NONE;
     for (uint32_t i = 0; i < p->buffer_count; ++i) { /* lists of buffers by last hd_launch */
         const hd_plan_buffer *b = &p->buffers[i];
-        if (b->room != IN_ARENA || b->last == HD_NONE) continue;
+        if (b->placement != HD_IN_ARENA || b->last == HD_NONE) continue;
         next[i] = ending[b->last];
         ending[b->last] = i;
     }
@@ -186,7 +188,7 @@ static hd_error place_all(hd_thread *thread, hd_plan *p) {
     }
     for (uint32_t i = 0; i < p->buffer_count; ++i) {
         hd_plan_buffer *b = &p->buffers[i];
-        if (b->room != IN_ARENA) continue;
+        if (b->placement != HD_IN_ARENA) continue;
         b->storage.data =
             b->storage.bytes > 0 && p->arena != NULL ? (char *)hd_block_data(p->arena) + b->offset : nothing;
     }
@@ -202,7 +204,8 @@ hd_error hd_draft_lay_out(hd_thread *thread, hd_plan_draft *d) {
     find_uses(p); /* launches have changed places */
     keep_saved(p);
     for (uint32_t i = 0; i < p->buffer_count; ++i)
-        if (p->buffers[i].room == IN_OUTPUT || p->buffers[i].room == IN_STATE || p->buffers[i].room == IN_CELL)
+        if (p->buffers[i].placement == HD_IN_OUTPUT || p->buffers[i].placement == HD_IN_STATE ||
+            p->buffers[i].placement == HD_IN_CELL)
             p->fresh[p->fresh_count++] = i;
     return place_all(thread, p);
 }

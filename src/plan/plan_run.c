@@ -35,7 +35,7 @@ static hd_error take_outputs(const hd_plan *p, hd_thread *thread, const hd_run *
     return HD_OK;
 }
 
-/* That nobody else looks at a cell's memory: no snapshot, and no input of this run. */
+/* True when nobody else looks at a cell's memory: no snapshot, and no input of this run. */
 static bool is_alone(const hd_plan *p, const hd_run *run, uint32_t cell) {
     const hd_storage *s = run->cells[cell];
     if (s->home != NULL || (s->block != NULL && s->block->references > 1)) return false;
@@ -87,7 +87,7 @@ static hd_error prepare(hd_plan *p, hd_thread *thread, const hd_run *run) {
     }
     for (uint32_t i = 0; i < p->fresh_count; ++i) {
         hd_plan_buffer *b = &p->buffers[p->fresh[i]];
-        b->in_place = b->room == IN_CELL && !run->keep_state && is_alone(p, run, b->cell);
+        b->in_place = b->placement == HD_IN_CELL && !run->keep_state && is_alone(p, run, b->cell);
         if (b->in_place) {
             take_memory(thread, b); /* what a run that was not in place left */
             b->storage.data = run->cells[b->cell]->data;

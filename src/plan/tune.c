@@ -80,7 +80,7 @@ static hd_tuning *new_tuning(uint32_t launches) {
     return t;
 }
 
-/* That so many bytes are a tuning, and its products can be computed so. */
+/* True when so many bytes are a tuning, and its products can be computed so. */
 static bool is_sound(const hd_machine *m, const hd_tuning *t, size_t bytes) {
     if (bytes < sizeof *t || bytes != tuning_bytes(t->launch_count)) return false;
     for (uint32_t i = 0; i < t->launch_count; ++i)
@@ -211,9 +211,9 @@ static void say(const char *what, int64_t nanoseconds) {
 
 /* The least time of the whole, and of each launch where `each` is not NULL: then they run one after the other. */
 static hd_error time_plan(trial *t, hd_plan *p, const char *what, int64_t *whole, int64_t *each) {
-    int64_t *room = hd_array_resize(t->nanoseconds, ((size_t)p->launch_count + 1) * sizeof *room);
-    if (room == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to time %u launches", p->launch_count);
-    t->nanoseconds = room;
+    int64_t *larger = hd_array_resize(t->nanoseconds, ((size_t)p->launch_count + 1) * sizeof *larger);
+    if (larger == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to time %u launches", p->launch_count);
+    t->nanoseconds = larger;
     int64_t time;
     HD_TRY(run_once(t, p, each != NULL, &time)); /* which warms caches */
     *whole = INT64_MAX;
@@ -234,7 +234,7 @@ static hd_error time_plan(trial *t, hd_plan *p, const char *what, int64_t *whole
 }
 
 /* ---- other ways to fuse ------------------------------------------------------------------------------------------ */
-static void destroy(trial *t, hd_plan *p) {
+static void destroy_trial(trial *t, hd_plan *p) {
     if (p != NULL) p->executable.destroy(&p->executable, t->thread);
 }
 
@@ -261,14 +261,14 @@ static hd_plan *choose_fusion(trial *t, hd_fuse_choice *choice) {
         if (other == NULL) continue;
         status = time_plan(t, other, fusions[i].name, &time, NULL);
         const bool quicker = status == HD_OK && (double)time < (double)best * worth;
-        destroy(t, quicker ? plan : other);
+        destroy_trial(t, quicker ? plan : other);
         if (!quicker) continue;
         plan = other;
         best = time;
         *choice = fusions[i].choice;
     }
     if (status == HD_OK) return plan;
-    destroy(t, plan);
+    destroy_trial(t, plan);
     return NULL;
 }
 
@@ -281,7 +281,7 @@ typedef struct contest {
     int64_t *best, *time, whole;
 } contest;
 
-/* That a launch takes part of the whole that is worth the trouble. */
+/* True when a launch takes part of the whole that is worth the trouble. */
 static bool matters(const contest *c, const hd_launch *l) { return c->best[l->number] > c->whole / 50; }
 
 static bool concerns(const contest *c, const hd_launch *l, hd_launch_choice change) {
@@ -318,7 +318,7 @@ static hd_error time_changed(trial *t, contest *c, const char *name, hd_launch_c
         const hd_launch *l = &c->plan->launches[i];
         if (concerns(c, l, change)) note_time(c, l, all->launches[l->number]);
     }
-    destroy(t, p);
+    destroy_trial(t, p);
     return status;
 }
 
@@ -362,9 +362,9 @@ static hd_plan *choose_together(trial *t, hd_plan *plan, hd_tuning *tuning) {
     if (status == HD_OK) status = time_plan(t, p, "launches as chosen", &after, NULL);
     const bool quicker = status == HD_OK && (double)after < (double)before * worth;
     if (!quicker) memset(tuning->launches, 0, tuning->launch_count * sizeof *tuning->launches);
-    destroy(t, quicker ? plan : p);
+    destroy_trial(t, quicker ? plan : p);
     if (status == HD_OK) return quicker ? p : plan;
-    destroy(t, plan);
+    destroy_trial(t, plan);
     return NULL;
 }
 
@@ -374,24 +374,24 @@ static bool has_change(const hd_machine *m, hd_launch_choice choice, hd_launch_c
 }
 
 /* What is kept: how launches are fused, and a line for each that does not go by the rules. */
-static void explain(const hd_plan *p, const hd_tuning *tuning) {
+static void explain_tuning(const hd_plan *p, const hd_tuning *tuning) {
     if (!hd_dump_wants("tuning")) return;
     for (int i = 0; i < FUSIONS; ++i)
         if (memcmp(&fusions[i].choice, &tuning->fuse, sizeof tuning->fuse) == 0)
             hd_dump_line("tuning", "kept: %s", fusions[i].name);
     for (uint32_t i = 0; i < p->launch_count; ++i) {
         const hd_launch_choice choice = tuning->launches[p->launches[i].number];
-        hd_launch_figures figures;
+        hd_launch_stats stats;
         char line[512] = "";
         int at = 0;
-        hd_plan_describe(&p->executable, i, &figures);
+        hd_plan_describe(&p->executable, i, &stats);
         if (choice.threads > 0)
             at += snprintf(line + at, sizeof line - (size_t)at, ", %d thread%s", choice.threads,
                            choice.threads > 1 ? "s" : "");
         for (int k = 0; k < p->machine->change_count; ++k)
             if (has_change(p->machine, choice, p->machine->changes[k].change))
                 at += snprintf(line + at, sizeof line - (size_t)at, ", %s", p->machine->changes[k].name);
-        if (at > 0) hd_dump_line("tuning", "kept for launch %u (%s): %s", i, figures.what, line + 2);
+        if (at > 0) hd_dump_line("tuning", "kept for launch %u (%s): %s", i, stats.what, line + 2);
     }
 }
 
@@ -403,12 +403,12 @@ static hd_plan *tune(trial *t, const tuning_key *key) {
     if (tuning != NULL) tuning->fuse = fuse;
     if (tuning == NULL || choose_for_launches(t, plan, tuning) != HD_OK) {
         if (tuning == NULL) hd_fail(HD_ERROR_MEMORY, "no memory to tune %u launches", plan->launch_count);
-        destroy(t, plan);
+        destroy_trial(t, plan);
         plan = NULL;
     }
     if (plan != NULL) plan = choose_together(t, plan, tuning);
     if (plan != NULL) {
-        explain(plan, tuning);
+        explain_tuning(plan, tuning);
         t->machine->forget(plan, t->thread);
         hd_cache_write(key, sizeof *key, tuning, tuning_bytes(tuning->launch_count));
     }
@@ -422,7 +422,7 @@ hd_plan *hd_plan_tuned(hd_thread *thread, hd_graph *graph, const hd_machine *mac
     hd_tuning *known = read_tuning(machine, &key);
     if (known != NULL) {
         hd_plan *p = hd_plan_new(thread, graph, machine, HD_O3, known);
-        if (p != NULL && p->launch_count == known->launch_count) explain(p, known);
+        if (p != NULL && p->launch_count == known->launch_count) explain_tuning(p, known);
         hd_array_release(known);
         return p;
     }

@@ -1,4 +1,4 @@
-/* hd_script_check: what was compiled against O0. */
+/* hd_script_check: what was compiled against O0 on the CPU. */
 #include "ops/op.h"
 #include "core/device.h"
 #include "graph/pass.h"
@@ -32,11 +32,11 @@ static int64_t node_of_output(const hd_graph *g, uint32_t first, int64_t at) {
 }
 
 /* Runs a graph with the script's inputs and state, which stays as it is; fills `outputs` with new references. */
-static hd_error run_at(hd_thread *thread, const hd_script *s, hd_graph *g, hd_compiler compiler,
+static hd_error run_at(hd_thread *thread, const hd_script *s, hd_graph *g, hd_compiler compiler, hd_device device,
                        hd_optimization_level level, hd_tensor **outputs) {
     struct hd_undo *undo = thread->undo;
     thread->undo = NULL; /* what is written is memory of its own */
-    hd_executable *e = hd_compiler_compile(compiler, thread, g, s->device, level);
+    hd_executable *e = hd_compiler_compile(compiler, thread, g, device, level);
     thread->undo = undo;
     if (e == NULL) return thread->error_code;
     hd_tensor **inputs = hd_array_resize(NULL, (g->input_count + 1) * sizeof *inputs);
@@ -58,8 +58,8 @@ static hd_error run_at(hd_thread *thread, const hd_script *s, hd_graph *g, hd_co
 }
 
 /* The largest difference of two values, and that relative to the largest element. */
-static void compare(hd_tensor *a, hd_tensor *b, double *difference, double *relative) {
-    hd_tensor *x = hd_cast(a, HD_F64), *y = hd_cast(b, HD_F64);
+static void compare_values(hd_tensor *a, hd_tensor *b, double *difference, double *relative) {
+    hd_tensor *x = hd_cast(hd_to(a, hd_cpu()), HD_F64), *y = hd_cast(hd_to(b, hd_cpu()), HD_F64);
     hd_tensor *same = hd_logical_or(hd_eq(x, y), hd_logical_and(hd_isnan(x), hd_isnan(y)));
     hd_tensor *apart = hd_where(same, hd_number(HD_F64, 0), hd_abs(hd_sub(x, y)));
     *difference = *relative = 0;
@@ -69,8 +69,8 @@ static void compare(hd_tensor *a, hd_tensor *b, double *difference, double *rela
     *relative = *difference == 0 ? 0 : largest > 0 ? *difference / largest : INFINITY;
 }
 
-/* Compares all outputs of a graph by HODU at O0 and by the script's compiler at its level; *first is the first that
-   differs. */
+/* Compares all outputs of a graph by HODU at O0 on the CPU and by the script's compiler at its level; *first is the
+ * first that differs. */
 static hd_error compare_levels(hd_thread *thread, const hd_script *s, hd_graph *g, hd_script_check_result *result,
                                int64_t *first) {
     const size_t bytes = (g->output_count + 1) * sizeof(hd_tensor *);
@@ -79,11 +79,11 @@ static hd_error compare_levels(hd_thread *thread, const hd_script *s, hd_graph *
     *first = -1;
     if (ours == NULL || theirs == NULL) {
         hd_fail(HD_ERROR_MEMORY, "no memory to compare %u values", g->output_count);
-    } else if (run_at(thread, s, g, s->compiler, s->level, ours) == HD_OK &&
-               run_at(thread, s, g, HD_COMPILER_HODU, HD_O0, theirs) == HD_OK) {
+    } else if (run_at(thread, s, g, s->compiler, s->device, s->level, ours) == HD_OK &&
+               run_at(thread, s, g, HD_COMPILER_HODU, hd_cpu(), HD_O0, theirs) == HD_OK) {
         for (uint32_t i = 0; i < g->output_count && thread->error_code == HD_OK; ++i) {
             double difference, relative;
-            compare(ours[i], theirs[i], &difference, &relative);
+            compare_values(ours[i], theirs[i], &difference, &relative);
             if (difference != 0 && *first < 0) *first = i;
             if (difference > result->largest_difference || difference != difference)
                 result->largest_difference = difference;

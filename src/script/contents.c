@@ -6,10 +6,10 @@
 static uint32_t count_of(const hd_graph *g, hd_name_kind kind) {
     return kind == HD_NAME_INPUT ? g->input_count : kind == HD_NAME_OUTPUT ? g->output_count : g->cell_count;
 }
-static uint32_t node_of(const hd_graph *g, hd_name_kind kind, uint32_t place) {
-    return kind == HD_NAME_INPUT    ? g->inputs[place].node
-           : kind == HD_NAME_OUTPUT ? g->outputs[place].node
-                                    : g->cells[place].node;
+static uint32_t node_of(const hd_graph *g, hd_name_kind kind, uint32_t index) {
+    return kind == HD_NAME_INPUT    ? g->inputs[index].node
+           : kind == HD_NAME_OUTPUT ? g->outputs[index].node
+                                    : g->cells[index].node;
 }
 
 void hd_script_list_names(const hd_graph *g, hd_name_kind kind, char *out, size_t capacity) {

@@ -5,12 +5,12 @@
 #include "graph/graph.h"
 
 /* What it took to make native code. */
-typedef struct hd_code_figures {
+typedef struct hd_code_stats {
     int kernels, from_memory, from_disk, compiled;
     int64_t load_nanoseconds;    /* opening LLVM itself, in its processes */
     int64_t compile_nanoseconds; /* rendering and compiling */
     int64_t link_nanoseconds;    /* placing code, reading the disk cache */
-} hd_code_figures;
+} hd_code_stats;
 
 typedef struct hd_executable hd_executable;
 
@@ -26,32 +26,32 @@ typedef struct hd_run {
 } hd_run;
 
 /* What one launch of a run does. */
-typedef struct hd_launch_figures {
+typedef struct hd_launch_stats {
     char what[128];
     char sizes[128];   /* "f32 [3,4]": its result; of a call or a product, its operands before it */
     double operations; /* arithmetic ones, of floats and integers alike */
     double bytes;      /* read and written, each value once */
-} hd_launch_figures;
+} hd_launch_stats;
 
 /* What a compiler gives: dropped with `destroy`. */
 struct hd_executable {
     hd_error (*run)(hd_executable *self, hd_thread *thread, const hd_run *run);
     void (*destroy)(hd_executable *self, hd_thread *thread);
-    void (*describe)(const hd_executable *self, int64_t launch, hd_launch_figures *out); /* NULL: it cannot */
-    int64_t nodes, launches, jobs, arena_bytes;                                          /* for stats */
-    struct hd_code_figures code;                                                         /* of native kernels */
-    int64_t alternatives;                                                                /* that were timed, at O3 */
-    int64_t peak_bytes;                                                                  /* under XLA; 0: not known */
+    void (*describe)(const hd_executable *self, int64_t launch, hd_launch_stats *out); /* NULL: it cannot */
+    int64_t nodes, launches, jobs, arena_bytes;                                        /* for stats */
+    struct hd_code_stats code;                                                         /* of native kernels */
+    int64_t alternatives;                                                              /* that were timed, at O3 */
+    int64_t peak_bytes;                                                                /* under XLA; 0: not known */
 };
 
 typedef struct hd_compiler_interface {
     const char *name;
     /* For a graph that is not changed; NULL with an error. */
     hd_executable *(*compile)(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level);
-    /* That scripts compiled by it run on the device here; the error says why not, and what to do. */
+    /* Checks that scripts compiled by it run on the device here; the error says why not, and what to do. */
     hd_error (*available)(hd_device device);
-    /* That it may run on some device, so that a script may choose it before it chooses its device; the error is the one
-     * for `device`. The caller holds errors. NULL: it may. */
+    /* Checks that it may run on some device, so that a script may choose it before it chooses its device; the error
+     * is the one for `device`. The caller holds errors. NULL: it may. */
     hd_error (*present)(hd_device device);
 } hd_compiler_interface;
 
@@ -60,7 +60,7 @@ const hd_compiler_interface *hd_compiler_interface_of(hd_compiler compiler);
 void hd_compiler_register(hd_compiler compiler, const hd_compiler_interface *interface);
 /* From the roof (library/library.h): registers all there are. Called once, when the first is asked for. */
 void hd_library_open_compilers(void);
-/* That it is there and has what it needs for a device: an error says how to get it. */
+/* Checks that it is there and has what it needs for a device: an error says how to get it. */
 hd_error hd_compiler_check(hd_compiler compiler, hd_device device);
 /* Compiles with it; an error, and NULL, when it is not there. */
 hd_executable *hd_compiler_compile(hd_compiler compiler, hd_thread *thread, hd_graph *graph, hd_device device,

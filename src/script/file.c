@@ -101,7 +101,7 @@ void hd_script_save(hd_script *script, const char *path) {
     hd_array_release(full);
 }
 
-static hd_script *load(hd_thread *thread, const char *path, const hd_script_load_opts *options) {
+static hd_script *load_file(hd_thread *thread, const char *path, const hd_script_load_opts *options) {
     HD_HOLD_ERRORS(thread);
     char *full = with_extension(path);
     if (full == NULL) return NULL;
@@ -125,12 +125,12 @@ static hd_script *load(hd_thread *thread, const char *path, const hd_script_load
 hd_script *hd_script_load_with(const char *path, const hd_script_load_opts *opts) {
     HD_ENTER("hd_script_load_with", NULL);
     HD_READ_OPTS(hd_script_load_opts, opts, NULL);
-    return load(thread, path, &options);
+    return load_file(thread, path, &options);
 }
 
 hd_script *hd_script_load(const char *path) {
     HD_ENTER("hd_script_load", NULL);
-    return load(thread, path, &(const hd_script_load_opts){.map = false});
+    return load_file(thread, path, &(const hd_script_load_opts){.map = false});
 }
 
 #else

@@ -133,7 +133,7 @@ static hd_error read_constant(hd_thread *thread, hd_storage *s, const hd_file_te
     return HD_OK;
 }
 
-static hd_error fetch(hd_storage *s, hd_access access) {
+static hd_error file_fetch(hd_storage *s, hd_access access) {
     hd_file_tensor *t = s->home_state;
     if (access == HD_WRITE) return hd_fail(HD_ERROR_INTERNAL, "a constant of a script is to be written");
     if (atomic_load_explicit(&t->ready, memory_order_acquire)) return HD_OK;
@@ -152,9 +152,9 @@ static hd_error fetch(hd_storage *s, hd_access access) {
     return status;
 }
 
-static void leave(hd_storage *s) { hd_file_release(hd_thread_self(), ((hd_file_tensor *)s->home_state)->file); }
+static void file_leave(hd_storage *s) { hd_file_release(hd_thread_self(), ((hd_file_tensor *)s->home_state)->file); }
 
-static const hd_home file_home = {.name = "file", .fetch = fetch, .leave = leave};
+static const hd_home file_home = {.name = "file", .fetch = file_fetch, .leave = file_leave};
 
 hd_storage *hd_file_constant(hd_thread *thread, hd_file_tensor *t) {
     if (t->bytes == 0) return hd_storage_new(thread, 0);

@@ -117,11 +117,11 @@ static hd_error read_shape(const hd_reader *r, uint32_t number, hd_dtype dtype, 
 }
 
 /* The tensor of a constant or cell, whose bytes must be those of its type. */
-static hd_error tensor_of(const hd_reader *r, uint32_t place, hd_dtype dtype, int64_t count, hd_file_tensor **out) {
-    hd_file_tensor *t = *out = &r->file->tensors[place];
+static hd_error tensor_of(const hd_reader *r, uint32_t index, hd_dtype dtype, int64_t count, hd_file_tensor **out) {
+    hd_file_tensor *t = *out = &r->file->tensors[index];
     const uint64_t expected = (uint64_t)count * hd_dtype_bytes[dtype];
     if (t->bytes != expected)
-        return HD_BAD("has a tensor %u of %llu bytes where its shape asks for %llu", place,
+        return HD_BAD("has a tensor %u of %llu bytes where its shape asks for %llu", index,
                       (unsigned long long)t->bytes, (unsigned long long)expected);
     t->is_bool = dtype == HD_BOOL;
     t->node = r->g->node_count;
@@ -308,7 +308,7 @@ static hd_error read_script(hd_reader *r, hd_file_choices *choices) {
     return HD_OK;
 }
 
-/* That every node is a call that a program could have made. */
+/* Checks that every node is a call that a program could have made. */
 static hd_error check_calls(hd_thread *thread, const hd_graph *g) {
     const char *call = thread->call;
     const void *caller = thread->caller;

@@ -28,7 +28,7 @@ typedef struct bytes {
 /* Entries that are numbered in the order of their first use: strings, shapes, attributes. */
 typedef struct numbered {
     hd_pool pool;
-    uint32_t *numbers; /* by place in the pool */
+    uint32_t *numbers; /* by offset in the pool */
     uint32_t capacity;
 } numbered;
 
@@ -38,7 +38,7 @@ typedef struct writer {
     const hd_graph *g;
     bytes sections[HD_FILE_SECTION_COUNT]; /* DATA stays empty: it goes to the file at once */
     numbered strings, shapes, attributes;
-    uint32_t ops[HD_NODE_END], op_count; /* 1 + its place in OPER; 0: not used yet */
+    uint32_t ops[HD_NODE_END], op_count; /* 1 + its index in OPER; 0: not used yet */
     uint32_t types[HD_DTYPE_COUNT], type_count;
     uint64_t offsets[HD_FILE_SECTION_COUNT], sizes[HD_FILE_SECTION_COUNT];
     int descriptor;
@@ -80,10 +80,10 @@ static void put_list(bytes *b, const int64_t *values, int count) {
 /* ---- numbered entries -------------------------------------------------------------------------------------------- */
 /* UINT32_MAX with an error. */
 static uint32_t number_of(numbered *t, const void *entry, size_t count) {
-    const uint32_t before = t->pool.entries, place = hd_pool_intern(&t->pool, entry, count);
-    if (place == 0) return UINT32_MAX;
-    if (t->pool.entries == before) return t->numbers[place];
-    if (place >= t->capacity) {
+    const uint32_t before = t->pool.entries, offset = hd_pool_intern(&t->pool, entry, count);
+    if (offset == 0) return UINT32_MAX;
+    if (t->pool.entries == before) return t->numbers[offset];
+    if (offset >= t->capacity) {
         uint32_t *moved = hd_array_resize(t->numbers, (size_t)t->pool.capacity * 2 * sizeof *moved);
         if (moved == NULL) {
             hd_fail(HD_ERROR_MEMORY, "no memory for the tables of a script");
@@ -92,7 +92,7 @@ static uint32_t number_of(numbered *t, const void *entry, size_t count) {
         t->numbers = moved;
         t->capacity = t->pool.capacity * 2;
     }
-    return t->numbers[place] = before;
+    return t->numbers[offset] = before;
 }
 
 static uint32_t string(writer *w, const char *text) { return number_of(&w->strings, text, strlen(text) + 1); }
@@ -186,7 +186,7 @@ static void put_field(writer *w, bytes *b, const hd_field *f, const char *attrib
     }
 }
 
-static uint32_t attributes_number(writer *w, uint32_t node, bytes *scratch) { /* 1 + its place; 0: none */
+static uint32_t attributes_number(writer *w, uint32_t node, bytes *scratch) { /* 1 + its index; 0: none */
     const char *attributes = hd_node_attributes(w->g, node);
     if (attributes == NULL) return 0;
     size_t size;
@@ -211,7 +211,7 @@ static void put_node(writer *w, uint32_t i, bytes *scratch) {
     for (uint32_t k = 0; k < inputs; ++k) put_u32(&w->sections[HD_FILE_EDGE], hd_node_inputs(w->g, i)[k]);
 }
 
-/* Inputs, constants and cells are in the order of their nodes: a node does not say its place. */
+/* Inputs, constants and cells are in the order of their nodes: a node does not say its index. */
 static hd_error check_order(const hd_graph *g) {
     uint32_t counts[3] = {0, 0, 0};
     bool same = true;
@@ -294,7 +294,7 @@ static hd_error encode(writer *w) {
 }
 
 /* ---- into the file ----------------------------------------------------------------------------------------------- */
-static void lay_out(writer *w) {
+static void lay_out_file(writer *w) {
     uint64_t end = HD_FILE_HEAD + HD_FILE_SECTION_COUNT * HD_FILE_ENTRY;
     for (int s = 0; s < HD_FILE_SECTION_COUNT; ++s) {
         w->offsets[s] = hd_file_padded(end);
@@ -456,7 +456,7 @@ static hd_error follow_links(const char *path, char **out) {
 static hd_error write_file(writer *w, const char *path) {
     char *target = NULL;
     HD_TRY(encode(w));
-    lay_out(w);
+    lay_out_file(w);
     HD_TRY(follow_links(path, &target)); /* a link stays, its target is replaced */
     char *temporary = hd_array_resize(NULL, strlen(target) + 96);
     const hd_error status =

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void print_launch(const hd_launch_figures *f, double microseconds, double share, double gflops, double gbytes) {
+static void print_launch(const hd_launch_stats *f, double microseconds, double share, double gflops, double gbytes) {
     const double seconds = microseconds * 1e-6, flops = seconds > 0 ? f->operations / seconds * 1e-9 : 0,
                  bytes = seconds > 0 ? f->bytes / seconds * 1e-9 : 0;
     printf("%10.2f %5.1f %% %9.1f %4.0f %% %8.1f %4.0f %%  %s%s%s\n", microseconds, share * 100, flops,
@@ -15,7 +15,7 @@ static void print_launch(const hd_launch_figures *f, double microseconds, double
 static void print_profile(const hd_executable *e, hd_device device, const int64_t *nanoseconds, int runs) {
     double gflops, gbytes, all = 0;
     hd_device_interface_of(device.kind)->peak(device.index, &gflops, &gbytes);
-    hd_launch_figures f, total = {.what = "all"};
+    hd_launch_stats f, total = {.what = "all"};
     for (int64_t i = 0; i < e->launches; ++i) all += (double)nanoseconds[i];
     printf("this machine: %.0f GFLOP/s, %.1f GB/s from memory; mean of %d runs, each value's memory counted once\n",
            gflops, gbytes, runs);

@@ -252,7 +252,7 @@ void hd_script_clear_inputs(hd_script *script) {
 }
 
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
-/* That a compiler may run on some device. */
+/* Checks that a compiler may run on some device. */
 static hd_error check_present(hd_compiler compiler, hd_device device) {
     const hd_compiler_interface *interface = hd_compiler_interface_of(compiler);
     return interface != NULL && interface->present != NULL ? interface->present(device)
@@ -388,16 +388,30 @@ static hd_error run_within(hd_undo *undo, hd_thread *thread, hd_executable *exec
     return status;
 }
 
-/* Outputs are where the script runs. */
-static hd_error move_outputs(hd_thread *thread, hd_device device, hd_outputs *o) {
-    for (uint32_t i = 0; i < o->count; ++i) {
-        if (hd_device_equal(o->items[i]->storage->device, device)) continue;
-        hd_tensor *there = hd_tensor_moved(thread, o->items[i], device);
-        if (there == NULL) return thread->error_code;
-        hd_tensor_drop(thread, o->items[i]);
-        o->items[i] = there;
+/* ---- outputs on a device whose scripts run on copies: its memory is taken before the run, which cannot be undone
+ * ---- */
+static hd_error reserve_outputs(hd_thread *thread, hd_device device, const hd_graph *graph, hd_tensor **reserved) {
+    for (uint32_t i = 0; i < graph->output_count; ++i) {
+        const uint32_t node = graph->outputs[i].node;
+        const hd_shape shape = hd_node_shape(graph, node);
+        reserved[i] = hd_tensor_new_on(thread, device, (hd_dtype)graph->nodes[node].dtype, &shape);
+        if (reserved[i] == NULL) return thread->error_code;
     }
     return HD_OK;
+}
+static void lend_outputs(hd_thread *thread, hd_outputs *o, hd_tensor **reserved) {
+    for (uint32_t i = 0; i < o->count; ++i) {
+        if (hd_device_equal(o->items[i]->storage->device, reserved[i]->storage->device)) continue;
+        if (hd_tensor_lend(thread, reserved[i], o->items[i]) != HD_OK) return;
+        reserved[i]->storage->made = o->items[i]->storage->made;
+        hd_tensor *here = o->items[i];
+        o->items[i] = reserved[i];
+        reserved[i] = here;
+    }
+}
+static void drop_reserved(hd_thread *thread, const hd_graph *graph, hd_tensor **reserved) {
+    for (uint32_t i = 0; reserved != NULL && i < graph->output_count; ++i) hd_tensor_drop(thread, reserved[i]);
+    hd_array_release(reserved);
 }
 
 hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *s, hd_executable *executable, hd_graph *graph,
@@ -414,6 +428,15 @@ hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *s, hd_executa
     if (inputs == NULL) hd_fail(HD_ERROR_MEMORY, "no memory for %u inputs", graph->input_count);
     for (uint32_t i = 0; inputs != NULL && i < graph->input_count && thread->error_code == HD_OK; ++i)
         inputs[i] = s->inputs[i]->contiguous ? s->inputs[i] : hd_contiguous(s->inputs[i]);
+    hd_tensor **reserved = NULL;
+    if (hd_device_is_away(s->device) && hd_device_executor(s->device) != NULL && thread->error_code == HD_OK) {
+        reserved = hd_array_resize(NULL, (graph->output_count + 1) * sizeof *reserved);
+        for (uint32_t i = 0; reserved != NULL && i < graph->output_count; ++i) reserved[i] = NULL;
+        if (reserved == NULL)
+            hd_fail(HD_ERROR_MEMORY, "no memory for %u outputs", graph->output_count);
+        else
+            reserve_outputs(thread, s->device, graph, reserved);
+    }
     if (thread->error_code == HD_OK) {
         const hd_draws before = hd_generator_now(thread);
         hd_run job = {.inputs = inputs,
@@ -430,9 +453,9 @@ hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *s, hd_executa
             status = thread->undo != NULL ? run_within(thread->undo, thread, executable, &job, graph)
                                           : executable->run(executable, thread, &job);
         if (status != HD_OK) hd_generator_give_back(thread, &before);
-        if (status == HD_OK && hd_device_is_away(s->device) && hd_device_executor(s->device) != NULL)
-            move_outputs(thread, s->device, o);
+        if (status == HD_OK && reserved != NULL) lend_outputs(thread, o, reserved);
     }
+    drop_reserved(thread, graph, reserved);
     hd_span_end(&span, NULL);
     thread->observer = observer;
     if (inputs != few) hd_array_release(inputs);
@@ -583,7 +606,7 @@ hd_script_figures hd_script_stats(const hd_script *script) {
         f.launches = script->executable->launches;
         f.jobs = script->executable->jobs;
         f.arena_bytes = script->executable->arena_bytes;
-        const hd_code_figures *code = &script->executable->code;
+        const hd_code_stats *code = &script->executable->code;
         f.kernels = code->kernels;
         f.kernels_compiled = code->compiled;
         f.kernels_from_disk = code->from_disk;
@@ -594,7 +617,7 @@ hd_script_figures hd_script_stats(const hd_script *script) {
         f.code_ms = (double)code->compile_nanoseconds * 1e-6;
         f.link_ms = (double)code->link_nanoseconds * 1e-6;
         for (int64_t i = 0; script->executable->describe != NULL && i < f.launches; ++i) {
-            hd_launch_figures launch;
+            hd_launch_stats launch;
             script->executable->describe(script->executable, i, &launch);
             f.operations += launch.operations;
             f.bytes_moved += launch.bytes;

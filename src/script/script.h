@@ -31,7 +31,7 @@ hd_script *hd_script_over(hd_thread *thread, hd_graph *graph, bool own_state);
 hd_error hd_script_check_argument(const hd_script *script);
 /* The names of one kind, in quotes; "none" when there are none. */
 void hd_script_list_names(const hd_graph *g, hd_name_kind kind, char *out, size_t capacity);
-/* That all inputs are set. */
+/* Checks that all inputs are set. */
 hd_error hd_script_check_inputs(const hd_script *script);
 /* Compiles, unless that was done. */
 hd_error hd_script_make_executable(hd_thread *thread, hd_script *script);
@@ -42,7 +42,7 @@ hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *script, hd_ex
 void hd_script_put_input(hd_thread *thread, hd_script *script, const char *name, hd_tensor *t);
 void hd_script_drop_inputs(hd_thread *thread, hd_script *script);
 hd_outputs *hd_script_run_taken(hd_thread *thread, hd_script *script);
-/* That no builder records on this thread. */
+/* Checks that no builder records on this thread. */
 hd_error hd_script_check_eager(const hd_thread *thread);
 
 #endif

@@ -48,7 +48,7 @@ typedef struct hd_hlo_key {
 typedef struct hd_hlo_known {
     hd_hlo_key *keys;
     uint32_t *ids;
-    uint32_t *table; /* 1 + place */
+    uint32_t *table; /* 1 + index */
     uint32_t count, capacity;
 } hd_hlo_known;
 
@@ -155,12 +155,12 @@ hd_ssa hd_hlo_identity(hd_hlo *e, hd_dtype dtype, const char *op);
 hd_ssa hd_hlo_dot(hd_hlo *e, hd_ssa a, hd_ssa b, int batch, int contract_a, int contract_b);
 /* The same value, which XLA computes as it is written: nothing is rewritten across it. One for each value. */
 hd_ssa hd_hlo_barrier(hd_hlo *e, hd_ssa x);
-/* Elements of flat x at places (i64, each within x): the shape of places. */
-hd_ssa hd_hlo_take(hd_hlo *e, hd_ssa flat, hd_ssa places);
-/* An element of x for each place (i64, from the front) along an axis; on the others places have x's sizes. */
-hd_ssa hd_hlo_take_along(hd_hlo *e, hd_ssa x, hd_ssa places, int axis);
-/* Flat x with values put at places: op "" sets them, else "add", ... combines. */
-hd_ssa hd_hlo_put(hd_hlo *e, hd_ssa flat, hd_ssa places, hd_ssa values, const char *op);
+/* Elements of flat x at offsets (i64, each within x): the shape of offsets. */
+hd_ssa hd_hlo_take(hd_hlo *e, hd_ssa flat, hd_ssa offsets);
+/* An element of x for each offset (i64, from the front) along an axis; on the others offsets have x's sizes. */
+hd_ssa hd_hlo_take_along(hd_hlo *e, hd_ssa x, hd_ssa offsets, int axis);
+/* Flat x with values put at offsets: op "" sets them, else "add", ... combines. */
+hd_ssa hd_hlo_put(hd_hlo *e, hd_ssa flat, hd_ssa offsets, hd_ssa values, const char *op);
 
 /* ---- nodes ---- */
 hd_ssa hd_hlo_node(hd_hlo *e, uint32_t node);             /* the value of a node that was emitted */

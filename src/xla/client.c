@@ -22,28 +22,28 @@ static void lose(hd_xla_loss loss) {
 }
 
 /* ---- forks: the locks go with the child, the client's threads do not --------------------------------------------- */
-static void before_fork(void) {
+static void xla_before_fork(void) {
     pthread_mutex_lock(&clients.lock);
     hd_xla_programs_lock();
 }
-static void after_fork(void) {
+static void xla_after_fork(void) {
     hd_xla_programs_unlock();
     pthread_mutex_unlock(&clients.lock);
 }
 static void in_child(void) {
     lose(HD_XLA_FORKED);
-    after_fork();
+    xla_after_fork();
 }
 
 /* ---- runs that nobody waits for ---------------------------------------------------------------------------------- */
 /* What went wrong is told by whoever reads a result. */
-static void forget(const hd_xla_device *device, hd_pjrt_event *done) {
+static void await_end(const hd_xla_device *device, hd_pjrt_event *done) {
     const hd_xla_plugin *p = &device->client->plugin;
     hd_xla_went_well(p, p->event_await(&HD_PJRT(hd_pjrt_event_await, .event = done)));
     hd_xla_event_destroy(device, done);
 }
 
-static hd_pjrt_event *exchange(hd_xla_client *c, uint32_t run, hd_pjrt_event *done) {
+static hd_pjrt_event *exchange_end(hd_xla_client *c, uint32_t run, hd_pjrt_event *done) {
     hd_pjrt_event *old = c->runs[run % HD_XLA_RUNS];
     c->runs[run % HD_XLA_RUNS] = done;
     return old;
@@ -62,9 +62,9 @@ void hd_xla_buffer_is_spent(hd_xla_buffer *buffer) {
 void hd_xla_run_goes_on(const hd_xla_device *device, hd_pjrt_event *done) {
     hd_xla_client *c = device->client;
     pthread_mutex_lock(&c->lock);
-    hd_pjrt_event *oldest = exchange(c, c->next_run++, done);
+    hd_pjrt_event *oldest = exchange_end(c, c->next_run++, done);
     pthread_mutex_unlock(&c->lock);
-    if (oldest != NULL) forget(device, oldest);
+    if (oldest != NULL) await_end(device, oldest);
 }
 
 static void wait_for_runs(hd_xla_client *c) {
@@ -75,9 +75,9 @@ static void wait_for_runs(hd_xla_client *c) {
     pthread_mutex_lock(&c->waiting); /* two who wait both wait for all */
     for (uint32_t i = 0; i < HD_XLA_RUNS; ++i) {
         pthread_mutex_lock(&c->lock);
-        hd_pjrt_event *done = exchange(c, i, NULL);
+        hd_pjrt_event *done = exchange_end(c, i, NULL);
         pthread_mutex_unlock(&c->lock);
-        if (done != NULL) forget(&c->devices[0], done);
+        if (done != NULL) await_end(&c->devices[0], done);
     }
     pthread_mutex_unlock(&c->waiting);
 }
@@ -102,7 +102,7 @@ static void before_exit(void *nothing) {
 }
 
 static void watch_process(void) {
-    hd_os_at_fork(before_fork, after_fork, in_child);
+    hd_os_at_fork(xla_before_fork, xla_after_fork, in_child);
     atexit(at_exit);
     hd_also_synchronize(wait_for_all);
 }
@@ -146,7 +146,7 @@ static void take_text(char *out, size_t capacity, const char *text, size_t size)
     snprintf(out, capacity, "%.*s", text == NULL ? 0 : size < capacity ? (int)size : (int)capacity, text);
 }
 
-/* That the plugin is one for this kind: HODU_XLA_PLUGIN may name any. */
+/* Checks that the plugin is one for this kind: HODU_XLA_PLUGIN may name any. */
 static hd_error check_platform(const hd_xla_client *c, hd_device_kind kind) {
     const hd_xla_plugin *p = &c->plugin;
     static const char *const names[HD_DEVICE_KINDS] = {[HD_DEVICE_CPU] = "cpu", [HD_DEVICE_CUDA] = "cuda"};
@@ -185,7 +185,7 @@ static hd_error list_devices(hd_xla_client *c, hd_device_kind kind) {
     return HD_OK;
 }
 
-static hd_error describe(hd_xla_client *c, hd_device_kind kind) {
+static hd_error describe_client(hd_xla_client *c, hd_device_kind kind) {
     const hd_xla_plugin *p = &c->plugin;
     HD_TRY(check_platform(c, kind));
     hd_pjrt_platform_version version = HD_PJRT(hd_pjrt_platform_version, .client = c->handle);
@@ -194,7 +194,7 @@ static hd_error describe(hd_xla_client *c, hd_device_kind kind) {
     return list_devices(c, kind);
 }
 
-static hd_error start(hd_device_kind kind, hd_xla_client *c) {
+static hd_error start_client(hd_device_kind kind, hd_xla_client *c) {
     char path[HD_XLA_PATH];
     HD_TRY(hd_xla_available((hd_device){kind, 0}));
     HD_TRY(hd_xla_plugin_find(kind, path));
@@ -206,7 +206,7 @@ static hd_error start(hd_device_kind kind, hd_xla_client *c) {
     c->handle = create.client;
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->waiting, NULL);
-    const hd_error status = describe(c, kind);
+    const hd_error status = describe_client(c, kind);
     if (status == HD_OK) return HD_OK;
     hd_xla_went_well(p, p->client_destroy(&HD_PJRT(hd_pjrt_client_destroy, .client = c->handle)));
     c->handle = NULL;
@@ -218,7 +218,8 @@ static hd_error client_of(hd_device_kind kind, hd_xla_client **out) {
     pthread_once(&clients.once, watch_process);
     pthread_mutex_lock(&clients.lock);
     hd_xla_client *c = *out = &clients.of[kind];
-    const hd_error status = c->handle != NULL ? HD_OK : start(kind, c); /* what failed is tried again next time */
+    const hd_error status =
+        c->handle != NULL ? HD_OK : start_client(kind, c); /* what failed is tried again next time */
     if (status == HD_OK) watch_thread();
     pthread_mutex_unlock(&clients.lock);
     return status;

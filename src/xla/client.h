@@ -75,11 +75,11 @@ typedef struct hd_xla_parameter {
 } hd_xla_parameter;
 
 /* A plugin's own figures of memory are 0 when it does not say. */
-typedef struct hd_xla_figures {
+typedef struct hd_xla_stats {
     int64_t compile_nanoseconds; /* or reading it from disk */
     bool from_disk;
     int64_t code_bytes, argument_bytes, output_bytes, alias_bytes, temporary_bytes, peak_bytes;
-} hd_xla_figures;
+} hd_xla_stats;
 
 struct hd_xla_program {
     hd_xla_device *device;
@@ -87,7 +87,7 @@ struct hd_xla_program {
     int parameter_count, output_count;
     hd_xla_parameter *parameters;
     hd_xla_type *outputs;
-    hd_xla_figures figures;
+    hd_xla_stats stats;
     /* the table's */
     int references;
     hd_xla_program *next;
@@ -101,7 +101,7 @@ struct hd_xla_program {
 hd_xla_program *hd_xla_compile(hd_xla_device *device, const char *text, size_t text_bytes,
                                const hd_xla_parameter *parameters, int parameter_count);
 /* NULL is allowed. May be called while runs of it are under way. */
-/* That others hold it too. */
+/* True when others hold it too. */
 bool hd_xla_program_is_shared(const hd_xla_program *program);
 void hd_xla_program_release(hd_xla_program *program);
 

@@ -36,9 +36,9 @@ static hd_ssa emit_node(hd_hlo *e, uint32_t node) {
 }
 
 /* ---- arguments and results --------------------------------------------------------------------------------------- */
-static void add_argument(hd_hlo *e, hd_hlo_argument_kind kind, uint32_t place, uint32_t node, hd_ssa value,
+static void add_argument(hd_hlo *e, hd_hlo_argument_kind kind, uint32_t index, uint32_t node, hd_ssa value,
                          int32_t result) {
-    e->out->arguments[e->out->argument_count] = (hd_hlo_argument){kind, place, node, result};
+    e->out->arguments[e->out->argument_count] = (hd_hlo_argument){kind, index, node, result};
     hd_hlo_say(e, "%s%v: %t", e->out->argument_count++ > 0 ? ", " : "", &value, &value);
     if (result >= 0) hd_hlo_say(e, " {tf.aliasing_output = %d : i32}", (int64_t)result);
 }
@@ -88,9 +88,9 @@ static void emit_constant(hd_hlo *e, uint32_t node) {
     e->defined[node] = true;
 }
 
-static void add_result(hd_hlo *e, hd_ssa *list, hd_hlo_result_kind kind, uint32_t place, uint32_t node, hd_ssa value) {
+static void add_result(hd_hlo *e, hd_ssa *list, hd_hlo_result_kind kind, uint32_t index, uint32_t node, hd_ssa value) {
     list[e->out->result_count] = value;
-    e->out->results[e->out->result_count++] = (hd_hlo_result){kind, place, node};
+    e->out->results[e->out->result_count++] = (hd_hlo_result){kind, index, node};
 }
 
 static void say_list(hd_hlo *e, const hd_ssa *list, bool types) {
@@ -110,7 +110,7 @@ static void emit_body(hd_hlo *e) {
         const hd_node *n = &g->nodes[i];
         const bool is_call = hd_node_is_call(n) && n->op != HD_OP_full,
                    is_table = n->op == HD_NODE_CONSTANT && is_text(g, i);
-        if (is_call || is_table) e->out->places[i] = e->into->text.length + 1;
+        if (is_call || is_table) e->out->text_of[i] = e->into->text.length + 1;
         if (is_table) emit_constant(e, i);
         if (!is_call) continue;
         e->values[i] = emit_node(e, i);
@@ -154,7 +154,7 @@ static hd_error emit_main(hd_hlo *e, hd_ssa *list) {
     hd_text_string(&text, "module @hodu attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {\n");
     for (int i = 0; i < 3; ++i) {
         for (uint32_t k = 0; i == 2 && k < g->node_count; ++k) /* counted from 1 until here */
-            if (e->out->places[k] > 0) e->out->places[k] += text.length - 1;
+            if (e->out->text_of[k] > 0) e->out->text_of[k] += text.length - 1;
         if (parts[i]->length > 0) hd_text_add(&text, parts[i]->bytes, parts[i]->length);
         if (parts[i]->failed) text.failed = true;
     }
@@ -178,13 +178,13 @@ hd_error hd_stablehlo_emit(hd_thread *thread, const hd_graph *g, hd_stablehlo *o
     out->results = hd_array_resize(NULL, results * sizeof *out->results);
     out->arguments =
         hd_array_resize(NULL, ((size_t)g->input_count + g->cell_count + nodes + 2) * sizeof *out->arguments);
-    out->places = hd_array_resize(NULL, nodes * sizeof *out->places);
+    out->text_of = hd_array_resize(NULL, nodes * sizeof *out->text_of);
     if (e.values == NULL || e.defined == NULL || list == NULL || out->results == NULL || out->arguments == NULL ||
-        out->places == NULL) {
+        out->text_of == NULL) {
         e.status = hd_fail(HD_ERROR_MEMORY, "no memory to write %u nodes as StableHLO", g->node_count);
-    } else if ((e.status = hd_row_irs_begin(&e.rows)) == HD_OK) {
+    } else {
         memset(e.defined, 0, nodes);
-        memset(out->places, 0, nodes * sizeof *out->places);
+        memset(out->text_of, 0, nodes * sizeof *out->text_of);
         emit_main(&e, list);
     }
     hd_row_irs_end(&e.rows);
@@ -202,6 +202,6 @@ void hd_stablehlo_release(hd_stablehlo *s) {
     hd_array_release(s->arguments);
     hd_array_release(s->results);
     hd_array_release(s->checks);
-    hd_array_release(s->places);
+    hd_array_release(s->text_of);
     *s = (hd_stablehlo){0};
 }

@@ -7,29 +7,29 @@
 #include "graph/graph.h"
 
 typedef enum hd_hlo_argument_kind {
-    HD_HLO_INPUT,    /* graph->inputs[place] */
-    HD_HLO_CELL,     /* graph->cells[place], as it is when a run begins */
-    HD_HLO_CONSTANT, /* graph->constants[place]: too large for text */
+    HD_HLO_INPUT,    /* graph->inputs[index] */
+    HD_HLO_CELL,     /* graph->cells[index], as it is when a run begins */
+    HD_HLO_CONSTANT, /* graph->constants[index]: too large for text */
     HD_HLO_SEED,     /* u64 []: the seed of the run's draws */
     HD_HLO_DRAW      /* u64 []: the first draw of the run */
 } hd_hlo_argument_kind;
 
 typedef struct hd_hlo_argument {
     hd_hlo_argument_kind kind;
-    uint32_t place;
+    uint32_t index;
     uint32_t node;  /* has its dtype and shape; of seed and draw: HD_NO_NODE */
     int32_t result; /* it may be donated to this result, which is its update; -1: it stays as it is */
 } hd_hlo_argument;
 
 typedef enum hd_hlo_result_kind {
-    HD_HLO_OUTPUT, /* graph->outputs[place] */
-    HD_HLO_UPDATE, /* what graph->cells[place] holds after the run */
+    HD_HLO_OUTPUT, /* graph->outputs[index] */
+    HD_HLO_UPDATE, /* what graph->cells[index] holds after the run */
     HD_HLO_FAULT   /* i64 [3]: see hd_stablehlo_fault; the last result, when anything can go wrong */
 } hd_hlo_result_kind;
 
 typedef struct hd_hlo_result {
     hd_hlo_result_kind kind;
-    uint32_t place;
+    uint32_t index;
     uint32_t node; /* of the fault: HD_NO_NODE */
 } hd_hlo_result;
 
@@ -53,7 +53,7 @@ typedef struct hd_stablehlo {
     hd_hlo_argument *arguments; /* of @main, in order */
     hd_hlo_result *results;     /* of @main, in order */
     hd_hlo_check *checks;
-    size_t *places; /* of each node: where in the text it begins; 0: nowhere */
+    size_t *text_of; /* of each node: where in the text it begins; 0: nowhere */
     uint32_t argument_count, result_count, check_count;
 } hd_stablehlo;
 

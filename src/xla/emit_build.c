@@ -538,13 +538,13 @@ hd_ssa hd_hlo_dot(hd_hlo *e, hd_ssa a, hd_ssa b, int batch, int contract_a, int 
     return v;
 }
 
-static hd_ssa as_vectors(hd_hlo *e, hd_ssa places) {
-    hd_shape shape = HD_SHAPE(hd_shape_count(places.shape), 1);
-    return hd_hlo_reshape(e, places, &shape);
+static hd_ssa as_vectors(hd_hlo *e, hd_ssa offsets) {
+    hd_shape shape = HD_SHAPE(hd_shape_count(offsets.shape), 1);
+    return hd_hlo_reshape(e, offsets, &shape);
 }
 
-hd_ssa hd_hlo_take(hd_hlo *e, hd_ssa flat, hd_ssa places) {
-    const hd_ssa at = as_vectors(e, places);
+hd_ssa hd_hlo_take(hd_hlo *e, hd_ssa flat, hd_ssa offsets) {
+    const hd_ssa at = as_vectors(e, offsets);
     const hd_shape shape = HD_SHAPE(at.shape.size[0]);
     const hd_ssa v = hd_hlo_define(e, flat.dtype, &shape);
     hd_hlo_say(
@@ -553,11 +553,11 @@ hd_ssa hd_hlo_take(hd_hlo *e, hd_ssa flat, hd_ssa places) {
         "start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1>, indices_are_sorted = false} : "
         "(%t, %t) -> %t\n",
         &v, &flat, &at, &flat, &at, &v);
-    return hd_hlo_reshape(e, v, &places.shape);
+    return hd_hlo_reshape(e, v, &offsets.shape);
 }
 
-hd_ssa hd_hlo_put(hd_hlo *e, hd_ssa flat, hd_ssa places, hd_ssa values, const char *op) {
-    const hd_ssa at = as_vectors(e, places),
+hd_ssa hd_hlo_put(hd_hlo *e, hd_ssa flat, hd_ssa offsets, hd_ssa values, const char *op) {
+    const hd_ssa at = as_vectors(e, offsets),
                  from = hd_hlo_reshape(e, values, &(const hd_shape){.rank = 1, .size = {at.shape.size[0]}});
     const hd_ssa v = hd_hlo_define(e, flat.dtype, &flat.shape);
     hd_hlo_say(e, "    %v = \"stablehlo.scatter\"(%v, %v, %v) ", &v, &flat, &at, &from);

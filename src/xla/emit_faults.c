@@ -29,9 +29,9 @@ void hd_hlo_check_that(hd_hlo *e, hd_hlo_check_kind kind, uint32_t node, int64_t
     if (count == 0 || !add_check(e, (hd_hlo_check){kind, node, bound})) return;
     const bool all[1] = {true};
     const hd_ssa behind = hd_hlo_integer(e, HD_I64, HD_HLO_SCALAR, count);
-    hd_ssa places = hd_hlo_select(e, hd_hlo_reshape(e, bad, &flat), hd_hlo_iota(e, HD_I64, &flat, 0),
-                                  hd_hlo_integer(e, HD_I64, &flat, count));
-    const hd_ssa first = hd_hlo_reduce(e, "minimum", places, behind, all, false),
+    hd_ssa positions = hd_hlo_select(e, hd_hlo_reshape(e, bad, &flat), hd_hlo_iota(e, HD_I64, &flat, 0),
+                                     hd_hlo_integer(e, HD_I64, &flat, count));
+    const hd_ssa first = hd_hlo_reduce(e, "minimum", positions, behind, all, false),
                  failed = hd_hlo_compare(e, "LT", first, behind);
     hd_ssa parts[3] = {hd_hlo_integer(e, HD_I64, &one, e->out->check_count), hd_hlo_reshape(e, first, &one),
                        hd_hlo_integer(e, HD_I64, &one, 0)};
@@ -115,6 +115,6 @@ void hd_stablehlo_name_node(hd_thread *thread, const hd_graph *g, const hd_stabl
     if (at == NULL) return;
     uint32_t node = HD_NO_NODE;
     for (uint32_t i = 0; i < g->node_count; ++i)
-        if (s->places[i] > 0 && s->places[i] <= (size_t)(at - s->text)) node = i;
+        if (s->text_of[i] > 0 && s->text_of[i] <= (size_t)(at - s->text)) node = i;
     if (node != HD_NO_NODE) hd_error_append(thread, " (in node %%%u, %s)", node, hd_node_name(&g->nodes[node]));
 }

@@ -144,11 +144,11 @@ static hd_ssa strided(hd_hlo *e, hd_ssa x, const hd_layout *view) {
     }
     hd_ssa v = hd_hlo_reverse(e, hd_hlo_slice(e, x, p.start, p.count, p.step), p.reversed);
     hd_shape moving = {.rank = 0}; /* the source's axes that the view has, in the source's order */
-    int place[HD_MAX_RANK];
+    int position[HD_MAX_RANK];
     for (int j = 0; j < x.shape.rank; ++j)
         for (int i = 0; i < view->shape.rank; ++i)
             if (p.axis[i] == j) {
-                place[j] = moving.rank;
+                position[j] = moving.rank;
                 moving.size[moving.rank++] = p.count[j];
             }
     v = hd_hlo_reshape(e, v, &moving);
@@ -157,7 +157,7 @@ static hd_ssa strided(hd_hlo *e, hd_ssa x, const hd_layout *view) {
     for (int i = 0; i < view->shape.rank; ++i)
         if (p.axis[i] >= 0) {
             axes[count] = i;
-            order[count++] = place[p.axis[i]];
+            order[count++] = position[p.axis[i]];
         }
     v = hd_hlo_transpose(e, v, order);
     if (hd_shape_count(v.shape) == hd_shape_count(view->shape)) return hd_hlo_reshape(e, v, &view->shape);
@@ -265,18 +265,18 @@ hd_ssa hd_hlo_emit_write(hd_hlo *e, uint32_t node) {
     }
     /* the view's axes in the source's order, and those that stand still with size 1 */
     hd_shape part = {.rank = x.shape.rank}, moving = {.rank = 0};
-    int order[HD_MAX_RANK], count = 0, place[HD_MAX_RANK];
+    int order[HD_MAX_RANK], count = 0, position[HD_MAX_RANK];
     bool apart = false;
     for (int i = 0; i < view->shape.rank; ++i) {
         if (p.axis[i] < 0) continue;
-        place[p.axis[i]] = moving.rank;
+        position[p.axis[i]] = moving.rank;
         moving.size[moving.rank++] = view->shape.size[i];
     }
     for (int j = 0; j < x.shape.rank; ++j) {
         part.size[j] = p.count[j];
         apart = apart || p.step[j] != 1;
         for (int i = 0; i < view->shape.rank; ++i)
-            if (p.axis[i] == j) order[count++] = place[j];
+            if (p.axis[i] == j) order[count++] = position[j];
     }
     value = hd_hlo_transpose(e, hd_hlo_reshape(e, value, &moving), order);
     value = hd_hlo_reverse(e, hd_hlo_reshape(e, value, &part), p.reversed);

@@ -1,5 +1,5 @@
 /* Pooling. Where windows lie evenly, it is what StableHLO calls reduce_window; adaptive ones are made even when they
- * can be. What else there is (windows of different sizes, dilated ones going back) is looked up: one row of places for
+ * can be. What else there is (windows of different sizes, dilated ones going back) is looked up: one row of offsets for
  * each window. */
 #include "ops/op.h"
 #include "xla/build.h"
@@ -142,12 +142,12 @@ static hd_ssa adaptive_bound(hd_hlo *e, const windows *w, int axis, hd_ssa at, b
                       hd_hlo_divide(e, rest, of_result));
 }
 
-/* ---- rows of places ---------------------------------------------------------------------------------------------- */
+/* ---- rows of offsets --------------------------------------------------------------------------------------------- */
 typedef struct looked_up {
-    hd_ssa places, inside; /* [planes, windows, elements]: in the flat image; whether there is one */
+    hd_ssa offsets, inside; /* [planes, windows, elements]: in the flat image; whether there is one */
 } looked_up;
 
-static looked_up look_up(hd_hlo *e, const windows *w) {
+static looked_up look_up_window(hd_hlo *e, const windows *w) {
     hd_shape all = {.rank = 1, .size = {1}}; /* planes, then windows of each axis, then elements of each */
     int64_t longest[3], count = 1, elements = 1;
     for (int i = 0; i < w->rank - w->axes; ++i) all.size[0] *= w->image.size[i];
@@ -166,7 +166,7 @@ static looked_up look_up(hd_hlo *e, const windows *w) {
         all.size[all.rank++] = longest[k];
         elements *= longest[k];
     }
-    hd_ssa places = hd_hlo_iota(e, HD_I64, &all, 0), inside = hd_hlo_bits(e, HD_BOOL, &all, 1);
+    hd_ssa offsets = hd_hlo_iota(e, HD_I64, &all, 0), inside = hd_hlo_bits(e, HD_BOOL, &all, 1);
     for (int k = 0; k < w->axes; ++k) {
         const int i = w->rank - w->axes + k;
         const hd_ssa window = hd_hlo_iota(e, HD_I64, &all, 1 + k),
@@ -182,20 +182,20 @@ static looked_up look_up(hd_hlo *e, const windows *w) {
             inside = hd_hlo_both(e, inside, hd_hlo_compare(e, "GE", at, hd_hlo_integer(e, HD_I64, &all, 0)));
         }
         inside = hd_hlo_both(e, inside, hd_hlo_compare(e, "LT", at, end));
-        places = hd_hlo_add(e, hd_hlo_multiply(e, places, hd_hlo_integer(e, HD_I64, &all, w->image.size[i])), at);
+        offsets = hd_hlo_add(e, hd_hlo_multiply(e, offsets, hd_hlo_integer(e, HD_I64, &all, w->image.size[i])), at);
     }
     const hd_shape rows = {.rank = 3, .size = {all.size[0], count, elements}};
-    places = hd_hlo_select(e, inside, places, hd_hlo_integer(e, HD_I64, &all, 0));
-    return (looked_up){hd_hlo_reshape(e, places, &rows), hd_hlo_reshape(e, inside, &rows)};
+    offsets = hd_hlo_select(e, inside, offsets, hd_hlo_integer(e, HD_I64, &all, 0));
+    return (looked_up){hd_hlo_reshape(e, offsets, &rows), hd_hlo_reshape(e, inside, &rows)};
 }
 
 /* The place of each window's element that is the first of the largest, or the last NaN; -1 in one that sees only
  * padding. */
-static hd_ssa places_of_largest(hd_hlo *e, const windows *w, hd_ssa x) {
-    const looked_up l = look_up(e, w);
-    const hd_shape flat = hd_hlo_flat(&x.shape), *rows = &l.places.shape;
+static hd_ssa offsets_of_largest(hd_hlo *e, const windows *w, hd_ssa x) {
+    const looked_up l = look_up_window(e, w);
+    const hd_shape flat = hd_hlo_flat(&x.shape), *rows = &l.offsets.shape;
     const bool last[3] = {false, false, true};
-    const hd_ssa values = hd_hlo_take(e, hd_hlo_reshape(e, x, &flat), l.places);
+    const hd_ssa values = hd_hlo_take(e, hd_hlo_reshape(e, x, &flat), l.offsets);
     const hd_ssa nan = hd_hlo_both(e, l.inside, hd_hlo_compare(e, "NE", values, values));
     const hd_ssa seen = hd_hlo_select(e, l.inside, values, hd_hlo_number(e, x.dtype, rows, -INFINITY));
     hd_ssa best = hd_hlo_reduce(e, "maximum", seen, hd_hlo_identity(e, x.dtype, "maximum"), last, true);
@@ -208,17 +208,17 @@ static hd_ssa places_of_largest(hd_hlo *e, const windows *w, hd_ssa x) {
                                           hd_hlo_integer(e, HD_I64, HD_HLO_SCALAR, -1), last, true);
     const hd_ssa has_nan = hd_hlo_compare(e, "GE", last_nan, hd_hlo_integer(e, HD_I64, &last_nan.shape, 0));
     const hd_ssa which = hd_hlo_broadcast(e, hd_hlo_select(e, has_nan, last_nan, first), rows);
-    const hd_ssa here = hd_hlo_select(e, hd_hlo_compare(e, "EQ", at, which), l.places, none);
+    const hd_ssa here = hd_hlo_select(e, hd_hlo_compare(e, "EQ", at, which), l.offsets, none);
     return hd_hlo_reduce(e, "maximum", here, hd_hlo_integer(e, HD_I64, HD_HLO_SCALAR, -1), last, false);
 }
 
 /* Where the largest of x is, of each result in a row (0 where a window sees none), and whether there is one. */
 static hd_ssa find_largest(hd_hlo *e, const windows *w, hd_ssa x, hd_ssa *found) {
     const hd_shape result = hd_hlo_flat(&w->result);
-    const hd_ssa places = hd_hlo_reshape(e, places_of_largest(e, w, x), &result),
+    const hd_ssa offsets = hd_hlo_reshape(e, offsets_of_largest(e, w, x), &result),
                  zero = hd_hlo_integer(e, HD_I64, &result, 0);
-    *found = hd_hlo_compare(e, "GE", places, zero);
-    return hd_hlo_select(e, *found, places, zero);
+    *found = hd_hlo_compare(e, "GE", offsets, zero);
+    return hd_hlo_select(e, *found, offsets, zero);
 }
 
 /* `values` where x is largest; `unseen` in a window that sees nothing. */
@@ -239,22 +239,22 @@ static hd_ssa send_by_places(hd_hlo *e, const windows *w, hd_ssa gradient, hd_ss
 
 /* Sums over windows of different sizes, and the way back. */
 static hd_ssa sums_by_places(hd_hlo *e, const windows *w, hd_ssa x) {
-    const looked_up l = look_up(e, w);
+    const looked_up l = look_up_window(e, w);
     const hd_shape flat = hd_hlo_flat(&x.shape);
     const bool last[3] = {false, false, true};
-    hd_ssa values = hd_hlo_take(e, hd_hlo_reshape(e, x, &flat), l.places);
+    hd_ssa values = hd_hlo_take(e, hd_hlo_reshape(e, x, &flat), l.offsets);
     values = hd_hlo_select(e, l.inside, values, hd_hlo_number(e, x.dtype, &values.shape, 0));
     return hd_hlo_reshape(e, hd_hlo_reduce(e, "add", values, hd_hlo_identity(e, x.dtype, "add"), last, false),
                           &w->result);
 }
 
 static hd_ssa spread_by_places(hd_hlo *e, const windows *w, hd_ssa share) {
-    const looked_up l = look_up(e, w);
-    const hd_shape image = hd_hlo_flat(&w->image), rows = l.places.shape,
+    const looked_up l = look_up_window(e, w);
+    const hd_shape image = hd_hlo_flat(&w->image), rows = l.offsets.shape,
                    one = {.rank = 3, .size = {rows.size[0], rows.size[1], 1}};
     share = hd_hlo_broadcast(e, hd_hlo_reshape(e, share, &one), &rows);
     share = hd_hlo_select(e, l.inside, share, hd_hlo_number(e, share.dtype, &rows, 0));
-    return hd_hlo_reshape(e, hd_hlo_put(e, hd_hlo_number(e, share.dtype, &image, 0), l.places, share, "add"),
+    return hd_hlo_reshape(e, hd_hlo_put(e, hd_hlo_number(e, share.dtype, &image, 0), l.offsets, share, "add"),
                           &w->image);
 }
 

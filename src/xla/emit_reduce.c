@@ -15,10 +15,10 @@ static hd_ssa place_of_extreme(hd_hlo *e, hd_ssa x, bool largest, const hd_reduc
     best = hd_hlo_broadcast(e, best, &x.shape);
     hd_ssa here = hd_hlo_compare(e, "EQ", x, best);
     if (hd_dtype_is_float(x.dtype)) here = hd_hlo_either(e, here, hd_hlo_compare(e, "NE", x, x));
-    const hd_ssa places = hd_hlo_select(e, here, hd_hlo_iota(e, HD_I64, &x.shape, axis),
-                                        hd_hlo_integer(e, HD_I64, &x.shape, x.shape.size[axis]));
-    return hd_hlo_reduce(e, "minimum", places, hd_hlo_integer(e, HD_I64, HD_HLO_SCALAR, x.shape.size[axis]), a->reduced,
-                         a->keep_dims);
+    const hd_ssa positions = hd_hlo_select(e, here, hd_hlo_iota(e, HD_I64, &x.shape, axis),
+                                           hd_hlo_integer(e, HD_I64, &x.shape, x.shape.size[axis]));
+    return hd_hlo_reduce(e, "minimum", positions, hd_hlo_integer(e, HD_I64, HD_HLO_SCALAR, x.shape.size[axis]),
+                         a->reduced, a->keep_dims);
 }
 
 /* The element at that place: all others are made to count for nothing. */

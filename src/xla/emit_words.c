@@ -75,7 +75,7 @@ static hd_ssa truncated(hd_hlo *e, int type, hd_ssa a) {
     return hd_hlo_select(e, below, hd_hlo_unary(e, "ceil", a), hd_hlo_unary(e, "floor", a));
 }
 
-static hd_ssa cut(hd_hlo *e, const hd_ssa *o) {
+static hd_ssa cut_off(hd_hlo *e, const hd_ssa *o) {
     const hd_ssa above = hd_hlo_select(e, hd_hlo_compare(e, "GT", o[0], o[1]), o[0], o[1]);
     return hd_hlo_select(e, hd_hlo_compare(e, "LT", above, o[2]), above, o[2]);
 }
@@ -194,7 +194,7 @@ static hd_ssa float_word(hd_hlo *e, hd_word word, int type, const hd_ssa *o) {
     case HD_WORD_DIV: return hd_hlo_divide(e, o[0], o[1]);
     case HD_WORD_FMOD: return hd_hlo_binary(e, "remainder", o[0], o[1]);
     case HD_WORD_MULADD: return hd_hlo_add(e, hd_hlo_multiply(e, o[0], o[1]), o[2]);
-    case HD_WORD_CUT: return cut(e, o);
+    case HD_WORD_CUT: return cut_off(e, o);
     case HD_WORD_RINT: return hd_hlo_unary(e, "round_nearest_even", o[0]);
     case HD_WORD_FLOOR: return hd_hlo_unary(e, "floor", o[0]);
     case HD_WORD_CEIL: return hd_hlo_unary(e, "ceil", o[0]);

@@ -124,7 +124,7 @@ static hd_error take_state(under_xla *x, hd_thread *thread, argument *a, const h
     return hd_xla_buffer_make(x->device, type, bytes, HD_XLA_COPY, &a->buffer);
 }
 
-/* That this run takes a storage's buffer, so that it cannot be read as another argument. */
+/* True when this run takes a storage's buffer, so that it cannot be read as another argument. */
 static bool is_taken(const under_xla *x, const hd_run *run, const hd_storage *s) {
     for (uint32_t i = 0; i < x->graph->cell_count; ++i)
         if (run->cells[i] == s && x->graph->cells[i].update != x->graph->cells[i].node) return true;
@@ -144,13 +144,13 @@ static hd_error prepare(under_xla *x, hd_thread *thread, const hd_run *run, uint
         memcpy(&a->data, &number, sizeof number);
         return hd_xla_buffer_make(x->device, &type, &number, HD_XLA_COPY, &a->buffer);
     }
-    if (from->kind == HD_HLO_CELL && x->graph->cells[from->place].update != x->graph->cells[from->place].node &&
+    if (from->kind == HD_HLO_CELL && x->graph->cells[from->index].update != x->graph->cells[from->index].node &&
         from->result >= 0)
-        return take_state(x, thread, a, &type, run->cells[from->place], run->keep_state, &x->given[i]);
-    const hd_tensor *t = from->kind == HD_HLO_INPUT ? run->inputs[from->place] : NULL;
+        return take_state(x, thread, a, &type, run->cells[from->index], run->keep_state, &x->given[i]);
+    const hd_tensor *t = from->kind == HD_HLO_INPUT ? run->inputs[from->index] : NULL;
     hd_storage *s = t != NULL                   ? t->storage
-                    : from->kind == HD_HLO_CELL ? run->cells[from->place]
-                                                : x->graph->constants[from->place].storage;
+                    : from->kind == HD_HLO_CELL ? run->cells[from->index]
+                                                : x->graph->constants[from->index].storage;
     hd_xla_buffer *there = hd_xla_value_buffer(s, x->device);
     if (there != NULL && hd_xla_type_equal(&there->type, &type) && !is_taken(x, run, s)) {
         x->given[i] = there;
@@ -167,24 +167,24 @@ static bool is_borrowed(const hd_storage *cell) { return cell->home == NULL && c
 static hd_error expect_results(under_xla *x, hd_thread *thread, const hd_run *run) {
     for (uint32_t i = 0; i < x->text.result_count; ++i) {
         const hd_hlo_result *r = &x->text.results[i];
-        if (r->kind == HD_HLO_UPDATE && !run->keep_state && !is_borrowed(run->cells[r->place]))
-            HD_TRY(hd_xla_value_expect(run->cells[r->place], &x->expected[r->place]));
+        if (r->kind == HD_HLO_UPDATE && !run->keep_state && !is_borrowed(run->cells[r->index]))
+            HD_TRY(hd_xla_value_expect(run->cells[r->index], &x->expected[r->index]));
         if (r->kind != HD_HLO_OUTPUT) continue;
         const hd_shape shape = hd_node_shape(x->graph, r->node);
         hd_layout layout;
         hd_layout_contiguous(&layout, &shape);
         hd_storage *s = hd_xla_value_new(thread, hd_node_bytes(x->graph, r->node));
         if (s == NULL) return thread->error_code;
-        run->outputs[r->place] = hd_tensor_over(thread, s, (hd_dtype)x->graph->nodes[r->node].dtype, &layout);
+        run->outputs[r->index] = hd_tensor_over(thread, s, (hd_dtype)x->graph->nodes[r->node].dtype, &layout);
         hd_object_release(thread, &s->object);
-        if (run->outputs[r->place] == NULL) return thread->error_code;
+        if (run->outputs[r->index] == NULL) return thread->error_code;
     }
     return HD_OK;
 }
 
-static hd_error update(under_xla *x, hd_thread *thread, hd_storage *cell, uint32_t place, hd_xla_buffer *made) {
+static hd_error update_cell(under_xla *x, hd_thread *thread, hd_storage *cell, uint32_t index, hd_xla_buffer *made) {
     if (is_borrowed(cell)) return hd_xla_buffer_read(made, cell->data, cell->bytes);
-    hd_xla_value_set(thread, cell, &x->expected[place], made);
+    hd_xla_value_set(thread, cell, &x->expected[index], made);
     return HD_OK;
 }
 
@@ -202,11 +202,11 @@ static hd_error take_results(under_xla *x, hd_thread *thread, const hd_run *run)
     hd_error status = fault;
     for (uint32_t i = 0; i < x->text.result_count; ++i) {
         const hd_hlo_result *r = &x->text.results[i];
-        if (r->kind == HD_HLO_OUTPUT) hd_xla_value_fill(run->outputs[r->place]->storage, &x->made[i]);
+        if (r->kind == HD_HLO_OUTPUT) hd_xla_value_fill(run->outputs[r->index]->storage, &x->made[i]);
         if (r->kind != HD_HLO_UPDATE || run->keep_state) continue;
-        const hd_error written = update(x, thread, run->cells[r->place], r->place, &x->made[i]);
+        const hd_error written = update_cell(x, thread, run->cells[r->index], r->index, &x->made[i]);
         if (status == HD_OK) status = written;
-        if (fault == HD_OK) hd_storage_changed(run->cells[r->place]);
+        if (fault == HD_OK) hd_storage_changed(run->cells[r->index]);
     }
     return status;
 }
@@ -234,7 +234,7 @@ static hd_error run_program(hd_executable *self, hd_thread *thread, const hd_run
 }
 
 /* ---- making one -------------------------------------------------------------------------------------------------- */
-static void destroy(hd_executable *self, hd_thread *thread) {
+static void xla_destroy(hd_executable *self, hd_thread *thread) {
     under_xla *x = (under_xla *)self;
     if (x->device != NULL && hd_xla_loss_of(x->device) == HD_XLA_ENDED) { /* XLA may still read what it was lent */
         static _Atomic(under_xla *) left;
@@ -266,8 +266,9 @@ static void *zeros(size_t count, size_t bytes) {
     return out;
 }
 
-/* That the machine has what a run takes. XLA would notice only while it runs, when state was given to it already. */
-static hd_error check_memory(const hd_xla_device *device, const hd_xla_figures *f) {
+/* Checks that the machine has what a run takes. XLA would notice only while it runs, when state was given to it
+ * already. */
+static hd_error check_memory(const hd_xla_device *device, const hd_xla_stats *f) {
     if (device->device.kind != HD_DEVICE_CPU) return HD_OK; /* which has memory of its own */
     const double needed = (double)f->temporary_bytes + (double)f->output_bytes;
     uint64_t memory, swap;
@@ -279,7 +280,7 @@ static hd_error check_memory(const hd_xla_device *device, const hd_xla_figures *
                    needed, there);
 }
 
-static hd_error compile(under_xla *x) {
+static hd_error xla_compile(under_xla *x) {
     const uint32_t count = x->text.argument_count;
     hd_xla_parameter *parameters = zeros(count, sizeof *parameters);
     x->arguments = zeros(count, sizeof *x->arguments);
@@ -295,7 +296,7 @@ static hd_error compile(under_xla *x) {
     if (status == HD_OK) {
         x->program = hd_xla_compile(x->device, x->text.text, x->text.bytes, parameters, (int)count);
         if (x->program == NULL) hd_stablehlo_name_node(hd_thread_self(), x->graph, &x->text);
-        status = x->program == NULL ? HD_ERROR_INTERNAL : check_memory(x->device, &x->program->figures);
+        status = x->program == NULL ? HD_ERROR_INTERNAL : check_memory(x->device, &x->program->stats);
     }
     hd_array_release(parameters);
     return status;
@@ -308,7 +309,7 @@ static hd_executable *compile_graph(hd_thread *thread, hd_graph *graph, hd_devic
         hd_fail(HD_ERROR_MEMORY, "no memory for a script under XLA");
         return NULL;
     }
-    *x = (under_xla){.executable = {.run = run_program, .destroy = destroy}};
+    *x = (under_xla){.executable = {.run = run_program, .destroy = xla_destroy}};
     HD_KEEP_NAME(thread); /* passes call ops, but it is the caller's function that runs */
     hd_object_retain(&graph->object);
     x->graph = graph;
@@ -317,22 +318,22 @@ static hd_executable *compile_graph(hd_thread *thread, hd_graph *graph, hd_devic
         hd_graph_release(thread, graph);
     }
     if (x->graph != NULL && (x->device = hd_xla_device_of(device)) != NULL &&
-        hd_stablehlo_emit(thread, x->graph, &x->text) == HD_OK && compile(x) == HD_OK) {
-        const hd_xla_figures *f = &x->program->figures;
+        hd_stablehlo_emit(thread, x->graph, &x->text) == HD_OK && xla_compile(x) == HD_OK) {
+        const hd_xla_stats *f = &x->program->stats;
         x->executable.nodes = x->graph->node_count;
         x->executable.launches = 1;
         x->executable.arena_bytes = f->temporary_bytes;
         x->executable.peak_bytes = f->peak_bytes;
         const bool shared = hd_xla_program_is_shared(x->program); /* somebody had it compiled before */
-        x->executable.code = (hd_code_figures){.kernels = 1, .from_memory = shared};
+        x->executable.code = (hd_code_stats){.kernels = 1, .from_memory = shared};
         if (!shared)
-            x->executable.code = (hd_code_figures){.kernels = 1,
-                                                   .from_disk = f->from_disk,
-                                                   .compiled = !f->from_disk,
-                                                   .compile_nanoseconds = f->compile_nanoseconds};
+            x->executable.code = (hd_code_stats){.kernels = 1,
+                                                 .from_disk = f->from_disk,
+                                                 .compiled = !f->from_disk,
+                                                 .compile_nanoseconds = f->compile_nanoseconds};
         return &x->executable;
     }
-    destroy(&x->executable, thread);
+    xla_destroy(&x->executable, thread);
     return NULL;
 }
 

@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct place {
+typedef struct plugin_place {
     const char *device, *variable; /* the variable of this kind alone */
     const char *file;
     const char *packages[3]; /* of Python */
     const char *remedy;
-} place;
-static const place places[HD_DEVICE_KINDS] = {
+} plugin_place;
+static const plugin_place plugin_places[HD_DEVICE_KINDS] = {
     [HD_DEVICE_CPU] =
         {"cpu", "HODU_XLA_PLUGIN_CPU", "xla_cpu_pjrt.so", {"xla_plugins/xla_cpu_pjrt"}, "scripts/get-xla"},
     [HD_DEVICE_CUDA] = {"cuda",
@@ -27,17 +27,17 @@ static const place places[HD_DEVICE_KINDS] = {
                         "python3 -m pip install jax-cuda13-pjrt"},
 };
 
-static const place *place_of(hd_device_kind kind) {
-    return (unsigned)kind < HD_DEVICE_KINDS && places[kind].file != NULL ? &places[kind] : NULL;
+static const plugin_place *plugin_place_of(hd_device_kind kind) {
+    return (unsigned)kind < HD_DEVICE_KINDS && plugin_places[kind].file != NULL ? &plugin_places[kind] : NULL;
 }
 
 const char *hd_xla_plugin_remedy(hd_device_kind kind) {
-    const place *p = place_of(kind);
-    return p != NULL ? p->remedy : places[HD_DEVICE_CPU].remedy;
+    const plugin_place *p = plugin_place_of(kind);
+    return p != NULL ? p->remedy : plugin_places[HD_DEVICE_CPU].remedy;
 }
 
 /* ---- the environment --------------------------------------------------------------------------------------------- */
-static hd_error from_variable(const place *p, const char *name, char path[HD_XLA_PATH], bool *found) {
+static hd_error from_variable(const plugin_place *p, const char *name, char path[HD_XLA_PATH], bool *found) {
     const char *value = hd_environment(name);
     if (value == NULL) return HD_OK;
     *found = true;
@@ -50,7 +50,7 @@ static hd_error from_variable(const place *p, const char *name, char path[HD_XLA
 }
 
 /* ---- the user's data directory ----------------------------------------------------------------------------------- */
-static void data_path(const place *p, char path[HD_XLA_PATH]) {
+static void data_path(const plugin_place *p, char path[HD_XLA_PATH]) {
     const char *data = hd_environment("XDG_DATA_HOME"), *home = hd_environment("HOME");
     int length = 0;
     path[0] = '\0';
@@ -62,7 +62,7 @@ static void data_path(const place *p, char path[HD_XLA_PATH]) {
 }
 
 /* ---- Python's packages ------------------------------------------------------------------------------------------- */
-static bool in_packages(const place *p, const char *directory, char path[HD_XLA_PATH]) {
+static bool in_packages(const plugin_place *p, const char *directory, char path[HD_XLA_PATH]) {
     for (int i = 0; p->packages[i] != NULL; ++i)
         if (snprintf(path, HD_XLA_PATH, "%s/%s/%s", directory, p->packages[i], p->file) < HD_XLA_PATH &&
             hd_os_can_read(path))
@@ -71,7 +71,7 @@ static bool in_packages(const place *p, const char *directory, char path[HD_XLA_
 }
 
 /* In <base>/lib/python3.<n>/site-packages and dist-packages, of the newest Python that has it. */
-static bool below(const place *p, const char *base, char path[HD_XLA_PATH]) {
+static bool below(const plugin_place *p, const char *base, char path[HD_XLA_PATH]) {
     static const char *const kinds[] = {"site-packages", "dist-packages"};
     char lib[HD_XLA_PATH], packages[HD_XLA_PATH], candidate[HD_XLA_PATH], newest[256] = "";
     if (snprintf(lib, sizeof lib, "%s/lib", base) >= HD_XLA_PATH) return false;
@@ -91,7 +91,7 @@ static bool below(const place *p, const char *base, char path[HD_XLA_PATH]) {
 }
 
 /* Of the Python that would be started. */
-static bool on_path(const place *p, char path[HD_XLA_PATH]) {
+static bool on_path(const plugin_place *p, char path[HD_XLA_PATH]) {
     char python[HD_XLA_PATH], base[HD_XLA_PATH];
     for (const char *at = hd_environment("PATH"); at != NULL; at = strchr(at, ':'), at += at != NULL) {
         const int length = (int)strcspn(at, ":");
@@ -102,7 +102,7 @@ static bool on_path(const place *p, char path[HD_XLA_PATH]) {
     return false;
 }
 
-static bool in_python(const place *p, char path[HD_XLA_PATH]) {
+static bool in_python(const plugin_place *p, char path[HD_XLA_PATH]) {
     static const char *const variables[] = {"VIRTUAL_ENV", "CONDA_PREFIX"};
     static const char *const systems[] = {"/usr/local", "/usr"};
     char local[HD_XLA_PATH];
@@ -121,13 +121,13 @@ static bool in_python(const place *p, char path[HD_XLA_PATH]) {
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 static hd_error check_kind(hd_device device) {
-    if (place_of(device.kind) != NULL) return HD_OK;
+    if (plugin_place_of(device.kind) != NULL) return HD_OK;
     return hd_fail(HD_ERROR_DEVICE, "XLA runs on cpu and cuda here, not on %s", hd_device_text((char[32]){0}, device));
 }
 
 hd_error hd_xla_plugin_find(hd_device_kind kind, char path[HD_XLA_PATH]) {
     HD_TRY(check_kind((hd_device){kind, 0}));
-    const place *p = place_of(kind);
+    const plugin_place *p = plugin_place_of(kind);
     bool found = false;
     HD_TRY(from_variable(p, p->variable, path, &found));
     if (!found) HD_TRY(from_variable(p, "HODU_XLA_PLUGIN", path, &found));

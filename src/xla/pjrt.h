@@ -89,7 +89,7 @@ HD_PJRT_AT(entries, HD_PJRT_FIRST_ENTRY);
     X(49, serialize, "PJRT_Executable_Serialize")                                                                      \
     X(56, deserialize, "PJRT_Executable_DeserializeAndLoad")                                                           \
     X(73, buffer_pointer, "PJRT_Buffer_UnsafePointer")                                                                 \
-    X(96, memory_figures, "PJRT_Executable_GetCompiledMemoryStats")
+    X(96, memory_stats, "PJRT_Executable_GetCompiledMemoryStats")
 
 /* ---- errors: the two functions that do not themselves give one --------------------------------------------------- */
 enum { HD_PJRT_ERROR_DESTROY = 0, HD_PJRT_ERROR_MESSAGE = 1 }; /* places in the table */
@@ -405,7 +405,7 @@ HD_PJRT_AT(ranks, 40);
 HD_PJRT_AT(rest, 48);
 #undef HD_PJRT_NOW
 
-typedef struct hd_pjrt_memory_figures {
+typedef struct hd_pjrt_memory_stats {
     HD_PJRT_HEAD;
     hd_pjrt_executable *executable;
     int64_t code_bytes, argument_bytes, output_bytes, alias_bytes, temporary_bytes; /* out, and all that follow */
@@ -413,8 +413,8 @@ typedef struct hd_pjrt_memory_figures {
     int64_t peak_bytes; /* 0 from plugins that do not know it */
     int64_t more[4];
     HD_PJRT_REST;
-} hd_pjrt_memory_figures;
-#define HD_PJRT_NOW hd_pjrt_memory_figures
+} hd_pjrt_memory_stats;
+#define HD_PJRT_NOW hd_pjrt_memory_stats
 HD_PJRT_AT(executable, 16);
 HD_PJRT_AT(code_bytes, 24);
 HD_PJRT_AT(argument_bytes, 32);

@@ -113,16 +113,16 @@ static hd_error get_table(const char *path, const char *remedy, void *library, c
     return HD_OK;
 }
 
-static void *entry(const hd_pjrt_api *api, size_t place) {
-    const bool inside = api->struct_size >= HD_PJRT_FIRST_ENTRY + sizeof(void *) * (place + 1);
-    return inside ? api->entries[place] : NULL;
+static void *entry(const hd_pjrt_api *api, size_t index) {
+    const bool inside = api->struct_size >= HD_PJRT_FIRST_ENTRY + sizeof(void *) * (index + 1);
+    return inside ? api->entries[index] : NULL;
 }
 
 static hd_error take_entries(const char *path, const char *remedy, const hd_pjrt_api *api, hd_xla_plugin *out) {
     const char *missing = NULL;
-#define OPTIONAL(place, name, full_name) *(void **)&out->name = entry(api, place);
-#define NEEDED(place, name, full_name)                                                                                 \
-    OPTIONAL(place, name, full_name)                                                                                   \
+#define OPTIONAL(index, name, full_name) *(void **)&out->name = entry(api, index);
+#define NEEDED(index, name, full_name)                                                                                 \
+    OPTIONAL(index, name, full_name)                                                                                   \
     if (out->name == NULL && missing == NULL) missing = full_name;
     NEEDED(HD_PJRT_ERROR_DESTROY, error_destroy, "PJRT_Error_Destroy")
     NEEDED(HD_PJRT_ERROR_MESSAGE, error_message, "PJRT_Error_Message")

@@ -25,7 +25,7 @@ hd_error hd_xla_plugin_find(hd_device_kind kind, char path[HD_XLA_PATH]);
 /* The one command that installs it. */
 const char *hd_xla_plugin_remedy(hd_device_kind kind);
 
-/* That this program may open one at all. */
+/* Checks that this program may open one at all. */
 hd_error hd_xla_plugin_check_program(void);
 /* Opens the file, which stays open until the process ends, and checks that it is a plugin we can use. */
 hd_error hd_xla_plugin_open(hd_device_kind kind, const char *path, hd_xla_plugin *out);

@@ -22,7 +22,7 @@ void hd_xla_programs_lock(void) { pthread_mutex_lock(&table.lock); }
 void hd_xla_programs_unlock(void) { pthread_mutex_unlock(&table.lock); }
 
 /* ---- a program's memory ------------------------------------------------------------------------------------------ */
-static void destroy(hd_xla_program *program) {
+static void destroy_program(hd_xla_program *program) {
     if (program->loaded != NULL && hd_xla_loss_of(program->device) == HD_XLA_HERE) {
         const hd_xla_plugin *p = &program->device->client->plugin;
         hd_xla_went_well(p, p->loaded_destroy(&HD_PJRT(hd_pjrt_loaded_destroy, .loaded = program->loaded)));
@@ -49,7 +49,7 @@ static hd_xla_program *new_program(hd_xla_device *device, const char *text, size
         program->text = copy(text, text_bytes);
         program->parameters = copy(parameters, (size_t)count * sizeof *parameters);
         if (program->text != NULL && program->parameters != NULL) return program;
-        destroy(program);
+        destroy_program(program);
     }
     hd_fail(HD_ERROR_MEMORY, "no memory for a program of %zu bytes for XLA", text_bytes);
     return NULL;
@@ -63,7 +63,8 @@ static bool is_equal(const hd_xla_program *p, const hd_xla_device *device, const
 }
 
 /* Under the lock; a new reference. */
-static hd_xla_program *look_up(const hd_xla_device *device, const char *text, size_t text_bytes, uint64_t hash) {
+static hd_xla_program *look_up_program(const hd_xla_device *device, const char *text, size_t text_bytes,
+                                       uint64_t hash) {
     hd_xla_program *p = table.buckets[hash % BUCKETS];
     while (p != NULL && !is_equal(p, device, text, text_bytes, hash)) p = p->next;
     if (p != NULL) p->references++;
@@ -71,9 +72,9 @@ static hd_xla_program *look_up(const hd_xla_device *device, const char *text, si
 }
 
 /* A program that was just made; or an equal one, when another thread was quicker. */
-static hd_xla_program *enter(hd_xla_program *program) {
+static hd_xla_program *enter_program(hd_xla_program *program) {
     hd_xla_programs_lock();
-    hd_xla_program *other = look_up(program->device, program->text, program->text_bytes, program->hash);
+    hd_xla_program *other = look_up_program(program->device, program->text, program->text_bytes, program->hash);
     if (other == NULL) {
         hd_xla_program **bucket = &table.buckets[program->hash % BUCKETS];
         program->next = *bucket;
@@ -81,7 +82,7 @@ static hd_xla_program *enter(hd_xla_program *program) {
     }
     hd_xla_programs_unlock();
     if (other == NULL) return program;
-    destroy(program);
+    destroy_program(program);
     return other;
 }
 
@@ -102,7 +103,7 @@ void hd_xla_program_release(hd_xla_program *program) {
         *at = program->next;
     }
     hd_xla_programs_unlock();
-    if (last) destroy(program);
+    if (last) destroy_program(program);
 }
 
 /* ---- what XLA says of it ----------------------------------------------------------------------------------------- */
@@ -145,9 +146,9 @@ static hd_error read_outputs(hd_xla_program *program, hd_pjrt_executable *execut
 
 static void read_memory(hd_xla_program *program, hd_pjrt_executable *executable) {
     const hd_xla_plugin *p = &program->device->client->plugin;
-    hd_xla_figures *f = &program->figures;
-    hd_pjrt_memory_figures m = HD_PJRT(hd_pjrt_memory_figures, .executable = executable);
-    if (p->memory_figures == NULL || !hd_xla_went_well(p, p->memory_figures(&m))) return; /* some plugins do not know */
+    hd_xla_stats *f = &program->stats;
+    hd_pjrt_memory_stats m = HD_PJRT(hd_pjrt_memory_stats, .executable = executable);
+    if (p->memory_stats == NULL || !hd_xla_went_well(p, p->memory_stats(&m))) return; /* some plugins do not know */
     f->code_bytes = m.code_bytes;
     f->argument_bytes = m.argument_bytes;
     f->output_bytes = m.output_bytes;
@@ -182,7 +183,7 @@ static void read_disk(hd_xla_program *program, const char *key, size_t key_bytes
     if (object == NULL) return;
     hd_pjrt_deserialize d = HD_PJRT(hd_pjrt_deserialize, .client = c->handle, .bytes = object, .byte_count = bytes);
     if (hd_xla_went_well(p, p->deserialize(&d))) program->loaded = d.loaded;
-    program->figures.from_disk = program->loaded != NULL;
+    program->stats.from_disk = program->loaded != NULL;
     hd_array_release(object);
 }
 
@@ -205,7 +206,7 @@ static void write_disk(hd_xla_program *program, hd_pjrt_executable *executable, 
 #define AS_WRITTEN                                                                                                     \
     0x3A, 32, 0x0A, 26, 'x', 'l', 'a', '_', 'a', 'l', 'l', 'o', 'w', '_', 'e', 'x', 'c', 'e', 's', 's', '_', 'p', 'r', \
         'e', 'c', 'i', 's', 'i', 'o', 'n', 0x12, 2, 0x10, 0
-static hd_error compile(hd_xla_program *program) {
+static hd_error compile_program(hd_xla_program *program) {
     const char options[] = {AS_WRITTEN, 0x1A, 15,   0x20, 1,    0x28, 1,    0x4A, 9,
                             8,          1,    0x10, 1,    0x1A, 3,    0x0A, 1,    (char)program->device->id};
     static const char first[] = {AS_WRITTEN, 0x1A, 4, 0x20, 1, 0x28, 1};
@@ -228,13 +229,13 @@ static hd_error load_and_read(hd_xla_program *program, const char *key, size_t k
     const hd_xla_plugin *p = &program->device->client->plugin;
     const int64_t begin = hd_os_nanoseconds();
     if (key != NULL) read_disk(program, key, key_bytes);
-    if (program->loaded == NULL) HD_TRY(compile(program));
-    program->figures.compile_nanoseconds = hd_os_nanoseconds() - begin;
+    if (program->loaded == NULL) HD_TRY(compile_program(program));
+    program->stats.compile_nanoseconds = hd_os_nanoseconds() - begin;
     hd_pjrt_loaded_executable get = HD_PJRT(hd_pjrt_loaded_executable, .loaded = program->loaded);
     HD_TRY(hd_xla_check(p, p->loaded_executable(&get), "XLA does not describe a program"));
     const hd_error status = read_outputs(program, get.executable);
     if (status == HD_OK) read_memory(program, get.executable);
-    if (status == HD_OK && key != NULL && !program->figures.from_disk)
+    if (status == HD_OK && key != NULL && !program->stats.from_disk)
         write_disk(program, get.executable, key, key_bytes);
     hd_xla_went_well(p, p->executable_destroy(&HD_PJRT(hd_pjrt_executable_destroy, .executable = get.executable)));
     return status;
@@ -277,16 +278,16 @@ hd_xla_program *hd_xla_compile(hd_xla_device *device, const char *text, size_t t
         return NULL;
     }
     hd_xla_programs_lock();
-    hd_xla_program *program = look_up(device, text, text_bytes, hd_hash(text, text_bytes, 0));
+    hd_xla_program *program = look_up_program(device, text, text_bytes, hd_hash(text, text_bytes, 0));
     hd_xla_programs_unlock();
     if (program == NULL) {
         program = new_program(device, text, text_bytes, parameters, count);
         if (program == NULL) return NULL;
         if (make(program) != HD_OK) {
-            destroy(program);
+            destroy_program(program);
             return NULL;
         }
-        program = enter(program);
+        program = enter_program(program);
     }
     if (has_parameters(program, parameters, count)) return program;
     hd_fail(HD_ERROR_INTERNAL, "a program of XLA was compiled before with other parameters than are said now");

@@ -30,8 +30,8 @@ static hd_error check_arguments(const hd_xla_program *program, hd_xla_buffer *co
     return HD_OK;
 }
 
-static hd_error run(const hd_xla_program *program, hd_xla_buffer *const *arguments, hd_pjrt_buffer **handles,
-                    hd_xla_buffer *outputs, hd_pjrt_event **done) {
+static hd_error execute_program(const hd_xla_program *program, hd_xla_buffer *const *arguments,
+                                hd_pjrt_buffer **handles, hd_xla_buffer *outputs, hd_pjrt_event **done) {
     const hd_xla_plugin *p = &program->device->client->plugin;
     hd_pjrt_buffer **inputs = handles, **results = handles + program->parameter_count;
     for (int i = 0; i < program->parameter_count; ++i) inputs[i] = arguments[i]->handle;
@@ -57,7 +57,7 @@ hd_error hd_xla_run(const hd_xla_program *program, hd_xla_buffer *const *argumen
     const int count = program->parameter_count + program->output_count;
     if (count > FEW) handles = hd_array_resize(NULL, (size_t)count * sizeof(hd_pjrt_buffer *));
     if (handles == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for a list of %d buffers of XLA", count);
-    const hd_error status = run(program, arguments, handles, outputs, done);
+    const hd_error status = execute_program(program, arguments, handles, outputs, done);
     if (handles != few) hd_array_release(handles);
     return status;
 }

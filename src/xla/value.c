@@ -31,7 +31,7 @@ static hd_error map_buffer(hd_storage *s, void **out) {
     return hd_xla_buffer_pointer(&v->buffer, out);
 }
 
-static hd_error fetch(hd_storage *s, hd_access access) {
+static hd_error xla_value_fetch(hd_storage *s, hd_access access) {
     hd_thread *thread = hd_thread_self();
     value *v = value_of(s);
     if (access == HD_READ) return hd_away_copy_fetch(thread, s, &v->copy, map_buffer, read_buffer);
@@ -46,9 +46,9 @@ static hd_error fetch(hd_storage *s, hd_access access) {
     return HD_OK;
 }
 
-static void leave(hd_storage *s) { value_destroy(hd_thread_self(), value_of(s)); }
+static void xla_value_leave(hd_storage *s) { value_destroy(hd_thread_self(), value_of(s)); }
 
-static const hd_home home = {.name = "XLA", .fetch = fetch, .leave = leave};
+static const hd_home home = {.name = "XLA", .fetch = xla_value_fetch, .leave = xla_value_leave};
 
 /* ---- making them ------------------------------------------------------------------------------------------------- */
 static value *new_value(void) {

@@ -37,7 +37,7 @@ static bool runs_scaled(const hd_code *code, int number) {
     return true;
 }
 
-static hd_code *get(const hd_kernel *k, hd_code_figures *figures) {
+static hd_code *get(const hd_kernel *k, hd_code_stats *figures) {
     hd_code *code = NULL;
     const hd_error status = hd_code_get(hd_thread_self(), hd_processor_coder(), &k, 1, &code, figures);
     assert_true((status == HD_OK) == (code != NULL));
@@ -67,7 +67,7 @@ static void with_renderer(const char *name) {
 static void memory_then_disk_then_the_compiler(void **state) {
     (void)state;
     hd_kernel k;
-    hd_code_figures f = {0};
+    hd_code_stats f = {0};
     begin();
     make_scaled(&k, 0);
     hd_code *first = get(&k, &f), *second = get(&k, &f);
@@ -101,7 +101,7 @@ static void equal_kernels_in_one_request_are_compiled_once(void **state) {
     hd_kernel kernels[N];
     const hd_kernel *all[N];
     hd_code *codes[N];
-    hd_code_figures f = {0};
+    hd_code_stats f = {0};
     begin();
     for (int i = 0; i < N; ++i) {
         make_scaled(&kernels[i], i % 4);
@@ -124,7 +124,7 @@ static void equal_kernels_in_one_request_are_compiled_once(void **state) {
 static void a_damaged_entry_is_compiled_anew(void **state) {
     (void)state;
     hd_kernel k;
-    hd_code_figures f = {0};
+    hd_code_stats f = {0};
     begin();
     make_scaled(&k, 5);
     hd_code_release(get(&k, &f));
@@ -278,7 +278,7 @@ static void a_forked_child_goes_on(void **state) {
     hd_code *code = get(&old, NULL);
     const pid_t child = fork();
     if (child == 0) {
-        hd_code_figures f = {0};
+        hd_code_stats f = {0};
         hd_code *both[2];
         const hd_kernel *kernels[2] = {&old, &new};
         const bool right = runs_scaled(code, 100) &&
@@ -287,7 +287,7 @@ static void a_forked_child_goes_on(void **state) {
         _exit(right ? 0 : 1);
     }
     expect_child(child);
-    hd_code_figures f = {0};
+    hd_code_stats f = {0};
     hd_code *from_child = get(&new, &f); /* through the disk */
     assert_true(f.from_disk == 1 && runs_scaled(from_child, 101));
     hd_code_release(code);
@@ -355,7 +355,7 @@ static void many_processes_share_the_disk(void **state) {
     for (int c = 0; c < 8; ++c) expect_child(children[c]);
     assert_int_equal(hd_cache_info().disk_entries, 6);
     for (int i = 0; i < 6; ++i) {
-        hd_code_figures f = {0};
+        hd_code_stats f = {0};
         hd_code_release(get(&kernels[i], &f));
         assert_int_equal(f.from_disk, 1);
         hd_kernel_release(&kernels[i]);
@@ -434,7 +434,7 @@ static void one_failure_among_many(void **state) {
 static void no_disk_is_no_failure(void **state) {
     (void)state;
     hd_kernel k;
-    hd_code_figures f = {0};
+    hd_code_stats f = {0};
     begin();
     make_scaled(&k, 3);
     setenv("HODU_CACHE_DIR", "/proc/self/nothing", 1);

@@ -64,7 +64,7 @@ static void is_sound(const hd_graph *g, const hd_fusion *f, const char *what) {
     for (uint32_t i = 0; i < g->output_count; ++i) whole[f->source[g->outputs[i].node]] = true;
     for (uint32_t i = 0; i < g->cell_count; ++i) whole[f->source[g->cells[i].update]] = true;
     for (uint32_t i = 0; i < g->node_count; ++i)
-        if (whole[i] && ((f->anew[i] > 0 && f->group_of[i] == HD_NO_GROUP) || hd_fusion_is_prologue(f, i)))
+        if (whole[i] && ((f->recompute[i] > 0 && f->group_of[i] == HD_NO_GROUP) || hd_fusion_is_prologue(f, i)))
             fail_msg("%s: %%%u is nowhere", what, i);
     for (uint32_t i = 0; i < g->node_count; ++i) {
         const uint32_t own = f->group_of[i];
@@ -76,7 +76,7 @@ static void is_sound(const hd_graph *g, const hd_fusion *f, const char *what) {
             const uint32_t input = hd_node_inputs(g, i)[k], source = f->source[input], from = f->group_of[source];
             const bool number = f->number[input]; /* but not its bits as those of another */
             if (apart || !number) whole[source] = true;
-            if (f->anew[source] > 0 && from == HD_NO_GROUP && (apart || !hd_fusion_can_read_anew(g, f, i, k)))
+            if (f->recompute[source] > 0 && from == HD_NO_GROUP && (apart || !hd_fusion_can_recompute(g, f, i, k)))
                 fail_msg("%s: %%%u is nowhere, and %%%u cannot compute it", what, source, i);
             if (from == HD_NO_GROUP || (number && !apart)) continue;
             if (from != own && rank[from] > rank[own]) fail_msg("%s: %%%u reads %%%u too early", what, i, source);

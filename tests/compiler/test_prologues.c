@@ -355,7 +355,7 @@ static void launches_are_named(void **state) {
     hd_builder_end(b);
     hd_graph *g = hd_graph_simplify(hd_thread_self(), hd_builder_graph(b));
     hd_plan *p = plan_of(g, HD_O2, HD_PROLOGUES_ALL);
-    hd_launch_figures figures;
+    hd_launch_stats figures;
     assert_int_equal(p->launch_count, 1);
     hd_plan_describe(&p->executable, 0, &figures);
     assert_string_equal(figures.what, "relu matmul add");

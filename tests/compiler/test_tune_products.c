@@ -46,7 +46,7 @@ static void find_entry(entry *e) {
 }
 
 /* The tuning of an entry with every product in this way, and nothing else that does not go by rules. */
-static void keep_way(const entry *e, hd_product_way way) {
+static void keep_way(const entry *e, hd_product_config way) {
     char bytes[MOST_BYTES];
     memcpy(bytes, e->tuning, e->tuning_bytes);
     hd_tuning *t = (void *)bytes;
@@ -58,11 +58,11 @@ static void keep_way(const entry *e, hd_product_way way) {
     hd_cache_write(e->key, e->key_bytes, t, e->tuning_bytes);
 }
 
-static const hd_product_way ways[] = {{.unit = HD_UNIT_VECTOR},
-                                      {.unit = HD_UNIT_MATRIX},
-                                      {.unit = HD_UNIT_VECTOR, .share = HD_SHARE_ROWS, .k_block = 256},
-                                      {.unit = HD_UNIT_BY_COST, .share = HD_SHARE_COLUMNS, .k_block = 1024},
-                                      {.unit = HD_UNIT_MATRIX, .share = HD_SHARE_BY_SIZE, .k_block = 256}};
+static const hd_product_config ways[] = {{.unit = HD_UNIT_VECTOR},
+                                         {.unit = HD_UNIT_MATRIX},
+                                         {.unit = HD_UNIT_VECTOR, .share = HD_SHARE_ROWS, .k_block = 256},
+                                         {.unit = HD_UNIT_BY_COST, .share = HD_SHARE_COLUMNS, .k_block = 1024},
+                                         {.unit = HD_UNIT_MATRIX, .share = HD_SHARE_BY_SIZE, .k_block = 256}};
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
 /* ---- scripts ----------------------------------------------------------------------------------------------------- */
@@ -189,7 +189,7 @@ static void every_kind_of_product(void **state) {
 /* ---- it is heeded ------------------------------------------------------------------------------------------------ */
 static const sizes large = {100, 1500, 200};
 
-static hd_tensor *in_way(const entry *e, weight kind, hd_product_way way) {
+static hd_tensor *in_way(const entry *e, weight kind, hd_product_config way) {
     keep_way(e, way);
     return at_level(product(large, HD_F32, kind), HD_O3, NULL);
 }
@@ -201,10 +201,10 @@ static void ways_are_heeded(void **state) {
         HD_SCOPE;
         entry e;
         tune_anew(product(large, HD_F32, (weight)kind), &e);
-        hd_tensor *in_short = in_way(&e, (weight)kind, (hd_product_way){.k_block = 256}),
-                  *in_long = in_way(&e, (weight)kind, (hd_product_way){.k_block = 1024});
+        hd_tensor *in_short = in_way(&e, (weight)kind, (hd_product_config){.k_block = 256}),
+                  *in_long = in_way(&e, (weight)kind, (hd_product_config){.k_block = 1024});
         assert_string_not_equal(difference(in_short, in_long), "");
-        assert_identical(in_way(&e, (weight)kind, (hd_product_way){.k_block = 256}), in_short);
+        assert_identical(in_way(&e, (weight)kind, (hd_product_config){.k_block = 256}), in_short);
     }
 }
 
@@ -300,7 +300,7 @@ static void older_entries_are_not_used(void **state) {
 static void unsound_entries_are_not_used(void **state) {
     (void)state;
     HD_SCOPE;
-    static const hd_product_way unsound[] = {{.unit = 9}, {.share = 9}, {.windows = 9}};
+    static const hd_product_config unsound[] = {{.unit = 9}, {.share = 9}, {.windows = 9}};
     entry e;
     tune_anew(product(large, HD_F32, CONSTANT), &e);
     for (int i = 0; i < 3; ++i) {

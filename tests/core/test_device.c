@@ -8,6 +8,9 @@ static void there_is_one_cpu(void **state) {
     assert_null(hd_device_missing(hd_cpu()));
     assert_string_equal(hd_device_missing((hd_device){HD_DEVICE_CPU, 1}), "there is one, cpu:0");
     assert_string_equal(hd_device_missing((hd_device){HD_DEVICE_CPU, -1}), "there is one, cpu:0");
+    const hd_device_info info = hd_device_describe(hd_cpu()); /* {0}: the thread's */
+    assert_true(strlen(info.name) > 0 && info.memory_bytes > 0 && info.units > 0 && info.has_f64);
+    assert_string_equal(hd_device_describe((hd_device){HD_DEVICE_DEFAULT, 0}).name, info.name);
     assert_null(hd_compiler_missing(HD_COMPILER_HODU, hd_cpu()));
     assert_null(hd_compiler_missing(HD_COMPILER_HODU, (hd_device){HD_DEVICE_DEFAULT, 0})); /* the thread's */
     assert_string_equal(hd_compiler_missing(HD_COMPILER_HODU, (hd_device){HD_DEVICE_CPU, 1}),
@@ -28,6 +31,8 @@ static void what_does_not_run_ops_says_so(void **state) {
     hd_set_device(hd_cuda(0));
     assert_error(HD_ERROR_DEVICE,
                  "hd_set_device: device cuda:0 is not available here: hodu has no kernels for cuda yet; scripts");
+    assert_string_equal(hd_device_describe(hd_metal()).name, "");
+    assert_error(HD_ERROR_DEVICE, "hd_device_describe: device metal:0 is not here: hodu has no kernels for metal yet");
     hd_set_device(hd_metal());
     assert_error(HD_ERROR_DEVICE, "device metal:0 is not available here: hodu has no kernels for metal yet");
     hd_set_device((hd_device){HD_DEVICE_CPU, 7});

@@ -3,6 +3,7 @@
 #include "machine/machines.h"
 #include "ops/op.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +66,13 @@ static hd_error copy(hd_thread *thread, hd_address to, hd_address from, size_t b
     (void)thread;
     HD_TRY(ask("a copy"));
     memcpy(real(to), real(from), bytes);
+    return HD_OK;
+}
+
+static hd_error fill(hd_thread *thread, hd_address to, const void *element, size_t size, size_t count) {
+    (void)thread;
+    HD_TRY(ask("a fill"));
+    for (size_t i = 0; i < count; ++i) memcpy((char *)real(to) + i * size, element, size);
     return HD_OK;
 }
 
@@ -157,6 +165,11 @@ static void peak(int index, double *gflops, double *gbytes) {
     *gflops = *gbytes = 1;
 }
 
+static void describe(int index, hd_device_info *out) {
+    *out = (hd_device_info){.memory_bytes = atomic_load(&limit), .units = index + 1, .has_f64 = true};
+    snprintf(out->name, sizeof out->name, "the test device %d", index);
+}
+
 static const hd_device_interface interface = {.name = "test",
                                               .count = count,
                                               .executor = executor,
@@ -165,7 +178,9 @@ static const hd_device_interface interface = {.name = "test",
                                               .peak = peak,
                                               .allocate = allocate,
                                               .recycle = recycle,
-                                              .copy = copy};
+                                              .copy = copy,
+                                              .fill = fill,
+                                              .describe = describe};
 
 __attribute__((constructor)) static void add_device(void) {
     hd_device_register(HD_DEVICE_TEST, &interface);

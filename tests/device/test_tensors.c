@@ -42,10 +42,64 @@ static void operands_decide_where_a_call_runs(void **state) {
                  "hd_add: operand 1 is on cpu:0, operand 2 on test:0; hd_to(x, device) moves a tensor to another");
     hd_matmul(b, hd_to(hd_t(a), test_device(1)));
     assert_error(HD_ERROR_DEVICE, "operand 1 is on test:0, operand 2 on test:1");
-    hd_assign(a, b);
-    assert_error(HD_ERROR_DEVICE, "the destination is on cpu:0, the source on test:0");
-    hd_fill(b, 3);
-    assert_values(b, HD_F32, 3, 3, 3, 3, 3, 3);
+    hd_add_(a, b);
+    assert_error(HD_ERROR_DEVICE, "hd_add_: operand 1 is on cpu:0, operand 2 on test:0");
+}
+
+static void what_is_assigned_goes_where_it_is_kept(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *a = numbers(), *b = hd_zeros_like(hd_to(a, there())), *c = hd_zeros(S(3, 2), HD_F32);
+    hd_assign(b, a);
+    assert_true(is_on(b, there()));
+    assert_values(b, HD_F32, 1, -2, 3, -4, 5, -6);
+    hd_assign(c, hd_t(b));
+    assert_true(is_on(c, hd_cpu()));
+    assert_values(c, HD_F32, 1, -4, -2, 5, 3, -6);
+    hd_assign(hd_narrow(b, 1, 0, 1), hd_to(hd_ones(S(2, 1), HD_F32), test_device(1)));
+    assert_values(b, HD_F32, 1, -2, 3, 1, 5, -6);
+    hd_tensor *p = hd_param(numbers()), *y = hd_zeros(S(2, 3), HD_F32);
+    y = hd_to(y, there());
+    hd_assign(y, p); /* the way is on the tape */
+    hd_backward(hd_sum(hd_mul(y, y), HD_AXES(), NULL));
+    assert_values(hd_grad(p), HD_F32, 2, -4, 6, -8, 10, -12);
+    assert_true(is_on(hd_grad(p), hd_cpu()));
+    test_device_fail_after(0);
+    hd_assign(b, a);
+    test_device_fail_after(-1);
+    assert_error(HD_ERROR_DEVICE, "hd_assign: the test device was told to fail: memory");
+}
+
+static void a_number_fills_all_of_a_tensor(void **state) {
+    (void)state;
+    HD_SCOPE;
+    const hd_dtype dtypes[] = {HD_F32, HD_F64, HD_I8, HD_BF16, HD_BOOL};
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; ++i) {
+        hd_tensor *b = hd_to(hd_zeros(S(2, 3), dtypes[i]), there());
+        test_device_fail_after(-1);
+        hd_fill(b, 1);
+        assert_int_equal(test_device_asked(), 1); /* a fill, and no memory, copy or op */
+        assert_same(hd_to(b, hd_cpu()), hd_ones(S(2, 3), dtypes[i]));
+    }
+    hd_tensor *b = hd_to(numbers(), there());
+    hd_fill(hd_narrow(b, 0, 1, 1), 3); /* a part goes another way */
+    assert_values(b, HD_F32, 1, -2, 3, 3, 3, 3);
+    hd_fill(hd_to(hd_zeros(S(0), HD_F32), there()), 3);
+    assert_ok();
+    test_device_fail_after(0);
+    hd_fill(b, 4);
+    test_device_fail_after(-1);
+    assert_error(HD_ERROR_DEVICE, "hd_fill: the test device was told to fail: a fill");
+}
+
+static void a_device_says_what_it_is(void **state) {
+    (void)state;
+    const hd_device_info info = hd_device_describe(test_device(1));
+    assert_string_equal(info.name, "the test device 1");
+    assert_int_equal(info.units, 2);
+    assert_true(info.has_f64);
+    assert_string_equal(hd_device_describe(test_device(2)).name, "");
+    assert_error(HD_ERROR_DEVICE, "hd_device_describe: device test:2 is not here: there are test:0 to test:1");
 }
 
 static void the_threads_device_is_for_new_tensors(void **state) {
@@ -209,6 +263,9 @@ static void every_failure_is_an_error(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {test(tensors_go_there_and_back),
                                        test(operands_decide_where_a_call_runs),
+                                       test(what_is_assigned_goes_where_it_is_kept),
+                                       test(a_number_fills_all_of_a_tensor),
+                                       test(a_device_says_what_it_is),
                                        test(the_threads_device_is_for_new_tensors),
                                        test(the_host_sees_and_writes),
                                        test(shared_memory_is_copied_when_written),

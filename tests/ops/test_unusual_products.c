@@ -1,5 +1,5 @@
 /* Large products whose numbers are out of the ordinary, against sums in f64: a processor's matrix unit multiplies parts
- * of numbers (kernels_parts.c), and infinities, NaN, subnormal and minute ones must come out as if it did not. On
+ * of numbers (kernels_amx.c), and infinities, NaN, subnormal and minute ones must come out as if it did not. On
  * machines without one the same is asked of the other kernels. */
 #include "graph/calls.h"
 

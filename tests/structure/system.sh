@@ -27,7 +27,7 @@ BEGIN {
                   "wctype pthread", names, " ")
     for (i = 1; i <= count; ++i) plain[names[i] ".h"] = 1
     others = split("device/cpu/cpu\\.c|codegen/(processor|cc)\\.c cpuid\\.h;" \
-                   "device/cpu/kernels_(parts\\.c|gemm_read\\.h) immintrin\\.h;" \
+                   "device/cpu/kernels_(amx\\.c|gemm_read\\.h) immintrin\\.h;" \
                    "script/file_(home|write)\\.c xxhash\\.h;" \
                    "codegen/llvm_api\\.h llvm-c/[A-Za-z]+\\.h;" \
                    "codegen/server\\.c llvm/Config/llvm-config\\.h", other, ";")

@@ -35,9 +35,9 @@ static inline const void *argument_data(hd_thread *thread, const hd_graph *g, co
     switch (a->kind) {
     case HD_HLO_SEED: return &run->seed;
     case HD_HLO_DRAW: return &run->draw;
-    case HD_HLO_INPUT: return hd_data(run->inputs[a->place], hd_tensor_dtype(run->inputs[a->place]));
-    case HD_HLO_CELL: return hd_storage_bytes(thread, run->cells[a->place], HD_READ);
-    case HD_HLO_CONSTANT: return hd_storage_bytes(thread, g->constants[a->place].storage, HD_READ);
+    case HD_HLO_INPUT: return hd_data(run->inputs[a->index], hd_tensor_dtype(run->inputs[a->index]));
+    case HD_HLO_CELL: return hd_storage_bytes(thread, run->cells[a->index], HD_READ);
+    case HD_HLO_CONSTANT: return hd_storage_bytes(thread, g->constants[a->index].storage, HD_READ);
     }
     return NULL;
 }

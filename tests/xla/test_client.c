@@ -105,10 +105,10 @@ static void figures_are_there(void **state) {
     (void)state;
     hd_xla_program *program = compile_increment(cpu());
     assert_ok();
-    assert_true(program->figures.compile_nanoseconds > 0);
-    assert_int_equal(program->figures.argument_bytes, 4096);
-    assert_int_equal(program->figures.output_bytes, 4096);
-    assert_int_equal(program->figures.alias_bytes, 4096);
+    assert_true(program->stats.compile_nanoseconds > 0);
+    assert_int_equal(program->stats.argument_bytes, 4096);
+    assert_int_equal(program->stats.output_bytes, 4096);
+    assert_int_equal(program->stats.alias_bytes, 4096);
     hd_xla_program_release(program);
 }
 
@@ -139,11 +139,11 @@ static void what_was_compiled_is_found_on_disk(void **state) {
     hd_xla_program *first = compile_increment(cpu());
     assert_ok();
     const bool serializes = !atomic_load(&cpu()->client->cannot_serialize);
-    assert_false(first->figures.from_disk);
+    assert_false(first->stats.from_disk);
     hd_xla_program_release(first);
     hd_xla_program *second = compile_increment(cpu());
     assert_ok();
-    assert_int_equal(second->figures.from_disk, serializes);
+    assert_int_equal(second->stats.from_disk, serializes);
     hd_xla_buffer x = make_f32(cpu(), HD_SHAPE(1024), values), y;
     void *before, *after;
     hd_xla_buffer_pointer(&x, &before);

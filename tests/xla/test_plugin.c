@@ -197,7 +197,7 @@ static void what_is_optional_may_be_missing(void **state) {
     hd_xla_plugin_open(HD_DEVICE_CPU, FAKE_PLUGIN, &plugin);
     assert_ok();
     assert_null(plugin.serialize);
-    assert_null(plugin.memory_figures);
+    assert_null(plugin.memory_stats);
     assert_int_equal(plugin.minor, 81);
     assert_int_equal(plugin.stablehlo[2], 3);
     assert_true(strstr(plugin.identity, "pjrt 0.81 stablehlo 1.2.3") != NULL);

@@ -59,8 +59,8 @@ typedef struct forward {
     char *keys, *values;          /* packed: per head k^T as panels [d][nr], v as panels [s][nr] */
     int64_t key_size, value_size; /* of a head, in elements */
     int64_t columns;              /* e, rounded up to panels */
-    char *room;                   /* per piece: scores, then results */
-    int64_t room_size, blocks, pieces;
+    char *workspace;              /* per piece: scores, then results */
+    int64_t workspace_size, blocks, pieces;
 } forward;
 
 static void pack_heads(void *context, int64_t begin, int64_t end) {
@@ -108,11 +108,11 @@ static void weigh(const forward *f, int64_t head, int64_t first, int64_t rows, i
     for (int64_t r = 0; r < rows; ++r) sums[r] += j->rows->sum(hd_at(scores, r * KEYS, j->bytes), wide);
 }
 
-static void run_block(const forward *f, char *room, int64_t head, int64_t first) {
+static void run_attention_block(const forward *f, char *workspace, int64_t head, int64_t first) {
     const hd_attention_job *j = f->j;
     const int64_t nr = j->gemm->nr, rows = hd_least(ROWS, j->t - first),
                   last = j->causal ? hd_least(j->s, first + rows) : j->s;
-    char *scores = room, *results = hd_at(room, ROWS * KEYS, j->bytes);
+    char *scores = workspace, *results = hd_at(workspace, ROWS * KEYS, j->bytes);
     double largest[ROWS], sums[ROWS];
     for (int64_t r = 0; r < rows; ++r) largest[r] = -INFINITY, sums[r] = 0;
     memset(results, 0, (size_t)(rows * f->columns) * j->bytes);
@@ -139,11 +139,12 @@ static void run_block(const forward *f, char *room, int64_t head, int64_t first)
     }
 }
 
-static void run_piece(void *context, int64_t piece) { /* every pieces-th, the last rows first: causal blocks differ */
+static void run_attention_piece(void *context,
+                                int64_t piece) { /* every pieces-th, the last rows first: causal blocks differ */
     const forward *f = context;
-    char *room = hd_at(f->room, piece * f->room_size, f->j->bytes);
+    char *workspace = hd_at(f->workspace, piece * f->workspace_size, f->j->bytes);
     for (int64_t i = piece; i < f->j->heads * f->blocks; i += f->pieces)
-        run_block(f, room, i / f->blocks, (f->blocks - 1 - i % f->blocks) * ROWS);
+        run_attention_block(f, workspace, i / f->blocks, (f->blocks - 1 - i % f->blocks) * ROWS);
 }
 
 hd_error hd_cpu_attention_forward(hd_thread *thread, const hd_attention_job *j) {
@@ -152,16 +153,16 @@ hd_error hd_cpu_attention_forward(hd_thread *thread, const hd_attention_job *j) 
     f.columns = hd_panels(j, j->e) * nr;
     f.blocks = (j->t + ROWS - 1) / ROWS;
     f.pieces = hd_least(j->heads * f.blocks, 4 * hd_pool_threads());
-    f.room_size = ROWS * (KEYS + f.columns);
-    hd_block *room =
-        hd_block_new(thread, (size_t)(j->heads * (f.key_size + f.value_size) + f.pieces * f.room_size) * j->bytes + 64);
-    if (room == NULL) return HD_ERROR_MEMORY;
-    f.room = hd_block_data(room);
-    f.keys = hd_at(f.room, f.pieces * f.room_size, j->bytes);
+    f.workspace_size = ROWS * (KEYS + f.columns);
+    hd_block *workspace = hd_block_new(
+        thread, (size_t)(j->heads * (f.key_size + f.value_size) + f.pieces * f.workspace_size) * j->bytes + 64);
+    if (workspace == NULL) return HD_ERROR_MEMORY;
+    f.workspace = hd_block_data(workspace);
+    f.keys = hd_at(f.workspace, f.pieces * f.workspace_size, j->bytes);
     f.values = hd_at(f.keys, j->heads * f.key_size, j->bytes);
     hd_parallel_range(j->heads, 16384 / (j->s * (j->d + j->e) + 1) + 1, pack_heads, &f);
-    hd_parallel(f.pieces, run_piece, &f);
-    hd_block_release(thread, room);
+    hd_parallel(f.pieces, run_attention_piece, &f);
+    hd_block_release(thread, workspace);
     return HD_OK;
 }
 
@@ -183,8 +184,8 @@ static void describe_mask(hd_attention_job *j, const hd_tensor *mask, const hd_s
 }
 
 /* What is asked for, of inputs from `first` on; the mask is input `mask_at`, if there is one. */
-static hd_error begin(hd_thread *thread, hd_call *call, int first, bool has_mask, bool causal, double scale,
-                      hd_cpu_operands *o, hd_attention_job *j) {
+static hd_error begin_attention(hd_thread *thread, hd_call *call, int first, bool has_mask, bool causal, double scale,
+                                hd_cpu_operands *o, hd_attention_job *j) {
     const int mask_at = first + 3;
     const bool keeps_mask = has_mask && call->inputs[mask_at]->dtype == HD_BOOL;
     HD_TRY(hd_cpu_operands_begin(thread, call, keeps_mask ? 1u << mask_at : 0, o));
@@ -215,7 +216,7 @@ hd_error hd_cpu_attention(hd_thread *thread, hd_call *call) {
     const hd_attention_attributes *a = call->attributes;
     hd_cpu_operands o;
     hd_attention_job j;
-    HD_TRY(begin(thread, call, 0, call->input_count > 3, a->causal, a->scale, &o, &j));
+    HD_TRY(begin_attention(thread, call, 0, call->input_count > 3, a->causal, a->scale, &o, &j));
     const hd_tensor *statistics = call->output_count > 1 ? call->outputs[1] : NULL;
     if (statistics != NULL) j.statistics = statistics->storage->data;
     hd_error status = HD_OK;
@@ -230,7 +231,7 @@ hd_error hd_cpu_attention_gradient(hd_thread *thread, hd_call *call) {
     const hd_attention_gradient_attributes *a = call->attributes;
     hd_cpu_operands o;
     hd_attention_job j;
-    HD_TRY(begin(thread, call, 1, call->input_count - a->statistics > 4, a->causal, a->scale, &o, &j));
+    HD_TRY(begin_attention(thread, call, 1, call->input_count - a->statistics > 4, a->causal, a->scale, &o, &j));
     j.gradient = o.from[0];
     if (a->statistics) j.statistics = (char *)(uintptr_t)o.from[call->input_count - 1];
     const hd_error status = o.out->count > 0 ? hd_cpu_attention_back(thread, &j) : HD_OK;

@@ -1,9 +1,7 @@
-/* The gradient of attention. A block of rows computes its scores again, all keys of it at once, in room that is as wide
- * as the keys and a few rows high, and makes weights of them by the statistics that the forward pass kept. With p the
- * weights and
- * g the gradient: dv += p^T g, ds = p (g v^T - rows' sums of p g v^T), dq = ds k, dk += ds^T q.
- *
- * Sums over rows are one unit's, a head or a fixed part of its rows, and units are added up in order. */
+/* The gradient of attention. A block of rows computes its scores again, all keys of it at once, in a workspace that
+ * is as wide as the keys and a few rows high, and makes weights of them by the statistics that the forward pass
+ * kept. With p the weights and g the gradient: dv += p^T g, ds = p (g v^T - rows' sums of p g v^T), dq = ds k, dk +=
+ * ds^T q.  Sums over rows are one unit's, a head or a fixed part of its rows, and units are added up in order. */
 #include "device/cpu/attention.h"
 
 #include <math.h>
@@ -15,21 +13,21 @@ typedef struct backward {
     const hd_attention_job *j;
     int64_t rows, blocks, parts; /* of a block; of a head: blocks, and units */
     int64_t keys, of_d, of_e;    /* s, d and e, rounded up to panels */
-    int64_t sums_size, room_size;
-    char *sums, *room; /* per unit: dk and dv, [s][of_d] and [s][of_e]; per piece: the rest */
+    int64_t sums_size, workspace_size;
+    char *sums, *workspace; /* per unit: dk and dv, [s][of_d] and [s][of_e]; per piece: the rest */
     int64_t pieces;
 } backward;
 
-typedef struct places {
+typedef struct memory_of_piece {
     char *keys_turned, *values_turned, *keys; /* k^T, v^T and k as panels */
     char *q, *g;                              /* rows of the block as panels */
     char *weights, *slopes, *result;          /* [rows][keys] twice, [rows][of_d] */
-} places;
+} memory_of_piece;
 
-static places lay_out(const backward *b, char *room) {
+static memory_of_piece lay_out_piece(const backward *b, char *workspace) {
     const hd_attention_job *j = b->j;
-    places p;
-    char *at = room;
+    memory_of_piece p;
+    char *at = workspace;
 #define TAKE(field, count) p.field = at, at = hd_at(at, count, j->bytes)
     TAKE(keys_turned, j->d * b->keys);
     TAKE(values_turned, j->e * b->keys);
@@ -63,7 +61,8 @@ static void weigh(const backward *b, int64_t head, int64_t first, int64_t rows, 
     }
 }
 
-static void run_block(const backward *b, const places *p, int64_t head, int64_t block, char *dk, char *dv) {
+static void run_attention_back_block(const backward *b, const memory_of_piece *p, int64_t head, int64_t block, char *dk,
+                                     char *dv) {
     const hd_attention_job *j = b->j;
     const int64_t nr = j->gemm->nr, first = block * b->rows, rows = hd_least(b->rows, j->t - first);
     const int64_t seen = j->causal ? hd_least(j->s, first + rows) : j->s, panels = hd_panels(j, seen);
@@ -89,10 +88,10 @@ static void run_block(const backward *b, const places *p, int64_t head, int64_t 
                (size_t)j->d * j->bytes);
 }
 
-static void run_unit(const backward *b, char *room, int64_t unit) {
+static void run_unit(const backward *b, char *workspace, int64_t unit) {
     const hd_attention_job *j = b->j;
     const int64_t head = unit / b->parts, part = unit % b->parts;
-    const places p = lay_out(b, room);
+    const memory_of_piece p = lay_out_piece(b, workspace);
     char *dk = hd_at(b->sums, unit * b->sums_size, j->bytes), *dv = hd_at(dk, j->s * b->of_d, j->bytes);
     memset(dk, 0, (size_t)b->sums_size * j->bytes);
     const char *k = hd_at(j->k, head * j->s * j->d, j->bytes), *v = hd_at(j->v, head * j->s * j->e, j->bytes);
@@ -100,13 +99,13 @@ static void run_unit(const backward *b, char *room, int64_t unit) {
     hd_attention_pack(j, p.values_turned, v, j->e, j->s, 1, j->e);
     hd_attention_pack(j, p.keys, k, j->s, j->d, j->d, 1);
     for (int64_t i = b->blocks * part / b->parts; i < b->blocks * (part + 1) / b->parts; ++i)
-        run_block(b, &p, head, i, dk, dv);
+        run_attention_back_block(b, &p, head, i, dk, dv);
 }
 
-static void run_piece(void *context, int64_t piece) {
+static void run_attention_back_piece(void *context, int64_t piece) {
     const backward *b = context;
     for (int64_t unit = piece; unit < b->j->heads * b->parts; unit += b->pieces)
-        run_unit(b, hd_at(b->room, piece * b->room_size, b->j->bytes), unit);
+        run_unit(b, hd_at(b->workspace, piece * b->workspace_size, b->j->bytes), unit);
 }
 
 #define FOLD(T)                                                                                                        \
@@ -116,7 +115,7 @@ static void run_piece(void *context, int64_t piece) {
         ((T *)to)[i] = sum;                                                                                            \
     }
 /* Rows of dk or dv: the units of a head together. */
-static void fold(const backward *b, int64_t head, int64_t offset, int64_t width, int64_t padded, char *to) {
+static void fold_sums(const backward *b, int64_t head, int64_t offset, int64_t width, int64_t padded, char *to) {
     const hd_attention_job *j = b->j;
     const char *from = hd_at(b->sums, head * b->parts * b->sums_size + offset, j->bytes);
     for (int64_t r = 0; r < j->s; ++r, from = hd_at(from, padded, j->bytes), to = hd_at(to, width, j->bytes)) {
@@ -138,19 +137,19 @@ hd_error hd_cpu_attention_back(hd_thread *thread, const hd_attention_job *j) {
     const int64_t wanted = (UNITS + j->heads - 1) / (j->heads > 0 ? j->heads : 1);
     b.parts = b.blocks < 1 ? 1 : hd_least(b.blocks, wanted > 0 ? wanted : 1);
     b.sums_size = j->s * (b.of_d + b.of_e);
-    b.room_size = (j->d + j->e) * b.keys + j->s * b.of_d + b.rows * (2 * b.of_d + b.of_e + 2 * b.keys);
+    b.workspace_size = (j->d + j->e) * b.keys + j->s * b.of_d + b.rows * (2 * b.of_d + b.of_e + 2 * b.keys);
     b.pieces = hd_least(j->heads * b.parts, 2 * hd_pool_threads());
-    hd_block *room =
-        hd_block_new(thread, (size_t)(j->heads * b.parts * b.sums_size + b.pieces * b.room_size) * j->bytes + 64);
-    if (room == NULL) return HD_ERROR_MEMORY;
-    b.sums = hd_block_data(room);
-    b.room = hd_at(b.sums, j->heads * b.parts * b.sums_size, j->bytes);
-    hd_parallel(b.pieces, run_piece, &b);
+    hd_block *workspace =
+        hd_block_new(thread, (size_t)(j->heads * b.parts * b.sums_size + b.pieces * b.workspace_size) * j->bytes + 64);
+    if (workspace == NULL) return HD_ERROR_MEMORY;
+    b.sums = hd_block_data(workspace);
+    b.workspace = hd_at(b.sums, j->heads * b.parts * b.sums_size, j->bytes);
+    hd_parallel(b.pieces, run_attention_back_piece, &b);
     char *dk = hd_at(j->out, j->heads * j->t * j->d, j->bytes), *dv = hd_at(dk, j->heads * j->s * j->d, j->bytes);
     for (int64_t h = 0; h < j->heads; ++h) {
-        fold(&b, h, 0, j->d, b.of_d, hd_at(dk, h * j->s * j->d, j->bytes));
-        fold(&b, h, j->s * b.of_d, j->e, b.of_e, hd_at(dv, h * j->s * j->e, j->bytes));
+        fold_sums(&b, h, 0, j->d, b.of_d, hd_at(dk, h * j->s * j->d, j->bytes));
+        fold_sums(&b, h, j->s * b.of_d, j->e, b.of_e, hd_at(dv, h * j->s * j->e, j->bytes));
     }
-    hd_block_release(thread, room);
+    hd_block_release(thread, workspace);
     return HD_OK;
 }

@@ -4,7 +4,7 @@
 
 #include "core/execute.h"
 
-/* That every element lies in [-bound, bound): indices along an axis. */
+/* Checks that every element lies in [-bound, bound): indices along an axis. */
 hd_error hd_cpu_check_index(hd_thread *thread, hd_tensor *index, int axis, int64_t bound);
 
 #endif

@@ -8,7 +8,7 @@
 
 typedef hd_gemm product;
 
-/* That its numbers are those of an i16, or at least their lower bits are when no more of the result are kept. */
+/* True when its numbers are those of an i16, or at least their lower bits are when no more of the result are kept. */
 static bool is_in_pairs(hd_dtype operand, hd_dtype result) {
     return hd_kernels()->gemm_pairs.from[operand].bytes > 0 && (operand != HD_U16 || hd_dtype_bytes[result] <= 2);
 }
@@ -36,7 +36,7 @@ static hd_error multiply_matrix(const batch_job *j, int64_t index, char *workspa
     if (p.c != NULL) p.c += (size_t)(index * p.m * p.n) * p.kernels->bytes;
     p.first_row = index * p.m;
     for (int i = j->rank - 1; i >= 0; --i) {
-        if (p.begin == NULL) p.a += index % j->size[i] * j->a_stride[i] * (int64_t)p.from_a->bytes;
+        if (p.prologue == NULL) p.a += index % j->size[i] * j->a_stride[i] * (int64_t)p.from_a->bytes;
         p.b += index % j->size[i] * j->b_stride[i] * (int64_t)p.from_b->bytes;
         index /= j->size[i];
     }
@@ -49,7 +49,7 @@ static void run_small_batch(void *context, int64_t begin,
                             int64_t end) { /* small products need no memory: they cannot fail */
     for (int64_t i = begin; i < end; ++i) multiply_matrix(context, i, NULL);
 }
-static void run_piece(void *context, int64_t piece) { /* nor when they have a workspace */
+static void run_contract_piece(void *context, int64_t piece) { /* nor when they have a workspace */
     const batch_job *j = context;
     char *workspace = j->first.workspace + (size_t)piece * j->piece_bytes;
     for (int64_t i = j->count * piece / j->pieces; i < j->count * (piece + 1) / j->pieces; ++i)
@@ -57,14 +57,15 @@ static void run_piece(void *context, int64_t piece) { /* nor when they have a wo
 }
 
 /* The kernels that it has, of the vector unit, or those of the matrix unit, which reads nothing that is not packed. */
-static const hd_gemm_kernels *kernels_for(const product *p, hd_product_way way, hd_dtype a, hd_dtype b) {
+static const hd_gemm_kernels *kernels_for(const product *p, hd_product_config config, hd_dtype a, hd_dtype b) {
     const hd_gemm_kernels *unit = p->kernels == &hd_kernels()->gemm_f32 ? unit_for(a, b) : NULL;
-    if (unit == NULL || way.unit == HD_UNIT_VECTOR) return p->kernels;
-    return (way.unit == HD_UNIT_MATRIX ? hd_gemm_wants_packing(p) : hd_gemm_suits(p, unit)) ? unit : p->kernels;
+    if (unit == NULL || config.unit == HD_UNIT_VECTOR) return p->kernels;
+    return (config.unit == HD_UNIT_MATRIX ? hd_gemm_wants_packing(p) : hd_gemm_suits(p, unit)) ? unit : p->kernels;
 }
 
 /* A [..., m, k] B [..., k, n]: all but the addresses. */
-static void describe(const hd_tensor *a, const hd_tensor *b, const hd_tensor *out, hd_product_way way, batch_job *j) {
+static void describe_contract(const hd_tensor *a, const hd_tensor *b, const hd_tensor *out, hd_product_config config,
+                              batch_job *j) {
     const int rank = out->layout.shape.rank, last = rank - 1;
     *j = (batch_job){.rank = rank - 2};
     hd_shape a_shape = out->layout.shape, b_shape = out->layout.shape; /* with the batch axes broadcast */
@@ -87,16 +88,16 @@ static void describe(const hd_tensor *a, const hd_tensor *b, const hd_tensor *ou
     if (p->kernels == &hd_kernels()->gemm_u32 && is_in_pairs((hd_dtype)a->dtype, result) &&
         is_in_pairs((hd_dtype)b->dtype, result) && hd_gemm_wants_packing(p))
         p->kernels = &hd_kernels()->gemm_pairs;
-    p->kernels = kernels_for(p, way, (hd_dtype)a->dtype, (hd_dtype)b->dtype);
-    p->k_block = way.k_block > 0 ? way.k_block : p->kernels->k_block;
-    p->share = (hd_product_share)way.share;
+    p->kernels = kernels_for(p, config, (hd_dtype)a->dtype, (hd_dtype)b->dtype);
+    p->k_block = config.k_block > 0 ? config.k_block : p->kernels->k_block;
+    p->share = (hd_product_share)config.share;
     p->from_a = &p->kernels->from[a->dtype];
     p->from_b = &p->kernels->from[b->dtype];
     const int64_t matrix = p->m * p->n;
     j->count = matrix > 0 ? out->count / matrix : 0;
 }
 
-/* Small products with `finish` are shared out, each thread with a workspace of its own; large ones take all threads
+/* Small products with `epilogue` are shared out, each thread with a workspace of its own; large ones take all threads
  * each. */
 static size_t cut_batch(batch_job *j) {
     const int64_t work = hd_gemm_work(j->first.m, j->first.n, j->first.k), threads = hd_pool_threads();
@@ -109,7 +110,7 @@ static size_t cut_batch(batch_job *j) {
     return j->piece_bytes * (size_t)j->pieces;
 }
 
-static hd_error run_finishing(hd_thread *thread, batch_job *j) {
+static hd_error run_with_epilogue(hd_thread *thread, batch_job *j) {
     size_t needed = cut_batch(j);
     if (j->first.workspace != NULL && needed > j->first.workspace_bytes) { /* more threads than when it was made */
         j->pieces = 1;
@@ -123,7 +124,7 @@ static hd_error run_finishing(hd_thread *thread, batch_job *j) {
     }
     hd_error status = HD_OK;
     if (j->pieces > 1) {
-        hd_parallel(j->pieces, run_piece, j);
+        hd_parallel(j->pieces, run_contract_piece, j);
     } else {
         j->piece_bytes = j->first.workspace_bytes;
         for (int64_t i = 0; i < j->count && status == HD_OK; ++i) status = multiply_matrix(j, i, j->first.workspace);
@@ -134,11 +135,12 @@ static hd_error run_finishing(hd_thread *thread, batch_job *j) {
 
 static hd_error run_batch(hd_thread *thread, const hd_tensor *a, const hd_tensor *b, batch_job *j) {
     j->thread = thread;
-    if (j->first.begin == NULL && (j->first.a = hd_tensor_bytes(thread, a, HD_READ)) == NULL) return thread->error_code;
+    if (j->first.prologue == NULL && (j->first.a = hd_tensor_bytes(thread, a, HD_READ)) == NULL)
+        return thread->error_code;
     if (j->first.packed_b == NULL && (j->first.b = hd_tensor_bytes(thread, b, HD_READ)) == NULL)
         return thread->error_code;
     const product *p = &j->first;
-    if (p->finish != NULL) return run_finishing(thread, j);
+    if (p->epilogue != NULL) return run_with_epilogue(thread, j);
     const int64_t work = hd_gemm_work(p->m, p->n, p->k);
     if (j->count > 1 && work <= HD_GEMM_SMALL && p->b_column == 1) { /* small products need no memory */
         hd_parallel_range(j->count, HD_GEMM_PARALLEL / (work > 0 ? work : 1) + 1, run_small_batch, j);
@@ -152,7 +154,7 @@ static hd_error run_batch(hd_thread *thread, const hd_tensor *a, const hd_tensor
 static hd_error contract(hd_thread *thread, const hd_tensor *a, const hd_tensor *b, const hd_tensor *bias,
                          hd_tensor *out) {
     batch_job j;
-    describe(a, b, out, (hd_product_way){0}, &j);
+    describe_contract(a, b, out, (hd_product_config){0}, &j);
     const hd_dtype dtype = (hd_dtype)out->dtype;
     hd_plain_finish f = {.dtype = dtype, .columns = j.first.n, .out = out->storage->data};
     if (bias != NULL) {
@@ -162,7 +164,7 @@ static hd_error contract(hd_thread *thread, const hd_tensor *a, const hd_tensor 
     }
     const bool converts_a = a->dtype != hd_cpu_product_dtype(dtype) && !hd_gemm_wants_packing(&j.first);
     if (dtype != hd_cpu_product_dtype(dtype) || converts_a || (bias != NULL && bias->dtype != dtype)) {
-        j.first.finish = hd_cpu_product_store;
+        j.first.epilogue = hd_cpu_product_store;
         j.first.context = &f;
         return run_batch(thread, a, b, &j);
     }
@@ -230,27 +232,27 @@ hd_error hd_contract_product(hd_thread *thread, const hd_product *given) {
     if (x == NULL) return thread->error_code;
     as_operands(call, x, call->inputs[1], &a, &b, &c);
     batch_job j;
-    describe(&a, &b, &c, given->way, &j);
-    j.first.finish = given->finish;
+    describe_contract(&a, &b, &c, given->config, &j);
+    j.first.epilogue = given->epilogue;
     j.first.context = given->context;
-    j.first.begin = given->begin;
-    j.first.begin_context = given->begin_context;
+    j.first.prologue = given->prologue;
+    j.first.prologue_context = given->prologue_context;
     j.first.packed_b = given->packed;
-    j.first.workspace = given->room;
-    j.first.workspace_bytes = given->room_bytes;
+    j.first.workspace = given->workspace;
+    j.first.workspace_bytes = given->workspace_bytes;
     const hd_error status = run_batch(thread, &a, &b, &j);
     hd_tensor_drop(thread, ready);
     return status;
 }
 
-size_t hd_contract_product_room(const hd_product *given) {
+size_t hd_contract_product_workspace(const hd_product *given) {
     hd_tensor a, b, c;
     batch_job j;
     if (given->call->outputs[0]->count == 0) return 0;
     as_operands(given->call, given->call->inputs[0], given->call->inputs[1], &a, &b, &c);
-    describe(&a, &b, &c, given->way, &j);
+    describe_contract(&a, &b, &c, given->config, &j);
     j.first.packed_b = given->packed;
-    j.first.begin = given->begin;
+    j.first.prologue = given->prologue;
     return cut_batch(&j);
 }
 
@@ -258,7 +260,7 @@ int64_t hd_contract_product_pieces(const hd_product *given) {
     hd_tensor a, b, c;
     batch_job j;
     as_operands(given->call, given->call->inputs[0], given->call->inputs[1], &a, &b, &c);
-    describe(&a, &b, &c, given->way, &j);
+    describe_contract(&a, &b, &c, given->config, &j);
     j.first.packed_b = given->packed;
     cut_batch(&j);
     if (j.pieces > 1) return j.pieces;
@@ -267,39 +269,39 @@ int64_t hd_contract_product_pieces(const hd_product *given) {
     return hd_gemm_cost(&j.first) >= HD_GEMM_PARALLEL * (packs ? 1 : 2) ? hd_pool_threads() : 1;
 }
 
-bool hd_contract_product_ways_differ(const hd_product *given, hd_product_way other) {
+bool hd_contract_product_configs_differ(const hd_product *given, hd_product_config other) {
     hd_tensor a, b, c;
     batch_job j, as_other;
     as_operands(given->call, given->call->inputs[0], given->call->inputs[1], &a, &b, &c);
-    describe(&a, &b, &c, given->way, &j);
-    describe(&a, &b, &c, other, &as_other);
+    describe_contract(&a, &b, &c, given->config, &j);
+    describe_contract(&a, &b, &c, other, &as_other);
     j.first.packed_b = as_other.first.packed_b = given->packed;
-    return hd_gemm_ways_differ(&j.first, &as_other.first);
+    return hd_gemm_configs_differ(&j.first, &as_other.first);
 }
 
-size_t hd_contract_product_packed_bytes(const hd_call *call, hd_product_way way) {
+size_t hd_contract_product_packed_bytes(const hd_call *call, hd_product_config config) {
     hd_tensor a, b, c;
     batch_job j;
     if (call->outputs[0]->count == 0) return 0;
     as_operands(call, call->inputs[0], call->inputs[1], &a, &b, &c);
     if (b.layout.shape.rank > 2) return 0;
-    describe(&a, &b, &c, way, &j);
+    describe_contract(&a, &b, &c, config, &j);
     return j.first.k > 0 && hd_gemm_wants_packed(&j.first) ? hd_gemm_packed_bytes(&j.first) : 0;
 }
 
-hd_error hd_contract_product_pack(hd_thread *thread, const hd_call *call, hd_product_way way, void *out) {
+hd_error hd_contract_product_pack(hd_thread *thread, const hd_call *call, hd_product_config config, void *out) {
     hd_tensor a, b, c;
     batch_job j;
     as_operands(call, call->inputs[0], call->inputs[1], &a, &b, &c);
-    describe(&a, &b, &c, way, &j);
+    describe_contract(&a, &b, &c, config, &j);
     j.first.b = hd_tensor_bytes(thread, &b, HD_READ);
     if (j.first.b == NULL) return thread->error_code;
     hd_gemm_pack(&j.first, out);
     return HD_OK;
 }
 
-bool hd_contract_product_packs_alike(const hd_call *call, hd_product_way way, const hd_call *other,
-                                     hd_product_way other_way) {
+bool hd_contract_product_packs_alike(const hd_call *call, hd_product_config config, const hd_call *other,
+                                     hd_product_config other_config) {
     hd_tensor a, b, c, other_a, other_b, other_c;
     batch_job j, as_other;
     if (call->outputs[0]->count == 0 || other->outputs[0]->count == 0) return false;
@@ -307,17 +309,17 @@ bool hd_contract_product_packs_alike(const hd_call *call, hd_product_way way, co
     as_operands(other, other->inputs[0], other->inputs[1], &other_a, &other_b, &other_c);
     if (b.layout.shape.rank > 2 || other_b.layout.shape.rank > 2 || b.layout.offset != other_b.layout.offset)
         return false;
-    describe(&a, &b, &c, way, &j);
-    describe(&other_a, &other_b, &other_c, other_way, &as_other);
+    describe_contract(&a, &b, &c, config, &j);
+    describe_contract(&other_a, &other_b, &other_c, other_config, &as_other);
     return hd_gemm_packs_alike(&j.first, &as_other.first);
 }
 
-bool hd_contract_product_packs_in_place(const hd_call *call, hd_product_way way, hd_packed_matrix *out) {
+bool hd_contract_product_packs_in_place(const hd_call *call, hd_product_config config, hd_packed_matrix *out) {
     hd_tensor a, b, c;
     batch_job j;
     as_operands(call, call->inputs[0], call->inputs[1], &a, &b, &c);
     if (b.layout.shape.rank > 2 || b.layout.offset != 0) return false;
-    describe(&a, &b, &c, way, &j);
+    describe_contract(&a, &b, &c, config, &j);
     return hd_gemm_packs_in_place(&j.first, out) && out->bytes * (size_t)b.count == b.storage->bytes;
 }
 

@@ -45,20 +45,20 @@ static const hd_gemm_kernels *unit_for(const hd_conv_work *c, hd_product_unit wi
     return wish != HD_UNIT_VECTOR && c->rows >= least ? unit : NULL;
 }
 
-static void choose(work *w, hd_product_way way) {
+static void choose_method(work *w, hd_product_config config) {
     hd_conv_work *c = &w->conv;
-    c->unit = unit_for(c, (hd_product_unit)way.unit);
+    c->unit = unit_for(c, (hd_product_unit)config.unit);
     if (hd_conv_is_depthwise(c, &w->sizes))
         c->method = HD_CONV_DEPTHWISE;
-    else if (way.windows != HD_WINDOWS_SUMMED && hd_conv_takes_winograd(c, &w->sizes) &&
-             (way.windows == HD_WINDOWS_WINOGRAD || hd_conv_suits_winograd(c)))
+    else if (config.windows != HD_WINDOWS_SUMMED && hd_conv_takes_winograd(c, &w->sizes) &&
+             (config.windows == HD_WINDOWS_WINOGRAD || hd_conv_suits_winograd(c)))
         c->method = HD_CONV_WINOGRAD;
     else
         c->method = HD_CONV_TILES;
 }
 
-static void describe(const hd_op *op, const hd_conv_attributes *a, const hd_shape *x, const hd_layout *weight,
-                     const hd_shape *y, hd_dtype dtype, hd_product_way way, work *w) {
+static void describe_conv(const hd_op *op, const hd_conv_attributes *a, const hd_shape *x, const hd_layout *weight,
+                          const hd_shape *y, hd_dtype dtype, hd_product_config config, work *w) {
     const bool is_f32 = dtype == HD_F32;
     w->transposed = op->lower == HD_LOWER_CONV_TRANSPOSE;
     w->sizes = sizes_of(a, w->transposed ? y : x, w->transposed ? x : y, weight->shape.size + 2, weight->stride + 2);
@@ -84,7 +84,7 @@ static void describe(const hd_op *op, const hd_conv_attributes *a, const hd_shap
     }
     c->map.plane = hd_volume(c->map.image);
     c->plan.tap_count = hd_volume(s->kernel);
-    choose(w, way);
+    choose_method(w, config);
 }
 
 /* ---- what cutting it brings ------------------------------------------------------------------------------------- */
@@ -124,66 +124,66 @@ static size_t packed_size(const work *w) {
 
 /* Cuts it for so many threads; bytes of memory that it works in: its plan, packed weights unless they are given,
  * pieces. */
-static size_t cut(work *w, int threads, bool packed) {
+static size_t cut_conv(work *w, int threads, bool packed) {
     methods[w->conv.method].cut(&w->conv, &w->sizes, threads);
     return hd_whole_lines(hd_conv_plan_bytes(&w->sizes)) + (packed ? 0 : hd_whole_lines(packed_size(w))) +
            w->conv.piece_bytes * (size_t)w->conv.pieces;
 }
 
-static void run(work *w, char *room) {
+static void run_described(work *w, char *workspace) {
     hd_conv_work *c = &w->conv;
-    hd_conv_plan_make(&w->sizes, w->transposed, room, &c->plan);
-    room += hd_whole_lines(hd_conv_plan_bytes(&w->sizes));
+    hd_conv_plan_make(&w->sizes, w->transposed, workspace, &c->plan);
+    workspace += hd_whole_lines(hd_conv_plan_bytes(&w->sizes));
     if (c->packed == NULL && methods[c->method].pack != NULL) {
-        methods[c->method].pack(c, room);
-        c->packed = room;
-        room += hd_whole_lines(packed_size(w));
+        methods[c->method].pack(c, workspace);
+        c->packed = workspace;
+        workspace += hd_whole_lines(packed_size(w));
     }
-    c->room = room;
+    c->workspace = workspace;
     methods[c->method].run(c);
 }
 
 /* ---- as a product ------------------------------------------------------------------------------------------------ */
-static void describe_call(const hd_call *call, hd_product_way way, work *w) {
+static void describe_call(const hd_call *call, hd_product_config config, work *w) {
     const hd_tensor *x = call->inputs[0], *weight = call->inputs[1], *y = call->outputs[0];
-    describe(call->op, call->attributes, &x->layout.shape, &weight->layout, &y->layout.shape, (hd_dtype)y->dtype, way,
-             w);
+    describe_conv(call->op, call->attributes, &x->layout.shape, &weight->layout, &y->layout.shape, (hd_dtype)y->dtype,
+                  config, w);
 }
 
-size_t hd_conv_product_room(const hd_product *given) {
+size_t hd_conv_product_workspace(const hd_product *given) {
     work w;
     if (given->call->outputs[0]->count == 0) return 0;
-    describe_call(given->call, given->way, &w);
-    return cut(&w, hd_pool_threads(), given->packed != NULL);
+    describe_call(given->call, given->config, &w);
+    return cut_conv(&w, hd_pool_threads(), given->packed != NULL);
 }
 
 int64_t hd_conv_product_pieces(const hd_product *given) {
     work w;
-    describe_call(given->call, given->way, &w);
-    cut(&w, hd_pool_threads(), given->packed != NULL);
+    describe_call(given->call, given->config, &w);
+    cut_conv(&w, hd_pool_threads(), given->packed != NULL);
     return w.conv.pieces;
 }
 
-bool hd_conv_product_ways_differ(const hd_product *given, hd_product_way other) {
+bool hd_conv_product_configs_differ(const hd_product *given, hd_product_config other) {
     work w, as_other;
-    describe_call(given->call, given->way, &w);
+    describe_call(given->call, given->config, &w);
     describe_call(given->call, other, &as_other);
     return w.conv.method != as_other.conv.method ||
            (w.conv.method == HD_CONV_TILES && w.conv.unit != as_other.conv.unit);
 }
 
-size_t hd_conv_product_packed_bytes(const hd_call *call, hd_product_way way) {
+size_t hd_conv_product_packed_bytes(const hd_call *call, hd_product_config config) {
     work w;
     if (call->outputs[0]->count == 0) return 0;
-    describe_call(call, way, &w);
-    cut(&w, 1, false);
+    describe_call(call, config, &w);
+    cut_conv(&w, 1, false);
     return packed_size(&w);
 }
 
-hd_error hd_conv_product_pack(hd_thread *thread, const hd_call *call, hd_product_way way, void *out) {
+hd_error hd_conv_product_pack(hd_thread *thread, const hd_call *call, hd_product_config config, void *out) {
     work w;
-    describe_call(call, way, &w);
-    cut(&w, 1, false);
+    describe_call(call, config, &w);
+    cut_conv(&w, 1, false);
     w.conv.weight = hd_tensor_bytes(thread, call->inputs[1], HD_READ);
     if (w.conv.weight == NULL) return thread->error_code;
     hd_block *plan = hd_block_new(thread, hd_conv_plan_bytes(&w.sizes));
@@ -201,33 +201,34 @@ static bool lie_alike(const hd_tensor *a, const hd_tensor *b) {
         if (a->layout.stride[i] != b->layout.stride[i]) return false;
     return a->layout.offset == b->layout.offset;
 }
-bool hd_conv_product_packs_alike(const hd_call *call, hd_product_way way, const hd_call *other,
-                                 hd_product_way other_way) {
+bool hd_conv_product_packs_alike(const hd_call *call, hd_product_config config, const hd_call *other,
+                                 hd_product_config other_config) {
     return call->op == other->op && memcmp(call->attributes, other->attributes, call->op->attribute_bytes) == 0 &&
-           way.unit == other_way.unit && way.k_block == other_way.k_block && way.windows == other_way.windows &&
-           lie_alike(call->inputs[1], other->inputs[1]) && call->outputs[0]->dtype == other->outputs[0]->dtype &&
+           config.unit == other_config.unit && config.k_block == other_config.k_block &&
+           config.windows == other_config.windows && lie_alike(call->inputs[1], other->inputs[1]) &&
+           call->outputs[0]->dtype == other->outputs[0]->dtype &&
            hd_shape_equal(call->inputs[0]->layout.shape, other->inputs[0]->layout.shape) &&
            hd_shape_equal(call->outputs[0]->layout.shape, other->outputs[0]->layout.shape);
 }
 
 static hd_error run_product(hd_thread *thread, const hd_product *given, const hd_tensor *x) {
     work w;
-    describe_call(given->call, given->way, &w);
+    describe_call(given->call, given->config, &w);
     w.conv.x = hd_tensor_bytes(thread, x, HD_READ);
     w.conv.weight = hd_tensor_bytes(thread, given->call->inputs[1], HD_READ);
     if (w.conv.x == NULL || w.conv.weight == NULL) return thread->error_code;
     w.conv.packed = given->packed;
-    w.conv.finish = given->finish;
+    w.conv.epilogue = given->epilogue;
     w.conv.context = given->context;
-    size_t needed = cut(&w, hd_pool_threads(), given->packed != NULL);
-    if (given->room != NULL && needed > given->room_bytes) /* more threads than when it was made */
-        needed = cut(&w, 1, given->packed != NULL);
+    size_t needed = cut_conv(&w, hd_pool_threads(), given->packed != NULL);
+    if (given->workspace != NULL && needed > given->workspace_bytes) /* more threads than when it was made */
+        needed = cut_conv(&w, 1, given->packed != NULL);
     hd_block *block = NULL;
-    if (given->room == NULL || needed > given->room_bytes) {
+    if (given->workspace == NULL || needed > given->workspace_bytes) {
         block = hd_block_new(thread, needed);
         if (block == NULL) return HD_ERROR_MEMORY;
     }
-    run(&w, block != NULL ? hd_block_data(block) : given->room);
+    run_described(&w, block != NULL ? hd_block_data(block) : given->workspace);
     if (block != NULL) hd_block_release(thread, block);
     return HD_OK;
 }
@@ -246,18 +247,18 @@ hd_error hd_conv_product(hd_thread *thread, const hd_product *given) {
 /* ---- as a call --------------------------------------------------------------------------------------------------- */
 static hd_error convolve(hd_thread *thread, const hd_call *call, const hd_cpu_operands *o) {
     work w;
-    describe(call->op, call->attributes, &o->in[0]->layout.shape, &o->in[1]->layout, &call->shape[0], o->as,
-             (hd_product_way){0}, &w);
+    describe_conv(call->op, call->attributes, &o->in[0]->layout.shape, &o->in[1]->layout, &call->shape[0], o->as,
+                  (hd_product_config){0}, &w);
     hd_plain_finish f = hd_cpu_product_plain(call->op, &call->shape[0], o->as);
     f.out = o->to;
     f.bias = o->from[2];
     w.conv.x = o->from[0], w.conv.weight = o->from[1], w.conv.bias = o->from[2], w.conv.y = o->to;
-    w.conv.finish = hd_cpu_product_store;
+    w.conv.epilogue = hd_cpu_product_store;
     w.conv.context = &f;
-    hd_block *room = hd_block_new(thread, cut(&w, hd_pool_threads(), false));
-    if (room == NULL) return HD_ERROR_MEMORY;
-    run(&w, hd_block_data(room));
-    hd_block_release(thread, room);
+    hd_block *workspace = hd_block_new(thread, cut_conv(&w, hd_pool_threads(), false));
+    if (workspace == NULL) return HD_ERROR_MEMORY;
+    run_described(&w, hd_block_data(workspace));
+    hd_block_release(thread, workspace);
     return HD_OK;
 }
 

@@ -51,7 +51,7 @@ typedef struct hd_conv_work {
     int64_t weight_row, weight_channel, weight_group; /* strides in elements */
     hd_conv_plan plan;
     hd_conv_method method;
-    hd_product_finish finish;
+    hd_product_epilogue epilogue;
     void *context;
     const char
         *bias; /* a transposed one that strides has no tiles: its pixels go straight to y, with the bias or NULL */
@@ -63,7 +63,7 @@ typedef struct hd_conv_work {
     int64_t planes,
         lines; /* depthwise: channels and output lines of an item, at most; Winograd: columns and rows of tiles */
     int64_t pieces;
-    char *room;
+    char *workspace;
     size_t piece_bytes;
 } hd_conv_work;
 static inline bool hd_conv_is_apart(const hd_conv_work *c) { return hd_volume(c->out_step) > 1; }
@@ -87,10 +87,10 @@ void hd_conv_run_depthwise(const hd_conv_work *c);
 double hd_conv_weight_cost(double bytes);
 /* What items cost so many threads in all: `whole` of them that cost `one` each, and `rest` that cost `last`. */
 double hd_conv_cost_shared(double one, int64_t whole, double last, int64_t rest, int64_t threads);
-/* That windows are such that Winograd's way takes them, and that it is quicker then. */
+/* True when windows are such that Winograd's method takes them; and when it is quicker then. */
 bool hd_conv_takes_winograd(const hd_conv_work *c, const hd_conv_sizes *sizes);
 bool hd_conv_suits_winograd(const hd_conv_work *c);
-/* That it is one channel to one channel, with windows that have no wide gaps. */
+/* True when it is one channel to one channel, with windows that have no wide gaps. */
 bool hd_conv_is_depthwise(const hd_conv_work *c, const hd_conv_sizes *sizes);
 
 /* conv_tiles.c: rows [k0, k0 + kc) of the patches, which are taps and their channels, at `columns` pixels from `first`

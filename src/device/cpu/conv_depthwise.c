@@ -88,7 +88,7 @@ void hd_conv_lay_out(const hd_conv_work *c, const hd_conv_lines *wanted, int64_t
 }
 
 /* The part of x that the item sees, for one channel: some lines of each sheet. */
-static void lay_out(const hd_conv_work *c, const window *w, const item *t, int64_t channel, char *out) {
+static void copy_lines(const hd_conv_work *c, const window *w, const item *t, int64_t channel, char *out) {
     const hd_conv_lines wanted = {.top = t->line * c->map.step[1] + w->low[1],
                                   .lines = lines_for(c, w->span[1], t->lines),
                                   .left = w->low[2],
@@ -108,24 +108,24 @@ static void place_taps(const hd_conv_work *c, const window *w, int64_t lines, in
     }
 }
 
-static void run_item(const hd_conv_work *c, const window *w, const item *t, char *room) {
+static void run_item(const hd_conv_work *c, const window *w, const item *t, char *workspace) {
     const int64_t taps = c->plan.tap_count, columns = t->lines * c->out[2];
-    int64_t *at = (int64_t *)(void *)room;
-    char *factors = room + (size_t)taps * sizeof *at, *lines = factors + (size_t)taps * sizeof *at;
+    int64_t *at = (int64_t *)(void *)workspace;
+    char *factors = workspace + (size_t)taps * sizeof *at, *lines = factors + (size_t)taps * sizeof *at;
     char *tile = hd_conv_element(c, lines, w->span[0] * lines_for(c, w->span[1], c->lines) * w->line + SLACK);
     const hd_taps_kernel sum = c->bytes == 4 ? hd_kernels()->taps_f32 : hd_kernels()->taps_f64;
     place_taps(c, w, t->lines, at);
     for (int64_t q = 0; q < t->channels; ++q) {
         const int64_t channel = t->channel + q;
-        lay_out(c, w, t, channel, lines);
+        copy_lines(c, w, t, channel, lines);
         for (int64_t k = 0; k < taps; ++k)
             memcpy(hd_conv_element(c, factors, k),
                    hd_conv_element(c, c->weight, channel * c->weight_group + c->plan.taps[k].at), c->bytes);
         sum(hd_conv_element(c, tile, q * columns), c->out[2], lines, c->map.step[1] * w->line, t->lines, at, factors,
             taps, c->out[2]);
     }
-    c->finish(c->context, tile, columns, t->image * c->groups + t->channel, t->channels,
-              (t->sheet * c->out[1] + t->line) * c->out[2], columns);
+    c->epilogue(c->context, tile, columns, t->image * c->groups + t->channel, t->channels,
+                (t->sheet * c->out[1] + t->line) * c->out[2], columns);
 }
 
 /* ---- sharing it out ---------------------------------------------------------------------------------------------- */
@@ -136,7 +136,7 @@ typedef struct sharing {
     _Atomic int64_t next;
 } sharing;
 
-static void run_piece(void *context, int64_t piece) {
+static void run_depthwise_piece(void *context, int64_t piece) {
     sharing *s = context;
     const hd_conv_work *c = s->c;
     const int64_t parts = hd_pieces(c->out[1], c->lines), blocks = hd_pieces(c->groups, c->planes);
@@ -147,7 +147,7 @@ static void run_piece(void *context, int64_t piece) {
                   .image = i / parts / c->out[0] / blocks};
         t.lines = hd_least(c->lines, c->out[1] - t.line);
         t.channels = hd_least(c->planes, c->groups - t.channel);
-        run_item(c, &s->window, &t, c->room + (size_t)piece * c->piece_bytes);
+        run_item(c, &s->window, &t, c->workspace + (size_t)piece * c->piece_bytes);
     }
 }
 
@@ -170,5 +170,5 @@ void hd_conv_cut_depthwise(hd_conv_work *c, const hd_conv_sizes *s, int threads)
 void hd_conv_run_depthwise(const hd_conv_work *c) {
     sharing s = {.c = c, .window = window_of(c)};
     s.items = c->batch * hd_pieces(c->groups, c->planes) * c->out[0] * hd_pieces(c->out[1], c->lines);
-    hd_parallel(c->pieces, run_piece, &s);
+    hd_parallel(c->pieces, run_depthwise_piece, &s);
 }

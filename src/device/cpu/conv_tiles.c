@@ -29,8 +29,8 @@ static int64_t block_of(const hd_conv_work *c, int64_t k) {
 static char *strip_at(const hd_conv_work *c, const char *packed, int64_t group, const hd_conv_phase *p, int64_t strip,
                       int64_t k) {
     const int64_t mr = strip_rows(c), of_tap = c->strips * mr * c->channels;
-    const int64_t place = (group * c->plan.tap_count + p->tap0) * of_tap + (strip * p->taps * c->channels + k) * mr;
-    return (char *)(uintptr_t)packed + (size_t)place * packed_bytes(c);
+    const int64_t offset = (group * c->plan.tap_count + p->tap0) * of_tap + (strip * p->taps * c->channels + k) * mr;
+    return (char *)(uintptr_t)packed + (size_t)offset * packed_bytes(c);
 }
 
 /* [group][tap of a phase][strip][channel][mr], strips of a phase together */
@@ -54,7 +54,7 @@ static void pack_for_unit(const hd_conv_work *c, char *out, const float *weight,
     c->unit->from[HD_F32].pack_a(out, some, rows, kc, kc, 1);
 }
 
-static void pack_strips(void *context, int64_t begin, int64_t end) { /* items: group, phase, strip */
+static void pack_conv_strips(void *context, int64_t begin, int64_t end) { /* items: group, phase, strip */
     const packing *k = context;
     const hd_conv_work *c = k->c;
     const int64_t mr = strip_rows(c);
@@ -77,7 +77,7 @@ void hd_conv_tiles_pack(const hd_conv_work *c, char *out) {
     packing k = {c, out};
     const int64_t strips = c->groups * c->plan.phase_count * c->strips,
                   size = (int64_t)(hd_conv_tiles_packed_size(c) / packed_bytes(c));
-    if (size > 0) hd_parallel_range(strips, PARALLEL / (size / strips + 1) + 1, pack_strips, &k);
+    if (size > 0) hd_parallel_range(strips, PARALLEL / (size / strips + 1) + 1, pack_conv_strips, &k);
 }
 
 /* ---- pixels ------------------------------------------------------------------------------------------------------ */
@@ -155,8 +155,8 @@ typedef struct item {
 } item;
 
 /* The item's output channels of one panel, for rows [k0, k0 + kc) of the patches. */
-static void multiply_panel(const hd_conv_work *c, const item *t, int64_t k0, int64_t kc, const char *panel, char *tile,
-                           int64_t stride, char *parts) {
+static void multiply_conv_panel(const hd_conv_work *c, const item *t, int64_t k0, int64_t kc, const char *panel,
+                                char *tile, int64_t stride, char *parts) {
     const hd_gemm_kernels *kernels = c->unit != NULL ? c->unit : c->kernels;
     const int64_t mr = kernels->mr, nr = kernels->nr;
     const char *b = c->unit != NULL ? parts : panel;
@@ -181,24 +181,25 @@ static size_t parts_bytes(const hd_conv_work *c) {
     return c->unit != NULL ? (size_t)(UNIT_BLOCK * c->unit->nr) * c->unit->packed_bytes : 0;
 }
 
-static void multiply(const hd_conv_work *c, const item *t, char *room, char *tile, int64_t stride) {
+static void multiply(const hd_conv_work *c, const item *t, char *workspace, char *tile, int64_t stride) {
     const int64_t nr = c->kernels->nr, k = t->phase->taps * c->channels;
-    char *parts = room + panels_bytes(c);
+    char *parts = workspace + panels_bytes(c);
     if (k == 0) memset(tile, 0, (size_t)(t->rows * stride) * c->bytes);
     const int64_t block = block_of(c, k);
     for (int64_t k0 = 0; k0 < k; k0 += block) {
         const int64_t kc = hd_least(block, k - k0);
         for (int64_t at = 0; at < t->columns;) {
-            const int64_t packed = pack_panels(c, t->group, t->phase, k0, kc, t->first + at, t->columns - at, room);
+            const int64_t packed =
+                pack_panels(c, t->group, t->phase, k0, kc, t->first + at, t->columns - at, workspace);
             for (int64_t i = 0; i < packed; ++i, at += nr)
-                multiply_panel(c, t, k0, kc, hd_conv_element(c, room, i * kc * nr), hd_conv_element(c, tile, at),
-                               stride, parts);
+                multiply_conv_panel(c, t, k0, kc, hd_conv_element(c, workspace, i * kc * nr),
+                                    hd_conv_element(c, tile, at), stride, parts);
         }
     }
 }
 
 /* A tile to its pixels, which lie apart by the stride. */
-static void scatter(const hd_conv_work *c, const item *t, const char *tile, int64_t stride) {
+static void scatter_pixels(const hd_conv_work *c, const item *t, const char *tile, int64_t stride) {
     const hd_conv_phase *p = t->phase;
     const int64_t row = t->group * c->rows + t->row; /* of an image */
     const int64_t plane = hd_volume(c->out), pixels = hd_volume(p->grid);
@@ -227,25 +228,25 @@ static bool made_in_place(const hd_conv_work *c, const item *t, char *panel) {
                   row = (t->first / pixels * c->groups + t->group) * c->rows + t->row;
     if (c->channels == 0 || k > block_of(c, k) || t->columns % c->kernels->nr != 0 || pixel + t->columns > pixels)
         return false;
-    char *place = hd_cpu_product_place(c->finish, c->context, row, pixel);
-    if (place == NULL) return false;
-    multiply(c, t, panel, place, pixels);
-    c->finish(c->context, place, pixels, row, t->rows, pixel, t->columns);
+    char *made = hd_cpu_product_address(c->epilogue, c->context, row, pixel);
+    if (made == NULL) return false;
+    multiply(c, t, panel, made, pixels);
+    c->epilogue(c->context, made, pixels, row, t->rows, pixel, t->columns);
     return true;
 }
 
-static void run_item(const hd_conv_work *c, const item *t, char *room) {
+static void run_item(const hd_conv_work *c, const item *t, char *workspace) {
     const int64_t width = c->panels * c->kernels->nr;
-    char *tile = room + panels_bytes(c) + parts_bytes(c);
-    if (!hd_conv_is_apart(c) && made_in_place(c, t, room)) return;
-    multiply(c, t, room, tile, width);
+    char *tile = workspace + panels_bytes(c) + parts_bytes(c);
+    if (!hd_conv_is_apart(c) && made_in_place(c, t, workspace)) return;
+    multiply(c, t, workspace, tile, width);
     if (hd_conv_is_apart(c)) {
-        scatter(c, t, tile, width);
+        scatter_pixels(c, t, tile, width);
         return;
     }
     for (stretch s = {0}; next_stretch(t->phase, t->first, t->columns, &s);)
-        c->finish(c->context, hd_conv_element(c, tile, s.at), width,
-                  (s.image * c->groups + t->group) * c->rows + t->row, t->rows, s.first, s.count);
+        c->epilogue(c->context, hd_conv_element(c, tile, s.at), width,
+                    (s.image * c->groups + t->group) * c->rows + t->row, t->rows, s.first, s.count);
 }
 
 /* ---- sharing it out ---------------------------------------------------------------------------------------------- */
@@ -271,7 +272,7 @@ typedef struct sharing {
     _Atomic int64_t next;
 } sharing;
 
-static void run_piece(void *context, int64_t piece) { /* items: group, phase, those of it */
+static void run_conv_tiles_piece(void *context, int64_t piece) { /* items: group, phase, those of it */
     sharing *s = context;
     const hd_conv_work *c = s->c;
     const int64_t of_group = s->items / c->groups;
@@ -281,7 +282,7 @@ static void run_piece(void *context, int64_t piece) { /* items: group, phase, th
         int64_t index = i % of_group;
         for (; index >= items_of(c, p); ++p) index -= items_of(c, p);
         const item t = item_at(c, i / of_group, p, index);
-        run_item(c, &t, c->room + (size_t)piece * c->piece_bytes);
+        run_item(c, &t, c->workspace + (size_t)piece * c->piece_bytes);
     }
     if (c->unit != NULL) c->unit->leave();
 }
@@ -361,5 +362,5 @@ void hd_conv_run_tiles(const hd_conv_work *c) {
         s.items += c->groups * items_of(c, &c->plan.phases[f]);
     }
     if (reached < hd_volume(c->out)) fill_all(c);
-    if (s.items > 0) hd_parallel(c->pieces, run_piece, &s);
+    if (s.items > 0) hd_parallel(c->pieces, run_conv_tiles_piece, &s);
 }

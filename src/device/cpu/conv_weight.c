@@ -15,8 +15,8 @@ typedef struct weight_job {
     const char *image, *gradient;
     char *out;
     int64_t columns, panels, strips; /* columns: taps x channels; a tap's channels lie together */
-    char *room; /* per piece: patches, their panel, the gradient's strips, then sums of a panel each */
-    int64_t room_size, most_panels; /* in elements; of a piece */
+    char *workspace; /* per piece: patches, their panel, the gradient's strips, then sums of a panel each */
+    int64_t workspace_size, most_panels; /* in elements; of a piece */
     int64_t units, pieces, group_parts;
 } weight_job;
 
@@ -95,11 +95,11 @@ static void run_unit(const weight_job *j, char *rows, int64_t unit) {
         store(j, group, panel, element(sums, (panel - panel0) * panel_size, j->bytes));
 }
 
-static void run_piece(void *context, int64_t piece) {
+static void run_conv_weight_piece(void *context, int64_t piece) {
     const weight_job *j = context;
-    char *room = element(j->room, piece * j->room_size, j->bytes);
+    char *workspace = element(j->workspace, piece * j->workspace_size, j->bytes);
     for (int64_t unit = j->units * piece / j->pieces; unit < j->units * (piece + 1) / j->pieces; ++unit)
-        run_unit(j, room, unit);
+        run_unit(j, workspace, unit);
 }
 
 hd_error hd_cpu_conv_weight(hd_thread *thread, const hd_conv_sizes *s, hd_dtype dtype, const void *image,
@@ -129,11 +129,11 @@ hd_error hd_cpu_conv_weight(hd_thread *thread, const hd_conv_sizes *s, hd_dtype 
     j.units = s->groups * j.group_parts;
     j.pieces = hd_least(j.units, wanted);
     j.most_panels = hd_pieces(j.panels, j.group_parts);
-    j.room_size = 2 * nr * PIXELS + j.strips * mr * (PIXELS + j.most_panels * nr);
-    hd_block *room = hd_block_new(thread, (size_t)(j.pieces * j.room_size) * j.bytes);
-    if (room == NULL) return HD_ERROR_MEMORY;
-    j.room = hd_block_data(room);
-    hd_parallel(j.pieces, run_piece, &j);
-    hd_block_release(thread, room);
+    j.workspace_size = 2 * nr * PIXELS + j.strips * mr * (PIXELS + j.most_panels * nr);
+    hd_block *workspace = hd_block_new(thread, (size_t)(j.pieces * j.workspace_size) * j.bytes);
+    if (workspace == NULL) return HD_ERROR_MEMORY;
+    j.workspace = hd_block_data(workspace);
+    hd_parallel(j.pieces, run_conv_weight_piece, &j);
+    hd_block_release(thread, workspace);
     return HD_OK;
 }

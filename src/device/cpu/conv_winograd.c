@@ -85,7 +85,7 @@ typedef struct packing {
     float *out;
 } packing;
 
-static void pack_strips(void *context, int64_t begin, int64_t end) { /* items: group, strip */
+static void pack_winograd_strips(void *context, int64_t begin, int64_t end) { /* items: group, strip */
     const packing *k = context;
     const hd_conv_work *c = k->c;
     const int64_t mr = c->kernels->mr;
@@ -101,29 +101,29 @@ static void pack_strips(void *context, int64_t begin, int64_t end) { /* items: g
 
 void hd_conv_winograd_pack(const hd_conv_work *c, char *out) {
     packing k = {c, window_of(c), (float *)(void *)out};
-    hd_parallel_range(c->groups * c->strips, PARALLEL / (PLACES * strip_elements(c)) + 1, pack_strips, &k);
+    hd_parallel_range(c->groups * c->strips, PARALLEL / (PLACES * strip_elements(c)) + 1, pack_winograd_strips, &k);
 }
 
 /* ---- memory of a piece ------------------------------------------------------------------------------------------- */
 /* All in elements. The distances between places are no multiple of what caches confuse. */
-typedef struct room {
+typedef struct piece_layout {
     int64_t line;                                   /* of x: the columns that tiles see */
     int64_t columns;                                /* of a matrix of tiles, in whole panels */
     int64_t pitch;                                  /* from a place of one channel's patches to the next */
-    int64_t place;                                  /* from one of the products to the next */
+    int64_t product_pitch;                          /* from one of the products to the next */
     int64_t lines, scratch, panels, products, tile; /* where they begin, */
     int64_t summed;                                 /* and for each row of tiles whether it is summed up: 1, or 0 */
     int64_t elements;
-} room;
-static room room_of(const hd_conv_work *c) {
+} piece_layout;
+static piece_layout piece_layout_of(const hd_conv_work *c) {
     const int64_t nr = c->kernels->nr, rows = hd_least(c->rows, c->item_strips * c->kernels->mr);
-    room r = {.line = 2 * c->planes + 2, .columns = hd_pieces(c->lines * c->planes, nr) * nr};
+    piece_layout r = {.line = 2 * c->planes + 2, .columns = hd_pieces(c->lines * c->planes, nr) * nr};
     r.pitch = (hd_pieces(r.columns, SLACK) | 1) * SLACK + 2 * SLACK;
-    r.place = rows * r.columns + SLACK;
+    r.product_pitch = rows * r.columns + SLACK;
     r.scratch = r.lines + hd_pieces((2 * c->lines + 2) * r.line + 2 * SLACK, SLACK) * SLACK;
     r.panels = r.scratch + PLACES * r.pitch;
     r.products = r.panels + PLACES * c->channels * r.columns;
-    r.tile = r.products + PLACES * r.place;
+    r.tile = r.products + PLACES * r.product_pitch;
     r.summed = r.tile + ROWS_AT_ONCE * 2 * c->lines * 2 * c->planes;
     r.elements = r.summed + c->lines;
     return r;
@@ -134,7 +134,7 @@ static room room_of(const hd_conv_work *c) {
 typedef struct work {
     const hd_conv_work *c;
     window window;
-    room room;
+    piece_layout layout;
     int64_t items;
     _Atomic int64_t next;
 } work;
@@ -164,7 +164,7 @@ static int64_t width_of(const hd_conv_work *c, const item *t) {
 /* One channel's patches to scratch: [place][tiles]. */
 static void transform_channel(const work *w, const item *t, int64_t channel, float *base) {
     const hd_conv_work *c = w->c;
-    const room *r = &w->room;
+    const piece_layout *r = &w->layout;
     float *lines = base + r->lines, *scratch = base + r->scratch;
     const int64_t tiles = t->count * t->columns;
     for (stretch s = {0}; next_stretch(c, t, &s);) {
@@ -185,7 +185,7 @@ static void transform_channel(const work *w, const item *t, int64_t channel, flo
 /* Patches as panels of a matrix product: [place][panel][channel][nr]. */
 static void pack_patches(const work *w, const item *t, float *base) {
     const hd_conv_work *c = w->c;
-    const room *r = &w->room;
+    const piece_layout *r = &w->layout;
     const int64_t nr = c->kernels->nr;
     for (int64_t channel = 0; channel < c->channels; ++channel) {
         transform_channel(w, t, channel, base);
@@ -195,8 +195,8 @@ static void pack_patches(const work *w, const item *t, float *base) {
     }
 }
 
-static void multiply_panel(const hd_conv_work *c, const item *t, const float *weights, const float *panel, float *out,
-                           int64_t out_row) {
+static void multiply_winograd_panel(const hd_conv_work *c, const item *t, const float *weights, const float *panel,
+                                    float *out, int64_t out_row) {
     const int64_t mr = c->kernels->mr, nr = c->kernels->nr;
     for (int64_t k = 0; k < c->channels; k += K_BLOCK) {
         const int64_t kc = hd_least(K_BLOCK, c->channels - k);
@@ -215,15 +215,15 @@ static void multiply_panel(const hd_conv_work *c, const item *t, const float *we
 /* [place][output channel][tiles] */
 static void multiply(const work *w, const item *t, float *base) {
     const hd_conv_work *c = w->c;
-    const room *r = &w->room;
+    const piece_layout *r = &w->layout;
     const int64_t nr = c->kernels->nr, columns = hd_pieces(t->count * t->columns, nr) * nr;
     const float *weights =
         (const float *)(const void *)c->packed + t->group * PLACES * place_elements(c) + t->row * c->channels;
     for (int p = 0; p < PLACES; ++p)
         for (int64_t column = 0; column < columns; column += nr)
-            multiply_panel(c, t, weights + p * place_elements(c),
-                           base + r->panels + (p * r->columns + column) * c->channels,
-                           base + r->products + p * r->place + column, r->columns);
+            multiply_winograd_panel(c, t, weights + p * place_elements(c),
+                                    base + r->panels + (p * r->columns + column) * c->channels,
+                                    base + r->products + p * r->product_pitch + column, r->columns);
 }
 
 /* Results of some output channels, some lines of them, under way: in `tile`, or where they belong already. */
@@ -236,14 +236,14 @@ typedef struct results {
 
 /* All rows of tiles of a stretch; those that have to be summed up, since a result is not a number, say so. */
 static void transform_back(const work *w, const item *t, const stretch *s, const results *o, float *base) {
-    const room *r = &w->room;
+    const piece_layout *r = &w->layout;
     float *summed = base + r->summed;
     for (int64_t q = 0; q < o->rows; ++q)
         for (int64_t i = 0; i < s->rows; ++i) {
             const float *from = base + r->products + (o->row - t->row + q) * r->columns + (s->at + i) * t->columns;
             if (summed[s->at + i] == 0 &&
                 !hd_kernels()->winograd.results(o->tile + q * o->tile_row + 2 * i * o->line, o->line,
-                                                (int)hd_least(2, o->lines - 2 * i), o->columns, from, r->place))
+                                                (int)hd_least(2, o->lines - 2 * i), o->columns, from, r->product_pitch))
                 summed[s->at + i] = 1;
         }
 }
@@ -253,7 +253,7 @@ static void sum_up(const work *w, const item *t, const stretch *s, const results
                    float *base, float *out) {
     const hd_conv_work *c = w->c;
     const int64_t nr = c->kernels->nr, k_most = hd_least(K_BLOCK, c->channels);
-    float *panel = base + w->room.panels, *sums = panel + k_most * nr;
+    float *panel = base + w->layout.panels, *sums = panel + k_most * nr;
     for (int64_t at = 0; at < count; at += nr) {
         const int64_t columns = hd_least(nr, count - at);
         for (int tap = 0; tap < 9; ++tap)
@@ -280,22 +280,22 @@ static void finish_rows(const work *w, const item *t, const stretch *s, int64_t 
                  .first = 2 * s->row * c->out[2] + 2 * t->column,
                  .lines = lines_of(c, s),
                  .columns = width_of(c, t)};
-    o.tile = hd_cpu_product_place(c->finish, c->context, result_row, o.first);
+    o.tile = hd_cpu_product_address(c->epilogue, c->context, result_row, o.first);
     o.tile_row = hd_volume(c->out);
     if (o.tile != NULL) {
         o.line = c->out[2];
     } else {
-        o.tile = base + w->room.tile;
+        o.tile = base + w->layout.tile;
         o.tile_row = o.lines * o.line;
     }
     transform_back(w, t, s, &o, base);
     const bool whole = o.columns == c->out[2]; /* lines that follow each other */
     for (int64_t y = 0; y < o.lines; ++y)
-        if (base[w->room.summed + s->at + y / 2] != 0)
+        if (base[w->layout.summed + s->at + y / 2] != 0)
             sum_up(w, t, s, &o, o.first + y * c->out[2], o.columns, base, o.tile + y * o.line);
     for (int64_t y = 0, run = whole ? o.lines : 1; y < o.lines; y += run)
-        c->finish(c->context, o.tile + y * o.line, o.tile_row, result_row, o.rows, o.first + y * c->out[2],
-                  run * o.columns);
+        c->epilogue(c->context, o.tile + y * o.line, o.tile_row, result_row, o.rows, o.first + y * c->out[2],
+                    run * o.columns);
 }
 
 /* ---- sharing it out ---------------------------------------------------------------------------------------------- */
@@ -320,14 +320,15 @@ static item item_at(const hd_conv_work *c, int64_t i) { /* group, output channel
     return t;
 }
 
-static void run_piece(void *context, int64_t piece) {
+static void run_winograd_piece(void *context, int64_t piece) {
     work *w = context;
     const hd_conv_work *c = w->c;
-    const room *r = &w->room;
-    float *base = (float *)(void *)(c->room + (size_t)piece * c->piece_bytes);
+    const piece_layout *r = &w->layout;
+    float *base = (float *)(void *)(c->workspace + (size_t)piece * c->piece_bytes);
     memset(base + r->lines, 0,
            (size_t)(r->scratch - r->lines) * sizeof *base); /* what vectors see behind the last one */
-    for (int p = 1; p <= PLACES; ++p) memset(base + r->products + p * r->place - SLACK, 0, SLACK * sizeof *base);
+    for (int p = 1; p <= PLACES; ++p)
+        memset(base + r->products + p * r->product_pitch - SLACK, 0, SLACK * sizeof *base);
     for (int64_t i; (i = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed)) < w->items;) {
         const item t = item_at(c, i);
         pack_patches(w, &t, base);
@@ -396,10 +397,10 @@ void hd_conv_cut_winograd(hd_conv_work *c, const hd_conv_sizes *sizes, int threa
     const bool is_shared = threads > 1 && choose_items(&shared, threads) < alone;
     if (is_shared) *c = shared;
     c->pieces = is_shared ? hd_least(threads, items_of(c)) : 1;
-    c->piece_bytes = (size_t)hd_pieces(room_of(c).elements, SLACK) * SLACK * sizeof(float);
+    c->piece_bytes = (size_t)hd_pieces(piece_layout_of(c).elements, SLACK) * SLACK * sizeof(float);
 }
 
 void hd_conv_run_winograd(const hd_conv_work *c) {
-    work w = {.c = c, .window = window_of(c), .room = room_of(c), .items = items_of(c)};
-    hd_parallel(c->pieces, run_piece, &w);
+    work w = {.c = c, .window = window_of(c), .layout = piece_layout_of(c), .items = items_of(c)};
+    hd_parallel(c->pieces, run_winograd_piece, &w);
 }

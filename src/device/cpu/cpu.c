@@ -6,9 +6,10 @@
 #include "core/os.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef HD_HAS_AMX
+#if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
@@ -236,9 +237,36 @@ static void cpu_peak(int index, double *gflops, double *gbytes) {
     hd_cpu_peak(gflops, gbytes);
 }
 
+/* The processor's own text (cpuid), or what the system knows of it, or its kind. */
+static void cpu_name(char *out, size_t capacity) {
+    char text[64] = "";
+#if defined(__x86_64__)
+    uint32_t words[12] = {0}; /* three leaves of 16 letters */
+    bool told = true;
+    for (unsigned i = 0; i < 3; ++i)
+        told = told &&
+               __get_cpuid(0x80000002u + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2], &words[4 * i + 3]);
+    if (told) memcpy(text, words, sizeof words);
+#else
+    hd_os_processor_text(text, sizeof text);
+#endif
+    const char *name = text + strspn(text, " ");
+    size_t length = strcspn(name, "\n");
+    while (length > 0 && name[length - 1] == ' ') length--;
+    snprintf(out, capacity, "%.*s", length > 0 ? (int)length : 3, length > 0 ? name : "CPU");
+}
+static void cpu_describe(int index, hd_device_info *out) {
+    uint64_t memory, swap;
+    (void)index;
+    hd_os_memory(&memory, &swap);
+    *out = (hd_device_info){.memory_bytes = (size_t)memory, .units = hd_os_processors(), .has_f64 = true};
+    cpu_name(out->name, sizeof out->name);
+}
+
 const hd_device_interface hd_cpu_interface = {.name = "cpu",
                                               .count = cpu_count,
                                               .executor = cpu_executor,
                                               .synchronize = cpu_synchronize,
                                               .supports = cpu_supports,
-                                              .peak = cpu_peak};
+                                              .peak = cpu_peak,
+                                              .describe = cpu_describe};

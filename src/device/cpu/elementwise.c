@@ -63,18 +63,19 @@ static void check_guard(job *j, const void *values, int64_t n, int64_t index) {
 }
 
 /* ---- one tile ---------------------------------------------------------------------------------------------------- */
-typedef struct rooms {
-    hd_tile_room operand[HD_MAX_OPERANDS];
+typedef struct workspaces {
+    hd_tile_workspace operand[HD_MAX_OPERANDS];
     _Alignas(64) char result[HD_TILE * 8];
     const void *constant[HD_MAX_OPERANDS];
-} rooms;
+} workspaces;
 
 static inline bool direct(const job *j, int k) { /* memory already holds what the kernel wants */
     const hd_dtype d = j->operand[k].dtype;
     return !hd_dtype_is_small_float(d) && hd_dtype_compute[d] == j->compute[k];
 }
 
-static void finish_tile(job *j, rooms *r, const void *const in[3], char *at, int64_t stride, int64_t n, int64_t index) {
+static void compute_tile(job *j, workspaces *r, const void *const in[3], char *at, int64_t stride, int64_t n,
+                         int64_t index) {
     if (j->guard != HD_GUARD_NONE) check_guard(j, in[1], n, index);
     if (j->kernel == NULL) {
         hd_tile_store(at, stride, n, j->operand[0].dtype, j->compute[0], in[0], &r->operand[0]);
@@ -86,7 +87,7 @@ static void finish_tile(job *j, rooms *r, const void *const in[3], char *at, int
     }
 }
 
-static void load_constants(const job *j, rooms *r) {
+static void load_constants(const job *j, workspaces *r) {
     for (int k = 1; k <= j->inputs; ++k)
         r->constant[k] = j->constant[k]
                              ? hd_tile_load(j->operand[k].data, 0, j->space.count < HD_TILE ? j->space.count : HD_TILE,
@@ -95,7 +96,7 @@ static void load_constants(const job *j, rooms *r) {
 }
 
 /* ---- rows at least ROW_MODE long: tiles within rows -------------------------------------------------------------- */
-static void run_rows(job *j, rooms *r, int64_t begin, int64_t end) {
+static void run_rows(job *j, workspaces *r, int64_t begin, int64_t end) {
     const hd_space *space = &j->space;
     const int last = space->rank - 1;
     bool all_direct = j->kernel != NULL && j->guard == HD_GUARD_NONE && direct(j, 0) && j->operand[0].stride[last] == 1;
@@ -126,8 +127,8 @@ static void run_rows(job *j, rooms *r, int64_t begin, int64_t end) {
             }
         }
         const hd_operand *o = &j->operand[0];
-        finish_tile(j, r, in, o->data + hd_operand_offset(o, space, coordinate) * hd_dtype_bytes[o->dtype],
-                    o->stride[last], run, index);
+        compute_tile(j, r, in, o->data + hd_operand_offset(o, space, coordinate) * hd_dtype_bytes[o->dtype],
+                     o->stride[last], run, index);
         index += run;
         coordinate[last] += run;
         if (coordinate[last] == space->size[last]) {
@@ -138,7 +139,7 @@ static void run_rows(job *j, rooms *r, int64_t begin, int64_t end) {
 }
 
 /* ---- short rows: tiles across rows ------------------------------------------------------------------------------- */
-static void store_flat(job *j, rooms *r, int64_t index, int64_t n, const void *values) {
+static void store_flat(job *j, workspaces *r, int64_t index, int64_t n, const void *values) {
     const hd_operand *o = &j->operand[0];
     const hd_space *space = &j->space;
     const size_t bytes = hd_dtype_bytes[hd_compute_dtype[j->compute[0]]];
@@ -155,7 +156,7 @@ static void store_flat(job *j, rooms *r, int64_t index, int64_t n, const void *v
     }
 }
 
-static void run_flat(job *j, rooms *r, int64_t begin, int64_t end) {
+static void run_flat(job *j, workspaces *r, int64_t begin, int64_t end) {
     for (int64_t index = begin; index < end; index += HD_TILE) {
         const int64_t n = end - index < HD_TILE ? end - index : HD_TILE;
         const void *in[3] = {NULL};
@@ -170,7 +171,7 @@ static void run_flat(job *j, rooms *r, int64_t begin, int64_t end) {
                 in[k - 1] = hd_tile_load_flat(o, &j->space, index, n, j->compute[k], &r->operand[k]);
         }
         if (j->contiguous[0]) {
-            finish_tile(j, r, in, j->operand[0].data + index * hd_dtype_bytes[j->operand[0].dtype], 1, n, index);
+            compute_tile(j, r, in, j->operand[0].data + index * hd_dtype_bytes[j->operand[0].dtype], 1, n, index);
         } else {
             if (j->guard != HD_GUARD_NONE) check_guard(j, in[1], n, index);
             if (j->kernel != NULL) j->kernel(r->result, in, j->numbers, n);
@@ -181,7 +182,7 @@ static void run_flat(job *j, rooms *r, int64_t begin, int64_t end) {
 
 static void run_range(void *context, int64_t begin, int64_t end) {
     job *j = context;
-    rooms r;
+    workspaces r;
     load_constants(j, &r);
     if (j->space.rank == 1 || j->space.size[j->space.rank - 1] >= ROW_MODE)
         run_rows(j, &r, begin, end);
@@ -192,10 +193,10 @@ static void run_range(void *context, int64_t begin, int64_t end) {
 /* ---- a transposed operand: blocks of BLOCK_ROWS x BLOCK_COLUMNS ----------------------------------------------------
  * Walking rows would touch a new cache line for every element and come back to it a row later, when it is gone. A block
  * reads each line of the transposed operand once and uses all of it. */
-typedef struct block_room {
-    rooms r;
+typedef struct block_workspace {
+    workspaces r;
     _Alignas(64) char block[HD_MAX_OPERANDS][BLOCK_ROWS * BLOCK_PITCH * 8];
-} block_room;
+} block_workspace;
 
 #define TRANSPOSE(U)                                                                                                   \
     for (int64_t c = 0; c < columns; ++c) {                                                                            \
@@ -221,7 +222,8 @@ static void transpose_block(char *out, const char *at, int64_t rows, int64_t col
 }
 #undef TRANSPOSE
 
-static void run_block(job *j, block_room *room, int64_t *coordinate, int64_t rows, int64_t columns) {
+static void run_transposed_block(job *j, block_workspace *workspace, int64_t *coordinate, int64_t rows,
+                                 int64_t columns) {
     const hd_space *space = &j->space;
     const int last = space->rank - 1, axis = j->blocked_axis;
     char *at[HD_MAX_OPERANDS];
@@ -232,7 +234,7 @@ static void run_block(job *j, block_room *room, int64_t *coordinate, int64_t row
         at[k] = o->data + hd_operand_offset(o, space, coordinate) * (int64_t)bytes;
         transposed[k] = k > 0 && o->stride[axis] == 1 && o->stride[last] != 1 && o->stride[last] != 0;
         if (!transposed[k]) continue;
-        transpose_block(room->block[k], at[k], rows, columns, o->stride[last], bytes);
+        transpose_block(workspace->block[k], at[k], rows, columns, o->stride[last], bytes);
     }
     int64_t index = 0;
     for (int i = 0; i < space->rank; ++i) index = index * space->size[i] + coordinate[i];
@@ -249,19 +251,19 @@ static void run_block(job *j, block_room *room, int64_t *coordinate, int64_t row
             for (int k = 1; k <= j->inputs; ++k) {
                 const hd_operand *o = &j->operand[k];
                 const int64_t bytes = hd_dtype_bytes[o->dtype];
-                if (room->r.constant[k] != NULL)
-                    in[k - 1] = room->r.constant[k];
+                if (workspace->r.constant[k] != NULL)
+                    in[k - 1] = workspace->r.constant[k];
                 else if (transposed[k])
-                    in[k - 1] = hd_tile_load(room->block[k] + (row * BLOCK_PITCH + c) * bytes, 1, n, o->dtype,
-                                             j->compute[k], &room->r.operand[k]);
+                    in[k - 1] = hd_tile_load(workspace->block[k] + (row * BLOCK_PITCH + c) * bytes, 1, n, o->dtype,
+                                             j->compute[k], &workspace->r.operand[k]);
                 else
                     in[k - 1] = hd_tile_load(at[k] + (row * o->stride[axis] + c * o->stride[last]) * bytes,
-                                             o->stride[last], n, o->dtype, j->compute[k], &room->r.operand[k]);
+                                             o->stride[last], n, o->dtype, j->compute[k], &workspace->r.operand[k]);
             }
             const hd_operand *o = &j->operand[0];
-            finish_tile(j, &room->r, in,
-                        at[0] + (row * o->stride[axis] + c * o->stride[last]) * hd_dtype_bytes[o->dtype],
-                        o->stride[last], n, index + row * row_step + c);
+            compute_tile(j, &workspace->r, in,
+                         at[0] + (row * o->stride[axis] + c * o->stride[last]) * hd_dtype_bytes[o->dtype],
+                         o->stride[last], n, index + row * row_step + c);
         }
 }
 
@@ -271,12 +273,12 @@ static void run_strips(void *context, int64_t begin, int64_t end) {
     const hd_space *space = &j->space;
     const int last = space->rank - 1, axis = j->blocked_axis;
     const int64_t strips = (space->size[axis] + BLOCK_ROWS - 1) / BLOCK_ROWS;
-    block_room *room = aligned_alloc(64, sizeof *room); /* too large for the stack of a small thread */
-    if (room == NULL) {
+    block_workspace *workspace = aligned_alloc(64, sizeof *workspace); /* too large for the stack of a small thread */
+    if (workspace == NULL) {
         atomic_store(&j->out_of_memory, true);
         return;
     }
-    load_constants(j, &room->r);
+    load_constants(j, &workspace->r);
     for (int64_t item = begin; item < end; ++item) {
         int64_t coordinate[HD_MAX_RANK], outer = item / strips;
         for (int i = last - 1; i >= 0; --i) {
@@ -289,11 +291,11 @@ static void run_strips(void *context, int64_t begin, int64_t end) {
             space->size[axis] - coordinate[axis] < BLOCK_ROWS ? space->size[axis] - coordinate[axis] : BLOCK_ROWS;
         for (int64_t c = 0; c < space->size[last]; c += BLOCK_COLUMNS) {
             coordinate[last] = c;
-            run_block(j, room, coordinate, rows,
-                      space->size[last] - c < BLOCK_COLUMNS ? space->size[last] - c : BLOCK_COLUMNS);
+            run_transposed_block(j, workspace, coordinate, rows,
+                                 space->size[last] - c < BLOCK_COLUMNS ? space->size[last] - c : BLOCK_COLUMNS);
         }
     }
-    free(room);
+    free(workspace);
 }
 
 static int find_blocked_axis(const job *j) {
@@ -335,7 +337,7 @@ static hd_error run_job(job *j, const hd_shape *shape) {
         hd_parallel_range(j->space.count, GRAIN, run_range, j);
     }
     return j->out_of_memory
-               ? hd_fail(HD_ERROR_MEMORY, "no memory to transpose a block of %zu bytes", sizeof(block_room))
+               ? hd_fail(HD_ERROR_MEMORY, "no memory to transpose a block of %zu bytes", sizeof(block_workspace))
                : HD_OK;
 }
 

@@ -129,10 +129,10 @@ typedef struct rectangle {
     int64_t row, rows, column, columns;
 } rectangle;
 /* Memory that some of the result is computed in, and the elements between its rows. */
-typedef struct place {
+typedef struct tile_at {
     char *at;
     int64_t stride;
-} place;
+} tile_at;
 /* Rows of A that are multiplied one strip after the other: where they are, or packed as strips. */
 typedef struct row_block {
     int64_t row, rows;
@@ -140,7 +140,7 @@ typedef struct row_block {
 } row_block;
 
 /* At most a strip of A, packed or where it is, times a block along k of a packed panel of B. */
-static void multiply_rows(const hd_gemm_layout *l, int64_t k0, int64_t rows, const char *a, const char *b, place c) {
+static void multiply_rows(const hd_gemm_layout *l, int64_t k0, int64_t rows, const char *a, const char *b, tile_at c) {
     const hd_gemm *p = l->product;
     const int mr = p->kernels->mr, nr = p->kernels->nr;
     const int64_t kc = block_k(p, k0);
@@ -153,14 +153,14 @@ static void multiply_rows(const hd_gemm_layout *l, int64_t k0, int64_t rows, con
         thin((int)rows, kc, a, 1, mr, b, nr, c.at, c.stride, k0 > 0);
 }
 
-/* That the first strip of a panel packs it on the way, which then costs nothing: a whole strip, whole and side by side
- * columns. */
+/* True when the first strip of a panel packs it on the way, which then costs nothing: a whole strip, whole and side
+ * by side columns. */
 static bool packs_on_the_way(const hd_gemm_layout *l, int64_t rows, int64_t columns) {
     const hd_gemm *p = l->product;
     return (p->b_column == 1 || l->gathered != NULL) && columns == p->kernels->nr && rows >= p->kernels->mr &&
            p->from_b->first != NULL;
 }
-static void multiply_first(const hd_gemm_layout *l, int64_t k0, int64_t panel, const char *a, char *packed, place c) {
+static void multiply_first(const hd_gemm_layout *l, int64_t k0, int64_t panel, const char *a, char *packed, tile_at c) {
     const hd_gemm *p = l->product;
     const source b = source_of_b(l, k0, panel);
     p->from_b->first(block_k(p, k0), a, l->a_in_place ? p->a_row : 1, l->a_in_place ? 1 : p->kernels->mr, b.at, b.row,
@@ -174,7 +174,7 @@ static void multiply_edge(const hd_gemm_layout *l, int64_t k0, rectangle r, cons
     const size_t row = (size_t)p->kernels->nr * p->kernels->bytes, part = (size_t)r.columns * p->kernels->bytes;
     HD_ASSERT((size_t)p->kernels->mr * row <= sizeof whole);
     for (int64_t i = 0; k0 > 0 && i < r.rows; ++i) memcpy(whole + (size_t)i * row, at_c(p, r.row + i, r.column), part);
-    multiply_rows(l, k0, r.rows, a, b, (place){whole, p->kernels->nr});
+    multiply_rows(l, k0, r.rows, a, b, (tile_at){whole, p->kernels->nr});
     for (int64_t i = 0; i < r.rows; ++i) memcpy(at_c(p, r.row + i, r.column), whole + (size_t)i * row, part);
 }
 
@@ -185,8 +185,8 @@ static void pack_rows(const hd_gemm_layout *l, const row_block *a, int64_t k0) {
         pack_a(l, a->strips + packed_a(l->product, i, kc), a->row + i, hd_least(mr, a->rows - i), k0);
 }
 /* The same rows times a panel of B, which is packed as `b`, or is now. */
-static void multiply_panel(const hd_gemm_layout *l, const row_block *a, int64_t k0, int64_t panel, char *b,
-                           bool is_packed) {
+static void multiply_gemm_panel(const hd_gemm_layout *l, const row_block *a, int64_t k0, int64_t panel, char *b,
+                                bool is_packed) {
     const hd_gemm *p = l->product;
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, columns = hd_least(nr, p->n - panel * nr);
     const bool on_the_way = !is_packed && packs_on_the_way(l, a->rows, columns);
@@ -194,7 +194,7 @@ static void multiply_panel(const hd_gemm_layout *l, const row_block *a, int64_t 
     for (int64_t i = 0; i < a->rows; i += mr) {
         const rectangle r = {a->row + i, hd_least(mr, a->rows - i), panel * nr, columns};
         const char *strip = l->a_in_place ? row_of_a(l, r.row, k0) : a->strips + packed_a(p, i, block_k(p, k0));
-        const place c = {at_c(p, r.row, r.column), p->n};
+        const tile_at c = {at_c(p, r.row, r.column), p->n};
         if (i == 0 && on_the_way)
             multiply_first(l, k0, panel, strip, b, c);
         else if (columns == nr)
@@ -205,10 +205,10 @@ static void multiply_panel(const hd_gemm_layout *l, const row_block *a, int64_t 
 }
 
 /* Around what a thread does for a product. */
-static void enter(const hd_gemm *p) {
+static void enter_gemm(const hd_gemm *p) {
     if (p->kernels->enter != NULL) p->kernels->enter();
 }
-static void leave(const hd_gemm *p) {
+static void leave_gemm(const hd_gemm *p) {
     if (p->kernels->leave != NULL) p->kernels->leave();
 }
 
@@ -228,15 +228,15 @@ static void multiply_piece(void *context, int64_t piece) {
                   row_end = hd_least(first_of(strips_of(p), row_piece + 1, l->row_pieces) * mr, p->m);
     const int64_t panel_begin = first_of(panels_of(p), column_piece, l->column_pieces),
                   panel_end = first_of(panels_of(p), column_piece + 1, l->column_pieces);
-    enter(p);
+    enter_gemm(p);
     for (int64_t k0 = 0; k0 < p->k; k0 += p->k_block)
         for (int64_t row = row_begin; row < row_end; row += l->m_block) {
             const row_block a = {row, hd_least(l->m_block, row_end - row), workspace_of(l, piece)};
             pack_rows(l, &a, k0);
             for (int64_t panel = panel_begin; panel < panel_end; ++panel)
-                multiply_panel(l, &a, k0, panel, panel_of_b(l, k0, panel), true);
+                multiply_gemm_panel(l, &a, k0, panel, panel_of_b(l, k0, panel), true);
         }
-    leave(p);
+    leave_gemm(p);
 }
 
 /* Columns cut among threads; all rows of A are packed at once, and each panel of B right before they meet it. */
@@ -247,16 +247,17 @@ static void multiply_few_rows(void *context, int64_t piece) {
                   panel_end = first_of(panels_of(p), piece + 1, l->column_pieces);
     char *packed = workspace_of(l, piece);
     const row_block a = {0, p->m, packed + hd_whole_lines(packed_b(l, p->kernels->nr, block_k(p, 0)))};
-    enter(p);
+    enter_gemm(p);
     for (int64_t k0 = 0; k0 < p->k; k0 += p->k_block) {
         pack_rows(l, &a, k0);
-        for (int64_t panel = panel_begin; panel < panel_end; ++panel) multiply_panel(l, &a, k0, panel, packed, false);
+        for (int64_t panel = panel_begin; panel < panel_end; ++panel)
+            multiply_gemm_panel(l, &a, k0, panel, packed, false);
     }
-    leave(p);
+    leave_gemm(p);
 }
 
 /* How a product into memory is cut: along the longer side, whole strips of A or whole panels of B for each thread. */
-static hd_gemm_layout lay_out(const hd_gemm *p, int threads) {
+static hd_gemm_layout lay_out_gemm(const hd_gemm *p, int threads) {
     const int64_t nr = p->kernels->nr, mr = p->kernels->mr, panels = panels_of(p), strips = strips_of(p),
                   k_block = block_k(p, 0), most = 2 * threads; /* more than threads: their cores may differ */
     hd_gemm_layout l = {.product = p, .a = p->a, .a_in_place = reads_rows(p), .row_pieces = 1, .column_pieces = 1};
@@ -282,7 +283,7 @@ static hd_error multiply_packed(hd_thread *thread, const hd_gemm *p) {
     const int64_t panels = panels_of(p);
     const int threads = threads_for(p);
     if (p->k > ((int64_t)1 << 47) / (panels * p->kernels->nr)) return no_memory(p);
-    hd_gemm_layout l = lay_out(p, threads);
+    hd_gemm_layout l = lay_out_gemm(p, threads);
     hd_block *workspace = hd_block_new(thread, l.bytes);
     if (workspace == NULL) return HD_ERROR_MEMORY;
     l.pieces = (char *)hd_block_data(workspace) + l.shared_bytes;
@@ -338,16 +339,16 @@ bool hd_gemm_packs_alike(const hd_gemm *p, const hd_gemm *other) {
 }
 
 /* ---- rows of A that are computed where they are used ------------------------------------------------------------- */
-/* Bytes of rows that `begin` computes. */
+/* Bytes of rows that `prologue` computes. */
 static size_t computed_bytes(const hd_gemm *p, int64_t rows) {
-    return p->begin == NULL ? 0 : (size_t)(rows * p->k) * p->from_a->bytes;
+    return p->prologue == NULL ? 0 : (size_t)(rows * p->k) * p->from_a->bytes;
 }
 /* The layout with some rows of A in `out`, when they are not in memory already. */
 static hd_gemm_layout with_rows(const hd_gemm_layout *l, char *out, int64_t row, int64_t rows) {
     const hd_gemm *p = l->product;
     hd_gemm_layout with = *l;
-    if (p->begin == NULL) return with;
-    p->begin(p->begin_context, out, p->first_row + row, rows);
+    if (p->prologue == NULL) return with;
+    p->prologue(p->prologue_context, out, p->first_row + row, rows);
     with.a = out;
     with.a_first = row;
     return with;
@@ -359,12 +360,12 @@ typedef struct rows_job {
 static void compute_rows(void *context, int64_t begin, int64_t end) {
     const rows_job *j = context;
     const hd_gemm *p = j->product;
-    p->begin(p->begin_context, j->out + computed_bytes(p, begin), p->first_row + begin, end - begin);
+    p->prologue(p->prologue_context, j->out + computed_bytes(p, begin), p->first_row + begin, end - begin);
 }
 /* All rows of A at once, into `out`, when they are not in memory already. Returns where A begins. */
 static const char *compute_all_rows(const hd_gemm *p, char *out) {
     rows_job j = {p, out};
-    if (p->begin == NULL) return p->a;
+    if (p->prologue == NULL) return p->a;
     hd_parallel_range(p->m, 65536 / p->k + 1, compute_rows, &j);
     return out;
 }
@@ -375,7 +376,7 @@ static char *strip_of_a(const hd_gemm *p, const row_block *a, int64_t k0, int64_
     return a->strips + packed_a(p, strips * mr, k0) + packed_a(p, strip * mr, block_k(p, k0));
 }
 /* `computed` is for the rows of one strip. */
-static void pack_strips(const hd_gemm_layout *l, const row_block *a, int64_t begin, int64_t end, char *computed) {
+static void pack_gemm_strips(const hd_gemm_layout *l, const row_block *a, int64_t begin, int64_t end, char *computed) {
     const hd_gemm *p = l->product;
     const int64_t mr = p->kernels->mr;
     for (int64_t s = begin; s < end; ++s) {
@@ -388,7 +389,7 @@ static void pack_all_strips(void *context, int64_t begin, int64_t end) {
     const hd_gemm_layout *l = context;
     const hd_gemm *p = l->product;
     const row_block all = {0, p->m, l->strips};
-    pack_strips(l, &all, begin, end, l->computed + computed_bytes(p, begin * p->kernels->mr));
+    pack_gemm_strips(l, &all, begin, end, l->computed + computed_bytes(p, begin * p->kernels->mr));
 }
 
 /* B comes from memory: while one block of it is used, the next is asked for, a share with each strip. */
@@ -415,12 +416,12 @@ static void ask_for_next(const hd_gemm_layout *l, int64_t k0, int64_t panel, int
 }
 
 /* Where a rectangle is computed: where it belongs, if it may be at once, or else in a tile with rows of `stride`. */
-static place place_of(const hd_gemm *p, rectangle r, bool at_once, char *tile, int64_t stride) {
-    char *belongs = at_once ? hd_cpu_product_place(p->finish, p->context, p->first_row + r.row, r.column) : NULL;
-    return belongs != NULL ? (place){belongs, p->n} : (place){tile, stride};
+static tile_at tile_of(const hd_gemm *p, rectangle r, bool at_once, char *tile, int64_t stride) {
+    char *belongs = at_once ? hd_cpu_product_address(p->epilogue, p->context, p->first_row + r.row, r.column) : NULL;
+    return belongs != NULL ? (tile_at){belongs, p->n} : (tile_at){tile, stride};
 }
-static void finish(const hd_gemm *p, rectangle r, place c) {
-    p->finish(p->context, c.at, c.stride, p->first_row + r.row, r.rows, r.column, r.columns);
+static void apply_epilogue(const hd_gemm *p, rectangle r, tile_at c) {
+    p->epilogue(p->context, c.at, c.stride, p->first_row + r.row, r.rows, r.column, r.columns);
 }
 
 static int64_t strips_together(const hd_gemm *p) { return hd_least(TILE_STRIPS, TILE_ROWS / p->kernels->mr); }
@@ -448,39 +449,39 @@ static char *panel_in(const hd_gemm_layout *l, char *panel, int64_t k0) {
 
 /* A rectangle of one panel and some strips of a block of A, all of k; then what follows it. The first strips of the
  * block find B not packed, unless it was beforehand. */
-static void finish_tile(const hd_gemm_layout *l, const row_block *a, rectangle r, tile_memory memory) {
+static void compute_tile(const hd_gemm_layout *l, const row_block *a, rectangle r, tile_memory memory) {
     const hd_gemm *p = l->product;
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panel = r.column / nr, first = (r.row - a->row) / mr;
     const bool is_packed = l->panels != NULL || first > 0,
                on_the_way = !is_packed && packs_on_the_way(l, r.rows, r.columns),
                asks = first == 0 && (!is_unit(p) || l->panels != NULL);
     /* one block is written once: at once where it belongs. More would come back to lines that lie far apart. */
-    const place c = place_of(p, r, p->k <= p->k_block && r.columns == nr, memory.tile, nr);
+    const tile_at c = tile_of(p, r, p->k <= p->k_block && r.columns == nr, memory.tile, nr);
     for (int64_t k0 = 0; k0 < p->k; k0 += p->k_block) {
         char *b = l->panels != NULL ? panel_of_b(l, k0, panel) : panel_in(l, memory.panel, k0);
         if (!is_packed && !on_the_way) pack_b(l, b, k0, panel);
         for (int64_t s = 0; s * mr < r.rows; ++s) {
             if (asks) ask_for_next(l, k0, panel, s, hd_pieces(r.rows, mr));
             const char *strip = l->a_in_place ? row_of_a(l, r.row + s * mr, k0) : strip_of_a(p, a, k0, first + s);
-            const place to = {c.at + (size_t)(s * mr * c.stride) * p->kernels->bytes, c.stride};
+            const tile_at to = {c.at + (size_t)(s * mr * c.stride) * p->kernels->bytes, c.stride};
             if (s == 0 && on_the_way)
                 multiply_first(l, k0, panel, strip, b, to);
             else
                 multiply_rows(l, k0, r.rows - s * mr, strip, b, to);
         }
     }
-    finish(p, r, c);
+    apply_epilogue(p, r, c);
 }
 
 /* One panel of the result, a few strips at a time, so that what follows finds them in the first-level cache. */
-static void finish_panel(const hd_gemm_layout *l, const row_block *a, int64_t panel, tile_memory memory) {
+static void compute_panel(const hd_gemm_layout *l, const row_block *a, int64_t panel, tile_memory memory) {
     const hd_gemm *p = l->product;
     const int64_t nr = p->kernels->nr, some = strips_together(p) * p->kernels->mr;
     rectangle r = {.column = panel * nr, .columns = hd_least(nr, p->n - panel * nr)};
     for (int64_t i = 0; i < a->rows; i += some) {
         r.row = a->row + i;
         r.rows = hd_least(some, a->rows - i);
-        finish_tile(l, a, r, memory);
+        compute_tile(l, a, r, memory);
     }
 }
 
@@ -490,51 +491,51 @@ static size_t strip_bytes(const hd_gemm_layout *l) {
 }
 
 /* Some panels, for all rows: A is packed already, or its rows are there. */
-static void finish_columns(void *context, int64_t piece) {
+static void compute_columns(void *context, int64_t piece) {
     const hd_gemm_layout *l = context;
     const hd_gemm *p = l->product;
     const row_block all = {0, p->m, l->strips};
     const tile_memory memory = {workspace_of(l, piece), workspace_of(l, piece) + tile_bytes(p)};
     const int64_t end = first_of(panels_of(p), piece + 1, l->column_pieces);
-    enter(p);
+    enter_gemm(p);
     for (int64_t panel = first_of(panels_of(p), piece, l->column_pieces); panel < end; ++panel)
-        finish_panel(l, &all, panel, memory);
-    leave(p);
+        compute_panel(l, &all, panel, memory);
+    leave_gemm(p);
 }
 
 /* One strip of a wide result, some panels at a time, so that what follows walks along memory. */
-static void finish_strip(const hd_gemm_layout *l, const row_block *a, int64_t panel, int64_t panels, char *tile) {
+static void compute_strip(const hd_gemm_layout *l, const row_block *a, int64_t panel, int64_t panels, char *tile) {
     const hd_gemm *p = l->product;
     const int64_t nr = p->kernels->nr;
     const rectangle r = {a->row, a->rows, panel * nr, hd_least(panels * nr, p->n - panel * nr)};
-    const place c = place_of(p, r, r.columns == panels * nr, tile, panels * nr);
+    const tile_at c = tile_of(p, r, r.columns == panels * nr, tile, panels * nr);
     HD_ASSERT(p->k <= p->k_block && a->rows <= p->kernels->mr);
     for (int64_t i = 0; i < panels; ++i)
         multiply_rows(l, 0, a->rows, l->a_in_place ? row_of_a(l, a->row, 0) : a->strips, panel_of_b(l, 0, panel + i),
-                      (place){c.at + (size_t)(i * nr) * p->kernels->bytes, c.stride});
-    finish(p, r, c);
+                      (tile_at){c.at + (size_t)(i * nr) * p->kernels->bytes, c.stride});
+    apply_epilogue(p, r, c);
 }
 
 /* Some rows, for all panels: B is packed already. */
-static void finish_rows(void *context, int64_t piece) {
+static void compute_strips(void *context, int64_t piece) {
     const hd_gemm_layout *l = context;
     const hd_gemm *p = l->product;
     const int64_t blocks = hd_pieces(p->m, l->m_block), panels = panels_of(p),
                   end = first_of(blocks, piece + 1, l->row_pieces);
     char *tile = workspace_of(l, piece), *strips = tile + tile_bytes(p),
          *computed = strips + hd_whole_lines(strip_bytes(l));
-    enter(p);
+    enter_gemm(p);
     for (int64_t block = first_of(blocks, piece, l->row_pieces); block < end; ++block) {
         const int64_t row = block * l->m_block;
         const row_block a = {row, hd_least(l->m_block, p->m - row), strips};
         const hd_gemm_layout some = l->a_in_place ? with_rows(l, computed, row, a.rows) : *l;
-        if (!l->a_in_place) pack_strips(l, &a, 0, hd_pieces(a.rows, p->kernels->mr), computed);
+        if (!l->a_in_place) pack_gemm_strips(l, &a, 0, hd_pieces(a.rows, p->kernels->mr), computed);
         for (int64_t panel = 0; l->wide && panel < panels; panel += TILE_STRIPS)
-            finish_strip(&some, &a, panel, hd_least(TILE_STRIPS, panels - panel), tile);
+            compute_strip(&some, &a, panel, hd_least(TILE_STRIPS, panels - panel), tile);
         for (int64_t panel = 0; !l->wide && panel < panels; ++panel)
-            finish_panel(&some, &a, panel, (tile_memory){tile, NULL});
+            compute_panel(&some, &a, panel, (tile_memory){tile, NULL});
     }
-    leave(p);
+    leave_gemm(p);
 }
 
 /* The workspace of a product that is cut: what all pieces share is A, packed or computed, or B packed. */
@@ -554,7 +555,7 @@ static void set_bytes(hd_gemm_layout *l) {
 }
 
 /* How a product is cut when its tiles are finished one by one. */
-static hd_gemm_layout lay_out_finishing(const hd_gemm *p, int threads) {
+static hd_gemm_layout lay_out_with_epilogue(const hd_gemm *p, int threads) {
     const int64_t panels = panels_of(p), most = threads > 1 ? 4 * threads : 1;
     const int64_t row_bytes = (int64_t)packed_a(p, 1, p->k);              /* of A */
     HD_ASSERT(p->k <= p->k_block || p->k_block % p->kernels->group == 0); /* blocks along k lie close */
@@ -578,7 +579,7 @@ static hd_gemm_layout lay_out_finishing(const hd_gemm *p, int threads) {
     return l;
 }
 
-static void finish_packed(hd_gemm_layout l, char *workspace) {
+static void compute_packed(hd_gemm_layout l, char *workspace) {
     const hd_gemm *p = l.product;
     l.pieces = workspace + l.shared_bytes;
     if (l.few_rows) {
@@ -588,26 +589,27 @@ static void finish_packed(hd_gemm_layout l, char *workspace) {
             hd_parallel_range(strips_of(p), 65536 / (p->k * p->kernels->mr) + 1, pack_all_strips, &l);
         else
             l.a = compute_all_rows(p, l.computed);
-        hd_parallel(l.column_pieces, finish_columns, &l);
+        hd_parallel(l.column_pieces, compute_columns, &l);
     } else {
         if (l.panels == NULL) {
             l.panels = workspace;
             hd_parallel_range(panels_of(p), 65536 / (p->k * p->kernels->nr) + 1, pack_panels, &l);
         }
-        hd_parallel(l.row_pieces, finish_rows, &l);
+        hd_parallel(l.row_pieces, compute_strips, &l);
     }
 }
 
-/* That operands of a product with `finish` are packed; and that no memory could hold what that needs. */
+/* True when operands of a product with `epilogue` are packed; and when no memory could hold what that needs. */
 static bool needs_packing(const hd_gemm *p) { return p->k > 0 && (p->packed_b != NULL || hd_gemm_wants_packing(p)); }
 static bool is_absurd(const hd_gemm *p) {
     return p->k > ((int64_t)1 << 40) / (p->n + p->m + p->kernels->nr + p->kernels->mr);
 }
 
-bool hd_gemm_ways_differ(const hd_gemm *p, const hd_gemm *other) {
+bool hd_gemm_configs_differ(const hd_gemm *p, const hd_gemm *other) {
     if (!needs_packing(p)) return false;
     if (is_absurd(p) || is_absurd(other)) return false; /* nothing can be */
-    const hd_gemm_layout a = lay_out_finishing(p, threads_for(p)), b = lay_out_finishing(other, threads_for(other));
+    const hd_gemm_layout a = lay_out_with_epilogue(p, threads_for(p)),
+                         b = lay_out_with_epilogue(other, threads_for(other));
     return p->kernels != other->kernels || block_k(p, 0) != block_k(other, 0) || a.few_rows != b.few_rows ||
            a.wide != b.wide;
 }
@@ -621,9 +623,9 @@ static size_t whole_bytes(const hd_gemm *p) {
 static void clear(const hd_gemm *p, char *c) { memset(c, 0, (size_t)(p->m * p->n) * p->kernels->bytes); }
 
 /* The whole result is small: it stays in cache as it is, or is made where it belongs. */
-static void finish_whole(const hd_gemm *p, char *workspace) {
+static void compute_whole(const hd_gemm *p, char *workspace) {
     const rectangle all = {0, p->m, 0, p->n};
-    const place c = place_of(p, all, true, workspace, p->n);
+    const tile_at c = tile_of(p, all, true, workspace, p->n);
     if (p->k == 0) {
         clear(p, c.at);
     } else {
@@ -636,22 +638,22 @@ static void finish_whole(const hd_gemm *p, char *workspace) {
         else
             hd_gemm_multiply_in_place(&in_memory);
     }
-    finish(p, all, c);
+    apply_epilogue(p, all, c);
 }
 
 size_t hd_gemm_workspace_bytes(const hd_gemm *p) {
     if (p->m == 0 || p->n == 0) return 0;
     if (!needs_packing(p)) return whole_bytes(p);
-    return is_absurd(p) ? SIZE_MAX : lay_out_finishing(p, threads_for(p)).bytes;
+    return is_absurd(p) ? SIZE_MAX : lay_out_with_epilogue(p, threads_for(p)).bytes;
 }
 
-static hd_error run_finishing(hd_thread *thread, const hd_gemm *p) {
+static hd_error run_with_epilogue(hd_thread *thread, const hd_gemm *p) {
     const bool packs = needs_packing(p);
     if (packs && is_absurd(p)) return no_memory(p);
     hd_gemm_layout l = {.bytes = packs ? 0 : whole_bytes(p)};
-    if (packs) l = lay_out_finishing(p, threads_for(p));
+    if (packs) l = lay_out_with_epilogue(p, threads_for(p));
     if (packs && p->workspace != NULL && l.bytes > p->workspace_bytes)
-        l = lay_out_finishing(p, 1); /* more threads than when it was made */
+        l = lay_out_with_epilogue(p, 1); /* more threads than when it was made */
     hd_block *block = NULL;
     char *workspace = p->workspace;
     if (workspace == NULL || l.bytes > p->workspace_bytes) {
@@ -660,16 +662,16 @@ static hd_error run_finishing(hd_thread *thread, const hd_gemm *p) {
         workspace = hd_block_data(block);
     }
     if (packs)
-        finish_packed(l, workspace);
+        compute_packed(l, workspace);
     else
-        finish_whole(p, workspace);
+        compute_whole(p, workspace);
     if (block != NULL) hd_block_release(thread, block);
     return HD_OK;
 }
 
 hd_error hd_gemm_run(hd_thread *thread, const hd_gemm *p) {
     if (p->m == 0 || p->n == 0) return HD_OK;
-    if (p->finish != NULL) return run_finishing(thread, p);
+    if (p->epilogue != NULL) return run_with_epilogue(thread, p);
     if (p->k == 0)
         clear(p, p->c);
     else if (hd_gemm_wants_packing(p))

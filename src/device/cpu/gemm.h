@@ -20,24 +20,26 @@ typedef struct hd_gemm {
     int64_t a_row, a_column, b_row, b_column; /* strides in elements; c is row-major */
     int64_t k_block;                          /* elements along k of what is packed together */
     hd_product_share share;
-    hd_product_finish finish; /* NULL: the result is c; else c is not used */
+    hd_product_epilogue epilogue; /* NULL: the result is c; else c is not used */
     void *context;
-    int64_t first_row;    /* of the result, for `finish` and `begin` */
-    const char *packed_b; /* B as hd_gemm_pack laid it out beforehand, for `finish`; NULL: it is packed now */
-    char *workspace;      /* for `finish`: of hd_gemm_workspace_bytes; NULL or too small: it is taken now */
+    int64_t first_row;    /* of the result, for `epilogue` and `prologue` */
+    const char *packed_b; /* B as hd_gemm_pack laid it out beforehand, for `epilogue`; NULL: it is packed now */
+    char *workspace;      /* for `epilogue`: of hd_gemm_workspace_bytes; NULL or too small: it is taken now */
     size_t workspace_bytes;
-    hd_product_begin begin; /* for `finish`: computes rows of A, which follow each other; NULL: they are there */
-    void *begin_context;
+    hd_product_prologue
+        prologue; /* for `epilogue`: computes rows of A, which follow each other; NULL: they are there */
+    void *prologue_context;
 } hd_gemm;
 
 /* Those of a product whose result has this dtype. */
 const hd_gemm_kernels *hd_gemm_kernels_for(hd_dtype result);
-/* True when packing B brings more than it costs. Else A must be of the kernels' own type, unless there is `finish`. */
+/* True when packing B brings more than it costs. Else A must be of the kernels' own type, unless there is
+ * `epilogue`. */
 bool hd_gemm_wants_packing(const hd_gemm *p);
 /* True when a matrix unit is quicker. */
 bool hd_gemm_suits(const hd_gemm *p, const hd_gemm_kernels *unit);
 /* True when two that differ in nothing but the way they are computed do differ in that. */
-bool hd_gemm_ways_differ(const hd_gemm *p, const hd_gemm *other);
+bool hd_gemm_configs_differ(const hd_gemm *p, const hd_gemm *other);
 /* The same of a B that is packed beforehand. */
 bool hd_gemm_wants_packed(const hd_gemm *p);
 /* True when B beforehand is not packed as the kernels read it, only brought together. */
@@ -47,7 +49,7 @@ size_t hd_gemm_packed_bytes(const hd_gemm *p);
 /* packed.c: that B can be packed where it lies, and how it lies then. */
 bool hd_gemm_packs_in_place(const hd_gemm *p, hd_packed_matrix *out);
 void hd_gemm_pack(const hd_gemm *p, char *out);
-/* That one packing of the same B does for both. */
+/* True when one packing of the same B does for both. */
 bool hd_gemm_packs_alike(const hd_gemm *p, const hd_gemm *other);
 
 /* m n k, or the most there is: broadcast operands may be absurdly large. */
@@ -58,7 +60,7 @@ static inline int64_t hd_gemm_work(int64_t m, int64_t n, int64_t k) {
 /* What a product costs one thread, in multiplications of the vector unit: a matrix unit takes less for each, and more
  * to pack operands; what is read but for a few rows comes from memory. */
 int64_t hd_gemm_cost(const hd_gemm *p);
-/* Bytes of memory that a product with `finish` works in; SIZE_MAX: more than there can be. */
+/* Bytes of memory that a product with `epilogue` works in; SIZE_MAX: more than there can be. */
 size_t hd_gemm_workspace_bytes(const hd_gemm *p);
 hd_error hd_gemm_run(hd_thread *thread, const hd_gemm *p);
 

@@ -1,6 +1,6 @@
 /* Indexing: gather, scatter, index_select. Indices are brought to i64 and checked once, before anything is written. */
 #include "device/cpu/check_index.h"
-#include "device/cpu/put.h"
+#include "device/cpu/scatter_in_place.h"
 #include "device/cpu/tile.h"
 
 #include <stdatomic.h>
@@ -8,15 +8,16 @@
 
 enum { GRAIN = 16384 };
 
-/* The places that an index names, in a tensor of `shape`; a new reference, NULL with an error that names the place. */
+/* The positions that an index names, in a tensor of `shape`; a new reference, NULL with an error that names the
+ * place. */
 static hd_tensor *ready_index(hd_thread *thread, hd_tensor *index, const hd_shape *shape, int64_t bound) {
     hd_tensor *ready = hd_tensor_new(thread, HD_I64, shape);
-    if (ready == NULL || hd_cpu_find_places(thread, ready, index, bound) == HD_OK) return ready;
+    if (ready == NULL || hd_cpu_find_positions(thread, ready, index, bound) == HD_OK) return ready;
     hd_tensor_drop(thread, ready);
     return NULL;
 }
 
-/* That all lie in [-bound, bound), at one look; false also for dtypes that are rarely indices. */
+/* True when all lie in [-bound, bound), at one look; false also for dtypes that are rarely indices. */
 static bool all_fit(const void *data, hd_dtype dtype, int64_t count, int64_t bound) {
     uint64_t beside = 0; /* of any: beyond the bound */
     if (dtype != HD_I64 && dtype != HD_I32) return false;
@@ -33,7 +34,7 @@ hd_error hd_cpu_check_index(hd_thread *thread, hd_tensor *index, int axis, int64
         if (data == NULL) return thread->error_code;
         if (all_fit(data, (hd_dtype)index->dtype, index->count, bound)) return HD_OK;
     }
-    const hd_shape shape = hd_places_shape(index, axis);
+    const hd_shape shape = hd_positions_shape(index, axis);
     hd_tensor *ready = ready_index(thread, index, &shape, bound);
     const bool ok = ready != NULL;
     hd_tensor_drop(thread, ready);
@@ -89,9 +90,9 @@ typedef struct element_job {
 } element_job;
 
 static int64_t place_of(const element_job *j, const int64_t *coordinate) {
-    int64_t place = 0;
-    for (int i = 0; i < j->space.rank; ++i) place += i == j->axis ? 0 : coordinate[i] * j->stride[i];
-    return place;
+    int64_t offset = 0;
+    for (int i = 0; i < j->space.rank; ++i) offset += i == j->axis ? 0 : coordinate[i] * j->stride[i];
+    return offset;
 }
 
 /* Elements `run` of a row of the index, along which x is walked with one stride; the first element for an index beyond
@@ -144,7 +145,7 @@ static void run_gather(void *context, int64_t begin, int64_t end) {
 }
 
 /* Indices are read as they are given: they are checked on the way. `*is_beside` says that one did not fit. */
-static hd_error gather(hd_thread *thread, hd_call *call, const hd_tensor *index, bool *is_beside) {
+static hd_error gather_elements(hd_thread *thread, hd_call *call, const hd_tensor *index, bool *is_beside) {
     const hd_tensor *x = call->inputs[0];
     element_job j = {.space = {.rank = index->layout.shape.rank, .count = index->count},
                      .axis = ((const hd_axis_attributes *)call->attributes)->axis,
@@ -163,7 +164,7 @@ static hd_error gather(hd_thread *thread, hd_call *call, const hd_tensor *index,
 }
 
 /* Small floats are combined in f32 and rounded once, at the end; written as they are. */
-static hd_error scatter(hd_thread *thread, hd_call *call, const hd_tensor *places) {
+static hd_error scatter_elements(hd_thread *thread, hd_call *call, const hd_tensor *positions) {
     const hd_scatter_attributes *a = call->attributes;
     hd_tensor *out = call->outputs[0], *target = out, *source = NULL;
     const hd_dtype as =
@@ -173,7 +174,7 @@ static hd_error scatter(hd_thread *thread, hd_call *call, const hd_tensor *place
     if (target != NULL) status = hd_cpu_copy(thread, target, call->inputs[0]);
     if (target != NULL && status == HD_OK) source = hd_cpu_ready(thread, call->inputs[2], as);
     if (source != NULL && hd_tensor_bytes(thread, source, HD_READ) != NULL) {
-        hd_cpu_put(target, a->axis, a->mode, places, source);
+        hd_cpu_scatter_in_place(target, a->axis, a->mode, positions, source);
         if (target != out) status = hd_cpu_copy(thread, out, target);
     }
     hd_tensor_drop(thread, source);
@@ -182,33 +183,33 @@ static hd_error scatter(hd_thread *thread, hd_call *call, const hd_tensor *place
 }
 
 /* ---- the calls --------------------------------------------------------------------------------------------------- */
-typedef hd_error (*index_run)(hd_thread *thread, hd_call *call, const hd_tensor *places);
+typedef hd_error (*index_run)(hd_thread *thread, hd_call *call, const hd_tensor *positions);
 
-/* Runs it with the places that the index, of this shape, names along an axis. */
-static hd_error run_with_places(hd_thread *thread, hd_call *call, int axis, const hd_shape *shape, index_run run) {
-    hd_tensor *places = ready_index(thread, call->inputs[1], shape, call->inputs[0]->layout.shape.size[axis]);
-    if (places == NULL) return thread->error_code;
+/* Runs it with the positions that the index, of this shape, names along an axis. */
+static hd_error run_with_positions(hd_thread *thread, hd_call *call, int axis, const hd_shape *shape, index_run run) {
+    hd_tensor *positions = ready_index(thread, call->inputs[1], shape, call->inputs[0]->layout.shape.size[axis]);
+    if (positions == NULL) return thread->error_code;
     hd_error status = hd_cpu_outputs(thread, call);
-    if (status == HD_OK && (status = run(thread, call, places)) != HD_OK) hd_cpu_drop_outputs(thread, call);
-    hd_tensor_drop(thread, places);
+    if (status == HD_OK && (status = run(thread, call, positions)) != HD_OK) hd_cpu_drop_outputs(thread, call);
+    hd_tensor_drop(thread, positions);
     return status;
 }
 
 hd_error hd_cpu_scatter(hd_thread *thread, hd_call *call) {
     const int axis = ((const hd_scatter_attributes *)call->attributes)->axis;
-    const hd_shape shape = hd_places_shape(call->inputs[1], axis);
-    return run_with_places(thread, call, axis, &shape, scatter);
+    const hd_shape shape = hd_positions_shape(call->inputs[1], axis);
+    return run_with_positions(thread, call, axis, &shape, scatter_elements);
 }
 
 hd_error hd_cpu_index_select(hd_thread *thread, hd_call *call) {
     const int axis = ((const hd_axis_attributes *)call->attributes)->axis;
-    return run_with_places(thread, call, axis, &call->inputs[1]->layout.shape, index_select);
+    return run_with_positions(thread, call, axis, &call->inputs[1]->layout.shape, index_select);
 }
 
-/* With places that are known to fit. */
-static hd_error gather_places(hd_thread *thread, hd_call *call, const hd_tensor *places) {
+/* With positions that are known to fit. */
+static hd_error gather_places(hd_thread *thread, hd_call *call, const hd_tensor *positions) {
     bool is_beside = false;
-    return gather(thread, call, places, &is_beside);
+    return gather_elements(thread, call, positions, &is_beside);
 }
 
 /* An index that is not as gather reads it, or does not fit, goes the long way, which says where it does not. */
@@ -220,9 +221,9 @@ hd_error hd_cpu_gather(hd_thread *thread, hd_call *call) {
         if (call->given) /* what is there already changes only when all fit */
             HD_TRY(hd_cpu_check_index(thread, index, axis, call->inputs[0]->layout.shape.size[axis]));
         HD_TRY(hd_cpu_outputs(thread, call));
-        const hd_error status = gather(thread, call, index, &is_beside);
+        const hd_error status = gather_elements(thread, call, index, &is_beside);
         if (status != HD_OK || is_beside) hd_cpu_drop_outputs(thread, call);
         if (!is_beside) return status;
     }
-    return run_with_places(thread, call, axis, &index->layout.shape, gather_places);
+    return run_with_positions(thread, call, axis, &index->layout.shape, gather_places);
 }

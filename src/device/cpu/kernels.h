@@ -155,7 +155,7 @@ typedef struct hd_cpu_kernels {
     hd_gemm_kernels gemm_f32, gemm_f64; /* also for halves, which are summed in f32 */
     hd_gemm_kernels gemm_u32, gemm_u64; /* integers of either sign: they wrap */
     hd_gemm_kernels gemm_pairs;         /* the same of 32 bits for operands of 8 and 16 bits, which must be packed */
-    /* f32 and bf16 in a matrix unit, always packed; their mr is 0 where there is none: see kernels_parts.c */
+    /* f32 and bf16 in a matrix unit, always packed; their mr is 0 where there is none: see kernels_amx.c */
     hd_gemm_kernels gemm_parts, gemm_halves;
     hd_norm_kernels norm_f32, norm_f64;
     hd_attention_kernels attention_f32, attention_f64;

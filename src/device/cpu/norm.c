@@ -48,16 +48,16 @@ static void run_parameters(void *context, int64_t begin, int64_t end) {
     }
 static hd_error parameters(hd_thread *thread, norm_job *j, void *to) {
     const int64_t width = (j->centered ? 2 : 1) * j->n, pieces = (j->rows + PIECE_ROWS - 1) / PIECE_ROWS;
-    hd_block *room = hd_block_new(thread, (size_t)(pieces * width) * j->bytes + 1);
-    if (room == NULL) return HD_ERROR_MEMORY;
-    char *parts = j->out = hd_block_data(room);
+    hd_block *workspace = hd_block_new(thread, (size_t)(pieces * width) * j->bytes + 1);
+    if (workspace == NULL) return HD_ERROR_MEMORY;
+    char *parts = j->out = hd_block_data(workspace);
     hd_parallel_range(pieces, GRAIN / (PIECE_ROWS * j->n) + 1, run_parameters, j);
     if (j->bytes == 4) {
         FOLD(float)
     } else {
         FOLD(double)
     }
-    hd_block_release(thread, room);
+    hd_block_release(thread, workspace);
     return HD_OK;
 }
 

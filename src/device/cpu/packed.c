@@ -25,20 +25,20 @@ static void move_panels(void *context, int64_t begin, int64_t end) {
         }
 }
 
-static void move(const hd_packed_matrix *m, const void *from, void *to, bool unpacks, void *room) {
+static void move(const hd_packed_matrix *m, const void *from, void *to, bool unpacks, void *workspace) {
     const size_t row = (size_t)m->columns * m->bytes;
     for (int64_t r = 0; r < m->rows; r += m->block) {
         job j = {m, (const char *)from + (size_t)r * row, (char *)to + (size_t)r * row,
                  m->rows - r < m->block ? m->rows - r : m->block, unpacks};
-        if (room != NULL) j.from = memcpy(room, j.from, (size_t)j.rows * row);
+        if (workspace != NULL) j.from = memcpy(workspace, j.from, (size_t)j.rows * row);
         hd_parallel_range(m->columns / m->panel, 65536 / (j.rows * m->panel) + 1, move_panels, &j);
     }
 }
 
-size_t hd_packed_matrix_room(const hd_packed_matrix *m) {
+size_t hd_packed_matrix_workspace(const hd_packed_matrix *m) {
     return (size_t)(m->rows < m->block ? m->rows : m->block) * (size_t)m->columns * m->bytes;
 }
-void hd_pack_in_place(const hd_packed_matrix *m, void *data, void *room) { move(m, data, data, false, room); }
+void hd_pack_in_place(const hd_packed_matrix *m, void *data, void *workspace) { move(m, data, data, false, workspace); }
 void hd_unpack(const hd_packed_matrix *m, const void *packed, void *out) { move(m, packed, out, true, NULL); }
 
 bool hd_gemm_packs_in_place(const hd_gemm *p, hd_packed_matrix *out) {

@@ -226,9 +226,9 @@ static hd_error pool(hd_thread *thread, pool_job *j, const hd_pool_attributes *a
     const int64_t plane = j->image[0] * j->image[1] * j->image[2];
     const bool alike = !a->adaptive && plane <= INT32_MAX && a->window.size[axes - 1] <= MOST_TAPS;
     const size_t taps = alike ? (size_t)a->window.size[axes - 1] * sizeof(tap) : 0;
-    hd_block *room = hd_block_new(thread, (size_t)lengths * sizeof(window) + taps);
-    if (room == NULL) return HD_ERROR_MEMORY;
-    window *list = hd_block_data(room);
+    hd_block *workspace = hd_block_new(thread, (size_t)lengths * sizeof(window) + taps);
+    if (workspace == NULL) return HD_ERROR_MEMORY;
+    window *list = hd_block_data(workspace);
     for (int i = 0; i < 3; ++i) {
         j->windows[i] = list;
         find_windows(a, i - (3 - axes), j->image[i], j->result[i], list);
@@ -236,7 +236,7 @@ static hd_error pool(hd_thread *thread, pool_job *j, const hd_pool_attributes *a
     }
     if (alike) find_taps(j, a, j->image[2], (tap *)(void *)list);
     hd_parallel_range(planes, GRAIN / plane + 1, run_planes, j);
-    hd_block_release(thread, room);
+    hd_block_release(thread, workspace);
     return HD_OK;
 }
 

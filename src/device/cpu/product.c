@@ -17,34 +17,34 @@ const char *hd_cpu_product_apart(const hd_op *op, const void *attributes) {
 hd_error hd_cpu_product(hd_thread *thread, const hd_product *p) {
     return is_conv(p->call) ? hd_conv_product(thread, p) : hd_contract_product(thread, p);
 }
-size_t hd_cpu_product_room(const hd_product *p) {
-    return is_conv(p->call) ? hd_conv_product_room(p) : hd_contract_product_room(p);
+size_t hd_cpu_product_workspace(const hd_product *p) {
+    return is_conv(p->call) ? hd_conv_product_workspace(p) : hd_contract_product_workspace(p);
 }
 int64_t hd_cpu_product_pieces(const hd_product *p) {
     if (p->call->outputs[0]->count == 0) return 1;
     return is_conv(p->call) ? hd_conv_product_pieces(p) : hd_contract_product_pieces(p);
 }
-bool hd_cpu_product_ways_differ(const hd_product *p, hd_product_way other) {
+bool hd_cpu_product_configs_differ(const hd_product *p, hd_product_config other) {
     if (p->call->outputs[0]->count == 0) return false;
-    return is_conv(p->call) ? hd_conv_product_ways_differ(p, other) : hd_contract_product_ways_differ(p, other);
+    return is_conv(p->call) ? hd_conv_product_configs_differ(p, other) : hd_contract_product_configs_differ(p, other);
 }
-size_t hd_cpu_product_packed_bytes(const hd_call *call, hd_product_way way) {
-    return is_conv(call) ? hd_conv_product_packed_bytes(call, way) : hd_contract_product_packed_bytes(call, way);
+size_t hd_cpu_product_packed_bytes(const hd_call *call, hd_product_config config) {
+    return is_conv(call) ? hd_conv_product_packed_bytes(call, config) : hd_contract_product_packed_bytes(call, config);
 }
-hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, hd_product_way way, void *out) {
-    return is_conv(call) ? hd_conv_product_pack(thread, call, way, out)
-                         : hd_contract_product_pack(thread, call, way, out);
+hd_error hd_cpu_product_pack(hd_thread *thread, const hd_call *call, hd_product_config config, void *out) {
+    return is_conv(call) ? hd_conv_product_pack(thread, call, config, out)
+                         : hd_contract_product_pack(thread, call, config, out);
 }
 
-bool hd_cpu_product_packs_alike(const hd_call *call, hd_product_way way, const hd_call *other,
-                                hd_product_way other_way) {
+bool hd_cpu_product_packs_alike(const hd_call *call, hd_product_config config, const hd_call *other,
+                                hd_product_config other_config) {
     if (is_conv(call) != is_conv(other)) return false;
-    return is_conv(call) ? hd_conv_product_packs_alike(call, way, other, other_way)
-                         : hd_contract_product_packs_alike(call, way, other, other_way);
+    return is_conv(call) ? hd_conv_product_packs_alike(call, config, other, other_config)
+                         : hd_contract_product_packs_alike(call, config, other, other_config);
 }
 
-bool hd_cpu_product_packs_in_place(const hd_call *call, hd_product_way way, hd_packed_matrix *out) {
-    return !is_conv(call) && hd_contract_product_packs_in_place(call, way, out);
+bool hd_cpu_product_packs_in_place(const hd_call *call, hd_product_config config, hd_packed_matrix *out) {
+    return !is_conv(call) && hd_contract_product_packs_in_place(call, config, out);
 }
 
 /* ---- dtypes ------------------------------------------------------------------------------------------------------ */
@@ -153,9 +153,9 @@ static void store_rows(hd_dtype dtype, char *to, int64_t to_row, const char *fro
         }
 }
 
-void *hd_cpu_product_place(hd_product_finish finish, void *context, int64_t row, int64_t column) {
+void *hd_cpu_product_address(hd_product_epilogue epilogue, void *context, int64_t row, int64_t column) {
     const hd_plain_finish *f = context;
-    if (finish != hd_cpu_product_store || f->dtype != hd_cpu_product_dtype(f->dtype)) return NULL;
+    if (epilogue != hd_cpu_product_store || f->dtype != hd_cpu_product_dtype(f->dtype)) return NULL;
     if (f->bias == f->out) return NULL; /* it is read there first */
     for (int i = 0; i < f->step_count; ++i)
         if (f->steps[i].other == f->out) return NULL;

@@ -57,7 +57,7 @@ static void draw_int(const draw_job *d, int64_t first, int64_t n, int64_t *v) {
 static void draw_range(void *context, int64_t begin, int64_t end) {
     const draw_job *d = context;
     const size_t bytes = hd_dtype_bytes[d->dtype];
-    hd_tile_room room;
+    hd_tile_workspace workspace;
     _Alignas(64) char values[HD_TILE * 8];
     for (int64_t i = begin; i < end; i += HD_TILE) {
         const int64_t n = end - i < HD_TILE ? end - i : HD_TILE;
@@ -68,7 +68,7 @@ static void draw_range(void *context, int64_t begin, int64_t end) {
             draw_f64(d, i, n, (double *)values);
         else
             draw_f32(d, i, n, (float *)values);
-        hd_tile_store(d->out + (size_t)i * bytes, 1, n, d->dtype, from, values, &room);
+        hd_tile_store(d->out + (size_t)i * bytes, 1, n, d->dtype, from, values, &workspace);
     }
 }
 

@@ -70,7 +70,7 @@ static void reduce_row(const reduction *r, const char *base, int64_t begin, int6
     const int last = gone->space.rank - 1;
     const bool direct =
         gone->stride[last] == 1 && !hd_dtype_is_small_float(r->dtype) && hd_dtype_compute[r->dtype] == r->compute;
-    hd_tile_room room;
+    hd_tile_workspace workspace;
     int64_t coordinate[HD_MAX_RANK];
     hd_space_locate(&gone->space, begin, coordinate);
     for (int64_t i = begin; i < end;) {
@@ -79,7 +79,7 @@ static void reduce_row(const reduction *r, const char *base, int64_t begin, int6
         if (!direct && run > HD_TILE) run = HD_TILE;
         const char *at = base + offset_of(gone, coordinate) * (int64_t)r->bytes;
         r->kernels.row(accumulator,
-                       direct ? at : hd_tile_load(at, gone->stride[last], run, r->dtype, r->compute, &room), run);
+                       direct ? at : hd_tile_load(at, gone->stride[last], run, r->dtype, r->compute, &workspace), run);
         i += run;
         coordinate[last] += run;
         if (coordinate[last] == gone->space.size[last]) {
@@ -95,7 +95,7 @@ static void reduce_strip(const reduction *r, const char *base, int64_t width, in
     const axes_list *gone = &r->gone;
     const int last = gone->space.rank - 1;
     const bool direct = stride == 1 && !hd_dtype_is_small_float(r->dtype) && hd_dtype_compute[r->dtype] == r->compute;
-    hd_tile_room room;
+    hd_tile_workspace workspace;
     int64_t coordinate[HD_MAX_RANK];
     hd_space_locate(&gone->space, begin, coordinate);
     for (int64_t i = begin; i < end;) {
@@ -110,7 +110,7 @@ static void reduce_strip(const reduction *r, const char *base, int64_t width, in
                     const int64_t n = width - w < HD_TILE ? width - w : HD_TILE;
                     const char *from = at + (k * gone->stride[last] + w * stride) * (int64_t)r->bytes;
                     r->kernels.columns((char *)accumulator + (size_t)w * r->accumulator_bytes,
-                                       hd_tile_load(from, stride, n, r->dtype, r->compute, &room), n, 1, 0);
+                                       hd_tile_load(from, stride, n, r->dtype, r->compute, &workspace), n, 1, 0);
                 }
         }
         i += run;
@@ -186,7 +186,7 @@ static void run_results(void *context, int64_t first, int64_t after) { /* counte
                    r->out);
 }
 
-static void run_piece(void *context, int64_t piece) {
+static void run_reduce_piece(void *context, int64_t piece) {
     const reduction *r = context;
     const int64_t begin = piece * r->piece,
                   end = begin + r->piece < r->gone.space.count ? begin + r->piece : r->gone.space.count;
@@ -237,13 +237,13 @@ static void choose_way(reduction *r) {
 
 static hd_error run_reduction(hd_thread *thread, reduction *r, hd_tensor *out) {
     const int64_t results = r->kept.space.count;
-    hd_block *room =
+    hd_block *workspace =
         hd_block_new(thread, (size_t)(r->pieces * results + (r->pieces > 1 ? results : 0)) * r->accumulator_bytes);
-    if (room == NULL) return HD_ERROR_MEMORY;
-    r->out = hd_block_data(room);
+    if (workspace == NULL) return HD_ERROR_MEMORY;
+    r->out = hd_block_data(workspace);
     char *final = r->out;
     if (r->pieces > 1) {
-        hd_parallel(r->pieces, run_piece, r);
+        hd_parallel(r->pieces, run_reduce_piece, r);
         final = r->out + (size_t)(r->pieces * results) * r->accumulator_bytes;
         set_identity(r, final, results);
         r->fold.columns(final, r->out, results, r->pieces, results);
@@ -253,16 +253,16 @@ static hd_error run_reduction(hd_thread *thread, reduction *r, hd_tensor *out) {
         r->together = r->strip == 0 ? 1 : hd_least(whole_strip(r), SIDE);
         hd_parallel_range(hd_pieces(results, r->together), hd_pieces(hd_most(grain, 1), r->together), run_results, r);
     }
-    hd_tile_room tile;
+    hd_tile_workspace tile;
     char *to = out->storage->data;
     for (int64_t i = 0; i < results; i += HD_TILE)
         hd_tile_store(to + (size_t)i * hd_dtype_bytes[out->dtype], 1, results - i < HD_TILE ? results - i : HD_TILE,
                       (hd_dtype)out->dtype, r->accumulator, final + (size_t)i * r->accumulator_bytes, &tile);
-    hd_block_release(thread, room);
+    hd_block_release(thread, workspace);
     return HD_OK;
 }
 
-static hd_error reduce(hd_thread *thread, hd_call *call, hd_reduction kind, bool of_truth) {
+static hd_error run_reduce(hd_thread *thread, hd_call *call, hd_reduction kind, bool of_truth) {
     const hd_reduce_attributes *a = call->attributes;
     const hd_tensor *x = call->inputs[0];
     reduction r = {
@@ -283,7 +283,7 @@ static hd_error reduce(hd_thread *thread, hd_call *call, hd_reduction kind, bool
 }
 
 #define REDUCTION(name, kind, of_truth)                                                                                \
-    hd_error hd_cpu_##name(hd_thread *thread, hd_call *call) { return reduce(thread, call, kind, of_truth); }
+    hd_error hd_cpu_##name(hd_thread *thread, hd_call *call) { return run_reduce(thread, call, kind, of_truth); }
 REDUCTION(sum, HD_REDUCE_SUM, false)
 REDUCTION(prod, HD_REDUCE_PROD, false)
 REDUCTION(max, HD_REDUCE_MAX, false)
@@ -324,7 +324,7 @@ static void run_arg(void *context, int64_t first, int64_t after) {
     hd_compute type = (hd_compute)hd_dtype_compute[dtype];
     if (type < HD_COMPUTE_F32 && type != HD_COMPUTE_U64) type = HD_COMPUTE_I64;
     const size_t bytes = hd_dtype_bytes[dtype], step = hd_dtype_bytes[hd_compute_dtype[type]];
-    hd_tile_room room;
+    hd_tile_workspace workspace;
     for (int64_t k = first; k < after; ++k) {
         int64_t coordinate[HD_MAX_RANK];
         hd_space_locate(&j->kept.space, k, coordinate);
@@ -333,7 +333,8 @@ static void run_arg(void *context, int64_t first, int64_t after) {
         int64_t where = 0;
         for (int64_t i = 0; i < j->size; i += HD_TILE) {
             const int64_t n = j->size - i < HD_TILE ? j->size - i : HD_TILE;
-            const char *values = hd_tile_load(base + i * j->stride * (int64_t)bytes, j->stride, n, dtype, type, &room);
+            const char *values =
+                hd_tile_load(base + i * j->stride * (int64_t)bytes, j->stride, n, dtype, type, &workspace);
             if (i == 0) memcpy(best, values, step);
             for (int64_t e = 0; e < n; ++e)
                 if (better(j, values + (size_t)e * step, best, type)) {

@@ -26,7 +26,7 @@ typedef struct sort_job {
     bool descending;
     char *values;     /* contiguous; NULL: nobody wants them */
     int64_t *indices; /* likewise */
-    keyed *room;      /* 2 * size for each piece */
+    keyed *workspace; /* 2 * size for each piece */
     int64_t pieces, rows;
 } sort_job;
 
@@ -112,12 +112,12 @@ static keyed *first_few(const sort_job *j, keyed *x, int64_t k) {
     return best;
 }
 
-static void sort_row(const sort_job *j, int64_t row, keyed *room) {
+static void sort_row(const sort_job *j, int64_t row, keyed *workspace) {
     const int64_t outer = row / j->inner, inner = row % j->inner;
     const char *x = j->x + (size_t)(outer * j->outer_stride + inner) * j->bytes;
-    read_keys(j, x, room);
-    const keyed *sorted =
-        j->count <= FEW_LARGEST && j->count < j->size ? first_few(j, room, j->count) : sort_keys(room, j->size);
+    read_keys(j, x, workspace);
+    const keyed *sorted = j->count <= FEW_LARGEST && j->count < j->size ? first_few(j, workspace, j->count)
+                                                                        : sort_keys(workspace, j->size);
     for (int64_t i = 0; i < j->count; ++i) {
         const int64_t to = (outer * j->count + i) * j->inner + inner;
         if (j->indices != NULL) j->indices[to] = sorted[i].at;
@@ -126,9 +126,9 @@ static void sort_row(const sort_job *j, int64_t row, keyed *room) {
     }
 }
 
-static void run_piece(void *context, int64_t piece) {
+static void run_sort_piece(void *context, int64_t piece) {
     const sort_job *j = context;
-    for (int64_t row = piece; row < j->rows; row += j->pieces) sort_row(j, row, j->room + piece * 2 * j->size);
+    for (int64_t row = piece; row < j->rows; row += j->pieces) sort_row(j, row, j->workspace + piece * 2 * j->size);
 }
 
 /* The first `count` of each run along an axis, in order. */
@@ -154,13 +154,13 @@ static hd_error sort_axis(hd_thread *thread, hd_call *call, int axis, int64_t co
         j.rows = x->count / j.size;
         const int64_t worth = x->count / GRAIN + 1, threads = 2 * hd_pool_threads();
         j.pieces = hd_least(hd_least(j.rows, worth), threads);
-        hd_block *room = hd_block_new(thread, (size_t)(j.pieces * 2 * j.size) * sizeof(keyed));
-        if (j.x == NULL || room == NULL) status = thread->error_code;
+        hd_block *workspace = hd_block_new(thread, (size_t)(j.pieces * 2 * j.size) * sizeof(keyed));
+        if (j.x == NULL || workspace == NULL) status = thread->error_code;
         if (status == HD_OK) {
-            j.room = hd_block_data(room);
-            hd_parallel(j.pieces, run_piece, &j);
+            j.workspace = hd_block_data(workspace);
+            hd_parallel(j.pieces, run_sort_piece, &j);
         }
-        if (room != NULL) hd_block_release(thread, room);
+        if (workspace != NULL) hd_block_release(thread, workspace);
     }
     hd_tensor_drop(thread, x);
     if (status != HD_OK) hd_cpu_drop_outputs(thread, call);

@@ -55,7 +55,7 @@ void hd_space_locate(const hd_space *space, int64_t index, int64_t coordinate[HD
             for (int64_t i = 0; i < n; ++i) o[i] = p[i * stride];                                                      \
         break;                                                                                                         \
     }
-static void gather(char *out, const char *at, int64_t stride, int64_t n, size_t bytes) {
+static void gather_tile(char *out, const char *at, int64_t stride, int64_t n, size_t bytes) {
     switch (bytes) {
     case 1: GATHER(uint8_t)
     case 2: GATHER(uint16_t)
@@ -72,7 +72,7 @@ static void gather(char *out, const char *at, int64_t stride, int64_t n, size_t 
         for (int64_t i = 0; i < n; ++i) o[i * stride] = p[i];                                                          \
         break;                                                                                                         \
     }
-static void scatter(char *at, int64_t stride, int64_t n, size_t bytes, const void *values) {
+static void scatter_tile(char *at, int64_t stride, int64_t n, size_t bytes, const void *values) {
     switch (bytes) {
     case 1: SCATTER(uint8_t)
     case 2: SCATTER(uint16_t)
@@ -83,63 +83,65 @@ static void scatter(char *at, int64_t stride, int64_t n, size_t bytes, const voi
 #undef SCATTER
 
 /* ---- types ------------------------------------------------------------------------------------------------------ */
-static const void *to_compute(const void *raw, int64_t n, hd_dtype dtype, hd_compute to, hd_tile_room *room) {
+static const void *to_compute(const void *raw, int64_t n, hd_dtype dtype, hd_compute to, hd_tile_workspace *workspace) {
     hd_compute from = (hd_compute)hd_dtype_compute[dtype];
     if (hd_dtype_is_small_float(dtype)) {
-        hd_kernels()->decode[dtype](room->decoded, raw, n);
-        raw = room->decoded;
+        hd_kernels()->decode[dtype](workspace->decoded, raw, n);
+        raw = workspace->decoded;
     }
     if (from == to) return raw;
-    hd_kernels()->convert[from][to](room->converted, raw, n);
-    return room->converted;
+    hd_kernels()->convert[from][to](workspace->converted, raw, n);
+    return workspace->converted;
 }
 
-const void *hd_tile_load(const char *at, int64_t stride, int64_t n, hd_dtype dtype, hd_compute to, hd_tile_room *room) {
+const void *hd_tile_load(const char *at, int64_t stride, int64_t n, hd_dtype dtype, hd_compute to,
+                         hd_tile_workspace *workspace) {
     const void *raw = at;
     if (stride != 1) {
-        gather(room->raw, at, stride, n, hd_dtype_bytes[dtype]);
-        raw = room->raw;
+        gather_tile(workspace->raw, at, stride, n, hd_dtype_bytes[dtype]);
+        raw = workspace->raw;
     }
-    return to_compute(raw, n, dtype, to, room);
+    return to_compute(raw, n, dtype, to, workspace);
 }
 
 const void *hd_tile_load_flat(const hd_operand *o, const hd_space *space, int64_t from, int64_t n, hd_compute to,
-                              hd_tile_room *room) {
+                              hd_tile_workspace *workspace) {
     const size_t bytes = hd_dtype_bytes[o->dtype];
     const int last = space->rank - 1;
     int64_t coordinate[HD_MAX_RANK];
     hd_space_locate(space, from, coordinate);
     for (int64_t done = 0; done < n;) {
         const int64_t left = space->size[last] - coordinate[last], run = n - done < left ? n - done : left;
-        gather(room->raw + (size_t)done * bytes, o->data + hd_operand_offset(o, space, coordinate) * (int64_t)bytes,
-               o->stride[last], run, bytes);
+        gather_tile(workspace->raw + (size_t)done * bytes,
+                    o->data + hd_operand_offset(o, space, coordinate) * (int64_t)bytes, o->stride[last], run, bytes);
         done += run;
         coordinate[last] = 0;
         hd_space_next_row(space, coordinate);
     }
-    return to_compute(room->raw, n, o->dtype, to, room);
+    return to_compute(workspace->raw, n, o->dtype, to, workspace);
 }
 
 void hd_tile_store(char *at, int64_t stride, int64_t n, hd_dtype dtype, hd_compute from, const void *values,
-                   hd_tile_room *room) {
+                   hd_tile_workspace *workspace) {
     const hd_cpu_kernels *k = hd_kernels();
     const hd_compute to = (hd_compute)hd_dtype_compute[dtype];
     if (hd_dtype_is_small_float(dtype)) {
         if (from != HD_COMPUTE_F32) {
-            (k->sticky[from] != NULL ? k->sticky[from] : k->convert[from][HD_COMPUTE_F32])(room->decoded, values, n);
-            values = room->decoded;
+            (k->sticky[from] != NULL ? k->sticky[from] : k->convert[from][HD_COMPUTE_F32])(workspace->decoded, values,
+                                                                                           n);
+            values = workspace->decoded;
         }
-        void *encoded = stride == 1 ? (void *)at : room->raw;
+        void *encoded = stride == 1 ? (void *)at : workspace->raw;
         k->encode[dtype](encoded, values, n);
-        if (stride != 1) scatter(at, stride, n, hd_dtype_bytes[dtype], encoded);
+        if (stride != 1) scatter_tile(at, stride, n, hd_dtype_bytes[dtype], encoded);
         return;
     }
     if (from != to) {
-        void *converted = stride == 1 ? (void *)at : room->converted;
+        void *converted = stride == 1 ? (void *)at : workspace->converted;
         k->convert[from][to](converted, values, n);
-        if (stride != 1) scatter(at, stride, n, hd_dtype_bytes[dtype], converted);
+        if (stride != 1) scatter_tile(at, stride, n, hd_dtype_bytes[dtype], converted);
     } else if (stride != 1) {
-        scatter(at, stride, n, hd_dtype_bytes[dtype], values);
+        scatter_tile(at, stride, n, hd_dtype_bytes[dtype], values);
     } else if (values != at) {
         memcpy(at, values, (size_t)n * hd_dtype_bytes[dtype]);
     }

@@ -20,11 +20,11 @@ typedef struct hd_space {
 } hd_space;
 
 /* Room for one operand's tile on its way: as it lies in memory, as f32, as the compute type. */
-typedef struct hd_tile_room {
+typedef struct hd_tile_workspace {
     _Alignas(64) char raw[HD_TILE * 8];
     _Alignas(64) float decoded[HD_TILE];
     _Alignas(64) char converted[HD_TILE * 8];
-} hd_tile_room;
+} hd_tile_workspace;
 
 /* The operand over `shape`: strides 0 where it is stretched. */
 void hd_operand_over(hd_operand *operand, char *data, const hd_tensor *t, const hd_shape *shape);
@@ -32,13 +32,14 @@ void hd_operand_over(hd_operand *operand, char *data, const hd_tensor *t, const 
 void hd_space_collapse(hd_space *space, const hd_shape *shape, hd_operand *operands, int count);
 
 /* n <= HD_TILE elements, `stride` apart, as compute type `to`: in place when that is what lies there. */
-const void *hd_tile_load(const char *at, int64_t stride, int64_t n, hd_dtype dtype, hd_compute to, hd_tile_room *room);
+const void *hd_tile_load(const char *at, int64_t stride, int64_t n, hd_dtype dtype, hd_compute to,
+                         hd_tile_workspace *workspace);
 /* Elements `from` .. `from + n` of the space in row-major order, gathered across rows. */
 const void *hd_tile_load_flat(const hd_operand *operand, const hd_space *space, int64_t from, int64_t n, hd_compute to,
-                              hd_tile_room *room);
+                              hd_tile_workspace *workspace);
 /* The other way: n elements of compute type `from` into memory. */
 void hd_tile_store(char *at, int64_t stride, int64_t n, hd_dtype dtype, hd_compute from, const void *values,
-                   hd_tile_room *room);
+                   hd_tile_workspace *workspace);
 
 /* Coordinates of a linear index, and the offset of an operand there. */
 void hd_space_locate(const hd_space *space, int64_t index, int64_t coordinate[HD_MAX_RANK]);

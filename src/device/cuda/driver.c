@@ -1,5 +1,5 @@
-/* GPUs of NVIDIA's: how many there are. hodu has no kernels for them yet; XLA brings scripts there by its plugin, which
- * opens the driver itself. The driver is asked once in a process, when somebody first wants to know. */
+/* GPUs of NVIDIA's: how many there are, and which. hodu has no kernels for them yet; XLA brings scripts there by its
+ * plugin, which opens the driver itself. The driver is asked once in a process, when somebody first wants to know. */
 #include "device/cuda/driver.h"
 #include "core/environment.h"
 #include "core/os.h"
@@ -7,13 +7,17 @@
 #include <pthread.h>
 #include <stdio.h>
 
-enum { NO_DEVICE = 100 }; /* an error of the driver's; 0 is none */
+enum { NO_DEVICE = 100 };      /* an error of the driver's; 0 is none */
+enum { MULTIPROCESSORS = 16 }; /* one of its attributes */
 
 static struct {
     pthread_once_t once;
     int64_t process; /* that asked */
     int count;
     char missing[200];
+    /* what says more of one; NULL: an old driver */
+    int (*get)(int *device, int ordinal), (*get_name)(char *out, int bytes, int device);
+    int (*get_memory)(size_t *bytes, int device), (*get_attribute)(int *out, int attribute, int device);
 } gpus = {.once = PTHREAD_ONCE_INIT};
 
 static void say(const char *text) { snprintf(gpus.missing, sizeof gpus.missing, "%s", text); }
@@ -48,6 +52,10 @@ static void ask(void) {
         say("libcuda.so.1 is there, but has no cuInit and cuDeviceGetCount: it is no driver of NVIDIA's");
         return;
     }
+    *(void **)&gpus.get = hd_os_library_symbol(driver, "cuDeviceGet");
+    *(void **)&gpus.get_name = hd_os_library_symbol(driver, "cuDeviceGetName");
+    *(void **)&gpus.get_memory = hd_os_library_symbol(driver, "cuDeviceTotalMem_v2");
+    *(void **)&gpus.get_attribute = hd_os_library_symbol(driver, "cuDeviceGetAttribute");
     int found = 0, status = initialize(0);
     if (status == 0) status = count(&found);
     if (status == 0 && found > 0) {
@@ -75,4 +83,15 @@ static const char *cuda_missing(void) {
                      : gpus.missing;
 }
 
-const hd_device_interface hd_cuda_interface = {.name = "cuda", .count = cuda_count, .missing = cuda_missing};
+/* What it has taken of its memory is known to those who have a context there, which a question does not make. */
+static void cuda_describe(int index, hd_device_info *out) {
+    int device;
+    *out = (hd_device_info){.name = "GPU", .has_f64 = true};
+    if (gpus.get == NULL || gpus.get(&device, index) != 0) return;
+    if (gpus.get_name != NULL) gpus.get_name(out->name, sizeof out->name, device);
+    if (gpus.get_memory != NULL) gpus.get_memory(&out->memory_bytes, device);
+    if (gpus.get_attribute != NULL) gpus.get_attribute(&out->units, MULTIPROCESSORS, device);
+}
+
+const hd_device_interface hd_cuda_interface = {
+    .name = "cuda", .count = cuda_count, .missing = cuda_missing, .describe = cuda_describe};

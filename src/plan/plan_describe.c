@@ -12,22 +12,22 @@ static double operations_of_kernel(const hd_plan_native *n) {
 }
 
 /* Adds the names of a group's nodes behind the first `at` characters; how many there are then, had they found place. */
-static size_t name_members(const hd_plan *p, const hd_group *group, hd_launch_figures *out, size_t at) {
+static size_t name_members(const hd_plan *p, const hd_group *group, hd_launch_stats *out, size_t at) {
     for (uint32_t i = 0; i < group->count && at < sizeof out->what; ++i)
         at += (size_t)snprintf(out->what + at, sizeof out->what - at, "%s%s", at > 0 ? " " : "",
                                hd_node_name(&p->graph->nodes[p->fusion.members[group->first + i]]));
     return at;
 }
 
-static void describe_members(const hd_plan *p, const hd_launch *l, hd_launch_figures *out) {
+static void describe_members(const hd_plan *p, const hd_launch *l, hd_launch_stats *out) {
     const hd_group *group = &p->fusion.groups[p->fusion.group_of[l->node]];
     size_t at = (size_t)snprintf(out->what, sizeof out->what, "%s",
-                                 l->kind == RUN_COPY     ? "copy for"
-                                 : hd_launch_saves(l)    ? "keep the old for"
-                                 : l->kind == RUN_BORDER ? "border of"
-                                 : l->kind == RUN_CHECK  ? "check indices of"
-                                                         : "");
-    if (l->kind == RUN_PRODUCT && group->prologue != HD_NO_GROUP)
+                                 l->kind == HD_RUN_COPY     ? "copy for"
+                                 : hd_launch_saves(l)       ? "keep the old for"
+                                 : l->kind == HD_RUN_BORDER ? "border of"
+                                 : l->kind == HD_RUN_CHECK  ? "check indices of"
+                                                            : "");
+    if (l->kind == HD_RUN_PRODUCT && group->prologue != HD_NO_GROUP)
         at = name_members(p, &p->fusion.groups[group->prologue], out, at);
     name_members(p, group, out, at);
 }
@@ -36,7 +36,7 @@ static size_t print_shape(char *out, size_t capacity, size_t at, const char *bef
     if (at >= capacity) return at;
     return at + (size_t)snprintf(out + at, capacity - at, "%s%s", before, HD_SHAPE_TEXT(t->layout.shape));
 }
-static void describe_sizes(const hd_plan *p, const hd_launch *l, hd_launch_figures *out) {
+static void describe_sizes(const hd_plan *p, const hd_launch *l, hd_launch_stats *out) {
     if (l->outputs == 0) return;
     const hd_tensor *result = &p->tensors[p->operands[l->first + l->inputs]];
     size_t at = (size_t)snprintf(out->sizes, sizeof out->sizes, "%s", hd_dtype_name((hd_dtype)result->dtype));
@@ -48,7 +48,7 @@ static void describe_sizes(const hd_plan *p, const hd_launch *l, hd_launch_figur
 
 /* Of a table only the elements are read that are looked up: no operand of a kernel counts for more than its points. */
 static int64_t most_elements(const hd_plan *p, const hd_launch *l) {
-    if (l->kind != RUN_KERNEL) return INT64_MAX;
+    if (l->kind != HD_RUN_KERNEL) return INT64_MAX;
     const hd_native *n = &p->natives[l->native]->native;
     int64_t points = 1;
     for (int a = 0; a < n->shape.axes; ++a) points *= n->geometry[a];
@@ -64,24 +64,25 @@ static double bytes_of(const hd_plan *p, const hd_launch *l) {
     double bytes = 0;
     for (uint32_t k = 0; k < (uint32_t)l->inputs + l->outputs; ++k) {
         const hd_tensor *t = &p->tensors[operands[k]];
-        if (l->kind == RUN_SAVE_AT && k < 2) t = &p->tensors[operands[3 - k]]; /* no more than is taken of state */
-        if (l->kind == RUN_PUT && k == 2) t = &p->tensors[operands[1]]; /* or written, and a place for each slice */
-        if (p->buffers[p->buffer_of[operands[k]]].room == NOWHERE) continue;
+        if (l->kind == HD_RUN_SAVE_AT && k < 2) t = &p->tensors[operands[3 - k]]; /* no more than is taken of state */
+        if (l->kind == HD_RUN_SCATTER && k == 2)
+            t = &p->tensors[operands[1]]; /* or written, and a place for each slice */
+        if (p->buffers[p->buffer_of[operands[k]]].placement == HD_NOWHERE) continue;
         bytes += (double)(t->count < most ? t->count : most) * hd_dtype_bytes[t->dtype];
     }
     return bytes;
 }
 
-void hd_plan_describe(const hd_executable *self, int64_t index, hd_launch_figures *out) {
+void hd_plan_describe(const hd_executable *self, int64_t index, hd_launch_stats *out) {
     const hd_plan *p = (const hd_plan *)self;
     const hd_launch *l = &p->launches[index];
-    *out = (hd_launch_figures){.operations = 0};
+    *out = (hd_launch_stats){.operations = 0};
     if (p->fusion.group_of[l->node] != HD_NO_GROUP)
         describe_members(p, l, out);
     else
         snprintf(out->what, sizeof out->what, "copy of %s", hd_node_name(&p->graph->nodes[l->node]));
     describe_sizes(p, l, out);
-    out->bytes = l->kind == RUN_CALL ? work_of(&p->calls[l->call].call).bytes : bytes_of(p, l);
+    out->bytes = l->kind == HD_RUN_CALL ? work_of(&p->calls[l->call].call).bytes : bytes_of(p, l);
     out->operations = hd_plan_operations(p, l);
 }
 

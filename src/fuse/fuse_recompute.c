@@ -1,7 +1,8 @@
-/* Values that are computed anew wherever a kernel reads them, and in memory only when something else does: random
- * draws, as an element of a draw follows from its place alone, and what is cheaply made of them and of numbers, such as
- * the mask of a dropout. For an uniform draw that is some two instructions an element, less than it takes to write it
- * and to read it again; a normal one is dearer, so that it is drawn in a kernel when that kernel alone reads it. */
+/* Values that are recomputed wherever a kernel reads them, and in memory only when something else does: random
+ * draws, as an element of a draw follows from its position alone, and what is cheaply made of them and of numbers,
+ * such as the mask of a dropout. For an uniform draw that is some two instructions an element, less than it takes to
+ * write it and to read it again; a normal one is dearer, so that it is drawn in a kernel when that kernel alone
+ * reads it. */
 #include "fuse/fuse.h"
 #include "kernel/kernel.h"
 
@@ -21,7 +22,7 @@ bool hd_node_is_draw(const hd_graph *g, uint32_t node) {
     return (uint64_t)a->high - (uint64_t)a->low < (uint64_t)1 << 32 && a->low > -most && a->low < most;
 }
 
-bool hd_anew_layout(const hd_graph *g, uint32_t node, hd_layout *out) {
+bool hd_layout_of_value(const hd_graph *g, uint32_t node, hd_layout *out) {
     if (!hd_node_is_view(g, node)) {
         const hd_shape shape = hd_node_shape(g, node);
         hd_layout_contiguous(out, &shape);
@@ -29,7 +30,7 @@ bool hd_anew_layout(const hd_graph *g, uint32_t node, hd_layout *out) {
     }
     hd_layout from;
     const int op = g->nodes[node].op;
-    return op != HD_OP_bitcast && op != HD_OP_as_strided && hd_anew_layout(g, hd_node_inputs(g, node)[0], &from) &&
+    return op != HD_OP_bitcast && op != HD_OP_as_strided && hd_layout_of_value(g, hd_node_inputs(g, node)[0], &from) &&
            hd_view_layout((hd_op_id)op, hd_node_attributes(g, node), &from, out);
 }
 
@@ -57,18 +58,19 @@ static int cost_of_map(const hd_graph *g, const hd_fusion *f, uint32_t node) {
         uint32_t in = hd_node_inputs(g, node)[k];
         if (f->number[in]) continue;
         while (g->nodes[in].op == HD_OP_detach) in = hd_node_inputs(g, in)[0];
-        if (f->anew[in] == 0 || f->anew[in] > f->machine->target.cheap || !hd_shape_equal(hd_node_shape(g, in), shape))
+        if (f->recompute[in] == 0 || f->recompute[in] > f->machine->target.cheap ||
+            !hd_shape_equal(hd_node_shape(g, in), shape))
             return 0;
-        all += f->anew[in];
+        all += f->recompute[in];
         draws = true;
     }
     return draws && all <= f->machine->target.cheap ? all : 0;
 }
 
-void hd_fusion_find_anew(const hd_graph *g, hd_fusion *f, uint32_t node) {
-    f->anew[node] = 0;
+void hd_fusion_find_recompute(const hd_graph *g, hd_fusion *f, uint32_t node) {
+    f->recompute[node] = 0;
     if (f->level > HD_O0 && hd_node_is_op(&g->nodes[node]))
-        f->anew[node] =
+        f->recompute[node] =
             hd_node_is_draw(g, node) ? cost_of_draw[hd_node_lowers(g, node)] : (uint8_t)cost_of_map(g, f, node);
 }
 
@@ -76,19 +78,19 @@ void hd_fusion_find_anew(const hd_graph *g, hd_fusion *f, uint32_t node) {
 static bool reads_in_order(const hd_graph *g, uint32_t node, uint32_t in, uint32_t source) {
     hd_layout layout;
     if (hd_node_count(g, node) > hd_node_count(g, source) || hd_node_count(g, in) > hd_node_count(g, source) ||
-        !hd_anew_layout(g, in, &layout))
+        !hd_layout_of_value(g, in, &layout))
         return false;
     int last = layout.shape.rank - 1;
     while (last >= 0 && layout.shape.size[last] == 1) --last;
     return last < 0 || layout.stride[last] == 1;
 }
 
-bool hd_fusion_can_read_anew(const hd_graph *g, const hd_fusion *f, uint32_t node, int k) {
+bool hd_fusion_can_recompute(const hd_graph *g, const hd_fusion *f, uint32_t node, int k) {
     const uint32_t in = hd_node_inputs(g, node)[k], source = f->source[in];
     const hd_node *n = &g->nodes[node];
-    return f->anew[source] > 0 && hd_node_is_op(n) &&
+    return f->recompute[source] > 0 && hd_node_is_op(n) &&
            (hd_node_is_map(g, node) || hd_lower_is_reduction(hd_node_lowers(g, node))) &&
            reads_in_order(g, node, in, source);
 }
 
-bool hd_fusion_is_dear(const hd_fusion *f, uint32_t node) { return f->anew[node] > f->machine->target.cheap; }
+bool hd_fusion_is_dear(const hd_fusion *f, uint32_t node) { return f->recompute[node] > f->machine->target.cheap; }

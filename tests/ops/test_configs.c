@@ -9,21 +9,21 @@
 
 #include <float.h>
 
-static const hd_product_way ways[] = {{0},
-                                      {.unit = HD_UNIT_VECTOR},
-                                      {.unit = HD_UNIT_MATRIX},
-                                      {.k_block = 32},
-                                      {.k_block = 1024},
-                                      {.unit = HD_UNIT_VECTOR, .share = HD_SHARE_ROWS, .k_block = 256},
-                                      {.unit = HD_UNIT_VECTOR, .share = HD_SHARE_COLUMNS, .k_block = 1024},
-                                      {.unit = HD_UNIT_MATRIX, .share = HD_SHARE_ROWS, .k_block = 1024},
-                                      {.unit = HD_UNIT_MATRIX, .share = HD_SHARE_COLUMNS, .k_block = 256},
-                                      {.unit = HD_UNIT_VECTOR, .windows = HD_WINDOWS_SUMMED},
-                                      {.unit = HD_UNIT_MATRIX, .windows = HD_WINDOWS_SUMMED},
-                                      {.windows = HD_WINDOWS_WINOGRAD}};
+static const hd_product_config ways[] = {{0},
+                                         {.unit = HD_UNIT_VECTOR},
+                                         {.unit = HD_UNIT_MATRIX},
+                                         {.k_block = 32},
+                                         {.k_block = 1024},
+                                         {.unit = HD_UNIT_VECTOR, .share = HD_SHARE_ROWS, .k_block = 256},
+                                         {.unit = HD_UNIT_VECTOR, .share = HD_SHARE_COLUMNS, .k_block = 1024},
+                                         {.unit = HD_UNIT_MATRIX, .share = HD_SHARE_ROWS, .k_block = 1024},
+                                         {.unit = HD_UNIT_MATRIX, .share = HD_SHARE_COLUMNS, .k_block = 256},
+                                         {.unit = HD_UNIT_VECTOR, .windows = HD_WINDOWS_SUMMED},
+                                         {.unit = HD_UNIT_MATRIX, .windows = HD_WINDOWS_SUMMED},
+                                         {.windows = HD_WINDOWS_WINOGRAD}};
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
-static const char *text_of(hd_product_way way) {
+static const char *text_of(hd_product_config way) {
     static char text[96];
     snprintf(text, sizeof text, "unit %d, share %d, blocks of %d, windows %d", way.unit, way.share, way.k_block,
              way.windows);
@@ -55,12 +55,12 @@ static void *memory(size_t bytes) { /* of just so many */
 }
 
 /* What is packed where it lies is what is packed elsewhere, and can be unpacked. */
-static void packs_in_place_too(const hd_call *call, hd_product_way way, const void *packed) {
+static void packs_in_place_too(const hd_call *call, hd_product_config way, const void *packed) {
     hd_packed_matrix matrix;
     const hd_tensor *b = call->inputs[1];
     if (!hd_cpu_product_packs_in_place(call, way, &matrix)) return;
     const size_t bytes = b->storage->bytes;
-    void *data = memory(bytes), *room = memory(hd_packed_matrix_room(&matrix)), *plain = memory(bytes);
+    void *data = memory(bytes), *room = memory(hd_packed_matrix_workspace(&matrix)), *plain = memory(bytes);
     memcpy(data, b->storage->data, bytes);
     hd_pack_in_place(&matrix, data, room);
     assert_memory_equal(data, packed, bytes);
@@ -79,26 +79,26 @@ static void copy_rows(void *context, void *out, int64_t row, int64_t rows) {
 }
 
 enum { PACKS = 1, COMPUTES = 2 }; /* the second operand beforehand; the first one where it is read */
-static hd_tensor *run(job *j, hd_product_way way, int how) {
+static hd_tensor *run(job *j, hd_product_config way, int how) {
     hd_plain_finish f = hd_cpu_product_plain(j->call.op, &j->out->layout.shape, (hd_dtype)j->out->dtype);
     f.out = j->out->storage->data;
     const size_t packed_bytes = how & PACKS ? hd_cpu_product_packed_bytes(&j->call, way) : 0;
     void *packed = packed_bytes > 0 ? memory(packed_bytes) : NULL;
-    hd_product p = {.call = &j->call, .way = way, .packed = packed, .finish = hd_cpu_product_store, .context = &f};
+    hd_product p = {.call = &j->call, .config = way, .packed = packed, .epilogue = hd_cpu_product_store, .context = &f};
     if (how & COMPUTES) {
-        p.begin = copy_rows;
-        p.begin_context = j->in[0];
+        p.prologue = copy_rows;
+        p.prologue_context = j->in[0];
     }
     if (packed != NULL) {
         assert_int_equal(hd_cpu_product_pack(hd_thread_self(), &j->call, way, packed), HD_OK);
         packs_in_place_too(&j->call, way, packed);
     }
-    p.room_bytes = hd_cpu_product_room(&p);
-    p.room = memory(p.room_bytes);
+    p.workspace_bytes = hd_cpu_product_workspace(&p);
+    p.workspace = memory(p.workspace_bytes);
     hd_memory_fail_after(0); /* it has its room, and takes no other */
     assert_int_equal(hd_cpu_product(hd_thread_self(), &p), HD_OK);
     hd_memory_fail_after(-1);
-    free(p.room);
+    free(p.workspace);
     free(packed);
     return j->out;
 }
@@ -262,21 +262,21 @@ static void any_number_of_threads_gives_the_same(void **state) {
 }
 
 /* ---- where there is a choice ------------------------------------------------------------------------------------- */
-static bool differ(int64_t m, int64_t k, int64_t n, hd_dtype dtype, hd_product_way from, hd_product_way to) {
+static bool differ(int64_t m, int64_t k, int64_t n, hd_dtype dtype, hd_product_config from, hd_product_config to) {
     HD_SCOPE;
     job j;
     call_of(&j, HD_OP_matmul, NULL, hd_zeros(HD_SHAPE(m, k), dtype), hd_zeros(HD_SHAPE(k, n), dtype), dtype,
             HD_SHAPE(m, n));
-    const hd_product p = {.call = &j.call, .way = from};
-    return hd_cpu_product_ways_differ(&p, to);
+    const hd_product p = {.call = &j.call, .config = from};
+    return hd_cpu_product_configs_differ(&p, to);
 }
 
 static void ways_differ_where_there_is_a_choice(void **state) {
     (void)state;
     const bool has_unit = hd_kernels()->gemm_parts.mr > 0;
-    const hd_product_way rule = {0}, vector = {.unit = HD_UNIT_VECTOR}, matrix = {.unit = HD_UNIT_MATRIX},
-                         short_blocks = {.k_block = 256}, long_blocks = {.k_block = 1024},
-                         rows = {.share = HD_SHARE_ROWS}, columns = {.share = HD_SHARE_COLUMNS};
+    const hd_product_config rule = {0}, vector = {.unit = HD_UNIT_VECTOR}, matrix = {.unit = HD_UNIT_MATRIX},
+                            short_blocks = {.k_block = 256}, long_blocks = {.k_block = 1024},
+                            rows = {.share = HD_SHARE_ROWS}, columns = {.share = HD_SHARE_COLUMNS};
     assert_false(differ(300, 700, 300, HD_F32, rule, rule));
     assert_int_equal(differ(300, 700, 300, HD_F32, vector, matrix), has_unit);
     assert_int_equal(differ(300, 700, 300, HD_F32, rule, vector), has_unit);
@@ -297,11 +297,11 @@ static void ways_differ_where_there_is_a_choice(void **state) {
 
 static void some_ways_are_none(void **state) {
     (void)state;
-    for (int way = 0; way < WAYS; ++way) assert_true(hd_product_way_is_sound(ways[way]));
-    assert_false(hd_product_way_is_sound((hd_product_way){.unit = HD_UNITS}));
-    assert_false(hd_product_way_is_sound((hd_product_way){.share = HD_SHARES}));
-    assert_false(hd_product_way_is_sound((hd_product_way){.k_block = 100}));
-    assert_false(hd_product_way_is_sound((hd_product_way){.windows = HD_WINDOWS}));
+    for (int way = 0; way < WAYS; ++way) assert_true(hd_product_config_is_sound(ways[way]));
+    assert_false(hd_product_config_is_sound((hd_product_config){.unit = HD_UNITS}));
+    assert_false(hd_product_config_is_sound((hd_product_config){.share = HD_SHARES}));
+    assert_false(hd_product_config_is_sound((hd_product_config){.k_block = 100}));
+    assert_false(hd_product_config_is_sound((hd_product_config){.windows = HD_WINDOWS}));
 }
 
 RUN(test(f32_in_every_way), test(bf16_in_every_way), test(i8_in_every_way), test(wider_results), test(large_ones),

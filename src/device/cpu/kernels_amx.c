@@ -55,7 +55,7 @@ INLINE void see(seen *of, words first, words x, words y) {
     of->most = _mm512_max_epu16(of->most, _mm512_add_epi16(first, first));
     of->bits = _mm512_ternarylogic_epi32(of->bits, x, y, 0xfe);
 }
-/* That columns, one in each lane, can be in parts: all finite, and all zero or some not below 2^-44. */
+/* True when columns, one in each lane, can be in parts: all finite, and all zero or some not below 2^-44. */
 INLINE bool is_usual(seen of) {
     const words least = _mm512_set1_epi32((127 - 44) << 8), infinity = _mm512_set1_epi32(0xff00);
     const words most =
@@ -416,8 +416,8 @@ static const struct configuration {
 } whole_tiles __attribute__((aligned(64))) = {
     .palette = 1, .line_bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .lines = {16, 16, 16, 16, 16, 16, 16, 16}};
 
-static void enter(void) { _tile_loadconfig(&whole_tiles); }
-static void leave(void) { _tile_release(); }
+static void enter_amx(void) { _tile_loadconfig(&whole_tiles); }
+static void leave_amx(void) { _tile_release(); }
 
 #define READ(PARTS, s, S)                                                                                              \
     (hd_gemm_source) { .bytes = sizeof(S), .pack_a = pack_a_##PARTS##_##s, .pack_b = pack_b_##PARTS##_##s }
@@ -447,6 +447,6 @@ void KERNELS(hd_fill_parts)(hd_cpu_kernels *table) {
     one->from[HD_BF16] = READ(1, bf16, uint16_t);
     three->cost = 45, three->cost_a = 1800, three->cost_b = 1900, three->cost_b_turned = 3000;
     one->cost = 10, one->cost_a = one->cost_b = 1000, one->cost_b_turned = 2000;
-    three->enter = one->enter = enter;
-    three->leave = one->leave = leave;
+    three->enter = one->enter = enter_amx;
+    three->leave = one->leave = leave_amx;
 }

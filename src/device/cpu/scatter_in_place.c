@@ -1,21 +1,21 @@
 /* Taking and putting elements at indices, as many at a time as lie one behind the other on both sides. */
-#include "device/cpu/put.h"
+#include "device/cpu/scatter_in_place.h"
 #include "device/cpu/tile.h"
 #include "kernel/words_c.h"
 
 #include <string.h>
 
-hd_error hd_cpu_find_places(hd_thread *thread, hd_tensor *places, hd_tensor *index, int64_t bound) {
-    int64_t apart = 1; /* how far the indices that are places are from each other */
-    for (int i = places->layout.shape.rank; i < index->layout.shape.rank; ++i) apart *= index->layout.shape.size[i];
+hd_error hd_cpu_find_positions(hd_thread *thread, hd_tensor *positions, hd_tensor *index, int64_t bound) {
+    int64_t apart = 1; /* how far the indices that are positions are from each other */
+    for (int i = positions->layout.shape.rank; i < index->layout.shape.rank; ++i) apart *= index->layout.shape.size[i];
     hd_tensor first = *index; /* the elements with position 0 on the other axes */
-    first.layout.shape = places->layout.shape;
-    first.count = places->count;
+    first.layout.shape = positions->layout.shape;
+    first.count = positions->count;
     first.contiguous = hd_layout_is_contiguous(&first.layout);
-    HD_TRY(hd_cpu_copy(thread, places, &first));
-    int64_t *v = places->storage->data;
+    HD_TRY(hd_cpu_copy(thread, positions, &first));
+    int64_t *v = positions->storage->data;
     const bool is_u64 = index->dtype == HD_U64; /* where what is negative as i64 is past INT64_MAX */
-    for (int64_t i = 0; i < places->count; ++i) {
+    for (int64_t i = 0; i < positions->count; ++i) {
         if (v[i] < (is_u64 ? 0 : -bound) || v[i] >= bound)
             return hd_fail(HD_ERROR_INDEX,
                            is_u64 ? "index %llu at place %lld of %s is out of range for an axis of size %lld"
@@ -34,34 +34,35 @@ typedef struct walk {
     int64_t count, run;          /* points, and elements at each */
     int64_t behind;              /* points of one place */
     int64_t stride[HD_MAX_RANK]; /* of x */
-    const int64_t *places;
+    const int64_t *positions;
 } walk;
 
-static walk walk_over(const hd_tensor *x, const hd_shape *shape, int axis, const hd_tensor *places) {
-    walk w = {.rank = shape->rank, .axis = axis, .count = 1, .run = 1, .behind = 1, .places = places->storage->data};
-    for (bool next = true; next && w.rank > places->layout.shape.rank;) {
+static walk walk_over(const hd_tensor *x, const hd_shape *shape, int axis, const hd_tensor *positions) {
+    walk w = {
+        .rank = shape->rank, .axis = axis, .count = 1, .run = 1, .behind = 1, .positions = positions->storage->data};
+    for (bool next = true; next && w.rank > positions->layout.shape.rank;) {
         next = shape->size[w.rank - 1] == x->layout.shape.size[w.rank - 1]; /* what is shorter ends the run */
         w.run *= shape->size[--w.rank];
     }
     for (int i = 0; i < w.rank; ++i) w.count *= w.size[i] = shape->size[i];
-    for (int i = places->layout.shape.rank; i < w.rank; ++i) w.behind *= w.size[i];
+    for (int i = positions->layout.shape.rank; i < w.rank; ++i) w.behind *= w.size[i];
     memcpy(w.stride, x->layout.stride, sizeof w.stride);
     return w;
 }
 
 /* Where point number `e` lies in x; steps on. */
 static int64_t next_place(const walk *w, int64_t e, int64_t *coordinate) {
-    int64_t place = w->places[e / w->behind] * w->stride[w->axis];
-    for (int i = 0; i < w->rank; ++i) place += i == w->axis ? 0 : coordinate[i] * w->stride[i];
+    int64_t offset = w->positions[e / w->behind] * w->stride[w->axis];
+    for (int i = 0; i < w->rank; ++i) offset += i == w->axis ? 0 : coordinate[i] * w->stride[i];
     for (int i = w->rank - 1; i >= 0; --i) {
         if (++coordinate[i] < w->size[i]) break;
         coordinate[i] = 0;
     }
-    return place;
+    return offset;
 }
 
-void hd_cpu_take(hd_tensor *taken, const hd_tensor *x, int axis, const hd_tensor *places) {
-    const walk w = walk_over(x, &taken->layout.shape, axis, places);
+void hd_cpu_take(hd_tensor *taken, const hd_tensor *x, int axis, const hd_tensor *positions) {
+    const walk w = walk_over(x, &taken->layout.shape, axis, positions);
     const size_t bytes = hd_dtype_bytes[x->dtype], run = (size_t)w.run * bytes;
     int64_t coordinate[HD_MAX_RANK] = {0};
     for (int64_t e = 0; e < w.count; ++e)
@@ -94,8 +95,9 @@ static void combine(hd_compute type, hd_scatter_mode mode, void *to, const void 
     }
 }
 
-void hd_cpu_put(hd_tensor *x, int axis, hd_scatter_mode mode, const hd_tensor *places, const hd_tensor *source) {
-    const walk w = walk_over(x, &source->layout.shape, axis, places);
+void hd_cpu_scatter_in_place(hd_tensor *x, int axis, hd_scatter_mode mode, const hd_tensor *positions,
+                             const hd_tensor *source) {
+    const walk w = walk_over(x, &source->layout.shape, axis, positions);
     const size_t bytes = hd_dtype_bytes[x->dtype], run = (size_t)w.run * bytes;
     const char *from = (const char *)source->storage->data + (size_t)source->layout.offset * bytes;
     int64_t coordinate[HD_MAX_RANK] = {0};
