@@ -35,7 +35,7 @@ typedef struct hd_coder {
 const hd_coder *hd_processor_coder(void);
 
 /* Code for every kernel, compiled side by side where it is new; on failure none, and an error that says which kernel.
- * `figures` is added to; it may be NULL. `coder` NULL: the error that says why is pending. */
+ * `stats` is added to; it may be NULL. `coder` NULL: the error that says why is pending. */
 hd_error hd_code_get(hd_thread *thread, const hd_coder *coder, const hd_kernel *const *kernels, int count,
                      hd_code **out, hd_code_stats *stats);
 void hd_code_release(hd_code *code);

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 /* ---- what is known when it is compiled --------------------------------------------------------------------------- */
-/* HD_OS_ELF: object files of this system are ELF, which compiler/object.c places in memory. HD_THREAD_LOCAL: a variable
+/* HD_OS_ELF: object files of this system are ELF, which codegen/object.c places in memory. HD_THREAD_LOCAL: a variable
  * of each thread, which a library that is opened late reads without a call where the system has that (ELF's
  * initial-exec model). */
 #if defined(__linux__)

@@ -81,7 +81,7 @@ hd_error hd_fuse(const hd_machine *m, const hd_graph *g, hd_optimization_level l
 void hd_fusion_release(hd_fusion *f);
 /* From fuse_state.c: fills writes and written_by. */
 hd_error hd_fusion_find_writes(const hd_graph *g, hd_fusion *f);
-/* From fuse_recompute.c: fills anew of a node, when number and source are known. */
+/* From fuse_recompute.c: fills recompute of a node, when number and source are known. */
 void hd_fusion_find_recompute(const hd_graph *g, hd_fusion *f, uint32_t node);
 /* True when `node`, in a kernel, can recompute input k: nothing that others than kernels read, or in another
  * order. */

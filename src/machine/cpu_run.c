@@ -120,7 +120,7 @@ hd_error hd_cpu_run_product(const hd_plan *p, hd_thread *thread, const hd_launch
     const hd_tensor *out = p->pointers[l->first + l->inputs];
     const hd_tensor *bias = c->bias == HD_NONE ? NULL : &p->tensors[c->bias];
     if (bias != NULL && !hd_cpu_adds_bias(bias, (hd_dtype)out->dtype)) return run_op(p, thread, &call->call);
-    hd_plain_finish f = hd_cpu_product_plain(call->call.op, &out->layout.shape, (hd_dtype)out->dtype);
+    hd_plain_epilogue f = hd_cpu_product_plain(call->call.op, &out->layout.shape, (hd_dtype)out->dtype);
     f.out = out->storage->data;
     f.steps = c->steps;
     f.step_count = c->step_count;

@@ -80,7 +80,7 @@ static void copy_rows(void *context, void *out, int64_t row, int64_t rows) {
 
 enum { PACKS = 1, COMPUTES = 2 }; /* the second operand beforehand; the first one where it is read */
 static hd_tensor *run(job *j, hd_product_config way, int how) {
-    hd_plain_finish f = hd_cpu_product_plain(j->call.op, &j->out->layout.shape, (hd_dtype)j->out->dtype);
+    hd_plain_epilogue f = hd_cpu_product_plain(j->call.op, &j->out->layout.shape, (hd_dtype)j->out->dtype);
     f.out = j->out->storage->data;
     const size_t packed_bytes = how & PACKS ? hd_cpu_product_packed_bytes(&j->call, way) : 0;
     void *packed = packed_bytes > 0 ? memory(packed_bytes) : NULL;

@@ -156,7 +156,7 @@ static hd_error contract(hd_thread *thread, const hd_tensor *a, const hd_tensor 
     batch_job j;
     describe_contract(a, b, out, (hd_product_config){0}, &j);
     const hd_dtype dtype = (hd_dtype)out->dtype;
-    hd_plain_finish f = {.dtype = dtype, .columns = j.first.n, .out = out->storage->data};
+    hd_plain_epilogue f = {.dtype = dtype, .columns = j.first.n, .out = out->storage->data};
     if (bias != NULL) {
         f.bias = hd_tensor_bytes(thread, bias, HD_READ);
         f.bias_dtype = (hd_dtype)bias->dtype;

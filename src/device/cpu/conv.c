@@ -249,7 +249,7 @@ static hd_error convolve(hd_thread *thread, const hd_call *call, const hd_cpu_op
     work w;
     describe_conv(call->op, call->attributes, &o->in[0]->layout.shape, &o->in[1]->layout, &call->shape[0], o->as,
                   (hd_product_config){0}, &w);
-    hd_plain_finish f = hd_cpu_product_plain(call->op, &call->shape[0], o->as);
+    hd_plain_epilogue f = hd_cpu_product_plain(call->op, &call->shape[0], o->as);
     f.out = o->to;
     f.bias = o->from[2];
     w.conv.x = o->from[0], w.conv.weight = o->from[1], w.conv.bias = o->from[2], w.conv.y = o->to;

@@ -70,8 +70,8 @@ bool hd_cpu_product_reads(hd_dtype result, hd_dtype operand) {
 int hd_cpu_product_columns(hd_dtype tile) { return hd_gemm_kernels_for(tile)->nr; }
 
 /* ---- the plain way to finish ------------------------------------------------------------------------------------- */
-hd_plain_finish hd_cpu_product_plain(const hd_op *op, const hd_shape *result, hd_dtype dtype) {
-    hd_plain_finish f = {.dtype = dtype, .bias_dtype = dtype, .columns = result->size[result->rank - 1]};
+hd_plain_epilogue hd_cpu_product_plain(const hd_op *op, const hd_shape *result, hd_dtype dtype) {
+    hd_plain_epilogue f = {.dtype = dtype, .bias_dtype = dtype, .columns = result->size[result->rank - 1]};
     if (!hd_lower_is_convolution(op->lower)) return f;
     f.channels = result->size[1];
     for (int i = 2; i + 1 < result->rank; ++i) f.columns *= result->size[i];
@@ -81,7 +81,7 @@ hd_plain_finish hd_cpu_product_plain(const hd_op *op, const hd_shape *result, hd
 enum { PART = 256 }; /* elements that are converted together, on the stack of a small thread */
 
 /* to <- the tile with its bias, which is converted first when it is of another dtype. */
-static void add_bias(const hd_plain_finish *f, char *to, int64_t to_row, const char *from, int64_t from_row,
+static void add_bias(const hd_plain_epilogue *f, char *to, int64_t to_row, const char *from, int64_t from_row,
                      int64_t row, int64_t rows, int64_t column, int64_t columns) {
     const hd_dtype tile = hd_cpu_product_dtype(f->dtype);
     const hd_gemm_kernels *kernels = hd_gemm_kernels_for(f->dtype);
@@ -117,7 +117,7 @@ static void round_tile(hd_dtype dtype, char *tile, int64_t count) {
 }
 
 /* One step on elements that lie together, in place; row and column are those of the first one in the result. */
-static void apply_step(const hd_plain_finish *f, const hd_product_step *step, char *x, int64_t row, int64_t column,
+static void apply_step(const hd_plain_epilogue *f, const hd_product_step *step, char *x, int64_t row, int64_t column,
                        int64_t count) {
     const void *in[3] = {x, x, x};
     if (step->other != NULL)
@@ -154,7 +154,7 @@ static void store_rows(hd_dtype dtype, char *to, int64_t to_row, const char *fro
 }
 
 void *hd_cpu_product_address(hd_product_epilogue epilogue, void *context, int64_t row, int64_t column) {
-    const hd_plain_finish *f = context;
+    const hd_plain_epilogue *f = context;
     if (epilogue != hd_cpu_product_store || f->dtype != hd_cpu_product_dtype(f->dtype)) return NULL;
     if (f->bias == f->out) return NULL; /* it is read there first */
     for (int i = 0; i < f->step_count; ++i)
@@ -164,7 +164,7 @@ void *hd_cpu_product_address(hd_product_epilogue epilogue, void *context, int64_
 
 void hd_cpu_product_store(void *context, const void *given, int64_t stride, int64_t row, int64_t rows, int64_t column,
                           int64_t columns) {
-    const hd_plain_finish *f = context;
+    const hd_plain_epilogue *f = context;
     const size_t bytes = hd_dtype_bytes[f->dtype], tile_bytes = hd_dtype_bytes[hd_cpu_product_dtype(f->dtype)];
     char *tile = (char *)(uintptr_t)given, *out = (char *)f->out + (size_t)(row * f->columns + column) * bytes;
     const bool in_one_go = f->step_count == 0 && bytes == tile_bytes; /* the bias is added on the way */

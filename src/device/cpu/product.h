@@ -124,8 +124,8 @@ typedef struct hd_product_step {
     double numbers[3]; /* memory for the row's numbers, in the dtype of the tiles */
 } hd_product_step;
 /* An `epilogue` that adds a bias, applies a few rows, and stores: what needs no compiled kernel. Small floats are
- * rounded to what they are after each of them, as if they had been in memory. The context is a hd_plain_finish. */
-typedef struct hd_plain_finish {
+ * rounded to what they are after each of them, as if they had been in memory. The context is a hd_plain_epilogue. */
+typedef struct hd_plain_epilogue {
     hd_dtype dtype; /* of the result; rows are applied only when the tiles' elements are what rows compute with */
     int64_t columns, channels; /* of the result; channels 0: the bias has one element for each column */
     const void *bias;          /* of a dtype that the product reads; NULL: none */
@@ -133,9 +133,9 @@ typedef struct hd_plain_finish {
     void *out; /* row-major */
     const hd_product_step *steps;
     int step_count;
-} hd_plain_finish;
+} hd_plain_epilogue;
 /* For a result of this shape: only addresses and steps are missing. */
-hd_plain_finish hd_cpu_product_plain(const hd_op *op, const hd_shape *result, hd_dtype dtype);
+hd_plain_epilogue hd_cpu_product_plain(const hd_op *op, const hd_shape *result, hd_dtype dtype);
 /* Where a tile with this first element lies in the end, its rows `columns` of the result apart, when it may as well be
  * made there, for `epilogue` to complete it in place; NULL: `epilogue` puts it somewhere else. */
 void *hd_cpu_product_address(hd_product_epilogue epilogue, void *context, int64_t row, int64_t column);
