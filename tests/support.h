@@ -102,6 +102,14 @@ static inline int no_leaks(void **state) {
         skip();                                                                                                        \
     } while (0)
 
+/* On another device than the CPU (HODU_DEVICE) a test that is about the host's own memory or functions has no meaning. */
+#define not_on_a_device(why)                                                                                           \
+    do {                                                                                                               \
+        if (hd_current_device().kind == HD_DEVICE_CPU) break;                                                          \
+        print_message("not on a device: %s\n", why);                                                                  \
+        skip();                                                                                                        \
+    } while (0)
+
 #define FORKED_THREADS "a forked child that starts a thread ends there (an assertion of QEMU 7.2)"
 
 /* One test, after which nothing may be left behind. Tests that make tensors begin with HD_SCOPE; */

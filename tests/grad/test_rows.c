@@ -378,6 +378,7 @@ static const hd_dtype float_dtypes[] = {HD_F32, HD_F64, HD_BF16, HD_F16};
 /* Shapes that take every way through the device: a call at once, rows tile by tile, short rows, transposed blocks. */
 static void fused_kernels_agree_with_tensor_ops(void **state) {
     (void)state;
+    not_on_a_device("it watches the CPU's executor");
     static const domain upstream = {-1, {0.1}, {1.5}, true};
     const hd_shape shapes[] = {HD_SHAPE(), HD_SHAPE(7), HD_SHAPE(5, 3), HD_SHAPE(3, 150), HD_SHAPE(40, 45)};
     dice d = roll_from("fused_kernels_agree_with_tensor_ops", 20240613);
@@ -410,6 +411,7 @@ static void fused_kernels_agree_with_tensor_ops(void **state) {
 /* Zeros, infinities, NaN, kinks and ties: all pairs and triples of them. */
 static void both_readings_agree_at_special_values(void **state) {
     (void)state;
+    not_on_a_device("it watches the CPU's executor");
     static const double points[] = {0,  -0.0, 0.5, -0.5, 1,    -1,  2,    -2,       3,         -3, 6.0,
                                     20, -20,  100, -100, 1000, 2.5, 0.25, INFINITY, -INFINITY, NAN};
     enum { POINTS = sizeof points / sizeof points[0] };

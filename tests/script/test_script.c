@@ -408,7 +408,7 @@ static void only_another_choice_compiles_anew(void **state) {
     hd_script_run(s);
     hd_script_set_compiler(s, HD_COMPILER_HODU); /* as it is */
     hd_script_set_backend(s, HD_COMPILER_HODU);
-    hd_script_set_device(s, hd_cpu());
+    hd_script_set_device(s, hd_current_device());
     hd_script_set_optimization_level(s, HD_O2);
     hd_script_set_optimization_level(s, HD_LEVEL_DEFAULT); /* is O2 */
     hd_script_clear_inputs(s);
@@ -428,6 +428,7 @@ static void only_another_choice_compiles_anew(void **state) {
 
 static void what_is_not_there_changes_nothing(void **state) {
     (void)state;
+    not_on_a_device("it names the CPU");
     HD_SCOPE;
     hd_script *s = doubles();
     hd_script_set_input(s, "x", hd_ones(S(2), HD_F32));
