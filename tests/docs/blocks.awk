@@ -8,6 +8,8 @@
 # and `count` the number of blocks. What a fragment needs beside the block stands in a comment before it:
 #     <!-- setup: hd_tensor *x = hd_ones(HD_SHAPE(3), HD_F32); -->
 #     <!-- environment: HODU_DEBUG=nan -->
+# What a program prints at length need not stand in its comments: lines of a `text` block behind the comment <!-- prints --> or
+# <!-- warns --> count as such comments of the last C block.
 # Functions of a fragment (from `static` or `typedef` at the margin to `}` at the margin) go before main.
 
 function fail(line, why) { printf "%s:%d: %s\n", name, line, why; failed = 1 }
@@ -124,19 +126,32 @@ in_block {
     add(NR, $0); note($0)
     next
 }
-in_fence && /^```[ \t]*$/ { in_fence = 0; next }
-in_fence { next }
+in_fence && /^```[ \t]*$/ {
+    if (in_fence != "other") { close(open_file(in_fence)); close(open_file("code")) }
+    in_fence = ""
+    next
+}
+in_fence {
+    if (in_fence != "other") { print >> open_file(in_fence); print "// " in_fence ": " $0 >> open_file("code") }
+    next
+}
 in_html { comment_text($0); next }
 /^<!-- (setup|environment):/ {
     kind = substr($2, 1, length($2) - 1); in_html = 1; pending = NR
     sub(/^<!-- [a-z]+: ?/, ""); comment_text($0)
     next
 }
+/^<!-- (prints|warns) -->$/ {
+    if (!count) fail(NR, "no C block stands before this comment")
+    else { fence = $2; pending = NR }
+    next
+}
 /^[ \t]+```/ { fail(NR, "a block that is indented is not seen: begin it at the margin"); next }
-/^```c[ \t]*$/ { begin(NR); next }
-pending && !/^[ \t]*$/ { fail(pending, "no block follows this comment"); pending = setups = 0; environment = "" }
-/^```(sh|text|cmake)[ \t]*$/ { in_fence = 1; next }
-/^```/ { fail(NR, "the language of this block is none of c, sh, text, cmake"); in_fence = 1; next }
+/^```c[ \t]*$/ && !fence { begin(NR); next }
+/^```text[ \t]*$/ && fence { in_fence = fence; fence = ""; pending = 0; next }
+pending && !/^[ \t]*$/ { fail(pending, "no block follows this comment"); pending = setups = 0; environment = fence = "" }
+/^```(sh|text|cmake)[ \t]*$/ { in_fence = "other"; next }
+/^```/ { fail(NR, "the language of this block is none of c, sh, text, cmake"); in_fence = "other"; next }
 
 END {
     if (in_block) { fail(first, "this block does not end"); end() }

@@ -79,6 +79,40 @@ printf '```c\nfputs("a", stderr);\n```\n' >"$work/tree/stderr.md"
 expect "stderr.md:1: stderr is not as its comments say" stderr.md "$@"
 printf '```c\nputs("a"); // prints: a\n// warns: b\n```\n' >"$work/tree/quiet.md"
 expect "quiet.md:1: stderr is not as its comments say" quiet.md "$@"
+printf '```c\nputs("a"); // prints: a\n// prints: ...\nputs("b"); // prints: b\n```\n' >"$work/tree/skipped.md"
+expect yes skipped.md "$@"
+page text.md <<'END_OF_PAGE'
+```c
+puts("z");
+fputs("a\nb\nc\n", stderr);
+```
+<!-- prints -->
+```text
+z
+```
+<!-- warns -->
+```text
+a
+...
+```
+and
+
+<!-- warns -->
+```text
+c
+```
+END_OF_PAGE
+expect yes text.md "$@"
+sed 's/^c$/d/' "$work/tree/text.md" >"$work/tree/text-differs.md"
+expect "text-differs.md:1: stderr is not as its comments say" text-differs.md "$@"
+sed 's/^\.\.\.$//' "$work/tree/text.md" >"$work/tree/text-line.md"
+expect "text-line.md:1: stderr is not as its comments say" text-line.md "$@"
+sed 's/^c$/e/' "$work/tree/text.md" >"$work/tree/text-translated.md"
+expect "text-translated.md:1: not the block of text.md:1:" text-translated.md --same-as text.md "$@"
+printf '<!-- warns -->\n```text\na\n```\n```c\n;\n```\n' >"$work/tree/text-first.md"
+expect "text-first.md:1: no C block stands before this comment" text-first.md "$@"
+printf '```c\n;\n```\n<!-- warns -->\ntext\n' >"$work/tree/text-none.md"
+expect "text-none.md:4: no block follows this comment" text-none.md "$@"
 printf '```c\nhd_add(hd_ones(HD_SHAPE(2), HD_F32), hd_ones(HD_SHAPE(3), HD_F32));\n```\n' >"$work/tree/error.md"
 expect "error.md:1: exit status 1" error.md "$@"
 printf '```c\nassert(hd_version() == NULL);\n```\n' >"$work/tree/assert.md"

@@ -2,9 +2,10 @@
 # Compiles and runs every C block of a page of documentation, so that what the page says is so:
 #     run_blocks.sh source-folder page libhodu.so work-folder [--same-as other-page] compiler [flags...]
 # A block passes when it compiles without a warning, exits with 0, prints the lines that its comments `// prints: ...` say,
-# in order and no others, and likewise to stderr those of `// warns: ...`; "..." in one stands for any text. blocks.awk says
-# how a fragment becomes a program. With --same-as the page is a translation: it must have the blocks of the other, up to
-# comments that are no such lines. These the test of the other page has run, and they are not run twice.
+# in order and no others, and likewise to stderr those of `// warns: ...`; "..." in one stands for any text, and as a line of
+# its own for any lines. blocks.awk says how a fragment becomes a program. With --same-as the page is a translation: it must
+# have the blocks of the other, up to comments that are no such lines. These the test of the other page has run, and they are
+# not run twice.
 set -eu
 source=$1 page=$2 library=$3 work=$4
 shift 4
@@ -35,8 +36,18 @@ lines_agree() {
         return 0
     }
     FNR == NR { expected[++count] = $0; next }
-    { if (++seen > count || !agrees($0, expected[seen])) exit wrong = 1 }
-    END { exit wrong || seen != count }' "$1" "$2"
+    { line[++lines] = $0 }
+    END {
+        at = i = 1
+        while (i <= lines) {
+            if (at <= count && expected[at] == "...") { skip = at++; from = i }
+            else if (at <= count && agrees(line[i], expected[at])) { ++at; ++i }
+            else if (skip) { at = skip + 1; i = ++from }
+            else exit 1
+        }
+        while (at <= count && expected[at] == "...") ++at
+        exit (at <= count)
+    }' "$1" "$2"
 }
 
 complain() { # number, why
@@ -65,14 +76,17 @@ while [ $number -lt "$count" ]; do
     rm -f "$program" # hundreds of them, each with the library inside
     wrong=
     [ $code -eq 0 ] || wrong="exit status $code"
-    lines_agree "$program.warns" "$program.err" || wrong="$wrong${wrong:+, }stderr is not as its comments say"
+    if ! lines_agree "$program.warns" "$program.err"; then
+        wrong="$wrong${wrong:+, }stderr is not as its comments say"
+        [ ! -s "$program.warns" ] || diff -u "$program.warns" "$program.err" >"$program.difference" || true
+    fi
     if ! lines_agree "$program.prints" "$program.out"; then
         wrong="$wrong${wrong:+, }it does not print what its comments say"
-        diff -u "$program.prints" "$program.out" >"$program.difference" || true
+        diff -u "$program.prints" "$program.out" >>"$program.difference" || true
     fi
     [ -n "$wrong" ] || continue
     complain $number "$wrong"
-    [ ! -e "$program.difference" ] || sed -n '3,30p' "$program.difference"
+    [ ! -e "$program.difference" ] || sed -n '3,60p' "$program.difference"
     sed 's/^/    stderr: /' "$program.err" | head -20
 done
 
