@@ -146,7 +146,7 @@ endif()
 find_path(HODU_LLVM_INCLUDE llvm/Config/llvm-config.h
   PATHS ${HODU_LLVM_HINT} /usr/lib/llvm-19/include /usr/include/llvm-19 NO_DEFAULT_PATH)
 mark_as_advanced(HODU_LLVM_CONFIG HODU_LLVM_INCLUDE)
-if(HODU_LLVM_INCLUDE AND NOT APPLE) # where no kernels are compiled: see src/compiler/code.c
+if(HODU_LLVM_INCLUDE AND NOT APPLE) # where no kernels are compiled: see src/codegen/code.c
   set(HODU_LLVM_HERE ON)
 else()
   set(HODU_LLVM_HERE OFF)
