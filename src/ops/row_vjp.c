@@ -1,5 +1,5 @@
-/* The vjp of all elementwise rows: the derivative sentence runs as one fused kernel where the executor has it, and is
- * read as tensor ops where it will itself be differentiated or captured. */
+/* The vjp of all elementwise rows: the derivative sentence runs as one fused kernel, which a builder records as one
+ * node, and is read as tensor ops where it will itself be differentiated or uses more than three tensors. */
 #include "ops/row_uses.h"
 
 #include <math.h>
