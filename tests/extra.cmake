@@ -77,6 +77,8 @@ hodu_structure_test(system-can-fail system_can_fail.sh ${HODU_STRUCTURE}/system.
 hodu_structure_test(door door.sh ${PROJECT_SOURCE_DIR})
 hodu_structure_test(tested tested.sh ${PROJECT_SOURCE_DIR})
 hodu_structure_test(retired retired.sh ${PROJECT_SOURCE_DIR})
+hodu_structure_test(named named.sh ${PROJECT_SOURCE_DIR})
+hodu_structure_test(named-can-fail named_can_fail.sh ${HODU_STRUCTURE}/named.sh ${HODU_STRUCTURE_WORK}/named)
 hodu_structure_test(generated generated.sh $<TARGET_FILE:generate> ${PROJECT_SOURCE_DIR})
 hodu_structure_test(symbols symbols.sh $<TARGET_FILE:hodu> $<TARGET_FILE:hodu_static> ${PROJECT_SOURCE_DIR}/include ${CMAKE_C_COMPILER})
 hodu_structure_test(setup setup.sh ${PROJECT_SOURCE_DIR}/scripts/setup ${HODU_STRUCTURE_WORK}/setup)

@@ -8,8 +8,8 @@
 # and `count` the number of blocks. What a fragment needs beside the block stands in a comment before it:
 #     <!-- setup: hd_tensor *x = hd_ones(HD_SHAPE(3), HD_F32); -->
 #     <!-- environment: HODU_DEBUG=nan -->
-# What a program prints at length need not stand in its comments: lines of a `text` block behind the comment <!-- prints --> or
-# <!-- warns --> count as such comments of the last C block.
+# What a program prints at length need not stand in its comments: lines of a `text` block behind the comment
+# <!-- prints --> or <!-- warns --> count as such comments of the last C block.
 # Functions of a fragment (from `static` or `typedef` at the margin to `}` at the margin) go before main.
 
 function fail(line, why) { printf "%s:%d: %s\n", name, line, why; failed = 1 }
@@ -149,7 +149,11 @@ in_html { comment_text($0); next }
 /^[ \t]+```/ { fail(NR, "a block that is indented is not seen: begin it at the margin"); next }
 /^```c[ \t]*$/ && !fence { begin(NR); next }
 /^```text[ \t]*$/ && fence { in_fence = fence; fence = ""; pending = 0; next }
-pending && !/^[ \t]*$/ { fail(pending, "no block follows this comment"); pending = setups = 0; environment = fence = "" }
+pending && !/^[ \t]*$/ {
+    fail(pending, "no block follows this comment")
+    pending = setups = 0
+    environment = fence = ""
+}
 /^```(sh|text|cmake)[ \t]*$/ { in_fence = "other"; next }
 /^```/ { fail(NR, "the language of this block is none of c, sh, text, cmake"); in_fence = "other"; next }
 

@@ -1,5 +1,5 @@
-# The pages of docs/guide are programs: every C block in them is compiled, run, and held to what its comments say. A page
-# has a translation in docs/guide/ko with the same blocks.
+# The pages of docs/guide are programs: every C block in them is compiled, run, and held to what its comments say. A
+# page has a translation in docs/guide/ko with the same blocks.
 set(HODU_DOCS_FLAGS -O1)
 if(HODU_SANITIZE)
   list(APPEND HODU_DOCS_FLAGS -g1 -gz -fsanitize=${HODU_SANITIZE} -fno-sanitize-recover=all)
@@ -18,6 +18,11 @@ foreach(page gradient-tape builder-and-script compile native-code xla)
   hodu_docs_test(${page} docs/guide/${page}.md)
   hodu_docs_test(ko/${page} docs/guide/ko/${page}.md --same-as docs/guide/${page}.md)
 endforeach()
+
+# The page that follows one call shows what the compiler prints for AVX2, and through LLVM. It has no translation.
+if(HODU_LLVM AND "avx2" IN_LIST HODU_ISAS_BUILT)
+  hodu_docs_test(life-of-a-call docs/life-of-a-call.md)
+endif()
 
 add_test(NAME docs/can-fail COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/docs/can_fail.sh ${PROJECT_SOURCE_DIR}
   $<TARGET_FILE:hodu> ${CMAKE_CURRENT_BINARY_DIR}/docs/can-fail ${CMAKE_C_COMPILER} ${HODU_DOCS_FLAGS})

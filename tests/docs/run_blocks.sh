@@ -1,11 +1,11 @@
 #!/bin/sh
 # Compiles and runs every C block of a page of documentation, so that what the page says is so:
 #     run_blocks.sh source-folder page libhodu.so work-folder [--same-as other-page] compiler [flags...]
-# A block passes when it compiles without a warning, exits with 0, prints the lines that its comments `// prints: ...` say,
-# in order and no others, and likewise to stderr those of `// warns: ...`; "..." in one stands for any text, and as a line of
-# its own for any lines. blocks.awk says how a fragment becomes a program. With --same-as the page is a translation: it must
-# have the blocks of the other, up to comments that are no such lines. These the test of the other page has run, and they are
-# not run twice.
+# A block passes when it compiles without a warning, exits with 0, prints the lines that its comments `// prints: ...`
+# say, in order and no others, and likewise to stderr those of `// warns: ...`; "..." in one stands for any text, and as
+# a line of its own for any lines. blocks.awk says how a fragment becomes a program. With --same-as the page is a
+# translation: it must have the blocks of the other, up to comments that are no such lines. These the test of the other
+# page has run, and they are not run twice.
 set -eu
 source=$1 page=$2 library=$3 work=$4
 shift 4
