@@ -102,11 +102,12 @@ static inline int no_leaks(void **state) {
         skip();                                                                                                        \
     } while (0)
 
-/* On another device than the CPU (HODU_DEVICE) a test that is about the host's own memory or functions has no meaning. */
+/* On another device than the CPU (HODU_DEVICE) a test that is about the host's own memory or functions has no
+ * meaning. */
 #define not_on_a_device(why)                                                                                           \
     do {                                                                                                               \
         if (hd_current_device().kind == HD_DEVICE_CPU) break;                                                          \
-        print_message("not on a device: %s\n", why);                                                                  \
+        print_message("not on a device: %s\n", why);                                                                   \
         skip();                                                                                                        \
     } while (0)
 
@@ -114,6 +115,14 @@ static inline int no_leaks(void **state) {
 
 /* One test, after which nothing may be left behind. Tests that make tensors begin with HD_SCOPE; */
 #define test(function) cmocka_unit_test_teardown(function, no_leaks)
+/* For a program all of whose tests are such: see not_on_a_device. */
+#define RUN_ON_THE_CPU(why, ...)                                                                                       \
+    int main(void) {                                                                                                   \
+        const struct CMUnitTest tests[] = {__VA_ARGS__};                                                               \
+        if (hd_current_device().kind == HD_DEVICE_CPU) return cmocka_run_group_tests(tests, NULL, NULL);               \
+        print_message("not on a device: %s\n", why);                                                                   \
+        return 77;                                                                                                     \
+    }
 #define RUN(...)                                                                                                       \
     int main(void) {                                                                                                   \
         const struct CMUnitTest tests[] = {__VA_ARGS__};                                                               \

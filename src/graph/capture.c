@@ -443,7 +443,7 @@ static hd_error touch(hd_recording *r, hd_tensor *t) {
 enum { RECORDED = 4096 };
 
 /* What is written into dst: src, cast and stretched. As `whole` it is all of a cell's value from now on, and lies in
- * rows, as the cell does when the write runs at once: a stretched number or a turned matrix would be added up in
+ * rows, as the cell does when the write runs at once: a stretched number or a transposed matrix would be added up in
  * another order. */
 static uint32_t written_value(hd_recording *r, uint32_t value, const hd_tensor *dst, const hd_tensor *src, bool whole) {
     const hd_dtype dtype = (hd_dtype)dst->dtype;

@@ -2,7 +2,7 @@
 #include "graph/pass.h"
 
 /* What the node is the transpose of, or HD_NO_NODE. */
-static uint32_t turned(const hd_graph *g, uint32_t node) {
+static uint32_t transposed(const hd_graph *g, uint32_t node) {
     if (!hd_is_op(g, node, HD_OP_permute)) return HD_NO_NODE;
     const hd_axes *order = hd_node_attributes(g, node);
     if (order->count < 2 || order->axis[order->count - 1] != order->count - 2 ||
@@ -25,7 +25,7 @@ hd_graph *hd_pass_transpose(hd_thread *thread, const hd_graph *g) {
         uint32_t in[2] = {map[hd_node_inputs(g, i)[0]], map[hd_node_inputs(g, i)[1]]};
         const hd_matmul_attributes *given = hd_node_attributes(g, i);
         hd_matmul_attributes attributes = given != NULL ? *given : (hd_matmul_attributes){false, false};
-        const uint32_t a = turned(out, in[0]), b = turned(out, in[1]);
+        const uint32_t a = transposed(out, in[0]), b = transposed(out, in[1]);
         if (a != HD_NO_NODE) in[0] = a, attributes.transpose_a = !attributes.transpose_a;
         if (b != HD_NO_NODE) in[1] = b, attributes.transpose_b = !attributes.transpose_b;
         const hd_shape shape = hd_node_shape(g, i);

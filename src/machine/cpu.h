@@ -84,10 +84,10 @@ typedef struct hd_cpu_position {
 typedef struct hd_cpu_plan {
     hd_executor *executor;         /* of ops that are calls */
     hd_cpu_product_plan *products; /* phase 4; of each call */
-    uint32_t *readers;          /* 4 to 6; two for each node: products that multiply by it, as it stands and turned */
-    hd_cpu_cut *cuts;           /* 6; of each native */
-    hd_cpu_weight *weights;     /* 6 */
-    bool *is_packed;            /* of runs; for each constant: it is read nowhere but in its packed form */
+    uint32_t *readers;      /* 4 to 6; two for each node: products that multiply by it, as it stands and transposed */
+    hd_cpu_cut *cuts;       /* 6; of each native */
+    hd_cpu_weight *weights; /* 6 */
+    bool *is_packed;        /* of runs; for each constant: it is read nowhere but in its packed form */
     hd_cpu_position *positions; /* 7; of each launch */
     hd_cpu_job *jobs;           /* 7 */
     hd_cpu_chain *chains;       /* 7 */

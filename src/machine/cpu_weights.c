@@ -151,8 +151,9 @@ void hd_cpu_forget_weights(hd_plan *p, hd_thread *thread) {
 static uint32_t *readers_of(const hd_plan *p, uint32_t product) {
     const hd_lower_kind kind = hd_node_lowers(p->graph, product);
     const hd_matmul_attributes *given = kind == HD_LOWER_MATMUL ? hd_node_attributes(p->graph, product) : NULL;
-    const bool turned = given != NULL ? given->transpose_b : kind == HD_LOWER_AFFINE || kind == HD_LOWER_CONV_TRANSPOSE;
-    return &hd_cpu_plan_of(p)->readers[(size_t)hd_node_inputs(p->graph, product)[1] * 2 + turned];
+    const bool transposed =
+        given != NULL ? given->transpose_b : kind == HD_LOWER_AFFINE || kind == HD_LOWER_CONV_TRANSPOSE;
+    return &hd_cpu_plan_of(p)->readers[(size_t)hd_node_inputs(p->graph, product)[1] * 2 + transposed];
 }
 
 hd_error hd_cpu_count_readers(hd_plan *p) {

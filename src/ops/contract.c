@@ -9,11 +9,11 @@ static hd_error check_product(const hd_tensor *a, const hd_tensor *b) {
     if (a->dtype == HD_BOOL && b->dtype == HD_BOOL)
         return hd_fail(HD_ERROR_DTYPE, "does not take bool; cast with hd_cast");
     const int64_t inner_a = x->size[x->rank - 1], inner_b = y->size[y->rank > 1 ? y->rank - 2 : 0];
-    const bool turned = y->rank > 1 && inner_a != inner_b && y->size[y->rank - 1] == inner_a;
+    const bool transposed = y->rank > 1 && inner_a != inner_b && y->size[y->rank - 1] == inner_a;
     return inner_a == inner_b ? HD_OK
                               : hd_fail(HD_ERROR_SHAPE, "%s x %s: inner sizes %lld and %lld differ%s",
                                         HD_SHAPE_TEXT(*x), HD_SHAPE_TEXT(*y), (long long)inner_a, (long long)inner_b,
-                                        turned ? "; did you mean hd_t(b)?" : "");
+                                        transposed ? "; did you mean hd_t(b)?" : "");
 }
 
 /* a [..., m, k] and b [..., k, n], both of rank >= 2 */

@@ -317,8 +317,8 @@ void hd_vjp_prod(hd_thread *thread, const hd_vjp_call *v) {
         v->results[0] = v->gradient;
         return;
     }
-    hd_tensor *x = hd_reshape(hd_permute(v->inputs[0], order), rows), *turned = hd_flip(x, HD_AXES(-1));
-    hd_tensor *others = hd_mul(products_before(x), hd_flip(products_before(turned), HD_AXES(-1)));
+    hd_tensor *x = hd_reshape(hd_permute(v->inputs[0], order), rows), *flipped = hd_flip(x, HD_AXES(-1));
+    hd_tensor *others = hd_mul(products_before(x), hd_flip(products_before(flipped), HD_AXES(-1)));
     others = hd_permute(hd_reshape(others, moved), back);
     v->results[0] = hd_mul(others, with_axes(v->gradient, v));
 }

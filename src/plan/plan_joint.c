@@ -50,7 +50,7 @@ static bool keeps_axes(const hd_graph *g, uint32_t node, int k, uint32_t source,
         return false;
     for (int i = 0, last = -1; i < hd_node_shape(g, source).rank; ++i) {
         if (found[i] < 0) continue;
-        if (found[i] <= last) return false; /* turned: better written as it is computed, and turned by a copy */
+        if (found[i] <= last) return false; /* transposed: better written as it is computed, and transposed by a copy */
         last = found[i];
     }
     return true;

@@ -410,7 +410,7 @@ static void lend_outputs(hd_thread *thread, hd_outputs *o, hd_tensor **reserved)
     }
 }
 static void drop_reserved(hd_thread *thread, const hd_graph *graph, hd_tensor **reserved) {
-    for (uint32_t i = 0; reserved != NULL && i < graph->output_count; ++i) hd_tensor_drop(thread, reserved[i]);
+    for (uint32_t i = 0; i < graph->output_count; ++i) hd_tensor_drop(thread, reserved[i]);
     hd_array_release(reserved);
 }
 
@@ -455,7 +455,7 @@ hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *s, hd_executa
         if (status != HD_OK) hd_generator_give_back(thread, &before);
         if (status == HD_OK && reserved != NULL) lend_outputs(thread, o, reserved);
     }
-    drop_reserved(thread, graph, reserved);
+    if (reserved != NULL) drop_reserved(thread, graph, reserved);
     hd_span_end(&span, NULL);
     thread->observer = observer;
     if (inputs != few) hd_array_release(inputs);

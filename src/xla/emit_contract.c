@@ -13,12 +13,12 @@ static hd_ssa with_front(hd_hlo *e, hd_ssa x, const hd_shape *front) {
     return hd_hlo_broadcast(e, x, &shape);
 }
 
-/* a [..., m, n] times b [k, n] turned. The CPU plugin takes 3 to 5 times as long for a product with a turned second
- * matrix as for one with a turned first (f32, two cores, [64,1024] by [1024,1024]: 3400 us, not turned 1000), and an
- * explicit transpose is folded into it. So where a has few rows it computes b a^T, which turns the small matrix, and
- * turns the small result:
- * 734 us; [32,512] by [512,512] 125 instead of 362, [128,2048] by [2048,2048] 9.7 ms instead of 23.5. With half as many
- * rows as columns there is no gain any more. The barrier keeps XLA from making the first form of it again. */
+/* a [..., m, n] times b [k, n] transposed. The CPU plugin takes 3 to 5 times as long for a product with a transposed
+ * second matrix as for one with a transposed first (f32, two cores, [64,1024] by [1024,1024]: 3400 us, not
+ * transposed 1000), and an explicit transpose is folded into it. So where a has few rows it computes b a^T, which
+ * transposes the small matrix, and transposes the small result: 734 us; [32,512] by [512,512] 125 instead of 362,
+ * [128,2048] by [2048,2048] 9.7 ms instead of 23.5. With half as many rows as columns there is no gain any more. The
+ * barrier keeps XLA from making the first form of it again. */
 static hd_ssa times_transposed(hd_hlo *e, hd_ssa a, hd_ssa b) {
     const int64_t columns = b.shape.size[0], inner = b.shape.size[1],
                   rows = inner > 0 ? hd_shape_count(a.shape) / inner : 0;
@@ -27,11 +27,11 @@ static hd_ssa times_transposed(hd_hlo *e, hd_ssa a, hd_ssa b) {
     const hd_shape flat = {.rank = 2, .size = {rows, inner}};
     hd_shape shape = a.shape;
     shape.size[shape.rank - 1] = columns;
-    const hd_ssa turned = hd_hlo_barrier(e, hd_hlo_dot(e, b, hd_hlo_reshape(e, a, &flat), 0, 1, 1));
-    return hd_hlo_reshape(e, hd_hlo_transpose(e, turned, (const int[]){1, 0}), &shape);
+    const hd_ssa transposed = hd_hlo_barrier(e, hd_hlo_dot(e, b, hd_hlo_reshape(e, a, &flat), 0, 1, 1));
+    return hd_hlo_reshape(e, hd_hlo_transpose(e, transposed, (const int[]){1, 0}), &shape);
 }
 
-/* a [..., m, k] (turned: [..., k, m]) times b [..., k, n] (turned: [..., n, k]): [front, m, n]. */
+/* a [..., m, k] (transposed: [..., k, m]) times b [..., k, n] (transposed: [..., n, k]): [front, m, n]. */
 static hd_ssa product(hd_hlo *e, hd_ssa a, hd_ssa b, bool transpose_a, bool transpose_b, const hd_shape *front) {
     const int last = front->rank;
     if (b.shape.rank == 2 && !transpose_a && a.shape.rank == last + 2) /* all rows of a times one matrix */

@@ -39,12 +39,12 @@ static hd_ssa forward(hd_hlo *e, hd_ssa x, hd_ssa kernel, const hd_conv_attribut
     return convolve(e, x, kernel, (const char *const[3]){"b, f", "o, i", "b, f"}, &w, shape, a->groups, 1);
 }
 
-/* Its transpose: x with zeros between its pixels, and the kernel turned round. [in, out / groups] becomes [in / groups,
+/* Its transpose: x with zeros between its pixels, and the kernel reversed. [in, out / groups] becomes [in / groups,
  * out]. */
 static hd_ssa transposed(hd_hlo *e, hd_ssa x, hd_ssa kernel, const hd_conv_attributes *a, const hd_shape *shape) {
     const int axes = a->stride.rank;
     window w;
-    bool turned[HD_MAX_RANK] = {false};
+    bool reversed[HD_MAX_RANK] = {false};
     for (int i = 0; i < axes; ++i) {
         const int64_t reach = a->dilation.size[i] * (kernel.shape.size[i + 2] - 1);
         w.stride[i] = 1;
@@ -52,9 +52,9 @@ static hd_ssa transposed(hd_hlo *e, hd_ssa x, hd_ssa kernel, const hd_conv_attri
         w.high[i] = reach - a->padding.size[2 * i + 1] + a->extra.size[i];
         w.of_x[i] = a->stride.size[i];
         w.of_kernel[i] = a->dilation.size[i];
-        turned[i + 2] = true;
+        reversed[i + 2] = true;
     }
-    kernel = hd_hlo_reverse(e, kernel, turned);
+    kernel = hd_hlo_reverse(e, kernel, reversed);
     if (a->groups > 1) {
         hd_shape parted = {.rank = axes + 3,
                            .size = {a->groups, kernel.shape.size[0] / a->groups, kernel.shape.size[1]}},

@@ -94,9 +94,9 @@ static hd_ssa words_of_blocks(hd_hlo *e, int64_t blocks, hd_ssa draw) {
 
 /* The first `count` of values [parts, blocks], block after block. */
 static hd_ssa in_order(hd_hlo *e, hd_ssa values, int64_t count) {
-    const int turned[2] = {1, 0};
+    const int transposed[2] = {1, 0};
     const int64_t zero = 0, one = 1;
-    values = hd_hlo_transpose(e, values, turned);
+    values = hd_hlo_transpose(e, values, transposed);
     const hd_shape flat = hd_hlo_flat(&values.shape);
     return hd_hlo_slice(e, hd_hlo_reshape(e, values, &flat), &zero, &count, &one);
 }

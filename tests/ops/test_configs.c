@@ -145,7 +145,6 @@ static void check_sizes(int64_t m, int64_t k, int64_t n, hd_dtype dtype, hd_dtyp
 }
 
 static void check_dtype(hd_dtype dtype, hd_dtype result) {
-    not_on_a_device("it calls the CPU's products");
     static const int64_t rows[] = {1, 7, 33, 64, 100}, depths[] = {1, 100, 512, 513, 1500},
                          columns[] = {1, 31, 33, 200};
     for (int i = 0; i < 5; ++i)
@@ -305,6 +304,7 @@ static void some_ways_are_none(void **state) {
     assert_false(hd_product_config_is_sound((hd_product_config){.windows = HD_WINDOWS}));
 }
 
-RUN(test(f32_in_every_way), test(bf16_in_every_way), test(i8_in_every_way), test(wider_results), test(large_ones),
-    test(batches), test(convolutions), test(no_way_loses_digits), test(any_number_of_threads_gives_the_same),
-    test(ways_differ_where_there_is_a_choice), test(some_ways_are_none))
+RUN_ON_THE_CPU("it calls the CPU's products", test(f32_in_every_way), test(bf16_in_every_way), test(i8_in_every_way),
+               test(wider_results), test(large_ones), test(batches), test(convolutions), test(no_way_loses_digits),
+               test(any_number_of_threads_gives_the_same), test(ways_differ_where_there_is_a_choice),
+               test(some_ways_are_none))

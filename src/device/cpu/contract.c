@@ -196,9 +196,9 @@ static void exchange_last_axes(hd_layout *layout) {
     layout->stride[b] = stride;
 }
 
-static hd_tensor as_given(const hd_tensor *t, bool turned) {
+static hd_tensor as_given(const hd_tensor *t, bool transposed) {
     hd_tensor out = {.storage = t->storage, .dtype = t->dtype, .count = t->count, .layout = t->layout};
-    if (turned) exchange_last_axes(&out.layout);
+    if (transposed) exchange_last_axes(&out.layout);
     return out;
 }
 

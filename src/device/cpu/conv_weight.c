@@ -1,6 +1,7 @@
-/* The gradient of a convolution's weight: gradient [out, pixels] times patches^T [pixels, taps x channels], summed over
- * images. Pixels run along memory on both sides, so both are turned when they are packed; a block of the gradient is
- * packed once for all the columns that a thread has. Every column is one thread's, so that the sum has one order. */
+/* The gradient of a convolution's weight: gradient [out, pixels] times patches^T [pixels, taps x channels], summed
+ * over images. Pixels run along memory on both sides, so both are transposed when they are packed; a block of the
+ * gradient is packed once for all the columns that a thread has. Every column is one thread's, so that the sum has
+ * one order. */
 #include "device/cpu/conv.h"
 
 #include <string.h>

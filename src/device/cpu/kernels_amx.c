@@ -243,13 +243,13 @@ static void restore_step(float *to, const uint16_t *packed, int64_t steps, int64
 /* By the vector unit. */
 static void multiply_plainly(int64_t rows, int64_t k, const uint16_t *a, const uint16_t *b, float *c, int64_t ldc,
                              bool accumulate) {
-    _Alignas(64) float x[SIDE * STEP], y[SIDE * STEP], turned[STEP][SIDE];
+    _Alignas(64) float x[SIDE * STEP], y[SIDE * STEP], transposed[STEP][SIDE];
     const int64_t steps = (k + STEP - 1) / STEP;
     for (int64_t step = 0; step < steps; ++step, accumulate = true) {
         restore_step(x, a, steps, step, true);
         restore_step(y, b, steps, step, false);
         for (int t = 0; t < STEP; ++t)
-            for (int j = 0; j < SIDE; ++j) turned[t][j] = y[j * STEP + t];
+            for (int j = 0; j < SIDE; ++j) transposed[t][j] = y[j * STEP + t];
         const int64_t count = k - step * STEP < STEP ? k - step * STEP : STEP;
         for (int64_t i = 0; i < rows; ++i) {
             float *to = c + i * ldc;
@@ -257,8 +257,8 @@ static void multiply_plainly(int64_t rows, int64_t k, const uint16_t *a, const u
                    right = accumulate ? _mm512_loadu_ps(to + 16) : _mm512_setzero_ps();
             for (int64_t t = 0; t < count; ++t) { /* not behind k: 0 times an infinity would count */
                 const __m512 factor = _mm512_set1_ps(x[i * STEP + t]);
-                left = _mm512_fmadd_ps(factor, _mm512_load_ps(turned[t]), left);
-                right = _mm512_fmadd_ps(factor, _mm512_load_ps(turned[t] + 16), right);
+                left = _mm512_fmadd_ps(factor, _mm512_load_ps(transposed[t]), left);
+                right = _mm512_fmadd_ps(factor, _mm512_load_ps(transposed[t] + 16), right);
             }
             _mm512_storeu_ps(to, left);
             _mm512_storeu_ps(to + 16, right);
