@@ -12,7 +12,7 @@ typedef enum hd_mode { HD_MODE_DEFAULT, HD_MODE_TRAINING = 0x4d31, HD_MODE_EVALU
 typedef struct hd_compile_opts {
     size_t struct_size;
     hd_backend backend; /* eager, the default, runs the model as it is; graph captures and compiles it */
-    hd_mode mode;       /* training, the default; evaluation: no tape, dropout off, running statistics used */
+    hd_mode mode;       /* training, the default; evaluation: no tape, and modules in evaluation mode */
     hd_optimization_level optimization_level; /* O1 by default; others with backend graph only */
     hd_compiler compiler;                     /* as of a new script by default; with backend graph only */
     hd_device device;                         /* the thread's by default */

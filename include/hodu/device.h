@@ -33,8 +33,8 @@ static inline hd_device hd_metal(void) { /* nothing runs there yet */
 /* What a device is. A figure that its driver does not tell is 0. */
 typedef struct hd_device_info {
     char name[96];
-    size_t memory_bytes, free_bytes; /* all of its memory, and what nobody has taken */
-    int units;                       /* that compute at once: cores, multiprocessors */
+    size_t memory_bytes; /* all of its memory */
+    int units;           /* that compute at once: cores, multiprocessors */
     bool has_f64;
 } hd_device_info;
 
@@ -47,7 +47,8 @@ HD_API int hd_device_count(hd_device_kind kind);
 HD_API bool hd_device_available(hd_device device);
 /* Why it is not available; NULL: it is. The text holds until this thread asks again. */
 HD_API const char *hd_device_missing(hd_device device);
-/* What the device is, as far as its driver tells; a device that is not there is an error, and a name of "". */
+/* What the device is ({0}: this thread's), as far as its driver tells; a device that is not there is an error, and a
+ * name of "". */
 HD_API hd_device_info hd_device_describe(hd_device device);
 /* Sets this thread's device for new tensors (HODU_DEVICE says which it begins with); calls with operands run where
  * those are. One that is not there is an error and changes nothing. */

@@ -20,8 +20,8 @@ HD_API void hd_module_to(hd_module *module, hd_device device);
 HD_API const char *hd_module_parameter_name(hd_module *module, int64_t index);
 /* The parameter or buffer of that name. */
 HD_API hd_tensor *hd_module_get(hd_module *module, const char *name);
-/* Training is how modules begin; evaluation turns dropout and the like off. Neither is a change for modules that are
- * there already, whoever uses them. */
+/* Training is how modules begin; evaluation turns off what only training wants. Neither is a change for modules that
+ * are there already, whoever uses them. */
 HD_API void hd_module_train(hd_module *module);
 HD_API void hd_module_eval(hd_module *module);
 HD_API bool hd_module_is_training(const hd_module *module);

@@ -36,7 +36,8 @@ HD_API bool hd_tensor_shares_storage(const hd_tensor *a, const hd_tensor *b);
  * so that an array of doubles does not pass for one of floats. */
 HD_API hd_tensor *hd_from_data(const void *data, hd_shape shape, hd_dtype dtype);
 /* Borrows `data` (no copy); `release(data, user)` is called when the last tensor on it goes, and may be NULL. When the
- * call fails, `release` is not called: the memory stays the caller's. Bytes of bool must be 0 or 1. */
+ * call fails, `release` is not called: the memory stays the caller's. Bytes of bool must be 0 or 1. The
+ * tensor is on the CPU, whatever the thread's device is. */
 HD_API hd_tensor *hd_from_blob(void *data, hd_shape shape, hd_dtype dtype, void (*release)(void *data, void *user),
                                void *user);
 /* A rank-0 tensor; HD_DTYPE_DEFAULT is the thread's default float. */
@@ -112,7 +113,8 @@ HD_API bool hd_to_array(const hd_tensor *t, void *out, hd_dtype dtype, size_t ca
 /* ---- in place ----
  * dst keeps its dtype and shape. hd_assign casts src and broadcasts it to dst; hd_add_ and its kin compute in the dtype
  * both meet in, and refuse a float result for an integer dst. Overlap of dst and src is safe: the result is as if src
- * had been copied first. */
+ * had been copied first. hd_assign also copies from one device to another, as hd_to does; the others want operands on
+ * dst's device. hd_fill refuses a number that dst's dtype cannot hold. */
 HD_API void hd_assign(hd_tensor *dst, hd_tensor *src);
 HD_API void hd_fill(hd_tensor *dst, double value);
 HD_API void hd_zero_(hd_tensor *dst);

@@ -136,7 +136,7 @@ void hd_away_written_here(hd_storage *s) { away_of(s)->is_newer = true; } /* wri
 static hd_error own_block(hd_thread *thread, hd_storage *s, bool keep) {
     if (atomic_load_explicit(&s->block->references, memory_order_acquire) == 1) return HD_OK;
     const hd_device device = s->device;
-    hd_block *own = hd_device_interface_of(device.kind)->allocate(thread, device.index, s->bytes);
+    hd_block *own = hd_device_interface_of(device.kind)->allocate(thread, device.index, s->bytes > 0 ? s->bytes : 1);
     if (own == NULL) return thread->error_code;
     const hd_error status = keep ? copy_bytes(thread, (hd_address){device, own->address}, there(s), s->bytes) : HD_OK;
     hd_block_release(thread, status == HD_OK ? s->block : own);
@@ -203,10 +203,33 @@ hd_error hd_storage_copy(hd_thread *thread, hd_storage *to, hd_storage *from, si
 }
 
 hd_error hd_storage_fill(hd_thread *thread, hd_storage *s, const void *element, size_t size) {
-    const hd_address to = {s->device, hd_storage_address(thread, s, HD_OVERWRITE)};
-    if (to.pointer == NULL) return thread->error_code;
-    return s->bytes == 0 ? HD_OK
-                         : hd_device_interface_of(s->device.kind)->fill(thread, to, element, size, s->bytes / size);
+    const hd_device_interface *interface = hd_device_interface_of(s->device.kind);
+    if (s->bytes == 0) return HD_OK;
+    if (thread->undo != NULL) HD_TRY(hd_undo_note(thread->undo, s));
+    const bool shared = atomic_load_explicit(&s->block->references, memory_order_acquire) > 1;
+    hd_block *block = shared ? interface->allocate(thread, s->device.index, s->bytes) : s->block;
+    if (block == NULL) return thread->error_code;
+    const hd_error status =
+        interface->fill(thread, (hd_address){s->device, block->address}, element, size, s->bytes / size);
+    if (status != HD_OK) { /* others may have the old bytes, and so does the storage */
+        if (shared) hd_block_release(thread, block);
+        return status;
+    }
+    if (shared) hd_block_release(thread, s->block);
+    s->block = block;
+    away_of(s)->is_newer = false;
+    hd_away_copy_forget(thread, &away_of(s)->copy);
+    hd_storage_changed(s);
+    return HD_OK;
+}
+
+void hd_away_set_copy(hd_thread *thread, hd_storage *s, hd_block *block) {
+    hd_away_copy *c = &away_of(s)->copy;
+    if (c->block != NULL) hd_block_release(thread, c->block);
+    c->block = block;
+    c->here = true;
+    s->data = hd_block_data(block);
+    hd_away_written_here(s);
 }
 
 hd_error hd_tensor_lend(hd_thread *thread, hd_tensor *there, const hd_tensor *t) {
@@ -214,10 +237,7 @@ hd_error hd_tensor_lend(hd_thread *thread, hd_tensor *there, const hd_tensor *t)
     if (!hd_storage_is_away(to) || from->home != NULL || from->block == NULL || t->layout.offset != 0)
         return hd_storage_copy(thread, to, from, (size_t)t->layout.offset * hd_dtype_bytes[t->dtype], to->bytes);
     atomic_fetch_add_explicit(&from->block->references, 1, memory_order_relaxed);
-    away_of(to)->copy.block = from->block;
-    away_of(to)->copy.here = true;
-    to->data = hd_block_data(from->block);
-    hd_away_written_here(to);
+    hd_away_set_copy(thread, to, from->block);
     return HD_OK;
 }
 

@@ -10,6 +10,12 @@
 static inline bool hd_device_is_away(hd_device device) { return device.kind != HD_DEVICE_CPU; }
 static inline bool hd_device_equal(hd_device a, hd_device b) { return a.kind == b.kind && a.index == b.index; }
 
+/* True for a number: a tensor of the host whose memory has one element, also when it is stretched. It is an operand of
+ * calls on every device. An element of a larger tensor is none. */
+static inline bool hd_tensor_is_number(const hd_tensor *t) {
+    return t->storage->bytes == hd_dtype_bytes[t->dtype] && !hd_storage_is_away(t->storage);
+}
+
 /* New bytes on a device, undefined; NULL with an error. */
 hd_storage *hd_storage_new_on(hd_thread *thread, hd_device device, size_t bytes);
 /* The same, with a tensor over it. */
@@ -33,6 +39,10 @@ void hd_away_exchange(hd_storage *storage, hd_block **block);
 hd_storage *hd_away_share(hd_thread *thread, hd_storage *storage);
 /* Whoever has fetched the bytes writes them now: they go back when the device next needs them. */
 void hd_away_written_here(hd_storage *storage);
+
+/* The bytes are those of a block of the host from now on, of which it takes the reference: they go there when the
+ * device next needs them. */
+void hd_away_set_copy(hd_thread *thread, hd_storage *storage, hd_block *block);
 
 /* ---- a copy of bytes that are elsewhere: the first part of a home's state ---- */
 typedef struct hd_away_copy {

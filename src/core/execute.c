@@ -5,11 +5,9 @@
 
 _Atomic bool hd_devices_away;
 
-/* A number, one element on the CPU, is at home everywhere, also when it is stretched; what a builder recorded is
- * nowhere. */
+/* A number is at home everywhere, what a builder recorded is nowhere. */
 static bool is_anywhere(const hd_tensor *t) {
-    if (t->storage->home != NULL && t->storage->home->captured) return true;
-    return t->storage->bytes == hd_dtype_bytes[t->dtype] && !hd_storage_is_away(t->storage);
+    return (t->storage->home != NULL && t->storage->home->captured) || hd_tensor_is_number(t);
 }
 
 static const char *operand_text(char *out, int index) {
@@ -55,8 +53,8 @@ hd_observer *hd_first_observer(void) { return first_observer != NULL ? first_obs
 /* True when a number of the host is written over all of a storage on a device, which the device does without a
  * kernel. */
 static bool is_fill(const hd_tensor *dst, const hd_tensor *src) {
-    return hd_storage_is_away(dst->storage) && src->storage->home == NULL && src->dtype == dst->dtype &&
-           src->storage->bytes == hd_dtype_bytes[src->dtype] && dst->contiguous && dst->layout.offset == 0 &&
+    return hd_storage_is_away(dst->storage) && hd_tensor_is_number(src) && src->dtype == dst->dtype &&
+           dst->contiguous && dst->layout.offset == 0 &&
            (size_t)dst->count * hd_dtype_bytes[dst->dtype] == dst->storage->bytes;
 }
 

@@ -151,7 +151,7 @@ static inline bool hd_call_tracked(const hd_call *call) {
 /* True once a device other than the CPU has been used: calls then look where their operands are. */
 extern _Atomic bool hd_devices_away;
 /* Who runs a call: the device where its operands are, that of the thread for one without, or a builder. NULL with an
- * error when they are on several; a number (a tensor of rank 0 on the CPU) is at home on all. */
+ * error when they are on several; a number (hd_tensor_is_number) is at home on all. */
 hd_executor *hd_route(hd_thread *thread, const hd_call *call);
 
 /* What follows a call that ran: its outputs belong to the current scope, and the observer is told. Returns the first

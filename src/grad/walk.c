@@ -57,6 +57,14 @@ static hd_error check_finite(const hd_walk *w, hd_record *r, hd_tensor *gradient
 }
 
 /* `gradient` (NULL: zero) arrives at an edge. */
+/* The gradient of a leaf is where the leaf is: that of a number, which is at home everywhere, comes from elsewhere.
+ * What arrives later is added where the first is. NULL with an error. */
+static hd_tensor *at_home(hd_walk *w, hd_record *r, const hd_tensor *sum, hd_tensor *gradient) {
+    if (!hd_devices_away || w->thread->executor->captures) return gradient;
+    const hd_tensor *leaf = r->op == NULL ? hd_record_saved(r)[0].tensor : sum;
+    return leaf == NULL ? gradient : hd_to(gradient, leaf->storage->device);
+}
+
 static hd_error arrive(hd_walk *w, uint32_t edge, hd_tensor *gradient) {
     hd_record *r = w->tape->records[edge / 2];
     if (!r->reached) {
@@ -65,6 +73,7 @@ static hd_error arrive(hd_walk *w, uint32_t edge, hd_tensor *gradient) {
     }
     if (gradient == NULL) return HD_OK;
     hd_tensor **sum = &r->gradient[edge & 1];
+    if ((gradient = at_home(w, r, *sum, gradient)) == NULL) return w->thread->error_code;
     if (*sum != NULL) {
         hd_tensor *both = hd_add(*sum, gradient);
         if (both == NULL) return w->thread->error_code;

@@ -1,7 +1,7 @@
 /* Running a plan. All that can fail and is not computing comes first: memory for outputs and to work in, constants that
  * are still in a file, weights to be packed. */
 #include "plan/plan.h"
-#include "core/device.h"
+#include "core/away.h"
 
 #include <string.h>
 
@@ -74,9 +74,13 @@ static hd_error prepare(hd_plan *p, hd_thread *thread, const hd_run *run) {
     if (p->draws) set_draws(p, run);
     HD_TRY(take_outputs(p, thread, run));
     for (uint32_t i = 0; i < g->cell_count; ++i) {
-        const bool comes_home = run->cells[i]->home != NULL && p->state[i] != HD_NONE; /* its new value will be here */
-        void *bytes = hd_storage_bytes(thread, run->cells[i], p->sliced[i] || comes_home ? HD_WRITE : HD_READ);
+        hd_storage *cell = run->cells[i];
+        const bool comes_home =
+            cell->home != NULL && p->state[i] != HD_NONE && !hd_storage_is_away(cell) && !p->sliced[i];
+        void *bytes = hd_storage_bytes(thread, cell, p->sliced[i] || comes_home ? HD_WRITE : HD_READ);
         if (bytes == NULL) return thread->error_code;
+        if (comes_home) /* its new value will be here; so far nothing has changed */
+            atomic_fetch_sub_explicit(&cell->version, 1, memory_order_relaxed);
         set_given(p, g->cells[i].node, bytes);
     }
     for (uint32_t i = 0; i < g->input_count; ++i) {
@@ -113,13 +117,17 @@ static void hand_out(hd_plan *p, const hd_run *run) {
 }
 
 /* All new values are there: now the old ones are exchanged for them. */
-static void update_state(hd_plan *p, const hd_run *run) {
+static void update_state(hd_plan *p, hd_thread *thread, const hd_run *run) {
     for (uint32_t i = 0; i < p->graph->cell_count; ++i) {
         if (p->state[i] == HD_NONE) continue;
         hd_storage *cell = run->cells[i], *fresh = &p->buffers[p->state[i]].storage;
         if (p->buffers[p->state[i]].in_place) {
-            p->buffers[p->state[i]].storage.data = NULL;              /* the cell's */
-        } else if (cell->block == NULL || hd_storage_is_away(cell)) { /* borrowed memory stays where it is */
+            p->buffers[p->state[i]].storage.data = NULL; /* the cell's */
+        } else if (hd_storage_is_away(cell)) {
+            hd_away_set_copy(thread, cell, fresh->block);
+            fresh->block = NULL;
+            fresh->data = NULL;
+        } else if (cell->block == NULL) { /* borrowed memory stays where it is */
             memcpy(cell->data, fresh->data, cell->bytes);
         } else {
             hd_block *block = cell->block;
@@ -150,7 +158,7 @@ hd_error hd_plan_run(hd_executable *self, hd_thread *thread, const hd_run *run) 
             if (p->sliced[i]) atomic_fetch_sub_explicit(&run->cells[i]->version, 1, memory_order_relaxed);
     }
     if (status == HD_OK) hand_out(p, run);
-    if (status == HD_OK && !run->keep_state) update_state(p, run);
+    if (status == HD_OK && !run->keep_state) update_state(p, thread, run);
     thread->observer = observer;
     return status;
 }

@@ -58,6 +58,8 @@ static void what_is_assigned_goes_where_it_is_kept(void **state) {
     assert_values(c, HD_F32, 1, -4, -2, 5, 3, -6);
     hd_assign(hd_narrow(b, 1, 0, 1), hd_to(hd_ones(S(2, 1), HD_F32), test_device(1)));
     assert_values(b, HD_F32, 1, -2, 3, 1, 5, -6);
+    hd_assign(b, hd_select(HD_TENSOR_F32(S(2), 1, 7), 0, 1)); /* one element of a tensor is no number */
+    assert_values(b, HD_F32, 7, 7, 7, 7, 7, 7);
     hd_tensor *p = hd_param(numbers()), *y = hd_zeros(S(2, 3), HD_F32);
     y = hd_to(y, there());
     hd_assign(y, p); /* the way is on the tape */
@@ -90,6 +92,65 @@ static void a_number_fills_all_of_a_tensor(void **state) {
     hd_fill(b, 4);
     test_device_fail_after(-1);
     assert_error(HD_ERROR_DEVICE, "hd_fill: the test device was told to fail: a fill");
+    assert_values(b, HD_F32, 1, -2, 3, 3, 3, 3);
+    hd_storage *shared = hd_storage_snapshot(hd_thread_self(), b->storage);
+    test_device_fail_after(1); /* memory of its own, and then no fill */
+    hd_fill(b, 4);
+    test_device_fail_after(-1);
+    assert_error(HD_ERROR_DEVICE, "hd_fill: the test device was told to fail: a fill");
+    assert_values(b, HD_F32, 1, -2, 3, 3, 3, 3);
+    hd_fill(b, 4);
+    assert_true(((const float *)hd_storage_bytes(hd_thread_self(), shared, HD_READ))[1] == -2);
+    hd_object_release(hd_thread_self(), &shared->object);
+}
+
+/* On a tape what was saved is still what it was. */
+static void looking_at_a_script_changes_no_state(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = hd_param(hd_to(numbers(), there()));
+    hd_builder *b = hd_builder_new("step");
+    hd_builder_start(b);
+    hd_builder_add_state(b, "w", w);
+    hd_tensor *x = hd_input("x", S(2, 3), HD_F32), *index = hd_input("index", S(1), HD_I64);
+    {
+        HD_NO_GRAD;
+        hd_add_(w, hd_add(x, hd_index_select(x, 0, index)));
+    }
+    hd_builder_add_output(b, "y", w);
+    hd_builder_end(b);
+    hd_script *s = hd_builder_build(b);
+    hd_script_set_device(s, there());
+    hd_script_set_input(s, "x", hd_ones(S(2, 3), HD_F32));
+    hd_script_set_input(s, "index", HD_TENSOR_I64(S(1), 1));
+    hd_tensor *loss = hd_sum(hd_mul(w, w), HD_AXES(), NULL);
+    assert_true(hd_script_check(s).relative == 0);
+    hd_script_set_input(s, "index", HD_TENSOR_I64(S(1), 5));
+    hd_script_run(s);
+    assert_error(HD_ERROR_INDEX, "out of range");
+    hd_backward(loss);
+    assert_values(hd_grad(w), HD_F32, 2, -4, 6, -8, 10, -12);
+    hd_script_set_input(s, "index", HD_TENSOR_I64(S(1), 1));
+    loss = hd_sum(hd_mul(w, w), HD_AXES(), NULL);
+    hd_script_run(s);
+    assert_values(w, HD_F32, 3, 0, 5, -2, 7, -4);
+    assert_values(hd_add_scalar(w, 1), HD_F32, 4, 1, 6, -1, 8, -3); /* there, too */
+    hd_backward(loss);
+    assert_error(HD_ERROR_STATE, "was changed in place");
+}
+
+static void the_gradient_of_a_number_is_where_the_number_is(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *p = hd_param(hd_scalar(2, HD_F32)), *a = hd_to(numbers(), there()), *b = hd_to(a, test_device(1));
+    hd_tensor *first = hd_sum(hd_mul(a, p), HD_AXES(), NULL),
+              *second = hd_sum(hd_mul(b, hd_mul(p, p)), HD_AXES(), NULL);
+    hd_backward(hd_add(hd_to(first, hd_cpu()), hd_to(second, hd_cpu())));
+    assert_ok();
+    assert_true(is_on(hd_grad(p), hd_cpu()));
+    assert_values(hd_grad(p), HD_F32, -3 + -3 * 4);
+    hd_backward(hd_sum(hd_mul(b, p), HD_AXES(), NULL));
+    assert_values(hd_grad(p), HD_F32, -15 - 3);
 }
 
 static void a_device_says_what_it_is(void **state) {
@@ -266,6 +327,8 @@ int main(void) {
                                        test(what_is_assigned_goes_where_it_is_kept),
                                        test(a_number_fills_all_of_a_tensor),
                                        test(a_device_says_what_it_is),
+                                       test(looking_at_a_script_changes_no_state),
+                                       test(the_gradient_of_a_number_is_where_the_number_is),
                                        test(the_threads_device_is_for_new_tensors),
                                        test(the_host_sees_and_writes),
                                        test(shared_memory_is_copied_when_written),
