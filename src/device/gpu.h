@@ -10,12 +10,12 @@ typedef struct hd_gpu_program hd_gpu_program;   /* what a driver has loaded */
 typedef struct hd_gpu_function hd_gpu_function; /* one of its kernels; lives as long as its program */
 
 typedef struct hd_gpu_limits {
-    const char *key;              /* device and driver: objects of the same key can be loaded here */
-    uint32_t group_most;          /* threads of a group */
-    uint32_t subgroup;            /* threads that run in step; 1: not known */
-    uint32_t local_bytes;         /* memory that a group shares */
-    uint32_t argument_bytes;      /* of a launch: its buffers, 8 bytes each, and its arguments */
-    uint32_t processors;          /* that run groups at the same time */
+    const char *key;         /* device and driver: objects of the same key can be loaded here */
+    uint32_t group_most;     /* threads of a group */
+    uint32_t subgroup;       /* threads that run in step; 1: not known */
+    uint32_t local_bytes;    /* memory that a group shares */
+    uint32_t argument_bytes; /* of a launch: its buffers, 8 bytes each, and its arguments */
+    uint32_t processors;     /* that run groups at the same time */
     bool has_f64, has_atomic_64;
 } hd_gpu_limits;
 
@@ -38,7 +38,7 @@ typedef struct hd_gpu_interface {
      * compiler's log, and says where the text was saved. `name` is for messages. */
     hd_error (*compile)(int index, const char *name, const char *text, void **object, size_t *bytes);
     hd_gpu_program *(*load)(int index, const void *object, size_t bytes); /* NULL with an error */
-    void (*unload)(hd_gpu_program *program);                             /* also while launches of it are under way */
+    void (*unload)(hd_gpu_program *program);                              /* also while launches of it are under way */
     hd_gpu_function *(*function)(hd_gpu_program *program, const char *name); /* NULL with an error */
     hd_error (*launch)(int index, const hd_gpu_launch *l);
 } hd_gpu_interface;
