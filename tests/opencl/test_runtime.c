@@ -622,7 +622,7 @@ static int exit_in_flight(void) {
     hd_gpu_function *f = gpu->function(p, "slow");
     hd_block *a = block_of(0, 64);
     for (int i = 0; i < 20; ++i)
-        require(launch_scale(0, f, a->address, a->address, (arguments){.count = 1, .turns = 1000000}, NULL) == HD_OK);
+        require(launch_scale(0, f, a->address, a->address, (arguments){.count = 1, .turns = 50000}, NULL) == HD_OK);
     return 0; /* main does, with all of it under way, and nothing released */
 }
 static void after_the_end(void) {
