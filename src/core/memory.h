@@ -19,7 +19,7 @@ typedef struct hd_block {
 _Static_assert(sizeof(hd_block) == 64, "the bytes behind it are aligned as it is");
 enum { HD_BLOCK_AWAY = 0x7fffffff }; /* a size class above all others */
 
-/* Size classes: steps of 64 bytes up to 1 KB, then eight steps to each doubling, so that at most an eighth is wasted. */
+/* Size classes: steps of 64 bytes up to 1 KB, then eight to each doubling, so that at most an eighth is wasted. */
 enum { HD_SIZE_CLASSES = 320 }; /* up to 2^47 bytes */
 static inline uint32_t hd_size_class_of(size_t bytes) {
     if (bytes <= 1024) return bytes == 0 ? 0 : (uint32_t)((bytes - 1) / 64);

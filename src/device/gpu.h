@@ -1,6 +1,6 @@
-/* What a GPU-shaped device gives beside its memory (core/device.h): programs from text, and launches of their functions.
- * Everything is enqueued in the order of one queue of the device; what is enqueued later sees what was written before,
- * and freed memory may be given out again at once. */
+/* What a GPU-shaped device gives beside its memory (core/device.h): programs from text, and launches of their
+ * functions. Everything is enqueued in the order of one queue of the device; what is enqueued later sees what was
+ * written before, and freed memory may be given out again at once. */
 #ifndef HD_DEVICE_GPU_H
 #define HD_DEVICE_GPU_H
 

@@ -1,6 +1,6 @@
-/* Memory of OpenCL devices. OpenCL has memory objects, and no addresses: an address is made up of the object's number in
- * a table and an offset, in a range that no process maps. So an address anywhere in a block is found at once. Objects
- * that nobody uses are cached by size class, and given out again without waiting: the queue is in order. */
+/* Memory of OpenCL devices. OpenCL has memory objects, and no addresses: an address is made up of the number of the
+ * object in a table and an offset, in a range that no process maps. So an address anywhere in a block is found at once.
+ * Objects that nobody uses are cached by size class, and given out again without waiting: the queue is in order. */
 #include "device/opencl/driver.h"
 
 #include <stdio.h>
