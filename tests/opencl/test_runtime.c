@@ -617,18 +617,26 @@ static void run_story(const char *story, const char *variable, const char *value
     wait_for_child(child);
 }
 
+static struct {
+    hd_gpu_program *program;
+    hd_block *block;
+} kept;
 static int exit_in_flight(void) {
-    hd_gpu_program *p = program_on(0);
-    hd_gpu_function *f = gpu->function(p, "slow");
-    hd_block *a = block_of(0, 64);
+    kept.program = program_on(0);
+    kept.block = block_of(0, 64);
+    hd_gpu_function *f = gpu->function(kept.program, "slow");
+    void *address = kept.block->address;
     for (int i = 0; i < 20; ++i)
-        require(launch_scale(0, f, a->address, a->address, (arguments){.count = 1, .turns = 50000}, NULL) == HD_OK);
+        require(launch_scale(0, f, address, address, (arguments){.count = 1, .turns = 20000}, NULL) == HD_OK);
     return 0; /* main does, with all of it under way, and nothing released */
 }
+/* Registered before OpenCL was opened, and so called after it ended. */
 static void after_the_end(void) {
-    require(hd_device_count(HD_DEVICE_OPENCL) == 0); /* registered before OpenCL was opened: called after it ended */
+    require(hd_device_count(HD_DEVICE_OPENCL) == 0);
     require(cl->allocate(hd_thread_self(), 0, 4) == NULL);
     require(strstr(hd_error_message(), "the process is ending, and OpenCL with it") != NULL);
+    release(kept.block);
+    gpu->unload(kept.program);
 }
 static void *exits(void *nothing) {
     (void)nothing;
