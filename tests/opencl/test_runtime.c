@@ -432,7 +432,7 @@ static void broken_objects_are_errors(void **state) {
 }
 
 /* ---- many threads, many launches --------------------------------------------------------------------------------- */
-enum { THREADS = 8, TURNS = 60 };
+enum { THREADS = 8, TURNS = 30 };
 static hd_gpu_function *shared_function;
 
 static void *hammer(void *number) {
