@@ -5,6 +5,7 @@ file(GLOB HODU_SOURCES CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/ops/*.c
   ${PROJECT_SOURCE_DIR}/src/device/cpu/*.c
   ${PROJECT_SOURCE_DIR}/src/device/cuda/*.c
+  ${PROJECT_SOURCE_DIR}/src/device/opencl/*.c
   ${PROJECT_SOURCE_DIR}/src/grad/*.c
   ${PROJECT_SOURCE_DIR}/src/graph/*.c
   ${PROJECT_SOURCE_DIR}/src/script/*.c
@@ -24,6 +25,12 @@ list(FILTER HODU_SOURCES EXCLUDE REGEX "/kernels_[a-z]+\\.c$")
 option(HODU_XLA "Compile scripts by XLA, where its plugin is installed" ON)
 if(NOT HODU_XLA)
   list(FILTER HODU_SOURCES EXCLUDE REGEX "/src/xla/")
+endif()
+
+# OpenCL needs nothing here either: its loader is opened when somebody first asks for its devices.
+option(HODU_OPENCL "Devices of OpenCL, where there is a driver" ON)
+if(NOT HODU_OPENCL)
+  list(FILTER HODU_SOURCES EXCLUDE REGEX "/src/device/opencl/")
 endif()
 
 # The C renderer's preamble is the C reading of the vocabulary itself.
@@ -195,9 +202,9 @@ foreach(library hodu hodu_static)
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(${library} PRIVATE Threads::Threads m ${CMAKE_DL_LIBS})
 endforeach()
-# include/hodu/script.h says 1 of each; who links a library without one is told.
+# include/hodu/script.h and device.h say 1 of each; who links a library without one is told.
 set(HODU_PARTS_LEFT_OUT "")
-foreach(part FILES XLA LLVM)
+foreach(part FILES XLA LLVM OPENCL)
   if(NOT HODU_${part})
     list(APPEND HODU_PARTS_LEFT_OUT HD_HAS_${part}=0)
   endif()

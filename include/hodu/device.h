@@ -4,11 +4,18 @@
 
 #include <hodu/base.h>
 
+/* 0: this library was built with HODU_OPENCL=OFF, and there are no devices of OpenCL. hodu.pc and the CMake targets of
+ * such a library define it. */
+#ifndef HD_HAS_OPENCL
+#define HD_HAS_OPENCL 1
+#endif
+
 typedef enum hd_device_kind {
     HD_DEVICE_DEFAULT = 0,
     HD_DEVICE_CPU,
     HD_DEVICE_CUDA,
     HD_DEVICE_METAL,
+    HD_DEVICE_OPENCL,
     HD_DEVICE_KINDS
 } hd_device_kind;
 
@@ -27,6 +34,11 @@ static inline hd_device hd_cuda(int index) {
 }
 static inline hd_device hd_metal(void) { /* nothing runs there yet */
     hd_device d = {HD_DEVICE_METAL, 0};
+    return d;
+}
+
+static inline hd_device hd_opencl(int index) { /* programs cannot use it yet: it has memory, and no kernels */
+    hd_device d = {HD_DEVICE_OPENCL, index};
     return d;
 }
 

@@ -7,27 +7,14 @@
 
 enum {
     SMALL_CLASSES = 64,     /* up to 64 KB: cached by the thread */
-    CLASSES = 320,          /* up to 2^47 bytes */
     THREAD_CACHE = 1 << 20, /* bytes a thread caches at most */
     HUGE_PAGE = 2 << 20,
 };
 _Static_assert((int)SMALL_CLASSES <= (int)HD_BIN_COUNT, "a bin for every small class");
 
-/* Steps of 64 bytes up to 1 KB, then eight steps to each doubling, so that at most an eighth is wasted. */
-static uint32_t class_of(size_t bytes) {
-    if (bytes <= 1024) return bytes == 0 ? 0 : (uint32_t)((bytes - 1) / 64);
-    const int e = 63 - __builtin_clzll(bytes - 1);
-    return (uint32_t)(16 + (e - 10) * 8 + (int)(((bytes - 1) >> (e - 3)) & 7));
-}
-
-static size_t class_capacity(uint32_t c) {
-    if (c < 16) return (c + 1) * (size_t)64;
-    return (size_t)(8 + (c - 16) % 8 + 1) << ((c - 16) / 8 + 10 - 3);
-}
-
 static struct {
     pthread_mutex_t lock;
-    hd_block *bins[CLASSES];
+    hd_block *bins[HD_SIZE_CLASSES];
     size_t cached;
     _Atomic size_t limit; /* read without the lock too */
     _Atomic bool limit_set;
@@ -83,7 +70,7 @@ static size_t cache_limit(void) { /* under the lock */
 
 /* ---- the shared cache ------------------------------------------------------------------------------------------ */
 static void trim_shared(void) { /* under the lock */
-    for (uint32_t c = 0; c < CLASSES; ++c)
+    for (uint32_t c = 0; c < HD_SIZE_CLASSES; ++c)
         while (shared.bins[c] != NULL) {
             hd_block *block = shared.bins[c];
             shared.bins[c] = block->next;
@@ -95,7 +82,7 @@ static void trim_shared(void) { /* under the lock */
 static void trim_blocks(hd_thread *thread);
 
 static hd_block *large_new(hd_thread *thread, uint32_t size_class) {
-    const size_t capacity = class_capacity(size_class);
+    const size_t capacity = hd_size_class_bytes(size_class);
     pthread_mutex_lock(&shared.lock);
     hd_block *block = shared.bins[size_class];
     if (block != NULL) {
@@ -136,7 +123,7 @@ static void large_recycle(hd_block *block) {
 
 /* ---- blocks ---------------------------------------------------------------------------------------------------- */
 hd_block *hd_block_new(hd_thread *thread, size_t bytes) {
-    const uint32_t size_class = class_of(bytes);
+    const uint32_t size_class = hd_size_class_of(bytes);
     hd_block *block;
     if (__builtin_expect(bytes > (size_t)1 << 47, 0)) {
         hd_fail(HD_ERROR_MEMORY, "no machine has %zu bytes", bytes);
@@ -148,7 +135,7 @@ hd_block *hd_block_new(hd_thread *thread, size_t bytes) {
             thread->bins[size_class].head = block->next;
             hd_count(&thread->cached_bytes, -(int64_t)block->capacity);
         } else {
-            block = hd_system_allocate(sizeof *block + class_capacity(size_class));
+            block = hd_system_allocate(sizeof *block + hd_size_class_bytes(size_class));
         }
     } else {
         block = large_new(thread, size_class);
@@ -160,7 +147,7 @@ hd_block *hd_block_new(hd_thread *thread, size_t bytes) {
     }
     atomic_store_explicit(&block->references, 1, memory_order_relaxed);
     block->size_class = size_class;
-    block->capacity = class_capacity(size_class);
+    block->capacity = hd_size_class_bytes(size_class);
     hd_count(&thread->live_bytes, (int64_t)block->capacity);
     return block;
 }

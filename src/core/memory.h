@@ -19,6 +19,18 @@ typedef struct hd_block {
 _Static_assert(sizeof(hd_block) == 64, "the bytes behind it are aligned as it is");
 enum { HD_BLOCK_AWAY = 0x7fffffff }; /* a size class above all others */
 
+/* Size classes: steps of 64 bytes up to 1 KB, then eight to each doubling, so that at most an eighth is wasted. */
+enum { HD_SIZE_CLASSES = 320 }; /* up to 2^47 bytes */
+static inline uint32_t hd_size_class_of(size_t bytes) {
+    if (bytes <= 1024) return bytes == 0 ? 0 : (uint32_t)((bytes - 1) / 64);
+    const int e = 63 - __builtin_clzll(bytes - 1);
+    return (uint32_t)(16 + (e - 10) * 8 + (int)(((bytes - 1) >> (e - 3)) & 7));
+}
+static inline size_t hd_size_class_bytes(uint32_t c) {
+    if (c < 16) return (c + 1) * (size_t)64;
+    return (size_t)(8 + (c - 16) % 8 + 1) << ((c - 16) / 8 + 10 - 3);
+}
+
 static inline void *hd_block_data(hd_block *block) { return block + 1; }
 
 /* A block of at least `bytes`, 64-byte aligned, its contents undefined; NULL with an error when there is none. */

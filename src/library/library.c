@@ -3,10 +3,16 @@
 #include "core/device.h"
 #include "device/cpu/cpu.h"
 #include "device/cuda/driver.h"
+#if HD_HAS_OPENCL
+#include "device/opencl/opencl_device.h"
+#endif
 #include "grad/tape.h"
 
 void hd_library_open(void) {
     hd_device_register(HD_DEVICE_CPU, &hd_cpu_interface);
     hd_device_register(HD_DEVICE_CUDA, &hd_cuda_interface);
+#if HD_HAS_OPENCL
+    hd_device_register(HD_DEVICE_OPENCL, &hd_opencl_interface);
+#endif
     hd_first_observer_register(hd_tape_first_observer);
 }

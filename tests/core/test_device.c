@@ -97,9 +97,26 @@ static void a_library_without_xla_says_so(void **state) {
     assert_error(HD_ERROR_DEVICE, expected);
 }
 
+static void a_library_without_opencl_says_so(void **state) {
+    (void)state;
+    if (HD_HAS_OPENCL) skip();
+    const char expected[] = "this library was built without OpenCL (HODU_OPENCL=OFF)";
+    assert_int_equal(hd_device_count(HD_DEVICE_OPENCL), 0);
+    assert_false(hd_device_available(hd_opencl(0)));
+    assert_string_equal(hd_device_missing(hd_opencl(0)), expected);
+    assert_non_null(strstr(hd_compiler_missing(HD_COMPILER_HODU, hd_opencl(0)), expected));
+    hd_set_device(hd_opencl(0));
+    assert_error(HD_ERROR_DEVICE, expected);
+    hd_device_describe(hd_opencl(0));
+    assert_error(HD_ERROR_DEVICE, expected);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {test(there_is_one_cpu), test(what_does_not_run_ops_says_so),
-                                       test(foreign_values_are_no_devices), test(questions_leave_errors_alone),
-                                       test(a_library_without_xla_says_so)};
+    const struct CMUnitTest tests[] = {test(there_is_one_cpu),
+                                       test(what_does_not_run_ops_says_so),
+                                       test(foreign_values_are_no_devices),
+                                       test(questions_leave_errors_alone),
+                                       test(a_library_without_xla_says_so),
+                                       test(a_library_without_opencl_says_so)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

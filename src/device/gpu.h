@@ -1,0 +1,46 @@
+/* What a GPU-shaped device gives beside its memory (core/device.h): programs from text, and launches of their
+ * functions. Everything is enqueued in the order of one queue of the device; what is enqueued later sees what was
+ * written before, and freed memory may be given out again at once. */
+#ifndef HD_DEVICE_GPU_H
+#define HD_DEVICE_GPU_H
+
+#include "core/device.h"
+
+typedef struct hd_gpu_program hd_gpu_program;   /* what a driver has loaded */
+typedef struct hd_gpu_function hd_gpu_function; /* one of its kernels; lives as long as its program */
+
+typedef struct hd_gpu_limits {
+    const char *key;         /* device and driver: objects of the same key can be loaded here */
+    uint32_t group_most;     /* threads of a group */
+    uint32_t subgroup;       /* threads that run in step; 1: not known */
+    uint32_t local_bytes;    /* memory that a group shares */
+    uint32_t argument_bytes; /* of a launch: its buffers, 8 bytes each, and its arguments */
+    uint32_t processors;     /* that run groups at the same time */
+    bool has_f64, has_atomic_64;
+} hd_gpu_limits;
+
+/* A launch of groups x threads. The parameters of a kernel are its buffers, then one struct by value. That begins with
+ * an i64 for each buffer, which the device fills in: the bytes from the begin of the memory object to the address. */
+typedef struct hd_gpu_launch {
+    hd_gpu_function *function;
+    uint32_t groups[3], threads[3];
+    void *const *buffers; /* addresses in its memory, also inside of blocks; NULL: none */
+    int buffer_count;
+    void *arguments;
+    size_t argument_bytes;
+    int64_t *nanoseconds; /* NULL, or where the time it took is put; then it is waited for */
+} hd_gpu_launch;
+
+typedef struct hd_gpu_interface {
+    hd_device_kind kind;
+    const hd_gpu_limits *(*limits)(int index);
+    /* Text to an object that can be loaded by any process with the same key; from malloc. An error has the end of the
+     * compiler's log, and says where the text was saved. `name` is for messages. */
+    hd_error (*compile)(int index, const char *name, const char *text, void **object, size_t *bytes);
+    hd_gpu_program *(*load)(int index, const void *object, size_t bytes); /* NULL with an error */
+    void (*unload)(hd_gpu_program *program);                              /* also while launches of it are under way */
+    hd_gpu_function *(*function)(hd_gpu_program *program, const char *name); /* NULL with an error */
+    hd_error (*launch)(int index, const hd_gpu_launch *l);
+} hd_gpu_interface;
+
+#endif

@@ -1,0 +1,10 @@
+/* Devices of OpenCL: their memory, and their programs. */
+#ifndef HD_DEVICE_OPENCL_OPENCL_DEVICE_H
+#define HD_DEVICE_OPENCL_OPENCL_DEVICE_H
+
+#include "device/gpu.h"
+
+extern const hd_device_interface hd_opencl_interface;
+extern const hd_gpu_interface hd_opencl_gpu;
+
+#endif
