@@ -53,8 +53,8 @@ hd_observer *hd_first_observer(void) { return first_observer != NULL ? first_obs
 /* True when a number of the host is written over all of a storage on a device, which the device does without a
  * kernel. */
 static bool is_fill(const hd_tensor *dst, const hd_tensor *src) {
-    return hd_storage_is_away(dst->storage) && hd_tensor_is_number(src) && src->dtype == dst->dtype &&
-           dst->contiguous && dst->layout.offset == 0 &&
+    return hd_storage_is_away(dst->storage) && hd_tensor_is_number(src) && src->storage->home == NULL &&
+           src->dtype == dst->dtype && dst->contiguous && dst->layout.offset == 0 &&
            (size_t)dst->count * hd_dtype_bytes[dst->dtype] == dst->storage->bytes;
 }
 

@@ -4,34 +4,42 @@
 #ifndef HD_CORE_SMALL_FLOAT_H
 #define HD_CORE_SMALL_FLOAT_H
 
+#ifndef W_DIALECT /* in rendered text words_c.h and its dialect stand above */
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t hd_f32_bits(float f) {
+#define HD_SMALL static inline
+
+HD_SMALL uint32_t hd_f32_bits(float f) {
     uint32_t u;
     memcpy(&u, &f, 4);
     return u;
 }
-static inline float hd_f32_from_bits(uint32_t u) {
+HD_SMALL float hd_f32_from_bits(uint32_t u) {
     float f;
     memcpy(&f, &u, 4);
     return f;
 }
+#else
+#define HD_SMALL            W_INLINE
+#define hd_f32_bits(f)      w_bits_f32(f)
+#define hd_f32_from_bits(u) w_unbits_f32(u)
+#endif
 
-static inline float hd_bf16_decode(uint16_t v) { return hd_f32_from_bits((uint32_t)v << 16); }
-static inline uint16_t hd_bf16_encode(float f) {
+HD_SMALL float hd_bf16_decode(uint16_t v) { return hd_f32_from_bits((uint32_t)v << 16); }
+HD_SMALL uint16_t hd_bf16_encode(float f) {
     const uint32_t u = hd_f32_bits(f), rounded = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;
     return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : rounded);
 }
 
 /* Shifting the bits under an f32's exponent and multiplying by a power of two rebiases normals and subnormals alike. */
-static inline float hd_f16_decode(uint16_t v) {
+HD_SMALL float hd_f16_decode(uint16_t v) {
     const uint32_t body = (uint32_t)(v & 0x7fff) << 13, sign = (uint32_t)(v & 0x8000) << 16;
     const uint32_t finite = hd_f32_bits(hd_f32_from_bits(body) * 0x1p112f);
     return hd_f32_from_bits(((v & 0x7c00) == 0x7c00 ? body | 0x7f800000u : finite) | sign);
 }
-static inline float hd_f8e5m2_decode(uint8_t v) { return hd_f16_decode((uint16_t)(v << 8)); }
-static inline float hd_f8e4m3_decode(uint8_t v) {
+HD_SMALL float hd_f8e5m2_decode(uint8_t v) { return hd_f16_decode((uint16_t)(v << 8)); }
+HD_SMALL float hd_f8e4m3_decode(uint8_t v) {
     const uint32_t body = (uint32_t)(v & 0x7f) << 20, sign = (uint32_t)(v & 0x80) << 24;
     const uint32_t finite = hd_f32_bits(hd_f32_from_bits(body) * 0x1p120f);
     return hd_f32_from_bits(((v & 0x7f) == 0x7f ? 0x7fc00000u : finite) | sign);
@@ -40,7 +48,7 @@ static inline float hd_f8e4m3_decode(uint8_t v) {
 /* Rounds |f| to `mantissa` bits with smallest normal exponent `emin`: subnormals by adding the constant whose unit in
  * the last place is their spacing, normals by adding just under half a unit, ties to even. Gives the target's bits
  * for the magnitude, which run past `infinity` when f is too large. */
-static inline uint32_t hd_round_magnitude(uint32_t magnitude, int mantissa, int emin) {
+HD_SMALL uint32_t hd_round_magnitude(uint32_t magnitude, int mantissa, int emin) {
     const uint32_t spacing = (uint32_t)(emin + 23 - mantissa + 127) << 23;
     const uint32_t subnormal = hd_f32_bits(hd_f32_from_bits(magnitude) + hd_f32_from_bits(spacing)) - spacing;
     const int drop = 23 - mantissa;
@@ -49,26 +57,27 @@ static inline uint32_t hd_round_magnitude(uint32_t magnitude, int mantissa, int 
     return magnitude < ((uint32_t)(emin + 127) << 23) ? subnormal : normal;
 }
 
-static inline uint16_t hd_f16_encode(float f) {
+HD_SMALL uint16_t hd_f16_encode(float f) {
     const uint32_t u = hd_f32_bits(f), magnitude = u & 0x7fffffffu, sign = (u >> 16) & 0x8000u;
     uint32_t r = hd_round_magnitude(magnitude, 10, -14);
     r = magnitude >= 0x47800000u ? 0x7c00u : r; /* 2^16 and above, infinity */
     return (uint16_t)(sign | (magnitude > 0x7f800000u ? 0x7e00u : r));
 }
-static inline uint8_t hd_f8e5m2_encode(float f) {
+HD_SMALL uint8_t hd_f8e5m2_encode(float f) {
     const uint32_t u = hd_f32_bits(f), magnitude = u & 0x7fffffffu, sign = (u >> 24) & 0x80u;
     uint32_t r = hd_round_magnitude(magnitude, 2, -14);
     r = magnitude >= 0x47800000u ? 0x7cu : r;
     return (uint8_t)(sign | (magnitude > 0x7f800000u ? 0x7fu : r));
 }
-static inline uint8_t hd_f8e4m3_encode(float f) {
+HD_SMALL uint8_t hd_f8e4m3_encode(float f) {
     const uint32_t u = hd_f32_bits(f), magnitude = u & 0x7fffffffu, sign = (u >> 24) & 0x80u;
     const uint32_t r = hd_round_magnitude(magnitude, 3, -6);
     return (uint8_t)(sign | (magnitude >= 0x43f00000u || r > 0x7eu ? 0x7fu : r)); /* 480 and above */
 }
 
+#ifndef W_NO_F64
 /* f64 to f32 with "round to odd": what follows rounds as if from the f64 itself. NaN and infinities pass. */
-static inline float hd_f32_round_to_odd(double d) {
+HD_SMALL float hd_f32_round_to_odd(double d) {
     const float f = (float)d;
     const double back = (double)f;
     uint32_t u = hd_f32_bits(f);
@@ -78,12 +87,13 @@ static inline float hd_f32_round_to_odd(double d) {
     return hd_f32_from_bits(inexact ? u | 1u : u);
 }
 /* 64-bit integers: fold the low bits into one sticky bit so that f64 holds the rest exactly. */
-static inline double hd_i64_sticky(int64_t i) {
+HD_SMALL double hd_i64_sticky(int64_t i) {
     return i >= ((int64_t)1 << 50) || i <= -((int64_t)1 << 50) ? (double)((i >> 13) | ((i & 0x1fff) != 0)) * 8192.0
                                                                : (double)i;
 }
-static inline double hd_u64_sticky(uint64_t i) {
+HD_SMALL double hd_u64_sticky(uint64_t i) {
     return i >= (uint64_t)1 << 50 ? (double)(int64_t)((i >> 14) | ((i & 0x3fff) != 0)) * 16384.0 : (double)(int64_t)i;
 }
+#endif
 
 #endif

@@ -10,7 +10,9 @@ typedef struct w_block {
 
 #define DRAW_BLOCK(name, block, seed, draw) W_INLINE w_block w_##name(c_u64 block, c_u64 seed, c_u64 draw) {
 #define DRAWN(a, b, c, d)                                                                                              \
-    return (w_block){a, b, c, d};                                                                                      \
+    w_block drawn;                                                                                                     \
+    drawn.word0 = a, drawn.word1 = b, drawn.word2 = c, drawn.word3 = d;                                                \
+    return drawn;                                                                                                      \
     }
 #define HALVES(low, high, v) c_u32 low = (c_u32)(v), high = (c_u32)((v) >> 32);
 #define PRODUCT(low, high, a, k)                                                                                       \
@@ -29,7 +31,9 @@ typedef c_u64 w_raw_f64;
 #define LAST(b, n)            ((b) & ((1u << (n)) - 1))
 #define WHOLE(b)              W(whole)(b)
 W_INLINE c_f32 w_whole_f32(c_u32 b) { return (c_f32)(c_i32)b; }
+#ifndef W_NO_F64
 W_INLINE c_f64 w_whole_f64(c_u64 b) { return (c_f64)(c_i64)b; }
+#endif
 #ifdef DRAW_F32
 #define W_DRAWS_F32
 #endif
@@ -65,6 +69,7 @@ W_INLINE c_f64 w_draw_f64(c_i64 e, c_u64 seed, c_u64 draw) {
 }
 #endif
 
+#ifndef W_DIALECT
 /* ---- up to LANES neighbours: blocks from that of the first on, then what each is made of ------------------------- */
 enum { W_BLOCKS = 256 / 2 + 1 };
 typedef struct w_blocks {
@@ -141,6 +146,8 @@ static __attribute__((unused)) void w_draws_f64(c_f64 *out, int n, c_i64 e, c_u6
     }
     memcpy(out, values + lead, (size_t)n * sizeof *out);
 }
+#endif
+
 #endif
 
 #endif

@@ -87,6 +87,9 @@ const char *hd_ir_type_name(int type);
  * Length as snprintf. FUNCTION words become calls of the functions hd_render_programs writes. */
 size_t hd_render_preamble(char *out, size_t capacity);
 size_t hd_render_programs(hd_compute type, char *out, size_t capacity);
+/* One of them, or its declaration alone; 0 with an error. And its IR, to see which words it uses. */
+size_t hd_render_program(hd_compute type, hd_word word, bool declares, char *out, size_t capacity);
+hd_error hd_read_program(hd_compute type, hd_word word, hd_ir *out);
 size_t hd_render_c(const hd_ir *ir, const char *name, char *out, size_t capacity);
 
 #endif

@@ -27,15 +27,17 @@ static size_t render_constant(const hd_ir *ir, double value, char *out, size_t c
         APPEND("(c_%s)NAN", hd_ir_type_name((int)ir->type));
     else if (isinf(value))
         APPEND("(c_%s)%sINFINITY", hd_ir_type_name((int)ir->type), value < 0 ? "-" : "");
-    else if (ir->type == HD_COMPUTE_F32 || ir->type == HD_COMPUTE_F64)
-        APPEND("(c_%s)%a", hd_ir_type_name((int)ir->type), value);
-    else
+    else if (ir->type == HD_COMPUTE_F32 || ir->type == HD_COMPUTE_F64) {
+        char digits[40]; /* which give the same number again */
+        snprintf(digits, sizeof digits, "%.*g", ir->type == HD_COMPUTE_F32 ? 9 : 17, value);
+        APPEND("%s%s%s", digits, strpbrk(digits, ".e") == NULL ? ".0" : "", ir->type == HD_COMPUTE_F32 ? "f" : "");
+    } else
         APPEND("(c_%s)%lld", hd_ir_type_name((int)ir->type), (long long)value);
     return at;
 }
 
-/* One statement per node: const c_f32 v3 = w_mul_f32(v1, v2); */
-static size_t render_node(const hd_ir *ir, int i, char *out, size_t capacity) {
+/* One statement per node: const c_f32 v3 = w_mul_f32(v1, v2); `inputs`: their names, or NULL: p0[i], p1[i], ... */
+static size_t render_node(const hd_ir *ir, int i, const char *const *inputs, char *out, size_t capacity) {
     const hd_ir_node *n = &ir->nodes[i];
     const char *type = hd_ir_type_name((int)ir->type);
     size_t at = 0;
@@ -43,7 +45,9 @@ static size_t render_node(const hd_ir *ir, int i, char *out, size_t capacity) {
         APPEND("        const bool v%d = ", i);
     else
         APPEND("        const c_%s v%d = ", type, i);
-    if (n->word == HD_WORD_INPUT)
+    if (n->word == HD_WORD_INPUT && inputs != NULL)
+        APPEND("%s", inputs[n->index]);
+    else if (n->word == HD_WORD_INPUT)
         APPEND("p%d[i]", n->index);
     else if (n->word == HD_WORD_NUMBER)
         APPEND("((const c_%s *)numbers)[%d]", type, n->index);
@@ -64,42 +68,60 @@ static size_t render_node(const hd_ir *ir, int i, char *out, size_t capacity) {
     return at;
 }
 
-static size_t render_nodes(const hd_ir *ir, char *out, size_t capacity) {
+static size_t render_nodes(const hd_ir *ir, const char *const *inputs, char *out, size_t capacity) {
     size_t at = 0;
     for (int i = 0; i <= ir->result; ++i)
-        at += render_node(ir, i, at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0);
+        at += render_node(ir, i, inputs, at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0);
+    return at;
+}
+
+/* W_INLINE c_f32 w_exp_f32(c_f32 a) */
+static size_t render_head(hd_compute type, hd_word word, char *out, size_t capacity) {
+    size_t at = 0;
+    const char *t = hd_ir_type_name((int)type);
+    APPEND("W_INLINE c_%s w_", t);
+    for (const char *c = hd_words[word].name; *c; ++c) APPEND("%c", tolower((unsigned char)*c));
+    APPEND("_%s(c_%s a", t, t);
+    if (hd_words[word].arity == 2) APPEND(", c_%s b", t);
+    APPEND(")");
+    return at;
+}
+
+hd_error hd_read_program(hd_compute type, hd_word word, hd_ir *out) {
+    hd_ir_init(out, type);
+    const int a = hd_ir_input(out, 0, false), b = hd_words[word].arity == 2 ? hd_ir_input(out, 1, false) : -1;
+    out->result = hd_ir_program(out, word, a, b);
+    if (out->result >= 0 && hd_ir_renumber(out) == HD_OK) return HD_OK;
+    hd_ir_release(out);
+    return HD_ERROR_MEMORY;
+}
+
+size_t hd_render_program(hd_compute type, hd_word word, bool declares, char *out, size_t capacity) {
+    static const char *const inputs[] = {"a", "b"};
+    hd_ir ir;
+    size_t at = render_head(type, word, out, capacity);
+    if (declares) {
+        APPEND(";\n");
+        return at;
+    }
+    if (hd_read_program(type, word, &ir) != HD_OK) return 0;
+    APPEND(" {\n");
+    at += render_nodes(&ir, inputs, at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0);
+    APPEND("        return v%d;\n}\n", ir.result);
+    hd_ir_release(&ir);
     return at;
 }
 
 size_t hd_render_programs(hd_compute type, char *out, size_t capacity) {
     size_t at = 0;
-    const char *t = hd_ir_type_name((int)type);
-    for (int word = 0; word < HD_WORD_INPUT; ++word) /* first all declarations: programs use one another */
-        if (hd_words[word].is_function) {
-            APPEND("W_INLINE c_%s w_", t);
-            for (const char *c = hd_words[word].name; *c; ++c) APPEND("%c", tolower((unsigned char)*c));
-            APPEND(hd_words[word].arity == 2 ? "_%s(c_%s, c_%s);\n" : "_%s(c_%s);\n", t, t, t);
+    for (int pass = 0; pass < 2; ++pass) /* first all declarations: programs use one another */
+        for (int word = 0; word < HD_WORD_INPUT; ++word) {
+            if (!hd_words[word].is_function) continue;
+            const size_t length = hd_render_program(type, (hd_word)word, pass == 0, at < capacity ? out + at : NULL,
+                                                    at < capacity ? capacity - at : 0);
+            if (length == 0) return 0;
+            at += length;
         }
-    for (int word = 0; word < HD_WORD_INPUT; ++word) {
-        if (!hd_words[word].is_function) continue;
-        hd_ir ir;
-        hd_ir_init(&ir, type);
-        const int a = hd_ir_input(&ir, 0, false), b = hd_words[word].arity == 2 ? hd_ir_input(&ir, 1, false) : -1;
-        ir.result = hd_ir_program(&ir, (hd_word)word, a, b);
-        if (ir.result < 0 || hd_ir_renumber(&ir) != HD_OK) {
-            hd_ir_release(&ir);
-            return 0;
-        }
-        APPEND("W_INLINE c_%s w_", t);
-        for (const char *c = hd_words[word].name; *c; ++c) APPEND("%c", tolower((unsigned char)*c));
-        APPEND(hd_words[word].arity == 2 ? "_%s(c_%s a, c_%s b) {\n" : "_%s(c_%s a) {\n", t, t, t);
-        APPEND("        const c_%s *const p0 = &a;\n", t);
-        if (hd_words[word].arity == 2) APPEND("        const c_%s *const p1 = &b;\n", t);
-        APPEND("        enum { i = 0 };\n");
-        at += render_nodes(&ir, at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0);
-        APPEND("        return v%d;\n}\n", ir.result);
-        hd_ir_release(&ir);
-    }
     return at;
 }
 
@@ -115,7 +137,7 @@ size_t hd_render_c(const hd_ir *ir, const char *name, char *out, size_t capacity
     APPEND("    %s%s *restrict o = out;\n    (void)in;\n    (void)numbers;\n", condition ? "uint8_t" : "c_",
            condition ? "" : type);
     APPEND("    for (int64_t i = 0; i < n; ++i) {\n");
-    at += render_nodes(ir, at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0);
+    at += render_nodes(ir, NULL, at < capacity ? out + at : NULL, at < capacity ? capacity - at : 0);
     APPEND("        o[i] = v%d;\n    }\n}\n", ir->result);
     return at;
 }

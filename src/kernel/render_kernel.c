@@ -9,88 +9,33 @@
  *   POINTS  reductions over no axis at all: one point after the other
  *
  * Steps are values v0, v1, ...; t is the total of a reduction, p its part within a block. */
-#include "core/memory.h"
-#include "kernel/kernel.h"
+#include "kernel/render_text.h"
 
-#include <ctype.h>
-#include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 /* kernel_c.h, small_float.h and draw_c.h, embedded by the build */
 extern const unsigned char hd_kernel_text[], hd_small_text[], hd_draw_text[];
 extern const size_t hd_kernel_text_size, hd_small_text_size, hd_draw_text_size;
 
-typedef struct writer {
-    const hd_kernel *k;
-    char *out;
-    size_t capacity, at;
-    int indent;
-    uint8_t *array;  /* of each step: it is an array over the strip */
-    uint8_t *needed; /* of each step: by the walk that is being written */
-} writer;
-
-static const char *const fold_words[] = {"add", "mul", "max", "min"};
-
-/* ---- writing ----------------------------------------------------------------------------------------------------- */
-__attribute__((format(printf, 2, 3))) static void say(writer *w, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    const bool room = w->at < w->capacity;
-    w->at += (size_t)vsnprintf(room ? w->out + w->at : NULL, room ? w->capacity - w->at : 0, format, arguments);
-    va_end(arguments);
-}
-
-static void say_bytes(writer *w, const void *bytes, size_t count) {
-    if (w->at < w->capacity) {
-        const size_t room = w->capacity - w->at - 1, n = count < room ? count : room;
-        memcpy(w->out + w->at, bytes, n);
-        w->out[w->at + n] = '\0';
-    }
-    w->at += count;
-}
-
-#define LINE(...)                                                                                                      \
-    do {                                                                                                               \
-        say(w, "%*s", w->indent * 4, "");                                                                              \
-        say(w, __VA_ARGS__);                                                                                           \
-        say(w, "\n");                                                                                                  \
-    } while (0)
-#define OPEN(...)                                                                                                      \
-    do {                                                                                                               \
-        LINE(__VA_ARGS__);                                                                                             \
-        w->indent++;                                                                                                   \
-    } while (0)
-#define CLOSE()                                                                                                        \
-    do {                                                                                                               \
-        w->indent--;                                                                                                   \
-        LINE("}");                                                                                                     \
-    } while (0)
-
 /* ---- what there is ----------------------------------------------------------------------------------------------- */
 static const char *type_of(int type) { return hd_ir_type_name(type); }
 
-static bool varies(const writer *w, int i) { /* between lanes */
+static bool varies(const hd_writer *w, int i) { /* between lanes */
     const hd_step *s = &w->k->steps[i];
     if (s->word == HD_STEP_STORE && w->k->buffers[s->index].stride[w->k->schedule.lanes] != HD_STRIDE_ZERO) return true;
     return (s->over >> w->k->schedule.lanes & 1) != 0;
 }
 
-static bool is_reduction(const writer *w, int i, int walk) {
-    return w->k->steps[i].word == HD_STEP_REDUCE && w->k->steps[i].stage == walk + 1;
-}
-
 /* A draw of neighbours along the lanes: a strip of them is an array, filled before the lanes are walked. */
-static bool is_strip_drawn(const writer *w, int i) {
+static bool is_strip_drawn(const hd_writer *w, int i) {
     const hd_step *s = &w->k->steps[i];
     return w->k->schedule.form == HD_SCHEDULE_STRIPS && s->word == HD_STEP_DRAW &&
            hd_drawn_axis(s->index) == w->k->schedule.lanes && s->depth >= w->k->kept && !varies(w, s->operand[0]);
 }
 
-static bool walk_reduces(const writer *w, int walk, bool only_wide) {
+static bool walk_reduces(const hd_writer *w, int walk, bool only_wide) {
     for (int i = 0; i < w->k->count; ++i)
-        if (is_reduction(w, i, walk) && (!only_wide || hd_step_is_wide(&w->k->steps[i]))) return true;
+        if (hd_is_reduction_of(w->k, i, walk) && (!only_wide || hd_step_is_wide(&w->k->steps[i]))) return true;
     return false;
 }
 
@@ -101,7 +46,7 @@ static int region_of(const hd_kernel *k, const hd_step *s) {
     return 100 + (s->word == HD_STEP_STORE ? k->stages : s->stage);
 }
 
-static void choose_arrays(writer *w) {
+static void choose_arrays(hd_writer *w) {
     const hd_kernel *k = w->k;
     for (int i = 0; i < k->count; ++i) {
         const hd_step *s = &k->steps[i];
@@ -113,182 +58,38 @@ static void choose_arrays(writer *w) {
     }
 }
 
-/* The steps inside the reduced axes that a walk computes, or reads back from the scratch memory. */
-static void choose_needed(writer *w, int walk) {
-    const hd_kernel *k = w->k;
-    memset(w->needed, 0, (size_t)k->count);
-    for (int i = k->count; i-- > 0;) {
-        const hd_step *s = &k->steps[i];
-        const bool inside = s->depth > k->kept;
-        if (is_reduction(w, i, walk) || (s->word == HD_STEP_STORE && inside && s->stage == walk) ||
-            (s->slot && inside && s->stage == walk))
-            w->needed[i] = 1;
-        if (!w->needed[i] || (s->slot && s->stage < walk) || (!inside && s->word != HD_STEP_REDUCE)) continue;
-        for (int j = 0; j < 3; ++j)
-            if (s->operand[j] >= 0 && k->steps[s->operand[j]].depth > k->kept) w->needed[s->operand[j]] = 1;
-    }
-}
-
-/* ---- expressions ------------------------------------------------------------------------------------------------- */
-static void say_float(writer *w, int type, double value) {
-    char digits[40];
-    if (value != value || isinf(value)) {
-        say(w, "(c_%s)%s%s", type_of(type), value < 0 ? "-" : "", value != value ? "NAN" : "INFINITY");
-        return;
-    }
-    snprintf(digits, sizeof digits, "%.*g", type == HD_COMPUTE_F32 ? 9 : 17, value);
-    say(w, "%s%s%s", digits, strpbrk(digits, ".e") == NULL ? ".0" : "", type == HD_COMPUTE_F32 ? "f" : "");
-}
-
-static void say_constant(writer *w, int type, double v) {
-    const bool is_signed = type >= HD_COMPUTE_I8 && type <= HD_COMPUTE_I64;
-    if (type == HD_COMPUTE_F32 || type == HD_COMPUTE_F64) {
-        say_float(w, type, v);
-    } else if (type == HD_COMPUTE_B8 || type == HD_CONDITION) {
-        say(w, "%d", v != 0);
-    } else if (v == floor(v) && v >= (is_signed ? -127 : 0) && v <= 127) {
-        say(w, "%d", (int)v);
-    } else { /* saturates as a cast does */
-        say(w, "w_cast_%s_f64(", type_of(type));
-        say_float(w, HD_COMPUTE_F64, v);
-        say(w, ")");
-    }
-}
-
-static void say_value(writer *w, int i) {
-    const hd_step *s = &w->k->steps[i];
-    if (s->word == HD_WORD_CONSTANT)
-        say_constant(w, s->type, s->value);
-    else
-        say(w, w->array[i] ? "v%d[j]" : "v%d", i);
-}
-
-/* in0[v3 + i0 * s0_0 + i1] */
-static void say_element(writer *w, int buffer, int offset) {
-    const hd_kernel_buffer *b = &w->k->buffers[buffer];
-    bool first = true;
-    say(w, "%s%d[", b->written ? "out" : "in", buffer);
-    if (offset >= 0) {
-        say_value(w, offset);
-        first = false;
-    }
-    for (int a = 0; a < w->k->axes; ++a) {
-        if (b->stride[a] == HD_STRIDE_ZERO) continue;
-        say(w, "%si%d", first ? "" : " + ", a);
-        if (b->stride[a] == HD_STRIDE_ANY) say(w, " * s%d_%d", buffer, a);
-        first = false;
-    }
-    say(w, first ? "0]" : "]");
-}
-
-/* slot0[i1 * n2 + i2] */
-static void say_slot(writer *w, const hd_step *s) {
-    say(w, "slot%d[", s->slot - 1);
-    for (int a = w->k->kept; a < s->depth; ++a) {
-        say(w, "%si%d", a > w->k->kept ? " + " : "", a);
-        for (int b = a + 1; b < s->depth; ++b) say(w, " * n%d", b);
-    }
-    say(w, "]");
-}
-
-static const char *small_name(int dtype) {
-    return hd_dtype_is_small_float((hd_dtype)dtype) ? hd_dtype_name((hd_dtype)dtype) : NULL;
-}
-
-static void say_word(writer *w, const hd_step *s) {
-    if (s->word == HD_WORD_BOTH || s->word == HD_WORD_EITHER) {
-        say_value(w, s->operand[0]);
-        say(w, s->word == HD_WORD_BOTH ? " & " : " | ");
-        say_value(w, s->operand[1]);
-        return;
-    }
-    if (s->word == HD_WORD_UNLESS) {
-        say(w, "!");
-        say_value(w, s->operand[0]);
-        return;
-    }
-    say(w, "w_");
-    for (const char *c = hd_words[s->word].name; *c; ++c) say(w, "%c", tolower((unsigned char)*c));
-    say(w, "_%s(", type_of(w->k->steps[s->operand[s->word == HD_WORD_SELECT ? 1 : 0]].type));
-    for (int j = 0; j < hd_words[s->word].arity; ++j) {
-        if (j > 0) say(w, ", ");
-        say_value(w, s->operand[j]);
-    }
-    say(w, ")");
-}
-
-static void say_load(writer *w, const hd_step *s) {
-    const char *small = small_name(w->k->buffers[s->index].dtype);
-    if (s->operand[1] >= 0) {
-        say_value(w, s->operand[1]);
-        say(w, " ? ");
-    }
-    if (small != NULL) say(w, "hd_%s_decode(", small);
-    say_element(w, s->index, s->operand[0]);
-    if (small != NULL) say(w, ")");
-    if (s->operand[1] >= 0) say(w, " : 0");
-}
-
-static void say_step(writer *w, const hd_step *s) {
-    if (s->word == HD_STEP_LOAD) {
-        say_load(w, s);
-    } else if (s->word == HD_STEP_INDEX) {
-        say(w, "o%d + i%d", s->index, s->index);
-    } else if (s->word == HD_STEP_DRAW) {
-        const int axis = hd_drawn_axis(s->index);
-        say(w, "w_draw_%s(", type_of(s->type));
-        say_value(w, s->operand[0]);
-        if (axis >= 0) say(w, " + o%d + i%d", axis, axis);
-        say(w, ", v%d, v%d)", s->operand[1], s->operand[2]);
-    } else if (s->word == HD_WORD_NUMBER) {
-        say(w, "*(const c_%s *)(numbers + %d)", type_of(s->type), s->index);
-    } else if (s->word == HD_STEP_CAST) {
-        say(w, "w_cast_%s_%s(", type_of(s->type), type_of(w->k->steps[s->operand[0]].type));
-        say_value(w, s->operand[0]);
-        say(w, ")");
-    } else if (s->word == HD_STEP_ROUND) {
-        const char *small = hd_dtype_name((hd_dtype)s->index);
-        say(w, "hd_%s_decode(hd_%s_encode(", small, small);
-        say_value(w, s->operand[0]);
-        say(w, "))");
-    } else {
-        say_word(w, s);
-    }
-}
-
 /* ---- statements -------------------------------------------------------------------------------------------------- */
-static void write_step(writer *w, int i, int walk) {
+/* slot0[i1 * n2 + i2] */
+static void say_slot(hd_writer *w, const hd_step *s) {
+    hd_say(w, "slot%d[", s->slot - 1);
+    for (int a = w->k->kept; a < s->depth; ++a) {
+        hd_say(w, "%si%d", a > w->k->kept ? " + " : "", a);
+        for (int b = a + 1; b < s->depth; ++b) hd_say(w, " * n%d", b);
+    }
+    hd_say(w, "]");
+}
+
+static void write_step(hd_writer *w, int i, int walk) {
     const hd_step *s = &w->k->steps[i];
-    say(w, "%*s", w->indent * 4, "");
+    hd_say(w, "%*s", w->indent * 4, "");
     if (w->array[i])
-        say(w, "v%d[j] = ", i);
+        hd_say(w, "v%d[j] = ", i);
     else
-        say(w, "const c_%s v%d = ", type_of(s->type), i);
+        hd_say(w, "const c_%s v%d = ", type_of(s->type), i);
     if (s->slot && s->depth > w->k->kept && s->stage < walk)
         say_slot(w, s);
     else
-        say_step(w, s);
-    say(w, ";\n");
+        hd_say_step(w, s);
+    hd_say(w, ";\n");
     if (s->slot && s->stage == walk) {
-        say(w, "%*s", w->indent * 4, "");
+        hd_say(w, "%*s", w->indent * 4, "");
         say_slot(w, s);
-        say(w, " = v%d;\n", i);
+        hd_say(w, " = v%d;\n", i);
     }
 }
 
-static void write_store(writer *w, int i) {
-    const hd_step *s = &w->k->steps[i];
-    const char *small = small_name(w->k->buffers[s->index].dtype);
-    say(w, "%*s", w->indent * 4, "");
-    say_element(w, s->index, -1);
-    say(w, " = ");
-    if (small != NULL) say(w, "hd_%s_encode(", small);
-    say_value(w, s->operand[0]);
-    say(w, small != NULL ? ");\n" : ";\n");
-}
-
 /* p7[j] = w_add_f32(p7[j], v6); or straight into the total, where there are no parts */
-static void write_accumulate(writer *w, int i) {
+static void write_accumulate(hd_writer *w, int i) {
     const hd_step *s = &w->k->steps[i];
     const bool part =
         w->k->schedule.form == HD_SCHEDULE_ROWS || (w->k->schedule.form == HD_SCHEDULE_STRIPS && hd_step_is_wide(s));
@@ -296,11 +97,11 @@ static void write_accumulate(writer *w, int i) {
         w->k->schedule.form == HD_SCHEDULE_ROWS || (w->k->schedule.form == HD_SCHEDULE_STRIPS && varies(w, i)) ? "[j]"
                                                                                                                : "";
     const char *type = type_of(!part && hd_step_is_wide(s) ? (int)HD_COMPUTE_F64 : s->type),
-               *word = fold_words[s->index];
+               *word = hd_fold_words[s->index];
     const char name = part ? 'p' : 't';
-    say(w, "%*s%c%d%s = w_%s_%s(%c%d%s, ", w->indent * 4, "", name, i, lane, word, type, name, i, lane);
-    say_value(w, s->operand[0]);
-    say(w, ");\n");
+    hd_say(w, "%*s%c%d%s = w_%s_%s(%c%d%s, ", w->indent * 4, "", name, i, lane, word, type, name, i, lane);
+    hd_say_value(w, s->operand[0]);
+    hd_say(w, ");\n");
 }
 
 /* ---- regions ----------------------------------------------------------------------------------------------------- */
@@ -310,26 +111,26 @@ typedef struct region {
     bool walk, stores;
 } region;
 
-static bool belongs(const writer *w, const region *r, int i) { /* a step that gives a value */
+static bool belongs(const hd_writer *w, const region *r, int i) { /* a step that gives a value */
     const hd_step *s = &w->k->steps[i];
     if (s->word == HD_STEP_STORE || s->word == HD_STEP_REDUCE || s->word == HD_WORD_CONSTANT) return false;
     if (s->depth != r->depth || (s->depth > w->k->kept) != r->walk) return false;
     return r->walk ? w->needed[i] : s->stage == r->stage;
 }
 
-static bool stores_here(const writer *w, const region *r, int i) {
+static bool stores_here(const hd_writer *w, const region *r, int i) {
     const hd_step *s = &w->k->steps[i];
     if (!r->stores || s->word != HD_STEP_STORE) return false;
     return r->walk ? s->depth > w->k->kept && s->stage == r->stage : s->depth <= w->k->kept;
 }
 
-static bool accumulates_here(const writer *w, const region *r, int i) {
-    return r->walk && r->stores && is_reduction(w, i, r->stage);
+static bool accumulates_here(const hd_writer *w, const region *r, int i) {
+    return r->walk && r->stores && hd_is_reduction_of(w->k, i, r->stage);
 }
 
 /* Values first, then reductions, then stores: an output may be the same memory as an input. `which`: 0: what all lanes
  * share, 1: what differs, -1: both. */
-static void write_part(writer *w, const region *r, int which) {
+static void write_part(hd_writer *w, const region *r, int which) {
     const hd_kernel *k = w->k;
     for (int pass = 0; pass < 3; ++pass)
         for (int i = 0; i < k->count; ++i) {
@@ -339,28 +140,30 @@ static void write_part(writer *w, const region *r, int which) {
                 write_step(w, i, r->walk ? r->stage : -1);
             else if (pass == 1 && accumulates_here(w, r, i))
                 write_accumulate(w, i);
-            else if (pass == 2 && stores_here(w, r, i))
-                write_store(w, i);
+            else if (pass == 2 && stores_here(w, r, i)) {
+                hd_say(w, "%*s", w->indent * 4, "");
+                hd_say_store(w, &k->steps[i]);
+            }
         }
 }
 
-static void open_lanes(writer *w, const char *count) {
+static void open_lanes(hd_writer *w, const char *count) {
     LINE("#pragma omp simd");
     OPEN("for (int j = 0; j < %s; ++j) {", count);
 }
 
 /* c_u32 v7[LANES]; w_draws_u32(v7, m, v3 + o1 + b1, v0, v1); */
-static void write_strip_drawn(writer *w, int i) {
+static void write_strip_drawn(hd_writer *w, int i) {
     const hd_step *s = &w->k->steps[i];
     const char *type = type_of(s->type);
     const int axis = w->k->schedule.lanes;
     LINE("c_%s v%d[LANES];", type, i);
-    say(w, "%*sw_draws_%s(v%d, m, ", w->indent * 4, "", type, i);
-    say_value(w, s->operand[0]);
-    say(w, " + o%d + b%d, v%d, v%d);\n", axis, axis, s->operand[1], s->operand[2]);
+    hd_say(w, "%*sw_draws_%s(v%d, m, ", w->indent * 4, "", type, i);
+    hd_say_value(w, s->operand[0]);
+    hd_say(w, " + o%d + b%d, v%d, v%d);\n", axis, axis, s->operand[1], s->operand[2]);
 }
 
-static void write_region(writer *w, region r) {
+static void write_region(hd_writer *w, region r) {
     const hd_kernel *k = w->k;
     if (w->k->schedule.form != HD_SCHEDULE_STRIPS || r.depth < k->kept) {
         write_part(w, &r, -1);
@@ -384,30 +187,23 @@ static void write_region(writer *w, region r) {
 }
 
 /* ---- walks ------------------------------------------------------------------------------------------------------- */
-static void say_identity(writer *w, const hd_step *s) {
-    static const double identity[] = {0, 1, -INFINITY, INFINITY};
-    say_constant(w, s->type == HD_COMPUTE_B8 ? (int)HD_COMPUTE_B8 : s->type,
-                 s->type == HD_COMPUTE_B8 ? s->index == HD_KERNEL_MIN || s->index == HD_KERNEL_PROD
-                                          : identity[s->index]);
-}
-
 /* `name` t or p; `count` NULL: one value, else an array of which so many are set. */
-static void write_initial(writer *w, int i, char name, const char *type, const char *count) {
+static void write_initial(hd_writer *w, int i, char name, const char *type, const char *count) {
     const hd_step *s = &w->k->steps[i];
     if (count == NULL) {
-        say(w, "%*sc_%s %c%d = ", w->indent * 4, "", type, name, i);
+        hd_say(w, "%*sc_%s %c%d = ", w->indent * 4, "", type, name, i);
     } else {
         LINE("c_%s %c%d[LANES];", type, name, i);
-        say(w, "%*sfor (int j = 0; j < %s; ++j) %c%d[j] = ", w->indent * 4, "", count, name, i);
+        hd_say(w, "%*sfor (int j = 0; j < %s; ++j) %c%d[j] = ", w->indent * 4, "", count, name, i);
     }
-    say_identity(w, s);
-    say(w, ";\n");
+    hd_say_identity(w, s);
+    hd_say(w, ";\n");
 }
 
 static const char *total_type(const hd_step *s) { return hd_step_is_wide(s) ? "f64" : type_of(s->type); }
 
 /* ROWS, the last axis: in strips of LANES, and in blocks of strips. */
-static void write_row(writer *w, int walk) {
+static void write_row(hd_writer *w, int walk) {
     const hd_kernel *k = w->k;
     const int a = k->axes - 1;
     const region inside = {.depth = k->axes, .stage = walk, .walk = true, .stores = true};
@@ -422,7 +218,7 @@ static void write_row(writer *w, int walk) {
     LINE("const int64_t e%d = w_least(b%d + %d, n%d);", a, a, k->schedule.sum_points, a);
     LINE("const int lanes = (int)w_least(e%d - b%d, LANES);", a, a);
     for (int i = 0; i < k->count; ++i)
-        if (is_reduction(w, i, walk)) write_initial(w, i, 'p', type_of(k->steps[i].type), "lanes");
+        if (hd_is_reduction_of(w->k, i, walk)) write_initial(w, i, 'p', type_of(k->steps[i].type), "lanes");
     OPEN("for (int64_t c%d = b%d; c%d < e%d; c%d += LANES) {", a, a, a, a, a);
     LINE("const int m = (int)w_least(e%d - c%d, LANES);", a, a);
     open_lanes(w, "m");
@@ -431,20 +227,20 @@ static void write_row(writer *w, int walk) {
     CLOSE();
     CLOSE();
     for (int i = 0; i < k->count; ++i)
-        if (is_reduction(w, i, walk)) {
+        if (hd_is_reduction_of(w->k, i, walk)) {
             const hd_step *s = &k->steps[i];
-            const char *word = fold_words[s->index];
+            const char *word = hd_fold_words[s->index];
             LINE("t%d = w_%s_%s(t%d, w_fold_%s_%s(p%d, lanes));", i, word, total_type(s), i, word, type_of(s->type), i);
         }
     CLOSE();
 }
 
 /* STRIPS: the parts of a block are added to the totals. */
-static void write_parts_added(writer *w, int walk) {
+static void write_parts_added(hd_writer *w, int walk) {
     for (int i = 0; i < w->k->count; ++i) {
         const hd_step *s = &w->k->steps[i];
-        if (!is_reduction(w, i, walk) || !hd_step_is_wide(s)) continue;
-        const char *word = fold_words[s->index];
+        if (!hd_is_reduction_of(w->k, i, walk) || !hd_step_is_wide(s)) continue;
+        const char *word = hd_fold_words[s->index];
         if (varies(w, i))
             LINE("for (int j = 0; j < m; ++j) t%d[j] = w_%s_f64(t%d[j], p%d[j]);", i, word, i, i);
         else
@@ -453,7 +249,7 @@ static void write_parts_added(writer *w, int walk) {
 }
 
 /* STRIPS, the last axis: in blocks of rows when f32 sums are to go on in f64. */
-static void write_rows(writer *w, int walk) {
+static void write_rows(hd_writer *w, int walk) {
     const hd_kernel *k = w->k;
     const int a = k->axes - 1;
     const bool blocks = walk_reduces(w, walk, true);
@@ -461,7 +257,7 @@ static void write_rows(writer *w, int walk) {
         OPEN("for (int64_t b%d = 0; b%d < n%d; b%d += %d) {", a, a, a, a, k->schedule.sum_rows);
         LINE("const int64_t e%d = w_least(b%d + %d, n%d);", a, a, k->schedule.sum_rows, a);
         for (int i = 0; i < k->count; ++i)
-            if (is_reduction(w, i, walk) && hd_step_is_wide(&k->steps[i]))
+            if (hd_is_reduction_of(w->k, i, walk) && hd_step_is_wide(&k->steps[i]))
                 write_initial(w, i, 'p', "f32", varies(w, i) ? "m" : NULL);
         OPEN("for (int64_t i%d = b%d; i%d < e%d; ++i%d) {", a, a, a, a, a);
     } else {
@@ -474,7 +270,7 @@ static void write_rows(writer *w, int walk) {
     CLOSE();
 }
 
-static void write_reduced_axes(writer *w, int walk) {
+static void write_reduced_axes(hd_writer *w, int walk) {
     const hd_kernel *k = w->k;
     if (w->k->schedule.form == HD_SCHEDULE_POINTS) {
         write_region(w, (region){.depth = k->axes, .stage = walk, .walk = true, .stores = true});
@@ -493,7 +289,7 @@ static void write_reduced_axes(writer *w, int walk) {
 }
 
 /* c_f32 v7 = t7; of arrays: for every lane */
-static void write_result(writer *w, int i) {
+static void write_result(hd_writer *w, int i) {
     const char *type = type_of(w->k->steps[i].type);
     if (!w->array[i]) {
         LINE("const c_%s v%d = (c_%s)t%d;", type, i, type, i);
@@ -503,20 +299,20 @@ static void write_result(writer *w, int i) {
     LINE("for (int j = 0; j < m; ++j) v%d[j] = (c_%s)t%d[j];", i, type, i);
 }
 
-static void write_walk(writer *w, int walk) {
+static void write_walk(hd_writer *w, int walk) {
     const hd_kernel *k = w->k;
-    choose_needed(w, walk);
+    hd_choose_needed(w, walk);
     for (int i = 0; i < k->count; ++i)
-        if (is_reduction(w, i, walk))
+        if (hd_is_reduction_of(w->k, i, walk))
             write_initial(w, i, 't', total_type(&k->steps[i]),
                           w->k->schedule.form == HD_SCHEDULE_STRIPS && varies(w, i) ? "m" : NULL);
     write_reduced_axes(w, walk);
     for (int i = 0; i < k->count; ++i)
-        if (is_reduction(w, i, walk)) write_result(w, i);
+        if (hd_is_reduction_of(w->k, i, walk)) write_result(w, i);
 }
 
 /* ---- the function ------------------------------------------------------------------------------------------------ */
-static void open_kept_axis(writer *w, int a) {
+static void open_kept_axis(hd_writer *w, int a) {
     if (w->k->schedule.form == HD_SCHEDULE_STRIPS && a == w->k->schedule.lanes) {
         OPEN("for (int64_t b%d = 0; b%d < n%d; b%d += LANES) {", a, a, a, a);
         LINE("const int m = (int)w_least(n%d - b%d, LANES);", a, a);
@@ -526,7 +322,7 @@ static void open_kept_axis(writer *w, int a) {
     OPEN("for (int64_t i%d = 0; i%d < n%d; ++i%d) {", a, a, a, a);
 }
 
-static void write_loops(writer *w) {
+static void write_loops(hd_writer *w) {
     const hd_kernel *k = w->k;
     for (int a = 0; a < k->kept; ++a) {
         write_region(w, (region){.depth = a});
@@ -539,14 +335,12 @@ static void write_loops(writer *w) {
     for (int a = 0; a < k->kept; ++a) CLOSE();
 }
 
-static void write_buffers(writer *w) {
+static void write_buffers(hd_writer *w) {
     const hd_kernel *k = w->k;
     for (int b = 0; b < k->buffer_count; ++b) {
         const hd_kernel_buffer *buffer = &k->buffers[b];
-        const char *constant = buffer->written ? "" : "const ", *small = small_name(buffer->dtype);
-        const char *name = small == NULL                        ? type_of(hd_dtype_compute[buffer->dtype])
-                           : hd_dtype_bytes[buffer->dtype] == 1 ? "u8"
-                                                                : "u16";
+        const char *constant = buffer->written ? "" : "const ", *small = hd_small_name(buffer->dtype);
+        const char *name = hd_memory_type(buffer->dtype);
         LINE("%sc_%s *const %s%d = (%sc_%s *)buffers[%d];%s%s%s", constant, name, buffer->written ? "out" : "in", b,
              constant, name, b, small ? " /* " : "", small ? small : "", small ? " */" : "");
         for (int a = 0; a < k->axes; ++a)
@@ -555,14 +349,9 @@ static void write_buffers(writer *w) {
     }
 }
 
-static void write_geometry(writer *w) {
+static void write_geometry(hd_writer *w) {
     const hd_kernel *k = w->k;
-    uint32_t origins = 0;
-    for (int i = 0; i < k->count; ++i)
-        if (k->steps[i].word == HD_STEP_INDEX)
-            origins |= 1u << k->steps[i].index;
-        else if (k->steps[i].word == HD_STEP_DRAW && hd_drawn_axis(k->steps[i].index) >= 0)
-            origins |= 1u << hd_drawn_axis(k->steps[i].index);
+    const uint32_t origins = hd_kernel_origins(k);
     for (int a = 0; a < k->axes; ++a) LINE("const int64_t n%d = geometry[%d];", a, a);
     for (int a = 0; a < k->axes; ++a)
         if (origins >> a & 1) LINE("const int64_t o%d = geometry[%d];", a, hd_geometry_base(k, a));
@@ -576,7 +365,7 @@ static void write_geometry(writer *w) {
         }
 }
 
-static void write_function(writer *w, const char *name) {
+static void write_function(hd_writer *w, const char *name) {
     LINE("void %s(char *const *buffers, const int64_t *geometry, const uint64_t *numbers, char *scratch) {", name);
     w->indent++;
     write_geometry(w);
@@ -586,32 +375,15 @@ static void write_function(writer *w, const char *name) {
     CLOSE();
 }
 
-static hd_error start_writer(writer *w, const hd_kernel *k, char *out, size_t capacity) {
-    *w = (writer){.k = k, .out = out, .capacity = capacity};
-    w->array = hd_array_resize(NULL, (size_t)k->count * 2 + 1);
-    if (w->array == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for the text of a kernel");
-    memset(w->array, 0, (size_t)k->count * 2 + 1);
-    w->needed = w->array + k->count;
-    return HD_OK;
-}
-
 size_t hd_render_kernel_function(const hd_kernel *k, const char *name, char *out, size_t capacity) {
-    writer w;
-    if (start_writer(&w, k, out, capacity) != HD_OK) return 0;
+    hd_writer w;
+    if (hd_writer_start(&w, k, out, capacity) != HD_OK) return 0;
     write_function(&w, name);
-    hd_array_release(w.array);
+    hd_writer_end(&w);
     return w.at;
 }
 
 /* ---- the preamble ------------------------------------------------------------------------------------------------ */
-static bool uses_small_floats(const hd_kernel *k) {
-    for (int b = 0; b < k->buffer_count; ++b)
-        if (hd_dtype_is_small_float((hd_dtype)k->buffers[b].dtype)) return true;
-    for (int i = 0; i < k->count; ++i)
-        if (k->steps[i].word == HD_STEP_ROUND) return true;
-    return false;
-}
-
 static bool uses_functions(const hd_kernel *k, hd_compute type) {
     for (int i = 0; i < k->count; ++i)
         if (k->steps[i].type == type && (k->steps[i].word == HD_STEP_DRAW || /* normal numbers */
@@ -620,7 +392,7 @@ static bool uses_functions(const hd_kernel *k, hd_compute type) {
     return false;
 }
 
-static void write_folds(writer *w) {
+static void write_folds(hd_writer *w) {
     const hd_kernel *k = w->k;
     for (int how = 0; how < 4; ++how)
         for (int type = 0; type < HD_COMPUTE_COUNT; ++type) {
@@ -628,15 +400,15 @@ static void write_folds(writer *w) {
             for (int i = 0; i < k->count; ++i)
                 used = used ||
                        (k->steps[i].word == HD_STEP_REDUCE && k->steps[i].index == how && k->steps[i].type == type);
-            if (used) LINE("W_FOLD(%s, %s)", fold_words[how], type_of(type));
+            if (used) LINE("W_FOLD(%s, %s)", hd_fold_words[how], type_of(type));
         }
 }
 
-static bool write_preamble(writer *w) {
+static bool write_preamble(hd_writer *w) {
     w->at +=
         hd_render_preamble(w->at < w->capacity ? w->out + w->at : NULL, w->at < w->capacity ? w->capacity - w->at : 0);
-    if (uses_small_floats(w->k)) say_bytes(w, hd_small_text, hd_small_text_size);
-    say_bytes(w, hd_kernel_text, hd_kernel_text_size);
+    if (hd_kernel_uses_small_floats(w->k)) hd_say_bytes(w, hd_small_text, hd_small_text_size);
+    hd_say_bytes(w, hd_kernel_text, hd_kernel_text_size);
     for (int t = 0; t < 2; ++t) {
         const hd_compute type = t ? HD_COMPUTE_F64 : HD_COMPUTE_F32;
         if (!uses_functions(w->k, type)) continue;
@@ -653,17 +425,17 @@ static bool write_preamble(writer *w) {
         LINE("#undef DRAW_F%d", s->type == HD_COMPUTE_F32 ? 32 : 64);
         LINE("#define DRAW_F%d", s->type == HD_COMPUTE_F32 ? 32 : 64);
     }
-    if (draws) say_bytes(w, hd_draw_text, hd_draw_text_size);
+    if (draws) hd_say_bytes(w, hd_draw_text, hd_draw_text_size);
     if (w->k->schedule.form == HD_SCHEDULE_ROWS) write_folds(w);
-    say(w, "\n");
+    hd_say(w, "\n");
     return true;
 }
 
 size_t hd_render_kernel_c(const hd_kernel *k, const char *name, char *out, size_t capacity) {
-    writer w;
-    if (start_writer(&w, k, out, capacity) != HD_OK) return 0;
+    hd_writer w;
+    if (hd_writer_start(&w, k, out, capacity) != HD_OK) return 0;
     const bool complete = write_preamble(&w);
     if (complete) write_function(&w, name);
-    hd_array_release(w.array);
+    hd_writer_end(&w);
     return complete ? w.at : 0;
 }

@@ -1,113 +1,28 @@
-/* The vocabulary read as C: one set of inline functions per compute type. `T` names the type a sentence is read in
- * (f32, f64, i8 ... u64, b8); ADD(a, b) then means w_add_f32(a, b) and so on. Include it once, set T, and include
- * math.def or a table of rows. Everything is branch-free, so that loops over sentences vectorise.
- *
- * Built with -fno-math-errno -fno-trapping-math -ffp-contract=fast and never with -ffast-math: NaN, infinities and
- * the sign of zero survive.
- */
+/* The vocabulary read as C: one inline function for each word and compute type. `T` names the type a sentence is
+ * read in (f32, f64, i8 ... u64, b8); ADD(a, b) then means w_add_f32(a, b) and so on. Include it once, set T, and
+ * include math.def or a table of rows. Everything is branch-free, so that loops over sentences vectorise.  A word is
+ * a macro for a class of types, W_add_FLOAT(t), which defines w_add_f32 when it is given f32. Here all of them are
+ * defined. As text, embedded by the build, it serves every language that kernels are rendered to: a dialect
+ * (dialect_*.h) stands above it, says what differs, and of words only those that a kernel uses are defined.  Built
+ * with -fno-math-errno -fno-trapping-math -ffp-contract=fast and never with -ffast-math: NaN, infinities and the
+ * sign of zero survive. / */
 #ifndef HD_KERNEL_WORDS_C_H
 #define HD_KERNEL_WORDS_C_H
 
-#include <math.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
-
-#define W_INLINE      static inline __attribute__((always_inline, unused))
 #define W_JOIN_(a, b) a##_##b
 #define W_JOIN(a, b)  W_JOIN_(a, b)
 #define W(word)       W_JOIN(w_##word, T) /* w_add_f32 */
 #define CT            W_JOIN(c, T)        /* the C type of T: c_f32 */
 
-/* gcc unrolls 16 rounds by itself, and what is not unrolled is not vectorised; clang unrolls all, unless told to. */
-#if defined(__GNUC__) && !defined(__clang__)
-#define W_UNROLL _Pragma("GCC unroll 32")
-#else
-#define W_UNROLL
-#endif
+#ifndef W_DIALECT /* this is C */
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
 
-typedef float c_f32;
-typedef double c_f64;
-typedef int8_t c_i8;
-typedef int16_t c_i16;
-typedef int32_t c_i32;
-typedef int64_t c_i64;
-typedef uint8_t c_u8;
-typedef uint16_t c_u16;
-typedef uint32_t c_u32;
-typedef uint64_t c_u64;
-typedef uint8_t c_b8; /* bool: 0 or 1 */
-
-/* ---- words every type has ------------------------------------------------------------------------------------- */
-#define W_COMMON(t)                                                                                                    \
-    W_INLINE bool w_lt_##t(c_##t a, c_##t b) { return a < b; }                                                         \
-    W_INLINE bool w_le_##t(c_##t a, c_##t b) { return a <= b; }                                                        \
-    W_INLINE bool w_eq_##t(c_##t a, c_##t b) { return a == b; }                                                        \
-    W_INLINE c_##t w_select_##t(bool c, c_##t a, c_##t b) { return c ? a : b; }
-
-/* ---- floats ------------------------------------------------------------------------------------------------------
- * SSE2 has no rounding instruction and gcc would call libm there; adding and subtracting 2^(mantissa bits), with the
- * sign of a, rounds to nearest even for |a| below that; above it every value is whole already. */
-#if defined(__x86_64__) && !defined(__SSE4_1__)
-#define W_ROUNDING(t, s, whole)                                                                                        \
-    W_INLINE c_##t w_rint_##t(c_##t a) {                                                                               \
-        const c_##t m = __builtin_copysign##s((c_##t)(whole), a);                                                      \
-        const c_##t r = __builtin_copysign##s((a + m) - m, a);                                                         \
-        return __builtin_fabs##s(a) < (c_##t)(whole) ? r : a;                                                          \
-    }                                                                                                                  \
-    W_INLINE c_##t w_floor_##t(c_##t a) {                                                                              \
-        const c_##t r = w_rint_##t(a);                                                                                 \
-        return __builtin_copysign##s(r > a ? r - 1 : r, a);                                                            \
-    }                                                                                                                  \
-    W_INLINE c_##t w_ceil_##t(c_##t a) {                                                                               \
-        const c_##t r = w_rint_##t(a);                                                                                 \
-        return __builtin_copysign##s(r < a ? r + 1 : r, a);                                                            \
-    }                                                                                                                  \
-    W_INLINE c_##t w_trunc_##t(c_##t a) {                                                                              \
-        const c_##t r = w_floor_##t(__builtin_fabs##s(a));                                                             \
-        return __builtin_copysign##s(r, a);                                                                            \
-    }
-#else
-#define W_ROUNDING(t, s, whole)                                                                                        \
-    W_INLINE c_##t w_rint_##t(c_##t a) { return __builtin_rint##s(a); }                                                \
-    W_INLINE c_##t w_floor_##t(c_##t a) { return __builtin_floor##s(a); }                                              \
-    W_INLINE c_##t w_ceil_##t(c_##t a) { return __builtin_ceil##s(a); }                                                \
-    W_INLINE c_##t w_trunc_##t(c_##t a) { return __builtin_trunc##s(a); }
-#endif
-
-#define W_FLOAT(t, s, whole)                                                                                           \
-    W_COMMON(t)                                                                                                        \
-    W_ROUNDING(t, s, whole)                                                                                            \
-    W_INLINE c_##t w_add_##t(c_##t a, c_##t b) { return a + b; }                                                       \
-    W_INLINE c_##t w_sub_##t(c_##t a, c_##t b) { return a - b; }                                                       \
-    W_INLINE c_##t w_mul_##t(c_##t a, c_##t b) { return a * b; }                                                       \
-    W_INLINE c_##t w_div_##t(c_##t a, c_##t b) { return a / b; }                                                       \
-    W_INLINE c_##t w_neg_##t(c_##t a) { return -a; }                                                                   \
-    W_INLINE c_##t w_abs_##t(c_##t a) { return __builtin_fabs##s(a); }                                                 \
-    W_INLINE c_##t w_muladd_##t(c_##t a, c_##t b, c_##t c) { return a * b + c; }                                       \
-    W_INLINE c_##t w_fma_##t(c_##t a, c_##t b, c_##t c) { return __builtin_fma##s(a, b, c); }                          \
-    W_INLINE c_##t w_max_##t(c_##t a, c_##t b) {                                                                       \
-        const c_##t larger = a > b ? a : b; /* b when one is NaN */                                                    \
-        return a == a ? larger : a;                                                                                    \
-    }                                                                                                                  \
-    W_INLINE c_##t w_min_##t(c_##t a, c_##t b) {                                                                       \
-        const c_##t smaller = a < b ? a : b;                                                                           \
-        return a == a ? smaller : a;                                                                                   \
-    }                                                                                                                  \
-    W_INLINE c_##t w_cut_##t(c_##t a, c_##t lo, c_##t hi) {                                                            \
-        a = a > lo ? a : lo;                                                                                           \
-        return a < hi ? a : hi;                                                                                        \
-    }                                                                                                                  \
-    W_INLINE c_##t w_fmod_##t(c_##t a, c_##t b) { return __builtin_fmod##s(a, b); }                                    \
-    W_INLINE c_##t w_sqrt_##t(c_##t a) { return __builtin_sqrt##s(a); }                                                \
-    W_INLINE c_##t w_copysign_##t(c_##t a, c_##t b) { return __builtin_copysign##s(a, b); }                            \
-    W_INLINE c_##t w_poly_##t(c_##t x, const c_##t *k, int n) {                                                        \
-        c_##t r = k[n - 1];                                                                                            \
-        W_UNROLL for (int i = n - 2; i >= 0; --i) r = r * x + k[i];                                                    \
-        return r;                                                                                                      \
-    }
-W_FLOAT(f32, f, 8388608.0)
-W_FLOAT(f64, , 4503599627370496.0)
+#define W_INLINE         static inline __attribute__((always_inline, unused))
+#define W_CALL_f32(name) __builtin_##name##f
+#define W_CALL_f64(name) __builtin_##name
 
 W_INLINE uint32_t w_bits_f32(float a) {
     uint32_t u;
@@ -129,97 +44,284 @@ W_INLINE double w_unbits_f64(uint64_t u) {
     memcpy(&a, &u, 8);
     return a;
 }
+typedef double c_f64;
+#endif
+
+/* gcc unrolls 16 rounds by itself, and what is not unrolled is not vectorised; clang unrolls all, unless told to. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define W_UNROLL _Pragma("GCC unroll 32")
+#else
+#define W_UNROLL
+#endif
+
+typedef float c_f32;
+typedef int8_t c_i8;
+typedef int16_t c_i16;
+typedef int32_t c_i32;
+typedef int64_t c_i64;
+typedef uint8_t c_u8;
+typedef uint16_t c_u16;
+typedef uint32_t c_u32;
+typedef uint64_t c_u64;
+typedef uint8_t c_b8; /* bool: 0 or 1 */
+
+/* ---- words every type has ------------------------------------------------------------------------------------- */
+#define W_lt_ANY(t)                                                                                                    \
+    W_INLINE bool w_lt_##t(c_##t a, c_##t b) { return a < b; }
+#define W_le_ANY(t)                                                                                                    \
+    W_INLINE bool w_le_##t(c_##t a, c_##t b) { return a <= b; }
+#define W_eq_ANY(t)                                                                                                    \
+    W_INLINE bool w_eq_##t(c_##t a, c_##t b) { return a == b; }
+#define W_select_ANY(t)                                                                                                \
+    W_INLINE c_##t w_select_##t(bool c, c_##t a, c_##t b) { return c ? a : b; }
+#define W_ANY(t) W_lt_ANY(t) W_le_ANY(t) W_eq_ANY(t) W_select_ANY(t)
+
+/* ---- floats ------------------------------------------------------------------------------------------------------
+ * SSE2 has no rounding instruction and gcc would call libm there; adding and subtracting 2^(mantissa bits), with the
+ * sign of a, rounds to nearest even for |a| below that; above it every value is whole already. */
+#if defined(__x86_64__) && !defined(__SSE4_1__) && !defined(W_DIALECT)
+#define W_WHOLE_f32 8388608.0
+#define W_WHOLE_f64 4503599627370496.0
+#define W_rint_FLOAT(t)                                                                                                \
+    W_INLINE c_##t w_rint_##t(c_##t a) {                                                                               \
+        const c_##t m = W_CALL_##t(copysign)((c_##t)(W_WHOLE_##t), a);                                                 \
+        const c_##t r = W_CALL_##t(copysign)((a + m) - m, a);                                                          \
+        return W_CALL_##t(fabs)(a) < (c_##t)(W_WHOLE_##t) ? r : a;                                                     \
+    }
+#define W_floor_FLOAT(t)                                                                                               \
+    W_INLINE c_##t w_floor_##t(c_##t a) {                                                                              \
+        const c_##t r = w_rint_##t(a);                                                                                 \
+        return W_CALL_##t(copysign)(r > a ? r - 1 : r, a);                                                             \
+    }
+#define W_ceil_FLOAT(t)                                                                                                \
+    W_INLINE c_##t w_ceil_##t(c_##t a) {                                                                               \
+        const c_##t r = w_rint_##t(a);                                                                                 \
+        return W_CALL_##t(copysign)(r < a ? r + 1 : r, a);                                                             \
+    }
+#define W_trunc_FLOAT(t)                                                                                               \
+    W_INLINE c_##t w_trunc_##t(c_##t a) {                                                                              \
+        const c_##t r = w_floor_##t(W_CALL_##t(fabs)(a));                                                              \
+        return W_CALL_##t(copysign)(r, a);                                                                             \
+    }
+#else
+#define W_rint_FLOAT(t)                                                                                                \
+    W_INLINE c_##t w_rint_##t(c_##t a) { return W_CALL_##t(rint)(a); }
+#define W_floor_FLOAT(t)                                                                                               \
+    W_INLINE c_##t w_floor_##t(c_##t a) { return W_CALL_##t(floor)(a); }
+#define W_ceil_FLOAT(t)                                                                                                \
+    W_INLINE c_##t w_ceil_##t(c_##t a) { return W_CALL_##t(ceil)(a); }
+#define W_trunc_FLOAT(t)                                                                                               \
+    W_INLINE c_##t w_trunc_##t(c_##t a) { return W_CALL_##t(trunc)(a); }
+#endif
+
+#define W_add_FLOAT(t)                                                                                                 \
+    W_INLINE c_##t w_add_##t(c_##t a, c_##t b) { return a + b; }
+#define W_sub_FLOAT(t)                                                                                                 \
+    W_INLINE c_##t w_sub_##t(c_##t a, c_##t b) { return a - b; }
+#define W_mul_FLOAT(t)                                                                                                 \
+    W_INLINE c_##t w_mul_##t(c_##t a, c_##t b) { return a * b; }
+#define W_div_FLOAT(t)                                                                                                 \
+    W_INLINE c_##t w_div_##t(c_##t a, c_##t b) { return a / b; }
+#define W_neg_FLOAT(t)                                                                                                 \
+    W_INLINE c_##t w_neg_##t(c_##t a) { return -a; }
+#define W_abs_FLOAT(t)                                                                                                 \
+    W_INLINE c_##t w_abs_##t(c_##t a) { return W_CALL_##t(fabs)(a); }
+#define W_muladd_FLOAT(t)                                                                                              \
+    W_INLINE c_##t w_muladd_##t(c_##t a, c_##t b, c_##t c) { return a * b + c; }
+#define W_fma_FLOAT(t)                                                                                                 \
+    W_INLINE c_##t w_fma_##t(c_##t a, c_##t b, c_##t c) { return W_CALL_##t(fma)(a, b, c); }
+#define W_max_FLOAT(t)                                                                                                 \
+    W_INLINE c_##t w_max_##t(c_##t a, c_##t b) {                                                                       \
+        const c_##t larger = a > b ? a : b; /* b when one is NaN */                                                    \
+        return a == a ? larger : a;                                                                                    \
+    }
+#define W_min_FLOAT(t)                                                                                                 \
+    W_INLINE c_##t w_min_##t(c_##t a, c_##t b) {                                                                       \
+        const c_##t smaller = a < b ? a : b;                                                                           \
+        return a == a ? smaller : a;                                                                                   \
+    }
+#define W_cut_FLOAT(t)                                                                                                 \
+    W_INLINE c_##t w_cut_##t(c_##t a, c_##t lo, c_##t hi) {                                                            \
+        a = a > lo ? a : lo;                                                                                           \
+        return a < hi ? a : hi;                                                                                        \
+    }
+#define W_fmod_FLOAT(t)                                                                                                \
+    W_INLINE c_##t w_fmod_##t(c_##t a, c_##t b) { return W_CALL_##t(fmod)(a, b); }
+#define W_sqrt_FLOAT(t)                                                                                                \
+    W_INLINE c_##t w_sqrt_##t(c_##t a) { return W_CALL_##t(sqrt)(a); }
+#define W_copysign_FLOAT(t)                                                                                            \
+    W_INLINE c_##t w_copysign_##t(c_##t a, c_##t b) { return W_CALL_##t(copysign)(a, b); }
 
 /* Next to 1.5 * 2^23 floats are whole numbers (f64: 1.5 * 2^52), and the lower bits of such a sum are the number
  * itself. */
-W_INLINE float w_nearest_f32(float a, float b) { return (a * b + 12582912.0f) - 12582912.0f; }
-W_INLINE float w_exp2i_f32(float n) { return w_unbits_f32(w_bits_f32(n + (12582912.0f + 127.0f)) << 23); }
-W_INLINE float w_scale_f32(float a, float n) { /* by half of the exponent, rounded down, and half of it, rounded up */
-    const uint32_t u = w_bits_f32(n + (12582912.0f + 254.0f));
-    return a * w_unbits_f32(u >> 1 << 23) * w_unbits_f32((u + 1) >> 1 << 23);
-}
-W_INLINE float w_exponent_f32(float a) { return (float)((int32_t)((w_bits_f32(a) >> 23) & 255u) - 127); }
-W_INLINE float w_mantissa_f32(float a) { return w_unbits_f32((w_bits_f32(a) & 0x007fffffu) | 0x3f800000u); }
-W_INLINE double w_nearest_f64(double a, double b) { return (a * b + 6755399441055744.0) - 6755399441055744.0; }
-W_INLINE double w_exp2i_f64(double n) { return w_unbits_f64(w_bits_f64(n + (6755399441055744.0 + 1023.0)) << 52); }
-W_INLINE double w_scale_f64(double a, double n) {
-    const uint64_t u = w_bits_f64(n + (6755399441055744.0 + 2046.0));
-    return a * w_unbits_f64(u >> 1 << 52) * w_unbits_f64((u + 1) >> 1 << 52);
-}
+#define W_BIG_f32         12582912.0f
+#define W_BIG_f64         6755399441055744.0
+#define W_EXPONENT_f32(n) ((n) << 23)
+#define W_EXPONENT_f64(n) ((n) << 52)
+#define W_BIAS_f32        127.0f
+#define W_BIAS_f64        1023.0
+#define W_BITS_f32        uint32_t
+#define W_BITS_f64        uint64_t
+#define W_nearest_FLOAT(t)                                                                                             \
+    W_INLINE c_##t w_nearest_##t(c_##t a, c_##t b) { return (a * b + W_BIG_##t) - W_BIG_##t; }
+#define W_exp2i_FLOAT(t)                                                                                               \
+    W_INLINE c_##t w_exp2i_##t(c_##t n) {                                                                              \
+        return w_unbits_##t(W_EXPONENT_##t(w_bits_##t(n + (W_BIG_##t + W_BIAS_##t))));                                 \
+    }
+#define W_scale_FLOAT(t)                                                                                               \
+    W_INLINE c_##t w_scale_##t(c_##t a, c_##t n) { /* by half of the exponent, rounded down, and half, rounded up */   \
+        const W_BITS_##t u = w_bits_##t(n + (W_BIG_##t + 2 * W_BIAS_##t));                                             \
+        return a * w_unbits_##t(W_EXPONENT_##t(u >> 1)) * w_unbits_##t(W_EXPONENT_##t((u + 1) >> 1));                  \
+    }
+#define W_exponent_FLOAT(t) W_exponent_##t
+#define W_exponent_f32                                                                                                 \
+    W_INLINE c_f32 w_exponent_f32(c_f32 a) { return (c_f32)((int32_t)((w_bits_f32(a) >> 23) & 255u) - 127); }
 /* 64-bit integers do not convert to double in one step before AVX-512: place the bits under the exponent of 2^52 */
-W_INLINE double w_exponent_f64(double a) {
-    return w_unbits_f64(((w_bits_f64(a) >> 52) & 2047u) | 0x4330000000000000u) - (4503599627370496.0 + 1023.0);
-}
-W_INLINE double w_mantissa_f64(double a) {
-    return w_unbits_f64((w_bits_f64(a) & 0x000fffffffffffffu) | 0x3ff0000000000000u);
-}
+#define W_exponent_f64                                                                                                 \
+    W_INLINE c_f64 w_exponent_f64(c_f64 a) {                                                                           \
+        return w_unbits_f64(((w_bits_f64(a) >> 52) & 2047u) | 0x4330000000000000u) - (4503599627370496.0 + 1023.0);    \
+    }
+#define W_mantissa_FLOAT(t) W_mantissa_##t
+#define W_mantissa_f32                                                                                                 \
+    W_INLINE c_f32 w_mantissa_f32(c_f32 a) { return w_unbits_f32((w_bits_f32(a) & 0x007fffffu) | 0x3f800000u); }
+#define W_mantissa_f64                                                                                                 \
+    W_INLINE c_f64 w_mantissa_f64(c_f64 a) {                                                                           \
+        return w_unbits_f64((w_bits_f64(a) & 0x000fffffffffffffu) | 0x3ff0000000000000u);                              \
+    }
 
-/* ---- integers: arithmetic in an unsigned type U at least as wide as int, so that nothing overflows ------------- */
-#define W_INT(t, U, lowest)                                                                                            \
-    W_COMMON(t)                                                                                                        \
-    W_INLINE c_##t w_add_##t(c_##t a, c_##t b) { return (c_##t)((U)a + (U)b); }                                        \
-    W_INLINE c_##t w_sub_##t(c_##t a, c_##t b) { return (c_##t)((U)a - (U)b); }                                        \
-    W_INLINE c_##t w_mul_##t(c_##t a, c_##t b) { return (c_##t)((U)a * (U)b); }                                        \
-    W_INLINE c_##t w_neg_##t(c_##t a) { return (c_##t)(0 - (U)a); }                                                    \
-    W_INLINE c_##t w_abs_##t(c_##t a) { return a < (c_##t)1 ? (c_##t)(0 - (U)a) : a; }                                 \
-    W_INLINE c_##t w_max_##t(c_##t a, c_##t b) { return a > b ? a : b; }                                               \
-    W_INLINE c_##t w_min_##t(c_##t a, c_##t b) { return a < b ? a : b; }                                               \
+#define W_FLOAT(t)                                                                                                     \
+    W_ANY(t)                                                                                                           \
+    W_rint_FLOAT(t) W_floor_FLOAT(t) W_ceil_FLOAT(t) W_trunc_FLOAT(t) W_add_FLOAT(t) W_sub_FLOAT(t) W_mul_FLOAT(t)     \
+        W_div_FLOAT(t) W_neg_FLOAT(t) W_abs_FLOAT(t) W_muladd_FLOAT(t) W_fma_FLOAT(t) W_max_FLOAT(t) W_min_FLOAT(t)    \
+            W_cut_FLOAT(t) W_fmod_FLOAT(t) W_sqrt_FLOAT(t) W_copysign_FLOAT(t) W_nearest_FLOAT(t) W_exp2i_FLOAT(t)     \
+                W_scale_FLOAT(t) W_exponent_FLOAT(t) W_mantissa_FLOAT(t)
+
+/* ---- integers: arithmetic in an unsigned type at least as wide as int, so that nothing overflows ---------------- */
+#define W_WIDE_i8   uint32_t
+#define W_WIDE_i16  uint32_t
+#define W_WIDE_i32  uint32_t
+#define W_WIDE_i64  uint64_t
+#define W_WIDE_u8   uint32_t
+#define W_WIDE_u16  uint32_t
+#define W_WIDE_u32  uint32_t
+#define W_WIDE_u64  uint64_t
+#define W_SIGNED(t) ((c_##t) - 1 < (c_##t)1)
+#define W_add_INT(t)                                                                                                   \
+    W_INLINE c_##t w_add_##t(c_##t a, c_##t b) { return (c_##t)((W_WIDE_##t)a + (W_WIDE_##t)b); }
+#define W_sub_INT(t)                                                                                                   \
+    W_INLINE c_##t w_sub_##t(c_##t a, c_##t b) { return (c_##t)((W_WIDE_##t)a - (W_WIDE_##t)b); }
+#define W_mul_INT(t)                                                                                                   \
+    W_INLINE c_##t w_mul_##t(c_##t a, c_##t b) { return (c_##t)((W_WIDE_##t)a * (W_WIDE_##t)b); }
+#define W_neg_INT(t)                                                                                                   \
+    W_INLINE c_##t w_neg_##t(c_##t a) { return (c_##t)(0 - (W_WIDE_##t)a); }
+#define W_abs_INT(t)                                                                                                   \
+    W_INLINE c_##t w_abs_##t(c_##t a) { return a < (c_##t)1 ? (c_##t)(0 - (W_WIDE_##t)a) : a; }
+#define W_max_INT(t)                                                                                                   \
+    W_INLINE c_##t w_max_##t(c_##t a, c_##t b) { return a > b ? a : b; }
+#define W_min_INT(t)                                                                                                   \
+    W_INLINE c_##t w_min_##t(c_##t a, c_##t b) { return a < b ? a : b; }
+#define W_idiv_INT(t)                                                                                                  \
     W_INLINE c_##t w_idiv_##t(c_##t a, c_##t b) {                                                                      \
-        const bool wraps = (lowest) != 0 && b == (c_##t) - 1; /* a / -1 overflows for the lowest a: negate instead */  \
+        const bool wraps = W_SIGNED(t) && b == (c_##t) - 1; /* a / -1 overflows for the lowest a: negate instead */    \
         const c_##t d = b == 0 || wraps ? (c_##t)1 : b;                                                                \
-        return b == 0 ? (c_##t)0 : wraps ? (c_##t)(0 - (U)a) : (c_##t)(a / d);                                         \
-    }                                                                                                                  \
+        return b == 0 ? (c_##t)0 : wraps ? (c_##t)(0 - (W_WIDE_##t)a) : (c_##t)(a / d);                                \
+    }
+#define W_irem_INT(t)                                                                                                  \
     W_INLINE c_##t w_irem_##t(c_##t a, c_##t b) {                                                                      \
-        return b == 0 ? (c_##t)0 : (c_##t)((U)a - (U)b * (U)w_idiv_##t(a, b));                                         \
-    }                                                                                                                  \
+        return b == 0 ? (c_##t)0 : (c_##t)((W_WIDE_##t)a - (W_WIDE_##t)b * (W_WIDE_##t)w_idiv_##t(a, b));              \
+    }
+#define W_ipow_INT(t)                                                                                                  \
     W_INLINE c_##t w_ipow_##t(c_##t a, c_##t b) {                                                                      \
-        U power = 1, square = (U)a;                                                                                    \
+        W_WIDE_##t power = 1, square = (W_WIDE_##t)a;                                                                  \
         uint64_t left = b < (c_##t)1 ? 0 : (uint64_t)b;                                                                \
         for (; left != 0; left >>= 1, square *= square) power *= left & 1 ? square : 1;                                \
-        return (lowest) != 0 && b < (c_##t)1 && b != 0 ? (c_##t)0 : (c_##t)power;                                      \
-    }                                                                                                                  \
-    W_INLINE c_##t w_rint_##t(c_##t a) { return a; }                                                                   \
-    W_INLINE c_##t w_floor_##t(c_##t a) { return a; }                                                                  \
-    W_INLINE c_##t w_ceil_##t(c_##t a) { return a; }                                                                   \
-    W_INLINE c_##t w_trunc_##t(c_##t a) { return a; }                                                                  \
-    W_INLINE c_##t w_and_##t(c_##t a, c_##t b) { return (c_##t)(a & b); }                                              \
-    W_INLINE c_##t w_or_##t(c_##t a, c_##t b) { return (c_##t)(a | b); }                                               \
-    W_INLINE c_##t w_xor_##t(c_##t a, c_##t b) { return (c_##t)(a ^ b); }                                              \
-    W_INLINE c_##t w_not_##t(c_##t a) { return (c_##t) ~a; }                                                           \
+        return W_SIGNED(t) && b < (c_##t)1 && b != 0 ? (c_##t)0 : (c_##t)power;                                        \
+    }
+#define W_rint_INT(t)                                                                                                  \
+    W_INLINE c_##t w_rint_##t(c_##t a) { return a; }
+#define W_floor_INT(t)                                                                                                 \
+    W_INLINE c_##t w_floor_##t(c_##t a) { return a; }
+#define W_ceil_INT(t)                                                                                                  \
+    W_INLINE c_##t w_ceil_##t(c_##t a) { return a; }
+#define W_trunc_INT(t)                                                                                                 \
+    W_INLINE c_##t w_trunc_##t(c_##t a) { return a; }
+#define W_and_INT(t)                                                                                                   \
+    W_INLINE c_##t w_and_##t(c_##t a, c_##t b) { return (c_##t)(a & b); }
+#define W_or_INT(t)                                                                                                    \
+    W_INLINE c_##t w_or_##t(c_##t a, c_##t b) { return (c_##t)(a | b); }
+#define W_xor_INT(t)                                                                                                   \
+    W_INLINE c_##t w_xor_##t(c_##t a, c_##t b) { return (c_##t)(a ^ b); }
+#define W_not_INT(t)                                                                                                   \
+    W_INLINE c_##t w_not_##t(c_##t a) { return (c_##t) ~a; }
+#define W_shl_INT(t)                                                                                                   \
     W_INLINE c_##t w_shl_##t(c_##t a, c_##t b) {                                                                       \
-        const U width = sizeof(c_##t) * 8, by = (U)b;                                                                  \
-        return by < width ? (c_##t)((U)a << (by & (sizeof(U) * 8 - 1))) : (c_##t)0;                                    \
-    }                                                                                                                  \
+        const W_WIDE_##t width = sizeof(c_##t) * 8, by = (W_WIDE_##t)b;                                                \
+        return by < width ? (c_##t)((W_WIDE_##t)a << (by & (sizeof(W_WIDE_##t) * 8 - 1))) : (c_##t)0;                  \
+    }
+#define W_shr_INT(t)                                                                                                   \
     W_INLINE c_##t w_shr_##t(c_##t a, c_##t b) {                                                                       \
-        const U width = sizeof(c_##t) * 8, by = (U)b;                                                                  \
+        const W_WIDE_##t width = sizeof(c_##t) * 8, by = (W_WIDE_##t)b;                                                \
         return (c_##t)(a >> (by < width ? by : width - 1) >> (by < width ? 0 : 1));                                    \
-    }                                                                                                                  \
+    }
+#define W_popcount_INT(t)                                                                                              \
     W_INLINE c_##t w_popcount_##t(c_##t a) {                                                                           \
-        uint64_t u = (uint64_t)a & (~0ull >> (64 - 8 * sizeof(c_##t)));                                                \
+        uint64_t u = (uint64_t)a & (~(uint64_t)0 >> (64 - 8 * sizeof(c_##t)));                                         \
         u = u - ((u >> 1) & 0x5555555555555555u);                                                                      \
         u = (u & 0x3333333333333333u) + ((u >> 2) & 0x3333333333333333u);                                              \
         return (c_##t)((((u + (u >> 4)) & 0x0f0f0f0f0f0f0f0fu) * 0x0101010101010101u) >> 56);                          \
     }
-W_INT(i8, uint32_t, INT8_MIN)
-W_INT(i16, uint32_t, INT16_MIN)
-W_INT(i32, uint32_t, INT32_MIN)
-W_INT(i64, uint64_t, INT64_MIN)
-W_INT(u8, uint32_t, 0)
-W_INT(u16, uint32_t, 0)
-W_INT(u32, uint32_t, 0)
-W_INT(u64, uint64_t, 0)
+#define W_INT(t)                                                                                                       \
+    W_ANY(t)                                                                                                           \
+    W_add_INT(t) W_sub_INT(t) W_mul_INT(t) W_neg_INT(t) W_abs_INT(t) W_max_INT(t) W_min_INT(t) W_idiv_INT(t)           \
+        W_irem_INT(t) W_ipow_INT(t) W_rint_INT(t) W_floor_INT(t) W_ceil_INT(t) W_trunc_INT(t) W_and_INT(t) W_or_INT(t) \
+            W_xor_INT(t) W_not_INT(t) W_shl_INT(t) W_shr_INT(t) W_popcount_INT(t)
 
 /* ---- bool: stored as 0 or 1; the words keep it so -------------------------------------------------------------- */
-W_COMMON(b8)
-W_INLINE c_b8 w_max_b8(c_b8 a, c_b8 b) { return a | b; }
-W_INLINE c_b8 w_min_b8(c_b8 a, c_b8 b) { return a & b; }
-W_INLINE c_b8 w_and_b8(c_b8 a, c_b8 b) { return a & b; }
-W_INLINE c_b8 w_or_b8(c_b8 a, c_b8 b) { return a | b; }
-W_INLINE c_b8 w_xor_b8(c_b8 a, c_b8 b) { return a ^ b; }
-W_INLINE c_b8 w_not_b8(c_b8 a) { return a ^ 1; }
-W_INLINE c_b8 w_shl_b8(c_b8 a, c_b8 b) { return a & (b ^ 1); }
-W_INLINE c_b8 w_shr_b8(c_b8 a, c_b8 b) { return a & (b ^ 1); }
-W_INLINE c_b8 w_popcount_b8(c_b8 a) { return a; }
+#define W_max_BOOL(t)                                                                                                  \
+    W_INLINE c_b8 w_max_b8(c_b8 a, c_b8 b) { return a | b; }
+#define W_min_BOOL(t)                                                                                                  \
+    W_INLINE c_b8 w_min_b8(c_b8 a, c_b8 b) { return a & b; }
+#define W_and_BOOL(t)                                                                                                  \
+    W_INLINE c_b8 w_and_b8(c_b8 a, c_b8 b) { return a & b; }
+#define W_or_BOOL(t)                                                                                                   \
+    W_INLINE c_b8 w_or_b8(c_b8 a, c_b8 b) { return a | b; }
+#define W_xor_BOOL(t)                                                                                                  \
+    W_INLINE c_b8 w_xor_b8(c_b8 a, c_b8 b) { return a ^ b; }
+#define W_not_BOOL(t)                                                                                                  \
+    W_INLINE c_b8 w_not_b8(c_b8 a) { return a ^ 1; }
+#define W_shl_BOOL(t)                                                                                                  \
+    W_INLINE c_b8 w_shl_b8(c_b8 a, c_b8 b) { return a & (b ^ 1); }
+#define W_shr_BOOL(t)                                                                                                  \
+    W_INLINE c_b8 w_shr_b8(c_b8 a, c_b8 b) { return a & (b ^ 1); }
+#define W_popcount_BOOL(t)                                                                                             \
+    W_INLINE c_b8 w_popcount_b8(c_b8 a) { return a; }
+#define W_BOOL(t)                                                                                                      \
+    W_ANY(t)                                                                                                           \
+    W_max_BOOL(t) W_min_BOOL(t) W_and_BOOL(t) W_or_BOOL(t) W_xor_BOOL(t) W_not_BOOL(t) W_shl_BOOL(t) W_shr_BOOL(t)     \
+        W_popcount_BOOL(t)
+
+#ifndef W_DIALECT
+W_FLOAT(f32)
+W_FLOAT(f64)
+W_INT(i8)
+W_INT(i16)
+W_INT(i32)
+W_INT(i64)
+W_INT(u8)
+W_INT(u16)
+W_INT(u32)
+W_INT(u64)
+W_BOOL(b8)
+
+#define W_POLY(t)                                                                                                      \
+    W_INLINE c_##t w_poly_##t(c_##t x, const c_##t *k, int n) {                                                        \
+        c_##t r = k[n - 1];                                                                                            \
+        W_UNROLL for (int i = n - 2; i >= 0; --i) r = r * x + k[i];                                                    \
+        return r;                                                                                                      \
+    }
+W_POLY(f32)
+W_POLY(f64)
+#endif
 
 /* ---- the words ------------------------------------------------------------------------------------------------- */
 #define ADD(a, b)       W(add)(a, b)
