@@ -9,8 +9,7 @@
 
 #include "compiler/interpreter.h"
 
-#include "gpu/by_hand.h"
-#include "gpu/rows.h"
+#include "gpu/cases.h"
 #include "metal/coroutines.h"
 
 /* Metal's own compiler is clang. */
@@ -94,46 +93,8 @@ static void run_all(gpu_case *const *cases, int count) {
     assert_int_equal(system(command), 0);
 }
 
-static void random_kernels_mean_the_same(void **state) {
-    (void)state;
-    if (compiler() == NULL) skip();
-    gpu_case *cases = calloc(CASES, sizeof *cases), *all[CASES];
-    random_kernel_state = 88172645463325252u + sample_seed() * 0x9e3779b97f4a7c15u;
-    for (int i = 0; i < CASES; ++i) case_make(all[i] = &cases[i], i, false);
-    run_all(all, CASES);
-    int wrong = 0;
-    for (int i = 0; i < CASES; ++i) {
-        wrong += !case_agrees(all[i]);
-        case_release(all[i]);
-    }
-    free(cases);
-    if (wrong > 0) fail_msg("%d kernels differ", wrong);
-}
+enum { RANDOM = CASES, EVERY = 1 };
+static bool has_f64(void) { return false; }
+#include "gpu/suite.h"
 
-static void rows_mean_the_same(void **state) {
-    (void)state;
-    if (compiler() == NULL) skip();
-    row_case *rows = malloc(CASES * sizeof *rows);
-    gpu_case *all[CASES];
-    row_reading last = {.derivative = -1};
-    int total = 0;
-    for (int count; (count = row_cases(rows, CASES, &last, false)) > 0; total += count) {
-        for (int i = 0; i < count; ++i) all[i] = &rows[i].c;
-        run_all(all, count);
-        for (int i = 0; i < count; ++i) row_check(&rows[i], true);
-    }
-    free(rows);
-    assert_in_range(total, 400, 10000);
-}
-
-static void kernels_by_hand_mean_the_same(void **state) {
-    (void)state;
-    if (compiler() == NULL) skip();
-    gpu_case *cases = calloc(BY_HAND, sizeof *cases), *all[BY_HAND];
-    for (int i = 0; i < BY_HAND; ++i) by_hand_make(all[i] = &cases[i], i, false);
-    run_all(all, BY_HAND);
-    for (int i = 0; i < BY_HAND; ++i) by_hand_check(all[i]);
-    free(cases);
-}
-
-RUN(test(random_kernels_mean_the_same), test(rows_mean_the_same), test(kernels_by_hand_mean_the_same))
+int main(void) { return run_suite(compiler() == NULL ? "there is no C++ compiler" : NULL); }

@@ -1,6 +1,7 @@
 /* What goes wrong in a driver of OpenCL's is an error of ours, leaves nothing behind and ends nothing. The driver is a
  * fake; each case is a process of its own, as a driver is opened once. */
 #include "support.h"
+#include "in_a_child.h"
 #include "device/opencl/driver.h"
 #include "device/opencl/opencl_device.h"
 #include "opencl/fake_opencl.h"
@@ -8,30 +9,6 @@
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* In a child, where cmocka has nothing to say. */
-#define require(condition)                                                                                             \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: %s; the error is \"%s\"\n", __FILE__, __LINE__, #condition, hd_error_message());   \
-            _exit(1);                                                                                                  \
-        }                                                                                                              \
-    } while (0)
-#define require_text(text, expected)                                                                                   \
-    do {                                                                                                               \
-        const char *text_ = (text);                                                                                    \
-        if (text_ == NULL || strstr(text_, (expected)) == NULL) {                                                      \
-            fprintf(stderr, "%s:%d: expected \"%s\", got \"%s\"\n", __FILE__, __LINE__, expected,                      \
-                    text_ != NULL ? text_ : "NULL");                                                                   \
-            _exit(1);                                                                                                  \
-        }                                                                                                              \
-    } while (0)
-#define require_error(code, expected)                                                                                  \
-    do {                                                                                                               \
-        require(hd_error_code() == (code));                                                                            \
-        require_text(hd_error_message(), expected);                                                                    \
-        hd_error_clear();                                                                                              \
-    } while (0)
 
 static const hd_device_interface *const cl = &hd_opencl_interface;
 static const hd_gpu_interface *const gpu = &hd_opencl_gpu;

@@ -1,6 +1,7 @@
 /* The memory and the programs of an OpenCL device, with whatever driver is here; PoCL (pocl-opencl-icd) runs on any
  * machine. What drivers do wrong is tested with a fake in test_faults.c. */
 #include "support.h"
+#include "in_a_child.h"
 #include "core/away.h"
 #include "device/opencl/driver.h"
 #include "device/opencl/opencl_device.h"
@@ -526,14 +527,6 @@ static void launches_take_no_memory(void **state) {
 }
 
 /* ---- processes --------------------------------------------------------------------------------------------------- */
-/* In a child, where cmocka has nothing to say. */
-#define require(condition)                                                                                             \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: %s; the error is \"%s\"\n", __FILE__, __LINE__, #condition, hd_error_message());   \
-            _exit(1);                                                                                                  \
-        }                                                                                                              \
-    } while (0)
 #define require_forked(call)                                                                                           \
     do {                                                                                                               \
         require((call) != HD_OK && hd_error_code() == HD_ERROR_DEVICE);                                                \

@@ -8,8 +8,7 @@
 
 #include "compiler/interpreter.h"
 
-#include "gpu/by_hand.h"
-#include "gpu/rows.h"
+#include "gpu/cases.h"
 
 static const hd_device_interface *const cl = &hd_opencl_interface;
 static const hd_gpu_interface *const gpu = &hd_opencl_gpu;
@@ -81,56 +80,8 @@ static void run_all(gpu_case *const *cases, int count) {
     free(object);
 }
 
-static void random_kernels_mean_the_same(void **state) {
-    (void)state;
-    gpu_case *cases = calloc(CASES, sizeof *cases), *all[CASES];
-    random_kernel_state = 88172645463325252u + sample_seed() * 0x9e3779b97f4a7c15u;
-    int wrong = 0;
-    const int count = in_full() ? CASES : 16; /* PoCL takes 50 ms and more for each */
-    for (int round = 0; round < (in_full() ? 20 : 1); ++round) {
-        for (int i = 0; i < count; ++i) case_make(all[i] = &cases[i], i, gpu->limits(0)->has_f64);
-        run_all(all, count);
-        for (int i = 0; i < count; ++i) {
-            wrong += !case_agrees(all[i]);
-            case_release(all[i]);
-        }
-    }
-    free(cases);
-    if (wrong > 0) fail_msg("%d kernels differ", wrong);
-}
+enum { RANDOM = 16, EVERY = 24 }; /* PoCL takes 50 ms and more for each; all of them in `make check-long` */
+static bool has_f64(void) { return gpu->limits(0)->has_f64; }
+#include "gpu/suite.h"
 
-/* A sample; all of them in `make check-long`. */
-static void rows_mean_the_same(void **state) {
-    (void)state;
-    row_case *rows = malloc(CASES * sizeof *rows);
-    gpu_case *all[CASES];
-    row_reading last = {.derivative = -1};
-    int total = 0, batch = 0;
-    const int every = in_full() ? 1 : 24, first = (int)(sample_seed() % (uint64_t)every);
-    for (int count; (count = row_cases(rows, CASES, &last, gpu->limits(0)->has_f64)) > 0; total += count, ++batch) {
-        int chosen = 0;
-        for (int i = 0; i < count; ++i)
-            if ((i + batch) % every == first) all[chosen++] = &rows[i].c;
-        if (chosen > 0) run_all(all, chosen);
-        for (int i = 0; i < count; ++i) row_check(&rows[i], (i + batch) % every == first);
-    }
-    free(rows);
-    assert_in_range(total, 600, 10000);
-}
-
-static void kernels_by_hand_mean_the_same(void **state) {
-    (void)state;
-    gpu_case *cases = calloc(BY_HAND, sizeof *cases), *all[BY_HAND];
-    for (int i = 0; i < BY_HAND; ++i) by_hand_make(all[i] = &cases[i], i, gpu->limits(0)->has_f64);
-    run_all(all, BY_HAND);
-    for (int i = 0; i < BY_HAND; ++i) by_hand_check(all[i]);
-    free(cases);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {test(random_kernels_mean_the_same), test(rows_mean_the_same),
-                                       test(kernels_by_hand_mean_the_same)};
-    if (hd_device_count(HD_DEVICE_OPENCL) > 0) return cmocka_run_group_tests(tests, NULL, NULL);
-    print_message("there is no OpenCL device: %s\n", cl->missing());
-    return 77;
-}
+int main(void) { return run_suite(hd_device_count(HD_DEVICE_OPENCL) == 0 ? cl->missing() : NULL); }

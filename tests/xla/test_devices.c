@@ -1,36 +1,13 @@
 /* What there is to run on, and why not: without a driver, with one that finds no GPU, with GPUs and without a plugin,
  * with all of it. Each case is a process of its own, as a driver is asked once; drivers and plugins are fakes. */
 #include "builders.h"
+#include "in_a_child.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* In a child, where cmocka has nothing to say. */
-#define require(condition)                                                                                             \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: %s; the error is \"%s\"\n", __FILE__, __LINE__, #condition, hd_error_message());   \
-            _exit(1);                                                                                                  \
-        }                                                                                                              \
-    } while (0)
-#define require_text(text, expected)                                                                                   \
-    do {                                                                                                               \
-        const char *text_ = (text);                                                                                    \
-        if (text_ == NULL || strstr(text_, (expected)) == NULL) {                                                      \
-            fprintf(stderr, "%s:%d: expected \"%s\", got \"%s\"\n", __FILE__, __LINE__, expected,                      \
-                    text_ != NULL ? text_ : "NULL");                                                                   \
-            _exit(1);                                                                                                  \
-        }                                                                                                              \
-    } while (0)
-#define require_error(expected)                                                                                        \
-    do {                                                                                                               \
-        require(hd_error_code() == HD_ERROR_DEVICE);                                                                   \
-        require_text(hd_error_message(), expected);                                                                    \
-        hd_error_clear();                                                                                              \
-    } while (0)
 
 enum { SKIPPED = 77 };
 
@@ -84,11 +61,11 @@ static void no_gpu_because(const char *reason) {
     hd_script_set_device(s, hd_cuda(0)); /* the plugin is there */
     require_text(hd_error_message(), "hd_script_set_device: device cuda:0 is not available here");
     require_text(hd_error_message(), "HODU does not run on cuda:0: hodu has no kernels for cuda yet");
-    require_error(reason);
+    require_error(HD_ERROR_DEVICE, reason);
     require(runs(s)); /* where it did */
     hd_compile(hd_linear(2, 1, NULL), HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH, .compiler = HD_COMPILER_XLA,
                                               .device = hd_cuda(0)));
-    require_error(reason);
+    require_error(HD_ERROR_DEVICE, reason);
 }
 
 static void no_driver_there(void) {
@@ -177,9 +154,11 @@ static void gpu_without_plugin(void) {
     hd_script *s = doubles();
     hd_script_set_device(s, hd_cuda(1));
     require_text(hd_error_message(), "hd_script_set_device: device cuda:1 is not available here");
-    require_error("expected XLA's plugin for cuda, which python3 -m pip install jax-cuda13-pjrt installs");
+    require_error(HD_ERROR_DEVICE,
+                  "expected XLA's plugin for cuda, which python3 -m pip install jax-cuda13-pjrt installs");
     hd_script_set_compiler(s, HD_COMPILER_XLA);
-    require_error("HODU_XLA_PLUGIN_CPU=/nowhere: No such file or directory; expected XLA's plugin for cpu, which "
+    require_error(HD_ERROR_DEVICE,
+                  "HODU_XLA_PLUGIN_CPU=/nowhere: No such file or directory; expected XLA's plugin for cpu, which "
                   "scripts/get-xla installs; the script keeps HODU");
     require(runs(s));
 }
@@ -204,7 +183,7 @@ static void only_the_plugin_for_cuda(void) {
         if (order == 1) hd_script_set_compiler(s, HD_COMPILER_XLA);
         require(hd_ok());
         hd_script_compile(s); /* as far as the fake goes */
-        require_error("XLA's plugin is for \"toaster\", expected one for \"cuda\"");
+        require_error(HD_ERROR_DEVICE, "XLA's plugin is for \"toaster\", expected one for \"cuda\"");
         if (order == 0) hd_script_set_compiler(s, HD_COMPILER_HODU);
         hd_script_set_device(s, hd_cpu());
         if (order == 1) hd_script_set_compiler(s, HD_COMPILER_HODU);
@@ -219,18 +198,18 @@ static void what_does_not_go_together(void) {
     hd_script_set_compiler(s, HD_COMPILER_XLA);
     require(hd_ok());
     hd_script_compile(s);
-    require_error("hd_script_compile: HODU_XLA_PLUGIN_CPU=/nowhere");
+    require_error(HD_ERROR_DEVICE, "hd_script_compile: HODU_XLA_PLUGIN_CPU=/nowhere");
     hd_script_set_compiler(s, HD_COMPILER_HODU);
     hd_script_set_device(s, hd_cuda(0));
     require(hd_ok());
     hd_script_compile(s);
     require_text(hd_error_message(),
                  "hd_script_compile: HODU does not run on cuda:0: hodu has no kernels for cuda yet");
-    require_error("hd_script_set_compiler another compiler");
+    require_error(HD_ERROR_DEVICE, "hd_script_set_compiler another compiler");
     require(!runs(s));
-    require_error("hd_script_run: HODU does not run on cuda:0");
+    require_error(HD_ERROR_DEVICE, "hd_script_run: HODU does not run on cuda:0");
     hd_compile(hd_linear(2, 1, NULL), HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH, .device = hd_cuda(0)));
-    require_error("hd_compile: HODU does not run on cuda:0");
+    require_error(HD_ERROR_DEVICE, "hd_compile: HODU does not run on cuda:0");
     hd_script_set_device(s, hd_cpu());
     require(runs(s));
 }

@@ -1,8 +1,8 @@
 /* GPUs of NVIDIA's: how many there are, and which. hodu has no kernels for them yet; XLA brings scripts there by its
  * plugin, which opens the driver itself. The driver is asked once in a process, when somebody first wants to know. */
 #include "device/cuda/driver.h"
-#include "core/environment.h"
 #include "core/os.h"
+#include "device/late.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -22,28 +22,11 @@ static struct {
 
 static void say(const char *text) { snprintf(gpus.missing, sizeof gpus.missing, "%s", text); }
 
-static void *open_driver(void) {
-    if (!hd_os_has_loader()) { /* no loader: dlopen would bring a second C library, and crash in it */
-        say("a statically linked program cannot open NVIDIA's driver");
-        return NULL;
-    }
-    if (!hd_environment_is_trusted()) {
-        say("a program that runs with more rights than its caller (set-uid) does not open NVIDIA's driver, which reads "
-            "variables of the caller's environment");
-        return NULL;
-    }
-    char why[256];
-    void *driver = hd_os_library_open("libcuda.so.1", why, sizeof why);
-    if (driver == NULL)
-        snprintf(gpus.missing, sizeof gpus.missing,
-                 "there is no driver for GPUs of NVIDIA's (%.80s); install it (Debian: nvidia-driver)", why);
-    return driver;
-}
-
 /* The driver stays open, as it may have threads. */
 static void ask(void) {
     gpus.process = hd_os_process();
-    void *driver = open_driver();
+    void *driver = hd_driver_open("libcuda.so.1", "NVIDIA's driver", "driver for GPUs of NVIDIA's",
+                                  "install it (Debian: nvidia-driver)", gpus.missing, sizeof gpus.missing);
     if (driver == NULL) return;
     int (*initialize)(unsigned flags), (*count)(int *out);
     *(void **)&initialize = hd_os_library_symbol(driver, "cuInit");

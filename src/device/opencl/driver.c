@@ -2,8 +2,8 @@
  * to know. Contexts and queues are made when a device is first used. Nothing of it is ever released, as drivers have
  * threads that work until the process ends. */
 #include "device/opencl/driver.h"
-#include "core/environment.h"
 #include "core/os.h"
+#include "device/late.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,22 +62,9 @@ static void watch_exit(void) {
 
 /* ---- the loader -------------------------------------------------------------------------------------------------- */
 static void *open_loader(void) {
-    if (!hd_os_has_loader()) { /* no loader: dlopen would bring a second C library, and crash in it */
-        say("a statically linked program cannot open OpenCL's drivers");
-        return NULL;
-    }
-    if (!hd_environment_is_trusted()) {
-        say("a program that runs with more rights than its caller (set-uid) does not open OpenCL's drivers, which read "
-            "variables of the caller's environment");
-        return NULL;
-    }
-    char why[256];
-    void *loader = hd_os_library_open(
-        HD_OS_ELF ? "libOpenCL.so.1" : "/System/Library/Frameworks/OpenCL.framework/OpenCL", why, sizeof why);
-    if (loader == NULL)
-        snprintf(driver.missing, sizeof driver.missing,
-                 "there is no OpenCL here (%.100s); install it (Debian: ocl-icd-libopencl1) and a driver", why);
-    return loader;
+    return hd_driver_open(HD_OS_ELF ? "libOpenCL.so.1" : "/System/Library/Frameworks/OpenCL.framework/OpenCL",
+                          "OpenCL's drivers", "OpenCL here", "install it (Debian: ocl-icd-libopencl1) and a driver",
+                          driver.missing, sizeof driver.missing);
 }
 
 static bool take_functions(void *loader) {
