@@ -396,7 +396,7 @@ static void bad_programs(const void *nothing) {
     require(gpu->launch(0, &l) != HD_OK);
     require_error(HD_ERROR_DEVICE, "clSetKernelArg gives CL_INVALID_ARG_SIZE; the kernel takes other arguments");
     gpu->unload(p);
-    free(object);
+    hd_array_release(object);
     require(fake->objects == 2);
 }
 static void bad_programs_are_errors(void **state) {

@@ -276,7 +276,7 @@ static hd_gpu_program *program_on(int index) {
     size_t bytes;
     if (gpu->compile(index, "program", program_text, &object, &bytes) != HD_OK) fail_msg("%s", hd_error_message());
     hd_gpu_program *p = gpu->load(index, object, bytes);
-    free(object);
+    hd_array_release(object);
     if (p == NULL) fail_msg("%s", hd_error_message());
     return p;
 }
@@ -429,7 +429,7 @@ static void broken_objects_are_errors(void **state) {
     assert_null(gpu->load(0, object, 0));
     assert_error(HD_ERROR_DEVICE, "an object of 0 bytes is no whole program");
     free(broken);
-    free(object);
+    hd_array_release(object);
 }
 
 /* ---- many threads, many launches --------------------------------------------------------------------------------- */
@@ -459,7 +459,7 @@ static void *hammer(void *number) {
             size_t bytes;
             if (gpu->compile(0, "program", program_text, &object, &bytes) != HD_OK) return "no object";
             hd_gpu_program *p = gpu->load(0, object, bytes);
-            free(object);
+            hd_array_release(object);
             if (p == NULL || gpu->function(p, "scale") == NULL) return "no program";
             launch_scale(0, gpu->function(p, "scale"), a->address, b->address, args, NULL);
             gpu->unload(p);

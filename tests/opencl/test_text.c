@@ -77,7 +77,7 @@ static void run_all(gpu_case *const *cases, int count) {
     if (program == NULL) fail_msg("%s", hd_error_message());
     for (int i = 0; i < count; ++i) run_case(program, cases[i]);
     gpu->unload(program);
-    free(object);
+    hd_array_release(object);
 }
 
 enum { RANDOM = 16, EVERY = 24 }; /* PoCL takes 50 ms and more for each; all of them in `make check-long` */

@@ -20,6 +20,7 @@ typedef struct hd_opencl_device {
     char name[96], key[1024];
     size_t memory_bytes, block_most; /* all of its memory, and the largest block */
     hd_gpu_limits limits;
+    bool rounds; /* f32: its quotients and square roots can be rounded correctly, when they are asked to be */
     /* made at first use, and never released */
     pthread_mutex_t lock; /* of its making, and of what is not safe for threads: the arguments of kernels */
     _Atomic bool started;

@@ -25,6 +25,8 @@ enum { /* what is asked of a platform, a device, ... */
        HD_CL_DEVICE_GROUP_MOST = 0x1004,
        HD_CL_DEVICE_BLOCK_MOST = 0x1010,
        HD_CL_DEVICE_ARGUMENT_BYTES = 0x1017,
+       HD_CL_DEVICE_F32 = 0x101b, /* what it can do in f32, bits: */
+       HD_CL_ROUNDS_QUOTIENTS = 1 << 7,
        HD_CL_DEVICE_MEMORY = 0x101f,
        HD_CL_DEVICE_LOCAL_MEMORY = 0x1023,
        HD_CL_DEVICE_NAME = 0x102b,

@@ -20,8 +20,11 @@ struct hd_gpu_program {
     hd_gpu_function *functions; /* under the device's lock */
 };
 
-/* Nothing that changes what arithmetic gives. */
-static const char options[] = "-cl-std=CL1.2";
+/* Nothing that changes what arithmetic gives, but for f32's quotients and square roots, which are rounded as on the CPU
+ * where the device can. */
+static const char *options_of(const hd_opencl_device *d) {
+    return d->rounds ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-cl-std=CL1.2";
+}
 
 /* ---- objects: what the driver gives, behind a head that tells whether it is whole -------------------------------- */
 /* Drivers are not known to look at the bytes of a program before they use them. */
@@ -132,7 +135,7 @@ hd_error hd_opencl_compile(int index, const char *name, const char *text, void *
     if (d == NULL) return HD_ERROR_DEVICE;
     hd_cl_program *program = hd_cl.program_new(d->context, 1, &text, NULL, &status);
     if (program == NULL) return hd_opencl_check(d, hd_cl_none_made(status), "clCreateProgramWithSource");
-    status = hd_cl.program_build(program, 1, &d->handle, options, NULL, NULL);
+    status = hd_cl.program_build(program, 1, &d->handle, options_of(d), NULL, NULL);
     const hd_error error =
         status == 0 ? take_binary(d, program, object, bytes) : build_failed(d, program, name, text, status);
     hd_cl.program_release(program);
@@ -146,7 +149,7 @@ static hd_error load_program(hd_opencl_device *d, const unsigned char *binary, s
     if (program == NULL)
         return hd_opencl_check(d, each != 0 ? each : hd_cl_none_made(status), "clCreateProgramWithBinary");
     const hd_error error =
-        hd_opencl_check(d, hd_cl.program_build(program, 1, &d->handle, options, NULL, NULL), "clBuildProgram");
+        hd_opencl_check(d, hd_cl.program_build(program, 1, &d->handle, options_of(d), NULL, NULL), "clBuildProgram");
     if (error == HD_OK)
         *out = program;
     else
