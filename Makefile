@@ -9,7 +9,7 @@ configure = cmake --preset $(1) $(CONFIGURE) >build/$(1).log 2>&1 || { cat build
 build = cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
 test = ctest --preset $(1) -j $(JOBS)
 
-.PHONY: help demo xla check check-hostile check-asan check-tsan check-clang check-minimal check-aarch64 check-macos check-long bench bench-peers generate golden micro micro-dist install format clean setup
+.PHONY: help demo xla check check-hostile check-asan check-tsan check-clang check-minimal check-aarch64 check-macos check-gpu check-long bench bench-peers generate golden micro micro-dist install format clean setup
 
 help:
 	@echo "make demo           set up, build and train a network on handwritten digits (examples/digits.c)"
@@ -19,6 +19,7 @@ help:
 	@echo "make check-minimal  a few tests of a library without XLA, LLVM, files and OpenCL"
 	@echo "make check-aarch64  the tests built for AArch64 and run in QEMU (Debian)"
 	@echo "make check-macos    compiles and links for macOS on Apple's own processors, with PyPI's ziglang; nothing is run"
+	@echo "make check-gpu      the text of GPUs in full: through OpenCL, Metal's on the CPU, CUDA's compiled by NVRTC (PyPI)"
 	@echo "make check-long     the tests that take samples, in full (every f32 bit pattern, all dtypes)"
 	@echo "make bench          the benchmarks; CASES=pattern for some of them"
 	@echo "make bench-peers    the same cases in NumPy, PyTorch, JAX and onnxruntime beside ours"
@@ -74,6 +75,11 @@ check-macos: setup
 	@$(call configure,macos)
 	@$(call build,macos)
 	@scripts/is-macos build/macos/libhodu.dylib build/macos/examples/example_xor build/macos/micro/microgpt
+
+check-gpu: setup
+	@$(call configure,release)
+	@$(call build,release)
+	@HODU_LONG=1 HODU_NVRTC="$$(scripts/get-nvrtc)" ctest --preset release -R '^(opencl|metal|cuda)/'
 
 check-long: setup
 	@$(call configure,release)
