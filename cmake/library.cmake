@@ -5,7 +5,7 @@ file(GLOB HODU_SOURCES CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/ops/*.c
   ${PROJECT_SOURCE_DIR}/src/device/cpu/*.c
   ${PROJECT_SOURCE_DIR}/src/device/cuda/*.c
-  ${PROJECT_SOURCE_DIR}/src/device/opencl/*.c
+  ${PROJECT_SOURCE_DIR}/src/device/*.c ${PROJECT_SOURCE_DIR}/src/device/opencl/*.c
   ${PROJECT_SOURCE_DIR}/src/grad/*.c
   ${PROJECT_SOURCE_DIR}/src/graph/*.c
   ${PROJECT_SOURCE_DIR}/src/script/*.c
@@ -30,7 +30,7 @@ endif()
 # OpenCL needs nothing here either: its loader is opened when somebody first asks for its devices.
 option(HODU_OPENCL "Devices of OpenCL, where there is a driver" ON)
 if(NOT HODU_OPENCL)
-  list(FILTER HODU_SOURCES EXCLUDE REGEX "/src/device/opencl/")
+  list(FILTER HODU_SOURCES EXCLUDE REGEX "/src/(device/opencl/|machine/gpu)")
 endif()
 
 # The C renderer's preamble is the C reading of the vocabulary itself.

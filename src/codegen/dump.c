@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const words[] = {"graph", "fusion", "jobs", "kernels", "c", "llvm", "asm", "tuning", "stablehlo"};
+static const char *const words[] = {"graph", "fusion", "jobs",   "kernels",   "c",
+                                    "llvm",  "asm",    "tuning", "stablehlo", "calls"};
 enum { WORDS = sizeof words / sizeof words[0] };
 
 /* The next word of a list behind `at`, and where it ends; false: there is none. */

@@ -1,4 +1,5 @@
-/* HODU_DUMP=graph,fusion,jobs,kernels,c,llvm,asm,tuning,stablehlo: what the compiler prints to stderr on its way. */
+/* HODU_DUMP=graph,fusion,jobs,kernels,c,llvm,asm,tuning,stablehlo,calls: what the compiler prints to stderr on its
+ * way. */
 #ifndef HD_CODEGEN_DUMP_H
 #define HD_CODEGEN_DUMP_H
 

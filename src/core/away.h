@@ -44,6 +44,10 @@ void hd_away_written_here(hd_storage *storage);
  * device next needs them. */
 void hd_away_set_copy(hd_thread *thread, hd_storage *storage, hd_block *block);
 
+/* ---- by_copy.c: what a device has no code for, on the CPU with copies ---- */
+hd_error hd_run_by_copy(hd_thread *thread, hd_call *call, hd_device device);
+hd_error hd_write_by_copy(hd_thread *thread, hd_tensor *dst, hd_tensor *src);
+
 /* ---- a copy of bytes that are elsewhere: the first part of a home's state ---- */
 typedef struct hd_away_copy {
     pthread_mutex_t lock; /* two threads may read at once */

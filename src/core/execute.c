@@ -40,7 +40,10 @@ hd_executor *hd_route(hd_thread *thread, const hd_call *call) {
     if (thread->executor->captures) return thread->executor;
     hd_device device = hd_cpu(); /* where numbers are, when there is nothing else */
     if (call->input_count == 0) device = call->beside != NULL ? call->beside->storage->device : thread->device;
-    return find_device(call->inputs, call->input_count, NULL, &device) ? hd_device_executor(device) : NULL;
+    if (!find_device(call->inputs, call->input_count, NULL, &device)) return NULL;
+    hd_executor *executor = hd_device_executor(device);
+    if (executor == NULL) hd_device_check(device); /* it was there once: in the process that this one was forked from */
+    return executor;
 }
 
 /* ---- who watches calls ------------------------------------------------------------------------------------------- */
@@ -77,6 +80,7 @@ hd_error hd_write(hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
         hd_device device = dst->storage->device;
         if (!find_device(both, 2, names, &device)) return thread->error_code;
         executor = hd_device_executor(dst->storage->device);
+        if (executor == NULL) return hd_device_check(dst->storage->device);
     }
     if (__builtin_expect(hd_devices_away, 0) && !executor->captures && is_fill(dst, src))
         HD_TRY(hd_storage_fill(thread, dst->storage, hd_storage_bytes(thread, src->storage, HD_READ),

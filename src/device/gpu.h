@@ -34,8 +34,8 @@ typedef struct hd_gpu_launch {
 typedef struct hd_gpu_interface {
     hd_device_kind kind;
     const hd_gpu_limits *(*limits)(int index);
-    /* Text to an object that can be loaded by any process with the same key; from hd_array_resize. An error has the end of the
-     * compiler's log, and says where the text was saved. `name` is for messages. */
+    /* Text to an object that can be loaded by any process with the same key; from hd_array_resize. An error has the
+     * end of the compiler's log, and says where the text was saved. `name` is for messages. */
     hd_error (*compile)(int index, const char *name, const char *text, void **object, size_t *bytes);
     hd_gpu_program *(*load)(int index, const void *object, size_t bytes); /* NULL with an error */
     void (*unload)(hd_gpu_program *program);                              /* also while launches of it are under way */

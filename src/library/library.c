@@ -5,6 +5,7 @@
 #include "device/cuda/driver.h"
 #if HD_HAS_OPENCL
 #include "device/opencl/opencl_device.h"
+#include "machine/gpu.h"
 #endif
 #include "grad/tape.h"
 
@@ -13,6 +14,7 @@ void hd_library_open(void) {
     hd_device_register(HD_DEVICE_CUDA, &hd_cuda_interface);
 #if HD_HAS_OPENCL
     hd_device_register(HD_DEVICE_OPENCL, &hd_opencl_interface);
+    hd_opencl_register_executor(hd_opencl_executor);
 #endif
     hd_first_observer_register(hd_tape_first_observer);
 }

@@ -46,7 +46,7 @@ static void what_means_nothing_is_said(void **state) {
         {"HODU_WINOGRAD", "no", "hodu warning: HODU_WINOGRAD has \"no\"; it takes 0 or 1\n"},
         {"HODU_DUMP", "nothing",
          "hodu warning: HODU_DUMP has \"nothing\"; it takes graph, fusion, jobs, kernels, c, llvm, asm, tuning, "
-         "stablehlo\n"},
+         "stablehlo, calls\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
         char text[MOST_TEXT];

@@ -1,5 +1,6 @@
-/* Kernels as CUDA's text, compiled for an H200 by NVRTC, which needs no GPU: random ones with random grids, every row and
- * derivative, and those that grids were made for. HODU_NVRTC says where its library is; scripts/get-nvrtc brings one. */
+/* Kernels as CUDA's text, compiled for an H200 by NVRTC, which needs no GPU: random ones with random grids, every
+ * row and derivative, and those that grids were made for. HODU_NVRTC says where its library is; scripts/get-nvrtc
+ * brings one. */
 #include "support.h"
 
 #include <dlfcn.h>

@@ -54,14 +54,6 @@ static void a_device_describes_itself(void **state) {
     assert_error(HD_ERROR_DEVICE, "device opencl:-1 is not here");
 }
 
-static void ops_do_not_run_there_yet(void **state) {
-    (void)state;
-    assert_false(hd_device_available(hd_opencl(0)));
-    assert_string_equal(hd_device_missing(hd_opencl(0)), "hodu has no kernels for opencl yet");
-    hd_set_device(hd_opencl(0));
-    assert_error(HD_ERROR_DEVICE, "device opencl:0 is not available here: hodu has no kernels for opencl yet");
-}
-
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 static void bytes_go_there_and_come_back(void **state) {
     (void)state;
@@ -693,7 +685,7 @@ int main(int argc, char **argv) {
         return 77;
     }
     const struct CMUnitTest tests[] = {test(a_device_describes_itself),
-                                       test(ops_do_not_run_there_yet),
+
                                        test(bytes_go_there_and_come_back),
                                        test(addresses_may_lie_inside_of_blocks),
                                        test(memory_is_filled),

@@ -5,6 +5,8 @@
 #include "device/gpu.h"
 
 extern const hd_device_interface hd_opencl_interface;
+/* Registers who runs calls there: machine/gpu.c. */
+void hd_opencl_register_executor(hd_executor *(*executor)(int index));
 extern const hd_gpu_interface hd_opencl_gpu;
 
 #endif

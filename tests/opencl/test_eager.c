@@ -1,0 +1,169 @@
+/* Ops on an OpenCL device, with whatever driver is here: every primitive and most composites, with their gradients,
+ * against the CPU. A sample of them, as PoCL takes a tenth of a second for each new kernel; all in `make check-gpu`. */
+#include "support.h"
+#include "in_a_child.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+
+#include "core/memory.h"
+#include "graph/calls.h"
+
+static hd_device there(void) { return hd_opencl(0); }
+
+typedef struct outcome {
+    hd_tensor *value, *gradients[3];
+} outcome;
+
+/* Call k on a device, and the gradients of its operands; everything is brought to the CPU. */
+static outcome run_on(int k, hd_device device) {
+    hd_tensor *in[3];
+    outcome o = {NULL};
+    hd_set_device(device);
+    hd_seed(7);
+    const int count = call_operands(k, in);
+    for (int i = 0; i < count; ++i) in[i] = hd_requires_grad(in[i]);
+    hd_tensor *y = run_call(in, &calls[k]);
+    if (y != NULL && hd_tensor_requires_grad(y)) hd_backward(hd_sum(hd_mul(y, y), HD_AXES(), NULL));
+    if (!hd_ok()) fail_msg("%s on %d: %s", calls[k].name, (int)device.kind, hd_error_message());
+    assert_true(hd_tensor_device(y).kind == device.kind);
+    o.value = hd_to(y, hd_cpu());
+    for (int i = 0; i < count; ++i) {
+        hd_tensor *g = hd_has_grad(in[i]) ? hd_grad(in[i]) : NULL;
+        if (g != NULL) o.gradients[i] = hd_to(g, hd_cpu());
+    }
+    hd_set_device(hd_cpu());
+    hd_clear_tape();
+    if (!hd_ok()) fail_msg("%s: %s", calls[k].name, hd_error_message());
+    return o;
+}
+
+static void check_close(const char *name, hd_tensor *a, hd_tensor *b) {
+    char why[512] = "";
+    hd_allclose_opts o = HD_DEFAULTS(hd_allclose_opts);
+    o.relative = 2e-5;
+    o.absolute = 2e-6;
+    o.explain = why;
+    o.explain_capacity = sizeof why;
+    if ((a == NULL) != (b == NULL) || (a != NULL && !hd_allclose(a, b, &o))) fail_msg("%s: %s", name, why);
+}
+
+static void every_call_gives_the_same(void **state) {
+    (void)state;
+    const int every = in_full() ? 1 : 12, first = (int)(sample_seed() % (uint64_t)every);
+    for (int k = first; k < CALL_COUNT; k += every) {
+        HD_SCOPE;
+        const outcome here = run_on(k, hd_cpu()), away = run_on(k, there());
+        check_close(calls[k].name, away.value, here.value);
+        for (int i = 0; i < 3; ++i) check_close(calls[k].name, away.gradients[i], here.gradients[i]);
+    }
+}
+
+static void the_device_can_be_used(void **state) {
+    (void)state;
+    HD_SCOPE;
+    assert_true(hd_device_available(there()));
+    hd_set_device(there());
+    hd_tensor *x = HD_TENSOR_F32(S(2, 3), 1, -2, 3, -4, 5, -6), *w = hd_param(hd_full(S(3, 2), HD_F32, 0.5));
+    hd_tensor *y = hd_relu(hd_add_scalar(hd_matmul(x, w), 0.25));
+    assert_values(y, HD_F32, 1.25, 1.25, 0, 0);
+    hd_backward(hd_sum(y, HD_AXES(), NULL));
+    assert_values(hd_grad(w), HD_F32, 1, 1, -2, -2, 3, 3);
+    hd_fill(x, 2);
+    hd_add_(x, hd_mul_scalar(x, 0.5));
+    assert_values(x, HD_F32, 3, 3, 3, 3, 3, 3);
+    hd_set_device(hd_cpu());
+    assert_true(hd_tensor_device(x).kind == HD_DEVICE_OPENCL);
+}
+
+/* The same calls again take what is known of them; numbers that change do not fill memory. */
+static void many_calls_leave_nothing(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = hd_to(HD_TENSOR_F32(S(4), 1, 2, 3, 4), there());
+    const int64_t objects = hd_live_objects();
+    int64_t bytes = 0;
+    for (int i = 0; i < 10000; ++i) {
+        HD_SCOPE;
+        hd_tensor *y = hd_mul_scalar(x, i);
+        if (i % 1000 == 999) assert_values(y, HD_F32, i, 2 * i, 3 * i, 4 * i);
+        if (i == 5000) bytes = hd_memory().live_bytes;
+    }
+    assert_ok();
+    assert_int_equal(hd_live_objects(), objects);
+    assert_in_range(hd_memory().live_bytes, 0, bytes + 4096);
+}
+
+/* Each allocation on the way fails once: an error, and the next call is as if nothing had been. */
+static void memory_may_run_out_anywhere(void **state) {
+    (void)state;
+    bool failed = true;
+    for (int64_t n = 0; failed; ++n) {
+        HD_SCOPE;
+        hd_tensor *x = hd_to(hd_ones(S(5, n + 2), HD_F32), there()); /* a shape that is not known yet */
+        const int64_t objects = hd_live_objects();
+        hd_memory_trim();
+        hd_memory_fail_after(n);
+        {
+            HD_SCOPE;
+            hd_sum(hd_exp(x), X(1), NULL);
+            hd_rand(S(n + 3), HD_F32);
+        }
+        hd_memory_fail_after(-1);
+        failed = !hd_ok();
+        if (failed) assert_int_equal(hd_error_code(), HD_ERROR_MEMORY);
+        hd_error_clear();
+        assert_int_equal(hd_live_objects(), objects);
+        assert_values(hd_sum(hd_neg(x), X(1), NULL), HD_F32, -(double)n - 2, -(double)n - 2, -(double)n - 2,
+                      -(double)n - 2, -(double)n - 2);
+    }
+}
+
+static void *use_it(void *argument) {
+    (void)argument;
+    HD_SCOPE;
+    hd_set_device(there());
+    for (int i = 0; i < 200; ++i) {
+        HD_SCOPE;
+        hd_tensor *x = hd_full(S(8, 16), HD_F32, i), *y = hd_sum(hd_add(x, x), X(1), NULL);
+        if (hd_item(hd_select(y, 0, 3)) != 32.0 * i) return "wrong";
+    }
+    return hd_ok() ? NULL : "an error";
+}
+static void threads_take_turns(void **state) {
+    (void)state;
+    pthread_t threads[4];
+    for (int i = 0; i < 4; ++i) assert_int_equal(pthread_create(&threads[i], NULL, use_it, NULL), 0);
+    for (int i = 0; i < 4; ++i) {
+        void *wrong;
+        pthread_join(threads[i], &wrong);
+        assert_null(wrong);
+    }
+}
+
+static void a_forked_child_gets_errors(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = hd_to(HD_TENSOR_F32(S(2), 1, 2), there());
+    const pid_t child = fork();
+    if (child == 0) {
+        require(hd_add(x, x) == NULL);
+        require_error(HD_ERROR_DEVICE, "device opencl:0 is not available here: OpenCL was opened before this process");
+        hd_fill(x, 3);
+        require_error(HD_ERROR_DEVICE, "hd_fill: device opencl:0 is not available here");
+        _exit(0);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_values(hd_add(x, x), HD_F32, 2, 4);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {test(the_device_can_be_used),   test(every_call_gives_the_same),
+                                       test(many_calls_leave_nothing), test(memory_may_run_out_anywhere),
+                                       test(threads_take_turns),       test(a_forked_child_gets_errors)};
+    if (hd_device_count(HD_DEVICE_OPENCL) > 0) return cmocka_run_group_tests(tests, NULL, NULL);
+    print_message("skipped: %s\n", hd_device_missing(there()));
+    return 77;
+}
