@@ -385,6 +385,15 @@ static hd_error launch_all(hd_thread *thread, const hd_gpu_device *d, const prep
     return status;
 }
 
+/* The one element of a number on the device; a reference that is the caller's. */
+static hd_tensor *number_there(hd_thread *thread, const hd_tensor *t, hd_device device) {
+    hd_tensor *there = hd_tensor_new_on(thread, device, (hd_dtype)t->dtype, &(hd_shape){.rank = 0});
+    if (there == NULL || hd_storage_copy(thread, there->storage, t->storage, 0, t->storage->bytes) == HD_OK)
+        return there;
+    hd_tensor_drop(thread, there);
+    return NULL;
+}
+
 static hd_error run_kernel(hd_thread *thread, const hd_gpu_device *d, const prepared *p, hd_call *call) {
     const hd_device device = {d->kind, d->index};
     void *buffers[HD_KERNEL_BUFFERS + 1];
@@ -395,7 +404,7 @@ static hd_error run_kernel(hd_thread *thread, const hd_gpu_device *d, const prep
         const int k = p->operand[b];
         const hd_tensor *t = k < 0 ? out : call->inputs[k];
         if (k >= 0 && !hd_storage_is_away(t->storage)) { /* a number that is stretched */
-            if (moved[k] == NULL) moved[k] = hd_tensor_moved(thread, t, device);
+            if (moved[k] == NULL) moved[k] = number_there(thread, t, device);
             t = moved[k];
         }
         buffers[b] = t == NULL ? NULL : address_of(thread, t, k < 0 ? HD_OVERWRITE : HD_READ);

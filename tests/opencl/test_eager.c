@@ -69,10 +69,13 @@ static void the_device_can_be_used(void **state) {
     assert_values(y, HD_F32, 1.25, 1.25, 0, 0);
     hd_backward(hd_sum(y, HD_AXES(), NULL));
     assert_values(hd_grad(w), HD_F32, 1, 1, -2, -2, 3, 3);
+    hd_set_device(hd_cpu());
+    hd_tensor *number = hd_scalar(10, HD_F32);
+    assert_values(hd_add(y, hd_broadcast_to(number, S(2, 2))), HD_F32, 11.25, 11.25, 10, 10); /* stretched on the CPU */
+    assert_values(hd_mul(number, y), HD_F32, 12.5, 12.5, 0, 0);
     hd_fill(x, 2);
     hd_add_(x, hd_mul_scalar(x, 0.5));
     assert_values(x, HD_F32, 3, 3, 3, 3, 3, 3);
-    hd_set_device(hd_cpu());
     assert_true(hd_tensor_device(x).kind == HD_DEVICE_OPENCL);
 }
 
