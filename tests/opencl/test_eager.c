@@ -48,15 +48,62 @@ static void check_close(const char *name, hd_tensor *a, hd_tensor *b) {
     if ((a == NULL) != (b == NULL) || (a != NULL && !hd_allclose(a, b, &o))) fail_msg("%s: %s", name, why);
 }
 
+/* ---- what goes through the CPU: the library says so on stderr, which is a file for that long ---- */
+static FILE *said;
+static int stderr_before;
+static void listen(void) {
+    said = tmpfile();
+    assert_non_null(said);
+    fflush(stderr);
+    stderr_before = dup(2);
+    dup2(fileno(said), 2);
+}
+static bool is_listed(const char *op, bool *seen, int most) {
+    char path[512], line[128];
+    snprintf(path, sizeof path, "%s/../device/by_copy.txt", HODU_TEST_DATA);
+    FILE *list = fopen(path, "r");
+    assert_non_null(list);
+    bool found = false;
+    for (int i = 0; fgets(line, sizeof line, list) != NULL;) {
+        line[strcspn(line, "\n")] = '\0';
+        if (line[0] == '#') continue;
+        if (op != NULL && strcmp(line, op) == 0) found = seen[i] = true;
+        if (op == NULL && !seen[i]) fail_msg("%s is in by_copy.txt, and was no copy: take it off the list", line);
+        assert_true(++i < most);
+    }
+    fclose(list);
+    return found;
+}
+static void check_copies(void) {
+    bool seen[128] = {false};
+    char line[256], op[64];
+    fflush(stderr);
+    dup2(stderr_before, 2);
+    close(stderr_before);
+    rewind(said);
+    while (fgets(line, sizeof line, said) != NULL) {
+        const char *end = strstr(line, " on opencl:0: by the CPU");
+        if (end == NULL) continue;
+        const char *begin = end;
+        while (begin > line && begin[-1] != ' ') begin--;
+        snprintf(op, sizeof op, "%.*s", (int)(end - begin), begin);
+        if (!is_listed(op, seen, 128)) fail_msg("%s runs on the CPU with copies, and is not in by_copy.txt", op);
+    }
+    fclose(said);
+    if (in_full()) is_listed(NULL, seen, 128);
+}
+
 static void every_call_gives_the_same(void **state) {
     (void)state;
     const int every = in_full() ? 1 : SANITIZED ? 48 : 12, first = (int)(sample_seed() % (uint64_t)every);
+    listen();
     for (int k = first; k < CALL_COUNT; k += every) {
         HD_SCOPE;
         const outcome here = run_on(k, hd_cpu()), away = run_on(k, there());
         check_close(calls[k].name, away.value, here.value);
         for (int i = 0; i < 3; ++i) check_close(calls[k].name, away.gradients[i], here.gradients[i]);
     }
+    check_copies();
 }
 
 static void the_device_can_be_used(void **state) {
@@ -164,6 +211,7 @@ static void a_forked_child_gets_errors(void **state) {
 }
 
 int main(void) {
+    setenv("HODU_DUMP", "calls", 1);
     const struct CMUnitTest tests[] = {test(the_device_can_be_used),   test(every_call_gives_the_same),
                                        test(many_calls_leave_nothing), test(memory_may_run_out_anywhere),
                                        test(threads_take_turns),       test(a_forked_child_gets_errors)};
