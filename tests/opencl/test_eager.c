@@ -18,7 +18,7 @@ typedef struct outcome {
 /* Call k on a device, and the gradients of its operands; everything is brought to the CPU. */
 static outcome run_on(int k, hd_device device) {
     hd_tensor *in[3];
-    outcome o = {NULL};
+    outcome o = {.value = NULL};
     hd_set_device(device);
     hd_seed(7);
     const int count = call_operands(k, in);
