@@ -44,6 +44,12 @@ foreach(dialect opencl cuda metal)
     ${PROJECT_SOURCE_DIR}/src/kernel/dialect_${dialect}.h)
   list(APPEND HODU_SOURCES ${PROJECT_BINARY_DIR}/generated/${dialect}_text.c)
 endforeach()
+file(GLOB HODU_TEMPLATES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/template_*.h)
+foreach(file ${HODU_TEMPLATES})
+  get_filename_component(name ${file} NAME_WE)
+  hodu_embed(${PROJECT_BINARY_DIR}/generated/${name}_text.c hd_${name}_text ${file})
+  list(APPEND HODU_SOURCES ${PROJECT_BINARY_DIR}/generated/${name}_text.c)
+endforeach()
 list(APPEND HODU_SOURCES ${PROJECT_BINARY_DIR}/generated/words_text.c ${PROJECT_BINARY_DIR}/generated/kernel_text.c
   ${PROJECT_BINARY_DIR}/generated/small_text.c ${PROJECT_BINARY_DIR}/generated/draw_text.c)
 

@@ -88,6 +88,13 @@ static void away_leave(hd_storage *s) {
 }
 static const hd_home away_home = {.name = "device", .on_device = true, .fetch = away_fetch, .leave = away_leave};
 
+static hd_error lent_fetch(hd_storage *s, hd_access access) {
+    (void)access;
+    return hd_fail(HD_ERROR_INTERNAL, "%zu bytes of a plan's memory on a device are wanted on the host", s->bytes);
+}
+static void lent_leave(hd_storage *s) { s->home = NULL; }
+const hd_home hd_lent_home = {.name = "plan", .on_device = true, .fetch = lent_fetch, .leave = lent_leave};
+
 /* ---- storages ---------------------------------------------------------------------------------------------------- */
 /* A storage over a block, of which it takes the reference; NULL with an error, and the block is released. */
 static hd_storage *over_block(hd_thread *thread, hd_block *block, size_t bytes) {
@@ -160,6 +167,7 @@ hd_block *hd_away_block(hd_thread *thread, hd_storage *s) {
 }
 
 void *hd_storage_address(hd_thread *thread, hd_storage *s, hd_access access) {
+    if (s->home == &hd_lent_home) return s->data;
     if (hd_away_block(thread, s) == NULL) return NULL;
     if (access == HD_READ) return s->block->address;
     if (thread->undo != NULL && hd_undo_note(thread->undo, s) != HD_OK) return NULL;
@@ -205,6 +213,8 @@ hd_error hd_storage_copy(hd_thread *thread, hd_storage *to, hd_storage *from, si
 hd_error hd_storage_fill(hd_thread *thread, hd_storage *s, const void *element, size_t size) {
     const hd_device_interface *interface = hd_device_interface_of(s->device.kind);
     if (s->bytes == 0) return HD_OK;
+    if (s->home == &hd_lent_home)
+        return interface->fill(thread, (hd_address){s->device, s->data}, element, size, s->bytes / size);
     if (thread->undo != NULL) HD_TRY(hd_undo_note(thread->undo, s));
     const bool shared = atomic_load_explicit(&s->block->references, memory_order_acquire) > 1;
     hd_block *block = shared ? interface->allocate(thread, s->device.index, s->bytes) : s->block;

@@ -27,14 +27,38 @@ static hd_tensor *taken(hd_thread *thread, const hd_call *call, hd_tensor *const
     return t;
 }
 
+/* What the call gave on the host, in memory of a plan. */
+static hd_error hand_over(hd_thread *thread, hd_tensor *to, hd_tensor *output) {
+    hd_executor *cpu = hd_device_executor(hd_cpu());
+    if (to == NULL || to->count == 0) return HD_OK;
+    hd_tensor *packed = hd_tensor_new(thread, (hd_dtype)output->dtype, &output->layout.shape);
+    hd_error status = packed == NULL ? thread->error_code : cpu->write(cpu, thread, packed, output);
+    const hd_address there = {to->storage->device, hd_storage_address(thread, to->storage, HD_WRITE)};
+    const size_t element = hd_dtype_bytes[to->dtype];
+    if (status == HD_OK && there.pointer == NULL) status = thread->error_code;
+    if (status == HD_OK)
+        status =
+            hd_device_interface_of(there.device.kind)
+                ->copy(thread, (hd_address){there.device, (char *)there.pointer + (size_t)to->layout.offset * element},
+                       (hd_address){hd_cpu(), packed->storage->data}, (size_t)to->count * element);
+    hd_tensor_drop(thread, packed);
+    return status;
+}
+
 static hd_error run_on_host(hd_thread *thread, hd_call *call, hd_tensor **host, hd_device device) {
     hd_executor *cpu = hd_device_executor(hd_cpu());
     hd_call on_host = *call;
     on_host.inputs = host;
+    on_host.given = false;
     for (int i = 0; i < call->input_count; ++i)
         if ((host[i] = brought(thread, call->inputs[i])) == NULL) return thread->error_code;
     HD_TRY(cpu->run(cpu, thread, &on_host));
     hd_error status = HD_OK;
+    for (int i = 0; call->given && i < call->output_count; ++i) {
+        if (status == HD_OK) status = hand_over(thread, call->outputs[i], on_host.outputs[i]);
+        hd_tensor_drop(thread, on_host.outputs[i]);
+    }
+    if (call->given) return status;
     for (int i = 0; i < call->output_count; ++i) {
         call->outputs[i] = status == HD_OK ? taken(thread, call, host, device, on_host.outputs[i]) : NULL;
         if (call->outputs[i] == NULL) status = thread->error_code;

@@ -10,21 +10,20 @@ static const char *product_apart(const hd_graph *g, uint32_t node) {
 }
 
 /* Any reduction can be cut into pieces, and any load be left out. */
-static const hd_machine machine = {.target = {.name = "gpu",
-                                              .vector_bytes = 16,
-                                              .most_members = 32,
-                                              .most_reads = 12,
-                                              .small_space = INT64_MAX,
-                                              .least_kept = 1,
-                                              .cheap = 24,
-                                              .keeps_from = UINT8_MAX,
-                                              .gathers = 1,
-                                              .reads_some = 1,
-                                              .least_row = 1,
-                                              .most_pieces = 8,
-                                              .sum_points = 256,
-                                              .sum_rows = 256},
-                                   .product_apart = product_apart};
+static const hd_target target = {.name = "gpu",
+                                 .vector_bytes = 16,
+                                 .most_members = 32,
+                                 .most_reads = 12,
+                                 .small_space = INT64_MAX,
+                                 .least_kept = 1,
+                                 .cheap = 24,
+                                 .keeps_from = UINT8_MAX,
+                                 .gathers = 1,
+                                 .reads_some = 1,
+                                 .least_row = 1,
+                                 .most_pieces = 8,
+                                 .sum_points = 256,
+                                 .sum_rows = 256};
 
 enum { DEVICES = 32 };
 static struct {
@@ -36,16 +35,16 @@ hd_executor *hd_opencl_executor(int index) {
     if (index < 0 || index >= DEVICES) return NULL;
     hd_gpu_device *d = &opencl.of[index];
     pthread_mutex_lock(&opencl.lock);
-    if (d->eager == NULL) {
+    if (d->eager == NULL || d->codes == NULL) {
         *d = (hd_gpu_device){.executor = {.name = "opencl", .run = hd_gpu_run_call, .write = hd_gpu_write},
-                             .kind = HD_DEVICE_OPENCL,
-                             .index = index,
+                             .device = {HD_DEVICE_OPENCL, index},
                              .dialect = HD_DIALECT_OPENCL,
                              .gpu = &hd_opencl_gpu,
-                             .machine = &machine,
-                             .eager = hd_gpu_eager_new()};
+                             .machine = {.target = target, .product_apart = product_apart},
+                             .eager = d->eager != NULL ? d->eager : hd_gpu_eager_new(),
+                             .codes = d->codes != NULL ? d->codes : hd_gpu_codes_new()};
     }
-    hd_executor *executor = d->eager != NULL ? &d->executor : NULL;
+    hd_executor *executor = d->eager != NULL && d->codes != NULL ? &d->executor : NULL;
     pthread_mutex_unlock(&opencl.lock);
     return executor;
 }

@@ -1,30 +1,95 @@
-/* GPUs, as what runs calls: gpu.c has their executors, gpu_eager.c what these do. */
+/* GPUs, as what runs calls and plans: gpu.c has their executors, gpu_eager.c calls that are kernels, gpu_calls.c which
+ * function runs a call, gpu_<family>.c those that are templates, gpu_code.c their code. */
 #ifndef HD_MACHINE_GPU_H
 #define HD_MACHINE_GPU_H
 
+#include "core/away.h"
 #include "device/gpu.h"
+#include "fuse/lower.h"
 #include "fuse/machine.h"
 #include "kernel/gpu.h"
+#include "kernel/template.h"
+#include "ops/op.h"
 
 typedef struct hd_gpu_eager hd_gpu_eager;
+typedef struct hd_gpu_codes hd_gpu_codes;
 
 /* One GPU. */
 typedef struct hd_gpu_device {
     hd_executor executor;
-    hd_device_kind kind;
-    int index;
+    hd_device device;
     hd_dialect dialect;
     const hd_gpu_interface *gpu;
-    const hd_machine *machine; /* what fusion asks */
-    hd_gpu_eager *eager;       /* what is known of calls */
+    hd_machine machine;  /* what HODU asks */
+    hd_gpu_eager *eager; /* what is known of calls */
+    hd_gpu_codes *codes; /* what is loaded */
 } hd_gpu_device;
 
 /* gpu.c: the executor of an OpenCL device; NULL when there is no memory for it. */
 hd_executor *hd_opencl_executor(int index);
 
-/* gpu_eager.c */
+/* ---- gpu_code.c: programs that are loaded, each once; kept to the end of the process ---- */
+typedef struct hd_gpu_code hd_gpu_code;
+hd_gpu_codes *hd_gpu_codes_new(void);
+/* That of a text; of a kernel with its grid, whose function is "call"; of a template. NULL with an error. */
+hd_gpu_code *hd_gpu_code_of_text(const hd_gpu_device *d, const char *name, const char *text, size_t length);
+hd_gpu_code *hd_gpu_code_of_kernel(const hd_gpu_device *d, const hd_kernel *k, const hd_grid *grid);
+hd_gpu_code *hd_gpu_code_of_template(const hd_gpu_device *d, const hd_template_use *use);
+/* One of its functions; NULL with an error. */
+hd_gpu_function *hd_gpu_code_function(const hd_gpu_device *d, hd_gpu_code *code, const char *name);
+
+/* ---- gpu_launch.c: operands, results and launches of calls ---- */
+/* Where the first element of an operand is, of this device or a number, which is brought there into *moved: a reference
+ * that is the caller's. NULL with an error. */
+void *hd_gpu_read(hd_thread *thread, const hd_gpu_device *d, const hd_tensor *t, hd_tensor **moved);
+/* The results of a call: what a plan has given, or new tensors. One that a plan does not want is NULL when `optional`. */
+hd_error hd_gpu_outputs(hd_thread *thread, const hd_gpu_device *d, hd_call *call, bool optional);
+/* Gives them up again, when the call failed. Returns `status`. */
+hd_error hd_gpu_finish(hd_thread *thread, hd_call *call, hd_error status);
+/* Where the first element of a result is, all of which is written; NULL with an error. */
+void *hd_gpu_written(hd_thread *thread, hd_tensor *t);
+/* Memory to work in, for launches that follow: released as soon as they are enqueued. NULL with an error. */
+hd_block *hd_gpu_workspace(hd_thread *thread, const hd_gpu_device *d, size_t bytes);
+
+/* A launch of a function of a template. */
+typedef struct hd_gpu_shot {
+    const hd_template_use *use;
+    const char *function;
+    uint32_t groups[3], threads;
+    void *buffers[8]; /* addresses */
+    int buffer_count;
+    void *arguments; /* a struct as the template has it: an i64 for each buffer, which the device fills in, first */
+    size_t argument_bytes;
+} hd_gpu_shot;
+hd_error hd_gpu_shoot(const hd_gpu_device *d, const hd_gpu_shot *shot);
+/* Groups of so many threads for so many points; 0 with an error when there are too many. */
+uint32_t hd_gpu_groups(int64_t points, uint32_t threads);
+
+/* A kernel with its grid, ready to be launched any number of times. */
+typedef struct hd_gpu_kernel_code {
+    hd_gpu_function *whole, *parts, *join;
+    hd_grid grid;
+    size_t argument_bytes;
+} hd_gpu_kernel_code;
+/* False, without an error: its arguments are too many for the device. `alignment` as hd_grid_choose. */
+hd_error hd_gpu_make_kernel(const hd_gpu_device *d, const hd_native *n, int alignment, hd_gpu_kernel_code *out,
+                            bool *fits);
+/* `buffers` has room for one more than the kernel has. `nanoseconds`: NULL, or what it took is added there. */
+hd_error hd_gpu_launch_kernel(hd_thread *thread, const hd_gpu_device *d, const hd_native *n,
+                              const hd_gpu_kernel_code *code, const uint64_t *numbers, void **buffers,
+                              int64_t *nanoseconds);
+
+/* ---- gpu_eager.c ---- */
 hd_gpu_eager *hd_gpu_eager_new(void);
 hd_error hd_gpu_run_call(hd_executor *self, hd_thread *thread, hd_call *call);
 hd_error hd_gpu_write(hd_executor *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src);
+/* A call that is one kernel; an error when it is none. */
+hd_error hd_gpu_by_kernel(hd_thread *thread, const hd_gpu_device *d, hd_call *call);
+/* A call on the CPU, with copies, as HODU_DUMP=calls says. */
+hd_error hd_gpu_by_copy(hd_thread *thread, const hd_gpu_device *d, hd_call *call);
+
+/* ---- how calls run: one function for each primitive that is no view, which gpu_calls.c has in a table ---- */
+typedef hd_error hd_gpu_op(hd_thread *thread, const hd_gpu_device *d, hd_call *call);
+hd_gpu_op *hd_gpu_op_of(const hd_call *call);
 
 #endif

@@ -1,0 +1,22 @@
+/* The words that a program of a GPU uses: they alone are written above its kernels. */
+#ifndef HD_KERNEL_GPU_WORDS_H
+#define HD_KERNEL_GPU_WORDS_H
+
+#include "kernel/gpu.h"
+#include "kernel/render_text.h"
+
+enum { HD_VOCABULARY_TYPES = HD_COMPUTE_COUNT + 1 };
+typedef struct hd_vocabulary {
+    bool word[HD_WORD_INPUT][HD_VOCABULARY_TYPES];
+    bool cast[HD_VOCABULARY_TYPES][HD_VOCABULARY_TYPES]; /* [to][from] */
+    bool draws[HD_VOCABULARY_TYPES];       /* normal numbers of a type; [u32], [u64]: bits */
+    bool small, draws_any;
+} hd_vocabulary;
+
+/* Adds a word in a type, with all that its program is written in; and what a kernel needs. */
+hd_error hd_vocabulary_use(hd_vocabulary *v, int word, int type);
+hd_error hd_vocabulary_use_kernel(hd_vocabulary *v, const hd_gpu_kernel *kernel);
+/* The dialect, and these words. False with an error. */
+bool hd_write_preamble(hd_writer *w, const hd_vocabulary *v, hd_dialect dialect, bool has_f64);
+
+#endif

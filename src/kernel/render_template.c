@@ -1,0 +1,107 @@
+/* Templates as text: what their names mean in a use, above them. */
+#include "core/memory.h"
+#include "kernel/gpu_words.h"
+#include "kernel/template.h"
+
+#include <string.h>
+
+/* The texts, embedded by the build. */
+#define TEMPLATE(name)                                                                                                 \
+    extern const unsigned char hd_template_##name##_text[];                                                            \
+    extern const size_t hd_template_##name##_text_size;
+HD_TEMPLATES(TEMPLATE)
+#undef TEMPLATE
+
+enum { WORDS = 6 };
+typedef struct names {
+    const char *types[HD_TEMPLATE_TYPES];
+    const char *numbers[HD_TEMPLATE_NUMBERS];
+    hd_word words[WORDS]; /* of the first type */
+    int word_count;
+} names;
+
+/* What each template calls its types and numbers, and the words that it uses. */
+static const names names_of[HD_TEMPLATE_COUNT] = {
+    [HD_TEMPLATE_sort] = {.types = {"X"}, .numbers = {"THREADS", "DESCENDING"}},
+};
+
+const char *hd_template_name(hd_template which) {
+    static const char *const all[] = {
+#define TEMPLATE(name) #name,
+        HD_TEMPLATES(TEMPLATE)
+#undef TEMPLATE
+    };
+    return all[which];
+}
+
+uint64_t hd_template_number(hd_dtype dtype, double value) {
+    const int type = hd_dtype_compute[dtype];
+    uint64_t bits = 0;
+    if (type == HD_COMPUTE_F32) { /* small floats, too */
+        const float f = (float)value;
+        memcpy(&bits, &f, sizeof f);
+    } else if (type == HD_COMPUTE_F64) {
+        memcpy(&bits, &value, sizeof value);
+    } else {
+        bits = (uint64_t)(int64_t)value;
+    }
+    return bits;
+}
+
+static void write_type(hd_writer *w, const char *name, hd_dtype dtype) {
+    const char *small = hd_small_name(dtype), *type = hd_ir_type_name(hd_dtype_compute[dtype]);
+    const bool is_float = hd_dtype_is_float(dtype);
+    const int bytes = (int)hd_dtype_bytes[dtype];
+    hd_say(w, "#define %s_MEMORY c_%s\n#define %s_TYPE c_%s\n", name, hd_memory_type(dtype), name, type);
+    hd_say(w, "#define %s_BYTES %d\n#define %s_IS_FLOAT %d\n#define %s_IS_SIGNED %d\n", name, bytes, name, is_float,
+           name, hd_dtype_is_signed(dtype));
+    if (small != NULL) {
+        hd_say(w, "#define %s_LOAD(v) hd_%s_decode(v)\n#define %s_STORE(v) hd_%s_encode(v)\n", name, small, name,
+               small);
+    } else {
+        hd_say(w, "#define %s_LOAD(v) (v)\n#define %s_STORE(v) (v)\n", name, name);
+    }
+    if (small != NULL)
+        hd_say(w, "#define %s_BITS(v) (v)\n", name);
+    else if (is_float)
+        hd_say(w, "#define %s_BITS(v) w_bits_%s(v)\n", name, type);
+    if (is_float)
+        hd_say(w, "#define %s_NUMBER(u) w_unbits_%s((W_BITS_%s)(u))\n", name, type, type);
+    else
+        hd_say(w, "#define %s_NUMBER(u) (c_%s)(u)\n", name, type);
+}
+
+size_t hd_render_template(const hd_template_use *use, hd_dialect dialect, bool has_f64, char *out, size_t capacity) {
+    const names *n = &names_of[use->which];
+    static const struct {
+        const unsigned char *text;
+        const size_t *size;
+    } texts[] = {
+#define TEMPLATE(name) {hd_template_##name##_text, &hd_template_##name##_text_size},
+        HD_TEMPLATES(TEMPLATE)
+#undef TEMPLATE
+    };
+    const int first = hd_dtype_compute[use->types[0]];
+    hd_vocabulary *v = hd_array_resize(NULL, sizeof *v);
+    if (v == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for the text of a kernel"), (size_t)0;
+    memset(v, 0, sizeof *v);
+    hd_writer w = {.out = out, .capacity = capacity};
+    bool ok = true;
+    for (int i = 0; i < n->word_count && ok; ++i) ok = hd_vocabulary_use(v, n->words[i], first) == HD_OK;
+    for (int i = 0; i < HD_TEMPLATE_TYPES && n->types[i] != NULL; ++i)
+        v->small = v->small || hd_small_name(use->types[i]) != NULL;
+    ok = ok && hd_write_preamble(&w, v, dialect, has_f64);
+    hd_array_release(v);
+    if (!ok) return 0;
+    for (int i = 0; i < HD_TEMPLATE_TYPES && n->types[i] != NULL; ++i)
+        write_type(&w, n->types[i], (hd_dtype)use->types[i]);
+    for (int i = 0; i < HD_TEMPLATE_NUMBERS && n->numbers[i] != NULL; ++i)
+        hd_say(&w, "#define %s %d\n", n->numbers[i], use->numbers[i]);
+    for (int i = 0; i < n->word_count; ++i) {
+        hd_say(&w, "#define %s_%s w_", n->types[0], hd_words[n->words[i]].name);
+        for (const char *c = hd_words[n->words[i]].name; *c; ++c) hd_say(&w, "%c", *c >= 'A' && *c <= 'Z' ? *c + 32 : *c);
+        hd_say(&w, "_%s\n", hd_ir_type_name(first));
+    }
+    hd_say_bytes(&w, texts[use->which].text, *texts[use->which].size);
+    return w.at;
+}

@@ -1,0 +1,42 @@
+/* Templates: what is no loop nest of words (products, windows, sorting, ...) is a text of its own, template_<name>.h, in
+ * the words of the dialects, with names for its types and numbers. A use of a template says what these are; the same
+ * use gives the same text. */
+#ifndef HD_KERNEL_TEMPLATE_H
+#define HD_KERNEL_TEMPLATE_H
+
+#include "kernel/gpu.h"
+
+/* Every template, and what its text is about: render_template.c has their names for types, numbers and words. */
+#define HD_TEMPLATES(X)                                                                                                \
+    X(sort)
+
+typedef enum hd_template {
+#define TEMPLATE(name) HD_TEMPLATE_##name,
+    HD_TEMPLATES(TEMPLATE)
+#undef TEMPLATE
+        HD_TEMPLATE_COUNT
+} hd_template;
+
+enum { HD_TEMPLATE_TYPES = 6, HD_TEMPLATE_NUMBERS = 8 };
+/* All of it, zero where there is nothing, is the key of the text. A text that calls a type X has
+ *     X_MEMORY         the type of an element in memory
+ *     X_TYPE           the type in which it is computed
+ *     X_LOAD(element)  an element of memory as X_TYPE
+ *     X_STORE(value)   and back, rounded
+ *     X_BITS(element)  of a float: the bits of an element
+ *     X_BYTES          of an element; X_IS_FLOAT, X_IS_SIGNED: 0 or 1
+ *     X_NUMBER(bits)   a number that a launch passes as 64 bits: hd_template_number
+ * and of its first type also the words that the template names: X_EXP(value). Numbers are plain macros. */
+typedef struct hd_template_use {
+    int32_t which;                        /* hd_template */
+    int32_t types[HD_TEMPLATE_TYPES];     /* dtypes */
+    int32_t numbers[HD_TEMPLATE_NUMBERS]; /* in the order of its names */
+} hd_template_use;
+
+const char *hd_template_name(hd_template which);
+/* A whole program; length as snprintf, 0 with an error. */
+size_t hd_render_template(const hd_template_use *use, hd_dialect dialect, bool has_f64, char *out, size_t capacity);
+/* The bits of a number in the type in which a dtype is computed. */
+uint64_t hd_template_number(hd_dtype dtype, double value);
+
+#endif
