@@ -472,9 +472,9 @@ static hd_error sink(walk *w) {
     return ok ? HD_OK : hd_fail(HD_ERROR_MEMORY, "no memory to fuse");
 }
 
-/* Rows and pieces that nothing is computed of are copied quicker by the device. */
+/* Rows and pieces that nothing is computed of, where the device copies them quicker. */
 static void call_lone_lookups(walk *w) {
-    for (uint32_t i = 0; i < w->g->node_count; ++i) {
+    for (uint32_t i = 0; w->target->copies_rows && i < w->g->node_count; ++i) {
         const uint32_t group = group_of(w, i);
         if (group == HD_NO_GROUP || w->f->groups[group].count != 1 || (!is_lookup(w, i) && !is_joint(w, i))) continue;
         w->f->groups[group].kind = HD_GROUP_CALL;

@@ -8,7 +8,7 @@ bool hd_node_is_map(const hd_graph *g, uint32_t node) {
     const hd_node *n = &g->nodes[node];
     const hd_lower_kind kind = hd_node_lowers(g, node);
     if (kind == HD_LOWER_ROW) /* divisions of integers look for zeros: the device's kernels do */
-        return n->derivative > 0 || hd_rows[n->op].guard == HD_GUARD_NONE ||
+        return n->derivative > 0 || hd_rows[n->op].guard == HD_GUARD_NONE || g->guarded ||
                hd_dtype_compute[n->compute] >= HD_COMPUTE_F32;
     if (kind != HD_LOWER_CAST) return false;
     /* f64 to a small float rounds once: not in words, unless f32 has the number, too */

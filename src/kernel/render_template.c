@@ -18,11 +18,17 @@ typedef struct names {
     const char *numbers[HD_TEMPLATE_NUMBERS];
     hd_word words[WORDS]; /* of the first type */
     int word_count;
+    bool casts; /* of the first type to the second */
 } names;
 
 /* What each template calls its types and numbers, and the words that it uses. */
 static const names names_of[HD_TEMPLATE_COUNT] = {
-    [HD_TEMPLATE_sort] = {.types = {"X"}, .numbers = {"THREADS", "DESCENDING"}},
+    [HD_TEMPLATE_sort] = {.types = {"X"}, .numbers = {"THREADS", "DESCENDING", "POSITIONS", "GIVES"}},
+    [HD_TEMPLATE_scatter] = {.types = {"X"},
+                             .numbers = {"THREADS", "MODE"},
+                             .words = {HD_WORD_ADD, HD_WORD_MUL, HD_WORD_MAX, HD_WORD_MIN},
+                             .word_count = 4},
+    [HD_TEMPLATE_convert] = {.types = {"X", "Y"}, .numbers = {"THREADS", "RANGE"}, .casts = true},
 };
 
 const char *hd_template_name(hd_template which) {
@@ -90,11 +96,15 @@ size_t hd_render_template(const hd_template_use *use, hd_dialect dialect, bool h
     for (int i = 0; i < n->word_count && ok; ++i) ok = hd_vocabulary_use(v, n->words[i], first) == HD_OK;
     for (int i = 0; i < HD_TEMPLATE_TYPES && n->types[i] != NULL; ++i)
         v->small = v->small || hd_small_name(use->types[i]) != NULL;
+    if (n->casts) v->cast[hd_dtype_compute[use->types[1]]][first] = true;
     ok = ok && hd_write_preamble(&w, v, dialect, has_f64);
     hd_array_release(v);
     if (!ok) return 0;
     for (int i = 0; i < HD_TEMPLATE_TYPES && n->types[i] != NULL; ++i)
         write_type(&w, n->types[i], (hd_dtype)use->types[i]);
+    if (n->casts)
+        hd_say(&w, "#define %s_FROM_%s w_cast_%s_%s\n", n->types[1], n->types[0],
+               hd_ir_type_name(hd_dtype_compute[use->types[1]]), hd_ir_type_name(first));
     for (int i = 0; i < HD_TEMPLATE_NUMBERS && n->numbers[i] != NULL; ++i)
         hd_say(&w, "#define %s %d\n", n->numbers[i], use->numbers[i]);
     for (int i = 0; i < n->word_count; ++i) {

@@ -8,7 +8,9 @@
 
 /* Every template, and what its text is about: render_template.c has their names for types, numbers and words. */
 #define HD_TEMPLATES(X)                                                                                                \
-    X(sort)
+    X(sort)                                                                                                            \
+    X(scatter)                                                                                                         \
+    X(convert)
 
 typedef enum hd_template {
 #define TEMPLATE(name) HD_TEMPLATE_##name,
@@ -26,7 +28,8 @@ enum { HD_TEMPLATE_TYPES = 6, HD_TEMPLATE_NUMBERS = 8 };
  *     X_BITS(element)  of a float: the bits of an element
  *     X_BYTES          of an element; X_IS_FLOAT, X_IS_SIGNED: 0 or 1
  *     X_NUMBER(bits)   a number that a launch passes as 64 bits: hd_template_number
- * and of its first type also the words that the template names: X_EXP(value). Numbers are plain macros. */
+ * of its second type, Y_FROM_X(value) where the template casts the first one to it, and of its first type the words that the
+ * template names: X_EXP(value). Numbers are plain macros. */
 typedef struct hd_template_use {
     int32_t which;                        /* hd_template */
     int32_t types[HD_TEMPLATE_TYPES];     /* dtypes */

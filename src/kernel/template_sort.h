@@ -1,12 +1,12 @@
-/* Sorting rows, as a template of X: elements become whole numbers in the same order (NaN behind all others, -0 equal to
+/* The order of rows, as a template of X: sorting, and the largest or smallest with its index. For sorting, elements become whole numbers in the same order (NaN behind all others, -0 equal to
  * 0), which are merged with their positions, runs of 1, 2, 4, ... elements in turn. Equals stay in order. A thread has
  * an element: where it goes is its own place in its run, and how many of the other run come before it. */
 typedef struct sort_arguments {
-    int64_t offset[4];
+    int64_t offset[4]; /* the device fills them in */
     int64_t size, rows;          /* elements of a row */
     int64_t inner, outer_stride; /* row r begins at r / inner * outer_stride + r % inner * inner_stride */
     int64_t inner_stride, stride;
-    int64_t width; /* merge: of a run. values: elements of a row that are given */
+    int64_t width; /* merge: of a run. values: elements of a row that are given. keys: what negative ones count from */
 } sort_arguments;
 
 #if X_IS_FLOAT
@@ -31,8 +31,14 @@ W_KERNEL void sort_keys(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1)
     const int64_t e = (int64_t)W_GROUP(0) * THREADS + W_THREAD;
     if (e >= a.rows * a.size) return;
     const int64_t row = e / a.size, i = e % a.size;
-    const uint64_t key = sort_key(x[row / a.inner * a.outer_stride + row % a.inner * a.inner_stride + i * a.stride]);
+    const X_MEMORY v = x[row / a.inner * a.outer_stride + row % a.inner * a.inner_stride + i * a.stride];
+#if POSITIONS
+    const int64_t at = (int64_t)v;
+    keys[e] = (uint64_t)(at < 0 ? at + a.width : at);
+#else
+    const uint64_t key = sort_key(v);
     keys[e] = DESCENDING ? ~key : key;
+#endif
     positions[e] = i;
 }
 
@@ -78,4 +84,40 @@ W_KERNEL void sort_values(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(
     const int64_t to = (row / a.inner * a.width + i) * a.inner + row % a.inner;
     values[to] = x[row / a.inner * a.outer_stride + row % a.inner * a.inner_stride + at * a.stride];
     indices[to] = at;
+}
+
+/* x -> values, indices: the first of each row in order; NaN comes first in both orders. A group has a row. */
+W_KERNEL void sort_extreme(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
+                           W_ARGUMENTS(sort_arguments, a, 3) W_IDS) {
+    W_LOCAL uint64_t best_key[THREADS];
+    W_LOCAL int64_t best_at[THREADS];
+    W_GLOBAL const X_MEMORY *x = (W_GLOBAL const X_MEMORY *)(b0 + a.offset[0]);
+    const int64_t row = (int64_t)W_GROUP(0);
+    const int64_t first = row / a.inner * a.outer_stride + row % a.inner * a.inner_stride;
+    const int lane = W_THREAD;
+    uint64_t key = 0;
+    int64_t at = INT64_MAX;
+    for (int64_t i = lane; i < a.size; i += THREADS) {
+        const uint64_t k = sort_key(x[first + i * a.stride]);
+        const uint64_t turned = DESCENDING || (X_IS_FLOAT && k == UINT64_MAX) ? k : ~k;
+        if (at == INT64_MAX || turned > key) {
+            key = turned;
+            at = i;
+        }
+    }
+    best_key[lane] = key;
+    best_at[lane] = at;
+    W_BARRIER();
+    for (int span = THREADS / 2; span > 0; span /= 2) {
+        if (lane < span && best_at[lane + span] != INT64_MAX &&
+            (best_at[lane] == INT64_MAX || best_key[lane + span] > best_key[lane] ||
+             (best_key[lane + span] == best_key[lane] && best_at[lane + span] < best_at[lane]))) {
+            best_key[lane] = best_key[lane + span];
+            best_at[lane] = best_at[lane + span];
+        }
+        W_BARRIER();
+    }
+    if (lane > 0) return;
+    if (GIVES & 1) ((W_GLOBAL X_MEMORY *)(b1 + a.offset[1]))[row] = x[first + best_at[0] * a.stride];
+    if (GIVES & 2) ((W_GLOBAL int64_t *)(b2 + a.offset[2]))[row] = best_at[0];
 }

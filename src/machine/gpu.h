@@ -88,8 +88,16 @@ hd_error hd_gpu_by_kernel(hd_thread *thread, const hd_gpu_device *d, hd_call *ca
 /* A call on the CPU, with copies, as HODU_DUMP=calls says. */
 hd_error hd_gpu_by_copy(hd_thread *thread, const hd_gpu_device *d, hd_call *call);
 
+/* All elements in memory of the device, contiguous: t itself or a copy; a reference that is the caller's. */
+hd_tensor *hd_gpu_packed(hd_thread *thread, const hd_gpu_device *d, hd_tensor *t);
+
 /* ---- how calls run: one function for each primitive that is no view, which gpu_calls.c has in a table ---- */
 typedef hd_error hd_gpu_op(hd_thread *thread, const hd_gpu_device *d, hd_call *call);
 hd_gpu_op *hd_gpu_op_of(const hd_call *call);
+/* One for each row. */
+#define PRIMITIVE(name, ...) hd_gpu_op hd_gpu_##name;
+#include "ops/ops.def"
+/* True when some index is out of [-bound, bound): looked at on the device, and waited for. */
+hd_error hd_gpu_any_beside(hd_thread *thread, hd_tensor *index, int64_t bound, bool *out);
 
 #endif

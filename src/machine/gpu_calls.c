@@ -2,13 +2,11 @@
  * ops.def fill, so that one that is missing does not link. Those that are a kernel, or a few other calls, are here. */
 #include "machine/gpu.h"
 
+#include <math.h>
 #include <string.h>
 
-/* ---- prototypes, and the table ----------------------------------------------------------------------------------- */
-#define PRIMITIVE(name, ...) hd_gpu_op hd_gpu_##name;
-#include "ops/ops.def"
-
-#define OF_VIEW(name)      NULL /* executors make views themselves */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+#define OF_VIEW(name)      NULL /* the executor makes views itself */
 #define OF_CREATE(name)    hd_gpu_##name
 #define OF_RANDOM(name)    hd_gpu_##name
 #define OF_CAST(name)      hd_gpu_##name
@@ -28,26 +26,52 @@ static hd_gpu_op *const ops[HD_OP_COUNT] = {
 };
 
 /* ---- looking at values ------------------------------------------------------------------------------------------- */
-/* True when some element of a tensor is out of [low, high), on the device; waits for it. */
-static hd_error any_beside(hd_thread *thread, hd_tensor *t, int64_t low, int64_t high, bool *out) {
+/* True when some element of a tensor of integers is out of [low, high), on the device; waits for it. */
+static hd_error any_out_of(hd_thread *thread, hd_tensor *t, double low, double high, bool *out) {
+    const hd_dtype dtype = (hd_dtype)t->dtype;
+    const double end = ldexp(1, 8 * (int)hd_dtype_bytes[dtype] - hd_dtype_is_signed(dtype)),
+                 begin = hd_dtype_is_signed(dtype) ? -end : 0; /* what the dtype has */
+    *out = false;
+    if (low <= begin && high >= end) return HD_OK;
     hd_observer *observer = thread->observer;
     thread->observer = NULL;
     hd_span span;
     hd_span_begin(&span, thread, "check");
-    const hd_dtype dtype = (hd_dtype)t->dtype;
-    hd_tensor *below = hd_lt(t, hd_number(dtype, (double)low)), *above = hd_ge(t, hd_number(dtype, (double)high));
-    hd_tensor *any = low == INT64_MIN    ? hd_any(above, HD_AXES(), NULL)
-                     : high == INT64_MAX ? hd_any(below, HD_AXES(), NULL)
-                                         : hd_any(hd_logical_or(below, above), HD_AXES(), NULL);
+    hd_tensor *below = low > begin ? hd_lt(t, hd_number(dtype, low)) : NULL,
+              *above = high < end ? hd_ge(t, hd_number(dtype, high)) : NULL;
+    hd_tensor *bad = below == NULL ? above : above == NULL ? below : hd_logical_or(below, above);
+    hd_tensor *any = hd_any(bad, HD_AXES(), NULL);
     *out = any != NULL && hd_item(any) != 0;
     hd_span_end(&span, NULL);
     thread->observer = observer;
     return thread->error_code;
 }
 
+hd_error hd_gpu_any_beside(hd_thread *thread, hd_tensor *index, int64_t bound, bool *out) {
+    return any_out_of(thread, index, -(double)bound, (double)bound, out);
+}
+
+static hd_error any_zero(hd_thread *thread, hd_tensor *t, bool *out) {
+    hd_observer *observer = thread->observer;
+    thread->observer = NULL;
+    hd_span span;
+    hd_span_begin(&span, thread, "check");
+    hd_tensor *all = hd_all(t, HD_AXES(), NULL);
+    *out = all != NULL && hd_item(all) == 0;
+    hd_span_end(&span, NULL);
+    thread->observer = observer;
+    return thread->error_code;
+}
+
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
+/* Integers that must not be 0, or negative, are looked at first; the CPU words the error. */
 static hd_error run_row(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {
-    return hd_gpu_by_kernel(thread, d, call);
+    const hd_guard guard = call->op->derivative > 0 ? HD_GUARD_NONE : (hd_guard)hd_rows[call->op->id].guard;
+    bool beside = false;
+    if (guard != HD_GUARD_NONE && hd_dtype_compute[call->compute] < HD_COMPUTE_F32 && hd_shape_count(call->shape[0]) > 0)
+        HD_TRY(guard == HD_GUARD_ZERO ? any_zero(thread, call->inputs[1], &beside)
+                                      : any_out_of(thread, call->inputs[1], 0, INFINITY, &beside));
+    return beside ? hd_gpu_by_copy(thread, d, call) : hd_gpu_by_kernel(thread, d, call);
 }
 
 hd_gpu_op *hd_gpu_op_of(const hd_call *call) {
@@ -63,7 +87,6 @@ hd_gpu_op *hd_gpu_op_of(const hd_call *call) {
 BY_KERNEL(uniform)
 BY_KERNEL(normal)
 BY_KERNEL(randint)
-BY_KERNEL(cast)
 BY_KERNEL(sum)
 BY_KERNEL(prod)
 BY_KERNEL(max)
@@ -79,14 +102,6 @@ BY_KERNEL(contiguous)
     }
 BY_COPY(permutation)
 BY_COPY(multinomial)
-BY_COPY(range)
-BY_COPY(argmax)
-BY_COPY(argmin)
-BY_COPY(max_with_index)
-BY_COPY(min_with_index)
-BY_COPY(sort)
-BY_COPY(topk)
-BY_COPY(scatter)
 BY_COPY(matmul)
 BY_COPY(affine)
 BY_COPY(layer_norm)
@@ -116,6 +131,72 @@ hd_error hd_gpu_full(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {
 
 hd_error hd_gpu_empty(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {
     return hd_gpu_outputs(thread, d, call, false);
+}
+
+/* ---- conversions that words do not have -------------------------------------------------------------------------- */
+enum { THREADS = 64 };
+typedef struct convert_arguments { /* as template_convert.h has it */
+    int64_t offset[2], count;
+    uint64_t start, step, last;
+    int64_t has_last;
+} convert_arguments;
+
+static hd_error convert(hd_thread *thread, const hd_gpu_device *d, hd_call *call, const hd_tensor *x,
+                        convert_arguments *a) {
+    hd_tensor *moved = NULL;
+    const hd_template_use use = {.which = HD_TEMPLATE_convert,
+                                 .types = {x != NULL ? (int32_t)x->dtype : HD_F64, (int32_t)call->dtype[0]},
+                                 .numbers = {THREADS, x == NULL}};
+    HD_TRY(hd_gpu_outputs(thread, d, call, false));
+    a->count = call->outputs[0]->count;
+    if (a->count == 0) return HD_OK;
+    hd_gpu_shot shot = {.use = &use,
+                        .function = x != NULL ? "convert" : "convert_range",
+                        .groups = {hd_gpu_groups(a->count, THREADS)},
+                        .threads = THREADS,
+                        .arguments = a,
+                        .argument_bytes = sizeof *a};
+    if (x != NULL) shot.buffers[shot.buffer_count++] = hd_gpu_read(thread, d, x, &moved);
+    shot.buffers[shot.buffer_count++] = hd_gpu_written(thread, call->outputs[0]);
+    const bool ready = shot.groups[0] > 0 && shot.buffers[0] != NULL && shot.buffers[shot.buffer_count - 1] != NULL;
+    const hd_error status = ready ? hd_gpu_shoot(d, &shot) : thread->error_code;
+    hd_tensor_drop(thread, moved);
+    return hd_gpu_finish(thread, call, status);
+}
+
+static bool is_whole(double v) { return v > -0x1p63 && v < 0x1p63 && v == (double)(int64_t)v; }
+
+hd_error hd_gpu_range(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {
+    const hd_range_attributes *r = call->attributes;
+    if (!d->gpu->limits(d->device.index)->has_f64) return hd_gpu_by_copy(thread, d, call);
+    convert_arguments a = {.start = hd_template_number(HD_F64, r->start),
+                           .step = hd_template_number(HD_F64, r->step),
+                           .last = hd_template_number(HD_F64, r->last),
+                           .has_last = r->has_last};
+    const int64_t count = hd_shape_count(call->shape[0]);
+    int64_t last;
+    if (call->dtype[0] == HD_I64 && !r->has_last && is_whole(r->start) && is_whole(r->step) &&
+        !__builtin_mul_overflow(count, (int64_t)r->step, &last) &&
+        !__builtin_add_overflow(last, (int64_t)r->start, &last)) {
+        a.start = (uint64_t)(int64_t)r->start; /* exact, also past 2^53 */
+        a.step = (uint64_t)(int64_t)r->step;
+        a.has_last = 2;
+    }
+    return convert(thread, d, call, NULL, &a);
+}
+
+/* To small floats from what f32 does not have; all else are words. */
+hd_error hd_gpu_cast(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {
+    const hd_dtype from = (hd_dtype)call->inputs[0]->dtype;
+    if (!hd_dtype_is_small_float(call->dtype[0]) || hd_dtype_is_small_float(from) || from == HD_F32 ||
+        (!hd_dtype_is_float(from) && hd_dtype_bytes[from] <= 2))
+        return hd_gpu_by_kernel(thread, d, call);
+    hd_tensor *x = hd_gpu_packed(thread, d, call->inputs[0]);
+    convert_arguments a = {.count = 0};
+    if (x == NULL) return thread->error_code;
+    const hd_error status = convert(thread, d, call, x, &a);
+    hd_tensor_drop(thread, x);
+    return status;
 }
 
 /* ---- movement: writes into parts of the result ------------------------------------------------------------------- */
@@ -176,7 +257,7 @@ static hd_error look_up(hd_thread *thread, const hd_gpu_device *d, hd_call *call
     const int axis = ((const hd_axis_attributes *)call->attributes)->axis;
     const int64_t bound = call->inputs[0]->layout.shape.size[axis];
     bool beside = false;
-    if (call->inputs[1]->count > 0) HD_TRY(any_beside(thread, call->inputs[1], -bound, bound, &beside));
+    if (call->inputs[1]->count > 0) HD_TRY(hd_gpu_any_beside(thread, call->inputs[1], bound, &beside));
     return beside ? hd_gpu_by_copy(thread, d, call) : hd_gpu_by_kernel(thread, d, call);
 }
 hd_error hd_gpu_gather(hd_thread *thread, const hd_gpu_device *d, hd_call *call) { return look_up(thread, d, call); }

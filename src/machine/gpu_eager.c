@@ -183,6 +183,7 @@ static hd_error prepare(hd_thread *thread, const hd_gpu_device *d, const hd_call
     if (call->output_count != 1) return HD_OK;
     hd_graph *g = hd_graph_new(thread, "call");
     if (g == NULL) return thread->error_code;
+    g->guarded = true; /* gpu_calls.c looks first */
     const uint32_t node = call_node(g, call, inputs);
     hd_error status = node == HD_NO_NODE ? thread->error_code : hd_graph_add_output(g, "y", node);
     if (status == HD_OK) {
@@ -321,12 +322,21 @@ hd_error hd_gpu_run_call(hd_executor *self, hd_thread *thread, hd_call *call) {
 
 /* ---- writes
  * ------------------------------------------------------------------------------------------------------- */
-/* The elements of src in memory of their own: it overlaps with what is written. A reference that is the caller's. */
-static hd_tensor *copied(hd_thread *thread, const hd_gpu_device *d, hd_tensor *src) {
-    const hd_cast_attributes same = {(hd_dtype)src->dtype};
+/* The elements of a tensor as a dtype, in memory of their own; a reference that is the caller's. */
+static hd_tensor *converted(hd_thread *thread, const hd_gpu_device *d, hd_tensor *t, hd_dtype dtype) {
+    const hd_cast_attributes to = {dtype};
     hd_call call;
-    hd_call_init(&call, &hd_ops[HD_OP_cast], (hd_tensor *[]){src}, 1, (hd_dtype)src->dtype, &src->layout.shape, &same);
-    return hd_gpu_by_kernel(thread, d, &call) == HD_OK ? call.outputs[0] : NULL;
+    hd_call_init(&call, &hd_ops[HD_OP_cast], (hd_tensor *[]){t}, 1, dtype, &t->layout.shape, &to);
+    return hd_gpu_cast(thread, d, &call) == HD_OK ? call.outputs[0] : NULL;
+}
+static hd_tensor *copied(hd_thread *thread, const hd_gpu_device *d, hd_tensor *t) {
+    return converted(thread, d, t, (hd_dtype)t->dtype);
+}
+
+hd_tensor *hd_gpu_packed(hd_thread *thread, const hd_gpu_device *d, hd_tensor *t) {
+    if (!t->contiguous) return copied(thread, d, t);
+    hd_object_retain(&t->object);
+    return t;
 }
 
 /* A cast into memory that is there, through strides. */
@@ -354,18 +364,22 @@ static hd_error write_there(hd_thread *thread, const hd_gpu_device *d, hd_tensor
         return hd_storage_copy(thread, dst->storage, src->storage,
                                (size_t)src->layout.offset * hd_dtype_bytes[src->dtype], bytes);
     bool is_kernel = false;
-    const hd_error status = write_by_kernel(thread, d, dst, src, &is_kernel);
-    if (is_kernel || status != HD_OK) return status;
-    if (hd_dump_wants("calls"))
-        hd_dump_line("calls", "write on %s: by the CPU, with copies", hd_device_text((char[32]){0}, d->device));
-    return hd_write_by_copy(thread, dst, src);
+    hd_error status = write_by_kernel(thread, d, dst, src, &is_kernel);
+    if (is_kernel || status != HD_OK || dst->dtype == src->dtype)
+        return is_kernel || status != HD_OK ? status
+                                            : hd_fail(HD_ERROR_INTERNAL, "a write of %s is no kernel",
+                                                      hd_dtype_name((hd_dtype)src->dtype));
+    hd_tensor *cast = converted(thread, d, src, (hd_dtype)dst->dtype);
+    status = cast == NULL ? thread->error_code : write_there(thread, d, dst, cast);
+    hd_tensor_drop(thread, cast);
+    return status;
 }
 
 hd_error hd_gpu_write(hd_executor *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
     const hd_gpu_device *d = (const hd_gpu_device *)self;
     if (dst->count == 0) return HD_OK;
     if (dst->storage != src->storage) return write_there(thread, d, dst, src);
-    hd_tensor *apart = copied(thread, d, src);
+    hd_tensor *apart = copied(thread, d, src); /* it overlaps with what is written */
     const hd_error status = apart == NULL ? thread->error_code : write_there(thread, d, dst, apart);
     hd_tensor_drop(thread, apart);
     return status;
