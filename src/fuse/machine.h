@@ -28,6 +28,7 @@ typedef struct hd_launch_change {
 
 typedef struct hd_machine {
     hd_target target;
+    hd_device device; /* whose memory plans are laid out in */
 
     /* ---- asked by fusion and lowering ---- */
     /* Why the result of a matrix product or a convolution is not had in tiles; NULL: it is. */
@@ -37,7 +38,8 @@ typedef struct hd_machine {
     int (*tile_columns)(hd_dtype tile);
 
     /* ---- asked by plans, in this order: plan/plan.h has the phases ---- */
-    const struct hd_coder *(*coder)(void);          /* of kernels; NULL with an error */
+    /* Of kernels; gives NULL with an error. NULL: the machine compiles them itself when it settles. */
+    const struct hd_coder *(*coder)(void);
     hd_error (*begin)(struct hd_plan_draft *draft); /* makes plan->own */
     /* Launches for a group of kind HD_GROUP_PRODUCT. */
     hd_error (*plan_product)(struct hd_plan_draft *draft, struct hd_lowering *lowering, const struct hd_group *group);

@@ -80,7 +80,7 @@ typedef struct hd_graph {
         span_capacity;
     hd_names names[HD_NAME_KINDS];
     uint32_t draws; /* random nodes: how many draws a run takes */
-    bool guarded; /* integers that rows must not meet, such as a divisor of 0, were looked for before */
+    bool guarded;   /* integers that rows must not meet, such as a divisor of 0, were looked for before */
 } hd_graph;
 
 /* An empty graph with one reference; NULL with an error. */

@@ -44,7 +44,8 @@ hd_error hd_vocabulary_use_kernel(hd_vocabulary *v, const hd_gpu_kernel *kernel)
             HD_TRY(use_draw(v, s->type));
         } else if (s->word == HD_STEP_REDUCE) {
             HD_TRY(hd_vocabulary_use(v, folds[s->index], s->type));
-            if (kernel->grid.wide_sums && hd_step_is_wide(s)) HD_TRY(hd_vocabulary_use(v, folds[s->index], HD_COMPUTE_F64));
+            if (kernel->grid.wide_sums && hd_step_is_wide(s))
+                HD_TRY(hd_vocabulary_use(v, folds[s->index], HD_COMPUTE_F64));
         } else if (s->word < HD_WORD_INPUT) {
             HD_TRY(hd_vocabulary_use(v, s->word, k->steps[s->operand[s->word == HD_WORD_SELECT ? 1 : 0]].type));
         }

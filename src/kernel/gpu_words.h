@@ -9,7 +9,7 @@ enum { HD_VOCABULARY_TYPES = HD_COMPUTE_COUNT + 1 };
 typedef struct hd_vocabulary {
     bool word[HD_WORD_INPUT][HD_VOCABULARY_TYPES];
     bool cast[HD_VOCABULARY_TYPES][HD_VOCABULARY_TYPES]; /* [to][from] */
-    bool draws[HD_VOCABULARY_TYPES];       /* normal numbers of a type; [u32], [u64]: bits */
+    bool draws[HD_VOCABULARY_TYPES];                     /* normal numbers of a type; [u32], [u64]: bits */
     bool small, draws_any;
 } hd_vocabulary;
 

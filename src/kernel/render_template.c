@@ -29,6 +29,7 @@ static const names names_of[HD_TEMPLATE_COUNT] = {
                              .words = {HD_WORD_ADD, HD_WORD_MUL, HD_WORD_MAX, HD_WORD_MIN},
                              .word_count = 4},
     [HD_TEMPLATE_convert] = {.types = {"X", "Y"}, .numbers = {"THREADS", "RANGE"}, .casts = true},
+    [HD_TEMPLATE_peak] = {.types = {"X"}, .numbers = {"THREADS"}, .words = {HD_WORD_MULADD}, .word_count = 1},
 };
 
 const char *hd_template_name(hd_template which) {
@@ -109,7 +110,8 @@ size_t hd_render_template(const hd_template_use *use, hd_dialect dialect, bool h
         hd_say(&w, "#define %s %d\n", n->numbers[i], use->numbers[i]);
     for (int i = 0; i < n->word_count; ++i) {
         hd_say(&w, "#define %s_%s w_", n->types[0], hd_words[n->words[i]].name);
-        for (const char *c = hd_words[n->words[i]].name; *c; ++c) hd_say(&w, "%c", *c >= 'A' && *c <= 'Z' ? *c + 32 : *c);
+        for (const char *c = hd_words[n->words[i]].name; *c; ++c)
+            hd_say(&w, "%c", *c >= 'A' && *c <= 'Z' ? *c + 32 : *c);
         hd_say(&w, "_%s\n", hd_ir_type_name(first));
     }
     hd_say_bytes(&w, texts[use->which].text, *texts[use->which].size);

@@ -31,6 +31,7 @@ typedef struct hd_target {
     uint8_t gathers;     /* a vector of elements from as many places */
     uint8_t reads_some;  /* some elements of a vector, leaving the others alone */
     uint8_t least_row;   /* elements behind an index, so that a kernel loads several at a time */
+    bool scatters_parts; /* rows of state at indices are written where they lie */
     bool copies_rows;    /* rows and pieces that nothing is computed of are copied quicker by a call */
     uint8_t most_pieces; /* of a concatenation: at each point a kernel looks for the one that it is in */
     /* Sums of f32 go on in f64 after so many points: of lanes, and of rows where lanes stand side by side. */

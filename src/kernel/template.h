@@ -10,7 +10,8 @@
 #define HD_TEMPLATES(X)                                                                                                \
     X(sort)                                                                                                            \
     X(scatter)                                                                                                         \
-    X(convert)
+    X(convert)                                                                                                         \
+    X(peak)
 
 typedef enum hd_template {
 #define TEMPLATE(name) HD_TEMPLATE_##name,

@@ -5,7 +5,7 @@ typedef struct convert_arguments {
     int64_t offset[2]; /* the device fills them in */
     int64_t count;
     uint64_t start, step, last; /* of a range: bits of f64 */
-    int64_t has_last; /* 2: start and step are whole numbers instead, and so is y, i64 */
+    int64_t has_last;           /* 2: start and step are whole numbers instead, and so is y, i64 */
 } convert_arguments;
 
 /* 2^24 and more is halved as long as it must, and a bit that is lost stays in the last one. */
@@ -51,8 +51,8 @@ W_KERNEL void convert_range(W_GLOBAL char *b0 W_SLOT(0), W_ARGUMENTS(convert_arg
     W_GLOBAL Y_MEMORY *y = (W_GLOBAL Y_MEMORY *)(b0 + a.offset[0]);
     const int64_t i = (int64_t)W_GROUP(0) * THREADS + W_THREAD;
     if (i >= a.count) return;
-    const c_f64 v = a.has_last != 0 && i == a.count - 1 ? X_NUMBER(a.last)
-                                                        : X_NUMBER(a.start) + (c_f64)i * X_NUMBER(a.step);
+    const c_f64 v =
+        a.has_last != 0 && i == a.count - 1 ? X_NUMBER(a.last) : X_NUMBER(a.start) + (c_f64)i * X_NUMBER(a.step);
 #if !Y_IS_FLOAT && Y_BYTES == 8
     y[i] = a.has_last == 2 ? (Y_MEMORY)(a.start + (uint64_t)i * a.step) : Y_FROM_X(v);
 #elif Y_IS_FLOAT && Y_BYTES < 4

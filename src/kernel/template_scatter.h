@@ -2,10 +2,10 @@
  * element stand side by side in the order of the source. A thread has a sorted position; the first of its kind combines
  * all of them. */
 typedef struct scatter_arguments {
-    int64_t offset[4]; /* the device fills them in */
-    int64_t count;     /* elements of the source */
+    int64_t offset[4];        /* the device fills them in */
+    int64_t count;            /* elements of the source */
     int64_t rank, axis, size; /* of the source; its size along the axis */
-    int64_t shared; /* axes behind the axis share their positions */
+    int64_t shared;           /* axes behind the axis share their positions */
     int64_t sizes[8], source_stride[8], stride[8];
 } scatter_arguments;
 

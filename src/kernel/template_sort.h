@@ -2,7 +2,7 @@
  * 0), which are merged with their positions, runs of 1, 2, 4, ... elements in turn. Equals stay in order. A thread has
  * an element: where it goes is its own place in its run, and how many of the other run come before it. */
 typedef struct sort_arguments {
-    int64_t offset[4]; /* the device fills them in */
+    int64_t offset[4];           /* the device fills them in */
     int64_t size, rows;          /* elements of a row */
     int64_t inner, outer_stride; /* row r begins at r / inner * outer_stride + r % inner * inner_stride */
     int64_t inner_stride, stride;

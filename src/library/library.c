@@ -14,7 +14,7 @@ void hd_library_open(void) {
     hd_device_register(HD_DEVICE_CUDA, &hd_cuda_interface);
 #if HD_HAS_OPENCL
     hd_device_register(HD_DEVICE_OPENCL, &hd_opencl_interface);
-    hd_opencl_register_executor(hd_opencl_executor);
+    hd_opencl_register_executor(hd_opencl_executor, hd_opencl_peak);
 #endif
     hd_first_observer_register(hd_tape_first_observer);
 }

@@ -5,9 +5,13 @@
 #include "plan/plan.h"
 
 /* One for each kind of device; NULL: HODU does not run there. */
-static const hd_machine *(*machines[HD_DEVICE_KINDS_KNOWN])(void) = {[HD_DEVICE_CPU] = hd_cpu_machine};
+static const hd_machine *cpu_machine(int index) {
+    (void)index;
+    return hd_cpu_machine();
+}
+static const hd_machine *(*machines[HD_DEVICE_KINDS_KNOWN])(int index) = {[HD_DEVICE_CPU] = cpu_machine};
 
-void hd_machine_register(int kind, const hd_machine *(*machine)(void)) { machines[kind] = machine; }
+void hd_machine_register(int kind, const hd_machine *(*machine)(int index)) { machines[kind] = machine; }
 
 static hd_error available(hd_device device) {
     const char *missing = hd_device_runs_no_ops((char[HD_DEVICE_REASON]){0}, device);
@@ -19,7 +23,7 @@ static hd_error available(hd_device device) {
 const hd_machine *hd_machine_of(hd_device device) {
     hd_thread *thread = hd_thread_self();
     HD_HOLD_ERRORS(thread);
-    if (available(device) == HD_OK) return machines[device.kind]();
+    if (available(device) == HD_OK) return machines[device.kind](device.index);
     hd_error_append(thread, ". hd_script_set_device chooses another device, hd_script_set_compiler another compiler");
     return NULL;
 }
@@ -31,8 +35,9 @@ static hd_executable *hodu_compile(hd_thread *thread, hd_graph *graph, hd_device
     HD_KEEP_NAME(thread); /* passes call ops, but it is the caller's function that runs */
     hd_graph *simple = hd_graph_simplify(thread, graph);
     if (simple == NULL) return NULL;
-    hd_plan *p =
-        level == HD_O3 ? hd_plan_tuned(thread, simple, machine) : hd_plan_new(thread, simple, machine, level, NULL);
+    const bool tunes = level == HD_O3 && machine->tuning_key != NULL; /* else there is nothing to choose */
+    hd_plan *p = tunes ? hd_plan_tuned(thread, simple, machine)
+                       : hd_plan_new(thread, simple, machine, level == HD_O3 ? HD_O2 : level, NULL);
     hd_graph_release(thread, simple);
     return (hd_executable *)p;
 }

@@ -116,6 +116,7 @@ static void apply(hd_plan_draft *d, hd_launch *l, const hd_launch_choice *choice
                    .gathers = (gathered),                                                                              \
                    .reads_some = (masked),                                                                             \
                    .least_row = 16,                                                                                    \
+                   .scatters_parts = true,                                                                             \
                    .copies_rows = true,                                                                                \
                    .most_pieces = 4,                                                                                   \
                    .sum_points = 4096,                                                                                 \

@@ -1,13 +1,8 @@
-/* GPUs as machines and executors. There is no plan of scripts for them yet. */
+/* GPUs as machines and executors. */
 #include "machine/gpu.h"
 #include "device/opencl/opencl_device.h"
 
 #include <pthread.h>
-
-static const char *product_apart(const hd_graph *g, uint32_t node) {
-    (void)g, (void)node;
-    return "GPUs have no tiles yet";
-}
 
 /* Any reduction can be cut into pieces, and any load be left out. */
 static const hd_target target = {.name = "gpu",
@@ -40,11 +35,31 @@ hd_executor *hd_opencl_executor(int index) {
                              .device = {HD_DEVICE_OPENCL, index},
                              .dialect = HD_DIALECT_OPENCL,
                              .gpu = &hd_opencl_gpu,
-                             .machine = {.target = target, .product_apart = product_apart},
+                             .machine = hd_gpu_machine,
                              .eager = d->eager != NULL ? d->eager : hd_gpu_eager_new(),
                              .codes = d->codes != NULL ? d->codes : hd_gpu_codes_new()};
+        d->machine.target = target;
+        d->machine.device = d->device;
     }
     hd_executor *executor = d->eager != NULL && d->codes != NULL ? &d->executor : NULL;
     pthread_mutex_unlock(&opencl.lock);
     return executor;
+}
+
+const hd_machine *hd_opencl_machine(int index) {
+    hd_executor *executor = hd_opencl_executor(index);
+    if (executor != NULL) return &((const hd_gpu_device *)executor)->machine;
+    hd_fail(HD_ERROR_MEMORY, "no memory for the device opencl:%d", index);
+    return NULL;
+}
+
+void hd_opencl_peak(int index, double *gflops, double *gbytes) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    hd_gpu_device *d = (hd_gpu_device *)hd_opencl_executor(index);
+    if (d == NULL) return;
+    pthread_mutex_lock(&lock);
+    if (d->gflops == 0) hd_gpu_measure_peak(d, &d->gflops, &d->gbytes);
+    *gflops = d->gflops;
+    *gbytes = d->gbytes;
+    pthread_mutex_unlock(&lock);
 }

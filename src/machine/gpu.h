@@ -20,13 +20,20 @@ typedef struct hd_gpu_device {
     hd_device device;
     hd_dialect dialect;
     const hd_gpu_interface *gpu;
-    hd_machine machine;  /* what HODU asks */
-    hd_gpu_eager *eager; /* what is known of calls */
-    hd_gpu_codes *codes; /* what is loaded */
+    hd_machine machine;    /* what HODU asks */
+    hd_gpu_eager *eager;   /* what is known of calls */
+    hd_gpu_codes *codes;   /* what is loaded */
+    double gflops, gbytes; /* its peak; 0: not measured yet */
 } hd_gpu_device;
 
 /* gpu.c: the executor of an OpenCL device; NULL when there is no memory for it. */
 hd_executor *hd_opencl_executor(int index);
+const hd_machine *hd_opencl_machine(int index);
+void hd_opencl_peak(int index, double *gflops, double *gbytes);
+/* gpu_peak.c: measures it; 0 where it cannot. */
+void hd_gpu_measure_peak(const hd_gpu_device *d, double *gflops, double *gbytes);
+/* gpu_plan.c: what HODU asks of a GPU, target and device apart. */
+extern const hd_machine hd_gpu_machine;
 
 /* ---- gpu_code.c: programs that are loaded, each once; kept to the end of the process ---- */
 typedef struct hd_gpu_code hd_gpu_code;
@@ -74,10 +81,12 @@ typedef struct hd_gpu_kernel_code {
 /* False, without an error: its arguments are too many for the device. `alignment` as hd_grid_choose. */
 hd_error hd_gpu_make_kernel(const hd_gpu_device *d, const hd_native *n, int alignment, hd_gpu_kernel_code *out,
                             bool *fits);
-/* `buffers` has room for one more than the kernel has. `nanoseconds`: NULL, or what it took is added there. */
+/* `buffers` has room for one more than the kernel has. */
 hd_error hd_gpu_launch_kernel(hd_thread *thread, const hd_gpu_device *d, const hd_native *n,
-                              const hd_gpu_kernel_code *code, const uint64_t *numbers, void **buffers,
-                              int64_t *nanoseconds);
+                              const hd_gpu_kernel_code *code, const uint64_t *numbers, void **buffers);
+
+/* While it is not NULL, all launches of this thread are timed, and what they took is added there. */
+extern _Thread_local int64_t *hd_gpu_nanoseconds;
 
 /* ---- gpu_eager.c ---- */
 hd_gpu_eager *hd_gpu_eager_new(void);
@@ -97,6 +106,8 @@ hd_gpu_op *hd_gpu_op_of(const hd_call *call);
 /* One for each row. */
 #define PRIMITIVE(name, ...) hd_gpu_op hd_gpu_##name;
 #include "ops/ops.def"
+/* Fills what is around the part of a padded tensor that was there before. */
+hd_error hd_gpu_pad_border(hd_thread *thread, const hd_gpu_device *d, hd_tensor *out, const hd_pad_attributes *a);
 /* True when some index is out of [-bound, bound): looked at on the device, and waited for. */
 hd_error hd_gpu_any_beside(hd_thread *thread, hd_tensor *index, int64_t bound, bool *out);
 

@@ -68,7 +68,8 @@ static hd_error any_zero(hd_thread *thread, hd_tensor *t, bool *out) {
 static hd_error run_row(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {
     const hd_guard guard = call->op->derivative > 0 ? HD_GUARD_NONE : (hd_guard)hd_rows[call->op->id].guard;
     bool beside = false;
-    if (guard != HD_GUARD_NONE && hd_dtype_compute[call->compute] < HD_COMPUTE_F32 && hd_shape_count(call->shape[0]) > 0)
+    if (guard != HD_GUARD_NONE && hd_dtype_compute[call->compute] < HD_COMPUTE_F32 &&
+        hd_shape_count(call->shape[0]) > 0)
         HD_TRY(guard == HD_GUARD_ZERO ? any_zero(thread, call->inputs[1], &beside)
                                       : any_out_of(thread, call->inputs[1], 0, INFINITY, &beside));
     return beside ? hd_gpu_by_copy(thread, d, call) : hd_gpu_by_kernel(thread, d, call);
@@ -249,6 +250,29 @@ hd_error hd_gpu_pad(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {
         hd_tensor_drop(thread, inside);
     }
     return hd_gpu_finish(thread, call, status);
+}
+
+hd_error hd_gpu_pad_border(hd_thread *thread, const hd_gpu_device *d, hd_tensor *out, const hd_pad_attributes *a) {
+    hd_shape slab = out->layout.shape; /* of axes before this one, what is inside of them */
+    int64_t begin[HD_MAX_RANK] = {0};
+    hd_tensor *value = hd_tensor_new(thread, (hd_dtype)out->dtype, &(hd_shape){.rank = 0});
+    if (value == NULL) return thread->error_code;
+    hd_element_from_f64(value->storage->data, (hd_dtype)out->dtype, a->value);
+    hd_error status = HD_OK;
+    for (int i = 0; i < slab.rank && status == HD_OK; ++i) {
+        const int64_t all = slab.size[i], before = a->padding[i].before > 0 ? a->padding[i].before : 0,
+                      after = a->padding[i].after > 0 ? a->padding[i].after : 0;
+        slab.size[i] = before < all ? before : all;
+        if (slab.size[i] > 0) status = write_part(thread, d, out, begin, &slab, value);
+        slab.size[i] = after < all ? after : all;
+        begin[i] = all - slab.size[i];
+        if (slab.size[i] > 0 && status == HD_OK) status = write_part(thread, d, out, begin, &slab, value);
+        begin[i] = before;
+        slab.size[i] = all - before - after;
+        if (slab.size[i] <= 0) break;
+    }
+    hd_tensor_drop(thread, value);
+    return status;
 }
 
 /* ---- indexing ---------------------------------------------------------------------------------------------------- */

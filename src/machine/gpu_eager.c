@@ -266,7 +266,7 @@ static hd_error run_kernel(hd_thread *thread, const hd_gpu_device *d, const prep
         for (int k = 0; k < p->lowered.draw_count; ++k) numbers[p->lowered.draws[k].number] = a->draw;
         given = numbers;
     }
-    if (status == HD_OK && out->count > 0) status = hd_gpu_launch_kernel(thread, d, n, &p->code, given, buffers, NULL);
+    if (status == HD_OK && out->count > 0) status = hd_gpu_launch_kernel(thread, d, n, &p->code, given, buffers);
     for (int i = 0; i < call->input_count; ++i) hd_tensor_drop(thread, moved[i]);
     return hd_gpu_finish(thread, call, status);
 }
@@ -366,9 +366,9 @@ static hd_error write_there(hd_thread *thread, const hd_gpu_device *d, hd_tensor
     bool is_kernel = false;
     hd_error status = write_by_kernel(thread, d, dst, src, &is_kernel);
     if (is_kernel || status != HD_OK || dst->dtype == src->dtype)
-        return is_kernel || status != HD_OK ? status
-                                            : hd_fail(HD_ERROR_INTERNAL, "a write of %s is no kernel",
-                                                      hd_dtype_name((hd_dtype)src->dtype));
+        return is_kernel || status != HD_OK
+                   ? status
+                   : hd_fail(HD_ERROR_INTERNAL, "a write of %s is no kernel", hd_dtype_name((hd_dtype)src->dtype));
     hd_tensor *cast = converted(thread, d, src, (hd_dtype)dst->dtype);
     status = cast == NULL ? thread->error_code : write_there(thread, d, dst, cast);
     hd_tensor_drop(thread, cast);

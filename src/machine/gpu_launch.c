@@ -57,24 +57,35 @@ hd_block *hd_gpu_workspace(hd_thread *thread, const hd_gpu_device *d, size_t byt
 uint32_t hd_gpu_groups(int64_t points, uint32_t threads) {
     const int64_t groups = (points + threads - 1) / threads;
     if (groups > 0 && groups <= INT32_MAX) return (uint32_t)groups;
-    if (groups > 0) hd_fail(HD_ERROR_VALUE, "%lld points; a GPU takes %lld at once", (long long)points,
-                            (long long)INT32_MAX * threads);
+    if (groups > 0)
+        hd_fail(HD_ERROR_VALUE, "%lld points; a GPU takes %lld at once", (long long)points,
+                (long long)INT32_MAX * threads);
     return 0;
+}
+
+_Thread_local int64_t *hd_gpu_nanoseconds;
+
+static hd_error launch(const hd_gpu_device *d, hd_gpu_launch *l) {
+    int64_t took = 0;
+    if (hd_gpu_nanoseconds != NULL) l->nanoseconds = &took;
+    const hd_error status = d->gpu->launch(d->device.index, l);
+    if (hd_gpu_nanoseconds != NULL) *hd_gpu_nanoseconds += took;
+    return status;
 }
 
 hd_error hd_gpu_shoot(const hd_gpu_device *d, const hd_gpu_shot *shot) {
     hd_gpu_code *code = hd_gpu_code_of_template(d, shot->use);
     hd_gpu_function *f = code == NULL ? NULL : hd_gpu_code_function(d, code, shot->function);
     if (f == NULL) return hd_thread_self()->error_code;
-    const hd_gpu_launch l = {.function = f,
-                             .groups = {shot->groups[0], shot->groups[1] > 0 ? shot->groups[1] : 1,
-                                        shot->groups[2] > 0 ? shot->groups[2] : 1},
-                             .threads = {shot->threads, 1, 1},
-                             .buffers = shot->buffers,
-                             .buffer_count = shot->buffer_count,
-                             .arguments = shot->arguments,
-                             .argument_bytes = shot->argument_bytes};
-    return d->gpu->launch(d->device.index, &l);
+    hd_gpu_launch l = {.function = f,
+                       .groups = {shot->groups[0], shot->groups[1] > 0 ? shot->groups[1] : 1,
+                                  shot->groups[2] > 0 ? shot->groups[2] : 1},
+                       .threads = {shot->threads, 1, 1},
+                       .buffers = shot->buffers,
+                       .buffer_count = shot->buffer_count,
+                       .arguments = shot->arguments,
+                       .argument_bytes = shot->argument_bytes};
+    return launch(d, &l);
 }
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
@@ -102,37 +113,30 @@ hd_error hd_gpu_make_kernel(const hd_gpu_device *d, const hd_native *n, int alig
 }
 
 static hd_error launch_function(const hd_gpu_device *d, const hd_native *n, const hd_gpu_kernel_code *code,
-                                hd_gpu_function *f, void **buffers, char *arguments, int64_t groups, uint32_t pieces,
-                                int64_t *nanoseconds) {
-    int64_t took = 0;
-    const hd_gpu_launch l = {.function = f,
-                             .groups = {(uint32_t)groups, pieces, 1},
-                             .threads = {code->grid.threads, 1, 1},
-                             .buffers = buffers,
-                             .buffer_count = n->shape.buffer_count + code->grid.in_pieces,
-                             .arguments = arguments,
-                             .argument_bytes = code->argument_bytes,
-                             .nanoseconds = nanoseconds == NULL ? NULL : &took};
-    const hd_error status = d->gpu->launch(d->device.index, &l);
-    if (nanoseconds != NULL) *nanoseconds += took;
-    return status;
+                                hd_gpu_function *f, void **buffers, char *arguments, int64_t groups, uint32_t pieces) {
+    hd_gpu_launch l = {.function = f,
+                       .groups = {(uint32_t)groups, pieces, 1},
+                       .threads = {code->grid.threads, 1, 1},
+                       .buffers = buffers,
+                       .buffer_count = n->shape.buffer_count + code->grid.in_pieces,
+                       .arguments = arguments,
+                       .argument_bytes = code->argument_bytes};
+    return launch(d, &l);
 }
 
 hd_error hd_gpu_launch_kernel(hd_thread *thread, const hd_gpu_device *d, const hd_native *n,
-                              const hd_gpu_kernel_code *code, const uint64_t *numbers, void **buffers,
-                              int64_t *nanoseconds) {
+                              const hd_gpu_kernel_code *code, const uint64_t *numbers, void **buffers) {
     const hd_grid *g = &code->grid;
     _Alignas(8) char arguments[ARGUMENTS_MOST];
     hd_grid_arguments(&n->shape, g, n->geometry, numbers, arguments);
-    if (!g->in_pieces) return launch_function(d, n, code, code->whole, buffers, arguments, g->groups, 1, nanoseconds);
+    if (!g->in_pieces) return launch_function(d, n, code, code->whole, buffers, arguments, g->groups, 1);
     hd_block *parts = hd_gpu_workspace(thread, d, hd_grid_part_bytes(&n->shape, g));
     if (parts == NULL) return thread->error_code;
     buffers[n->shape.buffer_count] = parts->address;
-    hd_error status =
-        launch_function(d, n, code, code->parts, buffers, arguments, g->groups, g->piece_count, nanoseconds);
+    hd_error status = launch_function(d, n, code, code->parts, buffers, arguments, g->groups, g->piece_count);
     if (status == HD_OK)
-        status = launch_function(d, n, code, code->join, buffers, arguments, (g->points + g->threads - 1) / g->threads,
-                                 1, nanoseconds);
+        status =
+            launch_function(d, n, code, code->join, buffers, arguments, (g->points + g->threads - 1) / g->threads, 1);
     hd_block_release(thread, parts); /* what is launched comes before what it is used for next */
     return status;
 }

@@ -126,10 +126,9 @@ hd_error hd_gpu_topk(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {
 /* ---- the largest and the smallest -------------------------------------------------------------------------------- */
 static hd_error find_extremes(hd_thread *thread, const hd_gpu_device *d, const hd_call *call, const hd_tensor *x,
                               int axis, bool largest, bool with_values) {
-    hd_tensor *values = with_values ? call->outputs[0] : NULL,
-              *indices = !with_values             ? call->outputs[0]
-                         : call->output_count > 1 ? call->outputs[1]
-                                                  : NULL;
+    hd_tensor *values = with_values ? call->outputs[0] : NULL, *indices = !with_values             ? call->outputs[0]
+                                                                          : call->output_count > 1 ? call->outputs[1]
+                                                                                                   : NULL;
     const hd_template_use use = {.which = HD_TEMPLATE_sort,
                                  .types = {x->dtype},
                                  .numbers = {THREADS, largest, 0, (values != NULL) + 2 * (indices != NULL)}};
@@ -145,7 +144,8 @@ static hd_error find_extremes(hd_thread *thread, const hd_gpu_device *d, const h
                         .argument_bytes = sizeof a};
     shot.buffers[1] = values != NULL ? hd_gpu_written(thread, values) : hd_gpu_written(thread, indices);
     shot.buffers[2] = indices != NULL ? hd_gpu_written(thread, indices) : shot.buffers[1];
-    const bool ready = shot.groups[0] > 0 && shot.buffers[0] != NULL && shot.buffers[1] != NULL && shot.buffers[2] != NULL;
+    const bool ready =
+        shot.groups[0] > 0 && shot.buffers[0] != NULL && shot.buffers[1] != NULL && shot.buffers[2] != NULL;
     const hd_error status = ready ? hd_gpu_shoot(d, &shot) : thread->error_code;
     hd_tensor_drop(thread, moved);
     return status;
@@ -184,8 +184,9 @@ static hd_error combine(hd_thread *thread, const hd_gpu_device *d, const hd_call
     const hd_scatter_attributes *attributes = call->attributes;
     hd_tensor *out = call->outputs[0], *source = call->inputs[2], *moved = NULL;
     const hd_shape *shape = &source->layout.shape;
-    const hd_template_use use = {
-        .which = HD_TEMPLATE_scatter, .types = {out->dtype}, .numbers = {THREADS, (int32_t)attributes->mode - HD_SCATTER_SET}};
+    const hd_template_use use = {.which = HD_TEMPLATE_scatter,
+                                 .types = {out->dtype},
+                                 .numbers = {THREADS, (int32_t)attributes->mode - HD_SCATTER_SET}};
     scatter_arguments a = {.count = source->count,
                            .rank = shape->rank,
                            .axis = attributes->axis,
@@ -196,15 +197,15 @@ static hd_error combine(hd_thread *thread, const hd_gpu_device *d, const hd_call
         a.source_stride[i] = source->layout.stride[i];
         a.stride[i] = out->layout.stride[i];
     }
-    const hd_gpu_shot shot = {.use = &use,
-                              .function = "scatter",
-                              .groups = {hd_gpu_groups(a.count, THREADS)},
-                              .threads = THREADS,
-                              .buffers = {s->at_keys, s->at_positions, hd_gpu_read(thread, d, source, &moved),
-                                          hd_gpu_written(thread, out)},
-                              .buffer_count = 4,
-                              .arguments = &a,
-                              .argument_bytes = sizeof a};
+    const hd_gpu_shot shot = {
+        .use = &use,
+        .function = "scatter",
+        .groups = {hd_gpu_groups(a.count, THREADS)},
+        .threads = THREADS,
+        .buffers = {s->at_keys, s->at_positions, hd_gpu_read(thread, d, source, &moved), hd_gpu_written(thread, out)},
+        .buffer_count = 4,
+        .arguments = &a,
+        .argument_bytes = sizeof a};
     const bool ready = shot.groups[0] > 0 && shot.buffers[2] != NULL && shot.buffers[3] != NULL;
     const hd_error status = ready ? hd_gpu_shoot(d, &shot) : thread->error_code;
     hd_tensor_drop(thread, moved);

@@ -9,7 +9,7 @@
 const hd_machine *hd_cpu_machine(void);
 
 /* Registers one for a kind of device that has none. */
-void hd_machine_register(int kind, const hd_machine *(*machine)(void));
+void hd_machine_register(int kind, const hd_machine *(*machine)(int index));
 /* HODU, as scripts know it: compile.c. */
 extern const hd_compiler_interface hd_hodu_interface;
 

@@ -18,7 +18,8 @@ static hd_error new_buffer(hd_plan_draft *d, hd_placement kind, size_t bytes, ui
     b->placement = kind;
     b->storage.object.references = 1 << 20; /* never the last one */
     b->storage.bytes = bytes;
-    b->storage.device = hd_cpu();
+    b->storage.device = p->machine->device;
+    b->storage.home = hd_plan_is_away(p) ? &hd_lent_home : NULL;
     *out = p->buffer_count++;
     return HD_OK;
 }
@@ -178,7 +179,7 @@ static hd_error make_header(hd_plan_draft *d, uint32_t i) {
         hd_layout_contiguous(&layout, &shape);
         set_tensor(p, i, HD_NONE, NULL, (hd_dtype)n->dtype, &layout);
     }
-    if (n->op == HD_NODE_CONSTANT) p->tensors[i].storage = g->constants[n->first].storage;
+    if (n->op == HD_NODE_CONSTANT && !hd_plan_is_away(p)) p->tensors[i].storage = g->constants[n->first].storage;
     return HD_OK;
 }
 

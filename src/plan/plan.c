@@ -23,10 +23,12 @@ static void release_plan(hd_executable *self, hd_thread *thread) {
         hd_array_release(p->natives[i]);
     }
     if (p->arena != NULL) hd_block_release(thread, p->arena);
+    hd_plan_release_copies(p, thread);
     for (uint32_t i = 0; p->aside != NULL && i < p->graph->input_count; ++i)
         if (p->aside[i] != NULL) hd_block_release(thread, p->aside[i]);
-    void *const arrays[] = {p->sliced,   p->tensors,  p->buffer_of, p->buffers, p->launches, p->calls, p->natives,
-                            p->operands, p->pointers, p->outputs,   p->state,   p->spans,    p->fresh, p->aside};
+    void *const arrays[] = {p->sliced, p->tensors, p->buffer_of, p->buffers,  p->launches,
+                            p->calls,  p->natives, p->operands,  p->pointers, p->outputs,
+                            p->state,  p->spans,   p->fresh,     p->aside,    p->copies};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; ++i) hd_array_release(arrays[i]);
     hd_fusion_release(&p->fusion);
     hd_graph_release(thread, p->graph);
@@ -54,6 +56,12 @@ static hd_error make_arrays(hd_plan_draft *d) {
     p->fresh = hd_array_resize(NULL, (g->output_count + g->cell_count + 1) * sizeof *p->fresh);
     p->aside = hd_array_resize(NULL, ((size_t)g->input_count + 1) * sizeof *p->aside);
     for (uint32_t i = 0; p->aside != NULL && i < g->input_count; ++i) p->aside[i] = NULL;
+    if (hd_plan_is_away(p)) {
+        const size_t copies = (size_t)g->cell_count + g->input_count + g->constant_count + 1;
+        p->copies = hd_array_resize(NULL, copies * sizeof *p->copies);
+        if (p->copies == NULL) return hd_plan_no_memory(p);
+        memset(p->copies, 0, copies * sizeof *p->copies);
+    }
     p->tensor_count = g->node_count;
     return p->tensors == NULL || p->buffer_of == NULL || p->buffers == NULL || p->launches == NULL ||
                    p->calls == NULL || p->natives == NULL || p->outputs == NULL || p->state == NULL ||
@@ -84,7 +92,7 @@ static void apply_tuning(hd_plan_draft *d, const hd_tuning *tuning) {
 
 /* All kernels of the plan at once, so that they are compiled side by side. */
 static hd_error compile_kernels(hd_thread *thread, hd_plan *p) {
-    if (p->native_count == 0) return HD_OK;
+    if (p->native_count == 0 || p->machine->coder == NULL) return HD_OK;
     const hd_coder *coder = p->machine->coder();
     const hd_kernel **kernels = hd_array_resize(NULL, p->native_count * sizeof *kernels);
     hd_code **codes = hd_array_resize(NULL, p->native_count * sizeof *codes);
@@ -152,6 +160,7 @@ hd_plan *hd_plan_new(hd_thread *thread, hd_graph *graph, const hd_machine *machi
     memset(p, 0, sizeof *p);
     p->executable = (hd_executable){.run = hd_plan_run, .destroy = release_plan, .describe = hd_plan_describe};
     p->machine = machine;
+    p->executable.on_device = hd_device_is_away(machine->device);
     hd_object_retain(&graph->object);
     p->graph = graph;
     hd_plan_draft d = {.plan = p};

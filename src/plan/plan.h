@@ -14,6 +14,7 @@
 #define HD_PLAN_PLAN_H
 
 #include "codegen/code.h"
+#include "core/away.h"
 #include "fuse/lower.h"
 #include "script/executable.h"
 
@@ -76,6 +77,13 @@ typedef struct hd_plan_native {
     int rows;                            /* the axis of its rows; those behind it are its columns */
 } hd_plan_native;
 
+/* What is on the host, as the device of a plan has it. */
+typedef struct hd_plan_copy {
+    hd_block *block;  /* NULL: not yet */
+    const void *data; /* when it was copied, it was here and had changed so often */
+    uint32_t changes;
+} hd_plan_copy;
+
 typedef struct hd_plan {
     hd_executable executable;
     const hd_machine *machine;
@@ -96,10 +104,12 @@ typedef struct hd_plan {
     hd_plan_span *spans;  /* 7 */
     hd_block *arena;      /* 7 */
     uint32_t *fresh;      /* 7; buffers that need memory of their own in every run */
+    hd_plan_copy *copies; /* of runs on a device; of each cell, input and constant */
     hd_block **aside;     /* of a run; for each input: a copy, when it lies in the memory of a sliced cell */
     uint32_t tensor_count, buffer_count, launch_count, call_count, native_count, operand_count, span_count, fresh_count;
-    bool saves; /* 7; it has HD_RUN_SAVE or HD_RUN_SAVE_AT */
-    bool draws; /* 4; some kernels draw random numbers */
+    bool has_constants; /* of runs on a device: they are there */
+    bool saves;         /* 7; it has HD_RUN_SAVE or HD_RUN_SAVE_AT */
+    bool draws;         /* 4; some kernels draw random numbers */
 } hd_plan;
 
 static inline hd_error hd_plan_no_memory(const hd_plan *p) {
@@ -140,6 +150,16 @@ bool hd_plan_can_fail(const hd_plan *p, const hd_launch *l);
 bool hd_plan_reads_at_positions(const hd_kernel *k, int buffer);
 /* The memory that a buffer is: the cell's, when it is written over that. */
 uint32_t hd_plan_memory_of(const hd_plan *p, uint32_t buffer);
+/* plan_device.c: the memory of a plan, on the host or a device. */
+static inline bool hd_plan_is_away(const hd_plan *p) { return hd_device_is_away(p->machine->device); }
+hd_block *hd_plan_block_new(const hd_plan *p, hd_thread *thread, size_t bytes);
+void *hd_plan_block_address(hd_block *block);
+hd_error hd_plan_copy_bytes(const hd_plan *p, hd_thread *thread, void *to, void *from, size_t bytes);
+/* Where the device finds what a run is given; NULL with an error. Cells that it updates move there. */
+void *hd_plan_bring_cell(hd_plan *p, hd_thread *thread, const hd_run *run, uint32_t cell);
+void *hd_plan_bring_input(hd_plan *p, hd_thread *thread, const hd_run *run, uint32_t input);
+hd_error hd_plan_bring_constants(hd_plan *p, hd_thread *thread);
+void hd_plan_release_copies(hd_plan *p, hd_thread *thread);
 /* plan_run.c */
 hd_error hd_plan_run(hd_executable *self, hd_thread *thread, const hd_run *run);
 /* plan_describe.c */

@@ -183,14 +183,14 @@ static hd_error place_all(hd_thread *thread, hd_plan *p) {
     if (status != HD_OK) return status;
     p->executable.arena_bytes = (int64_t)a.top;
     if (a.top > 0) {
-        p->arena = hd_block_new(thread, a.top);
+        p->arena = hd_plan_block_new(p, thread, a.top);
         if (p->arena == NULL) return HD_ERROR_MEMORY;
     }
     for (uint32_t i = 0; i < p->buffer_count; ++i) {
         hd_plan_buffer *b = &p->buffers[i];
         if (b->placement != HD_IN_ARENA) continue;
         b->storage.data =
-            b->storage.bytes > 0 && p->arena != NULL ? (char *)hd_block_data(p->arena) + b->offset : nothing;
+            b->storage.bytes > 0 && p->arena != NULL ? (char *)hd_plan_block_address(p->arena) + b->offset : nothing;
     }
     return HD_OK;
 }

@@ -1,7 +1,7 @@
 /* Running a plan. All that can fail and is not computing comes first: memory for outputs and to work in, constants that
  * are still in a file, weights to be packed. */
 #include "plan/plan.h"
-#include "core/away.h"
+#include "core/resident.h"
 
 #include <string.h>
 
@@ -9,13 +9,13 @@ static void take_memory(hd_thread *thread, hd_plan_buffer *b) {
     if (b->storage.block != NULL) hd_block_release(thread, b->storage.block);
     b->storage.block = NULL;
 }
-static hd_error give_memory(hd_thread *thread, hd_plan_buffer *b) {
+static hd_error give_memory(const hd_plan *p, hd_thread *thread, hd_plan_buffer *b) {
     if (b->storage.block == NULL || b->storage.block->references > 1) { /* somebody else looks at it */
         take_memory(thread, b);
-        b->storage.block = hd_block_new(thread, b->storage.bytes > 0 ? b->storage.bytes : 1);
+        b->storage.block = hd_plan_block_new(p, thread, b->storage.bytes > 0 ? b->storage.bytes : 1);
         if (b->storage.block == NULL) return HD_ERROR_MEMORY;
     }
-    b->storage.data = hd_block_data(b->storage.block); /* the run before may have been in place */
+    b->storage.data = hd_plan_block_address(b->storage.block); /* the run before may have been in place */
     return HD_OK;
 }
 
@@ -26,6 +26,13 @@ static void set_given(hd_plan *p, uint32_t node, void *data) { p->buffers[p->buf
 static hd_error take_outputs(const hd_plan *p, hd_thread *thread, const hd_run *run) {
     for (uint32_t i = 0; i < p->graph->output_count; ++i) {
         const hd_tensor *value = &p->tensors[p->outputs[i]];
+        if (hd_plan_is_away(p)) { /* with its memory, into which the run writes */
+            run->outputs[i] =
+                hd_tensor_new_on(thread, p->machine->device, (hd_dtype)value->dtype, &value->layout.shape);
+            if (run->outputs[i] == NULL) return thread->error_code;
+            p->buffers[p->buffer_of[p->outputs[i]]].storage.data = run->outputs[i]->storage->block->address;
+            continue;
+        }
         hd_storage *s = hd_storage_new(thread, 0);
         if (s == NULL) return thread->error_code;
         run->outputs[i] = hd_tensor_over(thread, s, (hd_dtype)value->dtype, &value->layout);
@@ -38,6 +45,9 @@ static hd_error take_outputs(const hd_plan *p, hd_thread *thread, const hd_run *
 /* True when nobody else looks at a cell's memory: no snapshot, and no input of this run. */
 static bool is_alone(const hd_plan *p, const hd_run *run, uint32_t cell) {
     const hd_storage *s = run->cells[cell];
+    for (uint32_t i = 0; hd_plan_is_away(p) && i < p->graph->input_count; ++i)
+        if (run->inputs[i]->storage == s) return false;
+    if (hd_plan_is_away(p)) return hd_resident_is_alone(s, p->machine->device);
     if (s->home != NULL || (s->block != NULL && s->block->references > 1)) return false;
     for (uint32_t i = 0; i < p->graph->input_count; ++i)
         if (run->inputs[i]->storage == s || run->inputs[i]->storage->block == NULL) return false;
@@ -50,14 +60,14 @@ static void *put_aside(hd_plan *p, hd_thread *thread, const hd_run *run, uint32_
     const size_t size = (size_t)t->count * hd_dtype_bytes[t->dtype];
     bool meets = false;
     for (uint32_t i = 0; i < p->graph->cell_count; ++i) {
-        const char *cell = run->cells[i]->data;
+        const char *cell = p->buffers[p->buffer_of[p->graph->cells[i].node]].storage.data;
         meets = meets || (p->sliced[i] && bytes < cell + run->cells[i]->bytes && cell < bytes + size);
     }
     if (!meets) return bytes;
-    if (p->aside[input] == NULL) p->aside[input] = hd_block_new(thread, size);
+    if (p->aside[input] == NULL) p->aside[input] = hd_plan_block_new(p, thread, size);
     if (p->aside[input] == NULL) return NULL;
-    memcpy(hd_block_data(p->aside[input]), bytes, size);
-    return hd_block_data(p->aside[input]);
+    void *copy = hd_plan_block_address(p->aside[input]);
+    return hd_plan_copy_bytes(p, thread, copy, bytes, size) == HD_OK ? copy : NULL;
 }
 
 /* The numbers that say which draws this run takes. */
@@ -69,22 +79,29 @@ static void set_draws(const hd_plan *p, const hd_run *run) {
     }
 }
 
+/* The bytes of a cell, to be read, or written where it is sliced. */
+static void *bytes_of_cell(const hd_plan *p, hd_thread *thread, const hd_run *run, uint32_t i) {
+    hd_storage *cell = run->cells[i];
+    const bool comes_home = cell->home != NULL && p->state[i] != HD_NONE && !hd_storage_is_away(cell) && !p->sliced[i];
+    void *bytes = hd_storage_bytes(thread, cell, p->sliced[i] || comes_home ? HD_WRITE : HD_READ);
+    if (bytes != NULL && comes_home) /* its new value will be here; so far nothing has changed */
+        atomic_fetch_sub_explicit(&cell->version, 1, memory_order_relaxed);
+    return bytes;
+}
+
 static hd_error prepare(hd_plan *p, hd_thread *thread, const hd_run *run) {
     const hd_graph *g = p->graph;
+    const bool away = hd_plan_is_away(p);
     if (p->draws) set_draws(p, run);
     HD_TRY(take_outputs(p, thread, run));
+    if (away) HD_TRY(hd_plan_bring_constants(p, thread));
     for (uint32_t i = 0; i < g->cell_count; ++i) {
-        hd_storage *cell = run->cells[i];
-        const bool comes_home =
-            cell->home != NULL && p->state[i] != HD_NONE && !hd_storage_is_away(cell) && !p->sliced[i];
-        void *bytes = hd_storage_bytes(thread, cell, p->sliced[i] || comes_home ? HD_WRITE : HD_READ);
+        void *bytes = away ? hd_plan_bring_cell(p, thread, run, i) : bytes_of_cell(p, thread, run, i);
         if (bytes == NULL) return thread->error_code;
-        if (comes_home) /* its new value will be here; so far nothing has changed */
-            atomic_fetch_sub_explicit(&cell->version, 1, memory_order_relaxed);
         set_given(p, g->cells[i].node, bytes);
     }
     for (uint32_t i = 0; i < g->input_count; ++i) {
-        void *bytes = hd_tensor_bytes(thread, run->inputs[i], HD_READ);
+        void *bytes = away ? hd_plan_bring_input(p, thread, run, i) : hd_tensor_bytes(thread, run->inputs[i], HD_READ);
         if (bytes != NULL && p->saves) bytes = put_aside(p, thread, run, i, bytes);
         if (bytes == NULL) return thread->error_code;
         set_given(p, g->inputs[i].node, bytes);
@@ -94,9 +111,9 @@ static hd_error prepare(hd_plan *p, hd_thread *thread, const hd_run *run) {
         b->in_place = b->placement == HD_IN_CELL && !run->keep_state && is_alone(p, run, b->cell);
         if (b->in_place) {
             take_memory(thread, b); /* what a run that was not in place left */
-            b->storage.data = run->cells[b->cell]->data;
-        } else {
-            HD_TRY(give_memory(thread, b));
+            b->storage.data = p->buffers[p->buffer_of[g->cells[b->cell].node]].storage.data;
+        } else if (!away || b->placement != HD_IN_OUTPUT) {
+            HD_TRY(give_memory(p, thread, b));
         }
     }
     return HD_OK;
@@ -104,7 +121,7 @@ static hd_error prepare(hd_plan *p, hd_thread *thread, const hd_run *run) {
 
 /* The memory of an output becomes that of the tensor it is given in; the next run gets new memory. */
 static void hand_out(hd_plan *p, const hd_run *run) {
-    for (uint32_t i = 0; i < p->graph->output_count; ++i) {
+    for (uint32_t i = 0; !hd_plan_is_away(p) && i < p->graph->output_count; ++i) {
         hd_plan_buffer *b = &p->buffers[p->buffer_of[p->outputs[i]]];
         hd_storage *s = run->outputs[i]->storage;
         if (p->tensors[p->outputs[i]].count == 0) continue;
@@ -117,11 +134,15 @@ static void hand_out(hd_plan *p, const hd_run *run) {
 }
 
 /* All new values are there: now the old ones are exchanged for them. */
-static void update_state(hd_plan *p, hd_thread *thread, const hd_run *run) {
+static hd_error update_state(hd_plan *p, hd_thread *thread, const hd_run *run) {
+    hd_error status = HD_OK;
     for (uint32_t i = 0; i < p->graph->cell_count; ++i) {
         if (p->state[i] == HD_NONE) continue;
         hd_storage *cell = run->cells[i], *fresh = &p->buffers[p->state[i]].storage;
-        if (p->buffers[p->state[i]].in_place) {
+        if (hd_plan_is_away(p)) {
+            hd_block **block = p->buffers[p->state[i]].in_place ? NULL : &fresh->block;
+            if (hd_resident_update(thread, cell, block) != HD_OK) status = thread->error_code;
+        } else if (p->buffers[p->state[i]].in_place) {
             p->buffers[p->state[i]].storage.data = NULL; /* the cell's */
         } else if (hd_storage_is_away(cell)) {
             hd_away_set_copy(thread, cell, fresh->block);
@@ -138,6 +159,7 @@ static void update_state(hd_plan *p, hd_thread *thread, const hd_run *run) {
         }
         hd_storage_changed(cell);
     }
+    return status;
 }
 
 hd_error hd_plan_run(hd_executable *self, hd_thread *thread, const hd_run *run) {
@@ -158,7 +180,7 @@ hd_error hd_plan_run(hd_executable *self, hd_thread *thread, const hd_run *run) 
             if (p->sliced[i]) atomic_fetch_sub_explicit(&run->cells[i]->version, 1, memory_order_relaxed);
     }
     if (status == HD_OK) hand_out(p, run);
-    if (status == HD_OK && !run->keep_state) update_state(p, thread, run);
+    if (status == HD_OK && !run->keep_state) status = update_state(p, thread, run);
     thread->observer = observer;
     return status;
 }

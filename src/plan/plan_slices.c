@@ -42,6 +42,14 @@ static bool in_order(const hd_plan *p, const reading *r, uint32_t cell, uint32_t
     return true;
 }
 
+/* True when all writes into a cell are such that the machine does where they lie. */
+static bool are_parts(const hd_plan *p, uint32_t cell) {
+    const hd_graph *g = p->graph;
+    for (uint32_t at = g->cells[cell].update; at != g->cells[cell].node; at = hd_node_inputs(g, at)[0])
+        if (g->nodes[at].op != HD_NODE_WRITE && !p->machine->target.scatters_parts) return false;
+    return true;
+}
+
 static void explain_slices(const hd_graph *g, uint32_t cell, bool in_place, uint32_t late) {
     char line[256];
     const char *name = hd_graph_string(g, g->cells[cell].name);
@@ -57,7 +65,7 @@ static void choose_slices(hd_plan_draft *d, const reading *r) {
     const hd_graph *g = p->graph;
     const bool explains = hd_dump_wants("fusion");
     for (uint32_t c = 0; c < g->cell_count; ++c) {
-        if (p->fusion.writes[g->cells[c].update] != c) continue;
+        if (p->fusion.writes[g->cells[c].update] != c || !are_parts(p, c)) continue;
         uint32_t late = 0;
         p->sliced[c] = in_order(p, r, c, &late);
         if (explains) explain_slices(g, c, p->sliced[c], late);

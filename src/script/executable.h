@@ -38,10 +38,11 @@ struct hd_executable {
     hd_error (*run)(hd_executable *self, hd_thread *thread, const hd_run *run);
     void (*destroy)(hd_executable *self, hd_thread *thread);
     void (*describe)(const hd_executable *self, int64_t launch, hd_launch_stats *out); /* NULL: it cannot */
-    int64_t nodes, launches, jobs, arena_bytes;                                        /* for stats */
-    struct hd_code_stats code;                                                         /* of native kernels */
-    int64_t alternatives;                                                              /* that were timed, at O3 */
-    int64_t peak_bytes;                                                                /* under XLA; 0: not known */
+    bool on_device; /* it runs in the memory of the script's device, and gives its outputs there */
+    int64_t nodes, launches, jobs, arena_bytes; /* for stats */
+    struct hd_code_stats code;                  /* of native kernels */
+    int64_t alternatives;                       /* that were timed, at O3 */
+    int64_t peak_bytes;                         /* under XLA; 0: not known */
 };
 
 typedef struct hd_compiler_interface {

@@ -9,7 +9,8 @@ static void print_launch(const hd_launch_stats *f, double microseconds, double s
     const double seconds = microseconds * 1e-6, flops = seconds > 0 ? f->operations / seconds * 1e-9 : 0,
                  bytes = seconds > 0 ? f->bytes / seconds * 1e-9 : 0;
     printf("%10.2f %5.1f %% %9.1f %4.0f %% %8.1f %4.0f %%  %s%s%s\n", microseconds, share * 100, flops,
-           flops / gflops * 100, bytes, bytes / gbytes * 100, f->what, f->sizes[0] != '\0' ? ": " : "", f->sizes);
+           gflops > 0 ? flops / gflops * 100 : 0, bytes, gbytes > 0 ? bytes / gbytes * 100 : 0, f->what,
+           f->sizes[0] != '\0' ? ": " : "", f->sizes);
 }
 
 static void print_profile(const hd_executable *e, hd_device device, const int64_t *nanoseconds, int runs) {

@@ -429,7 +429,8 @@ hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *s, hd_executa
     for (uint32_t i = 0; inputs != NULL && i < graph->input_count && thread->error_code == HD_OK; ++i)
         inputs[i] = s->inputs[i]->contiguous ? s->inputs[i] : hd_contiguous(s->inputs[i]);
     hd_tensor **reserved = NULL;
-    if (hd_device_is_away(s->device) && hd_device_executor(s->device) != NULL && thread->error_code == HD_OK) {
+    if (hd_device_is_away(s->device) && hd_device_executor(s->device) != NULL && !executable->on_device &&
+        thread->error_code == HD_OK) {
         reserved = hd_array_resize(NULL, (graph->output_count + 1) * sizeof *reserved);
         for (uint32_t i = 0; reserved != NULL && i < graph->output_count; ++i) reserved[i] = NULL;
         if (reserved == NULL)

@@ -3,9 +3,20 @@
 #include "device/opencl/driver.h"
 #include "ops/op.h"
 
-static hd_executor *(*registered)(int index); /* set before the first thread has a context */
-void hd_opencl_register_executor(hd_executor *(*executor)(int index)) { registered = executor; }
-static hd_executor *executor_of(int index) { return registered != NULL ? registered(index) : NULL; }
+static struct { /* set before the first thread has a context */
+    hd_executor *(*executor)(int index);
+    void (*peak)(int index, double *gflops, double *gbytes);
+} registered;
+void hd_opencl_register_executor(hd_executor *(*executor)(int index),
+                                 void (*peak)(int index, double *gflops, double *gbytes)) {
+    registered.executor = executor;
+    registered.peak = peak;
+}
+static hd_executor *executor_of(int index) { return registered.executor != NULL ? registered.executor(index) : NULL; }
+static void peak_of(int index, double *gflops, double *gbytes) {
+    *gflops = *gbytes = 0;
+    if (registered.peak != NULL) registered.peak(index, gflops, gbytes);
+}
 
 static bool supports(const hd_op *op, hd_dtype dtype) { return hd_op_takes(op, dtype); }
 
@@ -15,6 +26,7 @@ const hd_device_interface hd_opencl_interface = {.name = "opencl",
                                                  .executor = executor_of,
                                                  .synchronize = hd_opencl_synchronize,
                                                  .supports = supports,
+                                                 .peak = peak_of,
                                                  .allocate = hd_opencl_allocate,
                                                  .recycle = hd_opencl_recycle,
                                                  .copy = hd_opencl_copy,

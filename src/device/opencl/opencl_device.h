@@ -6,7 +6,8 @@
 
 extern const hd_device_interface hd_opencl_interface;
 /* Registers who runs calls there: machine/gpu.c. */
-void hd_opencl_register_executor(hd_executor *(*executor)(int index));
+void hd_opencl_register_executor(hd_executor *(*executor)(int index),
+                                 void (*peak)(int index, double *gflops, double *gbytes));
 extern const hd_gpu_interface hd_opencl_gpu;
 
 #endif
