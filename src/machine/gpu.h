@@ -38,9 +38,9 @@ extern const hd_machine hd_gpu_machine;
 /* ---- gpu_code.c: programs that are loaded, each once; kept to the end of the process ---- */
 typedef struct hd_gpu_code hd_gpu_code;
 hd_gpu_codes *hd_gpu_codes_new(void);
-/* That of a text; of a kernel with its grid, whose function is "call"; of a template. NULL with an error. */
-hd_gpu_code *hd_gpu_code_of_text(const hd_gpu_device *d, const char *name, const char *text, size_t length);
-hd_gpu_code *hd_gpu_code_of_kernel(const hd_gpu_device *d, const hd_kernel *k, const hd_grid *grid);
+/* That of each kernel, whose names do not count: its functions are "", or "_parts" and "_join". */
+hd_error hd_gpu_code_of_kernels(const hd_gpu_device *d, const hd_gpu_kernel *kernels, int count, hd_gpu_code **out);
+/* That of a template; NULL with an error. */
 hd_gpu_code *hd_gpu_code_of_template(const hd_gpu_device *d, const hd_template_use *use);
 /* One of its functions; NULL with an error. */
 hd_gpu_function *hd_gpu_code_function(const hd_gpu_device *d, hd_gpu_code *code, const char *name);
@@ -78,9 +78,11 @@ typedef struct hd_gpu_kernel_code {
     hd_grid grid;
     size_t argument_bytes;
 } hd_gpu_kernel_code;
-/* False, without an error: its arguments are too many for the device. `alignment` as hd_grid_choose. */
-hd_error hd_gpu_make_kernel(const hd_gpu_device *d, const hd_native *n, int alignment, hd_gpu_kernel_code *out,
-                            bool *fits);
+/* Its grid; false: its arguments are too many for the device. `alignment` as hd_grid_choose. Then, of several, their
+ * functions. */
+bool hd_gpu_choose_grid(const hd_gpu_device *d, const hd_native *n, int alignment, hd_gpu_kernel_code *out);
+hd_error hd_gpu_compile_kernels(const hd_gpu_device *d, const hd_native *const *natives, hd_gpu_kernel_code *codes,
+                                int count);
 /* `buffers` has room for one more than the kernel has. */
 hd_error hd_gpu_launch_kernel(hd_thread *thread, const hd_gpu_device *d, const hd_native *n,
                               const hd_gpu_kernel_code *code, const uint64_t *numbers, void **buffers);

@@ -4,14 +4,16 @@
 #include "machine/gpu.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
-enum { FUNCTIONS = 8, TABLE = 1024 };
+enum { FUNCTIONS = 8, TABLE = 1024, PREFIX = 16 };
 
 struct hd_gpu_code {
     struct hd_gpu_code *next;
     uint64_t hash[2]; /* of its text */
     hd_gpu_program *program;
+    char prefix[PREFIX]; /* of its functions, in a program of several kernels */
     hd_gpu_function *functions[FUNCTIONS];
     char names[FUNCTIONS][32];
     int function_count;
@@ -78,26 +80,93 @@ static hd_gpu_code *load_text(const hd_gpu_device *d, const char *name, const ch
     return *at = c;
 }
 
-hd_gpu_code *hd_gpu_code_of_text(const hd_gpu_device *d, const char *name, const char *text, size_t length) {
-    pthread_mutex_lock(&d->codes->lock);
-    hd_gpu_code *c = load_text(d, name, text, length);
-    pthread_mutex_unlock(&d->codes->lock);
-    return c;
-}
-
-hd_gpu_code *hd_gpu_code_of_kernel(const hd_gpu_device *d, const hd_kernel *k, const hd_grid *grid) {
-    const hd_gpu_kernel kernel = {k, *grid, "call"};
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
+/* The text of kernels in one program; NULL with an error. */
+static char *text_of(const hd_gpu_device *d, const hd_gpu_kernel *kernels, int count, size_t *length) {
     const bool f64 = d->gpu->limits(d->device.index)->has_f64;
-    const size_t length = hd_render_gpu(&kernel, 1, d->dialect, f64, NULL, 0);
-    char *text = length == 0 ? NULL : hd_array_resize(NULL, length + 1);
-    hd_gpu_code *c = NULL;
-    if (text == NULL && length > 0) hd_fail(HD_ERROR_MEMORY, "no memory for the text of a kernel");
-    if (text != NULL && hd_render_gpu(&kernel, 1, d->dialect, f64, text, length + 1) == length)
-        c = hd_gpu_code_of_text(d, "call", text, length);
+    *length = hd_render_gpu(kernels, count, d->dialect, f64, NULL, 0);
+    char *text = *length == 0 ? NULL : hd_array_resize(NULL, *length + 1);
+    if (text == NULL && *length > 0) hd_fail(HD_ERROR_MEMORY, "no memory for the text of %d kernels", count);
+    if (text == NULL || hd_render_gpu(kernels, count, d->dialect, f64, text, *length + 1) == *length) return text;
     hd_array_release(text);
-    return c;
+    return NULL;
 }
 
+/* The code of a kernel alone, where it is known; else its hash. Under the lock. */
+static hd_gpu_code *find_kernel(const hd_gpu_device *d, const hd_gpu_kernel *kernel, uint64_t hash[2]) {
+    size_t length;
+    char *text = text_of(d, kernel, 1, &length);
+    if (text == NULL) return NULL;
+    hash[0] = hd_hash(text, length, 0);
+    hash[1] = hd_hash(text, length, 1);
+    hd_array_release(text);
+    for (hd_gpu_code *c = d->codes->codes[hash[0] % TABLE]; c != NULL; c = c->next)
+        if (memcmp(c->hash, hash, 2 * sizeof *hash) == 0) return c;
+    return NULL;
+}
+
+/* Another entry for a kernel that is one of several in a program. Under the lock. */
+static hd_gpu_code *add_kernel(const hd_gpu_device *d, const hd_gpu_code *program, const uint64_t hash[2],
+                               const char prefix[PREFIX]) {
+    hd_gpu_code *c = hd_array_resize(NULL, sizeof *c), **at = &d->codes->codes[hash[0] % TABLE];
+    if (c == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory for the code of a kernel");
+        return NULL;
+    }
+    memset(c, 0, sizeof *c);
+    memcpy(c->hash, hash, sizeof c->hash);
+    c->program = program->program;
+    memcpy(c->prefix, prefix, sizeof c->prefix);
+    c->next = *at;
+    return *at = c;
+}
+
+enum { TOGETHER = 32 }; /* kernels of a program */
+
+/* Those that are new are compiled as one program, which takes less than one for each. Under the lock. */
+static hd_error load_kernels(const hd_gpu_device *d, const hd_gpu_kernel *kernels, int count, hd_gpu_code **out) {
+    hd_gpu_kernel missing[TOGETHER];
+    char names[TOGETHER][PREFIX];
+    uint64_t hashes[TOGETHER][2];
+    int which[TOGETHER], missing_count = 0;
+    for (int i = 0; i < count; ++i) {
+        uint64_t hash[2] = {0};
+        out[i] = find_kernel(d, &kernels[i], hash);
+        bool again = out[i] != NULL;
+        which[i] = -1;
+        for (int k = 0; k < missing_count && !again; ++k)
+            if (memcmp(hashes[k], hash, sizeof hash) == 0) which[i] = k, again = true;
+        if (hash[0] == 0 && hash[1] == 0) return hd_thread_self()->error_code;
+        if (again) continue;
+        memcpy(hashes[missing_count], hash, sizeof hash);
+        snprintf(names[missing_count], sizeof names[0], "call%d", missing_count);
+        missing[missing_count] = kernels[i];
+        missing[missing_count].name = names[missing_count];
+        which[i] = missing_count++;
+    }
+    if (missing_count == 0) return HD_OK;
+    size_t length;
+    char *text = text_of(d, missing, missing_count, &length);
+    const hd_gpu_code *program = text == NULL ? NULL : load_text(d, "kernels", text, length);
+    hd_array_release(text);
+    hd_gpu_code *made[TOGETHER] = {NULL};
+    for (int k = 0; k < missing_count && program != NULL; ++k)
+        if ((made[k] = add_kernel(d, program, hashes[k], names[k])) == NULL) return HD_ERROR_MEMORY;
+    for (int i = 0; i < count && program != NULL; ++i)
+        if (which[i] >= 0) out[i] = made[which[i]];
+    return program == NULL ? hd_thread_self()->error_code : HD_OK;
+}
+
+hd_error hd_gpu_code_of_kernels(const hd_gpu_device *d, const hd_gpu_kernel *kernels, int count, hd_gpu_code **out) {
+    hd_error status = HD_OK;
+    pthread_mutex_lock(&d->codes->lock);
+    for (int i = 0; i < count && status == HD_OK; i += TOGETHER)
+        status = load_kernels(d, kernels + i, count - i < TOGETHER ? count - i : TOGETHER, out + i);
+    pthread_mutex_unlock(&d->codes->lock);
+    return status;
+}
+
+/* ---- templates --------------------------------------------------------------------------------------------------- */
 /* Under the lock. */
 static template_code *make_template(const hd_gpu_device *d, const hd_template_use *use) {
     const bool f64 = d->gpu->limits(d->device.index)->has_f64;
@@ -131,10 +200,12 @@ hd_gpu_code *hd_gpu_code_of_template(const hd_gpu_device *d, const hd_template_u
 
 hd_gpu_function *hd_gpu_code_function(const hd_gpu_device *d, hd_gpu_code *c, const char *name) {
     hd_gpu_function *f = NULL;
+    char whole[64];
+    snprintf(whole, sizeof whole, "%s%s", c->prefix, name);
     pthread_mutex_lock(&d->codes->lock);
     for (int i = 0; i < c->function_count && f == NULL; ++i)
         if (strcmp(c->names[i], name) == 0) f = c->functions[i];
-    if (f == NULL && (f = d->gpu->function(c->program, name)) != NULL && c->function_count < FUNCTIONS &&
+    if (f == NULL && (f = d->gpu->function(c->program, whole)) != NULL && c->function_count < FUNCTIONS &&
         strlen(name) < sizeof c->names[0]) {
         strcpy(c->names[c->function_count], name);
         c->functions[c->function_count++] = f;

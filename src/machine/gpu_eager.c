@@ -54,6 +54,10 @@ static void sign_number(signature *s, int64_t n) { sign(s, &n, sizeof n); }
 /* Where a tensor begins counts only as far as several elements can be read at once. */
 static bool is_aligned(const hd_tensor *t) { return (size_t)t->layout.offset * hd_dtype_bytes[t->dtype] % 16 == 0; }
 
+/* A number is a number of the kernel of a row; elsewhere, and where it is stretched, it is an operand. */
+static bool is_written_out(const hd_call *call, const hd_tensor *t) {
+    return hd_tensor_is_number(t) && t->layout.shape.rank == 0 && call->op->lower == HD_LOWER_ROW;
+}
 static void sign_call(signature *s, const hd_call *call) {
     char attributes[HD_ATTRIBUTES_MOST];
     size_t bytes = 0;
@@ -82,7 +86,7 @@ static void sign_call(signature *s, const hd_call *call) {
         const hd_tensor *t = call->inputs[i];
         sign_number(s, t->dtype);
         sign_number(s, hd_tensor_is_number(t) + 2 * is_aligned(t));
-        if (hd_tensor_is_number(t)) sign(s, t->storage->data, hd_dtype_bytes[t->dtype]);
+        if (is_written_out(call, t)) sign(s, t->storage->data, hd_dtype_bytes[t->dtype]);
         sign_number(s, t->layout.shape.rank);
         sign(s, t->layout.shape.size, sizeof(int64_t) * (size_t)t->layout.shape.rank);
         sign(s, t->layout.stride, sizeof(int64_t) * (size_t)t->layout.shape.rank);
@@ -91,10 +95,10 @@ static void sign_call(signature *s, const hd_call *call) {
 
 /* ---- a call as a kernel
  * ------------------------------------------------------------------------------------------- */
-/* A number is a number of the kernel, also where it is stretched: its axes have one element each. */
-static uint32_t input_node(hd_graph *g, const hd_tensor *t, int i) {
+static uint32_t input_node(hd_graph *g, const hd_call *call, int i) {
+    const hd_tensor *t = call->inputs[i];
     const char name[2] = {(char)('a' + i), '\0'};
-    if (!hd_tensor_is_number(t) || t->layout.shape.rank > 0)
+    if (!is_written_out(call, t))
         return hd_graph_add_input(g, name, (hd_dtype)t->dtype, &t->layout.shape);
     const hd_full_attributes value = {hd_element_to_f64(t->storage->data, (hd_dtype)t->dtype)};
     return hd_graph_add(g, HD_OP_full, 0, NULL, 0, (hd_dtype)t->dtype, &t->layout.shape, &value);
@@ -106,7 +110,7 @@ static uint32_t call_node(hd_graph *g, const hd_call *call, uint32_t *inputs) {
     hd_random_attributes draw;
     const void *attributes = call->attributes;
     for (int i = 0; i < call->input_count; ++i)
-        if ((inputs[i] = input_node(g, call->inputs[i], i)) == HD_NO_NODE) return HD_NO_NODE;
+        if ((inputs[i] = input_node(g, call, i)) == HD_NO_NODE) return HD_NO_NODE;
     if (call->op->family == HD_FAMILY_RANDOM) {
         draw = *(const hd_random_attributes *)attributes;
         draw.seed = draw.draw = 0;
@@ -194,9 +198,10 @@ static hd_error prepare(hd_thread *thread, const hd_gpu_device *d, const hd_call
     }
     hd_graph_release(thread, g);
     if (status != HD_OK || !lowered) return status;
-    status = hd_gpu_make_kernel(d, &p->lowered.native, alignment_of(call), &p->code, &p->is_kernel);
+    const hd_native *n = &p->lowered.native;
+    p->is_kernel = hd_gpu_choose_grid(d, n, alignment_of(call), &p->code);
     if (!p->is_kernel) hd_native_release(&p->lowered.native);
-    return status;
+    return p->is_kernel ? hd_gpu_compile_kernels(d, &n, &p->code, 1) : HD_OK;
 }
 
 /* Numbers are part of signatures: those of a schedule come once each. So now and then all is forgotten. */

@@ -91,25 +91,39 @@ hd_error hd_gpu_shoot(const hd_gpu_device *d, const hd_gpu_shot *shot) {
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 enum { ARGUMENTS_MOST = 4096 };
 
-hd_error hd_gpu_make_kernel(const hd_gpu_device *d, const hd_native *n, int alignment, hd_gpu_kernel_code *out,
-                            bool *fits) {
+bool hd_gpu_choose_grid(const hd_gpu_device *d, const hd_native *n, int alignment, hd_gpu_kernel_code *out) {
     const hd_gpu_limits *limits = d->gpu->limits(d->device.index);
     const hd_grid_limits of_grid = {limits->processors, limits->group_most, limits->has_f64};
     memset(out, 0, sizeof *out);
     out->grid = hd_grid_choose(&n->shape, n->geometry, alignment, &of_grid);
     out->argument_bytes = hd_grid_arguments(&n->shape, &out->grid, n->geometry, NULL, NULL);
     const size_t all = out->argument_bytes + 8 * ((size_t)n->shape.buffer_count + out->grid.in_pieces);
-    *fits = all <= limits->argument_bytes && all <= ARGUMENTS_MOST && out->grid.groups <= UINT32_MAX;
-    if (!*fits) return HD_OK;
-    hd_gpu_code *code = hd_gpu_code_of_kernel(d, &n->shape, &out->grid);
-    if (code == NULL) return hd_thread_self()->error_code;
+    return all <= limits->argument_bytes && all <= ARGUMENTS_MOST && out->grid.groups <= UINT32_MAX;
+}
+
+static hd_error find_functions(const hd_gpu_device *d, hd_gpu_code *code, hd_gpu_kernel_code *out) {
     if (out->grid.in_pieces) {
-        out->parts = hd_gpu_code_function(d, code, "call_parts");
-        out->join = hd_gpu_code_function(d, code, "call_join");
+        out->parts = hd_gpu_code_function(d, code, "_parts");
+        out->join = hd_gpu_code_function(d, code, "_join");
     } else {
-        out->whole = hd_gpu_code_function(d, code, "call");
+        out->whole = hd_gpu_code_function(d, code, "");
     }
     return out->whole != NULL || (out->parts != NULL && out->join != NULL) ? HD_OK : hd_thread_self()->error_code;
+}
+
+hd_error hd_gpu_compile_kernels(const hd_gpu_device *d, const hd_native *const *natives, hd_gpu_kernel_code *codes,
+                                int count) {
+    hd_gpu_kernel *kernels = hd_array_resize(NULL, ((size_t)count + 1) * sizeof *kernels);
+    hd_gpu_code **found = hd_array_resize(NULL, ((size_t)count + 1) * sizeof *found);
+    hd_error status =
+        kernels == NULL || found == NULL ? hd_fail(HD_ERROR_MEMORY, "no memory for %d kernels", count) : HD_OK;
+    for (int i = 0; i < count && status == HD_OK; ++i)
+        kernels[i] = (hd_gpu_kernel){&natives[i]->shape, codes[i].grid, "call"};
+    if (status == HD_OK) status = hd_gpu_code_of_kernels(d, kernels, count, found);
+    for (int i = 0; i < count && status == HD_OK; ++i) status = find_functions(d, found[i], &codes[i]);
+    hd_array_release(kernels);
+    hd_array_release(found);
+    return status;
 }
 
 static hd_error launch_function(const hd_gpu_device *d, const hd_native *n, const hd_gpu_kernel_code *code,

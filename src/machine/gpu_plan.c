@@ -61,19 +61,24 @@ static int alignment_of(const hd_plan *p, const hd_plan_native *n) {
 static hd_error gpu_settle(hd_plan_draft *d) {
     hd_plan *p = d->plan;
     gpu_plan *own = gpu_plan_of(p);
+    const int64_t begin = hd_os_nanoseconds();
+    const hd_native **natives = hd_array_resize(NULL, ((size_t)p->native_count + 1) * sizeof *natives);
     own->kernels = hd_array_resize(NULL, ((size_t)p->native_count + 1) * sizeof *own->kernels);
-    if (own->kernels == NULL) return hd_plan_no_memory(p);
-    for (uint32_t i = 0; i < p->native_count; ++i) {
-        bool fits;
-        HD_TRY(hd_gpu_make_kernel(own->device, &p->natives[i]->native, alignment_of(p, p->natives[i]), &own->kernels[i],
-                                  &fits));
-        if (!fits)
-            return hd_fail(HD_ERROR_DEVICE, "a fused kernel of %d buffers and %d axes passes more than %s takes; a lower "
-                                            "level (hd_script_set_optimization_level) makes smaller ones",
-                           p->natives[i]->native.shape.buffer_count, p->natives[i]->native.shape.axes,
-                           hd_device_text((char[32]){0}, own->device->device));
+    hd_error status = natives == NULL || own->kernels == NULL ? hd_plan_no_memory(p) : HD_OK;
+    for (uint32_t i = 0; i < p->native_count && status == HD_OK; ++i) {
+        natives[i] = &p->natives[i]->native;
+        if (!hd_gpu_choose_grid(own->device, natives[i], alignment_of(p, p->natives[i]), &own->kernels[i]))
+            status = hd_fail(HD_ERROR_DEVICE,
+                             "a fused kernel of %d buffers and %d axes passes more than %s takes; a lower level "
+                             "(hd_script_set_optimization_level) makes smaller ones",
+                             natives[i]->shape.buffer_count, natives[i]->shape.axes,
+                             hd_device_text((char[32]){0}, own->device->device));
     }
-    return HD_OK;
+    if (status == HD_OK) status = hd_gpu_compile_kernels(own->device, natives, own->kernels, (int)p->native_count);
+    hd_array_release(natives);
+    p->executable.code.kernels = (int)p->native_count;
+    p->executable.code.compile_nanoseconds = hd_os_nanoseconds() - begin;
+    return status;
 }
 
 static hd_error gpu_order(hd_plan_draft *d) {
