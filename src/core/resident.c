@@ -10,10 +10,10 @@ static resident *resident_of(const hd_storage *s) { return s->home_state; }
 
 static hd_error copy_down(hd_thread *thread, const hd_storage *s, void *out) {
     const hd_block *there = resident_of(s)->there;
-    return s->bytes == 0 ? HD_OK
-                         : hd_device_interface_of(there->device.kind)
-                               ->copy(thread, (hd_address){hd_cpu(), out}, (hd_address){there->device, there->address},
-                                      s->bytes);
+    return s->bytes == 0
+               ? HD_OK
+               : hd_device_interface_of(there->device.kind)
+                     ->copy(thread, (hd_address){hd_cpu(), out}, (hd_address){there->device, there->address}, s->bytes);
 }
 static hd_error read_resident(hd_storage *s, void *out) { return copy_down(hd_thread_self(), s, out); }
 
@@ -27,8 +27,7 @@ static void resident_destroy(hd_thread *thread, resident *r) {
 static hd_error resident_fetch(hd_storage *s, hd_access access) {
     hd_thread *thread = hd_thread_self();
     resident *r = resident_of(s);
-    if (access == HD_READ)
-        return r->is_borrowed ? HD_OK : hd_away_copy_fetch(thread, s, &r->copy, NULL, read_resident);
+    if (access == HD_READ) return r->is_borrowed ? HD_OK : hd_away_copy_fetch(thread, s, &r->copy, NULL, read_resident);
     hd_block *block = r->copy.block; /* writers are alone */
     if (!r->is_borrowed) {
         if (block == NULL) block = hd_away_copy_new(thread, s, read_resident);
@@ -57,8 +56,8 @@ static hd_error move_in(hd_thread *thread, hd_storage *s, hd_device device) {
     r->there = interface->allocate(thread, device.index, s->bytes > 0 ? s->bytes : 1);
     hd_error status = r->there == NULL ? thread->error_code : HD_OK;
     if (status == HD_OK && s->bytes > 0)
-        status = interface->copy(thread, (hd_address){device, r->there->address}, (hd_address){hd_cpu(), s->data},
-                                 s->bytes);
+        status =
+            interface->copy(thread, (hd_address){device, r->there->address}, (hd_address){hd_cpu(), s->data}, s->bytes);
     if (status != HD_OK) {
         resident_destroy(thread, r);
         return status;
@@ -78,8 +77,9 @@ static bool is_resident(const hd_storage *s, hd_device device) {
 hd_block *hd_resident_block(hd_thread *thread, hd_storage *s, hd_device device) {
     if (hd_storage_is_away(s)) {
         if (hd_device_equal(s->device, device)) return hd_away_block(thread, s);
-        hd_fail(HD_ERROR_DEVICE, "state is on %s, and the script runs on %s; hd_module_to moves it, and "
-                                 "hd_script_set_device the script",
+        hd_fail(HD_ERROR_DEVICE,
+                "state is on %s, and the script runs on %s; hd_module_to moves it, and "
+                "hd_script_set_device the script",
                 hd_device_text((char[32]){0}, s->device), hd_device_text((char[32]){0}, device));
         return NULL;
     }

@@ -128,13 +128,14 @@ static void apply(hd_plan_draft *d, hd_launch *l, const hd_launch_choice *choice
                                  .least_row = 16,                                                                      \
                                  .many_rows = 1 << 14,                                                                 \
                                  .share = 12}},                                                                        \
-        .product_apart = product_apart, .tile_dtype = hd_cpu_product_dtype, .tile_columns = hd_cpu_product_columns,    \
-        .coder = hd_processor_coder, .begin = cpu_begin, .plan_product = hd_cpu_plan_product, .apply = apply,          \
-        .settle = settle, .order = hd_cpu_find_jobs, .uses_alone = hd_cpu_uses_alone,                                  \
-        .product_can_fail = hd_cpu_product_can_fail, .product_may_overwrite = hd_cpu_product_may_overwrite,            \
-        .release = release, .run = hd_cpu_run, .undo = hd_cpu_undo, .tuning_key = hd_cpu_isa,                          \
-        .threads = hd_pool_threads, .changes = changes, .change_count = sizeof changes / sizeof changes[0],            \
-        .changed = changed, .concerns = concerns, .is_sound = is_sound, .forget = hd_cpu_forget_weights                \
+        .device = {.kind = HD_DEVICE_CPU}, .product_apart = product_apart, .tile_dtype = hd_cpu_product_dtype,         \
+        .tile_columns = hd_cpu_product_columns, .coder = hd_processor_coder, .begin = cpu_begin,                       \
+        .plan_product = hd_cpu_plan_product, .apply = apply, .settle = settle, .order = hd_cpu_find_jobs,              \
+        .uses_alone = hd_cpu_uses_alone, .product_can_fail = hd_cpu_product_can_fail,                                  \
+        .product_may_overwrite = hd_cpu_product_may_overwrite, .release = release, .run = hd_cpu_run,                  \
+        .undo = hd_cpu_undo, .tuning_key = hd_cpu_isa, .threads = hd_pool_threads, .changes = changes,                 \
+        .change_count = sizeof changes / sizeof changes[0], .changed = changed, .concerns = concerns,                  \
+        .is_sound = is_sound, .forget = hd_cpu_forget_weights                                                          \
     }
 static const hd_machine machines[] = {CPU(16, 0, 16), CPU(32, 0, 4), CPU(64, 4, 1)};
 

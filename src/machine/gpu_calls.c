@@ -88,12 +88,6 @@ hd_gpu_op *hd_gpu_op_of(const hd_call *call) {
 BY_KERNEL(uniform)
 BY_KERNEL(normal)
 BY_KERNEL(randint)
-BY_KERNEL(sum)
-BY_KERNEL(prod)
-BY_KERNEL(max)
-BY_KERNEL(min)
-BY_KERNEL(any)
-BY_KERNEL(all)
 BY_KERNEL(contiguous)
 
 /* What the CPU does: tests/device/by_copy.txt lists them. */
@@ -122,13 +116,62 @@ BY_COPY(avg_pool_gradient)
 BY_COPY(attention)
 BY_COPY(attention_gradient)
 
-hd_error hd_gpu_full(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {
+static hd_error fill(hd_thread *thread, const hd_gpu_device *d, hd_call *call, double value) {
     uint64_t element = 0;
-    hd_element_from_f64(&element, call->dtype[0], ((const hd_full_attributes *)call->attributes)->value);
+    hd_element_from_f64(&element, call->dtype[0], value);
     HD_TRY(hd_gpu_outputs(thread, d, call, false));
     return hd_gpu_finish(thread, call,
                          hd_storage_fill(thread, call->outputs[0]->storage, &element, hd_dtype_bytes[call->dtype[0]]));
 }
+hd_error hd_gpu_full(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {
+    return fill(thread, d, call, ((const hd_full_attributes *)call->attributes)->value);
+}
+
+/* All elements as one axis: a kernel has an axis that it walks, and one that it keeps. */
+static hd_error reduce_flat(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {
+    const hd_reduce_attributes attributes = {.reduced = {true}};
+    const hd_layout one = {.shape = {.rank = 0}};
+    HD_TRY(hd_gpu_outputs(thread, d, call, false));
+    hd_tensor *x = hd_gpu_packed(thread, d, call->inputs[0]);
+    const hd_layout row = {.shape = {.rank = 1, .size = {x == NULL ? 0 : x->count}},
+                           .stride = {1},
+                           .offset = x == NULL ? 0 : x->layout.offset};
+    hd_layout there = one;
+    there.offset = call->outputs[0]->layout.offset;
+    hd_tensor *flat = x == NULL ? NULL : hd_tensor_over(thread, x->storage, (hd_dtype)x->dtype, &row),
+              *out = flat == NULL ? NULL : hd_tensor_over(thread, call->outputs[0]->storage, call->dtype[0], &there);
+    hd_error status = out == NULL ? thread->error_code : HD_OK;
+    if (status == HD_OK) {
+        hd_call inner;
+        hd_call_init(&inner, call->op, &flat, 1, call->dtype[0], &one.shape, &attributes);
+        inner.given = true;
+        inner.outputs[0] = out;
+        status = hd_gpu_by_kernel(thread, d, &inner);
+    }
+    hd_tensor_drop(thread, out);
+    hd_tensor_drop(thread, flat);
+    hd_tensor_drop(thread, x);
+    return hd_gpu_finish(thread, call, status);
+}
+
+/* Of nothing there is `identity`. */
+static hd_error reduce(hd_thread *thread, const hd_gpu_device *d, hd_call *call, double identity) {
+    const hd_tensor *x = call->inputs[0];
+    const int rank = x->layout.shape.rank;
+    if (x->count == 0) return fill(thread, d, call, identity);
+    const bool is_flat = rank == 0 || (rank == HD_MAX_RANK && hd_shape_count(call->shape[0]) == 1);
+    return is_flat ? reduce_flat(thread, d, call) : hd_gpu_by_kernel(thread, d, call);
+}
+#define REDUCTION(name, identity)                                                                                      \
+    hd_error hd_gpu_##name(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {                                 \
+        return reduce(thread, d, call, identity);                                                                      \
+    }
+REDUCTION(sum, 0)
+REDUCTION(prod, 1)
+REDUCTION(max, -INFINITY)
+REDUCTION(min, INFINITY)
+REDUCTION(any, 0)
+REDUCTION(all, 1)
 
 hd_error hd_gpu_empty(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {
     return hd_gpu_outputs(thread, d, call, false);

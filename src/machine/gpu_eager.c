@@ -98,8 +98,7 @@ static void sign_call(signature *s, const hd_call *call) {
 static uint32_t input_node(hd_graph *g, const hd_call *call, int i) {
     const hd_tensor *t = call->inputs[i];
     const char name[2] = {(char)('a' + i), '\0'};
-    if (!is_written_out(call, t))
-        return hd_graph_add_input(g, name, (hd_dtype)t->dtype, &t->layout.shape);
+    if (!is_written_out(call, t)) return hd_graph_add_input(g, name, (hd_dtype)t->dtype, &t->layout.shape);
     const hd_full_attributes value = {hd_element_to_f64(t->storage->data, (hd_dtype)t->dtype)};
     return hd_graph_add(g, HD_OP_full, 0, NULL, 0, (hd_dtype)t->dtype, &t->layout.shape, &value);
 }

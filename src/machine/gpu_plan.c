@@ -150,8 +150,9 @@ static hd_error run_check(const hd_plan *p, hd_thread *thread, const hd_launch *
     if (!beside) return HD_OK;
     hd_tensor *packed = hd_gpu_packed(thread, gpu_plan_of(p)->device, index);
     hd_tensor *here = packed == NULL ? NULL : hd_tensor_moved(thread, packed, hd_cpu());
-    const hd_error status = here == NULL ? thread->error_code
-                                         : hd_cpu_check_index(thread, here, kind == HD_LOWER_INDEX_SELECT ? 0 : axis, bound);
+    const hd_error status = here == NULL
+                                ? thread->error_code
+                                : hd_cpu_check_index(thread, here, kind == HD_LOWER_INDEX_SELECT ? 0 : axis, bound);
     hd_tensor_drop(thread, here);
     hd_tensor_drop(thread, packed);
     return status;

@@ -43,11 +43,10 @@ static void *bring(hd_plan *p, hd_thread *thread, hd_plan_copy *copy, hd_storage
     if (copy->block == NULL) return NULL;
     copy->data = from;
     copy->changes = changes;
-    const hd_error status = bytes == 0
-                                ? HD_OK
-                                : hd_device_interface_of(device.kind)
-                                      ->copy(thread, (hd_address){device, copy->block->address},
-                                             (hd_address){is_there ? device : hd_cpu(), from}, bytes);
+    const hd_error status = bytes == 0 ? HD_OK
+                                       : hd_device_interface_of(device.kind)
+                                             ->copy(thread, (hd_address){device, copy->block->address},
+                                                    (hd_address){is_there ? device : hd_cpu(), from}, bytes);
     if (status == HD_OK) return copy->block->address;
     copy->data = NULL;
     return NULL;
