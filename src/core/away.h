@@ -16,8 +16,8 @@ static inline bool hd_tensor_is_number(const hd_tensor *t) {
     return t->storage->bytes == hd_dtype_bytes[t->dtype] && !hd_storage_is_away(t->storage);
 }
 
-/* The home of a header over memory of a device that somebody else owns, as plans have them: storage->data is the address
- * there. The host has no way to it but hd_storage_copy. */
+/* The home of a header over memory of a device that somebody else owns, as plans have them: storage->data is the
+ * address there. The host has no way to it but hd_storage_copy. */
 extern const hd_home hd_lent_home;
 
 /* New bytes on a device, undefined; NULL with an error. */

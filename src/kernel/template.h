@@ -1,6 +1,6 @@
-/* Templates: what is no loop nest of words (products, windows, sorting, ...) is a text of its own, template_<name>.h, in
- * the words of the dialects, with names for its types and numbers. A use of a template says what these are; the same
- * use gives the same text. */
+/* Templates: what is no loop nest of words (products, windows, sorting, ...) is a text of its own,
+ * template_<name>.h, in the words of the dialects, with names for its types and numbers. A use of a template says
+ * what these are; the same use gives the same text. */
 #ifndef HD_KERNEL_TEMPLATE_H
 #define HD_KERNEL_TEMPLATE_H
 
@@ -29,8 +29,8 @@ enum { HD_TEMPLATE_TYPES = 6, HD_TEMPLATE_NUMBERS = 8 };
  *     X_BITS(element)  of a float: the bits of an element
  *     X_BYTES          of an element; X_IS_FLOAT, X_IS_SIGNED: 0 or 1
  *     X_NUMBER(bits)   a number that a launch passes as 64 bits: hd_template_number
- * of its second type, Y_FROM_X(value) where the template casts the first one to it, and of its first type the words that the
- * template names: X_EXP(value). Numbers are plain macros. */
+ * of its second type, Y_FROM_X(value) where the template casts the first one to it, and of its first type the words
+ * that the template names: X_EXP(value). Numbers are plain macros. */
 typedef struct hd_template_use {
     int32_t which;                        /* hd_template */
     int32_t types[HD_TEMPLATE_TYPES];     /* dtypes */

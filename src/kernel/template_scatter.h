@@ -1,6 +1,6 @@
-/* Scatter, as a template of X: positions were sorted with the places where they stood, so that those which name the same
- * element stand side by side in the order of the source. A thread has a sorted position; the first of its kind combines
- * all of them. */
+/* Scatter, as a template of X: positions were sorted with the places where they stood, so that those which name the
+ * same element stand side by side in the order of the source. A thread has a sorted position; the first of its kind
+ * combines all of them. */
 typedef struct scatter_arguments {
     int64_t offset[4];        /* the device fills them in */
     int64_t count;            /* elements of the source */

@@ -1,6 +1,7 @@
-/* The order of rows, as a template of X: sorting, and the largest or smallest with its index. For sorting, elements become whole numbers in the same order (NaN behind all others, -0 equal to
- * 0), which are merged with their positions, runs of 1, 2, 4, ... elements in turn. Equals stay in order. A thread has
- * an element: where it goes is its own place in its run, and how many of the other run come before it. */
+/* The order of rows, as a template of X: sorting, and the largest or smallest with its index. For sorting, elements
+ * become whole numbers in the same order (NaN behind all others, -0 equal to 0), which are merged with their
+ * positions, runs of 1, 2, 4, ... elements in turn. Equals stay in order. A thread has an element: where it goes is
+ * its own place in its run, and how many of the other run come before it. */
 typedef struct sort_arguments {
     int64_t offset[4];           /* the device fills them in */
     int64_t size, rows;          /* elements of a row */

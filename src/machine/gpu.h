@@ -49,7 +49,8 @@ hd_gpu_function *hd_gpu_code_function(const hd_gpu_device *d, hd_gpu_code *code,
 /* Where the first element of an operand is, of this device or a number, which is brought there into *moved: a reference
  * that is the caller's. NULL with an error. */
 void *hd_gpu_read(hd_thread *thread, const hd_gpu_device *d, const hd_tensor *t, hd_tensor **moved);
-/* The results of a call: what a plan has given, or new tensors. One that a plan does not want is NULL when `optional`. */
+/* The results of a call: what a plan has given, or new tensors. One that a plan does not want is NULL when
+ * `optional`. */
 hd_error hd_gpu_outputs(hd_thread *thread, const hd_gpu_device *d, hd_call *call, bool optional);
 /* Gives them up again, when the call failed. Returns `status`. */
 hd_error hd_gpu_finish(hd_thread *thread, hd_call *call, hd_error status);

@@ -1,5 +1,6 @@
-/* Which function runs a call on a GPU: one for each primitive that is no view, hd_gpu_<name>, in a table that the rows of
- * ops.def fill, so that one that is missing does not link. Those that are a kernel, or a few other calls, are here. */
+/* Which function runs a call on a GPU: one for each primitive that is no view, hd_gpu_<name>, in a table that the
+ * rows of ops.def fill, so that one that is missing does not link. Those that are a kernel, or a few other calls,
+ * are here. */
 #include "machine/gpu.h"
 
 #include <math.h>

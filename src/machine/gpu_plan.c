@@ -1,6 +1,6 @@
-/* Plans on GPUs: launches one after the other, in the order of one queue, so that nothing is waited for but indices that
- * are looked at before they are used. Kernels have grids; what is no kernel is a call of the executor, which finds its
- * results given. */
+/* Plans on GPUs: launches one after the other, in the order of one queue, so that nothing is waited for but indices
+ * that are looked at before they are used. Kernels have grids; what is no kernel is a call of the executor, which
+ * finds its results given. */
 #include "core/os.h"
 #include "device/cpu/check_index.h"
 #include "grad/tape.h"

@@ -26,8 +26,8 @@ hd_error hd_plan_copy_bytes(const hd_plan *p, hd_thread *thread, void *to, void 
     return HD_OK;
 }
 
-/* So many bytes of a storage, from an offset on, as the device has them; `keeps`: the storage lives as long as the plan,
- * so that what did not change is not copied again. */
+/* So many bytes of a storage, from an offset on, as the device has them; `keeps`: the storage lives as long as the
+ * plan, so that what did not change is not copied again. */
 static void *bring(hd_plan *p, hd_thread *thread, hd_plan_copy *copy, hd_storage *s, size_t offset, size_t bytes,
                    bool keeps) {
     const hd_device device = p->machine->device;

@@ -132,8 +132,7 @@ static void a_run_that_fails_changes_nothing(void **state) {
         hd_script_set_optimization_level(s, (hd_optimization_level)level);
         hd_script_set_input(s, "x", HD_TENSOR_F32(S(3), 0, 0, 5));
         hd_script_set_input(s, "index", HD_TENSOR_I64(S(2), 1, -1));
-        assert_near(hd_outputs_get(hd_script_run(s), "rows"),
-                    HD_TENSOR_F32(S(2, 3), 1, 1, 148.413159f, 1, 1, 1));
+        assert_near(hd_outputs_get(hd_script_run(s), "rows"), HD_TENSOR_F32(S(2, 3), 1, 1, 148.413159f, 1, 1, 1));
         assert_values(count, HD_F32, 1);
         assert_values(hd_select(cache, 0, 1), HD_F32, 0, 0, 5);
         hd_script_set_input(s, "x", HD_TENSOR_F32(S(3), 7, 7, 7));
@@ -157,9 +156,7 @@ static void a_run_that_fails_changes_nothing(void **state) {
     }
 }
 
-static bool same_bits(hd_tensor *a, hd_tensor *b) {
-    return hd_item(hd_all(hd_eq(a, b), HD_AXES(), NULL)) != 0;
-}
+static bool same_bits(hd_tensor *a, hd_tensor *b) { return hd_item(hd_all(hd_eq(a, b), HD_AXES(), NULL)) != 0; }
 
 /* O0 is every call alone, and so are calls at once: the same bits. */
 static void level_0_is_eager(void **state) {
@@ -192,8 +189,7 @@ static void models_compile_for_it(void **state) {
     hd_tensor *gradient = hd_copy(hd_grad(hd_tensors_get(parameters, 0)));
     hd_zero_grads(parameters);
     hd_clear_tape();
-    hd_module *compiled =
-        hd_compile(model, HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH, .device = there()));
+    hd_module *compiled = hd_compile(model, HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH, .device = there()));
     hd_tensor *y = hd_forward(compiled, x);
     assert_near(y, expected);
     hd_backward(hd_sum(hd_mul(y, y), HD_AXES(), NULL));
@@ -237,9 +233,12 @@ static void profiles_name_launches(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {test(training_is_that_of_the_cpu), test(state_comes_and_goes),
-                                       test(a_run_that_fails_changes_nothing), test(level_0_is_eager),
-                                       test(models_compile_for_it), test(many_runs_leave_nothing),
+    const struct CMUnitTest tests[] = {test(training_is_that_of_the_cpu),
+                                       test(state_comes_and_goes),
+                                       test(a_run_that_fails_changes_nothing),
+                                       test(level_0_is_eager),
+                                       test(models_compile_for_it),
+                                       test(many_runs_leave_nothing),
                                        test(profiles_name_launches)};
     if (!hd_device_available(there())) {
         print_message("no device of OpenCL: %s\n", hd_device_missing(there()));
