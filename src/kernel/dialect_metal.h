@@ -26,6 +26,7 @@ using namespace metal;
 #define w_unbits_f32(u)  as_type<float>(u)
 
 #define W_KERNEL                   kernel
+#define W_KERNEL_OF(n)             kernel
 #define W_GLOBAL                   device
 #define W_LOCAL                    threadgroup
 #define W_SLOT(n)                  [[buffer(n)]]

@@ -31,9 +31,10 @@ typedef ulong uint64_t;
 #define w_bits_f32(a)    as_uint(a)
 #define w_unbits_f32(u)  as_float(u)
 
-#define W_KERNEL __kernel
-#define W_GLOBAL __global
-#define W_LOCAL  __local
+#define W_KERNEL       __kernel
+#define W_KERNEL_OF(n) __kernel __attribute__((reqd_work_group_size(n, 1, 1))) /* threads of a group */
+#define W_GLOBAL       __global
+#define W_LOCAL        __local
 #define W_SLOT(n)
 #define W_ARGUMENTS(type, name, n) const type name
 #define W_IDS
@@ -41,4 +42,8 @@ typedef ulong uint64_t;
 #define W_THREAD     ((int)get_local_id(0))
 #define W_BARRIER()  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define W_ALIGNED(n) __attribute__((aligned(n)))
+#if defined(__x86_64__) || defined(__aarch64__) /* processors gain nothing by it, and it is compiled twice as long */
+#define W_ALL_ROUNDS __attribute__((opencl_unroll_hint(1)))
+#else
 #define W_ALL_ROUNDS __attribute__((opencl_unroll_hint))
+#endif

@@ -30,6 +30,8 @@ static const names names_of[HD_TEMPLATE_COUNT] = {
                              .word_count = 4},
     [HD_TEMPLATE_convert] = {.types = {"X", "Y"}, .numbers = {"THREADS", "RANGE"}, .casts = true},
     [HD_TEMPLATE_peak] = {.types = {"X"}, .numbers = {"THREADS"}, .words = {HD_WORD_MULADD}, .word_count = 1},
+    [HD_TEMPLATE_product] = {.types = {"C", "A", "B", "BIAS"},
+                             .numbers = {"FORM", "TILE_M", "TILE_N", "TILE_K", "PER_M", "PER_N", "NARROW"}},
 };
 
 const char *hd_template_name(hd_template which) {

@@ -11,7 +11,8 @@
     X(sort)                                                                                                            \
     X(scatter)                                                                                                         \
     X(convert)                                                                                                         \
-    X(peak)
+    X(peak)                                                                                                            \
+    X(product)
 
 typedef enum hd_template {
 #define TEMPLATE(name) HD_TEMPLATE_##name,

@@ -1,0 +1,143 @@
+/* Convolutions on GPUs, as products in which a window of the image is a column: nothing is laid out in memory for
+ * that. Of conv, A is the weight, k its channels and taps, and columns are pixels of all images. Of conv_transpose
+ * the image is the result, and strides lie between the pixels of what is read. Of conv_weight_gradient A is the
+ * gradient, k counts its pixels, and columns are channels and taps. */
+#include "machine/gpu_product.h"
+
+#include <string.h>
+
+/* Spatial axes, of which those that a call lacks come first, with one element. */
+typedef struct spatial {
+    int64_t size[3], stride[3];
+} spatial;
+static spatial spatial_of(const hd_layout *l) {
+    spatial s = {{1, 1, 1}, {0, 0, 0}};
+    for (int i = 2; i < l->shape.rank; ++i) {
+        s.size[i + 3 - l->shape.rank] = l->shape.size[i];
+        s.stride[i + 3 - l->shape.rank] = l->stride[i];
+    }
+    return s;
+}
+
+typedef struct windows {
+    int64_t step[3], dilation[3], before[3];
+} windows;
+static windows windows_of(const hd_conv_attributes *a) {
+    windows w = {{1, 1, 1}, {1, 1, 1}, {0, 0, 0}};
+    const int missing = 3 - a->stride.rank;
+    for (int i = missing; i < 3; ++i) {
+        w.step[i] = a->stride.size[i - missing];
+        w.dilation[i] = a->dilation.size[i - missing];
+        w.before[i] = a->padding.size[2 * (i - missing)];
+    }
+    return w;
+}
+
+static int64_t volume(const int64_t *size) { return size[0] * size[1] * size[2]; }
+
+/* Channels and taps of a weight along k, pixels of all images along columns. */
+static void describe_weighted(const hd_call *call, bool transposed, hd_described_product *out) {
+    hd_product_numbers *p = &out->numbers;
+    hd_product_windows *s = &p->windows;
+    const hd_layout *x = &call->inputs[0]->layout, *weight = &call->inputs[1]->layout;
+    const hd_conv_attributes *attributes = call->attributes;
+    const windows w = windows_of(attributes);
+    hd_layout y;
+    hd_layout_contiguous(&y, &call->shape[0]);
+    const spatial image = spatial_of(x), pixels = spatial_of(&y), taps = spatial_of(weight);
+    const int64_t channels = x->shape.size[1] / attributes->groups;
+    p->m = y.shape.size[1] / attributes->groups;
+    p->k = channels * volume(taps.size);
+    p->columns = volume(pixels.size);
+    p->n = y.shape.size[0] * p->columns;
+    p->a_row = weight->stride[transposed ? 1 : 0];
+    s->a_group = (transposed ? channels : p->m) * weight->stride[0];
+    s->b_group = channels * x->stride[1];
+    s->channels = y.shape.size[1];
+    s->k_a[0] = weight->stride[transposed ? 0 : 1];
+    s->k_b[0] = x->stride[1];
+    s->column_b[0] = x->stride[0];
+    for (int i = 0; i < 3; ++i) {
+        s->k_size[i] = taps.size[i];
+        s->column_size[i] = pixels.size[i];
+        s->k_a[i + 1] = taps.stride[i];
+        s->k_step[i] = transposed ? -w.dilation[i] : w.dilation[i];
+        s->column_step[i] = transposed ? 1 : w.step[i];
+        s->column_begin[i] = transposed ? w.before[i] : -w.before[i];
+        s->image[i] = image.size[i];
+        s->stride[i] = w.step[i];
+        s->image_stride[i] = image.stride[i];
+        if (transposed) continue; /* an offset follows only when it is known to be a pixel */
+        s->k_b[i + 1] = w.dilation[i] * image.stride[i];
+        s->column_b[i + 1] = w.step[i] * image.stride[i];
+        s->b_first -= w.before[i] * image.stride[i];
+    }
+    out->a = call->inputs[1];
+    out->b = call->inputs[0];
+}
+
+/* Pixels of all gradients along k, channels and taps of the weight along columns. */
+static void describe_weight_gradient(const hd_call *call, hd_described_product *out) {
+    hd_product_numbers *p = &out->numbers;
+    hd_product_windows *s = &p->windows;
+    const hd_layout *x = &call->inputs[0]->layout, *gradient = &call->inputs[1]->layout;
+    const hd_conv_attributes *attributes = call->attributes;
+    const windows w = windows_of(attributes);
+    hd_layout y;
+    hd_layout_contiguous(&y, &call->shape[0]);
+    const spatial image = spatial_of(x), pixels = spatial_of(gradient), taps = spatial_of(&y);
+    p->m = gradient->shape.size[1] / attributes->groups;
+    p->k = gradient->shape.size[0] * volume(pixels.size);
+    p->n = p->columns = y.shape.size[1] * volume(taps.size);
+    p->a_row = gradient->stride[1];
+    s->a_group = p->m * gradient->stride[1];
+    s->b_group = y.shape.size[1] * x->stride[1];
+    s->k_a[0] = gradient->stride[0];
+    s->k_b[0] = x->stride[0];
+    s->column_b[0] = x->stride[1];
+    for (int i = 0; i < 3; ++i) {
+        s->k_size[i] = pixels.size[i];
+        s->column_size[i] = taps.size[i];
+        s->k_a[i + 1] = pixels.stride[i];
+        s->k_b[i + 1] = w.step[i] * image.stride[i];
+        s->column_b[i + 1] = w.dilation[i] * image.stride[i];
+        s->k_step[i] = w.step[i];
+        s->k_begin[i] = -w.before[i];
+        s->column_step[i] = w.dilation[i];
+        s->image[i] = image.size[i];
+        s->b_first -= w.before[i] * image.stride[i];
+    }
+    p->b_lies_down = true;
+    out->a = call->inputs[1];
+    out->b = call->inputs[0];
+}
+
+hd_product_form hd_gpu_describe_conv(const hd_call *call, hd_described_product *out) {
+    const bool transposed = call->op->id == HD_OP_conv_transpose;
+    if (call->op->id == HD_OP_conv_weight_gradient)
+        describe_weight_gradient(call, out);
+    else
+        describe_weighted(call, transposed, out);
+    out->numbers.batches = ((const hd_conv_attributes *)call->attributes)->groups;
+    if (out->b->count == 0) out->numbers.k = 0; /* all is beside the image */
+    return transposed ? HD_PRODUCT_SPREAD : HD_PRODUCT_WINDOWS;
+}
+
+bool hd_gpu_conv_is_narrow(const hd_product_numbers *p) {
+    const hd_product_windows *s = &p->windows;
+    double a = hd_reach(p->m, p->a_row) + hd_reach(p->batches, s->a_group),
+           b = hd_reach(p->batches, s->b_group) + hd_reach(1, s->b_first), position = 0;
+    const int64_t outer_k = p->k / (volume(s->k_size) > 0 ? volume(s->k_size) : 1),
+                  outer_columns = p->n / volume(s->column_size);
+    a += hd_reach(outer_k, s->k_a[0]);
+    b += hd_reach(outer_k, s->k_b[0]) + hd_reach(outer_columns, s->column_b[0]);
+    for (int i = 0; i < 3; ++i) {
+        a += hd_reach(s->k_size[i], s->k_a[i + 1]);
+        b += hd_reach(s->k_size[i], s->k_b[i + 1]) + hd_reach(s->column_size[i], s->column_b[i + 1]) +
+             hd_reach(s->image[i], s->image_stride[i]);
+        position += hd_reach(s->k_size[i], s->k_step[i]) + hd_reach(1, s->k_begin[i]) +
+                    hd_reach(s->column_size[i], s->column_step[i]) + hd_reach(1, s->column_begin[i]);
+    }
+    const double most = (double)(1 << 30);
+    return a < most && b < most && position < most;
+}

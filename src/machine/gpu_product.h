@@ -1,0 +1,48 @@
+/* Products on GPUs: what gpu_product.c and gpu_conv.c share. */
+#ifndef HD_MACHINE_GPU_PRODUCT_H
+#define HD_MACHINE_GPU_PRODUCT_H
+
+#include "machine/gpu.h"
+
+enum { HD_PRODUCT_BATCH_AXES = 6 };
+typedef enum hd_product_form { HD_PRODUCT_MATRICES, HD_PRODUCT_WINDOWS, HD_PRODUCT_SPREAD } hd_product_form;
+
+/* What a launch passes behind its buffers, as template_product.h has it, which says what these are. */
+typedef struct hd_product_matrices {
+    int64_t a_column, b_row, b_column, lines, row_line, column_line, row_place, column_place;
+    int64_t batch_rank, batch_size[HD_PRODUCT_BATCH_AXES], a_batch[HD_PRODUCT_BATCH_AXES],
+        b_batch[HD_PRODUCT_BATCH_AXES];
+} hd_product_matrices;
+typedef struct hd_product_windows {
+    int64_t a_group, b_group, b_first, channels, k_size[3], column_size[3], k_a[4], k_b[4], column_b[4];
+    int64_t k_step[3], k_begin[3], column_step[3], column_begin[3], image[3], stride[3], image_stride[3];
+} hd_product_windows;
+typedef struct hd_product_numbers {
+    int64_t m, n, k, tiles_m, tiles_n, batches, k_piece, k_pieces, a_lies_down, b_lies_down, a_row, columns, has_bias,
+        bias_stride;
+    union {
+        hd_product_matrices matrices;
+        hd_product_windows windows;
+    };
+} hd_product_numbers;
+
+/* A product that is described: what its text is, what its launches pass. */
+typedef struct hd_described_product {
+    hd_template_use use;
+    hd_product_numbers numbers;
+    size_t number_bytes;
+    const hd_tensor *a, *b, *bias; /* which operands these are */
+    uint32_t threads;
+    size_t part_bytes; /* of the workspace; 0: none */
+} hd_described_product;
+
+/* gpu_conv.c: a call of conv, conv_transpose or conv_weight_gradient as a product whose second operand is read through
+ * windows; all but the tiles. */
+hd_product_form hd_gpu_describe_conv(const hd_call *call, hd_described_product *out);
+/* True when its positions and offsets fit into 32 bits. */
+bool hd_gpu_conv_is_narrow(const hd_product_numbers *p);
+static inline double hd_reach(int64_t size, int64_t stride) {
+    return (double)size * (stride < 0 ? -(double)stride : (double)stride);
+}
+
+#endif
