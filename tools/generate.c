@@ -173,6 +173,19 @@ static void write_cell(const char *text) {
     for (; *text; ++text) printf(*text == '|' ? "\\|" : "%c", *text);
 }
 
+/* What GPUs do not do themselves. */
+static void write_copies(void) {
+    printf("GPUs have all of them as code of their own, but for\n");
+#define BY_COPY(name, why) {"`hd_" #name "`", why},
+    static const char *const copied[][2] = {
+#include "machine/by_copy.def"
+    };
+    const int count = (int)(sizeof copied / sizeof copied[0]);
+    for (int i = 0; i < count; ++i)
+        printf("%s%s (%s)", i == 0 ? "" : i == count - 1 ? " and " : ", ", copied[i][0], copied[i][1]);
+    puts(":\nthose run on the CPU, with copies of their operands, as `HODU_DUMP=calls` and profiles say.");
+}
+
 static void write_document(void) {
     puts("# Ops\n\nWritten by `make generate` from the op tables in `src/ops`; edit those.\n\n"
          "Views, and `hd_bitcast`, always share the memory of their operand; all others never do, whatever their "
@@ -180,7 +193,9 @@ static void write_document(void) {
          "`hd_reshape` and `hd_flatten` may copy.\n\n"
          "Dtypes are those in which an op computes when its operands have met; of what has no operands, those of its "
          "result. The CPU\nhas every op in all of them, and so has XLA. \"In kernels\" says whether the compiler fuses "
-         "it with its neighbours, or why it\nruns as a call of the device.\n\n## Elementwise\n\n"
+         "it with its neighbours, or why it\nruns as a call of the device.\n");
+    write_copies();
+    puts("\n## Elementwise\n\n"
          "Operands broadcast and promote ([dtypes.md](dtypes.md)). The error is of an f32 result, in units in the last "
          "place;\n"
          "\"of inputs\" means measured at the largest operand. Rows with a float result have a derivative (zero where "

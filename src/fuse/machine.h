@@ -56,6 +56,9 @@ typedef struct hd_machine {
     bool (*product_may_overwrite)(const struct hd_plan *plan, const struct hd_launch *l, uint32_t tensor);
     void (*release)(struct hd_plan *plan, hd_thread *thread); /* plan->own, which may be NULL */
 
+    /* True for an op that another machine runs for it, with copies of its operands; NULL: none is. */
+    bool (*by_copy)(const hd_op *op);
+
     /* ---- a run ---- */
     /* All launches. What can fail and is not computing comes first: memory to work in, weights to be packed. *done,
      * which is 0 before: launches that may have written when it fails. */

@@ -106,6 +106,8 @@ hd_tensor *hd_gpu_packed(hd_thread *thread, const hd_gpu_device *d, hd_tensor *t
 /* ---- how calls run: one function for each primitive that is no view, which gpu_calls.c has in a table ---- */
 typedef hd_error hd_gpu_op(hd_thread *thread, const hd_gpu_device *d, hd_call *call);
 hd_gpu_op *hd_gpu_op_of(const hd_call *call);
+/* True for an op that GPUs have no code for: by_copy.def. */
+bool hd_gpu_is_by_copy(const hd_op *op);
 /* One for each row. */
 #define PRIMITIVE(name, ...) hd_gpu_op hd_gpu_##name;
 #include "ops/ops.def"

@@ -26,6 +26,14 @@ static hd_gpu_op *const ops[HD_OP_COUNT] = {
 #include "ops/ops.def"
 };
 
+bool hd_gpu_is_by_copy(const hd_op *op) {
+    static const bool listed[HD_OP_COUNT] = {
+#define BY_COPY(name, ...) [HD_OP_##name] = true,
+#include "machine/by_copy.def"
+    };
+    return op->derivative == 0 && listed[op->id];
+}
+
 /* ---- looking at values ------------------------------------------------------------------------------------------- */
 /* True when some element of a tensor of integers is out of [low, high), on the device; waits for it. */
 static hd_error any_out_of(hd_thread *thread, hd_tensor *t, double low, double high, bool *out) {
@@ -91,26 +99,12 @@ BY_KERNEL(normal)
 BY_KERNEL(randint)
 BY_KERNEL(contiguous)
 
-/* What the CPU does: tests/device/by_copy.txt lists them. */
-#define BY_COPY(name)                                                                                                  \
+/* What the CPU does. */
+#define BY_COPY(name, ...)                                                                                             \
     hd_error hd_gpu_##name(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {                                 \
         return hd_gpu_by_copy(thread, d, call);                                                                        \
     }
-BY_COPY(permutation)
-BY_COPY(multinomial)
-BY_COPY(layer_norm)
-BY_COPY(rms_norm)
-BY_COPY(layer_norm_gradient)
-BY_COPY(rms_norm_gradient)
-BY_COPY(layer_norm_weight_gradient)
-BY_COPY(rms_norm_weight_gradient)
-BY_COPY(max_pool)
-BY_COPY(avg_pool)
-BY_COPY(max_pool_pick)
-BY_COPY(max_pool_gradient)
-BY_COPY(avg_pool_gradient)
-BY_COPY(attention)
-BY_COPY(attention_gradient)
+#include "machine/by_copy.def"
 
 static hd_error fill(hd_thread *thread, const hd_gpu_device *d, hd_call *call, double value) {
     uint64_t element = 0;

@@ -208,6 +208,7 @@ const hd_machine hd_gpu_machine = {.product_apart = product_apart,
                                    .uses_alone = uses_alone,
                                    .product_can_fail = product_can_fail,
                                    .product_may_overwrite = product_may_overwrite,
+                                   .by_copy = hd_gpu_is_by_copy,
                                    .release = gpu_release,
                                    .run = gpu_run,
                                    .undo = gpu_undo};

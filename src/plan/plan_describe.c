@@ -81,6 +81,10 @@ void hd_plan_describe(const hd_executable *self, int64_t index, hd_launch_stats 
         describe_members(p, l, out);
     else
         snprintf(out->what, sizeof out->what, "copy of %s", hd_node_name(&p->graph->nodes[l->node]));
+    if (l->kind == HD_RUN_CALL && p->machine->by_copy != NULL && p->machine->by_copy(p->calls[l->call].call.op)) {
+        const size_t length = strlen(out->what);
+        snprintf(out->what + length, sizeof out->what - length, " by the CPU, with copies");
+    }
     describe_sizes(p, l, out);
     out->bytes = l->kind == HD_RUN_CALL ? work_of(&p->calls[l->call].call).bytes : bytes_of(p, l);
     out->operations = hd_plan_operations(p, l);
