@@ -35,7 +35,7 @@ static inline hd_device hd_cuda(int index) {
     hd_device d = {HD_DEVICE_CUDA, index};
     return d;
 }
-static inline hd_device hd_metal(void) { /* eager ops, without f64; never run on a Mac yet */
+static inline hd_device hd_metal(void) { /* no f64; never run on a Mac yet */
     hd_device d = {HD_DEVICE_METAL, 0};
     return d;
 }

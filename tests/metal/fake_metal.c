@@ -1,7 +1,8 @@
 /* Objective-C's runtime, Foundation and Metal as far as the library uses them, for test_runtime.c: they fail when they
  * are told to. Memory is the host's. A command buffer runs when somebody waits for it, or for a later one, and not
  * before, so that what does not wait sees what was there before. Kernels are functions of C that have the names which
- * the text declares. What Metal ends the process for, this does, too. */
+ * the text declares; what the library itself renders is compiled as C++. What Metal ends the process for, this does,
+ * too. */
 #include "metal/fake_metal.h"
 #include "device/metal/metal.h"
 
@@ -17,6 +18,8 @@
 extern SHOWN int fake_metal_is_something_else;
 int fake_metal_is_something_else = 1;
 #else
+
+#include "metal/compiled.h"
 
 extern SHOWN fake_metal fake_metal_now;
 fake_metal fake_metal_now = {.fail_at = -1, .memory = 1 << 20};
@@ -44,10 +47,11 @@ enum { HELD = 8192, SLOTS = HD_MTL_ARGUMENT_BUFFERS };
 typedef void kernel_function(unsigned char **buffers, const fake_arguments *a, const unsigned long *group,
                              const unsigned long *thread, const hd_mtl_size *groups, const hd_mtl_size *threads);
 
-/* One command: a launch when it has a kernel, a copy when it has two buffers, else a fill. */
+/* One command: a launch when it has a kernel of either kind, a copy when it has two buffers, else a fill. */
 typedef struct command {
     struct command *next;
     kernel_function *kernel;
+    run_function *rendered;         /* in place of one of ours */
     hd_objc_object *buffers[SLOTS]; /* held until it has run */
     hd_mtl_size groups, threads;
     size_t at, into, bytes;
@@ -66,9 +70,11 @@ struct hd_objc_object {
     hd_objc_object **members;       /* of an array */
     hd_objc_object *of;             /* the device of a queue, the queue of commands, the commands of an encoder */
     kernel_function *kernel;        /* of a function or a pipeline */
+    run_function *rendered;
+    void *code; /* of a library that was compiled */
     /* commands */
     hd_objc_object *open, *next; /* its encoder; the next one of the queue */
-    bool is_committed, is_done, has_failed, is_ended, has_pipeline;
+    bool is_committed, is_done, has_failed, is_ended;
     command *first, *last;
     command now; /* an encoder's state */
 };
@@ -378,8 +384,15 @@ static hd_objc_object *fake_new_library(ME, hd_objc_object *text, hd_objc_object
         *out = error(log);
         return NULL;
     }
+    void *code = NULL;
+    if (strstr(text->text, "<metal_stdlib>") != NULL) {
+        code = compiled_text(text->text, FAKE_METAL_SHIM, log, sizeof log);
+        if (code == NULL) *out = error(log);
+        if (code == NULL) return NULL;
+    }
     hd_objc_object *o = made(LIBRARY);
     o->text = strdup(text->text);
+    o->code = code;
     return o;
 }
 static hd_objc_object *fake_new_function(ME, hd_objc_object *name) {
@@ -387,26 +400,29 @@ static hd_objc_object *fake_new_function(ME, hd_objc_object *name) {
     char declared[128];
     MUST(self->is == LIBRARY && name->is == STRING);
     snprintf(declared, sizeof declared, "kernel void %s(", name->text);
-    if (fails("newFunctionWithName:") || strstr(self->text, declared) == NULL) return NULL;
+    run_function *rendered = self->code == NULL ? NULL : compiled_function(self->code, name->text);
+    if (fails("newFunctionWithName:") || (rendered == NULL && strstr(self->text, declared) == NULL)) return NULL;
     hd_objc_object *o = made(FUNCTION);
     o->kernel = kernel_named(name->text);
+    o->rendered = rendered;
     return o;
 }
 static hd_objc_object *fake_new_pipeline(ME, hd_objc_object *function, hd_objc_object **out) {
     ONE_AT_A_TIME;
     MUST(self->is == DEVICE && function->is == FUNCTION);
     if (fails("newComputePipelineStateWithFunction:error:")) return NULL;
-    if (function->kernel == NULL) {
+    if (function->kernel == NULL && function->rendered == NULL) {
         *out = error("the fake does not know this kernel");
         return NULL;
     }
     hd_objc_object *o = made(PIPELINE);
     o->kernel = function->kernel;
+    o->rendered = function->rendered;
     return o;
 }
 static size_t fake_group_most(ME) {
     MUST(self->is == PIPELINE);
-    return fails("maxTotalThreadsPerThreadgroup") ? 0 : 128;
+    return fails("maxTotalThreadsPerThreadgroup") ? 0 : self->rendered != NULL ? RUN_LANES : 128;
 }
 
 /* ---- command buffers --------------------------------------------------------------------------------------------- */
@@ -455,6 +471,11 @@ static void run_kernel(const command *c) {
     for (int i = 0; i < SLOTS; ++i)
         if (c->buffers[i] != NULL) data[i] = c->buffers[i]->data;
     unsigned long g[3], t[3];
+    for (g[1] = 0; c->rendered != NULL && g[1] < c->groups.height; ++g[1])
+        for (g[0] = 0; g[0] < c->groups.width; ++g[0])
+            MUST(run_group(c->rendered, (char **)(void *)data, (void *)(uintptr_t)c->arguments,
+                           (run_id){(unsigned)g[0], (unsigned)g[1], 0}, (int)c->threads.width));
+    if (c->rendered != NULL) return;
     for (g[2] = 0; g[2] < c->groups.depth; ++g[2])
         for (g[1] = 0; g[1] < c->groups.height; ++g[1])
             for (g[0] = 0; g[0] < c->groups.width; ++g[0])
@@ -465,7 +486,7 @@ static void run_kernel(const command *c) {
                                       &c->threads);
 }
 static void run_command(const command *c) {
-    if (c->kernel != NULL)
+    if (c->kernel != NULL || c->rendered != NULL)
         run_kernel(c);
     else if (c->buffers[1] != NULL)
         memcpy(c->buffers[1]->data + c->into, c->buffers[0]->data + c->at, c->bytes);
@@ -524,6 +545,7 @@ static void fake_set_pipeline(ME, hd_objc_object *pipeline) {
     ONE_AT_A_TIME;
     MUST(self->is == LAUNCHER && !self->is_ended && pipeline->is == PIPELINE);
     self->now.kernel = pipeline->kernel;
+    self->now.rendered = pipeline->rendered;
 }
 static void fake_set_buffer(ME, hd_objc_object *given, size_t offset, size_t index) {
     ONE_AT_A_TIME;
@@ -543,9 +565,11 @@ static void fake_set_bytes(ME, const void *from, size_t bytes, size_t index) {
 static void fake_dispatch(ME, hd_mtl_size groups, hd_mtl_size threads) {
     ONE_AT_A_TIME;
     command *now = &self->now;
-    MUST(self->is == LAUNCHER && !self->is_ended && now->kernel != NULL && now->bytes == sizeof(fake_arguments));
-    MUST(now->at == (now->kernel == position ? 1 : 2));
-    MUST(groups.width * groups.height * groups.depth > 0 && threads.width * threads.height * threads.depth <= 128);
+    MUST(self->is == LAUNCHER && !self->is_ended && (now->kernel != NULL || now->rendered != NULL));
+    MUST(groups.width * groups.height * groups.depth > 0 && threads.width * threads.height * threads.depth <= 1024);
+    if (now->rendered == NULL)
+        MUST(now->bytes == sizeof(fake_arguments) && now->at == (now->kernel == position ? 1 : 2));
+    if (now->rendered != NULL) MUST(groups.depth * threads.height * threads.depth == 1);
     now->groups = groups;
     now->threads = threads;
     append(self->of, now);

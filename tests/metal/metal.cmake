@@ -1,8 +1,5 @@
-# Objective-C's runtime and the frameworks for metal/runtime: what fails when it is told to, and something else. A library
-# is found by its path when one of that name is open already; two of the three have nothing of their own.
-if(NOT TARGET test_metal_runtime)
-  return()
-endif()
+# Objective-C's runtime and the frameworks for metal/runtime and metal/eager: what fails when it is told to, and something
+# else. A library is found by its path when one of that name is open already; two of the three have nothing of their own.
 set(HODU_PATH_fake_metal /System/Library/Frameworks/Metal.framework/Metal)
 set(HODU_PATH_fake_metal_empty /System/Library/Frameworks/Metal.framework/Metal)
 set(HODU_PATH_fake_objc /usr/lib/libobjc.A.dylib)
@@ -11,11 +8,16 @@ foreach(name fake_metal fake_metal_empty fake_objc fake_foundation)
   add_library(${name} SHARED metal/fake_metal.c)
   set_target_properties(${name} PROPERTIES NO_SONAME ON)
   target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
+  target_compile_options(${name} PRIVATE ${HODU_TEST_OPTIMIZE})
   target_link_options(${name} PRIVATE -Wl,-soname,${HODU_PATH_${name}})
   target_link_libraries(${name} PRIVATE hodu_warnings Threads::Threads)
   string(TOUPPER ${name} NAME)
-  add_dependencies(test_metal_runtime ${name})
-  target_compile_definitions(test_metal_runtime PRIVATE ${NAME}="$<TARGET_FILE:${name}>")
+  foreach(test test_metal_runtime test_metal_eager) # of some builds not all are there
+    if(TARGET ${test})
+      add_dependencies(${test} ${name})
+      target_compile_definitions(${test} PRIVATE ${NAME}="$<TARGET_FILE:${name}>")
+    endif()
+  endforeach()
 endforeach()
 foreach(name fake_metal_empty fake_objc fake_foundation)
   target_compile_definitions(${name} PRIVATE WITHOUT_FUNCTIONS)
@@ -23,4 +25,5 @@ endforeach()
 # The functions of Objective-C are those of the fake, which is open before it.
 target_link_options(fake_objc PRIVATE -Wl,--no-as-needed $<TARGET_FILE:fake_metal>)
 add_dependencies(fake_objc fake_metal)
-target_compile_definitions(fake_metal PRIVATE _GNU_SOURCE)
+target_compile_definitions(fake_metal PRIVATE _GNU_SOURCE FAKE_METAL_SHIM="${CMAKE_CURRENT_SOURCE_DIR}/metal")
+target_link_libraries(fake_metal PRIVATE ${CMAKE_DL_LIBS})
