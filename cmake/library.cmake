@@ -6,6 +6,7 @@ file(GLOB HODU_SOURCES CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/device/cpu/*.c
   ${PROJECT_SOURCE_DIR}/src/device/cuda/*.c
   ${PROJECT_SOURCE_DIR}/src/device/*.c ${PROJECT_SOURCE_DIR}/src/device/opencl/*.c
+  ${PROJECT_SOURCE_DIR}/src/device/metal/*.c
   ${PROJECT_SOURCE_DIR}/src/grad/*.c
   ${PROJECT_SOURCE_DIR}/src/graph/*.c
   ${PROJECT_SOURCE_DIR}/src/script/*.c
@@ -30,7 +31,16 @@ endif()
 # OpenCL needs nothing here either: its loader is opened when somebody first asks for its devices.
 option(HODU_OPENCL "Devices of OpenCL, where there is a driver" ON)
 if(NOT HODU_OPENCL)
-  list(FILTER HODU_SOURCES EXCLUDE REGEX "/src/(device/opencl/|machine/gpu)")
+  list(FILTER HODU_SOURCES EXCLUDE REGEX "/src/device/opencl/")
+endif()
+
+# Nor does Metal, whose frameworks are opened likewise; where there are none, its device says that this is not macOS.
+option(HODU_METAL "Devices of Metal, on macOS" ON)
+if(NOT HODU_METAL)
+  list(FILTER HODU_SOURCES EXCLUDE REGEX "/src/device/metal/")
+endif()
+if(NOT HODU_OPENCL AND NOT HODU_METAL)
+  list(FILTER HODU_SOURCES EXCLUDE REGEX "/src/machine/gpu")
 endif()
 
 # The C renderer's preamble is the C reading of the vocabulary itself.
@@ -215,7 +225,7 @@ foreach(library hodu hodu_static)
 endforeach()
 # include/hodu/script.h and device.h say 1 of each; who links a library without one is told.
 set(HODU_PARTS_LEFT_OUT "")
-foreach(part FILES XLA LLVM OPENCL)
+foreach(part FILES XLA LLVM OPENCL METAL)
   if(NOT HODU_${part})
     list(APPEND HODU_PARTS_LEFT_OUT HD_HAS_${part}=0)
   endif()

@@ -4,10 +4,13 @@
 
 #include <hodu/base.h>
 
-/* 0: this library was built with HODU_OPENCL=OFF, and there are no devices of OpenCL. hodu.pc and the CMake targets of
- * such a library define it. */
+/* 0: this library was built with HODU_OPENCL=OFF, or HODU_METAL=OFF, and there are no such devices. hodu.pc and the
+ * CMake targets of such a library define it. */
 #ifndef HD_HAS_OPENCL
 #define HD_HAS_OPENCL 1
+#endif
+#ifndef HD_HAS_METAL
+#define HD_HAS_METAL 1
 #endif
 
 typedef enum hd_device_kind {
@@ -32,7 +35,7 @@ static inline hd_device hd_cuda(int index) {
     hd_device d = {HD_DEVICE_CUDA, index};
     return d;
 }
-static inline hd_device hd_metal(void) { /* nothing runs there yet */
+static inline hd_device hd_metal(void) { /* no f64; never run on a Mac yet */
     hd_device d = {HD_DEVICE_METAL, 0};
     return d;
 }
@@ -52,8 +55,8 @@ typedef struct hd_device_info {
 
 HD_BEGIN_DECLS
 /* How many devices of a kind this machine has and their driver gives to this process; the first call opens the driver.
- * Ops may not run on them all the same: today they run on the CPU and on devices of OpenCL, and on CUDA run
- * scripts that XLA compiles. */
+ * Ops may not run on them all the same: today they run on the CPU and on devices of OpenCL and Metal, and on CUDA
+ * run scripts that XLA compiles. */
 HD_API int hd_device_count(hd_device_kind kind);
 /* True when tensors can be made and ops run there, which hd_set_device asks. Where scripts run is another question,
  * which hd_compiler_missing answers (hodu/script.h). */

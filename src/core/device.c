@@ -59,6 +59,7 @@ bool hd_device_available(hd_device device) { return hd_device_executor(device) !
 static const char *no_kernels(char out[HD_DEVICE_REASON], hd_device_kind kind) {
     if ((unsigned)kind >= HD_DEVICE_KINDS || kind == HD_DEVICE_DEFAULT) return "there is no such kind of device";
     if (kind == HD_DEVICE_OPENCL && !HD_HAS_OPENCL) return "this library was built without OpenCL (HODU_OPENCL=OFF)";
+    if (kind == HD_DEVICE_METAL && !HD_HAS_METAL) return "this library was built without Metal (HODU_METAL=OFF)";
     snprintf(out, HD_DEVICE_REASON, "hodu has no kernels for %s yet%s", kind_names[kind],
              kind == HD_DEVICE_CUDA ? "; scripts run there when XLA compiles them" : "");
     return out;

@@ -3,8 +3,13 @@
 #include "core/device.h"
 #include "device/cpu/cpu.h"
 #include "device/cuda/driver.h"
+#if HD_HAS_METAL
+#include "device/metal/metal_device.h"
+#endif
 #if HD_HAS_OPENCL
 #include "device/opencl/opencl_device.h"
+#endif
+#if HD_HAS_METAL || HD_HAS_OPENCL
 #include "machine/gpu.h"
 #endif
 #include "grad/tape.h"
@@ -15,6 +20,10 @@ void hd_library_open(void) {
 #if HD_HAS_OPENCL
     hd_device_register(HD_DEVICE_OPENCL, &hd_opencl_interface);
     hd_opencl_register_executor(hd_opencl_executor, hd_opencl_peak);
+#endif
+#if HD_HAS_METAL
+    hd_device_register(HD_DEVICE_METAL, &hd_metal_interface);
+    hd_metal_register_executor(hd_metal_executor, hd_metal_peak);
 #endif
     hd_first_observer_register(hd_tape_first_observer);
 }

@@ -1,6 +1,11 @@
 /* GPUs as machines and executors. */
 #include "machine/gpu.h"
+#if HD_HAS_OPENCL
 #include "device/opencl/opencl_device.h"
+#endif
+#if HD_HAS_METAL
+#include "device/metal/metal_device.h"
+#endif
 
 #include <pthread.h>
 
@@ -21,20 +26,23 @@ static const hd_target target = {.name = "gpu",
                                  .sum_rows = 256};
 
 enum { DEVICES = 32 };
-static struct {
+typedef struct gpus { /* of one kind */
     pthread_mutex_t lock;
+    const char *name;
+    hd_dialect dialect;
+    const hd_gpu_interface *gpu;
     hd_gpu_device of[DEVICES];
-} opencl = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} gpus;
 
-hd_executor *hd_opencl_executor(int index) {
+static hd_executor *executor_of(gpus *g, int index) {
     if (index < 0 || index >= DEVICES) return NULL;
-    hd_gpu_device *d = &opencl.of[index];
-    pthread_mutex_lock(&opencl.lock);
+    hd_gpu_device *d = &g->of[index];
+    pthread_mutex_lock(&g->lock);
     if (d->eager == NULL || d->codes == NULL) {
-        *d = (hd_gpu_device){.executor = {.name = "opencl", .run = hd_gpu_run_call, .write = hd_gpu_write},
-                             .device = {HD_DEVICE_OPENCL, index},
-                             .dialect = HD_DIALECT_OPENCL,
-                             .gpu = &hd_opencl_gpu,
+        *d = (hd_gpu_device){.executor = {.name = g->name, .run = hd_gpu_run_call, .write = hd_gpu_write},
+                             .device = {g->gpu->kind, index},
+                             .dialect = g->dialect,
+                             .gpu = g->gpu,
                              .machine = hd_gpu_machine,
                              .eager = d->eager != NULL ? d->eager : hd_gpu_eager_new(),
                              .codes = d->codes != NULL ? d->codes : hd_gpu_codes_new()};
@@ -42,20 +50,20 @@ hd_executor *hd_opencl_executor(int index) {
         d->machine.device = d->device;
     }
     hd_executor *executor = d->eager != NULL && d->codes != NULL ? &d->executor : NULL;
-    pthread_mutex_unlock(&opencl.lock);
+    pthread_mutex_unlock(&g->lock);
     return executor;
 }
 
-const hd_machine *hd_opencl_machine(int index) {
-    hd_executor *executor = hd_opencl_executor(index);
+static const hd_machine *machine_of(gpus *g, int index) {
+    hd_executor *executor = executor_of(g, index);
     if (executor != NULL) return &((const hd_gpu_device *)executor)->machine;
-    hd_fail(HD_ERROR_MEMORY, "no memory for the device opencl:%d", index);
+    hd_fail(HD_ERROR_MEMORY, "no memory for the device %s:%d", g->name, index);
     return NULL;
 }
 
-void hd_opencl_peak(int index, double *gflops, double *gbytes) {
+static void peak_of(gpus *g, int index, double *gflops, double *gbytes) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    hd_gpu_device *d = (hd_gpu_device *)hd_opencl_executor(index);
+    hd_gpu_device *d = (hd_gpu_device *)executor_of(g, index);
     if (d == NULL) return;
     pthread_mutex_lock(&lock);
     if (d->gflops == 0) hd_gpu_measure_peak(d, &d->gflops, &d->gbytes);
@@ -63,3 +71,19 @@ void hd_opencl_peak(int index, double *gflops, double *gbytes) {
     *gbytes = d->gbytes;
     pthread_mutex_unlock(&lock);
 }
+
+/* ---- what `library` registers ---- */
+#if HD_HAS_OPENCL
+static gpus opencl = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .name = "opencl", .dialect = HD_DIALECT_OPENCL, .gpu = &hd_opencl_gpu};
+hd_executor *hd_opencl_executor(int index) { return executor_of(&opencl, index); }
+const hd_machine *hd_opencl_machine(int index) { return machine_of(&opencl, index); }
+void hd_opencl_peak(int index, double *gflops, double *gbytes) { peak_of(&opencl, index, gflops, gbytes); }
+#endif
+#if HD_HAS_METAL
+static gpus metal = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .name = "metal", .dialect = HD_DIALECT_METAL, .gpu = &hd_metal_gpu};
+hd_executor *hd_metal_executor(int index) { return executor_of(&metal, index); }
+const hd_machine *hd_metal_machine(int index) { return machine_of(&metal, index); }
+void hd_metal_peak(int index, double *gflops, double *gbytes) { peak_of(&metal, index, gflops, gbytes); }
+#endif

@@ -26,10 +26,14 @@ typedef struct hd_gpu_device {
     double gflops, gbytes; /* its peak; 0: not measured yet */
 } hd_gpu_device;
 
-/* gpu.c: the executor of an OpenCL device; NULL when there is no memory for it. */
+/* gpu.c: the executor of a device of each kind, NULL when there is no memory for it; the machine, NULL with an error;
+ * and its peak. */
 hd_executor *hd_opencl_executor(int index);
 const hd_machine *hd_opencl_machine(int index);
 void hd_opencl_peak(int index, double *gflops, double *gbytes);
+hd_executor *hd_metal_executor(int index);
+const hd_machine *hd_metal_machine(int index);
+void hd_metal_peak(int index, double *gflops, double *gbytes);
 /* gpu_peak.c: measures it; 0 where it cannot. */
 void hd_gpu_measure_peak(const hd_gpu_device *d, double *gflops, double *gbytes);
 /* gpu_plan.c: what HODU asks of a GPU, target and device apart. */

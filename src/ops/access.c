@@ -70,7 +70,9 @@ bool hd_to_array(const hd_tensor *t, void *out, hd_dtype dtype, size_t capacity)
     if (recorder != NULL) eager = recorder->eager_begin(&eager);
     hd_span span;
     hd_span_begin(&span, thread, "to_array");
-    hd_tensor *ready = hd_contiguous(hd_cast((hd_tensor *)(uintptr_t)t, dtype));
+    hd_tensor *read = (hd_tensor *)(uintptr_t)t;
+    if (dtype == HD_F64 && hd_storage_is_away(t->storage)) read = hd_to(read, hd_cpu()); /* not all devices have f64 */
+    hd_tensor *ready = hd_contiguous(hd_cast(read, dtype));
     const void *bytes = ready == NULL ? NULL : hd_tensor_bytes(thread, ready, HD_READ);
     if (bytes != NULL && t->count > 0) memcpy(out, bytes, (size_t)t->count * hd_dtype_bytes[dtype]);
     hd_span_end(&span, NULL);

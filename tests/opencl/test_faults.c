@@ -181,8 +181,8 @@ static void nothing_is_left(void) {
         if (d == NULL)
             hd_error_clear(); /* it is lost */
         else
-            hd_opencl_trim(d);
-        if (d != NULL) require(d->used_bytes == 0 && d->cached_bytes == 0);
+            hd_heap_trim(&d->heap);
+        if (d != NULL) require(d->heap.used_bytes == 0 && d->heap.cached_bytes == 0);
     }
 }
 
@@ -264,13 +264,13 @@ static void what_is_cached_makes_room(const void *nothing) {
     for (int i = 0; i < 4; ++i) require((blocks[i] = cl->allocate(thread, 0, 65536)) != NULL);
     for (int i = 0; i < 4; ++i) hd_block_release(thread, blocks[i]);
     hd_opencl_device *d = hd_opencl_device_at(0);
-    require(d->cached_bytes == 4 * 65536 && d->used_bytes == 0 && fake->memory_used == 4 * 65536);
+    require(d->heap.cached_bytes == 4 * 65536 && d->heap.used_bytes == 0 && fake->memory_used == 4 * 65536);
     require((blocks[0] = cl->allocate(thread, 0, 8000)) != NULL);
     hd_block_release(thread, blocks[0]);
-    require(d->cached_bytes == 4 * 65536); /* it is full */
+    require(d->heap.cached_bytes == 4 * 65536); /* it is full */
     require((blocks[0] = cl->allocate(thread, 0, 1 << 19)) != NULL);
     require((blocks[1] = cl->allocate(thread, 0, 400000)) != NULL); /* in their place */
-    require(d->cached_bytes == 0 && fake->objects == 2 + 2);
+    require(d->heap.cached_bytes == 0 && fake->objects == 2 + 2);
     require(cl->allocate(thread, 0, 200000) == NULL);
     require_error(HD_ERROR_MEMORY,
                   "opencl:0 has no memory for 200000 bytes: of its 1048576 bytes 950272 are in use here and 0 cached, "
@@ -282,7 +282,7 @@ static void what_is_cached_makes_room(const void *nothing) {
     require_error(HD_ERROR_MEMORY, "opencl:0 has no memory for 1000 bytes");
     hd_block_release(thread, blocks[0]);
     hd_block_release(thread, blocks[1]);
-    hd_opencl_trim(d);
+    hd_heap_trim(&d->heap);
     require(fake->memory_used == 0 && fake->objects == 2);
 }
 /* Drivers may take memory only when a command needs it. */
@@ -296,7 +296,7 @@ static void a_command_makes_room(const void *nothing) {
     fake->status = HD_CL_MEM_OBJECT_ALLOCATION_FAILURE;
     fake->times = 1;
     require(cl->fill(thread, there(a, 0), "x", 1, 64) == HD_OK);
-    require(hd_opencl_device_at(0)->cached_bytes == 0);
+    require(hd_opencl_device_at(0)->heap.cached_bytes == 0);
     fake->times = 2;
     require(cl->fill(thread, there(a, 0), "x", 1, 64) != HD_OK);
     require_error(HD_ERROR_MEMORY,

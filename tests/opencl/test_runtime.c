@@ -140,9 +140,9 @@ static void memory_is_given_out_again(void **state) {
     assert_ptr_not_equal(b->address, address);
     release(a);
     release(b);
-    hd_opencl_trim(hd_opencl_device_at(0));
-    assert_int_equal(hd_opencl_device_at(0)->cached_bytes, 0);
-    assert_int_equal(hd_opencl_device_at(0)->used_bytes, 0);
+    hd_heap_trim(&hd_opencl_device_at(0)->heap);
+    assert_int_equal(hd_opencl_device_at(0)->heap.cached_bytes, 0);
+    assert_int_equal(hd_opencl_device_at(0)->heap.used_bytes, 0);
 }
 
 static void too_much_is_an_error_with_figures(void **state) {
@@ -169,19 +169,19 @@ static void too_much_is_an_error_with_figures(void **state) {
 static void all_of_the_memory_is_an_error_too(void **state) {
     (void)state;
     const hd_opencl_device *d = hd_opencl_device_at(0);
-    const size_t each = d->block_most;
+    const size_t each = d->heap.block_most;
     hd_block *blocks[64];
     int count = 0;
     release(block_of(0, 1 << 16)); /* something cached */
-    assert_true(d->cached_bytes > 0);
-    if (d->memory_bytes / each >= 64) skip();
+    assert_true(d->heap.cached_bytes > 0);
+    if (d->heap.memory_bytes / each >= 64) skip();
     while (count < 64 && (blocks[count] = cl->allocate(hd_thread_self(), 0, each)) != NULL) count++;
     assert_true(count < 64);
-    assert_int_equal(d->cached_bytes, 0);
+    assert_int_equal(d->heap.cached_bytes, 0);
     assert_error(HD_ERROR_MEMORY, "opencl:0 has no memory for ");
     while (count > 0) release(blocks[--count]);
-    assert_int_equal(d->used_bytes, 0);
-    hd_opencl_trim(hd_opencl_device_at(0));
+    assert_int_equal(d->heap.used_bytes, 0);
+    hd_heap_trim(&hd_opencl_device_at(0)->heap);
 }
 
 static void addresses_of_nothing_are_errors(void **state) {
@@ -233,7 +233,7 @@ static void addresses_are_found_quickly(void **state) {
     assert_true(offset == 5);
     print_message("an address is found in %.1f ns, with the test around it\n", each);
     for (int i = 0; i < BLOCKS; ++i) release(blocks[i]);
-    hd_opencl_trim(d);
+    hd_heap_trim(&d->heap);
 }
 
 /* ---- programs ---------------------------------------------------------------------------------------------------- */
@@ -476,8 +476,8 @@ static void many_threads_use_one_device(void **state) {
         if (why != NULL) fail_msg("%s", (const char *)why);
     }
     gpu->unload(p);
-    hd_opencl_trim(hd_opencl_device_at(0));
-    assert_int_equal(hd_opencl_device_at(0)->used_bytes, 0);
+    hd_heap_trim(&hd_opencl_device_at(0)->heap);
+    assert_int_equal(hd_opencl_device_at(0)->heap.used_bytes, 0);
 }
 
 static size_t resident_bytes(void) {

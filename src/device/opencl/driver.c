@@ -6,17 +6,14 @@
 #include "device/late.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { PLATFORMS = 16, COMMANDS_UNDER_WAY = 512 };
-typedef enum process_state { IS_HERE, IS_FORKED, IS_ENDING } process_state;
 
 hd_cl_functions hd_cl;
 
 static struct {
     pthread_once_t once;
-    _Atomic int state;
     int count;
     char missing[240];
     hd_opencl_device of[HD_OPENCL_DEVICES];
@@ -30,10 +27,13 @@ static void say_status(const char *platform, const char *function, int32_t statu
 }
 
 /* ---- the process: forks, and its end ----------------------------------------------------------------------------- */
-/* A forked child has none of the driver's threads, and its locks may be taken for ever: nothing is called there. */
-static void in_child(void) { atomic_store(&driver.state, IS_FORKED); }
+static void wait_for_all(void);
+static void in_child(void);
+static void at_exit(void);
+static void before_exit(void *nothing);
+static hd_driver_process process = {.in_child = in_child, .at_exit = at_exit, .before_exit = before_exit};
 
-bool hd_opencl_is_here(void) { return atomic_load_explicit(&driver.state, memory_order_relaxed) == IS_HERE; }
+bool hd_opencl_is_here(void) { return hd_driver_is_here(&process); }
 
 static void wait_for_all(void) {
     for (int i = 0; i < driver.count && hd_opencl_is_here(); ++i) {
@@ -41,23 +41,14 @@ static void wait_for_all(void) {
         if (atomic_load(&d->started) && atomic_load(&d->lost_in) == NULL) hd_cl.finish(d->queue);
     }
 }
-/* Commands must not be under way while the driver's destructors run, and what comes after those must not call it. */
+static void in_child(void) { hd_driver_is_forked(&process); }
 static void at_exit(void) {
     wait_for_all();
-    int here = IS_HERE;
-    atomic_compare_exchange_strong(&driver.state, &here, IS_ENDING);
+    hd_driver_ends(&process);
 }
 static void before_exit(void *nothing) {
     (void)nothing;
     wait_for_all();
-}
-
-/* What drivers register with atexit as they start is called after what is registered here later: so this is done once
- * more with each device. Destructors of the thread that leaves main come before all. */
-static void watch_exit(void) {
-    static _Atomic bool watched;
-    atexit(at_exit);
-    if (hd_os_is_first_thread() && !atomic_exchange(&watched, true)) hd_os_at_thread_end(before_exit);
 }
 
 /* ---- the loader -------------------------------------------------------------------------------------------------- */
@@ -134,8 +125,8 @@ static int32_t ask_limits(hd_opencl_device *d) {
     ask_number(d->handle, HD_CL_DEVICE_F32, &f32, sizeof f32);
     d->rounds = (f32 & HD_CL_ROUNDS_QUOTIENTS) != 0;
     ask_text(d->handle, HD_CL_DEVICE_EXTENSIONS, extensions, sizeof extensions);
-    d->memory_bytes = (size_t)memory;
-    d->block_most = (size_t)block;
+    d->heap.memory_bytes = (size_t)memory;
+    d->heap.block_most = (size_t)block;
     l->key = d->key;
     l->group_most = at_most_u32(group);
     l->subgroup = ask_subgroup(d->handle, extensions);
@@ -184,7 +175,7 @@ static void add_device(hd_cl_platform *platform, const platform_text *text, hd_c
         return;
     }
     pthread_mutex_init(&d->lock, NULL);
-    pthread_mutex_init(&d->memory_lock, NULL);
+    hd_opencl_begin_heap(d);
     driver.count++;
 }
 
@@ -203,7 +194,7 @@ static void add_platform(hd_cl_platform *platform) {
 static void ask(void) {
     void *loader = open_loader();
     if (loader == NULL || !take_functions(loader)) return;
-    hd_os_at_fork(NULL, NULL, in_child);
+    hd_driver_watch_forks(&process);
     hd_cl_platform *platforms[PLATFORMS];
     uint32_t count = 0;
     const int32_t status = hd_cl.platforms(PLATFORMS, platforms, &count);
@@ -220,7 +211,7 @@ static void ask(void) {
     }
     for (uint32_t i = 0; i < count && i < PLATFORMS; ++i) add_platform(platforms[i]);
     if (driver.count > 0)
-        watch_exit();
+        hd_driver_watch_exit(&process);
     else if (driver.missing[0] == '\0')
         say("OpenCL's platforms are here, but have no device of OpenCL 1.2 or later; clinfo lists them");
 }
@@ -232,11 +223,8 @@ int hd_opencl_count(void) {
 }
 
 const char *hd_opencl_missing(void) {
-    const int state = atomic_load_explicit(&driver.state, memory_order_relaxed);
-    if (state == IS_FORKED)
-        return "OpenCL was opened before this process was forked, and its threads are the parent's; use it only after "
-               "forking, or start the child with exec";
-    if (state == IS_ENDING) return "the process is ending, and OpenCL with it";
+    const char *gone = HD_DRIVER_GONE(&process, "OpenCL");
+    if (gone != NULL) return gone;
     pthread_once(&driver.once, ask);
     return driver.missing;
 }
@@ -246,7 +234,7 @@ const char *hd_opencl_missing(void) {
 void hd_opencl_describe(int index, hd_device_info *out) {
     const hd_opencl_device *d = &driver.of[index];
     *out = (hd_device_info){
-        .memory_bytes = d->memory_bytes, .units = (int)d->limits.processors, .has_f64 = d->limits.has_f64};
+        .memory_bytes = d->heap.memory_bytes, .units = (int)d->limits.processors, .has_f64 = d->limits.has_f64};
     snprintf(out->name, sizeof out->name, "%s", d->name);
 }
 
@@ -282,7 +270,7 @@ static hd_error start(hd_opencl_device *d) { /* what failed is tried again next 
     const bool is_first = !atomic_load(&d->started);
     const hd_error status = is_first ? make_queue(d) : HD_OK;
     if (is_first && status == HD_OK) {
-        watch_exit();
+        hd_driver_watch_exit(&process);
         atomic_store_explicit(&d->started, true, memory_order_release);
     }
     pthread_mutex_unlock(&d->lock);

@@ -2,15 +2,13 @@
 #ifndef HD_DEVICE_OPENCL_DRIVER_H
 #define HD_DEVICE_OPENCL_DRIVER_H
 
-#include "core/memory.h"
 #include "device/gpu.h"
+#include "device/heap.h"
 #include "device/opencl/opencl.h"
 
 #include <pthread.h>
 
 enum { HD_OPENCL_DEVICES = 32 }; /* more are not looked at */
-
-typedef struct hd_opencl_memory hd_opencl_memory;
 
 typedef struct hd_opencl_device {
     /* known from the beginning */
@@ -18,7 +16,6 @@ typedef struct hd_opencl_device {
     hd_cl_platform *platform;
     hd_cl_device *handle;
     char name[96], key[1024];
-    size_t memory_bytes, block_most; /* all of its memory, and the largest block */
     hd_gpu_limits limits;
     bool rounds; /* f32: its quotients and square roots can be rounded correctly, when they are asked to be */
     /* made at first use, and never released */
@@ -32,10 +29,7 @@ typedef struct hd_opencl_device {
     /* what has made it useless: a function, and its status */
     _Atomic(const char *) lost_in;
     _Atomic int32_t lost_by;
-    /* memory.c's */
-    pthread_mutex_t memory_lock;
-    size_t used_bytes, cached_bytes;
-    hd_opencl_memory *cache[HD_SIZE_CLASSES];
+    hd_heap heap; /* its memory */
 } hd_opencl_device;
 
 /* ---- driver.c ---------------------------------------------------------------------------------------------------- */
@@ -71,8 +65,7 @@ hd_error hd_opencl_fill(hd_thread *thread, hd_address to, const void *element, s
 /* The memory object in which an address lies, so many bytes before its end, and where in it. */
 hd_error hd_opencl_find(const hd_opencl_device *d, const void *address, size_t bytes, hd_cl_memory **object,
                         size_t *offset);
-/* Gives back what is cached. */
-void hd_opencl_trim(hd_opencl_device *d);
+void hd_opencl_begin_heap(hd_opencl_device *d);
 /* When a command could not have its memory: makes room, and says whether to try once more. */
 bool hd_opencl_try_again(hd_opencl_device *d, int32_t status, int attempt);
 hd_error hd_opencl_fail_memory(hd_opencl_device *d, size_t bytes, int32_t status, const char *function);

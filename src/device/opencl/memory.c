@@ -1,181 +1,36 @@
-/* Memory of OpenCL devices. OpenCL has memory objects, and no addresses: an address is made up of the number of the
- * object in a table and an offset, in a range that no process maps. So an address anywhere in a block is found at once.
- * Objects that nobody uses are cached by size class, and given out again without waiting: the queue is in order. */
+/* Memory of OpenCL devices: objects of the driver in a heap (device/heap.h), copies and fills. */
 #include "device/opencl/driver.h"
 
 #include <stdio.h>
 #include <string.h>
 
-struct hd_opencl_memory {
-    hd_cl_memory *object; /* NULL: this place of the table is free */
-    size_t bytes;
-    hd_opencl_device *device;
-    hd_opencl_memory *next; /* in the cache, or of the free places */
-    uint32_t number;
-    bool is_used; /* not cached */
-};
-
-/* ---- addresses --------------------------------------------------------------------------------------------------- */
-enum { OFFSET_BITS = 40, PAGE = 1 << 10, PAGES = 1 << 12 };
-static const uintptr_t unmapped = (uintptr_t)1 << 62;
-_Static_assert((uint64_t)PAGE *PAGES == (uint64_t)1 << (62 - OFFSET_BITS), "all numbers fit between offset and mark");
-
-static struct {
-    pthread_mutex_t lock;
-    _Atomic(hd_opencl_memory *) pages[PAGES]; /* they stay: who looks one up takes no lock */
-    uint32_t count;
-    hd_opencl_memory *free;
-} table = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static void *address_of(const hd_opencl_memory *m) {
-    return (void *)(unmapped | (uintptr_t)m->number << OFFSET_BITS); /* it is never followed */
-}
-
-/* NULL: there is no memory for a page, or no number. */
-static hd_opencl_memory *next_place(void) {
-    const uint32_t number = table.count;
-    if (number == (uint32_t)PAGE * PAGES) return NULL;
-    hd_opencl_memory *page = atomic_load_explicit(&table.pages[number / PAGE], memory_order_relaxed);
-    if (page == NULL) {
-        page = hd_array_resize(NULL, PAGE * sizeof *page);
-        if (page == NULL) return NULL;
-        memset(page, 0, PAGE * sizeof *page);
-        atomic_store_explicit(&table.pages[number / PAGE], page, memory_order_release);
-    }
-    table.count++;
-    page[number % PAGE].number = number;
-    return &page[number % PAGE];
-}
-static hd_opencl_memory *take_place(void) {
-    pthread_mutex_lock(&table.lock);
-    hd_opencl_memory *m = table.free;
-    if (m != NULL)
-        table.free = m->next;
-    else
-        m = next_place();
-    pthread_mutex_unlock(&table.lock);
-    return m;
-}
-static void free_place(hd_opencl_memory *m) {
-    pthread_mutex_lock(&table.lock);
-    m->object = NULL;
-    m->next = table.free;
-    table.free = m;
-    pthread_mutex_unlock(&table.lock);
-}
-
-static const hd_opencl_memory *memory_at(uintptr_t address) {
-    if (address >> 62 != 1) return NULL;
-    const uint32_t number = (uint32_t)((address ^ unmapped) >> OFFSET_BITS);
-    const hd_opencl_memory *page = atomic_load_explicit(&table.pages[number / PAGE], memory_order_acquire);
-    return page == NULL ? NULL : &page[number % PAGE];
-}
-
 hd_error hd_opencl_find(const hd_opencl_device *d, const void *address, size_t bytes, hd_cl_memory **object,
                         size_t *offset) {
-    const hd_opencl_memory *m = memory_at((uintptr_t)address);
-    *offset = (uintptr_t)address & (((uintptr_t)1 << OFFSET_BITS) - 1);
-    if (__builtin_expect(m == NULL || m->object == NULL || !m->is_used || m->device != d, 0))
-        return hd_fail(HD_ERROR_INTERNAL, "there is no memory of %s at %p", hd_device_text((char[32]){0}, d->device),
-                       address);
-    if (__builtin_expect(*offset > m->bytes || bytes > m->bytes - *offset, 0))
-        return hd_fail(HD_ERROR_INTERNAL, "%zu bytes from %zu on are not inside of a block of %zu bytes of %s", bytes,
-                       *offset, m->bytes, hd_device_text((char[32]){0}, d->device));
-    *object = m->object;
-    return HD_OK;
-}
-
-/* ---- the cache --------------------------------------------------------------------------------------------------- */
-static hd_opencl_memory *take_cached(hd_opencl_device *d, uint32_t size_class) {
-    pthread_mutex_lock(&d->memory_lock);
-    hd_opencl_memory *m = d->cache[size_class];
-    if (m != NULL) {
-        d->cache[size_class] = m->next;
-        d->cached_bytes -= m->bytes;
-        d->used_bytes += m->bytes;
-        m->is_used = true;
-    }
-    pthread_mutex_unlock(&d->memory_lock);
-    return m;
-}
-
-static void release_memory(hd_opencl_memory *m) {
-    hd_cl.memory_release(m->object); /* which waits, without us, for the commands that use it */
-    free_place(m);
-}
-
-/* Into the cache, unless that is full, or it is not as large as all others of its class. */
-static void leave_memory(hd_opencl_memory *m) {
-    hd_opencl_device *d = m->device;
-    const uint32_t size_class = hd_size_class_of(m->bytes);
-    pthread_mutex_lock(&d->memory_lock);
-    d->used_bytes -= m->bytes;
-    m->is_used = false;
-    const bool keep = m->bytes == hd_size_class_bytes(size_class) && d->cached_bytes + m->bytes <= d->memory_bytes / 4;
-    if (keep) {
-        m->next = d->cache[size_class];
-        d->cache[size_class] = m;
-        d->cached_bytes += m->bytes;
-    }
-    pthread_mutex_unlock(&d->memory_lock);
-    if (!keep) release_memory(m);
-}
-
-void hd_opencl_trim(hd_opencl_device *d) {
-    for (uint32_t c = 0; c < HD_SIZE_CLASSES; ++c) {
-        pthread_mutex_lock(&d->memory_lock);
-        hd_opencl_memory *m = d->cache[c];
-        d->cache[c] = NULL;
-        for (const hd_opencl_memory *each = m; each != NULL; each = each->next) d->cached_bytes -= each->bytes;
-        pthread_mutex_unlock(&d->memory_lock);
-        while (m != NULL) {
-            hd_opencl_memory *next = m->next;
-            release_memory(m);
-            m = next;
-        }
-    }
-}
-
-bool hd_opencl_try_again(hd_opencl_device *d, int32_t status, int attempt) {
-    if (__builtin_expect(status == 0, 1) || attempt > 0 || !hd_cl_is_out_of_memory(status)) return false;
-    hd_opencl_trim(d);
-    return hd_cl.finish(d->queue) == 0; /* only then is what was released free */
+    void *found = NULL;
+    const hd_error status = hd_heap_find(&d->heap, address, bytes, &found, offset);
+    *object = found;
+    return status;
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
-hd_error hd_opencl_fail_memory(hd_opencl_device *d, size_t bytes, int32_t status, const char *function) {
-    char what[48] = "a command";
-    if (bytes > 0) snprintf(what, sizeof what, "%zu bytes", bytes);
-    pthread_mutex_lock(&d->memory_lock);
-    const size_t used = d->used_bytes, cached = d->cached_bytes;
-    pthread_mutex_unlock(&d->memory_lock);
-    return hd_fail(HD_ERROR_MEMORY,
-                   "%s has no memory for %s: of its %zu bytes %zu are in use here and %zu cached, and a block has at "
-                   "most %zu (%s gives %s); release tensors, end scopes sooner, or use smaller batches",
-                   hd_device_text((char[32]){0}, d->device), what, d->memory_bytes, used, cached, d->block_most,
-                   function, hd_cl_status_text((char[HD_CL_STATUS_TEXT]){0}, status));
+bool hd_opencl_try_again(hd_opencl_device *d, int32_t status, int attempt) {
+    if (__builtin_expect(status == 0, 1) || attempt > 0 || !hd_cl_is_out_of_memory(status)) return false;
+    hd_heap_trim(&d->heap);
+    return hd_cl.finish(d->queue) == 0; /* only then is what was released free */
 }
 
-/* Drivers of devices that share the host's memory may promise more than there is: what we know is looked at first. */
-static bool reserve(hd_opencl_device *d, size_t bytes) {
-    pthread_mutex_lock(&d->memory_lock);
-    const bool fits = bytes <= d->memory_bytes && d->used_bytes + d->cached_bytes <= d->memory_bytes - bytes;
-    if (fits) d->used_bytes += bytes;
-    pthread_mutex_unlock(&d->memory_lock);
-    return fits;
-}
-static void unreserve(hd_opencl_device *d, size_t bytes) {
-    pthread_mutex_lock(&d->memory_lock);
-    d->used_bytes -= bytes;
-    pthread_mutex_unlock(&d->memory_lock);
+hd_error hd_opencl_fail_memory(hd_opencl_device *d, size_t bytes, int32_t status, const char *function) {
+    char why[160];
+    snprintf(why, sizeof why, "%s gives %s", function, hd_cl_status_text((char[HD_CL_STATUS_TEXT]){0}, status));
+    return hd_heap_fail(&d->heap, bytes, why);
 }
 
 static int32_t ask_driver(hd_opencl_device *d, size_t bytes, hd_cl_memory **out) {
     int32_t status = 0;
-    if (!reserve(d, bytes)) return HD_CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    if (!hd_heap_reserve(&d->heap, bytes)) return HD_CL_MEM_OBJECT_ALLOCATION_FAILURE;
     *out = hd_cl.memory_new(d->context, HD_CL_READ_WRITE, bytes, NULL, &status);
     if (*out != NULL) return 0;
-    unreserve(d, bytes);
+    hd_heap_unreserve(&d->heap, bytes);
     return hd_cl_none_made(status);
 }
 
@@ -185,49 +40,38 @@ static hd_error fail_to_allocate(hd_opencl_device *d, size_t bytes, int32_t stat
     return hd_opencl_fail_memory(d, bytes, status, "clCreateBuffer");
 }
 
-static hd_opencl_memory *new_memory(hd_opencl_device *d, size_t bytes) {
-    const size_t of_class = hd_size_class_bytes(hd_size_class_of(bytes));
-    const size_t capacity = of_class <= d->block_most ? of_class : bytes;
+static void *make_object(void *device, size_t bytes, size_t asked) {
+    hd_opencl_device *d = device;
     hd_cl_memory *object = NULL;
     int32_t status;
     int attempt = 0;
-    do status = ask_driver(d, capacity, &object);
+    do status = ask_driver(d, bytes, &object);
     while (hd_opencl_try_again(d, status, attempt++));
-    HD_TRY_OR(status == 0 ? HD_OK : fail_to_allocate(d, bytes, status), NULL);
-    hd_opencl_memory *m = take_place();
-    if (m == NULL) {
-        hd_cl.memory_release(object);
-        unreserve(d, capacity);
-        hd_fail(HD_ERROR_MEMORY, "no memory for the address of a block on a device");
-        return NULL;
-    }
-    m->object = object;
-    m->bytes = capacity;
-    m->device = d;
-    m->is_used = true;
-    return m;
+    HD_TRY_OR(status == 0 ? HD_OK : fail_to_allocate(d, asked, status), NULL);
+    return object;
+}
+
+static void release_object(void *object) { hd_cl.memory_release(object); }
+
+void hd_opencl_begin_heap(hd_opencl_device *d) {
+    d->heap.device = d->device;
+    d->heap.owner = d;
+    d->heap.make = make_object;
+    d->heap.release = release_object;
+    hd_heap_begin(&d->heap);
 }
 
 hd_block *hd_opencl_allocate(hd_thread *thread, int index, size_t bytes) {
     hd_opencl_device *d = hd_opencl_device_at(index);
     if (d == NULL) return NULL;
-    if (bytes > d->block_most || bytes >> OFFSET_BITS != 0) {
-        hd_opencl_fail_memory(d, bytes, HD_CL_INVALID_BUFFER_SIZE, "clCreateBuffer");
-        return NULL;
-    }
-    hd_opencl_memory *m = take_cached(d, hd_size_class_of(bytes));
-    if (m == NULL) m = new_memory(d, bytes);
-    if (m == NULL) return NULL;
-    hd_block *block = hd_block_away(thread, d->device, address_of(m), m->bytes, m);
-    if (block == NULL) leave_memory(m);
-    return block;
+    if (hd_heap_could_hold(&d->heap, bytes)) return hd_heap_allocate(thread, &d->heap, bytes);
+    hd_opencl_fail_memory(d, bytes, HD_CL_INVALID_BUFFER_SIZE, "clCreateBuffer");
+    return NULL;
 }
 
 void hd_opencl_recycle(hd_thread *thread, hd_block *block) {
-    hd_opencl_memory *m = block->owner;
     (void)thread;
-    hd_block_away_release(block);
-    if (hd_opencl_is_here()) leave_memory(m); /* else the memory is the parent's, or ends with the process */
+    hd_heap_recycle(block, hd_opencl_is_here());
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */

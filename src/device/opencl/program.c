@@ -1,10 +1,7 @@
 /* Programs of OpenCL: text to objects, objects to kernels, and their launches. */
 #include "device/opencl/driver.h"
-#include "core/environment.h"
-#include "core/os_file.h"
+#include "device/program.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 struct hd_gpu_function {
@@ -26,55 +23,12 @@ static const char *options_of(const hd_opencl_device *d) {
     return d->rounds ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-cl-std=CL1.2";
 }
 
-/* ---- objects: what the driver gives, behind a head that tells whether it is whole -------------------------------- */
-/* Drivers are not known to look at the bytes of a program before they use them. */
-typedef struct object_head {
-    char mark[8];
-    uint64_t bytes, sum; /* of what follows */
-} object_head;
-static const char object_mark[8] = "hoducl1";
-
-static uint64_t sum_of(const unsigned char *bytes, size_t count) { /* FNV-1a */
-    uint64_t sum = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < count; ++i) sum = (sum ^ bytes[i]) * 0x100000001b3u;
-    return sum;
-}
-
-static bool is_whole(const object_head *head, const void *object, size_t bytes) {
-    return bytes > sizeof *head && memcmp(head->mark, object_mark, sizeof object_mark) == 0 &&
-           head->bytes == bytes - sizeof *head &&
-           head->sum == sum_of((const unsigned char *)object + sizeof *head, bytes - sizeof *head);
-}
+static const char object_mark[] = "hoducl1";
 
 /* ---- compiling --------------------------------------------------------------------------------------------------- */
-static bool write_text(const char *path, const char *text) {
-    const int file = hd_os_open(HD_OS_HERE, path, HD_OS_WRITE | HD_OS_NEW, 0600);
-    const bool written = file >= 0 && hd_os_write(file, text, strlen(text));
-    return file >= 0 && hd_os_close(file) && written;
-}
-
-/* Puts the text where somebody can look at it, into a new folder, and says where. */
-static const char *save_text(const char *name, const char *text, char *out, size_t capacity) {
-    char folder[256];
-    const char *base = hd_environment("TMPDIR");
-    const int length = snprintf(folder, sizeof folder, "%s/hodu-XXXXXX", base != NULL ? base : "/tmp");
-    bool saved = length < (int)sizeof folder && hd_os_make_temporary(folder);
-    if (saved) {
-        const size_t begin = strlen(folder) + 1;
-        snprintf(out, capacity, "%s/%.40s.cl", folder, name);
-        for (char *c = out + begin; *c != '\0'; ++c) /* names of kernels may be anything */
-            if (strchr("/\\ \t\n'\"", *c) != NULL) *c = '_';
-        saved = write_text(out, text);
-        if (!saved) hd_os_remove_folder(folder);
-    }
-    if (!saved) snprintf(out, capacity, "no file (%s; set TMPDIR)", strerror(errno));
-    return out;
-}
-
-/* The end of what the compiler said, without what is white at its end; to be released. NULL: there is no memory. */
-static char *read_log(const hd_opencl_device *d, hd_cl_program *program, size_t most, const char **end) {
+/* What the compiler said; to be released. NULL: nothing, or there is no memory. */
+static char *read_log(const hd_opencl_device *d, hd_cl_program *program) {
     size_t bytes = 0;
-    *end = "it does not say why";
     if (hd_cl.build_info(program, d->handle, HD_CL_PROGRAM_LOG, 0, NULL, &bytes) != 0 || bytes < 2) return NULL;
     char *log = hd_array_resize(NULL, bytes + 1);
     if (log == NULL || hd_cl.build_info(program, d->handle, HD_CL_PROGRAM_LOG, bytes, log, NULL) != 0) {
@@ -82,25 +36,16 @@ static char *read_log(const hd_opencl_device *d, hd_cl_program *program, size_t 
         return NULL;
     }
     log[bytes] = '\0';
-    size_t length = strlen(log);
-    while (length > 0 && strchr("\n\r\t ", log[length - 1]) != NULL) length--;
-    log[length] = '\0';
-    if (length > 0) *end = length > most ? log + length - most : log;
     return log;
 }
 
 static hd_error build_failed(hd_opencl_device *d, hd_cl_program *program, const char *name, const char *text,
                              int32_t status) {
-    char path[320];
-    const char *end;
     if (status != HD_CL_BUILD_PROGRAM_FAILURE) return hd_opencl_check(d, status, "clBuildProgram");
-    save_text(name, text, path, sizeof path);
-    const size_t taken = strlen(path) + 110, most = taken < 360 ? 400 - taken : 40; /* messages have 512 characters */
-    char *log = read_log(d, program, most < 300 ? most : 300, &end);
-    hd_fail(HD_ERROR_DEVICE, "%s does not compile %.40s, whose text is in %.320s: %s",
-            hd_device_text((char[32]){0}, d->device), name, path, end);
+    char *log = read_log(d, program);
+    const hd_error error = hd_gpu_does_not_compile(d->device, name, "cl", text, log);
     hd_array_release(log);
-    return HD_ERROR_DEVICE;
+    return error;
 }
 
 static hd_error take_binary(hd_opencl_device *d, hd_cl_program *program, void **object, size_t *bytes) {
@@ -110,20 +55,18 @@ static hd_error take_binary(hd_opencl_device *d, hd_cl_program *program, void **
     if (length == 0)
         return hd_fail(HD_ERROR_DEVICE, "%s gives no object of a program; its driver is of no use here",
                        hd_device_text((char[32]){0}, d->device));
-    object_head head = {.bytes = length};
-    unsigned char *all = hd_array_resize(NULL, sizeof head + length), *binary = all + sizeof head;
-    if (all == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for an object of %zu bytes", length);
+    hd_gpu_object *all = hd_gpu_object_new(length);
+    if (all == NULL) return HD_ERROR_MEMORY;
+    unsigned char *binary = all->bytes;
     const hd_error status = hd_opencl_check(
         d, hd_cl.program_info(program, HD_CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL), "clGetProgramInfo");
     if (status != HD_OK) {
         hd_array_release(all);
         return status;
     }
-    memcpy(head.mark, object_mark, sizeof head.mark);
-    head.sum = sum_of(binary, length);
-    memcpy(all, &head, sizeof head);
+    hd_gpu_object_seal(all, object_mark, length);
     *object = all;
-    *bytes = sizeof head + length;
+    *bytes = sizeof *all + length;
     return HD_OK;
 }
 
@@ -158,22 +101,17 @@ static hd_error load_program(hd_opencl_device *d, const unsigned char *binary, s
 }
 
 hd_gpu_program *hd_opencl_load(int index, const void *object, size_t bytes) {
-    object_head head = {{0}, 0, 0};
+    size_t count = 0;
     hd_opencl_device *d = hd_opencl_device_at(index);
-    if (d == NULL) return NULL;
-    if (bytes > sizeof head) memcpy(&head, object, sizeof head);
-    if (!is_whole(&head, object, bytes)) {
-        hd_fail(HD_ERROR_DEVICE, "an object of %zu bytes is no whole program of OpenCL's; compile it anew", bytes);
-        return NULL;
-    }
+    const unsigned char *binary = d == NULL ? NULL : hd_gpu_object_open(object_mark, "OpenCL's", object, bytes, &count);
+    if (binary == NULL) return NULL;
     hd_gpu_program *p = hd_array_resize(NULL, sizeof *p);
     if (p == NULL) {
         hd_fail(HD_ERROR_MEMORY, "no memory for a program of %s", hd_device_text((char[32]){0}, d->device));
         return NULL;
     }
     *p = (hd_gpu_program){.device = d};
-    if (load_program(d, (const unsigned char *)object + sizeof head, bytes - sizeof head, &p->handle) == HD_OK)
-        return p;
+    if (load_program(d, binary, count, &p->handle) == HD_OK) return p;
     hd_array_release(p);
     return NULL;
 }
@@ -234,22 +172,6 @@ hd_gpu_function *hd_opencl_function(hd_gpu_program *p, const char *name) {
 }
 
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
-static hd_error check_launch(const hd_opencl_device *d, const hd_gpu_launch *l) {
-    const hd_gpu_function *f = l->function;
-    const uint64_t threads = (uint64_t)l->threads[0] * l->threads[1] * l->threads[2];
-    if (f->program->device != d)
-        return hd_fail(HD_ERROR_INTERNAL, "the kernel %.100s is not loaded on %s", f->name,
-                       hd_device_text((char[32]){0}, d->device));
-    if (threads == 0 || threads > f->group_most)
-        return hd_fail(HD_ERROR_DEVICE, "the kernel %.100s takes groups of 1 to %zu threads on %s, not of %llu",
-                       f->name, f->group_most, hd_device_text((char[32]){0}, d->device), (unsigned long long)threads);
-    if (l->argument_bytes < (size_t)l->buffer_count * sizeof(int64_t))
-        return hd_fail(HD_ERROR_INTERNAL, "the kernel %.100s has %d buffers, and no room for their offsets", f->name,
-                       l->buffer_count);
-    return HD_OK;
-}
-
-/* The offsets go in front of the caller's arguments. */
 static hd_error set_arguments(hd_opencl_device *d, const hd_gpu_launch *l) {
     hd_cl_kernel *kernel = l->function->handle;
     int32_t status = 0;
@@ -257,8 +179,7 @@ static hd_error set_arguments(hd_opencl_device *d, const hd_gpu_launch *l) {
         hd_cl_memory *object = NULL;
         size_t offset = 0;
         if (l->buffers[i] != NULL) HD_TRY(hd_opencl_find(d, l->buffers[i], 0, &object, &offset));
-        const int64_t filled_in = (int64_t)offset;
-        memcpy((char *)l->arguments + (size_t)i * sizeof filled_in, &filled_in, sizeof filled_in);
+        hd_gpu_fill_in(l, i, offset);
         status = hd_cl.kernel_argument(kernel, (uint32_t)i, sizeof object, &object);
         if (status != 0) return hd_opencl_check(d, status, "clSetKernelArg");
     }
@@ -296,7 +217,8 @@ hd_error hd_opencl_launch(int index, const hd_gpu_launch *l) {
     hd_opencl_device *d = hd_opencl_device_at(index);
     if (d == NULL) return HD_ERROR_DEVICE;
     if (l->groups[0] == 0 || l->groups[1] == 0 || l->groups[2] == 0) return HD_OK;
-    HD_TRY(check_launch(d, l));
+    const hd_gpu_function *f = l->function;
+    HD_TRY(hd_gpu_check_launch(d->device, f->name, f->program->device == d, f->group_most, l));
     pthread_mutex_lock(&d->lock); /* a kernel has its arguments until it is enqueued */
     const hd_error status = enqueue(d, l, l->nanoseconds != NULL ? &event : NULL);
     pthread_mutex_unlock(&d->lock);
