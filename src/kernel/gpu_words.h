@@ -2,7 +2,7 @@
 #ifndef HD_KERNEL_GPU_WORDS_H
 #define HD_KERNEL_GPU_WORDS_H
 
-#include "kernel/gpu.h"
+#include "kernel/template.h"
 #include "kernel/render_text.h"
 
 enum { HD_VOCABULARY_TYPES = HD_COMPUTE_COUNT + 1 };
@@ -18,5 +18,7 @@ hd_error hd_vocabulary_use(hd_vocabulary *v, int word, int type);
 hd_error hd_vocabulary_use_kernel(hd_vocabulary *v, const hd_gpu_kernel *kernel);
 /* The dialect, and these words. False with an error. */
 bool hd_write_preamble(hd_writer *w, const hd_vocabulary *v, hd_dialect dialect, bool has_f64);
+/* render_gpu.c: an epilogue as the macros of template_product.h. False with an error. */
+bool hd_write_epilogue(hd_writer *w, const hd_fused_epilogue *e);
 
 #endif

@@ -56,6 +56,26 @@ static void write_arguments(const gpu_writer *x) {
     LINE("} %s_arguments;", x->name);
 }
 
+/* Where buffers are, and what the arguments say of axes. */
+static void write_addresses(const gpu_writer *x) {
+    hd_writer *w = x->w;
+    const hd_kernel *k = w->k;
+    for (int b = 0; b < k->buffer_count; ++b) {
+        const hd_kernel_buffer *buffer = &k->buffers[b];
+        const char *constant = buffer->written ? "" : "const ", *type = hd_memory_type(buffer->dtype);
+        if (w->tile != NULL && b == w->tile_buffer) continue;
+        LINE("W_GLOBAL %sc_%s *const %s%d = (W_GLOBAL %sc_%s *)(b%d + %s.offset%d);", constant, type,
+             buffer->written ? "out" : "in", b, constant, type, b, w->packed, b);
+        for (int i = 0; i < k->axes; ++i)
+            if (buffer->stride[i] == HD_STRIDE_ANY)
+                LINE("const %s s%d_%d = %s.s%d_%d;", x->index, b, i, w->packed, b, i);
+    }
+    for (int a = 0; a < k->axes; ++a) LINE("const %s n%d = %s.n%d;", x->index, a, w->packed, a);
+    const uint32_t origins = hd_kernel_origins(k);
+    for (int a = 0; a < k->axes; ++a)
+        if (origins >> a & 1) LINE("const int64_t o%d = %s.o%d;", a, w->packed, a);
+}
+
 static void write_head(const gpu_writer *x) {
     hd_writer *w = x->w;
     const hd_kernel *k = w->k;
@@ -65,19 +85,8 @@ static void write_head(const gpu_writer *x) {
     for (int b = 0; b < buffers; ++b) hd_say(w, "W_GLOBAL char *b%d W_SLOT(%d), ", b, b);
     hd_say(w, "W_ARGUMENTS(%s_arguments, a, %d) W_IDS) {\n", x->name, buffers);
     w->indent++;
-    for (int b = 0; b < k->buffer_count; ++b) {
-        const hd_kernel_buffer *buffer = &k->buffers[b];
-        const char *constant = buffer->written ? "" : "const ", *type = hd_memory_type(buffer->dtype);
-        LINE("W_GLOBAL %sc_%s *const %s%d = (W_GLOBAL %sc_%s *)(b%d + a.offset%d);", constant, type,
-             buffer->written ? "out" : "in", b, constant, type, b, b);
-        for (int i = 0; i < k->axes; ++i)
-            if (buffer->stride[i] == HD_STRIDE_ANY) LINE("const %s s%d_%d = a.s%d_%d;", x->index, b, i, b, i);
-    }
+    write_addresses(x);
     if (x->g->in_pieces) LINE("W_GLOBAL char *const parts = b%d + a.offset%d;", k->buffer_count, k->buffer_count);
-    for (int a = 0; a < k->axes; ++a) LINE("const %s n%d = a.n%d;", x->index, a, a);
-    const uint32_t origins = hd_kernel_origins(k);
-    for (int a = 0; a < k->axes; ++a)
-        if (origins >> a & 1) LINE("const int64_t o%d = a.o%d;", a, a);
 }
 
 /* From a number to positions: the last axis runs quickest. */
@@ -134,7 +143,8 @@ static void write_value(const gpu_writer *x, int i) {
         return;
     }
     hd_say_step(w, s);
-    hd_say(w, ";\n");
+    hd_say(w, ";");
+    hd_say_line_end(w);
     if (inside && x->held[i] > 0) LINE("h%d[h] = v%d;", i, i);
 }
 
@@ -460,7 +470,7 @@ static bool write_kernel(hd_writer *to, const hd_gpu_kernel *kernel) {
     hd_writer w;
     if (hd_writer_start(&w, kernel->kernel, to->out, to->capacity) != HD_OK) return false;
     w.at = to->at;
-    w.packs = true;
+    w.packed = "a";
     gpu_writer x = {
         .w = &w, .g = &kernel->grid, .name = kernel->name, .index = kernel->grid.narrow ? "int32_t" : "int64_t"};
     x.held = hd_array_resize(NULL, (size_t)kernel->kernel->count + 1);
@@ -478,6 +488,35 @@ static bool write_kernel(hd_writer *to, const hd_gpu_kernel *kernel) {
     hd_writer_end(&w);
     to->at = w.at;
     return ok;
+}
+
+bool hd_write_epilogue(hd_writer *to, const hd_fused_epilogue *e) {
+    hd_writer head, *w = &head;
+    if (hd_writer_start(w, e->kernel, to->out, to->capacity) != HD_OK) return false;
+    const hd_grid grid = {.narrow = e->narrow, .per = 1};
+    const gpu_writer x = {.w = w, .g = &grid, .name = "epilogue", .index = e->narrow ? "int32_t" : "int64_t"};
+    const hd_kernel *k = e->kernel;
+    w->at = to->at;
+    w->packed = "a.e";
+    w->tile = "total";
+    w->tile_buffer = e->tile;
+    write_arguments(&x);
+    LINE("#define PRODUCT_FIELDS epilogue_arguments e;");
+    LINE("#define PRODUCT_BUFFER_COUNT %d", 3 + k->buffer_count);
+    w->in_macro = true;
+    LINE("#define PRODUCT_BUFFERS");
+    for (int b = 0; b < k->buffer_count; ++b) LINE("W_GLOBAL char *b%d W_SLOT(%d),", b, 3 + b);
+    hd_say(w, "\n#define PRODUCT_ADDRESSES \\\n");
+    write_addresses(&x);
+    hd_say(w, "\n#define PRODUCT_STORE \\\n");
+    write_positions(&x, "line", 0, e->rows + 1, 1);
+    write_positions(&x, "place", e->rows + 1, k->axes, 1);
+    write_kept(&x, 0);
+    write_stores(&x, 0, k->kept, -1);
+    hd_say(w, "\n");
+    hd_writer_end(w);
+    to->at = w->at;
+    return true;
 }
 
 size_t hd_render_gpu(const hd_gpu_kernel *kernels, int count, hd_dialect dialect, bool has_f64, char *out,

@@ -80,7 +80,8 @@ static void write_type(hd_writer *w, const char *name, hd_dtype dtype) {
         hd_say(w, "#define %s_NUMBER(u) (c_%s)(u)\n", name, type);
 }
 
-size_t hd_render_template(const hd_template_use *use, hd_dialect dialect, bool has_f64, char *out, size_t capacity) {
+static size_t render(const hd_template_use *use, const hd_fused_epilogue *epilogue, hd_dialect dialect, bool has_f64,
+                     char *out, size_t capacity) {
     const names *n = &names_of[use->which];
     static const struct {
         const unsigned char *text;
@@ -100,6 +101,7 @@ size_t hd_render_template(const hd_template_use *use, hd_dialect dialect, bool h
     for (int i = 0; i < HD_TEMPLATE_TYPES && n->types[i] != NULL; ++i)
         v->small = v->small || hd_small_name(use->types[i]) != NULL;
     if (n->casts) v->cast[hd_dtype_compute[use->types[1]]][first] = true;
+    if (epilogue != NULL) ok = ok && hd_vocabulary_use_kernel(v, &(hd_gpu_kernel){.kernel = epilogue->kernel}) == HD_OK;
     ok = ok && hd_write_preamble(&w, v, dialect, has_f64);
     hd_array_release(v);
     if (!ok) return 0;
@@ -116,6 +118,16 @@ size_t hd_render_template(const hd_template_use *use, hd_dialect dialect, bool h
             hd_say(&w, "%c", *c >= 'A' && *c <= 'Z' ? *c + 32 : *c);
         hd_say(&w, "_%s\n", hd_ir_type_name(first));
     }
+    if (epilogue != NULL && !hd_write_epilogue(&w, epilogue)) return 0;
     hd_say_bytes(&w, texts[use->which].text, *texts[use->which].size);
     return w.at;
+}
+
+size_t hd_render_template(const hd_template_use *use, hd_dialect dialect, bool has_f64, char *out, size_t capacity) {
+    return render(use, NULL, dialect, has_f64, out, capacity);
+}
+
+size_t hd_render_product(const hd_template_use *use, const hd_fused_epilogue *epilogue, hd_dialect dialect,
+                         bool has_f64, char *out, size_t capacity) {
+    return render(use, epilogue, dialect, has_f64, out, capacity);
 }

@@ -170,6 +170,10 @@ static void say_word(hd_writer *w, const hd_step *s) {
 
 static void say_load(hd_writer *w, const hd_step *s) {
     const char *small = hd_small_name(w->k->buffers[s->index].dtype);
+    if (w->tile != NULL && s->index == w->tile_buffer) {
+        hd_say(w, "(c_%s)%s", type_of(s->type), w->tile);
+        return;
+    }
     if (s->operand[1] >= 0) {
         hd_say_value(w, s->operand[1]);
         hd_say(w, " ? ");
@@ -181,12 +185,12 @@ static void say_load(hd_writer *w, const hd_step *s) {
 }
 
 static void say_number(hd_writer *w, const hd_step *s) {
-    if (!w->packs)
+    if (w->packed == NULL)
         hd_say(w, "*(const c_%s *)(numbers + %d)", type_of(s->type), s->index);
     else if (s->type == HD_COMPUTE_F32 || s->type == HD_COMPUTE_F64)
-        hd_say(w, "w_unbits_%s((W_BITS_%s)a.m%d)", type_of(s->type), type_of(s->type), s->index);
+        hd_say(w, "w_unbits_%s((W_BITS_%s)%s.m%d)", type_of(s->type), type_of(s->type), w->packed, s->index);
     else
-        hd_say(w, "(c_%s)a.m%d", type_of(s->type), s->index);
+        hd_say(w, "(c_%s)%s.m%d", type_of(s->type), w->packed, s->index);
 }
 
 void hd_say_step(hd_writer *w, const hd_step *s) {
@@ -222,7 +226,8 @@ void hd_say_store(hd_writer *w, const hd_step *s) {
     hd_say(w, " = ");
     if (small != NULL) hd_say(w, "hd_%s_encode(", small);
     hd_say_value(w, s->operand[0]);
-    hd_say(w, small != NULL ? ");\n" : ";\n");
+    hd_say(w, small != NULL ? ");" : ";");
+    hd_say_line_end(w);
 }
 
 void hd_say_identity(hd_writer *w, const hd_step *s) {

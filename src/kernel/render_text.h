@@ -10,21 +10,25 @@ typedef struct hd_writer {
     char *out;
     size_t capacity, at; /* `at` grows beyond `capacity`: length as snprintf */
     int indent;
-    const char *lane; /* how an element of an array is said: "[j]" */
-    bool packs;       /* numbers are 64 bits of the arguments, a.m3, and not memory */
-    uint8_t *array;   /* of each step: it is an array over the lanes */
-    uint8_t *needed;  /* of each step: by the walk that is being written */
+    const char *lane;   /* how an element of an array is said: "[j]" */
+    const char *packed; /* where numbers are 64 bits of the arguments: "a", as in a.m3; NULL: they are memory */
+    const char *tile;   /* what is said instead of a load of buffer `tile_buffer`; NULL: nothing is */
+    int tile_buffer;
+    bool in_macro;   /* lines go on behind their end */
+    uint8_t *array;  /* of each step: it is an array over the lanes */
+    uint8_t *needed; /* of each step: by the walk that is being written */
 } hd_writer;
 
 hd_error hd_writer_start(hd_writer *w, const hd_kernel *k, char *out, size_t capacity);
 void hd_writer_end(hd_writer *w);
 __attribute__((format(printf, 2, 3))) void hd_say(hd_writer *w, const char *format, ...);
 void hd_say_bytes(hd_writer *w, const void *bytes, size_t count);
+static inline void hd_say_line_end(hd_writer *w) { hd_say(w, w->in_macro ? " \\\n" : "\n"); }
 #define LINE(...)                                                                                                      \
     do {                                                                                                               \
         hd_say(w, "%*s", w->indent * 4, "");                                                                           \
         hd_say(w, __VA_ARGS__);                                                                                        \
-        hd_say(w, "\n");                                                                                               \
+        hd_say_line_end(w);                                                                                            \
     } while (0)
 #define OPEN(...)                                                                                                      \
     do {                                                                                                               \

@@ -41,6 +41,20 @@ typedef struct hd_template_use {
 const char *hd_template_name(hd_template which);
 /* A whole program; length as snprintf, 0 with an error. */
 size_t hd_render_template(const hd_template_use *use, hd_dialect dialect, bool has_f64, char *out, size_t capacity);
+/* What follows a product, fused with it: a kernel without reductions over the result as rows of columns. Buffer
+ * `tile` is that result, which is nowhere in memory; the axes up to `rows` count its rows, those behind it its
+ * columns. */
+typedef struct hd_fused_epilogue {
+    const hd_kernel *kernel;
+    int tile, rows;
+    bool narrow; /* as its grid is */
+} hd_fused_epilogue;
+/* The template `product`, in which that stands where elements of the result are stored. Its buffers are A, B, the
+ * parts of sums, and those of the kernel, of which the tile's is not used; what a launch passes is an i64 for each
+ * of the first three, what hd_grid_arguments gives for the kernel and such a grid, and what the template has behind
+ * that. */
+size_t hd_render_product(const hd_template_use *use, const hd_fused_epilogue *epilogue, hd_dialect dialect,
+                         bool has_f64, char *out, size_t capacity);
 /* The bits of a number in the type in which a dtype is computed. */
 uint64_t hd_template_number(hd_dtype dtype, double value);
 

@@ -46,6 +46,8 @@ hd_gpu_codes *hd_gpu_codes_new(void);
 hd_error hd_gpu_code_of_kernels(const hd_gpu_device *d, const hd_gpu_kernel *kernels, int count, hd_gpu_code **out);
 /* That of a template; NULL with an error. */
 hd_gpu_code *hd_gpu_code_of_template(const hd_gpu_device *d, const hd_template_use *use);
+hd_gpu_code *hd_gpu_code_of_product(const hd_gpu_device *d, const hd_template_use *use,
+                                    const hd_fused_epilogue *epilogue);
 /* One of its functions; NULL with an error. */
 hd_gpu_function *hd_gpu_code_function(const hd_gpu_device *d, hd_gpu_code *code, const char *name);
 
@@ -74,6 +76,8 @@ typedef struct hd_gpu_shot {
     size_t argument_bytes;
 } hd_gpu_shot;
 hd_error hd_gpu_shoot(const hd_gpu_device *d, const hd_gpu_shot *shot);
+/* Any launch: all go through it. */
+hd_error hd_gpu_launch_it(const hd_gpu_device *d, hd_gpu_launch *l);
 /* Groups of so many threads for so many points; 0 with an error when there are too many. */
 uint32_t hd_gpu_groups(int64_t points, uint32_t threads);
 
@@ -94,6 +98,25 @@ hd_error hd_gpu_launch_kernel(hd_thread *thread, const hd_gpu_device *d, const h
 
 /* While it is not NULL, all launches of this thread are timed, and what they took is added there. */
 extern _Thread_local int64_t *hd_gpu_nanoseconds;
+
+/* ---- gpu_product.c: products with what follows them, for plans ---- */
+/* As hd_machine asks. */
+const char *hd_gpu_product_apart(const hd_graph *g, uint32_t node);
+hd_dtype hd_gpu_tile_dtype(hd_dtype result);
+int hd_gpu_tile_columns(hd_dtype tile);
+/* A call of matmul, affine, conv or conv_transpose and the kernel that is lowered from its group, ready to be
+ * launched any number of times. `tile`: which buffer of the kernel is the product's result; `rows`: hd_lowered has
+ * it. The call, whose operands and strides count, and the kernel stay the caller's; the call's output says its dtype
+ * and shape alone. */
+typedef struct hd_gpu_product hd_gpu_product;
+hd_gpu_product *hd_gpu_product_new(const hd_gpu_device *d, const hd_call *call, const hd_native *epilogue, int tile,
+                                   int rows); /* NULL with an error */
+void hd_gpu_product_release(hd_gpu_product *p);
+/* Operands are read where the call has them, also numbers. `buffers`: addresses of those of the kernel, of which the
+ * tile's does not count; none that it writes may be one that the product reads. */
+hd_error hd_gpu_product_with_epilogue(hd_thread *thread, const hd_gpu_device *d, const hd_gpu_product *p,
+                                      const hd_call *call, const hd_native *epilogue, const uint64_t *numbers,
+                                      void *const *buffers);
 
 /* ---- gpu_eager.c ---- */
 hd_gpu_eager *hd_gpu_eager_new(void);

@@ -198,6 +198,22 @@ hd_gpu_code *hd_gpu_code_of_template(const hd_gpu_device *d, const hd_template_u
     return t == NULL ? NULL : t->code;
 }
 
+hd_gpu_code *hd_gpu_code_of_product(const hd_gpu_device *d, const hd_template_use *use,
+                                    const hd_fused_epilogue *epilogue) {
+    const bool f64 = d->gpu->limits(d->device.index)->has_f64;
+    const size_t length = hd_render_product(use, epilogue, d->dialect, f64, NULL, 0);
+    char *text = length == 0 ? NULL : hd_array_resize(NULL, length + 1);
+    hd_gpu_code *c = NULL;
+    if (text == NULL && length > 0) hd_fail(HD_ERROR_MEMORY, "no memory for the text of a product");
+    if (text != NULL && hd_render_product(use, epilogue, d->dialect, f64, text, length + 1) == length) {
+        pthread_mutex_lock(&d->codes->lock);
+        c = load_text(d, "product", text, length);
+        pthread_mutex_unlock(&d->codes->lock);
+    }
+    hd_array_release(text);
+    return c;
+}
+
 hd_gpu_function *hd_gpu_code_function(const hd_gpu_device *d, hd_gpu_code *c, const char *name) {
     hd_gpu_function *f = NULL;
     char whole[64];

@@ -72,8 +72,6 @@ static void describe_weighted(const hd_call *call, bool transposed, hd_described
         s->column_b[i + 1] = w.step[i] * image.stride[i];
         s->b_first -= w.before[i] * image.stride[i];
     }
-    out->a = call->inputs[1];
-    out->b = call->inputs[0];
 }
 
 /* Pixels of all gradients along k, channels and taps of the weight along columns. */
@@ -108,8 +106,6 @@ static void describe_weight_gradient(const hd_call *call, hd_described_product *
         s->b_first -= w.before[i] * image.stride[i];
     }
     p->b_lies_down = true;
-    out->a = call->inputs[1];
-    out->b = call->inputs[0];
 }
 
 hd_product_form hd_gpu_describe_conv(const hd_call *call, hd_described_product *out) {
@@ -119,7 +115,8 @@ hd_product_form hd_gpu_describe_conv(const hd_call *call, hd_described_product *
     else
         describe_weighted(call, transposed, out);
     out->numbers.batches = ((const hd_conv_attributes *)call->attributes)->groups;
-    if (out->b->count == 0) out->numbers.k = 0; /* all is beside the image */
+    out->a = 1;
+    if (call->inputs[0]->count == 0) out->numbers.k = 0; /* all is beside the image */
     return transposed ? HD_PRODUCT_SPREAD : HD_PRODUCT_WINDOWS;
 }
 

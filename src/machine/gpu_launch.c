@@ -65,7 +65,7 @@ uint32_t hd_gpu_groups(int64_t points, uint32_t threads) {
 
 _Thread_local int64_t *hd_gpu_nanoseconds;
 
-static hd_error launch(const hd_gpu_device *d, hd_gpu_launch *l) {
+hd_error hd_gpu_launch_it(const hd_gpu_device *d, hd_gpu_launch *l) {
     int64_t took = 0;
     if (hd_gpu_nanoseconds != NULL) l->nanoseconds = &took;
     const hd_error status = d->gpu->launch(d->device.index, l);
@@ -85,7 +85,7 @@ hd_error hd_gpu_shoot(const hd_gpu_device *d, const hd_gpu_shot *shot) {
                        .buffer_count = shot->buffer_count,
                        .arguments = shot->arguments,
                        .argument_bytes = shot->argument_bytes};
-    return launch(d, &l);
+    return hd_gpu_launch_it(d, &l);
 }
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
@@ -135,7 +135,7 @@ static hd_error launch_function(const hd_gpu_device *d, const hd_native *n, cons
                        .buffer_count = n->shape.buffer_count + code->grid.in_pieces,
                        .arguments = arguments,
                        .argument_bytes = code->argument_bytes};
-    return launch(d, &l);
+    return hd_gpu_launch_it(d, &l);
 }
 
 hd_error hd_gpu_launch_kernel(hd_thread *thread, const hd_gpu_device *d, const hd_native *n,

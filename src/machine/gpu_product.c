@@ -1,5 +1,6 @@
-/* Products on GPUs: matmul, affine and convolutions as calls of template_product.h. Which tiles, which piece of k,
- * and which axes are rows, columns and batches follows from shapes and strides alone; no operand is copied. */
+/* Products on GPUs: what a call of matmul, affine or a convolution is in template_product.h. Which tiles, which
+ * piece of k, and which axes are rows, columns and batches follows from shapes and strides alone; no operand is
+ * copied. */
 #include "machine/gpu_product.h"
 
 #include <stddef.h>
@@ -90,9 +91,8 @@ static void describe_matrices(const hd_call *call, hd_product_numbers *p) {
 static void turn(hd_described_product *d) {
     hd_product_numbers *p = &d->numbers;
     hd_product_matrices *s = &p->matrices;
-    const hd_tensor *a = d->a;
-    d->a = d->b;
-    d->b = a;
+    d->a = 1;
+    d->b = 0;
     exchange(&p->m, &p->n);
     exchange(&p->a_row, &s->b_column);
     exchange(&s->a_column, &s->b_row);
@@ -168,8 +168,7 @@ static size_t sum_bytes(hd_dtype result) { return hd_dtype_bytes[result] == 8 ? 
 static hd_product_form describe_operands(const hd_call *call, hd_described_product *out) {
     if (call->op->family == HD_FAMILY_CONV) return hd_gpu_describe_conv(call, out);
     hd_product_numbers *p = &out->numbers;
-    out->a = call->inputs[0];
-    out->b = call->inputs[1];
+    out->b = 1;
     describe_matrices(call, p);
     if (p->n <= FEW_ROWS && p->n < p->m) turn(out);
     p->a_lies_down = lies_across(p->matrices.a_column, p->a_row, p->m);
@@ -177,8 +176,7 @@ static hd_product_form describe_operands(const hd_call *call, hd_described_produ
     return HD_PRODUCT_MATRICES;
 }
 
-/* All but the addresses of a call whose result is not empty. */
-static void describe(const hd_gpu_device *d, const hd_call *call, hd_described_product *out) {
+void hd_gpu_describe_product(const hd_gpu_device *d, const hd_call *call, hd_described_product *out) {
     memset(out, 0, sizeof *out);
     hd_product_numbers *p = &out->numbers;
     const hd_gpu_limits *limits = d->gpu->limits(d->device.index);
@@ -191,76 +189,19 @@ static void describe(const hd_gpu_device *d, const hd_call *call, hd_described_p
     out->number_bytes =
         offsetof(hd_product_numbers, matrices) + (form == HD_PRODUCT_MATRICES ? sizeof p->matrices : sizeof p->windows);
     if (p->k_pieces > 1) out->part_bytes = (size_t)(p->k_pieces * p->batches * p->m * p->n) * sum_bytes(call->dtype[0]);
-    out->bias = call->input_count > 2 ? call->inputs[2] : NULL;
-    p->has_bias = out->bias != NULL;
-    p->bias_stride = out->bias != NULL && out->bias->layout.shape.size[0] > 1 ? out->bias->layout.stride[0] : 0;
-    const int32_t of_bias = out->bias != NULL ? (int32_t)out->bias->dtype : (int32_t)call->dtype[0];
+    const hd_tensor *bias = call->input_count > 2 ? call->inputs[2] : NULL;
+    p->has_bias = bias != NULL;
+    p->bias_stride = bias != NULL && bias->layout.shape.size[0] > 1 ? bias->layout.stride[0] : 0;
+    const int32_t result = (int32_t)call->dtype[0];
     out->use = (hd_template_use){.which = HD_TEMPLATE_product,
-                                 .types = {(int32_t)call->dtype[0], out->a->dtype, out->b->dtype, of_bias},
+                                 .types = {result, call->inputs[out->a]->dtype, call->inputs[out->b]->dtype,
+                                           bias != NULL ? (int32_t)bias->dtype : result},
                                  .numbers = {form, t->m, t->n, t->k, t->per_m, t->per_n, is_narrow(p, form)}};
 }
 
-/* ---- launches ---------------------------------------------------------------------------------------------------- */
-typedef struct plain_arguments { /* as template_product.h has them, without a fused epilogue */
-    int64_t a_offset, b_offset, parts_offset, bias_offset, out_offset;
-    hd_product_numbers numbers;
-} plain_arguments;
-
-static hd_error launch_plain(const hd_gpu_device *d, const hd_described_product *p, void *const *buffers) {
-    plain_arguments arguments = {.numbers = p->numbers};
-    const hd_product_numbers *n = &p->numbers;
-    hd_gpu_shot shot = {.use = &p->use,
-                        .function = "product",
-                        .groups = {hd_gpu_groups(n->tiles_m * n->tiles_n * n->batches, 1), (uint32_t)n->k_pieces},
-                        .threads = p->threads,
-                        .buffer_count = 5,
-                        .arguments = &arguments,
-                        .argument_bytes = offsetof(plain_arguments, numbers) + p->number_bytes};
-    memcpy(shot.buffers, buffers, 5 * sizeof *buffers);
-    if (shot.groups[0] == 0) return hd_thread_self()->error_code;
-    HD_TRY(hd_gpu_shoot(d, &shot));
-    if (n->k_pieces == 1) return HD_OK;
-    shot.function = "product_join";
-    shot.groups[0] = hd_gpu_groups(n->batches * n->m * n->n, p->threads);
-    shot.groups[1] = 1;
-    return shot.groups[0] == 0 ? hd_thread_self()->error_code : hd_gpu_shoot(d, &shot);
+const char *hd_gpu_product_apart(const hd_graph *g, uint32_t node) {
+    (void)g, (void)node;
+    return NULL;
 }
-
-static hd_error run_product(hd_thread *thread, const hd_gpu_device *d, const hd_call *call, hd_tensor **moved) {
-    hd_described_product p;
-    describe(d, call, &p);
-    void *buffers[5] = {NULL};
-    const hd_tensor *operands[] = {p.a, p.b, NULL, p.bias};
-    for (int i = 0; i < 4; ++i) {
-        if (operands[i] == NULL || (i < 2 && p.numbers.k == 0)) continue; /* of which nothing is read */
-        buffers[i] = hd_gpu_read(thread, d, operands[i], &moved[i]);
-        if (buffers[i] == NULL) return thread->error_code;
-    }
-    buffers[4] = hd_gpu_written(thread, call->outputs[0]);
-    if (buffers[4] == NULL) return thread->error_code;
-    if (p.part_bytes == 0) return launch_plain(d, &p, buffers);
-    hd_block *parts = hd_gpu_workspace(thread, d, p.part_bytes);
-    if (parts == NULL) return thread->error_code;
-    buffers[2] = parts->address;
-    const hd_error status = launch_plain(d, &p, buffers);
-    hd_block_release(thread, parts);
-    return status;
-}
-
-static hd_error run_call(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {
-    hd_tensor *moved[4] = {NULL};
-    HD_TRY(hd_gpu_outputs(thread, d, call, false));
-    const hd_error status = call->outputs[0]->count > 0 ? run_product(thread, d, call, moved) : HD_OK;
-    for (int i = 0; i < 4; ++i) hd_tensor_drop(thread, moved[i]);
-    return hd_gpu_finish(thread, call, status);
-}
-
-#define AS_PRODUCT(name)                                                                                               \
-    hd_error hd_gpu_##name(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {                                 \
-        return run_call(thread, d, call);                                                                              \
-    }
-AS_PRODUCT(matmul)
-AS_PRODUCT(affine)
-AS_PRODUCT(conv)
-AS_PRODUCT(conv_transpose)
-AS_PRODUCT(conv_weight_gradient)
+hd_dtype hd_gpu_tile_dtype(hd_dtype result) { return (hd_dtype)hd_compute_dtype[hd_dtype_compute[result]]; }
+int hd_gpu_tile_columns(hd_dtype dtype) { return (void)dtype, plain.n; }

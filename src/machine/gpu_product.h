@@ -31,11 +31,13 @@ typedef struct hd_described_product {
     hd_template_use use;
     hd_product_numbers numbers;
     size_t number_bytes;
-    const hd_tensor *a, *b, *bias; /* which operands these are */
+    int a, b; /* which inputs these are */
     uint32_t threads;
     size_t part_bytes; /* of the workspace; 0: none */
 } hd_described_product;
 
+/* gpu_product.c: all but the addresses of a call whose result is not empty. */
+void hd_gpu_describe_product(const hd_gpu_device *d, const hd_call *call, hd_described_product *out);
 /* gpu_conv.c: a call of conv, conv_transpose or conv_weight_gradient as a product whose second operand is read through
  * windows; all but the tiles. */
 hd_product_form hd_gpu_describe_conv(const hd_call *call, hd_described_product *out);
