@@ -68,7 +68,7 @@ static void sizes_around_the_edges(void **state) {
             if (sampled((uint64_t)which, 19))
                 check_matmul(HD_SHAPE(sizes[i], ks[which % 5]), HD_F32, which % 2, HD_SHAPE(ks[which % 5], sizes[j]),
                              HD_F32, which / 2 % 2);
-    if (sampled(0, 2))
+    if (sampled(0, 3))
         check_matmul(HD_SHAPE(300, 40), HD_F32, PLAIN, HD_SHAPE(40, 270), HD_F32, PLAIN); /* large tiles */
     check_matmul(HD_SHAPE(40, 40), HD_F32, STEPPED, HD_SHAPE(40, 40), HD_F32, REVERSED);
 }
@@ -77,7 +77,7 @@ static void every_dtype_is_multiplied(void **state) {
     (void)state;
     static const int64_t rows[] = {3, 20, 1};
     for (int dtype = HD_BOOL; dtype < (int)HD_DTYPE_COUNT; ++dtype) {
-        if (!sampled((uint64_t)dtype, 11)) continue;
+        if (!sampled((uint64_t)dtype, 16)) continue;
         const int64_t m = rows[dtype % 3];
         check_matmul(HD_SHAPE(m, 18), (hd_dtype)dtype, dtype % LAYOUTS, HD_SHAPE(18, 12),
                      dtype == HD_BOOL ? HD_I32 : (hd_dtype)dtype, dtype / 4 % LAYOUTS);
@@ -85,7 +85,7 @@ static void every_dtype_is_multiplied(void **state) {
     for (int pair = 0; pair < 7; ++pair) { /* that meet in a third, or in one of them */
         static const hd_dtype pairs[][2] = {{HD_BF16, HD_F16}, {HD_BF16, HD_F32}, {HD_I64, HD_F32}, {HD_I8, HD_I32},
                                             {HD_U8, HD_I16},   {HD_I32, HD_BF16}, {HD_F32, HD_F64}};
-        if (sampled((uint64_t)pair, 14))
+        if (sampled((uint64_t)pair, 28))
             check_matmul(HD_SHAPE(9, 5), pairs[pair][0], PLAIN, HD_SHAPE(5, 10), pairs[pair][1], PLAIN);
     }
 }
@@ -93,11 +93,11 @@ static void every_dtype_is_multiplied(void **state) {
 static void integers_wrap(void **state) {
     (void)state;
     HD_SCOPE;
-    if (sampled(0, 2)) {
+    if (sampled(1, 4)) {
         hd_tensor *x = hd_to(hd_full(S(9, 300), HD_I8, 127), there()), *y = hd_matmul(x, hd_t(x));
         assert_true(hd_item(hd_select(hd_select(y, 0, 3), 0, 4)) == (double)(int8_t)(127 * 127 * 300));
     }
-    if (!sampled(1, 2)) return;
+    if (!sampled(2, 4)) return;
     hd_tensor *z = hd_to(hd_full(S(2, 3), HD_U64, 0x1p63), there());
     assert_true(hd_item(hd_select(hd_select(hd_matmul(z, hd_t(z)), 0, 0), 0, 1)) == 0);
 }
@@ -164,9 +164,9 @@ static void affine_adds_its_bias(void **state) {
     check_affine(x, weight, bias, PLAIN, "affine");
     check_affine(x, weight, NULL, STEPPED, "affine without a bias");
     check_affine(whole(S(6), HD_F32), weight, bias, REVERSED, "affine of a vector");
-    if (sampled(0, 2))
+    if (sampled(3, 4))
         check_affine(whole(S(30, 6), HD_BF16), hd_cast(weight, HD_BF16), hd_cast(bias, HD_BF16), PLAIN, "affine, bf16");
-    if (sampled(1, 2))
+    if (sampled(1, 4))
         check_affine(whole(S(3, 6), HD_F16), weight, hd_cast(bias, HD_F64), PLAIN, "affine of three dtypes");
     check_affine(whole(S(3, 600), HD_F32), whole(S(10, 600), HD_F32), bias, PLAIN, "affine with k cut");
     hd_tensor *turned = hd_permute(hd_to(x, there()), HD_AXES(1, 0, 2)); /* rows that are no one axis */
@@ -229,7 +229,7 @@ enum { CONV_CASES = sizeof conv_cases / sizeof *conv_cases };
 static void convolutions_of_all_options(void **state) {
     (void)state;
     for (int i = 0; i < CONV_CASES; ++i)
-        if (sampled((uint64_t)i, 4)) check_conv(&conv_cases[i], HD_F32, i % 2 == 1);
+        if (sampled((uint64_t)i, CONV_CASES)) check_conv(&conv_cases[i], HD_F32, i % 2 == 1);
     static const hd_dtype dtypes[] = {HD_F64, HD_BF16, HD_F16, HD_F8E4M3, HD_F8E5M2};
     for (int i = 0; i < 5 && in_full(); ++i) check_conv(&conv_cases[2 * i % CONV_CASES], dtypes[i], false);
 }
