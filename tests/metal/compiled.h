@@ -22,19 +22,26 @@ static inline const char *compiled_by(void) {
     return NULL;
 }
 
-/* Of each "W_KERNEL void k(..., W_ARGUMENTS(k_arguments, a, 2) W_IDS)":
+/* How many buffers stand in front of the arguments: a number, or the name of one. */
+static inline int buffers_of(const char *text, const char *count) {
+    char define[128];
+    snprintf(define, sizeof define, "#define %s ", count);
+    const char *at = strstr(text, define);
+    return atoi(at == NULL ? count : at + strlen(define));
+}
+
+/* Of each "W_KERNEL void k(..., W_ARGUMENTS(k_arguments, a, 2) W_IDS)", or W_KERNEL_OF(threads):
  * void run_k(char **b, void *a, uint3 group, uint3 lane) { k(b[0], b[1], *(k_arguments *)a, group, lane); } */
 static inline void write_callers(FILE *out, const char *text) {
-    for (const char *at = text; (at = strstr(at, "W_KERNEL void ")) != NULL;) {
-        char name[128], arguments[128];
-        int buffers = 0;
-        at += strlen("W_KERNEL void ");
+    for (const char *at = text; (at = strstr(at, "\nW_KERNEL")) != NULL;) {
+        char name[128], arguments[128], count[96];
+        at = strstr(at, "void ") + strlen("void ");
         const char *given = strstr(at, "W_ARGUMENTS(");
         if (sscanf(at, "%127[a-z0-9_](", name) != 1 || given == NULL ||
-            sscanf(given, "W_ARGUMENTS(%127[a-z0-9_], a, %d)", arguments, &buffers) != 2)
+            sscanf(given, "W_ARGUMENTS(%127[a-z0-9_], a, %95[A-Z0-9_])", arguments, count) != 2)
             continue;
         fprintf(out, "extern \"C\" void run_%s(char **b, void *a, uint3 group, uint3 lane) { %s(", name, name);
-        for (int b = 0; b < buffers; ++b) fprintf(out, "b[%d], ", b);
+        for (int b = 0; b < buffers_of(text, count); ++b) fprintf(out, "b[%d], ", b);
         fprintf(out, "*(%s *)a, group, lane); }\n", arguments);
     }
 }

@@ -59,6 +59,20 @@ static void they_give_what_the_cpu_gives(void **state) {
     assert_ok();
 }
 
+/* Whole numbers, which are exact however they are summed. */
+static void products_give_what_the_cpu_gives(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *a = hd_cast(hd_randint(HD_SHAPE(70, 600), HD_I64, -3, 4), HD_F32),
+              *b = hd_cast(hd_randint(HD_SHAPE(40, 600), HD_I64, -3, 4), HD_F32);
+    assert_same(hd_to(hd_matmul(hd_to(a, hd_metal()), hd_t(hd_to(b, hd_metal()))), hd_cpu()), hd_matmul(a, hd_t(b)));
+    const hd_conv_opts *o = HD_OPTS(hd_conv_opts, .stride = {2, 1}, .padding = {{1, 0}, {2, 1}});
+    hd_tensor *x = hd_reshape(hd_slice(a, 0, 0, 2, 1), HD_SHAPE(2, 6, 10, 10)),
+              *w = hd_reshape(b, HD_SHAPE(1000, 6, 2, 2));
+    assert_same(hd_to(hd_conv(hd_to(x, hd_metal()), hd_to(w, hd_metal()), NULL, o), hd_cpu()), hd_conv(x, w, NULL, o));
+    assert_ok();
+}
+
 static void scripts_run_there(void **state) {
     (void)state;
     HD_SCOPE;
@@ -81,7 +95,7 @@ static void scripts_run_there(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {test(ops_run_there), test(they_give_what_the_cpu_gives),
-                                       test(scripts_run_there)};
+                                       test(products_give_what_the_cpu_gives), test(scripts_run_there)};
     if (compiled_by() != NULL && open_fake()) return cmocka_run_group_tests(tests, NULL, NULL);
     print_message("skipped: %s\n", compiled_by() == NULL ? "there is no C++ compiler" : dlerror());
     return 77;
