@@ -12,7 +12,10 @@
     X(scatter)                                                                                                         \
     X(convert)                                                                                                         \
     X(peak)                                                                                                            \
-    X(product)
+    X(product)                                                                                                         \
+    X(norm)                                                                                                            \
+    X(pool)                                                                                                            \
+    X(attention)
 
 typedef enum hd_template {
 #define TEMPLATE(name) HD_TEMPLATE_##name,

@@ -65,6 +65,20 @@ void *hd_gpu_written(hd_thread *thread, hd_tensor *t);
 /* Memory to work in, for launches that follow: released as soon as they are enqueued. NULL with an error. */
 hd_block *hd_gpu_workspace(hd_thread *thread, const hd_gpu_device *d, size_t bytes);
 
+/* The operands of a call that is a template: inputs as they are where they are contiguous, else copies; and where the
+ * first elements are. */
+enum { HD_GPU_INPUTS = 6 };
+typedef struct hd_gpu_operands {
+    hd_tensor *in[HD_GPU_INPUTS], *moved[HD_GPU_INPUTS]; /* numbers are moved */
+    void *from[HD_GPU_INPUTS], *to[HD_MAX_OUTPUTS];
+} hd_gpu_operands;
+/* Fills it, and makes the call's results, as hd_gpu_outputs does, `optional` ones too. Inputs whose bit is set in
+ * `strided` are read through their strides: they are no copies. */
+hd_error hd_gpu_operands_begin(hd_thread *thread, const hd_gpu_device *d, hd_call *call, unsigned strided,
+                               hd_gpu_operands *o);
+/* Gives up what was made; the results, too, when `status` is an error, which it returns. */
+hd_error hd_gpu_operands_end(hd_thread *thread, hd_call *call, hd_gpu_operands *o, hd_error status);
+
 /* A launch of a function of a template. */
 typedef struct hd_gpu_shot {
     const hd_template_use *use;

@@ -53,6 +53,33 @@ hd_block *hd_gpu_workspace(hd_thread *thread, const hd_gpu_device *d, size_t byt
     return hd_device_interface_of(d->device.kind)->allocate(thread, d->device.index, bytes > 0 ? bytes : 1);
 }
 
+hd_error hd_gpu_operands_begin(hd_thread *thread, const hd_gpu_device *d, hd_call *call, unsigned strided,
+                               hd_gpu_operands *o) {
+    memset(o, 0, sizeof *o);
+    HD_TRY(hd_gpu_outputs(thread, d, call, true));
+    hd_error status = HD_OK;
+    for (int i = 0; i < call->input_count && status == HD_OK; ++i) {
+        hd_tensor *x = call->inputs[i];
+        if ((strided & 1u << i) == 0) x = o->in[i] = hd_gpu_packed(thread, d, x);
+        if (x != NULL) o->from[i] = hd_gpu_read(thread, d, x, &o->moved[i]);
+        if (x == NULL || o->from[i] == NULL) status = thread->error_code;
+    }
+    for (int i = 0; i < call->output_count && status == HD_OK; ++i) {
+        if (call->outputs[i] == NULL) continue;
+        o->to[i] = hd_gpu_written(thread, call->outputs[i]);
+        if (o->to[i] == NULL) status = thread->error_code;
+    }
+    return status == HD_OK ? HD_OK : hd_gpu_operands_end(thread, call, o, status);
+}
+
+hd_error hd_gpu_operands_end(hd_thread *thread, hd_call *call, hd_gpu_operands *o, hd_error status) {
+    for (int i = 0; i < call->input_count; ++i) {
+        hd_tensor_drop(thread, o->in[i]);
+        hd_tensor_drop(thread, o->moved[i]);
+    }
+    return hd_gpu_finish(thread, call, status);
+}
+
 /* ---- templates --------------------------------------------------------------------------------------------------- */
 uint32_t hd_gpu_groups(int64_t points, uint32_t threads) {
     const int64_t groups = (points + threads - 1) / threads;
