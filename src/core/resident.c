@@ -70,6 +70,14 @@ static hd_error move_in(hd_thread *thread, hd_storage *s, hd_device device) {
     return HD_OK;
 }
 
+static hd_error copy_up(hd_thread *thread, const hd_storage *s) {
+    const hd_block *there = resident_of(s)->there;
+    return s->bytes == 0 ? HD_OK
+                         : hd_device_interface_of(there->device.kind)
+                               ->copy(thread, (hd_address){there->device, there->address},
+                                      (hd_address){hd_cpu(), s->data}, s->bytes);
+}
+
 static bool is_resident(const hd_storage *s, hd_device device) {
     return s->home == &resident_home && hd_device_equal(resident_of(s)->there->device, device);
 }
@@ -83,7 +91,10 @@ hd_block *hd_resident_block(hd_thread *thread, hd_storage *s, hd_device device) 
                 hd_device_text((char[32]){0}, s->device), hd_device_text((char[32]){0}, device));
         return NULL;
     }
-    if (is_resident(s, device)) return resident_of(s)->there;
+    if (is_resident(s, device)) { /* borrowed memory may have been written without notice */
+        if (resident_of(s)->is_borrowed && copy_up(thread, s) != HD_OK) return NULL;
+        return resident_of(s)->there;
+    }
     if (s->home != NULL) { /* it comes home first; nobody sees a change */
         if (hd_storage_bytes(thread, s, HD_WRITE) == NULL) return NULL;
         atomic_fetch_sub_explicit(&s->version, 1, memory_order_relaxed);

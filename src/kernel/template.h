@@ -24,7 +24,7 @@ typedef enum hd_template {
         HD_TEMPLATE_COUNT
 } hd_template;
 
-enum { HD_TEMPLATE_TYPES = 6, HD_TEMPLATE_NUMBERS = 8 };
+enum { HD_TEMPLATE_TYPES = 7, HD_TEMPLATE_NUMBERS = 8 };
 /* All of it, zero where there is nothing, is the key of the text. A text that calls a type X has
  *     X_MEMORY         the type of an element in memory
  *     X_TYPE           the type in which it is computed

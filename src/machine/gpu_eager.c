@@ -316,6 +316,10 @@ hd_error hd_gpu_run_call(hd_executor *self, hd_thread *thread, hd_call *call) {
         call->outputs[0] = hd_tensor_over(thread, call->inputs[0]->storage, call->dtype[0], call->view);
         return call->outputs[0] == NULL ? thread->error_code : HD_OK;
     }
+    for (int i = 0; i < call->input_count; ++i) { /* numbers, whose bytes may be elsewhere */
+        hd_storage *s = call->inputs[i]->storage;
+        if (!hd_storage_is_away(s) && hd_storage_bytes(thread, s, HD_READ) == NULL) return thread->error_code;
+    }
     const hd_gpu_limits *limits = d->gpu->limits(d->device.index);
     if (limits == NULL) return thread->error_code;
     if (!limits->has_f64 && uses_f64(call))
@@ -381,6 +385,8 @@ static hd_error write_there(hd_thread *thread, const hd_gpu_device *d, hd_tensor
 
 hd_error hd_gpu_write(hd_executor *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
     const hd_gpu_device *d = (const hd_gpu_device *)self;
+    if (!hd_storage_is_away(src->storage) && hd_storage_bytes(thread, src->storage, HD_READ) == NULL)
+        return thread->error_code;
     if (dst->count == 0) return HD_OK;
     if (dst->storage != src->storage) return write_there(thread, d, dst, src);
     hd_tensor *apart = copied(thread, d, src); /* it overlaps with what is written */

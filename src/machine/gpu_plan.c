@@ -12,15 +12,13 @@
 /* What a GPU has of a plan: plan->own. */
 typedef struct gpu_plan {
     const hd_gpu_device *device;
-    hd_gpu_kernel_code *kernels; /* of each native */
+    hd_gpu_kernel_code *kernels; /* of each native that is launched by itself */
+    hd_gpu_product **products;   /* of each call that has a kernel for its tiles; NULL */
+    uint32_t product_count;
 } gpu_plan;
 static gpu_plan *gpu_plan_of(const hd_plan *p) { return p->own; }
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
-static const char *product_apart(const hd_graph *g, uint32_t node) {
-    (void)g, (void)node;
-    return "GPUs have no tiles yet";
-}
 static bool uses_alone(const hd_plan *p, uint32_t index, uint32_t buffer) {
     (void)p, (void)index, (void)buffer;
     return true;
@@ -44,38 +42,73 @@ static hd_error gpu_begin(hd_plan_draft *d) {
     return own->device == NULL ? hd_device_check(p->machine->device) : HD_OK;
 }
 
+/* A product alone is a call; else what follows it is written into its text. */
 static hd_error gpu_plan_product(hd_plan_draft *d, hd_lowering *lowering, const hd_group *group) {
-    (void)lowering;
-    return hd_draft_call(d, hd_draft_product_of(d, group), HD_RUN_CALL);
+    return group->count == 1 ? hd_draft_call(d, hd_draft_product_of(d, group), HD_RUN_CALL)
+                             : hd_draft_kernel(d, lowering, group);
 }
 
 /* What is given is aligned, and so is what the plan lays out itself; parts of it may begin anywhere. */
 static int alignment_of(const hd_plan *p, const hd_plan_native *n) {
     for (int b = 0; b < n->native.shape.buffer_count; ++b) {
+        if (b == n->tile) continue;
         const hd_tensor *t = &p->tensors[n->tensors[b]];
         if ((size_t)t->layout.offset * hd_dtype_bytes[t->dtype] % 16 != 0) return 1;
     }
     return 16;
 }
 
+static hd_error fit_kernel(const hd_plan *p, uint32_t i) {
+    const gpu_plan *own = gpu_plan_of(p);
+    const hd_native *n = &p->natives[i]->native;
+    if (hd_gpu_choose_grid(own->device, n, alignment_of(p, p->natives[i]), &own->kernels[i])) return HD_OK;
+    return hd_fail(HD_ERROR_DEVICE,
+                   "a fused kernel of %d buffers and %d axes passes more than %s takes; a lower level "
+                   "(hd_script_set_optimization_level) makes smaller ones",
+                   n->shape.buffer_count, n->shape.axes, hd_device_text((char[32]){0}, own->device->device));
+}
+
+/* Kernels that are launched by themselves are compiled together, and each product with its epilogue. */
+static hd_error compile_all(hd_plan *p, const hd_native **natives, hd_gpu_kernel_code *codes) {
+    gpu_plan *own = gpu_plan_of(p);
+    int count = 0;
+    for (uint32_t i = 0; i < p->native_count; ++i) {
+        if (p->natives[i]->tile >= 0) continue;
+        HD_TRY(fit_kernel(p, i));
+        codes[count] = own->kernels[i];
+        natives[count++] = &p->natives[i]->native;
+    }
+    HD_TRY(hd_gpu_compile_kernels(own->device, natives, codes, count));
+    count = 0;
+    for (uint32_t i = 0; i < p->native_count; ++i)
+        if (p->natives[i]->tile < 0) own->kernels[i] = codes[count++];
+    for (uint32_t i = 0; i < p->launch_count; ++i) {
+        const hd_launch *l = &p->launches[i];
+        if (l->kind != HD_RUN_PRODUCT) continue;
+        const hd_plan_native *n = p->natives[l->native];
+        own->products[l->call] =
+            hd_gpu_product_new(own->device, &p->calls[l->call].call, &n->native, n->tile, n->rows);
+        if (own->products[l->call] == NULL) return hd_thread_self()->error_code;
+    }
+    return HD_OK;
+}
+
 static hd_error gpu_settle(hd_plan_draft *d) {
     hd_plan *p = d->plan;
     gpu_plan *own = gpu_plan_of(p);
     const int64_t begin = hd_os_nanoseconds();
-    const hd_native **natives = hd_array_resize(NULL, ((size_t)p->native_count + 1) * sizeof *natives);
-    own->kernels = hd_array_resize(NULL, ((size_t)p->native_count + 1) * sizeof *own->kernels);
-    hd_error status = natives == NULL || own->kernels == NULL ? hd_plan_no_memory(p) : HD_OK;
-    for (uint32_t i = 0; i < p->native_count && status == HD_OK; ++i) {
-        natives[i] = &p->natives[i]->native;
-        if (!hd_gpu_choose_grid(own->device, natives[i], alignment_of(p, p->natives[i]), &own->kernels[i]))
-            status = hd_fail(HD_ERROR_DEVICE,
-                             "a fused kernel of %d buffers and %d axes passes more than %s takes; a lower level "
-                             "(hd_script_set_optimization_level) makes smaller ones",
-                             natives[i]->shape.buffer_count, natives[i]->shape.axes,
-                             hd_device_text((char[32]){0}, own->device->device));
-    }
-    if (status == HD_OK) status = hd_gpu_compile_kernels(own->device, natives, own->kernels, (int)p->native_count);
+    const size_t count = (size_t)p->native_count + 1;
+    const hd_native **natives = hd_array_resize(NULL, count * sizeof *natives);
+    hd_gpu_kernel_code *codes = hd_array_resize(NULL, count * sizeof *codes);
+    own->kernels = hd_array_resize(NULL, count * sizeof *own->kernels);
+    own->products = hd_array_resize(NULL, ((size_t)p->call_count + 1) * sizeof *own->products);
+    own->product_count = own->products == NULL ? 0 : p->call_count;
+    for (uint32_t i = 0; i < own->product_count; ++i) own->products[i] = NULL;
+    const hd_error status = natives == NULL || codes == NULL || own->kernels == NULL || own->products == NULL
+                                ? hd_plan_no_memory(p)
+                                : compile_all(p, natives, codes);
     hd_array_release(natives);
+    hd_array_release(codes);
     p->executable.code.kernels = (int)p->native_count;
     p->executable.code.compile_nanoseconds = hd_os_nanoseconds() - begin;
     return status;
@@ -95,19 +128,36 @@ static void gpu_release(hd_plan *p, hd_thread *thread) {
     gpu_plan *own = gpu_plan_of(p);
     (void)thread;
     if (own == NULL) return;
+    for (uint32_t i = 0; i < own->product_count; ++i)
+        if (own->products[i] != NULL) hd_gpu_product_release(own->products[i]);
+    hd_array_release(own->products);
     hd_array_release(own->kernels);
     hd_array_release(own);
 }
 
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
+static void find_buffers(const hd_plan *p, const hd_plan_native *n, void **buffers) {
+    for (int b = 0; b < n->native.shape.buffer_count; ++b) {
+        const hd_tensor *t = b == n->tile ? NULL : &p->tensors[n->tensors[b]];
+        buffers[b] =
+            t == NULL ? NULL : (char *)t->storage->data + t->layout.offset * (int64_t)hd_dtype_bytes[t->dtype];
+    }
+}
+
+static hd_error run_product(const hd_plan *p, hd_thread *thread, const hd_launch *l) {
+    const gpu_plan *own = gpu_plan_of(p);
+    const hd_plan_native *n = p->natives[l->native];
+    void *buffers[HD_KERNEL_BUFFERS + 1];
+    find_buffers(p, n, buffers);
+    return hd_gpu_product_with_epilogue(thread, own->device, own->products[l->call], &p->calls[l->call].call, &n->native,
+                                        n->native.numbers, buffers);
+}
+
 static hd_error run_kernel(const hd_plan *p, hd_thread *thread, const hd_launch *l) {
     const gpu_plan *own = gpu_plan_of(p);
     const hd_plan_native *n = p->natives[l->native];
     void *buffers[HD_KERNEL_BUFFERS + 1];
-    for (int b = 0; b < n->native.shape.buffer_count; ++b) {
-        const hd_tensor *t = &p->tensors[n->tensors[b]];
-        buffers[b] = (char *)t->storage->data + t->layout.offset * (int64_t)hd_dtype_bytes[t->dtype];
-    }
+    find_buffers(p, n, buffers);
     if (own->kernels[l->native].grid.points == 0) return HD_OK;
     return hd_gpu_launch_kernel(thread, own->device, &n->native, &own->kernels[l->native], n->native.numbers, buffers);
 }
@@ -163,6 +213,7 @@ static hd_error run_launch(const hd_plan *p, hd_thread *thread, const hd_launch 
     hd_tensor **operands = p->pointers + l->first;
     switch (l->kind) {
     case HD_RUN_KERNEL: return run_kernel(p, thread, l);
+    case HD_RUN_PRODUCT: return run_product(p, thread, l);
     case HD_RUN_CALL: return run_call(p, thread, l, run);
     case HD_RUN_CHECK: return run_check(p, thread, l);
     case HD_RUN_BORDER: return hd_gpu_pad_border(thread, d, operands[0], hd_node_attributes(p->graph, l->node));
@@ -200,7 +251,9 @@ static void gpu_undo(const hd_plan *p, hd_thread *thread, uint32_t end) {
     hd_error_put_back(&pending);
 }
 
-const hd_machine hd_gpu_machine = {.product_apart = product_apart,
+const hd_machine hd_gpu_machine = {.product_apart = hd_gpu_product_apart,
+                                   .tile_dtype = hd_gpu_tile_dtype,
+                                   .tile_columns = hd_gpu_tile_columns,
                                    .begin = gpu_begin,
                                    .plan_product = gpu_plan_product,
                                    .settle = gpu_settle,
