@@ -1,9 +1,9 @@
-/* Attention and its gradient, as a template of Y (the result), Q, K, V, MASK, G (its gradient) and STATISTICS. A group of
- * threads has a block of TILE rows, of queries or of keys, and COLUMNS of what comes of them; it meets the others block
- * by block. Blocks of scores are products of tiles that are brought to local memory part by part, so that heads may
- * have any size, and no more of them than one block is ever there. Threads stand as 8 x 8: thread (y, x) has rows y,
- * y + 8, ... and columns x, x + 8, ... of a block. Each row keeps the largest score it has seen, the sum of its
- * exponentials, and its result so far, which is scaled down when a larger score comes. */
+/* Attention and its gradient, as a template of Y (the result), Q, K, V, MASK, G (its gradient) and STATISTICS. A
+ * group of threads has a block of TILE rows, of queries or of keys, and COLUMNS of what comes of them; it meets the
+ * others block by block. Blocks of scores are products of tiles that are brought to local memory part by part, so
+ * that heads may have any size, and no more of them than one block is ever there. Threads stand as 8 x 8: thread (y,
+ * x) has rows y, y + 8, ... and columns x, x + 8, ... of a block. Each row keeps the largest score it has seen, the
+ * sum of its exponentials, and its result so far, which is scaled down when a larger score comes. */
 typedef struct attention_operand { /* strides in elements: of the axes in front, of rows and of columns */
     int64_t front[6], row, column;
 } attention_operand;
@@ -31,7 +31,8 @@ enum {
     ROWS_KEPT = WHAT == ATTENTION_KEYS ? 2 * TILE * COLUMNS : TILE * COLUMNS,
     STAGE = ROWS_KEPT > 2 * HALF ? ROWS_KEPT : 2 * HALF
 };
-/* What a thread has stays in registers. OpenCL's compilers see to that themselves; on a CPU asking for it takes long. */
+/* What a thread has stays in registers. OpenCL's compilers see to that themselves; on a CPU asking for it takes
+ * long. */
 #if W_DIALECT == 1
 #define EACH(i, count) for (int i = 0; i < (count); ++i)
 #else

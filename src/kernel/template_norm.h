@@ -1,6 +1,7 @@
-/* Normalised rows and their gradients, as a template of Y (the result), G (its gradient), X, WEIGHT and BIAS. A group of threads has a row. Sums go on in f64, where there is one, after a few elements of each thread, and
- * are folded in local memory, eight at a time, in a fixed order. A row is read twice for its statistics, the second time around its mean,
- * so that nothing cancels; what the mean lost when it was rounded is carried as `rest`. */
+/* Normalised rows and their gradients, as a template of Y (the result), G (its gradient), X, WEIGHT and BIAS. A
+ * group of threads has a row. Sums go on in f64, where there is one, after a few elements of each thread, and are
+ * folded in local memory, eight at a time, in a fixed order. A row is read twice for its statistics, the second time
+ * around its mean, so that nothing cancels; what the mean lost when it was rounded is carried as `rest`. */
 typedef struct norm_arguments {
     int64_t offset[5];
     int64_t rows, n; /* of n elements each */
@@ -91,8 +92,8 @@ W_KERNEL void norm_rows(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1)
 }
 #endif
 
-/* gradient, x, weight -> that of x. With h = g w and z the normalised x it is scale (h - mean(h) - z mean(h z)), without
- * mean(h) where rows are not centered. */
+/* gradient, x, weight -> that of x. With h = g w and z the normalised x it is scale (h - mean(h) - z mean(h z)),
+ * without mean(h) where rows are not centered. */
 #define NORM_SLOPES                                                                                                    \
     NORM_AROUND;                                                                                                       \
     Y_TYPE h = (Y_TYPE)G_LOAD(g[row * n + i]);                                                                         \

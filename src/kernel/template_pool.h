@@ -1,6 +1,6 @@
-/* Pooling and its gradients, as a template of Y (the result), FIRST (the image, values or the gradient) and X (where the
- * largest is looked for). A thread has a result; of gradients, an element of the image, which looks at the windows that
- * see it, in order. */
+/* Pooling and its gradients, as a template of Y (the result), FIRST (the image, values or the gradient) and X (where
+ * the largest is looked for). A thread has a result; of gradients, an element of the image, which looks at the
+ * windows that see it, in order. */
 typedef struct pool_arguments {
     int64_t offset[3];
     int64_t planes;

@@ -86,8 +86,7 @@ static hd_error compile_all(hd_plan *p, const hd_native **natives, hd_gpu_kernel
         const hd_launch *l = &p->launches[i];
         if (l->kind != HD_RUN_PRODUCT) continue;
         const hd_plan_native *n = p->natives[l->native];
-        own->products[l->call] =
-            hd_gpu_product_new(own->device, &p->calls[l->call].call, &n->native, n->tile, n->rows);
+        own->products[l->call] = hd_gpu_product_new(own->device, &p->calls[l->call].call, &n->native, n->tile, n->rows);
         if (own->products[l->call] == NULL) return hd_thread_self()->error_code;
     }
     return HD_OK;
@@ -139,8 +138,7 @@ static void gpu_release(hd_plan *p, hd_thread *thread) {
 static void find_buffers(const hd_plan *p, const hd_plan_native *n, void **buffers) {
     for (int b = 0; b < n->native.shape.buffer_count; ++b) {
         const hd_tensor *t = b == n->tile ? NULL : &p->tensors[n->tensors[b]];
-        buffers[b] =
-            t == NULL ? NULL : (char *)t->storage->data + t->layout.offset * (int64_t)hd_dtype_bytes[t->dtype];
+        buffers[b] = t == NULL ? NULL : (char *)t->storage->data + t->layout.offset * (int64_t)hd_dtype_bytes[t->dtype];
     }
 }
 
@@ -149,8 +147,8 @@ static hd_error run_product(const hd_plan *p, hd_thread *thread, const hd_launch
     const hd_plan_native *n = p->natives[l->native];
     void *buffers[HD_KERNEL_BUFFERS + 1];
     find_buffers(p, n, buffers);
-    return hd_gpu_product_with_epilogue(thread, own->device, own->products[l->call], &p->calls[l->call].call, &n->native,
-                                        n->native.numbers, buffers);
+    return hd_gpu_product_with_epilogue(thread, own->device, own->products[l->call], &p->calls[l->call].call,
+                                        &n->native, n->native.numbers, buffers);
 }
 
 static hd_error run_kernel(const hd_plan *p, hd_thread *thread, const hd_launch *l) {

@@ -14,8 +14,8 @@ static void families_give_the_same(void **state) {
     for (int k = 0; k < FAMILIES; ++k)
         for (int i = 0; i < (getenv("WAYS") ? atoi(getenv("WAYS")) : 12); ++i)
             if (getenv("ONLY") == NULL || strstr(families[k].name, getenv("ONLY")) != NULL)
-            if ((info.has_f64 || dtypes[i / 2] != HD_F64) && sampled((uint64_t)(k * 12 + i), 37))
-                family_check(k, dtypes[i / 2], i % 2 != 0, there());
+                if ((info.has_f64 || dtypes[i / 2] != HD_F64) && sampled((uint64_t)(k * 12 + i), 37))
+                    family_check(k, dtypes[i / 2], i % 2 != 0, there());
 }
 
 int main(void) {

@@ -78,7 +78,9 @@ static void check_round_trip(hd_script *s) {
     }
     for (uint32_t i = 0; i < s->graph->cell_count; ++i)
         for (int k = 1; k < 3; ++k)
-            assert_memory_equal(scripts[0]->cells[i]->data, scripts[k]->cells[i]->data, scripts[0]->cells[i]->bytes);
+            assert_memory_equal(hd_storage_bytes(hd_thread_self(), scripts[0]->cells[i], HD_READ),
+                                hd_storage_bytes(hd_thread_self(), scripts[k]->cells[i], HD_READ),
+                                scripts[0]->cells[i]->bytes);
 }
 
 static void small_scripts_come_back(void **state) {
