@@ -1,0 +1,116 @@
+/* Devices of OpenCL: what a call costs the host beside its driver, and the MLP block. On PoCL, which is a processor, this
+ * says nothing about GPUs; without any driver there is no case. */
+#include "harness.h"
+
+#include "core/memory.h"
+#include "device/opencl/opencl_device.h"
+
+#include <unistd.h>
+
+static const hd_device there = {HD_DEVICE_OPENCL, 0};
+
+static const char text[] = "typedef struct { long offset[3]; long more[8]; } arguments_t;\n"
+                           "__kernel void add(__global char *a, __global char *b, __global char *c, const arguments_t s) {\n"
+                           "    const int i = get_global_id(0);\n"
+                           "    if (i < 6) ((__global float *)(c + s.offset[2]))[i] = ((__global float *)(a + s.offset[0]))[i] +\n"
+                           "                                                      ((__global float *)(b + s.offset[1]))[i];\n"
+                           "}\n";
+
+/* The time of hd_add in which it is enqueued, beside that of enqueueing an equal kernel alone: the difference is what a
+ * call costs by itself. */
+static void eager_add(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = hd_to(hd_ones(HD_SHAPE(2, 3), HD_F32), there), *y = hd_add(x, x);
+    hd_thread *thread = hd_thread_self();
+    void *object = NULL;
+    size_t bytes = 0;
+    int64_t arguments[11] = {0};
+    hd_block *blocks[3];
+    void *buffers[3];
+    hd_synchronize();
+    if (hd_opencl_gpu.compile(0, "add", text, &object, &bytes) != HD_OK) exit(hd_exit_status());
+    hd_gpu_program *program = hd_opencl_gpu.load(0, object, bytes);
+    for (int i = 0; i < 3; ++i) {
+        blocks[i] = hd_opencl_interface.allocate(thread, 0, 64);
+        buffers[i] = blocks[i]->address;
+    }
+    const hd_gpu_launch l = {.function = hd_opencl_gpu.function(program, "add"),
+                             .groups = {1, 1, 1},
+                             .threads = {64, 1, 1},
+                             .buffers = buffers,
+                             .buffer_count = 3,
+                             .arguments = arguments,
+                             .argument_bytes = sizeof arguments};
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_add(x, y);
+        }
+        hd_synchronize();
+        BENCH(b, "driver") hd_opencl_gpu.launch(0, &l);
+        hd_synchronize();
+    }
+    for (int i = 0; i < 3; ++i) hd_block_release(thread, blocks[i]);
+    hd_opencl_gpu.unload(program);
+    hd_array_release(object);
+}
+
+/* The MLP block of the other themes, as a script. */
+static void mlp(bench *b) {
+    HD_SCOPE;
+    hd_seed(1);
+    hd_module *model = HD_SEQUENTIAL(hd_linear(256, 512, NULL), hd_gelu_layer(), hd_linear(512, 256, NULL));
+    hd_tensor *x = hd_to(hd_randn(HD_SHAPE(32, 256), HD_F32), there);
+    hd_builder *builder = hd_builder_new("mlp");
+    hd_builder_start(builder);
+    hd_builder_add_state_of(builder, model, NULL);
+    hd_builder_add_output(builder, "y", hd_forward(model, hd_input("x", HD_SHAPE(32, 256), HD_F32)));
+    hd_builder_end(builder);
+    hd_script *script = hd_builder_build(builder);
+    hd_script_set_device(script, there);
+    hd_script_set_input(script, "x", x);
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_script_run(script);
+            hd_synchronize();
+        }
+    }
+}
+
+/* In a process of its own, whose driver is open: the first call, from the binary cache, and its result. */
+static int first_call(void) {
+    HD_SCOPE;
+    hd_set_device(there);
+    hd_tensor *x = hd_to(hd_ones(HD_SHAPE(4, 5), HD_F32), there);
+    hd_synchronize();
+    const double begin = bench_now();
+    hd_item(hd_sum(hd_tanh(x), HD_AXES(), NULL));
+    printf("%.6f\n", (bench_now() - begin) * 1e3);
+    return hd_exit_status();
+}
+
+static void warm_start(bench *b) {
+    char self[4000], command[4200], line[64];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    double shortest = INFINITY;
+    self[length > 0 ? length : 0] = '\0';
+    snprintf(command, sizeof command, "'%s' --first-call", self);
+    for (int i = 0; i < 8; ++i) { /* the first fills the cache */
+        FILE *child = popen(command, "r");
+        if (child == NULL || fgets(line, sizeof line, child) == NULL) exit(1);
+        pclose(child);
+        if (i > 0 && atof(line) < shortest) shortest = atof(line);
+    }
+    bench_value(b, "hodu", shortest * 1e-3);
+}
+
+int main(int argc, char **argv) {
+    static const bench_case cases[] = {{"opencl/eager-add-2x3", "us", eager_add},
+                                       {"opencl/warm-start", "ms", warm_start},
+                                       {"opencl/mlp-32x256x512x256", "us", mlp}};
+    if (argc == 2 && strcmp(argv[1], "--first-call") == 0) return first_call();
+    const bool is_there = hd_device_available(there);
+    if (is_there) hd_set_device(there);
+    return bench_main(argc, argv, cases, is_there ? (int)(sizeof cases / sizeof cases[0]) : 0);
+}
