@@ -80,7 +80,9 @@ W_INLINE int64_t attention_begin(const attention_head h, const attention_operand
 #define GRADIENT(r, c) AT(G, g, a.g, r, a.t, c, a.e)
 
 /* A block of products of rows: out[i][j] = sum over c of FIRST(row0 + y + 8 i, c) SECOND(column0 + x + 8 j, c). All
- * threads are done with `stage` when the first barrier lets them through, and not yet when it ends. */
+ * threads are done with `stage` when the first barrier lets them through, and not yet when it ends. Loops with barriers
+ * run at least once, over zeros when there is nothing: PoCL writes all that follows a barrier that may be left out
+ * twice. */
 #define ATTENTION_PRODUCT(out, length, FIRST, row0, SECOND, column0)                                                   \
     EACH(i, PER)                                                                                                       \
     EACH(j, PER) out[i][j] = 0;                                                                                        \
@@ -123,9 +125,10 @@ W_INLINE int64_t attention_begin(const attention_head h, const attention_operand
 
 #if WHAT == ATTENTION_FORWARD
 /* q, k, v, mask -> result, statistics: of each row the largest score, and 1 over the sum */
-W_KERNEL void attention_forward(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
-                                W_GLOBAL char *b3 W_SLOT(3), W_GLOBAL char *b4 W_SLOT(4), W_GLOBAL char *b5 W_SLOT(5),
-                                W_ARGUMENTS(attention_arguments, a, 6) W_IDS) {
+W_KERNEL_OF(THREADS)
+void attention_forward(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
+                       W_GLOBAL char *b3 W_SLOT(3), W_GLOBAL char *b4 W_SLOT(4), W_GLOBAL char *b5 W_SLOT(5),
+                       W_ARGUMENTS(attention_arguments, a, 6) W_IDS) {
     ATTENTION_BLOCK(a.t)
     ATTENTION_READ(Q, q, b0, 0, a.q)
     ATTENTION_READ(K, k, b1, 1, a.k)
@@ -214,9 +217,10 @@ W_KERNEL void attention_forward(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W
 
 #if WHAT == ATTENTION_LEVELS
 /* gradient, q, k, v, mask, statistics -> levels: of each row the sum of p g v^T */
-W_KERNEL void attention_levels(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
-                               W_GLOBAL char *b3 W_SLOT(3), W_GLOBAL char *b4 W_SLOT(4), W_GLOBAL char *b5 W_SLOT(5),
-                               W_GLOBAL char *b6 W_SLOT(6), W_ARGUMENTS(attention_arguments, a, 7) W_IDS) {
+W_KERNEL_OF(THREADS)
+void attention_levels(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
+                      W_GLOBAL char *b3 W_SLOT(3), W_GLOBAL char *b4 W_SLOT(4), W_GLOBAL char *b5 W_SLOT(5),
+                      W_GLOBAL char *b6 W_SLOT(6), W_ARGUMENTS(attention_arguments, a, 7) W_IDS) {
     ATTENTION_BLOCK(a.t)
     ATTENTION_READ_ALL
     W_GLOBAL Y_TYPE *levels = (W_GLOBAL Y_TYPE *)(b6 + a.offset[6]);
@@ -251,10 +255,11 @@ W_KERNEL void attention_levels(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_
 
 #if WHAT == ATTENTION_QUERIES
 /* gradient, q, k, v, mask, statistics, levels -> dq */
-W_KERNEL void attention_queries(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
-                                W_GLOBAL char *b3 W_SLOT(3), W_GLOBAL char *b4 W_SLOT(4), W_GLOBAL char *b5 W_SLOT(5),
-                                W_GLOBAL char *b6 W_SLOT(6), W_GLOBAL char *b7 W_SLOT(7),
-                                W_ARGUMENTS(attention_arguments, a, 8) W_IDS) {
+W_KERNEL_OF(THREADS)
+void attention_queries(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
+                       W_GLOBAL char *b3 W_SLOT(3), W_GLOBAL char *b4 W_SLOT(4), W_GLOBAL char *b5 W_SLOT(5),
+                       W_GLOBAL char *b6 W_SLOT(6), W_GLOBAL char *b7 W_SLOT(7),
+                       W_ARGUMENTS(attention_arguments, a, 8) W_IDS) {
     ATTENTION_BLOCK(a.t)
     ATTENTION_READ_ALL
     W_GLOBAL const Y_TYPE *levels = (W_GLOBAL const Y_TYPE *)(b6 + a.offset[6]) + head * a.t;
@@ -293,10 +298,11 @@ W_KERNEL void attention_queries(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W
 
 #if WHAT == ATTENTION_KEYS
 /* gradient, q, k, v, mask, statistics, levels -> dk, and dv behind it */
-W_KERNEL void attention_keys(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
-                             W_GLOBAL char *b3 W_SLOT(3), W_GLOBAL char *b4 W_SLOT(4), W_GLOBAL char *b5 W_SLOT(5),
-                             W_GLOBAL char *b6 W_SLOT(6), W_GLOBAL char *b7 W_SLOT(7),
-                             W_ARGUMENTS(attention_arguments, a, 8) W_IDS) {
+W_KERNEL_OF(THREADS)
+void attention_keys(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
+                    W_GLOBAL char *b3 W_SLOT(3), W_GLOBAL char *b4 W_SLOT(4), W_GLOBAL char *b5 W_SLOT(5),
+                    W_GLOBAL char *b6 W_SLOT(6), W_GLOBAL char *b7 W_SLOT(7),
+                    W_ARGUMENTS(attention_arguments, a, 8) W_IDS) {
     ATTENTION_BLOCK(a.s)
     ATTENTION_READ_ALL
     W_GLOBAL const Y_TYPE *levels = (W_GLOBAL const Y_TYPE *)(b6 + a.offset[6]) + head * a.t;

@@ -60,6 +60,17 @@ enum { NORM_BLOCK = 32 }; /* elements that are summed in the type itself */
         }                                                                                                              \
     }
 
+/* 1 over the square root of v: that of the type, and a step of Newton's where sums are wider, as the slopes of short rows
+ * nearly cancel. */
+W_INLINE norm_wide norm_root(norm_wide v) {
+    const norm_wide r = (norm_wide)(1 / Y_SQRT((Y_TYPE)v));
+#ifdef W_NO_F64
+    return r;
+#else
+    return r > 0 && r < (norm_wide)INFINITY ? r * (1.5 - 0.5 * v * r * r) : r;
+#endif
+}
+
 /* The statistics of a row: the normalised x is ((x - mean) - rest) * scale. */
 #define NORM_AT     const Y_TYPE v = (Y_TYPE)X_LOAD(x[row * n + i])
 #define NORM_AROUND const Y_TYPE v = (Y_TYPE)X_LOAD(x[row * n + i]) - mean
@@ -70,19 +81,21 @@ enum { NORM_BLOCK = 32 }; /* elements that are summed in the type itself */
     const Y_TYPE mean = (Y_TYPE)(total / count);                                                                       \
     NORM_SUMS(total, squares, NORM_AROUND, v, v *v)                                                                    \
     const norm_wide rest = CENTERED ? total / count : 0, variance = squares / count - rest * rest;                     \
-    const Y_TYPE scale = 1 / Y_SQRT((Y_TYPE)(variance < 0 ? 0 : variance) + Y_NUMBER(a.eps));
+    const norm_wide root = norm_root((variance < 0 ? 0 : variance) + (norm_wide)Y_NUMBER(a.eps));                      \
+    const Y_TYPE scale = (Y_TYPE)root;
 
 /* x, weight, bias -> y */
 #if WHAT == NORM_ROWS
-W_KERNEL void norm_rows(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
-                        W_GLOBAL char *b3 W_SLOT(3), W_ARGUMENTS(norm_arguments, a, 4) W_IDS) {
+W_KERNEL_OF(THREADS)
+void norm_rows(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
+               W_GLOBAL char *b3 W_SLOT(3), W_ARGUMENTS(norm_arguments, a, 4) W_IDS) {
     W_GLOBAL const X_MEMORY *x = (W_GLOBAL const X_MEMORY *)(b0 + a.offset[0]);
     W_GLOBAL const WEIGHT_MEMORY *w = (W_GLOBAL const WEIGHT_MEMORY *)(b1 + a.offset[1]);
     W_GLOBAL const BIAS_MEMORY *b = (W_GLOBAL const BIAS_MEMORY *)(b2 + a.offset[2]);
     W_GLOBAL Y_MEMORY *y = (W_GLOBAL Y_MEMORY *)(b3 + a.offset[3]);
     NORM_MEMORY
     NORM_STATISTICS
-    const Y_TYPE shift = (Y_TYPE)(-rest) * scale;
+    const Y_TYPE shift = (Y_TYPE)(-rest * root);
     for (int64_t i = lane; i < n; i += THREADS) {
         Y_TYPE v = ((Y_TYPE)X_LOAD(x[row * n + i]) - mean) * scale + shift;
         if (WEIGHTS > 0) v = v * (Y_TYPE)WEIGHT_LOAD(w[i]);
@@ -99,8 +112,9 @@ W_KERNEL void norm_rows(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1)
     Y_TYPE h = (Y_TYPE)G_LOAD(g[row * n + i]);                                                                         \
     if (WEIGHTS > 0) h = h * (Y_TYPE)WEIGHT_LOAD(w[i])
 #if WHAT == NORM_GRADIENT
-W_KERNEL void norm_gradient(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
-                            W_GLOBAL char *b3 W_SLOT(3), W_ARGUMENTS(norm_arguments, a, 4) W_IDS) {
+W_KERNEL_OF(THREADS)
+void norm_gradient(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
+                   W_GLOBAL char *b3 W_SLOT(3), W_ARGUMENTS(norm_arguments, a, 4) W_IDS) {
     W_GLOBAL const G_MEMORY *g = (W_GLOBAL const G_MEMORY *)(b0 + a.offset[0]);
     W_GLOBAL const X_MEMORY *x = (W_GLOBAL const X_MEMORY *)(b1 + a.offset[1]);
     W_GLOBAL const WEIGHT_MEMORY *w = (W_GLOBAL const WEIGHT_MEMORY *)(b2 + a.offset[2]);
@@ -109,7 +123,7 @@ W_KERNEL void norm_gradient(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLO
     NORM_STATISTICS
     norm_wide sum = 0, products = 0;
     NORM_SUMS(sum, products, NORM_SLOPES, h, h * v)
-    const norm_wide along = (products - rest * sum) / count * (norm_wide)scale * (norm_wide)scale;
+    const norm_wide along = (products - rest * sum) / count * root * root;
     const Y_TYPE slope = (Y_TYPE)along, shift = (Y_TYPE)((CENTERED ? sum / count : 0) - rest * along);
     for (int64_t i = lane; i < n; i += THREADS) {
         NORM_SLOPES;
@@ -120,8 +134,8 @@ W_KERNEL void norm_gradient(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLO
 
 /* x -> of each row mean, scale and shift: the normalised x is (x - mean) * scale + shift */
 #if WHAT == NORM_MEASURE
-W_KERNEL void norm_measure(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1),
-                           W_ARGUMENTS(norm_arguments, a, 2) W_IDS) {
+W_KERNEL_OF(THREADS)
+void norm_measure(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_ARGUMENTS(norm_arguments, a, 2) W_IDS) {
     W_GLOBAL const X_MEMORY *x = (W_GLOBAL const X_MEMORY *)(b0 + a.offset[0]);
     W_GLOBAL Y_TYPE *statistics = (W_GLOBAL Y_TYPE *)(b1 + a.offset[1]);
     NORM_MEMORY
@@ -129,15 +143,16 @@ W_KERNEL void norm_measure(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT
     if (lane == 0) {
         statistics[row * 3] = mean;
         statistics[row * 3 + 1] = scale;
-        statistics[row * 3 + 2] = (Y_TYPE)(-rest) * scale;
+        statistics[row * 3 + 2] = (Y_TYPE)(-rest * root);
     }
 }
 #endif
 
 /* gradient, x, statistics -> sums of pieces of rows: [piece][weight, bias][n]. A thread has a column of a piece. */
 #if WHAT == NORM_PARTS
-W_KERNEL void norm_parts(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
-                         W_GLOBAL char *b3 W_SLOT(3), W_ARGUMENTS(norm_arguments, a, 4) W_IDS) {
+W_KERNEL_OF(THREADS)
+void norm_parts(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
+                W_GLOBAL char *b3 W_SLOT(3), W_ARGUMENTS(norm_arguments, a, 4) W_IDS) {
     W_GLOBAL const G_MEMORY *g = (W_GLOBAL const G_MEMORY *)(b0 + a.offset[0]);
     W_GLOBAL const X_MEMORY *x = (W_GLOBAL const X_MEMORY *)(b1 + a.offset[1]);
     W_GLOBAL const Y_TYPE *statistics = (W_GLOBAL const Y_TYPE *)(b2 + a.offset[2]);
@@ -164,8 +179,8 @@ W_KERNEL void norm_parts(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1
 
 /* sums of pieces -> their sums in order */
 #if WHAT == NORM_FOLD
-W_KERNEL void norm_fold(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1),
-                        W_ARGUMENTS(norm_arguments, a, 2) W_IDS) {
+W_KERNEL_OF(THREADS)
+void norm_fold(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_ARGUMENTS(norm_arguments, a, 2) W_IDS) {
     W_GLOBAL const Y_TYPE *parts = (W_GLOBAL const Y_TYPE *)(b0 + a.offset[0]);
     W_GLOBAL Y_MEMORY *out = (W_GLOBAL Y_MEMORY *)(b1 + a.offset[1]);
     const int64_t i = (int64_t)W_GROUP(0) * THREADS + W_THREAD, width = (1 + CENTERED) * a.n;

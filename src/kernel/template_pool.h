@@ -98,8 +98,8 @@ typedef c_f64 pool_wide;
 
 /* image -> the largest of each window */
 #if WHAT == POOL_MAX
-W_KERNEL void pool_max(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1),
-                       W_ARGUMENTS(pool_arguments, a, 2) W_IDS) {
+W_KERNEL_OF(THREADS)
+void pool_max(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_ARGUMENTS(pool_arguments, a, 2) W_IDS) {
     W_GLOBAL const FIRST_MEMORY *first = (W_GLOBAL const FIRST_MEMORY *)(b0 + a.offset[0]);
     W_GLOBAL Y_MEMORY *out = (W_GLOBAL Y_MEMORY *)(b1 + a.offset[1]);
     POOL_POINT(a.result)
@@ -111,8 +111,8 @@ W_KERNEL void pool_max(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1),
 
 /* image -> the mean of each window */
 #if WHAT == POOL_MEAN
-W_KERNEL void pool_mean(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1),
-                        W_ARGUMENTS(pool_arguments, a, 2) W_IDS) {
+W_KERNEL_OF(THREADS)
+void pool_mean(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_ARGUMENTS(pool_arguments, a, 2) W_IDS) {
     W_GLOBAL const FIRST_MEMORY *first = (W_GLOBAL const FIRST_MEMORY *)(b0 + a.offset[0]);
     W_GLOBAL Y_MEMORY *out = (W_GLOBAL Y_MEMORY *)(b1 + a.offset[1]);
     POOL_POINT(a.result)
@@ -125,8 +125,9 @@ W_KERNEL void pool_mean(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1)
 
 /* values, x -> values where x is the largest of each window; 0 where one sees only padding */
 #if WHAT == POOL_PICK
-W_KERNEL void pool_pick(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
-                        W_ARGUMENTS(pool_arguments, a, 3) W_IDS) {
+W_KERNEL_OF(THREADS)
+void pool_pick(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
+               W_ARGUMENTS(pool_arguments, a, 3) W_IDS) {
     W_GLOBAL const FIRST_MEMORY *first = (W_GLOBAL const FIRST_MEMORY *)(b0 + a.offset[0]);
     W_GLOBAL const X_MEMORY *looked = (W_GLOBAL const X_MEMORY *)(b1 + a.offset[1]);
     W_GLOBAL Y_MEMORY *out = (W_GLOBAL Y_MEMORY *)(b2 + a.offset[2]);
@@ -139,8 +140,8 @@ W_KERNEL void pool_pick(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1)
 
 /* x -> where the largest of each window is */
 #if WHAT == POOL_PLACES
-W_KERNEL void pool_places(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1),
-                          W_ARGUMENTS(pool_arguments, a, 2) W_IDS) {
+W_KERNEL_OF(THREADS)
+void pool_places(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_ARGUMENTS(pool_arguments, a, 2) W_IDS) {
     W_GLOBAL const X_MEMORY *looked = (W_GLOBAL const X_MEMORY *)(b0 + a.offset[0]);
     W_GLOBAL int64_t *places = (W_GLOBAL int64_t *)(b1 + a.offset[1]);
     POOL_POINT(a.result)
@@ -152,8 +153,9 @@ W_KERNEL void pool_places(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(
 
 /* gradient, places -> that of the image: of the largest what went there, of means a share of all */
 #if WHAT == POOL_BACK
-W_KERNEL void pool_back(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
-                        W_ARGUMENTS(pool_arguments, a, 3) W_IDS) {
+W_KERNEL_OF(THREADS)
+void pool_back(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
+               W_ARGUMENTS(pool_arguments, a, 3) W_IDS) {
     W_GLOBAL const FIRST_MEMORY *first = (W_GLOBAL const FIRST_MEMORY *)(b0 + a.offset[0]);
     W_GLOBAL const int64_t *places = (W_GLOBAL const int64_t *)(b1 + a.offset[1]);
     W_GLOBAL Y_MEMORY *out = (W_GLOBAL Y_MEMORY *)(b2 + a.offset[2]);

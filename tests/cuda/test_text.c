@@ -1,5 +1,5 @@
 /* Kernels as CUDA's text, compiled for an H200 by NVRTC, which needs no GPU: random ones with random grids, every
- * row and derivative, and those that grids were made for. HODU_NVRTC says where its library is; scripts/get-nvrtc
+ * row and derivative, those that grids were made for, and templates. HODU_NVRTC says where its library is; scripts/get-nvrtc
  * brings one. */
 #include "support.h"
 
@@ -28,9 +28,10 @@ static const char *open_nvrtc(void) { /* why not; NULL: it is open */
     return make && compile && log_size && get_log && destroy ? NULL : "this NVRTC lacks functions";
 }
 
-static void run_all(gpu_case *const *cases, int count) {
+/* Compiles text, which it frees; `name` is for messages. */
+static void compile_text(char *text, const char *name) {
     static const char *const options[] = {"--gpu-architecture=sm_90a", "--std=c++17", "--minimal", "-w"};
-    char *text = case_text(cases, count, HD_DIALECT_CUDA, true), *log;
+    char *log;
     size_t bytes = 0;
     program *p;
     assert_int_equal(make(&p, text, "text.cu", 0, NULL, NULL), 0);
@@ -38,10 +39,13 @@ static void run_all(gpu_case *const *cases, int count) {
     assert_int_equal(log_size(p, &bytes), 0);
     log = calloc(1, bytes + 1);
     get_log(p, log);
-    if (status != 0) fail_msg("NVRTC gives %d: %.2000s", status, log);
+    if (status != 0) fail_msg("%s: NVRTC gives %d: %.2000s", name, status, log);
     destroy(&p);
     free(log);
     free(text);
+}
+static void run_all(gpu_case *const *cases, int count) {
+    compile_text(case_text(cases, count, HD_DIALECT_CUDA, true), "kernels");
 }
 
 /* Nothing runs: what comes out is looked at where there is something to run it. */
@@ -81,8 +85,19 @@ static void kernels_by_hand_compile(void **state) {
     free(cases);
 }
 
+#include "gpu/templates.h"
+static void templates_compile(void **state) {
+    (void)state;
+    static const hd_dtype dtypes[] = {HD_F32, HD_BF16, HD_F64, HD_F16, HD_F8E4M3, HD_F8E5M2};
+    for (int i = 0; i < TEMPLATE_LINES; ++i)
+        for (int k = 0; k < 6; ++k)
+            compile_text(template_text(i, dtypes[k], HD_DIALECT_CUDA, true),
+                         hd_template_name((hd_template)template_lines[i].which));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {test(random_kernels_compile), test(rows_compile), test(kernels_by_hand_compile)};
+    const struct CMUnitTest tests[] = {test(random_kernels_compile), test(rows_compile), test(kernels_by_hand_compile),
+                                       test(every_template_has_a_line), test(templates_compile)};
     const char *missing = open_nvrtc();
     if (missing == NULL) return cmocka_run_group_tests(tests, NULL, NULL);
     print_message("skipped: %s\n", missing);

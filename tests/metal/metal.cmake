@@ -1,4 +1,4 @@
-# Objective-C's runtime and the frameworks for metal/runtime and metal/eager: what fails when it is told to, and something
+# Objective-C's runtime and the frameworks for metal/runtime, metal/eager and metal/templates: what fails when it is told to, and something
 # else. A library is found by its path when one of that name is open already; two of the three have nothing of their own.
 set(HODU_PATH_fake_metal /System/Library/Frameworks/Metal.framework/Metal)
 set(HODU_PATH_fake_metal_empty /System/Library/Frameworks/Metal.framework/Metal)
@@ -12,7 +12,7 @@ foreach(name fake_metal fake_metal_empty fake_objc fake_foundation)
   target_link_options(${name} PRIVATE -Wl,-soname,${HODU_PATH_${name}})
   target_link_libraries(${name} PRIVATE hodu_warnings Threads::Threads)
   string(TOUPPER ${name} NAME)
-  foreach(test test_metal_runtime test_metal_eager) # of some builds not all are there
+  foreach(test test_metal_runtime test_metal_eager test_metal_templates) # of some builds not all are there
     if(TARGET ${test})
       add_dependencies(${test} ${name})
       target_compile_definitions(${test} PRIVATE ${NAME}="$<TARGET_FILE:${name}>")

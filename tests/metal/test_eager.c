@@ -2,21 +2,7 @@
  * text as C++ and runs it on the CPU. This is not a Mac. A few ops, as each kernel takes a compiler of C++ its time;
  * opencl/eager has them all. */
 #include "support.h"
-#include "metal/compiled.h"
-#include "metal/fake_metal.h"
-
-static fake_metal *fake;
-static bool open_fake(void) {
-    setenv("HODU_CACHE", "0", 1);
-    setenv("FAKE_METAL", "1", 1);
-    void *metal = dlopen(FAKE_METAL, RTLD_NOW | RTLD_LOCAL);
-    if (metal == NULL || dlopen(FAKE_OBJC, RTLD_NOW | RTLD_LOCAL) == NULL ||
-        dlopen(FAKE_FOUNDATION, RTLD_NOW | RTLD_LOCAL) == NULL)
-        return false;
-    fake = dlsym(metal, "fake_metal_now");
-    fake->memory = (size_t)64 << 20;
-    return true;
-}
+#include "metal/open_fake.h"
 
 static void ops_run_there(void **state) {
     (void)state;
@@ -96,7 +82,8 @@ static void scripts_run_there(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {test(ops_run_there), test(they_give_what_the_cpu_gives),
                                        test(products_give_what_the_cpu_gives), test(scripts_run_there)};
-    if (compiled_by() != NULL && open_fake()) return cmocka_run_group_tests(tests, NULL, NULL);
-    print_message("skipped: %s\n", compiled_by() == NULL ? "there is no C++ compiler" : dlerror());
+    const char *missing = open_fake();
+    if (missing == NULL) return cmocka_run_group_tests(tests, NULL, NULL);
+    print_message("skipped: %s\n", missing);
     return 77;
 }

@@ -15,6 +15,21 @@ typedef struct outcome {
     hd_tensor *value, *gradients[3];
 } outcome;
 
+/* ---- what goes through the CPU: the library says so on stderr, which is a file for that long ---- */
+static FILE *said;
+static int stderr_before;
+static void listen(void) {
+    said = tmpfile();
+    assert_non_null(said);
+    fflush(stderr);
+    stderr_before = dup(2);
+    dup2(fileno(said), 2);
+}
+static void hear_no_more(void) {
+    fflush(stderr);
+    if (said != NULL) dup2(stderr_before, 2);
+}
+
 /* Call k on a device, and the gradients of its operands; everything is brought to the CPU. */
 static outcome run_on(int k, hd_device device) {
     hd_tensor *in[3];
@@ -25,6 +40,7 @@ static outcome run_on(int k, hd_device device) {
     for (int i = 0; i < count; ++i) in[i] = hd_requires_grad(in[i]);
     hd_tensor *y = run_call(in, &calls[k]);
     if (y != NULL && hd_tensor_requires_grad(y)) hd_backward(hd_sum(hd_mul(y, y), HD_AXES(), NULL));
+    if (!hd_ok()) hear_no_more();
     if (!hd_ok()) fail_msg("%s on %d: %s", calls[k].name, (int)device.kind, hd_error_message());
     assert_true(hd_tensor_device(y).kind == device.kind);
     o.value = hd_to(y, hd_cpu());
@@ -45,19 +61,12 @@ static void check_close(const char *name, hd_tensor *a, hd_tensor *b) {
     o.absolute = 2e-6;
     o.explain = why;
     o.explain_capacity = sizeof why;
-    if ((a == NULL) != (b == NULL) || (a != NULL && !hd_allclose(a, b, &o))) fail_msg("%s: %s", name, why);
+    if ((a == NULL) != (b == NULL) || (a != NULL && !hd_allclose(a, b, &o))) {
+        hear_no_more();
+        fail_msg("%s: %s", name, why);
+    }
 }
 
-/* ---- what goes through the CPU: the library says so on stderr, which is a file for that long ---- */
-static FILE *said;
-static int stderr_before;
-static void listen(void) {
-    said = tmpfile();
-    assert_non_null(said);
-    fflush(stderr);
-    stderr_before = dup(2);
-    dup2(fileno(said), 2);
-}
 static bool is_listed(const char *op, bool *seen, int most) {
     char path[512], line[128];
     snprintf(path, sizeof path, "%s/../device/by_copy.txt", HODU_TEST_DATA);
@@ -77,8 +86,7 @@ static bool is_listed(const char *op, bool *seen, int most) {
 static void check_copies(void) {
     bool seen[128] = {false};
     char line[256], op[64];
-    fflush(stderr);
-    dup2(stderr_before, 2);
+    hear_no_more();
     close(stderr_before);
     rewind(said);
     while (fgets(line, sizeof line, said) != NULL) {
