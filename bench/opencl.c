@@ -9,12 +9,13 @@
 
 static const hd_device there = {HD_DEVICE_OPENCL, 0};
 
-static const char text[] = "typedef struct { long offset[3]; long more[8]; } arguments_t;\n"
-                           "__kernel void add(__global char *a, __global char *b, __global char *c, const arguments_t s) {\n"
-                           "    const int i = get_global_id(0);\n"
-                           "    if (i < 6) ((__global float *)(c + s.offset[2]))[i] = ((__global float *)(a + s.offset[0]))[i] +\n"
-                           "                                                      ((__global float *)(b + s.offset[1]))[i];\n"
-                           "}\n";
+static const char text[] =
+    "typedef struct { long offset[3]; long more[8]; } arguments_t;\n"
+    "__kernel void add(__global char *a, __global char *b, __global char *c, const arguments_t s) {\n"
+    "    const int i = get_global_id(0);\n"
+    "    if (i < 6) ((__global float *)(c + s.offset[2]))[i] = ((__global float *)(a + s.offset[0]))[i] +\n"
+    "                                                      ((__global float *)(b + s.offset[1]))[i];\n"
+    "}\n";
 
 /* The time of hd_add in which it is enqueued, beside that of enqueueing an equal kernel alone: the difference is what a
  * call costs by itself. */

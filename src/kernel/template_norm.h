@@ -60,8 +60,8 @@ enum { NORM_BLOCK = 32 }; /* elements that are summed in the type itself */
         }                                                                                                              \
     }
 
-/* 1 over the square root of v: that of the type, and a step of Newton's where sums are wider, as the slopes of short rows
- * nearly cancel. */
+/* 1 over the square root of v: that of the type, and a step of Newton's where sums are wider, as the slopes of short
+ * rows nearly cancel. */
 W_INLINE norm_wide norm_root(norm_wide v) {
     const norm_wide r = (norm_wide)(1 / Y_SQRT((Y_TYPE)v));
 #ifdef W_NO_F64

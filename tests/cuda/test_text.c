@@ -1,6 +1,6 @@
 /* Kernels as CUDA's text, compiled for an H200 by NVRTC, which needs no GPU: random ones with random grids, every
- * row and derivative, those that grids were made for, and templates. HODU_NVRTC says where its library is; scripts/get-nvrtc
- * brings one. */
+ * row and derivative, those that grids were made for, and templates. HODU_NVRTC says where its library is;
+ * scripts/get-nvrtc brings one. */
 #include "support.h"
 
 #include <dlfcn.h>
