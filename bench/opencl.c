@@ -1,5 +1,5 @@
-/* Devices of OpenCL: what a call costs the host beside its driver, and the MLP block. On PoCL, which is a processor, this
- * says nothing about GPUs; without any driver there is no case. */
+/* Devices of OpenCL: what a call costs the host beside its driver, a warm start, and the MLP block. On PoCL, which is
+ * a processor, this says nothing about GPUs; without any driver there is no case. */
 #include "harness.h"
 
 #include "core/memory.h"
