@@ -40,7 +40,7 @@ static inline hd_device hd_metal(void) { /* no f64; never run on a Mac yet */
     return d;
 }
 
-static inline hd_device hd_opencl(int index) { /* eager ops; scripts do not run there yet */
+static inline hd_device hd_opencl(int index) { /* of all platforms, as their drivers list them */
     hd_device d = {HD_DEVICE_OPENCL, index};
     return d;
 }
@@ -55,8 +55,8 @@ typedef struct hd_device_info {
 
 HD_BEGIN_DECLS
 /* How many devices of a kind this machine has and their driver gives to this process; the first call opens the driver.
- * Ops may not run on them all the same: today they run on the CPU and on devices of OpenCL and Metal, and on CUDA
- * run scripts that XLA compiles. */
+ * Ops may not run on them all the same: today ops, and scripts that HODU compiles, run on the CPU and on devices of
+ * OpenCL and Metal, and on CUDA run scripts that XLA compiles. */
 HD_API int hd_device_count(hd_device_kind kind);
 /* True when tensors can be made and ops run there, which hd_set_device asks. Where scripts run is another question,
  * which hd_compiler_missing answers (hodu/script.h). */

@@ -14,10 +14,13 @@ function(hodu_docs_test name page)
   set_tests_properties(docs/${name} PROPERTIES TIMEOUT 900 LABELS docs WORKING_DIRECTORY ${folder})
 endfunction()
 
-foreach(page gradient-tape builder-and-script compile native-code xla)
+foreach(page gradient-tape builder-and-script compile native-code xla devices)
   hodu_docs_test(${page} docs/guide/${page}.md)
   hodu_docs_test(ko/${page} docs/guide/ko/${page}.md --same-as docs/guide/${page}.md)
 endforeach()
+
+# PoCL keeps what it compiles in a folder of this build, and not in the user's.
+set_tests_properties(docs/devices PROPERTIES ENVIRONMENT POCL_CACHE_DIR=${CMAKE_CURRENT_BINARY_DIR}/pocl)
 
 # The page that follows one call shows what the compiler prints for AVX2, and through LLVM. It has no translation.
 if(HODU_LLVM AND "avx2" IN_LIST HODU_ISAS_BUILT)
