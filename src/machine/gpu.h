@@ -34,6 +34,9 @@ void hd_opencl_peak(int index, double *gflops, double *gbytes);
 hd_executor *hd_metal_executor(int index);
 const hd_machine *hd_metal_machine(int index);
 void hd_metal_peak(int index, double *gflops, double *gbytes);
+hd_executor *hd_cuda_executor(int index);
+const hd_machine *hd_cuda_machine(int index);
+void hd_cuda_peak(int index, double *gflops, double *gbytes);
 /* gpu_peak.c: measures it; 0 where it cannot. */
 void hd_gpu_measure_peak(const hd_gpu_device *d, double *gflops, double *gbytes);
 /* gpu_plan.c: what HODU asks of a GPU, target and device apart. */
