@@ -65,7 +65,9 @@ static int fails(const char *function) {
     fake_cuda *f = &fake_cuda_now;
     const bool named = f->times > 0 && strcmp(f->fail_in, function) == 0;
     if (named) f->times--;
-    return f->calls++ == f->fail_at || named ? f->status : 0;
+    if (f->calls++ != f->fail_at && !named) return 0;
+    f->failed = function;
+    return f->status;
 }
 /* The begin of every function. */
 #define CALL(function)                                                                                                 \
@@ -483,8 +485,8 @@ int fake_memory_new(hd_cu_address *out, size_t bytes) {
 int fake_memory_release(hd_cu_address address) {
     ONE_AT_A_TIME;
     if (current == NULL) return INVALID_CONTEXT;
-    run_all(current->device); /* drivers wait */
-    MUST(data_at(address, 0, current->device) != NULL && memory_release(0, (char *)(uintptr_t)(address & ~mark)));
+    for (int i = 0; i < FAKE_GPUS; ++i) run_all(i); /* drivers wait */
+    MUST((address & mark) != 0 && memory_release(0, (char *)(uintptr_t)(address & ~mark)));
     return fails("cuMemFree");
 }
 int fake_memory_info(size_t *free_bytes, size_t *total) {

@@ -13,6 +13,7 @@ typedef struct fake_cuda {
     const char *fail_in; /* so do the next `times` calls of this name */
     int times;           /* of fail_in */
     int status;
+    const char *failed;         /* the function that was last told to */
     int64_t calls;              /* so far */
     atomic_int starts;          /* of them, cuInit */
     int64_t objects;            /* that live: streams, events, modules, graphs, programs, memory */

@@ -85,6 +85,9 @@ static inline void nothing_is_left(int devices) {
     }
     const int64_t stages = (int64_t)(fake->host_used >> 22); /* of 4 MB */
     require(stages <= 4 * devices && fake->host_used == (size_t)stages << 22);
+    if (fake->objects != stay + 2 * stages)
+        fprintf(stderr, "%lld objects, expected %lld (%s failed)\n", (long long)fake->objects,
+                (long long)(stay + 2 * stages), fake->failed != NULL ? fake->failed : "nothing");
     require(fake->objects == stay + 2 * stages && fake->under_way == 0);
 }
 

@@ -41,7 +41,8 @@ static void *make_object(void *device, size_t bytes, size_t asked) {
 
 static void release_object(void *device, void *object) {
     const hd_cuda_device *d = device;
-    if (hd_cu.context_set(d->context) == 0) hd_cu.memory_release(address_of(object));
+    hd_cu.context_set(d->context);
+    hd_cu.memory_release(address_of(object));
 }
 
 void hd_cuda_begin_heap(hd_cuda_device *d) {

@@ -165,7 +165,8 @@ void hd_cuda_unload(hd_gpu_program *p) {
         p->functions = f->next;
         hd_array_release(f);
     }
-    if (hd_cuda_is_here() && hd_cu.context_set(p->device->context) == 0) {
+    if (hd_cuda_is_here()) {
+        hd_cu.context_set(p->device->context);
         hd_cu.stream_synchronize(p->device->stream);
         hd_cu.module_unload(p->handle);
     }

@@ -36,7 +36,8 @@ hd_error hd_cuda_keep_for_recording(hd_block *block) {
 
 void hd_cuda_forget(hd_thread *thread, hd_gpu_recording *r) {
     if (r == NULL) return;
-    if (hd_cuda_is_here() && hd_cu.context_set(r->device->context) == 0) {
+    if (hd_cuda_is_here()) {
+        hd_cu.context_set(r->device->context);
         /* it may still run, and its memory is given out again in the order of the device's stream */
         if (r->exec != NULL) hd_cu.exec_release(r->exec);
         if (r->stream != NULL) hd_cu.stream_release(r->stream);
