@@ -342,8 +342,9 @@ static void open_handle(hd_cuda_blas *b) {
     }
     const int status = library.of.handle_new(&b->handle);
     const char *name = status == 0 ? NULL : library.of.status_name(status);
-    if (status != 0)
-        snprintf(b->lacks, sizeof b->lacks, "cublasLtCreate gives %s", name != NULL ? name : "a status without a name");
+    if (status == 0) return;
+    b->handle = NULL;
+    snprintf(b->lacks, sizeof b->lacks, "cublasLtCreate gives %s", name != NULL ? name : "a status without a name");
 }
 
 /* Made once, and never released, as the device is not; NULL with an error. */
