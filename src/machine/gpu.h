@@ -113,6 +113,9 @@ hd_error hd_gpu_compile_kernels(const hd_gpu_device *d, const hd_native *const *
 hd_error hd_gpu_launch_kernel(hd_thread *thread, const hd_gpu_device *d, const hd_native *n,
                               const hd_gpu_kernel_code *code, const uint64_t *numbers, void **buffers);
 
+/* HODU_DEBUG=sync: every launch is waited for, so that what crashes is named. */
+bool hd_gpu_debug_sync(void);
+
 /* While it is not NULL, all launches of this thread are timed, and what they took is added there. */
 extern _Thread_local int64_t *hd_gpu_nanoseconds;
 
