@@ -82,8 +82,12 @@ static hd_error run_plain(hd_thread *thread, const hd_gpu_device *d, const hd_ca
 }
 
 static hd_error run_call(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {
+    bool taken = false;
     HD_TRY(hd_gpu_outputs(thread, d, call, false));
-    return hd_gpu_finish(thread, call, call->outputs[0]->count > 0 ? run_plain(thread, d, call) : HD_OK);
+    if (call->outputs[0]->count == 0) return HD_OK;
+    hd_error status = hd_gpu_product_by_library(thread, d, call, &taken);
+    if (status == HD_OK && !taken) status = run_plain(thread, d, call);
+    return hd_gpu_finish(thread, call, status);
 }
 
 #define AS_PRODUCT(name)                                                                                               \
