@@ -235,7 +235,7 @@ static void *every_kind(void *unused) {
 }
 static void every_kind_of_op_fits_a_small_stack(void **state) {
     (void)state;
-    in_a_new_thread(every_kind, NULL, SMALL_STACK);
+    in_a_new_thread(every_kind, NULL, small_stack());
 }
 
 static void backward_costs_what_it_visits(void **state) {
