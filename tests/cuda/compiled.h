@@ -32,8 +32,10 @@ static inline void write_cuda_callers(FILE *out, const char *text) {
 static inline char *compiled_cuda(const char *text, const char *shim, size_t *bytes, char *log, size_t capacity) {
     char options[512];
     snprintf(options, sizeof options, "-x c++ -std=gnu++17 -include %s/cuda_words.h", shim);
-    const compiled_dialect cuda = {
-        options, "extern \"C\" { void (*cuda_barrier)(void); }\nuint3 cuda_group, cuda_thread;", write_cuda_callers};
+    const compiled_dialect cuda = {options,
+                                   "extern \"C\" { void (*cuda_barrier)(void); }\nuint3 cuda_group, cuda_thread; "
+                                   "unsigned long long cuda_exchanged[1024];",
+                                   write_cuda_callers};
     return compiled_object(text, &cuda, bytes, log, capacity);
 }
 

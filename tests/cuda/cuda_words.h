@@ -53,3 +53,16 @@ CUDA_TWO(fmod)
 CUDA_TWO(copysign)
 extern "C" float fmaf(float, float, float);
 extern "C" double fma(double, double, double);
+
+/* Of 32 threads that run together; here all of the group do, which is how rendered kernels have it. */
+extern unsigned long long cuda_exchanged[1024];
+template <typename T> static inline T __shfl_xor_sync(unsigned mask, T v, int bits) {
+    const unsigned lane = cuda_thread.x;
+    T other;
+    if (mask != 0xffffffffu || bits <= 0 || bits >= 32) __builtin_trap();
+    __builtin_memcpy(&cuda_exchanged[lane], &v, sizeof v);
+    __syncthreads();
+    __builtin_memcpy(&other, &cuda_exchanged[lane ^ (unsigned)bits], sizeof other);
+    __syncthreads();
+    return other;
+}

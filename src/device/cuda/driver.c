@@ -147,7 +147,8 @@ hd_cuda_device *hd_cuda_device_at(int index) {
     if (d == NULL) return NULL;
     HD_TRY_OR(hd_cuda_check_lost(d), NULL);
     if (!atomic_load_explicit(&d->started, memory_order_acquire)) HD_TRY_OR(start(d), NULL);
-    HD_TRY_OR(hd_cuda_check(d, hd_cu.context_set(d->context), "cuCtxSetCurrent"), NULL); /* others set theirs */
+    /* always, as others in this thread may have set theirs */
+    HD_TRY_OR(hd_cuda_check(d, hd_cu.context_set(d->context), "cuCtxSetCurrent"), NULL);
     return d;
 }
 
