@@ -18,6 +18,7 @@ static void *with_driver(const char *path, const char *wish) {
     setenv("FAKE_CUDA", wish, 1);
     setenv("HODU_NVRTC", FAKE_CUDA, 1);
     setenv("HODU_CACHE", "0", 1);
+    setenv("HODU_CUBLASLT", "none", 1);
     void *driver = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     require(driver != NULL);
     return driver;
