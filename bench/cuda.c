@@ -1,7 +1,7 @@
 /* What a GPU does: the MLP block and its training, bandwidth, products, convolutions, small eager calls, and the first
- * result of a process (cuda_process.c). The device is what HODU_DEVICE says, else cuda:0; --device KIND says another, and
- * --small takes sizes at which PoCL ends soon. Without the device there is a line and no case. scripts/bench-cuda runs
- * this beside cuda_peers.py. */
+ * result of a process (cuda_process.c). The device is what HODU_DEVICE says, else cuda:0; --device KIND says another,
+ * and --small takes sizes at which PoCL ends soon. Without the device there is a line and no case. scripts/bench-cuda
+ * runs this beside cuda_peers.py. */
 #include "compare.h"
 #include "cuda_device.h"
 
