@@ -1,5 +1,5 @@
-/* Recordings: what a thread enqueues between begin and end becomes one CUDA graph, which is launched as a whole. While a
- * thread records, its commands go to a stream of the recording, others' to the device's as always. Memory that is
+/* Recordings: what a thread enqueues between begin and end becomes one CUDA graph, which is launched as a whole. While
+ * a thread records, its commands go to a stream of the recording, others' to the device's as always. Memory that is
  * allocated meanwhile belongs to the recording as long as that lives: its addresses are in the graph. */
 #include "device/cuda/driver.h"
 
