@@ -150,16 +150,28 @@ static _Thread_local hd_cu_context *current;
 static hd_cu_stream *streams;
 static uint64_t last_serial;
 
+/* In front of each object: all that live, so that none is lost from sight in a forked child, or at the end. */
+typedef struct living {
+    struct living *before, *after;
+} living;
+static living *all_objects;
+
 static void *made(size_t bytes, kind is) {
-    void *object = calloc(1, bytes);
-    *(kind *)object = is;
+    living *l = calloc(1, sizeof *l + bytes);
+    *(kind *)(void *)(l + 1) = is;
     fake_cuda_now.objects++;
-    return object;
+    l->after = all_objects;
+    if (all_objects != NULL) all_objects->before = l;
+    all_objects = l;
+    return l + 1;
 }
 static void gone(void *object, size_t bytes) {
+    living *l = (living *)object - 1;
     fake_cuda_now.objects--;
-    memset(object, 0xdd, bytes);
-    free(object);
+    *(l->before != NULL ? &l->before->after : &all_objects) = l->after;
+    if (l->after != NULL) l->after->before = l->before;
+    memset(l, 0xdd, sizeof *l + bytes);
+    free(l);
 }
 
 /* The begin of those that need a context. */
