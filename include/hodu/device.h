@@ -4,8 +4,8 @@
 
 #include <hodu/base.h>
 
-/* 0: this library was built with HODU_CUDA=OFF, HODU_OPENCL=OFF, or HODU_METAL=OFF, and there are no such devices. hodu.pc and the
- * CMake targets of such a library define it. */
+/* 0: this library was built with HODU_CUDA=OFF, HODU_OPENCL=OFF, or HODU_METAL=OFF, and there are no such devices.
+ * hodu.pc and the CMake targets of such a library define it. */
 #ifndef HD_HAS_CUDA
 #define HD_HAS_CUDA 1
 #endif
