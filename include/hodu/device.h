@@ -52,8 +52,9 @@ static inline hd_device hd_opencl(int index) { /* of all platforms, as their dri
  * dtypes are what they are. */
 typedef enum hd_matmul_precision {
     HD_MATMUL_EXACT = 0, /* the default: products are as exact as f32 is */
-    HD_MATMUL_TF32       /* a device that has TF32 may round operands to its 10 bits of mantissa: CUDA, and that several
-                          * times as fast; the CPU, OpenCL and Metal have none and ignore it */
+    /* A device that has TF32, CUDA, may round operands to its 10 bits of mantissa, which is several times as fast; the
+     * CPU, OpenCL and Metal have none and ignore it. */
+    HD_MATMUL_TF32
 } hd_matmul_precision;
 
 /* What a device is. A figure that its driver does not tell is 0. */

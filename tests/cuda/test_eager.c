@@ -106,4 +106,38 @@ static void scripts_train_there(void **state) {
     in_child(trains, NULL);
 }
 
-RUN_WITH_FAKE(test(ops_run_there), test(they_give_what_the_cpu_gives), test(scripts_train_there))
+/* What is replayed reads what is given anew: numbers and tensors of the host, written in place or others. */
+static void changes(const void *nothing) {
+    (void)nothing;
+    HD_SCOPE;
+    open_one();
+    hd_builder *b = hd_builder_new("changes");
+    hd_builder_start(b);
+    hd_tensor *x = hd_input("x", HD_SHAPE(4), HD_F32), *by = hd_input("by", HD_SHAPE(), HD_F32);
+    hd_builder_add_output(b, "y", hd_add(hd_mul(x, by), hd_input("z", HD_SHAPE(4), HD_F32)));
+    hd_builder_end(b);
+    hd_script *s = hd_builder_build(b);
+    hd_script_set_device(s, hd_cuda(0));
+    hd_tensor *here = hd_ones(HD_SHAPE(4), HD_F32), *there = hd_to(here, hd_cuda(0)), *number = hd_scalar(0, HD_F32);
+    hd_script_set_input(s, "x", here);
+    hd_script_set_input(s, "by", number);
+    hd_script_set_input(s, "z", there);
+    for (int i = 0; i < 12; ++i) {
+        HD_SCOPE;
+        hd_fill(here, i);
+        hd_fill(number, 2 + i % 3);
+        hd_fill(there, 100 * i);
+        if (i == 8) hd_script_set_input(s, "by", hd_scalar(7, HD_F32));
+        hd_tensor *y = hd_outputs_get(hd_script_run(s), "y");
+        const float expected = (float)(i * (i < 8 ? 2 + i % 3 : 7) + 100 * i);
+        require_values(y, (float[]){expected, expected, expected, expected}, 4);
+    }
+    require(hd_ok() && fake->replays >= 2);
+}
+static void what_is_replayed_reads_what_is_given(void **state) {
+    (void)state;
+    in_child(changes, NULL);
+}
+
+RUN_WITH_FAKE(test(ops_run_there), test(they_give_what_the_cpu_gives), test(scripts_train_there),
+              test(what_is_replayed_reads_what_is_given))
