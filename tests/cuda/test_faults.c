@@ -135,7 +135,11 @@ static hd_error use_program(everything *e) {
     HD_TRY(launch(0, f, there(e->b, 0), there(e->b, 0), 3, 2, &took)); /* 2 2 2 0 0 ... */
     require(took == 250000);
     HD_TRY(gpu->record(0));
-    hd_error status = launch(0, f, there(e->b, 0), there(e->a, 0), 5, 3, NULL);
+    hd_error status = gpu->step(0, 0, NULL, 0);
+    if (status == HD_OK) status = launch(0, f, there(e->b, 0), there(e->a, 0), 5, 3, NULL);
+    if (status == HD_OK) status = gpu->step(0, 1, NULL, 0); /* at the same time */
+    if (status == HD_OK) status = fill(there(e->a, 64), &(float){7}, 4, 1);
+    if (status == HD_OK) status = gpu->step(0, 2, (uint32_t[]){0, 1}, 2);
     if (status == HD_OK) status = fill(there(e->b, 4), &(float){7}, 4, 1);
     if (status != HD_OK) { /* why is kept */
         gpu->recorded(0, NULL);

@@ -92,7 +92,11 @@ static hd_error begin(hd_cuda_device *d, hd_gpu_recording *r) {
 static hd_error mark(hd_cuda_device *d, hd_cu_event **event, hd_cu_stream *stream) {
     if (*event != NULL) return HD_OK;
     HD_TRY(hd_cuda_check(d, hd_cu.event_new(event, HD_CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
-    return hd_cuda_check(d, hd_cu.event_record(*event, stream), "cuEventRecord");
+    const hd_error status = hd_cuda_check(d, hd_cu.event_record(*event, stream), "cuEventRecord");
+    if (status == HD_OK) return HD_OK;
+    hd_cu.event_release(*event); /* one that was not recorded is waited for by nobody */
+    *event = NULL;
+    return status;
 }
 
 static hd_error wait_for(hd_cuda_device *d, hd_cu_stream *stream, hd_cu_event *event) {
