@@ -20,7 +20,9 @@ static const hd_template_use template_lines[] = {
     {.which = HD_TEMPLATE_product, .numbers = {0, 64, 64, 8, 8, 8, 1}}, /* matrices, and windows of images */
     {.which = HD_TEMPLATE_product, .numbers = {1, 128, 128, 16, 8, 8, 0}},
     {.which = HD_TEMPLATE_product, .numbers = {2, 8, 64, 32, 8, 1, 1}},
-    {.which = HD_TEMPLATE_norm, .numbers = {64, 0, 1, 2}}, /* rows, their gradient, measure, parts, fold */
+    {.which = HD_TEMPLATE_norm, .numbers = {64, 0, 1, 2}},        /* rows, their gradient, measure, parts, fold */
+    {.which = HD_TEMPLATE_norm, .numbers = {128, 0, 1, 2, 8, 4}}, /* held in registers */
+    {.which = HD_TEMPLATE_norm, .numbers = {64, 0, 0, 1, 3, 1}},
     {.which = HD_TEMPLATE_norm, .numbers = {64, 1, 0, 1}},
     {.which = HD_TEMPLATE_norm, .numbers = {64, 2, 1, 0}},
     {.which = HD_TEMPLATE_norm, .numbers = {64, 3, 1, 0}},
