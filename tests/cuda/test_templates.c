@@ -1,5 +1,5 @@
-/* Templates as CUDA's text, compiled as C++: a sample of them is, and of families that are templates calls run on CUDA's
- * device with the fake, which runs the text on the CPU, against the CPU's own kernels. There is no GPU. */
+/* Templates as CUDA's text, compiled as C++: a sample of them is, and of families that are templates calls run on
+ * CUDA's device with the fake, which runs the text on the CPU, against the CPU's own kernels. There is no GPU. */
 #include "support.h"
 #include "cuda/open_fake.h"
 #include "gpu/families.h"
