@@ -116,6 +116,8 @@ static hd_error run_each(const hd_gpu_device *d, const hd_product_numbers *n, co
         p.to = (char *)all->to + to * bytes;
         HD_TRY(d->gpu->product(d->device.index, &p, taken));
         if (hd_gpu_nanoseconds != NULL) *hd_gpu_nanoseconds += *p.nanoseconds;
+        if (__builtin_expect(hd_gpu_debug_sync(), 0))
+            HD_TRY(hd_device_interface_of(d->device.kind)->synchronize(hd_thread_self(), d->device.index));
     }
     return HD_OK;
 }

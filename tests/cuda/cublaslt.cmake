@@ -14,3 +14,10 @@ foreach(name fake_cublaslt host_driver)
     target_compile_definitions(test_cuda_blas PRIVATE ${NAME}="$<TARGET_FILE:${name}>")
   endif()
 endforeach()
+
+# On a GPU, products once more without the library.
+if(TARGET test_cuda_products)
+  add_test(NAME cuda/products-without-cublaslt COMMAND test_cuda_products)
+  set_tests_properties(cuda/products-without-cublaslt PROPERTIES TIMEOUT 1200 SKIP_RETURN_CODE 77
+    ENVIRONMENT HODU_CUBLASLT=none)
+endif()
