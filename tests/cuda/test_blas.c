@@ -1,6 +1,6 @@
-/* Products by a library of CUDA's: which calls are its own, that what it is told of rows, columns, batches and a bias is
- * right, what is kept of them, and what goes wrong. Library and driver are fakes, which compute in the host's memory; a
- * kernel is an error that says that there is no NVRTC. */
+/* Products by a library of CUDA's: which calls are its own, that what it is told of rows, columns, batches and a bias
+ * is right, what is kept of them, and what goes wrong. Library and driver are fakes, which compute in the host's
+ * memory; a kernel is an error that says that there is no NVRTC. */
 #include "builders.h"
 #include "core/memory.h"
 #include "core/shape.h"

@@ -77,6 +77,30 @@ static void heads(void **state) {
                32, false);
 }
 
+/* Operands of two dtypes are multiplied in that of the result, in a call as in a script that has the cast. */
+static void operands_of_two_dtypes(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w = hd_to(hd_randn(S(200, 60), HD_F32), there());
+    for (int d = 2; d < 4; ++d) {
+        hd_tensor *x = hd_to(hd_randn(S(33, 200), float_dtypes[d]), there());
+        hd_tensor *z = hd_matmul(x, w), *wide = hd_matmul(hd_cast(x, HD_F32), w);
+        check_near("two dtypes", z, hd_matmul(exact_of(hd_to(x, hd_cpu())), exact_of(hd_to(w, hd_cpu()))), HD_F32, 200,
+                   false);
+        hd_builder *b = started("wide");
+        hd_tensor *in = hd_cast(hd_input("x", S(33, 200), float_dtypes[d]), HD_F32);
+        hd_builder_add_output(b, "z", hd_matmul(in, hd_input("w", S(200, 60), HD_F32)));
+        hd_builder_add_output(b, "q", hd_matmul(in, hd_t(in)));
+        hd_script *s = built(b);
+        hd_script_set_device(s, there());
+        hd_script_set_input(s, "x", x);
+        hd_script_set_input(s, "w", w);
+        check_near("in a script", output(s, "z"), exact_of(hd_to(wide, hd_cpu())), HD_F32, 200, false);
+        hd_tensor *exact = exact_of(hd_to(x, hd_cpu()));
+        check_near("with itself", output(s, "q"), hd_matmul(exact, hd_t(exact)), HD_F32, 200, false);
+    }
+}
+
 /* ---- scripts ----------------------------------------------------------------------------------------------------- */
 /* Two layers with what may follow a product, and one whose operands are of other dtypes. */
 static hd_tensor *layers(hd_tensor *const *in) {
@@ -143,9 +167,13 @@ static void scripts_keep_their_precision(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        PRODUCT_TESTS, test(normal_numbers),    test(tf32_is_less_exact_and_only_when_asked_for),
-        test(heads),   test(scripts_are_eager), test(scripts_keep_their_precision)};
+    const struct CMUnitTest tests[] = {PRODUCT_TESTS,
+                                       test(normal_numbers),
+                                       test(tf32_is_less_exact_and_only_when_asked_for),
+                                       test(heads),
+                                       test(operands_of_two_dtypes),
+                                       test(scripts_are_eager),
+                                       test(scripts_keep_their_precision)};
     if (hd_device_count(HD_DEVICE_CUDA) > 0) return cmocka_run_group_tests(tests, NULL, NULL);
     print_message("skipped: %s\n", hd_device_missing(there()));
     return 77;

@@ -1,7 +1,7 @@
-/* Matrix products by cuBLASLt, which is opened at the first one. Matrices lie row after row here and column after column
- * there: what it computes is the transposed result, the transposed b times the transposed a. What is known of a product,
- * all but its addresses, is kept: its descriptors, and the algorithm, the first that the library proposes, so that
- * the same product is the same computation in every run.
+/* Matrix products by cuBLASLt, which is opened at the first one. Matrices lie row after row here and column after
+ * column there: what it computes is the transposed result, the transposed b times the transposed a. What is known of a
+ * product, all but its addresses, is kept: its descriptors, and the algorithm, the first that the library proposes, so
+ * that the same product is the same computation in every run.
  *
  * All products of a device share one workspace, as their work is on one stream, recorded graphs too. */
 #include "core/os.h"
