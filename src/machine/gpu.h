@@ -104,6 +104,8 @@ typedef struct hd_gpu_kernel_code {
     hd_grid grid;
     size_t argument_bytes;
 } hd_gpu_kernel_code;
+/* What a grid depends on. */
+hd_grid_limits hd_gpu_grid_limits(const hd_gpu_device *d);
 /* Its grid; false: its arguments are too many for the device. `alignment` as hd_grid_choose. Then, of several, their
  * functions. */
 bool hd_gpu_choose_grid(const hd_gpu_device *d, const hd_native *n, int alignment, hd_gpu_kernel_code *out);

@@ -113,7 +113,7 @@ struct hd_gpu_product {
 static hd_error make_product(const hd_gpu_device *d, const hd_call *call, const hd_native *n, int tile, int rows,
                              hd_gpu_product *p) {
     const hd_gpu_limits *limits = d->gpu->limits(d->device.index);
-    const hd_grid_limits of_grid = {limits->processors, limits->group_most, limits->has_f64};
+    const hd_grid_limits of_grid = hd_gpu_grid_limits(d);
     p->is_empty = hd_shape_count(call->shape[0]) == 0;
     if (p->is_empty) return HD_OK;
     hd_gpu_describe_product(d, call, &p->product);
