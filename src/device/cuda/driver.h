@@ -8,8 +8,6 @@
 
 #include <pthread.h>
 
-enum { HD_CUDA_DEVICES = 16 }; /* more are not looked at */
-
 typedef struct hd_cuda_staging hd_cuda_staging; /* pinned memory that copies go through: memory.c */
 typedef struct hd_cuda_blas hd_cuda_blas;       /* cuBLASLt's handle and what is known of products: blas.c */
 
@@ -41,8 +39,8 @@ extern hd_cu_functions hd_cu; /* filled in with the first device that is used */
 const hd_gpu_limits *hd_cuda_limits(int index);
 /* One that can be worked with, whose context is this thread's now; NULL with an error. */
 hd_cuda_device *hd_cuda_device_at(int index);
-/* Why no device can be opened; NULL: one can. Ops run there then. */
-const char *hd_cuda_lacks(void);
+/* Why a device that is listed cannot be opened; NULL: it can. Ops run there then. */
+const char *hd_cuda_lacks(int index);
 hd_error hd_cuda_synchronize(hd_thread *thread, int index);
 
 /* ---- status.c ---------------------------------------------------------------------------------------------------- */

@@ -21,7 +21,7 @@ hd_cu_stream *hd_cuda_stream(const hd_cuda_device *d) {
 
 hd_error hd_cuda_keep_for_recording(hd_block *block) {
     hd_gpu_recording *r = recording;
-    if (__builtin_expect(r == NULL, 1)) return HD_OK;
+    if (__builtin_expect(r == NULL, 1) || r->device->device.index != block->device.index) return HD_OK;
     if (r->block_count == r->block_capacity) {
         const size_t capacity = 2 * r->block_capacity + 8;
         hd_block **blocks = hd_array_resize(r->blocks, capacity * sizeof(hd_block *));
@@ -37,10 +37,9 @@ hd_error hd_cuda_keep_for_recording(hd_block *block) {
 void hd_cuda_forget(hd_thread *thread, hd_gpu_recording *r) {
     if (r == NULL) return;
     if (hd_cuda_is_here()) {
-        if (r->exec != NULL) { /* it may still run, and its memory is given out again in the order of the stream */
-            hd_cu.context_set(r->device->context);
-            hd_cu.exec_release(r->exec);
-        }
+        hd_cu.context_set(r->device->context);
+        /* it may still run, and its memory is given out again in the order of the device's stream */
+        if (r->exec != NULL) hd_cu.exec_release(r->exec);
         if (r->stream != NULL) hd_cu.stream_release(r->stream);
     }
     for (size_t i = 0; i < r->block_count; ++i) hd_block_release(thread, r->blocks[i]);
@@ -70,8 +69,11 @@ hd_error hd_cuda_record(int index) {
 
 static hd_error end(hd_cuda_device *d, hd_gpu_recording *r) {
     hd_cu_graph *graph = NULL;
+    if (hd_cuda_device_at(d->device.index) == NULL) return HD_ERROR_DEVICE; /* forked since, or lost */
     HD_TRY(hd_cuda_check(d, hd_cu.capture_end(r->stream, &graph), "cuStreamEndCapture"));
-    const int status = hd_cu.graph_instantiate(&r->exec, graph, 0);
+    int status, attempt = 0;
+    do status = hd_cu.graph_instantiate(&r->exec, graph, 0);
+    while (hd_cuda_try_again(d, status, attempt++));
     hd_cu.graph_release(graph);
     return hd_cuda_check(d, status, "cuGraphInstantiate");
 }
@@ -100,5 +102,8 @@ hd_error hd_cuda_recorded(int index, hd_gpu_recording **out) {
 hd_error hd_cuda_replay(hd_gpu_recording *r) {
     hd_cuda_device *d = hd_cuda_device_at(r->device->device.index);
     if (d == NULL) return HD_ERROR_DEVICE;
-    return hd_cuda_check(d, hd_cu.graph_launch(r->exec, d->stream), "cuGraphLaunch");
+    int status, attempt = 0;
+    do status = hd_cu.graph_launch(r->exec, d->stream);
+    while (hd_cuda_try_again(d, status, attempt++));
+    return hd_cuda_check(d, status, "cuGraphLaunch");
 }

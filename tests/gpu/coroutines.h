@@ -1,6 +1,6 @@
 /* Runs the functions of kernels as a GPU would: the threads of a group are coroutines, which a barrier exchanges. */
-#ifndef HD_TESTS_METAL_COROUTINES_H
-#define HD_TESTS_METAL_COROUTINES_H
+#ifndef HD_TESTS_GPU_COROUTINES_H
+#define HD_TESTS_GPU_COROUTINES_H
 
 #include <stdint.h>
 #include <stdlib.h>
