@@ -129,12 +129,11 @@ static void check_script(hd_dtype dtype, int level, int64_t rows) {
     hd_script_set_device(s, there());
     hd_script_set_optimization_level(s, (hd_optimization_level)level);
     for (int i = 0; i < OPERANDS; ++i) hd_script_set_input(s, names[i], away[i]);
-    hd_tensor *eager = layers(away), *expected = layers(here), *first = NULL;
+    hd_tensor *eager = layers(away), *expected = layers(here), *first = output(s, "y");
+    if (first == NULL) fail_msg("%s", hd_error_message());
     for (int run = 0; run < 5; ++run) { /* run, recorded, replayed */
-        hd_tensor *y = output(s, "y");
-        if (y == NULL) fail_msg("%s", hd_error_message());
-        if (first == NULL) first = y;
-        assert_same(y, first);
+        HD_SCOPE;
+        assert_same(output(s, "y"), first);
     }
     const double relative = dtype == HD_BF16 ? 0x1p-5 : dtype == HD_F16 ? 0x1p-7 : dtype == HD_F64 ? 1e-12 : 2e-5;
     check_same("a script", first, expected, relative, dtype == HD_F64 ? 1e-13 : relative / 10);
