@@ -11,8 +11,8 @@ enum { OTHER_BATCHES = 32 }; /* so many products one after the other are still q
 /* ---- which ------------------------------------------------------------------------------------------------------- */
 static bool is_small(hd_dtype dtype) { return dtype == HD_BF16 || dtype == HD_F16; }
 
-/* Operands of small floats may have a result of f32, as pass_widen makes such products: two of a dtype as they are, else
- * as copies in f32. */
+/* Operands of small floats may have a result of f32, as pass_widen makes such products: two of a dtype as they are,
+ * else as copies in f32. */
 static bool are_dtypes_taken(hd_dtype a, hd_dtype b, hd_dtype result, hd_dtype bias) {
     if (bias != result) return false;
     if (result == HD_F32) return (a == HD_F32 || is_small(a)) && (b == HD_F32 || is_small(b));
@@ -137,8 +137,8 @@ static hd_error run(hd_thread *thread, const hd_gpu_device *d, const hd_call *ca
     p.a = hd_gpu_read(thread, d, call->inputs[0], &moved);
     if (p.a != NULL) p.b = hd_gpu_read(thread, d, call->inputs[1], &moved);
     if (p.b == NULL) return thread->error_code;
-    if (call->input_count > 2 && (p.bias = hd_gpu_read(thread, d, call->inputs[2], &moved)) == NULL)
-        return thread->error_code;
+    const hd_tensor *bias = call->input_count > 2 ? call->inputs[2] : NULL;
+    if (bias != NULL && (p.bias = hd_gpu_read(thread, d, bias, &moved)) == NULL) return thread->error_code;
     p.to = hd_gpu_written(thread, call->outputs[0]);
     return p.to == NULL ? thread->error_code : run_each(d, &n, &p, taken);
 }
@@ -177,7 +177,13 @@ static hd_error run_widened(hd_thread *thread, const hd_gpu_device *d, const hd_
 hd_error hd_gpu_product_by_library(hd_thread *thread, const hd_gpu_device *d, const hd_call *call, bool *taken) {
     *taken = false;
     if (call->op->family == HD_FAMILY_CONV || !are_operands_taken(call) || !has_library(d)) return thread->error_code;
-    if (call->inputs[0]->dtype == call->inputs[1]->dtype) return run(thread, d, call, taken);
-    if (is_stretched(call->inputs[0]) || is_stretched(call->inputs[1])) return HD_OK;
-    return run_widened(thread, d, call, taken);
+    hd_error status = HD_OK;
+    if (call->inputs[0]->dtype == call->inputs[1]->dtype)
+        status = run(thread, d, call, taken);
+    else if (!is_stretched(call->inputs[0]) && !is_stretched(call->inputs[1]))
+        status = run_widened(thread, d, call, taken);
+    if (status == HD_OK && !*taken && hd_dump_wants("calls"))
+        hd_dump_line("calls", "%s on %s: by a kernel of hodu's own, as the library has none for such operands",
+                     call->op->name, hd_device_text((char[32]){0}, d->device));
+    return status;
 }

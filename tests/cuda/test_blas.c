@@ -208,7 +208,13 @@ static void algorithms(void **state) {
     HD_SCOPE;
     hd_tensor *x = hd_to(whole(S(3, 5), HD_F32), there()), *y = hd_to(whole(S(5, 21), HD_F32), there());
     const int before = fake->found;
+    char text[4096];
+    setenv("HODU_DUMP", "calls", 1);
+    const printed p = printed_begin();
     for (int i = 0; i < 3; ++i) must_be_a_kernel("no algorithm", hd_matmul(x, y));
+    printed_end(p, text, sizeof text);
+    unsetenv("HODU_DUMP");
+    assert_non_null(strstr(text, "matmul on cuda:0: by a kernel of hodu's own, as the library has none"));
     assert_int_equal(fake->found, before + 1);
     fake->refused = 0;
 }

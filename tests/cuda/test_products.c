@@ -4,9 +4,37 @@
 
 static hd_device there(void) { return hd_cuda(0); }
 #include "builders.h"
+#include "printed.h"
 #include "gpu/products.h"
 
 #include <math.h>
+
+/* ---- who computes ------------------------------------------------------------------------------------------------ */
+/* The first test, as HODU_DUMP=calls says once that there is no library: what is a product of floats is the library's
+ * where there is one. */
+static void the_library_computes_products(void **state) {
+    (void)state;
+    static const hd_dtype taken[] = {HD_F32, HD_F64, HD_BF16, HD_F16};
+    char text[4096];
+    HD_SCOPE;
+    setenv("HODU_DUMP", "calls", 1);
+    const printed p = printed_begin();
+    for (int i = 0; i < 4; ++i) {
+        hd_tensor *x = hd_to(hd_ones(S(3, 40, 72), taken[i]), there()),
+                  *w = hd_to(hd_ones(S(56, 72), taken[i]), there());
+        hd_matmul(x, hd_t(w));
+        hd_matmul(x, hd_t(x));
+        hd_affine(x, w, NULL);
+        if (taken[i] != HD_F64) hd_affine(x, w, hd_to(hd_ones(S(56), taken[i]), there()));
+    }
+    printed_end(p, text, sizeof text);
+    unsetenv("HODU_DUMP");
+    assert_ok();
+    const char *path = getenv("HODU_CUBLASLT");
+    const bool is_without = path != NULL && strcmp(path, "none") == 0;
+    if (is_without != (strstr(text, "matrix products on") != NULL) || strstr(text, "by a kernel of hodu's own") != NULL)
+        fail_msg("HODU_DUMP=calls says \"%s\"", text);
+}
 
 /* ---- real numbers ------------------------------------------------------------------------------------------------ */
 /* What a sum of k products of normal numbers may be off, with a result of this dtype. */
@@ -166,7 +194,8 @@ static void scripts_keep_their_precision(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {PRODUCT_TESTS,
+    const struct CMUnitTest tests[] = {test(the_library_computes_products),
+                                       PRODUCT_TESTS,
                                        test(normal_numbers),
                                        test(tf32_is_less_exact_and_only_when_asked_for),
                                        test(heads),
