@@ -1,5 +1,5 @@
-/* Runs of plans that a GPU keeps as recordings: the second run at the same addresses is recorded, later ones are replayed,
- * one command instead of a launch each. What is waited for on the host (checks of indices) is between recordings. */
+/* Runs of plans that a GPU keeps as recordings: the second run at the same addresses is recorded, later ones are
+ * replayed, one command instead of a launch each. What is waited for on the host (checks of indices) is between recordings. */
 #include "machine/gpu_plan.h"
 
 #include <string.h>

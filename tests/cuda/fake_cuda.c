@@ -1,7 +1,7 @@
 /* CUDA's driver and NVRTC as far as the library uses them, in one library, which fails when it is told to. Memory of a
  * GPU is the host's, at addresses that the host cannot follow. What is enqueued runs when somebody waits for it, stream
- * by stream, and not before, so that what does not wait sees what was there before. Text is compiled as C++, and kernels
- * run on the CPU. What real drivers leave undefined ends the process here. */
+ * by stream, and not before, so that what does not wait sees what was there before. Text is compiled as C++, and
+ * kernels run on the CPU. What real drivers leave undefined ends the process here. */
 #include "cuda/fake_cuda.h"
 #include "device/cuda/cuda.h"
 

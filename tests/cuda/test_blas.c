@@ -368,6 +368,7 @@ static void it_may_be_missing(void **state) {
 int main(void) {
     setenv("HODU_CUBLASLT", FAKE_CUBLASLT, 1);
     setenv("HODU_NVRTC", "/nowhere", 1);
+    setenv("HODU_CACHE", "0", 1); /* nothing that was compiled before */
     setenv("FAKE_CUDA", "1", 1);
     void *driver = dlopen(FAKE_CUDA, RTLD_NOW | RTLD_LOCAL), *library = dlopen(FAKE_CUBLASLT, RTLD_NOW | RTLD_LOCAL);
     fake = library == NULL ? NULL : dlsym(library, "fake_cublaslt_now");

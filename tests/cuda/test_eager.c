@@ -1,6 +1,6 @@
 /* Ops and scripts on CUDA's device, all the way: rendered text, NVRTC and driver, which are fakes that compile the text
- * as C++ and run it on the CPU. There is no GPU. A few ops, as each kernel takes a compiler of C++ its time; opencl/eager
- * has them all. */
+ * as C++ and run it on the CPU. There is no GPU. A few ops, as each kernel takes a compiler of C++ its time;
+ * opencl/eager has them all. */
 #include "support.h"
 #include "cuda/open_fake.h"
 

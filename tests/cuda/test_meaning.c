@@ -1,5 +1,5 @@
-/* Kernels as CUDA's text, compiled as C++17 by a compiler of the host and run on the CPU, against the interpreter. There
- * is no GPU: it says that the text is C++ and means what it should. */
+/* Kernels as CUDA's text, compiled as C++17 by a compiler of the host and run on the CPU, against the interpreter.
+ * There is no GPU: it says that the text is C++ and means what it should. */
 #include "support.h"
 
 #include "compiler/rows.h" /* its reading of the words ends where that of the interpreter begins */

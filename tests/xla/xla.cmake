@@ -31,7 +31,7 @@ if(HODU_EXAMPLES)
   foreach(name devices compilers compile_options)
     add_test(NAME only-cuda/example/script/${name} COMMAND example_script_${name})
     set_tests_properties(only-cuda/example/script/${name} PROPERTIES TIMEOUT 1200 LABELS example ENVIRONMENT
-      "LD_LIBRARY_PATH=$<TARGET_FILE_DIR:fake_cuda>;FAKE_CUDA=1;HODU_XLA_PLUGIN=;HODU_XLA_PLUGIN_CPU=/nowhere;HODU_XLA_PLUGIN_CUDA=$<TARGET_FILE:fake_plugin>")
+      "LD_LIBRARY_PATH=$<TARGET_FILE_DIR:fake_cuda>;FAKE_CUDA=1;HODU_NVRTC=$<TARGET_FILE:fake_cuda>;HODU_CUBLASLT=none;HODU_CACHE=0;HODU_XLA_PLUGIN=;HODU_XLA_PLUGIN_CPU=/nowhere;HODU_XLA_PLUGIN_CUDA=$<TARGET_FILE:fake_plugin>")
   endforeach()
 endif()
 
