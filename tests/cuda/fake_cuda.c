@@ -81,9 +81,21 @@ static int fails(const char *function) {
     if (status != 0) return status
 
 /* ---- objects ----------------------------------------------------------------------------------------------------- */
-enum { INVALID_VALUE = 1, INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, CAPTURING = 900 };
+enum {
+    INVALID_VALUE = 1,
+    INVALID_CONTEXT = 201,
+    INVALID_HANDLE = 400,
+    NOT_FOUND = 500,
+    CAPTURING = 900,
+    UNJOINED = 904
+};
 typedef enum kind { GONE, STREAM, EVENT, MODULE, GRAPH, EXEC, PROGRAM } kind;
 
+/* Commands of a capture, by their serials: those that something comes after. */
+typedef struct front {
+    uint64_t of[64];
+    int count;
+} front;
 typedef struct command {
     enum { UPLOAD, DOWNLOAD, COPY, FILL, LAUNCH, OTHER, RECORD, WAIT, REPLAY } is;
     struct command *next;
@@ -100,6 +112,8 @@ typedef struct command {
     hd_cu_stream *stream; /* what is waited for: this stream, up to there */
     uint64_t until;
     struct list *replayed;
+    front after; /* of one that is captured */
+    bool has_run;
 } command;
 typedef struct list {
     int holders;
@@ -112,8 +126,9 @@ struct hd_cu_context {
 struct hd_cu_stream {
     kind is;
     hd_cu_context *context;
-    list queue, *captured;
-    hd_cu_stream *next; /* of all */
+    list queue, *captured; /* several streams may have one capture */
+    front front;           /* what the next command that is captured comes after */
+    hd_cu_stream *next;    /* of all */
 };
 struct hd_cu_event {
     kind is;
@@ -122,6 +137,8 @@ struct hd_cu_event {
     uint64_t serial;
     bool is_timed;
     int64_t reached; /* kernels that had run by then */
+    list *captured;  /* it was recorded in this capture, and these come before it */
+    front front;
 };
 struct hd_cu_function {
     hd_cu_function *next;
@@ -248,7 +265,51 @@ static int enqueue(hd_cu_stream *s, const command *c) {
     mine->serial = ++last_serial;
     append(s->captured != NULL ? s->captured : &s->queue, mine);
     if (s->captured == NULL) fake_cuda_now.under_way++;
+    if (s->captured == NULL) return 0;
+    mine->after = s->front;
+    s->front = (front){.of = {mine->serial}, .count = 1};
     return 0;
+}
+
+static command *command_of(const list *l, uint64_t serial) {
+    for (command *c = l->first; c != NULL; c = c->next)
+        if (c->serial == serial) return c;
+    return NULL;
+}
+static bool may_run(const list *l, const command *c) {
+    for (int i = 0; i < c->after.count; ++i)
+        if (!command_of(l, c->after.of[i])->has_run) return false;
+    return !c->has_run;
+}
+static void run_command(const command *c, hd_cu_stream *s);
+/* What may run in any order does so in the one that is least expected: the latest first. */
+static void replay(list *l, hd_cu_stream *s) {
+    for (command *c = l->first; c != NULL; c = c->next) c->has_run = false;
+    for (command *next = l->first; next != NULL && fake_cuda_now.lost == 0;) {
+        next = NULL;
+        for (command *c = l->first; c != NULL; c = c->next)
+            if (may_run(l, c)) next = c;
+        if (next == NULL) break;
+        run_command(next, s);
+        next->has_run = true;
+    }
+}
+/* True when all commands of a capture come before what follows in a stream. */
+static bool is_joined(list *l, const front *end) {
+    for (command *c = l->first; c != NULL; c = c->next) c->has_run = false; /* here: it comes before */
+    for (int i = 0; i < end->count; ++i) command_of(l, end->of[i])->has_run = true;
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (const command *c = l->first; c != NULL; c = c->next)
+            for (int i = 0; i < c->after.count && c->has_run; ++i) {
+                command *before = command_of(l, c->after.of[i]);
+                changed = changed || !before->has_run;
+                before->has_run = true;
+            }
+    }
+    for (const command *c = l->first; c != NULL; c = c->next)
+        if (!c->has_run) return false;
+    return true;
 }
 
 static void run_kernel(const command *c, int device) {
@@ -301,8 +362,7 @@ static void run_command(const command *c, hd_cu_stream *s) {
     case WAIT: run_until(c->stream, c->until); break;
     case REPLAY:
         fake_cuda_now.replays++;
-        for (const command *each = c->replayed->first; each != NULL; each = each->next)
-            if (fake_cuda_now.lost == 0) run_command(each, s);
+        replay(c->replayed, s);
         break;
     }
     fake_cuda_now.copies += c->is == UPLOAD || c->is == DOWNLOAD || c->is == COPY;
@@ -442,7 +502,19 @@ int fake_stream_synchronize(hd_cu_stream *stream) {
 }
 int fake_stream_wait(hd_cu_stream *stream, hd_cu_event *event, unsigned flags) {
     CALL_THERE("cuStreamWaitEvent");
-    MUST(event->is == EVENT && flags == 0 && event->stream != NULL);
+    MUST(event->is == EVENT && flags == 0 && (event->stream != NULL || event->captured != NULL));
+    if (event->captured != NULL) { /* the stream becomes part of that capture */
+        MUST(stream->captured == NULL || stream->captured == event->captured);
+        if (stream->captured == NULL) event->captured->holders++;
+        if (stream->captured == NULL) stream->front.count = 0;
+        stream->captured = event->captured;
+        for (int i = 0; i < event->front.count; ++i) {
+            MUST(stream->front.count < 64);
+            stream->front.of[stream->front.count++] = event->front.of[i];
+        }
+        return 0;
+    }
+    if (stream->captured != NULL) return CAPTURING; /* what is not part of it cannot be waited for */
     return enqueue(stream, &(command){.is = WAIT, .stream = event->stream, .until = event->serial});
 }
 int fake_event_new(hd_cu_event **out, unsigned flags) {
@@ -460,7 +532,10 @@ int fake_event_release(hd_cu_event *event) {
 }
 int fake_event_record(hd_cu_event *event, hd_cu_stream *stream) {
     CALL_THERE("cuEventRecord");
-    MUST(event != NULL && event->is == EVENT && event->context == stream->context && stream->captured == NULL);
+    MUST(event != NULL && event->is == EVENT && event->context == stream->context);
+    event->captured = stream->captured;
+    event->front = stream->front;
+    if (stream->captured != NULL) return 0;
     enqueue(stream, &(command){.is = RECORD, .event = event});
     event->stream = stream;
     event->serial = last_serial;
@@ -468,7 +543,7 @@ int fake_event_record(hd_cu_event *event, hd_cu_stream *stream) {
 }
 int fake_event_synchronize(hd_cu_event *event) {
     CALL_THERE("cuEventSynchronize");
-    MUST(event != NULL && event->is == EVENT && event->context == current);
+    MUST(event != NULL && event->is == EVENT && event->context == current && event->captured == NULL);
     if (event->stream != NULL) run_until(event->stream, event->serial);
     return fake_cuda_now.lost;
 }
@@ -657,15 +732,27 @@ int fake_capture_begin(hd_cu_stream *stream, int mode) {
     MUST(mode == HD_CU_CAPTURE_RELAXED);
     stream->captured = calloc(1, sizeof *stream->captured);
     stream->captured->holders = 1;
+    stream->front.count = 0;
     return 0;
 }
 #endif
 int fake_capture_end(hd_cu_stream *stream, hd_cu_graph **out) {
     CALL_THERE("cuStreamEndCapture");
     MUST(stream->is == STREAM && stream->context == current && stream->captured != NULL);
-    *out = made(sizeof **out, GRAPH);
-    (*out)->commands = stream->captured;
+    list *all = stream->captured;
+    const bool joined = is_joined(all, &stream->front);
     stream->captured = NULL;
+    for (hd_cu_stream *s = streams; s != NULL; s = s->next) {
+        if (s->captured != all) continue;
+        s->captured = NULL;
+        let_go(all);
+    }
+    if (!joined) {
+        let_go(all);
+        return UNJOINED;
+    }
+    *out = made(sizeof **out, GRAPH);
+    (*out)->commands = all;
     return 0;
 }
 int fake_graph_instantiate(hd_cu_exec **out, hd_cu_graph *graph, uint64_t flags) {

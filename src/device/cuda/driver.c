@@ -1,5 +1,5 @@
-/* GPUs that are used: their limits, and their contexts and streams, which are made at first use. Nothing of them is ever
- * released, as drivers have threads that work until the process ends. */
+/* GPUs that are used: their limits, and their contexts and streams, which are made at first use. Nothing of them is
+ * ever released, as drivers have threads that work until the process ends. */
 #include "device/cuda/driver.h"
 #include "core/os.h"
 

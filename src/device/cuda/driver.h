@@ -87,7 +87,11 @@ hd_error hd_cuda_product(int index, const hd_gpu_matrices *p, bool *taken);
 hd_cu_stream *hd_cuda_stream(const hd_cuda_device *d);
 /* Keeps a block for what this thread records, if it does. */
 hd_error hd_cuda_keep_for_recording(hd_block *block);
+/* Which of the lanes of a recording commands go to: what is in one workspace must not run at the same time. */
+enum { HD_CUDA_LANES = 8 };
+int hd_cuda_lane(const hd_cuda_device *d);
 hd_error hd_cuda_record(int index);
+hd_error hd_cuda_step(int index, uint32_t step, const uint32_t *after, uint32_t count);
 hd_error hd_cuda_recorded(int index, hd_gpu_recording **out);
 hd_error hd_cuda_replay(hd_gpu_recording *r);
 void hd_cuda_forget(hd_thread *thread, hd_gpu_recording *r);
