@@ -56,9 +56,9 @@ template <> __device__ __forceinline__ double w_exchange(double v, int bits) {
     return __shfl_xor_sync(0xffffffffu, v, bits);
 }
 
-/* Functions of f32 in instructions of the GPU's own, with errors no larger than those that math.def states: expf and logf
- * are right to 1 unit in the last place. Their quotients are of numbers that neither overflow nor vanish, so that a
- * reciprocal and one correction do. */
+/* Functions of f32 in instructions of the GPU's own, with errors no larger than those that math.def states: expf and
+ * logf are right to 1 unit in the last place. Their quotients are of numbers that neither overflow nor vanish, so
+ * that a reciprocal and one correction do. */
 static __device__ __forceinline__ float w_own_quotient(float a, float b) {
     const float r = __fdividef(1.0f, b), q = a * r;
     return fmaf(fmaf(-b, q, a), r, q);
