@@ -9,7 +9,7 @@ configure = cmake --preset $(1) $(CONFIGURE) >build/$(1).log 2>&1 || { cat build
 build = cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
 test = ctest --preset $(1) -j $(JOBS)
 
-.PHONY: help demo xla check check-hostile check-asan check-tsan check-clang check-minimal check-aarch64 check-macos check-gpu check-opencl check-long bench bench-peers generate golden micro micro-dist install format clean setup
+.PHONY: help demo xla check check-hostile check-asan check-tsan check-clang check-minimal check-aarch64 check-macos check-gpu check-opencl check-cuda check-long bench bench-peers bench-cuda generate golden micro micro-dist install format clean setup
 
 help:
 	@echo "make demo           set up, build and train a network on handwritten digits (examples/digits.c)"
@@ -21,9 +21,11 @@ help:
 	@echo "make check-macos    compiles and links for macOS on Apple's own processors, with PyPI's ziglang; nothing is run"
 	@echo "make check-gpu      the text of GPUs in full: through OpenCL, Metal's on the CPU, CUDA's compiled by NVRTC (PyPI)"
 	@echo "make check-opencl   the suites and examples once more, on a device of OpenCL: an hour or so on PoCL the first time"
+	@echo "make check-cuda     the same on a CUDA device, with the tests of CUDA; scripts/check-cuda --sanitize: a few under compute-sanitizer"
 	@echo "make check-long     the tests that take samples, in full (every f32 bit pattern, all dtypes)"
 	@echo "make bench          the benchmarks; CASES=pattern for some of them"
 	@echo "make bench-peers    the same cases in NumPy, PyTorch, JAX and onnxruntime beside ours"
+	@echo "make bench-cuda     what a CUDA device does beside PyTorch and JAX there; PYTHON=python3 that has them"
 	@echo "make micro          the ten micro programs, with a table; make micro-dist writes self-contained copies"
 	@echo "make generate       write include/hodu/ops.h, docs/ops.md and docs/dtypes.md from the op tables"
 	@echo "make golden         make the golden values of the op tables anew, with PyTorch"
@@ -87,6 +89,11 @@ check-opencl: setup
 	@$(call build,release)
 	@scripts/check-opencl
 
+check-cuda: setup
+	@$(call configure,release)
+	@$(call build,release)
+	@scripts/check-cuda
+
 check-long: setup
 	@$(call configure,release)
 	@$(call build,release)
@@ -103,6 +110,11 @@ bench-peers: setup
 	@$(call configure,release)
 	@$(call build,release)
 	@scripts/bench --peers "$(CASES)"
+
+bench-cuda: setup
+	@$(call configure,release)
+	@$(call build,release,$(addprefix bench_,cuda cuda_process cuda_launch))
+	@scripts/bench-cuda "$(CASES)"
 
 micro micro-dist: setup
 	@$(call configure,release)

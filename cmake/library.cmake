@@ -28,6 +28,12 @@ if(NOT HODU_XLA)
   list(FILTER HODU_SOURCES EXCLUDE REGEX "/src/xla/")
 endif()
 
+# CUDA needs nothing here: its driver is opened when somebody first asks for its devices, which XLA does, too.
+option(HODU_CUDA "Devices of CUDA, where there is a driver" ON)
+if(NOT HODU_CUDA)
+  list(FILTER HODU_SOURCES EXCLUDE REGEX "/src/device/cuda/(driver|status|memory|recording|library|program|blas|cuda_device)\\.c$")
+endif()
+
 # OpenCL needs nothing here either: its loader is opened when somebody first asks for its devices.
 option(HODU_OPENCL "Devices of OpenCL, where there is a driver" ON)
 if(NOT HODU_OPENCL)
@@ -39,7 +45,7 @@ option(HODU_METAL "Devices of Metal, on macOS" ON)
 if(NOT HODU_METAL)
   list(FILTER HODU_SOURCES EXCLUDE REGEX "/src/device/metal/")
 endif()
-if(NOT HODU_OPENCL AND NOT HODU_METAL)
+if(NOT HODU_CUDA AND NOT HODU_OPENCL AND NOT HODU_METAL)
   list(FILTER HODU_SOURCES EXCLUDE REGEX "/src/machine/gpu")
 endif()
 
@@ -225,7 +231,7 @@ foreach(library hodu hodu_static)
 endforeach()
 # include/hodu/script.h and device.h say 1 of each; who links a library without one is told.
 set(HODU_PARTS_LEFT_OUT "")
-foreach(part FILES XLA LLVM OPENCL METAL)
+foreach(part FILES XLA LLVM CUDA OPENCL METAL)
   if(NOT HODU_${part})
     list(APPEND HODU_PARTS_LEFT_OUT HD_HAS_${part}=0)
   endif()

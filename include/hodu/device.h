@@ -4,8 +4,11 @@
 
 #include <hodu/base.h>
 
-/* 0: this library was built with HODU_OPENCL=OFF, or HODU_METAL=OFF, and there are no such devices. hodu.pc and the
+/* 0: this library was built with HODU_CUDA=OFF, HODU_OPENCL=OFF, or HODU_METAL=OFF, and there are no such devices. hodu.pc and the
  * CMake targets of such a library define it. */
+#ifndef HD_HAS_CUDA
+#define HD_HAS_CUDA 1
+#endif
 #ifndef HD_HAS_OPENCL
 #define HD_HAS_OPENCL 1
 #endif
@@ -55,8 +58,7 @@ typedef struct hd_device_info {
 
 HD_BEGIN_DECLS
 /* How many devices of a kind this machine has and their driver gives to this process; the first call opens the driver.
- * Ops may not run on them all the same: today ops, and scripts that HODU compiles, run on the CPU and on devices of
- * OpenCL and Metal, and on CUDA run scripts that XLA compiles. */
+ * Ops may not run on them all the same, as where a driver is too old: hd_device_available says it. */
 HD_API int hd_device_count(hd_device_kind kind);
 /* True when tensors can be made and ops run there, which hd_set_device asks. Where scripts run is another question,
  * which hd_compiler_missing answers (hodu/script.h). */

@@ -58,10 +58,11 @@ bool hd_device_available(hd_device device) { return hd_device_executor(device) !
 
 static const char *no_kernels(char out[HD_DEVICE_REASON], hd_device_kind kind) {
     if ((unsigned)kind >= HD_DEVICE_KINDS || kind == HD_DEVICE_DEFAULT) return "there is no such kind of device";
+    if (kind == HD_DEVICE_CUDA && !HD_HAS_CUDA)
+        return "this library was built without CUDA (HODU_CUDA=OFF); scripts run there when XLA compiles them";
     if (kind == HD_DEVICE_OPENCL && !HD_HAS_OPENCL) return "this library was built without OpenCL (HODU_OPENCL=OFF)";
     if (kind == HD_DEVICE_METAL && !HD_HAS_METAL) return "this library was built without Metal (HODU_METAL=OFF)";
-    snprintf(out, HD_DEVICE_REASON, "hodu has no kernels for %s yet%s", kind_names[kind],
-             kind == HD_DEVICE_CUDA ? "; scripts run there when XLA compiles them" : "");
+    snprintf(out, HD_DEVICE_REASON, "hodu has no kernels for %s yet", kind_names[kind]);
     return out;
 }
 
@@ -80,7 +81,8 @@ const char *hd_device_absent(char out[HD_DEVICE_REASON], hd_device device) {
 const char *hd_device_runs_no_ops(char out[HD_DEVICE_REASON], hd_device device) {
     const hd_device_interface *interface = hd_device_interface_of(device.kind);
     if (interface == NULL || interface->executor == NULL) return no_kernels(out, device.kind);
-    return hd_device_absent(out, device);
+    const char *absent = hd_device_absent(out, device);
+    return absent != NULL || interface->executor(device.index) != NULL ? absent : interface->missing();
 }
 
 const char *hd_device_missing(hd_device device) {

@@ -44,12 +44,14 @@ bool hd_environment_flag(const char *name, bool otherwise) {
 }
 
 bool hd_environment_debug(const char *searched) {
+    static const char *const words[] = {"nan", "lines", "sync"};
     bool found = false;
     for (const char *word = hd_environment("HODU_DEBUG"); word != NULL && *word != '\0';) {
         const size_t length = strcspn(word, ",");
-        const bool known =
-            (length == 3 && strncmp(word, "nan", 3) == 0) || (length == 5 && strncmp(word, "lines", 5) == 0);
-        if (!known && length > 0) hd_environment_unknown("HODU_DEBUG", word, length, "nan and lines");
+        bool known = false;
+        for (int i = 0; i < 3; ++i)
+            known = known || (strlen(words[i]) == length && strncmp(word, words[i], length) == 0);
+        if (!known && length > 0) hd_environment_unknown("HODU_DEBUG", word, length, "nan, lines and sync");
         found = found || (known && strlen(searched) == length && strncmp(word, searched, length) == 0);
         word += length + (word[length] == ',');
     }

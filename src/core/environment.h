@@ -15,7 +15,7 @@ bool hd_environment_is_trusted(void);
 char *const *hd_environment_for_programs(void);
 /* Of a variable that takes 0 or 1; not set: `otherwise`. */
 bool hd_environment_flag(const char *name, bool otherwise);
-/* True when HODU_DEBUG, a list with commas between, has this word: nan or lines. */
+/* True when HODU_DEBUG, a list with commas between, has this word: nan, lines or sync. */
 bool hd_environment_debug(const char *word);
 /* Up to which of these instruction sets HODU_ISA lets kernels go: all, when it is not set. */
 typedef enum hd_isa { HD_ISA_BASELINE, HD_ISA_AVX2, HD_ISA_AVX512, HD_ISA_AMX } hd_isa;

@@ -6,8 +6,9 @@
 
 #include "core/device.h"
 
-typedef struct hd_gpu_program hd_gpu_program;   /* what a driver has loaded */
-typedef struct hd_gpu_function hd_gpu_function; /* one of its kernels; lives as long as its program */
+typedef struct hd_gpu_program hd_gpu_program;     /* what a driver has loaded */
+typedef struct hd_gpu_function hd_gpu_function;   /* one of its kernels; lives as long as its program */
+typedef struct hd_gpu_recording hd_gpu_recording; /* launches that are enqueued as a whole */
 
 typedef struct hd_gpu_limits {
     const char *key;         /* device and driver: objects of the same key can be loaded here */
@@ -41,6 +42,13 @@ typedef struct hd_gpu_interface {
     void (*unload)(hd_gpu_program *program);                              /* also while launches of it are under way */
     hd_gpu_function *(*function)(hd_gpu_program *program, const char *name); /* NULL with an error */
     hd_error (*launch)(int index, const hd_gpu_launch *l);
+    /* What this thread enqueues from `record` to `recorded` is not run, but kept, with all memory that is allocated
+     * meanwhile; no byte of the host may be read or written there. `out` NULL: it is given up. NULL where a device
+     * cannot. */
+    hd_error (*record)(int index);
+    hd_error (*recorded)(int index, hd_gpu_recording **out);
+    hd_error (*replay)(hd_gpu_recording *recording);
+    void (*forget)(hd_thread *thread, hd_gpu_recording *recording);
 } hd_gpu_interface;
 
 #endif

@@ -28,6 +28,7 @@ static struct {
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void *address_of(const hd_heap_object *m) {
+    if (m->heap->has_addresses) return m->object;
     return (void *)(unmapped | (uintptr_t)m->number << OFFSET_BITS); /* it is never followed */
 }
 
@@ -101,7 +102,7 @@ static hd_heap_object *take_cached(hd_heap *h, uint32_t size_class) {
 }
 
 static void release_object(hd_heap_object *m) {
-    m->heap->release(m->object); /* which waits, without us, for the commands that use it */
+    m->heap->release(m->heap->owner, m->object); /* which waits, without us, for the commands that use it */
     free_place(m);
 }
 
@@ -173,7 +174,7 @@ static hd_heap_object *new_object(hd_heap *h, size_t bytes) {
     if (object == NULL) return NULL;
     hd_heap_object *m = take_place();
     if (m == NULL) {
-        h->release(object);
+        h->release(h->owner, object);
         hd_heap_unreserve(h, capacity);
         hd_fail(HD_ERROR_MEMORY, "no memory for the address of a block on a device");
         return NULL;

@@ -1,5 +1,5 @@
-/* Memory of devices whose drivers have memory objects, and no addresses that the host could keep: addresses are made
- * up, and objects that nobody uses are cached. What a driver calls an object is a pointer here. */
+/* Memory of devices: objects that nobody uses are cached. What a driver calls an object is a pointer here. Where that
+ * is no address that the host could keep, addresses are made up. */
 #ifndef HD_DEVICE_HEAP_H
 #define HD_DEVICE_HEAP_H
 
@@ -13,10 +13,11 @@ typedef struct hd_heap_object hd_heap_object;
 typedef struct hd_heap {
     hd_device device;
     size_t memory_bytes, block_most; /* all of its memory, and the largest block */
-    void *owner;                     /* whose heap it is, for `make` */
+    bool has_addresses;              /* an object is its address */
+    void *owner;                     /* whose heap it is */
     /* An object of so many bytes, which it reserves, for a block of `asked`; NULL with an error. */
     void *(*make)(void *owner, size_t bytes, size_t asked);
-    void (*release)(void *object); /* back to the driver, also while commands use it */
+    void (*release)(void *owner, void *object); /* back to the driver, also while commands use it */
     pthread_mutex_t lock;
     size_t used_bytes, cached_bytes;
     hd_heap_object *cache[HD_SIZE_CLASSES];

@@ -1,5 +1,8 @@
 /* GPUs as machines and executors. */
 #include "machine/gpu.h"
+#if HD_HAS_CUDA
+#include "device/cuda/cuda_device.h"
+#endif
 #if HD_HAS_OPENCL
 #include "device/opencl/opencl_device.h"
 #endif
@@ -73,6 +76,12 @@ static void peak_of(gpus *g, int index, double *gflops, double *gbytes) {
 }
 
 /* ---- what `library` registers ---- */
+#if HD_HAS_CUDA
+static gpus cuda = {.lock = PTHREAD_MUTEX_INITIALIZER, .name = "cuda", .dialect = HD_DIALECT_CUDA, .gpu = &hd_cuda_gpu};
+hd_executor *hd_cuda_executor(int index) { return executor_of(&cuda, index); }
+const hd_machine *hd_cuda_machine(int index) { return machine_of(&cuda, index); }
+void hd_cuda_peak(int index, double *gflops, double *gbytes) { peak_of(&cuda, index, gflops, gbytes); }
+#endif
 #if HD_HAS_OPENCL
 static gpus opencl = {
     .lock = PTHREAD_MUTEX_INITIALIZER, .name = "opencl", .dialect = HD_DIALECT_OPENCL, .gpu = &hd_opencl_gpu};

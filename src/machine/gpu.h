@@ -34,6 +34,9 @@ void hd_opencl_peak(int index, double *gflops, double *gbytes);
 hd_executor *hd_metal_executor(int index);
 const hd_machine *hd_metal_machine(int index);
 void hd_metal_peak(int index, double *gflops, double *gbytes);
+hd_executor *hd_cuda_executor(int index);
+const hd_machine *hd_cuda_machine(int index);
+void hd_cuda_peak(int index, double *gflops, double *gbytes);
 /* gpu_peak.c: measures it; 0 where it cannot. */
 void hd_gpu_measure_peak(const hd_gpu_device *d, double *gflops, double *gbytes);
 /* gpu_plan.c: what HODU asks of a GPU, target and device apart. */
@@ -109,6 +112,9 @@ hd_error hd_gpu_compile_kernels(const hd_gpu_device *d, const hd_native *const *
 /* `buffers` has room for one more than the kernel has. */
 hd_error hd_gpu_launch_kernel(hd_thread *thread, const hd_gpu_device *d, const hd_native *n,
                               const hd_gpu_kernel_code *code, const uint64_t *numbers, void **buffers);
+
+/* HODU_DEBUG=sync: every launch is waited for, so that what crashes is named. */
+bool hd_gpu_debug_sync(void);
 
 /* While it is not NULL, all launches of this thread are timed, and what they took is added there. */
 extern _Thread_local int64_t *hd_gpu_nanoseconds;

@@ -1,4 +1,5 @@
 /* Launches of GPUs: operands, results, workspace; kernels with their grids, and functions of templates. */
+#include "core/environment.h"
 #include "machine/gpu.h"
 
 #include <string.h>
@@ -92,11 +93,20 @@ uint32_t hd_gpu_groups(int64_t points, uint32_t threads) {
 
 _Thread_local int64_t *hd_gpu_nanoseconds;
 
+bool hd_gpu_debug_sync(void) {
+    static _Atomic int known; /* 0: not yet */
+    int is = atomic_load_explicit(&known, memory_order_relaxed);
+    if (is == 0) atomic_store(&known, is = hd_environment_debug("sync") ? 1 : 2);
+    return is == 1;
+}
+
 hd_error hd_gpu_launch_it(const hd_gpu_device *d, hd_gpu_launch *l) {
     int64_t took = 0;
     if (hd_gpu_nanoseconds != NULL) l->nanoseconds = &took;
-    const hd_error status = d->gpu->launch(d->device.index, l);
+    hd_error status = d->gpu->launch(d->device.index, l);
     if (hd_gpu_nanoseconds != NULL) *hd_gpu_nanoseconds += took;
+    if (__builtin_expect(hd_gpu_debug_sync(), 0) && status == HD_OK)
+        status = hd_device_interface_of(d->device.kind)->synchronize(hd_thread_self(), d->device.index);
     return status;
 }
 

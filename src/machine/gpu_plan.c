@@ -4,7 +4,7 @@
 #include "core/os.h"
 #include "device/cpu/check_index.h"
 #include "grad/tape.h"
-#include "machine/gpu.h"
+#include "machine/gpu_plan.h"
 #include "plan/draft.h"
 
 #include <string.h>
@@ -15,6 +15,7 @@ typedef struct gpu_plan {
     hd_gpu_kernel_code *kernels; /* of each native that is launched by itself */
     hd_gpu_product **products;   /* of each call that has a kernel for its tiles; NULL */
     uint32_t product_count;
+    hd_gpu_records *records; /* made with the first run; NULL where nothing is recorded */
 } gpu_plan;
 static gpu_plan *gpu_plan_of(const hd_plan *p) { return p->own; }
 
@@ -125,8 +126,8 @@ static hd_error gpu_order(hd_plan_draft *d) {
 
 static void gpu_release(hd_plan *p, hd_thread *thread) {
     gpu_plan *own = gpu_plan_of(p);
-    (void)thread;
     if (own == NULL) return;
+    hd_gpu_records_release(own->device, thread, own->records);
     for (uint32_t i = 0; i < own->product_count; ++i)
         if (own->products[i] != NULL) hd_gpu_product_release(own->products[i]);
     hd_array_release(own->products);
@@ -221,19 +222,29 @@ static hd_error run_launch(const hd_plan *p, hd_thread *thread, const hd_launch 
     }
 }
 
-static hd_error gpu_run(hd_plan *p, hd_thread *thread, const hd_run *run, uint32_t *done) {
-    for (uint32_t i = 0; i < p->launch_count; ++i) {
+static hd_error enqueue(const hd_gpu_run *r, uint32_t begin, uint32_t end, uint32_t *done) {
+    const hd_plan *p = r->plan;
+    for (uint32_t i = begin; i < end; ++i) {
         const hd_launch *l = &p->launches[i];
-        hd_gpu_nanoseconds = run->nanoseconds == NULL ? NULL : &run->nanoseconds[i];
-        const hd_error status = run_launch(p, thread, l, run);
+        hd_gpu_nanoseconds = r->run->nanoseconds == NULL ? NULL : &r->run->nanoseconds[i];
+        const hd_error status = run_launch(p, r->thread, l, r->run);
         hd_gpu_nanoseconds = NULL;
         if (__builtin_expect(status != HD_OK, 0)) {
             *done = i;
-            hd_error_append(thread, " (in node %%%u, %s)", l->node, hd_node_name(&p->graph->nodes[l->node]));
+            hd_error_append(r->thread, " (in node %%%u, %s)", l->node, hd_node_name(&p->graph->nodes[l->node]));
             return status;
         }
     }
     return HD_OK;
+}
+
+static hd_error gpu_run(hd_plan *p, hd_thread *thread, const hd_run *run, uint32_t *done) {
+    gpu_plan *own = gpu_plan_of(p);
+    const hd_gpu_run this_run = {p, thread, run, done, enqueue};
+    const bool alone = run->nanoseconds != NULL || hd_debug_nan() || hd_gpu_debug_sync();
+    if (own->records == NULL && own->device->gpu->record != NULL) own->records = hd_gpu_records_new(p);
+    return alone || own->records == NULL ? enqueue(&this_run, 0, p->launch_count, done)
+                                         : hd_gpu_run_recorded(own->device, &this_run, own->records);
 }
 
 /* Copies on the device, which fail only when that is lost. */

@@ -1,8 +1,9 @@
 /* Where XLA's plugins lie. A path from the environment is meant: when nothing is there, that is an error, and no other
- * place is looked at. Python is not asked: its packages lie in a few known directories. */
+ * place is looked at. */
 #include "core/device.h"
 #include "core/environment.h"
 #include "core/os_file.h"
+#include "core/packages.h"
 #include "xla/executable.h"
 #include "xla/plugin.h"
 
@@ -61,64 +62,6 @@ static void data_path(const plugin_place *p, char path[HD_XLA_PATH]) {
     if (length >= HD_XLA_PATH) path[0] = '\0';
 }
 
-/* ---- Python's packages ------------------------------------------------------------------------------------------- */
-static bool in_packages(const plugin_place *p, const char *directory, char path[HD_XLA_PATH]) {
-    for (int i = 0; p->packages[i] != NULL; ++i)
-        if (snprintf(path, HD_XLA_PATH, "%s/%s/%s", directory, p->packages[i], p->file) < HD_XLA_PATH &&
-            hd_os_can_read(path))
-            return true;
-    return false;
-}
-
-/* In <base>/lib/python3.<n>/site-packages and dist-packages, of the newest Python that has it. */
-static bool below(const plugin_place *p, const char *base, char path[HD_XLA_PATH]) {
-    static const char *const kinds[] = {"site-packages", "dist-packages"};
-    char lib[HD_XLA_PATH], packages[HD_XLA_PATH], candidate[HD_XLA_PATH], newest[256] = "";
-    if (snprintf(lib, sizeof lib, "%s/lib", base) >= HD_XLA_PATH) return false;
-    hd_os_folder *folder = hd_os_folder_open(lib);
-    if (folder == NULL) return false;
-    for (const char *name; (name = hd_os_folder_next(folder)) != NULL;) {
-        if (strncmp(name, "python3", 7) != 0 || hd_os_compare_versions(name, newest) <= 0) continue;
-        for (int i = 0; i < 2; ++i) {
-            if (snprintf(packages, sizeof packages, "%s/%s/%s", lib, name, kinds[i]) >= HD_XLA_PATH) continue;
-            if (!in_packages(p, packages, candidate)) continue;
-            snprintf(newest, sizeof newest, "%s", name);
-            memcpy(path, candidate, HD_XLA_PATH);
-        }
-    }
-    hd_os_folder_close(folder);
-    return newest[0] != '\0';
-}
-
-/* Of the Python that would be started. */
-static bool on_path(const plugin_place *p, char path[HD_XLA_PATH]) {
-    char python[HD_XLA_PATH], base[HD_XLA_PATH];
-    for (const char *at = hd_environment("PATH"); at != NULL; at = strchr(at, ':'), at += at != NULL) {
-        const int length = (int)strcspn(at, ":");
-        if (snprintf(python, sizeof python, "%.*s/python3", length, at) >= HD_XLA_PATH || !hd_os_can_read(python))
-            continue;
-        return snprintf(base, sizeof base, "%.*s/..", length, at) < HD_XLA_PATH && below(p, base, path);
-    }
-    return false;
-}
-
-static bool in_python(const plugin_place *p, char path[HD_XLA_PATH]) {
-    static const char *const variables[] = {"VIRTUAL_ENV", "CONDA_PREFIX"};
-    static const char *const systems[] = {"/usr/local", "/usr"};
-    char local[HD_XLA_PATH];
-    for (int i = 0; i < 2; ++i) {
-        const char *base = hd_environment(variables[i]);
-        if (base != NULL && below(p, base, path)) return true;
-    }
-    if (on_path(p, path)) return true;
-    const char *home = hd_environment("HOME");
-    if (home != NULL && snprintf(local, sizeof local, "%s/.local", home) < HD_XLA_PATH && below(p, local, path))
-        return true;
-    for (int i = 0; i < 2; ++i)
-        if (below(p, systems[i], path)) return true;
-    return false;
-}
-
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 static hd_error check_kind(hd_device device) {
     if (plugin_place_of(device.kind) != NULL) return HD_OK;
@@ -138,7 +81,7 @@ hd_error hd_xla_plugin_find(hd_device_kind kind, char path[HD_XLA_PATH]) {
         memcpy(path, data, HD_XLA_PATH);
         return HD_OK;
     }
-    if (in_python(p, path)) return HD_OK;
+    if (hd_package_find(p->packages, p->file, path)) return HD_OK;
     return hd_fail(
         HD_ERROR_DEVICE,
         "there is no XLA plugin for %s: %s installs it. Looked for: %s and HODU_XLA_PLUGIN, which are not set; "

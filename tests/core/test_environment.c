@@ -42,7 +42,7 @@ static void what_means_nothing_is_said(void **state) {
         {"HODU_NUM_THREADS", "2 ",
          "hodu warning: HODU_NUM_THREADS has \"2 \"; it takes a number of threads, 1 or more\n"},
         {"HODU_CACHE", "off", "hodu warning: HODU_CACHE has \"off\"; it takes 0 or 1\n"},
-        {"HODU_DEBUG", "nan,nans", "hodu warning: HODU_DEBUG has \"nans\"; it takes nan and lines\n"},
+        {"HODU_DEBUG", "nan,nans", "hodu warning: HODU_DEBUG has \"nans\"; it takes nan, lines and sync\n"},
         {"HODU_WINOGRAD", "no", "hodu warning: HODU_WINOGRAD has \"no\"; it takes 0 or 1\n"},
         {"HODU_DUMP", "nothing",
          "hodu warning: HODU_DUMP has \"nothing\"; it takes graph, fusion, jobs, kernels, c, llvm, asm, tuning, "

@@ -1,80 +1,144 @@
-/* GPUs of NVIDIA's: how many there are, and which. hodu has no kernels for them yet; XLA brings scripts there by its
- * plugin, which opens the driver itself. The driver is asked once in a process, when somebody first wants to know. */
+/* GPUs that are used: their limits, and their contexts and streams, which are made at first use. Nothing of them is ever
+ * released, as drivers have threads that work until the process ends. */
 #include "device/cuda/driver.h"
 #include "core/os.h"
-#include "device/late.h"
 
-#include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
-enum { NO_DEVICE = 100 };      /* an error of the driver's; 0 is none */
-enum { MULTIPROCESSORS = 16 }; /* one of its attributes */
+hd_cu_functions hd_cu;
 
 static struct {
     pthread_once_t once;
-    int64_t process; /* that asked */
     int count;
-    char missing[200];
-    /* what says more of one; NULL: an old driver */
-    int (*get)(int *device, int ordinal), (*get_name)(char *out, int bytes, int device);
-    int (*get_memory)(size_t *bytes, int device), (*get_attribute)(int *out, int attribute, int device);
+    char lacks[200];
+    hd_cuda_device of[HD_CUDA_DEVICES];
 } gpus = {.once = PTHREAD_ONCE_INIT};
 
-static void say(const char *text) { snprintf(gpus.missing, sizeof gpus.missing, "%s", text); }
+/* ---- what they are ----------------------------------------------------------------------------------------------- */
+static bool take_functions(void) {
+    const char *missing = NULL;
+#define TAKE(name, full_name, parameters)                                                                              \
+    *(void **)&hd_cu.name = hd_os_library_symbol(hd_cuda_library(), full_name);                                        \
+    if (hd_cu.name == NULL && missing == NULL) missing = full_name;
+    HD_CU_FUNCTIONS(TAKE)
+#undef TAKE
+    if (hd_cuda_list.device_attribute == NULL && missing == NULL) missing = "cuDeviceGetAttribute";
+    if (missing != NULL)
+        snprintf(gpus.lacks, sizeof gpus.lacks,
+                 "NVIDIA's driver that is here has no %s: it is older than CUDA 12; a newer one runs ops", missing);
+    return missing == NULL;
+}
 
-/* The driver stays open, as it may have threads. */
-static void ask(void) {
-    gpus.process = hd_os_process();
-    void *driver = hd_driver_open("libcuda.so.1", "NVIDIA's driver", "driver for GPUs of NVIDIA's",
-                                  "install it (Debian: nvidia-driver)", gpus.missing, sizeof gpus.missing);
-    if (driver == NULL) return;
-    int (*initialize)(unsigned flags), (*count)(int *out);
-    *(void **)&initialize = hd_os_library_symbol(driver, "cuInit");
-    *(void **)&count = hd_os_library_symbol(driver, "cuDeviceGetCount");
-    if (initialize == NULL || count == NULL) {
-        say("libcuda.so.1 is there, but has no cuInit and cuDeviceGetCount: it is no driver of NVIDIA's");
-        return;
+static int attribute(const hd_cuda_device *d, int which) {
+    int value = 0;
+    return hd_cuda_list.device_attribute(&value, which, d->ordinal) == 0 ? value : 0;
+}
+
+/* Objects of the same key can be loaded: NVRTC's version is no part of it, so that what is cached needs no NVRTC. */
+static void ask_limits(hd_cuda_device *d) {
+    hd_device_info info;
+    hd_cuda_describe(d->device.index, &info);
+    d->heap.memory_bytes = d->heap.block_most = info.memory_bytes;
+    d->major = attribute(d, HD_CU_DEVICE_MAJOR);
+    d->minor = attribute(d, HD_CU_DEVICE_MINOR);
+    snprintf(d->key, sizeof d->key, "cuda, sm_%d%d%s", d->major, d->minor, d->major >= 9 ? "a" : "");
+    d->limits = (hd_gpu_limits){.key = d->key,
+                                .group_most = (uint32_t)attribute(d, HD_CU_DEVICE_GROUP_MOST),
+                                .subgroup = 32,
+                                .local_bytes = (uint32_t)attribute(d, HD_CU_DEVICE_LOCAL_MEMORY),
+                                .argument_bytes = 4096,
+                                .processors = (uint32_t)attribute(d, HD_CU_DEVICE_PROCESSORS),
+                                .has_f64 = true,
+                                .has_atomic_64 = true};
+}
+
+static void wait_for_all(void) {
+    for (int i = 0; i < gpus.count; ++i) {
+        const hd_cuda_device *d = &gpus.of[i];
+        if (atomic_load(&d->started) && atomic_load(&d->lost_in) == NULL && hd_cu.context_set(d->context) == 0)
+            hd_cu.stream_synchronize(d->stream);
     }
-    *(void **)&gpus.get = hd_os_library_symbol(driver, "cuDeviceGet");
-    *(void **)&gpus.get_name = hd_os_library_symbol(driver, "cuDeviceGetName");
-    *(void **)&gpus.get_memory = hd_os_library_symbol(driver, "cuDeviceTotalMem_v2");
-    *(void **)&gpus.get_attribute = hd_os_library_symbol(driver, "cuDeviceGetAttribute");
-    int found = 0, status = initialize(0);
-    if (status == 0) status = count(&found);
-    if (status == 0 && found > 0) {
-        gpus.count = found;
-    } else if (status == 0 || status == NO_DEVICE) {
-        say("NVIDIA's driver is there, but finds no GPU; nvidia-smi lists them, CUDA_VISIBLE_DEVICES hides some");
-    } else {
-        snprintf(gpus.missing, sizeof gpus.missing,
-                 "NVIDIA's driver is there, but does not start (its error %d); nvidia-smi may say more", status);
+}
+
+static void list(void) {
+    if (!take_functions()) return;
+    const int count = hd_cuda_count();
+    for (int i = 0; i < count && i < HD_CUDA_DEVICES; ++i) {
+        hd_cuda_device *d = &gpus.of[i];
+        d->device = (hd_device){HD_DEVICE_CUDA, i};
+        if (hd_cuda_list.device(&d->ordinal, i) != 0) break;
+        ask_limits(d);
+        pthread_mutex_init(&d->lock, NULL);
+        pthread_mutex_init(&d->timing, NULL);
+        hd_cuda_begin_heap(d);
+        gpus.count = i + 1;
     }
+    hd_cuda_before_exit(wait_for_all);
 }
 
-/* A child of the process that asked cannot use the driver. */
-static bool is_lost(void) { return gpus.count > 0 && gpus.process != hd_os_process(); }
-
-static int cuda_count(void) {
-    pthread_once(&gpus.once, ask);
-    return is_lost() ? 0 : gpus.count;
+const char *hd_cuda_lacks(void) {
+    if (hd_cuda_count() == 0) return hd_cuda_missing();
+    pthread_once(&gpus.once, list);
+    return gpus.lacks[0] != '\0' ? gpus.lacks : NULL;
 }
 
-static const char *cuda_missing(void) {
-    pthread_once(&gpus.once, ask);
-    return is_lost() ? "NVIDIA's driver was opened before this process was forked; ask for GPUs only after forking, or "
-                       "start the child with exec"
-                     : gpus.missing;
+/* ---- one of them ------------------------------------------------------------------------------------------------- */
+static hd_cuda_device *listed(int index) {
+    const char *lacks = hd_cuda_lacks();
+    if (lacks == NULL && index >= 0 && index < gpus.count) return &gpus.of[index];
+    const hd_device device = {HD_DEVICE_CUDA, index};
+    char reason[HD_DEVICE_REASON];
+    const char *why = hd_device_absent(reason, device);
+    hd_fail(HD_ERROR_DEVICE, "device %s is not here: %s", hd_device_text((char[32]){0}, device),
+            why != NULL ? why : lacks);
+    return NULL;
 }
 
-/* What it has taken of its memory is known to those who have a context there, which a question does not make. */
-static void cuda_describe(int index, hd_device_info *out) {
-    int device;
-    *out = (hd_device_info){.name = "GPU", .has_f64 = true};
-    if (gpus.get == NULL || gpus.get(&device, index) != 0) return;
-    if (gpus.get_name != NULL) gpus.get_name(out->name, sizeof out->name, device);
-    if (gpus.get_memory != NULL) gpus.get_memory(&out->memory_bytes, device);
-    if (gpus.get_attribute != NULL) gpus.get_attribute(&out->units, MULTIPROCESSORS, device);
+const hd_gpu_limits *hd_cuda_limits(int index) {
+    const hd_cuda_device *d = listed(index);
+    return d == NULL ? NULL : &d->limits;
 }
 
-const hd_device_interface hd_cuda_interface = {
-    .name = "cuda", .count = cuda_count, .missing = cuda_missing, .describe = cuda_describe};
+static _Thread_local const hd_cuda_device *current; /* whose context this thread has */
+
+static hd_error make_stream(hd_cuda_device *d) {
+    if (d->context == NULL)
+        HD_TRY(hd_cuda_check(d, hd_cu.context_retain(&d->context, d->ordinal), "cuDevicePrimaryCtxRetain"));
+    HD_TRY(hd_cuda_check(d, hd_cu.context_set(d->context), "cuCtxSetCurrent"));
+    if (d->begin == NULL) HD_TRY(hd_cuda_check(d, hd_cu.event_new(&d->begin, 0), "cuEventCreate"));
+    if (d->end == NULL) HD_TRY(hd_cuda_check(d, hd_cu.event_new(&d->end, 0), "cuEventCreate"));
+    if (d->staging == NULL) HD_TRY(hd_cuda_begin_staging(d));
+    return hd_cuda_check(d, hd_cu.stream_new(&d->stream, HD_CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+}
+
+static hd_error start(hd_cuda_device *d) { /* what failed is tried again next time */
+    pthread_mutex_lock(&d->lock);
+    const bool is_first = !atomic_load(&d->started);
+    const hd_error status = is_first ? make_stream(d) : HD_OK;
+    if (is_first && status == HD_OK) {
+        hd_cuda_watch_exit();
+        atomic_store_explicit(&d->started, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&d->lock);
+    return status;
+}
+
+hd_cuda_device *hd_cuda_device_at(int index) {
+    hd_cuda_device *d = listed(index);
+    if (d == NULL) return NULL;
+    HD_TRY_OR(hd_cuda_check_lost(d), NULL);
+    if (!atomic_load_explicit(&d->started, memory_order_acquire)) HD_TRY_OR(start(d), NULL);
+    if (__builtin_expect(current != d, 0)) {
+        HD_TRY_OR(hd_cuda_check(d, hd_cu.context_set(d->context), "cuCtxSetCurrent"), NULL);
+        current = d;
+    }
+    return d;
+}
+
+hd_error hd_cuda_synchronize(hd_thread *thread, int index) {
+    (void)thread;
+    hd_cuda_device *d = hd_cuda_device_at(index);
+    if (d == NULL) return HD_ERROR_DEVICE;
+    return hd_cuda_check(d, hd_cu.stream_synchronize(d->stream), "cuStreamSynchronize");
+}

@@ -40,7 +40,8 @@ static void *make_buffer(void *device, size_t bytes, size_t asked) {
     return buffer;
 }
 
-static void release_buffer(void *buffer) {
+static void release_buffer(void *device, void *buffer) {
+    (void)device;
     void *pool = hd_objc.pool_push();
     HD_SEND(buffer, release);
     hd_objc.pool_pop(pool);

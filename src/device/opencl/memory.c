@@ -51,7 +51,10 @@ static void *make_object(void *device, size_t bytes, size_t asked) {
     return object;
 }
 
-static void release_object(void *object) { hd_cl.memory_release(object); }
+static void release_object(void *device, void *object) {
+    (void)device;
+    hd_cl.memory_release(object);
+}
 
 void hd_opencl_begin_heap(hd_opencl_device *d) {
     d->heap.device = d->device;

@@ -1,0 +1,226 @@
+/* Memory of GPUs: blocks of the driver in a heap (device/heap.h), copies and fills. Copies from and to the host go
+ * through pinned memory, so that the host's is free as soon as a call returns. */
+#include "device/cuda/driver.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static hd_cu_address address_of(const void *pointer) { return (hd_cu_address)(uintptr_t)pointer; }
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+bool hd_cuda_try_again(hd_cuda_device *d, int status, int attempt) {
+    if (__builtin_expect(status == 0, 1) || attempt > 0 || status != HD_CU_OUT_OF_MEMORY) return false;
+    if (hd_cu.stream_synchronize(hd_cuda_stream(d)) != 0) return false;
+    hd_heap_trim(&d->heap);
+    return true;
+}
+
+static int ask_driver(hd_cuda_device *d, size_t bytes, hd_cu_address *out) {
+    if (!hd_heap_reserve(&d->heap, bytes)) return HD_CU_OUT_OF_MEMORY;
+    const int status = hd_cu.memory_new(out, bytes);
+    if (status != 0) hd_heap_unreserve(&d->heap, bytes);
+    return status;
+}
+
+static void *make_object(void *device, size_t bytes, size_t asked) {
+    hd_cuda_device *d = device;
+    hd_cu_address object = 0;
+    int status, attempt = 0;
+    char why[HD_CU_STATUS_TEXT + 32], text[HD_CU_STATUS_TEXT];
+    do status = ask_driver(d, bytes, &object);
+    while (hd_cuda_try_again(d, status, attempt++));
+    if (status == 0) return (void *)(uintptr_t)object;
+    if (status == HD_CU_OUT_OF_MEMORY) {
+        snprintf(why, sizeof why, "cuMemAlloc gives %s", hd_cu_status_text(text, status));
+        hd_heap_fail(&d->heap, asked, why);
+    } else {
+        hd_cuda_check(d, status, "cuMemAlloc");
+    }
+    return NULL;
+}
+
+static void release_object(void *device, void *object) {
+    const hd_cuda_device *d = device;
+    if (hd_cu.context_set(d->context) == 0) hd_cu.memory_release(address_of(object));
+}
+
+void hd_cuda_begin_heap(hd_cuda_device *d) {
+    d->heap.device = d->device;
+    d->heap.owner = d;
+    d->heap.has_addresses = true;
+    d->heap.make = make_object;
+    d->heap.release = release_object;
+    hd_heap_begin(&d->heap);
+}
+
+hd_block *hd_cuda_allocate(hd_thread *thread, int index, size_t bytes) {
+    hd_cuda_device *d = hd_cuda_device_at(index);
+    if (d == NULL) return NULL;
+    hd_block *block = hd_heap_allocate(thread, &d->heap, bytes);
+    if (block == NULL || hd_cuda_keep_for_recording(block) == HD_OK) return block;
+    hd_block_release(thread, block);
+    return NULL;
+}
+
+void hd_cuda_recycle(hd_thread *thread, hd_block *block) {
+    (void)thread;
+    hd_heap_recycle(block, hd_cuda_is_here());
+}
+
+/* ---- pinned memory ----------------------------------------------------------------------------------------------- */
+enum { STAGES = 4, STAGE_BYTES = 4 << 20 };
+typedef struct stage {
+    char *memory;
+    hd_cu_event *free; /* reached when the copy that last used it is done */
+    bool is_used;
+} stage;
+struct hd_cuda_staging {
+    pthread_mutex_t lock;
+    stage stages[STAGES];
+    int next;
+};
+
+hd_error hd_cuda_begin_staging(hd_cuda_device *d) {
+    d->staging = hd_array_resize(NULL, sizeof *d->staging);
+    if (d->staging == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for copies from and to a GPU");
+    memset(d->staging, 0, sizeof *d->staging);
+    pthread_mutex_init(&d->staging->lock, NULL);
+    return HD_OK;
+}
+
+/* The next one, when nothing uses it any more; NULL with an error. Under the lock. */
+static stage *next_stage(hd_cuda_device *d) {
+    stage *s = &d->staging->stages[d->staging->next];
+    if (s->free == NULL)
+        HD_TRY_OR(hd_cuda_check(d, hd_cu.event_new(&s->free, HD_CU_EVENT_DISABLE_TIMING), "cuEventCreate"), NULL);
+    if (s->memory == NULL)
+        HD_TRY_OR(hd_cuda_check(d, hd_cu.host_new((void **)&s->memory, STAGE_BYTES, 0), "cuMemHostAlloc"), NULL);
+    if (s->is_used) HD_TRY_OR(hd_cuda_check(d, hd_cu.event_synchronize(s->free), "cuEventSynchronize"), NULL);
+    s->is_used = false;
+    d->staging->next = (d->staging->next + 1) % STAGES;
+    return s;
+}
+
+static hd_error mark_used(hd_cuda_device *d, stage *s) {
+    s->is_used = true;
+    const int status = hd_cu.event_record(s->free, d->stream);
+    if (status != 0) hd_cu.stream_synchronize(d->stream); /* the bytes may still be read */
+    return hd_cuda_check(d, status, "cuEventRecord");
+}
+
+static hd_error upload_all(hd_cuda_device *d, hd_cu_address to, const char *from, size_t bytes) {
+    for (size_t done = 0, part; done < bytes; done += part) {
+        part = bytes - done < STAGE_BYTES ? bytes - done : STAGE_BYTES;
+        stage *s = next_stage(d);
+        if (s == NULL) return hd_thread_self()->error_code;
+        memcpy(s->memory, from + done, part);
+        HD_TRY(hd_cuda_check(d, hd_cu.upload(to + done, s->memory, part, d->stream), "cuMemcpyHtoDAsync"));
+        HD_TRY(mark_used(d, s));
+    }
+    return HD_OK;
+}
+
+/* While one part is copied out of its stage, the next ones are on their way. */
+static hd_error download_all(hd_cuda_device *d, char *to, hd_cu_address from, size_t bytes) {
+    const size_t parts = (bytes + STAGE_BYTES - 1) / STAGE_BYTES;
+    stage *at[STAGES];
+    for (size_t asked = 0, taken = 0; taken < parts;) {
+        for (; asked < parts && asked - taken < STAGES - 1; ++asked) {
+            const size_t begin = asked * STAGE_BYTES, part = bytes - begin < STAGE_BYTES ? bytes - begin : STAGE_BYTES;
+            stage *s = at[asked % STAGES] = next_stage(d);
+            if (s == NULL) return hd_thread_self()->error_code;
+            HD_TRY(hd_cuda_check(d, hd_cu.download(s->memory, from + begin, part, d->stream), "cuMemcpyDtoHAsync"));
+            HD_TRY(mark_used(d, s));
+        }
+        const size_t begin = taken * STAGE_BYTES, part = bytes - begin < STAGE_BYTES ? bytes - begin : STAGE_BYTES;
+        stage *s = at[taken++ % STAGES];
+        HD_TRY(hd_cuda_check(d, hd_cu.event_synchronize(s->free), "cuEventSynchronize"));
+        s->is_used = false;
+        memcpy(to + begin, s->memory, part);
+    }
+    return HD_OK;
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
+static hd_error fail_while_recording(void) {
+    return hd_fail(HD_ERROR_INTERNAL, "bytes of the host are no part of what is recorded");
+}
+static bool is_recording(const hd_cuda_device *d) { return hd_cuda_stream(d) != d->stream; }
+
+static hd_error write_to(hd_cuda_device *d, void *to, const void *from, size_t bytes) {
+    if (is_recording(d)) return fail_while_recording();
+    pthread_mutex_lock(&d->staging->lock);
+    const hd_error status = upload_all(d, address_of(to), from, bytes);
+    pthread_mutex_unlock(&d->staging->lock);
+    return status;
+}
+
+static hd_error read_from(hd_cuda_device *d, void *to, const void *from, size_t bytes) {
+    if (is_recording(d)) return fail_while_recording();
+    pthread_mutex_lock(&d->staging->lock);
+    const hd_error status = download_all(d, to, address_of(from), bytes);
+    pthread_mutex_unlock(&d->staging->lock);
+    return status;
+}
+
+static hd_error copy_within(hd_thread *thread, hd_cuda_device *d, void *to, void *from, size_t bytes) {
+    const hd_cu_address a = address_of(from), b = address_of(to);
+    if (a == b) return HD_OK;
+    if (a >= b + bytes || b >= a + bytes)
+        return hd_cuda_check(d, hd_cu.copy(b, a, bytes, hd_cuda_stream(d)), "cuMemcpyDtoDAsync");
+    hd_block *between = hd_cuda_allocate(thread, d->device.index, bytes); /* ranges that overlap */
+    if (between == NULL) return thread->error_code;
+    hd_error status = copy_within(thread, d, between->address, from, bytes);
+    if (status == HD_OK) status = copy_within(thread, d, to, between->address, bytes);
+    hd_block_release(thread, between);
+    return status;
+}
+
+static hd_error copy_between(hd_thread *thread, int a, int b, void *to, void *from, size_t bytes) {
+    hd_block *here = hd_block_new(thread, bytes);
+    if (here == NULL) return thread->error_code;
+    hd_cuda_device *d = hd_cuda_device_at(a);
+    hd_error status = d == NULL ? thread->error_code : read_from(d, hd_block_data(here), from, bytes);
+    d = status == HD_OK ? hd_cuda_device_at(b) : NULL;
+    if (status == HD_OK) status = d == NULL ? thread->error_code : write_to(d, to, hd_block_data(here), bytes);
+    hd_block_release(thread, here);
+    return status;
+}
+
+hd_error hd_cuda_copy(hd_thread *thread, hd_address to, hd_address from, size_t bytes) {
+    const bool is_from = from.device.kind == HD_DEVICE_CUDA, is_to = to.device.kind == HD_DEVICE_CUDA;
+    if (bytes == 0) return HD_OK;
+    if (!is_from && !is_to) return hd_fail(HD_ERROR_INTERNAL, "a copy of CUDA's without a GPU");
+    if (is_from && is_to && from.device.index != to.device.index)
+        return copy_between(thread, from.device.index, to.device.index, to.pointer, from.pointer, bytes);
+    hd_cuda_device *d = hd_cuda_device_at(is_to ? to.device.index : from.device.index);
+    if (d == NULL) return thread->error_code;
+    if (is_from && is_to) return copy_within(thread, d, to.pointer, from.pointer, bytes);
+    return is_to ? write_to(d, to.pointer, from.pointer, bytes) : read_from(d, to.pointer, from.pointer, bytes);
+}
+
+/* ---- fills ------------------------------------------------------------------------------------------------------- */
+/* Eight bytes whose halves differ are filled one half after the other. */
+static int fill_64(hd_cu_address to, const uint32_t half[2], size_t count, hd_cu_stream *stream) {
+    if (half[0] == half[1]) return hd_cu.fill_32(to, half[0], 2 * count, stream);
+    const int status = hd_cu.fill_rows_32(to, 8, half[0], 1, count, stream);
+    return status != 0 ? status : hd_cu.fill_rows_32(to + 4, 8, half[1], 1, count, stream);
+}
+
+hd_error hd_cuda_fill(hd_thread *thread, hd_address to, const void *element, size_t size, size_t count) {
+    hd_cuda_device *d = hd_cuda_device_at(to.device.index);
+    const hd_cu_address at = address_of(to.pointer);
+    uint32_t half[2] = {0};
+    int status;
+    if (d == NULL) return thread->error_code;
+    if (count == 0) return HD_OK;
+    hd_cu_stream *stream = hd_cuda_stream(d);
+    memcpy(half, element, size);
+    switch (size) {
+    case 1: status = hd_cu.fill_8(at, (unsigned char)half[0], count, stream); break;
+    case 2: status = hd_cu.fill_16(at, (unsigned short)half[0], count, stream); break;
+    case 4: status = hd_cu.fill_32(at, half[0], count, stream); break;
+    default: status = fill_64(at, half, count, stream); break;
+    }
+    return hd_cuda_check(d, status, "cuMemsetAsync");
+}
