@@ -179,9 +179,9 @@ hd_product_multiply hd_gpu_conv_multiply(const hd_gpu_device *d, const hd_call *
     const hd_product_numbers *p = &of->numbers;
     const int64_t *taps = p->b_lies_down ? p->windows.column_size : p->windows.k_size;
     const hd_dtype dtype = call->dtype[0];
-    if (d->dialect != HD_DIALECT_CUDA || p->m < ROWS_LEAST || p->k == 0 || taps[0] + taps[1] + taps[2] > TAP_BITS ||
-        call->inputs[of->a]->dtype != dtype || call->inputs[of->b]->dtype != dtype || !hd_gpu_conv_is_narrow(p) ||
-        !places_are_narrow(p))
+    if (d->dialect != HD_DIALECT_CUDA || !d->gpu->limits(d->device.index)->has_warp_words || p->m < ROWS_LEAST ||
+        p->k == 0 || taps[0] + taps[1] + taps[2] > TAP_BITS || call->inputs[of->a]->dtype != dtype ||
+        call->inputs[of->b]->dtype != dtype || !hd_gpu_conv_is_narrow(p) || !places_are_narrow(p))
         return HD_MULTIPLY_EACH;
     return dtype == HD_F32    ? HD_MULTIPLY_F32
            : dtype == HD_BF16 ? HD_MULTIPLY_BF16

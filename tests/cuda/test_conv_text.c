@@ -72,8 +72,12 @@ static const compiled_use *compile_use(const hd_template_use *use) {
 }
 
 /* ---- calls, which the text computes once more in place of the CPU ------------------------------------------------ */
-static hd_gpu_limits limits = {
-    .group_most = 1024, .subgroup = 32, .local_bytes = 48 << 10, .argument_bytes = 4096, .has_f64 = true};
+static hd_gpu_limits limits = {.group_most = 1024,
+                               .subgroup = 32,
+                               .local_bytes = 48 << 10,
+                               .argument_bytes = 4096,
+                               .has_f64 = true,
+                               .has_warp_words = true};
 static const hd_gpu_limits *limits_of(int index) { return (void)index, &limits; }
 static const hd_gpu_interface interface = {.limits = limits_of};
 static const hd_gpu_device device = {.dialect = HD_DIALECT_CUDA, .gpu = &interface};

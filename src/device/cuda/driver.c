@@ -50,6 +50,7 @@ static void ask_limits(hd_cuda_device *d) {
                                 .argument_bytes = 4096,
                                 .processors = (uint32_t)attribute(d, HD_CU_DEVICE_PROCESSORS),
                                 .has_f64 = true,
+                                .has_warp_words = d->major >= 8,
                                 .has_atomic_64 = true};
 }
 
