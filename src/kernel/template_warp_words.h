@@ -26,7 +26,8 @@ W_INLINE uint32_t w_load_2(const void *at, bool is_there) {
     return value;
 }
 W_INLINE void w_load_16(uint32_t out[4], const void *at, bool is_there) {
-    asm("{.reg .pred is_there; setp.ne.u32 is_there, %5, 0; mov.u32 %0, 0; mov.u32 %1, 0; mov.u32 %2, 0; mov.u32 %3, 0; "
+    asm("{.reg .pred is_there; setp.ne.u32 is_there, %5, 0; mov.u32 %0, 0; mov.u32 %1, 0; mov.u32 %2, 0; mov.u32 %3, "
+        "0; "
         "@is_there ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];}"
         : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
         : "l"(at), "r"((uint32_t)is_there));
