@@ -40,6 +40,7 @@ static inline void stderr_of(void (*program)(void), char *text, size_t capacity)
         dup2(ends[1], STDERR_FILENO);
         close(ends[0]);
         close(ends[1]);
+        hd_set_device(hd_cpu()); /* devices are the parent's */
         program();
         fflush(stderr);
         _exit(hd_ok() ? 0 : 1);

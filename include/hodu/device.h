@@ -48,6 +48,14 @@ static inline hd_device hd_opencl(int index) { /* of all platforms, as their dri
     return d;
 }
 
+/* What a product of f32 may cost in exactness: matrix products and convolutions whose result is f32. Products of other
+ * dtypes are what they are. */
+typedef enum hd_matmul_precision {
+    HD_MATMUL_EXACT = 0, /* the default: products are as exact as f32 is */
+    HD_MATMUL_TF32       /* a device that has TF32 may round operands to its 10 bits of mantissa: CUDA, and that several
+                          * times as fast; the CPU, OpenCL and Metal have none and ignore it */
+} hd_matmul_precision;
+
 /* What a device is. A figure that its driver does not tell is 0. */
 typedef struct hd_device_info {
     char name[96];
@@ -72,6 +80,11 @@ HD_API hd_device_info hd_device_describe(hd_device device);
  * those are. One that is not there is an error and changes nothing. */
 HD_API void hd_set_device(hd_device device);
 HD_API hd_device hd_current_device(void);
+/* Sets how exact the products are that this thread calls, or captures, from now on; it may be set anew at any time,
+ * before each call too. A script keeps what was set when its calls were captured, and so does its file. Gradients are
+ * calls that hd_backward makes: they take what is set then. hd_attention is exact whatever is set. */
+HD_API void hd_set_matmul_precision(hd_matmul_precision precision);
+HD_API hd_matmul_precision hd_current_matmul_precision(void);
 /* Waits for whatever still runs on this thread's device. */
 HD_API void hd_synchronize(void);
 /* Threads that large operations use, the caller among them: HODU_NUM_THREADS, else the number of cores. */

@@ -154,6 +154,19 @@ hd_device hd_current_device(void) {
     return t == NULL ? hd_cpu() : t->device;
 }
 
+void hd_set_matmul_precision(hd_matmul_precision precision) {
+    HD_ENTER("hd_set_matmul_precision", );
+    if (precision == HD_MATMUL_EXACT || precision == HD_MATMUL_TF32)
+        thread->matmul_precision = precision;
+    else
+        hd_fail(HD_ERROR_VALUE, "a precision of %d; it is HD_MATMUL_EXACT or HD_MATMUL_TF32", (int)precision);
+}
+
+hd_matmul_precision hd_current_matmul_precision(void) {
+    const hd_thread *t = hd_thread_self();
+    return t == NULL ? HD_MATMUL_EXACT : t->matmul_precision;
+}
+
 static _Atomic(void (*)(void)) also;
 void hd_also_synchronize(void (*wait)(void)) { atomic_store_explicit(&also, wait, memory_order_release); }
 

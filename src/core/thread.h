@@ -98,6 +98,7 @@ struct hd_thread {
     /* ambient state */
     hd_device device;
     hd_dtype default_dtype;
+    hd_matmul_precision matmul_precision; /* of calls with results in f32: hd_call_precision */
     uint64_t own_seed, own_draw;
     uint64_t drawn;          /* how many draws this thread has taken and not given back, of whatever generator */
     hd_generator *generator; /* retained; NULL: own_seed and own_draw */

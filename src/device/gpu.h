@@ -33,6 +33,18 @@ typedef struct hd_gpu_launch {
     int64_t *nanoseconds; /* NULL, or where the time it took is put; then it is waited for */
 } hd_gpu_launch;
 
+/* A product that a library of the device's may compute: for each of the batches, result [m, n] = a [m, k] b [k, n] +
+ * bias [n]. Strides are in elements; the columns of the result are neighbours. */
+typedef struct hd_gpu_matrices {
+    hd_dtype operands, result, bias_dtype; /* both operands have the same */
+    bool is_tf32;                          /* operands of f32 may be rounded to TF32 */
+    int64_t m, n, k, batches;
+    int64_t a_row, a_column, b_row, b_column, row;
+    int64_t a_batch, b_batch, batch; /* from one matrix to the next */
+    void *a, *b, *bias, *to;         /* addresses; no bias: NULL */
+    int64_t *nanoseconds;            /* as of a launch */
+} hd_gpu_matrices;
+
 typedef struct hd_gpu_interface {
     hd_device_kind kind;
     const hd_gpu_limits *(*limits)(int index);
@@ -50,6 +62,11 @@ typedef struct hd_gpu_interface {
     hd_error (*recorded)(int index, hd_gpu_recording **out);
     hd_error (*replay)(hd_gpu_recording *recording);
     void (*forget)(hd_thread *thread, hd_gpu_recording *recording);
+    /* Products of a library; both NULL where a device has none. Why there are none here: *why NULL, there are. */
+    hd_error (*lacks_products)(int index, const char **why);
+    /* Enqueues it; *taken false: it is none that the library computes, which is the same for the same numbers, dtypes
+     * and alignments every time. */
+    hd_error (*product)(int index, const hd_gpu_matrices *p, bool *taken);
 } hd_gpu_interface;
 
 #endif

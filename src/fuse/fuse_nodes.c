@@ -28,7 +28,7 @@ bool hd_node_is_product(const hd_machine *m, const hd_graph *g, uint32_t node, c
         if (why != NULL && hd_node_is_op(n) && hd_node_op(n)->family == HD_FAMILY_CONV) *why = hd_node_op(n)->no_lower;
         return false;
     }
-    const char *apart = hd_node_shape(g, node).rank < 2 ? "its result is no matrix" : m->product_apart(g, node);
+    const char *apart = hd_node_shape(g, node).rank < 2 ? "its result is no matrix" : m->product_apart(m, g, node);
     if (why != NULL) *why = apart;
     return apart == NULL;
 }

@@ -26,13 +26,14 @@ typedef struct hd_launch_change {
     hd_launch_choice change;
 } hd_launch_change;
 
-typedef struct hd_machine {
+typedef struct hd_machine hd_machine;
+struct hd_machine {
     hd_target target;
     hd_device device; /* whose memory plans are laid out in */
 
     /* ---- asked by fusion and lowering ---- */
     /* Why the result of a matrix product or a convolution is not had in tiles; NULL: it is. */
-    const char *(*product_apart)(const hd_graph *g, uint32_t node);
+    const char *(*product_apart)(const hd_machine *m, const hd_graph *g, uint32_t node);
     /* The dtype of the tiles of a product with a result of this one, and how many columns they have. */
     hd_dtype (*tile_dtype)(hd_dtype result);
     int (*tile_columns)(hd_dtype tile);
@@ -77,7 +78,7 @@ typedef struct hd_machine {
                      hd_launch_choice change);
     bool (*is_sound)(hd_launch_choice choice);               /* one from a file */
     void (*forget)(struct hd_plan *plan, hd_thread *thread); /* what trial runs left: other runs have other cells */
-} hd_machine;
+};
 
 /* The machine of a device; NULL with an error when HODU does not run there. From src/machine. */
 const hd_machine *hd_machine_of(hd_device device);

@@ -4,9 +4,11 @@
 #include <string.h>
 
 #define FIELD(type, field, kind_)                                                                                      \
-    { #field, HD_FIELD_##kind_, offsetof(type, field) }
+    { #field, HD_FIELD_##kind_, offsetof(type, field), false }
+#define LATER(type, field)                                                                                             \
+    { #field, HD_FIELD_INT, offsetof(type, field), true }
 #define END                                                                                                            \
-    { NULL, HD_FIELD_END, 0 }
+    { NULL, HD_FIELD_END, 0, false }
 
 static const hd_field none_fields[] = {END};
 static const hd_field hd_full_attributes_fields[] = {FIELD(hd_full_attributes, value, F64), END};
@@ -39,13 +41,18 @@ static const hd_field hd_pad_attributes_fields[] = {FIELD(hd_pad_attributes, pad
 static const hd_field hd_scatter_attributes_fields[] = {FIELD(hd_scatter_attributes, axis, INT),
                                                         FIELD(hd_scatter_attributes, mode, INT), END};
 static const hd_field hd_matmul_attributes_fields[] = {FIELD(hd_matmul_attributes, transpose_a, BOOL),
-                                                       FIELD(hd_matmul_attributes, transpose_b, BOOL), END};
+                                                       FIELD(hd_matmul_attributes, transpose_b, BOOL),
+                                                       LATER(hd_matmul_attributes, precision), END};
+static const hd_field hd_affine_attributes_fields[] = {LATER(hd_affine_attributes, precision), END};
 static const hd_field hd_norm_attributes_fields[] = {FIELD(hd_norm_attributes, axes, INT),
                                                      FIELD(hd_norm_attributes, eps, F64), END};
-static const hd_field hd_conv_attributes_fields[] = {
-    FIELD(hd_conv_attributes, stride, SHAPE),  FIELD(hd_conv_attributes, dilation, SHAPE),
-    FIELD(hd_conv_attributes, padding, SHAPE), FIELD(hd_conv_attributes, extra, SHAPE),
-    FIELD(hd_conv_attributes, groups, I64),    END};
+static const hd_field hd_conv_attributes_fields[] = {FIELD(hd_conv_attributes, stride, SHAPE),
+                                                     FIELD(hd_conv_attributes, dilation, SHAPE),
+                                                     FIELD(hd_conv_attributes, padding, SHAPE),
+                                                     FIELD(hd_conv_attributes, extra, SHAPE),
+                                                     FIELD(hd_conv_attributes, groups, I64),
+                                                     LATER(hd_conv_attributes, precision),
+                                                     END};
 static const hd_field hd_pool_attributes_fields[] = {
     FIELD(hd_pool_attributes, window, SHAPE),         FIELD(hd_pool_attributes, stride, SHAPE),
     FIELD(hd_pool_attributes, dilation, SHAPE),       FIELD(hd_pool_attributes, padding, SHAPE),
@@ -61,11 +68,12 @@ static const hd_field hd_sort_attributes_fields[] = {FIELD(hd_sort_attributes, a
 static const hd_field hd_topk_attributes_fields[] = {FIELD(hd_topk_attributes, axis, INT),
                                                      FIELD(hd_topk_attributes, count, I64),
                                                      FIELD(hd_topk_attributes, largest, BOOL), END};
-static const hd_field number_fields[4][4] = {
-    {END},
-    {{"p", HD_FIELD_F64, 0}, END},
-    {{"p", HD_FIELD_F64, 0}, {"q", HD_FIELD_F64, 8}, END},
-    {{"p", HD_FIELD_F64, 0}, {"q", HD_FIELD_F64, 8}, {"r", HD_FIELD_F64, 16}, END}};
+#define NUMBER(name, offset)                                                                                           \
+    { name, HD_FIELD_F64, offset, false }
+static const hd_field number_fields[4][4] = {{END},
+                                             {NUMBER("p", 0), END},
+                                             {NUMBER("p", 0), NUMBER("q", 8), END},
+                                             {NUMBER("p", 0), NUMBER("q", 8), NUMBER("r", 16), END}};
 
 typedef struct none {
     char nothing;
@@ -91,6 +99,14 @@ const hd_field *hd_attribute_fields(uint16_t op, size_t *bytes) {
     if (op == HD_NODE_WRITE) op = HD_OP_as_strided;
     *bytes = op < HD_OP_COUNT ? descriptions[op].bytes : 0;
     return op < HD_OP_COUNT ? descriptions[op].fields : none_fields;
+}
+
+bool hd_attributes_may_lack(uint16_t op) { return op == HD_OP_matmul || op == HD_OP_affine; }
+
+bool hd_attribute_is_said(const hd_field *field, const void *attributes) {
+    int value = 1;
+    if (field->later) memcpy(&value, (const char *)attributes + field->offset, sizeof value);
+    return value != 0;
 }
 
 static void copy_field(const hd_field *f, const char *from, char *to) {

@@ -168,9 +168,14 @@ typedef struct hd_field {
     const char *name;
     hd_field_kind kind;
     size_t offset;
+    bool later; /* it came after texts and files were written without it: those that have a 0 there leave it out */
 } hd_field;
-/* The fields of a node's attributes, up to HD_FIELD_END; *bytes is the size of the struct. */
+/* The fields of a node's attributes, up to HD_FIELD_END, with later ones last; *bytes is the size of the struct. */
 const hd_field *hd_attribute_fields(uint16_t op, size_t *bytes);
+/* True when nodes of this op with attributes that are all 0 have none. */
+bool hd_attributes_may_lack(uint16_t op);
+/* True when a text or a file of these attributes has the field. */
+bool hd_attribute_is_said(const hd_field *field, const void *attributes);
 /* A copy in which all that means nothing is zero, so that equal attributes are equal bytes. */
 void hd_attributes_normalise(uint16_t op, const void *attributes, void *out);
 enum { HD_ATTRIBUTES_MOST = 320 };

@@ -202,6 +202,8 @@ static hd_error read_attributes(reader *r, uint16_t op, char *attributes) {
     if (fields->kind == HD_FIELD_END) return HD_OK;
     HD_TRY(expect(r, "{"));
     for (const hd_field *f = fields; f->kind != HD_FIELD_END; ++f) {
+        skip(r);
+        if (f->later && *r->at == '}') break;
         if (f != fields) HD_TRY(expect(r, ","));
         HD_TRY(expect(r, f->name));
         HD_TRY(expect(r, "="));
@@ -296,7 +298,7 @@ static hd_error read_op(reader *r, const char *word, uint32_t *out) {
         return wrong(r, "other inputs");
     _Alignas(8) char attributes[HD_ATTRIBUTES_MOST];
     skip(r);
-    const bool without = op == HD_OP_matmul && *r->at != '{';
+    const bool without = hd_attributes_may_lack(op) && *r->at != '{';
     if (!without) HD_TRY(read_attributes(r, op, attributes));
     hd_dtype dtype;
     hd_shape shape;

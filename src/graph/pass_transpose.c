@@ -24,13 +24,15 @@ hd_graph *hd_pass_transpose(hd_thread *thread, const hd_graph *g) {
         }
         uint32_t in[2] = {map[hd_node_inputs(g, i)[0]], map[hd_node_inputs(g, i)[1]]};
         const hd_matmul_attributes *given = hd_node_attributes(g, i);
-        hd_matmul_attributes attributes = given != NULL ? *given : (hd_matmul_attributes){false, false};
+        hd_matmul_attributes attributes = given != NULL ? *given : (hd_matmul_attributes){0};
         const uint32_t a = transposed(out, in[0]), b = transposed(out, in[1]);
         if (a != HD_NO_NODE) in[0] = a, attributes.transpose_a = !attributes.transpose_a;
         if (b != HD_NO_NODE) in[1] = b, attributes.transpose_b = !attributes.transpose_b;
         const hd_shape shape = hd_node_shape(g, i);
-        map[i] = hd_graph_add(out, HD_OP_matmul, 0, in, 2, (hd_dtype)g->nodes[i].dtype, &shape,
-                              attributes.transpose_a || attributes.transpose_b ? &attributes : NULL);
+        map[i] = hd_graph_add(
+            out, HD_OP_matmul, 0, in, 2, (hd_dtype)g->nodes[i].dtype, &shape,
+            attributes.transpose_a || attributes.transpose_b || attributes.precision != HD_MATMUL_EXACT ? &attributes
+                                                                                                        : NULL);
     }
     return out == NULL ? NULL : hd_graph_finish(thread, out, g, map);
 }

@@ -117,6 +117,7 @@ static void put_attributes(text *t, const hd_graph *g, uint32_t node) {
     size_t bytes;
     const char *separator = " {";
     for (const hd_field *f = hd_attribute_fields(g->nodes[node].op, &bytes); f->kind != HD_FIELD_END; ++f) {
+        if (!hd_attribute_is_said(f, attributes)) continue;
         put(t, "%s", separator);
         put_field(t, f, attributes);
         separator = ", ";

@@ -36,7 +36,9 @@ static bool recorded_as(const hd_graph *g, uint32_t node, const hd_graph *made, 
     const hd_node *n = &g->nodes[node], *m = &made->nodes[added];
     if (n->op == HD_OP_matmul) { /* what it transposes is recorded as views; products of vectors as those of matrices */
         const uint32_t *in = hd_node_inputs(g, node);
-        return hd_node_shape(g, in[0]).rank >= 2 && hd_node_shape(g, in[1]).rank >= 2;
+        return hd_node_shape(g, in[0]).rank >= 2 && hd_node_shape(g, in[1]).rank >= 2 &&
+               hd_attributes_precision(HD_OP_matmul, hd_node_attributes(g, node)) ==
+                   hd_attributes_precision(HD_OP_matmul, hd_node_attributes(made, added));
     }
     size_t bytes;
     hd_attribute_fields(n->op, &bytes);
@@ -74,7 +76,7 @@ hd_tensor *hd_replay_node(hd_thread *thread, const hd_graph *g, uint32_t node, h
     } else {
         size_t bytes;
         hd_attribute_fields(n->op, &bytes);
-        if (bytes > 0 && n->attributes == 0 && n->op != HD_OP_matmul)
+        if (bytes > 0 && n->attributes == 0 && !hd_attributes_may_lack(n->op))
             return hd_fail(HD_ERROR_VALUE, "node %%%u, %s, lacks its attributes", node, hd_node_name(n)), NULL;
         if (thread->call_depth == 0) thread->call = hd_node_name(n);
         const hd_dtype before = thread->default_dtype; /* what integers became then may not be what they become now */

@@ -42,3 +42,15 @@ typedef unsigned long long uint64_t;
 #define W_BARRIER()  __syncthreads()
 #define W_ALIGNED(n) __align__(n)
 #define W_ALL_ROUNDS _Pragma("unroll")
+
+/* The value of the thread whose number differs in these bits, of 32 that run together. */
+template <class T> static __device__ __forceinline__ T w_exchange(T v, int bits) {
+    if (sizeof(T) == 8) return (T)__shfl_xor_sync(0xffffffffu, (long long)v, bits);
+    return (T)__shfl_xor_sync(0xffffffffu, (int)v, bits);
+}
+template <> __device__ __forceinline__ float w_exchange(float v, int bits) {
+    return __shfl_xor_sync(0xffffffffu, v, bits);
+}
+template <> __device__ __forceinline__ double w_exchange(double v, int bits) {
+    return __shfl_xor_sync(0xffffffffu, v, bits);
+}

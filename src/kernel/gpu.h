@@ -18,6 +18,7 @@ typedef struct hd_grid {
     uint8_t held;     /* GROUP: so many elements of a walk stay in a thread's registers; 0: later walks read again */
     bool narrow;      /* positions and offsets have 32 bits */
     bool wide_sums;   /* sums and products of f32 go on in f64 */
+    uint8_t shared;   /* GROUP: so many threads exchange values without local memory; 0: none do */
     bool in_pieces;   /* the walk is cut: `parts` leave their results in memory, `join` folds them in order */
     uint16_t threads; /* of a group, a power of two */
     /* of a launch */
@@ -29,6 +30,7 @@ typedef struct hd_grid {
 typedef struct hd_grid_limits {
     uint32_t processors, group_most;
     bool has_f64;
+    uint8_t shared; /* threads of a group that exchange values without local memory; 0: none can */
 } hd_grid_limits;
 
 /* The grid of a scheduled kernel. `alignment`: a power of two that divides all its addresses, in bytes. */

@@ -83,6 +83,9 @@ hd_grid hd_grid_choose(const hd_kernel *k, const int64_t *geometry, int alignmen
         g.threads = 64;
         while (g.threads < 256 && g.threads * 2u <= limits->group_most && g.threads * 4 <= g.reduced) g.threads *= 2;
         while (g.threads > limits->group_most) g.threads /= 2;
+        g.shared = g.threads > limits->shared ? limits->shared : 0;
+        if (k->stages > 1 && g.shared > 0) /* to agree takes little time then */
+            while (g.threads * 2u <= limits->group_most && g.reduced > (int64_t)g.threads * HELD_MOST) g.threads *= 2;
         if (k->stages > 1 && g.reduced <= (int64_t)g.threads * HELD_MOST)
             g.held = (uint8_t)((g.reduced + g.threads - 1) / g.threads);
     }

@@ -251,11 +251,39 @@ static void write_loop(const gpu_writer *x) {
     CLOSE();
 }
 
+/* t7 of threads that exchange values, the same for all of them: the order of two values changes no sum. */
+static void write_exchange(const gpu_writer *x, int i, int count) {
+    hd_writer *w = x->w;
+    const hd_step *s = &w->k->steps[i];
+    OPEN("for (int bits = %d; bits > 0; bits /= 2) {", count / 2);
+    LINE("t%d = w_%s_%s(t%d, w_exchange(t%d, bits));", i, hd_fold_words[s->index], total_type(x, s), i, i);
+    CLOSE();
+}
+
+/* First among those that exchange, then among their results, which all of them read. */
+static void write_group_exchange(const gpu_writer *x, int i) {
+    hd_writer *w = x->w;
+    const int together = x->g->shared, groups = x->g->threads / together;
+    const char *type = total_type(x, &w->k->steps[i]);
+    LINE("W_ALL_ROUNDS");
+    write_exchange(x, i, together);
+    LINE("if (lane %% %d == 0) fold_%s[lane / %d] = t%d;", together, type, together, i);
+    LINE("W_BARRIER();");
+    LINE("t%d = fold_%s[lane %% %d];", i, type, groups);
+    LINE("W_ALL_ROUNDS");
+    write_exchange(x, i, groups);
+    LINE("W_BARRIER();");
+}
+
 /* t7 of all threads, in halves. */
 static void write_group_fold(const gpu_writer *x, int i) {
     hd_writer *w = x->w;
     const hd_step *s = &w->k->steps[i];
     const char *type = total_type(x, s);
+    if (x->g->shared > 0) {
+        write_group_exchange(x, i);
+        return;
+    }
     LINE("fold_%s[lane] = t%d;", type, i);
     LINE("W_BARRIER();");
     OPEN("for (int span = %d; span > 0; span /= 2) {", x->g->threads / 2);

@@ -84,6 +84,12 @@ uint64_t hd_template_number(hd_dtype dtype, double value) {
     return bits;
 }
 
+/* What a word is in a type: of bools, sums are "or" and products "and". */
+static hd_word word_in(hd_word word, int type) {
+    if (type != HD_COMPUTE_B8) return word;
+    return word == HD_WORD_ADD ? HD_WORD_OR : word == HD_WORD_MUL ? HD_WORD_AND : word;
+}
+
 static void write_type(hd_writer *w, const char *name, hd_dtype dtype) {
     const char *small = hd_small_name(dtype), *type = hd_ir_type_name(hd_dtype_compute[dtype]);
     const bool is_float = hd_dtype_is_float(dtype);
@@ -121,7 +127,8 @@ static size_t render(const hd_template_use *use, const hd_fused_epilogue *epilog
     memset(v, 0, sizeof *v);
     hd_writer w = {.out = out, .capacity = capacity};
     bool ok = true;
-    for (int i = 0; i < n->word_count && ok; ++i) ok = hd_vocabulary_use(v, n->words[i], first) == HD_OK;
+    for (int i = 0; i < n->word_count && ok; ++i)
+        ok = hd_vocabulary_use(v, word_in(n->words[i], first), first) == HD_OK;
     for (int i = 0; i < HD_TEMPLATE_TYPES && n->types[i] != NULL; ++i)
         v->small = v->small || hd_small_name(use->types[i]) != NULL;
     if (n->casts) v->cast[hd_dtype_compute[use->types[1]]][first] = true;
@@ -138,7 +145,7 @@ static size_t render(const hd_template_use *use, const hd_fused_epilogue *epilog
         hd_say(&w, "#define %s %d\n", n->numbers[i], use->numbers[i]);
     for (int i = 0; i < n->word_count; ++i) {
         hd_say(&w, "#define %s_%s w_", n->types[0], hd_words[n->words[i]].name);
-        for (const char *c = hd_words[n->words[i]].name; *c; ++c)
+        for (const char *c = hd_words[word_in(n->words[i], first)].name; *c; ++c)
             hd_say(&w, "%c", *c >= 'A' && *c <= 'Z' ? *c + 32 : *c);
         hd_say(&w, "_%s\n", hd_ir_type_name(first));
     }

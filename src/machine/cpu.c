@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
-static const char *product_apart(const hd_graph *g, uint32_t node) {
+static const char *product_apart(const hd_machine *m, const hd_graph *g, uint32_t node) {
+    (void)m;
     const hd_node *n = &g->nodes[node];
     const uint32_t *in = hd_node_inputs(g, node);
     const hd_dtype dtype = (hd_dtype)n->dtype, x = (hd_dtype)g->nodes[in[0]].dtype,

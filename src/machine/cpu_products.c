@@ -112,8 +112,9 @@ static hd_error plan_in_tiles(hd_plan_draft *d, hd_lowering *lowering, const hd_
  * calls. */
 static bool is_small_product(const hd_plan *p, uint32_t node) {
     const hd_graph *g = p->graph;
-    if (!hd_lower_is_matrix_product(hd_node_lowers(g, node))) return false;
-    const hd_matmul_attributes *given = hd_node_attributes(g, node); /* an affine product has none */
+    const hd_lower_kind kind = hd_node_lowers(g, node);
+    if (!hd_lower_is_matrix_product(kind)) return false;
+    const hd_matmul_attributes *given = kind == HD_LOWER_MATMUL ? hd_node_attributes(g, node) : NULL;
     const hd_shape x = hd_node_shape(g, hd_node_inputs(g, node)[0]);
     const int64_t k = x.size[given != NULL && given->transpose_a ? x.rank - 2 : x.rank - 1];
     int64_t work;

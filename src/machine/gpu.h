@@ -104,6 +104,8 @@ typedef struct hd_gpu_kernel_code {
     hd_grid grid;
     size_t argument_bytes;
 } hd_gpu_kernel_code;
+/* What a grid depends on. */
+hd_grid_limits hd_gpu_grid_limits(const hd_gpu_device *d);
 /* Its grid; false: its arguments are too many for the device. `alignment` as hd_grid_choose. Then, of several, their
  * functions. */
 bool hd_gpu_choose_grid(const hd_gpu_device *d, const hd_native *n, int alignment, hd_gpu_kernel_code *out);
@@ -120,8 +122,8 @@ bool hd_gpu_debug_sync(void);
 extern _Thread_local int64_t *hd_gpu_nanoseconds;
 
 /* ---- gpu_product.c: products with what follows them, for plans ---- */
-/* As hd_machine asks. */
-const char *hd_gpu_product_apart(const hd_graph *g, uint32_t node);
+/* As hd_machine asks; the first is in gpu_blas.c. */
+const char *hd_gpu_product_apart(const hd_machine *m, const hd_graph *g, uint32_t node);
 hd_dtype hd_gpu_tile_dtype(hd_dtype result);
 int hd_gpu_tile_columns(hd_dtype tile);
 /* A call of matmul, affine, conv or conv_transpose and the kernel that is lowered from its group, ready to be

@@ -128,9 +128,15 @@ hd_error hd_gpu_shoot(const hd_gpu_device *d, const hd_gpu_shot *shot) {
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 enum { ARGUMENTS_MOST = 4096 };
 
+hd_grid_limits hd_gpu_grid_limits(const hd_gpu_device *d) {
+    const hd_gpu_limits *limits = d->gpu->limits(d->device.index);
+    return (hd_grid_limits){limits->processors, limits->group_most, limits->has_f64,
+                            d->dialect == HD_DIALECT_CUDA ? (uint8_t)limits->subgroup : 0};
+}
+
 bool hd_gpu_choose_grid(const hd_gpu_device *d, const hd_native *n, int alignment, hd_gpu_kernel_code *out) {
     const hd_gpu_limits *limits = d->gpu->limits(d->device.index);
-    const hd_grid_limits of_grid = {limits->processors, limits->group_most, limits->has_f64};
+    const hd_grid_limits of_grid = hd_gpu_grid_limits(d);
     memset(out, 0, sizeof *out);
     out->grid = hd_grid_choose(&n->shape, n->geometry, alignment, &of_grid);
     out->argument_bytes = hd_grid_arguments(&n->shape, &out->grid, n->geometry, NULL, NULL);

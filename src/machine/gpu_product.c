@@ -44,7 +44,7 @@ static void join_batches(hd_product_numbers *p) {
 }
 
 /* A [..., m, k] and B [..., k, n] through their strides; of affine, x is A and the weight is B, transposed. */
-static void describe_matrices(const hd_call *call, hd_product_numbers *p) {
+void hd_gpu_describe_matrices(const hd_call *call, hd_product_numbers *p) {
     const bool is_affine = call->op->lower == HD_LOWER_AFFINE;
     const hd_matmul_attributes *given = is_affine ? NULL : call->attributes;
     hd_layout a = call->inputs[0]->layout, b = call->inputs[1]->layout;
@@ -169,7 +169,7 @@ static hd_product_form describe_operands(const hd_call *call, hd_described_produ
     if (call->op->family == HD_FAMILY_CONV) return hd_gpu_describe_conv(call, out);
     hd_product_numbers *p = &out->numbers;
     out->b = 1;
-    describe_matrices(call, p);
+    hd_gpu_describe_matrices(call, p);
     if (p->n <= FEW_ROWS && p->n < p->m) turn(out);
     p->a_lies_down = lies_across(p->matrices.a_column, p->a_row, p->m);
     p->b_lies_down = !lies_across(p->matrices.b_row, p->matrices.b_column, p->n);
@@ -218,9 +218,5 @@ void hd_gpu_describe_product(const hd_gpu_device *d, const hd_call *call, hd_des
                         limits);
 }
 
-const char *hd_gpu_product_apart(const hd_graph *g, uint32_t node) {
-    (void)g, (void)node;
-    return NULL;
-}
 hd_dtype hd_gpu_tile_dtype(hd_dtype result) { return (hd_dtype)hd_compute_dtype[hd_dtype_compute[result]]; }
 int hd_gpu_tile_columns(hd_dtype dtype) { return (void)dtype, plain.n; }

@@ -56,6 +56,11 @@ typedef struct hd_described_product {
 void hd_gpu_describe_product(const hd_gpu_device *d, const hd_call *call, hd_described_product *out);
 /* Says all that follows from the tile of one that is described. */
 void hd_gpu_tile_product(hd_described_product *p, const hd_product_tile *tile, const hd_gpu_limits *limits);
+/* The matrices of a call of matmul or affine, of numbers that are 0: neither tiles nor a bias. */
+void hd_gpu_describe_matrices(const hd_call *call, hd_product_numbers *p);
+/* gpu_blas.c: a call whose result is there and not empty, by the device's library; *taken false: it is none of the
+ * library's. */
+hd_error hd_gpu_product_by_library(hd_thread *thread, const hd_gpu_device *d, const hd_call *call, bool *taken);
 /* gpu_conv.c: a call of conv, conv_transpose or conv_weight_gradient as a product whose second operand is read through
  * windows; all but the tiles. */
 hd_product_form hd_gpu_describe_conv(const hd_call *call, hd_described_product *out);

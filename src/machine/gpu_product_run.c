@@ -82,8 +82,12 @@ static hd_error run_plain(hd_thread *thread, const hd_gpu_device *d, const hd_ca
 }
 
 static hd_error run_call(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {
+    bool taken = false;
     HD_TRY(hd_gpu_outputs(thread, d, call, false));
-    return hd_gpu_finish(thread, call, call->outputs[0]->count > 0 ? run_plain(thread, d, call) : HD_OK);
+    if (call->outputs[0]->count == 0) return HD_OK;
+    hd_error status = hd_gpu_product_by_library(thread, d, call, &taken);
+    if (status == HD_OK && !taken) status = run_plain(thread, d, call);
+    return hd_gpu_finish(thread, call, status);
 }
 
 #define AS_PRODUCT(name)                                                                                               \
@@ -109,7 +113,7 @@ struct hd_gpu_product {
 static hd_error make_product(const hd_gpu_device *d, const hd_call *call, const hd_native *n, int tile, int rows,
                              hd_gpu_product *p) {
     const hd_gpu_limits *limits = d->gpu->limits(d->device.index);
-    const hd_grid_limits of_grid = {limits->processors, limits->group_most, limits->has_f64};
+    const hd_grid_limits of_grid = hd_gpu_grid_limits(d);
     p->is_empty = hd_shape_count(call->shape[0]) == 0;
     if (p->is_empty) return HD_OK;
     hd_gpu_describe_product(d, call, &p->product);

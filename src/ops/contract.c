@@ -29,8 +29,10 @@ static hd_tensor *matrix_product(hd_thread *thread, hd_tensor *a, hd_tensor *b) 
     int64_t count;
     HD_TRY_OR(hd_shape_check(&shape, hd_dtype_bytes[dtype], &count), NULL);
     hd_tensor *inputs[2] = {a, b};
+    const hd_matmul_attributes attributes = {.precision = hd_call_precision(thread, dtype)};
     hd_call call;
-    hd_call_init(&call, &hd_ops[HD_OP_matmul], inputs, 2, dtype, &shape, NULL);
+    hd_call_init(&call, &hd_ops[HD_OP_matmul], inputs, 2, dtype, &shape,
+                 attributes.precision != HD_MATMUL_EXACT ? &attributes : NULL);
     return hd_execute(thread, &call);
 }
 
@@ -77,8 +79,10 @@ hd_tensor *hd_affine(hd_tensor *x, hd_tensor *weight, hd_tensor *bias) {
     int64_t count;
     HD_TRY_OR(hd_shape_check(&shape, hd_dtype_bytes[dtype], &count), NULL);
     hd_tensor *inputs[3] = {x, weight, bias};
+    const hd_affine_attributes attributes = {.precision = hd_call_precision(thread, dtype)};
     hd_call call;
-    hd_call_init(&call, &hd_ops[HD_OP_affine], inputs, bias != NULL ? 3 : 2, dtype, &shape, NULL);
+    hd_call_init(&call, &hd_ops[HD_OP_affine], inputs, bias != NULL ? 3 : 2, dtype, &shape,
+                 attributes.precision != HD_MATMUL_EXACT ? &attributes : NULL);
     return hd_execute(thread, &call);
 }
 
@@ -150,6 +154,15 @@ void hd_vjp_affine(hd_thread *thread, const hd_vjp_call *v) {
         hd_tensor *d = hd_gradient_to_shape(g, &v->shapes[2]);
         v->results[2] = hd_cast(d, (hd_dtype)v->dtypes[2]);
     }
+}
+
+int hd_attributes_precision(hd_op_id id, const void *attributes) {
+    if (attributes == NULL) return HD_MATMUL_EXACT;
+    const int kind = hd_ops[id].lower;
+    return kind == HD_LOWER_MATMUL               ? ((const hd_matmul_attributes *)attributes)->precision
+           : kind == HD_LOWER_AFFINE             ? ((const hd_affine_attributes *)attributes)->precision
+           : hd_ops[id].family == HD_FAMILY_CONV ? ((const hd_conv_attributes *)attributes)->precision
+                                                 : (int)HD_MATMUL_EXACT;
 }
 
 /* ---- replays ----------------------------------------------------------------------------------------------------- */

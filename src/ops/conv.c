@@ -85,7 +85,7 @@ static hd_error check_images(const hd_tensor *x, const char *what) {
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 static hd_tensor *execute_conv(hd_thread *thread, hd_op_id id, hd_tensor *a, hd_tensor *b, hd_tensor *bias,
-                               const hd_shape *shape, const hd_conv_attributes *attributes) {
+                               const hd_shape *shape, hd_conv_attributes *attributes) {
     hd_dtype dtype = hd_dtype_promote((hd_dtype)a->dtype, (hd_dtype)b->dtype);
     if (bias != NULL) dtype = hd_dtype_promote(dtype, (hd_dtype)bias->dtype);
     if (!hd_dtype_is_float(dtype)) {
@@ -94,6 +94,7 @@ static hd_tensor *execute_conv(hd_thread *thread, hd_op_id id, hd_tensor *a, hd_
     }
     int64_t count;
     HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &count), NULL);
+    attributes->precision = hd_call_precision(thread, dtype);
     hd_tensor *inputs[3] = {a, b, bias};
     hd_call call;
     hd_call_init(&call, &hd_ops[id], inputs, bias != NULL ? 3 : 2, dtype, shape, attributes);

@@ -166,9 +166,20 @@ typedef struct hd_pad_attributes {
     hd_padding padding[HD_MAX_RANK];
     double value;
 } hd_pad_attributes;
+/* Products carry the precision they were called with (hd_matmul_precision), which is 0 where the result is not f32. A
+ * matrix product whose attributes are all 0 has none: plain calls of equal operands are equal nodes. */
 typedef struct hd_matmul_attributes {
-    bool transpose_a, transpose_b; /* the last two axes exchanged; a call without attributes transposes neither */
+    bool transpose_a, transpose_b; /* the last two axes exchanged */
+    int precision;
 } hd_matmul_attributes;
+typedef struct hd_affine_attributes {
+    int precision;
+} hd_affine_attributes;
+static inline int hd_call_precision(const hd_thread *thread, hd_dtype result) {
+    return result == HD_F32 ? (int)thread->matmul_precision : (int)HD_MATMUL_EXACT;
+}
+/* Of a call of any op, from its attributes, which may be NULL. */
+int hd_attributes_precision(hd_op_id id, const void *attributes);
 /* True when a matrix product with a result of this dtype may be given such an operand instead of a cast of it: all
  * of its numbers are numbers of the result, and the product converts what it reads. */
 static inline bool hd_product_widens(hd_dtype operand, hd_dtype result) {
@@ -185,6 +196,7 @@ typedef struct hd_conv_attributes {
     hd_shape
         extra; /* hd_conv_transpose: rows behind the last; hd_conv_weight_gradient: the kernel's sizes; else none */
     int64_t groups;
+    int precision; /* hd_matmul_precision, as that of products */
 } hd_conv_attributes;
 typedef struct hd_pool_attributes {
     hd_shape window, stride, dilation; /* of each spatial axis */

@@ -32,6 +32,19 @@ static hd_tensor *derivative(hd_thread *thread, hd_op_id id, int operand, const 
     return hd_execute(thread, &call);
 }
 
+/* A product is called with the precision of then. */
+static void replay_primitive(hd_thread *thread, hd_op_id id, hd_replay_call *r) {
+    const hd_matmul_precision before = thread->matmul_precision;
+    const int precision = hd_attributes_precision(id, r->attributes);
+    if (precision != HD_MATMUL_EXACT && precision != HD_MATMUL_TF32) {
+        hd_fail(HD_ERROR_VALUE, "%s with a precision of %d; it is 0, exact, or 1, TF32", hd_ops[id].name, precision);
+        return;
+    }
+    thread->matmul_precision = (hd_matmul_precision)precision;
+    replays[id](r);
+    thread->matmul_precision = before;
+}
+
 void hd_replay(hd_thread *thread, hd_op_id id, int derived, hd_replay_call *r) {
     const hd_op *op = derived == 0 ? &hd_ops[id] : &hd_derivatives[id][derived - 1];
     r->output = r->second = NULL;
@@ -46,5 +59,5 @@ void hd_replay(hd_thread *thread, hd_op_id id, int derived, hd_replay_call *r) {
     else if (id < HD_OP_ELEMENTWISE_COUNT)
         r->output = hd_run_row(thread, id, r->inputs, r->attributes);
     else
-        replays[id](r);
+        replay_primitive(thread, id, r);
 }

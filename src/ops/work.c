@@ -41,7 +41,7 @@ hd_work hd_work_looked_up(const hd_call *call) {
 }
 
 hd_work hd_work_product(const hd_call *call) {
-    const hd_matmul_attributes *given = call->attributes; /* an affine product has none */
+    const hd_matmul_attributes *given = call->op->lower == HD_LOWER_MATMUL ? call->attributes : NULL;
     const hd_shape *x = &call->inputs[0]->layout.shape;
     const bool transposed = given != NULL && given->transpose_a && x->rank > 1;
     return once(call, 2 * results(call) * (double)x->size[transposed ? x->rank - 2 : x->rank - 1]);

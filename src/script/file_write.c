@@ -39,6 +39,7 @@ typedef struct writer {
     bytes sections[HD_FILE_SECTION_COUNT]; /* DATA stays empty: it goes to the file at once */
     numbered strings, shapes, attributes;
     uint32_t ops[HD_NODE_END], op_count; /* 1 + its index in OPER; 0: not used yet */
+    uint32_t fields[HD_NODE_END];        /* how many of its fields are written */
     uint32_t types[HD_DTYPE_COUNT], type_count;
     uint64_t offsets[HD_FILE_SECTION_COUNT], sizes[HD_FILE_SECTION_COUNT];
     int descriptor;
@@ -122,13 +123,23 @@ static uint32_t type_number(writer *w, hd_dtype dtype) {
     return w->types[dtype] - 1;
 }
 
+/* True when a node of the op needs the field: other files stay readable for libraries that do not know it. */
+static bool is_needed(const hd_graph *g, uint16_t op, const hd_field *f) {
+    bool needed = !f->later;
+    for (uint32_t i = 0; i < g->node_count && !needed; ++i)
+        needed =
+            g->nodes[i].op == op && g->nodes[i].attributes != 0 && hd_attribute_is_said(f, hd_node_attributes(g, i));
+    return needed;
+}
+
 static uint32_t op_number(writer *w, uint16_t op) {
     if (w->ops[op] == 0) {
         bytes *b = &w->sections[HD_FILE_OPER];
         size_t size;
         uint32_t count = 0;
         const hd_field *fields = hd_attribute_fields(op, &size);
-        while (fields[count].kind != HD_FIELD_END) ++count;
+        while (fields[count].kind != HD_FIELD_END && is_needed(w->g, op, &fields[count])) ++count;
+        w->fields[op] = count;
         put_u32(b, string(w, op < HD_OP_COUNT ? hd_ops[op].name : hd_file_node_names[op - HD_NODE_INPUT]));
         put_u32(b, count);
         for (uint32_t i = 0; i < count; ++i) {
@@ -189,10 +200,11 @@ static void put_field(writer *w, bytes *b, const hd_field *f, const char *attrib
 static uint32_t attributes_number(writer *w, uint32_t node, bytes *scratch) { /* 1 + its index; 0: none */
     const char *attributes = hd_node_attributes(w->g, node);
     if (attributes == NULL) return 0;
+    const uint16_t op = w->g->nodes[node].op;
     size_t size;
     scratch->length = 0;
-    for (const hd_field *f = hd_attribute_fields(w->g->nodes[node].op, &size); f->kind != HD_FIELD_END; ++f)
-        put_field(w, scratch, f, attributes);
+    const hd_field *fields = hd_attribute_fields(op, &size);
+    for (uint32_t i = 0; i < w->fields[op]; ++i) put_field(w, scratch, &fields[i], attributes);
     return scratch->failed ? UINT32_MAX : number_of(&w->attributes, scratch->at, scratch->length) + 1;
 }
 

@@ -151,8 +151,11 @@ hd_ssa hd_hlo_reduce(hd_hlo *e, const char *op, hd_ssa x, hd_ssa init, const boo
 void hd_hlo_say_combine(hd_hlo *e, const char *op, hd_dtype dtype);
 /* What the reduction starts from. */
 hd_ssa hd_hlo_identity(hd_hlo *e, hd_dtype dtype, const char *op);
-/* Axes that both have first, then those of a, then those of b; NULL, 0: none. */
-hd_ssa hd_hlo_dot(hd_hlo *e, hd_ssa a, hd_ssa b, int batch, int contract_a, int contract_b);
+/* How XLA may multiply operands: HIGHEST as they are, DEFAULT also rounded to TF32, where a device has that. */
+const char *hd_hlo_precision(hd_dtype operands, bool exact);
+/* Axes that both have first, then those of a, then those of b; NULL, 0: none. Operands of bf16 and f16 give f32. Not
+ * exact: operands of f32 may be rounded to TF32. */
+hd_ssa hd_hlo_dot(hd_hlo *e, hd_ssa a, hd_ssa b, int batch, int contract_a, int contract_b, bool exact);
 /* The same value, which XLA computes as it is written: nothing is rewritten across it. One for each value. */
 hd_ssa hd_hlo_barrier(hd_hlo *e, hd_ssa x);
 /* Elements of flat x at offsets (i64, each within x): the shape of offsets. */

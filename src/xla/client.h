@@ -93,7 +93,7 @@ struct hd_xla_program {
     hd_xla_program *next;
     uint64_t hash; /* of the text */
     size_t text_bytes;
-    char *text;
+    char *text; /* with a 0 behind it */
 };
 
 /* A program from StableHLO text, whose @main has these parameters. Who asks for an equal one while it lives gets the
@@ -161,6 +161,12 @@ hd_error hd_xla_check_process(const hd_xla_device *device);
 static inline hd_xla_loss hd_xla_loss_of(const hd_xla_device *device) {
     return (hd_xla_loss)atomic_load_explicit(&device->client->lost, memory_order_relaxed);
 }
+/* What a program is compiled with, a message of protocol buffers; it follows from its device and its text. */
+typedef struct hd_xla_options {
+    char bytes[128];
+    size_t count;
+} hd_xla_options;
+void hd_xla_choose_options(const hd_xla_device *device, const char *text, hd_xla_options *o);
 /* The numbers of element types; 0 for what is no dtype, HD_DTYPE_DEFAULT for what PJRT has and we have not. */
 int hd_xla_number_of(hd_dtype dtype);
 hd_dtype hd_xla_dtype_of(int number);

@@ -522,7 +522,12 @@ hd_ssa hd_hlo_reduce(hd_hlo *e, const char *op, hd_ssa x, hd_ssa init, const boo
     return keep ? hd_hlo_reshape(e, v, &ones) : v;
 }
 
-hd_ssa hd_hlo_dot(hd_hlo *e, hd_ssa a, hd_ssa b, int batch, int contract_a, int contract_b) {
+const char *hd_hlo_precision(hd_dtype operands, bool exact) {
+    return exact && (operands == HD_F32 || operands == HD_F64) ? "HIGHEST" : "DEFAULT";
+}
+
+hd_ssa hd_hlo_dot(hd_hlo *e, hd_ssa a, hd_ssa b, int batch, int contract_a, int contract_b, bool exact) {
+    const char *precision = hd_hlo_precision(a.dtype, exact);
     const int64_t both[HD_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
     hd_shape shape = {.rank = batch};
     memcpy(shape.size, a.shape.size, (size_t)batch * sizeof *shape.size);
@@ -530,11 +535,11 @@ hd_ssa hd_hlo_dot(hd_hlo *e, hd_ssa a, hd_ssa b, int batch, int contract_a, int 
         if (i != contract_a) shape.size[shape.rank++] = a.shape.size[i];
     for (int i = batch; i < b.shape.rank; ++i)
         if (i != contract_b) shape.size[shape.rank++] = b.shape.size[i];
-    const hd_ssa v = hd_hlo_define(e, a.dtype, &shape);
+    const hd_ssa v = hd_hlo_define(e, hd_hlo_wide(a.dtype), &shape);
     hd_hlo_say(e, "    %v = stablehlo.dot_general %v, %v, ", &v, &a, &b);
     if (batch > 0) hd_hlo_say(e, "batching_dims = [%l] x [%l], ", both, batch, both, batch);
-    hd_hlo_say(e, "contracting_dims = [%d] x [%d], precision = [HIGHEST, HIGHEST] : (%t, %t) -> %t\n",
-               (int64_t)contract_a, (int64_t)contract_b, &a, &b, &v);
+    hd_hlo_say(e, "contracting_dims = [%d] x [%d], precision = [%s, %s] : (%t, %t) -> %t\n", (int64_t)contract_a,
+               (int64_t)contract_b, precision, precision, &a, &b, &v);
     return v;
 }
 

@@ -6,11 +6,14 @@
 
 typedef struct window {
     int64_t stride[3], low[3], high[3], of_x[3], of_kernel[3]; /* of_*: dilations */
+    int64_t groups, batch_groups;
+    bool exact; /* hd_hlo_dot */
 } window;
 
 /* dims: which axes mean what, as StableHLO writes it, with the spatial axes left out. */
 static hd_ssa convolve(hd_hlo *e, hd_ssa x, hd_ssa kernel, const char *const dims[3], const window *w,
-                       const hd_shape *shape, int64_t groups, int64_t batch_groups) {
+                       const hd_shape *shape) {
+    const char *precision = hd_hlo_precision(x.dtype, w->exact);
     static const char *const spatial[4] = {"", ", 0", ", 0, 1", ", 0, 1, 2"};
     const int axes = shape->rank - 2;
     const hd_ssa v = hd_hlo_define(e, x.dtype, shape);
@@ -22,13 +25,14 @@ static hd_ssa convolve(hd_hlo *e, hd_ssa x, hd_ssa kernel, const char *const dim
     hd_hlo_say(
         e,
         "{batch_group_count = %d : i64, feature_group_count = %d : i64, precision_config = [#stablehlo<precision "
-        "HIGHEST>, #stablehlo<precision HIGHEST>]} : (%t, %t) -> %t\n",
-        batch_groups, groups, &x, &kernel, &v);
+        "%s>, #stablehlo<precision %s>]} : (%t, %t) -> %t\n",
+        w->batch_groups, w->groups, precision, precision, &x, &kernel, &v);
     return v;
 }
 
-static hd_ssa forward(hd_hlo *e, hd_ssa x, hd_ssa kernel, const hd_conv_attributes *a, const hd_shape *shape) {
-    window w;
+static hd_ssa forward(hd_hlo *e, hd_ssa x, hd_ssa kernel, const hd_conv_attributes *a, const hd_shape *shape,
+                      bool exact) {
+    window w = {.groups = a->groups, .batch_groups = 1, .exact = exact};
     for (int i = 0; i < a->stride.rank; ++i) {
         w.stride[i] = a->stride.size[i];
         w.low[i] = a->padding.size[2 * i];
@@ -36,14 +40,15 @@ static hd_ssa forward(hd_hlo *e, hd_ssa x, hd_ssa kernel, const hd_conv_attribut
         w.of_x[i] = 1;
         w.of_kernel[i] = a->dilation.size[i];
     }
-    return convolve(e, x, kernel, (const char *const[3]){"b, f", "o, i", "b, f"}, &w, shape, a->groups, 1);
+    return convolve(e, x, kernel, (const char *const[3]){"b, f", "o, i", "b, f"}, &w, shape);
 }
 
 /* Its transpose: x with zeros between its pixels, and the kernel reversed. [in, out / groups] becomes [in / groups,
  * out]. */
-static hd_ssa transposed(hd_hlo *e, hd_ssa x, hd_ssa kernel, const hd_conv_attributes *a, const hd_shape *shape) {
+static hd_ssa transposed(hd_hlo *e, hd_ssa x, hd_ssa kernel, const hd_conv_attributes *a, const hd_shape *shape,
+                         bool exact) {
     const int axes = a->stride.rank;
-    window w;
+    window w = {.groups = a->groups, .batch_groups = 1, .exact = exact};
     bool reversed[HD_MAX_RANK] = {false};
     for (int i = 0; i < axes; ++i) {
         const int64_t reach = a->dilation.size[i] * (kernel.shape.size[i + 2] - 1);
@@ -67,12 +72,12 @@ static hd_ssa transposed(hd_hlo *e, hd_ssa x, hd_ssa kernel, const hd_conv_attri
         }
         kernel = hd_hlo_reshape(e, hd_hlo_transpose(e, hd_hlo_reshape(e, kernel, &parted), order), &joined);
     }
-    return convolve(e, x, kernel, (const char *const[3]){"b, f", "i, o", "b, f"}, &w, shape, a->groups, 1);
+    return convolve(e, x, kernel, (const char *const[3]){"b, f", "i, o", "b, f"}, &w, shape);
 }
 
 /* The gradient of the kernel: images are what is summed over, and the gradient is the kernel. */
-static hd_ssa of_weight(hd_hlo *e, hd_ssa x, hd_ssa g, const hd_conv_attributes *a, const hd_shape *shape) {
-    window w;
+static hd_ssa of_weight(hd_hlo *e, hd_ssa x, hd_ssa g, const hd_conv_attributes *a, const hd_shape *shape, bool exact) {
+    window w = {.groups = 1, .batch_groups = a->groups, .exact = exact};
     for (int i = 0; i < a->stride.rank; ++i) {
         const int64_t span = (g.shape.size[i + 2] - 1) * a->stride.size[i] + 1;
         w.stride[i] = a->dilation.size[i];
@@ -81,10 +86,11 @@ static hd_ssa of_weight(hd_hlo *e, hd_ssa x, hd_ssa g, const hd_conv_attributes 
         w.of_x[i] = 1;
         w.of_kernel[i] = a->stride.size[i];
     }
-    return convolve(e, x, g, (const char *const[3]){"f, b", "i, o", "f, b"}, &w, shape, 1, a->groups);
+    return convolve(e, x, g, (const char *const[3]){"f, b", "i, o", "f, b"}, &w, shape);
 }
 
-typedef hd_ssa (*convolution)(hd_hlo *e, hd_ssa x, hd_ssa y, const hd_conv_attributes *a, const hd_shape *shape);
+typedef hd_ssa (*convolution)(hd_hlo *e, hd_ssa x, hd_ssa y, const hd_conv_attributes *a, const hd_shape *shape,
+                              bool exact);
 
 static hd_ssa emit_conv(hd_hlo *e, uint32_t node, convolution how) {
     const hd_node *n = &e->g->nodes[node];
@@ -92,7 +98,9 @@ static hd_ssa emit_conv(hd_hlo *e, uint32_t node, convolution how) {
     const hd_shape shape = hd_node_shape(e->g, node);
     const hd_ssa x = hd_hlo_cast(e, hd_hlo_input(e, node, 0), wide), y = hd_hlo_cast(e, hd_hlo_input(e, node, 1), wide);
     const bool nothing = hd_shape_count(x.shape) == 0 || hd_shape_count(y.shape) == 0 || hd_shape_count(shape) == 0;
-    hd_ssa v = nothing ? hd_hlo_number(e, wide, &shape, 0) : how(e, x, y, hd_node_attributes(e->g, node), &shape);
+    const hd_conv_attributes *a = hd_node_attributes(e->g, node);
+    const bool exact = dtype == wide && a->precision == HD_MATMUL_EXACT; /* small floats are numbers of TF32 */
+    hd_ssa v = nothing ? hd_hlo_number(e, wide, &shape, 0) : how(e, x, y, a, &shape, exact);
     if (n->input_count > 2) {
         const int64_t axis = 1;
         v = hd_hlo_add(e, v, hd_hlo_stretch(e, hd_hlo_cast(e, hd_hlo_input(e, node, 2), wide), &shape, &axis));

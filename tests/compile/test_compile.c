@@ -209,6 +209,22 @@ static void the_default_dtype_counts(void **state) {
     assert_values(hd_forward(c, x), HD_F32, 0.5, 1);
 }
 
+static void the_precision_of_products_counts(void **state) {
+    (void)state;
+    HD_SCOPE;
+    net n = make(2);
+    hd_module *c = graph_of(n.model, HD_O1);
+    hd_tensor *x = hd_ones(HD_SHAPE(2, 3), HD_F32);
+    hd_forward(c, x);
+    hd_set_matmul_precision(HD_MATMUL_TF32);
+    hd_forward(c, x);
+    hd_set_matmul_precision(HD_MATMUL_EXACT);
+    hd_forward(c, x);
+    assert_ok();
+    assert_int_equal(hd_compile_stats(c).captures, 2);
+    assert_int_equal(hd_compile_stats(c).hits, 1);
+}
+
 static void the_eager_backend_runs_the_model_as_it_is(void **state) {
     (void)state;
     HD_SCOPE;
@@ -732,11 +748,12 @@ static void the_state_of_a_model_and_its_optimizer_in_one_call(void **state) {
 RUN(test(training_is_that_of_the_plain_model), test(two_forwards_before_one_backward),
     test(gradients_reach_the_input_through_several_models), test(evaluation_has_no_tape_and_leaves_the_flag),
     test(evaluation_leaves_every_flag), test(flags_of_parts_count), test(the_default_dtype_counts),
-    test(the_eager_backend_runs_the_model_as_it_is), test(graphs_are_kept_by_kind_and_the_oldest_goes),
-    test(a_model_that_changes_is_captured_anew), test(what_cannot_be_captured_is_an_error_and_the_thread_goes_on),
-    test(writing_what_it_does_not_hold_is_an_error), test(gradients_go_where_those_of_the_plain_model_go),
-    test(a_parameter_of_nobody_is_an_error), test(hooks_of_parameters_run_once_for_a_backward),
-    test(parameters_that_change_in_between_are_noticed), test(a_backward_keeps_nothing),
-    test(parameters_may_be_slices_of_one_tensor), test(two_models_may_be_state_of_one_script),
-    test(long_names_of_state_are_whole_or_refused), test(wrong_options_are_errors), test(its_script_can_be_looked_into),
-    test(second_derivatives_through_it_are_errors), test(the_state_of_a_model_and_its_optimizer_in_one_call))
+    test(the_precision_of_products_counts), test(the_eager_backend_runs_the_model_as_it_is),
+    test(graphs_are_kept_by_kind_and_the_oldest_goes), test(a_model_that_changes_is_captured_anew),
+    test(what_cannot_be_captured_is_an_error_and_the_thread_goes_on), test(writing_what_it_does_not_hold_is_an_error),
+    test(gradients_go_where_those_of_the_plain_model_go), test(a_parameter_of_nobody_is_an_error),
+    test(hooks_of_parameters_run_once_for_a_backward), test(parameters_that_change_in_between_are_noticed),
+    test(a_backward_keeps_nothing), test(parameters_may_be_slices_of_one_tensor),
+    test(two_models_may_be_state_of_one_script), test(long_names_of_state_are_whole_or_refused),
+    test(wrong_options_are_errors), test(its_script_can_be_looked_into), test(second_derivatives_through_it_are_errors),
+    test(the_state_of_a_model_and_its_optimizer_in_one_call))

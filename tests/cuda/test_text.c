@@ -99,6 +99,7 @@ static void templates_compile(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {test(random_kernels_compile), test(rows_compile), test(kernels_by_hand_compile),
                                        test(every_template_has_a_line), test(templates_compile)};
+    shared_threads = 32;
     const char *missing = open_nvrtc();
     if (missing == NULL) return cmocka_run_group_tests(tests, NULL, NULL);
     print_message("skipped: %s\n", missing);

@@ -87,7 +87,7 @@ static inline void by_hand_expect(gpu_case *c) {
 static inline void by_hand_make(gpu_case *c, int which, bool has_f64) {
     static const int64_t sizes[BY_HAND][2] = {{1, 300001}, {5, 70000}, {3, 100000}, {37, 1000}, {3, 9001},
                                               {3, 1001},   {7, 333},   {5, 1000},   {33, 1024}};
-    const hd_grid_limits limits = {132, 256, has_f64}; /* many processors: long walks are cut */
+    const hd_grid_limits limits = {132, 256, has_f64, shared_threads}; /* many processors: long walks are cut */
     hd_target target = hd_cpu_machine()->target;
     target.keeps_from = UINT8_MAX;
     memset(c, 0, sizeof *c);

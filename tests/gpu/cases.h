@@ -13,6 +13,7 @@ typedef struct gpu_case {
     char *memory[HD_KERNEL_BUFFERS], *expected[HD_KERNEL_BUFFERS];
 } gpu_case;
 
+static uint8_t shared_threads; /* that exchange values, in the dialect of the test; 0: none do */
 static inline bool case_uses_f64(const hd_kernel *k) {
     for (int b = 0; b < k->buffer_count; ++b)
         if (k->buffers[b].dtype == HD_F64) return true;
@@ -24,7 +25,7 @@ static inline bool case_uses_f64(const hd_kernel *k) {
 /* Any grid that is right, not only the one that is quick. */
 static inline hd_grid case_grid(const random_kernel *r, bool has_f64) {
     static const uint32_t processors[] = {1, 16, 1000}, most[] = {256, 64, 16, 1024};
-    const hd_grid_limits limits = {processors[random_below(3)], most[random_below(4)], has_f64};
+    const hd_grid_limits limits = {processors[random_below(3)], most[random_below(4)], has_f64, shared_threads};
     hd_grid g = hd_grid_choose(&r->k, r->geometry, 16, &limits);
     if (random_below(4) == 0) g.narrow = false;
     if (random_below(3) == 0) g.held = 0;

@@ -13,7 +13,7 @@ typedef struct row_case {
 
 /* The next rows as cases, as many as fit; how many. */
 static inline int row_cases(row_case *rows, int most, row_reading *last, bool has_f64) {
-    const hd_grid_limits limits = {16, 256, has_f64};
+    const hd_grid_limits limits = {16, 256, has_f64, shared_threads};
     int count = 0;
     while (count < most && row_next(last)) {
         if (last->type == HD_COMPUTE_F64 && !has_f64) continue;

@@ -12,6 +12,8 @@ static const hd_template_use template_lines[] = {
     {.which = HD_TEMPLATE_sort, .numbers = {64, 1, 1, 3}},
     {.which = HD_TEMPLATE_scatter, .numbers = {64, 0}},
     {.which = HD_TEMPLATE_scatter, .numbers = {64, 1}},
+    {.which = HD_TEMPLATE_scatter, .types = {HD_DTYPE_BOOL}, .numbers = {64, 1}},
+    {.which = HD_TEMPLATE_scatter, .types = {HD_DTYPE_I8}, .numbers = {64, 2}},
     {.which = HD_TEMPLATE_convert, .types = {0, HD_DTYPE_I16}, .numbers = {64, 0}},
     {.which = HD_TEMPLATE_convert, .types = {HD_DTYPE_I32, 0}, .numbers = {64, 0}},
     {.which = HD_TEMPLATE_peak, .numbers = {64}},

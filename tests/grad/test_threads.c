@@ -381,6 +381,7 @@ static void walks_share_the_pool(void **state) {
 
 static void a_tape_works_on_after_fork(void **state) {
     (void)state;
+    not_on_a_device("its driver does not outlive a fork");
     HD_SCOPE;
     hd_tensor *x = hd_param(hd_full(HD_SHAPE(), HD_F32, 3)), *y = hd_mul(x, x);
     fflush(NULL);

@@ -297,6 +297,63 @@ static void deep_spans_come_back(void **state) {
 }
 
 /* Text is for people too: spaces, empty lines, comments, and numbers of nodes that are not in order. */
+/* Products of all kinds, of f32 and of bf16, with gradients of the first, in which the precision of the thread is set
+ * before the calls and before the gradients. */
+static hd_graph *products(hd_matmul_precision forward, hd_matmul_precision backward) {
+    hd_tensor *w = hd_requires_grad(hd_ones(HD_SHAPE(3, 3), HD_F32));
+    hd_builder *b = started("products");
+    hd_builder_bind(b, "w", w);
+    hd_tensor *x = hd_input("x", HD_SHAPE(2, 3), HD_F32), *images = hd_input("images", HD_SHAPE(1, 3, 5), HD_F32),
+              *kernel = hd_input("kernel", HD_SHAPE(3, 3, 2), HD_F32),
+              *half = hd_input("half", HD_SHAPE(3, 3), HD_BF16);
+    hd_set_matmul_precision(forward);
+    hd_tensor *y = hd_matmul(x, w);
+    hd_builder_add_output(b, "affine", hd_affine(x, w, NULL));
+    hd_builder_add_output(b, "conv", hd_conv(images, kernel, NULL, NULL));
+    hd_builder_add_output(b, "transpose", hd_conv_transpose(images, kernel, NULL, NULL));
+    hd_builder_add_output(b, "weight", hd_conv_weight_gradient(images, images, HD_SHAPE(1), NULL));
+    hd_builder_add_output(b, "half", hd_matmul(half, hd_affine(half, half, NULL)));
+    hd_builder_add_output(b, "mixed", hd_matmul(x, half));
+    hd_set_matmul_precision(backward);
+    hd_backward(hd_sum(y, HD_AXES(), NULL));
+    hd_set_matmul_precision(HD_MATMUL_EXACT);
+    hd_builder_add_output(b, "dw", hd_grad(w));
+    hd_builder_end(b);
+    assert_ok();
+    hd_graph *g = hd_builder_graph(b);
+    assert_non_null(g);
+    return g;
+}
+
+/* How many lines of a text have both words. */
+static int lines_of(const char *text, const char *word, const char *other) {
+    int count = 0;
+    for (const char *line = text; line != NULL && *line != '\0';) {
+        const char *end = strchr(line, '\n'), *at = strstr(line, word), *too = strstr(line, other);
+        count += end != NULL && at != NULL && at < end && too != NULL && too < end;
+        line = end != NULL ? end + 1 : NULL;
+    }
+    return count;
+}
+
+static void products_say_their_precision(void **state) {
+    (void)state;
+    static const char said[] = "precision = 1";
+    for (int forward = HD_MATMUL_EXACT; forward <= HD_MATMUL_TF32; ++forward)
+        for (int backward = HD_MATMUL_EXACT; backward <= HD_MATMUL_TF32; ++backward) {
+            HD_SCOPE;
+            const hd_graph *g = products((hd_matmul_precision)forward, (hd_matmul_precision)backward);
+            char *text = text_of(g);
+            assert_int_equal(lines_of(text, "= matmul", said), forward * 2 + backward); /* y, mixed; dw */
+            assert_int_equal(lines_of(text, "= affine", said), forward);
+            assert_int_equal(lines_of(text, "= conv", said), forward * 3);
+            assert_int_equal(lines_of(text, ": bf16", said), 0);
+            assert_int_equal(lines_of(text, "%", "precision"), forward * 6 + backward); /* a 0 is not said */
+            free(text);
+            comes_back(g, "products", NULL);
+        }
+}
+
 static void handwriting_is_read(void **state) {
     (void)state;
     static const char text[] = "\n  // a comment\n"
@@ -482,6 +539,29 @@ static void calls_that_no_program_could_make_are_refused_by_line(void **state) {
         "%2 = exp'0 %1, %1 : i32[2,3]",
     };
     are_refused(HEAD, "line 4", lines, COUNT(lines));
+    no_complaints();
+}
+
+static void precisions_that_no_call_has_are_refused(void **state) {
+    (void)state;
+#define PRODUCTS "script \"s\"\n%0 = input \"x\" : f32[2,2]\n%1 = input \"y\" : bf16[2,2]\n"
+#define PLAIN    "{transpose_a = false, transpose_b = false, precision = "
+    is_refused(PRODUCTS "%2 = matmul %0, %0 " PLAIN "2} : f32[2,2]", "a precision of 2; it is 0, exact, or 1, TF32");
+    is_refused(PRODUCTS "%2 = affine %0, %0 {precision = -1} : f32[2,2]", "a precision of -1");
+    is_refused(PRODUCTS "%2 = matmul %1, %1 " PLAIN "1} : bf16[2,2]", "attributes that no call leaves behind");
+    is_refused(PRODUCTS "%2 = affine %1, %1 {precision = 1} : bf16[2,2]", "attributes that no call leaves behind");
+    is_refused(PRODUCTS "%2 = affine %0, %0 {} : f32[2,2]", "attributes that no call leaves behind");
+    is_refused(PRODUCTS "%2 = affine %0, %0 {precision = 1 : f32[2,2]", "line 4: expected }");
+    is_refused(PRODUCTS "%2 = matmul %0, %0 {transpose_a = true} : f32[2,2]", "line 4: expected ,");
+    hd_graph *g = hd_graph_parse(hd_thread_self(), PRODUCTS "%2 = matmul %0, %0 " PLAIN "1} : f32[2,2]\n"
+                                                            "%3 = matmul %1, %0 " PLAIN "1} : f32[2,2]\n"
+                                                            "%4 = affine %0, %2 {precision = 1} : f32[2,2]\n"
+                                                            "output \"a\" = %3\noutput \"b\" = %4\n");
+    assert_ok();
+    hd_graph_release(hd_thread_self(), g);
+    assert_int_equal(hd_current_matmul_precision(), HD_MATMUL_EXACT);
+#undef PRODUCTS
+#undef PLAIN
     no_complaints();
 }
 
@@ -748,9 +828,10 @@ RUN(test(every_row_and_its_derivatives_come_back), test(every_primitive_comes_ba
     test(constants_keep_every_bit), test(large_integers_keep_every_bit),
     test(values_of_large_constants_are_not_in_the_text), test(any_name_comes_back), test(long_names_come_back),
     test(writes_and_state_come_back), test(spans_come_back), test(spans_of_odd_names_come_back),
-    test(deep_spans_come_back), test(handwriting_is_read), test(other_outputs_are_those_of_a_call),
-    test(what_is_not_a_graph_is_refused), test(names_that_do_not_end_are_refused),
-    test(wrong_nodes_are_refused_by_line), test(calls_that_no_program_could_make_are_refused_by_line),
+    test(deep_spans_come_back), test(products_say_their_precision), test(handwriting_is_read),
+    test(other_outputs_are_those_of_a_call), test(what_is_not_a_graph_is_refused),
+    test(names_that_do_not_end_are_refused), test(wrong_nodes_are_refused_by_line),
+    test(calls_that_no_program_could_make_are_refused_by_line), test(precisions_that_no_call_has_are_refused),
     test(comparisons_of_nothing_are_refused), test(wrong_writes_are_refused), test(names_given_twice_are_refused),
     test(huge_numbers_are_refused), test(a_large_node_number_takes_no_memory), test(attributes_are_resolved_or_refused),
     test(damaged_texts_do_no_harm), test(changed_texts_run_or_are_refused), test(random_programs_come_back))

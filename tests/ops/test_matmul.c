@@ -1,6 +1,8 @@
 /* The matrix product: against plain loops in f64 around the edges of its tiles, for every way it can run. */
 #include "families.h"
 
+#include <pthread.h>
+
 /* ---- NumPy: all combinations of vectors, matrices and batches ---------------------------------------------------- */
 static void shapes_as_numpy(void **state) {
     (void)state;
@@ -368,6 +370,40 @@ static void the_result_does_not_depend_on_threads(void **state) {
     hd_set_num_threads(before);
 }
 
+static void *precision_of_another_thread(void *out) {
+    *(hd_matmul_precision *)out = hd_current_matmul_precision();
+    return NULL;
+}
+
+/* The CPU has no TF32: its products are exact whatever is set. */
+static void precision_is_set_for_a_thread(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *a = hd_add_scalar(hd_mul_scalar(hd_range(0, 1, 64, HD_F32), 1.0 / 3), 1);
+    hd_tensor *m = hd_reshape(a, HD_SHAPE(8, 8)), *images = hd_reshape(a, HD_SHAPE(1, 8, 8));
+    hd_tensor *kernel = hd_reshape(a, HD_SHAPE(8, 8, 1)), *exact[3], *set[3];
+    for (int tf32 = 0; tf32 < 2; ++tf32) {
+        hd_set_matmul_precision(tf32 ? HD_MATMUL_TF32 : HD_MATMUL_EXACT);
+        hd_tensor **out = tf32 ? set : exact;
+        out[0] = hd_matmul(m, m);
+        out[1] = hd_affine(m, m, NULL);
+        out[2] = hd_conv(images, kernel, NULL, NULL);
+    }
+    for (int i = 0; i < 3; ++i)
+        assert_memory_equal(hd_data(exact[i], HD_F32), hd_data(set[i], HD_F32), 64 * sizeof(float));
+    hd_matmul_precision other = HD_MATMUL_TF32;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, precision_of_another_thread, &other), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(other, HD_MATMUL_EXACT);
+    assert_int_equal(hd_current_matmul_precision(), HD_MATMUL_TF32);
+    hd_set_matmul_precision((hd_matmul_precision)2);
+    assert_error(HD_ERROR_VALUE, "hd_set_matmul_precision: a precision of 2; it is HD_MATMUL_EXACT or HD_MATMUL_TF32");
+    assert_int_equal(hd_current_matmul_precision(), HD_MATMUL_TF32);
+    hd_set_matmul_precision(HD_MATMUL_EXACT);
+    assert_int_equal(hd_current_matmul_precision(), HD_MATMUL_EXACT);
+}
+
 static void errors_show_both_shapes(void **state) {
     (void)state;
     HD_SCOPE;
@@ -397,8 +433,9 @@ static void errors_show_both_shapes(void **state) {
     assert_error(HD_ERROR_OVERFLOW, "hd_matmul: shape [1099511627776,1099511627776]");
 }
 
-RUN(test(shapes_as_numpy), test(small_sizes_in_all_pairs), test(sizes_around_the_edges_of_tiles), test(thin_products),
-    test(other_dtypes_and_mixed_ones), test(narrow_operands_in_all_ways), test(integers_wrap), test(batches_broadcast),
-    test(nothing_times_nothing), test(special_values_go_through), test(every_half_is_read_as_it_is),
-    test(real_numbers_within_rounding), test(halves_are_summed_in_f32_and_rounded_once), test(operands_are_not_copied),
+RUN(test(precision_is_set_for_a_thread), test(shapes_as_numpy), test(small_sizes_in_all_pairs),
+    test(sizes_around_the_edges_of_tiles), test(thin_products), test(other_dtypes_and_mixed_ones),
+    test(narrow_operands_in_all_ways), test(integers_wrap), test(batches_broadcast), test(nothing_times_nothing),
+    test(special_values_go_through), test(every_half_is_read_as_it_is), test(real_numbers_within_rounding),
+    test(halves_are_summed_in_f32_and_rounded_once), test(operands_are_not_copied),
     test(the_result_does_not_depend_on_threads), test(errors_show_both_shapes))

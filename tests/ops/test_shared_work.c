@@ -145,4 +145,4 @@ static void threads_share_gradients(void **state) {
 __attribute__((constructor)) static void leave_the_unit_out(void) { setenv("HODU_ISA", "avx512", 0); }
 
 #define counted(f) cmocka_unit_test_setup_teardown(f, begin_counting, end_counting)
-RUN(counted(threads_share_convolutions), counted(threads_share_gradients))
+RUN_ON_THE_CPU("it counts what the CPU does", counted(threads_share_convolutions), counted(threads_share_gradients))

@@ -404,6 +404,48 @@ static void the_default_dtype_does_not_matter(void **state) {
     assert_values(hd_outputs_get(hd_script_run(s), "y"), HD_F32, 1);
 }
 
+/* A script of products, the first of them with this precision. */
+static hd_script *of_products(hd_matmul_precision precision) {
+    hd_builder *b = started("products");
+    hd_tensor *x = hd_input("x", HD_SHAPE(3, 3), HD_F32), *images = hd_input("images", HD_SHAPE(1, 3, 4), HD_F32);
+    hd_set_matmul_precision(precision);
+    hd_builder_add_output(b, "matmul", hd_matmul(x, x));
+    hd_builder_add_output(b, "affine", hd_affine(x, x, NULL));
+    hd_builder_add_output(b, "conv", hd_conv(images, hd_reshape(x, HD_SHAPE(3, 3, 1)), NULL, NULL));
+    hd_set_matmul_precision(HD_MATMUL_EXACT);
+    hd_builder_add_output(b, "exact matmul", hd_matmul(x, hd_neg(x)));
+    hd_builder_add_output(b, "exact affine", hd_affine(x, hd_neg(x), NULL));
+    hd_builder_add_output(b, "exact conv", hd_conv(images, hd_reshape(hd_neg(x), HD_SHAPE(3, 3, 1)), NULL, NULL));
+    return built(b);
+}
+
+static bool has_bytes(const char *path, const char *word) {
+    file_bytes b = read_bytes(path);
+    const bool has = memmem(b.at, b.size, word, strlen(word)) != NULL;
+    free(b.at);
+    return has;
+}
+
+/* The precision of products is that of their calls, whatever is set where the script is loaded; and a file in which all
+ * are exact says nothing of it, so that libraries which do not know the word read it. */
+static void the_precision_of_products_is_kept(void **state) {
+    (void)state;
+    HD_SCOPE;
+    for (int precision = HD_MATMUL_EXACT; precision <= HD_MATMUL_TF32; ++precision) {
+        hd_script *s = of_products((hd_matmul_precision)precision);
+        check_round_trip(s);
+        assert_int_equal(has_bytes(in_folder("trip.hoduscript"), "precision"), precision == HD_MATMUL_TF32);
+        for (int set = HD_MATMUL_EXACT; set <= HD_MATMUL_TF32; ++set) {
+            hd_set_matmul_precision((hd_matmul_precision)set);
+            hd_script *read = hd_script_load(in_folder("trip"));
+            assert_int_equal(hd_current_matmul_precision(), set);
+            hd_set_matmul_precision(HD_MATMUL_EXACT);
+            assert_ok();
+            assert_same_graphs(s->graph, read->graph);
+        }
+    }
+}
+
 static void scripts_are_loaded_beside_a_builder(void **state) {
     (void)state;
     HD_SCOPE;
@@ -837,13 +879,14 @@ RUN(file_test(small_scripts_come_back), file_test(every_elementwise_row_comes_ba
     file_test(writes_and_state_come_back), file_test(names_and_spans_come_back), file_test(the_parts_may_be_missing),
     file_test(large_graphs_come_back), file_test(choices_are_kept), file_test(saving_does_not_care_about_compiling),
     file_test(state_is_saved_as_it_is_now), file_test(loaded_scripts_own_their_tensors),
-    file_test(the_default_dtype_does_not_matter), file_test(scripts_are_loaded_beside_a_builder),
-    file_test(an_extension_is_added_where_there_is_none), file_test(saving_refuses_while_an_error_is_pending),
-    file_test(constants_are_read_when_they_are_used), file_test(damage_is_noticed_when_a_constant_is_used),
-    file_test(a_file_may_go_or_be_replaced), file_test(a_file_that_is_cut_later_is_an_error),
-    file_test(clones_read_shared_constants_from_several_threads), file_test(a_full_disk_is_an_error),
-    file_test(folders_that_cannot_be_written_are_errors), file_test(only_regular_files_are_touched),
-    file_test(links_and_permissions_stay), file_test(links_to_nothing_stay_too), file_test(every_allocation_may_fail),
+    file_test(the_default_dtype_does_not_matter), file_test(the_precision_of_products_is_kept),
+    file_test(scripts_are_loaded_beside_a_builder), file_test(an_extension_is_added_where_there_is_none),
+    file_test(saving_refuses_while_an_error_is_pending), file_test(constants_are_read_when_they_are_used),
+    file_test(damage_is_noticed_when_a_constant_is_used), file_test(a_file_may_go_or_be_replaced),
+    file_test(a_file_that_is_cut_later_is_an_error), file_test(clones_read_shared_constants_from_several_threads),
+    file_test(a_full_disk_is_an_error), file_test(folders_that_cannot_be_written_are_errors),
+    file_test(only_regular_files_are_touched), file_test(links_and_permissions_stay),
+    file_test(links_to_nothing_stay_too), file_test(every_allocation_may_fail),
     file_test(the_first_file_is_read_for_ever), file_test(products_of_the_first_version_are_read),
     file_test(the_page_shows_a_file_as_it_is))
 

@@ -55,6 +55,67 @@ static void a_block_agrees(void **state) {
     for (int i = 0; i < 2; ++i) assert_identical(hd_outputs_at(again, i), hd_outputs_at(ours, i));
 }
 
+/* The largest difference of two results, in parts of the largest number of the second. */
+static double apart(hd_tensor *a, hd_tensor *b) {
+    const hd_tensor *far = hd_max(hd_abs(hd_sub(a, b)), X(), NULL), *most = hd_max(hd_abs(b), X(), NULL);
+    return hd_item(far) / hd_item(most);
+}
+
+/* Exact products are within f32's rounding, the others within that of TF32, which not all GPUs have; so are the
+ * gradients. */
+static void products_are_as_exact_as_they_say(void **state) {
+    (void)state;
+    for (int precision = HD_MATMUL_EXACT; precision <= HD_MATMUL_TF32; ++precision) {
+        HD_SCOPE;
+        hd_tensor *w = hd_requires_grad(hd_randn(S(512, 256), HD_F32));
+        hd_builder *b = started("products");
+        hd_builder_bind(b, "w", w);
+        hd_tensor *x = hd_input("x", S(128, 512), HD_F32);
+        hd_set_matmul_precision((hd_matmul_precision)precision);
+        hd_tensor *y = hd_matmul(x, w);
+        hd_backward(hd_sum(hd_mul(y, y), X(), NULL));
+        hd_builder_add_output(b, "y", y);
+        hd_builder_add_output(b, "affine", hd_affine(x, hd_t(w), NULL));
+        hd_builder_add_output(b, "dw", hd_grad(w));
+        hd_set_matmul_precision(HD_MATMUL_EXACT);
+        hd_script *s = built(b);
+        hd_script_set_input(s, "x", hd_randn(S(128, 512), HD_F32));
+        hd_outputs *ours = hd_script_run(s), *theirs = hd_script_run(on_gpu(s));
+        assert_ok();
+        for (int i = 0; i < 3; ++i) {
+            const double difference = apart(hd_outputs_at(theirs, i), hd_outputs_at(ours, i));
+            print_message("precision %d, output %d: %.2g\n", precision, i, difference);
+            if (precision == HD_MATMUL_EXACT && difference > 2e-6) fail_msg("%g is more than f32 rounds", difference);
+            if (difference > 2e-3) fail_msg("%g is more than TF32 rounds", difference);
+        }
+    }
+}
+
+/* Products of halves are exact in f32, and rounded once. */
+static void halves_agree(void **state) {
+    (void)state;
+    static const hd_dtype halves[] = {HD_BF16, HD_F16};
+    for (int i = 0; i < 2; ++i) {
+        HD_SCOPE;
+        hd_tensor *w = hd_cast(hd_randn(S(256, 192), HD_F32), halves[i]);
+        hd_builder *b = started("halves");
+        hd_tensor *x = hd_input("x", S(64, 256), halves[i]);
+        hd_builder_add_output(b, "half", hd_matmul(x, w));
+        hd_builder_add_output(b, "wide", hd_matmul(hd_cast(x, HD_F32), hd_cast(w, HD_F32)));
+        hd_builder_add_output(b, "affine", hd_affine(x, hd_t(w), NULL));
+        hd_script *s = built(b);
+        hd_script_set_input(s, "x", hd_cast(hd_randn(S(64, 256), HD_F32), halves[i]));
+        hd_outputs *ours = hd_script_run(s), *theirs = hd_script_run(on_gpu(s));
+        assert_ok();
+        const double unit = halves[i] == HD_BF16 ? 0x1p-8 : 0x1p-11;
+        for (int k = 0; k < 3; ++k) {
+            const double difference =
+                apart(hd_cast(hd_outputs_at(theirs, k), HD_F32), hd_cast(hd_outputs_at(ours, k), HD_F32));
+            if (difference > (k == 1 ? 2e-6 : unit)) fail_msg("output %d differs by %g", k, difference);
+        }
+    }
+}
+
 static void convolutions_agree(void **state) {
     (void)state;
     HD_SCOPE;
@@ -149,7 +210,9 @@ static void modules_compile_for_it(void **state) {
 
 int main(void) {
     if (!has_gpu()) return 77;
-    const struct CMUnitTest tests[] = {test(a_block_agrees), test(convolutions_agree), test(training_agrees),
-                                       test(draws_and_errors_agree), test(modules_compile_for_it)};
+    const struct CMUnitTest tests[] = {test(a_block_agrees),        test(products_are_as_exact_as_they_say),
+                                       test(halves_agree),          test(convolutions_agree),
+                                       test(training_agrees),       test(draws_and_errors_agree),
+                                       test(modules_compile_for_it)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "core/memory.h"
 #include "core/thread.h"
 #include "script/script.h"
+#include "xla/client.h"
 #include "xla/emit.h"
 
 static hd_stablehlo emitted(hd_script *s) {
@@ -44,6 +45,127 @@ static void an_affine_layer_with_relu(void **state) {
             "    return %11 : tensor<2x4xf32>\n"
             "  }\n"
             "}\n");
+}
+
+/* ---- precision --------------------------------------------------------------------------------------------------- */
+static int times(const char *text, const char *word) {
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, word)) != NULL; at += strlen(word)) ++count;
+    return count;
+}
+
+typedef hd_tensor *(*product)(hd_tensor *x, hd_tensor *y);
+static hd_tensor *of_affine(hd_tensor *x, hd_tensor *y) { return hd_affine(x, y, NULL); }
+static hd_tensor *of_conv(hd_tensor *x, hd_tensor *y) {
+    return hd_conv(hd_unsqueeze(x, 0), hd_unsqueeze(y, 2), NULL, NULL);
+}
+static hd_tensor *of_conv_transpose(hd_tensor *x, hd_tensor *y) {
+    return hd_conv_transpose(hd_unsqueeze(x, 0), hd_unsqueeze(y, 2), NULL, NULL);
+}
+static hd_tensor *of_weight(hd_tensor *x, hd_tensor *y) {
+    return hd_conv_weight_gradient(hd_unsqueeze(x, 0), hd_unsqueeze(y, 0), HD_SHAPE(1), NULL);
+}
+
+/* The text of one product, whose factors have these dtypes. */
+static hd_stablehlo text_of_product(product p, hd_dtype x, hd_dtype y, hd_matmul_precision precision) {
+    hd_builder *b = started("product");
+    hd_set_matmul_precision(precision);
+    hd_builder_add_output(b, "y", p(hd_input("a", HD_SHAPE(3, 3), x), hd_input("b", HD_SHAPE(3, 3), y)));
+    hd_set_matmul_precision(HD_MATMUL_EXACT);
+    return emitted(built(b));
+}
+
+/* HIGHEST is for exact products of numbers that TF32 has not: each operand says it once. */
+static void products_say_how_exact_they_are(void **state) {
+    (void)state;
+    static const struct {
+        hd_dtype x, y;
+        bool is_wide[2]; /* at HD_MATMUL_EXACT, at HD_MATMUL_TF32 */
+    } factors[] = {{HD_F32, HD_F32, {true, false}},    {HD_F64, HD_F64, {true, true}},
+                   {HD_F64, HD_F32, {true, true}},     {HD_F32, HD_BF16, {true, false}},
+                   {HD_BF16, HD_F16, {true, false}},   {HD_F16, HD_F16, {false, false}},
+                   {HD_BF16, HD_BF16, {false, false}}, {HD_F8E4M3, HD_F8E4M3, {false, false}}};
+    static const product products[] = {hd_matmul, of_affine, of_conv, of_conv_transpose, of_weight};
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; ++i)
+        for (size_t k = 0; k < sizeof products / sizeof *products; ++k)
+            for (int precision = HD_MATMUL_EXACT; precision <= HD_MATMUL_TF32; ++precision) {
+                HD_SCOPE;
+                hd_stablehlo s =
+                    text_of_product(products[k], factors[i].x, factors[i].y, (hd_matmul_precision)precision);
+                const int highest = times(s.text, "HIGHEST"), other = times(s.text, "DEFAULT"),
+                          expected = factors[i].is_wide[precision] ? 2 : 0;
+                if (highest != expected || other != 2 - expected)
+                    fail_msg("product %zu of %s and %s at precision %d:\n%s", k, hd_dtype_name(factors[i].x),
+                             hd_dtype_name(factors[i].y), precision, s.text);
+                hd_stablehlo_release(&s);
+            }
+}
+
+/* Two matrices of bf16, or of f16, are multiplied as they are, and their products are added up in f32. */
+static void halves_are_not_converted(void **state) {
+    (void)state;
+    static const hd_dtype halves[] = {HD_BF16, HD_F16};
+    for (int i = 0; i < 2; ++i) {
+        HD_SCOPE;
+        char expected[96];
+        hd_stablehlo s = text_of_product(hd_matmul, halves[i], halves[i], HD_MATMUL_EXACT);
+        snprintf(expected, sizeof expected, ": (tensor<3x3x%s>, tensor<3x3x%s>) -> tensor<3x3xf32>",
+                 hd_dtype_name(halves[i]), hd_dtype_name(halves[i]));
+        assert_int_equal(times(s.text, expected), 1);
+        assert_int_equal(times(s.text, "stablehlo.convert"), 1); /* of the result */
+        hd_stablehlo_release(&s);
+    }
+}
+
+/* TF32 has as many bits as f16, and three more than bf16; in f32 attention is exact whatever is set. */
+static void attention_is_exact(void **state) {
+    (void)state;
+    static const hd_dtype dtypes[] = {HD_F32, HD_F16, HD_BF16};
+    for (int i = 0; i < 3; ++i) {
+        HD_SCOPE;
+        hd_builder *b = started("attention");
+        hd_set_matmul_precision(HD_MATMUL_TF32);
+        hd_tensor *x = hd_input("x", HD_SHAPE(2, 4, 8), dtypes[i]);
+        hd_builder_add_output(b, "y", hd_attention(x, x, x, NULL, false, 0));
+        hd_set_matmul_precision(HD_MATMUL_EXACT);
+        hd_stablehlo s = emitted(built(b));
+        assert_int_equal(times(s.text, "HIGHEST"), dtypes[i] == HD_BF16 ? 0 : 4);
+        assert_int_equal(times(s.text, "DEFAULT"), dtypes[i] == HD_BF16 ? 4 : 0);
+        hd_stablehlo_release(&s);
+    }
+}
+
+static bool has_flag(const hd_xla_options *o, const char *flag, bool value) {
+    for (size_t at = 0; at + strlen(flag) + 4 <= o->count; ++at) {
+        const char *found = o->bytes + at, *behind = found + strlen(flag);
+        if (memcmp(found, flag, strlen(flag)) == 0)
+            return memcmp(behind, (const char[]){0x12, 2, 0x10, (char)value}, 4) == 0;
+    }
+    return false;
+}
+
+/* On CUDA, and nowhere else, exact products of f32 are cuBLAS's. */
+static void options_follow_from_the_program(void **state) {
+    (void)state;
+    static const char excess[] = "xla_allow_excess_precision", triton[] = "xla_gpu_enable_triton_gemm";
+    for (int kind = HD_DEVICE_CPU; kind <= HD_DEVICE_CUDA; ++kind)
+        for (int index = 0; index < 2; ++index)
+            for (int precision = HD_MATMUL_EXACT; precision <= HD_MATMUL_TF32; ++precision) {
+                HD_SCOPE;
+                const hd_xla_device device = {.device = {(hd_device_kind)kind, index}, .id = 5};
+                hd_stablehlo s = text_of_product(hd_matmul, HD_F32, HD_F32, (hd_matmul_precision)precision);
+                hd_xla_options o;
+                hd_xla_choose_options(&device, s.text, &o);
+                hd_stablehlo_release(&s);
+                assert_in_range(o.count, 1, sizeof o.bytes);
+                assert_true(has_flag(&o, excess, false));
+                assert_int_equal(has_flag(&o, triton, false), kind == HD_DEVICE_CUDA && precision == HD_MATMUL_EXACT);
+                assert_false(has_flag(&o, triton, true));
+                static const char first[] = {0x1A, 4, 0x20, 1, 0x28, 1};
+                const char other[] = {0x1A, 15, 0x20, 1, 0x28, 1, 0x4A, 9, 8, 1, 0x10, 1, 0x1A, 3, 0x0A, 1, 5};
+                const size_t end = index == 0 ? sizeof first : sizeof other;
+                assert_memory_equal(o.bytes + o.count - end, index == 0 ? first : other, end);
+            }
 }
 
 /* State that is updated is donated to its update; the learning rate is a number. */
@@ -189,5 +311,6 @@ static void scripts_show_their_text(void **state) {
     assert_error(HD_ERROR_NULL_ARGUMENT, "hd_script_format_stablehlo");
 }
 
-RUN(test(an_affine_layer_with_relu), test(a_step_with_state), test(ends_of_a_program), test(every_op_has_a_text),
-    test(text_grows_with_the_graph), test(memory_may_run_out), test(scripts_show_their_text))
+RUN(test(an_affine_layer_with_relu), test(products_say_how_exact_they_are), test(halves_are_not_converted),
+    test(attention_is_exact), test(options_follow_from_the_program), test(a_step_with_state), test(ends_of_a_program),
+    test(every_op_has_a_text), test(text_grows_with_the_graph), test(memory_may_run_out), test(scripts_show_their_text))

@@ -134,6 +134,6 @@ typedef struct hd_nvrtc_program hd_nvrtc_program;
     X(object, "nvrtcGetCUBIN", (hd_nvrtc_program * program, char *out))                                                \
     X(log_bytes, "nvrtcGetProgramLogSize", (hd_nvrtc_program * program, size_t * out))                                 \
     X(log, "nvrtcGetProgramLog", (hd_nvrtc_program * program, char *out))
-enum { HD_NVRTC_DOES_NOT_COMPILE = 6 };
+enum { HD_NVRTC_OUT_OF_MEMORY = 1, HD_NVRTC_DOES_NOT_COMPILE = 6 };
 
 #endif

@@ -50,4 +50,6 @@ const hd_gpu_interface hd_cuda_gpu = {.kind = HD_DEVICE_CUDA,
                                       .record = hd_cuda_record,
                                       .recorded = hd_cuda_recorded,
                                       .replay = hd_cuda_replay,
-                                      .forget = hd_cuda_forget};
+                                      .forget = hd_cuda_forget,
+                                      .lacks_products = hd_cuda_lacks_products,
+                                      .product = hd_cuda_product};

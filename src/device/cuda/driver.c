@@ -101,8 +101,6 @@ const hd_gpu_limits *hd_cuda_limits(int index) {
     return d == NULL ? NULL : &d->limits;
 }
 
-static _Thread_local const hd_cuda_device *current; /* whose context this thread has */
-
 static hd_error make_stream(hd_cuda_device *d) {
     if (d->context == NULL)
         HD_TRY(hd_cuda_check(d, hd_cu.context_retain(&d->context, d->ordinal), "cuDevicePrimaryCtxRetain"));
@@ -130,10 +128,8 @@ hd_cuda_device *hd_cuda_device_at(int index) {
     if (d == NULL) return NULL;
     HD_TRY_OR(hd_cuda_check_lost(d), NULL);
     if (!atomic_load_explicit(&d->started, memory_order_acquire)) HD_TRY_OR(start(d), NULL);
-    if (__builtin_expect(current != d, 0)) {
-        HD_TRY_OR(hd_cuda_check(d, hd_cu.context_set(d->context), "cuCtxSetCurrent"), NULL);
-        current = d;
-    }
+    /* always, as others in this thread may have set theirs */
+    HD_TRY_OR(hd_cuda_check(d, hd_cu.context_set(d->context), "cuCtxSetCurrent"), NULL);
     return d;
 }
 

@@ -80,6 +80,10 @@ void hd_cuda_unload(hd_gpu_program *program);
 hd_gpu_function *hd_cuda_function(hd_gpu_program *program, const char *name);
 hd_error hd_cuda_launch(int index, const hd_gpu_launch *l);
 
+/* ---- blas.c ------------------------------------------------------------------------------------------------------ */
+hd_error hd_cuda_lacks_products(int index, const char **why);
+hd_error hd_cuda_product(int index, const hd_gpu_matrices *p, bool *taken);
+
 /* ---- recording.c ------------------------------------------------------------------------------------------------- */
 /* The stream of commands: the device's, or that of what this thread records. */
 hd_cu_stream *hd_cuda_stream(const hd_cuda_device *d);

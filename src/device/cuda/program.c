@@ -22,6 +22,7 @@ struct hd_gpu_program {
 };
 
 static const char object_mark[] = "hoducu1";
+enum { COMPILER_STACK = 16 << 20 };
 
 /* ---- NVRTC ------------------------------------------------------------------------------------------------------- */
 static struct {
@@ -76,13 +77,36 @@ static hd_error nvrtc_failed(const hd_cuda_device *d, int status, const char *fu
                    hd_device_text((char[32]){0}, d->device), function, status, nvrtc.major, nvrtc.minor);
 }
 
+/* NVRTC takes more stack than a thread of the user's may have. */
+typedef struct compilation {
+    hd_nvrtc_program *program;
+    const char *const *options;
+    int count, status;
+} compilation;
+static void *compile_here(void *of) {
+    compilation *c = of;
+    c->status = nvrtc.program_compile(c->program, c->count, c->options);
+    return NULL;
+}
+static int compile_on_thread(compilation *c) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    if (pthread_attr_init(&attributes) != 0) return HD_NVRTC_OUT_OF_MEMORY;
+    const bool started = pthread_attr_setstacksize(&attributes, COMPILER_STACK) == 0 &&
+                         pthread_create(&thread, &attributes, compile_here, c) == 0;
+    pthread_attr_destroy(&attributes);
+    if (!started) return HD_NVRTC_OUT_OF_MEMORY;
+    pthread_join(thread, NULL);
+    return c->status;
+}
+
 /* Words are written as C is, where sums of products are rounded once. */
 static int compile_program(const hd_cuda_device *d, hd_nvrtc_program *program) {
     char architecture[48];
     snprintf(architecture, sizeof architecture, "--gpu-architecture=sm_%d%d%s", d->major, d->minor,
              d->major >= 9 ? "a" : "");
     const char *const options[] = {architecture, "--std=c++17", "-w", "--minimal"};
-    return nvrtc.program_compile(program, nvrtc.major >= 13 ? 4 : 3, options);
+    return compile_on_thread(&(compilation){program, options, nvrtc.major >= 13 ? 4 : 3, 0});
 }
 
 static hd_error take_object(const hd_cuda_device *d, hd_nvrtc_program *program, void **object, size_t *bytes) {
