@@ -44,6 +44,8 @@ static inline long long __double_as_longlong(double d) {
     return i;
 }
 
+template <class T> static inline T __shfl_xor_sync(unsigned, T value, int bits); /* as lanes hand each other below */
+
 /* ---- template_warp_words.h --------------------------------------------------------------------------------------- */
 enum { CUDA_THREADS = 1024, CUDA_COPIES = 256 };
 #define W_ONE_NUMBER(address)
@@ -99,6 +101,12 @@ static inline const cuda_lane *cuda_exchange(const cuda_lane *own) {
     cuda_lanes[step][*cuda_now] = *own;
     cuda_yield();
     return &cuda_lanes[step][*cuda_now / 32 * 32];
+}
+template <class T> static inline T __shfl_xor_sync(unsigned, T value, int bits) {
+    cuda_lane own = {nullptr, {0}, {0}};
+    __builtin_memcpy(own.a, &value, sizeof value);
+    __builtin_memcpy(&value, cuda_exchange(&own)[*cuda_now % 32 ^ bits].a, sizeof value);
+    return value;
 }
 static inline void w_matrices_4(uint32_t out[4], const void *row) {
     const cuda_lane own = {(const uint32_t *)row, {0}, {0}}, *warp = cuda_exchange(&own);
