@@ -12,6 +12,7 @@
 HD_TEMPLATES(TEMPLATE)
 TEMPLATE(product_head)
 TEMPLATE(warp_words)
+TEMPLATE(conv_head)
 #undef TEMPLATE
 typedef struct text {
     const unsigned char *bytes;
@@ -19,7 +20,7 @@ typedef struct text {
 } text;
 #define TEXT(name) (hd_template_##name##_text), (&hd_template_##name##_text_size)
 
-enum { WORDS = 6, ABOVE = 2 };
+enum { WORDS = 6, ABOVE = 3 };
 typedef struct names {
     const char *types[HD_TEMPLATE_TYPES];
     const char *numbers[HD_TEMPLATE_NUMBERS];
@@ -54,7 +55,7 @@ static const names names_of[HD_TEMPLATE_COUNT] = {
     [HD_TEMPLATE_conv] = {.types = {"C", "A", "B", "BIAS"},
                           .numbers = {"FORM", "TILE_M", "TILE_N", "TILE_K", "PER_M", "PER_N", "MULTIPLY", "TURNED"},
                           .of_cuda = true,
-                          .above = {{TEXT(product_head)}, {TEXT(warp_words)}}},
+                          .above = {{TEXT(product_head)}, {TEXT(warp_words)}, {TEXT(conv_head)}}},
 };
 
 const char *hd_template_name(hd_template which) {
