@@ -56,6 +56,10 @@ static const names names_of[HD_TEMPLATE_COUNT] = {
                           .numbers = {"FORM", "TILE_M", "TILE_N", "TILE_K", "PER_M", "PER_N", "MULTIPLY", "TURNED"},
                           .of_cuda = true,
                           .above = {{TEXT(product_head)}, {TEXT(warp_words)}, {TEXT(conv_head)}}},
+    [HD_TEMPLATE_conv_image] = {.types = {"C", "A", "B", "BIAS"},
+                                .numbers = {"FORM", "TILE_M", "TILE_N", "TILE_K", "PER_M", "PER_N", "MULTIPLY"},
+                                .of_cuda = true,
+                                .above = {{TEXT(product_head)}, {TEXT(warp_words)}, {TEXT(conv_head)}}},
 };
 
 const char *hd_template_name(hd_template which) {

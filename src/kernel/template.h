@@ -14,6 +14,7 @@
     X(peak)                                                                                                            \
     X(product)                                                                                                         \
     X(conv)                                                                                                            \
+    X(conv_image)                                                                                                      \
     X(norm)                                                                                                            \
     X(pool)                                                                                                            \
     X(attention)
@@ -55,7 +56,7 @@ typedef struct hd_fused_epilogue {
     int tile, rows;
     bool narrow; /* as its grid is */
 } hd_fused_epilogue;
-/* The template `product`, or `conv`, in which that stands where elements of the result are stored. Its buffers are A, B, the
+/* The template `product`, `conv` or `conv_image`, in which that stands where elements of the result are stored. Its buffers are A, B, the
  * parts of sums, and those of the kernel, of which the tile's is not used; what a launch passes is an i64 for each
  * of the first three, what hd_grid_arguments gives for the kernel and such a grid, and what the template has behind
  * that. */

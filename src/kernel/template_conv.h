@@ -253,5 +253,5 @@ void product(W_GLOBAL char *a_memory W_SLOT(0), W_GLOBAL char *b_memory W_SLOT(1
         W_BARRIER();
     }
 #endif
-    CONV_STORE(columns)
+    CONV_STORE(first_column, columns)
 }

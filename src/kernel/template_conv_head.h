@@ -181,14 +181,14 @@ W_INLINE void conv_put_sums(conv_slab *slab, int which, conv_sums sums, int warp
     }
 }
 
-/* What the function does with them at its end; `end_column` is behind the last one of the tile. */
-#define CONV_STORE(end_column)                                                                                         \
+/* What the function does with them at its end; of columns from the first one of the tile to before another. */
+#define CONV_STORE(begin_column, end_column)                                                                           \
     for (int slab = 0; slab < CONV_SLABS; ++slab) {                                                                    \
         W_BARRIER(); /* nobody reads what lies there any more */                                                       \
         conv_put_sums(&memory.slab, slab, sums, warp_row, warp_column, lane);                                          \
         W_BARRIER();                                                                                                   \
         for (int in_tile = lane % TILE_N; in_tile < TILE_N; in_tile += THREADS) {                                      \
-            const product_index column = first_column + in_tile;                                                       \
+            const product_index column = (begin_column) + in_tile;                                                     \
             for (int in_slab = lane / TILE_N; in_slab < CONV_SLAB; in_slab += CONV_APART) {                            \
                 const product_index row = first_row + slab * CONV_SLAB + in_slab;                                      \
                 const product_sum total = memory.slab.v[in_slab][in_tile];                                             \

@@ -201,3 +201,45 @@ const hd_product_tile *hd_gpu_conv_tile(const hd_described_product *of, hd_produ
     if (p->m <= t[SMALL].m || p->n <= t[SMALL].n) return &t[SMALL];
     return p->m > t[PLAIN].m && large >= 2 * (int64_t)limits->processors ? &t[LARGE] : &t[PLAIN];
 }
+
+/* ---- template_conv_image.h --------------------------------------------------------------------------------------- */
+enum { SPAN = 384, TAPS = 64, CHANNELS = 32 }; /* as the template has them */
+
+/* The most pixels from the first one that a tile reads to the last, when both walks only go on; else more than SPAN. */
+static double span_of(const hd_product_numbers *p, int tile_n) {
+    const hd_product_windows *s = &p->windows;
+    double span = 1 + (tile_n - 1) * (double)s->column_b[3], turns = tile_n - 1;
+    for (int i = 2; i >= 0; --i) {
+        span += (double)(s->k_size[i] - 1) * (double)s->k_b[i + 1];
+        if (s->k_b[i + 1] < 0 || s->column_b[i + 1] < 0 || s->image_stride[i] < 0) return SPAN + 1;
+        turns = (double)(int64_t)(turns / (double)s->column_size[i]) + 1; /* of the axis before */
+        if (i == 0 || s->column_size[i - 1] == 1) continue;
+        const double jump = (double)s->column_b[i] - (double)s->column_b[i + 1] * (double)s->column_size[i];
+        if (jump + (double)s->column_b[i + 1] < 0) return SPAN + 1;
+        span += turns * (jump > 0 ? jump : 0);
+    }
+    return span;
+}
+
+bool hd_gpu_conv_image(hd_described_product *out, const hd_product_tile *tile, const hd_gpu_limits *limits) {
+    static const hd_product_tile few = {32, 128, CHANNELS, 32, 32}, plain = {64, 128, CHANNELS, 32, 64};
+    hd_product_numbers *p = &out->numbers;
+    const hd_product_tile *t = tile != NULL ? tile : p->m <= few.m ? &few : &plain;
+    const int64_t taps = volume(p->windows.k_size), images = p->n / p->columns,
+                  of_image = (p->columns + t->n - 1) / t->n, tiles_m = (p->m + t->m - 1) / t->m,
+                  tiles = of_image * images * tiles_m * p->batches;
+    if (out->form != HD_PRODUCT_WINDOWS || p->b_lies_down || taps < 2 || taps > TAPS || span_of(p, t->n) > SPAN ||
+        2 * of_image * t->n > 3 * p->columns || tiles < (int64_t)limits->processors)
+        return false;
+    const int64_t blocks = (p->k / taps + CHANNELS - 1) / CHANNELS,
+                  packed = p->batches * tiles_m * t->m * blocks * taps * CHANNELS;
+    hd_gpu_tile_product(out, t, limits);
+    p->tiles_n = of_image * images;
+    p->k_piece = p->k;
+    p->k_pieces = 1;
+    out->use.which = HD_TEMPLATE_conv_image;
+    out->use.numbers[7] = 0;
+    out->part_bytes = (size_t)packed * 2;
+    out->pack_groups = (uint32_t)((packed / 8 + out->threads - 1) / out->threads);
+    return true;
+}

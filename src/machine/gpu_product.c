@@ -212,6 +212,7 @@ void hd_gpu_describe_product(const hd_gpu_device *d, const hd_call *call, hd_des
     out->use = (hd_template_use){.which = out->multiply == HD_MULTIPLY_EACH ? HD_TEMPLATE_product : HD_TEMPLATE_conv,
                                  .types = {result, call->inputs[out->a]->dtype, call->inputs[out->b]->dtype,
                                            bias != NULL ? (int32_t)bias->dtype : result}};
+    if (out->multiply > HD_MULTIPLY_F32 && hd_gpu_conv_image(out, NULL, limits)) return;
     hd_gpu_tile_product(out,
                         out->multiply == HD_MULTIPLY_EACH ? choose_tile(p, limits, call->dtype[0])
                                                           : hd_gpu_conv_tile(out, out->multiply, limits),

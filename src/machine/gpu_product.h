@@ -49,7 +49,8 @@ typedef struct hd_described_product {
     size_t number_bytes;
     int a, b; /* which inputs these are */
     uint32_t threads;
-    size_t part_bytes; /* of the workspace; 0: none */
+    uint32_t pack_groups; /* of template_conv_image.h's product_pack; 0: it is another template */
+    size_t part_bytes;    /* of the workspace, which has the sums of pieces, or A as it is packed; 0: none */
 } hd_described_product;
 
 /* gpu_product.c: all but the addresses of a call whose result is not empty. */
@@ -70,6 +71,8 @@ bool hd_gpu_conv_is_narrow(const hd_product_numbers *p);
 hd_product_multiply hd_gpu_conv_multiply(const hd_gpu_device *d, const hd_call *call, const hd_described_product *p);
 const hd_product_tile *hd_gpu_conv_tile(const hd_described_product *p, hd_product_multiply multiply,
                                         const hd_gpu_limits *limits);
+/* True when template_conv_image.h takes it, with that tile or, of NULL, one that it chooses; then all follows from it. */
+bool hd_gpu_conv_image(hd_described_product *p, const hd_product_tile *tile, const hd_gpu_limits *limits);
 static inline double hd_reach(int64_t size, int64_t stride) {
     return (double)size * (stride < 0 ? -(double)stride : (double)stride);
 }

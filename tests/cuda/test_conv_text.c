@@ -30,18 +30,19 @@ static void write_text(const char *path, const hd_template_use *use) {
     FILE *out = fopen(path, "w");
     assert_non_null(out);
     fputs(text, out);
-    for (int i = 0; i < 2; ++i)
+    static const char *const functions[] = {"product", "product_join", "product_pack"};
+    for (int i = 0; i < (use->which == HD_TEMPLATE_conv_image ? 3 : 2); ++i)
         fprintf(out,
                 "\nextern \"C\" void run_%s(char **b, void *a, struct cuda_index group, struct cuda_index) {\n"
                 "    blockIdx = group;\n    %s(b[0], b[1], b[2], b[3], b[4], *(product_arguments *)a);\n}\n",
-                i ? "product_join" : "product", i ? "product_join" : "product");
+                functions[i], functions[i]);
     fclose(out);
     free(text);
 }
 
 typedef struct compiled_use {
     hd_template_use use;
-    run_function *whole, *join;
+    run_function *whole, *join, *pack;
 } compiled_use;
 static compiled_use compiled[256];
 static int compiled_count;
@@ -64,6 +65,7 @@ static const compiled_use *compile_use(const hd_template_use *use) {
     out->use = *use;
     *(void **)&out->whole = dlsym(library, "run_product");
     *(void **)&out->join = dlsym(library, "run_product_join");
+    *(void **)&out->pack = dlsym(library, "run_product_pack");
     *(void (**)(void))dlsym(library, "cuda_yield") = run_barrier;
     *(const int **)dlsym(library, "cuda_now") = &run_state.now;
     snprintf(command, sizeof command, "rm -rf %s", folder);
@@ -81,8 +83,9 @@ static hd_gpu_limits limits = {.group_most = 1024,
 static const hd_gpu_limits *limits_of(int index) { return (void)index, &limits; }
 static const hd_gpu_interface interface = {.limits = limits_of};
 static const hd_gpu_device device = {.dialect = HD_DIALECT_CUDA, .gpu = &interface};
-static const hd_product_tile *forced; /* the tile; NULL: the one that is chosen */
-static int taken, refused, cut;       /* calls */
+static const hd_product_tile *forced;      /* the tile; NULL: the one that is chosen */
+static bool forced_image;                  /* where template_conv_image.h takes it */
+static int taken, refused, cut, of_images; /* calls */
 
 static void *begin_of(const hd_tensor *t) {
     return t == NULL ? NULL : (char *)t->storage->data + (size_t)t->layout.offset * hd_dtype_bytes[t->dtype];
@@ -106,7 +109,14 @@ static void run_text(const hd_call *call) {
         return;
     }
     taken++;
-    if (forced != NULL) hd_gpu_tile_product(&p, forced, &limits);
+    if (forced != NULL && forced_image) {
+        hd_gpu_conv_image(&p, forced, &limits);
+    } else if (forced != NULL) {
+        p.use.which = HD_TEMPLATE_conv;
+        p.pack_groups = 0;
+        hd_gpu_tile_product(&p, forced, &limits);
+    }
+    of_images += p.pack_groups > 0;
     cut += p.numbers.k_pieces > 1;
     const compiled_use *use = compile_use(&p.use);
     const hd_product_numbers *n = &p.numbers;
@@ -116,6 +126,7 @@ static void run_text(const hd_call *call) {
     arguments.numbers = p.numbers;
     memset(buffers[2], 0xff, p.part_bytes);
     memset(buffers[4], 0xff, bytes); /* NaN, of which nothing stays */
+    if (p.pack_groups > 0) run_groups(use->pack, buffers, &arguments, p.pack_groups, 1, (int)p.threads);
     run_groups(use->whole, buffers, &arguments, n->tiles_m * n->tiles_n * n->batches, n->k_pieces, (int)p.threads);
     if (n->k_pieces > 1)
         run_groups(use->join, buffers, &arguments, (n->batches * n->m * n->n + p.threads - 1) / p.threads, 1,
@@ -161,7 +172,7 @@ static void every_case_of_every_dtype(void **state) {
     for (int i = 0; i < CONV_CASES * CONV_KINDS * 3; ++i)
         if (sampled((uint64_t)i, 60)) check_case(i / 9, i / 3 % 3, dtypes[i % 3], i % 2 != 0);
     assert_true(taken > 0 && refused < taken);
-    if (in_full()) assert_true(cut > 10);
+    if (in_full()) assert_true(cut > 10 && of_images > 10);
 }
 
 /* The tiles that gpu_conv.c knows, and others that a device might like better. */
@@ -178,6 +189,15 @@ static void every_tile(void **state) {
         const hd_dtype dtype = dtypes[i / 4 % 3];
         forced = dtype == HD_F32 ? &of_f32[i / 36] : &of_small[i / 36];
         check_case(of[i % 4], i / 12 % 3, dtype, false);
+    }
+    /* Of images: those of the first three. */
+    static const hd_product_tile of_image[] = {{32, 128, 32, 32, 32}, {64, 128, 32, 32, 64},  {64, 128, 32, 64, 32},
+                                               {64, 64, 32, 32, 32},  {128, 128, 32, 64, 32}, {16, 64, 32, 16, 16}};
+    forced_image = true;
+    for (int i = 0; i < 6 * CONV_CASES; ++i) {
+        if (!sampled((uint64_t)i, 40)) continue;
+        forced = &of_image[i / CONV_CASES];
+        check_case(i % CONV_CASES, CONV_FORWARD, i % 2 ? HD_BF16 : HD_F16, false);
     }
     forced = NULL;
 }

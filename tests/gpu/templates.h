@@ -24,6 +24,7 @@ static const hd_template_use template_lines[] = {
     {.which = HD_TEMPLATE_conv, .types = {HD_F32, HD_F32, HD_F32}, .numbers = {1, 32, 64, 8, 16, 32, 0, 1}},
     {.which = HD_TEMPLATE_conv, .types = {HD_BF16, HD_BF16, HD_BF16}, .numbers = {1, 64, 128, 32, 32, 32, 1, 0}},
     {.which = HD_TEMPLATE_conv, .types = {HD_F16, HD_F16, HD_F16}, .numbers = {2, 32, 64, 32, 16, 32, 2, 0}},
+    {.which = HD_TEMPLATE_conv_image, .types = {HD_BF16, HD_BF16, HD_BF16}, .numbers = {1, 64, 128, 32, 32, 64, 1}},
     {.which = HD_TEMPLATE_norm, .numbers = {64, 0, 1, 2}}, /* rows, their gradient, measure, parts, fold */
     {.which = HD_TEMPLATE_norm, .numbers = {64, 1, 0, 1}},
     {.which = HD_TEMPLATE_norm, .numbers = {64, 2, 1, 0}},
