@@ -75,7 +75,7 @@ void product(W_GLOBAL char *a_memory W_SLOT(0), W_GLOBAL char *b_memory W_SLOT(1
         conv_piece piece;
         conv_slab slab;
     } memory;
-    W_LOCAL conv_point tap_points[CONV_TAPS];
+    W_LOCAL conv_point tap_points[CONV_TAPS], column_points[TILE_N];
     const int lane = W_THREAD, in_warp = lane % 32;
     const product_index rows = (product_index)a.m, columns = (product_index)a.n;
     PRODUCT_TILE
@@ -96,19 +96,23 @@ void product(W_GLOBAL char *a_memory W_SLOT(0), W_GLOBAL char *b_memory W_SLOT(1
                          conv_offset(&end_tap, w.k.strides) + 1 - begin_pixel,
                   end_pixel = (w.image[0] - 1) * w.image_stride[0] + (w.image[1] - 1) * w.image_stride[1] +
                               (w.image[2] - 1) * w.image_stride[2] + 1;
-    conv_point of_columns[CONV_COLUMNS];
-    W_ALL_ROUNDS
-    for (int j = 0; j < CONV_COLUMNS; ++j) {
-        const int32_t number = in_image + warp_column + j * 16 + in_warp / 16 * 8 + in_warp % 8;
-        place = conv_position_of(number < last ? number : last - 1, &w.column);
-        of_columns[j] = conv_point_of(&place, &w.column, &w.k, false, &w);
-        of_columns[j].at += (int32_t)a.b_first - begin_pixel;
+    for (int e = lane; e < TILE_N; e += THREADS) {
+        place = conv_position_of(in_image + e < last ? in_image + e : last - 1, &w.column);
+        column_points[e] = conv_point_of(&place, &w.column, &w.k, false, &w);
     }
     for (int e = lane; e < taps; e += THREADS) {
         place = conv_position_of(e, &w.k);
         tap_points[e] = conv_point_of(&place, &w.k, &w.column, true, &w);
     }
     if (lane < CONV_PITCH) memory.piece.pixel[CONV_SPAN][lane] = {{0, 0, 0, 0}};
+
+    W_BARRIER();
+    conv_point of_columns[CONV_COLUMNS];
+    W_ALL_ROUNDS
+    for (int j = 0; j < CONV_COLUMNS; ++j) {
+        of_columns[j] = column_points[warp_column + j * 16 + in_warp / 16 * 8 + in_warp % 8];
+        of_columns[j].at += (int32_t)a.b_first - begin_pixel;
+    }
 
     W_GLOBAL const B_MEMORY *const image =
         (W_GLOBAL const B_MEMORY *)(b_memory + a.b_offset) + (batch * a.b_group + image_number * a.column_b[0]);

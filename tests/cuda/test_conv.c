@@ -12,12 +12,23 @@ static hd_tensor *away(hd_tensor *x) { return x == NULL ? NULL : hd_to(x, there(
 /* The same elements with others between them. */
 static hd_tensor *stepped(hd_tensor *x) { return hd_slice(hd_repeat_interleave(x, 3, -1), -1, 1, HD_END, 3); }
 
-static void check_case(int number, int kind, hd_dtype dtype, bool views) {
+/* Enough tiles for all processors. */
+static const conv_case large_cases[] = {{2, 40, 24, 40, 1, {30, 28}, {3, 3}, {.padding = AROUND}},
+                                        {2, 20, 33, 70, 2, {31, 37}, {5, 3}, {.padding = {{2, 2}, {0, 1}}}},
+                                        {2, 80, 16, 64, 1, {28, 28}, {3, 3}, {.stride = {2, 2}, .padding = AROUND}},
+                                        {2, 32, 64, 64, 1, {56, 56}, {3, 3}, {.padding = AROUND}},
+                                        {2, 16, 64, 300, 1, {20, 20}, {3, 3}, {.padding = AROUND}},
+                                        {1, 200, 20, 33, 1, {260}, {5}, {.padding = {{2, 2}}}},
+                                        {3, 40, 8, 16, 1, {8, 9, 10}, {3, 3, 3}, {.padding = AROUND_3}}};
+enum { LARGE_CASES = sizeof large_cases / sizeof *large_cases };
+
+static void check_case(const conv_case *c, int kind, hd_dtype dtype, bool views) {
     HD_SCOPE;
     char what[128];
-    snprintf(what, sizeof what, "%s %d of %s%s", conv_kind_name(kind), number, hd_dtype_name(dtype),
-             views ? " through views" : "");
-    conv_operands_of p = conv_operands_make(&conv_cases[number], kind, dtype);
+    const bool large = c >= large_cases && c < large_cases + LARGE_CASES;
+    snprintf(what, sizeof what, "%s %d%s of %s%s", conv_kind_name(kind), (int)(c - (large ? large_cases : conv_cases)),
+             large ? " of the large ones" : "", hd_dtype_name(dtype), views ? " through views" : "");
+    conv_operands_of p = conv_operands_make(c, kind, dtype);
     hd_tensor *a = away(p.a), *b = away(p.b);
     hd_tensor *got = conv_run(&p, kind, views ? stepped(a) : a, views ? stepped(b) : b, away(p.bias));
     if (got == NULL) fail_msg("%s: %s", what, hd_error_message());
@@ -30,8 +41,10 @@ static void check_case(int number, int kind, hd_dtype dtype, bool views) {
 static void every_case_of_every_dtype(void **state) {
     (void)state;
     static const hd_dtype dtypes[] = {HD_F32, HD_BF16, HD_F16};
-    for (int i = 0; i < CONV_CASES * CONV_KINDS * 3; ++i) check_case(i / 9, i / 3 % 3, dtypes[i % 3], false);
-    for (int i = 0; i < CONV_CASES * CONV_KINDS; ++i) check_case(i / 3, i % 3, dtypes[i % 3], true);
+    for (int i = 0; i < CONV_CASES * CONV_KINDS * 3; ++i)
+        check_case(&conv_cases[i / 9], i / 3 % 3, dtypes[i % 3], false);
+    for (int i = 0; i < CONV_CASES * CONV_KINDS; ++i) check_case(&conv_cases[i / 3], i % 3, dtypes[i % 3], true);
+    for (int i = 0; i < LARGE_CASES * 3; ++i) check_case(&large_cases[i / 3], CONV_FORWARD, dtypes[i % 3], false);
 }
 
 static void images_may_be_empty(void **state) {
@@ -64,12 +77,27 @@ static void numbers_that_are_none_stay_in_their_windows(void **state) {
 /* ---- times ------------------------------------------------------------------------------------------------------- */
 enum { TIMES = 30 };
 
-/* The shortest of some launches, in ms, and the result is what the first tile gave. */
+/* One launch, which is waited for; false with an error. */
+static bool launch_one(const hd_gpu_device *d, hd_gpu_launch *l, hd_gpu_function *function, int64_t x, int64_t y,
+                       int64_t *took) {
+    int64_t own = 0;
+    l->function = function;
+    l->groups[0] = (uint32_t)x;
+    l->groups[1] = (uint32_t)y;
+    l->groups[2] = 1;
+    l->nanoseconds = &own;
+    if (d->gpu->launch(d->device.index, l) != HD_OK) return false;
+    *took += own;
+    return true;
+}
+
+/* The shortest of some runs, in ms. */
 static double time_tile(const hd_gpu_device *d, hd_described_product *p, hd_tensor *const in[2], hd_tensor *out) {
     struct {
         int64_t offsets[5];
         hd_product_numbers numbers;
     } arguments = {{0}, p->numbers};
+    const hd_product_numbers *n = &p->numbers;
     hd_thread *thread = hd_thread_self();
     hd_tensor *moved[2] = {NULL};
     hd_block *parts = p->part_bytes > 0 ? hd_gpu_workspace(thread, d, p->part_bytes) : NULL;
@@ -77,28 +105,22 @@ static double time_tile(const hd_gpu_device *d, hd_described_product *p, hd_tens
                         parts == NULL ? NULL : parts->address, NULL, hd_gpu_written(thread, out)};
     hd_gpu_code *code = hd_gpu_code_of_template(d, &p->use);
     hd_gpu_function *whole = code == NULL ? NULL : hd_gpu_code_function(d, code, "product"),
-                    *join = whole == NULL ? NULL : hd_gpu_code_function(d, code, "product_join");
+                    *join = whole == NULL ? NULL : hd_gpu_code_function(d, code, "product_join"),
+                    *pack = join == NULL || p->pack_groups == 0 ? NULL : hd_gpu_code_function(d, code, "product_pack");
+    hd_gpu_launch l = {.threads = {p->threads, 1, 1},
+                       .buffers = buffers,
+                       .buffer_count = 5,
+                       .arguments = &arguments,
+                       .argument_bytes = sizeof arguments.offsets + p->number_bytes};
     double best = INFINITY;
-    for (int i = 0; i < TIMES && join != NULL; ++i) {
-        const hd_product_numbers *n = &p->numbers;
-        int64_t took = 0, of_join = 0;
-        hd_gpu_launch l = {.function = whole,
-                           .groups = {(uint32_t)(n->tiles_m * n->tiles_n * n->batches), (uint32_t)n->k_pieces, 1},
-                           .threads = {p->threads, 1, 1},
-                           .buffers = buffers,
-                           .buffer_count = 5,
-                           .arguments = &arguments,
-                           .argument_bytes = sizeof arguments.offsets + p->number_bytes,
-                           .nanoseconds = &took};
-        if (d->gpu->launch(d->device.index, &l) != HD_OK) break;
-        if (n->k_pieces > 1) {
-            l.function = join;
-            l.groups[0] = (uint32_t)((n->batches * n->m * n->n + p->threads - 1) / p->threads);
-            l.groups[1] = 1;
-            l.nanoseconds = &of_join;
-            if (d->gpu->launch(d->device.index, &l) != HD_OK) break;
-        }
-        best = fmin(best, (double)(took + of_join) * 1e-6);
+    bool fine = join != NULL && (pack != NULL || p->pack_groups == 0);
+    for (int i = 0; i < TIMES && fine; ++i) {
+        int64_t took = 0;
+        fine = p->pack_groups == 0 || launch_one(d, &l, pack, p->pack_groups, 1, &took);
+        fine = fine && launch_one(d, &l, whole, n->tiles_m * n->tiles_n * n->batches, n->k_pieces, &took);
+        if (fine && n->k_pieces > 1)
+            fine = launch_one(d, &l, join, (n->batches * n->m * n->n + p->threads - 1) / p->threads, 1, &took);
+        best = fine ? fmin(best, (double)took * 1e-6) : best;
     }
     if (parts != NULL) hd_block_release(thread, parts);
     for (int i = 0; i < 2; ++i) hd_tensor_drop(thread, moved[i]);
@@ -112,7 +134,10 @@ static void time_case(const hd_gpu_device *d, int kind, hd_dtype dtype, int64_t 
                                              {128, 128, 8, 32, 64}, {128, 64, 8, 32, 64},  {32, 64, 8, 16, 32}},
                                  of_small[] = {{64, 128, 32, 32, 32}, {64, 128, 32, 32, 64},  {64, 128, 32, 64, 32},
                                                {64, 64, 32, 32, 32},  {64, 256, 32, 32, 64},  {64, 256, 32, 64, 32},
-                                               {64, 64, 64, 32, 32},  {128, 128, 32, 64, 32}, {128, 64, 32, 32, 32}};
+                                               {64, 64, 64, 32, 32},  {128, 128, 32, 64, 32}, {128, 64, 32, 32, 32}},
+                                 of_images[] = {{64, 128, 32, 32, 64}, {64, 128, 32, 64, 32},  {64, 128, 32, 32, 32},
+                                                {64, 64, 32, 32, 32},  {64, 64, 32, 32, 16},   {64, 256, 32, 32, 64},
+                                                {64, 256, 32, 64, 32}, {128, 128, 32, 64, 32}, {32, 128, 32, 32, 32}};
     const hd_shape x_shape = HD_SHAPE(32, channels, image, image), w_shape = HD_SHAPE(channels, channels, 3, 3);
     hd_tensor *x = away(conv_values(x_shape, dtype)), *w = away(conv_values(w_shape, dtype)),
               *y = away(conv_values(x_shape, dtype)), *in[2] = {kind == CONV_TRANSPOSE ? y : x, w};
@@ -134,26 +159,30 @@ static void time_case(const hd_gpu_device *d, int kind, hd_dtype dtype, int64_t 
     hd_gpu_describe_product(d, &call, &p);
     const double flops = 2.0 * 32 * (double)(image * image * channels * channels) * 9;
     hd_tensor *first = NULL;
-    printf("%s of %s, [32,%lld,%lld,%lld], %lld filters of 3 x 3; HODU takes %d x %d x %d\n", conv_kind_name(kind),
+    printf("%s of %s, [32,%lld,%lld,%lld], %lld filters of 3 x 3; HODU takes %s, %d x %d x %d\n", conv_kind_name(kind),
            hd_dtype_name(dtype), (long long)channels, (long long)image, (long long)image, (long long)channels,
-           p.use.numbers[1], p.use.numbers[2], p.use.numbers[3]);
-    for (int i = 0; i < 9; ++i) {
-        const hd_product_tile *t = dtype == HD_F32 ? &of_f32[i] : &of_small[i];
+           hd_template_name((hd_template)p.use.which), p.use.numbers[1], p.use.numbers[2], p.use.numbers[3]);
+    for (int i = 0; i < (dtype == HD_F32 ? 9 : 18); ++i) {
+        const hd_product_tile *t = i >= 9 ? &of_images[i - 9] : dtype == HD_F32 ? &of_f32[i] : &of_small[i];
+        const hd_gpu_limits *limits = d->gpu->limits(d->device.index);
         hd_tensor *out = away(hd_full(call.shape[0], dtype, NAN));
-        hd_gpu_tile_product(&p, t, d->gpu->limits(d->device.index));
+        p.use.which = HD_TEMPLATE_conv;
+        p.pack_groups = 0;
+        hd_gpu_tile_product(&p, t, limits);
+        if (i >= 9 && !hd_gpu_conv_image(&p, t, limits)) continue;
         const double ms = time_tile(d, &p, in, out);
         if (!hd_ok()) {
-            printf("    %3d x %3d x %2d, warps of %2d x %2d: %s\n", t->m, t->n, t->k, t->per_m, t->per_n,
+            printf("    %3d x %3d x %2d, warps of %2d x %2d: %.300s\n", t->m, t->n, t->k, t->per_m, t->per_n,
                    hd_error_message());
             hd_error_clear();
             continue;
         }
         hd_tensor *here = hd_cast(hd_to(out, hd_cpu()), HD_F32);
         if (first == NULL) first = here;
-        hd_allclose_opts close = {.struct_size = sizeof close, .relative = 0.02, .absolute = 1};
-        printf("    %3d x %3d x %2d, warps of %2d x %2d, %2lld pieces: %7.4f ms, %6.1f TFLOP/s%s\n", t->m, t->n, t->k,
-               t->per_m, t->per_n, (long long)p.numbers.k_pieces, ms, flops / ms * 1e-9,
-               hd_allclose(here, first, &close) ? "" : ", WRONG");
+        hd_allclose_opts close = {.struct_size = sizeof close, .relative = 0.02, .absolute = 0.1};
+        printf("    %s %3d x %3d x %2d, warps of %2d x %2d, %2lld pieces: %7.4f ms, %6.1f TFLOP/s%s\n",
+               i >= 9 ? "images," : "windows,", t->m, t->n, t->k, t->per_m, t->per_n, (long long)p.numbers.k_pieces, ms,
+               flops / ms * 1e-9, hd_allclose(here, first, &close) ? "" : ", WRONG");
         fflush(stdout);
     }
 }
