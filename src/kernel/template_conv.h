@@ -56,7 +56,7 @@ W_INLINE int32_t conv_row(const conv_operands *o, int row) {
 
 #if MULTIPLY == 0
 /* ---- f32: a thread multiplies 4 x 4 blocks, and a warp's threads stand in 4 rows of 8 --------------------------- */
-enum { CONV_STEPS = TILE_K, CONV_STAGES = 4 };
+enum { CONV_STEPS = TILE_K, CONV_STAGES = TILE_K * (TILE_M + TILE_N) > 2048 ? 3 : 4 }; /* 48 KiB in all */
 typedef struct W_ALIGNED(16) conv_stage { /* four more, so that neighbours along k are in different banks */
     float a[TILE_K][TILE_M + 4], b[TILE_K][TILE_N + 4];
 } conv_stage;

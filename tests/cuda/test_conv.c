@@ -1,7 +1,9 @@
-/* Convolutions on a GPU of NVIDIA's, against sums in f64 on the CPU. `test_cuda_conv time all` times the
- * tiles that template_conv.h can have instead, on the images of a residual network. */
+/* Convolutions on a GPU of NVIDIA's, against sums in f64 on the CPU. With the word `time` it times the tiles that
+ * template_conv.h and template_conv_image.h can have instead, on images of a residual network; with `time all` also
+ * the gradients, and more channels. */
 #include "support.h"
 
+#include "builders.h"
 #include "core/execute.h"
 #include "cuda/convolutions.h"
 #include "machine/gpu_product.h"
@@ -74,6 +76,34 @@ static void numbers_that_are_none_stay_in_their_windows(void **state) {
     }
 }
 
+/* In scripts a bias, relu and a residual are done where the sums are stored. */
+static void what_follows_is_done_in_the_tiles(void **state) {
+    (void)state;
+    static const hd_dtype dtypes[] = {HD_F32, HD_BF16};
+    for (int i = 0; i < 6; ++i) {
+        HD_SCOPE;
+        const hd_dtype dtype = dtypes[i % 2];
+        const int kind = i < 4 ? CONV_FORWARD : CONV_TRANSPOSE;
+        conv_operands_of p = conv_operands_make(i < 2 ? &large_cases[0] : &conv_cases[10], kind, dtype);
+        hd_tensor *sums = conv_expected(&p, kind, false), *r = conv_values(hd_tensor_shape(sums), dtype);
+        hd_builder *b = started("block");
+        hd_tensor *x = hd_input("x", hd_tensor_shape(p.a), dtype), *w = hd_input("w", hd_tensor_shape(p.b), dtype),
+                  *v = hd_input("v", hd_tensor_shape(p.bias), dtype), *s = hd_input("r", hd_tensor_shape(r), dtype);
+        hd_builder_add_output(b, "y", hd_add(hd_relu(conv_run(&p, kind, x, w, v)), s));
+        hd_script *script = built(b);
+        hd_script_set_device(script, there());
+        hd_script_set_input(script, "x", p.a);
+        hd_script_set_input(script, "w", p.b);
+        hd_script_set_input(script, "v", p.bias);
+        hd_script_set_input(script, "r", r);
+        hd_tensor *y = output(script, "y");
+        if (y == NULL) fail_msg("%s of %s: %s", conv_kind_name(kind), hd_dtype_name(dtype), hd_error_message());
+        hd_tensor *expected = hd_add(hd_relu(sums), hd_cast(r, HD_F64));
+        const bool small = dtype == HD_BF16; /* rounded after each op */
+        assert_close(hd_cast(hd_to(y, hd_cpu()), HD_F64), expected, small ? 0.01 : 1e-5, small ? 0.05 : 1e-4);
+    }
+}
+
 /* ---- times ------------------------------------------------------------------------------------------------------- */
 enum { TIMES = 30 };
 
@@ -133,7 +163,7 @@ static void time_case(const hd_gpu_device *d, int kind, hd_dtype dtype, int64_t 
                                              {64, 64, 16, 32, 64},  {64, 128, 8, 32, 32},  {64, 256, 8, 32, 64},
                                              {128, 128, 8, 32, 64}, {128, 64, 8, 32, 64},  {32, 64, 8, 16, 32}},
                                  of_small[] = {{64, 128, 32, 32, 32}, {64, 128, 32, 32, 64},  {64, 128, 32, 64, 32},
-                                               {64, 64, 32, 32, 32},  {64, 256, 32, 32, 64},  {64, 256, 32, 64, 32},
+                                               {64, 64, 32, 32, 32},  {32, 128, 32, 32, 32},  {128, 64, 32, 64, 32},
                                                {64, 64, 64, 32, 32},  {128, 128, 32, 64, 32}, {128, 64, 32, 32, 32}},
                                  of_images[] = {{64, 128, 32, 32, 64}, {64, 128, 32, 64, 32},  {64, 128, 32, 32, 32},
                                                 {64, 64, 32, 32, 32},  {64, 64, 32, 32, 16},   {64, 256, 32, 32, 64},
@@ -199,6 +229,7 @@ static int time_all(bool all) {
 
 int main(int count, char **words) {
     const struct CMUnitTest tests[] = {test(every_case_of_every_dtype), test(images_may_be_empty),
+                                       test(what_follows_is_done_in_the_tiles),
                                        test(numbers_that_are_none_stay_in_their_windows)};
     if (!hd_device_available(there())) {
         print_message("skipped: %s\n", hd_device_missing(there()));
