@@ -16,7 +16,7 @@ help:
 	@echo "make check          set up, build and run every test"
 	@echo "make xla            fetch XLA's plugin for the CPU (PyPI's xla-cpu-pjrt, 63 MB) into the user's data directory"
 	@echo "make check-hostile  the tests under asan+ubsan, those with threads under tsan, and all built by clang"
-	@echo "make check-minimal  a few tests of a library without XLA, LLVM, files, OpenCL and Metal"
+	@echo "make check-minimal  a few tests of a library without XLA, LLVM, files, CUDA, OpenCL and Metal"
 	@echo "make check-aarch64  the tests built for AArch64 and run in QEMU (Debian)"
 	@echo "make check-macos    compiles and links for macOS on Apple's own processors, with PyPI's ziglang; nothing is run"
 	@echo "make check-gpu      the text of GPUs in full: through OpenCL, Metal's on the CPU, CUDA's compiled by NVRTC (PyPI)"

@@ -1,7 +1,7 @@
 /* What a GPU does: the MLP block and its training, bandwidth, products, convolutions, small eager calls, and the first
- * result of a process (cuda_process.c). The device is what HODU_DEVICE says, else cuda:0; --device KIND says another, and
- * --small takes sizes at which PoCL ends soon. Without the device there is a line and no case. scripts/bench-cuda runs
- * this beside cuda_peers.py. */
+ * result of a process (cuda_process.c). The device is what HODU_DEVICE says, else cuda:0; --device KIND says another,
+ * and --small takes sizes at which PoCL ends soon. Without the device there is a line and no case. scripts/bench-cuda
+ * runs this beside cuda_peers.py. */
 #include "compare.h"
 #include "cuda_device.h"
 
@@ -129,7 +129,6 @@ static void mlp_bf16_small(bench *b) { time_block(b, block_small, HD_BF16); }
 static void mlp_bf16_middle(bench *b) { time_block(b, block_middle, HD_BF16); }
 static void mlp_bf16_large(bench *b) { time_block(b, block_large, HD_BF16); }
 
-#ifdef HD_HAS_MATMUL_PRECISION
 static void time_tf32(bench *b, block s) { /* these cases are the last: nothing sets the precision back */
     hd_set_matmul_precision(HD_MATMUL_TF32);
     time_block(b, s, HD_F32);
@@ -137,7 +136,6 @@ static void time_tf32(bench *b, block s) { /* these cases are the last: nothing 
 static void mlp_tf32_small(bench *b) { time_tf32(b, block_small); }
 static void mlp_tf32_middle(bench *b) { time_tf32(b, block_middle); }
 static void mlp_tf32_large(bench *b) { time_tf32(b, block_large); }
-#endif
 
 /* A step with Adam, all state on the device. */
 static hd_script *adam_script(block s, hd_tensor *const w[BLOCK_WEIGHTS]) {
@@ -404,11 +402,9 @@ static const bench_case cases[] = {
     {"cuda/eager-mlp-train", "us", eager_mlp_train},
     {"cuda/first-result", "ms", first_result},
     {"cuda/first-result-cached", "ms", first_result_cached},
-#ifdef HD_HAS_MATMUL_PRECISION
     {"cuda/mlp-tf32-32x256x512x256", "us", mlp_tf32_small},
     {"cuda/mlp-tf32-64x512x1024x512", "us", mlp_tf32_middle},
     {"cuda/mlp-tf32-128x768x2048x1024", "us", mlp_tf32_large},
-#endif
 };
 
 /* Takes our own words out of the command line; true when it only lists. */

@@ -1,6 +1,6 @@
-/* What a launch costs the host by itself: cuLaunchKernel of an empty kernel with three pointers, from the driver alone. It
- * prints nanoseconds a launch: in batches that fit the driver's queue, and for all in a row with one wait behind them.
- * Nothing of CUDA is needed to build it; without a driver or a GPU it says so and ends with 77. */
+/* What a launch costs the host by itself: cuLaunchKernel of an empty kernel with three pointers, from the driver alone.
+ * It prints nanoseconds a launch: in batches that fit the driver's queue, and for all in a row with one wait behind
+ * them. Nothing of CUDA is needed to build it; without a driver or a GPU it says so and ends with 77. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

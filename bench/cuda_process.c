@@ -1,5 +1,5 @@
-/* A process that opens a GPU and gets one result of the MLP block: cuda_process DEVICE [small] prints how long opening the
- * device took, and how long from recording the block to its result; cuda.c runs it. */
+/* A process that opens a GPU and gets one result of the MLP block: cuda_process DEVICE [small] prints how long opening
+ * the device took, and how long from recording the block to its result; cuda.c runs it. */
 #include "cuda_device.h"
 #include "static.h"
 

@@ -4,8 +4,8 @@
 
 #include <hodu/base.h>
 
-/* 0: this library was built with HODU_CUDA=OFF, HODU_OPENCL=OFF, or HODU_METAL=OFF, and there are no such devices. hodu.pc and the
- * CMake targets of such a library define it. */
+/* 0: this library was built with HODU_CUDA=OFF, HODU_OPENCL=OFF, or HODU_METAL=OFF, and there are no such devices.
+ * hodu.pc and the CMake targets of such a library define it. */
 #ifndef HD_HAS_CUDA
 #define HD_HAS_CUDA 1
 #endif
@@ -52,8 +52,9 @@ static inline hd_device hd_opencl(int index) { /* of all platforms, as their dri
  * dtypes are what they are. */
 typedef enum hd_matmul_precision {
     HD_MATMUL_EXACT = 0, /* the default: products are as exact as f32 is */
-    HD_MATMUL_TF32       /* a device that has TF32 may round operands to its 10 bits of mantissa: CUDA, and that several
-                          * times as fast; the CPU, OpenCL and Metal have none and ignore it */
+    /* A device that has TF32, CUDA, may round operands to its 10 bits of mantissa, which is several times as fast; the
+     * CPU, OpenCL and Metal have none and ignore it. */
+    HD_MATMUL_TF32
 } hd_matmul_precision;
 
 /* What a device is. A figure that its driver does not tell is 0. */

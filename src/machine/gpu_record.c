@@ -1,5 +1,6 @@
-/* Runs of plans that a GPU keeps as recordings: the second run at the same addresses is recorded, later ones are replayed,
- * one command instead of a launch each. What is waited for on the host (checks of indices) is between recordings. */
+/* Runs of plans that a GPU keeps as recordings: the second run at the same addresses is recorded, later ones are
+ * replayed, one command instead of a launch each. What is waited for on the host (checks of indices) is between
+ * recordings. */
 #include "machine/gpu_plan.h"
 
 #include <string.h>
@@ -107,14 +108,98 @@ static known_run *find_run(const hd_gpu_device *d, hd_thread *thread, hd_gpu_rec
     return oldest;
 }
 
+/* ---- steps: launches that need each other ------------------------------------------------------------------------ */
+enum { STEPS_MOST = 1024, OPERANDS_MOST = 64 };
+typedef struct span_of_memory {
+    const char *begin, *end;
+    bool is_written;
+} span_of_memory;
+typedef struct step_memory {
+    span_of_memory of[OPERANDS_MOST];
+    int count;
+} step_memory;
+
+/* What a launch reads and writes; false: that is too much to be looked at. Of those that put something aside,
+ * everything counts as written. */
+static bool find_memory(const hd_plan *p, const hd_launch *l, step_memory *out) {
+    const bool is_plain = l->kind == HD_RUN_CALL || l->kind == HD_RUN_KERNEL || l->kind == HD_RUN_PRODUCT;
+    const uint32_t count = (uint32_t)l->inputs + l->outputs;
+    out->count = 0;
+    if (count > OPERANDS_MOST) return false;
+    for (uint32_t k = 0; k < count; ++k) {
+        const hd_tensor *t = p->pointers[l->first + k];
+        if (t == NULL || t->storage->data == NULL) continue;
+        const char *begin = t->storage->data;
+        out->of[out->count++] = (span_of_memory){begin, begin + t->storage->bytes, !is_plain || k >= l->inputs};
+    }
+    return true;
+}
+
+static bool meet(const step_memory *a, const step_memory *b) {
+    for (int i = 0; i < a->count; ++i)
+        for (int j = 0; j < b->count; ++j)
+            if ((a->of[i].is_written || b->of[j].is_written) && a->of[i].begin < b->of[j].end &&
+                b->of[j].begin < a->of[i].end)
+                return true;
+    return false;
+}
+
+/* Which earlier steps a step needs, those left out that others of them need: `needs` has a row of bits for each. */
+static uint32_t find_needed(const step_memory *of, uint64_t *needs, uint32_t step, uint32_t words, uint32_t *after) {
+    uint64_t *row = needs + (size_t)step * words;
+    uint32_t count = 0;
+    for (uint32_t j = step; j-- > 0;) {
+        if ((row[j / 64] >> j % 64 & 1) != 0 || !meet(&of[step], &of[j])) continue;
+        after[count++] = j;
+        const uint64_t *theirs = needs + (size_t)j * words;
+        for (uint32_t w = 0; w < words; ++w) row[w] |= theirs[w];
+        row[j / 64] |= (uint64_t)1 << j % 64;
+    }
+    return count;
+}
+
+/* Each launch as a step of its own. */
+static hd_error enqueue_steps(const hd_gpu_device *d, const hd_gpu_run *run, const hd_gpu_piece *piece, step_memory *of,
+                              uint64_t *needs, uint32_t *after) {
+    const uint32_t count = piece->end - piece->begin, words = (count + 63) / 64;
+    uint32_t done = 0;
+    memset(needs, 0, (size_t)count * words * sizeof *needs);
+    for (uint32_t i = 0; i < count; ++i) {
+        const uint32_t at = piece->begin + i;
+        if (!find_memory(run->plan, &run->plan->launches[at], &of[i]))
+            return hd_fail(HD_ERROR_INTERNAL, "launch %u has too many operands to be recorded", at);
+        const uint32_t needed = find_needed(of, needs, i, words, after);
+        HD_TRY(d->gpu->step(d->device.index, i, after, needed));
+        HD_TRY(run->enqueue(run, at, at + 1, &done));
+    }
+    return HD_OK;
+}
+
+/* Long pieces are recorded in order: who needs whom would take long to find. */
+static hd_error enqueue_piece(const hd_gpu_device *d, const hd_gpu_run *run, const hd_gpu_piece *piece) {
+    const size_t count = piece->end - piece->begin, words = (count + 63) / 64;
+    uint32_t done = 0;
+    if (count < 3 || count > STEPS_MOST) return run->enqueue(run, piece->begin, piece->end, &done);
+    step_memory *of = hd_array_resize(NULL, count * sizeof *of);
+    uint64_t *needs = hd_array_resize(NULL, count * words * sizeof *needs);
+    uint32_t *after = hd_array_resize(NULL, count * sizeof *after);
+    const hd_error status = of == NULL || needs == NULL || after == NULL
+                                ? hd_fail(HD_ERROR_MEMORY, "no memory to record %zu launches", count)
+                                : enqueue_steps(d, run, piece, of, needs, after);
+    hd_array_release(of);
+    hd_array_release(needs);
+    hd_array_release(after);
+    return status;
+}
+
+/* ---- recording --------------------------------------------------------------------------------------------------- */
 /* Nothing of a piece has run when it cannot be recorded: it then runs as it is, and so does the plan from now on. */
 static hd_error record_piece(const hd_gpu_device *d, const hd_gpu_run *run, hd_gpu_records *r,
                              const hd_gpu_piece *piece, hd_gpu_recording **out) {
     const int index = d->device.index;
     hd_error status = d->gpu->record(index);
     if (status == HD_OK) {
-        uint32_t done = 0;
-        status = run->enqueue(run, piece->begin, piece->end, &done);
+        status = enqueue_piece(d, run, piece);
         if (status == HD_OK)
             status = d->gpu->recorded(index, out);
         else

@@ -153,7 +153,18 @@ static void write_in_place(hd_plan *p) {
     }
 }
 
+/* Where launches may run at the same time, memory that is given out twice makes them wait for each other: a small plan on
+ * a device takes new memory for each value. */
+enum { SPREAD_MOST = 64 << 20 };
+static bool is_spread(const hd_plan *p) {
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < p->buffer_count && bytes <= SPREAD_MOST; ++i)
+        if (p->buffers[i].placement == HD_IN_ARENA) bytes += p->buffers[i].storage.bytes;
+    return hd_plan_is_away(p) && bytes <= SPREAD_MOST;
+}
+
 static hd_error find_places(hd_plan *p, hd_arena *a, uint32_t *next, uint32_t *ending) {
+    const bool spread = is_spread(p);
     for (uint32_t i = 0; i < p->launch_count; ++i) ending[i] = HD_NONE;
     for (uint32_t i = 0; i < p->buffer_count; ++i) { /* lists of buffers by last hd_launch */
         const hd_plan_buffer *b = &p->buffers[i];
@@ -166,7 +177,7 @@ static hd_error find_places(hd_plan *p, hd_arena *a, uint32_t *next, uint32_t *e
         for (uint32_t i = begin; i < end; ++i) HD_TRY(place_outputs(p, a, i));
         for (uint32_t i = begin; i < end; ++i)
             for (uint32_t e = ending[i]; e != HD_NONE; e = next[e])
-                if (!p->buffers[e].handed_on)
+                if (!p->buffers[e].handed_on && !spread)
                     HD_TRY(hd_arena_give(a, p->buffers[e].offset, hd_arena_rounded(p->buffers[e].storage.bytes)));
     }
     return HD_OK;

@@ -1,6 +1,6 @@
-/* Products by a library of CUDA's: which calls are its own, that what it is told of rows, columns, batches and a bias is
- * right, what is kept of them, and what goes wrong. Library and driver are fakes, which compute in the host's memory; a
- * kernel is an error that says that there is no NVRTC. */
+/* Products by a library of CUDA's: which calls are its own, that what it is told of rows, columns, batches and a
+ * bias is right, what is kept of them, and what goes wrong. Library and driver are fakes, which compute in the
+ * host's memory; a kernel is an error that says that there is no NVRTC. */
 #include "builders.h"
 #include "core/memory.h"
 #include "core/shape.h"
@@ -360,6 +360,7 @@ static void it_may_be_missing(void **state) {
 int main(void) {
     setenv("HODU_CUBLASLT", FAKE_CUBLASLT, 1);
     setenv("HODU_NVRTC", "/nowhere", 1);
+    setenv("HODU_CACHE", "0", 1); /* nothing that was compiled before */
     void *driver = dlopen(HOST_DRIVER, RTLD_NOW | RTLD_LOCAL), *library = dlopen(FAKE_CUBLASLT, RTLD_NOW | RTLD_LOCAL);
     fake = library == NULL ? NULL : dlsym(library, "fake_cublaslt_now");
     if (driver == NULL || fake == NULL) return 1;

@@ -40,7 +40,7 @@ refuses "a reason not to be lowered" "HD_LOWER_ALTERNATING" \
            sed 's|ops/ops.def|../toy.def|' src/ops/table.c >table.c && cc $flags -fsyntax-only table.c"
 
 make --no-print-directory generate JOBS=2 \
-    CONFIGURE="-DHODU_ISAS=baseline -DHODU_KERNEL_OPTIMIZE=-O0 -DCMAKE_BUILD_TYPE=None -DHODU_TESTS=OFF -DHODU_EXAMPLES=OFF -DHODU_BENCH=OFF -DHODU_LLVM=OFF -DHODU_OPENCL=OFF -DHODU_METAL=OFF"
+    CONFIGURE="-DHODU_ISAS=baseline -DHODU_KERNEL_OPTIMIZE=-O0 -DCMAKE_BUILD_TYPE=None -DHODU_TESTS=OFF -DHODU_EXAMPLES=OFF -DHODU_BENCH=OFF -DHODU_LLVM=OFF -DHODU_CUDA=OFF -DHODU_OPENCL=OFF -DHODU_METAL=OFF"
 cmake --build build/release -j 2 --target hodu hodu_static >build.log 2>&1 || { tail -30 build.log; exit 1; }
 cc -std=c11 -Wall -Wextra -Werror -Iinclude "$toy/program.c" -Lbuild/release -lhodu -Wl,-rpath,"$PWD/build/release" -o program
 ./program

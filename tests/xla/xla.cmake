@@ -11,20 +11,6 @@ foreach(target test_xla_plugin test_xla_faults test_xla_devices)
   target_compile_definitions(${target} PRIVATE FAKE_PLUGIN="$<TARGET_FILE:fake_plugin>")
 endforeach()
 
-# Drivers of NVIDIA's for xla/devices: one that counts GPUs, and one that is something else.
-foreach(name fake_cuda fake_cuda_empty)
-  add_library(${name} SHARED xla/fake_cuda.c)
-  set_target_properties(${name} PROPERTIES OUTPUT_NAME cuda SOVERSION 1
-    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/${name})
-  target_link_libraries(${name} PRIVATE hodu_warnings)
-  string(TOUPPER ${name} NAME)
-  if(TARGET test_xla_devices)
-    add_dependencies(test_xla_devices ${name})
-    target_compile_definitions(test_xla_devices PRIVATE ${NAME}="$<TARGET_FILE:${name}>")
-  endif()
-endforeach()
-target_compile_definitions(fake_cuda_empty PRIVATE WITHOUT_FUNCTIONS)
-
 # Where no plugin is found, choosing XLA is an error that changes nothing: once more for who has one.
 foreach(pair script/script:test_script_script compile/compile:test_compile_compile
     example/script/compilers:example_script_compilers example/script/devices:example_script_devices
@@ -45,7 +31,7 @@ if(HODU_EXAMPLES)
   foreach(name devices compilers compile_options)
     add_test(NAME only-cuda/example/script/${name} COMMAND example_script_${name})
     set_tests_properties(only-cuda/example/script/${name} PROPERTIES TIMEOUT 1200 LABELS example ENVIRONMENT
-      "LD_LIBRARY_PATH=$<TARGET_FILE_DIR:fake_cuda>;FAKE_CUDA=1;HODU_XLA_PLUGIN=;HODU_XLA_PLUGIN_CPU=/nowhere;HODU_XLA_PLUGIN_CUDA=$<TARGET_FILE:fake_plugin>")
+      "LD_LIBRARY_PATH=$<TARGET_FILE_DIR:fake_cuda>;FAKE_CUDA=1;HODU_NVRTC=$<TARGET_FILE:fake_cuda>;HODU_CUBLASLT=none;HODU_CACHE=0;HODU_XLA_PLUGIN=;HODU_XLA_PLUGIN_CPU=/nowhere;HODU_XLA_PLUGIN_CUDA=$<TARGET_FILE:fake_plugin>")
   endforeach()
 endif()
 

@@ -1,9 +1,10 @@
-/* Matrix products by cuBLASLt, which is opened at the first one. Matrices lie row after row here and column after column
- * there: what it computes is the transposed result, the transposed b times the transposed a. What is known of a product,
- * all but its addresses, is kept: its descriptors, and the algorithm, the first that the library proposes, so that
- * the same product is the same computation in every run.
+/* Matrix products by cuBLASLt, which is opened at the first one. Matrices lie row after row here and column after
+ * column there: what it computes is the transposed result, the transposed b times the transposed a. What is known of
+ * a product, all but its addresses, is kept: its descriptors, and the algorithm, the first that the library
+ * proposes, so that the same product is the same computation in every run.
  *
- * All products of a device share one workspace, as their work is on one stream, recorded graphs too. */
+ * All products of a device share one workspace, as their work is on one stream; so do those of a lane of recorded
+ * graphs, which follow each other. */
 #include "core/os.h"
 #include "device/cuda/cublaslt.h"
 #include "device/cuda/driver.h"
@@ -73,7 +74,7 @@ struct hd_cuda_blas {
     char lacks[300]; /* why there is no handle; "": there is one */
     hd_lt_handle *handle;
     pthread_mutex_t lock;
-    hd_block *workspace; /* made for the first algorithm that needs one */
+    hd_block *workspaces[HD_CUDA_LANES]; /* made for the first algorithm that needs one */
     known_product **table;
     size_t table_size, count; /* a power of two */
 };
@@ -253,8 +254,9 @@ static void release_product(known_product *p) {
 }
 
 static hd_error need_workspace(hd_cuda_device *d, hd_cuda_blas *b) {
-    if (b->workspace == NULL) b->workspace = hd_heap_allocate(hd_thread_self(), &d->heap, WORKSPACE_BYTES);
-    return b->workspace == NULL ? hd_thread_self()->error_code : HD_OK;
+    hd_block **of_lane = &b->workspaces[hd_cuda_lane(d)];
+    if (*of_lane == NULL) *of_lane = hd_heap_allocate(hd_thread_self(), &d->heap, WORKSPACE_BYTES);
+    return *of_lane == NULL ? hd_thread_self()->error_code : HD_OK;
 }
 
 static hd_error no_memory(const hd_cuda_device *d) {
@@ -272,8 +274,7 @@ static hd_error learn(hd_cuda_device *d, hd_cuda_blas *b, const product_key *key
     int status = describe_product(p, bias);
     if (status == 0) status = describe_matrices(p);
     if (status == 0) status = find_algorithm(b, p);
-    hd_error error = status == HD_LT_ALLOC_FAILED ? no_memory(d) : HD_OK;
-    if (error == HD_OK && p->is_taken && p->workspace_bytes > 0) error = need_workspace(d, b);
+    const hd_error error = status == HD_LT_ALLOC_FAILED ? no_memory(d) : HD_OK;
     if (error != HD_OK) {
         release_product(p);
         return error;
@@ -303,13 +304,13 @@ static hd_error multiplication_failed(hd_cuda_device *d, const product_key *key,
                    (long long)key->n, name != NULL ? name : "a status without a name");
 }
 
-static hd_error multiply(hd_cuda_device *d, const hd_cuda_blas *b, const known_product *known,
-                         const hd_gpu_matrices *p) {
+static hd_error multiply(hd_cuda_device *d, hd_cuda_blas *b, const known_product *known, const hd_gpu_matrices *p) {
     static const double one = 1, zero = 0;
     static const float one_f32 = 1, zero_f32 = 0;
     const bool is_f64 = p->result == HD_F64;
-    void *workspace = known->workspace_bytes > 0 ? b->workspace->address : NULL;
     int status = 0, attempt = 0;
+    if (known->workspace_bytes > 0) HD_TRY(need_workspace(d, b));
+    void *workspace = known->workspace_bytes > 0 ? b->workspaces[hd_cuda_lane(d)]->address : NULL;
     if (p->bias != NULL) status = library.of.product_set(known->product, HD_LT_PRODUCT_BIAS, &p->bias, sizeof p->bias);
     if (status != 0) return multiplication_failed(d, &known->key, status);
     do
@@ -321,7 +322,7 @@ static hd_error multiply(hd_cuda_device *d, const hd_cuda_blas *b, const known_p
     return __builtin_expect(status == 0, 1) ? HD_OK : multiplication_failed(d, &known->key, status);
 }
 
-static hd_error multiply_timed(hd_cuda_device *d, const hd_cuda_blas *b, const known_product *known,
+static hd_error multiply_timed(hd_cuda_device *d, hd_cuda_blas *b, const known_product *known,
                                const hd_gpu_matrices *p) {
     float milliseconds = 0;
     HD_TRY(hd_cuda_check(d, hd_cu.event_record(d->begin, d->stream), "cuEventRecord"));

@@ -14,10 +14,10 @@ void hd_cuda_register_executor(hd_executor *(*executor)(int index),
 }
 /* Drivers that are too old run scripts of XLA, perhaps, but no ops. */
 static hd_executor *executor_of(int index) {
-    return registered.executor != NULL && hd_cuda_lacks() == NULL ? registered.executor(index) : NULL;
+    return registered.executor != NULL && hd_cuda_lacks(index) == NULL ? registered.executor(index) : NULL;
 }
 static const char *missing(void) {
-    const char *lacks = hd_cuda_lacks();
+    const char *lacks = hd_cuda_lacks(HD_CUDA_DEVICES); /* of those that are not there */
     return lacks != NULL ? lacks : "";
 }
 static void peak_of(int index, double *gflops, double *gbytes) {
@@ -48,6 +48,7 @@ const hd_gpu_interface hd_cuda_gpu = {.kind = HD_DEVICE_CUDA,
                                       .function = hd_cuda_function,
                                       .launch = hd_cuda_launch,
                                       .record = hd_cuda_record,
+                                      .step = hd_cuda_step,
                                       .recorded = hd_cuda_recorded,
                                       .replay = hd_cuda_replay,
                                       .forget = hd_cuda_forget,

@@ -1,5 +1,5 @@
-/* GPUs that are used: their limits, and their contexts and streams, which are made at first use. Nothing of them is ever
- * released, as drivers have threads that work until the process ends. */
+/* GPUs that are used: their limits, and their contexts and streams, which are made at first use. Nothing of them is
+ * ever released, as drivers have threads that work until the process ends. */
 #include "device/cuda/driver.h"
 #include "core/os.h"
 
@@ -11,7 +11,7 @@ hd_cu_functions hd_cu;
 static struct {
     pthread_once_t once;
     int count;
-    char lacks[200];
+    char lacks[320]; /* why there are not more than these */
     hd_cuda_device of[HD_CUDA_DEVICES];
 } gpus = {.once = PTHREAD_ONCE_INIT};
 
@@ -24,34 +24,55 @@ static bool take_functions(void) {
     HD_CU_FUNCTIONS(TAKE)
 #undef TAKE
     if (hd_cuda_list.device_attribute == NULL && missing == NULL) missing = "cuDeviceGetAttribute";
+    if (hd_cuda_list.device_memory == NULL && missing == NULL) missing = "cuDeviceTotalMem";
     if (missing != NULL)
         snprintf(gpus.lacks, sizeof gpus.lacks,
                  "NVIDIA's driver that is here has no %s: it is older than CUDA 12; a newer one runs ops", missing);
     return missing == NULL;
 }
 
-static int attribute(const hd_cuda_device *d, int which) {
-    int value = 0;
-    return hd_cuda_list.device_attribute(&value, which, d->ordinal) == 0 ? value : 0;
+static bool answers(const hd_cuda_device *d, int status, const char *function) {
+    if (status == 0) return true;
+    snprintf(gpus.lacks, sizeof gpus.lacks,
+             "NVIDIA's driver does not say what %s is: %s gives %s; nvidia-smi says whether the driver works",
+             hd_device_text((char[32]){0}, d->device), function,
+             hd_cu_status_text((char[HD_CU_STATUS_TEXT]){0}, status));
+    return false;
 }
 
 /* Objects of the same key can be loaded: NVRTC's version is no part of it, so that what is cached needs no NVRTC. */
-static void ask_limits(hd_cuda_device *d) {
-    hd_device_info info;
-    hd_cuda_describe(d->device.index, &info);
-    d->heap.memory_bytes = d->heap.block_most = info.memory_bytes;
-    d->major = attribute(d, HD_CU_DEVICE_MAJOR);
-    d->minor = attribute(d, HD_CU_DEVICE_MINOR);
+static void set_limits(hd_cuda_device *d, int group_most, int local_memory, int processors) {
     snprintf(d->key, sizeof d->key, "cuda, sm_%d%d%s", d->major, d->minor, d->major >= 9 ? "a" : "");
     d->limits = (hd_gpu_limits){.key = d->key,
-                                .group_most = (uint32_t)attribute(d, HD_CU_DEVICE_GROUP_MOST),
+                                .group_most = (uint32_t)group_most,
                                 .subgroup = 32,
-                                .local_bytes = (uint32_t)attribute(d, HD_CU_DEVICE_LOCAL_MEMORY),
+                                .local_bytes = (uint32_t)local_memory,
                                 .argument_bytes = 4096,
-                                .processors = (uint32_t)attribute(d, HD_CU_DEVICE_PROCESSORS),
+                                .processors = (uint32_t)processors,
                                 .has_f64 = true,
                                 .has_warp_words = d->major >= 8,
                                 .has_atomic_64 = true};
+}
+
+static bool ask_limits(hd_cuda_device *d) {
+    int group_most, local_memory, processors;
+    size_t memory_bytes;
+    const struct {
+        int which, *out;
+    } asked[] = {{HD_CU_DEVICE_MAJOR, &d->major},
+                 {HD_CU_DEVICE_MINOR, &d->minor},
+                 {HD_CU_DEVICE_GROUP_MOST, &group_most},
+                 {HD_CU_DEVICE_LOCAL_MEMORY, &local_memory},
+                 {HD_CU_DEVICE_PROCESSORS, &processors}};
+    if (!answers(d, hd_cuda_list.device(&d->ordinal, d->device.index), "cuDeviceGet")) return false;
+    if (!answers(d, hd_cuda_list.device_memory(&memory_bytes, d->ordinal), "cuDeviceTotalMem")) return false;
+    for (int i = 0; i < 5; ++i)
+        if (!answers(d, hd_cuda_list.device_attribute(asked[i].out, asked[i].which, d->ordinal),
+                     "cuDeviceGetAttribute"))
+            return false;
+    d->heap.memory_bytes = d->heap.block_most = memory_bytes;
+    set_limits(d, group_most, local_memory, processors);
+    return true;
 }
 
 static void wait_for_all(void) {
@@ -65,11 +86,10 @@ static void wait_for_all(void) {
 static void list(void) {
     if (!take_functions()) return;
     const int count = hd_cuda_count();
-    for (int i = 0; i < count && i < HD_CUDA_DEVICES; ++i) {
+    for (int i = 0; i < count; ++i) {
         hd_cuda_device *d = &gpus.of[i];
         d->device = (hd_device){HD_DEVICE_CUDA, i};
-        if (hd_cuda_list.device(&d->ordinal, i) != 0) break;
-        ask_limits(d);
+        if (!ask_limits(d)) break;
         pthread_mutex_init(&d->lock, NULL);
         pthread_mutex_init(&d->timing, NULL);
         hd_cuda_begin_heap(d);
@@ -78,15 +98,15 @@ static void list(void) {
     hd_cuda_before_exit(wait_for_all);
 }
 
-const char *hd_cuda_lacks(void) {
+const char *hd_cuda_lacks(int index) {
     if (hd_cuda_count() == 0) return hd_cuda_missing();
     pthread_once(&gpus.once, list);
-    return gpus.lacks[0] != '\0' ? gpus.lacks : NULL;
+    return index >= gpus.count && gpus.lacks[0] != '\0' ? gpus.lacks : NULL;
 }
 
 /* ---- one of them ------------------------------------------------------------------------------------------------- */
 static hd_cuda_device *listed(int index) {
-    const char *lacks = hd_cuda_lacks();
+    const char *lacks = hd_cuda_lacks(index);
     if (lacks == NULL && index >= 0 && index < gpus.count) return &gpus.of[index];
     const hd_device device = {HD_DEVICE_CUDA, index};
     char reason[HD_DEVICE_REASON];

@@ -8,8 +8,6 @@
 
 #include <pthread.h>
 
-enum { HD_CUDA_DEVICES = 16 }; /* more are not looked at */
-
 typedef struct hd_cuda_staging hd_cuda_staging; /* pinned memory that copies go through: memory.c */
 typedef struct hd_cuda_blas hd_cuda_blas;       /* cuBLASLt's handle and what is known of products: blas.c */
 
@@ -41,8 +39,8 @@ extern hd_cu_functions hd_cu; /* filled in with the first device that is used */
 const hd_gpu_limits *hd_cuda_limits(int index);
 /* One that can be worked with, whose context is this thread's now; NULL with an error. */
 hd_cuda_device *hd_cuda_device_at(int index);
-/* Why no device can be opened; NULL: one can. Ops run there then. */
-const char *hd_cuda_lacks(void);
+/* Why a device that is listed cannot be opened; NULL: it can. Ops run there then. */
+const char *hd_cuda_lacks(int index);
 hd_error hd_cuda_synchronize(hd_thread *thread, int index);
 
 /* ---- status.c ---------------------------------------------------------------------------------------------------- */
@@ -89,7 +87,11 @@ hd_error hd_cuda_product(int index, const hd_gpu_matrices *p, bool *taken);
 hd_cu_stream *hd_cuda_stream(const hd_cuda_device *d);
 /* Keeps a block for what this thread records, if it does. */
 hd_error hd_cuda_keep_for_recording(hd_block *block);
+/* Which of the lanes of a recording commands go to: what is in one workspace must not run at the same time. */
+enum { HD_CUDA_LANES = 8 };
+int hd_cuda_lane(const hd_cuda_device *d);
 hd_error hd_cuda_record(int index);
+hd_error hd_cuda_step(int index, uint32_t step, const uint32_t *after, uint32_t count);
 hd_error hd_cuda_recorded(int index, hd_gpu_recording **out);
 hd_error hd_cuda_replay(hd_gpu_recording *r);
 void hd_cuda_forget(hd_thread *thread, hd_gpu_recording *r);

@@ -57,7 +57,7 @@ static void ask(void) {
     if (status == 0) status = hd_cuda_list.device_count(&found);
     if (status == 0 && found > 0) {
         driver.library = library;
-        driver.count = found;
+        driver.count = found < HD_CUDA_DEVICES ? found : HD_CUDA_DEVICES;
         hd_driver_watch_exit(&process);
     } else if (status == 0 || status == HD_CU_NO_DEVICE) {
         say("NVIDIA's driver is there, but finds no GPU; nvidia-smi lists them, CUDA_VISIBLE_DEVICES hides some");

@@ -5,6 +5,8 @@
 #include "core/device.h"
 #include "device/cuda/cuda.h"
 
+enum { HD_CUDA_DEVICES = 16 }; /* more are not looked at */
+
 /* What an interface of a device asks. */
 int hd_cuda_count(void);
 const char *hd_cuda_missing(void);

@@ -10,7 +10,7 @@ static hd_cu_address address_of(const void *pointer) { return (hd_cu_address)(ui
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 bool hd_cuda_try_again(hd_cuda_device *d, int status, int attempt) {
     if (__builtin_expect(status == 0, 1) || attempt > 0 || status != HD_CU_OUT_OF_MEMORY) return false;
-    if (hd_cu.stream_synchronize(hd_cuda_stream(d)) != 0) return false;
+    if (hd_cu.stream_synchronize(d->stream) != 0) return false; /* what is recorded does not run */
     hd_heap_trim(&d->heap);
     return true;
 }
@@ -41,7 +41,8 @@ static void *make_object(void *device, size_t bytes, size_t asked) {
 
 static void release_object(void *device, void *object) {
     const hd_cuda_device *d = device;
-    if (hd_cu.context_set(d->context) == 0) hd_cu.memory_release(address_of(object));
+    hd_cu.context_set(d->context);
+    hd_cu.memory_release(address_of(object));
 }
 
 void hd_cuda_begin_heap(hd_cuda_device *d) {
@@ -88,13 +89,22 @@ hd_error hd_cuda_begin_staging(hd_cuda_device *d) {
     return HD_OK;
 }
 
+static hd_error pin(hd_cuda_device *d, stage *s) {
+    const int status = hd_cu.host_new((void **)&s->memory, STAGE_BYTES, 0);
+    if (status != HD_CU_OUT_OF_MEMORY) return hd_cuda_check(d, status, "cuMemHostAlloc");
+    return hd_fail(HD_ERROR_MEMORY,
+                   "%s: the host has no %d bytes of pinned memory for copies (cuMemHostAlloc gives %s); end other "
+                   "programs, or use less memory of the host",
+                   hd_device_text((char[32]){0}, d->device), STAGE_BYTES,
+                   hd_cu_status_text((char[HD_CU_STATUS_TEXT]){0}, status));
+}
+
 /* The next one, when nothing uses it any more; NULL with an error. Under the lock. */
 static stage *next_stage(hd_cuda_device *d) {
     stage *s = &d->staging->stages[d->staging->next];
     if (s->free == NULL)
         HD_TRY_OR(hd_cuda_check(d, hd_cu.event_new(&s->free, HD_CU_EVENT_DISABLE_TIMING), "cuEventCreate"), NULL);
-    if (s->memory == NULL)
-        HD_TRY_OR(hd_cuda_check(d, hd_cu.host_new((void **)&s->memory, STAGE_BYTES, 0), "cuMemHostAlloc"), NULL);
+    if (s->memory == NULL) HD_TRY_OR(pin(d, s), NULL);
     if (s->is_used) HD_TRY_OR(hd_cuda_check(d, hd_cu.event_synchronize(s->free), "cuEventSynchronize"), NULL);
     s->is_used = false;
     d->staging->next = (d->staging->next + 1) % STAGES;

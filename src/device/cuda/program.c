@@ -29,7 +29,7 @@ static struct {
     pthread_once_t once;
     bool is_open;
     int major, minor;
-    char missing[300];
+    char missing[400];
 #define POINTER(name, full_name, parameters) int(*name) parameters;
     HD_NVRTC_FUNCTIONS(POINTER)
 #undef POINTER
@@ -73,8 +73,14 @@ static char *read_log(hd_nvrtc_program *program) {
 }
 
 static hd_error nvrtc_failed(const hd_cuda_device *d, int status, const char *function) {
-    return hd_fail(HD_ERROR_DEVICE, "%s: %s gives %d (NVRTC %d.%d); a newer one may do",
-                   hd_device_text((char[32]){0}, d->device), function, status, nvrtc.major, nvrtc.minor);
+    enum { INVALID_OPTION = 5 };
+    const bool is_short = status == HD_NVRTC_OUT_OF_MEMORY;
+    return hd_fail(is_short ? HD_ERROR_MEMORY : HD_ERROR_DEVICE, "%s: %s gives %d (NVRTC %d.%d)%s",
+                   hd_device_text((char[32]){0}, d->device), function, status, nvrtc.major, nvrtc.minor,
+                   is_short ? ": it has no memory"
+                   : status == INVALID_OPTION
+                       ? ": it is older than this GPU; install a newer one, HODU_NVRTC is its path"
+                       : "; another version of it may do, HODU_NVRTC is its path");
 }
 
 /* NVRTC takes more stack than a thread of the user's may have. */
@@ -183,7 +189,8 @@ void hd_cuda_unload(hd_gpu_program *p) {
         p->functions = f->next;
         hd_array_release(f);
     }
-    if (hd_cuda_is_here() && hd_cu.context_set(p->device->context) == 0) {
+    if (hd_cuda_is_here()) {
+        hd_cu.context_set(p->device->context);
         hd_cu.stream_synchronize(p->device->stream);
         hd_cu.module_unload(p->handle);
     }
@@ -235,13 +242,17 @@ static hd_error enqueue(hd_cuda_device *d, const hd_gpu_launch *l) {
     for (int i = 0; i < l->buffer_count; ++i) parameters[i] = (void *)(uintptr_t)&l->buffers[i];
     parameters[l->buffer_count] = l->arguments;
     memset(l->arguments, 0, (size_t)l->buffer_count * sizeof(int64_t));
-    const int status = hd_cu.launch(l->function->handle, l->groups[0], l->groups[1], l->groups[2], l->threads[0],
-                                    l->threads[1], l->threads[2], 0, hd_cuda_stream(d), parameters, NULL);
+    int status, attempt = 0;
+    do
+        status = hd_cu.launch(l->function->handle, l->groups[0], l->groups[1], l->groups[2], l->threads[0],
+                              l->threads[1], l->threads[2], 0, hd_cuda_stream(d), parameters, NULL);
+    while (hd_cuda_try_again(d, status, attempt++));
     return hd_cuda_check(d, status, "cuLaunchKernel");
 }
 
 static hd_error take_time(hd_cuda_device *d, const hd_gpu_launch *l) {
     float milliseconds = 0;
+    if (hd_cuda_stream(d) != d->stream) return hd_fail(HD_ERROR_INTERNAL, "what is recorded takes no time yet");
     HD_TRY(hd_cuda_check(d, hd_cu.event_record(d->begin, d->stream), "cuEventRecord"));
     HD_TRY(enqueue(d, l));
     HD_TRY(hd_cuda_check(d, hd_cu.event_record(d->end, d->stream), "cuEventRecord"));

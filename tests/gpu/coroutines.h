@@ -1,6 +1,6 @@
 /* Runs the functions of kernels as a GPU would: the threads of a group are coroutines, which a barrier exchanges. */
-#ifndef HD_TESTS_METAL_COROUTINES_H
-#define HD_TESTS_METAL_COROUTINES_H
+#ifndef HD_TESTS_GPU_COROUTINES_H
+#define HD_TESTS_GPU_COROUTINES_H
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -23,12 +23,12 @@ static struct {
     run_id group;
 } run_state;
 
-static void run_lane(void) {
+static inline void run_lane(void) {
     const run_id lane = {(unsigned)run_state.now, 0, 0};
     run_state.function(run_state.buffers, run_state.arguments, run_state.group, lane);
     run_state.done[run_state.now] = true;
 }
-static void run_barrier(void) { /* called by kernels */
+static inline void run_barrier(void) { /* called by kernels */
     swapcontext(&run_state.lanes[run_state.now], &run_state.home);
 }
 
