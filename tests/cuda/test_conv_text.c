@@ -6,40 +6,12 @@
 #include <dlfcn.h>
 
 #include "core/execute.h"
+#include "cuda/compiled.h"
 #include "cuda/convolutions.h"
 #include "kernel/template.h"
 #include "machine/gpu_product.h"
-#include "metal/coroutines.h"
 
 /* ---- text, compiled once for each use ---------------------------------------------------------------------------- */
-static const char *compiler(void) {
-    static const char *const names[] = {"clang++", "clang++-14", "clang++-19", "c++"};
-    for (int i = 0; i < 4; ++i) {
-        char command[64];
-        snprintf(command, sizeof command, "command -v %s > /dev/null", names[i]);
-        if (system(command) == 0) return names[i];
-    }
-    return NULL;
-}
-
-static void write_text(const char *path, const hd_template_use *use) {
-    const size_t length = hd_render_template(use, HD_DIALECT_CUDA, true, NULL, 0);
-    char *text = malloc(length + 1);
-    if (length == 0 || hd_render_template(use, HD_DIALECT_CUDA, true, text, length + 1) != length)
-        fail_msg("%s", hd_error_message());
-    FILE *out = fopen(path, "w");
-    assert_non_null(out);
-    fputs(text, out);
-    static const char *const functions[] = {"product", "product_join", "product_pack"};
-    for (int i = 0; i < (use->which == HD_TEMPLATE_conv_image ? 3 : 2); ++i)
-        fprintf(out,
-                "\nextern \"C\" void run_%s(char **b, void *a, struct cuda_index group, struct cuda_index) {\n"
-                "    blockIdx = group;\n    %s(b[0], b[1], b[2], b[3], b[4], *(product_arguments *)a);\n}\n",
-                functions[i], functions[i]);
-    fclose(out);
-    free(text);
-}
-
 typedef struct compiled_use {
     hd_template_use use;
     run_function *whole, *join, *pack;
@@ -50,26 +22,23 @@ static int compiled_count;
 static const compiled_use *compile_use(const hd_template_use *use) {
     for (int i = 0; i < compiled_count; ++i)
         if (memcmp(&compiled[i].use, use, sizeof *use) == 0) return &compiled[i];
-    char folder[] = "/tmp/hodu-cuda-XXXXXX", path[64], command[512];
-    assert_true(compiled_count < 256 && mkdtemp(folder) != NULL);
-    snprintf(path, sizeof path, "%s/text.cpp", folder);
-    write_text(path, use);
-    snprintf(command, sizeof command,
-             "%s -std=gnu++17 -O1 -w -fno-strict-aliasing -shared -fPIC -include %s/../cuda/shim.h -o %s/text.so %s",
-             compiler(), HODU_TEST_DATA, folder, path);
-    if (system(command) != 0) fail_msg("%s does not compile", path);
-    snprintf(path, sizeof path, "%s/text.so", folder);
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) fail_msg("%s", dlerror());
+    char log[2048];
+    size_t bytes = 0;
+    const size_t length = hd_render_template(use, HD_DIALECT_CUDA, true, NULL, 0);
+    char *text = malloc(length + 1);
+    if (length == 0 || hd_render_template(use, HD_DIALECT_CUDA, true, text, length + 1) != length)
+        fail_msg("%s", hd_error_message());
+    char *object = compiled_cuda(text, HODU_TEST_DATA "/../cuda", &bytes, log, sizeof log);
+    if (object == NULL) fail_msg("%s", log);
+    void *library = loaded_cuda(object, bytes);
+    assert_true(library != NULL && compiled_count < 256);
     compiled_use *out = &compiled[compiled_count++];
     out->use = *use;
     *(void **)&out->whole = dlsym(library, "run_product");
     *(void **)&out->join = dlsym(library, "run_product_join");
     *(void **)&out->pack = dlsym(library, "run_product_pack");
-    *(void (**)(void))dlsym(library, "cuda_yield") = run_barrier;
-    *(const int **)dlsym(library, "cuda_now") = &run_state.now;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    assert_int_equal(system(command), 0);
+    free(object);
+    free(text);
     return out;
 }
 
@@ -204,7 +173,7 @@ static void every_tile(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {test(every_case_of_every_dtype), test(every_tile)};
-    if (compiler() != NULL) return cmocka_run_group_tests(tests, NULL, NULL);
+    if (compiled_by() != NULL) return cmocka_run_group_tests(tests, NULL, NULL);
     print_message("skipped: there is no C++ compiler\n");
     return 77;
 }
