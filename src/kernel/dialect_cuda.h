@@ -43,7 +43,8 @@ typedef unsigned long long uint64_t;
 #define W_ALIGNED(n) __align__(n)
 #define W_ALL_ROUNDS _Pragma("unroll")
 
-/* The value of the thread whose number differs in these bits, of 32 that run together. */
+/* The value of the thread whose number differs in these bits, of those that run together. */
+#define W_SHARED 32
 template <class T> static __device__ __forceinline__ T w_exchange(T v, int bits) {
     if (sizeof(T) == 8) return (T)__shfl_xor_sync(0xffffffffu, (long long)v, bits);
     return (T)__shfl_xor_sync(0xffffffffu, (int)v, bits);

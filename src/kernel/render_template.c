@@ -39,7 +39,7 @@ static const names names_of[HD_TEMPLATE_COUNT] = {
                              .words = {HD_WORD_ADD, HD_WORD_MUL, HD_WORD_MAX, HD_WORD_MIN},
                              .word_count = 4},
     [HD_TEMPLATE_norm] = {.types = {"Y", "G", "X", "WEIGHT", "BIAS"},
-                          .numbers = {"THREADS", "WHAT", "CENTERED", "WEIGHTS"},
+                          .numbers = {"THREADS", "WHAT", "CENTERED", "WEIGHTS", "HELD", "PER"},
                           .words = {HD_WORD_SQRT},
                           .word_count = 1},
     [HD_TEMPLATE_pool] = {.types = {"Y", "FIRST", "X"}, .numbers = {"THREADS", "WHAT", "ADAPTIVE"}},

@@ -51,6 +51,12 @@ static void same_as_cpu(const void *nothing) {
     require(are_close(hd_sum(rows_there, HD_AXES(1), NULL), hd_sum(rows, HD_AXES(1), NULL), 1e-4));
     require(are_close(hd_max(large_there, HD_AXES(), NULL), hd_max(large, HD_AXES(), NULL), 0));
     require(are_close(hd_exp(rows_there), hd_exp(rows), 1e-4));
+    for (int64_t n = 997; n <= 1000; n += 3) { /* rows that are held in registers, alone and four at a time */
+        hd_tensor *x = hd_contiguous(hd_slice(rows, 1, 0, n, 1)), *w = hd_rand(HD_SHAPE(n), HD_F32);
+        hd_tensor *x_there = hd_to(x, hd_cuda(0)), *w_there = hd_to(w, hd_cuda(0));
+        require(are_close(hd_layer_norm(x_there, 1, w_there, w_there, 1e-5), hd_layer_norm(x, 1, w, w, 1e-5), 1e-5));
+        require(are_close(hd_softmax(x_there, 1), hd_softmax(x, 1), 1e-6));
+    }
     require(are_close(hd_cast(hd_cast(rows_there, HD_BF16), HD_F32), hd_cast(hd_cast(rows, HD_BF16), HD_F32), 0));
     hd_seed(3);
     hd_tensor *drawn = hd_rand(HD_SHAPE(100), HD_F32);

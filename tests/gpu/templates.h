@@ -25,7 +25,9 @@ static const hd_template_use template_lines[] = {
     {.which = HD_TEMPLATE_conv, .types = {HD_BF16, HD_BF16, HD_BF16}, .numbers = {1, 64, 128, 32, 32, 32, 1, 0}},
     {.which = HD_TEMPLATE_conv, .types = {HD_F16, HD_F16, HD_F16}, .numbers = {2, 32, 64, 32, 16, 32, 2, 0}},
     {.which = HD_TEMPLATE_conv_image, .types = {HD_BF16, HD_BF16, HD_BF16}, .numbers = {1, 64, 128, 32, 32, 64, 1}},
-    {.which = HD_TEMPLATE_norm, .numbers = {64, 0, 1, 2}}, /* rows, their gradient, measure, parts, fold */
+    {.which = HD_TEMPLATE_norm, .numbers = {64, 0, 1, 2}},        /* rows, their gradient, measure, parts, fold */
+    {.which = HD_TEMPLATE_norm, .numbers = {128, 0, 1, 2, 8, 4}}, /* held in registers */
+    {.which = HD_TEMPLATE_norm, .numbers = {64, 0, 0, 1, 3, 1}},
     {.which = HD_TEMPLATE_norm, .numbers = {64, 1, 0, 1}},
     {.which = HD_TEMPLATE_norm, .numbers = {64, 2, 1, 0}},
     {.which = HD_TEMPLATE_norm, .numbers = {64, 3, 1, 0}},
