@@ -1,9 +1,9 @@
 /* Convolutions on CUDA, below template_conv_head.h: the products of C, A, B and BIAS that gpu_conv.c describes.
  *
  * Of f32, what is multiplied some rounds later is copied meanwhile, an element at a time, as windows lie anywhere. Of
- * small floats a thread fetches eight elements along k for the next round into registers, and puts them into local memory
- * as one. Places are worked out for the columns of the tile once, and along k in chunks. TURNED: columns walk through the
- * taps, and k through pixels. */
+ * small floats a thread fetches eight elements along k for the next round into registers, and puts them into local
+ * memory as one. Places are worked out for the columns of the tile once, and along k in chunks. TURNED: columns walk
+ * through the taps, and k through pixels. */
 /* ---- a round: what is in local memory for it, how that comes there, and how it is multiplied --------------------- */
 enum { CONV_CHUNK = THREADS < 128 ? THREADS : 128, CONV_ROUNDS = CONV_CHUNK / TILE_K };
 /* What a group knows of places. Those along k are worked out a chunk at a time, by turns into the one and the other; a

@@ -1,13 +1,14 @@
 /* What convolutions on CUDA have in common, below template_product_head.h and above template_conv.h, or
- * template_conv_image.h: places in images, and how a group stores its sums. MULTIPLY says how it multiplies: 0 elements of
- * f32, by each thread for itself; 1 and 2 elements of bf16 and of f16, by the tensor cores, which sum in f32. (TF32 by
- * tensor cores, where a call asks for it, will be another one.) The tile of a group has warps of PER_M x PER_N sums.
+ * template_conv_image.h: places in images, and how a group stores its sums. MULTIPLY says how it multiplies: 0
+ * elements of f32, by each thread for itself; 1 and 2 elements of bf16 and of f16, by the tensor cores, which sum in
+ * f32. (TF32 by tensor cores, where a call asks for it, will be another one.) The tile of a group has warps of PER_M
+ * x PER_N sums.
  *
- * A window is read without a division, or a comparison, for each element: an element of B is where a place along k and
- * one along the columns meet, at the sum of two offsets. Whether it is beside the image depends on each axis alone, and
- * of k and columns one walks through the taps, of which there are few: a tap has a bit for its position on each axis, a
- * pixel those of the positions that are beside the image there. So an element is 0 when the bits of its two places
- * meet. Both are worked out ahead, as a conv_point. */
+ * A window is read without a division, or a comparison, for each element: an element of B is where a place along k
+ * and one along the columns meet, at the sum of two offsets. Whether it is beside the image depends on each axis
+ * alone, and of k and columns one walks through the taps, of which there are few: a tap has a bit for its position on
+ * each axis, a pixel those of the positions that are beside the image there. So an element is 0 when the bits of its
+ * two places meet. Both are worked out ahead, as a conv_point. */
 typedef struct W_ALIGNED(8) conv_point {
     int32_t at;
     uint32_t bits;

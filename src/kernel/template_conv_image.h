@@ -1,8 +1,8 @@
 /* Convolutions of small floats on CUDA whose windows lie close to each other, below template_conv_head.h. A group has
- * neighbouring pixels of one image, and all taps of their windows are in a piece of it that is not much larger: that piece
- * comes into local memory, some channels at a time and those of a pixel side by side, and the tensor cores are given
- * from there what each tap meets, or a row of zeros where that is beside the image. So an element is read from the image
- * once for a tile, and not once for each tap.
+ * neighbouring pixels of one image, and all taps of their windows are in a piece of it that is not much larger: that
+ * piece comes into local memory, some channels at a time and those of a pixel side by side, and the tensor cores are
+ * given from there what each tap meets, or a row of zeros where that is beside the image. So an element is read from
+ * the image once for a tile, and not once for each tap.
  *
  * Along k a step is a tap and 16 channels. Of A, `product_pack` has laid out before what lanes of warps need, in the
  * order in which they do, so that they read it from there: 16 rows of a step are 32 x 16 bytes. */

@@ -1,8 +1,8 @@
 /* Products of matrices, and convolutions as such, as a template of C (the result), A, B and BIAS, below
- * template_product_head.h. A group of threads has a tile of the result, and a thread some elements of it in registers.
- * Along k the group brings a few columns of A and rows of B at a time into local memory, and fetches the next ones while
- * it multiplies these. Where there are few tiles k is cut into pieces, whose sums `product_join` adds in order: the same
- * bits in every run. */
+ * template_product_head.h. A group of threads has a tile of the result, and a thread some elements of it in
+ * registers. Along k the group brings a few columns of A and rows of B at a time into local memory, and fetches the
+ * next ones while it multiplies these. Where there are few tiles k is cut into pieces, whose sums `product_join` adds
+ * in order: the same bits in every run. */
 /* Threads stand in rows of ACROSS. The elements of one are in blocks of 4, which are read at once, apart from each
  * other, so that neighbours read neighbouring blocks. */
 #define ACROSS (TILE_N / PER_N)

@@ -1,7 +1,7 @@
-/* What products have in common, above template_product.h, or template_conv.h: their types, what a launch passes, which
- * tile a group has, and how pieces of k are joined. Integers are summed without a sign in 32 or 64 bits, of which the
- * result has the lower ones. What is done with an element when its sum is there is PRODUCT_STORE, which a fused
- * epilogue replaces, with the buffers and the fields that it needs. */
+/* What products have in common, above template_product.h, or template_conv.h: their types, what a launch passes,
+ * which tile a group has, and how pieces of k are joined. Integers are summed without a sign in 32 or 64 bits, of
+ * which the result has the lower ones. What is done with an element when its sum is there is PRODUCT_STORE, which a
+ * fused epilogue replaces, with the buffers and the fields that it needs. */
 #if C_BYTES == 8
 #define SUM_BYTES 8
 #else

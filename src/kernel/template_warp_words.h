@@ -1,6 +1,6 @@
 /* What warps of NVIDIA's GPUs can do beyond the dialect, as words, above the templates that use it. They are
- * instructions of PTX, as the headers that have names for them are not there; their operands are laid out as PTX says.
- * Whoever runs the text elsewhere, as tests do on the CPU, has words of the same names and meaning. */
+ * instructions of PTX, as the headers that have names for them are not there; their operands are laid out as PTX
+ * says. Whoever runs the text elsewhere, as tests do on the CPU, has words of the same names and meaning. */
 #ifdef __CUDACC__
 W_INLINE uint32_t w_local_address(const void *at) { return (uint32_t)__cvta_generic_to_shared(at); }
 

@@ -193,7 +193,7 @@ const hd_product_tile *hd_gpu_conv_tile(const hd_described_product *of, hd_produ
                                         const hd_gpu_limits *limits) {
     enum { SMALL, PLAIN, LARGE };
     static const hd_product_tile tiles[][3] = {
-        {{32, 64, 8, 16, 32}, {64, 128, 16, 32, 64}, {128, 128, 8, 32, 64}},     /* f32 */
+        {{32, 64, 8, 16, 32}, {64, 128, 16, 32, 64}, {128, 128, 8, 32, 64}},    /* f32 */
         {{32, 64, 32, 16, 32}, {64, 128, 32, 32, 32}, {128, 128, 32, 64, 32}}}; /* small floats */
     const hd_product_numbers *p = &of->numbers;
     const hd_product_tile *t = tiles[multiply != HD_MULTIPLY_F32];

@@ -71,7 +71,7 @@ bool hd_gpu_conv_is_narrow(const hd_product_numbers *p);
 hd_product_multiply hd_gpu_conv_multiply(const hd_gpu_device *d, const hd_call *call, const hd_described_product *p);
 const hd_product_tile *hd_gpu_conv_tile(const hd_described_product *p, hd_product_multiply multiply,
                                         const hd_gpu_limits *limits);
-/* True when template_conv_image.h takes it, with that tile or, of NULL, one that it chooses; then all follows from it. */
+/* True when template_conv_image.h takes it, with that tile or, of NULL, one that it chooses: then it is tiled so. */
 bool hd_gpu_conv_image(hd_described_product *p, const hd_product_tile *tile, const hd_gpu_limits *limits);
 static inline double hd_reach(int64_t size, int64_t stride) {
     return (double)size * (stride < 0 ? -(double)stride : (double)stride);

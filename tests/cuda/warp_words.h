@@ -1,5 +1,5 @@
-/* The words of kernel/template_warp_words.h on the CPU, for the threads of cuda_words.h: what each lane of a warp has is as
- * PTX's reference says it. */
+/* The words of kernel/template_warp_words.h on the CPU, for the threads of cuda_words.h: what each lane of a warp has
+ * is as PTX's reference says it. */
 #pragma once
 enum { CUDA_THREADS = 1024, CUDA_COPIES = 256 };
 #define W_ONE_NUMBER(address)
