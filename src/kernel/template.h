@@ -57,8 +57,8 @@ typedef struct hd_fused_epilogue {
     bool narrow; /* as its grid is */
 } hd_fused_epilogue;
 /* The template `product`, `conv` or `conv_image`, in which that stands where elements of the result are stored. Its
- * buffers are A, B, the parts of sums, and those of the kernel, of which the tile's is not used; what a launch passes is
- * an i64 for each of the first three, what hd_grid_arguments gives for the kernel and such a grid, and what the
+ * buffers are A, B, the parts of sums, and those of the kernel, of which the tile's is not used; what a launch passes
+ * is an i64 for each of the first three, what hd_grid_arguments gives for the kernel and such a grid, and what the
  * template has behind that. */
 size_t hd_render_product(const hd_template_use *use, const hd_fused_epilogue *epilogue, hd_dialect dialect,
                          bool has_f64, char *out, size_t capacity);
