@@ -59,8 +59,8 @@ typedef struct hd_gpu_interface {
      * meanwhile; no byte of the host may be read or written there. `out` NULL: it is given up. NULL where a device
      * cannot. */
     hd_error (*record)(int index);
-    /* While recording: what follows is this step (0, 1, ...), which needs those earlier ones alone. Before the first call
-     * all is in order. */
+    /* While recording: what follows is this step (0, 1, ...), which needs those earlier ones alone. Before the first
+     * call all is in order. */
     hd_error (*step)(int index, uint32_t step, const uint32_t *after, uint32_t count);
     hd_error (*recorded)(int index, hd_gpu_recording **out);
     hd_error (*replay)(hd_gpu_recording *recording);

@@ -55,3 +55,28 @@ template <> __device__ __forceinline__ float w_exchange(float v, int bits) {
 template <> __device__ __forceinline__ double w_exchange(double v, int bits) {
     return __shfl_xor_sync(0xffffffffu, v, bits);
 }
+
+/* Functions of f32 in instructions of the GPU's own, with errors no larger than those that math.def states: expf and
+ * logf are right to 1 unit in the last place. Their quotients are of numbers that neither overflow nor vanish, so
+ * that a reciprocal and one correction do. */
+static __device__ __forceinline__ float w_own_quotient(float a, float b) {
+    const float r = __fdividef(1.0f, b), q = a * r;
+    return fmaf(fmaf(-b, q, a), r, q);
+}
+static __device__ __forceinline__ float w_own_exp(float x) { return expf(x); }
+static __device__ __forceinline__ float w_own_log(float x) { return logf(x); }
+static __device__ __forceinline__ float w_own_sigmoid(float x) {
+    const float z = expf(-fabsf(x)), w = w_own_quotient(z, 1.0f + z);
+    return x < 0.0f ? w : 1.0f - w;
+}
+/* The same intervals and polynomial as in math.def. */
+static __device__ __forceinline__ float w_own_tanh(float x) {
+    const float v = fabsf(x), square = x * x;
+    const float e = expf(2.0f * (v > 9.2f ? 9.2f : v)), large = 1.0f - w_own_quotient(2.0f, e + 1.0f);
+    float p = fmaf(0.00172872469f, square, -0.00764343096f);
+    p = fmaf(p, square, 0.0214432385f);
+    p = fmaf(p, square, -0.0538901202f);
+    p = fmaf(p, square, 0.13332659f);
+    p = fmaf(p, square, -0.333333135f);
+    return copysignf(0.75f < v ? large : fmaf(square * x, p, x), x);
+}

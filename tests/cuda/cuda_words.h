@@ -51,6 +51,9 @@ CUDA_ONE(fabs)
 CUDA_ONE(sqrt)
 CUDA_TWO(fmod)
 CUDA_TWO(copysign)
+CUDA_ONE(exp)
+CUDA_ONE(log)
+static inline float __fdividef(float a, float b) { return a / b; }
 extern "C" float fmaf(float, float, float);
 extern "C" double fma(double, double, double);
 

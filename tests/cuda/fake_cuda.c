@@ -21,6 +21,11 @@ int fake_cuda_is_something_else = 1;
 #include "cuda/compiled.h"
 
 extern SHOWN fake_cuda fake_cuda_now;
+/* For fakes of libraries that work there: what is called in the order of the stream, with a copy of its parameters; and
+ * where bytes of a GPU are. */
+SHOWN int fake_cuda_enqueue(hd_cu_stream *stream, void (*other)(const void *parameters), const void *parameters,
+                            size_t bytes);
+SHOWN void *fake_cuda_at(const void *address, size_t bytes);
 fake_cuda fake_cuda_now = {.fail_at = -1, .memory = 1 << 30, .host_memory = 1 << 30};
 
 /* Every function is exported by the driver's name for it, and has the types that the library calls it with. */
@@ -92,7 +97,7 @@ typedef struct front {
     int count;
 } front;
 typedef struct command {
-    enum { UPLOAD, DOWNLOAD, COPY, FILL, LAUNCH, RECORD, WAIT, REPLAY } is;
+    enum { UPLOAD, DOWNLOAD, COPY, FILL, LAUNCH, OTHER, RECORD, WAIT, REPLAY } is;
     struct command *next;
     uint64_t serial;
     hd_cu_address to, from;
@@ -101,7 +106,8 @@ typedef struct command {
     unsigned char element[4];
     hd_cu_function *function;
     unsigned groups[2], threads;
-    char *parameters; /* addresses of buffers, then the arguments */
+    char *parameters; /* addresses of buffers, then the arguments; or those of another library's */
+    void (*other)(const void *parameters);
     hd_cu_event *event;
     hd_cu_stream *stream; /* what is waited for: this stream, up to there */
     uint64_t until;
@@ -351,6 +357,7 @@ static void run_command(const command *c, hd_cu_stream *s) {
             for (size_t x = 0; x < c->width; ++x) memcpy(to + y * c->pitch + x * c->size, c->element, c->size);
         break;
     case LAUNCH: run_kernel(c, device); break;
+    case OTHER: c->other(c->parameters); break;
     case RECORD: c->event->reached = fake_cuda_now.kernels; break;
     case WAIT: run_until(c->stream, c->until); break;
     case REPLAY:
@@ -697,6 +704,24 @@ int fake_launch(hd_cu_function *f, unsigned group_x, unsigned group_y, unsigned 
     for (unsigned i = 0; i < f->buffers; ++i) memcpy(c.parameters + 8 * (size_t)i, parameters[i], 8);
     memcpy(c.parameters + 8 * (size_t)f->buffers, parameters[f->buffers], f->bytes);
     return enqueue(stream, &c);
+}
+
+/* ---- other libraries --------------------------------------------------------------------------------------------- */
+int fake_cuda_enqueue(hd_cu_stream *stream, void (*other)(const void *parameters), const void *parameters,
+                      size_t bytes) {
+    CALL_THERE("what a library enqueues");
+    command c = {.is = OTHER, .other = other, .parameters = malloc(bytes)};
+    memcpy(c.parameters, parameters, bytes);
+    return enqueue(stream, &c);
+}
+void *fake_cuda_at(const void *address, size_t bytes) {
+    ONE_AT_A_TIME;
+    for (int device = 0; device < FAKE_GPUS; ++device) {
+        char *data = data_at((hd_cu_address)(uintptr_t)address, bytes, device);
+        if (data != NULL) return data;
+    }
+    must(false, "a library is given an address of no memory");
+    return NULL;
 }
 
 /* ---- graphs ------------------------------------------------------------------------------------------------------ */

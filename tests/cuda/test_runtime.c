@@ -459,7 +459,7 @@ static void forks(const void *nothing) {
     const pid_t child = fork();
     if (child == 0) child_of(a, p, scale, r);
     int status = 1;
-    float y;
+    float y = 0;
     require(waitpid(child, &status, 0) == child && status == 0);
     require(gpu->replay(r) == HD_OK && copy(here(&y), there(a, 0), 4) == HD_OK && y == 2);
     gpu->forget(hd_thread_self(), r);
