@@ -18,6 +18,7 @@ typedef struct hd_gpu_limits {
     uint32_t argument_bytes; /* of a launch: its buffers, 8 bytes each, and its arguments */
     uint32_t processors;     /* that run groups at the same time */
     bool has_f64, has_atomic_64;
+    bool has_warp_words; /* of CUDA, from compute capability 8.0 on: those of kernel/template_warp_words.h */
 } hd_gpu_limits;
 
 /* A launch of groups x threads. The parameters of a kernel are its buffers, then one struct by value. That begins with

@@ -69,3 +69,5 @@ template <typename T> static inline T __shfl_xor_sync(unsigned mask, T v, int bi
     __syncthreads();
     return other;
 }
+
+#include "warp_words.h"

@@ -50,6 +50,7 @@ static void set_limits(hd_cuda_device *d, int group_most, int local_memory, int 
                                 .argument_bytes = 4096,
                                 .processors = (uint32_t)processors,
                                 .has_f64 = true,
+                                .has_warp_words = d->major >= 8,
                                 .has_atomic_64 = true};
 }
 
