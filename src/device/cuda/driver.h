@@ -37,8 +37,8 @@ typedef struct hd_cuda_device {
 extern hd_cu_functions hd_cu; /* filled in with the first device that is used */
 /* What it is, without opening it; NULL with an error. */
 const hd_gpu_limits *hd_cuda_limits(int index);
-/* One that can be worked with, opened at the first call; NULL with an error. The second makes its context this thread's,
- * which almost all functions of the driver need. */
+/* One that can be worked with, opened at the first call; NULL with an error. The second makes its context this
+ * thread's, which almost all functions of the driver need. */
 hd_cuda_device *hd_cuda_device_open(int index);
 hd_cuda_device *hd_cuda_device_at(int index);
 /* Why a device that is listed cannot be opened; NULL: it can. Ops run there then. */
