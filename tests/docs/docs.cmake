@@ -14,10 +14,18 @@ function(hodu_docs_test name page)
   set_tests_properties(docs/${name} PROPERTIES TIMEOUT 900 LABELS docs WORKING_DIRECTORY ${folder})
 endfunction()
 
-foreach(page gradient-tape builder-and-script compile native-code xla devices)
+foreach(page gradient-tape builder-and-script compile native-code xla devices cuda)
   hodu_docs_test(${page} docs/guide/${page}.md)
   hodu_docs_test(ko/${page} docs/guide/ko/${page}.md --same-as docs/guide/${page}.md)
 endforeach()
+
+# The page of CUDA once more on fakes of its libraries, which run kernels as C++. On them it takes a minute to measure what a
+# GPU can do, as profiles ask.
+if(HODU_CUDA)
+  hodu_docs_test(cuda-on-fake docs/guide/cuda.md --without hd_script_profile)
+  set_tests_properties(docs/cuda-on-fake PROPERTIES ENVIRONMENT
+    "LD_LIBRARY_PATH=$<TARGET_FILE_DIR:fake_cuda>;FAKE_CUDA=1;HODU_NVRTC=$<TARGET_FILE:fake_cuda>;HODU_CUBLASLT=$<TARGET_FILE:fake_cublaslt>;HODU_CACHE=0")
+endif()
 
 # PoCL keeps what it compiles in a folder of this build, and not in the user's.
 set_tests_properties(docs/devices PROPERTIES ENVIRONMENT POCL_CACHE_DIR=${CMAKE_CURRENT_BINARY_DIR}/pocl)

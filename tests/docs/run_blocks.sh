@@ -1,16 +1,17 @@
 #!/bin/sh
 # Compiles and runs every C block of a page of documentation, so that what the page says is so:
-#     run_blocks.sh source-folder page libhodu.so work-folder [--same-as other-page] compiler [flags...]
+#     run_blocks.sh source-folder page libhodu.so work-folder [--same-as other-page] [--without word] compiler [flags...]
 # A block passes when it compiles without a warning, exits with 0, prints the lines that its comments `// prints: ...`
 # say, in order and no others, and likewise to stderr those of `// warns: ...`; "..." in one stands for any text, and as
 # a line of its own for any lines. blocks.awk says how a fragment becomes a program. With --same-as the page is a
 # translation: it must have the blocks of the other, up to comments that are no such lines. These the test of the other
-# page has run, and they are not run twice.
+# page has run, and they are not run twice. With --without a block that has the word is not run.
 set -eu
 source=$1 page=$2 library=$3 work=$4
 shift 4
-other=
+other= without=
 if [ "$1" = --same-as ]; then other=$2 && shift 2; fi
+if [ "$1" = --without ]; then without=$2 && shift 2; fi
 here=$(cd "$(dirname "$0")" && pwd)
 unset HODU_DEBUG HODU_TRAP || true
 export HODU_ERRORS=quiet # blocks print the errors they show
@@ -59,11 +60,15 @@ extract "$page" "$work"
 count=$(cat "$work/count")
 [ "$count" -gt 0 ] || { echo "$page has no C block"; exit 1; }
 
-number=0
+number=0 left_out=0
 [ -z "$other" ] || number=$count
 while [ $number -lt "$count" ]; do
     number=$((number + 1))
     program=$work/$number
+    if [ -n "$without" ] && grep -qwF -e "$without" "$program.c"; then
+        left_out=$((left_out + 1))
+        continue
+    fi
     if ! "$@" -std=c11 -Wall -Wextra -Wpedantic -Wshadow -Werror -I"$source/include" "$program.c" "$library" \
         -Wl,-rpath,"$(dirname "$library")" -pthread -lm -ldl -o "$program" 2>"$program.log"; then
         complain $number "the block does not compile:"
@@ -103,5 +108,6 @@ if [ -n "$other" ]; then
         break # one block too many shifts all the others
     done
 fi
-echo "$count blocks of $page"
+echo "$count blocks of $page$([ -z "$without" ] || echo ", $left_out of them not run")"
+[ -z "$without" ] || [ $left_out -eq 1 ] || { echo "$page: expected one block with $without, $left_out have it" && status=1; }
 exit $status
