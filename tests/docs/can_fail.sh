@@ -57,6 +57,10 @@ sed -e 's|// goes before main|/* main 앞으로 */|' -e 's|# A page|# 한 쪽|' 
 expect yes translated.md --same-as good.md "$@"
 sed 's|return 2 \* y|return y + y|' "$work/tree/good.md" >"$work/tree/changed.md"
 expect "changed.md:3: not the block of good.md:3:" changed.md --same-as good.md "$@"
+sed 's|prints: 1 two|prints: 1 three|' "$work/tree/good.md" >"$work/tree/left_out.md"
+expect yes left_out.md --without SECOND "$@"
+expect "left_out.md:15: it does not print what its comments say" left_out.md --without twice "$@"
+expect "expected one block with hodu, 3 have it" good.md --without hodu "$@"
 sed '/^#include/,$d' "$work/tree/good.md" | sed '$d' >"$work/tree/short.md"
 expect "short.md has 2 blocks, good.md has 3" short.md --same-as good.md "$@"
 

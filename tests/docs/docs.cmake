@@ -20,8 +20,8 @@ foreach(page gradient-tape builder-and-script compile native-code xla devices cu
 endforeach()
 
 # The page of CUDA once more on fakes of its libraries, which run kernels as C++. On them it takes a minute to measure what a
-# GPU can do, as profiles ask.
-if(HODU_CUDA)
+# GPU can do, as profiles ask; and sanitizers say on stderr what they think of its coroutines.
+if(HODU_CUDA AND NOT HODU_SANITIZE)
   hodu_docs_test(cuda-on-fake docs/guide/cuda.md --without hd_script_profile)
   set_tests_properties(docs/cuda-on-fake PROPERTIES ENVIRONMENT
     "LD_LIBRARY_PATH=$<TARGET_FILE_DIR:fake_cuda>;FAKE_CUDA=1;HODU_NVRTC=$<TARGET_FILE:fake_cuda>;HODU_CUBLASLT=$<TARGET_FILE:fake_cublaslt>;HODU_CACHE=0")
