@@ -104,6 +104,26 @@ hd_error hd_xla_buffer_make(hd_xla_device *device, const hd_xla_type *type, cons
     return status;
 }
 
+static void forget_view(void *pointer, void *user) { (void)pointer, (void)user; } /* whose it is knows */
+
+hd_error hd_xla_buffer_view(hd_xla_device *device, const hd_xla_type *type, void *memory, hd_xla_buffer *out) {
+    const hd_xla_plugin *p = plugin_of(device);
+    size_t bytes = 0;
+    *out = (hd_xla_buffer){0};
+    HD_TRY(hd_xla_check_process(device));
+    HD_TRY(hd_xla_type_bytes(type, &bytes));
+    if (p->view == NULL || memory == NULL)
+        return hd_fail(HD_ERROR_DEVICE, "XLA cannot look at %s %s", HD_XLA_TYPE_TEXT(*type),
+                       memory == NULL ? "in no memory" : "where it is: no PJRT_Client_CreateViewOfDeviceBuffer");
+    hd_pjrt_view view =
+        HD_PJRT(hd_pjrt_view, .client = device->client->handle, .pointer = memory, .sizes = type->shape.size,
+                .rank = (size_t)type->shape.rank, .type = hd_xla_number_of(type->dtype), .device = device->handle,
+                .destroyed = forget_view);
+    HD_TRY(hd_xla_check(p, p->view(&view), "XLA does not look at a tensor"));
+    *out = (hd_xla_buffer){.handle = view.buffer, .device = device, .type = *type, .is_view = true};
+    return HD_OK;
+}
+
 void hd_xla_buffer_destroy_early(hd_xla_buffer *b, hd_pjrt_event **freed) {
     *freed = b->freed;
     if (b->handle != NULL && !is_lost(b->device)) {
@@ -194,6 +214,29 @@ hd_error hd_xla_buffer_pointer(const hd_xla_buffer *b, void **pointer) {
         return hd_fail(HD_ERROR_DEVICE, "XLA's memory can be read in place only on the CPU%s",
                        p->buffer_pointer == NULL ? ", and this plugin has no PJRT_Buffer_UnsafePointer" : "");
     hd_pjrt_buffer_pointer place = HD_PJRT(hd_pjrt_buffer_pointer, .buffer = b->handle);
+    HD_TRY(hd_xla_check(p, p->buffer_pointer(&place), "XLA does not say where a tensor lies"));
+    *pointer = (void *)place.pointer;
+    return HD_OK;
+}
+
+static bool is_row_major(const hd_xla_buffer *b) {
+    const hd_xla_plugin *p = plugin_of(b->device);
+    hd_pjrt_buffer_layout l = HD_PJRT(hd_pjrt_buffer_layout, .buffer = b->handle);
+    if (b->type.shape.rank < 2) return true;
+    if (p->buffer_layout == NULL || !hd_xla_went_well(p, p->buffer_layout(&l)) || l.layout.type != 0 ||
+        l.layout.tiled.tile_count > 0 || l.layout.tiled.rank != (size_t)b->type.shape.rank)
+        return false;
+    for (int i = 0; i < b->type.shape.rank; ++i)
+        if (l.layout.tiled.minor_to_major[i] != b->type.shape.rank - 1 - i) return false;
+    return true;
+}
+
+hd_error hd_xla_buffer_place(const hd_xla_buffer *b, void **pointer) {
+    const hd_xla_plugin *p = plugin_of(b->device);
+    hd_pjrt_buffer_pointer place = HD_PJRT(hd_pjrt_buffer_pointer, .buffer = b->handle);
+    *pointer = NULL;
+    HD_TRY(check_present(b));
+    if (p->buffer_pointer == NULL || !is_row_major(b)) return HD_OK;
     HD_TRY(hd_xla_check(p, p->buffer_pointer(&place), "XLA does not say where a tensor lies"));
     *pointer = (void *)place.pointer;
     return HD_OK;
