@@ -54,8 +54,9 @@ hd_error hd_xla_results_bring(hd_xla_results *r, hd_thread *thread, const hd_xla
 hd_error hd_xla_results_end(hd_xla_results *r, hd_thread *thread) {
     const hd_device device = r->device->device;
     if (!r->copies) return HD_OK;
+    HD_TRY(hd_device_interface_of(device.kind)->synchronize(thread, device.index));
     r->copies = false;
-    return hd_device_interface_of(device.kind)->synchronize(thread, device.index);
+    return HD_OK;
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
@@ -69,12 +70,13 @@ void hd_xla_results_put(hd_xla_results *r, hd_thread *thread, uint32_t i, hd_sto
 }
 
 void hd_xla_results_forget(hd_xla_results *r, hd_thread *thread) {
-    if (r->copies) { /* of a run that failed: they may still read what XLA will give up */
+    if (r->copies) { /* of a run that failed, perhaps in waiting: they may still read what XLA will give up */
         HD_HOLD_ERRORS(thread);
         hd_error_copy failure, other;
         hd_error_take(&failure);
         if (hd_xla_results_end(r, thread) != HD_OK) hd_error_take(&other);
         hd_error_put_back(&failure);
+        r->copies = false;
     }
     for (uint32_t i = 0; i < r->count; ++i) {
         if (r->fresh[i] != NULL) hd_block_release(thread, r->fresh[i]);
