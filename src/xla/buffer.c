@@ -219,24 +219,24 @@ hd_error hd_xla_buffer_pointer(const hd_xla_buffer *b, void **pointer) {
     return HD_OK;
 }
 
-static bool is_row_major(const hd_xla_buffer *b) {
+bool hd_xla_buffer_has_place(const hd_xla_buffer *b) {
     const hd_xla_plugin *p = plugin_of(b->device);
+    const int rank = b->type.shape.rank;
     hd_pjrt_buffer_layout l = HD_PJRT(hd_pjrt_buffer_layout, .buffer = b->handle);
-    if (b->type.shape.rank < 2) return true;
+    if (p->buffer_pointer == NULL || is_lost(b->device)) return false;
+    if (rank < 2) return true;
     if (p->buffer_layout == NULL || !hd_xla_went_well(p, p->buffer_layout(&l)) || l.layout.type != 0 ||
-        l.layout.tiled.tile_count > 0 || l.layout.tiled.rank != (size_t)b->type.shape.rank)
+        l.layout.tiled.tile_count > 0 || l.layout.tiled.rank != (size_t)rank)
         return false;
-    for (int i = 0; i < b->type.shape.rank; ++i)
-        if (l.layout.tiled.minor_to_major[i] != b->type.shape.rank - 1 - i) return false;
+    for (int i = 0; i < rank; ++i)
+        if (l.layout.tiled.minor_to_major[i] != rank - 1 - i) return false;
     return true;
 }
 
 hd_error hd_xla_buffer_place(const hd_xla_buffer *b, void **pointer) {
     const hd_xla_plugin *p = plugin_of(b->device);
+    HD_TRY(hd_xla_check_process(b->device));
     hd_pjrt_buffer_pointer place = HD_PJRT(hd_pjrt_buffer_pointer, .buffer = b->handle);
-    *pointer = NULL;
-    HD_TRY(check_present(b));
-    if (p->buffer_pointer == NULL || !is_row_major(b)) return HD_OK;
     HD_TRY(hd_xla_check(p, p->buffer_pointer(&place), "XLA does not say where a tensor lies"));
     *pointer = (void *)place.pointer;
     return HD_OK;

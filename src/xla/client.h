@@ -124,7 +124,7 @@ typedef enum hd_xla_host {
 /* A buffer from elements in row-major order. */
 hd_error hd_xla_buffer_make(hd_xla_device *device, const hd_xla_type *type, const void *data, hd_xla_host host,
                             hd_xla_buffer *out);
-/* A buffer over memory of the device itself, row-major, which must stay as it is until the runs that read it are over.
+/* A buffer over memory of the device itself, row-major, which must stay as it is while runs read it.
  * Not every plugin has it: device->client->plugin.view. */
 hd_error hd_xla_buffer_view(hd_xla_device *device, const hd_xla_type *type, void *memory, hd_xla_buffer *out);
 /* Gives it up; also while a run uses it. Waits until borrowed memory is free. Nothing happens when it is gone. */
@@ -141,8 +141,10 @@ bool hd_xla_buffer_is_ready(const hd_xla_buffer *buffer);
 hd_error hd_xla_buffer_read(const hd_xla_buffer *buffer, void *data, size_t bytes);
 /* Waits, then gives its memory, row-major, which lives as long as the buffer; on the CPU only. */
 hd_error hd_xla_buffer_pointer(const hd_xla_buffer *buffer, void **pointer);
-/* Likewise its memory on any device, for a buffer that was waited for. *pointer NULL: the plugin does not say it, or
- * the elements are not row-major. */
+/* True when the plugin says where in its device's memory a buffer lies, and the elements are row-major there. So are
+ * those of the same output in the next run of a program. */
+bool hd_xla_buffer_has_place(const hd_xla_buffer *buffer);
+/* That address, of one that has been waited for. */
 hd_error hd_xla_buffer_place(const hd_xla_buffer *buffer, void **pointer);
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */

@@ -18,13 +18,21 @@
 
 enum { VIEW_ALIGNMENT = 256 }; /* of device memory, as drivers give it: XLA's kernels count on some of that */
 
+/* Memory of the device that XLA may look at. What is in it is nothing that XLA remembers. */
+typedef struct view {
+    hd_xla_buffer buffer;
+    const void *data;
+} view;
+
 /* What an argument was in the last run. */
 typedef struct argument {
     hd_xla_buffer buffer;
     hd_storage *held; /* of memory that XLA borrows, a snapshot; of what was copied, the storage; NULL: none */
-    hd_block *there;  /* memory of the device that XLA looks at, which nobody writes meanwhile; NULL: none */
     const void *data; /* whose bytes these were, */
     uint32_t changes; /* and when */
+    view views[2];    /* of what is on the device; two, as state goes from one block to another and back */
+    int next;         /* view to be another one */
+    hd_block *there;  /* while a run reads it, so that nobody writes it; NULL: no run does */
 } argument;
 
 /* Memory that XLA reads until the event comes. */
@@ -44,7 +52,7 @@ typedef struct under_xla {
     hd_xla_buffer *made;   /* and makes */
     void **expected;       /* for each cell: a value to be, while its home is not XLA yet; see value.h */
     hd_xla_results results;
-    bool looks; /* at memory of the device that it did not look at before */
+    bool looks; /* the run reads memory of the device that is ours */
     lent *lent;
     uint32_t lent_count, lent_capacity;
     struct under_xla *left; /* another one that was left as it is at the end of the process */
@@ -83,14 +91,14 @@ static hd_error give_up(under_xla *x, hd_thread *thread, argument *a) {
     hd_pjrt_event *freed;
     HD_TRY(expect_lent(x));
     hd_xla_buffer_destroy_early(&a->buffer, &freed);
-    if (a->there != NULL) hd_block_release(thread, a->there);
     if (freed != NULL && a->held != NULL) {
         x->lent[x->lent_count++] = (lent){freed, a->held};
     } else {
         hd_xla_event_destroy(x->device, freed);
         if (a->held != NULL) hd_object_release(thread, &a->held->object);
     }
-    *a = (argument){0};
+    a->held = NULL;
+    a->data = NULL;
     return HD_OK;
 }
 
@@ -130,42 +138,51 @@ static hd_error refresh(under_xla *x, hd_thread *thread, argument *a, const hd_x
     return status;
 }
 
-/* A view of device memory. It must not be written while XLA has it, which the reference to the block sees to. */
-static hd_error look_at(under_xla *x, hd_thread *thread, argument *a, const hd_xla_type *type, hd_storage *s,
-                        size_t offset, size_t bytes) {
+/* The block of a storage, held; or, where its elements begin at no address that XLA takes, a copy of them. */
+static hd_block *hold_block(under_xla *x, hd_thread *thread, hd_storage *s, size_t offset, size_t bytes) {
     const hd_device device = x->device->device;
+    const hd_device_interface *interface = hd_device_interface_of(device.kind);
     hd_block *block = hd_away_block(thread, s);
-    if (block == NULL) return thread->error_code;
+    if (block == NULL) return NULL;
     char *address = (char *)block->address + offset;
-    if (a->buffer.handle != NULL && a->there == block && a->data == address) return HD_OK;
-    if (a->buffer.handle != NULL) HD_TRY(give_up(x, thread, a));
     if ((uintptr_t)address % VIEW_ALIGNMENT == 0) {
         atomic_fetch_add_explicit(&block->references, 1, memory_order_relaxed);
-    } else {
-        const hd_device_interface *interface = hd_device_interface_of(device.kind);
-        block = interface->allocate(thread, device.index, bytes);
-        const hd_error status = block == NULL ? thread->error_code
-                                              : interface->copy(thread, (hd_address){device, block->address},
-                                                                (hd_address){device, address}, bytes);
-        if (block != NULL && status != HD_OK) hd_block_release(thread, block);
-        HD_TRY(status);
-        address = block->address;
+        return block;
     }
-    const hd_error status = hd_xla_buffer_view(x->device, type, address, &a->buffer);
-    if (status != HD_OK) {
-        hd_block_release(thread, block);
-        return status;
-    }
-    a->there = block;
-    a->data = address;
+    hd_block *copy = interface->allocate(thread, device.index, bytes);
+    if (copy == NULL ||
+        interface->copy(thread, (hd_address){device, copy->address}, (hd_address){device, address}, bytes) == HD_OK)
+        return copy;
+    hd_block_release(thread, copy);
+    return NULL;
+}
+
+/* A buffer over device memory, which is nobody's to write while the run has it. */
+static hd_error look_at(under_xla *x, hd_thread *thread, argument *a, const hd_xla_type *type, hd_storage *s,
+                        size_t offset, hd_xla_buffer **out) {
+    size_t bytes = 0;
+    HD_TRY(hd_xla_type_bytes(type, &bytes));
+    if (a->buffer.handle != NULL) HD_TRY(give_up(x, thread, a)); /* of another storage, elsewhere */
+    a->there = hold_block(x, thread, s, offset, bytes);
+    if (a->there == NULL) return thread->error_code;
+    char *address = (char *)a->there->address + (hd_away_block(thread, s) == a->there ? offset : 0);
     x->looks = true;
-    return HD_OK;
+    for (int i = 0; i < 2; ++i) {
+        *out = &a->views[i].buffer;
+        if (a->views[i].buffer.handle != NULL && a->views[i].data == address) return HD_OK;
+    }
+    view *v = &a->views[a->next];
+    a->next = 1 - a->next;
+    hd_xla_buffer_destroy(&v->buffer);
+    v->data = address;
+    *out = &v->buffer;
+    return hd_xla_buffer_view(x->device, type, address, &v->buffer);
 }
 
 /* True when XLA can look at a storage where it is. */
 static bool is_in_sight(const under_xla *x, const hd_storage *s) {
-    return x->executable.on_device && hd_storage_is_away(s) && hd_device_equal(s->device, x->device->device) &&
-           x->device->client->plugin.view != NULL;
+    return s->bytes > 0 && x->executable.on_device && hd_storage_is_away(s) &&
+           hd_device_equal(s->device, x->device->device) && x->device->client->plugin.view != NULL;
 }
 
 /* State that this run takes: from its storage, or, when that is not XLA's yet or must stay as it is, a copy. */
@@ -212,7 +229,6 @@ static hd_error prepare(under_xla *x, hd_thread *thread, const hd_run *run, uint
     const hd_hlo_argument *from = &x->text.arguments[i];
     argument *a = &x->arguments[i];
     const hd_xla_type type = type_of(x, from);
-    size_t bytes = 0;
     x->given[i] = &a->buffer;
     if (from->kind == HD_HLO_SEED) return prepare_number(x, a, &type, run->seed);
     if (from->kind == HD_HLO_DRAW) return prepare_number(x, a, &type, run->draw);
@@ -221,9 +237,9 @@ static hd_error prepare(under_xla *x, hd_thread *thread, const hd_run *run, uint
                     : from->kind == HD_HLO_CELL ? run->cells[from->index]
                                                 : x->graph->constants[from->index].storage;
     const size_t offset = t == NULL ? 0 : (size_t)t->layout.offset * hd_dtype_bytes[t->dtype];
-    HD_TRY(hd_xla_type_bytes(&type, &bytes));
     if (is_updated(x, from)) HD_TRY(check_state(x, s));
-    if (bytes > 0 && is_in_sight(x, s)) return look_at(x, thread, a, &type, s, offset, bytes);
+    if (is_in_sight(x, s) && hd_shape_count(type.shape) > 0)
+        return look_at(x, thread, a, &type, s, offset, &x->given[i]);
     if (is_updated(x, from) && from->result >= 0)
         return take_state(x, thread, a, &type, s, run->keep_state, &x->given[i]);
     hd_xla_buffer *there = hd_xla_value_buffer(s, x->device);
@@ -242,13 +258,11 @@ static hd_error prepare_all(under_xla *x, hd_thread *thread, const hd_run *run) 
     return x->looks ? hd_device_interface_of(device.kind)->synchronize(thread, device.index) : HD_OK;
 }
 
-/* Copies of state that were not taken, and state of the device that is about to be another block. */
-static void drop_state(under_xla *x, hd_thread *thread) {
+/* Copies of state that were not taken, and what a run held while it was under way. */
+static void let_go(under_xla *x, hd_thread *thread) {
     for (uint32_t i = 0; i < x->text.argument_count; ++i) {
         argument *a = &x->arguments[i];
-        if (!is_updated(x, &x->text.arguments[i])) continue;
-        if (a->there == NULL && x->text.arguments[i].result < 0) continue;
-        hd_xla_buffer_destroy(&a->buffer);
+        if (x->text.arguments[i].result >= 0) hd_xla_buffer_destroy(&a->buffer);
         if (a->there != NULL) hd_block_release(thread, a->there);
         a->there = NULL;
     }
@@ -304,8 +318,9 @@ static hd_error bring_results(under_xla *x, hd_thread *thread, const hd_run *run
     for (uint32_t i = 0; i < x->text.result_count; ++i) {
         const hd_hlo_result *r = &x->text.results[i];
         if (r->kind == HD_HLO_OUTPUT && x->executable.on_device)
-            HD_TRY(hd_xla_results_bring(to, thread, &x->made[i], run->outputs[r->index]->storage->block));
-        if (to->fresh[i] != NULL) HD_TRY(hd_xla_results_bring(to, thread, &x->made[i], to->fresh[i]));
+            HD_TRY(hd_xla_results_bring(to, thread, i, &x->made[i], run->outputs[r->index]->storage->block));
+        if (r->kind == HD_HLO_UPDATE && !run->keep_state && hd_storage_is_away(run->cells[r->index]))
+            HD_TRY(hd_xla_results_bring(to, thread, i, &x->made[i], to->fresh[i]));
     }
     return hd_xla_results_end(to, thread);
 }
@@ -358,9 +373,9 @@ static hd_error run_program(hd_executable *self, hd_thread *thread, const hd_run
         done = NULL;
     }
     if (status == HD_OK) status = take_results(x, thread, run, done);
-    hd_xla_results_forget(&x->results, thread);
+    hd_xla_results_settle(&x->results, thread);
     for (uint32_t i = 0; i < x->text.result_count; ++i) hd_xla_buffer_destroy(&x->made[i]);
-    drop_state(x, thread);
+    let_go(x, thread);
     thread->observer = observer;
     return status;
 }
@@ -376,7 +391,7 @@ static void xla_destroy(hd_executable *self, hd_thread *thread) {
     }
     for (uint32_t i = 0; x->arguments != NULL && i < x->text.argument_count; ++i) {
         hd_xla_buffer_destroy(&x->arguments[i].buffer); /* waits until its memory is free */
-        if (x->arguments[i].there != NULL) hd_block_release(thread, x->arguments[i].there);
+        for (int k = 0; k < 2; ++k) hd_xla_buffer_destroy(&x->arguments[i].views[k].buffer);
         if (x->arguments[i].held != NULL) hd_object_release(thread, &x->arguments[i].held->object);
     }
     for (uint32_t i = 0; x->expected != NULL && i < x->graph->cell_count; ++i)
