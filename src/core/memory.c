@@ -159,13 +159,7 @@ hd_block *hd_block_away(hd_thread *thread, hd_device device, void *address, size
         hd_fail(HD_ERROR_MEMORY, "no memory for the header of a block on a device");
         return NULL;
     }
-    atomic_store_explicit(&block->references, 1, memory_order_relaxed);
-    block->size_class = HD_BLOCK_AWAY;
-    block->capacity = capacity;
-    block->next = NULL;
-    block->address = address;
-    block->device = device;
-    block->owner = owner;
+    hd_block_away_begin(block, device, address, capacity, owner);
     return block;
 }
 void hd_block_away_release(hd_block *header) { hd_system_release(header, sizeof *header); }

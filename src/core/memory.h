@@ -38,6 +38,17 @@ hd_block *hd_block_new(hd_thread *thread, size_t bytes);
 /* A header for `capacity` bytes at an address of a device, whose interface recycles it; NULL with an error. */
 hd_block *hd_block_away(hd_thread *thread, hd_device device, void *address, size_t capacity, void *owner);
 void hd_block_away_release(hd_block *header);
+/* The same in memory of the caller's. */
+static inline void hd_block_away_begin(hd_block *header, hd_device device, void *address, size_t capacity,
+                                       void *owner) {
+    atomic_store_explicit(&header->references, 1, memory_order_relaxed);
+    header->size_class = HD_BLOCK_AWAY;
+    header->capacity = capacity;
+    header->next = NULL;
+    header->address = address;
+    header->device = device;
+    header->owner = owner;
+}
 void hd_block_recycle(hd_thread *thread, hd_block *block);
 static inline void hd_block_release(hd_thread *thread, hd_block *block) {
     if (atomic_load_explicit(&block->references, memory_order_acquire) == 1 ||

@@ -7,7 +7,8 @@
 #include <string.h>
 
 struct hd_heap_object {
-    void *object; /* NULL: this place of the table is free */
+    hd_block header; /* of the block that it is, as long as it is used */
+    void *object;    /* NULL: this place of the table is free */
     size_t bytes;
     hd_heap *heap;
     hd_heap_object *next; /* in the cache, or of the free places */
@@ -38,8 +39,9 @@ static hd_heap_object *next_place(void) {
     if (number == (uint32_t)PAGE * PAGES) return NULL;
     hd_heap_object *page = atomic_load_explicit(&table.pages[number / PAGE], memory_order_relaxed);
     if (page == NULL) {
-        page = hd_array_resize(NULL, PAGE * sizeof *page);
-        if (page == NULL) return NULL;
+        char *memory = hd_array_resize(NULL, (PAGE + 1) * sizeof *page); /* it is never released */
+        if (memory == NULL) return NULL;
+        page = (hd_heap_object *)(void *)(memory + (sizeof *page - (uintptr_t)memory % _Alignof(hd_heap_object)));
         memset(page, 0, PAGE * sizeof *page);
         atomic_store_explicit(&table.pages[number / PAGE], page, memory_order_release);
     }
@@ -186,17 +188,15 @@ static hd_heap_object *new_object(hd_heap *h, size_t bytes) {
     return m;
 }
 
-hd_block *hd_heap_allocate(hd_thread *thread, hd_heap *h, size_t bytes) {
+hd_block *hd_heap_allocate(hd_heap *h, size_t bytes) {
     hd_heap_object *m = take_cached(h, hd_size_class_of(bytes));
     if (m == NULL) m = new_object(h, bytes);
     if (m == NULL) return NULL;
-    hd_block *block = hd_block_away(thread, h->device, address_of(m), m->bytes, m);
-    if (block == NULL) leave_object(m);
-    return block;
+    hd_block_away_begin(&m->header, h->device, address_of(m), m->bytes, m);
+    return &m->header;
 }
 
 void hd_heap_recycle(hd_block *block, bool is_here) {
     hd_heap_object *m = block->owner;
-    hd_block_away_release(block);
     if (is_here) leave_object(m); /* else the memory is the parent's, or ends with the process */
 }

@@ -28,7 +28,7 @@ void hd_heap_begin(hd_heap *h);
 /* False: no block is so large. */
 bool hd_heap_could_hold(const hd_heap *h, size_t bytes);
 /* A block of the cache, or with an object that is made for it; NULL with an error. */
-hd_block *hd_heap_allocate(hd_thread *thread, hd_heap *h, size_t bytes);
+hd_block *hd_heap_allocate(hd_heap *h, size_t bytes);
 /* What nobody uses any more; `is_here`: the driver can still be called. */
 void hd_heap_recycle(hd_block *block, bool is_here);
 /* The object in which an address lies, so many bytes before its end, and where in it. */

@@ -9,7 +9,7 @@ typedef enum hd_dialect { HD_DIALECT_OPENCL, HD_DIALECT_CUDA, HD_DIALECT_METAL, 
 
 typedef enum hd_grid_form {
     HD_GRID_EACH, /* a thread has a point of the kept axes, or `per` neighbours, and walks the reduced axes by itself */
-    HD_GRID_GROUP /* a group of threads has a point, and shares its walks */
+    HD_GRID_GROUP /* a group of threads has a point, or `across` neighbours, and shares its walks */
 } hd_grid_form;
 typedef struct hd_grid {
     /* part of the text */
@@ -18,7 +18,8 @@ typedef struct hd_grid {
     uint8_t held;     /* GROUP: so many elements of a walk stay in a thread's registers; 0: later walks read again */
     bool narrow;      /* positions and offsets have 32 bits */
     bool wide_sums;   /* sums and products of f32 go on in f64 */
-    uint8_t shared;   /* GROUP: so many threads exchange values without local memory; 0: none do */
+    uint8_t across;   /* GROUP: neighbouring points of a group, side by side in its threads; a power of two */
+    uint8_t shared;   /* GROUP, across 1: so many threads exchange values without local memory; 0: none do */
     bool in_pieces;   /* the walk is cut: `parts` leave their results in memory, `join` folds them in order */
     uint16_t threads; /* of a group, a power of two */
     /* of a launch */

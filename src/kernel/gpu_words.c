@@ -75,11 +75,30 @@ static void write_words(hd_writer *w, const hd_vocabulary *v) {
                        type_of(from));
 }
 
-static bool write_programs(hd_writer *w, const hd_vocabulary *v) {
+/* What a dialect calls a function that it has itself; NULL: it has none. */
+static const char *own_function(hd_dialect dialect, int word, int type) {
+    if (dialect != HD_DIALECT_CUDA || type != HD_COMPUTE_F32) return NULL;
+    switch (word) {
+    case HD_WORD_EXP: return "w_own_exp";
+    case HD_WORD_LOG: return "w_own_log";
+    case HD_WORD_SIGMOID: return "w_own_sigmoid";
+    case HD_WORD_TANH: return "w_own_tanh";
+    default: return NULL;
+    }
+}
+
+static bool write_programs(hd_writer *w, const hd_vocabulary *v, hd_dialect dialect) {
     for (int pass = 0; pass < 2; ++pass)
         for (int word = 0; word < HD_WORD_INPUT; ++word)
             for (int type = 0; type < HD_COMPUTE_COUNT; ++type) {
                 if (!v->word[word][type] || !hd_words[word].is_function) continue;
+                const char *own = own_function(dialect, word, type);
+                if (own != NULL && pass == 0) {
+                    hd_say(w, "#define w_");
+                    for (const char *c = hd_words[word].name; *c; ++c) hd_say(w, "%c", tolower((unsigned char)*c));
+                    hd_say(w, "_%s %s\n", type_of(type), own);
+                }
+                if (own != NULL) continue;
                 const bool fits = w->at < w->capacity;
                 const size_t length = hd_render_program((hd_compute)type, (hd_word)word, pass == 0,
                                                         fits ? w->out + w->at : NULL, fits ? w->capacity - w->at : 0);
@@ -102,7 +121,7 @@ bool hd_write_preamble(hd_writer *w, const hd_vocabulary *v, hd_dialect dialect,
     if (v->small) hd_say_bytes(w, hd_small_text, hd_small_text_size);
     hd_say_bytes(w, hd_kernel_text, hd_kernel_text_size);
     write_words(w, v);
-    if (!write_programs(w, v)) return false;
+    if (!write_programs(w, v, dialect)) return false;
     if (v->draws[HD_COMPUTE_F32]) hd_say(w, "#define DRAW_F32\n");
     if (v->draws[HD_COMPUTE_F64]) hd_say(w, "#define DRAW_F64\n");
     if (v->draws_any) hd_say_bytes(w, hd_draw_text, hd_draw_text_size);

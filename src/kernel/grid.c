@@ -6,8 +6,12 @@
 enum {
     FEW_POINTS = 64,    /* of a walk: one thread does them sooner than a group agrees on the result */
     HELD_MOST = 8,      /* elements in registers */
+    HELD_SHARED = 16,   /* and where threads exchange values: fewer agree sooner */
     PIECE_LEAST = 4096, /* points of a walk that are worth a piece */
+    PIECE_POINTS = 16,  /* and of one thread */
     PIECES_MOST = 256,
+    ACROSS = 32, /* columns that a group reads side by side */
+    WALKERS_LEAST = 8,
     NARROW_MOST = 1 << 30
 };
 
@@ -50,17 +54,20 @@ static int widest(const hd_kernel *k, const int64_t *geometry, int alignment) {
     return 1;
 }
 
-/* True when the only walk stores nothing by itself, so that parts of it are all there is to keep. */
+/* True when parts of the only walk are all there is to keep: what it stores on its way does not depend on its
+ * results. */
 static bool can_be_cut(const hd_kernel *k) {
     if (k->stages != 1) return false;
     for (int i = 0; i < k->count; ++i)
-        if (k->steps[i].word == HD_STEP_STORE && k->steps[i].depth > k->kept) return false;
+        if (k->steps[i].word == HD_STEP_STORE && k->steps[i].depth > k->kept && k->steps[i].stage > 0) return false;
     return true;
 }
 
 static void cut(hd_grid *g, const hd_grid_limits *limits) {
     const int64_t enough = (int64_t)limits->processors * 4 * 256, have = g->groups * g->threads;
-    int64_t pieces = have > 0 ? enough / have : 0, most = g->reduced / PIECE_LEAST;
+    const int64_t least =
+        (int64_t)g->threads * PIECE_POINTS > PIECE_LEAST ? (int64_t)g->threads * PIECE_POINTS : PIECE_LEAST;
+    int64_t pieces = have > 0 ? enough / have : 0, most = g->reduced / least;
     if (most > PIECES_MOST) most = PIECES_MOST;
     if (pieces > most) pieces = most;
     if (pieces < 2) return;
@@ -68,8 +75,23 @@ static void cut(hd_grid *g, const hd_grid_limits *limits) {
     g->piece_count = (uint32_t)pieces;
 }
 
+/* Columns are walked by several threads each, side by side in a group, when there are not enough of them for one thread
+ * each. */
+static bool choose_across(hd_grid *g, const hd_kernel *k, const hd_grid_limits *limits) {
+    if (limits->shared == 0 || k->kept == 0 || k->schedule.lanes >= k->kept || g->reduced < WALKERS_LEAST ||
+        g->points >= (int64_t)limits->processors * 1024)
+        return false;
+    g->form = HD_GRID_GROUP;
+    g->across = ACROSS;
+    while (g->across > 1 && g->points <= g->across / 2) g->across /= 2;
+    g->threads = g->across;
+    while (g->threads * 2u <= limits->group_most && g->threads * 4 / g->across <= g->reduced) g->threads *= 2;
+    return true;
+}
+
 hd_grid hd_grid_choose(const hd_kernel *k, const int64_t *geometry, int alignment, const hd_grid_limits *limits) {
-    hd_grid g = {.form = HD_GRID_EACH, .per = 1, .wide_sums = limits->has_f64, .threads = 64, .piece_count = 1};
+    hd_grid g = {
+        .form = HD_GRID_EACH, .per = 1, .across = 1, .wide_sums = limits->has_f64, .threads = 64, .piece_count = 1};
     g.points = product_of(geometry, 0, k->kept);
     g.reduced = product_of(geometry, k->kept, k->axes);
     g.narrow = is_narrow(k, geometry, g.points, g.reduced);
@@ -81,15 +103,20 @@ hd_grid hd_grid_choose(const hd_kernel *k, const int64_t *geometry, int alignmen
     } else if (k->kept < k->axes && g.reduced > FEW_POINTS && k->schedule.lanes >= k->kept && g.points < NARROW_MOST) {
         g.form = HD_GRID_GROUP;
         g.threads = 64;
-        while (g.threads < 256 && g.threads * 2u <= limits->group_most && g.threads * 4 <= g.reduced) g.threads *= 2;
+        const int64_t most = limits->shared > 0 && g.points < 2 * (int64_t)limits->processors ? 1024 : 256;
+        while (g.threads < most && g.threads * 2u <= limits->group_most && g.threads * 4 <= g.reduced) g.threads *= 2;
         while (g.threads > limits->group_most) g.threads /= 2;
         g.shared = g.threads > limits->shared ? limits->shared : 0;
-        if (k->stages > 1 && g.shared > 0) /* to agree takes little time then */
-            while (g.threads * 2u <= limits->group_most && g.reduced > (int64_t)g.threads * HELD_MOST) g.threads *= 2;
-        if (k->stages > 1 && g.reduced <= (int64_t)g.threads * HELD_MOST)
+        const int held = g.shared > 0 ? HELD_SHARED : HELD_MOST;
+        if (k->stages > 1 && g.shared > 0)
+            while (g.threads * 2u <= limits->group_most && g.reduced > (int64_t)g.threads * held) g.threads *= 2;
+        if (k->stages > 1 && g.reduced <= (int64_t)g.threads * held)
             g.held = (uint8_t)((g.reduced + g.threads - 1) / g.threads);
     }
-    g.groups = g.form == HD_GRID_GROUP ? g.points : (g.points + g.threads - 1) / g.threads;
+    if (k->stages > 0 && g.form == HD_GRID_EACH && k->kept < k->axes && g.points < NARROW_MOST)
+        choose_across(&g, k, limits);
+    const int64_t of_group = g.form == HD_GRID_GROUP ? g.across : g.threads;
+    g.groups = (g.points + of_group - 1) / of_group;
     if (can_be_cut(k)) cut(&g, limits);
     return g;
 }

@@ -32,6 +32,9 @@ static const char *total_type(const gpu_writer *x, const hd_step *s) {
 }
 static bool is_cut(const gpu_writer *x) { return x->entry == PARTS; }
 static bool in_group(const gpu_writer *x) { return x->g->form == HD_GRID_GROUP && x->entry != JOIN; }
+static bool is_across(const gpu_writer *x) { return in_group(x) && x->g->across > 1; }
+/* The threads that have results. */
+static const char *first_lanes(const gpu_writer *x) { return is_across(x) ? "walker == 0 && inside" : "lane == 0"; }
 
 /* ---- the head ---------------------------------------------------------------------------------------------------- */
 /* See hd_grid_arguments. */
@@ -118,7 +121,12 @@ static void write_positions(const gpu_writer *x, const char *number, int first, 
 static void write_point(const gpu_writer *x) {
     hd_writer *w = x->w;
     const hd_kernel *k = w->k;
-    if (in_group(x)) {
+    if (is_across(x)) {
+        LINE("const int lane = W_THREAD, walker = lane / %d;", x->g->across);
+        LINE("const %s wanted = (%s)W_GROUP(0) * %d + lane %% %d;", x->index, x->index, x->g->across, x->g->across);
+        LINE("const bool inside = wanted < a.points;"); /* else it only takes part in barriers */
+        LINE("const %s point = inside ? wanted : a.points - 1;", x->index);
+    } else if (in_group(x)) {
         LINE("const int lane = W_THREAD;");
         LINE("const %s point = (%s)W_GROUP(0);", x->index, x->index);
     } else {
@@ -215,8 +223,8 @@ static void write_parts_folded(const gpu_writer *x) {
 /* The loop over the points that are this thread's. */
 static void write_loop(const gpu_writer *x) {
     hd_writer *w = x->w;
-    const int step = in_group(x) ? x->g->threads : 1;
-    const char *end = is_cut(x) ? "end" : "a.reduced";
+    const int step = in_group(x) ? x->g->threads / x->g->across : 1;
+    const char *end = is_cut(x) ? "end" : "a.reduced", *lane = is_across(x) ? "walker" : "lane";
     if (x->g->held > 0) {
         write_initial(x, 'p');
         LINE("W_ALL_ROUNDS");
@@ -229,12 +237,17 @@ static void write_loop(const gpu_writer *x) {
         write_parts_folded(x);
         return;
     }
-    char first[32];
-    snprintf(first, sizeof first, "%s%s",
+    char first[32], last[32];
+    if (is_across(x)) {
+        snprintf(last, sizeof last, "last%d", x->walk);
+        LINE("const %s %s = inside ? %s : 0;", x->index, last, end);
+        end = last;
+    }
+    snprintf(first, sizeof first, "%s%s%s",
              is_cut(x)     ? "begin"
              : in_group(x) ? ""
                            : "0",
-             in_group(x) ? is_cut(x) ? " + lane" : "lane" : "");
+             is_cut(x) && in_group(x) ? " + " : "", in_group(x) ? lane : "");
     if (!reduces(x)) {
         OPEN("for (%s r = %s; r < %s; r += %d) {", x->index, first, end, step);
         write_inside(x);
@@ -275,7 +288,7 @@ static void write_group_exchange(const gpu_writer *x, int i) {
     LINE("W_BARRIER();");
 }
 
-/* t7 of all threads, in halves. */
+/* t7 of the threads that walk the same point, in halves. */
 static void write_group_fold(const gpu_writer *x, int i) {
     hd_writer *w = x->w;
     const hd_step *s = &w->k->steps[i];
@@ -286,12 +299,15 @@ static void write_group_fold(const gpu_writer *x, int i) {
     }
     LINE("fold_%s[lane] = t%d;", type, i);
     LINE("W_BARRIER();");
-    OPEN("for (int span = %d; span > 0; span /= 2) {", x->g->threads / 2);
+    OPEN("for (int span = %d; span >= %d; span /= 2) {", x->g->threads / 2, x->g->across);
     LINE("if (lane < span) fold_%s[lane] = w_%s_%s(fold_%s[lane], fold_%s[lane + span]);", type,
          hd_fold_words[s->index], type, type, type);
     LINE("W_BARRIER();");
     CLOSE();
-    LINE("t%d = fold_%s[0];", i, type);
+    if (is_across(x))
+        LINE("t%d = fold_%s[lane %% %d];", i, type, x->g->across);
+    else
+        LINE("t%d = fold_%s[0];", i, type);
     LINE("W_BARRIER();");
 }
 
@@ -337,7 +353,7 @@ static void write_walk(gpu_writer *x, int walk) {
 
 static void write_parts_stored(const gpu_writer *x) {
     hd_writer *w = x->w;
-    if (in_group(x)) OPEN("if (lane == 0) {");
+    if (in_group(x)) OPEN("if (%s) {", first_lanes(x));
     for (int i = 0; i < w->k->count; ++i) {
         if (w->k->steps[i].word != HD_STEP_REDUCE) continue;
         hd_say(w, "%*s", w->indent * 4, "");
@@ -486,7 +502,7 @@ static void write_function(gpu_writer *x, entry which) {
         if (which == PARTS) {
             write_parts_stored(x);
         } else {
-            if (in_group(x)) OPEN("if (lane == 0) {");
+            if (in_group(x)) OPEN("if (%s) {", first_lanes(x));
             write_stores(x, 0, k->kept, -1);
             if (in_group(x)) CLOSE();
         }

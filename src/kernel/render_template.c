@@ -5,20 +5,30 @@
 
 #include <string.h>
 
-/* The texts, embedded by the build. */
+/* The texts, embedded by the build, and those that stand above some of them. */
 #define TEMPLATE(name)                                                                                                 \
     extern const unsigned char hd_template_##name##_text[];                                                            \
     extern const size_t hd_template_##name##_text_size;
 HD_TEMPLATES(TEMPLATE)
+TEMPLATE(product_head)
+TEMPLATE(warp_words)
+TEMPLATE(conv_head)
 #undef TEMPLATE
+typedef struct text {
+    const unsigned char *bytes;
+    const size_t *size;
+} text;
+#define TEXT(name) (hd_template_##name##_text), (&hd_template_##name##_text_size)
 
-enum { WORDS = 6 };
+enum { WORDS = 6, ABOVE = 3 };
 typedef struct names {
     const char *types[HD_TEMPLATE_TYPES];
     const char *numbers[HD_TEMPLATE_NUMBERS];
     hd_word words[WORDS]; /* of the first type */
     int word_count;
-    bool casts; /* of the first type to the second */
+    bool casts;   /* of the first type to the second */
+    bool of_cuda; /* it is in the words of CUDA alone */
+    text above[ABOVE];
 } names;
 
 /* What each template calls its types and numbers, and the words that it uses. */
@@ -29,7 +39,7 @@ static const names names_of[HD_TEMPLATE_COUNT] = {
                              .words = {HD_WORD_ADD, HD_WORD_MUL, HD_WORD_MAX, HD_WORD_MIN},
                              .word_count = 4},
     [HD_TEMPLATE_norm] = {.types = {"Y", "G", "X", "WEIGHT", "BIAS"},
-                          .numbers = {"THREADS", "WHAT", "CENTERED", "WEIGHTS"},
+                          .numbers = {"THREADS", "WHAT", "CENTERED", "WEIGHTS", "HELD", "PER"},
                           .words = {HD_WORD_SQRT},
                           .word_count = 1},
     [HD_TEMPLATE_pool] = {.types = {"Y", "FIRST", "X"}, .numbers = {"THREADS", "WHAT", "ADAPTIVE"}},
@@ -40,7 +50,16 @@ static const names names_of[HD_TEMPLATE_COUNT] = {
     [HD_TEMPLATE_convert] = {.types = {"X", "Y"}, .numbers = {"THREADS", "RANGE"}, .casts = true},
     [HD_TEMPLATE_peak] = {.types = {"X"}, .numbers = {"THREADS"}, .words = {HD_WORD_MULADD}, .word_count = 1},
     [HD_TEMPLATE_product] = {.types = {"C", "A", "B", "BIAS"},
-                             .numbers = {"FORM", "TILE_M", "TILE_N", "TILE_K", "PER_M", "PER_N", "NARROW"}},
+                             .numbers = {"FORM", "TILE_M", "TILE_N", "TILE_K", "PER_M", "PER_N", "NARROW"},
+                             .above = {{TEXT(product_head)}}},
+    [HD_TEMPLATE_conv] = {.types = {"C", "A", "B", "BIAS"},
+                          .numbers = {"FORM", "TILE_M", "TILE_N", "TILE_K", "PER_M", "PER_N", "MULTIPLY", "TURNED"},
+                          .of_cuda = true,
+                          .above = {{TEXT(product_head)}, {TEXT(warp_words)}, {TEXT(conv_head)}}},
+    [HD_TEMPLATE_conv_image] = {.types = {"C", "A", "B", "BIAS"},
+                                .numbers = {"FORM", "TILE_M", "TILE_N", "TILE_K", "PER_M", "PER_N", "MULTIPLY"},
+                                .of_cuda = true,
+                                .above = {{TEXT(product_head)}, {TEXT(warp_words)}, {TEXT(conv_head)}}},
 };
 
 const char *hd_template_name(hd_template which) {
@@ -50,6 +69,10 @@ const char *hd_template_name(hd_template which) {
 #undef TEMPLATE
     };
     return all[which];
+}
+
+bool hd_template_is_in(hd_template which, hd_dialect dialect) {
+    return dialect == HD_DIALECT_CUDA || !names_of[which].of_cuda;
 }
 
 uint64_t hd_template_number(hd_dtype dtype, double value) {
@@ -98,11 +121,8 @@ static void write_type(hd_writer *w, const char *name, hd_dtype dtype) {
 static size_t render(const hd_template_use *use, const hd_fused_epilogue *epilogue, hd_dialect dialect, bool has_f64,
                      char *out, size_t capacity) {
     const names *n = &names_of[use->which];
-    static const struct {
-        const unsigned char *text;
-        const size_t *size;
-    } texts[] = {
-#define TEMPLATE(name) {hd_template_##name##_text, &hd_template_##name##_text_size},
+    static const text texts[] = {
+#define TEMPLATE(name) {TEXT(name)},
         HD_TEMPLATES(TEMPLATE)
 #undef TEMPLATE
     };
@@ -135,7 +155,8 @@ static size_t render(const hd_template_use *use, const hd_fused_epilogue *epilog
         hd_say(&w, "_%s\n", hd_ir_type_name(first));
     }
     if (epilogue != NULL && !hd_write_epilogue(&w, epilogue)) return 0;
-    hd_say_bytes(&w, texts[use->which].text, *texts[use->which].size);
+    for (int i = 0; i < ABOVE && n->above[i].bytes != NULL; ++i) hd_say_bytes(&w, n->above[i].bytes, *n->above[i].size);
+    hd_say_bytes(&w, texts[use->which].bytes, *texts[use->which].size);
     return w.at;
 }
 

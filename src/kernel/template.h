@@ -13,6 +13,8 @@
     X(convert)                                                                                                         \
     X(peak)                                                                                                            \
     X(product)                                                                                                         \
+    X(conv)                                                                                                            \
+    X(conv_image)                                                                                                      \
     X(norm)                                                                                                            \
     X(pool)                                                                                                            \
     X(attention)
@@ -42,6 +44,8 @@ typedef struct hd_template_use {
 } hd_template_use;
 
 const char *hd_template_name(hd_template which);
+/* Some are in the words of CUDA alone. */
+bool hd_template_is_in(hd_template which, hd_dialect dialect);
 /* A whole program; length as snprintf, 0 with an error. */
 size_t hd_render_template(const hd_template_use *use, hd_dialect dialect, bool has_f64, char *out, size_t capacity);
 /* What follows a product, fused with it: a kernel without reductions over the result as rows of columns. Buffer
@@ -52,10 +56,10 @@ typedef struct hd_fused_epilogue {
     int tile, rows;
     bool narrow; /* as its grid is */
 } hd_fused_epilogue;
-/* The template `product`, in which that stands where elements of the result are stored. Its buffers are A, B, the
- * parts of sums, and those of the kernel, of which the tile's is not used; what a launch passes is an i64 for each
- * of the first three, what hd_grid_arguments gives for the kernel and such a grid, and what the template has behind
- * that. */
+/* The template `product`, `conv` or `conv_image`, in which that stands where elements of the result are stored. Its
+ * buffers are A, B, the parts of sums, and those of the kernel, of which the tile's is not used; what a launch passes
+ * is an i64 for each of the first three, what hd_grid_arguments gives for the kernel and such a grid, and what the
+ * template has behind that. */
 size_t hd_render_product(const hd_template_use *use, const hd_fused_epilogue *epilogue, hd_dialect dialect,
                          bool has_f64, char *out, size_t capacity);
 /* The bits of a number in the type in which a dtype is computed. */

@@ -22,42 +22,76 @@ typedef c_f64 norm_wide;
 #endif
 enum { NORM_BLOCK = 32 }; /* elements that are summed in the type itself */
 
-/* The sums of two values over the elements i of a row, to all threads of its group. */
+/* The sum of all threads of a group, in a fixed order, to each of them: `sum` to `total`. */
+#ifdef W_SHARED
+#define NORM_TOTAL(total, sum, memory)                                                                                 \
+    W_ALL_ROUNDS                                                                                                       \
+    for (int bits = W_SHARED / 2; bits > 0; bits /= 2) sum += w_exchange(sum, bits);                                   \
+    if (lane % W_SHARED == 0) memory[lane / W_SHARED] = sum;                                                           \
+    W_BARRIER();                                                                                                       \
+    total = memory[lane % (THREADS / W_SHARED)];                                                                       \
+    W_ALL_ROUNDS                                                                                                       \
+    for (int bits = THREADS / W_SHARED / 2; bits > 0; bits /= 2) total += w_exchange(total, bits);
+#else
+#define NORM_TOTAL(total, sum, memory)                                                                                 \
+    memory[lane] = sum;                                                                                                \
+    W_BARRIER();                                                                                                       \
+    if (lane < 8)                                                                                                      \
+        for (int i = lane + 8; i < THREADS; i += 8) memory[lane] += memory[i];                                         \
+    W_BARRIER();                                                                                                       \
+    total = memory[0];                                                                                                 \
+    for (int i = 1; i < 8; ++i) total += memory[i];
+#endif
+
+/* The sums of two values over the elements of a row, which lie at i, to all threads of its group. With HELD they are in
+ * registers, HELD of each thread: PER neighbours, then the next of its THREADS x PER. */
 #define NORM_MEMORY                                                                                                    \
     const int lane = W_THREAD;                                                                                         \
     const int64_t row = (int64_t)W_GROUP(0), n = a.n;                                                                  \
     W_LOCAL norm_wide first[THREADS];                                                                                  \
     W_LOCAL norm_wide second[THREADS];
+#if HELD > 0
+#define NORM_PLACE(h) (((h) / PER * THREADS + lane) * PER + (h) % PER)
+#define NORM_WALK(LET, value0, value1)                                                                                 \
+    Y_TYPE part0 = 0, part1 = 0;                                                                                       \
+    W_ALL_ROUNDS                                                                                                       \
+    for (int h = 0; h < HELD; ++h) {                                                                                   \
+        if (NORM_PLACE(h) >= n) continue;                                                                              \
+        LET;                                                                                                           \
+        part0 += value0;                                                                                               \
+        part1 += value1;                                                                                               \
+    }                                                                                                                  \
+    sum0 = (norm_wide)part0;                                                                                           \
+    sum1 = (norm_wide)part1;
+#else
+#define NORM_WALK(LET, value0, value1)                                                                                 \
+    for (int64_t from = lane; from < n; from += THREADS * NORM_BLOCK) {                                                \
+        const int64_t end = n - from < THREADS * NORM_BLOCK ? n : from + THREADS * NORM_BLOCK;                         \
+        Y_TYPE part0 = 0, part1 = 0;                                                                                   \
+        for (int64_t i = from; i < end; i += THREADS) {                                                                \
+            LET;                                                                                                       \
+            part0 += value0;                                                                                           \
+            part1 += value1;                                                                                           \
+        }                                                                                                              \
+        sum0 += (norm_wide)part0;                                                                                      \
+        sum1 += (norm_wide)part1;                                                                                      \
+    }
+#endif
 #define NORM_SUMS(total0, total1, LET, value0, value1)                                                                 \
     {                                                                                                                  \
         norm_wide sum0 = 0, sum1 = 0;                                                                                  \
-        for (int64_t from = lane; from < n; from += THREADS * NORM_BLOCK) {                                            \
-            const int64_t end = n - from < THREADS * NORM_BLOCK ? n : from + THREADS * NORM_BLOCK;                     \
-            Y_TYPE part0 = 0, part1 = 0;                                                                               \
-            for (int64_t i = from; i < end; i += THREADS) {                                                            \
-                LET;                                                                                                   \
-                part0 += value0;                                                                                       \
-                part1 += value1;                                                                                       \
-            }                                                                                                          \
-            sum0 += (norm_wide)part0;                                                                                  \
-            sum1 += (norm_wide)part1;                                                                                  \
-        }                                                                                                              \
+        NORM_WALK(LET, value0, value1)                                                                                 \
         W_BARRIER();                                                                                                   \
-        first[lane] = sum0;                                                                                            \
-        second[lane] = sum1;                                                                                           \
+        NORM_TOTAL(total0, sum0, first)                                                                                \
+        NORM_TOTAL(total1, sum1, second)                                                                               \
+    }
+#define NORM_SUM(total0, LET, value0)                                                                                  \
+    {                                                                                                                  \
+        norm_wide sum0 = 0, sum1 = 0;                                                                                  \
+        NORM_WALK(LET, value0, 0)                                                                                      \
         W_BARRIER();                                                                                                   \
-        if (lane < 8)                                                                                                  \
-            for (int i = lane + 8; i < THREADS; i += 8) {                                                              \
-                first[lane] += first[i];                                                                               \
-                second[lane] += second[i];                                                                             \
-            }                                                                                                          \
-        W_BARRIER();                                                                                                   \
-        total0 = first[0];                                                                                             \
-        total1 = second[0];                                                                                            \
-        for (int i = 1; i < 8; ++i) {                                                                                  \
-            total0 += first[i];                                                                                        \
-            total1 += second[i];                                                                                       \
-        }                                                                                                              \
+        NORM_TOTAL(total0, sum0, first)                                                                                \
+        (void)sum1;                                                                                                    \
     }
 
 /* 1 over the square root of v: that of the type, and a step of Newton's where sums are wider, as the slopes of short
@@ -72,12 +106,17 @@ W_INLINE norm_wide norm_root(norm_wide v) {
 }
 
 /* The statistics of a row: the normalised x is ((x - mean) - rest) * scale. */
+#if HELD > 0
+#define NORM_AT     const Y_TYPE v = held[h]
+#define NORM_AROUND const Y_TYPE v = held[h] - mean
+#else
 #define NORM_AT     const Y_TYPE v = (Y_TYPE)X_LOAD(x[row * n + i])
 #define NORM_AROUND const Y_TYPE v = (Y_TYPE)X_LOAD(x[row * n + i]) - mean
+#endif
 #define NORM_STATISTICS                                                                                                \
     const norm_wide count = (norm_wide)n;                                                                              \
     norm_wide total = 0, squares = 0;                                                                                  \
-    if (CENTERED) NORM_SUMS(total, squares, NORM_AT, v, 0)                                                             \
+    if (CENTERED) NORM_SUM(total, NORM_AT, v)                                                                          \
     const Y_TYPE mean = (Y_TYPE)(total / count);                                                                       \
     NORM_SUMS(total, squares, NORM_AROUND, v, v *v)                                                                    \
     const norm_wide rest = CENTERED ? total / count : 0, variance = squares / count - rest * rest;                     \
@@ -86,6 +125,24 @@ W_INLINE norm_wide norm_root(norm_wide v) {
 
 /* x, weight, bias -> y */
 #if WHAT == NORM_ROWS
+#define NORM_RESULT(v, weight, bias)                                                                                   \
+    Y_TYPE v##_ = ((v)-mean) * scale + shift;                                                                          \
+    if (WEIGHTS > 0) v##_ = v##_ * (Y_TYPE)WEIGHT_LOAD(weight);                                                        \
+    if (WEIGHTS > 1) v##_ = v##_ + (Y_TYPE)BIAS_LOAD(bias);
+#if HELD > 0
+typedef struct W_ALIGNED(PER *X_BYTES) norm_read {
+    X_MEMORY of[PER];
+} norm_read;
+typedef struct W_ALIGNED(PER *Y_BYTES) norm_written {
+    Y_MEMORY of[PER];
+} norm_written;
+typedef struct W_ALIGNED(PER *WEIGHT_BYTES) norm_weights {
+    WEIGHT_MEMORY of[PER];
+} norm_weights;
+typedef struct W_ALIGNED(PER *BIAS_BYTES) norm_biases {
+    BIAS_MEMORY of[PER];
+} norm_biases;
+#endif
 W_KERNEL_OF(THREADS)
 void norm_rows(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
                W_GLOBAL char *b3 W_SLOT(3), W_ARGUMENTS(norm_arguments, a, 4) W_IDS) {
@@ -94,14 +151,42 @@ void norm_rows(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBA
     W_GLOBAL const BIAS_MEMORY *b = (W_GLOBAL const BIAS_MEMORY *)(b2 + a.offset[2]);
     W_GLOBAL Y_MEMORY *y = (W_GLOBAL Y_MEMORY *)(b3 + a.offset[3]);
     NORM_MEMORY
+#if HELD > 0
+    Y_TYPE held[HELD];
+    W_ALL_ROUNDS
+    for (int h = 0; h < HELD; h += PER) {
+        if (NORM_PLACE(h) >= n) continue;
+        const norm_read of = *(W_GLOBAL const norm_read *)&x[row * n + NORM_PLACE(h)];
+        W_ALL_ROUNDS
+        for (int j = 0; j < PER; ++j) held[h + j] = (Y_TYPE)X_LOAD(of.of[j]);
+    }
+#endif
     NORM_STATISTICS
     const Y_TYPE shift = (Y_TYPE)(-rest * root);
-    for (int64_t i = lane; i < n; i += THREADS) {
-        Y_TYPE v = ((Y_TYPE)X_LOAD(x[row * n + i]) - mean) * scale + shift;
-        if (WEIGHTS > 0) v = v * (Y_TYPE)WEIGHT_LOAD(w[i]);
-        if (WEIGHTS > 1) v = v + (Y_TYPE)BIAS_LOAD(b[i]);
-        y[row * n + i] = Y_STORE(v);
+#if HELD > 0
+    W_ALL_ROUNDS
+    for (int h = 0; h < HELD; h += PER) {
+        if (NORM_PLACE(h) >= n) continue;
+        norm_written of;
+        norm_weights weights;
+        norm_biases biases;
+        if (WEIGHTS > 0) weights = *(W_GLOBAL const norm_weights *)&w[NORM_PLACE(h)];
+        if (WEIGHTS > 1) biases = *(W_GLOBAL const norm_biases *)&b[NORM_PLACE(h)];
+        W_ALL_ROUNDS
+        for (int j = 0; j < PER; ++j) {
+            const Y_TYPE v = held[h + j];
+            NORM_RESULT(v, weights.of[j], biases.of[j])
+            of.of[j] = Y_STORE(v_);
+        }
+        *(W_GLOBAL norm_written *)&y[row * n + NORM_PLACE(h)] = of;
     }
+#else
+    for (int64_t i = lane; i < n; i += THREADS) {
+        const Y_TYPE v = (Y_TYPE)X_LOAD(x[row * n + i]);
+        NORM_RESULT(v, w[i], b[i])
+        y[row * n + i] = Y_STORE(v_);
+    }
+#endif
 }
 #endif
 

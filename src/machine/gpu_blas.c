@@ -9,11 +9,14 @@
 enum { OTHER_BATCHES = 32 }; /* so many products one after the other are still quicker than a kernel of our own */
 
 /* ---- which ------------------------------------------------------------------------------------------------------- */
-/* Operands of small floats may have a result of f32: pass_widen makes such products. */
+static bool is_small(hd_dtype dtype) { return dtype == HD_BF16 || dtype == HD_F16; }
+
+/* Operands of small floats may have a result of f32, as pass_widen makes such products: two of a dtype as they are,
+ * else as copies in f32. */
 static bool are_dtypes_taken(hd_dtype a, hd_dtype b, hd_dtype result, hd_dtype bias) {
-    if (a != b || bias != result) return false;
-    const bool is_small = a == HD_BF16 || a == HD_F16;
-    return is_small ? result == a || result == HD_F32 : result == a && (a == HD_F32 || a == HD_F64);
+    if (bias != result) return false;
+    if (result == HD_F32) return (a == HD_F32 || is_small(a)) && (b == HD_F32 || is_small(b));
+    return a == b && a == result && (is_small(a) || a == HD_F64);
 }
 
 /* False, too, where it is not there, of which HODU_DUMP=calls tells once. */
@@ -116,17 +119,17 @@ static hd_error run_each(const hd_gpu_device *d, const hd_product_numbers *n, co
         p.to = (char *)all->to + to * bytes;
         HD_TRY(d->gpu->product(d->device.index, &p, taken));
         if (hd_gpu_nanoseconds != NULL) *hd_gpu_nanoseconds += *p.nanoseconds;
+        if (__builtin_expect(hd_gpu_debug_sync(), 0))
+            HD_TRY(hd_device_interface_of(d->device.kind)->synchronize(hd_thread_self(), d->device.index));
     }
     return HD_OK;
 }
 
-hd_error hd_gpu_product_by_library(hd_thread *thread, const hd_gpu_device *d, const hd_call *call, bool *taken) {
+static hd_error run(hd_thread *thread, const hd_gpu_device *d, const hd_call *call, bool *taken) {
     hd_product_numbers n;
     hd_gpu_matrices p;
     int64_t took;
     hd_tensor *moved = NULL; /* stays NULL: nothing is a number */
-    *taken = false;
-    if (call->op->family == HD_FAMILY_CONV || !are_operands_taken(call) || !has_library(d)) return thread->error_code;
     memset(&n, 0, sizeof n);
     hd_gpu_describe_matrices(call, &n);
     if (n.k == 0 || !describe(call, &n, &p)) return HD_OK;
@@ -134,8 +137,53 @@ hd_error hd_gpu_product_by_library(hd_thread *thread, const hd_gpu_device *d, co
     p.a = hd_gpu_read(thread, d, call->inputs[0], &moved);
     if (p.a != NULL) p.b = hd_gpu_read(thread, d, call->inputs[1], &moved);
     if (p.b == NULL) return thread->error_code;
-    if (call->input_count > 2 && (p.bias = hd_gpu_read(thread, d, call->inputs[2], &moved)) == NULL)
-        return thread->error_code;
+    const hd_tensor *bias = call->input_count > 2 ? call->inputs[2] : NULL;
+    if (bias != NULL && (p.bias = hd_gpu_read(thread, d, bias, &moved)) == NULL) return thread->error_code;
     p.to = hd_gpu_written(thread, call->outputs[0]);
     return p.to == NULL ? thread->error_code : run_each(d, &n, &p, taken);
+}
+
+/* ---- operands of two dtypes -------------------------------------------------------------------------------------- */
+static bool is_stretched(const hd_tensor *t) {
+    for (int i = 0; i < t->layout.shape.rank; ++i)
+        if (t->layout.shape.size[i] > 1 && t->layout.stride[i] == 0) return true;
+    return false;
+}
+
+/* A copy in f32; a reference that is the caller's. */
+static hd_tensor *widened(hd_thread *thread, const hd_gpu_device *d, hd_tensor *t) {
+    hd_tensor *wide = hd_tensor_new_on(thread, d->device, HD_F32, &t->layout.shape);
+    if (wide == NULL || hd_gpu_write((hd_executor *)(uintptr_t)&d->executor, thread, wide, t) == HD_OK) return wide;
+    hd_tensor_drop(thread, wide);
+    return NULL;
+}
+
+static hd_error run_widened(hd_thread *thread, const hd_gpu_device *d, const hd_call *call, bool *taken) {
+    hd_tensor *in[3] = {call->inputs[0], call->inputs[1], call->input_count > 2 ? call->inputs[2] : NULL};
+    hd_call wide = *call;
+    hd_tensor *made[2] = {NULL};
+    hd_error status = HD_OK;
+    for (int i = 0; i < 2 && status == HD_OK; ++i) {
+        if (in[i]->dtype == HD_F32) continue;
+        in[i] = made[i] = widened(thread, d, in[i]);
+        if (made[i] == NULL) status = thread->error_code;
+    }
+    wide.inputs = in;
+    if (status == HD_OK) status = run(thread, d, &wide, taken);
+    for (int i = 0; i < 2; ++i) hd_tensor_drop(thread, made[i]);
+    return status;
+}
+
+hd_error hd_gpu_product_by_library(hd_thread *thread, const hd_gpu_device *d, const hd_call *call, bool *taken) {
+    *taken = false;
+    if (call->op->family == HD_FAMILY_CONV || !are_operands_taken(call) || !has_library(d)) return thread->error_code;
+    hd_error status = HD_OK;
+    if (call->inputs[0]->dtype == call->inputs[1]->dtype)
+        status = run(thread, d, call, taken);
+    else if (!is_stretched(call->inputs[0]) && !is_stretched(call->inputs[1]))
+        status = run_widened(thread, d, call, taken);
+    if (status == HD_OK && !*taken && hd_dump_wants("calls"))
+        hd_dump_line("calls", "%s on %s: by a kernel of hodu's own, as the library has none for such operands",
+                     call->op->name, hd_device_text((char[32]){0}, d->device));
+    return status;
 }

@@ -108,6 +108,24 @@ static void describe_weight_gradient(const hd_call *call, hd_described_product *
     p->b_lies_down = true;
 }
 
+/* Elements 8 i to 8 i + 7 along k of A lie side by side, at a multiple of 8 from its first element. */
+static bool lies_in_eights(const hd_product_numbers *p) {
+    const hd_product_windows *s = &p->windows;
+    int64_t run = 1, all = 1; /* elements that lie side by side */
+    bool ends = false;
+    if (p->k == 0 || p->k % 8 != 0 || (p->m > 1 && p->a_row % 8 != 0) || (p->batches > 1 && s->a_group % 8 != 0))
+        return false;
+    for (int i = 3; i >= 0; --i) {
+        const int64_t size = i > 0 ? s->k_size[i - 1] : p->k / all;
+        if (size == 1) continue;
+        all *= size;
+        ends = ends || s->k_a[i] != run;
+        if (ends && s->k_a[i] % 8 != 0) return false;
+        if (!ends) run *= size;
+    }
+    return run % 8 == 0;
+}
+
 hd_product_form hd_gpu_describe_conv(const hd_call *call, hd_described_product *out) {
     const bool transposed = call->op->id == HD_OP_conv_transpose;
     if (call->op->id == HD_OP_conv_weight_gradient)
@@ -117,6 +135,7 @@ hd_product_form hd_gpu_describe_conv(const hd_call *call, hd_described_product *
     out->numbers.batches = ((const hd_conv_attributes *)call->attributes)->groups;
     out->a = 1;
     if (call->inputs[0]->count == 0) out->numbers.k = 0; /* all is beside the image */
+    out->numbers.windows.a_in_eights = lies_in_eights(&out->numbers);
     return transposed ? HD_PRODUCT_SPREAD : HD_PRODUCT_WINDOWS;
 }
 
@@ -137,4 +156,90 @@ bool hd_gpu_conv_is_narrow(const hd_product_numbers *p) {
     }
     const double most = (double)(1 << 30);
     return a < most && b < most && position < most;
+}
+
+/* ---- template_conv.h --------------------------------------------------------------------------------------------- */
+enum { TAP_BITS = 30, ROWS_LEAST = 9 };
+
+/* True when offsets of places fit into 32 bits that are not beside the image, too. */
+static bool places_are_narrow(const hd_product_numbers *p) {
+    const hd_product_windows *s = &p->windows;
+    double all = hd_reach(p->k, s->k_b[0]) / (double)(volume(s->k_size) > 0 ? volume(s->k_size) : 1) +
+                 hd_reach(p->n, s->column_b[0]) / (double)volume(s->column_size);
+    for (int i = 0; i < 3; ++i)
+        all += hd_reach(s->k_size[i], s->k_b[i + 1]) + hd_reach(s->column_size[i], s->column_b[i + 1]) +
+               (hd_reach(s->k_size[i], s->k_step[i]) + hd_reach(1, s->k_begin[i]) +
+                hd_reach(s->column_size[i], s->column_step[i]) + hd_reach(1, s->column_begin[i])) *
+                   hd_reach(1, s->image_stride[i]);
+    const double most = (double)(1 << 30);
+    return all < most && (double)p->k < most && (double)p->batches * (double)p->m * (double)p->n < most;
+}
+
+hd_product_multiply hd_gpu_conv_multiply(const hd_gpu_device *d, const hd_call *call, const hd_described_product *of) {
+    const hd_product_numbers *p = &of->numbers;
+    const int64_t *taps = p->b_lies_down ? p->windows.column_size : p->windows.k_size;
+    const hd_dtype dtype = call->dtype[0];
+    if (d->dialect != HD_DIALECT_CUDA || !d->gpu->limits(d->device.index)->has_warp_words || p->m < ROWS_LEAST ||
+        p->k == 0 || taps[0] + taps[1] + taps[2] > TAP_BITS || call->inputs[of->a]->dtype != dtype ||
+        call->inputs[of->b]->dtype != dtype || !hd_gpu_conv_is_narrow(p) || !places_are_narrow(p))
+        return HD_MULTIPLY_EACH;
+    return dtype == HD_F32    ? HD_MULTIPLY_F32
+           : dtype == HD_BF16 ? HD_MULTIPLY_BF16
+           : dtype == HD_F16  ? HD_MULTIPLY_F16
+                              : HD_MULTIPLY_EACH;
+}
+
+const hd_product_tile *hd_gpu_conv_tile(const hd_described_product *of, hd_product_multiply multiply,
+                                        const hd_gpu_limits *limits) {
+    enum { SMALL, PLAIN, LARGE };
+    static const hd_product_tile tiles[][3] = {
+        {{32, 64, 8, 16, 32}, {64, 128, 16, 32, 64}, {128, 128, 8, 32, 64}},    /* f32 */
+        {{32, 64, 32, 16, 32}, {64, 128, 32, 32, 32}, {128, 128, 32, 64, 32}}}; /* small floats */
+    const hd_product_numbers *p = &of->numbers;
+    const hd_product_tile *t = tiles[multiply != HD_MULTIPLY_F32];
+    const int64_t large = (p->m + t[LARGE].m - 1) / t[LARGE].m * ((p->n + t[LARGE].n - 1) / t[LARGE].n) * p->batches;
+    if (p->m <= t[SMALL].m || p->n <= t[SMALL].n) return &t[SMALL];
+    return p->m > t[PLAIN].m && large >= 2 * (int64_t)limits->processors ? &t[LARGE] : &t[PLAIN];
+}
+
+/* ---- template_conv_image.h --------------------------------------------------------------------------------------- */
+enum { SPAN = 384, TAPS = 64, CHANNELS = 32 }; /* as the template has them */
+
+/* The most pixels from the first one that a tile reads to the last, when both walks only go on; else more than SPAN. */
+static double span_of(const hd_product_numbers *p, int tile_n) {
+    const hd_product_windows *s = &p->windows;
+    double span = 1 + (tile_n - 1) * (double)s->column_b[3], turns = tile_n - 1;
+    for (int i = 2; i >= 0; --i) {
+        span += (double)(s->k_size[i] - 1) * (double)s->k_b[i + 1];
+        if (s->k_b[i + 1] < 0 || s->column_b[i + 1] < 0 || s->image_stride[i] < 0) return SPAN + 1;
+        turns = (double)(int64_t)(turns / (double)s->column_size[i]) + 1; /* of the axis before */
+        if (i == 0 || s->column_size[i - 1] == 1) continue;
+        const double jump = (double)s->column_b[i] - (double)s->column_b[i + 1] * (double)s->column_size[i];
+        if (jump + (double)s->column_b[i + 1] < 0) return SPAN + 1;
+        span += turns * (jump > 0 ? jump : 0);
+    }
+    return span;
+}
+
+bool hd_gpu_conv_image(hd_described_product *out, const hd_product_tile *tile, const hd_gpu_limits *limits) {
+    static const hd_product_tile few = {32, 128, CHANNELS, 32, 32}, plain = {64, 128, CHANNELS, 32, 64};
+    hd_product_numbers *p = &out->numbers;
+    const hd_product_tile *t = tile != NULL ? tile : p->m <= few.m ? &few : &plain;
+    const int64_t taps = volume(p->windows.k_size), images = p->n / p->columns,
+                  of_image = (p->columns + t->n - 1) / t->n, tiles_m = (p->m + t->m - 1) / t->m,
+                  tiles = of_image * images * tiles_m * p->batches;
+    if (out->form != HD_PRODUCT_WINDOWS || p->b_lies_down || taps < 2 || taps > TAPS || span_of(p, t->n) > SPAN ||
+        2 * of_image * t->n > 3 * p->columns || tiles < (int64_t)limits->processors)
+        return false;
+    const int64_t blocks = (p->k / taps + CHANNELS - 1) / CHANNELS,
+                  packed = p->batches * tiles_m * t->m * blocks * taps * CHANNELS;
+    hd_gpu_tile_product(out, t, limits);
+    p->tiles_n = of_image * images;
+    p->k_piece = p->k;
+    p->k_pieces = 1;
+    out->use.which = HD_TEMPLATE_conv_image;
+    out->use.numbers[7] = 0;
+    out->part_bytes = (size_t)packed * 2;
+    out->pack_groups = (uint32_t)((packed / 8 + out->threads - 1) / out->threads);
+    return true;
 }

@@ -20,14 +20,38 @@ typedef struct norm_job {
     hd_gpu_operands o;
 } norm_job;
 
+/* Rows of up to so many elements for each thread stay in registers, where threads agree quickly. */
+enum { HELD_MOST = 16 };
+static bool may_be_read_in_fours(const norm_job *j, void *const buffers[4]) {
+    static const int types[] = {2, 3, 4, 0}; /* of x, weight, bias and the result */
+    for (int i = 0; i < 4; ++i) {
+        const size_t bytes = 4 * hd_dtype_bytes[j->use.types[types[i]]];
+        if (bytes > 16 || (uintptr_t)buffers[i] % bytes != 0) return false;
+    }
+    return j->arguments.n % 4 == 0;
+}
+static uint32_t hold_rows(const hd_gpu_device *d, norm_job *j, void *const buffers[4]) {
+    const hd_gpu_limits *limits = d->gpu->limits(d->device.index);
+    const int64_t n = j->arguments.n, per = may_be_read_in_fours(j, buffers) ? 4 : 1;
+    int64_t threads = THREADS;
+    while (threads < limits->group_most && 2 * threads * per <= n && threads * HELD_MOST < n) threads *= 2;
+    const int64_t held = (n + threads * per - 1) / (threads * per) * per;
+    if (hd_gpu_grid_limits(d).shared == 0 || held > HELD_MOST) return THREADS;
+    j->use.numbers[0] = (int32_t)threads;
+    j->use.numbers[4] = (int32_t)held;
+    j->use.numbers[5] = (int32_t)per;
+    return (uint32_t)threads;
+}
+
 static hd_error shoot(const hd_gpu_device *d, norm_job *j, function which, void *const buffers[4], int count,
                       int64_t groups, int64_t pieces) {
     static const char *const names[] = {"norm_rows", "norm_gradient", "norm_measure", "norm_parts", "norm_fold"};
+    const uint32_t threads = which == OF_ROWS ? hold_rows(d, j, buffers) : THREADS;
     j->use.numbers[1] = which;
     const hd_gpu_shot shot = {.use = &j->use,
                               .function = names[which],
                               .groups = {hd_gpu_groups(groups, 1), (uint32_t)pieces},
-                              .threads = THREADS,
+                              .threads = threads,
                               .buffers = {buffers[0], buffers[1], buffers[2], buffers[3]},
                               .buffer_count = count,
                               .arguments = &j->arguments,

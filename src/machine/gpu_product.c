@@ -103,9 +103,7 @@ static void turn(hd_described_product *d) {
 
 /* ---- tiles ------------------------------------------------------------------------------------------------------- */
 enum { FEW_ROWS = 8, PIECE_LEAST = 256, PIECES_MOST = 64, ENOUGH = 2 /* groups for each processor */ };
-typedef struct tile {
-    int m, n, k, per_m, per_n;
-} tile;
+typedef hd_product_tile tile;
 static const tile large = {128, 128, 16, 8, 8}, plain = {64, 64, 8, 8, 8}, rows = {FEW_ROWS, 64, 32, FEW_ROWS, 1},
                   row = {1, 64, 32, 1, 1};
 
@@ -113,14 +111,16 @@ static int64_t pieces_of(int64_t n, int64_t of) { return (n + of - 1) / of; }
 static int64_t tiles_in(const hd_product_numbers *p, const tile *t) {
     return pieces_of(p->m, t->m) * pieces_of(p->n, t->n) * p->batches;
 }
-static uint32_t threads_of(const tile *t) { return (uint32_t)(t->m / t->per_m * (t->n / t->per_n)); }
+static uint32_t threads_of(const tile *t, hd_product_multiply multiply) {
+    return (uint32_t)(t->m / t->per_m * (t->n / t->per_n)) * (multiply == HD_MULTIPLY_EACH ? 1 : 32);
+}
 
 /* Large tiles read least, when there are enough of them for all processors. */
 static const tile *choose_tile(const hd_product_numbers *p, const hd_gpu_limits *limits, hd_dtype result) {
     if (p->m == 1) return &row;
     if (p->m <= FEW_ROWS) return &rows;
     const size_t local = (size_t)(large.k * (large.m + large.n + 8)) * 4;
-    const bool fits = hd_dtype_bytes[result] < 8 && limits->group_most >= threads_of(&large) &&
+    const bool fits = hd_dtype_bytes[result] < 8 && limits->group_most >= threads_of(&large, HD_MULTIPLY_EACH) &&
                       limits->local_bytes >= 2 * local; /* two groups beside each other */
     return fits && p->m > plain.m && p->n > plain.n && tiles_in(p, &large) >= ENOUGH * (int64_t)limits->processors
                ? &large
@@ -176,27 +176,47 @@ static hd_product_form describe_operands(const hd_call *call, hd_described_produ
     return HD_PRODUCT_MATRICES;
 }
 
+void hd_gpu_tile_product(hd_described_product *out, const hd_product_tile *t, const hd_gpu_limits *limits) {
+    hd_product_numbers *p = &out->numbers;
+    const bool each = out->multiply == HD_MULTIPLY_EACH;
+    p->tiles_m = pieces_of(p->m, t->m);
+    p->tiles_n = pieces_of(p->n, t->n);
+    cut_k(p, t, limits);
+    out->threads = threads_of(t, out->multiply);
+    out->part_bytes = p->k_pieces > 1 ? (size_t)(p->k_pieces * p->batches * p->m * p->n) * out->sum_bytes : 0;
+    const int32_t numbers[HD_TEMPLATE_NUMBERS] = {
+        out->form,
+        t->m,
+        t->n,
+        t->k,
+        t->per_m,
+        t->per_n,
+        each ? is_narrow(p, out->form) : (int32_t)out->multiply,
+        each ? 0 : (int32_t)p->b_lies_down /* as only a weight's gradient does: its columns walk through the taps */};
+    memcpy(out->use.numbers, numbers, sizeof numbers);
+}
+
 void hd_gpu_describe_product(const hd_gpu_device *d, const hd_call *call, hd_described_product *out) {
     memset(out, 0, sizeof *out);
     hd_product_numbers *p = &out->numbers;
     const hd_gpu_limits *limits = d->gpu->limits(d->device.index);
-    const hd_product_form form = describe_operands(call, out);
-    const tile *t = choose_tile(p, limits, call->dtype[0]);
-    p->tiles_m = pieces_of(p->m, t->m);
-    p->tiles_n = pieces_of(p->n, t->n);
-    cut_k(p, t, limits);
-    out->threads = threads_of(t);
+    const hd_product_form form = out->form = describe_operands(call, out);
     out->number_bytes =
         offsetof(hd_product_numbers, matrices) + (form == HD_PRODUCT_MATRICES ? sizeof p->matrices : sizeof p->windows);
-    if (p->k_pieces > 1) out->part_bytes = (size_t)(p->k_pieces * p->batches * p->m * p->n) * sum_bytes(call->dtype[0]);
+    out->sum_bytes = sum_bytes(call->dtype[0]);
     const hd_tensor *bias = call->input_count > 2 ? call->inputs[2] : NULL;
     p->has_bias = bias != NULL;
     p->bias_stride = bias != NULL && bias->layout.shape.size[0] > 1 ? bias->layout.stride[0] : 0;
     const int32_t result = (int32_t)call->dtype[0];
-    out->use = (hd_template_use){.which = HD_TEMPLATE_product,
+    out->multiply = form == HD_PRODUCT_MATRICES ? HD_MULTIPLY_EACH : hd_gpu_conv_multiply(d, call, out);
+    out->use = (hd_template_use){.which = out->multiply == HD_MULTIPLY_EACH ? HD_TEMPLATE_product : HD_TEMPLATE_conv,
                                  .types = {result, call->inputs[out->a]->dtype, call->inputs[out->b]->dtype,
-                                           bias != NULL ? (int32_t)bias->dtype : result},
-                                 .numbers = {form, t->m, t->n, t->k, t->per_m, t->per_n, is_narrow(p, form)}};
+                                           bias != NULL ? (int32_t)bias->dtype : result}};
+    if (out->multiply > HD_MULTIPLY_F32 && hd_gpu_conv_image(out, NULL, limits)) return;
+    hd_gpu_tile_product(out,
+                        out->multiply == HD_MULTIPLY_EACH ? choose_tile(p, limits, call->dtype[0])
+                                                          : hd_gpu_conv_tile(out, out->multiply, limits),
+                        limits);
 }
 
 hd_dtype hd_gpu_tile_dtype(hd_dtype result) { return (hd_dtype)hd_compute_dtype[hd_dtype_compute[result]]; }

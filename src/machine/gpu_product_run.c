@@ -6,9 +6,9 @@
 enum { OWN_BUFFERS = 3, PLAIN_BUFFERS = 5, ARGUMENTS_MOST = 4096 };
 
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
-/* The functions of its text; the second only where k is cut. */
+/* The functions of its text; the second only where k is cut, the third where A is packed. */
 typedef struct functions {
-    hd_gpu_function *whole, *join;
+    hd_gpu_function *whole, *join, *pack;
 } functions;
 
 static hd_error find_functions(const hd_gpu_device *d, const hd_described_product *p, hd_gpu_code *code,
@@ -16,14 +16,22 @@ static hd_error find_functions(const hd_gpu_device *d, const hd_described_produc
     const bool joins = p->numbers.k_pieces > 1;
     out->whole = code == NULL ? NULL : hd_gpu_code_function(d, code, "product");
     out->join = out->whole == NULL || !joins ? NULL : hd_gpu_code_function(d, code, "product_join");
-    return out->whole == NULL || (joins && out->join == NULL) ? hd_thread_self()->error_code : HD_OK;
+    out->pack = out->whole == NULL || p->pack_groups == 0 ? NULL : hd_gpu_code_function(d, code, "product_pack");
+    const bool is_there =
+        out->whole != NULL && (!joins || out->join != NULL) && (p->pack_groups == 0 || out->pack != NULL);
+    return is_there ? HD_OK : hd_thread_self()->error_code;
 }
 
 static hd_error launch(const hd_gpu_device *d, const hd_described_product *p, const functions *f, hd_gpu_launch *l) {
     const hd_product_numbers *n = &p->numbers;
-    l->function = f->whole;
     l->threads[0] = p->threads;
-    l->threads[1] = l->threads[2] = l->groups[2] = 1;
+    l->threads[1] = l->threads[2] = l->groups[1] = l->groups[2] = 1;
+    if (p->pack_groups > 0) {
+        l->function = f->pack;
+        l->groups[0] = p->pack_groups;
+        HD_TRY(hd_gpu_launch_it(d, l));
+    }
+    l->function = f->whole;
     l->groups[0] = hd_gpu_groups(n->tiles_m * n->tiles_n * n->batches, 1);
     l->groups[1] = (uint32_t)n->k_pieces;
     if (l->groups[0] == 0) return hd_thread_self()->error_code;

@@ -153,8 +153,8 @@ static void write_in_place(hd_plan *p) {
     }
 }
 
-/* Where launches may run at the same time, memory that is given out twice makes them wait for each other: a small plan on
- * a device takes new memory for each value. */
+/* Where launches may run at the same time, memory that is given out twice makes them wait for each other: a small
+ * plan on a device takes new memory for each value. */
 enum { SPREAD_MOST = 64 << 20 };
 static bool is_spread(const hd_plan *p) {
     size_t bytes = 0;

@@ -51,6 +51,10 @@ CUDA_ONE(fabs)
 CUDA_ONE(sqrt)
 CUDA_TWO(fmod)
 CUDA_TWO(copysign)
+CUDA_ONE(exp2)
+CUDA_ONE(log)
+CUDA_TWO(fmin)
+CUDA_TWO(fmax)
 extern "C" float fmaf(float, float, float);
 extern "C" double fma(double, double, double);
 
@@ -66,3 +70,5 @@ template <typename T> static inline T __shfl_xor_sync(unsigned mask, T v, int bi
     __syncthreads();
     return other;
 }
+
+#include "warp_words.h"

@@ -12,9 +12,9 @@ typedef struct fake_cublaslt {
     int fails_by;      /* with this status */
     int fails_forever; /* all that follow, too */
     /* seen */
-    int handles, found, multiplied, made, released; /* descriptors */
-    int tf32, biases, batched;                      /* of what was multiplied */
-    const char *wrong;                              /* what the library would not have taken; NULL */
+    int handles, found, multiplied, computed, made, released; /* descriptors */
+    int tf32, biases, batched;                                /* of what was multiplied */
+    const char *wrong;                                        /* what the library would not have taken; NULL */
 } fake_cublaslt;
 
 #endif

@@ -21,6 +21,11 @@ int fake_cuda_is_something_else = 1;
 #include "cuda/compiled.h"
 
 extern SHOWN fake_cuda fake_cuda_now;
+/* For fakes of libraries that work there: what is called in the order of the stream, with a copy of its parameters; and
+ * where bytes of a GPU are. */
+SHOWN int fake_cuda_enqueue(hd_cu_stream *stream, void (*other)(const void *parameters), const void *parameters,
+                            size_t bytes);
+SHOWN void *fake_cuda_at(const void *address, size_t bytes);
 fake_cuda fake_cuda_now = {.fail_at = -1, .memory = 1 << 30, .host_memory = 1 << 30};
 
 /* Every function is exported by the driver's name for it, and has the types that the library calls it with. */
@@ -92,7 +97,7 @@ typedef struct front {
     int count;
 } front;
 typedef struct command {
-    enum { UPLOAD, DOWNLOAD, COPY, FILL, LAUNCH, RECORD, WAIT, REPLAY } is;
+    enum { UPLOAD, DOWNLOAD, COPY, FILL, LAUNCH, OTHER, RECORD, WAIT, REPLAY } is;
     struct command *next;
     uint64_t serial;
     hd_cu_address to, from;
@@ -101,7 +106,8 @@ typedef struct command {
     unsigned char element[4];
     hd_cu_function *function;
     unsigned groups[2], threads;
-    char *parameters; /* addresses of buffers, then the arguments */
+    char *parameters; /* addresses of buffers, then the arguments; or those of another library's */
+    void (*other)(const void *parameters);
     hd_cu_event *event;
     hd_cu_stream *stream; /* what is waited for: this stream, up to there */
     uint64_t until;
@@ -167,16 +173,28 @@ static _Thread_local hd_cu_context *current;
 static hd_cu_stream *streams;
 static uint64_t last_serial;
 
+/* In front of each object: all that live, so that none is lost from sight in a forked child, or at the end. */
+typedef struct living {
+    struct living *before, *after;
+} living;
+static living *all_objects;
+
 static void *made(size_t bytes, kind is) {
-    void *object = calloc(1, bytes);
-    *(kind *)object = is;
+    living *l = calloc(1, sizeof *l + bytes);
+    *(kind *)(void *)(l + 1) = is;
     fake_cuda_now.objects++;
-    return object;
+    l->after = all_objects;
+    if (all_objects != NULL) all_objects->before = l;
+    all_objects = l;
+    return l + 1;
 }
 static void gone(void *object, size_t bytes) {
+    living *l = (living *)object - 1;
     fake_cuda_now.objects--;
-    memset(object, 0xdd, bytes);
-    free(object);
+    *(l->before != NULL ? &l->before->after : &all_objects) = l->after;
+    if (l->after != NULL) l->after->before = l->before;
+    memset(l, 0xdd, sizeof *l + bytes);
+    free(l);
 }
 
 /* The begin of those that need a context. */
@@ -351,6 +369,7 @@ static void run_command(const command *c, hd_cu_stream *s) {
             for (size_t x = 0; x < c->width; ++x) memcpy(to + y * c->pitch + x * c->size, c->element, c->size);
         break;
     case LAUNCH: run_kernel(c, device); break;
+    case OTHER: c->other(c->parameters); break;
     case RECORD: c->event->reached = fake_cuda_now.kernels; break;
     case WAIT: run_until(c->stream, c->until); break;
     case REPLAY:
@@ -699,6 +718,24 @@ int fake_launch(hd_cu_function *f, unsigned group_x, unsigned group_y, unsigned 
     return enqueue(stream, &c);
 }
 
+/* ---- other libraries --------------------------------------------------------------------------------------------- */
+int fake_cuda_enqueue(hd_cu_stream *stream, void (*other)(const void *parameters), const void *parameters,
+                      size_t bytes) {
+    CALL_THERE("what a library enqueues");
+    command c = {.is = OTHER, .other = other, .parameters = malloc(bytes)};
+    memcpy(c.parameters, parameters, bytes);
+    return enqueue(stream, &c);
+}
+void *fake_cuda_at(const void *address, size_t bytes) {
+    ONE_AT_A_TIME;
+    for (int device = 0; device < FAKE_GPUS; ++device) {
+        char *data = data_at((hd_cu_address)(uintptr_t)address, bytes, device);
+        if (data != NULL) return data;
+    }
+    must(false, "a library is given an address of no memory");
+    return NULL;
+}
+
 /* ---- graphs ------------------------------------------------------------------------------------------------------ */
 #ifndef OLD_DRIVER
 int fake_capture_begin(hd_cu_stream *stream, int mode) {
@@ -728,6 +765,32 @@ int fake_capture_end(hd_cu_stream *stream, hd_cu_graph **out) {
     }
     *out = made(sizeof **out, GRAPH);
     (*out)->commands = all;
+    return 0;
+}
+/* A node is the serial of its command. */
+int fake_capture_info(hd_cu_stream *stream, int *state, uint64_t *id, hd_cu_graph **graph, hd_cu_node *const **nodes,
+                      size_t *count) {
+    static hd_cu_node *of[64];
+    CALL_THERE("cuStreamGetCaptureInfo");
+    MUST(stream->is == STREAM && stream->captured != NULL);
+    for (int i = 0; i < stream->front.count; ++i) of[i] = (hd_cu_node *)(uintptr_t)stream->front.of[i];
+    *state = 1;
+    *id = 1;
+    *graph = NULL;
+    *nodes = of;
+    *count = (size_t)stream->front.count;
+    return 0;
+}
+int fake_node_set(hd_cu_exec *exec, hd_cu_node *node, const hd_cu_kernel_parameters *p) {
+    CALL_THERE("cuGraphExecKernelNodeSetParams");
+    MUST(exec->is == EXEC && exec->context == current && p->extra == NULL);
+    command *c = command_of(exec->commands, (uint64_t)(uintptr_t)node);
+    MUST(c != NULL && c->is == LAUNCH && c->function == p->function);
+    MUST(c->groups[0] == p->groups[0] && c->groups[1] == p->groups[1] && c->threads == p->threads[0]);
+    run_all(current->device); /* replays that were enqueued keep what they had */
+    const unsigned buffers = c->function->buffers;
+    for (unsigned i = 0; i < buffers; ++i) memcpy(c->parameters + 8 * (size_t)i, p->parameters[i], 8);
+    memcpy(c->parameters + 8 * (size_t)buffers, p->parameters[buffers], c->function->bytes);
     return 0;
 }
 int fake_graph_instantiate(hd_cu_exec **out, hd_cu_graph *graph, uint64_t flags) {

@@ -1,6 +1,6 @@
-/* Products by a library of CUDA's: which calls are its own, that what it is told of rows, columns, batches and a
- * bias is right, what is kept of them, and what goes wrong. Library and driver are fakes, which compute in the
- * host's memory; a kernel is an error that says that there is no NVRTC. */
+/* Products by a library of CUDA's: which calls are its own, that what it is told of rows, columns, batches and a bias
+ * is right, what is kept of them, and what goes wrong. Library and driver are fakes; a kernel is an error that says
+ * that there is no NVRTC. */
 #include "builders.h"
 #include "core/memory.h"
 #include "core/shape.h"
@@ -208,7 +208,13 @@ static void algorithms(void **state) {
     HD_SCOPE;
     hd_tensor *x = hd_to(whole(S(3, 5), HD_F32), there()), *y = hd_to(whole(S(5, 21), HD_F32), there());
     const int before = fake->found;
+    char text[4096];
+    setenv("HODU_DUMP", "calls", 1);
+    const printed p = printed_begin();
     for (int i = 0; i < 3; ++i) must_be_a_kernel("no algorithm", hd_matmul(x, y));
+    printed_end(p, text, sizeof text);
+    unsetenv("HODU_DUMP");
+    assert_non_null(strstr(text, "matmul on cuda:0: by a kernel of hodu's own, as the library has none"));
     assert_int_equal(fake->found, before + 1);
     fake->refused = 0;
 }
@@ -232,11 +238,13 @@ static void scripts_call_it(void **state) {
         hd_tensor *in[] = {whole(S(4, 6), HD_F32), whole(S(10, 6), HD_F32), whole(S(10), HD_F32),
                            whole(S(8, 10), HD_F32)};
         hd_script *away = two_layers(in, there(), level), *here = two_layers(in, hd_cpu(), level);
-        for (int run = 0; run < 3; ++run) {
-            const int before = fake->multiplied, biases = fake->biases;
+        for (int run = 0; run < 6; ++run) { /* outputs take turns at two addresses: the third and fourth are recorded */
+            HD_SCOPE;
+            const int before = fake->computed, calls = fake->multiplied, biases = fake->biases;
             check_result("two layers", output(away, "y"), output(here, "y"));
-            assert_int_equal(fake->multiplied, before + 2);
-            assert_int_equal(fake->biases, biases + 1);
+            assert_int_equal(fake->computed, before + 2);
+            assert_int_equal(fake->multiplied, calls + (run < 4 ? 2 : 0)); /* then it is replayed */
+            assert_int_equal(fake->biases, biases + (run < 4));
         }
         if (level == HD_O2) hd_script_profile(away, 2);
         assert_ok();
@@ -332,7 +340,7 @@ static void of_a_path(void) {
 }
 static void something_else(void) {
     setenv("HODU_DUMP", "calls", 1);
-    setenv("HODU_CUBLASLT", HOST_DRIVER, 1);
+    setenv("HODU_CUBLASLT", FAKE_CUDA, 1);
     multiply_without_it();
 }
 static void without_a_handle(void) {
@@ -361,7 +369,8 @@ int main(void) {
     setenv("HODU_CUBLASLT", FAKE_CUBLASLT, 1);
     setenv("HODU_NVRTC", "/nowhere", 1);
     setenv("HODU_CACHE", "0", 1); /* nothing that was compiled before */
-    void *driver = dlopen(HOST_DRIVER, RTLD_NOW | RTLD_LOCAL), *library = dlopen(FAKE_CUBLASLT, RTLD_NOW | RTLD_LOCAL);
+    setenv("FAKE_CUDA", "1", 1);
+    void *driver = dlopen(FAKE_CUDA, RTLD_NOW | RTLD_LOCAL), *library = dlopen(FAKE_CUBLASLT, RTLD_NOW | RTLD_LOCAL);
     fake = library == NULL ? NULL : dlsym(library, "fake_cublaslt_now");
     if (driver == NULL || fake == NULL) return 1;
     const struct CMUnitTest tests[] = {test(it_may_be_missing), /* first: a child cannot use a driver of its parent's */

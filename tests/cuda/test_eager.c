@@ -51,6 +51,12 @@ static void same_as_cpu(const void *nothing) {
     require(are_close(hd_sum(rows_there, HD_AXES(1), NULL), hd_sum(rows, HD_AXES(1), NULL), 1e-4));
     require(are_close(hd_max(large_there, HD_AXES(), NULL), hd_max(large, HD_AXES(), NULL), 0));
     require(are_close(hd_exp(rows_there), hd_exp(rows), 1e-4));
+    for (int64_t n = 997; n <= 1000; n += 3) { /* rows that are held in registers, alone and four at a time */
+        hd_tensor *x = hd_contiguous(hd_slice(rows, 1, 0, n, 1)), *w = hd_rand(HD_SHAPE(n), HD_F32);
+        hd_tensor *x_there = hd_to(x, hd_cuda(0)), *w_there = hd_to(w, hd_cuda(0));
+        require(are_close(hd_layer_norm(x_there, 1, w_there, w_there, 1e-5), hd_layer_norm(x, 1, w, w, 1e-5), 1e-5));
+        require(are_close(hd_softmax(x_there, 1), hd_softmax(x, 1), 1e-6));
+    }
     require(are_close(hd_cast(hd_cast(rows_there, HD_BF16), HD_F32), hd_cast(hd_cast(rows, HD_BF16), HD_F32), 0));
     hd_seed(3);
     hd_tensor *drawn = hd_rand(HD_SHAPE(100), HD_F32);
@@ -106,4 +112,76 @@ static void scripts_train_there(void **state) {
     in_child(trains, NULL);
 }
 
-RUN_WITH_FAKE(test(ops_run_there), test(they_give_what_the_cpu_gives), test(scripts_train_there))
+/* What is replayed reads what is given anew: numbers and tensors of the host, written in place or others. */
+static void changes(const void *nothing) {
+    (void)nothing;
+    HD_SCOPE;
+    open_one();
+    hd_builder *b = hd_builder_new("changes");
+    hd_builder_start(b);
+    hd_tensor *x = hd_input("x", HD_SHAPE(4), HD_F32), *by = hd_input("by", HD_SHAPE(), HD_F32);
+    hd_builder_add_output(b, "y", hd_add(hd_mul(x, by), hd_input("z", HD_SHAPE(4), HD_F32)));
+    hd_builder_end(b);
+    hd_script *s = hd_builder_build(b);
+    hd_script_set_device(s, hd_cuda(0));
+    hd_tensor *here = hd_ones(HD_SHAPE(4), HD_F32), *there = hd_to(here, hd_cuda(0)), *number = hd_scalar(0, HD_F32);
+    hd_script_set_input(s, "x", here);
+    hd_script_set_input(s, "by", number);
+    hd_script_set_input(s, "z", there);
+    for (int i = 0; i < 12; ++i) {
+        HD_SCOPE;
+        hd_fill(here, i);
+        hd_fill(number, 2 + i % 3);
+        hd_fill(there, 100 * i);
+        if (i == 8) hd_script_set_input(s, "by", hd_scalar(7, HD_F32));
+        hd_tensor *y = hd_outputs_get(hd_script_run(s), "y");
+        const float expected = (float)(i * (i < 8 ? 2 + i % 3 : 7) + 100 * i);
+        require_values(y, (float[]){expected, expected, expected, expected}, 4);
+    }
+    require(hd_ok() && fake->replays >= 2);
+}
+static void what_is_replayed_reads_what_is_given(void **state) {
+    (void)state;
+    in_child(changes, NULL);
+}
+
+/* Draws of replays are those of runs by themselves, in kernels and alone. */
+enum { RUNS = 12 };
+static void draws(const void *nothing) {
+    (void)nothing;
+    HD_SCOPE;
+    open_one();
+    hd_builder *b = hd_builder_new("draws");
+    hd_builder_start(b);
+    hd_tensor *x = hd_input("x", HD_SHAPE(40), HD_F32);
+    hd_builder_add_output(b, "y", hd_mul(hd_rand(HD_SHAPE(40), HD_F32), hd_exp(x)));
+    hd_builder_add_output(b, "z", hd_rand(HD_SHAPE(40), HD_F32));
+    hd_builder_add_output(b, "w", hd_neg(x));
+    hd_builder_end(b);
+    hd_script *s = hd_builder_build(b);
+    hd_script_set_input(s, "x", hd_zeros(HD_SHAPE(40), HD_F32));
+    hd_seed(5);
+    float expected[2][RUNS][40];
+    for (int i = 0; i < RUNS; ++i) {
+        HD_SCOPE;
+        hd_outputs *o = hd_script_run(s);
+        require(hd_to_array(hd_outputs_get(o, "y"), expected[0][i], HD_F32, 40));
+        require(hd_to_array(hd_outputs_get(o, "z"), expected[1][i], HD_F32, 40));
+    }
+    hd_script_set_device(s, hd_cuda(0));
+    hd_seed(5);
+    for (int i = 0; i < RUNS; ++i) {
+        HD_SCOPE;
+        hd_outputs *o = hd_script_run(s);
+        require_values(hd_outputs_get(o, "y"), expected[0][i], 40);
+        require_values(hd_outputs_get(o, "z"), expected[1][i], 40);
+    }
+    require(hd_ok() && fake->replays >= 3);
+}
+static void what_is_replayed_draws_anew(void **state) {
+    (void)state;
+    in_child(draws, NULL);
+}
+
+RUN_WITH_FAKE(test(ops_run_there), test(they_give_what_the_cpu_gives), test(scripts_train_there),
+              test(what_is_replayed_reads_what_is_given), test(what_is_replayed_draws_anew))

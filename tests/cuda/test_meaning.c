@@ -24,4 +24,7 @@ enum { RANDOM = CASES, EVERY = 2 };
 static bool has_f64(void) { return true; }
 #include "gpu/suite.h"
 
-int main(void) { return run_suite(compiled_by() == NULL ? "there is no C++ compiler" : NULL); }
+int main(void) {
+    shared_threads = 32;
+    return run_suite(compiled_by() == NULL ? "there is no C++ compiler" : NULL);
+}

@@ -313,9 +313,41 @@ static void records(const void *nothing) {
     gpu->unload(p);
     nothing_is_left(1);
 }
+/* Steps that do not need each other run in any order, the fake's latest first; others in theirs. */
+static void lanes(const void *nothing) {
+    (void)nothing;
+    enum { STEPS = 24 };
+    float y[4];
+    hd_gpu_recording *r = NULL;
+    with_driver(FAKE_CUDA, "1");
+    hd_gpu_program *p = program_on(0);
+    hd_gpu_function *scale = gpu->function(p, "scale");
+    hd_block *a = block_of(0, 4 * (STEPS + 1));
+    require(fill(there(a, 0), &(float){1}, 4, 1) == HD_OK && gpu->record(0) == HD_OK);
+    require(gpu->step(0, 1, NULL, 0) != HD_OK);
+    require_error(HD_ERROR_INTERNAL, "step 1 of a recording does not follow");
+    for (uint32_t i = 0; i < STEPS; ++i) { /* three chains: number i + 1 is twice number i - 2, or 2, 4, 6 */
+        require(gpu->step(0, i, &(uint32_t){i - 3}, i < 3 ? 0 : 1) == HD_OK);
+        const hd_address from = i < 3 ? there(a, 0) : there(a, 4 * (i - 2));
+        require(launch(0, scale, from, there(a, 4 * (i + 1)), 1, i < 3 ? 2 * (float)(i + 1) : 2, NULL) == HD_OK);
+    }
+    require(gpu->step(0, STEPS, (uint32_t[]){STEPS - 3, STEPS - 2, STEPS - 1}, 3) == HD_OK);
+    require(copy(there(a, 4), there(a, 4 * (STEPS - 2)), 12) == HD_OK);
+    require(gpu->recorded(0, &r) == HD_OK);
+    for (int i = 0; i < 2; ++i) require(gpu->replay(r) == HD_OK);
+    require(copy(here(y), there(a, 0), 16) == HD_OK);
+    require(y[0] == 1 && y[1] == 2 * 128 && y[2] == 4 * 128 && y[3] == 6 * 128);
+    gpu->forget(hd_thread_self(), r);
+    require(gpu->record(0) == HD_OK && gpu->step(0, 0, NULL, 0) == HD_OK && gpu->step(0, 1, NULL, 0) == HD_OK);
+    require(gpu->recorded(0, NULL) == HD_OK); /* given up with lanes open */
+    release(a);
+    gpu->unload(p);
+    nothing_is_left(1);
+}
 static void what_is_recorded_runs_later(void **state) {
     (void)state;
     in_child(records, NULL);
+    in_child(lanes, NULL);
 }
 
 /* ---- several devices --------------------------------------------------------------------------------------------- */
@@ -459,7 +491,7 @@ static void forks(const void *nothing) {
     const pid_t child = fork();
     if (child == 0) child_of(a, p, scale, r);
     int status = 1;
-    float y;
+    float y = 0;
     require(waitpid(child, &status, 0) == child && status == 0);
     require(gpu->replay(r) == HD_OK && copy(here(&y), there(a, 0), 4) == HD_OK && y == 2);
     gpu->forget(hd_thread_self(), r);

@@ -20,7 +20,14 @@ static const hd_template_use template_lines[] = {
     {.which = HD_TEMPLATE_product, .numbers = {0, 64, 64, 8, 8, 8, 1}}, /* matrices, and windows of images */
     {.which = HD_TEMPLATE_product, .numbers = {1, 128, 128, 16, 8, 8, 0}},
     {.which = HD_TEMPLATE_product, .numbers = {2, 8, 64, 32, 8, 1, 1}},
-    {.which = HD_TEMPLATE_norm, .numbers = {64, 0, 1, 2}}, /* rows, their gradient, measure, parts, fold */
+    {.which = HD_TEMPLATE_conv, .types = {HD_F32, HD_F32, HD_F32}, .numbers = {1, 64, 128, 8, 32, 64, 0, 0}},
+    {.which = HD_TEMPLATE_conv, .types = {HD_F32, HD_F32, HD_F32}, .numbers = {1, 32, 64, 8, 16, 32, 0, 1}},
+    {.which = HD_TEMPLATE_conv, .types = {HD_BF16, HD_BF16, HD_BF16}, .numbers = {1, 64, 128, 32, 32, 32, 1, 0}},
+    {.which = HD_TEMPLATE_conv, .types = {HD_F16, HD_F16, HD_F16}, .numbers = {2, 32, 64, 32, 16, 32, 2, 0}},
+    {.which = HD_TEMPLATE_conv_image, .types = {HD_BF16, HD_BF16, HD_BF16}, .numbers = {1, 64, 128, 32, 32, 64, 1}},
+    {.which = HD_TEMPLATE_norm, .numbers = {64, 0, 1, 2}},        /* rows, their gradient, measure, parts, fold */
+    {.which = HD_TEMPLATE_norm, .numbers = {128, 0, 1, 2, 8, 4}}, /* held in registers */
+    {.which = HD_TEMPLATE_norm, .numbers = {64, 0, 0, 1, 3, 1}},
     {.which = HD_TEMPLATE_norm, .numbers = {64, 1, 0, 1}},
     {.which = HD_TEMPLATE_norm, .numbers = {64, 2, 1, 0}},
     {.which = HD_TEMPLATE_norm, .numbers = {64, 3, 1, 0}},
@@ -38,7 +45,7 @@ static const hd_template_use template_lines[] = {
 };
 enum { TEMPLATE_LINES = (int)(sizeof template_lines / sizeof template_lines[0]) };
 
-/* The text of a line; from malloc. */
+/* The text of a line, which its dialect has; from malloc. */
 static inline char *template_text(int line, hd_dtype dtype, hd_dialect dialect, bool has_f64) {
     hd_template_use use = template_lines[line];
     for (int i = 0; i < HD_TEMPLATE_TYPES; ++i) use.types[i] = use.types[i] != 0 ? use.types[i] : (int32_t)dtype;

@@ -255,7 +255,7 @@ static void release_product(known_product *p) {
 
 static hd_error need_workspace(hd_cuda_device *d, hd_cuda_blas *b) {
     hd_block **of_lane = &b->workspaces[hd_cuda_lane(d)];
-    if (*of_lane == NULL) *of_lane = hd_heap_allocate(hd_thread_self(), &d->heap, WORKSPACE_BYTES);
+    if (*of_lane == NULL) *of_lane = hd_heap_allocate(&d->heap, WORKSPACE_BYTES);
     return *of_lane == NULL ? hd_thread_self()->error_code : HD_OK;
 }
 

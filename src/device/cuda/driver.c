@@ -50,6 +50,7 @@ static void set_limits(hd_cuda_device *d, int group_most, int local_memory, int 
                                 .argument_bytes = 4096,
                                 .processors = (uint32_t)processors,
                                 .has_f64 = true,
+                                .has_warp_words = d->major >= 8,
                                 .has_atomic_64 = true};
 }
 
@@ -142,13 +143,18 @@ static hd_error start(hd_cuda_device *d) { /* what failed is tried again next ti
     return status;
 }
 
-hd_cuda_device *hd_cuda_device_at(int index) {
+hd_cuda_device *hd_cuda_device_open(int index) {
     hd_cuda_device *d = listed(index);
     if (d == NULL) return NULL;
     HD_TRY_OR(hd_cuda_check_lost(d), NULL);
     if (!atomic_load_explicit(&d->started, memory_order_acquire)) HD_TRY_OR(start(d), NULL);
-    /* always, as others in this thread may have set theirs */
-    HD_TRY_OR(hd_cuda_check(d, hd_cu.context_set(d->context), "cuCtxSetCurrent"), NULL);
+    return d;
+}
+
+/* The context is set always, as others in this thread may have set theirs. */
+hd_cuda_device *hd_cuda_device_at(int index) {
+    hd_cuda_device *d = hd_cuda_device_open(index);
+    if (d != NULL) HD_TRY_OR(hd_cuda_check(d, hd_cu.context_set(d->context), "cuCtxSetCurrent"), NULL);
     return d;
 }
 

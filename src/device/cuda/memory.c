@@ -27,6 +27,7 @@ static void *make_object(void *device, size_t bytes, size_t asked) {
     hd_cu_address object = 0;
     int status, attempt = 0;
     char why[HD_CU_STATUS_TEXT + 32], text[HD_CU_STATUS_TEXT];
+    if (hd_cuda_device_at(d->device.index) == NULL) return NULL;
     do status = ask_driver(d, bytes, &object);
     while (hd_cuda_try_again(d, status, attempt++));
     if (status == 0) return (void *)(uintptr_t)object;
@@ -55,9 +56,9 @@ void hd_cuda_begin_heap(hd_cuda_device *d) {
 }
 
 hd_block *hd_cuda_allocate(hd_thread *thread, int index, size_t bytes) {
-    hd_cuda_device *d = hd_cuda_device_at(index);
+    hd_cuda_device *d = hd_cuda_device_open(index);
     if (d == NULL) return NULL;
-    hd_block *block = hd_heap_allocate(thread, &d->heap, bytes);
+    hd_block *block = hd_heap_allocate(&d->heap, bytes);
     if (block == NULL || hd_cuda_keep_for_recording(block) == HD_OK) return block;
     hd_block_release(thread, block);
     return NULL;

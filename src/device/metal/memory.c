@@ -56,9 +56,10 @@ void hd_metal_begin_heap(hd_metal_device *d) {
 }
 
 hd_block *hd_metal_allocate(hd_thread *thread, int index, size_t bytes) {
+    (void)thread;
     hd_metal_device *d = hd_metal_device_at(index);
     if (d == NULL) return NULL;
-    if (hd_heap_could_hold(&d->heap, bytes)) return hd_heap_allocate(thread, &d->heap, bytes);
+    if (hd_heap_could_hold(&d->heap, bytes)) return hd_heap_allocate(&d->heap, bytes);
     hd_heap_fail(&d->heap, bytes, "it is larger than maxBufferLength");
     return NULL;
 }

@@ -65,9 +65,10 @@ void hd_opencl_begin_heap(hd_opencl_device *d) {
 }
 
 hd_block *hd_opencl_allocate(hd_thread *thread, int index, size_t bytes) {
+    (void)thread;
     hd_opencl_device *d = hd_opencl_device_at(index);
     if (d == NULL) return NULL;
-    if (hd_heap_could_hold(&d->heap, bytes)) return hd_heap_allocate(thread, &d->heap, bytes);
+    if (hd_heap_could_hold(&d->heap, bytes)) return hd_heap_allocate(&d->heap, bytes);
     hd_opencl_fail_memory(d, bytes, HD_CL_INVALID_BUFFER_SIZE, "clCreateBuffer");
     return NULL;
 }
