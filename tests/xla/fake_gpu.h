@@ -12,7 +12,7 @@ typedef struct fake_gpu {
     int64_t kept;                 /* arguments of runs that were not to be donated */
     int64_t living;               /* views and memory that are not given up */
 } fake_gpu;
-/* The library's own is `fake_gpu_now`. Of the environment it takes FAKE_GPU_OF, the plugin for the CPU, and
- * FAKE_GPU_LACKS: "view", "place", "layout" or "all". */
+/* The library's own is `fake_gpu_now`. Of the environment it takes FAKE_GPU_OF, the plugin for the CPU
+ * (else the one that scripts/get-xla installs), and FAKE_GPU_LACKS: "view", "place", "layout" or "all". */
 
 #endif

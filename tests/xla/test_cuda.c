@@ -37,6 +37,9 @@ static bool has_gpu(void) {
     return found;
 }
 
+/* Outputs are on the GPU, where hodu itself runs there. */
+static hd_tensor *here(hd_tensor *t) { return hd_to(t, hd_cpu()); }
+
 /* Products in f32, not in something narrower; an activation, a softmax. */
 static void a_block_agrees(void **state) {
     (void)state;
@@ -50,14 +53,14 @@ static void a_block_agrees(void **state) {
     hd_script_set_input(s, "x", hd_randn(S(200, 300), HD_F32));
     hd_outputs *ours = hd_script_run(s), *theirs = hd_script_run(on_gpu(s));
     assert_ok();
-    for (int i = 0; i < 2; ++i) assert_within_units(hd_outputs_at(theirs, i), hd_outputs_at(ours, i), 64);
+    for (int i = 0; i < 2; ++i) assert_within_units(here(hd_outputs_at(theirs, i)), hd_outputs_at(ours, i), 64);
     hd_outputs *again = hd_script_run(on_cpu(s));
     for (int i = 0; i < 2; ++i) assert_identical(hd_outputs_at(again, i), hd_outputs_at(ours, i));
 }
 
 /* The largest difference of two results, in parts of the largest number of the second. */
 static double apart(hd_tensor *a, hd_tensor *b) {
-    const hd_tensor *far = hd_max(hd_abs(hd_sub(a, b)), X(), NULL), *most = hd_max(hd_abs(b), X(), NULL);
+    const hd_tensor *far = hd_max(hd_abs(hd_sub(here(a), b)), X(), NULL), *most = hd_max(hd_abs(b), X(), NULL);
     return hd_item(far) / hd_item(most);
 }
 
@@ -110,7 +113,7 @@ static void halves_agree(void **state) {
         const double unit = halves[i] == HD_BF16 ? 0x1p-8 : 0x1p-11;
         for (int k = 0; k < 3; ++k) {
             const double difference =
-                apart(hd_cast(hd_outputs_at(theirs, k), HD_F32), hd_cast(hd_outputs_at(ours, k), HD_F32));
+                apart(hd_cast(here(hd_outputs_at(theirs, k)), HD_F32), hd_cast(hd_outputs_at(ours, k), HD_F32));
             if (difference > (k == 1 ? 2e-6 : unit)) fail_msg("output %d differs by %g", k, difference);
         }
     }
@@ -127,10 +130,10 @@ static void convolutions_agree(void **state) {
     hd_script_set_input(s, "x", hd_randn(S(2, 8, 20, 20), HD_F32));
     hd_tensor *ours = output(s, "y"), *theirs = output(on_gpu(s), "y");
     assert_ok();
-    assert_within_units(theirs, ours, 64);
+    assert_within_units(here(theirs), ours, 64);
 }
 
-/* State stays on the device between runs, and comes back when it is looked at. */
+/* State of the CPU stays on the device between runs, and comes back when it is looked at. */
 static void training_agrees(void **state) {
     (void)state;
     double losses[2][200];
@@ -166,6 +169,56 @@ static void training_agrees(void **state) {
             fail_msg("step %d: CPU %.9g, GPU %.9g", i, losses[0][i], losses[1][i]);
 }
 
+/* State of the GPU: scripts of both compilers and ops take turns on it, and on the CPU it becomes the same. */
+static void tensors_of_the_gpu_stay_there(void **state) {
+    (void)state;
+    if (hd_device_missing(hd_cuda(0)) != NULL) skip();
+    double losses[2][60];
+    for (int gpu = 0; gpu < 2; ++gpu) {
+        HD_SCOPE;
+        hd_seed(3);
+        const hd_device home = gpu ? hd_cuda(0) : hd_cpu();
+        hd_module *model = HD_SEQUENTIAL(hd_linear(8, 32, NULL), hd_tanh_layer(), hd_linear(32, 1, NULL));
+        hd_tensor *rows = hd_randn(S(65, 8), HD_F32), *x = hd_narrow(hd_to(rows, home), 0, 1, 64);
+        hd_tensor *y =
+            hd_to(hd_sum(hd_sin(hd_narrow(rows, 0, 1, 64)), X(1), HD_OPTS(hd_reduce_opts, .keep_dims = true)), home);
+        hd_module_to(model, home);
+        hd_optimizer *adam = hd_adam(hd_module_parameters(model), 0.01, NULL);
+        hd_builder *b = started("training");
+        hd_builder_add_state_of(b, model, adam);
+        hd_tensor *loss =
+            hd_mse(hd_forward(model, hd_input("x", S(64, 8), HD_F32)), hd_input("y", S(64, 1), HD_F32), NULL);
+        hd_backward(loss);
+        hd_optimizer_step(adam);
+        hd_builder_add_output(b, "loss", loss);
+        hd_script *s = built(b);
+        hd_script_set_input(s, "x", x); /* which begins inside of a block */
+        hd_script_set_input(s, "y", y);
+        hd_script_set_device(s, home);
+        for (int i = 0; i < 60; ++i) {
+            HD_SCOPE;
+            HD_NO_GRAD;
+            hd_script_set_compiler(s, gpu && i % 20 < 15 ? HD_COMPILER_XLA : HD_COMPILER_HODU);
+            if (i % 10 == 5)
+                hd_assign(hd_tensors_get(hd_module_parameters(model), 1),
+                          hd_zeros_like(hd_tensors_get(hd_module_parameters(model), 1)));
+            hd_tensor *out = output(s, "loss");
+            assert_ok();
+            assert_int_equal(hd_tensor_device(out).kind, home.kind);
+            assert_int_equal(hd_tensor_device(hd_tensors_get(hd_module_parameters(model), 0)).kind, home.kind);
+            losses[gpu][i] = hd_item(out);
+        }
+        HD_NO_GRAD;
+        hd_tensor *eager = hd_mse(hd_forward(model, x), y, NULL);
+        if (fabs(hd_item(eager) - hd_item(output(s, "loss"))) > 1e-5) fail_msg("ops do not see what the script did");
+    }
+    assert_ok();
+    assert_true(losses[1][59] < losses[1][0]);
+    for (int i = 0; i < 60; ++i)
+        if (fabs(losses[0][i] - losses[1][i]) > 1e-4 * fabs(losses[0][i]))
+            fail_msg("step %d: CPU %.9g, GPU %.9g", i, losses[0][i], losses[1][i]);
+}
+
 /* Draws are the same bits; a bad index is the same error, and changes nothing. */
 static void draws_and_errors_agree(void **state) {
     (void)state;
@@ -176,7 +229,7 @@ static void draws_and_errors_agree(void **state) {
     hd_seed(5);
     hd_tensor *ours = output(s, "u");
     hd_seed(5);
-    assert_identical(output(on_gpu(s), "u"), ours);
+    assert_identical(here(output(on_gpu(s), "u")), ours);
     hd_tensor *table = operand(S(10, 4), 1, HD_F32);
     b = started("rows");
     hd_builder_add_output(b, "y", hd_index_select(table, 0, hd_input("i", S(3), HD_I64)));
@@ -197,7 +250,7 @@ static void modules_compile_for_it(void **state) {
     hd_tensor *x = operand(S(5, 8), 0, HD_F32), *y[2], *gradients[2],
               *first = hd_tensors_get(hd_module_parameters(model), 0);
     for (int way = 0; way < 2; ++way) {
-        y[way] = hd_forward(way ? compiled : model, x);
+        y[way] = here(hd_forward(way ? compiled : model, x));
         hd_backward(hd_sum(hd_square(y[way]), X(), NULL));
         gradients[way] = hd_copy(hd_grad(first));
         hd_zero_grad(first);
@@ -210,9 +263,9 @@ static void modules_compile_for_it(void **state) {
 
 int main(void) {
     if (!has_gpu()) return 77;
-    const struct CMUnitTest tests[] = {test(a_block_agrees),        test(products_are_as_exact_as_they_say),
-                                       test(halves_agree),          test(convolutions_agree),
-                                       test(training_agrees),       test(draws_and_errors_agree),
-                                       test(modules_compile_for_it)};
+    const struct CMUnitTest tests[] = {test(a_block_agrees),         test(products_are_as_exact_as_they_say),
+                                       test(halves_agree),           test(convolutions_agree),
+                                       test(training_agrees),        test(tensors_of_the_gpu_stay_there),
+                                       test(draws_and_errors_agree), test(modules_compile_for_it)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@ foreach(target test_xla_plugin test_xla_faults test_xla_devices)
   target_compile_definitions(${target} PRIVATE FAKE_PLUGIN="$<TARGET_FILE:fake_plugin>")
 endforeach()
 
-# A plugin for CUDA that is the one for the CPU, for xla/on_device.
+# A plugin for CUDA that is the one for the CPU, for xla/on_device and, once more without a GPU, xla/cuda.
 if(TARGET test_xla_on_device)
   add_library(fake_gpu MODULE xla/fake_gpu.c)
   target_include_directories(fake_gpu PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
@@ -19,6 +19,9 @@ if(TARGET test_xla_on_device)
   target_link_libraries(fake_gpu PRIVATE hodu_warnings ${CMAKE_DL_LIBS})
   add_dependencies(test_xla_on_device fake_gpu)
   target_compile_definitions(test_xla_on_device PRIVATE FAKE_GPU="$<TARGET_FILE:fake_gpu>")
+  add_test(NAME fake-gpu/xla/cuda COMMAND test_xla_cuda)
+  set_tests_properties(fake-gpu/xla/cuda PROPERTIES TIMEOUT 1200 SKIP_RETURN_CODE 77 ENVIRONMENT
+    "LD_LIBRARY_PATH=$<TARGET_FILE_DIR:fake_cuda>;FAKE_CUDA=1;HODU_NVRTC=$<TARGET_FILE:fake_cuda>;HODU_CUBLASLT=none;HODU_CACHE=0;HODU_XLA_PLUGIN_CUDA=$<TARGET_FILE:fake_gpu>")
 endif()
 
 # Where no plugin is found, choosing XLA is an error that changes nothing: once more for who has one.
