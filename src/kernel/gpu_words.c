@@ -80,7 +80,6 @@ static const char *own_function(hd_dialect dialect, int word, int type) {
     if (dialect != HD_DIALECT_CUDA || type != HD_COMPUTE_F32) return NULL;
     switch (word) {
     case HD_WORD_EXP: return "w_own_exp";
-    case HD_WORD_LOG: return "w_own_log";
     case HD_WORD_SIGMOID: return "w_own_sigmoid";
     case HD_WORD_TANH: return "w_own_tanh";
     default: return NULL;

@@ -113,12 +113,12 @@ static known_run *find_run(const hd_gpu_device *d, hd_thread *thread, hd_gpu_rec
     oldest->addresses = hd_array_resize(NULL, bytes + sizeof *r->now);
     oldest->recordings = hd_array_resize(NULL, ((size_t)r->piece_count + 1) * sizeof(hd_gpu_recording *));
     oldest->marks = hd_array_resize(NULL, ((size_t)r->drawing_count + 1) * sizeof *oldest->marks);
+    for (uint32_t i = 0; oldest->recordings != NULL && i < r->piece_count; ++i) oldest->recordings[i] = NULL;
     if (oldest->addresses == NULL || oldest->recordings == NULL || oldest->marks == NULL) {
         forget_run(d, thread, r, oldest);
         return NULL;
     }
     memcpy(oldest->addresses, r->now, bytes);
-    for (uint32_t i = 0; i < r->piece_count; ++i) oldest->recordings[i] = NULL;
     return oldest;
 }
 
@@ -130,7 +130,8 @@ static uint32_t drawing_from(const hd_gpu_records *r, uint32_t launch) {
     return i;
 }
 
-/* A launch that draws is one launch of the device's. One that takes memory to work in is two, and cannot be recorded. */
+/* A launch that draws is one launch of the device's. One that takes memory to work in is two, and cannot be
+ * recorded. */
 static hd_error enqueue_drawing(const hd_gpu_run *run, uint32_t launch, uint32_t *mark, hd_gpu_recording *recording) {
     uint32_t done = 0;
     hd_gpu_changes changes = {.recording = recording, .marks = mark, .capacity = 1};

