@@ -3,6 +3,7 @@
  *
  *     bench_xla_cuda         one line for each net: its name, precision, ms to compile, us to run, and how far its
  *                            result is from HODU's on the CPU, as a part of that (root mean squares)
+ *     bench_xla_cuda --there   the same, with input and weights that are tensors of the GPU
  *     bench_xla_cuda --cpu   XLA's plugin for the CPU instead, a few runs: to see that the program works */
 #include "static.h"
 
@@ -14,6 +15,7 @@
 
 enum { SAMPLES = 25 };
 static int warm = 20, runs = 20;
+static hd_device home; /* of input and weights */
 
 typedef struct precision {
     const char *name;
@@ -39,7 +41,7 @@ static hd_script *make_script(block s, precision p, hd_tensor *const weights[BLO
     HD_NO_GRAD;
     hd_tensor *w[BLOCK_WEIGHTS] = {NULL};
     for (int i = 0; i < BLOCK_WEIGHTS; ++i)
-        if (weights[i] != NULL) w[i] = hd_cast(weights[i], p.dtype);
+        if (weights[i] != NULL) w[i] = hd_to(hd_cast(weights[i], p.dtype), home);
     hd_builder *b = hd_builder_new("block");
     hd_builder_start(b);
     hd_set_matmul_precision(p.of_products);
@@ -47,7 +49,7 @@ static hd_script *make_script(block s, precision p, hd_tensor *const weights[BLO
     hd_set_matmul_precision(HD_MATMUL_EXACT);
     hd_builder_end(b);
     hd_script *script = hd_builder_build(b);
-    hd_script_set_input(script, "x", hd_cast(x, p.dtype));
+    hd_script_set_input(script, "x", hd_to(hd_cast(x, p.dtype), home));
     return script;
 }
 
@@ -89,6 +91,7 @@ int main(int argc, char **argv) {
     setenv("HODU_CACHE", "0", 1);
     const bool on_cpu = argc > 1 && strcmp(argv[1], "--cpu") == 0;
     const hd_device device = on_cpu ? hd_cpu() : hd_cuda(0);
+    home = argc > 1 && strcmp(argv[1], "--there") == 0 ? device : hd_cpu();
     if (on_cpu) warm = runs = 1;
     const char *missing = hd_compiler_missing(HD_COMPILER_XLA, device);
     if (missing != NULL) {

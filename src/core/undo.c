@@ -128,8 +128,8 @@ hd_error hd_undo_note(hd_undo *undo, hd_storage *s) {
 }
 
 hd_error hd_undo_note_state(hd_undo *undo, hd_storage *s) {
-    if (hd_storage_bytes(undo->thread, s, HD_READ) == NULL) return undo->thread->error_code;
-    return hd_undo_note(undo, s);
+    if (!hd_storage_is_away(s) && hd_storage_bytes(undo->thread, s, HD_READ) == NULL) return undo->thread->error_code;
+    return hd_undo_note(undo, s); /* of a device's, the block is enough */
 }
 
 static void restore_node(hd_thread *thread, hd_undo_entry *e) {

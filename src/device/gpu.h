@@ -31,6 +31,7 @@ typedef struct hd_gpu_launch {
     void *arguments;
     size_t argument_bytes;
     int64_t *nanoseconds; /* NULL, or where the time it took is put; then it is waited for */
+    uint32_t *mark;       /* NULL, or, while recording, where the number is put by which `relaunch` knows it */
 } hd_gpu_launch;
 
 /* A product that a library of the device's may compute: for each of the batches, result [m, n] = a [m, k] b [k, n] +
@@ -63,6 +64,8 @@ typedef struct hd_gpu_interface {
      * call all is in order. */
     hd_error (*step)(int index, uint32_t step, const uint32_t *after, uint32_t count);
     hd_error (*recorded)(int index, hd_gpu_recording **out);
+    /* What a marked launch passes from the next replay on; its function and groups stay what they are. */
+    hd_error (*relaunch)(hd_gpu_recording *recording, uint32_t mark, const hd_gpu_launch *l);
     hd_error (*replay)(hd_gpu_recording *recording);
     void (*forget)(hd_thread *thread, hd_gpu_recording *recording);
     /* Products of a library; both NULL where a device has none. Why there are none here: *why NULL, there are. */

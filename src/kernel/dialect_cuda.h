@@ -56,23 +56,47 @@ template <> __device__ __forceinline__ double w_exchange(double v, int bits) {
     return __shfl_xor_sync(0xffffffffu, v, bits);
 }
 
-/* Functions of f32 in instructions of the GPU's own, with errors no larger than those that math.def states: expf and
- * logf are right to 1 unit in the last place. Their quotients are of numbers that neither overflow nor vanish, so
- * that a reciprocal and one correction do. */
+/* Functions of f32 in instructions of the GPU's own, with errors no larger than those that math.def states. 2^x and 1/x
+ * are right to 2 units in the last place. */
+#ifdef __CUDACC__
+static __device__ __forceinline__ float w_own_power_of_2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+static __device__ __forceinline__ float w_own_reciprocal(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+#else
+#define w_own_power_of_2(x) exp2f(x)
+#define w_own_reciprocal(x) (1.0f / (x))
+#endif
+/* Of numbers that neither overflow nor vanish: a reciprocal and one correction. */
 static __device__ __forceinline__ float w_own_quotient(float a, float b) {
-    const float r = __fdividef(1.0f, b), q = a * r;
+    const float r = w_own_reciprocal(b), q = a * r;
     return fmaf(fmaf(-b, q, a), r, q);
 }
-static __device__ __forceinline__ float w_own_exp(float x) { return expf(x); }
+/* e^x = 2^f 2^n, where n is the whole number next to x log2(e), as far as 2^n is one: in the low bits of `shifted`. What
+ * is beyond that stays in f. x log2(e) has more bits than one f32. */
+static __device__ __forceinline__ float w_own_exp_of(float x, float limited) {
+    const float shifted = limited + 12583039.0f, n = shifted - 12583039.0f;
+    const float f = fmaf(x, 1.92596299e-8f, fmaf(x, 1.44269502f, -n));
+    return w_own_power_of_2(f) * __uint_as_float(__float_as_uint(shifted) << 23);
+}
+static __device__ __forceinline__ float w_own_exp(float x) {
+    return w_own_exp_of(x, fminf(fmaxf(x * 1.44269502f, -126.0f), 127.0f));
+}
 static __device__ __forceinline__ float w_own_log(float x) { return logf(x); }
 static __device__ __forceinline__ float w_own_sigmoid(float x) {
-    const float z = expf(-fabsf(x)), w = w_own_quotient(z, 1.0f + z);
-    return x < 0.0f ? w : 1.0f - w;
+    const float v = -fabsf(x), z = w_own_exp_of(v, fmaxf(v * 1.44269502f, -126.0f)), w = w_own_quotient(z, 1.0f + z);
+    return x < 0.0f ? fmaf(-z, w, z) : 1.0f - w; /* as math.def has it: half the error */
 }
 /* The same intervals and polynomial as in math.def. */
 static __device__ __forceinline__ float w_own_tanh(float x) {
-    const float v = fabsf(x), square = x * x;
-    const float e = expf(2.0f * (v > 9.2f ? 9.2f : v)), large = 1.0f - w_own_quotient(2.0f, e + 1.0f);
+    const float v = fabsf(x), twice = 2.0f * (v > 9.2f ? 9.2f : v), square = x * x;
+    const float large = 1.0f - w_own_quotient(2.0f, w_own_exp_of(twice, twice * 1.44269502f) + 1.0f);
     float p = fmaf(0.00172872469f, square, -0.00764343096f);
     p = fmaf(p, square, 0.0214432385f);
     p = fmaf(p, square, -0.0538901202f);

@@ -6,6 +6,7 @@
 enum {
     FEW_POINTS = 64,    /* of a walk: one thread does them sooner than a group agrees on the result */
     HELD_MOST = 8,      /* elements in registers */
+    HELD_SHARED = 16,   /* and where threads exchange values: fewer agree sooner */
     PIECE_LEAST = 4096, /* points of a walk that are worth a piece */
     PIECE_POINTS = 16,  /* and of one thread */
     PIECES_MOST = 256,
@@ -106,9 +107,10 @@ hd_grid hd_grid_choose(const hd_kernel *k, const int64_t *geometry, int alignmen
         while (g.threads < most && g.threads * 2u <= limits->group_most && g.threads * 4 <= g.reduced) g.threads *= 2;
         while (g.threads > limits->group_most) g.threads /= 2;
         g.shared = g.threads > limits->shared ? limits->shared : 0;
-        if (k->stages > 1 && g.shared > 0) /* to agree takes little time then */
-            while (g.threads * 2u <= limits->group_most && g.reduced > (int64_t)g.threads * HELD_MOST) g.threads *= 2;
-        if (k->stages > 1 && g.reduced <= (int64_t)g.threads * HELD_MOST)
+        const int held = g.shared > 0 ? HELD_SHARED : HELD_MOST;
+        if (k->stages > 1 && g.shared > 0)
+            while (g.threads * 2u <= limits->group_most && g.reduced > (int64_t)g.threads * held) g.threads *= 2;
+        if (k->stages > 1 && g.reduced <= (int64_t)g.threads * held)
             g.held = (uint8_t)((g.reduced + g.threads - 1) / g.threads);
     }
     if (k->stages > 0 && g.form == HD_GRID_EACH && k->kept < k->axes && g.points < NARROW_MOST)

@@ -22,45 +22,25 @@ typedef c_f64 norm_wide;
 #endif
 enum { NORM_BLOCK = 32 }; /* elements that are summed in the type itself */
 
-/* The sums of all threads of a group, in a fixed order, to each of them: `sum0` to total0, `sum1` to total1. */
+/* The sum of all threads of a group, in a fixed order, to each of them: `sum` to `total`. */
 #ifdef W_SHARED
-#define NORM_TOTALS(total0, total1)                                                                                    \
+#define NORM_TOTAL(total, sum, memory)                                                                                 \
     W_ALL_ROUNDS                                                                                                       \
-    for (int bits = W_SHARED / 2; bits > 0; bits /= 2) {                                                               \
-        sum0 += w_exchange(sum0, bits);                                                                                \
-        sum1 += w_exchange(sum1, bits);                                                                                \
-    }                                                                                                                  \
+    for (int bits = W_SHARED / 2; bits > 0; bits /= 2) sum += w_exchange(sum, bits);                                   \
+    if (lane % W_SHARED == 0) memory[lane / W_SHARED] = sum;                                                           \
     W_BARRIER();                                                                                                       \
-    if (lane % W_SHARED == 0) {                                                                                        \
-        first[lane / W_SHARED] = sum0;                                                                                 \
-        second[lane / W_SHARED] = sum1;                                                                                \
-    }                                                                                                                  \
-    W_BARRIER();                                                                                                       \
-    total0 = first[lane % (THREADS / W_SHARED)];                                                                       \
-    total1 = second[lane % (THREADS / W_SHARED)];                                                                      \
+    total = memory[lane % (THREADS / W_SHARED)];                                                                       \
     W_ALL_ROUNDS                                                                                                       \
-    for (int bits = THREADS / W_SHARED / 2; bits > 0; bits /= 2) {                                                     \
-        total0 += w_exchange(total0, bits);                                                                            \
-        total1 += w_exchange(total1, bits);                                                                            \
-    }
+    for (int bits = THREADS / W_SHARED / 2; bits > 0; bits /= 2) total += w_exchange(total, bits);
 #else
-#define NORM_TOTALS(total0, total1)                                                                                    \
-    W_BARRIER();                                                                                                       \
-    first[lane] = sum0;                                                                                                \
-    second[lane] = sum1;                                                                                               \
+#define NORM_TOTAL(total, sum, memory)                                                                                 \
+    memory[lane] = sum;                                                                                                \
     W_BARRIER();                                                                                                       \
     if (lane < 8)                                                                                                      \
-        for (int i = lane + 8; i < THREADS; i += 8) {                                                                  \
-            first[lane] += first[i];                                                                                   \
-            second[lane] += second[i];                                                                                 \
-        }                                                                                                              \
+        for (int i = lane + 8; i < THREADS; i += 8) memory[lane] += memory[i];                                         \
     W_BARRIER();                                                                                                       \
-    total0 = first[0];                                                                                                 \
-    total1 = second[0];                                                                                                \
-    for (int i = 1; i < 8; ++i) {                                                                                      \
-        total0 += first[i];                                                                                            \
-        total1 += second[i];                                                                                           \
-    }
+    total = memory[0];                                                                                                 \
+    for (int i = 1; i < 8; ++i) total += memory[i];
 #endif
 
 /* The sums of two values over the elements of a row, which lie at i, to all threads of its group. With HELD they are in
@@ -101,7 +81,17 @@ enum { NORM_BLOCK = 32 }; /* elements that are summed in the type itself */
     {                                                                                                                  \
         norm_wide sum0 = 0, sum1 = 0;                                                                                  \
         NORM_WALK(LET, value0, value1)                                                                                 \
-        NORM_TOTALS(total0, total1)                                                                                    \
+        W_BARRIER();                                                                                                   \
+        NORM_TOTAL(total0, sum0, first)                                                                                \
+        NORM_TOTAL(total1, sum1, second)                                                                               \
+    }
+#define NORM_SUM(total0, LET, value0)                                                                                  \
+    {                                                                                                                  \
+        norm_wide sum0 = 0, sum1 = 0;                                                                                  \
+        NORM_WALK(LET, value0, 0)                                                                                      \
+        W_BARRIER();                                                                                                   \
+        NORM_TOTAL(total0, sum0, first)                                                                                \
+        (void)sum1;                                                                                                    \
     }
 
 /* 1 over the square root of v: that of the type, and a step of Newton's where sums are wider, as the slopes of short
@@ -126,7 +116,7 @@ W_INLINE norm_wide norm_root(norm_wide v) {
 #define NORM_STATISTICS                                                                                                \
     const norm_wide count = (norm_wide)n;                                                                              \
     norm_wide total = 0, squares = 0;                                                                                  \
-    if (CENTERED) NORM_SUMS(total, squares, NORM_AT, v, 0)                                                             \
+    if (CENTERED) NORM_SUM(total, NORM_AT, v)                                                                          \
     const Y_TYPE mean = (Y_TYPE)(total / count);                                                                       \
     NORM_SUMS(total, squares, NORM_AROUND, v, v *v)                                                                    \
     const norm_wide rest = CENTERED ? total / count : 0, variance = squares / count - rest * rest;                     \
@@ -135,10 +125,10 @@ W_INLINE norm_wide norm_root(norm_wide v) {
 
 /* x, weight, bias -> y */
 #if WHAT == NORM_ROWS
-#define NORM_RESULT(i, v)                                                                                              \
+#define NORM_RESULT(v, weight, bias)                                                                                   \
     Y_TYPE v##_ = ((v)-mean) * scale + shift;                                                                          \
-    if (WEIGHTS > 0) v##_ = v##_ * (Y_TYPE)WEIGHT_LOAD(w[i]);                                                          \
-    if (WEIGHTS > 1) v##_ = v##_ + (Y_TYPE)BIAS_LOAD(b[i]);
+    if (WEIGHTS > 0) v##_ = v##_ * (Y_TYPE)WEIGHT_LOAD(weight);                                                        \
+    if (WEIGHTS > 1) v##_ = v##_ + (Y_TYPE)BIAS_LOAD(bias);
 #if HELD > 0
 typedef struct W_ALIGNED(PER *X_BYTES) norm_read {
     X_MEMORY of[PER];
@@ -146,6 +136,12 @@ typedef struct W_ALIGNED(PER *X_BYTES) norm_read {
 typedef struct W_ALIGNED(PER *Y_BYTES) norm_written {
     Y_MEMORY of[PER];
 } norm_written;
+typedef struct W_ALIGNED(PER *WEIGHT_BYTES) norm_weights {
+    WEIGHT_MEMORY of[PER];
+} norm_weights;
+typedef struct W_ALIGNED(PER *BIAS_BYTES) norm_biases {
+    BIAS_MEMORY of[PER];
+} norm_biases;
 #endif
 W_KERNEL_OF(THREADS)
 void norm_rows(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
@@ -172,10 +168,14 @@ void norm_rows(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBA
     for (int h = 0; h < HELD; h += PER) {
         if (NORM_PLACE(h) >= n) continue;
         norm_written of;
+        norm_weights weights;
+        norm_biases biases;
+        if (WEIGHTS > 0) weights = *(W_GLOBAL const norm_weights *)&w[NORM_PLACE(h)];
+        if (WEIGHTS > 1) biases = *(W_GLOBAL const norm_biases *)&b[NORM_PLACE(h)];
         W_ALL_ROUNDS
         for (int j = 0; j < PER; ++j) {
             const Y_TYPE v = held[h + j];
-            NORM_RESULT(NORM_PLACE(h) + j, v)
+            NORM_RESULT(v, weights.of[j], biases.of[j])
             of.of[j] = Y_STORE(v_);
         }
         *(W_GLOBAL norm_written *)&y[row * n + NORM_PLACE(h)] = of;
@@ -183,7 +183,7 @@ void norm_rows(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBA
 #else
     for (int64_t i = lane; i < n; i += THREADS) {
         const Y_TYPE v = (Y_TYPE)X_LOAD(x[row * n + i]);
-        NORM_RESULT(i, v)
+        NORM_RESULT(v, w[i], b[i])
         y[row * n + i] = Y_STORE(v_);
     }
 #endif

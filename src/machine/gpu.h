@@ -118,6 +118,15 @@ hd_error hd_gpu_launch_kernel(hd_thread *thread, const hd_gpu_device *d, const h
 /* HODU_DEBUG=sync: every launch is waited for, so that what crashes is named. */
 bool hd_gpu_debug_sync(void);
 
+/* While it is not NULL, launches of this thread are those of a run that is recorded and change from run to run: they are
+ * marked, or, once there is a recording, told to it. */
+typedef struct hd_gpu_changes {
+    hd_gpu_recording *recording; /* NULL: it is being made */
+    uint32_t *marks;             /* of each launch */
+    uint32_t count, capacity;    /* so far */
+} hd_gpu_changes;
+extern _Thread_local hd_gpu_changes *hd_gpu_changing;
+
 /* While it is not NULL, all launches of this thread are timed, and what they took is added there. */
 extern _Thread_local int64_t *hd_gpu_nanoseconds;
 

@@ -100,7 +100,17 @@ bool hd_gpu_debug_sync(void) {
     return is == 1;
 }
 
+_Thread_local hd_gpu_changes *hd_gpu_changing;
+
+static hd_error launch_changing(const hd_gpu_device *d, hd_gpu_launch *l, hd_gpu_changes *c) {
+    if (c->count == c->capacity) return hd_fail(HD_ERROR_INTERNAL, "%u launches are more than were marked", c->count);
+    if (c->recording != NULL) return d->gpu->relaunch(c->recording, c->marks[c->count++], l);
+    l->mark = &c->marks[c->count++];
+    return d->gpu->launch(d->device.index, l);
+}
+
 hd_error hd_gpu_launch_it(const hd_gpu_device *d, hd_gpu_launch *l) {
+    if (__builtin_expect(hd_gpu_changing != NULL, 0)) return launch_changing(d, l, hd_gpu_changing);
     int64_t took = 0;
     if (hd_gpu_nanoseconds != NULL) l->nanoseconds = &took;
     hd_error status = d->gpu->launch(d->device.index, l);

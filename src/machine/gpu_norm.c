@@ -22,15 +22,19 @@ typedef struct norm_job {
 
 /* Rows of up to so many elements for each thread stay in registers, where threads agree quickly. */
 enum { HELD_MOST = 16 };
-static bool is_aligned(const void *address, size_t bytes) { return (uintptr_t)address % bytes == 0; }
+static bool may_be_read_in_fours(const norm_job *j, void *const buffers[4]) {
+    static const int types[] = {2, 3, 4, 0}; /* of x, weight, bias and the result */
+    for (int i = 0; i < 4; ++i) {
+        const size_t bytes = 4 * hd_dtype_bytes[j->use.types[types[i]]];
+        if (bytes > 16 || (uintptr_t)buffers[i] % bytes != 0) return false;
+    }
+    return j->arguments.n % 4 == 0;
+}
 static uint32_t hold_rows(const hd_gpu_device *d, norm_job *j, void *const buffers[4]) {
     const hd_gpu_limits *limits = d->gpu->limits(d->device.index);
-    const int64_t n = j->arguments.n;
-    const size_t x = 4 * hd_dtype_bytes[j->use.types[2]], y = 4 * hd_dtype_bytes[j->use.types[0]];
-    const int64_t per =
-        n % 4 == 0 && x <= 16 && y <= 16 && is_aligned(buffers[0], x) && is_aligned(buffers[3], y) ? 4 : 1;
+    const int64_t n = j->arguments.n, per = may_be_read_in_fours(j, buffers) ? 4 : 1;
     int64_t threads = THREADS;
-    while (threads < limits->group_most && 2 * threads * per <= n && threads * HELD_MOST / 2 < n) threads *= 2;
+    while (threads < limits->group_most && 2 * threads * per <= n && threads * HELD_MOST < n) threads *= 2;
     const int64_t held = (n + threads * per - 1) / (threads * per) * per;
     if (hd_gpu_grid_limits(d).shared == 0 || held > HELD_MOST) return THREADS;
     j->use.numbers[0] = (int32_t)threads;

@@ -10,13 +10,15 @@ enum { KNOWN = 8 }; /* addresses that are remembered */
 typedef struct known_run {
     void **addresses; /* of all memory that is not the plan's own */
     hd_gpu_recording **recordings;
+    uint32_t *marks; /* of each launch that draws, as its recording knows it */
     uint64_t last_use;
 } known_run;
 struct hd_gpu_records {
     known_run of[KNOWN];
     hd_gpu_piece *pieces; /* launches that follow each other without a wait */
     void **now;
-    uint32_t piece_count, address_count;
+    uint32_t *drawing; /* launches whose draws change from run to run */
+    uint32_t piece_count, address_count, drawing_count;
     uint64_t uses;
     bool is_unfit; /* something in it cannot be recorded */
 };
@@ -41,10 +43,25 @@ static bool is_given(const hd_plan *p, uint32_t buffer) {
 }
 
 /* Draws change from run to run, and are numbers of launches. */
-static bool has_draws(const hd_plan *p) {
-    bool has = p->draws;
-    for (uint32_t i = 0; i < p->call_count; ++i) has = has || p->calls[i].call.attributes == &p->calls[i].draw;
-    return has;
+static bool draws(const hd_plan *p, const hd_launch *l) {
+    return (l->native != HD_NONE && p->natives[l->native]->draw_count > 0) ||
+           (l->call != HD_NONE && p->calls[l->call].call.attributes == &p->calls[l->call].draw);
+}
+static bool find_drawing(const hd_plan *p, hd_gpu_records *r) {
+    for (uint32_t i = 0; i < p->launch_count; ++i) r->drawing_count += draws(p, &p->launches[i]);
+    r->drawing = hd_array_resize(NULL, ((size_t)r->drawing_count + 1) * sizeof *r->drawing);
+    if (r->drawing == NULL) return false;
+    r->drawing_count = 0;
+    for (uint32_t i = 0; i < p->launch_count; ++i)
+        if (draws(p, &p->launches[i])) r->drawing[r->drawing_count++] = i;
+    return true;
+}
+
+static void release_records(hd_gpu_records *r) {
+    hd_array_release(r->pieces);
+    hd_array_release(r->now);
+    hd_array_release(r->drawing);
+    hd_array_release(r);
 }
 
 hd_gpu_records *hd_gpu_records_new(const hd_plan *p) {
@@ -56,14 +73,11 @@ hd_gpu_records *hd_gpu_records_new(const hd_plan *p) {
     r->pieces = hd_array_resize(NULL, ((size_t)p->launch_count + 1) * sizeof *r->pieces);
     r->now = hd_array_resize(NULL, ((size_t)addresses + 1) * sizeof *r->now);
     r->address_count = addresses;
-    r->is_unfit = has_draws(p);
-    if (r->pieces != NULL && r->now != NULL) {
+    if (find_drawing(p, r) && r->pieces != NULL && r->now != NULL) {
         find_pieces(p, r);
         return r;
     }
-    hd_array_release(r->pieces);
-    hd_array_release(r->now);
-    hd_array_release(r);
+    release_records(r);
     return NULL;
 }
 
@@ -72,15 +86,14 @@ static void forget_run(const hd_gpu_device *d, hd_thread *thread, const hd_gpu_r
         if (k->recordings[i] != NULL) d->gpu->forget(thread, k->recordings[i]);
     hd_array_release(k->recordings);
     hd_array_release(k->addresses);
+    hd_array_release(k->marks);
     *k = (known_run){.last_use = 0};
 }
 
 void hd_gpu_records_release(const hd_gpu_device *d, hd_thread *thread, hd_gpu_records *r) {
     if (r == NULL) return;
     for (int i = 0; i < KNOWN; ++i) forget_run(d, thread, r, &r->of[i]);
-    hd_array_release(r->pieces);
-    hd_array_release(r->now);
-    hd_array_release(r);
+    release_records(r);
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
@@ -99,13 +112,46 @@ static known_run *find_run(const hd_gpu_device *d, hd_thread *thread, hd_gpu_rec
     forget_run(d, thread, r, oldest);
     oldest->addresses = hd_array_resize(NULL, bytes + sizeof *r->now);
     oldest->recordings = hd_array_resize(NULL, ((size_t)r->piece_count + 1) * sizeof(hd_gpu_recording *));
-    if (oldest->addresses == NULL || oldest->recordings == NULL) {
+    oldest->marks = hd_array_resize(NULL, ((size_t)r->drawing_count + 1) * sizeof *oldest->marks);
+    if (oldest->addresses == NULL || oldest->recordings == NULL || oldest->marks == NULL) {
         forget_run(d, thread, r, oldest);
         return NULL;
     }
     memcpy(oldest->addresses, r->now, bytes);
     for (uint32_t i = 0; i < r->piece_count; ++i) oldest->recordings[i] = NULL;
     return oldest;
+}
+
+/* ---- draws ------------------------------------------------------------------------------------------------------- */
+/* The number of the first of them that is not before a launch. */
+static uint32_t drawing_from(const hd_gpu_records *r, uint32_t launch) {
+    uint32_t i = 0;
+    while (i < r->drawing_count && r->drawing[i] < launch) ++i;
+    return i;
+}
+
+/* A launch that draws is one launch of the device's. One that takes memory to work in is two, and cannot be recorded. */
+static hd_error enqueue_drawing(const hd_gpu_run *run, uint32_t launch, uint32_t *mark, hd_gpu_recording *recording) {
+    uint32_t done = 0;
+    hd_gpu_changes changes = {.recording = recording, .marks = mark, .capacity = 1};
+    hd_gpu_changing = &changes;
+    const hd_error status = run->enqueue(run, launch, launch + 1, &done);
+    hd_gpu_changing = NULL;
+    return status;
+}
+
+static hd_error enqueue_one(const hd_gpu_run *run, const hd_gpu_records *r, uint32_t launch, uint32_t *marks) {
+    uint32_t done = 0;
+    const uint32_t i = drawing_from(r, launch);
+    return i < r->drawing_count && r->drawing[i] == launch ? enqueue_drawing(run, launch, &marks[i], NULL)
+                                                           : run->enqueue(run, launch, launch + 1, &done);
+}
+
+static hd_error tell_draws(const hd_gpu_run *run, const hd_gpu_records *r, const hd_gpu_piece *piece, uint32_t *marks,
+                           hd_gpu_recording *recording) {
+    for (uint32_t i = drawing_from(r, piece->begin); i < r->drawing_count && r->drawing[i] < piece->end; ++i)
+        HD_TRY(enqueue_drawing(run, r->drawing[i], &marks[i], recording));
+    return HD_OK;
 }
 
 /* ---- steps: launches that need each other ------------------------------------------------------------------------ */
@@ -159,10 +205,10 @@ static uint32_t find_needed(const step_memory *of, uint64_t *needs, uint32_t ste
 }
 
 /* Each launch as a step of its own. */
-static hd_error enqueue_steps(const hd_gpu_device *d, const hd_gpu_run *run, const hd_gpu_piece *piece, step_memory *of,
-                              uint64_t *needs, uint32_t *after) {
+static hd_error enqueue_steps(const hd_gpu_device *d, const hd_gpu_run *run, const hd_gpu_records *r,
+                              const hd_gpu_piece *piece, uint32_t *marks, step_memory *of, uint64_t *needs,
+                              uint32_t *after) {
     const uint32_t count = piece->end - piece->begin, words = (count + 63) / 64;
-    uint32_t done = 0;
     memset(needs, 0, (size_t)count * words * sizeof *needs);
     for (uint32_t i = 0; i < count; ++i) {
         const uint32_t at = piece->begin + i;
@@ -170,22 +216,25 @@ static hd_error enqueue_steps(const hd_gpu_device *d, const hd_gpu_run *run, con
             return hd_fail(HD_ERROR_INTERNAL, "launch %u has too many operands to be recorded", at);
         const uint32_t needed = find_needed(of, needs, i, words, after);
         HD_TRY(d->gpu->step(d->device.index, i, after, needed));
-        HD_TRY(run->enqueue(run, at, at + 1, &done));
+        HD_TRY(enqueue_one(run, r, at, marks));
     }
     return HD_OK;
 }
 
 /* Long pieces are recorded in order: who needs whom would take long to find. */
-static hd_error enqueue_piece(const hd_gpu_device *d, const hd_gpu_run *run, const hd_gpu_piece *piece) {
+static hd_error enqueue_piece(const hd_gpu_device *d, const hd_gpu_run *run, const hd_gpu_records *r,
+                              const hd_gpu_piece *piece, uint32_t *marks) {
     const size_t count = piece->end - piece->begin, words = (count + 63) / 64;
-    uint32_t done = 0;
-    if (count < 3 || count > STEPS_MOST) return run->enqueue(run, piece->begin, piece->end, &done);
+    if (count < 3 || count > STEPS_MOST) {
+        for (uint32_t i = piece->begin; i < piece->end; ++i) HD_TRY(enqueue_one(run, r, i, marks));
+        return HD_OK;
+    }
     step_memory *of = hd_array_resize(NULL, count * sizeof *of);
     uint64_t *needs = hd_array_resize(NULL, count * words * sizeof *needs);
     uint32_t *after = hd_array_resize(NULL, count * sizeof *after);
     const hd_error status = of == NULL || needs == NULL || after == NULL
                                 ? hd_fail(HD_ERROR_MEMORY, "no memory to record %zu launches", count)
-                                : enqueue_steps(d, run, piece, of, needs, after);
+                                : enqueue_steps(d, run, r, piece, marks, of, needs, after);
     hd_array_release(of);
     hd_array_release(needs);
     hd_array_release(after);
@@ -195,11 +244,11 @@ static hd_error enqueue_piece(const hd_gpu_device *d, const hd_gpu_run *run, con
 /* ---- recording --------------------------------------------------------------------------------------------------- */
 /* Nothing of a piece has run when it cannot be recorded: it then runs as it is, and so does the plan from now on. */
 static hd_error record_piece(const hd_gpu_device *d, const hd_gpu_run *run, hd_gpu_records *r,
-                             const hd_gpu_piece *piece, hd_gpu_recording **out) {
+                             const hd_gpu_piece *piece, uint32_t *marks, hd_gpu_recording **out) {
     const int index = d->device.index;
     hd_error status = d->gpu->record(index);
     if (status == HD_OK) {
-        status = enqueue_piece(d, run, piece);
+        status = enqueue_piece(d, run, r, piece, marks);
         if (status == HD_OK)
             status = d->gpu->recorded(index, out);
         else
@@ -212,10 +261,14 @@ static hd_error record_piece(const hd_gpu_device *d, const hd_gpu_run *run, hd_g
     return HD_OK;
 }
 
-static hd_error run_piece(const hd_gpu_device *d, const hd_gpu_run *run, hd_gpu_records *r, const hd_gpu_piece *piece,
-                          hd_gpu_recording **recording, bool is_new) {
-    if (!piece->waits && !is_new && *recording == NULL && !r->is_unfit)
-        HD_TRY(record_piece(d, run, r, piece, recording));
+static hd_error run_piece(const hd_gpu_device *d, const hd_gpu_run *run, hd_gpu_records *r, known_run *k, uint32_t i,
+                          bool is_new) {
+    const hd_gpu_piece *piece = &r->pieces[i];
+    hd_gpu_recording **recording = &k->recordings[i];
+    if (*recording != NULL)
+        HD_TRY(tell_draws(run, r, piece, k->marks, *recording));
+    else if (!piece->waits && !is_new && !r->is_unfit)
+        HD_TRY(record_piece(d, run, r, piece, k->marks, recording));
     if (*recording == NULL) return run->enqueue(run, piece->begin, piece->end, run->done);
     *run->done = piece->begin;
     return d->gpu->replay(*recording);
@@ -230,7 +283,6 @@ hd_error hd_gpu_run_recorded(const hd_gpu_device *d, const hd_gpu_run *run, hd_g
     known_run *k = r->is_unfit ? NULL : find_run(d, run->thread, r, &is_new);
     if (k == NULL) return run->enqueue(run, 0, p->launch_count, run->done);
     k->last_use = ++r->uses;
-    for (uint32_t i = 0; i < r->piece_count; ++i)
-        HD_TRY(run_piece(d, run, r, &r->pieces[i], &k->recordings[i], is_new));
+    for (uint32_t i = 0; i < r->piece_count; ++i) HD_TRY(run_piece(d, run, r, k, i, is_new));
     return HD_OK;
 }

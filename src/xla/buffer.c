@@ -104,6 +104,26 @@ hd_error hd_xla_buffer_make(hd_xla_device *device, const hd_xla_type *type, cons
     return status;
 }
 
+static void forget_view(void *pointer, void *user) { (void)pointer, (void)user; } /* whose it is knows */
+
+hd_error hd_xla_buffer_view(hd_xla_device *device, const hd_xla_type *type, void *memory, hd_xla_buffer *out) {
+    const hd_xla_plugin *p = plugin_of(device);
+    size_t bytes = 0;
+    *out = (hd_xla_buffer){0};
+    HD_TRY(hd_xla_check_process(device));
+    HD_TRY(hd_xla_type_bytes(type, &bytes));
+    if (p->view == NULL || memory == NULL)
+        return hd_fail(HD_ERROR_DEVICE, "XLA cannot look at %s %s", HD_XLA_TYPE_TEXT(*type),
+                       memory == NULL ? "in no memory" : "where it is: no PJRT_Client_CreateViewOfDeviceBuffer");
+    hd_pjrt_view view =
+        HD_PJRT(hd_pjrt_view, .client = device->client->handle, .pointer = memory, .sizes = type->shape.size,
+                .rank = (size_t)type->shape.rank, .type = hd_xla_number_of(type->dtype), .device = device->handle,
+                .destroyed = forget_view);
+    HD_TRY(hd_xla_check(p, p->view(&view), "XLA does not look at a tensor"));
+    *out = (hd_xla_buffer){.handle = view.buffer, .device = device, .type = *type, .is_view = true};
+    return HD_OK;
+}
+
 void hd_xla_buffer_destroy_early(hd_xla_buffer *b, hd_pjrt_event **freed) {
     *freed = b->freed;
     if (b->handle != NULL && !is_lost(b->device)) {
@@ -193,6 +213,29 @@ hd_error hd_xla_buffer_pointer(const hd_xla_buffer *b, void **pointer) {
     if (b->device->device.kind != HD_DEVICE_CPU || p->buffer_pointer == NULL)
         return hd_fail(HD_ERROR_DEVICE, "XLA's memory can be read in place only on the CPU%s",
                        p->buffer_pointer == NULL ? ", and this plugin has no PJRT_Buffer_UnsafePointer" : "");
+    hd_pjrt_buffer_pointer place = HD_PJRT(hd_pjrt_buffer_pointer, .buffer = b->handle);
+    HD_TRY(hd_xla_check(p, p->buffer_pointer(&place), "XLA does not say where a tensor lies"));
+    *pointer = (void *)place.pointer;
+    return HD_OK;
+}
+
+bool hd_xla_buffer_has_place(const hd_xla_buffer *b) {
+    const hd_xla_plugin *p = plugin_of(b->device);
+    const int rank = b->type.shape.rank;
+    hd_pjrt_buffer_layout l = HD_PJRT(hd_pjrt_buffer_layout, .buffer = b->handle);
+    if (p->buffer_pointer == NULL || is_lost(b->device)) return false;
+    if (rank < 2) return true;
+    if (p->buffer_layout == NULL || !hd_xla_went_well(p, p->buffer_layout(&l)) || l.layout.type != 0 ||
+        l.layout.tiled.tile_count > 0 || l.layout.tiled.rank != (size_t)rank)
+        return false;
+    for (int i = 0; i < rank; ++i)
+        if (l.layout.tiled.minor_to_major[i] != rank - 1 - i) return false;
+    return true;
+}
+
+hd_error hd_xla_buffer_place(const hd_xla_buffer *b, void **pointer) {
+    const hd_xla_plugin *p = plugin_of(b->device);
+    HD_TRY(hd_xla_check_process(b->device));
     hd_pjrt_buffer_pointer place = HD_PJRT(hd_pjrt_buffer_pointer, .buffer = b->handle);
     HD_TRY(hd_xla_check(p, p->buffer_pointer(&place), "XLA does not say where a tensor lies"));
     *pointer = (void *)place.pointer;

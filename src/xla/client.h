@@ -111,6 +111,7 @@ typedef struct hd_xla_buffer {
     hd_pjrt_event *freed;   /* borrowed host memory is not read any more; NULL when nothing is borrowed */
     hd_xla_device *device;
     hd_xla_type type;
+    bool is_view; /* of memory of the device that is not XLA's: a run that could take it leaves it as it is */
 } hd_xla_buffer;
 
 /* What becomes of host memory. Borrowed, it is read where it lies, on the CPU and when it is aligned to 64 bytes; the
@@ -123,6 +124,9 @@ typedef enum hd_xla_host {
 /* A buffer from elements in row-major order. */
 hd_error hd_xla_buffer_make(hd_xla_device *device, const hd_xla_type *type, const void *data, hd_xla_host host,
                             hd_xla_buffer *out);
+/* A buffer over memory of the device itself, row-major, which must stay as it is while runs read it.
+ * Not every plugin has it: device->client->plugin.view. */
+hd_error hd_xla_buffer_view(hd_xla_device *device, const hd_xla_type *type, void *memory, hd_xla_buffer *out);
 /* Gives it up; also while a run uses it. Waits until borrowed memory is free. Nothing happens when it is gone. */
 void hd_xla_buffer_destroy(hd_xla_buffer *buffer);
 /* The same without waiting: `freed` is the event to wait for, or NULL, now the caller's. */
@@ -137,6 +141,11 @@ bool hd_xla_buffer_is_ready(const hd_xla_buffer *buffer);
 hd_error hd_xla_buffer_read(const hd_xla_buffer *buffer, void *data, size_t bytes);
 /* Waits, then gives its memory, row-major, which lives as long as the buffer; on the CPU only. */
 hd_error hd_xla_buffer_pointer(const hd_xla_buffer *buffer, void **pointer);
+/* True when the plugin says where in its device's memory a buffer lies, and the elements are row-major there. So are
+ * those of the same output in the next run of a program. */
+bool hd_xla_buffer_has_place(const hd_xla_buffer *buffer);
+/* That address, of one that has been waited for. */
+hd_error hd_xla_buffer_place(const hd_xla_buffer *buffer, void **pointer);
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 /* Waits for it, then destroys it; NULL has come already. */

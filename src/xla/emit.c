@@ -63,7 +63,8 @@ static void emit_arguments(hd_hlo *e) {
         const bool updated = c->update != c->node;
         const bool same = g->nodes[c->update].dtype == g->nodes[c->node].dtype &&
                           hd_shape_equal(hd_node_shape(g, c->update), hd_node_shape(g, c->node));
-        add_argument(e, HD_HLO_CELL, i, c->node, defined(e, c->node), updated && same ? result : -1);
+        const bool donated = updated && same && !hd_storage_is_away(c->storage); /* a device's memory is not XLA's */
+        add_argument(e, HD_HLO_CELL, i, c->node, defined(e, c->node), donated ? result : -1);
         result += updated;
     }
     for (uint32_t i = 0; i < g->node_count; ++i)

@@ -88,7 +88,9 @@ HD_PJRT_AT(entries, HD_PJRT_FIRST_ENTRY);
 #define HD_PJRT_OPTIONAL(X)                                                                                            \
     X(49, serialize, "PJRT_Executable_Serialize")                                                                      \
     X(56, deserialize, "PJRT_Executable_DeserializeAndLoad")                                                           \
+    X(63, buffer_layout, "PJRT_Buffer_GetMemoryLayout")                                                                \
     X(73, buffer_pointer, "PJRT_Buffer_UnsafePointer")                                                                 \
+    X(93, view, "PJRT_Client_CreateViewOfDeviceBuffer")                                                                \
     X(96, memory_stats, "PJRT_Executable_GetCompiledMemoryStats")
 
 /* ---- errors: the two functions that do not themselves give one --------------------------------------------------- */
@@ -576,6 +578,50 @@ HD_PJRT_AT(tiled.rank, 40);
 HD_PJRT_AT(tiled.tile_count, 64);
 HD_PJRT_AT(type, 72);
 HD_PJRT_AT(rest, 80);
+#undef HD_PJRT_NOW
+
+typedef struct hd_pjrt_buffer_layout {
+    HD_PJRT_HEAD;
+    hd_pjrt_buffer *buffer;
+    hd_pjrt_layout layout; /* out: its lists live as long as the buffer */
+} hd_pjrt_buffer_layout;
+#define HD_PJRT_NOW hd_pjrt_buffer_layout
+HD_PJRT_AT(buffer, 16);
+HD_PJRT_AT(layout, 24);
+HD_PJRT_AT(layout.rest, 104);
+#undef HD_PJRT_NOW
+
+/* A buffer over memory of its device that is somebody else's. */
+typedef struct hd_pjrt_view {
+    HD_PJRT_HEAD;
+    hd_pjrt_client *client;
+    void *pointer;
+    const int64_t *sizes;
+    size_t rank;
+    int type;
+    hd_pjrt_layout *layout; /* NULL: row-major */
+    hd_pjrt_device *device;
+    void (*destroyed)(void *pointer, void *user);
+    void *user;
+    intptr_t stream;        /* 0: the memory is as it shall be read */
+    hd_pjrt_buffer *buffer; /* out */
+    void *memory;
+    HD_PJRT_REST;
+} hd_pjrt_view;
+#define HD_PJRT_NOW hd_pjrt_view
+HD_PJRT_AT(client, 16);
+HD_PJRT_AT(pointer, 24);
+HD_PJRT_AT(sizes, 32);
+HD_PJRT_AT(rank, 40);
+HD_PJRT_AT(type, 48);
+HD_PJRT_AT(layout, 56);
+HD_PJRT_AT(device, 64);
+HD_PJRT_AT(destroyed, 72);
+HD_PJRT_AT(user, 80);
+HD_PJRT_AT(stream, 88);
+HD_PJRT_AT(buffer, 96);
+HD_PJRT_AT(memory, 104);
+HD_PJRT_AT(rest, 112);
 #undef HD_PJRT_NOW
 
 typedef struct hd_pjrt_to_host {

@@ -30,12 +30,21 @@ static hd_error check_arguments(const hd_xla_program *program, hd_xla_buffer *co
     return HD_OK;
 }
 
+/* Donated by the text, but not XLA's to take. */
+static bool is_kept(const hd_xla_program *program, hd_xla_buffer *const *arguments, int i) {
+    return program->parameters[i].donated && arguments[i]->is_view;
+}
+
 static hd_error execute_program(const hd_xla_program *program, hd_xla_buffer *const *arguments,
-                                hd_pjrt_buffer **handles, hd_xla_buffer *outputs, hd_pjrt_event **done) {
+                                hd_pjrt_buffer **handles, int64_t *kept, hd_xla_buffer *outputs, hd_pjrt_event **done) {
     const hd_xla_plugin *p = &program->device->client->plugin;
     hd_pjrt_buffer **inputs = handles, **results = handles + program->parameter_count;
+    size_t kept_count = 0;
     for (int i = 0; i < program->parameter_count; ++i) inputs[i] = arguments[i]->handle;
-    hd_pjrt_execute_options options = HD_PJRT(hd_pjrt_execute_options, );
+    for (int i = 0; i < program->parameter_count; ++i)
+        if (is_kept(program, arguments, i)) kept[kept_count++] = i;
+    hd_pjrt_execute_options options =
+        HD_PJRT(hd_pjrt_execute_options, .kept_arguments = kept, .kept_argument_count = kept_count);
     hd_pjrt_execute execute = HD_PJRT(hd_pjrt_execute, .loaded = program->loaded, .options = &options,
                                       .arguments = (hd_pjrt_buffer *const *[]){inputs}, .device_count = 1,
                                       .argument_count = (size_t)program->parameter_count,
@@ -44,7 +53,7 @@ static hd_error execute_program(const hd_xla_program *program, hd_xla_buffer *co
     for (int i = 0; i < program->output_count; ++i)
         outputs[i] = (hd_xla_buffer){.handle = results[i], .device = program->device, .type = program->outputs[i]};
     for (int i = 0; i < program->parameter_count; ++i)
-        if (program->parameters[i].donated) hd_xla_buffer_is_spent(arguments[i]);
+        if (program->parameters[i].donated && !is_kept(program, arguments, i)) hd_xla_buffer_is_spent(arguments[i]);
     return HD_OK;
 }
 
@@ -54,10 +63,14 @@ hd_error hd_xla_run(const hd_xla_program *program, hd_xla_buffer *const *argumen
     if (done != NULL) *done = NULL;
     HD_TRY(check_arguments(program, arguments, argument_count));
     hd_pjrt_buffer *few[FEW], **handles = few;
+    int64_t few_kept[FEW], *kept = few_kept;
     const int count = program->parameter_count + program->output_count;
     if (count > FEW) handles = hd_array_resize(NULL, (size_t)count * sizeof(hd_pjrt_buffer *));
-    if (handles == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for a list of %d buffers of XLA", count);
-    const hd_error status = execute_program(program, arguments, handles, outputs, done);
+    if (count > FEW) kept = hd_array_resize(NULL, (size_t)count * sizeof *kept);
+    const hd_error status = handles == NULL || kept == NULL
+                                ? hd_fail(HD_ERROR_MEMORY, "no memory for a list of %d buffers of XLA", count)
+                                : execute_program(program, arguments, handles, kept, outputs, done);
     if (handles != few) hd_array_release(handles);
+    if (kept != few_kept) hd_array_release(kept);
     return status;
 }

@@ -51,9 +51,10 @@ CUDA_ONE(fabs)
 CUDA_ONE(sqrt)
 CUDA_TWO(fmod)
 CUDA_TWO(copysign)
-CUDA_ONE(exp)
+CUDA_ONE(exp2)
 CUDA_ONE(log)
-static inline float __fdividef(float a, float b) { return a / b; }
+CUDA_TWO(fmin)
+CUDA_TWO(fmax)
 extern "C" float fmaf(float, float, float);
 extern "C" double fma(double, double, double);
 

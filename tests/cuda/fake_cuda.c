@@ -767,6 +767,32 @@ int fake_capture_end(hd_cu_stream *stream, hd_cu_graph **out) {
     (*out)->commands = all;
     return 0;
 }
+/* A node is the serial of its command. */
+int fake_capture_info(hd_cu_stream *stream, int *state, uint64_t *id, hd_cu_graph **graph, hd_cu_node *const **nodes,
+                      size_t *count) {
+    static hd_cu_node *of[64];
+    CALL_THERE("cuStreamGetCaptureInfo");
+    MUST(stream->is == STREAM && stream->captured != NULL);
+    for (int i = 0; i < stream->front.count; ++i) of[i] = (hd_cu_node *)(uintptr_t)stream->front.of[i];
+    *state = 1;
+    *id = 1;
+    *graph = NULL;
+    *nodes = of;
+    *count = (size_t)stream->front.count;
+    return 0;
+}
+int fake_node_set(hd_cu_exec *exec, hd_cu_node *node, const hd_cu_kernel_parameters *p) {
+    CALL_THERE("cuGraphExecKernelNodeSetParams");
+    MUST(exec->is == EXEC && exec->context == current && p->extra == NULL);
+    command *c = command_of(exec->commands, (uint64_t)(uintptr_t)node);
+    MUST(c != NULL && c->is == LAUNCH && c->function == p->function);
+    MUST(c->groups[0] == p->groups[0] && c->groups[1] == p->groups[1] && c->threads == p->threads[0]);
+    run_all(current->device); /* replays that were enqueued keep what they had */
+    const unsigned buffers = c->function->buffers;
+    for (unsigned i = 0; i < buffers; ++i) memcpy(c->parameters + 8 * (size_t)i, p->parameters[i], 8);
+    memcpy(c->parameters + 8 * (size_t)buffers, p->parameters[buffers], c->function->bytes);
+    return 0;
+}
 int fake_graph_instantiate(hd_cu_exec **out, hd_cu_graph *graph, uint64_t flags) {
     CALL_THERE("cuGraphInstantiate");
     MUST(graph->is == GRAPH && flags == 0);

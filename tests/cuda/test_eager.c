@@ -145,5 +145,43 @@ static void what_is_replayed_reads_what_is_given(void **state) {
     in_child(changes, NULL);
 }
 
+/* Draws of replays are those of runs by themselves, in kernels and alone. */
+enum { RUNS = 12 };
+static void draws(const void *nothing) {
+    (void)nothing;
+    HD_SCOPE;
+    open_one();
+    hd_builder *b = hd_builder_new("draws");
+    hd_builder_start(b);
+    hd_tensor *x = hd_input("x", HD_SHAPE(40), HD_F32);
+    hd_builder_add_output(b, "y", hd_mul(hd_rand(HD_SHAPE(40), HD_F32), hd_exp(x)));
+    hd_builder_add_output(b, "z", hd_rand(HD_SHAPE(40), HD_F32));
+    hd_builder_add_output(b, "w", hd_neg(x));
+    hd_builder_end(b);
+    hd_script *s = hd_builder_build(b);
+    hd_script_set_input(s, "x", hd_zeros(HD_SHAPE(40), HD_F32));
+    hd_seed(5);
+    float expected[2][RUNS][40];
+    for (int i = 0; i < RUNS; ++i) {
+        HD_SCOPE;
+        hd_outputs *o = hd_script_run(s);
+        require(hd_to_array(hd_outputs_get(o, "y"), expected[0][i], HD_F32, 40));
+        require(hd_to_array(hd_outputs_get(o, "z"), expected[1][i], HD_F32, 40));
+    }
+    hd_script_set_device(s, hd_cuda(0));
+    hd_seed(5);
+    for (int i = 0; i < RUNS; ++i) {
+        HD_SCOPE;
+        hd_outputs *o = hd_script_run(s);
+        require_values(hd_outputs_get(o, "y"), expected[0][i], 40);
+        require_values(hd_outputs_get(o, "z"), expected[1][i], 40);
+    }
+    require(hd_ok() && fake->replays >= 3);
+}
+static void what_is_replayed_draws_anew(void **state) {
+    (void)state;
+    in_child(draws, NULL);
+}
+
 RUN_WITH_FAKE(test(ops_run_there), test(they_give_what_the_cpu_gives), test(scripts_train_there),
-              test(what_is_replayed_reads_what_is_given))
+              test(what_is_replayed_reads_what_is_given), test(what_is_replayed_draws_anew))

@@ -334,6 +334,37 @@ static void a_buffer_donated_unnoticed(void **state) {
     hd_xla_program_release(program);
 }
 
+/* A program that would take a view's memory leaves it as it is, run after run; so it sees what is written there. */
+static void a_view_is_never_taken(void **state) {
+    (void)state;
+    static _Alignas(256) float memory[1024];
+    float expected[1024];
+    void *place = NULL;
+    hd_xla_program *program = compile_increment(cpu());
+    hd_xla_buffer x, y;
+    hd_xla_buffer_view(cpu(), &(hd_xla_type){HD_F32, HD_SHAPE(1024)}, memory, &x);
+    assert_ok();
+    for (int step = 0; step < 3; ++step) {
+        hd_pjrt_event *done;
+        for (int i = 0; i < 1024; ++i) memory[i] = (float)(i * step), expected[i] = memory[i] + 1;
+        hd_xla_run(program, (hd_xla_buffer *[]){&x}, 1, &y, &done);
+        assert_ok();
+        assert_int_equal(hd_xla_event_await(cpu(), done), HD_OK);
+        assert_false(hd_xla_buffer_is_gone(&x));
+        assert_buffer(&y, expected, 1024);
+        for (int i = 0; i < 1024; ++i) assert_true(memory[i] == (float)(i * step));
+        assert_true(hd_xla_buffer_has_place(&y));
+        assert_int_equal(hd_xla_buffer_place(&y, &place), HD_OK);
+        assert_memory_equal(place, expected, sizeof expected);
+        assert_ptr_not_equal(place, memory);
+        hd_xla_buffer_destroy(&y);
+    }
+    hd_xla_buffer_destroy(&x);
+    hd_xla_buffer_view(cpu(), &(hd_xla_type){HD_F32, HD_SHAPE(2, 3)}, NULL, &x);
+    assert_error(HD_ERROR_DEVICE, "XLA cannot look at f32[2,3] in no memory");
+    hd_xla_program_release(program);
+}
+
 static void aligned_memory_is_borrowed_and_other_memory_copied(void **state) {
     (void)state;
     _Alignas(64) float memory[1024 + 16];
@@ -582,6 +613,7 @@ int main(int count, char **words) {
         test(a_donated_buffer_is_gone_and_its_memory_reused),
         test(a_buffer_that_is_donated_is_given_once),
         test(a_buffer_donated_unnoticed),
+        test(a_view_is_never_taken),
         test(aligned_memory_is_borrowed_and_other_memory_copied),
         test(borrowed_memory_is_not_donated),
         test(runs_are_chained_without_waiting),

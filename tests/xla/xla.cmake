@@ -11,6 +11,16 @@ foreach(target test_xla_plugin test_xla_faults test_xla_devices)
   target_compile_definitions(${target} PRIVATE FAKE_PLUGIN="$<TARGET_FILE:fake_plugin>")
 endforeach()
 
+# A plugin for CUDA that is the one for the CPU, for xla/on_device.
+if(TARGET test_xla_on_device)
+  add_library(fake_gpu MODULE xla/fake_gpu.c)
+  target_include_directories(fake_gpu PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
+  target_compile_definitions(fake_gpu PRIVATE _GNU_SOURCE)
+  target_link_libraries(fake_gpu PRIVATE hodu_warnings ${CMAKE_DL_LIBS})
+  add_dependencies(test_xla_on_device fake_gpu)
+  target_compile_definitions(test_xla_on_device PRIVATE FAKE_GPU="$<TARGET_FILE:fake_gpu>")
+endif()
+
 # Where no plugin is found, choosing XLA is an error that changes nothing: once more for who has one.
 foreach(pair script/script:test_script_script compile/compile:test_compile_compile
     example/script/compilers:example_script_compilers example/script/devices:example_script_devices

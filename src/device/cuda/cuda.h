@@ -15,6 +15,7 @@ typedef struct hd_cu_module hd_cu_module;
 typedef struct hd_cu_function hd_cu_function;
 typedef struct hd_cu_graph hd_cu_graph;
 typedef struct hd_cu_exec hd_cu_exec;
+typedef struct hd_cu_node hd_cu_node;
 typedef uint64_t hd_cu_address; /* in the memory of a device */
 
 enum { /* what is asked of a device, or of a function */
@@ -100,6 +101,11 @@ typedef struct hd_cu_kernel_parameters {
        void **extra))                                                                                                  \
     X(capture_begin, "cuStreamBeginCapture_v2", (hd_cu_stream * stream, int mode))                                     \
     X(capture_end, "cuStreamEndCapture", (hd_cu_stream * stream, hd_cu_graph * *out))                                  \
+    X(capture_info, "cuStreamGetCaptureInfo_v2",                                                                       \
+      (hd_cu_stream * stream, int *status, uint64_t *id, hd_cu_graph **graph, hd_cu_node *const **nodes,               \
+       size_t *count))                                                                                                 \
+    X(node_set, "cuGraphExecKernelNodeSetParams_v2",                                                                   \
+      (hd_cu_exec * exec, hd_cu_node * node, const hd_cu_kernel_parameters *parameters))                               \
     X(graph_instantiate, "cuGraphInstantiateWithFlags", (hd_cu_exec * *out, hd_cu_graph * graph, uint64_t flags))      \
     X(graph_launch, "cuGraphLaunch", (hd_cu_exec * exec, hd_cu_stream * stream))                                       \
     X(graph_release, "cuGraphDestroy", (hd_cu_graph * graph))                                                          \

@@ -79,6 +79,10 @@ hd_gpu_program *hd_cuda_load(int index, const void *object, size_t bytes);
 void hd_cuda_unload(hd_gpu_program *program);
 hd_gpu_function *hd_cuda_function(hd_gpu_program *program, const char *name);
 hd_error hd_cuda_launch(int index, const hd_gpu_launch *l);
+/* What a launch passes, as the driver takes it: points into the launch, whose offsets it sets. */
+enum { HD_CUDA_PARAMETERS = 129 };
+hd_error hd_cuda_parameters(const hd_gpu_launch *l, void *out[HD_CUDA_PARAMETERS]);
+hd_cu_function *hd_cuda_handle(const hd_gpu_function *f);
 
 /* ---- blas.c ------------------------------------------------------------------------------------------------------ */
 hd_error hd_cuda_lacks_products(int index, const char **why);
@@ -95,6 +99,8 @@ int hd_cuda_lane(const hd_cuda_device *d);
 hd_error hd_cuda_record(int index);
 hd_error hd_cuda_step(int index, uint32_t step, const uint32_t *after, uint32_t count);
 hd_error hd_cuda_recorded(int index, hd_gpu_recording **out);
+hd_error hd_cuda_mark(hd_cuda_device *d, uint32_t *mark); /* the launch that was enqueued last */
+hd_error hd_cuda_relaunch(hd_gpu_recording *r, uint32_t mark, const hd_gpu_launch *l);
 hd_error hd_cuda_replay(hd_gpu_recording *r);
 void hd_cuda_forget(hd_thread *thread, hd_gpu_recording *r);
 

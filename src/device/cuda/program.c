@@ -233,21 +233,28 @@ hd_gpu_function *hd_cuda_function(hd_gpu_program *p, const char *name) {
 }
 
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
-enum { PARAMETERS = 128 };
+hd_cu_function *hd_cuda_handle(const hd_gpu_function *f) { return f->handle; }
 
 /* A kernel takes addresses as they are: all offsets are 0. */
-static hd_error enqueue(hd_cuda_device *d, const hd_gpu_launch *l) {
-    void *parameters[PARAMETERS + 1];
-    if (l->buffer_count > PARAMETERS) return hd_fail(HD_ERROR_INTERNAL, "a launch of %d buffers", l->buffer_count);
-    for (int i = 0; i < l->buffer_count; ++i) parameters[i] = (void *)(uintptr_t)&l->buffers[i];
-    parameters[l->buffer_count] = l->arguments;
+hd_error hd_cuda_parameters(const hd_gpu_launch *l, void *out[HD_CUDA_PARAMETERS]) {
+    if (l->buffer_count >= HD_CUDA_PARAMETERS)
+        return hd_fail(HD_ERROR_INTERNAL, "a launch of %d buffers", l->buffer_count);
+    for (int i = 0; i < l->buffer_count; ++i) out[i] = (void *)(uintptr_t)&l->buffers[i];
+    out[l->buffer_count] = l->arguments;
     memset(l->arguments, 0, (size_t)l->buffer_count * sizeof(int64_t));
+    return HD_OK;
+}
+
+static hd_error enqueue(hd_cuda_device *d, const hd_gpu_launch *l) {
+    void *parameters[HD_CUDA_PARAMETERS];
+    HD_TRY(hd_cuda_parameters(l, parameters));
     int status, attempt = 0;
     do
         status = hd_cu.launch(l->function->handle, l->groups[0], l->groups[1], l->groups[2], l->threads[0],
                               l->threads[1], l->threads[2], 0, hd_cuda_stream(d), parameters, NULL);
     while (hd_cuda_try_again(d, status, attempt++));
-    return hd_cuda_check(d, status, "cuLaunchKernel");
+    HD_TRY(hd_cuda_check(d, status, "cuLaunchKernel"));
+    return __builtin_expect(l->mark != NULL, 0) ? hd_cuda_mark(d, l->mark) : HD_OK;
 }
 
 static hd_error take_time(hd_cuda_device *d, const hd_gpu_launch *l) {

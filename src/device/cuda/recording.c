@@ -22,6 +22,8 @@ struct hd_gpu_recording {
     hd_cu_event *begin;
     step *steps;
     uint32_t step_count, step_capacity;
+    hd_cu_node **marks; /* launches that may change */
+    uint32_t mark_count;
     hd_cu_exec *exec;
     hd_block **blocks;
     size_t block_count, block_capacity;
@@ -75,6 +77,7 @@ void hd_cuda_forget(hd_thread *thread, hd_gpu_recording *r) {
     }
     for (size_t i = 0; i < r->block_count; ++i) hd_block_release(thread, r->blocks[i]);
     hd_array_release(r->blocks);
+    hd_array_release(r->marks);
     hd_array_release(r);
 }
 
@@ -213,6 +216,40 @@ hd_error hd_cuda_recorded(int index, hd_gpu_recording **out) {
     else
         hd_cuda_forget(hd_thread_self(), r);
     return status;
+}
+
+/* ---- launches that change ---------------------------------------------------------------------------------------- */
+hd_error hd_cuda_mark(hd_cuda_device *d, uint32_t *mark) {
+    hd_gpu_recording *r = recording;
+    if (r == NULL || r->device != d) return hd_fail(HD_ERROR_INTERNAL, "a launch is marked that is not recorded");
+    hd_cu_node *const *nodes = NULL;
+    hd_cu_graph *graph = NULL;
+    size_t count = 0;
+    uint64_t id = 0;
+    int state = 0;
+    HD_TRY(hd_cuda_check(d, hd_cu.capture_info(hd_cuda_stream(d), &state, &id, &graph, &nodes, &count),
+                         "cuStreamGetCaptureInfo"));
+    if (count != 1) return hd_fail(HD_ERROR_INTERNAL, "%zu launches stand where one was recorded", count);
+    hd_cu_node **marks = hd_array_resize(r->marks, (r->mark_count + 1) * sizeof *marks);
+    if (marks == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for a recording of %u draws", r->mark_count + 1);
+    r->marks = marks;
+    r->marks[r->mark_count] = nodes[0];
+    *mark = r->mark_count++;
+    return HD_OK;
+}
+
+/* Replays that are under way are not touched. */
+hd_error hd_cuda_relaunch(hd_gpu_recording *r, uint32_t mark, const hd_gpu_launch *l) {
+    void *parameters[HD_CUDA_PARAMETERS];
+    hd_cuda_device *d = hd_cuda_device_at(r->device->device.index);
+    if (d == NULL) return HD_ERROR_DEVICE;
+    if (mark >= r->mark_count) return hd_fail(HD_ERROR_INTERNAL, "launch %u of a recording is not marked", mark);
+    HD_TRY(hd_cuda_parameters(l, parameters));
+    const hd_cu_kernel_parameters p = {.function = hd_cuda_handle(l->function),
+                                       .groups = {l->groups[0], l->groups[1], l->groups[2]},
+                                       .threads = {l->threads[0], l->threads[1], l->threads[2]},
+                                       .parameters = parameters};
+    return hd_cuda_check(d, hd_cu.node_set(r->exec, r->marks[mark], &p), "cuGraphExecKernelNodeSetParams");
 }
 
 hd_error hd_cuda_replay(hd_gpu_recording *r) {
