@@ -337,7 +337,7 @@ static void reads_and_writes(const void *nothing) {
     for (int i = 0; i < COUNT; ++i) require(y[i] == 3 * x[i]);
     fake_arguments kept = {.x = -1, .y = -1, .count = 10, .factor = 2}; /* the caller's own are filled in */
     void *buffers[] = {there(b, Y).pointer, there(b, Y + 4).pointer};
-    const hd_gpu_launch l = {f, {1, 1, 1}, {64, 1, 1}, buffers, 2, &kept, sizeof kept, NULL};
+    const hd_gpu_launch l = {f, {1, 1, 1}, {64, 1, 1}, buffers, 2, &kept, sizeof kept, NULL, NULL};
     require(gpu->launch(0, &l) == HD_OK && kept.x == Y && kept.y == Y + 4);
     release(a); /* and given out again, while it is read */
     release(b);
@@ -383,7 +383,7 @@ static void wrong_launches(const void *nothing) {
     void *buffers[40] = {a->address, a->address};
     char large[5000] = {0};
     fake_arguments given = {.count = 1};
-    hd_gpu_launch l = {f, {1, 1, 1}, {129, 1, 1}, buffers, 2, &given, sizeof given, NULL};
+    hd_gpu_launch l = {f, {1, 1, 1}, {129, 1, 1}, buffers, 2, &given, sizeof given, NULL, NULL};
     require(gpu->launch(0, &l) != HD_OK);
     require_error(HD_ERROR_DEVICE, "the kernel scale takes groups of 1 to 128 threads on metal:0, not of 129");
     l.threads[0] = 1;
@@ -398,7 +398,7 @@ static void wrong_launches(const void *nothing) {
     l.buffer_count = 31;
     require(gpu->launch(0, &l) != HD_OK);
     require_error(HD_ERROR_DEVICE, "has 31 buffers and 4096 bytes of arguments");
-    l = (hd_gpu_launch){f, {1, 1, 1}, {1, 1, 1}, (void *[]){a->address, buffers}, 2, &given, sizeof given, NULL};
+    l = (hd_gpu_launch){f, {1, 1, 1}, {1, 1, 1}, (void *[]){a->address, buffers}, 2, &given, sizeof given, NULL, NULL};
     require(gpu->launch(0, &l) != HD_OK);
     require_error(HD_ERROR_INTERNAL, "there is no memory of metal:0 at ");
     l.buffers = buffers;

@@ -310,6 +310,7 @@ static void a_kernel_reads_and_writes(void **state) {
                                     2,
                                     &kept,
                                     sizeof kept,
+                                    NULL,
                                     NULL});
     assert_true(kept.x == Y && kept.y == Y + 4);
     release(a); /* and given out again, while it is read */
@@ -354,7 +355,7 @@ static void wrong_launches_are_errors(void **state) {
     hd_block *a = block_of(0, 64);
     void *buffers[] = {a->address, a->address};
     arguments given = {.count = 1};
-    hd_gpu_launch l = {f, {1, 1, 1}, {1u << 20, 1, 1}, buffers, 2, &given, sizeof given, NULL};
+    hd_gpu_launch l = {f, {1, 1, 1}, {1u << 20, 1, 1}, buffers, 2, &given, sizeof given, NULL, NULL};
     assert_int_not_equal(gpu->launch(0, &l), HD_OK);
     assert_error(HD_ERROR_DEVICE, "the kernel scale takes groups of 1 to ");
     l.threads[0] = 0;
