@@ -6,6 +6,7 @@
 #include "core/away.h"
 #include "device/metal/driver.h"
 #include "device/metal/metal_device.h"
+#include "gpu/memory.h"
 #include "metal/fake_metal.h"
 
 #include <dlfcn.h>
@@ -614,6 +615,19 @@ static void any_allocation_may_fail(void **state) {
     in_child(allocations_fail, NULL);
 }
 
+/* ---- figures, limits, trims -------------------------------------------------------------------------------------- */
+static size_t taken(void) { return fake->memory_used; }
+static void memory_is_told_of(const void *nothing) {
+    (void)nothing;
+    with_metal(FAKE_METAL, "1");
+    memory_story(hd_metal(), taken);
+    nothing_is_left(1);
+}
+static void memory_has_figures_and_limits(void **state) {
+    (void)state;
+    in_child(memory_is_told_of, NULL);
+}
+
 /* ---- memory that runs out ---------------------------------------------------------------------------------------- */
 static void what_is_cached_makes_room(const void *nothing) {
     (void)nothing;
@@ -935,7 +949,7 @@ static void tensors_live_there(void **state) {
 
 RUN(test(a_missing_device_says_why), test(devices_are_listed), test(bytes_go_there_and_come_back),
     test(what_is_asked_later_comes_later), test(a_kernel_reads_and_writes), test(bad_programs_are_errors),
-    test(any_call_may_fail), test(any_allocation_may_fail), test(memory_that_runs_out_is_an_error),
-    test(a_lost_device_says_so_from_then_on), test(commands_do_not_pile_up), test(many_threads_use_one_device),
-    test(a_forked_child_gets_errors), test(a_process_may_end_with_work_under_way),
+    test(any_call_may_fail), test(any_allocation_may_fail), test(memory_has_figures_and_limits),
+    test(memory_that_runs_out_is_an_error), test(a_lost_device_says_so_from_then_on), test(commands_do_not_pile_up),
+    test(many_threads_use_one_device), test(a_forked_child_gets_errors), test(a_process_may_end_with_work_under_way),
     test(devices_know_each_other_through_the_host), test(tensors_live_there))
