@@ -1,5 +1,5 @@
-/* The caching allocator: freed blocks are kept for the next tensor of their size, up to a limit; of the CPU, and of each
- * other device in a cache of its own. */
+/* The caching allocator: freed blocks are kept for the next tensor of their size, up to a limit; those of each device
+ * other than the CPU in a cache of its own. */
 #ifndef HODU_MEMORY_H
 #define HODU_MEMORY_H
 
