@@ -31,6 +31,11 @@ typedef struct hd_device_interface {
     hd_error (*fill)(hd_thread *thread, hd_address to, const void *element, size_t size, size_t count);
     /* What hd_device_describe says. */
     void (*describe)(int index, hd_device_info *out);
+    /* Figures of its memory. NULL, and so is the next: it has none of its own. */
+    hd_error (*memory)(int index, hd_memory_stats *out);
+    /* Gives back what is kept of it for reuse. With `most`, only when that is more bytes; as many are kept at most from
+     * now on. */
+    hd_error (*keep)(int index, const size_t *most);
 } hd_device_interface;
 
 /* Kinds that programs do not name: a device that tests bring. */

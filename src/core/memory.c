@@ -214,10 +214,18 @@ hd_memory_stats hd_memory(void) {
     return stats;
 }
 
+static _Atomic(void (*)(void)) also_trim, also_reset_peak;
+void hd_memory_also(void (*trim)(void), void (*reset_peak)(void)) {
+    atomic_store_explicit(&also_trim, trim, memory_order_release);
+    atomic_store_explicit(&also_reset_peak, reset_peak, memory_order_release);
+}
+
 void hd_memory_reset_peak(void) {
     pthread_mutex_lock(&shared.lock);
     shared.peak = shared.live;
     pthread_mutex_unlock(&shared.lock);
+    void (*of_devices)(void) = atomic_load_explicit(&also_reset_peak, memory_order_acquire);
+    if (of_devices != NULL) of_devices();
 }
 
 void hd_memory_set_limit(size_t bytes) {
@@ -230,12 +238,18 @@ void hd_memory_set_limit(size_t bytes) {
     if (thread != NULL) trim_blocks(thread);
 }
 
-void hd_memory_trim(void) {
+void hd_memory_trim_here(void) {
     hd_thread *thread = hd_thread_self();
     if (thread != NULL) hd_memory_trim_thread(thread);
     pthread_mutex_lock(&shared.lock);
     trim_shared();
     pthread_mutex_unlock(&shared.lock);
+}
+
+void hd_memory_trim(void) {
+    hd_memory_trim_here();
+    void (*of_devices)(void) = atomic_load_explicit(&also_trim, memory_order_acquire);
+    if (of_devices != NULL) of_devices();
 }
 
 void hd_memory_set_hooks(const hd_memory_hooks *hooks) {
@@ -244,7 +258,7 @@ void hd_memory_set_hooks(const hd_memory_hooks *hooks) {
         hd_fail(HD_ERROR_NULL_ARGUMENT, "both `allocate` and `release` are needed");
         return;
     }
-    hd_memory_trim();
+    hd_memory_trim_here();
     const int64_t live = hd_live_objects(),
                   cached = hd_counter_sum(HD_COUNTER_CACHED) + hd_counter_sum(HD_COUNTER_HEADERS);
     if (live != 0 || cached != 0) {
@@ -255,4 +269,42 @@ void hd_memory_set_hooks(const hd_memory_hooks *hooks) {
     }
     (void)thread;
     shared.hooks = hooks != NULL ? *hooks : (hd_memory_hooks){0};
+}
+
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
+/* NULL with an error. */
+static const hd_device_interface *with_memory(const hd_thread *thread, hd_device *device) {
+    char text[32], reason[HD_DEVICE_REASON];
+    if (device->kind == HD_DEVICE_DEFAULT) *device = thread->device;
+    const char *why = hd_device_absent(reason, *device);
+    if (why != NULL) {
+        hd_fail(HD_ERROR_DEVICE, "device %s is not here: %s", hd_device_text(text, *device), why);
+        return NULL;
+    }
+    const hd_device_interface *interface = hd_device_interface_of(device->kind);
+    if (interface->memory != NULL) return interface;
+    why = hd_device_runs_no_ops(reason, *device);
+    hd_fail(HD_ERROR_DEVICE, "device %s has no memory whose figures are known, or that is kept for reuse: %s",
+            hd_device_text(text, *device), why != NULL ? why : "its interface has no functions for that");
+    return NULL;
+}
+
+hd_memory_stats hd_device_memory(hd_device device) {
+    hd_memory_stats stats = {0};
+    HD_ENTER_ALWAYS("hd_device_memory", stats);
+    const hd_device_interface *interface = with_memory(thread, &device);
+    if (interface == NULL || interface->memory(device.index, &stats) != HD_OK) return (hd_memory_stats){0};
+    return stats;
+}
+
+void hd_device_memory_set_limit(hd_device device, size_t bytes) {
+    HD_ENTER_ALWAYS("hd_device_memory_set_limit", );
+    const hd_device_interface *interface = with_memory(thread, &device);
+    if (interface != NULL) interface->keep(device.index, &bytes);
+}
+
+void hd_device_memory_trim(hd_device device) {
+    HD_ENTER_ALWAYS("hd_device_memory_trim", );
+    const hd_device_interface *interface = with_memory(thread, &device);
+    if (interface != NULL) interface->keep(device.index, NULL);
 }

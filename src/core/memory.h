@@ -66,6 +66,10 @@ void hd_array_release(void *array);
 /* Gives a thread's cached blocks and headers back; its counters are the caller's to keep. */
 void hd_memory_trim_thread(hd_thread *thread);
 
+/* What hd_memory_trim does but for devices, and what it calls for these, as hd_memory_reset_peak does. */
+void hd_memory_trim_here(void);
+void hd_memory_also(void (*trim)(void), void (*reset_peak)(void));
+
 /* A fork while another thread holds the lock would leave the child with it: these go around it. */
 void hd_memory_before_fork(void);
 void hd_memory_after_fork(void);

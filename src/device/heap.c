@@ -88,7 +88,9 @@ hd_error hd_heap_find(const hd_heap *h, const void *address, size_t bytes, void 
 }
 
 /* ---- the cache --------------------------------------------------------------------------------------------------- */
-void hd_heap_begin(hd_heap *h) { pthread_mutex_init(&h->lock, NULL); }
+static void count_used(hd_heap *h) { /* under the lock */
+    if (h->used_bytes > h->peak_bytes) h->peak_bytes = h->used_bytes;
+}
 
 static hd_heap_object *take_cached(hd_heap *h, uint32_t size_class) {
     pthread_mutex_lock(&h->lock);
@@ -97,6 +99,7 @@ static hd_heap_object *take_cached(hd_heap *h, uint32_t size_class) {
         h->cache[size_class] = m->next;
         h->cached_bytes -= m->bytes;
         h->used_bytes += m->bytes;
+        count_used(h);
         m->is_used = true;
     }
     pthread_mutex_unlock(&h->lock);
@@ -108,6 +111,8 @@ static void release_object(hd_heap_object *m) {
     free_place(m);
 }
 
+static size_t cached_most(const hd_heap *h) { return h->has_cached_most ? h->cached_most : h->memory_bytes / 4; }
+
 /* Into the cache, unless that is full, or it is not as large as all others of its class. */
 static void leave_object(hd_heap_object *m) {
     hd_heap *h = m->heap;
@@ -115,7 +120,7 @@ static void leave_object(hd_heap_object *m) {
     pthread_mutex_lock(&h->lock);
     h->used_bytes -= m->bytes;
     m->is_used = false;
-    const bool keep = m->bytes == hd_size_class_bytes(size_class) && h->cached_bytes + m->bytes <= h->memory_bytes / 4;
+    const bool keep = m->bytes == hd_size_class_bytes(size_class) && h->cached_bytes + m->bytes <= cached_most(h);
     if (keep) {
         m->next = h->cache[size_class];
         h->cache[size_class] = m;
@@ -140,6 +145,51 @@ void hd_heap_trim(hd_heap *h) {
     }
 }
 
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
+static _Atomic(hd_heap *) heaps; /* none ever ends */
+
+static void trim_all(void) {
+    for (hd_heap *h = atomic_load(&heaps); h != NULL; h = h->next)
+        if (h->is_here()) hd_heap_trim(h);
+}
+static void reset_peaks(void) {
+    for (hd_heap *h = atomic_load(&heaps); h != NULL; h = h->next) {
+        if (!h->is_here()) continue;
+        pthread_mutex_lock(&h->lock);
+        h->peak_bytes = h->used_bytes;
+        pthread_mutex_unlock(&h->lock);
+    }
+}
+
+void hd_heap_begin(hd_heap *h) {
+    pthread_mutex_init(&h->lock, NULL);
+    h->next = atomic_load(&heaps);
+    while (!atomic_compare_exchange_weak(&heaps, &h->next, h)) {}
+    hd_memory_also(trim_all, reset_peaks);
+}
+
+hd_error hd_heap_figures(hd_heap *h, hd_memory_stats *out) {
+    if (h == NULL) return HD_ERROR_DEVICE;
+    pthread_mutex_lock(&h->lock);
+    *out = (hd_memory_stats){.live_bytes = (int64_t)h->used_bytes,
+                             .peak_bytes = (int64_t)h->peak_bytes,
+                             .cached_bytes = (int64_t)h->cached_bytes,
+                             .system_allocations = h->made};
+    pthread_mutex_unlock(&h->lock);
+    return HD_OK;
+}
+
+hd_error hd_heap_keep(hd_heap *h, const size_t *most) {
+    if (h == NULL) return HD_ERROR_DEVICE;
+    pthread_mutex_lock(&h->lock);
+    if (most != NULL) h->cached_most = *most;
+    h->has_cached_most = h->has_cached_most || most != NULL;
+    const bool trims = most == NULL || h->cached_bytes > *most;
+    pthread_mutex_unlock(&h->lock);
+    if (trims) hd_heap_trim(h);
+    return HD_OK;
+}
+
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 hd_error hd_heap_fail(hd_heap *h, size_t bytes, const char *why) {
     char what[48] = "a command";
@@ -156,14 +206,15 @@ hd_error hd_heap_fail(hd_heap *h, size_t bytes, const char *why) {
 /* Drivers of devices that share the host's memory may promise more than there is: what we know is looked at first. */
 bool hd_heap_reserve(hd_heap *h, size_t bytes) {
     pthread_mutex_lock(&h->lock);
-    const bool fits = bytes <= h->memory_bytes && h->used_bytes + h->cached_bytes <= h->memory_bytes - bytes;
-    if (fits) h->used_bytes += bytes;
+    const size_t taken = h->used_bytes + h->cached_bytes + h->reserved_bytes;
+    const bool fits = bytes <= h->memory_bytes && taken <= h->memory_bytes - bytes;
+    if (fits) h->reserved_bytes += bytes;
     pthread_mutex_unlock(&h->lock);
     return fits;
 }
 void hd_heap_unreserve(hd_heap *h, size_t bytes) {
     pthread_mutex_lock(&h->lock);
-    h->used_bytes -= bytes;
+    h->reserved_bytes -= bytes;
     pthread_mutex_unlock(&h->lock);
 }
 
@@ -185,6 +236,12 @@ static hd_heap_object *new_object(hd_heap *h, size_t bytes) {
     m->bytes = capacity;
     m->heap = h;
     m->is_used = true;
+    pthread_mutex_lock(&h->lock);
+    h->made++;
+    h->reserved_bytes -= capacity;
+    h->used_bytes += capacity;
+    count_used(h);
+    pthread_mutex_unlock(&h->lock);
     return m;
 }
 

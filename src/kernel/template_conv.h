@@ -98,6 +98,35 @@ W_INLINE void conv_multiply(conv_sums sums, const conv_stage *stage, int warp_ro
         }
     }
 }
+/* What sums are when their walk ends: with totals; they begin again. */
+typedef conv_four conv_totals[CONV_M][CONV_N / 4];
+W_INLINE void conv_end_walk(conv_totals totals, int first_total, conv_sums sums, bool is_first) {
+    W_ALL_ROUNDS
+    for (int i = 0; i < CONV_M; ++i) {
+        W_ALL_ROUNDS
+        for (int j = 0; j < CONV_N / 4; ++j) {
+            conv_four total = {{0, 0, 0, 0}};
+            if (!is_first) total = totals[first_total + i][j];
+            W_ALL_ROUNDS
+            for (int e = 0; e < 4; ++e) {
+                total.v[e] += sums[i][j * 4 + e];
+                sums[i][j * 4 + e] = 0;
+            }
+            totals[first_total + i][j] = total;
+        }
+    }
+}
+W_INLINE void conv_end_walks(conv_sums sums, const conv_totals totals, int first_total) {
+    W_ALL_ROUNDS
+    for (int i = 0; i < CONV_M; ++i) {
+        W_ALL_ROUNDS
+        for (int j = 0; j < CONV_N / 4; ++j) {
+            const conv_four total = totals[first_total + i][j];
+            W_ALL_ROUNDS
+            for (int e = 0; e < 4; ++e) sums[i][j * 4 + e] += total.v[e];
+        }
+    }
+}
 #else
 /* ---- small floats: a step of a thread is eight elements along k, and a warp multiplies 16 x 8 sums at once ------- */
 enum { CONV_STEPS = TILE_K / 8, CONV_STAGES = 2 };
@@ -220,6 +249,8 @@ void product(W_GLOBAL char *a_memory W_SLOT(0), W_GLOBAL char *b_memory W_SLOT(1
 
     conv_sums sums = {0};
 #if MULTIPLY == 0
+    conv_totals totals;
+    const int first_total = PRODUCT_TOTALS;
     /* A round is copied into the stage that was multiplied in the round before this one. */
     W_ALL_ROUNDS
     for (int ahead = 0; ahead < CONV_STAGES - 1; ++ahead) {
@@ -235,7 +266,10 @@ void product(W_GLOBAL char *a_memory W_SLOT(0), W_GLOBAL char *b_memory W_SLOT(1
         if (next < rounds) conv_copy(&memory.stage[next % CONV_STAGES], &operands, &places, next, lane);
         W_COPIES_BEGUN();
         conv_multiply(sums, &memory.stage[round % CONV_STAGES], warp_row, warp_column, lane);
+        if ((round + 1) % PRODUCT_ROUNDS == 0 && round + 1 < rounds)
+            conv_end_walk(totals, first_total, sums, round + 1 == PRODUCT_ROUNDS);
     }
+    if (rounds > PRODUCT_ROUNDS) conv_end_walks(sums, totals, first_total);
 #else
     /* The next round is on its way to registers while this one is multiplied, and then put into the other stage. */
     conv_fetched next;

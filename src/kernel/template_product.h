@@ -76,6 +76,10 @@ void product(W_GLOBAL char *a_memory W_SLOT(0), W_GLOBAL char *b_memory W_SLOT(1
         W_ALL_ROUNDS
         for (int j = 0; j < PER_N; ++j) sums[i][j] = 0;
     }
+#ifdef PRODUCT_WALK
+    product_b totals[PER_M][PER_N / B_BLOCK];
+    const int first_total = PRODUCT_TOTALS;
+#endif
     /* In each round what the one before has fetched is multiplied: the first only fetches, the last fetches no more. */
     for (product_index from = begin - TILE_K; from < end; from += TILE_K) {
         const product_index next = from + TILE_K;
@@ -159,7 +163,37 @@ void product(W_GLOBAL char *a_memory W_SLOT(0), W_GLOBAL char *b_memory W_SLOT(1
                         sums[i][j] += of_a[i / A_BLOCK].v[i % A_BLOCK] * of_b[j / B_BLOCK].v[j % B_BLOCK];
                 }
             }
+#ifdef PRODUCT_WALK
+        const product_index rounds = (next - begin) / TILE_K; /* that are multiplied */
+        if (rounds > 0 && rounds % PRODUCT_ROUNDS == 0 && next < end) {
+            W_ALL_ROUNDS
+            for (int i = 0; i < PER_M; ++i) {
+                W_ALL_ROUNDS
+                for (int j = 0; j < PER_N / B_BLOCK; ++j) {
+                    product_b total;
+                    W_ALL_ROUNDS
+                    for (int e = 0; e < B_BLOCK; ++e) total.v[e] = 0;
+                    if (rounds > PRODUCT_ROUNDS) total = totals[first_total + i][j];
+                    W_ALL_ROUNDS
+                    for (int e = 0; e < B_BLOCK; ++e) {
+                        total.v[e] += sums[i][j * B_BLOCK + e];
+                        sums[i][j * B_BLOCK + e] = 0;
+                    }
+                    totals[first_total + i][j] = total;
+                }
+            }
+        }
+#endif
     }
+#ifdef PRODUCT_WALK
+    if (end - begin > PRODUCT_ROUNDS * TILE_K) {
+        W_ALL_ROUNDS
+        for (int i = 0; i < PER_M; ++i) {
+            W_ALL_ROUNDS
+            for (int j = 0; j < PER_N; ++j) sums[i][j] += totals[first_total + i][j / B_BLOCK].v[j % B_BLOCK];
+        }
+    }
+#endif
     /* What is stored is always the first of the sums, and the others move up: they stay in registers, as all their
      * places are known, and what is done with one is written once. */
     for (int i = 0; i < PER_M; ++i) {

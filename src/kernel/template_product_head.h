@@ -26,6 +26,16 @@ typedef int32_t product_index;
 typedef int64_t product_index;
 #endif
 
+/* Roundings of an f32 sum grow with its way along k. So a sum walks through at most so many steps of k; what it has
+ * then is added to a total, and it begins again. (256 would be too many for the bounds of tests.) Totals lie in a
+ * thread's own memory, and not in registers, most of which the sums need: PRODUCT_TOTALS is their first place, 0, which
+ * no compiler knows. */
+#if C_IS_FLOAT && C_BYTES == 4
+#define PRODUCT_WALK   128
+#define PRODUCT_ROUNDS (PRODUCT_WALK / TILE_K) /* of a walk */
+#define PRODUCT_TOTALS ((int)(a.k_pieces < 1))
+#endif
+
 #ifndef PRODUCT_STORE /* with its bias into memory */
 #define PRODUCT_BUFFERS      W_GLOBAL char *bias_memory W_SLOT(3), W_GLOBAL char *out_memory W_SLOT(4),
 #define PRODUCT_BUFFER_COUNT 5

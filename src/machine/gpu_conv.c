@@ -222,7 +222,7 @@ static double span_of(const hd_product_numbers *p, int tile_n) {
 }
 
 bool hd_gpu_conv_image(hd_described_product *out, const hd_product_tile *tile, const hd_gpu_limits *limits) {
-    static const hd_product_tile few = {32, 128, CHANNELS, 32, 32}, plain = {64, 128, CHANNELS, 32, 64};
+    static const hd_product_tile few = {32, 128, CHANNELS, 32, 32}, plain = {64, 64, CHANNELS, 32, 32};
     hd_product_numbers *p = &out->numbers;
     const hd_product_tile *t = tile != NULL ? tile : p->m <= few.m ? &few : &plain;
     const int64_t taps = volume(p->windows.k_size), images = p->n / p->columns,

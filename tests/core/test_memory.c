@@ -57,6 +57,28 @@ static void the_limit_holds(void **state) {
     hd_memory_set_limit((size_t)1 << 30);
 }
 
+static void of_the_cpu_figures_are_those_of_its_allocator(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_ones(HD_SHAPE(1 << 20), HD_F32);
+    const hd_memory_stats all = hd_memory(), cpu = hd_device_memory(hd_cpu()), own = hd_device_memory((hd_device){0});
+    assert_memory_equal(&all, &cpu, sizeof all);
+    if (hd_current_device().kind == HD_DEVICE_CPU) assert_memory_equal(&all, &own, sizeof all);
+    {
+        HD_SCOPE;
+        hd_ones(HD_SHAPE(1 << 21), HD_F32);
+    }
+    assert_true(hd_device_memory(hd_cpu()).cached_bytes >= 8 << 20);
+    hd_device_memory_set_limit(hd_cpu(), 8 << 20);
+    hd_device_memory_trim(hd_cpu());
+    assert_int_equal(hd_memory().cached_bytes, 0);
+    hd_device_memory_set_limit(hd_cpu(), (size_t)1 << 30);
+    hd_device_memory((hd_device){HD_DEVICE_CPU, 1});
+    assert_error(HD_ERROR_DEVICE, "hd_device_memory: device cpu:1 is not here: there is one, cpu:0");
+    hd_device_memory_trim((hd_device){(hd_device_kind)77, 0});
+    assert_error(HD_ERROR_DEVICE, "is not here: there is no such kind of device");
+}
+
 static void sizes_are_rounded_up_and_aligned(void **state) {
     (void)state;
     HD_SCOPE;
@@ -207,6 +229,7 @@ static void products_survive(void **state) {
     failing_at_every_place(matmul_program);
 }
 
-RUN(test(freed_memory_is_reused), test(figures_add_up), test(the_limit_holds), test(sizes_are_rounded_up_and_aligned),
+RUN(test(freed_memory_is_reused), test(figures_add_up), test(the_limit_holds),
+    test(of_the_cpu_figures_are_those_of_its_allocator), test(sizes_are_rounded_up_and_aligned),
     test(hooks_replace_the_system), test(elementwise_survives), test(reductions_survive), test(movement_survives),
     test(indexing_survives), test(products_survive))

@@ -116,20 +116,23 @@ static hd_tensor *stepped(hd_tensor *x) {
     return x == NULL ? NULL : hd_slice(hd_repeat_interleave(x, 3, -1), -1, 1, HD_END, 3);
 }
 
+static hd_tensor *run_as_text(const conv_operands_of *p, int kind, hd_tensor *a, hd_tensor *b) {
+    hd_thread *thread = hd_thread_self();
+    hd_executor own = *(cpu = thread->executor);
+    own.run = run_call;
+    thread->executor = &own;
+    hd_tensor *got = conv_run(p, kind, a, b, p->bias);
+    thread->executor = cpu;
+    return got;
+}
+
 static void check_case(int number, int kind, hd_dtype dtype, bool views) {
     HD_SCOPE;
     char what[128];
     snprintf(what, sizeof what, "%s %d of %s%s, tile %d x %d", conv_kind_name(kind), number, hd_dtype_name(dtype),
              views ? " through views" : "", forced ? forced->m : 0, forced ? forced->n : 0);
     conv_operands_of p = conv_operands_make(&conv_cases[number], kind, dtype);
-    hd_tensor *a = views ? stepped(p.a) : p.a, *b = views ? stepped(p.b) : p.b;
-    hd_thread *thread = hd_thread_self();
-    hd_executor own = *(cpu = thread->executor);
-    own.run = run_call;
-    thread->executor = &own;
-    hd_tensor *got = conv_run(&p, kind, a, b, p.bias);
-    thread->executor = cpu;
-    conv_check(what, &p, kind, got);
+    conv_check(what, &p, kind, run_as_text(&p, kind, views ? stepped(p.a) : p.a, views ? stepped(p.b) : p.b));
 }
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
@@ -168,11 +171,41 @@ static void every_tile(void **state) {
         forced = &of_image[i / CONV_CASES];
         check_case(i % CONV_CASES, CONV_FORWARD, i % 2 ? HD_BF16 : HD_F16, false);
     }
+    forced_image = false;
+    forced = NULL;
+}
+
+/* However many products are summed up, errors are as small as those of sums of a hundred or so: the bound that
+ * tests/ops has for windows of three. k is not cut here. */
+static void long_sums_are_accurate(void **state) {
+    (void)state;
+    static const hd_product_tile tiles[] = {{32, 64, 8, 16, 32}, {64, 128, 16, 32, 64}, {128, 128, 8, 32, 64}};
+    static const int64_t channels[] = {14, 15, 28, 29, 32, 256}; /* a walk ends just behind k, just before, ... */
+    limits.processors = 1;
+    for (int i = 0; i < 18; ++i) {
+        HD_SCOPE;
+        const int64_t in = channels[i % 6];
+        const int kind = in == 256 ? CONV_FORWARD : i / 6;
+        const conv_case c = {2, 1, in, kind == CONV_TRANSPOSE ? in : 96, 1, {16, 17}, {3, 3}, {.padding = AROUND}};
+        conv_operands_of p = conv_operands_make(&c, kind, HD_F32);
+        const double k = kind == CONV_WEIGHT_GRADIENT ? 16 * 17 : 9 * (double)in, rms = sqrt(k);
+        p.a = hd_randn(hd_tensor_shape(p.a), HD_F32);
+        p.b = hd_randn(hd_tensor_shape(p.b), HD_F32);
+        p.bias = NULL;
+        forced = &tiles[i / 6];
+        const int cut_before = cut, taken_before = taken;
+        hd_tensor *got = run_as_text(&p, kind, p.a, p.b), *exact = conv_expected(&p, kind, false);
+        const double error = hd_item(hd_max(hd_abs(hd_sub(hd_cast(got, HD_F64), exact)), HD_AXES(), NULL));
+        assert_true(cut == cut_before && taken == taken_before + 1);
+        if (!(error <= 40 * rms * 0x1p-24))
+            fail_msg("%s, %lld channels, tile %d x %d: error %.3g, %.1f units", conv_kind_name(kind), (long long)in,
+                     forced->m, forced->n, error, error / rms * 0x1p24);
+    }
     forced = NULL;
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {test(every_case_of_every_dtype), test(every_tile)};
+    const struct CMUnitTest tests[] = {test(every_case_of_every_dtype), test(every_tile), test(long_sums_are_accurate)};
     if (compiled_by() != NULL) return cmocka_run_group_tests(tests, NULL, NULL);
     print_message("skipped: there is no C++ compiler\n");
     return 77;

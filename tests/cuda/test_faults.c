@@ -351,6 +351,7 @@ static void memory_that_runs_out_is_an_error(void **state) {
 /* ---- devices that are lost --------------------------------------------------------------------------------------- */
 static void all_say_that_it_is_lost(hd_block *a, hd_gpu_program *p, hd_gpu_recording *r) {
     const char reason[] = "cuda:0 is lost, with all that was in its memory: ";
+    require(hd_device_memory(hd_cuda(0)).live_bytes > 0 && hd_ok()); /* of which figures are known all the same */
     require(copy(there(a, 0), here("x"), 1) != HD_OK);
     require_error(HD_ERROR_DEVICE, reason);
     require(fill(there(a, 0), "x", 1, 1) != HD_OK);

@@ -2,6 +2,7 @@
  * case is a process of its own, as a driver is opened once. */
 #include "support.h"
 #include "cuda/stories.h"
+#include "gpu/memory.h"
 
 #include <pthread.h>
 
@@ -399,6 +400,28 @@ static void devices_know_each_other_through_the_host(void **state) {
     in_child(another_context, NULL);
 }
 
+/* ---- figures, limits, trims -------------------------------------------------------------------------------------- */
+static size_t taken(void) { return fake->memory_used[0]; }
+static void memory_is_told_of(const void *nothing) {
+    (void)nothing;
+    hd_memory_trim(); /* which opens no driver */
+    with_driver(FAKE_CUDA, "2");
+    hd_memory_trim();
+    require(fake->starts == 0);
+    fake->memory = 1 << 20;
+    hd_memory_stats m = hd_device_memory(hd_cuda(1));
+    require(m.live_bytes == 0 && fake->objects == 0); /* it is asked for without a context */
+    release(block_of(1, 65536));
+    memory_story(hd_cuda(0), taken);
+    m = hd_device_memory(hd_cuda(1)); /* which was trimmed with all, and else is left alone */
+    require(m.cached_bytes == 0 && m.system_allocations == 1 && fake->memory_used[1] == 0);
+    nothing_is_left(2);
+}
+static void memory_has_figures_and_limits(void **state) {
+    (void)state;
+    in_child(memory_is_told_of, NULL);
+}
+
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 static hd_gpu_function *shared_scale;
 static void *works(void *number) {
@@ -429,13 +452,17 @@ static void *works(void *number) {
 }
 static void threads(const void *nothing) {
     (void)nothing;
-    pthread_t all[2];
+    pthread_t all[2], other;
     int numbers[2] = {1, 2};
+    hd_device device = hd_cuda(0);
     with_driver(FAKE_CUDA, "1");
     hd_gpu_program *p = program_on(0);
     require((shared_scale = gpu->function(p, "scale")) != NULL);
+    require(pthread_create(&other, NULL, changes_memory, &device) == 0);
     for (int i = 0; i < 2; ++i) require(pthread_create(&all[i], NULL, works, &numbers[i]) == 0);
     for (int i = 0; i < 2; ++i) require(pthread_join(all[i], NULL) == 0);
+    atomic_store(&memory_is_left_alone, true);
+    require(pthread_join(other, NULL) == 0);
     gpu->unload(p);
     nothing_is_left(1);
 }
@@ -462,6 +489,12 @@ static void many_threads_use_one_device(void **state) {
 /* ---- forks, and the end ------------------------------------------------------------------------------------------ */
 static void child_of(hd_block *a, hd_gpu_program *p, hd_gpu_function *scale, hd_gpu_recording *r) {
     const char reason[] = "NVIDIA's driver was opened before this process was forked";
+    const size_t taken_before = fake->memory_used[0];
+    hd_memory_trim(); /* leaves the parent's memory alone */
+    hd_memory_reset_peak();
+    require(hd_ok() && taken_before > 64 && fake->memory_used[0] == taken_before);
+    require(hd_device_memory(hd_cuda(0)).live_bytes == 0);
+    require_error(HD_ERROR_DEVICE, reason);
     require(cuda->allocate(hd_thread_self(), 0, 4) == NULL);
     require_error(HD_ERROR_DEVICE, reason);
     require(fill(there(a, 0), "x", 1, 1) != HD_OK);
@@ -485,6 +518,7 @@ static void forks(const void *nothing) {
     hd_gpu_program *p = program_on(0);
     hd_gpu_function *scale = gpu->function(p, "scale");
     hd_block *a = block_of(0, 64);
+    release(block_of(0, 5000)); /* which is cached */
     require(fill(there(a, 0), &(float){1}, 4, 16) == HD_OK && gpu->record(0) == HD_OK);
     require(launch(0, scale, there(a, 0), there(a, 0), 16, 2, NULL) == HD_OK && gpu->recorded(0, &r) == HD_OK);
     fflush(NULL);
@@ -572,5 +606,5 @@ static void a_process_may_end_with_work_under_way(void **state) {
 RUN_WITH_FAKE(test(devices_are_listed), test(bytes_go_there_and_come_back), test(what_is_asked_later_comes_later),
               test(a_kernel_reads_and_writes), test(text_that_does_not_compile_is_an_error),
               test(what_is_recorded_runs_later), test(devices_know_each_other_through_the_host),
-              test(many_threads_use_one_device), test(a_forked_child_gets_errors),
+              test(memory_has_figures_and_limits), test(many_threads_use_one_device), test(a_forked_child_gets_errors),
               test(a_process_may_end_with_work_under_way))

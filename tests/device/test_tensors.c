@@ -161,6 +161,13 @@ static void a_device_says_what_it_is(void **state) {
     assert_true(info.has_f64);
     assert_string_equal(hd_device_describe(test_device(2)).name, "");
     assert_error(HD_ERROR_DEVICE, "hd_device_describe: device test:2 is not here: there are test:0 to test:1");
+    assert_int_equal(hd_device_memory(test_device(1)).live_bytes, 0);
+    assert_error(HD_ERROR_DEVICE, "hd_device_memory: device test:1 has no memory whose figures are known, or that is "
+                                  "kept for reuse: its interface has no functions for that");
+    hd_device_memory_set_limit(test_device(0), 0);
+    assert_error(HD_ERROR_DEVICE, "hd_device_memory_set_limit: device test:0 has no memory");
+    hd_device_memory_trim(test_device(0));
+    assert_error(HD_ERROR_DEVICE, "hd_device_memory_trim: device test:0 has no memory");
 }
 
 static void the_threads_device_is_for_new_tensors(void **state) {

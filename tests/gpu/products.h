@@ -234,6 +234,32 @@ static void convolutions_of_all_options(void **state) {
     for (int i = 0; i < 5 && in_full(); ++i) check_conv(&conv_cases[2 * i % CONV_CASES], dtypes[i], false);
 }
 
+/* However many products are summed up, errors are as small as those of sums of a hundred or so: the bound that
+ * tests/ops has for windows of three. Matrices are cuBLASLt's where it
+ * is. */
+static void check_error(hd_tensor *away, hd_tensor *exact, double k) {
+    hd_tensor *error = hd_abs(hd_sub(hd_cast(hd_to(away, hd_cpu()), HD_F64), exact));
+    const double units = hd_item(hd_max(error, HD_AXES(), NULL)) / sqrt(k) * 0x1p24;
+    if (!(units <= 40)) fail_msg("an error of %.1f units in sums of %.0f products: %s", units, k, hd_error_message());
+}
+static void long_sums_are_accurate(void **state) {
+    (void)state;
+    static const int64_t channels[] = {256, 32, 14, 15}; /* of 126 products no sum is a total, of 135 a few */
+    const hd_conv_opts *same = HD_OPTS(hd_conv_opts, .padding = {{1, 1}, {1, 1}});
+    for (int i = 0; i < 4; ++i) {
+        HD_SCOPE;
+        const int64_t in = channels[i];
+        hd_tensor *x = hd_randn(S(1, in, 16, 17), HD_F32), *w = hd_randn(S(64, in, 3, 3), HD_F32);
+        check_error(hd_conv(hd_to(x, there()), hd_to(w, there()), NULL, same),
+                    hd_conv(hd_cast(x, HD_F64), hd_cast(w, HD_F64), NULL, same), 9 * (double)in);
+        const char *library = getenv("HODU_CUBLASLT");
+        if (there().kind == HD_DEVICE_CUDA && (library == NULL || strcmp(library, "none") != 0)) continue;
+        hd_tensor *a = hd_randn(S(64, 9 * in), HD_F32), *b = hd_randn(S(9 * in, 300), HD_F32);
+        check_error(hd_matmul(hd_to(a, there()), hd_to(b, there())), hd_matmul(hd_cast(a, HD_F64), hd_cast(b, HD_F64)),
+                    9 * (double)in);
+    }
+}
+
 static void images_may_be_empty(void **state) {
     (void)state;
     HD_SCOPE;
@@ -275,6 +301,6 @@ static void memory_may_run_out_anywhere(void **state) {
 #define PRODUCT_TESTS                                                                                                  \
     test(sizes_around_the_edges), test(every_dtype_is_multiplied), test(integers_wrap), test(batches_broadcast),       \
         test(k_may_be_anything), test(affine_adds_its_bias), test(convolutions_of_all_options),                        \
-        test(images_may_be_empty), test(memory_may_run_out_anywhere)
+        test(long_sums_are_accurate), test(images_may_be_empty), test(memory_may_run_out_anywhere)
 
 #endif

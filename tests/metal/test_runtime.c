@@ -6,6 +6,7 @@
 #include "core/away.h"
 #include "device/metal/driver.h"
 #include "device/metal/metal_device.h"
+#include "gpu/memory.h"
 #include "metal/fake_metal.h"
 
 #include <dlfcn.h>
@@ -337,7 +338,7 @@ static void reads_and_writes(const void *nothing) {
     for (int i = 0; i < COUNT; ++i) require(y[i] == 3 * x[i]);
     fake_arguments kept = {.x = -1, .y = -1, .count = 10, .factor = 2}; /* the caller's own are filled in */
     void *buffers[] = {there(b, Y).pointer, there(b, Y + 4).pointer};
-    const hd_gpu_launch l = {f, {1, 1, 1}, {64, 1, 1}, buffers, 2, &kept, sizeof kept, NULL};
+    const hd_gpu_launch l = {f, {1, 1, 1}, {64, 1, 1}, buffers, 2, &kept, sizeof kept, NULL, NULL};
     require(gpu->launch(0, &l) == HD_OK && kept.x == Y && kept.y == Y + 4);
     release(a); /* and given out again, while it is read */
     release(b);
@@ -383,7 +384,7 @@ static void wrong_launches(const void *nothing) {
     void *buffers[40] = {a->address, a->address};
     char large[5000] = {0};
     fake_arguments given = {.count = 1};
-    hd_gpu_launch l = {f, {1, 1, 1}, {129, 1, 1}, buffers, 2, &given, sizeof given, NULL};
+    hd_gpu_launch l = {f, {1, 1, 1}, {129, 1, 1}, buffers, 2, &given, sizeof given, NULL, NULL};
     require(gpu->launch(0, &l) != HD_OK);
     require_error(HD_ERROR_DEVICE, "the kernel scale takes groups of 1 to 128 threads on metal:0, not of 129");
     l.threads[0] = 1;
@@ -398,7 +399,7 @@ static void wrong_launches(const void *nothing) {
     l.buffer_count = 31;
     require(gpu->launch(0, &l) != HD_OK);
     require_error(HD_ERROR_DEVICE, "has 31 buffers and 4096 bytes of arguments");
-    l = (hd_gpu_launch){f, {1, 1, 1}, {1, 1, 1}, (void *[]){a->address, buffers}, 2, &given, sizeof given, NULL};
+    l = (hd_gpu_launch){f, {1, 1, 1}, {1, 1, 1}, (void *[]){a->address, buffers}, 2, &given, sizeof given, NULL, NULL};
     require(gpu->launch(0, &l) != HD_OK);
     require_error(HD_ERROR_INTERNAL, "there is no memory of metal:0 at ");
     l.buffers = buffers;
@@ -612,6 +613,19 @@ static void allocations_fail(const void *nothing) {
 static void any_allocation_may_fail(void **state) {
     (void)state;
     in_child(allocations_fail, NULL);
+}
+
+/* ---- figures, limits, trims -------------------------------------------------------------------------------------- */
+static size_t taken(void) { return fake->memory_used; }
+static void memory_is_told_of(const void *nothing) {
+    (void)nothing;
+    with_metal(FAKE_METAL, "1");
+    memory_story(hd_metal(), taken);
+    nothing_is_left(1);
+}
+static void memory_has_figures_and_limits(void **state) {
+    (void)state;
+    in_child(memory_is_told_of, NULL);
 }
 
 /* ---- memory that runs out ---------------------------------------------------------------------------------------- */
@@ -935,7 +949,7 @@ static void tensors_live_there(void **state) {
 
 RUN(test(a_missing_device_says_why), test(devices_are_listed), test(bytes_go_there_and_come_back),
     test(what_is_asked_later_comes_later), test(a_kernel_reads_and_writes), test(bad_programs_are_errors),
-    test(any_call_may_fail), test(any_allocation_may_fail), test(memory_that_runs_out_is_an_error),
-    test(a_lost_device_says_so_from_then_on), test(commands_do_not_pile_up), test(many_threads_use_one_device),
-    test(a_forked_child_gets_errors), test(a_process_may_end_with_work_under_way),
+    test(any_call_may_fail), test(any_allocation_may_fail), test(memory_has_figures_and_limits),
+    test(memory_that_runs_out_is_an_error), test(a_lost_device_says_so_from_then_on), test(commands_do_not_pile_up),
+    test(many_threads_use_one_device), test(a_forked_child_gets_errors), test(a_process_may_end_with_work_under_way),
     test(devices_know_each_other_through_the_host), test(tensors_live_there))

@@ -4,6 +4,7 @@
 #include "in_a_child.h"
 #include "device/opencl/driver.h"
 #include "device/opencl/opencl_device.h"
+#include "gpu/memory.h"
 #include "opencl/fake_opencl.h"
 
 #include <dlfcn.h>
@@ -255,6 +256,18 @@ static void any_allocation_may_fail(void **state) {
     in_child(allocations_fail, NULL);
 }
 
+/* ---- figures, limits, trims -------------------------------------------------------------------------------------- */
+static size_t taken(void) { return fake->memory_used; }
+static void memory_is_told_of(const void *nothing) {
+    (void)nothing;
+    with_driver(FAKE_OPENCL, "1 1");
+    memory_story(hd_opencl(0), taken);
+}
+static void memory_has_figures_and_limits(void **state) {
+    (void)state;
+    in_child(memory_is_told_of, NULL);
+}
+
 /* ---- memory that runs out ---------------------------------------------------------------------------------------- */
 static void what_is_cached_makes_room(const void *nothing) {
     (void)nothing;
@@ -432,5 +445,5 @@ static void commands_do_not_pile_up(void **state) {
 }
 
 RUN(test(a_missing_device_says_why), test(devices_of_all_platforms_are_listed), test(any_call_may_fail),
-    test(any_allocation_may_fail), test(memory_that_runs_out_is_an_error), test(a_lost_device_says_so_from_then_on),
-    test(bad_programs_are_errors), test(commands_do_not_pile_up))
+    test(any_allocation_may_fail), test(memory_has_figures_and_limits), test(memory_that_runs_out_is_an_error),
+    test(a_lost_device_says_so_from_then_on), test(bad_programs_are_errors), test(commands_do_not_pile_up))

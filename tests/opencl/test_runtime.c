@@ -2,6 +2,7 @@
  * machine. What drivers do wrong is tested with a fake in test_faults.c. */
 #include "support.h"
 #include "in_a_child.h"
+#include "gpu/memory.h"
 #include "core/away.h"
 #include "device/opencl/driver.h"
 #include "device/opencl/opencl_device.h"
@@ -140,9 +141,9 @@ static void memory_is_given_out_again(void **state) {
     assert_ptr_not_equal(b->address, address);
     release(a);
     release(b);
-    hd_heap_trim(&hd_opencl_device_at(0)->heap);
-    assert_int_equal(hd_opencl_device_at(0)->heap.cached_bytes, 0);
-    assert_int_equal(hd_opencl_device_at(0)->heap.used_bytes, 0);
+    hd_device_memory_trim(hd_opencl(0));
+    const hd_memory_stats m = hd_device_memory(hd_opencl(0));
+    assert_true(m.live_bytes == 0 && m.cached_bytes == 0 && m.peak_bytes > 0 && m.system_allocations > 1);
 }
 
 static void too_much_is_an_error_with_figures(void **state) {
@@ -310,6 +311,7 @@ static void a_kernel_reads_and_writes(void **state) {
                                     2,
                                     &kept,
                                     sizeof kept,
+                                    NULL,
                                     NULL});
     assert_true(kept.x == Y && kept.y == Y + 4);
     release(a); /* and given out again, while it is read */
@@ -354,7 +356,7 @@ static void wrong_launches_are_errors(void **state) {
     hd_block *a = block_of(0, 64);
     void *buffers[] = {a->address, a->address};
     arguments given = {.count = 1};
-    hd_gpu_launch l = {f, {1, 1, 1}, {1u << 20, 1, 1}, buffers, 2, &given, sizeof given, NULL};
+    hd_gpu_launch l = {f, {1, 1, 1}, {1u << 20, 1, 1}, buffers, 2, &given, sizeof given, NULL, NULL};
     assert_int_not_equal(gpu->launch(0, &l), HD_OK);
     assert_error(HD_ERROR_DEVICE, "the kernel scale takes groups of 1 to ");
     l.threads[0] = 0;
@@ -465,8 +467,10 @@ static void *hammer(void *number) {
 
 static void many_threads_use_one_device(void **state) {
     (void)state;
-    pthread_t threads[THREADS];
+    pthread_t threads[THREADS], other;
+    hd_device device = hd_opencl(0);
     hd_gpu_program *p = program_on(0);
+    assert_int_equal(pthread_create(&other, NULL, changes_memory, &device), 0);
     shared_function = gpu->function(p, "scale");
     for (int t = 0; t < THREADS; ++t)
         assert_int_equal(pthread_create(&threads[t], NULL, hammer, (void *)(intptr_t)t), 0);
@@ -475,6 +479,8 @@ static void many_threads_use_one_device(void **state) {
         assert_int_equal(pthread_join(threads[t], &why), 0);
         if (why != NULL) fail_msg("%s", (const char *)why);
     }
+    atomic_store(&memory_is_left_alone, true);
+    assert_int_equal(pthread_join(other, NULL), 0);
     gpu->unload(p);
     hd_heap_trim(&hd_opencl_device_at(0)->heap);
     assert_int_equal(hd_opencl_device_at(0)->heap.used_bytes, 0);
@@ -532,6 +538,8 @@ static void in_forked_child(hd_gpu_program *p, hd_gpu_function *f, hd_block *a) 
     void *object;
     size_t bytes;
     require(hd_device_count(HD_DEVICE_OPENCL) == 0);
+    hd_memory_trim(); /* which leaves the parent's memory alone */
+    require_forked((hd_device_memory_trim(hd_opencl(0)), hd_error_code()));
     require_forked(hd_device_describe(hd_opencl(0)).name[0] == '\0' ? hd_error_code() : HD_OK);
     require_forked(cl->allocate(thread, 0, 1) == NULL ? hd_error_code() : HD_OK);
     require_forked(copy(there(a, 0), here(&byte), 1));

@@ -263,10 +263,26 @@ static void cpu_describe(int index, hd_device_info *out) {
     cpu_name(out->name, sizeof out->name);
 }
 
+static hd_error cpu_memory(int index, hd_memory_stats *out) {
+    (void)index;
+    *out = hd_memory();
+    return HD_OK;
+}
+static hd_error cpu_keep(int index, const size_t *most) {
+    (void)index;
+    if (most != NULL)
+        hd_memory_set_limit(*most);
+    else
+        hd_memory_trim_here();
+    return HD_OK;
+}
+
 const hd_device_interface hd_cpu_interface = {.name = "cpu",
                                               .count = cpu_count,
                                               .executor = cpu_executor,
                                               .synchronize = cpu_synchronize,
                                               .supports = cpu_supports,
                                               .peak = cpu_peak,
-                                              .describe = cpu_describe};
+                                              .describe = cpu_describe,
+                                              .memory = cpu_memory,
+                                              .keep = cpu_keep};

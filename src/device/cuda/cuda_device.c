@@ -27,6 +27,9 @@ static void peak_of(int index, double *gflops, double *gbytes) {
 
 static bool supports(const hd_op *op, hd_dtype dtype) { return hd_op_takes(op, dtype); }
 
+static hd_error memory_of(int index, hd_memory_stats *out) { return hd_heap_figures(hd_cuda_heap(index), out); }
+static hd_error keep(int index, const size_t *most) { return hd_heap_keep(hd_cuda_heap(index), most); }
+
 const hd_device_interface hd_cuda_interface = {.name = "cuda",
                                                .count = hd_cuda_count,
                                                .missing = missing,
@@ -38,7 +41,9 @@ const hd_device_interface hd_cuda_interface = {.name = "cuda",
                                                .recycle = hd_cuda_recycle,
                                                .copy = hd_cuda_copy,
                                                .fill = hd_cuda_fill,
-                                               .describe = hd_cuda_describe};
+                                               .describe = hd_cuda_describe,
+                                               .memory = memory_of,
+                                               .keep = keep};
 
 const hd_gpu_interface hd_cuda_gpu = {.kind = HD_DEVICE_CUDA,
                                       .limits = hd_cuda_limits,

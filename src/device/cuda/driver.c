@@ -121,6 +121,11 @@ const hd_gpu_limits *hd_cuda_limits(int index) {
     return d == NULL ? NULL : &d->limits;
 }
 
+hd_heap *hd_cuda_heap(int index) {
+    hd_cuda_device *d = listed(index);
+    return d == NULL ? NULL : &d->heap;
+}
+
 static hd_error make_stream(hd_cuda_device *d) {
     if (d->context == NULL)
         HD_TRY(hd_cuda_check(d, hd_cu.context_retain(&d->context, d->ordinal), "cuDevicePrimaryCtxRetain"));

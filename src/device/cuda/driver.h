@@ -37,6 +37,7 @@ typedef struct hd_cuda_device {
 extern hd_cu_functions hd_cu; /* filled in with the first device that is used */
 /* What it is, without opening it; NULL with an error. */
 const hd_gpu_limits *hd_cuda_limits(int index);
+hd_heap *hd_cuda_heap(int index);
 /* One that can be worked with, opened at the first call; NULL with an error. The second makes its context this
  * thread's, which almost all functions of the driver need. */
 hd_cuda_device *hd_cuda_device_open(int index);

@@ -52,6 +52,7 @@ void hd_cuda_begin_heap(hd_cuda_device *d) {
     d->heap.has_addresses = true;
     d->heap.make = make_object;
     d->heap.release = release_object;
+    d->heap.is_here = hd_cuda_is_here;
     hd_heap_begin(&d->heap);
 }
 

@@ -205,6 +205,11 @@ const hd_gpu_limits *hd_metal_limits(int index) {
     return d == NULL ? NULL : &d->limits;
 }
 
+hd_heap *hd_metal_heap(int index) {
+    hd_metal_device *d = listed(index);
+    return d == NULL ? NULL : &d->heap;
+}
+
 static hd_error start(hd_metal_device *d) { /* what failed is tried again next time */
     hd_error status = HD_OK;
     pthread_mutex_lock(&d->lock);

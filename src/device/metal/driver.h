@@ -43,6 +43,7 @@ int hd_metal_count(void);
 const char *hd_metal_missing(void);
 void hd_metal_describe(int index, hd_device_info *out);
 const hd_gpu_limits *hd_metal_limits(int index);
+hd_heap *hd_metal_heap(int index);
 /* One that can be worked with; NULL with an error. */
 hd_metal_device *hd_metal_device_at(int index);
 /* False in a forked child and at the end of the process, where the frameworks must not be called any more. */

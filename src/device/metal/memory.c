@@ -52,6 +52,7 @@ void hd_metal_begin_heap(hd_metal_device *d) {
     d->heap.owner = d;
     d->heap.make = make_buffer;
     d->heap.release = release_buffer;
+    d->heap.is_here = hd_metal_is_here;
     hd_heap_begin(&d->heap);
 }
 

@@ -20,6 +20,9 @@ static void peak_of(int index, double *gflops, double *gbytes) {
 
 static bool supports(const hd_op *op, hd_dtype dtype) { return dtype != HD_F64 && hd_op_takes(op, dtype); }
 
+static hd_error memory_of(int index, hd_memory_stats *out) { return hd_heap_figures(hd_metal_heap(index), out); }
+static hd_error keep(int index, const size_t *most) { return hd_heap_keep(hd_metal_heap(index), most); }
+
 const hd_device_interface hd_metal_interface = {.name = "metal",
                                                 .count = hd_metal_count,
                                                 .missing = hd_metal_missing,
@@ -31,7 +34,9 @@ const hd_device_interface hd_metal_interface = {.name = "metal",
                                                 .recycle = hd_metal_recycle,
                                                 .copy = hd_metal_copy,
                                                 .fill = hd_metal_fill,
-                                                .describe = hd_metal_describe};
+                                                .describe = hd_metal_describe,
+                                                .memory = memory_of,
+                                                .keep = keep};
 
 const hd_gpu_interface hd_metal_gpu = {.kind = HD_DEVICE_METAL,
                                        .limits = hd_metal_limits,

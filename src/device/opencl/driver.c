@@ -253,6 +253,11 @@ const hd_gpu_limits *hd_opencl_limits(int index) {
     return d == NULL ? NULL : &d->limits;
 }
 
+hd_heap *hd_opencl_heap(int index) {
+    hd_opencl_device *d = listed(index);
+    return d == NULL ? NULL : &d->heap;
+}
+
 static hd_error make_queue(hd_opencl_device *d) {
     const intptr_t properties[] = {HD_CL_CONTEXT_PLATFORM, (intptr_t)d->platform, 0};
     int32_t status = 0;

@@ -38,6 +38,7 @@ int hd_opencl_count(void);
 const char *hd_opencl_missing(void);
 void hd_opencl_describe(int index, hd_device_info *out);
 const hd_gpu_limits *hd_opencl_limits(int index);
+hd_heap *hd_opencl_heap(int index);
 /* One that can be worked with; NULL with an error. */
 hd_opencl_device *hd_opencl_device_at(int index);
 /* False in a forked child and at the end of the process, where the driver must not be called any more. */

@@ -61,6 +61,7 @@ void hd_opencl_begin_heap(hd_opencl_device *d) {
     d->heap.owner = d;
     d->heap.make = make_object;
     d->heap.release = release_object;
+    d->heap.is_here = hd_opencl_is_here;
     hd_heap_begin(&d->heap);
 }
 

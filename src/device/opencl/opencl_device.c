@@ -20,6 +20,9 @@ static void peak_of(int index, double *gflops, double *gbytes) {
 
 static bool supports(const hd_op *op, hd_dtype dtype) { return hd_op_takes(op, dtype); }
 
+static hd_error memory_of(int index, hd_memory_stats *out) { return hd_heap_figures(hd_opencl_heap(index), out); }
+static hd_error keep(int index, const size_t *most) { return hd_heap_keep(hd_opencl_heap(index), most); }
+
 const hd_device_interface hd_opencl_interface = {.name = "opencl",
                                                  .count = hd_opencl_count,
                                                  .missing = hd_opencl_missing,
@@ -31,7 +34,9 @@ const hd_device_interface hd_opencl_interface = {.name = "opencl",
                                                  .recycle = hd_opencl_recycle,
                                                  .copy = hd_opencl_copy,
                                                  .fill = hd_opencl_fill,
-                                                 .describe = hd_opencl_describe};
+                                                 .describe = hd_opencl_describe,
+                                                 .memory = memory_of,
+                                                 .keep = keep};
 
 const hd_gpu_interface hd_opencl_gpu = {.kind = HD_DEVICE_OPENCL,
                                         .limits = hd_opencl_limits,
