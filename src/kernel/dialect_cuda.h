@@ -89,20 +89,9 @@ static __device__ __forceinline__ float w_own_exp_of(float x, float limited) {
 static __device__ __forceinline__ float w_own_exp(float x) {
     return w_own_exp_of(x, fminf(fmaxf(x * 1.44269502f, -126.0f), 127.0f));
 }
-/* As math.def has it. e^-|x| is that of a polynomial, as tails are told apart by its last bits. */
 static __device__ __forceinline__ float w_own_sigmoid(float x) {
-    const float v = -fabsf(x) < -104.0f ? -104.0f : -fabsf(x); /* or NaN */
-    const float shifted = v * 1.44269502f + 12582912.0f, n = shifted - 12582912.0f;
-    const float f = fmaf(v, 1.92596299e-8f, fmaf(v, 1.44269502f, -n));
-    float p = fmaf(0.000152449953f, f, 0.0013391684f);
-    p = fmaf(p, f, 0.00961882621f);
-    p = fmaf(p, f, 0.0555035807f);
-    p = fmaf(p, f, 0.240226448f);
-    p = fmaf(p, f, 0.693147182f);
-    p = fmaf(p, f, 1.0f);
-    const float limited = fmaxf(n, -126.0f); /* 2^n in two, as its half may be too small to be one */
-    const float z = p * w_own_power_of_2(n - limited) * w_own_power_of_2(limited), w = w_own_quotient(z, 1.0f + z);
-    return x < 0.0f ? fmaf(-z, w, z) : 1.0f - w;
+    const float v = -fabsf(x), z = w_own_exp_of(v, fmaxf(v * 1.44269502f, -126.0f)), w = w_own_quotient(z, 1.0f + z);
+    return x < 0.0f ? fmaf(-z, w, z) : 1.0f - w; /* as math.def has it: half the error */
 }
 /* The same intervals and polynomial as in math.def. */
 static __device__ __forceinline__ float w_own_tanh(float x) {
