@@ -144,7 +144,7 @@ static bool has_flag(const hd_xla_options *o, const char *flag, bool value) {
     return false;
 }
 
-/* On CUDA, and nowhere else, exact products of f32 are cuBLAS's. */
+/* On CUDA, and nowhere else, products are cuBLAS's, but for those of TF32. */
 static void options_follow_from_the_program(void **state) {
     (void)state;
     static const char excess[] = "xla_allow_excess_precision", triton[] = "xla_gpu_enable_triton_gemm";
@@ -165,6 +165,10 @@ static void options_follow_from_the_program(void **state) {
                 const char other[] = {0x1A, 15, 0x20, 1, 0x28, 1, 0x4A, 9, 8, 1, 0x10, 1, 0x1A, 3, 0x0A, 1, 5};
                 const size_t end = index == 0 ? sizeof first : sizeof other;
                 assert_memory_equal(o.bytes + o.count - end, index == 0 ? first : other, end);
+                s = text_of_product(hd_matmul, HD_BF16, HD_BF16, (hd_matmul_precision)precision);
+                hd_xla_choose_options(&device, s.text, &o);
+                hd_stablehlo_release(&s);
+                assert_int_equal(has_flag(&o, triton, false), kind == HD_DEVICE_CUDA);
             }
 }
 
