@@ -55,29 +55,63 @@ static void *compile_text(const hd_gpu_device *d, const char *name, const char *
     return object;
 }
 
-/* Under the lock. */
-static hd_gpu_code *load_text(const hd_gpu_device *d, const char *name, const char *text, size_t length) {
-    const uint64_t hash[2] = {hd_hash(text, length, 0), hd_hash(text, length, 1)};
-    hd_gpu_code **at = &d->codes->codes[hash[0] % TABLE];
-    for (hd_gpu_code *c = *at; c != NULL; c = c->next)
-        if (memcmp(c->hash, hash, sizeof hash) == 0) return c;
-    hd_gpu_code *c = hd_array_resize(NULL, sizeof *c);
+/* Text on its way to an object, perhaps on a thread of its own. */
+typedef struct compilation {
+    const hd_gpu_device *device;
+    const char *name;
+    char *text;
+    size_t length, bytes;
+    void *object; /* NULL with an error */
+    hd_error_copy error;
+    pthread_t thread;
+    bool has_thread;
+} compilation;
+static void *compile_here(void *of) {
+    compilation *c = of;
+    hd_thread *thread = hd_thread_self();
+    if (thread == NULL) return NULL;
+    HD_HOLD_ERRORS(thread); /* they are told by the thread that asked */
+    c->object = compile_text(c->device, c->name, c->text, c->length, &c->bytes);
+    if (c->object == NULL) hd_error_take(&c->error);
+    return NULL;
+}
+
+static hd_gpu_code *find_text(const hd_gpu_device *d, const uint64_t hash[2]) {
+    for (hd_gpu_code *c = d->codes->codes[hash[0] % TABLE]; c != NULL; c = c->next)
+        if (memcmp(c->hash, hash, 2 * sizeof *hash) == 0) return c;
+    return NULL;
+}
+
+/* What was compiled, loaded. Under the lock. */
+static hd_gpu_code *load_object(const compilation *done) {
+    const hd_gpu_device *d = done->device;
+    const uint64_t hash[2] = {hd_hash(done->text, done->length, 0), hd_hash(done->text, done->length, 1)};
+    hd_gpu_code *c = hd_array_resize(NULL, sizeof *c), **at = &d->codes->codes[hash[0] % TABLE];
     if (c == NULL) {
-        hd_fail(HD_ERROR_MEMORY, "no memory for the code of %s", name);
+        hd_fail(HD_ERROR_MEMORY, "no memory for the code of %s", done->name);
         return NULL;
     }
     memset(c, 0, sizeof *c);
     memcpy(c->hash, hash, sizeof hash);
-    size_t bytes = 0;
-    void *object = compile_text(d, name, text, length, &bytes);
-    if (object != NULL) c->program = d->gpu->load(d->device.index, object, bytes);
-    hd_array_release(object);
+    c->program = d->gpu->load(d->device.index, done->object, done->bytes);
     if (c->program == NULL) {
         hd_array_release(c);
         return NULL;
     }
     c->next = *at;
     return *at = c;
+}
+
+/* Under the lock. */
+static hd_gpu_code *load_text(const hd_gpu_device *d, const char *name, char *text, size_t length) {
+    const uint64_t hash[2] = {hd_hash(text, length, 0), hd_hash(text, length, 1)};
+    hd_gpu_code *c = find_text(d, hash);
+    if (c != NULL) return c;
+    compilation one = {.device = d, .name = name, .text = text, .length = length};
+    one.object = compile_text(d, name, text, length, &one.bytes);
+    if (one.object != NULL) c = load_object(&one);
+    hd_array_release(one.object);
+    return c;
 }
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
@@ -100,9 +134,7 @@ static hd_gpu_code *find_kernel(const hd_gpu_device *d, const hd_gpu_kernel *ker
     hash[0] = hd_hash(text, length, 0);
     hash[1] = hd_hash(text, length, 1);
     hd_array_release(text);
-    for (hd_gpu_code *c = d->codes->codes[hash[0] % TABLE]; c != NULL; c = c->next)
-        if (memcmp(c->hash, hash, 2 * sizeof *hash) == 0) return c;
-    return NULL;
+    return find_text(d, hash);
 }
 
 /* Another entry for a kernel that is one of several in a program. Under the lock. */
@@ -121,7 +153,42 @@ static hd_gpu_code *add_kernel(const hd_gpu_device *d, const hd_gpu_code *progra
     return *at = c;
 }
 
-enum { TOGETHER = 32 }; /* kernels of a program */
+enum { TOGETHER = 32 /* kernels of a program */, THREADS = 4, OF_A_THREAD = 3 /* kernels at least */ };
+
+/* Kernels as programs that are compiled at the same time, where the compiler takes less for two programs than for one of
+ * both; `made`: the program of each. Under the lock. */
+static hd_error compile_missing(const hd_gpu_device *d, const hd_gpu_kernel *missing, int count,
+                                const hd_gpu_code **made) {
+    compilation parts[THREADS] = {{.device = NULL}};
+    int part_count = d->dialect == HD_DIALECT_CUDA ? count / OF_A_THREAD : 1;
+    part_count = part_count < 1 ? 1 : part_count > THREADS ? THREADS : part_count;
+    hd_error status = HD_OK;
+    for (int i = 0; i < part_count && status == HD_OK; ++i) {
+        const int begin = count * i / part_count, end = count * (i + 1) / part_count;
+        parts[i] = (compilation){.device = d, .name = "kernels"};
+        parts[i].text = text_of(d, missing + begin, end - begin, &parts[i].length);
+        if (parts[i].text == NULL) status = hd_thread_self()->error_code;
+    }
+    for (int i = 1; i < part_count && status == HD_OK; ++i)
+        parts[i].has_thread = pthread_create(&parts[i].thread, NULL, compile_here, &parts[i]) == 0;
+    for (int i = 0; i < part_count && status == HD_OK; ++i)
+        if (!parts[i].has_thread) compile_here(&parts[i]);
+    for (int i = 0; i < part_count; ++i)
+        if (parts[i].has_thread) pthread_join(parts[i].thread, NULL);
+    for (int i = 0; i < part_count && status == HD_OK; ++i) {
+        if (parts[i].object == NULL && parts[i].error.code != HD_OK) hd_error_put_back(&parts[i].error);
+        if (parts[i].object == NULL && parts[i].error.code == HD_OK)
+            hd_fail(HD_ERROR_MEMORY, "no memory for a thread that compiles");
+        const hd_gpu_code *program = parts[i].object == NULL ? NULL : load_object(&parts[i]);
+        if (program == NULL) status = hd_thread_self()->error_code;
+        for (int k = count * i / part_count; k < count * (i + 1) / part_count; ++k) made[k] = program;
+    }
+    for (int i = 0; i < part_count; ++i) {
+        hd_array_release(parts[i].text);
+        hd_array_release(parts[i].object);
+    }
+    return status;
+}
 
 /* Those that are new are compiled as one program, which takes less than one for each. Under the lock. */
 static hd_error load_kernels(const hd_gpu_device *d, const hd_gpu_kernel *kernels, int count, hd_gpu_code **out) {
@@ -145,16 +212,14 @@ static hd_error load_kernels(const hd_gpu_device *d, const hd_gpu_kernel *kernel
         which[i] = missing_count++;
     }
     if (missing_count == 0) return HD_OK;
-    size_t length;
-    char *text = text_of(d, missing, missing_count, &length);
-    const hd_gpu_code *program = text == NULL ? NULL : load_text(d, "kernels", text, length);
-    hd_array_release(text);
+    const hd_gpu_code *programs[TOGETHER];
     hd_gpu_code *made[TOGETHER] = {NULL};
-    for (int k = 0; k < missing_count && program != NULL; ++k)
-        if ((made[k] = add_kernel(d, program, hashes[k], names[k])) == NULL) return HD_ERROR_MEMORY;
-    for (int i = 0; i < count && program != NULL; ++i)
+    HD_TRY(compile_missing(d, missing, missing_count, programs));
+    for (int k = 0; k < missing_count; ++k)
+        if ((made[k] = add_kernel(d, programs[k], hashes[k], names[k])) == NULL) return HD_ERROR_MEMORY;
+    for (int i = 0; i < count; ++i)
         if (which[i] >= 0) out[i] = made[which[i]];
-    return program == NULL ? hd_thread_self()->error_code : HD_OK;
+    return HD_OK;
 }
 
 hd_error hd_gpu_code_of_kernels(const hd_gpu_device *d, const hd_gpu_kernel *kernels, int count, hd_gpu_code **out) {
