@@ -1,6 +1,7 @@
-/* Memory objects of drivers, by made-up addresses: an address is the number of the object in a table and an offset, in
- * a range that no process maps. So an address anywhere in a block is found at once. Objects that nobody uses are
- * cached by size class, and given out again without waiting: queues are in order. */
+/* Memory objects of drivers, by their addresses, or, where they have none, by made-up ones: such an address is the
+ * number of the object in a table and an offset, in a range that no process maps. So an address anywhere in a block
+ * is found at once. Objects that nobody uses are cached by size class, and given out again without waiting: queues
+ * are in order. */
 #include "device/heap.h"
 
 #include <stdio.h>

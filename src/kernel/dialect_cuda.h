@@ -28,8 +28,9 @@ typedef unsigned long long uint64_t;
 #define w_bits_f64(a)    ((uint64_t)__double_as_longlong(a))
 #define w_unbits_f64(u)  __longlong_as_double((long long)(u))
 
-#define W_KERNEL       extern "C" __global__
-#define W_KERNEL_OF(n) extern "C" __global__ __launch_bounds__(n) /* threads of a group */
+#define W_KERNEL            extern "C" __global__
+#define W_KERNEL_OF(n)      extern "C" __global__ __launch_bounds__(n) /* threads of a group */
+#define W_KERNEL_AT_MOST(n) extern "C" __global__ __launch_bounds__(n) /* or fewer */
 #define W_GLOBAL
 #define W_LOCAL __shared__
 #define W_SLOT(n)

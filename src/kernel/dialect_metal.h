@@ -27,6 +27,7 @@ using namespace metal;
 
 #define W_KERNEL                   kernel
 #define W_KERNEL_OF(n)             kernel
+#define W_KERNEL_AT_MOST(n)        kernel
 #define W_GLOBAL                   device
 #define W_LOCAL                    threadgroup
 #define W_SLOT(n)                  [[buffer(n)]]

@@ -31,10 +31,11 @@ typedef ulong uint64_t;
 #define w_bits_f32(a)    as_uint(a)
 #define w_unbits_f32(u)  as_float(u)
 
-#define W_KERNEL       __kernel
-#define W_KERNEL_OF(n) __kernel __attribute__((reqd_work_group_size(n, 1, 1))) /* threads of a group */
-#define W_GLOBAL       __global
-#define W_LOCAL        __local
+#define W_KERNEL            __kernel
+#define W_KERNEL_AT_MOST(n) __kernel
+#define W_KERNEL_OF(n)      __kernel __attribute__((reqd_work_group_size(n, 1, 1))) /* threads of a group */
+#define W_GLOBAL            __global
+#define W_LOCAL             __local
 #define W_SLOT(n)
 #define W_ARGUMENTS(type, name, n) const type name
 #define W_IDS

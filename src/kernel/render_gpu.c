@@ -1,6 +1,7 @@
 /* Kernels as the text of GPUs. A function runs for one thread. In form EACH that has a point of the kept axes, or a
- * few neighbours, and walks the reduced axes alone; in form GROUP all threads of a group have one point, walk with
- * the step of the group, and fold what they have in local memory, as a fixed tree: the same bits in every run.
+ * few neighbours, and walks the reduced axes alone; in form GROUP all threads of a group have one point, or several
+ * neighbours that stand side by side in it, walk with the step of those that share a point, and fold what they have, in
+ * local memory or by exchanges, as a fixed tree: the same bits in every run.
  * Barriers stand in uniform control flow only. A walk that is cut into pieces is two functions: the first leaves
  * parts in memory, the second folds them in order.  Steps are values v0, v1, ...; i0, i1, ... are positions; t is
  * the total of a reduction and p its part within a block of points, after which sums of f32 go on in f64; a is what
@@ -83,7 +84,7 @@ static void write_head(const gpu_writer *x) {
     hd_writer *w = x->w;
     const hd_kernel *k = w->k;
     static const char *const endings[] = {"", "_parts", "_join"};
-    hd_say(w, "W_KERNEL void %s%s(", x->name, endings[x->entry]);
+    hd_say(w, "W_KERNEL_AT_MOST(%d) void %s%s(", x->g->threads, x->name, endings[x->entry]);
     const int buffers = k->buffer_count + x->g->in_pieces;
     for (int b = 0; b < buffers; ++b) hd_say(w, "W_GLOBAL char *b%d W_SLOT(%d), ", b, b);
     hd_say(w, "W_ARGUMENTS(%s_arguments, a, %d) W_IDS) {\n", x->name, buffers);

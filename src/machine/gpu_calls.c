@@ -288,10 +288,11 @@ hd_error hd_gpu_pad(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {
 hd_error hd_gpu_pad_border(hd_thread *thread, const hd_gpu_device *d, hd_tensor *out, const hd_pad_attributes *a) {
     hd_shape slab = out->layout.shape; /* of axes before this one, what is inside of them */
     int64_t begin[HD_MAX_RANK] = {0};
-    hd_tensor *value = hd_tensor_new(thread, (hd_dtype)out->dtype, &(hd_shape){.rank = 0});
+    hd_tensor *value = hd_tensor_new_on(thread, d->device, (hd_dtype)out->dtype, &(hd_shape){.rank = 0});
     if (value == NULL) return thread->error_code;
-    hd_element_from_f64(value->storage->data, (hd_dtype)out->dtype, a->value);
-    hd_error status = HD_OK;
+    uint64_t element = 0;
+    hd_element_from_f64(&element, (hd_dtype)out->dtype, a->value);
+    hd_error status = hd_storage_fill(thread, value->storage, &element, hd_dtype_bytes[out->dtype]);
     for (int i = 0; i < slab.rank && status == HD_OK; ++i) {
         const int64_t all = slab.size[i], before = a->padding[i].before > 0 ? a->padding[i].before : 0,
                       after = a->padding[i].after > 0 ? a->padding[i].after : 0;

@@ -155,8 +155,8 @@ static hd_gpu_code *add_kernel(const hd_gpu_device *d, const hd_gpu_code *progra
 
 enum { TOGETHER = 32 /* kernels of a program */, THREADS = 4, OF_A_THREAD = 3 /* kernels at least */ };
 
-/* Kernels as programs that are compiled at the same time, where the compiler takes less for two programs than for one of
- * both; `made`: the program of each. Under the lock. */
+/* Kernels, as programs that are compiled at the same time, where the compiler takes less for two programs than for
+ * one of both; `made`: the program of each. Under the lock. */
 static hd_error compile_missing(const hd_gpu_device *d, const hd_gpu_kernel *missing, int count,
                                 const hd_gpu_code **made) {
     compilation parts[THREADS] = {{.device = NULL}};
@@ -190,7 +190,7 @@ static hd_error compile_missing(const hd_gpu_device *d, const hd_gpu_kernel *mis
     return status;
 }
 
-/* Those that are new are compiled as one program, which takes less than one for each. Under the lock. */
+/* Those that are new are compiled together, which takes less than a program for each. Under the lock. */
 static hd_error load_kernels(const hd_gpu_device *d, const hd_gpu_kernel *kernels, int count, hd_gpu_code **out) {
     hd_gpu_kernel missing[TOGETHER];
     char names[TOGETHER][PREFIX];

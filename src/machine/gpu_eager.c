@@ -264,10 +264,11 @@ static hd_error run_kernel(hd_thread *thread, const hd_gpu_device *d, const prep
     }
     if (p->lowered.draw_count > 0) { /* which draw it is */
         const hd_random_attributes *a = call->attributes;
-        if (n->shape.number_count > HD_KERNEL_DRAWS) return hd_fail(HD_ERROR_INTERNAL, "a draw of many numbers");
-        memcpy(numbers, n->numbers, (size_t)n->shape.number_count * sizeof *numbers);
-        numbers[p->lowered.seed] = a->seed;
-        for (int k = 0; k < p->lowered.draw_count; ++k) numbers[p->lowered.draws[k].number] = a->draw;
+        const bool fits = n->shape.number_count <= HD_KERNEL_DRAWS;
+        if (!fits) status = hd_fail(HD_ERROR_INTERNAL, "a draw of many numbers");
+        if (fits) memcpy(numbers, n->numbers, (size_t)n->shape.number_count * sizeof *numbers);
+        if (fits) numbers[p->lowered.seed] = a->seed;
+        for (int k = 0; k < p->lowered.draw_count && fits; ++k) numbers[p->lowered.draws[k].number] = a->draw;
         given = numbers;
     }
     if (status == HD_OK && out->count > 0) status = hd_gpu_launch_kernel(thread, d, n, &p->code, given, buffers);

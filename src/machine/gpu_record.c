@@ -166,8 +166,8 @@ typedef struct step_memory {
     int count;
 } step_memory;
 
-/* What a launch reads and writes; false: that is too much to be looked at. Of those that put something aside,
- * everything counts as written. */
+/* What a launch reads and writes; false: that is too much to be looked at. Of copies, borders and what puts something
+ * aside, everything counts as written. */
 static bool find_memory(const hd_plan *p, const hd_launch *l, step_memory *out) {
     const bool is_plain = l->kind == HD_RUN_CALL || l->kind == HD_RUN_KERNEL || l->kind == HD_RUN_PRODUCT;
     const uint32_t count = (uint32_t)l->inputs + l->outputs;
@@ -243,7 +243,8 @@ static hd_error enqueue_piece(const hd_gpu_device *d, const hd_gpu_run *run, con
 }
 
 /* ---- recording --------------------------------------------------------------------------------------------------- */
-/* Nothing of a piece has run when it cannot be recorded: it then runs as it is, and so does the plan from now on. */
+/* Nothing of a piece has run when it cannot be recorded: it then runs as it is, and so does the plan from the next
+ * run on. */
 static hd_error record_piece(const hd_gpu_device *d, const hd_gpu_run *run, hd_gpu_records *r,
                              const hd_gpu_piece *piece, uint32_t *marks, hd_gpu_recording **out) {
     const int index = d->device.index;
@@ -266,12 +267,12 @@ static hd_error run_piece(const hd_gpu_device *d, const hd_gpu_run *run, hd_gpu_
                           bool is_new) {
     const hd_gpu_piece *piece = &r->pieces[i];
     hd_gpu_recording **recording = &k->recordings[i];
+    *run->done = piece->begin;
     if (*recording != NULL)
         HD_TRY(tell_draws(run, r, piece, k->marks, *recording));
     else if (!piece->waits && !is_new && !r->is_unfit)
         HD_TRY(record_piece(d, run, r, piece, k->marks, recording));
     if (*recording == NULL) return run->enqueue(run, piece->begin, piece->end, run->done);
-    *run->done = piece->begin;
     return d->gpu->replay(*recording);
 }
 
@@ -281,6 +282,7 @@ hd_error hd_gpu_run_recorded(const hd_gpu_device *d, const hd_gpu_run *run, hd_g
     bool is_new;
     for (uint32_t b = 0; b < p->buffer_count; ++b)
         if (is_given(p, b)) r->now[count++] = p->buffers[b].storage.data;
+    for (int i = 0; i < KNOWN && r->is_unfit; ++i) forget_run(d, run->thread, r, &r->of[i]); /* with their memory */
     known_run *k = r->is_unfit ? NULL : find_run(d, run->thread, r, &is_new);
     if (k == NULL) return run->enqueue(run, 0, p->launch_count, run->done);
     k->last_use = ++r->uses;

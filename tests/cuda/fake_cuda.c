@@ -161,6 +161,7 @@ struct hd_cu_exec {
     kind is;
     hd_cu_context *context;
     list *commands;
+    const hd_cu_graph *graph; /* whose nodes it can be told of, as long as that lives */
 };
 struct hd_nvrtc_program {
     kind is;
@@ -783,7 +784,7 @@ int fake_capture_info(hd_cu_stream *stream, int *state, uint64_t *id, hd_cu_grap
 }
 int fake_node_set(hd_cu_exec *exec, hd_cu_node *node, const hd_cu_kernel_parameters *p) {
     CALL_THERE("cuGraphExecKernelNodeSetParams");
-    MUST(exec->is == EXEC && exec->context == current && p->extra == NULL);
+    MUST(exec->is == EXEC && exec->context == current && p->extra == NULL && exec->graph->is == GRAPH);
     command *c = command_of(exec->commands, (uint64_t)(uintptr_t)node);
     MUST(c != NULL && c->is == LAUNCH && c->function == p->function);
     MUST(c->groups[0] == p->groups[0] && c->groups[1] == p->groups[1] && c->threads == p->threads[0]);
@@ -799,6 +800,7 @@ int fake_graph_instantiate(hd_cu_exec **out, hd_cu_graph *graph, uint64_t flags)
     *out = made(sizeof **out, EXEC);
     (*out)->context = current;
     (*out)->commands = graph->commands;
+    (*out)->graph = graph;
     graph->commands->holders++;
     return 0;
 }

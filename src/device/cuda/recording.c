@@ -8,7 +8,7 @@
 
 enum { NONE = -1 };
 typedef struct step {
-    hd_cu_event *done; /* NULL: it is still the last of its lane, and nobody has asked */
+    hd_cu_event *done; /* NULL: nothing has come after it yet */
     int lane;
 } step;
 typedef struct lane {
@@ -24,6 +24,7 @@ struct hd_gpu_recording {
     uint32_t step_count, step_capacity;
     hd_cu_node **marks; /* launches that may change */
     uint32_t mark_count;
+    hd_cu_graph *graph; /* whose nodes the marks are */
     hd_cu_exec *exec;
     hd_block **blocks;
     size_t block_count, block_capacity;
@@ -74,6 +75,7 @@ void hd_cuda_forget(hd_thread *thread, hd_gpu_recording *r) {
     if (hd_cuda_is_here()) {
         /* it may still run, and its memory is given out again in the order of the device's stream */
         if (r->exec != NULL) hd_cu.exec_release(r->exec);
+        if (r->graph != NULL) hd_cu.graph_release(r->graph);
     }
     for (size_t i = 0; i < r->block_count; ++i) hd_block_release(thread, r->blocks[i]);
     hd_array_release(r->blocks);
@@ -181,18 +183,16 @@ hd_error hd_cuda_record(int index) {
     return status;
 }
 
-static hd_error end(hd_cuda_device *d, hd_gpu_recording *r) {
-    hd_cu_graph *graph = NULL;
+static hd_error end(hd_cuda_device *d, hd_gpu_recording *r, bool is_wanted) {
     if (hd_cuda_device_at(d->device.index) == NULL) return HD_ERROR_DEVICE; /* forked since, or lost */
     const hd_error joined = join_lanes(d, r);                               /* a capture is ended in any case */
-    const int ended = hd_cu.capture_end(r->lanes[0].stream, &graph);
-    if (joined != HD_OK && graph != NULL) hd_cu.graph_release(graph);
+    const int ended = hd_cu.capture_end(r->lanes[0].stream, &r->graph);
     HD_TRY(joined);
     HD_TRY(hd_cuda_check(d, ended, "cuStreamEndCapture"));
+    if (!is_wanted) return HD_OK;
     int status, attempt = 0;
-    do status = hd_cu.graph_instantiate(&r->exec, graph, 0);
+    do status = hd_cu.graph_instantiate(&r->exec, r->graph, 0);
     while (hd_cuda_try_again(d, status, attempt++));
-    hd_cu.graph_release(graph);
     return hd_cuda_check(d, status, "cuGraphInstantiate");
 }
 
@@ -204,7 +204,7 @@ hd_error hd_cuda_recorded(int index, hd_gpu_recording **out) {
     recording = NULL;
     hd_error_copy pending; /* why it is given up */
     if (out == NULL) hd_error_take(&pending);
-    hd_error status = end(r->device, r);
+    hd_error status = end(r->device, r, out != NULL);
     release_lanes(r);
     if (out == NULL) {
         hd_error_copy forgotten;
