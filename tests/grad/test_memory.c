@@ -137,7 +137,7 @@ static void everything_else_runs_flat_too(void **state) {
 }
 
 /* ---- long tapes -------------------------------------------------------------------------------------------------- */
-enum { LONG = SANITIZED ? 20000 : 1000000 };
+enum { LONG = SANITIZED ? 15000 : 1000000 };
 static size_t small_stack(void) { /* drivers of devices take more than we do, and as much for a short tape */
     return SANITIZED || hd_current_device().kind != HD_DEVICE_CPU ? 1 << 20 : 64 << 10;
 }
