@@ -1,5 +1,6 @@
 /* The module: arguments, one node after the other, results. */
 #include "xla/emit.h"
+#include "core/away.h"
 #include "core/memory.h"
 #include "core/storage.h"
 #include "ops/op.h"
@@ -63,7 +64,8 @@ static void emit_arguments(hd_hlo *e) {
         const bool updated = c->update != c->node;
         const bool same = g->nodes[c->update].dtype == g->nodes[c->node].dtype &&
                           hd_shape_equal(hd_node_shape(g, c->update), hd_node_shape(g, c->node));
-        const bool donated = updated && same && !hd_storage_is_away(c->storage); /* a device's memory is not XLA's */
+        /* a device's memory is not XLA's; where the bytes of the host's are may change while clones run */
+        const bool donated = updated && same && !hd_device_is_away(c->storage->device);
         add_argument(e, HD_HLO_CELL, i, c->node, defined(e, c->node), donated ? result : -1);
         result += updated;
     }
