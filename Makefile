@@ -9,7 +9,7 @@ configure = cmake --preset $(1) $(CONFIGURE) >build/$(1).log 2>&1 || { cat build
 build = cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
 test = ctest --preset $(1) -j $(JOBS)
 
-.PHONY: help demo xla check check-hostile check-asan check-tsan check-clang check-minimal check-aarch64 check-macos check-gpu check-opencl check-cuda check-long bench bench-peers bench-cuda generate golden micro micro-dist install format clean setup
+.PHONY: help demo xla check check-hostile check-asan check-tsan check-clang check-minimal check-aarch64 check-macos check-gpu check-metal check-opencl check-cuda check-long bench bench-peers bench-cuda generate golden micro micro-dist install format clean setup
 
 help:
 	@echo "make demo           set up, build and train a network on handwritten digits (examples/digits.c)"
@@ -20,6 +20,7 @@ help:
 	@echo "make check-aarch64  the tests built for AArch64 and run in QEMU (Debian)"
 	@echo "make check-macos    compiles and links for macOS on Apple's own processors, with PyPI's ziglang; nothing is run"
 	@echo "make check-gpu      the text of GPUs in full: through OpenCL, Metal's on the CPU, CUDA's compiled by NVRTC (PyPI)"
+	@echo "make check-metal    of that, Metal's alone: every row and template and random kernels, compiled as C++ and run on the CPU"
 	@echo "make check-opencl   the suites and examples once more, on a device of OpenCL: an hour or so on PoCL the first time"
 	@echo "make check-cuda     the same on a CUDA device, with the tests of CUDA; scripts/check-cuda --sanitize: a few under compute-sanitizer"
 	@echo "make check-long     the tests that take samples, in full (every f32 bit pattern, all dtypes)"
@@ -83,6 +84,11 @@ check-gpu: setup
 	@$(call configure,release)
 	@$(call build,release)
 	@HODU_LONG=1 HODU_NVRTC="$$(scripts/get-nvrtc)" ctest --preset release -R '^(opencl|metal|cuda)/'
+
+check-metal: setup
+	@$(call configure,release)
+	@$(call build,release)
+	@HODU_LONG=1 ctest --preset release -R '^metal/'
 
 check-opencl: setup
 	@$(call configure,release)

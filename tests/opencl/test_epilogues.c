@@ -219,9 +219,4 @@ static void memory_may_run_out_anywhere(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {test(products_run_with_what_follows), test(memory_may_run_out_anywhere)};
-    if (hd_device_count(HD_DEVICE_OPENCL) > 0) return cmocka_run_group_tests(tests, NULL, NULL);
-    print_message("skipped: %s\n", hd_device_missing(there()));
-    return 77;
-}
+RUN_ON(there(), test(products_run_with_what_follows), test(memory_may_run_out_anywhere))

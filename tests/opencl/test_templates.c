@@ -115,11 +115,5 @@ static void texts_may_find_no_memory(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {test(families_give_the_same), test(results_may_be_given),
-                                       test(statistics_may_be_given_or_not_wanted), test(memory_may_run_out_anywhere),
-                                       test(texts_may_find_no_memory)};
-    if (hd_device_count(HD_DEVICE_OPENCL) > 0) return cmocka_run_group_tests(tests, NULL, NULL);
-    print_message("skipped: %s\n", hd_device_missing(there()));
-    return 77;
-}
+RUN_ON(there(), test(families_give_the_same), test(results_may_be_given), test(statistics_may_be_given_or_not_wanted),
+       test(memory_may_run_out_anywhere), test(texts_may_find_no_memory))

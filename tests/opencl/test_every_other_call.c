@@ -1,0 +1,9 @@
+/* Every primitive and most composites, once, on a device of OpenCL: the other half of them. */
+#include "opencl/every.h"
+
+static void every_call(void **state) {
+    (void)state;
+    every_second_call(1);
+}
+
+RUN_ON(hd_opencl(0), test(every_call))
