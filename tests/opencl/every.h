@@ -1,5 +1,5 @@
-/* Many functions in one script on a device of OpenCL, each op alone (O0), against the CPU at once. One script is one program
- * to compile, so that this takes seconds where calls at once take minutes (`make check-opencl`). */
+/* Many functions in one script on a device of OpenCL, each op alone (O0), against the CPU at once. One script is one
+ * program to compile, so that this takes seconds where calls at once take minutes (`make check-opencl`). */
 #ifndef HD_TESTS_OPENCL_EVERY_H
 #define HD_TESTS_OPENCL_EVERY_H
 
@@ -14,7 +14,8 @@ typedef struct one {
     double bound;
 } one;
 
-/* y of each, recorded in this order and run on the device, is what it is on the CPU; draws are taken in this order, too. */
+/* y of each, recorded in this order and run on the device, is what it is on the CPU; draws are taken in this order,
+ * too. */
 static inline void same_in_one_script(one *all, int count, hd_optimization_level level) {
     hd_seed(7);
     for (int k = 0; k < count; ++k) {
