@@ -254,6 +254,27 @@ HD_API hd_tensor *hd_lerp(hd_tensor *a, hd_tensor *b, hd_tensor *c);
 HD_API hd_tensor *hd_addcmul(hd_tensor *a, hd_tensor *b, hd_tensor *c, double scale);
 /* a + scale * b / c (floats; integers become the default float) */
 HD_API hd_tensor *hd_addcdiv(hd_tensor *a, hd_tensor *b, hd_tensor *c, double scale);
+/* P(N(0,1) <= x), exact in the tail (floats; integers become the default float) */
+HD_API hd_tensor *hd_ndtr(hd_tensor *x);
+/* inverse of ndtr; NaN outside [0, 1] (floats; integers become the default float) */
+HD_API hd_tensor *hd_ndtri(hd_tensor *x);
+/* modified Bessel function of the first kind, of order 0 (floats; integers become the default float) */
+HD_API hd_tensor *hd_i0(hd_tensor *x);
+/* modified Bessel function of the first kind, of order 1 (floats; integers become the default float) */
+HD_API hd_tensor *hd_i1(hd_tensor *x);
+/* sin(pi x) / (pi x); 1 at 0 (floats; integers become the default float) */
+HD_API hd_tensor *hd_sinc(hd_tensor *x);
+/* m of x = m 2^e, |m| in [1/2, 1); x itself where it is 0 or not finite (floats; integers become the default float)
+ * */
+HD_API hd_tensor *hd_frexp_mantissa(hd_tensor *x);
+/* e of x = m 2^e, as a float; 0 where x is 0 or not finite (floats; integers become the default float) */
+HD_API hd_tensor *hd_frexp_exponent(hd_tensor *x);
+/* a log(b); 0 where a is 0 and b is a number (floats; integers become the default float) */
+HD_API hd_tensor *hd_xlogy(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_xlogy_scalar(hd_tensor *x, double value);
+/* a * 2^b, exact for whole b (floats; integers become the default float) */
+HD_API hd_tensor *hd_ldexp(hd_tensor *a, hd_tensor *b);
+HD_API hd_tensor *hd_ldexp_scalar(hd_tensor *x, double value);
 
 /* ---- Creation ---- */
 /* All elements are value. */
@@ -527,6 +548,10 @@ HD_API hd_tensor *hd_rsub_scalar(hd_tensor *x, double value);
 HD_API hd_tensor *hd_rdiv_scalar(hd_tensor *x, double value);
 /* value^x. */
 HD_API hd_tensor *hd_rpow_scalar(hd_tensor *x, double value);
+/* x where the condition holds, else value. */
+HD_API hd_tensor *hd_where_scalar(hd_tensor *condition, hd_tensor *x, double value);
+/* value where the condition holds, else x. */
+HD_API hd_tensor *hd_rwhere_scalar(hd_tensor *condition, hd_tensor *x, double value);
 HD_END_DECLS
 
 /* A number in the place of a dtype is an error when the program is compiled: see HD_CHECKED in dtype.h. */

@@ -67,4 +67,11 @@
 #undef TRIGAMMA
 #undef POW
 #undef ATAN2
+#undef NDTR
+#undef NDTRI
+#undef I0
+#undef I1
+#undef FREXP_MANTISSA
+#undef FREXP_EXPONENT
+#undef LDEXP
 #undef K

@@ -87,11 +87,14 @@ static hd_tensor *run_ternary(const char *name, const void *caller, hd_op_id id,
     return run_row(name, caller, id, inputs, 3, numbers);
 }
 
-/* A C number as operand: it takes the dtype in which it meets the tensor, so that it never widens a float. */
-static hd_tensor *run_scalar(const char *name, const void *caller, hd_op_id id, hd_tensor *x, double value,
-                             bool reversed) {
+/* A C number as operand: it takes the dtype in which it meets the tensor, so that it never widens a float. Of a choice
+ * the condition comes first. */
+static hd_tensor *run_with_number(const char *name, const void *caller, hd_op_id id, hd_tensor *condition, hd_tensor *x,
+                                  double value, bool reversed) {
     hd_thread *thread = hd_thread_enter(name, caller);
     if (thread == NULL) return NULL;
+    const bool chooses = hd_rows[id].chooses;
+    if (chooses) HD_TRY_OR(hd_tensor_check(condition, "condition"), NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
     hd_dtype dtype = hd_dtype_with_number(thread, (hd_dtype)x->dtype, value);
     if (hd_rows[id].gives_bool && !hd_number_fits(dtype, value)) /* a comparison has an answer for any number */
@@ -100,9 +103,15 @@ static hd_tensor *run_scalar(const char *name, const void *caller, hd_op_id id, 
     hd_tensor *number = hd_tensor_scalar(thread, dtype, value);
     if (number == NULL) return NULL;
     number->operand = true;
-    hd_tensor *result = reversed ? run_binary(name, caller, id, number, x) : run_binary(name, caller, id, x, number);
+    hd_tensor *inputs[3] = {condition, reversed ? number : x, reversed ? x : number};
+    hd_tensor *result = run_row(name, caller, id, chooses ? inputs : inputs + 1, hd_rows[id].operands, NULL);
     hd_tensor_drop(thread, number);
     return result;
+}
+
+static hd_tensor *run_scalar(const char *name, const void *caller, hd_op_id id, hd_tensor *x, double value,
+                             bool reversed) {
+    return run_with_number(name, caller, id, NULL, x, value, reversed);
 }
 
 /* ---- the public functions, one per row -------------------------------------------------------------------------- */
@@ -154,4 +163,10 @@ hd_tensor *hd_rdiv_scalar(hd_tensor *x, double value) {
 }
 hd_tensor *hd_rpow_scalar(hd_tensor *x, double value) {
     return run_scalar("hd_rpow_scalar", CALLER, HD_OP_pow, x, value, true);
+}
+hd_tensor *hd_where_scalar(hd_tensor *condition, hd_tensor *x, double value) {
+    return run_with_number("hd_where_scalar", CALLER, HD_OP_where, condition, x, value, false);
+}
+hd_tensor *hd_rwhere_scalar(hd_tensor *condition, hd_tensor *x, double value) {
+    return run_with_number("hd_rwhere_scalar", CALLER, HD_OP_where, condition, x, value, true);
 }

@@ -74,6 +74,39 @@ def shift_right(a, b):
     return each(lambda v, by: v >> by if 0 <= by < WIDTH[a.dtype] else (-1 if v < 0 else 0), a, b)
 
 
+def sinc(x):
+    """torch.sinc, but with the argument of the sine reduced exactly, and a series where its gradient cancels."""
+    even = x - 2 * torch.round(x / 2)
+    near = torch.where(even.abs() <= 0.5, even, torch.copysign(torch.ones_like(x), even) - even)
+    z = torch.where(x.abs() <= 0.5, x * x, 0)
+    series = sum((-1) ** k * math.pi ** (2 * k) / math.factorial(2 * k + 1) * z**k for k in range(14))
+    return torch.where(x.abs() <= 0.5, series, torch.sin(math.pi * near) / (math.pi * torch.where(x == 0, 1, x)))
+
+
+def frexp_exponent(x):
+    return torch.where(x.isfinite(), torch.frexp(x.detach()).exponent, 0).double()
+
+
+class Ldexp(torch.autograd.Function):
+    """torch.ldexp, but in two steps, as 2^b alone may be infinite, or vanish, where a 2^b is neither."""
+
+    @staticmethod
+    def scaled(a, b):
+        limited = torch.where(b.isfinite(), b.clamp(-2000, 2000), b)
+        half = torch.where(b.isfinite(), torch.trunc(limited / 2), 0)
+        return a * torch.exp2(half) * torch.exp2(limited - half)
+
+    @staticmethod
+    def forward(context, a, b):
+        context.save_for_backward(a, b)
+        return Ldexp.scaled(a, b)
+
+    @staticmethod
+    def backward(context, g):
+        a, b = context.saved_tensors
+        return Ldexp.scaled(g, b), g * (Ldexp.scaled(a, b) * math.log(2))
+
+
 # ---- points ----
 def float_points(operands, generator):
     if operands == 1:
@@ -135,8 +168,8 @@ def operand_text(value):
 
 def evaluate(row, tensors, numbers):
     names = {"unary": "x", "test": "x", "choose": "cab"}.get(row["kind"], "abc")
-    scope = dict(zip(names, tensors), **numbers, torch=torch, F=F, popcount=popcount, shift_left=shift_left,
-                 shift_right=shift_right)
+    scope = dict(zip(names, tensors), **numbers, torch=torch, F=F, math=math, popcount=popcount, shift_left=shift_left,
+                 shift_right=shift_right, sinc=sinc, frexp_exponent=frexp_exponent, ldexp=Ldexp.apply)
     return eval(row["reference"], scope)  # the references are our own table's
 
 

@@ -265,7 +265,9 @@
     CASE(outer, vectors, IN(S(2), S(3)), hd_outer(a, b))                                                               \
     CASE(rsub_scalar, plain, IN(S(2, 2)), hd_rsub_scalar(a, 2))                                                        \
     CASE(rdiv_scalar, plain, IN(S(2, 2)), hd_rdiv_scalar(a, 2))                                                        \
-    CASE(rpow_scalar, plain, IN(S(2, 2)), hd_rpow_scalar(a, 2.5))
+    CASE(rpow_scalar, plain, IN(S(2, 2)), hd_rpow_scalar(a, 2.5))                                                      \
+    CASE(where_scalar, plain, IN(S(2, 3), S(3)), hd_where_scalar(hd_gt_scalar(b, 0), hd_square(a), 2))                 \
+    CASE(rwhere_scalar, plain, IN(S(2, 3), S(3)), hd_rwhere_scalar(hd_gt_scalar(b, 0), hd_square(a), 2))
 
 #define LAYERS(CASE)                                                                                                   \
     CASE(layer_norm, rows, IN(S(3, 4), S(4), S(4)), hd_layer_norm(a, 1, b, c, 0.1))                                    \

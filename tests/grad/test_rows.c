@@ -56,6 +56,8 @@ static const domain domains[] = {
     {HD_OP_mod, {5.4, 2.1}, {5.8, 2.5}, true},
     {HD_OP_mod, {0.6, 1.3}, {1.0, 1.7}, true},
     {HD_OP_pow, {0.3, -2}, {2.5, 2}, false},
+    {HD_OP_ndtri, {0.06}, {0.94}, false},
+    {HD_OP_xlogy, {0.3, 0.3}, {2.5, 2.5}, false},
 };
 
 static const domain *domain_of(int id, dice *d) { /* one of those of the row; NULL: the usual one */

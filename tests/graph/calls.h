@@ -167,6 +167,8 @@ static inline hd_tensor *first_and_last(hd_tensors *list) {
     CALL(cross_entropy, IN(S(2, 3)), hd_cross_entropy(a, I64(S(2), 2, 0), NULL))                                       \
     CALL(rsub, IN(S(3)), hd_rsub_scalar(a, 2))                                                                         \
     CALL(rpow, IN(S(3)), hd_rpow_scalar(a, 1.5))                                                                       \
+    CALL(where_scalar, IN(S(2, 3), S(3)), hd_where_scalar(hd_gt_scalar(b, 1), a, -0.5))                                \
+    CALL(rwhere_scalar, IN(S(2, 3), S(3)), hd_rwhere_scalar(hd_gt_scalar(b, 1), a, -0.5))                              \
     CALL(broadcasting, IN(S(2, 1), S(3), S()), hd_add(hd_mul(a, b), c))                                                \
     CALL(mixed_dtypes, IN(S(2, 3), S(3)), hd_mul(hd_cast(a, HD_F16), b))                                               \
     CALL(float_by_integer, IN(S(2, 3)), hd_mul(a, hd_cast(hd_mul_scalar(hd_detach(a), 3), HD_I32)))                    \
@@ -235,6 +237,8 @@ static inline void row_operands(int id, hd_tensor **out, int *count) {
         hd_tensor *t = operand(hd_shape_of(sizes[i], 2), i, HD_F32);
         if (id == HD_OP_atanh || id == HD_OP_asin || id == HD_OP_acos || id == HD_OP_erfinv || id == HD_OP_logit)
             t = hd_mul_scalar(t, 0.45);
+        if (id == HD_OP_ndtri) t = hd_sigmoid(t);
+        if (id == HD_OP_xlogy && i == 1) t = hd_square(t);
         if (id == HD_OP_acosh) t = hd_add_scalar(t, 1);
         if (dtype == HD_I32) t = hd_cast(hd_mul_scalar(t, 9), HD_I32);
         if (hd_rows[id].chooses && i == 0) t = hd_gt_scalar(t, 1);

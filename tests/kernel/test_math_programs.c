@@ -118,11 +118,71 @@ static long double erfinv_l(long double x) {
     }
     return copysignl(y, x);
 }
+/* erfc(-x / sqrt 2) / 2; what x / sqrt 2 lost when it was rounded goes in by the derivative */
+static long double ndtr_l(long double x) {
+    static const long double root = 0.707106781186547524400844362104849039L;
+    const long double t = -x * root, low = fmal(-x, root, -t);
+    if (!(fabsl(t) < 100)) return erfcl(t) / 2;
+    return erfcl(t) / 2 - low * 0.564189583547756286948L * expl(-t * t);
+}
+/* Newton's iteration on log ndtr in the tail */
+static long double ndtri_l(long double p) {
+    if (!(p >= 0 && p <= 1)) return NAN;
+    const long double m = fminl(p, 1 - p);
+    if (m == 0) return p > 0.5L ? INFINITY : -INFINITY;
+    if (m > 0.1L) return 1.41421356237309504880168872420969808L * erfinv_l(2 * (p - 0.5L));
+    long double x = -sqrtl(-2 * logl(m) - 1);
+    for (int i = 0; i < 12; ++i) {
+        const long double v = ndtr_l(x), step = logl(m / v) * v / (0.398942280401432677939946L * expl(-x * x / 2));
+        x += step;
+        if (fabsl(step) < -1e-12L * x) break; /* the next one would be of the order of its square */
+    }
+    return p > 0.5L ? -x : x;
+}
+/* The series in x^2 / 4, and beyond 40 the asymptotic one. */
+static long double bessel(long double x, int order) {
+    const long double a = fabsl(x), z = a * a / 4;
+    long double sum = 1, term = 1;
+    if (isnan(x)) return x;
+    if (isinf(x)) return order == 0 ? a : x;
+    for (int k = 1; k < 200; ++k) {
+        const long double step = a <= 40 ? z / ((long double)k * (k + order))
+                                         : -(4.0L * order * order - (2 * k - 1) * (2 * k - 1)) / (8 * k * a);
+        if (a > 40 && fabsl(step) >= 1) break;
+        term *= step;
+        sum += term;
+        if (fabsl(term) < 1e-22L * sum) break;
+    }
+    const long double v = a <= 40 ? sum * (order == 0 ? 1 : a / 2) : expl(a) * sum / sqrtl(2 * PI_L * a);
+    return order == 0 ? v : copysignl(v, x);
+}
+static long double i0_l(long double x) { return bessel(x, 0); }
+static long double i1_l(long double x) { return bessel(x, 1); }
+static long double frexp_mantissa_l(long double x) {
+    int e;
+    return frexpl(x, &e);
+}
+static long double frexp_exponent_l(long double x) {
+    int e = 0;
+    if (isfinite(x)) frexpl(x, &e);
+    return e;
+}
+static long double ldexp_l(long double a, long double b) {
+    if (!isfinite(b)) return a * exp2l(b);
+    const long double n = fminl(fmaxl(rintl(b), -10000), 10000);
+    return scalbnl(a * exp2l(fabsl(b) < 10000 ? b - n : 0), (int)n);
+}
 #define AS_DOUBLE(name)                                                                                                \
     static double name##_d(double x) { return (double)name##_l(x); }
 AS_DOUBLE(digamma)
 AS_DOUBLE(trigamma)
 AS_DOUBLE(erfinv)
+AS_DOUBLE(ndtr)
+AS_DOUBLE(ndtri)
+AS_DOUBLE(i0)
+AS_DOUBLE(i1)
+AS_DOUBLE(frexp_mantissa)
+AS_DOUBLE(frexp_exponent)
 static double lgamma_d(double x) { return x == -INFINITY ? INFINITY : lgamma(x); }
 static long double lgamma_l(long double x) { return x == -INFINITY ? INFINITY : lgammal(x); }
 
@@ -142,6 +202,7 @@ REF1(exp)
 REF1(exp2) REF1(expm1) REF1(log) REF1(log2) REF1(log1p) REF1(sin) REF1(cos) REF1(tan) REF1(asin) REF1(acos) REF1(atan)
     REF1(sinh) REF1(cosh) REF1(tanh) REF1(asinh) REF1(acosh) REF1(atanh) REF1(erf) REF1(erfc) REF1_OWN(erfinv)
         REF1_OWN(sigmoid) REF1_OWN(silu) REF1_OWN(lgamma) REF1_OWN(digamma) REF1_OWN(trigamma)
+            REF1_OWN(ndtr) REF1_OWN(ndtri) REF1_OWN(i0) REF1_OWN(i1) REF1_OWN(frexp_mantissa) REF1_OWN(frexp_exponent)
     /* clang-format on */
     static double ref_pow_f32(double a, double b) {
     return pow(a, b);
@@ -149,6 +210,8 @@ REF1(exp2) REF1(expm1) REF1(log) REF1(log2) REF1(log1p) REF1(sin) REF1(cos) REF1
 static long double ref_pow_f64(long double a, long double b) { return powl(a, b); }
 static double ref_atan2_f32(double a, double b) { return atan2(a, b); }
 static long double ref_atan2_f64(long double a, long double b) { return atan2l(a, b); }
+static double ref_ldexp_f32(double a, double b) { return (double)ldexp_l(a, b); }
+static long double ref_ldexp_f64(long double a, long double b) { return ldexp_l(a, b); }
 
 typedef struct {
     const char *name;
@@ -169,7 +232,7 @@ static const Program programs[] = {
 enum { PROGRAM_COUNT = sizeof programs / sizeof *programs };
 
 static bool is(const Program *p, const char *name) { return strcmp(p->name, name) == 0; }
-static bool two(const Program *p) { return is(p, "pow") || is(p, "atan2"); }
+static bool two(const Program *p) { return is(p, "pow") || is(p, "atan2") || is(p, "ldexp"); }
 /* lgamma and digamma of negative arguments are differences: results smaller than the terms are judged by the terms.
  * Next to its positive zero the reference for digamma is exact to 1e-19 only. */
 static double floor_of(const Program *p, double x, double want) {
@@ -359,7 +422,8 @@ static bool chosen(const Program *p) { /* HODU_PROGRAM=tanh runs that one alone 
 
 /* one argument, f32: every n-th bit pattern; the slow references are visited less often */
 static void sweep_f32(const Program *p, Worst *w) {
-    const bool slow = is(p, "digamma") || is(p, "trigamma") || is(p, "erfinv") || is(p, "lgamma");
+    const bool slow = is(p, "digamma") || is(p, "trigamma") || is(p, "erfinv") || is(p, "lgamma") || is(p, "ndtr") ||
+                      is(p, "ndtri") || is(p, "i0") || is(p, "i1");
     const uint64_t step = sample_step(slow ? 5 * STEP : STEP);
     static float a[BATCH];
     size_t n = 0;

@@ -148,7 +148,9 @@ typedef struct operands {
         hd_attention_gradient(e, e, e, e, NULL, hd_zeros(S(hd_tensor_size(e, 0), 2), HD_F32), false, 1))               \
     NEW(rsub_scalar, hd_rsub_scalar(x, 0))                                                                             \
     NEW(rdiv_scalar, hd_rdiv_scalar(x, 1))                                                                             \
-    NEW(rpow_scalar, hd_rpow_scalar(x, 1))
+    NEW(rpow_scalar, hd_rpow_scalar(x, 1))                                                                             \
+    NEW(where_scalar, hd_where_scalar(hd_ones_like(hd_isfinite(x)), x, 0))                                             \
+    NEW(rwhere_scalar, hd_rwhere_scalar(hd_zeros_like(hd_isfinite(x)), x, 0))
 
 /* These have no operand. */
 static const char *const makers[] = {"full",     "empty",       "range", "zeros", "ones",     "arange",
