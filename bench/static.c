@@ -175,6 +175,33 @@ static void chain_2_16(bench *b) { time_chain(b, 1 << 16); }
 static void chain_2_20(bench *b) { time_chain(b, 1 << 20); }
 static void chain_2_24(bench *b) { time_chain(b, 1 << 24); }
 
+/* A script of one op beside one that reads and writes as much, and computes nothing but x * 2. */
+static hd_script *script_of_one(hd_tensor *(*graph)(hd_tensor *x), int64_t n) {
+    hd_builder *builder = hd_builder_new("one");
+    hd_builder_start(builder);
+    hd_builder_add_output(builder, "result", graph(hd_input("x", HD_SHAPE(n), HD_F32)));
+    hd_builder_end(builder);
+    hd_script *s = hd_builder_build(builder);
+    hd_script_set_input(s, "x", input_numbers(HD_SHAPE(n), 1));
+    return s;
+}
+static hd_tensor *scaled(hd_tensor *x) { return hd_mul_scalar(x, 2); }
+static hd_tensor *dropped(hd_tensor *x) { return hd_dropout(x, 0.1); }
+static void dropout_2_24(bench *b) {
+    HD_SCOPE;
+    hd_script *drops = script_of_one(dropped, 1 << 24), *scales = script_of_one(scaled, 1 << 24);
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_script_run(drops);
+        }
+        BENCH(b, "scale") {
+            HD_SCOPE;
+            hd_script_run(scales);
+        }
+    }
+}
+
 static hd_tensor *softmax(hd_tensor *const *in) { return hd_softmax(in[0], -1); }
 static void softmax_4096x1024(bench *b) { time_graph(b, softmax, 1, (hd_shape[]){HD_SHAPE(4096, 1024)}); }
 
@@ -388,6 +415,7 @@ static const bench_case cases[] = {
     {"static/chain-2^16", "us", chain_2_16},
     {"static/chain-2^20", "us", chain_2_20},
     {"static/chain-2^24", "us", chain_2_24},
+    {"static/dropout-2^24", "us", dropout_2_24},
     {"static/softmax-4096x1024", "us", softmax_4096x1024},
     {"static/layer-norm-4096x1024", "us", layer_norm_4096x1024},
     {"static/conv-8x64x56x56", "us", conv_8x64x56x56},

@@ -49,14 +49,15 @@ typedef enum hd_dtype { HD_DTYPE_NONE_ = 0, HD_DTYPE_LIST(HD_DTYPE_ENUM) HD_DTYP
     p45, p46, p47, p48, p49, p50, p51, p52, p53, p54, p55, p56, p57, p58, p59, p60, p61, p62, answer, ...) answer
 #define HD_PICK(...)   HD_PICK_(__VA_ARGS__)
 #define HD_PLAIN_8     HD_PLAIN, HD_PLAIN, HD_PLAIN, HD_PLAIN, HD_PLAIN, HD_PLAIN, HD_PLAIN, HD_PLAIN
-#define HD_PLAIN_58 \
-    HD_PLAIN_8, HD_PLAIN_8, HD_PLAIN_8, HD_PLAIN_8, HD_PLAIN_8, HD_PLAIN_8, HD_PLAIN_8, HD_PLAIN, HD_PLAIN
+#define HD_PLAIN_57 HD_PLAIN_8, HD_PLAIN_8, HD_PLAIN_8, HD_PLAIN_8, HD_PLAIN_8, HD_PLAIN_8, HD_PLAIN_8, HD_PLAIN
+#define HD_PLAIN_58 HD_PLAIN_57, HD_PLAIN
 /* HD_LOOK when there are so many arguments, else HD_PLAIN. */
 #define HD_LOOK_AT_1(...) HD_PICK(__VA_ARGS__, HD_PLAIN_58, HD_PLAIN, HD_PLAIN, HD_PLAIN, HD_PLAIN, HD_LOOK, -)
 #define HD_LOOK_AT_2(...) HD_PICK(__VA_ARGS__, HD_PLAIN_58, HD_PLAIN, HD_PLAIN, HD_PLAIN, HD_LOOK, HD_PLAIN, -)
 #define HD_LOOK_AT_3(...) HD_PICK(__VA_ARGS__, HD_PLAIN_58, HD_PLAIN, HD_PLAIN, HD_LOOK, HD_PLAIN, HD_PLAIN, -)
 #define HD_LOOK_AT_4(...) HD_PICK(__VA_ARGS__, HD_PLAIN_58, HD_PLAIN, HD_LOOK, HD_PLAIN, HD_PLAIN, HD_PLAIN, -)
 #define HD_LOOK_AT_5(...) HD_PICK(__VA_ARGS__, HD_PLAIN_58, HD_LOOK, HD_PLAIN, HD_PLAIN, HD_PLAIN, HD_PLAIN, -)
+#define HD_LOOK_AT_6(...) HD_PICK(__VA_ARGS__, HD_PLAIN_57, HD_LOOK, HD_PLAIN, HD_PLAIN, HD_PLAIN, HD_PLAIN, HD_PLAIN, -)
 #define HD_LOOK(check, function, ...)  function(check(__VA_ARGS__))
 #define HD_PLAIN(check, function, ...) function(__VA_ARGS__)
 #define HD_CHECKED(count, check, function, ...) HD_LOOK_AT_##count(__VA_ARGS__)(check, function, __VA_ARGS__)
@@ -64,6 +65,7 @@ typedef enum hd_dtype { HD_DTYPE_NONE_ = 0, HD_DTYPE_LIST(HD_DTYPE_ENUM) HD_DTYP
 #define HD_CHECK_2_OF_2(a, b)          a, HD_ONLY_DTYPE(b)
 #define HD_CHECK_2_OF_3(a, b, c)       a, HD_ONLY_DTYPE(b), c
 #define HD_CHECK_2_OF_4(a, b, c, d)    a, HD_ONLY_DTYPE(b), c, d
+#define HD_CHECK_2_OF_6(a, b, c, d, e, f) a, HD_ONLY_DTYPE(b), c, d, e, f
 #define HD_CHECK_3_OF_3(a, b, c)       a, b, HD_ONLY_DTYPE(c)
 #define HD_CHECK_3_OF_4(a, b, c, d)    a, b, HD_ONLY_DTYPE(c), d
 #define HD_CHECK_3_OF_5(a, b, c, d, e) a, b, HD_ONLY_DTYPE(c), d, e

@@ -321,6 +321,17 @@ HD_API hd_tensor *hd_rand(hd_shape shape, hd_dtype dtype);
 HD_API hd_tensor *hd_randn(hd_shape shape, hd_dtype dtype);
 /* 1 with this probability, else 0. */
 HD_API hd_tensor *hd_bernoulli(hd_shape shape, hd_dtype dtype, double probability);
+/* 1 with the probability that the element says (below 0: never, above 1: always), else 0; floats. */
+HD_API hd_tensor *hd_bernoulli_of(hd_tensor *probabilities);
+/* Exponential with this rate; floats. The tail ends at 16.6 / rate (f64: 36.7 / rate). */
+HD_API hd_tensor *hd_exponential(hd_shape shape, hd_dtype dtype, double rate);
+/* Normal numbers that lie in [low, high]; floats. Tails end 5.4 deviations from the mean (f64: 8.2). */
+HD_API hd_tensor *hd_truncated_normal(hd_shape shape, hd_dtype dtype, double mean, double deviation, double low, double
+                                      high);
+/* 0 with probability p, else x / (1 - p), element by element; floats. x itself when p is 0. */
+HD_API hd_tensor *hd_dropout(hd_tensor *x, double p);
+/* Dropout to the value of selu far below 0, which keeps a mean of 0 and a variance of 1; x itself when p is 0. */
+HD_API hd_tensor *hd_alpha_dropout(hd_tensor *x, double p);
 
 /* ---- Types ---- */
 /* x as dtype; floats to integers truncate and saturate, NaN gives 0; x itself when it has that dtype. */
@@ -573,6 +584,8 @@ HD_END_DECLS
 #define hd_rand(...) HD_CHECKED(2, HD_CHECK_2_OF_2, hd_rand, __VA_ARGS__)
 #define hd_randn(...) HD_CHECKED(2, HD_CHECK_2_OF_2, hd_randn, __VA_ARGS__)
 #define hd_bernoulli(...) HD_CHECKED(3, HD_CHECK_2_OF_3, hd_bernoulli, __VA_ARGS__)
+#define hd_exponential(...) HD_CHECKED(3, HD_CHECK_2_OF_3, hd_exponential, __VA_ARGS__)
+#define hd_truncated_normal(...) HD_CHECKED(6, HD_CHECK_2_OF_6, hd_truncated_normal, __VA_ARGS__)
 #define hd_cast(...) HD_CHECKED(2, HD_CHECK_2_OF_2, hd_cast, __VA_ARGS__)
 #define hd_bitcast(...) HD_CHECKED(2, HD_CHECK_2_OF_2, hd_bitcast, __VA_ARGS__)
 #define hd_one_hot(...) HD_CHECKED(3, HD_CHECK_3_OF_3, hd_one_hot, __VA_ARGS__)

@@ -4,6 +4,7 @@
 
 #include "core/execute.h"
 #include "core/options.h"
+#include "core/random.h"
 
 typedef enum hd_family {
     HD_FAMILY_ELEMENTWISE,
@@ -269,6 +270,15 @@ hd_shape hd_reduced_shape(const hd_shape *shape, const bool *reduced, bool keep)
 void hd_vjp_elementwise(hd_thread *thread, const hd_vjp_call *v);
 /* hd_full without axes, on the CPU whatever the thread's device is: a number, which calls on all devices take. */
 hd_tensor *hd_number(hd_dtype dtype, double value);
+/* Numbers uniform in [0, 1), in the shape of x and on its device. */
+hd_tensor *hd_rand_beside(const hd_tensor *x, hd_dtype dtype);
+/* A composite that draws: a span, which gives back what it took of the generator when it fails. */
+typedef struct hd_drawing {
+    hd_span span;
+    hd_draws before;
+} hd_drawing;
+void hd_drawing_begin(hd_drawing *d, hd_thread *thread, const char *name);
+hd_tensor *hd_drawing_end(hd_drawing *d, hd_tensor *result);
 /* hd_full, hd_range and hd_tri on the device of x; NULL: on that of the thread. */
 hd_tensor *hd_full_beside(const hd_tensor *x, hd_shape shape, hd_dtype dtype, double value);
 hd_tensor *hd_range_beside(const hd_tensor *x, double start, double step, int64_t count, hd_dtype dtype);

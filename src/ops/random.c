@@ -1,27 +1,34 @@
 /* Random ops: each takes the next draw of the thread's generator. */
-#include "core/random.h"
 #include "ops/op.h"
 
 #include <math.h>
 
-double hd_uniform_top(const hd_random_attributes *a, hd_dtype dtype) {
+/* The largest number of a dtype that is at most v; below it, if `strictly`. */
+static double largest_to(double v, hd_dtype dtype, bool strictly) {
     const uint64_t sign = (uint64_t)1 << (8 * hd_dtype_bytes[dtype] - 1);
     uint64_t bits = 0;
-    hd_element_from_f64(&bits, dtype, a->b);
-    if (!(hd_element_to_f64(&bits, dtype) < a->b))
+    hd_element_from_f64(&bits, dtype, v);
+    const double nearest = hd_element_to_f64(&bits, dtype);
+    if (!(strictly ? nearest < v : nearest <= v))
         bits = (bits & ~sign) == 0 ? sign | 1 : bits & sign ? bits + 1 : bits - 1; /* the one below */
-    const double top = hd_element_to_f64(&bits, dtype);
+    return hd_element_to_f64(&bits, dtype);
+}
+
+double hd_uniform_top(const hd_random_attributes *a, hd_dtype dtype) {
+    const double top = largest_to(a->b, dtype, true);
     return top > a->a ? top : a->a;
 }
 
+/* On the device of `beside`; NULL: on that of the thread. */
 static hd_tensor *draw(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs, int count, const hd_shape *shape,
-                       hd_dtype dtype, hd_random_attributes *a) {
+                       hd_dtype dtype, hd_random_attributes *a, const hd_tensor *beside) {
     int64_t elements;
     HD_TRY_OR(hd_shape_check(shape, hd_dtype_bytes[dtype], &elements), NULL);
     const bool drawn = !thread->executor->captures;
     if (drawn) HD_TRY_OR(hd_generator_take(thread, 1, &a->seed, &a->draw), NULL);
     hd_call call;
     hd_call_init(&call, &hd_ops[id], inputs, count, dtype, shape, a);
+    call.beside = beside;
     hd_tensor *t = hd_execute(thread, &call);
     if (t == NULL && drawn) hd_generator_give_back(thread, &(hd_draws){a->seed, a->draw, thread->drawn - 1});
     return t;
@@ -45,7 +52,7 @@ static hd_tensor *draw_float(hd_thread *thread, hd_op_id id, const hd_shape *sha
         hd_fail(HD_ERROR_VALUE, "the interval [%g, %g) is too wide for %s", a, b, hd_dtype_name(dtype));
         return NULL;
     }
-    return draw(thread, id, NULL, 0, shape, dtype, &(hd_random_attributes){.a = a, .b = b});
+    return draw(thread, id, NULL, 0, shape, dtype, &(hd_random_attributes){.a = a, .b = b}, NULL);
 }
 
 hd_tensor *hd_uniform(hd_shape shape, hd_dtype dtype, double low, double high) {
@@ -86,13 +93,13 @@ hd_tensor *hd_randint(hd_shape shape, hd_dtype dtype, int64_t low, int64_t high)
                 hd_dtype_name(dtype));
         return NULL;
     }
-    return draw(thread, HD_OP_randint, NULL, 0, &shape, dtype, &(hd_random_attributes){.low = low, .high = high});
+    return draw(thread, HD_OP_randint, NULL, 0, &shape, dtype, &(hd_random_attributes){.low = low, .high = high}, NULL);
 }
 
 hd_tensor *hd_permutation(int64_t count) {
     HD_ENTER("hd_permutation", NULL);
     const hd_shape shape = {.rank = 1, .size = {count}};
-    return draw(thread, HD_OP_permutation, NULL, 0, &shape, HD_I64, &(hd_random_attributes){0});
+    return draw(thread, HD_OP_permutation, NULL, 0, &shape, HD_I64, &(hd_random_attributes){0}, NULL);
 }
 
 hd_tensor *hd_multinomial(hd_tensor *weights, int64_t count, bool with_replacement) {
@@ -112,7 +119,7 @@ hd_tensor *hd_multinomial(hd_tensor *weights, int64_t count, bool with_replaceme
     }
     shape.size[shape.rank - 1] = count;
     return draw(thread, HD_OP_multinomial, &weights, 1, &shape, HD_I64,
-                &(hd_random_attributes){.with_replacement = with_replacement});
+                &(hd_random_attributes){.with_replacement = with_replacement}, NULL);
 }
 
 hd_tensor *hd_bernoulli(hd_shape shape, hd_dtype dtype, double probability) {
@@ -122,12 +129,108 @@ hd_tensor *hd_bernoulli(hd_shape shape, hd_dtype dtype, double probability) {
         hd_fail(HD_ERROR_VALUE, "%g is no probability", probability);
         return NULL;
     }
-    const hd_draws before = hd_generator_now(thread);
-    hd_span span;
-    hd_span_begin(&span, thread, "bernoulli");
-    hd_tensor *t = hd_span_end(&span, hd_cast(hd_lt_scalar(hd_rand(shape, HD_F32), probability), dtype));
-    if (t == NULL) hd_generator_give_back(thread, &before);
+    hd_drawing drawing;
+    hd_drawing_begin(&drawing, thread, "bernoulli");
+    return hd_drawing_end(&drawing, hd_cast(hd_lt_scalar(hd_rand(shape, HD_F32), probability), dtype));
+}
+
+/* ---- composites -------------------------------------------------------------------------------------------------- */
+void hd_drawing_begin(hd_drawing *d, hd_thread *thread, const char *name) {
+    d->before = hd_generator_now(thread);
+    hd_span_begin(&d->span, thread, name);
+}
+hd_tensor *hd_drawing_end(hd_drawing *d, hd_tensor *result) {
+    hd_thread *thread = d->span.thread;
+    hd_tensor *t = hd_span_end(&d->span, result);
+    if (t == NULL) hd_generator_give_back(thread, &d->before);
     return t;
+}
+
+hd_tensor *hd_rand_beside(const hd_tensor *x, hd_dtype dtype) {
+    HD_ENTER("hd_rand", NULL);
+    return draw(thread, HD_OP_uniform, NULL, 0, &x->layout.shape, dtype, &(hd_random_attributes){.b = 1}, x);
+}
+
+hd_tensor *hd_bernoulli_of(hd_tensor *probabilities) {
+    HD_ENTER("hd_bernoulli_of", NULL);
+    HD_TRY_OR(hd_tensor_check(probabilities, "probabilities"), NULL);
+    const hd_dtype dtype = (hd_dtype)probabilities->dtype;
+    if (!hd_dtype_is_float(dtype)) {
+        hd_fail(HD_ERROR_DTYPE, "probabilities are %s; expected floats", hd_dtype_name(dtype));
+        return NULL;
+    }
+    hd_drawing drawing;
+    hd_drawing_begin(&drawing, thread, "bernoulli_of");
+    hd_tensor *u = hd_rand_beside(probabilities, dtype == HD_F64 ? HD_F64 : HD_F32);
+    return hd_drawing_end(&drawing, hd_cast(hd_lt(u, probabilities), dtype));
+}
+
+/* The dtype that a draw of floats is computed in; small floats are rounded once, at its end. */
+static hd_error drawn_dtype(hd_thread *thread, hd_dtype *dtype, hd_dtype *computed) {
+    HD_TRY(hd_dtype_resolve(thread, *dtype, dtype));
+    if (!hd_dtype_is_float(*dtype)) return hd_fail(HD_ERROR_DTYPE, "draws floats, not %s", hd_dtype_name(*dtype));
+    *computed = *dtype == HD_F64 ? HD_F64 : HD_F32;
+    return HD_OK;
+}
+
+hd_tensor *hd_exponential(hd_shape shape, hd_dtype dtype, double rate) {
+    HD_ENTER("hd_exponential", NULL);
+    hd_dtype computed = dtype;
+    HD_TRY_OR(drawn_dtype(thread, &dtype, &computed), NULL);
+    if (!(rate > 0 && rate < INFINITY)) {
+        hd_fail(HD_ERROR_VALUE, "rate %g; it must be finite and above 0", rate);
+        return NULL;
+    }
+    hd_drawing drawing;
+    hd_drawing_begin(&drawing, thread, "exponential");
+    hd_tensor *passed = hd_log1p(hd_neg(hd_rand(shape, computed)));
+    return hd_drawing_end(&drawing, hd_cast(hd_div_scalar(passed, -rate), dtype));
+}
+
+/* What a normal number of [low, high] is made of: the quantile of a uniform one in [from, to), on the side of the mean
+ * where probabilities are small, turned over when that is not this one. */
+typedef struct truncation {
+    double from, to, scale, least, most; /* the numbers of the dtype that lie in the interval */
+} truncation;
+
+static double normal_cdf(double x) { return 0.5 * erfc(x * -0.70710678118654752440); }
+
+static hd_error truncate_normal(double mean, double deviation, double low, double high, hd_dtype dtype,
+                                truncation *out) {
+    if (!(isfinite(mean) && deviation > 0 && deviation < INFINITY))
+        return hd_fail(HD_ERROR_VALUE, "mean %g and deviation %g; both must be finite and the deviation above 0", mean,
+                       deviation);
+    if (!(isfinite(low) && isfinite(high) && low < high))
+        return hd_fail(HD_ERROR_VALUE, "the interval [%g, %g] is not one; its ends must be finite", low, high);
+    const bool turned = low - mean > mean - high;
+    const double near = (low - mean) / deviation, far = (high - mean) / deviation;
+    *out = (truncation){.from = normal_cdf(turned ? -far : near),
+                        .to = normal_cdf(turned ? -near : far),
+                        .scale = turned ? -deviation : deviation,
+                        .least = -largest_to(-low, dtype, false),
+                        .most = largest_to(high, dtype, false)};
+    if (!(out->least <= out->most))
+        return hd_fail(HD_ERROR_VALUE, "no number of %s lies in [%g, %g]", hd_dtype_name(dtype), low, high);
+    if (!(out->to >= (dtype == HD_F64 ? 0x1p-1022 : 0x1p-126)))
+        return hd_fail(HD_ERROR_VALUE,
+                       "[%g, %g] lies %g deviations from the mean %g, where the probability is too small for %s", low,
+                       high, fmin(fabs(near), fabs(far)), mean, hd_dtype_name(dtype));
+    return HD_OK;
+}
+
+hd_tensor *hd_truncated_normal(hd_shape shape, hd_dtype dtype, double mean, double deviation, double low, double high) {
+    HD_ENTER("hd_truncated_normal", NULL);
+    hd_dtype computed = dtype;
+    truncation t = {0};
+    HD_TRY_OR(drawn_dtype(thread, &dtype, &computed), NULL);
+    HD_TRY_OR(truncate_normal(mean, deviation, low, high, dtype, &t), NULL);
+    const double step = computed == HD_F64 ? 0x1p-53 : 0x1p-24;
+    hd_drawing drawing;
+    hd_drawing_begin(&drawing, thread, "truncated_normal");
+    hd_tensor *p = hd_uniform(shape, computed, t.from, t.to);
+    p = hd_clamp_min(p, t.from + 0.5 * step * (t.to - t.from)); /* the quantile of 0 is infinite */
+    hd_tensor *x = hd_add_scalar(hd_mul_scalar(hd_ndtri(p), t.scale), mean);
+    return hd_drawing_end(&drawing, hd_clamp(hd_cast(x, dtype), t.least, t.most));
 }
 
 /* ---- replays ----------------------------------------------------------------------------------------------------- */

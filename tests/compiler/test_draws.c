@@ -47,6 +47,11 @@ static hd_tensor *wide_integers(hd_tensor *x) { /* and one that is too wide */
     return hd_maximum(x, hd_cast(hd_cast(hd_bitwise_and(u, hd_full(S(), HD_U64, 1023)), HD_F32), hd_tensor_dtype(x)));
 }
 
+static hd_tensor *dropped(hd_tensor *x) { return hd_dropout(x, 0.3); }
+static hd_tensor *alpha_dropped(hd_tensor *x) { return hd_alpha_dropout(x, 0.3); }
+static hd_tensor *chosen(hd_tensor *x) { return hd_maximum(x, hd_bernoulli_of(hd_abs(x))); }
+static hd_tensor *waits(hd_tensor *x) { return hd_add(x, hd_exponential(hd_tensor_shape(x), hd_tensor_dtype(x), 3)); }
+
 /* ---- and how it is read ------------------------------------------------------------------------------------------ */
 /* A part that begins in the midst of a block, rows that do. */
 static hd_tensor *part(hd_tensor *x) {
@@ -100,6 +105,8 @@ static const draw_case cases[] = {
     {"dropout", dropout, 0, 1},       {"above uniform", above_uniform, 0, 1},
     {"above ends", above_ends, 0, 1}, {"noise", noise, 16, 1},
     {"normal", normal, 48, 1},        {"two", two, 0, 1},
+    {"dropped", dropped, 0, 1},       {"alpha dropped", alpha_dropped, 2, 1},
+    {"chosen", chosen, 0, 1},         {"waits", waits, 16, 1},
     {"integers", integers, 0, 1},     {"wide integers", wide_integers, 0, 2},
     {"masked sum", masked_sum, 0, 1}, {"column maxima", column_maxima, 0, 0},
     {"row means", row_means, 16, 0},  {"part", part, 0, 1},
@@ -214,6 +221,42 @@ static void a_mask_is_drawn_again_where_it_is_needed_again(void **state) {
     assert_int_equal(hd_script_stats(s).launches, 3); /* products, which draw the mask in their tiles */
 }
 
+/* A step of training with hd_dropout works in as much memory as one that only scales: the mask is in none, forwards or
+ * backwards; and at every level, in every run, the gradient has the zeros that the value has. */
+static hd_script *step_of(bool drops, hd_tensor **w) {
+    *w = hd_requires_grad(hd_reshape(hd_sin(hd_arange(0, 64 * 64, 1, HD_F32)), S(64, 64)));
+    hd_builder *b = started("dropout");
+    hd_tensor *x = hd_input("x", S(512, 64), HD_F32), *h = hd_mul_scalar(hd_matmul(x, *w), 0.1);
+    hd_tensor *y = drops ? hd_dropout(h, 0.5) : hd_mul_scalar(h, 2);
+    hd_tensors *gradients = hd_grad_of(hd_sum(hd_square(y), X(), NULL), HD_TENSORS(*w), NULL);
+    hd_builder_add_output(b, "gradient", hd_tensors_get(gradients, 0));
+    hd_script *s = built(b);
+    hd_script_set_optimization_level(s, HD_O2);
+    hd_script_set_input(s, "x", hd_reshape(hd_cos(hd_arange(0, 512 * 64, 1, HD_F32)), S(512, 64)));
+    return s;
+}
+static void a_step_with_dropout_keeps_no_mask(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *w;
+    hd_script *plain = step_of(false, &w), *s = step_of(true, &w);
+    hd_script_run(plain);
+    hd_tensor *expected[2];
+    for (int level = HD_O0; level <= HD_O2; ++level) {
+        hd_script_set_optimization_level(s, (hd_optimization_level)level);
+        hd_seed(21);
+        for (int run = 0; run < 2; ++run) {
+            hd_tensor *gradient = output(s, "gradient");
+            assert_ok();
+            if (level == HD_O0) expected[run] = gradient;
+            const char *why = difference_within(gradient, expected[run], 1e-5 * largest_of(expected[run]));
+            if (why[0] != '\0') fail_msg("at O%d, run %d: %s", level - HD_O0, run, why);
+        }
+    }
+    assert_string_not_equal(difference(expected[0], expected[1]), ""); /* each run has a mask of its own */
+    assert_int_equal(hd_script_stats(s).arena_bytes, hd_script_stats(plain).arena_bytes);
+}
+
 /* A normal number takes longer to draw than to read: it is drawn once when two kernels need it, and else where it is
  * needed. */
 static void normal_numbers_are_drawn_once(void **state) {
@@ -271,5 +314,5 @@ static void a_draw_of_absurd_size_is_no_others(void **state) {
 
 RUN(test(a_draw_of_absurd_size_is_no_others), test(kernels_draw_the_numbers_of_the_device),
     test(nothing_is_drawn_of_no_elements), test(the_c_compiler_draws_them_too),
-    test(a_mask_is_drawn_again_where_it_is_needed_again), test(normal_numbers_are_drawn_once),
-    test(equal_draws_share_code))
+    test(a_mask_is_drawn_again_where_it_is_needed_again), test(a_step_with_dropout_keeps_no_mask),
+    test(normal_numbers_are_drawn_once), test(equal_draws_share_code))

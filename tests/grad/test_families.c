@@ -263,6 +263,9 @@
     CASE(dot, vectors, IN(S(4), S(4)), hd_dot(a, b))                                                                   \
     CASE(dot, of_one, IN(S(4)), hd_dot(a, a))                                                                          \
     CASE(outer, vectors, IN(S(2), S(3)), hd_outer(a, b))                                                               \
+    CASE(dropout, plain, IN(S(3, 4)), (hd_seed(5), hd_dropout(hd_square(a), 0.4)))                                     \
+    CASE(dropout, of_all, IN(S(2, 3)), (hd_seed(5), hd_dropout(hd_square(a), 1)))                                      \
+    CASE(alpha_dropout, plain, IN(S(3, 4)), (hd_seed(6), hd_alpha_dropout(hd_square(a), 0.4)))                         \
     CASE(rsub_scalar, plain, IN(S(2, 2)), hd_rsub_scalar(a, 2))                                                        \
     CASE(rdiv_scalar, plain, IN(S(2, 2)), hd_rdiv_scalar(a, 2))                                                        \
     CASE(rpow_scalar, plain, IN(S(2, 2)), hd_rpow_scalar(a, 2.5))                                                      \
@@ -698,9 +701,11 @@ static void every_composite_has_a_case_or_no_gradient(void **state) {
 #define COMPOSITE(name, signature, doc) #name,
 #include "ops/ops.def"
     };
-    static const char *const constant[] = {"zeros",  "ones",     "zeros_like", "ones_like",     "full_like",
-                                           "arange", "linspace", "logspace",   "eye",           "tri",
-                                           "rand",   "randn",    "bernoulli",  "count_nonzero", "one_hot"};
+    static const char *const constant[] = {"zeros",         "ones",         "zeros_like",  "ones_like",
+                                           "full_like",     "arange",       "linspace",    "logspace",
+                                           "eye",           "tri",          "rand",        "randn",
+                                           "bernoulli",     "bernoulli_of", "exponential", "truncated_normal",
+                                           "count_nonzero", "one_hot"};
     static family_case list[MOST_CASES];
     const int count = cases(list);
     for (size_t i = 0; i < sizeof composites / sizeof composites[0]; ++i) {

@@ -50,6 +50,11 @@ static inline hd_tensor *first_and_last(hd_tensors *list) {
     CALL(multinomial, IN(S(4)), hd_index_select(a, 0, hd_multinomial(a, 3, false)))                                    \
     CALL(multinomial_rows, IN(S(2, 3)), hd_gather(a, 1, hd_multinomial(a, 4, true)))                                   \
     CALL(bernoulli, IN(S(6)), hd_mul(a, hd_bernoulli(S(6), HD_F32, 0.5)))                                              \
+    CALL(bernoulli_of, IN(S(6)), hd_mul(a, hd_bernoulli_of(hd_sigmoid(hd_detach(a)))))                                 \
+    CALL(exponential, IN(S(4)), hd_mul(a, hd_exponential(S(4), HD_F32, 2)))                                            \
+    CALL(truncated_normal, IN(S(4)), hd_mul(a, hd_truncated_normal(S(4), HD_F32, 1, 2, 0, 3)))                         \
+    CALL(dropout, IN(S(3, 4)), hd_dropout(hd_square(a), 0.5))                                                          \
+    CALL(alpha_dropout, IN(S(3, 4)), hd_alpha_dropout(hd_square(a), 0.5))                                              \
     /* types */                                                                                                        \
     CALL(cast, IN(S(3)), hd_cast(hd_cast(a, HD_F16), HD_F64))                                                          \
     CALL(cast_small, IN(S(3)), hd_mul(hd_cast(a, HD_BF16), hd_cast(a, HD_F8E4M3)))                                     \

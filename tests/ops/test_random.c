@@ -73,10 +73,14 @@ static hd_tensor *drawn(int kind, int64_t n) {
     case 5: return hd_randint(HD_SHAPE(n), HD_U8, 0, 256);
     case 6: return hd_bernoulli(HD_SHAPE(n), HD_I32, 0.3);
     case 7: return hd_uniform(HD_SHAPE(n), HD_BF16, -3, 5);
-    default: return hd_normal(HD_SHAPE(n), HD_F16, 2, 0.5);
+    case 8: return hd_normal(HD_SHAPE(n), HD_F16, 2, 0.5);
+    case 9: return hd_bernoulli_of(hd_full(HD_SHAPE(n), HD_F32, 0.3));
+    case 10: return hd_dropout(hd_full(HD_SHAPE(n), HD_BF16, 0.7), 0.3);
+    case 11: return hd_exponential(HD_SHAPE(n), HD_F32, 2);
+    default: return hd_truncated_normal(HD_SHAPE(n), HD_F32, 1, 2, -1, 4);
     }
 }
-enum { DRAWN = 9, LONG = 100003 };
+enum { DRAWN = 13, LONG = 100003 };
 
 static void an_element_depends_only_on_its_place(void **state) { /* not on the length of the draw, nor on threads */
     (void)state;
@@ -140,11 +144,12 @@ static void instruction_sets_agree(void **state) { /* integers exactly, floats t
     read_draws("best", v[2]);
     for (int set = 1; set < 3; ++set)
         for (int i = 0; i < PRINTED; ++i) {
-            const int kind = i / 600;
-            const double unit = kind == 2   ? 0x1p-20
-                                : kind == 3 ? 0x1p-48
-                                : kind == 8 ? 0x1p-10
-                                            : 0; /* of normals; the rest is exact */
+            const int kind = i / 600; /* 13: a permutation and indices */
+            const double unit = kind == 2                  ? 0x1p-20
+                                : kind == 3                ? 0x1p-48
+                                : kind == 8                ? 0x1p-10
+                                : kind == 11 || kind == 12 ? 0x1p-20
+                                                           : 0; /* of normals and logarithms; the rest is exact */
             if (!(fabs(v[set][i] - v[0][i]) <= unit * (fabs(v[0][i]) + (kind == 3 ? 1e-3 : 1))))
                 fail_msg("draw %d, element %d: %.17g and %.17g", kind, i % 600, v[set][i], v[0][i]);
         }
@@ -193,6 +198,11 @@ static hd_tensor *make(int which) {
     case 3: return hd_bernoulli(HD_SHAPE(300), HD_F64, 0.5);
     case 4: return hd_permutation(30);
     case 5: return hd_module_get(hd_linear(3, 4, NULL), "weight");
+    case 8: return hd_bernoulli_of(hd_full(HD_SHAPE(300), HD_F32, 0.5));
+    case 9: return hd_exponential(HD_SHAPE(300), HD_BF16, 2);
+    case 10: return hd_truncated_normal(HD_SHAPE(300), HD_F32, 0, 1, -1, 1);
+    case 11: return hd_dropout(hd_ones(HD_SHAPE(300), HD_F16), 0.5);
+    case 12: return hd_alpha_dropout(hd_ones(HD_SHAPE(300), HD_F32), 0.5);
     case 6: return hd_module_get(hd_conv_layer(3, 4, HD_SHAPE(2), NULL), "weight");
     default: return hd_module_get(hd_multihead_attention(4, 2, NULL), "in.weight");
     }
@@ -202,11 +212,11 @@ static hd_tensor *make(int which) {
 static void a_call_that_fails_takes_no_draw(void **state) {
     (void)state;
     HD_SCOPE;
-    static const uint64_t draws[] = {0, 0, 0, 1, 1, 2, 2, 4}; /* 0: it fails whatever happens */
+    static const uint64_t draws[] = {0, 0, 0, 1, 1, 2, 2, 4, 1, 1, 1, 1, 1}; /* 0: it fails whatever happens */
     for (int shared = 0; shared < 2; ++shared) {
         hd_generator_use(shared ? hd_generator_new(1) : NULL);
         hd_seed(2);
-        for (int which = 0; which < 8; ++which) {
+        for (int which = 0; which < 13; ++which) {
             const uint64_t before = hd_generator_draw(NULL);
             bool failed = true;
             for (int64_t n = draws[which] == 0 ? -1 : 0; failed; ++n) {

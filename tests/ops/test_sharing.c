@@ -146,6 +146,9 @@ typedef struct operands {
     NEW(attention, hd_attention(e, e, e, NULL, false, 1))                                                              \
     NEW(attention_gradient,                                                                                            \
         hd_attention_gradient(e, e, e, e, NULL, hd_zeros(S(hd_tensor_size(e, 0), 2), HD_F32), false, 1))               \
+    NEW(bernoulli_of, hd_bernoulli_of(hd_ones_like(x)))                                                                \
+    NEW(dropout, hd_dropout(x, 0.5))                                                                                   \
+    NEW(alpha_dropout, hd_alpha_dropout(x, 0.5))                                                                       \
     NEW(rsub_scalar, hd_rsub_scalar(x, 0))                                                                             \
     NEW(rdiv_scalar, hd_rdiv_scalar(x, 1))                                                                             \
     NEW(rpow_scalar, hd_rpow_scalar(x, 1))                                                                             \
@@ -153,9 +156,10 @@ typedef struct operands {
     NEW(rwhere_scalar, hd_rwhere_scalar(hd_zeros_like(hd_isfinite(x)), x, 0))
 
 /* These have no operand. */
-static const char *const makers[] = {"full",     "empty",       "range", "zeros", "ones",     "arange",
-                                     "linspace", "logspace",    "eye",   "tri",   "uniform",  "normal",
-                                     "randint",  "permutation", "rand",  "randn", "bernoulli"};
+static const char *const makers[] = {
+    "full",      "empty",       "range",           "zeros",  "ones",    "arange",      "linspace", "logspace",
+    "eye",       "tri",         "uniform",         "normal", "randint", "permutation", "rand",     "randn",
+    "bernoulli", "exponential", "truncated_normal"};
 
 typedef enum sharing { IS_NEW, IS_VIEW, IS_ITSELF } sharing;
 static const char *const meaning[] = {"has memory of its own", "is a view", "is its operand"};

@@ -101,11 +101,18 @@ static void draws_are_the_same(void **state) {
     OUT(hd_bernoulli(HD_SHAPE(1001), HD_BOOL, 0.25));
     OUT(hd_multinomial(hd_arange(0, 7, 1, HD_F32), 100, true));
     OUT(hd_multinomial(hd_arange(0, 7, 1, HD_F32), 5, false));
+    OUT(hd_bernoulli_of(hd_full(HD_SHAPE(1001), HD_F64, 0.25)));
+    OUT(hd_dropout(hd_full(HD_SHAPE(7, 333), HD_F32, 0.7), 0.1));
+    OUT(hd_alpha_dropout(hd_full(HD_SHAPE(1001), HD_BF16, 0.7), 0.1));
     xla_agrees(ready(b, NULL), 0, "draws");
     b = started("normals");
     OUT(hd_randn(HD_SHAPE(1001), HD_F32));
     OUT(hd_normal(HD_SHAPE(1001), HD_F64, 1, 2));
     xla_agrees(ready(b, NULL), 2, "normals");
+    b = started("by quantiles");
+    OUT(hd_exponential(HD_SHAPE(1001), HD_F32, 2));
+    OUT(hd_truncated_normal(HD_SHAPE(1001), HD_F32, 1, 2, -1, 4));
+    xla_agrees(ready(b, NULL), 8, "by quantiles");
 }
 
 static void pools_of_all_kinds(void **state) {
