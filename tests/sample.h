@@ -55,8 +55,8 @@ static inline uint64_t slow_first(uint64_t one_in) {
 static inline bool when_slow(uint64_t which, uint64_t one_in) {
     return which % slow_step(one_in) == slow_first(one_in);
 }
-/* All of them, but one in so many on a device whose driver compiles each kernel when it is first used, which takes 50 to
- * 150 ms there. */
+/* All of them, but one in so many on a device whose driver compiles each kernel when it is first used, which takes
+ * 50 to 150 ms there. */
 static inline bool when_compiled(uint64_t which, uint64_t one_in) {
     const char *device = getenv("HODU_DEVICE");
     const bool compiles = device != NULL && strcmp(device, "cpu") != 0 && strcmp(device, "test") != 0;
