@@ -86,13 +86,13 @@ static const char *row_types_text(const row *r) {
     return is(r->types, "FLOATS") ? "floats; integers become the default float" : types_text(r->types);
 }
 
-/* Prints `text`, broken between words where a line would be longer than the house allows; further lines begin with
- * `margin` spaces, or, in a comment, with a star. */
+/* Prints `text`, broken between words, or, if it is no comment, between parameters, where a line would be longer than
+ * the house allows; further lines begin with `margin` spaces, or, in a comment, with a star. */
 static void write_lines(const char *text, int margin, const char *star) {
     enum { LONGEST = 120 };
     while (strlen(text) > (size_t)(LONGEST - (*star ? (int)strlen(star) : 0))) {
         int end = LONGEST - (*star ? (int)strlen(star) : 0);
-        while (end > 0 && text[end] != ' ') --end;
+        while (end > 0 && (text[end] != ' ' || (!*star && text[end - 1] != ','))) --end;
         printf("%.*s\n%s%*s", end, text, star, margin, "");
         text += end + 1;
     }

@@ -57,7 +57,8 @@ typedef enum hd_dtype { HD_DTYPE_NONE_ = 0, HD_DTYPE_LIST(HD_DTYPE_ENUM) HD_DTYP
 #define HD_LOOK_AT_3(...) HD_PICK(__VA_ARGS__, HD_PLAIN_58, HD_PLAIN, HD_PLAIN, HD_LOOK, HD_PLAIN, HD_PLAIN, -)
 #define HD_LOOK_AT_4(...) HD_PICK(__VA_ARGS__, HD_PLAIN_58, HD_PLAIN, HD_LOOK, HD_PLAIN, HD_PLAIN, HD_PLAIN, -)
 #define HD_LOOK_AT_5(...) HD_PICK(__VA_ARGS__, HD_PLAIN_58, HD_LOOK, HD_PLAIN, HD_PLAIN, HD_PLAIN, HD_PLAIN, -)
-#define HD_LOOK_AT_6(...) HD_PICK(__VA_ARGS__, HD_PLAIN_57, HD_LOOK, HD_PLAIN, HD_PLAIN, HD_PLAIN, HD_PLAIN, HD_PLAIN, -)
+#define HD_LOOK_AT_6(...) \
+    HD_PICK(__VA_ARGS__, HD_PLAIN_57, HD_LOOK, HD_PLAIN, HD_PLAIN, HD_PLAIN, HD_PLAIN, HD_PLAIN, -)
 #define HD_LOOK(check, function, ...)  function(check(__VA_ARGS__))
 #define HD_PLAIN(check, function, ...) function(__VA_ARGS__)
 #define HD_CHECKED(count, check, function, ...) HD_LOOK_AT_##count(__VA_ARGS__)(check, function, __VA_ARGS__)

@@ -1,6 +1,6 @@
-/* Dropout: composites over a draw, a comparison and a choice. The mask is a value of the graph like any other: at once it
- * is kept for backward, a byte for each element; kernels of scripts draw it again wherever they need it, forwards and
- * backwards, so that it is in no memory there (src/fuse/fuse_recompute.c). */
+/* Dropout: composites over a draw, a comparison and a choice. The mask is a value of the graph like any other: at once
+ * it is kept for backward, a byte for each element; kernels of scripts draw it again wherever they need it, forwards
+ * and backwards, so that it is in no memory there (src/fuse/fuse_recompute.c). */
 #include "ops/op.h"
 
 #include <math.h>
