@@ -15,6 +15,7 @@
 #include <hodu/nn.h>
 #include <hodu/ops.h>
 #include <hodu/optim.h>
+#include <hodu/profile.h>
 #include <hodu/random.h>
 #include <hodu/scope.h>
 #include <hodu/script.h>

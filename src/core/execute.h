@@ -148,11 +148,14 @@ static inline bool hd_call_tracked(const hd_call *call) {
     return false;
 }
 
-/* True once a device other than the CPU has been used: calls then look where their operands are. */
-extern _Atomic bool hd_devices_away;
+/* True once a device other than the CPU has been used, or a profile taken: calls then look where their operands are,
+ * and whether somebody times them. */
+extern _Atomic bool hd_calls_routed;
 /* Who runs a call: the device where its operands are, that of the thread for one without, or a builder. NULL with an
  * error when they are on several; a number (hd_tensor_is_number) is at home on all. */
 hd_executor *hd_route(hd_thread *thread, const hd_call *call);
+/* The same, whether or not a profile is taken. */
+hd_executor *hd_route_unprofiled(hd_thread *thread, const hd_call *call);
 
 /* What follows a call that ran: its outputs belong to the current scope, and the observer is told. Returns the first
  * one, NULL on failure. */
@@ -173,7 +176,7 @@ static inline hd_tensor *hd_executed(hd_thread *thread, hd_call *call) {
 
 static inline hd_tensor *hd_execute(hd_thread *thread, hd_call *call) {
     hd_executor *executor = thread->executor;
-    if (__builtin_expect(atomic_load_explicit(&hd_devices_away, memory_order_relaxed), 0) &&
+    if (__builtin_expect(atomic_load_explicit(&hd_calls_routed, memory_order_relaxed), 0) &&
         (executor = hd_route(thread, call)) == NULL)
         return NULL;
     return __builtin_expect(executor->run(executor, thread, call) == HD_OK, 1) ? hd_executed(thread, call) : NULL;

@@ -60,7 +60,7 @@ static hd_error check_finite(const hd_walk *w, hd_record *r, hd_tensor *gradient
 /* The gradient of a leaf is where the leaf is: that of a number, which is at home everywhere, comes from elsewhere.
  * What arrives later is added where the first is. NULL with an error. */
 static hd_tensor *at_home(hd_walk *w, hd_record *r, const hd_tensor *sum, hd_tensor *gradient) {
-    if (!hd_devices_away || w->thread->executor->captures) return gradient;
+    if (!hd_calls_routed || w->thread->executor->captures) return gradient;
     const hd_tensor *leaf = r->op == NULL ? hd_record_saved(r)[0].tensor : sum;
     return leaf == NULL ? gradient : hd_to(gradient, leaf->storage->device);
 }

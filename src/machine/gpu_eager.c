@@ -1,7 +1,7 @@
 /* Ops on a GPU, one call at a time: a call is a graph of one node, which is fused and lowered as those of scripts
  * are. What comes of it is kept by the call's signature: op, attributes, dtypes, shapes and strides. */
 #include "codegen/dump.h"
-#include "codegen/hash.h"
+#include "core/hash.h"
 #include "machine/gpu.h"
 
 #include <pthread.h>

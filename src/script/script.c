@@ -2,6 +2,9 @@
 #include "script/script.h"
 #include "core/away.h"
 #include "core/environment.h"
+#include "core/memory.h"
+#include "core/os.h"
+#include "core/profile.h"
 #include "core/random.h"
 #include "core/undo.h"
 #include "grad/tape.h"
@@ -375,14 +378,52 @@ static hd_outputs *new_outputs(hd_thread *thread, hd_graph *g) {
     return o;
 }
 
+/* ---- a run that is profiled: launches one after the other, each with its time ---- */
+static void note_run(hd_thread *thread, const hd_executable *e, const char *name, int64_t begin,
+                     const int64_t *nanoseconds) {
+    int64_t at = begin;
+    hd_launch_stats f;
+    for (int64_t i = 0; nanoseconds != NULL && i < e->launches; ++i) {
+        e->describe(e, i, &f);
+        hd_profile_note(thread, &(hd_profile_event){.kind = HD_PROFILE_LAUNCH,
+                                                    .name = f.what,
+                                                    .sizes = f.sizes,
+                                                    .begin = at,
+                                                    .nanoseconds = nanoseconds[i],
+                                                    .work = {f.operations, f.bytes}});
+        at += nanoseconds[i];
+    }
+    hd_profile_note(
+        thread, &(hd_profile_event){
+                    .kind = HD_PROFILE_RUN, .name = name, .begin = begin, .nanoseconds = hd_os_nanoseconds() - begin});
+}
+
+static hd_error run_profiled(hd_executable *e, hd_thread *thread, hd_run *job, const char *name) {
+    const size_t bytes = ((size_t)e->launches + 1) * sizeof(int64_t);
+    int64_t *nanoseconds = e->describe != NULL ? hd_array_resize(NULL, bytes) : NULL; /* NULL: XLA, or no memory */
+    if (nanoseconds != NULL) memset(nanoseconds, 0, bytes);
+    const int64_t begin = hd_os_nanoseconds();
+    job->nanoseconds = nanoseconds;
+    const hd_error status = e->run(e, thread, job);
+    if (status == HD_OK) note_run(thread, e, name, begin, nanoseconds);
+    hd_array_release(nanoseconds);
+    return status;
+}
+
+static hd_error run_executable(hd_executable *e, hd_thread *thread, hd_run *job, const hd_graph *graph) {
+    return hd_is_profiled() && job->nanoseconds == NULL
+               ? run_profiled(e, thread, job, hd_graph_string(graph, graph->name))
+               : e->run(e, thread, job);
+}
+
 /* A step of an optimizer that fails takes back the runs in it, too: what they update is kept beforehand. What else they
  * write is their own memory, and their outputs, which are made in the step. */
-static hd_error run_within(hd_undo *undo, hd_thread *thread, hd_executable *executable, const hd_run *job,
+static hd_error run_within(hd_undo *undo, hd_thread *thread, hd_executable *executable, hd_run *job,
                            const hd_graph *graph) {
     for (uint32_t i = 0; !job->keep_state && i < graph->cell_count; ++i)
         if (graph->cells[i].update != graph->cells[i].node) HD_TRY(hd_undo_note_state(undo, job->cells[i]));
     thread->undo = NULL;
-    const hd_error status = executable->run(executable, thread, job);
+    const hd_error status = run_executable(executable, thread, job, graph);
     thread->undo = undo;
     for (uint32_t i = 0; status == HD_OK && i < graph->output_count; ++i) job->outputs[i]->storage->made = undo->number;
     return status;
@@ -452,7 +493,7 @@ hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *s, hd_executa
         if (graph->draws > 0 && !keep_state) status = hd_generator_take(thread, graph->draws, &job.seed, &job.draw);
         if (status == HD_OK)
             status = thread->undo != NULL ? run_within(thread->undo, thread, executable, &job, graph)
-                                          : executable->run(executable, thread, &job);
+                                          : run_executable(executable, thread, &job, graph);
         if (status != HD_OK) hd_generator_give_back(thread, &before);
         if (status == HD_OK && reserved != NULL) lend_outputs(thread, o, reserved);
     }
