@@ -67,8 +67,8 @@ typedef struct hd_custom_op {
     const char *name;        /* letters, digits, '_', '.' and '-', a letter first; scripts know the op by it */
     int inputs, most_inputs; /* it takes this many tensors, 1 to 64; most_inputs 0: exactly `inputs` */
     /* Sets output_count, 1 or 2 (1 to begin with), and dtype and shape of each output (those of the first input to
-     * begin with). The same every time, for it is asked whenever a call is made, recorded or looked at. NULL: one output
-     * like the first input. */
+     * begin with). The same every time, for it is asked whenever a call is made, recorded or looked at. NULL: one
+     * output like the first input. */
     const char *(*shapes)(hd_custom_args *args);
     /* Fills the outputs, which are undefined, from the inputs. */
     const char *(*compute)(hd_custom_args *args);
@@ -76,7 +76,7 @@ typedef struct hd_custom_op {
      * error. */
     const char *(*vjp)(hd_custom_vjp *vjp);
     bool vjp_without_inputs, vjp_without_outputs; /* it does not read them, and tapes do not keep them */
-    /* Every run of a script runs the op, once for each call of it, also when nobody reads what it gives; in which order,
+    /* Every run of a script runs the op, once for each call of it, also when nobody reads what it gives; in which order
      * follows from what each reads alone. Else calls nobody reads are dropped, and equal ones run once. */
     bool has_effects;
     /* The op for XLA: lines of StableHLO that define %r0 (and %r1) from %a0, %a1, ...; $0, $1 are the types of the

@@ -84,9 +84,9 @@ typedef hd_tensor *(*hd_custom_forward)(hd_tensors *inputs, hd_tensor **saved, v
 /* From the gradient of the result, those of the inputs, into results[0], results[1], ... (NULL: zero), each of its
  * input's shape and dtype. */
 typedef void (*hd_custom_backward)(hd_tensor *gradient, hd_tensor *const *saved, hd_tensor **results, void *user);
-/* forward(inputs), whose gradient is what `backward` says and not that of the ops inside. All that is to have a gradient
- * is among `inputs`. Made of ops, backward can be differentiated again, as far as it reads `gradient`, inputs and the
- * result. `user` must stay valid until the tape is cleared. */
+/* forward(inputs), whose gradient is what `backward` says and not that of the ops inside. All that is to have a
+ * gradient is among `inputs`. Made of ops, backward can be differentiated again, as far as it reads `gradient`, inputs
+ * and the result. `user` must stay valid until the tape is cleared. */
 HD_API hd_tensor *hd_custom_gradient(hd_custom_forward forward, hd_custom_backward backward, void *user,
                                      hd_tensors *inputs);
 

@@ -1,5 +1,5 @@
-/* The registry of the user's ops: a table that only grows, looked at without a lock. Scripts and files know ops by name,
- * so that an op may lie anywhere in it. */
+/* The registry of the user's ops: a table that only grows, looked at without a lock. Scripts and files know ops by
+ * name, so that an op may lie anywhere in it. */
 #include "ops/custom.h"
 
 #include <pthread.h>

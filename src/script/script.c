@@ -414,7 +414,7 @@ static void drop_reserved(hd_thread *thread, const hd_graph *graph, hd_tensor **
     hd_array_release(reserved);
 }
 
-/* ---- a run, and what puts it right when an op of the user's leaves it by a longjmp --------------------------------- */
+/* ---- a run, and what puts it right when an op of the user's leaves it by a longjmp ------------------------------- */
 typedef struct script_run {
     hd_executable *executable;
     hd_graph *graph;

@@ -1,7 +1,7 @@
 /* Gradients of the user's own: hd_custom_gradient, at once, recorded, one inside the other, recomputed, differentiated
  * twice; and what goes wrong. */
 #include "builders.h"
-#include "core/memory.h"
+#include "each_allocation.h"
 #include "own_ops.h"
 
 #define S HD_SHAPE
@@ -144,9 +144,7 @@ static void it_is_recorded(void **state) {
     }
 }
 
-static hd_tensor *model_forward(hd_module *m, hd_tensor *x) {
-    return rounded(hd_mul(x, hd_module_get(m, "w")));
-}
+static hd_tensor *model_forward(hd_module *m, hd_tensor *x) { return rounded(hd_mul(x, hd_module_get(m, "w"))); }
 static void a_compiled_model_has_it(void **state) {
     (void)state;
     HD_SCOPE;
@@ -186,15 +184,28 @@ static void only_inputs_are_differentiated(void **state) {
     assert_false(hd_has_grad(outside));
     hd_clear_tape();
     y = hd_custom_gradient(reads_outside, gives_all, NULL, HD_TENSORS(hd_detach(x), whole));
-    assert_false(hd_tensor_requires_grad(hd_custom_gradient(round_forward, straight_through, NULL,
-                                                            HD_TENSORS(hd_detach(x)))));
+    assert_false(
+        hd_tensor_requires_grad(hd_custom_gradient(round_forward, straight_through, NULL, HD_TENSORS(hd_detach(x)))));
     HD_NO_GRAD;
     assert_false(hd_tensor_requires_grad(rounded(x)));
     assert_int_equal(hd_tape_length(), 1); /* the cast */
 }
 
 /* ---- what goes wrong --------------------------------------------------------------------------------------------- */
-static enum { WELL, NO_RESULT, RAISES, POPS, PUSHES, JUMPS, WRITES, SHAPE, DTYPE, STARTS, WAYS } forward_way, backward_way;
+static enum {
+    WELL,
+    NO_RESULT,
+    RAISES,
+    POPS,
+    PUSHES,
+    JUMPS,
+    WRITES,
+    SHAPE,
+    DTYPE,
+    STARTS,
+    WAYS
+} forward_way,
+    backward_way;
 static jmp_buf back;
 static int64_t pushed;
 static void misbehave(int way, hd_tensor *x) {
@@ -301,21 +312,7 @@ static void a_program(void) {
 }
 static void every_allocation_may_fail(void **state) {
     (void)state;
-    bool reached = true;
-    for (int64_t n = 0; reached; ++n) {
-        hd_memory_trim();
-        hd_memory_fail_after(n);
-        {
-            HD_SCOPE;
-            a_program();
-        }
-        reached = hd_memory_attempts() > n;
-        hd_memory_fail_after(-1);
-        if (!hd_ok()) assert_error(HD_ERROR_MEMORY, "");
-        hd_clear_tape();
-        assert_int_equal(hd_live_objects(), 0);
-        assert_true(n < 1000);
-    }
+    each_allocation_fails(a_program, 1000);
 }
 
 RUN(test(gradients_are_what_backward_says), test(it_agrees_with_differences_twice), test(one_lies_in_another),

@@ -1,6 +1,6 @@
-/* Ops of the user's: what may be registered and called, that they compute, at once and on the tape, and that errors name
- * them. */
-#include "core/memory.h"
+/* Ops of the user's: what may be registered and called, that they compute, at once and on the tape, and that errors
+ * name them. */
+#include "each_allocation.h"
 #include "own_ops.h"
 #include "support.h"
 
@@ -419,23 +419,7 @@ static void a_small_program(void) {
 }
 static void every_allocation_may_fail(void **state) {
     (void)state;
-    bool reached = true;
-    for (int64_t n = 0; reached; ++n) {
-        hd_memory_trim();
-        hd_memory_fail_after(n);
-        {
-            HD_SCOPE;
-            a_small_program();
-        }
-        reached = hd_memory_attempts() > n;
-        hd_memory_fail_after(-1);
-        if (reached && hd_ok()) continue; /* memory that there need not be */
-        if (reached) assert_error(HD_ERROR_MEMORY, "");
-        assert_ok();
-        hd_clear_tape();
-        assert_int_equal(hd_live_objects(), 0);
-        assert_true(n < 500);
-    }
+    each_allocation_fails(a_small_program, 500);
 }
 
 RUN(test(descriptors_are_checked), test(a_name_is_one_op), test(calls_are_checked),

@@ -1,7 +1,7 @@
 /* Ops of the user's in scripts: at all levels, in files, in texts, in compiled models; and what leaves a run. */
-#include "core/memory.h"
 #include "files.h"
 #include "graph/graph.h"
+#include "each_allocation.h"
 #include "own_ops.h"
 
 #define S HD_SHAPE
@@ -109,9 +109,7 @@ static void calls_run_as_often_as_they_say(void **state) {
     }
 }
 
-static hd_tensor *own_forward(hd_module *m, hd_tensor *x) {
-    return effect(hd_mul(cubed(x, 1), hd_module_get(m, "w")));
-}
+static hd_tensor *own_forward(hd_module *m, hd_tensor *x) { return effect(hd_mul(cubed(x, 1), hd_module_get(m, "w"))); }
 static void compiled_models_have_them(void **state) {
     (void)state;
     HD_SCOPE;
@@ -239,27 +237,15 @@ static void run_small(void) {
 }
 static void every_allocation_may_fail(void **state) {
     (void)state;
-    bool reached = true;
-    for (int64_t n = 0; reached; ++n) {
-        hd_memory_trim();
-        hd_memory_fail_after(n);
-        {
-            HD_SCOPE;
-            run_small();
-        }
-        reached = hd_memory_attempts() > n;
-        hd_memory_fail_after(-1);
-        if (!hd_ok()) assert_error(HD_ERROR_MEMORY, "");
-        assert_int_equal(hd_live_objects(), 0);
-        assert_true(n < 2000);
-    }
+    each_allocation_fails(run_small, 2000);
 }
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
 static void reads(const char *attributes, const char *wrong) {
     char text[2048];
     snprintf(text, sizeof text,
-             "script \"t\"\n%%0 = input \"x\" : f32[2]\n%%1 = custom %%0 {%s} : f32[2]\noutput \"y\" = %%1\n", attributes);
+             "script \"t\"\n%%0 = input \"x\" : f32[2]\n%%1 = custom %%0 {%s} : f32[2]\noutput \"y\" = %%1\n",
+             attributes);
     hd_graph *g = hd_graph_parse(hd_thread_self(), text);
     if (wrong != NULL) {
         assert_null(g);
@@ -374,6 +360,5 @@ static void hostile_attributes_are_refused_or_run(void **state) {
 
 RUN(test(levels_agree_with_eager_calls), test(gradients_are_recorded), test(calls_run_as_often_as_they_say),
     test(compiled_models_have_them), test(compiled_models_are_trained_through_them),
-    test(a_run_that_fails_or_is_left_changes_nothing), test(an_op_that_changes_its_mind_is_refused), FILE_TESTS
-        test(texts_are_checked),
-    test(every_allocation_may_fail))
+    test(a_run_that_fails_or_is_left_changes_nothing), test(an_op_that_changes_its_mind_is_refused),
+    FILE_TESTS test(texts_are_checked), test(every_allocation_may_fail))

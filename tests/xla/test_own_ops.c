@@ -44,7 +44,8 @@ static void refused(hd_tensor *(*f)(hd_tensor *x), hd_error code, const char *te
 }
 static void what_writes_no_text_is_refused_by_name(void **state) {
     (void)state;
-    refused(plain, HD_ERROR_STATE, "XLA cannot run the op \"own.plain\", which is a function in C; compile with HD_COMPILER_HODU");
+    refused(plain, HD_ERROR_STATE,
+            "XLA cannot run the op \"own.plain\", which is a function in C; compile with HD_COMPILER_HODU");
     body = "%r0 = stablehlo.negate %a0 : $r0";
     refused(effect, HD_ERROR_STATE, "XLA cannot run the op \"own.effect\", which is marked as having effects");
     body = NULL;
