@@ -1,6 +1,5 @@
 /* Recording: the tape is the thread's observer. */
 #include "grad/tape.h"
-#include "ops/custom.h"
 #include "ops/row_uses.h"
 
 #include <stddef.h>

@@ -9,7 +9,7 @@
 #define HD_GRAD_TAPE_H
 
 #include "core/list.h"
-#include "ops/op.h"
+#include "ops/custom.h"
 
 typedef struct hd_saved {
     hd_tensor *tensor;
@@ -189,6 +189,8 @@ hd_observer *hd_observer_for(bool recording);
 hd_observer *hd_tape_first_observer(void);
 extern hd_observer hd_tape_observer;
 bool hd_debug_nan(void);
+/* What messages call an op: hd_mul, or, of the user's, the op "wave". */
+const char *hd_title_of(const hd_op *op, const void *attributes, char name[96]);
 /* Checks that all elements are finite; else an error that says which is not, and of what: "the result", "hd_sqrt". */
 hd_error hd_check_finite(hd_thread *thread, hd_tensor *t, const char *what, const char *who);
 /* Likewise of what a call gave; constants and views are as the caller wished. */

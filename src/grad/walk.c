@@ -45,11 +45,7 @@ static uint32_t version_of(const hd_tensor *t) {
 static const char *maker_of(hd_record *r, char name[96]) {
     if (r->op == NULL) return "a leaf";
     if (r->op == &hd_op_external) return (*(hd_external *const *)hd_record_attributes(r))->name;
-    if (r->op == &hd_ops[HD_OP_custom])
-        snprintf(name, 96, "the op \"%s\"", ((const hd_custom_attributes *)hd_record_attributes(r))->op.text);
-    else
-        snprintf(name, 96, "hd_%s", r->op->name);
-    return name;
+    return hd_title_of(r->op, hd_record_attributes(r), name);
 }
 
 /* HODU_DEBUG=nan */
