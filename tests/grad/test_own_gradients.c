@@ -282,6 +282,25 @@ static void misbehaviour_is_named_and_leaves_nothing_behind(void **state) {
     assert_ok();
 }
 
+static void a_jump_while_a_builder_records_leaves_it_recording(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = hd_requires_grad(hd_ones(S(2), F));
+    hd_builder *b = started("jumping");
+    hd_builder_add_state(b, "x", x);
+    forward_way = JUMPS;
+    backward_way = WELL;
+    try_both(x);
+    forward_way = WELL;
+    backward_way = JUMPS;
+    try_both(x);
+    backward_way = WELL;
+    assert_ok();
+    hd_backward(hd_mul_scalar(hd_custom_gradient(odd_forward, odd_backward, NULL, HD_TENSORS(x)), 3));
+    hd_builder_add_output(b, "g", hd_grad(x));
+    assert_values(output(built(b), "g"), F, 3, 3);
+}
+
 static void arguments_are_checked(void **state) {
     (void)state;
     HD_SCOPE;
@@ -318,4 +337,5 @@ static void every_allocation_may_fail(void **state) {
 RUN(test(gradients_are_what_backward_says), test(it_agrees_with_differences_twice), test(one_lies_in_another),
     test(a_recomputation_computes_it_again), test(it_is_recorded), test(a_compiled_model_has_it),
     test(only_inputs_are_differentiated), test(misbehaviour_is_named_and_leaves_nothing_behind),
-    test(arguments_are_checked), test(what_was_saved_may_not_change), test(every_allocation_may_fail))
+    test(a_jump_while_a_builder_records_leaves_it_recording), test(arguments_are_checked),
+    test(what_was_saved_may_not_change), test(every_allocation_may_fail))
