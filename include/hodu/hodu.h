@@ -6,6 +6,7 @@
 #include <hodu/builder.h>
 #include <hodu/cache.h>
 #include <hodu/compile.h>
+#include <hodu/custom.h>
 #include <hodu/device.h>
 #include <hodu/dtype.h>
 #include <hodu/error.h>

@@ -520,6 +520,11 @@ HD_API hd_tensor *hd_attention(hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tens
 HD_API hd_tensor *hd_attention_gradient(hd_tensor *gradient, hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask,
                                         hd_tensor *statistics, bool causal, double scale);
 
+/* ---- Ops of your own ---- */
+/* The op of that name that hd_custom_register registered (custom.h): its first output; attributes, which may be
+ * NULL, are copied. */
+HD_API hd_tensor *hd_custom(const char *name, hd_tensors *inputs, const void *attributes, size_t bytes);
+
 /* ---- Reversed scalar forms ---- */
 /* value - x. */
 HD_API hd_tensor *hd_rsub_scalar(hd_tensor *x, double value);

@@ -34,8 +34,10 @@ typedef enum hd_gradient {
 /* What a vjp reads, as bits. */
 enum { HD_SAVE_INPUT0 = 1, HD_SAVE_INPUT1 = 2, HD_SAVE_INPUT2 = 4, HD_SAVE_OUTPUT = 8, HD_SAVE_ANY = 15 };
 /* Of ops that are no elementwise rows; 16 is the gradient, see ops/row_uses.h. */
-enum { HD_SAVE_INPUT3 = 32, HD_SAVE_OUTPUT1 = 64 };
-static inline unsigned hd_save_bit(int input) { return input < 3 ? 1u << input : input == 3 ? HD_SAVE_INPUT3 : 0; }
+enum { HD_SAVE_INPUT3 = 32, HD_SAVE_OUTPUT1 = 64, HD_SAVE_REST = 128 /* the fifth input and all behind it */ };
+static inline unsigned hd_save_bit(int input) {
+    return input < 3 ? 1u << input : input == 3 ? HD_SAVE_INPUT3 : HD_SAVE_REST;
+}
 
 /* What a call costs. */
 typedef struct hd_work {

@@ -41,7 +41,8 @@ static hd_executable *hodu_compile(hd_thread *thread, hd_graph *graph, hd_device
     HD_KEEP_NAME(thread); /* passes call ops, but it is the caller's function that runs */
     hd_graph *simple = simplify(thread, graph);
     if (simple == NULL) return NULL;
-    const bool tunes = level == HD_O3 && machine->tuning_key != NULL; /* else there is nothing to choose */
+    /* else there is nothing to choose; and functions of the user's are not for trial runs on made-up inputs */
+    const bool tunes = level == HD_O3 && machine->tuning_key != NULL && !simple->calls_back;
     hd_plan *p = tunes ? hd_plan_tuned(thread, simple, machine)
                        : hd_plan_new(thread, simple, machine, level == HD_O3 ? HD_O2 : level, NULL);
     hd_graph_release(thread, simple);

@@ -22,6 +22,7 @@ typedef enum hd_family {
     HD_FAMILY_CONV,
     HD_FAMILY_POOL,
     HD_FAMILY_ATTENTION,
+    HD_FAMILY_CUSTOM,
     HD_FAMILY_COUNT
 } hd_family;
 
@@ -228,6 +229,21 @@ typedef struct hd_topk_attributes {
     int64_t count;
     bool largest;
 } hd_topk_attributes;
+
+/* A name, with zeros behind it. */
+typedef struct hd_name {
+    char text[HD_CUSTOM_NAME_MOST + 1];
+} hd_name;
+/* A few bytes, with zeros behind them. */
+typedef struct hd_small_bytes {
+    uint64_t count;
+    unsigned char at[HD_CUSTOM_ATTRIBUTES_MOST];
+} hd_small_bytes;
+/* Of a call of an op of the user's, which is known by its name. */
+typedef struct hd_custom_attributes {
+    hd_name op;
+    hd_small_bytes data;
+} hd_custom_attributes;
 
 /* Describes a call with one output, ready to run. In place: returning a struct this large by value costs more than
  * running a small op. */

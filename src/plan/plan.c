@@ -173,7 +173,8 @@ hd_plan *hd_plan_new(hd_thread *thread, hd_graph *graph, const hd_machine *machi
         return NULL;
     }
     memset(p, 0, sizeof *p);
-    p->executable = (hd_executable){.run = hd_plan_run, .destroy = release_plan, .describe = hd_plan_describe};
+    p->executable = (hd_executable){
+        .run = hd_plan_run, .left = hd_plan_left, .destroy = release_plan, .describe = hd_plan_describe};
     p->machine = machine;
     p->executable.on_device = hd_device_is_away(machine->device);
     hd_object_retain(&graph->object);

@@ -5,6 +5,7 @@
  * those that have no gradient: a new row fails here until it has one. */
 #include "core/thread.h"
 #include "grad/tape.h"
+#include "own_ops.h"
 #include "support.h"
 
 #include <math.h>
@@ -311,7 +312,11 @@
     CASE(attention, causal, IN(S(3, 2), S(4, 2), S(4, 3)), hd_square(hd_attention(a, b, c, NULL, true, 0.7)))          \
     CASE(attention, masked, IN(S(3, 2), S(4, 2), S(4, 3)), hd_attention(a, b, c, hd_tri(3, 4, 1, HD_BOOL), false, 0))  \
     CASE(attention, added, IN(S(3, 2), S(3, 3), S(3)), hd_attention(a, hd_mul_scalar(a, 2), a, b, true, 0))            \
-    CASE(attention, of_itself, IN(S(3, 2)), hd_attention(a, a, a, NULL, true, 0))
+    CASE(attention, of_itself, IN(S(3, 2)), hd_attention(a, a, a, NULL, true, 0))                                      \
+    CASE(custom, cube, IN(S(2, 3)), cubed(a, 0.5))                                                                     \
+    CASE(custom, of_itself, IN(S(2, 3)), cubed(cubed(a, 0.5), 2))                                                      \
+    CASE(custom, first, IN(S(2, 3), S(2, 3)), PART(both_ways(a, b), 0))                                                \
+    CASE(custom, both, IN(S(2, 3), S(2, 3)), hd_mul(PART(both_ways(a, b), 0), PART(both_ways(a, b), 1)))
 
 /* No ops of the tables: losses, scalar powers where the base is negative, writing in place, dtypes that meet. */
 #define OTHERS(CASE)                                                                                                   \

@@ -8,6 +8,7 @@
 
 #include "builders.h"
 #include "differences.h"
+#include "own_ops.h"
 #include "core/thread.h"
 #include "graph/builder.h"
 
@@ -162,6 +163,11 @@ static inline hd_tensor *first_and_last(hd_tensors *list) {
     CALL(attention, IN(S(2, 3, 2), S(2, 4, 2), S(2, 4, 3)), hd_attention(a, b, c, NULL, false, 0))                     \
     CALL(attention_causal, IN(S(3, 2), S(3, 2), S(3, 3)), hd_attention(a, b, c, hd_tri(3, 3, 1, HD_BOOL), true, 0.5))  \
     CALL(attention_added, IN(S(3, 2), S(3, 2), S(3)), hd_attention(a, b, a, c, true, 0.5))                             \
+    /* ops of one's own */                                                                                             \
+    CALL(custom, IN(S(2, 3)), cubed(a, 0.5))                                                                           \
+    CALL(custom_of_views, IN(S(2, 3)), cubed(hd_t(hd_flip(a, X(1))), -2))                                              \
+    CALL(custom_both, IN(S(2, 3), S(2, 3)), first_and_last(both_ways(a, hd_relu(b))))                                  \
+    CALL(custom_second_alone, IN(S(2, 3), S(2, 3)), hd_square(hd_tensors_get(both_ways(a, b), 1)))                     \
     /* losses, scalars */                                                                                              \
     CALL(mse, IN(S(2, 3), S(2, 3)), hd_mse(a, b, NULL))                                                                \
     CALL(cross_entropy, IN(S(2, 3)), hd_cross_entropy(a, I64(S(2), 2, 0), NULL))                                       \

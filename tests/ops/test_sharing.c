@@ -1,6 +1,7 @@
 /* Whether the result of an op shares memory with an operand is the op's own, and never a matter of its arguments: views
  * always do, all others never, also where they have nothing to do. What may return its operand itself says so in its
  * documentation: hd_cast and hd_contiguous; what may copy, too: hd_reshape and hd_flatten. */
+#include "own_ops.h"
 #include "support.h"
 
 #include "graph/builder.h"
@@ -144,6 +145,7 @@ typedef struct operands {
     NEW(adaptive_max_pool, hd_adaptive_max_pool(image, S(2, 2)))                                                       \
     NEW(adaptive_avg_pool, hd_adaptive_avg_pool(image, S(2, 2)))                                                       \
     NEW(attention, hd_attention(e, e, e, NULL, false, 1))                                                              \
+    NEW(custom, hd_custom(own_same(), HD_TENSORS(x), NULL, 0))                                                         \
     NEW(attention_gradient,                                                                                            \
         hd_attention_gradient(e, e, e, e, NULL, hd_zeros(S(hd_tensor_size(e, 0), 2), HD_F32), false, 1))               \
     NEW(rsub_scalar, hd_rsub_scalar(x, 0))                                                                             \
