@@ -68,6 +68,7 @@ static const hd_field hd_sort_attributes_fields[] = {FIELD(hd_sort_attributes, a
 static const hd_field hd_topk_attributes_fields[] = {FIELD(hd_topk_attributes, axis, INT),
                                                      FIELD(hd_topk_attributes, count, I64),
                                                      FIELD(hd_topk_attributes, largest, BOOL), END};
+static const hd_field hd_searchsorted_attributes_fields[] = {FIELD(hd_searchsorted_attributes, right, INT), END};
 #define NUMBER(name, offset)                                                                                           \
     { name, HD_FIELD_F64, offset, false }
 static const hd_field number_fields[4][4] = {{END},
@@ -75,7 +76,7 @@ static const hd_field number_fields[4][4] = {{END},
                                              {NUMBER("p", 0), NUMBER("q", 8), END},
                                              {NUMBER("p", 0), NUMBER("q", 8), NUMBER("r", 16), END}};
 
-typedef struct none {
+typedef struct none { /* known by its size: other attributes are larger */
     char nothing;
 } none;
 static const struct description {

@@ -1,9 +1,8 @@
 /* Sorting along an axis. Elements become whole numbers in the same order (NaN behind all others, -0 equal to 0), which
  * are sorted with their positions: digit by digit from the last, so that equals stay in order; few by insertion. */
+#include "device/cpu/order.h"
 #include "device/cpu/sizes.h"
 #include "device/cpu/tile.h"
-
-#include <string.h>
 
 enum {
     GRAIN = 4096,    /* elements worth a thread */
@@ -30,38 +29,14 @@ typedef struct sort_job {
     int64_t pieces, rows;
 } sort_job;
 
-/* The key of a float of `bits` bits. */
-static inline uint64_t key_of_float(uint64_t raw, int bits, bool is_nan) {
-    const uint64_t sign = (uint64_t)1 << (bits - 1), magnitude = raw & (sign - 1);
-    if (is_nan) return UINT64_MAX;
-    if (magnitude == 0) return sign;
-    return raw & sign ? sign - magnitude : sign + magnitude;
-}
-
-static uint64_t key_of(const sort_job *j, const char *p) {
-    const int bits = (int)j->bytes * 8;
-    uint64_t raw = 0;
-    memcpy(&raw, p, j->bytes);
-    if (hd_dtype_is_float(j->dtype)) {
-        const double value = hd_element_to_f64(p, j->dtype);
-        return key_of_float(raw, bits, value != value);
-    }
-    return hd_dtype_is_signed(j->dtype) ? raw ^ (uint64_t)1 << (bits - 1) : raw;
-}
-
 /* Descending, the other way round; NaN comes first then. */
 static void read_keys(const sort_job *j, const char *row, keyed *out) {
     const uint64_t turn = j->descending ? UINT64_MAX : 0;
     const size_t step = (size_t)j->stride * j->bytes;
-    if (j->dtype == HD_F32) {
-        for (int64_t i = 0; i < j->size; ++i) {
-            uint32_t raw;
-            memcpy(&raw, row + (size_t)i * step, 4);
-            out[i] = (keyed){key_of_float(raw, 32, (raw & 0x7fffffff) > 0x7f800000) ^ turn, i};
-        }
-        return;
-    }
-    for (int64_t i = 0; i < j->size; ++i) out[i] = (keyed){key_of(j, row + (size_t)i * step) ^ turn, i};
+    if (j->dtype == HD_F32)
+        for (int64_t i = 0; i < j->size; ++i) out[i] = (keyed){hd_order_of(row + (size_t)i * step, HD_F32) ^ turn, i};
+    else
+        for (int64_t i = 0; i < j->size; ++i) out[i] = (keyed){hd_order_of(row + (size_t)i * step, j->dtype) ^ turn, i};
 }
 
 static void insert_all(keyed *x, int64_t n) {
