@@ -371,7 +371,7 @@ HD_API hd_tensor *hd_bincount(hd_tensor *x, hd_tensor *weights, int64_t size);
  * none; i64: [bins]. */
 HD_API hd_tensor *hd_histc(hd_tensor *x, int64_t bins, double low, double high);
 
-/* ---- Selecting by value: sizes depend on values, which a builder does not know, or are given, and the rest is fill ---- */
+/* ---- Selecting by value: sizes depend on values, or are given and the rest is filled ---- */
 /* Where x is not 0, in row-major order, i64: [count, rank]; not in a builder. */
 HD_API hd_tensor *hd_nonzero(hd_tensor *x);
 /* The first `size` of hd_nonzero; where there are fewer, fill: [size, rank]. */

@@ -1,5 +1,5 @@
-/* Order on GPUs: sorting, searching, the largest and smallest with their indices, and scatter, which sorts what it is told to
- * write where, so that the same element is written by one thread, in the order of the source. */
+/* Order on GPUs: sorting, searching, the largest and smallest with their indices, and scatter, which sorts what it is
+ * told to write where, so that the same element is written by one thread, in the order of the source. */
 #include "machine/gpu.h"
 
 #include <string.h>

@@ -283,8 +283,8 @@ hd_shape hd_positions_shape(const hd_tensor *index, int axis);
 /* What the gradient of a scatter reads (HD_SAVE_*) follows from its mode: setting and adding read the index alone. */
 unsigned hd_scatter_reads(const hd_scatter_attributes *attributes);
 
-/* x as a float to compute in: integers as the default float, small floats as f32, as they must not be rounded on the way;
- * and the dtype of what is computed of it. */
+/* x as a float to compute in: integers as the default float, small floats as f32, as they must not be rounded on the
+ * way; and the dtype of what is computed of it. */
 hd_tensor *hd_as_float(hd_tensor *x);
 hd_dtype hd_float_result(const hd_thread *thread, const hd_tensor *x);
 

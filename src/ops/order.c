@@ -149,6 +149,7 @@ static hd_error check_bincount(const hd_tensor *x, const hd_tensor *weights, int
 
 /* weights, or ones, added up at an index. */
 static hd_tensor *add_at(hd_tensor *index, hd_tensor *weights, int64_t size) {
+    if (index == NULL) return NULL;
     const hd_shape flat = HD_SHAPE(index->count);
     const hd_dtype dtype = weights == NULL ? HD_I64 : hd_tensor_dtype(weights);
     hd_tensor *source =

@@ -99,7 +99,8 @@ hd_tensor *hd_mean(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) {
     hd_span_begin(&span, thread, "mean");
     if (!hd_dtype_is_float((hd_dtype)x->dtype)) /* integers sum exactly */
         return hd_span_end(&span, hd_cast(hd_div_scalar(hd_sum(x, axes, opts), count), thread->default_dtype));
-    return hd_span_end(&span, hd_cast(hd_div_scalar(hd_sum(hd_as_float(x), axes, opts), count), hd_float_result(thread, x)));
+    return hd_span_end(&span,
+                       hd_cast(hd_div_scalar(hd_sum(hd_as_float(x), axes, opts), count), hd_float_result(thread, x)));
 }
 
 /* v^power, for v >= 0; where v is 0 its gradient is 0, not infinity: what a norm's subgradient is there. */

@@ -1,5 +1,5 @@
 /* Selecting by value: against NumPy and plain loops, padded and not, at once and in a script, with gradients. */
-#include "differences.h"
+#include "core/memory.h"
 #include "families.h"
 
 #define BOTH HD_OPTS(hd_unique_opts, .inverse = true, .counts = true)
@@ -184,6 +184,38 @@ static void a_script_runs_the_padded_ones(void **state) {
     assert_values(hd_outputs_get(out, "places"), HD_I64, 0, 0, 0, 1, 0, 2, 1, 0, 1, 1);
 }
 
+/* What is made of many calls gives none of its results when one of them fails, and leaves nothing behind. */
+static void every_allocation_may_fail(void **state) {
+    (void)state;
+    not_on_a_device("it counts allocations of the host");
+    for (int which = 0; which < 10; ++which)
+        for (int64_t n = 0, failed = 1; failed; ++n) {
+            HD_SCOPE;
+            hd_tensor *x = hd_param(HD_TENSOR_F32(HD_SHAPE(2, 3), 2, 0, 2, 1, 5, 0)), *mask = hd_gt_scalar(x, 1);
+            hd_tensor *i = hd_cast(hd_detach(x), HD_I32), *y = NULL;
+            hd_memory_trim();
+            hd_memory_fail_after(n);
+            switch (which) {
+            case 0: y = hd_nonzero(x); break;
+            case 1: y = hd_nonzero_padded(x, 5, 0); break;
+            case 2: y = hd_masked_select(x, mask); break;
+            case 3: y = hd_masked_select_padded(x, mask, 7, 0); break;
+            case 4: y = hd_unique(x, BOTH).counts; break;
+            case 5: y = hd_unique_padded(x, 3, 0, BOTH).inverse; break;
+            case 6: y = hd_median(x, 1, NULL).indices; break;
+            case 7: y = hd_quantile(x, 0.3, 0, NULL); break;
+            case 8: y = hd_bincount(i, x, 6); break;
+            default: y = hd_histc(x, 3, 0, 4);
+            }
+            hd_memory_fail_after(-1);
+            failed = !hd_ok();
+            assert_int_equal(y == NULL, failed);
+            if (failed) assert_error(HD_ERROR_MEMORY, "");
+            if (!failed) assert_in_range(n, 5, 1000);
+            hd_clear_tape();
+        }
+}
+
 static void errors_name_what_to_do(void **state) {
     (void)state;
     HD_SCOPE;
@@ -210,4 +242,4 @@ static void errors_name_what_to_do(void **state) {
 
 RUN(test(as_numpy), test(every_dtype_and_layout), test(masks_and_operands_broadcast), test(special_numbers),
     test(nothing_and_one_number), test(gradients_go_to_what_was_selected), test(a_script_runs_the_padded_ones),
-    test(errors_name_what_to_do))
+    test(every_allocation_may_fail), test(errors_name_what_to_do))

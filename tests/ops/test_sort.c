@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 4096 };
+enum { MOST = 4096 }; /* elements of a tensor */
 
 /* a comes before b. */
 static bool before(double a, double b, bool descending) {
@@ -84,6 +84,32 @@ static void every_dtype_axis_and_length(void **state) {
                 for (int64_t k = 0; k <= n; k += k < 2 ? 1 : k < 31 ? 29 : 170)
                     check(x, axis, k, descending, hd_topk(x, k, axis, descending), what);
             }
+}
+
+/* Rows that make it hard to know early which elements will stay. */
+static void few_of_long_rows(void **state) {
+    (void)state;
+    enum { ROWS = 8 };
+    static const int64_t lengths[] = {255, 256, 300, 509}, wanted[] = {1, 3, 8, 16, 17, 32, 33};
+    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; ++l)
+        for (size_t w = 0; w < 2 * sizeof wanted / sizeof *wanted; ++w) {
+            HD_SCOPE;
+            const int64_t n = lengths[l], k = wanted[w / 2];
+            float v[MOST];
+            for (int64_t i = 0; i < n; ++i) {
+                const float rows[ROWS] = {NAN,
+                                          -INFINITY,
+                                          INFINITY,
+                                          (float)i,
+                                          (float)-i,
+                                          i % 64 < 40 ? NAN : (float)(i % 5),
+                                          i % 2 ? 0.0f : -0.0f,
+                                          i % 64 == 7 ? (float)i : -INFINITY};
+                for (int r = 0; r < ROWS; ++r) v[r * n + i] = rows[r];
+            }
+            hd_tensor *x = hd_from_data(v, HD_SHAPE(ROWS, n), HD_F32);
+            check(x, 1, k, w % 2, hd_topk(x, k, 1, w % 2), "few of a long row");
+        }
 }
 
 static void views_are_sorted_as_they_look(void **state) {
@@ -346,7 +372,8 @@ static void errors_say_what_was_given(void **state) {
     assert_error(HD_ERROR_VALUE, "bins from 0 to inf");
 }
 
-RUN(test(every_dtype_axis_and_length), test(views_are_sorted_as_they_look), test(extremes_come_with_their_index),
-    test(nothing_is_sorted_too), test(gradients_go_where_values_were), test(threads_do_not_change_the_result),
-    test(as_numpy), test(counts_are_numpys), test(places_of_every_dtype_and_layout),
-    test(elements_are_where_sort_puts_them), test(quantiles_at_the_edges), test(errors_say_what_was_given))
+RUN(test(every_dtype_axis_and_length), test(few_of_long_rows), test(views_are_sorted_as_they_look),
+    test(extremes_come_with_their_index), test(nothing_is_sorted_too), test(gradients_go_where_values_were),
+    test(threads_do_not_change_the_result), test(as_numpy), test(counts_are_numpys),
+    test(places_of_every_dtype_and_layout), test(elements_are_where_sort_puts_them), test(quantiles_at_the_edges),
+    test(errors_say_what_was_given))

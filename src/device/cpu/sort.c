@@ -12,7 +12,7 @@ enum {
     GRAIN = 4096,     /* elements worth a thread */
     FEW = 48,         /* elements that insertion sorts sooner */
     FEW_LARGEST = 32, /* of topk: so many are kept in order */
-    BLOCK = 16,       /* elements that are compared together with the last of those */
+    BLOCK = 32,       /* elements that are compared together with the last of those */
     LANES = 64        /* of a row: element i is in lane i % LANES */
 };
 
