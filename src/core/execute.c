@@ -111,3 +111,14 @@ hd_tensor *hd_span_end(hd_span *span, hd_tensor *result) {
     thread->call_depth = span->depth; /* whatever a callback has left */
     return thread->error_code == HD_OK ? result : NULL;
 }
+
+void hd_span_keep(const hd_span *span, hd_tensor *result) {
+    if (span->token.self != NULL) hd_keep_object(result);
+}
+
+hd_pair hd_span_end_pair(hd_span *span, hd_pair results) {
+    hd_span_keep(span, results.indices);
+    results.values = hd_span_end(span, results.values);
+    if (results.values == NULL) results.indices = NULL;
+    return results;
+}

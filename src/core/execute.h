@@ -196,5 +196,8 @@ typedef struct hd_span {
 } hd_span;
 void hd_span_begin(hd_span *span, hd_thread *thread, const char *name);
 hd_tensor *hd_span_end(hd_span *span, hd_tensor *result);
+/* Of a composite with more than one result: what it gives beside that which it ends with; and two of them. */
+void hd_span_keep(const hd_span *span, hd_tensor *result);
+hd_pair hd_span_end_pair(hd_span *span, hd_pair results);
 
 #endif

@@ -70,6 +70,7 @@ static const hd_field hd_topk_attributes_fields[] = {FIELD(hd_topk_attributes, a
                                                      FIELD(hd_topk_attributes, largest, BOOL), END};
 static const hd_field hd_custom_attributes_fields[] = {FIELD(hd_custom_attributes, op, NAME),
                                                        FIELD(hd_custom_attributes, data, BYTES), END};
+static const hd_field hd_searchsorted_attributes_fields[] = {FIELD(hd_searchsorted_attributes, right, INT), END};
 #define NUMBER(name, offset)                                                                                           \
     { name, HD_FIELD_F64, offset, false }
 static const hd_field number_fields[4][4] = {{END},
@@ -77,7 +78,7 @@ static const hd_field number_fields[4][4] = {{END},
                                              {NUMBER("p", 0), NUMBER("q", 8), END},
                                              {NUMBER("p", 0), NUMBER("q", 8), NUMBER("r", 16), END}};
 
-typedef struct none {
+typedef struct none { /* known by its size: other attributes are larger */
     char nothing;
 } none;
 static const struct description {

@@ -30,6 +30,7 @@
     CALL(min_with_index, hd_min_with_index(x, 1, NULL).values)                                                         \
     CALL(sort, hd_sort(x, 1, false).values)                                                                            \
     CALL(topk, hd_topk(x, 1, 1, false).values)                                                                         \
+    CALL(searchsorted, hd_searchsorted(x, x, true))                                                                    \
     CALL(reshape, hd_reshape(x, S(4)))                                                                                 \
     CALL(permute, hd_permute(x, HD_AXES(1, 0)))                                                                        \
     CALL(broadcast_to, hd_broadcast_to(x, S(3, 2, 2)))                                                                 \
