@@ -68,6 +68,9 @@ static const hd_field hd_sort_attributes_fields[] = {FIELD(hd_sort_attributes, a
 static const hd_field hd_topk_attributes_fields[] = {FIELD(hd_topk_attributes, axis, INT),
                                                      FIELD(hd_topk_attributes, count, I64),
                                                      FIELD(hd_topk_attributes, largest, BOOL), END};
+static const hd_field hd_scan_attributes_fields[] = {FIELD(hd_scan_attributes, axis, INT),
+                                                     FIELD(hd_scan_attributes, exclusive, BOOL),
+                                                     FIELD(hd_scan_attributes, reverse, BOOL), END};
 #define NUMBER(name, offset)                                                                                           \
     { name, HD_FIELD_F64, offset, false }
 static const hd_field number_fields[4][4] = {{END},

@@ -39,6 +39,11 @@ typedef struct operands {
     NEW(min_with_index, hd_min_with_index(e, 0, HD_OPTS(hd_reduce_opts, .keep_dims = true)).values)                    \
     NEW(sort, hd_sort(e, 0, false).values)                                                                             \
     NEW(topk, hd_topk(e, hd_tensor_size(e, 0), 0, true).values)                                                        \
+    NEW(cumsum, hd_cumsum(e, 0, NULL))                                                                                 \
+    NEW(cumprod, hd_cumprod(r, 0, NULL))                                                                               \
+    NEW(logcumsumexp, hd_logcumsumexp(r, 0, NULL))                                                                     \
+    NEW(cummax, hd_cummax(e, 0, NULL).values)                                                                          \
+    NEW(cummin, hd_cummin(r, 0, NULL).values)                                                                          \
     NEW(mean, hd_mean(r, X(), NULL))                                                                                   \
     NEW(var, hd_var(r, X(), 0, NULL))                                                                                  \
     NEW(std, hd_std(e, X(0), 0, HD_OPTS(hd_reduce_opts, .keep_dims = true)))                                           \
