@@ -68,6 +68,14 @@ static void write_identity(const scan_job *j, char *out, int64_t width) {
     for (int64_t i = 0; i < width; ++i) memcpy(out + (size_t)i * bytes, element, bytes);
 }
 
+/* How many elements a stretch combines; what an exclusive scan has before the first one is written. */
+static int64_t begin_stretch(const scan_job *j, stretch *s, int64_t width) {
+    if (!j->exclusive) return j->size;
+    write_identity(j, s->out, width);
+    if (j->size > 1) s->out = moved(&j->to, s->out, j->step);
+    return j->size - 1;
+}
+
 /* An accumulator of 8 bytes: f64 for floats, else an integer. */
 static uint64_t first_before(const scan_job *j) {
     uint64_t before;
@@ -78,12 +86,7 @@ static uint64_t first_before(const scan_job *j) {
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 static void scan_row(const scan_job *j, stretch s) {
     uint64_t before = first_before(j);
-    int64_t n = j->size;
-    if (j->exclusive) {
-        write_identity(j, s.out, 1);
-        s.out = moved(&j->to, s.out, j->step);
-        n--;
-    }
+    const int64_t n = begin_stretch(j, &s, 1);
     if (is_direct(j) && j->from_step == j->step && llabs(j->step) == 1) {
         const int64_t back = j->step < 0 && n > 0 ? n - 1 : 0;
         j->kernels.row(&before, moved(&j->to, s.out, -back), next_of_x(j, s.x, -back), n, j->step < 0);
@@ -139,12 +142,7 @@ static void scan_log_tile(double *largest, double *sum, double *x, int64_t n) {
 static void scan_log_row(const scan_job *j, stretch s) {
     hd_tile_workspace workspace;
     double results[HD_TILE], largest = -INFINITY, sum = 0;
-    int64_t n = j->size;
-    if (j->exclusive) {
-        write_identity(j, s.out, 1);
-        s.out = moved(&j->to, s.out, j->step);
-        n--;
-    }
+    const int64_t n = begin_stretch(j, &s, 1);
     for (int64_t i = 0; i < n; i += HD_TILE) {
         const int64_t some = hd_least(n - i, HD_TILE);
         const void *in = hd_tile_load(next_of_x(j, s.x, i * j->from_step), j->from_step, some, j->from.dtype,
@@ -176,13 +174,8 @@ static void scan_columns(const scan_job *j, stretch s, int64_t width, int64_t ac
     uint64_t before[STRIP];
     hd_tile_workspace workspace;
     _Alignas(64) char results[HD_TILE * 8];
-    int64_t n = j->size;
+    const int64_t n = begin_stretch(j, &s, width);
     for (int64_t i = 0; i < width; ++i) before[i] = first_before(j);
-    if (j->exclusive) {
-        write_identity(j, s.out, width);
-        s.out = moved(&j->to, s.out, j->step);
-        n--;
-    }
     if (is_direct(j) && across == 1) {
         j->kernels.columns(before, s.out, j->step, s.x, j->from_step, width, n);
         return;
@@ -269,7 +262,7 @@ static void run_scan(scan_job *j) {
     const int last = j->kept.rank - 1;
     const int64_t columns = j->kept.size[last];
     const bool has_columns = j->kernels.columns != NULL || j->extremes.columns != NULL;
-    if (!has_columns || j->to.stride[last] != 1 || columns < COLUMNS_LEAST || llabs(j->step) == 1) {
+    if (!has_columns || j->to.stride[last] != 1 || columns < COLUMNS_LEAST || (llabs(j->step) == 1 && j->size > 1)) {
         hd_parallel_range(j->kept.count, GRAIN / j->size + 1, run_rows, j);
         return;
     }
