@@ -82,8 +82,10 @@ W_INLINE scan_state scan_both(scan_state a, scan_state b) {
 #else
     if (a.second < 0) return b;
     if (b.second < 0) return a;
-    const bool takes = (WHAT == SCAN_LARGEST ? b.v >= a.v : b.v <= a.v) || !(b.v == b.v);
-    return takes ? b : a;
+#if A_IS_FLOAT
+    if (b.v != b.v) return b;
+#endif
+    return (WHAT == SCAN_LARGEST ? b.v >= a.v : b.v <= a.v) ? b : a;
 #endif
 }
 
@@ -100,15 +102,14 @@ W_INLINE A_TYPE scan_result(scan_state s) {
 /* The element of a row that is met as number i, and where results go. */
 #define SCAN_BUFFERS                                                                                                   \
     W_GLOBAL const X_MEMORY *x = (W_GLOBAL const X_MEMORY *)(b0 + a.offset[0]);                                        \
-    W_GLOBAL Y_MEMORY *y = (W_GLOBAL Y_MEMORY *)(b1 + a.offset[1]);                                                    \
-    W_GLOBAL int64_t *places = (W_GLOBAL int64_t *)(b2 + a.offset[2]);
+    W_GLOBAL Y_MEMORY *y = (W_GLOBAL Y_MEMORY *)(b1 + a.offset[1]);
 #define SCAN_FIRST(row) ((row) / a.inner * a.size * a.inner + (row) % a.inner)
 #define SCAN_PLACE(i)   (a.reverse != 0 ? a.size - 1 - (i) : (i))
 #define SCAN_READ(i)    scan_one((A_TYPE)X_LOAD(x[first + SCAN_PLACE(i) * a.inner]), SCAN_PLACE(i))
 #if WHAT >= SCAN_LARGEST
 #define SCAN_WRITE(i, s)                                                                                               \
     y[first + SCAN_PLACE(i) * a.inner] = x[first + (s).second * a.inner];                                              \
-    if (GIVES & 2) places[first + SCAN_PLACE(i) * a.inner] = (s).second;
+    if (GIVES & 2) ((W_GLOBAL int64_t *)(b2 + a.offset[2]))[first + SCAN_PLACE(i) * a.inner] = (s).second;
 #else
 #define SCAN_WRITE(i, s) y[first + SCAN_PLACE(i) * a.inner] = Y_STORE((Y_TYPE)scan_result(s));
 #endif
