@@ -113,7 +113,7 @@ static void any_dtype_and_layout(void **state) {
     }
 }
 
-/* Every way through: rows and columns, where memory runs along and where not, more than a tile and more than a strip. */
+/* Every way through: rows and columns, where memory runs along and where not, more than a tile, more than a strip. */
 static void long_and_short_rows_and_columns(void **state) {
     (void)state;
     static const int64_t lengths[] = {1, 2, 3, 7, 8, 9, 17, 255, 256, 257, 1000}, widths[] = {1, 3, 8, 70, 600};
