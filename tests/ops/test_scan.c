@@ -100,6 +100,7 @@ static void any_dtype_and_layout(void **state) {
     (void)state;
     static model m;
     for (int round = 0; round < 1500; ++round) {
+        if (!when_compiled((uint64_t)round, 19)) continue;
         HD_SCOPE;
         const hd_dtype dtype = (hd_dtype)(1 + round % (HD_DTYPE_COUNT - 1));
         const int rank = (int)random_below(5);
@@ -123,7 +124,7 @@ static void long_and_short_rows_and_columns(void **state) {
         for (int l = 0; l < 11; ++l)
             for (int w = 0; w < 5; ++w) {
                 const int64_t n = lengths[l], width = widths[w], count = n * width;
-                if (count > 1 << 17) continue;
+                if (count > 1 << 17 || !when_compiled((uint64_t)(d * 55 + l * 5 + w), 7)) continue;
                 for (int way = 0; way < 4; ++way) {
                     HD_SCOPE;
                     const int axis = way & 1;
