@@ -125,6 +125,8 @@ CASES = {  # name: unit, op, inputs
     "eager/randn-2^20": ("us", "randn_2_20"),
     "eager/gather-4096x1024": ("us", "gather", Input(4096, 1024), indices(4096, 1024, below=1024)),
     "eager/index-select-65536x64": ("us", "index_select", Input(65536, 64), indices(16384, below=65536)),
+    "eager/sort-2^20": ("us", "sort", MEDIUM),
+    "eager/topk-8-4096x1024": ("us", "topk_8", Input(4096, 1024)),
     "grad/add-2x3-taped": ("ns", "grad_add", TINY, TINY),
     "grad/linear-3x1-epoch": ("us", "grad_linear_epoch", Input(100, 3), Input(100, 1)),
     "grad/mlp-64x512x1024x512": ("us", "grad_mlp", Input(64, 512), Input(64, 512)),
@@ -242,6 +244,10 @@ class Numpy(Framework):
     def cumsum(self, x): return np.cumsum(x, 1)
     def gather(self, x, index): return np.take_along_axis(x, index, 1)
     def index_select(self, x, index): return np.take(x, index, 0)
+
+    def sort(self, x):
+        index = np.argsort(x, kind="stable")
+        return x[index], index
     def time_first_result(self): return None
     def time_memory(self, network, size): return None
 
@@ -380,6 +386,8 @@ class Torch(Framework):
     def cumsum(self, x): return self.torch.cumsum(x, 1)
     def gather(self, x, index): return self.torch.gather(x, 1, index)
     def index_select(self, x, index): return self.torch.index_select(x, 0, index)
+    def sort(self, x): return self.torch.sort(x)
+    def topk_8(self, x): return self.torch.topk(x, 8, 1)
 
     def grad_add(self, x, y):
         x.requires_grad_(), y.requires_grad_()
@@ -496,6 +504,8 @@ class Jax(Framework):
     def cumsum(self, x): return self.jnp.cumsum(x, 1)
     def gather(self, x, index): return self.jnp.take_along_axis(x, index, 1)
     def index_select(self, x, index): return self.jnp.take(x, index, 0)
+    def sort(self, x): return self.jax.lax.sort_key_val(x, self.jnp.arange(x.size))
+    def topk_8(self, x): return self.jax.lax.top_k(x, 8)
 
     def static_graph(self, function, *shapes):
         inputs = [self.jnp.asarray(input_numbers(*shape, seed=k + 1)) for k, shape in enumerate(shapes)]

@@ -12,6 +12,12 @@ typedef struct hd_reduce_opts {
     bool keep_dims; /* reduced axes stay, with size 1 */
 } hd_reduce_opts;
 
+/* What hd_unique gives beside the values. */
+typedef struct hd_unique_opts {
+    size_t struct_size;
+    bool inverse, counts;
+} hd_unique_opts;
+
 /* Of scans, which take an axis in order, and combine each element with all before it. */
 typedef struct hd_scan_opts {
     size_t struct_size;
