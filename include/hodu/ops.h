@@ -328,9 +328,9 @@ HD_API hd_tensor *hd_exponential(hd_shape shape, hd_dtype dtype, double rate);
 /* Normal numbers that lie in [low, high]; floats. Tails end 5.4 deviations from the mean (f64: 8.2). */
 HD_API hd_tensor *hd_truncated_normal(hd_shape shape, hd_dtype dtype, double mean, double deviation, double low,
                                       double high);
-/* 0 with probability p, else x / (1 - p), element by element; floats. x itself when p is 0. */
+/* 0 with probability p, else x / (1 - p), element by element; floats. A copy of x when p is 0. */
 HD_API hd_tensor *hd_dropout(hd_tensor *x, double p);
-/* Dropout to the value of selu far below 0, which keeps a mean of 0 and a variance of 1; x itself when p is 0. */
+/* Dropout to the value of selu far below 0, which keeps a mean of 0 and a variance of 1; A copy of x when p is 0. */
 HD_API hd_tensor *hd_alpha_dropout(hd_tensor *x, double p);
 
 /* ---- Types ---- */

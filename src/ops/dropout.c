@@ -29,14 +29,14 @@ static hd_tensor *drop(hd_thread *thread, const char *name, hd_tensor *x, double
 hd_tensor *hd_dropout(hd_tensor *x, double p) {
     HD_ENTER("hd_dropout", NULL);
     HD_TRY_OR(check_dropout(x, p), NULL);
-    if (p == 0) return x;
+    if (p == 0) return hd_copy(x);
     return drop(thread, "dropout", x, p, p == 1 ? 0 : 1 / (1 - p), 0, 0); /* no infinity, which 0 would make NaN */
 }
 
 hd_tensor *hd_alpha_dropout(hd_tensor *x, double p) {
     HD_ENTER("hd_alpha_dropout", NULL);
     HD_TRY_OR(check_dropout(x, p), NULL);
-    if (p == 0) return x;
+    if (p == 0) return hd_copy(x);
     static const double floor = -1.7580993408473768599; /* selu far below 0 */
     const double scale = p == 1 ? 0 : 1 / sqrt((1 - p) * (1 + p * floor * floor));
     const double dropped = p == 1 ? 0 : scale * (1 - p) * floor;

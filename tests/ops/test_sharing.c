@@ -181,8 +181,8 @@ static hd_tensor *unique_at_once(hd_tensor *x) {
     NEW(attention_gradient,                                                                                            \
         hd_attention_gradient(e, e, e, e, NULL, hd_zeros(S(hd_tensor_size(e, 0), 2), HD_F32), false, 1))               \
     NEW(bernoulli_of, hd_bernoulli_of(hd_ones_like(x)))                                                                \
-    NEW(dropout, hd_dropout(x, 0.5))                                                                                   \
-    NEW(alpha_dropout, hd_alpha_dropout(x, 0.5))                                                                       \
+    NEW(dropout, hd_dropout(x, 0))                                                                                     \
+    NEW(alpha_dropout, hd_alpha_dropout(x, 0))                                                                         \
     NEW(rsub_scalar, hd_rsub_scalar(x, 0))                                                                             \
     NEW(rdiv_scalar, hd_rdiv_scalar(x, 1))                                                                             \
     NEW(rpow_scalar, hd_rpow_scalar(x, 1))                                                                             \
