@@ -28,7 +28,7 @@ static const hd_target target = {.name = "gpu",
                                  .sum_points = 256,
                                  .sum_rows = 256};
 
-enum { DEVICES = 32 };
+enum { DEVICES = 32, LANES_APART = 64 /* launches that lanes of a recording may be apart */ };
 typedef struct gpus { /* of one kind */
     pthread_mutex_t lock;
     const char *name;
@@ -50,6 +50,7 @@ static hd_executor *executor_of(gpus *g, int index) {
                              .eager = d->eager != NULL ? d->eager : hd_gpu_eager_new(),
                              .codes = d->codes != NULL ? d->codes : hd_gpu_codes_new()};
         d->machine.target = target;
+        d->machine.target.reuse_after = g->gpu->record != NULL ? LANES_APART : 0;
         d->machine.device = d->device;
     }
     hd_executor *executor = d->eager != NULL && d->codes != NULL ? &d->executor : NULL;

@@ -153,18 +153,28 @@ static void write_in_place(hd_plan *p) {
     }
 }
 
-/* Where launches may run at the same time, memory that is given out twice makes them wait for each other: a small
- * plan on a device takes new memory for each value. */
-enum { SPREAD_MOST = 64 << 20 };
-static bool is_spread(const hd_plan *p) {
+/* Where launches may run at the same time, memory that is given out again at once makes them wait for each other: a
+ * plan that takes little memory gives it out so many spans later. */
+enum { LITTLE = 64 << 20 };
+static uint32_t spans_before_reuse(const hd_plan *p) {
     size_t bytes = 0;
-    for (uint32_t i = 0; i < p->buffer_count && bytes <= SPREAD_MOST; ++i)
+    for (uint32_t i = 0; i < p->buffer_count && bytes <= LITTLE; ++i)
         if (p->buffers[i].placement == HD_IN_ARENA) bytes += p->buffers[i].storage.bytes;
-    return hd_plan_is_away(p) && bytes <= SPREAD_MOST;
+    return bytes <= LITTLE ? p->machine->target.reuse_after : 0;
+}
+
+/* What launches of a span used last is free again. */
+static hd_error give_back(hd_plan *p, hd_arena *a, const hd_plan_span *s, const uint32_t *next,
+                          const uint32_t *ending) {
+    for (uint32_t i = s->first; i < s->first + s->count; ++i)
+        for (uint32_t e = ending[i]; e != HD_NONE; e = next[e])
+            if (!p->buffers[e].handed_on)
+                HD_TRY(hd_arena_give(a, p->buffers[e].offset, hd_arena_rounded(p->buffers[e].storage.bytes)));
+    return HD_OK;
 }
 
 static hd_error find_places(hd_plan *p, hd_arena *a, uint32_t *next, uint32_t *ending) {
-    const bool spread = is_spread(p);
+    const uint32_t after = spans_before_reuse(p);
     for (uint32_t i = 0; i < p->launch_count; ++i) ending[i] = HD_NONE;
     for (uint32_t i = 0; i < p->buffer_count; ++i) { /* lists of buffers by last hd_launch */
         const hd_plan_buffer *b = &p->buffers[i];
@@ -173,12 +183,9 @@ static hd_error find_places(hd_plan *p, hd_arena *a, uint32_t *next, uint32_t *e
         ending[b->last] = i;
     }
     for (uint32_t j = 0; j < p->span_count; ++j) { /* launches of a span run at the same time */
-        const uint32_t begin = p->spans[j].first, end = begin + p->spans[j].count;
-        for (uint32_t i = begin; i < end; ++i) HD_TRY(place_outputs(p, a, i));
-        for (uint32_t i = begin; i < end; ++i)
-            for (uint32_t e = ending[i]; e != HD_NONE; e = next[e])
-                if (!p->buffers[e].handed_on && !spread)
-                    HD_TRY(hd_arena_give(a, p->buffers[e].offset, hd_arena_rounded(p->buffers[e].storage.bytes)));
+        const hd_plan_span *s = &p->spans[j];
+        for (uint32_t i = s->first; i < s->first + s->count; ++i) HD_TRY(place_outputs(p, a, i));
+        if (j >= after) HD_TRY(give_back(p, a, s - after, next, ending));
     }
     return HD_OK;
 }

@@ -59,10 +59,11 @@ static void expect_equal(int id, hd_tensor *got, hd_tensor *want, const char *ho
 }
 
 static const hd_dtype kinds[] = {HD_F32, HD_F64, HD_BF16, HD_I32, HD_U8, HD_BOOL};
+static bool is_tested(int id, size_t kind) { return when_compiled((uint64_t)id * 5 + kind, 16); }
 #define FOR_ROWS_AND_KINDS(id, dtype)                                                                                  \
     for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id)                                                               \
         for (size_t kind = 0; kind < sizeof kinds / sizeof kinds[0]; ++kind)                                           \
-            for (hd_dtype dtype = kinds[kind], once = 1; once && takes(id, dtype); once = 0)
+            for (hd_dtype dtype = kinds[kind], once = 1; once && takes(id, dtype) && is_tested(id, kind); once = 0)
 
 static void strided_operands(void **state) {
     (void)state;

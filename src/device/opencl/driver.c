@@ -35,10 +35,13 @@ static hd_driver_process process = {.in_child = in_child, .at_exit = at_exit, .b
 
 bool hd_opencl_is_here(void) { return hd_driver_is_here(&process); }
 
+/* A queue without new commands is not asked again: at the end of the process its driver may be half gone. */
 static void wait_for_all(void) {
     for (int i = 0; i < driver.count && hd_opencl_is_here(); ++i) {
-        const hd_opencl_device *d = &driver.of[i];
-        if (atomic_load(&d->started) && atomic_load(&d->lost_in) == NULL) hd_cl.finish(d->queue);
+        hd_opencl_device *d = &driver.of[i];
+        const uint32_t commands = atomic_load(&d->commands);
+        if (!atomic_load(&d->started) || atomic_load(&d->lost_in) != NULL || commands == d->finished) continue;
+        if (hd_cl.finish(d->queue) == 0) d->finished = commands;
     }
 }
 static void in_child(void) { hd_driver_is_forked(&process); }

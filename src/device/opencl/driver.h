@@ -25,7 +25,8 @@ typedef struct hd_opencl_device {
     hd_cl_queue *queue; /* in order */
     /* how far the queue is: see hd_opencl_enqueued */
     _Atomic uint32_t commands;
-    hd_cl_event *milestone; /* under the lock */
+    _Atomic uint32_t finished; /* of them, when the process was about to end */
+    hd_cl_event *milestone;    /* under the lock */
     /* what has made it useless: a function, and its status */
     _Atomic(const char *) lost_in;
     _Atomic int32_t lost_by;
