@@ -273,6 +273,29 @@ static void einsum_bij_bjk(bench *b) {
     }
 }
 
+/* ---- order ------------------------------------------------------------------------------------------------------ */
+static void sort_2_20(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = normal(vector(1 << 20));
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_sort(x, 0, false);
+        }
+    }
+}
+
+static void topk_8_4096x1024(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = normal(HD_SHAPE(4096, 1024));
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_topk(x, 8, 1, true);
+        }
+    }
+}
+
 static const bench_case cases[] = {
     {"eager/add-2x3", "ns", add_2x3},
     {"eager/add-scalar-2x3", "ns", add_scalar_2x3},
@@ -303,6 +326,8 @@ static const bench_case cases[] = {
     {"eager/index-select-65536x64", "us", index_select_65536x64},
     {"eager/embedding-65536x256", "us", embedding_65536x256},
     {"eager/einsum-bij-bjk", "us", einsum_bij_bjk},
+    {"eager/sort-2^20", "us", sort_2_20},
+    {"eager/topk-8-4096x1024", "us", topk_8_4096x1024},
 };
 
 int main(int argc, char **argv) { return bench_main(argc, argv, cases, sizeof cases / sizeof *cases); }

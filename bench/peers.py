@@ -126,6 +126,8 @@ CASES = {  # name: unit, op, inputs
     "eager/index-select-65536x64": ("us", "index_select", Input(65536, 64), indices(16384, below=65536)),
     "eager/embedding-65536x256": ("us", "index_select", Input(32768, 256), indices(65536, below=32768)),
     "eager/einsum-bij-bjk": ("us", "einsum", Input(16, 128, 128), Input(16, 128, 128)),
+    "eager/sort-2^20": ("us", "sort", MEDIUM),
+    "eager/topk-8-4096x1024": ("us", "topk_8", Input(4096, 1024)),
     "grad/add-2x3-taped": ("ns", "grad_add", TINY, TINY),
     "grad/linear-3x1-epoch": ("us", "grad_linear_epoch", Input(100, 3), Input(100, 1)),
     "grad/mlp-64x512x1024x512": ("us", "grad_mlp", Input(64, 512), Input(64, 512)),
@@ -244,6 +246,10 @@ class Numpy(Framework):
     def gather(self, x, index): return np.take_along_axis(x, index, 1)
     def index_select(self, x, index): return np.take(x, index, 0)
     def einsum(self, x, y): return np.einsum("bij,bjk->bik", x, y, optimize=True)
+
+    def sort(self, x):
+        index = np.argsort(x, kind="stable")
+        return x[index], index
     def time_first_result(self): return None
     def time_memory(self, network, size): return None
 
@@ -382,6 +388,8 @@ class Torch(Framework):
     def gather(self, x, index): return self.torch.gather(x, 1, index)
     def index_select(self, x, index): return self.torch.index_select(x, 0, index)
     def einsum(self, x, y): return self.torch.einsum("bij,bjk->bik", x, y)
+    def sort(self, x): return self.torch.sort(x)
+    def topk_8(self, x): return self.torch.topk(x, 8, 1)
 
     def grad_add(self, x, y):
         x.requires_grad_(), y.requires_grad_()
@@ -502,6 +510,8 @@ class Jax(Framework):
     def gather(self, x, index): return self.jnp.take_along_axis(x, index, 1)
     def index_select(self, x, index): return self.jnp.take(x, index, 0)
     def einsum(self, x, y): return self.jnp.einsum("bij,bjk->bik", x, y)
+    def sort(self, x): return self.jax.lax.sort_key_val(x, self.jnp.arange(x.size))
+    def topk_8(self, x): return self.jax.lax.top_k(x, 8)
 
     def static_graph(self, function, *shapes):
         inputs = [self.jnp.asarray(input_numbers(*shape, seed=k + 1)) for k, shape in enumerate(shapes)]

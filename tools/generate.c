@@ -52,6 +52,10 @@ static const other others[] = {
 #define COMPOSITE(name, signature, doc) {"composite", #name, #signature, doc, "by its parts", "", "by its parts", "1"},
 #define COMPOSITE_LIST(name, signature, doc)                                                                           \
     {"composite", #name, #signature, doc, "by its parts", "", "by its parts", "LIST"},
+#define COMPOSITE_PAIR(name, signature, doc)                                                                           \
+    {"composite", #name, #signature, doc, "by its parts", "", "by its parts", "PAIR"},
+#define COMPOSITE_UNIQUE(name, signature, doc)                                                                         \
+    {"composite", #name, #signature, doc, "by its parts", "", "by its parts", "UNIQUE"},
 #include "ops/ops.def"
 };
 enum { OTHER_COUNT = sizeof others / sizeof others[0] };
@@ -155,9 +159,10 @@ static void write_header(void) {
             printf("\n/* ---- %s ---- */\n", o->name);
         else {
             char text[1024];
-            const char *type = is(o->outputs, "PAIR")   ? "hd_pair "
-                               : is(o->outputs, "LIST") ? "hd_tensors *"
-                                                        : "hd_tensor *";
+            const char *type = is(o->outputs, "PAIR")     ? "hd_pair "
+                               : is(o->outputs, "UNIQUE") ? "hd_uniques "
+                               : is(o->outputs, "LIST")   ? "hd_tensors *"
+                                                          : "hd_tensor *";
             const int open = snprintf(text, sizeof text, "HD_API %shd_%s(", type, o->name);
             snprintf(text + open, sizeof text - (size_t)open, "%s;", o->signature + 1);
             write_comment(o->document, NULL);

@@ -77,6 +77,19 @@ typedef hd_tensor *(*hd_function)(hd_tensors *inputs, void *user);
  * valid, and fn must give the same result, until the tape is cleared. */
 HD_API hd_tensor *hd_recompute(hd_function fn, void *user, hd_tensors *inputs);
 
+/* ---- gradients of one's own ---- */
+enum { HD_SAVED_MOST = 16 };
+/* Computes from `inputs`, without a tape; puts into saved[0], saved[1], ... what its backward is to have. */
+typedef hd_tensor *(*hd_custom_forward)(hd_tensors *inputs, hd_tensor **saved, void *user);
+/* From the gradient of the result, those of the inputs, into results[0], results[1], ... (NULL: zero), each of its
+ * input's shape and dtype. */
+typedef void (*hd_custom_backward)(hd_tensor *gradient, hd_tensor *const *saved, hd_tensor **results, void *user);
+/* forward(inputs), whose gradient is what `backward` says and not that of the ops inside. All that is to have a
+ * gradient is among `inputs`. Made of ops, backward can be differentiated again, as far as it reads `gradient`, inputs
+ * and the result. `user` must stay valid until the tape is cleared. */
+HD_API hd_tensor *hd_custom_gradient(hd_custom_forward forward, hd_custom_backward backward, void *user,
+                                     hd_tensors *inputs);
+
 typedef struct hd_gradcheck_opts {
     size_t struct_size;
     double step;       /* of the finite differences; 1e-4 by default */

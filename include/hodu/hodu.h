@@ -6,6 +6,7 @@
 #include <hodu/builder.h>
 #include <hodu/cache.h>
 #include <hodu/compile.h>
+#include <hodu/custom.h>
 #include <hodu/device.h>
 #include <hodu/dtype.h>
 #include <hodu/error.h>
@@ -15,6 +16,7 @@
 #include <hodu/nn.h>
 #include <hodu/ops.h>
 #include <hodu/optim.h>
+#include <hodu/profile.h>
 #include <hodu/random.h>
 #include <hodu/scope.h>
 #include <hodu/script.h>

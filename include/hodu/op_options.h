@@ -12,6 +12,12 @@ typedef struct hd_reduce_opts {
     bool keep_dims; /* reduced axes stay, with size 1 */
 } hd_reduce_opts;
 
+/* What hd_unique gives beside the values. */
+typedef struct hd_unique_opts {
+    size_t struct_size;
+    bool inverse, counts;
+} hd_unique_opts;
+
 typedef struct hd_padding {
     int64_t before, after;
 } hd_padding;

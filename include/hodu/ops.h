@@ -354,6 +354,38 @@ HD_API hd_tensor *hd_sum_to_shape(hd_tensor *x, hd_shape shape);
 HD_API hd_pair hd_sort(hd_tensor *x, int axis, bool descending);
 /* The k largest of an axis, or the k smallest, in order, and their indices: that axis has size k. */
 HD_API hd_pair hd_topk(hd_tensor *x, int64_t k, int axis, bool largest);
+/* Where values go in rows that are in order, in front of equals or (right) behind them, i64: values' shape. sorted
+ * [n] for all values, or [..., n] with values [..., m]; one dtype. */
+HD_API hd_tensor *hd_searchsorted(hd_tensor *sorted, hd_tensor *values, bool right);
+/* The indices of hd_sort, i64. */
+HD_API hd_tensor *hd_argsort(hd_tensor *x, int axis, bool descending);
+/* The k-th smallest on an axis, counted from 1, and its index. */
+HD_API hd_pair hd_kthvalue(hd_tensor *x, int64_t k, int axis, const hd_reduce_opts *opts);
+/* The middle one on an axis in order, the lower of two, and its index; the first NaN if any is. */
+HD_API hd_pair hd_median(hd_tensor *x, int axis, const hd_reduce_opts *opts);
+/* What a part q of [0, 1] of an axis lies below, between two elements on the line through them; NaN if any is;
+ * integers give the default float. */
+HD_API hd_tensor *hd_quantile(hd_tensor *x, double q, int axis, const hd_reduce_opts *opts);
+/* How often each of 0 to size - 1 is in x, of integers: [size], i64; or the sums of their weights, of x's shape, in
+ * the weights' dtype; NULL for none. */
+HD_API hd_tensor *hd_bincount(hd_tensor *x, hd_tensor *weights, int64_t size);
+/* How many of x are in each of as many equal bins from low to high, which is in the last; others and NaN are in
+ * none; i64: [bins]. */
+HD_API hd_tensor *hd_histc(hd_tensor *x, int64_t bins, double low, double high);
+
+/* ---- Selecting by value: sizes depend on values, or are given and the rest is filled ---- */
+/* Where x is not 0, in row-major order, i64: [count, rank]; not in a builder. */
+HD_API hd_tensor *hd_nonzero(hd_tensor *x);
+/* The first `size` of hd_nonzero; where there are fewer, fill: [size, rank]. */
+HD_API hd_tensor *hd_nonzero_padded(hd_tensor *x, int64_t size, int64_t fill);
+/* The elements of x where the bool mask holds, which broadcast, in row-major order: [count]; not in a builder. */
+HD_API hd_tensor *hd_masked_select(hd_tensor *x, hd_tensor *mask);
+/* The first `size` of hd_masked_select; where there are fewer, fill: [size]. */
+HD_API hd_tensor *hd_masked_select_padded(hd_tensor *x, hd_tensor *mask, int64_t size, double fill);
+/* What x has, each once, in order; all NaN are one; not in a builder. */
+HD_API hd_uniques hd_unique(hd_tensor *x, const hd_unique_opts *opts);
+/* The first `size` of hd_unique; where there are fewer, fill, with a count of 0. */
+HD_API hd_uniques hd_unique_padded(hd_tensor *x, int64_t size, double fill, const hd_unique_opts *opts);
 
 /* ---- Views: results share the memory of x, whatever the arguments ---- */
 /* The same elements in another shape; one size may be -1. A view, but a copy when the strides do not allow one. */
@@ -568,6 +600,11 @@ HD_API hd_tensor *hd_attention(hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tens
  * row the largest score, and 1 over the sum of e^(score - largest), 0 where the row sees nothing; or NULL. */
 HD_API hd_tensor *hd_attention_gradient(hd_tensor *gradient, hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask,
                                         hd_tensor *statistics, bool causal, double scale);
+
+/* ---- Ops of your own ---- */
+/* The op of that name that hd_custom_register registered (custom.h): its first output; attributes, which may be
+ * NULL, are copied. */
+HD_API hd_tensor *hd_custom(const char *name, hd_tensors *inputs, const void *attributes, size_t bytes);
 
 /* ---- Reversed scalar forms ---- */
 /* value - x. */

@@ -13,6 +13,12 @@ typedef struct hd_tensor hd_tensor;
 typedef struct hd_pair {
     hd_tensor *values, *indices; /* indices: i64 */
 } hd_pair;
+/* What hd_unique gives: all NULL when an error is pending. */
+typedef struct hd_uniques {
+    hd_tensor *values;  /* [count] */
+    hd_tensor *inverse; /* which of them each element of x is, i64: x's shape; NULL unless asked for */
+    hd_tensor *counts;  /* how often each is in x, i64: [count]; NULL unless asked for */
+} hd_uniques;
 /* A list of tensors, which holds them: see list.h. */
 typedef struct hd_tensors hd_tensors;
 

@@ -3,7 +3,7 @@
  * any kind costs a compilation, never an error. */
 #include "codegen/cache_directory.h"
 #include "codegen/code.h"
-#include "codegen/hash.h"
+#include "core/hash.h"
 #include "core/memory.h"
 #include "core/os_file.h"
 

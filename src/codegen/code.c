@@ -3,7 +3,7 @@
  * target and the kernel's bytes; keys are compared whole. */
 #include "codegen/code.h"
 #include "codegen/dump.h"
-#include "codegen/hash.h"
+#include "core/hash.h"
 #include "core/error.h"
 #include "core/environment.h"
 #include "core/memory.h"

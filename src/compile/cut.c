@@ -23,6 +23,7 @@ static void mark(cutting *c, uint32_t seed) {
     }
     for (uint32_t i = 1; i < g->output_count; ++i) c->used[g->outputs[i].node] = true;
     for (uint32_t i = g->node_count; i-- > 0;) {
+        c->used[i] = c->used[i] || (c->later[i] && hd_node_has_effects(g, i));
         if (!c->used[i] || !c->later[i] || !hd_node_is_call(&g->nodes[i])) continue; /* what is not later is given */
         for (int k = 0; k < g->nodes[i].input_count; ++k) c->used[hd_node_inputs(g, i)[k]] = true;
     }

@@ -120,7 +120,7 @@ static hd_storage *over_block(hd_thread *thread, hd_block *block, size_t bytes) 
 
 hd_storage *hd_storage_new_on(hd_thread *thread, hd_device device, size_t bytes) {
     if (!hd_device_is_away(device)) return hd_storage_new(thread, bytes);
-    hd_devices_away = true;
+    hd_calls_routed = true;
     hd_block *block = hd_device_interface_of(device.kind)->allocate(thread, device.index, bytes > 0 ? bytes : 1);
     return block == NULL ? NULL : over_block(thread, block, bytes);
 }

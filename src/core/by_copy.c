@@ -45,13 +45,14 @@ static hd_error hand_over(hd_thread *thread, hd_tensor *to, hd_tensor *output) {
     return status;
 }
 
+/* Copies belong to a scope around the call: an op of the user's may leave it by a longjmp. */
 static hd_error run_on_host(hd_thread *thread, hd_call *call, hd_tensor **host, hd_device device) {
     hd_executor *cpu = hd_device_executor(hd_cpu());
     hd_call on_host = *call;
     on_host.inputs = host;
     on_host.given = false;
     for (int i = 0; i < call->input_count; ++i)
-        if ((host[i] = brought(thread, call->inputs[i])) == NULL) return thread->error_code;
+        if ((host[i] = hd_tensor_give(thread, brought(thread, call->inputs[i]))) == NULL) return thread->error_code;
     HD_TRY(cpu->run(cpu, thread, &on_host));
     hd_error status = HD_OK;
     for (int i = 0; call->given && i < call->output_count; ++i) {
@@ -70,8 +71,9 @@ static hd_error run_on_host(hd_thread *thread, hd_call *call, hd_tensor **host, 
 
 hd_error hd_run_by_copy(hd_thread *thread, hd_call *call, hd_device device) {
     hd_tensor *host[HD_MAX_INPUTS] = {NULL};
-    const hd_error status = run_on_host(thread, call, host, device);
-    for (int i = 0; i < call->input_count; ++i) hd_tensor_drop(thread, host[i]);
+    hd_scope_token scope = hd_scope_within(thread, &scope);
+    const hd_error status = thread->error_code != HD_OK ? thread->error_code : run_on_host(thread, call, host, device);
+    hd_scope_close(thread, &scope);
     return status;
 }
 

@@ -133,7 +133,7 @@ void hd_device_begin(hd_thread *thread) {
     }
     thread->device = device;
     thread->executor = hd_device_executor(device);
-    if (hd_device_is_away(device)) hd_devices_away = true;
+    if (hd_device_is_away(device)) hd_calls_routed = true;
 }
 
 void hd_set_device(hd_device device) {
@@ -146,7 +146,7 @@ void hd_set_device(hd_device device) {
     }
     thread->device = device;
     thread->executor = executor;
-    if (hd_device_is_away(device)) hd_devices_away = true;
+    if (hd_device_is_away(device)) hd_calls_routed = true;
 }
 
 hd_device hd_current_device(void) {

@@ -19,8 +19,7 @@ static bool is_inside(const void *caller) {
            own.base == place.base && strstr(own.file, "libhodu") != NULL;
 }
 
-/* Who called: a layer's own calls were made for whoever called hd_forward. */
-static const void *outermost_caller(const hd_thread *t) {
+const void *hd_outer_caller(const hd_thread *t) {
     const void *caller = t->caller;
     for (uint32_t i = t->layer_count < HD_LAYERS_NOTED ? t->layer_count : HD_LAYERS_NOTED;
          i-- > 0 && is_inside(caller);)
@@ -31,21 +30,14 @@ static const void *outermost_caller(const hd_thread *t) {
 static void describe_place(hd_thread *t, char *out, size_t capacity) {
     int length = 0;
     out[0] = '\0';
-    const void *caller = outermost_caller(t);
+    const void *caller = hd_outer_caller(t);
     if (hd_lines_of(caller, out, capacity)) return; /* HODU_DEBUG=lines */
     const hd_scope_frame *frame = t->scope_count > 0 ? &t->scopes[t->scope_count - 1] : NULL;
     if (frame != NULL && frame->file != NULL) /* NULL: the library's own, where the user has none */
         length = snprintf(out, capacity, "in the scope of %s:%d", frame->file, frame->line);
-    hd_os_place place;
-    if (length >= 0 && (size_t)length < capacity && hd_os_place_of(caller, &place) && place.file != NULL) {
-        const char *separator = length > 0 ? ", " : "", *slash = strrchr(place.file, '/');
-        const char *object = slash ? slash + 1 : place.file;
-        if (place.symbol != NULL)
-            snprintf(out + length, capacity - (size_t)length, "%scalled from %s", separator, place.symbol);
-        else
-            snprintf(out + length, capacity - (size_t)length, "%scalled from %s+%#tx", separator, object,
-                     (ptrdiff_t)((uintptr_t)caller - place.base));
-    }
+    char from[200];
+    if (length >= 0 && (size_t)length < capacity && hd_caller_text(caller, from, sizeof from))
+        snprintf(out + length, capacity - (size_t)length, "%scalled from %s", length > 0 ? ", " : "", from);
 }
 
 /* In which layers of a model, from the inside out: "; in linear 0 of sequential 2 of sequential". */

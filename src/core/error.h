@@ -52,5 +52,7 @@ static inline void hd_error_let_go_of(hd_thread *const *thread) {
 /* Says something that is no error, to the host's handler or on stderr. The place of the running call is added when
  * `thread` is given. */
 void hd_warn(hd_thread *thread, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
+/* Who called the function that runs: a layer's own calls were made for whoever called hd_forward. */
+const void *hd_outer_caller(const hd_thread *thread);
 
 #endif

@@ -1,9 +1,10 @@
 /* Writing in place, and the spans of composites. */
 #include "core/away.h"
+#include "core/profile.h"
 
 #include <stdio.h>
 
-_Atomic bool hd_devices_away;
+_Atomic bool hd_calls_routed;
 
 /* A number is at home everywhere, what a builder recorded is nowhere. */
 static bool is_anywhere(const hd_tensor *t) {
@@ -37,6 +38,10 @@ static bool find_device(hd_tensor *const *tensors, int count, const char *const 
 }
 
 hd_executor *hd_route(hd_thread *thread, const hd_call *call) {
+    return hd_is_profiled() && !thread->executor->captures ? hd_profile_executor() : hd_route_unprofiled(thread, call);
+}
+
+hd_executor *hd_route_unprofiled(hd_thread *thread, const hd_call *call) {
     if (thread->executor->captures) return thread->executor;
     hd_device device = hd_cpu(); /* where numbers are, when there is nothing else */
     if (call->input_count == 0) device = call->beside != NULL ? call->beside->storage->device : thread->device;
@@ -74,7 +79,7 @@ hd_error hd_write(hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
     hd_observer *observer = thread->observer;
     if (observer != NULL && observer->writes != NULL) HD_TRY(observer->writes(observer, thread, dst, src));
     hd_executor *executor = thread->executor;
-    if (__builtin_expect(hd_devices_away, 0) && !executor->captures) {
+    if (__builtin_expect(hd_calls_routed, 0) && !executor->captures) {
         static const char *const names[] = {"the destination", "the source"};
         hd_tensor *const both[] = {dst, src};
         hd_device device = dst->storage->device;
@@ -82,11 +87,12 @@ hd_error hd_write(hd_thread *thread, hd_tensor *dst, hd_tensor *src) {
         executor = hd_device_executor(dst->storage->device);
         if (executor == NULL) return hd_device_check(dst->storage->device);
     }
-    if (__builtin_expect(hd_devices_away, 0) && !executor->captures && is_fill(dst, src))
+    if (__builtin_expect(hd_calls_routed, 0) && !executor->captures && is_fill(dst, src))
         HD_TRY(hd_storage_fill(thread, dst->storage, hd_storage_bytes(thread, src->storage, HD_READ),
                                hd_dtype_bytes[src->dtype]));
     else
-        HD_TRY(executor->write(executor, thread, dst, src));
+        HD_TRY(hd_is_profiled() ? hd_profile_write(executor, thread, dst, src)
+                                : executor->write(executor, thread, dst, src));
     return observer != NULL && observer->wrote != NULL ? observer->wrote(observer, thread, dst, src) : HD_OK;
 }
 
@@ -104,4 +110,15 @@ hd_tensor *hd_span_end(hd_span *span, hd_tensor *result) {
     hd_scope_close(thread, &span->token);
     thread->call_depth = span->depth; /* whatever a callback has left */
     return thread->error_code == HD_OK ? result : NULL;
+}
+
+void hd_span_keep(const hd_span *span, hd_tensor *result) {
+    if (span->token.self != NULL) hd_keep_object(result);
+}
+
+hd_pair hd_span_end_pair(hd_span *span, hd_pair results) {
+    hd_span_keep(span, results.indices);
+    results.values = hd_span_end(span, results.values);
+    if (results.values == NULL) results.indices = NULL;
+    return results;
 }

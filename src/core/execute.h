@@ -34,8 +34,10 @@ typedef enum hd_gradient {
 /* What a vjp reads, as bits. */
 enum { HD_SAVE_INPUT0 = 1, HD_SAVE_INPUT1 = 2, HD_SAVE_INPUT2 = 4, HD_SAVE_OUTPUT = 8, HD_SAVE_ANY = 15 };
 /* Of ops that are no elementwise rows; 16 is the gradient, see ops/row_uses.h. */
-enum { HD_SAVE_INPUT3 = 32, HD_SAVE_OUTPUT1 = 64 };
-static inline unsigned hd_save_bit(int input) { return input < 3 ? 1u << input : input == 3 ? HD_SAVE_INPUT3 : 0; }
+enum { HD_SAVE_INPUT3 = 32, HD_SAVE_OUTPUT1 = 64, HD_SAVE_REST = 128 /* the fifth input and all behind it */ };
+static inline unsigned hd_save_bit(int input) {
+    return input < 3 ? 1u << input : input == 3 ? HD_SAVE_INPUT3 : HD_SAVE_REST;
+}
 
 /* What a call costs. */
 typedef struct hd_work {
@@ -148,11 +150,14 @@ static inline bool hd_call_tracked(const hd_call *call) {
     return false;
 }
 
-/* True once a device other than the CPU has been used: calls then look where their operands are. */
-extern _Atomic bool hd_devices_away;
+/* True once a device other than the CPU has been used, or a profile taken: calls then look where their operands are,
+ * and whether somebody times them. */
+extern _Atomic bool hd_calls_routed;
 /* Who runs a call: the device where its operands are, that of the thread for one without, or a builder. NULL with an
  * error when they are on several; a number (hd_tensor_is_number) is at home on all. */
 hd_executor *hd_route(hd_thread *thread, const hd_call *call);
+/* The same, whether or not a profile is taken. */
+hd_executor *hd_route_unprofiled(hd_thread *thread, const hd_call *call);
 
 /* What follows a call that ran: its outputs belong to the current scope, and the observer is told. Returns the first
  * one, NULL on failure. */
@@ -173,7 +178,7 @@ static inline hd_tensor *hd_executed(hd_thread *thread, hd_call *call) {
 
 static inline hd_tensor *hd_execute(hd_thread *thread, hd_call *call) {
     hd_executor *executor = thread->executor;
-    if (__builtin_expect(atomic_load_explicit(&hd_devices_away, memory_order_relaxed), 0) &&
+    if (__builtin_expect(atomic_load_explicit(&hd_calls_routed, memory_order_relaxed), 0) &&
         (executor = hd_route(thread, call)) == NULL)
         return NULL;
     return __builtin_expect(executor->run(executor, thread, call) == HD_OK, 1) ? hd_executed(thread, call) : NULL;
@@ -191,5 +196,8 @@ typedef struct hd_span {
 } hd_span;
 void hd_span_begin(hd_span *span, hd_thread *thread, const char *name);
 hd_tensor *hd_span_end(hd_span *span, hd_tensor *result);
+/* Of a composite with more than one result: what it gives beside that which it ends with; and two of them. */
+void hd_span_keep(const hd_span *span, hd_tensor *result);
+hd_pair hd_span_end_pair(hd_span *span, hd_pair results);
 
 #endif

@@ -5,6 +5,7 @@
 #include "core/os_file.h"
 #include "core/os_process.h"
 
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,5 +45,16 @@ bool hd_lines_of(const void *caller, char *out, size_t capacity) {
     const char *colon = strrchr(text, ':');
     if (colon == NULL || colon[1] < '1' || colon[1] > '9') return false;
     snprintf(out, capacity, "%s", text);
+    return true;
+}
+
+bool hd_caller_text(const void *caller, char *out, size_t capacity) {
+    hd_os_place place;
+    if (caller == NULL || !hd_os_place_of(caller, &place) || place.file == NULL) return false;
+    const char *slash = strrchr(place.file, '/');
+    if (place.symbol != NULL)
+        snprintf(out, capacity, "%s", place.symbol);
+    else
+        snprintf(out, capacity, "%s+%#tx", slash ? slash + 1 : place.file, (ptrdiff_t)((uintptr_t)caller - place.base));
     return true;
 }

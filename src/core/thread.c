@@ -5,6 +5,7 @@
 #include "core/memory.h"
 #include "core/object.h"
 #include "core/os.h"
+#include "core/profile.h"
 
 #include <pthread.h>
 
@@ -12,13 +13,13 @@ HD_THREAD_LOCAL hd_thread *hd_thread_pointer;
 
 static struct {
     pthread_mutex_t lock;
-    pthread_once_t once;
+    pthread_once_t once, profiled;
     pthread_key_t key;
     bool has_key;
     hd_thread *first;
     uint32_t started;
     int64_t gone[HD_COUNTERS]; /* what ended threads had counted */
-} registry = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+} registry = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT, .profiled = PTHREAD_ONCE_INIT};
 
 static _Atomic int64_t *counter_of(hd_thread *t, hd_counter which) {
     switch (which) {
@@ -89,6 +90,7 @@ hd_thread *hd_thread_create(void) {
     hd_thread_pointer = t;
     if (registry.has_key) pthread_setspecific(registry.key, t);
     hd_device_begin(t);
+    pthread_once(&registry.profiled, hd_profile_begin_process);
     return t;
 }
 
@@ -103,6 +105,7 @@ int64_t hd_counter_sum(hd_counter which) {
 
 /* The thread that leaves main runs no key destructors. */
 __attribute__((destructor)) static void library_end(void) {
+    hd_profile_end_process();
     if (hd_thread_pointer != NULL) thread_end(hd_thread_pointer);
     if (registry.has_key) pthread_key_delete(registry.key); /* its destructor may be unloaded now */
 }

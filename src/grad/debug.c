@@ -48,11 +48,17 @@ hd_error hd_check_finite(hd_thread *thread, hd_tensor *t, const char *what, cons
     return thread->error_code;
 }
 
+const char *hd_title_of(const hd_op *op, const void *attributes, char name[96]) {
+    const char *own = hd_own_name(op, attributes);
+    snprintf(name, 96, own[0] ? "the op \"%s\"" : "hd_%s", own[0] ? own : op->name);
+    return name;
+}
+
 hd_error hd_check_results(hd_thread *thread, const hd_call *call) {
     if (call->op->family == HD_FAMILY_CREATE || call->op->family == HD_FAMILY_VIEW)
         return HD_OK; /* as the caller wished */
-    char name[64];
-    snprintf(name, sizeof name, "hd_%s", call->op->name);
+    char name[96];
+    hd_title_of(call->op, call->attributes, name);
     for (int i = 0; i < call->output_count; ++i) HD_TRY(hd_check_finite(thread, call->outputs[i], "the result", name));
     return HD_OK;
 }

@@ -74,8 +74,14 @@ static hd_tape_chunk *next_chunk(hd_tape *tape, size_t words) {
 static inline size_t words_of(size_t bytes) { return (bytes + 7) / 8; }
 /* Bits set among HD_SAVE_*: the baseline instruction set has no popcount, and a library call costs more. */
 static inline int saves_count(unsigned saves) {
-    return (int)(0x4332322132212110 >> ((saves & HD_SAVE_ANY) * 4) & 15) + (int)(saves >> 5 & 1) + (int)(saves >> 6);
+    return (int)(0x4332322132212110 >> ((saves & HD_SAVE_ANY) * 4) & 15) + (int)(saves >> 5 & 1) +
+           (int)(saves >> 6 & 1);
 }
+/* Those and, with HD_SAVE_REST, all inputs from the fifth on. */
+static inline int saved_count(unsigned saves, int inputs) {
+    return saves_count(saves) + (__builtin_expect((saves & HD_SAVE_REST) != 0, 0) ? inputs - 4 : 0);
+}
+int hd_record_saved_count(const hd_record *r) { return r->op == NULL ? 1 : saved_count(r->saves, (int)r->inputs); }
 
 static inline __attribute__((always_inline)) hd_record *
 record_new(hd_tape *tape, const hd_op *op, int64_t inputs, int saved, size_t shape_words, size_t attribute_bytes) {
@@ -120,7 +126,7 @@ hd_record *hd_record_new(hd_thread *thread, hd_tape *tape, const hd_op *op, int6
 
 static void release_saved(hd_thread *thread, hd_record *r) {
     hd_saved *saved = hd_record_saved(r);
-    const int count = r->op == NULL ? 1 : saves_count(r->saves);
+    const int count = hd_record_saved_count(r);
     for (int i = 0; i < count; ++i) hd_tensor_drop(thread, saved[i].tensor);
     if (r->op == &hd_op_external) hd_object_release(thread, *(hd_object *const *)hd_record_attributes(r));
 }
@@ -225,6 +231,7 @@ static inline unsigned saves_of(const hd_call *call, int input) {
     const hd_op *op = call->op;
     if (op->family == HD_FAMILY_ELEMENTWISE) return hd_row_uses((hd_op_id)op->id, input) & HD_SAVE_ANY;
     const unsigned saves = op->saves[input < 2 ? input : 2];
+    if (op == &hd_ops[HD_OP_custom]) return hd_custom_saves(call->attributes);
     return op == &hd_ops[HD_OP_scatter] ? saves & hd_scatter_reads(call->attributes) : saves;
 }
 
@@ -258,10 +265,10 @@ static hd_error record_call(hd_thread *thread, const hd_call *call) {
         same_shapes = same_shapes && same_shape(&x->layout.shape, &call->shape[0]);
     }
     if (thread->error_code != HD_OK) return thread->error_code;
-    for (int i = call->input_count; i < 4; ++i) saves &= ~hd_save_bit(i); /* some inputs are optional */
+    for (int i = call->input_count; i < 5; ++i) saves &= ~hd_save_bit(i); /* some inputs are optional */
     if (call->output_count < 2) saves &= ~(unsigned)HD_SAVE_OUTPUT1;      /* and so are outputs */
-    hd_record *r = record_new(tape, op, call->input_count, saves_count(saves), same_shapes ? 0 : shape_words,
-                              call->attributes == NULL ? 0 : op->attribute_bytes);
+    hd_record *r = record_new(tape, op, call->input_count, saved_count(saves, call->input_count),
+                              same_shapes ? 0 : shape_words, call->attributes == NULL ? 0 : op->attribute_bytes);
     if (r == NULL) return thread->error_code;
     r->outputs = (uint8_t)call->output_count;
     r->saves = (uint8_t)saves;

@@ -9,7 +9,7 @@
 #define HD_GRAD_TAPE_H
 
 #include "core/list.h"
-#include "ops/op.h"
+#include "ops/custom.h"
 
 typedef struct hd_saved {
     hd_tensor *tensor;
@@ -31,6 +31,7 @@ typedef struct hd_record {
 
 static inline uint8_t *hd_record_dtypes(hd_record *r) { return (uint8_t *)(r->edges + r->inputs); }
 static inline hd_saved *hd_record_saved(hd_record *r) { return (hd_saved *)((uint64_t *)r + r->saved_at); }
+int hd_record_saved_count(const hd_record *r);
 static inline const void *hd_record_attributes(hd_record *r) {
     return r->attributes_at == 0 ? NULL : (uint64_t *)r + r->attributes_at;
 }
@@ -188,17 +189,20 @@ hd_observer *hd_observer_for(bool recording);
 hd_observer *hd_tape_first_observer(void);
 extern hd_observer hd_tape_observer;
 bool hd_debug_nan(void);
+/* What messages call an op: hd_mul, or, of the user's, the op "wave". */
+const char *hd_title_of(const hd_op *op, const void *attributes, char name[96]);
 /* Checks that all elements are finite; else an error that says which is not, and of what: "the result", "hd_sqrt". */
 hd_error hd_check_finite(hd_thread *thread, hd_tensor *t, const char *what, const char *who);
 /* Likewise of what a call gave; constants and views are as the caller wished. */
 hd_error hd_check_results(hd_thread *thread, const hd_call *call);
 
-/* ---- records whose gradients somebody else computes: recomputations, compiled models ---- */
+/* ---- records whose gradients somebody else computes: recomputations, compiled models, functions of the user's ---- */
 typedef struct hd_external {
     hd_object object; /* first: the record holds it */
     const char *name; /* for messages */
     /* The gradients of the record's inputs from that of its output, into results (NULL: zero), of the current scope. */
     void (*vjp)(hd_thread *thread, struct hd_external *self, hd_tensor *gradient, hd_tensor **results);
+    bool differentiable; /* what it calls may be noted: a second derivative is that of those calls */
 } hd_external;
 extern const hd_op hd_op_external;
 /* Makes y the result of a record on the active tape with these inputs; retains `external`. */

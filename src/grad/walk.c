@@ -42,17 +42,16 @@ static uint32_t version_of(const hd_tensor *t) {
 }
 
 /* What made a record, for messages: "a leaf", "hd_mul", "a compiled model". */
-static const char *maker_of(hd_record *r, char name[64]) {
+static const char *maker_of(hd_record *r, char name[96]) {
     if (r->op == NULL) return "a leaf";
     if (r->op == &hd_op_external) return (*(hd_external *const *)hd_record_attributes(r))->name;
-    snprintf(name, 64, "hd_%s", r->op->name);
-    return name;
+    return hd_title_of(r->op, hd_record_attributes(r), name);
 }
 
 /* HODU_DEBUG=nan */
 static hd_error check_finite(const hd_walk *w, hd_record *r, hd_tensor *gradient, const char *what) {
     if (!hd_debug_nan()) return HD_OK;
-    char name[64];
+    char name[96];
     return hd_check_finite(w->thread, gradient, what, maker_of(r, name));
 }
 
@@ -60,7 +59,7 @@ static hd_error check_finite(const hd_walk *w, hd_record *r, hd_tensor *gradient
 /* The gradient of a leaf is where the leaf is: that of a number, which is at home everywhere, comes from elsewhere.
  * What arrives later is added where the first is. NULL with an error. */
 static hd_tensor *at_home(hd_walk *w, hd_record *r, const hd_tensor *sum, hd_tensor *gradient) {
-    if (!hd_devices_away || w->thread->executor->captures) return gradient;
+    if (!hd_calls_routed || w->thread->executor->captures) return gradient;
     const hd_tensor *leaf = r->op == NULL ? hd_record_saved(r)[0].tensor : sum;
     return leaf == NULL ? gradient : hd_to(gradient, leaf->storage->device);
 }
@@ -290,7 +289,7 @@ static hd_error visit_leaf(hd_walk *w, hd_record *r, hd_tensor *gradient) {
 
 /* Somebody has hooks on a result, or wants its gradient kept. */
 static hd_error visit_watched(hd_walk *w, hd_record *r) {
-    char name[64];
+    char name[96];
     for (uint32_t i = r->watch; i != 0; i = w->tape->watches[i - 1].next) {
         const hd_watch watch = w->tape->watches[i - 1];
         hd_tensor *before = r->gradient[watch.edge & 1], *after = before;
@@ -307,15 +306,15 @@ static hd_error visit_watched(hd_walk *w, hd_record *r) {
 
 static hd_error check_versions(hd_record *r) {
     const hd_saved *saved = hd_record_saved(r);
-    const int count = __builtin_popcount(r->saves);
+    const int count = hd_record_saved_count(r);
+    char name[96];
     for (int i = 0; i < count; ++i) {
         const uint32_t now = version_of(saved[i].tensor);
         if (now == saved[i].version) continue;
-        return hd_fail(
-            HD_ERROR_STATE,
-            "a value that hd_%s needs for its gradient, %s, was changed in place after it was used (version %u "
-            "now, %u then); write into a copy (hd_copy), or call hd_backward before the write",
-            r->op->name, HD_SHAPE_TEXT(saved[i].tensor->layout.shape), now, saved[i].version);
+        return hd_fail(HD_ERROR_STATE,
+                       "a value that %s needs for its gradient, %s, was changed in place after it was used (version %u "
+                       "now, %u then); write into a copy (hd_copy), or call hd_backward before the write",
+                       maker_of(r, name), HD_SHAPE_TEXT(saved[i].tensor->layout.shape), now, saved[i].version);
     }
     return HD_OK;
 }
@@ -333,11 +332,21 @@ static void read_shapes(hd_record *r, const hd_shape *same, hd_shape *shapes) {
     }
 }
 
+/* A vjp of the user's may neither end blocks and contexts that are around it, nor leave its own behind. */
+static hd_error run_users_vjp(hd_walk *w, const hd_vjp_call *call) {
+    const uint32_t depth = w->tapes->head.frame_count, floor = w->tapes->floor;
+    w->tapes->floor = depth;
+    call->op->vjp(w->thread, call);
+    w->tapes->floor = floor;
+    hd_frames_restore(w->thread, depth, "the vjp of an own op");
+    return w->thread->error_code;
+}
+
 static hd_error run_vjp(hd_walk *w, hd_record *r, hd_tensor **results) {
     hd_thread *thread = w->thread;
     if (r->op == &hd_op_external) {
         hd_external *external = *(hd_external *const *)hd_record_attributes(r);
-        if (thread->observer != NULL)
+        if (thread->observer != NULL && !external->differentiable)
             return hd_fail(HD_ERROR_STATE,
                            "%s forgets what a second derivative needs; use the function or model itself there",
                            external->name);
@@ -370,6 +379,7 @@ static hd_error run_vjp(hd_walk *w, hd_record *r, hd_tensor **results) {
                               .dtypes = hd_record_dtypes(r),
                               .wanted = wanted,
                               .results = results};
+    if (r->op == &hd_ops[HD_OP_custom]) return run_users_vjp(w, &call);
     r->op->vjp(thread, &call);
     return thread->error_code;
 }

@@ -68,6 +68,9 @@ static const hd_field hd_sort_attributes_fields[] = {FIELD(hd_sort_attributes, a
 static const hd_field hd_topk_attributes_fields[] = {FIELD(hd_topk_attributes, axis, INT),
                                                      FIELD(hd_topk_attributes, count, I64),
                                                      FIELD(hd_topk_attributes, largest, BOOL), END};
+static const hd_field hd_custom_attributes_fields[] = {FIELD(hd_custom_attributes, op, NAME),
+                                                       FIELD(hd_custom_attributes, data, BYTES), END};
+static const hd_field hd_searchsorted_attributes_fields[] = {FIELD(hd_searchsorted_attributes, right, INT), END};
 #define NUMBER(name, offset)                                                                                           \
     { name, HD_FIELD_F64, offset, false }
 static const hd_field number_fields[4][4] = {{END},
@@ -75,7 +78,7 @@ static const hd_field number_fields[4][4] = {{END},
                                              {NUMBER("p", 0), NUMBER("q", 8), END},
                                              {NUMBER("p", 0), NUMBER("q", 8), NUMBER("r", 16), END}};
 
-typedef struct none {
+typedef struct none { /* known by its size: other attributes are larger */
     char nothing;
 } none;
 static const struct description {
@@ -88,6 +91,7 @@ static const struct description {
 };
 _Static_assert(sizeof(hd_strided_attributes) <= HD_ATTRIBUTES_MOST && sizeof(hd_pad_attributes) <= HD_ATTRIBUTES_MOST,
                "attributes fit their buffer");
+_Static_assert(sizeof(hd_custom_attributes) <= HD_ATTRIBUTES_MOST, "attributes fit their buffer");
 _Static_assert(sizeof(hd_conv_attributes) <= HD_ATTRIBUTES_MOST && sizeof(hd_pool_attributes) <= HD_ATTRIBUTES_MOST,
                "attributes fit their buffer");
 
@@ -145,6 +149,8 @@ static void copy_field(const hd_field *f, const char *from, char *to) {
         }
         break;
     }
+    case HD_FIELD_NAME: memcpy(to, from, sizeof(hd_name)); break; /* which have zeros behind what they say */
+    case HD_FIELD_BYTES: memcpy(to, from, sizeof(hd_small_bytes)); break;
     case HD_FIELD_END: break;
     }
 }

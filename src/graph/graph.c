@@ -163,6 +163,7 @@ static uint32_t add_graph_node(hd_graph *g, hd_node n, const hd_shape *shape) {
     if (n.shape == 0) return HD_NO_NODE;
     HD_TRY_OR(GROW(g, node), HD_NO_NODE);
     g->nodes[g->node_count] = n;
+    g->calls_back = g->calls_back || n.op == HD_OP_custom;
     return g->node_count++;
 }
 

@@ -7,7 +7,7 @@
 #ifndef HD_GRAPH_GRAPH_H
 #define HD_GRAPH_GRAPH_H
 
-#include "ops/op.h"
+#include "ops/custom.h"
 
 /* Nodes that are no ops. */
 enum {
@@ -79,8 +79,9 @@ typedef struct hd_graph {
     uint32_t node_capacity, edge_capacity, input_capacity, output_capacity, constant_capacity, cell_capacity,
         span_capacity;
     hd_names names[HD_NAME_KINDS];
-    uint32_t draws; /* random nodes: how many draws a run takes */
-    bool guarded;   /* integers that rows must not meet, such as a divisor of 0, were looked for before */
+    uint32_t draws;  /* random nodes: how many draws a run takes */
+    bool calls_back; /* it has ops of the user's, whose functions may leave a run by longjmp */
+    bool guarded;    /* integers that rows must not meet, such as a divisor of 0, were looked for before */
 } hd_graph;
 
 /* An empty graph with one reference; NULL with an error. */
@@ -129,6 +130,10 @@ static inline bool hd_node_is_call(const hd_node *n) {
 }
 const hd_op *hd_node_op(const hd_node *n); /* of HD_NODE_*: NULL */
 const char *hd_node_name(const hd_node *n);
+/* It does something that is not in its value: it runs once in every run, whoever reads it. */
+static inline bool hd_node_has_effects(const hd_graph *g, uint32_t node) {
+    return g->nodes[node].op == HD_OP_custom && hd_custom_has_effects(hd_node_attributes(g, node));
+}
 static inline size_t hd_node_bytes(const hd_graph *g, uint32_t node) {
     return (size_t)hd_node_count(g, node) * hd_dtype_bytes[g->nodes[node].dtype];
 }
@@ -162,6 +167,8 @@ typedef enum hd_field_kind {
     HD_FIELD_FLAGS, /* bool[HD_MAX_RANK] */
     HD_FIELD_LAYOUT,
     HD_FIELD_PADDING, /* hd_padding[HD_MAX_RANK] */
+    HD_FIELD_NAME,    /* hd_name */
+    HD_FIELD_BYTES,   /* hd_small_bytes */
     HD_FIELD_END
 } hd_field_kind;
 typedef struct hd_field {

@@ -146,6 +146,18 @@ static hd_error read_node(reader *r, uint32_t *out) {
 }
 
 /* ---- attributes -------------------------------------------------------------------------------------------------- */
+/* Two hexadecimal digits for each byte, in quotes. */
+static hd_error read_bytes(reader *r, hd_small_bytes *out) {
+    char text[2 * sizeof out->at + 1];
+    HD_TRY(read_name(r, text, sizeof text));
+    for (size_t i = 0; text[i] != '\0'; i += 2) {
+        const int high = hex_digit(text[i]), low = high < 0 ? -1 : hex_digit(text[i + 1]);
+        if (low < 0) return wrong(r, "pairs of hexadecimal digits");
+        out->at[out->count++] = (unsigned char)(high * 16 + low);
+    }
+    return HD_OK;
+}
+
 static hd_error read_field(reader *r, const hd_field *f, char *attributes) {
     void *at = attributes + f->offset;
     int64_t values[2 * HD_MAX_RANK] = {0};
@@ -190,6 +202,8 @@ static hd_error read_field(reader *r, const hd_field *f, char *attributes) {
         HD_TRY(read_list(r, values, 2 * HD_MAX_RANK, &count));
         for (int i = 0; i < HD_MAX_RANK; ++i) ((hd_padding *)at)[i] = (hd_padding){values[2 * i], values[2 * i + 1]};
         return HD_OK;
+    case HD_FIELD_NAME: return read_name(r, ((hd_name *)at)->text, sizeof((hd_name *)at)->text);
+    case HD_FIELD_BYTES: return read_bytes(r, at);
     case HD_FIELD_END: break;
     }
     return HD_OK;

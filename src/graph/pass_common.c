@@ -1,4 +1,4 @@
-/* Computes equal nodes once. Draws are never equal: each has its ordinal. */
+/* Computes equal nodes once. Draws are never equal: each has its ordinal; nor are nodes with effects. */
 #include "graph/pass.h"
 
 #include <string.h>
@@ -38,7 +38,7 @@ hd_graph *hd_pass_common(hd_thread *thread, const hd_graph *g) {
     for (uint32_t i = 0; out != NULL && i < g->node_count && thread->error_code == HD_OK; ++i) {
         if (map[i] != HD_NO_NODE) continue;
         const uint32_t added = map[i] = hd_copy_mapped(out, g, i, map);
-        if (added == HD_NO_NODE || !hd_node_is_call(&g->nodes[i])) continue;
+        if (added == HD_NO_NODE || !hd_node_is_call(&g->nodes[i]) || hd_node_has_effects(g, i)) continue;
         uint32_t at = hash_node(out, added) & (t.size - 1);
         while (t.nodes[at] != 0 && !equal(out, t.nodes[at] - 1, added)) at = (at + 1) & (t.size - 1);
         if (t.nodes[at] == 0) {

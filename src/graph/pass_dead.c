@@ -1,4 +1,4 @@
-/* Drops nodes that no output and no update reads. */
+/* Drops nodes that no output and no update reads, but for those with effects. */
 #include "graph/pass.h"
 
 #include <string.h>
@@ -14,6 +14,7 @@ hd_graph *hd_pass_dead(hd_thread *thread, const hd_graph *g) {
     for (uint32_t i = 0; i < g->cell_count; ++i) live[g->cells[i].update] = true;
     for (uint32_t i = g->node_count; i-- > 0;) {
         const hd_node *n = &g->nodes[i];
+        live[i] = live[i] || hd_node_has_effects(g, i);
         if (!live[i] || !hd_node_is_call(n)) continue;
         for (int k = 0; k < n->input_count; ++k) live[hd_node_inputs(g, i)[k]] = true;
     }

@@ -107,6 +107,13 @@ static void put_field(text *t, const hd_field *f, const char *attributes) {
         while (n > 2 && values[n - 1] == 0 && values[n - 2] == 0) n -= 2; /* axes that are not padded */
         put_list(t, values, n);
         break;
+    case HD_FIELD_NAME: put_name(t, ((const hd_name *)at)->text); break;
+    case HD_FIELD_BYTES:
+        put(t, "\"");
+        for (uint64_t i = 0; i < ((const hd_small_bytes *)at)->count; ++i)
+            put(t, "%02x", ((const hd_small_bytes *)at)->at[i]);
+        put(t, "\"");
+        break;
     case HD_FIELD_END: break;
     }
 }

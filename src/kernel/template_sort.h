@@ -7,7 +7,8 @@ typedef struct sort_arguments {
     int64_t size, rows;          /* elements of a row */
     int64_t inner, outer_stride; /* row r begins at r / inner * outer_stride + r % inner * inner_stride */
     int64_t inner_stride, stride;
-    int64_t width; /* merge: of a run. values: elements of a row that are given. keys: what negative ones count from */
+    int64_t width; /* merge: of a run. values: elements of a row that are given. keys: what negative ones count from.
+                    * search: values of a row; stride: 1 when they go behind equals */
 } sort_arguments;
 
 #if X_IS_FLOAT
@@ -121,4 +122,24 @@ W_KERNEL void sort_extreme(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT
     if (lane > 0) return;
     if (GIVES & 1) ((W_GLOBAL X_MEMORY *)(b1 + a.offset[1]))[row] = x[first + best_at[0] * a.stride];
     if (GIVES & 2) ((W_GLOBAL int64_t *)(b2 + a.offset[2]))[row] = best_at[0];
+}
+
+/* x in order, values -> how many elements of its row come before each */
+W_KERNEL void sort_search(W_GLOBAL char *b0 W_SLOT(0), W_GLOBAL char *b1 W_SLOT(1), W_GLOBAL char *b2 W_SLOT(2),
+                          W_ARGUMENTS(sort_arguments, a, 3) W_IDS) {
+    W_GLOBAL const X_MEMORY *values = (W_GLOBAL const X_MEMORY *)(b1 + a.offset[1]);
+    const int64_t e = (int64_t)W_GROUP(0) * THREADS + W_THREAD;
+    if (e >= a.rows * a.width) return;
+    W_GLOBAL const X_MEMORY *row = (W_GLOBAL const X_MEMORY *)(b0 + a.offset[0]) + e / a.width * a.outer_stride;
+    const uint64_t key = sort_key(values[e]);
+    int64_t low = 0, high = a.size;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        const uint64_t other = sort_key(row[middle]);
+        if (a.stride != 0 ? other <= key : other < key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    ((W_GLOBAL int64_t *)(b2 + a.offset[2]))[e] = low;
 }

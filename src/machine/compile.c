@@ -1,6 +1,7 @@
 /* HODU, the compiler: a graph is simplified (graph/pass*.c), fused (fuse/) and planned (plan/) for a machine, and its
  * kernels become code (codegen/). */
 #include "core/device.h"
+#include "core/profile.h"
 #include "machine/machines.h"
 #include "plan/plan.h"
 
@@ -28,14 +29,20 @@ const hd_machine *hd_machine_of(hd_device device) {
     return NULL;
 }
 
+static hd_graph *simplify(hd_thread *thread, hd_graph *graph) {
+    HD_PROFILE_PHASE("passes");
+    return hd_graph_simplify(thread, graph);
+}
+
 static hd_executable *hodu_compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
     const hd_machine *machine = hd_machine_of(device);
     if (machine == NULL) return NULL;
     if (level == HD_O0) return (hd_executable *)hd_plan_new(thread, graph, machine, level, NULL);
     HD_KEEP_NAME(thread); /* passes call ops, but it is the caller's function that runs */
-    hd_graph *simple = hd_graph_simplify(thread, graph);
+    hd_graph *simple = simplify(thread, graph);
     if (simple == NULL) return NULL;
-    const bool tunes = level == HD_O3 && machine->tuning_key != NULL; /* else there is nothing to choose */
+    /* else there is nothing to choose; and functions of the user's are not for trial runs on made-up inputs */
+    const bool tunes = level == HD_O3 && machine->tuning_key != NULL && !simple->calls_back;
     hd_plan *p = tunes ? hd_plan_tuned(thread, simple, machine)
                        : hd_plan_new(thread, simple, machine, level == HD_O3 ? HD_O2 : level, NULL);
     hd_graph_release(thread, simple);

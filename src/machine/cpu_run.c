@@ -206,11 +206,11 @@ static hd_error run_in_order(const hd_plan *p, hd_thread *thread, const hd_cpu_j
     int64_t begin = run->nanoseconds != NULL ? hd_os_nanoseconds() : 0;
     for (uint32_t i = job->first; i < job->first + job->count; ++i) {
         const hd_launch *l = &p->launches[i];
+        *failed = i; /* also when it is left */
         if (l->threads > 0) hd_pool_limit(l->threads);
         const hd_error status = run_launch(p, thread, l, run);
         if (l->threads > 0) hd_pool_limit(0);
         if (__builtin_expect(status != HD_OK, 0)) {
-            *failed = i;
             hd_error_append(thread, " (in node %%%u, %s)", l->node, hd_node_name(&p->graph->nodes[l->node]));
             return status;
         }

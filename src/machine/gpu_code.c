@@ -1,6 +1,6 @@
 /* Code of GPUs: programs by their text, in memory and on disk. A use of a template is looked up without its text. */
 #include "codegen/code.h"
-#include "codegen/hash.h"
+#include "core/hash.h"
 #include "machine/gpu.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* Ops on a GPU, one call at a time: a call is a graph of one node, which is fused and lowered as those of scripts
  * are. What comes of it is kept by the call's signature: op, attributes, dtypes, shapes and strides. */
 #include "codegen/dump.h"
-#include "codegen/hash.h"
+#include "core/hash.h"
 #include "machine/gpu.h"
 
 #include <pthread.h>
@@ -292,8 +292,9 @@ static hd_error run_if_kernel(hd_thread *thread, const hd_gpu_device *d, hd_call
 
 hd_error hd_gpu_by_copy(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {
     if (hd_dump_wants("calls"))
-        hd_dump_line("calls", "%s on %s: by the CPU, with copies", call->op->name,
-                     hd_device_text((char[32]){0}, d->device));
+        hd_dump_line("calls", "%s on %s: by the CPU, with copies%s%s", call->op->name,
+                     hd_device_text((char[32]){0}, d->device), hd_own_name(call->op, call->attributes)[0] ? ": " : "",
+                     hd_own_name(call->op, call->attributes));
     return hd_run_by_copy(thread, call, d->device);
 }
 

@@ -1,5 +1,5 @@
-/* Order on GPUs: sorting, the largest and smallest with their indices, and scatter, which sorts what it is told to
- * write where, so that the same element is written by one thread, in the order of the source. */
+/* Order on GPUs: sorting, searching, the largest and smallest with their indices, and scatter, which sorts what it is
+ * told to write where, so that the same element is written by one thread, in the order of the source. */
 #include "machine/gpu.h"
 
 #include <string.h>
@@ -121,6 +121,47 @@ hd_error hd_gpu_sort(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {
 hd_error hd_gpu_topk(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {
     const hd_topk_attributes *a = call->attributes;
     return run_sort(thread, d, call, a->axis, a->count, a->largest);
+}
+
+/* ---- search ------------------------------------------------------------------------------------------------------ */
+static hd_error find_places(hd_thread *thread, const hd_gpu_device *d, const hd_call *call, const hd_tensor *in_order,
+                            const hd_tensor *values) {
+    const hd_shape *rows = &in_order->layout.shape, *shape = &values->layout.shape;
+    const bool shared = rows->rank == 1;
+    const hd_template_use use = {.which = HD_TEMPLATE_sort, .types = {in_order->dtype}, .numbers = {THREADS, 0, 0, 3}};
+    sort_arguments a = {.size = rows->size[rows->rank - 1],
+                        .width = shared ? values->count : shape->size[shape->rank - 1],
+                        .stride = ((const hd_searchsorted_attributes *)call->attributes)->right};
+    a.rows = values->count / a.width;
+    a.outer_stride = shared ? 0 : a.size;
+    hd_tensor *moved[2] = {NULL, NULL};
+    const hd_gpu_shot shot = {.use = &use,
+                              .function = "sort_search",
+                              .groups = {hd_gpu_groups(values->count, THREADS)},
+                              .threads = THREADS,
+                              .buffers = {hd_gpu_read(thread, d, in_order, &moved[0]),
+                                          hd_gpu_read(thread, d, values, &moved[1]),
+                                          hd_gpu_written(thread, call->outputs[0])},
+                              .buffer_count = 3,
+                              .arguments = &a,
+                              .argument_bytes = sizeof a};
+    const bool ready =
+        shot.groups[0] > 0 && shot.buffers[0] != NULL && shot.buffers[1] != NULL && shot.buffers[2] != NULL;
+    const hd_error status = ready ? hd_gpu_shoot(d, &shot) : thread->error_code;
+    hd_tensor_drop(thread, moved[1]);
+    hd_tensor_drop(thread, moved[0]);
+    return status;
+}
+
+hd_error hd_gpu_searchsorted(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {
+    hd_tensor *in_order = hd_gpu_packed(thread, d, call->inputs[0]),
+              *values = in_order == NULL ? NULL : hd_gpu_packed(thread, d, call->inputs[1]);
+    hd_error status = values == NULL ? thread->error_code : hd_gpu_outputs(thread, d, call, true);
+    if (status == HD_OK && values->count > 0)
+        status = hd_gpu_finish(thread, call, find_places(thread, d, call, in_order, values));
+    hd_tensor_drop(thread, values);
+    hd_tensor_drop(thread, in_order);
+    return status;
 }
 
 /* ---- the largest and the smallest -------------------------------------------------------------------------------- */

@@ -226,11 +226,11 @@ static hd_error enqueue(const hd_gpu_run *r, uint32_t begin, uint32_t end, uint3
     const hd_plan *p = r->plan;
     for (uint32_t i = begin; i < end; ++i) {
         const hd_launch *l = &p->launches[i];
+        *done = i; /* also when it is left */
         hd_gpu_nanoseconds = r->run->nanoseconds == NULL ? NULL : &r->run->nanoseconds[i];
         const hd_error status = run_launch(p, r->thread, l, r->run);
         hd_gpu_nanoseconds = NULL;
         if (__builtin_expect(status != HD_OK, 0)) {
-            *done = i;
             hd_error_append(r->thread, " (in node %%%u, %s)", l->node, hd_node_name(&p->graph->nodes[l->node]));
             return status;
         }
@@ -252,6 +252,7 @@ static void gpu_undo(const hd_plan *p, hd_thread *thread, uint32_t end) {
     const hd_gpu_device *d = gpu_plan_of(p)->device;
     hd_error_copy pending; /* why the run failed */
     hd_error_take(&pending);
+    hd_gpu_nanoseconds = NULL;
     for (uint32_t i = end; i-- > 0;) {
         hd_tensor **operands = p->pointers + p->launches[i].first;
         if (p->launches[i].kind == HD_RUN_SAVE)

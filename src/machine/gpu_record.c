@@ -24,11 +24,14 @@ struct hd_gpu_records {
 };
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
-static bool is_waited_for(const hd_launch *l) { return l->kind == HD_RUN_CHECK; }
+/* Checks, and ops of the user's, which the CPU runs: they are no commands of the device. */
+static bool is_waited_for(const hd_plan *p, const hd_launch *l) {
+    return l->kind == HD_RUN_CHECK || (l->call != HD_NONE && p->calls[l->call].call.op == &hd_ops[HD_OP_custom]);
+}
 
 static void find_pieces(const hd_plan *p, hd_gpu_records *r) {
     for (uint32_t i = 0; i < p->launch_count; ++i) {
-        const bool waits = is_waited_for(&p->launches[i]);
+        const bool waits = is_waited_for(p, &p->launches[i]);
         hd_gpu_piece *last = r->piece_count > 0 ? &r->pieces[r->piece_count - 1] : NULL;
         if (last == NULL || waits || last->waits) {
             r->pieces[r->piece_count++] = (hd_gpu_piece){i, i + 1, waits};

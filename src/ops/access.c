@@ -85,7 +85,7 @@ void hd_assign(hd_tensor *dst, hd_tensor *src) {
     HD_ENTER("hd_assign", );
     if (hd_tensor_check(dst, "dst") != HD_OK || hd_tensor_check(src, "src") != HD_OK) return;
     const hd_device to = dst->storage->device;
-    if (!hd_devices_away || thread->executor->captures || hd_tensor_is_number(src) ||
+    if (!hd_calls_routed || thread->executor->captures || hd_tensor_is_number(src) ||
         hd_device_equal(src->storage->device, to)) {
         hd_write(thread, dst, src);
         return;

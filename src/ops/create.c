@@ -98,10 +98,13 @@ hd_tensor *hd_arange(double start, double stop, double step, hd_dtype dtype) {
 }
 
 hd_tensor *hd_linspace(double start, double stop, int64_t count, hd_dtype dtype) {
+    return hd_linspace_beside(NULL, start, stop, count, dtype);
+}
+hd_tensor *hd_linspace_beside(const hd_tensor *x, double start, double stop, int64_t count, hd_dtype dtype) {
     HD_ENTER("hd_linspace", NULL);
     const double step = count > 1 ? (stop - start) / (double)(count - 1) : 0;
     return range(
-        thread, NULL,
+        thread, x,
         &(hd_range_attributes){.start = start, .step = step, .last = count > 1 ? stop : 0, .has_last = count > 1},
         (double)count, dtype);
 }

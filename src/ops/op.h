@@ -22,6 +22,7 @@ typedef enum hd_family {
     HD_FAMILY_CONV,
     HD_FAMILY_POOL,
     HD_FAMILY_ATTENTION,
+    HD_FAMILY_CUSTOM,
     HD_FAMILY_COUNT
 } hd_family;
 
@@ -228,6 +229,24 @@ typedef struct hd_topk_attributes {
     int64_t count;
     bool largest;
 } hd_topk_attributes;
+typedef struct hd_searchsorted_attributes {
+    int right; /* 0 or 1 */
+} hd_searchsorted_attributes;
+
+/* A name, with zeros behind it. */
+typedef struct hd_name {
+    char text[HD_CUSTOM_NAME_MOST + 1];
+} hd_name;
+/* A few bytes, with zeros behind them. */
+typedef struct hd_small_bytes {
+    uint64_t count;
+    unsigned char at[HD_CUSTOM_ATTRIBUTES_MOST];
+} hd_small_bytes;
+/* Of a call of an op of the user's, which is known by its name. */
+typedef struct hd_custom_attributes {
+    hd_name op;
+    hd_small_bytes data;
+} hd_custom_attributes;
 
 /* Describes a call with one output, ready to run. In place: returning a struct this large by value costs more than
  * running a small op. */
@@ -269,15 +288,21 @@ hd_shape hd_reduced_shape(const hd_shape *shape, const bool *reduced, bool keep)
 void hd_vjp_elementwise(hd_thread *thread, const hd_vjp_call *v);
 /* hd_full without axes, on the CPU whatever the thread's device is: a number, which calls on all devices take. */
 hd_tensor *hd_number(hd_dtype dtype, double value);
-/* hd_full, hd_range and hd_tri on the device of x; NULL: on that of the thread. */
+/* hd_full, hd_range, hd_linspace and hd_tri on the device of x; NULL: on that of the thread. */
 hd_tensor *hd_full_beside(const hd_tensor *x, hd_shape shape, hd_dtype dtype, double value);
 hd_tensor *hd_range_beside(const hd_tensor *x, double start, double step, int64_t count, hd_dtype dtype);
+hd_tensor *hd_linspace_beside(const hd_tensor *x, double start, double stop, int64_t count, hd_dtype dtype);
 hd_tensor *hd_tri_beside(const hd_tensor *x, int64_t rows, int64_t columns, int64_t diagonal, hd_dtype dtype);
 /* The shape of the places that an index along an axis names: its own, or that without the axes behind when it says the
  * same for all elements there, as one that was broadcast does. */
 hd_shape hd_positions_shape(const hd_tensor *index, int axis);
 /* What the gradient of a scatter reads (HD_SAVE_*) follows from its mode: setting and adding read the index alone. */
 unsigned hd_scatter_reads(const hd_scatter_attributes *attributes);
+
+/* x as a float to compute in: integers as the default float, small floats as f32, as they must not be rounded on the
+ * way; and the dtype of what is computed of it. */
+hd_tensor *hd_as_float(hd_tensor *x);
+hd_dtype hd_float_result(const hd_thread *thread, const hd_tensor *x);
 
 /* hd_sum_to_shape of a gradient, which is itself the result when it has that shape: nobody writes gradients that
  * flow. */

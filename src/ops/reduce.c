@@ -83,12 +83,11 @@ static hd_error count_reduced(const hd_tensor *x, hd_axes axes, double *count) {
     return HD_OK;
 }
 
-/* Integers as the default float; sums of small floats must not be rounded before they are divided: as f32. */
-static hd_tensor *as_float(hd_tensor *x) {
+hd_tensor *hd_as_float(hd_tensor *x) {
     const hd_dtype dtype = hd_tensor_dtype(x);
     return hd_cast(x, !hd_dtype_is_float(dtype) ? HD_DTYPE_DEFAULT : hd_dtype_is_small_float(dtype) ? HD_F32 : dtype);
 }
-static hd_dtype float_result(const hd_thread *thread, const hd_tensor *x) {
+hd_dtype hd_float_result(const hd_thread *thread, const hd_tensor *x) {
     return hd_dtype_is_float((hd_dtype)x->dtype) ? (hd_dtype)x->dtype : thread->default_dtype;
 }
 
@@ -100,7 +99,8 @@ hd_tensor *hd_mean(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) {
     hd_span_begin(&span, thread, "mean");
     if (!hd_dtype_is_float((hd_dtype)x->dtype)) /* integers sum exactly */
         return hd_span_end(&span, hd_cast(hd_div_scalar(hd_sum(x, axes, opts), count), thread->default_dtype));
-    return hd_span_end(&span, hd_cast(hd_div_scalar(hd_sum(as_float(x), axes, opts), count), float_result(thread, x)));
+    return hd_span_end(&span,
+                       hd_cast(hd_div_scalar(hd_sum(hd_as_float(x), axes, opts), count), hd_float_result(thread, x)));
 }
 
 /* v^power, for v >= 0; where v is 0 its gradient is 0, not infinity: what a norm's subgradient is there. */
@@ -117,10 +117,10 @@ static hd_tensor *variance(hd_thread *thread, hd_tensor *x, hd_axes axes, double
     HD_TRY_OR(count_reduced(x, axes, &count), NULL);
     hd_span span;
     hd_span_begin(&span, thread, with_root ? "std" : "var");
-    hd_tensor *f = as_float(x), *mean = hd_mean(f, axes, HD_OPTS(hd_reduce_opts, .keep_dims = true));
+    hd_tensor *f = hd_as_float(x), *mean = hd_mean(f, axes, HD_OPTS(hd_reduce_opts, .keep_dims = true));
     const double divisor = count - correction > 0 ? count - correction : 0; /* 0 / 0: NaN, as for one sample */
     hd_tensor *v = hd_div_scalar(hd_sum(hd_square(hd_sub(f, mean)), axes, opts), divisor);
-    return hd_span_end(&span, hd_cast(with_root ? root(v, 0.5) : v, float_result(thread, x)));
+    return hd_span_end(&span, hd_cast(with_root ? root(v, 0.5) : v, hd_float_result(thread, x)));
 }
 
 hd_tensor *hd_var(hd_tensor *x, hd_axes axes, double correction, const hd_reduce_opts *opts) {
@@ -142,7 +142,7 @@ hd_tensor *hd_norm(hd_tensor *x, double p, hd_axes axes, const hd_reduce_opts *o
     }
     hd_span span;
     hd_span_begin(&span, thread, "norm");
-    hd_tensor *f = as_float(x), *result;
+    hd_tensor *f = hd_as_float(x), *result;
     if (isinf(p))
         result = p > 0 ? hd_max(hd_abs(f), axes, opts) : hd_min(hd_abs(f), axes, opts);
     else if (p == 0)
@@ -153,7 +153,7 @@ hd_tensor *hd_norm(hd_tensor *x, double p, hd_axes axes, const hd_reduce_opts *o
         result = root(hd_sum(hd_square(f), axes, opts), 0.5);
     else
         result = root(hd_sum(root(hd_abs(f), p), axes, opts), 1 / p);
-    return hd_span_end(&span, hd_cast(result, float_result(thread, x)));
+    return hd_span_end(&span, hd_cast(result, hd_float_result(thread, x)));
 }
 
 /* The largest over axes, which have size 1 then; 0 of no elements. It cancels in the results, so no gradient flows
@@ -170,12 +170,12 @@ hd_tensor *hd_logsumexp(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) 
     HD_TRY_OR(count_reduced(x, axes, &count), NULL);
     hd_span span;
     hd_span_begin(&span, thread, "logsumexp");
-    hd_tensor *f = as_float(x), *largest = shift_of(f, axes, count == 0);
+    hd_tensor *f = hd_as_float(x), *largest = shift_of(f, axes, count == 0);
     /* a row of infinities: subtracting them would give NaN */
     hd_tensor *shift = hd_where(hd_isinf(largest), hd_zeros_like(largest), largest);
     hd_tensor *sum = hd_log(hd_sum(hd_exp(hd_sub(f, shift)), axes, opts));
     hd_tensor *back = hd_sum(shift, axes, opts); /* one element each: the shape of the result */
-    return hd_span_end(&span, hd_cast(hd_add(sum, back), float_result(thread, x)));
+    return hd_span_end(&span, hd_cast(hd_add(sum, back), hd_float_result(thread, x)));
 }
 
 static hd_tensor *softmax(hd_thread *thread, hd_tensor *x, int axis, bool in_logarithm) {
@@ -183,11 +183,11 @@ static hd_tensor *softmax(hd_thread *thread, hd_tensor *x, int axis, bool in_log
     HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), NULL);
     hd_span span;
     hd_span_begin(&span, thread, in_logarithm ? "log_softmax" : "softmax");
-    hd_tensor *f = as_float(x), *largest = shift_of(f, HD_AXES(axis), x->layout.shape.size[axis] == 0);
+    hd_tensor *f = hd_as_float(x), *largest = shift_of(f, HD_AXES(axis), x->layout.shape.size[axis] == 0);
     hd_tensor *s = hd_sub(f, largest), *e = hd_exp(s);
     hd_tensor *sum = hd_sum(e, HD_AXES(axis), HD_OPTS(hd_reduce_opts, .keep_dims = true));
     hd_tensor *y = in_logarithm ? hd_sub(s, hd_log(sum)) : hd_div(e, sum);
-    return hd_span_end(&span, hd_cast(y, float_result(thread, x)));
+    return hd_span_end(&span, hd_cast(y, hd_float_result(thread, x)));
 }
 
 hd_tensor *hd_softmax(hd_tensor *x, int axis) {

@@ -21,6 +21,7 @@ typedef char none; /* "no attributes", for sizeof below */
 /* The gradient column; X0, X1, X2 and Y are what a vjp reads. */
 enum { X0 = HD_SAVE_INPUT0, X1 = HD_SAVE_INPUT1, X2 = HD_SAVE_INPUT2, X3 = HD_SAVE_INPUT3 };
 enum { Y = HD_SAVE_OUTPUT, Y1 = HD_SAVE_OUTPUT1 };
+enum { EACH = X0 | X1 | X2 | X3 | HD_SAVE_REST | Y | Y1 };
 enum { PAIR = 2 };
 #define VJP(function, ...) .gradient = HD_GRADIENT_VJP, .vjp = hd_vjp_##function, .saves = {__VA_ARGS__}
 #define ZERO(why)          .gradient = HD_GRADIENT_ZERO, .reason = why

@@ -35,6 +35,14 @@ hd_work hd_work_reads(const hd_call *call) { return once(call, (double)call->inp
 /* A walk for each of eight digits. */
 hd_work hd_work_sort(const hd_call *call) { return once(call, 8 * (double)call->inputs[0]->count); }
 
+/* Each value is compared with some in the middle of halves. */
+hd_work hd_work_search(const hd_call *call) {
+    const hd_shape *rows = &call->inputs[0]->layout.shape;
+    double steps = 1;
+    for (int64_t left = rows->size[rows->rank - 1]; left > 0; left /= 2) steps++;
+    return once(call, results(call) * steps);
+}
+
 /* Of the first operand only those elements that the second one names. */
 hd_work hd_work_looked_up(const hd_call *call) {
     return (hd_work){results(call), 2 * bytes_written(call) + bytes_of(call->inputs[1])};

@@ -7,6 +7,7 @@
  * fail any more; else it is made beside it, and the two are exchanged when the whole run went well. */
 #include "plan/plan.h"
 #include "core/assert.h"
+#include "core/profile.h"
 #include "plan/draft.h"
 
 #include <string.h>
@@ -93,6 +94,7 @@ static void apply_tuning(hd_plan_draft *d, const hd_tuning *tuning) {
 /* All kernels of the plan at once, so that they are compiled side by side. */
 static hd_error compile_kernels(hd_thread *thread, hd_plan *p) {
     if (p->native_count == 0 || p->machine->coder == NULL) return HD_OK;
+    HD_PROFILE_PHASE("code");
     const hd_coder *coder = p->machine->coder();
     const hd_kernel **kernels = hd_array_resize(NULL, p->native_count * sizeof *kernels);
     hd_code **codes = hd_array_resize(NULL, p->native_count * sizeof *codes);
@@ -127,23 +129,36 @@ static hd_error connect(hd_plan *p) {
     return HD_OK;
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------------------- */
-static hd_error make_plan(hd_thread *thread, hd_plan_draft *d, hd_optimization_level level, const hd_tuning *tuning) {
-    hd_plan *p = d->plan;
-    const hd_fuse_choice choice = tuning == NULL ? (hd_fuse_choice){0} : tuning->fuse;
-    HD_TRY(hd_fuse(p->machine, p->graph, level, choice, &p->fusion));
-    hd_plan_dump(p);
+/* ---- all of them, as profiles tell them apart -------------------------------------------------------------------- */
+static hd_error fuse(hd_plan *p, hd_optimization_level level, hd_fuse_choice choice) {
+    HD_PROFILE_PHASE("fusion");
+    return hd_fuse(p->machine, p->graph, level, choice, &p->fusion);
+}
+static hd_error make_launches(hd_plan_draft *d) {
+    HD_PROFILE_PHASE("lowering");
     HD_TRY(hd_draft_find_slices(d));
     HD_TRY(hd_draft_find_joints(d));
     HD_TRY(make_arrays(d));
     HD_TRY(hd_draft_make_headers(d));
-    HD_TRY(p->machine->begin(d));
-    HD_TRY(hd_draft_make_launches(d));
+    HD_TRY(d->plan->machine->begin(d));
+    return hd_draft_make_launches(d);
+}
+static hd_error settle(hd_thread *thread, hd_plan_draft *d) {
+    HD_PROFILE_PHASE("settling and memory");
+    HD_TRY(d->plan->machine->settle(d));
+    return hd_draft_lay_out(thread, d);
+}
+
+static hd_error make_plan(hd_thread *thread, hd_plan_draft *d, hd_optimization_level level, const hd_tuning *tuning) {
+    hd_plan *p = d->plan;
+    const hd_fuse_choice choice = tuning == NULL ? (hd_fuse_choice){0} : tuning->fuse;
+    HD_TRY(fuse(p, level, choice));
+    hd_plan_dump(p);
+    HD_TRY(make_launches(d));
     if (tuning != NULL) apply_tuning(d, tuning);
     HD_TRY(compile_kernels(thread, p));
     HD_TRY(connect(p));
-    HD_TRY(p->machine->settle(d));
-    HD_TRY(hd_draft_lay_out(thread, d));
+    HD_TRY(settle(thread, d));
     p->executable.launches = p->launch_count;
     p->executable.nodes = p->graph->node_count;
     p->executable.jobs = p->span_count;
@@ -158,7 +173,8 @@ hd_plan *hd_plan_new(hd_thread *thread, hd_graph *graph, const hd_machine *machi
         return NULL;
     }
     memset(p, 0, sizeof *p);
-    p->executable = (hd_executable){.run = hd_plan_run, .destroy = release_plan, .describe = hd_plan_describe};
+    p->executable = (hd_executable){
+        .run = hd_plan_run, .left = hd_plan_left, .destroy = release_plan, .describe = hd_plan_describe};
     p->machine = machine;
     p->executable.on_device = hd_device_is_away(machine->device);
     hd_object_retain(&graph->object);

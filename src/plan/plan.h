@@ -108,6 +108,7 @@ typedef struct hd_plan {
     hd_block **aside;     /* of a run; for each input: a copy, when it lies in the memory of a sliced cell */
     uint32_t tensor_count, buffer_count, launch_count, call_count, native_count, operand_count, span_count, fresh_count;
     bool has_constants; /* of runs on a device: they are there */
+    uint32_t done;      /* launches of the run that may have written, should it fail or be left */
     bool saves;         /* 7; it has HD_RUN_SAVE or HD_RUN_SAVE_AT */
     bool draws;         /* 4; some kernels draw random numbers */
 } hd_plan;
@@ -162,6 +163,7 @@ hd_error hd_plan_bring_constants(hd_plan *p, hd_thread *thread);
 void hd_plan_release_copies(hd_plan *p, hd_thread *thread);
 /* plan_run.c */
 hd_error hd_plan_run(hd_executable *self, hd_thread *thread, const hd_run *run);
+void hd_plan_left(hd_executable *self, hd_thread *thread, hd_storage *const *cells);
 /* plan_describe.c */
 void hd_plan_describe(const hd_executable *self, int64_t launch, hd_launch_stats *out);
 /* Arithmetic of a launch. */

@@ -13,9 +13,12 @@ static double operations_of_kernel(const hd_plan_native *n) {
 
 /* Adds the names of a group's nodes behind the first `at` characters; how many there are then, had they found place. */
 static size_t name_members(const hd_plan *p, const hd_group *group, hd_launch_stats *out, size_t at) {
-    for (uint32_t i = 0; i < group->count && at < sizeof out->what; ++i)
-        at += (size_t)snprintf(out->what + at, sizeof out->what - at, "%s%s", at > 0 ? " " : "",
-                               hd_node_name(&p->graph->nodes[p->fusion.members[group->first + i]]));
+    for (uint32_t i = 0; i < group->count && at < sizeof out->what; ++i) {
+        const uint32_t node = p->fusion.members[group->first + i];
+        const char *own = hd_own_name(hd_node_op(&p->graph->nodes[node]), hd_node_attributes(p->graph, node));
+        at += (size_t)snprintf(out->what + at, sizeof out->what - at, own[0] ? "%s%s \"%s\"" : "%s%s",
+                               at > 0 ? " " : "", hd_node_name(&p->graph->nodes[node]), own);
+    }
     return at;
 }
 

@@ -1,6 +1,7 @@
 /* Running a plan. All that can fail and is not computing comes first: memory for outputs and to work in, constants that
  * are still in a file, weights to be packed. */
 #include "plan/plan.h"
+#include "core/pool.h"
 #include "core/resident.h"
 
 #include <string.h>
@@ -162,22 +163,34 @@ static hd_error update_state(hd_plan *p, hd_thread *thread, const hd_run *run) {
     return status;
 }
 
+/* What was written into cells part by part is as it was. */
+static void nobody_saw(const hd_plan *p, hd_storage *const *cells) {
+    for (uint32_t i = 0; i < p->graph->cell_count; ++i)
+        if (p->sliced[i]) atomic_fetch_sub_explicit(&cells[i]->version, 1, memory_order_relaxed);
+}
+
+void hd_plan_left(hd_executable *self, hd_thread *thread, hd_storage *const *cells) {
+    hd_plan *p = (hd_plan *)self;
+    p->machine->undo(p, thread, p->saves ? p->done : 0);
+    nobody_saw(p, cells);
+    hd_pool_limit(0);
+}
+
 hd_error hd_plan_run(hd_executable *self, hd_thread *thread, const hd_run *run) {
     hd_plan *p = (hd_plan *)self;
     HD_HOLD_ERRORS(thread);
     hd_observer *observer = thread->observer;
     thread->observer = NULL;
     hd_error status = prepare(p, thread, run);
-    uint32_t done = 0; /* launches that may have written */
+    p->done = 0;
     const bool began = status == HD_OK;
     if (began) {
-        status = p->machine->run(p, thread, run, &done);
-        if (status == HD_OK) done = p->launch_count;
+        status = p->machine->run(p, thread, run, &p->done);
+        if (status == HD_OK) p->done = p->launch_count;
     }
     if (p->saves && (status != HD_OK || run->keep_state)) {
-        p->machine->undo(p, thread, done);
-        for (uint32_t i = 0; began && i < p->graph->cell_count; ++i) /* nobody saw a change */
-            if (p->sliced[i]) atomic_fetch_sub_explicit(&run->cells[i]->version, 1, memory_order_relaxed);
+        p->machine->undo(p, thread, p->done);
+        if (began) nobody_saw(p, run->cells);
     }
     if (status == HD_OK) hand_out(p, run);
     if (status == HD_OK && !run->keep_state) status = update_state(p, thread, run);

@@ -8,7 +8,7 @@
  * state as it is now, as the runs of a step would lead somewhere on made-up inputs: to places that an index may not
  * name, or to numbers that take longer. */
 #include "codegen/dump.h"
-#include "codegen/hash.h"
+#include "core/hash.h"
 #include "plan/plan.h"
 #include "core/device.h"
 

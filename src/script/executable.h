@@ -36,6 +36,9 @@ typedef struct hd_launch_stats {
 /* What a compiler gives: dropped with `destroy`. */
 struct hd_executable {
     hd_error (*run)(hd_executable *self, hd_thread *thread, const hd_run *run);
+    /* A run of a graph that calls back was left by a longjmp: what it wrote is taken back, as if it had failed. NULL:
+     * there is nothing to do. */
+    void (*left)(hd_executable *self, hd_thread *thread, hd_storage *const *cells);
     void (*destroy)(hd_executable *self, hd_thread *thread);
     void (*describe)(const hd_executable *self, int64_t launch, hd_launch_stats *out); /* NULL: it cannot */
     bool on_device; /* it runs in the memory of the script's device, and gives its outputs there */

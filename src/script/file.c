@@ -30,6 +30,8 @@ uint32_t hd_file_field_kind(hd_field_kind kind) { /* never renumbered, unlike th
     case HD_FIELD_FLAGS: return 8;
     case HD_FIELD_LAYOUT: return 9;
     case HD_FIELD_PADDING: return 10;
+    case HD_FIELD_NAME: return 11;
+    case HD_FIELD_BYTES: return 12;
     case HD_FIELD_END: break;
     }
     return 0;

@@ -16,6 +16,26 @@ static hd_error take_list(hd_cursor *c, int64_t *out, int *count) {
     return HD_OK;
 }
 
+static hd_error take_own_name(const hd_reader *r, hd_cursor *c, hd_name *out) {
+    const char *name;
+    HD_TRY(hd_cursor_string(r, c, &name));
+    const size_t length = strlen(name);
+    if (length >= sizeof out->text) return HD_BAD("has attributes with a name of %zu letters", length);
+    memcpy(out->text, name, length);
+    return HD_OK;
+}
+
+static hd_error take_bytes(hd_cursor *c, hd_small_bytes *out) {
+    uint32_t count;
+    HD_TRY(hd_cursor_count(c, 1, &count));
+    if (count > sizeof out->at) return HD_BAD("has attributes with %u bytes", count);
+    const unsigned char *bytes = hd_cursor_bytes(c, count);
+    if (bytes == NULL) return HD_ERROR_VALUE;
+    out->count = count;
+    memcpy(out->at, bytes, count);
+    return HD_OK;
+}
+
 static hd_error read_field(const hd_reader *r, hd_cursor *c, const hd_field *f, char *attributes) {
     void *at = attributes + f->offset;
     int64_t values[HD_MAX_RANK] = {0};
@@ -69,6 +89,8 @@ static hd_error read_field(const hd_reader *r, hd_cursor *c, const hd_field *f, 
         HD_TRY(take_list(c, values, &count));
         for (int i = 0; i < count; ++i) ((hd_padding *)at)[i].after = values[i];
         return HD_OK;
+    case HD_FIELD_NAME: return take_own_name(r, c, at);
+    case HD_FIELD_BYTES: return take_bytes(c, at);
     case HD_FIELD_END: break;
     }
     return HD_BAD("has attributes of no known kind");

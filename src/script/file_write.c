@@ -193,6 +193,11 @@ static void put_field(writer *w, bytes *b, const hd_field *f, const char *attrib
         for (n = 0; n < HD_MAX_RANK; ++n) values[n] = ((const hd_padding *)at)[n].after;
         put_list(b, values, n);
         break;
+    case HD_FIELD_NAME: put_u32(b, string(w, ((const hd_name *)at)->text)); break;
+    case HD_FIELD_BYTES:
+        put_u32(b, (uint32_t)((const hd_small_bytes *)at)->count);
+        put(b, ((const hd_small_bytes *)at)->at, (size_t)((const hd_small_bytes *)at)->count);
+        break;
     case HD_FIELD_END: break;
     }
 }

@@ -2,6 +2,9 @@
 #include "script/script.h"
 #include "core/away.h"
 #include "core/environment.h"
+#include "core/memory.h"
+#include "core/os.h"
+#include "core/profile.h"
 #include "core/random.h"
 #include "core/undo.h"
 #include "grad/tape.h"
@@ -375,14 +378,52 @@ static hd_outputs *new_outputs(hd_thread *thread, hd_graph *g) {
     return o;
 }
 
+/* ---- a run that is profiled: launches one after the other, each with its time ---- */
+static void note_run(hd_thread *thread, const hd_executable *e, const char *name, int64_t begin,
+                     const int64_t *nanoseconds) {
+    int64_t at = begin;
+    hd_launch_stats f;
+    for (int64_t i = 0; nanoseconds != NULL && i < e->launches; ++i) {
+        e->describe(e, i, &f);
+        hd_profile_note(thread, &(hd_profile_event){.kind = HD_PROFILE_LAUNCH,
+                                                    .name = f.what,
+                                                    .sizes = f.sizes,
+                                                    .begin = at,
+                                                    .nanoseconds = nanoseconds[i],
+                                                    .work = {f.operations, f.bytes}});
+        at += nanoseconds[i];
+    }
+    hd_profile_note(
+        thread, &(hd_profile_event){
+                    .kind = HD_PROFILE_RUN, .name = name, .begin = begin, .nanoseconds = hd_os_nanoseconds() - begin});
+}
+
+static hd_error run_profiled(hd_executable *e, hd_thread *thread, hd_run *job, const char *name) {
+    const size_t bytes = ((size_t)e->launches + 1) * sizeof(int64_t);
+    int64_t *nanoseconds = e->describe != NULL ? hd_array_resize(NULL, bytes) : NULL; /* NULL: XLA, or no memory */
+    if (nanoseconds != NULL) memset(nanoseconds, 0, bytes);
+    const int64_t begin = hd_os_nanoseconds();
+    job->nanoseconds = nanoseconds;
+    const hd_error status = e->run(e, thread, job);
+    if (status == HD_OK) note_run(thread, e, name, begin, nanoseconds);
+    hd_array_release(nanoseconds);
+    return status;
+}
+
+static hd_error run_executable(hd_executable *e, hd_thread *thread, hd_run *job, const hd_graph *graph) {
+    return hd_is_profiled() && job->nanoseconds == NULL
+               ? run_profiled(e, thread, job, hd_graph_string(graph, graph->name))
+               : e->run(e, thread, job);
+}
+
 /* A step of an optimizer that fails takes back the runs in it, too: what they update is kept beforehand. What else they
  * write is their own memory, and their outputs, which are made in the step. */
-static hd_error run_within(hd_undo *undo, hd_thread *thread, hd_executable *executable, const hd_run *job,
+static hd_error run_within(hd_undo *undo, hd_thread *thread, hd_executable *executable, hd_run *job,
                            const hd_graph *graph) {
     for (uint32_t i = 0; !job->keep_state && i < graph->cell_count; ++i)
         if (graph->cells[i].update != graph->cells[i].node) HD_TRY(hd_undo_note_state(undo, job->cells[i]));
     thread->undo = NULL;
-    const hd_error status = executable->run(executable, thread, job);
+    const hd_error status = run_executable(executable, thread, job, graph);
     thread->undo = undo;
     for (uint32_t i = 0; status == HD_OK && i < graph->output_count; ++i) job->outputs[i]->storage->made = undo->number;
     return status;
@@ -414,6 +455,58 @@ static void drop_reserved(hd_thread *thread, const hd_graph *graph, hd_tensor **
     hd_array_release(reserved);
 }
 
+/* ---- a run, and what puts it right when an op of the user's leaves it by a longjmp ------------------------------- */
+typedef struct script_run {
+    hd_executable *executable;
+    hd_graph *graph;
+    hd_outputs *outputs;
+    hd_tensor **inputs, **reserved; /* arrays, or NULL */
+    hd_storage *const *cells;
+    hd_observer *observer;
+    struct hd_undo *undo;
+    hd_draws before;
+} script_run;
+
+static void run_left(hd_thread *thread, const hd_ending *ending) {
+    script_run *r = ending->object;
+    thread->observer = r->observer;
+    thread->undo = r->undo;
+    hd_generator_give_back(thread, &r->before);
+    if (r->executable->left != NULL) r->executable->left(r->executable, thread, r->cells);
+    if (r->reserved != NULL) drop_reserved(thread, r->graph, r->reserved);
+    hd_object_release(thread, &r->outputs->object);
+    hd_array_release(r->inputs);
+    hd_array_release(r);
+}
+
+static hd_error run_plainly(hd_thread *thread, const script_run *r, hd_run *job) {
+    hd_error status = HD_OK;
+    if (r->graph->draws > 0 && !job->keep_state)
+        status = hd_generator_take(thread, r->graph->draws, &job->seed, &job->draw);
+    if (status == HD_OK)
+        status = thread->undo != NULL ? run_within(thread->undo, thread, r->executable, job, r->graph)
+                                      : run_executable(r->executable, thread, job, r->graph);
+    if (status != HD_OK) hd_generator_give_back(thread, &r->before);
+    if (status == HD_OK && r->reserved != NULL) lend_outputs(thread, r->outputs, r->reserved);
+    return status;
+}
+
+static hd_error run_job(hd_thread *thread, const script_run *r, hd_run *job) {
+    if (!r->graph->calls_back) return run_plainly(thread, r, job);
+    script_run *noted = hd_array_resize(NULL, sizeof *noted);
+    if (noted == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to note a run");
+    *noted = *r;
+    noted->cells = job->cells;
+    hd_error status = hd_ending_push(thread, run_left, noted, 0, 0);
+    if (status == HD_OK) {
+        const uint32_t ending = hd_ending_last(thread);
+        status = run_plainly(thread, r, job);
+        hd_ending_pop(thread, ending);
+    }
+    hd_array_release(noted);
+    return status;
+}
+
 hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *s, hd_executable *executable, hd_graph *graph,
                                      bool keep_state, int64_t *nanoseconds) {
     const bool alone = atomic_load(&graph->object.references) == 1;
@@ -439,22 +532,23 @@ hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *s, hd_executa
             reserve_outputs(thread, s->device, graph, reserved);
     }
     if (thread->error_code == HD_OK) {
-        const hd_draws before = hd_generator_now(thread);
+        const script_run r = {.executable = executable,
+                              .graph = graph,
+                              .outputs = o,
+                              .inputs = inputs != few ? inputs : NULL,
+                              .reserved = reserved,
+                              .observer = observer,
+                              .undo = thread->undo,
+                              .before = hd_generator_now(thread)};
         hd_run job = {.inputs = inputs,
                       .cells = s->cells,
                       .keep_state = keep_state,
                       .own = alone ? graph : NULL,
                       .outputs = o->items,
                       .nanoseconds = nanoseconds,
-                      .seed = before.seed,
-                      .draw = before.draw};
-        hd_error status = HD_OK;
-        if (graph->draws > 0 && !keep_state) status = hd_generator_take(thread, graph->draws, &job.seed, &job.draw);
-        if (status == HD_OK)
-            status = thread->undo != NULL ? run_within(thread->undo, thread, executable, &job, graph)
-                                          : executable->run(executable, thread, &job);
-        if (status != HD_OK) hd_generator_give_back(thread, &before);
-        if (status == HD_OK && reserved != NULL) lend_outputs(thread, o, reserved);
+                      .seed = r.before.seed,
+                      .draw = r.before.draw};
+        run_job(thread, &r, &job);
     }
     if (reserved != NULL) drop_reserved(thread, graph, reserved);
     hd_span_end(&span, NULL);

@@ -62,3 +62,20 @@ hd_ssa hd_hlo_emit_topk(hd_hlo *e, uint32_t node) {
     e->seconds[node] = hd_hlo_slice(e, both.second, start, count, step);
     return hd_hlo_slice(e, both.first, start, count, step);
 }
+
+/* Places are counts: each value is compared with its whole row. */
+hd_ssa hd_hlo_emit_searchsorted(hd_hlo *e, uint32_t node) {
+    const hd_searchsorted_attributes *a = hd_node_attributes(e->g, node);
+    const hd_ssa in_order = hd_hlo_input(e, node, 0), values = hd_hlo_input(e, node, 1);
+    const bool shared = in_order.shape.rank == 1;
+    const int64_t count = hd_shape_count(values.shape), size = in_order.shape.size[in_order.shape.rank - 1];
+    if (count == 0 || size == 0) return hd_hlo_integer(e, HD_I64, &values.shape, 0);
+    const int64_t each = shared ? count : values.shape.size[values.shape.rank - 1], rows = count / each;
+    const hd_shape one = HD_SHAPE(rows, each, 1), row = HD_SHAPE(rows, 1, size), all = HD_SHAPE(rows, each, size);
+    const hd_ssa keys = hd_hlo_broadcast(e, hd_hlo_reshape(e, keys_of(e, in_order), &row), &all),
+                 key = hd_hlo_broadcast(e, hd_hlo_reshape(e, keys_of(e, values), &one), &all);
+    const hd_ssa before = hd_hlo_convert(e, hd_hlo_compare(e, a->right ? "LE" : "LT", keys, key), HD_I64);
+    const bool last[HD_MAX_RANK] = {[2] = true};
+    const hd_ssa places = hd_hlo_reduce(e, "add", before, hd_hlo_identity(e, HD_I64, "add"), last, false);
+    return hd_hlo_reshape(e, places, &values.shape);
+}

@@ -10,6 +10,7 @@
 #include "xla/executable.h"
 #include "codegen/dump.h"
 #include "core/away.h"
+#include "core/profile.h"
 #include "xla/emit.h"
 #include "xla/results.h"
 #include "xla/value.h"
@@ -454,6 +455,7 @@ static hd_error xla_compile(under_xla *x) {
 
 static hd_executable *compile_graph(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
     HD_HOLD_ERRORS(thread);
+    HD_PROFILE_PHASE("XLA");
     under_xla *x = hd_array_resize(NULL, sizeof *x);
     if (x == NULL) {
         hd_fail(HD_ERROR_MEMORY, "no memory for a script under XLA");

@@ -2,7 +2,7 @@
  * what was compiled in earlier processes is found in the disk cache, where the plugin can serialize. */
 #include "xla/client.h"
 #include "codegen/code.h"
-#include "codegen/hash.h"
+#include "core/hash.h"
 #include "codegen/processor.h"
 #include "core/environment.h"
 #include "core/memory.h"

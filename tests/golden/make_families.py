@@ -164,4 +164,33 @@ for equation, *operands in (
 ):
     emit("einsum:" + equation, [n for shape in operands for n in (len(shape), *shape)],
          np.einsum(equation, *(fixture(*shape) for shape in operands)))
+
+# ---- order; places and counts ----
+for axis, keep in itertools.product((0, 1, 2, -1), (0, 1)):
+    n, in_order = x.shape[axis], np.sort(x, axis)
+    for q in (0, 0.1, 0.25, 0.5, 0.9, 1):
+        emit("quantile", (axis, keep, q), np.quantile(x, q, axis, keepdims=bool(keep)))
+    for k in range(1, n + 1):
+        emit("kthvalue", (axis, keep, k), in_order.take([k - 1] if keep else k - 1, axis))
+    emit("median", (axis, keep), np.quantile(x, 0.5, axis, method="lower", keepdims=bool(keep)))
+    emit("argsort", (axis, keep), np.argsort(-x if keep else x, axis, kind="stable"))
+for right, n in itertools.product((0, 1), (0, 1, 9, 60)):
+    side = "right" if right else "left"
+    emit("searchsorted", (right, n), np.searchsorted(np.sort(fixture(n)), fixture(4, 3), side))
+rows = np.sort(fixture(3, 8), 1)
+for right in (0, 1):
+    emit("searchsorted_rows", (right,), [np.searchsorted(a, v, "right" if right else "left") for a, v in zip(rows, fixture(3, 5))])
+for n, size in ((0, 0), (0, 3), (7, 7), (60, 11)):
+    numbers = np.arange(n) * 5 % 7
+    emit("bincount", (n, size), np.bincount(numbers, minlength=size))
+    emit("bincount_weights", (n, size), np.bincount(numbers, fixture(n), size))
+for bins, low, high in ((1, -6.25, 6.25), (10, -5, 5), (7, 0, 3), (4, -6.25, -6), (50, -100, 100)):
+    emit("histc", (bins, low, high), np.histogram(fixture(60), bins, (low, high))[0])
+for shape in ((60,), (4, 3, 5), (0,), (1,), (2, 0)):
+    values, inverse, counts = np.unique(np.trunc(fixture(*shape)), return_inverse=True, return_counts=True)
+    emit("unique", shape, values)
+    emit("unique_inverse", shape, inverse.reshape(shape))
+    emit("unique_counts", shape, counts)
+    emit("nonzero", shape, np.argwhere(fixture(*shape) > 1))
+    emit("masked_select", shape, fixture(*shape)[fixture(*shape) > 1])
 out.close()

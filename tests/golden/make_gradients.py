@@ -78,6 +78,16 @@ with_both("topk_all", lambda x: x.topk(5, 0, largest=False), 0, fixture(5, 2))
 case("topk_ties", lambda x: x.topk(3, 1).values.sum(1, keepdim=True), numbers(1, 3, 3, 2, 3, 0, 5, 5, 5, 4, shape=(2, 5)),
      values=True)
 
+for given in (fixture(2, 5), UNORDERED):
+    with_both("kthvalue", lambda x: x.kthvalue(2, 1, keepdim=True), 1, given)
+for given in (fixture(2, 5), fixture(2, 6), UNORDERED):
+    with_both("median", lambda x: x.median(1, keepdim=True), 1, given)
+    case("quantile", lambda x: x.quantile(0.3, 1), given, values=True)
+case("quantile_of_first", lambda x: x.quantile(0.5, 0), fixture(4, 3), values=True)
+case("bincount", lambda i, w: torch.zeros(4, dtype=w.dtype).index_add(0, i, w), index(2, 0, 2, 3), numbers(1, 2, 3, 4),
+     values=True)
+case("masked_select", torch.masked_select, fixture(2, 1), mask(True, False, True), values=True)
+
 # ---- rows at their kinks, through the tape ----
 KINKS = numbers(-2, -1, -0.5, -0.0, 0, 0.5, 1, 3, 6)
 case("relu", F.relu, KINKS)

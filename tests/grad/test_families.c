@@ -5,6 +5,7 @@
  * those that have no gradient: a new row fails here until it has one. */
 #include "core/thread.h"
 #include "grad/tape.h"
+#include "own_ops.h"
 #include "support.h"
 
 #include <math.h>
@@ -61,6 +62,17 @@
     CASE(sort, last, IN(S(2, 5)), hd_mul(hd_sort(a, 1, false).values, b_like(5)))                                      \
     CASE(sort, first_descending, IN(S(4, 3)), hd_square(hd_sort(a, 0, true).values))                                   \
     CASE(topk, largest, IN(S(2, 6)), hd_square(hd_topk(a, 3, 1, true).values))                                         \
+    CASE(kthvalue, third, IN(S(2, 5)), hd_kthvalue(a, 3, 1, NULL).values)                                              \
+    CASE(kthvalue, of_middle, IN(S(2, 3, 2)), hd_square(hd_kthvalue(a, 2, 1, KEEP).values))                            \
+    CASE(median, lower, IN(S(2, 4)), hd_square(hd_median(a, 1, NULL).values))                                          \
+    CASE(quantile, between, IN(S(2, 5)), hd_square(hd_quantile(a, 0.3, 1, NULL)))                                      \
+    CASE(quantile, last, IN(S(4, 2)), hd_quantile(a, 1, 0, KEEP))                                                      \
+    CASE(bincount, weights, IN(S(4)), hd_square(hd_bincount(I64(S(4), 2, 0, 2, 1), a, 4)))                             \
+    CASE(masked_select, half, IN(S(2, 3)), hd_square(hd_masked_select(a, hd_gt_scalar(a, 0))))                         \
+    CASE(masked_select_padded, more, IN(S(2, 3)), hd_square(hd_masked_select_padded(a, hd_gt_scalar(a, 0), 8, 2)))     \
+    CASE(masked_select_padded, broadcast, IN(S(2, 1)), hd_masked_select_padded(a, hd_ones(S(3), HD_BOOL), 4, 0))       \
+    CASE(unique, all, IN(S(2, 3)), hd_square(hd_unique(a, NULL).values))                                               \
+    CASE(unique_padded, some, IN(S(2, 3)), hd_square(hd_unique_padded(a, 4, 0, NULL).values))                          \
     CASE(topk, smallest_of_middle, IN(S(2, 5, 2)), hd_topk(a, 2, 1, false).values)                                     \
     CASE(mean, all, IN(S(2, 3)), hd_mean(a, X(), NULL))                                                                \
     CASE(mean, last_kept, IN(S(2, 3)), hd_mean(a, X(-1), KEEP))                                                        \
@@ -367,7 +379,11 @@
     CASE(attention, causal, IN(S(3, 2), S(4, 2), S(4, 3)), hd_square(hd_attention(a, b, c, NULL, true, 0.7)))          \
     CASE(attention, masked, IN(S(3, 2), S(4, 2), S(4, 3)), hd_attention(a, b, c, hd_tri(3, 4, 1, HD_BOOL), false, 0))  \
     CASE(attention, added, IN(S(3, 2), S(3, 3), S(3)), hd_attention(a, hd_mul_scalar(a, 2), a, b, true, 0))            \
-    CASE(attention, of_itself, IN(S(3, 2)), hd_attention(a, a, a, NULL, true, 0))
+    CASE(attention, of_itself, IN(S(3, 2)), hd_attention(a, a, a, NULL, true, 0))                                      \
+    CASE(custom, cube, IN(S(2, 3)), cubed(a, 0.5))                                                                     \
+    CASE(custom, of_itself, IN(S(2, 3)), cubed(cubed(a, 0.5), 2))                                                      \
+    CASE(custom, first, IN(S(2, 3), S(2, 3)), PART(both_ways(a, b), 0))                                                \
+    CASE(custom, both, IN(S(2, 3), S(2, 3)), hd_mul(PART(both_ways(a, b), 0), PART(both_ways(a, b), 1)))
 
 /* No ops of the tables: losses, scalar powers where the base is negative, writing in place, dtypes that meet. */
 #define OTHERS(CASE)                                                                                                   \
@@ -752,9 +768,10 @@ static void every_composite_has_a_case_or_no_gradient(void **state) {
 #define COMPOSITE(name, signature, doc) #name,
 #include "ops/ops.def"
     };
-    static const char *const constant[] = {"zeros",  "ones",     "zeros_like", "ones_like",     "full_like",
-                                           "arange", "linspace", "logspace",   "eye",           "tri",
-                                           "rand",   "randn",    "bernoulli",  "count_nonzero", "one_hot"};
+    static const char *const constant[] = {"zeros",   "ones",     "zeros_like", "ones_like",     "full_like",
+                                           "arange",  "linspace", "logspace",   "eye",           "tri",
+                                           "rand",    "randn",    "bernoulli",  "count_nonzero", "one_hot",
+                                           "argsort", "histc",    "nonzero",    "nonzero_padded"};
     static family_case list[MOST_CASES];
     const int count = cases(list);
     for (size_t i = 0; i < sizeof composites / sizeof composites[0]; ++i) {
@@ -772,7 +789,7 @@ static void ops_without_a_vjp_say_so(void **state) {
     HD_SCOPE;
     hd_tensor *x = hd_requires_grad(HD_TENSOR_F32(HD_SHAPE(2, 3), 1, 2, 3, 4, 5, 6));
     hd_tensor *flat[] = {hd_any(x, HD_AXES(1), NULL), hd_all(x, HD_AXES(1), NULL), hd_argmax(x, 1, NULL),
-                         hd_argmin(x, 1, NULL), hd_multinomial(x, 2, true)};
+                         hd_argmin(x, 1, NULL),       hd_multinomial(x, 2, true),  hd_searchsorted(x, x, false)};
     for (size_t i = 0; i < sizeof flat / sizeof flat[0]; ++i) {
         hd_zero_grad(x);
         hd_backward(hd_sum(hd_cast(flat[i], HD_F32), HD_AXES(), NULL));
@@ -790,10 +807,10 @@ static void ops_without_a_vjp_say_so(void **state) {
     assert_false(hd_tensor_requires_grad(hd_detach(x)));
     for (int id = HD_OP_ELEMENTWISE_COUNT; id < HD_OP_COUNT; ++id) { /* those are all that take tensors */
         const bool known = id == HD_OP_any || id == HD_OP_all || id == HD_OP_argmax || id == HD_OP_argmin ||
-                           id == HD_OP_multinomial || id == HD_OP_bitcast || id == HD_OP_detach ||
-                           id == HD_OP_layer_norm_gradient || id == HD_OP_layer_norm_weight_gradient ||
-                           id == HD_OP_rms_norm_gradient || id == HD_OP_rms_norm_weight_gradient ||
-                           id == HD_OP_attention_gradient;
+                           id == HD_OP_multinomial || id == HD_OP_searchsorted || id == HD_OP_bitcast ||
+                           id == HD_OP_detach || id == HD_OP_layer_norm_gradient ||
+                           id == HD_OP_layer_norm_weight_gradient || id == HD_OP_rms_norm_gradient ||
+                           id == HD_OP_rms_norm_weight_gradient || id == HD_OP_attention_gradient;
         if (hd_ops[id].gradient != HD_GRADIENT_VJP && hd_ops[id].min_inputs > 0 && !known)
             fail_msg("hd_%s has no gradient, and no test says so", hd_ops[id].name);
     }

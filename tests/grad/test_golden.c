@@ -80,6 +80,12 @@ static hd_tensor *both_of(hd_pair p, int axis) {
     G(topk_smallest, both_of(hd_topk(x, 4, 1, false), 1))                                                              \
     G(topk_of_middle, both_of(hd_topk(x, 2, 1, true), 1))                                                              \
     G(topk_all, both_of(hd_topk(x, 5, 0, false), 0))                                                                   \
+    G(kthvalue, both_of(hd_kthvalue(x, 2, 1, KEEP), 1))                                                                \
+    G(median, both_of(hd_median(x, 1, KEEP), 1))                                                                       \
+    G(quantile, hd_quantile(x, 0.3, 1, NULL))                                                                          \
+    G(quantile_of_first, hd_quantile(x, 0.5, 0, NULL))                                                                 \
+    G(bincount, hd_bincount(x, y, 4))                                                                                  \
+    G(masked_select, hd_masked_select(x, y))                                                                           \
     G(topk_ties, hd_sum(hd_topk(x, 3, 1, true).values, X(1), KEEP))                                                    \
     G(relu, hd_relu(x))                                                                                                \
     G(abs, hd_abs(x))                                                                                                  \

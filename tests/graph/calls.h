@@ -8,6 +8,7 @@
 
 #include "builders.h"
 #include "differences.h"
+#include "own_ops.h"
 #include "core/thread.h"
 #include "graph/builder.h"
 
@@ -27,6 +28,12 @@
 static inline hd_tensor *both_of(hd_pair p) {
     return hd_mul(p.values, hd_add_scalar(hd_cast(p.indices, (hd_dtype)HD_F32), 1));
 }
+
+/* All that is known of what a tensor has. */
+static inline hd_tensor *uniques_of(hd_uniques u) {
+    return hd_mul(hd_mul(u.values, u.counts), hd_sum(hd_mul_scalar(u.inverse, 2), HD_AXES(), NULL));
+}
+#define UNIQUE HD_OPTS(hd_unique_opts, .inverse = true, .counts = true)
 
 /* What a list begins and ends with; shapes meet. */
 static inline hd_tensor *first_and_last(hd_tensors *list) {
@@ -76,6 +83,17 @@ static inline hd_tensor *first_and_last(hd_tensors *list) {
     CALL(sort_indices_alone, IN(S(2, 5)), hd_gather(a, 1, hd_sort(a, 1, true).indices))                                \
     CALL(topk, IN(S(2, 6)), both_of(hd_topk(a, 3, 1, true)))                                                           \
     CALL(topk_smallest, IN(S(6, 2)), hd_topk(a, 2, 0, false).values)                                                   \
+    CALL(searchsorted, IN(S(2, 3), S(2, 4)), hd_mul(b, hd_searchsorted(hd_sort(a, 1, false).values, b, false)))        \
+    CALL(searchsorted_shared, IN(S(5), S(2, 3)), hd_mul(b, hd_searchsorted(hd_sort(a, 0, false).values, b, true)))     \
+    CALL(argsort, IN(S(2, 5)), hd_gather(a, 1, hd_argsort(a, 1, true)))                                                \
+    CALL(kthvalue, IN(S(2, 5)), both_of(hd_kthvalue(a, 2, 1, NULL)))                                                   \
+    CALL(median, IN(S(4, 2)), both_of(hd_median(a, 0, KEEP)))                                                          \
+    CALL(quantile, IN(S(2, 5)), hd_quantile(a, 0.3, 1, NULL))                                                          \
+    CALL(bincount, IN(S(4)), hd_bincount(I64(S(4), 2, 0, 2, 1), a, 4))                                                 \
+    CALL(histc, IN(S(7)), hd_mul(a, hd_sum(hd_histc(a, 3, 0.5, 1.5), X(), NULL)))                                      \
+    CALL(nonzero, IN(S(2, 3)), hd_mul(a, hd_t(hd_nonzero_padded(hd_gt_scalar(a, 1), 3, 7))))                           \
+    CALL(masked_select, IN(S(2, 3)), hd_masked_select_padded(a, hd_gt_scalar(a, 1), 4, -1))                            \
+    CALL(unique, IN(S(2, 3)), uniques_of(hd_unique_padded(a, 4, -1, UNIQUE)))                                          \
     CALL(mean, IN(S(2, 3)), hd_mean(a, X(1), NULL))                                                                    \
     CALL(var, IN(S(2, 3)), hd_var(a, X(1), 1, NULL))                                                                   \
     CALL(std, IN(S(2, 3)), hd_std(a, X(0), 0, KEEP))                                                                   \
@@ -200,6 +218,11 @@ static inline hd_tensor *first_and_last(hd_tensors *list) {
     CALL(attention, IN(S(2, 3, 2), S(2, 4, 2), S(2, 4, 3)), hd_attention(a, b, c, NULL, false, 0))                     \
     CALL(attention_causal, IN(S(3, 2), S(3, 2), S(3, 3)), hd_attention(a, b, c, hd_tri(3, 3, 1, HD_BOOL), true, 0.5))  \
     CALL(attention_added, IN(S(3, 2), S(3, 2), S(3)), hd_attention(a, b, a, c, true, 0.5))                             \
+    /* ops of one's own */                                                                                             \
+    CALL(custom, IN(S(2, 3)), cubed(a, 0.5))                                                                           \
+    CALL(custom_of_views, IN(S(2, 3)), cubed(hd_t(hd_flip(a, X(1))), -2))                                              \
+    CALL(custom_both, IN(S(2, 3), S(2, 3)), first_and_last(both_ways(a, hd_relu(b))))                                  \
+    CALL(custom_second_alone, IN(S(2, 3), S(2, 3)), hd_square(hd_tensors_get(both_ways(a, b), 1)))                     \
     /* losses, scalars */                                                                                              \
     CALL(mse, IN(S(2, 3), S(2, 3)), hd_mse(a, b, NULL))                                                                \
     CALL(cross_entropy, IN(S(2, 3)), hd_cross_entropy(a, I64(S(2), 2, 0), NULL))                                       \

@@ -1,7 +1,7 @@
 # PoCL keeps what it compiles in a folder of this build, and not in the user's.
 set(HODU_POCL_CACHE ${CMAKE_CURRENT_BINARY_DIR}/pocl)
 file(MAKE_DIRECTORY ${HODU_POCL_CACHE})
-foreach(name runtime text eager every_call every_other_call every_row programs scripts products epilogues
+foreach(name runtime text eager every_call every_other_call every_row programs scripts products epilogues own_ops
     templates) # of some builds not all are there
   if(TARGET test_opencl_${name})
     set_tests_properties(opencl/${name} PROPERTIES ENVIRONMENT POCL_CACHE_DIR=${HODU_POCL_CACHE})

@@ -1,6 +1,7 @@
 /* Whether the result of an op shares memory with an operand is the op's own, and never a matter of its arguments: views
  * always do, all others never, also where they have nothing to do. What may return its operand itself says so in its
  * documentation: hd_cast and hd_contiguous; what may copy, too: hd_reshape and hd_flatten. */
+#include "own_ops.h"
 #include "support.h"
 
 #include "graph/builder.h"
@@ -16,6 +17,20 @@ static const hd_padding none[2] = {{0, 0}, {0, 0}};
 typedef struct operands {
     hd_tensor *x, *e, *r, *image, *row, *i;
 } operands;
+
+/* What looks at values is no call of a builder. */
+static hd_tensor *nonzero_at_once(hd_tensor *x) {
+    HD_EAGER;
+    return hd_nonzero(x);
+}
+static hd_tensor *masked_select_at_once(hd_tensor *x) {
+    HD_EAGER;
+    return hd_masked_select(x, hd_ones(S(), HD_BOOL));
+}
+static hd_tensor *unique_at_once(hd_tensor *x) {
+    HD_EAGER;
+    return hd_unique(x, NULL).values;
+}
 
 #define CALLS(NEW, VIEW, ITSELF)                                                                                       \
     NEW(zeros_like, hd_zeros_like(x))                                                                                  \
@@ -39,6 +54,19 @@ typedef struct operands {
     NEW(min_with_index, hd_min_with_index(e, 0, HD_OPTS(hd_reduce_opts, .keep_dims = true)).values)                    \
     NEW(sort, hd_sort(e, 0, false).values)                                                                             \
     NEW(topk, hd_topk(e, hd_tensor_size(e, 0), 0, true).values)                                                        \
+    NEW(searchsorted, hd_searchsorted(row, row, false))                                                                \
+    NEW(argsort, hd_argsort(e, 0, false))                                                                              \
+    NEW(kthvalue, hd_kthvalue(e, 1, 0, HD_OPTS(hd_reduce_opts, .keep_dims = true)).values)                             \
+    NEW(median, hd_median(e, 0, HD_OPTS(hd_reduce_opts, .keep_dims = true)).values)                                    \
+    NEW(quantile, hd_quantile(e, 0, 0, HD_OPTS(hd_reduce_opts, .keep_dims = true)))                                    \
+    NEW(bincount, hd_bincount(i, NULL, 2))                                                                             \
+    NEW(histc, hd_histc(row, 3, 0, 1))                                                                                 \
+    NEW(nonzero, nonzero_at_once(row))                                                                                 \
+    NEW(nonzero_padded, hd_nonzero_padded(row, 3, 0))                                                                  \
+    NEW(masked_select, masked_select_at_once(row))                                                                     \
+    NEW(masked_select_padded, hd_masked_select_padded(row, hd_ones(S(), HD_BOOL), 3, 0))                               \
+    NEW(unique, unique_at_once(row))                                                                                   \
+    NEW(unique_padded, hd_unique_padded(row, 3, 0, NULL).values)                                                       \
     NEW(mean, hd_mean(r, X(), NULL))                                                                                   \
     NEW(var, hd_var(r, X(), 0, NULL))                                                                                  \
     NEW(std, hd_std(e, X(0), 0, HD_OPTS(hd_reduce_opts, .keep_dims = true)))                                           \
@@ -172,6 +200,7 @@ typedef struct operands {
     NEW(adaptive_max_pool, hd_adaptive_max_pool(image, S(2, 2)))                                                       \
     NEW(adaptive_avg_pool, hd_adaptive_avg_pool(image, S(2, 2)))                                                       \
     NEW(attention, hd_attention(e, e, e, NULL, false, 1))                                                              \
+    NEW(custom, hd_custom(own_same(), HD_TENSORS(x), NULL, 0))                                                         \
     NEW(attention_gradient,                                                                                            \
         hd_attention_gradient(e, e, e, e, NULL, hd_zeros(S(hd_tensor_size(e, 0), 2), HD_F32), false, 1))               \
     NEW(rsub_scalar, hd_rsub_scalar(x, 0))                                                                             \

@@ -3,6 +3,7 @@
 #include "files.h"
 
 #include "core/memory.h"
+#include "own_ops.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -195,6 +196,7 @@ static void every_attribute_comes_back(void **state) {
         hd_affine(x, hd_cast(hd_reshape(hd_narrow(hd_flatten(cube), 0, 0, 12), HD_SHAPE(4, 3)), HD_F32), NULL));
     OUT("clamp", hd_clamp(x, -0.5, 2.25));
     OUT("softmax", hd_softmax(x, 1));
+    OUT("custom", cubed(x, -0.5));
 #undef OUT
     hd_script *s = built(b);
     assert_ok();

@@ -1,6 +1,6 @@
 /* A quick hash of bytes, eight at a time: to find entries and to notice damage, not to tell keys apart. */
-#ifndef HD_CODEGEN_HASH_H
-#define HD_CODEGEN_HASH_H
+#ifndef HD_CORE_HASH_H
+#define HD_CORE_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>
