@@ -235,6 +235,9 @@ static void gather_4096x1024(bench *b) {
     }
 }
 
+static hd_tensor *cumsum_of_rows(hd_tensor *x) { return hd_cumsum(x, 1, NULL); }
+static void cumsum_4096x1024(bench *b) { measure_unary(b, cumsum_of_rows, HD_SHAPE(4096, 1024)); }
+
 /* As an embedding: 16384 rows out of a table. */
 static void index_select_65536x64(bench *b) {
     HD_SCOPE;
@@ -313,6 +316,7 @@ static const bench_case cases[] = {
     {"eager/sum-2^24", "us", sum_2_24},
     {"eager/sum-axis0-4096x4096", "us", sum_axis0_4096x4096},
     {"eager/sum-axis1-4096x4096", "us", sum_axis1_4096x4096},
+    {"eager/cumsum-4096x1024", "us", cumsum_4096x1024},
     {"eager/matmul-64", "us", matmul_64},
     {"eager/matmul-512", "us", matmul_512},
     {"eager/matmul-1024", "us", matmul_1024},

@@ -113,6 +113,7 @@ CASES = {  # name: unit, op, inputs
     "eager/sum-2^24": ("us", "sum", LARGE),
     "eager/sum-axis0-4096x4096": ("us", "sum_axis0", SQUARE),
     "eager/sum-axis1-4096x4096": ("us", "sum_axis1", SQUARE),
+    "eager/cumsum-4096x1024": ("us", "cumsum", Input(4096, 1024)),
     "eager/matmul-64": ("us", "matmul", Input(64, 64), Input(64, 64)),
     "eager/matmul-512": ("us", "matmul", Input(512, 512), Input(512, 512)),
     "eager/matmul-1024": ("us", "matmul", Input(1024, 1024), Input(1024, 1024)),
@@ -243,6 +244,7 @@ class Numpy(Framework):
     def relu(self, x): return np.maximum(x, 0)
     def sigmoid(self, x): return 1 / (1 + np.exp(-x))
     def randn_2_20(self): return RANDOM.standard_normal(1 << 20, dtype=np.float32)
+    def cumsum(self, x): return np.cumsum(x, 1)
     def gather(self, x, index): return np.take_along_axis(x, index, 1)
     def index_select(self, x, index): return np.take(x, index, 0)
     def einsum(self, x, y): return np.einsum("bij,bjk->bik", x, y, optimize=True)
@@ -385,6 +387,7 @@ class Torch(Framework):
         return step, [[step().item() for _ in range(10)][-1]]
 
     def randn_2_20(self): return self.torch.randn(1 << 20)
+    def cumsum(self, x): return self.torch.cumsum(x, 1)
     def gather(self, x, index): return self.torch.gather(x, 1, index)
     def index_select(self, x, index): return self.torch.index_select(x, 0, index)
     def einsum(self, x, y): return self.torch.einsum("bij,bjk->bik", x, y)
@@ -507,6 +510,7 @@ class Jax(Framework):
     def wait(self, result): self.jax.block_until_ready(result)
     def gelu(self, x): return self.jax.nn.gelu(x, approximate=False)
     def randn_2_20(self): return self.jax.random.normal(self.key, (1 << 20,))
+    def cumsum(self, x): return self.jnp.cumsum(x, 1)
     def gather(self, x, index): return self.jnp.take_along_axis(x, index, 1)
     def index_select(self, x, index): return self.jnp.take(x, index, 0)
     def einsum(self, x, y): return self.jnp.einsum("bij,bjk->bik", x, y)

@@ -18,6 +18,13 @@ typedef struct hd_unique_opts {
     bool inverse, counts;
 } hd_unique_opts;
 
+/* Of scans, which take an axis in order, and combine each element with all before it. */
+typedef struct hd_scan_opts {
+    size_t struct_size;
+    bool exclusive; /* with what comes before it alone: the first result is 0, 1 or -inf */
+    bool reverse;   /* from the last element to the first */
+} hd_scan_opts;
+
 typedef struct hd_padding {
     int64_t before, after;
 } hd_padding;

@@ -387,6 +387,19 @@ HD_API hd_uniques hd_unique(hd_tensor *x, const hd_unique_opts *opts);
 /* The first `size` of hd_unique; where there are fewer, fill, with a count of 0. */
 HD_API hd_uniques hd_unique_padded(hd_tensor *x, int64_t size, double fill, const hd_unique_opts *opts);
 
+/* ---- Scans: an axis is taken in order, and each element combined with all before it; results have x's shape ---- */
+/* The sum of each element of an axis and those before it; dtypes as hd_sum. */
+HD_API hd_tensor *hd_cumsum(hd_tensor *x, int axis, const hd_scan_opts *opts);
+/* The product of each element of an axis and those before it; dtypes as hd_sum. */
+HD_API hd_tensor *hd_cumprod(hd_tensor *x, int axis, const hd_scan_opts *opts);
+/* log of hd_cumsum of e^x, without overflow; floats. */
+HD_API hd_tensor *hd_logcumsumexp(hd_tensor *x, int axis, const hd_scan_opts *opts);
+/* The largest of each element of an axis and those before it, and its index: of equals the last one met; NaN once
+ * there is one, and then the last NaN met. Not exclusive. */
+HD_API hd_pair hd_cummax(hd_tensor *x, int axis, const hd_scan_opts *opts);
+/* The smallest of each element of an axis and those before it, and its index, as hd_cummax. */
+HD_API hd_pair hd_cummin(hd_tensor *x, int axis, const hd_scan_opts *opts);
+
 /* ---- Views: results share the memory of x, whatever the arguments ---- */
 /* The same elements in another shape; one size may be -1. A view, but a copy when the strides do not allow one. */
 HD_API hd_tensor *hd_reshape(hd_tensor *x, hd_shape shape);

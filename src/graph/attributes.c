@@ -71,6 +71,9 @@ static const hd_field hd_topk_attributes_fields[] = {FIELD(hd_topk_attributes, a
 static const hd_field hd_custom_attributes_fields[] = {FIELD(hd_custom_attributes, op, NAME),
                                                        FIELD(hd_custom_attributes, data, BYTES), END};
 static const hd_field hd_searchsorted_attributes_fields[] = {FIELD(hd_searchsorted_attributes, right, INT), END};
+static const hd_field hd_scan_attributes_fields[] = {FIELD(hd_scan_attributes, axis, INT),
+                                                     FIELD(hd_scan_attributes, exclusive, BOOL),
+                                                     FIELD(hd_scan_attributes, reverse, BOOL), END};
 #define NUMBER(name, offset)                                                                                           \
     { name, HD_FIELD_F64, offset, false }
 static const hd_field number_fields[4][4] = {{END},

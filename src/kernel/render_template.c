@@ -34,6 +34,10 @@ typedef struct names {
 /* What each template calls its types and numbers, and the words that it uses. */
 static const names names_of[HD_TEMPLATE_COUNT] = {
     [HD_TEMPLATE_sort] = {.types = {"X"}, .numbers = {"THREADS", "DESCENDING", "POSITIONS", "GIVES"}},
+    [HD_TEMPLATE_scan] = {.types = {"A", "X", "Y"},
+                          .numbers = {"THREADS", "WHAT", "GIVES"},
+                          .words = {HD_WORD_ADD, HD_WORD_MUL, HD_WORD_EXP, HD_WORD_LOG},
+                          .word_count = 4},
     [HD_TEMPLATE_scatter] = {.types = {"X"},
                              .numbers = {"THREADS", "MODE"},
                              .words = {HD_WORD_ADD, HD_WORD_MUL, HD_WORD_MAX, HD_WORD_MIN},
@@ -89,6 +93,9 @@ uint64_t hd_template_number(hd_dtype dtype, double value) {
     return bits;
 }
 
+/* Integers have no e^x: a template that names a function does not use it for them. */
+static bool is_word_in(hd_word word, int type) { return !hd_words[word].is_function || hd_compute_is_float(type); }
+
 /* What a word is in a type: of bools, sums are "or" and products "and". */
 static hd_word word_in(hd_word word, int type) {
     if (type != HD_COMPUTE_B8) return word;
@@ -133,7 +140,7 @@ static size_t render(const hd_template_use *use, const hd_fused_epilogue *epilog
     hd_writer w = {.out = out, .capacity = capacity};
     bool ok = true;
     for (int i = 0; i < n->word_count && ok; ++i)
-        ok = hd_vocabulary_use(v, word_in(n->words[i], first), first) == HD_OK;
+        ok = !is_word_in(n->words[i], first) || hd_vocabulary_use(v, word_in(n->words[i], first), first) == HD_OK;
     for (int i = 0; i < HD_TEMPLATE_TYPES && n->types[i] != NULL; ++i)
         v->small = v->small || hd_small_name(use->types[i]) != NULL;
     if (n->casts) v->cast[hd_dtype_compute[use->types[1]]][first] = true;
@@ -149,6 +156,7 @@ static size_t render(const hd_template_use *use, const hd_fused_epilogue *epilog
     for (int i = 0; i < HD_TEMPLATE_NUMBERS && n->numbers[i] != NULL; ++i)
         hd_say(&w, "#define %s %d\n", n->numbers[i], use->numbers[i]);
     for (int i = 0; i < n->word_count; ++i) {
+        if (!is_word_in(n->words[i], first)) continue;
         hd_say(&w, "#define %s_%s w_", n->types[0], hd_words[n->words[i]].name);
         for (const char *c = hd_words[word_in(n->words[i], first)].name; *c; ++c)
             hd_say(&w, "%c", *c >= 'A' && *c <= 'Z' ? *c + 32 : *c);

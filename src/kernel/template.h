@@ -9,6 +9,7 @@
 /* Every template, and what its text is about: render_template.c has their names for types, numbers and words. */
 #define HD_TEMPLATES(X)                                                                                                \
     X(sort)                                                                                                            \
+    X(scan)                                                                                                            \
     X(scatter)                                                                                                         \
     X(convert)                                                                                                         \
     X(peak)                                                                                                            \

@@ -14,6 +14,7 @@
 #define OF_REDUCE(name)    hd_gpu_##name
 #define OF_ARGREDUCE(name) hd_gpu_##name
 #define OF_SORT(name)      hd_gpu_##name
+#define OF_SCAN(name)      hd_gpu_##name
 #define OF_MOVE(name)      hd_gpu_##name
 #define OF_INDEX(name)     hd_gpu_##name
 #define OF_CONTRACT(name)  hd_gpu_##name

@@ -14,6 +14,7 @@ typedef enum hd_family {
     HD_FAMILY_REDUCE,
     HD_FAMILY_ARGREDUCE,
     HD_FAMILY_SORT,
+    HD_FAMILY_SCAN,
     HD_FAMILY_VIEW,
     HD_FAMILY_MOVE,
     HD_FAMILY_INDEX,
@@ -247,6 +248,10 @@ typedef struct hd_custom_attributes {
     hd_name op;
     hd_small_bytes data;
 } hd_custom_attributes;
+typedef struct hd_scan_attributes {
+    int axis;
+    bool exclusive, reverse; /* as hd_scan_opts */
+} hd_scan_attributes;
 
 /* Describes a call with one output, ready to run. In place: returning a struct this large by value costs more than
  * running a small op. */
@@ -303,6 +308,12 @@ unsigned hd_scatter_reads(const hd_scatter_attributes *attributes);
  * way; and the dtype of what is computed of it. */
 hd_tensor *hd_as_float(hd_tensor *x);
 hd_dtype hd_float_result(const hd_thread *thread, const hd_tensor *x);
+/* Runs a call on x that gives values, of x's dtype, and their indices. */
+hd_pair hd_run_pair(hd_thread *thread, hd_op_id id, hd_tensor *x, const hd_shape *shape, const void *attributes);
+/* The gradient of x from that of such values: it goes where they were on the axis; indices have none. */
+void hd_send_back(const hd_vjp_call *v, int axis, hd_tensor *gradient, hd_tensor *indices);
+/* What sums and products of this dtype are: small integers would overflow. */
+hd_dtype hd_sum_dtype(hd_dtype dtype);
 
 /* hd_sum_to_shape of a gradient, which is itself the result when it has that shape: nobody writes gradients that
  * flow. */
@@ -341,6 +352,10 @@ typedef struct hd_replay_call {
 /* Input i, or NULL where there are fewer. */
 static inline hd_tensor *hd_replay_input(const hd_replay_call *r, int i) {
     return i < r->input_count ? r->inputs[i] : NULL;
+}
+static inline void hd_replay_gives(hd_replay_call *r, hd_pair pair) {
+    r->output = pair.values;
+    r->second = pair.indices;
 }
 /* Of a reduction of one axis: which, and its options; false with an error when there is none. */
 bool hd_replay_axis(const hd_replay_call *r, int *axis, hd_reduce_opts *opts);

@@ -3,11 +3,14 @@
 
 #include <math.h>
 
+hd_dtype hd_sum_dtype(hd_dtype dtype) {
+    if (hd_dtype_is_float(dtype)) return dtype;
+    return dtype == HD_BOOL || hd_dtype_is_signed(dtype) ? HD_I64 : HD_U64;
+}
+
 static hd_dtype result_dtype(hd_op_id id, hd_dtype dtype) {
     if (id == HD_OP_any || id == HD_OP_all) return HD_BOOL;
-    if ((id == HD_OP_sum || id == HD_OP_prod) && !hd_dtype_is_float(dtype))
-        return dtype == HD_BOOL || hd_dtype_is_signed(dtype) ? HD_I64 : HD_U64;
-    return dtype;
+    return id == HD_OP_sum || id == HD_OP_prod ? hd_sum_dtype(dtype) : dtype;
 }
 
 hd_shape hd_reduced_shape(const hd_shape *shape, const bool *reduced, bool keep) {

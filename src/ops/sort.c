@@ -2,8 +2,7 @@
  * first comes first. */
 #include "ops/op.h"
 
-/* Runs a call that gives values, of x's dtype, and their indices. */
-static hd_pair run_pair(hd_thread *thread, hd_op_id id, hd_tensor *x, const hd_shape *shape, const void *attributes) {
+hd_pair hd_run_pair(hd_thread *thread, hd_op_id id, hd_tensor *x, const hd_shape *shape, const void *attributes) {
     hd_call call;
     int64_t elements;
     if (hd_shape_check(shape, sizeof(int64_t), &elements) != HD_OK) return (hd_pair){NULL, NULL};
@@ -20,7 +19,7 @@ hd_pair hd_sort(hd_tensor *x, int axis, bool descending) {
     HD_TRY_OR(hd_tensor_check(x, "x"), nothing);
     HD_TRY_OR(hd_axis_resolve(axis, x->layout.shape.rank, &axis), nothing);
     const hd_sort_attributes attributes = {axis, descending};
-    return run_pair(thread, HD_OP_sort, x, &x->layout.shape, &attributes);
+    return hd_run_pair(thread, HD_OP_sort, x, &x->layout.shape, &attributes);
 }
 
 hd_pair hd_topk(hd_tensor *x, int64_t k, int axis, bool largest) {
@@ -35,7 +34,7 @@ hd_pair hd_topk(hd_tensor *x, int64_t k, int axis, bool largest) {
     }
     shape.size[axis] = k;
     const hd_topk_attributes attributes = {axis, k, largest};
-    return run_pair(thread, HD_OP_topk, x, &shape, &attributes);
+    return hd_run_pair(thread, HD_OP_topk, x, &shape, &attributes);
 }
 
 static hd_pair extreme(hd_thread *thread, hd_op_id id, hd_tensor *x, int axis, const hd_reduce_opts *opts) {
@@ -49,7 +48,7 @@ static hd_pair extreme(hd_thread *thread, hd_op_id id, hd_tensor *x, int axis, c
         return nothing;
     }
     const hd_shape shape = hd_reduced_shape(&x->layout.shape, attributes.reduced, options.keep_dims);
-    return run_pair(thread, id, x, &shape, &attributes);
+    return hd_run_pair(thread, id, x, &shape, &attributes);
 }
 
 hd_pair hd_max_with_index(hd_tensor *x, int axis, const hd_reduce_opts *opts) {
@@ -63,8 +62,7 @@ hd_pair hd_min_with_index(hd_tensor *x, int axis, const hd_reduce_opts *opts) {
 }
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
-/* Gradients of values go where the values were; indices have none. */
-static void send_back(const hd_vjp_call *v, int axis, hd_tensor *gradient, hd_tensor *indices) {
+void hd_send_back(const hd_vjp_call *v, int axis, hd_tensor *gradient, hd_tensor *indices) {
     hd_tensor *zeros = hd_full_beside(gradient, v->shapes[0], (hd_dtype)v->dtypes[0], 0);
     v->results[0] = hd_scatter(zeros, axis, indices, gradient, HD_SCATTER_ADD);
 }
@@ -72,13 +70,13 @@ static void send_back(const hd_vjp_call *v, int axis, hd_tensor *gradient, hd_te
 void hd_vjp_sort(hd_thread *thread, const hd_vjp_call *v) {
     (void)thread;
     if (v->gradient != NULL)
-        send_back(v, ((const hd_sort_attributes *)v->attributes)->axis, v->gradient, v->second_output);
+        hd_send_back(v, ((const hd_sort_attributes *)v->attributes)->axis, v->gradient, v->second_output);
 }
 
 void hd_vjp_topk(hd_thread *thread, const hd_vjp_call *v) {
     (void)thread;
     if (v->gradient != NULL)
-        send_back(v, ((const hd_topk_attributes *)v->attributes)->axis, v->gradient, v->second_output);
+        hd_send_back(v, ((const hd_topk_attributes *)v->attributes)->axis, v->gradient, v->second_output);
 }
 
 void hd_vjp_extreme_with_index(hd_thread *thread, const hd_vjp_call *v) {
@@ -88,33 +86,28 @@ void hd_vjp_extreme_with_index(hd_thread *thread, const hd_vjp_call *v) {
     int axis = 0;
     while (!a->reduced[axis]) ++axis;
     const hd_shape shape = hd_reduced_shape(&v->shapes[0], a->reduced, true);
-    send_back(v, axis, hd_reshape(v->gradient, shape), hd_reshape(v->second_output, shape));
+    hd_send_back(v, axis, hd_reshape(v->gradient, shape), hd_reshape(v->second_output, shape));
 }
 
 /* ---- replays ----------------------------------------------------------------------------------------------------- */
-static void give(hd_replay_call *r, hd_pair pair) {
-    r->output = pair.values;
-    r->second = pair.indices;
-}
-
 void hd_replay_sort(hd_replay_call *r) {
     const hd_sort_attributes *a = r->attributes;
-    give(r, hd_sort(r->inputs[0], a->axis, a->descending));
+    hd_replay_gives(r, hd_sort(r->inputs[0], a->axis, a->descending));
 }
 
 void hd_replay_topk(hd_replay_call *r) {
     const hd_topk_attributes *a = r->attributes;
-    give(r, hd_topk(r->inputs[0], a->count, a->axis, a->largest));
+    hd_replay_gives(r, hd_topk(r->inputs[0], a->count, a->axis, a->largest));
 }
 
 void hd_replay_max_with_index(hd_replay_call *r) {
     int axis;
     hd_reduce_opts opts;
-    if (hd_replay_axis(r, &axis, &opts)) give(r, hd_max_with_index(r->inputs[0], axis, &opts));
+    if (hd_replay_axis(r, &axis, &opts)) hd_replay_gives(r, hd_max_with_index(r->inputs[0], axis, &opts));
 }
 
 void hd_replay_min_with_index(hd_replay_call *r) {
     int axis;
     hd_reduce_opts opts;
-    if (hd_replay_axis(r, &axis, &opts)) give(r, hd_min_with_index(r->inputs[0], axis, &opts));
+    if (hd_replay_axis(r, &axis, &opts)) hd_replay_gives(r, hd_min_with_index(r->inputs[0], axis, &opts));
 }

@@ -153,6 +153,7 @@ static bool (*const layouts[HD_OP_COUNT])(const void *attributes, const hd_layou
 #define OF_REDUCE(name)
 #define OF_ARGREDUCE(name)
 #define OF_SORT(name)
+#define OF_SCAN(name)
 #define OF_MOVE(name)
 #define OF_INDEX(name)
 #define OF_CONTRACT(name)

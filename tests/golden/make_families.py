@@ -103,6 +103,18 @@ for values in ([1, 3, 3, 2], [2, 1, 1, 1], [1, nan, 5, nan], [nan, 1], [-np.inf,
     emit("argmax", values, np.argmax(values))
     emit("argmin", values, np.argmin(values))
 
+# ---- scans of fixture(4, 3, 5) along an axis; the second and third arguments: exclusive, reverse ----
+for axis, exclusive, reverse in itertools.product((0, 1, 2, -1), (0, 1), (0, 1)):
+    turned = np.flip(x, axis) if reverse else x
+    for name, function, first in (("cumsum", np.add, 0), ("cumprod", np.multiply, 1), ("logcumsumexp", np.logaddexp, -np.inf),
+                                  ("cummax", np.maximum, None), ("cummin", np.minimum, None)):
+        if exclusive and first is None:
+            continue
+        y = function.accumulate(turned, axis)
+        if exclusive:
+            y = np.concatenate((np.full_like(np.take(y, [0], axis), first), np.delete(y, -1, axis)), axis)
+        emit(name, (axis, exclusive, reverse), np.flip(y, axis) if reverse else y)
+
 # ---- indexing and products ----
 def integers(below, *shape):  # of both signs
     return (np.arange(np.prod(shape, dtype=int)) * 7 + 3) % (2 * below) - below

@@ -88,6 +88,33 @@ case("bincount", lambda i, w: torch.zeros(4, dtype=w.dtype).index_add(0, i, w), 
      values=True)
 case("masked_select", torch.masked_select, fixture(2, 1), mask(True, False, True), values=True)
 
+# ---- scans: those that begin elsewhere or leave the element out are flips and shifts of PyTorch's ----
+def exclusive(function, first):
+    return lambda x: torch.cat((torch.full_like(x[:, :1], first), function(x)[:, :-1]), 1)
+
+
+def reverse(function):
+    return lambda x: function(x.flip(1)).flip(1)
+
+
+ZEROS = numbers(2, 3, 0, -1.5, 2, 0, 4, 0, 3, 1, 1, 2, 3, -0.5, 0, 0, 0, 0, 0, 0, shape=(4, 5))
+for name, function, first, given in (
+    ("cumsum", lambda x: x.cumsum(1), 0, fixture(2, 5)),
+    ("cumprod", lambda x: x.cumprod(1), 1, fixture(2, 5)),
+    ("cumprod_zeros", lambda x: x.cumprod(1), 1, ZEROS),
+):
+    case(name, function, given, values=True)
+    case(name + "_exclusive", exclusive(function, first), given, values=True)
+    case(name + "_reverse", reverse(function), given, values=True)
+    case(name + "_exclusive_reverse", reverse(exclusive(function, first)), given, values=True)
+for given in (fixture(2, 5), numbers(1, -INF, 2, 0, -3, 8, 1, 0, -8, 5, shape=(2, 5))):
+    case("logcumsumexp", lambda x: x.logcumsumexp(1), given, values=True)
+    case("logcumsumexp_reverse", reverse(lambda x: x.logcumsumexp(1)), given, values=True)
+case("cumsum_middle", lambda x: x.cumsum(1), fixture(2, 3, 2), values=True)
+for given in (fixture(2, 5), REPEATED, UNORDERED):
+    with_both("cummax", lambda x: x.cummax(1), 1, given)
+    with_both("cummin", lambda x: x.cummin(1), 1, given)
+
 # ---- rows at their kinks, through the tape ----
 KINKS = numbers(-2, -1, -0.5, -0.0, 0, 0.5, 1, 3, 6)
 case("relu", F.relu, KINKS)

@@ -164,9 +164,32 @@ static inline hd_tensor *attention_back(hd_tensor *q, hd_tensor *k, hd_tensor *v
     CASE(attention_gradient_no_size, IN(S(2, 5, 6), S(2, 5, 0), S(2, 3, 0), S(2, 3, 6)),                               \
          hd_attention_gradient(a, b, c, d, NULL, NULL, false, 0))
 
+#define SCAN(before, back) HD_OPTS(hd_scan_opts, .exclusive = before, .reverse = back)
+static inline hd_tensor *places_of(hd_pair p) { return p.indices; }
+#define SCAN_CASES(CASE)                                                                                               \
+    CASE(cumsum, IN(S(5, 70)), hd_cumsum(a, 1, NULL))                                                                  \
+    CASE(cumsum_long, IN(S(2, 3001)), hd_cumsum(a, 1, SCAN(true, false)))                                              \
+    CASE(cumsum_long_back, IN(S(2, 3001)), hd_cumsum(a, 1, SCAN(false, true)))                                         \
+    CASE(cumsum_side_by_side, IN(S(3, 40, 65)), hd_cumsum(a, 1, SCAN(true, true)))                                     \
+    CASE(cumsum_few_columns, IN(S(2, 600, 3)), hd_cumsum(a, 1, NULL))                                                  \
+    CASE(cumsum_short, IN(S(70, 9)), hd_cumsum(a, 1, NULL))                                                            \
+    CASE(cumsum_spoiled, IN(S(4, 300)), hd_cumsum(spoiled(a), 1, NULL))                                                \
+    CASE(cumsum_of_none, IN(S(4, 0)), hd_cumsum(a, 1, NULL))                                                           \
+    CASE(cumprod, IN(S(5, 70)), hd_cumprod(far(a, 1.5), 1, NULL))                                                      \
+    CASE(cumprod_back, IN(S(2, 600)), hd_cumprod(a, 1, SCAN(true, true)))                                              \
+    CASE(logcumsumexp, IN(S(5, 70)), hd_logcumsumexp(a, 1, NULL))                                                      \
+    CASE(logcumsumexp_long, IN(S(2, 3001)), hd_logcumsumexp(far(a, 100), 1, SCAN(false, true)))                        \
+    CASE(logcumsumexp_spoiled, IN(S(4, 300)), hd_logcumsumexp(spoiled(a), 1, SCAN(true, false)))                       \
+    CASE(cummax, IN(S(5, 700)), hd_cummax(a, 1, NULL).values)                                                          \
+    CASE(cummax_places, IN(S(5, 700)), places_of(hd_cummax(a, 1, SCAN(false, true))))                                  \
+    CASE(cummax_spoiled, IN(S(4, 300)), places_of(hd_cummax(spoiled(a), 1, NULL)))                                     \
+    CASE(cummin, IN(S(70, 40)), hd_cummin(a, 0, NULL).values)                                                          \
+    CASE(cummin_places, IN(S(3, 50, 65)), places_of(hd_cummin(a, 1, NULL)))
+
 #define FAMILY_CASES(CASE)                                                                                             \
     NORM_CASES(CASE)                                                                                                   \
     POOL_CASES(CASE)                                                                                                   \
+    SCAN_CASES(CASE)                                                                                                   \
     ATTENTION_CASES(CASE)
 
 /* Values from -1 to 1, some of them equal; `strided`: part of memory that has the axes in another order. */

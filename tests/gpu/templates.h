@@ -10,6 +10,11 @@
 static const hd_template_use template_lines[] = {
     {.which = HD_TEMPLATE_sort, .numbers = {64, 0, 0, 3}},
     {.which = HD_TEMPLATE_sort, .numbers = {64, 1, 1, 3}},
+    {.which = HD_TEMPLATE_scan, .types = {HD_F32}, .numbers = {64, 0, 1}}, /* sum, product, logarithm, extremes */
+    {.which = HD_TEMPLATE_scan, .types = {HD_I64}, .numbers = {64, 1, 1}},
+    {.which = HD_TEMPLATE_scan, .types = {HD_F32, HD_BF16, HD_BF16}, .numbers = {64, 2, 1}},
+    {.which = HD_TEMPLATE_scan, .types = {HD_F32, HD_F32, HD_F32}, .numbers = {64, 3, 3}},
+    {.which = HD_TEMPLATE_scan, .types = {HD_I64, HD_I16, HD_I16}, .numbers = {64, 4, 1}},
     {.which = HD_TEMPLATE_scatter, .numbers = {64, 0}},
     {.which = HD_TEMPLATE_scatter, .numbers = {64, 1}},
     {.which = HD_TEMPLATE_scatter, .types = {HD_DTYPE_BOOL}, .numbers = {64, 1}},

@@ -14,11 +14,12 @@
  * CASE(op, label, IN(shapes of the inputs), result): the result in a, b, c. Inputs are distinct, of either sign, and
  * from 0.3 to 2 large, at least 0.02 apart, so that differences with a step of 1e-4 do not change which one is
  * largest. */
-#define IN(...) __VA_ARGS__
-#define S       HD_SHAPE
-#define X       HD_AXES
-#define KEEP    HD_OPTS(hd_reduce_opts, .keep_dims = true)
-#define I64     HD_TENSOR_I64
+#define IN(...)            __VA_ARGS__
+#define S                  HD_SHAPE
+#define X                  HD_AXES
+#define KEEP               HD_OPTS(hd_reduce_opts, .keep_dims = true)
+#define I64                HD_TENSOR_I64
+#define SCAN(before, back) HD_OPTS(hd_scan_opts, .exclusive = before, .reverse = back)
 #define P(...)                                                                                                         \
     (const hd_padding[]) { __VA_ARGS__ }
 #define LIST(...)                                                                                                      \
@@ -74,6 +75,29 @@
     CASE(unique, all, IN(S(2, 3)), hd_square(hd_unique(a, NULL).values))                                               \
     CASE(unique_padded, some, IN(S(2, 3)), hd_square(hd_unique_padded(a, 4, 0, NULL).values))                          \
     CASE(topk, smallest_of_middle, IN(S(2, 5, 2)), hd_topk(a, 2, 1, false).values)                                     \
+    CASE(cumsum, last, IN(S(2, 5)), hd_square(hd_cumsum(a, 1, NULL)))                                                  \
+    CASE(cumsum, before, IN(S(4, 3)), hd_square(hd_cumsum(a, 0, SCAN(true, false))))                                   \
+    CASE(cumsum, back, IN(S(2, 4, 2)), hd_square(hd_cumsum(a, 1, SCAN(false, true))))                                  \
+    CASE(cumsum, before_back, IN(S(5)), hd_square(hd_cumsum(a, 0, SCAN(true, true))))                                  \
+    CASE(cumsum, scalar, IN(S()), hd_cumsum(a, 0, NULL))                                                               \
+    CASE(cumsum, empty, IN(S(2, 0), S(2)), hd_add(hd_sum(hd_cumsum(a, 1, NULL), X(1), NULL), b))                       \
+    CASE(cumprod, last, IN(S(2, 5)), hd_cumprod(a, 1, NULL))                                                           \
+    CASE(cumprod, before, IN(S(4, 2)), hd_cumprod(a, 0, SCAN(true, false)))                                            \
+    CASE(cumprod, back, IN(S(2, 4, 2)), hd_cumprod(a, 1, SCAN(false, true)))                                           \
+    CASE(cumprod, before_back, IN(S(5)), hd_cumprod(a, 0, SCAN(true, true)))                                           \
+    CASE(cumprod, of_one, IN(S(3, 1)), hd_cumprod(a, 1, NULL))                                                         \
+    CASE(cumprod, of_one_before, IN(S(3, 1)), hd_add(a, hd_cumprod(a, 1, SCAN(true, false))))                          \
+    CASE(cumprod, scalar, IN(S()), hd_cumprod(a, -1, NULL))                                                            \
+    CASE(cumprod, empty, IN(S(2, 0), S(2)), hd_mul(hd_prod(hd_cumprod(a, 1, NULL), X(1), NULL), b))                    \
+    CASE(logcumsumexp, last, IN(S(2, 5)), hd_logcumsumexp(a, 1, NULL))                                                 \
+    CASE(logcumsumexp, before, IN(S(4, 2)), hd_exp(hd_logcumsumexp(a, 0, SCAN(true, false))))                          \
+    CASE(logcumsumexp, back, IN(S(2, 4, 2)), hd_logcumsumexp(a, 1, SCAN(false, true)))                                 \
+    CASE(logcumsumexp, before_back, IN(S(5)), hd_exp(hd_logcumsumexp(a, 0, SCAN(true, true))))                         \
+    CASE(logcumsumexp, scalar, IN(S()), hd_logcumsumexp(a, 0, NULL))                                                   \
+    CASE(cummax, last, IN(S(2, 6)), hd_square(hd_cummax(a, 1, NULL).values))                                           \
+    CASE(cummax, first_back, IN(S(5, 2)), hd_square(hd_cummax(a, 0, SCAN(false, true)).values))                        \
+    CASE(cummax, scalar, IN(S()), hd_square(hd_cummax(a, 0, NULL).values))                                             \
+    CASE(cummin, middle, IN(S(2, 5, 2)), hd_square(hd_cummin(a, 1, NULL).values))                                      \
     CASE(mean, all, IN(S(2, 3)), hd_mean(a, X(), NULL))                                                                \
     CASE(mean, last_kept, IN(S(2, 3)), hd_mean(a, X(-1), KEEP))                                                        \
     CASE(var, all, IN(S(2, 3)), hd_var(a, X(), 1, NULL))                                                               \

@@ -21,12 +21,13 @@
     G(name##_mean, CE(.reduction = HD_REDUCTION_MEAN, __VA_ARGS__))                                                    \
     G(name##_sum, CE(.reduction = HD_REDUCTION_SUM, __VA_ARGS__))                                                      \
     G(name##_none, CE(.reduction = HD_REDUCTION_NONE, __VA_ARGS__))
-#define WEIGHT3     HD_TENSOR_F32(S(3), 1, 0.5f, 2)
-#define WEIGHT4     HD_TENSOR_F32(S(4), 1, 0.5f, 2, 0.25f)
-#define TWICE(t)    hd_mul_scalar(t, 2)
-#define POSITIVE(t) hd_gt_scalar(t, 0)
-#define ONE(t)      hd_ones_like(t)
-#define PART        hd_tensors_get
+#define WEIGHT3            HD_TENSOR_F32(S(3), 1, 0.5f, 2)
+#define WEIGHT4            HD_TENSOR_F32(S(4), 1, 0.5f, 2, 0.25f)
+#define TWICE(t)           hd_mul_scalar(t, 2)
+#define POSITIVE(t)        hd_gt_scalar(t, 0)
+#define ONE(t)             hd_ones_like(t)
+#define PART               hd_tensors_get
+#define SCAN(before, back) HD_OPTS(hd_scan_opts, .exclusive = before, .reverse = back)
 
 /* Values and indices of one call, side by side. */
 static hd_tensor *both_of(hd_pair p, int axis) {
@@ -87,6 +88,23 @@ static hd_tensor *both_of(hd_pair p, int axis) {
     G(bincount, hd_bincount(x, y, 4))                                                                                  \
     G(masked_select, hd_masked_select(x, y))                                                                           \
     G(topk_ties, hd_sum(hd_topk(x, 3, 1, true).values, X(1), KEEP))                                                    \
+    G(cumsum, hd_cumsum(x, 1, NULL))                                                                                   \
+    G(cumsum_exclusive, hd_cumsum(x, 1, SCAN(true, false)))                                                            \
+    G(cumsum_reverse, hd_cumsum(x, 1, SCAN(false, true)))                                                              \
+    G(cumsum_exclusive_reverse, hd_cumsum(x, 1, SCAN(true, true)))                                                     \
+    G(cumsum_middle, hd_cumsum(x, 1, NULL))                                                                            \
+    G(cumprod, hd_cumprod(x, 1, NULL))                                                                                 \
+    G(cumprod_exclusive, hd_cumprod(x, 1, SCAN(true, false)))                                                          \
+    G(cumprod_reverse, hd_cumprod(x, 1, SCAN(false, true)))                                                            \
+    G(cumprod_exclusive_reverse, hd_cumprod(x, 1, SCAN(true, true)))                                                   \
+    G(cumprod_zeros, hd_cumprod(x, 1, NULL))                                                                           \
+    G(cumprod_zeros_exclusive, hd_cumprod(x, 1, SCAN(true, false)))                                                    \
+    G(cumprod_zeros_reverse, hd_cumprod(x, 1, SCAN(false, true)))                                                      \
+    G(cumprod_zeros_exclusive_reverse, hd_cumprod(x, 1, SCAN(true, true)))                                             \
+    G(logcumsumexp, hd_logcumsumexp(x, 1, NULL))                                                                       \
+    G(logcumsumexp_reverse, hd_logcumsumexp(x, 1, SCAN(false, true)))                                                  \
+    G(cummax, both_of(hd_cummax(x, 1, NULL), 1))                                                                       \
+    G(cummin, both_of(hd_cummin(x, 1, NULL), 1))                                                                       \
     G(relu, hd_relu(x))                                                                                                \
     G(abs, hd_abs(x))                                                                                                  \
     G(sign, hd_sign(x))                                                                                                \

@@ -94,6 +94,19 @@ static inline hd_tensor *first_and_last(hd_tensors *list) {
     CALL(nonzero, IN(S(2, 3)), hd_mul(a, hd_t(hd_nonzero_padded(hd_gt_scalar(a, 1), 3, 7))))                           \
     CALL(masked_select, IN(S(2, 3)), hd_masked_select_padded(a, hd_gt_scalar(a, 1), 4, -1))                            \
     CALL(unique, IN(S(2, 3)), uniques_of(hd_unique_padded(a, 4, -1, UNIQUE)))                                          \
+    CALL(cumsum, IN(S(2, 5)), hd_cumsum(a, 1, NULL))                                                                   \
+    CALL(cumsum_before, IN(S(4, 3)), hd_cumsum(a, 0, HD_OPTS(hd_scan_opts, .exclusive = true)))                        \
+    CALL(cumsum_back, IN(S(2, 4, 3)), hd_cumsum(a, 1, HD_OPTS(hd_scan_opts, .exclusive = true, .reverse = true)))      \
+    CALL(cumsum_integers, IN(S(2, 5)), hd_mul(a, hd_cumsum(hd_gt_scalar(a, 1), 1, NULL)))                              \
+    CALL(cumsum_scalar, IN(S()), hd_cumsum(a, 0, NULL))                                                                \
+    CALL(cumprod, IN(S(2, 5)), hd_cumprod(a, -1, NULL))                                                                \
+    CALL(cumprod_back, IN(S(4, 3)), hd_cumprod(a, 0, HD_OPTS(hd_scan_opts, .exclusive = true, .reverse = true)))       \
+    CALL(logcumsumexp, IN(S(2, 5)), hd_logcumsumexp(a, 1, NULL))                                                       \
+    CALL(logcumsumexp_back, IN(S(4, 3)), hd_logcumsumexp(a, 0, HD_OPTS(hd_scan_opts, .reverse = true)))                \
+    CALL(cummax, IN(S(2, 5)), both_of(hd_cummax(a, 1, NULL)))                                                          \
+    CALL(cummax_back, IN(S(5, 3)), hd_cummax(a, 0, HD_OPTS(hd_scan_opts, .reverse = true)).values)                     \
+    CALL(cummin, IN(S(4, 3)), both_of(hd_cummin(a, 0, NULL)))                                                          \
+    CALL(cummin_indices_alone, IN(S(2, 5)), hd_gather(a, 1, hd_cummin(a, 1, NULL).indices))                            \
     CALL(mean, IN(S(2, 3)), hd_mean(a, X(1), NULL))                                                                    \
     CALL(var, IN(S(2, 3)), hd_var(a, X(1), 1, NULL))                                                                   \
     CALL(std, IN(S(2, 3)), hd_std(a, X(0), 0, KEEP))                                                                   \

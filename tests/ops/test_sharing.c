@@ -67,6 +67,11 @@ static hd_tensor *unique_at_once(hd_tensor *x) {
     NEW(masked_select_padded, hd_masked_select_padded(row, hd_ones(S(), HD_BOOL), 3, 0))                               \
     NEW(unique, unique_at_once(row))                                                                                   \
     NEW(unique_padded, hd_unique_padded(row, 3, 0, NULL).values)                                                       \
+    NEW(cumsum, hd_cumsum(e, 0, NULL))                                                                                 \
+    NEW(cumprod, hd_cumprod(r, 0, NULL))                                                                               \
+    NEW(logcumsumexp, hd_logcumsumexp(r, 0, NULL))                                                                     \
+    NEW(cummax, hd_cummax(e, 0, NULL).values)                                                                          \
+    NEW(cummin, hd_cummin(r, 0, NULL).values)                                                                          \
     NEW(mean, hd_mean(r, X(), NULL))                                                                                   \
     NEW(var, hd_var(r, X(), 0, NULL))                                                                                  \
     NEW(std, hd_std(e, X(0), 0, HD_OPTS(hd_reduce_opts, .keep_dims = true)))                                           \

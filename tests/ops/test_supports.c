@@ -31,6 +31,11 @@
     CALL(sort, hd_sort(x, 1, false).values)                                                                            \
     CALL(topk, hd_topk(x, 1, 1, false).values)                                                                         \
     CALL(searchsorted, hd_searchsorted(x, x, true))                                                                    \
+    CALL(cumsum, hd_cumsum(x, 1, NULL))                                                                                \
+    CALL(cumprod, hd_cumprod(x, 1, NULL))                                                                              \
+    CALL(logcumsumexp, hd_logcumsumexp(x, 1, NULL))                                                                    \
+    CALL(cummax, hd_cummax(x, 1, NULL).values)                                                                         \
+    CALL(cummin, hd_cummin(x, 1, NULL).values)                                                                         \
     CALL(reshape, hd_reshape(x, S(4)))                                                                                 \
     CALL(permute, hd_permute(x, HD_AXES(1, 0)))                                                                        \
     CALL(broadcast_to, hd_broadcast_to(x, S(3, 2, 2)))                                                                 \

@@ -40,6 +40,35 @@ static void reductions_of_special_values(void **state) {
     }
 }
 
+static void scans_of_special_values(void **state) {
+    (void)state;
+    HD_SCOPE;
+    if (!plugin_ready()) skip();
+    static const hd_dtype dtypes[] = {HD_F32, HD_BF16, HD_I8, HD_U64, HD_BOOL};
+    const hd_scan_opts *back = HD_OPTS(hd_scan_opts, .reverse = true),
+                       *before = HD_OPTS(hd_scan_opts, .exclusive = true),
+                       *both = HD_OPTS(hd_scan_opts, .exclusive = true, .reverse = true);
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; ++i) {
+        hd_tensor *v = hd_cast(HD_TENSOR_F32(HD_SHAPE(4, 3), MOSTLY), dtypes[i]);
+        hd_builder *b = started("scans");
+        hd_tensor *x = hd_input("x", HD_SHAPE(4, 3), dtypes[i]), *flat = hd_reshape(x, HD_SHAPE(12));
+        OUT(hd_cumsum(x, 0, back));
+        OUT(hd_cumsum(flat, 0, before));
+        OUT(hd_cumprod(x, 0, both));
+        OUT(hd_cummax(x, 1, NULL).values);
+        OUT(hd_cummax(flat, 0, NULL).indices);
+        OUT(hd_cummin(x, 1, back).values);
+        OUT(hd_cummin(flat, 0, back).indices);
+        xla_agrees(ready(b, v), 0, hd_dtype_name(dtypes[i]));
+        if (!hd_dtype_is_float(dtypes[i])) continue;
+        b = started("logarithms");
+        x = hd_input("x", HD_SHAPE(4, 3), dtypes[i]);
+        OUT(hd_logcumsumexp(x, 1, before));
+        OUT(hd_logcumsumexp(x, 0, back));
+        xla_agrees(ready(b, v), 2, hd_dtype_name(dtypes[i]));
+    }
+}
+
 static void nothing_and_one(void **state) {
     (void)state;
     HD_SCOPE;
@@ -49,6 +78,9 @@ static void nothing_and_one(void **state) {
     hd_tensor *x = hd_input("x", HD_SHAPE(0, 3), HD_F32), *one = hd_full(HD_SHAPE(1, 1), HD_F32, 2);
     OUT(hd_sum(x, HD_AXES(0), NULL));
     OUT(hd_prod(x, HD_AXES(), NULL));
+    OUT(hd_cumsum(x, 0, HD_OPTS(hd_scan_opts, .exclusive = true)));
+    OUT(hd_cumprod(one, 0, HD_OPTS(hd_scan_opts, .exclusive = true)));
+    OUT(hd_cummax(one, 1, NULL).indices);
     OUT(hd_exp(x));
     OUT(hd_matmul(x, hd_ones(HD_SHAPE(3, 2), HD_F32)));
     OUT(hd_matmul(hd_t(x), hd_ones(HD_SHAPE(0, 2), HD_F32)));
@@ -242,5 +274,6 @@ static void what_fails_says_the_same(void **state) {
     }
 }
 
-RUN(test(reductions_of_special_values), test(nothing_and_one), test(casts_between_all_dtypes), test(draws_are_the_same),
-    test(pools_of_all_kinds), test(convolutions_of_all_kinds), test(parts_are_written), test(what_fails_says_the_same))
+RUN(test(reductions_of_special_values), test(scans_of_special_values), test(nothing_and_one),
+    test(casts_between_all_dtypes), test(draws_are_the_same), test(pools_of_all_kinds), test(convolutions_of_all_kinds),
+    test(parts_are_written), test(what_fails_says_the_same))

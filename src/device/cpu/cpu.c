@@ -29,7 +29,8 @@
     void hd_fill_attention_##isa_name(hd_cpu_kernels *);                                                               \
     void hd_fill_winograd_##isa_name(hd_cpu_kernels *);                                                                \
     void hd_fill_patch_##isa_name(hd_cpu_kernels *);                                                                   \
-    void hd_fill_random_##isa_name(hd_cpu_kernels *);
+    void hd_fill_random_##isa_name(hd_cpu_kernels *);                                                                  \
+    void hd_fill_scan_##isa_name(hd_cpu_kernels *);
 
 hd_cpu_kernels hd_kernel_table;
 static hd_cpu_kernels *const table = &hd_kernel_table;
@@ -50,6 +51,7 @@ static void use_baseline(void) {
     hd_fill_winograd_baseline(table);
     hd_fill_patch_baseline(table);
     hd_fill_random_baseline(table);
+    hd_fill_scan_baseline(table);
 }
 #undef ISA_TABLE
 
@@ -69,6 +71,7 @@ static void use_avx2(void) {
     hd_fill_winograd_avx2(table);
     hd_fill_patch_avx2(table);
     hd_fill_random_avx2(table);
+    hd_fill_scan_avx2(table);
 }
 #undef ISA_TABLE
 #endif
@@ -89,6 +92,7 @@ static void use_avx512(void) {
     hd_fill_winograd_avx512(table);
     hd_fill_patch_avx512(table);
     hd_fill_random_avx512(table);
+    hd_fill_scan_avx512(table);
 }
 #undef ISA_TABLE
 #endif

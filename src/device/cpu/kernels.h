@@ -28,6 +28,24 @@ typedef struct hd_reduce_kernels {
     void (*columns)(void *accumulator, const void *in, int64_t n, int64_t rows, int64_t stride);
 } hd_reduce_kernels;
 
+/* Scans, whose accumulators hold what came before: f64 for f32, else of the type itself; i64 is u64, which wraps. */
+typedef enum hd_scan { HD_SCAN_SUM, HD_SCAN_PROD, HD_SCANS } hd_scan;
+typedef struct hd_scan_kernels {
+    /* out[i] = *before = *before (op) in[i] for n elements in order, or from the last to the first when `back` */
+    void (*row)(void *before, void *out, const void *in, int64_t n, bool back);
+    /* the same for n columns, each with a `before`, down `rows` rows that lie so many elements apart */
+    void (*columns)(void *before, void *out, int64_t out_stride, const void *in, int64_t in_stride, int64_t n,
+                    int64_t rows);
+} hd_scan_kernels;
+/* The largest so far, or the smallest, and where it is: what equals it takes its place, as NaN does. */
+typedef struct hd_scan_extreme_kernels {
+    /* of n elements in order, the first of which is at `at`, and others `step` further on */
+    void (*row)(void *best, int64_t *where, void *out, int64_t *places, const void *in, int64_t n, int64_t at,
+                int64_t step);
+    /* of n columns, one element of each, all at `at` */
+    void (*columns)(void *best, int64_t *where, const void *in, int64_t n, int64_t at);
+} hd_scan_extreme_kernels;
+
 /* C[mr,nr] (ldc apart) = A packed [k][mr] times B rows of nr elements, ldb apart; adds to C when accumulate. */
 typedef void (*hd_tile_kernel)(int64_t k, const void *a, const void *b, int64_t ldb, void *c, int64_t ldc,
                                bool accumulate);
@@ -152,6 +170,8 @@ typedef struct hd_cpu_kernels {
     void (*transpose_4)(void *out, int64_t out_stride, const void *in, int64_t in_stride, int64_t rows,
                         int64_t columns);
     hd_reduce_kernels reduce[HD_REDUCTIONS][HD_COMPUTE_COUNT];
+    hd_scan_kernels scan[HD_SCANS][HD_COMPUTE_COUNT]; /* of i64, u64, f32 and f64 */
+    hd_scan_extreme_kernels scan_largest[HD_COMPUTE_COUNT], scan_smallest[HD_COMPUTE_COUNT]; /* likewise */
     hd_gemm_kernels gemm_f32, gemm_f64; /* also for halves, which are summed in f32 */
     hd_gemm_kernels gemm_u32, gemm_u64; /* integers of either sign: they wrap */
     hd_gemm_kernels gemm_pairs;         /* the same of 32 bits for operands of 8 and 16 bits, which must be packed */
