@@ -511,6 +511,9 @@ HD_API hd_tensor *hd_index_put(hd_tensor *x, hd_tensor *const *index, int count,
 /* A copy of x with source in a slice of its size: source[i,j] at x[starts[0] + i steps[0], starts[1] + j steps[1]];
  * steps are not 0, HD_SHAPE() for all 1. */
 HD_API hd_tensor *hd_slice_update(hd_tensor *x, hd_tensor *source, hd_shape starts, hd_shape steps);
+/* A copy of x in which the elements where the bool mask holds are those of source, one after the other; mask
+ * broadcasts to x, and source has as many elements at least. */
+HD_API hd_tensor *hd_masked_scatter(hd_tensor *x, hd_tensor *mask, hd_tensor *source);
 /* Rows of weight [n,d] by an index of any shape: [..., d]; the row `padding` gets no gradient, a negative number is
  * none. */
 HD_API hd_tensor *hd_embedding(hd_tensor *weight, hd_tensor *index, int64_t padding);

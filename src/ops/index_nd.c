@@ -216,6 +216,36 @@ hd_tensor *hd_slice_update(hd_tensor *x, hd_tensor *source, hd_shape starts, hd_
     return hd_span_end(&span, result == x || result == source ? hd_copy(result) : result);
 }
 
+/* ---- masks ------------------------------------------------------------------------------------------------------- */
+static hd_error check_mask(const hd_tensor *x, const hd_tensor *mask) {
+    HD_TRY(hd_tensor_check(mask, "mask"));
+    if (mask->dtype != HD_BOOL)
+        return hd_fail(HD_ERROR_DTYPE, "the mask is %s; it must be bool", hd_dtype_name((hd_dtype)mask->dtype));
+    hd_shape both;
+    HD_TRY(hd_shape_broadcast(&x->layout.shape, &mask->layout.shape, &both));
+    if (hd_shape_equal(both, x->layout.shape)) return HD_OK;
+    return hd_fail(HD_ERROR_SHAPE, "the mask %s does not broadcast to x's %s", HD_SHAPE_TEXT(mask->layout.shape),
+                   HD_SHAPE_TEXT(x->layout.shape));
+}
+
+/* Each place where the mask holds is given the number of those before it, which is an index into source; the others
+ * any, the first. An empty source is one element long for them, and the numbers then count from 1: past its end. */
+hd_tensor *hd_masked_scatter(hd_tensor *x, hd_tensor *mask, hd_tensor *source) {
+    HD_ENTER("hd_masked_scatter", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    HD_TRY_OR(check_mask(x, mask), NULL);
+    HD_TRY_OR(check_alike(x, source), NULL);
+    const hd_shape *shape = &x->layout.shape;
+    const bool is_empty = source->count == 0;
+    hd_span span;
+    hd_span_begin(&span, thread, "masked_scatter");
+    hd_tensor *wide = hd_flatten(hd_broadcast_to(mask, *shape));
+    hd_tensor *before = hd_cumsum(wide, 0, HD_OPTS(hd_scan_opts, .exclusive = !is_empty));
+    hd_tensor *numbers = hd_where(wide, before, hd_number(HD_I64, 0));
+    hd_tensor *from = is_empty ? hd_full_beside(x, HD_SHAPE(1), (hd_dtype)x->dtype, 0) : hd_flatten(source);
+    return hd_span_end(&span, hd_where(mask, hd_reshape(hd_take(from, numbers), *shape), x));
+}
+
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 /* True where a row is the one that has no gradient, however the index names it: [..., 1]. */
 static hd_tensor *is_padding(hd_tensor *index, int64_t rows, int64_t padding) {

@@ -199,6 +199,8 @@ case("index_put_added", lambda x, i, s: x.index_put((i,), s, accumulate=True), f
 case("slice_update", lambda x, s: x.slice_scatter(s, 1, 1, 6, 2), fixture(2, 7), fixture(2, 3, start=9), values=True)
 case("embedding", lambda w, i: F.embedding(i, w), fixture(4, 3), index(3, 0, 3, 1, shape=(2, 2)), values=True)
 case("embedding_padded", lambda w, i: F.embedding(i, w, padding_idx=3), fixture(4, 3), index(3, 0, 3, 1, shape=(2, 2)), values=True)
+case("masked_scatter", lambda x, m, s: x.masked_scatter(m, s), fixture(2, 3), mask(1, 0, 1, 0, 0, 1, shape=(2, 3)),
+     fixture(4, start=9), values=True)
 case("diag", lambda x: x.diag(-2), fixture(3), values=True)
 case("diag_of_matrix", lambda x: x.diag(1), fixture(3, 4), values=True)
 case("diag_embed", lambda x: x.diag_embed(1, 0, 2), fixture(2, 3), values=True)

@@ -267,6 +267,10 @@
     CASE(slice_update, back, IN(S(5), S(2)), hd_slice_update(hd_square(a), b, S(3), S(-2)))                            \
     CASE(slice_update, all, IN(S(2, 2), S(2, 2)), hd_add(hd_slice_update(a, b, S(0, 0), S()), a))                      \
     CASE(slice_update, nothing, IN(S(2, 2), S(2, 0)), hd_slice_update(a, b, S(0, 2), S()))                             \
+    CASE(masked_scatter, some, IN(S(2, 3), S(3)),                                                                      \
+         hd_square(hd_masked_scatter(a, hd_cast(I64(S(2, 3), 1, 0, 0, 0, 1, 0), HD_BOOL), b)))                         \
+    CASE(masked_scatter, row, IN(S(2, 3), S(2, 2)),                                                                    \
+         hd_square(hd_masked_scatter(a, hd_cast(I64(S(3), 1, 0, 1), HD_BOOL), b)))                                     \
     CASE(embedding, plain, IN(S(4, 2)), hd_square(hd_embedding(a, I64(S(2, 2), 3, 0, -1, 1), -1)))                     \
     CASE(embedding, other_padding, IN(S(4, 2)), hd_square(hd_embedding(a, I64(S(2, 2), 3, 0, -1, 1), 2)))              \
     CASE(diag, below, IN(S(3)), hd_square(hd_diag(a, -1)))                                                             \

@@ -180,6 +180,7 @@ static hd_tensor *both_of(hd_pair p, int axis) {
     G(slice_update, hd_slice_update(x, y, S(0, 1), S(1, 2)))                                                           \
     G(embedding, hd_embedding(x, y, -1))                                                                               \
     G(embedding_padded, hd_embedding(x, y, 3))                                                                         \
+    G(masked_scatter, hd_masked_scatter(x, y, z))                                                                      \
     G(diag, hd_diag(x, -2))                                                                                            \
     G(diag_of_matrix, hd_diag(x, 1))                                                                                   \
     G(diag_embed, hd_diag_embed(x, 1, 0, 2))                                                                           \

@@ -178,6 +178,8 @@ static inline hd_tensor *first_and_last(hd_tensors *list) {
     CALL(index_put_added, IN(S(3, 2), S(2, 2)), hd_index_put(a, LIST(I64(S(2), 2, -1)), b, true))                      \
     CALL(slice_update, IN(S(3, 4), S(2, 2)), hd_slice_update(a, b, S(-2, 0), S(1, 3)))                                 \
     CALL(slice_update_back, IN(S(5), S(2)), hd_slice_update(hd_square(a), b, S(3), S(-2)))                             \
+    CALL(masked_scatter, IN(S(2, 3), S(4)),                                                                            \
+         hd_masked_scatter(a, hd_gt_scalar(hd_detach(a), 1), hd_concat(LIST(b, b), 0)))                                \
     CALL(embedding, IN(S(4, 2)), hd_embedding(a, I64(S(2, 2), 3, 0, -1, 1), -1))                                       \
     CALL(embedding_padded, IN(S(4, 2)), hd_embedding(a, I64(S(2, 2), 3, 0, -1, 1), 3))                                 \
     /* contraction */                                                                                                  \

@@ -34,6 +34,7 @@ static void find_and_put(void) {
     differentiate(hd_scatter_nd(x, pairs, hd_ones(S(2), HD_F32), HD_SCATTER_MAX));
     differentiate(hd_index_put(x, LIST(i, i), hd_ones(S(), HD_F32), true));
     differentiate(hd_slice_update(x, hd_ones(S(2, 2), HD_F32), S(1, 0), S(1, 3)));
+    differentiate(hd_masked_scatter(x, hd_gt_scalar(hd_detach(x), 0), hd_ones(S(12), HD_F32)));
     differentiate(hd_embedding(x, i, 2));
     differentiate(hd_diag_embed(x, -1, 0, 1));
     differentiate(hd_diag(x, 1));

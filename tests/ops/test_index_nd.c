@@ -208,6 +208,46 @@ static void rows_of_an_embedding(void **state) {
     hd_clear_tape();
 }
 
+static void masks_take_one_element_after_the_other(void **state) {
+    (void)state;
+    static model x, source;
+    for (int round = 0; round < 200; ++round) {
+        HD_SCOPE;
+        const hd_dtype dtype = (hd_dtype)(1 + random_below(HD_DTYPE_COUNT - 1));
+        random_model(&x, random_shape((int)random_below(4), 4), dtype);
+        random_model(&source, random_shape(1 + (int)random_below(2), 6), dtype);
+        hd_shape shape = {.rank = x.shape.rank == 0 ? 0 : (int)random_below(x.shape.rank + 1)};
+        for (int i = 0; i < shape.rank; ++i) /* its axes are the last of x, and broadcast */
+            shape.size[i] = random_below(3) == 0 ? 1 : x.shape.size[x.shape.rank - shape.rank + i];
+        bool holds[MODEL_MOST];
+        for (int64_t i = 0; i < hd_shape_count(shape); ++i) holds[i] = random_below(4) == 0;
+        int64_t used = 0;
+        for (int64_t n = 0; n < x.count; ++n) {
+            int64_t at[HD_MAX_RANK];
+            coordinates_of(&x.shape, n, at);
+            for (int i = 0; i < shape.rank; ++i) at[i] = shape.size[i] == 1 ? 0 : at[x.shape.rank - shape.rank + i];
+            if (holds[index_of(&shape, at)] && used++ < source.count) x.v[n] = source.v[used - 1];
+        }
+        hd_tensor *y = hd_masked_scatter(x.t, hd_from_data(holds, shape, HD_BOOL), source.t);
+        if (used <= source.count) assert_tensor(y, dtype, &x.shape, x.v);
+        if (used > source.count) assert_error(HD_ERROR_INDEX, "hd_masked_scatter: index ");
+    }
+    HD_SCOPE;
+    hd_tensor *y = HD_TENSOR_F32(HD_SHAPE(4), 1, 2, 3, 4), *none = hd_zeros(HD_SHAPE(0), HD_F32);
+    hd_tensor *some = hd_gt_scalar(y, 2);
+    assert_values(hd_masked_scatter(y, hd_gt_scalar(y, 9), none), HD_F32, 1, 2, 3, 4);
+    assert_null(hd_masked_scatter(y, some, none));
+    assert_error(HD_ERROR_INDEX, "hd_masked_scatter: index 1 at place 2 of [4] is out of range");
+    assert_null(hd_masked_scatter(y, some, hd_ones(HD_SHAPE(1), HD_F32)));
+    assert_error(HD_ERROR_INDEX, "hd_masked_scatter: index 1 at place 3 of [4] is out of range for an axis of size 1");
+    assert_null(hd_masked_scatter(y, y, y));
+    assert_error(HD_ERROR_DTYPE, "hd_masked_scatter: the mask is f32; it must be bool");
+    assert_null(hd_masked_scatter(y, hd_ones(HD_SHAPE(2, 4), HD_BOOL), y));
+    assert_error(HD_ERROR_SHAPE, "hd_masked_scatter: the mask [2,4] does not broadcast to x's [4]");
+    assert_null(hd_masked_scatter(y, some, hd_cast(y, HD_F64)));
+    assert_error(HD_ERROR_DTYPE, "hd_masked_scatter: source is f64 and x f32");
+}
+
 static void grids(void **state) {
     (void)state;
     HD_SCOPE;
@@ -318,5 +358,5 @@ static void wrong_shapes_and_dtypes(void **state) {
 }
 
 RUN(test(index_put_as_numpy), test(gather_nd_of_any_layout), test(scatter_nd_in_every_mode), test(slices_are_replaced),
-    test(diagonals_are_embedded), test(rows_of_an_embedding), test(grids), test(out_of_range_names_place_and_bound),
-    test(wrong_shapes_and_dtypes))
+    test(diagonals_are_embedded), test(rows_of_an_embedding), test(masks_take_one_element_after_the_other), test(grids),
+    test(out_of_range_names_place_and_bound), test(wrong_shapes_and_dtypes))

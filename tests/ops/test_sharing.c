@@ -161,6 +161,8 @@ static hd_tensor *unique_at_once(hd_tensor *x) {
     NEW(slice_update, hd_slice_update(x, x, S(0, 0), S()))                                                             \
     NEW(slice_update, hd_slice_update(x, hd_slice(x, 0, 0, 0, 1), S(0, 0), S()))                                       \
     NEW(slice_update, hd_slice_update(r, r, S(), S()))                                                                 \
+    NEW(masked_scatter, hd_masked_scatter(x, hd_isnan(x), x))                                                          \
+    NEW(masked_scatter, hd_masked_scatter(x, hd_zeros(S(), HD_BOOL), hd_slice(x, 0, 0, 0, 1)))                         \
     NEW(embedding, hd_embedding(x, i, 0))                                                                              \
     NEW(one_hot, hd_one_hot(i, 2, HD_I64))                                                                             \
     NEW(matmul, hd_matmul(e, e))                                                                                       \
