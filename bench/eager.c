@@ -250,6 +250,32 @@ static void index_select_65536x64(bench *b) {
     }
 }
 
+static void embedding_65536x256(bench *b) {
+    HD_SCOPE;
+    hd_tensor *weight = normal(HD_SHAPE(32768, 256)), *index = hd_randint(vector(65536), HD_I64, 0, 32768);
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_embedding(weight, index, -1);
+        }
+    }
+}
+
+static void einsum_bij_bjk(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = normal(HD_SHAPE(16, 128, 128)), *y = normal(HD_SHAPE(16, 128, 128));
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_einsum("bij,bjk->bik", (hd_tensor *const[]){x, y}, 2);
+        }
+        BENCH(b, "matmul") {
+            HD_SCOPE;
+            hd_matmul(x, y);
+        }
+    }
+}
+
 /* ---- order ------------------------------------------------------------------------------------------------------ */
 static void sort_2_20(bench *b) {
     HD_SCOPE;
@@ -302,6 +328,8 @@ static const bench_case cases[] = {
     {"eager/randn-2^20", "us", randn_2_20},
     {"eager/gather-4096x1024", "us", gather_4096x1024},
     {"eager/index-select-65536x64", "us", index_select_65536x64},
+    {"eager/embedding-65536x256", "us", embedding_65536x256},
+    {"eager/einsum-bij-bjk", "us", einsum_bij_bjk},
     {"eager/sort-2^20", "us", sort_2_20},
     {"eager/topk-8-4096x1024", "us", topk_8_4096x1024},
 };

@@ -190,6 +190,21 @@ static void gelu_2_20(bench *b) {
     }
 }
 
+/* The gradient alone: of rows that were looked up once. */
+static void embedding_65536x256(bench *b) {
+    HD_SCOPE;
+    hd_tensor *weight = parameter(HD_SHAPE(32768, 256)), *index = hd_randint(HD_SHAPE(65536), HD_I64, 0, 32768);
+    hd_tensor *seed = normal(HD_SHAPE(65536, 256)), *rows = hd_embedding(weight, index, -1);
+    hd_tensors *inputs = HD_TENSORS(weight);
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_grad_of(rows, inputs, HD_OPTS(hd_grad_of_opts, .seed = seed));
+        }
+    }
+    hd_clear_tape();
+}
+
 static const bench_case cases[] = {
     {"grad/add-2x3-taped", "ns", add_2x3_taped},
     {"grad/linear-3x1-epoch", "us", linear_3x1_epoch},
@@ -199,6 +214,7 @@ static const bench_case cases[] = {
     {"grad/backward-linear", "x", backward_linear},
     {"grad/softmax-cross-entropy-64x1000", "us", softmax_cross_entropy_64x1000},
     {"grad/gelu-2^20", "us", gelu_2_20},
+    {"grad/embedding-65536x256", "us", embedding_65536x256},
 };
 
 int main(int argc, char **argv) { return bench_main(argc, argv, cases, sizeof cases / sizeof *cases); }

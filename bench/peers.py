@@ -125,6 +125,8 @@ CASES = {  # name: unit, op, inputs
     "eager/randn-2^20": ("us", "randn_2_20"),
     "eager/gather-4096x1024": ("us", "gather", Input(4096, 1024), indices(4096, 1024, below=1024)),
     "eager/index-select-65536x64": ("us", "index_select", Input(65536, 64), indices(16384, below=65536)),
+    "eager/embedding-65536x256": ("us", "index_select", Input(32768, 256), indices(65536, below=32768)),
+    "eager/einsum-bij-bjk": ("us", "einsum", Input(16, 128, 128), Input(16, 128, 128)),
     "eager/sort-2^20": ("us", "sort", MEDIUM),
     "eager/topk-8-4096x1024": ("us", "topk_8", Input(4096, 1024)),
     "grad/add-2x3-taped": ("ns", "grad_add", TINY, TINY),
@@ -133,6 +135,7 @@ CASES = {  # name: unit, op, inputs
     "grad/backward-chain-1e5": ("us", "grad_chain_1e5", TINY, TINY),
     "grad/softmax-cross-entropy-64x1000": ("us", "grad_cross_entropy", Input(64, 1000), indices(64, below=1000)),
     "grad/gelu-2^20": ("us", "grad_gelu", MEDIUM, MEDIUM),
+    "grad/embedding-65536x256": ("us", "grad_embedding", Input(32768, 256), indices(65536, below=32768), Input(65536, 256)),
     "script/linear-3x1-step": ("us", "grad_linear_epoch", Input(100, 3), Input(100, 1)),
     "script/mlp-64x512x1024x512": ("us", "mlp", Input(64, 512)),
     "static/mlp-1x784x128x10": ("us", "static_digits"),
@@ -244,6 +247,7 @@ class Numpy(Framework):
     def cumsum(self, x): return np.cumsum(x, 1)
     def gather(self, x, index): return np.take_along_axis(x, index, 1)
     def index_select(self, x, index): return np.take(x, index, 0)
+    def einsum(self, x, y): return np.einsum("bij,bjk->bik", x, y, optimize=True)
 
     def sort(self, x):
         index = np.argsort(x, kind="stable")
@@ -386,6 +390,7 @@ class Torch(Framework):
     def cumsum(self, x): return self.torch.cumsum(x, 1)
     def gather(self, x, index): return self.torch.gather(x, 1, index)
     def index_select(self, x, index): return self.torch.index_select(x, 0, index)
+    def einsum(self, x, y): return self.torch.einsum("bij,bjk->bik", x, y)
     def sort(self, x): return self.torch.sort(x)
     def topk_8(self, x): return self.torch.topk(x, 8, 1)
 
@@ -440,6 +445,10 @@ class Torch(Framework):
             self.gelu(x).backward(seed)
             x.grad = None
         return call
+
+    def grad_embedding(self, weight, index, seed):
+        rows = self.torch.nn.functional.embedding(index, weight.requires_grad_())
+        return lambda: self.torch.autograd.grad(rows, weight, seed, retain_graph=True)
 
 
 class TorchCompile(Torch):
@@ -504,6 +513,7 @@ class Jax(Framework):
     def cumsum(self, x): return self.jnp.cumsum(x, 1)
     def gather(self, x, index): return self.jnp.take_along_axis(x, index, 1)
     def index_select(self, x, index): return self.jnp.take(x, index, 0)
+    def einsum(self, x, y): return self.jnp.einsum("bij,bjk->bik", x, y)
     def sort(self, x): return self.jax.lax.sort_key_val(x, self.jnp.arange(x.size))
     def topk_8(self, x): return self.jax.lax.top_k(x, 8)
 
@@ -685,6 +695,10 @@ class Jax(Framework):
             return y, pull(seed)
         return lambda: call(x, seed)
 
+    def grad_embedding(self, weight, index, seed):
+        pull = self.jax.jit(self.jax.vjp(lambda weight: self.jnp.take(weight, index, 0), weight)[1])
+        return lambda: pull(seed)
+
 
 class Onnxruntime(Framework):
     """Each op is a model of one node; the static cases are models of several, with the weights in them."""
@@ -695,6 +709,7 @@ class Onnxruntime(Framework):
         "add": ("Add", {}), "mul": ("Mul", {}), "matmul": ("MatMul", {}), "exp": ("Exp", {}), "tanh": ("Tanh", {}),
         "sigmoid": ("Sigmoid", {}), "gelu": ("Gelu", {}), "sum": ("ReduceSum", {"keepdims": 0}),
         "gather": ("GatherElements", {"axis": 1}), "index_select": ("Gather", {"axis": 0}),
+        "einsum": ("Einsum", {"equation": "bij,bjk->bik"}),
         "randn_2_20": ("RandomNormal", {"shape": [1 << 20]}),
     }
 

@@ -63,4 +63,7 @@ typedef enum hd_scatter_mode {
     HD_SCATTER_MIN
 } hd_scatter_mode;
 
+/* Which axis of a grid the first tensor of hd_meshgrid runs along: the first (matrices), or the second (plots). */
+typedef enum hd_indexing { HD_INDEXING_IJ = 1, HD_INDEXING_XY } hd_indexing;
+
 #endif

@@ -374,6 +374,8 @@ HD_API hd_tensor *hd_logsumexp(hd_tensor *x, hd_axes axes, const hd_reduce_opts 
 HD_API hd_tensor *hd_softmax(hd_tensor *x, int axis);
 /* log of hd_softmax, exact where that underflows. */
 HD_API hd_tensor *hd_log_softmax(hd_tensor *x, int axis);
+/* Sum of the diagonal of two axes, which go; dtypes as hd_sum. */
+HD_API hd_tensor *hd_trace(hd_tensor *x, int64_t offset, int axis1, int axis2);
 /* How many are not 0 over axes: i64. */
 HD_API hd_tensor *hd_count_nonzero(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts);
 /* Sums x over what broadcasting shape to x's shape has stretched: shape. Dtypes as hd_sum. */
@@ -476,6 +478,9 @@ HD_API hd_tensors *hd_split(hd_tensor *x, int64_t size, int axis);
 HD_API hd_tensors *hd_chunk(hd_tensor *x, int64_t count, int axis);
 /* x[0], x[1], ... on an axis, which goes: [n,m] -> [m], [m], ... A list of n views, as hd_select gives them. */
 HD_API hd_tensors *hd_unbind(hd_tensor *x, int axis);
+/* Coordinates of a grid: of [n], [m], ... a list of [n,m,...], in which tensor i runs along axis i; HD_INDEXING_XY
+ * exchanges the first two axes. A list of views, which share the memory of the tensors. */
+HD_API hd_tensors *hd_meshgrid(hd_tensor *const *tensors, int count, hd_indexing indexing);
 
 /* ---- Movement: results have memory of their own, whatever the arguments ---- */
 /* x itself when it is contiguous, else a copy that is. */
@@ -499,6 +504,10 @@ HD_API hd_tensor *hd_roll(hd_tensor *x, int64_t shift, int axis);
 HD_API hd_tensor *hd_tile(hd_tensor *x, hd_shape times);
 /* Each element of an axis repeated times. */
 HD_API hd_tensor *hd_repeat_interleave(hd_tensor *x, int64_t times, int axis);
+/* A matrix with x [n] on a diagonal, else 0, or the diagonal of x [m,n]. */
+HD_API hd_tensor *hd_diag(hd_tensor *x, int64_t offset);
+/* The last axis of x on the diagonal of two axes of the result, else 0: [...,n] -> n + |offset| on both. */
+HD_API hd_tensor *hd_diag_embed(hd_tensor *x, int64_t offset, int axis1, int axis2);
 /* x at and below the diagonal of the last two axes, else 0. */
 HD_API hd_tensor *hd_tril(hd_tensor *x, int64_t diagonal);
 /* x at and above the diagonal of the last two axes, else 0. */
@@ -522,6 +531,24 @@ HD_API hd_tensor *hd_index_add(hd_tensor *x, int axis, hd_tensor *index, hd_tens
 HD_API hd_tensor *hd_index_copy(hd_tensor *x, int axis, hd_tensor *index, hd_tensor *source);
 /* x with value where the bool mask holds. */
 HD_API hd_tensor *hd_masked_fill(hd_tensor *x, hd_tensor *mask, double value);
+/* result[b,i] = x[b, index[b,i,0], index[b,i,1], ...]: index [batch axes of x, ..., d] names the d axes behind the
+ * batch axes; [batch axes, ..., x's other axes]. */
+HD_API hd_tensor *hd_gather_nd(hd_tensor *x, hd_tensor *index, int batch_axes);
+/* A copy of x with x[index[i,0], index[i,1], ...] set to, or combined with, source[i]: index [..., d], source [...,
+ * x's axes behind d]; of duplicates the last one is set. */
+HD_API hd_tensor *hd_scatter_nd(hd_tensor *x, hd_tensor *index, hd_tensor *source, hd_scatter_mode mode);
+/* A copy of x with x[index[0], index[1], ...] set to source, or source added: the indices broadcast to one shape
+ * [...], source to [..., x's axes behind count]; of duplicates the last one is set, all are added. */
+HD_API hd_tensor *hd_index_put(hd_tensor *x, hd_tensor *const *index, int count, hd_tensor *source, bool accumulate);
+/* A copy of x with source in a slice of its size: source[i,j] at x[starts[0] + i steps[0], starts[1] + j steps[1]];
+ * steps are not 0, HD_SHAPE() for all 1. */
+HD_API hd_tensor *hd_slice_update(hd_tensor *x, hd_tensor *source, hd_shape starts, hd_shape steps);
+/* A copy of x in which the elements where the bool mask holds are those of source, one after the other; mask
+ * broadcasts to x, and source has as many elements at least. */
+HD_API hd_tensor *hd_masked_scatter(hd_tensor *x, hd_tensor *mask, hd_tensor *source);
+/* Rows of weight [n,d] by an index of any shape: [..., d]; the row `padding` gets no gradient, a negative number is
+ * none. */
+HD_API hd_tensor *hd_embedding(hd_tensor *weight, hd_tensor *index, int64_t padding);
 /* 1 at the index, else 0, on a new last axis. */
 HD_API hd_tensor *hd_one_hot(hd_tensor *index, int64_t classes, hd_dtype dtype);
 
@@ -534,6 +561,31 @@ HD_API hd_tensor *hd_affine(hd_tensor *x, hd_tensor *weight, hd_tensor *bias);
 HD_API hd_tensor *hd_dot(hd_tensor *a, hd_tensor *b);
 /* Products of all pairs: [n], [m] -> [n,m]. */
 HD_API hd_tensor *hd_outer(hd_tensor *a, hd_tensor *b);
+/* Sums products over pairs of axes, contract_a[i] with contract_b[i], for each place of the batch axes, which are
+ * paired too: [batch axes, a's other axes, b's other axes]; HD_AXES() is none. */
+HD_API hd_tensor *hd_dot_general(hd_tensor *a, hd_tensor *b, hd_axes contract_a, hd_axes contract_b, hd_axes batch_a,
+                                 hd_axes batch_b);
+/* Matrix products, one by one: [n,m,k] x [n,k,p] -> [n,m,p]. */
+HD_API hd_tensor *hd_bmm(hd_tensor *a, hd_tensor *b);
+/* Matrix times vector: [m,k], [k] -> [m]. */
+HD_API hd_tensor *hd_mv(hd_tensor *a, hd_tensor *x);
+/* beta c + alpha (a b): a [m,k], b [k,n], c broadcasts to [m,n]; with beta 0 the values of c do not matter. */
+HD_API hd_tensor *hd_addmm(hd_tensor *c, hd_tensor *a, hd_tensor *b, double beta, double alpha);
+/* beta c + alpha (a b) of matrices one by one: a [n,m,k], b [n,k,p], c broadcasts to [n,m,p]; beta as in hd_addmm.
+ * */
+HD_API hd_tensor *hd_baddbmm(hd_tensor *c, hd_tensor *a, hd_tensor *b, double beta, double alpha);
+/* Sums products over axes_a[i] of a paired with axes_b[i] of b: [a's other axes, b's other axes]. */
+HD_API hd_tensor *hd_tensordot(hd_tensor *a, hd_tensor *b, hd_axes axes_a, hd_axes axes_b);
+/* Kronecker product as NumPy: [m,n], [p,q] -> [m p, n q]; the lower rank gets axes of size 1 in front. */
+HD_API hd_tensor *hd_kron(hd_tensor *a, hd_tensor *b);
+/* sum x1[i] weight[o,i,j] x2[j] + bias[o]: x1 [..., i], x2 [..., j], weight [out,i,j], bias [out] or NULL -> [...,
+ * out]; floats. */
+HD_API hd_tensor *hd_bilinear(hd_tensor *x1, hd_tensor *x2, hd_tensor *weight, hd_tensor *bias);
+/* The sum of products that NumPy's einsum means, as "bij,bjk->bik"; also "...", repeated labels, an output left out.
+ * Up to 6 tensors meet in the cheapest order, more in a greedy one. */
+HD_API hd_tensor *hd_einsum(const char *equation, hd_tensor *const *tensors, int count);
+/* Cross products of the vectors of size 3 on an axis of the result; other axes broadcast. */
+HD_API hd_tensor *hd_cross(hd_tensor *a, hd_tensor *b, int axis);
 
 /* ---- Normalisation ---- */
 /* (x - mean) / sqrt(variance + eps) * weight + bias over the last `axes` axes; weight and bias of their shape, or

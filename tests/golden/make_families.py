@@ -116,6 +116,21 @@ for axis, exclusive, reverse in itertools.product((0, 1, 2, -1), (0, 1), (0, 1))
         emit(name, (axis, exclusive, reverse), np.flip(y, axis) if reverse else y)
 
 # ---- indexing and products ----
+def integers(below, *shape):  # of both signs
+    return (np.arange(np.prod(shape, dtype=int)) * 7 + 3) % (2 * below) - below
+
+
+for shapes in (((6,),), ((2, 1), (3,)), ((2,), (2,), (2,)), ((), (3,)), ((2, 2), (1, 2), ())):
+    index = tuple(integers((4, 3, 5)[i], *s).reshape(s) for i, s in enumerate(shapes))
+    added, put = fixture(4, 3, 5), fixture(4, 3, 5)
+    source = fixture(*added[index].shape)
+    arguments = [n for s in shapes for n in (len(s), *s)]
+    np.add.at(added, index, source)
+    emit("index_put_added", arguments, added)
+    places = np.broadcast_arrays(*index)
+    for at in np.ndindex(places[0].shape):  # one after the other: the last one stays
+        put[tuple(p[at] for p in places)] = source[at]
+    emit("index_put", arguments, put)
 for axis in (0, 1, 2, -1):
     index = (np.arange(7) * 5 % (2 * x.shape[axis]) - x.shape[axis])
     emit("index_select", (axis,), np.take(x, index, axis))
@@ -136,6 +151,31 @@ for a, b in itertools.product(shapes, repeat=2):
         emit("matmul", (len(a), *a, len(b), *b), fixture(*a) @ fixture(*b))
     except ValueError:
         pass
+for a, b in (((2, 3), (3, 2)), ((3,), (2, 2)), ((2, 2), (3,)), ((), (2, 3)), ((0, 2), (3, 2)), ((2, 1, 3), (1, 4, 2)),
+             ((1, 1), (2, 3)), ((2, 2, 2, 1, 2), (2, 2, 2, 2, 2))):
+    emit("kron", (len(a), *a, len(b), *b), np.kron(fixture(*a), fixture(*b)))
+for equation, *operands in (
+    ("i->i", (3,)), ("i->", (3,)), ("i->", (0,)), ("ij->ji", (2, 3)), ("ij", (2, 3)), ("ba", (2, 3)), ("Ba", (2, 3)),
+    ("ij->", (2, 3)), ("ij->j", (2, 3)), ("ii", (3, 3)), ("ii->i", (3, 3)), ("iij->j", (2, 2, 3)), ("iji->ij", (2, 3, 2)),
+    ("iii->i", (3, 3, 3)), ("...", (2, 3)), ("...i->i...", (2, 3, 4)), ("ij...->...", (2, 3, 4)), ("ij...->...", (2, 3)),
+    ("...ii->...i", (2, 4, 3, 3)), ("i->...i", (3,)), ("->", ()), ("", ()), (",", (), ()), ("i,->i", (3,), ()),
+    ("i,i", (3,), (3,)), ("i,i", (3,), (1,)), ("i,i->i", (3,), (3,)), ("i,i->i", (1,), (3,)), ("i,j", (2,), (3,)),
+    ("i,j->ji", (2,), (3,)), ("ij,j", (2, 3), (3,)), ("ij,jk", (2, 3), (3, 4)), ("ij,jk", (2, 3), (1, 4)),
+    ("ij,jk", (2, 1), (3, 4)), ("ij,jk", (2, 0), (0, 4)), ("ij,jk", (2, 1), (0, 4)), ("ij,jk->ki", (2, 3), (3, 4)),
+    ("ij,kj->ik", (2, 3), (4, 3)), ("ji,jk", (3, 2), (3, 4)), ("ij,ij->", (2, 3), (2, 3)), ("ij,ij->i", (2, 3), (2, 3)),
+    ("ij,ij->i", (2, 3), (1, 3)), ("ij,ji->ij", (2, 3), (3, 2)), ("ij,kl->jl", (2, 3), (4, 2)),
+    ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)), ("bij,bjk->bik", (2, 3, 4), (1, 4, 5)), ("bij,bjk->kib", (2, 3, 4), (2, 4, 5)),
+    ("bij,bkj->bik", (2, 3, 4), (2, 5, 4)), ("bij,jk->bik", (2, 3, 4), (4, 5)), ("bhid,bhjd->bhij", (2, 2, 3, 4), (2, 2, 5, 4)),
+    ("ijk,jil->kl", (2, 3, 4), (3, 2, 5)), ("ijk,ijk->k", (2, 3, 4), (2, 3, 4)), ("...ij,...jk", (2, 3, 4), (4, 5)),
+    ("...ij,...jk", (3, 1, 2, 4), (2, 4, 3)), ("...ij,...jk->...ik", (2, 3, 4), (2, 4, 5)), ("i...j,j...->i...", (2, 5, 3), (3, 1)),
+    ("...,...", (2, 3), (3,)), ("...,...", (2, 1), (1, 3)), ("a...,...b", (2, 3), (3, 4)), ("ab...,b...->a...", (2, 3, 4), (3, 5, 4)),
+    ("Ab,bC->AC", (2, 3), (3, 4)), ("ij,jk,kl", (2, 3), (3, 4), (4, 2)), ("ij,jk,kl->li", (2, 3), (3, 4), (4, 2)),
+    ("i,j,k->kji", (2,), (3,), (4,)), ("ij,ij,ij->i", (2, 3), (2, 3), (2, 1)), ("bn,anm,bm->ba", (2, 3), (4, 3, 5), (2, 5)),
+    ("ij,j,i->", (2, 3), (3,), (2,)), ("ab,bc,cd,da->", (2, 3), (3, 2), (2, 4), (4, 2)), ("iij,jk,k->i", (2, 2, 3), (3, 4), (4,)),
+    ("i,ij,j", (2,), (2, 3), (3,)),
+):
+    emit("einsum:" + equation, [n for shape in operands for n in (len(shape), *shape)],
+         np.einsum(equation, *(fixture(*shape) for shape in operands)))
 
 # ---- order; places and counts ----
 for axis, keep in itertools.product((0, 1, 2, -1), (0, 1)):

@@ -189,6 +189,23 @@ for label, mode in (("mul", "prod"), ("max", "amax"), ("min", "amin")):
          numbers(1, 1, 4, 1, 2, 2))  # ties
 case("scatter_mul", lambda x, i, s: x.scatter_reduce(0, i, s, "prod"), numbers(2, 3, 0, 0, 5), DUPLICATES,
      numbers(0, 3, 2, 4, 0, 2))  # one zero; a zero in x; several
+case("gather_nd", lambda x, i: x[i[:, 0], i[:, 1]], fixture(3, 2, 2), index(2, 0, 0, 1, 2, 0, shape=(3, 2)))
+case("scatter_nd_add", lambda x, i, s: x.index_put((i[:, 0], i[:, 1]), s, accumulate=True), fixture(3, 2, 2),
+     index(2, 0, 0, 1, 2, 0, shape=(3, 2)), fixture(3, 2, start=9))
+ROWS = torch.tensor([[2], [0]])
+case("index_put", lambda x, i, s: x.index_put((ROWS, i), s), fixture(3, 2, 2), index(1, 0), fixture(2, 1, 2, start=9), values=True)
+case("index_put_added", lambda x, i, s: x.index_put((i,), s, accumulate=True), fixture(3, 2), index(2, 0, 2), fixture(2, start=9),
+     values=True)
+case("slice_update", lambda x, s: x.slice_scatter(s, 1, 1, 6, 2), fixture(2, 7), fixture(2, 3, start=9), values=True)
+case("embedding", lambda w, i: F.embedding(i, w), fixture(4, 3), index(3, 0, 3, 1, shape=(2, 2)), values=True)
+case("embedding_padded", lambda w, i: F.embedding(i, w, padding_idx=3), fixture(4, 3), index(3, 0, 3, 1, shape=(2, 2)), values=True)
+case("masked_scatter", lambda x, m, s: x.masked_scatter(m, s), fixture(2, 3), mask(1, 0, 1, 0, 0, 1, shape=(2, 3)),
+     fixture(4, start=9), values=True)
+case("diag", lambda x: x.diag(-2), fixture(3), values=True)
+case("diag_of_matrix", lambda x: x.diag(1), fixture(3, 4), values=True)
+case("diag_embed", lambda x: x.diag_embed(1, 0, 2), fixture(2, 3), values=True)
+case("trace", torch.trace, fixture(3, 3), values=True)
+case("meshgrid", lambda x, y: torch.mul(*torch.meshgrid(x, y, indexing="xy")), fixture(2), fixture(3, start=9), values=True)
 
 # ---- contraction ----
 case("matmul", torch.matmul, fixture(2, 3), fixture(3, 4, start=9))
@@ -203,6 +220,22 @@ case("affine", F.linear, fixture(2, 2, 3), fixture(2, 3, start=9), fixture(2, st
 case("affine_alone", F.linear, fixture(2, 2, 3), fixture(2, 3, start=9))
 case("dot", torch.dot, fixture(4), fixture(4, start=9))
 case("outer", torch.outer, fixture(2), fixture(3, start=9))
+case("bmm", torch.bmm, fixture(2, 2, 3), fixture(2, 3, 2, start=9))
+case("mv", torch.mv, fixture(2, 3), fixture(3, start=9))
+case("addmm", lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=-2), fixture(4), fixture(2, 3), fixture(3, 4, start=9), values=True)
+case("baddbmm", lambda c, a, b: torch.baddbmm(c, a, b, beta=2, alpha=0.5), fixture(2, 1), fixture(2, 2, 3), fixture(2, 3, 2, start=9),
+     values=True)
+case("tensordot", lambda a, b: torch.tensordot(a, b, ((1, 0), (0, 1))), fixture(2, 3, 2), fixture(3, 2, 2, start=9), values=True)
+case("kron", torch.kron, fixture(2, 3), fixture(2, 2, start=9), values=True)
+case("bilinear", F.bilinear, fixture(2, 3), fixture(2, 2, start=9), fixture(4, 3, 2, start=30), values=True)
+case("cross", lambda a, b: torch.linalg.cross(a, b.expand(2, 3)), fixture(2, 3), fixture(3, start=9), values=True)
+for label, equation, shapes in (
+    ("matmul", "bij,bjk->bik", ((2, 2, 3), (2, 3, 2))), ("trace", "ii", ((3, 3),)), ("view", "iji->ji", ((2, 3, 2),)),
+    ("ellipsis", "...ij,...jk->...ki", ((2, 1, 3), (3, 2))), ("chain", "ij,jk,kl->li", ((2, 3), (3, 2), (2, 4))),
+    ("stretched", "ij,ij->i", ((2, 3), (1, 3))),
+):
+    case(f"einsum_{label}", lambda *x: torch.einsum(equation, *x), *(fixture(*n, start=9 * i) for i, n in enumerate(shapes)),
+         values=True)
 
 # ---- losses ----
 for reduction in ("mean", "sum", "none"):

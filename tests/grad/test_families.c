@@ -253,6 +253,36 @@
     CASE(scatter, nothing, IN(S(3), S(0)), hd_scatter(a, 0, hd_zeros(S(0), HD_I64), b, HD_SCATTER_SET))                \
     CASE(scatter, highest_rank, IN(S(1, 2, 1, 2, 1, 1, 3, 1), S(1, 2, 1, 1, 1, 1, 3, 1)),                              \
          hd_scatter(a, 3, hd_ones(S(1, 2, 1, 1, 1, 1, 3, 1), HD_I64), b, HD_SCATTER_MAX))                              \
+    CASE(gather_nd, elements, IN(S(3, 2)), hd_gather_nd(a, I64(S(3, 2), 2, -1, 0, 0, 2, 1), 0))                        \
+    CASE(gather_nd, rows, IN(S(3, 2)), hd_square(hd_gather_nd(a, I64(S(3, 1), 2, -3, 0), 0)))                          \
+    CASE(gather_nd, batches, IN(S(2, 3, 2)), hd_gather_nd(a, I64(S(2, 2, 1), 2, 0, -1, 2), 1))                         \
+    CASE(scatter_nd, set, IN(S(3, 2), S(3)), hd_scatter_nd(a, I64(S(3, 2), 2, -1, 0, 0, 2, 1), b, HD_SCATTER_SET))     \
+    CASE(scatter_nd, add, IN(S(3, 2), S(3, 2)),                                                                        \
+         hd_square(hd_scatter_nd(a, I64(S(3, 1), 2, -1, 0), b, HD_SCATTER_ADD)))                                       \
+    CASE(scatter_nd, mul, IN(S(3, 2), S(3, 2)), hd_scatter_nd(a, I64(S(3, 1), 2, -1, 0), b, HD_SCATTER_MUL))           \
+    CASE(index_put, set, IN(S(3, 2, 2), S(2)),                                                                         \
+         hd_square(hd_index_put(a, LIST(I64(S(2, 1), 2, 0), I64(S(2), 1, -2)), b, false)))                             \
+    CASE(index_put, added, IN(S(3, 2), S(2, 2)), hd_square(hd_index_put(a, LIST(I64(S(2), 2, -1)), b, true)))          \
+    CASE(slice_update, stepped, IN(S(3, 4), S(2, 2)), hd_square(hd_slice_update(a, b, S(-2, 0), S(1, 3))))             \
+    CASE(slice_update, back, IN(S(5), S(2)), hd_slice_update(hd_square(a), b, S(3), S(-2)))                            \
+    CASE(slice_update, all, IN(S(2, 2), S(2, 2)), hd_add(hd_slice_update(a, b, S(0, 0), S()), a))                      \
+    CASE(slice_update, nothing, IN(S(2, 2), S(2, 0)), hd_slice_update(a, b, S(0, 2), S()))                             \
+    CASE(masked_scatter, some, IN(S(2, 3), S(3)),                                                                      \
+         hd_square(hd_masked_scatter(a, hd_cast(I64(S(2, 3), 1, 0, 0, 0, 1, 0), HD_BOOL), b)))                         \
+    CASE(masked_scatter, row, IN(S(2, 3), S(2, 2)),                                                                    \
+         hd_square(hd_masked_scatter(a, hd_cast(I64(S(3), 1, 0, 1), HD_BOOL), b)))                                     \
+    CASE(embedding, plain, IN(S(4, 2)), hd_square(hd_embedding(a, I64(S(2, 2), 3, 0, -1, 1), -1)))                     \
+    CASE(embedding, other_padding, IN(S(4, 2)), hd_square(hd_embedding(a, I64(S(2, 2), 3, 0, -1, 1), 2)))              \
+    CASE(diag, below, IN(S(3)), hd_square(hd_diag(a, -1)))                                                             \
+    CASE(diag, of_matrix, IN(S(2, 3)), hd_square(hd_diag(a, 1)))                                                       \
+    CASE(diag_embed, above, IN(S(2, 3)), hd_square(hd_diag_embed(a, 1, 0, -1)))                                        \
+    CASE(diag_embed, nothing, IN(S(2, 0), S(2)),                                                                       \
+         hd_mul(hd_sum(hd_diag_embed(a, 2, 1, 2), X(1), NULL), hd_unsqueeze(b, 1)))                                    \
+    CASE(trace, plain, IN(S(3, 3)), hd_square(hd_trace(a, 0, 0, 1)))                                                   \
+    CASE(trace, of_batches, IN(S(3, 2, 3)), hd_square(hd_trace(a, -1, 0, 2)))                                          \
+    CASE(meshgrid, matrices, IN(S(2), S(3)),                                                                           \
+         hd_mul(PART(hd_meshgrid(LIST(a, b), HD_INDEXING_IJ), 0), PART(hd_meshgrid(LIST(a, b), HD_INDEXING_IJ), 1)))   \
+    CASE(meshgrid, plots, IN(S(2), S(3)), hd_square(PART(hd_meshgrid(LIST(a, b), HD_INDEXING_XY), 1)))                 \
     CASE(index_select, first, IN(S(3, 2)), hd_index_select(a, 0, I64(S(4), 2, 0, 2, -2)))                              \
     CASE(index_select, last, IN(S(2, 3)), hd_square(hd_index_select(a, -1, I64(S(2), 1, 1))))                          \
     CASE(index_select, nothing, IN(S(2), S(1)), hd_concat(LIST(hd_index_select(a, 0, hd_zeros(S(0), HD_I64)), b), 0))  \
@@ -267,6 +297,36 @@
     CASE(masked_fill, broadcast, IN(S(1, 2)), hd_masked_fill(a, hd_cast(I64(S(3, 1), 1, 0, 1), HD_BOOL), 3))
 
 #define CONTRACTION(CASE)                                                                                              \
+    CASE(dot_general, batches, IN(S(2, 3, 2), S(4, 2, 3)), hd_dot_general(a, b, X(1), X(-1), X(0), X(1)))              \
+    CASE(dot_general, merged, IN(S(2, 3, 2), S(3, 2, 2)), hd_dot_general(a, b, X(2, 1), X(1, 0), X(), X()))            \
+    CASE(dot_general, pairs, IN(S(2, 3), S(4, 2)), hd_dot_general(a, b, X(), X(), X(0), X(1)))                         \
+    CASE(dot_general, nothing, IN(S(2, 0), S(0, 2), S(2)), hd_mul(hd_dot_general(a, b, X(1), X(0), X(), X()), c))      \
+    CASE(bmm, plain, IN(S(2, 2, 3), S(2, 3, 2)), hd_bmm(a, b))                                                         \
+    CASE(mv, plain, IN(S(2, 3), S(3)), hd_mv(a, b))                                                                    \
+    CASE(addmm, row, IN(S(3), S(2, 4), S(4, 3)), hd_addmm(a, b, c, 0.5, -2))                                           \
+    CASE(addmm, ones, IN(S(2, 3), S(2, 4), S(4, 3)), hd_addmm(a, b, c, 1, 1))                                          \
+    CASE(addmm, product, IN(S(2, 3), S(2, 4), S(4, 3)), hd_add(hd_addmm(a, b, c, 0, 2), a))                            \
+    CASE(baddbmm, column, IN(S(2, 1), S(2, 2, 3), S(2, 3, 2)), hd_baddbmm(a, b, c, 1, 0.25))                           \
+    CASE(tensordot, two, IN(S(2, 3, 2), S(3, 2, 2)), hd_tensordot(a, b, X(1, 0), X(0, 1)))                             \
+    CASE(kron, matrices, IN(S(2, 3), S(2, 2)), hd_kron(a, b))                                                          \
+    CASE(kron, vector, IN(S(2, 3), S(2)), hd_kron(a, b))                                                               \
+    CASE(kron, high, IN(S(2, 1, 2, 1, 2), S(2, 1, 2, 2, 1)), hd_kron(a, b))                                            \
+    CASE(bilinear, plain, IN(S(2, 3), S(2, 2), S(4, 3, 2)), hd_bilinear(a, b, c, NULL))                                \
+    CASE(bilinear, bias, IN(S(3), S(2), S(4, 3, 2)), hd_bilinear(a, b, c, hd_select(hd_select(c, 1, 0), 1, 1)))        \
+    CASE(cross, last, IN(S(2, 3), S(3)), hd_cross(a, b, -1))                                                           \
+    CASE(cross, first, IN(S(3, 1), S(3, 2)), hd_cross(a, b, 0))                                                        \
+    CASE(einsum, matmul, IN(S(2, 2, 3), S(2, 3, 2)), hd_einsum("bij,bjk->bik", LIST(a, b)))                            \
+    CASE(einsum, turned, IN(S(2, 3), S(2, 4)), hd_einsum("ij,ik->kj", LIST(a, b)))                                     \
+    CASE(einsum, trace, IN(S(3, 3)), hd_square(hd_einsum("ii", LIST(a))))                                              \
+    CASE(einsum, view, IN(S(2, 3, 2)), hd_square(hd_einsum("iji->ji", LIST(a))))                                       \
+    CASE(einsum, sum, IN(S(2, 3, 2)), hd_square(hd_einsum("i...k->k...", LIST(a))))                                    \
+    CASE(einsum, same, IN(S(2, 3)), hd_einsum("ij->ij", LIST(a)))                                                      \
+    CASE(einsum, squared, IN(S(3, 2)), hd_einsum("ij,kj->ik", LIST(a, a)))                                             \
+    CASE(einsum, outer, IN(S(2), S(3), S(2)), hd_einsum("i,j,k->kij", LIST(a, b, c)))                                  \
+    CASE(einsum, chain, IN(S(2, 3), S(3, 2), S(2, 4)), hd_einsum("ij,jk,kl", LIST(a, b, c)))                           \
+    CASE(einsum, ellipsis, IN(S(2, 3, 2), S(1, 2, 2)), hd_einsum("...ij,...jk->...ik", LIST(a, b)))                    \
+    CASE(einsum, stretched, IN(S(2, 3), S(1, 3), S(2, 1)), hd_einsum("ij,ij,ij->i", LIST(a, b, c)))                    \
+    CASE(einsum, lonely, IN(S(2, 3), S(2, 4)), hd_einsum("ij,ik->i", LIST(a, b)))                                      \
     CASE(matmul, matrices, IN(S(2, 3), S(3, 4)), hd_matmul(a, b))                                                      \
     CASE(matmul, turned, IN(S(3, 2), S(4, 3)), hd_matmul(hd_t(a), hd_t(b)))                                            \
     CASE(matmul, square_of_one, IN(S(2, 2)), hd_matmul(a, a))                                                          \
@@ -426,7 +486,7 @@ typedef struct family_case {
     int inputs;
     hd_shape shape[3];
 } family_case;
-enum { MOST_CASES = 400 };
+enum { MOST_CASES = 500 };
 
 static int cases(family_case *list) {
     int count = 0;

@@ -173,6 +173,34 @@ static hd_tensor *both_of(hd_pair p, int axis) {
     G(affine, hd_affine(x, y, z))                                                                                      \
     G(affine_alone, hd_affine(x, y, NULL))                                                                             \
     G(dot, hd_dot(x, y))                                                                                               \
+    G(gather_nd, hd_gather_nd(x, y, 0))                                                                                \
+    G(scatter_nd_add, hd_scatter_nd(x, y, z, HD_SCATTER_ADD))                                                          \
+    G(index_put, hd_index_put(x, LIST(HD_TENSOR_I64(S(2, 1), 2, 0), y), z, false))                                     \
+    G(index_put_added, hd_index_put(x, LIST(y), z, true))                                                              \
+    G(slice_update, hd_slice_update(x, y, S(0, 1), S(1, 2)))                                                           \
+    G(embedding, hd_embedding(x, y, -1))                                                                               \
+    G(embedding_padded, hd_embedding(x, y, 3))                                                                         \
+    G(masked_scatter, hd_masked_scatter(x, y, z))                                                                      \
+    G(diag, hd_diag(x, -2))                                                                                            \
+    G(diag_of_matrix, hd_diag(x, 1))                                                                                   \
+    G(diag_embed, hd_diag_embed(x, 1, 0, 2))                                                                           \
+    G(trace, hd_trace(x, 0, 0, 1))                                                                                     \
+    G(meshgrid,                                                                                                        \
+      hd_mul(PART(hd_meshgrid(LIST(x, y), HD_INDEXING_XY), 0), PART(hd_meshgrid(LIST(x, y), HD_INDEXING_XY), 1)))      \
+    G(bmm, hd_bmm(x, y))                                                                                               \
+    G(mv, hd_mv(x, y))                                                                                                 \
+    G(addmm, hd_addmm(x, y, z, 0.5, -2))                                                                               \
+    G(baddbmm, hd_baddbmm(x, y, z, 2, 0.5))                                                                            \
+    G(tensordot, hd_tensordot(x, y, X(1, 0), X(0, 1)))                                                                 \
+    G(kron, hd_kron(x, y))                                                                                             \
+    G(bilinear, hd_bilinear(x, y, z, NULL))                                                                            \
+    G(cross, hd_cross(x, y, 1))                                                                                        \
+    G(einsum_matmul, hd_einsum("bij,bjk->bik", LIST(x, y)))                                                            \
+    G(einsum_trace, hd_einsum("ii", LIST(x)))                                                                          \
+    G(einsum_view, hd_einsum("iji->ji", LIST(x)))                                                                      \
+    G(einsum_ellipsis, hd_einsum("...ij,...jk->...ki", LIST(x, y)))                                                    \
+    G(einsum_chain, hd_einsum("ij,jk,kl->li", LIST(x, y, z)))                                                          \
+    G(einsum_stretched, hd_einsum("ij,ij->i", LIST(x, y)))                                                             \
     G(outer, hd_outer(x, y))                                                                                           \
     G(mse_mean, hd_mse(x, y, LOSS(MEAN)))                                                                              \
     G(mse_sum, hd_mse(x, y, LOSS(SUM)))                                                                                \

@@ -156,6 +156,11 @@ static inline hd_tensor *first_and_last(hd_tensors *list) {
     CALL(tile, IN(S(2, 1)), hd_tile(a, S(2, 3)))                                                                       \
     CALL(repeat_interleave, IN(S(2, 2)), hd_repeat_interleave(a, 2, 0))                                                \
     CALL(tril, IN(S(3, 3)), hd_tril(a, 0))                                                                             \
+    CALL(diag, IN(S(3)), hd_diag(a, -1))                                                                               \
+    CALL(diag_of, IN(S(2, 3)), hd_diag(a, 1))                                                                          \
+    CALL(diag_embed, IN(S(2, 3)), hd_diag_embed(a, 1, 0, -1))                                                          \
+    CALL(trace, IN(S(3, 2, 3)), hd_trace(a, -1, 0, 2))                                                                 \
+    CALL(meshgrid, IN(S(2), S(3)), first_and_last(hd_meshgrid(LIST(a, b), HD_INDEXING_XY)))                            \
     /* indexing */                                                                                                     \
     CALL(gather, IN(S(3, 2)), hd_gather(a, 0, I64(S(2, 2), 2, -1, 0, 0)))                                              \
     CALL(index_select, IN(S(2, 4)), hd_index_select(a, 1, I64(S(3), 3, -4, 3)))                                        \
@@ -169,6 +174,19 @@ static inline hd_tensor *first_and_last(hd_tensors *list) {
     CALL(index_copy, IN(S(3, 2), S(2, 2)), hd_index_copy(a, 0, I64(S(2), 2, 0), b))                                    \
     CALL(masked_fill, IN(S(2, 3)), hd_masked_fill(a, hd_gt_scalar(a, 1), -7))                                          \
     CALL(one_hot, IN(S(2, 3)), hd_mul(a, hd_one_hot(I64(S(2), 2, 0), 3, HD_F32)))                                      \
+    CALL(gather_nd, IN(S(3, 2, 2)), hd_gather_nd(a, I64(S(2, 2), 2, -1, 0, 0), 0))                                     \
+    CALL(gather_nd_rows, IN(S(3, 2)), hd_gather_nd(a, I64(S(2, 1), 2, -3), 0))                                         \
+    CALL(gather_nd_batches, IN(S(2, 3, 2)), hd_gather_nd(a, I64(S(2, 2, 1), 2, 0, -1, 1), 1))                          \
+    CALL(scatter_nd_set, IN(S(3, 2), S(2)), hd_scatter_nd(a, I64(S(2, 2), 2, -1, 0, 0), b, HD_SCATTER_SET))            \
+    CALL(scatter_nd_mul, IN(S(3, 2), S(3, 2)), hd_scatter_nd(a, I64(S(3, 1), 2, -1, 0), b, HD_SCATTER_MUL))            \
+    CALL(index_put, IN(S(3, 2, 2), S(2)), hd_index_put(a, LIST(I64(S(2, 1), 2, 0), I64(S(2), 1, -2)), b, false))       \
+    CALL(index_put_added, IN(S(3, 2), S(2, 2)), hd_index_put(a, LIST(I64(S(2), 2, -1)), b, true))                      \
+    CALL(slice_update, IN(S(3, 4), S(2, 2)), hd_slice_update(a, b, S(-2, 0), S(1, 3)))                                 \
+    CALL(slice_update_back, IN(S(5), S(2)), hd_slice_update(hd_square(a), b, S(3), S(-2)))                             \
+    CALL(masked_scatter, IN(S(2, 3), S(4)),                                                                            \
+         hd_masked_scatter(a, hd_gt_scalar(hd_detach(a), 1), hd_concat(LIST(b, b), 0)))                                \
+    CALL(embedding, IN(S(4, 2)), hd_embedding(a, I64(S(2, 2), 3, 0, -1, 1), -1))                                       \
+    CALL(embedding_padded, IN(S(4, 2)), hd_embedding(a, I64(S(2, 2), 3, 0, -1, 1), 3))                                 \
     /* contraction */                                                                                                  \
     CALL(matmul, IN(S(2, 3), S(3, 2)), hd_matmul(a, b))                                                                \
     CALL(matmul_batches, IN(S(2, 2, 3), S(3)), hd_matmul(a, b))                                                        \
@@ -176,6 +194,28 @@ static inline hd_tensor *first_and_last(hd_tensors *list) {
     CALL(affine_plain, IN(S(2, 2, 3), S(4, 3)), hd_affine(a, b, NULL))                                                 \
     CALL(dot, IN(S(4), S(4)), hd_dot(a, b))                                                                            \
     CALL(outer, IN(S(2), S(3)), hd_outer(a, b))                                                                        \
+    CALL(dot_general, IN(S(2, 3, 2), S(4, 2, 3)), hd_dot_general(a, b, X(1), X(-1), X(0), X(1)))                       \
+    CALL(dot_general_merged, IN(S(2, 3, 2), S(3, 2, 2)), hd_dot_general(a, b, X(2, 1), X(1, 0), X(), X()))             \
+    CALL(dot_general_pairs, IN(S(2, 3), S(4, 2)), hd_dot_general(a, b, X(), X(), X(0), X(1)))                          \
+    CALL(bmm, IN(S(2, 2, 3), S(2, 3, 2)), hd_bmm(a, b))                                                                \
+    CALL(mv, IN(S(2, 3), S(3)), hd_mv(a, b))                                                                           \
+    CALL(addmm, IN(S(3), S(2, 4), S(4, 3)), hd_addmm(a, b, c, 0.5, -2))                                                \
+    CALL(addmm_product, IN(S(2, 3), S(2, 4), S(4, 3)), hd_addmm(a, b, c, 0, 1))                                        \
+    CALL(baddbmm, IN(S(2, 1), S(2, 2, 3), S(2, 3, 2)), hd_baddbmm(a, b, c, 1, 0.25))                                   \
+    CALL(tensordot, IN(S(2, 3, 2), S(3, 2, 2)), hd_tensordot(a, b, X(1, 0), X(0, 1)))                                  \
+    CALL(kron, IN(S(2, 3), S(2)), hd_kron(a, b))                                                                       \
+    CALL(kron_high, IN(S(2, 2, 1, 2, 1), S(2, 2, 2, 2, 1)), hd_kron(a, b))                                             \
+    CALL(bilinear, IN(S(2, 3), S(2, 2), S(4, 3, 2)), hd_bilinear(a, b, c, hd_select(hd_select(c, 1, 0), 1, 1)))        \
+    CALL(cross, IN(S(2, 3), S(3)), hd_cross(a, b, -1))                                                                 \
+    CALL(einsum_matmul, IN(S(2, 2, 3), S(2, 3, 2)), hd_einsum("bij,bjk->bik", LIST(a, b)))                             \
+    CALL(einsum_turned, IN(S(2, 3), S(2, 4)), hd_einsum("ij,ik->kj", LIST(a, b)))                                      \
+    CALL(einsum_trace, IN(S(3, 3)), hd_einsum("ii", LIST(a)))                                                          \
+    CALL(einsum_view, IN(S(2, 3, 2)), hd_einsum("iji->ji", LIST(a)))                                                   \
+    CALL(einsum_sum, IN(S(2, 3, 2)), hd_einsum("i...k->k...", LIST(a)))                                                \
+    CALL(einsum_outer, IN(S(2), S(3), S(2)), hd_einsum("i,j,k->kij", LIST(a, b, c)))                                   \
+    CALL(einsum_chain, IN(S(2, 3), S(3, 2), S(2, 4)), hd_einsum("ij,jk,kl", LIST(a, b, c)))                            \
+    CALL(einsum_ellipsis, IN(S(2, 3, 2), S(1, 2, 2)), hd_einsum("...ij,...jk->...ik", LIST(a, b)))                     \
+    CALL(einsum_stretched, IN(S(2, 3), S(1, 3), S(2, 1)), hd_einsum("ij,ij,ij->i", LIST(a, b, c)))                     \
     /* layers */                                                                                                       \
     CALL(layer_norm, IN(S(2, 3), S(3), S(3)), hd_layer_norm(a, 1, b, c, 1e-5))                                         \
     CALL(layer_norm_two_axes, IN(S(2, 2, 3), S(2, 3)), hd_layer_norm(a, 2, b, NULL, 0.5))                              \

@@ -136,6 +136,40 @@ static void large_gathers_use_threads(void **state) {
     hd_set_num_threads(before);
 }
 
+/* Long rows are gathered in tiles: each as it is, with negative indices in some, along either axis, and none past the
+ * bound is missed, wherever it is. */
+static void long_rows_are_gathered_in_tiles(void **state) {
+    (void)state;
+    HD_SCOPE;
+    enum { ROWS = 3, N = 2500, WIDE = 700 };
+    static const hd_dtype dtypes[] = {HD_I64, HD_I32};
+    hd_tensor *x = hd_reshape(hd_range(0, 1, ROWS * WIDE, HD_F32), HD_SHAPE(ROWS, WIDE));
+    hd_tensor *turned = hd_contiguous(hd_t(x));
+    for (int round = 0; round < 40; ++round) {
+        HD_SCOPE;
+        static int64_t v[ROWS][N];
+        for (int64_t r = 0; r < ROWS; ++r)
+            for (int64_t i = 0; i < N; ++i) v[r][i] = random_below(WIDE) - (i / 500 % 3 == round % 3 ? WIDE : 0);
+        const bool bad = round % 4 == 3;
+        const int64_t row = random_below(ROWS), place = random_below(N);
+        if (bad) v[row][place] = random_below(2) ? WIDE + random_below(9) : -WIDE - 1 - random_below(9);
+        hd_tensor *index = hd_cast(hd_from_data(&v[0][0], HD_SHAPE(ROWS, N), HD_I64), dtypes[round / 2 % 2]);
+        hd_tensor *y = round % 2 ? hd_gather(x, 1, index) : hd_t(hd_gather(turned, 0, hd_contiguous(hd_t(index))));
+        char message[128];
+        const int64_t at = round % 2 ? row * N + place : place * ROWS + row;
+        snprintf(message, sizeof message, "hd_gather: index %lld at place %lld of ", (long long)v[row][place],
+                 (long long)at);
+        if (bad) assert_null(y);
+        if (bad) assert_error(HD_ERROR_INDEX, message);
+        if (bad) continue;
+        const float *got = hd_data_f32(hd_contiguous(y));
+        for (int64_t r = 0; r < ROWS; ++r)
+            for (int64_t i = 0; i < N; ++i)
+                if (got[r * N + i] != (float)(r * WIDE + v[r][i] + (v[r][i] < 0 ? WIDE : 0)))
+                    fail_msg("element %lld of row %lld is wrong", (long long)i, (long long)r);
+    }
+}
+
 /* ---- the others -------------------------------------------------------------------------------------------------- */
 static void take_sees_x_as_flat(void **state) {
     (void)state;
@@ -268,5 +302,6 @@ a_large_vocabulary_is_cheap(void **state) { /* one_hot of few indices costs what
 }
 
 RUN(test(as_numpy), test(gather_of_any_layout), test(scatter_in_every_mode_and_dtype), test(large_gathers_use_threads),
-    test(take_sees_x_as_flat), test(an_empty_index_takes_nothing), test(out_of_range_names_place_and_bound),
-    test(wrong_shapes_and_dtypes), test(masked_fill_and_one_hot), test(a_large_vocabulary_is_cheap))
+    test(long_rows_are_gathered_in_tiles), test(take_sees_x_as_flat), test(an_empty_index_takes_nothing),
+    test(out_of_range_names_place_and_bound), test(wrong_shapes_and_dtypes), test(masked_fill_and_one_hot),
+    test(a_large_vocabulary_is_cheap))

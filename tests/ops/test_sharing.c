@@ -139,6 +139,12 @@ static hd_tensor *unique_at_once(hd_tensor *x) {
     NEW(repeat_interleave, hd_repeat_interleave(x, 1, 0))                                                              \
     NEW(repeat_interleave, hd_repeat_interleave(e, 3, 1))                                                              \
     NEW(repeat_interleave, hd_repeat_interleave(x, 0, 1))                                                              \
+    VIEW(meshgrid, hd_tensors_get(hd_meshgrid(&row, 1, HD_INDEXING_IJ), 0))                                            \
+    VIEW(meshgrid, hd_tensors_get(hd_meshgrid(&r, 1, HD_INDEXING_XY), 0))                                              \
+    NEW(diag, hd_diag(e, 0))                                                                                           \
+    NEW(diag, hd_diag(hd_flatten(e), 0))                                                                               \
+    NEW(diag_embed, hd_diag_embed(e, 0, 0, 1))                                                                         \
+    NEW(trace, hd_trace(e, 0, 0, 1))                                                                                   \
     NEW(tril, hd_tril(x, 9))                                                                                           \
     NEW(triu, hd_triu(x, -9))                                                                                          \
     NEW(gather, hd_gather(row, 0, i))                                                                                  \
@@ -149,11 +155,35 @@ static hd_tensor *unique_at_once(hd_tensor *x) {
     NEW(index_add, hd_index_add(x, 0, hd_slice(i, 0, 0, 0, 1), hd_slice(x, 0, 0, 0, 1)))                               \
     NEW(index_copy, hd_index_copy(x, 0, i, x))                                                                         \
     NEW(masked_fill, hd_masked_fill(x, hd_isnan(x), 0))                                                                \
+    NEW(gather_nd, hd_gather_nd(x, hd_reshape(i, S(2, 1)), 0))                                                         \
+    NEW(scatter_nd, hd_scatter_nd(x, hd_reshape(i, S(2, 1)), x, HD_SCATTER_SET))                                       \
+    NEW(index_put, hd_index_put(x, &i, 1, x, false))                                                                   \
+    NEW(slice_update, hd_slice_update(x, x, S(0, 0), S()))                                                             \
+    NEW(slice_update, hd_slice_update(x, hd_slice(x, 0, 0, 0, 1), S(0, 0), S()))                                       \
+    NEW(slice_update, hd_slice_update(r, r, S(), S()))                                                                 \
+    NEW(masked_scatter, hd_masked_scatter(x, hd_isnan(x), x))                                                          \
+    NEW(masked_scatter, hd_masked_scatter(x, hd_zeros(S(), HD_BOOL), hd_slice(x, 0, 0, 0, 1)))                         \
+    NEW(embedding, hd_embedding(x, i, 0))                                                                              \
     NEW(one_hot, hd_one_hot(i, 2, HD_I64))                                                                             \
     NEW(matmul, hd_matmul(e, e))                                                                                       \
     NEW(affine, hd_affine(e, e, NULL))                                                                                 \
     NEW(dot, hd_dot(row, row))                                                                                         \
     NEW(outer, hd_outer(row, row))                                                                                     \
+    NEW(dot_general, hd_dot_general(e, e, X(), X(), X(), X()))                                                         \
+    NEW(dot_general, hd_dot_general(r, r, X(), X(), X(), X()))                                                         \
+    NEW(bmm, hd_bmm(hd_unsqueeze(e, 0), hd_unsqueeze(e, 0)))                                                           \
+    NEW(mv, hd_mv(x, row))                                                                                             \
+    NEW(addmm, hd_addmm(e, e, e, 0, 1))                                                                                \
+    NEW(baddbmm, hd_baddbmm(e, hd_unsqueeze(e, 0), hd_unsqueeze(e, 0), 1, 1))                                          \
+    NEW(tensordot, hd_tensordot(e, e, X(0), X(0)))                                                                     \
+    NEW(kron, hd_kron(r, x))                                                                                           \
+    NEW(bilinear, hd_bilinear(e, e, hd_unsqueeze(e, 0), NULL))                                                         \
+    NEW(cross, hd_cross(row, row, 0))                                                                                  \
+    NEW(einsum, hd_einsum("ij->ij", &x, 1))                                                                            \
+    NEW(einsum, hd_einsum("ij->ji", &e, 1))                                                                            \
+    NEW(einsum, hd_einsum("ii->i", &e, 1))                                                                             \
+    NEW(einsum, hd_einsum("", &r, 1))                                                                                  \
+    NEW(einsum, hd_einsum("ij,ij->ij", (hd_tensor *const[]){x, e}, 2))                                                 \
     NEW(layer_norm, hd_layer_norm(x, 1, NULL, NULL, 1))                                                                \
     NEW(rms_norm, hd_rms_norm(x, NULL, 1))                                                                             \
     NEW(layer_norm_gradient, hd_layer_norm_gradient(x, x, 1, NULL, 1))                                                 \

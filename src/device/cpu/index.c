@@ -95,13 +95,41 @@ static int64_t place_of(const element_job *j, const int64_t *coordinate) {
     return offset;
 }
 
-/* Elements `run` of a row of the index, along which x is walked with one stride; the first element for an index beyond
- * the bound. Returns whether there is one. */
-#define GATHER_ROW(U, u, I, i)                                                                                         \
-    static bool gather_row_##u##_##i(U *restrict to, const U *from, const I *index, int64_t run, int64_t bound,        \
-                                     int64_t along, int64_t step) {                                                    \
+/* Indices are looked at in tiles, which are still in the first-level cache when their elements are gathered. */
+enum { TILE = 1024 };
+
+/* True when all lie in [0, bound): else one of the two terms has its sign, whose bit is kept. */
+#define ALL_INSIDE(I, i, UNSIGNED, MOST)                                                                               \
+    static bool all_inside_##i(const I *index, int64_t count, int64_t bound) {                                         \
+        const UNSIGNED last = (UNSIGNED)(bound - 1 < MOST ? bound - 1 : MOST);                                         \
+        UNSIGNED beside = 0;                                                                                           \
+        for (int64_t e = 0; e < count; ++e) beside |= (UNSIGNED)index[e] | (last - (UNSIGNED)index[e]);                \
+        return (I)beside >= 0;                                                                                         \
+    }
+ALL_INSIDE(int32_t, i32, uint32_t, INT32_MAX)
+ALL_INSIDE(int64_t, i64, uint64_t, INT64_MAX)
+
+/* A tile of a row of the index, along which x is walked with one stride; the first element for an index beyond the
+ * bound. Returns whether there is one. */
+#define GATHER_TILE(U, u, I, i)                                                                                        \
+    static bool gather_tile_##u##_##i(U *restrict to, const U *from, const I *index, int64_t count, int64_t bound,     \
+                                      int64_t along, int64_t step) {                                                   \
         bool is_beside = false;                                                                                        \
-        for (int64_t e = 0; e < run; ++e) {                                                                            \
+        if (all_inside_##i(index, count, bound)) {                                                                     \
+            if (along == 0 && step == 1) {                                                                             \
+                int64_t e = 0;                                                                                         \
+                for (; e + 4 <= count; e += 4) { /* four loads under way before a store waits for one */               \
+                    const U a = from[index[e]], b = from[index[e + 1]], c = from[index[e + 2]],                        \
+                            d = from[index[e + 3]];                                                                    \
+                    to[e] = a, to[e + 1] = b, to[e + 2] = c, to[e + 3] = d;                                            \
+                }                                                                                                      \
+                for (; e < count; ++e) to[e] = from[index[e]];                                                         \
+            } else {                                                                                                   \
+                for (int64_t e = 0; e < count; ++e) to[e] = from[e * along + index[e] * step];                         \
+            }                                                                                                          \
+            return false;                                                                                              \
+        }                                                                                                              \
+        for (int64_t e = 0; e < count; ++e) {                                                                          \
             const int64_t at = index[e] + (index[e] < 0 ? bound : 0);                                                  \
             const bool fits = (uint64_t)at < (uint64_t)bound;                                                          \
             is_beside |= !fits;                                                                                        \
@@ -109,11 +137,11 @@ static int64_t place_of(const element_job *j, const int64_t *coordinate) {
         }                                                                                                              \
         return is_beside;                                                                                              \
     }
-#define GATHER_ROWS(U, u) GATHER_ROW(U, u, int32_t, i32) GATHER_ROW(U, u, int64_t, i64)
-GATHER_ROWS(uint8_t, 1)
-GATHER_ROWS(uint16_t, 2)
-GATHER_ROWS(uint32_t, 4)
-GATHER_ROWS(uint64_t, 8)
+#define GATHER_TILES(U, u) GATHER_TILE(U, u, int32_t, i32) GATHER_TILE(U, u, int64_t, i64)
+GATHER_TILES(uint8_t, 1)
+GATHER_TILES(uint16_t, 2)
+GATHER_TILES(uint32_t, 4)
+GATHER_TILES(uint64_t, 8)
 
 static void run_gather(void *context, int64_t begin, int64_t end) {
     element_job *j = context;
@@ -122,14 +150,15 @@ static void run_gather(void *context, int64_t begin, int64_t end) {
     int64_t coordinate[HD_MAX_RANK];
     bool is_beside = false;
     hd_space_locate(&j->space, begin, coordinate);
-    for (int64_t e = begin, run; e < end; e += run) { /* a row of the index at a time */
+    for (int64_t e = begin, run; e < end; e += run) { /* a row of the index at a time, or a tile of it */
         const int64_t left = j->space.size[last] - coordinate[last], base = place_of(j, coordinate);
         run = left < end - e ? left : end - e;
+        if (run > TILE) run = TILE;
 #define RUN(U, u)                                                                                                      \
-    is_beside |= j->is_i32 ? gather_row_##u##_i32((U *)j->to + e, (const U *)j->from + base,                           \
-                                                  (const int32_t *)j->index + e, run, j->bound, along, step)           \
-                           : gather_row_##u##_i64((U *)j->to + e, (const U *)j->from + base,                           \
-                                                  (const int64_t *)j->index + e, run, j->bound, along, step);          \
+    is_beside |= j->is_i32 ? gather_tile_##u##_i32((U *)j->to + e, (const U *)j->from + base,                          \
+                                                   (const int32_t *)j->index + e, run, j->bound, along, step)          \
+                           : gather_tile_##u##_i64((U *)j->to + e, (const U *)j->from + base,                          \
+                                                   (const int64_t *)j->index + e, run, j->bound, along, step);         \
     break
         switch (j->bytes) {
         case 1: RUN(uint8_t, 1);
@@ -138,6 +167,8 @@ static void run_gather(void *context, int64_t begin, int64_t end) {
         default: RUN(uint64_t, 8);
         }
 #undef RUN
+        coordinate[last] += run;
+        if (run < left) continue;
         coordinate[last] = 0;
         hd_space_next_row(&j->space, coordinate);
     }

@@ -1,0 +1,78 @@
+/* Composites of several calls when memory ends: each allocation on the way fails once, which is an error of memory and
+ * leaves nothing behind, and the same calls work afterwards. */
+#include "support.h"
+
+#include "core/memory.h"
+
+#define S HD_SHAPE
+#define X HD_AXES
+#define LIST(...)                                                                                                      \
+    (hd_tensor *const[]){__VA_ARGS__}, (int)(sizeof((hd_tensor *const[]){__VA_ARGS__}) / sizeof(hd_tensor *))
+
+static hd_tensor *parameter(hd_shape shape) { return hd_param(hd_full(shape, HD_F32, 0.5)); }
+static void differentiate(hd_tensor *y) { hd_backward(hd_sum(hd_square(y), X(), NULL)); }
+
+static void contract(void) {
+    HD_SCOPE;
+    hd_tensor *a = parameter(S(3, 4)), *b = parameter(S(4, 3)), *cube = parameter(S(2, 3, 4));
+    differentiate(hd_einsum("ij,jk,kl->li", LIST(a, b, a)));
+    differentiate(hd_einsum("ij,jk,kl,lm,mn,no,op->ip", LIST(a, b, a, b, a, b, a)));
+    differentiate(hd_einsum("...ii->i...", LIST(parameter(S(2, 3, 3)))));
+    differentiate(hd_dot_general(cube, cube, X(2, 1), X(2, 1), X(), X()));
+    differentiate(hd_addmm(b, b, hd_matmul(a, b), 0.5, 2));
+    differentiate(hd_kron(a, hd_reshape(b, S(2, 2, 3))));
+    differentiate(hd_kron(parameter(S(2, 2, 1, 2, 2)), parameter(S(2, 2, 2, 2, 2))));
+    differentiate(hd_bilinear(hd_select(a, 1, 0), hd_select(a, 0, 0), hd_permute(cube, X(0, 1, 2)), NULL));
+    differentiate(hd_cross(b, hd_select(a, 1, 1), 1));
+    hd_clear_tape();
+}
+
+static void find_and_put(void) {
+    HD_SCOPE;
+    hd_tensor *x = parameter(S(3, 4)), *i = HD_TENSOR_I64(S(2), 2, -3), *pairs = HD_TENSOR_I64(S(2, 2), 2, -1, 0, 3);
+    differentiate(hd_gather_nd(x, pairs, 0));
+    differentiate(hd_scatter_nd(x, pairs, hd_ones(S(2), HD_F32), HD_SCATTER_MAX));
+    differentiate(hd_index_put(x, LIST(i, i), hd_ones(S(), HD_F32), true));
+    differentiate(hd_slice_update(x, hd_ones(S(2, 2), HD_F32), S(1, 0), S(1, 3)));
+    differentiate(hd_masked_scatter(x, hd_gt_scalar(hd_detach(x), 0), hd_ones(S(12), HD_F32)));
+    differentiate(hd_embedding(x, i, 2));
+    differentiate(hd_diag_embed(x, -1, 0, 1));
+    differentiate(hd_diag(x, 1));
+    hd_tensors *grid = hd_meshgrid(LIST(hd_select(x, 0, 1), hd_select(x, 1, 1)), HD_INDEXING_XY);
+    differentiate(hd_mul(hd_tensors_get(grid, 0), hd_tensors_get(grid, 1)));
+    hd_clear_tape();
+}
+
+static void failing_at_every_place(void (*program)(void)) {
+    int64_t n = 0;
+    for (bool reached = true; reached; ++n) {
+        hd_memory_trim();
+        hd_memory_fail_after(n);
+        {
+            HD_QUIET;
+            program();
+        }
+        reached = hd_memory_attempts() > n;
+        hd_memory_fail_after(-1);
+        if (!hd_ok() && hd_error_code() != HD_ERROR_MEMORY)
+            fail_msg("allocation %lld failed, but the error is: %s", (long long)n, hd_error_message());
+        assert_true(reached || hd_ok());
+        hd_error_clear();
+        hd_clear_tape();
+        assert_int_equal(hd_live_objects(), 0);
+    }
+    assert_true(n > 20);
+    program();
+    assert_ok();
+}
+
+static void contractions_survive(void **state) {
+    (void)state;
+    failing_at_every_place(contract);
+}
+static void indexing_survives(void **state) {
+    (void)state;
+    failing_at_every_place(find_and_put);
+}
+
+RUN(test(contractions_survive), test(indexing_survives))
