@@ -330,7 +330,7 @@ HD_API hd_tensor *hd_truncated_normal(hd_shape shape, hd_dtype dtype, double mea
                                       double high);
 /* 0 with probability p, else x / (1 - p), element by element; floats. A copy of x when p is 0. */
 HD_API hd_tensor *hd_dropout(hd_tensor *x, double p);
-/* Dropout to the value of selu far below 0, which keeps a mean of 0 and a variance of 1; A copy of x when p is 0. */
+/* Dropout to the value of selu far below 0, which keeps a mean of 0 and a variance of 1; a copy of x when p is 0. */
 HD_API hd_tensor *hd_alpha_dropout(hd_tensor *x, double p);
 
 /* ---- Types ---- */
