@@ -185,16 +185,21 @@ static hd_profile *begin(void) {
 }
 
 static void end(hd_profile *p, const char *path) {
-    atomic_fetch_sub(&hd_profiles, 1);
     pthread_mutex_lock(&taken.lock);
     hd_profile **at = &taken.first;
-    while (*at != p) at = &(*at)->next;
-    *at = p->next;
+    while (*at != NULL && *at != p) at = &(*at)->next;
+    const bool is_taken = *at == p; /* not that of a process forked from, nor one that has ended */
+    if (is_taken) *at = p->next;
     pthread_mutex_unlock(&taken.lock);
+    if (!is_taken) return;
+    atomic_fetch_sub(&hd_profiles, 1);
     hd_profile_print(p);
     const int why = path != NULL ? hd_profile_save(p, path) : 0;
-    if (why != 0)
-        hd_fail(HD_ERROR_VALUE, "the trace cannot be written to \"%s\": %s; another path may do", path, strerror(why));
+    static const char text[] = "the trace cannot be written to \"%s\": %s; another path may do";
+    if (why != 0 && p == taken.of_process)
+        hd_warn(NULL, text, path, strerror(why));
+    else if (why != 0)
+        hd_fail(HD_ERROR_VALUE, text, path, strerror(why));
     hd_array_release(p->moments);
     hd_array_release(p->table);
     hd_array_release(p->rows);
@@ -230,4 +235,14 @@ void hd_profile_end_process(void) {
     const char *wish = hd_environment("HODU_PROFILE");
     end(taken.of_process, wish != NULL && strcmp(wish, "1") != 0 ? wish : NULL);
     taken.of_process = NULL;
+}
+
+/* ---- forks: a child takes no profile of its parent's ------------------------------------------------------------- */
+void hd_profile_before_fork(void) { pthread_mutex_lock(&taken.lock); }
+void hd_profile_after_fork(bool in_child) {
+    if (in_child) {
+        taken.first = taken.of_process = NULL;
+        atomic_store(&hd_profiles, 0);
+    }
+    pthread_mutex_unlock(&taken.lock);
 }

@@ -47,6 +47,8 @@ void hd_profile_phase_end(const hd_profile_phase *phase);
 
 void hd_profile_begin_process(void); /* HODU_PROFILE */
 void hd_profile_end_process(void);
+void hd_profile_before_fork(void);
+void hd_profile_after_fork(bool in_child);
 
 /* ---- what a profile holds, for profile_print.c ------------------------------------------------------------------- */
 /* What is alike: the same op, dtype, shape and caller. */

@@ -57,18 +57,22 @@ static void thread_end(void *context) {
 }
 
 static void threads_before_fork(void) {
+    hd_profile_before_fork();
     pthread_mutex_lock(&registry.lock);
     hd_memory_before_fork();
 }
-static void threads_after_fork(void) {
+static void after_fork(bool in_child) {
     hd_memory_after_fork();
     pthread_mutex_unlock(&registry.lock);
+    hd_profile_after_fork(in_child);
 }
+static void threads_after_fork(void) { after_fork(false); }
+static void threads_in_child(void) { after_fork(true); }
 
 static void begin_library(void) {
     hd_library_open();
     registry.has_key = pthread_key_create(&registry.key, thread_end) == 0;
-    hd_os_at_fork(threads_before_fork, threads_after_fork, threads_after_fork);
+    hd_os_at_fork(threads_before_fork, threads_after_fork, threads_in_child);
 }
 
 void hd_library_ready(void) { pthread_once(&registry.once, begin_library); }

@@ -177,7 +177,9 @@ hd_tensor *hd_custom_gradient(hd_custom_forward forward, hd_custom_backward back
     }
     hd_tensor *saved[HD_SAVED_MOST] = {NULL};
     hd_scope_token scope = hd_scope_within(thread, &scope);
-    hd_tensor *y = thread->error_code != HD_OK ? NULL : run_forward(thread, forward, inputs, saved, user);
+    /* The scope holds the list, which forward may release. */
+    hd_tensor *y =
+        hd_scope_share(thread, &inputs->object) == NULL ? NULL : run_forward(thread, forward, inputs, saved, user);
     if (y != NULL) y = with_history(thread, y, inputs, backward, user, saved);
     if (scope.self != NULL) hd_keep_object(y);
     hd_scope_close(thread, &scope);

@@ -48,12 +48,24 @@ static hd_error judge(hd_thread *thread, const hd_custom_op *op, const char *tex
                    text);
 }
 
+static uint32_t frames_of(const hd_thread *thread) {
+    return thread->tapes == NULL ? 0 : hd_tapes_head_of(thread)->frame_count;
+}
+
 hd_error hd_custom_run(hd_thread *thread, const hd_custom_op *op, const char *(*function)(hd_custom_args *args),
                        hd_custom_frame *f) {
     const char *text;
+    const uint32_t frames = frames_of(thread);
     {
         HD_CALLBACK(thread);
         text = function(&f->args);
+    }
+    if (frames_of(thread) > frames) {
+        hd_tapes_head_of(thread)->hooks->unwind(thread, frames);
+        return hd_fail(HD_ERROR_STATE,
+                       "the op \"%s\" left a block with HD_NO_GRAD or a gradient context open; what begins in it ends "
+                       "in it",
+                       op->name);
     }
     return judge(thread, op, text, f->args.error);
 }
@@ -138,18 +150,29 @@ hd_tensor *hd_custom(const char *name, hd_tensors *inputs, const void *attribute
     HD_ENTER("hd_custom", NULL);
     hd_custom_attributes a;
     HD_TRY_OR(read_arguments(name, inputs, attributes, bytes, &a), NULL);
-    return hd_custom_make(thread, &a, inputs->items, (int)inputs->count, NULL);
+    hd_scope_token scope = hd_scope_within(thread, &scope); /* it holds the list, which the op may release */
+    hd_tensor *y = NULL;
+    if (hd_scope_share(thread, &inputs->object) != NULL)
+        y = hd_custom_make(thread, &a, inputs->items, (int)inputs->count, NULL);
+    if (scope.self != NULL) hd_keep_object(y);
+    hd_scope_close(thread, &scope);
+    return thread->error_code == HD_OK ? y : NULL;
 }
 
 hd_tensors *hd_custom_outputs(const char *name, hd_tensors *inputs, const void *attributes, size_t bytes) {
     HD_ENTER("hd_custom_outputs", NULL);
     hd_custom_attributes a;
     HD_TRY_OR(read_arguments(name, inputs, attributes, bytes, &a), NULL);
-    hd_tensor *outputs[HD_MAX_OUTPUTS];
-    outputs[0] = hd_custom_make(thread, &a, inputs->items, (int)inputs->count, &outputs[1]);
-    if (outputs[0] == NULL) return NULL;
+    hd_tensor *outputs[HD_MAX_OUTPUTS] = {NULL};
+    hd_tensors *list = NULL;
     HD_KEEP_NAME(thread);
-    return hd_tensors_from(outputs, outputs[1] == NULL ? 1 : 2);
+    hd_scope_token scope = hd_scope_within(thread, &scope); /* as above */
+    if (hd_scope_share(thread, &inputs->object) != NULL)
+        outputs[0] = hd_custom_make(thread, &a, inputs->items, (int)inputs->count, &outputs[1]);
+    if (outputs[0] != NULL) list = hd_tensors_from(outputs, outputs[1] == NULL ? 1 : 2);
+    if (scope.self != NULL) hd_keep_object(list);
+    hd_scope_close(thread, &scope);
+    return thread->error_code == HD_OK ? list : NULL;
 }
 
 void hd_replay_custom(hd_replay_call *r) {

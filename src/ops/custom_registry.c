@@ -1,6 +1,7 @@
 /* The registry of the user's ops: a table that only grows, looked at without a lock. Scripts and files know ops by
  * name, so that an op may lie anywhere in it. */
 #include "ops/custom.h"
+#include "core/os.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -96,7 +97,12 @@ static hd_error add(const hd_custom_op *op) {
     return HD_OK;
 }
 
+static void lock_registry(void) { pthread_mutex_lock(&lock); }
+static void unlock_registry(void) { pthread_mutex_unlock(&lock); }
+static void handle_forks(void) { hd_os_at_fork(lock_registry, unlock_registry, unlock_registry); }
+
 void hd_custom_register(const hd_custom_op *op) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     HD_ENTER("hd_custom_register", );
     if (op == NULL) {
         hd_fail(HD_ERROR_NULL_ARGUMENT, "`op` is NULL");
@@ -106,6 +112,7 @@ void hd_custom_register(const hd_custom_op *op) {
     if (check(&options) != HD_OK) return;
     if (options.most_inputs == 0) options.most_inputs = options.inputs;
     HD_HOLD_ERRORS(thread); /* a handler may register something */
+    pthread_once(&once, handle_forks);
     pthread_mutex_lock(&lock);
     add(&options);
     pthread_mutex_unlock(&lock);

@@ -31,10 +31,11 @@ static found find_first(hd_tensor *mask, int64_t size) {
 
 /* Reads them on the CPU. */
 static found look(hd_thread *thread, hd_tensor *mask) {
-    const bool *holds = (const bool *)hd_tensor_bytes(thread, mask, HD_READ);
+    const uint8_t *holds =
+        (const uint8_t *)hd_tensor_bytes(thread, mask, HD_READ); /* whoever wrote them: not 0 or 1 alone */
     found f = {NULL, NULL, 0};
     if (holds == NULL) return f;
-    for (int64_t i = 0; i < mask->count; ++i) f.size += holds[i];
+    for (int64_t i = 0; i < mask->count; ++i) f.size += holds[i] != 0;
     f.at = hd_full_beside(mask, HD_SHAPE(f.size), HD_I64, 0);
     int64_t *at = f.at == NULL ? NULL : (int64_t *)hd_tensor_bytes(thread, f.at, HD_WRITE);
     if (at == NULL) return f;
@@ -60,7 +61,9 @@ static hd_tensor *fill_rest(const found *f, hd_tensor *values, double fill) {
 }
 
 static hd_error check_size(int64_t size) {
-    return size >= 0 ? HD_OK : hd_fail(HD_ERROR_VALUE, "size is %lld; it must be >= 0", (long long)size);
+    return size >= 0 && size < INT64_MAX / 16
+               ? HD_OK
+               : hd_fail(HD_ERROR_VALUE, "size is %lld; it must be >= 0, and of what fits in memory", (long long)size);
 }
 
 /* ---- what is not 0 ----------------------------------------------------------------------------------------------- */

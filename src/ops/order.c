@@ -185,8 +185,8 @@ hd_tensor *hd_bincount(hd_tensor *x, hd_tensor *weights, int64_t size) {
 hd_tensor *hd_histc(hd_tensor *x, int64_t bins, double low, double high) {
     HD_ENTER("hd_histc", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
-    if (bins < 1) {
-        hd_fail(HD_ERROR_VALUE, "%lld bins; there must be one at least", (long long)bins);
+    if (bins < 1 || bins >= INT64_MAX / 16) {
+        hd_fail(HD_ERROR_VALUE, "%lld bins; there must be one at least, and as many as fit in memory", (long long)bins);
         return NULL;
     }
     if (!(low < high && isfinite(low) && isfinite(high))) {

@@ -191,6 +191,7 @@ hd_tensor *hd_exponential(hd_shape shape, hd_dtype dtype, double rate) {
  * where probabilities are small, turned over when that is not this one. */
 typedef struct truncation {
     double from, to, scale, least, most; /* the numbers of the dtype that lie in the interval */
+    bool is_flat;                        /* the interval is so narrow that the density hardly changes in it */
 } truncation;
 
 static double normal_cdf(double x) { return 0.5 * erfc(x * -0.70710678118654752440); }
@@ -207,6 +208,7 @@ static hd_error truncate_normal(double mean, double deviation, double low, doubl
     *out = (truncation){.from = normal_cdf(turned ? -far : near),
                         .to = normal_cdf(turned ? -near : far),
                         .scale = turned ? -deviation : deviation,
+                        .is_flat = far - near < 1e-3,
                         .least = -largest_to(-low, dtype, false),
                         .most = largest_to(high, dtype, false)};
     if (!(out->least <= out->most))
@@ -227,6 +229,9 @@ hd_tensor *hd_truncated_normal(hd_shape shape, hd_dtype dtype, double mean, doub
     const double step = computed == HD_F64 ? 0x1p-53 : 0x1p-24;
     hd_drawing drawing;
     hd_drawing_begin(&drawing, thread, "truncated_normal");
+    if (t.is_flat) /* where probabilities would differ in their last bits alone */
+        return hd_drawing_end(&drawing,
+                              hd_clamp(hd_cast(hd_uniform(shape, computed, low, high), dtype), t.least, t.most));
     hd_tensor *p = hd_uniform(shape, computed, t.from, t.to);
     p = hd_clamp_min(p, t.from + 0.5 * step * (t.to - t.from)); /* the quantile of 0 is infinite */
     hd_tensor *x = hd_add_scalar(hd_mul_scalar(hd_ndtri(p), t.scale), mean);

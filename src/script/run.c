@@ -54,32 +54,23 @@ static void note_run(hd_thread *thread, const hd_executable *e, const char *name
                     .kind = HD_PROFILE_RUN, .name = name, .begin = begin, .nanoseconds = hd_os_nanoseconds() - begin});
 }
 
-static hd_error run_profiled(hd_executable *e, hd_thread *thread, hd_run *job, const char *name) {
+/* Times of launches, to be filled in, where somebody profiles; NULL: nobody does, XLA has none, or there is no
+ * memory. */
+static int64_t *times_of(const hd_executable *e) {
     const size_t bytes = ((size_t)e->launches + 1) * sizeof(int64_t);
-    int64_t *nanoseconds = e->describe != NULL ? hd_array_resize(NULL, bytes) : NULL; /* NULL: XLA, or no memory */
+    int64_t *nanoseconds = hd_is_profiled() && e->describe != NULL ? hd_array_resize(NULL, bytes) : NULL;
     if (nanoseconds != NULL) memset(nanoseconds, 0, bytes);
-    const int64_t begin = hd_os_nanoseconds();
-    job->nanoseconds = nanoseconds;
-    const hd_error status = e->run(e, thread, job);
-    if (status == HD_OK) note_run(thread, e, name, begin, nanoseconds);
-    hd_array_release(nanoseconds);
-    return status;
-}
-
-static hd_error run_executable(hd_executable *e, hd_thread *thread, hd_run *job, const hd_graph *graph) {
-    return hd_is_profiled() && job->nanoseconds == NULL
-               ? run_profiled(e, thread, job, hd_graph_string(graph, graph->name))
-               : e->run(e, thread, job);
+    return nanoseconds;
 }
 
 /* A step of an optimizer that fails takes back the runs in it, too: what they update is kept beforehand. What else they
  * write is their own memory, and their outputs, which are made in the step. */
-static hd_error run_within(hd_undo *undo, hd_thread *thread, hd_executable *executable, hd_run *job,
+static hd_error run_within(hd_undo *undo, hd_thread *thread, hd_executable *executable, const hd_run *job,
                            const hd_graph *graph) {
     for (uint32_t i = 0; !job->keep_state && i < graph->cell_count; ++i)
         if (graph->cells[i].update != graph->cells[i].node) HD_TRY(hd_undo_note_state(undo, job->cells[i]));
     thread->undo = NULL;
-    const hd_error status = run_executable(executable, thread, job, graph);
+    const hd_error status = executable->run(executable, thread, job);
     thread->undo = undo;
     for (uint32_t i = 0; status == HD_OK && i < graph->output_count; ++i) job->outputs[i]->storage->made = undo->number;
     return status;
@@ -116,6 +107,7 @@ typedef struct script_run {
     hd_graph *graph;
     hd_outputs *outputs;
     hd_tensor **inputs, **reserved; /* arrays, or NULL */
+    int64_t *timed;                 /* likewise */
     hd_storage *const *cells;
     hd_observer *observer;
     struct hd_undo *undo;
@@ -131,6 +123,7 @@ static void run_left(hd_thread *thread, const hd_ending *ending) {
     if (r->reserved != NULL) drop_reserved(thread, r->graph, r->reserved);
     hd_object_release(thread, &r->outputs->object);
     hd_array_release(r->inputs);
+    hd_array_release(r->timed);
     hd_array_release(r);
 }
 
@@ -140,7 +133,7 @@ static hd_error run_plainly(hd_thread *thread, const script_run *r, hd_run *job)
         status = hd_generator_take(thread, r->graph->draws, &job->seed, &job->draw);
     if (status == HD_OK)
         status = thread->undo != NULL ? run_within(thread->undo, thread, r->executable, job, r->graph)
-                                      : run_executable(r->executable, thread, job, r->graph);
+                                      : r->executable->run(r->executable, thread, job);
     if (status != HD_OK) hd_generator_give_back(thread, &r->before);
     if (status == HD_OK && r->reserved != NULL) lend_outputs(thread, r->outputs, r->reserved);
     return status;
@@ -194,16 +187,20 @@ hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *s, hd_executa
                               .reserved = reserved,
                               .observer = observer,
                               .undo = thread->undo,
+                              .timed = nanoseconds == NULL ? times_of(executable) : NULL,
                               .before = hd_generator_now(thread)};
         hd_run job = {.inputs = inputs,
                       .cells = s->cells,
                       .keep_state = keep_state,
                       .own = alone ? graph : NULL,
                       .outputs = o->items,
-                      .nanoseconds = nanoseconds,
+                      .nanoseconds = r.timed != NULL ? r.timed : nanoseconds,
                       .seed = r.before.seed,
                       .draw = r.before.draw};
-        run_job(thread, &r, &job);
+        const int64_t begin = hd_is_profiled() && nanoseconds == NULL ? hd_os_nanoseconds() : 0;
+        if (run_job(thread, &r, &job) == HD_OK && begin != 0)
+            note_run(thread, executable, hd_graph_string(graph, graph->name), begin, r.timed);
+        hd_array_release(r.timed);
     }
     if (reserved != NULL) drop_reserved(thread, graph, reserved);
     hd_span_end(&span, NULL);

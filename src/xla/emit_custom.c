@@ -83,7 +83,18 @@ static hd_error emit(hd_hlo *e, uint32_t node, hd_ssa *outputs) {
     hd_custom_frame_begin(&f, op, a, NULL, count);
     if (op->shapes != NULL) HD_TRY(hd_custom_run(e->thread, op, op->shapes, &f));
     const int results = f.args.output_count;
-    if (results < 1 || results > HD_MAX_OUTPUTS) return hd_fail(HD_ERROR_STATE, "the op \"%s\" changed", op->name);
+    const hd_shape recorded = hd_node_shape(e->g, node);
+    int64_t elements;
+    bool same = results >= 1 && results <= HD_MAX_OUTPUTS && f.out[0].dtype == (hd_dtype)e->g->nodes[node].dtype &&
+                hd_shape_equal(f.out[0].shape, recorded);
+    for (int i = 1; i < results && same; ++i)
+        same = (int)f.out[i].dtype > 0 && f.out[i].dtype < HD_DTYPE_COUNT &&
+               hd_shape_check(&f.out[i].shape, hd_dtype_bytes[f.out[i].dtype], &elements) == HD_OK;
+    if (!same)
+        return hd_fail(HD_ERROR_STATE,
+                       "the op \"%s\" does not give what it said when it was recorded; `shapes` may look at nothing "
+                       "but its arguments",
+                       op->name);
     const hd_ssa all = hd_hlo_define(e, f.out[0].dtype, &f.out[0].shape);
     for (int i = 0; i < results; ++i) outputs[i] = (hd_ssa){.dtype = f.out[i].dtype, .shape = f.out[i].shape};
     const char *body = body_of(e, op, &f);

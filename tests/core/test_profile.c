@@ -2,6 +2,8 @@
 #include "support.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/memory.h"
@@ -173,6 +175,57 @@ static void calls_that_fail_are_errors_as_always(void **state) {
     assert_error(HD_ERROR_SHAPE, "hd_add");
 }
 
+static void ended_twice(const char *path) {
+    HD_SCOPE;
+    hd_profile_token token = hd_profile_begin(path), copy = token;
+    hd_ones(HD_SHAPE(2), HD_F32);
+    hd_profile_end(&token);
+    hd_profile_end(&copy);
+    hd_profile_end(&token);
+}
+static void a_profile_ends_once(void **state) {
+    (void)state;
+    char *table = said_by(ended_twice, NULL);
+    assert_int_equal(times_in(table, "profile of "), 1);
+    free(table);
+}
+
+static void *adds(void *of) {
+    HD_SCOPE;
+    hd_tensor *x = hd_ones(HD_SHAPE(2), HD_F32);
+    while (!atomic_load((atomic_bool *)of)) {
+        HD_SCOPE;
+        hd_add(x, x);
+    }
+    return NULL;
+}
+static void forks_inside(const char *path) {
+    HD_SCOPE;
+    HD_PROFILE(path);
+    atomic_bool over = false;
+    pthread_t thread;
+    pthread_create(&thread, NULL, adds, &over);
+    for (int i = 0; i < 20; ++i) {
+        const pid_t child = fork();
+        if (child == 0) {
+            HD_SCOPE;
+            hd_add(hd_ones(HD_SHAPE(2), HD_F32), hd_ones(HD_SHAPE(2), HD_F32));
+            _exit(hd_ok() ? 0 : 1);
+        }
+        int status = 1;
+        waitpid(child, &status, 0);
+        assert_int_equal(status, 0);
+    }
+    atomic_store(&over, true);
+    pthread_join(thread, NULL);
+}
+static void children_take_no_profile(void **state) {
+    (void)state;
+    char *table = said_by(forks_inside, NULL);
+    assert_int_equal(times_in(table, "profile of "), 1);
+    free(table);
+}
+
 static const char *twice(hd_custom_args *args) {
     const float *x = args->inputs[0]->data;
     float *y = args->outputs[0]->data;
@@ -210,6 +263,8 @@ int main(void) {
         test(a_trace_that_cannot_be_written_is_an_error),
         test(calls_that_fail_are_errors_as_always),
         test(own_ops_have_their_names),
+        test(a_profile_ends_once),
+        test(children_take_no_profile),
         test(calls_behind_a_profile_run_as_before)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

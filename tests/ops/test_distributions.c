@@ -136,5 +136,19 @@ static void intervals_that_are_refused(void **state) {
     assert_ok();
 }
 
+/* An interval that is narrow beside the deviation is nearly uniform. */
+static void wide_deviations_are_nearly_uniform(void **state) {
+    (void)state;
+    static const double deviations[] = {1e4, 1e7, 1e30, 1e39};
+    for (int i = 0; i < 4; ++i) {
+        HD_SCOPE;
+        hd_seed(5);
+        hd_tensor *x = hd_truncated_normal(HD_SHAPE(100000), HD_F32, 0, deviations[i], -1, 1);
+        const double mean = hd_item(hd_mean(x, HD_AXES(), NULL)), spread = hd_item(hd_std(x, HD_AXES(), 0, NULL));
+        if (!(fabs(mean) < 0.01 && fabs(spread - 0.57735) < 0.01))
+            fail_msg("deviation %g: mean %g, spread %g", deviations[i], mean, spread);
+    }
+}
+
 RUN(test(each_element_has_its_probability), test(exponential_numbers), test(truncated_normal_numbers),
-    test(intervals_that_are_refused))
+    test(intervals_that_are_refused), test(wide_deviations_are_nearly_uniform))

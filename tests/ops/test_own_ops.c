@@ -422,8 +422,73 @@ static void every_allocation_may_fail(void **state) {
     each_allocation_fails(a_small_program, 500);
 }
 
+/* ---- what functions must not do, and what they may --------------------------------------------------------------- */
+static hd_tensors *given;
+static const char *release_list(hd_custom_args *args) {
+    memcpy(args->outputs[0]->data, args->inputs[0]->data, (size_t)args->inputs[0]->count * sizeof(float));
+    hd_release(given); /* this was the caller's reference to its list */
+    for (int i = 0; i < 100; ++i) hd_release(hd_retain(hd_tensors_from(NULL, 0))); /* more than wait in graves */
+    return NULL;
+}
+static void an_op_may_release_its_list(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_custom_op op = plain("releases");
+    op.compute = release_list;
+    hd_custom_register(&op);
+    hd_tensor *x = hd_ones(S(3), F);
+    for (int outputs = 0; outputs < 2; ++outputs) {
+        given = hd_retain(HD_TENSORS(x));
+        hd_tensor *y = outputs ? hd_tensors_get(hd_custom_outputs("releases", given, NULL, 0), 0)
+                               : hd_custom("releases", given, NULL, 0);
+        assert_values(y, F, 1, 1, 1);
+    }
+}
+
+static const char *bytes_of_255(hd_custom_args *args) {
+    const float *x = args->inputs[0]->data;
+    uint8_t *y = args->outputs[0]->data;
+    for (int64_t i = 0; i < args->inputs[0]->count; ++i) y[i] = x[i] > 0 ? 0xff : 0;
+    return NULL;
+}
+static const char *gives_bool(hd_custom_args *args) {
+    args->outputs[0]->dtype = HD_BOOL;
+    return NULL;
+}
+static void bools_of_ops_are_0_or_1(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_custom_op op = plain("truth");
+    op.compute = bytes_of_255;
+    op.shapes = gives_bool;
+    hd_custom_register(&op);
+    hd_tensor *x = HD_TENSOR_F32(S(5), 1, -1, 2, 0, 3), *mask = hd_custom("truth", HD_TENSORS(x), NULL, 0);
+    assert_values(hd_masked_select(x, mask), F, 1, 2, 3);
+    assert_values(hd_cumsum(mask, 0, NULL), HD_I64, 1, 1, 2, 2, 3);
+}
+
+static const char *leave_no_grad(hd_custom_args *args) {
+    static hd_grad_token token;
+    (void)args;
+    token = hd_no_grad_begin(&token);
+    return NULL;
+}
+static void a_block_that_is_left_open_is_an_error(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_custom_op op = plain("left.open");
+    op.compute = leave_no_grad;
+    hd_custom_register(&op);
+    hd_tensor *x = hd_param(hd_ones(S(2), F));
+    assert_null(hd_custom("left.open", HD_TENSORS(x), NULL, 0));
+    assert_error(HD_ERROR_STATE, "hd_custom: the op \"left.open\" left a block with HD_NO_GRAD");
+    assert_true(hd_tensor_requires_grad(hd_mul(x, x)));
+    hd_clear_tape();
+}
+
 RUN(test(descriptors_are_checked), test(a_name_is_one_op), test(calls_are_checked),
     test(what_a_function_says_of_outputs_is_checked), test(ops_compute), test(there_may_be_many_inputs),
     test(gradients_are_those_of_the_vjp), test(a_vjp_that_fails_is_named),
     test(a_function_that_fails_leaves_nothing_behind), test(threads_register_and_call_at_once),
-    test(every_allocation_may_fail))
+    test(every_allocation_may_fail), test(an_op_may_release_its_list), test(bools_of_ops_are_0_or_1),
+    test(a_block_that_is_left_open_is_an_error))

@@ -272,7 +272,20 @@ static void gradients_go_where_values_were(void **state) {
     hd_clear_tape();
 }
 
+/* Eight factors together may be beyond f64: rows are products in order, as columns are. */
+static void products_of_rows_are_those_of_columns(void **state) {
+    (void)state;
+    HD_SCOPE;
+    float values[24];
+    for (int i = 0; i < 24; ++i) values[i] = i < 8 ? 0x1p62f : i < 16 ? 0x1p-149f : 0x1p100f;
+    hd_tensor *row = hd_from_data(values, HD_SHAPE(24), HD_F32),
+              *columns = hd_broadcast_to(hd_unsqueeze(row, 1), HD_SHAPE(24, 16));
+    hd_tensor *got = hd_cumprod(row, 0, NULL), *want = hd_select(hd_cumprod(hd_copy(columns), 0, NULL), 1, 3);
+    assert_true(hd_allclose(got, want, NULL));
+    assert_true(hd_item(hd_select(got, 0, -1)) == 0x1p104);
+}
+
 RUN(test(as_numpy), test(any_dtype_and_layout), test(long_and_short_rows_and_columns), test(nan_and_infinity_stay),
     test(logarithms_do_not_overflow), test(long_sums_are_exact), test(integers_are_added_in_64_bits),
     test(nothing_and_scalars), test(errors_name_the_op), test(threads_do_not_change_the_result),
-    test(gradients_go_where_values_were))
+    test(gradients_go_where_values_were), test(products_of_rows_are_those_of_columns))

@@ -49,7 +49,12 @@ static hd_error compute(hd_thread *thread, hd_call *call, const hd_custom_op *op
     HD_TRY(check_outputs(thread, call, op, &f));
     HD_TRY(set_inputs(thread, call, &f));
     HD_TRY(set_outputs(thread, call, &f));
-    return hd_custom_run(thread, op, op->compute, &f);
+    HD_TRY(hd_custom_run(thread, op, op->compute, &f));
+    for (int i = 0; i < f.args.output_count; ++i) { /* bools are 0 or 1 to everybody else */
+        uint8_t *data = f.out[i].dtype == HD_BOOL ? f.out[i].data : NULL;
+        for (int64_t k = 0; data != NULL && k < f.out[i].count; ++k) data[k] = data[k] != 0;
+    }
+    return HD_OK;
 }
 
 hd_error hd_cpu_custom(hd_thread *thread, hd_call *call) {

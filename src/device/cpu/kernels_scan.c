@@ -35,8 +35,8 @@ IN_ORDER(sum, f64, +)
 IN_ORDER(prod, f64, *)
 
 /* ---- rows of f32 -------------------------------------------------------------------------------------------------
- * A vector at a time in f64, which neither overflows nor loses anything of f32 on the way: what its elements add to
- * those before them is found by steps of 1, 2, 4, ... places, so that from one vector to the next there is one
+ * Sums, a vector at a time in f64, which neither overflows nor loses anything of f32 on the way: what its elements
+ * add to those before them is found by steps of 1, 2, 4, ... places, so that from one vector to the next there is one
  * addition to wait for. */
 enum { WIDTH = VECTOR / 8 };
 typedef double wide __attribute__((vector_size(VECTOR)));
@@ -101,7 +101,7 @@ typedef float narrow __attribute__((vector_size(VECTOR / 2), aligned(4), may_ali
         *(double *)before = rest;                                                                                      \
     }
 ROW_F32(sum, +, 0.0)
-ROW_F32(prod, *, 1.0)
+ROW_IN_ORDER(prod, f32, double, *) /* eight factors together may be beyond f64 */
 COLUMNS(sum, f32, double, +)
 COLUMNS(prod, f32, double, *)
 
