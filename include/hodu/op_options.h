@@ -52,8 +52,8 @@ typedef struct hd_pool_opts {
     bool adaptive;         /* the "window" is the size of the result: the image is cut as evenly as it goes */
 } hd_pool_opts;
 
-/* Elements are squares, and the squares of the result cover those of x: element i is at (i + 1/2) in / out - 1/2 of x. The
- * first mode has corners in their place: it takes element i in / out, rounded down. */
+/* Elements are squares, and the squares of the result cover those of x: element i is at (i + 1/2) in / out - 1/2 of x.
+ * The first mode has corners in their place: it takes element i in / out, rounded down. */
 typedef enum hd_resize_mode {
     HD_RESIZE_NEAREST = 1,    /* which 0 is too */
     HD_RESIZE_NEAREST_CENTRE, /* whose centre is the nearest */

@@ -1,4 +1,4 @@
-/* Columns of windows, places of the largest, and powers over windows: against plain loops and what they are made for. */
+/* Columns of windows, places of the largest, powers over windows: against plain loops and what they are made for. */
 #include "families.h"
 
 /* ---- columns ----------------------------------------------------------------------------------------------------- */
