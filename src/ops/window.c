@@ -127,35 +127,62 @@ hd_tensor *hd_im2col(hd_tensor *x, hd_shape window, const hd_conv_opts *opts) {
     return hd_span_end(&span, hd_reshape(g.padded ? y : hd_copy(y), columns)); /* a view of x is none of its memory */
 }
 
-/* Where each element of a column lies in the padded image, in the order of columns. */
-static hd_tensor *places_of(const hd_tensor *x, const grid *g, const hd_shape *padded) {
-    hd_tensor *sum = NULL;
-    int64_t behind = 1;
-    for (int i = g->axes - 1; i >= 0; --i) {
-        for (int half = 0; half < 2; ++half) { /* the element in the window, and the window's place */
-            const int64_t count = half == 0 ? g->window.size[i] : g->places.size[i],
-                          step = half == 0 ? g->a.dilation.size[i] : g->a.stride.size[i];
-            hd_shape shape = {.rank = 2 * g->axes, .size = {1, 1, 1, 1, 1, 1}};
-            shape.size[half * g->axes + i] = count;
-            hd_tensor *part = hd_reshape(hd_range_beside(x, 0, (double)(step * behind), count, HD_I64), shape);
-            sum = i == g->axes - 1 && half == 0 ? part : hd_add(sum, part);
-        }
-        behind *= padded->size[2 + i];
-    }
-    return hd_flatten(sum);
+/* [a, rows, b] -> [a, b]; a few rows are added faster one by one. */
+static hd_tensor *add_rows(hd_tensor *y, int64_t rows) {
+    if (rows > 8) return hd_sum(y, HD_AXES(1), NULL);
+    hd_tensor *sum = hd_select(y, 1, 0);
+    for (int64_t k = 1; k < rows; ++k) sum = hd_add(sum, hd_select(y, 1, k));
+    return sum;
 }
 
-static hd_tensor *add_up(hd_tensor *x, const grid *g, int64_t channels, const hd_shape *padded) {
+/* Of [before, window, places in front, places, behind] the windows of axis i laid over each other: [before, places in
+ * front, padded, behind]. A window is cut into blocks as long as the stride, of which block k of the window at place p
+ * goes to block p + k: blocks k of all windows are a row, and rows with as many zeros behind them as there are rows, one
+ * after the other, are the same rows each one further to the right when they are one shorter. Those are added up. */
+static hd_tensor *lay_over(hd_tensor *y, const grid *g, int i, int64_t before, int64_t front, int64_t behind,
+                           int64_t padded) {
+    const int64_t window = g->window.size[i], places = g->places.size[i];
+    const int64_t dilation = window > 1 ? g->a.dilation.size[i] : 1, span = dilation * (window - 1) + 1;
+    const int64_t stride = places > 1 ? g->a.stride.size[i] : span; /* of one, however large, nothing follows */
+    const int64_t blocks = (span + stride - 1) / stride, columns = places + blocks - 1;
+    if (dilation > 1) { /* zeros between the elements of a window */
+        const hd_padding apart[3] = {{0, dilation - 1}};
+        y = hd_pad(hd_reshape(y, HD_SHAPE(before, window, 1, front, places * behind)), apart, 3, 0);
+    }
+    y = hd_reshape(y, HD_SHAPE(before, dilation * window, front, places * behind));
+    if (dilation * window != blocks * stride) {
+        const hd_padding whole[3] = {{0, blocks * stride - dilation * window}};
+        y = hd_pad(y, whole, 3, 0);
+    }
+    y = hd_permute(hd_reshape(y, HD_SHAPE(before, blocks, stride, front, places, behind)), HD_AXES(0, 3, 1, 4, 2, 5));
+    const int64_t block = stride * behind;
+    if (blocks > 1) {
+        const hd_padding zeros = {0, blocks * block};
+        y = hd_pad(hd_reshape(y, HD_SHAPE(before, front, blocks, places * block)), &zeros, 1, 0);
+        y = hd_reshape(y, HD_SHAPE(before * front, blocks * (places + blocks) * block));
+        y = hd_reshape(hd_narrow(y, 1, 0, blocks * columns * block), HD_SHAPE(before * front, blocks, columns * block));
+        y = add_rows(y, blocks);
+    }
+    const hd_padding rest = {0, padded * behind - columns * block};
+    y = hd_reshape(y, HD_SHAPE(before, front, columns * block));
+    return blocks > 1 && rest.after == 0 ? y : hd_pad(y, &rest, 1, 0); /* which is new memory, as sums are */
+}
+
+/* Axis by axis, from the last; small numbers are added up in larger dtypes. */
+static hd_tensor *add_up(hd_tensor *x, const grid *g, const hd_shape *padded) {
     const hd_dtype dtype = (hd_dtype)x->dtype;
-    const hd_shape *columns = &x->layout.shape;
-    const int64_t images = columns->size[0] * channels, each = channels == 0 ? 0 : columns->size[1] / channels;
-    int64_t pixels = 1;
-    for (int i = 2; i < padded->rank; ++i) pixels *= padded->size[i];
-    hd_tensor *f = hd_dtype_is_small_float(dtype) ? hd_cast(x, HD_F32) : x;
-    if (f == NULL || channels == 0) return f == NULL ? NULL : hd_full_beside(x, *padded, dtype, 0);
-    hd_tensor *source = hd_reshape(f, HD_SHAPE(images, each * columns->size[2]));
-    hd_tensor *zeros = hd_full_beside(x, HD_SHAPE(images, pixels), (hd_dtype)f->dtype, 0);
-    return hd_cast(hd_reshape(hd_index_add(zeros, 1, places_of(x, g, padded), source), *padded), dtype);
+    int64_t behind = 1;
+    hd_tensor *y = hd_dtype_is_small_float(dtype) ? hd_cast(x, HD_F32) : x;
+    for (int i = g->axes - 1; i >= 0; --i) {
+        int64_t before = padded->size[0] * padded->size[1], front = 1;
+        for (int k = 0; k < i; ++k) {
+            before *= g->window.size[k];
+            front *= g->places.size[k];
+        }
+        y = lay_over(y, g, i, before, front, behind, padded->size[2 + i]);
+        behind *= padded->size[2 + i];
+    }
+    return hd_cast(hd_reshape(y, *padded), dtype);
 }
 
 static hd_error check_columns(const hd_tensor *x, const grid *g, int64_t *channels) {
@@ -192,6 +219,6 @@ hd_tensor *hd_col2im(hd_tensor *x, hd_shape size, hd_shape window, const hd_conv
     HD_TRY_OR(hd_shape_check(&padded, 8, &count), NULL);
     hd_span span;
     hd_span_begin(&span, thread, "col2im");
-    hd_tensor *y = add_up(x, &g, channels, &padded);
+    hd_tensor *y = add_up(x, &g, &padded);
     return hd_span_end(&span, g.padded ? hd_pad(y, back, g.axes, 0) : y);
 }

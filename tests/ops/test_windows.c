@@ -92,6 +92,19 @@ static void adding_up_is_the_transpose(void **state) {
     }
 }
 
+/* One window takes no more memory, however large its stride and dilation are. */
+static void strides_that_lead_nowhere(void **state) {
+    (void)state;
+    HD_SCOPE;
+    const hd_conv_opts *opts = HD_OPTS(hd_conv_opts, .stride = {1 << 30, 1}, .dilation = {1, 1 << 30});
+    hd_tensor *x = HD_TENSOR_F32(HD_SHAPE(1, 1, 2, 2), 1, 2, 3, 4), *columns = hd_im2col(x, HD_SHAPE(2, 1), opts);
+    assert_values(columns, HD_F32, 1, 2, 3, 4);
+    hd_memory_reset_peak();
+    const int64_t before = hd_memory().peak_bytes;
+    assert_same(hd_col2im(columns, HD_SHAPE(2, 2), HD_SHAPE(2, 1), opts), x);
+    assert_true(hd_memory().peak_bytes - before < 1 << 16);
+}
+
 static void convolution_is_a_product_of_columns(void **state) {
     (void)state;
     for (int round = 0; round < 50; ++round) {
@@ -217,6 +230,6 @@ static void bad_pools(void **state) {
     assert_error(HD_ERROR_SHAPE, "hd_max_pool_with_index: a window [2,2,2] on x [2,4]");
 }
 
-RUN(test(columns_are_what_windows_see), test(adding_up_is_the_transpose), test(convolution_is_a_product_of_columns),
-    test(columns_of_any_dtype_and_layout), test(an_index_leads_to_its_value), test(powers_over_windows),
-    test(bad_columns), test(bad_pools))
+RUN(test(columns_are_what_windows_see), test(adding_up_is_the_transpose), test(strides_that_lead_nowhere),
+    test(convolution_is_a_product_of_columns), test(columns_of_any_dtype_and_layout), test(an_index_leads_to_its_value),
+    test(powers_over_windows), test(bad_columns), test(bad_pools))
