@@ -136,9 +136,9 @@ static hd_tensor *add_rows(hd_tensor *y, int64_t rows) {
 }
 
 /* Of [before, window, places in front, places, behind] the windows of axis i laid over each other: [before, places in
- * front, padded, behind]. A window is cut into blocks as long as the stride, of which block k of the window at place p
- * goes to block p + k: blocks k of all windows are a row, and rows with as many zeros behind them as there are rows, one
- * after the other, are the same rows each one further to the right when they are one shorter. Those are added up. */
+ * front, padded, behind]. A window is cut into blocks as long as the stride, and block k of the window at place p goes to
+ * block p + k. Blocks k of all windows are a row. Rows with as many zeros behind them as there are rows, one after the
+ * other, are the same rows each one further to the right when they are read as rows one shorter, which are added up. */
 static hd_tensor *lay_over(hd_tensor *y, const grid *g, int i, int64_t before, int64_t front, int64_t behind,
                            int64_t padded) {
     const int64_t window = g->window.size[i], places = g->places.size[i];
