@@ -204,6 +204,13 @@ typedef struct hd_conv_attributes {
 /* Options as attributes, checked, without precision; and the number of windows on an axis of the image. */
 hd_error hd_conv_read(const hd_conv_opts *opts, int axes, hd_conv_attributes *a);
 hd_error hd_conv_windows(const hd_conv_attributes *a, int axis, int64_t image, int64_t kernel, int64_t *out);
+/* Windows along an axis of `size`, a stride apart, their elements a dilation apart; and what is around that axis. */
+typedef struct hd_overlap {
+    int64_t before, window, front, places, behind, size, stride, dilation;
+} hd_overlap;
+/* [before, window, front, places, behind] -> [before, front, size * behind], in memory of its own: overlaps are added.
+ */
+hd_tensor *hd_lay_over(hd_tensor *y, const hd_overlap *w);
 typedef struct hd_pool_attributes {
     hd_shape window, stride, dilation; /* of each spatial axis */
     hd_shape padding;                  /* before and after each */

@@ -135,16 +135,14 @@ static hd_tensor *add_rows(hd_tensor *y, int64_t rows) {
     return sum;
 }
 
-/* Of [before, window, places in front, places, behind] the windows of axis i laid over each other: [before, places in
- * front, padded, behind]. A window is cut into blocks as long as the stride, and block k of the window at place p goes to
- * block p + k. Blocks k of all windows are a row. Rows with as many zeros behind them as there are rows, one after the
- * other, are the same rows each one further to the right when they are read as rows one shorter, which are added up. */
-static hd_tensor *lay_over(hd_tensor *y, const grid *g, int i, int64_t before, int64_t front, int64_t behind,
-                           int64_t padded) {
-    const int64_t window = g->window.size[i], places = g->places.size[i];
-    const int64_t dilation = window > 1 ? g->a.dilation.size[i] : 1, span = dilation * (window - 1) + 1;
-    const int64_t stride = places > 1 ? g->a.stride.size[i] : span; /* of one, however large, nothing follows */
-    const int64_t blocks = (span + stride - 1) / stride, columns = places + blocks - 1;
+/* A window is cut into blocks as long as the stride, and block k of the window at place p goes to block p + k. Blocks k
+ * of all windows are a row. Rows with as many zeros behind them as there are rows, one after the other, are the same
+ * rows each one further to the right when they are read as rows one shorter, which are added up. */
+hd_tensor *hd_lay_over(hd_tensor *y, const hd_overlap *w) {
+    const int64_t before = w->before, front = w->front, places = w->places, behind = w->behind, window = w->window;
+    const int64_t dilation = window > 1 ? w->dilation : 1, span = dilation * (window - 1) + 1;
+    const int64_t stride = places > 1 ? w->stride : span; /* of one, however large, nothing follows */
+    const int64_t blocks = (span + stride - 1) / stride, columns = places + blocks - 1, block = stride * behind;
     if (dilation > 1) { /* zeros between the elements of a window */
         const hd_padding apart[3] = {{0, dilation - 1}};
         y = hd_pad(hd_reshape(y, HD_SHAPE(before, window, 1, front, places * behind)), apart, 3, 0);
@@ -155,7 +153,6 @@ static hd_tensor *lay_over(hd_tensor *y, const grid *g, int i, int64_t before, i
         y = hd_pad(y, whole, 3, 0);
     }
     y = hd_permute(hd_reshape(y, HD_SHAPE(before, blocks, stride, front, places, behind)), HD_AXES(0, 3, 1, 4, 2, 5));
-    const int64_t block = stride * behind;
     if (blocks > 1) {
         const hd_padding zeros = {0, blocks * block};
         y = hd_pad(hd_reshape(y, HD_SHAPE(before, front, blocks, places * block)), &zeros, 1, 0);
@@ -163,7 +160,7 @@ static hd_tensor *lay_over(hd_tensor *y, const grid *g, int i, int64_t before, i
         y = hd_reshape(hd_narrow(y, 1, 0, blocks * columns * block), HD_SHAPE(before * front, blocks, columns * block));
         y = add_rows(y, blocks);
     }
-    const hd_padding rest = {0, padded * behind - columns * block};
+    const hd_padding rest = {0, w->size * behind - columns * block};
     y = hd_reshape(y, HD_SHAPE(before, front, columns * block));
     return blocks > 1 && rest.after == 0 ? y : hd_pad(y, &rest, 1, 0); /* which is new memory, as sums are */
 }
@@ -174,13 +171,20 @@ static hd_tensor *add_up(hd_tensor *x, const grid *g, const hd_shape *padded) {
     int64_t behind = 1;
     hd_tensor *y = hd_dtype_is_small_float(dtype) ? hd_cast(x, HD_F32) : x;
     for (int i = g->axes - 1; i >= 0; --i) {
-        int64_t before = padded->size[0] * padded->size[1], front = 1;
+        hd_overlap w = {.before = padded->size[0] * padded->size[1],
+                        .window = g->window.size[i],
+                        .front = 1,
+                        .places = g->places.size[i],
+                        .behind = behind,
+                        .size = padded->size[2 + i],
+                        .stride = g->a.stride.size[i],
+                        .dilation = g->a.dilation.size[i]};
         for (int k = 0; k < i; ++k) {
-            before *= g->window.size[k];
-            front *= g->places.size[k];
+            w.before *= g->window.size[k];
+            w.front *= g->places.size[k];
         }
-        y = lay_over(y, g, i, before, front, behind, padded->size[2 + i]);
-        behind *= padded->size[2 + i];
+        y = hd_lay_over(y, &w);
+        behind *= w.size;
     }
     return hd_cast(hd_reshape(y, *padded), dtype);
 }
