@@ -325,7 +325,8 @@ HD_API hd_tensor *hd_bernoulli(hd_shape shape, hd_dtype dtype, double probabilit
 HD_API hd_tensor *hd_bernoulli_of(hd_tensor *probabilities);
 /* Exponential with this rate; floats. The tail ends at 16.6 / rate (f64: 36.7 / rate). */
 HD_API hd_tensor *hd_exponential(hd_shape shape, hd_dtype dtype, double rate);
-/* Normal numbers that lie in [low, high]; floats. Tails end 5.4 deviations from the mean (f64: 8.2). */
+/* Normal numbers that lie in [low, high], both finite; floats. Tails end 5.4 deviations from a mean that lies
+ * between them (f64: 8.2). */
 HD_API hd_tensor *hd_truncated_normal(hd_shape shape, hd_dtype dtype, double mean, double deviation, double low,
                                       double high);
 /* 0 with probability p, else x / (1 - p), element by element; floats. A copy of x when p is 0. */
@@ -395,8 +396,8 @@ HD_API hd_tensor *hd_argsort(hd_tensor *x, int axis, bool descending);
 HD_API hd_pair hd_kthvalue(hd_tensor *x, int64_t k, int axis, const hd_reduce_opts *opts);
 /* The middle one on an axis in order, the lower of two, and its index; the first NaN if any is. */
 HD_API hd_pair hd_median(hd_tensor *x, int axis, const hd_reduce_opts *opts);
-/* What a part q of [0, 1] of an axis lies below, between two elements on the line through them; NaN if any is;
- * integers give the default float. */
+/* The quantile q, in [0, 1], of an axis, linear between two elements as NumPy's; NaN if any is; integers give the
+ * default float. */
 HD_API hd_tensor *hd_quantile(hd_tensor *x, double q, int axis, const hd_reduce_opts *opts);
 /* How often each of 0 to size - 1 is in x, of integers: [size], i64; or the sums of their weights, of x's shape, in
  * the weights' dtype; NULL for none. */
@@ -416,7 +417,8 @@ HD_API hd_tensor *hd_masked_select(hd_tensor *x, hd_tensor *mask);
 HD_API hd_tensor *hd_masked_select_padded(hd_tensor *x, hd_tensor *mask, int64_t size, double fill);
 /* What x has, each once, in order; all NaN are one; not in a builder. */
 HD_API hd_uniques hd_unique(hd_tensor *x, const hd_unique_opts *opts);
-/* The first `size` of hd_unique; where there are fewer, fill, with a count of 0. */
+/* The first `size` of hd_unique; where there are fewer, fill, with a count of 0. Inverse counts also those for which
+ * there was no place. */
 HD_API hd_uniques hd_unique_padded(hd_tensor *x, int64_t size, double fill, const hd_unique_opts *opts);
 
 /* ---- Scans: an axis is taken in order, and each element combined with all before it; results have x's shape ---- */
@@ -582,7 +584,8 @@ HD_API hd_tensor *hd_kron(hd_tensor *a, hd_tensor *b);
  * out]; floats. */
 HD_API hd_tensor *hd_bilinear(hd_tensor *x1, hd_tensor *x2, hd_tensor *weight, hd_tensor *bias);
 /* The sum of products that NumPy's einsum means, as "bij,bjk->bik"; also "...", repeated labels, an output left out.
- * Up to 6 tensors meet in the cheapest order, more in a greedy one. */
+ * Sizes of 1 stretch; the result has the dtype in which all meet. Up to 6 tensors meet in the cheapest order, more, 64
+ * at most, in a greedy one. */
 HD_API hd_tensor *hd_einsum(const char *equation, hd_tensor *const *tensors, int count);
 /* Cross products of the vectors of size 3 on an axis of the result; other axes broadcast. */
 HD_API hd_tensor *hd_cross(hd_tensor *a, hd_tensor *b, int axis);

@@ -9,7 +9,8 @@ typedef struct hd_profile hd_profile;
 /* Begins a profile of all threads, and ends it: HD_PROFILE(path); does both. The end prints a table to stderr (op,
  * dtype and shape, who called; calls, time, FLOP/s, bytes/s) and writes a Chrome trace (Perfetto opens it) to `path`,
  * unless that is NULL. Launches of scripts run one after the other meanwhile; calls on other devices are waited for.
- * HODU_PROFILE=1, or =file.json, in the environment profiles the whole process. */
+ * HODU_PROFILE=1, or =file.json, in the environment profiles the whole process; a block that exit() leaves prints
+ * nothing. In the table a run has its launches in it, and has no share of its own; log' is the derivative of log. */
 typedef struct hd_profile_token {
     hd_profile *profile;
     const char *path;

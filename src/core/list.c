@@ -42,7 +42,7 @@ hd_tensors *hd_tensors_from(hd_tensor *const *tensors, int64_t count) {
         hd_fail(HD_ERROR_NULL_ARGUMENT, "`tensors` is NULL");
         return NULL;
     }
-    for (int64_t i = 0; i < count; ++i) HD_TRY_OR(hd_tensor_check(tensors[i], "tensors[i]"), NULL);
+    HD_TRY_OR(hd_tensor_check_all(tensors, count, "tensors"), NULL);
     hd_tensors *list = hd_tensors_new(thread, count);
     for (int64_t i = 0; list != NULL && i < count; ++i) hd_tensors_put(list, i, tensors[i]);
     return list;

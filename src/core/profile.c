@@ -108,6 +108,9 @@ static void wait_for(hd_thread *thread, hd_device device) {
     if (hd_device_is_away(device)) hd_device_interface_of(device.kind)->synchronize(thread, device.index);
 }
 
+static const char *(*own_name)(const hd_op *op, const void *attributes); /* set before any call runs */
+void hd_profile_register(const char *(*name)(const hd_op *op, const void *attributes)) { own_name = name; }
+
 static hd_error run_call(hd_executor *self, hd_thread *thread, hd_call *call) {
     (void)self;
     hd_executor *executor = hd_route_unprofiled(thread, call);
@@ -117,10 +120,12 @@ static hd_error run_call(hd_executor *self, hd_thread *thread, hd_call *call) {
     const hd_tensor *y = call->outputs[0];
     if (!call->view) wait_for(thread, y->storage->device);
     const int64_t end = hd_os_nanoseconds();
-    char sizes[64];
+    char sizes[64], name[64];
+    const char *own = own_name != NULL ? own_name(call->op, call->attributes) : "";
+    snprintf(name, sizeof name, own[0] != '\0' ? "%s \"%s\"" : "%s", call->op->name, own);
     snprintf(sizes, sizeof sizes, "%s %s", hd_dtype_name((hd_dtype)y->dtype), HD_SHAPE_TEXT(y->layout.shape));
     hd_profile_note(thread, &(hd_profile_event){.kind = HD_PROFILE_CALL,
-                                                .name = call->op->name,
+                                                .name = name,
                                                 .sizes = sizes,
                                                 .begin = begin,
                                                 .nanoseconds = end - begin,
@@ -214,7 +219,11 @@ void hd_profile_end(hd_profile_token *token) {
 
 void hd_profile_begin_process(void) {
     const char *wish = hd_environment("HODU_PROFILE");
-    if (wish != NULL && strcmp(wish, "0") != 0) taken.of_process = begin();
+    if (wish == NULL || strcmp(wish, "0") == 0) return;
+    if (strcmp(wish, "1") != 0 && strpbrk(wish, "./") == NULL)
+        hd_environment_unknown("HODU_PROFILE", wish, strlen(wish), "1, or the path of a trace such as trace.json");
+    else
+        taken.of_process = begin();
 }
 void hd_profile_end_process(void) {
     if (taken.of_process == NULL) return;

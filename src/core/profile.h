@@ -27,6 +27,8 @@ static inline bool hd_is_profiled(void) { return atomic_load_explicit(&hd_profil
 
 /* Adds it to all profiles, with the public function of the thread that runs and who called it. */
 void hd_profile_note(const hd_thread *thread, const hd_profile_event *event);
+/* What tells the name of the user's op in a call, "" of others: the ops room has it. */
+void hd_profile_register(const char *(*own_name)(const hd_op *op, const void *attributes));
 /* Runs calls and notes them, each on the executor where it belongs. */
 hd_executor *hd_profile_executor(void);
 /* The same of a write. */

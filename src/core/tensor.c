@@ -2,6 +2,7 @@
 #include "core/tensor.h"
 #include "core/away.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +66,12 @@ hd_error hd_tensor_check_slow(const hd_tensor *t, const char *parameter) {
             "`%s` is a tensor %s%s that was released, most likely by the end of its scope; hd_keep or hd_retain it",
             parameter, t->made_by ? "made by hd_" : "from data", t->made_by ? t->made_by->name : "");
     return hd_fail(HD_ERROR_STATE, "`%s` is no tensor, but another object", parameter);
+}
+
+hd_error hd_tensor_check_element(const hd_tensor *t, const char *parameter, int64_t index) {
+    char name[64];
+    snprintf(name, sizeof name, "%s[%lld]", parameter, (long long)index);
+    return hd_tensor_check_slow(t, name);
 }
 
 bool hd_layout_overlaps_itself(const hd_layout *layout) {

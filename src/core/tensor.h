@@ -71,6 +71,15 @@ static inline hd_error hd_tensor_check(const hd_tensor *t, const char *parameter
                                                                                : hd_tensor_check_slow(t, parameter);
 }
 
+/* The same of several, which messages number. */
+hd_error hd_tensor_check_element(const hd_tensor *t, const char *parameter, int64_t index);
+static inline hd_error hd_tensor_check_all(hd_tensor *const *tensors, int64_t count, const char *parameter) {
+    for (int64_t i = 0; i < count; ++i)
+        if (__builtin_expect(tensors[i] == NULL || tensors[i]->object.kind != &hd_kind_tensor, 0))
+            return hd_tensor_check_element(tensors[i], parameter, i);
+    return HD_OK;
+}
+
 /* The address of a tensor's first element, its storage made ready; NULL with an error. */
 static inline char *hd_tensor_bytes(hd_thread *thread, const hd_tensor *t, hd_access access) {
     char *bytes = hd_storage_bytes(thread, t->storage, access);

@@ -1,6 +1,7 @@
 /* What every call needs: the devices, and who watches calls. */
 #include "library/library.h"
 #include "core/device.h"
+#include "core/profile.h"
 #include "device/cpu/cpu.h"
 #include "device/cuda/list.h"
 #if HD_HAS_CUDA
@@ -16,6 +17,7 @@
 #include "machine/gpu.h"
 #endif
 #include "grad/tape.h"
+#include "ops/custom.h"
 
 void hd_library_open(void) {
     hd_device_register(HD_DEVICE_CPU, &hd_cpu_interface);
@@ -34,4 +36,5 @@ void hd_library_open(void) {
     hd_metal_register_executor(hd_metal_executor, hd_metal_peak);
 #endif
     hd_first_observer_register(hd_tape_first_observer);
+    hd_profile_register(hd_own_name);
 }

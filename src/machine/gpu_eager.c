@@ -1,6 +1,7 @@
 /* Ops on a GPU, one call at a time: a call is a graph of one node, which is fused and lowered as those of scripts
  * are. What comes of it is kept by the call's signature: op, attributes, dtypes, shapes and strides. */
 #include "codegen/dump.h"
+#include "core/os.h"
 #include "core/hash.h"
 #include "machine/gpu.h"
 
@@ -295,7 +296,13 @@ hd_error hd_gpu_by_copy(hd_thread *thread, const hd_gpu_device *d, hd_call *call
         hd_dump_line("calls", "%s on %s: by the CPU, with copies%s%s", call->op->name,
                      hd_device_text((char[32]){0}, d->device), hd_own_name(call->op, call->attributes)[0] ? ": " : "",
                      hd_own_name(call->op, call->attributes));
-    return hd_run_by_copy(thread, call, d->device);
+    int64_t *timed = hd_gpu_nanoseconds; /* not by the device's clock; and an op of the user's may leave by a longjmp */
+    const int64_t begin = timed != NULL ? hd_os_nanoseconds() : 0;
+    hd_gpu_nanoseconds = NULL;
+    const hd_error status = hd_run_by_copy(thread, call, d->device);
+    hd_gpu_nanoseconds = timed;
+    if (timed != NULL) *timed += hd_os_nanoseconds() - begin;
+    return status;
 }
 
 hd_error hd_gpu_by_kernel(hd_thread *thread, const hd_gpu_device *d, hd_call *call) {

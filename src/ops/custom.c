@@ -4,6 +4,10 @@
 
 #include <string.h>
 
+const char *hd_own_name(const hd_op *op, const void *attributes) {
+    return op != NULL && op == &hd_ops[HD_OP_custom] ? ((const hd_custom_attributes *)attributes)->op.text : "";
+}
+
 /* ---- functions of the user's ------------------------------------------------------------------------------------- */
 void hd_custom_frame_set(hd_custom_array *out, hd_dtype dtype, const hd_shape *shape, void *data) {
     *out = (hd_custom_array){.dtype = dtype, .shape = *shape, .count = hd_shape_count(*shape), .data = data};

@@ -14,9 +14,7 @@ static inline bool hd_custom_has_effects(const hd_custom_attributes *attributes)
     return op == NULL || op->has_effects;
 }
 /* The name of the user's op in a call; "" of others. */
-static inline const char *hd_own_name(const hd_op *op, const void *attributes) {
-    return op != NULL && op == &hd_ops[HD_OP_custom] ? ((const hd_custom_attributes *)attributes)->op.text : "";
-}
+const char *hd_own_name(const hd_op *op, const void *attributes);
 /* What a vjp reads (HD_SAVE_*), as the op says. */
 unsigned hd_custom_saves(const hd_custom_attributes *attributes);
 

@@ -212,10 +212,8 @@ static hd_error read_equation(equation *e, const char *text, hd_tensor *const *t
     e->dots = e->output_rank = 0;
     e->known = e->more_than_once = e->output_labels = 0;
     e->dtype = HD_BOOL;
-    for (int i = 0; i < count; ++i) {
-        HD_TRY(hd_tensor_check(tensors[i], "tensors[i]"));
-        e->dtype = hd_dtype_promote(e->dtype, (hd_dtype)tensors[i]->dtype);
-    }
+    HD_TRY(hd_tensor_check_all(tensors, count, "tensors"));
+    for (int i = 0; i < count; ++i) e->dtype = hd_dtype_promote(e->dtype, (hd_dtype)tensors[i]->dtype);
     if (e->dtype == HD_BOOL) return hd_fail(HD_ERROR_DTYPE, "does not take bool; cast with hd_cast");
     HD_TRY(read_operands(e, &text, tensors, count));
     return read_output(e, text);

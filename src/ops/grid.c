@@ -95,8 +95,8 @@ static hd_error check_grid(hd_tensor *const *tensors, int count, hd_indexing ind
         return hd_fail(HD_ERROR_VALUE, "%d is none of HD_INDEXING_*", (int)indexing);
     *grid = (hd_shape){.rank = count};
     int64_t elements;
+    HD_TRY(hd_tensor_check_all(tensors, count, "tensors"));
     for (int i = 0; i < count; ++i) {
-        HD_TRY(hd_tensor_check(tensors[i], "tensors[i]"));
         if (tensors[i]->layout.shape.rank > 1)
             return hd_fail(HD_ERROR_SHAPE, "tensor %d is %s; coordinates are vectors, or a number", i,
                            HD_SHAPE_TEXT(tensors[i]->layout.shape));

@@ -4,8 +4,9 @@
 static hd_error check_integers(const hd_tensor *index, const char *name) {
     HD_TRY(hd_tensor_check(index, name));
     if (hd_dtype_is_integer((hd_dtype)index->dtype)) return HD_OK;
-    return hd_fail(HD_ERROR_DTYPE, "the index is %s; it must be an integer tensor",
-                   hd_dtype_name((hd_dtype)index->dtype));
+    return hd_fail(HD_ERROR_DTYPE, "the index is %s; it must be an integer tensor%s",
+                   hd_dtype_name((hd_dtype)index->dtype),
+                   index->dtype == HD_BOOL ? "; by a mask hd_where, hd_masked_scatter and hd_masked_select work" : "");
 }
 
 static hd_error check_alike(const hd_tensor *x, const hd_tensor *source) {
@@ -74,12 +75,14 @@ static hd_error check_last_axis(const hd_tensor *x, const hd_tensor *index, int 
     const int64_t count = b->rank > 0 ? b->size[b->rank - 1] : 0;
     bool fits = batch >= 0 && batch < a->rank && b->rank > batch && count >= 1 && count <= a->rank - batch;
     for (int i = 0; i < batch && fits; ++i) fits = a->size[i] == b->size[i];
-    return fits
-               ? HD_OK
-               : hd_fail(HD_ERROR_SHAPE,
-                         "index %s for x %s and %d batch axes: the batch axes come first in both and are the same, and "
-                         "the last axis of the index names 1 to all of the others",
-                         HD_SHAPE_TEXT(*b), HD_SHAPE_TEXT(*a), batch);
+    if (fits) return HD_OK;
+    if (batch == 0 && count > a->rank)
+        return hd_fail(HD_ERROR_SHAPE, "the last axis of index %s has a number for each of %lld axes, and x %s has %d",
+                       HD_SHAPE_TEXT(*b), (long long)count, HD_SHAPE_TEXT(*a), a->rank);
+    return hd_fail(HD_ERROR_SHAPE,
+                   "index %s for x %s and %d batch axes: the batch axes come first in both and are the same, and "
+                   "the last axis of the index has numbers for 1 to all of the others",
+                   HD_SHAPE_TEXT(*b), HD_SHAPE_TEXT(*a), batch);
 }
 
 hd_tensor *hd_gather_nd(hd_tensor *x, hd_tensor *index, int batch_axes) {
@@ -122,8 +125,9 @@ static hd_error check_indices(const hd_tensor *x, hd_tensor *const *index, int c
         return hd_fail(HD_ERROR_VALUE, "%d indices for %s; give 1 to %d, one for each axis from the first on", count,
                        HD_SHAPE_TEXT(x->layout.shape), x->layout.shape.rank);
     *together = (hd_shape){.rank = 0};
+    HD_TRY(hd_tensor_check_all(index, count, "index"));
     for (int i = 0; i < count; ++i) {
-        HD_TRY(check_integers(index[i], "index[i]"));
+        HD_TRY(check_integers(index[i], "index"));
         HD_TRY(hd_shape_broadcast(together, &index[i]->layout.shape, together));
     }
     return HD_OK;

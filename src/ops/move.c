@@ -24,8 +24,7 @@ static hd_error check_list(hd_tensor *const *tensors, int count) {
     if (tensors == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`tensors` is NULL");
     if (count < 1 || count > HD_MAX_INPUTS)
         return hd_fail(HD_ERROR_VALUE, "%d tensors; 1 to %d can be joined at once", count, (int)HD_MAX_INPUTS);
-    for (int i = 0; i < count; ++i) HD_TRY(hd_tensor_check(tensors[i], "tensors[i]"));
-    return HD_OK;
+    return hd_tensor_check_all(tensors, count, "tensors");
 }
 
 hd_tensor *hd_concat(hd_tensor *const *tensors, int count, int axis) {

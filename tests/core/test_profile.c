@@ -173,7 +173,26 @@ static void calls_that_fail_are_errors_as_always(void **state) {
     assert_error(HD_ERROR_SHAPE, "hd_add");
 }
 
-static void what_runs_without_a_profile_is_not_slower(void **state) {
+static const char *twice(hd_custom_args *args) {
+    const float *x = args->inputs[0]->data;
+    float *y = args->outputs[0]->data;
+    for (int64_t i = 0; i < args->inputs[0]->count; ++i) y[i] = 2 * x[i];
+    return NULL;
+}
+static void own_op(const char *path) {
+    HD_SCOPE;
+    HD_PROFILE(path);
+    hd_custom("twice", HD_TENSORS(hd_ones(HD_SHAPE(3), HD_F32)), NULL, 0);
+}
+static void own_ops_have_their_names(void **state) {
+    (void)state;
+    hd_custom_register(HD_OPTS(hd_custom_op, .name = "twice", .inputs = 1, .compute = twice));
+    char *table = said_by(own_op, NULL);
+    assert_non_null(strstr(table, "call    custom \"twice\" f32 [3]"));
+    free(table);
+}
+
+static void calls_behind_a_profile_run_as_before(void **state) {
     (void)state;
     HD_SCOPE;
     hd_tensor *x = hd_ones(HD_SHAPE(2), HD_F32);
@@ -190,6 +209,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(threads_and_inner_profiles, make_path, remove_path),
         test(a_trace_that_cannot_be_written_is_an_error),
         test(calls_that_fail_are_errors_as_always),
-        test(what_runs_without_a_profile_is_not_slower)};
+        test(own_ops_have_their_names),
+        test(calls_behind_a_profile_run_as_before)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -291,7 +291,7 @@ static void errors_name_place_given_and_expected(void **state) {
     REFUSED(HD_ERROR_SHAPE, "\"abcd,efghi\" has a result of more than 8 axes", "abcd,efghi",
             hd_ones(HD_SHAPE(1, 1, 1, 1), HD_F32), hd_ones(HD_SHAPE(1, 1, 1, 1, 1), HD_F32));
     REFUSED(HD_ERROR_DTYPE, "does not take bool", "ij", hd_ones(HD_SHAPE(2, 3), HD_BOOL));
-    REFUSED(HD_ERROR_NULL_ARGUMENT, "`tensors[i]` is NULL", "i,i", v, NULL);
+    REFUSED(HD_ERROR_NULL_ARGUMENT, "`tensors[1]` is NULL", "i,i", v, NULL);
 #undef REFUSED
     assert_null(hd_einsum(NULL, &m, 1));
     assert_error(HD_ERROR_NULL_ARGUMENT, "hd_einsum: `equation` is NULL");
