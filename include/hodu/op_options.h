@@ -52,6 +52,23 @@ typedef struct hd_pool_opts {
     bool adaptive;         /* the "window" is the size of the result: the image is cut as evenly as it goes */
 } hd_pool_opts;
 
+/* Elements are squares, and the squares of the result cover those of x: element i is at (i + 1/2) in / out - 1/2 of x.
+ * The first mode has corners in their place: it takes element i in / out, rounded down. */
+typedef enum hd_resize_mode {
+    HD_RESIZE_NEAREST = 1,    /* which 0 is too */
+    HD_RESIZE_NEAREST_CENTRE, /* whose centre is the nearest */
+    HD_RESIZE_LINEAR,         /* between 2 elements on each axis */
+    HD_RESIZE_CUBIC           /* between 4, by a cubic convolution with a = -3/4 */
+} hd_resize_mode;
+
+/* Linear and cubic ones have options. */
+typedef struct hd_resize_opts {
+    size_t struct_size;
+    hd_resize_mode mode;
+    bool align_corners; /* elements are points instead, the first and the last of both at one place */
+    bool antialias;     /* a smaller result sees all elements of x, by filters as wide as it steps; cubic: a = -1/2 */
+} hd_resize_opts;
+
 typedef enum hd_pad_mode { HD_PAD_REFLECT = 1, HD_PAD_REPLICATE, HD_PAD_CIRCULAR } hd_pad_mode;
 
 /* What hd_scatter does with the element that is there. */

@@ -604,6 +604,23 @@ HD_API hd_tensor *hd_rms_norm_gradient(hd_tensor *gradient, hd_tensor *x, hd_ten
 HD_API hd_tensor *hd_layer_norm_weight_gradient(hd_tensor *gradient, hd_tensor *x, int axes, double eps);
 /* The gradient of hd_rms_norm's weight: [n]. */
 HD_API hd_tensor *hd_rms_norm_weight_gradient(hd_tensor *gradient, hd_tensor *x, double eps);
+/* (x - mean) / sqrt(variance + eps) * weight + bias of [n, c, ...], over each group of c / groups channels and what
+ * is behind them; weight [c] and bias [c], or NULL; floats. */
+HD_API hd_tensor *hd_group_norm(hd_tensor *x, int64_t groups, hd_tensor *weight, hd_tensor *bias, double eps);
+/* hd_group_norm of each channel by itself: [n, c, ...], with one axis behind the channels at least. */
+HD_API hd_tensor *hd_instance_norm(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, double eps);
+/* (x - mean) / sqrt(variance + eps) * weight + bias of each channel of [n, c, ...]: in training of the batch, and
+ * running statistics [c], or NULL, move towards it by momentum, to the unbiased variance; else by the running ones.
+ * weight [c] and bias [c], or NULL; floats. */
+HD_API hd_tensor *hd_batch_norm(hd_tensor *x, hd_tensor *running_mean, hd_tensor *running_variance, hd_tensor *weight,
+                                hd_tensor *bias, bool training, double momentum, double eps);
+/* x / (k + alpha mean(x^2))^beta, the mean over `size` channels around each of [n, c, ...], with zeros beyond the
+ * ends; floats. */
+HD_API hd_tensor *hd_local_response_norm(hd_tensor *x, int64_t size, double alpha, double beta, double k);
+/* x / max(sqrt(sum(x^2)), eps) on an axis; floats. */
+HD_API hd_tensor *hd_l2_normalize(hd_tensor *x, int axis, double eps);
+/* sum(a b) of hd_l2_normalize of both on an axis, which goes; shapes broadcast; floats. */
+HD_API hd_tensor *hd_cosine_similarity(hd_tensor *a, hd_tensor *b, int axis, double eps);
 
 /* ---- Convolution: images are [batch, channels, 1 to 3 spatial axes] ---- */
 /* x [n, in, ...] with weight [out, in / groups, kernel] and bias [out] or NULL -> [n, out, ...]; floats. */
@@ -641,6 +658,26 @@ HD_API hd_tensor *hd_avg_pool_gradient(hd_tensor *gradient, hd_shape shape, hd_s
 HD_API hd_tensor *hd_adaptive_max_pool(hd_tensor *x, hd_shape size);
 /* hd_avg_pool to a result of this size on the last axes, in windows as even as it goes. */
 HD_API hd_tensor *hd_adaptive_avg_pool(hd_tensor *x, hd_shape size);
+/* (sum x^p)^(1/p) of each window, the sum being hd_avg_pool times the window's size; floats. */
+HD_API hd_tensor *hd_lp_pool(hd_tensor *x, double p, hd_shape window, const hd_pool_opts *opts);
+/* hd_max_pool, and where it found each: the place among the elements of the window's axes, in row-major order, i64.
+ * */
+HD_API hd_pair hd_max_pool_with_index(hd_tensor *x, hd_shape window, const hd_pool_opts *opts);
+/* What each place of a window sees: [n, c, 1 to 3 spatial axes] -> [n, c * the window's elements, places]; stride,
+ * dilation and padding as in hd_conv. */
+HD_API hd_tensor *hd_im2col(hd_tensor *x, hd_shape window, const hd_conv_opts *opts);
+/* The gradient of hd_im2col: adds up what windows on images with spatial axes of this size saw; [n, c * the window's
+ * elements, places] -> [n, c, size]. */
+HD_API hd_tensor *hd_col2im(hd_tensor *x, hd_shape size, hd_shape window, const hd_conv_opts *opts);
+
+/* ---- Images: other sizes ---- */
+/* Channels to pixels: [..., c * factor^2, h, w] -> [..., c, h * factor, w * factor]. */
+HD_API hd_tensor *hd_pixel_shuffle(hd_tensor *x, int64_t factor);
+/* Pixels to channels: [..., c, h * factor, w * factor] -> [..., c * factor^2, h, w]. */
+HD_API hd_tensor *hd_pixel_unshuffle(hd_tensor *x, int64_t factor);
+/* x with other sizes of the last 1 to 3 axes, by the nearest element or between elements; floats, and for the
+ * nearest all dtypes. */
+HD_API hd_tensor *hd_resize(hd_tensor *x, hd_shape size, const hd_resize_opts *opts);
 
 /* ---- Attention ---- */
 /* softmax(q k^T * scale + mask) v: q [..., t, d], k [..., s, d], v [..., s, e] -> [..., t, e]; mask broadcasts to

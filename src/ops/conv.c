@@ -19,7 +19,7 @@ hd_error hd_check_spatial(const char *what, const int64_t *given, int axes) {
     return HD_OK;
 }
 
-static hd_error read_options(const hd_conv_opts *opts, int axes, hd_conv_attributes *a) {
+hd_error hd_conv_read(const hd_conv_opts *opts, int axes, hd_conv_attributes *a) {
     HD_READ_OPTS(hd_conv_opts, opts, HD_ERROR_VALUE);
     *a = (hd_conv_attributes){.stride.rank = axes,
                               .dilation.rank = axes,
@@ -59,8 +59,7 @@ static int64_t padding_of(const hd_conv_attributes *a, int axis) {
     return a->padding.size[2 * axis] + a->padding.size[2 * axis + 1];
 }
 
-/* The number of windows on an axis of the image. */
-static hd_error windows(const hd_conv_attributes *a, int axis, int64_t image, int64_t kernel, int64_t *out) {
+hd_error hd_conv_windows(const hd_conv_attributes *a, int axis, int64_t image, int64_t kernel, int64_t *out) {
     if (kernel < 1 || kernel > LARGEST)
         return hd_fail(HD_ERROR_SHAPE, "a kernel of size %lld on spatial axis %d; it is from 1 to %d",
                        (long long)kernel, axis, LARGEST);
@@ -138,12 +137,13 @@ hd_tensor *hd_conv(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_co
     HD_TRY_OR(check_images(x, "x"), NULL);
     HD_TRY_OR(hd_tensor_check(weight, "weight"), NULL);
     hd_conv_attributes a;
-    HD_TRY_OR(read_options(opts, x->layout.shape.rank - 2, &a), NULL);
+    HD_TRY_OR(hd_conv_read(opts, x->layout.shape.rank - 2, &a), NULL);
     HD_TRY_OR(check_weight(x, weight, bias, &a, false), NULL);
     hd_shape shape = x->layout.shape;
     shape.size[1] = weight->layout.shape.size[0];
     for (int i = 2; i < shape.rank; ++i)
-        HD_TRY_OR(windows(&a, i - 2, x->layout.shape.size[i], weight->layout.shape.size[i], &shape.size[i]), NULL);
+        HD_TRY_OR(hd_conv_windows(&a, i - 2, x->layout.shape.size[i], weight->layout.shape.size[i], &shape.size[i]),
+                  NULL);
     return execute_conv(thread, HD_OP_conv, x, weight, bias, &shape, &a);
 }
 
@@ -179,7 +179,7 @@ hd_tensor *hd_conv_transpose(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, c
     HD_TRY_OR(hd_tensor_check(weight, "weight"), NULL);
     hd_conv_attributes a;
     hd_shape shape;
-    HD_TRY_OR(read_options(opts, x->layout.shape.rank - 2, &a), NULL);
+    HD_TRY_OR(hd_conv_read(opts, x->layout.shape.rank - 2, &a), NULL);
     HD_TRY_OR(check_weight(x, weight, bias, &a, true), NULL);
     HD_TRY_OR(transposed_shape(x, weight, opts, &a, &shape), NULL);
     return execute_conv(thread, HD_OP_conv_transpose, x, weight, bias, &shape, &a);
@@ -192,12 +192,12 @@ hd_tensor *hd_conv_weight_gradient(hd_tensor *x, hd_tensor *gradient, hd_shape k
     HD_TRY_OR(hd_rank_check(&kernel), NULL);
     const hd_shape *in = &x->layout.shape, *out = &gradient->layout.shape;
     hd_conv_attributes a;
-    HD_TRY_OR(read_options(opts, in->rank - 2, &a), NULL);
+    HD_TRY_OR(hd_conv_read(opts, in->rank - 2, &a), NULL);
     bool fits = out->rank == in->rank && kernel.rank == in->rank - 2 && in->size[0] == out->size[0] &&
                 in->size[1] % a.groups == 0 && out->size[1] % a.groups == 0;
     for (int i = 0; fits && i < kernel.rank; ++i) {
         int64_t count = 0;
-        HD_TRY_OR(windows(&a, i, in->size[i + 2], kernel.size[i], &count), NULL);
+        HD_TRY_OR(hd_conv_windows(&a, i, in->size[i + 2], kernel.size[i], &count), NULL);
         fits = count == out->size[i + 2];
     }
     if (!fits) {

@@ -201,6 +201,16 @@ typedef struct hd_conv_attributes {
     int64_t groups;
     int precision; /* hd_matmul_precision, as that of products */
 } hd_conv_attributes;
+/* Options as attributes, checked, without precision; and the number of windows on an axis of the image. */
+hd_error hd_conv_read(const hd_conv_opts *opts, int axes, hd_conv_attributes *a);
+hd_error hd_conv_windows(const hd_conv_attributes *a, int axis, int64_t image, int64_t kernel, int64_t *out);
+/* Windows along an axis of `size`, a stride apart, their elements a dilation apart; and what is around that axis. */
+typedef struct hd_overlap {
+    int64_t before, window, front, places, behind, size, stride, dilation;
+} hd_overlap;
+/* [before, window, front, places, behind] -> [before, front, size * behind], in memory of its own: overlaps are added.
+ */
+hd_tensor *hd_lay_over(hd_tensor *y, const hd_overlap *w);
 typedef struct hd_pool_attributes {
     hd_shape window, stride, dilation; /* of each spatial axis */
     hd_shape padding;                  /* before and after each */
@@ -318,6 +328,8 @@ unsigned hd_scatter_reads(const hd_scatter_attributes *attributes);
  * way; and the dtype of what is computed of it. */
 hd_tensor *hd_as_float(hd_tensor *x);
 hd_dtype hd_float_result(const hd_thread *thread, const hd_tensor *x);
+/* v^power, for v >= 0; where v is 0 its gradient is 0, not infinity: what a norm's subgradient is there. */
+hd_tensor *hd_root(hd_tensor *v, double power);
 /* Runs a call on x that gives values, of x's dtype, and their indices. */
 hd_pair hd_run_pair(hd_thread *thread, hd_op_id id, hd_tensor *x, const hd_shape *shape, const void *attributes);
 /* The gradient of x from that of such values: it goes where they were on the axis; indices have none. */

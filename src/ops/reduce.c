@@ -106,8 +106,7 @@ hd_tensor *hd_mean(hd_tensor *x, hd_axes axes, const hd_reduce_opts *opts) {
                        hd_cast(hd_div_scalar(hd_sum(hd_as_float(x), axes, opts), count), hd_float_result(thread, x)));
 }
 
-/* v^power, for v >= 0; where v is 0 its gradient is 0, not infinity: what a norm's subgradient is there. */
-static hd_tensor *root(hd_tensor *v, double power) {
+hd_tensor *hd_root(hd_tensor *v, double power) {
     if (v == NULL) return NULL;
     hd_tensor *is_zero = hd_eq_scalar(v, 0), *one = hd_number((hd_dtype)v->dtype, 1);
     hd_tensor *safe = hd_where(is_zero, one, v), *zero = hd_number((hd_dtype)v->dtype, power > 0 ? 0 : INFINITY);
@@ -123,7 +122,7 @@ static hd_tensor *variance(hd_thread *thread, hd_tensor *x, hd_axes axes, double
     hd_tensor *f = hd_as_float(x), *mean = hd_mean(f, axes, HD_OPTS(hd_reduce_opts, .keep_dims = true));
     const double divisor = count - correction > 0 ? count - correction : 0; /* 0 / 0: NaN, as for one sample */
     hd_tensor *v = hd_div_scalar(hd_sum(hd_square(hd_sub(f, mean)), axes, opts), divisor);
-    return hd_span_end(&span, hd_cast(with_root ? root(v, 0.5) : v, hd_float_result(thread, x)));
+    return hd_span_end(&span, hd_cast(with_root ? hd_root(v, 0.5) : v, hd_float_result(thread, x)));
 }
 
 hd_tensor *hd_var(hd_tensor *x, hd_axes axes, double correction, const hd_reduce_opts *opts) {
@@ -153,9 +152,9 @@ hd_tensor *hd_norm(hd_tensor *x, double p, hd_axes axes, const hd_reduce_opts *o
     else if (p == 1)
         result = hd_sum(hd_abs(f), axes, opts);
     else if (p == 2)
-        result = root(hd_sum(hd_square(f), axes, opts), 0.5);
+        result = hd_root(hd_sum(hd_square(f), axes, opts), 0.5);
     else
-        result = root(hd_sum(root(hd_abs(f), p), axes, opts), 1 / p);
+        result = hd_root(hd_sum(hd_root(hd_abs(f), p), axes, opts), 1 / p);
     return hd_span_end(&span, hd_cast(result, hd_float_result(thread, x)));
 }
 

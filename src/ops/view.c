@@ -559,8 +559,18 @@ void hd_vjp_diagonal(hd_thread *thread, const hd_vjp_call *v) {
 void hd_vjp_unfold(hd_thread *thread, const hd_vjp_call *v) {
     (void)thread;
     const hd_slice_attributes *s = v->attributes;
-    hd_tensor *positions = hd_unfold(numbered(v->gradient, &v->shapes[0]), s->axis, s->count, s->step);
-    v->results[0] = hd_reshape(add_back(v->gradient, positions, hd_shape_count(v->shapes[0])), v->shapes[0]);
+    const hd_shape *shape = &v->shapes[0];
+    const hd_dtype dtype = (hd_dtype)v->gradient->dtype;
+    if (v->gradient->count == 0) {
+        v->results[0] = hd_full_beside(v->gradient, *shape, dtype, 0);
+        return;
+    }
+    hd_overlap w = {1, s->count, 1, v->gradient->layout.shape.size[s->axis], 1, shape->size[s->axis], s->step, 1};
+    for (int i = 0; i < shape->rank; ++i)
+        if (i != s->axis) *(i < s->axis ? &w.front : &w.behind) *= shape->size[i];
+    hd_tensor *g = hd_dtype_is_small_float(dtype) ? hd_cast(v->gradient, HD_F32) : v->gradient;
+    g = hd_permute(hd_reshape(g, HD_SHAPE(w.front, w.places, w.behind, w.window)), HD_AXES(3, 0, 1, 2));
+    v->results[0] = hd_cast(hd_reshape(hd_lay_over(g, &w), *shape), dtype);
 }
 
 static hd_tensor *strided_as(hd_tensor *t, const hd_layout *layout) {

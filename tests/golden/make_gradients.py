@@ -262,4 +262,60 @@ case("ce_smooth_mean", lambda x, t: F.cross_entropy(x, t, label_smoothing=0.25),
 case("ce_ignore_mean", lambda x, t: F.cross_entropy(x, t, ignore_index=-100), fixture(2, 3), index(-100, -100))  # nothing left
 case("ce_row", F.cross_entropy, fixture(4), torch.tensor(1))
 case("ce_labels_row", F.cross_entropy, fixture(3), numbers(0.5, 0.25, 0.25))
+
+# ---- norms of channels and vectors ----
+WEIGHT, BIAS = fixture(4, start=9), fixture(4, start=30)
+case("group_norm", lambda x, w, b: F.group_norm(x, 2, w, b, 0.1), fixture(2, 4, 3), WEIGHT, BIAS, values=True)
+case("group_norm_weight", lambda x, w: F.group_norm(x, 4, w, None, 0.1), fixture(2, 4, 2, 2), WEIGHT, values=True)
+case("group_norm_bias", lambda x, b: F.group_norm(x, 1, None, b, 0.1), fixture(2, 4), BIAS, values=True)
+case("group_norm_alone", lambda x: F.group_norm(x, 2, eps=0.1), fixture(1, 4, 3), values=True)
+case("instance_norm", lambda x, w, b: F.instance_norm(x, weight=w, bias=b, eps=0.1), fixture(2, 4, 3), WEIGHT, BIAS, values=True)
+case("instance_norm_alone", lambda x: F.instance_norm(x, eps=0.1), fixture(2, 2, 2, 3), values=True)
+case("batch_norm_training", lambda x, w, b: F.batch_norm(x, None, None, w, b, True, 0.1, 0.1), fixture(2, 4, 3), WEIGHT, BIAS,
+     values=True)
+case("batch_norm_training_alone", lambda x: F.batch_norm(x, None, None, training=True, eps=0.1), fixture(5, 3), values=True)
+RUNNING = torch.tensor([0.5, -1, 0, 2]).double(), torch.tensor([1, 0.25, 4, 2]).double()
+case("batch_norm", lambda x, w, b: F.batch_norm(x, *RUNNING, w, b, False, 0.1, 0.1), fixture(2, 4, 3), WEIGHT, BIAS, values=True)
+case("batch_norm_weight", lambda x, w: F.batch_norm(x, *RUNNING, w, eps=0.1), fixture(3, 4), WEIGHT, values=True)
+for size in (1, 2, 3, 9):
+    case(f"local_response_norm_{size}", lambda x: F.local_response_norm(x, size, 0.5, 0.75, 2.0), fixture(2, 5, 2, 2), values=True)
+case("l2_normalize", lambda x: F.normalize(x, dim=1, eps=0.5), numbers(1, -2, 0.5, 0, 0, 0, 0.25, 0.125, 0, shape=(3, 3)), values=True)
+case("cosine_similarity", lambda a, b: F.cosine_similarity(a, b, 1), fixture(2, 3, 2), fixture(2, 3, 2, start=9), values=True)
+case("cosine_similarity_broadcast", lambda a, b: F.cosine_similarity(a, b, -1), fixture(2, 3), fixture(3, start=9), values=True)
+
+# ---- windows ----
+case("lp_pool", lambda x: F.lp_pool1d(x, 2, 3, 2), fixture(2, 7), values=True)
+case("lp_pool_ceil", lambda x: F.lp_pool1d(x, 2, 3, 2, ceil_mode=True), fixture(2, 8), values=True)
+case("lp_pool_images", lambda x: F.lp_pool2d(x.abs(), 1.5, (2, 3), (1, 2)), fixture(2, 1, 4, 5), values=True)
+with_both("max_pool_with_index", lambda x: F.max_pool1d(x, 3, 2, return_indices=True), 1, fixture(2, 9))
+with_both("max_pool_with_index_padded",
+          lambda x: F.max_pool2d(x, (2, 3), (1, 2), (1, 0), (2, 1), ceil_mode=True, return_indices=True), 2, fixture(2, 5, 6))
+with_both("max_pool_with_index_adaptive", lambda x: F.adaptive_max_pool1d(x, 3, return_indices=True), 1, fixture(2, 7))
+with_both("max_pool_with_index_nan", lambda x: F.max_pool1d(x, 2, return_indices=True), 1,
+          numbers(NAN, NAN, 1, 1, NAN, 0, -INF, -INF, shape=(1, 8)))
+COLUMNS = dict(dilation=(2, 1), padding=(1, 0), stride=(1, 2))
+case("im2col", lambda x: F.unfold(x, (2, 3), **COLUMNS), fixture(2, 2, 4, 5), values=True)
+case("im2col_pixels", lambda x: F.unfold(x, 1), fixture(2, 2, 2, 3), values=True)
+case("col2im", lambda x: F.fold(x, (4, 5), (2, 3), **COLUMNS), fixture(1, 12, 8), values=True)
+case("col2im_overlapping", lambda x: F.fold(x, (4, 3), (2, 2)), fixture(2, 4, 6), values=True)
+
+# ---- images ----
+case("pixel_shuffle", lambda x: F.pixel_shuffle(x, 2), fixture(2, 8, 2, 3), values=True)
+case("pixel_unshuffle", lambda x: F.pixel_unshuffle(x, 2), fixture(2, 1, 4, 6), values=True)
+for label, mode, shape, sizes, options in (
+    ("nearest", "nearest", (1, 2, 4, 5), ((8, 3), (2, 5), (4, 12)), {}),
+    ("nearest_centre", "nearest-exact", (1, 2, 4, 5), ((8, 3), (2, 5), (4, 12)), {}),
+    ("line", "linear", (2, 1, 5), (8, 3, 1), {}),
+    ("line_corners", "linear", (2, 1, 5), (8, 3, 1), {"align_corners": True}),
+    ("linear", "bilinear", (1, 2, 4, 5), ((8, 10), (3, 2), (7, 5)), {}),
+    ("linear_corners", "bilinear", (1, 2, 4, 5), ((8, 10), (3, 2), (7, 5)), {"align_corners": True}),
+    ("linear_antialias", "bilinear", (1, 2, 4, 5), ((8, 10), (3, 2), (7, 5), (1, 1)), {"antialias": True}),
+    ("volume", "trilinear", (1, 1, 3, 4, 5), ((6, 3, 7), (1, 4, 2)), {}),
+    ("cubic", "bicubic", (1, 2, 4, 5), ((8, 10), (3, 2), (7, 5)), {}),
+    ("cubic_corners", "bicubic", (1, 2, 4, 5), ((8, 10), (3, 2), (7, 5)), {"align_corners": True}),
+    ("cubic_antialias", "bicubic", (1, 2, 4, 5), ((8, 10), (3, 2), (7, 5), (1, 1)), {"antialias": True}),
+):
+    for k, size in enumerate(sizes):
+        case(f"resize_{label}_{k}", lambda x: F.interpolate(x, size, mode=mode, **options), fixture(*shape), values=True)
+case("resize_filter_wide", lambda x: F.interpolate(x, (3, 29), mode="bicubic", antialias=True), fixture(1, 1, 3, 64), values=True)
 case.out.close()

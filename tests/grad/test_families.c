@@ -31,6 +31,7 @@
 #define CLASSES         I64(S(3), 2, 0, 2)
 #define CONV(...)       HD_OPTS(hd_conv_opts, __VA_ARGS__)
 #define POOL(...)       HD_OPTS(hd_pool_opts, __VA_ARGS__)
+#define SIZED(...)      HD_OPTS(hd_resize_opts, .mode = HD_RESIZE_##__VA_ARGS__)
 #define b_like(n)       hd_arange(1, (n) + 1, 1, HD_F64) /* other weights for each place */
 #define LABELS(x)       hd_softmax(x, 1)                 /* probabilities that have a gradient themselves */
 #define PART(list, i)   hd_tensors_get(list, i)
@@ -379,6 +380,28 @@
     CASE(layer_norm, no_rows, IN(S(0, 3), S(3)), hd_add(hd_sum(hd_layer_norm(a, 1, b, NULL, 0.1), X(0), NULL), b))     \
     CASE(rms_norm, rows, IN(S(3, 4), S(4)), hd_rms_norm(a, b, 0.1))                                                    \
     CASE(rms_norm, alone, IN(S(2, 2, 3)), hd_square(hd_rms_norm(a, NULL, 0.1)))                                        \
+    CASE(group_norm, channels, IN(S(2, 4, 3), S(4), S(4)), hd_group_norm(a, 2, b, c, 0.1))                             \
+    CASE(group_norm, weight, IN(S(2, 2, 2, 2), S(2)), hd_square(hd_group_norm(a, 1, b, NULL, 0.1)))                    \
+    CASE(group_norm, bias, IN(S(2, 4), S(4)), hd_square(hd_group_norm(a, 2, NULL, b, 0.1)))                            \
+    CASE(instance_norm, channels, IN(S(2, 2, 3), S(2), S(2)), hd_instance_norm(a, b, c, 0.1))                          \
+    CASE(batch_norm, training, IN(S(3, 2, 2), S(2), S(2)), hd_batch_norm(a, NULL, NULL, b, c, true, 0, 0.1))           \
+    CASE(batch_norm, running, IN(S(3, 2), S(2)), hd_batch_norm(a, b_like(2), b_like(2), b, NULL, false, 0, 0.1))       \
+    CASE(local_response_norm, channels, IN(S(2, 4, 2)), hd_local_response_norm(a, 3, 0.5, 0.75, 2))                    \
+    CASE(l2_normalize, rows, IN(S(2, 3)), hd_l2_normalize(a, 1, 0.01))                                                 \
+    CASE(cosine_similarity, broadcast, IN(S(2, 3), S(3)), hd_cosine_similarity(a, b, 1, 0.01))                         \
+    CASE(lp_pool, cubes, IN(S(2, 5)), hd_lp_pool(hd_abs(a), 3, S(2), POOL(.stride = {1})))                             \
+    CASE(max_pool_with_index, padded, IN(S(2, 5)),                                                                     \
+         hd_max_pool_with_index(a, S(3), POOL(.stride = {2}, .padding = {{1, 1}})).values)                             \
+    CASE(im2col, image, IN(S(1, 2, 3, 4)),                                                                             \
+         hd_square(hd_im2col(a, S(2, 2), CONV(.stride = {1, 2}, .padding = {{1, -1}, {0, 1}}))))                       \
+    CASE(col2im, image, IN(S(1, 8, 6)), hd_square(hd_col2im(a, S(3, 4), S(2, 2), NULL)))                               \
+    CASE(pixel_shuffle, plain, IN(S(1, 4, 1, 2)), hd_square(hd_pixel_shuffle(a, 2)))                                   \
+    CASE(pixel_unshuffle, plain, IN(S(1, 2, 4)), hd_square(hd_pixel_unshuffle(a, 2)))                                  \
+    CASE(resize, nearest, IN(S(2, 3)), hd_square(hd_resize(a, S(5), NULL)))                                            \
+    CASE(resize, linear, IN(S(3, 4)), hd_square(hd_resize(a, S(5, 2), SIZED(LINEAR))))                                 \
+    CASE(resize, cubic, IN(S(2, 4)), hd_square(hd_resize(a, S(6), SIZED(CUBIC, .align_corners = true))))               \
+    CASE(resize, filter, IN(S(2, 6)), hd_square(hd_resize(a, S(3), SIZED(CUBIC, .antialias = true))))                  \
+    CASE(resize, same, IN(S(2, 3)), hd_resize(a, S(3), SIZED(LINEAR)))                                                 \
     CASE(conv, plain, IN(S(2, 2, 4), S(3, 2, 3), S(3)), hd_conv(a, b, c, NULL))                                        \
     CASE(conv, strided, IN(S(1, 2, 4, 4), S(1, 2, 3, 2)),                                                              \
          hd_square(hd_conv(a, b, NULL, CONV(.stride = {2, 3}, .padding = {{1, 0}, {2, -1}}))))                         \

@@ -29,6 +29,13 @@
 #define PART               hd_tensors_get
 #define SCAN(before, back) HD_OPTS(hd_scan_opts, .exclusive = before, .reverse = back)
 
+#define POOL(...)        HD_OPTS(hd_pool_opts, __VA_ARGS__)
+#define PADDED_POOL      POOL(.stride = {1, 2}, .dilation = {2, 1}, .padding = {{1, 1}, {0, 0}}, .ceil_mode = true)
+#define COLUMNS          HD_OPTS(hd_conv_opts, .stride = {1, 2}, .dilation = {2, 1}, .padding = {{1, 1}, {0, 0}})
+#define SIZED(...)       HD_OPTS(hd_resize_opts, .mode = HD_RESIZE_##__VA_ARGS__)
+#define RUNNING_MEAN     HD_TENSOR_F32(S(4), 0.5f, -1, 0, 2)
+#define RUNNING_VARIANCE HD_TENSOR_F32(S(4), 1, 0.25f, 4, 2)
+
 /* Values and indices of one call, side by side. */
 static hd_tensor *both_of(hd_pair p, int axis) {
     return hd_concat(LIST(p.values, hd_cast(p.indices, hd_tensor_dtype(p.values))), axis);
@@ -213,6 +220,71 @@ static hd_tensor *both_of(hd_pair p, int axis) {
     CE_KINDS(G, ce_labels, .label_smoothing = 0)                                                                       \
     CE_KINDS(G, ce_labels_all, .weight = WEIGHT3, .label_smoothing = 0.25)                                             \
     G(ce_row, hd_cross_entropy(x, y, NULL))                                                                            \
+    G(group_norm, hd_group_norm(x, 2, y, z, 0.1))                                                                      \
+    G(group_norm_weight, hd_group_norm(x, 4, y, NULL, 0.1))                                                            \
+    G(group_norm_bias, hd_group_norm(x, 1, NULL, y, 0.1))                                                              \
+    G(group_norm_alone, hd_group_norm(x, 2, NULL, NULL, 0.1))                                                          \
+    G(instance_norm, hd_instance_norm(x, y, z, 0.1))                                                                   \
+    G(instance_norm_alone, hd_instance_norm(x, NULL, NULL, 0.1))                                                       \
+    G(batch_norm_training, hd_batch_norm(x, NULL, NULL, y, z, true, 0.1, 0.1))                                         \
+    G(batch_norm_training_alone, hd_batch_norm(x, NULL, NULL, NULL, NULL, true, 0.1, 0.1))                             \
+    G(batch_norm, hd_batch_norm(x, RUNNING_MEAN, RUNNING_VARIANCE, y, z, false, 0.1, 0.1))                             \
+    G(batch_norm_weight, hd_batch_norm(x, RUNNING_MEAN, RUNNING_VARIANCE, y, NULL, false, 0.1, 0.1))                   \
+    G(local_response_norm_1, hd_local_response_norm(x, 1, 0.5, 0.75, 2))                                               \
+    G(local_response_norm_2, hd_local_response_norm(x, 2, 0.5, 0.75, 2))                                               \
+    G(local_response_norm_3, hd_local_response_norm(x, 3, 0.5, 0.75, 2))                                               \
+    G(local_response_norm_9, hd_local_response_norm(x, 9, 0.5, 0.75, 2))                                               \
+    G(l2_normalize, hd_l2_normalize(x, 1, 0.5))                                                                        \
+    G(cosine_similarity, hd_cosine_similarity(x, y, 1, 1e-8))                                                          \
+    G(cosine_similarity_broadcast, hd_cosine_similarity(x, y, -1, 1e-8))                                               \
+    G(lp_pool, hd_lp_pool(x, 2, S(3), POOL(.stride = {2})))                                                            \
+    G(lp_pool_ceil, hd_lp_pool(x, 2, S(3), POOL(.stride = {2}, .ceil_mode = true)))                                    \
+    G(lp_pool_images, hd_lp_pool(hd_abs(x), 1.5, S(2, 3), POOL(.stride = {1, 2})))                                     \
+    G(max_pool_with_index, both_of(hd_max_pool_with_index(x, S(3), POOL(.stride = {2})), 1))                           \
+    G(max_pool_with_index_padded, both_of(hd_max_pool_with_index(x, S(2, 3), PADDED_POOL), 2))                         \
+    G(max_pool_with_index_adaptive, both_of(hd_max_pool_with_index(x, S(3), POOL(.adaptive = true)), 1))               \
+    G(max_pool_with_index_nan, both_of(hd_max_pool_with_index(x, S(2), NULL), 1))                                      \
+    G(im2col, hd_im2col(x, S(2, 3), COLUMNS))                                                                          \
+    G(im2col_pixels, hd_im2col(x, S(1, 1), NULL))                                                                      \
+    G(col2im, hd_col2im(x, S(4, 5), S(2, 3), COLUMNS))                                                                 \
+    G(col2im_overlapping, hd_col2im(x, S(4, 3), S(2, 2), NULL))                                                        \
+    G(pixel_shuffle, hd_pixel_shuffle(x, 2))                                                                           \
+    G(pixel_unshuffle, hd_pixel_unshuffle(x, 2))                                                                       \
+    G(resize_nearest_0, hd_resize(x, S(8, 3), SIZED(NEAREST)))                                                         \
+    G(resize_nearest_1, hd_resize(x, S(2, 5), SIZED(NEAREST)))                                                         \
+    G(resize_nearest_2, hd_resize(x, S(4, 12), SIZED(NEAREST)))                                                        \
+    G(resize_nearest_centre_0, hd_resize(x, S(8, 3), SIZED(NEAREST_CENTRE)))                                           \
+    G(resize_nearest_centre_1, hd_resize(x, S(2, 5), SIZED(NEAREST_CENTRE)))                                           \
+    G(resize_nearest_centre_2, hd_resize(x, S(4, 12), SIZED(NEAREST_CENTRE)))                                          \
+    G(resize_line_0, hd_resize(x, S(8), SIZED(LINEAR)))                                                                \
+    G(resize_line_1, hd_resize(x, S(3), SIZED(LINEAR)))                                                                \
+    G(resize_line_2, hd_resize(x, S(1), SIZED(LINEAR)))                                                                \
+    G(resize_line_corners_0, hd_resize(x, S(8), SIZED(LINEAR, .align_corners = true)))                                 \
+    G(resize_line_corners_1, hd_resize(x, S(3), SIZED(LINEAR, .align_corners = true)))                                 \
+    G(resize_line_corners_2, hd_resize(x, S(1), SIZED(LINEAR, .align_corners = true)))                                 \
+    G(resize_linear_0, hd_resize(x, S(8, 10), SIZED(LINEAR)))                                                          \
+    G(resize_linear_1, hd_resize(x, S(3, 2), SIZED(LINEAR)))                                                           \
+    G(resize_linear_2, hd_resize(x, S(7, 5), SIZED(LINEAR)))                                                           \
+    G(resize_linear_corners_0, hd_resize(x, S(8, 10), SIZED(LINEAR, .align_corners = true)))                           \
+    G(resize_linear_corners_1, hd_resize(x, S(3, 2), SIZED(LINEAR, .align_corners = true)))                            \
+    G(resize_linear_corners_2, hd_resize(x, S(7, 5), SIZED(LINEAR, .align_corners = true)))                            \
+    G(resize_linear_antialias_0, hd_resize(x, S(8, 10), SIZED(LINEAR, .antialias = true)))                             \
+    G(resize_linear_antialias_1, hd_resize(x, S(3, 2), SIZED(LINEAR, .antialias = true)))                              \
+    G(resize_linear_antialias_2, hd_resize(x, S(7, 5), SIZED(LINEAR, .antialias = true)))                              \
+    G(resize_linear_antialias_3, hd_resize(x, S(1, 1), SIZED(LINEAR, .antialias = true)))                              \
+    G(resize_volume_0, hd_resize(x, S(6, 3, 7), SIZED(LINEAR)))                                                        \
+    G(resize_volume_1, hd_resize(x, S(1, 4, 2), SIZED(LINEAR)))                                                        \
+    G(resize_cubic_0, hd_resize(x, S(8, 10), SIZED(CUBIC)))                                                            \
+    G(resize_cubic_1, hd_resize(x, S(3, 2), SIZED(CUBIC)))                                                             \
+    G(resize_cubic_2, hd_resize(x, S(7, 5), SIZED(CUBIC)))                                                             \
+    G(resize_cubic_corners_0, hd_resize(x, S(8, 10), SIZED(CUBIC, .align_corners = true)))                             \
+    G(resize_cubic_corners_1, hd_resize(x, S(3, 2), SIZED(CUBIC, .align_corners = true)))                              \
+    G(resize_cubic_corners_2, hd_resize(x, S(7, 5), SIZED(CUBIC, .align_corners = true)))                              \
+    G(resize_cubic_antialias_0, hd_resize(x, S(8, 10), SIZED(CUBIC, .antialias = true)))                               \
+    G(resize_cubic_antialias_1, hd_resize(x, S(3, 2), SIZED(CUBIC, .antialias = true)))                                \
+    G(resize_cubic_antialias_2, hd_resize(x, S(7, 5), SIZED(CUBIC, .antialias = true)))                                \
+    G(resize_cubic_antialias_3, hd_resize(x, S(1, 1), SIZED(CUBIC, .antialias = true)))                                \
+    G(resize_filter_wide, hd_resize(x, S(3, 29), SIZED(CUBIC, .antialias = true)))                                     \
     G(ce_labels_row, hd_cross_entropy(x, y, NULL))
 
 #include "golden/cases.h"

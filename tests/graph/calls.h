@@ -33,7 +33,8 @@ static inline hd_tensor *both_of(hd_pair p) {
 static inline hd_tensor *uniques_of(hd_uniques u) {
     return hd_mul(hd_mul(u.values, u.counts), hd_sum(hd_mul_scalar(u.inverse, 2), HD_AXES(), NULL));
 }
-#define UNIQUE HD_OPTS(hd_unique_opts, .inverse = true, .counts = true)
+#define SIZED(...) HD_OPTS(hd_resize_opts, .mode = HD_RESIZE_##__VA_ARGS__)
+#define UNIQUE     HD_OPTS(hd_unique_opts, .inverse = true, .counts = true)
 
 /* What a list begins and ends with; shapes meet. */
 static inline hd_tensor *first_and_last(hd_tensors *list) {
@@ -222,6 +223,15 @@ static inline hd_tensor *first_and_last(hd_tensors *list) {
     CALL(layer_norm_alone, IN(S(2, 3)), hd_square(hd_layer_norm(a, 1, NULL, NULL, 1e-5)))                              \
     CALL(rms_norm, IN(S(2, 3), S(3)), hd_rms_norm(a, b, 1e-5))                                                         \
     CALL(rms_norm_alone, IN(S(2, 3)), hd_square(hd_rms_norm(a, NULL, 1e-5)))                                           \
+    CALL(group_norm, IN(S(2, 4, 3), S(4), S(4)), hd_group_norm(a, 2, b, c, 1e-5))                                      \
+    CALL(group_norm_alone, IN(S(2, 4)), hd_square(hd_group_norm(a, 2, NULL, NULL, 0.5)))                               \
+    CALL(instance_norm, IN(S(2, 2, 3), S(2), S(2)), hd_instance_norm(a, b, c, 1e-5))                                   \
+    CALL(batch_norm, IN(S(2, 3, 2), S(3), S(3)),                                                                       \
+         hd_batch_norm(a, hd_full(S(3), HD_F32, 0.5), hd_full(S(3), HD_F32, 2), b, c, false, 0, 1e-5))                 \
+    CALL(batch_norm_training, IN(S(4, 3), S(3), S(3)), hd_batch_norm(a, NULL, NULL, b, c, true, 0, 1e-5))              \
+    CALL(local_response_norm, IN(S(2, 4, 3)), hd_local_response_norm(a, 3, 0.5, 0.75, 2))                              \
+    CALL(l2_normalize, IN(S(2, 3)), hd_l2_normalize(a, 1, 1e-5))                                                       \
+    CALL(cosine_similarity, IN(S(2, 3), S(3)), hd_cosine_similarity(a, b, 1, 1e-5))                                    \
     CALL(conv1d, IN(S(2, 5), S(3, 2, 2), S(3)), hd_conv1d(a, b, c, NULL))                                              \
     CALL(conv2d, IN(S(1, 2, 4, 5), S(2, 1, 2, 3)),                                                                     \
          hd_conv2d(                                                                                                    \
@@ -235,6 +245,26 @@ static inline hd_tensor *first_and_last(hd_tensors *list) {
     CALL(avg_pool, IN(S(2, 5)),                                                                                        \
          hd_avg_pool(a, S(2), HD_OPTS(hd_pool_opts, .ceil_mode = true, .exclude_padding = true)))                      \
     CALL(adaptive_pool, IN(S(2, 5)), hd_adaptive_max_pool(hd_adaptive_avg_pool(a, S(3)), S(2)))                        \
+    CALL(lp_pool, IN(S(2, 5)), hd_lp_pool(a, 3, S(2), HD_OPTS(hd_pool_opts, .stride = {1}, .padding = {{1, 0}})))      \
+    CALL(max_pool_with_index, IN(S(1, 4, 5)),                                                                          \
+         both_of(hd_max_pool_with_index(a, S(2, 3), HD_OPTS(hd_pool_opts, .stride = {1, 2}, .padding = {{1, 0}}))))    \
+    CALL(im2col, IN(S(1, 2, 4, 5)),                                                                                    \
+         hd_im2col(a, S(2, 3),                                                                                         \
+                   HD_OPTS(hd_conv_opts, .stride = {1, 2}, .padding = {{1, -1}, {0, 2}}, .dilation = {2, 1})))         \
+    CALL(im2col_plain, IN(S(2, 1, 5)), hd_im2col(a, S(2), NULL))                                                       \
+    CALL(col2im, IN(S(1, 12, 4)),                                                                                      \
+         hd_col2im(a, S(4, 5), S(2, 3),                                                                                \
+                   HD_OPTS(hd_conv_opts, .stride = {1, 2}, .padding = {{1, -1}, {0, 1}}, .dilation = {2, 1})))         \
+    CALL(col2im_plain, IN(S(2, 4, 3)), hd_col2im(a, S(4), S(2), NULL))                                                 \
+    CALL(pixel_shuffle, IN(S(1, 4, 2, 3)), hd_pixel_shuffle(a, 2))                                                     \
+    CALL(pixel_unshuffle, IN(S(2, 4, 6)), hd_pixel_unshuffle(a, 2))                                                    \
+    CALL(resize, IN(S(2, 3, 5)), hd_resize(a, S(5, 2), NULL))                                                          \
+    CALL(resize_centre, IN(S(2, 3, 5)), hd_resize(a, S(5, 2), SIZED(NEAREST_CENTRE)))                                  \
+    CALL(resize_linear, IN(S(2, 3, 4)), hd_resize(a, S(2, 7), SIZED(LINEAR)))                                          \
+    CALL(resize_corners, IN(S(1, 2, 3, 4)), hd_resize(a, S(3, 5, 2), SIZED(LINEAR, .align_corners = true)))            \
+    CALL(resize_cubic, IN(S(2, 5)), hd_resize(a, S(7), SIZED(CUBIC)))                                                  \
+    CALL(resize_filter, IN(S(1, 6, 4)), hd_resize(a, S(2, 7), SIZED(LINEAR, .antialias = true)))                       \
+    CALL(resize_filter_cubic, IN(S(7, 2)), hd_resize(a, S(3, 3), SIZED(CUBIC, .antialias = true)))                     \
     CALL(attention, IN(S(2, 3, 2), S(2, 4, 2), S(2, 4, 3)), hd_attention(a, b, c, NULL, false, 0))                     \
     CALL(attention_causal, IN(S(3, 2), S(3, 2), S(3, 3)), hd_attention(a, b, c, hd_tri(3, 3, 1, HD_BOOL), true, 0.5))  \
     CALL(attention_added, IN(S(3, 2), S(3, 2), S(3)), hd_attention(a, b, a, c, true, 0.5))                             \

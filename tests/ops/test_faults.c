@@ -43,6 +43,24 @@ static void find_and_put(void) {
     hd_clear_tape();
 }
 
+static void norm_and_resize(void) {
+    HD_SCOPE;
+    hd_tensor *x = parameter(S(2, 4, 6)), *w = parameter(S(4)), *mean = hd_zeros(S(4), HD_F32),
+              *variance = hd_ones(S(4), HD_F32);
+    differentiate(hd_group_norm(x, 2, w, w, 0.1));
+    differentiate(hd_batch_norm(x, mean, variance, w, w, true, 0.1, 0.1));
+    differentiate(hd_local_response_norm(x, 3, 1, 0.75, 1));
+    differentiate(hd_cosine_similarity(x, hd_unsqueeze(w, 1), 1, 0.1));
+    differentiate(hd_lp_pool(x, 2, S(2), NULL));
+    const hd_pair most = hd_max_pool_with_index(x, S(2), NULL);
+    differentiate(hd_mul(most.values, hd_cast(most.indices, HD_F32)));
+    differentiate(hd_col2im(hd_im2col(x, S(2), NULL), S(6), S(2), NULL));
+    differentiate(hd_pixel_shuffle(hd_reshape(w, S(4, 1, 1)), 2));
+    differentiate(hd_resize(x, S(5, 3), HD_OPTS(hd_resize_opts, .mode = HD_RESIZE_CUBIC)));
+    differentiate(hd_resize(x, S(3), HD_OPTS(hd_resize_opts, .mode = HD_RESIZE_CUBIC, .antialias = true)));
+    hd_clear_tape();
+}
+
 static void failing_at_every_place(void (*program)(void)) {
     int64_t n = 0;
     for (bool reached = true; reached; ++n) {
@@ -75,4 +93,9 @@ static void indexing_survives(void **state) {
     failing_at_every_place(find_and_put);
 }
 
-RUN(test(contractions_survive), test(indexing_survives))
+static void norms_and_images_survive(void **state) {
+    (void)state;
+    failing_at_every_place(norm_and_resize);
+}
+
+RUN(test(contractions_survive), test(indexing_survives), test(norms_and_images_survive))

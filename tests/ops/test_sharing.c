@@ -206,6 +206,25 @@ static hd_tensor *unique_at_once(hd_tensor *x) {
     NEW(avg_pool_gradient, hd_avg_pool_gradient(image, S(1, 1, 2, 2), S(1, 1), NULL))                                  \
     NEW(adaptive_max_pool, hd_adaptive_max_pool(image, S(2, 2)))                                                       \
     NEW(adaptive_avg_pool, hd_adaptive_avg_pool(image, S(2, 2)))                                                       \
+    NEW(group_norm, hd_group_norm(x, 1, NULL, NULL, 1))                                                                \
+    NEW(instance_norm, hd_instance_norm(image, NULL, NULL, 1))                                                         \
+    NEW(batch_norm, hd_batch_norm(image, NULL, NULL, NULL, NULL, true, 0, 1))                                          \
+    NEW(batch_norm, hd_batch_norm(x, row, row, NULL, NULL, false, 0, 1))                                               \
+    NEW(local_response_norm, hd_local_response_norm(x, 1, 0, 0, 1))                                                    \
+    NEW(local_response_norm, hd_local_response_norm(hd_slice(x, 0, 0, 0, 1), 1, 0, 0, 1))                              \
+    NEW(l2_normalize, hd_l2_normalize(x, 0, 1))                                                                        \
+    NEW(cosine_similarity, hd_cosine_similarity(e, e, 0, 1))                                                           \
+    NEW(lp_pool, hd_lp_pool(image, 1, S(1, 1), NULL))                                                                  \
+    NEW(max_pool_with_index, hd_max_pool_with_index(image, S(1, 1), NULL).values)                                      \
+    NEW(im2col, hd_im2col(image, S(1, 1), NULL))                                                                       \
+    NEW(im2col, hd_im2col(image, S(2, 2), NULL))                                                                       \
+    NEW(col2im, hd_col2im(hd_reshape(row, S(1, 1, 3)), S(3), S(1), NULL))                                              \
+    NEW(col2im, hd_col2im(hd_reshape(hd_slice(row, 0, 0, 0, 1), S(1, 0, 3)), S(3), S(1), NULL))                        \
+    NEW(pixel_shuffle, hd_pixel_shuffle(image, 1))                                                                     \
+    NEW(pixel_unshuffle, hd_pixel_unshuffle(image, 1))                                                                 \
+    NEW(resize, hd_resize(image, S(2, 2), NULL))                                                                       \
+    NEW(resize, hd_resize(image, S(2, 2), HD_OPTS(hd_resize_opts, .mode = HD_RESIZE_LINEAR)))                          \
+    NEW(resize, hd_resize(e, S(1, 3), NULL))                                                                           \
     NEW(attention, hd_attention(e, e, e, NULL, false, 1))                                                              \
     NEW(custom, hd_custom(own_same(), HD_TENSORS(x), NULL, 0))                                                         \
     NEW(attention_gradient,                                                                                            \
