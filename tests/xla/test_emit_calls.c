@@ -60,7 +60,7 @@ static void calls_in(hd_dtype dtype, uint64_t one_in, int refused) {
 }
 
 /* XLA takes a tenth of a second to compile each. */
-enum { ONE_IN = 7 };
+enum { ONE_IN = 9 };
 
 static void calls_in_f32(void **state) {
     (void)state;
