@@ -561,8 +561,8 @@ void hd_vjp_unfold(hd_thread *thread, const hd_vjp_call *v) {
     const hd_slice_attributes *s = v->attributes;
     const hd_shape *shape = &v->shapes[0];
     const hd_dtype dtype = (hd_dtype)v->gradient->dtype;
-    if (v->gradient->count == 0) {
-        v->results[0] = hd_full_beside(v->gradient, *shape, dtype, 0);
+    if (v->gradient->count == 0) { /* zeros that know where they come from */
+        v->results[0] = hd_add(hd_full_beside(v->gradient, *shape, dtype, 0), hd_sum(v->gradient, HD_AXES(), NULL));
         return;
     }
     hd_overlap w = {1, s->count, 1, v->gradient->layout.shape.size[s->axis], 1, shape->size[s->axis], s->step, 1};
