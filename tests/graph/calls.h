@@ -245,7 +245,7 @@ static inline hd_tensor *first_and_last(hd_tensors *list) {
     CALL(avg_pool, IN(S(2, 5)),                                                                                        \
          hd_avg_pool(a, S(2), HD_OPTS(hd_pool_opts, .ceil_mode = true, .exclude_padding = true)))                      \
     CALL(adaptive_pool, IN(S(2, 5)), hd_adaptive_max_pool(hd_adaptive_avg_pool(a, S(3)), S(2)))                        \
-    CALL(lp_pool, IN(S(2, 5)), hd_lp_pool(a, 3, S(2), HD_OPTS(hd_pool_opts, .stride = {1}, .padding = {{1, 0}})))      \
+    CALL(lp_pool, IN(S(2, 5)), hd_lp_pool(a, 2, S(2), HD_OPTS(hd_pool_opts, .stride = {1})))                           \
     CALL(max_pool_with_index, IN(S(1, 4, 5)),                                                                          \
          both_of(hd_max_pool_with_index(a, S(2, 3), HD_OPTS(hd_pool_opts, .stride = {1, 2}, .padding = {{1, 0}}))))    \
     CALL(im2col, IN(S(1, 2, 4, 5)),                                                                                    \
