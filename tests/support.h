@@ -116,10 +116,11 @@ static inline int no_leaks(void **state) {
 /* One test, after which nothing may be left behind. Tests that make tensors begin with HD_SCOPE; */
 #define test(function) cmocka_unit_test_teardown(function, no_leaks)
 /* For a program all of whose tests are such: see not_on_a_device. */
-#define RUN_ON_THE_CPU(why, ...)                                                                                       \
+#define RUN_ON_THE_CPU(why, ...) RUN_ON_THE_CPU_WITH(why, NULL, NULL, __VA_ARGS__)
+#define RUN_ON_THE_CPU_WITH(why, set_up, tear_down, ...)                                                               \
     int main(void) {                                                                                                   \
         const struct CMUnitTest tests[] = {__VA_ARGS__};                                                               \
-        if (hd_current_device().kind == HD_DEVICE_CPU) return cmocka_run_group_tests(tests, NULL, NULL);               \
+        if (hd_current_device().kind == HD_DEVICE_CPU) return cmocka_run_group_tests(tests, set_up, tear_down);        \
         print_message("not on a device: %s\n", why);                                                                   \
         return 77;                                                                                                     \
     }

@@ -330,6 +330,7 @@ static hd_script *layer(bool is_output) {
 
 static void it_is_one_launch_and_takes_no_memory(void **state) {
     (void)state;
+    not_on_a_device("products of a device have no prologues");
     HD_SCOPE;
     hd_script *s = layer(false), *other = layer(true);
     levels_agree(s, UNITS, "a layer");
@@ -367,6 +368,7 @@ static void launches_are_named(void **state) {
 
 static void small_operands_stay_in_memory(void **state) {
     (void)state;
+    not_on_a_device("products of a device have no prologues");
     HD_SCOPE;
     hd_builder *b = started("small");
     hd_tensor *x = hd_input("x", S(48, 48), HD_F32);
@@ -445,6 +447,7 @@ static void the_reason_is_said(void **state) {
 /* A chain of layers: between them activations follow the product; what comes first comes before it. */
 static void in_a_chain(void **state) {
     (void)state;
+    not_on_a_device("products of a device have no prologues");
     HD_SCOPE;
     hd_builder *b = started("chain");
     hd_tensor *x = hd_input("x", S(ROWS, WIDE), HD_F32), *h = x;
@@ -546,6 +549,7 @@ static void old_state_with_new(void **state) {
 /* Weights in a script that change between runs are packed anew, whatever comes before. */
 static void changed_weights(void **state) {
     (void)state;
+    not_on_a_device("products of a device have no prologues");
     HD_SCOPE;
     hd_tensor *w = operand(S(WIDE, 190), 1, HD_F32), *x = tall(0);
     hd_builder *b = started("bound");
@@ -584,6 +588,7 @@ static void gradients_agree(void **state) {
  * asked. */
 static void tuning_gives_the_same(void **state) {
     (void)state;
+    not_on_a_device("nothing is tuned there");
     HD_SCOPE;
     hd_script *s = layer(false);
     hd_tensor *h = hd_relu(hd_add(hd_cast(tall(0), HD_F64), hd_cast(tall(3), HD_F64)));

@@ -294,7 +294,8 @@ static void they_are_in_memory_once(void **state) {
     }
 }
 
-RUN(test(products_that_read_alike_share), test(other_views_and_parts_do_not), test(rows_of_any_number),
-    test(rows_that_decide_how_to_pack), test(views_are_readers_too), test(steps_and_their_gradients),
-    test(convolutions_share), test(every_run_reads_what_is_there), test(after_a_run_that_failed),
-    test(recordings_in_between), test(they_are_in_memory_once))
+RUN_ON_THE_CPU("it counts the packed weights of the CPU", test(products_that_read_alike_share),
+               test(other_views_and_parts_do_not), test(rows_of_any_number), test(rows_that_decide_how_to_pack),
+               test(views_are_readers_too), test(steps_and_their_gradients), test(convolutions_share),
+               test(every_run_reads_what_is_there), test(after_a_run_that_failed), test(recordings_in_between),
+               test(they_are_in_memory_once))

@@ -250,12 +250,7 @@ static void survives_failing_allocations(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        test(it_gives_what_was_recorded),   test(it_is_found_once),
-        test(trial_runs_leave_no_trace),    test(made_up_inputs_may_be_refused),
-        test(survives_failing_allocations), test(trial_runs_begin_with_the_state),
-        test(a_step_of_training_is_tuned),
-    };
-    return cmocka_run_group_tests(tests, make_own_cache, remove_own_cache);
-}
+RUN_ON_THE_CPU_WITH("nothing is tuned there", make_own_cache, remove_own_cache, test(it_gives_what_was_recorded),
+                    test(it_is_found_once), test(trial_runs_leave_no_trace), test(made_up_inputs_may_be_refused),
+                    test(survives_failing_allocations), test(trial_runs_begin_with_the_state),
+                    test(a_step_of_training_is_tuned))

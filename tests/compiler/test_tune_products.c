@@ -310,16 +310,7 @@ static void unsound_entries_are_not_used(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        test(every_way_gives_the_same),
-        test(every_kind_of_product),
-        test(ways_are_heeded),
-        test(ways_are_explained),
-        test(ways_are_tried),
-        test(a_weight_that_was_packed_otherwise),
-        test(older_entries_are_not_used),
-        test(unsound_entries_are_not_used),
-    };
-    return cmocka_run_group_tests(tests, make_own_cache, remove_own_cache);
-}
+RUN_ON_THE_CPU_WITH("nothing is tuned there", make_own_cache, remove_own_cache, test(every_way_gives_the_same),
+                    test(every_kind_of_product), test(ways_are_heeded), test(ways_are_explained), test(ways_are_tried),
+                    test(a_weight_that_was_packed_otherwise), test(older_entries_are_not_used),
+                    test(unsound_entries_are_not_used))
