@@ -211,14 +211,15 @@ static void a_forked_child_runs_what_was_compiled(void **state) {
     assert_identical(output(before_the_fork, "h"), expected); /* and so does the parent */
 }
 
-int main(void) {
+static int forget_the_environment(void **state) {
     unsetenv("HODU_LLVM");
     unsetenv("HODU_RENDERER");
     unsetenv("HODU_CC");
-    const struct CMUnitTest tests[] = {
-        test(without_llvm_an_error_says_what_to_do),  test(another_library_is_not_llvm),
-        test(without_a_c_compiler_an_error_names_it), test(an_unknown_renderer_is_an_error),
-        test(the_c_compiler_gives_the_same),          test(a_cache_that_cannot_be_written_is_none),
-        test(another_process_finds_the_code),         test(a_forked_child_runs_what_was_compiled)};
-    return cmocka_run_group_tests(tests, make_own_cache, remove_own_cache);
+    return make_own_cache(state);
 }
+
+RUN_ON_THE_CPU_WITH("it is about who compiles for the CPU", forget_the_environment, remove_own_cache,
+                    test(without_llvm_an_error_says_what_to_do), test(another_library_is_not_llvm),
+                    test(without_a_c_compiler_an_error_names_it), test(an_unknown_renderer_is_an_error),
+                    test(the_c_compiler_gives_the_same), test(a_cache_that_cannot_be_written_is_none),
+                    test(another_process_finds_the_code), test(a_forked_child_runs_what_was_compiled))

@@ -548,10 +548,12 @@ static void a_profile_has_every_launch(void **state) {
     set_threads(before);
 }
 
-RUN(test(independent_kernels_are_one_job), test(what_is_too_small_to_share_waits_for_nobody),
-    test(large_kernels_keep_jobs_of_their_own), test(functions_cost_more_than_words), test(rows_are_not_waited_for),
-    test(what_reads_other_rows_waits), test(small_products_run_side_by_side),
-    test(products_are_shared_by_what_they_cost), test(a_small_product_alone_has_company),
-    test(branches_that_do_not_come_out_even_run_in_order), test(memory_is_nobody_elses),
-    test(what_another_launch_reads_stays), test(updates_of_parameters_are_one_job), test(the_first_error_is_told),
-    test(nothing_passes_what_can_fail), test(values_of_no_and_of_one_element), test(a_profile_has_every_launch))
+RUN_ON_THE_CPU("it counts the jobs of the CPU", test(independent_kernels_are_one_job),
+               test(what_is_too_small_to_share_waits_for_nobody), test(large_kernels_keep_jobs_of_their_own),
+               test(functions_cost_more_than_words), test(rows_are_not_waited_for), test(what_reads_other_rows_waits),
+               test(small_products_run_side_by_side), test(products_are_shared_by_what_they_cost),
+               test(a_small_product_alone_has_company), test(branches_that_do_not_come_out_even_run_in_order),
+               test(memory_is_nobody_elses), test(what_another_launch_reads_stays),
+               test(updates_of_parameters_are_one_job), test(the_first_error_is_told),
+               test(nothing_passes_what_can_fail), test(values_of_no_and_of_one_element),
+               test(a_profile_has_every_launch))

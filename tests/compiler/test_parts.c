@@ -94,6 +94,7 @@ static void a_padding_is_a_border_around_what_is_computed(void **state) {
 
 static void parts_of_parts_are_written_at_once(void **state) {
     (void)state;
+    not_on_a_device("it counts the launches of the CPU");
     HD_SCOPE;
     const hd_shape shapes[2] = {S(3, 4), S(2, 4)};
     hd_builder *b = started("nested");
@@ -138,6 +139,7 @@ static void state_can_be_made_of_parts(void **state) {
 /* Rows of a few elements, each with a gap behind it, are no way to compute much. */
 static void short_rows_are_computed_without_gaps(void **state) {
     (void)state;
+    not_on_a_device("it counts the launches of the CPU");
     for (int64_t columns = 3; columns < 200; columns *= 8) {
         HD_SCOPE;
         const hd_shape shapes[2] = {S(500, columns), S(500, 1)};

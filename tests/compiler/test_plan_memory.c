@@ -206,28 +206,15 @@ static void scripts_leave_nothing_behind(void **state) {
     if (bytes_given_out() > level + 65536) fail_msg("%lld bytes more", (long long)(bytes_given_out() - level));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {test(kernels_survive_while_they_are_compiled),
-                                       test(kernels_survive_while_code_is_found),
-                                       test(kernels_survive_while_they_run),
-                                       test(products_survive_while_they_are_compiled),
-                                       test(products_survive_while_code_is_found),
-                                       test(products_survive_while_they_run),
-                                       test(moved_survive_while_they_are_compiled),
-                                       test(moved_survive_while_code_is_found),
-                                       test(moved_survive_while_they_run),
-                                       test(convolutions_survive_while_they_are_compiled),
-                                       test(convolutions_survive_while_code_is_found),
-                                       test(convolutions_survive_while_they_run),
-                                       test(shared_survive_while_they_are_compiled),
-                                       test(shared_survive_while_code_is_found),
-                                       test(shared_survive_while_they_run),
-                                       test(prologues_survive_while_they_are_compiled),
-                                       test(prologues_survive_while_code_is_found),
-                                       test(prologues_survive_while_they_run),
-                                       test(in_place_survive_while_they_are_compiled),
-                                       test(in_place_survive_while_code_is_found),
-                                       test(in_place_survive_while_they_run),
-                                       test(scripts_leave_nothing_behind)};
-    return cmocka_run_group_tests(tests, make_own_cache, remove_own_cache);
-}
+RUN_ON_THE_CPU_WITH("it counts the memory of the host", make_own_cache, remove_own_cache,
+                    test(kernels_survive_while_they_are_compiled), test(kernels_survive_while_code_is_found),
+                    test(kernels_survive_while_they_run), test(products_survive_while_they_are_compiled),
+                    test(products_survive_while_code_is_found), test(products_survive_while_they_run),
+                    test(moved_survive_while_they_are_compiled), test(moved_survive_while_code_is_found),
+                    test(moved_survive_while_they_run), test(convolutions_survive_while_they_are_compiled),
+                    test(convolutions_survive_while_code_is_found), test(convolutions_survive_while_they_run),
+                    test(shared_survive_while_they_are_compiled), test(shared_survive_while_code_is_found),
+                    test(shared_survive_while_they_run), test(prologues_survive_while_they_are_compiled),
+                    test(prologues_survive_while_code_is_found), test(prologues_survive_while_they_run),
+                    test(in_place_survive_while_they_are_compiled), test(in_place_survive_while_code_is_found),
+                    test(in_place_survive_while_they_run), test(scripts_leave_nothing_behind))

@@ -40,7 +40,8 @@ enum { EPILOGUES = (int)(sizeof epilogues / sizeof epilogues[0]) };
 /* x [m, k] w [k, n], either of them given turned; w an input, bound or a constant. */
 static void multiplies(int64_t m, int64_t n, int64_t k, int turned, int given, hd_dtype dtype, int follows) {
     static uint64_t made;
-    if (!when_slow(made++, 7)) return;
+    const uint64_t which = made++;
+    if (!when_slow(which, 7) || !when_compiled(which, 41)) return;
     HD_SCOPE;
     char what[128];
     snprintf(what, sizeof what, "[%d,%d] x [%d,%d] %s, turned %d, given %d, epilogue %d", (int)m, (int)k, (int)k,
@@ -111,6 +112,7 @@ static void batches(void **state) {
                        right[] = {S(3, k, n), S(3, k, n), S(2, 3, k, n), S(k, n), S(4, k, n), S(0, k, n)};
         for (int j = 0; j < 6; ++j)
             for (int e = 0; e < 6; ++e) {
+                if (!when_compiled(i * 36 + (uint64_t)(j * 6 + e), 11)) continue;
                 HD_SCOPE;
                 char what[64];
                 snprintf(what, sizeof what, "batch %d of size %d with residual %d", j, (int)i, e);

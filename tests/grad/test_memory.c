@@ -132,8 +132,8 @@ static void everything_else_runs_flat_too(void **state) {
     assert_ok();
     assert_int_equal(hd_live_objects(), objects);
     assert_int_equal(hd_memory().live_bytes, bytes);
-    assert_true(bytes_given_out() - given_out <
-                200 * 16); /* less than a piece a round; how one is cut differs a little */
+    /* less than a piece a round; how one is cut differs a little. A driver of a device may take memory of the host. */
+    if (hd_current_device().kind == HD_DEVICE_CPU) assert_true(bytes_given_out() - given_out < 200 * 16);
 }
 
 /* ---- long tapes -------------------------------------------------------------------------------------------------- */

@@ -172,7 +172,8 @@ static void derivatives_agree_with_differences(void **state) {
     dice d = roll_from("derivatives_agree_with_differences", 20240611);
     int bad = 0;
     for (int id = 0; id < HD_OP_ELEMENTWISE_COUNT; ++id)
-        for (int i = 0; i < 24 && is_smooth(id); ++i) bad += !row_agrees(id, id != HD_OP_digamma, &d);
+        for (int i = 0; i < 24 && is_smooth(id); ++i)
+            if (when_compiled((uint64_t)(id + i), 24)) bad += !row_agrees(id, id != HD_OP_digamma, &d);
     if (bad > 0) fail_msg("%d of them are wrong", bad);
 }
 

@@ -191,6 +191,7 @@ static void every_chain_of_casts_means_the_same(void **state) {
         hd_tensor *x = hd_input("x", S(N), (hd_dtype)a);
         for (int m = 1; m < HD_DTYPE_COUNT; ++m)
             for (int c = 1; c < HD_DTYPE_COUNT; ++c) {
+                if (!when_compiled((uint64_t)((a * 17 + m) * 17 + c), 31)) continue;
                 char name[32];
                 snprintf(name, sizeof name, "%d %d", m, c);
                 hd_builder_add_output(b, name, hd_cast(hd_cast(x, (hd_dtype)m), (hd_dtype)c));
