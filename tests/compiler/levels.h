@@ -31,4 +31,11 @@ static inline void levels_agree_at(hd_script *s, double units, double least, con
 }
 static inline void levels_agree(hd_script *s, double units, const char *what) { levels_agree_at(s, units, 0, what); }
 
+/* How many launches a script takes on the CPU; machines of devices plan otherwise, and are not counted. */
+static inline void assert_launches(hd_script *s, int64_t least, int64_t most, const char *what) {
+    const int64_t launches = hd_script_stats(s).launches;
+    if (hd_current_device().kind == HD_DEVICE_CPU && (launches < least || launches > most))
+        fail_msg("%s: %d launches", what, (int)launches);
+}
+
 #endif

@@ -417,6 +417,7 @@ static const following followings[] = {{"bias alone", 0, bias_alone},
 
 static void rows_upon_each_other_compile_nothing(void **state) {
     (void)state;
+    not_on_a_device("it counts the kernels of the CPU");
     const hd_shape shapes[] = {S(1, 5), S(7, 33), S(40, 70), S(64, 128)};
     for (size_t f = 0; f < sizeof followings / sizeof followings[0]; ++f)
         for (int i = 0; i < 4; ++i)
@@ -460,6 +461,7 @@ static void state_is_the_other_operand(void **state) {
         expected = hd_sub(expected, hd_matmul(hd_t(x), y));
         assert_close(hd_script_state(s, "w"), expected, 1e-5, 1e-4);
     }
+    if (hd_current_device().kind != HD_DEVICE_CPU) return; /* machines of devices plan otherwise */
     assert_int_equal(hd_script_stats(s).kernels, 0);
     assert_int_equal(hd_script_stats(s).launches, 1);
 }
