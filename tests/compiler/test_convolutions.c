@@ -294,7 +294,8 @@ static void residual_block(void **state) {
     hd_script_set_optimization_level(s, HD_O2);
     hd_script_compile(s);
     assert_launches(s, 3, 3, "a residual block");
-    assert_int_equal(hd_script_stats(s).kernels, 0); /* bias, activation and residual need none of their own */
+    if (hd_current_device().kind != HD_DEVICE_CPU) return; /* where a product is one itself */
+    assert_int_equal(hd_script_stats(s).kernels, 0);       /* bias, activation and residual need none of their own */
 }
 
 /* Two convolutions that are added: the second is finished with the first. */
