@@ -10,8 +10,8 @@ typedef struct hd_profile hd_profile;
  * dtype and shape, who called; calls, time, FLOP/s, bytes/s) and writes a Chrome trace (Perfetto opens it) to `path`,
  * unless that is NULL. Launches of scripts run one after the other meanwhile; calls on other devices are waited for.
  * HODU_PROFILE=1, or =file.json, in the environment profiles the whole process. A block that exit() leaves prints
- * nothing, and one that a longjmp leaves goes on. In the table a run has its launches in it, and has no share of its
- * own; log' is the derivative of log. */
+ * nothing; a profile ends with the scope in which it began at the latest, also when a longjmp leaves its block. In the
+ * table a run has its launches in it, and has no share of its own; log' is the derivative of log. */
 typedef struct hd_profile_token {
     hd_profile *profile;
     const char *path;

@@ -2,6 +2,7 @@
 #include "core/object.h"
 #include "core/execute.h"
 #include "core/memory.h"
+#include "core/profile.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -111,7 +112,8 @@ void hd_endings_do(hd_thread *thread, uint32_t count, uintptr_t stack) {
 }
 
 /* A longjmp leaves blocks and calls without ending them. Those that began inside a scope end with it at the latest:
- * calls of layers, HD_QUIET, HD_NO_GRAD and its kin; HD_EAGER; steps, walks back and whatever else has an hd_ending. */
+ * calls of layers, HD_QUIET, HD_NO_GRAD and its kin; HD_EAGER; profiles; steps, walks back and whatever else has an
+ * hd_ending. */
 static inline void unwind_scope(hd_thread *t, const hd_scope_frame *frame) {
     if (t->layer_count > frame->layers) t->layer_count = frame->layers;
     if (t->error_holds > frame->holds) t->error_holds = frame->holds;
@@ -128,12 +130,14 @@ static inline void unwind_scope(hd_thread *t, const hd_scope_frame *frame) {
  * with it, and then the tapes are there again that it had put aside. */
 static __attribute__((cold)) void end_scope_with_calls(hd_thread *t, hd_scope_token *token, uintptr_t stack) {
     const hd_scope_frame frame = t->scopes[token->depth - 1]; /* what is released may open scopes */
+    const uint32_t depth = token->depth;
     const struct hd_recording *recording = t->recording;
     if (recording != NULL && recording == frame.recording) t->recorder->unwind(t, frame.executor, frame.span);
     hd_endings_do(t, frame.endings, stack);
     unwind_scope(t, &frame);
     hd_scope_close(t, token);
     if (t->recording != recording) unwind_scope(t, &frame);
+    if (t->profiles > 0) hd_profile_leave(t, depth);
 }
 
 static __attribute__((noinline)) void end_scope(hd_scope_token *token, uintptr_t stack) {
@@ -142,7 +146,7 @@ static __attribute__((noinline)) void end_scope(hd_scope_token *token, uintptr_t
         return;
     const hd_scope_frame *frame = &t->scopes[token->depth - 1];
     if (frame->token != token) return;
-    if (__builtin_expect(t->recording != NULL || t->ending_count > frame->endings, 0)) {
+    if (__builtin_expect(t->recording != NULL || t->ending_count > frame->endings || t->profiles > 0, 0)) {
         end_scope_with_calls(t, token, stack);
         return;
     }

@@ -171,10 +171,30 @@ void hd_profile_phase_end(const hd_profile_phase *phase) {
 }
 
 /* ---- beginning and ending ---------------------------------------------------------------------------------------- */
-static hd_profile *begin(void) {
+static void release(hd_profile *p) {
+    hd_array_release(p->path);
+    hd_array_release(p->moments);
+    hd_array_release(p->table);
+    hd_array_release(p->rows);
+    hd_array_release(p);
+}
+
+/* `thread`: whose scopes it is in; NULL: none. */
+static hd_profile *begin(hd_thread *thread, const char *path) {
     hd_profile *p = hd_array_resize(NULL, sizeof *p);
     if (p == NULL) return NULL;
-    *p = (hd_profile){.begin = hd_os_nanoseconds()};
+    *p = (hd_profile){.path = path == NULL ? NULL : hd_array_resize(NULL, strlen(path) + 1)};
+    if (path != NULL && p->path == NULL) {
+        release(p);
+        return NULL;
+    }
+    if (path != NULL) strcpy(p->path, path);
+    if (thread != NULL) {
+        p->thread = thread->number;
+        p->scopes = thread->scope_count;
+        thread->profiles++;
+    }
+    p->begin = hd_os_nanoseconds();
     pthread_mutex_lock(&taken.lock);
     p->next = taken.first;
     taken.first = p;
@@ -184,7 +204,7 @@ static hd_profile *begin(void) {
     return p;
 }
 
-static void end(hd_profile *p, const char *path) {
+static void end(hd_profile *p) {
     pthread_mutex_lock(&taken.lock);
     hd_profile **at = &taken.first;
     while (*at != NULL && *at != p) at = &(*at)->next;
@@ -193,23 +213,22 @@ static void end(hd_profile *p, const char *path) {
     pthread_mutex_unlock(&taken.lock);
     if (!is_taken) return;
     atomic_fetch_sub(&hd_profiles, 1);
+    hd_thread *thread = hd_thread_pointer;
+    if (thread != NULL && thread->number == p->thread && thread->profiles > 0) thread->profiles--;
     hd_profile_print(p);
-    const int why = path != NULL ? hd_profile_save(p, path) : 0;
+    const int why = p->path != NULL ? hd_profile_save(p, p->path) : 0;
     static const char text[] = "the trace cannot be written to \"%s\": %s; another path may do";
     if (why != 0 && p == taken.of_process)
-        hd_warn(NULL, text, path, strerror(why));
+        hd_warn(NULL, text, p->path, strerror(why));
     else if (why != 0)
-        hd_fail(HD_ERROR_VALUE, text, path, strerror(why));
-    hd_array_release(p->moments);
-    hd_array_release(p->table);
-    hd_array_release(p->rows);
-    hd_array_release(p);
+        hd_fail(HD_ERROR_VALUE, text, p->path, strerror(why));
+    release(p);
 }
 
 hd_profile_token hd_profile_begin(const char *path) {
     hd_profile_token token = {.path = path};
     HD_ENTER("hd_profile_begin", token);
-    token.profile = begin();
+    token.profile = begin(thread, path);
     if (token.profile == NULL) hd_fail(HD_ERROR_MEMORY, "no memory for a profile");
     return token;
 }
@@ -218,8 +237,19 @@ void hd_profile_end(hd_profile_token *token) {
     HD_ENTER_ALWAYS("hd_profile_end", );
     (void)thread;
     if (token == NULL || token->profile == NULL) return;
-    end(token->profile, token->path);
+    end(token->profile);
     token->profile = NULL;
+}
+
+static hd_profile *last_in_scope(const hd_thread *thread, uint32_t scopes) {
+    pthread_mutex_lock(&taken.lock);
+    hd_profile *p = taken.first;
+    while (p != NULL && (p->thread != thread->number || p->scopes < scopes)) p = p->next;
+    pthread_mutex_unlock(&taken.lock);
+    return p;
+}
+void hd_profile_leave(hd_thread *thread, uint32_t scopes) {
+    for (hd_profile *p; (p = last_in_scope(thread, scopes)) != NULL;) end(p);
 }
 
 void hd_profile_begin_process(void) {
@@ -228,12 +258,11 @@ void hd_profile_begin_process(void) {
     if (strcmp(wish, "1") != 0 && strpbrk(wish, "./") == NULL)
         hd_environment_unknown("HODU_PROFILE", wish, strlen(wish), "1, or the path of a trace such as trace.json");
     else
-        taken.of_process = begin();
+        taken.of_process = begin(NULL, strcmp(wish, "1") != 0 ? wish : NULL);
 }
 void hd_profile_end_process(void) {
     if (taken.of_process == NULL) return;
-    const char *wish = hd_environment("HODU_PROFILE");
-    end(taken.of_process, wish != NULL && strcmp(wish, "1") != 0 ? wish : NULL);
+    end(taken.of_process);
     taken.of_process = NULL;
 }
 

@@ -45,6 +45,8 @@ void hd_profile_phase_end(const hd_profile_phase *phase);
     __attribute__((cleanup(hd_profile_phase_end), unused)) const hd_profile_phase HD_UNIQUE(phase_) =                  \
         hd_profile_phase_begin(name)
 
+/* A scope of the thread ends: so do the profiles that it took there, which a longjmp left. */
+void hd_profile_leave(hd_thread *thread, uint32_t scopes);
 void hd_profile_begin_process(void); /* HODU_PROFILE */
 void hd_profile_end_process(void);
 void hd_profile_before_fork(void);
@@ -67,6 +69,8 @@ typedef struct hd_profile_moment {
 } hd_profile_moment;
 struct hd_profile {
     struct hd_profile *next; /* another one that is taken */
+    char *path;              /* of the trace, or NULL */
+    uint32_t thread, scopes; /* which took it, and how many scopes were open there: it ends with the innermost */
     int64_t begin;
     hd_profile_row *rows;
     uint32_t *table; /* of rows by their hash: 1 + which, or 0; as large as there is room for rows, twice */

@@ -83,6 +83,7 @@ struct hd_thread {
     hd_scope_frame *scopes;
     hd_ending *endings; /* of the calls that run, innermost last */
     uint32_t ending_count, ending_capacity;
+    uint32_t profiles; /* that it takes: core/profile.h */
     hd_freelist headers[HD_FREELIST_KINDS];
     struct {
         void *head;

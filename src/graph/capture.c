@@ -326,10 +326,23 @@ bool hd_recording_wrote(const hd_recording *r, hd_shape *shape) {
     return false;
 }
 
-static bool looks_like_state(const hd_capture_cell *c, bool has_state) {
+/* How many nodes read the value of another one. */
+static int64_t readers_of(const hd_graph *g, uint32_t node) {
+    int64_t count = 0;
+    for (uint32_t i = 0; i < g->node_count; ++i)
+        for (int k = 0; k < g->nodes[i].input_count; ++k) count += hd_node_inputs(g, i)[k] == node;
+    return count;
+}
+
+/* A counter of one element is read for its own next value alone, and nobody reads that; a parameter is read by more. */
+static bool looks_like_counter(const hd_recording *r, const hd_capture_cell *c) {
+    return c->unread && hd_shape_count(c->shape) == 1 && readers_of(r->graph, c->first) < 2;
+}
+
+static bool looks_like_state(const hd_recording *r, const hd_capture_cell *c, bool has_state) {
     if (c->version == 0 || c->graph_cell != HD_NO_NODE || hd_shape_count(c->shape) == 0) return false;
     if (!has_state) return c->unread && c->version == 1;
-    return c->carried && (!c->unread || hd_shape_count(c->shape) > 1); /* a counter that nobody reads is none */
+    return c->carried && !looks_like_counter(r, c);
 }
 
 int64_t hd_recording_lost(const hd_recording *r, hd_shape *largest) {
@@ -339,7 +352,7 @@ int64_t hd_recording_lost(const hd_recording *r, hd_shape *largest) {
         has_state = has_state || r->graph->cells[i].kind == HD_CELL_STATE;
     for (uint32_t i = 0; i < r->table_size; ++i) {
         const hd_capture_cell *c = r->table[i] == 0 ? NULL : &r->cells[r->table[i] - 1];
-        if (c == NULL || !looks_like_state(c, has_state)) continue;
+        if (c == NULL || !looks_like_state(r, c, has_state)) continue;
         ++count;
         if (hd_shape_count(c->shape) <= most) continue;
         most = hd_shape_count(c->shape);

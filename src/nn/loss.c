@@ -1,5 +1,5 @@
 /* Losses. */
-#include "ops/op.h"
+#include "ops/fused.h"
 #include "nn/module.h"
 
 static hd_tensor *reduce_loss(hd_tensor *loss, hd_reduction_kind reduction) {
@@ -143,11 +143,13 @@ hd_tensor *hd_cross_entropy(hd_tensor *logits, hd_tensor *target, const hd_cross
     const bool one_row = logits->layout.shape.rank == 1, probabilities = hd_dtype_is_float((hd_dtype)target->dtype);
     hd_span span;
     hd_span_begin(&span, thread, "cross_entropy");
-    hd_tensor *logs = hd_log_softmax(one_row ? hd_unsqueeze(logits, 0) : logits, 1), *weight = NULL;
-    if (one_row) target = hd_unsqueeze(target, 0);
-    hd_tensor *loss = logs == NULL    ? NULL
-                      : probabilities ? of_probabilities(logs, target, &options)
-                                      : of_classes(logs, target, &options, &weight);
+    hd_tensor *loss = NULL, *weight = NULL;
+    if (one_row) logits = hd_unsqueeze(logits, 0), target = hd_unsqueeze(target, 0);
+    if (target != NULL && !probabilities && options.weight == NULL && options.label_smoothing == 0 && !options.ignores)
+        loss = hd_fused_cross_entropy(thread, logits, target);
+    hd_tensor *logs = loss == NULL ? hd_log_softmax(logits, 1) : NULL;
+    if (logs != NULL)
+        loss = probabilities ? of_probabilities(logs, target, &options) : of_classes(logs, target, &options, &weight);
     if (options.reduction == HD_REDUCTION_NONE)
         loss = one_row ? hd_squeeze(loss, HD_AXES(0)) : loss;
     else if (weight != NULL && options.reduction != HD_REDUCTION_SUM)

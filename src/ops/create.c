@@ -102,7 +102,8 @@ hd_tensor *hd_linspace(double start, double stop, int64_t count, hd_dtype dtype)
 }
 hd_tensor *hd_linspace_beside(const hd_tensor *x, double start, double stop, int64_t count, hd_dtype dtype) {
     HD_ENTER("hd_linspace", NULL);
-    const double step = count > 1 ? (stop - start) / (double)(count - 1) : 0;
+    const double way = stop - start, steps = (double)(count - 1);
+    const double step = count < 2 ? 0 : isinf(way) ? stop / steps - start / steps : way / steps;
     return range(
         thread, x,
         &(hd_range_attributes){.start = start, .step = step, .last = count > 1 ? stop : 0, .has_last = count > 1},

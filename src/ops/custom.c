@@ -56,9 +56,16 @@ hd_error hd_custom_run(hd_thread *thread, const hd_custom_op *op, const char *(*
                        hd_custom_frame *f) {
     const char *text;
     const uint32_t frames = frames_of(thread);
+    const struct hd_recording *recording = thread->recording;
     {
         HD_CALLBACK(thread);
         text = function(&f->args);
+    }
+    if (thread->recording != recording) {
+        if (thread->recording != NULL) thread->recorder->abandon(thread);
+        return hd_fail(HD_ERROR_STATE,
+                       "the op \"%s\" left a builder recording, or ended one around it; what begins in it ends in it",
+                       op->name);
     }
     if (frames_of(thread) > frames) {
         hd_tapes_head_of(thread)->hooks->unwind(thread, frames);

@@ -54,10 +54,17 @@ static found find_all(hd_thread *thread, hd_tensor *mask) {
     return f;
 }
 
-static hd_tensor *fill_rest(const found *f, hd_tensor *values, double fill) {
+static hd_tensor *fill_rest(const found *f, hd_tensor *values, hd_tensor *fill) {
     if (f->valid == NULL || values == NULL) return values;
     hd_tensor *valid = hd_tensor_rank(values) > 1 ? hd_unsqueeze(f->valid, 1) : f->valid;
-    return hd_where(valid, values, hd_number(hd_tensor_dtype(values), fill));
+    return hd_where(valid, values, fill);
+}
+
+/* An i64 that f64 need not hold: in two parts that it does. */
+static hd_tensor *whole_number(int64_t value) {
+    const int64_t low = value & 0xffffffff;
+    hd_tensor *high = hd_number(HD_I64, (double)(value - low));
+    return low == 0 ? high : hd_add_scalar(high, (double)low);
 }
 
 static hd_error check_size(int64_t size) {
@@ -101,7 +108,7 @@ hd_tensor *hd_nonzero_padded(hd_tensor *x, int64_t size, int64_t fill) {
     hd_span span;
     hd_span_begin(&span, thread, "nonzero_padded");
     const found f = find_first(truth_of(x), size);
-    return hd_span_end(&span, fill_rest(&f, coordinates(&f, &x->layout.shape), (double)fill));
+    return hd_span_end(&span, fill_rest(&f, coordinates(&f, &x->layout.shape), whole_number(fill)));
 }
 
 /* ---- what a mask holds ------------------------------------------------------------------------------------------- */
@@ -118,7 +125,7 @@ static hd_error check_mask(const hd_tensor *x, const hd_tensor *mask, hd_shape *
 static hd_tensor *take_found(const found *f, hd_tensor *x, double fill) {
     if (x == NULL || f->at == NULL) return NULL;
     if (x->count == 0) return hd_full_beside(x, HD_SHAPE(f->size), hd_tensor_dtype(x), fill);
-    return fill_rest(f, hd_index_select(x, 0, f->at), fill);
+    return fill_rest(f, hd_index_select(x, 0, f->at), hd_number(hd_tensor_dtype(x), fill));
 }
 
 hd_tensor *hd_masked_select(hd_tensor *x, hd_tensor *mask) {

@@ -1,6 +1,6 @@
 /* Norms that know channels, of [n, c, ...], and norms of vectors, made of other ops. Small floats are computed in f32
  * and rounded once, at the end. */
-#include "ops/op.h"
+#include "ops/fused.h"
 
 #include <math.h>
 
@@ -57,6 +57,10 @@ static dtypes dtypes_of(const hd_tensor *x, const hd_tensor *y, const hd_tensor 
     return (dtypes){dtype, hd_dtype_is_small_float(dtype) ? HD_F32 : dtype};
 }
 
+typedef struct statistics {
+    hd_tensor *mean, *variance;
+} statistics;
+
 /* [c] as it broadcasts to [n, c, ...] of this rank. */
 static hd_tensor *by_channel(hd_tensor *t, int rank, hd_dtype dtype) {
     hd_shape shape = {.rank = rank - 1, .size = {t->layout.shape.size[0], 1, 1, 1, 1, 1, 1, 1}};
@@ -70,13 +74,36 @@ static int64_t behind_channels(const hd_shape *shape) {
     return count;
 }
 
+/* x, as it is computed, in one call; *is_fused is false when that does not suit it. `batch`: mean and variance of
+ * channels, when they are asked for. */
+static hd_tensor *norm_fused(hd_tensor *x, int64_t groups, hd_tensor *weight, hd_tensor *bias, double eps,
+                             statistics *batch, bool *is_fused) {
+    hd_thread *thread = hd_thread_self();
+    *is_fused = hd_may_fuse(thread, x, weight) && hd_may_fuse(thread, x, bias) && x->count > 0 &&
+                behind_channels(&x->layout.shape) >= HD_FUSED_NORM_LEAST;
+    if (!*is_fused) return NULL;
+    const hd_dtype dtype = (hd_dtype)x->dtype;
+    if (weight != NULL) weight = hd_cast(weight, dtype);
+    if (bias != NULL) bias = hd_cast(bias, dtype);
+    hd_tensor *both = NULL;
+    hd_tensor *y = hd_fused_channel_norm(thread, x, groups, weight, bias, eps, batch == NULL ? NULL : &both);
+    if (batch != NULL) {
+        both = hd_cast(both, dtype);
+        *batch = (statistics){hd_select(both, 1, 0), hd_select(both, 1, 1)};
+    }
+    return y;
+}
+
 /* Each row of [n, groups, inner] is normalised, and each channel scaled. */
 static hd_tensor *norm_rows(hd_tensor *x, int64_t groups, int64_t inner, hd_tensor *weight, hd_tensor *bias,
                             double eps) {
     const hd_shape shape = x->layout.shape;
     const dtypes of = dtypes_of(x, weight, bias);
-    hd_tensor *rows = hd_reshape(hd_cast(x, of.wide), HD_SHAPE(shape.size[0], groups, inner));
-    hd_tensor *y = hd_reshape(hd_layer_norm(rows, 1, NULL, NULL, eps), shape);
+    bool is_fused;
+    hd_tensor *f = hd_cast(x, of.wide), *y = norm_fused(f, groups, weight, bias, eps, NULL, &is_fused);
+    if (is_fused) return hd_cast(y, of.result);
+    hd_tensor *rows = hd_reshape(f, HD_SHAPE(shape.size[0], groups, inner));
+    y = hd_reshape(hd_layer_norm(rows, 1, NULL, NULL, eps), shape);
     hd_tensor *w = weight == NULL ? NULL : by_channel(weight, shape.rank, of.wide),
               *b = bias == NULL ? NULL : by_channel(bias, shape.rank, of.wide);
     if (w != NULL && b != NULL)
@@ -114,10 +141,6 @@ hd_tensor *hd_instance_norm(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, do
 }
 
 /* ---- batches ----------------------------------------------------------------------------------------------------- */
-typedef struct statistics {
-    hd_tensor *mean, *variance;
-} statistics;
-
 static hd_error check_batch(const hd_tensor *x, const statistics *running, bool training, double momentum) {
     HD_TRY(check_by_channel(running->mean, "running_mean", x));
     HD_TRY(check_by_channel(running->variance, "running_variance", x));
@@ -152,12 +175,23 @@ static bool move_running(const statistics *running, const statistics *batch, dou
     return hd_ok();
 }
 
+/* What running statistics make of those of a batch, whose normalised elements are y. */
+static hd_tensor *after_batch(hd_tensor *y, const statistics *running, const statistics *batch, const hd_shape *shape,
+                              double momentum) {
+    const double count = (double)shape->size[0] * (double)behind_channels(shape);
+    if (y == NULL || running->mean == NULL) return y;
+    return move_running(running, batch, count / (count - 1), momentum) ? y : NULL;
+}
+
 static hd_tensor *norm_batch(hd_tensor *x, const statistics *running, hd_tensor *weight, hd_tensor *bias, bool training,
                              double momentum, double eps) {
     const hd_shape shape = x->layout.shape;
     const dtypes of = dtypes_of(x, weight, bias);
-    hd_tensor *f = hd_cast(x, of.wide), *d, *variance;
+    hd_tensor *f = hd_cast(x, of.wide), *d, *variance, *y;
     statistics batch = {NULL, NULL};
+    bool is_fused = false;
+    if (training) y = norm_fused(f, 0, weight, bias, eps, running->mean == NULL ? NULL : &batch, &is_fused);
+    if (is_fused) return after_batch(hd_cast(y, of.result), running, &batch, &shape, momentum);
     if (training) {
         hd_axes axes = {.count = 1, .axis = {0}};
         for (int i = 2; i < shape.rank; ++i) axes.axis[axes.count++] = i;
@@ -171,11 +205,9 @@ static hd_tensor *norm_batch(hd_tensor *x, const statistics *running, hd_tensor 
     }
     hd_tensor *scale = hd_rsqrt(hd_add_scalar(variance, eps));
     if (weight != NULL) scale = hd_mul(scale, by_channel(weight, shape.rank, of.wide));
-    hd_tensor *y = bias == NULL ? hd_mul(d, scale) : hd_fma(d, scale, by_channel(bias, shape.rank, of.wide));
+    y = bias == NULL ? hd_mul(d, scale) : hd_fma(d, scale, by_channel(bias, shape.rank, of.wide));
     y = hd_cast(y, of.result);
-    if (y == NULL || !training || running->mean == NULL) return y;
-    const double count = (double)shape.size[0] * (double)behind_channels(&shape);
-    return move_running(running, &batch, count / (count - 1), momentum) ? y : NULL;
+    return training ? after_batch(y, running, &batch, &shape, momentum) : y;
 }
 
 hd_tensor *hd_batch_norm(hd_tensor *x, hd_tensor *running_mean, hd_tensor *running_variance, hd_tensor *weight,

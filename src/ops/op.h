@@ -98,10 +98,18 @@ typedef enum hd_op_id {
     HD_OP_BEFORE_OTHERS_ = HD_OP_ELEMENTWISE_COUNT - 1,
 #define PRIMITIVE(name, ...) HD_OP_##name,
 #include "ops/ops.def"
-    HD_OP_COUNT
+    HD_OP_COUNT,
+    HD_FUSED_BEFORE_ = HD_OP_COUNT - 1, /* graphs know no op behind HD_OP_COUNT */
+#define FUSED(name, ...) HD_FUSED_##name,
+#include "ops/fused.def"
+    HD_FUSED_END,
+    HD_FUSED_COUNT = HD_FUSED_END - HD_OP_COUNT
 } hd_op_id;
 
 extern const hd_op hd_ops[HD_OP_COUNT];
+/* The fused forms of composites, by their id less HD_OP_COUNT: fused.def. */
+extern const hd_op hd_fused[HD_FUSED_COUNT];
+static inline const hd_op *hd_fused_op(hd_op_id id) { return &hd_fused[id - HD_OP_COUNT]; }
 /* The derivative of a row by an operand, as an op that runs fused: its inputs are what the sentence uses of a, b, c, y
  * and the gradient, in this order. */
 extern const hd_op hd_derivatives[HD_OP_ELEMENTWISE_COUNT][3];
@@ -259,6 +267,12 @@ typedef struct hd_custom_attributes {
     hd_name op;
     hd_small_bytes data;
 } hd_custom_attributes;
+/* Of the fused form of norms that know channels. */
+typedef struct hd_channel_norm_attributes {
+    int64_t groups; /* of channels; 0: each channel is normalised over the batch */
+    double eps;
+    bool weight, bias; /* whether they are there */
+} hd_channel_norm_attributes;
 typedef struct hd_scan_attributes {
     int axis;
     bool exclusive, reverse; /* as hd_scan_opts */
@@ -297,6 +311,8 @@ hd_shape hd_reduced_shape(const hd_shape *shape, const bool *reduced, bool keep)
 #define STOP(why)
 #define PRIMITIVE(name, family, least, most, outputs, attributes, signature, doc, gradient, ...) gradient
 #include "ops/ops.def"
+#define FUSED(name, family, least, most, outputs, attributes, gradient, ...) gradient
+#include "ops/fused.def"
 #undef VJP
 #undef ZERO
 #undef NONE

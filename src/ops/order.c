@@ -1,6 +1,7 @@
 /* What is made of the order along an axis: places in it, middles and quantiles, and counts of what lies where. */
 #include "ops/op.h"
 
+#include <float.h>
 #include <math.h>
 
 /* ---- searching in rows that are in order ------------------------------------------------------------------------- */
@@ -111,6 +112,15 @@ hd_pair hd_median(hd_tensor *x, int axis, const hd_reduce_opts *opts) {
     return hd_span_end_pair(&span, take_with_index(x, index, &from));
 }
 
+/* What lies at a part of the way from `low` up to `high`. Their difference may be more than the dtype holds, or NaN where
+ * both are one infinity. */
+static hd_tensor *between(hd_tensor *low, hd_tensor *high, double part) {
+    const hd_dtype dtype = hd_tensor_dtype(low);
+    hd_tensor *line = hd_lerp(low, high, hd_number(dtype, part));
+    hd_tensor *sum = hd_add(hd_mul_scalar(low, 1 - part), hd_mul_scalar(high, part));
+    return hd_where(hd_isfinite(hd_sub(hd_detach(high), hd_detach(low))), line, sum);
+}
+
 hd_tensor *hd_quantile(hd_tensor *x, double q, int axis, const hd_reduce_opts *opts) {
     HD_ENTER("hd_quantile", NULL);
     taking from;
@@ -128,7 +138,7 @@ hd_tensor *hd_quantile(hd_tensor *x, double q, int axis, const hd_reduce_opts *o
     hd_tensor *y = hd_gather(f, from.axis, index);
     if (upper > lower) {
         index = or_of_nan(x, from.axis, hd_narrow(order, from.axis, upper, 1));
-        y = hd_lerp(y, hd_gather(f, from.axis, index), hd_number(hd_tensor_dtype(f), place - (double)lower));
+        y = between(y, hd_gather(f, from.axis, index), place - (double)lower);
     }
     return hd_span_end(&span, hd_cast(without_axis(y, &from), hd_float_result(thread, x)));
 }
@@ -182,6 +192,12 @@ hd_tensor *hd_bincount(hd_tensor *x, hd_tensor *weights, int64_t size) {
     return hd_span_end(&span, y);
 }
 
+/* Whether f32 holds the edges of so many bins apart. */
+static bool fits_in_f32(int64_t bins, double low, double high) {
+    const double largest = fmax(fabs(low), fabs(high));
+    return largest <= FLT_MAX && high / (double)bins - low / (double)bins >= largest * FLT_EPSILON;
+}
+
 hd_tensor *hd_histc(hd_tensor *x, int64_t bins, double low, double high) {
     HD_ENTER("hd_histc", NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
@@ -195,7 +211,7 @@ hd_tensor *hd_histc(hd_tensor *x, int64_t bins, double low, double high) {
     }
     hd_span span;
     hd_span_begin(&span, thread, "histc");
-    hd_tensor *f = hd_detach(hd_as_float(x));
+    hd_tensor *f = hd_detach(fits_in_f32(bins, low, high) ? hd_as_float(x) : hd_cast(x, HD_F64));
     const hd_dtype dtype = hd_tensor_dtype(f);
     /* Place i lies in bin i - 1: what is below the first edge is in front of all bins, and what is not below the last
      * one behind them, but for that edge itself. */

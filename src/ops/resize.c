@@ -1,6 +1,6 @@
 /* Images of other sizes, made of other ops. Resizing goes axis by axis: an element is a weighted sum of a few elements
  * of x, which are looked up. What is looked up where follows from whole numbers, so that it is exact for all sizes. */
-#include "ops/op.h"
+#include "ops/fused.h"
 
 /* ---- channels and pixels ----------------------------------------------------------------------------------------- */
 /* x as [images, channels, h, w] without factors, or an error. */
@@ -107,7 +107,9 @@ static hd_tensor *take_nearest(hd_tensor *x, const resizing *r) {
 static hd_tensor *interpolate(hd_tensor *x, const resizing *r) {
     int64_t unit;
     hd_tensor *source = sources(r, &unit), *lower = hd_floor_divide_scalar(source, (double)unit);
-    return hd_lerp(hd_index_select(x, r->axis, lower), tap(x, lower, 1, r), along(part_of(source, unit, r), r));
+    hd_tensor *part = part_of(source, unit, r);
+    if (hd_may_fuse(hd_thread_self(), x, part)) return hd_fused_interpolate(hd_thread_self(), x, r->axis, lower, part);
+    return hd_lerp(hd_index_select(x, r->axis, lower), tap(x, lower, 1, r), along(part, r));
 }
 
 /* The polynomials of a cubic convolution at d: up to 1 from the element, and from 1 to 2. */

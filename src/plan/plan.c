@@ -143,9 +143,15 @@ static hd_error make_launches(hd_plan_draft *d) {
     HD_TRY(d->plan->machine->begin(d));
     return hd_draft_make_launches(d);
 }
+static hd_error compile_as_it_settles(hd_plan_draft *d) {
+    HD_PROFILE_PHASE("code");
+    return d->plan->machine->settle(d);
+}
 static hd_error settle(hd_thread *thread, hd_plan_draft *d) {
+    const bool compiles = d->plan->machine->coder == NULL;
+    if (compiles) HD_TRY(compile_as_it_settles(d));
     HD_PROFILE_PHASE("settling and memory");
-    HD_TRY(d->plan->machine->settle(d));
+    if (!compiles) HD_TRY(d->plan->machine->settle(d));
     return hd_draft_lay_out(thread, d);
 }
 

@@ -2,6 +2,7 @@
 #include "support.h"
 
 #include <pthread.h>
+#include <setjmp.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -190,6 +191,38 @@ static void a_profile_ends_once(void **state) {
     free(table);
 }
 
+static jmp_buf back;
+static void jumped_out_of(const char *path) {
+    HD_SCOPE;
+    char name[64]; /* of the block that is left */
+    hd_tensor *x = hd_ones(HD_SHAPE(2), HD_F32);
+    HD_PROFILE(NULL);
+    {
+        HD_SCOPE;
+        if (setjmp(back) == 0) {
+            snprintf(name, sizeof name, "%s", path);
+            HD_PROFILE(name);
+            hd_add(x, x);
+            name[0] = '\0';
+            longjmp(back, 1);
+        }
+        hd_mul(x, x);
+    }
+    hd_sub(x, x);
+}
+static void a_profile_that_was_jumped_out_of_ends_with_its_scope(void **state) {
+    (void)state;
+    char *table = said_by(jumped_out_of, trace_path), *trace = text_of(trace_path);
+    assert_ok();
+    assert_int_equal(times_in(table, "profile of "), 2);
+    assert_int_equal(times_in(trace, "\"name\":\"add\""), 1);
+    assert_int_equal(times_in(trace, "\"name\":\"mul\""), 1);
+    assert_int_equal(times_in(trace, "\"name\":\"sub\""), 0);
+    assert_int_equal(times_in(table, "call    sub"), 1); /* the one around it goes on */
+    free(table);
+    free(trace);
+}
+
 static void *adds(void *of) {
     HD_SCOPE;
     hd_tensor *x = hd_ones(HD_SHAPE(2), HD_F32);
@@ -264,6 +297,7 @@ int main(void) {
         test(calls_that_fail_are_errors_as_always),
         test(own_ops_have_their_names),
         test(a_profile_ends_once),
+        cmocka_unit_test_setup_teardown(a_profile_that_was_jumped_out_of_ends_with_its_scope, make_path, remove_path),
         test(children_take_no_profile),
         test(calls_behind_a_profile_run_as_before)};
     return cmocka_run_group_tests(tests, NULL, NULL);

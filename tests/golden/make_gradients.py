@@ -269,6 +269,11 @@ case("group_norm", lambda x, w, b: F.group_norm(x, 2, w, b, 0.1), fixture(2, 4, 
 case("group_norm_weight", lambda x, w: F.group_norm(x, 4, w, None, 0.1), fixture(2, 4, 2, 2), WEIGHT, values=True)
 case("group_norm_bias", lambda x, b: F.group_norm(x, 1, None, b, 0.1), fixture(2, 4), BIAS, values=True)
 case("group_norm_alone", lambda x: F.group_norm(x, 2, eps=0.1), fixture(1, 4, 3), values=True)
+case("group_norm", lambda x, w, b: F.group_norm(x, 2, w, b, 0.1), fixture(2, 4, 4, 5), WEIGHT, BIAS, values=True)
+case("group_norm_alone", lambda x: F.group_norm(x, 2, eps=0.1), fixture(1, 2, 17), values=True)
+case("batch_norm_training", lambda x, w, b: F.batch_norm(x, None, None, w, b, True, 0.1, 0.1), fixture(3, 4, 17), WEIGHT, BIAS,
+     values=True)
+case("batch_norm_training_alone", lambda x: F.batch_norm(x, None, None, training=True, eps=0.1), fixture(2, 3, 3, 6), values=True)
 case("instance_norm", lambda x, w, b: F.instance_norm(x, weight=w, bias=b, eps=0.1), fixture(2, 4, 3), WEIGHT, BIAS, values=True)
 case("instance_norm_alone", lambda x: F.instance_norm(x, eps=0.1), fixture(2, 2, 2, 3), values=True)
 case("batch_norm_training", lambda x, w, b: F.batch_norm(x, None, None, w, b, True, 0.1, 0.1), fixture(2, 4, 3), WEIGHT, BIAS,

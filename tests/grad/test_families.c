@@ -383,8 +383,13 @@
     CASE(group_norm, channels, IN(S(2, 4, 3), S(4), S(4)), hd_group_norm(a, 2, b, c, 0.1))                             \
     CASE(group_norm, weight, IN(S(2, 2, 2, 2), S(2)), hd_square(hd_group_norm(a, 1, b, NULL, 0.1)))                    \
     CASE(group_norm, bias, IN(S(2, 4), S(4)), hd_square(hd_group_norm(a, 2, NULL, b, 0.1)))                            \
+    CASE(group_norm, planes, IN(S(1, 2, 16), S(2), S(2)), hd_group_norm(a, 2, b, c, 0.1))                              \
+    CASE(group_norm, planes_weight, IN(S(1, 2, 4, 4), S(2)), hd_square(hd_group_norm(a, 1, b, NULL, 0.1)))             \
+    CASE(group_norm, planes_bias, IN(S(1, 2, 16), S(2)), hd_square(hd_group_norm(a, 2, NULL, b, 0.1)))                 \
     CASE(instance_norm, channels, IN(S(2, 2, 3), S(2), S(2)), hd_instance_norm(a, b, c, 0.1))                          \
     CASE(batch_norm, training, IN(S(3, 2, 2), S(2), S(2)), hd_batch_norm(a, NULL, NULL, b, c, true, 0, 0.1))           \
+    CASE(batch_norm, planes, IN(S(2, 1, 16), S(1), S(1)), hd_batch_norm(a, NULL, NULL, b, c, true, 0, 0.1))            \
+    CASE(batch_norm, planes_alone, IN(S(1, 2, 16)), hd_square(hd_batch_norm(a, NULL, NULL, NULL, NULL, true, 0, 0.1))) \
     CASE(batch_norm, running, IN(S(3, 2), S(2)), hd_batch_norm(a, b_like(2), b_like(2), b, NULL, false, 0, 0.1))       \
     CASE(local_response_norm, channels, IN(S(2, 4, 2)), hd_local_response_norm(a, 3, 0.5, 0.75, 2))                    \
     CASE(l2_normalize, rows, IN(S(2, 3)), hd_l2_normalize(a, 1, 0.01))                                                 \

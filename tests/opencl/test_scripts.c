@@ -3,6 +3,7 @@
 #include "core/memory.h"
 #include "graph/calls.h"
 #include "in_a_child.h"
+#include "printed.h"
 #include "support.h"
 
 static hd_device there(void) { return hd_opencl(0); }
@@ -232,6 +233,25 @@ static void profiles_name_launches(void **state) {
     assert_ok();
 }
 
+/* The device's compiler is what takes long: it is not counted as the laying out of memory. */
+static void profiles_tell_code_from_memory(void **state) {
+    (void)state;
+    HD_SCOPE;
+    char text[4096];
+    hd_builder *b = started("code");
+    hd_builder_add_output(b, "y", hd_exp(hd_input("x", S(3, 5), HD_F32)));
+    hd_script *s = built(b);
+    hd_script_set_device(s, there());
+    const printed p = printed_begin();
+    {
+        HD_PROFILE(NULL);
+        hd_script_compile(s);
+    }
+    printed_end(p, text, sizeof text);
+    if (strstr(text, "compile code") == NULL) fail_msg("\"%s\"", text);
+    assert_ok();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {test(training_is_that_of_the_cpu),
                                        test(state_comes_and_goes),
@@ -239,7 +259,8 @@ int main(void) {
                                        test(level_0_is_eager),
                                        test(models_compile_for_it),
                                        test(many_runs_leave_nothing),
-                                       test(profiles_name_launches)};
+                                       test(profiles_name_launches),
+                                       test(profiles_tell_code_from_memory)};
     if (!hd_device_available(there())) {
         print_message("no device of OpenCL: %s\n", hd_device_missing(there()));
         return 77;

@@ -131,6 +131,10 @@ static void nothing_and_one_number(void **state) {
     assert_true(hd_shape_equal(hd_tensor_shape(hd_nonzero(none)), HD_SHAPE(0, 2)));
     assert_true(hd_shape_equal(hd_tensor_shape(hd_nonzero(one)), HD_SHAPE(1, 0)));
     assert_values(hd_nonzero_padded(none, 2, 5), HD_I64, 5, 5, 5, 5);
+    for (int64_t i = 0; i < 2; ++i) { /* f64 holds neither */
+        const int64_t fill = i == 0 ? INT64_MAX - 1 : -((int64_t)1 << 53) - 1;
+        assert_true(hd_item_i64(hd_select(hd_flatten(hd_nonzero_padded(none, 1, fill)), 0, 1)) == fill);
+    }
     assert_values(hd_masked_select_padded(none, mask, 2, 5), HD_F32, 5, 5);
     assert_int_equal(hd_tensor_count(hd_masked_select(none, mask)), 0);
     const hd_uniques u = hd_unique_padded(none, 2, 5, BOTH), v = hd_unique(one, BOTH);

@@ -486,9 +486,41 @@ static void a_block_that_is_left_open_is_an_error(void **state) {
     hd_clear_tape();
 }
 
+static hd_builder *begun;
+static const char *start_a_builder(hd_custom_args *args) {
+    (void)args;
+    hd_builder_start(begun);
+    return NULL;
+}
+static const char *end_a_builder(hd_custom_args *args) {
+    (void)args;
+    hd_builder_end(begun);
+    return NULL;
+}
+static void a_builder_that_is_left_recording_is_an_error(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_custom_op op = plain("starts"), other = plain("ends");
+    op.compute = start_a_builder;
+    other.shapes = end_a_builder;
+    hd_custom_register(&op);
+    hd_custom_register(&other);
+    hd_tensor *x = hd_ones(S(2), F);
+    begun = hd_builder_new("begun");
+    assert_null(hd_custom("starts", HD_TENSORS(x), NULL, 0));
+    assert_error(HD_ERROR_STATE, "hd_custom: the op \"starts\" left a builder recording");
+    assert_false(hd_builder_is_recording());
+    assert_values(hd_add(x, x), F, 2, 2);
+    begun = hd_builder_new("ended");
+    hd_builder_start(begun);
+    assert_null(hd_custom("ends", HD_TENSORS(hd_input("x", S(2), F)), NULL, 0));
+    assert_error(HD_ERROR_STATE, "hd_custom: the op \"ends\" left a builder recording, or ended one around it");
+    assert_values(hd_add(x, x), F, 2, 2);
+}
+
 RUN(test(descriptors_are_checked), test(a_name_is_one_op), test(calls_are_checked),
     test(what_a_function_says_of_outputs_is_checked), test(ops_compute), test(there_may_be_many_inputs),
     test(gradients_are_those_of_the_vjp), test(a_vjp_that_fails_is_named),
     test(a_function_that_fails_leaves_nothing_behind), test(threads_register_and_call_at_once),
     test(every_allocation_may_fail), test(an_op_may_release_its_list), test(bools_of_ops_are_0_or_1),
-    test(a_block_that_is_left_open_is_an_error))
+    test(a_block_that_is_left_open_is_an_error), test(a_builder_that_is_left_recording_is_an_error))

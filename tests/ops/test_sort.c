@@ -331,6 +331,37 @@ static void quantiles_at_the_edges(void **state) {
     assert_ok();
 }
 
+/* Neighbours whose difference f32 does not hold, and infinite ones. */
+static void quantiles_do_not_overflow(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = HD_TENSOR_F32(HD_SHAPE(6, 2), 0x1.8p127f, -0x1.8p127f, 5, -INFINITY, INFINITY, 1, INFINITY, INFINITY,
+                                 -INFINITY, -INFINITY, -INFINITY, INFINITY);
+    assert_values(hd_quantile(x, 0.25, 1, NULL), HD_F32, -0x1.8p126, -INFINITY, INFINITY, INFINITY, -INFINITY, NAN);
+    assert_values(hd_quantile(x, 0.5, 1, NULL), HD_F32, 0, -INFINITY, INFINITY, INFINITY, -INFINITY, NAN);
+    assert_values(hd_quantile(hd_cast(HD_TENSOR_F32(HD_SHAPE(2), 60000, -60000), HD_F16), 0.75, 0, NULL), HD_F16,
+                  30000);
+    HD_GRAD_CONTEXT;
+    hd_tensor *p = hd_param(HD_TENSOR_F32(HD_SHAPE(2), 0x1.8p127f, -0x1.8p127f));
+    hd_backward(hd_quantile(p, 0.25, 0, NULL));
+    assert_values(hd_grad(p), HD_F32, 0.25, 0.75);
+}
+
+/* Edges that f32 would round to each other, or to infinity, are those of f64. */
+static void bins_that_f32_does_not_hold(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *near = hd_add_scalar(hd_mul_scalar(hd_arange(0.5, 5, 1, HD_F64), 1e-10), 1);
+    assert_values(hd_histc(near, 2, 1, 1 + 4e-10), HD_I64, 2, 2);
+    hd_tensor *x = HD_TENSOR_F32(HD_SHAPE(5), -INFINITY, -3e38f, 0, 3e38f, INFINITY);
+    assert_values(hd_histc(x, 4, -1e39, 1e39), HD_I64, 0, 1, 2, 0);
+    assert_values(hd_histc(x, 2, -1e308, 1.7e308), HD_I64, 3, 0);
+    hd_tensor *whole = HD_TENSOR_I64(HD_SHAPE(3), (1 << 24), (1 << 24) + 1, (1 << 24) + 2);
+    assert_values(hd_histc(whole, 3, 1 << 24, (1 << 24) + 3), HD_I64, 1, 1, 1);
+    assert_values(hd_histc(HD_TENSOR_F32(HD_SHAPE(3), 0.1f, 0.2f, 0.3f), 2, 0.1, 0.3), HD_I64, 1,
+                  2); /* as f32 has them */
+}
+
 static void errors_say_what_was_given(void **state) {
     (void)state;
     HD_SCOPE;
@@ -376,4 +407,4 @@ RUN(test(every_dtype_axis_and_length), test(few_of_long_rows), test(views_are_so
     test(extremes_come_with_their_index), test(nothing_is_sorted_too), test(gradients_go_where_values_were),
     test(threads_do_not_change_the_result), test(as_numpy), test(counts_are_numpys),
     test(places_of_every_dtype_and_layout), test(elements_are_where_sort_puts_them), test(quantiles_at_the_edges),
-    test(errors_say_what_was_given))
+    test(quantiles_do_not_overflow), test(bins_that_f32_does_not_hold), test(errors_say_what_was_given))

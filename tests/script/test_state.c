@@ -678,6 +678,36 @@ static void writes_are_lost_whatever_they_are_made_of(void **state) {
     }
 }
 
+/* A parameter of one element is read by what it is for; a counter by its own next value alone. */
+static void forgotten_parameters_of_one_element_are_said(void **state) {
+    (void)state;
+    for (int is_counter = 0; is_counter < 2; ++is_counter) {
+        HD_SCOPE;
+        HD_GRAD_CONTEXT;
+        char text[1024];
+        hd_tensor *kept = hd_zeros(S(1), HD_F32), *bias = hd_param(hd_zeros(S(1), HD_F32));
+        hd_optimizer *o = hd_sgd(HD_TENSORS(bias), 0.1, NULL);
+        hd_builder *b = started("step");
+        hd_builder_add_state(b, "kept", kept);
+        hd_tensor *y = hd_input("x", S(4), HD_F32);
+        if (is_counter) {
+            HD_NO_GRAD;
+            hd_add_(bias, hd_scalar(1, HD_F32));
+        } else {
+            y = hd_add(y, bias);
+            hd_backward(hd_mean(hd_square(y), X(), NULL));
+            hd_optimizer_step(o);
+        }
+        hd_builder_add_output(b, "y", hd_relu(y));
+        const printed p = printed_begin();
+        hd_builder_end(b);
+        printed_end(p, text, sizeof text);
+        if ((strstr(text, "writes 1 tensor that is no state ([1])") != NULL) == is_counter)
+            fail_msg("%s: \"%s\"", is_counter ? "counter" : "parameter", text);
+        assert_ok();
+    }
+}
+
 /* An optimizer that was forgotten beside its parameters; what each run writes before it reads is nobody's state. */
 static void forgotten_optimizers_are_said(void **state) {
     (void)state;
@@ -755,4 +785,5 @@ RUN(test(constants_are_snapshots), test(a_number_is_a_snapshot_too), test(a_numb
     test(declarations_come_once_and_first), test(two_scripts_share_state), test(borrowed_memory_stays_where_it_is),
     test(snapshots_of_state_stay), test(a_run_that_writes_what_a_tape_saved_is_noticed),
     test(schedules_change_the_optimizers_rate), test(clones_follow_no_tensor), test(writes_that_are_lost_are_said),
-    test(writes_are_lost_whatever_they_are_made_of), test(forgotten_optimizers_are_said), test(runs_in_place_and_not))
+    test(writes_are_lost_whatever_they_are_made_of), test(forgotten_optimizers_are_said),
+    test(forgotten_parameters_of_one_element_are_said), test(runs_in_place_and_not))

@@ -191,9 +191,11 @@ static hd_error copy(hd_thread *thread, hd_call *call, hd_tensor *out) {
 hd_error hd_cpu_cast(hd_thread *thread, hd_call *call) { return hd_cpu_fill_output(thread, call, copy); }
 hd_error hd_cpu_contiguous(hd_thread *thread, hd_call *call) { return hd_cpu_fill_output(thread, call, copy); }
 
-static hd_error (*const runs[HD_OP_COUNT])(hd_thread *thread, hd_call *call) = {
+static hd_error (*const runs[HD_FUSED_END])(hd_thread *thread, hd_call *call) = {
 #define PRIMITIVE(name, ...) [HD_OP_##name] = hd_cpu_##name,
 #include "ops/ops.def"
+#define FUSED(name, ...) [HD_FUSED_##name] = hd_cpu_##name,
+#include "ops/fused.def"
 };
 
 static hd_error cpu_run(hd_executor *self, hd_thread *thread, hd_call *call) {

@@ -10,6 +10,8 @@
 hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call);
 #define PRIMITIVE(name, ...) hd_error hd_cpu_##name(hd_thread *thread, hd_call *call);
 #include "ops/ops.def"
+#define FUSED(name, ...) hd_error hd_cpu_##name(hd_thread *thread, hd_call *call);
+#include "ops/fused.def"
 
 /* dst <- src: cast, any strides on both sides, src's shape broadcast to dst's; no overlap. */
 hd_error hd_cpu_copy(hd_thread *thread, hd_tensor *dst, const hd_tensor *src);

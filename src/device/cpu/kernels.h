@@ -112,6 +112,18 @@ typedef struct hd_norm_kernels {
                        bool centered);
 } hd_norm_kernels;
 
+/* Planes of n elements that are normalised together with others: see norm_channels.c. Numbers are f64 and met in the
+ * planes' type; what a mean loses then is made up for. */
+typedef struct hd_plane_kernels {
+    /* the sums of x - mean and, `squares`, of its squares, with the mean as the type has it */
+    void (*measure)(double sums[2], const void *x, int64_t n, double mean, bool squares);
+    void (*meet)(double sums[2], const void *g, const void *x, int64_t n, double mean); /* of g and of g (x - mean) */
+    void (*apply)(void *out, const void *x, int64_t n, double mean, double scale, double bias);
+    /* out = g scale - (x - mean) slope - level */
+    void (*back)(void *out, const void *g, const void *x, int64_t n, double mean, double scale, double slope,
+                 double level);
+} hd_plane_kernels;
+
 /* out[r * out_row + i] = in[r * in_row + i * step] for `rows` rows and i in [0, n); 0 when in is NULL. */
 typedef void (*hd_run_kernel)(void *out, int64_t out_row, const void *in, int64_t in_row, int64_t rows, int64_t n,
                               int64_t step);
@@ -178,6 +190,7 @@ typedef struct hd_cpu_kernels {
     /* f32 and bf16 in a matrix unit, always packed; their mr is 0 where there is none: see kernels_amx.c */
     hd_gemm_kernels gemm_parts, gemm_halves;
     hd_norm_kernels norm_f32, norm_f64;
+    hd_plane_kernels plane_f32, plane_f64;
     hd_attention_kernels attention_f32, attention_f64;
     hd_run_kernel runs_4, runs_8; /* for elements of 4 and 8 bytes */
     hd_taps_kernel taps_f32, taps_f64;

@@ -132,7 +132,37 @@ enum { BLOCK = 4096, WIDE = 4 }; /* elements that are summed in the type itself;
 NORM(float, f32)
 NORM(double, f64)
 
+/* ---- planes ------------------------------------------------------------------------------------------------------ */
+#define PLANES(T, t)                                                                                                   \
+    static void measure_plane_##t(double sums[2], const void *x, int64_t n, double mean, bool squares) {               \
+        if (squares)                                                                                                   \
+            squares_of_##t(sums, n, x, (T)mean);                                                                       \
+        else                                                                                                           \
+            sum_of_##t(sums, n, x);                                                                                    \
+    }                                                                                                                  \
+    static void meet_plane_##t(double sums[2], const void *g, const void *x, int64_t n, double mean) {                 \
+        products_of_##t(sums, n, g, x, (T)mean);                                                                       \
+        sums[1] -= (mean - (double)(T)mean) * sums[0];                                                                 \
+    }                                                                                                                  \
+    static void apply_plane_##t(void *out, const void *in, int64_t n, double mean, double scale, double bias) {        \
+        const T *restrict x = in;                                                                                      \
+        T *restrict y = out;                                                                                           \
+        const T about = (T)mean, by = (T)scale, plus = (T)(bias - (mean - (double)about) * scale);                     \
+        for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - about) * by + plus;                                             \
+    }                                                                                                                  \
+    static void back_plane_##t(void *out, const void *gradient, const void *in, int64_t n, double mean, double scale,  \
+                               double slope, double level) {                                                           \
+        const T *restrict x = in, *restrict g = gradient;                                                              \
+        T *restrict dx = out;                                                                                          \
+        const T about = (T)mean, by = (T)scale, per = (T)slope, less = (T)(level - (mean - (double)about) * slope);    \
+        for (int64_t i = 0; i < n; ++i) dx[i] = (g[i] * by - less) - (x[i] - about) * per;                             \
+    }
+PLANES(float, f32)
+PLANES(double, f64)
+
 void KERNELS(hd_fill_norm)(hd_cpu_kernels *table) {
     table->norm_f32 = (hd_norm_kernels){norm_rows_f32, norm_gradient_f32, norm_parameters_f32};
     table->norm_f64 = (hd_norm_kernels){norm_rows_f64, norm_gradient_f64, norm_parameters_f64};
+    table->plane_f32 = (hd_plane_kernels){measure_plane_f32, meet_plane_f32, apply_plane_f32, back_plane_f32};
+    table->plane_f64 = (hd_plane_kernels){measure_plane_f64, meet_plane_f64, apply_plane_f64, back_plane_f64};
 }
