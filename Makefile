@@ -135,7 +135,7 @@ generate: setup
 golden: generate
 	@scripts/setup --python
 	@test -x .venv/bin/python || python3 -m venv .venv
-	@.venv/bin/python -c 'import torch, numpy' 2>/dev/null || .venv/bin/python -m pip install torch numpy
+	@.venv/bin/python -c 'import torch, numpy, scipy' 2>/dev/null || .venv/bin/python -m pip install torch numpy scipy
 	@build/release/generate rows.json >build/rows.json
 	@.venv/bin/python tests/golden/make_golden.py build/rows.json tests/golden/elementwise.txt
 	@.venv/bin/python tests/golden/make_families.py

@@ -54,8 +54,8 @@ static const other others[] = {
     {"composite", #name, #signature, doc, "by its parts", "", "by its parts", "LIST"},
 #define COMPOSITE_PAIR(name, signature, doc)                                                                           \
     {"composite", #name, #signature, doc, "by its parts", "", "by its parts", "PAIR"},
-#define COMPOSITE_UNIQUE(name, signature, doc)                                                                         \
-    {"composite", #name, #signature, doc, "by its parts", "", "by its parts", "UNIQUE"},
+#define COMPOSITE_PARTS(type, name, signature, doc)                                                                    \
+    {"composite", #name, #signature, doc, "by its parts", "", "by its parts", "PARTS(" #type ")"},
 #include "ops/ops.def"
 };
 enum { OTHER_COUNT = sizeof others / sizeof others[0] };
@@ -135,6 +135,15 @@ static void write_checked_calls(void) {
     puts("/* clang-format on */\n#endif");
 }
 
+/* What the function of an op returns, with what stands between it and the name. */
+static const char *returned(const char *outputs, char *text, size_t capacity) {
+    if (is(outputs, "PAIR")) return "hd_pair ";
+    if (is(outputs, "LIST")) return "hd_tensors *";
+    if (sscanf(outputs, "PARTS(%60[a-z_])", text) != 1) return "hd_tensor *";
+    strncat(text, " ", capacity - strlen(text) - 1);
+    return text;
+}
+
 static void write_header(void) {
     puts("/* Every op, written by tools/generate.c from src/ops/elementwise.def and src/ops/ops.def: edit those.\n"
          " * An op returns a new tensor that belongs to the current scope, or a list of such, or NULL when an error "
@@ -158,12 +167,9 @@ static void write_header(void) {
         if (is(o->kind, "section"))
             printf("\n/* ---- %s ---- */\n", o->name);
         else {
-            char text[1024];
-            const char *type = is(o->outputs, "PAIR")     ? "hd_pair "
-                               : is(o->outputs, "UNIQUE") ? "hd_uniques "
-                               : is(o->outputs, "LIST")   ? "hd_tensors *"
-                                                          : "hd_tensor *";
-            const int open = snprintf(text, sizeof text, "HD_API %shd_%s(", type, o->name);
+            char text[1024], type[64];
+            const int open =
+                snprintf(text, sizeof text, "HD_API %shd_%s(", returned(o->outputs, type, sizeof type), o->name);
             snprintf(text + open, sizeof text - (size_t)open, "%s;", o->signature + 1);
             write_comment(o->document, NULL);
             write_lines(text, open, "");

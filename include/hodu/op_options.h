@@ -25,6 +25,27 @@ typedef struct hd_scan_opts {
     bool reverse;   /* from the last element to the first */
 } hd_scan_opts;
 
+/* Of hd_triangular_solve: which A is meant, and on which side of X it stands. */
+typedef struct hd_triangular_opts {
+    size_t struct_size;
+    bool upper;     /* the upper triangle of a; else the lower one, and nobody reads the other */
+    bool transpose; /* A is its transpose */
+    bool unit;      /* ones on the diagonal, which nobody reads */
+    bool right;     /* X A = b: b [n] or [..., k, n] */
+} hd_triangular_opts;
+
+/* Norms of matrices. Those of MINUS have the smallest in the place of the largest. */
+typedef enum hd_matrix_norm_kind {
+    HD_NORM_FROBENIUS = 1, /* the root of the sum of squares */
+    HD_NORM_NUCLEAR,       /* the sum of singular values */
+    HD_NORM_1,             /* the largest sum of absolute values of a column, */
+    HD_NORM_MINUS_1,
+    HD_NORM_INF, /* of a row, */
+    HD_NORM_MINUS_INF,
+    HD_NORM_2, /* or singular value */
+    HD_NORM_MINUS_2
+} hd_matrix_norm_kind;
+
 typedef struct hd_padding {
     int64_t before, after;
 } hd_padding;

@@ -590,6 +590,55 @@ HD_API hd_tensor *hd_einsum(const char *equation, hd_tensor *const *tensors, int
 /* Cross products of the vectors of size 3 on an axis of the result; other axes broadcast. */
 HD_API hd_tensor *hd_cross(hd_tensor *a, hd_tensor *b, int axis);
 
+/* ---- Linear algebra: matrices [..., m, n], by LAPACK, opened at first use; integers become the default float ---- */
+/* L, lower triangular, with x = L L^T, or (upper) L^T: [..., n, n]. Of x, which is taken to be symmetric, that
+ * triangle is read; one that is not positive definite is an error. */
+HD_API hd_tensor *hd_cholesky(hd_tensor *x, bool upper);
+/* X with A X = b, or (right) X A = b: A is a triangle of a [..., n, n], or its transpose; b [n] or [..., n, k]; a 0
+ * on its diagonal is an error. */
+HD_API hd_tensor *hd_triangular_solve(hd_tensor *a, hd_tensor *b, const hd_triangular_opts *opts);
+/* X with a X = b: a [..., n, n], b [n] or [..., n, k]; a singular matrix is an error. */
+HD_API hd_tensor *hd_solve(hd_tensor *a, hd_tensor *b);
+/* The inverse of each matrix: [..., n, n]; a singular one is an error. */
+HD_API hd_tensor *hd_inv(hd_tensor *x);
+/* As LAPACK has it: U, and below its diagonal L without the ones, [..., m, n]; and i64 [..., min(m,n) + m]: with
+ * which row each was exchanged, then which row of x became each. The gradient needs a U that can be inverted. */
+HD_API hd_pair hd_lu_factor(hd_tensor *x);
+/* x = Q R, reduced: Q [..., m, k] with orthonormal columns, R [..., k, n] upper triangular, k = min(m,n). The
+ * gradient needs linearly independent columns (the first m of them). */
+HD_API hd_qr_parts hd_qr(hd_tensor *x);
+/* Eigenvalues in ascending order, [..., n], and eigenvectors, columns of [..., n, n], of symmetric matrices, whose
+ * lower triangle is read. The gradient through the vectors needs values that differ. */
+HD_API hd_spectrum hd_eigh(hd_tensor *x);
+/* The eigenvalues of hd_eigh alone. */
+HD_API hd_tensor *hd_eigvalsh(hd_tensor *x);
+/* Singular values in descending order, [..., k], and U and V^T of hd_svd, flat, one behind the other: [..., m k + k
+ * n]. */
+HD_API hd_spectrum hd_svd_packed(hd_tensor *x);
+/* The singular values of hd_svd alone. */
+HD_API hd_tensor *hd_svdvals(hd_tensor *x);
+/* The pseudo-inverse: [..., n, m]. Singular values up to cutoff times the largest count as 0; 0 means max(m,n)
+ * epsilon. The gradient is that among matrices of this rank. */
+HD_API hd_tensor *hd_pinv(hd_tensor *x, double cutoff);
+/* x with its rows in another order is L U: rows i64 [..., m], L [..., m, k], U [..., k, n], k = min(m,n). */
+HD_API hd_lu_parts hd_lu(hd_tensor *x);
+/* x = U diag(s) V^T, reduced: U [..., m, k], s [..., k] descending, V^T [..., k, n], k = min(m,n). The gradient
+ * through U and V needs values that differ, and are not 0 unless x is square. */
+HD_API hd_svd_parts hd_svd(hd_tensor *x);
+/* The determinant of each matrix: [...]. The gradient needs one that is not singular. */
+HD_API hd_tensor *hd_det(hd_tensor *x);
+/* The sign of the determinant (0 of a singular matrix) and the logarithm of its size: [...] each. */
+HD_API hd_signed_log hd_slogdet(hd_tensor *x);
+/* The smallest X of those for which a X comes nearest to b: a [..., m, n], b [m] or [..., m, k]; cutoff as in
+ * hd_pinv. */
+HD_API hd_tensor *hd_lstsq(hd_tensor *a, hd_tensor *b, double cutoff);
+/* x n times by itself as a matrix; of its inverse when n < 0. Integers stay integers when n >= 0. */
+HD_API hd_tensor *hd_matrix_power(hd_tensor *x, int64_t n);
+/* A norm of each matrix, which kind names: [...]. */
+HD_API hd_tensor *hd_matrix_norm(hd_tensor *x, hd_matrix_norm_kind kind, const hd_reduce_opts *opts);
+/* How many singular values are larger than cutoff times the largest, i64: [...]; 0 means max(m,n) epsilon. */
+HD_API hd_tensor *hd_matrix_rank(hd_tensor *x, double cutoff);
+
 /* ---- Normalisation ---- */
 /* (x - mean) / sqrt(variance + eps) * weight + bias over the last `axes` axes; weight and bias of their shape, or
  * NULL; floats. */

@@ -19,6 +19,22 @@ typedef struct hd_uniques {
     hd_tensor *inverse; /* which of them each element of x is, i64: x's shape; NULL unless asked for */
     hd_tensor *counts;  /* how often each is in x, i64: [count]; NULL unless asked for */
 } hd_uniques;
+/* What ops of linear algebra give, of each matrix [..., m, n], k = min(m,n): all NULL when an error is pending. */
+typedef struct hd_lu_parts {
+    hd_tensor *rows, *l, *u; /* rows i64 [..., m]; l [..., m, k]; u [..., k, n] */
+} hd_lu_parts;
+typedef struct hd_qr_parts {
+    hd_tensor *q, *r; /* [..., m, k]; [..., k, n] */
+} hd_qr_parts;
+typedef struct hd_svd_parts {
+    hd_tensor *u, *s, *vh; /* [..., m, k]; [..., k]; [..., k, n] */
+} hd_svd_parts;
+typedef struct hd_spectrum {
+    hd_tensor *values, *vectors;
+} hd_spectrum;
+typedef struct hd_signed_log {
+    hd_tensor *sign, *log; /* the number is sign e^log */
+} hd_signed_log;
 /* A list of tensors, which holds them: see list.h. */
 typedef struct hd_tensors hd_tensors;
 

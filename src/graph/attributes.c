@@ -74,6 +74,11 @@ static const hd_field hd_searchsorted_attributes_fields[] = {FIELD(hd_searchsort
 static const hd_field hd_scan_attributes_fields[] = {FIELD(hd_scan_attributes, axis, INT),
                                                      FIELD(hd_scan_attributes, exclusive, BOOL),
                                                      FIELD(hd_scan_attributes, reverse, BOOL), END};
+static const hd_field hd_cholesky_attributes_fields[] = {FIELD(hd_cholesky_attributes, upper, INT), END};
+static const hd_field hd_triangular_attributes_fields[] = {
+    FIELD(hd_triangular_attributes, upper, BOOL), FIELD(hd_triangular_attributes, transpose, BOOL),
+    FIELD(hd_triangular_attributes, unit, BOOL), FIELD(hd_triangular_attributes, right, BOOL), END};
+static const hd_field hd_pinv_attributes_fields[] = {FIELD(hd_pinv_attributes, cutoff, F64), END};
 #define NUMBER(name, offset)                                                                                           \
     { name, HD_FIELD_F64, offset, false }
 static const hd_field number_fields[4][4] = {{END},

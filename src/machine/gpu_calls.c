@@ -22,6 +22,7 @@
 #define OF_CONV(name)      hd_gpu_##name
 #define OF_POOL(name)      hd_gpu_##name
 #define OF_ATTENTION(name) hd_gpu_##name
+#define OF_LINALG(name)    hd_gpu_##name
 #define OF_CUSTOM(name)    hd_gpu_##name
 static hd_gpu_op *const ops[HD_OP_COUNT] = {
 #define PRIMITIVE(name, family, ...) [HD_OP_##name] = OF_##family(name),

@@ -24,6 +24,7 @@ typedef enum hd_family {
     HD_FAMILY_CONV,
     HD_FAMILY_POOL,
     HD_FAMILY_ATTENTION,
+    HD_FAMILY_LINALG,
     HD_FAMILY_CUSTOM,
     HD_FAMILY_COUNT
 } hd_family;
@@ -252,6 +253,15 @@ typedef struct hd_topk_attributes {
 typedef struct hd_searchsorted_attributes {
     int right; /* 0 or 1 */
 } hd_searchsorted_attributes;
+typedef struct hd_cholesky_attributes {
+    int upper; /* 0 or 1 */
+} hd_cholesky_attributes;
+typedef struct hd_triangular_attributes {
+    bool upper, transpose, unit, right; /* as hd_triangular_opts */
+} hd_triangular_attributes;
+typedef struct hd_pinv_attributes {
+    double cutoff; /* relative to the largest singular value */
+} hd_pinv_attributes;
 
 /* A name, with zeros behind it. */
 typedef struct hd_name {
@@ -350,6 +360,10 @@ hd_tensor *hd_root(hd_tensor *v, double power);
 hd_pair hd_run_pair(hd_thread *thread, hd_op_id id, hd_tensor *x, const hd_shape *shape, const void *attributes);
 /* The gradient of x from that of such values: it goes where they were on the axis; indices have none. */
 void hd_send_back(const hd_vjp_call *v, int axis, hd_tensor *gradient, hd_tensor *indices);
+/* U [..., m, k] and V^T [..., k, n] of hd_svd_packed's vectors; views. */
+void hd_svd_unpack(hd_tensor *packed, int64_t m, int64_t n, hd_tensor **u, hd_tensor **vh);
+/* Checks up to which part of the largest singular values count as 0; 0: the default, max(m,n) epsilon. */
+hd_error hd_linalg_cutoff(const hd_thread *thread, const hd_tensor *x, double *cutoff);
 /* What sums and products of this dtype are: small integers would overflow. */
 hd_dtype hd_sum_dtype(hd_dtype dtype);
 

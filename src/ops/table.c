@@ -23,6 +23,7 @@ enum { X0 = HD_SAVE_INPUT0, X1 = HD_SAVE_INPUT1, X2 = HD_SAVE_INPUT2, X3 = HD_SA
 enum { Y = HD_SAVE_OUTPUT, Y1 = HD_SAVE_OUTPUT1 };
 enum { EACH = X0 | X1 | X2 | X3 | HD_SAVE_REST | Y | Y1 };
 enum { PAIR = 2 };
+#define PARTS(type)        2
 #define VJP(function, ...) .gradient = HD_GRADIENT_VJP, .vjp = hd_vjp_##function, .saves = {__VA_ARGS__}
 #define ZERO(why)          .gradient = HD_GRADIENT_ZERO, .reason = why
 #define NONE(why)          .gradient = HD_GRADIENT_NONE, .reason = why

@@ -161,6 +161,7 @@ static bool (*const layouts[HD_OP_COUNT])(const void *attributes, const hd_layou
 #define OF_CONV(name)
 #define OF_POOL(name)
 #define OF_ATTENTION(name)
+#define OF_LINALG(name)
 #define OF_CUSTOM(name)
 #define PRIMITIVE(name, family, ...) OF_##family(name)
 #include "ops/ops.def"

@@ -63,6 +63,17 @@ hd_work hd_work_norm(const hd_call *call) {
     return once(call, 4 * elements);
 }
 
+/* Each element of the matrices meets every row of the smaller side, about once. */
+hd_work hd_work_factors(const hd_call *call) {
+    double operations = 0;
+    for (int i = 0; i < call->input_count; ++i) {
+        const hd_shape *x = &call->inputs[i]->layout.shape, *a = &call->inputs[0]->layout.shape;
+        const int64_t m = a->size[a->rank - 2], n = a->size[a->rank - 1];
+        operations += 2 * (double)hd_shape_count(*x) * (double)(m < n ? m : n);
+    }
+    return once(call, operations);
+}
+
 /* A transposed one that strides has fewer. */
 hd_work hd_work_conv(const hd_call *call) {
     const hd_conv_attributes *a = call->attributes;

@@ -35,11 +35,13 @@ typedef struct hd_hlo_result {
 
 /* What a run looks at, in order: the first check that fails is the run's error. */
 typedef enum hd_hlo_check_kind {
-    HD_HLO_CHECK_ROW,     /* integers that the guard of a row forbids */
-    HD_HLO_CHECK_INDEX,   /* indices within [-bound, bound) */
-    HD_HLO_CHECK_WEIGHTS, /* of a multinomial draw: finite and >= 0 */
-    HD_HLO_CHECK_TOTAL,   /* their sum: finite and positive */
-    HD_HLO_CHECK_ENOUGH   /* as many positive ones as draws without replacement */
+    HD_HLO_CHECK_ROW,      /* integers that the guard of a row forbids */
+    HD_HLO_CHECK_INDEX,    /* indices within [-bound, bound) */
+    HD_HLO_CHECK_WEIGHTS,  /* of a multinomial draw: finite and >= 0 */
+    HD_HLO_CHECK_TOTAL,    /* their sum: finite and positive */
+    HD_HLO_CHECK_ENOUGH,   /* as many positive ones as draws without replacement */
+    HD_HLO_CHECK_POSITIVE, /* matrices that are positive definite */
+    HD_HLO_CHECK_DIAGONAL  /* triangles that have no 0 on their diagonal */
 } hd_hlo_check_kind;
 typedef struct hd_hlo_check {
     hd_hlo_check_kind kind;

@@ -82,6 +82,16 @@ static hd_error index_fault(const hd_graph *g, const hd_hlo_check *c, int64_t pl
                    (long long)value, (long long)place, HD_SHAPE_TEXT(shape), (long long)c->bound);
 }
 
+static hd_error matrix_fault(const hd_graph *g, const hd_hlo_check *c, int64_t place) {
+    const hd_shape s = hd_node_shape(g, hd_node_inputs(g, c->node)[0]);
+    if (c->kind == HD_HLO_CHECK_POSITIVE)
+        return hd_fail(HD_ERROR_VALUE, "matrix %lld of x %s is not positive definite", (long long)place,
+                       HD_SHAPE_TEXT(s));
+    const long long n = (long long)s.size[s.rank - 1];
+    return hd_fail(HD_ERROR_VALUE, "matrix %lld of a %s is singular: its diagonal has a 0 at %lld",
+                   (long long)place / n, HD_SHAPE_TEXT(s), (long long)place % n);
+}
+
 hd_error hd_stablehlo_fault(hd_thread *thread, const hd_graph *g, const hd_stablehlo *s, const int64_t fault[3]) {
     if (fault[0] == 0) return HD_OK;
     HD_HOLD_ERRORS(thread);
@@ -91,9 +101,10 @@ hd_error hd_stablehlo_fault(hd_thread *thread, const hd_graph *g, const hd_stabl
     const hd_hlo_check *c = &s->checks[fault[0] - 1];
     double value;
     memcpy(&value, &fault[2], 8);
-    const hd_error status = c->kind == HD_HLO_CHECK_ROW     ? row_fault(g, c->node, fault[1])
-                            : c->kind == HD_HLO_CHECK_INDEX ? index_fault(g, c, fault[1], fault[2])
-                                                            : weights_fault(g, c, fault[1], value);
+    const hd_error status = c->kind == HD_HLO_CHECK_ROW        ? row_fault(g, c->node, fault[1])
+                            : c->kind == HD_HLO_CHECK_INDEX    ? index_fault(g, c, fault[1], fault[2])
+                            : c->kind >= HD_HLO_CHECK_POSITIVE ? matrix_fault(g, c, fault[1])
+                                                               : weights_fault(g, c, fault[1], value);
     hd_error_append(thread, " (in node %%%u, %s)", c->node, hd_node_name(&g->nodes[c->node]));
     return status;
 }

@@ -1,6 +1,6 @@
-"""Writes families.txt beside it: what NumPy says about the ops that are not elementwise.
+"""Writes families.txt beside it: what NumPy, and SciPy of LU, say about the ops that are not elementwise.
 
-    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install numpy && /tmp/venv/bin/python tests/golden/make_families.py
+    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install numpy scipy && /tmp/venv/bin/python tests/golden/make_families.py
 
 A line is `name arguments -> rank sizes values`; tests/ops/families.h reads it. Inputs are either `fixture`, a formula
 that the tests know too, or 0, 1, 2, ... in some shape.
@@ -10,6 +10,7 @@ import os
 import warnings
 
 import numpy as np
+import scipy.linalg
 
 warnings.simplefilter("ignore")
 out = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "families.txt"), "w")
@@ -176,6 +177,58 @@ for equation, *operands in (
 ):
     emit("einsum:" + equation, [n for shape in operands for n in (len(shape), *shape)],
          np.einsum(equation, *(fixture(*shape) for shape in operands)))
+
+# ---- linear algebra: of fixture(batch, m, n), or of what makes it symmetric and positive definite ----
+def positive(x):
+    return x @ np.swapaxes(x, -1, -2) + 2 * np.eye(x.shape[-2])
+
+
+def symmetric(x):
+    return x + np.swapaxes(x, -1, -2)
+
+
+def full(*shape):  # of full rank, and of n rows and columns positive for many an n
+    return fixture(*shape) + 3 * np.eye(*shape[-2:])
+
+
+SIZES = ((1, 1), (2, 2), (3, 3), (5, 5), (8, 8), (4, 7), (7, 4), (1, 5), (5, 1), (0, 0), (0, 3), (3, 0))
+KINDS = ("fro", "nuc", 1, -1, np.inf, -np.inf, 2, -2)  # in the order of hd_matrix_norm_kind
+for batch, (m, n) in itertools.product(((), (0,), (3,), (2, 1)), SIZES):
+    shape, k = (*batch, m, n), min(m, n)
+    a, b = full(*shape), fixture(*batch, m, 3)
+    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    emit("svdvals", shape, s)
+    emit("svd", shape, u * np.arange(1, k + 1) @ vh)  # the signs of a pair of vectors are anybody's
+    q, r = np.linalg.qr(a)
+    emit("qr_q", shape, q)
+    emit("qr_r", shape, r)
+    emit("pinv", shape, np.linalg.pinv(fixture(*shape), rcond=1e-6))
+    emit("lstsq", shape, np.linalg.pinv(fixture(*shape), rcond=1e-6) @ b)
+    if a.size > 0:
+        emit("matrix_rank", shape, np.linalg.matrix_rank(fixture(*shape), rtol=1e-6))
+        for i, kind in enumerate(KINDS):
+            emit("matrix_norm", (i + 1, *shape), np.linalg.norm(a, kind, (-2, -1), keepdims=i % 2 > 0))
+    if m != n:
+        continue
+    w, v = np.linalg.eigh(symmetric(a))
+    emit("eigvalsh", shape, w)
+    emit("eigh", shape, v * np.arange(1, n + 1) @ np.swapaxes(v, -1, -2))
+    low = np.linalg.cholesky(positive(a))
+    emit("cholesky", shape, low)
+    emit("triangular_solve", shape, np.linalg.solve(low, b))
+    emit("det", shape, np.linalg.det(a))
+    sign, log = np.linalg.slogdet(a)
+    emit("slogdet_sign", shape, sign)
+    emit("slogdet_log", shape, log)
+    emit("inv", shape, np.linalg.inv(a))
+    emit("solve", shape, np.linalg.solve(a, b))
+    for power in (-3, -1, 0, 1, 2, 5):
+        emit("matrix_power", (power, *shape), np.linalg.matrix_power(a, power))
+for m, n in SIZES[:9]:
+    rows, low, up = scipy.linalg.lu(full(m, n), p_indices=True)
+    emit("lu_rows", (m, n), np.argsort(rows))  # SciPy has a = L[rows] U
+    emit("lu_l", (m, n), low)
+    emit("lu_u", (m, n), up)
 
 # ---- order; places and counts ----
 for axis, keep in itertools.product((0, 1, 2, -1), (0, 1)):

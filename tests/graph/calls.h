@@ -8,6 +8,7 @@
 
 #include "builders.h"
 #include "differences.h"
+#include "lapack.h"
 #include "own_ops.h"
 #include "core/thread.h"
 #include "graph/builder.h"
@@ -40,6 +41,30 @@ static inline hd_tensor *uniques_of(hd_uniques u) {
 static inline hd_tensor *first_and_last(hd_tensors *list) {
     return hd_mul(hd_tensors_get(list, 0), hd_tensors_get(list, -1));
 }
+
+/* Square matrices that are far from singular, and positive definite ones: made of what operands are. */
+static inline hd_tensor *turned_matrix(hd_tensor *x) { return hd_transpose(x, -2, -1); }
+static inline hd_tensor *more_diagonal(hd_tensor *x, double value) {
+    return hd_add(x, hd_mul_scalar(hd_eye(hd_tensor_size(x, -2), hd_tensor_size(x, -1), HD_F32), value));
+}
+static inline hd_tensor *far_matrix(hd_tensor *x) { return more_diagonal(x, 4); }
+static inline hd_tensor *positive_matrix(hd_tensor *x) { return more_diagonal(hd_matmul(x, turned_matrix(x)), 1); }
+static inline hd_tensor *symmetric_matrix(hd_tensor *x) { return hd_add(x, turned_matrix(x)); }
+/* Parts of one call, in one. Products are signs of a pair of vectors, which are anybody's, twice. */
+static inline hd_tensor *both_of_lu(hd_pair p) {
+    return hd_mul(p.values, hd_sum(hd_cast(p.indices, HD_F32), HD_AXES(-1), NULL));
+}
+static inline hd_tensor *all_of_lu(hd_lu_parts p) {
+    return hd_take_along_axis(hd_matmul(hd_square(p.l), p.u), 0, hd_unsqueeze(p.rows, 1));
+}
+static inline hd_tensor *both_of_qr(hd_qr_parts p) { return hd_matmul(hd_square(p.q), hd_square(p.r)); }
+static inline hd_tensor *both_of_spectrum(hd_spectrum p) {
+    return hd_mul(hd_square(p.vectors), hd_unsqueeze(p.values, -2));
+}
+static inline hd_tensor *all_of_svd(hd_svd_parts p) {
+    return hd_matmul(hd_mul(p.u, hd_unsqueeze(hd_exp(p.s), -2)), p.vh);
+}
+#define TRIANGULAR(...) HD_OPTS(hd_triangular_opts, __VA_ARGS__)
 
 #define CALLS(CALL)                                                                                                    \
     /* made of nothing */                                                                                              \
@@ -268,6 +293,37 @@ static inline hd_tensor *first_and_last(hd_tensors *list) {
     CALL(attention, IN(S(2, 3, 2), S(2, 4, 2), S(2, 4, 3)), hd_attention(a, b, c, NULL, false, 0))                     \
     CALL(attention_causal, IN(S(3, 2), S(3, 2), S(3, 3)), hd_attention(a, b, c, hd_tri(3, 3, 1, HD_BOOL), true, 0.5))  \
     CALL(attention_added, IN(S(3, 2), S(3, 2), S(3)), hd_attention(a, b, a, c, true, 0.5))                             \
+    /* linear algebra, which XLA has not (lapack_) but for triangles; without LAPACK, other calls */                   \
+    CALL(cholesky, IN(S(3, 3)), LAPACK(hd_cholesky(positive_matrix(a), false), a))                                     \
+    CALL(cholesky_upper, IN(S(2, 2, 2)), LAPACK(hd_cholesky(positive_matrix(a), true), a))                             \
+    CALL(triangular_solve, IN(S(3, 3), S(3, 2)), LAPACK(hd_triangular_solve(far_matrix(a), b, NULL), b))               \
+    CALL(triangular_solve_turned, IN(S(2, 3, 3), S(3)),                                                                \
+         LAPACK(hd_triangular_solve(far_matrix(a), b, TRIANGULAR(.upper = true, .transpose = true)), b))               \
+    CALL(triangular_solve_right, IN(S(3, 3), S(2, 2, 3)),                                                              \
+         LAPACK(hd_triangular_solve(a, b, TRIANGULAR(.unit = true, .right = true)), b))                                \
+    CALL(matrix_power, IN(S(2, 2)), hd_matrix_power(a, 3))                                                             \
+    CALL(matrix_norm, IN(S(2, 2, 3)), hd_matrix_norm(a, HD_NORM_1, KEEP))                                              \
+    CALL(lapack_solve, IN(S(2, 3, 3), S(3, 2)), LAPACK(hd_solve(far_matrix(a), b), b))                                 \
+    CALL(lapack_solve_vector, IN(S(3, 3), S(3)), LAPACK(hd_solve(far_matrix(a), b), b))                                \
+    CALL(lapack_inv, IN(S(2, 3, 3)), LAPACK(hd_inv(far_matrix(a)), a))                                                 \
+    CALL(lapack_lu_factor, IN(S(3, 3)), LAPACK(both_of_lu(hd_lu_factor(far_matrix(a))), a))                            \
+    CALL(lapack_lu_values, IN(S(2, 3)), LAPACK(hd_lu_factor(far_matrix(a)).values, a))                                 \
+    CALL(lapack_lu, IN(S(3, 2)), LAPACK(all_of_lu(hd_lu(a)), a))                                                       \
+    CALL(lapack_qr, IN(S(4, 2)), LAPACK(both_of_qr(hd_qr(far_matrix(a))), a))                                          \
+    CALL(lapack_qr_q, IN(S(2, 2, 3)), LAPACK(hd_qr(far_matrix(a)).q, a))                                               \
+    CALL(lapack_qr_r, IN(S(3, 3)), LAPACK(hd_qr(far_matrix(a)).r, a))                                                  \
+    CALL(lapack_eigh, IN(S(2, 3, 3)), LAPACK(both_of_spectrum(hd_eigh(symmetric_matrix(a))), a))                       \
+    CALL(lapack_eigh_values, IN(S(3, 3)), LAPACK(hd_eigh(symmetric_matrix(a)).values, a))                              \
+    CALL(lapack_eigvalsh, IN(S(3, 3)), LAPACK(hd_eigvalsh(symmetric_matrix(a)), a))                                    \
+    CALL(lapack_svd, IN(S(2, 3, 2)), LAPACK(all_of_svd(hd_svd(a)), a))                                                 \
+    CALL(lapack_svd_values, IN(S(2, 3)), LAPACK(hd_svd(a).s, a))                                                       \
+    CALL(lapack_svdvals, IN(S(2, 3)), LAPACK(hd_svdvals(a), a))                                                        \
+    CALL(lapack_pinv, IN(S(3, 2)), LAPACK(hd_pinv(a, 0), a))                                                           \
+    CALL(lapack_lstsq, IN(S(2, 3), S(2, 2)), LAPACK(hd_lstsq(a, b, 0), b))                                             \
+    CALL(lapack_det, IN(S(2, 2, 2)), LAPACK(hd_det(far_matrix(a)), a))                                                 \
+    CALL(lapack_slogdet, IN(S(3, 3)), LAPACK(hd_slogdet(far_matrix(a)).log, a))                                        \
+    CALL(lapack_matrix_rank, IN(S(2, 3)), LAPACK(hd_mul(a, hd_matrix_rank(a, 0)), a))                                  \
+    CALL(lapack_norm, IN(S(2, 2)), LAPACK(hd_matrix_norm(a, HD_NORM_NUCLEAR, NULL), a))                                \
     /* ops of one's own */                                                                                             \
     CALL(custom, IN(S(2, 3)), cubed(a, 0.5))                                                                           \
     CALL(custom_of_views, IN(S(2, 3)), cubed(hd_t(hd_flip(a, X(1))), -2))                                              \
@@ -325,6 +381,9 @@ static inline hd_tensor *operand(hd_shape shape, int which, hd_dtype dtype) {
     free(v);
     return t;
 }
+
+/* XLA refuses call k. */
+static inline bool is_refused_by_xla(int k) { return has_lapack() && strncmp(calls[k].name, "lapack_", 7) == 0; }
 
 /* The operands of call k, how many there are, and the call of them: `user` is the call. */
 static inline int call_operands(int k, hd_tensor *in[3]) {

@@ -87,7 +87,8 @@ static void every_primitive_comes_back(void **state) {
         comes_back(hd_builder_graph(b), calls[k].name, seen);
     }
     for (int id = HD_OP_ELEMENTWISE_COUNT; id < HD_OP_COUNT; ++id)
-        if (!seen[id]) fail_msg("%s is in no call of calls.h", hd_ops[id].name);
+        if (!seen[id] && (hd_ops[id].family != HD_FAMILY_LINALG || has_lapack()))
+            fail_msg("%s is in no call of calls.h", hd_ops[id].name);
 }
 
 static void every_dtype_comes_back(void **state) {
