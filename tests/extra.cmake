@@ -121,3 +121,9 @@ if(CMAKE_C_COMPILER_ID STREQUAL GNU) # it builds the library anew: once is enoug
   hodu_structure_test(new-primitive new_primitive.sh ${PROJECT_SOURCE_DIR} ${HODU_STRUCTURE_WORK}/new-primitive)
   set_tests_properties(structure/new-op structure/new-primitive PROPERTIES COST 1000 RESOURCE_LOCK builds)
 endif()
+
+# Every op with its parameters, from the tables.
+add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/generated/calls.def
+  COMMAND generate calls.def > ${PROJECT_BINARY_DIR}/generated/calls.def DEPENDS generate)
+target_sources(test_ops_bad_arguments PRIVATE ${PROJECT_BINARY_DIR}/generated/calls.def)
+target_include_directories(test_ops_bad_arguments PRIVATE ${PROJECT_BINARY_DIR}/generated)

@@ -1,6 +1,7 @@
 /* Writes what follows from the op tables: include/hodu/ops.h, docs/ops.md and docs/dtypes.md.
- *     generate ops.h | ops.md | dtypes.md | rows.json  > file
- * `make generate` runs it for all; a test fails when the committed files are not what it writes. */
+ *     generate ops.h | ops.md | dtypes.md | rows.json | calls.def  > file
+ * `make generate` runs it for the first three; a test fails when the committed files are not what it writes. The others are
+ * for tests. */
 #include <stdio.h>
 #include <string.h>
 
@@ -278,6 +279,70 @@ static void write_rows(void) { /* for tests/golden/make_golden.py */
     puts("]");
 }
 
+/* ---- calls, for tests/ops/test_bad_arguments.c -------------------------------------------------------------------- */
+/* A parameter as a word for its type, its place, and its name or, of options and enums, its type. */
+static void write_parameter(const char *type, const char *name, int place) {
+    static const char *const words[][2] = {{"hd_tensor *", "TENSOR"},
+                                           {"hd_tensor *const *", "LIST"},
+                                           {"hd_tensors *", "TENSORS"},
+                                           {"double", "DOUBLE"},
+                                           {"int64_t", "INT64"},
+                                           {"int", "INT"},
+                                           {"bool", "BOOL"},
+                                           {"size_t", "SIZE"},
+                                           {"hd_dtype", "DTYPE"},
+                                           {"hd_shape", "SHAPE"},
+                                           {"hd_axes", "AXES"},
+                                           {"hd_device", "DEVICE"},
+                                           {"const hd_padding *", "PADDING"},
+                                           {"const char *", "TEXT"},
+                                           {"const void *", "BYTES"}};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; ++i)
+        if (is(type, words[i][0])) {
+            printf(", %s(%d, %s)", words[i][1], place, name);
+            return;
+        }
+    if (strncmp(type, "const ", 6) == 0)
+        printf(", OPTIONS(%d, %.*s)", place, (int)strcspn(type + 6, " "), type + 6);
+    else
+        printf(", ENUM(%d, %s)", place, type);
+}
+
+/* OP(name, the dtypes it takes, whether its document speaks of NULL, parameters) */
+static void write_call(const char *name, const char *form, const char *types, const char *document,
+                       const char *signature) {
+    printf("OP(%s%s, %s, %d", name, form, *types ? types : "ANY", strstr(document, "NULL") != NULL);
+    char text[1024];
+    snprintf(text, sizeof text, "%s", signature + 1);
+    int place = 0;
+    for (char *at = text, *end; *at != '\0'; at = end + (end[0] == ',') + (end[1] == ' '), ++place) {
+        end = at + strcspn(at, ",)");
+        if (*end == ')') end[1] = '\0';
+        char *name_at = end;
+        while (name_at[-1] != ' ' && name_at[-1] != '*') --name_at;
+        char type[64], parameter[64];
+        snprintf(type, sizeof type, "%.*s", (int)(name_at - at) - (name_at[-1] == ' '), at);
+        snprintf(parameter, sizeof parameter, "%.*s", (int)(end - name_at), name_at);
+        write_parameter(type, parameter, place);
+        if (*end == ')') break;
+    }
+    puts(")");
+}
+
+static void write_calls(void) {
+    for (int i = 0; i < ROW_COUNT; ++i) {
+        char text[256];
+        const row *r = &rows[i];
+        snprintf(text, sizeof text, "(%s%s%s%s%s%s%s)", operands(r), r->p ? ", double " : "", r->p ? r->p : "",
+                 r->q ? ", double " : "", r->q ? r->q : "", r->r ? ", double " : "", r->r ? r->r : "");
+        write_call(r->name, "", is(r->types, "INTS") ? r->types : "ANY", "", text);
+        if (has_scalar_form(r)) write_call(r->name, "_scalar", "ANY", "", "(hd_tensor *x, double value)");
+    }
+    for (int i = 0; i < OTHER_COUNT; ++i)
+        if (!is(others[i].kind, "section"))
+            write_call(others[i].name, "", others[i].types, others[i].document, others[i].signature);
+}
+
 int main(int argc, char **argv) {
     const char *what = argc == 2 ? argv[1] : "";
     if (is(what, "ops.h"))
@@ -288,7 +353,9 @@ int main(int argc, char **argv) {
         write_dtypes();
     else if (is(what, "rows.json"))
         write_rows();
+    else if (is(what, "calls.def"))
+        write_calls();
     else
-        return fputs("usage: generate ops.h|ops.md|dtypes.md|rows.json\n", stderr), 2;
+        return fputs("usage: generate ops.h|ops.md|dtypes.md|rows.json|calls.def\n", stderr), 2;
     return 0;
 }

@@ -645,9 +645,9 @@ HD_API hd_tensor *hd_matrix_rank(hd_tensor *x, double cutoff);
 HD_API hd_tensor *hd_layer_norm(hd_tensor *x, int axes, hd_tensor *weight, hd_tensor *bias, double eps);
 /* x / sqrt(mean(x^2) + eps) * weight over the last axis; weight [n] or NULL; floats. */
 HD_API hd_tensor *hd_rms_norm(hd_tensor *x, hd_tensor *weight, double eps);
-/* The gradient of hd_layer_norm's x from that of its result. */
+/* The gradient of hd_layer_norm's x from that of its result; weight as there, or NULL. */
 HD_API hd_tensor *hd_layer_norm_gradient(hd_tensor *gradient, hd_tensor *x, int axes, hd_tensor *weight, double eps);
-/* The gradient of hd_rms_norm's x from that of its result. */
+/* The gradient of hd_rms_norm's x from that of its result; weight as there, or NULL. */
 HD_API hd_tensor *hd_rms_norm_gradient(hd_tensor *gradient, hd_tensor *x, hd_tensor *weight, double eps);
 /* The gradients of hd_layer_norm's weight and bias: [2, the normalised axes]. */
 HD_API hd_tensor *hd_layer_norm_weight_gradient(hd_tensor *gradient, hd_tensor *x, int axes, double eps);
@@ -656,7 +656,8 @@ HD_API hd_tensor *hd_rms_norm_weight_gradient(hd_tensor *gradient, hd_tensor *x,
 /* (x - mean) / sqrt(variance + eps) * weight + bias of [n, c, ...], over each group of c / groups channels and what
  * is behind them; weight [c] and bias [c], or NULL; floats. */
 HD_API hd_tensor *hd_group_norm(hd_tensor *x, int64_t groups, hd_tensor *weight, hd_tensor *bias, double eps);
-/* hd_group_norm of each channel by itself: [n, c, ...], with one axis behind the channels at least. */
+/* hd_group_norm of each channel by itself: [n, c, ...], with one axis behind the channels at least; weight and bias
+ * as there, or NULL. */
 HD_API hd_tensor *hd_instance_norm(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, double eps);
 /* (x - mean) / sqrt(variance + eps) * weight + bias of each channel of [n, c, ...]: in training of the batch, and
  * running statistics [c], or NULL, move towards it by momentum, to the unbiased variance; else by the running ones.
@@ -675,21 +676,21 @@ HD_API hd_tensor *hd_cosine_similarity(hd_tensor *a, hd_tensor *b, int axis, dou
 /* x [n, in, ...] with weight [out, in / groups, kernel] and bias [out] or NULL -> [n, out, ...]; floats. */
 HD_API hd_tensor *hd_conv(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
 /* What takes gradients of hd_conv's result to its x: x [n, in, ...] with weight [in, out / groups, kernel] -> [n,
- * out, ...]. */
+ * out, ...]; bias [out] or NULL. */
 HD_API hd_tensor *hd_conv_transpose(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
 /* The gradient of hd_conv's weight from that of its result: [out, in / groups, kernel]. */
 HD_API hd_tensor *hd_conv_weight_gradient(hd_tensor *x, hd_tensor *gradient, hd_shape kernel, const hd_conv_opts *opts);
-/* hd_conv on [n, in, length], or on one image [in, length]. */
+/* hd_conv on [n, in, length], or on one image [in, length]; bias [out] or NULL. */
 HD_API hd_tensor *hd_conv1d(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
-/* hd_conv on [n, in, height, width], or on one image [in, height, width]. */
+/* hd_conv on [n, in, height, width], or on one image [in, height, width]; bias [out] or NULL. */
 HD_API hd_tensor *hd_conv2d(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
-/* hd_conv on [n, in, depth, height, width], or on one image. */
+/* hd_conv on [n, in, depth, height, width], or on one image; bias [out] or NULL. */
 HD_API hd_tensor *hd_conv3d(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
-/* hd_conv_transpose on [n, in, length], or on one image. */
+/* hd_conv_transpose on [n, in, length], or on one image; bias [out] or NULL. */
 HD_API hd_tensor *hd_conv_transpose1d(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
-/* hd_conv_transpose on [n, in, height, width], or on one image. */
+/* hd_conv_transpose on [n, in, height, width], or on one image; bias [out] or NULL. */
 HD_API hd_tensor *hd_conv_transpose2d(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
-/* hd_conv_transpose on [n, in, depth, height, width], or on one image. */
+/* hd_conv_transpose on [n, in, depth, height, width], or on one image; bias [out] or NULL. */
 HD_API hd_tensor *hd_conv_transpose3d(hd_tensor *x, hd_tensor *weight, hd_tensor *bias, const hd_conv_opts *opts);
 
 /* ---- Pooling: over windows on the last 1 to 3 axes ---- */

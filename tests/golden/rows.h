@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "dice.h"
 #include "ops/op.h"
 #include "support.h"
 
@@ -96,17 +97,6 @@ static inline bool within(double got, double want, double ulps, double scale, do
     return fabs(got - want) <= allowed || (fabs(want) > most && fabs(got) >= most - allowed);
 }
 
-/* A small generator of its own, so that a printed seed brings a failure back. */
-typedef struct dice {
-    uint64_t state;
-} dice;
-static inline uint64_t roll(dice *d) { /* splitmix64 */
-    uint64_t z = d->state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-static inline double roll_unit(dice *d) { return (double)(roll(d) >> 11) * 0x1p-53; } /* [0, 1) */
 /* HODU_SEED or the given one, printed. */
 static inline dice roll_from(const char *test, uint64_t seed) {
     const char *given = getenv("HODU_SEED");
