@@ -299,6 +299,75 @@ static void topk_8_4096x1024(bench *b) {
     }
 }
 
+/* ---- norms and windows ------------------------------------------------------------------------------------------- */
+static void batch_norm_training(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = normal(HD_SHAPE(32, 64, 56, 56)), *weight = normal(HD_SHAPE(64)), *bias = normal(HD_SHAPE(64));
+    hd_tensor *mean = hd_zeros(HD_SHAPE(64), HD_F32), *variance = hd_ones(HD_SHAPE(64), HD_F32);
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_batch_norm(x, mean, variance, weight, bias, true, 0.1, 1e-5);
+        }
+    }
+}
+
+static void group_norm(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = normal(HD_SHAPE(32, 64, 56, 56)), *weight = normal(HD_SHAPE(64)), *bias = normal(HD_SHAPE(64));
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_group_norm(x, 8, weight, bias, 1e-5);
+        }
+    }
+}
+
+static void bilinear_x2(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = normal(HD_SHAPE(8, 64, 56, 56));
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_resize(x, HD_SHAPE(112, 112), HD_OPTS(hd_resize_opts, .mode = HD_RESIZE_LINEAR));
+        }
+    }
+}
+
+/* ---- linear algebra ---------------------------------------------------------------------------------------------- */
+static void svd_512(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = normal(HD_SHAPE(512, 512));
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_svd(x);
+        }
+    }
+}
+
+static void solve_512(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = normal(HD_SHAPE(512, 512)), *y = normal(HD_SHAPE(512, 512));
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_solve(x, y);
+        }
+    }
+}
+
+static void cholesky_512(bench *b) {
+    HD_SCOPE;
+    hd_tensor *x = normal(HD_SHAPE(512, 512)), *p = hd_add(hd_matmul(x, hd_t(x)), hd_eye(512, 512, HD_F32));
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_cholesky(p, false);
+        }
+    }
+}
+
 static const bench_case cases[] = {
     {"eager/add-2x3", "ns", add_2x3},
     {"eager/add-scalar-2x3", "ns", add_scalar_2x3},
@@ -332,6 +401,12 @@ static const bench_case cases[] = {
     {"eager/einsum-bij-bjk", "us", einsum_bij_bjk},
     {"eager/sort-2^20", "us", sort_2_20},
     {"eager/topk-8-4096x1024", "us", topk_8_4096x1024},
+    {"eager/batch-norm-training-32x64x56x56", "us", batch_norm_training},
+    {"eager/group-norm-32x64x56x56", "us", group_norm},
+    {"eager/bilinear-x2-8x64x56x56", "us", bilinear_x2},
+    {"eager/svd-512", "us", svd_512},
+    {"eager/solve-512", "us", solve_512},
+    {"eager/cholesky-512", "us", cholesky_512},
 };
 
 int main(int argc, char **argv) { return bench_main(argc, argv, cases, sizeof cases / sizeof *cases); }

@@ -42,6 +42,17 @@ class Input:
         return RANDOM.standard_normal(self.shape, dtype=np.float32)
 
 
+class Positive(Input):
+    """A positive definite matrix."""
+
+    def __init__(self, size):
+        super().__init__(size, size)
+
+    def make(self):
+        x = super().make()
+        return x @ x.T + np.eye(len(x), dtype=np.float32)
+
+
 def bf16(*shape):
     return Input(*shape, dtype="bf16")
 
@@ -97,6 +108,7 @@ BLOCKS = {"32x256x512x256": (32, 256, 512, 256), "64x512x1024x512": (64, 512, 10
 TINY, MEDIUM, LARGE = Input(2, 3), Input(1 << 20), Input(1 << 24)
 SQUARE = Input(4096, 4096)
 
+IMAGES, CHANNELS = Input(32, 64, 56, 56), Input(64)
 CASES = {  # name: unit, op, inputs
     "eager/add-2x3": ("ns", "add", TINY, TINY),
     "eager/add-scalar-2x3": ("ns", "add_scalar", TINY),
@@ -129,6 +141,12 @@ CASES = {  # name: unit, op, inputs
     "eager/einsum-bij-bjk": ("us", "einsum", Input(16, 128, 128), Input(16, 128, 128)),
     "eager/sort-2^20": ("us", "sort", MEDIUM),
     "eager/topk-8-4096x1024": ("us", "topk_8", Input(4096, 1024)),
+    "eager/batch-norm-training-32x64x56x56": ("us", "batch_norm", IMAGES, CHANNELS, CHANNELS),
+    "eager/group-norm-32x64x56x56": ("us", "group_norm", IMAGES, CHANNELS, CHANNELS),
+    "eager/bilinear-x2-8x64x56x56": ("us", "bilinear_x2", Input(8, 64, 56, 56)),
+    "eager/svd-512": ("us", "svd", Input(512, 512)),
+    "eager/solve-512": ("us", "solve", Input(512, 512), Input(512, 512)),
+    "eager/cholesky-512": ("us", "cholesky", Positive(512)),
     "grad/add-2x3-taped": ("ns", "grad_add", TINY, TINY),
     "grad/linear-3x1-epoch": ("us", "grad_linear_epoch", Input(100, 3), Input(100, 1)),
     "grad/mlp-64x512x1024x512": ("us", "grad_mlp", Input(64, 512), Input(64, 512)),
@@ -248,6 +266,15 @@ class Numpy(Framework):
     def gather(self, x, index): return np.take_along_axis(x, index, 1)
     def index_select(self, x, index): return np.take(x, index, 0)
     def einsum(self, x, y): return np.einsum("bij,bjk->bik", x, y, optimize=True)
+
+    # SciPy's, which is OpenBLAS
+    def linalg(self):
+        import scipy.linalg
+
+        return scipy.linalg
+    def svd(self, x): return self.linalg().svd(x, full_matrices=False, check_finite=False)
+    def solve(self, x, y): return self.linalg().solve(x, y, assume_a="general", check_finite=False)
+    def cholesky(self, x): return self.linalg().cholesky(x, lower=True, check_finite=False)
 
     def sort(self, x):
         index = np.argsort(x, kind="stable")
@@ -393,6 +420,16 @@ class Torch(Framework):
     def einsum(self, x, y): return self.torch.einsum("bij,bjk->bik", x, y)
     def sort(self, x): return self.torch.sort(x)
     def topk_8(self, x): return self.torch.topk(x, 8, 1)
+    def group_norm(self, x, weight, bias): return self.torch.nn.functional.group_norm(x, 8, weight, bias)
+    def svd(self, x): return self.torch.linalg.svd(x, full_matrices=False)
+    def solve(self, x, y): return self.torch.linalg.solve(x, y)
+    def cholesky(self, x): return self.torch.linalg.cholesky(x)
+
+    def batch_norm(self, x, weight, bias):
+        return self.torch.nn.functional.batch_norm(x, self.torch.zeros(64), self.torch.ones(64), weight, bias, True)
+
+    def bilinear_x2(self, x):
+        return self.torch.nn.functional.interpolate(x, scale_factor=2, mode="bilinear")
 
     def grad_add(self, x, y):
         x.requires_grad_(), y.requires_grad_()

@@ -140,6 +140,7 @@ int main(void) {
     g.draws = adam_for(g.generator, 5e-4);
     g.judges = adam_for(g.critic, 1e-3);
     play(&g, images);
+    if (!hd_ok()) return hd_exit_status();
 
     HD_NO_GRAD;
     hd_tensor *drawn = hd_forward(g.generator, hd_randn(HD_SHAPE(DRAWN, NOISE), HD_F32)); /* [512,64] */

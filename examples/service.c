@@ -1,9 +1,9 @@
 /* A service: a network in a file answers over a Unix socket, on four threads, in microseconds.
  *
- * Started without words it makes a network, saves it as a script, starts itself once more with --serve FILE SOCKET, asks
- * it from four threads of its own, compares what it is told with the network's own answers, and says how long answers
- * took. A question is 64 numbers of f32, the answer 10; one connection asks as often as it likes. The service ends when
- * its standard input does, so that it never outlives who started it. */
+ * Started without words it makes a network, saves it as a script, starts itself once more with --serve FILE SOCKET,
+ * asks it from four threads of its own, compares what it is told with the network's own answers, and says how long
+ * answers took. A question is 64 numbers of f32, the answer 10; one connection asks as often as it likes. The service
+ * ends when its standard input does, so that it never outlives who started it. */
 #define _POSIX_C_SOURCE 200809L
 #include <hodu/hodu.h>
 

@@ -28,6 +28,9 @@ static inline const char *case_name(int c) {
     const named_call *call = case_call(c);
     return call == NULL ? hd_ops[c].name : call->name;
 }
+/* Factors of matrices: LAPACK promises small multiples of the rounding of what is factored, more for larger ones. */
+static inline bool case_is_lapack(int c) { return strncmp(case_name(c), "lapack_", 7) == 0; }
+enum { LAPACK_UNITS = 32 };
 static inline bool case_records(int c) { return c < HD_OP_ELEMENTWISE_COUNT + CALL_COUNT; }
 static inline bool case_chosen(int c) {
     const char *only = getenv("HODU_CALL");
@@ -155,8 +158,9 @@ static inline void operands_of(const operands *o, hd_tensor *in[3]) {
     for (int i = 0; i < 3; ++i) in[i] = i < o->count ? laid_out(o, i, o->base[i]) : NULL;
 }
 
-/* Operands of a case in a dtype, and what it gives at once. Sizes that a call does not take, as they do not go together
- * with its arguments, are not those tried in the end: those it is written with are. NULL: it does not take the dtype. */
+/* Operands of a case in a dtype, and what it gives at once. Sizes that a call does not take, as they do not go
+ * together with its arguments, are not those tried in the end: those it is written with are. NULL: it does not take
+ * the dtype. */
 static inline hd_tensor *try_case(int c, int round, hd_dtype dtype, operands *o) {
     dice d = {(sample_seed() * 31 + (uint64_t)round) * 1009 + (uint64_t)c};
     hd_tensor *y = NULL;

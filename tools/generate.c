@@ -1,7 +1,6 @@
 /* Writes what follows from the op tables: include/hodu/ops.h, docs/ops.md and docs/dtypes.md.
- *     generate ops.h | ops.md | dtypes.md | rows.json | calls.def  > file
- * `make generate` runs it for the first three; a test fails when the committed files are not what it writes. The others are
- * for tests. */
+ * generate ops.h | ops.md | dtypes.md | rows.json | calls.def  > file `make generate` runs it for the first three; a
+ * test fails when the committed files are not what it writes. The others are for tests. */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,7 +27,7 @@ static const row rows[] = {
 enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
 
 typedef struct other {
-    const char *kind, *name, *signature, *document, *gradient, *types, *kernels, *outputs;
+    const char *kind, *name, *signature, *document, *gradient, *types, *kernels, *outputs, *family;
 } other;
 
 #define TEXT_(...) #__VA_ARGS__
@@ -49,14 +48,15 @@ static const other others[] = {
 #define SECTION(title) {.kind = "section", .name = title},
 #define PRIMITIVE(name, family, inputs, most, outputs, attributes, signature, doc, gradient, types, fails, work,       \
                   lower)                                                                                               \
-    {"primitive", #name, #signature, doc, TEXT(gradient), #types, lower, #outputs},
-#define COMPOSITE(name, signature, doc) {"composite", #name, #signature, doc, "by its parts", "", "by its parts", "1"},
+    {"primitive", #name, #signature, doc, TEXT(gradient), #types, lower, #outputs, #family},
+#define COMPOSITE(name, signature, doc)                                                                                \
+    {"composite", #name, #signature, doc, "by its parts", "", "by its parts", "1", ""},
 #define COMPOSITE_LIST(name, signature, doc)                                                                           \
-    {"composite", #name, #signature, doc, "by its parts", "", "by its parts", "LIST"},
+    {"composite", #name, #signature, doc, "by its parts", "", "by its parts", "LIST", ""},
 #define COMPOSITE_PAIR(name, signature, doc)                                                                           \
-    {"composite", #name, #signature, doc, "by its parts", "", "by its parts", "PAIR"},
+    {"composite", #name, #signature, doc, "by its parts", "", "by its parts", "PAIR", ""},
 #define COMPOSITE_PARTS(type, name, signature, doc)                                                                    \
-    {"composite", #name, #signature, doc, "by its parts", "", "by its parts", "PARTS(" #type ")"},
+    {"composite", #name, #signature, doc, "by its parts", "", "by its parts", "PARTS(" #type ")", ""},
 #include "ops/ops.def"
 };
 enum { OTHER_COUNT = sizeof others / sizeof others[0] };
@@ -185,17 +185,53 @@ static void write_cell(const char *text) {
     for (; *text; ++text) printf(*text == '|' ? "\\|" : "%c", *text);
 }
 
-/* What GPUs do not do themselves. */
-static void write_copies(void) {
-    printf("GPUs have all of them as code of their own, but for\n");
-#define BY_COPY(name, why) {"`hd_" #name "`", why},
-    static const char *const copied[][2] = {
+/* ---- who runs what ----------------------------------------------------------------------------------------------- */
+typedef struct exception {
+    const char *name, *why;
+} exception;
+static const exception copied[] = {
+#define BY_COPY(name, why) {#name, why},
 #include "machine/by_copy.def"
-    };
-    const int count = (int)(sizeof copied / sizeof copied[0]);
-    for (int i = 0; i < count; ++i)
-        printf("%s%s (%s)", i == 0 ? "" : i == count - 1 ? " and " : ", ", copied[i][0], copied[i][1]);
-    puts(":\nthose run on the CPU, with copies of their operands, as `HODU_DUMP=calls` and profiles say.");
+    {NULL, NULL}};
+static const exception refused[] = {
+#define REFUSED(name, why)           {#name, "no: " why},
+#define REFUSED_AT_TIMES(name, when) {#name, "no, " when},
+#include "xla/refused.def"
+    {NULL, NULL}};
+static const char *why_not(const exception *list, const char *name) {
+    while (list->name != NULL && !is(list->name, name)) ++list;
+    return list->why;
+}
+
+/* Columns of what XLA has, and of how GPUs have it. */
+static void write_support(const other *o) {
+    if (!is(o->kind, "primitive")) {
+        printf(" by its parts | by its parts |\n");
+        return;
+    }
+    const char *xla = why_not(refused, o->name), *copy = why_not(copied, o->name);
+    printf(" %s | ", xla != NULL ? xla : "yes");
+    if (copy != NULL)
+        printf("copies: %s |\n", copy);
+    else
+        printf("%s |\n", is(o->family, "VIEW") ? "view" : is(o->kernels, "yes") ? "kernel" : "template");
+}
+
+static void write_names(const char *title, const char *head, const exception *list) {
+    printf("\n## %s\n\n%s\n|---|---|\n", title, head);
+    for (; list->name != NULL; ++list) printf("| %s | %s |\n", list->name, list->why);
+}
+static void write_other_names(void) {
+    static const exception names[] = {
+#define OTHER_NAME(name, how) {name, how},
+#include "ops/ops.def"
+        {NULL, NULL}};
+    static const exception missing[] = {
+#define NOT_YET(names, why) {names, why},
+#include "ops/ops.def"
+        {NULL, NULL}};
+    write_names("What others call otherwise", "| there | here |", names);
+    write_names("Not yet", "| what | why |", missing);
 }
 
 static void write_document(void) {
@@ -204,10 +240,12 @@ static void write_document(void) {
          "arguments. The exceptions\nsay so: `hd_cast` and `hd_contiguous` may return their operand itself, "
          "`hd_reshape` and `hd_flatten` may copy.\n\n"
          "Dtypes are those in which an op computes when its operands have met; of what has no operands, those of its "
-         "result. The CPU\nhas every op in all of them, and so has XLA. \"In kernels\" says whether the compiler fuses "
-         "it with its neighbours, or why it\nruns as a call of the device.\n");
-    write_copies();
-    puts("\n## Elementwise\n\n"
+         "result. The CPU\nhas every op in all of them, at once and in scripts. \"In kernels\" says whether the "
+         "compiler "
+         "fuses it with its neighbours, or why it\nruns as a call of the device. \"GPUs\" are CUDA, OpenCL and Metal, "
+         "which have the same: kernels, or templates of their own text; what has\n\"copies\" runs on the CPU, with "
+         "copies of its operands, as `HODU_DUMP=calls` and profiles say. All have every elementwise op, in kernels.\n");
+    puts("## Elementwise\n\n"
          "Operands broadcast and promote ([dtypes.md](dtypes.md)). The error is of an f32 result, in units in the last "
          "place;\n"
          "\"of inputs\" means measured at the largest operand. Rows with a float result have a derivative (zero where "
@@ -225,7 +263,8 @@ static void write_document(void) {
     for (int i = 0; i < OTHER_COUNT; ++i) {
         const other *o = &others[i];
         if (is(o->kind, "section")) {
-            printf("\n## %s\n\n| op | what | kind | dtypes | gradient | in kernels |\n|---|---|---|---|---|---|\n",
+            printf("\n## %s\n\n| op | what | kind | dtypes | gradient | in kernels | XLA | GPUs |\n"
+                   "|---|---|---|---|---|---|---|---|\n",
                    o->name);
             continue;
         }
@@ -234,8 +273,10 @@ static void write_document(void) {
         printf(" | %s | %s | ", o->kind, types_text(o->types));
         for (const char *c = o->gradient; *c; ++c)
             if (*c != '"' && *c != '\\') putchar(*c);
-        printf(" | %s |\n", o->kernels);
+        printf(" | %s |", o->kernels);
+        write_support(o);
     }
+    write_other_names();
 }
 
 static void write_dtypes(void) {
@@ -279,7 +320,7 @@ static void write_rows(void) { /* for tests/golden/make_golden.py */
     puts("]");
 }
 
-/* ---- calls, for tests/ops/test_bad_arguments.c -------------------------------------------------------------------- */
+/* ---- calls, for tests/ops/test_bad_arguments.c ------------------------------------------------------------------- */
 /* A parameter as a word for its type, its place, and its name or, of options and enums, its type. */
 static void write_parameter(const char *type, const char *name, int place) {
     static const char *const words[][2] = {{"hd_tensor *", "TENSOR"},
@@ -338,9 +379,12 @@ static void write_calls(void) {
         write_call(r->name, "", is(r->types, "INTS") ? r->types : "ANY", "", text);
         if (has_scalar_form(r)) write_call(r->name, "_scalar", "ANY", "", "(hd_tensor *x, double value)");
     }
-    for (int i = 0; i < OTHER_COUNT; ++i)
-        if (!is(others[i].kind, "section"))
-            write_call(others[i].name, "", others[i].types, others[i].document, others[i].signature);
+    for (int i = 0; i < OTHER_COUNT; ++i) {
+        const other *o = &others[i];
+        const char *types =
+            is(o->kind, "primitive") && is(o->family, "LINALG") ? "ANY" : o->types; /* made floats first */
+        if (!is(o->kind, "section")) write_call(o->name, "", types, o->document, o->signature);
+    }
 }
 
 int main(int argc, char **argv) {

@@ -291,6 +291,8 @@ HD_API hd_tensor *hd_ones(hd_shape shape, hd_dtype dtype);
 HD_API hd_tensor *hd_zeros_like(hd_tensor *x);
 /* Ones with the shape and dtype of x. */
 HD_API hd_tensor *hd_ones_like(hd_tensor *x);
+/* Values undefined, with the shape and dtype of x. */
+HD_API hd_tensor *hd_empty_like(hd_tensor *x);
 /* value with the shape and dtype of x. */
 HD_API hd_tensor *hd_full_like(hd_tensor *x, double value);
 /* start, start + step, ... below stop (above it when step < 0): [count]. */
@@ -319,6 +321,10 @@ HD_API hd_tensor *hd_multinomial(hd_tensor *weights, int64_t count, bool with_re
 HD_API hd_tensor *hd_rand(hd_shape shape, hd_dtype dtype);
 /* Normal with mean 0 and deviation 1. */
 HD_API hd_tensor *hd_randn(hd_shape shape, hd_dtype dtype);
+/* Uniform in [0, 1), with the shape and dtype of x; floats. */
+HD_API hd_tensor *hd_rand_like(hd_tensor *x);
+/* Normal with mean 0 and deviation 1, with the shape and dtype of x; floats. */
+HD_API hd_tensor *hd_randn_like(hd_tensor *x);
 /* 1 with this probability, else 0. */
 HD_API hd_tensor *hd_bernoulli(hd_shape shape, hd_dtype dtype, double probability);
 /* 1 with the probability that the element says (below 0: never, above 1: always), else 0; floats. */

@@ -53,6 +53,13 @@ hd_tensor *hd_zeros_like(hd_tensor *x) { LIKE("hd_zeros_like", 0); }
 hd_tensor *hd_ones_like(hd_tensor *x) { LIKE("hd_ones_like", 1); }
 hd_tensor *hd_full_like(hd_tensor *x, double value) { LIKE("hd_full_like", value); }
 
+hd_tensor *hd_empty_like(hd_tensor *x) {
+    HD_ENTER("hd_empty_like", NULL);
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    const hd_full_attributes attributes = {0};
+    return create(thread, HD_OP_empty, x, &x->layout.shape, (hd_dtype)x->dtype, &attributes);
+}
+
 hd_tensor *hd_full_beside(const hd_tensor *x, hd_shape shape, hd_dtype dtype, double value) {
     HD_ENTER("hd_full", NULL);
     return full(thread, x, &shape, value, dtype);

@@ -112,8 +112,8 @@ hd_pair hd_median(hd_tensor *x, int axis, const hd_reduce_opts *opts) {
     return hd_span_end_pair(&span, take_with_index(x, index, &from));
 }
 
-/* What lies at a part of the way from `low` up to `high`. Their difference may be more than the dtype holds, or NaN where
- * both are one infinity. */
+/* What lies at a part of the way from `low` up to `high`. Their difference may be more than the dtype holds, or NaN
+ * where both are one infinity. */
 static hd_tensor *between(hd_tensor *low, hd_tensor *high, double part) {
     const hd_dtype dtype = hd_tensor_dtype(low);
     hd_tensor *line = hd_lerp(low, high, hd_number(dtype, part));

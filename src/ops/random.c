@@ -34,8 +34,8 @@ static hd_tensor *draw(hd_thread *thread, hd_op_id id, hd_tensor *const *inputs,
     return t;
 }
 
-static hd_tensor *draw_float(hd_thread *thread, hd_op_id id, const hd_shape *shape, hd_dtype dtype, double a,
-                             double b) {
+static hd_tensor *draw_float_beside(hd_thread *thread, hd_op_id id, const hd_tensor *beside, const hd_shape *shape,
+                                    hd_dtype dtype, double a, double b) {
     HD_TRY_OR(hd_dtype_resolve(thread, dtype, &dtype), NULL);
     if (!hd_dtype_is_float(dtype)) {
         hd_fail(HD_ERROR_DTYPE, "draws floats, not %s; hd_randint draws integers", hd_dtype_name(dtype));
@@ -52,7 +52,12 @@ static hd_tensor *draw_float(hd_thread *thread, hd_op_id id, const hd_shape *sha
         hd_fail(HD_ERROR_VALUE, "the interval [%g, %g) is too wide for %s", a, b, hd_dtype_name(dtype));
         return NULL;
     }
-    return draw(thread, id, NULL, 0, shape, dtype, &(hd_random_attributes){.a = a, .b = b}, NULL);
+    return draw(thread, id, NULL, 0, shape, dtype, &(hd_random_attributes){.a = a, .b = b}, beside);
+}
+
+static hd_tensor *draw_float(hd_thread *thread, hd_op_id id, const hd_shape *shape, hd_dtype dtype, double a,
+                             double b) {
+    return draw_float_beside(thread, id, NULL, shape, dtype, a, b);
 }
 
 hd_tensor *hd_uniform(hd_shape shape, hd_dtype dtype, double low, double high) {
@@ -73,6 +78,22 @@ hd_tensor *hd_normal(hd_shape shape, hd_dtype dtype, double mean, double deviati
 hd_tensor *hd_randn(hd_shape shape, hd_dtype dtype) {
     HD_ENTER("hd_randn", NULL);
     return draw_float(thread, HD_OP_normal, &shape, dtype, 0, 1);
+}
+
+/* In [0, 1), or with mean 0 and deviation 1, as x: of its shape and dtype, on its device. */
+static hd_tensor *draw_like(hd_thread *thread, hd_op_id id, hd_tensor *x) {
+    HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
+    return draw_float_beside(thread, id, x, &x->layout.shape, (hd_dtype)x->dtype, 0, 1);
+}
+
+hd_tensor *hd_rand_like(hd_tensor *x) {
+    HD_ENTER("hd_rand_like", NULL);
+    return draw_like(thread, HD_OP_uniform, x);
+}
+
+hd_tensor *hd_randn_like(hd_tensor *x) {
+    HD_ENTER("hd_randn_like", NULL);
+    return draw_like(thread, HD_OP_normal, x);
 }
 
 hd_tensor *hd_randint(hd_shape shape, hd_dtype dtype, int64_t low, int64_t high) {

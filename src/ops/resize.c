@@ -112,14 +112,14 @@ static hd_tensor *interpolate(hd_tensor *x, const resizing *r) {
     return hd_lerp(hd_index_select(x, r->axis, lower), tap(x, lower, 1, r), along(part, r));
 }
 
-/* The polynomials of a cubic convolution at d: up to 1 from the element, and from 1 to 2. */
+/* The polynomials of a cubic convolution at a distance d up to 1 from the element, and d beyond 1, as products of which
+ * none cancels. */
 static hd_tensor *near_weight(hd_tensor *d, double a) {
-    hd_tensor *y = hd_mul(d, hd_add_scalar(hd_mul_scalar(d, a + 2), -(a + 3)));
-    return hd_add_scalar(hd_mul(d, y), 1);
+    hd_tensor *rest = hd_rsub_scalar(d, 1);
+    return hd_mul(rest, hd_add_scalar(hd_mul(d, hd_rsub_scalar(hd_mul_scalar(d, a + 2), 1)), 1));
 }
 static hd_tensor *far_weight(hd_tensor *d, double a) {
-    hd_tensor *y = hd_mul(d, hd_add_scalar(hd_mul_scalar(d, a), -5 * a));
-    return hd_add_scalar(hd_mul(d, hd_add_scalar(y, 8 * a)), -4 * a);
+    return hd_mul(hd_mul_scalar(d, a), hd_square(hd_rsub_scalar(d, 1)));
 }
 
 static hd_tensor *interpolate_cubic(hd_tensor *x, const resizing *r) {
@@ -127,8 +127,7 @@ static hd_tensor *interpolate_cubic(hd_tensor *x, const resizing *r) {
     int64_t unit;
     hd_tensor *source = sources(r, &unit), *lower = hd_floor_divide_scalar(source, (double)unit);
     hd_tensor *part = part_of(source, unit, r), *rest = hd_rsub_scalar(part, 1);
-    hd_tensor *weights[4] = {far_weight(hd_add_scalar(part, 1), a), near_weight(part, a), near_weight(rest, a),
-                             far_weight(hd_add_scalar(rest, 1), a)};
+    hd_tensor *weights[4] = {far_weight(part, a), near_weight(part, a), near_weight(rest, a), far_weight(rest, a)};
     hd_tensor *y = hd_mul(tap(x, lower, -1, r), along(weights[0], r));
     for (int k = 1; k < 4; ++k) y = hd_fma(tap(x, lower, k - 1, r), along(weights[k], r), y);
     return y;
@@ -149,7 +148,7 @@ static hd_tensor *filter(hd_tensor *x, const resizing *r) {
     hd_tensor *d = hd_div_scalar(hd_cast(away, r->dtype), 2 * (double)larger), *w = hd_relu(hd_rsub_scalar(d, 1));
     if (r->mode == HD_RESIZE_CUBIC)
         w = hd_where(hd_lt_scalar(d, 1), near_weight(d, -0.5),
-                     hd_where_scalar(hd_lt_scalar(d, 2), far_weight(d, -0.5), 0));
+                     hd_where_scalar(hd_lt_scalar(d, 2), far_weight(hd_sub_scalar(d, 1), -0.5), 0));
     w = hd_where_scalar(hd_lt_scalar(seen, (double)r->from), w, 0);
     w = hd_div(w, hd_sum(w, HD_AXES(1), HD_OPTS(hd_reduce_opts, .keep_dims = true)));
     hd_shape shape = hd_tensor_shape(x);

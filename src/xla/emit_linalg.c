@@ -78,14 +78,7 @@ static hd_ssa refuse(hd_hlo *e, uint32_t node) {
     e->seconds[node] = value;
     return value;
 }
-#define REFUSED(name)                                                                                                  \
+#define REFUSED_AT_TIMES(name, when) /* which says so itself */
+#define REFUSED(name, why)                                                                                             \
     hd_ssa hd_hlo_emit_##name(hd_hlo *e, uint32_t node) { return refuse(e, node); }
-REFUSED(solve)
-REFUSED(inv)
-REFUSED(lu_factor)
-REFUSED(qr)
-REFUSED(eigh)
-REFUSED(eigvalsh)
-REFUSED(svd_packed)
-REFUSED(svdvals)
-REFUSED(pinv)
+#include "xla/refused.def"

@@ -533,7 +533,7 @@ static hd_tensor *both_of_lu(hd_tensor *x) {
     CASE(solve, matrix, IN(S(2, 3, 3), S(3, 2)), hd_solve(far(a), b))                                                  \
     CASE(solve, vector, IN(S(3, 3), S(3)), hd_square(hd_solve(far(a), b)))                                             \
     CASE(inv, batch, IN(S(2, 3, 3)), hd_inv(far(a)))                                                                   \
-    CASE(lu_factor, square, IN(S(3, 3)), hd_square(hd_lu_factor(a).values))                                            \
+    CASE(lu_factor, square, IN(S(3, 3)), hd_square(hd_lu_factor(far(a)).values))                                       \
     CASE(lu, square, IN(S(2, 3, 3)), both_of_lu(far(a)))                                                               \
     CASE(lu, wide, IN(S(2, 4)), both_of_lu(far(a)))                                                                    \
     CASE(lu, tall, IN(S(4, 2)), both_of_lu(a))                                                                         \
@@ -912,17 +912,31 @@ static void every_composite_has_a_case_or_no_gradient(void **state) {
 #define COMPOSITE(name, signature, doc) #name,
 #include "ops/ops.def"
     };
-    static const char *const constant[] = {"zeros",         "ones",
-                                           "zeros_like",    "ones_like",
-                                           "full_like",     "arange",
-                                           "linspace",      "logspace",
-                                           "eye",           "tri",
-                                           "rand",          "randn",
-                                           "bernoulli",     "bernoulli_of",
-                                           "exponential",   "truncated_normal",
-                                           "count_nonzero", "one_hot",
-                                           "argsort",       "histc",
-                                           "nonzero",       "nonzero_padded",
+    static const char *const constant[] = {"zeros",
+                                           "ones",
+                                           "zeros_like",
+                                           "ones_like",
+                                           "full_like",
+                                           "arange",
+                                           "empty_like",
+                                           "rand_like",
+                                           "randn_like",
+                                           "linspace",
+                                           "logspace",
+                                           "eye",
+                                           "tri",
+                                           "rand",
+                                           "randn",
+                                           "bernoulli",
+                                           "bernoulli_of",
+                                           "exponential",
+                                           "truncated_normal",
+                                           "count_nonzero",
+                                           "one_hot",
+                                           "argsort",
+                                           "histc",
+                                           "nonzero",
+                                           "nonzero_padded",
                                            "matrix_rank"};
     static family_case list[MOST_CASES];
     const int count = cases(list);

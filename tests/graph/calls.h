@@ -1,6 +1,6 @@
-/* One list of calls for the tests of graphs and scripts: every op of ops.def, as functions of up to three float tensors
- * (ops/test_everything.c misses what is not here). What is checked of it (a graph's text, a script's outputs, gradients)
- * is checked of every op.
+/* One list of calls for the tests of graphs and scripts: every op of ops.def, as functions of up to three float
+ * tensors (ops/test_everything.c misses what is not here). What is checked of it (a graph's text, a script's outputs,
+ * gradients) is checked of every op.
  *
  * CALL(label, IN(shapes of a, b, c), result). Results that have a gradient are floats. */
 #ifndef HD_TESTS_GRAPH_CALLS_H
@@ -50,7 +50,14 @@ static inline hd_tensor *more_diagonal(hd_tensor *x, double value) {
 }
 static inline hd_tensor *far_matrix(hd_tensor *x) { return more_diagonal(x, 4); }
 static inline hd_tensor *positive_matrix(hd_tensor *x) { return more_diagonal(hd_matmul(x, turned_matrix(x)), 1); }
-static inline hd_tensor *symmetric_matrix(hd_tensor *x) { return hd_add(x, turned_matrix(x)); }
+/* With singular values, or eigenvalues, that are far from each other and from 0: vectors turn quickly where they are
+ * not. */
+static inline hd_tensor *spread_matrix(hd_tensor *x) {
+    const int64_t m = hd_tensor_size(x, -2);
+    hd_tensor *steps = hd_reshape(hd_linspace(8, 8 * (double)m, m, HD_F32), HD_SHAPE(m, 1));
+    return hd_add(x, hd_mul(hd_eye(m, hd_tensor_size(x, -1), HD_F32), steps));
+}
+static inline hd_tensor *symmetric_matrix(hd_tensor *x) { return spread_matrix(hd_add(x, turned_matrix(x))); }
 /* Parts of one call, in one. Products are signs of a pair of vectors, which are anybody's, twice. */
 static inline hd_tensor *both_of_lu(hd_pair p) {
     return hd_mul(p.values, hd_sum(hd_cast(p.indices, HD_F32), HD_AXES(-1), NULL));
@@ -63,7 +70,7 @@ static inline hd_tensor *both_of_spectrum(hd_spectrum p) {
     return hd_mul(hd_square(p.vectors), hd_unsqueeze(p.values, -2));
 }
 static inline hd_tensor *all_of_svd(hd_svd_parts p) {
-    return hd_matmul(hd_mul(p.u, hd_unsqueeze(hd_exp(p.s), -2)), p.vh);
+    return hd_matmul(hd_mul(p.u, hd_unsqueeze(hd_sqrt(p.s), -2)), p.vh);
 }
 #define TRIANGULAR(...) HD_OPTS(hd_triangular_opts, __VA_ARGS__)
 
@@ -74,6 +81,7 @@ static inline hd_tensor *all_of_svd(hd_svd_parts p) {
     CALL(ones, IN(S(2)), hd_add(a, hd_ones(S(2), HD_F32)))                                                             \
     CALL(zeros_like, IN(S(2, 3)), hd_add(a, hd_zeros_like(a)))                                                         \
     CALL(ones_like, IN(S(2, 3)), hd_add(a, hd_ones_like(a)))                                                           \
+    CALL(empty_like, IN(S(2, 3)), hd_concat(LIST(a, hd_empty_like(hd_narrow(a, 0, 0, 0))), 0))                         \
     CALL(full_like, IN(S(2, 3)), hd_mul(a, hd_full_like(a, 0.1)))                                                      \
     CALL(full_special, IN(S(2)), hd_maximum(a, hd_full(S(3, 1), HD_F32, -INFINITY)))                                   \
     CALL(empty, IN(S(2)), hd_concat(LIST(a, hd_empty(S(0), HD_F32)), 0))                                               \
@@ -85,6 +93,8 @@ static inline hd_tensor *all_of_svd(hd_svd_parts p) {
     CALL(tri, IN(S(3, 3)), hd_mul(a, hd_tri(3, 3, -1, HD_F32)))                                                        \
     CALL(uniform, IN(S(2, 2)), hd_mul(a, hd_uniform(S(2, 2), HD_F32, -1, 3)))                                          \
     CALL(rand, IN(S(4)), hd_mul(a, hd_rand(S(4), HD_F32)))                                                             \
+    CALL(rand_like, IN(S(4)), hd_mul(a, hd_rand_like(a)))                                                              \
+    CALL(randn_like, IN(S(4)), hd_mul(a, hd_randn_like(a)))                                                            \
     CALL(randn, IN(S(4)), hd_mul(a, hd_randn(S(4), HD_F32)))                                                           \
     CALL(normal, IN(S(2, 2)), hd_mul(a, hd_normal(S(2, 2), HD_F32, 0.5, 2)))                                           \
     CALL(randint, IN(S(4)), hd_mul(a, hd_cast(hd_randint(S(4), HD_I32, -5, 100), HD_F32)))                             \
@@ -339,22 +349,23 @@ static inline hd_tensor *all_of_svd(hd_svd_parts p) {
     CALL(lapack_inv, IN(S(2, 3, 3)), LAPACK(hd_inv(far_matrix(a)), a))                                                 \
     CALL(lapack_lu_factor, IN(S(3, 3)), LAPACK(both_of_lu(hd_lu_factor(far_matrix(a))), a))                            \
     CALL(lapack_lu_values, IN(S(2, 3)), LAPACK(hd_lu_factor(far_matrix(a)).values, a))                                 \
-    CALL(lapack_lu, IN(S(3, 2)), LAPACK(all_of_lu(hd_lu(a)), a))                                                       \
+    CALL(lapack_lu, IN(S(3, 2)), LAPACK(all_of_lu(hd_lu(far_matrix(a))), a))                                           \
     CALL(lapack_qr, IN(S(4, 2)), LAPACK(both_of_qr(hd_qr(far_matrix(a))), a))                                          \
     CALL(lapack_qr_q, IN(S(2, 2, 3)), LAPACK(hd_qr(far_matrix(a)).q, a))                                               \
     CALL(lapack_qr_r, IN(S(3, 3)), LAPACK(hd_qr(far_matrix(a)).r, a))                                                  \
     CALL(lapack_eigh, IN(S(2, 3, 3)), LAPACK(both_of_spectrum(hd_eigh(symmetric_matrix(a))), a))                       \
     CALL(lapack_eigh_values, IN(S(3, 3)), LAPACK(hd_eigh(symmetric_matrix(a)).values, a))                              \
     CALL(lapack_eigvalsh, IN(S(3, 3)), LAPACK(hd_eigvalsh(symmetric_matrix(a)), a))                                    \
-    CALL(lapack_svd, IN(S(2, 3, 2)), LAPACK(all_of_svd(hd_svd(a)), a))                                                 \
-    CALL(lapack_svd_values, IN(S(2, 3)), LAPACK(hd_svd(a).s, a))                                                       \
-    CALL(lapack_svdvals, IN(S(2, 3)), LAPACK(hd_svdvals(a), a))                                                        \
-    CALL(lapack_pinv, IN(S(3, 2)), LAPACK(hd_pinv(a, 0), a))                                                           \
-    CALL(lapack_lstsq, IN(S(2, 3), S(2, 2)), LAPACK(hd_lstsq(a, b, 0), b))                                             \
+    CALL(lapack_svd, IN(S(2, 3, 2)), LAPACK(all_of_svd(hd_svd(spread_matrix(a))), a))                                  \
+    CALL(lapack_svd_values, IN(S(2, 3)), LAPACK(hd_svd(spread_matrix(a)).s, a))                                        \
+    CALL(lapack_svdvals, IN(S(2, 3)), LAPACK(hd_svdvals(spread_matrix(a)), a))                                         \
+    CALL(lapack_svd_packed, IN(S(2, 3)), LAPACK(hd_svd_packed(spread_matrix(a)).values, a))                            \
+    CALL(lapack_pinv, IN(S(3, 2)), LAPACK(hd_pinv(spread_matrix(a), 0), a))                                            \
+    CALL(lapack_lstsq, IN(S(2, 3), S(2, 2)), LAPACK(hd_lstsq(spread_matrix(a), b, 0), b))                              \
     CALL(lapack_det, IN(S(2, 2, 2)), LAPACK(hd_det(far_matrix(a)), a))                                                 \
     CALL(lapack_slogdet, IN(S(3, 3)), LAPACK(hd_slogdet(far_matrix(a)).log, a))                                        \
-    CALL(lapack_matrix_rank, IN(S(2, 3)), LAPACK(hd_mul(a, hd_matrix_rank(a, 0)), a))                                  \
-    CALL(lapack_norm, IN(S(2, 2)), LAPACK(hd_matrix_norm(a, HD_NORM_NUCLEAR, NULL), a))                                \
+    CALL(lapack_matrix_rank, IN(S(2, 3)), LAPACK(hd_mul(a, hd_matrix_rank(spread_matrix(a), 0)), a))                   \
+    CALL(lapack_norm, IN(S(2, 2)), LAPACK(hd_matrix_norm(spread_matrix(a), HD_NORM_NUCLEAR, NULL), a))                 \
     /* ops of one's own */                                                                                             \
     CALL(custom, IN(S(2, 3)), cubed(a, 0.5))                                                                           \
     CALL(custom_of_views, IN(S(2, 3)), cubed(hd_t(hd_flip(a, X(1))), -2))                                              \

@@ -1,5 +1,5 @@
-/* Many cases of everything.h in one script on a device of OpenCL, each op alone (O0), against the CPU at once. One script
- * is one program to compile, so that this takes seconds where calls at once take minutes (`make check-opencl`). */
+/* Many cases of everything.h in one script on a device of OpenCL, each op alone (O0), against the CPU at once. One
+ * script is one program to compile, so that this takes seconds where calls at once take minutes (check-opencl). */
 #ifndef HD_TESTS_OPENCL_EVERY_H
 #define HD_TESTS_OPENCL_EVERY_H
 

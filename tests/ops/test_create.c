@@ -29,6 +29,8 @@ static void constants_of_every_dtype_and_shape(void **state) {
             assert_tensor(hd_zeros_like(x), d, &shapes[s], v);
             for (int i = 0; i < 1000; ++i) v[i] = 1;
             assert_tensor(hd_ones_like(x), d, &shapes[s], v);
+            assert_true(hd_shape_equal(hd_tensor_shape(hd_empty_like(x)), shapes[s]));
+            assert_true(hd_tensor_dtype(hd_empty_like(x)) == d);
             hd_tensor *e = hd_empty(shapes[s], d);
             assert_true(hd_shape_equal(hd_tensor_shape(e), shapes[s]) && hd_tensor_dtype(e) == d);
         }

@@ -1,5 +1,5 @@
-/* Every op at once: on random shapes and strides its results in f32, f16 and bf16 are those in f64, and its gradients, and
- * theirs, those of finite differences. Gradients of rows are tested so in grad/test_rows.c.
+/* Every op at once: on random shapes and strides its results in f32, f16 and bf16 are those in f64, and its gradients,
+ * and theirs, those of finite differences. Gradients of rows are tested so in grad/test_rows.c.
  *
  *     test_ops_everything --list      what runs which op, as a table */
 #include "everything.h"
@@ -45,7 +45,10 @@ static bool truncates(int c) {
 }
 
 enum { CALL_UNITS = 4 }; /* of the dtype at the largest of operands and results */
-static double units_of(int c) { return case_call(c) == NULL ? fmax(1, fabs((double)hd_rows[c].ulp)) : CALL_UNITS; }
+static double units_of(int c) {
+    if (case_call(c) == NULL) return fmax(1, fabs((double)hd_rows[c].ulp));
+    return case_is_lapack(c) ? LAPACK_UNITS : CALL_UNITS;
+}
 
 typedef struct tally {
     int tried, reshaped;
@@ -92,7 +95,7 @@ static void results_are_those_in_f64(void **state) {
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 /* What differences see, and gradients do not, as is meant: values that are cast to integers, detached, or padding. And
  * between infinities there is no difference. */
-static bool gradient_is_less(int c) { return IS_AMONG(c, "cast_integer", "detach", "embedding_padded", "pad_cut"); }
+static bool gradient_is_less(int c) { return truncates(c) || IS_AMONG(c, "detach", "embedding_padded", "pad_cut"); }
 
 typedef struct trial {
     int c;
@@ -131,7 +134,8 @@ static int orders_of(trial *t, hd_tensors *in) {
 static bool gradients_agree(int c, int round, int *tried) {
     HD_SCOPE;
     operands o;
-    try_case(c, round, HD_F64, &o);
+    hd_tensor *y = try_case(c, round, HD_F64, &o);
+    if (y != NULL && hd_item(hd_all(hd_isfinite(y), X(), NULL)) == 0) return true; /* as the variance of one element */
     trial t = {c, &o};
     hd_tensors *in = hd_tensors_from(o.base, o.count);
     const int orders = orders_of(&t, in);
@@ -177,7 +181,7 @@ static int list(void) {
                  : hd_ops[id].lower == HD_LOWER_NONE ? "call"
                                                      : "kernel");
 #define COMPOSITE(name, ...) list_row(#name, "parts", "parts", "parts");
-#define NOT_YET(name, ...)   printf("%-28s not yet\n", #name);
+#define NOT_YET(names, why)  printf("not yet: %s\n", names);
 #include "ops/ops.def"
     return 0;
 }

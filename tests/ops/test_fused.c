@@ -1,5 +1,6 @@
-/* Fused forms of composites: they are taken where they may be, give what the composite gives in a script, and depend on
- * neither layouts nor threads. Values and gradients are PyTorch's, in grad/golden, and differences, in grad/families. */
+/* Fused forms of composites: they are taken where they may be, give what the composite gives in a script, and depend
+ * on neither layouts nor threads. Values and gradients are PyTorch's, in grad/golden, and differences, in
+ * grad/families. */
 #include "core/pool.h"
 #include "differences.h"
 #include "each_allocation.h"
@@ -206,6 +207,7 @@ static void every_allocation_may_fail(void **state) {
     each_allocation_fails(all_of_them, 4000);
 }
 
-RUN(test(forms_give_what_the_composite_gives), test(profiles_see_one_call), test(layouts_and_threads_change_nothing),
-    test(small_floats_are_rounded_once), test(nothing_cancels_far_from_zero), test(errors_are_those_of_the_composite),
-    test(extremes_are_those_of_the_composite), test(every_allocation_may_fail))
+RUN_ON_THE_CPU("fused forms are the CPU's", test(forms_give_what_the_composite_gives), test(profiles_see_one_call),
+               test(layouts_and_threads_change_nothing), test(small_floats_are_rounded_once),
+               test(nothing_cancels_far_from_zero), test(errors_are_those_of_the_composite),
+               test(extremes_are_those_of_the_composite), test(every_allocation_may_fail))

@@ -1,5 +1,5 @@
-/* Linear algebra: against NumPy and SciPy, by what factors must multiply to, in every layout and dtype, and for matrices
- * that have no such factors. */
+/* Linear algebra: against NumPy and SciPy, by what factors must multiply to, in every layout and dtype, and for
+ * matrices that have no such factors. */
 #include "families.h"
 #include "lapack.h"
 

@@ -74,13 +74,15 @@ static hd_tensor *drawn(int kind, int64_t n) {
     case 6: return hd_bernoulli(HD_SHAPE(n), HD_I32, 0.3);
     case 7: return hd_uniform(HD_SHAPE(n), HD_BF16, -3, 5);
     case 8: return hd_normal(HD_SHAPE(n), HD_F16, 2, 0.5);
+    case 13: return hd_rand_like(hd_zeros(HD_SHAPE(n), HD_F16));
+    case 14: return hd_randn_like(hd_zeros(HD_SHAPE(n), HD_BF16));
     case 9: return hd_bernoulli_of(hd_full(HD_SHAPE(n), HD_F32, 0.3));
     case 10: return hd_dropout(hd_full(HD_SHAPE(n), HD_BF16, 0.7), 0.3);
     case 11: return hd_exponential(HD_SHAPE(n), HD_F32, 2);
     default: return hd_truncated_normal(HD_SHAPE(n), HD_F32, 1, 2, -1, 4);
     }
 }
-enum { DRAWN = 13, LONG = 100003 };
+enum { DRAWN = 15, LONG = 100003 };
 
 static void an_element_depends_only_on_its_place(void **state) { /* not on the length of the draw, nor on threads */
     (void)state;
@@ -184,6 +186,8 @@ static void seeds_and_generators(void **state) {
     assert_int_equal(hd_generator_draw(NULL), UINT64_MAX);
     hd_rand(HD_SHAPE(0), HD_F32);
     assert_int_equal(hd_generator_draw(NULL), 0); /* also an empty draw is one, and the count goes around */
+    assert_null(hd_randn_like(HD_TENSOR_I64(HD_SHAPE(1), 1)));
+    assert_error(HD_ERROR_DTYPE, "hd_randn_like: draws floats, not i64");
     hd_randn(HD_SHAPE(-1), HD_F32);
     assert_error(HD_ERROR_SHAPE, "hd_randn: shape [-1] has a negative size at axis 0");
     assert_int_equal(hd_generator_draw(NULL), 0); /* a refused one is not */

@@ -1,6 +1,7 @@
 /* Whether the result of an op shares memory with an operand is the op's own, and never a matter of its arguments: views
  * always do, all others never, also where they have nothing to do. What may return its operand itself says so in its
  * documentation: hd_cast and hd_contiguous; what may copy, too: hd_reshape and hd_flatten. */
+#include "lapack.h"
 #include "own_ops.h"
 #include "support.h"
 
@@ -34,6 +35,9 @@ static hd_tensor *unique_at_once(hd_tensor *x) {
 
 #define CALLS(NEW, VIEW, ITSELF)                                                                                       \
     NEW(zeros_like, hd_zeros_like(x))                                                                                  \
+    NEW(empty_like, hd_empty_like(x))                                                                                  \
+    NEW(rand_like, hd_rand_like(x))                                                                                    \
+    NEW(randn_like, hd_randn_like(x))                                                                                  \
     NEW(ones_like, hd_ones_like(x))                                                                                    \
     NEW(full_like, hd_full_like(x, 1))                                                                                 \
     NEW(multinomial, hd_multinomial(hd_abs(row), 1, true))                                                             \
@@ -232,6 +236,26 @@ static hd_tensor *unique_at_once(hd_tensor *x) {
     NEW(bernoulli_of, hd_bernoulli_of(hd_ones_like(x)))                                                                \
     NEW(dropout, hd_dropout(x, 0))                                                                                     \
     NEW(alpha_dropout, hd_alpha_dropout(x, 0))                                                                         \
+    NEW(cholesky, LAPACK(hd_cholesky(e, false), e))                                                                    \
+    NEW(triangular_solve, LAPACK(hd_triangular_solve(e, e, NULL), e))                                                  \
+    NEW(triangular_solve, LAPACK(hd_triangular_solve(e, e, HD_OPTS(hd_triangular_opts, .unit = true)), e))             \
+    NEW(solve, LAPACK(hd_solve(e, e), e))                                                                              \
+    NEW(inv, LAPACK(hd_inv(hd_ones_like(e)), e))                                                                       \
+    NEW(lu_factor, LAPACK(hd_lu_factor(e).values, e))                                                                  \
+    NEW(lu, LAPACK(hd_lu(e).u, e))                                                                                     \
+    NEW(qr, LAPACK(hd_qr(e).r, e))                                                                                     \
+    NEW(eigh, LAPACK(hd_eigh(e).values, e))                                                                            \
+    NEW(eigvalsh, LAPACK(hd_eigvalsh(e), e))                                                                           \
+    NEW(svd, LAPACK(hd_svd(e).s, e))                                                                                   \
+    NEW(svd_packed, LAPACK(hd_svd_packed(e).values, e))                                                                \
+    NEW(svdvals, LAPACK(hd_svdvals(e), e))                                                                             \
+    NEW(pinv, LAPACK(hd_pinv(e, 0), e))                                                                                \
+    NEW(lstsq, LAPACK(hd_lstsq(e, e, 0), e))                                                                           \
+    NEW(det, LAPACK(hd_det(e), e))                                                                                     \
+    NEW(slogdet, LAPACK(hd_slogdet(e).log, e))                                                                         \
+    NEW(matrix_power, hd_matrix_power(e, 1))                                                                           \
+    NEW(matrix_norm, hd_matrix_norm(e, HD_NORM_1, NULL))                                                               \
+    NEW(matrix_rank, LAPACK(hd_matrix_rank(e, 0), e))                                                                  \
     NEW(rsub_scalar, hd_rsub_scalar(x, 0))                                                                             \
     NEW(rdiv_scalar, hd_rdiv_scalar(x, 1))                                                                             \
     NEW(rpow_scalar, hd_rpow_scalar(x, 1))                                                                             \

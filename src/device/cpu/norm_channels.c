@@ -1,7 +1,7 @@
-/* The fused form of norms that know channels. x is [n, c, ...] in planes, one for each image and channel; a row is what
- * is normalised together: planes of neighbouring channels, or those of a channel in all images. A plane is measured while
- * it is in the cache, and what was measured is put together in f64, in the order of the planes. Rows of neighbouring
- * planes are done one after the other, so that they are in the cache still when they are needed again. */
+/* The fused form of norms that know channels. x is [n, c, ...] in planes, one for each image and channel; a row is
+ * what is normalised together: planes of neighbouring channels, or those of a channel in all images. A plane is
+ * measured while it is in the cache, and what was measured is put together in f64, in the order of the planes. Rows of
+ * neighbouring planes are done one after the other, so that they are in the cache still when they are needed again. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/sizes.h"
 
