@@ -72,6 +72,7 @@ build_tests
 refuses "a call in tests/graph/calls.h" "alternating_sum is in no call" ./text
 refuses "a case in tests/grad/test_families.c" "hd_alternating_sum has a gradient and no case" ./families
 refuses "a test in tests/ops" "hd_alternating_sum" sh tests/structure/tested.sh "$PWD"
+refuses "golden values" "hd_alternating_sum has no golden values" sh tests/structure/golden.sh "$PWD"
 sed -i 's|^    CALL(sum, IN|    CALL(alternating_sum, IN(S(2, 3)), hd_alternating_sum(a, 1)) \\\n&|' tests/graph/calls.h
 sed -i 's|^    CASE(sum, all, IN|    CASE(alternating_sum, last, IN(S(2, 3)), hd_alternating_sum(a, 1)) \\\n&|' tests/grad/test_families.c
 echo '/* hd_alternating_sum */' >tests/ops/test_alternating_sum.c
@@ -79,3 +80,5 @@ build_tests
 ./text >text.log 2>&1 || { tail -20 text.log; exit 1; }
 ./families >families.log 2>&1 || { tail -20 families.log; exit 1; }
 sh tests/structure/tested.sh "$PWD"
+echo 'alternating_sum: a toy' >>tests/golden/without.txt
+sh tests/structure/golden.sh "$PWD"
