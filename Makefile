@@ -135,13 +135,14 @@ generate: setup
 golden: generate
 	@scripts/setup --python
 	@test -x .venv/bin/python || python3 -m venv .venv
-	@.venv/bin/python -c 'import torch, numpy, scipy' 2>/dev/null || .venv/bin/python -m pip install torch numpy scipy
+	@.venv/bin/python -c 'import torch, numpy, scipy, safetensors' 2>/dev/null || .venv/bin/python -m pip install torch numpy scipy safetensors
 	@build/release/generate rows.json >build/rows.json
 	@.venv/bin/python tests/golden/make_golden.py build/rows.json tests/golden/elementwise.txt
 	@.venv/bin/python tests/golden/make_families.py
 	@.venv/bin/python -W ignore tests/golden/make_gradients.py
 	@.venv/bin/python tests/golden/make_layers.py
 	@.venv/bin/python tests/golden/make_optim.py
+	@.venv/bin/python tests/golden/make_files.py
 
 install: setup
 	@$(call configure,release)
