@@ -46,6 +46,7 @@ hd_archive *hd_npz_load(const char *path) {
     hd_source_close(&s);
     a->is_loaded = true;
     if (status == HD_OK) return a;
+    hd_release(a);
     hd_file_reword(thread, HD_OK, "\"%s\" ", hd_file_short(path));
     return NULL;
 }

@@ -280,7 +280,9 @@ static hd_archive *read_one(hd_thread *thread, const char *path) {
     hd_text_release(&r.name);
     hd_text_release(&r.word);
     r.archive->is_loaded = true;
-    return status == HD_OK ? r.archive : NULL;
+    if (status == HD_OK) return r.archive;
+    hd_release(r.archive);
+    return NULL;
 }
 
 /* ---- an index of several files ----------------------------------------------------------------------------------- */
@@ -385,7 +387,9 @@ static hd_archive *read_several(hd_thread *thread, const char *path) {
     if (status == HD_OK) status = read_parts(thread, path, whole, map);
     hd_scope_close(thread, &scope);
     whole->is_loaded = true;
-    return status == HD_OK ? whole : NULL;
+    if (status == HD_OK) return whole;
+    hd_release(whole);
+    return NULL;
 }
 
 hd_archive *hd_safetensors_read(hd_thread *thread, const char *path) {
