@@ -19,7 +19,7 @@ void hd_module_save(hd_module *module, const char *path, const hd_module_save_op
     if (hd_io_check_path(path) != HD_OK) return;
     HD_HOLD_ERRORS(thread);
     hd_scope_token scope = hd_scope_within(thread, &scope);
-    if (save(thread, module, path, &options) != HD_OK) hd_file_reword(thread, HD_OK, "\"%s\" ", hd_file_short(path));
+    save(thread, module, path, &options);
     hd_scope_close(thread, &scope);
 }
 
