@@ -1,6 +1,6 @@
-/* Files with a gigabyte of numbers: saving and loading a script of that many constants beside plain writes and reads of as
- * many bytes, and how soon there is a result that needs a part of it, from such a script and from .safetensors, which are
- * mapped. Sides take turns; a figure is the best of a few, as disks are
+/* Files with a gigabyte of numbers: saving and loading a script of that many constants beside plain writes and reads of
+ * as many bytes, and how soon there is a result that needs a part of it, from such a script and from .safetensors,
+ * which are mapped. Sides take turns; a figure is the best of a few, as disks are
  * moody. */
 #include "harness.h"
 

@@ -1,8 +1,9 @@
-/* What fuzzers share: a file in memory, changed copies of files, and a main that tries them where there is no libFuzzer.
+/* What fuzzers share: a file in memory, changed copies of files, and a main that tries them where there is no
+ * libFuzzer.
  *
- * With libFuzzer (script/fuzz, io/fuzz-npy, ..., built by clang) a fuzzer is its target. Alone (script/fuzz-corpus, ..., in
- * every build) it is a program that takes a folder, and tries its files and changed copies of them. A fuzzer defines SMALL:
- * the least bytes that a file of its corpus has. */
+ * With libFuzzer (script/fuzz, io/fuzz-npy, ..., built by clang) a fuzzer is its target. Alone (script/fuzz-corpus,
+ * ..., in every build) it is a program that takes a folder, and tries its files and changed copies of them. A fuzzer
+ * defines SMALL: the least bytes that a file of its corpus has. */
 #ifndef HD_TESTS_FUZZ_H
 #define HD_TESTS_FUZZ_H
 

@@ -1,5 +1,5 @@
-/* DLPack's structs, as its version 1 lays them out, for hd_to_dlpack and hd_from_dlpack. A program that has DLPack's own
- * header may include it before or after this one. */
+/* DLPack's structs, as its version 1 lays them out, for hd_to_dlpack and hd_from_dlpack. A program that has DLPack's
+ * own header may include it before or after this one. */
 #ifndef HODU_DLPACK_H
 #define HODU_DLPACK_H
 

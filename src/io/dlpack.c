@@ -59,8 +59,8 @@ static void release_block(void *data, void *block) {
     hd_block_release(hd_thread_self(), block);
 }
 
-/* The bytes stay where they are as long as the storage lives, whoever shares or writes it: a block of its own that counts
- * as borrowed memory from now on, which is written in place and copied when it is shared. */
+/* The bytes stay where they are as long as the storage lives, whoever shares or writes it: a block of its own that
+ * counts as borrowed memory from now on, which is written in place and copied when it is shared. */
 static hd_error pin(hd_thread *thread, hd_storage *s) {
     if (hd_storage_bytes(thread, s, HD_READ) == NULL) return thread->error_code;
     if (s->home != NULL && s->home->fetch(s, HD_WRITE) != HD_OK) return thread->error_code;

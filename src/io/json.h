@@ -18,8 +18,8 @@ hd_error hd_json_string(hd_json *j, hd_text *out);
 hd_error hd_json_whole(hd_json *j, uint64_t *out);
 /* Any value. */
 hd_error hd_json_skip(hd_json *j);
-/* The next member of an object that was opened with {: its key, and the colon is taken. False behind the last one, whose
- * } is taken, and on failure, with an error. `first` is true at first and then the function's own. */
+/* The next member of an object that was opened with {: its key, and the colon is taken. False behind the last one,
+ * whose } is taken, and on failure, with an error. `first` is true at first and then the function's own. */
 bool hd_json_member(hd_json *j, bool *first, hd_text *key);
 /* Likewise of a list that was opened with [. */
 bool hd_json_element(hd_json *j, bool *first);

@@ -1,4 +1,5 @@
-/* .safetensors: files of others are read without copying them, ours come back, and hostile ones are errors with names. */
+/* .safetensors: files of others are read without copying them, ours come back, and hostile ones are errors with names.
+ * */
 #include "each_allocation.h"
 #include "samples.h"
 
