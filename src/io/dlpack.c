@@ -175,33 +175,40 @@ typedef struct extent {
     size_t bytes;
 } extent;
 
-static hd_error reach_of(const DLTensor *t, size_t size, extent *e) {
-    int64_t low = 0, high = 0, way, count;
+static hd_error far(void) { return hd_fail(HD_ERROR_OVERFLOW, "strides that reach too far"); }
+
+static hd_error shape_of(const DLTensor *t, size_t size, hd_shape *shape, int64_t *count) {
     if (t->ndim < 0 || t->ndim > HD_MAX_RANK)
         return hd_fail(HD_ERROR_SHAPE, "a tensor of rank %d; at most %d axes", (int)t->ndim, HD_MAX_RANK);
     if (t->shape == NULL && t->ndim > 0) return hd_fail(HD_ERROR_NULL_ARGUMENT, "the `shape` of `managed` is NULL");
-    hd_shape shape = {.rank = t->ndim};
-    for (int i = 0; i < shape.rank; ++i) shape.size[i] = t->shape[i];
-    HD_TRY(hd_shape_check(&shape, size, &count));
+    *shape = (hd_shape){.rank = t->ndim};
+    for (int i = 0; i < shape->rank; ++i) shape->size[i] = t->shape[i];
+    return hd_shape_check(shape, size, count);
+}
+
+static hd_error reach_of(const DLTensor *t, size_t size, extent *e) {
+    int64_t low = 0, high = 0, way, count, elements, bytes;
+    hd_shape shape;
+    HD_TRY(shape_of(t, size, &shape, &count));
     hd_layout_contiguous(&e->layout, &shape);
-    for (int i = 0; i < shape.rank && t->strides != NULL && count > 0; ++i) {
-        e->layout.stride[i] = shape.size[i] > 1 ? t->strides[i] : e->layout.stride[i];
-        if (__builtin_mul_overflow(e->layout.stride[i], shape.size[i] - 1, &way) ||
+    if (count == 0) return HD_OK;
+    for (int i = 0; i < shape.rank; ++i) {
+        int64_t *stride = &e->layout.stride[i];
+        if (t->strides != NULL && shape.size[i] > 1) *stride = t->strides[i];
+        if (__builtin_mul_overflow(*stride, shape.size[i] - 1, &way) ||
             __builtin_add_overflow(way < 0 ? low : high, way, way < 0 ? &low : &high))
-            return hd_fail(HD_ERROR_OVERFLOW, "strides that reach too far");
+            return far();
     }
-    if (t->strides == NULL) high = count > 0 ? count - 1 : 0;
-    if (count == 0) high = low - 1;
-    int64_t reach = 0, bytes = 0;
-    if (__builtin_sub_overflow(high, low, &reach) || __builtin_mul_overflow(reach + 1, (int64_t)size, &bytes))
-        return hd_fail(HD_ERROR_OVERFLOW, "strides that reach too far");
+    if (__builtin_sub_overflow(high, low, &elements) || __builtin_add_overflow(elements, 1, &elements) ||
+        __builtin_mul_overflow(elements, (int64_t)size, &bytes))
+        return far();
+    if (t->data == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "the `data` of `managed` is NULL");
     e->layout.offset = -low;
     e->begin = (char *)t->data + t->byte_offset + low * (int64_t)size;
     e->bytes = (size_t)bytes;
-    if (t->data == NULL && count > 0) return hd_fail(HD_ERROR_NULL_ARGUMENT, "the `data` of `managed` is NULL");
-    if ((uintptr_t)e->begin % size != 0 && count > 0)
-        return HD_BAD("elements of %zu bytes that are not aligned for it; copy the tensor there first", size);
-    return HD_OK;
+    return (uintptr_t)e->begin % size == 0
+               ? HD_OK
+               : HD_BAD("elements of %zu bytes that are not aligned for it; copy the tensor there first", size);
 }
 
 /* All bytes of memory of a device, in a storage of our own there. */

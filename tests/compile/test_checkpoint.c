@@ -74,6 +74,8 @@ static void a_training_goes_on_bit_for_bit(void **state) {
 /* In another process, which knows nothing of the first one. */
 static void another_process_goes_on_bit_for_bit(void **state) {
     (void)state;
+    not_on_a_device("a forked child has none of its driver's threads");
+    not_emulated(FORKED_THREADS);
     HD_SCOPE;
     float losses[STEPS];
     int status;
@@ -183,6 +185,8 @@ static void save_for_ever(const char *path) {
 
 static void killed_at_any_moment_a_file_is_whole(void **state) {
     (void)state;
+    not_on_a_device("a forked child has none of its driver's threads");
+    not_emulated(FORKED_THREADS);
     int written = 0;
     for (int i = 0; i < 200; ++i) {
         const pid_t child = fork();

@@ -145,6 +145,25 @@ static void archives_come_back(void **state) {
     assert_ok();
 }
 
+/* More than the 16 bits of a small zip can count. */
+static void many_arrays_come_back(void **state) {
+    (void)state;
+    enum { MANY = 66000 };
+    HD_SCOPE;
+    hd_archive *a = hd_archive_new();
+    hd_tensor *t = hd_zeros(HD_SHAPE(0), HD_U8), *last = counting(HD_U8, HD_SHAPE(5));
+    for (int i = 0; i < MANY; ++i) {
+        char name[20];
+        snprintf(name, sizeof name, "%d", i);
+        hd_archive_add(a, name, i + 1 < MANY ? t : last);
+    }
+    hd_npz_save(in_folder("a.npz"), a);
+    hd_archive *b = hd_npz_load(in_folder("a.npz"));
+    assert_ok();
+    assert_int_equal(hd_archive_count(b), MANY);
+    assert_counts(hd_archive_get(b, "65999"), HD_U8, HD_SHAPE(5));
+}
+
 static void what_cannot_be_kept_is_refused(void **state) {
     (void)state;
     HD_SCOPE;
@@ -248,7 +267,7 @@ static void every_allocation_may_fail(void **state) {
 
 RUN(file_test(without_zlib_it_says_so), file_test(archives_keep_tensors_by_name),
     file_test(wrong_arguments_of_archives_are_errors), file_test(stored_arrays_of_numpy_are_read),
-    file_test(deflated_arrays_of_numpy_are_read), file_test(archives_come_back),
+    file_test(deflated_arrays_of_numpy_are_read), file_test(archives_come_back), file_test(many_arrays_come_back),
     file_test(what_cannot_be_kept_is_refused), file_test(cut_files_are_refused),
     file_test(every_damage_is_noticed_or_harmless), file_test(damaged_bytes_are_noticed),
     file_test(the_checksum_is_that_of_zip), file_test(every_allocation_may_fail))
