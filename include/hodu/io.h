@@ -59,10 +59,10 @@ typedef struct hd_safetensors_opts {
 HD_API void hd_safetensors_save(const char *path, const hd_archive *archive, const hd_safetensors_opts *opts);
 
 /* ---- DLPack: hodu/dlpack.h has the structs ---- */
-/* The tensor for another library, in the same memory: what one writes the other sees; one that looks into a
- * file gets memory of its own first. Its deleter may be called on any
- * thread. A tensor on CUDA is lent to be read only, which its flags say; all that was asked of the device is done then.
- * Other devices have no addresses: hd_to brings a tensor to the CPU. */
+/* The tensor for another library, in the same memory: what one writes the other sees; one that looks into a file gets
+ * memory of its own first. Its deleter may be called on any thread. A tensor on CUDA is lent to be read only, which its
+ * flags say; all that was asked of the device is done then. Other devices have no addresses: hd_to brings a tensor to
+ * the CPU. */
 HD_API struct DLManagedTensorVersioned *hd_to_dlpack(hd_tensor *t);
 /* The same for libraries older than DLPack 1.0, without flags: a tensor on CUDA is copied there. */
 HD_API struct DLManagedTensor *hd_to_dlpack_unversioned(hd_tensor *t);
