@@ -11,6 +11,7 @@ extern const char hd_safetensors_metadata[];   /* the key that is no tensor's na
 const char *hd_safetensors_dtype(hd_dtype dtype);
 
 /* What the public functions do, but that messages do not name the file. */
+hd_archive *hd_safetensors_read_one(hd_thread *thread, const char *path); /* a file that is no index */
 hd_archive *hd_safetensors_read(hd_thread *thread, const char *path);
 hd_error hd_safetensors_write(hd_thread *thread, const char *path, const hd_archive *archive, int64_t shard_bytes);
 

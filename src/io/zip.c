@@ -94,7 +94,8 @@ static hd_error read_extra64(const unsigned char *extra, uint32_t bytes, uint64_
     return wanted ? HD_BAD("is damaged: the size of a large member is missing") : HD_OK;
 }
 
-static hd_error check_member(const hd_zip *z, const hd_zip_member *m, uint32_t method, uint32_t flags, uint64_t local) {
+/* Finds its bytes, behind a second copy of its name. */
+static hd_error place_member(const hd_zip *z, hd_zip_member *m, uint32_t method, uint32_t flags, uint64_t local) {
     unsigned char front[LOCAL];
     if ((flags & ENCRYPTED) != 0) return HD_BAD("has a member \"%s\" that is encrypted", m->name);
     if (method != 0 && method != 8)
@@ -102,8 +103,8 @@ static hd_error check_member(const hd_zip *z, const hd_zip_member *m, uint32_t m
                       method);
     HD_TRY(read_at(z, front, LOCAL, local, "member"));
     if (hd_file_u32(front) != local_mark) return HD_BAD("is damaged: \"%s\" is not where it should be", m->name);
-    const uint64_t begin = local + LOCAL + hd_file_u16(front + 26) + hd_file_u16(front + 28);
-    if (begin > z->directory || m->packed > z->directory - begin)
+    m->at = local + LOCAL + hd_file_u16(front + 26) + hd_file_u16(front + 28);
+    if (m->at > z->directory || m->packed > z->directory - m->at)
         return HD_BAD("is damaged: \"%s\" goes beyond the members", m->name);
     if (m->packed > z->source->size - z->packed)
         return HD_BAD("is damaged: its members, up to \"%s\", have more bytes than the file", m->name);
@@ -123,10 +124,7 @@ static hd_error read_member(hd_zip *z, const unsigned char *b, uint32_t name_byt
     memcpy(m->name, name, name_bytes);
     HD_TRY(read_extra64(name + name_bytes, extra_bytes, (uint64_t *const[3]){&m->size, &m->packed, &local}));
     const uint32_t method = hd_file_u16(b + 10);
-    HD_TRY(check_member(z, m, method, hd_file_u16(b + 8), local));
-    unsigned char front[LOCAL];
-    HD_TRY(read_at(z, front, LOCAL, local, "member"));
-    m->at = local + LOCAL + hd_file_u16(front + 26) + hd_file_u16(front + 28);
+    HD_TRY(place_member(z, m, method, hd_file_u16(b + 8), local));
     m->is_deflated = method == 8;
     z->packed += m->packed;
     return HD_OK;
