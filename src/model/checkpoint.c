@@ -1,7 +1,7 @@
 /* Checkpoints: the state of a training in one .safetensors file. Each part of it is a row of `parts`, which lists what
  * the part keeps, for saving and loading alike, and says how what was loaded is put in its place when it is no tensor
  * of the program's. */
-#include "compile/saved.h"
+#include "model/saved.h"
 #include "core/undo.h"
 #include "io/safetensors.h"
 #include "optim/optimizer.h"

@@ -1,7 +1,7 @@
 /* What of a program is kept in a file: its own tensors and numbers, by name. The same list is written, or given the
  * values of a file, so that saving and loading cannot differ. */
-#ifndef HD_COMPILE_SAVED_H
-#define HD_COMPILE_SAVED_H
+#ifndef HD_MODEL_SAVED_H
+#define HD_MODEL_SAVED_H
 
 #include "io/io.h"
 

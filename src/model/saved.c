@@ -1,5 +1,5 @@
 /* What of a program is kept in a file. */
-#include "compile/saved.h"
+#include "model/saved.h"
 #include "io/safetensors.h"
 #include "nn/module.h"
 

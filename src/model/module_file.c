@@ -1,5 +1,5 @@
 /* Parameters and buffers of a module, in a file. */
-#include "compile/saved.h"
+#include "model/saved.h"
 #include "core/undo.h"
 #include "io/safetensors.h"
 
