@@ -25,7 +25,7 @@ if(TARGET test_xla_on_device)
 endif()
 
 # Where no plugin is found, choosing XLA is an error that changes nothing: once more for who has one.
-foreach(pair script/script:test_script_script compile/compile:test_compile_compile
+foreach(pair script/script:test_script_script model/compile:test_model_compile
     example/script/compilers:example_script_compilers example/script/devices:example_script_devices
     example/script/compile_options:example_script_compile_options)
   string(REPLACE ":" ";" pair ${pair})

@@ -1,5 +1,5 @@
 /* Cutting a graph in two. */
-#include "compile/cut.h"
+#include "model/cut.h"
 #include "graph/pass.h"
 
 #include <stdio.h>

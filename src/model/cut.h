@@ -1,6 +1,6 @@
 /* Cutting a graph in two. */
-#ifndef HD_COMPILE_CUT_H
-#define HD_COMPILE_CUT_H
+#ifndef HD_MODEL_CUT_H
+#define HD_MODEL_CUT_H
 
 #include "graph/graph.h"
 

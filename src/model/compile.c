@@ -3,7 +3,7 @@
  * For training one joint graph of the forward pass and its gradients is captured, and cut in two: what does not depend
  * on the gradient of the output is the forward script, whose further outputs are the values the backward script reads.
  * They are ordinary tensors, so two forwards before one backward work. The tape gets one record. */
-#include "compile/cut.h"
+#include "model/cut.h"
 #include "core/device.h"
 #include "grad/tape.h"
 #include "graph/builder.h"
