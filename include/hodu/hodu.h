@@ -13,6 +13,7 @@
 #include <hodu/error.h>
 #include <hodu/grad.h>
 #include <hodu/io.h>
+#include <hodu/init.h>
 #include <hodu/list.h>
 #include <hodu/memory.h>
 #include <hodu/nn.h>

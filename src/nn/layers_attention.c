@@ -31,8 +31,15 @@ static hd_tensor *attention_forward(hd_module *m, hd_tensor *x) {
     y = hd_reshape(hd_transpose(y, rank - 2, rank - 1), shape);
     return y == NULL ? NULL : hd_module_forward_as(thread, s->out, "out", y);
 }
+static void *attention_copy(hd_module *to, const hd_module *from) {
+    attention_state *s = hd_module_copy_state(to, from);
+    if (s == NULL) return NULL;
+    s->in = hd_module_child(to, "in");
+    s->out = hd_module_child(to, "out");
+    return s;
+}
 static const hd_module_class attention_class = {
-    .name = "multihead_attention", .forward = attention_forward, .destroy = hd_array_release};
+    .name = "multihead_attention", .forward = attention_forward, .destroy = hd_array_release, .copy = attention_copy};
 
 hd_module *hd_multihead_attention(int64_t width, int64_t heads, const hd_multihead_attention_opts *opts) {
     HD_ENTER("hd_multihead_attention", NULL);
