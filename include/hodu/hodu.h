@@ -13,6 +13,7 @@
 #include <hodu/grad.h>
 #include <hodu/list.h>
 #include <hodu/memory.h>
+#include <hodu/metrics.h>
 #include <hodu/nn.h>
 #include <hodu/ops.h>
 #include <hodu/optim.h>
@@ -22,5 +23,6 @@
 #include <hodu/script.h>
 #include <hodu/shape.h>
 #include <hodu/tensor.h>
+#include <hodu/watch.h>
 
 #endif
