@@ -6,8 +6,8 @@
 #include <hodu/tensor.h>
 
 HD_BEGIN_DECLS
-/* ---- of classes: the prediction has scores [..., classes], or class numbers (integers, bool) of the target's shape; the
- * target has class numbers [...]. Of equal scores the first counts ---- */
+/* ---- of classes: the prediction has scores [..., classes], or class numbers (integers, bool) of the target's shape;
+ * the target has class numbers [...]. Of equal scores the first counts ---- */
 /* Which part of the predictions is right: a scalar; NaN of none. */
 HD_API hd_tensor *hd_accuracy(hd_tensor *prediction, hd_tensor *target);
 /* Which part of the targets is among the k largest scores [..., classes]. */
@@ -30,8 +30,8 @@ HD_API hd_tensor *hd_recall(hd_tensor *confusion, hd_average average);
 HD_API hd_tensor *hd_f1(hd_tensor *confusion, hd_average average);
 
 /* The area under the receiver operating characteristic, exact: how often one of the class has a larger score than one
- * that is not of it, where equals count half. Scores [n]; target [n], not 0 for those of the class. NaN where all are of
- * one kind, or a score is NaN. */
+ * that is not of it, where equals count half. Scores [n]; target [n], not 0 for those of the class. NaN where all are
+ * of one kind, or a score is NaN. */
 HD_API hd_tensor *hd_roc_auc(hd_tensor *scores, hd_tensor *target);
 
 typedef struct hd_perplexity_opts {

@@ -8,10 +8,10 @@ HD_BEGIN_DECLS
 /* ---- progress: one line, drawn over and over on a terminal; elsewhere a plain line now and then ---- */
 typedef struct hd_progress hd_progress;
 typedef enum hd_progress_style {
-    HD_PROGRESS_AUTO, /* a bar where stderr is a terminal, else lines */
-    HD_PROGRESS_BAR,  /* the line begins anew with "\r" */
-    HD_PROGRESS_LINES, /* after .every seconds, and no more than about twenty while the time so far doubles; and a last */
-    HD_PROGRESS_QUIET /* nothing */
+    HD_PROGRESS_AUTO,  /* a bar where stderr is a terminal, else lines */
+    HD_PROGRESS_BAR,   /* the line begins anew with "\r" */
+    HD_PROGRESS_LINES, /* one after .every seconds, or a twentieth of the time so far, and a last one */
+    HD_PROGRESS_QUIET  /* nothing */
 } hd_progress_style;
 typedef struct hd_progress_opts {
     size_t struct_size;

@@ -134,7 +134,8 @@ static hd_tensor *ratio(hd_tensor *a, hd_tensor *b) {
     return hd_where(is_zero, hd_zeros_like(quotient), quotient);
 }
 
-/* Of each class what is `right` out of `all`, or of all together; `here`: how often each occurs, `said`: is predicted. */
+/* What is `right` out of `all`, of each class or of them together; `here`: how often each occurs, `said`: is predicted.
+ */
 static hd_tensor *averaged(hd_tensor *right, hd_tensor *all, hd_tensor *here, hd_tensor *said, hd_average average) {
     if (average == HD_AVERAGE_MICRO) return ratio(hd_sum(right, HD_AXES(), NULL), hd_sum(all, HD_AXES(), NULL));
     hd_tensor *each = ratio(right, all);

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* ---- ROC ---------------------------------------------------------------------------------------------------------- */
+/* ---- ROC --------------------------------------------------------------------------------------------------------- */
 hd_error hd_metric_check_auc(const hd_tensor *scores, const hd_tensor *target) {
     HD_TRY(hd_tensor_check(scores, "scores"));
     HD_TRY(hd_tensor_check(target, "target"));

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- letters ------------------------------------------------------------------------------------------------------- */
+/* ---- letters ----------------------------------------------------------------------------------------------------- */
 /* The letter at `text`, and how many bytes it has; a byte that is no UTF-8 is a letter by itself. */
 static int letter(const char *text, uint32_t *out) {
     const unsigned char *c = (const unsigned char *)text;
@@ -60,7 +60,7 @@ void hd_progress_copy(char *out, size_t capacity, const char *text) {
     out[at] = '\0';
 }
 
-/* ---- parts --------------------------------------------------------------------------------------------------------- */
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
 typedef struct line {
     char *out;
     size_t at;
@@ -137,7 +137,7 @@ static void put_left(line *l, const hd_progress_state *s) {
         put_time(l, s->seconds * fmax(0, (double)(s->total - s->done)) / (double)s->done, "", " left");
 }
 
-/* ---- the line ------------------------------------------------------------------------------------------------------ */
+/* ---- the line ---------------------------------------------------------------------------------------------------- */
 enum { ALL, NO_RATE, NO_COUNT, NO_BAR, NO_TIME, NO_TITLE, LEVELS };
 enum { CELLS_LEAST = 10, CELLS_MOST = 40 };
 

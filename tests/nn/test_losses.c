@@ -206,7 +206,7 @@ static void classes_are_checked(void **state) {
     assert_error(HD_ERROR_INDEX, "hd_cross_entropy: a class number of -1");
 }
 
-/* ---- what is special ------------------------------------------------------------------------------------------------ */
+/* ---- what is special --------------------------------------------------------------------------------------------- */
 static void the_class_axis_may_be_the_first_one(void **state) {
     (void)state;
     HD_SCOPE; /* 0 is the default, so that the first axis is counted from the end */

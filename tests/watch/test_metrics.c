@@ -161,7 +161,7 @@ AGREES(auc, "roc_auc")
 AGREES(absolute, "mean_absolute_error")
 AGREES(r2, "r2")
 
-/* ---- what is special ------------------------------------------------------------------------------------------------ */
+/* ---- what is special --------------------------------------------------------------------------------------------- */
 static void nothing_has_no_metric(void **state) {
     (void)state;
     HD_SCOPE;
