@@ -20,9 +20,10 @@ struct hd_progress {
     double every;
     void (*write)(const char *text, void *user);
     void *user;
-    int64_t begin; /* nanoseconds */
-    double drawn;  /* seconds after that; below 0: never */
-    int width;     /* of what was drawn there */
+    int64_t process; /* that has made it: one forked from it draws nothing */
+    int64_t begin;   /* nanoseconds */
+    double drawn;    /* seconds after that; below 0: never */
+    int width;       /* of what was drawn there */
 };
 
 static void finish(hd_thread *thread, hd_progress *p);
@@ -78,7 +79,7 @@ static void draw_plain(hd_thread *thread, hd_progress *p) {
 }
 
 static void draw(hd_thread *thread, hd_progress *p) {
-    if (p->style == HD_PROGRESS_QUIET) return;
+    if (p->style == HD_PROGRESS_QUIET || p->process != hd_os_process()) return;
     const double now = (double)(hd_os_nanoseconds() - p->begin) * 1e-9;
     const bool is_bar = p->style == HD_PROGRESS_BAR;
     const double apart = is_bar ? REDRAWN_AFTER : p->every == 0 ? 0 : fmax(p->every, now / 20);
@@ -122,6 +123,7 @@ hd_progress *hd_progress_new(int64_t total, const hd_progress_opts *opts) {
                        .every = options.every,
                        .write = options.write,
                        .user = options.user,
+                       .process = hd_os_process(),
                        .begin = hd_os_nanoseconds(),
                        .drawn = -1};
     if (options.title != NULL) hd_progress_copy(p->state.title, sizeof p->state.title, options.title);

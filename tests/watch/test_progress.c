@@ -239,6 +239,27 @@ static void a_scope_ends_the_line(void **state) {
     assert_non_null(strstr(s.text, " 50 %  1/2"));
 }
 
+/* A process that a program forks has its lines, too, but they are not its own to end. */
+static void a_forked_process_draws_nothing(void **state) {
+    (void)state;
+    HD_SCOPE;
+    said s = {.times = 0};
+    hd_progress *p = hd_progress_new(2, HD_OPTS(hd_progress_opts, .write = hear, .user = &s, .every = HD_ZERO));
+    hd_progress_step(p);
+    const pid_t child = fork();
+    if (child == 0) {
+        hd_progress_step(p);
+        hd_progress_end(p);
+        _exit(s.times);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 1); /* what was said before */
+    hd_progress_end(p);
+    assert_int_equal(s.times, 2);
+}
+
 static void a_file_gets_lines(void **state) {
     (void)state;
     char text[512];
@@ -355,5 +376,6 @@ RUN(test(what_matters_least_is_left_out_first), test(no_width_is_exceeded), test
     test(rates_have_three_digits), test(an_unknown_total_has_no_bar), test(more_than_all_is_all),
     test(letters_are_as_wide_as_they_are), test(a_line_has_an_end), test(plain_lines_come_now_and_then),
     test(a_bar_is_drawn_over_itself), test(the_end_of_the_last_line_is_covered), test(quiet_is_quiet),
-    test(a_scope_ends_the_line), test(a_file_gets_lines), test(a_terminal_gets_a_bar),
-    test(what_is_no_terminal_has_no_columns), test(arguments_are_checked), test(any_allocation_may_fail))
+    test(a_scope_ends_the_line), test(a_forked_process_draws_nothing), test(a_file_gets_lines),
+    test(a_terminal_gets_a_bar), test(what_is_no_terminal_has_no_columns), test(arguments_are_checked),
+    test(any_allocation_may_fail))
