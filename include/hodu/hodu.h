@@ -16,6 +16,7 @@
 #include <hodu/init.h>
 #include <hodu/list.h>
 #include <hodu/memory.h>
+#include <hodu/metrics.h>
 #include <hodu/nn.h>
 #include <hodu/ops.h>
 #include <hodu/optim.h>
@@ -25,5 +26,6 @@
 #include <hodu/script.h>
 #include <hodu/shape.h>
 #include <hodu/tensor.h>
+#include <hodu/watch.h>
 
 #endif

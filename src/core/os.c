@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -77,6 +78,11 @@ void *hd_os_library_symbol(void *library, const char *name) { return dlsym(libra
 void hd_os_library_close(void *library) { dlclose(library); }
 
 /* ---- the rest ---------------------------------------------------------------------------------------------------- */
+int hd_os_terminal_columns(int file) {
+    struct winsize size;
+    if (!isatty(file)) return 0;
+    return ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
 void hd_os_lock_stderr(void) { flockfile(stderr); }
 void hd_os_unlock_stderr(void) { funlockfile(stderr); }
 void hd_os_trap(void) { raise(SIGTRAP); }

@@ -93,6 +93,8 @@ void hd_os_environment_extend(char **array, size_t count, char *entry);
 void hd_os_processor_text(char *out, size_t capacity);
 /* Asks the system for the matrix unit of x86 (AMX); false: there is none, or it is refused. */
 bool hd_os_use_matrix_unit(void);
+/* How many columns the terminal that an open file is has; 80 where it does not say, 0: it is none. */
+int hd_os_terminal_columns(int file);
 /* Between the two, no other thread writes to stderr. */
 void hd_os_lock_stderr(void);
 void hd_os_unlock_stderr(void);
