@@ -7,6 +7,7 @@
 #include <hodu/cache.h>
 #include <hodu/compile.h>
 #include <hodu/custom.h>
+#include <hodu/data.h>
 #include <hodu/device.h>
 #include <hodu/dtype.h>
 #include <hodu/error.h>
