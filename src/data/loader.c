@@ -41,8 +41,12 @@ static void loader_destroy(hd_thread *thread, hd_object *object) {
     hd_object_bury(thread, object);
 }
 static const char *loader_title(const hd_object *object) {
-    (void)object;
-    return "";
+    static const char *const orders[] = {[HD_ORDER_SEQUENTIAL] = "in order",
+                                         [HD_ORDER_RANDOM] = "shuffled",
+                                         [HD_ORDER_WEIGHTED] = "by weights",
+                                         [HD_ORDER_STRATIFIED] = "by classes",
+                                         [HD_ORDER_FUNCTION] = "by a function"};
+    return orders[((const hd_loader *)object)->sampler->kind];
 }
 static const hd_kind loader_kind = {.name = "loader",
                                     .destroy = loader_destroy,
