@@ -169,7 +169,8 @@ typedef struct hd_csv_opts {
     bool refuse_missing;    /* a missing value is an error */
 } hd_csv_opts;
 /* A table of columns. Those of integers are i64, of other numbers f64, of text i64, which number the texts of the
- * column in the order in which they come. A missing value makes integers f64, unless a missing_value is given. */
+ * column in the order in which they come. A missing value makes integers f64, unless a missing_value is given, and is -1
+ * among texts. Blank lines of a table with several columns are passed over. */
 HD_API hd_table *hd_csv_load(const char *path, const hd_csv_opts *opts);
 HD_API hd_table *hd_csv_parse(const char *text, size_t bytes, const hd_csv_opts *opts);
 HD_API int64_t hd_table_rows(const hd_table *table);
