@@ -2,14 +2,10 @@
 #ifndef HD_DEVICE_LATE_H
 #define HD_DEVICE_LATE_H
 
+#include "core/late.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
-
-/* The library of a driver. NULL, and `missing` says why and what to do. `whose`: "NVIDIA's driver"; `absent`: what
- * is not there when it cannot be opened; `remedy`: how to get it. */
-void *hd_driver_open(const char *library, const char *whose, const char *absent, const char *remedy, char *missing,
-                     size_t capacity);
 
 /* ---- the process: forks, and its end ----------------------------------------------------------------------------- */
 /* A forked child has none of the driver's threads, and its locks may be taken for ever; after the end its destructors
