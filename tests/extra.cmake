@@ -59,6 +59,7 @@ if(HODU_SANITIZE STREQUAL "thread")
   return()
 endif()
 include(script/fuzz.cmake)
+include(data/fuzz.cmake)
 
 # What follows compiles with the machine's own compiler and runs what comes out.
 if(CMAKE_CROSSCOMPILING)
