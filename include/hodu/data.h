@@ -7,7 +7,7 @@
  *         hd_batch batch = hd_loader_next(loader);                     // goes on for ever: epoch after epoch
  *         ...
  *     }
- *     HD_BATCHES(batch, loader) { ... batch.x ... batch.y ... }        // or one epoch, each batch in a scope of its own
+ *     HD_BATCHES(batch, loader) { ... batch.x ... batch.y ... }        // one epoch, each batch in a scope of its own
  */
 #ifndef HODU_DATA_H
 #define HODU_DATA_H
@@ -23,8 +23,8 @@ typedef struct hd_tokenizer hd_tokenizer;
 
 HD_BEGIN_DECLS
 /* ---- datasets: so many items, each a list of tensors x, y, ... -------------------------------------------------- */
-/* Functions of the user's run on threads of a loader when it has workers, several at once. What they draw (hd_rand, ...)
- * follows from the loader's seed and the item's place in the epoch, whatever thread they run on. */
+/* Functions of the user's run on threads of a loader when it has workers, several at once. What they draw (hd_rand,
+ * ...) follows from the loader's seed and the item's place in the epoch, whatever thread they run on. */
 /* Item i is row i of each tensor, which agree in the size of their first axis. Batches are gathered by one op each. */
 HD_API hd_dataset *hd_tensor_dataset(hd_tensors *tensors);
 /* Item i is what `item(i, user)` returns, made in the scope it is called in; `destroy`, which may be NULL, is called
@@ -68,7 +68,7 @@ typedef struct hd_fold {
 /* Cross-validation: fold `which` of `folds` is the test set, the others train. Every item is tested once. */
 HD_API hd_fold hd_kfold(hd_dataset *dataset, int folds, int which, const hd_split_opts *opts);
 
-/* ---- samplers: which items an epoch has, and in which order; it follows from the seed and the epoch alone --------- */
+/* ---- samplers: which items an epoch has, and in which order; it follows from the seed and the epoch alone -------- */
 HD_API hd_sampler *hd_sequential_sampler(int64_t count);
 HD_API hd_sampler *hd_random_sampler(int64_t count, uint64_t seed);
 /* `draws` items with replacement, each as probable as its weight: weights [items] not negative. */
@@ -81,7 +81,7 @@ HD_API hd_sampler *hd_function_sampler(int64_t count, void (*order)(int64_t epoc
 /* The indices of an epoch: [count] i64. */
 HD_API hd_tensor *hd_sampler_order(hd_sampler *sampler, int64_t epoch);
 
-/* ---- loaders ------------------------------------------------------------------------------------------------------ */
+/* ---- loaders ----------------------------------------------------------------------------------------------------- */
 /* All NULL and 0 when an error is pending. */
 typedef struct hd_batch {
     hd_tensor *x, *y; /* the first two tensors of all; y NULL when there is only one */
@@ -139,7 +139,7 @@ HD_API hd_epoch_walk hd_epoch_begin(hd_loader *loader, const char *file, int lin
 HD_API bool hd_epoch_next(hd_epoch_walk *walk);
 HD_API void hd_epoch_end(hd_epoch_walk *walk);
 
-/* ---- images: [c,h,w], or batches [n,c,h,w] whose images are each drawn for. By ops: they can be recorded ---------- */
+/* ---- images: [c,h,w], or batches [n,c,h,w] whose images are each drawn for. By ops: they can be recorded --------- */
 /* Draws come from `generator`; NULL: the one in use, which in a loader is the item's own. */
 /* A window of this size, at random, of x with zeros around it. */
 HD_API hd_tensor *hd_image_random_crop(hd_tensor *x, int64_t height, int64_t width, int64_t padding,
@@ -156,7 +156,7 @@ HD_API hd_tensor *hd_image_normalize(hd_tensor *x, hd_tensor *mean, hd_tensor *d
 /* hd_resize of the last two axes; between elements integers are computed as f32, and rounded. */
 HD_API hd_tensor *hd_image_resize(hd_tensor *x, int64_t height, int64_t width, const hd_resize_opts *opts);
 
-/* ---- readers: what does not follow the format is an error that names the file and the place ----------------------- */
+/* ---- readers: what does not follow the format is an error that names the file and the place ---------------------- */
 typedef struct hd_csv_opts {
     size_t struct_size;
     char separator;         /* ',' by default */
@@ -169,8 +169,8 @@ typedef struct hd_csv_opts {
     bool refuse_missing;    /* a missing value is an error */
 } hd_csv_opts;
 /* A table of columns. Those of integers are i64, of other numbers f64, of text i64, which number the texts of the
- * column in the order in which they come. A missing value makes integers f64, unless a missing_value is given, and is -1
- * among texts. Blank lines of a table with several columns are passed over. */
+ * column in the order in which they come. A missing value makes integers f64, unless a missing_value is given, and is
+ * -1 among texts. Blank lines of a table with several columns are passed over. */
 HD_API hd_table *hd_csv_load(const char *path, const hd_csv_opts *opts);
 HD_API hd_table *hd_csv_parse(const char *text, size_t bytes, const hd_csv_opts *opts);
 HD_API int64_t hd_table_rows(const hd_table *table);
@@ -185,7 +185,8 @@ HD_API int64_t hd_table_texts(const hd_table *table, const char *name);
 HD_API const char *hd_table_text(const hd_table *table, const char *name, int64_t code);
 
 /* PNG: [c,h,w], u8 or u16, the values as they are in the file; c is 1 gray, 2 gray and alpha, 3 RGB, 4 RGB and alpha.
- * Palettes become RGB, and fewer bits than 8 gray of 8. By libpng16, which is opened at the first call. */
+ * Palettes become RGB, fewer bits than 8 gray of 8, and transparent colours alpha. By libpng16, which is opened at the
+ * first call. */
 HD_API hd_tensor *hd_png_load(const char *path);
 HD_API hd_tensor *hd_png_parse(const void *bytes, size_t count);
 HD_API void hd_png_save(const char *path, hd_tensor *image);
@@ -194,7 +195,7 @@ HD_API void hd_png_save(const char *path, hd_tensor *image);
 HD_API hd_tensor *hd_idx_load(const char *path);
 HD_API hd_tensor *hd_idx_parse(const void *bytes, size_t count);
 
-/* ---- tokenizers --------------------------------------------------------------------------------------------------- */
+/* ---- tokenizers -------------------------------------------------------------------------------------------------- */
 /* Tokens 0 to 255 are the bytes. */
 HD_API hd_tokenizer *hd_byte_tokenizer(void);
 /* Byte pair encoding, learnt from a text: again and again the most frequent pair of neighbours becomes a token, until

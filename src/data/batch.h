@@ -4,7 +4,8 @@
 
 #include "data/dataset.h"
 
-/* What a thread was before it made items: they are made on the CPU, each with draws of its own, and noted on no tape. */
+/* What a thread was before it made items: they are made on the CPU, each with draws of its own, and noted on no
+ * tape. */
 typedef struct hd_apart {
     hd_generator *generator;
     uint64_t seed, draw;

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* ---- turning, against PyTorch (tests/golden/images.txt, by make_images.py) ---------------------------------------- */
+/* ---- turning, against PyTorch (tests/golden/images.txt, by make_images.py) ------------------------------------ */
 static hd_tensor *pattern(int64_t h, int64_t w, hd_dtype dtype) {
     double values[64];
     for (int64_t i = 0; i < h * w; ++i) values[i] = (double)((i / w * 7 + i % w * 3) % 11) / 4;

@@ -46,4 +46,7 @@ samples["no_pixels"] = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBB
 
 print("/* Made by tests/golden/make_png.py. */\n/* clang-format off */")
 for name, data in samples.items():
-    print(f"static const unsigned char png_{name}[] = {{{', '.join(map(str, data))}}};")
+    print(f"static const unsigned char png_{name}[] = {{")
+    for at in range(0, len(data), 24):
+        print("    " + ", ".join(map(str, data[at : at + 24])) + ",")
+    print("};")
