@@ -185,8 +185,7 @@ HD_API int64_t hd_table_texts(const hd_table *table, const char *name);
 HD_API const char *hd_table_text(const hd_table *table, const char *name, int64_t code);
 
 /* PNG: [c,h,w], u8 or u16, the values as they are in the file; c is 1 gray, 2 gray and alpha, 3 RGB, 4 RGB and alpha.
- * Palettes become RGB, fewer bits than 8 gray of 8, and transparent colours alpha. By libpng16, which is opened at the
- * first call. */
+ * Palettes become RGB, fewer bits than 8 gray of 8, transparent colours alpha. libpng16 is opened at the first. */
 HD_API hd_tensor *hd_png_load(const char *path);
 HD_API hd_tensor *hd_png_parse(const void *bytes, size_t count);
 HD_API void hd_png_save(const char *path, hd_tensor *image);

@@ -18,6 +18,7 @@ typedef struct reader {
     hd_table *table;
     char *unquoted; /* a field without its quotes, when they were doubled */
     size_t room;
+    hd_texts names; /* of the columns, to see that each is another one */
     bool once_more;
 } reader;
 
@@ -254,12 +255,13 @@ static hd_error count_columns(reader *r, int *columns) {
     return HD_OK;
 }
 
-static hd_error check_new_name(const reader *r) {
-    for (int i = 0; i < r->column; ++i)
-        if (strcmp(r->table->column[i].name, r->table->column[r->column].name) == 0)
-            return hd_fail(HD_ERROR_VALUE, "columns %d and %d are both called \"%.60s\"", i + 1, r->column + 1,
-                           r->table->column[i].name);
-    return HD_OK;
+static hd_error check_new_name(reader *r) {
+    const char *name = r->table->column[r->column].name;
+    const int64_t number = hd_texts_number(&r->names, name, strlen(name));
+    if (number < 0) return HD_ERROR_MEMORY;
+    if (number == r->column) return HD_OK;
+    return hd_fail(HD_ERROR_VALUE, "columns %lld and %d are both called \"%.60s\"", (long long)number + 1,
+                   r->column + 1, name);
 }
 
 static hd_error read_names(reader *r) {
@@ -330,6 +332,7 @@ hd_table *hd_csv_parse(const char *text, size_t bytes, const hd_csv_opts *opts) 
     reader r = {.at = text, .end = text + bytes, .line = 1, .opts = &options};
     const hd_error status = read_all(thread, &r);
     hd_array_release(r.unquoted);
+    hd_texts_release(&r.names);
     if (status == HD_OK) return hd_data_give(thread, r.table);
     hd_data_drop(thread, r.table);
     return NULL;

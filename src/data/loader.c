@@ -225,7 +225,8 @@ static hd_tensors *make_here(hd_thread *thread, hd_loader *l) {
 }
 
 static hd_tensors *take_from_workers(hd_thread *thread, hd_loader *l) {
-    if (l->workers == NULL) l->workers = hd_workers_start(&l->recipe, l->worker_count, l->prefetch, l->batch_size);
+    const int64_t most = l->sampler->count < l->batch_size ? l->sampler->count : l->batch_size;
+    if (l->workers == NULL) l->workers = hd_workers_start(&l->recipe, l->worker_count, l->prefetch, most);
     if (l->workers == NULL) return NULL;
     while (hd_workers_have_room(l->workers)) {
         const int64_t *indices = indices_of(thread, l, l->ahead), count = items_of(l, l->ahead);

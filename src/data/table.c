@@ -61,7 +61,7 @@ int64_t hd_texts_number(hd_texts *t, const char *text, size_t length) {
     return add_text(t, hash, text, length) == HD_OK ? t->count - 1 : -1;
 }
 
-static void release_texts(hd_texts *t) {
+void hd_texts_release(hd_texts *t) {
     hd_array_release(t->pool);
     hd_array_release(t->begins);
     hd_array_release(t->slots);
@@ -74,7 +74,7 @@ static void table_destroy(hd_thread *thread, hd_object *object) {
     for (int i = 0; i < t->columns; ++i) {
         hd_array_release(t->column[i].name);
         hd_array_release(t->column[i].cells);
-        release_texts(&t->column[i].texts);
+        hd_texts_release(&t->column[i].texts);
     }
     hd_array_release(t->column);
     hd_object_bury(thread, object);
@@ -106,7 +106,7 @@ hd_error hd_table_set_name(hd_table *t, int column, const char *name, size_t len
 
 hd_error hd_table_grow(hd_table *t) {
     if (t->rows < t->capacity) return HD_OK;
-    const int64_t capacity = t->capacity > 0 ? 2 * t->capacity : 64;
+    const int64_t capacity = t->capacity > 0 ? 2 * t->capacity : 4; /* there may be many columns */
     for (int i = 0; i < t->columns; ++i) {
         hd_cell *cells = hd_array_resize(t->column[i].cells, (size_t)capacity * sizeof *cells);
         if (cells == NULL) return no_memory();
@@ -118,7 +118,7 @@ hd_error hd_table_grow(hd_table *t) {
 
 void hd_table_clear(hd_table *t) {
     t->rows = 0;
-    for (int i = 0; i < t->columns; ++i) release_texts(&t->column[i].texts);
+    for (int i = 0; i < t->columns; ++i) hd_texts_release(&t->column[i].texts);
 }
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */

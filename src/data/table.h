@@ -47,5 +47,6 @@ hd_error hd_table_grow(hd_table *t);
 void hd_table_clear(hd_table *t);
 /* The number of a text, which is new or was there before; -1 with an error. */
 int64_t hd_texts_number(hd_texts *t, const char *text, size_t length);
+void hd_texts_release(hd_texts *t);
 
 #endif

@@ -190,6 +190,22 @@ static void columns_make_a_matrix(void **state) {
     assert_same(m, hd_reshape(hd_range(0, 1, 100, HD_I64), HD_SHAPE(1, 100)));
 }
 
+static void many_columns_are_no_trouble(void **state) {
+    (void)state;
+    HD_SCOPE;
+    enum { COLUMNS = 50000 };
+    char *text = malloc(COLUMNS * 8);
+    assert_non_null(text);
+    size_t at = 0;
+    for (int i = 0; i < COLUMNS; ++i) at += (size_t)sprintf(text + at, "%d%c", i, i < COLUMNS - 1 ? ',' : '\n');
+    hd_table *t = hd_csv_parse(text, at, NULL);
+    assert_int_equal(hd_table_columns(t), COLUMNS);
+    text[at - 2] = '8'; /* 49998 once more */
+    assert_null(hd_csv_parse(text, at, NULL));
+    assert_error(HD_ERROR_VALUE, "columns 49999 and 50000 are both called \"49998\"");
+    free(text);
+}
+
 static void a_file_is_named_in_its_errors(void **state) {
     (void)state;
     HD_SCOPE;
@@ -271,6 +287,7 @@ static void each_allocation_may_fail(void **state) {
 
 RUN(test(numbers_are_those_of_strtod), test(columns_have_the_types_that_their_fields_ask_for), test(types_can_be_given),
     test(missing_values_are_nan_or_a_value), test(quoted_fields_may_have_anything_in_them),
-    test(what_is_no_csv_is_named_with_its_place), test(columns_make_a_matrix), test(a_file_is_named_in_its_errors),
-    test(a_million_numbers_are_read), test(a_comma_for_a_point_in_the_locale_changes_nothing),
-    test(wrong_arguments_are_named), test(each_allocation_may_fail))
+    test(what_is_no_csv_is_named_with_its_place), test(columns_make_a_matrix), test(many_columns_are_no_trouble),
+    test(a_file_is_named_in_its_errors), test(a_million_numbers_are_read),
+    test(a_comma_for_a_point_in_the_locale_changes_nothing), test(wrong_arguments_are_named),
+    test(each_allocation_may_fail))
