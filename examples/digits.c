@@ -204,8 +204,9 @@ static void show_progress(const history *h, const char *how) {
 /* Trains a new network in this way, and gives it; h->batch is there. */
 static hd_module *train(way how, const dataset *data, const dataset *test, int64_t *answers, history *h) {
     learner l = new_learner();
-    hd_loader *loader = hd_batches(data->images, data->labels, BATCH,
-                                   HD_OPTS(hd_loader_opts, .drop_last = true)); /* the same batches every time, too */
+    hd_loader *loader =
+        hd_batches(data->images, data->labels, BATCH,
+                   HD_OPTS(hd_loader_opts, .drop_last = true, .seed = 1)); /* the same batches every time, too */
     const double begin = now();
     if (how != DYNAMIC) l.step = record_step(&l, how);
     h->once = now() - begin;

@@ -24,7 +24,7 @@ typedef struct hd_tokenizer hd_tokenizer;
 HD_BEGIN_DECLS
 /* ---- datasets: so many items, each a list of tensors x, y, ... -------------------------------------------------- */
 /* Functions of the user's run on threads of a loader when it has workers, several at once. What they draw (hd_rand,
- * ...) follows from the loader's seed and the item's place in the epoch, whatever thread they run on. */
+ * ...) follows from the loader's seed and the item's place in the epoch. In a loader items are on the CPU. */
 /* Item i is row i of each tensor, which agree in the size of their first axis. Batches are gathered by one op each. */
 HD_API hd_dataset *hd_tensor_dataset(hd_tensors *tensors);
 /* Item i is what `item(i, user)` returns, made in the scope it is called in; `destroy`, which may be NULL, is called

@@ -57,7 +57,7 @@ static hd_tensors *rows_get(hd_thread *thread, hd_dataset *d, int64_t index) {
     HD_KEEP_NAME(thread);
     hd_tensors *item = hd_tensors_new(thread, tensors->count);
     for (int64_t i = 0; item != NULL && i < tensors->count; ++i) {
-        hd_tensor *row = hd_select(tensors->items[i], 0, index);
+        hd_tensor *row = hd_to(hd_select(tensors->items[i], 0, index), thread->device); /* beside what others make */
         if (row == NULL) return NULL;
         hd_tensors_put(item, i, row);
     }
