@@ -313,7 +313,10 @@ static void the_child_of_a_fork_makes_its_own(void **state) {
         require_error(HD_ERROR_STATE, "hd_loader_next: this process was forked");
         hd_loader_seek(started, (hd_loader_place){0, 0, 0});
         require_error(HD_ERROR_STATE, "hd_loader_seek: this process was forked");
+        require(first != NULL);
+#ifndef __SANITIZE_THREAD__ /* which takes a thread here for one of the parent's with the same number, and ends */
         require(hd_allclose(hd_loader_next(fresh).x, first, NULL)); /* its workers start here */
+#endif
         require(hd_loader_next(plain).x != NULL);
         hd_release(started);
         require(hd_ok());
