@@ -8,13 +8,14 @@
 #include <string.h>
 
 void hd_apart_begin(hd_thread *thread, hd_apart *apart) {
-    *apart = (hd_apart){thread->generator, thread->own_seed, thread->own_draw, thread->device, thread->executor};
+    *apart = (hd_apart){thread->generator, thread->own_seed, thread->own_draw, thread->device, thread->executor, NULL};
     thread->generator = NULL;
     thread->device = hd_cpu();
     thread->executor = hd_device_executor(hd_cpu());
 }
 
 void hd_apart_end(hd_thread *thread, const hd_apart *apart) {
+    hd_array_release(apart->items);
     if (thread->generator != NULL) hd_generator_use(NULL); /* an item's function left it in use */
     thread->generator = apart->generator;
     thread->own_seed = apart->seed;
@@ -96,31 +97,29 @@ static void draw_from(hd_thread *thread, uint64_t seed) {
     thread->own_draw = 0;
 }
 
-static hd_tensors *make_of_items(hd_thread *thread, const hd_recipe *r, const int64_t *indices, int64_t count,
-                                 uint64_t seed) {
-    hd_tensors **items = hd_array_resize(NULL, (size_t)count * sizeof *items), *batch = NULL;
+static hd_tensors *make_of_items(hd_thread *thread, const hd_recipe *r, hd_apart *apart, const int64_t *indices,
+                                 int64_t count, uint64_t seed) {
+    hd_tensors **items = apart->items = hd_array_resize(NULL, (size_t)count * sizeof *items);
     if (items == NULL) {
         hd_fail(HD_ERROR_MEMORY, "no memory for %lld items", (long long)count);
         return NULL;
     }
-    int64_t made = 0;
-    for (; made < count; ++made) {
-        draw_from(thread, hd_stream_seed(seed, (uint64_t)made));
-        items[made] = hd_dataset_item(thread, r->dataset, indices[made]);
-        if (items[made] == NULL) break;
+    for (int64_t i = 0; i < count; ++i) {
+        draw_from(thread, hd_stream_seed(seed, (uint64_t)i));
+        items[i] = hd_dataset_item(thread, r->dataset, indices[i]);
+        if (items[i] == NULL) return NULL;
     }
     draw_from(thread, hd_stream_seed(seed, (uint64_t)count)); /* collating may draw, too */
-    if (made == count) batch = r->collate != NULL ? collate(thread, r, items, count) : stack_all(thread, items, count);
-    hd_array_release(items);
-    return batch;
+    return r->collate != NULL ? collate(thread, r, items, count) : stack_all(thread, items, count);
 }
 
-hd_tensors *hd_batch_make(hd_thread *thread, const hd_recipe *r, const int64_t *indices, int64_t count, uint64_t seed) {
+hd_tensors *hd_batch_make(hd_thread *thread, const hd_recipe *r, hd_apart *apart, const int64_t *indices, int64_t count,
+                          uint64_t seed) {
     HD_NO_GRAD;
     hd_scope_token scope = hd_scope_within(thread, &scope);
     HD_KEEP_NAME(thread);
     hd_tensors *batch = hd_recipe_gathers(r) ? r->dataset->class_->gather(thread, r->dataset, indices, count)
-                                             : make_of_items(thread, r, indices, count, seed);
+                                             : make_of_items(thread, r, apart, indices, count, seed);
     if (batch != NULL && thread->error_code != HD_OK) batch = NULL;
     if (batch != NULL) hd_object_retain(&batch->object);
     hd_scope_close(thread, &scope);

@@ -214,11 +214,11 @@ static hd_tensors *make_here(hd_thread *thread, hd_loader *l) {
     const int64_t *indices = indices_of(thread, l, l->at), count = items_of(l, l->at);
     if (indices == NULL) return NULL;
     const uint64_t seed = seed_of(l, l->at);
-    if (hd_recipe_gathers(&l->recipe)) return hd_batch_make(thread, &l->recipe, indices, count, seed);
+    if (hd_recipe_gathers(&l->recipe)) return hd_batch_make(thread, &l->recipe, NULL, indices, count, seed);
     HD_TRY_OR(hd_ending_push(thread, come_back, l, 0, 0), NULL);
     const uint32_t ending = hd_ending_last(thread);
     hd_apart_begin(thread, &l->apart);
-    hd_tensors *batch = hd_batch_make(thread, &l->recipe, indices, count, seed);
+    hd_tensors *batch = hd_batch_make(thread, &l->recipe, &l->apart, indices, count, seed);
     hd_apart_end(thread, &l->apart);
     hd_ending_pop(thread, ending);
     return batch;

@@ -156,15 +156,11 @@ hd_tensor *hd_sampler_order(hd_sampler *sampler, int64_t epoch) {
         hd_fail(HD_ERROR_VALUE, "epoch %lld; they count from 0", (long long)epoch);
         return NULL;
     }
-    int64_t *order = hd_array_resize(NULL, (size_t)(sampler->count > 0 ? sampler->count : 1) * sizeof *order);
-    if (order == NULL) {
-        hd_fail(HD_ERROR_MEMORY, "no memory for the order of %lld items", (long long)sampler->count);
-        return NULL;
-    }
-    hd_tensor *t = NULL;
     HD_KEEP_NAME(thread);
-    if (hd_sampler_fill(thread, sampler, sampler->seed, epoch, INT64_MAX, order) == HD_OK)
-        t = hd_from_data(order, HD_SHAPE(sampler->count), HD_I64);
-    hd_array_release(order);
-    return t;
+    const hd_shape shape = HD_SHAPE(sampler->count);
+    hd_tensor *t = hd_tensor_give(thread, hd_tensor_new(thread, HD_I64, &shape));
+    int64_t *order = t == NULL ? NULL : (int64_t *)(void *)hd_tensor_bytes(thread, t, HD_WRITE);
+    if (order == NULL) return NULL;
+    HD_TRY_OR(hd_sampler_fill(thread, sampler, sampler->seed, epoch, INT64_MAX, order), NULL);
+    return hd_to(t, thread->device);
 }

@@ -44,7 +44,7 @@ static void make(hd_thread *thread, const hd_recipe *recipe, place *p) {
     }
     thread->call = "hd_loader_next";
     hd_apart_begin(thread, &apart);
-    p->batch = hd_batch_make(thread, recipe, p->indices, p->count, p->seed);
+    p->batch = hd_batch_make(thread, recipe, &apart, p->indices, p->count, p->seed);
     hd_apart_end(thread, &apart);
     hd_error_take(&p->error);
 }
