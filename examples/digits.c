@@ -157,26 +157,20 @@ static hd_script *record_step(const learner *l, way how) {
 
 /* One pass over the training set in random order; returns the mean loss. What does not fill a batch waits for the next
  * epoch: the order is another one then. */
-static double train_epoch(const learner *l, const dataset *data, history *h) {
-    HD_SCOPE;
-    const int64_t batches = hd_tensor_size(data->labels, 0) / BATCH;
-    hd_tensor *order = hd_permutation(hd_tensor_size(data->labels, 0));
+static double train_epoch(const learner *l, hd_loader *loader, history *h) {
     double total = 0;
-    for (int64_t i = 0; i < batches && hd_ok(); ++i) {
-        HD_SCOPE; /* a step's tensors go with it */
-        hd_tensor *batch = hd_narrow(order, 0, i * BATCH, BATCH);
-        hd_tensor *images = hd_index_select(data->images, 0, batch), *labels = hd_index_select(data->labels, 0, batch);
+    HD_BATCHES(batch, loader) { /* a step's tensors go with it */
         hd_tensor *loss;
         if (l->step) {
-            hd_script_set_input(l->step, "images", images);
-            hd_script_set_input(l->step, "labels", labels);
+            hd_script_set_input(l->step, "images", batch.x);
+            hd_script_set_input(l->step, "labels", batch.y);
             loss = hd_outputs_get(hd_script_run(l->step), "loss");
         } else {
-            loss = step(l, images, labels);
+            loss = step(l, batch.x, batch.y);
         }
         total += h->batch[h->batches++] = hd_item(loss);
     }
-    return total / (double)batches;
+    return total / (double)hd_loader_count(loader);
 }
 
 /* How many of the answers [n] are right, as a part of 1. */
@@ -210,6 +204,9 @@ static void show_progress(const history *h, const char *how) {
 /* Trains a new network in this way, and gives it; h->batch is there. */
 static hd_module *train(way how, const dataset *data, const dataset *test, int64_t *answers, history *h) {
     learner l = new_learner();
+    hd_loader *loader =
+        hd_batches(data->images, data->labels, BATCH,
+                   HD_OPTS(hd_loader_opts, .drop_last = true, .seed = 1)); /* the same batches every time, too */
     const double begin = now();
     if (how != DYNAMIC) l.step = record_step(&l, how);
     h->once = now() - begin;
@@ -218,7 +215,7 @@ static hd_module *train(way how, const dataset *data, const dataset *test, int64
          * learning rate is part of its state. */
         hd_optimizer_set_learning_rate(l.optimizer, rate * (1 - (double)epoch / EPOCHS));
         const double start = now();
-        h->train[epoch] = train_epoch(&l, data, h);
+        h->train[epoch] = train_epoch(&l, loader, h);
         h->seconds += now() - start;
         h->test[epoch] = evaluate(l.model, test, answers, &h->accuracy);
         h->epochs = epoch + 1;

@@ -11,7 +11,7 @@ endif()
 
 set(HODU_HAS_FUZZER OFF)
 if(HODU_SANITIZE OR NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
-  message(STATUS "script/fuzz and io/fuzz need clang and no other sanitizer: not built here")
+  message(STATUS "script/fuzz, io/fuzz and data/fuzz need clang and no other sanitizer: not built here")
 else()
   include(CheckCSourceCompiles)
   set(CMAKE_REQUIRED_FLAGS -fsanitize=fuzzer,address)
@@ -74,3 +74,4 @@ foreach(format npy npz safetensors) # the corpus: what NumPy and safetensors wro
   file(COPY ${samples} DESTINATION ${CMAKE_CURRENT_BINARY_DIR}/corpus-${format})
   hodu_fuzzer(io/fuzz-${format} io/fuzz_io.c ${CMAKE_CURRENT_BINARY_DIR}/corpus-${format} 10 FORMAT=${format})
 endforeach()
+hodu_fuzzer(data/fuzz data/fuzz_readers.c ${CMAKE_CURRENT_LIST_DIR}/data/corpus 15)

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
 static void clock_only_goes_forward(void **state) {
@@ -18,6 +19,26 @@ static void clock_only_goes_forward(void **state) {
         assert_true(now >= last);
         last = now;
     }
+}
+
+static void *signals_of_a_thread(void *all) {
+    sigset_t set;
+    pthread_sigmask(SIG_SETMASK, NULL, &set);
+    *(bool *)all = sigismember(&set, SIGINT) == 1 && sigismember(&set, SIGTERM) == 1;
+    return all;
+}
+static void threads_get_no_signals_and_can_be_joined(void **state) {
+    (void)state;
+    pthread_t id;
+    bool blocked = false;
+    void *result = NULL;
+    sigset_t ours;
+    assert_true(hd_os_thread_start_to_join(&id, signals_of_a_thread, &blocked));
+    assert_int_equal(pthread_join(id, &result), 0);
+    assert_ptr_equal(result, &blocked);
+    assert_true(blocked);
+    pthread_sigmask(SIG_SETMASK, NULL, &ours); /* the program's are as they were */
+    assert_int_equal(sigismember(&ours, SIGINT), 0);
 }
 
 /* ---- waiting: two threads hand a word to and fro ----------------------------------------------------------------- */
@@ -249,8 +270,8 @@ static void streams_know_their_deadline(void **state) {
     hd_os_close(ends[0]);
 }
 
-RUN(test(clock_only_goes_forward), test(sleepers_are_woken), test(sleepers_are_woken_without_a_futex),
-    test(code_is_never_writable_and_executable), test(machine_has_memory_and_processors),
-    test(library_that_is_missing_says_why), test(places_and_paths_are_known), test(versions_compare_as_numbers),
-    test(files_are_what_they_were_made), test(program_is_started_and_waited_for),
+RUN(test(clock_only_goes_forward), test(threads_get_no_signals_and_can_be_joined), test(sleepers_are_woken),
+    test(sleepers_are_woken_without_a_futex), test(code_is_never_writable_and_executable),
+    test(machine_has_memory_and_processors), test(library_that_is_missing_says_why), test(places_and_paths_are_known),
+    test(versions_compare_as_numbers), test(files_are_what_they_were_made), test(program_is_started_and_waited_for),
     test(program_has_a_pipe_where_standard_input_is_closed), test(streams_know_their_deadline))
