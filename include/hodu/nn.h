@@ -50,6 +50,50 @@ HD_API hd_module *hd_layer_norm_layer(hd_shape shape, const hd_norm_layer_opts *
 /* hd_rms_norm over the last axis; it has no bias. */
 HD_API hd_module *hd_rms_norm_layer(int64_t size, const hd_norm_layer_opts *opts);
 
+/* hd_group_norm of x [n, channels, ...]; weight and bias [channels]. */
+HD_API hd_module *hd_group_norm_layer(int64_t groups, int64_t channels, const hd_norm_layer_opts *opts);
+
+typedef struct hd_batch_norm_layer_opts {
+    size_t struct_size;
+    double eps;              /* 1e-5 by default */
+    double momentum;         /* what a batch weighs in running statistics: 0.1 by default */
+    bool cumulative;         /* they are the mean of those of all batches instead, which "num_batches_tracked" counts */
+    bool no_running;         /* there are none: batches are normalised by their own, in evaluation too */
+    bool no_weight, no_bias; /* a weight of ones, and a bias of zeros, to begin with */
+    hd_dtype dtype;          /* the default float by default */
+} hd_batch_norm_layer_opts;
+/* hd_batch_norm of x [n, channels, ...]: in training by the statistics of the batch, which move the buffers
+ * "running_mean" and "running_variance" [channels]; in evaluation by these. */
+HD_API hd_module *hd_batch_norm_layer(int64_t channels, const hd_batch_norm_layer_opts *opts);
+
+typedef struct hd_instance_norm_layer_opts {
+    size_t struct_size;
+    double eps;      /* 1e-5 by default */
+    double momentum; /* what a batch weighs in running statistics: 0.1 by default */
+    bool running;    /* keeps them, in buffers as hd_batch_norm_layer; evaluation normalises by them */
+    bool affine;     /* has weight and bias [channels] */
+    hd_dtype dtype;  /* the default float by default */
+} hd_instance_norm_layer_opts;
+/* hd_instance_norm of x [n, channels, ...]. */
+HD_API hd_module *hd_instance_norm_layer(int64_t channels, const hd_instance_norm_layer_opts *opts);
+
+/* ---- dropout: in training alone; in evaluation x itself ---- */
+/* hd_dropout of each element. */
+HD_API hd_module *hd_dropout_layer(double p);
+/* Dropout of whole channels of x [n, channels, 1 to 3 spatial axes]. */
+HD_API hd_module *hd_dropout_channels_layer(double p);
+/* hd_alpha_dropout, for what selu gives. */
+HD_API hd_module *hd_alpha_dropout_layer(double p);
+
+typedef struct hd_embedding_layer_opts {
+    size_t struct_size;
+    bool pads;             /* padding_index is there: */
+    int64_t padding_index; /* the row of zeros to begin with that gets no gradient; negative counts from the end */
+    hd_dtype dtype;        /* the default float by default */
+} hd_embedding_layer_opts;
+/* Rows of weight [count, width] by an index of any shape: [...] -> [..., width]; normal numbers to begin with. */
+HD_API hd_module *hd_embedding_layer(int64_t count, int64_t width, const hd_embedding_layer_opts *opts);
+
 typedef struct hd_conv_layer_opts {
     size_t struct_size;
     int64_t stride[3], dilation[3]; /* as in hd_conv_opts */
