@@ -117,6 +117,14 @@ HD_API hd_module *hd_avg_pool_layer(hd_shape window, const hd_pool_opts *opts);
 HD_API hd_module *hd_adaptive_max_pool_layer(hd_shape size);
 HD_API hd_module *hd_adaptive_avg_pool_layer(hd_shape size);
 
+/* hd_resize of the last axes to this size. */
+HD_API hd_module *hd_resize_layer(hd_shape size, const hd_resize_opts *opts);
+/* hd_resize of x [n, channels, 1 to 3 spatial axes] to `scale` times its size, rounded down. */
+HD_API hd_module *hd_upsample_layer(double scale, const hd_resize_opts *opts);
+/* hd_pad, and hd_pad_with, of the last `count` axes. */
+HD_API hd_module *hd_pad_layer(const hd_padding *padding, int count, double value);
+HD_API hd_module *hd_pad_with_layer(const hd_padding *padding, int count, hd_pad_mode mode);
+
 typedef struct hd_multihead_attention_opts {
     size_t struct_size;
     bool causal; /* a place sees itself and what is in front of it */
@@ -152,6 +160,21 @@ HD_API hd_module *hd_threshold_layer(double bound, double value);
 HD_API hd_module *hd_softplus_layer(double beta, double limit);
 HD_API hd_module *hd_softmax_layer(int axis);
 HD_API hd_module *hd_log_softmax_layer(int axis);
+/* hd_softmax of -x. */
+HD_API hd_module *hd_softmin_layer(int axis);
+/* a sigmoid(b), where a and b are the halves of x on an axis. */
+HD_API hd_module *hd_glu_layer(int axis);
+/* x where x > 0, else x times a slope from [low, high): drawn for each element in training, the middle in evaluation. */
+HD_API hd_module *hd_rrelu_layer(double low, double high);
+
+typedef struct hd_prelu_layer_opts {
+    size_t struct_size;
+    double slope;   /* to begin with: 0.25 by default */
+    hd_dtype dtype; /* the default float by default */
+} hd_prelu_layer_opts;
+/* hd_prelu with slopes that are learned, weight [channels]: one for all of x, or for each channel of x
+ * [n, channels, ...]. */
+HD_API hd_module *hd_prelu_layer(int64_t channels, const hd_prelu_layer_opts *opts);
 
 /* ---- a module of your own: a struct, a forward function, and what it holds ---- */
 typedef struct hd_module_class {

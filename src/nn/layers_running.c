@@ -1,8 +1,6 @@
 /* Layers that normalise channels and may keep running statistics of them, which evaluation normalises by. */
 #include "nn/norm.h"
 
-#include <math.h>
-
 /* Where the running statistics are among the members: behind weight and bias. */
 enum { NO_STATISTICS = -1 };
 typedef struct running_state {
@@ -81,12 +79,12 @@ typedef struct contents {
     hd_dtype dtype;
 } contents;
 
-static hd_module *running_layer(hd_thread *thread, const hd_module_class *class_, int64_t channels,
-                                running_state state, const contents *c) {
+static hd_module *running_layer(hd_thread *thread, const hd_module_class *class_, int64_t channels, running_state state,
+                                const contents *c) {
     hd_dtype dtype;
     HD_TRY_OR(hd_making_dtype(thread, c->dtype, &dtype), NULL);
     if (state.eps == 0) state.eps = 1e-5;
-    if (state.momentum == 0 && !signbit(state.momentum)) state.momentum = 0.1;
+    state.momentum = hd_option(state.momentum, 0.1);
     HD_TRY_OR(hd_norm_channels_check(channels, state.eps, state.momentum), NULL);
     const hd_shape shape = HD_SHAPE(channels);
     hd_making making;

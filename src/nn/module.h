@@ -7,6 +7,8 @@
 #include "core/options.h"
 #include "core/random.h"
 
+#include <math.h>
+
 /* Something a module holds, by name. */
 typedef struct hd_member {
     enum { HD_MEMBER_PARAMETER, HD_MEMBER_BUFFER, HD_MEMBER_MODULE } kind;
@@ -82,6 +84,10 @@ typedef struct hd_making {
 void hd_making_begin(hd_making *making, hd_thread *thread);
 /* The layer, which the scope around has from now on; NULL when an error is pending. */
 hd_module *hd_making_end(hd_making *making, hd_module *m);
+/* What a number among options means: 0 is its default, HD_ZERO is 0. */
+static inline double hd_option(double given, double by_default) {
+    return given != 0 ? given : signbit(given) ? 0 : by_default;
+}
 /* The dtype of a layer's parameters, a float: the default one when it is not given. */
 hd_error hd_making_dtype(hd_thread *thread, hd_dtype given, hd_dtype *dtype);
 
