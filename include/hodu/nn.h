@@ -125,6 +125,26 @@ HD_API hd_module *hd_upsample_layer(double scale, const hd_resize_opts *opts);
 HD_API hd_module *hd_pad_layer(const hd_padding *padding, int count, double value);
 HD_API hd_module *hd_pad_with_layer(const hd_padding *padding, int count, hd_pad_mode mode);
 
+typedef struct hd_recurrent_opts {
+    size_t struct_size;
+    int64_t layers;     /* one on another: 1 by default */
+    bool bidirectional; /* a second cell runs from the end, and both results are one behind the other */
+    bool batch_first;   /* x and the output are [n, t, ...] */
+    bool no_bias;
+    double dropout; /* between layers, in training */
+    bool relu;      /* of hd_rnn: relu in the place of tanh */
+    hd_dtype dtype; /* the default float by default */
+} hd_recurrent_opts;
+/* Recurrent layers over x [t, n, input]. hd_forward gives each h of the last layer, [t, n, directions hidden], from a
+ * state of zeros; hd_forward_all of {x}, or {x, h0}, of an LSTM {x, h0, c0}, gives {output, hn}, of an LSTM {output, hn,
+ * cn}: states are [layers directions, n, hidden]. Behind these inputs there may be lengths, i64 [n]: beyond them outputs
+ * are 0, and states are those of the last step within. Parameters are "weight_ih_l0" [gates hidden, input],
+ * "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", then those of "l0_reverse", "l1", ..., with the gates in PyTorch's order,
+ * drawn uniformly within 1 / sqrt(hidden). */
+HD_API hd_module *hd_rnn(int64_t input, int64_t hidden, const hd_recurrent_opts *opts);
+HD_API hd_module *hd_lstm(int64_t input, int64_t hidden, const hd_recurrent_opts *opts);
+HD_API hd_module *hd_gru(int64_t input, int64_t hidden, const hd_recurrent_opts *opts);
+
 typedef struct hd_multihead_attention_opts {
     size_t struct_size;
     bool causal; /* a place sees itself and what is in front of it */

@@ -127,4 +127,43 @@ case("prelu_channels", nn.PReLU(3), [(2, 3)], names=("weight",))
 case("glu", nn.GLU(1), [(2, 6, 2)], names=())
 case("softmin", nn.Softmin(-1), [(3, 4)], names=())
 case("rrelu", nn.RReLU(0.125, 0.5), [(3, 4)], names=(), modes=(False,))
+
+# ---- recurrent ----
+def own_names(module):
+    return [name for name, _ in module.named_parameters()]
+
+
+def flat(result):
+    y, state = result
+    return (y, *state) if isinstance(state, tuple) else (y, state)
+
+
+def packed(m, x, h0, *rest):
+    """rest: c0 of an LSTM, and lengths."""
+    *c0, lengths = rest
+    p = nn.utils.rnn.pack_padded_sequence(x, lengths, m.batch_first, enforce_sorted=False)
+    y, state = m(p, (h0, c0[0]) if c0 else h0)
+    return flat((nn.utils.rnn.pad_packed_sequence(y, m.batch_first, total_length=x.shape[1 if m.batch_first else 0])[0], state))
+
+
+def recurrent(name, module, *inputs, call):
+    case(name, module, inputs, names=own_names(module), call=call, modes=(True,))
+
+
+def from_zeros(m, x):
+    return flat(m(x))
+
+
+LENGTHS = index(3, 1, 4)
+recurrent("rnn", nn.RNN(3, 2), (4, 2, 3), call=from_zeros)
+recurrent("rnn", nn.RNN(3, 2), (1, 1, 3), (1, 1, 2), call=lambda m, x, h: flat(m(x, h)))
+recurrent("rnn_relu", nn.RNN(2, 3, nonlinearity="relu", bias=False, bidirectional=True), (3, 2, 2), call=from_zeros)
+recurrent("lstm", nn.LSTM(3, 2), (4, 2, 3), call=from_zeros)
+recurrent("lstm", nn.LSTM(3, 2), (4, 3, 3), (1, 3, 2), (1, 3, 2), call=lambda m, x, h, c: flat(m(x, (h, c))))
+recurrent("lstm", nn.LSTM(3, 2), (4, 3, 3), (1, 3, 2), (1, 3, 2), LENGTHS, call=packed)
+recurrent("lstm_deep", nn.LSTM(2, 3, 2, bidirectional=True, batch_first=True), (2, 3, 2), call=from_zeros)
+recurrent("lstm_deep", nn.LSTM(2, 3, 2, bidirectional=True, batch_first=True), (3, 4, 2), (4, 3, 3), (4, 3, 3), LENGTHS, call=packed)
+recurrent("gru", nn.GRU(3, 2), (4, 2, 3), call=from_zeros)
+recurrent("gru_deep", nn.GRU(2, 3, 3, bias=False), (2, 2, 2), (3, 2, 3), call=lambda m, x, h: flat(m(x, h)))
+recurrent("gru_both", nn.GRU(3, 2, bidirectional=True), (4, 3, 3), (2, 3, 2), LENGTHS, call=packed)
 out.close()

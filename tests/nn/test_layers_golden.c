@@ -6,6 +6,7 @@
 #define BATCH(...)     HD_OPTS(hd_batch_norm_layer_opts, __VA_ARGS__)
 #define INSTANCE(...)  HD_OPTS(hd_instance_norm_layer_opts, __VA_ARGS__)
 #define EMBEDDING(...) HD_OPTS(hd_embedding_layer_opts, __VA_ARGS__)
+#define RECURRENT(...) HD_OPTS(hd_recurrent_opts, __VA_ARGS__)
 #define RESIZE(...)    HD_OPTS(hd_resize_opts, __VA_ARGS__)
 #define AROUND(...)    ((const hd_padding[]){__VA_ARGS__})
 #define PLAIN_NORM     HD_OPTS(hd_norm_layer_opts, .no_weight = true, .no_bias = true)
@@ -40,7 +41,14 @@ static hd_module *cumulative(void) {
     G(prelu_channels, hd_prelu_layer(3, NULL))                                                                         \
     G(glu, hd_glu_layer(1))                                                                                            \
     G(softmin, hd_softmin_layer(-1))                                                                                   \
-    G(rrelu, hd_rrelu_layer(0.125, 0.5))
+    G(rrelu, hd_rrelu_layer(0.125, 0.5))                                                                               \
+    G(rnn, hd_rnn(3, 2, NULL))                                                                                         \
+    G(rnn_relu, hd_rnn(2, 3, RECURRENT(.relu = true, .no_bias = true, .bidirectional = true)))                         \
+    G(lstm, hd_lstm(3, 2, NULL))                                                                                       \
+    G(lstm_deep, hd_lstm(2, 3, RECURRENT(.layers = 2, .bidirectional = true, .batch_first = true)))                    \
+    G(gru, hd_gru(3, 2, NULL))                                                                                         \
+    G(gru_deep, hd_gru(2, 3, RECURRENT(.layers = 3, .no_bias = true)))                                                 \
+    G(gru_both, hd_gru(3, 2, RECURRENT(.bidirectional = true)))
 
 #include "golden/modules.h"
 
