@@ -22,6 +22,8 @@ typedef struct sequence {
 /* ---- what is given ----------------------------------------------------------------------------------------------- */
 static hd_error check_input(const recurrent_state *s, const hd_tensor *x) {
     const hd_shape *shape = &x->layout.shape;
+    if (!hd_dtype_is_float((hd_dtype)x->dtype))
+        return hd_fail(HD_ERROR_DTYPE, "x is %s; expected floats", hd_dtype_name((hd_dtype)x->dtype));
     if (shape->rank == 3 && shape->size[2] == s->input && shape->size[s->batch_first] > 0) return HD_OK;
     return hd_fail(HD_ERROR_SHAPE, "x %s; it must be [%s, %lld], with one step at least", HD_SHAPE_TEXT(*shape),
                    s->batch_first ? "n, t" : "t, n", (long long)s->input);
@@ -67,21 +69,24 @@ static hd_error read_inputs(const recurrent_state *s, const hd_tensors *inputs, 
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
-static hd_cell_weights weights_of(const hd_module *m, int64_t which) {
-    const recurrent_state *s = m->state;
-    const int64_t at = which * (s->no_bias ? 2 : 4);
-    hd_cell_weights w = {hd_module_member(m, at), hd_module_member(m, at + 1), NULL, NULL};
-    if (!s->no_bias) {
-        w.input_bias = hd_module_member(m, at + 2);
-        w.hidden_bias = hd_module_member(m, at + 3);
-    }
-    return w;
-}
-
 static hd_tensor *begin_of(const recurrent_state *s, const sequence *q, int state, int64_t which) {
     const hd_tensor *x = q->x;
     if (q->begin[state] != NULL) return hd_select(q->begin[state], 0, which);
     return hd_to(hd_zeros(HD_SHAPE(x->layout.shape.size[1], s->hidden), (hd_dtype)x->dtype), hd_tensor_device(x));
+}
+
+/* What comes from x, of all steps at once, and where the run begins. Biases are members behind the weights. */
+static void prepare_run(const hd_module *m, const sequence *q, int64_t which, hd_cell_run *run) {
+    const recurrent_state *s = m->state;
+    const int64_t at = which * (s->no_bias ? 2 : 4);
+    hd_tensor *bias = s->no_bias ? NULL : hd_module_member(m, at + 2);
+    *run = (hd_cell_run){.weight = hd_module_member(m, at + 1), .valid = q->valid};
+    if (!s->no_bias && s->cell->adds)
+        bias = hd_add(bias, hd_module_member(m, at + 3));
+    else if (!s->no_bias)
+        run->bias = hd_module_member(m, at + 3);
+    run->from_x = hd_affine(q->x, hd_module_member(m, at), bias);
+    for (int i = 0; i < s->cell->states; ++i) run->begin[i] = begin_of(s, q, i, which);
 }
 
 static hd_tensor *run_layer(hd_thread *thread, hd_module *m, sequence *q, int64_t layer) {
@@ -89,11 +94,12 @@ static hd_tensor *run_layer(hd_thread *thread, hd_module *m, sequence *q, int64_
     hd_tensor *both[2] = {NULL, NULL};
     for (int d = 0; d < s->directions && hd_ok(); ++d) {
         const int64_t which = layer * s->directions + d;
-        const hd_cell_weights w = weights_of(m, which);
-        hd_tensor *state[HD_CELL_STATES] = {NULL, NULL};
-        for (int i = 0; i < s->cell->states; ++i) state[i] = begin_of(s, q, i, which);
-        both[d] = hd_cell_run(thread, s->cell, &w, q->x, q->valid, d == 1, state);
-        for (int i = 0; i < s->cell->states; ++i) q->end[i][which] = state[i];
+        hd_tensor *end[HD_CELL_STATES] = {NULL};
+        hd_cell_run run;
+        prepare_run(m, q, which, &run);
+        run.backwards = d == 1;
+        both[d] = hd_cell_run_all(thread, s->cell, &run, end);
+        for (int i = 0; i < s->cell->states; ++i) q->end[i][which] = end[i];
     }
     return s->directions == 1 || !hd_ok() ? both[0] : hd_concat(both, 2, 2);
 }

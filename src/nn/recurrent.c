@@ -1,50 +1,13 @@
-/* Cells of recurrent layers: what they make of x is one product for all steps; then a loop has a product and a few
- * elementwise ops for each. */
+/* Running cells of recurrent layers: a loop that has a product and a few elementwise ops for each step. */
 #include "nn/recurrent.h"
 
-/* ---- cells ------------------------------------------------------------------------------------------------------- */
-static hd_tensor *gate(hd_tensor *all, int index, int count) {
-    const int64_t size = hd_tensor_size(all, 1) / count;
-    return hd_narrow(all, 1, index * size, size);
+#include <hodu/grad.h>
+
+hd_tensor *hd_gate(hd_tensor *all, int index, int count) {
+    const int64_t size = hd_tensor_size(all, -1) / count;
+    return hd_narrow(all, -1, index * size, size);
 }
 
-static hd_tensor *summed(hd_tensor *from_x, hd_tensor *weight, hd_tensor *h) {
-    return hd_add(from_x, hd_affine(h, weight, NULL));
-}
-
-static void tanh_step(hd_tensor *from_x, hd_tensor *weight, hd_tensor *bias, hd_tensor *state[HD_CELL_STATES]) {
-    (void)bias;
-    state[0] = hd_tanh(summed(from_x, weight, state[0]));
-}
-static void relu_step(hd_tensor *from_x, hd_tensor *weight, hd_tensor *bias, hd_tensor *state[HD_CELL_STATES]) {
-    (void)bias;
-    state[0] = hd_relu(summed(from_x, weight, state[0]));
-}
-
-/* Gates are those of the input, of forgetting, of the candidate and of the output. */
-static void lstm_step(hd_tensor *from_x, hd_tensor *weight, hd_tensor *bias, hd_tensor *state[HD_CELL_STATES]) {
-    (void)bias;
-    hd_tensor *all = summed(from_x, weight, state[0]);
-    if (all == NULL) return;
-    hd_tensor *taken = hd_mul(hd_sigmoid(gate(all, 0, 4)), hd_tanh(gate(all, 2, 4)));
-    state[1] = hd_add(hd_mul(hd_sigmoid(gate(all, 1, 4)), state[1]), taken);
-    state[0] = hd_mul(hd_sigmoid(gate(all, 3, 4)), hd_tanh(state[1]));
-}
-
-/* Gates are those of the reset, of the update and of the candidate, into which the bias of h goes within the reset. */
-static void gru_step(hd_tensor *from_x, hd_tensor *weight, hd_tensor *bias, hd_tensor *state[HD_CELL_STATES]) {
-    hd_tensor *h = state[0], *from_h = hd_affine(h, weight, bias);
-    if (from_h == NULL) return;
-    hd_tensor *reset = hd_sigmoid(hd_add(gate(from_x, 0, 3), gate(from_h, 0, 3)));
-    hd_tensor *update = hd_sigmoid(hd_add(gate(from_x, 1, 3), gate(from_h, 1, 3)));
-    hd_tensor *candidate = hd_tanh(hd_add(gate(from_x, 2, 3), hd_mul(reset, gate(from_h, 2, 3))));
-    state[0] = hd_add(candidate, hd_mul(update, hd_sub(h, candidate)));
-}
-
-const hd_cell hd_cell_tanh = {"rnn", 1, 1, true, tanh_step}, hd_cell_relu = {"rnn", 1, 1, true, relu_step},
-              hd_cell_lstm = {"lstm", 4, 2, true, lstm_step}, hd_cell_gru = {"gru", 3, 1, false, gru_step};
-
-/* ---- sequences --------------------------------------------------------------------------------------------------- */
 hd_tensor *hd_stack_steps(hd_tensor **steps, int64_t count) {
     if (count == 1) return steps[0] == NULL ? NULL : hd_unsqueeze(steps[0], 0);
     for (int64_t i = 0; i < count; ++i) steps[i] = hd_unsqueeze(steps[i], 0);
@@ -57,12 +20,14 @@ hd_tensor *hd_stack_steps(hd_tensor **steps, int64_t count) {
     return steps[0];
 }
 
+/* ---- the loop ---------------------------------------------------------------------------------------------------- */
 /* One step, of which only the new state stays. */
-static void run_step(hd_thread *thread, const hd_cell *cell, hd_tensor *from_x, hd_tensor *weight, hd_tensor *bias,
-                     hd_tensor *valid, hd_tensor *state[HD_CELL_STATES]) {
+static void run_step(hd_thread *thread, const hd_cell *cell, const hd_cell_run *run, int64_t t,
+                     hd_tensor *state[HD_CELL_STATES]) {
     hd_scope_token scope = hd_scope_within(thread, &scope);
     hd_tensor *const before[HD_CELL_STATES] = {state[0], state[1]};
-    cell->step(from_x, weight, bias, state);
+    cell->step(hd_select(run->from_x, 0, t), run->weight, run->bias, state);
+    hd_tensor *valid = run->valid == NULL ? NULL : hd_select(run->valid, 0, t);
     for (int i = 0; i < cell->states && hd_ok(); ++i) {
         if (valid != NULL) state[i] = hd_where(valid, state[i], before[i]);
         hd_keep_object(state[i]);
@@ -70,21 +35,85 @@ static void run_step(hd_thread *thread, const hd_cell *cell, hd_tensor *from_x, 
     hd_scope_close(thread, &scope);
 }
 
-hd_tensor *hd_cell_run(hd_thread *thread, const hd_cell *cell, const hd_cell_weights *w, hd_tensor *x, hd_tensor *valid,
-                       bool backwards, hd_tensor *state[HD_CELL_STATES]) {
-    const int64_t count = hd_tensor_size(x, 0);
-    const bool one_bias = cell->adds && w->input_bias != NULL;
-    hd_tensor *bias = one_bias ? hd_add(w->input_bias, w->hidden_bias) : w->input_bias;
-    hd_tensor *from_x = hd_affine(x, w->input, bias); /* [t, n, gates hidden] */
-    hd_tensor **steps = hd_array_resize(NULL, (size_t)count * sizeof(hd_tensor *));
+/* The state behind each step, [shown t, n, hidden]: h of all steps, then, when both are to be shown, c. `state` becomes
+ * the last one. */
+static hd_tensor *run_steps(hd_thread *thread, const hd_cell *cell, const hd_cell_run *run, int shown,
+                            hd_tensor *state[HD_CELL_STATES]) {
+    const int64_t count = hd_tensor_size(run->from_x, 0);
+    hd_tensor **steps = hd_array_resize(NULL, (size_t)(count * shown) * sizeof(hd_tensor *));
     if (steps == NULL) hd_fail(HD_ERROR_MEMORY, "no memory for %lld steps", (long long)count);
+    for (int i = 0; i < cell->states; ++i) state[i] = run->begin[i];
     for (int64_t i = 0; i < count && hd_ok(); ++i) {
-        const int64_t t = backwards ? count - 1 - i : i;
-        hd_tensor *valid_now = valid == NULL ? NULL : hd_select(valid, 0, t);
-        run_step(thread, cell, hd_select(from_x, 0, t), w->hidden, w->hidden_bias, valid_now, state);
-        steps[t] = state[0];
+        const int64_t t = run->backwards ? count - 1 - i : i;
+        run_step(thread, cell, run, t, state);
+        for (int k = 0; k < shown; ++k) steps[k * count + t] = state[k];
     }
-    hd_tensor *y = hd_ok() ? hd_stack_steps(steps, count) : NULL;
+    hd_tensor *all = hd_ok() ? hd_stack_steps(steps, count * shown) : NULL;
     hd_array_release(steps);
-    return valid == NULL || y == NULL ? y : hd_where_scalar(valid, y, 0);
+    return all;
+}
+
+/* ---- with a gradient --------------------------------------------------------------------------------------------- */
+int hd_cell_inputs(const hd_cell *cell, const hd_cell_run *run, hd_tensor *inputs[HD_CELL_INPUTS]) {
+    int count = 0;
+    inputs[count++] = run->from_x;
+    inputs[count++] = run->weight;
+    for (int i = 0; i < cell->states; ++i) inputs[count++] = run->begin[i];
+    if (run->bias != NULL) inputs[count++] = run->bias;
+    if (run->valid != NULL) inputs[count++] = run->valid;
+    return count;
+}
+
+int hd_cell_from_inputs(const hd_cell_way *way, hd_tensor *const *inputs, int count, hd_cell_run *run) {
+    int next = 0;
+    *run = (hd_cell_run){.from_x = inputs[0], .weight = inputs[1], .backwards = way->backwards};
+    for (next = 2; next < 2 + way->cell->states; ++next) run->begin[next - 2] = inputs[next];
+    if (next < count && inputs[next] != NULL && inputs[next]->layout.shape.rank == 1) run->bias = inputs[next++];
+    if (next < count && inputs[next] != NULL && inputs[next]->dtype == HD_BOOL) run->valid = inputs[next++];
+    return next;
+}
+
+static hd_tensor *run_forward(hd_tensors *inputs, hd_tensor **saved, void *user) {
+    const hd_cell_way *way = user;
+    hd_tensor *state[HD_CELL_STATES];
+    hd_cell_run run;
+    const int count = hd_cell_from_inputs(way, inputs->items, (int)inputs->count, &run);
+    hd_tensor *all = run_steps(hd_thread_self(), way->cell, &run, way->cell->states, state);
+    for (int i = 0; i < count; ++i) saved[i] = inputs->items[i];
+    saved[count] = all;
+    return all;
+}
+
+/* They live as long as any tape. */
+static const hd_cell_way *way_of(const hd_cell *cell, bool backwards) {
+    static const hd_cell_way ways[][2] = {{{&hd_cell_tanh, false}, {&hd_cell_tanh, true}},
+                                          {{&hd_cell_relu, false}, {&hd_cell_relu, true}},
+                                          {{&hd_cell_lstm, false}, {&hd_cell_lstm, true}},
+                                          {{&hd_cell_gru, false}, {&hd_cell_gru, true}}};
+    int row = 0;
+    while (ways[row][0].cell != cell) ++row;
+    return &ways[row][backwards];
+}
+
+static bool is_tracked(const hd_thread *thread, hd_tensor *const *inputs, int count) {
+    bool tracked = false;
+    for (int i = 0; i < count; ++i) tracked = tracked || inputs[i]->tracking != HD_UNTRACKED;
+    return tracked && thread->observer != NULL;
+}
+
+hd_tensor *hd_cell_run_all(hd_thread *thread, const hd_cell *cell, const hd_cell_run *run,
+                           hd_tensor *end[HD_CELL_STATES]) {
+    if (!hd_ok()) return NULL;
+    hd_tensor *inputs[HD_CELL_INPUTS], *y;
+    const int count = hd_cell_inputs(cell, run, inputs);
+    if (is_tracked(thread, inputs, count)) {
+        const int64_t steps = hd_tensor_size(run->from_x, 0);
+        hd_tensor *all = hd_custom_gradient(run_forward, hd_cell_backward, (void *)way_of(cell, run->backwards),
+                                            hd_tensors_from(inputs, count));
+        for (int i = 0; i < cell->states; ++i) end[i] = hd_select(all, 0, i * steps + (run->backwards ? 0 : steps - 1));
+        y = hd_narrow(all, 0, 0, steps);
+    } else {
+        y = run_steps(thread, cell, run, 1, end);
+    }
+    return run->valid == NULL || y == NULL ? y : hd_where_scalar(run->valid, y, 0);
 }
