@@ -149,11 +149,29 @@ typedef struct hd_multihead_attention_opts {
     size_t struct_size;
     bool causal; /* a place sees itself and what is in front of it */
     bool no_bias;
-    hd_dtype dtype; /* the default float by default */
+    hd_dtype dtype;                 /* the default float by default */
+    int64_t kv_heads;               /* of keys and values, each for heads / kv_heads queries: heads by default */
+    int64_t key_width, value_width; /* of what these are made from: width by default */
+    double dropout;                 /* of the weights, in training */
+    bool rotary;                    /* queries and keys are turned by their places, by hd_rotary */
+    double rotary_base;             /* 10000 by default */
 } hd_multihead_attention_opts;
-/* Attention of x [..., t, width] to itself in heads of width / heads each: two linear modules, "in" from width to three
- * times that (q, k, v) and "out", with hd_attention between them. */
+/* Attention in heads of width / heads each, with hd_attention between two linear modules: "in" makes q, k and v, one
+ * behind the other ("q", "k" and "v" do when key_width or value_width is given), and "out" the result. hd_forward is
+ * that of x [..., t, width] to itself. hd_forward_all takes {x}; or {q, k, v} with q [..., t, width], k and v
+ * [..., s, width]; or behind these a mask as hd_attention's, which broadcasts to [..., heads, t, s] (a mask of keys
+ * alone is [..., 1, 1, s]), and one of keys, bool [..., s], true for those that take part. */
 HD_API hd_module *hd_multihead_attention(int64_t width, int64_t heads, const hd_multihead_attention_opts *opts);
+/* For a sequence that comes step by step: the attention of x [..., t, width], t often 1, whose first place is `position`
+ * (one i64), to itself and what is in front of it. Keys and values of x are written into caches [..., kv_heads, places,
+ * width / heads], tensors that a builder has as state; nothing has a gradient. A place beyond them is an error. */
+HD_API hd_tensor *hd_multihead_attention_step(hd_module *module, hd_tensor *x, hd_tensor *keys, hd_tensor *values,
+                                              hd_tensor *position);
+/* x [..., t, d] with element i and element i + d/2 turned by the angle position * base^(-2i/d); positions [t], or NULL:
+ * 0, 1, ...; base 0 is 10000. */
+HD_API hd_tensor *hd_rotary(hd_tensor *x, hd_tensor *positions, double base);
+/* sin and cos of such angles, in turns, to be added to places: [count, width]; base 0 is 10000. */
+HD_API hd_tensor *hd_sinusoids(int64_t count, int64_t width, double base, hd_dtype dtype);
 
 /* Activations as layers: hd_relu_layer() applies hd_relu, and so on. */
 HD_API hd_module *hd_relu_layer(void);

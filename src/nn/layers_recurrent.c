@@ -1,5 +1,6 @@
 /* Recurrent layers: cells run over sequences, one layer on another, in one direction or both. */
 #include "nn/recurrent.h"
+#include "ops/op.h"
 
 #include <stdio.h>
 
@@ -44,7 +45,7 @@ static hd_tensor *valid_steps(hd_tensor *lengths, int64_t steps, int64_t batch) 
                 HD_SHAPE_TEXT(lengths->layout.shape), (long long)batch);
         return NULL;
     }
-    hd_tensor *numbers = hd_to(hd_range(0, 1, steps, HD_I64), hd_tensor_device(lengths));
+    hd_tensor *numbers = hd_range_beside(lengths, 0, 1, steps, HD_I64);
     return hd_lt(hd_reshape(numbers, HD_SHAPE(steps, 1, 1)), hd_reshape(lengths, HD_SHAPE(batch, 1)));
 }
 
@@ -72,7 +73,7 @@ static hd_error read_inputs(const recurrent_state *s, const hd_tensors *inputs, 
 static hd_tensor *begin_of(const recurrent_state *s, const sequence *q, int state, int64_t which) {
     const hd_tensor *x = q->x;
     if (q->begin[state] != NULL) return hd_select(q->begin[state], 0, which);
-    return hd_to(hd_zeros(HD_SHAPE(x->layout.shape.size[1], s->hidden), (hd_dtype)x->dtype), hd_tensor_device(x));
+    return hd_full_beside(x, HD_SHAPE(x->layout.shape.size[1], s->hidden), (hd_dtype)x->dtype, 0);
 }
 
 /* What comes from x, of all steps at once, and where the run begins. Biases are members behind the weights. */

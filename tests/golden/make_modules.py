@@ -35,7 +35,7 @@ def given(number, value):
 
 
 def text(values):
-    return " ".join(f"{v:.12g}" for v in values.detach().reshape(-1).double().tolist())
+    return " ".join(f"{v:.10g}" for v in values.detach().reshape(-1).double().tolist())
 
 
 def line(word, shape, values=None):
@@ -166,4 +166,73 @@ recurrent("lstm_deep", nn.LSTM(2, 3, 2, bidirectional=True, batch_first=True), (
 recurrent("gru", nn.GRU(3, 2), (4, 2, 3), call=from_zeros)
 recurrent("gru_deep", nn.GRU(2, 3, 3, bias=False), (2, 2, 2), (3, 2, 3), call=lambda m, x, h: flat(m(x, h)))
 recurrent("gru_both", nn.GRU(3, 2, bidirectional=True), (4, 3, 3), (2, 3, 2), LENGTHS, call=packed)
+
+# ---- attention ----
+ATTENTION = {"in_proj_weight": "in.weight", "in_proj_bias": "in.bias", "out_proj.weight": "out.weight", "out_proj.bias": "out.bias"}
+
+
+def attention(heads, width=6, **options):
+    return nn.MultiheadAttention(width, heads, batch_first=True, **options)
+
+
+def to_itself(m, x):
+    return m(x, x, x, need_weights=False)[0]
+
+
+def seen(m, q, k, v, mask=None, keys=None):
+    """hodu's masks say what takes part, PyTorch's what does not."""
+    if mask is not None and mask.dtype == torch.bool:
+        mask = ~mask
+    if mask is not None and mask.dim() > 2:
+        mask = mask.expand(q.shape[0], m.num_heads, q.shape[1], k.shape[1]).flatten(0, 1)
+    if mask is not None and keys is not None and mask.dtype != torch.bool:
+        keys = torch.where(keys, 0.0, -torch.inf)
+    elif keys is not None:
+        keys = ~keys
+    return m(q, k, v, attn_mask=mask, key_padding_mask=keys, need_weights=False)[0]
+
+
+def causal(m, x):
+    hidden = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+    return m(x, x, x, attn_mask=hidden, is_causal=True, need_weights=False)[0]
+
+
+class Grouped(nn.Module):
+    """Heads that share keys and values, turned by their places, from the formulas."""
+
+    def __init__(self, width, heads, kv_heads, rotary):
+        super().__init__()
+        self.heads, self.kv_heads, self.each, self.rotary = heads, kv_heads, width // heads, rotary
+        self.project = nn.Linear(width, width + 2 * kv_heads * self.each)
+        self.out = nn.Linear(width, width)
+
+    def turned(self, x):
+        pairs = torch.complex(*x.chunk(2, -1))
+        angles = torch.arange(x.shape[-2])[:, None] * self.rotary ** (-torch.arange(0, self.each, 2) / self.each)
+        return torch.cat([(y := pairs * torch.polar(torch.ones_like(angles), angles)).real, y.imag], -1)
+
+    def forward(self, x):
+        sizes = [self.heads * self.each] + [self.kv_heads * self.each] * 2
+        q, k, v = (part.unflatten(-1, (-1, self.each)).transpose(-2, -3) for part in self.project(x).split(sizes, -1))
+        if self.rotary:
+            q, k = self.turned(q), self.turned(k)
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return self.out(y.transpose(-2, -3).flatten(-2))
+
+
+LINEARS = ("in.weight", "in.bias", "out.weight", "out.bias")
+SEEN = mask(True, False, True, True, True, True, False, True, True, True, True, False, shape=(3, 4))
+KEYS = mask(True, True, False, True, True, True, True, False, shape=(2, 4))
+case("attention", attention(2), [(2, 3, 6)], names=ATTENTION, call=to_itself)
+case("attention", attention(2), [(2, 3, 6), (2, 4, 6), (2, 4, 6)], names=ATTENTION, call=seen)
+case("attention", attention(2), [(2, 3, 6), (2, 4, 6), (2, 4, 6), SEEN], names=ATTENTION, call=seen)
+case("attention", attention(2), [(2, 3, 6), (2, 4, 6), (2, 4, 6), (2, 2, 3, 4)], names=ATTENTION, call=seen)
+case("attention", attention(2), [(2, 3, 6), (2, 4, 6), (2, 4, 6), SEEN, KEYS], names=ATTENTION, call=seen)
+case("attention", attention(2), [(2, 3, 6), (2, 4, 6), (2, 4, 6), (3, 4), KEYS], names=ATTENTION, call=seen)
+case("attention_causal", attention(3), [(2, 4, 6)], names=ATTENTION, call=causal)
+case("attention_across", attention(2, bias=False, kdim=3, vdim=5), [(2, 3, 6), (2, 4, 3), (2, 4, 5)], call=seen,
+     names={"q_proj_weight": "q.weight", "k_proj_weight": "k.weight", "v_proj_weight": "v.weight", "out_proj.weight": "out.weight"})
+case("attention_grouped", Grouped(8, 4, 2, 0), [(2, 3, 8)], names=LINEARS)
+case("attention_rotary", Grouped(8, 2, 1, 100), [(2, 5, 8)], names=LINEARS)
+
 out.close()

@@ -7,6 +7,7 @@
 #define INSTANCE(...)  HD_OPTS(hd_instance_norm_layer_opts, __VA_ARGS__)
 #define EMBEDDING(...) HD_OPTS(hd_embedding_layer_opts, __VA_ARGS__)
 #define RECURRENT(...) HD_OPTS(hd_recurrent_opts, __VA_ARGS__)
+#define HEADS(...)     HD_OPTS(hd_multihead_attention_opts, __VA_ARGS__)
 #define RESIZE(...)    HD_OPTS(hd_resize_opts, __VA_ARGS__)
 #define AROUND(...)    ((const hd_padding[]){__VA_ARGS__})
 #define PLAIN_NORM     HD_OPTS(hd_norm_layer_opts, .no_weight = true, .no_bias = true)
@@ -48,7 +49,13 @@ static hd_module *cumulative(void) {
     G(lstm_deep, hd_lstm(2, 3, RECURRENT(.layers = 2, .bidirectional = true, .batch_first = true)))                    \
     G(gru, hd_gru(3, 2, NULL))                                                                                         \
     G(gru_deep, hd_gru(2, 3, RECURRENT(.layers = 3, .no_bias = true)))                                                 \
-    G(gru_both, hd_gru(3, 2, RECURRENT(.bidirectional = true)))
+    G(gru_both, hd_gru(3, 2, RECURRENT(.bidirectional = true)))                                                        \
+    G(attention, hd_multihead_attention(6, 2, NULL))                                                                   \
+    G(attention_causal, hd_multihead_attention(6, 3, HEADS(.causal = true)))                                           \
+    G(attention_across, hd_multihead_attention(6, 2, HEADS(.no_bias = true, .key_width = 3, .value_width = 5)))        \
+    G(attention_grouped, hd_multihead_attention(8, 4, HEADS(.causal = true, .kv_heads = 2)))                           \
+    G(attention_rotary,                                                                                                \
+      hd_multihead_attention(8, 2, HEADS(.causal = true, .kv_heads = 1, .rotary = true, .rotary_base = 100)))
 
 #include "golden/modules.h"
 
