@@ -11,6 +11,7 @@
 #include <hodu/dtype.h>
 #include <hodu/error.h>
 #include <hodu/grad.h>
+#include <hodu/init.h>
 #include <hodu/list.h>
 #include <hodu/memory.h>
 #include <hodu/nn.h>

@@ -16,20 +16,75 @@ HD_API hd_tensor *hd_forward(hd_module *module, hd_tensor *x);
  * only input of hd_forward_all. */
 HD_API hd_tensors *hd_forward_all(hd_module *module, hd_tensors *inputs);
 #define HD_FORWARD_ALL(module, ...) hd_forward_all(module, HD_TENSORS(__VA_ARGS__))
-/* Its parameters and those of the modules in it, each once, in the order they were added. */
-HD_API hd_tensors *hd_module_parameters(hd_module *module);
-/* Moves its parameters, their gradients and its buffers to a device, all or none. They stay the tensors they are, so
- * that optimizers keep them. */
-HD_API void hd_module_to(hd_module *module, hd_device device);
-/* The name of parameter `index` of that list, "0.weight"; valid as long as the module. */
-HD_API const char *hd_module_parameter_name(hd_module *module, int64_t index);
-/* The parameter or buffer of that name. */
-HD_API hd_tensor *hd_module_get(hd_module *module, const char *name);
 /* Training is how modules begin; evaluation turns off what only training wants. Neither is a change for modules that
  * are there already, whoever uses them. */
 HD_API void hd_module_train(hd_module *module);
 HD_API void hd_module_eval(hd_module *module);
 HD_API bool hd_module_is_training(const hd_module *module);
+/* Lets none of its parameters have a gradient, or all of them. Gradients that are there stay. */
+HD_API void hd_module_freeze(hd_module *module);
+HD_API void hd_module_unfreeze(hd_module *module);
+
+/* ---- what is in a module ---- */
+/* Its parameters and those of the modules in it, each once, in the order they were added: a tensor that is a parameter
+ * of two modules (tied weights) is one, under its first name. */
+HD_API hd_tensors *hd_module_parameters(hd_module *module);
+/* The name of parameter `index` of that list, "0.weight"; valid as long as the module. */
+HD_API const char *hd_module_parameter_name(hd_module *module, int64_t index);
+/* The same of buffers. */
+HD_API hd_tensors *hd_module_buffers(hd_module *module);
+HD_API const char *hd_module_buffer_name(hd_module *module, int64_t index);
+/* The parameter or buffer of that name, which is a path: "encoder.0.weight". */
+HD_API hd_tensor *hd_module_get(hd_module *module, const char *name);
+/* The name of its class, "linear". */
+HD_API const char *hd_module_class_name(const hd_module *module);
+/* The modules that were added to it, in that order: how many, one of them, which may be counted from the end, and its
+ * name, valid as long as the module. */
+HD_API int64_t hd_module_child_count(hd_module *module);
+HD_API hd_module *hd_module_child_at(hd_module *module, int64_t index);
+HD_API const char *hd_module_child_name(hd_module *module, int64_t index);
+/* The module of that name in it, which is a path: "encoder.0". */
+HD_API hd_module *hd_module_child(hd_module *module, const char *path);
+/* Calls visit(m, path, user) for all modules in it, each once, from the inside out, and at last for the module itself,
+ * whose path is "". What is added on the way is not visited. */
+HD_API void hd_module_apply(hd_module *module, void (*visit)(hd_module *m, const char *path, void *user), void *user);
+/* Prints to stdout what is in it: names, classes, numbers of parameters, memory; and for example inputs, unless they are
+ * NULL, the shapes of outputs and the operations (sums, products, comparisons) of a forward. It records the forward,
+ * which changes nothing and reads no values. */
+HD_API void hd_module_print(hd_module *module, hd_tensors *example);
+/* The same text into `out` (always terminated); returns the length of the whole text, as snprintf does; -1 on error. */
+HD_API int64_t hd_module_format(hd_module *module, hd_tensors *example, char *out, size_t capacity);
+
+/* ---- moving and copying ---- */
+/* Moves its parameters, their gradients and its buffers to a device, all or none. They stay the tensors they are, so
+ * that optimizers keep them. */
+HD_API void hd_module_to(hd_module *module, hd_device device);
+/* Likewise to a dtype, a float; buffers of integers stay as they are. What an optimizer keeps has its own dtype: make
+ * optimizers afterwards. */
+HD_API void hd_module_to_dtype(hd_module *module, hd_dtype dtype);
+/* A module like it with parameters and buffers of its own, which have the same values; what is shared within it is
+ * shared within the copy. Gradients and hooks are not copied. */
+HD_API hd_module *hd_module_copy(hd_module *module);
+/* The values of all parameters and buffers of `from` into those of `to`, by their names, which are the same in both, as
+ * are the shapes. A builder records it. */
+HD_API void hd_module_assign(hd_module *to, hd_module *from);
+/* A moving average: each parameter of `to` becomes decay times itself + (1 - decay) times that of `from`; buffers are
+ * assigned. Ops alone, without a tape. */
+HD_API void hd_module_average(hd_module *to, hd_module *from, double decay);
+
+/* ---- hooks ---- */
+/* May return other inputs for the forward that follows, or NULL to leave them. */
+typedef hd_tensors *(*hd_before_forward)(hd_module *module, hd_tensors *inputs, void *user);
+/* May return other outputs, as many, or NULL to leave them. */
+typedef hd_tensors *(*hd_after_forward)(hd_module *module, hd_tensors *inputs, hd_tensors *outputs, void *user);
+/* Calls these (either may be NULL) around every hd_forward and hd_forward_all of the module, those first that were added
+ * first; returns a number to remove them by. `destroy`, unless it is NULL, is given `user` when they are removed or the
+ * module goes. In a builder their calls are recorded. Hooks of a model that is compiled run when it is captured, which
+ * is done anew after hooks were added or removed: what they compute is in the script, and what else they do is done
+ * then. Those of the module that hd_compile returns run at each call. */
+HD_API int64_t hd_module_add_hook(hd_module *module, hd_before_forward before, hd_after_forward after, void *user,
+                                  void (*destroy)(void *user));
+HD_API void hd_module_remove_hook(hd_module *module, int64_t hook);
 
 /* ---- modules ---- */
 typedef struct hd_linear_opts {
@@ -43,6 +98,18 @@ HD_API hd_module *hd_linear(int64_t in, int64_t out, const hd_linear_opts *opts)
 /* One after the other; parameters and buffers that are added to it are not called. HD_SEQUENTIAL(a, b, c) writes it
  * shorter; a is made first, then b, then c, so that a seed gives the same weights in C and C++. */
 HD_API hd_module *hd_sequential(hd_module *const *modules, int64_t count);
+
+/* Holds modules by number, and has no forward: the forward of the module that it is a member of calls them.
+ * HD_MODULE_LIST(a, b) writes it shorter; hd_module_add adds more, under names of yours. */
+HD_API hd_module *hd_module_list(hd_module *const *modules, int64_t count);
+/* x + module(x); the module is its member "module". */
+HD_API hd_module *hd_residual(hd_module *module);
+/* x with the axes `from` to `to` as one, which may count from the end: (1, -1) keeps the first axis. */
+HD_API hd_module *hd_flatten_layer(int from, int to);
+/* function(x, user). `destroy`, unless it is NULL, is given `user` when the layer goes; without it `user` stays yours,
+ * and valid as long as the layer and its copies. */
+HD_API hd_module *hd_function_layer(hd_tensor *(*function)(hd_tensor *x, void *user), void *user,
+                                    void (*destroy)(void *user));
 
 typedef struct hd_norm_layer_opts {
     size_t struct_size;
@@ -222,12 +289,15 @@ typedef struct hd_module_class {
     /* Takes and gives several tensors. A class has this one, or forward, or both; or neither: its modules hold others,
      * and to run them is an error. */
     hd_tensors *(*forward_all)(hd_module *module, hd_tensors *inputs);
+    /* The state of `to`, a copy of `from` that has its members already (hd_module_child and hd_module_get find them);
+     * NULL: there is no memory for it. Classes without it have no state, or their modules cannot be copied. */
+    void *(*copy)(hd_module *to, const hd_module *from);
 } hd_module_class;
 /* A module of this class; `state` is yours, hd_module_state returns it. The class must outlive the module. */
 HD_API hd_module *hd_module_new(const hd_module_class *class_, void *state);
 HD_API void *hd_module_state(const hd_module *module);
 /* Gives the module a parameter (which then requires a gradient), a buffer, or another module; it holds them from
- * then on. Names are unique within a module. Each returns what it was given. A layer of the library reads what it
+ * then on. Names are unique within a module, and have no dots, which are for paths. Each returns what it was given. A layer of the library reads what it
  * made itself, by name and kind: of what is added only a parameter "weight" or "bias" is one of its own. Modules may
  * lie 1000 deep in each other. Threads may use one module at once; it is an error to change it meanwhile. */
 HD_API hd_tensor *hd_module_add_parameter(hd_module *module, const char *name, hd_tensor *parameter);
@@ -263,19 +333,24 @@ HD_END_DECLS
 
 #ifdef __cplusplus
 extern "C++" { /* braces, unlike the arguments of a function, are evaluated in order */
-struct hd_sequential_list {
+struct hd_module_array {
     hd_module *result;
-    template <class... M> explicit hd_sequential_list(M... modules) {
+    template <class... M> explicit hd_module_array(hd_module *(*make)(hd_module *const *, int64_t), M... modules) {
         hd_module *const all[] = {modules...};
-        result = hd_sequential(all, (int64_t)sizeof...(modules));
+        result = make(all, (int64_t)sizeof...(modules));
     }
 };
 }
-#define HD_SEQUENTIAL(...) (hd_sequential_list{__VA_ARGS__}.result)
+#define HD_MODULES_(make, ...) (hd_module_array{make, __VA_ARGS__}.result)
 #else
-#define HD_SEQUENTIAL(...)                                                                                             \
-    hd_sequential((hd_module *const[]){__VA_ARGS__},                                                                   \
-                  (int64_t)(sizeof((hd_module *const[]){__VA_ARGS__}) / sizeof(hd_module *)))
+#define HD_MODULES_(make, ...)                                                                                         \
+    make((hd_module *const[]){__VA_ARGS__}, (int64_t)(sizeof((hd_module *const[]){__VA_ARGS__}) / sizeof(hd_module *)))
+#endif
+#define HD_SEQUENTIAL(...)  HD_MODULES_(hd_sequential, __VA_ARGS__)
+#define HD_MODULE_LIST(...) HD_MODULES_(hd_module_list, __VA_ARGS__)
+
+#ifdef HD_CHECKED
+#define hd_module_to_dtype(...) HD_CHECKED(2, HD_CHECK_2_OF_2, hd_module_to_dtype, __VA_ARGS__)
 #endif
 
 #endif

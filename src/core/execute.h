@@ -107,6 +107,9 @@ struct hd_observer {
     /* Before and after a write; before it the observer may refuse. */
     hd_error (*writes)(hd_observer *self, hd_thread *thread, const hd_tensor *dst, const hd_tensor *src);
     hd_error (*wrote)(hd_observer *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src);
+    /* Around the forward of a module, which gave these `count` tensors; both NULL for observers that do not ask. */
+    void (*forward_begins)(hd_observer *self, struct hd_module *module);
+    void (*forward_ends)(hd_observer *self, struct hd_module *module, hd_tensor *const *y, int64_t count);
 };
 
 /* What the graph room does for a thread that records: it sets thread->recorder with thread->recording. */

@@ -1,5 +1,4 @@
 /* Recording: the tape is the thread's observer. */
-#include "core/list.h"
 #include "grad/tape.h"
 #include "ops/row_uses.h"
 

@@ -75,14 +75,19 @@ typedef struct passage {
     hd_tensors *outputs; /* NULL: y alone */
 } passage;
 
+static hd_tensors *list_of_one(hd_thread *thread, hd_tensor *t) {
+    hd_tensors *list = hd_tensors_new(thread, 1);
+    if (list != NULL) hd_tensors_put(list, 0, t);
+    return list;
+}
+
 /* One input is a list of one for a class that takes lists, and the other way round. */
 static hd_error fit_to_class(hd_thread *thread, const hd_module_class *c, passage *p) {
     if (c->forward == NULL && c->forward_all == NULL)
         return hd_fail(HD_ERROR_STATE, "a \"%s\" has no forward function; call the modules in it one by one", c->name);
     if (p->inputs == NULL && c->forward == NULL) {
-        p->inputs = hd_tensors_new(thread, 1);
+        p->inputs = list_of_one(thread, p->x);
         if (p->inputs == NULL) return thread->error_code;
-        hd_tensors_put(p->inputs, 0, p->x);
     } else if (p->inputs != NULL && c->forward_all == NULL) {
         if (p->inputs->count != 1)
             return hd_fail(HD_ERROR_VALUE, "a \"%s\" takes one input, and was given %lld", c->name,
@@ -94,23 +99,23 @@ static hd_error fit_to_class(hd_thread *thread, const hd_module_class *c, passag
 }
 
 /* What a forward function gave is a living tensor, or a list of such, or there is an error. */
-static void check_result(hd_thread *thread, const passage *p, const char *kind) {
-    if (thread->error_code != HD_OK) return;
-    if (p->inputs == NULL && p->y == NULL)
-        hd_fail(HD_ERROR_NULL_ARGUMENT, "the forward function of a \"%s\" gave no tensor", kind);
-    else if (p->inputs == NULL)
-        hd_tensor_check(p->y, "the result of forward");
-    else if (p->outputs == NULL ||
-             (hd_tensors_check(p->outputs, "the result of forward") == HD_OK && p->outputs->count == 0))
-        hd_fail(HD_ERROR_NULL_ARGUMENT, "the forward function of a \"%s\" gave no tensors", kind);
+static hd_error check_result(hd_thread *thread, const passage *p, const char *kind) {
+    if (thread->error_code != HD_OK) return thread->error_code;
+    if (p->inputs == NULL)
+        return p->y != NULL ? hd_tensor_check(p->y, "the result of forward")
+                            : hd_fail(HD_ERROR_NULL_ARGUMENT, "the forward function of a \"%s\" gave no tensor", kind);
+    if (p->outputs != NULL) HD_TRY(hd_tensors_check(p->outputs, "the result of forward"));
+    return p->outputs != NULL && p->outputs->count > 0
+               ? HD_OK
+               : hd_fail(HD_ERROR_NULL_ARGUMENT, "the forward function of a \"%s\" gave no tensors", kind);
 }
 
 /* The class's function, with the module on the stack of layers. */
-static void call_class(hd_thread *thread, hd_module *module, passage *p) {
+static hd_error call_class(hd_thread *thread, hd_module *module, passage *p) {
     const void *outer_caller = thread->caller; /* as HD_CALLBACK does, without the name, which is the same for all */
     const uint32_t call_depth = thread->call_depth;
     thread->call = p->call;
-    if (fit_to_class(thread, module->class_, p) != HD_OK) return;
+    HD_TRY(fit_to_class(thread, module->class_, p));
     thread->call_depth = 0;
     if (p->inputs != NULL)
         p->outputs = module->class_->forward_all(module, p->inputs);
@@ -119,7 +124,37 @@ static void call_class(hd_thread *thread, hd_module *module, passage *p) {
     thread->call_depth = call_depth;
     thread->caller = outer_caller;
     thread->call = p->call;
-    check_result(thread, p, module->class_->name);
+    return check_result(thread, p, module->class_->name);
+}
+
+/* The same with the module's hooks around it, which are given lists. */
+static hd_error call_with_hooks(hd_thread *thread, hd_module *module, passage *p) {
+    hd_tensors *inputs = p->inputs != NULL ? p->inputs : list_of_one(thread, p->x);
+    if (inputs == NULL) return thread->error_code;
+    HD_TRY(hd_module_hooks_before(thread, module, &inputs));
+    const bool listed = p->inputs != NULL || inputs->count != 1;
+    p->x = listed ? NULL : inputs->items[0];
+    p->inputs = listed ? inputs : NULL;
+    HD_TRY(call_class(thread, module, p));
+    hd_tensors *outputs = p->inputs != NULL ? p->outputs : list_of_one(thread, p->y);
+    if (outputs == NULL) return thread->error_code;
+    HD_TRY(hd_module_hooks_after(thread, module, inputs, &outputs));
+    if (p->inputs != NULL)
+        p->outputs = outputs;
+    else if (outputs->items[0] != p->y)
+        p->y = hd_scope_share(thread, &outputs->items[0]->object);
+    return thread->error_code;
+}
+
+/* The same; an observer is told. */
+static void call_module(hd_thread *thread, hd_module *module, passage *p) {
+    hd_observer *observer = thread->observer;
+    const bool told = observer != NULL && observer->forward_begins != NULL;
+    if (told) observer->forward_begins(observer, module);
+    const hd_error status = module->hook_count > 0 ? call_with_hooks(thread, module, p) : call_class(thread, module, p);
+    if (told && status == HD_OK)
+        observer->forward_ends(observer, module, p->inputs != NULL ? p->outputs->items : &p->y,
+                               p->inputs != NULL ? p->outputs->count : 1);
 }
 
 /* A builder notes which module the calls came from: "0.linear" within a Sequential. */
@@ -146,7 +181,7 @@ static hd_error run_forward(hd_thread *thread, hd_module *module, const char *na
         snprintf(text, sizeof text, "%s%s%s", name, name[0] != '\0' ? "." : "", module->class_->name);
         executor->span_begin(executor, thread, text, false);
     }
-    call_class(thread, module, p);
+    call_module(thread, module, p);
     if (notes && thread->executor == executor) executor->span_end(executor, thread);
     hd_ending_pop(thread, ending);
     thread->layer_count = depth - 1;
@@ -167,9 +202,7 @@ static hd_tensors *forward_list(hd_thread *thread, hd_module *module, const char
     passage p = {.call = "hd_forward_all", .inputs = inputs};
     if (run_forward(thread, module, name, caller, &p) != HD_OK) return NULL;
     if (p.inputs != NULL) return p.outputs;
-    hd_tensors *list = hd_tensors_new(thread, 1);
-    if (list != NULL) hd_tensors_put(list, 0, p.y);
-    return list;
+    return list_of_one(thread, p.y);
 }
 
 hd_tensor *hd_module_forward_as(hd_thread *thread, hd_module *module, const char *name, hd_tensor *x) {

@@ -1,9 +1,8 @@
-/* Layers: Linear, Sequential, and the activations. */
+/* Layers: Linear, and the activations. */
 #include "core/random.h"
 #include "nn/module.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- linear ------------------------------------------------------------------------------------------------------ */
@@ -35,38 +34,6 @@ hd_module *hd_linear(int64_t in, int64_t out, const hd_linear_opts *opts) {
     return NULL;
 }
 
-/* ---- sequential -------------------------------------------------------------------------------------------------- */
-/* Its modules, one after the other; parameters and buffers that were added to it are not called. */
-static hd_tensor *sequential_forward(hd_module *m, hd_tensor *x) {
-    hd_thread *thread = hd_thread_self();
-    for (int64_t i = 0; i < m->member_count && x != NULL; ++i) {
-        if (m->members[i].kind != HD_MEMBER_MODULE) continue;
-        x = hd_module_forward_as(thread, m->members[i].object, m->members[i].name, x);
-    }
-    return x;
-}
-static const hd_module_class sequential_class = {.name = "sequential", .forward = sequential_forward};
-
-hd_module *hd_sequential(hd_module *const *modules, int64_t count) {
-    HD_ENTER("hd_sequential", NULL);
-    if (modules == NULL || count < 1) {
-        hd_fail(HD_ERROR_VALUE, "%lld modules; there must be one at least", (long long)count);
-        return NULL;
-    }
-    HD_KEEP_NAME(thread);
-    hd_module *m = hd_module_new(&sequential_class, NULL);
-    for (int64_t i = 0; i < count && m != NULL; ++i) {
-        char name[24];
-        if (modules[i] == NULL) {
-            hd_fail(HD_ERROR_NULL_ARGUMENT, "module %lld of %lld is NULL", (long long)i, (long long)count);
-            return NULL;
-        }
-        snprintf(name, sizeof name, "%lld", (long long)i);
-        if (hd_module_add(m, name, modules[i]) == NULL) return NULL;
-    }
-    return thread->error_code == HD_OK ? m : NULL;
-}
-
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 typedef struct numbers {
     double a, b;
@@ -80,8 +47,18 @@ hd_module *hd_module_with(const hd_module_class *class_, const void *state, size
     }
     memcpy(copy, state, bytes);
     hd_module *m = hd_module_new(class_, copy);
-    if (m == NULL) hd_array_release(copy);
+    if (m == NULL)
+        hd_array_release(copy);
+    else
+        m->state_bytes = bytes;
     return m;
+}
+
+void *hd_module_copy_state(hd_module *to, const hd_module *from) {
+    void *copy = hd_array_resize(NULL, from->state_bytes);
+    if (copy == NULL) return NULL;
+    to->state_bytes = from->state_bytes;
+    return memcpy(copy, from->state, from->state_bytes);
 }
 
 static hd_module *with_numbers(const hd_module_class *class_, double a, double b) {
@@ -104,7 +81,8 @@ static hd_module *with_numbers(const hd_module_class *class_, double a, double b
         const numbers *n = m->state;                                                                                   \
         return call;                                                                                                   \
     }                                                                                                                  \
-    static const hd_module_class op##_class = {.name = #op, .forward = op##_forward, .destroy = hd_array_release};     \
+    static const hd_module_class op##_class = {                                                                        \
+        .name = #op, .forward = op##_forward, .destroy = hd_array_release, .copy = hd_module_copy_state};              \
     hd_module *hd_##op##_layer parameters {                                                                            \
         HD_ENTER("hd_" #op "_layer", NULL);                                                                            \
         HD_KEEP_NAME(thread);                                                                                          \

@@ -52,7 +52,8 @@ static hd_tensor *rrelu_forward(hd_module *m, hd_tensor *x) {
     hd_tensor *slope = hd_add_scalar(hd_mul_scalar(u, s->high - s->low), s->low);
     return hd_prelu(x, hd_cast(slope, (hd_dtype)x->dtype));
 }
-static const hd_module_class rrelu_class = {.name = "rrelu", .forward = rrelu_forward, .destroy = hd_array_release};
+static const hd_module_class rrelu_class = {
+    .name = "rrelu", .forward = rrelu_forward, .destroy = hd_array_release, .copy = hd_module_copy_state};
 
 hd_module *hd_rrelu_layer(double low, double high) {
     HD_ENTER("hd_rrelu_layer", NULL);
@@ -76,11 +77,12 @@ static hd_tensor *glu_forward(hd_module *m, hd_tensor *x) {
     }
     return hd_mul(hd_narrow(x, axis, 0, size / 2), hd_sigmoid(hd_narrow(x, axis, size / 2, size / 2)));
 }
-static const hd_module_class glu_class = {.name = "glu", .forward = glu_forward, .destroy = hd_array_release};
+static const hd_module_class glu_class = {
+    .name = "glu", .forward = glu_forward, .destroy = hd_array_release, .copy = hd_module_copy_state};
 
 static hd_tensor *softmin_forward(hd_module *m, hd_tensor *x) { return hd_softmax(hd_neg(x), *(const int *)m->state); }
 static const hd_module_class softmin_class = {
-    .name = "softmin", .forward = softmin_forward, .destroy = hd_array_release};
+    .name = "softmin", .forward = softmin_forward, .destroy = hd_array_release, .copy = hd_module_copy_state};
 
 hd_module *hd_glu_layer(int axis) {
     HD_ENTER("hd_glu_layer", NULL);

@@ -44,8 +44,10 @@ static hd_tensors *attention_forward(hd_module *m, hd_tensors *inputs) {
     hd_tensor *y = attend(hd_thread_self(), m, count == 1 ? of_one : in, mask);
     return y == NULL ? NULL : HD_TENSORS(y);
 }
-const hd_module_class hd_multihead_attention_class = {
-    .name = "multihead_attention", .forward_all = attention_forward, .destroy = hd_array_release};
+const hd_module_class hd_multihead_attention_class = {.name = "multihead_attention",
+                                                      .forward_all = attention_forward,
+                                                      .destroy = hd_array_release,
+                                                      .copy = hd_module_copy_state};
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 static hd_error check_cache(const hd_heads *s, const hd_tensor *x, const hd_tensor *cache, const char *name) {

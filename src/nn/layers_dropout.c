@@ -7,13 +7,15 @@ static hd_tensor *dropout_forward(hd_module *m, hd_tensor *x) {
     return hd_module_is_training(m) ? hd_dropout(x, probability_of(m)) : x;
 }
 static const hd_module_class dropout_class = {
-    .name = "dropout", .forward = dropout_forward, .destroy = hd_array_release};
+    .name = "dropout", .forward = dropout_forward, .destroy = hd_array_release, .copy = hd_module_copy_state};
 
 static hd_tensor *alpha_dropout_forward(hd_module *m, hd_tensor *x) {
     return hd_module_is_training(m) ? hd_alpha_dropout(x, probability_of(m)) : x;
 }
-static const hd_module_class alpha_dropout_class = {
-    .name = "alpha_dropout", .forward = alpha_dropout_forward, .destroy = hd_array_release};
+static const hd_module_class alpha_dropout_class = {.name = "alpha_dropout",
+                                                    .forward = alpha_dropout_forward,
+                                                    .destroy = hd_array_release,
+                                                    .copy = hd_module_copy_state};
 
 /* The dropout of ones, one for each channel, by which x is multiplied. */
 static hd_tensor *dropout_channels_forward(hd_module *m, hd_tensor *x) {
@@ -27,8 +29,10 @@ static hd_tensor *dropout_channels_forward(hd_module *m, hd_tensor *x) {
     for (int i = 2; i < shape.rank; ++i) one = hd_narrow(one, i, 0, 1);
     return hd_mul(x, hd_dropout(hd_ones_like(one), probability_of(m)));
 }
-static const hd_module_class dropout_channels_class = {
-    .name = "dropout_channels", .forward = dropout_channels_forward, .destroy = hd_array_release};
+static const hd_module_class dropout_channels_class = {.name = "dropout_channels",
+                                                       .forward = dropout_channels_forward,
+                                                       .destroy = hd_array_release,
+                                                       .copy = hd_module_copy_state};
 
 static hd_module *dropout_layer(hd_thread *thread, const hd_module_class *class_, double p) {
     if (!(p >= 0 && p <= 1)) {

@@ -10,7 +10,7 @@ static hd_tensor *embedding_forward(hd_module *m, hd_tensor *x) {
     return hd_embedding(m->weight, x, s->padding);
 }
 static const hd_module_class embedding_class = {
-    .name = "embedding", .forward = embedding_forward, .destroy = hd_array_release};
+    .name = "embedding", .forward = embedding_forward, .destroy = hd_array_release, .copy = hd_module_copy_state};
 
 hd_module *hd_embedding_layer(int64_t count, int64_t width, const hd_embedding_layer_opts *opts) {
     HD_ENTER("hd_embedding_layer", NULL);

@@ -9,9 +9,12 @@ static hd_tensor *conv_forward(hd_module *m, hd_tensor *x) { return hd_conv(x, m
 static hd_tensor *conv_transpose_forward(hd_module *m, hd_tensor *x) {
     return hd_conv_transpose(x, m->weight, m->bias, m->state);
 }
-static const hd_module_class conv_class = {.name = "conv", .forward = conv_forward, .destroy = hd_array_release};
-static const hd_module_class conv_transpose_class = {
-    .name = "conv_transpose", .forward = conv_transpose_forward, .destroy = hd_array_release};
+static const hd_module_class conv_class = {
+    .name = "conv", .forward = conv_forward, .destroy = hd_array_release, .copy = hd_module_copy_state};
+static const hd_module_class conv_transpose_class = {.name = "conv_transpose",
+                                                     .forward = conv_transpose_forward,
+                                                     .destroy = hd_array_release,
+                                                     .copy = hd_module_copy_state};
 
 static hd_error check_conv(int64_t in, int64_t out, hd_shape kernel, int64_t groups, hd_dtype dtype) {
     HD_TRY(hd_rank_check(&kernel));
@@ -98,7 +101,8 @@ static hd_module *pool_layer(const hd_module_class *class_, hd_shape window, con
         const pool_state *s = m->state;                                                                                \
         return hd_##op(x, s->window, &s->opts);                                                                        \
     }                                                                                                                  \
-    static const hd_module_class op##_class = {.name = #op, .forward = op##_forward, .destroy = hd_array_release};     \
+    static const hd_module_class op##_class = {                                                                        \
+        .name = #op, .forward = op##_forward, .destroy = hd_array_release, .copy = hd_module_copy_state};              \
     hd_module *hd_##op##_layer(hd_shape window, const hd_pool_opts *opts) {                                            \
         HD_ENTER("hd_" #op "_layer", NULL);                                                                            \
         HD_KEEP_NAME(thread);                                                                                          \

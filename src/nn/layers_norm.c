@@ -19,14 +19,14 @@ static hd_tensor *layer_norm_forward(hd_module *m, hd_tensor *x) {
     return hd_layer_norm(x, (int)s->count, m->weight, m->bias, s->eps);
 }
 static const hd_module_class layer_norm_class = {
-    .name = "layer_norm", .forward = layer_norm_forward, .destroy = hd_array_release};
+    .name = "layer_norm", .forward = layer_norm_forward, .destroy = hd_array_release, .copy = hd_module_copy_state};
 
 static hd_tensor *rms_norm_forward(hd_module *m, hd_tensor *x) {
     const norm_state *s = m->state;
     return hd_rms_norm(x, m->weight, s->eps);
 }
 static const hd_module_class rms_norm_class = {
-    .name = "rms_norm", .forward = rms_norm_forward, .destroy = hd_array_release};
+    .name = "rms_norm", .forward = rms_norm_forward, .destroy = hd_array_release, .copy = hd_module_copy_state};
 
 static hd_module *norm_layer(hd_thread *thread, const hd_module_class *class_, hd_shape shape,
                              const hd_norm_layer_opts *opts) {
@@ -75,7 +75,7 @@ static hd_tensor *group_norm_forward(hd_module *m, hd_tensor *x) {
     return hd_group_norm(x, s->count, m->weight, m->bias, s->eps);
 }
 static const hd_module_class group_norm_class = {
-    .name = "group_norm", .forward = group_norm_forward, .destroy = hd_array_release};
+    .name = "group_norm", .forward = group_norm_forward, .destroy = hd_array_release, .copy = hd_module_copy_state};
 
 hd_module *hd_group_norm_layer(int64_t groups, int64_t channels, const hd_norm_layer_opts *opts) {
     HD_ENTER("hd_group_norm_layer", NULL);

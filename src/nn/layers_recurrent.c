@@ -137,11 +137,18 @@ static hd_tensors *recurrent_forward(hd_module *m, hd_tensors *inputs) {
 }
 
 /* ---- making one -------------------------------------------------------------------------------------------------- */
-static const hd_module_class rnn_class = {.name = "rnn", .forward_all = recurrent_forward, .destroy = hd_array_release},
+static const hd_module_class rnn_class = {.name = "rnn",
+                                          .forward_all = recurrent_forward,
+                                          .destroy = hd_array_release,
+                                          .copy = hd_module_copy_state},
                              lstm_class = {.name = "lstm",
                                            .forward_all = recurrent_forward,
-                                           .destroy = hd_array_release},
-                             gru_class = {.name = "gru", .forward_all = recurrent_forward, .destroy = hd_array_release};
+                                           .destroy = hd_array_release,
+                                           .copy = hd_module_copy_state},
+                             gru_class = {.name = "gru",
+                                          .forward_all = recurrent_forward,
+                                          .destroy = hd_array_release,
+                                          .copy = hd_module_copy_state};
 
 static void add_drawn(hd_module *m, const char *kind, int64_t layer, int direction, hd_shape shape, hd_dtype dtype,
                       double bound) {

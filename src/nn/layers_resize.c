@@ -14,7 +14,8 @@ static hd_tensor *resize_forward(hd_module *m, hd_tensor *x) {
     const resize_state *s = m->state;
     return hd_resize(x, s->size, &s->opts);
 }
-static const hd_module_class resize_class = {.name = "resize", .forward = resize_forward, .destroy = hd_array_release};
+static const hd_module_class resize_class = {
+    .name = "resize", .forward = resize_forward, .destroy = hd_array_release, .copy = hd_module_copy_state};
 
 static hd_tensor *upsample_forward(hd_module *m, hd_tensor *x) {
     const resize_state *s = m->state;
@@ -32,7 +33,7 @@ static hd_tensor *upsample_forward(hd_module *m, hd_tensor *x) {
     return NULL;
 }
 static const hd_module_class upsample_class = {
-    .name = "upsample", .forward = upsample_forward, .destroy = hd_array_release};
+    .name = "upsample", .forward = upsample_forward, .destroy = hd_array_release, .copy = hd_module_copy_state};
 
 hd_module *hd_resize_layer(hd_shape size, const hd_resize_opts *opts) {
     HD_ENTER("hd_resize_layer", NULL);
@@ -75,14 +76,15 @@ static hd_tensor *pad_forward(hd_module *m, hd_tensor *x) {
     const pad_state *s = m->state;
     return hd_pad(x, s->padding, s->count, s->value);
 }
-static const hd_module_class pad_class = {.name = "pad", .forward = pad_forward, .destroy = hd_array_release};
+static const hd_module_class pad_class = {
+    .name = "pad", .forward = pad_forward, .destroy = hd_array_release, .copy = hd_module_copy_state};
 
 static hd_tensor *pad_with_forward(hd_module *m, hd_tensor *x) {
     const pad_state *s = m->state;
     return hd_pad_with(x, s->padding, s->count, s->mode);
 }
 static const hd_module_class pad_with_class = {
-    .name = "pad_with", .forward = pad_with_forward, .destroy = hd_array_release};
+    .name = "pad_with", .forward = pad_with_forward, .destroy = hd_array_release, .copy = hd_module_copy_state};
 
 static hd_module *pad_layer(hd_thread *thread, const hd_module_class *class_, const hd_padding *padding, int count,
                             pad_state *state) {

@@ -53,7 +53,7 @@ static hd_tensor *batch_norm_forward(hd_module *m, hd_tensor *x) {
                          s->eps);
 }
 static const hd_module_class batch_norm_class = {
-    .name = "batch_norm", .forward = batch_norm_forward, .destroy = hd_array_release};
+    .name = "batch_norm", .forward = batch_norm_forward, .destroy = hd_array_release, .copy = hd_module_copy_state};
 
 /* ---- instances --------------------------------------------------------------------------------------------------- */
 static hd_tensor *instance_norm_forward(hd_module *m, hd_tensor *x) {
@@ -70,8 +70,10 @@ static hd_tensor *instance_norm_forward(hd_module *m, hd_tensor *x) {
     move_statistics(m, mean, variance, hd_scalar(s->momentum, hd_tensor_dtype(mean)));
     return y;
 }
-static const hd_module_class instance_norm_class = {
-    .name = "instance_norm", .forward = instance_norm_forward, .destroy = hd_array_release};
+static const hd_module_class instance_norm_class = {.name = "instance_norm",
+                                                    .forward = instance_norm_forward,
+                                                    .destroy = hd_array_release,
+                                                    .copy = hd_module_copy_state};
 
 /* ---- both -------------------------------------------------------------------------------------------------------- */
 typedef struct contents {

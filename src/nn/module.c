@@ -11,6 +11,7 @@ static void destroy_one(hd_thread *thread, hd_module *m) {
     }
     hd_array_release(m->members);
     hd_module_drop_names(m);
+    hd_module_drop_hooks(thread, m);
     if (m->class_->destroy != NULL) {
         HD_CALLBACK(thread);
         m->class_->destroy(m->state);
@@ -130,7 +131,8 @@ void *hd_module_state(const hd_module *module) {
 /* ---- members ----------------------------------------------------------------------------------------------------- */
 static hd_error check_name(const hd_module *m, const char *name) {
     if (name == NULL || name[0] == '\0' || strchr(name, '.') != NULL)
-        return hd_fail(HD_ERROR_VALUE, "the name \"%s\": it must not be empty nor have a dot", name ? name : "");
+        return hd_fail(HD_ERROR_VALUE, "the name \"%s\": it must not be empty nor have a dot, which is for paths",
+                       name ? name : "");
     for (int64_t i = 0; i < m->member_count; ++i)
         if (strcmp(m->members[i].name, name) == 0)
             return hd_fail(HD_ERROR_VALUE, "the module %s has a \"%s\" already", m->class_->name, name);
@@ -140,6 +142,7 @@ static hd_error check_name(const hd_module *m, const char *name) {
 /* One for the whole process: a tree does not know what it is part of, and members are added when models are made. */
 static _Atomic uint64_t structure;
 uint64_t hd_module_structure(void) { return atomic_load_explicit(&structure, memory_order_relaxed); }
+void hd_module_note_change(void) { atomic_fetch_add_explicit(&structure, 1, memory_order_relaxed); }
 
 /* A module that changes is one that nobody else uses. */
 static hd_error add_member(hd_module *m, int kind, const char *name, void *object) {
@@ -154,7 +157,7 @@ static hd_error add_member(hd_module *m, int kind, const char *name, void *objec
     m->members[m->member_count++].kind = kind;
     if (kind == HD_MEMBER_PARAMETER && strcmp(name, "weight") == 0) m->weight = object;
     if (kind == HD_MEMBER_PARAMETER && strcmp(name, "bias") == 0) m->bias = object;
-    atomic_fetch_add_explicit(&structure, 1, memory_order_relaxed);
+    hd_module_note_change();
     return HD_OK;
 }
 
@@ -210,8 +213,14 @@ hd_module *hd_module_add(hd_module *module, const char *name, hd_module *child) 
 static hd_error hash_one(hd_module *m, void *user) {
     uint64_t *hash = user;
     hash[0] = (hash[0] * 31 + (uint64_t)m->member_count) * 0x9e3779b97f4a7c15u;
-    for (int64_t i = 0; i < m->member_count; ++i)
+    for (int64_t i = 0; i < m->member_count; ++i) {
+        const bool is_tensor = m->members[i].kind != HD_MEMBER_MODULE; /* whose memory hd_module_to exchanges */
+        const void *storage = is_tensor ? ((const hd_tensor *)m->members[i].object)->storage : NULL;
         hash[0] = (hash[0] * 31 + (uintptr_t)m->members[i].object) * 0x9e3779b97f4a7c15u;
+        hash[0] = (hash[0] * 31 + (uintptr_t)storage) * 0x9e3779b97f4a7c15u;
+    }
+    for (int64_t i = 0; i < m->hook_count; ++i)
+        hash[0] = (hash[0] * 31 + hd_module_hook_number(m->hooks[i])) * 0x9e3779b97f4a7c15u;
     hash[1] = (hash[1] * 31 + m->training + 1) * 0x9e3779b97f4a7c15u;
     return HD_OK;
 }
@@ -235,7 +244,7 @@ static hd_error switch_one(hd_module *m, void *user) {
     if (m->training == s->training) return HD_OK; /* no change, whoever uses it */
     HD_TRY(hd_module_enter(s->thread, m, true, &ends));
     if (s->sets) {
-        atomic_fetch_add_explicit(&structure, 1, memory_order_relaxed);
+        hd_module_note_change();
         m->training = s->training;
     }
     hd_module_leave(m, ends);

@@ -19,7 +19,7 @@ typedef struct hd_member {
 /* How deep modules may lie in each other: forward and what walks through them call themselves. */
 enum { HD_MODULE_DEPTH = 1000 };
 
-/* The names of all parameters of a module and of those in it. Threads may read a list at once, so that none is ever
+/* The names of all parameters, or buffers, of a module and of those in it. Threads may read a list at once, so that none is ever
  * changed: when there are other names, there is another list, and the older ones go with the module. */
 typedef struct hd_parameter_names {
     struct hd_parameter_names *older;
@@ -31,13 +31,16 @@ struct hd_module {
     hd_object object;
     const hd_module_class *class_;
     void *state;
+    size_t state_bytes;     /* of a state that is one array, made by hd_module_with; else 0 */
     _Atomic bool training;  /* its own flag */
     _Atomic uint64_t users; /* who reads or changes it now: see hd_module_enter in module.c */
     hd_member *members;
     int64_t member_count;
-    hd_tensor *weight, *bias;            /* its parameters of these names, which layers read; NULL: none */
-    hd_module *next_dying;               /* in the list of the thread that destroys it */
-    _Atomic(hd_parameter_names *) names; /* made when first asked for */
+    hd_tensor *weight, *bias;      /* its parameters of these names, which layers read; NULL: none */
+    struct hd_module_hook **hooks; /* retained, in the order they were added */
+    int64_t hook_count;
+    hd_module *next_dying;                  /* in the list of the thread that destroys it */
+    _Atomic(hd_parameter_names *) names[2]; /* of parameters, and of buffers; made when first asked for */
     /* Modules whose forward called this one and was found to hold what it trains, each in the place of its address; and
      * that one was told that it does not. */
     _Atomic uintptr_t checked_in[4];
@@ -69,6 +72,8 @@ hd_tensor *hd_module_forward_as(hd_thread *thread, hd_module *module, const char
 hd_tensors *hd_module_forward_all_as(hd_thread *thread, hd_module *module, const char *name, hd_tensors *inputs);
 /* A module with a copy of `state`, which its class releases with hd_array_release. */
 hd_module *hd_module_with(const hd_module_class *class_, const void *state, size_t bytes);
+/* The copy function of classes with such a state, unless it has pointers to members. */
+void *hd_module_copy_state(hd_module *to, const hd_module *from);
 /* The parameter, buffer or module that it was given as its index-th member. Layers note such numbers rather than
  * addresses, so that their states are nothing but numbers. */
 static inline void *hd_module_member(const hd_module *m, int64_t index) { return m->members[index].object; }
@@ -90,5 +95,18 @@ static inline double hd_option(double given, double by_default) {
 }
 /* The dtype of a layer's parameters, a float: the default one when it is not given. */
 hd_error hd_making_dtype(hd_thread *thread, hd_dtype given, hd_dtype *dtype);
+
+/* A module changed in a way that what was captured of it depends on: see hd_module_structure. */
+void hd_module_note_change(void);
+/* The member of that name; its object is NULL when there is none. */
+hd_error hd_module_find(hd_thread *thread, hd_module *m, const char *name, size_t length, hd_member *found);
+
+/* ---- hooks ---- */
+/* Runs those of a module before or after its forward: may exchange the list. */
+hd_error hd_module_hooks_before(hd_thread *thread, hd_module *m, hd_tensors **inputs);
+hd_error hd_module_hooks_after(hd_thread *thread, hd_module *m, hd_tensors *inputs, hd_tensors **outputs);
+uint64_t hd_module_hook_number(const struct hd_module_hook *hook);
+/* Of a module that goes. */
+void hd_module_drop_hooks(hd_thread *thread, hd_module *m);
 
 #endif

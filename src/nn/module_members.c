@@ -85,14 +85,23 @@ hd_error hd_module_each(hd_module *module, bool buffers, hd_error (*visit)(void 
     return status;
 }
 
-hd_tensors *hd_module_parameters(hd_module *module) {
-    HD_ENTER("hd_module_parameters", NULL);
+static hd_tensors *list_of(hd_thread *thread, hd_module *module, int kind) {
     HD_TRY_OR(hd_module_check(module, "module"), NULL);
-    walk w = {.thread = thread, .kind = HD_MEMBER_PARAMETER};
+    walk w = {.thread = thread, .kind = kind};
     hd_tensors *list = collect(&w, module, "", 0) == HD_OK ? hd_tensors_new(thread, w.count) : NULL;
     for (int64_t i = 0; list != NULL && i < w.count; ++i) hd_tensors_put(list, i, w.found[i]);
     hd_array_release(w.found);
     return list;
+}
+
+hd_tensors *hd_module_parameters(hd_module *module) {
+    HD_ENTER("hd_module_parameters", NULL);
+    return list_of(thread, module, HD_MEMBER_PARAMETER);
+}
+
+hd_tensors *hd_module_buffers(hd_module *module) {
+    HD_ENTER("hd_module_buffers", NULL);
+    return list_of(thread, module, HD_MEMBER_BUFFER);
 }
 
 static bool same_names(const hd_parameter_names *a, const walk *b) {
@@ -102,27 +111,29 @@ static bool same_names(const hd_parameter_names *a, const walk *b) {
 }
 
 void hd_module_drop_names(hd_module *m) {
-    for (hd_parameter_names *names = m->names, *older; names != NULL; names = older) {
-        older = names->older;
-        release_names(names->name, names->count);
-        hd_array_release(names);
-    }
+    for (int i = 0; i < 2; ++i)
+        for (hd_parameter_names *names = m->names[i], *older; names != NULL; names = older) {
+            older = names->older;
+            release_names(names->name, names->count);
+            hd_array_release(names);
+        }
 }
 
 /* The names as they are now: those of the last list while they are the same, which stay where they are. NULL with an
  * error. */
-static const hd_parameter_names *names_of(hd_thread *thread, hd_module *m) {
-    walk w = {.thread = thread, .kind = HD_MEMBER_PARAMETER, .named = true};
+static const hd_parameter_names *names_of(hd_thread *thread, hd_module *m, int kind) {
+    walk w = {.thread = thread, .kind = kind, .named = true};
+    _Atomic(hd_parameter_names *) *names = &m->names[kind == HD_MEMBER_BUFFER];
     const hd_error status = collect(&w, m, "", 0);
     hd_array_release(w.found);
-    hd_parameter_names *last = atomic_load_explicit(&m->names, memory_order_acquire), *list = NULL;
+    hd_parameter_names *last = atomic_load_explicit(names, memory_order_acquire), *list = NULL;
     if (status == HD_OK && !same_names(last, &w)) {
         list = hd_array_resize(NULL, sizeof *list);
         if (list == NULL) no_memory();
     }
     if (list != NULL) *list = (hd_parameter_names){last, w.names, w.count};
     while (list != NULL &&
-           !atomic_compare_exchange_weak_explicit(&m->names, &last, list, memory_order_acq_rel, memory_order_acquire)) {
+           !atomic_compare_exchange_weak_explicit(names, &last, list, memory_order_acq_rel, memory_order_acquire)) {
         list->older = last;
         if (!same_names(last, &w)) continue;
         hd_array_release(list); /* another thread was first */
@@ -133,18 +144,27 @@ static const hd_parameter_names *names_of(hd_thread *thread, hd_module *m) {
     return thread->error_code == HD_OK ? last : NULL;
 }
 
-const char *hd_module_parameter_name(hd_module *module, int64_t index) {
-    HD_ENTER("hd_module_parameter_name", NULL);
+static const char *name_of(hd_thread *thread, hd_module *module, int kind, int64_t index) {
     HD_TRY_OR(hd_module_check(module, "module"), NULL);
-    const hd_parameter_names *names = names_of(thread, module);
+    const hd_parameter_names *names = names_of(thread, module, kind);
     if (names == NULL) return NULL;
     if (index >= 0 && index < names->count) return names->name[index];
-    hd_fail(HD_ERROR_INDEX, "parameter %lld of %lld", (long long)index, (long long)names->count);
+    hd_fail(HD_ERROR_INDEX, "%s %lld of %lld", kind == HD_MEMBER_BUFFER ? "buffer" : "parameter", (long long)index,
+            (long long)names->count);
     return NULL;
 }
 
-/* The member of that name; its object is NULL when there is none. */
-static hd_error find_member(hd_thread *thread, hd_module *m, const char *name, size_t length, hd_member *found) {
+const char *hd_module_parameter_name(hd_module *module, int64_t index) {
+    HD_ENTER("hd_module_parameter_name", NULL);
+    return name_of(thread, module, HD_MEMBER_PARAMETER, index);
+}
+
+const char *hd_module_buffer_name(hd_module *module, int64_t index) {
+    HD_ENTER("hd_module_buffer_name", NULL);
+    return name_of(thread, module, HD_MEMBER_BUFFER, index);
+}
+
+hd_error hd_module_find(hd_thread *thread, hd_module *m, const char *name, size_t length, hd_member *found) {
     uint64_t ends;
     HD_TRY(hd_module_enter(thread, m, false, &ends));
     found->object = NULL;
@@ -180,7 +200,7 @@ hd_tensor *hd_module_get(hd_module *module, const char *name) {
     for (const char *part = name; m != NULL && part != NULL;) {
         const size_t length = strcspn(part, ".");
         hd_member found;
-        HD_TRY_OR(find_member(thread, m, part, length, &found), NULL);
+        HD_TRY_OR(hd_module_find(thread, m, part, length, &found), NULL);
         if (found.object == NULL) break;
         if (part[length] == '\0' && found.kind != HD_MEMBER_MODULE) return hd_scope_share(thread, found.object);
         m = part[length] == '.' && found.kind == HD_MEMBER_MODULE ? found.object : NULL;

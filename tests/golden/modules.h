@@ -177,6 +177,7 @@ static inline int compare_list(const layer_case *c, const char *how, const hd_te
 static inline int compare_eagerly(const layer_case *c, hd_dtype dtype, double tolerance) {
     HD_SCOPE;
     hd_module *m = layer_of(c, dtype);
+    if (dtype != HD_F64) m = hd_module_copy(m); /* a copy does the same */
     hd_tensor *inputs[INPUTS];
     for (int i = 0; i < c->inputs; ++i) {
         inputs[i] = input_of(c, i, dtype);
