@@ -240,6 +240,32 @@ HD_API hd_tensor *hd_rotary(hd_tensor *x, hd_tensor *positions, double base);
 /* sin and cos of such angles, in turns, to be added to places: [count, width]; base 0 is 10000. */
 HD_API hd_tensor *hd_sinusoids(int64_t count, int64_t width, double base, hd_dtype dtype);
 
+typedef struct hd_transformer_opts {
+    size_t struct_size;
+    int64_t feedforward; /* what the linear modules have between them: 2048 by default */
+    double dropout;      /* in training, also of attention's weights: 0.1 by default */
+    bool gelu;           /* between the linear modules; relu by default */
+    bool norm_first;     /* what a part reads is normalised; by default the sum of that and what it gives */
+    bool causal;         /* attention to itself: a place sees what is in front of it */
+    bool final_norm;     /* a layer norm behind the last layer */
+    bool no_bias;        /* of linear modules and norms */
+    int64_t kv_heads;    /* these three as in hd_multihead_attention, rotations in attention to itself */
+    bool rotary;
+    double rotary_base;
+    double eps;     /* 1e-5 by default */
+    hd_dtype dtype; /* the default float by default */
+} hd_transformer_opts;
+/* x [..., t, width] through attention to itself ("self_attn") and linear modules ("linear1", "linear2"), each added to
+ * what it reads and normalised ("norm1", "norm2"). hd_forward_all takes {x}, and behind it a mask and a mask of keys as
+ * hd_multihead_attention. */
+HD_API hd_module *hd_transformer_encoder_layer(int64_t width, int64_t heads, const hd_transformer_opts *opts);
+/* Likewise, with attention ("multihead_attn", "norm2", and "norm3" for the linear modules) to memory [..., s, width] in
+ * between: hd_forward_all takes {x, memory}, and behind these a mask for x and one for memory. */
+HD_API hd_module *hd_transformer_decoder_layer(int64_t width, int64_t heads, const hd_transformer_opts *opts);
+/* Such layers one on another, "layers.0", "layers.1", ..., and "norm"; each takes what its layers take. */
+HD_API hd_module *hd_transformer_encoder(int64_t width, int64_t heads, int64_t layers, const hd_transformer_opts *opts);
+HD_API hd_module *hd_transformer_decoder(int64_t width, int64_t heads, int64_t layers, const hd_transformer_opts *opts);
+
 /* Activations as layers: hd_relu_layer() applies hd_relu, and so on. */
 HD_API hd_module *hd_relu_layer(void);
 HD_API hd_module *hd_relu6_layer(void);

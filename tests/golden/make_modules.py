@@ -235,4 +235,37 @@ case("attention_across", attention(2, bias=False, kdim=3, vdim=5), [(2, 3, 6), (
 case("attention_grouped", Grouped(8, 4, 2, 0), [(2, 3, 8)], names=LINEARS)
 case("attention_rotary", Grouped(8, 2, 1, 100), [(2, 5, 8)], names=LINEARS)
 
+# ---- transformers: without dropout, as draws differ ----
+def renamed(module):
+    return {name: name.replace("in_proj_", "in.").replace("out_proj.", "out.") for name in own_names(module)}
+
+
+def transformer(name, module, *inputs, call=None):
+    case(name, module, inputs, names=renamed(module), call=call)
+
+
+def block(kind, **options):
+    return kind(4, 2, **({"dim_feedforward": 5, "dropout": 0, "batch_first": True} | options))
+
+
+def seen_by_encoder(m, x, mask, keys):
+    return m(x, ~mask, ~keys)
+
+
+def seen_by_decoder(m, x, memory, mask, memory_mask):
+    return m(x, memory, ~mask, ~memory_mask)
+
+
+X, MEMORY = (2, 3, 4), (2, 2, 4)
+ENCODER, DECODER = nn.TransformerEncoderLayer, nn.TransformerDecoderLayer
+MASK = mask(True, True, False, True, True, True, False, False, True, shape=(3, 3))
+transformer("encoder_layer", block(ENCODER), X)
+transformer("encoder_layer", block(ENCODER), X, MASK, mask(True, False, True, True, True, True, shape=(2, 3)), call=seen_by_encoder)
+transformer("encoder_layer_first", block(ENCODER, norm_first=True, activation="gelu"), X)
+transformer("decoder_layer", block(DECODER), X, MEMORY)
+transformer("decoder_layer", block(DECODER), X, MEMORY, MASK, mask(True, True, False, True, True, False, shape=(3, 2)), call=seen_by_decoder)
+transformer("decoder_layer_first", block(DECODER, norm_first=True, bias=False), X, MEMORY)
+transformer("encoder", nn.TransformerEncoder(block(ENCODER, norm_first=True), 2, nn.LayerNorm(4)), X, call=lambda m, x: m(
+    x, mask=nn.Transformer.generate_square_subsequent_mask(3), is_causal=True))
+transformer("decoder", nn.TransformerDecoder(block(DECODER), 2), X, MEMORY)
 out.close()

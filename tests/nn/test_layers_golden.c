@@ -8,6 +8,7 @@
 #define EMBEDDING(...) HD_OPTS(hd_embedding_layer_opts, __VA_ARGS__)
 #define RECURRENT(...) HD_OPTS(hd_recurrent_opts, __VA_ARGS__)
 #define HEADS(...)     HD_OPTS(hd_multihead_attention_opts, __VA_ARGS__)
+#define SMALL(...)     HD_OPTS(hd_transformer_opts, .feedforward = 5, .dropout = HD_ZERO, __VA_ARGS__)
 #define RESIZE(...)    HD_OPTS(hd_resize_opts, __VA_ARGS__)
 #define AROUND(...)    ((const hd_padding[]){__VA_ARGS__})
 #define PLAIN_NORM     HD_OPTS(hd_norm_layer_opts, .no_weight = true, .no_bias = true)
@@ -55,7 +56,13 @@ static hd_module *cumulative(void) {
     G(attention_across, hd_multihead_attention(6, 2, HEADS(.no_bias = true, .key_width = 3, .value_width = 5)))        \
     G(attention_grouped, hd_multihead_attention(8, 4, HEADS(.causal = true, .kv_heads = 2)))                           \
     G(attention_rotary,                                                                                                \
-      hd_multihead_attention(8, 2, HEADS(.causal = true, .kv_heads = 1, .rotary = true, .rotary_base = 100)))
+      hd_multihead_attention(8, 2, HEADS(.causal = true, .kv_heads = 1, .rotary = true, .rotary_base = 100)))          \
+    G(encoder_layer, hd_transformer_encoder_layer(4, 2, SMALL(.dtype = HD_DTYPE_DEFAULT)))                             \
+    G(encoder_layer_first, hd_transformer_encoder_layer(4, 2, SMALL(.norm_first = true, .gelu = true)))                \
+    G(decoder_layer, hd_transformer_decoder_layer(4, 2, SMALL(.dtype = HD_DTYPE_DEFAULT)))                             \
+    G(decoder_layer_first, hd_transformer_decoder_layer(4, 2, SMALL(.norm_first = true, .no_bias = true)))             \
+    G(encoder, hd_transformer_encoder(4, 2, 2, SMALL(.norm_first = true, .causal = true, .final_norm = true)))         \
+    G(decoder, hd_transformer_decoder(4, 2, 2, SMALL(.dtype = HD_DTYPE_DEFAULT)))
 
 #include "golden/modules.h"
 
