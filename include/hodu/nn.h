@@ -203,9 +203,9 @@ typedef struct hd_recurrent_opts {
     hd_dtype dtype; /* the default float by default */
 } hd_recurrent_opts;
 /* Recurrent layers over x [t, n, input]. hd_forward gives each h of the last layer, [t, n, directions hidden], from a
- * state of zeros; hd_forward_all of {x}, or {x, h0}, of an LSTM {x, h0, c0}, gives {output, hn}, of an LSTM {output, hn,
- * cn}: states are [layers directions, n, hidden]. Behind these inputs there may be lengths, i64 [n]: beyond them outputs
- * are 0, and states are those of the last step within. Parameters are "weight_ih_l0" [gates hidden, input],
+ * state of zeros; hd_forward_all of {x}, or {x, h0}, of an LSTM {x, h0, c0}, gives {output, hn}, of an LSTM {output,
+ * hn, cn}: states are [layers directions, n, hidden]. Behind these inputs there may be lengths, i64 [n]: beyond them
+ * outputs are 0, and states are those of the last step within. Parameters are "weight_ih_l0" [gates hidden, input],
  * "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", then those of "l0_reverse", "l1", ..., with the gates in PyTorch's order,
  * drawn uniformly within 1 / sqrt(hidden). */
 HD_API hd_module *hd_rnn(int64_t input, int64_t hidden, const hd_recurrent_opts *opts);
@@ -229,9 +229,10 @@ typedef struct hd_multihead_attention_opts {
  * [..., s, width]; or behind these a mask as hd_attention's, which broadcasts to [..., heads, t, s] (a mask of keys
  * alone is [..., 1, 1, s]), and one of keys, bool [..., s], true for those that take part. */
 HD_API hd_module *hd_multihead_attention(int64_t width, int64_t heads, const hd_multihead_attention_opts *opts);
-/* For a sequence that comes step by step: the attention of x [..., t, width], t often 1, whose first place is `position`
- * (one i64), to itself and what is in front of it. Keys and values of x are written into caches [..., kv_heads, places,
- * width / heads], tensors that a builder has as state; nothing has a gradient. A place beyond them is an error. */
+/* For a sequence that comes step by step: the attention of x [..., t, width], t often 1, whose first place is
+ * `position` (one i64), to itself and what is in front of it. Keys and values of x are written into caches [...,
+ * kv_heads, places, width / heads], tensors that a builder has as state; nothing has a gradient. A place beyond them is
+ * an error. */
 HD_API hd_tensor *hd_multihead_attention_step(hd_module *module, hd_tensor *x, hd_tensor *keys, hd_tensor *values,
                                               hd_tensor *position);
 /* x [..., t, d] with element i and element i + d/2 turned by the angle position * base^(-2i/d); positions [t], or NULL:
@@ -295,7 +296,8 @@ HD_API hd_module *hd_log_softmax_layer(int axis);
 HD_API hd_module *hd_softmin_layer(int axis);
 /* a sigmoid(b), where a and b are the halves of x on an axis. */
 HD_API hd_module *hd_glu_layer(int axis);
-/* x where x > 0, else x times a slope from [low, high): drawn for each element in training, the middle in evaluation. */
+/* x where x > 0, else x times a slope from [low, high): drawn for each element in training, the middle in evaluation.
+ * */
 HD_API hd_module *hd_rrelu_layer(double low, double high);
 
 typedef struct hd_prelu_layer_opts {
@@ -377,6 +379,7 @@ struct hd_module_array {
 
 #ifdef HD_CHECKED
 #define hd_module_to_dtype(...) HD_CHECKED(2, HD_CHECK_2_OF_2, hd_module_to_dtype, __VA_ARGS__)
+#define hd_sinusoids(...)       HD_CHECKED(4, HD_CHECK_4_OF_4, hd_sinusoids, __VA_ARGS__)
 #endif
 
 #endif

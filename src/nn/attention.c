@@ -72,8 +72,8 @@ static hd_tensor *seen_of(hd_tensor *mask, const hd_tensor *scores, bool causal)
     return seen == NULL ? before : hd_logical_and(seen, before);
 }
 
-/* What is not seen has a score far below all others rather than -inf, so that a row that sees nothing has weights, which
- * then are set to 0. */
+/* What is not seen has a score far below all others rather than -inf, so that a row that sees nothing has weights,
+ * which then are set to 0. */
 hd_tensor *hd_attention_dropout(hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask, bool causal, double p) {
     if (q == NULL || k == NULL || v == NULL) return NULL;
     const int64_t d = hd_tensor_size(q, -1);

@@ -22,8 +22,8 @@ static bool runs_on_statistics(const hd_module *m, const running_state *s) {
     return has_statistics(s) && !hd_module_is_training(m);
 }
 
-/* Moves both towards what a batch has by `share`, a tensor of one element. New values are made before one is written, so
- * that an error on the way leaves both. */
+/* Moves both towards what a batch has by `share`, a tensor of one element. New values are made before one is written,
+ * so that an error on the way leaves both. */
 static void move_statistics(hd_module *m, hd_tensor *mean, hd_tensor *variance, hd_tensor *share) {
     const running_state *s = m->state;
     hd_tensor *const to[2] = {running_mean(m, s), running_variance(m, s)};

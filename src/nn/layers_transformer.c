@@ -1,8 +1,8 @@
 /* Layers of transformers: attention and two linear modules, each added to what it reads, and normalised. */
 #include "nn/module.h"
 
-/* Where the members are: "self_attn", of a decoder "multihead_attn", "linear1", "linear2", "norm1", "norm2", of a decoder
- * "norm3". */
+/* Where the members are: "self_attn", of a decoder "multihead_attn", "linear1", "linear2", "norm1", "norm2", of a
+ * decoder "norm3". */
 enum { SELF, ACROSS };
 typedef struct transformer_state {
     int linear1, norm1;
