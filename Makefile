@@ -142,6 +142,7 @@ golden: generate
 	@.venv/bin/python -W ignore tests/golden/make_gradients.py
 	@.venv/bin/python tests/golden/make_layers.py
 	@.venv/bin/python tests/golden/make_optim.py
+	@.venv/bin/python -W ignore tests/golden/make_modules.py
 
 install: setup
 	@$(call configure,release)
