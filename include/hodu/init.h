@@ -1,5 +1,6 @@
-/* Initial values of parameters. Each call writes a tensor in place, at once, also in a block where a builder records, and
- * without a tape, and returns it. Draws are those of the thread's generator. The names and defaults are PyTorch's. */
+/* Initial values of parameters. Each call writes a tensor in place, at once, also in a block where a builder records,
+ * and without a tape, and returns it. Draws are those of the thread's generator. The names and defaults are PyTorch's.
+ */
 #ifndef HODU_INIT_H
 #define HODU_INIT_H
 
@@ -16,8 +17,8 @@ HD_API hd_tensor *hd_init_ones(hd_tensor *t);
 HD_API hd_tensor *hd_init_zeros(hd_tensor *t);
 /* Ones on the diagonal of a matrix, and zeros. */
 HD_API hd_tensor *hd_init_eye(hd_tensor *t);
-/* For a weight of a convolution on 1 to 3 axes, [out, in, ...]: in each of the groups channel i comes out as it went in,
- * as far as there are such channels. */
+/* For a weight of a convolution on 1 to 3 axes, [out, in, ...]: in each of the groups channel i comes out as it went
+ * in, as far as there are such channels. */
 HD_API hd_tensor *hd_init_dirac(hd_tensor *t, int64_t groups);
 /* Rows (or columns, when there are fewer) that are orthogonal and of length `gain`: of t as a matrix, its first axis by
  * all others. */

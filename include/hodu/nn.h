@@ -11,9 +11,9 @@ HD_BEGIN_DECLS
 /* ---- using a module ---- */
 /* The module's output for x. */
 HD_API hd_tensor *hd_forward(hd_module *module, hd_tensor *x);
-/* Its outputs for several inputs; HD_FORWARD_ALL(module, a, b) writes it shorter. Each of the two serves any module: one
- * that takes a list is given x alone by hd_forward, which returns the first output, and one that takes a tensor gets the
- * only input of hd_forward_all. */
+/* Its outputs for several inputs; HD_FORWARD_ALL(module, a, b) writes it shorter. Each of the two serves any module:
+ * one that takes a list is given x alone by hd_forward, which returns the first output, and one that takes a tensor
+ * gets the only input of hd_forward_all. */
 HD_API hd_tensors *hd_forward_all(hd_module *module, hd_tensors *inputs);
 #define HD_FORWARD_ALL(module, ...) hd_forward_all(module, HD_TENSORS(__VA_ARGS__))
 /* Training is how modules begin; evaluation turns off what only training wants. Neither is a change for modules that
@@ -48,9 +48,9 @@ HD_API hd_module *hd_module_child(hd_module *module, const char *path);
 /* Calls visit(m, path, user) for all modules in it, each once, from the inside out, and at last for the module itself,
  * whose path is "". What is added on the way is not visited. */
 HD_API void hd_module_apply(hd_module *module, void (*visit)(hd_module *m, const char *path, void *user), void *user);
-/* Prints to stdout what is in it: names, classes, numbers of parameters, memory; and for example inputs, unless they are
- * NULL, the shapes of outputs and the operations (sums, products, comparisons) of a forward. It records the forward,
- * which changes nothing and reads no values. */
+/* Prints to stdout what is in it: names, classes, numbers of parameters, memory; and for example inputs, unless they
+ * are NULL, the shapes of outputs and the operations (sums, products, comparisons) of a forward. It records the
+ * forward, which changes nothing and reads no values. */
 HD_API void hd_module_print(hd_module *module, hd_tensors *example);
 /* The same text into `out` (always terminated); returns the length of the whole text, as snprintf does; -1 on error. */
 HD_API int64_t hd_module_format(hd_module *module, hd_tensors *example, char *out, size_t capacity);
@@ -77,11 +77,11 @@ HD_API void hd_module_average(hd_module *to, hd_module *from, double decay);
 typedef hd_tensors *(*hd_before_forward)(hd_module *module, hd_tensors *inputs, void *user);
 /* May return other outputs, as many, or NULL to leave them. */
 typedef hd_tensors *(*hd_after_forward)(hd_module *module, hd_tensors *inputs, hd_tensors *outputs, void *user);
-/* Calls these (either may be NULL) around every hd_forward and hd_forward_all of the module, those first that were added
- * first; returns a number to remove them by. `destroy`, unless it is NULL, is given `user` when they are removed or the
- * module goes. In a builder their calls are recorded. Hooks of a model that is compiled run when it is captured, which
- * is done anew after hooks were added or removed: what they compute is in the script, and what else they do is done
- * then. Those of the module that hd_compile returns run at each call. */
+/* Calls these (either may be NULL) around every hd_forward and hd_forward_all of the module, those first that were
+ * added first; returns a number to remove them by. `destroy`, unless it is NULL, is given `user` when they are removed
+ * or the module goes. In a builder their calls are recorded. Hooks of a model that is compiled run when it is captured,
+ * which is done anew after hooks were added or removed: what they compute is in the script, and what else they do is
+ * done then. Those of the module that hd_compile returns run at each call. */
 HD_API int64_t hd_module_add_hook(hd_module *module, hd_before_forward before, hd_after_forward after, void *user,
                                   void (*destroy)(void *user));
 HD_API void hd_module_remove_hook(hd_module *module, int64_t hook);
@@ -324,10 +324,11 @@ typedef struct hd_module_class {
 /* A module of this class; `state` is yours, hd_module_state returns it. The class must outlive the module. */
 HD_API hd_module *hd_module_new(const hd_module_class *class_, void *state);
 HD_API void *hd_module_state(const hd_module *module);
-/* Gives the module a parameter (which then requires a gradient), a buffer, or another module; it holds them from
- * then on. Names are unique within a module, and have no dots, which are for paths. Each returns what it was given. A layer of the library reads what it
- * made itself, by name and kind: of what is added only a parameter "weight" or "bias" is one of its own. Modules may
- * lie 1000 deep in each other. Threads may use one module at once; it is an error to change it meanwhile. */
+/* Gives the module a parameter (which then requires a gradient), a buffer, or another module; it holds them from then
+ * on. Names are unique within a module, and have no dots, which are for paths. Each returns what it was given. A layer
+ * of the library reads what it made itself, by name and kind: of what is added only a parameter "weight" or "bias" is
+ * one of its own. Modules may lie 1000 deep in each other. Threads may use one module at once; it is an error to change
+ * it meanwhile. */
 HD_API hd_tensor *hd_module_add_parameter(hd_module *module, const char *name, hd_tensor *parameter);
 HD_API hd_tensor *hd_module_add_buffer(hd_module *module, const char *name, hd_tensor *buffer);
 HD_API hd_module *hd_module_add(hd_module *module, const char *name, hd_module *child);

@@ -27,11 +27,13 @@ static uint64_t hash_tracked(const hd_tensors *all) {
     return hash;
 }
 
-/* One call: what it is given, and how. */
+/* One call: what it is given and gives. */
 typedef struct passing {
     hd_tensor *const *x;
     int64_t count;
-    bool list; /* by hd_forward_all */
+    hd_tensors *inputs; /* of hd_forward_all, the same as x; NULL: of hd_forward */
+    hd_tensor *y;       /* of hd_forward */
+    hd_tensors *outputs;
     hd_capture_key key;
 } passing;
 
@@ -87,21 +89,22 @@ static hd_error add_entry(hd_thread *thread, hd_compiled *c, hd_captured *e) {
 
 /* ---- the module -------------------------------------------------------------------------------------------------- */
 /* The model itself. */
-static hd_tensors *run_plain(hd_thread *thread, const hd_compiled *c, hd_tensors *inputs, const passing *p) {
-    if (p->list) return hd_forward_all(c->model, inputs);
-    hd_tensor *y = hd_forward(c->model, p->x[0]);
-    hd_tensors *list = y == NULL ? NULL : hd_tensors_new(thread, 1);
-    if (list != NULL) hd_tensors_put(list, 0, y);
-    return list;
+static void run_plain(const hd_compiled *c, passing *p) {
+    if (p->inputs != NULL)
+        p->outputs = hd_forward_all(c->model, p->inputs);
+    else
+        p->y = hd_forward(c->model, p->x[0]);
 }
 
-static hd_tensors *run_eager(hd_thread *thread, const hd_compiled *c, hd_tensors *inputs, const passing *p) {
-    if (c->opts.mode != HD_MODE_EVALUATION) return run_plain(thread, c, inputs, p);
+static void run_eager(hd_thread *thread, const hd_compiled *c, passing *p) {
+    if (c->opts.mode != HD_MODE_EVALUATION) {
+        run_plain(c, p);
+        return;
+    }
     HD_NO_GRAD;
     thread->evaluations++;
-    hd_tensors *y = run_plain(thread, c, inputs, p);
+    run_plain(c, p);
     thread->evaluations--;
-    return y;
 }
 
 static hd_captured *capture_now(hd_thread *thread, hd_compiled *c, const passing *p) {
@@ -113,55 +116,72 @@ static hd_captured *capture_now(hd_thread *thread, hd_compiled *c, const passing
 }
 
 /* Runs what was captured; nobody else has the script. */
-static hd_tensors *run_captured(hd_thread *thread, const hd_captured *e, const passing *p) {
+static void run_captured(hd_thread *thread, const hd_captured *e, passing *p) {
     const hd_graph *g = e->forward->graph;
     for (int64_t i = 0; i < p->count; ++i)
         hd_script_put_input(thread, e->forward, hd_graph_string(g, g->inputs[i].name), p->x[i]);
     hd_outputs *out = hd_capture_run(thread, e->forward);
+    if (out == NULL || (e->back != NULL && hd_way_back_note(thread, e->back, p->x, out) != HD_OK)) return;
+    if (p->inputs == NULL) {
+        p->y = hd_scope_share(thread, &out->items[0]->object);
+        return;
+    }
     const int64_t count = e->back != NULL ? e->back->outputs : g->output_count;
-    hd_tensors *y = out == NULL ? NULL : hd_tensors_new(thread, count);
-    for (int64_t i = 0; y != NULL && i < count; ++i) hd_tensors_put(y, i, out->items[i]);
-    if (y != NULL && e->back != NULL) hd_way_back_note(thread, e->back, p->x, y, out);
-    return thread->error_code == HD_OK ? y : NULL;
+    p->outputs = hd_tensors_new(thread, count);
+    for (int64_t i = 0; p->outputs != NULL && i < count; ++i) hd_tensors_put(p->outputs, i, out->items[i]);
 }
 
-/* `inputs`: the same as those of p, when it is by hd_forward_all. */
-static hd_tensors *run_compiled(hd_module *module, hd_tensors *inputs, passing *p) {
+/* What the graph for this call depends on. */
+static void find_key(const hd_thread *thread, const hd_compiled *c, passing *p) {
+    const hd_module_class *of = c->model->class_;
+    const bool evaluation = c->opts.mode == HD_MODE_EVALUATION, list = p->inputs != NULL;
+    const bool recorded = !evaluation && thread->observer != NULL && thread->observer->writes != NULL;
+    p->key = (hd_capture_key){.default_dtype = thread->default_dtype,
+                              .precision = thread->matmul_precision,
+                              .all = of->forward == NULL || (list && (of->forward_all != NULL || p->count != 1)),
+                              .recorded = recorded,
+                              .flags = evaluation ? 0 : c->flags,
+                              .members = c->members,
+                              .wanted = recorded ? hash_tracked(c->parameters) : 0,
+                              .inputs = p->count};
+}
+
+static void run_graph(hd_thread *thread, hd_compiled *c, passing *p) {
+    hd_span span;
+    hd_span_begin(&span, thread, "forward");
+    if (look_again(thread, c) == HD_OK) {
+        find_key(thread, c, p);
+        hd_captured *e = find_entry(c, p);
+        if (e == NULL) e = capture_now(thread, c, p);
+        if (e != NULL) run_captured(thread, e, p);
+    }
+    if (p->outputs != NULL && span.token.self != NULL) hd_keep_object(p->outputs);
+    hd_span_end(&span, p->y);
+}
+
+static void run_compiled(hd_module *module, passing *p) {
     hd_thread *thread = hd_thread_self();
     if (thread->layer_count > 0 && thread->layer_count <= HD_LAYERS_NOTED)
         thread->layers[thread->layer_count - 1].module = NULL; /* what is read here, the model reads */
     hd_compiled *c = module->state;
-    const hd_module_class *of = c->model->class_;
-    if (c->opts.backend == HD_BACKEND_EAGER || thread->executor->captures) return run_eager(thread, c, inputs, p);
-    HD_USE(&module->object, false, NULL); /* the cache, and the scripts in it */
-    const bool evaluation = c->opts.mode == HD_MODE_EVALUATION;
-    const bool recorded = !evaluation && thread->observer != NULL && thread->observer->writes != NULL;
-    hd_span span;
-    hd_span_begin(&span, thread, "forward");
-    if (look_again(thread, c) != HD_OK) return (void)hd_span_end(&span, NULL), NULL;
-    p->key = (hd_capture_key){.default_dtype = thread->default_dtype,
-                              .precision = thread->matmul_precision,
-                              .all = of->forward == NULL || (p->list && (of->forward_all != NULL || p->count != 1)),
-                              .recorded = recorded,
-                              .flags = evaluation ? 0 : c->flags,
-                              .members = c->members,
-                              .inputs = p->count};
-    if (recorded) p->key.wanted = hash_tracked(c->parameters);
-    hd_captured *e = find_entry(c, p);
-    if (e == NULL) e = capture_now(thread, c, p);
-    hd_tensors *y = e == NULL ? NULL : run_captured(thread, e, p);
-    if (y != NULL && span.token.self != NULL) hd_keep_object(y);
-    hd_span_end(&span, NULL);
-    return thread->error_code == HD_OK ? y : NULL;
+    if (c->opts.backend == HD_BACKEND_EAGER || thread->executor->captures) {
+        run_eager(thread, c, p);
+        return;
+    }
+    HD_USE(&module->object, false, ); /* the cache, and the scripts in it */
+    run_graph(thread, c, p);
 }
 
 static hd_tensor *compiled_forward(hd_module *module, hd_tensor *x) {
-    hd_tensors *y = run_compiled(module, NULL, &(passing){.x = &x, .count = 1});
-    return y == NULL ? NULL : hd_scope_share(hd_thread_self(), &y->items[0]->object);
+    passing p = {.x = &x, .count = 1};
+    run_compiled(module, &p);
+    return p.y;
 }
 
 static hd_tensors *compiled_forward_all(hd_module *module, hd_tensors *inputs) {
-    return run_compiled(module, inputs, &(passing){.x = inputs->items, .count = inputs->count, .list = true});
+    passing p = {.x = inputs->items, .count = inputs->count, .inputs = inputs};
+    run_compiled(module, &p);
+    return p.outputs;
 }
 
 static void compiled_destroy(void *state) {

@@ -73,8 +73,7 @@ const char *hd_capture_name(char name[48], const char *base, int64_t index, int6
 hd_outputs *hd_capture_run(hd_thread *thread, hd_script *s);
 
 hd_way_back *hd_way_back_new(hd_thread *thread, int64_t outputs, int64_t targets);
-/* Puts a call of a captured graph on the tape: y are its outputs for x, `out` all of its forward script. */
-hd_error hd_way_back_note(hd_thread *thread, hd_way_back *back, hd_tensor *const *x, const hd_tensors *y,
-                          const hd_outputs *out);
+/* Puts a call of a captured graph on the tape: `out` is what its forward script gave for x. */
+hd_error hd_way_back_note(hd_thread *thread, hd_way_back *back, hd_tensor *const *x, const hd_outputs *out);
 
 #endif

@@ -213,15 +213,15 @@ static hd_tensors *targets_of(hd_thread *thread, const hd_way_back *b, int64_t g
     return list;
 }
 
-static hd_error note_single(hd_thread *thread, way_call *c, hd_tensor *const *x, const hd_tensors *y) {
+static hd_error note_single(hd_thread *thread, way_call *c, hd_tensor *const *x, hd_tensor *const *y) {
     int64_t output = 0;
     while (!c->back->depends[output]) ++output; /* there is one group, of this output alone */
     const hd_tensors *targets = targets_of(thread, c->back, -1, x);
-    return targets == NULL ? thread->error_code : note(thread, c, output, y->items[output], targets, single_vjp);
+    return targets == NULL ? thread->error_code : note(thread, c, output, y[output], targets, single_vjp);
 }
 
 /* A group's record has a number as its result, from which the outputs' records come. */
-static hd_error note_several(hd_thread *thread, way_call *c, hd_tensor *const *x, const hd_tensors *y) {
+static hd_error note_several(hd_thread *thread, way_call *c, hd_tensor *const *x, hd_tensor *const *y) {
     const hd_way_back *b = c->back;
     hd_tensors *groups = hd_tensors_new(thread, b->groups);
     if (groups == NULL) return thread->error_code;
@@ -240,7 +240,7 @@ static hd_error note_several(hd_thread *thread, way_call *c, hd_tensor *const *x
         if (from == NULL) return thread->error_code;
         for (int64_t k = 0, at = 0; k < b->groups; ++k)
             if (b->depends[i + k * b->outputs]) hd_tensors_put(from, at++, groups->items[k]);
-        HD_TRY(note(thread, c, i, y->items[i], from, output_vjp));
+        HD_TRY(note(thread, c, i, y[i], from, output_vjp));
     }
     return HD_OK;
 }
@@ -268,12 +268,12 @@ static way_call *new_call(hd_thread *thread, hd_way_back *b, const hd_outputs *o
     return c;
 }
 
-hd_error hd_way_back_note(hd_thread *thread, hd_way_back *back, hd_tensor *const *x, const hd_tensors *y,
-                          const hd_outputs *out) {
+hd_error hd_way_back_note(hd_thread *thread, hd_way_back *back, hd_tensor *const *x, const hd_outputs *out) {
     if (back->groups == 0) return HD_OK;
     way_call *c = new_call(thread, back, out);
     if (c == NULL) return thread->error_code;
-    const hd_error status = back->tracked > 1 ? note_several(thread, c, x, y) : note_single(thread, c, x, y);
+    const hd_error status =
+        back->tracked > 1 ? note_several(thread, c, x, out->items) : note_single(thread, c, x, out->items);
     hd_object_release(thread, &c->object);
     return status;
 }

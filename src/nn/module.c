@@ -233,7 +233,7 @@ hd_error hd_module_hash(hd_module *module, uint64_t *members, uint64_t *flags) {
     return HD_OK;
 }
 
-/* ---- training and evaluation -------------------------------------------------------------------------------------- */
+/* ---- training and evaluation ------------------------------------------------------------------------------------- */
 typedef struct switching {
     hd_thread *thread;
     bool training, sets;

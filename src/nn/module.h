@@ -19,8 +19,8 @@ typedef struct hd_member {
 /* How deep modules may lie in each other: forward and what walks through them call themselves. */
 enum { HD_MODULE_DEPTH = 1000 };
 
-/* The names of all parameters, or buffers, of a module and of those in it. Threads may read a list at once, so that none is ever
- * changed: when there are other names, there is another list, and the older ones go with the module. */
+/* The names of all parameters, or buffers, of a module and of those in it. Threads may read a list at once, so that
+ * none is ever changed: when there are other names, there is another list, and the older ones go with the module. */
 typedef struct hd_parameter_names {
     struct hd_parameter_names *older;
     char **name;

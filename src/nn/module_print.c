@@ -229,8 +229,8 @@ static hd_error add_totals(report *r, hd_module *module) {
              grouped(c, (double)parameters.wanted));
     add_text(r, line);
     if (buffers.tensors > 0) {
-        snprintf(line, sizeof line, "%s elements in %lld buffers, %s\n", grouped(a, (double)buffers.elements),
-                 (long long)buffers.tensors, bytes_text(b, buffers.bytes));
+        snprintf(line, sizeof line, "%s elements in buffers, %s\n", grouped(a, (double)buffers.elements),
+                 bytes_text(b, buffers.bytes));
         add_text(r, line);
     }
     if (r->measured) {

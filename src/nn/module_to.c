@@ -1,5 +1,5 @@
-/* Moving modules between devices, and to dtypes: parameters and buffers get other memory, and stay the tensors they are, so that
- * optimizers, and whoever else holds them, need not know. */
+/* Moving modules between devices, and to dtypes: parameters and buffers get other memory, and stay the tensors they
+ * are, so that optimizers, and whoever else holds them, need not know. */
 #include "core/away.h"
 #include "nn/module.h"
 #include "ops/op.h"

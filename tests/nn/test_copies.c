@@ -100,6 +100,46 @@ static void a_copy_computes_the_same_and_is_trained_on_its_own(void **state) {
     assert_int_equal(living, 0);
 }
 
+/* Each layer of the library, with what it takes. */
+static void all_layers_can_be_copied(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *image = hd_randn(HD_SHAPE(2, 4, 6, 6), HD_F32), *row = hd_randn(HD_SHAPE(3, 4), HD_F32);
+    const hd_conv_layer_opts *conv = HD_OPTS(hd_conv_layer_opts, .groups = 2, .padding = {{1, 0}, {0, 2}});
+    const hd_pool_opts *pool = HD_OPTS(hd_pool_opts, .stride = {2, 1});
+    const struct {
+        hd_module *layer;
+        hd_tensor *x;
+    } cases[] = {{hd_linear(4, 3, NULL), row},
+                 {hd_conv_layer(4, 6, HD_SHAPE(3, 2), conv), image},
+                 {hd_conv_transpose_layer(4, 6, HD_SHAPE(3, 2), NULL), image},
+                 {hd_max_pool_layer(HD_SHAPE(2, 3), pool), image},
+                 {hd_avg_pool_layer(HD_SHAPE(2, 3), pool), image},
+                 {hd_adaptive_max_pool_layer(HD_SHAPE(2, 3)), image},
+                 {hd_adaptive_avg_pool_layer(HD_SHAPE(2, 3)), image},
+                 {hd_layer_norm_layer(HD_SHAPE(4), HD_OPTS(hd_norm_layer_opts, .eps = 0.1)), row},
+                 {hd_rms_norm_layer(4, HD_OPTS(hd_norm_layer_opts, .eps = 0.1)), row},
+                 {hd_multihead_attention(4, 2, HD_OPTS(hd_multihead_attention_opts, .causal = true)), row},
+                 {hd_leaky_relu_layer(0.3), row},
+                 {hd_elu_layer(1.5), row},
+                 {hd_celu_layer(1.5), row},
+                 {hd_softshrink_layer(0.4), row},
+                 {hd_hardshrink_layer(0.4), row},
+                 {hd_hardtanh_layer(-0.5, 0.75), row},
+                 {hd_threshold_layer(0.5, 7), row},
+                 {hd_softplus_layer(2, 3), row},
+                 {hd_softmax_layer(0), row},
+                 {hd_log_softmax_layer(0), row},
+                 {hd_gelu_layer(), row},
+                 {hd_flatten_layer(1, 2), image},
+                 {hd_residual(hd_tanh_layer()), row}};
+    HD_NO_GRAD;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i)
+        assert_same(hd_forward(hd_module_copy(cases[i].layer), cases[i].x), hd_forward(cases[i].layer, cases[i].x));
+    assert_int_equal(hd_module_child_count(hd_module_copy(HD_MODULE_LIST(cases[0].layer, cases[1].layer))), 2);
+    assert_ok();
+}
+
 static void a_copy_may_be_made_while_a_builder_records(void **state) {
     (void)state;
     HD_SCOPE;
@@ -394,8 +434,9 @@ static void each_allocation_may_fail(void **state) {
 }
 
 RUN(test(a_copy_computes_the_same_and_is_trained_on_its_own), test(a_copy_may_be_made_while_a_builder_records),
-    test(what_cannot_be_copied_is_an_error_that_names_it), test(values_are_assigned_by_name),
-    test(averages_move_parameters_and_take_buffers), test(a_builder_records_averages),
-    test(modules_that_differ_are_errors_and_nothing_is_written), test(a_module_goes_to_another_dtype_and_back),
-    test(wrong_dtypes_are_errors), test(frozen_parameters_have_no_gradients),
-    test(tied_weights_are_one_parameter_everywhere), test(each_allocation_may_fail))
+    test(all_layers_can_be_copied), test(what_cannot_be_copied_is_an_error_that_names_it),
+    test(values_are_assigned_by_name), test(averages_move_parameters_and_take_buffers),
+    test(a_builder_records_averages), test(modules_that_differ_are_errors_and_nothing_is_written),
+    test(a_module_goes_to_another_dtype_and_back), test(wrong_dtypes_are_errors),
+    test(frozen_parameters_have_no_gradients), test(tied_weights_are_one_parameter_everywhere),
+    test(each_allocation_may_fail))
