@@ -154,6 +154,7 @@ golden: generate
 	@.venv/bin/python tests/golden/make_metrics.py
 	@.venv/bin/python tests/golden/make_optim.py
 	@.venv/bin/python tests/golden/make_files.py
+	@.venv/bin/python -W ignore tests/golden/make_modules.py
 
 install: setup
 	@$(call configure,release)

@@ -122,6 +122,50 @@ HD_API hd_module *hd_layer_norm_layer(hd_shape shape, const hd_norm_layer_opts *
 /* hd_rms_norm over the last axis; it has no bias. */
 HD_API hd_module *hd_rms_norm_layer(int64_t size, const hd_norm_layer_opts *opts);
 
+/* hd_group_norm of x [n, channels, ...]; weight and bias [channels]. */
+HD_API hd_module *hd_group_norm_layer(int64_t groups, int64_t channels, const hd_norm_layer_opts *opts);
+
+typedef struct hd_batch_norm_layer_opts {
+    size_t struct_size;
+    double eps;              /* 1e-5 by default */
+    double momentum;         /* what a batch weighs in running statistics: 0.1 by default */
+    bool cumulative;         /* they are the mean of those of all batches instead, which "num_batches_tracked" counts */
+    bool no_running;         /* there are none: batches are normalised by their own, in evaluation too */
+    bool no_weight, no_bias; /* a weight of ones, and a bias of zeros, to begin with */
+    hd_dtype dtype;          /* the default float by default */
+} hd_batch_norm_layer_opts;
+/* hd_batch_norm of x [n, channels, ...]: in training by the statistics of the batch, which move the buffers
+ * "running_mean" and "running_variance" [channels]; in evaluation by these. */
+HD_API hd_module *hd_batch_norm_layer(int64_t channels, const hd_batch_norm_layer_opts *opts);
+
+typedef struct hd_instance_norm_layer_opts {
+    size_t struct_size;
+    double eps;      /* 1e-5 by default */
+    double momentum; /* what a batch weighs in running statistics: 0.1 by default */
+    bool running;    /* keeps them, in buffers as hd_batch_norm_layer; evaluation normalises by them */
+    bool affine;     /* has weight and bias [channels] */
+    hd_dtype dtype;  /* the default float by default */
+} hd_instance_norm_layer_opts;
+/* hd_instance_norm of x [n, channels, ...]. */
+HD_API hd_module *hd_instance_norm_layer(int64_t channels, const hd_instance_norm_layer_opts *opts);
+
+/* ---- dropout: in training alone; in evaluation x itself ---- */
+/* hd_dropout of each element. */
+HD_API hd_module *hd_dropout_layer(double p);
+/* Dropout of whole channels of x [n, channels, 1 to 3 spatial axes]. */
+HD_API hd_module *hd_dropout_channels_layer(double p);
+/* hd_alpha_dropout, for what selu gives. */
+HD_API hd_module *hd_alpha_dropout_layer(double p);
+
+typedef struct hd_embedding_layer_opts {
+    size_t struct_size;
+    bool pads;             /* padding_index is there: */
+    int64_t padding_index; /* the row of zeros to begin with that gets no gradient; negative counts from the end */
+    hd_dtype dtype;        /* the default float by default */
+} hd_embedding_layer_opts;
+/* Rows of weight [count, width] by an index of any shape: [...] -> [..., width]; normal numbers to begin with. */
+HD_API hd_module *hd_embedding_layer(int64_t count, int64_t width, const hd_embedding_layer_opts *opts);
+
 typedef struct hd_conv_layer_opts {
     size_t struct_size;
     int64_t stride[3], dilation[3]; /* as in hd_conv_opts */
@@ -140,15 +184,88 @@ HD_API hd_module *hd_avg_pool_layer(hd_shape window, const hd_pool_opts *opts);
 HD_API hd_module *hd_adaptive_max_pool_layer(hd_shape size);
 HD_API hd_module *hd_adaptive_avg_pool_layer(hd_shape size);
 
+/* hd_resize of the last axes to this size. */
+HD_API hd_module *hd_resize_layer(hd_shape size, const hd_resize_opts *opts);
+/* hd_resize of x [n, channels, 1 to 3 spatial axes] to `scale` times its size, rounded down. */
+HD_API hd_module *hd_upsample_layer(double scale, const hd_resize_opts *opts);
+/* hd_pad, and hd_pad_with, of the last `count` axes. */
+HD_API hd_module *hd_pad_layer(const hd_padding *padding, int count, double value);
+HD_API hd_module *hd_pad_with_layer(const hd_padding *padding, int count, hd_pad_mode mode);
+
+typedef struct hd_recurrent_opts {
+    size_t struct_size;
+    int64_t layers;     /* one on another: 1 by default */
+    bool bidirectional; /* a second cell runs from the end, and both results are one behind the other */
+    bool batch_first;   /* x and the output are [n, t, ...] */
+    bool no_bias;
+    double dropout; /* between layers, in training */
+    bool relu;      /* of hd_rnn: relu in the place of tanh */
+    hd_dtype dtype; /* the default float by default */
+} hd_recurrent_opts;
+/* Recurrent layers over x [t, n, input]. hd_forward gives each h of the last layer, [t, n, directions hidden], from a
+ * state of zeros; hd_forward_all of {x}, or {x, h0}, of an LSTM {x, h0, c0}, gives {output, hn}, of an LSTM {output,
+ * hn, cn}: states are [layers directions, n, hidden]. Behind these inputs there may be lengths, i64 [n]: beyond them
+ * outputs are 0, and states are those of the last step within. Parameters are "weight_ih_l0" [gates hidden, input],
+ * "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", then those of "l0_reverse", "l1", ..., with the gates in PyTorch's order,
+ * drawn uniformly within 1 / sqrt(hidden). */
+HD_API hd_module *hd_rnn(int64_t input, int64_t hidden, const hd_recurrent_opts *opts);
+HD_API hd_module *hd_lstm(int64_t input, int64_t hidden, const hd_recurrent_opts *opts);
+HD_API hd_module *hd_gru(int64_t input, int64_t hidden, const hd_recurrent_opts *opts);
+
 typedef struct hd_multihead_attention_opts {
     size_t struct_size;
     bool causal; /* a place sees itself and what is in front of it */
     bool no_bias;
-    hd_dtype dtype; /* the default float by default */
+    hd_dtype dtype;                 /* the default float by default */
+    int64_t kv_heads;               /* of keys and values, each for heads / kv_heads queries: heads by default */
+    int64_t key_width, value_width; /* of what these are made from: width by default */
+    double dropout;                 /* of the weights, in training */
+    bool rotary;                    /* queries and keys are turned by their places, by hd_rotary */
+    double rotary_base;             /* 10000 by default */
 } hd_multihead_attention_opts;
-/* Attention of x [..., t, width] to itself in heads of width / heads each: two linear modules, "in" from width to three
- * times that (q, k, v) and "out", with hd_attention between them. */
+/* Attention in heads of width / heads each, with hd_attention between two linear modules: "in" makes q, k and v, one
+ * behind the other ("q", "k" and "v" do when key_width or value_width is given), and "out" the result. hd_forward is
+ * that of x [..., t, width] to itself. hd_forward_all takes {x}; or {q, k, v} with q [..., t, width], k and v
+ * [..., s, width]; or behind these a mask as hd_attention's, which broadcasts to [..., heads, t, s] (a mask of keys
+ * alone is [..., 1, 1, s]), and one of keys, bool [..., s], true for those that take part. */
 HD_API hd_module *hd_multihead_attention(int64_t width, int64_t heads, const hd_multihead_attention_opts *opts);
+/* For a sequence that comes step by step: the attention of x [..., t, width], t often 1, whose first place is
+ * `position` (one i64), to itself and what is in front of it. Keys and values of x are written into caches [...,
+ * kv_heads, places, width / heads], tensors that a builder has as state; nothing has a gradient. A place beyond them is
+ * an error. */
+HD_API hd_tensor *hd_multihead_attention_step(hd_module *module, hd_tensor *x, hd_tensor *keys, hd_tensor *values,
+                                              hd_tensor *position);
+/* x [..., t, d] with element i and element i + d/2 turned by the angle position * base^(-2i/d); positions [t], or NULL:
+ * 0, 1, ...; base 0 is 10000. */
+HD_API hd_tensor *hd_rotary(hd_tensor *x, hd_tensor *positions, double base);
+/* sin and cos of such angles, in turns, to be added to places: [count, width]; base 0 is 10000. */
+HD_API hd_tensor *hd_sinusoids(int64_t count, int64_t width, double base, hd_dtype dtype);
+
+typedef struct hd_transformer_opts {
+    size_t struct_size;
+    int64_t feedforward; /* what the linear modules have between them: 2048 by default */
+    double dropout;      /* in training, also of attention's weights: 0.1 by default */
+    bool gelu;           /* between the linear modules; relu by default */
+    bool norm_first;     /* what a part reads is normalised; by default the sum of that and what it gives */
+    bool causal;         /* attention to itself: a place sees what is in front of it */
+    bool final_norm;     /* a layer norm behind the last layer */
+    bool no_bias;        /* of linear modules and norms */
+    int64_t kv_heads;    /* these three as in hd_multihead_attention, rotations in attention to itself */
+    bool rotary;
+    double rotary_base;
+    double eps;     /* 1e-5 by default */
+    hd_dtype dtype; /* the default float by default */
+} hd_transformer_opts;
+/* x [..., t, width] through attention to itself ("self_attn") and linear modules ("linear1", "linear2"), each added to
+ * what it reads and normalised ("norm1", "norm2"). hd_forward_all takes {x}, and behind it a mask and a mask of keys as
+ * hd_multihead_attention. */
+HD_API hd_module *hd_transformer_encoder_layer(int64_t width, int64_t heads, const hd_transformer_opts *opts);
+/* Likewise, with attention ("multihead_attn", "norm2", and "norm3" for the linear modules) to memory [..., s, width] in
+ * between: hd_forward_all takes {x, memory}, and behind these a mask for x and one for memory. */
+HD_API hd_module *hd_transformer_decoder_layer(int64_t width, int64_t heads, const hd_transformer_opts *opts);
+/* Such layers one on another, "layers.0", "layers.1", ..., and "norm"; each takes what its layers take. */
+HD_API hd_module *hd_transformer_encoder(int64_t width, int64_t heads, int64_t layers, const hd_transformer_opts *opts);
+HD_API hd_module *hd_transformer_decoder(int64_t width, int64_t heads, int64_t layers, const hd_transformer_opts *opts);
 
 /* Activations as layers: hd_relu_layer() applies hd_relu, and so on. */
 HD_API hd_module *hd_relu_layer(void);
@@ -175,6 +292,22 @@ HD_API hd_module *hd_threshold_layer(double bound, double value);
 HD_API hd_module *hd_softplus_layer(double beta, double limit);
 HD_API hd_module *hd_softmax_layer(int axis);
 HD_API hd_module *hd_log_softmax_layer(int axis);
+/* hd_softmax of -x. */
+HD_API hd_module *hd_softmin_layer(int axis);
+/* a sigmoid(b), where a and b are the halves of x on an axis. */
+HD_API hd_module *hd_glu_layer(int axis);
+/* x where x > 0, else x times a slope from [low, high): drawn for each element in training, the middle in evaluation.
+ * */
+HD_API hd_module *hd_rrelu_layer(double low, double high);
+
+typedef struct hd_prelu_layer_opts {
+    size_t struct_size;
+    double slope;   /* to begin with: 0.25 by default */
+    hd_dtype dtype; /* the default float by default */
+} hd_prelu_layer_opts;
+/* hd_prelu with slopes that are learned, weight [channels]: one for all of x, or for each channel of x
+ * [n, channels, ...]. */
+HD_API hd_module *hd_prelu_layer(int64_t channels, const hd_prelu_layer_opts *opts);
 
 /* ---- a module of your own: a struct, a forward function, and what it holds ---- */
 typedef struct hd_module_class {
@@ -337,6 +470,7 @@ struct hd_module_array {
 
 #ifdef HD_CHECKED
 #define hd_module_to_dtype(...) HD_CHECKED(2, HD_CHECK_2_OF_2, hd_module_to_dtype, __VA_ARGS__)
+#define hd_sinusoids(...)       HD_CHECKED(4, HD_CHECK_4_OF_4, hd_sinusoids, __VA_ARGS__)
 #endif
 
 #endif
