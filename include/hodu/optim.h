@@ -19,17 +19,43 @@ HD_API void hd_optimizer_step(hd_optimizer *optimizer);
  * context 0 has noted, whoever's it is; hd_zero_grads leaves the tape alone. Tapes of other contexts are yours to
  * clear. */
 HD_API void hd_optimizer_zero_grad(hd_optimizer *optimizer);
-/* The learning rate and the number of steps taken: rank-0 f64 tensors, the optimizer's own. */
+/* The learning rate and the number of steps taken: rank-0 f64 tensors, the optimizer's own. The rate is that of the
+ * first group; in an update, of the group of the parameter that is updated, as the weight decay is. */
 HD_API hd_tensor *hd_optimizer_learning_rate(hd_optimizer *optimizer);
+HD_API double hd_optimizer_weight_decay(hd_optimizer *optimizer);
 HD_API hd_tensor *hd_optimizer_steps(hd_optimizer *optimizer);
 HD_API void hd_optimizer_set_learning_rate(hd_optimizer *optimizer, double learning_rate);
+/* Those of all groups. */
 HD_API hd_tensors *hd_optimizer_parameters(hd_optimizer *optimizer);
+
+/* ---- groups of parameters ---- */
+typedef struct hd_group_opts {
+    size_t struct_size;
+    double learning_rate; /* what the optimizer was made with by default; HD_ZERO for 0 */
+    double weight_decay;  /* likewise */
+} hd_group_opts;
+/* More parameters, with a learning rate and a weight decay of their own; the number of the group, which is 0 for those
+ * that the optimizer was made with. -1 on error. */
+HD_API int64_t hd_optimizer_add_group(hd_optimizer *optimizer, hd_tensors *parameters, const hd_group_opts *opts);
+HD_API int64_t hd_optimizer_groups(hd_optimizer *optimizer);
+HD_API hd_tensor *hd_optimizer_group_learning_rate(hd_optimizer *optimizer, int64_t group);
+HD_API void hd_optimizer_set_group_learning_rate(hd_optimizer *optimizer, int64_t group, double learning_rate);
+
+/* ---- what it keeps, by name ---- */
+/* Learning rates, the number of steps and the slots of all parameters, the optimizer's own tensors: "learning_rate" (of
+ * group 1 "learning_rate.1"), "steps", "m.0" (of parameter 0). Slots that were not used yet are made, of zeros. */
+HD_API hd_tensors *hd_optimizer_state(hd_optimizer *optimizer);
+/* The name of tensor `index` of that list; valid until the next such call. */
+HD_API const char *hd_optimizer_state_name(hd_optimizer *optimizer, int64_t index);
+/* Copies a value of its shape into the tensor of that name. */
+HD_API void hd_optimizer_set_state(hd_optimizer *optimizer, const char *name, hd_tensor *value);
 
 /* ---- optimizers ---- */
 typedef struct hd_sgd_opts {
     size_t struct_size;
     double momentum, dampening, weight_decay; /* 0 by default */
     bool nesterov;
+    bool maximize; /* climbs */
 } hd_sgd_opts;
 HD_API hd_optimizer *hd_sgd(hd_tensors *parameters, double learning_rate, const hd_sgd_opts *opts);
 
@@ -37,9 +63,42 @@ typedef struct hd_adam_opts {
     size_t struct_size;
     double beta1, beta2; /* 0.9 and 0.999 by default; HD_ZERO for 0 */
     double epsilon;      /* 1e-8 by default */
-    double weight_decay; /* 0 by default: added to the gradient */
+    double weight_decay; /* 0 by default: added to the gradient; of hd_adamw 0.01, see there */
+    bool amsgrad;        /* divides by the largest second moment so far */
+    bool maximize;       /* climbs */
 } hd_adam_opts;
 HD_API hd_optimizer *hd_adam(hd_tensors *parameters, double learning_rate, const hd_adam_opts *opts);
+/* Adam whose weight decay is no part of the gradient: each step takes learning rate * decay of the value off it. */
+HD_API hd_optimizer *hd_adamw(hd_tensors *parameters, double learning_rate, const hd_adam_opts *opts);
+
+typedef struct hd_rmsprop_opts {
+    size_t struct_size;
+    double alpha;                  /* how much of the mean square stays: 0.99 by default; HD_ZERO for 0 */
+    double epsilon;                /* 1e-8 by default */
+    double momentum, weight_decay; /* 0 by default */
+    bool centered;                 /* by the variance instead of the mean square */
+    bool maximize;
+} hd_rmsprop_opts;
+HD_API hd_optimizer *hd_rmsprop(hd_tensors *parameters, double learning_rate, const hd_rmsprop_opts *opts);
+
+typedef struct hd_adagrad_opts {
+    size_t struct_size;
+    double rate_decay;   /* 0 by default: step n has the learning rate / (1 + (n - 1) rate_decay) */
+    double initial_sum;  /* 0 by default: added to the sum of squares, of which the slot has the rest */
+    double epsilon;      /* 1e-10 by default */
+    double weight_decay; /* 0 by default */
+    bool maximize;
+} hd_adagrad_opts;
+HD_API hd_optimizer *hd_adagrad(hd_tensors *parameters, double learning_rate, const hd_adagrad_opts *opts);
+
+typedef struct hd_lion_opts {
+    size_t struct_size;
+    double beta1, beta2; /* of the step and of the momentum: 0.9 and 0.99 by default; HD_ZERO for 0 */
+    double weight_decay; /* 0 by default, as in hd_adamw */
+    bool maximize;
+} hd_lion_opts;
+/* Steps by the sign of a blend of momentum and gradient (Chen et al. 2023): rates a tenth of Adam's, decays ten times. */
+HD_API hd_optimizer *hd_lion(hd_tensors *parameters, double learning_rate, const hd_lion_opts *opts);
 
 /* ---- an optimizer of your own: a struct and a step function ---- */
 typedef struct hd_optimizer_class {
@@ -50,7 +109,8 @@ typedef struct hd_optimizer_class {
      * another optimizer, not its own. */
     void (*update)(hd_optimizer *optimizer, void *state, hd_tensor *parameter, hd_tensor *gradient,
                    hd_tensor *const *slot);
-    void (*destroy)(void *state); /* may be NULL */
+    void (*destroy)(void *state);  /* may be NULL */
+    const char *const *slot_names; /* of the slots in hd_optimizer_state; NULL: "slot0", "slot1", ... */
 } hd_optimizer_class;
 HD_API hd_optimizer *hd_optimizer_new(const hd_optimizer_class *class_, void *state, hd_tensors *parameters,
                                       double learning_rate);
