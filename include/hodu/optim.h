@@ -1,10 +1,17 @@
-/* Optimizers: they hold parameters and update them in place from their gradients. */
+/* Optimizers, which hold parameters and update them in place from their gradients; schedules of their learning rates; and
+ * what may be done with gradients before a step.
+ *
+ * Gradients of several backwards add up until hd_optimizer_zero_grad, so that a batch may come in parts:
+ *     hd_optimizer_zero_grad(optimizer);
+ *     for (int i = 0; i < parts; ++i) hd_backward(hd_div_scalar(loss_of(part[i]), parts));
+ *     hd_optimizer_step(optimizer); */
 #ifndef HODU_OPTIM_H
 #define HODU_OPTIM_H
 
 #include <hodu/list.h>
 
 typedef struct hd_optimizer hd_optimizer;
+typedef struct hd_schedule hd_schedule;
 
 HD_BEGIN_DECLS
 /* ---- using one ---- */
@@ -114,6 +121,66 @@ typedef struct hd_optimizer_class {
 } hd_optimizer_class;
 HD_API hd_optimizer *hd_optimizer_new(const hd_optimizer_class *class_, void *state, hd_tensors *parameters,
                                       double learning_rate);
+
+/* ---- schedules ----
+ * A schedule sets the learning rates of an optimizer's groups, of those that are there when it is made, whenever it is
+ * stepped: after each hd_optimizer_step, or after each epoch. It begins at once, with the rates of then as `base`. What it
+ * knows is in tensors of rank 0 and f64, so that a script that records its step moves it on at every run, when its state
+ * and the optimizer's are declared (hd_builder_add_state_of_schedule). One schedule drives an optimizer at a time. */
+HD_API void hd_schedule_step(hd_schedule *schedule);
+/* Of a schedule that follows a metric: a tensor with one element, such as a validation loss. */
+HD_API void hd_schedule_step_with(hd_schedule *schedule, hd_tensor *metric);
+/* The steps that it took: a rank-0 f64 tensor, its own. */
+HD_API hd_tensor *hd_schedule_count(hd_schedule *schedule);
+/* What it keeps, by name ("count", "base.0"), as hd_optimizer_state. */
+HD_API hd_tensors *hd_schedule_state(hd_schedule *schedule);
+HD_API const char *hd_schedule_state_name(hd_schedule *schedule, int64_t index);
+HD_API void hd_schedule_set_state(hd_schedule *schedule, const char *name, hd_tensor *value);
+
+/* base * factor^n, n being how many periods are over. */
+HD_API hd_schedule *hd_schedule_every(hd_optimizer *optimizer, int64_t period, double factor);
+/* The same, n being how many of the milestones, numbers of steps, are reached. */
+HD_API hd_schedule *hd_schedule_milestones(hd_optimizer *optimizer, const int64_t *milestones, int64_t count,
+                                           double factor);
+/* base * factor^steps */
+HD_API hd_schedule *hd_schedule_exponential(hd_optimizer *optimizer, double factor);
+/* From base to the lowest rate in `period` steps, along half a wave of the cosine, which goes on behind it. */
+HD_API hd_schedule *hd_schedule_cosine(hd_optimizer *optimizer, int64_t period, double lowest);
+/* From base * first to base * last in so many steps, along a line. */
+HD_API hd_schedule *hd_schedule_linear(hd_optimizer *optimizer, int64_t steps, double first, double last);
+/* From base * first to base in so many steps, and from there on what `then` is from its beginning; that one is not
+ * stepped any more. */
+HD_API hd_schedule *hd_schedule_warm_up(int64_t steps, double first, hd_schedule *then);
+
+typedef struct hd_one_cycle_opts {
+    size_t struct_size;
+    double rising;      /* the share of the steps in which the rate rises: 0.3 by default */
+    double first, last; /* it begins at highest / first, and ends at that / last: 25 and 1e4 by default */
+    bool linear;        /* along lines instead of waves of the cosine */
+    bool three_phases;  /* as long as it rises it falls back to the first rate, and then on to the last */
+} hd_one_cycle_opts;
+/* Up to the highest rate and down again, all in so many steps, whatever the rates were; then it stays. */
+HD_API hd_schedule *hd_schedule_one_cycle(hd_optimizer *optimizer, double highest, int64_t steps,
+                                          const hd_one_cycle_opts *opts);
+
+typedef struct hd_plateau_opts {
+    size_t struct_size;
+    bool climbs;      /* a larger metric is better */
+    bool absolute;    /* the threshold is a difference, and no share of the best */
+    double factor;    /* of the rates: 0.1 by default; HD_ZERO for 0 */
+    double threshold; /* by how much a better metric is better: 1e-4 by default; HD_ZERO for 0 */
+    double cooldown;  /* steps after a change that are not counted: 0 by default */
+    double lowest;    /* no rate gets lower: 0 by default */
+    double epsilon;   /* smaller changes are none: 1e-8 by default; HD_ZERO for 0 */
+} hd_plateau_opts;
+/* Lowers the rates when the metric has not got better for more than `patience` steps; see hd_schedule_step_with. It
+ * changes the rates that it finds. */
+HD_API hd_schedule *hd_schedule_plateau(hd_optimizer *optimizer, int64_t patience, const hd_plateau_opts *opts);
+
+/* The rate, one element, after `count` steps of a group that began with `base`, both of rank 0 in f64. Made of ops on
+ * them it can be recorded. */
+typedef hd_tensor *(*hd_rate_function)(hd_tensor *base, hd_tensor *count, void *user);
+HD_API hd_schedule *hd_schedule_own(hd_optimizer *optimizer, hd_rate_function fn, void *user);
 HD_END_DECLS
 
 #endif
