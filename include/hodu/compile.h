@@ -41,6 +41,8 @@ HD_API hd_script *hd_compile_script(const hd_module *compiled);
 HD_API void hd_builder_add_state_of(hd_builder *builder, hd_module *model, hd_optimizer *optimizer);
 /* The same for what a schedule keeps, as "schedule.count" and so on; the rates that it sets are its optimizer's. */
 HD_API void hd_builder_add_state_of_schedule(hd_builder *builder, hd_schedule *schedule);
+/* And of a scaler of losses, as "scaler.number" and so on. */
+HD_API void hd_builder_add_state_of_scaler(hd_builder *builder, hd_scaler *scaler);
 HD_END_DECLS
 
 #endif

@@ -12,6 +12,7 @@
 
 typedef struct hd_optimizer hd_optimizer;
 typedef struct hd_schedule hd_schedule;
+typedef struct hd_scaler hd_scaler;
 
 HD_BEGIN_DECLS
 /* ---- using one ---- */
@@ -181,6 +182,48 @@ HD_API hd_schedule *hd_schedule_plateau(hd_optimizer *optimizer, int64_t patienc
  * them it can be recorded. */
 typedef hd_tensor *(*hd_rate_function)(hd_tensor *base, hd_tensor *count, void *user);
 HD_API hd_schedule *hd_schedule_own(hd_optimizer *optimizer, hd_rate_function fn, void *user);
+
+/* ---- gradients before a step ---- */
+typedef struct hd_clip_grad_opts {
+    size_t struct_size;
+    double norm; /* above 0, INFINITY for the largest absolute value: 2 by default */
+} hd_clip_grad_opts;
+/* Makes the gradients of all parameters that a step would update shorter by one factor, so that they are together no
+ * longer than max_norm. Their norm before, of rank 0; 0 when there are none. No value is read: it can be recorded. */
+HD_API hd_tensor *hd_clip_grad_norm(hd_tensors *parameters, double max_norm, const hd_clip_grad_opts *opts);
+/* Puts every element of these gradients between -value and value. */
+HD_API void hd_clip_grad_value(hd_tensors *parameters, double value);
+
+/* ---- scaled losses ----
+ * Gradients in f16 vanish where they are small. A scaler multiplies the loss by a number, and takes it off the gradients
+ * again before a step, which is left out when one of them is not finite; the number finds its size by that.
+ *     hd_backward(hd_scaler_scale(scaler, loss));
+ *     hd_scaler_step(scaler, optimizer);
+ *     hd_scaler_update(scaler);
+ * What it knows is in tensors, so that scripts can record it: there a step that is left out puts parameters, slots and
+ * step count back to what they were. What an update of one's own does beside those is not left out. */
+typedef struct hd_scaler_opts {
+    size_t struct_size;
+    double initial;  /* the number at first: 65536 by default */
+    double growth;   /* its factor after `interval` steps that were taken: 2 by default */
+    double backoff;  /* its factor after one that was left out: 1/2 by default */
+    double interval; /* 2000 by default */
+} hd_scaler_opts;
+HD_API hd_scaler *hd_scaler_new(const hd_scaler_opts *opts);
+/* The loss times the number, in f32 at least. */
+HD_API hd_tensor *hd_scaler_scale(hd_scaler *scaler, hd_tensor *loss);
+/* Takes the number off the gradients that a step would use: to clip them before hd_scaler_step, which does it else. */
+HD_API void hd_scaler_unscale(hd_scaler *scaler, hd_optimizer *optimizer);
+/* hd_optimizer_step, if all its gradients are finite. */
+HD_API void hd_scaler_step(hd_scaler *scaler, hd_optimizer *optimizer);
+/* Makes the number smaller or larger, when all optimizers have stepped. */
+HD_API void hd_scaler_update(hd_scaler *scaler);
+/* The number: a rank-0 f64 tensor, its own. */
+HD_API hd_tensor *hd_scaler_number(hd_scaler *scaler);
+/* What it keeps, by name ("number", "taken", "found"), as hd_optimizer_state. */
+HD_API hd_tensors *hd_scaler_state(hd_scaler *scaler);
+HD_API const char *hd_scaler_state_name(hd_scaler *scaler, int64_t index);
+HD_API void hd_scaler_set_state(hd_scaler *scaler, const char *name, hd_tensor *value);
 HD_END_DECLS
 
 #endif

@@ -1,6 +1,7 @@
 /* The state of a model and its optimizer, declared to a builder in one call. */
 #include "graph/builder.h"
 #include "nn/module.h"
+#include "optim/scaler.h"
 #include "optim/schedule.h"
 
 #include <stdio.h>
@@ -41,4 +42,12 @@ void hd_builder_add_state_of_schedule(hd_builder *builder, hd_schedule *schedule
     HD_KEEP_NAME(thread);
     declaration d = {builder, "schedule."};
     hd_schedule_each(thread, schedule, declare, &d);
+}
+
+void hd_builder_add_state_of_scaler(hd_builder *builder, hd_scaler *scaler) {
+    HD_ENTER("hd_builder_add_state_of_scaler", );
+    if (hd_builder_check_active(thread, builder) != HD_OK) return;
+    HD_KEEP_NAME(thread);
+    declaration d = {builder, "scaler."};
+    hd_scaler_each(thread, scaler, declare, &d);
 }

@@ -5,6 +5,7 @@
 #include "core/execute.h"
 #include "core/list.h"
 #include "core/options.h"
+#include "grad/tape.h"
 
 #include <hodu/grad.h>
 #include <hodu/optim.h>
@@ -31,6 +32,7 @@ struct hd_optimizer {
     hd_tensor *(*slots)[HD_SLOTS_MOST]; /* of each parameter; made at its first update */
     bool own;                           /* its update is a function of the user's */
     bool warned;                        /* of a step without gradients */
+    uint64_t unscaled, stepped;         /* the hd_scaler's round in which its gradients were unscaled, and it stepped */
     char name[48];                      /* that hd_optimizer_state_name gave last */
 };
 
@@ -42,6 +44,12 @@ hd_optimizer *hd_optimizer_make(hd_thread *thread, const hd_optimizer_class *cla
  * device. */
 hd_error hd_optimizer_make_slots(hd_thread *thread, hd_optimizer *o, int64_t i);
 hd_error hd_optimizer_check_rate(double learning_rate);
+/* Whether a step updates p: it is not frozen, and a gradient arrived. One that is frozen keeps the gradient that it had
+ * then, and nobody wants to follow that any more. */
+static inline bool hd_is_frozen(const hd_tensor *p) { return p->tracking != HD_TRACKED_LEAF; }
+static inline bool hd_is_due(hd_thread *thread, const hd_tensor *p) {
+    return !hd_is_frozen(p) && hd_gradient_arrived(thread, p);
+}
 
 /* What an object keeps, by name: one call of `visit` for each tensor, up to the first error. */
 typedef hd_error (*hd_state_visit)(void *user, const char *name, hd_tensor *t);

@@ -1,9 +1,7 @@
 /* One step of an optimizer: every parameter that is due, or none. */
 #include "core/undo.h"
-#include "grad/tape.h"
 #include "optim/optimizer.h"
 
-/* `group` is that of the parameter. */
 static hd_error update_parameter(hd_thread *thread, hd_optimizer *o, int64_t i) {
     hd_tensor *p = o->parameters->items[i];
     HD_TRY(hd_optimizer_make_slots(thread, o, i));
@@ -20,16 +18,12 @@ static hd_error update_parameter(hd_thread *thread, hd_optimizer *o, int64_t i) 
     return thread->error_code;
 }
 
-/* One that is frozen keeps the gradient that it had then, and nobody wants to follow that any more. */
-static bool is_frozen(const hd_tensor *p) { return p->tracking != HD_TRACKED_LEAF; }
-static bool is_due(hd_thread *thread, const hd_tensor *p) { return !is_frozen(p) && hd_gradient_arrived(thread, p); }
-
 /* Without any there is nothing to do, and the step does not count; which is said once. */
 static bool any_is_due(hd_thread *thread, hd_optimizer *o) {
     int64_t trained = 0;
     for (int64_t i = 0; i < o->parameters->count; ++i) {
-        if (is_due(thread, o->parameters->items[i])) return true;
-        trained += !is_frozen(o->parameters->items[i]);
+        if (hd_is_due(thread, o->parameters->items[i])) return true;
+        trained += !hd_is_frozen(o->parameters->items[i]);
     }
     if (thread->error_code != HD_OK) return false;
     if (!o->warned)
@@ -47,7 +41,7 @@ static void update_all(hd_thread *thread, hd_optimizer *o) {
         const int64_t end = group + 1 < o->group_count ? o->groups[group + 1].first : o->parameters->count;
         o->current = group;
         for (int64_t i = o->groups[group].first; i < end && thread->error_code == HD_OK; ++i)
-            if (is_due(thread, o->parameters->items[i])) update_parameter(thread, o, i);
+            if (hd_is_due(thread, o->parameters->items[i])) update_parameter(thread, o, i);
     }
     o->current = 0;
 }
@@ -81,7 +75,7 @@ void hd_optimizer_zero_grad(hd_optimizer *optimizer) {
     HD_KEEP_NAME(thread);
     for (int64_t i = 0; i < optimizer->parameters->count; ++i) {
         hd_tensor *p = optimizer->parameters->items[i];
-        if (!is_frozen(p) || hd_has_grad(p)) hd_zero_grad(p); /* one that has always been frozen has none */
+        if (!hd_is_frozen(p) || hd_has_grad(p)) hd_zero_grad(p); /* one that has always been frozen has none */
     }
     hd_clear_default_context_tape();
 }

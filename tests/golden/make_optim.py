@@ -229,3 +229,19 @@ for limit in (0.5, 0.01):
     a.grad, b.grad = fixture(8, 3, 2), fixture(9, 4)
     torch.nn.utils.clip_grad_value_([a, b], limit)
     emit("clip_value", [limit], [a.grad, b.grad])
+
+# ---- scaled losses: initial, growth, backoff, interval -> the number and the parameter after each of 12 steps ----
+for initial, growth, backoff, interval in ((65536, 2, 0.5, 3), (8, 4, 0.25, 2)):
+    scaler = torch.amp.GradScaler("cpu", init_scale=initial, growth_factor=growth, backoff_factor=backoff,
+                                  growth_interval=interval)
+    w = torch.tensor([1.0], dtype=torch.float32, requires_grad=True)
+    optimizer = torch.optim.SGD([w], lr=0.125, momentum=0.5)
+    shown = []
+    for step in range(12):
+        optimizer.zero_grad()
+        factor = float("inf") if step in (3, 4, 9) else 1 + step % 3
+        scaler.scale((w * factor).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        shown += [torch.tensor(scaler.get_scale()), w.detach().clone()]
+    emit("scaler", [initial, growth, backoff, interval], shown)
