@@ -9,11 +9,15 @@ typedef struct pair {
     hd_tensor *a, *b, *unused;
     hd_tensors *all;
 } pair;
+static void give_gradients(const pair *p) {
+    const hd_dtype dtype = hd_tensor_dtype(p->a);
+    hd_set_grad(p->a, fixture(8, HD_SHAPE(3, 2), 1, dtype));
+    hd_set_grad(p->b, fixture(9, HD_SHAPE(4), 1, dtype));
+}
 static pair pair_of(hd_dtype dtype) {
     pair p = {hd_param(hd_zeros(HD_SHAPE(3, 2), dtype)), hd_param(hd_zeros(HD_SHAPE(4), dtype)),
               hd_param(hd_zeros(HD_SHAPE(2), dtype)), NULL};
-    hd_set_grad(p.a, fixture(8, HD_SHAPE(3, 2), 1, dtype));
-    hd_set_grad(p.b, fixture(9, HD_SHAPE(4), 1, dtype));
+    give_gradients(&p);
     p.all = HD_TENSORS(p.a, p.unused, p.b);
     return p;
 }
@@ -39,8 +43,9 @@ static void clip_norm(const golden *line) {
         assert_false(hd_has_grad(p.unused));
     }
     HD_SCOPE; /* recorded: outputs of a script */
-    hd_builder *b = started("clip");
     const pair p = pair_of(HD_F32);
+    hd_builder *b = started("clip");
+    give_gradients(&p); /* a builder has its own */
     hd_tensor *norm = hd_clip_grad_norm(p.all, line->options[0], HD_OPTS(hd_clip_grad_opts, .norm = line->options[1]));
     hd_builder_add_output(b, "norm", norm);
     hd_builder_add_output(b, "a", hd_grad(p.a));
@@ -57,8 +62,9 @@ static void clip_value(const golden *line) {
         assert_gradients(hd_grad(p.a), hd_grad(p.b), line->values, kinds[k].tolerance);
     }
     HD_SCOPE;
-    hd_builder *b = started("clip");
     const pair p = pair_of(HD_F32);
+    hd_builder *b = started("clip");
+    give_gradients(&p); /* a builder has its own */
     hd_clip_grad_value(p.all, line->options[0]);
     hd_builder_add_output(b, "a", hd_grad(p.a));
     hd_builder_add_output(b, "b", hd_grad(p.b));
