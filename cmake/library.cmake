@@ -135,7 +135,8 @@ foreach(isa ${HODU_ISAS_BUILT})
     ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_winograd.c
     ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_attention.c
     ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_random.c
-    ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_scan.c)
+    ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_scan.c
+    ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_update.c)
   foreach(type b8 u8 u16 u32 u64 i8 i16 i32 i64 f32 f64)
     hodu_add_kernels(hodu_kernels_${isa}_${type} ${isa} ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_elementwise.c)
     target_compile_definitions(hodu_kernels_${isa}_${type} PRIVATE T=${type})

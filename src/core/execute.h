@@ -82,6 +82,23 @@ typedef struct hd_call {
     hd_tensor *outputs[HD_MAX_OUTPUTS]; /* given ones behind the first may be NULL: nobody wants them */
 } hd_call;
 
+/* A step of an optimizer over one parameter, in place. With g = gradient (turned round when it climbs) + share * value:
+ *   descend   value = keep * value - rate * g
+ *   roll      slot[0] = old[0] * slot[0] + fresh[0] * g;  value = keep * value - rate * slot[0], or, with `ahead`,
+ *             value = keep * value - rate * (g + ahead * slot[0])
+ *   adapt     the same slot;  slot[1] = old[1] * slot[1] + fresh[1] * g^2;
+ *             value = keep * value - rate * slot[0] / (root * sqrt(slot[1]) + epsilon) */
+typedef enum hd_update_kind { HD_UPDATE_DESCEND, HD_UPDATE_ROLL, HD_UPDATE_ADAPT } hd_update_kind;
+typedef struct hd_update {
+    hd_update_kind kind;
+    hd_dtype dtype;       /* of all that follows: f32 or f64, contiguous, and in memory of its own */
+    int64_t count, first; /* first: the executor's own */
+    void *value, *slot[2];
+    const void *gradient;
+    double share, keep, rate, old[2], fresh[2], ahead, root, epsilon;
+    bool climbs;
+} hd_update;
+
 struct hd_executor {
     const char *name;
     bool captures; /* only records calls; random numbers are drawn when what was recorded runs */
@@ -89,6 +106,8 @@ struct hd_executor {
     hd_error (*run)(hd_executor *self, hd_thread *thread, hd_call *call);
     /* dst <- src, cast and broadcast; both checked. Overlap is the executor's to handle. */
     hd_error (*write)(hd_executor *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src);
+    /* So many updates at once; cannot fail. NULL: optimizers step by ops there. */
+    void (*update)(hd_executor *self, hd_update *updates, int64_t count);
     /* How many references to a storage are its own; NULL: none. */
     int (*holds)(hd_executor *self, const hd_storage *storage);
     /* Whether the bytes of a storage with a home may be read: a builder may have recorded a write; NULL: they may. */

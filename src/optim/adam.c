@@ -28,6 +28,19 @@ static void update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_
     hd_assign(p, hd_sub(value, hd_mul(hd_div(m, hd_add_scalar(root, a->opts.epsilon)), rate)));
 }
 
+static void fuse(const void *state, double steps, double weight_decay, hd_update *u) {
+    const adam *a = state;
+    u->kind = HD_UPDATE_ADAPT;
+    u->climbs = a->opts.maximize;
+    u->share = a->decoupled ? 0 : weight_decay;
+    u->keep = a->decoupled ? 1 - u->rate * weight_decay : 1;
+    u->old[0] = a->opts.beta1, u->fresh[0] = 1 - a->opts.beta1;
+    u->old[1] = a->opts.beta2, u->fresh[1] = 1 - a->opts.beta2;
+    u->rate /= 1 - pow(a->opts.beta1, steps);
+    u->root = 1 / sqrt(1 - pow(a->opts.beta2, steps));
+    u->epsilon = a->opts.epsilon;
+}
+
 static const char *const names[] = {"m", "v", "v_most"};
 #define CLASS(label, text, count)                                                                                      \
     static const hd_optimizer_class label = {                                                                          \
@@ -56,7 +69,9 @@ static hd_optimizer *make(hd_thread *thread, hd_tensors *parameters, double lear
     const hd_optimizer_class *class_ = decoupled        ? a.opts.amsgrad ? &amsgradw_class : &adamw_class
                                        : a.opts.amsgrad ? &amsgrad_class
                                                         : &adam_class;
-    return hd_optimizer_make(thread, class_, &a, sizeof a, parameters, learning_rate, a.opts.weight_decay);
+    hd_optimizer *o = hd_optimizer_make(thread, class_, &a, sizeof a, parameters, learning_rate, a.opts.weight_decay);
+    if (o != NULL && !a.opts.amsgrad) o->fuse = fuse;
+    return o;
 }
 
 hd_optimizer *hd_adam(hd_tensors *parameters, double learning_rate, const hd_adam_opts *opts) {

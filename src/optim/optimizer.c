@@ -13,6 +13,9 @@ static void optimizer_destroy(hd_thread *thread, hd_object *object) {
     hd_array_release(o->slots);
     for (int64_t i = 0; i < o->group_count; ++i) hd_tensor_drop(thread, o->groups[i].learning_rate);
     hd_array_release(o->groups);
+    hd_array_release(o->fused.places);
+    hd_array_release(o->fused.updates);
+    hd_array_release(o->fused.storages);
     hd_tensor_drop(thread, o->steps);
     if (o->parameters != NULL) hd_object_release(thread, &o->parameters->object);
     if (o->class_->destroy != NULL) {

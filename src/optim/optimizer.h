@@ -19,6 +19,22 @@ typedef struct hd_group {
     double weight_decay;
 } hd_group;
 
+/* What a step updates in one pass: one_pass.c. The memory stays for the next step. */
+typedef struct hd_one_pass_place {
+    int64_t parameter;
+    hd_tensor *gradient; /* the step's scope has it */
+} hd_one_pass_place;
+typedef struct hd_spared {
+    hd_storage *storage;
+    uint32_t version; /* before it was made ready */
+} hd_spared;
+typedef struct hd_one_pass {
+    int64_t capacity, count, storage_count;
+    hd_one_pass_place *places; /* in the order of the parameters */
+    hd_update *updates;
+    hd_spared *storages; /* all that is written */
+} hd_one_pass;
+
 struct hd_optimizer {
     hd_object object;
     const hd_optimizer_class *class_;
@@ -30,10 +46,13 @@ struct hd_optimizer {
     double first_rate;
     hd_tensor *steps;                   /* rank 0, f64, too */
     hd_tensor *(*slots)[HD_SLOTS_MOST]; /* of each parameter; made at its first update */
-    bool own;                           /* its update is a function of the user's */
-    bool warned;                        /* of a step without gradients */
-    uint64_t unscaled, stepped;         /* the hd_scaler's round in which its gradients were unscaled, and it stepped */
-    char name[48];                      /* that hd_optimizer_state_name gave last */
+    /* Fills in an update of its kind, whose rate is the group's; NULL: it has none, and steps by ops. */
+    void (*fuse)(const void *state, double steps, double weight_decay, hd_update *u);
+    hd_one_pass fused;
+    bool own;                   /* its update is a function of the user's */
+    bool warned;                /* of a step without gradients */
+    uint64_t unscaled, stepped; /* the hd_scaler's round in which its gradients were unscaled, and it stepped */
+    char name[48];              /* that hd_optimizer_state_name gave last */
 };
 
 hd_error hd_optimizer_check(const hd_optimizer *o);

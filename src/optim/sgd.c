@@ -17,6 +17,18 @@ static void update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_
     hd_assign(p, hd_addcmul(value, hd_cast(hd_group_now(o)->learning_rate, dtype), g, -1));
 }
 
+/* The first gradient counts whole. */
+static void fuse(const void *state, double steps, double weight_decay, hd_update *u) {
+    const hd_sgd_opts *opts = state;
+    const bool first = opts->dampening != 0 && steps == 1;
+    u->kind = opts->momentum != 0 ? HD_UPDATE_ROLL : HD_UPDATE_DESCEND;
+    u->climbs = opts->maximize;
+    u->share = weight_decay;
+    u->old[0] = first ? 0 : opts->momentum;
+    u->fresh[0] = first ? 1 : 1 - opts->dampening;
+    u->ahead = opts->nesterov ? opts->momentum : 0;
+}
+
 static const char *const names[] = {"momentum"};
 static const hd_optimizer_class plain = {.name = "sgd", .slots = 0, .update = update, .destroy = hd_array_release};
 static const hd_optimizer_class with_momentum = {
@@ -34,6 +46,8 @@ hd_optimizer *hd_sgd(hd_tensors *parameters, double learning_rate, const hd_sgd_
                 options.momentum, options.dampening, options.weight_decay, options.nesterov ? ", nesterov" : "");
         return NULL;
     }
-    return hd_optimizer_make(thread, options.momentum != 0 ? &with_momentum : &plain, &options, sizeof options,
-                             parameters, learning_rate, options.weight_decay);
+    hd_optimizer *o = hd_optimizer_make(thread, options.momentum != 0 ? &with_momentum : &plain, &options,
+                                        sizeof options, parameters, learning_rate, options.weight_decay);
+    if (o != NULL) o->fuse = fuse;
+    return o;
 }

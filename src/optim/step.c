@@ -1,6 +1,5 @@
 /* One step of an optimizer: every parameter that is due, or none. */
-#include "core/undo.h"
-#include "optim/optimizer.h"
+#include "optim/one_pass.h"
 
 static hd_error update_parameter(hd_thread *thread, hd_optimizer *o, int64_t i) {
     hd_tensor *p = o->parameters->items[i];
@@ -41,7 +40,7 @@ static void update_all(hd_thread *thread, hd_optimizer *o) {
         const int64_t end = group + 1 < o->group_count ? o->groups[group + 1].first : o->parameters->count;
         o->current = group;
         for (int64_t i = o->groups[group].first; i < end && thread->error_code == HD_OK; ++i)
-            if (hd_is_due(thread, o->parameters->items[i])) update_parameter(thread, o, i);
+            if (!hd_in_one_pass(o, i) && hd_is_due(thread, o->parameters->items[i])) update_parameter(thread, o, i);
     }
     o->current = 0;
 }
@@ -63,7 +62,10 @@ void hd_optimizer_step(hd_optimizer *optimizer) {
         HD_CALLBACK(thread);
         optimizer->class_->begin(optimizer, optimizer->state);
     }
-    update_all(thread, optimizer);
+    if (thread->error_code == HD_OK && hd_one_pass_begin(thread, optimizer, undo) == HD_OK) {
+        update_all(thread, optimizer);
+        if (thread->error_code == HD_OK) hd_one_pass_end(thread, optimizer);
+    }
     hd_undo_end(undo, thread->error_code == HD_OK);
     hd_span_end(&span, NULL);
 }
