@@ -17,6 +17,7 @@
 typedef struct key {
     hd_dtype dtype, default_dtype;
     hd_matmul_precision precision;
+    const hd_autocast *autocast;
     hd_shape shape;
     bool recorded;    /* a tape watches */
     uint64_t flags;   /* which of its modules are in training, when that counts: a hash */
@@ -311,8 +312,8 @@ static hd_error put_on_tape(hd_thread *thread, const entry *e, hd_tensor *y, hd_
 /* ---- the cache --------------------------------------------------------------------------------------------------- */
 static bool same_key(const key *a, const key *b) {
     return a->dtype == b->dtype && a->default_dtype == b->default_dtype && a->precision == b->precision &&
-           hd_shape_equal(a->shape, b->shape) && a->flags == b->flags && a->recorded == b->recorded &&
-           a->members == b->members && a->wanted == b->wanted;
+           a->autocast == b->autocast && hd_shape_equal(a->shape, b->shape) && a->flags == b->flags &&
+           a->recorded == b->recorded && a->members == b->members && a->wanted == b->wanted;
 }
 
 static entry *find_entry(compiled *c, const key *k) {
@@ -374,6 +375,7 @@ static hd_tensor *compiled_forward(hd_module *module, hd_tensor *x) {
     key k = {.dtype = (hd_dtype)x->dtype,
              .default_dtype = thread->default_dtype,
              .precision = thread->matmul_precision,
+             .autocast = thread->autocast,
              .shape = x->layout.shape,
              .flags = evaluation ? 0 : c->flags,
              .members = c->members};

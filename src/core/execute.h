@@ -169,8 +169,35 @@ static inline bool hd_call_tracked(const hd_call *call) {
     return false;
 }
 
-/* True once a device other than the CPU has been used, or a profile taken: calls then look where their operands are,
- * and whether somebody times them. */
+/* HD_AUTOCAST: what a thread does with calls before they run. */
+enum { HD_RECAST_INPUTS = 4, HD_RECAST_BYTES = 512 };
+typedef struct hd_recast { /* where a call finds what was exchanged, as long as it runs */
+    hd_tensor *inputs[HD_RECAST_INPUTS];
+    _Alignas(16) char attributes[HD_RECAST_BYTES];
+} hd_recast;
+typedef struct hd_autocast {
+    hd_dtype dtype; /* bf16 or f16 */
+    bool (*concerns)(const hd_call *call);
+    /* Exchanges operands for casts of them, which the current scope owns, and what follows from their dtypes. */
+    hd_error (*recast)(const struct hd_autocast *self, hd_call *call, hd_recast *room);
+} hd_autocast;
+/* To the end of the block calls compute in the dtypes that they say: of gradients, updates, and what is called again. */
+#define HD_WITHOUT_AUTOCAST(thread)                                                                                    \
+    __attribute__((cleanup(hd_autocast_again), unused)) const hd_autocast_before HD_UNIQUE(autocast_) =                \
+        hd_autocast_off(thread)
+typedef struct hd_autocast_before {
+    hd_thread *thread;
+    const hd_autocast *autocast;
+} hd_autocast_before;
+static inline hd_autocast_before hd_autocast_off(hd_thread *thread) {
+    const hd_autocast_before before = {thread, thread->autocast};
+    thread->autocast = NULL;
+    return before;
+}
+static inline void hd_autocast_again(const hd_autocast_before *before) { before->thread->autocast = before->autocast; }
+
+/* True once a device other than the CPU has been used, a profile taken, or an HD_AUTOCAST been: calls then look where
+ * their operands are, whether somebody times them, and in which dtype they compute. */
 extern _Atomic bool hd_calls_routed;
 /* Who runs a call: the device where its operands are, that of the thread for one without, or a builder. NULL with an
  * error when they are on several; a number (hd_tensor_is_number) is at home on all. */
@@ -195,11 +222,13 @@ static inline hd_tensor *hd_executed(hd_thread *thread, hd_call *call) {
     return call->outputs[0];
 }
 
+/* The long way, of calls that look. */
+hd_tensor *hd_execute_routed(hd_thread *thread, hd_call *call);
+
 static inline hd_tensor *hd_execute(hd_thread *thread, hd_call *call) {
     hd_executor *executor = thread->executor;
-    if (__builtin_expect(atomic_load_explicit(&hd_calls_routed, memory_order_relaxed), 0) &&
-        (executor = hd_route(thread, call)) == NULL)
-        return NULL;
+    if (__builtin_expect(atomic_load_explicit(&hd_calls_routed, memory_order_relaxed), 0))
+        return hd_execute_routed(thread, call);
     return __builtin_expect(executor->run(executor, thread, call) == HD_OK, 1) ? hd_executed(thread, call) : NULL;
 }
 

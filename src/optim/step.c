@@ -54,6 +54,7 @@ void hd_optimizer_step(hd_optimizer *optimizer) {
     hd_undo *undo = hd_undo_begin(thread);
     if (undo == NULL) return;
     HD_NO_GRAD;
+    HD_WITHOUT_AUTOCAST(thread);
     hd_span span;
     hd_span_begin(&span, thread, "optimizer_step");
     optimizer->current = 0; /* a longjmp may have left another */
