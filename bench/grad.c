@@ -212,8 +212,8 @@ static void copy_floats(float *restrict out, const float *restrict a, const floa
     memcpy(out, a, (size_t)n * sizeof *out);
 }
 
-/* Of 10^7 parameters in a tensor: it reads four arrays and writes three. Beside it a copy of as many bytes, half of them
- * read and half written. */
+/* Of 10^7 parameters in a tensor: it reads four arrays and writes three. Beside it a copy of as many bytes, half of
+ * them read and half written. */
 static void adam_1e7(bench *b) {
     HD_SCOPE;
     enum { COUNT = 10000000 };

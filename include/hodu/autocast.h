@@ -22,8 +22,8 @@ typedef struct hd_autocast_token {
 } hd_autocast_token;
 
 HD_BEGIN_DECLS
-/* For compilers without the cleanup attribute: begin at the top of a block, end on every way out of it. dtype: bf16, f16,
- * or f32, with which a block inside another one is left out. */
+/* For compilers without the cleanup attribute: begin at the top of a block, end on every way out of it. dtype: bf16,
+ * f16, or f32, with which a block inside another one is left out. */
 HD_API hd_autocast_token hd_autocast_begin(hd_autocast_token *self, hd_dtype dtype);
 HD_API void hd_autocast_end(hd_autocast_token *token);
 /* The dtype that holds now: f32 outside of all blocks. */
@@ -45,6 +45,10 @@ struct hd_autocast_guard {
 #define HD_AUTOCAST_AT_(token, dtype)                                                                                  \
     hd_autocast_token token __attribute__((cleanup(hd_autocast_end), unused)) = hd_autocast_begin(&token, dtype)
 #define HD_AUTOCAST(dtype) HD_AUTOCAST_AT_(HD_UNIQUE(hd_autocast_), dtype)
+#endif
+
+#ifdef HD_CHECKED
+#define hd_autocast_begin(...) HD_CHECKED(2, HD_CHECK_2_OF_2, hd_autocast_begin, __VA_ARGS__)
 #endif
 
 #endif

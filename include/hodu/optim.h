@@ -1,5 +1,5 @@
-/* Optimizers, which hold parameters and update them in place from their gradients; schedules of their learning rates; and
- * what may be done with gradients before a step.
+/* Optimizers, which hold parameters and update them in place from their gradients; schedules of their learning rates;
+ * and what may be done with gradients before a step.
  *
  * Gradients of several backwards add up until hd_optimizer_zero_grad, so that a batch may come in parts:
  *     hd_optimizer_zero_grad(optimizer);
@@ -105,7 +105,8 @@ typedef struct hd_lion_opts {
     double weight_decay; /* 0 by default, as in hd_adamw */
     bool maximize;
 } hd_lion_opts;
-/* Steps by the sign of a blend of momentum and gradient (Chen et al. 2023): rates a tenth of Adam's, decays ten times. */
+/* Steps by the sign of a blend of momentum and gradient (Chen et al. 2023): with a tenth of Adam's learning rate, and
+ * ten times its weight decay. */
 HD_API hd_optimizer *hd_lion(hd_tensors *parameters, double learning_rate, const hd_lion_opts *opts);
 
 /* ---- an optimizer of your own: a struct and a step function ---- */
@@ -125,9 +126,10 @@ HD_API hd_optimizer *hd_optimizer_new(const hd_optimizer_class *class_, void *st
 
 /* ---- schedules ----
  * A schedule sets the learning rates of an optimizer's groups, of those that are there when it is made, whenever it is
- * stepped: after each hd_optimizer_step, or after each epoch. It begins at once, with the rates of then as `base`. What it
- * knows is in tensors of rank 0 and f64, so that a script that records its step moves it on at every run, when its state
- * and the optimizer's are declared (hd_builder_add_state_of_schedule). One schedule drives an optimizer at a time. */
+ * stepped: after each hd_optimizer_step, or after each epoch. It begins at once, with the rates of then as `base`. What
+ * it knows is in tensors of rank 0 and f64, so that a script that records its step moves it on at every run, when its
+ * state and the optimizer's are declared (hd_builder_add_state_of_schedule). One schedule drives an optimizer at a
+ * time. */
 HD_API void hd_schedule_step(hd_schedule *schedule);
 /* Of a schedule that follows a metric: a tensor with one element, such as a validation loss. */
 HD_API void hd_schedule_step_with(hd_schedule *schedule, hd_tensor *metric);
@@ -195,8 +197,8 @@ HD_API hd_tensor *hd_clip_grad_norm(hd_tensors *parameters, double max_norm, con
 HD_API void hd_clip_grad_value(hd_tensors *parameters, double value);
 
 /* ---- scaled losses ----
- * Gradients in f16 vanish where they are small. A scaler multiplies the loss by a number, and takes it off the gradients
- * again before a step, which is left out when one of them is not finite; the number finds its size by that.
+ * Gradients in f16 vanish where they are small. A scaler multiplies the loss by a number, and takes it off the
+ * gradients again before a step, which is left out when one of them is not finite; the number finds its size by that.
  *     hd_backward(hd_scaler_scale(scaler, loss));
  *     hd_scaler_step(scaler, optimizer);
  *     hd_scaler_update(scaler);

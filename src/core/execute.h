@@ -181,7 +181,7 @@ typedef struct hd_autocast {
     /* Exchanges operands for casts of them, which the current scope owns, and what follows from their dtypes. */
     hd_error (*recast)(const struct hd_autocast *self, hd_call *call, hd_recast *room);
 } hd_autocast;
-/* To the end of the block calls compute in the dtypes that they say: of gradients, updates, and what is called again. */
+/* To the end of the block calls compute in the dtypes that they say: of gradients, updates, what is called again. */
 #define HD_WITHOUT_AUTOCAST(thread)                                                                                    \
     __attribute__((cleanup(hd_autocast_again), unused)) const hd_autocast_before HD_UNIQUE(autocast_) =                \
         hd_autocast_off(thread)

@@ -113,8 +113,8 @@ void hd_endings_do(hd_thread *thread, uint32_t count, uintptr_t stack) {
 }
 
 /* A longjmp leaves blocks and calls without ending them. Those that began inside a scope end with it at the latest:
- * calls of layers, HD_QUIET, HD_AUTOCAST, HD_NO_GRAD and its kin; HD_EAGER; profiles; steps, walks back and whatever else has an
- * hd_ending. */
+ * calls of layers, HD_QUIET, HD_AUTOCAST, HD_NO_GRAD and its kin; HD_EAGER; profiles; steps, walks back and whatever
+ * else has an hd_ending. */
 static inline void unwind_scope(hd_thread *t, const hd_scope_frame *frame) {
     if (t->layer_count > frame->layers) t->layer_count = frame->layers;
     if (t->error_holds > frame->holds) t->error_holds = frame->holds;

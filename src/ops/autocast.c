@@ -1,5 +1,5 @@
-/* HD_AUTOCAST: in which dtypes calls compute. All calls pass hd_execute, with the operands as the program gave them; here
- * is the one list of ops that take others instead. */
+/* HD_AUTOCAST: in which dtypes calls compute. All calls pass hd_execute, with the operands as the program gave them;
+ * here is the one list of ops that take others instead. */
 #include "ops/op.h"
 
 #include <hodu/autocast.h>

@@ -1,7 +1,8 @@
 /* The fused part of a step: parameters of the CPU whose update is one pass over their memory, in place.
  *
- * All or nothing holds although nothing is kept of what is overwritten: these passes come last, when all else of the step
- * went well, and what they need (memory of their own, addresses, numbers) is there before the first of them begins. */
+ * All or nothing holds although nothing is kept of what is overwritten: these passes come last, when all else of the
+ * step went well, and what they need (memory of their own, addresses, numbers) is there before the first of them
+ * begins. */
 #include "optim/one_pass.h"
 #include "core/device.h"
 #include "core/os.h"

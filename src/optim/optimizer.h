@@ -84,8 +84,8 @@ static inline hd_dtype hd_update_dtype(const hd_tensor *p) {
 static inline const hd_group *hd_group_now(const hd_optimizer *o) { return &o->groups[o->current]; }
 /* What an update begins with, in its dtype: the gradient, turned round to climb, and decay times the value added. */
 hd_tensor *hd_update_gradient(hd_tensor *value, hd_tensor *gradient, bool maximize, double decay);
-/* old * kept + fresh * (1 - kept), one after the other: compilers evaluate arguments in different orders, and a recorded
- * step should be the same graph. */
+/* old * kept + fresh * (1 - kept), one after the other: compilers evaluate arguments in different orders, and a
+ * recorded step should be the same graph. */
 hd_tensor *hd_update_blend(hd_tensor *old, double kept, hd_tensor *fresh);
 /* NaN is no number that options may have. */
 static inline bool hd_is_share(double v) { return v >= 0 && v < 1; }

@@ -1,4 +1,4 @@
-/* HD_AUTOCAST: which calls compute in small floats, at once, on tapes, in builders and compiled models; and that it ends. */
+/* HD_AUTOCAST: which calls compute in small floats, at once, on tapes, in builders and compiled models; and its end. */
 #include "builders.h"
 #include "each_allocation.h"
 

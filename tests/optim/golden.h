@@ -1,4 +1,4 @@
-/* What PyTorch says about optimizers (tests/golden/optim.txt, by make_optim.py), and the training that its script does. */
+/* What PyTorch says about optimizers (tests/golden/optim.txt, by make_optim.py), and the training of that script. */
 #ifndef HD_TESTS_OPTIM_GOLDEN_H
 #define HD_TESTS_OPTIM_GOLDEN_H
 

@@ -1,4 +1,4 @@
-/* Steps that are one pass over each parameter (src/optim/one_pass.c): they are what the ops give, in place, all or none. */
+/* Steps that are one pass over each parameter (src/optim/one_pass.c): what the ops give, in place, all or none. */
 #include "core/memory.h"
 #include "optim/golden.h"
 #include "optim/optimizer.h"
