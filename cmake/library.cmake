@@ -123,6 +123,8 @@ endfunction()
 if("amx" IN_LIST HODU_ISAS_BUILT)
   hodu_add_kernels(hodu_kernels_amx amx ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_amx.c)
 endif()
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_update.c
+  PROPERTIES COMPILE_OPTIONS -ffp-contract=off) # what ops round, it rounds
 foreach(isa ${HODU_ISAS_BUILT})
   if(isa STREQUAL "amx")
     continue()

@@ -98,8 +98,8 @@ bool hd_in_one_pass(const hd_optimizer *o, int64_t parameter) {
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
-static hd_error number(hd_thread *thread, const hd_tensor *t, double *out) {
-    const void *at = hd_tensor_bytes(thread, t, HD_READ);
+hd_error hd_optimizer_number(hd_thread *thread, const hd_tensor *t, double *out) {
+    const void *at = t != NULL ? hd_tensor_bytes(thread, t, HD_READ) : NULL;
     if (at == NULL) return thread->error_code;
     __builtin_memcpy(out, at, sizeof *out);
     return HD_OK;
@@ -110,19 +110,19 @@ static int64_t group_of(const hd_optimizer *o, int64_t parameter, int64_t group)
     return group;
 }
 
-/* Memory that nobody shares any more, and all that an update reads beside it. */
+/* Memory that nobody shares any more, and all that an update reads beside it: numbers are those of the group. */
 static hd_error prepare(hd_thread *thread, hd_optimizer *o, int64_t k) {
     hd_one_pass *f = &o->fused;
-    const int64_t i = f->places[k].parameter;
+    const int64_t i = f->places[k].parameter, group = group_of(o, i, o->current);
     hd_tensor *p = o->parameters->items[i];
     hd_update *u = &f->updates[k];
-    *u = (hd_update){.dtype = (hd_dtype)p->dtype, .count = p->count, .keep = 1};
-    o->current = group_of(o, i, o->current);
-    const hd_group *group = hd_group_now(o);
-    double steps;
-    HD_TRY(number(thread, o->steps, &steps));
-    HD_TRY(number(thread, group->learning_rate, &u->rate));
-    o->fuse(o->state, steps, group->weight_decay, u);
+    *u = k > 0 ? f->updates[k - 1] : (hd_update){.keep = 1};
+    if (k == 0 || group != o->current) {
+        o->current = group;
+        HD_TRY(o->fuse(thread, o, u));
+    }
+    u->dtype = (hd_dtype)p->dtype;
+    u->count = p->count;
     if ((u->value = hd_tensor_bytes(thread, p, HD_WRITE)) == NULL) return thread->error_code;
     for (int s = 0; s < o->class_->slots; ++s)
         if ((u->slot[s] = hd_tensor_bytes(thread, o->slots[i][s], HD_WRITE)) == NULL) return thread->error_code;

@@ -46,8 +46,8 @@ struct hd_optimizer {
     double first_rate;
     hd_tensor *steps;                   /* rank 0, f64, too */
     hd_tensor *(*slots)[HD_SLOTS_MOST]; /* of each parameter; made at its first update */
-    /* Fills in an update of its kind, whose rate is the group's; NULL: it has none, and steps by ops. */
-    void (*fuse)(const void *state, double steps, double weight_decay, hd_update *u);
+    /* Fills in the numbers of an update, of the group now, as its ops have them; NULL: it has none, and steps by ops. */
+    hd_error (*fuse)(hd_thread *thread, const hd_optimizer *o, hd_update *u);
     hd_one_pass fused;
     bool own;                   /* its update is a function of the user's */
     bool warned;                /* of a step without gradients */
@@ -81,6 +81,8 @@ hd_error hd_optimizer_each(hd_thread *thread, hd_optimizer *optimizer, hd_state_
 static inline hd_dtype hd_update_dtype(const hd_tensor *p) {
     return hd_dtype_is_small_float((hd_dtype)p->dtype) ? HD_F32 : (hd_dtype)p->dtype;
 }
+/* The value of a tensor of rank 0 in f64, which is here. */
+hd_error hd_optimizer_number(hd_thread *thread, const hd_tensor *t, double *out);
 static inline const hd_group *hd_group_now(const hd_optimizer *o) { return &o->groups[o->current]; }
 /* What an update begins with, in its dtype: the gradient, turned round to climb, and decay times the value added. */
 hd_tensor *hd_update_gradient(hd_tensor *value, hd_tensor *gradient, bool maximize, double decay);

@@ -17,16 +17,18 @@ static void update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_
     hd_assign(p, hd_addcmul(value, hd_cast(hd_group_now(o)->learning_rate, dtype), g, -1));
 }
 
-/* The first gradient counts whole. */
-static void fuse(const void *state, double steps, double weight_decay, hd_update *u) {
-    const hd_sgd_opts *opts = state;
-    const bool first = opts->dampening != 0 && steps == 1;
+static hd_error fuse(hd_thread *thread, const hd_optimizer *o, hd_update *u) {
+    const hd_sgd_opts *opts = o->state;
+    double steps;
+    HD_TRY(hd_optimizer_number(thread, o->steps, &steps));
+    const bool first = opts->dampening != 0 && steps == 1; /* the gradient counts whole */
     u->kind = opts->momentum != 0 ? HD_UPDATE_ROLL : HD_UPDATE_DESCEND;
     u->climbs = opts->maximize;
-    u->share = weight_decay;
+    u->share = hd_group_now(o)->weight_decay;
     u->old[0] = first ? 0 : opts->momentum;
     u->fresh[0] = first ? 1 : 1 - opts->dampening;
     u->ahead = opts->nesterov ? opts->momentum : 0;
+    return hd_optimizer_number(thread, hd_group_now(o)->learning_rate, &u->rate);
 }
 
 static const char *const names[] = {"momentum"};

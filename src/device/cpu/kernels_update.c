@@ -1,5 +1,6 @@
 /* Steps of optimizers for one instruction set HD_ISA, f32 and f64: everything that a parameter needs is read once, and
- * written once where it was. */
+ * written once where it was. Each operation is rounded, as in the ops, so that both give the same bits: this file is
+ * compiled without contraction. */
 #include "device/cpu/kernels_isa.h"
 
 #include <math.h>
@@ -35,7 +36,7 @@
             const T g = G, m = old1 * first[i] + fresh1 * g, v = old2 * second[i] + fresh2 * (g * g);                  \
             first[i] = m;                                                                                              \
             second[i] = v;                                                                                             \
-            p[i] = keep * p[i] - rate * (m / (root_of(v) * root + epsilon));                                           \
+            p[i] = keep * p[i] - m / (root_of(v) * root + epsilon) * rate;                                             \
         }                                                                                                              \
     }                                                                                                                  \
     static void update_##t(const hd_update *u, int64_t at, int64_t n) {                                                \
