@@ -188,7 +188,7 @@ static hd_tensor *norm_batch(hd_tensor *x, const statistics *running, hd_tensor 
                              double momentum, double eps) {
     const hd_shape shape = x->layout.shape;
     const dtypes of = dtypes_of(x, weight, bias);
-    hd_tensor *f = hd_cast(x, of.wide), *d, *variance, *y;
+    hd_tensor *f = hd_cast(x, of.wide), *d, *variance, *y = NULL;
     statistics batch = {NULL, NULL};
     bool is_fused = false;
     if (training) y = norm_fused(f, 0, weight, bias, eps, running->mean == NULL ? NULL : &batch, &is_fused);

@@ -46,7 +46,7 @@ struct hd_optimizer {
     double first_rate;
     hd_tensor *steps;                   /* rank 0, f64, too */
     hd_tensor *(*slots)[HD_SLOTS_MOST]; /* of each parameter; made at its first update */
-    /* Fills in the numbers of an update, of the group now, as its ops have them; NULL: it has none, and steps by ops. */
+    /* Fills in the numbers of an update of the group now, as its ops have them; NULL: it steps by ops alone. */
     hd_error (*fuse)(hd_thread *thread, const hd_optimizer *o, hd_update *u);
     hd_one_pass fused;
     bool own;                   /* its update is a function of the user's */
