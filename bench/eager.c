@@ -77,6 +77,8 @@ static void sigmoid_2_20(bench *b) { measure_unary(b, hd_sigmoid, vector(1 << 20
 static void gelu_2_20(bench *b) { measure_unary(b, hd_gelu, vector(1 << 20)); }
 
 /* Against a plain loop over memory of its own that was touched before, on as many threads. */
+LOOP_DEFINE(loop_add, +)
+LOOP_DEFINE(loop_mul, *)
 static void measure_against_loop(bench *b, binary *op, loop_body *body, int64_t n) {
     HD_SCOPE;
     hd_tensor *x = normal(vector(n)), *y = normal(vector(n));

@@ -1,6 +1,7 @@
 /* Gradients: what a record on the tape costs in time and memory, and how fast forward and backward together are, from a
  * model of four numbers to one that fills the machine. Everything runs at once (eagerly) and within scopes. */
 #include "harness.h"
+#include "loop.h"
 
 #include <malloc.h>
 #include <math.h>
@@ -205,7 +206,52 @@ static void embedding_65536x256(bench *b) {
     hd_clear_tape();
 }
 
+/* ---- a step alone ------------------------------------------------------------------------------------------------ */
+static void copy_floats(float *restrict out, const float *restrict a, const float *restrict b, int64_t n) {
+    (void)b;
+    memcpy(out, a, (size_t)n * sizeof *out);
+}
+
+/* Of 10^7 parameters in a tensor: it reads four arrays and writes three. Beside it a copy of as many bytes, half of
+ * them read and half written. */
+static void adam_1e7(bench *b) {
+    HD_SCOPE;
+    enum { COUNT = 10000000 };
+    hd_tensor *p = parameter(HD_SHAPE(COUNT));
+    hd_set_grad(p, normal(HD_SHAPE(COUNT)));
+    hd_optimizer *adam = hd_adam(HD_TENSORS(p), 1e-3, NULL);
+    loop *copy = loop_new(copy_floats, (int64_t)COUNT * 7 / 2, hd_num_threads());
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_optimizer_step(adam);
+        }
+        BENCH(b, "copy") loop_run(copy);
+    }
+    loop_free(copy);
+}
+
+/* Of 1000 parameters of 100 numbers: what there is beside memory. */
+static void adam_1000x100(bench *b) {
+    HD_SCOPE;
+    enum { TENSORS = 1000 };
+    hd_tensor *all[TENSORS];
+    for (int i = 0; i < TENSORS; ++i) {
+        all[i] = parameter(HD_SHAPE(100));
+        hd_set_grad(all[i], normal(HD_SHAPE(100)));
+    }
+    hd_optimizer *adam = hd_adam(hd_tensors_from(all, TENSORS), 1e-3, NULL);
+    while (bench_round(b)) {
+        BENCH(b, "hodu") {
+            HD_SCOPE;
+            hd_optimizer_step(adam);
+        }
+    }
+}
+
 static const bench_case cases[] = {
+    {"grad/adam-1e7", "us", adam_1e7},
+    {"grad/adam-1000x100", "us", adam_1000x100},
     {"grad/add-2x3-taped", "ns", add_2x3_taped},
     {"grad/linear-3x1-epoch", "us", linear_3x1_epoch},
     {"grad/mlp-64x512x1024x512", "us", mlp_64x512x1024x512},

@@ -32,8 +32,6 @@ typedef void loop_body(float *restrict out, const float *restrict a, const float
         else                                                                                                           \
             for (int64_t i = 0; i < n; ++i) out[i] = a[i] op b[i];                                                     \
     }
-LOOP_DEFINE(loop_add, +)
-LOOP_DEFINE(loop_mul, *)
 
 enum { LOOP_THREADS = 256 };
 

@@ -126,6 +126,8 @@ endfunction()
 if("amx" IN_LIST HODU_ISAS_BUILT)
   hodu_add_kernels(hodu_kernels_amx amx ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_amx.c)
 endif()
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_update.c
+  PROPERTIES COMPILE_OPTIONS -ffp-contract=off) # what ops round, it rounds
 foreach(isa ${HODU_ISAS_BUILT})
   if(isa STREQUAL "amx")
     continue()
@@ -138,7 +140,8 @@ foreach(isa ${HODU_ISAS_BUILT})
     ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_winograd.c
     ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_attention.c
     ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_random.c
-    ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_scan.c)
+    ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_scan.c
+    ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_update.c)
   foreach(type b8 u8 u16 u32 u64 i8 i16 i32 i64 f32 f64)
     hodu_add_kernels(hodu_kernels_${isa}_${type} ${isa} ${PROJECT_SOURCE_DIR}/src/device/cpu/kernels_elementwise.c)
     target_compile_definitions(hodu_kernels_${isa}_${type} PRIVATE T=${type})

@@ -2,6 +2,7 @@
 #ifndef HODU_H
 #define HODU_H
 
+#include <hodu/autocast.h>
 #include <hodu/base.h>
 #include <hodu/builder.h>
 #include <hodu/cache.h>

@@ -51,6 +51,35 @@ hd_executor *hd_route_unprofiled(hd_thread *thread, const hd_call *call) {
     return executor;
 }
 
+static hd_tensor *run_routed(hd_thread *thread, hd_call *call) {
+    hd_executor *executor = hd_route(thread, call);
+    return executor != NULL && executor->run(executor, thread, call) == HD_OK ? hd_executed(thread, call) : NULL;
+}
+
+/* Casts go with the call; a tape keeps what it needs. */
+static hd_tensor *run_recast(hd_thread *thread, hd_call *call) {
+    hd_recast room;
+    hd_tensor *const *inputs = call->inputs;
+    hd_scope_token scope = hd_scope_within(thread, &scope);
+    hd_tensor *result = NULL;
+    if (thread->error_code == HD_OK && thread->autocast->recast(thread->autocast, call, &room) == HD_OK)
+        result = run_routed(thread, call);
+    for (int i = 0; i < call->output_count && result != NULL; ++i) hd_object_retain(&call->outputs[i]->object);
+    hd_scope_close(thread, &scope);
+    for (int i = 0; i < call->output_count && result != NULL; ++i) {
+        if (hd_scope_own(thread, &call->outputs[i]->object) == HD_OK) continue;
+        for (int j = i + 1; j < call->output_count; ++j) hd_tensor_drop(thread, call->outputs[j]);
+        result = NULL;
+    }
+    call->inputs = inputs;
+    return result;
+}
+
+hd_tensor *hd_execute_routed(hd_thread *thread, hd_call *call) {
+    return thread->autocast != NULL && thread->autocast->concerns(call) ? run_recast(thread, call)
+                                                                        : run_routed(thread, call);
+}
+
 /* ---- who watches calls ------------------------------------------------------------------------------------------- */
 static hd_observer *(*first_observer)(void); /* set before the first thread has a context */
 

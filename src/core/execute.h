@@ -82,6 +82,23 @@ typedef struct hd_call {
     hd_tensor *outputs[HD_MAX_OUTPUTS]; /* given ones behind the first may be NULL: nobody wants them */
 } hd_call;
 
+/* A step of an optimizer over one parameter, in place. With g = gradient (turned round when it climbs) + share * value:
+ *   descend   value = keep * value - rate * g
+ *   roll      slot[0] = old[0] * slot[0] + fresh[0] * g;  value = keep * value - rate * slot[0], or, with `ahead`,
+ *             value = keep * value - rate * (g + ahead * slot[0])
+ *   adapt     the same slot;  slot[1] = old[1] * slot[1] + fresh[1] * g^2;
+ *             value = keep * value - rate * slot[0] / (root * sqrt(slot[1]) + epsilon) */
+typedef enum hd_update_kind { HD_UPDATE_DESCEND, HD_UPDATE_ROLL, HD_UPDATE_ADAPT } hd_update_kind;
+typedef struct hd_update {
+    hd_update_kind kind;
+    hd_dtype dtype;       /* of all that follows: f32 or f64, contiguous, and in memory of its own */
+    int64_t count, first; /* first: the executor's own */
+    void *value, *slot[2];
+    const void *gradient;
+    double share, keep, rate, old[2], fresh[2], ahead, root, epsilon;
+    bool climbs;
+} hd_update;
+
 struct hd_executor {
     const char *name;
     bool captures; /* only records calls; random numbers are drawn when what was recorded runs */
@@ -89,6 +106,8 @@ struct hd_executor {
     hd_error (*run)(hd_executor *self, hd_thread *thread, hd_call *call);
     /* dst <- src, cast and broadcast; both checked. Overlap is the executor's to handle. */
     hd_error (*write)(hd_executor *self, hd_thread *thread, hd_tensor *dst, hd_tensor *src);
+    /* So many updates at once; cannot fail. NULL: optimizers step by ops there. */
+    void (*update)(hd_executor *self, hd_update *updates, int64_t count);
     /* How many references to a storage are its own; NULL: none. */
     int (*holds)(hd_executor *self, const hd_storage *storage);
     /* Whether the bytes of a storage with a home may be read: a builder may have recorded a write; NULL: they may. */
@@ -153,8 +172,35 @@ static inline bool hd_call_tracked(const hd_call *call) {
     return false;
 }
 
-/* True once a device other than the CPU has been used, or a profile taken: calls then look where their operands are,
- * and whether somebody times them. */
+/* HD_AUTOCAST: what a thread does with calls before they run. */
+enum { HD_RECAST_INPUTS = 4, HD_RECAST_BYTES = 512 };
+typedef struct hd_recast { /* where a call finds what was exchanged, as long as it runs */
+    hd_tensor *inputs[HD_RECAST_INPUTS];
+    _Alignas(16) char attributes[HD_RECAST_BYTES];
+} hd_recast;
+typedef struct hd_autocast {
+    hd_dtype dtype; /* bf16 or f16 */
+    bool (*concerns)(const hd_call *call);
+    /* Exchanges operands for casts of them, which the current scope owns, and what follows from their dtypes. */
+    hd_error (*recast)(const struct hd_autocast *self, hd_call *call, hd_recast *room);
+} hd_autocast;
+/* To the end of the block calls compute in the dtypes that they say: of gradients, updates, what is called again. */
+#define HD_WITHOUT_AUTOCAST(thread)                                                                                    \
+    __attribute__((cleanup(hd_autocast_again), unused)) const hd_autocast_before HD_UNIQUE(autocast_) =                \
+        hd_autocast_off(thread)
+typedef struct hd_autocast_before {
+    hd_thread *thread;
+    const hd_autocast *autocast;
+} hd_autocast_before;
+static inline hd_autocast_before hd_autocast_off(hd_thread *thread) {
+    const hd_autocast_before before = {thread, thread->autocast};
+    thread->autocast = NULL;
+    return before;
+}
+static inline void hd_autocast_again(const hd_autocast_before *before) { before->thread->autocast = before->autocast; }
+
+/* True once a device other than the CPU has been used, a profile taken, or an HD_AUTOCAST been: calls then look where
+ * their operands are, whether somebody times them, and in which dtype they compute. */
 extern _Atomic bool hd_calls_routed;
 /* Who runs a call: the device where its operands are, that of the thread for one without, or a builder. NULL with an
  * error when they are on several; a number (hd_tensor_is_number) is at home on all. */
@@ -179,11 +225,13 @@ static inline hd_tensor *hd_executed(hd_thread *thread, hd_call *call) {
     return call->outputs[0];
 }
 
+/* The long way, of calls that look. */
+hd_tensor *hd_execute_routed(hd_thread *thread, hd_call *call);
+
 static inline hd_tensor *hd_execute(hd_thread *thread, hd_call *call) {
     hd_executor *executor = thread->executor;
-    if (__builtin_expect(atomic_load_explicit(&hd_calls_routed, memory_order_relaxed), 0) &&
-        (executor = hd_route(thread, call)) == NULL)
-        return NULL;
+    if (__builtin_expect(atomic_load_explicit(&hd_calls_routed, memory_order_relaxed), 0))
+        return hd_execute_routed(thread, call);
     return __builtin_expect(executor->run(executor, thread, call) == HD_OK, 1) ? hd_executed(thread, call) : NULL;
 }
 

@@ -68,6 +68,7 @@ hd_scope_token hd_scope_begin(hd_scope_token *self, const char *file, int line) 
     frame->call_depth = t->call_depth;
     frame->evaluations = t->evaluations;
     frame->endings = t->ending_count;
+    frame->autocast = t->autocast;
     if (__builtin_expect(t->recording != NULL, 0)) {
         frame->recording = t->recording;
         frame->executor = t->executor;
@@ -112,13 +113,14 @@ void hd_endings_do(hd_thread *thread, uint32_t count, uintptr_t stack) {
 }
 
 /* A longjmp leaves blocks and calls without ending them. Those that began inside a scope end with it at the latest:
- * calls of layers, HD_QUIET, HD_NO_GRAD and its kin; HD_EAGER; profiles; steps, walks back and whatever else has an
- * hd_ending. */
+ * calls of layers, HD_QUIET, HD_AUTOCAST, HD_NO_GRAD and its kin; HD_EAGER; profiles; steps, walks back and whatever
+ * else has an hd_ending. */
 static inline void unwind_scope(hd_thread *t, const hd_scope_frame *frame) {
     if (t->layer_count > frame->layers) t->layer_count = frame->layers;
     if (t->error_holds > frame->holds) t->error_holds = frame->holds;
     if (t->call_depth > frame->call_depth) t->call_depth = frame->call_depth;
     if (t->evaluations > frame->evaluations) t->evaluations = frame->evaluations;
+    t->autocast = frame->autocast;
     if (t->tapes != NULL && (t->tapes == frame->tapes || frame->tapes == NULL)) {
         const hd_tapes_head *tapes = hd_tapes_head_of(t);
         if (tapes->frame_count > frame->grad_frames) tapes->hooks->unwind(t, frame->grad_frames);

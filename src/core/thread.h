@@ -26,6 +26,7 @@ typedef struct hd_scope_frame {
     struct hd_recording *recording;
     hd_executor *executor;
     struct hd_tapes *tapes;
+    const struct hd_autocast *autocast;
     const char *file;
     const void *token;
 } hd_scope_frame;
@@ -70,15 +71,16 @@ struct hd_thread {
     hd_aside aside;                         /* what a builder, or an HD_EAGER block inside one, exchanged for its own */
     uint32_t walks;                         /* backward and its kin that run: hooks may not change what they walk on */
     void (*after_walks)(hd_thread *thread); /* what had to wait for them */
-    uint64_t walk_number;           /* of the innermost of them; later ones have larger numbers, on all threads */
-    uint32_t evaluations;           /* > 0: the modules that run are in evaluation, whatever their flags say */
-    struct hd_module *dying;        /* the nn room's: modules that wait to be destroyed, one after the other */
-    bool burying;                   /* they are being destroyed */
-    struct hd_undo *undo;           /* keeps what this thread writes over, or NULL: core/undo.h */
-    struct hd_recording *recording; /* the graph room's: what a builder captures on this thread, or NULL */
-    const hd_recorder *recorder;    /* what it does with it: core/execute.h */
-    struct hd_tapes *tapes;         /* the grad room's: contexts and their tapes, NULL until there are any */
-    struct hd_object **objects;     /* what the open scopes own, oldest first */
+    uint64_t walk_number;               /* of the innermost of them; later ones have larger numbers, on all threads */
+    uint32_t evaluations;               /* > 0: the modules that run are in evaluation, whatever their flags say */
+    struct hd_module *dying;            /* the nn room's: modules that wait to be destroyed, one after the other */
+    bool burying;                       /* they are being destroyed */
+    const struct hd_autocast *autocast; /* in which dtypes calls compute, or NULL: core/execute.h */
+    struct hd_undo *undo;               /* keeps what this thread writes over, or NULL: core/undo.h */
+    struct hd_recording *recording;     /* the graph room's: what a builder captures on this thread, or NULL */
+    const hd_recorder *recorder;        /* what it does with it: core/execute.h */
+    struct hd_tapes *tapes;             /* the grad room's: contexts and their tapes, NULL until there are any */
+    struct hd_object **objects;         /* what the open scopes own, oldest first */
     uint32_t object_count, object_capacity;
     uint32_t scope_count, scope_capacity;
     hd_scope_frame *scopes;

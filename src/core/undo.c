@@ -132,6 +132,12 @@ hd_error hd_undo_note_state(hd_undo *undo, hd_storage *s) {
     return hd_undo_note(undo, s); /* of a device's, the block is enough */
 }
 
+bool hd_undo_spare(hd_undo *undo, hd_storage *s) {
+    if (has(undo, &s->object, s->noted)) return false;
+    s->noted = undo->number; /* from here on it counts as noted */
+    return true;
+}
+
 static void restore_node(hd_thread *thread, hd_undo_entry *e) {
     hd_executor *executor = thread->executor; /* unless the builder has ended on the way */
     if (executor->restore != NULL) executor->restore(executor, (hd_storage *)e->object, e->node);

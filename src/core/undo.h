@@ -61,6 +61,11 @@ hd_error hd_undo_note_object(hd_undo *undo, const hd_undo_kind *kind, hd_object 
 /* To be called when `count` draws were taken from `draw` on, or, negative, given back, which cannot fail; and before a
  * generator is set. */
 hd_error hd_undo_note_draws(hd_undo *undo, hd_generator *g, uint64_t seed, uint64_t draw, int64_t count, bool set);
+/* To be said of a storage that is written at the end, when nothing can fail any more, and not before: nothing of it is
+ * kept for this undo. False when it was said before, or the storage was written. hd_undo_claim takes it back. */
+bool hd_undo_spare(hd_undo *undo, hd_storage *s);
+static inline bool hd_undo_spared(const hd_undo *undo, const hd_storage *s) { return s->noted == undo->number; }
+static inline void hd_undo_claim(hd_storage *s) { s->noted = 0; }
 /* Whether a storage was made since: nothing of it was there before. */
 static inline bool hd_undo_made(const hd_undo *undo, const hd_storage *s) { return s->made >= undo->number; }
 /* Lets a storage that was made since count as one that was there before: zeros that were only not needed until now. */

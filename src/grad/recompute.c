@@ -10,6 +10,7 @@ typedef struct recomputed {
     void *user;
     hd_tensors *inputs, *leaves; /* what fn takes; what it read of tracked tensors. Retained */
     uint64_t seed, draw;         /* of the generator, so that dropout is the same again */
+    const hd_autocast *autocast; /* likewise */
     uint32_t versions[];         /* of the leaves, then of the inputs */
 } recomputed;
 
@@ -103,7 +104,9 @@ static void recompute_vjp(hd_thread *thread, hd_external *self, hd_tensor *gradi
     hd_generator_set(NULL, c->seed, c->draw);
     const uint32_t floor = thread->tapes->floor;
     thread->tapes->floor = depth;
+    thread->autocast = c->autocast; /* the walk has none */
     hd_tensor *y = call(thread, c->fn, c->inputs, c->user);
+    thread->autocast = NULL;
     thread->tapes->floor = floor;
     hd_ending_pop(thread, ending);
     hd_generator_set(NULL, seed, draw);
@@ -129,7 +132,8 @@ static recomputed *new_recomputed(hd_function fn, void *user, hd_tensors *inputs
                       .inputs = inputs,
                       .leaves = leaves,
                       .seed = seed,
-                      .draw = draw};
+                      .draw = draw,
+                      .autocast = hd_thread_self()->autocast};
     hd_object_init(&c->external.object, &recomputed_kind);
     hd_object_retain(&inputs->object);
     hd_object_retain(&leaves->object);

@@ -109,12 +109,14 @@ hd_walk *hd_walk_begin(hd_thread *thread, hd_tapes *tapes, hd_observer *observer
                    .context = tapes->active,
                    .tape = &tapes->active->tape,
                    .observer = thread->observer,
+                   .autocast = thread->autocast,
                    .ending = hd_ending_last(thread),
                    .frames = tapes->head.frame_count,
                    .floor = tapes->floor,
                    .outer = thread->walk_number,
                    .number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1};
     thread->observer = observer;
+    thread->autocast = NULL; /* gradients are in the dtypes of what they are of */
     thread->walk_number = w->number;
     thread->walks++;
     w->tape->running = true; /* also while the hooks of leaves run */
@@ -125,6 +127,7 @@ static void finish(hd_walk *w) {
     hd_thread *thread = w->thread;
     w->tape->running = false;
     thread->walks--;
+    thread->autocast = w->autocast;
     thread->walk_number = w->outer;
     for (uint32_t i = 0; i < w->arrival_count; ++i) hd_tensor_drop(thread, w->arrivals[i].gradient);
     hd_array_release(w->arrivals);

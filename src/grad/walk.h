@@ -19,11 +19,12 @@ typedef struct hd_walk {
     hd_tapes *tapes;
     hd_context *context;
     hd_tape *tape;
-    hd_observer *observer;   /* that was there before */
-    uint32_t ending, frames; /* likewise how many frames */
-    uint32_t floor;          /* likewise */
-    bool walking;            /* the queue is its own */
-    uint32_t *queue;         /* of the walk around it; NULL: that has nothing in it */
+    hd_observer *observer;
+    const hd_autocast *autocast; /* likewise */ /* that was there before */
+    uint32_t ending, frames;                    /* likewise how many frames */
+    uint32_t floor;                             /* likewise */
+    bool walking;                               /* the queue is its own */
+    uint32_t *queue;                            /* of the walk around it; NULL: that has nothing in it */
     uint32_t queue_count, queue_capacity;
     hd_tensor **results;      /* of the record that is visited, when they are many */
     const hd_tensors *wanted; /* hd_grad_of: only these; NULL: all leaves */

@@ -40,8 +40,8 @@ typedef struct passing {
 /* ---- the cache --------------------------------------------------------------------------------------------------- */
 static bool same_key(const hd_capture_key *a, const hd_capture_key *b) {
     return a->inputs == b->inputs && a->default_dtype == b->default_dtype && a->precision == b->precision &&
-           a->all == b->all && a->flags == b->flags && a->recorded == b->recorded && a->members == b->members &&
-           a->wanted == b->wanted;
+           a->autocast == b->autocast && a->all == b->all && a->flags == b->flags && a->recorded == b->recorded &&
+           a->members == b->members && a->wanted == b->wanted;
 }
 
 static bool same_inputs(const hd_input_kind *kinds, const passing *p) {
@@ -138,6 +138,7 @@ static void find_key(const hd_thread *thread, const hd_compiled *c, passing *p) 
     const bool recorded = !evaluation && thread->observer != NULL && thread->observer->writes != NULL;
     p->key = (hd_capture_key){.default_dtype = thread->default_dtype,
                               .precision = thread->matmul_precision,
+                              .autocast = thread->autocast,
                               .all = of->forward == NULL || (list && (of->forward_all != NULL || p->count != 1)),
                               .recorded = recorded,
                               .flags = evaluation ? 0 : c->flags,

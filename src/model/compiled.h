@@ -9,6 +9,7 @@
 typedef struct hd_capture_key {
     hd_dtype default_dtype;
     hd_matmul_precision precision;
+    const hd_autocast *autocast;
     bool all;         /* the model's forward of lists is called */
     bool recorded;    /* a tape watches */
     uint64_t flags;   /* which of its modules are in training, when that counts: a hash */

@@ -96,7 +96,7 @@ static hd_tensor *run_with_number(const char *name, const void *caller, hd_op_id
     const bool chooses = hd_rows[id].chooses;
     if (chooses) HD_TRY_OR(hd_tensor_check(condition, "condition"), NULL);
     HD_TRY_OR(hd_tensor_check(x, "x"), NULL);
-    hd_dtype dtype = hd_dtype_with_number(thread, (hd_dtype)x->dtype, value);
+    hd_dtype dtype = hd_dtype_with_number(thread, hd_autocast_wide(thread, id, (hd_dtype)x->dtype), value);
     if (hd_rows[id].gives_bool && !hd_number_fits(dtype, value)) /* a comparison has an answer for any number */
         dtype = x->dtype != HD_U64 && hd_number_fits(HD_I64, value) ? HD_I64 : HD_F64;
     HD_TRY_OR(hd_number_check(dtype, value), NULL);

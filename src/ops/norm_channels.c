@@ -54,7 +54,8 @@ static dtypes dtypes_of(const hd_tensor *x, const hd_tensor *y, const hd_tensor 
     hd_dtype dtype = (hd_dtype)x->dtype;
     if (y != NULL) dtype = hd_dtype_promote(dtype, (hd_dtype)y->dtype);
     if (z != NULL) dtype = hd_dtype_promote(dtype, (hd_dtype)z->dtype);
-    return (dtypes){dtype, hd_dtype_is_small_float(dtype) ? HD_F32 : dtype};
+    const hd_dtype wide = hd_dtype_is_small_float(dtype) ? HD_F32 : dtype;
+    return (dtypes){hd_thread_self()->autocast != NULL ? wide : dtype, wide};
 }
 
 typedef struct statistics {

@@ -353,6 +353,8 @@ unsigned hd_scatter_reads(const hd_scatter_attributes *attributes);
 /* x as a float to compute in: integers as the default float, small floats as f32, as they must not be rounded on the
  * way; and the dtype of what is computed of it. */
 hd_tensor *hd_as_float(hd_tensor *x);
+/* The dtype in which an operand of this one is computed: f32, where HD_AUTOCAST says so. */
+hd_dtype hd_autocast_wide(const hd_thread *thread, hd_op_id id, hd_dtype dtype);
 hd_dtype hd_float_result(const hd_thread *thread, const hd_tensor *x);
 /* v^power, for v >= 0; where v is 0 its gradient is 0, not infinity: what a norm's subgradient is there. */
 hd_tensor *hd_root(hd_tensor *v, double power);

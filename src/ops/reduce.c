@@ -91,6 +91,7 @@ hd_tensor *hd_as_float(hd_tensor *x) {
     return hd_cast(x, !hd_dtype_is_float(dtype) ? HD_DTYPE_DEFAULT : hd_dtype_is_small_float(dtype) ? HD_F32 : dtype);
 }
 hd_dtype hd_float_result(const hd_thread *thread, const hd_tensor *x) {
+    if (thread->autocast != NULL && hd_dtype_is_small_float((hd_dtype)x->dtype)) return HD_F32;
     return hd_dtype_is_float((hd_dtype)x->dtype) ? (hd_dtype)x->dtype : thread->default_dtype;
 }
 

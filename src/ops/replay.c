@@ -46,6 +46,7 @@ static void replay_primitive(hd_thread *thread, hd_op_id id, hd_replay_call *r) 
 }
 
 void hd_replay(hd_thread *thread, hd_op_id id, int derived, hd_replay_call *r) {
+    HD_WITHOUT_AUTOCAST(thread);
     const hd_op *op = derived == 0 ? &hd_ops[id] : &hd_derivatives[id][derived - 1];
     r->output = r->second = NULL;
     if (r->input_count < op->min_inputs || r->input_count > op->max_inputs) {

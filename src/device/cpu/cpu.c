@@ -30,7 +30,8 @@
     void hd_fill_winograd_##isa_name(hd_cpu_kernels *);                                                                \
     void hd_fill_patch_##isa_name(hd_cpu_kernels *);                                                                   \
     void hd_fill_random_##isa_name(hd_cpu_kernels *);                                                                  \
-    void hd_fill_scan_##isa_name(hd_cpu_kernels *);
+    void hd_fill_scan_##isa_name(hd_cpu_kernels *);                                                                    \
+    void hd_fill_update_##isa_name(hd_cpu_kernels *);
 
 hd_cpu_kernels hd_kernel_table;
 static hd_cpu_kernels *const table = &hd_kernel_table;
@@ -52,6 +53,7 @@ static void use_baseline(void) {
     hd_fill_patch_baseline(table);
     hd_fill_random_baseline(table);
     hd_fill_scan_baseline(table);
+    hd_fill_update_baseline(table);
 }
 #undef ISA_TABLE
 
@@ -72,6 +74,7 @@ static void use_avx2(void) {
     hd_fill_patch_avx2(table);
     hd_fill_random_avx2(table);
     hd_fill_scan_avx2(table);
+    hd_fill_update_avx2(table);
 }
 #undef ISA_TABLE
 #endif
@@ -93,6 +96,7 @@ static void use_avx512(void) {
     hd_fill_patch_avx512(table);
     hd_fill_random_avx512(table);
     hd_fill_scan_avx512(table);
+    hd_fill_update_avx512(table);
 }
 #undef ISA_TABLE
 #endif
@@ -226,7 +230,7 @@ static hd_error cpu_write(hd_executor *self, hd_thread *thread, hd_tensor *dst, 
     return status;
 }
 
-static hd_executor executor = {.name = "cpu", .run = cpu_run, .write = cpu_write};
+static hd_executor executor = {.name = "cpu", .run = cpu_run, .write = cpu_write, .update = hd_cpu_update};
 
 static int cpu_count(void) { return 1; }
 static hd_executor *cpu_executor(int index) {

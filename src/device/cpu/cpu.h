@@ -13,6 +13,8 @@ hd_error hd_cpu_elementwise(hd_thread *thread, hd_call *call);
 #define FUSED(name, ...) hd_error hd_cpu_##name(hd_thread *thread, hd_call *call);
 #include "ops/fused.def"
 
+/* The executor's `update`: steps of optimizers. */
+void hd_cpu_update(hd_executor *self, hd_update *updates, int64_t count);
 /* dst <- src: cast, any strides on both sides, src's shape broadcast to dst's; no overlap. */
 hd_error hd_cpu_copy(hd_thread *thread, hd_tensor *dst, const hd_tensor *src);
 /* x as a contiguous tensor of `dtype`: x itself with one more reference, or a copy. NULL with an error. */

@@ -170,6 +170,9 @@ typedef struct hd_attention_kernels {
     void (*through)(void *d, const void *weight, int64_t n, double level, double scale);
 } hd_attention_kernels;
 
+/* Elements from `at` on, n of them, of an update of its type. */
+typedef void (*hd_update_kernel)(const hd_update *update, int64_t at, int64_t n);
+
 typedef struct hd_cpu_kernels {
     const char *isa;
     const hd_elementwise_kernel *elementwise[HD_COMPUTE_COUNT];     /* [compute][op] */
@@ -196,6 +199,7 @@ typedef struct hd_cpu_kernels {
     hd_taps_kernel taps_f32, taps_f64;
     hd_pool_kernels pool_f32, pool_f64;
     hd_winograd_kernels winograd;
+    hd_update_kernel update_f32, update_f64;
     /* element e of draw (seed, draw), for e in [first, first + n): see random.c */
     void (*uniform_f32)(float *out, int64_t first, int64_t n, uint64_t seed, uint64_t draw);
     void (*uniform_f64)(double *out, int64_t first, int64_t n, uint64_t seed, uint64_t draw);

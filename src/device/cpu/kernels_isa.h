@@ -25,6 +25,7 @@ void KERNELS(hd_fill_winograd)(hd_cpu_kernels *table);
 void KERNELS(hd_fill_attention)(hd_cpu_kernels *table);
 void KERNELS(hd_fill_random)(hd_cpu_kernels *table);
 void KERNELS(hd_fill_scan)(hd_cpu_kernels *table);
+void KERNELS(hd_fill_update)(hd_cpu_kernels *table);
 void KERNELS(hd_fill_parts)(hd_cpu_kernels *table);
 
 #endif
