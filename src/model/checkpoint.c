@@ -15,19 +15,19 @@ typedef struct training {
 
 typedef struct part {
     const char *prefix;
-    hd_error (*list)(hd_saved *s, training *t);
+    hd_error (*list)(hd_saved_list *s, training *t);
     void (*put)(const training *t); /* what was loaded into *t; NULL: there is nothing to do */
 } part;
 
-static hd_error list_module(hd_saved *s, training *t) {
+static hd_error list_module(hd_saved_list *s, training *t) {
     return t->options->module != NULL ? hd_saved_add_module(s, t->options->module) : HD_OK;
 }
 
-static hd_error list_optimizer(hd_saved *s, training *t) {
+static hd_error list_optimizer(hd_saved_list *s, training *t) {
     return t->options->optimizer != NULL ? hd_optimizer_each(s->thread, t->options->optimizer, hd_saved_add, s) : HD_OK;
 }
 
-static hd_error list_generator(hd_saved *s, training *t) {
+static hd_error list_generator(hd_saved_list *s, training *t) {
     HD_KEEP_NAME(s->thread);
     t->generator[0] = hd_generator_seed(t->options->generator);
     t->generator[1] = hd_generator_draw(t->options->generator);
@@ -38,7 +38,7 @@ static void put_generator(const training *t) {
     hd_generator_set(t->options->generator, t->generator[0], t->generator[1]);
 }
 
-static hd_error list_tensors(hd_saved *s, training *t) {
+static hd_error list_tensors(hd_saved_list *s, training *t) {
     const hd_archive *a = t->options->tensors;
     if (a == NULL) return HD_OK;
     HD_TRY(hd_archive_check(a, "tensors"));
@@ -47,7 +47,7 @@ static hd_error list_tensors(hd_saved *s, training *t) {
     return HD_OK;
 }
 
-static hd_error list_numbers(hd_saved *s, training *t) {
+static hd_error list_numbers(hd_saved_list *s, training *t) {
     const hd_checkpoint_opts *o = t->options;
     if (o->number_count < 0) return HD_BAD("number_count is %lld", (long long)o->number_count);
     if (o->numbers == NULL && o->number_count > 0)
@@ -67,7 +67,7 @@ static const part parts[] = {{"model.", list_module, NULL},
                              {"number.", list_numbers, NULL}};
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
-static hd_error list_all(hd_thread *thread, hd_saved *s, training *t) {
+static hd_error list_all(hd_thread *thread, hd_saved_list *s, training *t) {
     HD_TRY(hd_saved_begin(thread, s));
     for (int i = 0; i < PARTS; ++i) {
         s->prefix = parts[i].prefix;
@@ -78,7 +78,7 @@ static hd_error list_all(hd_thread *thread, hd_saved *s, training *t) {
 
 /* ---- saving ------------------------------------------------------------------------------------------------------ */
 static hd_error save(hd_thread *thread, const char *path, const hd_checkpoint_opts *o) {
-    hd_saved s;
+    hd_saved_list s;
     training t = {.options = o};
     HD_TRY(list_all(thread, &s, &t));
     HD_TRY(hd_archive_put_text(s.own, "format", "hodu checkpoint 1"));
@@ -107,7 +107,7 @@ static hd_error check_format(const hd_archive *file) {
                : HD_BAD("is a checkpoint of version \"%.20s\"; this library reads version 1", text + sizeof known - 1);
 }
 
-static hd_error load_into(const hd_saved *s, const training *t, const char *path) {
+static hd_error load_into(const hd_saved_list *s, const training *t, const char *path) {
     hd_thread *thread = s->thread;
     const hd_archive *file = hd_safetensors_read(thread, path);
     if (file == NULL) return thread->error_code;
@@ -129,7 +129,7 @@ void hd_checkpoint_load(const char *path, const hd_checkpoint_opts *opts) {
     if (hd_io_check_path(path) != HD_OK) return;
     HD_EAGER;
     HD_HOLD_ERRORS(thread);
-    hd_saved s;
+    hd_saved_list s;
     training t = {.options = &options};
     hd_scope_token scope = hd_scope_within(thread, &scope);
     if (list_all(thread, &s, &t) == HD_OK && load_into(&s, &t, path) != HD_OK)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 static hd_error save(hd_thread *thread, hd_module *module, const char *path, const hd_module_save_opts *o) {
-    hd_saved s;
+    hd_saved_list s;
     HD_TRY(hd_saved_begin(thread, &s));
     if (o->prefix != NULL) s.prefix = o->prefix;
     HD_TRY(hd_saved_add_module(&s, module));
@@ -44,7 +44,7 @@ static hd_error rename_all(hd_thread *thread, const hd_archive *file, const hd_m
     return HD_OK;
 }
 
-static hd_error load_into(const hd_saved *s, const char *path, const hd_module_load_opts *o) {
+static hd_error load_into(const hd_saved_list *s, const char *path, const hd_module_load_opts *o) {
     hd_thread *thread = s->thread;
     const hd_archive *file = hd_safetensors_read(thread, path);
     hd_archive *given = file == NULL ? NULL : hd_archive_make(thread);
@@ -64,7 +64,7 @@ void hd_module_load(hd_module *module, const char *path, const hd_module_load_op
     if (hd_io_check_path(path) != HD_OK) return;
     HD_EAGER;
     HD_HOLD_ERRORS(thread);
-    hd_saved s;
+    hd_saved_list s;
     hd_scope_token scope = hd_scope_within(thread, &scope);
     hd_error status = hd_saved_begin(thread, &s);
     if (status == HD_OK) status = hd_saved_add_module(&s, module);

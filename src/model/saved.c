@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-hd_error hd_saved_begin(hd_thread *thread, hd_saved *s) {
-    *s = (hd_saved){.thread = thread, .own = hd_archive_make(thread), .prefix = ""};
+hd_error hd_saved_begin(hd_thread *thread, hd_saved_list *s) {
+    *s = (hd_saved_list){.thread = thread, .own = hd_archive_make(thread), .prefix = ""};
     return s->own != NULL ? HD_OK : thread->error_code;
 }
 
 hd_error hd_saved_add(void *saved, const char *name, hd_tensor *t) {
-    const hd_saved *s = saved;
+    const hd_saved_list *s = saved;
     hd_text full = {.at = NULL};
     hd_text_put(&full, s->prefix, strlen(s->prefix));
     hd_text_put(&full, name, strlen(name));
@@ -22,19 +22,19 @@ hd_error hd_saved_add(void *saved, const char *name, hd_tensor *t) {
     return status;
 }
 
-hd_error hd_saved_add_numbers(hd_saved *s, const char *name, void *numbers, int64_t count, hd_dtype dtype) {
+hd_error hd_saved_add_numbers(hd_saved_list *s, const char *name, void *numbers, int64_t count, hd_dtype dtype) {
     const hd_shape shape = {.rank = count > 0, .size = {count}};
     HD_KEEP_NAME(s->thread);
     hd_tensor *t = hd_from_blob(numbers, shape, dtype, NULL, NULL);
     return t != NULL ? hd_saved_add(s, name, t) : s->thread->error_code;
 }
 
-hd_error hd_saved_add_module(hd_saved *s, hd_module *module) {
+hd_error hd_saved_add_module(hd_saved_list *s, hd_module *module) {
     HD_TRY(hd_module_each(module, false, hd_saved_add, s));
     return hd_module_each(module, true, hd_saved_add, s);
 }
 
-hd_error hd_saved_write(const hd_saved *s, const char *path) {
+hd_error hd_saved_write(const hd_saved_list *s, const char *path) {
     if (hd_safetensors_write(s->thread, path, s->own, 0) == HD_OK) return HD_OK;
     return hd_file_reword(s->thread, HD_OK, "\"%s\" ", hd_file_short(path));
 }
@@ -78,7 +78,7 @@ static void note_absent(differences *d, const char *name, const char *what) {
     note(d, text);
 }
 
-hd_error hd_saved_match(const hd_saved *s, const hd_archive *given, bool partial) {
+hd_error hd_saved_match(const hd_saved_list *s, const hd_archive *given, bool partial) {
     differences d = {.list = ""};
     for (int64_t i = 0; i < s->own->tensors.count; ++i) {
         const hd_named *own = &s->own->tensors.items[i], *other = hd_names_find(&given->tensors, own->name);
@@ -96,7 +96,7 @@ hd_error hd_saved_match(const hd_saved *s, const hd_archive *given, bool partial
     return hd_fail(HD_ERROR_VALUE, "does not fit, and nothing is loaded: %s%s", d.list, more);
 }
 
-hd_error hd_saved_copy(const hd_saved *s, const hd_archive *given) {
+hd_error hd_saved_copy(const hd_saved_list *s, const hd_archive *given) {
     HD_KEEP_NAME(s->thread);
     HD_NO_GRAD;
     for (int64_t i = 0; i < s->own->tensors.count; ++i) {
