@@ -8,88 +8,15 @@
  * script that makes logits of an image, and a second process, this program with --classify, loads that file and reads
  * the test set with it. */
 #define _POSIX_C_SOURCE 200809L /* isatty, fork */
-#include <hodu/hodu.h>
+#include "digits_file.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#ifndef HODU_EXAMPLE_DATA
-#define HODU_EXAMPLE_DATA "examples/data"
-#endif
-
-enum { PIXELS = 64, CLASSES = 10, HIDDEN = 128, EPOCHS = 30, BATCH = 32, FEWEST_IMAGES = 100 };
+enum { HIDDEN = 128, EPOCHS = 30, BATCH = 32 };
 static const double goal = 0.96;
-
-/* ---- the data ---- */
-
-typedef struct image {
-    uint8_t label, pixel[PIXELS]; /* 0 to 9; 0 (paper) to 16 (ink) */
-} image;
-
-_Static_assert(sizeof(image) == 1 + PIXELS, "an array of images is a matrix of bytes");
-
-/* "7 003e..": a digit, a space, a character 0-9, a-g for each pixel; data/README.md says more. */
-static bool parse(const char *line, image *out) {
-    static const char values[] = "0123456789abcdefg";
-    if (strlen(line) != 2 + PIXELS || line[0] < '0' || line[0] > '9' || line[1] != ' ') return false;
-    out->label = (uint8_t)(line[0] - '0');
-    for (int i = 0; i < PIXELS; ++i) {
-        const char *at = strchr(values, line[2 + i]);
-        if (!at) return false;
-        out->pixel[i] = (uint8_t)(at - values);
-    }
-    return true;
-}
-
-/* Reads all images of a file into *images, which is the caller's to free; -1 after saying what is wrong. */
-static int64_t load(const char *path, image **images) {
-    *images = NULL;
-    FILE *file = fopen(path, "r");
-    if (!file) return fprintf(stderr, "digits: %s: %s\n", path, strerror(errno)), -1;
-    int64_t count = 0, room = 0;
-    const char *wrong = NULL;
-    for (char line[128]; !wrong && fgets(line, sizeof line, file); ++count) {
-        line[strcspn(line, "\r\n")] = '\0';
-        if (count == room) {
-            room = room ? 2 * room : 1024;
-            image *more = realloc(*images, (size_t)room * sizeof **images);
-            if (!more)
-                wrong = "there is no memory for it";
-            else
-                *images = more;
-        }
-        if (!wrong && !parse(line, *images + count)) wrong = "not a digit, a space and 64 pixels 0-9, a-g";
-    }
-    if (!wrong && ferror(file)) wrong = "it cannot be read further";
-    if (!wrong && count < FEWEST_IMAGES) wrong = "the file ends here: too few images to learn from";
-    fclose(file);
-    if (!wrong) return count;
-    return fprintf(stderr, "digits: %s, line %lld: %s\n", path, (long long)count, wrong), -1;
-}
-
-typedef struct dataset {
-    hd_tensor *images, *labels; /* [n,64] f32 in 0..1; [n] i64 */
-} dataset;
-
-/* Every fifth image is for the test, the others are for training. */
-static void split(const image *from, int64_t count, dataset *train, dataset *test) {
-    hd_tensor *bytes = hd_from_data(from, HD_SHAPE(count, 1 + PIXELS), HD_U8); /* an image is 65 bytes, label first */
-    hd_tensor *labels = hd_cast(hd_select(bytes, 1, 0), HD_I64);
-    hd_tensor *images = hd_div_scalar(hd_cast(hd_narrow(bytes, 1, 1, PIXELS), HD_F32), 16);
-    hd_tensor *some_images[4], *some_labels[4];
-    for (int k = 0; k < 4; ++k) {
-        some_images[k] = hd_slice(images, 0, k, HD_END, 5);
-        some_labels[k] = hd_slice(labels, 0, k, HD_END, 5);
-    }
-    *train = (dataset){hd_concat(some_images, 4, 0), hd_concat(some_labels, 4, 0)};
-    *test = (dataset){hd_slice(images, 0, 4, HD_END, 5), hd_slice(labels, 0, 4, HD_END, 5)};
-}
 
 /* ---- training ---- */
 
@@ -179,7 +106,7 @@ static double accuracy_of(hd_tensor *answers, hd_tensor *labels) {
 }
 
 /* The loss on data the network does not learn from; writes the answers, [n] i64, and how many of them are right. */
-static double evaluate(hd_module *model, const dataset *data, int64_t *answers, double *accuracy) {
+static double evaluate(hd_module *model, const digits *data, int64_t *answers, double *accuracy) {
     HD_SCOPE;
     HD_NO_GRAD; /* nothing will be differentiated: no tape */
     hd_tensor *logits = hd_forward(model, data->images);
@@ -202,7 +129,7 @@ static void show_progress(const history *h, const char *how) {
 }
 
 /* Trains a new network in this way, and gives it; h->batch is there. */
-static hd_module *train(way how, const dataset *data, const dataset *test, int64_t *answers, history *h) {
+static hd_module *train(way how, const digits *data, const digits *test, int64_t *answers, history *h) {
     learner l = new_learner();
     hd_loader *loader =
         hd_batches(data->images, data->labels, BATCH,
@@ -243,7 +170,7 @@ static void save(hd_module *model, const char *path) {
 /* What the second process does: it has no model, only the file. */
 static int classify(const image *images, int64_t count, const char *path) {
     HD_SCOPE;
-    dataset data, test;
+    digits data, test;
     split(images, count, &data, &test);
     hd_script *script = hd_script_load(path);
     const int64_t tests = hd_tensor_size(test.labels, 0);
@@ -435,7 +362,7 @@ typedef struct paths {
 
 static int learn(const image *images, int64_t count, const paths *p, int64_t *answers, history *h) {
     HD_SCOPE;
-    dataset data, test;
+    digits data, test;
     split(images, count, &data, &test);
     const int64_t tests = hd_tensor_size(test.labels, 0);
     printf("%lld images to learn from, %lld to test with\n", (long long)(count - tests), (long long)tests);
@@ -459,7 +386,7 @@ static int learn(const image *images, int64_t count, const paths *p, int64_t *an
 
 /* Reads the arguments; false when they make no sense. */
 static bool read_arguments(int argc, char **argv, paths *p) {
-    *p = (paths){.program = argv[0], .data = HODU_EXAMPLE_DATA "/digits.txt", .svg = "digits.svg"};
+    *p = (paths){.program = argv[0], .data = DIGITS_FILE, .svg = "digits.svg"};
     for (int i = 1; i < argc; i += 2) {
         if (i + 1 == argc) return false;
         if (strcmp(argv[i], "--data") == 0)

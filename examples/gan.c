@@ -3,34 +3,9 @@
  * The generator makes an image of 8 x 8 pixels of 16 random numbers; the critic gives a logit: real or drawn. Each
  * learns from the other's answers, in two scripts whose state are both models. At the end drawings are shown, and a
  * third network, which has learned real digits alone, says how sure it is of what they are. */
-#include <hodu/hodu.h>
+#include "digits_file.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
-#ifndef HODU_EXAMPLE_DATA
-#define HODU_EXAMPLE_DATA "examples/data"
-#endif
-
-enum { IMAGES = 1797, PIXELS = 64, CLASSES = 10, NOISE = 16, BATCH = 64, STEPS = 8000, DRAWN = 512 };
-
-/* ---- the data: "7 003e..", a digit and 64 pixels from 0 to g ----------------------------------------------------- */
-static bool load(const char *path, float (*pixels)[PIXELS], int64_t *labels) {
-    FILE *file = fopen(path, "r");
-    if (file == NULL) return fprintf(stderr, "gan: %s: %s\n", path, strerror(errno)), false;
-    static const char values[] = "0123456789abcdefg";
-    int count = 0;
-    for (char line[128]; count < IMAGES && fgets(line, sizeof line, file) && strlen(line) > 2 + PIXELS; ++count) {
-        labels[count] = line[0] - '0';
-        for (int i = 0; i < PIXELS; ++i) {
-            const char *at = strchr(values, line[2 + i]);
-            pixels[count][i] = at != NULL ? (float)(at - values) / 16 : 0;
-        }
-    }
-    fclose(file);
-    return count == IMAGES || (fprintf(stderr, "gan: %s: %d images, not %d\n", path, count, (int)IMAGES), false);
-}
+enum { NOISE = 16, BATCH = 64, STEPS = 8000, DRAWN = 512 };
 
 /* ---- the networks ------------------------------------------------------------------------------------------------ */
 static hd_module *generator_new(void) { /* [n,16] -> [n,64], ink from 0 to 1 */
@@ -91,7 +66,8 @@ static void play(const game *g, hd_tensor *images) {
     hd_script *step = record(g);
     for (int i = 0; i < STEPS && hd_ok(); ++i) {
         HD_SCOPE;
-        hd_script_set_input(step, "real", hd_index_select(images, 0, hd_randint(HD_SHAPE(BATCH), HD_I64, 0, IMAGES)));
+        hd_tensor *which = hd_randint(HD_SHAPE(BATCH), HD_I64, 0, hd_tensor_size(images, 0));
+        hd_script_set_input(step, "real", hd_index_select(images, 0, which));
         hd_outputs *losses = hd_script_run(step);
         if (i % 1000 == 0)
             printf("step %4d  critic %.3f  generator %.3f\n", i, hd_item(hd_outputs_get(losses, "critic")),
@@ -130,22 +106,23 @@ static void show(hd_tensor *drawn) {
 
 int main(void) {
     HD_SCOPE;
-    static float pixels[IMAGES][PIXELS];
-    static int64_t labels[IMAGES];
-    if (!load(HODU_EXAMPLE_DATA "/digits.txt", pixels, labels)) return 1;
+    image *file;
+    const int64_t count = load(DIGITS_FILE, &file);
+    if (count < 0) return free(file), 1;
     hd_seed(4);
-    hd_tensor *images = hd_from_data(pixels, HD_SHAPE(IMAGES, PIXELS), HD_F32);
-    hd_module *reader = reader_new(images, hd_from_data(labels, HD_SHAPE(IMAGES), HD_I64));
+    const digits real = digits_of(file, count);
+    free(file);
+    hd_module *reader = reader_new(real.images, real.labels);
     game g = {generator_new(), critic_new(), NULL, NULL};
     g.draws = adam_for(g.generator, 5e-4);
     g.judges = adam_for(g.critic, 1e-3);
-    play(&g, images);
+    play(&g, real.images);
     if (!hd_ok()) return hd_exit_status();
 
     HD_NO_GRAD;
     hd_tensor *drawn = hd_forward(g.generator, hd_randn(HD_SHAPE(DRAWN, NOISE), HD_F32)); /* [512,64] */
     hd_pair best = hd_max_with_index(hd_softmax(hd_forward(reader, drawn), 1), 1, NULL);  /* [512] */
-    hd_tensor *real = hd_max(hd_softmax(hd_forward(reader, images), 1), HD_AXES(1), NULL);
+    hd_tensor *of_real = hd_max(hd_softmax(hd_forward(reader, real.images), 1), HD_AXES(1), NULL);
     const double certain = part_above(best.values, 0.9);
     const double kinds = hd_item(hd_count_nonzero(
         hd_ge_scalar(hd_bincount(best.indices, NULL, CLASSES), DRAWN / CLASSES / 10), HD_AXES(), NULL));
@@ -153,6 +130,6 @@ int main(void) {
     printf("of %d drawings %.0f %% are read with certainty (%.0f %% of the real ones are); %.0f of the ten digits are "
            "among "
            "them\n",
-           (int)DRAWN, 100 * certain, 100 * part_above(real, 0.9), kinds);
+           (int)DRAWN, 100 * certain, 100 * part_above(of_real, 0.9), kinds);
     return certain > 0.5 && kinds >= 8 ? hd_exit_status() : 1;
 }
