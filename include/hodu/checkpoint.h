@@ -2,6 +2,7 @@
 #ifndef HODU_CHECKPOINT_H
 #define HODU_CHECKPOINT_H
 
+#include <hodu/data.h>
 #include <hodu/io.h>
 #include <hodu/nn.h>
 #include <hodu/optim.h>
@@ -32,6 +33,9 @@ typedef struct hd_checkpoint_opts {
     size_t struct_size;
     hd_module *module;             /* its parameters and buffers; each of these may be left out */
     hd_optimizer *optimizer;       /* learning rate, step count and what it keeps for each parameter */
+    hd_schedule *schedule;         /* of its learning rates: steps taken, rates it began with */
+    hd_scaler *scaler;             /* of losses */
+    hd_loader *loader;             /* where it stands, and the seed of its order */
     hd_generator *generator;       /* its seed and next draw; NULL: those of the one in use */
     hd_archive *tensors;           /* others that belong to the training, saved and loaded in place */
     hd_checkpoint_number *numbers; /* saving reads their values, loading writes them */

@@ -5,12 +5,15 @@
 #include "core/undo.h"
 #include "io/safetensors.h"
 #include "optim/optimizer.h"
+#include "optim/scaler.h"
+#include "optim/schedule.h"
 
 #include <string.h>
 
 typedef struct training {
     const hd_checkpoint_opts *options;
     uint64_t generator[2]; /* its seed and next draw */
+    uint64_t loader[3];    /* its place: seed, epoch and batch */
 } training;
 
 typedef struct part {
@@ -25,6 +28,28 @@ static hd_error list_module(hd_saved_list *s, training *t) {
 
 static hd_error list_optimizer(hd_saved_list *s, training *t) {
     return t->options->optimizer != NULL ? hd_optimizer_each(s->thread, t->options->optimizer, hd_saved_add, s) : HD_OK;
+}
+
+static hd_error list_schedule(hd_saved_list *s, training *t) {
+    return t->options->schedule != NULL ? hd_schedule_each(s->thread, t->options->schedule, hd_saved_add, s) : HD_OK;
+}
+
+static hd_error list_scaler(hd_saved_list *s, training *t) {
+    return t->options->scaler != NULL ? hd_scaler_each(s->thread, t->options->scaler, hd_saved_add, s) : HD_OK;
+}
+
+static hd_error list_loader(hd_saved_list *s, training *t) {
+    if (t->options->loader == NULL) return HD_OK;
+    HD_KEEP_NAME(s->thread);
+    const hd_loader_place at = hd_loader_position(t->options->loader);
+    HD_TRY(s->thread->error_code);
+    t->loader[0] = at.seed, t->loader[1] = (uint64_t)at.epoch, t->loader[2] = (uint64_t)at.batch;
+    return hd_saved_add_numbers(s, "loader", t->loader, 3, HD_U64);
+}
+static void put_loader(const training *t) {
+    if (t->options->loader == NULL) return;
+    const hd_loader_place at = {t->loader[0], (int64_t)t->loader[1], (int64_t)t->loader[2]};
+    hd_loader_seek(t->options->loader, at);
 }
 
 static hd_error list_generator(hd_saved_list *s, training *t) {
@@ -60,11 +85,10 @@ static hd_error list_numbers(hd_saved_list *s, training *t) {
     return HD_OK;
 }
 
-static const part parts[] = {{"model.", list_module, NULL},
-                             {"optimizer.", list_optimizer, NULL},
-                             {"", list_generator, put_generator},
-                             {"tensor.", list_tensors, NULL},
-                             {"number.", list_numbers, NULL}};
+static const part parts[] = {
+    {"model.", list_module, NULL},       {"optimizer.", list_optimizer, NULL}, {"schedule.", list_schedule, NULL},
+    {"scaler.", list_scaler, NULL},      {"", list_loader, put_loader}, /* may refuse; a generator behind it does not */
+    {"", list_generator, put_generator}, {"tensor.", list_tensors, NULL},      {"number.", list_numbers, NULL}};
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
 static hd_error list_all(hd_thread *thread, hd_saved_list *s, training *t) {

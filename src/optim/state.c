@@ -81,6 +81,7 @@ hd_error hd_optimizer_each(hd_thread *thread, hd_optimizer *o, hd_state_visit vi
     HD_TRY(hd_optimizer_check(o));
     hd_use use __attribute__((cleanup(hd_use_end)));
     HD_TRY(hd_use_begin(&use, thread, &o->object, false));
+    HD_KEEP_NAME(thread); /* making slots is none of the caller's errors */
     HD_TRY(visit(user, "learning_rate", o->groups[0].learning_rate));
     for (int64_t i = 1; i < o->group_count; ++i) {
         char name[48];
