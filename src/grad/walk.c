@@ -564,8 +564,9 @@ hd_error hd_walk_check(hd_thread *thread, const hd_tapes *tapes, const hd_tensor
         return hd_fail(HD_ERROR_STATE, "hd_%s made the loss in context %u, %s context %lld is active", made_by,
                        loss->history.context, open ? "but" : "which has ended;", here);
     return hd_fail(HD_ERROR_STATE,
-                   "the history of the loss is gone: the tape of context %lld was cleared after hd_%s made it", here,
-                   made_by);
+                   "the history of the loss is gone: the tape of context %lld was cleared after hd_%s made it; call %s "
+                   "before the loss is computed, or behind the step",
+                   here, made_by, here == 0 ? "hd_optimizer_zero_grad or hd_clear_tape" : "hd_clear_tape");
 }
 
 hd_tensor *hd_walk_seed(const hd_tensor *loss, hd_tensor *given) {

@@ -111,6 +111,10 @@ static void zero_grad_zeroes_all_and_clears_the_tape(void **state) {
     assert_values(hd_grad(a), HD_F32, 0, 0);
     assert_values(hd_grad(b), HD_F64, 0);
     assert_int_equal(hd_tape_length(), 0);
+    hd_tensor *loss = hd_mul(a, b);
+    hd_optimizer_zero_grad(sgd); /* too late, or too early */
+    hd_backward(loss);
+    assert_error(HD_ERROR_STATE, "cleared after hd_mul made it; call hd_optimizer_zero_grad or hd_clear_tape before");
 }
 
 static void a_step_is_on_no_tape(void **state) {
