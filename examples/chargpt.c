@@ -29,7 +29,7 @@ typedef struct plan {
     double rate, dropout;
     double goal; /* the loss on text that it does not learn from: nats a token, log(512) = 6.24 by guessing */
 } plan;
-static const plan quick = {64, 4, 2, 64, 8, 120, 4e-3, 0, 5}, full = {128, 4, 3, 96, 12, 800, 2e-3, 0.1, 3.6};
+static const plan quick = {64, 4, 2, 64, 8, 120, 4e-3, 0, 5}, full = {128, 4, 4, 128, 16, 1500, 2e-3, 0.1, 3};
 
 /* ---- the text ---------------------------------------------------------------------------------------------------- */
 /* Adds a file to the text; its new length, 0 after saying what is wrong. */
@@ -55,53 +55,39 @@ static size_t add_guides(char *text) {
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 typedef struct block {
-    hd_module *norm, *attention, *second_norm, *mlp;
+    hd_module *norm, *attention, *mlp;
 } block;
 
-/* x [n,t,width] -> [n,t,width] */
-static hd_tensor *block_forward(hd_module *module, hd_tensor *x) {
-    const block *b = hd_module_state(module);
-    x = hd_add(x, hd_forward(b->attention, hd_forward(b->norm, x)));
-    return hd_add(x, hd_forward(b->mlp, hd_forward(b->second_norm, x)));
-}
-static const hd_module_class block_class = {.name = "block", .forward = block_forward, .destroy = free};
+typedef struct model {
+    hd_module *embedding, *head;
+    block blocks[MOST_LAYERS];
+    hd_module *all; /* tokens [n,t] -> logits [n,t,TOKENS] */
+} model;
 
-/* The same for x [1,1,width], the place behind those in the caches. */
-static hd_tensor *block_step(hd_module *module, hd_tensor *x, hd_tensor *const caches[2], hd_tensor *position) {
-    const block *b = hd_module_state(module);
-    hd_tensor *normed = hd_forward(b->norm, x);
-    x = hd_add(x, hd_multihead_attention_step(b->attention, normed, caches[0], caches[1], position));
-    return hd_add(x, hd_forward(b->mlp, hd_forward(b->second_norm, x)));
-}
-
-static hd_module *block_new(const plan *p) {
-    block *b = malloc(sizeof *b);
-    if (b == NULL) return NULL;
+/* x [n,t,width] -> [n,t,width]; keeps the parts in *b, for block_step. */
+static hd_module *block_new(const plan *p, block *b) {
     b->norm = hd_rms_norm_layer(p->width, NULL);
     b->attention = hd_multihead_attention(p->width, p->heads,
                                           HD_OPTS(hd_multihead_attention_opts, .causal = true, .rotary = true));
-    b->second_norm = hd_rms_norm_layer(p->width, NULL);
-    b->mlp = HD_SEQUENTIAL(hd_linear(p->width, 4 * p->width, NULL), hd_gelu_layer(),
-                           hd_linear(4 * p->width, p->width, NULL), hd_dropout_layer(p->dropout));
-    hd_module *m = hd_module_new(&block_class, b);
-    if (m == NULL) return free(b), NULL; /* else it is the module's */
-    hd_module_add(m, "norm", b->norm);
-    hd_module_add(m, "attention", b->attention);
-    hd_module_add(m, "second_norm", b->second_norm);
-    hd_module_add(m, "mlp", b->mlp);
-    return m;
+    b->mlp = hd_residual(HD_SEQUENTIAL(hd_rms_norm_layer(p->width, NULL), hd_linear(p->width, 4 * p->width, NULL),
+                                       hd_gelu_layer(), hd_linear(4 * p->width, p->width, NULL),
+                                       hd_dropout_layer(p->dropout)));
+    return HD_SEQUENTIAL(hd_residual(HD_SEQUENTIAL(b->norm, b->attention)), b->mlp);
 }
 
-typedef struct model {
-    hd_module *embedding, *blocks[MOST_LAYERS], *head;
-    hd_module *all; /* tokens [n,t] -> logits [n,t,TOKENS] */
-} model;
+/* The same for x [1,1,width], the place behind those in the caches. */
+static hd_tensor *block_step(const block *b, hd_tensor *x, hd_tensor *const caches[2], hd_tensor *position) {
+    hd_tensor *normed = hd_forward(b->norm, x);
+    x = hd_add(x, hd_multihead_attention_step(b->attention, normed, caches[0], caches[1], position));
+    return hd_forward(b->mlp, x);
+}
 
 static model model_new(const plan *p) {
     model m = {.embedding = hd_embedding_layer(TOKENS, p->width, NULL)};
     hd_module *parts[MOST_LAYERS + 2] = {m.embedding};
-    for (int64_t i = 0; i < p->layers; ++i) parts[1 + i] = m.blocks[i] = block_new(p);
-    m.head = parts[1 + p->layers] = HD_SEQUENTIAL(hd_rms_norm_layer(p->width, NULL), hd_linear(p->width, TOKENS, NULL));
+    for (int64_t i = 0; i < p->layers; ++i) parts[1 + i] = block_new(p, &m.blocks[i]);
+    m.head = HD_SEQUENTIAL(hd_rms_norm_layer(p->width, NULL), hd_linear(p->width, TOKENS, NULL));
+    parts[1 + p->layers] = m.head;
     m.all = hd_sequential(parts, p->layers + 2);
     return m;
 }
@@ -199,7 +185,7 @@ static hd_script *record_writing(const plan *p, const model *m, double temperatu
     add_caches(b, p, caches);
     hd_tensor *token = hd_input("token", HD_SHAPE(1), HD_I64);
     hd_tensor *x = hd_forward(m->embedding, hd_reshape(token, HD_SHAPE(1, 1)));
-    for (int64_t i = 0; i < p->layers; ++i) x = block_step(m->blocks[i], x, caches[i], position);
+    for (int64_t i = 0; i < p->layers; ++i) x = block_step(&m->blocks[i], x, caches[i], position);
     hd_add_(position, one);
     hd_tensor *logits = hd_reshape(hd_forward(m->head, x), HD_SHAPE(TOKENS));
     const hd_pair best = hd_topk(logits, BEST, 0, true);

@@ -34,24 +34,20 @@ static hd_module *convolution(int64_t in, int64_t out) {
                          hd_batch_norm_layer(out, NULL), hd_relu_layer());
 }
 
-/* [n,1,8,8] -> [n,10,1,1]. */
+/* [n,1,8,8] -> [n,10]: 16 pictures of 8 x 8, then 32 of 4 x 4, of which 2 x 2 are left. */
 static hd_module *network(void) {
     return HD_SEQUENTIAL(convolution(1, 16), convolution(16, 16), hd_max_pool_layer(HD_SHAPE(2, 2), NULL),
                          hd_dropout_layer(0.1), convolution(16, 32), convolution(32, 32),
-                         hd_max_pool_layer(HD_SHAPE(2, 2), NULL), hd_dropout_layer(0.2),
-                         hd_conv_layer(32, CLASSES, HD_SHAPE(2, 2), NULL));
+                         hd_max_pool_layer(HD_SHAPE(2, 2), NULL), hd_dropout_layer(0.2), hd_flatten_layer(1, -1),
+                         hd_linear(32 * 2 * 2, CLASSES, NULL));
 }
 
-static hd_tensor *logits_of(hd_module *model, hd_tensor *images) {
-    return hd_reshape(hd_forward(model, hd_reshape(images, HD_SHAPE(-1, 1, SIDE, SIDE))), HD_SHAPE(-1, CLASSES));
-}
-
-/* One step for images [BATCH,64] and labels [BATCH]; returns the loss. */
+/* One step for images [BATCH,1,8,8] and labels [BATCH]; returns the loss. */
 static hd_tensor *step(const learner *l, hd_tensor *images, hd_tensor *labels) {
-    hd_tensor *changed = hd_image_random_rotate(hd_reshape(images, HD_SHAPE(-1, 1, SIDE, SIDE)), 10, NULL);
+    hd_tensor *changed = hd_image_random_rotate(images, 10, NULL);
     changed = hd_image_random_crop(changed, SIDE, SIDE, 1, NULL);
     hd_tensor *loss =
-        hd_cross_entropy(logits_of(l->model, changed), labels, HD_OPTS(hd_cross_entropy_opts, .label_smoothing = 0.1));
+        hd_cross_entropy(hd_forward(l->model, changed), labels, HD_OPTS(hd_cross_entropy_opts, .label_smoothing = 0.1));
     hd_backward(loss);
     hd_clip_grad_norm(hd_module_parameters(l->model), 1, NULL);
     hd_optimizer_step(l->adam);
@@ -66,7 +62,7 @@ static hd_script *record(const learner *l) {
     hd_builder_start(b);
     hd_builder_add_state_of(b, l->model, l->adam);
     hd_builder_add_state_of_schedule(b, l->rates);
-    hd_tensor *images = hd_input("images", HD_SHAPE(BATCH, PIXELS), HD_F32);
+    hd_tensor *images = hd_input("images", HD_SHAPE(BATCH, 1, SIDE, SIDE), HD_F32);
     hd_tensor *labels = hd_input("labels", HD_SHAPE(BATCH), HD_I64);
     hd_builder_add_output(b, "loss", step(l, images, labels));
     hd_builder_end(b);
@@ -106,6 +102,12 @@ static hd_checkpoint_opts all_of(const learner *l) {
                                 .loader = l->loader};
 }
 
+static void read_images(const image *file, int64_t count, digits *train, digits *test) {
+    split(file, count, train, test);
+    train->images = hd_reshape(train->images, HD_SHAPE(-1, 1, SIDE, SIDE));
+    test->images = hd_reshape(test->images, HD_SHAPE(-1, 1, SIDE, SIDE));
+}
+
 /* ---- what is promised -------------------------------------------------------------------------------------------- */
 /* Without a script the same batches, draws and losses. */
 static bool try_both_ways(const digits *train) {
@@ -137,7 +139,7 @@ static bool train_and_die(const image *file, int64_t count) {
     const pid_t child = HD_HAS_FILES ? fork() : -1;
     if (child == 0) {
         digits train, test;
-        split(file, count, &train, &test);
+        read_images(file, count, &train, &test);
         const learner l = learner_new(&train, 7, QUICK_EPOCHS, true);
         const hd_checkpoint_opts all = all_of(&l);
         train_until(&l, SAVED_AT);
@@ -172,34 +174,36 @@ static bool try_resuming(const digits *train) {
 /* The answers to the test set: [359] i64. */
 static hd_tensor *answers_of(hd_module *reader, const digits *test) {
     HD_NO_GRAD;
-    return hd_argmax(logits_of(reader, test->images), 1, NULL);
+    return hd_argmax(hd_forward(reader, test->images), 1, NULL);
 }
 
-/* Trains a network, with a checkpoint after each epoch if there is a path; returns its accuracy on the test set. */
-static double train_network(const learner *l, const digits *test, const char *path, hd_history *history,
-                            hd_tensor **answers) {
+/* Trains a network, with a checkpoint after each epoch if there is a path; its answers at the end. */
+static hd_tensor *train_network(const learner *l, const digits *test, const char *path) {
     hd_module *reader =
         hd_compile(l->model, HD_OPTS(hd_compile_opts, .backend = HD_BACKEND_GRAPH, .mode = HD_MODE_EVALUATION));
     hd_progress *progress = hd_progress_new(l->steps, NULL);
+    hd_history *history = hd_history_new();
     const hd_checkpoint_opts all = all_of(l);
-    double accuracy = 0, loss = 0;
+    const int64_t epoch = hd_loader_count(l->loader); /* its steps */
+    double loss = 0;
     for (int64_t i = steps_done(l); i < l->steps && hd_ok(); ++i) {
         HD_SCOPE;
-        loss += next_step(l);
+        loss += next_step(l) / (double)epoch;
         hd_progress_to(progress, i + 1);
-        if ((i + 1) % hd_loader_count(l->loader) != 0) continue;
-        accuracy = hd_item(hd_accuracy(answers_of(reader, test), test->labels));
-        loss /= (double)hd_loader_count(l->loader);
+        if ((i + 1) % epoch != 0) continue;
+        const double errors = 1 - hd_item(hd_accuracy(answers_of(reader, test), test->labels));
         hd_progress_note(progress, "loss", loss);
-        hd_progress_note(progress, "accuracy", accuracy);
-        hd_history_add(history, "loss", hd_loader_epoch(l->loader), loss);
-        hd_history_add(history, "errors of the test set", hd_loader_epoch(l->loader), 1 - accuracy);
+        hd_progress_note(progress, "errors", errors);
+        hd_history_add(history, "loss", (i + 1) / epoch, loss);
+        hd_history_add(history, "errors of the test set", (i + 1) / epoch, errors);
         if (path != NULL) hd_checkpoint_save(path, &all);
         loss = 0;
     }
     hd_progress_end(progress);
-    *answers = answers_of(reader, test);
-    return hd_item(hd_accuracy(*answers, test->labels));
+    if (hd_history_names(history) > 0)
+        hd_history_plot(history, "digits_conv_history.svg",
+                        HD_OPTS(hd_plot_opts, .x_label = "epoch", .log_scale = true));
+    return answers_of(reader, test);
 }
 
 /* ---- a picture of what was read wrong ---------------------------------------------------------------------------- */
@@ -224,7 +228,8 @@ static int draw_mistakes(const char *path, const digits *test, hd_tensor *answer
     hd_to_array(test->images, ink, HD_F32, TESTS * PIXELS);
     hd_to_array(test->labels, is, HD_I64, TESTS);
     hd_to_array(answers, read, HD_I64, TESTS);
-    FILE *svg = hd_ok() ? fopen(path, "w") : NULL;
+    if (!hd_ok()) return -1;
+    FILE *svg = fopen(path, "w");
     if (svg == NULL) return fprintf(stderr, "digits_conv: %s: %s\n", path, strerror(errno)), -1;
     for (int i = 0; i < TESTS; ++i) mistakes += read[i] != is[i];
     fprintf(svg,
@@ -243,25 +248,20 @@ static int draw_mistakes(const char *path, const digits *test, hd_tensor *answer
 static bool train_all(const digits *train, const digits *test, bool full, bool resume) {
     double sum = 0;
     const int seeds = full ? SEEDS : 1;
-    hd_history *history = hd_history_new(); /* of the last */
-    for (int seed = 1; seed <= seeds && hd_ok(); ++seed) {
+    for (int seed = 1; seed <= seeds; ++seed) {
         HD_SCOPE;
-        hd_tensor *answers;
         char path[64];
         snprintf(path, sizeof path, "digits_conv_%d.safetensors", seed);
         const learner l = learner_new(train, (uint64_t)seed, full ? EPOCHS : QUICK_EPOCHS, true);
         const hd_checkpoint_opts all = all_of(&l);
         if (resume && access(path, F_OK) == 0) hd_checkpoint_load(path, &all);
-        hd_history *own = seed == seeds ? history : hd_history_new();
-        const double accuracy = train_network(&l, test, full && HD_HAS_FILES ? path : NULL, own, &answers);
-        const int mistakes = hd_ok() ? draw_mistakes("digits_conv_mistakes.svg", test, answers) : -1;
+        hd_tensor *answers = train_network(&l, test, full && HD_HAS_FILES ? path : NULL);
+        const double accuracy = hd_item(hd_accuracy(answers, test->labels));
+        const int mistakes = draw_mistakes("digits_conv_mistakes.svg", test, answers);
         if (mistakes < 0) return false;
         printf("seed %d: %.2f %% of the test set, %d mistakes\n", seed, 100 * accuracy, mistakes);
         sum += accuracy;
     }
-    if (hd_history_names(history) > 0)
-        hd_history_plot(history, "digits_conv_history.svg",
-                        HD_OPTS(hd_plot_opts, .x_label = "epoch", .log_scale = true));
     printf("test accuracy: %.2f %%%s\n", 100 * sum / seeds, full ? ", the mean" : "; --full trains to the end");
     return sum / seeds >= (full ? goal : quick_goal);
 }
@@ -275,7 +275,7 @@ int main(int argc, char **argv) {
     const int64_t count = load(DIGITS_FILE, &file);
     digits train = {NULL, NULL}, test = {NULL, NULL};
     const bool begun = count > 0 && train_and_die(file, count);
-    if (begun) split(file, count, &train, &test);
+    if (begun) read_images(file, count, &train, &test);
     free(file);
     const bool good = begun && try_resuming(&train) && try_both_ways(&train) && train_all(&train, &test, full, resume);
     return good ? hd_exit_status() : 1;
