@@ -1,7 +1,7 @@
 /* A language model of hodu's own guides: a transformer reads them, and then writes on in their manner.
  *
  * The text becomes tokens of a few letters by byte pair encoding. Blocks of causal attention, with places told by
- * rotation, learn to predict the next token: a step of the training, drawing its own pieces of the text included, is one
+ * rotation, learn to predict the next token: a step of the training, which draws its own pieces of the text, is one
  * script without inputs. Another script writes: it takes one token at a time, keeps keys and values of those before in
  * caches that are its state, and draws the next token from the k most probable ones.
  *

@@ -1,9 +1,9 @@
 /* Handwritten digits, read as well as a small convolutional network can: 99 of 100 images that it has never seen.
  *
- * It shows what training wants beside a network: images turned and shifted at random, batch norm and dropout, AdamW with
- * a learning rate that warms up and falls along a cosine, clipped gradients, and checkpoints. The whole step, changing
- * the images included, is one script; run dynamically it gives the same losses. A run that is killed goes on from its
- * last checkpoint as if nothing had happened, bit for bit, which the program tries on itself.
+ * It shows what training wants beside a network: images turned and shifted at random, batch norm and dropout, AdamW
+ * with a learning rate that warms up and falls along a cosine, clipped gradients, and checkpoints. The whole step,
+ * changing the images included, is one script; run dynamically it gives the same losses. A run that is killed goes on
+ * from its last checkpoint as if nothing had happened, bit for bit, which the program tries on itself.
  *
  * By itself it trains one network for a few epochs. --full trains three to the end, with a checkpoint of each after
  * every epoch; --full --resume goes on from those. */

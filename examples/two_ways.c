@@ -1,5 +1,5 @@
-/* One training step, run in two ways: dynamically, every line at once; and captured once as a script, which is compiled,
- * run many times and saved. The lines are the same. */
+/* One training step, run in two ways: dynamically, every line at once; and captured once as a script, which is
+ * compiled, run many times and saved. The lines are the same. */
 #include "digits_file.h"
 
 enum { BATCH = 32 };
