@@ -29,7 +29,7 @@ typedef struct plan {
     double rate, dropout;
     double goal; /* the loss on text that it does not learn from: nats a token, log(512) = 6.24 by guessing */
 } plan;
-static const plan quick = {64, 4, 2, 64, 8, 120, 4e-3, 0, 5}, full = {128, 4, 4, 128, 16, 1500, 2e-3, 0.1, 3};
+static const plan quick = {64, 4, 2, 64, 8, 120, 4e-3, 0, 5}, full = {128, 4, 4, 128, 16, 900, 2e-3, 0.25, 3};
 
 /* ---- the text ---------------------------------------------------------------------------------------------------- */
 /* Adds a file to the text; its new length, 0 after saying what is wrong. */
@@ -67,8 +67,9 @@ typedef struct model {
 /* x [n,t,width] -> [n,t,width]; keeps the parts in *b, for block_step. */
 static hd_module *block_new(const plan *p, block *b) {
     b->norm = hd_rms_norm_layer(p->width, NULL);
-    b->attention = hd_multihead_attention(p->width, p->heads,
-                                          HD_OPTS(hd_multihead_attention_opts, .causal = true, .rotary = true));
+    b->attention = hd_multihead_attention(
+        p->width, p->heads,
+        HD_OPTS(hd_multihead_attention_opts, .causal = true, .rotary = true, .dropout = p->dropout));
     b->mlp = hd_residual(HD_SEQUENTIAL(hd_rms_norm_layer(p->width, NULL), hd_linear(p->width, 4 * p->width, NULL),
                                        hd_gelu_layer(), hd_linear(4 * p->width, p->width, NULL),
                                        hd_dropout_layer(p->dropout)));

@@ -113,11 +113,12 @@ enum { DYNAMIC_STEPS = 10, SAVED_AT = 12, KILLED_AT = 15, COMPARED = 20 };
 static const char killed_path[] = "digits_conv_killed.safetensors";
 
 /* A process that is killed in the middle of its training, a few steps behind its checkpoint. It is made before this one
- * asks anything of a device: what drivers keep does not survive a fork. */
+ * calls the library: what drivers of devices keep does not survive a fork. */
 static bool train_and_die(const image *file, int64_t count) {
     int status = 0;
     const pid_t child = HD_HAS_FILES ? fork() : -1;
     if (child == 0) {
+        HD_SCOPE;
         digits train, test;
         read_images(file, count, &train, &test);
         const learner l = learner_new(&train, 7, QUICK_EPOCHS, true);
@@ -256,7 +257,6 @@ static bool train_all(const digits *train, const digits *test, bool full, bool r
 }
 
 int main(int argc, char **argv) {
-    HD_SCOPE;
     const bool full = argc > 1 && strcmp(argv[1], "--full") == 0;
     const bool resume = argc > 2 && strcmp(argv[2], "--resume") == 0;
     if (argc != 1 + full + resume) return fprintf(stderr, "usage: %s [--full [--resume]]\n", argv[0]), 2;
@@ -264,6 +264,7 @@ int main(int argc, char **argv) {
     const int64_t count = load(DIGITS_FILE, &file);
     digits train = {NULL, NULL}, test = {NULL, NULL};
     const bool begun = count > 0 && train_and_die(file, count);
+    HD_SCOPE;
     if (begun) read_images(file, count, &train, &test);
     free(file);
     const bool good = begun && keep_promises(&train) && train_all(&train, &test, full, resume);
