@@ -26,14 +26,25 @@ typedef struct hd_compile_figures {
 
 HD_BEGIN_DECLS
 /* hd_compile(model, NULL) compiles nothing: the default backend is eager, which runs the model as it is. The backend
- * HD_BACKEND_GRAPH gives a module with the same parameters whose hd_forward gives the same results, gradients and
- * draws, captured at its first call with inputs of a shape and compiled. Parameters are read as they are at each call;
- * buffers are updated. What cannot be captured (reading a value inside) is an error at the call. */
+ * HD_BACKEND_GRAPH gives a module with the same parameters whose hd_forward and hd_forward_all give the same results,
+ * gradients and draws, captured at its first call with inputs of these shapes and compiled. Parameters are read as they
+ * are at each call; buffers are updated. What cannot be captured (reading a value inside) is an error at the call. */
 HD_API hd_module *hd_compile(hd_module *model, const hd_compile_opts *opts);
 HD_API hd_compile_figures hd_compile_stats(const hd_module *compiled);
-/* A clone of the script of it that ran last, to profile, check, print or save: set its input "x" first. Its first
- * output is the result; the others are what a backward would read. */
+/* A clone of the script of it that ran last, to profile, check, print or save: set its input "x" first, or "x0", "x1",
+ * ... of several. Its first outputs are the results, "y" or "y0", "y1", ...; the others are what a backward would read.
+ */
 HD_API hd_script *hd_compile_script(const hd_module *compiled);
+
+/* A function from lists to lists. */
+typedef hd_tensors *(*hd_list_function)(hd_tensors *inputs, void *user);
+/* The same for a function, which hd_forward_all of the result calls: function(inputs, user). `reads` are the tensors it
+ * reads beside its inputs, NULL for none: those that require gradients are parameters of the result, named "0", "1",
+ * ..., by their places in the list; the others are its buffers, which the function may write. Whatever else it reads is
+ * captured with its value of then; to write that, or to read what requires a gradient, is an error at the call. `user`
+ * stays yours, and valid as long as the result; what it points to may count only at the call that captures. */
+HD_API hd_module *hd_compile_function(hd_list_function function, void *user, const hd_tensors *reads,
+                                      const hd_compile_opts *opts);
 
 /* hd_builder_add_state for all parameters and buffers of a model, by their names in it, and all that an optimizer keeps
  * (moments, step count, learning rate), as "optimizer.steps" and so on; either may be NULL. Tensors that share memory

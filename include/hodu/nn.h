@@ -11,6 +11,11 @@ HD_BEGIN_DECLS
 /* ---- using a module ---- */
 /* The module's output for x. */
 HD_API hd_tensor *hd_forward(hd_module *module, hd_tensor *x);
+/* Its outputs for several inputs; HD_FORWARD_ALL(module, a, b) writes it shorter. Each of the two serves any module: one
+ * that takes a list is given x alone by hd_forward, which returns the first output, and one that takes a tensor gets the
+ * only input of hd_forward_all. */
+HD_API hd_tensors *hd_forward_all(hd_module *module, hd_tensors *inputs);
+#define HD_FORWARD_ALL(module, ...) hd_forward_all(module, HD_TENSORS(__VA_ARGS__))
 /* Its parameters and those of the modules in it, each once, in the order they were added. */
 HD_API hd_tensors *hd_module_parameters(hd_module *module);
 /* Moves its parameters, their gradients and its buffers to a device, all or none. They stay the tensors they are, so
@@ -109,6 +114,9 @@ typedef struct hd_module_class {
     const char *name; /* "linear" */
     hd_tensor *(*forward)(hd_module *module, hd_tensor *x);
     void (*destroy)(void *state); /* releases the state; NULL when there is nothing to release */
+    /* Takes and gives several tensors. A class has this one, or forward, or both; or neither: its modules hold others,
+     * and to run them is an error. */
+    hd_tensors *(*forward_all)(hd_module *module, hd_tensors *inputs);
 } hd_module_class;
 /* A module of this class; `state` is yours, hd_module_state returns it. The class must outlive the module. */
 HD_API hd_module *hd_module_new(const hd_module_class *class_, void *state);

@@ -7,21 +7,22 @@
 
 typedef struct cutting {
     const hd_graph *g;
-    bool *later;     /* depends on the input at which is cut */
-    bool *used;      /* some output of the backward part needs it */
-    uint32_t *front; /* the node in the forward graph */
-    uint32_t *back;  /* the node in the backward graph */
+    uint32_t inputs, outputs; /* how many of the graph's are the forward graph's */
+    bool *later;              /* depends on the inputs at which is cut */
+    bool *used;               /* some output of the backward part needs it */
+    uint32_t *front;          /* the node in the forward graph */
+    uint32_t *back;           /* the node in the backward graph */
     hd_cut *out;
 } cutting;
 
-static void mark(cutting *c, uint32_t seed) {
+static void mark(cutting *c) {
     const hd_graph *g = c->g;
     for (uint32_t i = 0; i < g->node_count; ++i) {
-        c->later[i] = i == seed;
+        c->later[i] = g->nodes[i].op == HD_NODE_INPUT && g->nodes[i].first >= c->inputs;
         for (int k = 0; hd_node_is_call(&g->nodes[i]) && k < g->nodes[i].input_count; ++k)
             c->later[i] = c->later[i] || c->later[hd_node_inputs(g, i)[k]];
     }
-    for (uint32_t i = 1; i < g->output_count; ++i) c->used[g->outputs[i].node] = true;
+    for (uint32_t i = c->outputs; i < g->output_count; ++i) c->used[g->outputs[i].node] = true;
     for (uint32_t i = g->node_count; i-- > 0;) {
         c->used[i] = c->used[i] || (c->later[i] && hd_node_has_effects(g, i));
         if (!c->used[i] || !c->later[i] || !hd_node_is_call(&g->nodes[i])) continue; /* what is not later is given */
@@ -57,7 +58,9 @@ static hd_error make_forward(cutting *c) {
         if (c->later[g->cells[i].update]) return hd_fail(HD_ERROR_STATE, "a buffer is updated from a gradient");
         if (c->front[g->cells[i].node] != HD_NO_NODE) f->cells[k++].update = c->front[g->cells[i].update];
     }
-    return hd_graph_add_output(f, "y", c->front[g->outputs[0].node]);
+    for (uint32_t i = 0; i < c->outputs; ++i)
+        HD_TRY(hd_graph_add_output(f, hd_graph_string(g, g->outputs[i].name), c->front[g->outputs[i].node]));
+    return HD_OK;
 }
 
 /* A value that the forward part made and this one reads. Constants, numbers and parameters are had without saving. */
@@ -84,13 +87,16 @@ static hd_error bring_over(cutting *c, uint32_t i) {
     return c->back[i] == HD_NO_NODE ? hd_thread_self()->error_code : HD_OK;
 }
 
-static hd_error make_backward(cutting *c, uint32_t seed) {
+static hd_error make_backward(cutting *c) {
     const hd_graph *g = c->g;
     hd_graph *b = c->out->backward;
-    const hd_shape shape = hd_node_shape(g, seed);
-    c->back[seed] = hd_graph_add_input(b, hd_graph_string(g, g->inputs[g->nodes[seed].first].name),
-                                       (hd_dtype)g->nodes[seed].dtype, &shape);
-    if (c->back[seed] == HD_NO_NODE) return hd_thread_self()->error_code;
+    for (uint32_t i = c->inputs; i < g->input_count; ++i) {
+        const uint32_t seed = g->inputs[i].node;
+        const hd_shape shape = hd_node_shape(g, seed);
+        c->back[seed] =
+            hd_graph_add_input(b, hd_graph_string(g, g->inputs[i].name), (hd_dtype)g->nodes[seed].dtype, &shape);
+        if (c->back[seed] == HD_NO_NODE) return hd_thread_self()->error_code;
+    }
     for (uint32_t i = 0; i < g->node_count; ++i) {
         if (!c->used[i] || c->back[i] != HD_NO_NODE) continue;
         if (!c->later[i]) {
@@ -100,17 +106,15 @@ static hd_error make_backward(cutting *c, uint32_t seed) {
         c->back[i] = hd_copy_mapped(b, g, i, c->back);
         if (c->back[i] == HD_NO_NODE) return hd_thread_self()->error_code;
     }
-    for (uint32_t i = 1; i < g->output_count; ++i)
+    for (uint32_t i = c->outputs; i < g->output_count; ++i)
         HD_TRY(hd_graph_add_output(b, hd_graph_string(g, g->outputs[i].name), c->back[g->outputs[i].node]));
     return HD_OK;
 }
 
-hd_error hd_graph_cut(hd_thread *thread, const hd_graph *g, const char *input, hd_cut *out) {
+hd_error hd_graph_cut(hd_thread *thread, const hd_graph *g, uint32_t inputs, uint32_t outputs, hd_cut *out) {
     *out = (hd_cut){0};
-    const uint32_t place = hd_graph_find(g, HD_NAME_INPUT, input);
-    const uint32_t seed = place == HD_NO_NODE ? HD_NO_NODE : g->inputs[place].node;
     const size_t count = g->node_count + 1;
-    cutting c = {.g = g, .out = out};
+    cutting c = {.g = g, .inputs = inputs, .outputs = outputs, .out = out};
     c.later = hd_array_resize(NULL, count);
     c.used = hd_array_resize(NULL, count);
     c.front = hd_array_resize(NULL, count * sizeof *c.front);
@@ -121,13 +125,12 @@ hd_error hd_graph_cut(hd_thread *thread, const hd_graph *g, const char *input, h
     if (c.later == NULL || c.used == NULL || c.front == NULL || c.back == NULL || out->forward == NULL ||
         out->backward == NULL)
         status = hd_fail(HD_ERROR_MEMORY, "no memory to cut a graph of %u nodes", g->node_count);
-    if (seed == HD_NO_NODE) status = hd_fail(HD_ERROR_INTERNAL, "no input \"%s\" to cut at", input);
     if (status == HD_OK) {
         memset(c.used, 0, count);
         for (size_t i = 0; i < count; ++i) c.front[i] = c.back[i] = HD_NO_NODE;
-        mark(&c, seed);
+        mark(&c);
         status = make_forward(&c);
-        if (status == HD_OK) status = make_backward(&c, seed);
+        if (status == HD_OK) status = make_backward(&c);
     }
     hd_array_release(c.later);
     hd_array_release(c.used);

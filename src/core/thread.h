@@ -51,10 +51,11 @@ typedef struct hd_aside {
 
 /* A forward function that runs, for messages: "linear 0". */
 typedef struct hd_layer {
-    const char *kind, *name;   /* kind NULL: what is inside is captured by hd_compile */
-    const void *caller;        /* of hd_forward; NULL: the library called */
-    struct hd_module *module;  /* NULL: hd_compile's */
-    const struct hd_tensor *x; /* what it was given */
+    const char *kind, *name;         /* kind NULL: what is inside is captured by hd_compile */
+    const void *caller;              /* of hd_forward; NULL: the library called */
+    struct hd_module *module;        /* NULL: hd_compile's */
+    const struct hd_tensor *x;       /* what it was given, */
+    const struct hd_tensors *inputs; /* or these, several; NULL: x alone */
 } hd_layer;
 #define HD_LAYERS_NOTED 32
 

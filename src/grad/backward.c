@@ -112,7 +112,7 @@ static void backward(hd_thread *thread, hd_tensor *loss, hd_tensor *seed) {
     hd_span span;
     hd_span_begin(&span, thread, "backward");
     seed = hd_walk_seed(loss, seed);
-    if (seed != NULL && hd_walk_run(w, edge, seed) == HD_OK) deliver(w);
+    if (seed != NULL && hd_walk_run(w, &edge, &seed, 1) == HD_OK) deliver(w);
     hd_span_end(&span, NULL);
     if (thread->error_code == HD_OK) hd_tape_walked(w->context);
     hd_walk_end(w);

@@ -31,12 +31,27 @@ static hd_error check_input(const hd_tensor *t, int64_t i, unsigned kind) {
     return HD_OK;
 }
 
-static hd_tensors *grad_of(hd_thread *thread, hd_tensor *loss, const hd_tensors *inputs, hd_tensor *seed,
-                           unsigned kind) {
+/* Of several losses together. */
+typedef struct start {
+    hd_tensor *const *losses, **seeds; /* seeds: as given, then as the losses need them */
+    uint32_t *edges;
+    int64_t count;
+} start;
+
+static hd_error find_edges(hd_thread *thread, const hd_tapes *tapes, const start *s) {
+    for (int64_t i = 0; i < s->count; ++i) HD_TRY(hd_walk_check(thread, tapes, s->losses[i], &s->edges[i]));
+    return HD_OK;
+}
+
+static hd_error walk_from(hd_walk *w, const start *s) {
+    for (int64_t i = 0; i < s->count; ++i)
+        if ((s->seeds[i] = hd_walk_seed(s->losses[i], s->seeds[i])) == NULL) return w->thread->error_code;
+    return hd_walk_run(w, s->edges, s->seeds, s->count);
+}
+
+static hd_tensors *gradients_of(hd_thread *thread, const start *s, const hd_tensors *inputs, unsigned kind) {
     hd_tapes *tapes = hd_tapes_of(thread);
-    uint32_t edge;
-    if (tapes == NULL || hd_tensors_check(inputs, "inputs") != HD_OK ||
-        hd_walk_check(thread, tapes, loss, &edge) != HD_OK)
+    if (tapes == NULL || hd_tensors_check(inputs, "inputs") != HD_OK || find_edges(thread, tapes, s) != HD_OK)
         return NULL;
     for (int64_t i = 0; i < inputs->count; ++i) HD_TRY_OR(check_input(inputs->items[i], i, kind), NULL);
     hd_tensors *list = hd_tensors_new(thread, inputs->count);
@@ -48,8 +63,7 @@ static hd_tensors *grad_of(hd_thread *thread, hd_tensor *loss, const hd_tensors 
     w->without_hooks = (kind & WITHOUT_HOOKS) != 0;
     hd_span span;
     hd_span_begin(&span, thread, "grad_of");
-    seed = hd_walk_seed(loss, seed);
-    if (seed != NULL && hd_walk_run(w, edge, seed) == HD_OK) run_leaf_hooks(w);
+    if (walk_from(w, s) == HD_OK) run_leaf_hooks(w);
     if (thread->error_code == HD_OK && !w->inside) hd_tape_walked(w->context);
     for (int64_t i = 0; i < inputs->count && thread->error_code == HD_OK; ++i) {
         if (list->items[i] != NULL) continue;
@@ -61,14 +75,41 @@ static hd_tensors *grad_of(hd_thread *thread, hd_tensor *loss, const hd_tensors 
     return thread->error_code == HD_OK ? list : NULL;
 }
 
+static hd_tensors *grad_of(hd_thread *thread, hd_tensor *loss, const hd_tensors *inputs, hd_tensor *seed,
+                           unsigned kind) {
+    uint32_t edge;
+    return gradients_of(thread, &(start){&loss, &seed, &edge, 1}, inputs, kind);
+}
+
 hd_tensors *hd_grad_of(hd_tensor *loss, hd_tensors *inputs, const hd_grad_of_opts *opts) {
     HD_ENTER("hd_grad_of", NULL);
     HD_READ_OPTS(hd_grad_of_opts, opts, NULL);
     return grad_of(thread, loss, inputs, options.seed, options.differentiable ? DIFFERENTIABLE : 0);
 }
 
-hd_tensors *hd_gradients_inside(hd_thread *thread, hd_tensor *loss, const hd_tensors *inputs, hd_tensor *seed) {
-    return grad_of(thread, loss, inputs, seed, INSIDE);
+/* A longjmp out of a hook or a vjp of the user's. */
+static void seeds_left(hd_thread *thread, const hd_ending *ending) {
+    (void)thread;
+    hd_array_release(ending->object);
+}
+
+hd_tensors *hd_gradients_inside(hd_thread *thread, hd_tensor *const *losses, hd_tensor *const *seeds, int64_t count,
+                                const hd_tensors *inputs) {
+    hd_tensor **own = hd_array_resize(NULL, (size_t)count * (sizeof *own + sizeof(uint32_t)));
+    if (own == NULL) {
+        hd_fail(HD_ERROR_MEMORY, "no memory to walk back from %lld tensors", (long long)count);
+        return NULL;
+    }
+    if (hd_ending_push(thread, seeds_left, own, 0, 0) != HD_OK) {
+        hd_array_release(own);
+        return NULL;
+    }
+    const uint32_t ending = hd_ending_last(thread);
+    for (int64_t i = 0; i < count; ++i) own[i] = seeds[i];
+    hd_tensors *list = gradients_of(thread, &(start){losses, own, (uint32_t *)(own + count), count}, inputs, INSIDE);
+    hd_ending_pop(thread, ending);
+    hd_array_release(own);
+    return list;
 }
 
 hd_tensors *hd_vjp(hd_tensor *y, hd_tensors *inputs, hd_tensor *seed) {

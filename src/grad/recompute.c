@@ -110,7 +110,8 @@ static void recompute_vjp(hd_thread *thread, hd_external *self, hd_tensor *gradi
     if (thread->error_code == HD_OK) check_again(y, gradient);
     if (thread->error_code == HD_OK && thread->tapes->head.frame_count == depth)
         check_leaves(thread, c, &thread->tapes->active->tape);
-    hd_tensors *gradients = thread->error_code != HD_OK ? NULL : hd_gradients_inside(thread, y, c->leaves, gradient);
+    hd_tensors *gradients =
+        thread->error_code != HD_OK ? NULL : hd_gradients_inside(thread, &y, &gradient, 1, c->leaves);
     hd_context_leave(thread, depth, "the function of hd_recompute");
     for (int64_t i = 0; gradients != NULL && i < c->leaves->count; ++i) results[i] = gradients->items[i];
 }

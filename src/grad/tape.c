@@ -184,8 +184,12 @@ void hd_place(hd_thread *thread, hd_tapes *tapes, hd_tensor *t, int output) {
 /* A forward function reads a parameter that is neither trained nor saved with its model. */
 static void warn_of_parameter(hd_thread *thread, const hd_tensor *t) {
     const uint32_t layers = thread->layer_count < HD_LAYERS_NOTED ? thread->layer_count : HD_LAYERS_NOTED;
-    for (uint32_t i = 0; i < layers; ++i)
+    for (uint32_t i = 0; i < layers; ++i) {
+        const hd_tensors *inputs = thread->layers[i].inputs;
         if (thread->layers[i].x == t) return;
+        for (int64_t k = 0; inputs != NULL && k < inputs->count; ++k)
+            if (inputs->items[k] == t) return;
+    }
     if (thread->layers[layers - 1].module == NULL) return; /* a compiled model, whose own forward has been looked at */
     thread->warned_of_parameter = true;
     hd_warn(thread,

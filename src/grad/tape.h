@@ -178,8 +178,10 @@ void hd_context_leave(hd_thread *thread, uint32_t depth, const char *who);
 void hd_frames_restore(hd_thread *thread, uint32_t count, const char *who);
 /* Likewise when a longjmp left it there; `observer` is the one that was active then. */
 void hd_frames_drop(hd_thread *thread, hd_tapes *tapes, uint32_t count, hd_observer *observer);
-/* The gradients of `loss` for `inputs`, for a walk inside a walk: hooks of leaves are the outer walk's to run. */
-hd_tensors *hd_gradients_inside(hd_thread *thread, hd_tensor *loss, const hd_tensors *inputs, hd_tensor *seed);
+/* The gradients of `losses`, each with its seed, added up, for `inputs`, for a walk inside a walk: hooks of leaves are
+ * the outer walk's to run. */
+hd_tensors *hd_gradients_inside(hd_thread *thread, hd_tensor *const *losses, hd_tensor *const *seeds, int64_t count,
+                                const hd_tensors *inputs);
 /* The leaves that y came from on the active tape, each once, as a list of the current scope; NULL with an error. */
 hd_tensors *hd_leaves_of(hd_thread *thread, const hd_tensor *y);
 

@@ -416,9 +416,10 @@ static hd_error visit_call(hd_walk *w, hd_record *r, uint32_t index) {
 }
 
 /* ---- the walk ---------------------------------------------------------------------------------------------------- */
-static hd_error walk_back(hd_walk *w, uint32_t edge, hd_tensor *seed) {
+static hd_error walk_back(hd_walk *w, const uint32_t *edges, hd_tensor *const *seeds, int64_t count) {
     hd_thread *thread = w->thread;
-    hd_error status = arrive(w, edge, seed);
+    hd_error status = HD_OK;
+    for (int64_t i = 0; i < count && status == HD_OK; ++i) status = arrive(w, edges[i], seeds[i]);
     while (w->tapes->queue_count > 0) {
         const uint32_t index = pop(w->tapes);
         hd_record *r = w->tape->records[index];
@@ -433,11 +434,21 @@ static hd_error walk_back(hd_walk *w, uint32_t edge, hd_tensor *seed) {
     return status;
 }
 
-/* What the loss came from, from the oldest record to the newest, as an array of `count`; NULL with an error. */
-static uint32_t *ancestors(hd_walk *w, uint32_t last, uint32_t *count) {
+/* A record is among the ancestors that are looked for. */
+static hd_error push_once(hd_walk *w, uint32_t index) {
+    hd_record *r = w->tape->records[index];
+    if (r->reached) return HD_OK;
+    HD_TRY(push(w, index));
+    r->reached = true;
+    return HD_OK;
+}
+
+/* What the losses at these edges came from, from the oldest record to the newest, as an array of `count`; NULL with an
+ * error. */
+static uint32_t *ancestors(hd_walk *w, const uint32_t *edges, int64_t edge_count, uint32_t *count) {
     uint32_t *list = NULL, capacity = 0, size = 0;
-    hd_error status = push(w, last);
-    w->tape->records[last]->reached = status == HD_OK;
+    hd_error status = HD_OK;
+    for (int64_t i = 0; i < edge_count && status == HD_OK; ++i) status = push_once(w, edges[i] / 2);
     while (w->tapes->queue_count > 0) {
         const uint32_t index = pop(w->tapes);
         hd_record *r = w->tape->records[index];
@@ -449,12 +460,8 @@ static uint32_t *ancestors(hd_walk *w, uint32_t last, uint32_t *count) {
             if (larger != NULL) list = larger;
         }
         if (status == HD_OK) list[size++] = index;
-        for (uint32_t i = 0; i < r->inputs && status == HD_OK; ++i) {
-            hd_record *from = w->tape->records[r->edges[i] / 2];
-            if (r->edges[i] == 0 || from->reached) continue;
-            status = push(w, r->edges[i] / 2);
-            from->reached = status == HD_OK;
-        }
+        for (uint32_t i = 0; i < r->inputs && status == HD_OK; ++i)
+            if (r->edges[i] != 0) status = push_once(w, r->edges[i] / 2);
     }
     for (uint32_t i = 0; i < size / 2; ++i) {
         const uint32_t swap = list[i];
@@ -472,7 +479,7 @@ hd_tensors *hd_leaves_of(hd_thread *thread, const hd_tensor *y) {
     uint32_t edge, count;
     if (tapes == NULL || hd_walk_check(thread, tapes, y, &edge) != HD_OK) return NULL;
     hd_walk w = {.thread = thread, .tapes = tapes, .context = tapes->active, .tape = &tapes->active->tape};
-    uint32_t *list = ancestors(&w, edge / 2, &count);
+    uint32_t *list = ancestors(&w, &edge, 1, &count);
     hd_tensors *leaves = list == NULL ? NULL : hd_tensors_new(thread, count);
     int64_t found = 0;
     for (uint32_t i = 0; leaves != NULL && i < count; ++i) {
@@ -487,10 +494,10 @@ hd_tensors *hd_leaves_of(hd_thread *thread, const hd_tensor *y) {
     return leaves;
 }
 
-/* Marks the records between the loss and what is wanted, so that nothing else is computed. */
-static hd_error mark_needed(hd_walk *w, uint32_t last) {
+/* Marks the records between the losses and what is wanted, so that nothing else is computed. */
+static hd_error mark_needed(hd_walk *w, const uint32_t *edges, int64_t edge_count) {
     uint32_t count;
-    uint32_t *list = ancestors(w, last, &count);
+    uint32_t *list = ancestors(w, edges, edge_count, &count);
     if (list == NULL) return w->thread->error_code;
     for (uint32_t i = 0; i < count; ++i) w->tape->records[list[i]]->target = false;
     for (int64_t k = 0; k < w->wanted->count; ++k) {
@@ -510,10 +517,10 @@ static hd_error mark_needed(hd_walk *w, uint32_t last) {
     return HD_OK;
 }
 
-hd_error hd_walk_run(hd_walk *w, uint32_t edge, hd_tensor *seed) {
+hd_error hd_walk_run(hd_walk *w, const uint32_t *edges, hd_tensor *const *seeds, int64_t count) {
     take_queue(w);
-    hd_error status = w->wanted != NULL ? mark_needed(w, edge / 2) : HD_OK;
-    if (status == HD_OK) status = walk_back(w, edge, seed);
+    hd_error status = w->wanted != NULL ? mark_needed(w, edges, count) : HD_OK;
+    if (status == HD_OK) status = walk_back(w, edges, seeds, count);
     give_queue_back(w);
     return status;
 }

@@ -40,8 +40,8 @@ typedef struct hd_walk {
 hd_error hd_walk_check(hd_thread *thread, const hd_tapes *tapes, const hd_tensor *loss, uint32_t *edge);
 /* The gradient it begins with: `given` as the loss needs it, or ones. NULL with an error. */
 hd_tensor *hd_walk_seed(const hd_tensor *loss, hd_tensor *given);
-/* Walks from `edge` to what is wanted, and leaves the tape as it was. */
-hd_error hd_walk_run(hd_walk *w, uint32_t edge, hd_tensor *seed);
+/* Walks from these edges, each with its seed, to what is wanted, and leaves the tape as it was. */
+hd_error hd_walk_run(hd_walk *w, const uint32_t *edges, hd_tensor *const *seeds, int64_t count);
 /* Around a walk of the active tape, with this observer; NULL with an error when there is no memory. Hooks may not walk
  * the same tape, nor start or end a builder. A longjmp out of one is a walk that failed. */
 hd_walk *hd_walk_begin(hd_thread *thread, hd_tapes *tapes, hd_observer *observer);

@@ -29,7 +29,7 @@ struct hd_module {
     const hd_module_class *class_;
     void *state;
     _Atomic bool training;  /* its own flag */
-    _Atomic uint64_t users; /* who reads or changes it now: see enter_module in module.c */
+    _Atomic uint64_t users; /* who reads or changes it now: see hd_module_enter in module.c */
     hd_member *members;
     int64_t member_count;
     hd_tensor *weight, *bias;            /* its parameters of these names, which layers read; NULL: none */
@@ -41,6 +41,18 @@ struct hd_module {
     _Atomic bool told;
 };
 
+/* Checks that an argument is a living module. */
+hd_error hd_module_check(const hd_module *m, const char *parameter);
+/* Begins a use of a module, which changes it or not, and ends it. `*ends` is what hd_module_leave takes off again. */
+hd_error hd_module_enter(hd_thread *thread, hd_module *m, bool changes, uint64_t *ends);
+void hd_module_leave(hd_module *m, uint64_t ends);
+/* Of a module that goes. */
+void hd_module_drop_names(hd_module *m);
+/* Modules lie too deep in each other, at m. */
+hd_error hd_module_refuse_depth(const hd_module *m);
+/* Calls `visit` for m, which lies so deep, and all modules in it, from the outside in; stops at the first error. */
+hd_error hd_module_walk(hd_thread *thread, hd_module *m, int depth, hd_error (*visit)(hd_module *m, void *user),
+                        void *user);
 /* Calls visit for each parameter, or buffer, with its full name; stops at the first error. */
 hd_error hd_module_each(hd_module *module, bool buffers, hd_error (*visit)(void *user, const char *name, hd_tensor *t),
                         void *user);
@@ -51,6 +63,7 @@ uint64_t hd_module_structure(void);
 hd_error hd_module_hash(hd_module *module, uint64_t *members, uint64_t *flags);
 /* Forward of a module that its parent knows by this name. */
 hd_tensor *hd_module_forward_as(hd_thread *thread, hd_module *module, const char *name, hd_tensor *x);
+hd_tensors *hd_module_forward_all_as(hd_thread *thread, hd_module *module, const char *name, hd_tensors *inputs);
 /* A module with a copy of `state`, which its class releases with hd_array_release. */
 hd_module *hd_module_with(const hd_module_class *class_, const void *state, size_t bytes);
 
