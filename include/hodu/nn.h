@@ -55,6 +55,50 @@ HD_API hd_module *hd_layer_norm_layer(hd_shape shape, const hd_norm_layer_opts *
 /* hd_rms_norm over the last axis; it has no bias. */
 HD_API hd_module *hd_rms_norm_layer(int64_t size, const hd_norm_layer_opts *opts);
 
+/* hd_group_norm of x [n, channels, ...]; weight and bias [channels]. */
+HD_API hd_module *hd_group_norm_layer(int64_t groups, int64_t channels, const hd_norm_layer_opts *opts);
+
+typedef struct hd_batch_norm_layer_opts {
+    size_t struct_size;
+    double eps;              /* 1e-5 by default */
+    double momentum;         /* what a batch weighs in running statistics: 0.1 by default */
+    bool cumulative;         /* they are the mean of those of all batches instead, which "num_batches_tracked" counts */
+    bool no_running;         /* there are none: batches are normalised by their own, in evaluation too */
+    bool no_weight, no_bias; /* a weight of ones, and a bias of zeros, to begin with */
+    hd_dtype dtype;          /* the default float by default */
+} hd_batch_norm_layer_opts;
+/* hd_batch_norm of x [n, channels, ...]: in training by the statistics of the batch, which move the buffers
+ * "running_mean" and "running_variance" [channels]; in evaluation by these. */
+HD_API hd_module *hd_batch_norm_layer(int64_t channels, const hd_batch_norm_layer_opts *opts);
+
+typedef struct hd_instance_norm_layer_opts {
+    size_t struct_size;
+    double eps;      /* 1e-5 by default */
+    double momentum; /* what a batch weighs in running statistics: 0.1 by default */
+    bool running;    /* keeps them, in buffers as hd_batch_norm_layer; evaluation normalises by them */
+    bool affine;     /* has weight and bias [channels] */
+    hd_dtype dtype;  /* the default float by default */
+} hd_instance_norm_layer_opts;
+/* hd_instance_norm of x [n, channels, ...]. */
+HD_API hd_module *hd_instance_norm_layer(int64_t channels, const hd_instance_norm_layer_opts *opts);
+
+/* ---- dropout: in training alone; in evaluation x itself ---- */
+/* hd_dropout of each element. */
+HD_API hd_module *hd_dropout_layer(double p);
+/* Dropout of whole channels of x [n, channels, 1 to 3 spatial axes]. */
+HD_API hd_module *hd_dropout_channels_layer(double p);
+/* hd_alpha_dropout, for what selu gives. */
+HD_API hd_module *hd_alpha_dropout_layer(double p);
+
+typedef struct hd_embedding_layer_opts {
+    size_t struct_size;
+    bool pads;             /* padding_index is there: */
+    int64_t padding_index; /* the row of zeros to begin with that gets no gradient; negative counts from the end */
+    hd_dtype dtype;        /* the default float by default */
+} hd_embedding_layer_opts;
+/* Rows of weight [count, width] by an index of any shape: [...] -> [..., width]; normal numbers to begin with. */
+HD_API hd_module *hd_embedding_layer(int64_t count, int64_t width, const hd_embedding_layer_opts *opts);
+
 typedef struct hd_conv_layer_opts {
     size_t struct_size;
     int64_t stride[3], dilation[3]; /* as in hd_conv_opts */
@@ -72,6 +116,34 @@ HD_API hd_module *hd_max_pool_layer(hd_shape window, const hd_pool_opts *opts);
 HD_API hd_module *hd_avg_pool_layer(hd_shape window, const hd_pool_opts *opts);
 HD_API hd_module *hd_adaptive_max_pool_layer(hd_shape size);
 HD_API hd_module *hd_adaptive_avg_pool_layer(hd_shape size);
+
+/* hd_resize of the last axes to this size. */
+HD_API hd_module *hd_resize_layer(hd_shape size, const hd_resize_opts *opts);
+/* hd_resize of x [n, channels, 1 to 3 spatial axes] to `scale` times its size, rounded down. */
+HD_API hd_module *hd_upsample_layer(double scale, const hd_resize_opts *opts);
+/* hd_pad, and hd_pad_with, of the last `count` axes. */
+HD_API hd_module *hd_pad_layer(const hd_padding *padding, int count, double value);
+HD_API hd_module *hd_pad_with_layer(const hd_padding *padding, int count, hd_pad_mode mode);
+
+typedef struct hd_recurrent_opts {
+    size_t struct_size;
+    int64_t layers;     /* one on another: 1 by default */
+    bool bidirectional; /* a second cell runs from the end, and both results are one behind the other */
+    bool batch_first;   /* x and the output are [n, t, ...] */
+    bool no_bias;
+    double dropout; /* between layers, in training */
+    bool relu;      /* of hd_rnn: relu in the place of tanh */
+    hd_dtype dtype; /* the default float by default */
+} hd_recurrent_opts;
+/* Recurrent layers over x [t, n, input]. hd_forward gives each h of the last layer, [t, n, directions hidden], from a
+ * state of zeros; hd_forward_all of {x}, or {x, h0}, of an LSTM {x, h0, c0}, gives {output, hn}, of an LSTM {output, hn,
+ * cn}: states are [layers directions, n, hidden]. Behind these inputs there may be lengths, i64 [n]: beyond them outputs
+ * are 0, and states are those of the last step within. Parameters are "weight_ih_l0" [gates hidden, input],
+ * "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", then those of "l0_reverse", "l1", ..., with the gates in PyTorch's order,
+ * drawn uniformly within 1 / sqrt(hidden). */
+HD_API hd_module *hd_rnn(int64_t input, int64_t hidden, const hd_recurrent_opts *opts);
+HD_API hd_module *hd_lstm(int64_t input, int64_t hidden, const hd_recurrent_opts *opts);
+HD_API hd_module *hd_gru(int64_t input, int64_t hidden, const hd_recurrent_opts *opts);
 
 typedef struct hd_multihead_attention_opts {
     size_t struct_size;
@@ -108,6 +180,21 @@ HD_API hd_module *hd_threshold_layer(double bound, double value);
 HD_API hd_module *hd_softplus_layer(double beta, double limit);
 HD_API hd_module *hd_softmax_layer(int axis);
 HD_API hd_module *hd_log_softmax_layer(int axis);
+/* hd_softmax of -x. */
+HD_API hd_module *hd_softmin_layer(int axis);
+/* a sigmoid(b), where a and b are the halves of x on an axis. */
+HD_API hd_module *hd_glu_layer(int axis);
+/* x where x > 0, else x times a slope from [low, high): drawn for each element in training, the middle in evaluation. */
+HD_API hd_module *hd_rrelu_layer(double low, double high);
+
+typedef struct hd_prelu_layer_opts {
+    size_t struct_size;
+    double slope;   /* to begin with: 0.25 by default */
+    hd_dtype dtype; /* the default float by default */
+} hd_prelu_layer_opts;
+/* hd_prelu with slopes that are learned, weight [channels]: one for all of x, or for each channel of x
+ * [n, channels, ...]. */
+HD_API hd_module *hd_prelu_layer(int64_t channels, const hd_prelu_layer_opts *opts);
 
 /* ---- a module of your own: a struct, a forward function, and what it holds ---- */
 typedef struct hd_module_class {

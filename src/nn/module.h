@@ -5,6 +5,9 @@
 #include "core/execute.h"
 #include "core/list.h"
 #include "core/options.h"
+#include "core/random.h"
+
+#include <math.h>
 
 /* Something a module holds, by name. */
 typedef struct hd_member {
@@ -66,5 +69,26 @@ hd_tensor *hd_module_forward_as(hd_thread *thread, hd_module *module, const char
 hd_tensors *hd_module_forward_all_as(hd_thread *thread, hd_module *module, const char *name, hd_tensors *inputs);
 /* A module with a copy of `state`, which its class releases with hd_array_release. */
 hd_module *hd_module_with(const hd_module_class *class_, const void *state, size_t bytes);
+/* The parameter, buffer or module that it was given as its index-th member. Layers note such numbers rather than
+ * addresses, so that their states are nothing but numbers. */
+static inline void *hd_module_member(const hd_module *m, int64_t index) { return m->members[index].object; }
+
+/* What a function that makes a layer has around its parameters: they are made at once, also inside a builder; the layer
+ * holds them; and when it fails, it has taken no draws. */
+typedef struct hd_making {
+    hd_thread *thread;
+    hd_eager_token eager;
+    hd_scope_token scope;
+    hd_draws before;
+} hd_making;
+void hd_making_begin(hd_making *making, hd_thread *thread);
+/* The layer, which the scope around has from now on; NULL when an error is pending. */
+hd_module *hd_making_end(hd_making *making, hd_module *m);
+/* What a number among options means: 0 is its default, HD_ZERO is 0. */
+static inline double hd_option(double given, double by_default) {
+    return given != 0 ? given : signbit(given) ? 0 : by_default;
+}
+/* The dtype of a layer's parameters, a float: the default one when it is not given. */
+hd_error hd_making_dtype(hd_thread *thread, hd_dtype given, hd_dtype *dtype);
 
 #endif
