@@ -141,6 +141,8 @@ golden: generate
 	@.venv/bin/python tests/golden/make_families.py
 	@.venv/bin/python -W ignore tests/golden/make_gradients.py
 	@.venv/bin/python tests/golden/make_layers.py
+	@.venv/bin/python -W ignore tests/golden/make_losses.py
+	@.venv/bin/python tests/golden/make_metrics.py
 	@.venv/bin/python tests/golden/make_optim.py
 
 install: setup

@@ -216,12 +216,14 @@ HD_API hd_tensor *hd_module_add_parameter(hd_module *module, const char *name, h
 HD_API hd_tensor *hd_module_add_buffer(hd_module *module, const char *name, hd_tensor *buffer);
 HD_API hd_module *hd_module_add(hd_module *module, const char *name, hd_module *child);
 
-/* ---- losses ---- */
+/* ---- losses: of a prediction and a target of one shape, unless they say otherwise; nothing broadcasts but weights.
+ * Small floats are computed in f32 and rounded once. Means and gradients are PyTorch's ---- */
 typedef enum hd_reduction_kind {
     HD_REDUCTION_DEFAULT,
     HD_REDUCTION_MEAN,
     HD_REDUCTION_SUM,
-    HD_REDUCTION_NONE
+    HD_REDUCTION_NONE,      /* the loss of each element, or row, by itself */
+    HD_REDUCTION_BATCH_MEAN /* of hd_kl_div: the sum over the size of axis 0 */
 } hd_reduction_kind;
 typedef struct hd_loss_opts {
     size_t struct_size;
@@ -229,6 +231,42 @@ typedef struct hd_loss_opts {
 } hd_loss_opts;
 /* (prediction - target)^2. */
 HD_API hd_tensor *hd_mse(hd_tensor *prediction, hd_tensor *target, const hd_loss_opts *opts);
+/* |prediction - target|. */
+HD_API hd_tensor *hd_mae(hd_tensor *prediction, hd_tensor *target, const hd_loss_opts *opts);
+
+typedef struct hd_huber_opts {
+    size_t struct_size;
+    hd_reduction_kind reduction; /* the mean by default */
+    double delta;                /* 1 by default, above 0 */
+} hd_huber_opts;
+/* Of d = prediction - target: d^2 / 2 up to delta, and delta (|d| - delta / 2) behind it. */
+HD_API hd_tensor *hd_huber(hd_tensor *prediction, hd_tensor *target, const hd_huber_opts *opts);
+
+typedef struct hd_smooth_l1_opts {
+    size_t struct_size;
+    hd_reduction_kind reduction; /* the mean by default */
+    double beta;                 /* 1 by default; HD_ZERO: hd_mae */
+} hd_smooth_l1_opts;
+/* Of d = prediction - target: d^2 / (2 beta) up to beta, and |d| - beta / 2 behind it: hd_huber over beta. */
+HD_API hd_tensor *hd_smooth_l1(hd_tensor *prediction, hd_tensor *target, const hd_smooth_l1_opts *opts);
+
+typedef struct hd_bce_opts {
+    size_t struct_size;
+    hd_reduction_kind reduction; /* the mean by default, of as many elements, whatever the weights */
+    hd_tensor *weight;           /* factors that broadcast to the prediction's shape; all 1 by default */
+} hd_bce_opts;
+/* Binary cross-entropy, -(t log p + (1 - t) log(1 - p)), of probabilities p in [0, 1]: logarithms end at -100. NaN for
+ * what is no probability. */
+HD_API hd_tensor *hd_bce(hd_tensor *prediction, hd_tensor *target, const hd_bce_opts *opts);
+
+typedef struct hd_bce_with_logits_opts {
+    size_t struct_size;
+    hd_reduction_kind reduction; /* the mean by default, of as many elements, whatever the weights */
+    hd_tensor *weight;           /* factors that broadcast to the logits' shape; all 1 by default */
+    hd_tensor *pos_weight;       /* factors of t log p, likewise: [classes], how much rarer positive ones are */
+} hd_bce_with_logits_opts;
+/* hd_bce of sigmoid(logits), which neither overflows nor ends. */
+HD_API hd_tensor *hd_bce_with_logits(hd_tensor *logits, hd_tensor *target, const hd_bce_with_logits_opts *opts);
 
 typedef struct hd_cross_entropy_opts {
     size_t struct_size;
@@ -237,10 +275,62 @@ typedef struct hd_cross_entropy_opts {
     double label_smoothing;      /* this much of the target is spread evenly over the classes */
     bool ignores;                /* rows whose target is ignore_index count for nothing */
     int64_t ignore_index;
+    int class_axis; /* of the logits; 0, as by default: the last. 1 for images [n, classes, height, width] */
 } hd_cross_entropy_opts;
-/* -log softmax(logits)[target]: logits [n, classes] or [classes]; target: class numbers [n] or [], or probabilities of
- * the logits' shape. */
+/* -log softmax(logits)[target]: logits [..., classes]; target: class numbers [...], or probabilities of the logits'
+ * shape. */
 HD_API hd_tensor *hd_cross_entropy(hd_tensor *logits, hd_tensor *target, const hd_cross_entropy_opts *opts);
+
+typedef struct hd_nll_opts {
+    size_t struct_size;
+    hd_reduction_kind reduction; /* as for hd_cross_entropy, */
+    hd_tensor *weight;
+    bool ignores;
+    int64_t ignore_index;
+    int class_axis; /* all of these */
+} hd_nll_opts;
+/* -logs[target]: logs [..., classes], as of hd_log_softmax; target: class numbers [...]. */
+HD_API hd_tensor *hd_nll(hd_tensor *logs, hd_tensor *target, const hd_nll_opts *opts);
+
+typedef struct hd_kl_div_opts {
+    size_t struct_size;
+    hd_reduction_kind reduction; /* the mean of all elements by default; HD_REDUCTION_BATCH_MEAN is the divergence */
+    bool log_target;             /* the target has logarithms of probabilities, too */
+} hd_kl_div_opts;
+/* The Kullback-Leibler divergence, t (log t - prediction): the prediction has logarithms of probabilities. */
+HD_API hd_tensor *hd_kl_div(hd_tensor *prediction, hd_tensor *target, const hd_kl_div_opts *opts);
+
+typedef struct hd_hinge_opts {
+    size_t struct_size;
+    hd_reduction_kind reduction; /* the mean by default */
+    double margin;               /* 1 by default; HD_ZERO for 0 */
+} hd_hinge_opts;
+/* max(0, margin - t prediction), of targets t that are 1 or -1: a support vector machine's. */
+HD_API hd_tensor *hd_hinge(hd_tensor *prediction, hd_tensor *target, const hd_hinge_opts *opts);
+/* The distance itself where the target is 1, max(0, margin - distance) where it is -1: PyTorch's HingeEmbeddingLoss. */
+HD_API hd_tensor *hd_hinge_embedding(hd_tensor *distance, hd_tensor *target, const hd_hinge_opts *opts);
+
+typedef struct hd_cosine_embedding_opts {
+    size_t struct_size;
+    hd_reduction_kind reduction; /* the mean by default */
+    double margin;               /* 0 by default */
+} hd_cosine_embedding_opts;
+/* 1 - cos(a, b) where the target is 1, max(0, cos(a, b) - margin) where it is -1: a and b [..., width], target [...].
+ */
+HD_API hd_tensor *hd_cosine_embedding(hd_tensor *a, hd_tensor *b, hd_tensor *target,
+                                      const hd_cosine_embedding_opts *opts);
+
+typedef struct hd_triplet_margin_opts {
+    size_t struct_size;
+    hd_reduction_kind reduction; /* the mean by default */
+    double margin;               /* 1 by default; HD_ZERO for 0 */
+    double p;                    /* of the norm: 2 by default */
+    double eps;                  /* added to each difference: 1e-6 by default; HD_ZERO for 0 */
+    bool swap;                   /* the negative is as far as it is from the nearer of anchor and positive */
+} hd_triplet_margin_opts;
+/* max(0, |anchor - positive| - |anchor - negative| + margin): all [..., width], the loss of each row [...]. */
+HD_API hd_tensor *hd_triplet_margin(hd_tensor *anchor, hd_tensor *positive, hd_tensor *negative,
+                                    const hd_triplet_margin_opts *opts);
 HD_END_DECLS
 
 #ifdef __cplusplus

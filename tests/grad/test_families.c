@@ -479,6 +479,33 @@
     CASE(loss, ce_labels_none, IN(S(3, 4), S(3, 4)), CE(a, LABELS(b), CE_OPTS(.reduction = HD_REDUCTION_NONE)))        \
     CASE(loss, ce_labels_all, IN(S(3, 4), S(3, 4), S(4)),                                                              \
          CE(a, LABELS(b), CE_OPTS(.label_smoothing = 0.3, .weight = c)))                                               \
+    CASE(loss, ce_grid, IN(S(2, 2, 3)), CE(a, I64(S(2, 2), 2, 0, 1, 0), NULL))                                         \
+    CASE(loss, ce_axis, IN(S(2, 3, 2)), CE(a, I64(S(2, 2), 2, 0, 1, 0), CE_OPTS(.class_axis = 1)))                     \
+    CASE(loss, ce_axis_labels, IN(S(2, 3, 2), S(2, 3, 2)), CE(a, LABELS(b), CE_OPTS(.class_axis = 1)))                 \
+    CASE(loss, mae, IN(S(2, 3), S(2, 3)), hd_square(hd_mae(a, b, REDUCED(NONE))))                                      \
+    CASE(loss, huber, IN(S(2, 3), S(2, 3)), hd_huber(a, b, NULL))                                                      \
+    CASE(loss, huber_delta, IN(S(2, 3), S(2, 3)), hd_huber(a, b, HD_OPTS(hd_huber_opts, .delta = 0.8)))                \
+    CASE(loss, smooth_l1, IN(S(2, 3), S(2, 3)), hd_smooth_l1(a, b, HD_OPTS(hd_smooth_l1_opts, .beta = 1.3)))           \
+    CASE(loss, bce, IN(S(2, 3), S(2, 3)), hd_bce(hd_sigmoid(a), b, NULL))                                              \
+    CASE(loss, bce_of_fixed, IN(S(2, 3)),                                                                              \
+         hd_bce(hd_sigmoid(a), hd_reshape(b_like(6), S(2, 3)), HD_OPTS(hd_bce_opts, .weight = b_like(3))))             \
+    CASE(loss, bce_weight, IN(S(2, 3), S(3)), hd_bce(hd_sigmoid(a), hd_square(a), HD_OPTS(hd_bce_opts, .weight = b)))  \
+    CASE(loss, bce_logits, IN(S(2, 3), S(2, 3)), hd_bce_with_logits(a, b, NULL))                                       \
+    CASE(loss, bce_logits_pos, IN(S(2, 3), S(2, 3), S(3)),                                                             \
+         hd_bce_with_logits(a, b, HD_OPTS(hd_bce_with_logits_opts, .pos_weight = c, .weight = c)))                     \
+    CASE(loss, nll, IN(S(3, 4), S(4)), hd_square(hd_nll(a, CLASSES, HD_OPTS(hd_nll_opts, .weight = POSITIVE(b)))))     \
+    CASE(loss, kl_div, IN(S(2, 3), S(2, 3)), hd_kl_div(a, POSITIVE(b), NULL))                                          \
+    CASE(loss, kl_div_log, IN(S(2, 3), S(2, 3)),                                                                       \
+         hd_kl_div(a, b, HD_OPTS(hd_kl_div_opts, .log_target = true, .reduction = HD_REDUCTION_BATCH_MEAN)))           \
+    CASE(loss, hinge, IN(S(2, 3), S(2, 3)), hd_square(hd_hinge(a, b, HD_OPTS(hd_hinge_opts, .margin = 3))))            \
+    CASE(loss, hinge_embedding, IN(S(4)),                                                                              \
+         hd_square(hd_hinge_embedding(a, I64(S(4), 1, -1, -1, 1), HD_OPTS(hd_hinge_opts, .margin = 3))))               \
+    CASE(loss, cosine_embedding, IN(S(2, 3), S(2, 3)),                                                                 \
+         hd_cosine_embedding(a, b, I64(S(2), 1, -1), HD_OPTS(hd_cosine_embedding_opts, .margin = -2)))                 \
+    CASE(loss, triplet_margin, IN(S(2, 3), S(2, 3), S(2, 3)),                                                          \
+         hd_triplet_margin(a, b, c, HD_OPTS(hd_triplet_margin_opts, .margin = 9)))                                     \
+    CASE(loss, triplet_margin_swap, IN(S(2, 3), S(2, 3), S(2, 3)),                                                     \
+         hd_triplet_margin(a, b, c, HD_OPTS(hd_triplet_margin_opts, .margin = 9, .p = 3, .swap = true)))               \
     CASE(power, square, IN(S(2, 3)), hd_pow_scalar(a, 2))                                                              \
     CASE(power, cube, IN(S(2, 3)), hd_pow_scalar(a, 3))                                                                \
     CASE(power, inverse, IN(S(2, 3)), hd_pow_scalar(a, -2))                                                            \

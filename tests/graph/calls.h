@@ -374,6 +374,24 @@ static inline hd_tensor *all_of_svd(hd_svd_parts p) {
     /* losses, scalars */                                                                                              \
     CALL(mse, IN(S(2, 3), S(2, 3)), hd_mse(a, b, NULL))                                                                \
     CALL(cross_entropy, IN(S(2, 3)), hd_cross_entropy(a, I64(S(2), 2, 0), NULL))                                       \
+    CALL(cross_entropy_axis, IN(S(2, 3, 2)),                                                                           \
+         hd_cross_entropy(a, I64(S(2, 2), 2, 0, 1, 2), HD_OPTS(hd_cross_entropy_opts, .class_axis = 1)))               \
+    CALL(mae, IN(S(2, 3), S(2, 3)), hd_mae(a, b, NULL))                                                                \
+    CALL(huber, IN(S(2, 3), S(2, 3)), hd_huber(a, b, HD_OPTS(hd_huber_opts, .delta = 0.3)))                            \
+    CALL(smooth_l1, IN(S(2, 3), S(2, 3)), hd_smooth_l1(a, b, HD_OPTS(hd_smooth_l1_opts, .beta = 0.3)))                 \
+    CALL(bce, IN(S(2, 3), S(2, 3)),                                                                                    \
+         hd_bce(hd_sigmoid(a), b, HD_OPTS(hd_bce_opts, .weight = hd_full(S(), HD_F32, 0.3))))                          \
+    CALL(bce_with_logits, IN(S(2, 3), S(2, 3), S(3)),                                                                  \
+         hd_bce_with_logits(a, b, HD_OPTS(hd_bce_with_logits_opts, .pos_weight = c, .reduction = HD_REDUCTION_SUM)))   \
+    CALL(nll, IN(S(2, 3)), hd_nll(a, I64(S(2), 2, 0), HD_OPTS(hd_nll_opts, .ignores = true, .ignore_index = 2)))       \
+    CALL(kl_div, IN(S(2, 3), S(2, 3)), hd_kl_div(a, hd_square(b), NULL))                                               \
+    CALL(kl_div_log, IN(S(2, 3), S(2, 3)),                                                                             \
+         hd_kl_div(a, b, HD_OPTS(hd_kl_div_opts, .log_target = true, .reduction = HD_REDUCTION_BATCH_MEAN)))           \
+    CALL(hinge, IN(S(2, 3), S(2, 3)), hd_hinge(a, b, HD_OPTS(hd_hinge_opts, .margin = 3)))                             \
+    CALL(hinge_embedding, IN(S(3)), hd_hinge_embedding(a, I64(S(3), 1, -1, -1), HD_OPTS(hd_hinge_opts, .margin = 3)))  \
+    CALL(cosine_embedding, IN(S(2, 3), S(2, 3)), hd_cosine_embedding(a, b, I64(S(2), 1, -1), NULL))                    \
+    CALL(triplet_margin, IN(S(2, 3), S(2, 3), S(2, 3)),                                                                \
+         hd_triplet_margin(a, b, c, HD_OPTS(hd_triplet_margin_opts, .margin = 9, .swap = true)))                       \
     CALL(rsub, IN(S(3)), hd_rsub_scalar(a, 2))                                                                         \
     CALL(rdiv, IN(S(3)), hd_rdiv_scalar(a, 2))                                                                         \
     CALL(rpow, IN(S(3)), hd_rpow_scalar(a, 1.5))                                                                       \
