@@ -50,6 +50,10 @@ HD_API hd_module *hd_compile_function(hd_list_function function, void *user, con
  * (moments, step count, learning rate), as "optimizer.steps" and so on; either may be NULL. Tensors that share memory
  * are one state, under the first name; where a name is taken, by another model say, it becomes "weight#2". */
 HD_API void hd_builder_add_state_of(hd_builder *builder, hd_module *model, hd_optimizer *optimizer);
+/* The same for what a schedule keeps, as "schedule.count" and so on; the rates that it sets are its optimizer's. */
+HD_API void hd_builder_add_state_of_schedule(hd_builder *builder, hd_schedule *schedule);
+/* And of a scaler of losses, as "scaler.number" and so on. */
+HD_API void hd_builder_add_state_of_scaler(hd_builder *builder, hd_scaler *scaler);
 HD_END_DECLS
 
 #endif

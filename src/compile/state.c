@@ -1,7 +1,8 @@
 /* The state of a model and its optimizer, declared to a builder in one call. */
 #include "graph/builder.h"
 #include "nn/module.h"
-#include "optim/optimizer.h"
+#include "optim/scaler.h"
+#include "optim/schedule.h"
 
 #include <stdio.h>
 
@@ -33,4 +34,20 @@ void hd_builder_add_state_of(hd_builder *builder, hd_module *model, hd_optimizer
     if (model != NULL && status == HD_OK) status = hd_module_each(model, true, declare, &d);
     d.prefix = "optimizer.";
     if (optimizer != NULL && status == HD_OK) hd_optimizer_each(thread, optimizer, declare, &d);
+}
+
+void hd_builder_add_state_of_schedule(hd_builder *builder, hd_schedule *schedule) {
+    HD_ENTER("hd_builder_add_state_of_schedule", );
+    if (hd_builder_check_active(thread, builder) != HD_OK) return;
+    HD_KEEP_NAME(thread);
+    declaration d = {builder, "schedule."};
+    hd_schedule_each(thread, schedule, declare, &d);
+}
+
+void hd_builder_add_state_of_scaler(hd_builder *builder, hd_scaler *scaler) {
+    HD_ENTER("hd_builder_add_state_of_scaler", );
+    if (hd_builder_check_active(thread, builder) != HD_OK) return;
+    HD_KEEP_NAME(thread);
+    declaration d = {builder, "scaler."};
+    hd_scaler_each(thread, scaler, declare, &d);
 }

@@ -1,30 +1,18 @@
-/* Optimizers: what they share, SGD and Adam. */
+/* Optimizers: what they hold, their groups, and what all updates share. */
 #include "optim/optimizer.h"
 #include "core/away.h"
 #include "core/undo.h"
-#include "grad/tape.h"
+#include "ops/op.h"
 
 #include <math.h>
-#include <stdio.h>
-
-enum { MAX_SLOTS = 4 };
-
-struct hd_optimizer {
-    hd_object object;
-    const hd_optimizer_class *class_;
-    void *state;
-    hd_tensors *parameters;           /* retained, as are the tensors below */
-    hd_tensor *learning_rate, *steps; /* rank 0, f64: state that a script can carry */
-    hd_tensor *(*slots)[MAX_SLOTS];   /* of each parameter; made at its first update */
-    bool warned;                      /* of a step without gradients */
-};
 
 static void optimizer_destroy(hd_thread *thread, hd_object *object) {
     hd_optimizer *o = (hd_optimizer *)object;
-    for (int64_t i = 0; o->slots != NULL && i < o->parameters->count; ++i)
-        for (int k = 0; k < MAX_SLOTS; ++k) hd_tensor_drop(thread, o->slots[i][k]);
+    for (int64_t i = 0; o->parameters != NULL && i < o->parameters->count; ++i)
+        for (int k = 0; k < HD_SLOTS_MOST; ++k) hd_tensor_drop(thread, o->slots[i][k]);
     hd_array_release(o->slots);
-    hd_tensor_drop(thread, o->learning_rate);
+    for (int64_t i = 0; i < o->group_count; ++i) hd_tensor_drop(thread, o->groups[i].learning_rate);
+    hd_array_release(o->groups);
     hd_tensor_drop(thread, o->steps);
     if (o->parameters != NULL) hd_object_release(thread, &o->parameters->object);
     if (o->class_->destroy != NULL) {
@@ -43,11 +31,16 @@ static const hd_kind optimizer_kind = {
     .title = optimizer_title,
     .remedy = "one thread at a time may use it: step on one thread when the others have added their gradients"};
 
-static hd_error optimizer_check(const hd_optimizer *o) {
+hd_error hd_optimizer_check(const hd_optimizer *o) {
     if (o == NULL) return hd_fail(HD_ERROR_NULL_ARGUMENT, "`optimizer` is NULL");
     if (o->object.kind == &optimizer_kind) return HD_OK;
     return hd_fail(o->object.kind == &hd_kind_released ? HD_ERROR_RELEASED : HD_ERROR_STATE,
                    "`optimizer` is no living optimizer");
+}
+
+hd_error hd_optimizer_check_rate(double learning_rate) {
+    if (hd_is_not_negative(learning_rate)) return HD_OK;
+    return hd_fail(HD_ERROR_VALUE, "a learning rate of %g; it must be finite and not negative", learning_rate);
 }
 
 static hd_error check_parameters(const hd_tensors *parameters) {
@@ -72,36 +65,80 @@ static hd_error check_parameters(const hd_tensors *parameters) {
     return HD_OK;
 }
 
-hd_optimizer *hd_optimizer_new(const hd_optimizer_class *class_, void *state, hd_tensors *parameters,
-                               double learning_rate) {
-    HD_ENTER("hd_optimizer_new", NULL);
-    if (class_ == NULL || class_->update == NULL || class_->slots < 0 || class_->slots > MAX_SLOTS) {
-        hd_fail(HD_ERROR_VALUE, "`class_` needs an update function and 0 to %d slots", (int)MAX_SLOTS);
-        return NULL;
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
+static hd_error no_memory(void) { return hd_fail(HD_ERROR_MEMORY, "no memory for an optimizer"); }
+
+/* A group of parameters that were checked, behind the others; or, with an error, all is as it was. */
+static hd_error add_group(hd_thread *thread, hd_optimizer *o, hd_tensors *parameters, double rate, double decay) {
+    const int64_t before = o->parameters != NULL ? o->parameters->count : 0, all = before + parameters->count;
+    hd_tensor *(*slots)[HD_SLOTS_MOST] = hd_array_resize(o->slots, (size_t)all * sizeof *slots);
+    if (slots == NULL) return no_memory();
+    o->slots = slots;
+    hd_group *groups = hd_array_resize(o->groups, (size_t)(o->group_count + 1) * sizeof *groups);
+    if (groups == NULL) return no_memory();
+    o->groups = groups;
+    hd_tensors *list = before == 0 ? parameters : hd_tensors_join(o->parameters, parameters);
+    hd_tensor *learning_rate = list != NULL ? hd_tensor_scalar(thread, HD_F64, rate) : NULL;
+    if (learning_rate == NULL) return thread->error_code;
+    for (int64_t i = before; i < all; ++i)
+        for (int k = 0; k < HD_SLOTS_MOST; ++k) slots[i][k] = NULL;
+    groups[o->group_count++] = (hd_group){before, learning_rate, decay};
+    hd_object_retain(&list->object);
+    if (before > 0) hd_object_release(thread, &o->parameters->object);
+    o->parameters = list;
+    return HD_OK;
+}
+
+static hd_error check_beside(const hd_optimizer *o, const hd_tensors *parameters) {
+    HD_TRY(check_parameters(parameters));
+    for (int64_t i = 0; i < parameters->count; ++i)
+        for (int64_t k = 0; k < o->parameters->count; ++k)
+            if (parameters->items[i] == o->parameters->items[k])
+                return hd_fail(HD_ERROR_VALUE, "parameter %lld is one of the optimizer's already", (long long)i);
+    return HD_OK;
+}
+
+int64_t hd_optimizer_add_group(hd_optimizer *optimizer, hd_tensors *parameters, const hd_group_opts *opts) {
+    HD_ENTER("hd_optimizer_add_group", -1);
+    HD_TRY_OR(hd_optimizer_check(optimizer), -1);
+    HD_USE(&optimizer->object, false, -1);
+    HD_READ_OPTS(hd_group_opts, opts, -1);
+    HD_TRY_OR(check_beside(optimizer, parameters), -1);
+    const double rate = hd_option_or(options.learning_rate, optimizer->first_rate),
+                 decay = hd_option_or(options.weight_decay, optimizer->groups[0].weight_decay);
+    HD_TRY_OR(hd_optimizer_check_rate(rate), -1);
+    if (!hd_is_not_negative(decay)) {
+        hd_fail(HD_ERROR_VALUE, "a weight_decay of %g; it must be finite and not negative", decay);
+        return -1;
     }
+    HD_KEEP_NAME(thread);
+    HD_TRY_OR(add_group(thread, optimizer, parameters, rate, decay), -1);
+    return optimizer->group_count - 1;
+}
+
+int64_t hd_optimizer_groups(hd_optimizer *optimizer) {
+    HD_ENTER("hd_optimizer_groups", 0);
+    HD_TRY_OR(hd_optimizer_check(optimizer), 0);
+    return optimizer->group_count;
+}
+
+/* ---- making one -------------------------------------------------------------------------------------------------- */
+/* On failure the state stays the caller's. */
+static hd_optimizer *make(hd_thread *thread, const hd_optimizer_class *class_, void *state, hd_tensors *parameters,
+                          double learning_rate, double weight_decay) {
     HD_TRY_OR(check_parameters(parameters), NULL);
-    if (!(learning_rate >= 0) || isinf(learning_rate)) {
-        hd_fail(HD_ERROR_VALUE, "a learning rate of %g; it must be finite and not negative", learning_rate);
-        return NULL;
-    }
+    HD_TRY_OR(hd_optimizer_check_rate(learning_rate), NULL);
     hd_optimizer *o = hd_array_resize(NULL, sizeof *o);
     if (o == NULL) {
-        hd_fail(HD_ERROR_MEMORY, "no memory for an optimizer");
+        no_memory();
         return NULL;
     }
-    static const hd_optimizer_class not_yet = {.name = "optimizer"}; /* on failure the state stays the caller's */
-    *o = (hd_optimizer){.class_ = &not_yet};
+    static const hd_optimizer_class not_yet = {.name = "optimizer"};
+    *o = (hd_optimizer){.class_ = &not_yet, .first_rate = learning_rate};
     hd_object_init(&o->object, &optimizer_kind);
     hd_count(&thread->live_objects, 1);
-    hd_object_retain(&parameters->object);
-    o->parameters = parameters;
-    o->learning_rate = hd_tensor_scalar(thread, HD_F64, learning_rate);
     o->steps = hd_tensor_scalar(thread, HD_F64, 0);
-    o->slots = hd_array_resize(NULL, (size_t)parameters->count * sizeof *o->slots);
-    for (int64_t i = 0; o->slots != NULL && i < parameters->count; ++i)
-        for (int k = 0; k < MAX_SLOTS; ++k) o->slots[i][k] = NULL;
-    if (o->slots == NULL) hd_fail(HD_ERROR_MEMORY, "no memory for an optimizer");
-    if (thread->error_code != HD_OK) {
+    if (o->steps == NULL || add_group(thread, o, parameters, learning_rate, weight_decay) != HD_OK) {
         hd_object_release(thread, &o->object);
         return NULL;
     }
@@ -111,14 +148,85 @@ hd_optimizer *hd_optimizer_new(const hd_optimizer_class *class_, void *state, hd
     return o;
 }
 
-/* ---- using one --------------------------------------------------------------------------------------------------- */
-/* Small floats are updated in f32, and rounded once: epsilon and moments would vanish in them. */
-static hd_dtype update_dtype(const hd_tensor *p) {
-    return hd_dtype_is_small_float((hd_dtype)p->dtype) ? HD_F32 : (hd_dtype)p->dtype;
+hd_optimizer *hd_optimizer_new(const hd_optimizer_class *class_, void *state, hd_tensors *parameters,
+                               double learning_rate) {
+    HD_ENTER("hd_optimizer_new", NULL);
+    if (class_ == NULL || class_->update == NULL || class_->slots < 0 || class_->slots > HD_SLOTS_MOST) {
+        hd_fail(HD_ERROR_VALUE, "`class_` needs an update function and 0 to %d slots", (int)HD_SLOTS_MOST);
+        return NULL;
+    }
+    hd_optimizer *o = make(thread, class_, state, parameters, learning_rate, 0);
+    if (o != NULL) o->own = true;
+    return o;
 }
 
-/* What a parameter needs is made at its first update, at once, also inside a builder. */
-static hd_error make_slots(hd_thread *thread, hd_optimizer *o, int64_t i) {
+hd_optimizer *hd_optimizer_make(hd_thread *thread, const hd_optimizer_class *class_, const void *opts, size_t bytes,
+                                hd_tensors *parameters, double learning_rate, double weight_decay) {
+    void *state = hd_array_resize(NULL, bytes);
+    if (state == NULL) {
+        no_memory();
+        return NULL;
+    }
+    __builtin_memcpy(state, opts, bytes);
+    hd_optimizer *o = make(thread, class_, state, parameters, learning_rate, weight_decay);
+    if (o == NULL) hd_array_release(state);
+    return o;
+}
+
+/* ---- what it has ------------------------------------------------------------------------------------------------- */
+hd_tensor *hd_optimizer_learning_rate(hd_optimizer *optimizer) {
+    HD_ENTER("hd_optimizer_learning_rate", NULL);
+    HD_TRY_OR(hd_optimizer_check(optimizer), NULL);
+    return hd_scope_share(thread, &hd_group_now(optimizer)->learning_rate->object);
+}
+
+double hd_optimizer_weight_decay(hd_optimizer *optimizer) {
+    HD_ENTER("hd_optimizer_weight_decay", NAN);
+    HD_TRY_OR(hd_optimizer_check(optimizer), NAN);
+    return hd_group_now(optimizer)->weight_decay;
+}
+
+hd_tensor *hd_optimizer_steps(hd_optimizer *optimizer) {
+    HD_ENTER("hd_optimizer_steps", NULL);
+    HD_TRY_OR(hd_optimizer_check(optimizer), NULL);
+    return hd_scope_share(thread, &optimizer->steps->object);
+}
+
+hd_tensors *hd_optimizer_parameters(hd_optimizer *optimizer) {
+    HD_ENTER("hd_optimizer_parameters", NULL);
+    HD_TRY_OR(hd_optimizer_check(optimizer), NULL);
+    return hd_scope_share(thread, &optimizer->parameters->object);
+}
+
+static hd_error check_group(const hd_optimizer *o, int64_t group) {
+    if (group >= 0 && group < o->group_count) return HD_OK;
+    return hd_fail(HD_ERROR_INDEX, "group %lld of an optimizer with %lld", (long long)group, (long long)o->group_count);
+}
+
+hd_tensor *hd_optimizer_group_learning_rate(hd_optimizer *optimizer, int64_t group) {
+    HD_ENTER("hd_optimizer_group_learning_rate", NULL);
+    HD_TRY_OR(hd_optimizer_check(optimizer), NULL);
+    HD_TRY_OR(check_group(optimizer, group), NULL);
+    return hd_scope_share(thread, &optimizer->groups[group].learning_rate->object);
+}
+
+void hd_optimizer_set_group_learning_rate(hd_optimizer *optimizer, int64_t group, double learning_rate) {
+    HD_ENTER("hd_optimizer_set_group_learning_rate", );
+    if (hd_optimizer_check(optimizer) != HD_OK || check_group(optimizer, group) != HD_OK ||
+        hd_optimizer_check_rate(learning_rate) != HD_OK)
+        return;
+    HD_USE(&optimizer->object, true, ); /* a schedule may set it when a step begins */
+    HD_KEEP_NAME(thread);
+    hd_fill(optimizer->groups[group].learning_rate, learning_rate);
+}
+
+void hd_optimizer_set_learning_rate(hd_optimizer *optimizer, double learning_rate) {
+    HD_ENTER("hd_optimizer_set_learning_rate", );
+    HD_KEEP_NAME(thread);
+    hd_optimizer_set_group_learning_rate(optimizer, 0, learning_rate);
+}
+
+hd_error hd_optimizer_make_slots(hd_thread *thread, hd_optimizer *o, int64_t i) {
     const hd_tensor *p = o->parameters->items[i];
     for (int k = 0; k < o->class_->slots; ++k) {
         HD_EAGER;
@@ -132,7 +240,7 @@ static hd_error make_slots(hd_thread *thread, hd_optimizer *o, int64_t i) {
             o->slots[i][k] = moved;
         }
         if (slot != NULL) continue;
-        hd_tensor *zeros = hd_full_beside(p, p->layout.shape, update_dtype(p), 0);
+        hd_tensor *zeros = hd_full_beside(p, p->layout.shape, hd_update_dtype(p), 0);
         if (zeros == NULL) return thread->error_code;
         hd_object_retain(&zeros->object);
         hd_undo_adopt(zeros->storage); /* a step that fails leaves zeros */
@@ -141,220 +249,16 @@ static hd_error make_slots(hd_thread *thread, hd_optimizer *o, int64_t i) {
     return HD_OK;
 }
 
-hd_error hd_optimizer_each(hd_thread *thread, hd_optimizer *o, hd_error (*visit)(void *, const char *, hd_tensor *),
-                           void *user) {
-    HD_TRY(optimizer_check(o));
-    hd_use use __attribute__((cleanup(hd_use_end)));
-    HD_TRY(hd_use_begin(&use, thread, &o->object, false));
-    HD_TRY(visit(user, "learning_rate", o->learning_rate));
-    HD_TRY(visit(user, "steps", o->steps));
-    for (int64_t i = 0; i < o->parameters->count; ++i) {
-        HD_TRY(make_slots(thread, o, i));
-        for (int k = 0; k < o->class_->slots; ++k) {
-            char name[48];
-            snprintf(name, sizeof name, "slot%d.%lld", k, (long long)i);
-            HD_TRY(visit(user, name, o->slots[i][k]));
-        }
-    }
-    return HD_OK;
+/* ---- for updates ------------------------------------------------------------------------------------------------- */
+double hd_option_or(double given, double usual) { return given != 0 ? given : signbit(given) ? 0 : usual; }
+
+hd_tensor *hd_update_gradient(hd_tensor *value, hd_tensor *gradient, bool maximize, double decay) {
+    hd_tensor *g = value != NULL ? hd_cast(gradient, (hd_dtype)value->dtype) : NULL;
+    if (maximize) g = hd_neg(g);
+    return decay != 0 ? hd_add(g, hd_mul_scalar(value, decay)) : g;
 }
 
-static void sgd_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot);
-static void adam_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot);
-
-static hd_error update_parameter(hd_thread *thread, hd_optimizer *o, int64_t i) {
-    hd_tensor *p = o->parameters->items[i];
-    HD_TRY(make_slots(thread, o, i));
-    hd_tensor *gradient = hd_grad(p);
-    if (gradient == NULL) return thread->error_code;
-    if (o->class_->update != sgd_update && o->class_->update != adam_update) {
-        HD_CALLBACK(thread);
-        o->class_->update(o, o->state, p, gradient, o->slots[i]); /* may keep what it makes until the step ends */
-    } else {
-        hd_scope_token scope = hd_scope_within(thread, &scope); /* so that the next one works in the same memory */
-        o->class_->update(o, o->state, p, gradient, o->slots[i]);
-        hd_scope_close(thread, &scope);
-    }
-    return thread->error_code;
-}
-
-/* One that is frozen keeps the gradient that it had then, and nobody wants to follow that any more. */
-static bool is_frozen(const hd_tensor *p) { return p->tracking != HD_TRACKED_LEAF; }
-static bool is_due(hd_thread *thread, const hd_tensor *p) { return !is_frozen(p) && hd_gradient_arrived(thread, p); }
-
-/* Without any there is nothing to do, and the step does not count; which is said once. */
-static bool any_is_due(hd_thread *thread, hd_optimizer *o) {
-    int64_t trained = 0;
-    for (int64_t i = 0; i < o->parameters->count; ++i) {
-        if (is_due(thread, o->parameters->items[i])) return true;
-        trained += !is_frozen(o->parameters->items[i]);
-    }
-    if (thread->error_code != HD_OK) return false;
-    if (!o->warned)
-        hd_warn(
-            thread,
-            "hd_optimizer_step: no gradient arrived at any of the %lld parameters%s since the last zero_grad: nothing "
-            "is updated, and the step does not count. hd_backward of a loss that depends on them comes before",
-            (long long)trained, trained < o->parameters->count ? " that are not frozen" : "");
-    o->warned = true;
-    return false;
-}
-
-/* All or nothing: what a step has written is taken back when it fails, and it is not counted. */
-void hd_optimizer_step(hd_optimizer *optimizer) {
-    HD_ENTER("hd_optimizer_step", );
-    if (optimizer_check(optimizer) != HD_OK) return;
-    HD_USE(&optimizer->object, false, );
-    if (!any_is_due(thread, optimizer)) return;
-    hd_undo *undo = hd_undo_begin(thread);
-    if (undo == NULL) return;
-    HD_NO_GRAD;
-    hd_span span;
-    hd_span_begin(&span, thread, "optimizer_step");
-    hd_assign(optimizer->steps, hd_add_scalar(optimizer->steps, 1));
-    if (optimizer->class_->begin != NULL) {
-        HD_CALLBACK(thread);
-        optimizer->class_->begin(optimizer, optimizer->state);
-    }
-    for (int64_t i = 0; i < optimizer->parameters->count && thread->error_code == HD_OK; ++i)
-        if (is_due(thread, optimizer->parameters->items[i])) update_parameter(thread, optimizer, i);
-    hd_undo_end(undo, thread->error_code == HD_OK);
-    hd_span_end(&span, NULL);
-}
-
-void hd_optimizer_zero_grad(hd_optimizer *optimizer) {
-    HD_ENTER("hd_optimizer_zero_grad", );
-    if (optimizer_check(optimizer) != HD_OK) return;
-    HD_USE(&optimizer->object, true, );
-    HD_KEEP_NAME(thread);
-    for (int64_t i = 0; i < optimizer->parameters->count; ++i) {
-        hd_tensor *p = optimizer->parameters->items[i];
-        if (!is_frozen(p) || hd_has_grad(p)) hd_zero_grad(p); /* one that has always been frozen has none */
-    }
-    hd_clear_default_context_tape();
-}
-
-hd_tensor *hd_optimizer_learning_rate(hd_optimizer *optimizer) {
-    HD_ENTER("hd_optimizer_learning_rate", NULL);
-    HD_TRY_OR(optimizer_check(optimizer), NULL);
-    return hd_scope_share(thread, &optimizer->learning_rate->object);
-}
-
-hd_tensor *hd_optimizer_steps(hd_optimizer *optimizer) {
-    HD_ENTER("hd_optimizer_steps", NULL);
-    HD_TRY_OR(optimizer_check(optimizer), NULL);
-    return hd_scope_share(thread, &optimizer->steps->object);
-}
-
-hd_tensors *hd_optimizer_parameters(hd_optimizer *optimizer) {
-    HD_ENTER("hd_optimizer_parameters", NULL);
-    HD_TRY_OR(optimizer_check(optimizer), NULL);
-    return hd_scope_share(thread, &optimizer->parameters->object);
-}
-
-void hd_optimizer_set_learning_rate(hd_optimizer *optimizer, double learning_rate) {
-    HD_ENTER("hd_optimizer_set_learning_rate", );
-    if (optimizer_check(optimizer) != HD_OK) return;
-    if (!(learning_rate >= 0) || isinf(learning_rate)) {
-        hd_fail(HD_ERROR_VALUE, "a learning rate of %g; it must be finite and not negative", learning_rate);
-        return;
-    }
-    HD_USE(&optimizer->object, true, ); /* a schedule may set it when a step begins */
-    HD_KEEP_NAME(thread);
-    hd_fill(optimizer->learning_rate, learning_rate);
-}
-
-/* ---- SGD --------------------------------------------------------------------------------------------------------- */
-static void sgd_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot) {
-    const hd_sgd_opts *opts = state;
-    const hd_dtype dtype = update_dtype(p);
-    hd_tensor *value = hd_cast(p, dtype);
-    g = hd_cast(g, dtype);
-    if (opts->weight_decay != 0) g = hd_add(g, hd_mul_scalar(value, opts->weight_decay));
-    if (opts->momentum != 0) {
-        hd_tensor *fresh = hd_mul_scalar(g, 1 - opts->dampening), *kept = hd_mul_scalar(slot[0], opts->momentum);
-        hd_tensor *moved = hd_add(kept, fresh);
-        if (opts->dampening != 0)
-            moved = hd_where(hd_eq_scalar(o->steps, 1), g, moved); /* the first gradient counts whole */
-        hd_assign(slot[0], moved);
-        g = opts->nesterov ? hd_add(g, hd_mul_scalar(slot[0], opts->momentum)) : slot[0];
-    }
-    hd_assign(p, hd_addcmul(value, hd_cast(o->learning_rate, dtype), g, -1));
-}
-static bool not_negative(double v) { return v >= 0 && isfinite(v); }
-
-static const hd_optimizer_class sgd_class = {
-    .name = "sgd", .slots = 0, .update = sgd_update, .destroy = hd_array_release};
-static const hd_optimizer_class sgd_with_momentum = {
-    .name = "sgd", .slots = 1, .update = sgd_update, .destroy = hd_array_release};
-
-static hd_optimizer *with_state(hd_thread *thread, const hd_optimizer_class *class_, const void *opts, size_t bytes,
-                                hd_tensors *parameters, double learning_rate) {
-    void *state = hd_array_resize(NULL, bytes);
-    if (state == NULL) {
-        hd_fail(HD_ERROR_MEMORY, "no memory for an optimizer");
-        return NULL;
-    }
-    __builtin_memcpy(state, opts, bytes);
-    HD_KEEP_NAME(thread);
-    hd_optimizer *o = hd_optimizer_new(class_, state, parameters, learning_rate);
-    if (o == NULL) hd_array_release(state);
-    return o;
-}
-
-hd_optimizer *hd_sgd(hd_tensors *parameters, double learning_rate, const hd_sgd_opts *opts) {
-    HD_ENTER("hd_sgd", NULL);
-    HD_READ_OPTS(hd_sgd_opts, opts, NULL);
-    if (!not_negative(options.momentum) || !not_negative(options.dampening) || !not_negative(options.weight_decay) ||
-        (options.nesterov && (options.momentum == 0 || options.dampening != 0))) {
-        hd_fail(HD_ERROR_VALUE,
-                "momentum %g, dampening %g, weight_decay %g%s: none may be negative, and nesterov needs "
-                "momentum without dampening",
-                options.momentum, options.dampening, options.weight_decay, options.nesterov ? ", nesterov" : "");
-        return NULL;
-    }
-    return with_state(thread, options.momentum != 0 ? &sgd_with_momentum : &sgd_class, &options, sizeof options,
-                      parameters, learning_rate);
-}
-
-/* ---- Adam -------------------------------------------------------------------------------------------------------- */
-/* Bias corrections follow from the step count as tensors, so that a captured step stays right at every run. */
-static void adam_update(hd_optimizer *o, void *state, hd_tensor *p, hd_tensor *g, hd_tensor *const *slot) {
-    const hd_adam_opts *opts = state;
-    const hd_dtype dtype = update_dtype(p);
-    hd_tensor *value = hd_cast(p, dtype);
-    g = hd_cast(g, dtype);
-    if (opts->weight_decay != 0) g = hd_add(g, hd_mul_scalar(value, opts->weight_decay));
-    hd_tensor *m = slot[0], *v = slot[1];
-    /* one after the other: compilers evaluate arguments in different orders, and a recorded step should be the same
-     * graph */
-    hd_tensor *fresh = hd_mul_scalar(g, 1 - opts->beta1), *kept = hd_mul_scalar(m, opts->beta1);
-    hd_assign(m, hd_add(kept, fresh));
-    fresh = hd_mul_scalar(hd_square(g), 1 - opts->beta2);
-    kept = hd_mul_scalar(v, opts->beta2);
-    hd_assign(v, hd_add(kept, fresh));
-    hd_tensor *correction1 = hd_rsub_scalar(hd_rpow_scalar(o->steps, opts->beta1), 1);
-    hd_tensor *correction2 = hd_rsub_scalar(hd_rpow_scalar(o->steps, opts->beta2), 1);
-    hd_tensor *rate = hd_cast(hd_div(o->learning_rate, correction1), dtype);
-    hd_tensor *root = hd_mul(hd_sqrt(v), hd_cast(hd_rsqrt(correction2), dtype));
-    hd_assign(p, hd_sub(value, hd_mul(hd_div(m, hd_add_scalar(root, opts->epsilon)), rate)));
-}
-static const hd_optimizer_class adam_class = {
-    .name = "adam", .slots = 2, .update = adam_update, .destroy = hd_array_release};
-
-hd_optimizer *hd_adam(hd_tensors *parameters, double learning_rate, const hd_adam_opts *opts) {
-    HD_ENTER("hd_adam", NULL);
-    HD_READ_OPTS(hd_adam_opts, opts, NULL);
-    if (options.beta1 == 0) options.beta1 = signbit(options.beta1) ? 0 : 0.9;
-    if (options.beta2 == 0) options.beta2 = signbit(options.beta2) ? 0 : 0.999;
-    if (options.epsilon == 0) options.epsilon = 1e-8;
-    if (!(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1 && options.epsilon > 0 &&
-          isfinite(options.epsilon) && not_negative(options.weight_decay))) {
-        hd_fail(HD_ERROR_VALUE,
-                "beta1 %g, beta2 %g, epsilon %g, weight_decay %g: betas are in [0, 1), epsilon is > 0, the "
-                "decay not negative",
-                options.beta1, options.beta2, options.epsilon, options.weight_decay);
-        return NULL;
-    }
-    return with_state(thread, &adam_class, &options, sizeof options, parameters, learning_rate);
+hd_tensor *hd_update_blend(hd_tensor *old, double kept, hd_tensor *fresh) {
+    hd_tensor *from_fresh = hd_mul_scalar(fresh, 1 - kept), *from_old = hd_mul_scalar(old, kept);
+    return hd_add(from_old, from_fresh);
 }

@@ -1,87 +1,38 @@
 /* Optimizers: SGD and Adam against PyTorch (tests/golden/optim.txt, by make_optim.py), and what all of them share. */
-#include "printed.h"
 #include "core/memory.h"
-#include "support.h"
+#include "optim/golden.h"
+#include "printed.h"
 
 #include <pthread.h>
 
 #include <math.h>
 
 /* ---- against PyTorch --------------------------------------------------------------------------------------------- */
-enum { PARAMETERS = 8, STEPS = 20 };
-static const int shown[] = {1, 2, 3, 10, 11, 20};
-
-static hd_tensor *fixture(int which, hd_shape shape, double divisor, hd_dtype dtype) {
-    double values[64];
-    const int64_t count = hd_shape_count(shape);
-    for (int64_t i = 0; i < count; ++i) values[i] = (double)((i * 37 + 11 * which) % 101 - 50) / 32 / divisor;
-    return hd_cast(hd_from_data(values, shape, HD_F64), dtype);
-}
-
-/* Trains as the script does, and compares both parameters where it has shown them. */
-static void compare(hd_optimizer *(*make)(hd_tensors *, const double *), const double *options, const double *values,
-                    hd_dtype dtype, double tolerance) {
-    HD_SCOPE;
-    hd_tensor *x = fixture(4, HD_SHAPE(6, 3), 1, dtype), *target = fixture(5, HD_SHAPE(6, 2), 1, dtype);
-    hd_tensor *w = hd_param(fixture(6, HD_SHAPE(3, 2), 2, dtype)), *b = hd_param(fixture(7, HD_SHAPE(2), 2, dtype));
-    hd_optimizer *optimizer = make(HD_TENSORS(w, b), options);
-    for (int step = 1, at = 0; step <= STEPS; ++step) {
-        HD_SCOPE;
-        if (step == 11) hd_optimizer_set_learning_rate(optimizer, options[0] / 2);
-        hd_optimizer_zero_grad(optimizer);
-        hd_backward(hd_mse(hd_tanh(hd_add(hd_matmul(x, w), b)), target, NULL));
-        hd_optimizer_step(optimizer);
-        assert_ok();
-        assert_true(hd_item(hd_optimizer_steps(optimizer)) == step);
-        if (step != shown[at]) continue;
-        const double *v = values + at++ * PARAMETERS;
-        assert_close(w, hd_from_data(v, HD_SHAPE(3, 2), HD_F64), tolerance, tolerance);
-        assert_close(b, hd_from_data(v + 6, HD_SHAPE(2), HD_F64), tolerance, tolerance);
-    }
-    hd_clear_tape();
-}
-
-static void each_line(const char *kind, hd_optimizer *(*make)(hd_tensors *, const double *)) {
-    char path[1024];
-    snprintf(path, sizeof path, "%s/../golden/optim.txt", HODU_TEST_DATA);
-    FILE *file = fopen(path, "r");
-    if (file == NULL) fail_msg("cannot open %s", path);
-    static char text[1 << 16];
-    int found = 0;
-    while (fgets(text, sizeof text, file) != NULL) {
-        if (strncmp(text, kind, strlen(kind)) != 0) continue;
-        double options[8], values[PARAMETERS * 6];
-        char *at = text + strlen(kind);
-        int option_count = 0, count = 0;
-        while (at[1] != '-' || at[2] != '>') options[option_count++] = strtod(at, &at);
-        for (at += 3; count < PARAMETERS * 6; ++count) values[count] = strtod(at, &at);
-        assert_int_equal(option_count, 5);
-        assert_int_equal(*at, '\n');
-        compare(make, options, values, HD_F64, 1e-12);
-        compare(make, options, values, HD_F32, 1e-6);
-        ++found;
-    }
-    fclose(file);
-    assert_true(found >= 7);
-}
-
-static hd_optimizer *make_sgd(hd_tensors *p, const double *o) {
+static hd_optimizer *make_sgd(const lesson *l, const double *o) {
     return hd_sgd(
-        p, o[0],
+        HD_TENSORS(l->w, l->b), o[0],
         HD_OPTS(hd_sgd_opts, .momentum = o[1], .dampening = o[2], .weight_decay = o[3], .nesterov = o[4] != 0));
 }
-static hd_optimizer *make_adam(hd_tensors *p, const double *o) {
-    return hd_adam(p, o[0],
+static hd_optimizer *make_adam(const lesson *l, const double *o) {
+    return hd_adam(HD_TENSORS(l->w, l->b), o[0],
                    HD_OPTS(hd_adam_opts, .beta1 = o[1] == 0 ? HD_ZERO : o[1], .beta2 = o[2] == 0 ? HD_ZERO : o[2],
                            .epsilon = o[3], .weight_decay = o[4]));
 }
+static void check_sgd(const golden *line) {
+    lesson_compare(make_sgd, line, HD_F64, 1e-12);
+    lesson_compare(make_sgd, line, HD_F32, 1e-6);
+}
+static void check_adam(const golden *line) {
+    lesson_compare(make_adam, line, HD_F64, 1e-12);
+    lesson_compare(make_adam, line, HD_F32, 1e-6);
+}
 static void sgd_agrees_with_pytorch(void **state) {
     (void)state;
-    each_line("sgd ", make_sgd);
+    golden_lines("sgd", 7, check_sgd);
 }
 static void adam_agrees_with_pytorch(void **state) {
     (void)state;
-    each_line("adam ", make_adam);
+    golden_lines("adam", 7, check_adam);
 }
 
 static void adam_has_its_usual_defaults(void **state) {
