@@ -9,7 +9,7 @@ configure = cmake --preset $(1) $(CONFIGURE) >build/$(1).log 2>&1 || { cat build
 build = cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
 test = ctest --preset $(1) -j $(JOBS)
 
-.PHONY: help demo xla check check-hostile check-asan check-tsan check-clang check-minimal check-aarch64 check-macos check-gpu check-metal check-opencl check-cuda check-long bench bench-peers bench-cuda generate golden micro micro-dist install format clean setup
+.PHONY: help demo xla check check-hostile check-asan check-tsan check-clang check-minimal check-aarch64 check-macos check-models check-gpu check-metal check-opencl check-cuda check-long bench bench-peers bench-cuda generate golden micro micro-dist install format clean setup
 
 help:
 	@echo "make demo           set up, build and train a network on handwritten digits (examples/digits.c)"
@@ -19,6 +19,7 @@ help:
 	@echo "make check-minimal  a few tests of a library without XLA, LLVM, files, CUDA, OpenCL and Metal"
 	@echo "make check-aarch64  the tests built for AArch64 and run in QEMU (Debian)"
 	@echo "make check-macos    compiles and links for macOS on Apple's own processors, with PyPI's ziglang; nothing is run"
+	@echo "make check-models   files and memory of NumPy, PyTorch and safetensors (PyPI), read and written"
 	@echo "make check-gpu      the text of GPUs in full: through OpenCL, Metal's on the CPU, CUDA's compiled by NVRTC (PyPI)"
 	@echo "make check-metal    of that, Metal's alone: every row and template and random kernels, compiled as C++ and run on the CPU"
 	@echo "make check-opencl   the suites and examples once more, on a device of OpenCL: an hour or so on PoCL the first time"
@@ -80,6 +81,14 @@ check-macos: setup
 	@$(call build,macos)
 	@scripts/is-macos build/macos/libhodu.dylib build/macos/examples/example_xor build/macos/micro/microgpt
 
+check-models: setup
+	@scripts/setup --python
+	@test -x .venv/bin/python || python3 -m venv .venv
+	@.venv/bin/python -c 'import torch, numpy, safetensors' 2>/dev/null || .venv/bin/python -m pip install torch numpy safetensors
+	@$(call configure,release)
+	@$(call build,release,hodu)
+	@.venv/bin/python tests/io/check_peers.py build/release/libhodu.so
+
 check-gpu: setup
 	@$(call configure,release)
 	@$(call build,release)
@@ -135,7 +144,7 @@ generate: setup
 golden: generate
 	@scripts/setup --python
 	@test -x .venv/bin/python || python3 -m venv .venv
-	@.venv/bin/python -c 'import torch, numpy, scipy' 2>/dev/null || .venv/bin/python -m pip install torch numpy scipy
+	@.venv/bin/python -c 'import torch, numpy, scipy, safetensors' 2>/dev/null || .venv/bin/python -m pip install torch numpy scipy safetensors
 	@build/release/generate rows.json >build/rows.json
 	@.venv/bin/python tests/golden/make_golden.py build/rows.json tests/golden/elementwise.txt
 	@.venv/bin/python tests/golden/make_families.py
@@ -144,6 +153,7 @@ golden: generate
 	@.venv/bin/python -W ignore tests/golden/make_losses.py
 	@.venv/bin/python tests/golden/make_metrics.py
 	@.venv/bin/python tests/golden/make_optim.py
+	@.venv/bin/python tests/golden/make_files.py
 
 install: setup
 	@$(call configure,release)

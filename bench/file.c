@@ -1,5 +1,6 @@
-/* Files of scripts with a gigabyte of constants: saving and loading one beside plain writes and reads of as many bytes,
- * and how soon one runs that needs a part of it. Sides take turns; a figure is the best of a few, as disks are
+/* Files with a gigabyte of numbers: saving and loading a script of that many constants beside plain writes and reads of as
+ * many bytes, and how soon there is a result that needs a part of it, from such a script and from .safetensors, which are
+ * mapped. Sides take turns; a figure is the best of a few, as disks are
  * moody. */
 #include "harness.h"
 
@@ -135,10 +136,46 @@ static void time_loading(bench *b, bool all) {
 static void load_gigabyte(bench *b) { time_loading(b, true); }
 static void first_run(bench *b) { time_loading(b, false); } /* which takes one constant of the sixteen */
 
+/* ---- .safetensors ---- */
+static void save_tensors(void) {
+    HD_SCOPE;
+    hd_archive *a = hd_archive_new();
+    for (int i = 0; i < PARTS; ++i) {
+        char name[20];
+        snprintf(name, sizeof name, "part.%d", i);
+        hd_archive_add(a, name, hd_full(HD_SHAPE(PART), HD_F32, i + 1));
+    }
+    hd_safetensors_save(path, a, NULL);
+}
+
+/* The sum of one of the sixteen. */
+static double map_and_sum(void) {
+    HD_SCOPE;
+    const double begin = bench_now();
+    hd_tensor *part = hd_archive_get(hd_safetensors_load(path), "part.3");
+    hd_item(hd_sum(part, HD_AXES(), NULL));
+    return bench_now() - begin;
+}
+
+static void first_of_safetensors(bench *b) {
+    choose_paths();
+    save_tensors();
+    hd_memory_trim();
+    double ours = INFINITY, plain = INFINITY;
+    for (int i = 0; i < TURNS && hd_ok(); ++i) {
+        ours = fmin(ours, map_and_sum());
+        plain = fmin(plain, read_plainly());
+    }
+    unlink(path);
+    bench_value(b, "hodu", ours);
+    bench_value(b, "plain", plain);
+}
+
 static const bench_case cases[] = {
     {"file/save-1gb", "ms", save_gigabyte},
     {"file/load-1gb", "ms", load_gigabyte},
     {"file/first-run-1gb", "ms", first_run},
+    {"file/safetensors-1gb", "ms", first_of_safetensors},
 };
 
 int main(int argc, char **argv) { return bench_main(argc, argv, cases, sizeof cases / sizeof cases[0]); }

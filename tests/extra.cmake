@@ -58,7 +58,7 @@ endif()
 if(HODU_SANITIZE STREQUAL "thread")
   return()
 endif()
-include(script/fuzz.cmake)
+include(fuzz.cmake)
 
 # What follows compiles with the machine's own compiler and runs what comes out.
 if(CMAKE_CROSSCOMPILING)

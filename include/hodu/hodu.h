@@ -1,16 +1,18 @@
-/* hodu: deep learning in plain C. This header includes all the others but value.h, which stands alone. */
+/* hodu: deep learning in plain C. This header includes all the others but value.h, which stands alone, and dlpack.h. */
 #ifndef HODU_H
 #define HODU_H
 
 #include <hodu/base.h>
 #include <hodu/builder.h>
 #include <hodu/cache.h>
+#include <hodu/checkpoint.h>
 #include <hodu/compile.h>
 #include <hodu/custom.h>
 #include <hodu/device.h>
 #include <hodu/dtype.h>
 #include <hodu/error.h>
 #include <hodu/grad.h>
+#include <hodu/io.h>
 #include <hodu/list.h>
 #include <hodu/memory.h>
 #include <hodu/nn.h>

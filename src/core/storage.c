@@ -63,6 +63,36 @@ hd_storage *hd_storage_borrow(hd_thread *thread, void *data, size_t bytes, void 
     return s;
 }
 
+/* ---- the home of bytes that are there to be read ----------------------------------------------------------------- */
+static hd_error to_read_fetch(hd_storage *s, hd_access access) {
+    if (access == HD_READ) return HD_OK; /* they are where s->data says, for any number of threads */
+    hd_thread *thread = hd_thread_self();
+    hd_block *own = hd_block_new(thread, s->bytes > 0 ? s->bytes : 1);
+    if (own == NULL) return HD_ERROR_MEMORY;
+    memcpy(hd_block_data(own), s->data, s->bytes);
+    void *lent = s->data;
+    s->block = own;
+    s->data = hd_block_data(own);
+    s->home = NULL;
+    if (s->release == NULL) return HD_OK;
+    HD_CALLBACK(thread);
+    s->release(lent, s->release_user);
+    s->release = NULL;
+    return HD_OK;
+}
+static void to_read_leave(hd_storage *s) { (void)s; } /* they are given back as all that is borrowed */
+static const hd_home to_read_home = {.name = "file", .fetch = to_read_fetch, .leave = to_read_leave};
+
+hd_storage *hd_storage_borrow_to_read(hd_thread *thread, const void *data, size_t bytes,
+                                      void (*release)(void *, void *), void *user) {
+    hd_storage *s = hd_storage_borrow(thread, (void *)(uintptr_t)data, bytes, release, user);
+    if (s != NULL) {
+        s->home = &to_read_home;
+        s->home_state = NULL;
+    }
+    return s;
+}
+
 hd_error hd_storage_fetch(hd_thread *thread, hd_storage *s, hd_access access) {
     hd_executor *executor = thread->executor;
     if (executor->reads != NULL) HD_TRY(executor->reads(executor, s));

@@ -47,6 +47,10 @@ hd_storage *hd_storage_new(hd_thread *thread, size_t bytes);
 hd_storage *hd_storage_elsewhere(hd_thread *thread, size_t bytes, const hd_home *home, void *state);
 /* Borrowed bytes. */
 hd_storage *hd_storage_borrow(hd_thread *thread, void *data, size_t bytes, void (*release)(void *, void *), void *user);
+/* Borrowed bytes that must not be written: whoever writes the storage gives it bytes of its own first, a copy, and gives
+ * these back. */
+hd_storage *hd_storage_borrow_to_read(hd_thread *thread, const void *data, size_t bytes,
+                                      void (*release)(void *, void *), void *user);
 /* A storage with the same bytes that shares memory until one of the two is written. */
 hd_storage *hd_storage_snapshot(hd_thread *thread, hd_storage *storage);
 /* To be said by whoever changes the bytes otherwise. */

@@ -1,8 +1,6 @@
 /* Saving and loading scripts: the public functions. */
 #include "script/file.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #if HD_HAS_FILES
@@ -35,35 +33,6 @@ uint32_t hd_file_field_kind(hd_field_kind kind) { /* never renumbered, unlike th
     case HD_FIELD_END: break;
     }
     return 0;
-}
-
-/* ---- messages ---------------------------------------------------------------------------------------------------- */
-/* A message may quote a file, whose bytes must not reach a terminal as they are. */
-static void tame(char *text) {
-    for (; *text != '\0'; ++text)
-        if ((unsigned char)*text < 32 || *text == 127) *text = '?';
-}
-
-hd_error hd_file_reword(hd_thread *thread, hd_error code, const char *format, ...) {
-    hd_error_copy error;
-    char words[256];
-    va_list arguments;
-    hd_error_take(&error);
-    va_start(arguments, format);
-    vsnprintf(words, sizeof words, format, arguments);
-    va_end(arguments);
-    tame(words);
-    tame(error.message);
-    if (code == HD_OK || error.code == HD_ERROR_MEMORY) code = error.code;
-    const size_t length = strlen(error.call);
-    const bool named = length > 0 && strncmp(error.message, error.call, length) == 0 && error.message[length] == ':' &&
-                       thread->call != NULL && strcmp(error.call, thread->call) == 0;
-    return hd_fail(code, "%s%s", words, error.message + (named ? length + 2 : 0));
-}
-
-const char *hd_file_short(const char *path) {
-    const size_t length = strlen(path);
-    return length > 160 ? path + length - 160 : path;
 }
 
 /* ---- paths ------------------------------------------------------------------------------------------------------- */

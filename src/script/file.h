@@ -6,6 +6,7 @@
 #ifndef HD_SCRIPT_FILE_H
 #define HD_SCRIPT_FILE_H
 
+#include "core/file.h"
 #include "script/script.h"
 
 #include <pthread.h>
@@ -41,28 +42,6 @@ enum { HD_FILE_BOUND = 1, HD_FILE_STATE = 2 };
 static inline uint64_t hd_file_padded(uint64_t bytes) {
     return (bytes + HD_FILE_ALIGN - 1) / HD_FILE_ALIGN * HD_FILE_ALIGN;
 }
-
-/* Little endian, whatever the machine. */
-static inline uint32_t hd_file_u32(const unsigned char *at) {
-    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-static inline uint64_t hd_file_u64(const unsigned char *at) {
-    return hd_file_u32(at) | (uint64_t)hd_file_u32(at + 4) << 32;
-}
-static inline void hd_file_set_u32(unsigned char *at, uint32_t v) {
-    for (int i = 0; i < 4; ++i) at[i] = (unsigned char)(v >> 8 * i);
-}
-static inline void hd_file_set_u64(unsigned char *at, uint64_t v) {
-    hd_file_set_u32(at, (uint32_t)v);
-    hd_file_set_u32(at + 4, (uint32_t)(v >> 32));
-}
-
-/* Puts words in front of the pending error's message, "is damaged": "constant #2 is damaged". The code stays, or
- * becomes `code`; out of memory is always that. Returns it. */
-hd_error hd_file_reword(hd_thread *thread, hd_error code, const char *format, ...)
-    __attribute__((format(printf, 3, 4), cold));
-/* As much of the end of a path as messages have room for. */
-const char *hd_file_short(const char *path);
 
 /* ---- an open file, held by all storages whose bytes are still in it ---- */
 struct hd_file;

@@ -32,16 +32,6 @@ static void file_destroy(hd_thread *thread, hd_object *object) {
 }
 static const hd_kind file_kind = {.name = "file", .destroy = file_destroy};
 
-static hd_error open_file(hd_file *f) {
-    hd_os_status status;
-    f->descriptor = hd_os_open(HD_OS_HERE, f->path, HD_OS_READ, 0);
-    if (f->descriptor < 0 || !hd_os_status_of(f->descriptor, &status))
-        return hd_fail(HD_ERROR_STATE, "cannot be opened: %s", strerror(errno));
-    if (!status.is_regular) return hd_fail(HD_ERROR_STATE, "is no regular file");
-    f->size = status.bytes;
-    return HD_OK;
-}
-
 hd_file *hd_file_open(hd_thread *thread, const char *path) {
     hd_file *f = hd_array_resize(NULL, sizeof *f);
     char *copy = hd_array_resize(NULL, strlen(path) + 1);
@@ -55,7 +45,7 @@ hd_file *hd_file_open(hd_thread *thread, const char *path) {
     hd_object_init(&f->object, &file_kind);
     hd_count(&thread->live_objects, 1);
     pthread_mutex_init(&f->lock, NULL);
-    if (open_file(f) == HD_OK) return f;
+    if (hd_file_open_to_read(f->path, &f->descriptor, &f->size) == HD_OK) return f;
     hd_file_release(thread, f);
     return NULL;
 }
@@ -66,16 +56,7 @@ hd_error hd_file_map(hd_file *f) {
 }
 
 hd_error hd_file_read(const hd_file *f, void *out, uint64_t offset, uint64_t bytes) {
-    for (char *to = out; bytes > 0;) {
-        const int64_t n = hd_os_read_at(f->descriptor, to, bytes, offset);
-        if (n < 0) return hd_fail(HD_ERROR_STATE, "cannot be read: %s", strerror(errno));
-        if (n == 0)
-            return hd_fail(HD_ERROR_VALUE, "ends at byte %llu, too early: it was cut", (unsigned long long)offset);
-        to += n;
-        offset += (uint64_t)n;
-        bytes -= (uint64_t)n;
-    }
-    return HD_OK;
+    return hd_file_read_at(f->descriptor, out, bytes, offset);
 }
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */

@@ -1,23 +1,15 @@
 /* Writing a .hoduscript file: a script's graph as sections, and its tensors behind them.
- *
- * It goes into a new file beside the old one, which takes its place only when every byte is on the disk: whatever goes
- * wrong, there is the old file or the new one. */
+ */
 #include "script/file.h"
 
 #if HD_HAS_FILES
 
-#include "core/os_file.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 enum { CHUNK = 256 << 10 }; /* summed up, and written while it is in the cache */
-enum { MOST_LINKS = 40 };   /* as many as Linux follows */
 
 typedef struct bytes {
     unsigned char *at;
@@ -325,18 +317,6 @@ static void lay_out_file(writer *w) {
     }
 }
 
-static hd_error write_all(const writer *w, const void *from, size_t count, uint64_t offset) {
-    for (const char *at = from; count > 0;) {
-        const int64_t n = hd_os_write_at(w->descriptor, at, count, offset);
-        if (n <= 0)
-            return hd_fail(HD_ERROR_STATE, "cannot be written: %s", n < 0 ? strerror(errno) : "no byte was taken");
-        at += n;
-        offset += (uint64_t)n;
-        count -= (size_t)n;
-    }
-    return HD_OK;
-}
-
 static hd_error write_tensor(writer *w, uint32_t i) {
     hd_storage *s = tensor_at(w, i);
     const char *from = hd_storage_bytes(w->thread, s, HD_READ);
@@ -349,13 +329,13 @@ static hd_error write_tensor(writer *w, uint32_t i) {
     for (size_t at = 0; at < s->bytes;) {
         const size_t n = s->bytes - at < CHUNK ? s->bytes - at : CHUNK;
         XXH64_update(&sum, from + at, n);
-        HD_TRY(write_all(w, from + at, n, offset + at));
+        HD_TRY(hd_file_write_at(w->descriptor, from + at, n, offset + at));
         at += n;
     }
     const size_t rest = (size_t)hd_file_padded(s->bytes) - s->bytes;
     XXH64_update(&sum, zeros, rest);
     hd_file_set_u64(record + 16, XXH64_digest(&sum));
-    return write_all(w, zeros, rest, offset + s->bytes);
+    return hd_file_write_at(w->descriptor, zeros, rest, offset + s->bytes);
 }
 
 /* Everything in front of DATA, in one piece. */
@@ -382,105 +362,22 @@ static hd_error write_front(const writer *w) {
     XXH64_update(&sum, front, 24);
     XXH64_update(&sum, front + HD_FILE_HEAD, HD_FILE_SECTION_COUNT * HD_FILE_ENTRY);
     hd_file_set_u64(front + 24, XXH64_digest(&sum));
-    const hd_error status = write_all(w, front, (size_t)size, 0);
+    const hd_error status = hd_file_write_at(w->descriptor, front, (size_t)size, 0);
     hd_array_release(front);
     return status;
 }
 
-static hd_error fill(writer *w) {
+static hd_error fill(void *user, int descriptor) {
+    writer *w = user;
+    w->descriptor = descriptor;
     for (uint32_t i = 0; i < tensor_count(w); ++i) HD_TRY(write_tensor(w, i));
-    HD_TRY(write_front(w));
-    return hd_os_flush(w->descriptor) ? HD_OK : hd_fail(HD_ERROR_STATE, "cannot be written: %s", strerror(errno));
-}
-
-/* ---- a new file that takes the place of the old one -------------------------------------------------------------- */
-/* A new file in the folder of `path`, readable for whom the umask allows; its name in `temporary`, which has the
- * room. */
-static hd_error open_temporary(writer *w, const char *path, char *temporary) {
-    const char *slash = strrchr(path, '/');
-    const int folder = slash != NULL ? (int)(slash + 1 - path) : 0;
-    for (int attempt = 0; attempt < 100; ++attempt) {
-        sprintf(temporary, "%.*s.hodu-%lx-%x-%lx.tmp", folder, path, (long)hd_os_process(), (unsigned)w->thread->number,
-                (long)(hd_os_nanoseconds() % 1000000000));
-        w->descriptor = hd_os_open(HD_OS_HERE, temporary, HD_OS_WRITE | HD_OS_NEW, 0666);
-        if (w->descriptor >= 0) return HD_OK;
-        if (errno != EEXIST) break;
-    }
-    return hd_fail(HD_ERROR_STATE, "cannot be written: no new file can be made beside it: %s", strerror(errno));
-}
-
-static void flush_folder(const char *path) { /* so that a crash does not undo the renaming; some systems cannot */
-    const char *slash = strrchr(path, '/');
-    char folder[HD_OS_PATH];
-    const size_t length = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
-    if (length >= sizeof folder) return;
-    memcpy(folder, length > 0 ? path : ".", length > 0 ? length : 1);
-    folder[length > 0 ? length : 1] = '\0';
-    const int descriptor = hd_os_open(HD_OS_HERE, folder, HD_OS_READ | HD_OS_FOLDER, 0);
-    if (descriptor < 0) return;
-    hd_os_flush(descriptor);
-    hd_os_close(descriptor);
-}
-
-static hd_error replace(writer *w, const char *path, char *temporary) {
-    hd_os_status old, made;
-    const bool exists = hd_os_status_at(path, &old);
-    if (exists && !old.is_regular) return hd_fail(HD_ERROR_STATE, "is no regular file, and is not replaced");
-    HD_TRY(open_temporary(w, path, temporary));
-    hd_error status = fill(w);
-    if (exists && status == HD_OK && hd_os_status_of(w->descriptor, &made) && made.rights != old.rights &&
-        !hd_os_set_rights(w->descriptor, old.rights))
-        status = hd_fail(HD_ERROR_STATE, "cannot be written as readable as it was: %s", strerror(errno));
-    if (!hd_os_close(w->descriptor) && status == HD_OK)
-        status = hd_fail(HD_ERROR_STATE, "cannot be written: %s", strerror(errno));
-    if (status == HD_OK && rename(temporary, path) != 0)
-        status = hd_fail(HD_ERROR_STATE, "cannot take the place of what is there: %s", strerror(errno));
-    if (status != HD_OK)
-        hd_os_remove(temporary);
-    else
-        flush_folder(path);
-    return status;
-}
-
-/* Where a path leads: behind symbolic links, whether something is there already or not. From hd_array_resize. */
-static hd_error follow_links(const char *path, char **out) {
-    char *at = hd_array_resize(NULL, strlen(path) + 1);
-    if (at == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for a path");
-    strcpy(at, path);
-    for (int links = 0; links < MOST_LINKS; ++links) {
-        char named[HD_OS_PATH];
-        const int64_t length = hd_os_read_link(at, named, sizeof named);
-        if (length < 0 || length == (int64_t)sizeof named) { /* no link, or one that no system makes */
-            *out = at;
-            return HD_OK;
-        }
-        const char *slash = strrchr(at, '/'); /* what a link names is beside the link, unless it begins at the root */
-        const size_t folder = slash == NULL || named[0] == '/' ? 0 : (size_t)(slash + 1 - at);
-        char *next = hd_array_resize(NULL, folder + (size_t)length + 1);
-        if (next != NULL) {
-            memcpy(next, at, folder);
-            memcpy(next + folder, named, (size_t)length);
-            next[folder + (size_t)length] = '\0';
-        }
-        hd_array_release(at);
-        if (next == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for a path");
-        at = next;
-    }
-    hd_array_release(at);
-    return hd_fail(HD_ERROR_STATE, "cannot be written: %s", strerror(ELOOP));
+    return write_front(w);
 }
 
 static hd_error write_file(writer *w, const char *path) {
-    char *target = NULL;
     HD_TRY(encode(w));
     lay_out_file(w);
-    HD_TRY(follow_links(path, &target)); /* a link stays, its target is replaced */
-    char *temporary = hd_array_resize(NULL, strlen(target) + 96);
-    const hd_error status =
-        temporary == NULL ? hd_fail(HD_ERROR_MEMORY, "no memory for a path") : replace(w, target, temporary);
-    hd_array_release(temporary);
-    hd_array_release(target);
-    return status;
+    return hd_file_replace(w->thread, path, fill, w);
 }
 
 hd_error hd_file_write(hd_thread *thread, hd_script *script, const char *path) {

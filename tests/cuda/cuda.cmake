@@ -9,8 +9,8 @@ foreach(name fake_cuda fake_cuda_old fake_cuda_empty)
   target_compile_options(${name} PRIVATE ${HODU_TEST_OPTIMIZE})
   target_link_libraries(${name} PRIVATE hodu_warnings Threads::Threads ${CMAKE_DL_LIBS})
   string(TOUPPER ${name} NAME)
-  foreach(test test_cuda_runtime test_cuda_faults test_cuda_eager test_cuda_templates test_cuda_blas test_cuda_epilogues
-      test_xla_devices test_xla_on_device) # of some builds not all are there
+  foreach(test test_cuda_runtime test_cuda_faults test_cuda_eager test_cuda_templates test_cuda_blas test_cuda_dlpack
+      test_cuda_epilogues test_xla_devices test_xla_on_device) # of some builds not all are there
     if(TARGET ${test})
       add_dependencies(${test} ${name})
       target_compile_definitions(${test} PRIVATE ${NAME}="$<TARGET_FILE:${name}>")

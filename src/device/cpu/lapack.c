@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/os.h"
 #include "core/pool.h"
-#include "device/late.h"
+#include "core/late.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

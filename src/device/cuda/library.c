@@ -4,7 +4,7 @@
 #include "core/os_file.h"
 #include "core/packages.h"
 #include "device/cuda/driver.h"
-#include "device/late.h"
+#include "core/late.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
  * know, and stays open, as it may have threads. */
 #include "device/cuda/list.h"
 #include "core/os.h"
-#include "device/late.h"
+#include "core/late.h"
 
 #include <pthread.h>
 #include <stdio.h>

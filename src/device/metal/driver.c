@@ -2,7 +2,7 @@
  * somebody first wants to know. Queues are made when a device is first used. Nothing of it is ever released. */
 #include "device/metal/driver.h"
 #include "core/os.h"
-#include "device/late.h"
+#include "core/late.h"
 
 #include <stdio.h>
 #include <string.h>

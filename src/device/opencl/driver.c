@@ -3,7 +3,7 @@
  * threads that work until the process ends. */
 #include "device/opencl/driver.h"
 #include "core/os.h"
-#include "device/late.h"
+#include "core/late.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Drivers that are opened when somebody first asks for their devices. */
-#ifndef HD_DEVICE_LATE_H
-#define HD_DEVICE_LATE_H
+/* Libraries that are opened when somebody first asks for what they do: drivers of devices above all. */
+#ifndef HD_CORE_LATE_H
+#define HD_CORE_LATE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
-/* Drivers that are opened late. */
-#include "device/late.h"
+/* Libraries that are opened late. */
+#include "core/late.h"
 #include "core/environment.h"
 #include "core/os.h"
 
