@@ -19,6 +19,7 @@ file(GLOB HODU_SOURCES CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/optim/*.c
   ${PROJECT_SOURCE_DIR}/src/watch/*.c
   ${PROJECT_SOURCE_DIR}/src/io/*.c
+  ${PROJECT_SOURCE_DIR}/src/data/*.c
   ${PROJECT_SOURCE_DIR}/src/compile/*.c
   ${PROJECT_SOURCE_DIR}/src/library/*.c)
 list(FILTER HODU_SOURCES EXCLUDE REGEX "/kernels_[a-z]+\\.c$")

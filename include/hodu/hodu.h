@@ -8,6 +8,7 @@
 #include <hodu/checkpoint.h>
 #include <hodu/compile.h>
 #include <hodu/custom.h>
+#include <hodu/data.h>
 #include <hodu/device.h>
 #include <hodu/dtype.h>
 #include <hodu/error.h>

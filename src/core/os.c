@@ -23,18 +23,24 @@ int64_t hd_os_nanoseconds(void) {
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 void hd_os_yield(void) { sched_yield(); }
 
-bool hd_os_thread_start(void *(*body)(void *), void *context) {
+static bool start(pthread_t *out, int detached, void *(*body)(void *), void *context) {
     sigset_t all, before;
     pthread_attr_t attributes;
-    pthread_t id;
     if (pthread_attr_init(&attributes) != 0) return false;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setdetachstate(&attributes, detached);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    const bool started = pthread_create(&id, &attributes, body, context) == 0;
+    const bool started = pthread_create(out, &attributes, body, context) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     return started;
+}
+bool hd_os_thread_start(void *(*body)(void *), void *context) {
+    pthread_t id;
+    return start(&id, PTHREAD_CREATE_DETACHED, body, context);
+}
+bool hd_os_thread_start_to_join(pthread_t *out, void *(*body)(void *), void *context) {
+    return start(out, PTHREAD_CREATE_JOINABLE, body, context);
 }
 
 int hd_os_at_fork(void (*before)(void), void (*here)(void), void (*in_child)(void)) {

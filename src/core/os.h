@@ -6,6 +6,7 @@
 #ifndef HD_CORE_OS_H
 #define HD_CORE_OS_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,6 +37,8 @@ void hd_os_wake(_Atomic uint32_t *word);
 void hd_os_yield(void);
 /* Starts a thread that nobody waits for and that gets no signals, which are the program's. */
 bool hd_os_thread_start(void *(*body)(void *context), void *context);
+/* The same for who waits for its end, with pthread_join. */
+bool hd_os_thread_start_to_join(pthread_t *out, void *(*body)(void *context), void *context);
 /* True in the thread that began the process. */
 bool hd_os_is_first_thread(void);
 /* Calls `end(NULL)` when this thread ends, before any function of atexit; false: the C library cannot. */
