@@ -1,7 +1,7 @@
 #!/bin/sh
 # What the pages of documentation say of the tree is there: pages.sh source-folder
-# Names of ours (hd_, HD_, HODU_) are words of the sources, links lead to files and to headings in them, and README.ko.md
-# has the blocks of README.md, up to comments.
+# Names of ours (hd_, HD_, HODU_) are words of the sources, links lead to files and to headings in them, and
+# README.ko.md has the blocks of README.md, up to comments.
 set -eu
 cd "$1"
 status=0
@@ -34,7 +34,12 @@ headings() { # of a page, as links name them
 for page in $pages; do
     awk -v page="$page" '/^```/ { fenced = !fenced }
     fenced { next }
-    { while (match($0, /\]\([^) ]+\)/)) { print page, FNR, substr($0, RSTART + 2, RLENGTH - 3); $0 = substr($0, RSTART + RLENGTH) } }' "$page"
+    {
+        while (match($0, /\]\([^) ]+\)/)) {
+            print page, FNR, substr($0, RSTART + 2, RLENGTH - 3)
+            $0 = substr($0, RSTART + RLENGTH)
+        }
+    }' "$page"
 done | grep -v ' https\{0,1\}:' >"$work/links" || true
 while read -r page line target; do
     file=${target%%#*}
@@ -45,7 +50,7 @@ while read -r page line target; do
         complain "$page:$line: $file has no heading ${target#*#}"
     fi
 done <"$work/links"
-[ -s "$work/said" ] && [ -s "$work/links" ] || complain "the pages say nothing"
+if [ ! -s "$work/said" ] || [ ! -s "$work/links" ]; then complain "the pages say nothing"; fi
 
 # ---- the README and its translation
 blocks() {
