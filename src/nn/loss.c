@@ -39,6 +39,7 @@ void hd_loss_begin(hd_loss *loss, hd_thread *thread, const char *name, hd_tensor
     if (b != NULL) dtype = hd_dtype_promote(dtype, (hd_dtype)(*b)->dtype);
     loss->result = hd_dtype_is_float(dtype) ? dtype : thread->default_dtype;
     loss->wide = hd_dtype_is_small_float(loss->result) ? (hd_dtype)HD_F32 : loss->result;
+    if (thread->autocast != NULL) loss->result = loss->wide; /* where losses stay wide */
     hd_span_begin(&loss->span, thread, name);
     *a = hd_cast(*a, loss->wide);
     if (b != NULL) *b = hd_cast(*b, loss->wide);
