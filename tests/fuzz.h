@@ -3,7 +3,8 @@
  *
  * With libFuzzer (script/fuzz, io/fuzz-npy, ..., built by clang) a fuzzer is its target. Alone (script/fuzz-corpus,
  * ..., in every build) it is a program that takes a folder, and tries its files and changed copies of them. A fuzzer
- * defines SMALL: the least bytes that a file of its corpus has. */
+ * defines SMALL: the least bytes that a file of its corpus has; IN_MEMORY, when it wants no file; and OWN_CHANGES,
+ * when it has a function `change` of its own. */
 #ifndef HD_TESTS_FUZZ_H
 #define HD_TESTS_FUZZ_H
 
@@ -26,6 +27,7 @@ static void broken(const char *what) {
     abort();
 }
 
+#ifndef IN_MEMORY
 /* ---- the file: in memory, under a name with an extension --------------------------------------------------------- */
 static char folder[64], path[96], copy[96];
 static int descriptor = -1;
@@ -52,8 +54,10 @@ static void put(const uint8_t *bytes, size_t size) {
     if (ftruncate(descriptor, (off_t)size) != 0 || pwrite(descriptor, bytes, size, 0) != (ssize_t)size)
         broken("no memory for a file");
 }
+#endif
 
 /* ---- changing files: words in place, so that sections stay where they are ---------------------------------------- */
+static void change(uint8_t *b, size_t size);
 static uint64_t state;
 static uint64_t draw(uint64_t below) {
     state ^= state << 13;
@@ -62,6 +66,7 @@ static uint64_t draw(uint64_t below) {
     return state % below;
 }
 
+#ifndef OWN_CHANGES
 static void change(uint8_t *b, size_t size) {
     static const uint32_t words[] = {0,  1,   2,   3,          4,          8,          9,         16,
                                      64, 255, 256, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff};
@@ -75,6 +80,7 @@ static void change(uint8_t *b, size_t size) {
         }
     }
 }
+#endif
 
 #ifdef HODU_LIBFUZZER
 size_t LLVMFuzzerMutate(uint8_t *bytes, size_t size, size_t most);

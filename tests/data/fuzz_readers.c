@@ -1,21 +1,9 @@
 /* Any bytes as CSV, PNG, IDX and a tokenizer: each must be read or refused with an error of its own, and leave nothing
- * behind; what is read must be whole. The sums of PNG's chunks are made to fit, which is where an attacker begins.
- *
- * With libFuzzer (data/fuzz, built by clang) this is its target. Alone (data/fuzz-corpus, in every build) it is a
- * program that takes a folder, and tries its files and changed copies of them. */
-#include <hodu/hodu.h>
-
-#include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
-
-static void broken(const char *what) {
-    fprintf(stderr, "%s; pending error: %s\n", what, hd_error_message());
-    abort();
-}
+ * behind; what is read must be whole. The sums of PNG's chunks are made to fit, which is where an attacker begins. */
+#define SMALL 1
+#define IN_MEMORY
+#define OWN_CHANGES
+#include "fuzz.h"
 
 /* A reader gives something or an error, never both and never neither; and the error is about what it was given. */
 static void ended(const void *result, const char *call) {
@@ -97,16 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     return 0;
 }
 
-#ifndef HODU_LIBFUZZER
-/* ---- changing files ---------------------------------------------------------------------------------------------- */
-static uint64_t state = 88172645463325252; /* the same copies every time */
-static uint64_t draw(uint64_t below) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state % below;
-}
-
+/* Signs that readers of text look for. */
 static void change(uint8_t *b, size_t size) {
     static const char signs[] = {0, ',', ';', '"', '\'', '\n', '\r', ' ', '0', '9', '-', 'e', '.', (char)255, 127, 1};
     for (uint64_t i = draw(4) + 1; i > 0; --i) {
@@ -119,38 +98,3 @@ static void change(uint8_t *b, size_t size) {
         }
     }
 }
-
-static void try_copies(const char *name, int copies) {
-    static uint8_t bytes[1 << 16], changed[1 << 16];
-    FILE *f = fopen(name, "rb");
-    const size_t size = f == NULL ? 0 : fread(bytes, 1, sizeof bytes, f);
-    if (size == 0) broken(name);
-    fclose(f);
-    LLVMFuzzerTestOneInput(bytes, size);
-    for (int i = 0; i < copies; ++i) {
-        memcpy(changed, bytes, size);
-        change(changed, size);
-        LLVMFuzzerTestOneInput(changed, size - (draw(20) == 0 ? draw(size) : 0));
-    }
-}
-
-int main(int argc, char **argv) {
-    DIR *d = argc > 1 ? opendir(argv[1]) : NULL;
-    const int copies = argc > 2 ? atoi(argv[2]) : 1000;
-    int files = 0;
-    if (d == NULL) {
-        fprintf(stderr, "usage: %s folder [copies of each file]\n", argv[0]);
-        return 2;
-    }
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
-        char name[1024];
-        snprintf(name, sizeof name, "%s/%s", argv[1], e->d_name);
-        if (e->d_name[0] == '.') continue;
-        try_copies(name, copies);
-        ++files;
-    }
-    closedir(d);
-    printf("%d files, %d changed copies of each\n", files, copies);
-    return files > 0 ? 0 : 1;
-}
-#endif
