@@ -1,5 +1,5 @@
-/* The network of examples/digits.c, 64 pixels, 128 hidden units, 10 classes, written out as loops by hand: what exported
- * code is measured against. */
+/* The network of examples/digits.c, 64 pixels, 128 hidden units, 10 classes, written out as loops by hand: what
+ * exported code is measured against. */
 #ifndef EMBEDDED_BY_HAND_H
 #define EMBEDDED_BY_HAND_H
 

@@ -9,8 +9,8 @@ void *memset(void *to, int value, size_t bytes);
 
 #define REGISTER(address) (*(volatile uint32_t *)(address))
 
-/* The board's first timer, 32 bits, counts down with 25 MHz. QEMU has no cycle counter here (DWT reads as 0), but its
- * time is the number of instructions: 128 ns each (-icount shift=7), which are 3.2 ticks, so that rounding finds each one.
+/* The board's first timer, 32 bits, counts down with 25 MHz. QEMU has no cycle counter here (DWT is not there), but its
+ * time is the number of instructions: 128 ns each (-icount shift=7), which are 3.2 ticks, so that rounding finds each.
  * The count begins anew after 2^32 / 3.2 = 1.3 * 10^9 instructions. */
 enum { TIMER = 0x40000000, CONTROL = 0, VALUE = 4, RELOAD = 8 };
 

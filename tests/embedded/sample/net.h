@@ -1,5 +1,5 @@
-/* A net by hand with the interface that exported ones have, to try the harness on: ten classes, each a weighted sum of the
- * eight rows of an image. */
+/* A net by hand with the interface that exported ones have, to try the harness on: ten classes, each a weighted sum of
+ * the eight rows of an image. */
 #ifndef SAMPLE_NET_H
 #define SAMPLE_NET_H
 
