@@ -84,6 +84,8 @@ if(HODU_SANITIZE)
   return()
 endif()
 
+include(embedded/embedded.cmake)
+
 hodu_structure_test(format format.sh ${PROJECT_SOURCE_DIR})
 set_tests_properties(structure/format PROPERTIES SKIP_RETURN_CODE 77)
 hodu_structure_test(rooms rooms.sh ${PROJECT_SOURCE_DIR}/src)
