@@ -123,11 +123,83 @@ static void say_columns(hd_net_call *c, product *p, const char **index, int colu
     if (columns > 1) hd_c_text_close(t);
 }
 
+/* ---- panels ------------------------------------------------------------------------------------------------------- */
+enum { PANEL = 16 };
+
+/* A weight of f32 that no run changes, of one matrix. */
+static const float *steady_weight(hd_net_call *c, const product *p) {
+    if (c->net->is_small || p->dtype != HD_F32 || p->front > 0 || p->a.dtype != HD_F32 || p->b.dtype != HD_F32 ||
+        p->n < PANEL)
+        return NULL;
+    return hd_net_steady(c->net, c->inputs[1]);
+}
+
+static void say_panels(hd_net_call *c, const product *p, const float *weight) {
+    hd_c_text *t = &c->net->constants;
+    const long long panels = (p->n + PANEL - 1) / PANEL;
+    const int64_t k_stride = p->b.layout.stride[p->front], n_stride = p->b.layout.stride[p->front + 1];
+    snprintf(c->packed, sizeof c->packed, "%s_p%u", c->net->prefix, c->net->panel_count++);
+    weight += p->b.layout.offset;
+    hd_c_text_say(t, "static const float %s[%lld] = { /* panels of %d columns */", c->packed, panels * PANEL * p->k,
+                  PANEL);
+    for (long long j = 0; j < panels; ++j)
+        for (long long k = 0; k < p->k; ++k) {
+            hd_c_text_say(t, "\n    ");
+            for (long long i = j * PANEL; i < (j + 1) * PANEL; ++i) {
+                const float v = i < p->n ? weight[k * k_stride + i * n_stride] : 0;
+                hd_say_element_of(t, HD_F32, &v);
+                hd_c_text_say(t, i + 1 < (j + 1) * PANEL ? ", " : ",");
+            }
+        }
+    hd_c_text_say(t, "};\n");
+}
+
+/* What follows the sums of some rows from i on. */
+static void say_stores(hd_net_call *c, const product *p, const char *rows) {
+    char value[320], place[128];
+    const bool ragged = p->n % PANEL != 0;
+    hd_c_text_open(c->t, "for (int32_t r = 0; r < %s; ++r)", rows);
+    if (ragged) hd_c_text_line(c->t, "const int32_t count = %lld - j < %d ? %lld - j : %d;", p->n, PANEL, p->n, PANEL);
+    hd_c_text_open(c->t, ragged ? "for (int32_t c = 0; c < count; ++c)" : "for (int32_t c = 0; c < %d; ++c)", PANEL);
+    const char *index[] = {"(i + r)", "(j + c)"};
+    snprintf(place, sizeof place, "%s", hd_c_at(c, "y0", &p->y, index));
+    snprintf(value, sizeof value, "sum[r * %d + c]%s%s", PANEL, p->bias != NULL ? " + " : "",
+             p->bias != NULL ? hd_c_value(c, "x2", p->bias, index + 1) : "");
+    hd_c_text_line(c->t, "%s = %s;", place, value);
+    hd_c_text_close(c->t);
+    hd_c_text_close(c->t);
+}
+
+static void say_in_panels(hd_net_call *c, const product *p) {
+    const long long row = (long long)p->a.layout.stride[0], column = (long long)p->a.layout.stride[1];
+    c->net->has_panels = true;
+    hd_c_text_line(c->t, "float sum[W_ROWS * %d];", PANEL);
+    hd_c_text_open(c->t, "for (int32_t j = 0; j < %lld; j += %d)", p->n, PANEL);
+    hd_c_text_line(c->t, "const float *panel = x1 + j * %lld;", p->k);
+    hd_c_text_line(c->t, "int32_t i = 0;");
+    hd_c_text_open(c->t, "for (; i + W_ROWS <= %lld; i += W_ROWS)", p->m);
+    hd_c_text_line(c->t, "w_panel(x0 + i * %lld, %lld, %lld, panel, %lld, sum);", row, row, column, p->k);
+    say_stores(c, p, "W_ROWS");
+    hd_c_text_close(c->t);
+    hd_c_text_open(c->t, "for (; i < %lld; ++i)", p->m);
+    hd_c_text_line(c->t, "w_panel_of_row(x0 + i * %lld, %lld, panel, %lld, sum);", row, column, p->k);
+    say_stores(c, p, "1");
+    hd_c_text_close(c->t);
+    hd_c_text_close(c->t);
+}
+
 static hd_error say_product(hd_net_call *c, product *p) {
     hd_c_names names;
     const char *index[HD_MAX_RANK] = {"0"};
     if (p->y.count == 0) return hd_c_empty(c);
     join_rows(p);
+    const float *weight = steady_weight(c, p);
+    if (weight == NULL) HD_TRY(c->net->thread->error_code);
+    if (weight != NULL) {
+        say_panels(c, p, weight);
+        say_in_panels(c, p);
+        return HD_OK;
+    }
     const long long least = p->b.layout.stride[p->front + 1] == 1 ? 16 : 4;
     const int columns = c->net->is_small ? 1 : (int)(p->n < least ? 1 : least);
     const long long whole = p->n / columns * columns;

@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
+extern const unsigned char hd_c_panels_text[]; /* panels.h, embedded by the build */
+extern const size_t hd_c_panels_text_size;
+
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 static hd_error check_name(const char *what, const char *name) {
     if (hd_c_is_name(name) && strlen(name) < 48) return HD_OK;
@@ -323,6 +326,13 @@ static hd_error say_source(hd_net *net, hd_c_text *t) {
     hd_c_text_say(
         t, "#if defined(__GNUC__)\n#define NET_INFINITY __builtin_inff()\n#define NET_NAN __builtin_nanf(\"\")\n#else\n"
            "#define NET_INFINITY (1e30f * 1e30f)\n#define NET_NAN (NET_INFINITY - NET_INFINITY)\n#endif\n");
+    if (net->has_panels) {
+        char *room = hd_c_text_room(t, hd_c_panels_text_size);
+        if (room == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory for the text of a script in C");
+        memcpy(room, hd_c_panels_text, hd_c_panels_text_size);
+        t->count += hd_c_panels_text_size;
+        t->at[t->count] = '\0';
+    }
     if (net->workspace > 0) hd_c_text_say(t, "enum { NET_WORK = %zu };\n", net->arena_bytes);
     hd_c_text_say(t, "\n/* ---- constants ---- */\n");
     hd_c_text_add(t, &net->constants);

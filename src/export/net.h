@@ -52,7 +52,9 @@ typedef struct hd_net {
     bool *constant_said, *cell_said;
     hd_net_saved *saved;
     uint32_t saved_count;
-    bool draws; /* it draws random numbers: seed and count are the first 16 bytes of the state */
+    bool has_panels;      /* panels.h is wanted */
+    uint32_t panel_count; /* constants that are laid out in panels */
+    bool draws;           /* it draws random numbers: seed and count are the first 16 bytes of the state */
 } hd_net;
 
 /* ---- machine.c ---- */
@@ -74,13 +76,15 @@ void hd_say_element_of(hd_c_text *t, hd_dtype dtype, const void *element);
 typedef struct hd_net_call {
     hd_net *net;
     const hd_call *call;
-    hd_c_text *t;        /* the body */
-    size_t workspace;    /* bytes that it works in: set by who writes it; > 0: there is w */
-    bool can_fail;       /* it returns 0, or 1 + the place of the element that does not fit */
-    const char *why;     /* what does not fit then */
-    const char *refusal; /* why it cannot be said, if so */
-    bool draws;          /* it has seed and draw */
-    hd_lowered lowered;  /* by hd_c_by_kernel: */
+    hd_c_text *t;           /* the body */
+    size_t workspace;       /* bytes that it works in: set by who writes it; > 0: there is w */
+    bool can_fail;          /* it returns 0, or 1 + the place of the element that does not fit */
+    const char *why;        /* what does not fit then */
+    const char *refusal;    /* why it cannot be said, if so */
+    const uint32_t *inputs; /* tensors of the plan */
+    char packed[80];        /* what is given instead of x1: a constant, laid out in panels; "": nothing is */
+    bool draws;             /* it has seed and draw */
+    hd_lowered lowered;     /* by hd_c_by_kernel: */
     int16_t operand[HD_KERNEL_BUFFERS];
     bool is_kernel;
     char texts[8][256]; /* of expressions */
@@ -94,6 +98,8 @@ typedef hd_error hd_c_op(hd_net_call *c);
 hd_c_op *hd_c_op_of(const hd_op *op);
 /* A kernel for the call; c->refusal when there is none. From source.c. */
 hd_error hd_c_by_kernel(hd_net_call *c);
+/* The bytes of a value that no run changes, contiguous or not; NULL: it is none, or with an error. From source.c. */
+const void *hd_net_steady(hd_net *net, uint32_t tensor);
 hd_error hd_c_refuse(hd_net_call *c, const char *why);
 
 hd_error hd_c_pad_border(hd_net_call *c);                                     /* around what is padded */

@@ -91,6 +91,17 @@ hd_error hd_net_pointer(hd_net *net, uint32_t tensor, bool written, char *out, s
     return HD_OK;
 }
 
+const void *hd_net_steady(hd_net *net, uint32_t tensor) {
+    const hd_plan *p = net->plan;
+    const uint32_t node = giver_of(net, p->buffer_of[tensor]);
+    if (p->buffers[p->buffer_of[tensor]].placement != HD_GIVEN || node == HD_NO_NODE) return NULL;
+    const hd_node *n = &p->graph->nodes[node];
+    if (n->op == HD_NODE_CONSTANT) return hd_storage_bytes(net->thread, p->graph->constants[n->first].storage, HD_READ);
+    return n->op == HD_NODE_CELL && net->cell_at[n->first] == SIZE_MAX
+               ? hd_storage_bytes(net->thread, net->cells[n->first], HD_READ)
+               : NULL;
+}
+
 /* ---- functions: equal ones are one -------------------------------------------------------------------------------- */
 /* The number of the function with this body, which is new or was said before; UINT32_MAX without memory. */
 static uint32_t function_of(hd_net *net, const char *name, const char *type, const hd_c_text *body) {
@@ -259,7 +270,10 @@ static hd_error say_arguments(hd_net *net, const hd_net_call *c, const uint32_t 
     for (int i = 0; i < count; ++i, between = ", ") {
         const bool written = c->is_kernel && c->operand[i] < 0;
         const uint32_t tensor = written ? outputs[0] : inputs[c->is_kernel ? c->operand[i] : i];
-        HD_TRY(hd_net_pointer(net, tensor, written, pointer, sizeof pointer));
+        if (i == 1 && c->packed[0] != '\0')
+            snprintf(pointer, sizeof pointer, "%s", c->packed);
+        else
+            HD_TRY(hd_net_pointer(net, tensor, written, pointer, sizeof pointer));
         hd_c_text_say(t, "%s%s", between, pointer);
     }
     for (int i = 0; i < c->call->output_count && !c->is_kernel; ++i) {
@@ -323,6 +337,7 @@ static hd_error emit(hd_net *net, const hd_launch *l, const hd_call *call, hd_c_
     c->net = net;
     c->call = call;
     c->t = &inside;
+    c->inputs = inputs;
     hd_error status = op(c);
     if (status == HD_OK && c->refusal != NULL)
         status = refuse(net, l->node, c->refusal);
