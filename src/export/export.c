@@ -142,7 +142,7 @@ static hd_error say_state(hd_net *net) {
     const hd_plan *p = net->plan;
     for (uint32_t i = 0; i < p->graph->cell_count; ++i) {
         if (p->state[i] == HD_NONE || p->buffers[p->state[i]].placement != HD_IN_STATE) continue;
-        hd_c_text_line(&net->body, "for (size_t i = 0; i < %zu; ++i) s[%zu + i] = a[%zu + i];",
+        hd_c_text_line(&net->body, "for (size_t i = 0; i < %zu; ++i) state[%zu + i] = arena[%zu + i];",
                        p->buffers[p->state[i]].storage.bytes, net->cell_at[i], net->extra[p->state[i]]);
     }
     if (p->graph->draws > 0) hd_c_text_line(&net->body, "random[1] += %u;", p->graph->draws);
@@ -260,12 +260,12 @@ static hd_error say_first_value(hd_net *net, hd_c_text *before, hd_c_text *insid
     for (size_t i = 0; i < bytes; ++i) zero = zero && data[i] == 0;
     if (count == 0) return HD_OK;
     if (zero) {
-        hd_c_text_line(inside, "for (size_t i = 0; i < %zu; ++i) s[%zu + i] = 0;", bytes, net->cell_at[cell]);
+        hd_c_text_line(inside, "for (size_t i = 0; i < %zu; ++i) n->state[%zu + i] = 0;", bytes, net->cell_at[cell]);
         return HD_OK;
     }
     snprintf(name, sizeof name, "%s_s%u", net->prefix, cell);
     hd_net_say_elements(before, name, dtype, data, count);
-    hd_c_text_line(inside, "for (size_t i = 0; i < %lld; ++i) ((%s *)(s + %zu))[i] = %s[i];", (long long)count,
+    hd_c_text_line(inside, "for (size_t i = 0; i < %lld; ++i) ((%s *)(n->state + %zu))[i] = %s[i];", (long long)count,
                    hd_c_type(dtype), net->cell_at[cell], name);
     return HD_OK;
 }
@@ -296,10 +296,6 @@ static hd_error say_beginning(hd_net *net, hd_c_text *t) {
     hd_c_text_say(
         t, "int %s_init(%s *n, void *arena, void *state) {\n    if (%s_resume(n, arena, state) != 0) return -1;\n", p,
         p, p);
-    if (inside.count > 0 && strstr(inside.at, "s[") != NULL)
-        hd_c_text_say(t, "    unsigned char *const s = n->state;\n");
-    else if (inside.count > 0 && strstr(inside.at, "(s +") != NULL)
-        hd_c_text_say(t, "    unsigned char *const s = n->state;\n");
     hd_c_text_add(t, &inside);
     hd_c_text_say(t, "    return 0;\n}\n");
     hd_c_text_release(&before);
@@ -343,10 +339,8 @@ static hd_error say_source(hd_net *net, hd_c_text *t) {
     say_prototype(net, t);
     hd_c_text_say(t, " {\n");
     const char *body = hd_c_text_string(&net->body);
-    if (strstr(body, "a +") != NULL || strstr(body, "a[") != NULL)
-        hd_c_text_say(t, "    unsigned char *const a = n->arena;\n");
-    if (strstr(body, "(s +") != NULL || strstr(body, "s[") != NULL)
-        hd_c_text_say(t, "    unsigned char *const s = n->state;\n");
+    if (strstr(body, "arena") != NULL) hd_c_text_say(t, "    unsigned char *const arena = n->arena;\n");
+    if (strstr(body, "state") != NULL) hd_c_text_say(t, "    unsigned char *const state = n->state;\n");
     if (net->plan->graph->draws > 0) hd_c_text_say(t, "    uint64_t *const random = (uint64_t *)n->state;\n");
     if (net->draws) hd_c_text_say(t, "    const uint64_t seed = random[0], draw = random[1];\n");
     hd_c_text_say(t, "    (void)n;\n");
@@ -419,7 +413,7 @@ void hd_script_export(hd_script *script, const char *path, const hd_export_opts 
     if (hd_script_check_argument(script) != HD_OK || hd_script_check_eager(thread) != HD_OK) return;
     HD_USE(&script->object, false, );
     if (path == NULL) {
-        hd_fail(HD_ERROR_VALUE, "path is NULL");
+        hd_fail(HD_ERROR_NULL_ARGUMENT, "path is NULL");
         return;
     }
     hd_net net;

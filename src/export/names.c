@@ -26,7 +26,8 @@ bool hd_c_is_name(const char *text) {
         "new",      "private", "public",  "protected", "template",  "this",     "throw",         "try",
         "catch",    "using",   "virtual", "operator",  "namespace", "friend",   "typename",      "export",
         "explicit", "mutable", "alignas", "alignof",   "constexpr", "nullptr",  "static_assert", "thread_local",
-        "typeof",   "near",    "far",     "n",         "a",         "s",        "status"};
+        "typeof",   "near",    "far",     "n",         "arena",     "state",    "seed",          "draw",
+        "random"};
     if (!(isalpha((unsigned char)text[0]) || text[0] == '_')) return false;
     for (const char *c = text; *c != '\0'; ++c)
         if (!isalnum((unsigned char)*c) && *c != '_') return false;

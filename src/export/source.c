@@ -50,7 +50,7 @@ static hd_error given(hd_net *net, uint32_t node, char *out, size_t capacity) {
             HD_TRY(say_constant(net, out, dtype, g->constants[n->first].storage, count));
         net->constant_said[n->first] = true;
     } else if (net->cell_at[n->first] != SIZE_MAX) {
-        snprintf(out, capacity, "(s + %zu)", net->cell_at[n->first]);
+        snprintf(out, capacity, "(state + %zu)", net->cell_at[n->first]);
     } else {
         snprintf(out, capacity, "%s_w%u", net->prefix, n->first);
         if (!net->cell_said[n->first] && count > 0) HD_TRY(say_constant(net, out, dtype, net->cells[n->first], count));
@@ -69,12 +69,14 @@ hd_error hd_net_pointer(hd_net *net, uint32_t tensor, bool written, char *out, s
     const size_t offset = (size_t)t->layout.offset * hd_dtype_bytes[t->dtype];
     char base[160];
     switch (b->placement) {
-    case HD_IN_ARENA: snprintf(out, capacity, "(%s%s *)(a + %zu)", constant, type, b->offset + offset); return HD_OK;
+    case HD_IN_ARENA:
+        snprintf(out, capacity, "(%s%s *)(arena + %zu)", constant, type, b->offset + offset);
+        return HD_OK;
     case HD_IN_STATE:
-        snprintf(out, capacity, "(%s%s *)(a + %zu)", constant, type, net->extra[buffer] + offset);
+        snprintf(out, capacity, "(%s%s *)(arena + %zu)", constant, type, net->extra[buffer] + offset);
         return HD_OK;
     case HD_IN_CELL:
-        snprintf(out, capacity, "(%s%s *)(s + %zu)", constant, type, net->cell_at[b->cell] + offset);
+        snprintf(out, capacity, "(%s%s *)(state + %zu)", constant, type, net->cell_at[b->cell] + offset);
         return HD_OK;
     case HD_IN_OUTPUT:
         for (uint32_t i = 0; i < p->graph->output_count; ++i)
@@ -287,7 +289,7 @@ static hd_error say_arguments(hd_net *net, const hd_net_call *c, const uint32_t 
                                : 0;
     if (c->is_kernel)
         say_draws(net, &c->lowered.native, known, c->lowered.seed, c->lowered.draws, c->lowered.draw_count, first, t);
-    if (c->workspace > 0) hd_c_text_say(t, "%sa + NET_WORK", between);
+    if (c->workspace > 0) hd_c_text_say(t, "%sarena + NET_WORK", between);
     if (c->draws) hd_c_text_say(t, ", seed, draw + %llu", (unsigned long long)first);
     net->draws = net->draws || c->draws;
     return HD_OK;
