@@ -117,7 +117,7 @@ static void run_layers(hd_thread *thread, hd_module *m, sequence *q) {
 static hd_tensors *recurrent_forward(hd_module *m, hd_tensors *inputs) {
     const recurrent_state *s = m->state;
     hd_thread *thread = hd_thread_self();
-    sequence q = {NULL};
+    sequence q = {.x = NULL};
     HD_TRY_OR(read_inputs(s, inputs, &q), NULL);
     const int64_t all = s->layers * s->directions;
     hd_tensor **ends = hd_array_resize(NULL, (size_t)(all * HD_CELL_STATES) * sizeof *ends);
