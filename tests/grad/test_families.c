@@ -69,6 +69,7 @@
     CASE(kthvalue, of_middle, IN(S(2, 3, 2)), hd_square(hd_kthvalue(a, 2, 1, KEEP).values))                            \
     CASE(median, lower, IN(S(2, 4)), hd_square(hd_median(a, 1, NULL).values))                                          \
     CASE(quantile, between, IN(S(2, 5)), hd_square(hd_quantile(a, 0.3, 1, NULL)))                                      \
+    CASE(quantiles, list, IN(S(2, 5)), hd_square(hd_quantiles(a, (const double[]){0.3, 0.9}, 2, 1, NULL)))             \
     CASE(quantile, last, IN(S(4, 2)), hd_quantile(a, 1, 0, KEEP))                                                      \
     CASE(bincount, weights, IN(S(4)), hd_square(hd_bincount(I64(S(4), 2, 0, 2, 1), a, 4)))                             \
     CASE(masked_select, half, IN(S(2, 3)), hd_square(hd_masked_select(a, hd_gt_scalar(a, 0))))                         \

@@ -140,6 +140,7 @@ static inline hd_tensor *all_of_svd(hd_svd_parts p) {
     CALL(kthvalue, IN(S(2, 5)), both_of(hd_kthvalue(a, 2, 1, NULL)))                                                   \
     CALL(median, IN(S(4, 2)), both_of(hd_median(a, 0, KEEP)))                                                          \
     CALL(quantile, IN(S(2, 5)), hd_quantile(a, 0.3, 1, NULL))                                                          \
+    CALL(quantiles, IN(S(4, 3)), hd_quantiles(a, (const double[]){0.6, 0, 1}, 3, 0, KEEP))                             \
     CALL(bincount, IN(S(4)), hd_bincount(I64(S(4), 2, 0, 2, 1), a, 4))                                                 \
     CALL(histc, IN(S(7)), hd_mul(a, hd_sum(hd_histc(a, 3, 0.5, 1.5), X(), NULL)))                                      \
     CALL(nonzero, IN(S(2, 3)), hd_mul(a, hd_t(hd_nonzero_padded(hd_gt_scalar(a, 1), 3, 7))))                           \

@@ -63,6 +63,7 @@ static hd_tensor *unique_at_once(hd_tensor *x) {
     NEW(kthvalue, hd_kthvalue(e, 1, 0, HD_OPTS(hd_reduce_opts, .keep_dims = true)).values)                             \
     NEW(median, hd_median(e, 0, HD_OPTS(hd_reduce_opts, .keep_dims = true)).values)                                    \
     NEW(quantile, hd_quantile(e, 0, 0, HD_OPTS(hd_reduce_opts, .keep_dims = true)))                                    \
+    NEW(quantiles, hd_quantiles(e, (const double[]){0}, 1, 0, NULL))                                                   \
     NEW(bincount, hd_bincount(i, NULL, 2))                                                                             \
     NEW(histc, hd_histc(row, 3, 0, 1))                                                                                 \
     NEW(nonzero, nonzero_at_once(row))                                                                                 \
