@@ -747,6 +747,10 @@ HD_API hd_tensor *hd_attention(hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tens
  * row the largest score, and 1 over the sum of e^(score - largest), 0 where the row sees nothing; or NULL. */
 HD_API hd_tensor *hd_attention_gradient(hd_tensor *gradient, hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask,
                                         hd_tensor *statistics, bool causal, double scale);
+/* hd_attention, mask or NULL, with hd_dropout of the weights by which rows of v are added; it holds them, [..., t,
+ * s]. */
+HD_API hd_tensor *hd_attention_dropout(hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask, bool causal,
+                                       double scale, double p);
 
 /* ---- Ops of your own ---- */
 /* The op of that name that hd_custom_register registered (custom.h): its first output; attributes, which may be

@@ -231,6 +231,7 @@ static hd_tensor *unique_at_once(hd_tensor *x) {
     NEW(resize, hd_resize(image, S(2, 2), HD_OPTS(hd_resize_opts, .mode = HD_RESIZE_LINEAR)))                          \
     NEW(resize, hd_resize(e, S(1, 3), NULL))                                                                           \
     NEW(attention, hd_attention(e, e, e, NULL, false, 1))                                                              \
+    NEW(attention_dropout, hd_attention_dropout(e, e, e, NULL, false, 1, 0))                                           \
     NEW(custom, hd_custom(own_same(), HD_TENSORS(x), NULL, 0))                                                         \
     NEW(attention_gradient,                                                                                            \
         hd_attention_gradient(e, e, e, e, NULL, hd_zeros(S(hd_tensor_size(e, 0), 2), HD_F32), false, 1))               \

@@ -436,5 +436,5 @@ RUN(test(every_dtype_axis_and_length), test(few_of_long_rows), test(views_are_so
     test(extremes_come_with_their_index), test(nothing_is_sorted_too), test(gradients_go_where_values_were),
     test(threads_do_not_change_the_result), test(as_numpy), test(counts_are_numpys),
     test(places_of_every_dtype_and_layout), test(elements_are_where_sort_puts_them), test(quantiles_at_the_edges),
-    test(lists_of_quantiles_are_those_of_each),
-    test(quantiles_do_not_overflow), test(bins_that_f32_does_not_hold), test(errors_say_what_was_given))
+    test(lists_of_quantiles_are_those_of_each), test(quantiles_do_not_overflow), test(bins_that_f32_does_not_hold),
+    test(errors_say_what_was_given))
