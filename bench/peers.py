@@ -536,6 +536,7 @@ class Jax(Framework):
         self.exp, self.tanh, self.maximum = jnp.exp, jnp.tanh, jnp.maximum
         self.sigmoid, self.relu = jax.nn.sigmoid, jax.nn.relu
         self.key = jax.random.key(0)
+        self.batch_norm, self.group_norm, self.bilinear_x2 = map(jax.jit, (self.norm_batch, self.norm_groups, self.twice_as_large))
 
     def array(self, i):
         a = self.jnp.asarray(i.make())
@@ -553,6 +554,19 @@ class Jax(Framework):
     def einsum(self, x, y): return self.jnp.einsum("bij,bjk->bik", x, y)
     def sort(self, x): return self.jax.lax.sort_key_val(x, self.jnp.arange(x.size))
     def topk_8(self, x): return self.jax.lax.top_k(x, 8)
+    def twice_as_large(self, x): return self.jax.image.resize(x, (*x.shape[:2], 112, 112), "bilinear")
+
+    def normalized(self, x, axes):
+        mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+        return (x - mean) * self.jax.lax.rsqrt(variance + 1e-5), mean, variance
+
+    def norm_batch(self, x, weight, bias):
+        y, mean, variance = self.normalized(x, (0, 2, 3))
+        return y * weight[:, None, None] + bias[:, None, None], 0.1 * mean, 0.9 + 0.1 * variance
+
+    def norm_groups(self, x, weight, bias):
+        y = self.normalized(x.reshape(32, 8, 8, 56, 56), (2, 3, 4))[0].reshape(x.shape)
+        return y * weight[:, None, None] + bias[:, None, None]
 
     def static_graph(self, function, *shapes):
         inputs = [self.jnp.asarray(input_numbers(*shape, seed=k + 1)) for k, shape in enumerate(shapes)]

@@ -336,6 +336,7 @@ static void write_parameter(const char *type, const char *name, int place) {
                                            {"hd_axes", "AXES"},
                                            {"hd_device", "DEVICE"},
                                            {"const hd_padding *", "PADDING"},
+                                           {"const double *", "DOUBLES"},
                                            {"const char *", "TEXT"},
                                            {"const void *", "BYTES"}};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; ++i)

@@ -405,6 +405,9 @@ HD_API hd_pair hd_median(hd_tensor *x, int axis, const hd_reduce_opts *opts);
 /* The quantile q, in [0, 1], of an axis, linear between two elements as NumPy's; NaN if any is; integers give the
  * default float. */
 HD_API hd_tensor *hd_quantile(hd_tensor *x, double q, int axis, const hd_reduce_opts *opts);
+/* hd_quantile of each of count numbers q, 64 at most, on a new axis in front: [count, ...]. The axis is put in order
+ * once. */
+HD_API hd_tensor *hd_quantiles(hd_tensor *x, const double *q, int count, int axis, const hd_reduce_opts *opts);
 /* How often each of 0 to size - 1 is in x, of integers: [size], i64; or the sums of their weights, of x's shape, in
  * the weights' dtype; NULL for none. */
 HD_API hd_tensor *hd_bincount(hd_tensor *x, hd_tensor *weights, int64_t size);
@@ -744,6 +747,10 @@ HD_API hd_tensor *hd_attention(hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tens
  * row the largest score, and 1 over the sum of e^(score - largest), 0 where the row sees nothing; or NULL. */
 HD_API hd_tensor *hd_attention_gradient(hd_tensor *gradient, hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask,
                                         hd_tensor *statistics, bool causal, double scale);
+/* hd_attention, mask or NULL, with hd_dropout of the weights by which rows of v are added; it holds them, [..., t,
+ * s]. */
+HD_API hd_tensor *hd_attention_dropout(hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask, bool causal,
+                                       double scale, double p);
 
 /* ---- Ops of your own ---- */
 /* The op of that name that hd_custom_register registered (custom.h): its first output; attributes, which may be

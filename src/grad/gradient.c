@@ -189,7 +189,7 @@ static hd_error require(hd_thread *thread, hd_tensor *t, bool wanted) {
     if (wanted && thread->executor->captures && t->storage->home != NULL && t->storage->home->captured)
         return hd_fail(HD_ERROR_STATE,
                        "parameters are made before or beside what a builder records: make this one in a block "
-                       "with HD_EAGER");
+                       "with HD_EAGER; where it stands for an input, hd_builder_bind it");
     t->tracking = wanted ? HD_TRACKED_LEAF : HD_UNTRACKED;
     atomic_store_explicit(&t->history.place, 0, memory_order_relaxed);
     return HD_OK;

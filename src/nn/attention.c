@@ -1,4 +1,4 @@
-/* Heads of attention: making them of x, and attention whose weights are dropped. */
+/* Heads of attention: making them of x. */
 #include "nn/attention.h"
 #include "ops/op.h"
 
@@ -58,31 +58,4 @@ hd_error hd_heads_project(hd_thread *thread, hd_module *m, hd_tensor *const give
         parts[i] = hd_heads_split(parts[i], i == 0 ? s->heads : s->kv_heads);
     }
     return thread->error_code;
-}
-
-/* ---- dropout ----------------------------------------------------------------------------------------------------- */
-/* Which places are seen, bool; NULL: all. */
-static hd_tensor *seen_of(hd_tensor *mask, const hd_tensor *scores, bool causal) {
-    hd_tensor *seen = mask == NULL || mask->dtype == HD_BOOL ? mask : hd_gt_scalar(mask, -INFINITY);
-    if (!causal) return seen;
-    const hd_shape *shape = &scores->layout.shape;
-    const int64_t t = shape->size[shape->rank - 2], s = shape->size[shape->rank - 1];
-    hd_tensor *rows = hd_unsqueeze(hd_range_beside(scores, 0, 1, t, HD_I64), 1);
-    hd_tensor *before = hd_le(hd_range_beside(scores, 0, 1, s, HD_I64), rows);
-    return seen == NULL ? before : hd_logical_and(seen, before);
-}
-
-/* What is not seen has a score far below all others rather than -inf, so that a row that sees nothing has weights,
- * which then are set to 0. */
-hd_tensor *hd_attention_dropout(hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask, bool causal, double p) {
-    if (q == NULL || k == NULL || v == NULL) return NULL;
-    const int64_t d = hd_tensor_size(q, -1);
-    hd_tensor *scores = hd_mul_scalar(hd_matmul(q, hd_t(k)), 1 / sqrt((double)d));
-    if (scores == NULL) return NULL;
-    hd_tensor *seen = seen_of(mask, scores, causal);
-    if (mask != NULL && mask->dtype != HD_BOOL) scores = hd_add(scores, hd_cast(mask, hd_tensor_dtype(scores)));
-    if (seen != NULL) scores = hd_where_scalar(seen, scores, scores != NULL && scores->dtype == HD_F16 ? -6e4 : -1e30);
-    hd_tensor *weights = hd_softmax(scores, -1);
-    if (seen != NULL) weights = hd_where_scalar(seen, weights, 0);
-    return hd_matmul(hd_dropout(weights, p), v);
 }

@@ -21,8 +21,6 @@ hd_tensor *hd_heads_spread(const hd_heads *s, hd_tensor *x);
 hd_error hd_heads_project(hd_thread *thread, hd_module *m, hd_tensor *const given[3], hd_tensor *parts[3]);
 /* x [..., t, width] is one that it can read. */
 hd_error hd_heads_check(const hd_tensor *x);
-/* hd_attention with dropout of the weights. */
-hd_tensor *hd_attention_dropout(hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask, bool causal, double p);
 /* The class by which one is known. */
 extern const hd_module_class hd_multihead_attention_class;
 

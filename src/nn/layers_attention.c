@@ -23,7 +23,7 @@ static hd_tensor *attend(hd_thread *thread, hd_module *m, hd_tensor *const given
     for (int i = 0; i < 2 && s->rotary != 0; ++i) parts[i] = hd_rotary(parts[i], NULL, s->rotary);
     for (int i = 1; i < 3; ++i) parts[i] = hd_heads_spread(s, parts[i]);
     const bool drops = s->dropout > 0 && hd_module_is_training(m);
-    hd_tensor *y = drops ? hd_attention_dropout(parts[0], parts[1], parts[2], mask, s->causal, s->dropout)
+    hd_tensor *y = drops ? hd_attention_dropout(parts[0], parts[1], parts[2], mask, s->causal, 0, s->dropout)
                          : hd_attention(parts[0], parts[1], parts[2], mask, s->causal, 0);
     y = hd_heads_join(y);
     return y == NULL ? NULL : hd_module_forward_as(thread, hd_module_member(m, s->packed ? 1 : 3), "out", y);

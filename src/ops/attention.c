@@ -92,6 +92,46 @@ hd_tensor *hd_attention(hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mas
     return attend(thread, (hd_tensor *[]){q, k, v, mask}, causal, scale, NULL);
 }
 
+/* ---- with dropout ------------------------------------------------------------------------------------------------ */
+/* Which scores [t, s] are seen, bool; NULL: all. */
+static hd_tensor *seen_of(hd_tensor *mask, hd_tensor *scores, bool causal) {
+    hd_tensor *seen = mask == NULL || mask->dtype == HD_BOOL ? mask : hd_gt_scalar(mask, -INFINITY);
+    if (!causal) return seen;
+    hd_tensor *rows = hd_unsqueeze(hd_range_beside(scores, 0, 1, hd_tensor_size(scores, -2), HD_I64), 1);
+    hd_tensor *before = hd_le(hd_range_beside(scores, 0, 1, hd_tensor_size(scores, -1), HD_I64), rows);
+    return seen == NULL ? before : hd_logical_and(seen, before);
+}
+
+/* The weights, in f32 at least. What is not seen has a score far below all others rather than -inf, so that a row that
+ * sees nothing has weights, too, which then are set to 0. */
+static hd_tensor *dropped_weights(hd_tensor *const inputs[4], bool causal, double scale, double p) {
+    hd_tensor *mask = inputs[3], *q = hd_mul_scalar(inputs[0], scale);
+    hd_tensor *scores = hd_as_float(hd_matmul(q, hd_t(inputs[1])));
+    if (scores == NULL) return NULL;
+    hd_tensor *seen = seen_of(mask, scores, causal);
+    if (mask != NULL && mask->dtype != HD_BOOL) scores = hd_add(scores, hd_cast(mask, hd_tensor_dtype(scores)));
+    if (seen != NULL) scores = hd_where_scalar(seen, scores, -1e30);
+    hd_tensor *weights = hd_softmax(scores, -1);
+    if (seen != NULL) weights = hd_where_scalar(seen, weights, 0);
+    return hd_dropout(weights, p);
+}
+
+hd_tensor *hd_attention_dropout(hd_tensor *q, hd_tensor *k, hd_tensor *v, hd_tensor *mask, bool causal, double scale,
+                                double p) {
+    HD_ENTER("hd_attention_dropout", NULL);
+    HD_TRY_OR(check_operands(q, k, v), NULL);
+    const hd_shape scores = scores_shape(&q->layout.shape, &k->layout.shape);
+    HD_TRY_OR(check_mask(mask, &scores), NULL);
+    hd_tensor *inputs[4] = {q, k, v, mask};
+    hd_call call; /* which is not run: for its checks, and its dtype */
+    HD_TRY_OR(describe_attention(&call, HD_OP_attention, inputs, 3, 3, &scores, scale, NULL), NULL);
+    hd_span span;
+    hd_span_begin(&span, thread, "attention_dropout");
+    hd_tensor *weights = dropped_weights(inputs, causal, attributes_of(q, causal, scale).scale, p);
+    return hd_span_end(&span, hd_matmul(hd_cast(weights, call.dtype[0]), v));
+}
+
+/* ---- the gradient of the call ------------------------------------------------------------------------------------ */
 static hd_error check_statistics(const hd_tensor *statistics, const hd_shape *q) {
     if (statistics == NULL) return HD_OK;
     HD_TRY(hd_tensor_check(statistics, "statistics"));

@@ -121,26 +121,72 @@ static hd_tensor *between(hd_tensor *low, hd_tensor *high, double part) {
     return hd_where(hd_isfinite(hd_sub(hd_detach(high), hd_detach(low))), line, sum);
 }
 
+/* The first elements of each row in order, by their index; a row with NaN has the first of them in every place. */
+typedef struct row_order {
+    hd_tensor *x, *first, *has_nan, *nan; /* a float; the indices; and of rows with NaN, NULL where there can be none */
+    int axis;
+} row_order;
+
+static row_order order_rows(hd_tensor *x, int axis, int64_t count) {
+    row_order o = {.x = hd_as_float(x), .first = hd_topk(hd_detach(x), count, axis, false).indices, .axis = axis};
+    if (!hd_dtype_is_float((hd_dtype)x->dtype)) return o;
+    const hd_pair most = hd_max_with_index(hd_detach(x), axis, HD_OPTS(hd_reduce_opts, .keep_dims = true));
+    o.has_nan = hd_isnan(most.values);
+    o.nan = most.indices;
+    return o;
+}
+
+static hd_tensor *taken_at(const row_order *o, int64_t k) {
+    hd_tensor *index = hd_narrow(o->first, o->axis, k, 1);
+    if (o->has_nan != NULL) index = hd_where(o->has_nan, o->nan, index);
+    return hd_gather(o->x, o->axis, index);
+}
+
+static hd_tensor *quantile(const row_order *o, double place) {
+    const int64_t lower = (int64_t)floor(place);
+    hd_tensor *y = taken_at(o, lower);
+    return (double)lower == place ? y : between(y, taken_at(o, lower + 1), place - (double)lower);
+}
+
+static hd_error check_part(double q) {
+    return q >= 0 && q <= 1 ? HD_OK : hd_fail(HD_ERROR_VALUE, "q = %g; it is a part, from 0 to 1", q);
+}
+
 hd_tensor *hd_quantile(hd_tensor *x, double q, int axis, const hd_reduce_opts *opts) {
     HD_ENTER("hd_quantile", NULL);
     taking from;
     HD_TRY_OR(check_taking(x, axis, opts, &from), NULL);
-    if (!(q >= 0 && q <= 1)) {
-        hd_fail(HD_ERROR_VALUE, "q = %g; it is a part, from 0 to 1", q);
-        return NULL;
-    }
-    const double place = q * (double)(from.count - 1);
-    const int64_t lower = (int64_t)floor(place), upper = (int64_t)ceil(place);
+    HD_TRY_OR(check_part(q), NULL);
     hd_span span;
     hd_span_begin(&span, thread, "quantile");
-    hd_tensor *f = hd_as_float(x), *order = hd_topk(hd_detach(x), upper + 1, from.axis, false).indices;
-    hd_tensor *index = or_of_nan(x, from.axis, hd_narrow(order, from.axis, lower, 1));
-    hd_tensor *y = hd_gather(f, from.axis, index);
-    if (upper > lower) {
-        index = or_of_nan(x, from.axis, hd_narrow(order, from.axis, upper, 1));
-        y = between(y, hd_gather(f, from.axis, index), place - (double)lower);
+    const double place = q * (double)(from.count - 1);
+    const row_order o = order_rows(x, from.axis, (int64_t)ceil(place) + 1);
+    hd_tensor *y = without_axis(quantile(&o, place), &from);
+    return hd_span_end(&span, hd_cast(y, hd_float_result(thread, x)));
+}
+
+hd_tensor *hd_quantiles(hd_tensor *x, const double *q, int count, int axis, const hd_reduce_opts *opts) {
+    HD_ENTER("hd_quantiles", NULL);
+    taking from;
+    HD_TRY_OR(check_taking(x, axis, opts, &from), NULL);
+    if (q == NULL || count < 1 || count > HD_MAX_INPUTS) {
+        hd_fail(q == NULL ? HD_ERROR_NULL_ARGUMENT : HD_ERROR_VALUE,
+                q == NULL ? "`q` is NULL" : "%d quantiles; there may be 1 to %d", count, HD_MAX_INPUTS);
+        return NULL;
     }
-    return hd_span_end(&span, hd_cast(without_axis(y, &from), hd_float_result(thread, x)));
+    double most = 0;
+    for (int i = 0; i < count; ++i) {
+        HD_TRY_OR(check_part(q[i]), NULL);
+        most = fmax(most, q[i]);
+    }
+    hd_span span;
+    hd_span_begin(&span, thread, "quantiles");
+    const double last = (double)(from.count - 1);
+    const row_order o = order_rows(x, from.axis, (int64_t)ceil(most * last) + 1);
+    hd_tensor *each[HD_MAX_INPUTS];
+    for (int i = 0; i < count; ++i) each[i] = without_axis(quantile(&o, q[i] * last), &from);
+    hd_tensor *y = thread->error_code == HD_OK ? hd_stack(each, count, 0) : NULL;
+    return hd_span_end(&span, hd_cast(y, hd_float_result(thread, x)));
 }
 
 /* ---- counts ------------------------------------------------------------------------------------------------------ */

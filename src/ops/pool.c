@@ -66,7 +66,8 @@ static hd_error pooled_shape(const hd_shape *x, const hd_pool_attributes *a, hd_
         const int64_t stride = a->stride.size[i], before = a->padding.size[2 * i],
                       span = a->dilation.size[i] * (window - 1) + 1,
                       room = size + before + a->padding.size[2 * i + 1] - span;
-        if (room < 0)
+        if (room < 0 &&
+            (!a->ceil_mode || room + stride <= 0)) /* else there is one window, which reaches past the end */
             return hd_fail(HD_ERROR_SHAPE, "a window of %lld does not fit axis %d of x %s with its padding",
                            (long long)span, at, HD_SHAPE_TEXT(*x));
         shape->size[at] = (room + (a->ceil_mode ? stride - 1 : 0)) / stride + 1;

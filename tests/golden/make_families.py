@@ -235,6 +235,7 @@ for axis, keep in itertools.product((0, 1, 2, -1), (0, 1)):
     n, in_order = x.shape[axis], np.sort(x, axis)
     for q in (0, 0.1, 0.25, 0.5, 0.9, 1):
         emit("quantile", (axis, keep, q), np.quantile(x, q, axis, keepdims=bool(keep)))
+    emit("quantiles", (axis, keep), np.quantile(x, (0.9, 0.1, 1, 0.25), axis, keepdims=bool(keep)))
     for k in range(1, n + 1):
         emit("kthvalue", (axis, keep, k), in_order.take([k - 1] if keep else k - 1, axis))
     emit("median", (axis, keep), np.quantile(x, 0.5, axis, method="lower", keepdims=bool(keep)))

@@ -83,6 +83,7 @@ for given in (fixture(2, 5), UNORDERED):
 for given in (fixture(2, 5), fixture(2, 6), UNORDERED):
     with_both("median", lambda x: x.median(1, keepdim=True), 1, given)
     case("quantile", lambda x: x.quantile(0.3, 1), given, values=True)
+case("quantiles", lambda x: x.quantile(torch.tensor([0.8, 0.3], dtype=x.dtype), 1), fixture(2, 5), values=True)
 case("quantile_of_first", lambda x: x.quantile(0.5, 0), fixture(4, 3), values=True)
 case("bincount", lambda i, w: torch.zeros(4, dtype=w.dtype).index_add(0, i, w), index(2, 0, 2, 3), numbers(1, 2, 3, 4),
      values=True)

@@ -69,6 +69,7 @@
     CASE(kthvalue, of_middle, IN(S(2, 3, 2)), hd_square(hd_kthvalue(a, 2, 1, KEEP).values))                            \
     CASE(median, lower, IN(S(2, 4)), hd_square(hd_median(a, 1, NULL).values))                                          \
     CASE(quantile, between, IN(S(2, 5)), hd_square(hd_quantile(a, 0.3, 1, NULL)))                                      \
+    CASE(quantiles, list, IN(S(2, 5)), hd_square(hd_quantiles(a, (const double[]){0.3, 0.9}, 2, 1, NULL)))             \
     CASE(quantile, last, IN(S(4, 2)), hd_quantile(a, 1, 0, KEEP))                                                      \
     CASE(bincount, weights, IN(S(4)), hd_square(hd_bincount(I64(S(4), 2, 0, 2, 1), a, 4)))                             \
     CASE(masked_select, half, IN(S(2, 3)), hd_square(hd_masked_select(a, hd_gt_scalar(a, 0))))                         \
@@ -442,6 +443,10 @@
     CASE(attention, masked, IN(S(3, 2), S(4, 2), S(4, 3)), hd_attention(a, b, c, hd_tri(3, 4, 1, HD_BOOL), false, 0))  \
     CASE(attention, added, IN(S(3, 2), S(3, 3), S(3)), hd_attention(a, hd_mul_scalar(a, 2), a, b, true, 0))            \
     CASE(attention, of_itself, IN(S(3, 2)), hd_attention(a, a, a, NULL, true, 0))                                      \
+    CASE(attention_dropout, causal, IN(S(3, 2), S(4, 2), S(4, 3)),                                                     \
+         (hd_seed(5), hd_attention_dropout(a, b, hd_square(c), NULL, true, 0.7, 0.4)))                                 \
+    CASE(attention_dropout, added, IN(S(3, 2), S(3, 3), S(3)),                                                         \
+         (hd_seed(6), hd_attention_dropout(a, hd_mul_scalar(a, 2), a, b, false, 0, 0.4)))                              \
     CASE(custom, cube, IN(S(2, 3)), cubed(a, 0.5))                                                                     \
     CASE(custom, of_itself, IN(S(2, 3)), cubed(cubed(a, 0.5), 2))                                                      \
     CASE(custom, first, IN(S(2, 3), S(2, 3)), PART(both_ways(a, b), 0))                                                \

@@ -91,6 +91,7 @@ static hd_tensor *both_of(hd_pair p, int axis) {
     G(kthvalue, both_of(hd_kthvalue(x, 2, 1, KEEP), 1))                                                                \
     G(median, both_of(hd_median(x, 1, KEEP), 1))                                                                       \
     G(quantile, hd_quantile(x, 0.3, 1, NULL))                                                                          \
+    G(quantiles, hd_quantiles(x, (const double[]){0.8, 0.3}, 2, 1, NULL))                                              \
     G(quantile_of_first, hd_quantile(x, 0.5, 0, NULL))                                                                 \
     G(bincount, hd_bincount(x, y, 4))                                                                                  \
     G(masked_select, hd_masked_select(x, y))                                                                           \

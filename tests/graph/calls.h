@@ -140,6 +140,7 @@ static inline hd_tensor *all_of_svd(hd_svd_parts p) {
     CALL(kthvalue, IN(S(2, 5)), both_of(hd_kthvalue(a, 2, 1, NULL)))                                                   \
     CALL(median, IN(S(4, 2)), both_of(hd_median(a, 0, KEEP)))                                                          \
     CALL(quantile, IN(S(2, 5)), hd_quantile(a, 0.3, 1, NULL))                                                          \
+    CALL(quantiles, IN(S(4, 3)), hd_quantiles(a, (const double[]){0.6, 0, 1}, 3, 0, KEEP))                             \
     CALL(bincount, IN(S(4)), hd_bincount(I64(S(4), 2, 0, 2, 1), a, 4))                                                 \
     CALL(histc, IN(S(7)), hd_mul(a, hd_sum(hd_histc(a, 3, 0.5, 1.5), X(), NULL)))                                      \
     CALL(nonzero, IN(S(2, 3)), hd_mul(a, hd_t(hd_nonzero_padded(hd_gt_scalar(a, 1), 3, 7))))                           \
@@ -310,6 +311,10 @@ static inline hd_tensor *all_of_svd(hd_svd_parts p) {
          hd_avg_pool(a, S(2), HD_OPTS(hd_pool_opts, .ceil_mode = true, .exclude_padding = true)))                      \
     CALL(adaptive_pool, IN(S(2, 5)), hd_adaptive_max_pool(hd_adaptive_avg_pool(a, S(3)), S(2)))                        \
     CALL(lp_pool, IN(S(2, 5)), hd_lp_pool(a, 2, S(2), HD_OPTS(hd_pool_opts, .stride = {1})))                           \
+    CALL(max_pool_beyond, IN(S(1, 3, 4)),                                                                              \
+         hd_max_pool(a, S(5, 2), HD_OPTS(hd_pool_opts, .stride = {3, 2}, .ceil_mode = true)))                          \
+    CALL(avg_pool_beyond, IN(S(1, 3, 4)),                                                                              \
+         hd_avg_pool(a, S(5, 2), HD_OPTS(hd_pool_opts, .stride = {3, 2}, .ceil_mode = true)))                          \
     CALL(max_pool_with_index, IN(S(1, 4, 5)),                                                                          \
          both_of(hd_max_pool_with_index(a, S(2, 3), HD_OPTS(hd_pool_opts, .stride = {1, 2}, .padding = {{1, 0}}))))    \
     CALL(im2col, IN(S(1, 2, 4, 5)),                                                                                    \
@@ -332,6 +337,8 @@ static inline hd_tensor *all_of_svd(hd_svd_parts p) {
     CALL(attention, IN(S(2, 3, 2), S(2, 4, 2), S(2, 4, 3)), hd_attention(a, b, c, NULL, false, 0))                     \
     CALL(attention_causal, IN(S(3, 2), S(3, 2), S(3, 3)), hd_attention(a, b, c, hd_tri(3, 3, 1, HD_BOOL), true, 0.5))  \
     CALL(attention_added, IN(S(3, 2), S(3, 2), S(3)), hd_attention(a, b, a, c, true, 0.5))                             \
+    CALL(attention_dropout, IN(S(2, 3, 2), S(2, 4, 2), S(2, 4, 3)), hd_attention_dropout(a, b, c, NULL, true, 0, 0.3)) \
+    CALL(attention_dropout_added, IN(S(3, 2), S(3, 2), S(3)), hd_attention_dropout(a, b, a, c, false, 0.5, 0.5))       \
     CALL(attention_gradient, IN(S(3, 2), S(3, 2), S(4, 2)),                                                            \
          hd_attention_gradient(FIXED(a), FIXED(b), FIXED(c), FIXED(c), NULL, NULL, false, 0))                          \
     /* linear algebra, which XLA has not (lapack_) but for triangles; without LAPACK, other calls */                   \

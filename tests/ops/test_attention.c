@@ -113,6 +113,49 @@ static void threads_do_not_change_the_result(void **state) {
     for (int k = 0; k < 2; ++k) assert_same(results[0][k], results[1][k]);
 }
 
+/* With nothing dropped it is hd_attention, whatever the mask. */
+static void without_dropout_it_is_attention(void **state) {
+    (void)state;
+    hd_seed(15);
+    HD_SCOPE;
+    hd_tensor *q = hd_randn(HD_SHAPE(2, 3, 5, 4), HD_F32), *k = hd_randn(HD_SHAPE(2, 3, 7, 4), HD_F32),
+              *v = hd_randn(HD_SHAPE(2, 3, 7, 6), HD_F32);
+    hd_tensor *some = hd_gt_scalar(hd_randn(HD_SHAPE(5, 7), HD_F32), 0), *none = hd_zeros(HD_SHAPE(5, 7), HD_BOOL);
+    hd_tensor *added = hd_where_scalar(some, hd_randn(HD_SHAPE(5, 7), HD_F32), -INFINITY);
+    hd_tensor *masks[] = {NULL, some, none, added};
+    for (int i = 0; i < 8; ++i) {
+        hd_tensor *mask = masks[i / 2];
+        const bool causal = i % 2 != 0;
+        assert_close(hd_attention_dropout(q, k, v, mask, causal, 0, 0), hd_attention(q, k, v, mask, causal, 0), 1e-5,
+                     1e-6);
+        assert_close(hd_attention_dropout(q, k, v, mask, causal, -2, 0), hd_attention(q, k, v, mask, causal, -2), 1e-5,
+                     1e-6);
+    }
+    hd_tensor *large = hd_full(HD_SHAPE(3, 4), HD_F16, 300); /* their products are more than f16 holds, if not scaled */
+    assert_close(hd_attention_dropout(large, large, large, NULL, true, 1e-3, 0), large, 1e-3, 0);
+    assert_int_equal(hd_tensor_dtype(hd_attention_dropout(large, large, large, NULL, true, 1e-3, 0.5)), HD_F16);
+}
+
+/* Weights are 0, or scaled, with rows of the identity as v; the gradient has the same. */
+static void weights_are_dropped(void **state) {
+    (void)state;
+    hd_seed(16);
+    HD_SCOPE;
+    HD_GRAD_CONTEXT;
+    const int64_t t = 40, s = 60;
+    hd_tensor *q = hd_randn(HD_SHAPE(t, 8), HD_F64), *k = hd_randn(HD_SHAPE(s, 8), HD_F64),
+              *v = hd_param(hd_eye(s, s, HD_F64));
+    hd_tensor *whole = hd_attention(q, k, hd_detach(v), NULL, true, 0);
+    hd_tensor *y = hd_attention_dropout(q, k, v, NULL, true, 0, 0.25);
+    hd_tensor *kept = hd_cast(hd_ne_scalar(y, 0), HD_F64), *seen = hd_tri(t, s, 0, HD_F64);
+    assert_close(hd_detach(y), hd_mul(hd_div_scalar(whole, 0.75), kept), 1e-12, 0);
+    const double share = hd_item(hd_sum(kept, HD_AXES(), NULL)) / hd_item(hd_sum(seen, HD_AXES(), NULL));
+    if (fabs(share - 0.75) > 0.06) fail_msg("a share of %g is kept, not 0.75", share);
+    hd_tensor *seed = hd_randn(HD_SHAPE(t, s), HD_F64);
+    hd_backward_with(y, HD_OPTS(hd_backward_opts, .seed = seed));
+    assert_close(hd_grad(v), hd_matmul(hd_t(hd_detach(y)), seed), 1e-12, 1e-12);
+}
+
 static void bad_arguments(void **state) {
     (void)state;
     HD_SCOPE;
@@ -145,7 +188,16 @@ static void bad_arguments(void **state) {
     assert_error(HD_ERROR_SHAPE, "gradient [2,5,4]; the result of attention is [2,3,4]");
     assert_null(hd_attention_gradient(q, q, k, k, NULL, row, false, 0));
     assert_error(HD_ERROR_SHAPE, "statistics [4] of f32; they are floats [2,3,2]");
+    assert_null(hd_attention_dropout(q, k, q, NULL, false, 0, 0.1));
+    assert_error(HD_ERROR_SHAPE, "hd_attention_dropout: q [2,3,4], k [2,5,4], v [2,3,4]");
+    assert_null(hd_attention_dropout(q, k, k, NULL, false, 0, 1.5));
+    assert_error(HD_ERROR_VALUE, "hd_attention_dropout: 1.5 is no probability");
+    assert_null(hd_attention_dropout(q, k, k, NULL, false, INFINITY, 0.1));
+    assert_error(HD_ERROR_VALUE, "hd_attention_dropout: scale = inf");
+    assert_null(hd_attention_dropout(whole, whole, whole, NULL, false, 0, 0.1));
+    assert_error(HD_ERROR_DTYPE, "hd_attention_dropout: i32; it takes floats");
 }
 
 RUN(test(sizes_around_blocks), test(masks_of_every_kind), test(large_and_special_scores), test(any_layout),
-    test(threads_do_not_change_the_result), test(bad_arguments))
+    test(threads_do_not_change_the_result), test(without_dropout_it_is_attention), test(weights_are_dropped),
+    test(bad_arguments))

@@ -23,6 +23,8 @@ typedef struct argument {
     hd_device device;
     hd_padding padding[2];
     const hd_padding *paddings;
+    double part[2];
+    const double *parts;
     const char *text;
     union options {
         size_t struct_size;
@@ -50,6 +52,7 @@ static argument now[PARAMETERS_MOST];
 #define AXES(i, name)    now[i].axes
 #define DEVICE(i, name)  now[i].device
 #define PADDING(i, name) now[i].paddings
+#define DOUBLES(i, name) now[i].parts
 #define TEXT(i, name)    now[i].text
 #define BYTES(i, name)   NULL
 #define OPTIONS(i, type) (now[i].has_options ? (const type *)(const void *)&now[i].options : NULL)
@@ -70,6 +73,7 @@ static argument now[PARAMETERS_MOST];
 #undef AXES
 #undef DEVICE
 #undef PADDING
+#undef DOUBLES
 #undef TEXT
 #undef BYTES
 #undef OPTIONS
@@ -89,6 +93,7 @@ typedef enum kind {
     SOME_AXES,
     A_DEVICE,
     SOME_PADDING,
+    SOME_DOUBLES,
     A_TEXT,
     BYTES,
     SOME_OPTIONS,
@@ -133,6 +138,8 @@ typedef struct entry {
     { A_DEVICE, #name }
 #define PADDING(i, name)                                                                                               \
     { SOME_PADDING, #name }
+#define DOUBLES(i, name)                                                                                               \
+    { SOME_DOUBLES, #name }
 #define TEXT(i, name)                                                                                                  \
     { A_TEXT, #name }
 #define BYTES(i, name)                                                                                                 \
@@ -173,6 +180,12 @@ static hd_tensor *operand(int which) {
     }
 }
 
+static bool counts_what_is_before(const entry *e, int i) {
+    if (i == 0 || !is(e->parameters[i].name, "count")) return false;
+    const kind before = e->parameters[i - 1].kind;
+    return before == A_LIST || before == SOME_PADDING || before == SOME_DOUBLES;
+}
+
 /* What an integer is so that calls go well, by its name. */
 static int64_t good_number(const entry *e, int i, int variant) {
     const char *name = e->parameters[i].name;
@@ -180,9 +193,7 @@ static int64_t good_number(const entry *e, int i, int variant) {
     if (begins(name, "axis")) return is(name, "axis2");
     if (is(name, "from") || is(name, "index") || is(name, "bytes")) return 0;
     if (is(name, "stop") || is(name, "high") || is(name, "size")) return 2;
-    if (is(name, "count") && i > 0 &&
-        (e->parameters[i - 1].kind == A_LIST || e->parameters[i - 1].kind == SOME_PADDING))
-        return 2;
+    if (counts_what_is_before(e, i)) return 2;
     return variant < 2 ? 1 : variant == 2 ? 2 : 0;
 }
 static hd_shape good_shape(const char *name, int variant) {
@@ -210,6 +221,7 @@ static void fill_arguments(const entry *e, int64_t attempt) {
         }
         a->tensors = a->list;
         a->paddings = a->padding;
+        a->parts = a->part;
         a->real = is(p->name, "high") ? 0.75 : variant % 2 == 0 ? 0.5 : 1;
         if (is(p->name, "high") && variant % 2 == 1) a->real = 2;
         a->shape = good_shape(p->name, variant);
@@ -413,8 +425,7 @@ static wrong make_wrong(const entry *e, int i, int which) {
     case AN_INTEGER:
     case AN_ENUM:
         if (e->parameters[i].kind == AN_INTEGER && is(e->parameters[i].name, "bytes")) return right;
-        if (is(e->parameters[i].name, "count") && i > 0 &&
-            (e->parameters[i - 1].kind == A_LIST || e->parameters[i - 1].kind == SOME_PADDING)) {
+        if (counts_what_is_before(e, i)) {
             a->number = which == 0 ? -1 : INT32_MIN;
             return which < 2 ? (wrong){"a count below 0", true} : right;
         }
@@ -435,6 +446,10 @@ static wrong make_wrong(const entry *e, int i, int which) {
         if (which == 0) a->paddings = NULL;
         a->padding[0].before = which == 1 ? INT64_MAX : INT64_MIN;
         return which < 3 ? (wrong){"a wrong padding", true} : right;
+    case SOME_DOUBLES:
+        if (which == 0) a->parts = NULL;
+        a->part[1] = which == 1 ? NAN : 1.5;
+        return which < 3 ? (wrong){"no number, or a wrong one", true} : right;
     case A_TEXT: a->text = which == 0 ? NULL : "!"; return which < 2 ? (wrong){"a wrong text", true} : right;
     case SOME_OPTIONS: return wrong_options(e, i, which);
     case NO_PARAMETER:

@@ -3,6 +3,7 @@
 #include "support.h"
 
 #include "core/memory.h"
+#include "lapack.h"
 
 #define S HD_SHAPE
 #define X HD_AXES
@@ -55,9 +56,52 @@ static void norm_and_resize(void) {
     const hd_pair most = hd_max_pool_with_index(x, S(2), NULL);
     differentiate(hd_mul(most.values, hd_cast(most.indices, HD_F32)));
     differentiate(hd_col2im(hd_im2col(x, S(2), NULL), S(6), S(2), NULL));
+    differentiate(hd_attention_dropout(x, x, x, NULL, true, 0, 0.5));
     differentiate(hd_pixel_shuffle(hd_reshape(w, S(4, 1, 1)), 2));
     differentiate(hd_resize(x, S(5, 3), HD_OPTS(hd_resize_opts, .mode = HD_RESIZE_CUBIC)));
     differentiate(hd_resize(x, S(3), HD_OPTS(hd_resize_opts, .mode = HD_RESIZE_CUBIC, .antialias = true)));
+    hd_clear_tape();
+}
+
+static void order_and_scan(void) {
+    HD_SCOPE;
+    hd_tensor *x = hd_param(hd_cast(hd_reshape(hd_arange(1, 13, 1, HD_F64), S(3, 4)), HD_F32));
+    const hd_pair sorted = hd_sort(x, 0, true), top = hd_topk(x, 2, 1, true), most = hd_cummax(x, 1, NULL);
+    differentiate(hd_mul(sorted.values, hd_cast(sorted.indices, HD_F32)));
+    differentiate(hd_mul(top.values, hd_cast(top.indices, HD_F32)));
+    differentiate(hd_mul(most.values, hd_cast(most.indices, HD_F32)));
+    differentiate(hd_cumsum(x, 0, HD_OPTS(hd_scan_opts, .exclusive = true)));
+    differentiate(hd_cumprod(x, 1, HD_OPTS(hd_scan_opts, .reverse = true)));
+    differentiate(hd_logcumsumexp(x, 1, NULL));
+    differentiate(hd_mul(x, hd_searchsorted(sorted.values, hd_detach(x), false)));
+    differentiate(hd_alpha_dropout(hd_dropout(x, 0.5), 0.5));
+    hd_clear_tape();
+}
+
+/* A column more than a square has, or a row. */
+static void factor(void) {
+    HD_SCOPE;
+    hd_tensor *line = hd_cast(hd_arange(1, 25, 1, HD_F64), HD_F32);
+    hd_tensor *x = hd_param(hd_sin(hd_square(hd_reshape(line, S(2, 3, 4))))), *a = hd_narrow(x, 2, 0, 3);
+    hd_tensor *square = hd_matmul(a, hd_t(a)), *b = hd_select(x, 2, 3);
+    const hd_svd_parts svd = hd_svd(x);
+    const hd_qr_parts qr = hd_qr(hd_t(x));
+    const hd_lu_parts lu = hd_lu(x);
+    const hd_spectrum e = hd_eigh(square);
+    differentiate(hd_matmul(hd_abs(svd.u), hd_abs(svd.vh)));
+    differentiate(hd_matmul(qr.q, qr.r));
+    differentiate(hd_matmul(lu.l, lu.u));
+    differentiate(hd_mul(e.values, hd_sum(hd_abs(e.vectors), X(1), NULL)));
+    differentiate(hd_cholesky(hd_add(square, hd_eye(3, 3, HD_F32)), false));
+    differentiate(hd_triangular_solve(square, x, NULL));
+    differentiate(hd_solve(a, hd_unsqueeze(b, 2)));
+    differentiate(hd_lstsq(x, x, 0));
+    differentiate(hd_inv(a));
+    differentiate(hd_det(a));
+    differentiate(hd_slogdet(a).log);
+    differentiate(hd_matrix_power(a, -3));
+    differentiate(hd_add(hd_matrix_norm(x, HD_NORM_NUCLEAR, NULL), hd_matrix_norm(x, HD_NORM_1, NULL)));
+    differentiate(hd_mul(hd_eigvalsh(square), hd_unsqueeze(hd_matrix_rank(x, 0), 1)));
     hd_clear_tape();
 }
 
@@ -98,4 +142,16 @@ static void norms_and_images_survive(void **state) {
     failing_at_every_place(norm_and_resize);
 }
 
-RUN(test(contractions_survive), test(indexing_survives), test(norms_and_images_survive))
+static void orders_and_scans_survive(void **state) {
+    (void)state;
+    failing_at_every_place(order_and_scan);
+}
+
+static void factors_survive(void **state) {
+    (void)state;
+    if (!has_lapack()) skip();
+    failing_at_every_place(factor);
+}
+
+RUN(test(contractions_survive), test(indexing_survives), test(norms_and_images_survive), test(orders_and_scans_survive),
+    test(factors_survive))

@@ -192,7 +192,7 @@ static void a_script_runs_the_padded_ones(void **state) {
 static void every_allocation_may_fail(void **state) {
     (void)state;
     not_on_a_device("it counts allocations of the host");
-    for (int which = 0; which < 10; ++which)
+    for (int which = 0; which < 11; ++which)
         for (int64_t n = 0, failed = 1; failed; ++n) {
             HD_SCOPE;
             hd_tensor *x = hd_param(HD_TENSOR_F32(HD_SHAPE(2, 3), 2, 0, 2, 1, 5, 0)), *mask = hd_gt_scalar(x, 1);
@@ -209,6 +209,7 @@ static void every_allocation_may_fail(void **state) {
             case 6: y = hd_median(x, 1, NULL).indices; break;
             case 7: y = hd_quantile(x, 0.3, 0, NULL); break;
             case 8: y = hd_bincount(i, x, 6); break;
+            case 9: y = hd_quantiles(x, (const double[]){0.3, 1}, 2, 0, NULL); break;
             default: y = hd_histc(x, 3, 0, 4);
             }
             hd_memory_fail_after(-1);

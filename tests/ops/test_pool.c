@@ -83,6 +83,24 @@ static void threads_do_not_change_the_result(void **state) {
     for (int k = 0; k < 2; ++k) assert_same(results[0][k], results[1][k]);
 }
 
+/* In ceil mode one window may be larger than all there is, if the next would begin behind its end: as PyTorch's. */
+static void a_window_may_be_larger_than_the_image(void **state) {
+    (void)state;
+    HD_SCOPE;
+    hd_tensor *x = HD_TENSOR_F32(HD_SHAPE(2), 3, 5);
+    for (int64_t stride = 2; stride < 4; ++stride) {
+        const hd_pool_opts *opts = POOL(.stride = {stride}, .ceil_mode = true);
+        assert_values(hd_max_pool(x, HD_SHAPE(3), opts), HD_F32, 5);
+        assert_values(hd_max_pool_gradient(HD_TENSOR_F32(HD_SHAPE(1), 7), x, HD_SHAPE(3), opts), HD_F32, 0, 7);
+        assert_values(hd_avg_pool(x, HD_SHAPE(3), opts), HD_F32, 4);
+        assert_values(hd_avg_pool_gradient(HD_TENSOR_F32(HD_SHAPE(1), 6), HD_SHAPE(2), HD_SHAPE(3), opts), HD_F32, 3,
+                      3);
+    }
+    assert_values(hd_avg_pool(x, HD_SHAPE(4), POOL(.stride = {3}, .padding = {{1, 1}}, .ceil_mode = true)), HD_F32, 2);
+    assert_null(hd_max_pool(x, HD_SHAPE(4), POOL(.stride = {2}, .ceil_mode = true)));
+    assert_error(HD_ERROR_SHAPE, "hd_max_pool: a window of 4 does not fit axis 0 of x [2]");
+}
+
 static void windows_that_see_nothing(void **state) {
     (void)state;
     HD_SCOPE;
@@ -137,4 +155,4 @@ static void bad_arguments(void **state) {
 }
 
 RUN(test(any_layout_and_dtype), test(lines_of_windows), test(threads_do_not_change_the_result),
-    test(windows_that_see_nothing), test(bad_arguments))
+    test(a_window_may_be_larger_than_the_image), test(windows_that_see_nothing), test(bad_arguments))

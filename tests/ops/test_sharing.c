@@ -63,6 +63,7 @@ static hd_tensor *unique_at_once(hd_tensor *x) {
     NEW(kthvalue, hd_kthvalue(e, 1, 0, HD_OPTS(hd_reduce_opts, .keep_dims = true)).values)                             \
     NEW(median, hd_median(e, 0, HD_OPTS(hd_reduce_opts, .keep_dims = true)).values)                                    \
     NEW(quantile, hd_quantile(e, 0, 0, HD_OPTS(hd_reduce_opts, .keep_dims = true)))                                    \
+    NEW(quantiles, hd_quantiles(e, (const double[]){0}, 1, 0, NULL))                                                   \
     NEW(bincount, hd_bincount(i, NULL, 2))                                                                             \
     NEW(histc, hd_histc(row, 3, 0, 1))                                                                                 \
     NEW(nonzero, nonzero_at_once(row))                                                                                 \
@@ -230,6 +231,7 @@ static hd_tensor *unique_at_once(hd_tensor *x) {
     NEW(resize, hd_resize(image, S(2, 2), HD_OPTS(hd_resize_opts, .mode = HD_RESIZE_LINEAR)))                          \
     NEW(resize, hd_resize(e, S(1, 3), NULL))                                                                           \
     NEW(attention, hd_attention(e, e, e, NULL, false, 1))                                                              \
+    NEW(attention_dropout, hd_attention_dropout(e, e, e, NULL, false, 1, 0))                                           \
     NEW(custom, hd_custom(own_same(), HD_TENSORS(x), NULL, 0))                                                         \
     NEW(attention_gradient,                                                                                            \
         hd_attention_gradient(e, e, e, e, NULL, hd_zeros(S(hd_tensor_size(e, 0), 2), HD_F32), false, 1))               \

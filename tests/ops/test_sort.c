@@ -203,6 +203,9 @@ static void as_numpy(void **state) {
     hd_tensor *x = fixture(HD_SHAPE(4, 3, 5), HD_F64);
     for (golden g = golden_open("quantile"); golden_next(&g);)
         assert_tensor_close(hd_quantile(x, g.argument[2], (int)g.argument[0], KEEP), HD_F64, &g.shape, g.v, 1e-15);
+    const double parts[] = {0.9, 0.1, 1, 0.25};
+    for (golden g = golden_open("quantiles"); golden_next(&g);)
+        assert_tensor_close(hd_quantiles(x, parts, 4, (int)g.argument[0], KEEP), HD_F64, &g.shape, g.v, 1e-15);
     for (golden g = golden_open("kthvalue"); golden_next(&g);)
         assert_tensor(hd_kthvalue(x, (int64_t)g.argument[2], (int)g.argument[0], KEEP).values, HD_F64, &g.shape, g.v);
     for (golden g = golden_open("median"); golden_next(&g);)
@@ -331,6 +334,26 @@ static void quantiles_at_the_edges(void **state) {
     assert_ok();
 }
 
+/* A list of them, at whatever level of order, is one of each; NaN is in every one of its row. */
+static void lists_of_quantiles_are_those_of_each(void **state) {
+    (void)state;
+    HD_SCOPE;
+    enum { PARTS_MOST = 64 };
+    double parts[PARTS_MOST];
+    for (int i = 0; i < PARTS_MOST; ++i) parts[i] = (double)((i * 37) % PARTS_MOST) / (PARTS_MOST - 1);
+    hd_tensor *x = hd_rand(HD_SHAPE(3, 5, 2), HD_F32), *nan = hd_full(HD_SHAPE(), HD_F32, NAN);
+    x = hd_where(hd_lt_scalar(x, 0.05), nan, x);
+    for (int axis = 0; axis < 3; ++axis) {
+        hd_tensor *all = hd_quantiles(x, parts, PARTS_MOST, axis, NULL);
+        for (int i = 0; i < PARTS_MOST; ++i)
+            assert_identical(hd_select(all, 0, i), hd_quantile(x, parts[i], axis, NULL));
+    }
+    assert_values(hd_quantiles(HD_TENSOR_I64(HD_SHAPE(4), 4, 1, 3, 2), (const double[]){0.5, 0}, 2, 0, NULL), HD_F32,
+                  2.5, 1);
+    assert_int_equal(hd_tensor_count(hd_quantiles(hd_zeros(HD_SHAPE(0, 3), HD_F32), parts, 2, 1, NULL)), 0);
+    assert_ok();
+}
+
 /* Neighbours whose difference f32 does not hold, and infinite ones. */
 static void quantiles_do_not_overflow(void **state) {
     (void)state;
@@ -379,6 +402,12 @@ static void errors_say_what_was_given(void **state) {
     assert_error(HD_ERROR_VALUE, "hd_quantile: q = 1.5; it is a part, from 0 to 1");
     assert_null(hd_quantile(x, NAN, 1, NULL));
     assert_error(HD_ERROR_VALUE, "q = nan");
+    assert_null(hd_quantiles(x, NULL, 2, 1, NULL));
+    assert_error(HD_ERROR_NULL_ARGUMENT, "hd_quantiles: `q` is NULL");
+    assert_null(hd_quantiles(x, (const double[]){0.5}, 0, 1, NULL));
+    assert_error(HD_ERROR_VALUE, "hd_quantiles: 0 quantiles; there may be 1 to 64");
+    assert_null(hd_quantiles(x, (const double[]){0.5, -0.1}, 2, 1, NULL));
+    assert_error(HD_ERROR_VALUE, "hd_quantiles: q = -0.1; it is a part, from 0 to 1");
     assert_null(hd_searchsorted(x, hd_zeros(HD_SHAPE(3, 2), HD_F32), false));
     assert_error(HD_ERROR_SHAPE, "hd_searchsorted: values [3,2] in sorted [2,3]");
     assert_null(hd_searchsorted(hd_scalar(1, HD_F32), x, false));
@@ -407,4 +436,5 @@ RUN(test(every_dtype_axis_and_length), test(few_of_long_rows), test(views_are_so
     test(extremes_come_with_their_index), test(nothing_is_sorted_too), test(gradients_go_where_values_were),
     test(threads_do_not_change_the_result), test(as_numpy), test(counts_are_numpys),
     test(places_of_every_dtype_and_layout), test(elements_are_where_sort_puts_them), test(quantiles_at_the_edges),
-    test(quantiles_do_not_overflow), test(bins_that_f32_does_not_hold), test(errors_say_what_was_given))
+    test(lists_of_quantiles_are_those_of_each), test(quantiles_do_not_overflow), test(bins_that_f32_does_not_hold),
+    test(errors_say_what_was_given))
