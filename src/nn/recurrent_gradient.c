@@ -100,7 +100,7 @@ void hd_cell_backward(hd_tensor *gradient, hd_tensor *const *saved, hd_tensor **
         past.before[i] = shifted(past.behind[i], run.begin[i], run.backwards);
     }
     hd_cell_slopes s = {.from_x = NULL};
-    flow f = {.x = NULL};
+    flow f = {.h = NULL};
     cell->slopes(&past, &s);
     if (run.valid != NULL) hold_invalid(run.valid, &s);
     hd_tensor *all = hd_ok() ? walk_back(thread, cell, &run, &s, gradient, &f) : NULL;
