@@ -1,4 +1,6 @@
 #include "codegen/processor.h"
+#include "codegen/code.h"
+#include "core/environment.h"
 #include "core/os.h"
 
 #include <stdio.h>
@@ -22,4 +24,21 @@ void hd_processor_text(char *out, size_t capacity) {
     hd_os_processor_text(known, sizeof known);
     snprintf(out, capacity, " %s", known);
 #endif
+}
+
+void hd_processor_code_text(char out[HD_PROCESSOR_TEXT]) {
+#if defined(__x86_64__)
+    static const char name[] = "x86-64";
+#elif defined(__aarch64__)
+    static const char name[] = "aarch64";
+#else
+    static const char name[] = "unknown";
+#endif
+    const hd_isa most = hd_environment_isa();
+    const int at = snprintf(out, HD_PROCESSOR_TEXT, "%s %s %d", name,
+                            most == HD_ISA_BASELINE ? "baseline"
+                            : most == HD_ISA_AVX2   ? "avx2"
+                                                    : "host",
+                            hd_code_vector_bytes());
+    hd_processor_text(out + at, HD_PROCESSOR_TEXT - (size_t)at);
 }
