@@ -75,7 +75,8 @@ static void put_list(bytes *b, const int64_t *values, int count) {
 static uint32_t number_of(numbered *t, const void *entry, size_t count) {
     const uint32_t before = t->pool.entries, offset = hd_pool_intern(&t->pool, entry, count);
     if (offset == 0) return UINT32_MAX;
-    if (t->pool.entries == before) return t->numbers[offset];
+    if (t->pool.entries == before) /* without a number, there was no memory for it */
+        return offset < t->capacity ? t->numbers[offset] : UINT32_MAX;
     if (offset >= t->capacity) {
         uint32_t *moved = hd_array_resize(t->numbers, (size_t)t->pool.capacity * 2 * sizeof *moved);
         if (moved == NULL) {

@@ -3,7 +3,9 @@
 #include "files_native.h"
 
 #include "codegen/server.h"
+#include "dice.h"
 #include "each_allocation.h"
+#include "sample.h"
 
 #include <pthread.h>
 #include <sys/wait.h>
@@ -231,6 +233,37 @@ static void an_object_that_is_none_is_damage(void **state) {
     assert_small_result(load_native(in_folder("edited")), 0, "is damaged");
 }
 
+/* Any bytes changed, with a checksum that fits: it is placed or refused, in bounds. It is not run, as nobody knows what it
+ * does. */
+static void random_damage_is_placed_or_refused(void **state) {
+    (void)state;
+    HD_SCOPE;
+    save_native(small_kernel(), in_folder("m"));
+    const file_bytes b = read_bytes(in_folder("m.hoduscript"));
+    unsigned char *code = section_bytes(b, "code");
+    const size_t size = get_u64(section_entry(b, "code") + 16);
+    unsigned char *good = malloc(size);
+    assert_non_null(good);
+    memcpy(good, code, size);
+    int placed = 0;
+    const int copies = SANITIZED ? 500 : 3000;
+    dice d = {sample_seed()};
+    for (int i = 0; i < copies; ++i) {
+        HD_SCOPE;
+        memcpy(code, good, size);
+        for (uint64_t k = roll(&d) % 3 + 1; k > 0; --k) code[roll(&d) % size] = (unsigned char)roll(&d);
+        sign(b, false);
+        write_bytes(in_folder("edited.hoduscript"), b.at, b.size);
+        hd_script *s = load_native(in_folder("edited"));
+        hd_script_compile(s);
+        assert_ok();
+        placed += hd_script_stats(s).kernels_from_file == 1;
+    }
+    assert_in_range(placed, copies / 100, copies - copies / 100);
+    free(good);
+    free(b.at);
+}
+
 /* ---- several processors ------------------------------------------------------------------------------------------ */
 static void code_for_others_is_kept(void **state) {
     (void)state;
@@ -333,6 +366,12 @@ static void there_and_back(void) {
     hd_script_run(s);
 }
 
+static void load_tuned(void) {
+    hd_script *s = load_native(in_folder("tuned"));
+    save_native(s, in_folder("again"));
+    if (hd_ok()) assert_true(hd_script_stats(s).native_unused == NULL && hd_script_stats(s).kernels_from_file > 2);
+}
+
 static void survives_failing_allocations(void **state) {
     (void)state;
     {
@@ -341,6 +380,14 @@ static void survives_failing_allocations(void **state) {
         assert_ok();
     }
     each_allocation_fails(there_and_back, 3000);
+    {
+        HD_SCOPE;
+        hd_script *s = many_kernels();
+        hd_script_set_optimization_level(s, HD_O3);
+        save_native(s, in_folder("tuned"));
+        assert_ok();
+    }
+    each_allocation_fails(load_tuned, 5000);
 }
 
 int main(int argc, char **argv) {
@@ -353,6 +400,7 @@ int main(int argc, char **argv) {
                                        file_test(a_flipped_byte_anywhere_is_as_good_as_none),
                                        file_test(counts_that_cannot_be_are_damage),
                                        file_test(an_object_that_is_none_is_damage),
+                                       file_test(random_damage_is_placed_or_refused),
                                        file_test(code_for_others_is_kept),
                                        file_test(other_compilers_and_devices_say_so),
                                        file_test(clones_share_it_on_other_threads),
