@@ -31,7 +31,8 @@ static int run(const char *path) {
     const hd_script_figures f = hd_script_stats(s);
     printf("%.9f\n", end);
     if (f.kernels > 0 && f.kernels_from_file == f.kernels && sum > 15.9 && sum < 16.1) return hd_exit_status();
-    fprintf(stderr, "%d of %d kernels are from the file; the sum is %g\n", (int)f.kernels_from_file, (int)f.kernels, sum);
+    fprintf(stderr, "%d of %d kernels are from the file; the sum is %g\n", (int)f.kernels_from_file, (int)f.kernels,
+            sum);
     return 1;
 }
 

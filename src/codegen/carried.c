@@ -25,7 +25,7 @@ typedef struct entry {
 } entry;
 
 typedef struct contents {
-    const char *unused; /* why there are no entries, or not all: NULL: they can be used */
+    const char *unused;   /* why there are no entries, or not all: NULL: they can be used */
     uint32_t count, next; /* where the search for the next kernel begins: they are asked for in the order of the file */
     entry entries[];
 } contents;
@@ -77,7 +77,9 @@ static bool take_part(cursor *c, part *out) {
     return out->processor != NULL;
 }
 
-static void name_maker(char out[MAKER_MOST]) { snprintf(out, MAKER_MOST, "%s %s", hd_version(), hd_compiler_fingerprint); }
+static void name_maker(char out[MAKER_MOST]) {
+    snprintf(out, MAKER_MOST, "%s %s", hd_version(), hd_compiler_fingerprint);
+}
 
 typedef enum fit { FITS, OTHER_MAKER, OTHER_PROCESSOR } fit;
 static fit fit_of(const part *p) {

@@ -107,10 +107,10 @@ typedef struct hd_plan {
     hd_plan_copy *copies; /* of runs on a device; of each cell, input and constant */
     hd_block **aside;     /* of a run; for each input: a copy, when it lies in the memory of a sliced cell */
     uint32_t tensor_count, buffer_count, launch_count, call_count, native_count, operand_count, span_count, fresh_count;
-    bool has_constants; /* of runs on a device: they are there */
-    uint32_t done;      /* launches of the run that may have written, should it fail or be left */
-    bool saves;         /* 7; it has HD_RUN_SAVE or HD_RUN_SAVE_AT */
-    bool draws;         /* 4; some kernels draw random numbers */
+    bool has_constants;       /* of runs on a device: they are there */
+    uint32_t done;            /* launches of the run that may have written, should it fail or be left */
+    bool saves;               /* 7; it has HD_RUN_SAVE or HD_RUN_SAVE_AT */
+    bool draws;               /* 4; some kernels draw random numbers */
     struct hd_tuning *tuning; /* what was chosen for it, at O3; NULL */
 } hd_plan;
 

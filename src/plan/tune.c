@@ -57,10 +57,8 @@ static hd_tuning_key key_of(const hd_graph *g, const hd_machine *m, bool carried
     const hd_coder *coder = carried ? NULL : m->coder();
     const char *target = coder == NULL ? NULL : coder->target(), *own = m->tuning_key();
     const uint64_t seed = hd_hash(own, strlen(own), target == NULL ? 0 : hd_hash(target, strlen(target), 0));
-    hd_tuning_key key = {.title = "hodu tuning",
-                         .nodes = g->node_count,
-                         .threads = carried ? 0 : m->threads(),
-                         .format = TUNING_FORMAT};
+    hd_tuning_key key = {
+        .title = "hodu tuning", .nodes = g->node_count, .threads = carried ? 0 : m->threads(), .format = TUNING_FORMAT};
     key.hash[0] = hash_graph(g, seed);
     key.hash[1] = hash_graph(g, ~seed);
     return key;

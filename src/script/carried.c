@@ -36,7 +36,8 @@ hd_error hd_script_carry(hd_thread *thread, hd_script *s, unsigned char **bytes,
                        "files carry no machine code of %s (.native); hd_script_set_compiler chooses HD_COMPILER_HODU",
                        compiler->name);
     if (hd_debug_nan())
-        return hd_fail(HD_ERROR_STATE, "with HODU_DEBUG=nan every op runs alone, and there is no machine code (.native)");
+        return hd_fail(HD_ERROR_STATE,
+                       "with HODU_DEBUG=nan every op runs alone, and there is no machine code (.native)");
     HD_TRY(hd_script_check_eager(thread));
     HD_TRY(hd_script_make_executable(thread, s));
     return compiler->carry(thread, s->executable, s->carried, bytes, count);

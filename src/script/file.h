@@ -25,8 +25,8 @@ enum {
 /* The sections in the order in which they are written; DATA is always the last one. `code`, machine code, is not in
  * every file, and is read only when somebody asks for it. */
 #define HD_FILE_SECTION_LIST(X)                                                                                        \
-    X(STRS) X(SCRI) X(TYPE) X(OPER) X(SHAP) X(ATTR) X(SPAN) X(NODE) X(EDGE) X(INPT) X(OUTP) X(CELL) X(TENS) X(code)    \
-    X(DATA)
+    X(STRS)                                                                                                            \
+    X(SCRI) X(TYPE) X(OPER) X(SHAP) X(ATTR) X(SPAN) X(NODE) X(EDGE) X(INPT) X(OUTP) X(CELL) X(TENS) X(code) X(DATA)
 typedef enum hd_file_section {
 #define HD_FILE_SECTION_ENUM(id) HD_FILE_##id,
     HD_FILE_SECTION_LIST(HD_FILE_SECTION_ENUM)

@@ -322,8 +322,8 @@ static hd_error read_script(hd_reader *r, hd_file_choices *choices) {
     if (!is_xla && strcmp(compiler, "HODU") != 0)
         return HD_BAD("is for a compiler \"%.60s\", which this library, hodu %s, does not know", compiler,
                       HD_VERSION_STRING);
-    *choices = (hd_file_choices){.compiler = compilers[is_xla],
-                                 .level = (hd_optimization_level)(HD_O0 + (int)(level & 3))};
+    *choices =
+        (hd_file_choices){.compiler = compilers[is_xla], .level = (hd_optimization_level)(HD_O0 + (int)(level & 3))};
     if (level > 3) return HD_BAD("has optimization level %u", level);
     r->g = hd_graph_new(r->thread, name);
     if (r->g == NULL) return HD_ERROR_MEMORY;
@@ -388,7 +388,8 @@ hd_carried *hd_file_read_code(hd_thread *thread, const hd_file *file, const hd_f
     }
     const bool damaged = hd_file_checksum(bytes, (size_t)choices->code_bytes) != choices->code_checksum;
     return hd_carried_new(thread, bytes, (size_t)choices->code_bytes,
-                          damaged ? "the machine code in the file is damaged: its checksum does not fit its bytes" : NULL);
+                          damaged ? "the machine code in the file is damaged: its checksum does not fit its bytes"
+                                  : NULL);
 }
 
 #endif

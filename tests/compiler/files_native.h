@@ -10,7 +10,8 @@
 
 /* Kernels of several kinds: point by point, reductions, draws, behind a product, of state. */
 static inline hd_script *many_kernels(void) {
-    hd_tensor *mean = hd_zeros(HD_SHAPE(40), HD_F32), *weight = hd_reshape(hd_range(-1, 0.002, 1200, HD_F32), HD_SHAPE(30, 40));
+    hd_tensor *mean = hd_zeros(HD_SHAPE(40), HD_F32),
+              *weight = hd_reshape(hd_range(-1, 0.002, 1200, HD_F32), HD_SHAPE(30, 40));
     hd_builder *b = started("kernels");
     hd_builder_add_state(b, "mean", mean);
     hd_tensor *x = hd_input("x", HD_SHAPE(50, 30), HD_F32);
@@ -50,7 +51,8 @@ static inline void write_results(hd_script *s, const char *path) {
         hd_outputs *o = hd_script_run(s);
         for (int64_t i = 0; i <= hd_outputs_count(o) && hd_ok(); ++i) {
             hd_tensor *t = hd_contiguous(i < hd_outputs_count(o) ? hd_outputs_at(o, i) : hd_script_state(s, "mean"));
-            fwrite(hd_data(t, hd_tensor_dtype(t)), 1, (size_t)hd_tensor_count(t) * hd_dtype_size(hd_tensor_dtype(t)), f);
+            fwrite(hd_data(t, hd_tensor_dtype(t)), 1, (size_t)hd_tensor_count(t) * hd_dtype_size(hd_tensor_dtype(t)),
+                   f);
         }
     }
     fclose(f);

@@ -69,9 +69,8 @@ static void run_it_alone(const char *path, const char *out, const char *again, c
 
 static void nothing_is_compiled_and_the_bits_are_the_same(void **state) {
     (void)state;
-    static const char *const settings[][5] = {{NULL},
-                                              {"HODU_RENDERER", "c", NULL},
-                                              {"HODU_NUM_THREADS", "1", "HODU_RENDERER", "c", NULL}};
+    static const char *const settings[][5] = {
+        {NULL}, {"HODU_RENDERER", "c", NULL}, {"HODU_NUM_THREADS", "1", "HODU_RENDERER", "c", NULL}};
     for (int level = HD_O0; level <= HD_O3; ++level) {
         HD_SCOPE;
         hd_script *s = many_kernels();
