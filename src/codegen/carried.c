@@ -1,10 +1,10 @@
-/* Machine code that a file carries: docs/hoduscript.md has the bytes of it. They are made of parts, one for each processor
- * that somebody compiled for; here the part of this processor is read, and its objects are placed when a plan asks for
- * them. They need no renderer and are not entered into the table: they serve the scripts that carry them.
+/* Machine code that a file carries: docs/hoduscript.md has the bytes of it. They are made of parts, one for each
+ * processor that somebody compiled for; here the part of this processor is read, and its objects are placed when a plan
+ * asks for them. They need no renderer and are not entered into the table: they serve the scripts that carry them.
  *
- * A file may come from anywhere, and its checksum says nothing of who wrote it. Counts and sizes are checked before they
- * are used, as in what is read from the disk cache; what the code does cannot be checked, and so it is loaded only when the
- * program asked for it. */
+ * A file may come from anywhere, and its checksum says nothing of who wrote it. Counts and sizes are checked before
+ * they are used, as in what is read from the disk cache; what the code does cannot be checked, and so it is loaded only
+ * when the program asked for it. */
 #include "codegen/code.h"
 #include "codegen/processor.h"
 #include "core/memory.h"

@@ -151,7 +151,7 @@ hd_plan *hd_plan_new(hd_thread *thread, hd_graph *graph, const hd_machine *machi
                      const hd_tuning *tuning, hd_carried *carried);
 /* tune.c: the quickest plan that was found for this graph, now or earlier; NULL with an error. */
 hd_plan *hd_plan_tuned(hd_thread *thread, hd_graph *graph, const hd_machine *machine, hd_carried *carried);
-/* What it chose for a plan, for a file to carry, under `key`, which is filled; its bytes are NULL when there is none. */
+/* What it chose for a plan, for a file to carry, under `key`, which is filled; bytes NULL: nothing. */
 hd_carried_note hd_plan_tuning_note(const hd_plan *p, hd_tuning_key *key);
 /* plan_carry.c: the machine code of its kernels, for a file to carry: hd_carried_make. */
 hd_error hd_plan_carry(hd_plan *p, hd_carried *from, unsigned char **bytes, size_t *count);

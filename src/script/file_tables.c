@@ -48,13 +48,15 @@ static bool is_code(const unsigned char *entry) { return memcmp(entry, hd_file_i
 
 /* What is in front of DATA, `before` bytes, but for machine code: that is read when somebody asks for it. */
 static hd_error read_front(hd_reader *r, const unsigned char *entries, uint32_t count, uint64_t before) {
-    uint64_t at = 0;
-    for (uint32_t i = 0; i < count; ++i) {
+    uint64_t at = 0, end = HD_FILE_HEAD + (uint64_t)count * HD_FILE_ENTRY;
+    for (uint32_t i = 0; i + 1 < count; ++i) {
         const unsigned char *entry = entries + (size_t)i * HD_FILE_ENTRY;
         const uint64_t offset = hd_file_u64(entry + 8), size = hd_file_u64(entry + 16);
-        if (!is_code(entry) || offset < at || offset > before || size > before - offset) continue; /* refused later */
+        if (offset != hd_file_padded(end) || offset > before || size > before - offset) break; /* it will be refused */
+        end = offset + size;
+        if (!is_code(entry)) continue;
         HD_TRY(hd_file_read(r->file, r->bytes + at, at, offset - at));
-        at = offset + size;
+        at = end;
     }
     return hd_file_read(r->file, r->bytes + at, at, before - at);
 }

@@ -2,6 +2,8 @@
  * who asks, and what does not fit is compiled as always, and says why. */
 #include "files_native.h"
 
+#include "codegen/code.h"
+#include "codegen/processor.h"
 #include "codegen/server.h"
 #include "dice.h"
 #include "each_allocation.h"
@@ -171,7 +173,7 @@ static void a_flipped_byte_anywhere_is_as_good_as_none(void **state) {
     const file_bytes b = read_bytes(path);
     const size_t offset = (size_t)(section_bytes(b, "code") - b.at), size = get_u64(section_entry(b, "code") + 16);
     const int f = open(path, O_RDWR);
-    for (size_t i = 0; i < size; ++i) {
+    for (size_t i = slow_first(7); i < size; i += slow_step(7)) {
         const unsigned char flipped = b.at[offset + i] ^ (i % 3 == 0 ? 0xff : 1 << i % 8);
         assert_int_equal(pwrite(f, &flipped, 1, (off_t)(offset + i)), 1);
         assert_small_result(load_native(path), 0, "is damaged");
@@ -194,7 +196,7 @@ static void counts_that_cannot_be_are_damage(void **state) {
     assert_int_equal(get_u32(code + texts), 1); /* a kernel: kind, two sizes, its bytes, its object */
     assert_int_equal(object + get_u32(code + texts + 12), size);
     static const unsigned char flips[] = {1, 2, 0x80, 0xff};
-    for (size_t i = 0; i < object; ++i)
+    for (size_t i = slow_first(3); i < object; i += slow_step(3))
         for (int k = 0; k < 4; ++k) {
             const unsigned char before = code[i];
             code[i] ^= flips[k];
@@ -217,6 +219,39 @@ static void counts_that_cannot_be_are_damage(void **state) {
     free(b.at);
 }
 
+/* The section itself, with checksums that fit: whether somebody asks for it or not. */
+static void expect_refused(file_bytes b, const char *text) {
+    sign(b, false);
+    write_bytes(in_folder("edited.hoduscript"), b.at, b.size);
+    for (int native = 0; native < 2; ++native) {
+        assert_null(native ? load_native(in_folder("edited")) : hd_script_load(in_folder("edited")));
+        assert_error(HD_ERROR_VALUE, text);
+    }
+}
+
+static void the_section_lies_where_it_should(void **state) {
+    (void)state;
+    HD_SCOPE;
+    save_native(small_kernel(), in_folder("m"));
+    const file_bytes b = read_bytes(in_folder("m.hoduscript"));
+    unsigned char *entry = section_entry(b, "code"), *before = section_entry(b, "TENS");
+    static const uint64_t offsets[] = {0, 1, 64, UINT64_MAX, UINT64_MAX - 63, (uint64_t)1 << 40};
+    const uint64_t offset = get_u64(entry + 8), size = get_u64(entry + 16);
+    for (int i = 0; i < 6; ++i) {
+        set_u64(entry + 8, offsets[i]);
+        expect_refused(b, "a section code that is not where it should be");
+        set_u64(entry + 8, offset);
+        set_u64(entry + 16, offsets[i] == 64 ? size + 128 : offsets[i]);
+        expect_refused(b, "that is not where it should be");
+        set_u64(entry + 16, size);
+    }
+    memcpy(before, "code", 4);
+    expect_refused(b, "two sections code");
+    memcpy(before, "tens", 4);
+    expect_refused(b, "no section TENS");
+    free(b.at);
+}
+
 /* An object that is none, with a checksum that fits: object.c refuses it, and the kernel is compiled. */
 static void an_object_that_is_none_is_damage(void **state) {
     (void)state;
@@ -232,8 +267,8 @@ static void an_object_that_is_none_is_damage(void **state) {
     assert_small_result(load_native(in_folder("edited")), 0, "is damaged");
 }
 
-/* Any bytes changed, with a checksum that fits: it is placed or refused, in bounds. It is not run, as nobody knows what it
- * does. */
+/* Any bytes changed, with a checksum that fits: it is placed or refused, in bounds. It is not run, as nobody knows what
+ * it does. */
 static void random_damage_is_placed_or_refused(void **state) {
     (void)state;
     HD_SCOPE;
@@ -264,6 +299,33 @@ static void random_damage_is_placed_or_refused(void **state) {
 }
 
 /* ---- several processors ------------------------------------------------------------------------------------------ */
+/* HODU_ISA names what all have: code is for all of them. Else it is for processors like this one. */
+static void code_by_name_serves_all_that_have_it(void **state) {
+    (void)state;
+    const char *before = getenv("HODU_ISA"), *sets[] = {"baseline", "avx2", "amx"};
+    char kept[16], text[3][320] = {{0}}, own[256];
+    snprintf(kept, sizeof kept, "%s", before != NULL ? before : "");
+    hd_processor_text(own, sizeof own);
+    for (int i = 0; i < 3; ++i) {
+        HD_SCOPE;
+        setenv("HODU_ISA", sets[i], 1);
+        save_native(small_kernel(), in_folder("m"));
+        assert_small_result(load_native(in_folder("m")), 1, NULL);
+        const file_bytes b = read_bytes(in_folder("m.hoduscript"));
+        const unsigned char *code = section_bytes(b, "code");
+        snprintf(text[i], sizeof text[i], "%s", (const char *)code + 12 + get_u32(code + 8) + 4);
+        free(b.at);
+        for (int k = 0; k < i && hd_code_vector_bytes() > 16; ++k) assert_string_not_equal(text[i], text[k]);
+    }
+    if (before != NULL)
+        setenv("HODU_ISA", kept, 1);
+    else
+        unsetenv("HODU_ISA");
+    assert_non_null(strstr(text[0], " baseline 16"));
+    assert_null(strstr(text[0], own));
+    assert_non_null(strstr(text[2], own)); /* only on such a processor */
+}
+
 static void code_for_others_is_kept(void **state) {
     (void)state;
     HD_SCOPE;
@@ -398,8 +460,10 @@ int main(int argc, char **argv) {
                                        file_test(another_level_says_so),
                                        file_test(a_flipped_byte_anywhere_is_as_good_as_none),
                                        file_test(counts_that_cannot_be_are_damage),
+                                       file_test(the_section_lies_where_it_should),
                                        file_test(an_object_that_is_none_is_damage),
                                        file_test(random_damage_is_placed_or_refused),
+                                       file_test(code_by_name_serves_all_that_have_it),
                                        file_test(code_for_others_is_kept),
                                        file_test(other_compilers_and_devices_say_so),
                                        file_test(clones_share_it_on_other_threads),
