@@ -193,7 +193,7 @@ static void counts_that_cannot_be_are_damage(void **state) {
     unsigned char *code = section_bytes(b, "code");
     const size_t texts = 8 + 4 + get_u32(code + 8) + 4 + get_u32(code + 12 + get_u32(code + 8)),
                  object = texts + 4 + 12 + get_u32(code + texts + 8), size = get_u64(section_entry(b, "code") + 16);
-    assert_int_equal(get_u32(code + texts), 1); /* a kernel: kind, two sizes, its bytes, its object */
+    assert_int_equal(get_u32(code + texts), 1); /* one kernel: its kind, two sizes, its bytes, its object */
     assert_int_equal(object + get_u32(code + texts + 12), size);
     static const unsigned char flips[] = {1, 2, 0x80, 0xff};
     for (size_t i = slow_first(3); i < object; i += slow_step(3))
@@ -205,6 +205,11 @@ static void counts_that_cannot_be_are_damage(void **state) {
             assert_small_result(load_native(in_folder("edited")), 0, "");
             code[i] = before;
         }
+    set_u32(code + texts, 0); /* bytes that belong to no kernel */
+    sign(b, false);
+    write_bytes(in_folder("edited.hoduscript"), b.at, b.size);
+    assert_small_result(load_native(in_folder("edited")), 0, "is damaged");
+    set_u32(code + texts, 1);
     for (size_t cut = 0; cut < size; cut += cut < object ? 1 : 97) { /* and cut anywhere, with sizes that fit */
         set_u64(code, cut >= 8 ? cut : size);
         set_u64(section_entry(b, "code") + 16, cut);
