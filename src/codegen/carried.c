@@ -93,17 +93,17 @@ static fit fit_of(const part *p) {
 /* The part for this processor, and of this version; else why there is none. */
 static const char *find_part(const hd_carried *c, part *out) {
     cursor all = {c->bytes, c->count};
-    const char *why = "the file carries no machine code";
-    bool found = false;
+    bool found = false, of_this_version = false;
     for (part p; all.left > 0;) {
         if (!take_part(&all, &p)) return damaged;
         const fit f = fit_of(&p);
         if (f == FITS && !found) *out = p;
         found = found || f == FITS;
-        why = f == OTHER_MAKER ? "the machine code in the file was made by another version of hodu"
-                               : "the machine code in the file is for another processor, or another HODU_ISA";
+        of_this_version = of_this_version || f == OTHER_PROCESSOR;
     }
-    return found ? NULL : why;
+    if (found) return NULL;
+    return of_this_version ? "the machine code in the file is for another processor, or another HODU_ISA"
+                           : "the machine code in the file was made by another version of hodu";
 }
 
 static bool take_entry(cursor *c, entry *out) {
