@@ -9,7 +9,7 @@ configure = cmake --preset $(1) $(CONFIGURE) >build/$(1).log 2>&1 || { cat build
 build = cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
 test = ctest --preset $(1) -j $(JOBS)
 
-.PHONY: help demo xla check check-hostile check-asan check-tsan check-clang check-minimal check-aarch64 check-macos check-models check-gpu check-metal check-opencl check-cuda check-long bench bench-peers bench-cuda generate golden micro micro-dist install format clean setup
+.PHONY: help demo xla check check-hostile check-asan check-tsan check-clang check-minimal check-aarch64 check-embedded check-macos check-models check-gpu check-metal check-opencl check-cuda check-long bench bench-peers bench-cuda generate golden micro micro-dist install format clean setup
 
 help:
 	@echo "make demo           set up, build and train a network on handwritten digits (examples/digits.c)"
@@ -18,6 +18,7 @@ help:
 	@echo "make check-hostile  the tests under asan+ubsan, those with threads under tsan, and all built by clang"
 	@echo "make check-minimal  a few tests of a library without XLA, LLVM, files, CUDA, OpenCL and Metal"
 	@echo "make check-aarch64  the tests built for AArch64 and run in QEMU (Debian)"
+	@echo "make check-embedded exported C without an operating system: on a Cortex-M4 and a RISC-V in QEMU, and under asan here"
 	@echo "make check-macos    compiles and links for macOS on Apple's own processors, with PyPI's ziglang; nothing is run"
 	@echo "make check-models   files and memory of NumPy, PyTorch and safetensors (PyPI), read and written"
 	@echo "make check-gpu      the text of GPUs in full: through OpenCL, Metal's on the CPU, CUDA's compiled by NVRTC (PyPI)"
@@ -73,6 +74,11 @@ check-aarch64: setup
 	@$(call configure,aarch64)
 	@$(call build,aarch64)
 	@$(call test,aarch64)
+
+check-embedded: setup
+	@scripts/setup --embedded
+	@$(call configure,release)
+	@$(call test,release) -L embedded
 
 check-macos: setup
 	@scripts/setup --python

@@ -14,6 +14,7 @@ file(GLOB HODU_SOURCES CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/fuse/*.c
   ${PROJECT_SOURCE_DIR}/src/plan/*.c
   ${PROJECT_SOURCE_DIR}/src/machine/*.c
+  ${PROJECT_SOURCE_DIR}/src/export/*.c
   ${PROJECT_SOURCE_DIR}/src/xla/*.c
   ${PROJECT_SOURCE_DIR}/src/nn/*.c
   ${PROJECT_SOURCE_DIR}/src/optim/*.c
@@ -58,11 +59,13 @@ hodu_embed(${PROJECT_BINARY_DIR}/generated/words_text.c hd_words_text ${PROJECT_
 hodu_embed(${PROJECT_BINARY_DIR}/generated/kernel_text.c hd_kernel_text ${PROJECT_SOURCE_DIR}/src/kernel/kernel_c.h)
 hodu_embed(${PROJECT_BINARY_DIR}/generated/draw_text.c hd_draw_text ${PROJECT_SOURCE_DIR}/src/kernel/draw_c.h)
 hodu_embed(${PROJECT_BINARY_DIR}/generated/small_text.c hd_small_text ${PROJECT_SOURCE_DIR}/src/core/small_float.h)
-foreach(dialect opencl cuda metal)
+foreach(dialect opencl cuda metal c)
   hodu_embed(${PROJECT_BINARY_DIR}/generated/${dialect}_text.c hd_${dialect}_text
     ${PROJECT_SOURCE_DIR}/src/kernel/dialect_${dialect}.h)
   list(APPEND HODU_SOURCES ${PROJECT_BINARY_DIR}/generated/${dialect}_text.c)
 endforeach()
+hodu_embed(${PROJECT_BINARY_DIR}/generated/panels_text.c hd_c_panels_text ${PROJECT_SOURCE_DIR}/src/export/panels.h)
+list(APPEND HODU_SOURCES ${PROJECT_BINARY_DIR}/generated/panels_text.c)
 file(GLOB HODU_TEMPLATES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/template_*.h)
 foreach(file ${HODU_TEMPLATES})
   get_filename_component(name ${file} NAME_WE)

@@ -110,11 +110,10 @@ static int serve(const char *file, const char *path) {
     hd_set_num_threads(1); /* one question is small: threads answer different ones */
     worker workers[THREADS];
     int status = 0, started = 0;
-    for (; started < THREADS; ++started) {
-        worker *w = &workers[started];
-        *w = (worker){.script = started == 0 ? script : hd_script_clone(script), .door = door};
-        if (!hd_ok() || pthread_create(&w->thread, NULL, work, w) != 0) break;
-    }
+    for (int i = 0; i < THREADS; ++i) /* before the first one works on the script */
+        workers[i] = (worker){.script = i == 0 ? script : hd_script_clone(script), .door = door};
+    for (; hd_ok() && started < THREADS; ++started)
+        if (pthread_create(&workers[started].thread, NULL, work, &workers[started]) != 0) break;
     for (int i = 0; i < started; ++i) {
         pthread_join(workers[i].thread, NULL);
         status |= workers[i].failed;

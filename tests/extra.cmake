@@ -1,5 +1,13 @@
 # Beside the test programs: labels, and the tests of the house itself, which are scripts in structure/.
 
+# Every op with its parameters, from the tables.
+if(TARGET test_ops_bad_arguments)
+  add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/generated/calls.def
+    COMMAND generate calls.def > ${PROJECT_BINARY_DIR}/generated/calls.def DEPENDS generate)
+  target_sources(test_ops_bad_arguments PRIVATE ${PROJECT_BINARY_DIR}/generated/calls.def)
+  target_include_directories(test_ops_bad_arguments PRIVATE ${PROJECT_BINARY_DIR}/generated)
+endif()
+
 # A test that takes samples has a long form (`make check-long`). Sanitizers leave out what is only numbers at many points,
 # or the size of a graph.
 set(HODU_TESTS_OF_NUMBERS kernel/math_programs compiler/render_kernel compiler/plan_large xla/unrolled)
@@ -76,6 +84,8 @@ if(HODU_SANITIZE)
   return()
 endif()
 
+include(embedded/embedded.cmake)
+
 hodu_structure_test(format format.sh ${PROJECT_SOURCE_DIR})
 set_tests_properties(structure/format PROPERTIES SKIP_RETURN_CODE 77)
 hodu_structure_test(rooms rooms.sh ${PROJECT_SOURCE_DIR}/src)
@@ -124,9 +134,3 @@ if(CMAKE_C_COMPILER_ID STREQUAL GNU) # it builds the library anew: once is enoug
   hodu_structure_test(new-primitive new_primitive.sh ${PROJECT_SOURCE_DIR} ${HODU_STRUCTURE_WORK}/new-primitive)
   set_tests_properties(structure/new-op structure/new-primitive PROPERTIES COST 1000 RESOURCE_LOCK builds)
 endif()
-
-# Every op with its parameters, from the tables.
-add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/generated/calls.def
-  COMMAND generate calls.def > ${PROJECT_BINARY_DIR}/generated/calls.def DEPENDS generate)
-target_sources(test_ops_bad_arguments PRIVATE ${PROJECT_BINARY_DIR}/generated/calls.def)
-target_include_directories(test_ops_bad_arguments PRIVATE ${PROJECT_BINARY_DIR}/generated)

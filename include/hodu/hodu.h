@@ -13,6 +13,7 @@
 #include <hodu/device.h>
 #include <hodu/dtype.h>
 #include <hodu/error.h>
+#include <hodu/export.h>
 #include <hodu/grad.h>
 #include <hodu/io.h>
 #include <hodu/init.h>

@@ -4,7 +4,7 @@
 
 #include "fuse/lower.h"
 
-enum { HD_LOWER_NUMBERS = 512 };
+enum { HD_LOWER_NUMBERS = HD_KERNEL_NUMBERS };
 
 typedef struct access {
     uint32_t node; /* or HD_TILE_BUFFER */

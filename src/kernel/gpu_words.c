@@ -32,9 +32,8 @@ static hd_error use_draw(hd_vocabulary *v, int type) {
     return HD_OK;
 }
 
-hd_error hd_vocabulary_use_kernel(hd_vocabulary *v, const hd_gpu_kernel *kernel) {
+hd_error hd_vocabulary_use_kernel(hd_vocabulary *v, const hd_kernel *k, bool wide_sums) {
     static const hd_word folds[] = {HD_WORD_ADD, HD_WORD_MUL, HD_WORD_MAX, HD_WORD_MIN};
-    const hd_kernel *k = kernel->kernel;
     v->small = v->small || hd_kernel_uses_small_floats(k);
     for (int i = 0; i < k->count; ++i) {
         const hd_step *s = &k->steps[i];
@@ -43,8 +42,9 @@ hd_error hd_vocabulary_use_kernel(hd_vocabulary *v, const hd_gpu_kernel *kernel)
         } else if (s->word == HD_STEP_DRAW) {
             HD_TRY(use_draw(v, s->type));
         } else if (s->word == HD_STEP_REDUCE) {
+            v->fold[s->index][s->type] = true;
             HD_TRY(hd_vocabulary_use(v, folds[s->index], s->type));
-            if (kernel->grid.wide_sums && hd_step_is_wide(s))
+            if (wide_sums && hd_step_is_wide(s))
                 HD_TRY(hd_vocabulary_use(v, folds[s->index], HD_COMPUTE_F64));
         } else if (s->word < HD_WORD_INPUT) {
             HD_TRY(hd_vocabulary_use(v, s->word, k->steps[s->operand[s->word == HD_WORD_SELECT ? 1 : 0]].type));
@@ -106,6 +106,8 @@ static bool write_programs(hd_writer *w, const hd_vocabulary *v, hd_dialect dial
             }
     return true;
 }
+
+bool hd_write_programs(hd_writer *w, const hd_vocabulary *v) { return write_programs(w, v, HD_DIALECT_OPENCL); }
 
 bool hd_write_preamble(hd_writer *w, const hd_vocabulary *v, hd_dialect dialect, bool has_f64) {
     const struct {

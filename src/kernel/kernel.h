@@ -16,7 +16,7 @@
 #include "kernel/ir.h"
 #include "kernel/target.h"
 
-enum { HD_KERNEL_AXES = 8, HD_KERNEL_BUFFERS = 64, HD_KERNEL_STAGES = 8 };
+enum { HD_KERNEL_AXES = 8, HD_KERNEL_BUFFERS = 64, HD_KERNEL_STAGES = 8, HD_KERNEL_NUMBERS = 512 };
 
 /* What a step does beside saying a word of words.def. HD_WORD_CONSTANT is `value`, HD_WORD_NUMBER number `index`. */
 enum {
@@ -146,6 +146,15 @@ static inline int hd_geometry_stride(const hd_kernel *k, int buffer, int axis) {
 }
 static inline int hd_geometry_slot(const hd_kernel *k) { return 2 * k->axes + k->buffer_count * k->axes; }
 
+/* What a call passes, where it is known when the text is written. */
+typedef struct hd_known {
+    const int64_t *geometry;
+    const uint64_t *numbers;
+    bool is_given[HD_KERNEL_NUMBERS]; /* of each number: it differs from call to call, and is an argument m<i> */
+} hd_known;
+/* C99 text of a function `static void name(const c_f32 *in0, c_f32 *out1, uint64_t m3)`, for the one space that is
+ * known; in the words of dialect_c.h. Positions are int32_t. Length as snprintf. */
+size_t hd_render_kernel_plain(const hd_kernel *k, const hd_known *known, const char *name, char *out, size_t capacity);
 /* C text of a kernel: a function `name` of the type above, with words_c.h as its preamble. Length as snprintf. */
 size_t hd_render_kernel_c(const hd_kernel *k, const char *name, char *out, size_t capacity);
 /* The function alone: what people read. */

@@ -571,7 +571,8 @@ size_t hd_render_gpu(const hd_gpu_kernel *kernels, int count, hd_dialect dialect
     memset(v, 0, sizeof *v);
     hd_writer w = {.out = out, .capacity = capacity};
     bool ok = true;
-    for (int i = 0; i < count && ok; ++i) ok = hd_vocabulary_use_kernel(v, &kernels[i]) == HD_OK;
+    for (int i = 0; i < count && ok; ++i)
+        ok = hd_vocabulary_use_kernel(v, kernels[i].kernel, kernels[i].grid.wide_sums) == HD_OK;
     ok = ok && hd_write_preamble(&w, v, dialect, has_f64);
     for (int i = 0; i < count && ok; ++i) ok = write_kernel(&w, &kernels[i]);
     hd_array_release(v);

@@ -13,6 +13,18 @@
 
 #include <string.h>
 
+/* A function of numbers that are known (hd_render_kernel_plain) has them as names, walks with int32_t, and has no
+ * pragmas: it is for any compiler of C99. */
+static const char *position_type(const hd_writer *w) { return w->known != NULL ? "int32_t" : "int64_t"; }
+static void say_simd(hd_writer *w) {
+    if (w->known == NULL) hd_say(w, "%*s#pragma omp simd\n", w->indent * 4, "");
+}
+/* A position that perhaps nothing asks for. */
+static void say_position(hd_writer *w, int axis, char from) {
+    hd_say(w, "%*sconst %s i%d = %c%d + j;\n", w->indent * 4, "", position_type(w), axis, from, axis);
+    if (w->known != NULL) hd_say(w, "%*s(void)i%d;\n", w->indent * 4, "", axis);
+}
+
 /* kernel_c.h, small_float.h and draw_c.h, embedded by the build */
 extern const unsigned char hd_kernel_text[], hd_small_text[], hd_draw_text[];
 extern const size_t hd_kernel_text_size, hd_small_text_size, hd_draw_text_size;
@@ -29,7 +41,7 @@ static bool varies(const hd_writer *w, int i) { /* between lanes */
 /* A draw of neighbours along the lanes: a strip of them is an array, filled before the lanes are walked. */
 static bool is_strip_drawn(const hd_writer *w, int i) {
     const hd_step *s = &w->k->steps[i];
-    return w->k->schedule.form == HD_SCHEDULE_STRIPS && s->word == HD_STEP_DRAW &&
+    return w->known == NULL && w->k->schedule.form == HD_SCHEDULE_STRIPS && s->word == HD_STEP_DRAW &&
            hd_drawn_axis(s->index) == w->k->schedule.lanes && s->depth >= w->k->kept && !varies(w, s->operand[0]);
 }
 
@@ -148,7 +160,7 @@ static void write_part(hd_writer *w, const region *r, int which) {
 }
 
 static void open_lanes(hd_writer *w, const char *count) {
-    LINE("#pragma omp simd");
+    say_simd(w);
     OPEN("for (int j = 0; j < %s; ++j) {", count);
 }
 
@@ -181,7 +193,7 @@ static void write_region(hd_writer *w, region r) {
     }
     if (!any) return;
     open_lanes(w, "m");
-    LINE("const int64_t i%d = b%d + j;", k->schedule.lanes, k->schedule.lanes);
+    say_position(w, k->schedule.lanes, 'b');
     write_part(w, &r, 1);
     CLOSE();
 }
@@ -208,21 +220,21 @@ static void write_row(hd_writer *w, int walk) {
     const int a = k->axes - 1;
     const region inside = {.depth = k->axes, .stage = walk, .walk = true, .stores = true};
     if (!walk_reduces(w, walk, false)) {
-        LINE("#pragma omp simd");
-        OPEN("for (int64_t i%d = 0; i%d < n%d; ++i%d) {", a, a, a, a);
+        say_simd(w);
+        OPEN("for (%s i%d = 0; i%d < n%d; ++i%d) {", position_type(w), a, a, a, a);
         write_region(w, inside);
         CLOSE();
         return;
     }
-    OPEN("for (int64_t b%d = 0; b%d < n%d; b%d += %d) {", a, a, a, a, k->schedule.sum_points);
-    LINE("const int64_t e%d = w_least(b%d + %d, n%d);", a, a, k->schedule.sum_points, a);
+    OPEN("for (%s b%d = 0; b%d < n%d; b%d += %d) {", position_type(w), a, a, a, a, k->schedule.sum_points);
+    LINE("const %s e%d = w_least(b%d + %d, n%d);", position_type(w), a, a, k->schedule.sum_points, a);
     LINE("const int lanes = (int)w_least(e%d - b%d, LANES);", a, a);
     for (int i = 0; i < k->count; ++i)
         if (hd_is_reduction_of(w->k, i, walk)) write_initial(w, i, 'p', type_of(k->steps[i].type), "lanes");
-    OPEN("for (int64_t c%d = b%d; c%d < e%d; c%d += LANES) {", a, a, a, a, a);
+    OPEN("for (%s c%d = b%d; c%d < e%d; c%d += LANES) {", position_type(w), a, a, a, a, a);
     LINE("const int m = (int)w_least(e%d - c%d, LANES);", a, a);
     open_lanes(w, "m");
-    LINE("const int64_t i%d = c%d + j;", a, a);
+    say_position(w, a, 'c');
     write_region(w, inside);
     CLOSE();
     CLOSE();
@@ -254,14 +266,14 @@ static void write_rows(hd_writer *w, int walk) {
     const int a = k->axes - 1;
     const bool blocks = walk_reduces(w, walk, true);
     if (blocks) {
-        OPEN("for (int64_t b%d = 0; b%d < n%d; b%d += %d) {", a, a, a, a, k->schedule.sum_rows);
-        LINE("const int64_t e%d = w_least(b%d + %d, n%d);", a, a, k->schedule.sum_rows, a);
+        OPEN("for (%s b%d = 0; b%d < n%d; b%d += %d) {", position_type(w), a, a, a, a, k->schedule.sum_rows);
+        LINE("const %s e%d = w_least(b%d + %d, n%d);", position_type(w), a, a, k->schedule.sum_rows, a);
         for (int i = 0; i < k->count; ++i)
             if (hd_is_reduction_of(w->k, i, walk) && hd_step_is_wide(&k->steps[i]))
                 write_initial(w, i, 'p', "f32", varies(w, i) ? "m" : NULL);
-        OPEN("for (int64_t i%d = b%d; i%d < e%d; ++i%d) {", a, a, a, a, a);
+        OPEN("for (%s i%d = b%d; i%d < e%d; ++i%d) {", position_type(w), a, a, a, a, a);
     } else {
-        OPEN("for (int64_t i%d = 0; i%d < n%d; ++i%d) {", a, a, a, a);
+        OPEN("for (%s i%d = 0; i%d < n%d; ++i%d) {", position_type(w), a, a, a, a);
     }
     write_region(w, (region){.depth = k->axes, .stage = walk, .walk = true, .stores = true});
     CLOSE();
@@ -278,7 +290,7 @@ static void write_reduced_axes(hd_writer *w, int walk) {
     }
     int a = k->kept;
     for (; a < k->axes - 1; ++a) {
-        OPEN("for (int64_t i%d = 0; i%d < n%d; ++i%d) {", a, a, a, a);
+        OPEN("for (%s i%d = 0; i%d < n%d; ++i%d) {", position_type(w), a, a, a, a);
         write_region(w, (region){.depth = a + 1, .stage = walk, .walk = true});
     }
     if (w->k->schedule.form == HD_SCHEDULE_ROWS)
@@ -314,12 +326,12 @@ static void write_walk(hd_writer *w, int walk) {
 /* ---- the function ------------------------------------------------------------------------------------------------ */
 static void open_kept_axis(hd_writer *w, int a) {
     if (w->k->schedule.form == HD_SCHEDULE_STRIPS && a == w->k->schedule.lanes) {
-        OPEN("for (int64_t b%d = 0; b%d < n%d; b%d += LANES) {", a, a, a, a);
+        OPEN("for (%s b%d = 0; b%d < n%d; b%d += LANES) {", position_type(w), a, a, a, a);
         LINE("const int m = (int)w_least(n%d - b%d, LANES);", a, a);
         return;
     }
-    if (w->k->schedule.form == HD_SCHEDULE_PLAIN && a == w->k->kept - 1) LINE("#pragma omp simd");
-    OPEN("for (int64_t i%d = 0; i%d < n%d; ++i%d) {", a, a, a, a);
+    if (w->k->schedule.form == HD_SCHEDULE_PLAIN && a == w->k->kept - 1) say_simd(w);
+    OPEN("for (%s i%d = 0; i%d < n%d; ++i%d) {", position_type(w), a, a, a, a);
 }
 
 static void write_loops(hd_writer *w) {
@@ -373,6 +385,54 @@ static void write_function(hd_writer *w, const char *name) {
     if (w->k->schedule.form == HD_SCHEDULE_STRIPS) choose_arrays(w);
     write_loops(w);
     CLOSE();
+}
+
+/* ---- the function of numbers that are known ---------------------------------------------------------------------- */
+/* enum { n0 = 4, n1 = 128, s0_0 = 128 }; */
+static void write_known(hd_writer *w) {
+    const hd_kernel *k = w->k;
+    const int64_t *geometry = w->known->geometry;
+    const uint32_t origins = hd_kernel_origins(k);
+    const char *between = "enum { ";
+    hd_say(w, "    ");
+    for (int a = 0; a < k->axes; ++a) {
+        hd_say(w, "%sn%d = %lld", between, a, (long long)geometry[a]);
+        if (origins >> a & 1) hd_say(w, ", o%d = %lld", a, (long long)geometry[hd_geometry_base(k, a)]);
+        between = ", ";
+    }
+    for (int b = 0; b < k->buffer_count; ++b)
+        for (int a = 0; a < k->axes; ++a) {
+            if (k->buffers[b].stride[a] != HD_STRIDE_ANY) continue;
+            hd_say(w, "%ss%d_%d = %lld", between, b, a, (long long)geometry[hd_geometry_stride(k, b, a)]);
+            between = ", ";
+        }
+    hd_say(w, between[0] == ',' ? " };\n" : "\n");
+}
+
+static void write_parameters(hd_writer *w) {
+    const hd_kernel *k = w->k;
+    const char *between = "";
+    for (int b = 0; b < k->buffer_count; ++b, between = ", ")
+        hd_say(w, "%s%sc_%s *%s%d", between, k->buffers[b].written ? "" : "const ", hd_memory_type(k->buffers[b].dtype),
+               k->buffers[b].written ? "out" : "in", b);
+    for (int m = 0; m < k->number_count; ++m)
+        if (w->known->is_given[m]) hd_say(w, ", uint64_t m%d", m);
+}
+
+size_t hd_render_kernel_plain(const hd_kernel *k, const hd_known *known, const char *name, char *out, size_t capacity) {
+    hd_writer w_of, *w = &w_of;
+    if (hd_writer_start(w, k, out, capacity) != HD_OK) return 0;
+    w->known = known;
+    hd_say(w, "static void %s(", name);
+    write_parameters(w);
+    hd_say(w, ") {\n");
+    w->indent++;
+    if (k->axes > 0) write_known(w);
+    if (k->schedule.form == HD_SCHEDULE_STRIPS) choose_arrays(w);
+    write_loops(w);
+    CLOSE();
+    hd_writer_end(w);
+    return w->at;
 }
 
 size_t hd_render_kernel_function(const hd_kernel *k, const char *name, char *out, size_t capacity) {

@@ -144,7 +144,7 @@ static size_t render(const hd_template_use *use, const hd_fused_epilogue *epilog
     for (int i = 0; i < HD_TEMPLATE_TYPES && n->types[i] != NULL; ++i)
         v->small = v->small || hd_small_name(use->types[i]) != NULL;
     if (n->casts) v->cast[hd_dtype_compute[use->types[1]]][first] = true;
-    if (epilogue != NULL) ok = ok && hd_vocabulary_use_kernel(v, &(hd_gpu_kernel){.kernel = epilogue->kernel}) == HD_OK;
+    if (epilogue != NULL) ok = ok && hd_vocabulary_use_kernel(v, epilogue->kernel, false) == HD_OK;
     ok = ok && hd_write_preamble(&w, v, dialect, has_f64);
     hd_array_release(v);
     if (!ok) return 0;

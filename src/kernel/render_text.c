@@ -184,8 +184,25 @@ static void say_load(hd_writer *w, const hd_step *s) {
     if (s->operand[1] >= 0) hd_say(w, " : 0");
 }
 
+/* A number that is known, as a literal of its type. */
+static void say_known(hd_writer *w, const hd_step *s) {
+    const uint64_t bits = w->known->numbers[s->index];
+    float f32;
+    double f64;
+    memcpy(&f32, &bits, sizeof f32);
+    memcpy(&f64, &bits, sizeof f64);
+    if (w->known->is_given[s->index])
+        hd_say(w, "m%d", s->index);
+    else if (s->type == HD_COMPUTE_F32 || s->type == HD_COMPUTE_F64)
+        hd_say_constant(w, s->type, s->type == HD_COMPUTE_F32 ? (double)f32 : f64);
+    else
+        hd_say(w, "(c_%s)%llu%s", type_of(s->type), (unsigned long long)bits, "u");
+}
+
 static void say_number(hd_writer *w, const hd_step *s) {
-    if (w->packed == NULL)
+    if (w->known != NULL)
+        say_known(w, s);
+    else if (w->packed == NULL)
         hd_say(w, "*(const c_%s *)(numbers + %d)", type_of(s->type), s->index);
     else if (s->type == HD_COMPUTE_F32 || s->type == HD_COMPUTE_F64)
         hd_say(w, "w_unbits_%s((W_BITS_%s)%s.m%d)", type_of(s->type), type_of(s->type), w->packed, s->index);

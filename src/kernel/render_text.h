@@ -10,9 +10,10 @@ typedef struct hd_writer {
     char *out;
     size_t capacity, at; /* `at` grows beyond `capacity`: length as snprintf */
     int indent;
-    const char *lane;   /* how an element of an array is said: "[j]" */
-    const char *packed; /* where numbers are 64 bits of the arguments: "a", as in a.m3; NULL: they are memory */
-    const char *tile;   /* what is said instead of a load of buffer `tile_buffer`; NULL: nothing is */
+    const char *lane;      /* how an element of an array is said: "[j]" */
+    const hd_known *known; /* numbers are written out; NULL: they are arguments */
+    const char *packed;    /* where numbers are 64 bits of the arguments: "a", as in a.m3; NULL: they are memory */
+    const char *tile;      /* what is said instead of a load of buffer `tile_buffer`; NULL: nothing is */
     int tile_buffer;
     bool in_macro;   /* lines go on behind their end */
     uint8_t *array;  /* of each step: it is an array over the lanes */

@@ -36,6 +36,7 @@ typedef struct hd_target {
     uint8_t most_pieces; /* of a concatenation: at each point a kernel looks for the one that it is in */
     /* Sums of f32 go on in f64 after so many points: of lanes, and of rows where lanes stand side by side. */
     uint16_t sum_points, sum_rows;
+    uint16_t alignment;   /* of values in the arena, in bytes; 0: 64 */
     uint16_t reuse_after; /* launches that pass before memory is given out again: they may run at the same time */
     hd_target_prologues prologues;
 } hd_target;

@@ -16,8 +16,5 @@ typedef struct hd_arena {
 /* The smallest hole that fits, or new room at the top; SIZE_MAX when no address is that large. */
 size_t hd_arena_take(hd_arena *a, size_t bytes);
 hd_error hd_arena_give(hd_arena *a, size_t offset, size_t bytes);
-static inline size_t hd_arena_rounded(size_t bytes) {
-    return bytes > SIZE_MAX - 63 ? SIZE_MAX : (bytes + 63) / 64 * 64;
-}
 
 #endif

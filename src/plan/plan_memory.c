@@ -83,6 +83,11 @@ static hd_plan_buffer *overwritable(const hd_plan *p, uint32_t index, uint32_t o
 
 static char nothing[64]; /* where values without elements lie */
 
+static size_t rounded(const hd_plan *p, size_t bytes) {
+    const size_t alignment = p->machine->target.alignment > 0 ? p->machine->target.alignment : 64;
+    return bytes > SIZE_MAX - alignment ? SIZE_MAX : (bytes + alignment - 1) / alignment * alignment;
+}
+
 static hd_error place_outputs(hd_plan *p, hd_arena *a, uint32_t i) {
     const hd_launch *l = &p->launches[i];
     for (uint32_t k = l->inputs; k < (uint32_t)l->inputs + l->outputs; ++k) {
@@ -91,7 +96,7 @@ static hd_error place_outputs(hd_plan *p, hd_arena *a, uint32_t i) {
         if (out->placement != HD_IN_ARENA || out->placed) continue;
         hd_plan_buffer *over = overwritable(p, i, tensor);
         if (over != NULL) over->handed_on = true;
-        out->offset = over != NULL ? over->offset : hd_arena_take(a, hd_arena_rounded(out->storage.bytes));
+        out->offset = over != NULL ? over->offset : hd_arena_take(a, rounded(p, out->storage.bytes));
         out->placed = true;
         if (out->offset == SIZE_MAX)
             return hd_fail(HD_ERROR_MEMORY, "the values of this script need more memory than can be addressed");
@@ -169,7 +174,7 @@ static hd_error give_back(hd_plan *p, hd_arena *a, const hd_plan_span *s, const 
     for (uint32_t i = s->first; i < s->first + s->count; ++i)
         for (uint32_t e = ending[i]; e != HD_NONE; e = next[e])
             if (!p->buffers[e].handed_on)
-                HD_TRY(hd_arena_give(a, p->buffers[e].offset, hd_arena_rounded(p->buffers[e].storage.bytes)));
+                HD_TRY(hd_arena_give(a, p->buffers[e].offset, rounded(p, p->buffers[e].storage.bytes)));
     return HD_OK;
 }
 

@@ -40,7 +40,7 @@ function check(text,    path, from, to) {
 }
 
 BEGIN {
-    order = "core;kernel;ops;device;grad graph;script;codegen fuse;plan;machine;xla;nn optim data io watch;model;library"
+    order = "core;kernel;ops;device;grad graph;script;codegen fuse;plan;machine;export;xla;nn optim data io watch;model;library"
     levels = split(order, level, ";")
     for (i = 1; i <= levels; ++i) {
         count = split(level[i], names, " ")

@@ -5,6 +5,7 @@ setup=$1 work=$2
 failed=0
 tools="sh sort tr env cat"
 everything="cc c++ gcc g++ make cmake ninja pkg-config clang clang++ python3 clang-format aarch64-linux-gnu-gcc aarch64-linux-gnu-g++ qemu-aarch64 dpkg"
+embedded="arm-none-eabi-gcc riscv64-unknown-elf-gcc qemu-system-arm qemu-system-riscv32"
 
 machine() { # who one is (0: root), then the commands that exist
     rm -rf "$work"
@@ -38,9 +39,9 @@ expect() { # what it is, exit code, text of the output, text of what apt was ask
     failed=1
 }
 
-machine 0 $everything apt-get
+machine 0 $everything $embedded apt-get
 expect_quiet() {
-    env -u CC -u CXX PATH="$work/bin" sh "$setup" --hostile --aarch64 --python --format >"$work/out" 2>&1 || { echo "a complete machine fails"; failed=1; }
+    env -u CC -u CXX PATH="$work/bin" sh "$setup" --hostile --aarch64 --embedded --python --format >"$work/out" 2>&1 || { echo "a complete machine fails"; failed=1; }
     [ ! -s "$work/out" ] && [ ! -s "$work/apt" ] || { echo "a complete machine is not quiet:"; cat "$work/out" "$work/apt"; failed=1; }
 }
 expect_quiet
@@ -59,6 +60,8 @@ expect "arm64 is made known before its packages are asked for" 0 "installing" "d
 machine 0 $everything apt-get
 printf '#!/bin/sh\necho "${1#*=}"\n' >"$work/bin/aarch64-linux-gnu-gcc"
 expect "a compiler without the libraries" 0 "installing" "install -y -q --no-install-recommends libcmocka-dev:arm64 libllvm19:arm64" --aarch64
+machine 0 $everything apt-get
+expect "boards" 0 "installing" "gcc-arm-none-eabi gcc-riscv64-unknown-elf qemu-system-arm qemu-system-misc" --embedded
 machine 1000 cc gcc make apt-get
 expect "AArch64, no rights" 1 "sudo dpkg --add-architecture arm64 && sudo apt-get update" "" --aarch64
 machine 1000 cc gcc make apt-get sudo true

@@ -1,0 +1,24 @@
+# The harness for exported code on boards without an operating system, tried on a net and loops by hand. Without compilers
+# or QEMU (scripts/setup --embedded) its tests are skipped; CONTRIBUTING.md says how it is used.
+set(HODU_EMBEDDED ${CMAKE_CURRENT_SOURCE_DIR}/embedded)
+set(HODU_EMBEDDED_WORK ${CMAKE_CURRENT_BINARY_DIR}/embedded)
+function(hodu_embedded_test name script) # of this folder, with its arguments
+  add_test(NAME embedded/${name} COMMAND ${HODU_EMBEDDED}/${script} ${ARGN})
+  set_tests_properties(embedded/${name} PROPERTIES LABELS embedded TIMEOUT 120 SKIP_RETURN_CODE 77)
+endfunction()
+
+set(sample ${HODU_EMBEDDED}/sample/main.c ${HODU_EMBEDDED}/sample/net.c)
+set(by_hand ${HODU_EMBEDDED}/count_by_hand.c ${HODU_EMBEDDED}/by_hand.c)
+foreach(board cortex-m4 riscv32)
+  set(work ${HODU_EMBEDDED_WORK}/${board})
+  hodu_embedded_test(sample-${board} same ${board} ${work}/sample.elf ${sample})
+  hodu_embedded_test(sample-small-${board} same --optimize -Os ${board} ${work}/sample-small.elf ${sample})
+  hodu_embedded_test(by-hand-${board} same ${board} ${work}/by-hand.elf ${by_hand})
+  hodu_embedded_test(count-${board} run ${board} ${work}/count.elf ${HODU_EMBEDDED}/count.c)
+  hodu_embedded_test(can-fail-${board} can_fail.sh ${board} ${work}/can-fail)
+endforeach()
+foreach(board host-gcc host-clang)
+  set(work ${HODU_EMBEDDED_WORK}/${board})
+  hodu_embedded_test(sample-${board} run ${board} ${work}/sample ${sample})
+  hodu_embedded_test(can-fail-${board} can_fail.sh ${board} ${work}/can-fail)
+endforeach()
