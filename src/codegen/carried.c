@@ -94,6 +94,7 @@ static fit fit_of(const part *p) {
 static const char *find_part(const hd_carried *c, part *out) {
     cursor all = {c->bytes, c->count};
     bool found = false, of_this_version = false;
+    if (c->count == 0) return "the file carries no machine code";
     for (part p; all.left > 0;) {
         if (!take_part(&all, &p)) return damaged;
         const fit f = fit_of(&p);
