@@ -91,9 +91,13 @@ typedef struct hd_script_figures {
     int64_t constant_bytes;
     double compile_ms;
     int64_t compilations, runs;
-    int64_t kernels;          /* native ones among the launches */
-    int64_t kernels_compiled; /* of those: compiled now, read from the disk cache, and found in memory */
-    int64_t kernels_from_disk, kernels_from_memory;
+    int64_t kernels; /* native ones among the launches */
+    int64_t
+        kernels_compiled; /* of those: compiled now, read from the disk cache, found in memory, and carried by the */
+    int64_t kernels_from_disk, kernels_from_memory, kernels_from_file; /* file that the script was loaded from */
+    /* Of a script that was loaded with .native: why kernels are not those that the file carries (it carries none, or
+     * they are for another processor, of another version, damaged, ...); NULL: they are. */
+    const char *native_unused;
     double llvm_load_ms; /* of compile_ms: opening LLVM, in its process; making code (a sum over threads); placing it */
     double code_ms, link_ms;
     int64_t alternatives; /* that O3 timed; 0: what it found earlier was in the disk cache, or the trial runs failed */
@@ -126,10 +130,18 @@ HD_API hd_script *hd_script_clone(hd_script *script);
 /* Into and from a .hoduscript file (the extension is added when there is none). Saved: graph, constants, bound and
  * state tensors as they are now, the compiler and the level. */
 HD_API void hd_script_save(hd_script *script, const char *path);
+typedef struct hd_script_save_opts {
+    size_t struct_size;
+    bool native; /* with the machine code of its kernels, for this processor; it is compiled now, if it was not. Of HODU
+                  * on the CPU. What the script's own file carries for other processors is kept, if it was loaded so */
+} hd_script_save_opts;
+HD_API void hd_script_save_with(hd_script *script, const char *path, const hd_script_save_opts *opts);
 typedef struct hd_script_load_opts {
     size_t struct_size;
-    bool map; /* constants are mapped, not read: quick, but if the file is truncated while it is in use, the process
-              * dies */
+    bool map;    /* constants are mapped, not read: quick, but if the file is truncated while it is in use, the process
+                  * dies */
+    bool native; /* the machine code that the file carries is run, where it fits processor and library: with it nothing
+                  * is compiled. Only for files that you trust as you trust a program; without it no file runs code */
 } hd_script_load_opts;
 HD_API hd_script *hd_script_load(const char *path);
 HD_API hd_script *hd_script_load_with(const char *path, const hd_script_load_opts *opts);

@@ -18,7 +18,7 @@
 #define HD_HAS_LLVM 0
 #endif
 
-static const char symbol[] = "hd_kernel"; /* every object's function */
+static const char symbol[] = HD_CODE_SYMBOL;
 
 enum { BUCKETS = 4096 };
 static struct {
@@ -200,6 +200,17 @@ static hd_error compile_kernel(job *j) {
     j->compile_nanoseconds = rendered - begin;
     j->link_nanoseconds += hd_os_nanoseconds() - rendered;
     return status;
+}
+
+hd_error hd_code_object(const hd_coder *coder, const hd_kernel *k, void **object, size_t *bytes) {
+    *object = NULL;
+    const char *target = coder->target();
+    if (target == NULL) return hd_fail(HD_ERROR_STATE, "there is nothing to compile kernels with");
+    hd_code *key = new_code(k, coder, target);
+    if (key == NULL) return hd_fail(HD_ERROR_MEMORY, "no memory to look up a kernel");
+    *object = hd_cache_read(key_of(key), key->key_bytes, bytes);
+    drop(key);
+    return *object != NULL ? HD_OK : coder->render(k, symbol, object, bytes);
 }
 
 static void run_job(void *context, int64_t index) {

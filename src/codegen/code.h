@@ -21,6 +21,8 @@ struct hd_code {
     size_t memory_bytes;
 };
 
+#define HD_CODE_SYMBOL "hd_kernel" /* the function of every object */
+
 /* How kernels become code. */
 typedef struct hd_coder {
     /* A text that names renderer, version, processor and features: part of every key. NULL: there is none. */
@@ -39,6 +41,8 @@ const hd_coder *hd_processor_coder(void);
 hd_error hd_code_get(hd_thread *thread, const hd_coder *coder, const hd_kernel *const *kernels, int count,
                      hd_code **out, hd_code_stats *stats);
 void hd_code_release(hd_code *code);
+/* The object of one kernel, from the disk cache or compiled; from hd_array_resize. */
+hd_error hd_code_object(const hd_coder *coder, const hd_kernel *k, void **object, size_t *bytes);
 /* What is kept in memory, used or not; and dropping what is not used. */
 void hd_code_count(int64_t *kernels, int64_t *bytes);
 void hd_code_drop_unused(void);
@@ -57,6 +61,21 @@ int64_t hd_llvm_load_nanoseconds(void);
 /* ---- placing an object: maps its sections, applies its relocations, resolves what it calls of libm and libc ---- */
 hd_error hd_object_load(const void *object, size_t bytes, const char *name, hd_code *code);
 void hd_object_unload(hd_code *code);
+
+/* ---- carried.c: code that a file carries, which needs no renderer ---- */
+/* What is kept beside kernels: what tuning chose for a graph. `bytes` NULL: nothing. */
+typedef struct hd_carried_note {
+    const void *key, *bytes;
+    size_t key_bytes, count;
+} hd_carried_note;
+/* Code for those of the kernels that it has, which goes with it; the others are NULL. `stats` is added to. */
+hd_error hd_carried_get(hd_carried *c, const hd_kernel *const *kernels, int count, hd_code **out, hd_code_stats *stats);
+/* The bytes of the note with this key; NULL with an error, or without one when there is none. */
+const void *hd_carried_note_of(hd_carried *c, const void *key, size_t key_bytes, size_t *count);
+/* Bytes from hd_array_resize for a file to carry: objects of kernels and a note, for this processor, and what `from`
+ * (or NULL) has for others. Objects that `from` has need no renderer. */
+hd_error hd_carried_make(hd_carried *from, const hd_coder *(*coder)(void), const hd_kernel *const *kernels, int count,
+                         const hd_carried_note *note, unsigned char **bytes, size_t *size);
 
 /* ---- the disk cache: entries are read whole; a wrong or damaged one is as good as none ---- */
 /* The object for a key, from hd_array_resize; NULL without an error when there is none. */

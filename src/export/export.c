@@ -422,7 +422,7 @@ void hd_script_export(hd_script *script, const char *path, const hd_export_opts 
     hd_machine machine = hd_c_machine;
     machine.target.alignment = (uint16_t)net.alignment;
     net.graph = hd_graph_simplify(thread, script->graph);
-    net.plan = net.graph == NULL ? NULL : hd_plan_new(thread, net.graph, &machine, HD_O2, NULL);
+    net.plan = net.graph == NULL ? NULL : hd_plan_new(thread, net.graph, &machine, HD_O2, NULL, NULL);
     if (net.plan != NULL) export(&net, path);
     release(&net);
 }

@@ -34,19 +34,32 @@ static hd_graph *simplify(hd_thread *thread, hd_graph *graph) {
     return hd_graph_simplify(thread, graph);
 }
 
-static hd_executable *hodu_compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
+static hd_executable *hodu_compile(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level,
+                                   hd_carried *carried) {
     const hd_machine *machine = hd_machine_of(device);
     if (machine == NULL) return NULL;
-    if (level == HD_O0) return (hd_executable *)hd_plan_new(thread, graph, machine, level, NULL);
+    if (level == HD_O0) return (hd_executable *)hd_plan_new(thread, graph, machine, level, NULL, carried);
     HD_KEEP_NAME(thread); /* passes call ops, but it is the caller's function that runs */
     hd_graph *simple = simplify(thread, graph);
     if (simple == NULL) return NULL;
     /* else there is nothing to choose; and functions of the user's are not for trial runs on made-up inputs */
     const bool tunes = level == HD_O3 && machine->tuning_key != NULL && !simple->calls_back;
-    hd_plan *p = tunes ? hd_plan_tuned(thread, simple, machine)
-                       : hd_plan_new(thread, simple, machine, level == HD_O3 ? HD_O2 : level, NULL);
+    hd_plan *p = tunes ? hd_plan_tuned(thread, simple, machine, carried)
+                       : hd_plan_new(thread, simple, machine, level == HD_O3 ? HD_O2 : level, NULL, carried);
     hd_graph_release(thread, simple);
     return (hd_executable *)p;
 }
 
-const hd_compiler_interface hd_hodu_interface = {.name = "HODU", .compile = hodu_compile, .available = available};
+static hd_error hodu_carry(hd_thread *thread, hd_executable *executable, hd_carried *carried, unsigned char **bytes,
+                           size_t *count) {
+    (void)thread;
+    hd_plan *p = (hd_plan *)executable;
+    if (p->machine->coder != NULL) return hd_plan_carry(p, carried, bytes, count);
+    return hd_fail(HD_ERROR_DEVICE,
+                   "files carry machine code (.native) for the CPU, and the script runs on %s; hd_script_set_device "
+                   "chooses hd_cpu()",
+                   hd_device_text((char[32]){0}, p->machine->device));
+}
+
+const hd_compiler_interface hd_hodu_interface = {
+    .name = "HODU", .compile = hodu_compile, .carry = hodu_carry, .available = available};

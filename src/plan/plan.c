@@ -31,6 +31,7 @@ static void release_plan(hd_executable *self, hd_thread *thread) {
                             p->calls,  p->natives, p->operands,  p->pointers, p->outputs,
                             p->state,  p->spans,   p->fresh,     p->aside,    p->copies};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; ++i) hd_array_release(arrays[i]);
+    hd_array_release(p->tuning);
     hd_fusion_release(&p->fusion);
     hd_graph_release(thread, p->graph);
     hd_array_release(p);
@@ -92,18 +93,32 @@ static void apply_tuning(hd_plan_draft *d, const hd_tuning *tuning) {
 }
 
 /* All kernels of the plan at once, so that they are compiled side by side. */
-static hd_error compile_kernels(hd_thread *thread, hd_plan *p) {
+static hd_error get_code(hd_thread *thread, hd_plan *p, const hd_kernel **kernels, hd_code **codes) {
+    const hd_coder *coder = p->machine->coder();
+    int count = 0;
+    for (uint32_t i = 0; i < p->native_count; ++i)
+        if (p->natives[i]->code == NULL) kernels[count++] = &p->natives[i]->native.shape;
+    if (coder == NULL) return thread->error_code;
+    HD_TRY(hd_code_get(thread, coder, kernels, count, codes, &p->executable.code));
+    for (uint32_t i = 0; i < p->native_count; ++i)
+        if (p->natives[i]->code == NULL) p->natives[i]->code = *codes++;
+    return HD_OK;
+}
+
+/* What a file carries comes first: where it has all of them, nobody asks for a renderer. */
+static hd_error compile_kernels(hd_thread *thread, hd_plan *p, hd_carried *carried) {
     if (p->native_count == 0 || p->machine->coder == NULL) return HD_OK;
     HD_PROFILE_PHASE("code");
-    const hd_coder *coder = p->machine->coder();
     const hd_kernel **kernels = hd_array_resize(NULL, p->native_count * sizeof *kernels);
     hd_code **codes = hd_array_resize(NULL, p->native_count * sizeof *codes);
-    hd_error status = coder == NULL                      ? thread->error_code
-                      : kernels == NULL || codes == NULL ? hd_plan_no_memory(p)
-                                                         : HD_OK;
-    for (uint32_t i = 0; i < p->native_count && status == HD_OK; ++i) kernels[i] = &p->natives[i]->native.shape;
-    if (status == HD_OK) status = hd_code_get(thread, coder, kernels, (int)p->native_count, codes, &p->executable.code);
-    for (uint32_t i = 0; i < p->native_count && status == HD_OK; ++i) p->natives[i]->code = codes[i];
+    hd_error status = kernels == NULL || codes == NULL ? hd_plan_no_memory(p) : HD_OK;
+    if (status == HD_OK && carried != NULL) {
+        for (uint32_t i = 0; i < p->native_count; ++i) kernels[i] = &p->natives[i]->native.shape;
+        status = hd_carried_get(carried, kernels, (int)p->native_count, codes, &p->executable.code);
+        for (uint32_t i = 0; i < p->native_count; ++i) p->natives[i]->code = codes[i];
+    }
+    if (status == HD_OK && p->executable.code.from_file < (int)p->native_count)
+        status = get_code(thread, p, kernels, codes);
     hd_array_release(kernels);
     hd_array_release(codes);
     return status;
@@ -155,14 +170,15 @@ static hd_error settle(hd_thread *thread, hd_plan_draft *d) {
     return hd_draft_lay_out(thread, d);
 }
 
-static hd_error make_plan(hd_thread *thread, hd_plan_draft *d, hd_optimization_level level, const hd_tuning *tuning) {
+static hd_error make_plan(hd_thread *thread, hd_plan_draft *d, hd_optimization_level level, const hd_tuning *tuning,
+                          hd_carried *carried) {
     hd_plan *p = d->plan;
     const hd_fuse_choice choice = tuning == NULL ? (hd_fuse_choice){0} : tuning->fuse;
     HD_TRY(fuse(p, level, choice));
     hd_plan_dump(p);
     HD_TRY(make_launches(d));
     if (tuning != NULL) apply_tuning(d, tuning);
-    HD_TRY(compile_kernels(thread, p));
+    HD_TRY(compile_kernels(thread, p, carried));
     HD_TRY(connect(p));
     HD_TRY(settle(thread, d));
     p->executable.launches = p->launch_count;
@@ -172,7 +188,7 @@ static hd_error make_plan(hd_thread *thread, hd_plan_draft *d, hd_optimization_l
 }
 
 hd_plan *hd_plan_new(hd_thread *thread, hd_graph *graph, const hd_machine *machine, hd_optimization_level level,
-                     const hd_tuning *tuning) {
+                     const hd_tuning *tuning, hd_carried *carried) {
     hd_plan *p = hd_array_resize(NULL, sizeof *p);
     if (p == NULL) {
         hd_fail(HD_ERROR_MEMORY, "no memory for a plan");
@@ -186,7 +202,7 @@ hd_plan *hd_plan_new(hd_thread *thread, hd_graph *graph, const hd_machine *machi
     hd_object_retain(&graph->object);
     p->graph = graph;
     hd_plan_draft d = {.plan = p};
-    const hd_error status = make_plan(thread, &d, level, tuning);
+    const hd_error status = make_plan(thread, &d, level, tuning, carried);
     hd_array_release(d.cell_of);
     hd_array_release(d.joint_of);
     hd_array_release(d.is_joint);

@@ -107,10 +107,11 @@ typedef struct hd_plan {
     hd_plan_copy *copies; /* of runs on a device; of each cell, input and constant */
     hd_block **aside;     /* of a run; for each input: a copy, when it lies in the memory of a sliced cell */
     uint32_t tensor_count, buffer_count, launch_count, call_count, native_count, operand_count, span_count, fresh_count;
-    bool has_constants; /* of runs on a device: they are there */
-    uint32_t done;      /* launches of the run that may have written, should it fail or be left */
-    bool saves;         /* 7; it has HD_RUN_SAVE or HD_RUN_SAVE_AT */
-    bool draws;         /* 4; some kernels draw random numbers */
+    bool has_constants;       /* of runs on a device: they are there */
+    uint32_t done;            /* launches of the run that may have written, should it fail or be left */
+    bool saves;               /* 7; it has HD_RUN_SAVE or HD_RUN_SAVE_AT */
+    bool draws;               /* 4; some kernels draw random numbers */
+    struct hd_tuning *tuning; /* what was chosen for it, at O3; NULL */
 } hd_plan;
 
 static inline hd_error hd_plan_no_memory(const hd_plan *p) {
@@ -136,12 +137,24 @@ typedef struct hd_tuning {
     hd_launch_choice launches[];
 } hd_tuning;
 
+/* Two hashes of all that the time of a run depends on: nodes with their shapes and attributes, not the values of
+ * constants. */
+typedef struct hd_tuning_key {
+    char title[16];
+    uint64_t hash[2];
+    int64_t nodes, threads, format; /* of what is kept */
+} hd_tuning_key;
+
 /* plan.c: a plan of a graph, which it retains; NULL with an error. `tuning` may be NULL; one that was made for another
- * plan is not applied beyond fusion. */
+ * plan is not applied beyond fusion. `carried` may be NULL. */
 hd_plan *hd_plan_new(hd_thread *thread, hd_graph *graph, const hd_machine *machine, hd_optimization_level level,
-                     const hd_tuning *tuning);
+                     const hd_tuning *tuning, hd_carried *carried);
 /* tune.c: the quickest plan that was found for this graph, now or earlier; NULL with an error. */
-hd_plan *hd_plan_tuned(hd_thread *thread, hd_graph *graph, const hd_machine *machine);
+hd_plan *hd_plan_tuned(hd_thread *thread, hd_graph *graph, const hd_machine *machine, hd_carried *carried);
+/* What it chose for a plan, for a file to carry, under `key`, which is filled; bytes NULL: nothing. */
+hd_carried_note hd_plan_tuning_note(const hd_plan *p, hd_tuning_key *key);
+/* plan_carry.c: the machine code of its kernels, for a file to carry: hd_carried_make. */
+hd_error hd_plan_carry(hd_plan *p, hd_carried *from, unsigned char **bytes, size_t *count);
 /* True when launches of a group of kind HD_GROUP_PRODUCT: also a call that is one. */
 bool hd_plan_is_product(const hd_plan *p, const hd_launch *l);
 

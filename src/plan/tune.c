@@ -37,14 +37,6 @@ static const struct {
 enum { FUSIONS = sizeof fusions / sizeof fusions[0] };
 
 /* ---- what was found earlier -------------------------------------------------------------------------------------- */
-/* Two hashes of all that the time of a run depends on: nodes with their shapes and attributes, not the values of
- * constants. */
-typedef struct tuning_key {
-    char title[16];
-    uint64_t hash[2];
-    int64_t nodes, threads, format; /* of what is kept */
-} tuning_key;
-
 static uint64_t hash_graph(const hd_graph *g, uint64_t h) {
     for (uint32_t i = 0; i < g->node_count; ++i) {
         const hd_node *n = &g->nodes[i];
@@ -60,11 +52,13 @@ static uint64_t hash_graph(const hd_graph *g, uint64_t h) {
     return h;
 }
 
-static tuning_key key_of(const hd_graph *g, const hd_machine *m) {
-    const hd_coder *coder = m->coder();
+/* What a file carries belongs to a processor already, and serves any number of threads: `carried`. */
+static hd_tuning_key key_of(const hd_graph *g, const hd_machine *m, bool carried) {
+    const hd_coder *coder = carried ? NULL : m->coder();
     const char *target = coder == NULL ? NULL : coder->target(), *own = m->tuning_key();
     const uint64_t seed = hd_hash(own, strlen(own), target == NULL ? 0 : hd_hash(target, strlen(target), 0));
-    tuning_key key = {.title = "hodu tuning", .nodes = g->node_count, .threads = m->threads(), .format = TUNING_FORMAT};
+    hd_tuning_key key = {
+        .title = "hodu tuning", .nodes = g->node_count, .threads = carried ? 0 : m->threads(), .format = TUNING_FORMAT};
     key.hash[0] = hash_graph(g, seed);
     key.hash[1] = hash_graph(g, ~seed);
     return key;
@@ -89,7 +83,7 @@ static bool is_sound(const hd_machine *m, const hd_tuning *t, size_t bytes) {
 }
 
 /* NULL: there is none. */
-static hd_tuning *read_tuning(const hd_machine *m, const tuning_key *key) {
+static hd_tuning *read_tuning(const hd_machine *m, const hd_tuning_key *key) {
     size_t bytes;
     hd_tuning *t = hd_cache_read(key, sizeof *key, &bytes);
     if (t == NULL || is_sound(m, t, bytes)) return t;
@@ -97,10 +91,32 @@ static hd_tuning *read_tuning(const hd_machine *m, const tuning_key *key) {
     return NULL;
 }
 
+/* The same from what a file carries; NULL without an error: there is none. */
+static hd_tuning *carried_tuning(const hd_graph *g, const hd_machine *m, hd_carried *carried) {
+    size_t bytes = 0;
+    const hd_tuning_key key = key_of(g, m, true);
+    const void *note = carried == NULL ? NULL : hd_carried_note_of(carried, &key, sizeof key, &bytes);
+    hd_tuning *t = note == NULL ? NULL : hd_array_resize(NULL, bytes + sizeof *t);
+    if (note != NULL && t == NULL) hd_fail(HD_ERROR_MEMORY, "no memory for a tuning");
+    if (t == NULL) return NULL;
+    memcpy(t, note, bytes);
+    if (is_sound(m, t, bytes)) return t;
+    hd_array_release(t);
+    return NULL;
+}
+
+hd_carried_note hd_plan_tuning_note(const hd_plan *p, hd_tuning_key *key) {
+    if (p->tuning == NULL) return (hd_carried_note){.bytes = NULL};
+    *key = key_of(p->graph, p->machine, true);
+    return (hd_carried_note){
+        .key = key, .key_bytes = sizeof *key, .bytes = p->tuning, .count = tuning_bytes(p->tuning->launch_count)};
+}
+
 /* ---- trial runs -------------------------------------------------------------------------------------------------- */
 typedef struct trial {
     hd_thread *thread;
     const hd_machine *machine;
+    hd_carried *carried;
     hd_graph *g;
     hd_tensor **inputs, **outputs;
     hd_storage **cells;
@@ -247,14 +263,14 @@ static hd_error fuse_otherwise(trial *t, hd_fuse_choice choice, const hd_plan *l
     const bool same = f.order_count == like->fusion.order_count &&
                       memcmp(f.group_of, like->fusion.group_of, t->g->node_count * sizeof *f.group_of) == 0;
     hd_fusion_release(&f);
-    if (!same) *out = hd_plan_new(t->thread, t->g, t->machine, HD_O3, &tuning);
+    if (!same) *out = hd_plan_new(t->thread, t->g, t->machine, HD_O3, &tuning, t->carried);
     return t->thread->error_code;
 }
 
 /* The quickest plan, and how it fuses. NULL with an error. */
 static hd_plan *choose_fusion(trial *t, hd_fuse_choice *choice) {
     int64_t best, time;
-    hd_plan *plan = hd_plan_new(t->thread, t->g, t->machine, HD_O3, NULL), *other = NULL;
+    hd_plan *plan = hd_plan_new(t->thread, t->g, t->machine, HD_O3, NULL, t->carried), *other = NULL;
     hd_error status = plan == NULL ? t->thread->error_code : time_plan(t, plan, fusions[0].name, &best, NULL);
     for (int i = 1; i < FUSIONS && status == HD_OK; ++i) {
         status = fuse_otherwise(t, fusions[i].choice, plan, &other);
@@ -312,7 +328,7 @@ static hd_error try_threads(trial *t, contest *c, int threads) {
 /* Times a plan with `all`, in which launches that the change concerns have it. */
 static hd_error time_changed(trial *t, contest *c, const char *name, hd_launch_choice change, const hd_tuning *all) {
     int64_t whole;
-    hd_plan *p = hd_plan_new(t->thread, t->g, t->machine, HD_O3, all);
+    hd_plan *p = hd_plan_new(t->thread, t->g, t->machine, HD_O3, all, t->carried);
     const hd_error status = p == NULL ? t->thread->error_code : time_plan(t, p, name, &whole, c->time);
     for (uint32_t i = 0; status == HD_OK && i < c->plan->launch_count; ++i) {
         const hd_launch *l = &c->plan->launches[i];
@@ -357,7 +373,7 @@ static hd_error choose_for_launches(trial *t, hd_plan *plan, hd_tuning *tuning) 
  * plans and destroys the other; both, with an error. */
 static hd_plan *choose_together(trial *t, hd_plan *plan, hd_tuning *tuning) {
     int64_t before, after;
-    hd_plan *p = hd_plan_new(t->thread, t->g, t->machine, HD_O3, tuning);
+    hd_plan *p = hd_plan_new(t->thread, t->g, t->machine, HD_O3, tuning, t->carried);
     hd_error status = p == NULL ? t->thread->error_code : time_plan(t, plan, "launches by rules", &before, NULL);
     if (status == HD_OK) status = time_plan(t, p, "launches as chosen", &after, NULL);
     const bool quicker = status == HD_OK && (double)after < (double)before * worth;
@@ -395,7 +411,7 @@ static void explain_tuning(const hd_plan *p, const hd_tuning *tuning) {
     }
 }
 
-static hd_plan *tune(trial *t, const tuning_key *key) {
+static hd_plan *tune(trial *t, const hd_tuning_key *key) {
     hd_fuse_choice fuse = {0};
     hd_plan *plan = choose_fusion(t, &fuse);
     if (plan == NULL) return NULL;
@@ -411,29 +427,41 @@ static hd_plan *tune(trial *t, const tuning_key *key) {
         explain_tuning(plan, tuning);
         t->machine->forget(plan, t->thread);
         hd_cache_write(key, sizeof *key, tuning, tuning_bytes(tuning->launch_count));
+        plan->tuning = tuning;
+    } else {
+        hd_array_release(tuning);
     }
-    hd_array_release(tuning);
     return plan;
 }
 
-hd_plan *hd_plan_tuned(hd_thread *thread, hd_graph *graph, const hd_machine *machine) {
-    HD_HOLD_ERRORS(thread);
-    const tuning_key key = key_of(graph, machine);
-    hd_tuning *known = read_tuning(machine, &key);
-    if (known != NULL) {
-        hd_plan *p = hd_plan_new(thread, graph, machine, HD_O3, known);
-        if (p != NULL && p->launch_count == known->launch_count) explain_tuning(p, known);
+/* A plan by choices that were made earlier, which it takes over; NULL with an error. */
+static hd_plan *plan_as_known(hd_thread *thread, hd_graph *graph, const hd_machine *machine, hd_tuning *known,
+                              hd_carried *carried) {
+    hd_plan *p = hd_plan_new(thread, graph, machine, HD_O3, known, carried);
+    if (p != NULL && p->launch_count == known->launch_count) explain_tuning(p, known);
+    if (p != NULL)
+        p->tuning = known;
+    else
         hd_array_release(known);
-        return p;
-    }
-    trial t = {.thread = thread, .machine = machine, .g = graph};
+    return p;
+}
+
+hd_plan *hd_plan_tuned(hd_thread *thread, hd_graph *graph, const hd_machine *machine, hd_carried *carried) {
+    HD_HOLD_ERRORS(thread);
+    hd_tuning *known = carried_tuning(graph, machine, carried);
+    if (known != NULL) return plan_as_known(thread, graph, machine, known, carried);
+    if (thread->error_code != HD_OK) return NULL;
+    const hd_tuning_key key = key_of(graph, machine, false);
+    known = read_tuning(machine, &key);
+    if (known != NULL) return plan_as_known(thread, graph, machine, known, carried);
+    trial t = {.thread = thread, .machine = machine, .carried = carried, .g = graph};
     hd_plan *p = trial_begin(&t) == HD_OK ? tune(&t, &key) : NULL;
     trial_end(&t);
     if (p == NULL && t.refused) { /* made-up inputs are no inputs for it: it stays as it is as a rule */
         hd_error_copy error;
         hd_error_take(&error);
         if (hd_dump_wants("tuning")) hd_dump_line("tuning", "none: %s", error.message);
-        p = hd_plan_new(thread, graph, machine, HD_O3, NULL);
+        p = hd_plan_new(thread, graph, machine, HD_O3, NULL, carried);
     } else if (p != NULL) {
         p->executable.alternatives = t.timed;
     }

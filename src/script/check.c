@@ -36,7 +36,7 @@ static hd_error run_at(hd_thread *thread, const hd_script *s, hd_graph *g, hd_co
                        hd_optimization_level level, hd_tensor **outputs) {
     struct hd_undo *undo = thread->undo;
     thread->undo = NULL; /* what is written is memory of its own */
-    hd_executable *e = hd_compiler_compile(compiler, thread, g, device, level);
+    hd_executable *e = hd_compiler_compile(compiler, thread, g, device, level, s->carried);
     thread->undo = undo;
     if (e == NULL) return thread->error_code;
     hd_tensor **inputs = hd_array_resize(NULL, (g->input_count + 1) * sizeof *inputs);

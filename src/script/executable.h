@@ -4,15 +4,30 @@
 
 #include "graph/graph.h"
 
+#include <pthread.h>
+
 /* What it took to make native code. */
 typedef struct hd_code_stats {
-    int kernels, from_memory, from_disk, compiled;
+    int kernels, from_memory, from_disk, from_file, compiled;
+    const char *unused; /* why kernels did not come from the file, though it was asked for its code; NULL: they did */
     int64_t load_nanoseconds;    /* opening LLVM itself, in its processes */
     int64_t compile_nanoseconds; /* rendering and compiling */
     int64_t link_nanoseconds;    /* placing code, reading the disk cache */
 } hd_code_stats;
 
 typedef struct hd_executable hd_executable;
+
+/* Machine code that a file carries, when whoever loaded the file asked for it. A script and its clones hold it longer
+ * than what is compiled from it; the compiler that wrote it (`carry`) reads it. */
+typedef struct hd_carried {
+    hd_object object;
+    unsigned char *bytes; /* as the compiler gave them: their checksum fits */
+    size_t count;
+    const char *missing;  /* why there are none; NULL: there are */
+    pthread_mutex_t lock; /* of what follows */
+    void *read;           /* what the compiler made of the bytes; NULL: nothing yet */
+    void (*forget)(void *read);
+} hd_carried;
 
 /* What a run is given, and gives. */
 typedef struct hd_run {
@@ -50,8 +65,13 @@ struct hd_executable {
 
 typedef struct hd_compiler_interface {
     const char *name;
-    /* For a graph that is not changed; NULL with an error. */
-    hd_executable *(*compile)(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level);
+    /* For a graph that is not changed; NULL with an error. `carried`: code that may be there already; NULL: none. */
+    hd_executable *(*compile)(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level,
+                              hd_carried *carried);
+    /* The machine code of what it compiled, for a file to carry: bytes from hd_array_resize, which keep what `carried`
+     * (or NULL) has for other processors. NULL: no file carries its code. */
+    hd_error (*carry)(hd_thread *thread, hd_executable *executable, hd_carried *carried, unsigned char **bytes,
+                      size_t *count);
     /* Checks that scripts compiled by it run on the device here; the error says why not, and what to do. */
     hd_error (*available)(hd_device device);
     /* Checks that it may run on some device, so that a script may choose it before it chooses its device; the error
@@ -68,7 +88,10 @@ void hd_library_open_compilers(void);
 hd_error hd_compiler_check(hd_compiler compiler, hd_device device);
 /* Compiles with it; an error, and NULL, when it is not there. */
 hd_executable *hd_compiler_compile(hd_compiler compiler, hd_thread *thread, hd_graph *graph, hd_device device,
-                                   hd_optimization_level level);
+                                   hd_optimization_level level, hd_carried *carried);
+
+/* carried.c: takes over the bytes, also when it gives NULL with an error; one reference. */
+hd_carried *hd_carried_new(hd_thread *thread, unsigned char *bytes, size_t count, const char *missing);
 
 /* Who compiles when nobody is named: HODU, or what HODU_COMPILER says (hodu, xla); anything else there is an error. */
 hd_error hd_compiler_default(hd_compiler *out);

@@ -61,15 +61,31 @@ static char *with_extension(const char *path) {
 }
 
 /* ---- the public functions ---------------------------------------------------------------------------------------- */
-void hd_script_save(hd_script *script, const char *path) {
-    HD_ENTER("hd_script_save", );
+static void save_file(hd_thread *thread, hd_script *script, const char *path, const hd_script_save_opts *options) {
     HD_HOLD_ERRORS(thread);
     if (hd_script_check_argument(script) != HD_OK) return;
     HD_USE(&script->object, false, );
     char *full = with_extension(path);
     if (full == NULL) return;
-    if (hd_file_write(thread, script, full) != HD_OK) hd_file_reword(thread, HD_OK, "\"%s\" ", hd_file_short(full));
+    unsigned char *code = NULL;
+    size_t code_bytes = 0;
+    hd_error status = options->native ? hd_script_carry(thread, script, &code, &code_bytes) : HD_OK;
+    if (status != HD_OK) hd_file_reword(thread, HD_OK, "is not written: ");
+    if (status == HD_OK) status = hd_file_write(thread, script, code, code_bytes, full);
+    if (status != HD_OK) hd_file_reword(thread, HD_OK, "\"%s\" ", hd_file_short(full));
+    hd_array_release(code);
     hd_array_release(full);
+}
+
+void hd_script_save_with(hd_script *script, const char *path, const hd_script_save_opts *opts) {
+    HD_ENTER("hd_script_save_with", );
+    HD_READ_OPTS(hd_script_save_opts, opts, );
+    save_file(thread, script, path, &options);
+}
+
+void hd_script_save(hd_script *script, const char *path) {
+    HD_ENTER("hd_script_save", );
+    save_file(thread, script, path, &(const hd_script_save_opts){.native = false});
 }
 
 static hd_script *load_file(hd_thread *thread, const char *path, const hd_script_load_opts *options) {
@@ -80,11 +96,16 @@ static hd_script *load_file(hd_thread *thread, const char *path, const hd_script
     hd_script *script = NULL;
     hd_file *file = hd_file_open(thread, full);
     hd_graph *graph = file == NULL ? NULL : hd_file_read_graph(thread, file, &choices);
-    if (graph != NULL && (!options->map || hd_file_map(file) == HD_OK)) script = hd_script_over(thread, graph, false);
+    hd_carried *carried = NULL;
+    bool there = graph != NULL && (!options->map || hd_file_map(file) == HD_OK);
+    if (there && options->native) there = (carried = hd_file_read_code(thread, file, &choices)) != NULL;
+    if (there) script = hd_script_over(thread, graph, false);
     if (script != NULL) {
+        script->carried = carried;
         script->compiler = choices.compiler;
         script->level = choices.level;
     } else {
+        if (carried != NULL) hd_object_release(thread, &carried->object);
         hd_file_reword(thread, HD_OK, "\"%s\" ", hd_file_short(full));
     }
     hd_graph_release(thread, graph);
@@ -108,6 +129,12 @@ hd_script *hd_script_load(const char *path) {
 
 static const char without[] =
     "this library was built without files (HODU_FILES=OFF); scripts are neither saved nor loaded";
+
+void hd_script_save_with(hd_script *script, const char *path, const hd_script_save_opts *opts) {
+    HD_ENTER("hd_script_save_with", );
+    (void)script, (void)path, (void)opts, (void)thread;
+    hd_fail(HD_ERROR_STATE, "%s", without);
+}
 
 void hd_script_save(hd_script *script, const char *path) {
     HD_ENTER("hd_script_save", );

@@ -22,9 +22,11 @@ enum {
     HD_FILE_FIELDS_MOST = 16
 };
 
-/* The sections in the order in which they are written; DATA is always the last one. */
+/* The sections in the order in which they are written; DATA is always the last one. `code`, machine code, is not in
+ * every file, and is read only when somebody asks for it. */
 #define HD_FILE_SECTION_LIST(X)                                                                                        \
-    X(STRS) X(SCRI) X(TYPE) X(OPER) X(SHAP) X(ATTR) X(SPAN) X(NODE) X(EDGE) X(INPT) X(OUTP) X(CELL) X(TENS) X(DATA)
+    X(STRS)                                                                                                            \
+    X(SCRI) X(TYPE) X(OPER) X(SHAP) X(ATTR) X(SPAN) X(NODE) X(EDGE) X(INPT) X(OUTP) X(CELL) X(TENS) X(code) X(DATA)
 typedef enum hd_file_section {
 #define HD_FILE_SECTION_ENUM(id) HD_FILE_##id,
     HD_FILE_SECTION_LIST(HD_FILE_SECTION_ENUM)
@@ -81,10 +83,15 @@ uint64_t hd_file_checksum(const void *bytes, size_t count);
 typedef struct hd_file_choices {
     hd_compiler compiler;
     hd_optimization_level level;
+    bool carries; /* machine code: where it is in the file, not read yet */
+    uint64_t code_offset, code_bytes, code_checksum;
 } hd_file_choices;
 hd_graph *hd_file_read_graph(hd_thread *thread, hd_file *file, hd_file_choices *choices);
+/* The machine code of a file; NULL with an error. One that is damaged is as good as none. */
+hd_carried *hd_file_read_code(hd_thread *thread, const hd_file *file, const hd_file_choices *choices);
 
-/* Writes a script to `path`, which has its extension. */
-hd_error hd_file_write(hd_thread *thread, hd_script *script, const char *path);
+/* Writes a script to `path`, which has its extension, with machine code for it or without (NULL, 0). */
+hd_error hd_file_write(hd_thread *thread, hd_script *script, const unsigned char *code, size_t code_bytes,
+                       const char *path);
 
 #endif

@@ -322,7 +322,8 @@ static hd_error read_script(hd_reader *r, hd_file_choices *choices) {
     if (!is_xla && strcmp(compiler, "HODU") != 0)
         return HD_BAD("is for a compiler \"%.60s\", which this library, hodu %s, does not know", compiler,
                       HD_VERSION_STRING);
-    *choices = (hd_file_choices){compilers[is_xla], (hd_optimization_level)(HD_O0 + (int)(level & 3))};
+    *choices =
+        (hd_file_choices){.compiler = compilers[is_xla], .level = (hd_optimization_level)(HD_O0 + (int)(level & 3))};
     if (level > 3) return HD_BAD("has optimization level %u", level);
     r->g = hd_graph_new(r->thread, name);
     if (r->g == NULL) return HD_ERROR_MEMORY;
@@ -355,6 +356,10 @@ static hd_error read_graph(hd_reader *r, hd_file_choices *choices) {
     HD_TRY(check_updates(r->g));
     HD_TRY(read_outputs(r));
     HD_TRY(check_names(r->g));
+    choices->carries = r->sections[HD_FILE_code].section != NULL;
+    choices->code_offset = r->code;
+    choices->code_bytes = r->code_size;
+    choices->code_checksum = r->code_checksum;
     return check_calls(r->thread, r->g);
 }
 
@@ -370,6 +375,21 @@ hd_graph *hd_file_read_graph(hd_thread *thread, hd_file *file, hd_file_choices *
     if (status == HD_OK) return r.g;
     hd_graph_release(thread, r.g);
     return NULL;
+}
+
+/* ---- machine code ------------------------------------------------------------------------------------------------ */
+hd_carried *hd_file_read_code(hd_thread *thread, const hd_file *file, const hd_file_choices *choices) {
+    if (!choices->carries) return hd_carried_new(thread, NULL, 0, "the file carries no machine code");
+    unsigned char *bytes = hd_reader_array((size_t)choices->code_bytes, 1);
+    if (bytes == NULL) return NULL;
+    if (hd_file_read(file, bytes, choices->code_offset, choices->code_bytes) != HD_OK) {
+        hd_array_release(bytes);
+        return NULL;
+    }
+    const bool damaged = hd_file_checksum(bytes, (size_t)choices->code_bytes) != choices->code_checksum;
+    return hd_carried_new(thread, bytes, (size_t)choices->code_bytes,
+                          damaged ? "the machine code in the file is damaged: its checksum does not fit its bytes"
+                                  : NULL);
 }
 
 #endif

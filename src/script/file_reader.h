@@ -34,7 +34,8 @@ typedef struct hd_reader {
     uint32_t version;     /* of the format */
     unsigned char *bytes; /* all in front of DATA */
     hd_cursor sections[HD_FILE_SECTION_COUNT];
-    uint64_t data, data_size; /* DATA, in the file */
+    uint64_t data, data_size;                /* DATA, in the file */
+    uint64_t code, code_size, code_checksum; /* code, in the file */
     hd_pieces strings, shapes, attributes;
     hd_dtype *types;
     uint32_t type_count;

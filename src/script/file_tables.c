@@ -29,6 +29,10 @@ static hd_error note_section(hd_reader *r, const unsigned char *entry, uint64_t 
         if (s == HD_FILE_DATA) {
             r->data = offset;
             r->data_size = size;
+        } else if (s == HD_FILE_code) {
+            r->code = offset;
+            r->code_size = size;
+            r->code_checksum = hd_file_u64(entry + 24);
         } else {
             r->sections[s].at = r->bytes + offset;
             r->sections[s].end = r->sections[s].at + size;
@@ -40,18 +44,35 @@ static hd_error note_section(hd_reader *r, const unsigned char *entry, uint64_t 
                   HD_VERSION_STRING);
 }
 
+static bool is_code(const unsigned char *entry) { return memcmp(entry, hd_file_ids[HD_FILE_code], 4) == 0; }
+
+/* What is in front of DATA, `before` bytes, but for machine code: that is read when somebody asks for it. */
+static hd_error read_front(hd_reader *r, const unsigned char *entries, uint32_t count, uint64_t before) {
+    uint64_t at = 0, end = HD_FILE_HEAD + (uint64_t)count * HD_FILE_ENTRY;
+    for (uint32_t i = 0; i + 1 < count; ++i) {
+        const unsigned char *entry = entries + (size_t)i * HD_FILE_ENTRY;
+        const uint64_t offset = hd_file_u64(entry + 8), size = hd_file_u64(entry + 16);
+        if (offset != hd_file_padded(end) || offset > before || size > before - offset) break; /* it will be refused */
+        end = offset + size;
+        if (!is_code(entry)) continue;
+        HD_TRY(hd_file_read(r->file, r->bytes + at, at, offset - at));
+        at = end;
+    }
+    return hd_file_read(r->file, r->bytes + at, at, before - at);
+}
+
 /* Sections lie one behind the other, with zeros up to the next multiple of 64; the last one is DATA, which begins after
  * `before` bytes. */
 static hd_error check_section(hd_reader *r, const unsigned char *entry, bool last, uint64_t before, uint64_t *end) {
     const uint64_t offset = hd_file_u64(entry + 8), size = hd_file_u64(entry + 16), begin = hd_file_padded(*end);
-    const bool data = memcmp(entry, hd_file_ids[HD_FILE_DATA], 4) == 0;
+    const bool data = memcmp(entry, hd_file_ids[HD_FILE_DATA], 4) == 0, code = is_code(entry);
     const uint64_t most = data ? r->file->size : before;
     if (hd_file_u32(entry + 4) != 0 || data != last || offset != begin || offset > most || size > most - offset ||
         (data && size != most - offset))
         return HD_BAD("has a section %.4s that is not where it should be, or overlaps another", (const char *)entry);
     for (uint64_t i = *end; i < begin; ++i)
         if (r->bytes[i] != 0) return HD_BAD("has bytes before section %.4s that should be 0", (const char *)entry);
-    if (hd_file_u64(entry + 24) != (data ? 0 : hd_file_checksum(r->bytes + offset, (size_t)size)))
+    if (!code && hd_file_u64(entry + 24) != (data ? 0 : hd_file_checksum(r->bytes + offset, (size_t)size)))
         return HD_BAD("has a damaged section %.4s: its checksum does not fit its bytes", (const char *)entry);
     *end = offset + size;
     return note_section(r, entry, offset, size);
@@ -74,12 +95,12 @@ hd_error hd_reader_sections(hd_reader *r) {
         return HD_BAD("has a last section that is not where it should be");
     r->bytes = hd_reader_array((size_t)before, 1);
     if (r->bytes == NULL) return HD_ERROR_MEMORY;
-    HD_TRY(hd_file_read(r->file, r->bytes, 0, before));
+    HD_TRY(read_front(r, entries, count, before));
     uint64_t end = HD_FILE_HEAD + (uint64_t)count * HD_FILE_ENTRY;
     for (uint32_t i = 0; i < count; ++i)
         HD_TRY(check_section(r, entries + (size_t)i * HD_FILE_ENTRY, i + 1 == count, before, &end));
     for (int s = 0; s < HD_FILE_SECTION_COUNT; ++s)
-        if (r->sections[s].section == NULL) return HD_BAD("has no section %s", hd_file_ids[s]);
+        if (r->sections[s].section == NULL && s != HD_FILE_code) return HD_BAD("has no section %s", hd_file_ids[s]);
     return HD_OK;
 }
 

@@ -75,7 +75,8 @@ static void put_list(bytes *b, const int64_t *values, int count) {
 static uint32_t number_of(numbered *t, const void *entry, size_t count) {
     const uint32_t before = t->pool.entries, offset = hd_pool_intern(&t->pool, entry, count);
     if (offset == 0) return UINT32_MAX;
-    if (t->pool.entries == before) return t->numbers[offset];
+    if (t->pool.entries == before) /* without a number, there was no memory for it */
+        return offset < t->capacity ? t->numbers[offset] : UINT32_MAX;
     if (offset >= t->capacity) {
         uint32_t *moved = hd_array_resize(t->numbers, (size_t)t->pool.capacity * 2 * sizeof *moved);
         if (moved == NULL) {
@@ -303,9 +304,16 @@ static hd_error encode(writer *w) {
 }
 
 /* ---- into the file ----------------------------------------------------------------------------------------------- */
+/* Machine code is there only when it was asked for. */
+static bool is_written(const writer *w, int section) {
+    return section != HD_FILE_code || w->sections[HD_FILE_code].length > 0;
+}
+static uint32_t section_count(const writer *w) { return HD_FILE_SECTION_COUNT - !is_written(w, HD_FILE_code); }
+
 static void lay_out_file(writer *w) {
-    uint64_t end = HD_FILE_HEAD + HD_FILE_SECTION_COUNT * HD_FILE_ENTRY;
+    uint64_t end = HD_FILE_HEAD + section_count(w) * HD_FILE_ENTRY;
     for (int s = 0; s < HD_FILE_SECTION_COUNT; ++s) {
+        if (!is_written(w, s)) continue;
         w->offsets[s] = hd_file_padded(end);
         w->sizes[s] = w->sections[s].length;
         end = w->offsets[s] + w->sizes[s];
@@ -346,21 +354,24 @@ static hd_error write_front(const writer *w) {
     memset(front, 0, (size_t)size);
     memcpy(front, hd_file_magic, sizeof hd_file_magic);
     hd_file_set_u32(front + 8, HD_FILE_VERSION);
-    hd_file_set_u32(front + 12, HD_FILE_SECTION_COUNT);
+    hd_file_set_u32(front + 12, section_count(w));
     hd_file_set_u64(front + 16, size + w->sizes[HD_FILE_DATA]);
+    unsigned char *entry = front + HD_FILE_HEAD;
     for (int s = 0; s < HD_FILE_SECTION_COUNT; ++s) {
-        unsigned char *entry = front + HD_FILE_HEAD + (size_t)s * HD_FILE_ENTRY;
+        if (!is_written(w, s)) continue;
         memcpy(entry, hd_file_ids[s], 4);
         hd_file_set_u64(entry + 8, w->offsets[s]);
         hd_file_set_u64(entry + 16, w->sizes[s]);
-        if (s == HD_FILE_DATA) continue; /* its tensors have checksums of their own */
-        memcpy(front + w->offsets[s], w->sections[s].at, w->sections[s].length);
-        hd_file_set_u64(entry + 24, hd_file_checksum(w->sections[s].at, w->sections[s].length));
+        if (s != HD_FILE_DATA) { /* its tensors have checksums of their own */
+            memcpy(front + w->offsets[s], w->sections[s].at, w->sections[s].length);
+            hd_file_set_u64(entry + 24, hd_file_checksum(w->sections[s].at, w->sections[s].length));
+        }
+        entry += HD_FILE_ENTRY;
     }
     XXH64_state_t sum;
     XXH64_reset(&sum, 0);
     XXH64_update(&sum, front, 24);
-    XXH64_update(&sum, front + HD_FILE_HEAD, HD_FILE_SECTION_COUNT * HD_FILE_ENTRY);
+    XXH64_update(&sum, front + HD_FILE_HEAD, section_count(w) * HD_FILE_ENTRY);
     hd_file_set_u64(front + 24, XXH64_digest(&sum));
     const hd_error status = hd_file_write_at(w->descriptor, front, (size_t)size, 0);
     hd_array_release(front);
@@ -380,8 +391,10 @@ static hd_error write_file(writer *w, const char *path) {
     return hd_file_replace(w->thread, path, fill, w);
 }
 
-hd_error hd_file_write(hd_thread *thread, hd_script *script, const char *path) {
+hd_error hd_file_write(hd_thread *thread, hd_script *script, const unsigned char *code, size_t code_bytes,
+                       const char *path) {
     writer w = {.thread = thread, .script = script, .g = script->graph, .descriptor = -1};
+    put(&w.sections[HD_FILE_code], code, code_bytes);
     const hd_error status = write_file(&w, path);
     for (int s = 0; s < HD_FILE_SECTION_COUNT; ++s) hd_array_release(w.sections[s].at);
     release_numbered(&w.strings);

@@ -39,9 +39,9 @@ hd_error hd_compiler_check(hd_compiler compiler, hd_device device) {
 }
 
 hd_executable *hd_compiler_compile(hd_compiler compiler, hd_thread *thread, hd_graph *graph, hd_device device,
-                                   hd_optimization_level level) {
+                                   hd_optimization_level level, hd_carried *carried) {
     const hd_compiler_interface *interface = hd_compiler_interface_of(compiler);
-    if (interface != NULL) return interface->compile(thread, graph, device, level);
+    if (interface != NULL) return interface->compile(thread, graph, device, level, carried);
     hd_compiler_check(compiler, device);
     return NULL;
 }
@@ -89,6 +89,7 @@ static void drop_executable(hd_thread *thread, hd_script *s) {
 static void script_destroy(hd_thread *thread, hd_object *object) {
     hd_script *s = (hd_script *)object;
     drop_executable(thread, s);
+    if (s->carried != NULL) hd_object_release(thread, &s->carried->object);
     if (s->last != NULL) hd_object_release(thread, &s->last->object);
     for (uint32_t i = 0; s->inputs != NULL && i < s->graph->input_count; ++i) hd_tensor_drop(thread, s->inputs[i]);
     for (uint32_t i = 0; s->cells != NULL && i < s->graph->cell_count; ++i)
@@ -172,6 +173,8 @@ hd_script *hd_script_clone(hd_script *script) {
     s->compiler = script->compiler;
     s->device = script->device;
     s->level = script->level;
+    s->carried = script->carried;
+    if (s->carried != NULL) hd_object_retain(&s->carried->object);
     for (uint32_t i = 0; i < script->graph->cell_count;
          ++i) { /* state as it is in the script, not as it was recorded */
         hd_storage *own = hd_storage_snapshot(thread, script->cells[i]);
@@ -321,7 +324,7 @@ hd_error hd_script_make_executable(hd_thread *thread, hd_script *s) {
     hd_undo *undo = thread->undo;
     thread->undo = NULL; /* trial runs write memory of their own */
     s->executable = hd_compiler_compile(alone ? HD_COMPILER_HODU : s->compiler, thread, s->graph, s->device,
-                                        alone ? HD_O0 : s->level);
+                                        alone ? HD_O0 : s->level, s->carried);
     thread->undo = undo;
     if (s->executable == NULL) return thread->error_code;
     s->compile_ms = (double)(hd_os_nanoseconds() - begin) / 1e6;
@@ -401,6 +404,15 @@ void hd_script_set_state(hd_script *script, const char *name, hd_tensor *value) 
 }
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
+/* Why what was compiled is not the code that the file carries; NULL: it is, or nobody asked for it. */
+static const char *why_not_carried(const hd_script *s) {
+    if (s->carried == NULL || s->carried->missing != NULL) return s->carried == NULL ? NULL : s->carried->missing;
+    if (s->executable == NULL) return NULL;
+    const hd_code_stats *code = &s->executable->code;
+    if (code->kernels == code->from_file || code->unused != NULL) return code->unused;
+    return "a file carries code that HODU compiled for the CPU, and this was compiled otherwise";
+}
+
 hd_script_figures hd_script_stats(const hd_script *script) {
     hd_script_figures f = {0};
     HD_ENTER_ALWAYS("hd_script_stats", f);
@@ -412,6 +424,7 @@ hd_script_figures hd_script_stats(const hd_script *script) {
     f.compile_ms = script->compile_ms;
     f.compilations = script->compilations;
     f.runs = script->runs;
+    f.native_unused = why_not_carried(script);
     if (script->executable != NULL) {
         f.compiled_nodes = script->executable->nodes;
         f.launches = script->executable->launches;
@@ -422,6 +435,7 @@ hd_script_figures hd_script_stats(const hd_script *script) {
         f.kernels_compiled = code->compiled;
         f.kernels_from_disk = code->from_disk;
         f.kernels_from_memory = code->from_memory;
+        f.kernels_from_file = code->from_file;
         f.alternatives = script->executable->alternatives;
         f.peak_bytes = script->executable->peak_bytes;
         f.llvm_load_ms = (double)code->load_nanoseconds * 1e-6;

@@ -11,6 +11,7 @@ struct hd_script {
     hd_tensor **inputs;        /* retained; NULL: not set */
     hd_storage **cells;        /* retained: those of the graph, or the script's own */
     hd_executable *executable; /* NULL: not compiled */
+    hd_carried *carried;       /* retained: code of the file it was loaded from, if that was asked for; NULL */
     hd_outputs *last;          /* of the last run, retained */
     hd_compiler compiler;
     hd_device device;
@@ -42,6 +43,8 @@ hd_outputs *hd_script_run_executable(hd_thread *thread, hd_script *script, hd_ex
 void hd_script_put_input(hd_thread *thread, hd_script *script, const char *name, hd_tensor *t);
 void hd_script_drop_inputs(hd_thread *thread, hd_script *script);
 hd_outputs *hd_script_run_taken(hd_thread *thread, hd_script *script);
+/* carried.c: the machine code of the script for a file to carry, from hd_array_resize; it is compiled for that. */
+hd_error hd_script_carry(hd_thread *thread, hd_script *script, unsigned char **bytes, size_t *count);
 /* Checks that no builder records on this thread. */
 hd_error hd_script_check_eager(const hd_thread *thread);
 

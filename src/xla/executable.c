@@ -453,7 +453,9 @@ static hd_error xla_compile(under_xla *x) {
     return status;
 }
 
-static hd_executable *compile_graph(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level) {
+static hd_executable *compile_graph(hd_thread *thread, hd_graph *graph, hd_device device, hd_optimization_level level,
+                                    hd_carried *carried) {
+    (void)carried; /* it is HODU's */
     HD_HOLD_ERRORS(thread);
     HD_PROFILE_PHASE("XLA");
     under_xla *x = hd_array_resize(NULL, sizeof *x);

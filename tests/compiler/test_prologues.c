@@ -16,7 +16,7 @@ enum { UNITS = 6, MOST_INPUTS = 6, SEVERAL = 5 };
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 static hd_plan *plan_of(hd_graph *g, hd_optimization_level level, hd_prologues which) {
     hd_tuning tuning = {.fuse = {.prologues = (uint8_t)which}};
-    hd_plan *p = hd_plan_new(hd_thread_self(), g, hd_cpu_machine(), level, level == HD_O0 ? NULL : &tuning);
+    hd_plan *p = hd_plan_new(hd_thread_self(), g, hd_cpu_machine(), level, level == HD_O0 ? NULL : &tuning, NULL);
     if (p == NULL) fail_msg("%s", hd_error_message());
     return p;
 }

@@ -15,7 +15,7 @@ static void keeps(hd_builder *b, uint32_t weights, uint32_t readers, const char 
     hd_builder_end(b);
     hd_graph *g = hd_builder_graph(b), *simple = g == NULL ? NULL : hd_graph_simplify(hd_thread_self(), g);
     if (simple == NULL) fail_msg("%s: %s", what, hd_error_message());
-    hd_plan *p = hd_plan_new(hd_thread_self(), simple, hd_cpu_machine(), HD_O2, NULL);
+    hd_plan *p = hd_plan_new(hd_thread_self(), simple, hd_cpu_machine(), HD_O2, NULL, NULL);
     if (p == NULL) fail_msg("%s: %s", what, hd_error_message());
     uint32_t count = 0, all = 0;
     for (uint32_t i = 0; i < hd_cpu_plan_of(p)->weight_count; ++i) {

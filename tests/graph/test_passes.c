@@ -364,7 +364,7 @@ static double time_of(hd_graph *(*work)(hd_thread *, hd_graph *), hd_graph *g, h
 }
 static hd_graph *all_passes(hd_thread *thread, hd_graph *g) { return hd_graph_simplify(thread, g); }
 static hd_graph *whole_compile(hd_thread *thread, hd_graph *g) {
-    hd_executable *e = hd_compiler_compile(HD_COMPILER_HODU, thread, g, hd_cpu(), HD_O2);
+    hd_executable *e = hd_compiler_compile(HD_COMPILER_HODU, thread, g, hd_cpu(), HD_O2, NULL);
     if (e == NULL) return NULL;
     e->destroy(e, thread);
     hd_object_retain(&g->object);

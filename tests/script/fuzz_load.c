@@ -1,5 +1,7 @@
 /* Any bytes as a .hoduscript file: as they are, and with checksums that fit, which is where an attacker begins. It must
- * load or be refused; what loads must run, and must be loadable again after it was saved. */
+ * load or be refused; what loads must run, and must be loadable again after it was saved. Machine code in a file is
+ * never asked for (.native): with a checksum that fits it is trusted as a program is, so any bytes would be run. How it
+ * is read without being run is tried by compiler/native. */
 #define SMALL 32
 #include "fuzz.h"
 

@@ -902,6 +902,10 @@ static void files_are_named_as_missing(void **state) {
     assert_error(HD_ERROR_STATE, "built without files (HODU_FILES=OFF)");
     assert_null(hd_script_load("m"));
     assert_error(HD_ERROR_STATE, "built without files (HODU_FILES=OFF)");
+    hd_script_save_with(s, "m", HD_OPTS(hd_script_save_opts, .native = true));
+    assert_error(HD_ERROR_STATE, "built without files (HODU_FILES=OFF)");
+    assert_null(hd_script_load_with("m", HD_OPTS(hd_script_load_opts, .native = true)));
+    assert_error(HD_ERROR_STATE, "built without files (HODU_FILES=OFF)");
     set_small_inputs(s);
     hd_script_run(s);
     assert_ok();
