@@ -91,10 +91,10 @@ typedef struct hd_script_figures {
     int64_t constant_bytes;
     double compile_ms;
     int64_t compilations, runs;
-    int64_t kernels; /* native ones among the launches */
-    int64_t
-        kernels_compiled; /* of those: compiled now, read from the disk cache, found in memory, and carried by the */
-    int64_t kernels_from_disk, kernels_from_memory, kernels_from_file; /* file that the script was loaded from */
+    int64_t kernels;                                /* native ones among the launches; of those: */
+    int64_t kernels_compiled;                       /* compiled now, */
+    int64_t kernels_from_disk;                      /* read from the disk cache, */
+    int64_t kernels_from_memory, kernels_from_file; /* found in memory, carried by the file that was loaded */
     /* Of a script that was loaded with .native: why kernels are not those that the file carries (it carries none, or
      * they are for another processor, of another version, damaged, ...); NULL: they are. */
     const char *native_unused;
