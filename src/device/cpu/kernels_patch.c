@@ -129,9 +129,53 @@ TAPS(double, f64)
 POOL(float, f32)
 POOL(double, f64)
 
+/* Eight windows at a time, which is known to the compiler: small images have no more beside each other. */
+#define EACH_WINDOW(BODY)                                                                                              \
+    for (int64_t r = 0; r < rows; ++r, upper += 2 * line) {                                                            \
+        int64_t first = 0;                                                                                             \
+        for (; first + 8 <= n; first += 8)                                                                             \
+            for (int64_t k = 0; k < 8; ++k) BODY(r *n, first + k)                                                      \
+        for (; first < n; ++first) BODY(r *n, first)                                                                   \
+    }
+#define BETTER(v, best) (((v) > (best)) | ((v) != (v)))
+/* The places count 0, 1 in the upper line and 2, 3 in the lower; of equals the first one is taken, and of NaN the last. */
+#define LARGEST(results, i)                                                                                            \
+    {                                                                                                                  \
+        const T a = upper[2 * (i)], b = upper[2 * (i) + 1], c = upper[line + 2 * (i)], d = upper[line + 2 * (i) + 1];  \
+        const T ab = BETTER(b, a) ? b : a, abc = BETTER(c, ab) ? c : ab;                                               \
+        to[(results) + (i)] = BETTER(d, abc) ? d : abc;                                                                \
+    }
+#define GRADIENT(results, i)                                                                                           \
+    {                                                                                                                  \
+        const T a = upper[2 * (i)], b = upper[2 * (i) + 1], c = upper[line + 2 * (i)], d = upper[line + 2 * (i) + 1];  \
+        const T ab = BETTER(b, a) ? b : a, abc = BETTER(c, ab) ? c : ab, none = 0, g = from[(results) + (i)] + none;   \
+        const bool is_d = BETTER(d, abc), is_c = BETTER(c, ab) & !is_d, is_b = BETTER(b, a) & !is_c & !is_d;           \
+        T *there = to + 2 * (r * line + (i));                                                                          \
+        there[0] = (is_b | is_c | is_d) ? none : g;                                                                    \
+        there[1] = is_b ? g : none;                                                                                    \
+        there[line] = is_c ? g : none;                                                                                 \
+        there[line + 1] = is_d ? g : none;                                                                             \
+    }
+#define POOL_OF_4(type, t)                                                                                             \
+    static void larger_of_4_##t(void *out, const void *x, int64_t line, int64_t rows, int64_t n) {                     \
+        typedef type T;                                                                                                \
+        T *restrict to = out;                                                                                          \
+        const T *restrict upper = x;                                                                                   \
+        EACH_WINDOW(LARGEST)                                                                                           \
+    }                                                                                                                  \
+    static void larger_of_4_back_##t(void *out, const void *gradient, const void *x, int64_t line, int64_t rows,       \
+                                     int64_t n) {                                                                      \
+        typedef type T;                                                                                                \
+        T *restrict to = out;                                                                                          \
+        const T *restrict upper = x, *restrict from = gradient;                                                        \
+        EACH_WINDOW(GRADIENT)                                                                                          \
+    }
+POOL_OF_4(float, f32)
+POOL_OF_4(double, f64)
+
 void KERNELS(hd_fill_patch)(hd_cpu_kernels *table) {
-    table->pool_f32 = (hd_pool_kernels){larger_f32, larger_at_f32, add_f32};
-    table->pool_f64 = (hd_pool_kernels){larger_f64, larger_at_f64, add_f64};
+    table->pool_f32 = (hd_pool_kernels){larger_f32, larger_at_f32, add_f32, larger_of_4_f32, larger_of_4_back_f32};
+    table->pool_f64 = (hd_pool_kernels){larger_f64, larger_at_f64, add_f64, larger_of_4_f64, larger_of_4_back_f64};
     table->runs_4 = runs_4;
     table->runs_8 = runs_8;
     table->taps_f32 = taps_f32;
