@@ -161,13 +161,13 @@ static void see_all(const pool_job *j, const char *x, const window *a, const win
 POOL(float)
 POOL(double)
 
-/* A plane, when it has windows of 2 x 2. */
-static bool plane_of_4(const pool_job *j, const char *first, const char *x, char *out) {
+/* Planes beside each other, when they have windows of 2 x 2. */
+static bool planes_of_4(const pool_job *j, int64_t planes, const char *first, const char *x, char *out) {
     const hd_pool_kernels *k = j->bytes == 4 ? &hd_kernels()->pool_f32 : &hd_kernels()->pool_f64;
     if (j->of_4 && j->what == LARGEST)
-        k->larger_of_4(out, x, j->image[2], j->result[1], j->result[2]);
+        k->larger_of_4(out, x, j->image[2], planes * j->result[1], j->result[2]);
     else if (j->of_4 && j->what == LARGEST_BACK)
-        k->larger_of_4_back(out, first, x, j->image[2], j->result[1], j->result[2]);
+        k->larger_of_4_back(out, first, x, j->image[2], planes * j->result[1], j->result[2]);
     else
         return false;
     return true;
@@ -176,13 +176,14 @@ static bool plane_of_4(const pool_job *j, const char *first, const char *x, char
 static void run_planes(void *context, int64_t begin, int64_t end) {
     const pool_job *j = context;
     const int64_t image = j->image[0] * j->image[1] * j->image[2], result = j->result[0] * j->result[1] * j->result[2];
-    const bool back = j->what == LARGEST_BACK || j->what == MEAN_BACK, seen = j->of_4 && 4 * result == image;
-    const int64_t of_first = back ? result : image, of_out = back ? image : result;
-    for (int64_t p = begin; p < end; ++p) {
+    const bool back = j->what == LARGEST_BACK || j->what == MEAN_BACK,
+               seen = j->of_4 && 4 * result == image && (j->what == LARGEST || j->what == LARGEST_BACK);
+    const int64_t of_first = back ? result : image, of_out = back ? image : result, step = seen ? end - begin : 1;
+    for (int64_t p = begin; p < end; p += step) {
         const char *first = j->first + p * of_first * (int64_t)j->bytes, *x = j->x + p * image * (int64_t)j->bytes;
         char *out = j->out + p * of_out * (int64_t)j->bytes;
-        if (back && (!seen || j->what == MEAN_BACK)) memset(out, 0, (size_t)of_out * j->bytes);
-        if (plane_of_4(j, first, x, out)) continue;
+        if (back && !seen) memset(out, 0, (size_t)of_out * j->bytes);
+        if (planes_of_4(j, step, first, x, out)) continue;
         if (j->bytes == 4)
             plane_float(j, (const float *)first, (const float *)x, (float *)out);
         else
